@@ -1,0 +1,2 @@
+// Package gpufs serves the state of the daemon as a filesystem.
+package gpufs
