@@ -1,0 +1,21 @@
+// Package statefile is the daemon's own memory that survives it: a shared mapping
+// in the runtime directory with what the daemon knows and clients must not say
+// (granted bytes, streams, limits, tokens). A store to it outlives SIGKILL with
+// no write or sync per grant; it does not outlive a reboot, nor has it to.
+//
+// The file is a header and three tables of fixed-size records: jobs, sessions,
+// leases. It is sparse; an unused record costs nothing. Each lease record has
+// room for one announced change. A change of a credit word is announced with the
+// epoch that the word will have before the word is swapped; the next daemon sees
+// from the word's epoch whether it was done, and finishes or undoes it:
+//
+//	announce  kind, epoch, granted afterwards   (Open = kind, last)
+//	swap      the client's credit word          (in the client's page)
+//	finish    Granted = granted afterwards      (Open = 0, last)
+//
+// A grant that goes straight to a thread changes no word; it is always finished,
+// and its request number is kept so that the retry of a request whose answer was
+// lost is not charged twice.
+//
+// Records are written only under the daemon's lock. Nothing here decides anything.
+package statefile

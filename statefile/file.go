@@ -1,0 +1,188 @@
+package statefile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrFull says that a table has no free record left.
+var ErrFull = errors.New("statefile: table full")
+
+const (
+	jobSize   = unsafe.Sizeof(Job{})
+	sessSize  = unsafe.Sizeof(Session{})
+	leaseSize = unsafe.Sizeof(Lease{})
+	fileSize  = headerSize + MaxJobs*jobSize + MaxSessions*sessSize + MaxLeases*leaseSize
+)
+
+// File is the mapping. It is not safe for concurrent use: the daemon's lock owns it.
+type File struct {
+	mem      []byte
+	head     *header
+	Jobs     table[Job]
+	Sessions table[Session]
+	Leases   table[Lease]
+}
+
+// Open maps the state file at path, making it when it is absent. A file of
+// another version, another boot or of a wrong size holds nothing that is true
+// any more: it is begun anew, and fresh says so. The caller holds the lock that
+// keeps a second daemon away.
+func Open(path string) (f *File, fresh bool, err error) {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, false, fmt.Errorf("open %s: %w", path, err)
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, false, fmt.Errorf("stat %s: %w", path, err)
+	}
+	if uint32(os.Geteuid()) != st.Uid || st.Mode&0o077 != 0 {
+		return nil, false, fmt.Errorf("%s: owner %d mode %o: must be ours alone (owner %d, mode 600); remove it",
+			path, st.Uid, st.Mode&0o777, os.Geteuid())
+	}
+	fresh = st.Size != int64(fileSize)
+	if fresh {
+		if err := unix.Ftruncate(fd, 0); err != nil {
+			return nil, false, fmt.Errorf("truncate %s: %w", path, err)
+		}
+		if err := unix.Ftruncate(fd, int64(fileSize)); err != nil {
+			return nil, false, fmt.Errorf("truncate %s: %w", path, err)
+		}
+	}
+	mem, err := unix.Mmap(fd, 0, int(fileSize), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, false, fmt.Errorf("map %s: %w", path, err)
+	}
+	f = &File{mem: mem}
+	f.bind()
+	if !fresh && !f.current() {
+		if err := f.wipe(fd); err != nil {
+			return nil, false, fmt.Errorf("begin %s anew: %w", path, err)
+		}
+		fresh = true
+	}
+	if fresh {
+		*f.head = header{Version: fileVersion, HeaderSize: headerSize, JobSize: uint32(jobSize),
+			SessSize: uint32(sessSize), LeaseSize: uint32(leaseSize), BootID: bootID()}
+		atomic.StoreUint64(&f.head.Magic, fileMagic)
+	}
+	f.Jobs.collect()
+	f.Sessions.collect()
+	f.Leases.collect()
+	return f, fresh, nil
+}
+
+// wipe forgets all content at once, without touching each record.
+func (f *File) wipe(fd int) error {
+	if err := unix.Ftruncate(fd, 0); err != nil {
+		return err
+	}
+	return unix.Ftruncate(fd, int64(fileSize))
+}
+
+func (f *File) bind() {
+	base := unsafe.Pointer(&f.mem[0])
+	f.head = (*header)(base)
+	jobs := unsafe.Add(base, headerSize)
+	sessions := unsafe.Add(jobs, MaxJobs*jobSize)
+	leases := unsafe.Add(sessions, MaxSessions*sessSize)
+	f.Jobs = table[Job]{rows: unsafe.Slice((*Job)(jobs), MaxJobs)}
+	f.Sessions = table[Session]{rows: unsafe.Slice((*Session)(sessions), MaxSessions)}
+	f.Leases = table[Lease]{rows: unsafe.Slice((*Lease)(leases), MaxLeases)}
+	f.Jobs.high, f.Sessions.high, f.Leases.high = &f.head.HighJob, &f.head.HighSession, &f.head.HighLease
+	f.Jobs.live = func(j *Job) *uint32 { return &j.Live }
+	f.Sessions.live = func(s *Session) *uint32 { return &s.Live }
+	f.Leases.live = func(l *Lease) *uint32 { return &l.Live }
+}
+
+// current says whether the mapping was written by this layout in this boot.
+func (f *File) current() bool {
+	h := f.head
+	return h.Magic == fileMagic && h.Version == fileVersion && h.HeaderSize == headerSize &&
+		h.JobSize == uint32(jobSize) && h.SessSize == uint32(sessSize) &&
+		h.LeaseSize == uint32(leaseSize) && h.BootID == bootID()
+}
+
+// bootID is the kernel's random name for this boot; zero when it cannot be read.
+func bootID() (id [16]byte) {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return id
+	}
+	copy(id[:], bytes.ReplaceAll(bytes.TrimSpace(text), []byte("-"), nil))
+	return id
+}
+
+// NextJob returns a job number that no job of this boot had.
+func (f *File) NextJob() uint64 { return atomic.AddUint64(&f.head.NextJob, 1) }
+
+// Close unmaps the file; the content stays.
+func (f *File) Close() error { return unix.Munmap(f.mem) }
+
+// table is one array of records. high is kept in the file: records from there on
+// were never used, so that recovery reads no page of the sparse rest.
+type table[T any] struct {
+	rows []T
+	live func(*T) *uint32
+	high *uint32
+	free []int // below high, reused last in first out: the file stays small
+}
+
+// collect finds the free records below high.
+func (t *table[T]) collect() {
+	if int(*t.high) > len(t.rows) {
+		*t.high = uint32(len(t.rows))
+	}
+	for i := int(*t.high) - 1; i >= 0; i-- {
+		if *t.live(&t.rows[i]) == 0 {
+			t.free = append(t.free, i)
+		}
+	}
+}
+
+// New takes a free record, zeroed, and returns its index, or ErrFull. The record
+// is not live before Commit: a daemon killed in between leaves nothing behind.
+func (t *table[T]) New() (int, *T, error) {
+	var i int
+	switch n := len(t.free); {
+	case n > 0:
+		i, t.free = t.free[n-1], t.free[:n-1]
+	case int(*t.high) < len(t.rows):
+		i = int(*t.high)
+		*t.high++
+	default:
+		return 0, nil, ErrFull
+	}
+	var zero T
+	t.rows[i] = zero
+	return i, &t.rows[i], nil
+}
+
+// Commit makes a record live.
+func (t *table[T]) Commit(i int) { atomic.StoreUint32(t.live(&t.rows[i]), 1) }
+
+// Free gives back a record that New returned, live or not yet.
+func (t *table[T]) Free(i int) {
+	atomic.StoreUint32(t.live(&t.rows[i]), 0)
+	t.free = append(t.free, i)
+}
+
+// At returns the record at an index that New returned.
+func (t *table[T]) At(i int) *T { return &t.rows[i] }
+
+// Each calls f for every live record in index order.
+func (t *table[T]) Each(f func(i int, row *T)) {
+	for i := range t.rows[:*t.high] {
+		if row := &t.rows[i]; *t.live(row) == 1 {
+			f(i, row)
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package statefile
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func open(t *testing.T, path string) (*File, bool) {
+	t.Helper()
+	f, fresh, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f, fresh
+}
+
+func TestRecordsOutliveTheMapping(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	f, fresh := open(t, path)
+	if !fresh {
+		t.Fatal("a new file is not fresh")
+	}
+	i, s, err := f.Sessions.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.PID, s.StartTicks = 7, 99
+	f.Sessions.Commit(i)
+	if _, _, err := f.Sessions.New(); err != nil { // never committed
+		t.Fatal(err)
+	}
+	li, l, _ := f.Leases.New()
+	l.Session = uint32(i)
+	f.Leases.Commit(li)
+	l.Grant(s, li, 5, 100, 100)
+	job := f.NextJob()
+
+	g, fresh := open(t, path)
+	if fresh {
+		t.Fatal("an existing file is fresh")
+	}
+	n := 0
+	g.Sessions.Each(func(_ int, s *Session) {
+		n++
+		if s.PID != 7 || s.StartTicks != 99 {
+			t.Errorf("session %+v", s)
+		}
+		if a, ok := s.Answered(5); !ok || a.Bytes != 100 {
+			t.Errorf("request 5: %+v, %v", a, ok)
+		}
+		if _, ok := s.Answered(0); ok {
+			t.Error("request 0 was never answered")
+		}
+	})
+	if n != 1 {
+		t.Errorf("%d live sessions, want 1: an uncommitted one must not count", n)
+	}
+	g.Leases.Each(func(_ int, l *Lease) {
+		if l.Granted != 100 {
+			t.Errorf("granted %d, want 100", l.Granted)
+		}
+	})
+	if next := g.NextJob(); next != job+1 {
+		t.Errorf("job %d after %d", next, job)
+	}
+}
+
+func TestFreedRecordsAreUsedAgain(t *testing.T) {
+	f, _ := open(t, filepath.Join(t.TempDir(), "state"))
+	for range 3 * MaxJobs {
+		i, _, err := f.Jobs.New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Jobs.Commit(i)
+		f.Jobs.Free(i)
+	}
+	if *f.Jobs.high != 1 {
+		t.Errorf("the table grew to %d records for one at a time", *f.Jobs.high)
+	}
+}
+
+func TestFullTable(t *testing.T) {
+	f, _ := open(t, filepath.Join(t.TempDir(), "state"))
+	for range MaxJobs {
+		if _, _, err := f.Jobs.New(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := f.Jobs.New(); !errors.Is(err, ErrFull) {
+		t.Errorf("got %v, want ErrFull", err)
+	}
+}
+
+// TestRecover goes through every place where a daemon can die in a change.
+func TestRecover(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		die       func(l *Lease, s *Session)
+		epoch     uint16
+		pageKnown bool
+		want      uint64
+		answered  bool
+	}{
+		{"nothing open", func(*Lease, *Session) {}, 4, true, 100, false},
+		{"take announced, word not swapped", func(l *Lease, _ *Session) { l.Announce(ChangeTake, 5, 60) }, 4, true, 100, false},
+		{"take announced, word swapped", func(l *Lease, _ *Session) { l.Announce(ChangeTake, 5, 60) }, 5, true, 60, false},
+		{"give announced, word not swapped", func(l *Lease, _ *Session) { l.Announce(ChangeGive, 5, 160) }, 4, true, 100, false},
+		{"give announced, word swapped", func(l *Lease, _ *Session) { l.Announce(ChangeGive, 5, 160) }, 5, true, 160, false},
+		{"take, page lost: the larger", func(l *Lease, _ *Session) { l.Announce(ChangeTake, 5, 60) }, 0, false, 100, false},
+		{"give, page lost: the larger", func(l *Lease, _ *Session) { l.Announce(ChangeGive, 5, 160) }, 0, false, 160, false},
+		{"grant announced, not remembered", func(l *Lease, _ *Session) {
+			l.Request, l.Bytes, l.After, l.Open = 9, 50, 150, ChangeGrant
+		}, 4, true, 150, true},
+		{"grant announced and remembered", func(l *Lease, s *Session) {
+			l.Request, l.Bytes, l.After, l.Open = 9, 50, 150, ChangeGrant
+			s.remember(0, 9, 50)
+		}, 4, true, 150, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, l := &Session{}, &Lease{Granted: 100}
+			c.die(l, s)
+			l.Recover(s, 0, c.epoch, c.pageKnown)
+			if l.Granted != c.want || l.Open != ChangeNone {
+				t.Errorf("granted %d open %d, want %d and none", l.Granted, l.Open, c.want)
+			}
+			if _, ok := s.Answered(9); ok != c.answered {
+				t.Errorf("request 9 remembered: %v, want %v", ok, c.answered)
+			}
+			if c.answered && s.RingNext != 1 {
+				t.Errorf("remembered %d times", s.RingNext)
+			}
+		})
+	}
+}
+
+func TestForeignFiles(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{"short": "x", "rubbish": string(make([]byte, int(fileSize)))} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, fresh := open(t, path); !fresh {
+			t.Errorf("%s: taken for a state file", name)
+		}
+	}
+	public := filepath.Join(dir, "public")
+	if err := os.WriteFile(public, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Open(public); err == nil {
+		t.Error("a file that others can read was taken")
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(public, link); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Open(link); err == nil {
+		t.Error("a symbolic link was followed")
+	}
+}
