@@ -1,14 +1,27 @@
 package inventory
 
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/procfs"
+)
+
 // Device is one GPU as it was found. Nothing in it changes while the inventory is open.
 type Device struct {
-	Index     int    // unique on this machine: NVIDIA first, by NVML's index, then AMD, then Intel
-	Vendor    string // nvidia, amd or intel
-	Name      string
-	UUID      string   // "GPU-…" as NVML spells it; empty if the device has none
-	PCI       string   // domain:bus:device.function, lower case
-	UUIDBytes [16]byte // UUID, parsed
-	Total     uint64   // bytes; 0 if unknown
+	Index  int    // unique on this machine: NVIDIA first, by NVML's index, then AMD, then Intel
+	Vendor string // nvidia, amd or intel
+	Name   string
+	UUID   string // "GPU-…" as the vendor's own tools spell it; empty if the device has none
+	PCI    string // domain:bus:device.function, lower case
+	// UUIDBytes is what the vendor's programming interface gives for the device:
+	// the parsed UUID for NVIDIA, the sixteen digits as text for AMD, zero for Intel.
+	UUIDBytes [16]byte
+	Total     uint64 // bytes of device memory
+	Reserved  uint64 // bytes inside Total that the driver keeps for itself; 0 if it does not say
 }
 
 // ProcessUsage is what one process holds on one device, as the driver says.
@@ -19,34 +32,197 @@ type ProcessUsage struct {
 
 // Usage is one reading of a device.
 type Usage struct {
-	UsedBytes      uint64
-	Processes      []ProcessUsage // by PID, each once
-	Lost           bool           // the device no longer answers; nothing else is filled in
-	ProcessesKnown bool           // false: this device does not say who uses it
+	UsedBytes uint64
+	Processes []ProcessUsage // by PID, each once
+	// Lost: the device no longer answers; nothing else is filled in.
+	Lost bool
+	// ProcessesKnown is false where the device does not say who uses it or how much each holds.
+	ProcessesKnown bool
 }
 
 // Options says where to look. The zero value is the running machine.
 type Options struct {
-	SysfsRoot, ProcRoot string
+	SysfsRoot string // instead of /sys
+	ProcRoot  string // instead of /proc
 }
 
-// Inventory is the set of devices. Its methods are safe for concurrent use.
-type Inventory struct{}
+// ErrNoDevice is returned for an index that Devices does not have.
+var ErrNoDevice = errors.New("no such device")
 
-// Open finds the devices. It does not fail where there is none.
-func Open(o Options) (*Inventory, error) { return &Inventory{}, nil }
+// source reads one device. Its methods are safe for concurrent use.
+type source interface {
+	usage() (Usage, error)
+	// processes returns each process once, by PID; known is as Usage.ProcessesKnown.
+	processes() (list []ProcessUsage, known bool, err error)
+}
 
-// Devices returns the devices by index.
-func (inv *Inventory) Devices() []Device { return nil }
+// Inventory is the set of devices and the way to the facts about processes.
+// Its methods are safe for concurrent use.
+type Inventory struct {
+	devices []Device
+	sources map[int]source // by index
+	why     string
+	proc    procfs.FS
+	root    string // of /proc
+	names   *names
+	slow    chan struct{} // one token per reader of /proc that may be stuck
 
-// Why says why there are no devices, or none of some vendor; empty if there is nothing to say.
-func (inv *Inventory) Why() string { return "" }
+	mu      sync.Mutex
+	reading int    // calls into the driver's library
+	closed  bool   // no new ones
+	release func() // gives the library back; nil if there is none
+}
 
-// Close gives the driver's library back.
-func (inv *Inventory) Close() {}
+// Open finds the devices. It does not fail where there is none: Devices is then
+// empty and Why says why. It fails only if ProcRoot is no directory.
+func Open(o Options) (*Inventory, error) {
+	if o.SysfsRoot == "" {
+		o.SysfsRoot = "/sys"
+	}
+	if o.ProcRoot == "" {
+		o.ProcRoot = procfs.DefaultMountPoint
+	}
+	proc, err := procfs.NewFS(o.ProcRoot)
+	if err != nil {
+		return nil, fmt.Errorf("process facts: %w", err)
+	}
+	inv := &Inventory{
+		sources: make(map[int]source),
+		proc:    proc,
+		root:    o.ProcRoot,
+		names:   newNames(systemNames{}, time.Now),
+		slow:    make(chan struct{}, maxSlowReaders),
+	}
+	var reasons []string
+	found, release, reason := openNVML()
+	inv.release = release
+	inv.add(found)
+	reasons = appendReason(reasons, reason)
+	found, reason = openDRM(o.SysfsRoot, inv.hasPCI, inv.nextIndex())
+	inv.add(found)
+	reasons = appendReason(reasons, reason)
+	inv.why = strings.Join(reasons, "; ")
+	return inv, nil
+}
 
-// Read polls one device.
-func (inv *Inventory) Read(index int) (Usage, error) { return Usage{}, nil }
+// found is a device with the way to read it.
+type found struct {
+	device Device
+	source source
+}
 
-// ProcessBytes says what one process holds on one device.
-func (inv *Inventory) ProcessBytes(index, pid int) (uint64, bool, error) { return 0, false, nil }
+func (inv *Inventory) add(list []found) {
+	for _, f := range list {
+		inv.devices = append(inv.devices, f.device)
+		inv.sources[f.device.Index] = f.source
+	}
+}
+
+func (inv *Inventory) hasPCI(address string) bool {
+	for _, d := range inv.devices {
+		if d.PCI == address {
+			return true
+		}
+	}
+	return false
+}
+
+func (inv *Inventory) nextIndex() int {
+	next := 0
+	for _, d := range inv.devices {
+		next = max(next, d.Index+1)
+	}
+	return next
+}
+
+func appendReason(reasons []string, reason string) []string {
+	if reason == "" {
+		return reasons
+	}
+	return append(reasons, reason)
+}
+
+// Devices returns the devices by index. The slice is the caller's.
+func (inv *Inventory) Devices() []Device {
+	return append([]Device(nil), inv.devices...)
+}
+
+// Why says, for people, why devices that one might expect are absent; it is empty
+// if there is nothing to say.
+func (inv *Inventory) Why() string { return inv.why }
+
+// Close gives the driver's library back, as soon as no call into it is under way;
+// it does not wait for one. Read fails afterwards. Process facts go on working.
+func (inv *Inventory) Close() {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	inv.closed = true
+	inv.releaseLocked()
+}
+
+func (inv *Inventory) releaseLocked() {
+	if inv.closed && inv.reading == 0 && inv.release != nil {
+		inv.release()
+		inv.release = nil
+	}
+}
+
+// begin finds a device's source and keeps the library loaded until end.
+func (inv *Inventory) begin(index int) (source, error) {
+	src, ok := inv.sources[index]
+	if !ok {
+		return nil, fmt.Errorf("device %d: %w", index, ErrNoDevice)
+	}
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	if inv.closed {
+		return nil, fmt.Errorf("device %d: the inventory is closed", index)
+	}
+	inv.reading++
+	return src, nil
+}
+
+func (inv *Inventory) end() {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	inv.reading--
+	inv.releaseLocked()
+}
+
+// Read polls one device. It may block for as long as the driver does.
+//
+// A process that is listed as using the device for computing and for graphics
+// counts once, with the larger figure. A device that has fallen off the bus gives
+// Usage.Lost and no error.
+func (inv *Inventory) Read(index int) (Usage, error) {
+	src, err := inv.begin(index)
+	if err != nil {
+		return Usage{}, err
+	}
+	defer inv.end()
+	u, err := src.usage()
+	if err != nil {
+		return Usage{}, fmt.Errorf("device %d: %w", index, err)
+	}
+	return u, nil
+}
+
+// ProcessBytes says what one process holds on one device; ok is false if the
+// device does not list it (or does not know). It may block as Read does.
+func (inv *Inventory) ProcessBytes(index, pid int) (bytes uint64, ok bool, err error) {
+	src, err := inv.begin(index)
+	if err != nil {
+		return 0, false, err
+	}
+	defer inv.end()
+	list, _, err := src.processes()
+	if err != nil {
+		return 0, false, fmt.Errorf("device %d: %w", index, err)
+	}
+	for _, p := range list {
+		if p.PID == pid {
+			return p.Bytes, true, nil
+		}
+	}
+	return 0, false, nil
+}

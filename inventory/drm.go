@@ -1,0 +1,212 @@
+package inventory
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// DRM's files are read directly: the library's reader knows amdgpu alone and ten
+// cards at most, and gives up on all of them when one is odd.
+
+// PCI's numbers of the vendors.
+const (
+	pciNVIDIA = 0x10de
+	pciAMD    = 0x1002
+	pciIntel  = 0x8086
+)
+
+// drmCard is one class/drm/cardN that is a PCI device.
+type drmCard struct {
+	name   string // cardN
+	dir    string // …/class/drm/cardN
+	vendor uint64
+	pci    string
+}
+
+// openDRM finds the AMD and Intel devices, from index first on. Cards for which
+// taken says so are left out: they were found through their vendor's library.
+func openDRM(root string, taken func(pci string) bool, first int) (list []found, reason string) {
+	cards, err := drmCards(filepath.Join(root, "class/drm"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		reason = fmt.Sprintf("DRM: %v", err)
+	}
+	var reasons []string
+	reasons = appendReason(reasons, reason)
+	var amd, intel []found
+	for _, c := range cards {
+		if taken(c.pci) {
+			continue
+		}
+		var skipped string
+		switch c.vendor {
+		case pciAMD:
+			amd, skipped = appendCard(amd, c, amdMemory, describeAMD)
+		case pciIntel:
+			intel, skipped = appendCard(intel, c, intelMemory, describeIntel)
+		case pciNVIDIA:
+			skipped = fmt.Sprintf("DRM: %s (%s) is NVIDIA's, and NVML does not know it", c.name, c.pci)
+		}
+		reasons = appendReason(reasons, skipped)
+	}
+	list = append(amd, intel...)
+	for i := range list {
+		list[i].device.Index = first + i
+	}
+	return list, strings.Join(reasons, "; ")
+}
+
+// drmCards lists the cards by PCI address, which is how the vendors' libraries number them.
+func drmCards(dir string) ([]drmCard, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var cards []drmCard
+	for _, e := range entries {
+		number, isCard := strings.CutPrefix(e.Name(), "card")
+		if _, err := strconv.ParseUint(number, 10, 32); !isCard || err != nil {
+			continue // a connector, a render node, the version
+		}
+		c := drmCard{name: e.Name(), dir: filepath.Join(dir, e.Name())}
+		text, err := readText(filepath.Join(c.dir, "device/vendor"))
+		if err != nil {
+			continue // no PCI device: a virtual display, a system on a chip
+		}
+		if c.vendor, err = strconv.ParseUint(text, 0, 16); err != nil {
+			continue
+		}
+		uevent, err := readText(filepath.Join(c.dir, "device/uevent"))
+		if err != nil {
+			continue
+		}
+		c.pci = strings.ToLower(ueventValue(uevent, "PCI_SLOT_NAME"))
+		cards = append(cards, c)
+	}
+	slices.SortFunc(cards, func(a, b drmCard) int { return strings.Compare(a.pci, b.pci) })
+	return cards, nil
+}
+
+// ueventValue finds KEY=value in the lines of a uevent file.
+func ueventValue(text, key string) string {
+	for line := range strings.Lines(text) {
+		if k, v, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "="); ok && k == key {
+			return v
+		}
+	}
+	return ""
+}
+
+// drmMemory says where a vendor's driver keeps the two figures; used is empty if it does not tell.
+type drmMemory struct{ total, used []string }
+
+func amdMemory(c drmCard) drmMemory {
+	return drmMemory{
+		total: []string{filepath.Join(c.dir, "device/mem_info_vram_total")},
+		used:  []string{filepath.Join(c.dir, "device/mem_info_vram_used")},
+	}
+}
+
+func intelMemory(c drmCard) drmMemory {
+	// xe has a file per tile, i915 one per card; integrated graphics has neither.
+	tiles, _ := filepath.Glob(filepath.Join(c.dir, "device/tile*/physical_vram_size_bytes"))
+	switch local := filepath.Join(c.dir, "lmem_total_bytes"); {
+	case len(tiles) > 0:
+		return drmMemory{total: tiles}
+	case exists(local):
+		return drmMemory{total: []string{local}}
+	}
+	return amdMemory(c) // the names that later drivers may take over
+}
+
+func appendCard(list []found, c drmCard, where func(drmCard) drmMemory, describe func(*Device, drmCard)) ([]found, string) {
+	memory := where(c)
+	total, err := sumFiles(memory.total)
+	if err != nil || total == 0 {
+		return list, fmt.Sprintf("DRM: %s (%s) has no memory of its own, or its driver does not say how much", c.name, c.pci)
+	}
+	d := Device{PCI: c.pci, Total: total}
+	describe(&d, c)
+	src := &drmSource{dir: c.dir}
+	if _, err := sumFiles(memory.used); err == nil {
+		src.used = memory.used
+	}
+	return append(list, found{d, src}), ""
+}
+
+func describeAMD(d *Device, c drmCard) {
+	d.Vendor = "amd"
+	d.Name = productName(c, "AMD GPU")
+	if id, err := readText(filepath.Join(c.dir, "device/unique_id")); err == nil && len(id) == len(d.UUIDBytes) {
+		d.UUID = "GPU-" + id
+		copy(d.UUIDBytes[:], id)
+	}
+}
+
+func describeIntel(d *Device, c drmCard) {
+	d.Vendor = "intel"
+	d.Name = productName(c, "Intel GPU")
+}
+
+// productName is what the card says of itself, else its kind with the PCI device number.
+func productName(c drmCard, kind string) string {
+	if name, err := readText(filepath.Join(c.dir, "device/product_name")); err == nil && name != "" {
+		return name
+	}
+	if id, err := readText(filepath.Join(c.dir, "device/device")); err == nil {
+		return fmt.Sprintf("%s %s", kind, id)
+	}
+	return kind
+}
+
+// drmSource reads a card's figures. Who uses it, sysfs does not tell.
+type drmSource struct {
+	dir  string
+	used []string
+}
+
+func (s *drmSource) usage() (Usage, error) {
+	used, err := sumFiles(s.used)
+	if err == nil && exists(filepath.Join(s.dir, "device/vendor")) {
+		return Usage{UsedBytes: used}, nil
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
+		return Usage{Lost: true}, nil
+	}
+	return Usage{}, err
+}
+
+func (s *drmSource) processes() ([]ProcessUsage, bool, error) { return nil, false, nil }
+
+// sumFiles adds the numbers in files that hold one each.
+func sumFiles(paths []string) (sum uint64, err error) {
+	for _, path := range paths {
+		text, err := readText(path)
+		if err != nil {
+			return 0, err
+		}
+		n, err := strconv.ParseUint(text, 0, 64)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", path, err)
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
+// readText reads a small file of one value, without the newline at its end.
+func readText(path string) (string, error) {
+	data, err := os.ReadFile(path)
+	return strings.TrimSpace(string(data)), err
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -1,0 +1,286 @@
+package inventory
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// nvmlMu orders loads and unloads: the binding keeps the versions of the functions
+// that it found in variables of its own package, shared by all who load the library.
+var nvmlMu sync.Mutex
+
+// nvmlNeeded are the functions that are called, in the spellings that will do: the
+// binding ends the whole process where one is called that the library lacks.
+var nvmlNeeded = [][]string{
+	{"nvmlShutdown"},
+	{"nvmlErrorString"},
+	{"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"},
+	{"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"},
+	{"nvmlDeviceGetName"},
+	{"nvmlDeviceGetUUID"},
+	{"nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"},
+	{"nvmlDeviceGetMemoryInfo"},
+	{"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",
+		"nvmlDeviceGetComputeRunningProcesses"},
+}
+
+// openNVML loads the library and finds its devices. reason says why some or all are absent.
+func openNVML() (list []found, release func(), reason string) {
+	nvmlMu.Lock()
+	defer nvmlMu.Unlock()
+	lib := nvml.New()
+	if ret := lib.Init(); ret != nvml.SUCCESS {
+		return nil, nil, nvmlReason(ret)
+	}
+	release = func() {
+		nvmlMu.Lock()
+		defer nvmlMu.Unlock()
+		lib.Shutdown()
+	}
+	has := func(names ...string) bool {
+		return slices.ContainsFunc(names, func(n string) bool { return lib.Extensions().LookupSymbol(n) == nil })
+	}
+	for _, names := range nvmlNeeded {
+		if !has(names...) {
+			return nil, release, "NVIDIA: libnvidia-ml.so.1 is too old: it has no " + names[0]
+		}
+	}
+	optional := nvmlOptional{
+		graphics: has("nvmlDeviceGetGraphicsRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses_v2",
+			"nvmlDeviceGetGraphicsRunningProcesses_v3"),
+		mps: has("nvmlDeviceGetMPSComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses_v2",
+			"nvmlDeviceGetMPSComputeRunningProcesses_v3"),
+		reserved: has("nvmlDeviceGetMemoryInfo_v2"),
+	}
+	list, reason = nvmlDevices(lib, optional)
+	return list, release, reason
+}
+
+// nvmlOptional says which functions there are that one can do without.
+type nvmlOptional struct{ graphics, mps, reserved bool }
+
+func nvmlReason(ret nvml.Return) string {
+	switch ret {
+	case nvml.ERROR_LIBRARY_NOT_FOUND:
+		return "NVIDIA: libnvidia-ml.so.1 was not found (no driver installed?)"
+	case nvml.ERROR_DRIVER_NOT_LOADED:
+		return "NVIDIA: the kernel driver is not loaded"
+	case nvml.ERROR_NO_PERMISSION:
+		return "NVIDIA: no permission to talk to the kernel driver"
+	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:
+		return "NVIDIA: library and kernel driver are of different versions (an update that waits for a reboot?)"
+	}
+	return fmt.Sprintf("NVIDIA: NVML did not start: %v (%d)", ret, int(ret))
+}
+
+// nvmlLibrary is what is asked of the library as a whole.
+type nvmlLibrary interface {
+	DeviceGetCount() (int, nvml.Return)
+	DeviceGetHandleByIndex(int) (nvml.Device, nvml.Return)
+}
+
+func nvmlDevices(lib nvmlLibrary, optional nvmlOptional) (list []found, reason string) {
+	count, ret := lib.DeviceGetCount()
+	if ret != nvml.SUCCESS {
+		return nil, fmt.Sprintf("NVIDIA: the devices cannot be counted: %v", ret)
+	}
+	var reasons []string
+	if count == 0 {
+		reasons = append(reasons, "NVIDIA: the driver has no device")
+	}
+	for i := range count {
+		handle, ret := lib.DeviceGetHandleByIndex(i)
+		if ret != nvml.SUCCESS {
+			reasons = append(reasons, fmt.Sprintf("NVIDIA: device %d: %v", i, ret))
+			continue
+		}
+		d, err := describeNVML(handle, i, optional)
+		if err != nil {
+			reasons = append(reasons, fmt.Sprintf("NVIDIA: device %d: %v", i, err))
+			continue
+		}
+		list = append(list, found{d, &nvmlSource{device: handle, optional: optional}})
+	}
+	return list, strings.Join(reasons, "; ")
+}
+
+func describeNVML(handle nvmlDevice, index int, optional nvmlOptional) (Device, error) {
+	d := Device{Index: index, Vendor: "nvidia"}
+	name, ret := handle.GetName()
+	if ret != nvml.SUCCESS {
+		return d, fmt.Errorf("its name: %w", ret)
+	}
+	d.Name = name
+	if d.UUID, ret = handle.GetUUID(); ret != nvml.SUCCESS {
+		return d, fmt.Errorf("its UUID: %w", ret)
+	}
+	uuid, err := parseUUID(d.UUID)
+	if err != nil {
+		return d, err
+	}
+	d.UUIDBytes = uuid
+	pci, ret := handle.GetPciInfo()
+	if ret != nvml.SUCCESS {
+		return d, fmt.Errorf("its address: %w", ret)
+	}
+	d.PCI = pciAddress(pci.Domain, pci.Bus, pci.Device)
+	memory, ret := handle.GetMemoryInfo()
+	if ret != nvml.SUCCESS {
+		return d, fmt.Errorf("its memory: %w", ret)
+	}
+	d.Total = memory.Total
+	if optional.reserved {
+		if v2, ret := handle.GetMemoryInfo_v2(); ret == nvml.SUCCESS && v2.Reserved < v2.Total {
+			d.Total, d.Reserved = v2.Total, v2.Reserved
+		}
+	}
+	return d, nil
+}
+
+// pciAddress spells an address as the kernel does in sysfs. NVML knows function 0 alone.
+func pciAddress(domain, bus, device uint32) string {
+	return fmt.Sprintf("%04x:%02x:%02x.0", domain, bus, device)
+}
+
+// parseUUID reads "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx".
+func parseUUID(s string) (uuid [16]byte, err error) {
+	digits, ok := strings.CutPrefix(s, "GPU-")
+	parts := strings.Split(digits, "-")
+	lengths := [...]int{8, 4, 4, 4, 12}
+	ok = ok && len(parts) == len(lengths)
+	for i := 0; ok && i < len(lengths); i++ {
+		ok = len(parts[i]) == lengths[i]
+	}
+	if !ok {
+		return uuid, fmt.Errorf("%q is not a device UUID", s)
+	}
+	if _, err = hex.Decode(uuid[:], []byte(strings.Join(parts, ""))); err != nil {
+		return [16]byte{}, fmt.Errorf("%q is not a device UUID: %w", s, err)
+	}
+	return uuid, nil
+}
+
+// nvmlDevice is what is asked of one device.
+type nvmlDevice interface {
+	GetName() (string, nvml.Return)
+	GetUUID() (string, nvml.Return)
+	GetPciInfo() (nvml.PciInfo, nvml.Return)
+	GetMemoryInfo() (nvml.Memory, nvml.Return)
+	GetMemoryInfo_v2() (nvml.Memory_v2, nvml.Return)
+	GetComputeRunningProcesses() ([]nvml.ProcessInfo, nvml.Return)
+	GetGraphicsRunningProcesses() ([]nvml.ProcessInfo, nvml.Return)
+	GetMPSComputeRunningProcesses() ([]nvml.ProcessInfo, nvml.Return)
+}
+
+type nvmlSource struct {
+	device   nvmlDevice
+	optional nvmlOptional
+}
+
+// errLost is what a source's methods see when the device is gone.
+var errLost = errors.New("the device is lost")
+
+func nvmlError(what string, ret nvml.Return) error {
+	switch ret {
+	case nvml.SUCCESS:
+		return nil
+	case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_GPU_NOT_FOUND, nvml.ERROR_RESET_REQUIRED:
+		return fmt.Errorf("%s: %w (%w)", what, errLost, ret)
+	}
+	return fmt.Errorf("%s: %w", what, ret)
+}
+
+func (s *nvmlSource) usage() (Usage, error) {
+	used, err := s.used()
+	if errors.Is(err, errLost) {
+		return Usage{Lost: true}, nil
+	}
+	if err != nil {
+		return Usage{}, err
+	}
+	list, known, err := s.processes()
+	if errors.Is(err, errLost) {
+		return Usage{Lost: true}, nil
+	}
+	if err != nil {
+		return Usage{}, err
+	}
+	return Usage{UsedBytes: used, Processes: list, ProcessesKnown: known}, nil
+}
+
+// used leaves out what the driver reserved for itself, where the driver can tell
+// the two apart: version 1 of the call counts the reserve as used.
+func (s *nvmlSource) used() (uint64, error) {
+	if s.optional.reserved {
+		if v2, ret := s.device.GetMemoryInfo_v2(); ret == nvml.SUCCESS {
+			return v2.Used, nil
+		}
+	}
+	memory, ret := s.device.GetMemoryInfo()
+	return memory.Used, nvmlError("memory in use", ret)
+}
+
+func (s *nvmlSource) processes() ([]ProcessUsage, bool, error) {
+	lists := []struct {
+		have bool
+		what string
+		read func() ([]nvml.ProcessInfo, nvml.Return)
+	}{
+		{true, "compute processes", s.device.GetComputeRunningProcesses},
+		{s.optional.graphics, "graphics processes", s.device.GetGraphicsRunningProcesses},
+		{s.optional.mps, "MPS processes", s.device.GetMPSComputeRunningProcesses},
+	}
+	known := true
+	merged := make(map[int]uint64)
+	for i, l := range lists {
+		if !l.have {
+			continue
+		}
+		infos, ret := l.read()
+		if ret == nvml.ERROR_NOT_SUPPORTED || ret == nvml.ERROR_FUNCTION_NOT_FOUND {
+			known = known && i > 0 // the first list is what matters
+			continue
+		}
+		if err := nvmlError(l.what, ret); err != nil {
+			return nil, false, err
+		}
+		complete := mergeProcesses(merged, infos)
+		known = known && complete
+	}
+	return sortedUsage(merged), known, nil
+}
+
+// mergeProcesses takes one list into merged: the larger figure of a process wins
+// over that of another list. Within a list a process has an entry per instance of
+// a partitioned device; those add up. It says whether every figure was there.
+func mergeProcesses(merged map[int]uint64, infos []nvml.ProcessInfo) (complete bool) {
+	complete = true
+	sums := make(map[int]uint64, len(infos))
+	for _, p := range infos {
+		bytes := p.UsedGpuMemory
+		if bytes == math.MaxUint64 { // NVML_VALUE_NOT_AVAILABLE
+			complete, bytes = false, 0
+		}
+		sums[int(p.Pid)] += bytes
+	}
+	for pid, bytes := range sums {
+		merged[pid] = max(merged[pid], bytes)
+	}
+	return complete
+}
+
+func sortedUsage(byPID map[int]uint64) []ProcessUsage {
+	list := make([]ProcessUsage, 0, len(byPID))
+	for pid, bytes := range byPID {
+		list = append(list, ProcessUsage{PID: pid, Bytes: bytes})
+	}
+	slices.SortFunc(list, func(a, b ProcessUsage) int { return a.PID - b.PID })
+	return list
+}

@@ -1,0 +1,175 @@
+package inventory
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Reaper waits for the deaths of processes by their pidfds, all in one goroutine
+// and no thread: it is made for ten thousand of them. Its methods are safe for
+// concurrent use.
+type Reaper struct {
+	onExit func(pid int, key uint64)
+	epoll  *os.File
+	raw    syscall.RawConn
+	ended  chan struct{}
+
+	mu    sync.Mutex // never held while onExit runs
+	next  uint64     // the last token
+	byKey map[uint64]uint64
+	alive map[uint64]reaped // by token: keys may come again, tokens never do
+}
+
+type reaped struct {
+	pidfd, pid int
+	key        uint64
+}
+
+// ErrReaperClosed is returned by Add after Close.
+var ErrReaperClosed = errors.New("the reaper is closed")
+
+// NewReaper starts a reaper. It calls onExit from one goroutine, once for each key
+// whose process has ended; onExit should be quick, and may call Add and Remove but
+// not Close.
+func NewReaper(onExit func(pid int, key uint64)) (*Reaper, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("reaper: epoll: %w", err)
+	}
+	// Nonblocking, so that the runtime's own poller waits for it: no thread is tied up.
+	if err := unix.SetNonblock(fd, true); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("reaper: epoll: %w", err)
+	}
+	r := &Reaper{
+		onExit: onExit,
+		epoll:  os.NewFile(uintptr(fd), "pidfds"),
+		ended:  make(chan struct{}),
+		byKey:  make(map[uint64]uint64),
+		alive:  make(map[uint64]reaped),
+	}
+	if r.raw, err = r.epoll.SyscallConn(); err != nil {
+		r.epoll.Close()
+		return nil, fmt.Errorf("reaper: epoll: %w", err)
+	}
+	go r.run()
+	return r, nil
+}
+
+// Add watches the process of pidfd, and calls onExit with its PID and key when it
+// ends, or soon where it already has. The pidfd stays the caller's, who must
+// Remove the key before closing it. A key that is being watched is refused.
+func (r *Reaper) Add(pidfd int, key uint64) error {
+	pid, err := pidOf(pidfd)
+	if err != nil {
+		return fmt.Errorf("reaper: key %d: %w", key, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.alive == nil {
+		return ErrReaperClosed
+	}
+	if _, ok := r.byKey[key]; ok {
+		return fmt.Errorf("reaper: key %d is already watched", key)
+	}
+	r.next++
+	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(uint32(r.next)), Pad: int32(r.next >> 32)}
+	if err := r.control(unix.EPOLL_CTL_ADD, pidfd, &event); err != nil {
+		return fmt.Errorf("reaper: key %d: %w", key, err)
+	}
+	r.alive[r.next] = reaped{pidfd: pidfd, pid: pid, key: key}
+	r.byKey[key] = r.next
+	return nil
+}
+
+// Remove stops watching key. onExit for it may be running, and is not called afterwards.
+func (r *Reaper) Remove(key uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if token, ok := r.byKey[key]; ok {
+		r.dropLocked(token)
+	}
+}
+
+// dropLocked forgets a process and takes its pidfd out of the set.
+func (r *Reaper) dropLocked(token uint64) {
+	p := r.alive[token]
+	delete(r.alive, token)
+	delete(r.byKey, p.key)
+	// It fails only if the caller closed the descriptor before its time.
+	_ = r.control(unix.EPOLL_CTL_DEL, p.pidfd, nil)
+}
+
+// Close stops the reaper; onExit is not called afterwards. It closes no pidfd.
+func (r *Reaper) Close() error {
+	r.mu.Lock()
+	r.alive, r.byKey = nil, nil
+	r.mu.Unlock()
+	err := r.epoll.Close()
+	<-r.ended
+	return err
+}
+
+func (r *Reaper) control(op, fd int, event *unix.EpollEvent) (err error) {
+	if e := r.raw.Control(func(epfd uintptr) { err = unix.EpollCtl(int(epfd), op, fd, event) }); e != nil {
+		return e
+	}
+	return err
+}
+
+func (r *Reaper) run() {
+	defer close(r.ended)
+	events := make([]unix.EpollEvent, 128)
+	for {
+		n := 0
+		err := r.raw.Read(func(epfd uintptr) bool {
+			var err error
+			n, err = unix.EpollWait(int(epfd), events, 0)
+			return n > 0 && err == nil
+		})
+		if err != nil {
+			return // closed
+		}
+		for _, e := range events[:n] {
+			r.exited(uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32)
+		}
+	}
+}
+
+func (r *Reaper) exited(token uint64) {
+	r.mu.Lock()
+	p, ok := r.alive[token]
+	if ok {
+		r.dropLocked(token)
+	}
+	r.mu.Unlock()
+	if ok {
+		r.onExit(p.pid, p.key)
+	}
+}
+
+// pidOf asks the kernel whose pidfd it is; a process that has been waited for has
+// no PID any more, and gives -1.
+func pidOf(pidfd int) (int, error) {
+	data, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(pidfd))
+	if err != nil {
+		return 0, fmt.Errorf("pidfd %d: %w", pidfd, err)
+	}
+	return parsePidfd(string(data))
+}
+
+func parsePidfd(text string) (int, error) {
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, "Pid:"); ok {
+			return strconv.Atoi(strings.TrimSpace(value))
+		}
+	}
+	return 0, errors.New("it is not a pidfd")
+}
