@@ -1,0 +1,151 @@
+package accounting
+
+import "math"
+
+// Bytes is an amount of device memory. Max stands for "no limit".
+type Bytes uint64
+
+// Max is the limit that limits nothing; files and flags spell it "max".
+const Max Bytes = math.MaxUint64
+
+// State says how a lease is doing; the word is what STATE shows in /gpu/leases.
+type State string
+
+// The states of a lease, by falling precedence when several are true.
+const (
+	StateLost       State = "lost"       // its device fell off the bus
+	StateDraining   State = "draining"   // its process is gone, its memory not yet
+	StateOver       State = "over"       // it holds more than its limit, which was lowered
+	StateUnverified State = "unverified" // resumed with the client's own sum; the device has not confirmed it
+	StateWaiting    State = "waiting"    // a thread of it waits for admission
+	StateRunning    State = "running"
+)
+
+// Snapshot is the whole state at one moment, by value: what the filesystem and
+// the command line show. Slices are in a stable order: devices by index, leases
+// by device, then by age, jobs by ID, processes by PID. The JSON names are an
+// interface: /gpu/leases.json and `gpuarb … --json` print them.
+type Snapshot struct {
+	TimeUnixNano int64          `json:"time_unix_ns"`
+	Version      string         `json:"version"`
+	Devices      []DeviceState  `json:"devices"`
+	Leases       []LeaseState   `json:"leases"`
+	Processes    []ProcessState `json:"processes"`
+	Jobs         []JobState     `json:"jobs"`
+	Stats        Stats          `json:"stats"`
+}
+
+// DeviceState is one GPU. All memory in bytes.
+type DeviceState struct {
+	Index          int    `json:"index"`
+	Vendor         string `json:"vendor"` // nvidia, amd or intel
+	Name           string `json:"name"`
+	UUID           string `json:"uuid"`
+	PCI            string `json:"pci"` // domain:bus:device.function, lower case
+	Lost           bool   `json:"lost"`
+	Total          Bytes  `json:"total_bytes"`
+	Reserve        Bytes  `json:"reserve_bytes"`   // never granted to anybody
+	Capacity       Bytes  `json:"capacity_bytes"`  // total − reserve − unmanaged − overhead
+	Granted        Bytes  `json:"granted_bytes"`   // handed to leases, idle credit included
+	Committed      Bytes  `json:"committed_bytes"` // Σ over jobs of max(granted, memory.min)
+	Used           Bytes  `json:"used_bytes"`      // granted − idle credit: memory.current
+	Peak           Bytes  `json:"peak_bytes"`
+	Unmanaged      Bytes  `json:"unmanaged_bytes"`
+	Overhead       Bytes  `json:"overhead_bytes"`
+	Streams        int    `json:"streams"`
+	SlotsMax       int    `json:"slots_max"` // 0: no limit
+	SlotsCurrent   int    `json:"slots_current"`
+	Admitted       uint64 `json:"admitted"` // requests granted
+	Denied         uint64 `json:"denied"`
+	DriverRefusals uint64 `json:"driver_refusals"`
+
+	UnmanagedBy []UnmanagedState `json:"unmanaged_by,omitempty"`
+}
+
+// UnmanagedState is a process that uses a device and is no client.
+type UnmanagedState struct {
+	PID     int    `json:"pid"`
+	Command string `json:"command"`
+	Bytes   Bytes  `json:"bytes"`
+}
+
+// LeaseState is what one client holds on one device: a row of /gpu/leases.
+type LeaseState struct {
+	PID      int    `json:"pid"`
+	User     string `json:"user"`
+	UID      uint32 `json:"uid"`
+	Device   int    `json:"device"`
+	State    State  `json:"state"`
+	Used     Bytes  `json:"used_bytes"`
+	Granted  Bytes  `json:"granted_bytes"`
+	Credit   Bytes  `json:"credit_bytes"`
+	Pending  Bytes  `json:"pending_bytes"` // inside Used; as the client says, clamped
+	Budget   Bytes  `json:"budget_bytes"`  // memory.max in force; Max for none
+	Min      Bytes  `json:"min_bytes"`
+	Peak     Bytes  `json:"peak_bytes"` // most bytes used at once
+	Overhead Bytes  `json:"overhead_bytes"`
+
+	Streams    int    `json:"streams"`
+	StreamsMax int    `json:"streams_max"`
+	Contexts   int    `json:"contexts"`
+	Slot       bool   `json:"slot"`
+	Job        uint64 `json:"job"`
+	AgeSeconds int64  `json:"age_s"`
+	Admitted   uint64 `json:"admitted"`
+	Denied     uint64 `json:"denied"`
+	Command    string `json:"command"`
+}
+
+// ProcessState is one client process, whatever devices it uses.
+type ProcessState struct {
+	PID        int    `json:"pid"`
+	StartTicks uint64 `json:"start_ticks"` // field 22 of /proc/PID/stat: clock ticks since boot
+	UID        uint32 `json:"uid"`
+	User       string `json:"user"`
+	Command    string `json:"command"`
+	State      State  `json:"state"`
+	Job        uint64 `json:"job"`
+}
+
+// JobState is a job: what one `gpuarb run` started, or one bare preloaded process.
+type JobState struct {
+	ID         uint64           `json:"id"`
+	UID        uint32           `json:"uid"`
+	User       string           `json:"user"`
+	Command    string           `json:"command"`
+	State      State            `json:"state"`
+	Run        bool             `json:"run"`         // opened by `gpuarb run`
+	PerProcess bool             `json:"per_process"` // the limits are each process's own
+	StreamsMax int              `json:"streams_max"`
+	Processes  []int            `json:"processes"`
+	Devices    []JobDeviceState `json:"devices"`
+}
+
+// JobDeviceState is a job's account on one device. Its limits hold for each device by itself.
+type JobDeviceState struct {
+	Device int   `json:"device"`
+	Min    Bytes `json:"min_bytes"`
+	Max    Bytes `json:"max_bytes"`
+	Used   Bytes `json:"used_bytes"`
+	Peak   Bytes `json:"peak_bytes"`
+}
+
+// Stats counts since the daemon started; *_bytes in bytes, *_ms in milliseconds.
+type Stats struct {
+	QueueDepth      uint64 `json:"queue_depth"`
+	InFlight        uint64 `json:"in_flight"`
+	TotalJobs       uint64 `json:"total_jobs"`
+	LastWaitMs      uint64 `json:"last_wait_ms"`
+	LastRunMs       uint64 `json:"last_run_ms"`
+	OldestQueuedMs  uint64 `json:"oldest_queued_ms"`
+	Admitted        uint64 `json:"admitted"`
+	Denied          uint64 `json:"denied"`
+	Waited          uint64 `json:"waited"`
+	ReapedBytes     uint64 `json:"reaped_bytes"`
+	RecalledBytes   uint64 `json:"recalled_bytes"` // idle credit called back
+	ReclaimedLeases uint64 `json:"reclaimed_leases"`
+	ClampedWords    uint64 `json:"clamped_words"` // rubbish found in a lease page
+	Malformed       uint64 `json:"malformed"`     // messages that were none
+	Clients         uint64 `json:"clients"`
+	Leases          uint64 `json:"leases"`
+}

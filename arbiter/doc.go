@@ -1,0 +1,34 @@
+// Package arbiter is the policy over the ledger: which rule applies to whom,
+// who gets bytes, streams and contexts, who is refused and why, whose idle credit
+// is called back for whom, and what people are told about it.
+//
+// It is a state machine. Time and events come in as arguments; decisions go out
+// as values ([Outcome], [Event], errors). There is no goroutine, no clock and no
+// I/O. The one thing it touches is the memory shared with the clients, through
+// [Words], which the daemon implements and tests fake.
+//
+// Budgets are per device: "25%" is a quarter of each device, "4G" is 4 GiB on each
+// device, and an allocation is charged on the device that it is on. A lease charges
+// a chain of budgets: its process's, its job's and, where a rule's scope is "user" or
+// "cgroup", one shared with others.
+//
+//	lease ─ process budget ─ job budget ─ [shared budget] ─ device
+//
+// Invariants (numbered as in the ledger's documentation):
+//
+//   - A limit lowered below what is granted closes the words below it and takes
+//     the idle credit back before the call returns. They open again when the sum
+//     is within the limit. In between every free, request and tick takes back
+//     what was freed.
+//   - A refused request moves nothing: idle credit is taken from others only when
+//     what there is suffices.
+//   - Whatever a client writes into its word, the sums of others stay right. A
+//     word that was clamped ([Arbiter.Clamped]) is not believed again: everything
+//     granted to that lease counts as used, and nothing is recalled from it.
+//
+// An Arbiter is not safe for concurrent use: the daemon's one lock owns it, and
+// holds it over the calls to Words too.
+//
+// Waiting, slots and claims are not here yet. They fit in beside [Arbiter.Alloc]:
+// the limit that refused (a budget or the device) is where a ticket will queue.
+package arbiter

@@ -1,0 +1,44 @@
+package arbiter
+
+import (
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// Kind says what an event is about; the word is what /gpu/events shows.
+type Kind string
+
+// The kinds of events.
+const (
+	EventDenied     Kind = "denied"      // a request was refused
+	EventOver       Kind = "over"        // a budget holds more than its limit
+	EventWithin     Kind = "within"      // it does no longer
+	EventReclaimed  Kind = "reclaimed"   // a dead process's memory is back
+	EventKept       Kind = "kept"        // a dead process's memory is not back: unmanaged from now on
+	EventClamped    Kind = "clamped"     // rubbish was found in a lease page
+	EventExcess     Kind = "excess"      // a client uses more than its word explains: charged to its budget
+	EventUnmanaged  Kind = "unmanaged"   // a process that is no client uses a device
+	EventVerified   Kind = "verified"    // the device confirms a restored lease
+	EventDeviceLost Kind = "device_lost" // a device fell off the bus
+	EventDevice     Kind = "device"      // a device came, or came back
+	EventLimits     Kind = "limits"      // limits were changed
+	EventPolicy     Kind = "policy"      // a new configuration is in force
+)
+
+// Event is one decision, for the log. Device is -1 where none is concerned.
+type Event struct {
+	Time      time.Time        `json:"time"`
+	Kind      Kind             `json:"event"`
+	Device    int              `json:"device"`
+	PID       int              `json:"pid,omitempty"`
+	UID       uint32           `json:"uid"`
+	Job       JobID            `json:"job,omitempty"`
+	Lease     LeaseID          `json:"lease,omitempty"`
+	Reason    Reason           `json:"reason,omitempty"`
+	Requested accounting.Bytes `json:"requested_bytes,omitempty"`
+	Remaining accounting.Bytes `json:"remaining_bytes,omitempty"`
+	Limit     accounting.Bytes `json:"limit_bytes,omitempty"`
+	Bytes     accounting.Bytes `json:"bytes,omitempty"`
+	Text      string           `json:"text"`
+}

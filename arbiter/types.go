@@ -1,0 +1,191 @@
+package arbiter
+
+import (
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// SessionID names one client process's session. 0 is none. Never reused.
+type SessionID uint64
+
+// LeaseID names what one session holds on one device. 0 is none. Never reused.
+type LeaseID uint64
+
+// JobID names a job. 0 is none. Never reused; it survives a restart by [Arbiter.RestoreJob].
+type JobID uint64
+
+// Words is what the arbiter may do to the memory shared with a client. The
+// daemon implements it over the sealed page, and announces each change in the
+// mapping that outlives it before making it. All calls are made under the daemon's
+// one lock. A lease that the implementation does not know (or whose page is gone)
+// reads as 0 and changes nothing.
+//
+// granted is always what the ledger holds for the lease at that moment, in bytes.
+// Values read are clamped to [0, granted]; an implementation that had to clamp
+// tells [Arbiter.Clamped], which may be called from within any of these methods.
+type Words interface {
+	// Credit returns the idle bytes of the lease's word.
+	Credit(id LeaseID, granted accounting.Bytes) accounting.Bytes
+	// Take takes up to most idle bytes out of the word and returns how many it
+	// got. The ledger's sum is then granted less those.
+	Take(id LeaseID, granted, most accounting.Bytes) accounting.Bytes
+	// Give adds n idle bytes to the word; granted is the sum before the gift.
+	// False: it could not, and nothing changed.
+	Give(id LeaseID, granted, n accounting.Bytes) bool
+	// Grant notes that n bytes went to the thread whose request this is;
+	// granted is the sum before it.
+	Grant(id LeaseID, granted, n accounting.Bytes, request uint64)
+	// Flag sets the word's two flags, and returns after the word shows them.
+	Flag(id LeaseID, closed, notify bool)
+	// Limit tells the client its memory.max in force (information only;
+	// accounting.Max for none).
+	Limit(id LeaseID, max accounting.Bytes)
+	// Peak returns the most bytes used at once since the lease opened, as the
+	// page's low-water mark shows it; at least what is used now. Changes of the
+	// word fold the mark that they reset.
+	Peak(id LeaseID, granted accounting.Bytes) accounting.Bytes
+	// Pending returns the client's own word for bytes freed in stream order
+	// whose free has not executed.
+	Pending(id LeaseID) accounting.Bytes
+}
+
+// Process is what the kernel says about a client's process. PID alone names
+// nobody: the pair of PID and StartTicks does.
+type Process struct {
+	PID        int
+	StartTicks uint64 // clock ticks since boot; 0 when not known
+	UID, GID   uint32
+	User       string   // name, or the number where there is none
+	Groups     []string // names of all groups of the process
+	Exe        string   // path of the executable
+	Command    string   // command line, for people and for match.command
+	Cgroup     string   // path below /sys/fs/cgroup, beginning with a slash
+	Unit       string   // systemd unit, or ""
+	Container  string   // container ID or name, or ""
+}
+
+// Device is one GPU as the inventory found it.
+type Device struct {
+	Index  int
+	Vendor string // nvidia, amd or intel
+	Name   string
+	UUID   string
+	PCI    string // domain:bus:device.function, lower case
+	Total  accounting.Bytes
+}
+
+// JobRequest opens a job for what `gpuarb run` starts.
+type JobRequest struct {
+	Process    Process // the runner; the rule is chosen by it
+	Max        *Size   // memory.max per device; nil: as the rule says
+	Min        *Size   // memory.min per device; nil: as the rule says
+	Streams    int     // streams per lease; 0: as the rule says
+	PerProcess bool    // Max, Min and Streams are each process's own
+	Command    string  // for people; the process's own when empty
+}
+
+// JobInfo is an opened job. Budget is memory.max in force on the largest
+// device, in bytes: never more than that device can grant.
+type JobInfo struct {
+	ID     JobID
+	Budget accounting.Bytes
+}
+
+// SessionRequest opens a client's session. Max and Streams are the program's own
+// wishes (from its environment): they only lower what the rules give.
+type SessionRequest struct {
+	Process Process
+	Job     JobID // 0: a job of its own
+	Max     *Size
+	Streams int // 0: no wish
+}
+
+// LeaseInfo is an open lease.
+type LeaseInfo struct {
+	ID         LeaseID
+	Device     int
+	Budget     accounting.Bytes // memory.max in force; never more than the device can grant
+	StreamsMax int
+	Total      accounting.Bytes // bytes of the device
+	Closed     bool             // the budget is over: the word must begin closed, with NOTIFY
+}
+
+// AllocRequest asks for bytes that the credit did not cover.
+type AllocRequest struct {
+	Lease   LeaseID
+	Bytes   accounting.Bytes
+	Kind    uint32 // what is being taken; for statistics and messages
+	Request uint64 // the client's number for it, handed to Words.Grant
+}
+
+// Room answers what a program's memory query should say. All in bytes.
+type Room struct {
+	Total accounting.Bytes // the budget, or the device's total when there is none
+	Used  accounting.Bytes // Total − Used is what the budgets above the session have left
+	Room  accounting.Bytes // what the device could still give at this moment
+}
+
+// Change sets limits of a job or a process while it runs; what is nil stays.
+type Change struct {
+	Device   int   // index, or AllDevices
+	Min, Max *Size // Max with Size.Max set: no limit of its own
+	Streams  *int  // of each lease; on all devices, whatever Device says
+	UID      uint32
+	// Privileged: the asker may do anything. (uid 0 always is.) Others may only
+	// lower, and only what is theirs.
+	Privileged bool
+}
+
+// AllDevices in Change.Device means every device.
+const AllDevices = -1
+
+// ProcessUsage is what a device reports for one process.
+type ProcessUsage struct {
+	PID        int
+	StartTicks uint64 // 0 when not known
+	Bytes      accounting.Bytes
+	Command    string // for people
+	// Keeper names who keeps the memory of a process that is dead, such as a
+	// forked child that still has the device open: "python3[4242]". Empty: not known.
+	Keeper string
+}
+
+// Usage is one complete reading of a device.
+type Usage struct {
+	Device    int
+	Processes []ProcessUsage
+	// Began is when the reading began. A draining lease is gone when a reading
+	// that began after its process's death does not list it. Zero: now.
+	Began time.Time
+	// UsedBefore is what [Arbiter.Used] said just before the reading began: with
+	// it a free that finishes during the reading does not look like overhead. May be nil.
+	UsedBefore map[LeaseID]accounting.Bytes
+}
+
+// RestoredLease is what a lease held when the daemon before this one ended.
+type RestoredLease struct {
+	Device     int
+	Granted    accounting.Bytes
+	Streams    int
+	Contexts   int
+	Peak       accounting.Bytes
+	Opened     time.Time // zero: now
+	Unverified bool      // the client's own sum; no record of ours confirms it
+}
+
+// RestoredSession is a session to take up again after a restart.
+type RestoredSession struct {
+	Process Process
+	Job     JobID // as given to RestoreJob; 0 or unknown: a job of its own
+	Max     *Size
+	Streams int
+	Leases  []RestoredLease
+}
+
+// RestoredJob is a job to take up again after a restart, under the ID that it had.
+type RestoredJob struct {
+	ID      JobID
+	Request JobRequest
+	Closed  bool // its runner is gone
+}
