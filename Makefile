@@ -1,0 +1,115 @@
+# gpuarb: build, checks, installation. `make help` lists the targets.
+#
+# The C parts bring their own rules in fragments, which may use the variables
+# set here (BUILD, CC, PYTHON) and append to C_TESTS and C_BENCHES:
+#   cshim/build.mk            targets shim, cshim-test, cshim-bench
+#   tests/simcuda/build.mk    target sim
+#   tests/programs/build.mk   target programs
+# Everything that is built lies under build/.
+
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := all
+
+BUILD := build
+GO ?= go
+# Python with numba comes from the distribution; one that is earlier in PATH may lack it.
+PYTHON ?= /usr/bin/python3
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+
+# The version goes in by -ldflags, never through Go's own look at the checkout:
+# that one fails where the checkout belongs to somebody else.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS = -X main.version=$(VERSION)
+GOBUILD = $(GO) build -trimpath -ldflags '$(LDFLAGS)'
+export GOFLAGS := $(strip -buildvcs=false $(GOFLAGS))
+export PYTHON
+
+PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
+DESTDIR ?=
+
+C_TESTS := $(if $(wildcard cshim/build.mk),cshim-test)
+C_BENCHES := $(if $(wildcard cshim/build.mk),cshim-bench)
+C_PARTS := $(if $(wildcard cshim/build.mk),shim) $(if $(wildcard tests/simcuda/build.mk),sim)
+TEST_PARTS := $(if $(wildcard tests/programs/build.mk),programs)
+COMMANDS := $(patsubst cmd/%/main.go,$(BUILD)/%,$(wildcard cmd/*/main.go))
+
+.PHONY: all build
+all: build ## build gpuarbd, gpuarb, libgpuarb.so and the simulated driver into build/
+build: $(COMMANDS) $(C_PARTS)
+
+# Go knows by itself what is out of date.
+.PHONY: FORCE
+FORCE:
+
+$(BUILD)/gpuarbd: FORCE
+	@$(GOBUILD) -o $@ ./cmd/gpuarbd
+
+# Without cgo: the command has to run in any container and on any libc.
+$(BUILD)/gpuarb: FORCE
+	@CGO_ENABLED=0 $(GOBUILD) -o $@ ./cmd/gpuarb
+
+$(BUILD)/tools/testsum: FORCE
+	@CGO_ENABLED=0 $(GO) build -o $@ ./tools/testsum
+
+-include cshim/build.mk
+-include tests/simcuda/build.mk
+-include tests/programs/build.mk
+
+.PHONY: generate
+generate: ## write the generated sources again (cshim/wire.h)
+	$(GO) run ./ipc/genlayout -i ipc/layout.go -o cshim/wire.h
+
+.PHONY: setup-%
+setup-%:
+	@tools/setup.sh $*
+
+.PHONY: demo
+demo: setup-demo ## show two programs share one simulated GPU
+	@$(MAKE) --no-print-directory build $(TEST_PARTS)
+	@tests/demo/demo.sh
+
+# `make test` can be narrowed: PKG=./arbiter/... runs those Go tests alone.
+.PHONY: test
+test: setup-test ## build everything and run all tests; ends in "N passed, N failed, N skipped"
+	@$(MAKE) --no-print-directory build $(TEST_PARTS) $(BUILD)/tools/testsum
+	@GO='$(GO)' MAKE='$(MAKE)' C_TESTS='$(strip $(C_TESTS))' tools/test.sh $(PKG)
+
+.PHONY: test-gpu
+test-gpu: setup-build ## run the tests that need a real GPU; says so where there is none
+	@$(MAKE) --no-print-directory build $(BUILD)/tools/testsum
+	@GO='$(GO)' tools/test-gpu.sh
+
+.PHONY: bench
+bench: setup-build ## run all benchmarks; benchstat reads the output, kept in build/bench.txt
+	@$(MAKE) --no-print-directory build $(TEST_PARTS)
+	@GO='$(GO)' MAKE='$(MAKE)' C_BENCHES='$(strip $(C_BENCHES))' tools/bench.sh
+
+# MUTANTS=B2,C3 runs those rows alone.
+.PHONY: mutants
+mutants: setup-test ## apply each tests/mutants/*.patch in turn: its test must fail
+	@GO='$(GO)' MAKE='$(MAKE)' MUTANTS='$(MUTANTS)' tests/mutants/run.sh
+
+# ONLY=step runs one step; a wrong name lists them.
+.PHONY: lint lint-fast
+lint: setup-lint ## run all static checks; a missing tool fails
+	@GO='$(GO)' tools/lint.sh $(ONLY)
+lint-fast: setup-lint ## run the checks that take a few seconds (for a pre-commit hook)
+	@GO='$(GO)' tools/lint.sh gofmt vet clang-format shellcheck
+
+.PHONY: install uninstall
+install: ## install what `make` built (DESTDIR=, PREFIX=/usr/local, SYSCONFDIR=/etc)
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' tools/install.sh $(BUILD)
+uninstall: ## remove what `make install` put there, configuration excepted
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' tools/install.sh --remove
+
+.PHONY: clean
+clean: ## remove build/
+	rm -rf $(BUILD)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))

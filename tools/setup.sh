@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# setup.sh build|demo|test|lint: make sure that the tools for one target are
+# there. Each is looked for by itself, so that one from elsewhere than Debian
+# counts; what is missing is installed when we are root on Debian, and named
+# otherwise. With everything in place this takes a few milliseconds.
+set -euo pipefail
+
+# Debian package, what shows that it is there (a command, or a path that may be a
+# pattern), and the targets that need it.
+readonly packages='
+gcc                gcc                                    build
+libc6-dev          /usr/include/stdlib.h                  build
+git                git                                    lint test
+clang              clang                                  test
+libclang-rt-14-dev /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.tsan-*.a test
+fuse3              fusermount3                            demo test
+ffmpeg             ffmpeg                                 demo test
+python3            /usr/bin/python3                       demo test
+python3-numba      /usr/lib/python3/dist-packages/numba   demo test
+python3-dev        /usr/include/python3.*/Python.h        test
+strace             strace                                 test
+procps             ps                                     demo test
+util-linux         unshare                                demo test
+clang-format       clang-format                           lint
+clang-tidy         clang-tidy                             lint
+cppcheck           cppcheck                               lint
+shellcheck         shellcheck                             lint
+systemd            systemd-analyze                        lint
+'
+
+# present PROBE: is the command, or a file of that pattern, here?
+present() {
+    case $1 in
+    /*) compgen -G "$1" >/dev/null ;;
+    *) command -v "$1" >/dev/null ;;
+    esac
+}
+
+# wanted TARGET GROUP...: does the target need a package of these groups?
+wanted() {
+    local target=$1 group
+    shift
+    for group; do
+        if [ "$group" = build ] || [ "$group" = "$target" ]; then
+            return 0
+        fi
+    done
+    return 1
+}
+
+# missing TARGET: prints the packages that are not here, one a line.
+missing() {
+    local package probe groups
+    while read -r package probe groups; do
+        # shellcheck disable=SC2086 # the groups are words
+        if [ -n "$package" ] && wanted "$1" $groups && ! present "$probe"; then
+            echo "$package"
+        fi
+    done <<<"$packages"
+}
+
+install_packages() {
+    export DEBIAN_FRONTEND=noninteractive
+    if ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; then
+        apt-get update -q >&2
+    fi
+    # A list older than the archive names files that are gone: fetch it and try once more.
+    apt-get install -q -y --no-install-recommends "$@" >&2 </dev/null ||
+        { apt-get update -q >&2 && apt-get install -q -y --no-install-recommends "$@" >&2 </dev/null; }
+}
+
+main() {
+    local target=${1:?usage: setup.sh build|demo|test|lint}
+    local -a need
+    if ! command -v "${GO:-go}" >/dev/null; then
+        echo "gpuarb: no Go toolchain in PATH; go.mod says which release is needed" >&2
+        return 1
+    fi
+    mapfile -t need < <(missing "$target")
+    if [ "${#need[@]}" -eq 0 ]; then
+        return 0
+    fi
+    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+        echo "gpuarb: make $target needs more tools. On Debian, as root:" >&2
+        echo "    apt-get install --no-install-recommends ${need[*]}" >&2
+        return 1
+    fi
+    echo "gpuarb: installing ${need[*]}" >&2
+    install_packages "${need[@]}"
+    mapfile -t need < <(missing "$target")
+    if [ "${#need[@]}" -ne 0 ]; then
+        echo "gpuarb: installed, and still not found: ${need[*]}" >&2
+        return 1
+    fi
+}
+
+main "$@"
