@@ -1,0 +1,339 @@
+package ipc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Client is a client's end of one connection. It has one request under way at a
+// time: further callers wait for their turn (or their context). A thread that
+// must ask while another waits needs a Client of its own, joined to the session.
+// All methods are safe for concurrent use.
+//
+// A context that ends while its request is under way closes the connection: that
+// is what gives up the place in the daemon's queue. The Client is of no use then.
+type Client struct {
+	sock *socket
+	path string
+	turn chan struct{} // holds one token while no request is under way
+	next uint64        // request id; guarded by turn
+	gone chan struct{} // closed by Close
+	once chan struct{} // holds one token until Close
+}
+
+// Dial connects to the daemon at path. It waits, until ctx ends or 5 seconds
+// have passed, for a daemon that has more newcomers than it can take at the
+// moment; all else fails at once.
+func Dial(ctx context.Context, path string) (*Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var dialer net.Dialer
+	for {
+		conn, err := dialer.DialContext(ctx, "unixpacket", path)
+		if err == nil {
+			return newClient(conn.(*net.UnixConn), path)
+		}
+		if !errors.Is(err, unix.EAGAIN) {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%s: the daemon takes no connection: %w", path, ctx.Err())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func newClient(conn *net.UnixConn, path string) (*Client, error) {
+	sock, err := newSocket(conn)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	c := &Client{sock: sock, path: path, turn: make(chan struct{}, 1), gone: make(chan struct{}), once: make(chan struct{}, 1)}
+	c.turn <- struct{}{}
+	c.once <- struct{}{}
+	return c, nil
+}
+
+// Path is the socket that the client dialled.
+func (c *Client) Path() string { return c.path }
+
+// Close closes the connection. A request under way ends with net.ErrClosed.
+// Calling it again does nothing.
+func (c *Client) Close() error {
+	select {
+	case <-c.once:
+		close(c.gone)
+		return c.sock.close()
+	default:
+		return nil
+	}
+}
+
+// Closed tells that the connection was closed from this side: by Close, or by
+// a context that ended while a request was under way.
+func (c *Client) Closed() bool {
+	select {
+	case <-c.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// take waits for this caller's turn to use the connection.
+func (c *Client) take(ctx context.Context) error {
+	select {
+	case <-c.turn:
+	default:
+		select {
+		case <-c.turn:
+		case <-c.gone:
+			return net.ErrClosed
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if c.Closed() {
+		c.turn <- struct{}{}
+		return net.ErrClosed
+	}
+	return nil
+}
+
+// Call sends one request and waits for its reply, which is decoded into *reply
+// when its status is below 100. Any status but StatusOK is also returned as a
+// *ReplyError. Other errors: net.ErrClosed, io.EOF when the daemon closed the
+// connection, ctx's, or a *ProtocolError about what the daemon sent; after these
+// the Client is closed.
+func Call[Req, Rep Body](ctx context.Context, c *Client, typ Type, req *Req, reply *Rep) error {
+	fd, err := callFD(ctx, c, typ, req, -1, reply)
+	if fd >= 0 {
+		unix.Close(fd)
+	}
+	return err
+}
+
+// callFD is Call with a descriptor either way; −1 is none. The one sent stays
+// the caller's, the one returned is the caller's too.
+func callFD[Req, Rep Body](ctx context.Context, c *Client, typ Type, req *Req, fd int, reply *Rep) (int, error) {
+	if err := c.take(ctx); err != nil {
+		return -1, err
+	}
+	defer func() { c.turn <- struct{}{} }()
+	if err := ctx.Err(); err != nil {
+		return -1, err
+	}
+	stop := c.closeWhenDone(ctx)
+	got, err := exchange(c, typ, req, fd, reply)
+	return got, c.settle(ctx, stop(), err)
+}
+
+// settle ends a request. After anything but a reply, replies that are still to
+// come could be taken for those of later requests: the connection is closed.
+func (c *Client) settle(ctx context.Context, inTime bool, err error) error {
+	if err == nil {
+		return nil
+	}
+	var refused *ReplyError
+	if errors.As(err, &refused) {
+		return err
+	}
+	_ = c.Close()
+	if !inTime {
+		return ctx.Err() // that is why the request failed
+	}
+	return err
+}
+
+// closeWhenDone closes the connection when ctx ends. The function that it
+// returns calls that off, and reports whether it was in time.
+func (c *Client) closeWhenDone(ctx context.Context) func() bool {
+	if ctx.Done() == nil {
+		return func() bool { return true }
+	}
+	return context.AfterFunc(ctx, func() { _ = c.Close() })
+}
+
+func exchange[Req, Rep Body](c *Client, typ Type, req *Req, fd int, reply *Rep) (int, error) {
+	c.next++
+	h := Header{Type: typ, Request: c.next}
+	if err := send(c, h, req, fd); err != nil {
+		return -1, err
+	}
+	h, body, got, err := c.reply(h)
+	if err != nil {
+		return got, err
+	}
+	if err := Unmarshal(body, reply); err != nil {
+		if got >= 0 {
+			unix.Close(got)
+		}
+		return -1, err
+	}
+	if h.Status != StatusOK {
+		return got, &ReplyError{Type: typ, Status: h.Status, Text: textOf(reply)}
+	}
+	return got, nil
+}
+
+// send sends one message, waiting for room as long as it takes or until Close.
+func send[Req Body](c *Client, h Header, req *Req, fd int) error {
+	err := c.trySend(func() error {
+		c.sock.out = Marshal(c.sock.out[:0], h, req)
+		return c.sock.trySend(c.sock.out, nil, fd)
+	})
+	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		return c.lastWords(err)
+	}
+	return err
+}
+
+func (c *Client) trySend(try func() error) error {
+	locked := func() error {
+		c.sock.wMu.Lock()
+		defer c.sock.wMu.Unlock()
+		return try()
+	}
+	err := locked()
+	if errors.Is(err, ErrSlowReader) {
+		err = c.sock.sendWait(time.Time{}, locked)
+	}
+	return err
+}
+
+// lastWords looks for the error reply that a daemon sends before it closes a
+// connection that it does not want, when sending met the closed connection.
+func (c *Client) lastWords(err error) error {
+	_ = c.sock.conn.SetReadDeadline(time.Now().Add(time.Second))
+	_, _, fd, late := c.reply(Header{})
+	if fd >= 0 {
+		unix.Close(fd)
+	}
+	var refused *ReplyError
+	if errors.As(late, &refused) {
+		return refused
+	}
+	return err
+}
+
+// reply waits for the reply to asked. A status of 100 or more becomes a
+// *ReplyError; a descriptor that came along is the caller's.
+func (c *Client) reply(asked Header) (Header, []byte, int, error) {
+	r, err := c.sock.receive()
+	if errors.Is(err, unix.ECONNRESET) {
+		r, err = c.sock.receive() // the error comes before what was sent ahead of it
+	}
+	if err != nil {
+		return Header{}, nil, -1, err
+	}
+	h, body, err := ParseReply(r.msg, r.full)
+	switch connection := h.Type == ReplyBit && h.Status.IsError(); {
+	case err != nil:
+	case h.Status.IsError() && (connection || h.Type == asked.Type|ReplyBit && h.Request == asked.Request):
+		var e ErrorReply
+		if err = Unmarshal(body, &e); err == nil {
+			err = &ReplyError{Type: asked.Type, Status: h.Status, Text: e.Text.String()}
+		}
+	case h.Type != asked.Type|ReplyBit || h.Request != asked.Request:
+		err = refuse(StatusOrder, "asked %v %d, and %v %d came", asked.Type, asked.Request, h.Type, h.Request)
+	case r.more || r.fd >= 0 && !lookup(asked.Type).replyFD:
+		err = malformed("%v: a descriptor came, where none belongs", h.Type)
+	}
+	if err != nil {
+		if r.fd >= 0 {
+			unix.Close(r.fd)
+		}
+		return h, nil, -1, err
+	}
+	return h, body, r.fd, nil
+}
+
+// textOf is the sentence in the replies that have one.
+func textOf[Rep Body](reply *Rep) string {
+	switch r := any(reply).(type) {
+	case *AllocReply:
+		return r.Text.String()
+	case *StreamReply:
+		return r.Text.String()
+	}
+	return ""
+}
+
+// Bye ends the session in good order and closes the connection.
+func (c *Client) Bye(ctx context.Context) error {
+	err := Call(ctx, c, TypeBye, &Empty{}, &Empty{})
+	return errors.Join(err, c.Close())
+}
+
+// Hello opens a session of a tool: no lease page, no lease. req.Kind is set here.
+func (c *Client) Hello(ctx context.Context, req HelloRequest) (HelloReply, error) {
+	req.Kind = KindTool
+	var reply HelloReply
+	err := Call(ctx, c, TypeHello, &req, &reply)
+	return reply, err
+}
+
+// OpenJob opens a job, which lives as long as this connection or its processes.
+func (c *Client) OpenJob(ctx context.Context, req JobOpenRequest) (JobOpenReply, error) {
+	var reply JobOpenReply
+	err := Call(ctx, c, TypeJobOpen, &req, &reply)
+	return reply, err
+}
+
+// maxSnapshot is the most JSON bytes that Snapshot takes from a daemon.
+const maxSnapshot = 256 << 20
+
+// Snapshot is the daemon's whole state at one moment, as JSON.
+func (c *Client) Snapshot(ctx context.Context) ([]byte, error) {
+	if err := c.take(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { c.turn <- struct{}{} }()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	stop := c.closeWhenDone(ctx)
+	json, err := c.snapshot()
+	return json, c.settle(ctx, stop(), err)
+}
+
+func (c *Client) snapshot() ([]byte, error) {
+	small := c.sock.in
+	c.sock.in = make([]byte, MaxReply)
+	defer func() { c.sock.in = small }()
+	c.next++
+	h := Header{Type: TypeSnapshot, Request: c.next}
+	if err := send(c, h, &SnapshotRequest{}, -1); err != nil {
+		return nil, err
+	}
+	var json []byte
+	for {
+		got, body, _, err := c.reply(h)
+		if err != nil {
+			return nil, err
+		}
+		if got.Status != StatusOK {
+			return nil, &ReplyError{Type: TypeSnapshot, Status: got.Status}
+		}
+		var part SnapshotPart
+		n := size[SnapshotPart]()
+		if err := Unmarshal(body[:n], &part); err != nil {
+			return nil, err
+		}
+		json = append(json, body[n:]...)
+		if part.Last == 1 {
+			return json, nil
+		}
+		if len(json) > maxSnapshot {
+			return nil, fmt.Errorf("snapshot: more than %d bytes: %w", maxSnapshot, io.ErrShortBuffer)
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package ipc
+
+import (
+	"encoding/binary"
+	"unsafe"
+)
+
+// Empty is the body of a message that is only its header: Bye and its reply.
+type Empty struct{}
+
+// Body is the set of fixed-size message bodies: what follows a Header. All of
+// them are little-endian structures without padding, so that on the machines
+// this package builds for (see endian.go) a body in memory is a body on the wire.
+type Body interface {
+	Empty | ErrorReply | HelloRequest | HelloReply | JoinRequest | JoinReply | ResumeRequest |
+		AttachRequest | AttachReply | AllocRequest | AllocReply | FreedNotice | StreamRequest |
+		StreamReply | ContextRequest | ContextReply | QueryRequest | QueryReply |
+		JobOpenRequest | JobOpenReply | SnapshotRequest | SnapshotPart
+}
+
+// shape is what the table of messages knows of one type.
+type shape struct {
+	name      string
+	request   int  // bytes of the request's body
+	reply     int  // bytes of the reply's body when Status < 100
+	noReply   bool // a notice: nothing answers it
+	more      bool // the reply's body is followed by bytes of any number
+	requestFD bool // one descriptor may come with the request
+	replyFD   bool // one descriptor may come with the reply
+}
+
+// shapes is the one table of the messages: what is known, how long it is, and
+// where a descriptor belongs. A type that is not in it is unknown.
+var shapes = map[Type]shape{
+	TypeHello:    {name: "Hello", request: size[HelloRequest](), reply: size[HelloReply](), replyFD: true},
+	TypeJoin:     {name: "Join", request: size[JoinRequest](), reply: size[JoinReply]()},
+	TypeResume:   {name: "Resume", request: size[ResumeRequest](), reply: size[HelloReply](), requestFD: true, replyFD: true},
+	TypeAttach:   {name: "Attach", request: size[AttachRequest](), reply: size[AttachReply]()},
+	TypeAlloc:    {name: "Alloc", request: size[AllocRequest](), reply: size[AllocReply]()},
+	TypeFreed:    {name: "Freed", request: size[FreedNotice](), noReply: true},
+	TypeStream:   {name: "Stream", request: size[StreamRequest](), reply: size[StreamReply]()},
+	TypeContext:  {name: "Context", request: size[ContextRequest](), reply: size[ContextReply]()},
+	TypeQuery:    {name: "Query", request: size[QueryRequest](), reply: size[QueryReply]()},
+	TypeBye:      {name: "Bye", request: size[Empty](), reply: size[Empty]()},
+	TypeJobOpen:  {name: "JobOpen", request: size[JobOpenRequest](), reply: size[JobOpenReply]()},
+	TypeSnapshot: {name: "Snapshot", request: size[SnapshotRequest](), reply: size[SnapshotPart](), more: true},
+}
+
+// shapeOf is shapes as an array, so that the hot path does not hash.
+var shapeOf = func() (a [32]*shape) {
+	for t, s := range shapes {
+		a[t] = &s
+	}
+	return a
+}()
+
+func lookup(t Type) *shape {
+	if int(t) < len(shapeOf) {
+		return shapeOf[t]
+	}
+	return nil
+}
+
+func size[T Body]() int {
+	var body T
+	return int(unsafe.Sizeof(body))
+}
+
+// bytesOf is body as it lies in memory.
+func bytesOf[T Body](body *T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(body)), unsafe.Sizeof(*body))
+}
+
+// Marshal appends one message to dst and returns the longer slice. It fills in
+// the header's Magic, Version and Length; Type, Status and Request are h's. It
+// checks nothing: what the other side will refuse, it encodes all the same.
+// It allocates only when dst lacks room.
+func Marshal[T Body](dst []byte, h Header, body *T) []byte {
+	h.Length = uint32(HeaderSize + size[T]())
+	dst = appendHeader(dst, h)
+	return append(dst, bytesOf(body)...)
+}
+
+// Unmarshal decodes a message's body, the bytes after its header, into *body,
+// strictly: the length is exact, reserved fields are zero, values are in range.
+// The error is a *ProtocolError, and *body is then not to be used. It never
+// panics, whatever the bytes, and allocates nothing when they are right.
+func Unmarshal[T Body](src []byte, body *T) error {
+	if len(src) != size[T]() {
+		return malformed("a %T has %d bytes, not %d", *body, size[T](), len(src))
+	}
+	copy(bytesOf(body), src)
+	if err := validate(body); err != nil {
+		return err
+	}
+	return nil
+}
+
+func appendHeader(dst []byte, h Header) []byte {
+	dst = binary.LittleEndian.AppendUint32(dst, Magic)
+	dst = binary.LittleEndian.AppendUint16(dst, Version)
+	dst = binary.LittleEndian.AppendUint16(dst, uint16(h.Type))
+	dst = binary.LittleEndian.AppendUint32(dst, h.Length)
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(h.Status))
+	return binary.LittleEndian.AppendUint64(dst, h.Request)
+}
+
+// ParseHeader reads and checks what every message of every version has: a
+// complete header, the magic, a version that is spoken here, and a length that
+// is the message's own. full is how many bytes the message had, which is more
+// than len(msg) when the reader's buffer cut it.
+//
+// The header is returned as far as it could be read, also with an error, so
+// that an error reply can name the request that it answers.
+func ParseHeader(msg []byte, full int) (Header, error) {
+	if len(msg) < HeaderSize {
+		return Header{}, malformed("a message of %d bytes is shorter than its header of %d", full, HeaderSize)
+	}
+	h := Header{
+		Magic:   binary.LittleEndian.Uint32(msg),
+		Version: binary.LittleEndian.Uint16(msg[4:]),
+		Type:    Type(binary.LittleEndian.Uint16(msg[6:])),
+		Length:  binary.LittleEndian.Uint32(msg[8:]),
+		Status:  Status(binary.LittleEndian.Uint32(msg[12:])),
+		Request: binary.LittleEndian.Uint64(msg[16:]),
+	}
+	switch {
+	case h.Magic != Magic:
+		return Header{}, malformed("magic is %#x, not %#x: this is not gpuarb's protocol", h.Magic, uint32(Magic))
+	case h.Version != Version:
+		return h, refuse(StatusVersion, "the message is of version %d, version %d is spoken here", h.Version, Version)
+	case int64(h.Length) != int64(full):
+		return h, malformed("%v: the header says %d bytes, %d came", h.Type, h.Length, full)
+	}
+	return h, nil
+}
+
+// ParseRequest checks a whole request as it came from a client, all but the
+// values inside its body, which Unmarshal checks. The body is a part of msg.
+// The error is a *ProtocolError; the header is then what could be read.
+func ParseRequest(msg []byte, full int) (Header, []byte, error) {
+	h, err := ParseHeader(msg, full)
+	if err != nil {
+		return h, nil, err
+	}
+	s := lookup(h.Type)
+	switch {
+	case s == nil:
+		return h, nil, refuse(StatusUnknownType, "no request has type %d", uint16(h.Type))
+	case full != HeaderSize+s.request:
+		return h, nil, malformed("%v: a request has %d bytes, not %d", h.Type, HeaderSize+s.request, full)
+	case len(msg) != full:
+		return h, nil, malformed("%v: %d of %d bytes were read", h.Type, len(msg), full)
+	case h.Status != 0:
+		return h, nil, malformed("%v: a request has status 0, not %d", h.Type, uint32(h.Status))
+	}
+	return h, msg[HeaderSize:], nil
+}
+
+// ParseReply checks a whole reply as it came from the daemon. The body is that
+// of the request's type when Status is below 100, an ErrorReply from 100 on. A
+// type of ReplyBit alone is an error that answers no request in particular.
+// The error is a *ProtocolError.
+func ParseReply(msg []byte, full int) (Header, []byte, error) {
+	h, err := ParseHeader(msg, full)
+	if err != nil {
+		return h, nil, err
+	}
+	if h.Type&ReplyBit == 0 {
+		return h, nil, refuse(StatusUnknownType, "type %d is no reply", uint16(h.Type))
+	}
+	if len(msg) != full {
+		return h, nil, malformed("%v: %d of %d bytes were read", h.Type, len(msg), full)
+	}
+	want, more := size[ErrorReply](), false
+	if !h.Status.IsError() {
+		s := lookup(h.Type &^ ReplyBit)
+		if s == nil || s.noReply {
+			return h, nil, refuse(StatusUnknownType, "no reply has type %d", uint16(h.Type))
+		}
+		want, more = s.reply, s.more
+	}
+	if got := full - HeaderSize; got < want || (got > want && !more) {
+		return h, nil, malformed("%v: a reply has %d bytes, not %d", h.Type, HeaderSize+want, full)
+	}
+	return h, msg[HeaderSize:], nil
+}

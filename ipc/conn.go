@@ -1,0 +1,195 @@
+package ipc
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Conn is the daemon's end of one connection. One goroutine at a time may call
+// ReadMessage; replies may be written by any goroutine, and Close may be called
+// by any, any number of times.
+type Conn struct {
+	sock     *socket
+	listener *Listener
+	peer     Peer
+	pidfd    atomic.Int64 // −1 when taken or closed
+	once     sync.Once
+}
+
+// Message is one request as it came. Body lies in the connection's buffer and is
+// valid until the next ReadMessage.
+type Message struct {
+	Header Header
+	Body   []byte // exactly as long as Header.Type says; Unmarshal checks what is in it
+	FD     int    // the page's memfd with a Resume whose HasPage is 1: the caller's to close. Else −1
+}
+
+// Peer is who connected. PIDFD belongs to the connection, see TakePIDFD.
+func (c *Conn) Peer() Peer {
+	p := c.peer
+	p.PIDFD = int(c.pidfd.Load())
+	return p
+}
+
+// TakePIDFD hands the peer's pidfd over to the caller, who closes it, so that it
+// can outlive the connection. It returns −1 when it was taken before, or when
+// the connection is closed.
+func (c *Conn) TakePIDFD() int { return int(c.pidfd.Swap(-1)) }
+
+// ReadMessage waits for the next request and checks all of it but the values in
+// its body. At the end of the connection the error is io.EOF, after Close
+// net.ErrClosed.
+//
+// A *ProtocolError says that what came is no proper request. The message's
+// Header is then what could be made out of it, so that ReplyError can answer;
+// its Body is nil. The next message can be read, but when the error is Fatal
+// the connection is better closed. Descriptors that do not belong are closed
+// before this returns.
+func (c *Conn) ReadMessage() (Message, error) {
+	r, err := c.sock.receive()
+	if err != nil {
+		if r.fd >= 0 {
+			unix.Close(r.fd)
+		}
+		return Message{FD: -1}, err
+	}
+	m := Message{FD: -1}
+	m.Header, m.Body, err = ParseRequest(r.msg, r.full)
+	if err == nil {
+		err = checkDescriptor(&m, r)
+	}
+	if err == nil {
+		m.FD = r.fd
+		return m, nil
+	}
+	if r.fd >= 0 {
+		unix.Close(r.fd)
+	}
+	c.listener.malformed.Add(1)
+	m.Body = nil
+	return m, err
+}
+
+// checkDescriptor holds what came along against what the message says.
+func checkDescriptor(m *Message, r received) error {
+	s := lookup(m.Header.Type)
+	switch {
+	case r.more:
+		return malformed("%v: more than one descriptor came, or one that could not be received", m.Header.Type)
+	case !s.requestFD && r.fd >= 0:
+		return malformed("%v: a descriptor came, where none belongs", m.Header.Type)
+	case !s.requestFD:
+		return nil
+	}
+	var resume ResumeRequest
+	if err := Unmarshal(m.Body, &resume); err != nil {
+		return err
+	}
+	if has := r.fd >= 0; has != (resume.HasPage == 1) {
+		return malformed("%v: HasPage is %d, and a descriptor came: %t", m.Header.Type, resume.HasPage, has)
+	}
+	return nil
+}
+
+// Reply answers the request req with a body of its reply's type. A descriptor
+// goes along unless fd is negative; it stays the caller's. It never waits: a
+// client that has let its replies pile up until the kernel has no more room for
+// them (about 200 KiB) is dropped, with ErrSlowReader. After any error the
+// connection is closed. It allocates nothing.
+func Reply[T Body](c *Conn, req Header, status Status, body *T, fd int) error {
+	h := Header{Type: req.Type | ReplyBit, Status: status, Request: req.Request}
+	c.sock.wMu.Lock()
+	c.sock.out = Marshal(c.sock.out[:0], h, body)
+	err := c.sock.trySend(c.sock.out, nil, fd)
+	c.sock.wMu.Unlock()
+	return c.sent(err)
+}
+
+// ReplyError answers req with an error: the status and text of a *ProtocolError,
+// StatusInternal and the error's own words for any other. Like Reply it never
+// waits, and closes the connection when it fails.
+func (c *Conn) ReplyError(req Header, err error) error {
+	status, words := StatusInternal, err.Error()
+	var p *ProtocolError
+	if errors.As(err, &p) {
+		status, words = p.Status, p.Text
+	}
+	return Reply(c, req, status, &ErrorReply{Text: MakeText(words)}, -1)
+}
+
+// snapshotPart is the JSON bytes in one part of a snapshot.
+const snapshotPart = MaxReply - HeaderSize - 8
+
+// ReplySnapshot answers a Snapshot request with JSON of any length, in parts. It
+// is the one reply that waits for a client to read, at most until timeout from
+// now for all parts together; then the client is dropped with ErrSlowReader.
+// Only the caller waits: other goroutines can write to the connection meanwhile.
+func (c *Conn) ReplySnapshot(req Header, json []byte, timeout time.Duration) error {
+	h := Header{Type: req.Type | ReplyBit, Request: req.Request}
+	deadline := time.Now().Add(timeout)
+	for {
+		part := SnapshotPart{}
+		data := json[:min(len(json), snapshotPart)]
+		json = json[len(data):]
+		if len(json) == 0 {
+			part.Last = 1
+		}
+		err := c.sock.sendWait(deadline, func() error {
+			c.sock.wMu.Lock()
+			defer c.sock.wMu.Unlock()
+			c.sock.out = marshalPart(c.sock.out[:0], h, &part, len(data))
+			return c.sock.trySend(c.sock.out, data, -1)
+		})
+		if err != nil || part.Last == 1 {
+			return c.sent(err)
+		}
+	}
+}
+
+// marshalPart is Marshal for a body that n more bytes follow.
+func marshalPart(dst []byte, h Header, part *SnapshotPart, n int) []byte {
+	h.Length = uint32(HeaderSize + size[SnapshotPart]() + n)
+	return append(appendHeader(dst, h), bytesOf(part)...)
+}
+
+// sent closes the connection when a reply could not be sent.
+func (c *Conn) sent(err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, ErrSlowReader) {
+		c.listener.slow.Add(1)
+	}
+	_ = c.Close()
+	return err
+}
+
+// Close ends the connection and closes the pidfd, unless it was taken. A
+// ReadMessage in progress returns net.ErrClosed.
+func (c *Conn) Close() error {
+	err := error(net.ErrClosed)
+	c.once.Do(func() {
+		err = c.sock.close()
+		if fd := c.TakePIDFD(); fd >= 0 {
+			unix.Close(fd)
+		}
+		c.listener.limits.leave(c.peer)
+	})
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// IsEnd tells the errors with which a connection ends in the ordinary course:
+// the peer closed it or died, or we closed it.
+func IsEnd(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
+}

@@ -1,0 +1,263 @@
+package ipc
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ListenOptions is how the socket should look and what it admits.
+type ListenOptions struct {
+	Mode   os.FileMode // permission bits of the socket file; 0 means 0600
+	Owner  *Owner      // who the socket file belongs to; nil leaves it the daemon's own
+	Limits Limits
+}
+
+// Owner is whom a file belongs to. −1 leaves that half as it is.
+type Owner struct {
+	UID, GID int
+}
+
+// Listener accepts the clients of one daemon. Accept is for one goroutine; the
+// other methods are safe for concurrent use.
+type Listener struct {
+	ln     *net.UnixListener
+	path   string
+	lock   *os.File // nil when the socket was inherited
+	inode  uint64   // of the socket file that we made
+	limits *connLimits
+	proc   string // where /proc is
+
+	done      chan struct{}
+	once      sync.Once
+	accepted  atomic.Uint64
+	refused   atomic.Uint64
+	gone      atomic.Uint64
+	malformed atomic.Uint64
+	slow      atomic.Uint64
+}
+
+// ListenerStats counts since the start, but for Open.
+type ListenerStats struct {
+	Open      int    // connections at this moment
+	Accepted  uint64 // connections handed out by Accept
+	Refused   uint64 // connections beyond a limit, or whose peer could not be told
+	Gone      uint64 // connections whose peer had ended before it was accepted
+	Malformed uint64 // messages that were no proper requests
+	Slow      uint64 // connections dropped because the client did not read
+}
+
+// InUseError says that a socket's path belongs to another daemon that lives.
+type InUseError struct {
+	Path string
+	PID  int // 0 when it could not be told
+}
+
+// Error names the path and the holder.
+func (e *InUseError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("%s is held by another daemon", e.Path)
+	}
+	return fmt.Sprintf("%s is held by another daemon, pid %d", e.Path, e.PID)
+}
+
+// Listen makes the socket at path and listens. The file PATH.lock, locked for as
+// long as the Listener lives, decides whose path it is, before anything is
+// unlinked: two daemons cannot both think that the other's socket is stale. The
+// error is then an *InUseError. A socket file that nobody listens on is replaced;
+// what is no socket is left alone, and an error.
+func Listen(path string, opts ListenOptions) (*Listener, error) {
+	lock, err := lockSocket(path)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	l, err := listenLocked(path, opts)
+	if err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	l.lock = lock
+	return l, nil
+}
+
+// ListenFile listens on a socket that was inherited, as systemd's socket
+// activation hands it over: AF_UNIX, SOCK_SEQPACKET, listening. Mode and Owner
+// are not used. f can be closed afterwards; the socket file outlives the Listener.
+func ListenFile(f *os.File, opts ListenOptions) (*Listener, error) {
+	ln, err := net.FileListener(f)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", f.Name(), err)
+	}
+	unixLn, ok := ln.(*net.UnixListener)
+	if !ok || ln.Addr().Network() != "unixpacket" {
+		ln.Close()
+		return nil, fmt.Errorf("listen on %s: a %s socket is not of type SOCK_SEQPACKET", f.Name(), ln.Addr().Network())
+	}
+	return newListener(unixLn, ln.Addr().String(), opts), nil
+}
+
+func newListener(ln *net.UnixListener, path string, opts ListenOptions) *Listener {
+	ln.SetUnlinkOnClose(false)
+	return &Listener{ln: ln, path: path, limits: newConnLimits(opts.Limits), proc: "/proc", done: make(chan struct{})}
+}
+
+// listenLocked makes the socket, the path's lock being held.
+func listenLocked(path string, opts ListenOptions) (*Listener, error) {
+	if err := removeStale(path); err != nil {
+		return nil, err
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close() // net.FileListener has a duplicate
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+		return nil, &os.PathError{Op: "bind", Path: path, Err: err}
+	}
+	// Between bind and listen a connect is refused: nobody gets in under a mode
+	// that was not asked for.
+	ln, err := openUp(fd, f, path, opts)
+	if err != nil {
+		os.Remove(path)
+		return nil, err
+	}
+	l := newListener(ln, path, opts)
+	l.inode = inode(path)
+	return l, nil
+}
+
+func openUp(fd int, f *os.File, path string, opts ListenOptions) (*net.UnixListener, error) {
+	mode := opts.Mode.Perm()
+	if mode == 0 {
+		mode = 0o600
+	}
+	if opts.Owner != nil {
+		if err := os.Lchown(path, opts.Owner.UID, opts.Owner.GID); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		return nil, err
+	}
+	if err := unix.Listen(fd, unix.SOMAXCONN); err != nil {
+		return nil, os.NewSyscallError("listen", err)
+	}
+	ln, err := net.FileListener(f)
+	if err != nil {
+		return nil, err
+	}
+	return ln.(*net.UnixListener), nil
+}
+
+// Path is the socket's path.
+func (l *Listener) Path() string { return l.path }
+
+// Stats counts what came.
+func (l *Listener) Stats() ListenerStats {
+	return ListenerStats{Open: l.limits.open(), Accepted: l.accepted.Load(), Refused: l.refused.Load(),
+		Gone: l.gone.Load(), Malformed: l.malformed.Load(), Slow: l.slow.Load()}
+}
+
+// Accept waits for the next client whose identity is known and that is within
+// the limits; others are dealt with here. When the machine is out of descriptors
+// or memory it tries again for as long as it takes. The only error is
+// net.ErrClosed, after Close, or one that will not go away.
+func (l *Listener) Accept() (*Conn, error) {
+	for wait := time.Duration(0); ; {
+		conn, err := l.ln.AcceptUnix()
+		switch {
+		case err == nil:
+			wait = 0
+			if c := l.admit(conn); c != nil {
+				l.accepted.Add(1)
+				return c, nil
+			}
+		case isTransient(err):
+			wait = min(max(2*wait, 5*time.Millisecond), time.Second)
+			select {
+			case <-l.done:
+				return nil, net.ErrClosed
+			case <-time.After(wait):
+			}
+		default:
+			return nil, err
+		}
+	}
+}
+
+func isTransient(err error) bool {
+	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.ECONNABORTED} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// admit makes a Conn of an accepted connection, or closes it and returns nil.
+// What is cheap comes first.
+func (l *Listener) admit(conn *net.UnixConn) *Conn {
+	sock, err := newSocket(conn)
+	if err != nil {
+		conn.Close()
+		return nil
+	}
+	peer, err := sock.credentials()
+	if err != nil {
+		l.turnAway(sock, refuse(StatusPermission, "%v", err))
+		return nil
+	}
+	if err := l.limits.enter(peer); err != nil {
+		l.turnAway(sock, err)
+		return nil
+	}
+	if err := sock.identify(&peer, l.proc); err != nil {
+		l.limits.leave(peer)
+		if errors.Is(err, errPeerGone) {
+			l.gone.Add(1)
+			_ = sock.close()
+		} else {
+			l.turnAway(sock, refuse(StatusInternal, "%v", err))
+		}
+		return nil
+	}
+	c := &Conn{sock: sock, listener: l, peer: peer}
+	c.pidfd.Store(int64(peer.PIDFD))
+	return c
+}
+
+// turnAway tells a client why it is not let in, as a reply to no request in
+// particular, and closes the connection.
+func (l *Listener) turnAway(sock *socket, why *ProtocolError) {
+	l.refused.Add(1)
+	msg := Marshal(nil, Header{Type: ReplyBit, Status: why.Status}, &ErrorReply{Text: MakeText(why.Text)})
+	sock.wMu.Lock()
+	_ = sock.trySend(msg, nil, -1)
+	sock.wMu.Unlock()
+	_ = sock.close()
+}
+
+// Close stops listening, removes the socket file if it is still the one that was
+// made here, and gives up the lock, in this order. Connections that were
+// accepted stay as they are. An Accept in progress returns net.ErrClosed.
+func (l *Listener) Close() error {
+	var err error
+	l.once.Do(func() {
+		close(l.done)
+		err = l.ln.Close()
+		if l.lock != nil {
+			if l.inode != 0 && inode(l.path) == l.inode {
+				err = errors.Join(err, os.Remove(l.path))
+			}
+			err = errors.Join(err, l.lock.Close())
+		}
+	})
+	return err
+}

@@ -1,0 +1,205 @@
+package ipc
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// pageName is what /proc/PID/maps shows of a lease page, as /memfd:gpuarb-lease.
+const pageName = "gpuarb-lease"
+
+// pageSeals is what seals a page: its size cannot change, so that no one's
+// mapping can be cut short, and nobody can add a seal that stops the writing.
+const pageSeals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
+
+// PageID is the kernel's name for a page's file: it tells a page that the daemon
+// made from every other file. The zero value names none.
+type PageID struct {
+	Dev, Ino uint64
+}
+
+// LeasePage is a mapped lease page, at either end. Its accessors are atomic and
+// safe for concurrent use; Close is not, and after it no accessor may be called,
+// nor a pointer be used that one returned.
+type LeasePage struct {
+	fd  int
+	id  PageID
+	mem []byte
+}
+
+// NewPage makes the page of a session, as the daemon does: a memfd of PageSize
+// bytes, sealed, mapped, its header written, every slot zero.
+func NewPage() (*LeasePage, error) {
+	fd, err := unix.MemfdCreate(pageName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
+		fd, err = unix.MemfdCreate(pageName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lease page: memfd_create: %w", err)
+	}
+	p, err := initPage(fd)
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("lease page: %w", err)
+	}
+	return p, nil
+}
+
+// initPage sizes, seals, maps and fills a fresh memfd.
+func initPage(fd int) (*LeasePage, error) {
+	if err := unix.Ftruncate(fd, PageSize); err != nil {
+		return nil, fmt.Errorf("ftruncate: %w", err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, pageSeals); err != nil {
+		return nil, fmt.Errorf("F_ADD_SEALS: %w", err)
+	}
+	p, err := mapPage(fd)
+	if err != nil {
+		return nil, err
+	}
+	page := p.page()
+	page.Magic, page.Version, page.Slots = PageMagic, PageVersion, PageSlots
+	return p, nil
+}
+
+// OpenPage maps a page that came over a socket: the daemon's on a Resume, the
+// client's after a Hello. It verifies that the file is sealed and PageSize long
+// (so that no access to it can fault for its size), that it is the file that
+// want names, unless want is zero, and that its header is a page's. On success
+// it owns fd; on an error fd stays the caller's.
+func OpenPage(fd int, want PageID) (*LeasePage, error) {
+	id, size, err := identify(fd)
+	if err != nil {
+		return nil, fmt.Errorf("lease page: %w", err)
+	}
+	if want != (PageID{}) && id != want {
+		return nil, fmt.Errorf("lease page: the file is %d:%d, not %d:%d", id.Dev, id.Ino, want.Dev, want.Ino)
+	}
+	if size != PageSize {
+		return nil, fmt.Errorf("lease page: the file has %d bytes, not %d", size, PageSize)
+	}
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil {
+		return nil, fmt.Errorf("lease page: not a memfd: F_GET_SEALS: %w", err)
+	}
+	if seals&pageSeals != pageSeals {
+		return nil, fmt.Errorf("lease page: the file's seals are %#x, without all of %#x", seals, pageSeals)
+	}
+	p, err := mapPage(fd)
+	if err != nil {
+		return nil, fmt.Errorf("lease page: %w", err)
+	}
+	var magic uint32
+	var version, slots uint16
+	err = p.Guard(func() { magic, version, slots = p.page().Magic, p.page().Version, p.page().Slots })
+	if err == nil && (magic != PageMagic || version != PageVersion || slots != PageSlots) {
+		err = fmt.Errorf("lease page: magic %#x, version %d, %d slots, not %#x, %d, %d",
+			magic, version, slots, uint32(PageMagic), PageVersion, PageSlots)
+	}
+	if err != nil {
+		unix.Munmap(p.mem)
+		return nil, err
+	}
+	return p, nil
+}
+
+func identify(fd int) (PageID, int64, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return PageID{}, 0, fmt.Errorf("fstat: %w", err)
+	}
+	return PageID{Dev: uint64(st.Dev), Ino: st.Ino}, st.Size, nil
+}
+
+func mapPage(fd int) (*LeasePage, error) {
+	id, _, err := identify(fd)
+	if err != nil {
+		return nil, err
+	}
+	mem, err := unix.Mmap(fd, 0, PageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		return nil, fmt.Errorf("mmap: %w", err)
+	}
+	return &LeasePage{fd: fd, id: id, mem: mem}, nil
+}
+
+func (p *LeasePage) page() *Page { return (*Page)(unsafe.Pointer(unsafe.SliceData(p.mem))) }
+
+// FD is the memfd. It belongs to the page, which closes it in Close.
+func (p *LeasePage) FD() int { return p.fd }
+
+// ID is the kernel's name of the page's file.
+func (p *LeasePage) ID() PageID { return p.id }
+
+// Close unmaps the page and closes its memfd.
+func (p *LeasePage) Close() error {
+	return errors.Join(unix.Munmap(p.mem), unix.Close(p.fd))
+}
+
+// Word is the credit word of a slot. Like the other accessors of slots it panics
+// when slot is PageSlots or more, as an index does.
+func (p *LeasePage) Word(slot uint32) *atomic.Uint64 { return atomic64(&p.page().Lease[slot].Credit) }
+
+// Low is the low-water mark of a slot: a Word without flags.
+func (p *LeasePage) Low(slot uint32) *atomic.Uint64 { return atomic64(&p.page().Lease[slot].Low) }
+
+// Pending is what the client says of bytes freed and not yet executed.
+func (p *LeasePage) Pending(slot uint32) *atomic.Uint64 {
+	return atomic64(&p.page().Lease[slot].Pending)
+}
+
+// Limit is memory.max in bytes, for the client's information.
+func (p *LeasePage) Limit(slot uint32) *atomic.Uint64 { return atomic64(&p.page().Lease[slot].Limit) }
+
+// Ended is 1 when the session is over.
+func (p *LeasePage) Ended() *atomic.Uint32 { return atomic32(&p.page().Ended) }
+
+// Threads is how many live threads of the client ever made an intercepted call,
+// as the client says.
+func (p *LeasePage) Threads() *atomic.Uint32 { return atomic32(&p.page().Threads) }
+
+// Waiting is how many of Threads wait for the daemon, as the client says.
+func (p *LeasePage) Waiting() *atomic.Uint32 { return atomic32(&p.page().Waiting) }
+
+// TakeCredit is Take on a slot of the page: the client's fast path.
+func (p *LeasePage) TakeCredit(slot uint32, n uint64) bool {
+	_, ok := Take(p.Word(slot), p.Low(slot), n)
+	return ok
+}
+
+// GiveCredit is Give on a slot of the page. When the word that it returns says
+// Notify, the client owes the daemon a FreedNotice.
+func (p *LeasePage) GiveCredit(slot uint32, n uint64) Word { return Give(p.Word(slot), n) }
+
+// Guard runs f, which reads or writes the page, and turns a memory fault inside
+// the page into an error. The size is sealed, but a client can still punch a
+// hole into its memfd, and the kernel may then have no memory to fill it: that
+// must cost the client its session and not the daemon its life. A panic that is
+// no fault of this page goes on. Effects of f up to the fault remain.
+func (p *LeasePage) Guard(f func()) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case interface{ Addr() uintptr }:
+			base := uintptr(unsafe.Pointer(unsafe.SliceData(p.mem)))
+			if r.Addr() < base || r.Addr() >= base+uintptr(len(p.mem)) {
+				panic(r)
+			}
+			err = fmt.Errorf("lease page %d:%d: memory fault at offset %d: %w",
+				p.id.Dev, p.id.Ino, r.Addr()-base, ErrPageFault)
+		default:
+			panic(r)
+		}
+	}()
+	f()
+	return nil
+}
+
+func atomic64(v *uint64) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(v)) }
+func atomic32(v *uint32) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(v)) }

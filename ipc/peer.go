@@ -1,0 +1,141 @@
+package ipc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// soPeerPIDFD is SO_PEERPIDFD: Linux 6.5, not yet in x/sys for every machine.
+const soPeerPIDFD = 77
+
+// Peer is who the kernel says is at the other end: the process that connected,
+// as it was then. A child that inherited the connection is not told apart.
+type Peer struct {
+	PID        int    // in the daemon's pid namespace; never 0
+	UID        int    // effective, in the daemon's user namespace
+	GID        int    // effective
+	StartTicks uint64 // field 22 of /proc/PID/stat: clock ticks since the machine booted
+	PIDFD      int    // becomes readable when the process ends; −1 after Conn.TakePIDFD
+}
+
+// errPeerGone: the process that connected has ended before it was accepted.
+var errPeerGone = errors.New("the peer has ended")
+
+// credentials is the kernel's word on who connected: cheap, without a descriptor.
+func (s *socket) credentials() (Peer, error) {
+	peer := Peer{PIDFD: -1}
+	var cred *unix.Ucred
+	var err error
+	if e := s.raw.Control(func(fd uintptr) {
+		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); e != nil {
+		return peer, e
+	}
+	if err != nil {
+		return peer, os.NewSyscallError("SO_PEERCRED", err)
+	}
+	peer.PID, peer.UID, peer.GID = int(cred.Pid), int(cred.Uid), int(cred.Gid)
+	if peer.PID == 0 {
+		return peer, errors.New("the peer has no pid in this pid namespace")
+	}
+	return peer, nil
+}
+
+// identify fills in what holds a process beyond its pid: a pidfd, and the start
+// time that goes with it. The order matters: the start time is read between
+// having the pidfd and finding it alive, so that both are of one process. With
+// SO_PEERPIDFD that process is the one that connected. Without (before Linux
+// 6.5) it is whoever has the pid now: a pid that was reused between connect and
+// here cannot be told, and only then.
+func (s *socket) identify(peer *Peer, procRoot string) error {
+	fd, err := s.peerPIDFD(peer.PID)
+	if err != nil {
+		return err
+	}
+	start, err := startTicks(procRoot, peer.PID)
+	if err == nil {
+		err = alive(fd)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return err
+	}
+	peer.PIDFD, peer.StartTicks = fd, start
+	return nil
+}
+
+func (s *socket) peerPIDFD(pid int) (int, error) {
+	fd, err := -1, error(nil)
+	if e := s.raw.Control(func(sock uintptr) {
+		fd, err = unix.GetsockoptInt(int(sock), unix.SOL_SOCKET, soPeerPIDFD)
+	}); e != nil {
+		return -1, e
+	}
+	if errors.Is(err, unix.ENOPROTOOPT) {
+		fd, err = unix.PidfdOpen(pid, 0)
+	}
+	switch {
+	case err == nil:
+		unix.CloseOnExec(fd)
+		return fd, nil
+	case errors.Is(err, unix.ESRCH), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENODATA):
+		return -1, fmt.Errorf("pid %d: %w", pid, errPeerGone)
+	}
+	return -1, fmt.Errorf("pidfd of pid %d: %w", pid, err)
+}
+
+// alive tells that the process of a pidfd had not ended at the time of the call.
+func alive(pidfd int) error {
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return os.NewSyscallError("poll", err)
+		case n != 0:
+			return errPeerGone
+		}
+		return nil
+	}
+}
+
+func startTicks(procRoot string, pid int) (uint64, error) {
+	stat, err := os.ReadFile(procRoot + "/" + strconv.Itoa(pid) + "/stat")
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return 0, fmt.Errorf("pid %d: %w", pid, errPeerGone)
+	}
+	if err != nil {
+		return 0, err
+	}
+	start, err := parseStartTicks(stat)
+	if err != nil {
+		return 0, fmt.Errorf("pid %d: %w", pid, err)
+	}
+	return start, nil
+}
+
+// parseStartTicks finds field 22 of /proc/PID/stat. Field 2 is the command in
+// parentheses, which may hold spaces, parentheses and newlines of its own, so
+// that counting starts after the last closing one.
+func parseStartTicks(stat []byte) (uint64, error) {
+	const after = 22 - 3 // fields between the command and the start time
+	end := bytes.LastIndexByte(stat, ')')
+	if end < 0 {
+		return 0, fmt.Errorf("/proc/PID/stat without a command: %.80q", stat)
+	}
+	fields := bytes.Fields(stat[end+1:])
+	if len(fields) <= after {
+		return 0, fmt.Errorf("/proc/PID/stat with %d fields after the command", len(fields))
+	}
+	start, err := strconv.ParseUint(string(fields[after]), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("/proc/PID/stat: start time: %w", err)
+	}
+	return start, nil
+}

@@ -1,0 +1,152 @@
+package ipc
+
+import "math"
+
+// validate checks the values inside a body that has the right length. Bodies
+// that are not listed have no value that could be wrong.
+func validate[T Body](body *T) *ProtocolError {
+	switch m := any(body).(type) {
+	case *AllocRequest:
+		return m.validate()
+	case *FreedNotice:
+		return first(slot(m.Slot), zero("FreedNotice.Pad", uint64(m.Pad)))
+	case *StreamRequest:
+		return first(slot(m.Slot), count("StreamRequest.Count", m.Count))
+	case *ContextRequest:
+		return first(slot(m.Slot), count("ContextRequest.Count", m.Count))
+	case *HelloRequest:
+		return m.validate()
+	case *ResumeRequest:
+		return m.validate()
+	case *JobOpenRequest:
+		return first(share(m.MemoryShare), flag("JobOpenRequest.PerProcess", m.PerProcess),
+			zero("JobOpenRequest.Reserved", uint64(m.Reserved)), text("JobOpenRequest.Command", &m.Command))
+	case *ErrorReply:
+		return text("ErrorReply.Text", &m.Text)
+	case *HelloReply:
+		return first(flag("HelloReply.InJob", m.InJob), flag("HelloReply.OnLoss", m.OnLoss),
+			zero("HelloReply.Flags", uint64(m.Flags)))
+	case *AttachReply:
+		return first(slot(m.Slot), zero("AttachReply.Reserved", uint64(m.Reserved)))
+	case *AllocReply:
+		return text("AllocReply.Text", &m.Text)
+	case *StreamReply:
+		return text("StreamReply.Text", &m.Text)
+	case *ContextReply:
+		return zero("ContextReply.Reserved", uint64(m.Reserved))
+	case *SnapshotPart:
+		return first(flag("SnapshotPart.Last", m.Last), zero("SnapshotPart.Reserved", uint64(m.Reserved)))
+	}
+	return nil
+}
+
+func (m *AllocRequest) validate() *ProtocolError {
+	switch {
+	case m.Slot >= PageSlots:
+		return slot(m.Slot)
+	case m.Kind < MemoryPlain || m.Kind > MemoryAsync:
+		return refuse(StatusRange, "AllocRequest.Kind is %d, not %d to %d", m.Kind, MemoryPlain, MemoryAsync)
+	case m.Bytes == 0:
+		return refuse(StatusRange, "AllocRequest.Bytes is 0")
+	case m.Flags&^AllocRetry != 0:
+		return refuse(StatusRange, "AllocRequest.Flags is %#x, only %#x is defined", m.Flags, AllocRetry)
+	}
+	return zero("AllocRequest.Pad", uint64(m.Pad))
+}
+
+func (m *HelloRequest) validate() *ProtocolError {
+	if m.Kind != KindShim && m.Kind != KindTool {
+		return refuse(StatusRange, "HelloRequest.Kind is %d, not %d or %d", m.Kind, KindShim, KindTool)
+	}
+	return first(zero("HelloRequest.Features", uint64(m.Features)), share(m.Share))
+}
+
+func (m *ResumeRequest) validate() *ProtocolError {
+	if err := first(m.Hello.validate(), flag("ResumeRequest.HasPage", m.HasPage)); err != nil {
+		return err
+	}
+	if m.Hello.Kind != KindShim {
+		return refuse(StatusRange, "ResumeRequest.Hello.Kind is %d: only a shim (%d) resumes", m.Hello.Kind, KindShim)
+	}
+	if m.Count > PageSlots {
+		return refuse(StatusRange, "ResumeRequest.Count is %d, a session has at most %d leases", m.Count, PageSlots)
+	}
+	var taken [PageSlots]bool
+	for i := range m.Leases {
+		l := &m.Leases[i]
+		if i >= int(m.Count) {
+			if *l != (ResumeLease{}) {
+				return malformed("ResumeRequest.Leases[%d] is not zero, and Count is %d", i, m.Count)
+			}
+			continue
+		}
+		if err := first(slot(l.Slot), zero("ResumeLease.Reserved", uint64(l.Reserved))); err != nil {
+			return err
+		}
+		if taken[l.Slot] {
+			return refuse(StatusRange, "ResumeRequest.Leases[%d]: slot %d comes twice", i, l.Slot)
+		}
+		taken[l.Slot] = true
+		if l.Used > CreditLimit {
+			return refuse(StatusRange, "ResumeRequest.Leases[%d].Used is %d bytes, more than %d", i, l.Used, uint64(CreditLimit))
+		}
+		for j := range i {
+			if m.Leases[j].Device == l.Device {
+				return refuse(StatusRange, "ResumeRequest.Leases: device %v comes twice", l.Device)
+			}
+		}
+	}
+	return nil
+}
+
+func first(errs ...*ProtocolError) *ProtocolError {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func slot(v uint32) *ProtocolError {
+	if v >= PageSlots {
+		return refuse(StatusRange, "slot %d, a page has %d", v, PageSlots)
+	}
+	return nil
+}
+
+// count refuses the one negative number that has no positive counterpart too.
+func count(name string, v int32) *ProtocolError {
+	if v == 0 || v == math.MinInt32 {
+		return refuse(StatusRange, "%s is %d", name, v)
+	}
+	return nil
+}
+
+func share(v uint32) *ProtocolError {
+	if v > 1000 {
+		return refuse(StatusRange, "a share of %d per mille is more than the whole", v)
+	}
+	return nil
+}
+
+func flag(name string, v uint32) *ProtocolError {
+	if v > 1 {
+		return refuse(StatusRange, "%s is %d, not 0 or 1", name, v)
+	}
+	return nil
+}
+
+func zero(name string, v uint64) *ProtocolError {
+	if v != 0 {
+		return malformed("%s is %#x, it is reserved and must be 0", name, v)
+	}
+	return nil
+}
+
+func text(name string, t *Text) *ProtocolError {
+	if t[TextSize-1] != 0 {
+		return malformed("%s has no NUL in its %d bytes", name, TextSize)
+	}
+	return nil
+}
