@@ -1,0 +1,104 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gpuarb/gpuarb/arbiter"
+)
+
+// DefaultPath is where the configuration of the machine is.
+const DefaultPath = "/etc/gpuarb/gpuarb.toml"
+
+// dropInFolder holds further files, beside the main one.
+const dropInFolder = "conf.d"
+
+// maxFile bounds a file, so that a wrong path (a log, a device) ends in a message.
+const maxFile = 1 << 20
+
+// OnLoss says what a program does when there is no daemon.
+type OnLoss string
+
+// The values of on_loss.
+const (
+	LossOpen   OnLoss = "open"   // goes on unarbitrated
+	LossClosed OnLoss = "closed" // is refused device memory
+)
+
+// Config is a whole configuration, checked.
+type Config struct {
+	Policy arbiter.Policy
+	OnLoss OnLoss   // for a bare preload; under `gpuarb run` it is LossClosed
+	Files  []string // what it was read from, in order; empty for the built-in defaults
+}
+
+// Defaults returns the configuration of a machine without any file.
+func Defaults() *Config {
+	return &Config{Policy: arbiter.DefaultPolicy(), OnLoss: LossOpen}
+}
+
+// Load reads the file at path and the conf.d/*.toml beside it. With path "" it reads
+// DefaultPath, which need not exist (its conf.d is read all the same); a file that is
+// named must. The error is always Mistakes: all of them, of all files, those that
+// cannot be read included.
+func Load(path string) (*Config, error) {
+	named := path != ""
+	if !named {
+		path = DefaultPath
+	}
+	loader := newLoader()
+	for _, file := range loader.find(path, named) {
+		data, err := readFile(file)
+		loader.file(file, data, err, file == path)
+	}
+	return loader.finish()
+}
+
+// Parse reads one file from r, as Load does with the main file; name is for messages.
+func Parse(name string, r io.Reader) (*Config, error) {
+	loader := newLoader()
+	data, err := readAll(r)
+	loader.file(name, data, err, true)
+	return loader.finish()
+}
+
+// find returns the files to read, the main one first.
+func (l *loader) find(path string, named bool) []string {
+	var files []string
+	if _, err := os.Stat(path); named || !errors.Is(err, fs.ErrNotExist) {
+		files = append(files, path) // another error comes back when it is read
+	}
+	folder := filepath.Join(filepath.Dir(path), dropInFolder)
+	entries, err := os.ReadDir(folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		l.unreadable(folder, err)
+	}
+	for _, entry := range entries { // sorted by name
+		if strings.HasSuffix(entry.Name(), ".toml") && !strings.HasPrefix(entry.Name(), ".") {
+			files = append(files, filepath.Join(folder, entry.Name()))
+		}
+	}
+	return files
+}
+
+func readFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return readAll(file)
+}
+
+func readAll(r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("it is longer than %d bytes", maxFile)
+	}
+	return data, err
+}

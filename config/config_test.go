@@ -1,0 +1,222 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+)
+
+// everything sets every key that is carried out, and each other key to what is so today.
+const everything = `schema_version = 1
+
+[defaults]
+memory.max = "75%"
+memory.min = "1GiB"
+scope = "process"
+priority = 0
+streams.max = 64
+on_full = "deny"
+on_loss = "closed"
+wait_after = 0
+slots.max = "max"
+slots.scope = "job"
+stream_reserve = "0"
+charge_overhead = false
+
+[[device]]
+match.index = 0
+reserve = "512MiB"
+slots.max = "max"
+
+[[device]]
+match = { vendor = "nvidia", uuid = "GPU-1", pci = "0000:01:00.0" }
+
+[[rule]]
+match.user = "student"
+scope = "user"
+memory.max = 8_589_934_592
+
+[[rule]]
+memory = { max = "max", min = 0 }
+streams.max = 0x10
+[rule.match]
+group = "lab"
+exe = "/usr/bin/python*"
+command = "*train*"
+cgroup = "/user.slice/*"
+unit = "a.service"
+container = "c1"
+`
+
+func ptr[T any](v T) *T { return &v }
+
+func parse(t *testing.T, text string) *Config {
+	t.Helper()
+	config, err := Parse("f.toml", strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+func checkRoundTrip(t *testing.T, config *Config) {
+	t.Helper()
+	again, err := Parse(config.Files[0], strings.NewReader(config.String()))
+	if err != nil {
+		t.Fatalf("%v\nin:\n%s", err, config)
+	}
+	for i := range config.Policy.Rules { // their names hold their lines
+		again.Policy.Rules[i].Name = config.Policy.Rules[i].Name
+	}
+	if diff := cmp.Diff(config, again); diff != "" {
+		t.Errorf("the printed configuration reads back otherwise (-was +now):\n%s", diff)
+	}
+}
+
+func TestParseEverything(t *testing.T) {
+	config := parse(t, everything)
+	want := Defaults()
+	want.Files = []string{"f.toml"}
+	want.OnLoss = LossClosed
+	want.Policy.Defaults = arbiter.Limits{
+		Max:        arbiter.Size{PerMille: 750},
+		Min:        arbiter.Size{Bytes: 1 << 30},
+		Scope:      arbiter.ScopeProcess,
+		StreamsMax: 64,
+	}
+	want.Policy.Devices = []arbiter.DeviceRule{
+		{Match: arbiter.DeviceMatch{Index: ptr(0)}, Reserve: arbiter.Size{Bytes: 512 << 20}},
+		{Match: arbiter.DeviceMatch{Vendor: "nvidia", UUID: "GPU-1", PCI: "0000:01:00.0"}},
+	}
+	want.Policy.Rules = []arbiter.Rule{
+		{
+			Name:  "rule 1 (f.toml:25)",
+			Match: arbiter.Match{User: "student"},
+			Scope: ptr(arbiter.ScopeUser),
+			Max:   &arbiter.Size{Bytes: accounting.Bytes(8 << 30)},
+		},
+		{
+			Name: "rule 2 (f.toml:30)",
+			Match: arbiter.Match{
+				Group: "lab", Exe: "/usr/bin/python*", Command: "*train*",
+				Cgroup: "/user.slice/*", Unit: "a.service", Container: "c1",
+			},
+			Min:        &arbiter.Size{},
+			Max:        &arbiter.Size{Max: true},
+			StreamsMax: ptr(16),
+		},
+	}
+	if diff := cmp.Diff(want, config); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	checkRoundTrip(t, config)
+}
+
+func TestSpellings(t *testing.T) {
+	want := parse(t, "schema_version = 1\n[defaults]\nmemory.max = \"4G\"\n[[rule]]\nmatch.user = \"a\"\nmemory.max = \"1G\"")
+	for _, text := range []string{
+		"schema_version = 1\ndefaults.memory.max = \"4G\"\nrule = [{match.user = \"a\", memory = {max = \"1G\"}}]",
+		"schema_version = 1\ndefaults = {memory.max = \"4G\"}\n[[rule]]\n[rule.memory]\nmax = \"1G\"\n[rule.match]\nuser = 'a'",
+		"schema_version = 1\n[defaults.memory]\nmax = 4294967296\n[[rule]]\nmemory.max=\"1024M\"\nmatch={user=\"a\"}",
+	} {
+		got := parse(t, text)
+		got.Policy.Rules[0].Name = want.Policy.Rules[0].Name
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s\n(-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+func TestDefaultsRoundTrip(t *testing.T) {
+	config := Defaults()
+	again := parse(t, config.String())
+	again.Files = nil
+	if diff := cmp.Diff(config, again); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func write(t *testing.T, folder string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestLoadMerges(t *testing.T) {
+	folder := t.TempDir()
+	write(t, folder, map[string]string{
+		"gpuarb.toml":        "schema_version = 1\n[defaults]\nmemory.max = \"1G\"\nstreams.max = 5\n[[rule]]\nmatch.user=\"main\"",
+		"conf.d/20-b.toml":   "schema_version = 1\n[[rule]]\nmatch.user=\"b\"\n[defaults]\nmemory.max = \"2G\"",
+		"conf.d/10-a.toml":   "[[rule]]\nmatch.user=\"a\"\n[defaults]\nmemory.max = \"3G\"",
+		"conf.d/readme.txt":  "not read",
+		"conf.d/.x.toml":     "not read",
+		"conf.d/x.toml.orig": "not read",
+	})
+	config, err := Load(filepath.Join(folder, "gpuarb.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var users, files []string
+	for _, rule := range config.Policy.Rules {
+		users = append(users, rule.Match.User)
+	}
+	for _, file := range config.Files {
+		files = append(files, filepath.Base(file))
+	}
+	if diff := cmp.Diff([]string{"main", "a", "b"}, users); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"gpuarb.toml", "10-a.toml", "20-b.toml"}, files); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	if got := config.Policy.Defaults; got.Max.Bytes != 2<<30 || got.StreamsMax != 5 {
+		t.Errorf("defaults = %+v; the last file should win key by key", got)
+	}
+}
+
+func TestLoadMistakes(t *testing.T) {
+	folder := t.TempDir()
+	main := filepath.Join(folder, "gpuarb.toml")
+	if _, err := Load(main); err == nil || err.Error() != main+": cannot be read: no such file or directory" {
+		t.Errorf("missing file: %v", err)
+	}
+	write(t, folder, map[string]string{
+		"gpuarb.toml":   "schema_version = 1\n\n[defaults]\nmemory.max = \"1GB\"\n[[rule]]\nmemory.min = \"3G\"",
+		"conf.d/a.toml": "schema_version = 2\n[defaults]\nmemory.max = \"2G\"",
+		"conf.d/b.toml": "x",
+	})
+	if err := os.Mkdir(filepath.Join(folder, "conf.d/c.toml"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Load(main)
+	want := strings.NewReplacer("DIR", folder).Replace(`DIR/gpuarb.toml:4: memory.max: "1GB" is no size: GB may mean powers of 1000 or of 1024; write GiB (1024)
+DIR/gpuarb.toml:6: memory.min (3GiB) is more than memory.max (2GiB)
+DIR/conf.d/a.toml:1: schema_version: is 2; this gpuarb reads version 1
+DIR/conf.d/b.toml:1: no valid TOML: expected '=' after key
+DIR/conf.d/c.toml: cannot be read: is a directory`)
+	if err == nil {
+		t.Fatal("no mistakes")
+	}
+	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(err.Error(), "\n")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestTooLong(t *testing.T) {
+	_, err := Parse("f.toml", strings.NewReader(strings.Repeat("#\n", maxFile)))
+	if want := "f.toml: cannot be read: it is longer than 1048576 bytes"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}

@@ -1,0 +1,131 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/gpuarb/gpuarb/arbiter"
+)
+
+// loader merges files into a Config.
+type loader struct {
+	config   *Config
+	mistakes Mistakes
+	defaults []*draft // the [defaults] of each file
+	rules    []*draft // one for each of config.Policy.Rules
+}
+
+func newLoader() *loader { return &loader{config: Defaults()} }
+
+func (l *loader) unreadable(name string, err error) {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		err = at.Err // the path is in front already
+	}
+	l.mistakes = append(l.mistakes, Mistake{File: name, Reason: fmt.Sprintf("cannot be read: %v", err)})
+}
+
+// file takes one file in; err is what reading it ended with.
+func (l *loader) file(name string, data []byte, err error, main bool) {
+	l.config.Files = append(l.config.Files, name)
+	if err != nil {
+		l.unreadable(name, err)
+		return
+	}
+	doc := scan(name, data)
+	syntax := len(doc.mistakes) > 0 && len(doc.sections) == 1 && len(doc.sections[0].settings) == 0
+	for _, sec := range doc.sections {
+		d := sec.read(&doc)
+		switch sec.name {
+		case sectionRoot:
+			if _, given := d.lines["schema_version"]; !given && main && !syntax {
+				doc.mistake(1, "schema_version is missing; write schema_version = %d at the top", SchemaVersion)
+			}
+		case sectionDefaults:
+			l.takeDefaults(d)
+		case sectionRule:
+			l.takeRule(d)
+		case sectionDevice:
+			l.takeDevice(d)
+		}
+	}
+	l.mistakes = append(l.mistakes, doc.mistakes...)
+}
+
+func (l *loader) takeDefaults(d *draft) {
+	limits := &l.config.Policy.Defaults
+	set(&limits.Min, d.min)
+	set(&limits.Max, d.max)
+	set(&limits.Scope, d.scope)
+	set(&limits.StreamsMax, d.streams)
+	set(&l.config.OnLoss, d.onLoss)
+	l.defaults = append(l.defaults, d)
+}
+
+func set[T any](to *T, given *T) {
+	if given != nil {
+		*to = *given
+	}
+}
+
+func (l *loader) takeRule(d *draft) {
+	l.config.Policy.Rules = append(l.config.Policy.Rules, arbiter.Rule{
+		Name:       fmt.Sprintf("rule %d (%s:%d)", len(l.rules)+1, filepath.Base(d.file), d.line),
+		Match:      d.match,
+		Min:        d.min,
+		Max:        d.max,
+		StreamsMax: d.streams,
+		Scope:      d.scope,
+	})
+	l.rules = append(l.rules, d)
+}
+
+func (l *loader) takeDevice(d *draft) {
+	rule := arbiter.DeviceRule{
+		Match: arbiter.DeviceMatch{Index: d.index, UUID: d.uuid, PCI: d.pci, Vendor: d.vendor},
+	}
+	set(&rule.Reserve, d.reserve)
+	l.config.Policy.Devices = append(l.config.Policy.Devices, rule)
+}
+
+// finish checks what only the whole configuration shows, and returns it or its mistakes.
+func (l *loader) finish() (*Config, error) {
+	limits := l.config.Policy.Defaults
+	for _, d := range l.defaults {
+		if d.min != nil || d.max != nil {
+			l.checkOrder(d, limits.Min, limits.Max)
+		}
+	}
+	for _, d := range l.rules {
+		min, max := limits.Min, limits.Max
+		set(&min, d.min)
+		set(&max, d.max)
+		if d.min != nil || d.max != nil {
+			l.checkOrder(d, min, max)
+		}
+	}
+	if len(l.mistakes) == 0 {
+		return l.config, nil
+	}
+	order := func(m Mistake) int { return slices.Index(l.config.Files, m.File) } // −1, a folder: first
+	slices.SortStableFunc(l.mistakes, func(a, b Mistake) int {
+		return cmp.Or(cmp.Compare(order(a), order(b)), cmp.Compare(a.Line, b.Line))
+	})
+	return nil, slices.Compact(l.mistakes)
+}
+
+// checkOrder notes a memory.min above the memory.max that goes with it. A share and
+// a number of bytes can be compared only on a device; the arbiter bounds min there.
+func (l *loader) checkOrder(d *draft, min, max arbiter.Size) {
+	comparable := !max.Max && (min.PerMille == 0) == (max.PerMille == 0)
+	if !comparable || (min.PerMille <= max.PerMille && min.Bytes <= max.Bytes) {
+		return
+	}
+	line := cmp.Or(d.lines["memory.min"], d.lines["memory.max"])
+	l.mistakes = append(l.mistakes, Mistake{d.file, line, fmt.Sprintf(
+		"memory.min (%s) is more than memory.max (%s)", FormatSize(min), FormatSize(max))})
+}

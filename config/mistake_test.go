@@ -1,0 +1,131 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestMistakes: each file below, after its first line, has the mistakes listed, and no others.
+func TestMistakes(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"types": {
+			"[defaults]\nmemory.max = true\nmemory.min = 1.5\nscope = 3\nstreams.max = \"8\"\non_loss = \"ajar\"\n[[device]]\nmatch.index = -1\nmatch.vendor = \"voodoo\"\nreserve = [1]",
+			`f.toml:3: memory.max: must be a size ("4GiB", "25%", "max" or a number of bytes), not true
+f.toml:4: memory.min: must be a size ("4GiB", "25%", "max" or a number of bytes), not 1.5
+f.toml:5: scope: must be "job" or "process" or "user" or "cgroup", not 3
+f.toml:6: streams.max: must be an integer, not "8"
+f.toml:7: on_loss: must be "open" or "closed", not "ajar"
+f.toml:9: match.index: must be from 0 to 65536, not -1
+f.toml:10: match.vendor: must be "nvidia" or "amd" or "intel", not "voodoo"
+f.toml:11: reserve: must be a size ("4GiB", "25%", "max" or a number of bytes), not […]`,
+		},
+		"values": {
+			"[defaults]\nmemory.max = -1\nmemory.min = \"max\"\nstreams.max = 0\n[[rule]]\nmatch.user = \"\"\nmatch.exe = \"[a\"\nmemory.max = \"4 parsecs\"",
+			`f.toml:3: memory.max: "-1" is no size: it is negative
+f.toml:4: memory.min: cannot be "max": nothing would be left; write a size or "100%"
+f.toml:5: streams.max: must be from 1 to 1048576, not 0
+f.toml:7: match.user: must be a string with something in it, not ""
+f.toml:8: match.exe: "[a" is no pattern: a [ without its ], or a \ at the end
+f.toml:9: memory.max: "4 parsecs" is no size: its unit "parsecs" is unknown; K, M, G, T (powers of 1024) and % are known`,
+		},
+		"unknown keys": {
+			"color = 1\n[defaults]\nmatch.user = \"x\"\nmemory.mox = 1\n\"memory.max\" = 1\n[defaults.memroy]\n[[device]]\nmemory.max = 1\n[colors]\nred = 1",
+			`f.toml:2: unknown key "color" in the top of the file; known are schema_version
+f.toml:4: unknown key "match.user" in [defaults]; known are DEFAULTS
+f.toml:5: unknown key "memory.mox" in [defaults]; known are DEFAULTS
+f.toml:6: unknown key "\"memory.max\"" in [defaults]; known are DEFAULTS
+f.toml:7: unknown key "memroy" in [defaults]; known are DEFAULTS
+f.toml:9: unknown key "memory.max" in [[device]]; known are DEVICE
+f.toml:10: unknown section [colors]; known are [defaults], [[rule]] and [[device]]`,
+		},
+		"wrong sections": {
+			"rule = 1\ndevice = [1]\n[[defaults]]\nscope = \"job\"\n[[colors]]",
+			`f.toml:2: [rule]: there may be several; write [[rule]]
+f.toml:3: device must be a list of tables; write [[device]]
+f.toml:4: [[defaults]]: there is only one; write [defaults]
+f.toml:6: unknown section [[colors]]; known are [defaults], [[rule]] and [[device]]`,
+		},
+		"a rule that is one table": {
+			"[rule]\nmemory.max = 1",
+			`f.toml:2: [rule]: there may be several; write [[rule]]`,
+		},
+		"defaults that are no table": {"defaults = 3", `f.toml:2: defaults must be a table; write [defaults]`},
+		"a table for a value": {
+			"[defaults.memory.max]\nx = 1",
+			`f.toml:2: memory.max: must be a size ("4GiB", "25%", "max" or a number of bytes), not {…}
+f.toml:3: unknown key "memory.max.x" in [defaults]; known are DEFAULTS`,
+		},
+		"not supported yet": {
+			"[defaults]\non_full = \"wait\"\nwait_timeout = \"10m\"\nwait_after = 1\nage_after = \"60s\"\ndeadlock_grace = \"2s\"\npriority = 3\nslots.max = 1\nslots.scope = \"thread\"\nstream_reserve = \"256MiB\"\ncharge_overhead = true\ncontext_reserve = \"512MiB\"\n[[device]]\nslots.max = 2",
+			`f.toml:3: on_full = "wait" is not supported yet
+f.toml:4: wait_timeout = "10m" is not supported yet
+f.toml:5: wait_after = 1 is not supported yet
+f.toml:6: age_after = "60s" is not supported yet
+f.toml:7: deadlock_grace = "2s" is not supported yet
+f.toml:8: priority = 3 is not supported yet
+f.toml:9: slots.max = 1 is not supported yet
+f.toml:10: slots.scope = "thread" is not supported yet
+f.toml:11: stream_reserve = "256MiB" is not supported yet
+f.toml:12: charge_overhead = true is not supported yet
+f.toml:13: context_reserve = "512MiB" is not supported yet
+f.toml:15: slots.max = 2 is not supported yet`,
+		},
+		"wrong types of later keys": {
+			"[defaults]\non_full = \"panic\"\nwait_timeout = 10\nage_after = \"soon\"\npriority = \"high\"\nslots.max = 0\ncharge_overhead = 1\nstream_reserve = \"x\"",
+			`f.toml:3: on_full: must be "deny" or "wait", not "panic"
+f.toml:4: wait_timeout: must be a duration ("10m", "2s"), not 10
+f.toml:5: age_after: must be a duration ("10m", "2s"), not "soon"
+f.toml:6: priority: must be an integer, not "high"
+f.toml:7: slots.max: must be "max" or an integer from 1, not 0
+f.toml:8: charge_overhead: must be true or false, not 1
+f.toml:9: stream_reserve: "x" is no size: it does not start with a number; write bytes, "4GiB", "25%" or "max"`,
+		},
+		"min above max": {
+			"[defaults]\nmemory.min = \"2G\"\nmemory.max = \"1G\"\n[[rule]]\nmemory.max = \"50%\"\nmemory.min = \"60%\"\n[[rule]]\nmemory.max = \"10%\"\n[[rule]]\nmemory.max = \"512M\"",
+			`f.toml:3: memory.min (2GiB) is more than memory.max (1GiB)
+f.toml:7: memory.min (60%) is more than memory.max (50%)
+f.toml:11: memory.min (2GiB) is more than memory.max (512MiB)`,
+		},
+		"syntax": {"[defaults\n", `f.toml:2: no valid TOML: SYNTAX`},
+		"a key twice": {
+			"[defaults]\nscope = \"job\"\nscope = \"job\"",
+			`f.toml:4: no valid TOML: SYNTAX`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) { checkMistakes(t, "schema_version = 1\n"+c.text, c.want) })
+	}
+}
+
+func checkMistakes(t *testing.T, text, want string) {
+	t.Helper()
+	_, err := Parse("f.toml", strings.NewReader(text))
+	if err == nil {
+		t.Fatal("no mistakes")
+	}
+	want = strings.NewReplacer("DEFAULTS", keyNames(defaultsKeys), "DEVICE", keyNames(deviceKeys)).Replace(want)
+	if before, ok := strings.CutSuffix(want, "SYNTAX"); ok { // the library's own words
+		if !strings.HasPrefix(err.Error(), before) {
+			t.Errorf("got  %s\nwant %s…", err, before)
+		}
+		return
+	}
+	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(err.Error(), "\n")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestSchemaVersion(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                         "f.toml:1: schema_version is missing; write schema_version = 1 at the top",
+		"[defaults]":               "f.toml:1: schema_version is missing; write schema_version = 1 at the top",
+		"schema_version = 2":       "f.toml:1: schema_version: is 2; this gpuarb reads version 1",
+		"\nschema_version = \"1\"": "f.toml:2: schema_version: must be an integer, not \"1\"",
+	} {
+		_, err := Parse("f.toml", strings.NewReader(text))
+		if err == nil || err.Error() != want {
+			t.Errorf("%q: got %v, want %s", text, err, want)
+		}
+	}
+}

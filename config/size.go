@@ -1,0 +1,153 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+)
+
+// longestSize bounds the text of a size, so that a mistake stays readable and cheap.
+const longestSize = 40
+
+// perMilleOfAll is a share of a whole device.
+const perMilleOfAll = 1000
+
+// units gives the power of two of each unit, upper case, "B" and "iB" removed.
+var units = map[string]uint{"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+
+// ParseSize reads an amount of device memory: bytes ("4294967296"), a number with a
+// binary unit ("4G", "4GiB", "4096M", "1.5G"), a share of the device ("25%") or
+// "max" for no limit. K, M, G and T are powers of 1024; case does not matter, and a
+// space before the unit is allowed. A fraction is taken when it comes to whole bytes
+// (or, of a share, to whole tenths of a percent). "GB" and its like are refused: they
+// are decimal to some and binary to others.
+//
+// The error names the text and what is wrong with it, in one line.
+func ParseSize(text string) (arbiter.Size, error) {
+	size, err := parseSize(strings.TrimSpace(text))
+	if err != nil {
+		if len(text) > longestSize {
+			text = strings.ToValidUTF8(text[:longestSize], "") + "…"
+		}
+		return arbiter.Size{}, fmt.Errorf("%q is no size: %w", text, err)
+	}
+	return size, nil
+}
+
+func parseSize(text string) (arbiter.Size, error) {
+	switch {
+	case text == "":
+		return arbiter.Size{}, errors.New(`it is empty; write bytes, "4GiB", "25%" or "max"`)
+	case len(text) > longestSize:
+		return arbiter.Size{}, fmt.Errorf("it is longer than %d characters", longestSize)
+	case strings.EqualFold(text, "max"):
+		return arbiter.Size{Max: true}, nil
+	case text[0] == '-':
+		return arbiter.Size{}, errors.New("it is negative")
+	}
+	end := strings.IndexFunc(text, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
+	if end < 0 {
+		end = len(text)
+	}
+	number, unit := text[:end], strings.TrimSpace(text[end:])
+	digits, places, err := parseDecimal(number)
+	if err != nil {
+		return arbiter.Size{}, err
+	}
+	if unit == "%" {
+		return share(digits, places)
+	}
+	bytes, err := absolute(digits, places, unit)
+	return arbiter.Size{Bytes: bytes}, err
+}
+
+// parseDecimal reads "1.5" as 15 with one decimal place.
+func parseDecimal(number string) (digits *big.Int, places int, err error) {
+	whole, fraction, dotted := strings.Cut(number, ".")
+	if whole == "" || (dotted && fraction == "") || strings.Contains(fraction, ".") {
+		return nil, 0, errors.New(`it does not start with a number; write bytes, "4GiB", "25%" or "max"`)
+	}
+	digits, ok := new(big.Int).SetString(whole+fraction, 10)
+	if !ok {
+		return nil, 0, errors.New("its number cannot be read")
+	}
+	return digits, len(fraction), nil
+}
+
+// scaled returns digits × factor ÷ 10^places, and whether that is a whole number.
+func scaled(digits *big.Int, factor *big.Int, places int) (*big.Int, bool) {
+	power := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(places)), nil)
+	value, rest := new(big.Int).QuoRem(new(big.Int).Mul(digits, factor), power, new(big.Int))
+	return value, rest.Sign() == 0
+}
+
+func share(digits *big.Int, places int) (arbiter.Size, error) {
+	value, whole := scaled(digits, big.NewInt(perMilleOfAll/100), places)
+	if value.Cmp(big.NewInt(perMilleOfAll)) > 0 || (!whole && value.Cmp(big.NewInt(perMilleOfAll)) == 0) {
+		return arbiter.Size{}, errors.New("it is more than 100% of a device")
+	}
+	if !whole {
+		return arbiter.Size{}, errors.New("a share goes in steps of 0.1%")
+	}
+	if value.Sign() == 0 {
+		return arbiter.Size{}, nil // nothing of any device: an absolute zero
+	}
+	return arbiter.Size{PerMille: uint32(value.Uint64())}, nil
+}
+
+func absolute(digits *big.Int, places int, unit string) (accounting.Bytes, error) {
+	shift, err := unitShift(unit)
+	if err != nil {
+		return 0, err
+	}
+	value, whole := scaled(digits, new(big.Int).Lsh(big.NewInt(1), shift), places)
+	if !value.IsInt64() {
+		return 0, errors.New(`it is larger than 8 EiB; for no limit write "max"`)
+	}
+	if !whole {
+		return 0, errors.New("it does not come to whole bytes")
+	}
+	return accounting.Bytes(value.Uint64()), nil
+}
+
+// unitShift gives the power of two that a unit stands for.
+func unitShift(unit string) (uint, error) {
+	upper := strings.ToUpper(unit)
+	letter, binary := strings.CutSuffix(upper, "IB")
+	if shift, ok := units[letter]; ok && (!binary || letter != "") {
+		return shift, nil
+	}
+	if upper == "B" {
+		return 0, nil
+	}
+	if letter, isB := strings.CutSuffix(upper, "B"); isB {
+		if _, ok := units[letter]; ok {
+			return 0, fmt.Errorf("%s may mean powers of 1000 or of 1024; write %siB (1024)", unit, letter)
+		}
+	}
+	return 0, fmt.Errorf("its unit %q is unknown; K, M, G, T (powers of 1024) and %% are known", unit)
+}
+
+// FormatSize spells a size so that ParseSize reads it back: with the largest unit
+// that divides it, as "4GiB", "25%", "12.5%", "max" or plain bytes.
+func FormatSize(size arbiter.Size) string {
+	switch {
+	case size.Max:
+		return "max"
+	case size.PerMille != 0:
+		return strconv.FormatFloat(float64(size.PerMille)/10, 'f', -1, 64) + "%"
+	case size.Bytes == 0:
+		return "0"
+	}
+	for _, unit := range []string{"T", "G", "M", "K"} {
+		if shift := units[unit]; size.Bytes%(1<<shift) == 0 {
+			return strconv.FormatUint(uint64(size.Bytes)>>shift, 10) + unit + "iB"
+		}
+	}
+	return strconv.FormatUint(uint64(size.Bytes), 10)
+}

@@ -1,0 +1,7 @@
+// Package version holds the version of this build. It imports nothing, so that
+// the daemon, the command line and tests can all name the same one.
+package version
+
+// Version is the version of this build. A release sets it with
+// -ldflags "-X github.com/gpuarb/gpuarb/version.Version=1.2.3".
+var Version = "0.1.0-dev"
