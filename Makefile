@@ -19,10 +19,11 @@ ifeq ($(origin CC),default)
 CC := gcc
 endif
 
-# The version goes in by -ldflags, never through Go's own look at the checkout:
-# that one fails where the checkout belongs to somebody else.
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS = -X main.version=$(VERSION)
+# The version is that of the nearest tag; without one, what version/ says. It goes in
+# by -ldflags, never through Go's own look at the checkout: that one fails where the
+# checkout belongs to somebody else.
+VERSION ?= $(shell git describe --tags --dirty 2>/dev/null | sed 's/^v//')
+LDFLAGS = $(if $(VERSION),-X github.com/gpuarb/gpuarb/version.Version=$(VERSION))
 GOBUILD = $(GO) build -trimpath -ldflags '$(LDFLAGS)'
 export GOFLAGS := $(strip -buildvcs=false $(GOFLAGS))
 export PYTHON
@@ -67,15 +68,19 @@ generate: ## write the generated sources again (cshim/wire.h)
 setup-%:
 	@tools/setup.sh $*
 
+# What the tests and the demonstration run.
+.PHONY: test-build
+test-build: build $(TEST_PARTS)
+
 .PHONY: demo
 demo: setup-demo ## show two programs share one simulated GPU
-	@$(MAKE) --no-print-directory build $(TEST_PARTS)
+	@$(MAKE) --no-print-directory test-build
 	@tests/demo/demo.sh
 
 # `make test` can be narrowed: PKG=./arbiter/... runs those Go tests alone.
 .PHONY: test
 test: setup-test ## build everything and run all tests; ends in "N passed, N failed, N skipped"
-	@$(MAKE) --no-print-directory build $(TEST_PARTS) $(BUILD)/tools/testsum
+	@$(MAKE) --no-print-directory test-build $(BUILD)/tools/testsum
 	@GO='$(GO)' MAKE='$(MAKE)' C_TESTS='$(strip $(C_TESTS))' tools/test.sh $(PKG)
 
 .PHONY: test-gpu
@@ -85,7 +90,7 @@ test-gpu: setup-build ## run the tests that need a real GPU; says so where there
 
 .PHONY: bench
 bench: setup-build ## run all benchmarks; benchstat reads the output, kept in build/bench.txt
-	@$(MAKE) --no-print-directory build $(TEST_PARTS)
+	@$(MAKE) --no-print-directory test-build
 	@GO='$(GO)' MAKE='$(MAKE)' C_BENCHES='$(strip $(C_BENCHES))' tools/bench.sh
 
 # MUTANTS=B2,C3 runs those rows alone.

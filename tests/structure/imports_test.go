@@ -1,0 +1,195 @@
+package structure
+
+import (
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// ban is one forbidden kind of import. Only what is shipped is looked at: a test
+// may import what it needs.
+type ban struct {
+	from   string   // these packages, "" for all
+	but    []string // except these
+	what   []string // may not import these or anything below them
+	allow  []string // except these
+	reason string
+}
+
+var bans = []ban{
+	{from: "accounting", what: []string{module}, reason: "the ledger is a leaf"},
+	{from: "ipc", what: []string{module}, reason: "the wire is a leaf: it knows bytes, not policy"},
+	{from: "statefile", what: []string{module}, reason: "the surviving mapping decides nothing"},
+	{from: "version", what: []string{module}, reason: "everybody may name the version"},
+	{
+		from: "arbiter", what: []string{module}, allow: []string{module + "/accounting"},
+		reason: "the policy knows the ledger and nothing else, so that a table can test it",
+	},
+	{
+		from: "accounting", what: []string{"os", "net", "syscall", "golang.org/x/sys", "log"},
+		reason: "the ledger is sums, without input or output",
+	},
+	{
+		from: "arbiter", what: []string{"os", "net", "syscall", "golang.org/x/sys", "log"},
+		reason: "events come in as arguments and decisions go out as values",
+	},
+	{
+		from: "gpufs", what: []string{module + "/ipc", module + "/shim", "net"},
+		reason: "the filesystem answers from memory and never talks to a socket",
+	},
+	{
+		from: "report", what: []string{module}, allow: []string{module + "/accounting"},
+		reason: "filesystem and command line print the same snapshot",
+	},
+	{
+		but: []string{"cmd", "daemon"}, what: []string{module + "/daemon"},
+		reason: "the daemon composes the parts; no part knows who uses it",
+	},
+	{what: []string{module + "/cmd"}, reason: "a command has no logic that others could want"},
+	{
+		from: "cmd/gpuarb", what: []string{module + "/daemon", module + "/gpufs", module + "/inventory"},
+		reason: "the command speaks over the socket, and has no cgo",
+	},
+	{
+		but: []string{"gpufs"}, what: []string{"github.com/hanwen/go-fuse"},
+		reason: "one importer for each library that talks to the system",
+	},
+	{
+		but: []string{"inventory"},
+		what: []string{
+			"github.com/NVIDIA/go-nvml", "github.com/prometheus/procfs", "github.com/vishvananda/netlink",
+		},
+		reason: "one importer for each library that talks to the system",
+	},
+	{but: []string{"inventory"}, what: []string{"C"}, reason: "cgo stays where the vendor's library is"},
+	{
+		what: []string{
+			module + "/tests", module + "/tools", "testing", "net/http/httptest", "go.uber.org/goleak",
+			"pgregory.net/rapid", "github.com/NVIDIA/go-nvml/pkg/nvml/mock",
+		},
+		reason: "what users run contains no test equipment",
+	},
+}
+
+func (b ban) covers(p pkg) bool {
+	for _, dir := range b.but {
+		if within(p.path(), dir) {
+			return false
+		}
+	}
+	return b.from == "" || within(p.path(), b.from)
+}
+
+func (b ban) forbids(imported string) bool {
+	for _, dir := range b.allow {
+		if within(imported, dir) {
+			return false
+		}
+	}
+	for _, dir := range b.what {
+		if within(imported, dir) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestImports(t *testing.T) {
+	for _, p := range packages(t) {
+		if !p.shipped() {
+			continue
+		}
+		for _, b := range bans {
+			if !b.covers(p) {
+				continue
+			}
+			for _, imported := range p.Imports {
+				if b.forbids(imported) {
+					t.Errorf("%s imports %s: %s", p.path(), imported, b.reason)
+				}
+			}
+		}
+	}
+}
+
+// TestBans holds the rules themselves to a few imports that they are there for.
+func TestBans(t *testing.T) {
+	tests := []struct {
+		from, imported string
+		forbidden      bool
+	}{
+		{"accounting", module + "/ipc", true},
+		{"accounting", "math", false},
+		{"arbiter", module + "/accounting", false},
+		{"arbiter", module + "/ipc", true},
+		{"arbiter", "time", false},
+		{"gpufs", "github.com/hanwen/go-fuse/v2/fs", false},
+		{"daemon", "github.com/hanwen/go-fuse/v2/fs", true},
+		{"inventory", "github.com/NVIDIA/go-nvml/pkg/nvml", false},
+		{"inventory", "github.com/NVIDIA/go-nvml/pkg/nvml/mock", true},
+		{"cmd/gpuarbd", module + "/daemon", false},
+		{"cmd/gpuarb", module + "/daemon", true},
+		{"shim", module + "/ipc", false},
+		{"shim", module + "/tests/simcuda", true},
+		{"ipc", "C", true},
+	}
+	for _, test := range tests {
+		p := pkg{ImportPath: module + "/" + test.from}
+		forbidden := false
+		for _, b := range bans {
+			forbidden = forbidden || b.covers(p) && b.forbids(test.imported)
+		}
+		if forbidden != test.forbidden {
+			t.Errorf("%s imports %s: forbidden = %v, want %v", test.from, test.imported, forbidden, test.forbidden)
+		}
+	}
+}
+
+// source says whether a file is compiled into what users get.
+func source(name string) bool {
+	switch path.Ext(name) {
+	case ".c", ".h", ".S", ".def", ".map":
+	case ".go":
+		if strings.HasSuffix(name, "_test.go") {
+			return false
+		}
+	default:
+		return false
+	}
+	for _, dir := range strings.Split(path.Dir(name), "/") {
+		switch dir {
+		case "tests", "test", "bench", "tools", "testdata", "cshimtest":
+			return false
+		}
+	}
+	return true
+}
+
+func TestNoWordOfTheSimulatedDriver(t *testing.T) {
+	for _, name := range files(t) {
+		if source(name) && strings.Contains(strings.ToLower(read(t, name)), "simcuda") {
+			t.Errorf("%s mentions the simulated driver: what works only with it would pass every test", name)
+		}
+	}
+}
+
+var include = regexp.MustCompile(`(?m)^\s*#\s*include\s*([<"])([^>"]+)[>"]`)
+
+// The shim is built without any vendor's header, from the files of its own folder.
+func TestShimIncludes(t *testing.T) {
+	for _, name := range files(t) {
+		if !within(name, "cshim") || !source(name) {
+			continue
+		}
+		for _, m := range include.FindAllStringSubmatch(read(t, name), -1) {
+			header := m[2]
+			switch {
+			case m[1] == `"` && strings.Contains(header, ".."):
+				t.Errorf("%s includes %q, outside the shim's folder", name, header)
+			case regexp.MustCompile(`^(cuda|nvml|nvrtc|hip|CL/|vulkan/)`).MatchString(header):
+				t.Errorf("%s includes %s: the shim has declarations of its own", name, header)
+			}
+		}
+	}
+}

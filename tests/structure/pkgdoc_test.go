@@ -1,0 +1,41 @@
+package structure
+
+import (
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Every package says once what it is, in doc.go; a command of one file may say it
+// there. A package with nothing but tests is a package too.
+func TestPackageDocs(t *testing.T) {
+	for _, p := range packages(t) {
+		var with []string
+		for _, name := range slices.Concat(p.GoFiles, p.CgoFiles, p.TestGoFiles, p.XTestGoFiles) {
+			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil,
+				parser.PackageClauseOnly|parser.ParseComments)
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			if file.Doc == nil {
+				continue
+			}
+			with = append(with, name)
+			want := "Package " + p.Name + " "
+			if p.Name == "main" {
+				want = "Command " + filepath.Base(p.Dir) + " "
+			}
+			if !strings.HasPrefix(file.Doc.Text(), want) {
+				t.Errorf("%s/%s: the package comment does not begin with %q", p.path(), name, want)
+			}
+		}
+		ok := len(with) == 1 && (with[0] == "doc.go" || p.Name == "main" && with[0] == "main.go")
+		if !ok {
+			t.Errorf("%s: want one package comment, in doc.go; there is one in %q", p.path(), with)
+		}
+	}
+}
