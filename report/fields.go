@@ -1,0 +1,250 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// Field is one value of a thing that has a folder: the name of its file, and what
+// the file holds, with the newline at its end.
+type Field[T any] struct {
+	Name string
+	Text func(T) string
+}
+
+// one makes a field of a single value.
+func one[T any](name string, value func(T) string) Field[T] {
+	return Field[T]{name, func(t T) string { return value(t) + "\n" }}
+}
+
+// DeviceFields are the values of a device, by name.
+func DeviceFields() []Field[accounting.DeviceState] {
+	type device = accounting.DeviceState
+	return []Field[device]{
+		{"memory.events", func(d device) string {
+			lost := 0
+			if d.Lost {
+				lost = 1
+			}
+			return fmt.Sprintf("admitted %d\ndenied %d\ndriver_refusals %d\nlost %d\n",
+				d.Admitted, d.Denied, d.DriverRefusals, lost)
+		}},
+		one("memory.current", func(d device) string { return Value(d.Used) }),
+		one("memory.max", func(d device) string { return Value(d.Capacity) }),
+		one("memory.overhead", func(d device) string { return Value(d.Overhead) }),
+		one("memory.peak", func(d device) string { return Value(d.Peak) }),
+		one("memory.reserve", func(d device) string { return Value(d.Reserve) }),
+		one("memory.total", func(d device) string { return Value(d.Total) }),
+		one("memory.unmanaged", func(d device) string { return Value(d.Unmanaged) }),
+		one("name", func(d device) string { return line(d.Name) }),
+		one("pci", func(d device) string { return line(d.PCI) }),
+		one("slots.current", func(d device) string { return strconv.Itoa(d.SlotsCurrent) }),
+		one("slots.max", func(d device) string { return count(d.SlotsMax) }),
+		one("streams.current", func(d device) string { return strconv.Itoa(d.Streams) }),
+		one("uuid", func(d device) string { return line(d.UUID) }),
+		one("vendor", func(d device) string { return line(d.Vendor) }),
+	}
+}
+
+// Process is a client process with its leases and, where it is known, its job.
+type Process struct {
+	State  accounting.ProcessState
+	Leases []accounting.LeaseState
+	Job    *accounting.JobState
+}
+
+// ProcessOf collects what s has on a process.
+func ProcessOf(s accounting.Snapshot, pid int) (Process, bool) {
+	i := slices.IndexFunc(s.Processes, func(p accounting.ProcessState) bool { return p.PID == pid })
+	if i < 0 {
+		return Process{}, false
+	}
+	p := Process{State: s.Processes[i]}
+	for _, l := range s.Leases {
+		if l.PID == pid {
+			p.Leases = append(p.Leases, l)
+		}
+	}
+	if j := slices.IndexFunc(s.Jobs, func(j accounting.JobState) bool { return j.ID == p.State.Job }); j >= 0 {
+		p.Job = &s.Jobs[j]
+	}
+	return p, true
+}
+
+// On is the process as one device sees it: with the leases there alone. Its state
+// is that of the worst of them.
+func (p Process) On(device int) Process {
+	q := Process{State: p.State}
+	for _, l := range p.Leases {
+		if l.Device == device {
+			q.Leases = append(q.Leases, l)
+		}
+	}
+	states := []accounting.State{accounting.StateLost, accounting.StateDraining, accounting.StateOver,
+		accounting.StateUnverified, accounting.StateWaiting, accounting.StateRunning}
+	for _, state := range states {
+		if slices.ContainsFunc(q.Leases, func(l accounting.LeaseState) bool { return l.State == state }) {
+			q.State.State = state
+			break
+		}
+	}
+	return q
+}
+
+// Devices are the indices of the devices that the process has a lease on.
+func (p Process) Devices() []int {
+	var list []int
+	for _, l := range p.Leases {
+		list = append(list, l.Device)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// sum adds up something of all leases, Max if one of them is Max.
+func (p Process) sum(of func(accounting.LeaseState) accounting.Bytes) accounting.Bytes {
+	var sum accounting.Bytes
+	for _, l := range p.Leases {
+		b := of(l)
+		if b > accounting.Max-sum {
+			return accounting.Max
+		}
+		sum += b
+	}
+	return sum
+}
+
+// lowest is the lowest limit over the leases; without any, over the devices of the job.
+func (p Process) lowest(of func(accounting.LeaseState) accounting.Bytes,
+	ofJob func(accounting.JobDeviceState) accounting.Bytes, none accounting.Bytes) accounting.Bytes {
+	switch {
+	case len(p.Leases) > 0:
+		b := accounting.Max
+		for _, l := range p.Leases {
+			b = min(b, of(l))
+		}
+		return b
+	case p.Job != nil:
+		return lowestOf(*p.Job, ofJob, none)
+	}
+	return none
+}
+
+func lowestOf(j accounting.JobState, of func(accounting.JobDeviceState) accounting.Bytes, none accounting.Bytes) accounting.Bytes {
+	if len(j.Devices) == 0 {
+		return none
+	}
+	b := accounting.Max
+	for _, d := range j.Devices {
+		b = min(b, of(d))
+	}
+	return b
+}
+
+func jobMin(d accounting.JobDeviceState) accounting.Bytes { return d.Min }
+func jobMax(d accounting.JobDeviceState) accounting.Bytes { return d.Max }
+
+func (p Process) streamsMax() string {
+	lowest := 0
+	for _, l := range p.Leases {
+		if lowest == 0 || l.StreamsMax < lowest {
+			lowest = l.StreamsMax
+		}
+	}
+	if len(p.Leases) == 0 && p.Job != nil {
+		lowest = p.Job.StreamsMax
+	}
+	return count(lowest)
+}
+
+// LeaseFields are the values that a process has on each device, and in all: sums
+// over its leases, and of limits the lowest.
+func LeaseFields() []Field[Process] {
+	type lease = accounting.LeaseState
+	total := func(name string, of func(lease) accounting.Bytes) Field[Process] {
+		return one(name, func(p Process) string { return Value(p.sum(of)) })
+	}
+	number := func(name string, of func(lease) int) Field[Process] {
+		return one(name, func(p Process) string {
+			n := 0
+			for _, l := range p.Leases {
+				n += of(l)
+			}
+			return strconv.Itoa(n)
+		})
+	}
+	return []Field[Process]{
+		total("memory.current", func(l lease) accounting.Bytes { return l.Used }),
+		{"memory.events", func(p Process) string {
+			var admitted, denied uint64
+			for _, l := range p.Leases {
+				admitted += l.Admitted
+				denied += l.Denied
+			}
+			return fmt.Sprintf("admitted %d\ndenied %d\n", admitted, denied)
+		}},
+		one("memory.max", func(p Process) string {
+			return Value(p.lowest(func(l lease) accounting.Bytes { return l.Budget }, jobMax, accounting.Max))
+		}),
+		one("memory.min", func(p Process) string {
+			return Value(p.lowest(func(l lease) accounting.Bytes { return l.Min }, jobMin, 0))
+		}),
+		total("memory.overhead", func(l lease) accounting.Bytes { return l.Overhead }),
+		total("memory.peak", func(l lease) accounting.Bytes { return l.Peak }),
+		total("memory.pending", func(l lease) accounting.Bytes { return l.Pending }),
+		number("slots", func(l lease) int {
+			if l.Slot {
+				return 1
+			}
+			return 0
+		}),
+		one("state", func(p Process) string { return line(string(p.State.State)) }),
+		number("streams.current", func(l lease) int { return l.Streams }),
+		one("streams.max", Process.streamsMax),
+	}
+}
+
+// ProcessFields are the values of a process, by name.
+func ProcessFields() []Field[Process] {
+	return append([]Field[Process]{
+		one("command", func(p Process) string { return line(p.State.Command) }),
+		one("job", func(p Process) string { return strconv.FormatUint(p.State.Job, 10) }),
+		one("user", func(p Process) string { return line(p.State.User) }),
+	}, LeaseFields()...)
+}
+
+// JobFields are the values of a job, by name: of amounts the sums over its
+// devices, of limits, which hold on each device, the lowest.
+func JobFields() []Field[accounting.JobState] {
+	type job = accounting.JobState
+	total := func(name string, of func(accounting.JobDeviceState) accounting.Bytes) Field[job] {
+		return one(name, func(j job) string {
+			var sum accounting.Bytes
+			for _, d := range j.Devices {
+				sum += of(d)
+			}
+			return Value(sum)
+		})
+	}
+	return []Field[job]{
+		one("command", func(j job) string { return line(j.Command) }),
+		total("memory.current", func(d accounting.JobDeviceState) accounting.Bytes { return d.Used }),
+		one("memory.max", func(j job) string { return Value(lowestOf(j, jobMax, accounting.Max)) }),
+		one("memory.min", func(j job) string { return Value(lowestOf(j, jobMin, 0)) }),
+		total("memory.peak", func(d accounting.JobDeviceState) accounting.Bytes { return d.Peak }),
+		{"processes", func(j job) string {
+			var b strings.Builder
+			for _, pid := range j.Processes {
+				fmt.Fprintln(&b, pid)
+			}
+			return b.String()
+		}},
+		one("state", func(j job) string { return line(string(j.State)) }),
+		one("streams.max", func(j job) string { return count(j.StreamsMax) }),
+		one("user", func(j job) string { return line(j.User) }),
+	}
+}

@@ -1,0 +1,22 @@
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"reflect"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// Stats writes the counters, one "key value" per line. The keys are the JSON names
+// of accounting.Stats, in its order.
+func Stats(w io.Writer, s accounting.Snapshot) error {
+	out := bufio.NewWriter(w)
+	values := reflect.ValueOf(s.Stats)
+	for i := range values.NumField() {
+		key := values.Type().Field(i).Tag.Get("json")
+		fmt.Fprintf(out, "%s %d\n", key, values.Field(i).Uint())
+	}
+	return out.Flush()
+}
