@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Questions about the current context, and its small settings.
+
+#include "driver.h"
+
+EXPORT CUresult cuCtxGetDevice(CUdevice *dev) {
+    ENTER_CTX(ctx);
+    if (!dev)
+        return CUDA_ERROR_INVALID_VALUE;
+    *dev = ctx->dev;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxGetFlags(unsigned *flags) {
+    ENTER_CTX(ctx);
+    if (!flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = ctx->flags;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxSetFlags(unsigned flags) {
+    ENTER_CTX(ctx);
+    if (flags & ~0x3fu)
+        return CUDA_ERROR_INVALID_VALUE;
+    ctx->flags = flags;
+    return CUDA_SUCCESS;
+}
+
+static CUresult by_handle_or_current(CUcontext handle, struct context **out) {
+    if (!handle)
+        return ctx_current(out);
+    pthread_mutex_lock(&drv.lock);
+    *out = ctx_by_handle(handle);
+    pthread_mutex_unlock(&drv.lock);
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+EXPORT CUresult cuCtxGetApiVersion(CUcontext handle, unsigned *version) {
+    ENTER();
+    struct context *ctx;
+    if (!version)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult rc = by_handle_or_current(handle, &ctx);
+    if (!rc)
+        *version = ctx->version;
+    return rc;
+}
+
+EXPORT CUresult cuCtxGetId(CUcontext handle, unsigned long long *id) {
+    ENTER();
+    struct context *ctx;
+    if (!id)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult rc = by_handle_or_current(handle, &ctx);
+    if (!rc)
+        *id = ctx->id;
+    return rc;
+}
+
+enum { LIMITS = 7 };
+
+EXPORT CUresult cuCtxGetLimit(size_t *value, int limit) {
+    ENTER_CTX(ctx);
+    if (!value || limit < 0 || limit >= LIMITS)
+        return CUDA_ERROR_INVALID_VALUE;
+    *value = ctx->limits[limit];
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxSetLimit(int limit, size_t value) {
+    ENTER_CTX(ctx);
+    if (limit < 0 || limit >= LIMITS)
+        return CUDA_ERROR_INVALID_VALUE;
+    ctx->limits[limit] = value;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxGetCacheConfig(int *config) {
+    ENTER_CTX(ctx);
+    (void)ctx;
+    if (!config)
+        return CUDA_ERROR_INVALID_VALUE;
+    *config = 0;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxSetCacheConfig(int config) {
+    ENTER_CTX(ctx);
+    (void)ctx;
+    return config < 0 || config > 3 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+    ENTER_CTX(ctx);
+    (void)ctx;
+    if (least)
+        *least = 0;
+    if (greatest)
+        *greatest = -5;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxSynchronize(void) {
+    ENTER_CTX(ctx);
+    queue_sync_context(ctx);
+    pool_sync_point(ctx->phys);
+    return dev_lost(ctx->phys);
+}

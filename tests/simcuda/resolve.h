@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What cuGetProcAddress answers, as measured on driver 555: the table is generated from
+// data/resolve-555.tsv. Its rows are sorted by name, then flags.
+#ifndef SIMCUDA_RESOLVE_H
+#define SIMCUDA_RESOLVE_H
+
+struct resolve_step {
+    unsigned version; // the first that gets this answer
+    void *symbol;     // NULL: the status alone
+    unsigned char status;
+};
+
+struct resolve_row {
+    const char *name;
+    unsigned char flags, count;
+    struct resolve_step step[4];
+};
+
+extern const struct resolve_row resolve_table[];
+extern const unsigned resolve_rows;
+
+#endif
