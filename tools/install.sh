@@ -12,11 +12,10 @@ readonly root=$DESTDIR$PREFIX
 readonly doc=$root/share/doc/gpuarb
 readonly units=(gpuarbd.service gpuarbd.socket)
 
-# unit FILE TARGET: install a unit with this prefix in its paths.
-unit() {
+# text FILE TARGET: install a unit or a configuration with this prefix in its paths.
+text() {
     install -d "$(dirname "$2")"
-    sed -e "s,=/usr/bin/,=$PREFIX/bin/,g" -e "s,file:/usr/share/,file:$PREFIX/share/,g" \
-        "$1" >"$2"
+    sed -e "s,=/usr/bin/,=$PREFIX/bin/,g" -e "s,/usr/share/doc/,$PREFIX/share/doc/,g" "$1" >"$2"
     chmod 0644 "$2"
 }
 
@@ -33,14 +32,15 @@ install_all() {
     install -D -m 0755 "$build/libgpuarb.so" "$root/lib/gpuarb/.libgpuarb.so.new"
     mv "$root/lib/gpuarb/.libgpuarb.so.new" "$root/lib/gpuarb/libgpuarb.so"
     for file in "${units[@]}"; do
-        unit "systemd/$file" "$root/lib/systemd/system/$file"
+        text "systemd/$file" "$root/lib/systemd/system/$file"
     done
-    unit systemd/user/gpuarbd.service "$root/lib/systemd/user/gpuarbd.service"
+    text systemd/user/gpuarbd.service "$root/lib/systemd/user/gpuarbd.service"
     install -D -m 0644 systemd/gpuarb.sysusers "$root/lib/sysusers.d/gpuarb.conf"
     install -D -m 0644 systemd/gpuarb.tmpfiles "$root/lib/tmpfiles.d/gpuarb.conf"
-    install -D -m 0644 -t "$doc" docs/*.md LICENSE CHANGELOG.md systemd/gpuarb.toml
+    install -D -m 0644 -t "$doc" docs/*.md LICENSE CHANGELOG.md
+    text systemd/gpuarb.toml "$doc/gpuarb.toml"
     if [ ! -e "$DESTDIR$SYSCONFDIR/gpuarb/gpuarb.toml" ]; then
-        install -D -m 0644 systemd/gpuarb.toml "$DESTDIR$SYSCONFDIR/gpuarb/gpuarb.toml"
+        text systemd/gpuarb.toml "$DESTDIR$SYSCONFDIR/gpuarb/gpuarb.toml"
     fi
     install -d "$DESTDIR$SYSCONFDIR/gpuarb/conf.d"
     if [ -z "$DESTDIR" ]; then
