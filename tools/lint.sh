@@ -84,7 +84,7 @@ lint_clang-tidy() {
 }
 
 lint_cppcheck() {
-    sources '*.c' '*.h' | cppcheck --quiet --file-list=- --std=c11 --platform=unix64 -D_GNU_SOURCE \
+    sources '*.c' '*.h' | cppcheck --quiet --file-list=- --std=c11 --platform=unix64 -D_GNU_SOURCE -D__x86_64__ \
         -j "$(nproc)" --enable=warning,performance,portability --inline-suppr \
         --suppress=missingIncludeSystem --error-exitcode=1
 }
