@@ -88,10 +88,16 @@ test-gpu: setup-build ## run the tests that need a real GPU; says so where there
 	@$(MAKE) --no-print-directory build $(BUILD)/tools/testsum
 	@GO='$(GO)' tools/test-gpu.sh
 
+.PHONY: fuzz
+fuzz: ## run each fuzz target for a while (FUZZTIME=10s)
+	@GO='$(GO)' FUZZTIME='$(or $(FUZZTIME),10s)' tools/fuzz.sh
+
+# BENCH=regexp picks by name, COUNT=10 repeats for benchstat.
 .PHONY: bench
-bench: setup-build ## run all benchmarks; benchstat reads the output, kept in build/bench.txt
+bench: setup-build ## run all benchmarks; benchstat reads what it keeps in build/bench.txt
 	@$(MAKE) --no-print-directory test-build
-	@GO='$(GO)' MAKE='$(MAKE)' C_BENCHES='$(strip $(C_BENCHES))' tools/bench.sh
+	@GO='$(GO)' MAKE='$(MAKE)' BENCH='$(or $(BENCH),.)' COUNT='$(or $(COUNT),1)' \
+		C_BENCHES='$(strip $(C_BENCHES))' tools/bench.sh
 
 # MUTANTS=B2,C3 runs those rows alone.
 .PHONY: mutants

@@ -1,0 +1,87 @@
+package structure
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// install runs the installation into dest, with empty files for what is built.
+func install(t *testing.T, dest string, args ...string) {
+	t.Helper()
+	cmd := exec.Command("tools/install.sh", args...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "DESTDIR="+dest, "PREFIX=/opt/gpuarb", "SYSCONFDIR=/etc")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("install.sh %v: %v\n%s", args, err, out)
+	}
+}
+
+// installed lists the files below dest, without the documents.
+func installed(t *testing.T, dest string) []string {
+	t.Helper()
+	var names []string
+	err := filepath.WalkDir(dest, func(path string, d fs.DirEntry, err error) error {
+		name := strings.TrimPrefix(path, dest)
+		if err == nil && d.Type().IsRegular() && !strings.Contains(name, "/share/doc/") {
+			names = append(names, name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func TestInstall(t *testing.T) {
+	build, dest := t.TempDir(), t.TempDir()
+	for _, name := range []string{"gpuarb", "gpuarbd", "libgpuarb.so"} {
+		if err := os.WriteFile(filepath.Join(build, name), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	install(t, dest, build)
+	want := []string{
+		"/etc/gpuarb/gpuarb.toml",
+		"/opt/gpuarb/bin/gpuarb",
+		"/opt/gpuarb/bin/gpuarbd",
+		"/opt/gpuarb/lib/gpuarb/libgpuarb.so",
+		"/opt/gpuarb/lib/systemd/system/gpuarbd.service",
+		"/opt/gpuarb/lib/systemd/system/gpuarbd.socket",
+		"/opt/gpuarb/lib/systemd/user/gpuarbd.service",
+		"/opt/gpuarb/lib/sysusers.d/gpuarb.conf",
+		"/opt/gpuarb/lib/tmpfiles.d/gpuarb.conf",
+	}
+	got := installed(t, dest)
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("installed %q\nwant %q", got, want)
+	}
+	unit, err := os.ReadFile(filepath.Join(dest, "/opt/gpuarb/lib/systemd/system/gpuarbd.service"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(unit), "\nExecStart=/opt/gpuarb/bin/gpuarbd\n") {
+		t.Error("the unit does not start the daemon that was installed")
+	}
+
+	const own = "schema_version = 1 # ours\n"
+	config := filepath.Join(dest, "etc/gpuarb/gpuarb.toml")
+	if err := os.WriteFile(config, []byte(own), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	install(t, dest, build)
+	if text, err := os.ReadFile(config); err != nil || string(text) != own {
+		t.Errorf("a second installation left %q (%v) of the configuration, want %q", text, err, own)
+	}
+	install(t, dest, "--remove")
+	if got := installed(t, dest); !slices.Equal(got, []string{"/etc/gpuarb/gpuarb.toml"}) {
+		t.Errorf("after removal there is still %q, want the configuration alone", got)
+	}
+}
