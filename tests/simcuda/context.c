@@ -42,8 +42,9 @@ static struct sim_delta cost(void) {
     return (struct sim_delta){.extra = (int64_t)drv.sim->config.context_bytes, .contexts = 1};
 }
 
-// Makes a context without making it current. drv.lock is held.
-static CUresult create_locked(CUdevice dev, unsigned flags, unsigned version,
+// Makes a context without making it current, under a new handle or one that it had before. drv.lock
+// is held.
+static CUresult create_locked(CUdevice dev, unsigned flags, unsigned version, CUcontext again,
                               struct context **out) {
     int phys = drv.phys[dev];
     CUresult rc = dev_lost(phys);
@@ -60,7 +61,9 @@ static CUresult create_locked(CUdevice dev, unsigned flags, unsigned version,
     c->limits[4] = 2048;       // CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT
     c->limits[5] = 64;         // CU_LIMIT_MAX_L2_FETCH_GRANULARITY
     c->limits[6] = 0;          // CU_LIMIT_PERSISTING_L2_CACHE_SIZE
-    c->handle = handle_new(HANDLE_CONTEXT, c);
+    c->handle = again ? again : handle_new(HANDLE_CONTEXT, c);
+    if (again)
+        handle_restore(HANDLE_CONTEXT, again, c);
     c->id = ++drv.next_id;
     queue_attach_context(c);
     *out = c;
@@ -86,7 +89,7 @@ static CUresult create(CUcontext *out, unsigned flags, CUdevice dev, unsigned ve
         return CUDA_ERROR_INVALID_DEVICE;
     struct context *c = NULL;
     pthread_mutex_lock(&drv.lock);
-    CUresult rc = create_locked(dev, flags, version, &c);
+    CUresult rc = create_locked(dev, flags, version, 0, &c);
     pthread_mutex_unlock(&drv.lock);
     if (rc)
         return rc;
@@ -230,8 +233,10 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice dev) {
     struct primary *p = &drv.primary[dev];
     CUresult rc = CUDA_SUCCESS;
     pthread_mutex_lock(&drv.lock);
-    if (!p->ctx && (rc = create_locked(dev, p->flags, 3020, &p->ctx)) == CUDA_SUCCESS)
+    if (!p->ctx && !(rc = create_locked(dev, p->flags, 3020, p->handle, &p->ctx))) {
         p->ctx->primary = true;
+        p->handle = p->ctx->handle;
+    }
     if (!rc) {
         p->refs++;
         *out = p->ctx->handle;
@@ -240,16 +245,16 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice dev) {
     return rc;
 }
 
-static CUresult primary_release(CUdevice dev, bool all) {
+// A reset ends the context's life but is no release: who retained it still has to give it up.
+static CUresult primary_end(CUdevice dev, bool reset) {
     if (!dev_valid(dev))
         return CUDA_ERROR_INVALID_DEVICE;
     struct primary *p = &drv.primary[dev];
     struct context *dead = NULL;
     CUresult rc = CUDA_SUCCESS;
     pthread_mutex_lock(&drv.lock);
-    if (all) {
+    if (reset) {
         dead = p->ctx;
-        p->refs = 0;
     } else if (!p->refs) {
         rc = CUDA_ERROR_INVALID_CONTEXT;
     } else if (--p->refs == 0) {
@@ -265,22 +270,22 @@ static CUresult primary_release(CUdevice dev, bool all) {
 
 EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
     ENTER();
-    return primary_release(dev, false);
+    return primary_end(dev, false);
 }
 
 EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
     ENTER();
-    return primary_release(dev, false);
+    return primary_end(dev, false);
 }
 
 EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice dev) {
     ENTER();
-    return primary_release(dev, true);
+    return primary_end(dev, true);
 }
 
 EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
     ENTER();
-    return primary_release(dev, true);
+    return primary_end(dev, true);
 }
 
 static CUresult primary_flags(CUdevice dev, unsigned flags, bool strict) {

@@ -33,6 +33,7 @@ struct context {
 
 struct primary {
     struct context *ctx; // NULL: inactive
+    CUcontext handle;    // the same for every life of it
     unsigned refs;
     unsigned flags;
 };
@@ -85,6 +86,7 @@ bool dev_select(struct driver *d);
 // handle.c: tables of live objects, under drv.lock.
 enum handle_type { HANDLE_CONTEXT = 1, HANDLE_STREAM, HANDLE_EVENT, HANDLE_POOL };
 uintptr_t handle_new(enum handle_type type, void *object);
+void handle_restore(enum handle_type type, uintptr_t handle, void *object);
 void *handle_get(enum handle_type type, uintptr_t handle);
 void handle_drop(uintptr_t handle);
 
@@ -118,6 +120,7 @@ void block_each(bool (*want)(struct block *, void *), void *arg, void (*act)(str
 // memory.c
 CUresult mem_alloc(struct context *ctx, uint64_t size, enum block_kind kind, CUdeviceptr *out);
 struct sim_delta mem_cost(uint64_t size); // what a block takes of its device
+CUresult mem_free(CUdeviceptr p, bool host);
 void mem_free_locked(struct block *b);
 void mem_release_context(struct context *ctx); // drv.lock held
 void mem_delay(void);

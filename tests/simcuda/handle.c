@@ -45,12 +45,16 @@ static void grow(void) {
     free(old);
 }
 
-uintptr_t handle_new(enum handle_type type, void *object) {
+void handle_restore(enum handle_type type, uintptr_t handle, void *object) {
     if (handles.used * 2 >= handles.size)
         grow();
     handles.used++;
+    insert((struct entry){handle, object, type});
+}
+
+uintptr_t handle_new(enum handle_type type, void *object) {
     uintptr_t h = HANDLE_FIRST + HANDLE_STEP * ++handles.next;
-    insert((struct entry){h, object, type});
+    handle_restore(type, h, object);
     return h;
 }
 

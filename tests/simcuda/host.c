@@ -54,15 +54,8 @@ EXPORT CUresult cuMemAllocHost(void **out, unsigned size) {
 }
 
 EXPORT CUresult cuMemFreeHost(void *p) {
-    ENTER_CTX(ctx);
-    queue_sync_context(ctx);
-    pthread_mutex_lock(&drv.lock);
-    struct block *b = block_exact((CUdeviceptr)(uintptr_t)p);
-    bool known = b && b->kind == BLOCK_HOST;
-    if (known)
-        mem_free_locked(b);
-    pthread_mutex_unlock(&drv.lock);
-    return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    ENTER();
+    return mem_free((CUdeviceptr)(uintptr_t)p, true);
 }
 
 static CUresult host_register(void *p, uint64_t size, unsigned flags) {

@@ -59,19 +59,29 @@ static bool lives_in(struct block *b, void *ctx) {
 
 void mem_release_context(struct context *ctx) { block_each(lives_in, ctx, mem_free_locked); }
 
-// A free waits for the device's work, as the driver's does; a block whose asynchronous free is on
-// its way is no longer the program's.
-static CUresult mem_free(struct context *ctx, CUdeviceptr p) {
+// What a pointer lives in is known from the pointer: like the driver, a free needs no current context
+// (numba frees after it has popped its own). It waits for the work of the block's context. A block
+// whose asynchronous free is on its way is no longer the program's.
+CUresult mem_free(CUdeviceptr p, bool host) {
+    struct context *current = NULL, *owner;
+    CUresult rc = ctx_current(&current);
     if (!p)
-        return CUDA_SUCCESS;
-    queue_sync_context(ctx);
+        return host ? CUDA_ERROR_INVALID_VALUE : rc;
     pthread_mutex_lock(&drv.lock);
     struct block *b = block_exact(p);
-    bool known = b && b->kind != BLOCK_HOST && !b->freeing;
+    owner = b ? ctx_by_handle(b->ctx) : NULL;
+    pthread_mutex_unlock(&drv.lock);
+    if (owner)
+        queue_sync_context(owner);
+    pthread_mutex_lock(&drv.lock);
+    b = block_exact(p);
+    bool known = b && (b->kind == BLOCK_HOST) == host && !b->freeing;
     if (known)
         mem_free_locked(b);
     pthread_mutex_unlock(&drv.lock);
-    return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (known)
+        return CUDA_SUCCESS;
+    return current ? CUDA_ERROR_INVALID_VALUE : rc;
 }
 
 EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size) {
@@ -80,8 +90,8 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size) {
 }
 
 EXPORT CUresult cuMemFree_v2(CUdeviceptr p) {
-    ENTER_CTX(ctx);
-    return mem_free(ctx, p);
+    ENTER();
+    return mem_free(p, false);
 }
 
 // The first interface had pointers of 32 bits, which addresses here do not fit.
@@ -92,8 +102,8 @@ EXPORT CUresult cuMemAlloc(unsigned *out, unsigned size) {
 }
 
 EXPORT CUresult cuMemFree(unsigned p) {
-    ENTER_CTX(ctx);
-    return mem_free(ctx, p);
+    ENTER();
+    return mem_free(p, false);
 }
 
 EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
@@ -146,7 +156,7 @@ EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdevic
     (void)ctx;
     pthread_mutex_lock(&drv.lock);
     struct block *b = block_find(p);
-    bool known = b && b->kind != BLOCK_HOST;
+    bool known = b != NULL;
     if (known && base)
         *base = b->base;
     if (known && size)

@@ -56,14 +56,12 @@ static CUresult destroy(CUstream handle) {
 }
 
 EXPORT CUresult cuStreamDestroy(CUstream s) {
-    ENTER_CTX(ctx);
-    (void)ctx;
+    ENTER();
     return destroy(s);
 }
 
 EXPORT CUresult cuStreamDestroy_v2(CUstream s) {
-    ENTER_CTX(ctx);
-    (void)ctx;
+    ENTER();
     return destroy(s);
 }
 
