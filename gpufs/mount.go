@@ -2,47 +2,138 @@ package gpufs
 
 import (
 	"errors"
+	"fmt"
+	"io"
+	"log"
 	"log/slog"
+	"os"
+	"sync"
+	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// View is what the filesystem shows. Snapshot must be safe for concurrent use
-// and must not block for longer than it takes to copy the state.
-type View interface {
-	Snapshot() accounting.Snapshot
-}
-
-// Options says how to mount. The zero value is a rootless mount.
+// Options says how to mount.
 type Options struct {
-	// System lets every user of the machine in (allow_other) and mounts by
-	// mount(2) itself; it needs root. Without it fusermount3 mounts, for the
-	// daemon's own user alone.
+	// System lets every user of the machine in (allow_other). It needs root.
+	// Without it the daemon's own user alone gets in; FUSE keeps root out as well.
 	System bool
-	// SelfOf maps the thread that asks to its process, for the self link.
-	// It is called in a handler: it must not block. Nil: there is no self.
+	// SelfOf maps the thread that asks to its process, for the link named self; nil
+	// leaves the link out. FUSE names the thread, and no table in memory can know a
+	// thread that was never seen, so this function may read that thread's status in
+	// /proc: the kernel's own memory, of which no process can hold up the reading.
+	// It is the one exception to the rule that handlers work from memory alone.
 	SelfOf func(tid uint32) (pid int, ok bool)
 	// Logger takes what goes wrong while serving. Nil: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Why a mount point cannot be used; test with errors.Is.
-var (
-	ErrBusy   = errors.New("something else is mounted there")
-	ErrNoFuse = errors.New("no /dev/fuse")
-	ErrNotDir = errors.New("not a directory")
-)
-
 // Server is a mounted filesystem. Its methods are safe for concurrent use.
-type Server struct{}
+type Server struct {
+	path    string // absolute, without symbolic links
+	created bool   // the mount point is ours to remove
+	fuse    *fuse.Server
+	state   *state
+	root    *dirNode
+	done    chan struct{}
 
-// Mount mounts the filesystem at path and serves it until Unmount.
-func Mount(path string, view View, o Options) (*Server, error) {
-	return nil, ErrNoFuse
+	unmount    sync.Once
+	unmountErr error
 }
 
-// Unmount takes the filesystem away, lazily if somebody is still in it.
-func (s *Server) Unmount() error { return nil }
+// Mount mounts the filesystem at path and serves it until Unmount.
+//
+// The directory is made if it is absent (its parent is not). What a dead daemon
+// left mounted there is cleaned up first; anything else that is in the way is left
+// alone, and the error is a *MountError that is one of ErrBusy, ErrNotDir,
+// ErrNotEmpty and ErrNoFuse.
+func Mount(path string, view View, o Options) (*Server, error) {
+	point, err := prepare(path)
+	if err != nil {
+		return nil, err
+	}
+	s, err := serve(point, view, o)
+	if err != nil {
+		point.discard()
+		return nil, err
+	}
+	return s, nil
+}
+
+func serve(point mountPoint, view View, o Options) (*Server, error) {
+	logger := log.New(io.Discard, "", 0)
+	if o.Logger != nil {
+		logger = slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn)
+	}
+	st := &state{snapshots: &snapshots{view: view}, gid: uint32(os.Getegid()), mounted: time.Now()}
+	uid := uint32(os.Geteuid())
+	root := &dirNode{state: st, uid: uid, dir: newBuilder(uid, o.SelfOf).root()}
+	none := time.Duration(0)
+	options := &fs.Options{
+		MountOptions: fuse.MountOptions{
+			AllowOther:    o.System,
+			FsName:        fsName,
+			Name:          fsName,
+			Options:       []string{"default_permissions"},
+			DisableXAttrs: true,
+			MaxWrite:      maxRead,
+			MaxBackground: 12,
+			Logger:        logger,
+		},
+		EntryTimeout: &none,
+		AttrTimeout:  &none,
+		Logger:       logger,
+	}
+	server, err := mountFuse(point.path, fs.NewNodeFS(root, options), &options.MountOptions)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{path: point.path, created: point.created, fuse: server, state: st, root: root,
+		done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		server.Serve()
+	}()
+	if err := settle(point.path); err != nil {
+		return nil, errors.Join(fmt.Errorf("mount %s: it does not answer: %w", point.path, err), s.Unmount())
+	}
+	go s.sweep()
+	return s, nil
+}
+
+// Path is where the filesystem is mounted, without symbolic links.
+func (s *Server) Path() string { return s.path }
 
 // Done is closed when the filesystem has gone: by Unmount, or by somebody's umount.
-func (s *Server) Done() <-chan struct{} { return nil }
+func (s *Server) Done() <-chan struct{} { return s.done }
+
+// unmountPatience is how long Unmount waits for readers that are inside.
+const unmountPatience = time.Second
+
+// Unmount takes the filesystem away, also while somebody is in it: his next read
+// fails. It removes the directory if Mount made it. To call it again is harmless.
+func (s *Server) Unmount() error {
+	s.unmount.Do(func() { s.unmountErr = s.unmountOnce() })
+	return s.unmountErr
+}
+
+func (s *Server) unmountOnce() error {
+	select {
+	case <-s.done: // somebody else did
+	default:
+		if err := detach(s.path); err != nil {
+			return fmt.Errorf("unmount %s: %w", s.path, err)
+		}
+		select {
+		case <-s.done:
+		case <-time.After(unmountPatience): // detached, but held open; it ends with the daemon
+		}
+	}
+	if s.created {
+		if err := os.Remove(s.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("unmount %s: %w", s.path, err)
+		}
+	}
+	return nil
+}

@@ -80,7 +80,7 @@ func (r *Reaper) Add(pidfd int, key uint64) error {
 		return fmt.Errorf("reaper: key %d is already watched", key)
 	}
 	r.next++
-	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(uint32(r.next)), Pad: int32(r.next >> 32)}
+	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(uint32(r.next)), Pad: int32(r.next >> 32)}
 	if err := r.control(unix.EPOLL_CTL_ADD, pidfd, &event); err != nil {
 		return fmt.Errorf("reaper: key %d: %w", key, err)
 	}

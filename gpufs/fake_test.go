@@ -1,0 +1,164 @@
+package gpufs
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// fakeView is a state that tests change.
+type fakeView struct {
+	mu    sync.Mutex
+	s     accounting.Snapshot
+	taken int
+}
+
+func (v *fakeView) Snapshot() accounting.Snapshot {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.taken++
+	s := v.s
+	s.Devices = slices.Clone(s.Devices)
+	s.Leases = slices.Clone(s.Leases)
+	s.Processes = slices.Clone(s.Processes)
+	s.Jobs = slices.Clone(s.Jobs)
+	return s
+}
+
+func (v *fakeView) change(f func(*accounting.Snapshot)) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	f(&v.s)
+}
+
+const gib = accounting.Bytes(1 << 30)
+
+// sample is two devices and three processes: one on each device, one on both.
+func sample() accounting.Snapshot {
+	return accounting.Snapshot{
+		Version: "1.2.3",
+		Devices: []accounting.DeviceState{
+			{Index: 0, Vendor: "nvidia", Name: "Simulated GPU", UUID: "GPU-00000000-0000-0000-0000-000000000001",
+				PCI: "0000:01:00.0", Total: 8 * gib, Reserve: gib / 2, Capacity: 7 * gib, Granted: 4 * gib,
+				Committed: 5 * gib, Used: 3 * gib, Peak: 4 * gib, Unmanaged: gib / 4, Overhead: gib / 4,
+				Streams: 3, SlotsMax: 2, SlotsCurrent: 1, Admitted: 100, Denied: 7, DriverRefusals: 1},
+			{Index: 1, Vendor: "amd", Name: "Card", PCI: "0000:02:00.0", Total: 16 * gib, Capacity: 16 * gib, Lost: true},
+		},
+		Leases: []accounting.LeaseState{
+			{PID: 100, User: "ann", UID: 1000, Device: 0, State: accounting.StateRunning, Used: 2 * gib, Granted: 3 * gib,
+				Credit: gib, Pending: 4096, Budget: 4 * gib, Min: gib, Peak: 3 * gib, Overhead: 300 << 20, Streams: 2,
+				StreamsMax: 256, Contexts: 1, Slot: true, Job: 7, AgeSeconds: 61, Admitted: 90, Denied: 7,
+				Command: "python3 train.py --name=two words"},
+			{PID: 300, User: "bob", UID: 1001, Device: 0, State: accounting.StateOver, Used: gib, Granted: gib,
+				Budget: accounting.Max, Peak: gib, Streams: 1, StreamsMax: 256, Job: 9, AgeSeconds: 5, Command: "evil\nroot 1 0"},
+			{PID: 300, User: "bob", UID: 1001, Device: 1, State: accounting.StateWaiting, Used: 512,
+				Budget: 2 * gib, Peak: 1024, StreamsMax: 128, Job: 9, AgeSeconds: 4, Command: "evil\nroot 1 0"},
+		},
+		Processes: []accounting.ProcessState{
+			{PID: 100, StartTicks: 1111, UID: 1000, User: "ann", Command: "python3 train.py --name=two words",
+				State: accounting.StateRunning, Job: 7},
+			{PID: 200, StartTicks: 2222, UID: 0, User: "root", Command: "nvidia-smi", State: accounting.StateRunning, Job: 8},
+			{PID: 300, StartTicks: 3333, UID: 1001, User: "bob", Command: "evil\nroot 1 0", State: accounting.StateOver, Job: 9},
+		},
+		Jobs: []accounting.JobState{
+			{ID: 7, UID: 1000, User: "ann", Command: "python3 train.py --name=two words", State: accounting.StateRunning,
+				Run: true, StreamsMax: 256, Processes: []int{100},
+				Devices: []accounting.JobDeviceState{{Device: 0, Min: gib, Max: 4 * gib, Used: 2 * gib, Peak: 3 * gib}}},
+			{ID: 8, User: "root", Command: "nvidia-smi", State: accounting.StateRunning, StreamsMax: 256, Processes: []int{200}},
+			{ID: 9, UID: 1001, User: "bob", Command: "evil\nroot 1 0", State: accounting.StateOver, StreamsMax: 256,
+				Processes: []int{300}, Devices: []accounting.JobDeviceState{
+					{Device: 0, Max: accounting.Max, Used: gib, Peak: gib}, {Device: 1, Max: 2 * gib, Used: 512, Peak: 1024}}},
+		},
+		Stats: accounting.Stats{QueueDepth: 1, Admitted: 100, Denied: 7, Clients: 3, Leases: 3},
+	}
+}
+
+// mountView mounts a view in a folder of the test's own; what the server logs fails the test.
+func mountView(t testing.TB, view View) (*Server, string) {
+	t.Helper()
+	var logged lockedBuffer
+	path := filepath.Join(t.TempDir(), "gpu")
+	s, err := Mount(path, view, Options{System: true, SelfOf: selfOf, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Unmount(); err != nil {
+			t.Error(err)
+		}
+		if logged.String() != "" {
+			t.Errorf("the server logged: %s", logged.String())
+		}
+	})
+	return s, path
+}
+
+// selfOf reads the thread's process as the daemon's would.
+func selfOf(tid uint32) (int, bool) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
+	if err != nil {
+		return 0, false
+	}
+	pid := 0
+	for line := range strings.Lines(string(data)) {
+		if n, _ := fmt.Sscanf(line, "Tgid:\t%d", &pid); n == 1 {
+			return pid, true
+		}
+	}
+	return 0, false
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// output runs a program, which must succeed within ten seconds, and returns what it
+// printed on stdout. One that has to be killed would be one that the mount hangs.
+func output(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	out, errText, err := run(t, name, args...)
+	if err != nil || errText != "" {
+		t.Fatalf("%s %q: %v, stderr %q", name, args, err, errText)
+	}
+	return out
+}
+
+func run(t testing.TB, name string, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGKILL) }
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	err = cmd.Wait()
+	return out.String(), errs.String(), err
+}

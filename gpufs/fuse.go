@@ -1,0 +1,105 @@
+package gpufs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	fsName     = "gpuarb"
+	fsType     = "fuse." + fsName
+	fuseDev    = "/dev/fuse"
+	maxRead    = 128 << 10
+	elseAdvice = "or run the daemon without the filesystem, with --mount none"
+)
+
+// haveFuse says whether a FUSE filesystem could be mounted here at all.
+func haveFuse(path string) error {
+	no := func(detail, advice string) error {
+		return &MountError{Path: path, Err: ErrNoFuse, Detail: detail, Advice: advice + ", " + elseAdvice}
+	}
+	if os.Geteuid() != 0 {
+		if _, err := os.Stat(fuseDev); err != nil {
+			return no(err.Error(), "ask for the kernel's module to be loaded (modprobe fuse)")
+		}
+		if _, err := fusermount(); err != nil {
+			return no(err.Error(), "install fuse3")
+		}
+		return nil
+	}
+	f, err := os.OpenFile(fuseDev, os.O_RDWR, 0)
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		return no(err.Error(), "allow this unit or container the device")
+	case err != nil:
+		return no(err.Error(), "load the kernel's module (modprobe fuse)")
+	}
+	return f.Close()
+}
+
+// mountFuse mounts raw: as root by mount(2), else through fusermount3.
+func mountFuse(path string, raw fuse.RawFileSystem, o *fuse.MountOptions) (*fuse.Server, error) {
+	if os.Geteuid() != 0 {
+		server, err := fuse.NewServer(raw, path, o)
+		if err != nil {
+			return nil, fmt.Errorf("mount %s: fusermount3: %w", path, err)
+		}
+		return server, nil
+	}
+	fd, err := mountDirectly(path, o)
+	if err != nil {
+		return nil, fmt.Errorf("mount %s: %w", path, err)
+	}
+	// This name tells the library to take a descriptor that is mounted already, and makes it its own.
+	server, err := fuse.NewServer(raw, fmt.Sprintf("/dev/fd/%d", fd), o)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("mount %s: %w", path, err), detach(path))
+	}
+	return server, nil
+}
+
+// mountDirectly does what the library's DirectMount does, but keeps the descriptor
+// from the daemon's children: one that inherited it would keep a dead daemon's
+// mount hanging instead of failing.
+func mountDirectly(path string, o *fuse.MountOptions) (fd int, err error) {
+	fd, err = unix.Open(fuseDev, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: fuseDev, Err: err}
+	}
+	options := append([]string{
+		fmt.Sprintf("fd=%d", fd),
+		fmt.Sprintf("rootmode=%o", unix.S_IFDIR),
+		fmt.Sprintf("user_id=%d", os.Geteuid()),
+		fmt.Sprintf("group_id=%d", os.Getegid()),
+		fmt.Sprintf("max_read=%d", o.MaxWrite),
+	}, o.Options...)
+	if o.AllowOther {
+		options = append(options, "allow_other")
+	}
+	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
+	if err := unix.Mount(o.FsName, path, fsType, flags, strings.Join(options, ",")); err != nil {
+		unix.Close(fd)
+		return -1, os.NewSyscallError("mount", err)
+	}
+	return fd, nil
+}
+
+// settle polls a file of the new mount once. The kernel learns so that this
+// filesystem has no poll, and never asks again: Go's runtime would ask while it
+// holds what the answer needs, in a process that serves and reads the same mount.
+// It is also the proof that the mount answers, and the daemon's only visit to it.
+func settle(path string) error {
+	fd, err := unix.Open(filepath.Join(path, "version"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	return err
+}

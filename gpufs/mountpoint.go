@@ -1,0 +1,176 @@
+package gpufs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// mountPoint is a directory that is ready to be mounted on.
+type mountPoint struct {
+	path    string // absolute, without symbolic links
+	created bool
+}
+
+// discard undoes prepare.
+func (p mountPoint) discard() {
+	if p.created {
+		_ = os.Remove(p.path) // it is empty, or not ours any more
+	}
+}
+
+// prepare makes path ready: FUSE is there, nothing is mounted there but what a dead
+// daemon left, and it is an empty directory, made if absent.
+func prepare(path string) (mountPoint, error) {
+	if err := haveFuse(path); err != nil {
+		return mountPoint{}, err
+	}
+	real, err := realPath(path)
+	if err != nil {
+		return mountPoint{}, fmt.Errorf("mount %s: %w", path, err)
+	}
+	if err := clearStale(real); err != nil {
+		return mountPoint{}, err
+	}
+	err = os.Mkdir(real, 0o755)
+	if err == nil {
+		return mountPoint{path: real, created: true}, nil
+	}
+	if !errors.Is(err, os.ErrExist) {
+		return mountPoint{}, fmt.Errorf("mount %s: %w", path, err)
+	}
+	return mountPoint{path: real}, usable(real)
+}
+
+// realPath resolves symbolic links above the mount point, and at it unless something
+// is mounted there: what is mounted is not asked anything, as it may hang.
+func realPath(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, filepath.Base(path))
+	if m, err := mountedAt(path); err != nil || m != nil {
+		return path, err
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSymlink != 0 {
+		return filepath.EvalSymlinks(path)
+	}
+	return path, nil
+}
+
+// usable says whether an existing path, with nothing mounted on it, is an empty directory.
+func usable(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return fmt.Errorf("mount %s: %w", path, err)
+	}
+	if !info.IsDir() {
+		return &MountError{Path: path, Err: ErrNotDir, Detail: info.Mode().Type().String(),
+			Advice: "remove it or choose another --mount"}
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("mount %s: %w", path, err)
+	}
+	defer dir.Close()
+	if names, err := dir.Readdirnames(1); err == nil {
+		return &MountError{Path: path, Err: ErrNotEmpty, Detail: "it holds " + names[0],
+			Advice: "a mount would hide that; empty it or choose another --mount"}
+	} else if !errors.Is(err, io.EOF) {
+		return fmt.Errorf("mount %s: %w", path, err)
+	}
+	return nil
+}
+
+// maxStale is how many dead mounts may lie upon each other.
+const maxStale = 64
+
+// clearStale takes away what dead daemons left mounted at path. Whether anything is
+// mounted is read from the kernel's table, not asked of a filesystem that may hang.
+func clearStale(path string) error {
+	for range maxStale {
+		m, err := mountedAt(path)
+		if err != nil {
+			return fmt.Errorf("mount %s: %w", path, err)
+		}
+		if m == nil {
+			return nil
+		}
+		if !m.ours() {
+			return &MountError{Path: path, Err: ErrBusy, Detail: m.String(),
+				Advice: "unmount it or choose another --mount"}
+		}
+		if alive, detail := answers(path); alive {
+			return &MountError{Path: path, Err: ErrBusy, Detail: detail,
+				Advice: "another gpuarbd serves it; stop that one or choose another --mount"}
+		}
+		if err := detach(path); err != nil {
+			return &MountError{Path: path, Err: ErrBusy, Detail: "left by a dead gpuarbd: " + err.Error(),
+				Advice: "unmount it by hand: umount -l " + path}
+		}
+	}
+	return &MountError{Path: path, Err: ErrBusy, Detail: "many dead mounts upon each other",
+		Advice: "unmount them by hand: umount -l " + path}
+}
+
+// answerPatience is how long a living daemon may take to answer.
+const answerPatience = 2 * time.Second
+
+// answers says whether the filesystem mounted at path has somebody behind it. The
+// kernel says ENOTCONN for one whose daemon is dead.
+func answers(path string) (alive bool, detail string) {
+	answer := make(chan error, 1)
+	go func() {
+		var st unix.Stat_t
+		answer <- unix.Stat(path, &st)
+	}()
+	select {
+	case err := <-answer:
+		dead := errors.Is(err, syscall.ENOTCONN) || errors.Is(err, syscall.ECONNABORTED)
+		return !dead, fsType + " is there and alive"
+	case <-time.After(answerPatience):
+		return true, fsType + " is there, and does not answer"
+	}
+}
+
+// detach takes away what is mounted at path, also while it is in use: as root by the
+// system call, which ends the readers inside with an error; else by fusermount3.
+func detach(path string) error {
+	if os.Geteuid() == 0 {
+		err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
+		if errors.Is(err, unix.EBUSY) {
+			err = unix.Unmount(path, unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		}
+		return err
+	}
+	bin, err := fusermount()
+	if err != nil {
+		return err
+	}
+	if out, err := exec.Command(bin, "-u", "-z", "--", path).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", bin, err, out)
+	}
+	return nil
+}
+
+// fusermount finds the helper that mounts for users.
+func fusermount() (string, error) {
+	for _, name := range []string{"fusermount3", "/bin/fusermount3", "fusermount", "/bin/fusermount"} {
+		if bin, err := exec.LookPath(name); err == nil {
+			return bin, nil
+		}
+	}
+	return "", errors.New("fusermount3 was not found")
+}

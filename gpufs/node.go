@@ -1,0 +1,215 @@
+package gpufs
+
+import (
+	"context"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+const (
+	fileMode = 0o444
+	dirMode  = 0o555
+	linkMode = 0o777
+)
+
+// state is shared by all nodes of a mount, and does not change.
+type state struct {
+	snapshots *snapshots
+	gid       uint32
+	mounted   time.Time // what every file's times say
+}
+
+// attr fills in what stat shows. Sizes are 0, as on cgroupfs: what a file holds is
+// known only when it is read.
+func (st *state) attr(mode uint32, uid uint32, out *fuse.Attr) {
+	out.Mode = mode
+	out.Owner = fuse.Owner{Uid: uid, Gid: st.gid}
+	out.Nlink = 1
+	out.SetTimes(&st.mounted, &st.mounted, &st.mounted)
+}
+
+// node makes the node of an entry, and fills in its attributes.
+func (st *state) node(e entry, out *fuse.Attr) (ops fs.InodeEmbedder, id fs.StableAttr) {
+	id = fs.StableAttr{Ino: e.id.ino(), Gen: e.id.gen()}
+	switch {
+	case e.dir != nil:
+		id.Mode = syscall.S_IFDIR
+		st.attr(dirMode, e.uid, out)
+		return &dirNode{state: st, uid: e.uid, dir: e.dir}, id
+	case e.link != nil:
+		id.Mode = syscall.S_IFLNK
+		st.attr(linkMode, e.uid, out)
+		return &linkNode{state: st, uid: e.uid, target: e.link}, id
+	}
+	id.Mode = syscall.S_IFREG
+	st.attr(fileMode, e.uid, out)
+	return &fileNode{state: st, uid: e.uid, text: e.text}, id
+}
+
+// entryMode is the type of an entry, for a listing.
+func entryMode(e entry) uint32 {
+	switch {
+	case e.dir != nil:
+		return syscall.S_IFDIR
+	case e.link != nil:
+		return syscall.S_IFLNK
+	}
+	return syscall.S_IFREG
+}
+
+// dirNode is a directory.
+type dirNode struct {
+	fs.Inode
+	readOnly
+	state *state
+	uid   uint32
+	dir   *directory
+}
+
+var (
+	_ fs.NodeGetattrer = (*dirNode)(nil)
+	_ fs.NodeLookuper  = (*dirNode)(nil)
+	_ fs.NodeReaddirer = (*dirNode)(nil)
+)
+
+// Getattr does not ask whether the directory is still there: a path leads through
+// Lookup, and who has it open may look at it for as long as he likes.
+func (n *dirNode) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	n.state.attr(dirMode, n.uid, &out.Attr)
+	return 0
+}
+
+// Lookup finds a name. What is found may be some milliseconds old; what is not
+// found is looked for again in a fresh snapshot.
+func (n *dirNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+	s := n.state.snapshots.recent()
+	e, ok := n.dir.entry(s, name)
+	if !ok {
+		if e, ok = n.dir.entry(n.state.snapshots.fresh(), name); !ok {
+			return nil, syscall.ENOENT
+		}
+	}
+	ops, id := n.state.node(e, &out.Attr)
+	return n.NewInode(ctx, ops, id), 0
+}
+
+// Readdir lists what a fresh snapshot has, in the order of the tree.
+func (n *dirNode) Readdir(context.Context) (fs.DirStream, syscall.Errno) {
+	entries, ok := n.dir.list(n.state.snapshots.fresh())
+	if !ok {
+		return nil, syscall.ENOENT
+	}
+	list := make([]fuse.DirEntry, 0, len(entries))
+	for _, e := range entries {
+		list = append(list, fuse.DirEntry{Name: e.name, Ino: e.id.ino(), Mode: entryMode(e)})
+	}
+	return fs.NewListDirStream(list), 0
+}
+
+// linkNode is a symbolic link.
+type linkNode struct {
+	fs.Inode
+	state  *state
+	uid    uint32
+	target func(tid uint32) (string, bool)
+}
+
+var (
+	_ fs.NodeGetattrer  = (*linkNode)(nil)
+	_ fs.NodeReadlinker = (*linkNode)(nil)
+	_ fs.NodeSetattrer  = (*linkNode)(nil)
+)
+
+func (n *linkNode) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	n.state.attr(linkMode, n.uid, &out.Attr)
+	return 0
+}
+
+// Readlink answers with where the thread that asks belongs.
+func (n *linkNode) Readlink(ctx context.Context) ([]byte, syscall.Errno) {
+	caller, ok := fuse.FromContext(ctx)
+	if !ok || caller.Pid == 0 {
+		return nil, syscall.ENOENT // a task of another PID namespace has no number here
+	}
+	target, ok := n.target(caller.Pid)
+	if !ok {
+		return nil, syscall.ENOENT
+	}
+	return []byte(target), 0
+}
+
+func (n *linkNode) Setattr(context.Context, fs.FileHandle, *fuse.SetAttrIn, *fuse.AttrOut) syscall.Errno {
+	return syscall.EPERM
+}
+
+// fileNode is a file.
+type fileNode struct {
+	fs.Inode
+	state *state
+	uid   uint32
+	text  func(*snapshot) ([]byte, bool)
+}
+
+var (
+	_ fs.NodeGetattrer = (*fileNode)(nil)
+	_ fs.NodeSetattrer = (*fileNode)(nil)
+	_ fs.NodeOpener    = (*fileNode)(nil)
+	_ fs.FileReader    = (*handle)(nil)
+)
+
+func (n *fileNode) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	n.state.attr(fileMode, n.uid, &out.Attr)
+	return 0
+}
+
+// Setattr refuses chmod, chown, truncate and touch.
+func (n *fileNode) Setattr(context.Context, fs.FileHandle, *fuse.SetAttrIn, *fuse.AttrOut) syscall.Errno {
+	return syscall.EPERM
+}
+
+// Open refuses whoever wants to write, root too, whom the kernel does not stop.
+func (n *fileNode) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
+	if flags&syscall.O_ACCMODE != syscall.O_RDONLY || flags&syscall.O_TRUNC != 0 {
+		return nil, 0, syscall.EACCES
+	}
+	return &handle{file: n}, fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH, 0
+}
+
+// handle is one open of a file.
+type handle struct {
+	file *fileNode
+
+	mu      sync.Mutex // orders the reads of those who share the descriptor
+	content []byte     // never changed, only replaced
+	filled  bool
+}
+
+// Read serves a fresh snapshot at offset 0, and what that one held elsewhere.
+func (h *handle) Read(_ context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
+	content, errno := h.at(off)
+	if errno != 0 {
+		return nil, errno
+	}
+	if off < 0 || off >= int64(len(content)) {
+		return fuse.ReadResultData(nil), 0
+	}
+	n := copy(dest, content[off:])
+	return fuse.ReadResultData(dest[:n]), 0
+}
+
+func (h *handle) at(off int64) ([]byte, syscall.Errno) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if off == 0 || !h.filled {
+		text, ok := h.file.text(h.file.state.snapshots.fresh())
+		if !ok {
+			return nil, syscall.ENODEV // gone, as on cgroupfs
+		}
+		h.content, h.filled = text, true
+	}
+	return h.content, 0
+}

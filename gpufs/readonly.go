@@ -1,0 +1,58 @@
+package gpufs
+
+import (
+	"context"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// readOnly refuses every change of a directory. The kernel refuses most callers by
+// the directory's mode; these answers are for root. The library would else take
+// some of them for done.
+type readOnly struct{}
+
+var (
+	_ fs.NodeSetattrer = readOnly{}
+	_ fs.NodeCreater   = readOnly{}
+	_ fs.NodeMkdirer   = readOnly{}
+	_ fs.NodeMknoder   = readOnly{}
+	_ fs.NodeSymlinker = readOnly{}
+	_ fs.NodeLinker    = readOnly{}
+	_ fs.NodeUnlinker  = readOnly{}
+	_ fs.NodeRmdirer   = readOnly{}
+	_ fs.NodeRenamer   = readOnly{}
+)
+
+func (readOnly) Setattr(context.Context, fs.FileHandle, *fuse.SetAttrIn, *fuse.AttrOut) syscall.Errno {
+	return syscall.EPERM
+}
+
+func (readOnly) Create(context.Context, string, uint32, uint32, *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
+	return nil, nil, 0, syscall.EPERM
+}
+
+func (readOnly) Mkdir(context.Context, string, uint32, *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+	return nil, syscall.EPERM
+}
+
+func (readOnly) Mknod(context.Context, string, uint32, uint32, *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+	return nil, syscall.EPERM
+}
+
+func (readOnly) Symlink(context.Context, string, string, *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+	return nil, syscall.EPERM
+}
+
+func (readOnly) Link(context.Context, fs.InodeEmbedder, string, *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+	return nil, syscall.EPERM
+}
+
+func (readOnly) Unlink(context.Context, string) syscall.Errno { return syscall.EPERM }
+
+func (readOnly) Rmdir(context.Context, string) syscall.Errno { return syscall.EPERM }
+
+func (readOnly) Rename(context.Context, string, fs.InodeEmbedder, string, uint32) syscall.Errno {
+	return syscall.EPERM
+}

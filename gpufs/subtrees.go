@@ -1,0 +1,163 @@
+package gpufs
+
+import (
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/report"
+)
+
+// devices/N
+
+func (b *builder) devices(s *snapshot) ([]entry, bool) {
+	list := make([]entry, 0, len(s.Devices))
+	for _, d := range s.Devices {
+		list = append(list, b.deviceEntry(d.Index))
+	}
+	return list, true
+}
+
+func (b *builder) findDevice(s *snapshot, name string) (entry, bool) {
+	n, ok := number(name)
+	if !ok {
+		return entry{}, false
+	}
+	d, ok := s.device(int(n))
+	return b.deviceEntry(d.Index), ok
+}
+
+func (b *builder) deviceEntry(index int) entry {
+	id := identity{kind: kindDevice, device: index + 1}
+	find := func(s *snapshot) (accounting.DeviceState, bool) { return s.device(index) }
+	dir := alive(find, func(accounting.DeviceState) []entry {
+		leases := entry{name: "leases", text: rendered(func(w io.Writer, s accounting.Snapshot) error {
+			return report.Leases(w, onDevice(s, index))
+		})}
+		return numbered(append(values(b.device, find), leases), id, b.uid)
+	})
+	return entry{name: strconv.Itoa(index), id: id, uid: b.uid, dir: dir}
+}
+
+// onDevice leaves the leases of one device.
+func onDevice(s accounting.Snapshot, index int) accounting.Snapshot {
+	var leases []accounting.LeaseState
+	for _, l := range s.Leases {
+		if l.Device == index {
+			leases = append(leases, l)
+		}
+	}
+	s.Leases = leases
+	return s
+}
+
+// processes/PID
+
+func (b *builder) processes(s *snapshot) ([]entry, bool) {
+	list := make([]entry, 0, len(s.Processes))
+	for _, p := range s.Processes {
+		list = append(list, b.processEntry(p))
+	}
+	return list, true
+}
+
+func (b *builder) findProcess(s *snapshot, name string) (entry, bool) {
+	n, ok := number(name)
+	if !ok {
+		return entry{}, false
+	}
+	p, ok := s.processByPID(int(n))
+	return b.processEntry(p), ok
+}
+
+// holding collects what a snapshot has on a process.
+func holding(s *snapshot, id processID) (report.Process, bool) {
+	if _, ok := s.process(id); !ok {
+		return report.Process{}, false
+	}
+	return report.ProcessOf(s.Snapshot, id.pid)
+}
+
+func (b *builder) processEntry(p accounting.ProcessState) entry {
+	pid := processID{p.PID, p.StartTicks}
+	id := identity{kind: kindProcess, id: uint64(p.PID), generation: p.StartTicks}
+	find := func(s *snapshot) (report.Process, bool) { return holding(s, pid) }
+	stillThere := func(s *snapshot) (accounting.ProcessState, bool) { return s.process(pid) }
+	dir := alive(stillThere, func(p accounting.ProcessState) []entry {
+		devices := entry{name: "devices", dir: &directory{
+			list: func(s *snapshot) ([]entry, bool) { return b.processDevices(s, pid) },
+			find: func(s *snapshot, name string) (entry, bool) { return b.findProcessDevice(s, pid, name) },
+		}}
+		return numbered(append(values(b.process, find), devices), id, p.UID)
+	})
+	return entry{name: strconv.Itoa(p.PID), id: id, uid: p.UID, dir: dir}
+}
+
+// processes/PID/devices/N
+
+func (b *builder) processDevices(s *snapshot, pid processID) ([]entry, bool) {
+	p, ok := holding(s, pid)
+	if !ok {
+		return nil, false
+	}
+	var list []entry
+	for _, index := range p.Devices() {
+		list = append(list, b.processDeviceEntry(p.State, index))
+	}
+	return list, true
+}
+
+func (b *builder) findProcessDevice(s *snapshot, pid processID, name string) (entry, bool) {
+	n, ok := number(name)
+	if !ok {
+		return entry{}, false
+	}
+	p, ok := holding(s, pid)
+	if !ok || !slices.Contains(p.Devices(), int(n)) {
+		return entry{}, false
+	}
+	return b.processDeviceEntry(p.State, int(n)), true
+}
+
+func (b *builder) processDeviceEntry(p accounting.ProcessState, index int) entry {
+	pid := processID{p.PID, p.StartTicks}
+	id := identity{kind: kindProcessDevice, id: uint64(p.PID), generation: p.StartTicks, device: index + 1}
+	find := func(s *snapshot) (report.Process, bool) {
+		p, ok := holding(s, pid)
+		q := p.On(index)
+		return q, ok && len(q.Leases) > 0
+	}
+	dir := alive(find, func(q report.Process) []entry {
+		return numbered(values(b.lease, find), id, q.State.UID)
+	})
+	return entry{name: strconv.Itoa(index), id: id, uid: p.UID, dir: dir}
+}
+
+// jobs/ID
+
+func (b *builder) jobs(s *snapshot) ([]entry, bool) {
+	list := make([]entry, 0, len(s.Jobs))
+	for _, j := range s.Jobs {
+		list = append(list, b.jobEntry(j))
+	}
+	return list, true
+}
+
+func (b *builder) findJob(s *snapshot, name string) (entry, bool) {
+	n, ok := number(name)
+	if !ok {
+		return entry{}, false
+	}
+	j, ok := s.job(n)
+	return b.jobEntry(j), ok
+}
+
+func (b *builder) jobEntry(j accounting.JobState) entry {
+	id := identity{kind: kindJob, id: j.ID}
+	find := func(s *snapshot) (accounting.JobState, bool) { return s.job(j.ID) }
+	dir := alive(find, func(j accounting.JobState) []entry {
+		return numbered(values(b.job, find), id, j.UID)
+	})
+	return entry{name: strconv.FormatUint(j.ID, 10), id: id, uid: j.UID, dir: dir}
+}

@@ -1,0 +1,192 @@
+package gpufs
+
+import (
+	"bytes"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/report"
+)
+
+// The tree is described by three kinds of entries. An entry is made afresh from a
+// snapshot; what it refers to is looked up again, by identity, whenever it is used.
+
+// entry is one name in a directory.
+type entry struct {
+	name string
+	id   identity
+	uid  uint32
+	dir  *directory                     // one of these three
+	text func(*snapshot) ([]byte, bool) // false: what it tells of is gone
+	link func(tid uint32) (string, bool)
+}
+
+// identity tells nodes apart, for as long as the mount lives. It becomes the inode
+// number and generation.
+type identity struct {
+	kind       kind
+	file       int    // which file of the directory; 0 is the directory itself
+	device     int    // 0, or the index plus one
+	id         uint64 // a PID or a job
+	generation uint64 // tells two processes of one PID apart
+}
+
+type kind uint64
+
+const (
+	kindRoot kind = iota + 1
+	kindDevice
+	kindProcess
+	kindProcessDevice
+	kindJob
+)
+
+// ino packs an identity into an inode number below 2⁶³: 3 bits of kind, 6 of file,
+// 14 of device, 40 of id. A job's number that has more goes into the generation.
+func (i identity) ino() uint64 {
+	return uint64(i.kind)<<60 | uint64(i.file)<<54 | uint64(i.device)<<40 | i.id&(1<<40-1)
+}
+
+// gen is the generation that goes with the inode number.
+func (i identity) gen() uint64 { return i.generation ^ i.id>>40<<40 }
+
+// directory is what a directory holds.
+type directory struct {
+	// list returns the entries in their order; false if the directory is gone.
+	list func(*snapshot) ([]entry, bool)
+	// find returns one of them. Nil: it is looked for in list.
+	find func(*snapshot, string) (entry, bool)
+}
+
+func (d *directory) entry(s *snapshot, name string) (entry, bool) {
+	if d.find != nil {
+		return d.find(s, name)
+	}
+	entries, _ := d.list(s)
+	i := slices.IndexFunc(entries, func(e entry) bool { return e.name == name })
+	if i < 0 {
+		return entry{}, false
+	}
+	return entries[i], true
+}
+
+// static is a directory that always holds the same.
+func static(entries []entry) *directory {
+	return &directory{list: func(*snapshot) ([]entry, bool) { return entries, true }}
+}
+
+// rendered is a file that prints a whole snapshot.
+func rendered(print func(io.Writer, accounting.Snapshot) error) func(*snapshot) ([]byte, bool) {
+	return func(s *snapshot) ([]byte, bool) {
+		var b bytes.Buffer
+		if err := print(&b, s.Snapshot); err != nil {
+			return nil, false // a buffer takes everything
+		}
+		return b.Bytes(), true
+	}
+}
+
+// builder makes the entries; it holds what does not change.
+type builder struct {
+	uid     uint32 // of what belongs to the daemon
+	selfOf  func(tid uint32) (int, bool)
+	device  []report.Field[accounting.DeviceState]
+	process []report.Field[report.Process]
+	lease   []report.Field[report.Process]
+	job     []report.Field[accounting.JobState]
+}
+
+func newBuilder(uid uint32, selfOf func(uint32) (int, bool)) *builder {
+	return &builder{
+		uid: uid, selfOf: selfOf,
+		device:  report.DeviceFields(),
+		process: report.ProcessFields(),
+		lease:   report.LeaseFields(),
+		job:     report.JobFields(),
+	}
+}
+
+func (b *builder) root() *directory {
+	version := func(w io.Writer, s accounting.Snapshot) error {
+		_, err := io.WriteString(w, report.Escape(s.Version)+"\n")
+		return err
+	}
+	entries := []entry{
+		{name: "devices", dir: &directory{list: b.devices, find: b.findDevice}},
+		{name: "jobs", dir: &directory{list: b.jobs, find: b.findJob}},
+		{name: "leases", text: rendered(report.Leases)},
+		{name: "leases.json", text: rendered(report.LeasesJSON)},
+		{name: "processes", dir: &directory{list: b.processes, find: b.findProcess}},
+		{name: "stats", text: rendered(report.Stats)},
+		{name: "version", text: rendered(version)},
+	}
+	if b.selfOf != nil {
+		entries = append(entries, entry{name: "self", link: b.self})
+	}
+	slices.SortFunc(entries, byName)
+	for i := range entries {
+		entries[i].id = identity{kind: kindRoot, file: i + 1}
+		entries[i].uid = b.uid
+	}
+	return static(entries)
+}
+
+// self points at the process of the thread that asks, whether it is a client or not.
+func (b *builder) self(tid uint32) (string, bool) {
+	pid, ok := b.selfOf(tid)
+	return "processes/" + strconv.Itoa(pid), ok
+}
+
+// number reads a name that is a number in its only spelling.
+func number(name string) (uint64, bool) {
+	n, err := strconv.ParseUint(name, 10, 63)
+	return n, err == nil && strconv.FormatUint(n, 10) == name
+}
+
+func byName(a, b entry) int {
+	if a.name < b.name {
+		return -1
+	}
+	return 1
+}
+
+// numbered adds the same identity, but for the file, to every entry, and sorts them.
+func numbered(entries []entry, id identity, uid uint32) []entry {
+	slices.SortFunc(entries, byName)
+	for i := range entries {
+		if entries[i].id.kind == 0 {
+			id.file = i + 1
+			entries[i].id = id
+		}
+		entries[i].uid = uid
+	}
+	return entries
+}
+
+// values makes a file of each field of a thing that find finds.
+func values[T any](fields []report.Field[T], find func(*snapshot) (T, bool)) []entry {
+	entries := make([]entry, 0, len(fields)+2)
+	for _, f := range fields {
+		entries = append(entries, entry{name: f.Name, text: func(s *snapshot) ([]byte, bool) {
+			t, ok := find(s)
+			if !ok {
+				return nil, false
+			}
+			return []byte(f.Text(t)), true
+		}})
+	}
+	return entries
+}
+
+// alive is a directory that is there as long as find finds its thing.
+func alive[T any](find func(*snapshot) (T, bool), entries func(T) []entry) *directory {
+	return &directory{list: func(s *snapshot) ([]entry, bool) {
+		t, ok := find(s)
+		if !ok {
+			return nil, false
+		}
+		return entries(t), true
+	}}
+}

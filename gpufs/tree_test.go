@@ -1,0 +1,42 @@
+package gpufs
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares with testdata/name.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs (go test -update writes it anew):\n%s", path, got)
+	}
+}
+
+func TestTreeGolden(t *testing.T) {
+	_, mnt := mountView(t, &fakeView{s: sample()})
+	// Mode, owner, size and name of everything, in the order of the listing itself.
+	listing := output(t, "find", mnt, "-printf", "%M %U:%G %s %P\n")
+	golden(t, "tree.golden", listing)
+
+	var contents strings.Builder
+	for _, name := range strings.Fields(output(t, "find", mnt, "-type", "f", "-printf", "%P\n")) {
+		contents.WriteString("== " + name + "\n" + output(t, "cat", filepath.Join(mnt, name)))
+	}
+	golden(t, "contents.golden", contents.String())
+}

@@ -1,0 +1,128 @@
+package gpufs
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// View is what the filesystem shows. Snapshot must be safe for concurrent use,
+// and must not block for longer than it takes to copy the state; what it returns
+// is not changed afterwards, by either side. Its slices are ordered as
+// accounting.Snapshot says.
+type View interface {
+	Snapshot() accounting.Snapshot
+}
+
+// recentEnough is how old a snapshot may be that answers which files there are.
+// It bounds what a walk through a thousand processes costs the daemon. An answer
+// of "no such file", and everything that is read, is always fresh.
+const recentEnough = 10 * time.Millisecond
+
+// snapshots takes snapshots from a view, one at a time.
+// Its methods are safe for concurrent use.
+type snapshots struct {
+	view View
+	turn sync.Mutex // held by whoever asks the view; taken before mu
+
+	mu      sync.Mutex
+	pending *flight   // waits for its turn, and may be joined; nil if none does
+	last    *snapshot // the newest
+}
+
+// snapshot is what a view gave, and when it was asked for.
+type snapshot struct {
+	accounting.Snapshot
+	taken time.Time
+}
+
+// flight is a snapshot for everybody who asked before it was taken.
+type flight struct {
+	done chan struct{}
+	s    *snapshot // valid once done is closed
+}
+
+// fresh returns a snapshot that was taken after fresh was called.
+func (s *snapshots) fresh() *snapshot {
+	s.mu.Lock()
+	if f := s.pending; f != nil {
+		s.mu.Unlock()
+		<-f.done
+		return f.s
+	}
+	f := &flight{done: make(chan struct{})}
+	s.pending = f
+	s.mu.Unlock()
+	s.fly(f)
+	return f.s
+}
+
+func (s *snapshots) fly(f *flight) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	defer close(f.done)
+	s.mu.Lock()
+	s.pending = nil // who comes from now on is too late for this one
+	s.mu.Unlock()
+	taken := time.Now()
+	f.s = &snapshot{s.view.Snapshot(), taken}
+	s.mu.Lock()
+	s.last = f.s
+	s.mu.Unlock()
+}
+
+// recent returns the newest snapshot if it is recent enough, else a fresh one.
+func (s *snapshots) recent() *snapshot {
+	s.mu.Lock()
+	last := s.last
+	s.mu.Unlock()
+	if last != nil && time.Since(last.taken) < recentEnough {
+		return last
+	}
+	return s.fresh()
+}
+
+func (s *snapshot) device(index int) (accounting.DeviceState, bool) {
+	i, ok := slices.BinarySearchFunc(s.Devices, index, func(d accounting.DeviceState, index int) int {
+		return cmp.Compare(d.Index, index)
+	})
+	if !ok {
+		return accounting.DeviceState{}, false
+	}
+	return s.Devices[i], true
+}
+
+// process finds a process by PID and start time: the PID alone may be another's by now.
+func (s *snapshot) process(id processID) (accounting.ProcessState, bool) {
+	p, ok := s.processByPID(id.pid)
+	return p, ok && p.StartTicks == id.start
+}
+
+func (s *snapshot) processByPID(pid int) (accounting.ProcessState, bool) {
+	i, ok := slices.BinarySearchFunc(s.Processes, pid, func(p accounting.ProcessState, pid int) int {
+		return cmp.Compare(p.PID, pid)
+	})
+	if !ok {
+		return accounting.ProcessState{}, false
+	}
+	return s.Processes[i], true
+}
+
+func (s *snapshot) job(id uint64) (accounting.JobState, bool) {
+	i, ok := slices.BinarySearchFunc(s.Jobs, id, func(j accounting.JobState, id uint64) int {
+		return cmp.Compare(j.ID, id)
+	})
+	if !ok {
+		return accounting.JobState{}, false
+	}
+	return s.Jobs[i], true
+}
+
+// processID is the identity of a process.
+type processID struct {
+	pid   int
+	start uint64
+}
