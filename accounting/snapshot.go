@@ -57,6 +57,7 @@ type DeviceState struct {
 	SlotsCurrent   int    `json:"slots_current"`
 	Admitted       uint64 `json:"admitted"` // requests granted
 	Denied         uint64 `json:"denied"`
+	AtMax          uint64 `json:"at_max"` // requests that met the capacity, refused or not
 	DriverRefusals uint64 `json:"driver_refusals"`
 
 	UnmanagedBy []UnmanagedState `json:"unmanaged_by,omitempty"`
@@ -93,6 +94,7 @@ type LeaseState struct {
 	AgeSeconds int64  `json:"age_s"`
 	Admitted   uint64 `json:"admitted"`
 	Denied     uint64 `json:"denied"`
+	AtMax      uint64 `json:"at_max"` // requests that met a budget's limit, refused or not
 	Command    string `json:"command"`
 }
 

@@ -1,6 +1,9 @@
 package arbiter
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -9,98 +12,155 @@ import (
 // Arbiter is the state of one machine. Make one with New. Not safe for
 // concurrent use.
 type Arbiter struct {
-	words  Words
-	policy Policy
+	words    Words
+	policy   Policy
+	ledger   *accounting.Ledger
+	devices  []*device // by index
+	shareds  map[sharedKey]*shared
+	jobs     map[JobID]*job
+	sessions map[SessionID]*session
+	leases   map[LeaseID]*lease
+
+	overs    map[place]bool // budgets that hold more than their limit; true: announced
+	draining []*session     // ended, their memory not yet back
+	stale    []*lease       // leases whose flags must be told to the word
+	scratch  []candidate    // kept between recalls
+	events   []Event
+	stats    accounting.Stats
+
+	lastJob     JobID
+	lastSession SessionID
+	lastLease   LeaseID
 }
 
+// place is a budget on a device.
+type place struct {
+	budget *accounting.Budget
+	device int
+}
+
+// maxEvents is how many events are kept for a reader that does not come: the
+// oldest half goes first.
+const maxEvents = 8192
+
 // New returns an arbiter without devices.
-func New(policy Policy, words Words) *Arbiter { return &Arbiter{words: words, policy: policy} }
+func New(policy Policy, words Words) *Arbiter {
+	return &Arbiter{
+		words: words, policy: policy.normal(), ledger: accounting.NewLedger(),
+		shareds:  make(map[sharedKey]*shared),
+		jobs:     make(map[JobID]*job),
+		sessions: make(map[SessionID]*session),
+		leases:   make(map[LeaseID]*lease),
+		overs:    make(map[place]bool),
+	}
+}
 
-// SetPolicy puts a new configuration in force, for running leases too. Limits that
-// were changed live stay; what is lowered below what is held is over, as by SetJobLimits.
-func (a *Arbiter) SetPolicy(now time.Time, p Policy) { a.policy = p }
-
-// AddDevice makes a device known, or known again after it was lost. A device
-// with the index of one that is there replaces its description.
-func (a *Arbiter) AddDevice(now time.Time, d Device) {}
+// AddDevice makes a device known, or known again after it was lost: what lost
+// leases held there is forgotten, as it is gone. A device with the index of one
+// that is there replaces its description.
+func (a *Arbiter) AddDevice(now time.Time, d Device) {
+	known := a.device(d.Index)
+	if known == nil {
+		known = &device{figures: make(map[int]ProcessUsage), byPID: make(map[int][]*lease)}
+		a.devices = append(a.devices, known)
+		slices.SortFunc(a.devices, func(x, y *device) int { return cmp.Compare(x.Index, y.Index) })
+		known.Device = d
+		_ = a.ledger.AddDevice(d.Index, 0) // it is not there yet
+	}
+	known.Device, known.rule = d, a.policy.deviceRule(d)
+	if known.lost {
+		known.lost = false
+		known.unmanaged, known.unmanagedBy, known.began = 0, nil, time.Time{}
+		clear(known.figures)
+		for l := range a.leasesOn(known) {
+			a.ledger.Charge(l.sum, 0)
+			a.ledger.Release(l.sum, l.sum.Granted())
+			l.overhead = 0
+			a.look(l)
+		}
+		a.checkAll(now)
+	}
+	a.recap(now, known)
+	for _, j := range a.sortedJobs() {
+		a.relimit(now, j)
+	}
+	a.event(Event{Time: now, Kind: EventDevice, Device: d.Index, Bytes: d.Total,
+		Text: fmt.Sprintf("GPU %d is there: %s, %s", d.Index, plain(d.Name), d.Total.Human())})
+}
 
 // LoseDevice marks a device lost: its leases are lost, requests there are refused
 // with ReasonDeviceLost, the other devices go on. Unknown indices are ignored.
-func (a *Arbiter) LoseDevice(now time.Time, index int) {}
-
-// Used returns the bytes in use of each lease on a device, for Usage.UsedBefore.
-func (a *Arbiter) Used(device int) map[LeaseID]accounting.Bytes { return nil }
-
-// Observe takes a reading of a device.
-func (a *Arbiter) Observe(now time.Time, u Usage) {}
-
-// OpenJob opens a job. A *Refusal tells that more was asked than the rule allows
-// (ReasonDenied), or that memory.min has no room (ReasonDeviceFull, ReasonSharedFull).
-func (a *Arbiter) OpenJob(now time.Time, r JobRequest) (JobInfo, error) { return JobInfo{}, nil }
-
-// CloseJob tells that the runner is gone; the job ends with its last process.
-func (a *Arbiter) CloseJob(now time.Time, id JobID) {}
-
-// OpenSession opens a client's session: in a job (ErrNoJob when that is over), or
-// as a job of its own. A *Refusal tells that the rule's memory.min has no room.
-func (a *Arbiter) OpenSession(now time.Time, r SessionRequest) (SessionID, error) { return 0, nil }
-
-// EndSession tells that a client's process is dead, however it died: its leases
-// drain, and their bytes are grantable only after Gone.
-func (a *Arbiter) EndSession(now time.Time, id SessionID) {}
-
-// Gone tells that the device no longer has the memory of an ended session.
-func (a *Arbiter) Gone(now time.Time, id SessionID, device int) {}
-
-// Forget ends a session whose memory is known to be back, or that had none:
-// EndSession, and Gone on every device.
-func (a *Arbiter) Forget(now time.Time, id SessionID) {}
-
-// Attach opens the session's lease on a device; the same one each time.
-func (a *Arbiter) Attach(now time.Time, s SessionID, device int) (LeaseInfo, error) {
-	return LeaseInfo{}, nil
+func (a *Arbiter) LoseDevice(now time.Time, index int) {
+	d := a.device(index)
+	if d == nil || d.lost {
+		return
+	}
+	d.lost = true
+	leases := slices.Collect(a.leasesOn(d))
+	for _, l := range leases {
+		a.look(l)
+		l.lost = true
+		if !l.session.alive() { // nothing to wait for
+			a.closeLease(now, l)
+		}
+	}
+	a.event(Event{Time: now, Kind: EventDeviceLost, Device: index,
+		Text: fmt.Sprintf("GPU %d fell off the bus; %d leases are lost", index, len(leases))})
 }
 
-// Alloc decides on a request for bytes.
-func (a *Arbiter) Alloc(now time.Time, r AllocRequest) Outcome { return Outcome{} }
-
-// Freed tells that a free saw NOTIFY in the word.
-func (a *Arbiter) Freed(now time.Time, id LeaseID) {}
-
-// Stream takes (count above 0) or gives back (below 0) streams. With Granted
-// false nothing was taken.
-func (a *Arbiter) Stream(now time.Time, id LeaseID, count int) StreamOutcome { return StreamOutcome{} }
-
-// Context counts contexts made (count above 0) or destroyed (below 0), and
-// returns how many there are; 0 for a lease that is not known.
-func (a *Arbiter) Context(now time.Time, id LeaseID, count int) int { return 0 }
-
-// Query answers a program's memory query. It opens no lease.
-func (a *Arbiter) Query(now time.Time, s SessionID, device int) (Room, error) { return Room{}, nil }
-
-// SetJobLimits changes a job's limits.
-func (a *Arbiter) SetJobLimits(now time.Time, id JobID, c Change) error { return nil }
-
-// SetProcessLimits changes one process's limits.
-func (a *Arbiter) SetProcessLimits(now time.Time, id SessionID, c Change) error { return nil }
-
-// RestoreJob takes a job up again after a restart of the daemon.
-func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error { return nil }
-
-// Restore takes a session up again after a restart of the daemon. The IDs are in
-// the order of r.Leases.
-func (a *Arbiter) Restore(now time.Time, r RestoredSession) (SessionID, []LeaseID, error) {
-	return 0, nil, nil
+// Events returns the events since the last call, oldest first. Where nobody
+// calls for long, the oldest are dropped.
+func (a *Arbiter) Events() []Event {
+	events := a.events
+	a.events = nil
+	return events
 }
 
-// Clamped tells that a lease's word held rubbish and was clamped.
-func (a *Arbiter) Clamped(now time.Time, id LeaseID) {}
+// event notes an event.
+func (a *Arbiter) event(e Event) {
+	if len(a.events) >= maxEvents {
+		a.events = append(a.events[:0], a.events[maxEvents/2:]...)
+	}
+	a.events = append(a.events, e)
+}
+
+// leaseEvent notes an event about a lease.
+func (a *Arbiter) leaseEvent(now time.Time, l *lease, kind Kind, bytes accounting.Bytes, text string) {
+	p := &l.session.process
+	a.event(Event{Time: now, Kind: kind, Device: l.device.Index, PID: p.PID, UID: p.UID,
+		Job: l.session.job.id, Lease: l.id, Bytes: bytes, Text: text})
+}
+
+// device returns the device with that index, or nil.
+func (a *Arbiter) device(index int) *device {
+	for _, d := range a.devices {
+		if d.Index == index {
+			return d
+		}
+	}
+	return nil
+}
+
+// recap computes a device's capacity anew, and calls idle credit back where it
+// has fallen below what is committed.
+func (a *Arbiter) recap(now time.Time, d *device) {
+	capacity := d.grantable().Less(d.unmanaged).Less(d.overhead)
+	_ = a.ledger.SetCapacity(d.Index, capacity) // it is there
+	if over := a.ledger.Overload(d.Index); over != nil && !d.lost {
+		from, _ := a.candidates(nil, over)
+		a.recall(from, over)
+		a.checkAll(now)
+	}
+}
 
 // Tick does what is due with time; once a second is right.
-func (a *Arbiter) Tick(now time.Time) {}
-
-// Snapshot returns the whole state, exact at this moment.
-func (a *Arbiter) Snapshot(now time.Time) accounting.Snapshot { return accounting.Snapshot{} }
-
-// Events returns the events since the last call.
-func (a *Arbiter) Events() []Event { return nil }
+func (a *Arbiter) Tick(now time.Time) {
+	for _, l := range a.stale {
+		a.sync(l)
+	}
+	a.stale = nil
+	for p := range a.overs {
+		a.squeeze(now, p)
+	}
+	a.expire(now)
+}

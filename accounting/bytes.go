@@ -1,0 +1,45 @@
+package accounting
+
+import "strconv"
+
+// Plus returns b + c, or Max where that is larger.
+func (b Bytes) Plus(c Bytes) Bytes {
+	if b > Max-c {
+		return Max
+	}
+	return b + c
+}
+
+// Less returns b − c, or 0 where c is the larger one.
+func (b Bytes) Less(c Bytes) Bytes {
+	if c > b {
+		return 0
+	}
+	return b - c
+}
+
+// Human returns b for a sentence: "512 MiB", "1.5 GiB", "17 bytes", "max". A
+// figure with a point is rounded down, so that two of them may look equal; files
+// and JSON carry exact bytes.
+func (b Bytes) Human() string {
+	if b == Max {
+		return "max"
+	}
+	units := [...]string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+	if b < 1024 {
+		if b == 1 {
+			return "1 byte"
+		}
+		return strconv.FormatUint(uint64(b), 10) + " bytes"
+	}
+	i, div := 0, Bytes(1024)
+	for b/div >= 1024 {
+		div *= 1024
+		i++
+	}
+	text := strconv.FormatUint(uint64(b/div), 10)
+	if tenth := b % div / (div / 10); tenth > 0 && b/div < 100 {
+		text += "." + strconv.FormatUint(uint64(min(tenth, 9)), 10)
+	}
+	return text + " " + units[i]
+}

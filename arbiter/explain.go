@@ -1,0 +1,176 @@
+package arbiter
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"path"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// namedHolders is how many holders a refusal names.
+const namedHolders = 3
+
+// maxName bounds a name in a sentence, in runes.
+const maxName = 64
+
+// name is how people know a process: "ffmpeg[1234]".
+func (s *session) name() string {
+	p := &s.process
+	name := p.Exe
+	if name == "" {
+		name, _, _ = strings.Cut(p.Command, " ")
+	}
+	if name == "" {
+		name = "process"
+	}
+	return plain(path.Base(name)) + "[" + strconv.Itoa(p.PID) + "]"
+}
+
+// plain makes a text that others chose fit for a sentence on a terminal.
+func plain(text string) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range text {
+		if n++; n > maxName {
+			b.WriteString("…")
+			break
+		}
+		if !unicode.IsPrint(r) {
+			r = '?'
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// explain fills in who holds what at the limit that refused, and the line for people.
+func (a *Arbiter) explain(l *lease, o *Outcome, r *accounting.Refusal) {
+	gpu, asked := l.device.Index, o.Requested.Human()
+	switch o.Reason {
+	case ReasonDeviceLost:
+		o.Explain = lostRefusal(l.device).Explain
+		return
+	case ReasonTooLarge:
+		whose := fmt.Sprintf("the device's %s", o.Limit.Human())
+		if o.Limit < l.device.grantable() {
+			whose = a.whose(l, l.limiter(), o.Limit)
+		}
+		o.Explain = fmt.Sprintf("out of memory on GPU %d: asked %s, more than %s could ever hold", gpu, asked, whose)
+		return
+	}
+	o.Holders = a.holders(l.device, a.below(r), r.Budget == nil)
+	whose := fmt.Sprintf("the device's %s", o.Limit.Human())
+	if r.Budget != nil {
+		whose = a.whose(l, r.Budget, o.Limit)
+	}
+	o.Explain = fmt.Sprintf("out of memory on GPU %d: asked %s, %s left of %s", gpu, asked, o.Remaining.Human(), whose)
+	if o.Holders != "" {
+		o.Explain += "; holds: " + o.Holders
+	}
+}
+
+// limiter is the budget above the lease with the smallest memory.max.
+func (l *lease) limiter() *accounting.Budget {
+	least := l.sum.Budget()
+	for b := least; b != nil; b = b.Parent() {
+		if b.Limits(l.device.Index).Max < least.Limits(l.device.Index).Max {
+			least = b
+		}
+	}
+	return least
+}
+
+// whose names a budget above a lease: "the job's 1 GiB budget".
+func (a *Arbiter) whose(l *lease, b *accounting.Budget, limit accounting.Bytes) string {
+	who := "the job's"
+	switch {
+	case b == l.session.budget || !l.session.job.run && b == l.session.job.budget:
+		who = "the process's"
+	case l.session.job.shared != nil && b == l.session.job.shared.budget:
+		who = l.session.job.shared.label
+	}
+	return fmt.Sprintf("%s %s budget", who, limit.Human())
+}
+
+// holders names the processes that use most there, programs that are no clients
+// included where it is the device.
+func (a *Arbiter) holders(d *device, leases iter.Seq[*lease], all bool) string {
+	type holder struct {
+		bytes accounting.Bytes
+		lease *lease
+		other *accounting.UnmanagedState
+	}
+	var top [namedHolders]holder
+	insert := func(h holder) {
+		for i := range top {
+			if h.bytes > top[i].bytes {
+				h, top[i] = top[i], h
+			}
+		}
+	}
+	for l := range leases {
+		insert(holder{bytes: l.sum.Granted() - a.idle(l), lease: l})
+	}
+	for i := range d.unmanagedBy {
+		if all {
+			insert(holder{bytes: d.unmanagedBy[i].Bytes, other: &d.unmanagedBy[i]})
+		}
+	}
+	var names []string
+	for _, h := range top {
+		switch {
+		case h.lease != nil:
+			names = append(names, h.lease.session.name()+" "+h.bytes.Human())
+		case h.other != nil:
+			names = append(names, fmt.Sprintf("%s[%d] %s (unmanaged)", plain(h.other.Command), h.other.PID, h.bytes.Human()))
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// explainStreams says why streams were refused.
+func explainStreams(l *lease, count int) string {
+	return fmt.Sprintf("no stream on GPU %d: asked %d, and %d of %d (streams.max) are in use; destroy some, or raise the limit",
+		l.device.Index, count, l.sum.Streams(), l.sum.StreamsMax())
+}
+
+// minRefused makes the error of a memory.min that has no room.
+func (a *Arbiter) minRefused(r *accounting.Refusal, j *job) error {
+	where, reason := fmt.Sprintf("GPU %d's %s", r.Device, r.Limit.Human()), ReasonDeviceFull
+	switch {
+	case r.Budget == nil:
+	case j.shared != nil && r.Budget == j.shared.budget:
+		where, reason = fmt.Sprintf("%s %s budget", j.shared.label, r.Limit.Human()), ReasonSharedFull
+	default:
+		where, reason = fmt.Sprintf("the job's %s budget", r.Limit.Human()), ReasonOverBudget
+	}
+	return &Refusal{Reason: reason, Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit,
+		Explain: fmt.Sprintf("memory.min of %s on GPU %d cannot be reserved: %s could be, of %s; ask for less, or wait until others are done",
+			r.Requested.Human(), r.Device, r.Remaining.Human(), where)}
+}
+
+// String writes a size as files and flags spell it: bytes, "25%", "max".
+func (s Size) String() string {
+	switch {
+	case s.Max:
+		return "max"
+	case s.PerMille == 0:
+		return strconv.FormatUint(uint64(s.Bytes), 10)
+	case s.PerMille%10 == 0:
+		return strconv.FormatUint(uint64(s.PerMille/10), 10) + "%"
+	}
+	return fmt.Sprintf("%d.%d%%", s.PerMille/10, s.PerMille%10)
+}
+
+func noSession(id SessionID) error { return fmt.Errorf("session %d: %w", id, ErrNoSession) }
+func noDevice(index int) error     { return fmt.Errorf("GPU %d: %w", index, ErrNoDevice) }
+
+// byAge orders leases by age.
+func byAge(x, y *lease) int {
+	return cmp.Or(x.opened.Compare(y.opened), cmp.Compare(x.id, y.id))
+}

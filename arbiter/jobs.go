@@ -1,0 +1,182 @@
+package arbiter
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// OpenJob opens a job. A *Refusal tells that more was asked than the rule allows
+// (ReasonDenied), or that memory.min has no room (ReasonDeviceFull, ReasonSharedFull,
+// ReasonOverBudget); ErrRange, that the request makes no sense.
+func (a *Arbiter) OpenJob(now time.Time, r JobRequest) (JobInfo, error) {
+	rule := a.policy.ruleFor(r.Process)
+	if err := a.checkJob(r, rule); err != nil {
+		return JobInfo{}, err
+	}
+	j, err := a.newJob(now, &job{id: a.lastJob + 1, request: r, rule: rule, run: true}, true)
+	if err != nil {
+		return JobInfo{}, err
+	}
+	info := JobInfo{ID: j.id}
+	var largest accounting.Bytes
+	for _, d := range a.devices {
+		if !d.lost && d.Total > largest {
+			largest = d.Total
+			info.Budget = min(j.limits(d).Max, j.perProcess(d).Max, d.grantable())
+			if j.shared != nil {
+				info.Budget = min(info.Budget, j.shared.budget.Limits(d.Index).Max)
+			}
+		}
+	}
+	return info, nil
+}
+
+// perProcess are the limits that each process of the job begins with.
+func (j *job) perProcess(d *device) accounting.Limits { return (&session{job: j}).limits(d) }
+
+// CloseJob tells that the runner is gone; the job ends with its last process.
+// Unknown jobs are ignored.
+func (a *Arbiter) CloseJob(now time.Time, id JobID) {
+	if j := a.jobs[id]; j != nil {
+		j.closed = true
+		a.endJob(j)
+	}
+}
+
+// checkJob tells whether the rule allows what a job asks.
+func (a *Arbiter) checkJob(r JobRequest, rule ruled) error {
+	if r.Streams < 0 {
+		return fmt.Errorf("%d streams: %w (1 is the least)", r.Streams, ErrRange)
+	}
+	for _, d := range a.devices {
+		most := amount(rule.max, d)
+		ask := most
+		if r.Max != nil {
+			ask = amount(*r.Max, d)
+		}
+		if !privileged(r.Process.UID) && r.Max != nil && !r.Max.Max && ask > most {
+			return &Refusal{Reason: ReasonDenied, Requested: ask, Remaining: most, Limit: most, Explain: fmt.Sprintf(
+				"asked for a budget of %s on GPU %d, but %s allows %s: ask for no more than that, or have root change the rule",
+				ask.Human(), d.Index, rule.name, most.Human())}
+		}
+		if r.Min == nil {
+			continue
+		}
+		if least := amount(*r.Min, d); least > min(ask, d.Total) && !r.Min.Max {
+			return fmt.Errorf("memory.min of %s is more than the memory.max of %s on GPU %d: %w",
+				least.Human(), ask.Human(), d.Index, ErrRange)
+		}
+	}
+	if !privileged(r.Process.UID) && r.Streams > rule.streams {
+		return &Refusal{Reason: ReasonDenied, Explain: fmt.Sprintf(
+			"asked for %d streams, but %s allows %d: ask for no more than that, or have root change the rule",
+			r.Streams, rule.name, rule.streams)}
+	}
+	return nil
+}
+
+// newJob puts a job in place with its budgets. With admit, what it reserves must have room.
+func (a *Arbiter) newJob(now time.Time, j *job, admit bool) (*job, error) {
+	j.opened = now
+	j.detached = a.exceeds(j.request, j.rule)
+	j.shared = a.shareFor(j)
+	var parent *accounting.Budget
+	if j.shared != nil {
+		parent = j.shared.budget
+	}
+	j.budget = a.ledger.OpenBudget(parent)
+	j.budget.Owner = j
+	if _, refused := a.setLimits(a.jobChanges(j), admit); refused != nil {
+		err := a.minRefused(refused, j)
+		a.dropJob(j)
+		return nil, err
+	}
+	a.lastJob = max(a.lastJob, j.id)
+	a.jobs[j.id] = j
+	a.stats.TotalJobs++
+	return j, nil
+}
+
+// exceeds reports whether a request of root's passes the rule on any device.
+func (a *Arbiter) exceeds(r JobRequest, rule ruled) bool {
+	return r.Max != nil && privileged(r.Process.UID) && slices.ContainsFunc(a.devices, func(d *device) bool {
+		return amount(*r.Max, d) > amount(rule.max, d)
+	})
+}
+
+// shareFor returns the budget that the job shares with others by its rule; nil
+// for none. It is made when its first job comes.
+func (a *Arbiter) shareFor(j *job) *shared {
+	p := &j.request.Process
+	if j.detached {
+		return nil
+	}
+	key := sharedKey{scope: j.rule.scope, match: j.rule.match}
+	label := ""
+	switch j.rule.scope {
+	case ScopeUser:
+		key.uid, label = p.UID, fmt.Sprintf("user %s's", plain(cmp.Or(p.User, fmt.Sprint(p.UID))))
+	case ScopeCgroup:
+		key.cgroup, label = p.Cgroup, fmt.Sprintf("cgroup %s's", plain(p.Cgroup))
+	default:
+		return nil
+	}
+	s := a.shareds[key]
+	if s == nil {
+		s = &shared{key: key, label: label, budget: a.ledger.OpenBudget(nil)}
+		s.budget.Owner = s
+		a.shareds[key] = s
+	}
+	s.rule = j.rule
+	return s
+}
+
+// endJob forgets a job whose runner is gone and whose last process is dead. What
+// it has reserved is free then, what still drains it holds to the end.
+func (a *Arbiter) endJob(j *job) {
+	if !j.closed || slices.ContainsFunc(j.sessions, (*session).alive) {
+		return
+	}
+	for _, d := range a.devices {
+		l := j.budget.Limits(d.Index)
+		_ = a.ledger.SetLimits(j.budget, d.Index, accounting.Limits{Max: l.Max}) // it is there
+	}
+	if len(j.sessions) == 0 {
+		a.dropJob(j)
+	}
+}
+
+// dropJob takes a job without sessions out, and the shared budget that it was the last of.
+func (a *Arbiter) dropJob(j *job) {
+	delete(a.jobs, j.id)
+	a.dropBudget(j.budget)
+	a.dropShared(j.shared)
+}
+
+// dropShared takes a shared budget out when nothing is below it.
+func (a *Arbiter) dropShared(s *shared) {
+	if s != nil && s.budget.Empty() {
+		delete(a.shareds, s.key)
+		a.dropBudget(s.budget)
+	}
+}
+
+// dropBudget takes a budget out of the ledger that has nothing below it.
+func (a *Arbiter) dropBudget(b *accounting.Budget) {
+	for _, d := range a.devices {
+		delete(a.overs, place{b, d.Index})
+	}
+	if err := a.ledger.CloseBudget(b); err != nil {
+		panic("arbiter: " + err.Error())
+	}
+}
+
+// sortedJobs returns the jobs by ID.
+func (a *Arbiter) sortedJobs() []*job {
+	return slices.SortedFunc(maps.Values(a.jobs), func(x, y *job) int { return cmp.Compare(x.id, y.id) })
+}

@@ -1,0 +1,309 @@
+package arbiter
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// limitChange is a budget's new limits on a device.
+type limitChange struct {
+	budget *accounting.Budget
+	device *device
+	limits accounting.Limits
+}
+
+// SetJobLimits changes a job's limits (its processes', where each has a budget of
+// its own). All or nothing: ErrNoJob, ErrNoDevice, ErrRange, ErrPermission (the owner
+// may only lower), or a *Refusal when a memory.min has no room. What is lowered below
+// what is held closes the words and takes idle credit back before this returns.
+func (a *Arbiter) SetJobLimits(now time.Time, id JobID, c Change) error {
+	j := a.jobs[id]
+	if j == nil {
+		return fmt.Errorf("job %d: %w", id, ErrNoJob)
+	}
+	current := j.limits
+	if j.each() {
+		current = j.perProcess
+	}
+	force, err := a.checkChange(c, j.request.Process.UID, current, j.streamsMax())
+	if err != nil {
+		return fmt.Errorf("job %d: %w", id, err)
+	}
+	old := j.live
+	j.live = old.with(c, force)
+	changes := a.jobChanges(j)
+	for _, s := range j.sessions {
+		changes = a.sessionChanges(changes, s)
+	}
+	return a.change(now, c, j, &j.live, old, changes)
+}
+
+// SetProcessLimits changes one process's limits; those of its job where that is
+// a bare process's. Errors as of SetJobLimits, with ErrNoSession.
+func (a *Arbiter) SetProcessLimits(now time.Time, id SessionID, c Change) error {
+	s := a.sessions[id]
+	if s == nil || !s.alive() {
+		return noSession(id)
+	}
+	if !s.job.run {
+		return a.SetJobLimits(now, s.job.id, c)
+	}
+	force, err := a.checkChange(c, s.process.UID, s.limits, s.streamsMax())
+	if err != nil {
+		return fmt.Errorf("process %d: %w", s.process.PID, err)
+	}
+	old := s.live
+	s.live = old.with(c, force)
+	return a.change(now, c, s.job, &s.live, old, a.sessionChanges(nil, s))
+}
+
+// change applies changes that were written into v already, or puts old back
+// there and moves nothing.
+func (a *Arbiter) change(now time.Time, c Change, j *job, v *live, old live, changes []limitChange) error {
+	done, refused := a.setLimits(changes, c.Min != nil)
+	if refused != nil {
+		*v = old
+		return a.minRefused(refused, j)
+	}
+	a.afterLimits(now, j, done)
+	a.event(Event{Time: now, Kind: EventLimits, Device: c.Device, Job: j.id, UID: c.UID,
+		Text: fmt.Sprintf("user %d set %s", c.UID, c)})
+	return nil
+}
+
+// String says what a change sets.
+func (c Change) String() string {
+	text := ""
+	if c.Max != nil {
+		text += " memory.max=" + c.Max.String()
+	}
+	if c.Min != nil {
+		text += " memory.min=" + c.Min.String()
+	}
+	if c.Streams != nil {
+		text += fmt.Sprintf(" streams.max=%d", *c.Streams)
+	}
+	if c.Device == AllDevices {
+		return text[min(1, len(text)):] + " on every GPU"
+	}
+	return fmt.Sprintf("%s on GPU %d", text[min(1, len(text)):], c.Device)
+}
+
+// checkChange tells whether a change makes sense and is permitted, and whether
+// it may pass the rule.
+func (a *Arbiter) checkChange(c Change, owner uint32, current func(*device) accounting.Limits, streams int) (bool, error) {
+	force := c.Privileged || privileged(c.UID)
+	if !force && c.UID != owner {
+		return false, fmt.Errorf("user %d is not its owner: %w", c.UID, ErrPermission)
+	}
+	if c.Device != AllDevices && a.device(c.Device) == nil {
+		return false, noDevice(c.Device)
+	}
+	if c.Streams != nil && *c.Streams < 1 {
+		return false, fmt.Errorf("streams.max of %d: %w (1 is the least)", *c.Streams, ErrRange)
+	}
+	if c.Streams != nil && !force && *c.Streams > streams {
+		return false, fmt.Errorf("streams.max of %d is above %d, and only root may raise it: %w", *c.Streams, streams, ErrPermission)
+	}
+	for _, d := range a.devices {
+		if c.Device != AllDevices && c.Device != d.Index {
+			continue
+		}
+		l := current(d)
+		if err := checkLimits(c, l, d, force); err != nil {
+			return false, err
+		}
+	}
+	return force, nil
+}
+
+// checkLimits tells whether a change of the limits on one device makes sense and is permitted.
+func checkLimits(c Change, l accounting.Limits, d *device, force bool) error {
+	most := l.Max
+	if c.Max != nil {
+		if most = amount(*c.Max, d); most > l.Max && !force {
+			return fmt.Errorf("memory.max of %s is above %s on GPU %d, and only root may raise it: %w",
+				most.Human(), l.Max.Human(), d.Index, ErrPermission)
+		}
+	}
+	if c.Min == nil {
+		return nil
+	}
+	least := min(amount(*c.Min, d), d.Total)
+	if least > l.Min && !force {
+		return fmt.Errorf("memory.min of %s is above %s on GPU %d, and only root may raise it: %w",
+			least.Human(), l.Min.Human(), d.Index, ErrPermission)
+	}
+	if least > most && !c.Min.Max {
+		return fmt.Errorf("memory.min of %s is above the memory.max of %s on GPU %d: %w",
+			least.Human(), most.Human(), d.Index, ErrRange)
+	}
+	return nil
+}
+
+// with returns v with a change written over it.
+func (v live) with(c Change, force bool) live {
+	if c.Streams != nil {
+		v.streams, v.forced = c.Streams, force
+	}
+	if c.Min == nil && c.Max == nil {
+		return v
+	}
+	set := func(l liveLimits) liveLimits {
+		if c.Max != nil {
+			l.max, l.forcedMax = c.Max, force
+		}
+		if c.Min != nil {
+			l.min, l.forcedMin = c.Min, force
+		}
+		return l
+	}
+	on := make(map[int]liveLimits, len(v.on)+1)
+	maps.Copy(on, v.on)
+	on[c.Device] = set(v.of(c.Device))
+	if c.Device == AllDevices {
+		for index, l := range on {
+			if index != AllDevices {
+				on[index] = set(l)
+			}
+		}
+	}
+	v.on = on
+	return v
+}
+
+// jobChanges returns the limits of a job's budget, and of the one it shares.
+func (a *Arbiter) jobChanges(j *job) []limitChange {
+	changes := make([]limitChange, 0, 2*len(a.devices))
+	for _, d := range a.devices {
+		if s := j.shared; s != nil {
+			changes = append(changes, limitChange{s.budget, d, s.limits(d)})
+		}
+		changes = append(changes, limitChange{j.budget, d, j.limits(d)})
+	}
+	return changes
+}
+
+// sessionChanges appends the limits of a session's budget. A dead one reserves nothing.
+func (a *Arbiter) sessionChanges(changes []limitChange, s *session) []limitChange {
+	for _, d := range a.devices {
+		l := s.limits(d)
+		if !s.alive() {
+			l.Min = 0
+		}
+		changes = append(changes, limitChange{s.budget, d, l})
+	}
+	return changes
+}
+
+// limits are a shared budget's limits on a device.
+func (s *shared) limits(d *device) accounting.Limits {
+	return accounting.Limits{Min: amount(s.rule.min, d), Max: amount(s.rule.max, d)}
+}
+
+// setLimits writes limits into the ledger, and returns those that it changed
+// (with what they were). With admit, a memory.min that is raised must have room, or
+// nothing is changed.
+func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChange, refused *accounting.Refusal) {
+	for _, c := range changes {
+		old := c.budget.Limits(c.device.Index)
+		if old == c.limits {
+			continue
+		}
+		if least := min(c.limits.Min, c.limits.Max); admit && least > min(old.Min, old.Max) {
+			refused = a.ledger.CheckMin(c.budget, c.device.Index, least)
+		}
+		if refused != nil {
+			break
+		}
+		_ = a.ledger.SetLimits(c.budget, c.device.Index, c.limits) // it is there
+		c.limits = old
+		done = append(done, c)
+	}
+	if refused == nil {
+		return done, nil
+	}
+	for i := len(done) - 1; i >= 0; i-- {
+		_ = a.ledger.SetLimits(done[i].budget, done[i].device.Index, done[i].limits) // it is there
+	}
+	return nil, refused
+}
+
+// afterLimits puts changed limits in force for what runs, and tells the clients.
+func (a *Arbiter) afterLimits(now time.Time, j *job, done []limitChange) {
+	for _, c := range done {
+		a.enforce(now, c.budget, c.device.Index)
+		for l := range owners(c.budget.Leases(c.device.Index)) {
+			if !l.stale && !l.lost && l.session.alive() {
+				a.words.Limit(l.id, l.sum.Max())
+			}
+		}
+	}
+	for _, s := range j.sessions {
+		for _, l := range s.leases {
+			l.sum.SetStreamsMax(s.streamsMax())
+		}
+	}
+}
+
+// relimit computes a job's limits anew and puts them in force.
+func (a *Arbiter) relimit(now time.Time, j *job) {
+	changes := a.jobChanges(j)
+	for _, s := range j.sessions {
+		changes = a.sessionChanges(changes, s)
+	}
+	done, _ := a.setLimits(changes, false)
+	a.afterLimits(now, j, done)
+}
+
+// SetPolicy puts a new configuration in force, for running leases too. Limits that
+// were changed live stay; what is lowered below what is held is over, as by SetJobLimits.
+func (a *Arbiter) SetPolicy(now time.Time, p Policy) {
+	a.policy = p.normal()
+	for _, d := range a.devices {
+		d.rule = a.policy.deviceRule(d.Device)
+		a.recap(now, d)
+	}
+	for _, j := range a.sortedJobs() {
+		j.rule = a.policy.ruleFor(j.request.Process)
+		j.detached = a.exceeds(j.request, j.rule)
+		if old := j.shared; a.shareFor(j) != old {
+			a.moveJob(j, old)
+		}
+		a.relimit(now, j)
+	}
+	for _, l := range a.leases {
+		a.noteChain(l) // jobs that moved may have brought more than there is room for
+	}
+	for place := range a.overs {
+		a.squeeze(now, place)
+	}
+	for _, l := range a.leases {
+		if l.stale || l.lost || !l.session.alive() {
+			continue
+		}
+		if l.closed && !l.sum.Over() {
+			l.closed = false
+			a.words.Flag(l.id, false, false)
+		}
+		a.words.Limit(l.id, l.sum.Max())
+	}
+	a.event(Event{Time: now, Kind: EventPolicy, Device: -1,
+		Text: fmt.Sprintf("a configuration with %d rules is in force", len(p.Rules))})
+}
+
+// moveJob puts a job under the shared budget that its rule says, or under none.
+func (a *Arbiter) moveJob(j *job, old *shared) {
+	j.shared = a.shareFor(j)
+	var parent *accounting.Budget
+	if j.shared != nil {
+		parent = j.shared.budget
+	}
+	if err := a.ledger.MoveBudget(j.budget, parent); err != nil {
+		panic("arbiter: " + err.Error()) // a root is never below a job
+	}
+	a.dropShared(old)
+}

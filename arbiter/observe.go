@@ -1,0 +1,240 @@
+package arbiter
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// keptAfter is how long a dead process's memory may take to come back before it
+// counts as unmanaged.
+const keptAfter = time.Second
+
+// Used returns the bytes in use of each lease on a device, for Usage.UsedBefore.
+// Nil for a device that is not known.
+func (a *Arbiter) Used(device int) map[LeaseID]accounting.Bytes {
+	d := a.device(device)
+	if d == nil {
+		return nil
+	}
+	used := make(map[LeaseID]accounting.Bytes)
+	for l := range a.leasesOn(d) {
+		used[l.id] = l.sum.Granted() - a.idle(l)
+	}
+	return used
+}
+
+// Observe takes a reading of a device. What a client's process uses beyond its
+// bytes is its lease's overhead; what processes use that have no lease there is
+// unmanaged; both lower the capacity. A dead process that the reading does not list
+// any more is reclaimed. Readings of a lost or unknown device are ignored.
+//
+// An allocation or a free that is under way during the reading is in one of the two
+// figures and not in the other. So the larger of the used bytes before and after
+// the reading is subtracted, and of the last two readings' overheads the smaller
+// one counts: a transient has to last from one reading to the next to be believed.
+// The price is that real overhead counts from the second reading on.
+func (a *Arbiter) Observe(now time.Time, u Usage) {
+	d := a.device(u.Device)
+	if d == nil || d.lost {
+		return
+	}
+	d.began = u.Began
+	if u.Began.IsZero() {
+		d.began = now
+	}
+	clear(d.figures)
+	for _, p := range u.Processes {
+		if known, twice := d.figures[p.PID]; twice { // graphics and compute are listed apart
+			p.Bytes = max(p.Bytes, known.Bytes)
+		}
+		d.figures[p.PID] = p
+	}
+	a.readOverheads(now, d, u.UsedBefore)
+	a.readUnmanaged(now, d)
+	a.recap(now, d)
+	for _, l := range a.absent(d) {
+		a.reclaim(now, l)
+	}
+}
+
+// reads reports whether a figure is about the lease's process, not one that has
+// its PID now.
+func (l *lease) reads(p ProcessUsage) bool {
+	mine := l.session.process.StartTicks
+	return p.StartTicks == 0 || mine == 0 || p.StartTicks == mine
+}
+
+// readOverheads compares the figures of client processes with what they use.
+func (a *Arbiter) readOverheads(now time.Time, d *device, before map[LeaseID]accounting.Bytes) {
+	var charged []*lease
+	for pid, leases := range d.byPID {
+		figure, listed := d.figures[pid]
+		var used accounting.Bytes
+		var first *lease // a process with several sessions has one figure: its oldest lease takes the overhead
+		for _, l := range leases {
+			if !l.session.alive() || l.lost {
+				continue
+			}
+			used = used.Plus(max(a.look(l), before[l.id]))
+			if first == nil {
+				first = l
+			} else {
+				l.overhead, l.reading = 0, 0
+			}
+		}
+		if first == nil {
+			continue
+		}
+		var reading accounting.Bytes
+		if listed && first.reads(figure) {
+			reading = figure.Bytes.Less(used)
+			if first.unverified && figure.Bytes >= used {
+				a.verified(now, leases)
+			}
+		}
+		first.overhead, first.reading = min(reading, first.reading), reading
+		if a.policy.ChargeOverhead || first.spoiled || first.sum.Charged() > 0 {
+			charged = append(charged, first)
+		}
+	}
+	for _, l := range charged {
+		a.charge(now, l)
+	}
+	d.overhead = 0
+	for l := range a.leasesOn(d) {
+		d.overhead = d.overhead.Plus(l.free())
+	}
+}
+
+// verified notes that the device confirms what restored leases hold.
+func (a *Arbiter) verified(now time.Time, leases []*lease) {
+	for _, l := range leases {
+		if l.unverified {
+			l.unverified = false
+			a.leaseEvent(now, l, EventVerified, l.sum.Granted(),
+				fmt.Sprintf("GPU %d confirms what %s holds", l.device.Index, l.session.name()))
+		}
+	}
+}
+
+// charge puts against a lease's own budget what its process uses and nobody
+// else should pay for: with a word that cannot be believed, what that does not
+// explain; all overhead, where the configuration says so.
+func (a *Arbiter) charge(now time.Time, l *lease) {
+	var n accounting.Bytes
+	if l.spoiled {
+		n = l.overhead.Less(l.known)
+	}
+	if n > l.sum.Charged() {
+		a.leaseEvent(now, l, EventExcess, n, fmt.Sprintf(
+			"%s uses %s on GPU %d that its lease page does not explain: charged to its own budget",
+			l.session.name(), n.Human(), l.device.Index))
+	}
+	if a.policy.ChargeOverhead {
+		n = l.overhead
+	}
+	a.ledger.Charge(l.sum, n)
+	a.noteChain(l)
+	for b := l.sum.Budget(); b != nil; b = b.Parent() {
+		a.enforce(now, b, l.device.Index)
+	}
+}
+
+// readUnmanaged sums up the figures of processes without a lease.
+func (a *Arbiter) readUnmanaged(now time.Time, d *device) {
+	before := d.unmanagedBy
+	d.unmanaged, d.unmanagedBy = 0, nil
+	for pid, figure := range d.figures {
+		mine := func(l *lease) bool { return l.reads(figure) }
+		if figure.Bytes == 0 || slices.ContainsFunc(d.byPID[pid], mine) {
+			continue
+		}
+		d.addUnmanaged(figure)
+		known := func(u accounting.UnmanagedState) bool { return u.PID == pid }
+		if !slices.ContainsFunc(before, known) {
+			a.event(Event{Time: now, Kind: EventUnmanaged, Device: d.Index, PID: pid, Bytes: figure.Bytes,
+				Text: fmt.Sprintf("%s[%d] uses %s on GPU %d without gpuarb", plain(figure.Command), pid,
+					figure.Bytes.Human(), d.Index)})
+		}
+	}
+	slices.SortFunc(d.unmanagedBy, func(x, y accounting.UnmanagedState) int {
+		return cmp.Or(cmp.Compare(y.Bytes, x.Bytes), cmp.Compare(x.PID, y.PID))
+	})
+}
+
+// addUnmanaged counts a process as unmanaged, by the name of who keeps its memory.
+func (d *device) addUnmanaged(p ProcessUsage) {
+	d.unmanaged = d.unmanaged.Plus(p.Bytes)
+	name := p.Command
+	if p.Keeper != "" {
+		name = p.Keeper + " keeps the memory of " + p.Command
+	}
+	d.unmanagedBy = append(d.unmanagedBy, accounting.UnmanagedState{PID: p.PID, Command: name, Bytes: p.Bytes})
+}
+
+// absent returns the draining leases that the last reading does not list.
+func (a *Arbiter) absent(d *device) []*lease {
+	var gone []*lease
+	for _, s := range a.draining {
+		for _, l := range s.leases {
+			if l.device == d && !d.lists(l) && !d.began.Before(s.ended) {
+				gone = append(gone, l)
+			}
+		}
+	}
+	return gone
+}
+
+// lists reports whether the last reading has a figure for the lease's process.
+func (d *device) lists(l *lease) bool {
+	figure, listed := d.figures[l.session.process.PID]
+	return listed && figure.Bytes > 0 && l.reads(figure)
+}
+
+// expire counts as unmanaged what a dead process has not given back in time: its
+// lease ends, and the bytes stay out of reach by the name of who keeps them.
+func (a *Arbiter) expire(now time.Time) {
+	var kept []*lease
+	for _, s := range a.draining {
+		if now.Sub(s.ended) <= keptAfter {
+			continue
+		}
+		for _, l := range s.leases {
+			if l.device.lists(l) && !l.device.began.Before(s.ended) {
+				kept = append(kept, l)
+			}
+		}
+	}
+	for _, l := range kept {
+		d, figure := l.device, l.device.figures[l.session.process.PID]
+		who := "somebody (a forked child?)"
+		if figure.Keeper != "" {
+			who = plain(figure.Keeper)
+		}
+		a.leaseEvent(now, l, EventKept, figure.Bytes, fmt.Sprintf(
+			"%s is dead, and %s keeps its %s on GPU %d: unmanaged from now on",
+			l.session.name(), who, figure.Bytes.Human(), d.Index))
+		d.addUnmanaged(figure)
+		a.closeLease(now, l)
+	}
+}
+
+// Clamped tells that a lease's word held rubbish and was clamped: it is not
+// believed any more. All that is granted to the lease counts as used, nothing is
+// recalled from it, and what its process uses beyond that is charged to its own
+// budget. May be called from within a method of Words. Unknown leases are ignored.
+func (a *Arbiter) Clamped(now time.Time, id LeaseID) {
+	a.stats.ClampedWords++
+	l := a.leases[id]
+	if l == nil || l.spoiled {
+		return
+	}
+	l.spoiled, l.known = true, l.overhead
+	a.leaseEvent(now, l, EventClamped, 0, fmt.Sprintf(
+		"%s wrote rubbish into its lease page on GPU %d: all that it was granted counts as used",
+		l.session.name(), l.device.Index))
+}

@@ -1,0 +1,162 @@
+package arbiter
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// Freed tells that a free saw NOTIFY in the word: while a budget above the lease
+// is over, what was freed goes back. Unknown leases are ignored.
+func (a *Arbiter) Freed(now time.Time, id LeaseID) {
+	l := a.leases[id]
+	if l == nil || !l.session.alive() {
+		return
+	}
+	a.sync(l)
+	a.settle(now, l)
+}
+
+// settle takes back what a lease has idle where a budget above it is over, and
+// opens the words again where that suffices. Its cost is the depth of the tree, but
+// for the reopening.
+func (a *Arbiter) settle(now time.Time, l *lease) {
+	for b := l.sum.Budget(); b != nil && len(a.overs) > 0; b = b.Parent() {
+		p := place{b, l.device.Index}
+		if _, over := a.overs[p]; over {
+			if b.Over(p.device) {
+				a.drainWord(l, p)
+			}
+			a.reopen(now, p)
+		}
+	}
+}
+
+// enforce puts a budget's limit in force after it, or what is held, has changed:
+// where it is over, words are closed and idle credit is taken back.
+func (a *Arbiter) enforce(now time.Time, b *accounting.Budget, device int) {
+	p := place{b, device}
+	a.noteOver(p)
+	if _, over := a.overs[p]; over {
+		a.squeeze(now, p)
+	}
+}
+
+// noteOver remembers that a budget is over. The words are told later.
+func (a *Arbiter) noteOver(p place) {
+	if _, known := a.overs[p]; !known && p.budget.Over(p.device) {
+		a.overs[p] = false
+	}
+}
+
+// noteChain does so for every budget above a lease.
+func (a *Arbiter) noteChain(l *lease) {
+	for b := l.sum.Budget(); b != nil; b = b.Parent() {
+		a.noteOver(place{b, l.device.Index})
+	}
+}
+
+// squeeze takes idle credit back at a budget that holds more than its limit, and
+// opens the words below it again when that suffices. Every word is closed before
+// any is read: what is freed in between then reports itself.
+func (a *Arbiter) squeeze(now time.Time, p place) {
+	if p.budget.Over(p.device) {
+		for l := range owners(p.budget.Leases(p.device)) {
+			a.shut(l)
+		}
+		for l := range owners(p.budget.Leases(p.device)) {
+			a.drainWord(l, p)
+		}
+	}
+	a.reopen(now, p)
+}
+
+// shut closes a lease's word.
+func (a *Arbiter) shut(l *lease) {
+	if l.closed || l.stale || l.lost || !l.session.alive() {
+		return
+	}
+	l.closed = true
+	a.words.Flag(l.id, true, true)
+}
+
+// drainWord takes back what a lease has idle, up to what the budget holds too much.
+func (a *Arbiter) drainWord(l *lease, p place) {
+	sums := p.budget.Account(p.device)
+	most := min(a.idle(l), sums.Held.Less(sums.Limit))
+	if most == 0 {
+		return
+	}
+	a.look(l)
+	a.stats.RecalledBytes += uint64(a.take(l, most))
+	a.look(l)
+}
+
+// reopen opens the words below a budget again if it is over no longer, and
+// announces what has become of it.
+func (a *Arbiter) reopen(now time.Time, p place) {
+	announced, known := a.overs[p]
+	if !known {
+		return
+	}
+	if p.budget.Over(p.device) {
+		if !announced {
+			a.overs[p] = true
+			a.overEvent(now, p, EventOver)
+		}
+		return
+	}
+	delete(a.overs, p)
+	if announced {
+		a.overEvent(now, p, EventWithin)
+	}
+	for l := range owners(p.budget.Leases(p.device)) {
+		if l.closed && !l.stale && l.session.alive() && !l.lost && !l.sum.Over() {
+			l.closed = false
+			a.words.Flag(l.id, false, false)
+		}
+	}
+}
+
+// checkAll reopens what is over no longer, after bytes went back by another way.
+func (a *Arbiter) checkAll(now time.Time) {
+	for p := range a.overs {
+		if !p.budget.Over(p.device) {
+			a.reopen(now, p)
+		}
+	}
+}
+
+// overEvent announces that a budget has become over, or is within again.
+func (a *Arbiter) overEvent(now time.Time, p place, kind Kind) {
+	sums := p.budget.Account(p.device)
+	e := Event{Time: now, Kind: kind, Device: p.device, Limit: sums.Limit, Bytes: sums.Held}
+	whose := "a budget"
+	switch owner := p.budget.Owner.(type) {
+	case *session:
+		e.PID, e.UID, e.Job, whose = owner.process.PID, owner.process.UID, owner.job.id, owner.name()
+	case *job:
+		e.UID, e.Job, whose = owner.request.Process.UID, owner.id, fmt.Sprintf("job %d", owner.id)
+	case *shared:
+		whose = owner.label + " budget"
+	}
+	if kind == EventOver {
+		e.Text = fmt.Sprintf("%s holds %s on GPU %d, more than its limit of %s: it gets nothing new until it is under",
+			whose, sums.Held.Human(), p.device, sums.Limit.Human())
+	} else {
+		e.Text = fmt.Sprintf("%s is within its limit of %s on GPU %d again", whose, sums.Limit.Human(), p.device)
+	}
+	a.event(e)
+}
+
+// sync tells a lease's word its flags and limit, where they are not known.
+func (a *Arbiter) sync(l *lease) {
+	if !l.stale || a.leases[l.id] != l || !l.session.alive() {
+		return
+	}
+	l.stale = false
+	l.closed = l.sum.Over()
+	a.words.Flag(l.id, l.closed, l.closed)
+	a.words.Limit(l.id, l.sum.Max())
+}

@@ -1,0 +1,159 @@
+package arbiter
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// candidate is a lease with idle credit that would help at a limit.
+type candidate struct {
+	lease *lease
+	gain  accounting.Bytes
+}
+
+// leasesOn yields a device's leases.
+func (a *Arbiter) leasesOn(d *device) iter.Seq[*lease] {
+	return owners(a.ledger.Leases(d.Index))
+}
+
+// owners yields the arbiter's side of the ledger's leases.
+func owners(seq iter.Seq[*accounting.Lease]) iter.Seq[*lease] {
+	return func(yield func(*lease) bool) {
+		for s := range seq {
+			if !yield(s.Owner.(*lease)) {
+				return
+			}
+		}
+	}
+}
+
+// below yields the leases at the limit that refused.
+func (a *Arbiter) below(r *accounting.Refusal) iter.Seq[*lease] {
+	if r.Budget == nil {
+		return owners(a.ledger.Leases(r.Device))
+	}
+	return owners(r.Budget.Leases(r.Device))
+}
+
+// candidates returns the leases (but asker) whose idle credit would help at
+// the limit that refused, and what all of it would gain. Nothing is taken. This
+// looks at every lease there: for requests that are about to be refused.
+func (a *Arbiter) candidates(asker *lease, r *accounting.Refusal) ([]candidate, accounting.Bytes) {
+	found, total := a.scratch[:0], accounting.Bytes(0)
+	for l := range a.below(r) {
+		if l == asker {
+			continue
+		}
+		if idle := a.idle(l); idle > 0 {
+			if gain := r.Yield(l.sum, idle); gain > 0 {
+				found = append(found, candidate{l, gain})
+				total = total.Plus(gain)
+			}
+		}
+	}
+	a.scratch = found[:0]
+	return found, total
+}
+
+// recall calls back what a limit is short of, from those who have most idle
+// credit first, so that few are disturbed.
+func (a *Arbiter) recall(from []candidate, r *accounting.Refusal) {
+	slices.SortStableFunc(from, func(x, y candidate) int { return cmp.Compare(y.gain, x.gain) })
+	short := r.Short
+	for _, c := range from {
+		if short == 0 {
+			break
+		}
+		a.look(c.lease)
+		// What others of the same budget gave back before may have brought it
+		// down to its reservation: ask again what this one would gain.
+		got := a.take(c.lease, r.Yield(c.lease.sum, min(c.gain, short)))
+		a.look(c.lease)
+		a.stats.RecalledBytes += uint64(got)
+		short = short.Less(got)
+	}
+	clear(from) // the scratch must not keep leases alive
+}
+
+// makeRoom finds room for n bytes for a lease that were refused: its own idle
+// credit first, then that of others at each limit that refuses. It returns how
+// many of the bytes came out of the lease's own word (they stay granted to it), or
+// the refusal with what would have been granted at that limit. A refusal takes
+// nothing from anybody.
+func (a *Arbiter) makeRoom(l *lease, n accounting.Bytes) (own accounting.Bytes, refused *accounting.Refusal) {
+	// Clients take from their words while this goes on. Each round that gets less
+	// than it counted on is one that somebody else won; enough of them is a refusal.
+	for round := range 8 {
+		own = min(a.idle(l), n)
+		r := a.ledger.Check(l.sum, n-own)
+		if r == nil {
+			if got := a.takeOwn(l, own); got < own {
+				a.ledger.Release(l.sum, got)
+				continue
+			}
+			return own, nil
+		}
+		if round == 0 {
+			a.countLimit(l, r)
+		}
+		from, gain := a.candidates(l, r)
+		if gain < r.Short {
+			clear(from)
+			return 0, reckon(r, n, own, gain)
+		}
+		a.recall(from, r)
+	}
+	if r := a.ledger.Check(l.sum, n); r != nil {
+		return 0, reckon(r, n, 0, 0)
+	}
+	return 0, nil
+}
+
+// reckon completes the refusal of n bytes: what would have been granted, with the
+// asker's own idle credit, and with all that could have been called back.
+func reckon(r *accounting.Refusal, n, own, gain accounting.Bytes) *accounting.Refusal {
+	left := max(r.Remaining, (n - own).Plus(gain).Less(r.Short))
+	r.Requested, r.Remaining = n, min(left.Plus(own), n-1)
+	return r
+}
+
+// takeOwn takes idle bytes out of a lease's own word for its own request: they
+// stay granted.
+func (a *Arbiter) takeOwn(l *lease, own accounting.Bytes) accounting.Bytes {
+	if own == 0 {
+		return 0
+	}
+	granted := l.sum.Granted()
+	return min(a.words.Take(l.id, granted, own), own, granted)
+}
+
+// countLimit counts that a request met a limit, whether recalls made room or not.
+func (a *Arbiter) countLimit(l *lease, r *accounting.Refusal) {
+	if r.Budget == nil {
+		l.device.atMax++
+	} else {
+		l.atMax++
+	}
+}
+
+// surplus gives a lease some credit beyond its request, so that its next
+// allocations need not ask; not where that were more than an eighth of the room.
+func (a *Arbiter) surplus(l *lease) {
+	if a.policy.Surplus == NoSurplus || l.closed || l.spoiled {
+		return
+	}
+	n := min(a.policy.Surplus, a.ledger.Room(l.sum)/8).Less(a.idle(l)) &^ 4095
+	if n < leastSurplus {
+		return
+	}
+	granted := l.sum.Granted()
+	if a.ledger.Reserve(l.sum, n) == nil && !a.words.Give(l.id, granted, n) {
+		a.ledger.Release(l.sum, n)
+	}
+}
+
+// leastSurplus is not worth changing a word for.
+const leastSurplus accounting.Bytes = 64 << 10

@@ -1,0 +1,78 @@
+package arbiter
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// RestoreJob takes a job up again after a restart of the daemon, under the ID
+// that it had; before any session of it, and before new jobs are opened. Its
+// reservations hold whether there is room or not. ErrRange for ID 0, ErrExists for
+// one that is there. A closed job ends when the first of its sessions does not come:
+// restore those before Tick.
+func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
+	if r.ID == 0 {
+		return fmt.Errorf("job 0: %w", ErrRange)
+	}
+	if a.jobs[r.ID] != nil {
+		return fmt.Errorf("job %d: %w", r.ID, ErrExists)
+	}
+	j := &job{id: r.ID, request: r.Request, rule: a.policy.ruleFor(r.Request.Process), run: true, closed: r.Closed}
+	_, err := a.newJob(now, j, false)
+	return err
+}
+
+// Restore takes a session up again after a restart of the daemon. What it holds
+// is taken as it is, whether it fits or not: then sums only fall. The IDs are in the
+// order of r.Leases. It calls nothing of Words: the caller does not know the IDs yet.
+// The next Tick (or a request of the lease) tells the words their flags and limits.
+// ErrNoDevice when a device is not known; nothing is restored then.
+func (a *Arbiter) Restore(now time.Time, r RestoredSession) (SessionID, []LeaseID, error) {
+	for i, l := range r.Leases {
+		if a.device(l.Device) == nil {
+			return 0, nil, noDevice(l.Device)
+		}
+		same := func(x RestoredLease) bool { return x.Device == l.Device }
+		if slices.ContainsFunc(r.Leases[:i], same) {
+			return 0, nil, fmt.Errorf("two leases on GPU %d: %w", l.Device, ErrExists)
+		}
+	}
+	if a.jobs[r.Job] == nil {
+		r.Job = 0
+	}
+	id, err := a.openSession(now, SessionRequest{Process: r.Process, Job: r.Job, Max: r.Max, Streams: r.Streams}, false)
+	if err != nil {
+		return 0, nil, err
+	}
+	s := a.sessions[id]
+	ids := make([]LeaseID, 0, len(r.Leases))
+	for _, held := range r.Leases {
+		ids = append(ids, a.restoreLease(now, s, held).id)
+	}
+	return id, ids, nil
+}
+
+// restoreLease opens a lease that holds something already.
+func (a *Arbiter) restoreLease(now time.Time, s *session, held RestoredLease) *lease {
+	d := a.device(held.Device)
+	l := a.newLease(now, s, d)
+	granted := held.Granted
+	if held.Unverified { // a client's own word: no more than the device could have given
+		granted = min(granted, d.grantable())
+	}
+	a.ledger.Force(l.sum, granted)
+	a.ledger.ForceStreams(l.sum, held.Streams)
+	l.contexts = min(max(held.Contexts, 0), maxContexts)
+	l.peak, l.unverified, l.lost = held.Peak, held.Unverified, d.lost
+	if !held.Opened.IsZero() {
+		l.opened = held.Opened
+	}
+	if s.opened.After(l.opened) {
+		s.opened = l.opened
+	}
+	l.stale = true
+	a.stale = append(a.stale, l)
+	a.noteChain(l)
+	return l
+}

@@ -1,0 +1,219 @@
+package arbiter
+
+import (
+	"fmt"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// ruled is what the configuration gives to a process.
+type ruled struct {
+	name     string // for messages: `rule 2 (user student)`, or "the defaults"
+	match    Match
+	min, max Size
+	streams  int
+	scope    Scope
+}
+
+// ruleFor returns what the first matching rule gives, over the defaults.
+func (p *Policy) ruleFor(proc Process) ruled {
+	r := ruled{
+		name: "the defaults", min: p.Defaults.Min, max: p.Defaults.Max,
+		streams: p.Defaults.StreamsMax, scope: p.Defaults.Scope,
+	}
+	for i := range p.Rules {
+		rule := &p.Rules[i]
+		if rule.Match.matches(proc) {
+			r.apply(rule, i)
+			break
+		}
+	}
+	r.streams = max(1, r.streams)
+	if r.min.Max { // "max" reserves all that there is
+		r.min = Size{PerMille: 1000}
+	}
+	return r
+}
+
+// apply lets a rule's settings take the place of the defaults.
+func (r *ruled) apply(rule *Rule, i int) {
+	name := rule.Name
+	if name == "" {
+		name = fmt.Sprintf("rule %d", i+1)
+	}
+	r.name, r.match = fmt.Sprintf("%s (%s)", name, rule.Match), rule.Match
+	if rule.Min != nil {
+		r.min = *rule.Min
+	}
+	if rule.Max != nil {
+		r.max = *rule.Max
+	}
+	if rule.StreamsMax != nil {
+		r.streams = *rule.StreamsMax
+	}
+	if rule.Scope != nil {
+		r.scope = *rule.Scope
+	}
+}
+
+// normal fills in what the zero Policy leaves open.
+func (p Policy) normal() Policy {
+	d := &p.Defaults
+	if d.Max == (Size{}) {
+		d.Max = Size{Max: true}
+	}
+	if d.StreamsMax == 0 {
+		d.StreamsMax = DefaultStreams
+	}
+	switch d.Scope {
+	case ScopeProcess, ScopeUser, ScopeCgroup:
+	default:
+		d.Scope = ScopeJob
+	}
+	if p.Surplus == 0 {
+		p.Surplus = DefaultSurplus
+	}
+	return p
+}
+
+// deviceRule returns the first device rule that matches d; the zero rule if none does.
+func (p *Policy) deviceRule(d Device) DeviceRule {
+	for _, r := range p.Devices {
+		m := r.Match
+		if (m.Index == nil || *m.Index == d.Index) && (m.UUID == "" || m.UUID == d.UUID) &&
+			(m.PCI == "" || m.PCI == d.PCI) && (m.Vendor == "" || m.Vendor == d.Vendor) {
+			return r
+		}
+	}
+	return DeviceRule{}
+}
+
+// live is what was changed while the job or process runs: by device index, and
+// under AllDevices for devices without an entry of their own.
+type live struct {
+	on      map[int]liveLimits
+	streams *int
+	forced  bool // streams were set by somebody privileged
+}
+
+// liveLimits are limits set on one device; nil: not set.
+type liveLimits struct {
+	min, max  *Size
+	forcedMin bool // set by somebody privileged: may pass the rule
+	forcedMax bool
+}
+
+// of returns what was set for a device.
+func (v *live) of(device int) liveLimits {
+	if l, ok := v.on[device]; ok {
+		return l
+	}
+	return v.on[AllDevices]
+}
+
+// amount is a limit on a device: never more than the device has, unless it is no limit.
+func amount(s Size, d *device) accounting.Bytes {
+	b := s.Of(d.Total)
+	if b == accounting.Max {
+		return b
+	}
+	return min(b, d.Total)
+}
+
+// over lowers limits to what was set live, or sets them where that was forced.
+func (v liveLimits) over(l accounting.Limits, d *device) accounting.Limits {
+	if v.max != nil {
+		if most := amount(*v.max, d); v.forcedMax || most < l.Max {
+			l.Max = most
+		}
+	}
+	if v.min != nil {
+		if least := min(amount(*v.min, d), d.Total); v.forcedMin || least < l.Min {
+			l.Min = least
+		}
+	}
+	return l
+}
+
+// wished lowers limits to what a job's request asks; root's request takes the
+// place of the rule's.
+func (j *job) wished(l accounting.Limits, d *device) accounting.Limits {
+	if w := j.request.Max; w != nil {
+		if most := amount(*w, d); most < l.Max || privileged(j.request.Process.UID) {
+			l.Max = most
+		}
+	}
+	if w := j.request.Min; w != nil {
+		l.Min = min(amount(*w, d), d.Total)
+	}
+	return l
+}
+
+// each reports whether the job's limits are each process's own.
+func (j *job) each() bool { return j.request.PerProcess || j.rule.scope == ScopeProcess }
+
+// limits are the job's own limits on a device.
+func (j *job) limits(d *device) accounting.Limits {
+	l := accounting.Limits{Max: accounting.Max}
+	if j.rule.scope == ScopeJob {
+		l.Max = amount(j.rule.max, d)
+		if !j.request.PerProcess {
+			l.Min = amount(j.rule.min, d)
+		}
+	}
+	if !j.request.PerProcess {
+		l = j.wished(l, d)
+	}
+	if !j.each() {
+		l = j.live.of(d.Index).over(l, d)
+	}
+	return l
+}
+
+// limits are the limits of one process on a device.
+func (s *session) limits(d *device) accounting.Limits {
+	j := s.job
+	l := accounting.Limits{Max: accounting.Max}
+	if j.rule.scope == ScopeProcess {
+		l.Max, l.Min = amount(j.rule.max, d), amount(j.rule.min, d)
+	}
+	if j.request.PerProcess {
+		l = j.wished(l, d)
+	}
+	if j.each() {
+		l = j.live.of(d.Index).over(l, d)
+	}
+	if s.max != nil {
+		l.Max = min(l.Max, amount(*s.max, d))
+	}
+	return s.live.of(d.Index).over(l, d)
+}
+
+// streamsMax is how many streams each lease of the job may have.
+func (j *job) streamsMax() int {
+	n := j.rule.streams
+	if w := j.request.Streams; w != 0 && (w < n || privileged(j.request.Process.UID)) {
+		n = w
+	}
+	return j.live.limitStreams(n)
+}
+
+// streamsMax is how many streams each lease of the session may have.
+func (s *session) streamsMax() int {
+	n := s.job.streamsMax()
+	if s.streams != 0 {
+		n = min(n, s.streams)
+	}
+	return s.live.limitStreams(n)
+}
+
+// limitStreams applies what was set live, and the least that makes sense.
+func (v *live) limitStreams(n int) int {
+	if v.streams != nil && (v.forced || *v.streams < n) {
+		n = *v.streams
+	}
+	return max(1, n)
+}
+
+// privileged reports whether a user may pass the rules.
+func privileged(uid uint32) bool { return uid == 0 }

@@ -1,0 +1,202 @@
+package arbiter
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// OpenSession opens a client's session: in a job (ErrNoJob when that is over), or
+// as a job of its own. A *Refusal tells that the rule's memory.min has no room.
+func (a *Arbiter) OpenSession(now time.Time, r SessionRequest) (SessionID, error) {
+	return a.openSession(now, r, true)
+}
+
+// openSession opens a session; with admit, what it reserves must have room.
+func (a *Arbiter) openSession(now time.Time, r SessionRequest, admit bool) (SessionID, error) {
+	j := a.jobs[r.Job]
+	if r.Job != 0 && j == nil {
+		return 0, fmt.Errorf("job %d: %w (it has ended)", r.Job, ErrNoJob)
+	}
+	if j == nil {
+		request := JobRequest{Process: r.Process, Command: r.Process.Command}
+		var err error
+		j = &job{id: a.lastJob + 1, request: request, rule: a.policy.ruleFor(r.Process), closed: true}
+		if j, err = a.newJob(now, j, admit); err != nil {
+			return 0, err
+		}
+	}
+	a.lastSession++
+	s := &session{id: a.lastSession, process: r.Process, job: j, max: r.Max, opened: now}
+	if r.Streams != 0 {
+		s.streams = max(1, r.Streams)
+	}
+	s.budget = a.ledger.OpenBudget(j.budget)
+	s.budget.Owner = s
+	if _, refused := a.setLimits(a.sessionChanges(nil, s), admit); refused != nil {
+		err := a.minRefused(refused, j)
+		a.dropBudget(s.budget)
+		a.endJob(j)
+		return 0, err
+	}
+	j.sessions = append(j.sessions, s)
+	a.sessions[s.id] = s
+	return s.id, nil
+}
+
+// EndSession tells that a client's process is dead, however it died: its leases
+// drain, and their bytes are grantable only after Gone. Unknown sessions are ignored.
+func (a *Arbiter) EndSession(now time.Time, id SessionID) {
+	s := a.sessions[id]
+	if s == nil || !s.alive() {
+		return
+	}
+	for _, l := range s.leases {
+		a.sync(l)
+		a.look(l)
+		a.take(l, a.idle(l)) // no memory is behind it
+		a.look(l)
+	}
+	s.ended = now
+	if now.IsZero() {
+		s.ended = time.Unix(0, 0)
+	}
+	for _, l := range slices.Clone(s.leases) {
+		if l.lost { // the memory went with the device
+			a.closeLease(now, l)
+		}
+	}
+	if a.sessions[id] == nil {
+		return
+	}
+	if len(s.leases) == 0 {
+		a.dropSession(s)
+		return
+	}
+	a.draining = append(a.draining, s)
+	a.endJob(s.job)
+	a.checkAll(now)
+}
+
+// Gone tells that the device no longer has the memory of an ended session: its
+// bytes are free. What is not known, or still lives, is ignored.
+func (a *Arbiter) Gone(now time.Time, id SessionID, device int) {
+	s := a.sessions[id]
+	if s == nil || s.alive() {
+		return
+	}
+	for _, l := range s.leases {
+		if l.device.Index == device {
+			a.reclaim(now, l)
+			return
+		}
+	}
+}
+
+// Forget ends a session whose memory is known to be back, or that had none:
+// EndSession, and Gone on every device.
+func (a *Arbiter) Forget(now time.Time, id SessionID) {
+	a.EndSession(now, id)
+	if s := a.sessions[id]; s != nil {
+		for _, l := range slices.Clone(s.leases) {
+			a.reclaim(now, l)
+		}
+	}
+}
+
+// Attach opens the session's lease on a device; the same one each time. It calls
+// nothing of Words for a lease that it opens: the caller does not know the ID yet,
+// and lets the word begin as the answer says. ErrNoSession, ErrNoDevice; a *Refusal
+// when the device is lost.
+func (a *Arbiter) Attach(now time.Time, id SessionID, device int) (LeaseInfo, error) {
+	s, d := a.sessions[id], a.device(device)
+	if s == nil || !s.alive() {
+		return LeaseInfo{}, noSession(id)
+	}
+	if d == nil {
+		return LeaseInfo{}, noDevice(device)
+	}
+	if d.lost {
+		return LeaseInfo{}, lostRefusal(d)
+	}
+	for _, l := range s.leases {
+		if l.device == d {
+			if l.lost {
+				return LeaseInfo{}, lostRefusal(d)
+			}
+			return a.info(l), nil
+		}
+	}
+	return a.info(a.newLease(now, s, d)), nil
+}
+
+// info describes a lease to its client.
+func (a *Arbiter) info(l *lease) LeaseInfo {
+	return LeaseInfo{
+		ID: l.id, Device: l.device.Index, Budget: min(l.sum.Max(), l.device.grantable()),
+		StreamsMax: l.sum.StreamsMax(), Total: l.device.Total, Closed: l.closed,
+	}
+}
+
+// lostRefusal refuses what concerns a lost device.
+func lostRefusal(d *device) *Refusal {
+	return &Refusal{Reason: ReasonDeviceLost, Explain: fmt.Sprintf(
+		"GPU %d (%s) fell off the bus: start the program again when the device is back", d.Index, plain(d.Name))}
+}
+
+// newLease opens a lease that holds nothing.
+func (a *Arbiter) newLease(now time.Time, s *session, d *device) *lease {
+	sum, err := a.ledger.OpenLease(s.budget, d.Index, s.streamsMax())
+	if err != nil {
+		panic("arbiter: " + err.Error()) // the ledger has every device
+	}
+	a.lastLease++
+	l := &lease{id: a.lastLease, session: s, device: d, sum: sum, opened: now, closed: sum.Over()}
+	sum.Owner = l
+	s.leases = append(s.leases, l)
+	d.byPID[s.process.PID] = append(d.byPID[s.process.PID], l)
+	a.leases[l.id] = l
+	return l
+}
+
+// reclaim closes a drained lease: its bytes are free for others.
+func (a *Arbiter) reclaim(now time.Time, l *lease) {
+	a.stats.ReclaimedLeases++
+	bytes := l.sum.Granted()
+	a.leaseEvent(now, l, EventReclaimed, bytes, fmt.Sprintf(
+		"%s is gone; %s on GPU %d are free again", l.session.name(), bytes.Human(), l.device.Index))
+	a.closeLease(now, l)
+}
+
+// closeLease takes a lease of an ended session out, with all that it holds, and the session with its last one.
+func (a *Arbiter) closeLease(now time.Time, l *lease) {
+	s, d := l.session, l.device
+	l.device.peak.update(l.seen, 0, 0)
+	s.job.peakOn(d).update(l.seen, 0, 0)
+	l.seen = 0
+	d.overhead = d.overhead.Less(l.free())
+	a.ledger.CloseLease(l.sum)
+	delete(a.leases, l.id)
+	s.leases = slices.DeleteFunc(s.leases, func(x *lease) bool { return x == l })
+	pid := s.process.PID
+	d.byPID[pid] = slices.DeleteFunc(d.byPID[pid], func(x *lease) bool { return x == l })
+	if len(d.byPID[pid]) == 0 {
+		delete(d.byPID, pid)
+	}
+	a.recap(now, d)
+	a.checkAll(now)
+	if len(s.leases) == 0 && !s.alive() {
+		a.dropSession(s)
+	}
+}
+
+// dropSession takes an ended session without leases out, and its job if that ends with it.
+func (a *Arbiter) dropSession(s *session) {
+	delete(a.sessions, s.id)
+	a.draining = slices.DeleteFunc(a.draining, func(x *session) bool { return x == s })
+	s.job.sessions = slices.DeleteFunc(s.job.sessions, func(x *session) bool { return x == s })
+	a.dropBudget(s.budget)
+	a.endJob(s.job)
+}

@@ -1,0 +1,179 @@
+package arbiter
+
+import (
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// device is one GPU and what is known of it.
+type device struct {
+	Device
+	rule     DeviceRule
+	lost     bool
+	overhead accounting.Bytes // Σ over its leases, where not charged to them
+	peak     peak
+
+	unmanaged   accounting.Bytes
+	unmanagedBy []accounting.UnmanagedState
+	figures     map[int]ProcessUsage // the last reading, by PID
+	began       time.Time            // when that began; zero: never read
+
+	byPID    map[int][]*lease // leases by their process, draining ones too
+	admitted uint64
+	denied   uint64
+	atMax    uint64
+}
+
+// grantable is the most that could ever be granted there, in bytes.
+func (d *device) grantable() accounting.Bytes { return d.Total.Less(d.reserve()) }
+
+// reserve is what is never granted to anybody.
+func (d *device) reserve() accounting.Bytes { return min(d.rule.Reserve.Of(d.Total), d.Total) }
+
+// shared is a budget of a rule whose scope is "user" or "cgroup".
+type shared struct {
+	key    sharedKey
+	rule   ruled
+	label  string // "user bob's"
+	budget *accounting.Budget
+}
+
+// sharedKey says whose budget it is, and by which rule; so it survives a
+// reload that only moves the rule.
+type sharedKey struct {
+	scope  Scope
+	match  Match
+	uid    uint32
+	cgroup string
+}
+
+// job is what one `gpuarb run` started, or one bare process.
+type job struct {
+	id       JobID
+	request  JobRequest
+	run      bool
+	closed   bool // its runner is gone (always so for a bare process)
+	detached bool // root asked for more than the rule: no shared budget
+	rule     ruled
+	shared   *shared // nil: none
+	budget   *accounting.Budget
+	sessions []*session // ended ones too, while they drain
+	live     live
+	peaks    []*jobPeak // one for each device used
+	opened   time.Time
+}
+
+// session is one client process.
+type session struct {
+	id      SessionID
+	process Process
+	job     *job
+	budget  *accounting.Budget
+	leases  []*lease
+	max     *Size // its own wish
+	streams int
+	live    live
+	opened  time.Time
+	ended   time.Time // zero: it lives
+	refused bool      // its first refusal was reported
+}
+
+// alive reports that the session's process is not known to be dead.
+func (s *session) alive() bool { return s.ended.IsZero() }
+
+// lease is what a session holds on a device.
+type lease struct {
+	id         LeaseID
+	session    *session
+	device     *device
+	sum        *accounting.Lease
+	opened     time.Time
+	closed     bool // the flags that its word shows
+	stale      bool // its word's flags are not known: restored
+	lost       bool
+	unverified bool
+	spoiled    bool // its word was clamped: not believed any more
+	contexts   int
+	peak       accounting.Bytes // most bytes used at once
+	seen       accounting.Bytes // bytes used when last looked at
+	overhead   accounting.Bytes // confirmed by two readings
+	reading    accounting.Bytes // the last reading's overhead, not confirmed
+	known      accounting.Bytes // overhead when its word was last believed
+	admitted   uint64
+	denied     uint64
+	atMax      uint64
+}
+
+// peak is the most used at once of a job or a device. seen is the sum of what its
+// leases used when each was last looked at.
+type peak struct {
+	seen, most accounting.Bytes
+}
+
+// update takes the place of what a lease was seen to use (was) by what it uses
+// now; in between it used as much as high. The sum may wrap where clients claimed
+// absurd amounts at a restart: it comes back right when they go.
+func (p *peak) update(was, now, high accounting.Bytes) {
+	p.most = max(p.most, p.seen-was+high)
+	p.seen += now - was
+}
+
+// jobPeak is a job's peak on one device.
+type jobPeak struct {
+	peak
+	device *device
+}
+
+// peakOn returns the job's peak on a device.
+func (j *job) peakOn(d *device) *peak {
+	for _, p := range j.peaks {
+		if p.device == d {
+			return &p.peak
+		}
+	}
+	p := &jobPeak{device: d}
+	j.peaks = append(j.peaks, p)
+	return &p.peak
+}
+
+// free is the part of a lease's overhead that the capacity lacks: what is not
+// charged to its budget.
+func (l *lease) free() accounting.Bytes { return l.overhead.Less(l.sum.Charged()) }
+
+// idle returns the bytes of a lease's word that may be called back or counted
+// as unused. What a spoiled word says is worth nothing.
+func (a *Arbiter) idle(l *lease) accounting.Bytes {
+	granted := l.sum.Granted()
+	if l.spoiled || l.lost || !l.session.alive() || granted == 0 {
+		return 0
+	}
+	return min(a.words.Credit(l.id, granted), granted)
+}
+
+// take calls back up to most idle bytes of a lease into the ledger, and returns how many.
+func (a *Arbiter) take(l *lease, most accounting.Bytes) accounting.Bytes {
+	granted := l.sum.Granted()
+	if most == 0 || l.spoiled || l.lost || granted == 0 {
+		return 0
+	}
+	got := min(a.words.Take(l.id, granted, most), most, granted)
+	return a.ledger.Release(l.sum, got)
+}
+
+// look brings the peaks up to date with what a lease uses, and returns that.
+func (a *Arbiter) look(l *lease) accounting.Bytes {
+	granted := l.sum.Granted()
+	used := granted - a.idle(l)
+	high := used
+	if l.session.alive() && !l.lost && !l.spoiled && granted > 0 {
+		if p := a.words.Peak(l.id, granted); p > l.peak {
+			high = max(high, p)
+		}
+	}
+	l.peak = max(l.peak, high)
+	l.device.peak.update(l.seen, used, high)
+	l.session.job.peakOn(l.device).update(l.seen, used, high)
+	l.seen = used
+	return used
+}
