@@ -22,7 +22,7 @@ func (a *Arbiter) Alloc(now time.Time, r AllocRequest) Outcome {
 	if r.Bytes == 0 {
 		return Outcome{Granted: true}
 	}
-	if most := a.largest(l); r.Bytes > most {
+	if most := l.budget(); r.Bytes > most { // no recall could ever help
 		left := min(a.ledger.Room(l.sum), most)
 		return a.refuse(now, l, ReasonTooLarge, &accounting.Refusal{
 			Device: l.device.Index, Requested: r.Bytes, Remaining: left, Limit: most})
@@ -38,11 +38,6 @@ func (a *Arbiter) Alloc(now time.Time, r AllocRequest) Outcome {
 	}
 	a.grant(l, r, own)
 	return Outcome{Granted: true}
-}
-
-// largest is the most that one request could ever be granted.
-func (a *Arbiter) largest(l *lease) accounting.Bytes {
-	return min(l.sum.Max(), l.device.grantable())
 }
 
 // grant hands out what was found to fit; own bytes of it came out of the lease's

@@ -238,7 +238,7 @@ func (a *Arbiter) afterLimits(now time.Time, j *job, done []limitChange) {
 		a.enforce(now, c.budget, c.device.Index)
 		for l := range owners(c.budget.Leases(c.device.Index)) {
 			if !l.stale && !l.lost && l.session.alive() {
-				a.words.Limit(l.id, l.sum.Max())
+				a.words.Limit(l.id, l.budget())
 			}
 		}
 	}
@@ -289,7 +289,7 @@ func (a *Arbiter) SetPolicy(now time.Time, p Policy) {
 			l.closed = false
 			a.words.Flag(l.id, false, false)
 		}
-		a.words.Limit(l.id, l.sum.Max())
+		a.words.Limit(l.id, l.budget())
 	}
 	a.event(Event{Time: now, Kind: EventPolicy, Device: -1,
 		Text: fmt.Sprintf("a configuration with %d rules is in force", len(p.Rules))})

@@ -158,5 +158,5 @@ func (a *Arbiter) sync(l *lease) {
 	l.stale = false
 	l.closed = l.sum.Over()
 	a.words.Flag(l.id, l.closed, l.closed)
-	a.words.Limit(l.id, l.sum.Max())
+	a.words.Limit(l.id, l.budget())
 }

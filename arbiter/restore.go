@@ -53,13 +53,31 @@ func (a *Arbiter) Restore(now time.Time, r RestoredSession) (SessionID, []LeaseI
 	return id, ids, nil
 }
 
+// Adopt opens a lease in a living session that holds something already: what a
+// client says that no record of the daemon's confirms. As of Restore, what it holds is
+// taken as it is, no more than the device has where it is unverified, and no word is
+// touched. ErrNoSession; ErrNoDevice; ErrExists when the session has a lease there.
+func (a *Arbiter) Adopt(now time.Time, id SessionID, held RestoredLease) (LeaseID, error) {
+	s := a.sessions[id]
+	if s == nil || !s.alive() {
+		return 0, noSession(id)
+	}
+	if a.device(held.Device) == nil {
+		return 0, noDevice(held.Device)
+	}
+	if slices.ContainsFunc(s.leases, func(l *lease) bool { return l.device.Index == held.Device }) {
+		return 0, fmt.Errorf("session %d, a lease on GPU %d: %w", id, held.Device, ErrExists)
+	}
+	return a.restoreLease(now, s, held).id, nil
+}
+
 // restoreLease opens a lease that holds something already.
 func (a *Arbiter) restoreLease(now time.Time, s *session, held RestoredLease) *lease {
 	d := a.device(held.Device)
 	l := a.newLease(now, s, d)
 	granted := held.Granted
-	if held.Unverified { // a client's own word: no more than the device could have given
-		granted = min(granted, d.grantable())
+	if held.Unverified { // a client's own word: no more than there is
+		granted = min(granted, d.Total)
 	}
 	a.ledger.Force(l.sum, granted)
 	a.ledger.ForceStreams(l.sum, held.Streams)

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/gpuarb/gpuarb/accounting"
 )
 
 // OpenSession opens a client's session: in a job (ErrNoJob when that is over), or
@@ -135,8 +133,8 @@ func (a *Arbiter) Attach(now time.Time, id SessionID, device int) (LeaseInfo, er
 // info describes a lease to its client.
 func (a *Arbiter) info(l *lease) LeaseInfo {
 	return LeaseInfo{
-		ID: l.id, Device: l.device.Index, Budget: min(l.sum.Max(), l.device.grantable()),
-		StreamsMax: l.sum.StreamsMax(), Total: l.device.Total, Closed: l.closed,
+		ID: l.id, Device: l.device.Index, Budget: l.budget(),
+		StreamsMax: l.sum.StreamsMax(), Total: l.device.Total, Closed: l.sum.Over(),
 	}
 }
 

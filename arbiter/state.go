@@ -137,6 +137,10 @@ func (j *job) peakOn(d *device) *peak {
 	return &p.peak
 }
 
+// budget is memory.max in force as its client is told it: never more than the
+// device can grant.
+func (l *lease) budget() accounting.Bytes { return min(l.sum.Max(), l.device.grantable()) }
+
 // free is the part of a lease's overhead that the capacity lacks: what is not
 // charged to its budget.
 func (l *lease) free() accounting.Bytes { return l.overhead.Less(l.sum.Charged()) }

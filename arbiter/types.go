@@ -38,8 +38,8 @@ type Words interface {
 	Grant(id LeaseID, granted, n accounting.Bytes, request uint64)
 	// Flag sets the word's two flags, and returns after the word shows them.
 	Flag(id LeaseID, closed, notify bool)
-	// Limit tells the client its memory.max in force (information only;
-	// accounting.Max for none).
+	// Limit tells the client its memory.max in force (information only): never
+	// more than the device can grant.
 	Limit(id LeaseID, max accounting.Bytes)
 	// Peak returns the most bytes used at once since the lease opened, as the
 	// page's low-water mark shows it; at least what is used now. Changes of the
