@@ -193,7 +193,7 @@ func TestLoadMistakes(t *testing.T) {
 		t.Errorf("missing file: %v", err)
 	}
 	write(t, folder, map[string]string{
-		"gpuarb.toml":   "schema_version = 1\n\n[defaults]\nmemory.max = \"1GB\"\n[[rule]]\nmemory.min = \"3G\"",
+		"gpuarb.toml":   "schema_version = 1\n\n[defaults]\nmemory.max = \"1G!\"\n[[rule]]\nmemory.min = \"3G\"",
 		"conf.d/a.toml": "schema_version = 2\n[defaults]\nmemory.max = \"2G\"",
 		"conf.d/b.toml": "x",
 	})
@@ -201,7 +201,7 @@ func TestLoadMistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Load(main)
-	want := strings.NewReplacer("DIR", folder).Replace(`DIR/gpuarb.toml:4: memory.max: "1GB" is no size: GB may mean powers of 1000 or of 1024; write GiB (1024)
+	want := strings.NewReplacer("DIR", folder).Replace(`DIR/gpuarb.toml:4: memory.max: "1G!" is no size: its unit "G!" is unknown; K, M, G, T (powers of 1024) and % are known
 DIR/gpuarb.toml:6: memory.min (3GiB) is more than memory.max (2GiB)
 DIR/conf.d/a.toml:1: schema_version: is 2; this gpuarb reads version 1
 DIR/conf.d/b.toml:1: no valid TOML: expected '=' after key

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -274,7 +273,7 @@ func readGlob(to *string, v value) error {
 	if err := readText(to, v); err != nil {
 		return err
 	}
-	if _, err := path.Match(v.text, ""); err != nil {
+	if arbiter.CheckGlob(v.text) != nil {
 		return fmt.Errorf("%q is no pattern: a [ without its ], or a \\ at the end", v.text)
 	}
 	return nil

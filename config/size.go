@@ -17,15 +17,14 @@ const longestSize = 40
 // perMilleOfAll is a share of a whole device.
 const perMilleOfAll = 1000
 
-// units gives the power of two of each unit, upper case, "B" and "iB" removed.
+// units gives the power of two of each unit, upper case, without its "B" or "iB".
 var units = map[string]uint{"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
 // ParseSize reads an amount of device memory: bytes ("4294967296"), a number with a
 // binary unit ("4G", "4GiB", "4096M", "1.5G"), a share of the device ("25%") or
-// "max" for no limit. K, M, G and T are powers of 1024; case does not matter, and a
-// space before the unit is allowed. A fraction is taken when it comes to whole bytes
-// (or, of a share, to whole tenths of a percent). "GB" and its like are refused: they
-// are decimal to some and binary to others.
+// "max" for no limit. K, M, G and T are powers of 1024, also as KB, MB, GB and TB;
+// case does not matter, and a space before the unit is allowed. A fraction is taken
+// when it comes to whole bytes (or, of a share, to whole tenths of a percent).
 //
 // The error names the text and what is wrong with it, in one line.
 func ParseSize(text string) (arbiter.Size, error) {
@@ -117,20 +116,20 @@ func absolute(digits *big.Int, places int, unit string) (accounting.Bytes, error
 
 // unitShift gives the power of two that a unit stands for.
 func unitShift(unit string) (uint, error) {
-	upper := strings.ToUpper(unit)
-	letter, binary := strings.CutSuffix(upper, "IB")
-	if shift, ok := units[letter]; ok && (!binary || letter != "") {
-		return shift, nil
-	}
-	if upper == "B" {
-		return 0, nil
-	}
-	if letter, isB := strings.CutSuffix(upper, "B"); isB {
-		if _, ok := units[letter]; ok {
-			return 0, fmt.Errorf("%s may mean powers of 1000 or of 1024; write %siB (1024)", unit, letter)
+	letter := strings.ToUpper(unit)
+	for _, suffix := range []string{"IB", "B"} {
+		if rest, cut := strings.CutSuffix(letter, suffix); cut {
+			if letter = rest; letter == "" && suffix == "IB" {
+				letter = unit // "iB" alone is no unit
+			}
+			break
 		}
 	}
-	return 0, fmt.Errorf("its unit %q is unknown; K, M, G, T (powers of 1024) and %% are known", unit)
+	shift, ok := units[letter]
+	if !ok {
+		return 0, fmt.Errorf("its unit %q is unknown; K, M, G, T (powers of 1024) and %% are known", unit)
+	}
+	return shift, nil
 }
 
 // FormatSize spells a size so that ParseSize reads it back: with the largest unit

@@ -21,6 +21,7 @@ func TestParseSize(t *testing.T) {
 		"4g":                  bytes(4 << 30),
 		"4GiB":                bytes(4 << 30),
 		"4gib":                bytes(4 << 30),
+		"4GB":                 bytes(4 << 30), // as everywhere in gpuarb, binary
 		" 4 GiB ":             bytes(4 << 30),
 		"1.5G":                bytes(3 << 29),
 		"0.5K":                bytes(512),
@@ -44,7 +45,7 @@ func TestParseSizeMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                     `"" is no size: it is empty; write bytes, "4GiB", "25%" or "max"`,
 		"-1":                   `"-1" is no size: it is negative`,
-		"4GB":                  `"4GB" is no size: GB may mean powers of 1000 or of 1024; write GiB (1024)`,
+		"4BB":                  `"4BB" is no size: its unit "BB" is unknown; K, M, G, T (powers of 1024) and % are known`,
 		"4X":                   `"4X" is no size: its unit "X" is unknown; K, M, G, T (powers of 1024) and % are known`,
 		"4iB":                  `"4iB" is no size: its unit "iB" is unknown; K, M, G, T (powers of 1024) and % are known`,
 		"G":                    `"G" is no size: it does not start with a number; write bytes, "4GiB", "25%" or "max"`,

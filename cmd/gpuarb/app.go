@@ -1,0 +1,159 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/gpuarb/gpuarb/version"
+	"github.com/spf13/cobra"
+)
+
+// The exit codes; doc.go says what they mean. They are never reused for another thing.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitUnavailable = 69
+	exitConfig      = 78
+	exitRunFailed   = 125
+	exitRunDenied   = 126
+	exitRunNotFound = 127
+	exitRunSignal   = 128 // + the signal's number
+)
+
+// app is the command line with all that it takes from its surroundings, so that a
+// test can give it others.
+type app struct {
+	stdout, stderr io.Writer
+	environ        []string
+	getenv         func(string) string
+	uid            int
+	executable     string // absolute path of this program
+
+	socket string // --socket
+	json   bool   // --json
+}
+
+func newApp() *app {
+	executable, err := os.Executable()
+	if err != nil {
+		executable = "/usr/bin/gpuarb" // no /proc: look where it is installed
+	}
+	return &app{
+		stdout:     os.Stdout,
+		stderr:     os.Stderr,
+		environ:    os.Environ(),
+		getenv:     os.Getenv,
+		uid:        os.Getuid(),
+		executable: executable,
+	}
+}
+
+// exitError ends the program with a code. With err nil there is nothing to say.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// fail returns an error that ends the program with code.
+func fail(code int, format string, args ...any) error {
+	return &exitError{code, fmt.Errorf(format, args...)}
+}
+
+// run carries out one command line, and returns the exit code.
+func (a *app) run(args []string) int {
+	root := a.rootCommand()
+	root.SetArgs(args)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	command, err := root.ExecuteC()
+	if err == nil {
+		return exitOK
+	}
+	var exit *exitError
+	if !errors.As(err, &exit) { // cobra's own: flags and arguments
+		exit = &exitError{exitUsage, fmt.Errorf("%w; see `%s --help`", err, command.CommandPath())}
+		if command.Name() == runName {
+			exit.code = exitRunFailed
+		}
+	}
+	if exit.err != nil {
+		a.say("%v", exit.err)
+	}
+	return exit.code
+}
+
+// say prints a message for people: one line on stderr, with gpuarb's name before it.
+func (a *app) say(format string, args ...any) {
+	text := strings.TrimSpace(fmt.Sprintf(format, args...))
+	fmt.Fprintf(a.stderr, "gpuarb: %s\n", strings.ReplaceAll(text, "\n", "\n  "))
+}
+
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "gpuarb",
+		Short:         "share the GPUs of one machine between programs",
+		Long:          "gpuarb starts programs under budgets of GPU memory and streams, and shows who holds what.",
+		Version:       version.Version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(command *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("unknown command %q", args[0])
+			}
+			return errors.New("no command given")
+		},
+	}
+	root.PersistentFlags().StringVar(&a.socket, "socket", "", "the daemon's socket (otherwise GPUARB_SOCKET, the user's own daemon, the system's)")
+	root.SetVersionTemplate("gpuarb {{.Version}}\n")
+	root.AddCommand(
+		a.runCommand(),
+		a.psCommand(),
+		a.devicesCommand(),
+		a.doctorCommand(),
+		a.planCommand(),
+		a.configCommand(),
+		a.versionCommand(),
+	)
+	root.AddCommand(a.laterCommands()...)
+	return root
+}
+
+// jsonFlag adds --json to a command.
+func (a *app) jsonFlag(command *cobra.Command) *cobra.Command {
+	command.Flags().BoolVar(&a.json, "json", false, "print JSON")
+	return command
+}
+
+// laterCommands are the commands that are announced and not there yet.
+func (a *app) laterCommands() []*cobra.Command {
+	var all []*cobra.Command
+	for _, name := range []string{"queue", "top", "claim", "limit", "events"} {
+		all = append(all, &cobra.Command{
+			Use:                name,
+			Short:              "not supported yet",
+			Hidden:             true,
+			DisableFlagParsing: true,
+			RunE:               func(*cobra.Command, []string) error { return notYet("gpuarb " + name) },
+		})
+	}
+	return all
+}
+
+// notYet refuses something that a later version will have.
+func notYet(what string) error {
+	return fail(exitUsage, "%s is not supported yet", what)
+}

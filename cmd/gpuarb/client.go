@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/ipc"
+	"golang.org/x/sys/unix"
+)
+
+// patience is how long the daemon may take over an answer. It answers in
+// microseconds; one that needs longer is stopped or stuck.
+const patience = 10 * time.Second
+
+// socketPaths is where the daemon is looked for, in order.
+func (a *app) socketPaths() []string {
+	if a.socket != "" {
+		return []string{a.socket}
+	}
+	return ipc.FindSocket(a.getenv, a.uid)
+}
+
+// connect opens a session of a tool with the daemon. The error ends the program with
+// exitUnavailable.
+func (a *app) connect(ctx context.Context) (*ipc.Client, error) {
+	client, err := ipc.DialAny(ctx, a.socketPaths())
+	if err != nil {
+		return nil, &exitError{exitUnavailable, explainNoDaemon(err)}
+	}
+	if _, err := client.Hello(ctx, ipc.HelloRequest{Memory: ipc.NoLimit}); err != nil {
+		_ = client.Close()
+		return nil, &exitError{exitUnavailable, explainCall(client, err)}
+	}
+	return client, nil
+}
+
+// snapshot asks the daemon for its whole state.
+func (a *app) snapshot() (accounting.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	client, err := a.connect(ctx)
+	if err != nil {
+		return accounting.Snapshot{}, err
+	}
+	defer client.Close()
+	return snapshotOf(ctx, client)
+}
+
+func snapshotOf(ctx context.Context, client *ipc.Client) (accounting.Snapshot, error) {
+	var snapshot accounting.Snapshot
+	text, err := client.Snapshot(ctx)
+	if err != nil {
+		return snapshot, &exitError{exitUnavailable, explainCall(client, err)}
+	}
+	if err := json.Unmarshal(text, &snapshot); err != nil {
+		return snapshot, fail(exitFailed, "the daemon at %s sent a state that cannot be read: %w; are daemon and gpuarb of one version?", client.Path(), err)
+	}
+	return snapshot, nil
+}
+
+// explainNoDaemon says where a daemon was looked for, and what to do.
+func explainNoDaemon(err error) error {
+	var none *ipc.NoDaemonError
+	if !errors.As(err, &none) {
+		return err
+	}
+	var tried []string
+	advice := "start gpuarbd, or name its socket with --socket or GPUARB_SOCKET"
+	for _, attempt := range none.Tried {
+		reason := attempt.Err
+		var errno unix.Errno
+		if errors.As(reason, &errno) {
+			reason = errno
+		}
+		if errors.Is(reason, unix.EACCES) {
+			advice = "join the group that owns the socket (see ls -l " + attempt.Path + "), and log in again"
+		}
+		tried = append(tried, fmt.Sprintf("%s: %v", attempt.Path, reason))
+	}
+	return fmt.Errorf("no gpuarb daemon answers (tried %s); %s", strings.Join(tried, "; "), advice)
+}
+
+// explainCall says why a daemon that took the connection did not do what it was asked.
+func explainCall(client *ipc.Client, err error) error {
+	var reply *ipc.ReplyError
+	switch {
+	case errors.As(err, &reply) && reply.Text != "":
+		return errors.New(reply.Text)
+	case errors.As(err, &reply):
+		return fmt.Errorf("the daemon at %s refused: %v", client.Path(), reply.Status)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("the daemon at %s does not answer; see its log (journalctl -u gpuarbd)", client.Path())
+	case ipc.IsEnd(err):
+		return fmt.Errorf("the daemon at %s closed the connection; see its log (journalctl -u gpuarbd)", client.Path())
+	}
+	return fmt.Errorf("the daemon at %s: %w", client.Path(), err)
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// uuidPrefix begins every UUID as NVIDIA spells it. It may be left out.
+const uuidPrefix = "gpu-"
+
+// findDevice returns the device that name stands for: an index, a UUID or the
+// beginning of one, or a PCI address.
+func findDevice(devices []accounting.DeviceState, name string) (accounting.DeviceState, error) {
+	if len(devices) == 0 {
+		return accounting.DeviceState{}, fmt.Errorf("device %q: the daemon knows no GPU on this machine; `gpuarb doctor` says why", name)
+	}
+	var found []accounting.DeviceState
+	for _, device := range devices {
+		if isNamed(device, name) {
+			found = append(found, device)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return accounting.DeviceState{}, fmt.Errorf("there is no device %q; there are %s", name, listDevices(devices))
+	case len(found) > 1:
+		return accounting.DeviceState{}, fmt.Errorf("device %q is not clear; it may be %s", name, listDevices(found))
+	}
+	return found[0], nil
+}
+
+func isNamed(device accounting.DeviceState, name string) bool {
+	if index, err := strconv.Atoi(name); err == nil {
+		return device.Index == index
+	}
+	if strings.ContainsRune(name, ':') {
+		return normalPCI(device.PCI) == normalPCI(name)
+	}
+	uuid, wanted := strings.ToLower(device.UUID), strings.ToLower(name)
+	return strings.HasPrefix(uuid, wanted) || strings.HasPrefix(strings.TrimPrefix(uuid, uuidPrefix), wanted)
+}
+
+// normalPCI spells a PCI address without the leading zeros of its domain, which some
+// tools write with eight digits, some with four, and some not at all.
+func normalPCI(address string) string {
+	address = strings.ToLower(address)
+	if strings.Count(address, ":") == 1 {
+		return ":" + address
+	}
+	return strings.TrimLeft(address, "0")
+}
+
+func listDevices(devices []accounting.DeviceState) string {
+	names := make([]string, len(devices))
+	for i, device := range devices {
+		names[i] = fmt.Sprintf("%d (%s, %s, %s)", device.Index, device.Name, device.UUID, device.PCI)
+	}
+	return strings.Join(names, ", ")
+}

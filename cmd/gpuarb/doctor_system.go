@@ -1,0 +1,142 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func (d *doctor) checkFuse() {
+	fuse := d.path("/dev/fuse")
+	info, err := os.Stat(fuse)
+	switch {
+	case err != nil:
+		d.found("fuse", note, "modprobe fuse; or run gpuarbd --mount none, and do without /gpu", "no /dev/fuse: %v", reasonOf(err))
+	case info.Mode()&os.ModeCharDevice == 0:
+		d.found("fuse", note, "", "/dev/fuse is no device")
+	case unix.Access(fuse, unix.R_OK|unix.W_OK) != nil:
+		d.found("fuse", note, "the system's daemon does not need it; one of your own does: ask for access, or use --mount none",
+			"/dev/fuse is not yours to open")
+	default:
+		d.found("fuse", fine, "", "/dev/fuse can be opened")
+	}
+}
+
+// reasonOf is the system's word alone; the path is in the message already.
+func reasonOf(err error) error {
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return err
+}
+
+func (d *doctor) checkMounts() {
+	table, err := os.ReadFile(d.path("/proc/self/mountinfo"))
+	if err != nil {
+		d.found("mount", unknown, "", "the table of mounts cannot be read: %v", reasonOf(err))
+		return
+	}
+	points := mountPoints(string(table))
+	if len(points) == 0 {
+		d.found("mount", note, "", "nothing of gpuarb is mounted here; the commands work without")
+	}
+	for _, point := range points {
+		d.checkMount(point)
+	}
+}
+
+// mountPoints returns where filesystems of gpuarb are mounted, from the text of
+// /proc/self/mountinfo: "… mountpoint options - type source superoptions".
+func mountPoints(table string) []string {
+	var points []string
+	for line := range strings.Lines(table) {
+		before, after, found := strings.Cut(line, " - ")
+		fields, kind := strings.Fields(before), strings.Fields(after)
+		if !found || len(fields) < 5 || len(kind) < 2 || !strings.HasPrefix(kind[0], "fuse") {
+			continue
+		}
+		if strings.Contains(kind[0], "gpuarb") || strings.Contains(kind[1], "gpuarb") {
+			points = append(points, unescapeMount(fields[4]))
+		}
+	}
+	return points
+}
+
+// unescapeMount undoes the kernel's \040 for a space, and its like.
+func unescapeMount(path string) string {
+	var b strings.Builder
+	for i := 0; i < len(path); i++ {
+		if path[i] == '\\' && i+3 < len(path) {
+			if code, err := strconv.ParseUint(path[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(code))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(path[i])
+	}
+	return b.String()
+}
+
+func (d *doctor) checkMount(point string) {
+	text, err := readInTime(d.path(filepath.Join(point, "version")), d.patience)
+	served := strings.TrimSpace(string(text))
+	switch {
+	case errors.Is(err, unix.ENOTCONN):
+		d.found("mount", wrong, "start gpuarbd, which mounts again, or take it away with umount "+point,
+			"%s was left behind by a daemon that is gone", point)
+	case errors.Is(err, unix.EACCES):
+		d.found("mount", note, "", "%s belongs to another user's daemon", point)
+	case err != nil:
+		d.found("mount", wrong, "restart gpuarbd", "%s/version cannot be read: %v", point, reasonOf(err))
+	case d.state != nil && served != d.state.Version:
+		d.found("mount", wrong, "restart gpuarbd, or take the mount away with umount "+point,
+			"%s is served by version %q, the daemon is %q", point, served, d.state.Version)
+	default:
+		d.found("mount", fine, "", "%s is alive, version %s", point, served)
+	}
+}
+
+// readInTime reads a file that may hang. The reader of one that does is left behind;
+// the program ends soon anyway.
+func readInTime(path string, patience time.Duration) ([]byte, error) {
+	type result struct {
+		text []byte
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		text, err := os.ReadFile(path)
+		done <- result{text, err}
+	}()
+	select {
+	case r := <-done:
+		return r.text, r.err
+	case <-time.After(patience):
+		return nil, fmt.Errorf("no answer within %v", patience)
+	}
+}
+
+// fewDescriptors is a limit under which a CUDA program, with some forty descriptors
+// of the driver's and one or two of the shim's, may run out.
+const fewDescriptors = 256
+
+func (d *doctor) checkLimits() {
+	var descriptors unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &descriptors); err != nil {
+		d.found("limits", unknown, "", "the limit on descriptors cannot be read: %v", err)
+		return
+	}
+	if descriptors.Cur < fewDescriptors {
+		d.found("limits", note, "ulimit -n 1024", "only %d descriptors for each process of yours", descriptors.Cur)
+		return
+	}
+	d.found("limits", fine, "", "%d descriptors for each process of yours", descriptors.Cur)
+}

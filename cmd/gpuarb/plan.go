@@ -1,0 +1,115 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"strconv"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/config"
+	"github.com/gpuarb/gpuarb/report"
+	"github.com/spf13/cobra"
+)
+
+// customaryReserve is the working pool of one stream, unless another is given.
+const customaryReserve accounting.Bytes = 256 << 20
+
+// plan is what `gpuarb plan --json` prints.
+type plan struct {
+	Arms          uint64           `json:"arms"`
+	Streams       uint64           `json:"streams"`
+	StreamReserve accounting.Bytes `json:"stream_reserve_bytes"`
+	Total         accounting.Bytes `json:"total_bytes"`
+	Saturated     bool             `json:"saturated"` // the true total is larger
+}
+
+func (a *app) planCommand() *cobra.Command {
+	var wanted plan
+	var reserve string
+	command := a.jsonFlag(&cobra.Command{
+		Use:   "plan --arms A --streams S",
+		Short: "print how much memory A × S streams take, before anything runs",
+		Long: "Prints arms × streams × the memory that each stream's working pool takes\n" +
+			"(--stream-reserve, otherwise GPUARB_STREAM_RESERVE, otherwise 256 MiB).",
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			given := command.Flags().Changed("stream-reserve")
+			return a.plan(wanted, reserve, given)
+		},
+	})
+	command.Flags().Uint64Var(&wanted.Arms, "arms", 0, "how many run at once")
+	command.Flags().Uint64Var(&wanted.Streams, "streams", 0, "streams of each")
+	command.Flags().StringVar(&reserve, "stream-reserve", "", "memory of each stream, as 256M")
+	for _, name := range []string{"arms", "streams"} {
+		if err := command.MarkFlagRequired(name); err != nil {
+			panic(err) // the flag was defined above
+		}
+	}
+	return command
+}
+
+func (a *app) plan(p plan, reserve string, given bool) error {
+	p.StreamReserve = a.environmentReserve()
+	if given {
+		var err error
+		if p.StreamReserve, err = parseReserve(reserve); err != nil {
+			return fail(exitUsage, "--stream-reserve: %w", err)
+		}
+	}
+	streams, overA := saturatingProduct(p.Arms, p.Streams)
+	total, overB := saturatingProduct(streams, uint64(p.StreamReserve))
+	p.Total, p.Saturated = accounting.Bytes(total), total != 0 && (overA || overB)
+	if a.json {
+		return a.printJSON(p)
+	}
+	atLeast := ""
+	if p.Saturated {
+		atLeast = "at least "
+	}
+	_, err := fmt.Fprintf(a.stdout, "%d arms × %d streams × %s = %s%s (%d bytes)\n", p.Arms, p.Streams,
+		sizeText(p.StreamReserve), atLeast, sizeText(p.Total), p.Total)
+	return err
+}
+
+// sizeText is report.Size, but for the number that stands for no limit elsewhere.
+func sizeText(b accounting.Bytes) string {
+	return report.Size(min(b, accounting.Max-1))
+}
+
+// saturatingProduct returns a × b, or the largest number and true.
+func saturatingProduct(a, b uint64) (uint64, bool) {
+	high, low := bits.Mul64(a, b)
+	if high != 0 {
+		return math.MaxUint64, true
+	}
+	return low, false
+}
+
+// environmentReserve reads GPUARB_STREAM_RESERVE, where a bare number is MiB. A value
+// that cannot be read is reported and ignored, as in every program under the shim.
+func (a *app) environmentReserve() accounting.Bytes {
+	text := a.getenv("GPUARB_STREAM_RESERVE")
+	if text == "" {
+		return customaryReserve
+	}
+	spelled := text
+	if _, err := strconv.ParseUint(text, 10, 64); err == nil {
+		spelled += "M"
+	}
+	reserve, err := parseReserve(spelled)
+	if err != nil {
+		a.say("GPUARB_STREAM_RESERVE=%s is ignored: %v", text, err)
+		return customaryReserve
+	}
+	return reserve
+}
+
+func parseReserve(text string) (accounting.Bytes, error) {
+	size, err := config.ParseSize(text)
+	if err == nil && (size.Max || size.PerMille != 0) {
+		err = errors.New("must be an amount, as 256M")
+	}
+	return size.Bytes, err
+}

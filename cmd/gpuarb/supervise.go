@@ -1,0 +1,181 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// defaultPath is searched when there is no PATH, as execvp(3) does.
+const defaultPath = "/bin:/usr/bin"
+
+// lookUp finds the program as execvp(3) does: a name with a slash is a path, any
+// other is searched for in PATH. The error has the exit code for it.
+func lookUp(name, path string) (string, error) {
+	if name == "" {
+		return "", fail(exitRunNotFound, "the command is empty")
+	}
+	if strings.Contains(name, "/") {
+		return name, nil // what is wrong with it, execve says
+	}
+	if path == "" {
+		path = defaultPath
+	}
+	denied := ""
+	for _, folder := range filepath.SplitList(path) {
+		if folder == "" {
+			folder = "."
+		}
+		candidate := folder + "/" + name // not Join: "./x" must keep its slash
+		info, err := os.Stat(candidate)
+		if err != nil || info.IsDir() {
+			continue
+		}
+		if unix.Access(candidate, unix.X_OK) == nil {
+			return candidate, nil
+		}
+		denied = candidate
+	}
+	if denied != "" {
+		return "", fail(exitRunDenied, "%s cannot be executed: permission denied", denied)
+	}
+	return "", fail(exitRunNotFound, "%s: command not found in PATH (%s)", name, path)
+}
+
+// supervise starts the program and waits for it, and for nothing that it leaves
+// behind. It returns nil for exit code 0, else an error with the code.
+func (a *app) supervise(program string, args, environ []string) error {
+	// The kernel sends the parent-death signal when the thread that started the
+	// child ends, so this thread must last as long as the child.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	caught := make(chan os.Signal, 64)
+	signal.Notify(caught, passedSignals()...)
+	defer signal.Stop(caught)
+
+	process, err := start(program, args, environ)
+	if err != nil {
+		return startFailure(program, err)
+	}
+	done := make(chan struct{})
+	forwarded := make(chan struct{})
+	go func() {
+		defer close(forwarded)
+		forward(caught, process, done)
+	}()
+	state, err := process.Wait()
+	close(done)
+	<-forwarded
+	if err != nil {
+		return fmt.Errorf("waiting for %s: %w", program, err)
+	}
+	return exitStatus(state)
+}
+
+// start starts the program with gpuarb's own descriptors, folder and process group. A
+// script without an interpreter line goes to the shell, as with execvp(3).
+func start(program string, args, environ []string) (*os.Process, error) {
+	attributes := &os.ProcAttr{
+		Env:   environ,
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM},
+	}
+	process, err := os.StartProcess(program, args, attributes)
+	if errors.Is(err, unix.ENOEXEC) {
+		shell := append([]string{"sh", program}, args[1:]...)
+		return os.StartProcess("/bin/sh", shell, attributes)
+	}
+	return process, err
+}
+
+func startFailure(program string, err error) error {
+	code := exitRunDenied
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		err = at.Err
+	}
+	if errors.Is(err, unix.ENOENT) {
+		code = exitRunNotFound
+		if _, statErr := os.Stat(program); statErr == nil {
+			err = fmt.Errorf("%w: the interpreter that it names is not there", err)
+		}
+	}
+	return fail(code, "%s cannot be executed: %w", program, err)
+}
+
+func exitStatus(state *os.ProcessState) error {
+	status, ok := state.Sys().(syscall.WaitStatus)
+	switch {
+	case ok && status.Signaled():
+		return &exitError{code: exitRunSignal + int(status.Signal())}
+	case state.ExitCode() == 0:
+		return nil
+	}
+	return &exitError{code: state.ExitCode()}
+}
+
+// passedSignals are the signals that gpuarb passes on. One that is ignored (under
+// nohup, or in the background of a script) is left so: catching it would make the
+// program start with it on.
+func passedSignals() []os.Signal {
+	var passed []os.Signal
+	for _, sig := range []os.Signal{
+		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM,
+		unix.SIGUSR1, unix.SIGUSR2, unix.SIGCONT, unix.SIGWINCH,
+	} {
+		if !signal.Ignored(sig) {
+			passed = append(passed, sig)
+		}
+	}
+	return passed
+}
+
+// forward passes on what is caught until done. A signal that comes before the end of
+// the program and is handled after it finds nobody, and does no harm.
+func forward(caught <-chan os.Signal, process *os.Process, done <-chan struct{}) {
+	for {
+		select {
+		case sig := <-caught:
+			if !fromTerminal(sig) {
+				_ = process.Signal(sig)
+			}
+		case <-done:
+			return
+		}
+	}
+}
+
+// fromTerminal guesses whether a terminal sent sig, to the whole foreground group and
+// so to the program too. The sender is not known here; that our group is in the
+// foreground of our terminal is taken for a yes.
+func fromTerminal(sig os.Signal) bool {
+	switch sig {
+	case unix.SIGINT, unix.SIGQUIT, unix.SIGWINCH:
+		return inForeground()
+	}
+	return false
+}
+
+func inForeground() bool {
+	terminal, err := os.OpenFile("/dev/tty", os.O_RDONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return false // no terminal
+	}
+	defer terminal.Close()
+	var group int
+	raw, err := terminal.SyscallConn()
+	if err != nil {
+		return false
+	}
+	err = raw.Control(func(fd uintptr) { group, _ = unix.IoctlGetInt(int(fd), unix.TIOCGPGRP) })
+	return err == nil && group == unix.Getpgrp()
+}

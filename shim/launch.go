@@ -1,0 +1,180 @@
+package shim
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/gpuarb/gpuarb/ipc"
+)
+
+// LibraryName is the file name of the preload shim.
+const LibraryName = "libgpuarb.so"
+
+// Launch is what a program is given to run under the shim.
+type Launch struct {
+	Library string    // path of the shim, as FindLibrary returns it
+	Socket  string    // absolute path of the daemon's socket
+	Job     ipc.Token // of the job that the program belongs to
+	Device  string    // the one device that it shall see; empty: those that it sees anyway
+}
+
+// Environ returns the environment base, with what the shim and the program need:
+// the library first in LD_PRELOAD, the daemon and the job, and CUDA's devices in the
+// order of their PCI addresses (unless base says another order), so that an index
+// means the same to the program as to gpuarb. base is not changed.
+func (l Launch) Environ(base []string) []string {
+	env := slices.Clone(base)
+	env = setenv(env, "LD_PRELOAD", preload(l.Library, getenv(env, "LD_PRELOAD")))
+	env = setenv(env, "GPUARB_SOCKET", l.Socket)
+	env = setenv(env, "GPUARB_JOB", hex.EncodeToString(l.Job[:]))
+	if getenv(env, "CUDA_DEVICE_ORDER") == "" {
+		env = setenv(env, "CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+	}
+	if l.Device != "" {
+		env = setenv(env, "CUDA_VISIBLE_DEVICES", l.Device)
+	}
+	return env
+}
+
+// preload puts library before what was preloaded already, once.
+func preload(library, already string) string {
+	list := []string{library}
+	for _, path := range strings.FieldsFunc(already, separatesPreloads) {
+		if path != library {
+			list = append(list, path)
+		}
+	}
+	return strings.Join(list, ":")
+}
+
+func separatesPreloads(r rune) bool { return r == ':' || r == ' ' }
+
+// getenv returns the last value of name, as os.Getenv would.
+func getenv(env []string, name string) string {
+	for _, entry := range slices.Backward(env) {
+		if value, ok := strings.CutPrefix(entry, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// setenv removes every name from env, and adds one with value.
+func setenv(env []string, name, value string) []string {
+	env = slices.DeleteFunc(env, func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
+	return append(env, name+"="+value)
+}
+
+// LibraryAttempt is a path where the shim was looked for, and why it is not there.
+type LibraryAttempt struct {
+	Path string
+	Err  error
+}
+
+// NoLibraryError says that no usable shim was found, and why on each path.
+type NoLibraryError struct {
+	Tried []LibraryAttempt
+}
+
+// Error lists the paths with the reason for each.
+func (e *NoLibraryError) Error() string {
+	tried := make([]string, len(e.Tried))
+	for i, a := range e.Tried {
+		tried[i] = fmt.Sprintf("%s: %v", a.Path, a.Err)
+	}
+	return fmt.Sprintf("no %s that can be preloaded (tried %s)", LibraryName, strings.Join(tried, "; "))
+}
+
+// LibraryPaths is where the shim is looked for, in order: GPUARB_LIB alone when that
+// is set, else beside the executable (an absolute path), then where it is installed.
+// env is os.Getenv.
+func LibraryPaths(executable string, env func(string) string) []string {
+	if path := env("GPUARB_LIB"); path != "" {
+		if absolute, err := filepath.Abs(path); err == nil {
+			path = absolute
+		}
+		return []string{path}
+	}
+	folder := filepath.Dir(executable)
+	paths := []string{
+		filepath.Join(folder, LibraryName),
+		filepath.Join(folder, "../lib/gpuarb", LibraryName),
+	}
+	for _, installed := range []string{"/usr/local/lib/gpuarb", "/usr/lib/gpuarb", "/usr/lib/" + multiarch() + "/gpuarb"} {
+		if path := filepath.Join(installed, LibraryName); !slices.Contains(paths, path) {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// multiarch is the name that Debian gives this machine's kind.
+func multiarch() string {
+	if runtime.GOARCH == "arm64" {
+		return "aarch64-linux-gnu"
+	}
+	return "x86_64-linux-gnu"
+}
+
+// FindLibrary returns the first of LibraryPaths that the dynamic linker can preload.
+// The error is a *NoLibraryError. A file that the linker would pass over with no more
+// than a warning (of another machine, say) counts as not there: the program would run
+// without any limit.
+func FindLibrary(executable string, env func(string) string) (string, error) {
+	var tried []LibraryAttempt
+	for _, path := range LibraryPaths(executable, env) {
+		err := CheckLibrary(path)
+		if err == nil {
+			return path, nil
+		}
+		tried = append(tried, LibraryAttempt{path, err})
+	}
+	return "", &NoLibraryError{tried}
+}
+
+// CheckLibrary says why the dynamic linker could not load the library at path into a
+// program of this machine, by its path and its header; nil when it could.
+func CheckLibrary(path string) error {
+	if strings.ContainsFunc(path, separatesPreloads) {
+		return errors.New("LD_PRELOAD cannot hold a path with a space or a colon")
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		var at *os.PathError
+		if errors.As(err, &at) {
+			return at.Err
+		}
+		return err
+	}
+	defer file.Close()
+	var head [20]byte
+	if _, err := io.ReadFull(file, head[:]); err != nil {
+		return errors.New("not a shared object")
+	}
+	return checkELF(head)
+}
+
+// checkELF looks at the start of an ELF header: magic, class, byte order, then
+// type and machine as 16-bit numbers at 16 and 18.
+func checkELF(head [20]byte) error {
+	const sharedObject = 3
+	machine := byte(62) // x86-64
+	if runtime.GOARCH == "arm64" {
+		machine = 183
+	}
+	switch {
+	case !bytes.HasPrefix(head[:], []byte("\x7fELF")) || head[16] != sharedObject || head[17] != 0:
+		return errors.New("not a shared object")
+	case head[4] != 2 || head[5] != 1 || head[18] != machine || head[19] != 0:
+		return errors.New("a shared object of another kind of machine")
+	}
+	return nil
+}
