@@ -32,7 +32,7 @@ type Listener struct {
 	lock   *os.File // nil when the socket was inherited
 	inode  uint64   // of the socket file that we made
 	limits *connLimits
-	proc   string // where /proc is
+	kernel identifier
 
 	done      chan struct{}
 	once      sync.Once
@@ -41,6 +41,7 @@ type Listener struct {
 	gone      atomic.Uint64
 	malformed atomic.Uint64
 	slow      atomic.Uint64
+	transient atomic.Uint64
 }
 
 // ListenerStats counts since the start, but for Open.
@@ -51,6 +52,7 @@ type ListenerStats struct {
 	Gone      uint64 // connections whose peer had ended before it was accepted
 	Malformed uint64 // messages that were no proper requests
 	Slow      uint64 // connections dropped because the client did not read
+	Transient uint64 // times that the machine had no descriptor or memory for a connection
 }
 
 // InUseError says that a socket's path belongs to another daemon that lives.
@@ -104,7 +106,8 @@ func ListenFile(f *os.File, opts ListenOptions) (*Listener, error) {
 
 func newListener(ln *net.UnixListener, path string, opts ListenOptions) *Listener {
 	ln.SetUnlinkOnClose(false)
-	return &Listener{ln: ln, path: path, limits: newConnLimits(opts.Limits), proc: "/proc", done: make(chan struct{})}
+	return &Listener{ln: ln, path: path, limits: newConnLimits(opts.Limits), done: make(chan struct{}),
+		kernel: identifier{proc: "/proc", option: unix.SO_PEERPIDFD}}
 }
 
 // listenLocked makes the socket, the path's lock being held.
@@ -162,7 +165,8 @@ func (l *Listener) Path() string { return l.path }
 // Stats counts what came.
 func (l *Listener) Stats() ListenerStats {
 	return ListenerStats{Open: l.limits.open(), Accepted: l.accepted.Load(), Refused: l.refused.Load(),
-		Gone: l.gone.Load(), Malformed: l.malformed.Load(), Slow: l.slow.Load()}
+		Gone: l.gone.Load(), Malformed: l.malformed.Load(), Slow: l.slow.Load(),
+		Transient: l.transient.Load()}
 }
 
 // Accept waits for the next client whose identity is known and that is within
@@ -180,6 +184,7 @@ func (l *Listener) Accept() (*Conn, error) {
 				return c, nil
 			}
 		case isTransient(err):
+			l.transient.Add(1)
 			wait = min(max(2*wait, 5*time.Millisecond), time.Second)
 			select {
 			case <-l.done:
@@ -218,7 +223,7 @@ func (l *Listener) admit(conn *net.UnixConn) *Conn {
 		l.turnAway(sock, err)
 		return nil
 	}
-	if err := sock.identify(&peer, l.proc); err != nil {
+	if err := l.kernel.identify(sock, &peer); err != nil {
 		l.limits.leave(peer)
 		if errors.Is(err, errPeerGone) {
 			l.gone.Add(1)

@@ -10,9 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// soPeerPIDFD is SO_PEERPIDFD: Linux 6.5, not yet in x/sys for every machine.
-const soPeerPIDFD = 77
-
 // Peer is who the kernel says is at the other end: the process that connected,
 // as it was then. A child that inherited the connection is not told apart.
 type Peer struct {
@@ -46,18 +43,24 @@ func (s *socket) credentials() (Peer, error) {
 	return peer, nil
 }
 
+// identifier is where the kernel is asked about a peer; tests put others in.
+type identifier struct {
+	proc   string // where /proc is
+	option int    // SO_PEERPIDFD
+}
+
 // identify fills in what holds a process beyond its pid: a pidfd, and the start
 // time that goes with it. The order matters: the start time is read between
 // having the pidfd and finding it alive, so that both are of one process. With
 // SO_PEERPIDFD that process is the one that connected. Without (before Linux
 // 6.5) it is whoever has the pid now: a pid that was reused between connect and
 // here cannot be told, and only then.
-func (s *socket) identify(peer *Peer, procRoot string) error {
-	fd, err := s.peerPIDFD(peer.PID)
+func (id identifier) identify(s *socket, peer *Peer) error {
+	fd, err := id.peerPIDFD(s, peer.PID)
 	if err != nil {
 		return err
 	}
-	start, err := startTicks(procRoot, peer.PID)
+	start, err := startTicks(id.proc, peer.PID)
 	if err == nil {
 		err = alive(fd)
 	}
@@ -69,10 +72,10 @@ func (s *socket) identify(peer *Peer, procRoot string) error {
 	return nil
 }
 
-func (s *socket) peerPIDFD(pid int) (int, error) {
+func (id identifier) peerPIDFD(s *socket, pid int) (int, error) {
 	fd, err := -1, error(nil)
 	if e := s.raw.Control(func(sock uintptr) {
-		fd, err = unix.GetsockoptInt(int(sock), unix.SOL_SOCKET, soPeerPIDFD)
+		fd, err = unix.GetsockoptInt(int(sock), unix.SOL_SOCKET, id.option)
 	}); e != nil {
 		return -1, e
 	}

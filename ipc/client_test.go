@@ -1,0 +1,614 @@
+package ipc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// fakeDaemon answers every message by a rule that a test can check.
+type fakeDaemon struct {
+	finished chan error // how each connection ended
+
+	mu sync.Mutex
+	seen
+}
+
+// seen is what the fake daemon was told, and what it should do.
+type seen struct {
+	page    *LeasePage
+	json    []byte
+	freed   []uint32
+	joined  Token
+	resumed ResumeRequest
+	hello   HelloRequest
+	newPage bool // a Resume is answered with a new page
+}
+
+// now is a copy of what was seen so far.
+func (d *fakeDaemon) now() seen {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.seen
+}
+
+// set changes what it should do.
+func (d *fakeDaemon) set(f func(*seen)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f(&d.seen)
+}
+
+var session = Token{0xaa, 15: 0xbb}
+
+func startDaemon(t testing.TB) (*fakeDaemon, *Listener) {
+	t.Helper()
+	page, err := NewPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &fakeDaemon{finished: make(chan error, 100), seen: seen{page: page}}
+	t.Cleanup(func() { d.now().page.Close() })
+	return d, serve(t, ListenOptions{}, d.handle)
+}
+
+func (d *fakeDaemon) handle(c *Conn) {
+	for {
+		m, err := c.ReadMessage()
+		if err != nil {
+			d.finished <- err
+			return
+		}
+		if err := d.answer(c, m); err != nil {
+			_ = c.ReplyError(m.Header, err)
+		}
+	}
+}
+
+// ask decodes a body, and answers with what f makes of it.
+func ask[Req, Rep Body](c *Conn, m Message, fd int, f func(*Req) (Status, Rep, error)) error {
+	var req Req
+	if err := Unmarshal(m.Body, &req); err != nil {
+		return err
+	}
+	status, rep, err := f(&req)
+	if err != nil {
+		return err
+	}
+	return Reply(c, m.Header, status, &rep, fd)
+}
+
+func (d *fakeDaemon) answer(c *Conn, m Message) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch m.Header.Type {
+	case TypeHello:
+		fd := -1
+		if m.Body[0] == byte(KindShim) {
+			fd = d.page.FD()
+		}
+		return ask(c, m, fd, func(r *HelloRequest) (Status, HelloReply, error) {
+			d.hello = *r
+			return StatusOK, HelloReply{Session: session, Devices: 2, OnLoss: LossClosed}, nil
+		})
+	case TypeJoin:
+		return ask(c, m, -1, func(r *JoinRequest) (Status, JoinReply, error) {
+			if d.joined = r.Session; r.Session != session {
+				return 0, JoinReply{}, refuse(StatusNoSession, "no session %v", r.Session)
+			}
+			return StatusOK, JoinReply{}, nil
+		})
+	case TypeResume:
+		return d.resume(c, m)
+	case TypeAlloc:
+		return ask(c, m, -1, func(r *AllocRequest) (Status, AllocReply, error) {
+			if r.Bytes > 1000 {
+				return StatusDeviceFull, AllocReply{Requested: r.Bytes, Remaining: 1000, Limit: 1000, Text: MakeText("full of others")}, nil
+			}
+			return StatusOK, AllocReply{Granted: r.Bytes}, nil
+		})
+	case TypeFreed:
+		var n FreedNotice
+		err := Unmarshal(m.Body, &n)
+		d.freed = append(d.freed, n.Slot)
+		return err
+	case TypeSnapshot:
+		return c.ReplySnapshot(m.Header, d.json, 5*time.Second)
+	}
+	return d.answerRest(c, m)
+}
+
+func (d *fakeDaemon) answerRest(c *Conn, m Message) error {
+	switch m.Header.Type {
+	case TypeAttach:
+		return ask(c, m, -1, func(r *AttachRequest) (Status, AttachReply, error) {
+			if r.Device == (UUID{}) {
+				return 0, AttachReply{}, refuse(StatusNoDevice, "no device %v", r.Device)
+			}
+			return StatusOK, AttachReply{Slot: 3, Index: uint32(r.Device[0]), Total: 8, Budget: 4, StreamsMax: 2}, nil
+		})
+	case TypeStream:
+		return ask(c, m, -1, func(r *StreamRequest) (Status, StreamReply, error) {
+			if r.Count > 2 {
+				return StatusStreams, StreamReply{Current: 1, Max: 2, Text: MakeText("2 streams")}, nil
+			}
+			return StatusOK, StreamReply{Current: uint32(r.Count), Max: 2}, nil
+		})
+	case TypeContext:
+		return ask(c, m, -1, func(r *ContextRequest) (Status, ContextReply, error) {
+			return StatusOK, ContextReply{Current: uint32(-r.Count)}, nil
+		})
+	case TypeQuery:
+		return ask(c, m, -1, func(r *QueryRequest) (Status, QueryReply, error) {
+			return StatusOK, QueryReply{Total: uint64(r.Device[0]), Used: 2, Room: 3}, nil
+		})
+	case TypeJobOpen:
+		return ask(c, m, -1, func(r *JobOpenRequest) (Status, JobOpenReply, error) {
+			if r.Memory > 100 {
+				return StatusDenied, JobOpenReply{}, nil
+			}
+			return StatusOK, JobOpenReply{Job: Token{1}, ID: 7, Budget: r.Memory}, nil
+		})
+	case TypeBye:
+		return Reply(c, m.Header, StatusOK, &Empty{}, -1)
+	}
+	return refuse(StatusUnsupported, "%v", m.Header.Type)
+}
+
+func (d *fakeDaemon) resume(c *Conn, m Message) error {
+	fd := -1
+	if m.FD >= 0 {
+		p, err := OpenPage(m.FD, d.page.ID())
+		if err != nil {
+			unix.Close(m.FD)
+			return refuse(StatusPermission, "%v", err)
+		}
+		defer p.Close()
+	}
+	if d.newPage {
+		page, err := NewPage()
+		if err != nil {
+			return err
+		}
+		_ = d.page.Close()
+		d.page, fd = page, page.FD()
+	}
+	return ask(c, m, fd, func(r *ResumeRequest) (Status, HelloReply, error) {
+		d.resumed = *r
+		return StatusOK, HelloReply{Session: r.Session, Devices: 9}, nil
+	})
+}
+
+func TestClientAsTool(t *testing.T) {
+	checkFDs(t)
+	d, l := startDaemon(t)
+	ctx := t.Context()
+	c := dial(t, l.Path())
+	h, err := c.Hello(ctx, HelloRequest{Kind: KindShim, Memory: NoLimit})
+	if err != nil || h.Session != session || h.Devices != 2 || d.now().hello.Kind != KindTool {
+		t.Errorf("Hello: %+v, %v; asked %+v", h, err, d.now().hello)
+	}
+	if j, err := c.OpenJob(ctx, JobOpenRequest{Memory: 100}); err != nil || j != (JobOpenReply{Job: Token{1}, ID: 7, Budget: 100}) {
+		t.Errorf("OpenJob: %+v, %v", j, err)
+	}
+	if _, err := c.OpenJob(ctx, JobOpenRequest{Memory: 101}); !errors.Is(err, StatusDenied) || errors.Is(err, StatusDeviceFull) {
+		t.Errorf("OpenJob, denied: %v", err)
+	}
+	if q, err := c.Query(ctx, UUID{9}); err != nil || q != (QueryReply{9, 2, 3}) {
+		t.Errorf("Query: %+v, %v", q, err)
+	}
+	if err := c.Bye(ctx); err != nil {
+		t.Errorf("Bye: %v", err)
+	}
+	if _, err := c.Query(ctx, UUID{}); !errors.Is(err, net.ErrClosed) || !c.Closed() {
+		t.Errorf("after Bye: %v", err)
+	}
+	if err := <-d.finished; err != io.EOF {
+		t.Errorf("the daemon saw %v", err)
+	}
+}
+
+func TestClientAsShim(t *testing.T) {
+	checkFDs(t)
+	d, l := startDaemon(t)
+	ctx := t.Context()
+	s, err := dial(t, l.Path()).HelloShim(ctx, HelloRequest{Memory: NoLimit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	c := s.Main
+	if s.Hello.Session != session || s.Page.ID() != d.now().page.ID() || d.now().hello.Kind != KindShim {
+		t.Errorf("session %+v", s.Hello)
+	}
+	if a, err := c.Attach(ctx, UUID{5}); err != nil || a != (AttachReply{Slot: 3, Index: 5, Total: 8, Budget: 4, StreamsMax: 2}) {
+		t.Errorf("Attach: %+v, %v", a, err)
+	}
+	_, err = c.Attach(ctx, UUID{})
+	var refused *ReplyError
+	if !errors.As(err, &refused) || refused.Type != TypeAttach || refused.Status != StatusNoDevice || !strings.Contains(err.Error(), "no device 0000") {
+		t.Errorf("Attach to nothing: %v", err)
+	}
+	if a, err := c.Alloc(ctx, AllocRequest{Kind: MemoryPlain, Bytes: 1000}); err != nil || a.Granted != 1000 {
+		t.Errorf("Alloc: %+v, %v", a, err)
+	}
+	a, err := c.Alloc(ctx, AllocRequest{Kind: MemoryPlain, Bytes: 1001})
+	if !errors.Is(err, StatusDeviceFull) || a.Requested != 1001 || a.Remaining != 1000 || !strings.Contains(err.Error(), "full of others") {
+		t.Errorf("Alloc, refused: %+v, %v", a, err)
+	}
+	if _, err := c.Alloc(ctx, AllocRequest{Bytes: 1}); !errors.Is(err, StatusRange) {
+		t.Errorf("Alloc of no kind: %v", err)
+	}
+	if r, err := c.Stream(ctx, 3, 2); err != nil || r.Current != 2 || r.Max != 2 {
+		t.Errorf("Stream: %+v, %v", r, err)
+	}
+	if r, err := c.Stream(ctx, 3, 3); !errors.Is(err, StatusStreams) || r.Current != 1 || !strings.Contains(err.Error(), "2 streams") {
+		t.Errorf("Stream, refused: %+v, %v", r, err)
+	}
+	if r, err := c.Context(ctx, 3, -4); err != nil || r.Current != 4 {
+		t.Errorf("Context: %+v, %v", r, err)
+	}
+	if err := c.Freed(31); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Query(ctx, UUID{}); err != nil { // it comes after the notice
+		t.Error(err)
+	}
+	if freed := d.now().freed; len(freed) != 1 || freed[0] != 31 {
+		t.Errorf("freed %v", freed)
+	}
+	second := dial(t, l.Path())
+	if err := s.Join(ctx, second); err != nil || d.now().joined != session {
+		t.Errorf("Join: %v", err)
+	}
+	if err := second.Join(ctx, Token{1}); !errors.Is(err, StatusNoSession) {
+		t.Errorf("Join to nothing: %v", err)
+	}
+}
+
+func TestResume(t *testing.T) {
+	checkFDs(t)
+	d, l := startDaemon(t)
+	ctx := t.Context()
+	s, err := dial(t, l.Path()).HelloShim(ctx, HelloRequest{Memory: 77})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { s.Close() }()
+	first := s.Main
+	leases := []ResumeLease{{Device: UUID{4}, Used: 9, Slot: 3}}
+	if err := s.Resume(ctx, dial(t, l.Path()), leases); err != nil {
+		t.Fatal(err)
+	}
+	want := ResumeRequest{Session: session, Hello: HelloRequest{Kind: KindShim, Memory: 77}, Count: 1, HasPage: 1}
+	want.Leases[0] = leases[0]
+	if d.now().resumed != want || s.Hello.Devices != 9 || !first.Closed() || s.Page.ID() != d.now().page.ID() {
+		t.Errorf("resumed %+v", s.Hello)
+	}
+	old := s.Page.ID()
+	d.set(func(s *seen) { s.newPage = true })
+	if err := s.Resume(ctx, dial(t, l.Path()), nil); err != nil {
+		t.Fatal(err)
+	}
+	if s.Page.ID() == old || s.Page.ID() != d.now().page.ID() {
+		t.Error("the new page was not taken")
+	}
+	d.set(func(s *seen) { s.newPage = false })
+	_ = s.Page.Close()
+	if s.Page, err = NewPage(); err != nil { // a page that is not the daemon's
+		t.Fatal(err)
+	}
+	if err := s.Resume(ctx, dial(t, l.Path()), nil); !errors.Is(err, StatusPermission) {
+		t.Errorf("resumed with a page of its own: %v", err)
+	}
+	if err := s.Resume(ctx, s.Main, make([]ResumeLease, PageSlots+1)); !errors.Is(err, StatusRange) {
+		t.Errorf("resumed with too many leases: %v", err)
+	}
+}
+
+func TestSnapshot(t *testing.T) {
+	checkFDs(t)
+	d, l := startDaemon(t)
+	c := dial(t, l.Path())
+	for _, n := range []int{0, 1, snapshotPart - 1, snapshotPart, snapshotPart + 1, 2 * snapshotPart, 5 << 20} {
+		want := bytes.Repeat([]byte("0123456789abcdef!"), n/17+1)[:n]
+		d.set(func(s *seen) { s.json = want })
+		got, err := c.Snapshot(t.Context())
+		if err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("%d bytes: %d came, %v", n, len(got), err)
+		}
+		if _, err := c.Query(t.Context(), UUID{}); err != nil { // nothing is left over
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestSnapshotNotRead: who asks for a snapshot and does not read it is dropped
+// after the time given, and a reply from elsewhere is not held up by it.
+func TestSnapshotNotRead(t *testing.T) {
+	checkFDs(t)
+	_, c := pair(t)
+	begin := time.Now()
+	ended := make(chan error)
+	go func() {
+		ended <- c.ReplySnapshot(Header{Type: TypeSnapshot}, make([]byte, 4<<20), 300*time.Millisecond)
+	}()
+	eventually(t, "the kernel's room is used up", func() bool {
+		c.sock.wMu.Lock()
+		defer c.sock.wMu.Unlock()
+		return errors.Is(c.sock.trySend(make([]byte, 60000), nil, -1), ErrSlowReader)
+	})
+	if err := Reply(c, Header{Type: TypeBye}, StatusOK, &Empty{}, -1); err != nil && !errors.Is(err, ErrSlowReader) {
+		t.Errorf("a reply beside it: %v", err)
+	}
+	if took := time.Since(begin); took > 250*time.Millisecond {
+		t.Logf("the reply took until %v", took)
+	}
+	if err := <-ended; !errors.Is(err, ErrSlowReader) && !errors.Is(err, net.ErrClosed) {
+		t.Errorf("ReplySnapshot: %v", err)
+	}
+}
+
+func TestDialFails(t *testing.T) {
+	checkFDs(t)
+	dir := t.TempDir()
+	stale := filepath.Join(dir, "stale")
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: stale}); err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(fd)
+	none := filepath.Join(dir, "none")
+	_, err = DialAny(t.Context(), []string{none, stale})
+	var tried *NoDaemonError
+	if !errors.Is(err, ErrNoDaemon) || !errors.As(err, &tried) || len(tried.Tried) != 2 {
+		t.Fatalf("%v", err)
+	}
+	for _, word := range []string{none + ": no such file", stale + ": connection refused", "GPUARB_SOCKET"} {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("%v does not say %q", err, word)
+		}
+	}
+	if !errors.Is(err, os.ErrNotExist) || !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("%v hides the reasons", err)
+	}
+	l := serve(t, ListenOptions{}, answerAll)
+	c, err := DialAny(t.Context(), []string{none, stale, l.Path()})
+	if err != nil || c.Path() != l.Path() {
+		t.Fatalf("the third path: %v", err)
+	}
+	c.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := DialAny(ctx, []string{l.Path()}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a context that has ended: %v", err)
+	}
+}
+
+// TestDialBusy: a daemon whose queue of newcomers is full is waited for.
+func TestDialBusy(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: path}), unix.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	dialRaw(t, path) // the queue's one place
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Dial(ctx, path); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("with no room: %v", err)
+	}
+	got := make(chan error)
+	go func() {
+		c, err := Dial(t.Context(), path)
+		if err == nil {
+			err = c.Close()
+		}
+		got <- err
+	}()
+	nfd, _, err := unix.Accept(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(nfd)
+	if err := <-got; err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+}
+
+func TestFindSocket(t *testing.T) {
+	for _, c := range []struct {
+		env  string
+		uid  int
+		want string
+	}{
+		{"GPUARB_SOCKET=/x/y XDG_RUNTIME_DIR=/run/user/5", 5, "/x/y"},
+		{"XDG_RUNTIME_DIR=/run/user/5", 5, "/run/user/5/gpuarb/gpuarb.sock /run/gpuarb/gpuarb.sock"},
+		{"XDG_RUNTIME_DIR=/elsewhere", 0, "/elsewhere/gpuarb/gpuarb.sock /run/gpuarb/gpuarb.sock"},
+		{"XDG_RUNTIME_DIR=relative", 5, "/run/user/5/gpuarb/gpuarb.sock /run/gpuarb/gpuarb.sock"},
+		{"", 5, "/run/user/5/gpuarb/gpuarb.sock /run/gpuarb/gpuarb.sock"},
+		{"", 0, "/run/gpuarb/gpuarb.sock"},
+	} {
+		env := func(name string) string {
+			for kv := range strings.FieldsSeq(c.env) {
+				if k, v, _ := strings.Cut(kv, "="); k == name {
+					return v
+				}
+			}
+			return ""
+		}
+		if got := strings.Join(FindSocket(env, c.uid), " "); got != c.want {
+			t.Errorf("%s, uid %d: %s", c.env, c.uid, got)
+		}
+	}
+}
+
+// scripted is a daemon that says the given messages to the first request.
+func scripted(t *testing.T, replies ...func(Header) []byte) *Client {
+	t.Helper()
+	l := serve(t, ListenOptions{}, func(c *Conn) {
+		m, err := c.ReadMessage()
+		if err != nil {
+			return
+		}
+		for _, r := range replies {
+			c.sock.wMu.Lock()
+			_ = c.sock.trySend(r(m.Header), nil, -1)
+			c.sock.wMu.Unlock()
+		}
+		_, _ = c.ReadMessage()
+	})
+	return dial(t, l.Path())
+}
+
+// TestClientDistrusts: what a daemon may not say is an error that says so, and the
+// connection is not used again.
+func TestClientDistrusts(t *testing.T) {
+	checkFDs(t)
+	query := func(change func(*Header)) func(Header) []byte {
+		return func(h Header) []byte {
+			h.Type |= ReplyBit
+			change(&h)
+			return Marshal(nil, h, &QueryReply{})
+		}
+	}
+	for name, c := range map[string]struct {
+		reply  func(Header) []byte
+		status Status
+	}{
+		"another request's reply": {query(func(h *Header) { h.Request++ }), StatusOrder},
+		"another type's reply": {func(h Header) []byte {
+			return Marshal(nil, Header{Type: TypeBye | ReplyBit, Request: h.Request}, &Empty{})
+		}, StatusOrder},
+		"a late error": {func(h Header) []byte {
+			return Marshal(nil, Header{Type: h.Type | ReplyBit, Request: 99, Status: StatusNoLease}, &ErrorReply{})
+		}, StatusOrder},
+		"garbage":   {func(Header) []byte { return []byte("garbage") }, StatusMalformed},
+		"a request": {query(func(h *Header) { h.Type &^= ReplyBit }), StatusUnknownType},
+	} {
+		client := scripted(t, c.reply)
+		_, err := client.Query(t.Context(), UUID{})
+		wantRefusal(t, name, err, c.status)
+		if _, err := client.Query(t.Context(), UUID{}); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: the connection goes on: %v", name, err)
+		}
+	}
+	alloc := func(granted uint64, status Status) func(Header) []byte {
+		return func(h Header) []byte {
+			return Marshal(nil, Header{Type: h.Type | ReplyBit, Request: h.Request, Status: status}, &AllocReply{Granted: granted})
+		}
+	}
+	ask := AllocRequest{Kind: MemoryPlain, Bytes: 5}
+	if _, err := scripted(t, alloc(6, StatusOK)).Alloc(t.Context(), ask); !errors.Is(err, StatusMalformed) {
+		t.Errorf("more granted than asked for: %v", err)
+	}
+	if _, err := scripted(t, alloc(5, StatusDenied)).Alloc(t.Context(), ask); !errors.Is(err, StatusDenied) || !strings.Contains(err.Error(), "granted with a refusal") {
+		t.Errorf("granted with a refusal: %v", err)
+	}
+}
+
+func TestClientRefusedAtTheDoor(t *testing.T) {
+	checkFDs(t)
+	l := serve(t, ListenOptions{Limits: Limits{PerPID: 1}}, answerAll)
+	first := dial(t, l.Path())
+	if _, err := first.Query(t.Context(), UUID{}); err != nil {
+		t.Fatal(err)
+	}
+	for range 50 { // whether the door closes before or after the question
+		c := dial(t, l.Path())
+		_, err := c.Query(t.Context(), UUID{})
+		if !errors.Is(err, StatusTooMany) || !strings.Contains(err.Error(), "1 connections") {
+			t.Fatalf("not told why: %v", err)
+		}
+	}
+}
+
+// TestCancel: a context that ends while a request waits closes the connection,
+// which is how the daemon learns of it; those who wait for their turn just leave.
+func TestCancel(t *testing.T) {
+	checkFDs(t)
+	seen := make(chan error, 1)
+	asked := make(chan struct{}, 1)
+	l := serve(t, ListenOptions{}, func(c *Conn) {
+		_, _ = c.ReadMessage()
+		asked <- struct{}{}
+		_, err := c.ReadMessage()
+		seen <- err
+	})
+	c := dial(t, l.Path())
+	ctx, cancel := context.WithCancel(t.Context())
+	first, second := make(chan error), make(chan error)
+	go func() { _, err := c.Alloc(ctx, AllocRequest{Kind: 1, Bytes: 1}); first <- err }()
+	<-asked
+	short, done := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer done()
+	if _, err := c.Query(short, UUID{}); !errors.Is(err, context.DeadlineExceeded) || c.Closed() {
+		t.Errorf("waiting for a turn: %v", err)
+	}
+	go func() { _, err := c.Query(t.Context(), UUID{}); second <- err }()
+	cancel()
+	if err := <-first; !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	if err := <-second; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the next in turn: %v", err)
+	}
+	if err := <-seen; err != io.EOF {
+		t.Errorf("the daemon saw %v", err)
+	}
+}
+
+// TestDaemonDies while a request waits.
+func TestDaemonDies(t *testing.T) {
+	l := serve(t, ListenOptions{}, func(c *Conn) { _, _ = c.ReadMessage() })
+	c := dial(t, l.Path())
+	if _, err := c.Query(t.Context(), UUID{}); err != io.EOF || !IsEnd(err) || !c.Closed() {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestClientShared: many goroutines on one connection each get their own reply.
+func TestClientShared(t *testing.T) {
+	_, l := startDaemon(t)
+	c := dial(t, l.Path())
+	errs := make(chan error)
+	for i := range 8 {
+		go func() {
+			var err error
+			for range 50 {
+				q, e := c.Query(t.Context(), UUID{byte(i)})
+				if e == nil && q.Total != uint64(i) {
+					e = fmt.Errorf("%d got the reply of %d", i, q.Total)
+				}
+				err = errors.Join(err, e, c.Freed(uint32(i)))
+			}
+			errs <- err
+		}()
+	}
+	for range 8 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}

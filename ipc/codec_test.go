@@ -1,0 +1,256 @@
+package ipc
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// page fits: a compile-time check that the page's structure and its file agree.
+const _ = PageSize - unsafe.Sizeof(Page{})
+
+var (
+	goodAlloc  = AllocRequest{Slot: 31, Kind: MemoryAsync, Bytes: 1 << 30, Flags: AllocRetry}
+	goodHello  = HelloRequest{Kind: KindShim, Job: Token{1, 15: 2}, Memory: NoLimit, Streams: 9, Share: 1000}
+	goodResume = ResumeRequest{Session: Token{7}, Hello: goodHello, Count: 2, HasPage: 1, Leases: [PageSlots]ResumeLease{
+		{Device: UUID{1}, Used: CreditLimit, Streams: 3, Contexts: 1, Slot: 31}, {Device: UUID{2}, Slot: 0}}}
+	goodJob = JobOpenRequest{Memory: 5, MemoryShare: 1000, Streams: 2, PerProcess: 1, Command: MakeText("train --x")}
+)
+
+// sample is one good message of a body type, and that type's decoder.
+type sample struct {
+	name  string
+	typ   Type
+	reply bool
+	msg   []byte
+	again func(body []byte) ([]byte, error) // decodes, and encodes what it got
+}
+
+func sampleOf[T Body](name string, typ Type, reply bool, body T) sample {
+	h := Header{Type: typ, Request: 0x0102030405060708}
+	if reply {
+		h.Type |= ReplyBit
+	}
+	return sample{name, typ, reply, Marshal(nil, h, &body), func(src []byte) ([]byte, error) {
+		var got T
+		if err := Unmarshal(src, &got); err != nil {
+			return nil, err
+		}
+		return Marshal(nil, h, &got)[HeaderSize:], nil
+	}}
+}
+
+func samples() []sample {
+	return []sample{
+		sampleOf("Hello", TypeHello, false, goodHello),
+		sampleOf("Join", TypeJoin, false, JoinRequest{Session: Token{3}}),
+		sampleOf("Resume", TypeResume, false, goodResume),
+		sampleOf("Attach", TypeAttach, false, AttachRequest{Device: UUID{9}}),
+		sampleOf("Alloc", TypeAlloc, false, goodAlloc),
+		sampleOf("Freed", TypeFreed, false, FreedNotice{Slot: 31}),
+		sampleOf("Stream", TypeStream, false, StreamRequest{Slot: 31, Count: -2}),
+		sampleOf("Context", TypeContext, false, ContextRequest{Slot: 1, Count: math.MaxInt32}),
+		sampleOf("Query", TypeQuery, false, QueryRequest{Device: UUID{9}}),
+		sampleOf("Bye", TypeBye, false, Empty{}),
+		sampleOf("JobOpen", TypeJobOpen, false, goodJob),
+		sampleOf("Snapshot", TypeSnapshot, false, SnapshotRequest{}),
+		sampleOf("HelloReply", TypeHello, true, HelloReply{Session: Token{1}, Devices: 2, InJob: 1, OnLoss: LossClosed}),
+		sampleOf("JoinReply", TypeJoin, true, JoinReply{}),
+		sampleOf("ResumeReply", TypeResume, true, HelloReply{Session: Token{1}}),
+		sampleOf("AttachReply", TypeAttach, true, AttachReply{Slot: 31, Index: 5, Total: 8 << 30, Budget: 4 << 30, StreamsMax: 256}),
+		sampleOf("AllocReply", TypeAlloc, true, AllocReply{Granted: 1, Requested: 2, Remaining: 3, Limit: 4, Text: MakeText("no")}),
+		sampleOf("StreamReply", TypeStream, true, StreamReply{Current: 1, Max: 2, Text: MakeText("cap 2")}),
+		sampleOf("ContextReply", TypeContext, true, ContextReply{Current: 3}),
+		sampleOf("QueryReply", TypeQuery, true, QueryReply{Total: 3, Used: 2, Room: 1}),
+		sampleOf("ByeReply", TypeBye, true, Empty{}),
+		sampleOf("JobOpenReply", TypeJobOpen, true, JobOpenReply{Job: Token{1}, ID: 4, Budget: 5}),
+		sampleOf("SnapshotPart", TypeSnapshot, true, SnapshotPart{Last: 1}),
+	}
+}
+
+func TestRoundTrip(t *testing.T) {
+	seen := make(map[Type]int)
+	for _, s := range samples() {
+		parse := ParseRequest
+		if s.reply {
+			parse = ParseReply
+		}
+		h, body, err := parse(s.msg, len(s.msg))
+		if err != nil {
+			t.Errorf("%s: %v", s.name, err)
+			continue
+		}
+		if h.Type&^ReplyBit != s.typ || h.Request != 0x0102030405060708 || int(h.Length) != len(s.msg) {
+			t.Errorf("%s: header %+v", s.name, h)
+		}
+		again, err := s.again(body)
+		if err != nil || !bytes.Equal(again, body) {
+			t.Errorf("%s: decoded and encoded again it differs (%v)", s.name, err)
+		}
+		seen[s.typ]++
+	}
+	for typ, s := range shapes { // every message of the table has its samples above
+		want := 2
+		if s.noReply {
+			want = 1
+		}
+		if seen[typ] != want {
+			t.Errorf("%v: %d samples, want %d", typ, seen[typ], want)
+		}
+	}
+}
+
+// TestWireBytes holds the encoding to bytes that were worked out by hand.
+func TestWireBytes(t *testing.T) {
+	got := Marshal(nil, Header{Type: TypeAlloc, Request: 0x1122334455667788}, &AllocRequest{Slot: 2, Kind: 4, Bytes: 0xA1B2C3D4E5, Flags: 1})
+	want := "GARB" + "\x01\x00" + "\x05\x00" + "\x30\x00\x00\x00" + "\x00\x00\x00\x00" + "\x88\x77\x66\x55\x44\x33\x22\x11" +
+		"\x02\x00\x00\x00" + "\x04\x00\x00\x00" + "\xE5\xD4\xC3\xB2\xA1\x00\x00\x00" + "\x01\x00\x00\x00" + "\x00\x00\x00\x00"
+	if string(got) != want {
+		t.Errorf("got  %x\nwant %x", got, want)
+	}
+}
+
+func TestReadSize(t *testing.T) {
+	longest := 0
+	for _, s := range shapes {
+		longest = max(longest, HeaderSize+s.request)
+		if s.reply+HeaderSize > readSize || s.reply > writeSize {
+			t.Errorf("%s: a reply of %d bytes does not fit", s.name, s.reply)
+		}
+	}
+	if readSize < longest || longest > MaxRequest {
+		t.Errorf("readSize %d, the longest request has %d, the protocol allows %d", readSize, longest, MaxRequest)
+	}
+	if HeaderSize+size[ErrorReply]() > readSize {
+		t.Errorf("an error reply does not fit")
+	}
+}
+
+// A refusal has its status, and names the value that is wrong.
+func wantRefusal(t *testing.T, name string, err error, status Status, words ...string) {
+	t.Helper()
+	var p *ProtocolError
+	if !errors.As(err, &p) {
+		t.Errorf("%s: %v, not a ProtocolError", name, err)
+		return
+	}
+	if p.Status != status || !errors.Is(err, status) {
+		t.Errorf("%s: %v, want %v", name, err, status)
+	}
+	for _, w := range words {
+		if !strings.Contains(p.Text, w) {
+			t.Errorf("%s: %q does not say %q", name, p.Text, w)
+		}
+	}
+}
+
+func TestParseRequestRefuses(t *testing.T) {
+	alloc := Marshal(nil, Header{Type: TypeAlloc, Request: 77}, &goodAlloc)
+	unknown := edit(alloc, 6, uint16(11))
+	for _, c := range []struct {
+		name    string
+		msg     []byte
+		full    int // 0: len(msg)
+		status  Status
+		request uint64 // what an error reply can name
+		words   []string
+	}{
+		{"nothing", nil, 0, StatusMalformed, 0, []string{"0 bytes", "24"}},
+		{"short header", alloc[:23], 0, StatusMalformed, 0, []string{"23 bytes"}},
+		{"header alone", edit(alloc[:24], 8, uint32(24)), 0, StatusMalformed, 77, []string{"Alloc", "48", "24"}},
+		{"one byte short", edit(alloc[:47], 8, uint32(47)), 0, StatusMalformed, 77, []string{"48", "47"}},
+		{"one byte long", edit(append(alloc, 0), 8, uint32(49)), 0, StatusMalformed, 77, []string{"48", "49"}},
+		{"length too small", edit(alloc, 8, uint32(47)), 0, StatusMalformed, 77, []string{"47", "48"}},
+		{"length too large", edit(alloc, 8, uint32(math.MaxUint32)), 0, StatusMalformed, 77, []string{"4294967295"}},
+		{"cut by the buffer", edit(alloc, 8, uint32(9000)), 9000, StatusMalformed, 77, []string{"9000"}},
+		{"magic", edit(alloc, 0, uint32(0xdead)), 0, StatusMalformed, 0, []string{"0xdead"}},
+		{"older version", edit(alloc, 4, uint16(0)), 0, StatusVersion, 77, []string{"version 0", "version 1"}},
+		{"newer version", edit(alloc, 4, uint16(9)), 0, StatusVersion, 77, []string{"version 9", "version 1"}},
+		{"newer version, another length", edit(alloc[:30], 4, uint16(9)), 0, StatusVersion, 77, nil},
+		{"type 0", edit(alloc, 6, uint16(0)), 0, StatusUnknownType, 77, []string{"type 0"}},
+		{"type 11", unknown, 0, StatusUnknownType, 77, []string{"type 11"}},
+		{"type 31", edit(alloc, 6, uint16(31)), 0, StatusUnknownType, 77, nil},
+		{"type 32", edit(alloc, 6, uint16(32)), 0, StatusUnknownType, 77, nil},
+		{"a reply's type", edit(alloc, 6, uint16(TypeAlloc|ReplyBit)), 0, StatusUnknownType, 77, nil},
+		{"type 65535", edit(alloc, 6, uint16(math.MaxUint16)), 0, StatusUnknownType, 77, nil},
+		{"status", edit(alloc, 12, uint32(5)), 0, StatusMalformed, 77, []string{"5"}},
+	} {
+		full := c.full
+		if full == 0 {
+			full = len(c.msg)
+		}
+		h, body, err := ParseRequest(c.msg, full)
+		wantRefusal(t, c.name, err, c.status, c.words...)
+		if h.Request != c.request || body != nil {
+			t.Errorf("%s: request %d, body %v", c.name, h.Request, body)
+		}
+	}
+}
+
+func TestParseReplyRefuses(t *testing.T) {
+	alloc := Marshal(nil, Header{Type: TypeAlloc | ReplyBit}, &AllocReply{})
+	failed := Marshal(nil, Header{Type: TypeAlloc | ReplyBit, Status: StatusNoLease}, &ErrorReply{})
+	for _, c := range []struct {
+		name   string
+		msg    []byte
+		status Status
+	}{
+		{"a request", edit(alloc, 6, uint16(TypeAlloc)), StatusUnknownType},
+		{"a reply to a notice", edit(alloc, 6, uint16(TypeFreed|ReplyBit)), StatusUnknownType},
+		{"short", edit(alloc[:len(alloc)-1], 8, uint32(len(alloc)-1)), StatusMalformed},
+		{"long", edit(append(alloc, 0), 8, uint32(len(alloc)+1)), StatusMalformed},
+		{"an error's length with a good status", edit(failed, 12, uint32(0)), StatusMalformed},
+		{"a good reply's length with an error", edit(alloc, 12, uint32(100)), StatusMalformed},
+		{"the last policy status takes the reply's own body", edit(failed, 12, uint32(99)), StatusMalformed},
+		{"version", edit(alloc, 4, uint16(2)), StatusVersion},
+	} {
+		_, _, err := ParseReply(c.msg, len(c.msg))
+		wantRefusal(t, c.name, err, c.status)
+	}
+	if _, _, err := ParseReply(edit(alloc, 8, uint32(9000)), 9000); err == nil {
+		t.Error("a reply that the buffer cut was taken")
+	}
+	for _, good := range [][]byte{edit(failed, 6, uint16(ReplyBit)), edit(alloc, 12, uint32(99)), edit(failed, 12, uint32(100)),
+		append(marshalPart(nil, Header{Type: TypeSnapshot | ReplyBit}, &SnapshotPart{}, 3), "{ }"...)} {
+		if _, _, err := ParseReply(good, len(good)); err != nil {
+			t.Errorf("good reply: %v", err)
+		}
+	}
+}
+
+func TestCodecAllocatesNothing(t *testing.T) {
+	buf := make([]byte, 0, 2048)
+	alloc := Marshal(nil, Header{Type: TypeAlloc}, &goodAlloc)
+	stream := Marshal(nil, Header{Type: TypeStream}, &StreamRequest{Slot: 1, Count: 1})
+	freed := Marshal(nil, Header{Type: TypeFreed}, &FreedNotice{Slot: 1})
+	query := Marshal(nil, Header{Type: TypeQuery}, &QueryRequest{})
+	if n := testing.AllocsPerRun(100, func() {
+		var a AllocRequest
+		var s StreamRequest
+		var f FreedNotice
+		var q QueryRequest
+		mustDecode(t, alloc, &a)
+		mustDecode(t, stream, &s)
+		mustDecode(t, freed, &f)
+		mustDecode(t, query, &q)
+		reply := AllocReply{Granted: a.Bytes}
+		buf = Marshal(buf[:0], Header{Type: TypeAlloc | ReplyBit}, &reply)
+		buf = Marshal(buf[:0], Header{Type: TypeStream | ReplyBit}, &StreamReply{Current: uint32(s.Count)})
+		buf = Marshal(buf[:0], Header{Type: TypeQuery | ReplyBit}, &QueryReply{Total: 1})
+	}); n != 0 {
+		t.Errorf("%v allocations a run", n)
+	}
+}
+
+func mustDecode[T Body](t *testing.T, msg []byte, body *T) {
+	_, b, err := ParseRequest(msg, len(msg))
+	if err == nil {
+		err = Unmarshal(b, body)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,141 @@
+package ipc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// decoderOf finds the sample whose decoder reads a body of this type.
+func decoderOf(all []sample, typ Type, reply bool) *sample {
+	for i := range all {
+		if all[i].typ == typ && all[i].reply == reply {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// checkRefusal: whatever is wrong, the peer can be told.
+func checkRefusal(t *testing.T, err error) {
+	t.Helper()
+	var p *ProtocolError
+	if !errors.As(err, &p) || !p.Status.IsError() || p.Text == "" {
+		t.Fatalf("not a proper refusal: %#v", err)
+	}
+	if r := MakeText(p.Text); r.String() != p.Text {
+		t.Fatalf("a refusal that does not fit a reply: %q", p.Text)
+	}
+}
+
+// FuzzDecodeRequest: any bytes either are a message that encodes to the same
+// bytes again, or are refused with something to say.
+func FuzzDecodeRequest(f *testing.F) {
+	fuzzDecode(f, false, ParseRequest)
+}
+
+// FuzzDecodeReply is the same for what a client reads.
+func FuzzDecodeReply(f *testing.F) {
+	fuzzDecode(f, true, ParseReply)
+}
+
+func fuzzDecode(f *testing.F, reply bool, parse func([]byte, int) (Header, []byte, error)) {
+	all := samples()
+	for _, s := range all {
+		f.Add(s.msg)
+		f.Add(s.msg[:len(s.msg)-1])
+	}
+	f.Add(Marshal(nil, Header{Type: ReplyBit, Status: StatusTooMany}, &ErrorReply{Text: MakeText("no")}))
+	f.Fuzz(func(t *testing.T, msg []byte) {
+		h, body, err := parse(msg, len(msg))
+		if err != nil {
+			checkRefusal(t, err)
+			return
+		}
+		if again := appendHeader(nil, h); !bytes.Equal(again, msg[:HeaderSize]) {
+			t.Fatalf("header %x became %x", msg[:HeaderSize], again)
+		}
+		s := decoderOf(all, h.Type&^ReplyBit, reply)
+		if h.Status.IsError() {
+			e := sampleOf("error", h.Type, true, ErrorReply{})
+			s = &e
+		} else if reply && h.Type == TypeSnapshot|ReplyBit {
+			body = body[:size[SnapshotPart]()]
+		}
+		again, err := s.again(body)
+		if err != nil {
+			checkRefusal(t, err)
+			return
+		}
+		if !bytes.Equal(again, body) {
+			t.Fatalf("%s: %x became %x", s.name, body, again)
+		}
+	})
+}
+
+// FuzzUnmarshal drives every body's decoder with any bytes of any length.
+func FuzzUnmarshal(f *testing.F) {
+	all := samples()
+	for i, s := range all {
+		f.Add(uint8(i), s.msg[HeaderSize:])
+	}
+	f.Fuzz(func(t *testing.T, which uint8, body []byte) {
+		s := all[int(which)%len(all)]
+		again, err := s.again(body)
+		if err != nil {
+			checkRefusal(t, err)
+		} else if !bytes.Equal(again, body) {
+			t.Fatalf("%s: %x became %x", s.name, body, again)
+		}
+	})
+}
+
+// FuzzText: whatever is said can be read back as UTF-8, and a prefix of it
+// comes through unchanged when it was UTF-8 without NUL.
+func FuzzText(f *testing.F) {
+	f.Add("plain")
+	f.Add("a\x00b\xff")
+	f.Add(strings.Repeat("é", 600))
+	f.Fuzz(func(t *testing.T, s string) {
+		text := MakeText(s)
+		got := text.String()
+		if !utf8.ValidString(got) || len(got) >= TextSize {
+			t.Fatalf("%q became %q", s, got)
+		}
+		if utf8.ValidString(s) && !strings.Contains(s, "\x00") &&
+			(!strings.HasPrefix(s, got) || len(got) < min(len(s), TextSize-utf8.UTFMax)) {
+			t.Fatalf("%q became %q", s, got)
+		}
+	})
+}
+
+// FuzzStartTicks: any file parses or is refused, and a command of any bytes
+// hides nothing.
+func FuzzStartTicks(f *testing.F) {
+	f.Add([]byte("1 (a) b) S 1 2"), uint64(1))
+	f.Fuzz(func(t *testing.T, noise []byte, start uint64) {
+		_, _ = parseStartTicks(noise)
+		stat := fmt.Sprintf("7 (%s) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 %d 99 88\n", noise, start)
+		if got, err := parseStartTicks([]byte(stat)); err != nil || got != start {
+			t.Fatalf("%q: %d, %v", stat, got, err)
+		}
+	})
+}
+
+// FuzzWord: a word's parts do not touch each other.
+func FuzzWord(f *testing.F) {
+	f.Add(uint64(5), uint16(3), uint64(FlagClosed))
+	f.Fuzz(func(t *testing.T, credit uint64, epoch uint16, flags uint64) {
+		w := MakeWord(credit, epoch, flags)
+		if w.Credit() != min(credit, CreditLimit) || w.Epoch() != epoch&(1<<EpochBits-1) ||
+			w.Closed() != (flags&FlagClosed != 0) || w.Notify() != (flags&FlagNotify != 0) {
+			t.Fatalf("MakeWord(%d, %d, %#x) = %v", credit, epoch, flags, w)
+		}
+		if MakeWord(w.Credit(), w.Epoch(), w.Flags()) != w {
+			t.Fatalf("%v does not come back", w)
+		}
+	})
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestHeaderIsCurrent: the committed C header is what the layouts make.
+func TestHeaderIsCurrent(t *testing.T) {
+	want, err := generate("../layout.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile("../../cshim/wire.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Error("cshim/wire.h is not what ipc/layout.go makes: run go generate ./ipc")
+	}
+}
+
+// TestPaddingIsRefused: a structure that C and Go could lay out differently, or
+// that would carry bytes nobody wrote, does not become a header.
+func TestPaddingIsRefused(t *testing.T) {
+	for text, word := range map[string]string{
+		"type A struct { X uint32; Y uint64 }":    "padding before",
+		"type A struct { X uint64; Y uint32 }":    "padding at its end",
+		"type A struct { X string }":              "no C type",
+		"type A struct { X uint64; Y [4]uint16 }": "",
+	} {
+		path := filepath.Join(t.TempDir(), "layout.go")
+		if err := os.WriteFile(path, []byte("package ipc\n"+text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := generate(path)
+		if word == "" && err != nil || word != "" && (err == nil || !strings.Contains(err.Error(), word)) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

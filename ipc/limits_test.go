@@ -1,0 +1,150 @@
+package ipc
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestLimits(t *testing.T) {
+	l := newConnLimits(Limits{PerPID: 2, PerUID: 3, Total: 4})
+	a, b, c := Peer{PID: 1, UID: 10}, Peer{PID: 2, UID: 10}, Peer{PID: 3, UID: 11}
+	for i, s := range []struct {
+		peer Peer
+		word string
+	}{{a, ""}, {a, ""}, {a, "process 1 has 2"}, {b, ""}, {b, "user 10 has 3"}, {c, ""}, {c, "there are 4"}} {
+		err := l.enter(s.peer)
+		if s.word == "" && err != nil || s.word != "" && (err == nil || err.Status != StatusTooMany || !strings.Contains(err.Text, s.word)) {
+			t.Errorf("step %d: %v", i, err)
+		}
+	}
+	l.leave(a) // a place for each of what was refused
+	if err := l.enter(b); err != nil {
+		t.Error(err)
+	}
+	for _, p := range []Peer{a, b, b, c} {
+		l.leave(p)
+	}
+	if len(l.byPID)+len(l.byUID)+l.open() != 0 {
+		t.Errorf("all have left, and there remain %v, %v, %d", l.byPID, l.byUID, l.open())
+	}
+	if d := newConnLimits(Limits{}); d.PerPID != 1024 || d.PerUID != 16384 || d.Total != 65536 {
+		t.Errorf("defaults %+v", d.Limits)
+	}
+}
+
+// TestFlood: one process opens 10,000 connections and holds on to all of them. It
+// is told no; another client goes on as if nothing were.
+func TestFlood(t *testing.T) {
+	checkFDs(t)
+	const limit = 100
+	l := serve(t, ListenOptions{Limits: Limits{PerPID: limit}}, answerAll)
+	friend := dial(t, l.Path())
+	calm := roundTrips(t, friend, 500, func() bool { return false })
+	flood := startHelper(t, "flood", l.Path(), nil)
+	flood.line(t)
+	ended := make(chan string, 1)
+	go func() {
+		s, _ := bufio.NewReader(flood.lines).ReadString('\n')
+		ended <- s
+	}()
+	report := ""
+	storm := roundTrips(t, friend, 500, func() bool {
+		select {
+		case report = <-ended:
+			return false
+		default:
+			return report == ""
+		}
+	})
+	if want := fmt.Sprintf("%d open, %d refused\n", limit, floodSize-limit); report != want {
+		t.Errorf("the flood reports %q, want %q", report, want)
+	}
+	s := l.Stats()
+	if s.Open != limit+1 || s.Accepted != limit+1 || s.Refused != floodSize-limit {
+		t.Errorf("%+v", s)
+	}
+	t.Logf("round trip p50 %v, under the flood %v (%d)", calm[len(calm)/2], storm[len(storm)/2], len(storm))
+	if p50 := storm[len(storm)/2]; p50 > 5*time.Millisecond {
+		t.Errorf("another client's p50 is %v under the flood", p50)
+	}
+	flood.stop()
+	eventually(t, "the flood's connections are given back", func() bool { return l.Stats().Open == 1 })
+}
+
+// roundTrips asks at least n times, and on while more says so; it returns the
+// sorted durations.
+func roundTrips(t *testing.T, c *Client, n int, more func() bool) []time.Duration {
+	t.Helper()
+	var took []time.Duration
+	for len(took) < n || more() {
+		begin := time.Now()
+		if _, err := c.Query(t.Context(), UUID{}); err != nil {
+			t.Fatal(err)
+		}
+		took = append(took, time.Since(begin))
+	}
+	slices.Sort(took)
+	return took
+}
+
+// answerAll answers every Query until the connection ends.
+func answerAll(c *Conn) {
+	for {
+		m, err := c.ReadMessage()
+		if err != nil {
+			return
+		}
+		if err := Reply(c, m.Header, StatusOK, &QueryReply{Total: 1}, -1); err != nil {
+			return
+		}
+	}
+}
+
+const floodSize = 10000
+
+// helperFlood opens floodSize connections, holds them, and says how it went.
+func helperFlood(path string) error {
+	fmt.Println("begins")
+	var open, refused int
+	var fds []int
+	query := Marshal(nil, Header{Type: TypeQuery}, &QueryRequest{})
+	buf := make([]byte, 1024)
+	for range floodSize {
+		fd, err := rawConnect(path)
+		if err != nil {
+			return fmt.Errorf("connection %d: %w", len(fds), err)
+		}
+		fds = append(fds, fd)
+		_ = unix.Sendmsg(fd, query, nil, nil, unix.MSG_NOSIGNAL) // a refused one is closed already, maybe
+		n, err := read(fd, buf)
+		if errors.Is(err, unix.ECONNRESET) {
+			n, err = read(fd, buf)
+		}
+		if err != nil {
+			return err
+		}
+		switch h, _, err := ParseReply(buf[:n], n); {
+		case err != nil:
+			return err
+		case h.Status == StatusOK:
+			open++
+		case h.Type == ReplyBit && h.Status == StatusTooMany:
+			refused++
+		default:
+			return fmt.Errorf("connection %d: %+v", len(fds), h)
+		}
+	}
+	fmt.Printf("%d open, %d refused\n", open, refused)
+	waitForEOF()
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+	return nil
+}

@@ -1,0 +1,273 @@
+package ipc
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func TestListenMode(t *testing.T) {
+	checkFDs(t)
+	old := unix.Umask(0o077) // the mode asked for is the mode made
+	defer unix.Umask(old)
+	for _, c := range []struct{ ask, want os.FileMode }{{0, 0o600}, {0o660, 0o660}, {0o666, 0o666}} {
+		path := filepath.Join(t.TempDir(), "s")
+		l, err := Listen(path, ListenOptions{Mode: c.ask, Owner: &Owner{UID: -1, GID: os.Getgid()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		st, err := os.Stat(path)
+		if err != nil || st.Mode() != os.ModeSocket|c.want {
+			t.Errorf("asked for %v, made %v, %v", c.ask, st.Mode(), err)
+		}
+		if l.Path() != path {
+			t.Errorf("path %s", l.Path())
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("closed, and the socket is there: %v", err)
+		}
+		if err := l.Close(); err != nil {
+			t.Errorf("closed twice: %v", err)
+		}
+	}
+}
+
+func TestListenOwner(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := Listen(path, ListenOptions{Owner: &Owner{UID: -1, GID: 12345}})
+	if os.Getuid() != 0 {
+		if !errors.Is(err, os.ErrPermission) {
+			t.Errorf("a group that is not ours: %v", err)
+		}
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("a socket was left: %v", err)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	st, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sys := st.Sys().(*syscall.Stat_t); sys.Gid != 12345 || int(sys.Uid) != os.Getuid() {
+		t.Errorf("the socket is %d:%d", sys.Uid, sys.Gid)
+	}
+}
+
+func TestTwoDaemons(t *testing.T) {
+	checkFDs(t)
+	path := filepath.Join(t.TempDir(), "s")
+	holder := startHelper(t, "listen", path, nil)
+	holder.line(t)
+	_, err := Listen(path, ListenOptions{})
+	var inUse *InUseError
+	if !errors.As(err, &inUse) || inUse.PID != holder.Process.Pid || inUse.Path != path {
+		t.Fatalf("the second daemon got %v", err)
+	}
+	if !strings.Contains(err.Error(), "pid "+itoa(holder.Process.Pid)) || !strings.Contains(err.Error(), path) {
+		t.Errorf("%v does not say who", err)
+	}
+	dial(t, path) // the first is unharmed
+	holder.Process.Kill()
+	holder.stop()
+	if _, err := os.Lstat(path); err != nil {
+		t.Fatalf("the killed daemon left nothing to replace: %v", err)
+	}
+	l, err := Listen(path, ListenOptions{})
+	if err != nil {
+		t.Fatalf("a stale socket was not replaced: %v", err)
+	}
+	dial(t, path)
+	if text, _ := os.ReadFile(path + ".lock"); string(text) != itoa(os.Getpid())+"\n" {
+		t.Errorf("the lock file says %q", text)
+	}
+	l.Close()
+}
+
+// TestLiveSocketWithoutLock: somebody listens who took no lock, as a daemon does
+// that got its socket from systemd.
+func TestLiveSocketWithoutLock(t *testing.T) {
+	checkFDs(t)
+	for _, network := range []string{"unixpacket", "unix"} {
+		path := filepath.Join(t.TempDir(), "s")
+		other, err := net.ListenUnix(network, &net.UnixAddr{Name: path, Net: network})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Listen(path, ListenOptions{})
+		var inUse *InUseError
+		if !errors.As(err, &inUse) {
+			t.Fatalf("%s: took a live socket: %v", network, err)
+		}
+		if network == "unixpacket" && inUse.PID != os.Getpid() {
+			t.Errorf("the holder is %d", inUse.PID)
+		}
+		other.Close()
+	}
+}
+
+func TestListenLeavesOthersAlone(t *testing.T) {
+	checkFDs(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(file, ListenOptions{}); err == nil || !strings.Contains(err.Error(), "no socket") {
+		t.Errorf("listening on a file: %v", err)
+	}
+	if text, _ := os.ReadFile(file); string(text) != "precious" {
+		t.Errorf("the file now holds %q", text)
+	}
+	link := filepath.Join(dir, "linked.lock")
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(filepath.Join(dir, "linked"), ListenOptions{}); !errors.Is(err, unix.ELOOP) {
+		t.Errorf("a lock file that is a link: %v", err)
+	}
+	if _, err := Listen(filepath.Join(dir, "none", "s"), ListenOptions{}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no folder: %v", err)
+	}
+	if _, err := Listen(dir+"/"+strings.Repeat("x", 108), ListenOptions{}); err == nil || !strings.Contains(err.Error(), "107") {
+		t.Errorf("a path too long: %v", err)
+	}
+}
+
+// TestCloseLeavesTheSuccessor: the socket file that is there now is somebody else's.
+func TestCloseLeavesTheSuccessor(t *testing.T) {
+	l := listen(t, ListenOptions{})
+	if err := os.Rename(l.Path(), l.Path()+".old"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(l.Path(), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(l.Path()); err != nil {
+		t.Errorf("what was there is gone: %v", err)
+	}
+}
+
+func TestListenFile(t *testing.T) {
+	checkFDs(t)
+	path := filepath.Join(t.TempDir(), "s")
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), "systemd's")
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: path}), unix.Listen(fd, 5)); err != nil {
+		t.Fatal(err)
+	}
+	l, err := ListenFile(f, ListenOptions{})
+	f.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dial(t, path)
+	c, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Peer().PID != os.Getpid() || l.Path() != path {
+		t.Errorf("peer %+v on %s", c.Peer(), l.Path())
+	}
+	if err := errors.Join(c.Close(), l.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); err != nil {
+		t.Errorf("the socket file is systemd's, and gone: %v", err)
+	}
+}
+
+func TestListenFileRefuses(t *testing.T) {
+	checkFDs(t)
+	for _, typ := range []int{unix.SOCK_STREAM, unix.SOCK_DGRAM} {
+		fd, err := unix.Socket(unix.AF_UNIX, typ|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := os.NewFile(uintptr(fd), "inherited")
+		if err := unix.Bind(fd, &unix.SockaddrUnix{Name: filepath.Join(t.TempDir(), "s")}); err != nil {
+			t.Fatal(err)
+		}
+		_ = unix.Listen(fd, 5)
+		if l, err := ListenFile(f, ListenOptions{}); err == nil {
+			t.Errorf("a socket of type %d was taken", typ)
+			l.Close()
+		}
+		f.Close()
+	}
+}
+
+func TestAcceptAfterClose(t *testing.T) {
+	l := listen(t, ListenOptions{})
+	ended := make(chan error)
+	go func() { _, err := l.Accept(); ended <- err }()
+	l.Close()
+	if err := <-ended; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Accept: %v", err)
+	}
+}
+
+// TestAcceptWithoutDescriptors: the daemon is out of descriptors for a while.
+// Nobody is lost, and Accept neither fails nor spins.
+func TestAcceptWithoutDescriptors(t *testing.T) {
+	l := listen(t, ListenOptions{})
+	fd, err := rawConnect(l.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: old.Max}); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan error, 1)
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			err = c.Close()
+		}
+		got <- err
+	}()
+	eventually(t, "the accept loop ran into the limit", func() bool { return l.transient.Load() > 0 })
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+}
+
+func helperListen(path string) error {
+	l, err := Listen(path, ListenOptions{})
+	if err != nil {
+		return err
+	}
+	fmt.Println("listening")
+	waitForEOF()
+	return l.Close()
+}

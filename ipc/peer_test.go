@@ -1,0 +1,215 @@
+package ipc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestPeer(t *testing.T) {
+	checkFDs(t)
+	l := listen(t, ListenOptions{Mode: 0o666})
+	client := startHelper(t, "connect", l.Path(), nil)
+	c := accept(t, l)
+	client.line(t)
+	p := c.Peer()
+	if p.PID != client.Process.Pid || p.UID != os.Getuid() || p.GID != os.Getgid() {
+		t.Errorf("peer %+v, the client is %d %d:%d", p, client.Process.Pid, os.Getuid(), os.Getgid())
+	}
+	if want := startTime(t, p.PID); p.StartTicks != want || want == 0 {
+		t.Errorf("started at %d, the kernel says %d", p.StartTicks, want)
+	}
+	if p.StartTicks < startTime(t, os.Getpid()) {
+		t.Errorf("the child is older than its parent")
+	}
+	if err := alive(p.PIDFD); err != nil {
+		t.Errorf("a live client: %v", err)
+	}
+	pidfd := c.TakePIDFD()
+	defer unix.Close(pidfd)
+	if pidfd != p.PIDFD || c.TakePIDFD() != -1 || c.Peer().PIDFD != -1 {
+		t.Error("the pidfd was not handed over")
+	}
+	if flags, err := unix.FcntlInt(uintptr(pidfd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
+		t.Errorf("the pidfd outlives exec: %#x, %v", flags, err)
+	}
+	client.Process.Kill()
+	client.stop()
+	if _, err := c.ReadMessage(); !IsEnd(err) {
+		t.Errorf("the killed client's connection: %v", err)
+	}
+	c.Close()
+	if err := alive(pidfd); !errors.Is(err, errPeerGone) { // it outlives the connection
+		t.Errorf("a killed client: %v", err)
+	}
+}
+
+// startTime asks ps's way: cut what is before the last parenthesis, count words.
+func startTime(t *testing.T, pid int) uint64 {
+	t.Helper()
+	out, err := exec.Command("sed", "-E", "s/^.*\\) //", "/proc/"+itoa(pid)+"/stat").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var start uint64
+	if _, err := fmt.Sscan(strings.Fields(string(out))[19], &start); err != nil {
+		t.Fatal(err)
+	}
+	return start
+}
+
+func TestPeerOfAnotherUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Log("only root can start a client as another user")
+		return
+	}
+	dir, err := os.MkdirTemp("", "ipc") // t.TempDir is for this user alone
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Listen(filepath.Join(dir, "s"), ListenOptions{Mode: 0o666, Limits: Limits{PerUID: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	mine := dialRaw(t, l.Path())
+	accept(t, l)
+	attr := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65533}}
+	client := startHelper(t, "connect", l.Path(), attr)
+	c := accept(t, l) // another user has a limit of its own
+	client.line(t)
+	if p := c.Peer(); p.UID != 65534 || p.GID != 65533 || p.PID != client.Process.Pid || p.StartTicks == 0 {
+		t.Errorf("peer %+v", p)
+	}
+	mine.close()
+}
+
+// TestPeerGoneBeforeAccept: who connected was killed before it was accepted, or
+// has left the connection to a child. Neither is let in; the next client is.
+func TestPeerGoneBeforeAccept(t *testing.T) {
+	checkFDs(t)
+	for _, mode := range []string{"connect", "inherit"} {
+		l := listen(t, ListenOptions{})
+		client := startHelper(t, mode, l.Path(), nil)
+		client.line(t)
+		if mode == "connect" {
+			client.Process.Kill()
+		}
+		if err := client.Process.Signal(unix.Signal(0)); err == nil {
+			_, _ = client.Process.Wait()
+		}
+		dialRaw(t, l.Path())
+		c := accept(t, l)
+		if c.Peer().PID != os.Getpid() {
+			t.Errorf("%s: accepted %+v", mode, c.Peer())
+		}
+		if s := l.Stats(); s.Gone != 1 || s.Accepted != 1 || s.Open != 1 || s.Refused != 0 {
+			t.Errorf("%s: %+v", mode, s)
+		}
+		client.stop()
+	}
+}
+
+// TestIdentifyFallback is for kernels before 6.5, which have no SO_PEERPIDFD: the
+// other way leads to the same.
+func TestIdentifyFallback(t *testing.T) {
+	checkFDs(t)
+	_, c := pair(t)
+	want := c.Peer()
+	old := identifier{proc: "/proc", option: 9999} // no such option
+	got := Peer{PID: want.PID, UID: want.UID, GID: want.GID}
+	if err := old.identify(c.sock, &got); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(got.PIDFD)
+	if got.StartTicks != want.StartTicks || alive(got.PIDFD) != nil {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	dead := exec.Command("true")
+	if err := dead.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if err := old.identify(c.sock, &Peer{PID: dead.Process.Pid}); !errors.Is(err, errPeerGone) {
+		t.Errorf("a dead process: %v", err)
+	}
+}
+
+// TestIdentifyWithoutProc: when the start time cannot be read, the client is told,
+// and nothing stays behind.
+func TestIdentifyWithoutProc(t *testing.T) {
+	checkFDs(t)
+	for name, stat := range map[string]string{"no /proc": "", "nonsense": "1 (x"} {
+		l := listen(t, ListenOptions{})
+		l.kernel.proc = t.TempDir()
+		if stat != "" {
+			dir := filepath.Join(l.kernel.proc, itoa(os.Getpid()))
+			if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(dir+"/stat", []byte(stat), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		raw := dialRaw(t, l.Path())
+		done := make(chan struct{})
+		go func() { _, _ = l.Accept(); close(done) }()
+		if got := raw.recv(); stat != "" && len(got) == 0 {
+			t.Errorf("%s: not told why", name)
+		}
+		l.Close()
+		<-done
+		if s := l.Stats(); s.Open != 0 || s.Accepted != 0 || s.Gone+s.Refused != 1 {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+func TestParseStartTicks(t *testing.T) {
+	tail := " S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20 21"
+	for _, stat := range []string{"1 (a)" + tail, "1 (a b)" + tail, "1 (a) (b) S 99)" + tail, "1 (x\n)" + tail, "1 ()" + tail + "\n"} {
+		if got, err := parseStartTicks([]byte(stat)); err != nil || got != 4711 {
+			t.Errorf("%q: %d, %v", stat, got, err)
+		}
+	}
+	for _, stat := range []string{"", "1 (a", "1 (a) S 1 2", "1 (a)" + strings.Replace(tail, "4711", "-1", 1),
+		"1 (a)" + strings.Replace(tail, "4711", "18446744073709551616", 1)} {
+		if got, err := parseStartTicks([]byte(stat)); err == nil {
+			t.Errorf("%q: %d", stat, got)
+		}
+	}
+}
+
+// helperConnect connects, says so, and holds the connection.
+func helperConnect(path string) error {
+	fd, err := rawConnect(path)
+	if err != nil {
+		return err
+	}
+	fmt.Println("connected")
+	waitForEOF()
+	return unix.Close(fd)
+}
+
+// helperInherit connects, leaves the connection to a child, and ends.
+func helperInherit(path string) error {
+	fd, err := rawConnect(path)
+	if err != nil {
+		return err
+	}
+	heir := exec.Command("cat")
+	heir.Stdin = os.Stdin
+	heir.ExtraFiles = []*os.File{os.NewFile(uintptr(fd), "connection")}
+	if err := heir.Start(); err != nil {
+		return err
+	}
+	fmt.Println("left behind")
+	return nil
+}

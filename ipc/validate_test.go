@@ -1,0 +1,163 @@
+package ipc
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+// bad is one body with one thing wrong.
+type bad struct {
+	name   string
+	err    error
+	status Status
+	word   string
+}
+
+func broken[T Body](name string, good T, status Status, word string, change func(*T)) bad {
+	change(&good)
+	var into T
+	return bad{name, Unmarshal(bytesOf(&good), &into), status, word}
+}
+
+func TestValuesRefused(t *testing.T) {
+	noNUL := Text{}
+	for i := range noNUL {
+		noNUL[i] = 'x'
+	}
+	stream := StreamRequest{Count: 1}
+	context := ContextRequest{Count: 1}
+	for _, c := range []bad{
+		broken("alloc slot", goodAlloc, StatusRange, "slot 32", func(m *AllocRequest) { m.Slot = PageSlots }),
+		broken("alloc kind 0", goodAlloc, StatusRange, "Kind is 0", func(m *AllocRequest) { m.Kind = 0 }),
+		broken("alloc kind 5", goodAlloc, StatusRange, "Kind is 5", func(m *AllocRequest) { m.Kind = 5 }),
+		broken("alloc of nothing", goodAlloc, StatusRange, "Bytes is 0", func(m *AllocRequest) { m.Bytes = 0 }),
+		broken("alloc flags", goodAlloc, StatusRange, "0x3", func(m *AllocRequest) { m.Flags = 3 }),
+		broken("alloc pad", goodAlloc, StatusMalformed, "Pad is 0x1", func(m *AllocRequest) { m.Pad = 1 }),
+		broken("freed slot", FreedNotice{}, StatusRange, "slot 99", func(m *FreedNotice) { m.Slot = 99 }),
+		broken("freed pad", FreedNotice{}, StatusMalformed, "Pad", func(m *FreedNotice) { m.Pad = 1 }),
+		broken("stream slot", stream, StatusRange, "slot 32", func(m *StreamRequest) { m.Slot = 32 }),
+		broken("stream count 0", stream, StatusRange, "Count is 0", func(m *StreamRequest) { m.Count = 0 }),
+		broken("stream count without a positive", stream, StatusRange, "-2147483648", func(m *StreamRequest) { m.Count = math.MinInt32 }),
+		broken("context slot", context, StatusRange, "slot", func(m *ContextRequest) { m.Slot = 32 }),
+		broken("context count 0", context, StatusRange, "ContextRequest.Count", func(m *ContextRequest) { m.Count = 0 }),
+		broken("hello kind 0", goodHello, StatusRange, "Kind is 0", func(m *HelloRequest) { m.Kind = 0 }),
+		broken("hello kind 3", goodHello, StatusRange, "Kind is 3", func(m *HelloRequest) { m.Kind = 3 }),
+		broken("hello features", goodHello, StatusMalformed, "Features", func(m *HelloRequest) { m.Features = 1 }),
+		broken("hello share", goodHello, StatusRange, "1001", func(m *HelloRequest) { m.Share = 1001 }),
+		broken("resume of a tool", goodResume, StatusRange, "shim", func(m *ResumeRequest) { m.Hello.Kind = KindTool }),
+		broken("resume hello", goodResume, StatusRange, "1001", func(m *ResumeRequest) { m.Hello.Share = 1001 }),
+		broken("resume page", goodResume, StatusRange, "HasPage is 2", func(m *ResumeRequest) { m.HasPage = 2 }),
+		broken("resume count", goodResume, StatusRange, "Count is 33", func(m *ResumeRequest) { m.Count = 33 }),
+		broken("resume count, wrapped", goodResume, StatusRange, "4294967295", func(m *ResumeRequest) { m.Count = math.MaxUint32 }),
+		broken("resume leftovers", goodResume, StatusMalformed, "Leases[1]", func(m *ResumeRequest) { m.Count = 1 }),
+		broken("resume slot", goodResume, StatusRange, "slot 32", func(m *ResumeRequest) { m.Leases[1].Slot = 32 }),
+		broken("resume slot twice", goodResume, StatusRange, "slot 31 comes twice", func(m *ResumeRequest) { m.Leases[1].Slot = 31 }),
+		broken("resume device twice", goodResume, StatusRange, "device", func(m *ResumeRequest) { m.Leases[1].Device = UUID{1} }),
+		broken("resume used", goodResume, StatusRange, "281474976710656", func(m *ResumeRequest) { m.Leases[0].Used = CreditLimit + 1 }),
+		broken("resume reserved", goodResume, StatusMalformed, "Reserved", func(m *ResumeRequest) { m.Leases[0].Reserved = 1 }),
+		broken("job share", goodJob, StatusRange, "1001", func(m *JobOpenRequest) { m.MemoryShare = 1001 }),
+		broken("job per process", goodJob, StatusRange, "PerProcess is 2", func(m *JobOpenRequest) { m.PerProcess = 2 }),
+		broken("job reserved", goodJob, StatusMalformed, "Reserved", func(m *JobOpenRequest) { m.Reserved = 1 }),
+		broken("job command", goodJob, StatusMalformed, "NUL", func(m *JobOpenRequest) { m.Command = noNUL }),
+		broken("error text", ErrorReply{}, StatusMalformed, "NUL", func(m *ErrorReply) { m.Text = noNUL }),
+		broken("alloc text", AllocReply{}, StatusMalformed, "NUL", func(m *AllocReply) { m.Text = noNUL }),
+		broken("stream text", StreamReply{}, StatusMalformed, "NUL", func(m *StreamReply) { m.Text = noNUL }),
+		broken("hello in job", HelloReply{}, StatusRange, "InJob is 2", func(m *HelloReply) { m.InJob = 2 }),
+		broken("hello on loss", HelloReply{}, StatusRange, "OnLoss is 2", func(m *HelloReply) { m.OnLoss = 2 }),
+		broken("hello flags", HelloReply{}, StatusMalformed, "Flags", func(m *HelloReply) { m.Flags = 1 }),
+		broken("attach slot", AttachReply{}, StatusRange, "slot", func(m *AttachReply) { m.Slot = 32 }),
+		broken("attach reserved", AttachReply{}, StatusMalformed, "Reserved", func(m *AttachReply) { m.Reserved = 1 }),
+		broken("context reserved", ContextReply{}, StatusMalformed, "Reserved", func(m *ContextReply) { m.Reserved = 1 }),
+		broken("part last", SnapshotPart{}, StatusRange, "Last is 2", func(m *SnapshotPart) { m.Last = 2 }),
+		broken("part reserved", SnapshotPart{}, StatusMalformed, "Reserved", func(m *SnapshotPart) { m.Reserved = 1 }),
+	} {
+		wantRefusal(t, c.name, c.err, c.status, c.word)
+	}
+}
+
+func TestValuesTaken(t *testing.T) {
+	for name, err := range map[string]error{
+		"the largest request": broken("", goodAlloc, 0, "", func(m *AllocRequest) { m.Bytes = math.MaxUint64 }).err,
+		"slot 0":              broken("", goodAlloc, 0, "", func(m *AllocRequest) { m.Slot = 0; m.Kind = MemoryPlain }).err,
+		"streams given back":  broken("", StreamRequest{}, 0, "", func(m *StreamRequest) { m.Count = -math.MaxInt32 }).err,
+		"no leases to resume": broken("", ResumeRequest{Hello: goodHello}, 0, "", func(*ResumeRequest) {}).err,
+		"a full text":         broken("", ErrorReply{}, 0, "", func(m *ErrorReply) { m.Text = MakeText(strings.Repeat("x", 511)) }).err,
+		"no wishes":           broken("", HelloRequest{Kind: KindTool}, 0, "", func(*HelloRequest) {}).err,
+		"a resume of all of 32": broken("", ResumeRequest{Hello: goodHello, Count: 32}, 0, "", func(m *ResumeRequest) {
+			for i := range m.Leases {
+				m.Leases[i] = ResumeLease{Device: UUID{byte(i)}, Slot: uint32(31 - i)}
+			}
+		}).err,
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestText(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                              "",
+		"plain":                         "plain",
+		strings.Repeat("x", 511):        strings.Repeat("x", 511),
+		strings.Repeat("x", 512):        strings.Repeat("x", 511),
+		strings.Repeat("x", 5000):       strings.Repeat("x", 511),
+		strings.Repeat("x", 510) + "é":  strings.Repeat("x", 510),
+		strings.Repeat("x", 509) + "é":  strings.Repeat("x", 509) + "é",
+		"a\xffb":                        "a\uFFFDb",
+		"a\x00b":                        "a\uFFFDb",
+		strings.Repeat("x", 1023) + "é": strings.Repeat("x", 511),
+	} {
+		text := MakeText(in)
+		if got := text.String(); got != want || text[TextSize-1] != 0 {
+			t.Errorf("MakeText(%.20q… %d bytes) = %.20q… %d bytes", in, len(in), got, len(got))
+		}
+	}
+	wild := Text{'a', 0xff, 'b', 0, 'c'}
+	if got := wild.String(); got != "a\uFFFDb" {
+		t.Errorf("wild text is %q", got)
+	}
+}
+
+func TestToken(t *testing.T) {
+	a, b := NewToken(), NewToken()
+	if a == b || a.IsZero() || !(Token{}).IsZero() {
+		t.Errorf("tokens %v and %v", a.Hex(), b.Hex())
+	}
+	if got, err := ParseToken(a.Hex()); err != nil || got != a {
+		t.Errorf("ParseToken(%s) = %v, %v", a.Hex(), got, err)
+	}
+	if s := a.String(); strings.Contains(s, a.Hex()[:8]) || !strings.Contains(s, a.Hex()[:6]) {
+		t.Errorf("%s gives the secret %s away", s, a.Hex())
+	}
+	for _, s := range []string{"", a.Hex()[1:], a.Hex() + "0", strings.Repeat("g", 32), strings.Repeat(" ", 32)} {
+		if _, err := ParseToken(s); err == nil {
+			t.Errorf("ParseToken(%q) took it", s)
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	for got, want := range map[string]string{
+		TypeAlloc.String():                  "Alloc",
+		(TypeAlloc | ReplyBit).String():     "Alloc reply",
+		Type(99).String():                   "type 99",
+		StatusDeviceFull.String():           "device full",
+		Status(77).String():                 "status 77",
+		UUID{0xde, 0xad, 15: 0xff}.String(): "dead0000-0000-0000-0000-0000000000ff",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if StatusDenied.IsError() || Status(99).IsError() || !Status(100).IsError() || !StatusRange.IsError() {
+		t.Error("errors begin at 100")
+	}
+	fatal := map[Status]bool{StatusMalformed: true, StatusVersion: true}
+	for s, name := range statusNames {
+		if (&ProtocolError{Status: s}).Fatal() != fatal[s] || name == "" {
+			t.Errorf("%v: fatal %v", s, !fatal[s])
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package ipc
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func word(credit uint64, epoch uint16, flags uint64) *atomic.Uint64 {
+	var w atomic.Uint64
+	w.Store(uint64(MakeWord(credit, epoch, flags)))
+	return &w
+}
+
+func TestWordString(t *testing.T) {
+	w := MakeWord(4096, 7, FlagClosed|FlagNotify)
+	if got := w.String(); got != "credit 4096 epoch 7 CLOSED NOTIFY" {
+		t.Error(got)
+	}
+	if got := w.WithFlags(0).WithEpoch(8).WithCredit(1).String(); got != "credit 1 epoch 8" {
+		t.Error(got)
+	}
+}
+
+func TestTake(t *testing.T) {
+	const e = 5
+	for _, c := range []struct {
+		name      string
+		word      Word
+		n         uint64
+		ok        bool
+		wordAfter Word
+	}{
+		{"some", MakeWord(100, e, 0), 30, true, MakeWord(70, e, 0)},
+		{"all", MakeWord(100, e, 0), 100, true, MakeWord(0, e, 0)},
+		{"one too many", MakeWord(100, e, 0), 101, false, MakeWord(100, e, 0)},
+		{"none of none", MakeWord(0, e, 0), 1, false, MakeWord(0, e, 0)},
+		{"closed", MakeWord(100, e, FlagClosed), 1, false, MakeWord(100, e, FlagClosed)},
+		{"notify leaves it open", MakeWord(100, e, FlagNotify), 1, true, MakeWord(99, e, FlagNotify)},
+		{"all that fits", MakeWord(CreditLimit, e, 0), CreditLimit, true, MakeWord(0, e, 0)},
+		{"more than a word can hold", MakeWord(CreditLimit, e, 0), CreditLimit + 1, false, MakeWord(CreditLimit, e, 0)},
+		{"the largest number", MakeWord(CreditLimit, e, 0), ^uint64(0), false, MakeWord(CreditLimit, e, 0)},
+	} {
+		w, low := word(0, 0, 0), word(CreditLimit, e, 0)
+		w.Store(uint64(c.word))
+		old, ok := Take(w, low, c.n)
+		if old != c.word || ok != c.ok || Word(w.Load()) != c.wordAfter {
+			t.Errorf("%s: found %v, %t, left %v", c.name, old, ok, Word(w.Load()))
+		}
+		want := MakeWord(CreditLimit, e, 0)
+		if c.ok {
+			want = c.wordAfter.WithFlags(0)
+		}
+		if Word(low.Load()) != want {
+			t.Errorf("%s: low %v, want %v", c.name, Word(low.Load()), want)
+		}
+	}
+}
+
+func TestGive(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		word      Word
+		n         uint64
+		wordAfter Word
+	}{
+		{"some", MakeWord(100, 3, 0), 30, MakeWord(130, 3, 0)},
+		{"into a closed word", MakeWord(0, 3, FlagClosed|FlagNotify), 7, MakeWord(7, 3, FlagClosed|FlagNotify)},
+		{"up to the brim", MakeWord(CreditLimit-1, 3, FlagNotify), 1, MakeWord(CreditLimit, 3, FlagNotify)},
+		{"over the brim", MakeWord(CreditLimit-1, 3, 0), 2, MakeWord(CreditLimit, 3, 0)},
+		{"the largest number", MakeWord(1, 3, 0), ^uint64(0), MakeWord(CreditLimit, 3, 0)},
+	} {
+		w := word(0, 0, 0)
+		w.Store(uint64(c.word))
+		if old := Give(w, c.n); old != c.word || Word(w.Load()) != c.wordAfter {
+			t.Errorf("%s: found %v, left %v", c.name, old, Word(w.Load()))
+		}
+	}
+}
+
+func TestLow(t *testing.T) {
+	const last = 1<<EpochBits - 1
+	for _, c := range []struct {
+		name     string
+		low, now Word
+		want     Word
+	}{
+		{"lower", MakeWord(10, 4, 0), MakeWord(9, 4, 0), MakeWord(9, 4, 0)},
+		{"not lower", MakeWord(10, 4, 0), MakeWord(11, 4, 0), MakeWord(10, 4, 0)},
+		{"a newer epoch begins anew", MakeWord(10, 4, 0), MakeWord(50, 5, FlagNotify), MakeWord(50, 5, 0)},
+		{"a late one leaves the newer", MakeWord(50, 5, 0), MakeWord(10, 4, 0), MakeWord(50, 5, 0)},
+		{"newer over the wrap", MakeWord(10, last, 0), MakeWord(50, 0, 0), MakeWord(50, 0, 0)},
+		{"late over the wrap", MakeWord(50, 0, 0), MakeWord(10, last, 0), MakeWord(50, 0, 0)},
+	} {
+		low := word(0, 0, 0)
+		low.Store(uint64(c.low))
+		if lower(low, c.now); Word(low.Load()) != c.want {
+			t.Errorf("%s: %v, want %v", c.name, Word(low.Load()), c.want)
+		}
+	}
+	low := word(10, 4, 0)
+	if ResetLow(low, MakeWord(70, 5, FlagClosed)); Word(low.Load()) != MakeWord(70, 5, 0) {
+		t.Errorf("reset: %v", Word(low.Load()))
+	}
+	lower(low, MakeWord(20, 5, 0))
+	if ResetLow(low, MakeWord(70, 5, 0)); Word(low.Load()) != MakeWord(20, 5, 0) {
+		t.Errorf("a reset that comes late forgot what was taken: %v", Word(low.Load()))
+	}
+}
+
+func TestEpochs(t *testing.T) {
+	const last = 1<<EpochBits - 1
+	if NextEpoch(0) != 1 || NextEpoch(last) != 0 {
+		t.Errorf("next of 0 is %d, of the last %d", NextEpoch(0), NextEpoch(last))
+	}
+	for _, c := range []struct {
+		a, b uint16
+		want bool
+	}{{1, 0, true}, {0, 1, false}, {3, 3, false}, {0, last, true}, {last, 0, false}, {8191, 0, true}, {8192, 0, false}} {
+		if EpochAfter(c.a, c.b) != c.want {
+			t.Errorf("EpochAfter(%d, %d) = %t", c.a, c.b, !c.want)
+		}
+	}
+}
+
+func TestChange(t *testing.T) {
+	w := word(100, 3, FlagNotify)
+	old, now := Change(w, 4, func(w Word) Word { return w.WithCredit(w.Credit() - 60).WithFlags(FlagClosed).WithEpoch(99) })
+	if old != MakeWord(100, 3, FlagNotify) || now != MakeWord(40, 4, FlagClosed) || Word(w.Load()) != now {
+		t.Errorf("%v became %v, the word is %v", old, now, Word(w.Load()))
+	}
+	_, _, ok := TryChange(w, 5, func(w Word) (Word, bool) { return w.WithCredit(0), false })
+	if ok || Word(w.Load()) != now {
+		t.Errorf("declined, and the word is %v", Word(w.Load()))
+	}
+	// A client comes between the look and the swap: f runs again on what it left.
+	runs := 0
+	old, now = Change(w, 5, func(w2 Word) Word {
+		if runs++; runs == 1 {
+			Give(w, 1)
+		}
+		return w2.WithCredit(w2.Credit() + 10)
+	})
+	if runs != 2 || old.Credit() != 41 || now.Credit() != 51 {
+		t.Errorf("%d runs, %v became %v", runs, old, now)
+	}
+}
+
+// TestWordSum lets clients take and give while the daemon grants, recalls,
+// closes and opens. At the end nothing was lost or made up.
+func TestWordSum(t *testing.T) {
+	const clients, changes = 8, 4000
+	w, low := word(1000, 0, 0), word(1000, 0, 0)
+	var stop atomic.Bool
+	var held atomic.Uint64
+	var taken, refused atomic.Uint64
+	var wg sync.WaitGroup
+	for i := range clients {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(1, uint64(i)))
+			mine := uint64(0)
+			for !stop.Load() {
+				n := rng.Uint64N(64)
+				if _, ok := Take(w, low, n); ok {
+					mine += n
+					taken.Add(1)
+				} else {
+					refused.Add(1)
+					Give(w, mine)
+					mine = 0
+				}
+			}
+			held.Add(mine)
+		})
+	}
+	granted, epoch := uint64(1000), uint16(0)
+	rng := rand.New(rand.NewPCG(2, 2))
+	for range changes {
+		epoch = NextEpoch(epoch)
+		step, shut := rng.Uint64N(100), rng.IntN(2) == 0
+		grow := rng.IntN(2) == 0
+		old, now := Change(w, epoch, func(w Word) Word {
+			credit := w.Credit() + step
+			if !grow {
+				credit = w.Credit() - min(step, w.Credit())
+			}
+			flags := uint64(FlagNotify)
+			if shut {
+				flags = FlagClosed
+			}
+			return w.WithCredit(credit).WithFlags(flags)
+		})
+		granted += now.Credit() - old.Credit() // may wrap down: that is subtraction
+		ResetLow(low, now)
+		if got := Word(w.Load()); got.Flags() != now.Flags() || got.Epoch() != epoch {
+			t.Fatalf("clients changed more than credit: %v after %v", got, now)
+		}
+		if got := Word(low.Load()); got.Epoch() != epoch || got.Flags() != 0 || shut && got.Credit() > now.Credit() {
+			t.Fatalf("low is %v after %v", got, now)
+		}
+	}
+	stop.Store(true)
+	wg.Wait()
+	if credit := Word(w.Load()).Credit(); credit+held.Load() != granted {
+		t.Errorf("credit %d + held %d is not granted %d", credit, held.Load(), granted)
+	}
+	if taken.Load() == 0 || refused.Load() == 0 {
+		t.Errorf("the test tried nothing: %d taken, %d refused", taken.Load(), refused.Load())
+	}
+}
+
+func BenchmarkTakeGive(b *testing.B) {
+	w, low := word(1<<30, 0, 0), word(1<<30, 0, 0)
+	for b.Loop() {
+		if _, ok := Take(w, low, 4096); !ok {
+			b.Fatal("refused")
+		}
+		Give(w, 4096)
+	}
+}
