@@ -121,9 +121,6 @@ func bootID() (id [16]byte) {
 	return id
 }
 
-// NextJob returns a job number that no job of this boot had.
-func (f *File) NextJob() uint64 { return atomic.AddUint64(&f.head.NextJob, 1) }
-
 // Close unmaps the file; the content stays.
 func (f *File) Close() error { return unix.Munmap(f.mem) }
 

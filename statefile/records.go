@@ -24,7 +24,6 @@ type header struct {
 	SessSize   uint32
 	LeaseSize  uint32
 	Pad        uint32
-	NextJob    uint64 // the highest job number given out
 	BootID     [16]byte
 
 	HighJob, HighSession, HighLease uint32 // records from here on were never used
@@ -57,7 +56,8 @@ type Session struct {
 	UID         uint32
 	GID         uint32
 	Job         uint64
-	PageInode   uint64 // of the memfd, so that only the one made for it is taken back
+	PageDev     uint64 // of the memfd, with PageInode: only the page made for it is taken back
+	PageInode   uint64
 	Max         uint64 // the client's own wish, bytes, ^0 for none
 	MaxPerMille uint32
 	Streams     uint32

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpuarb/gpuarb/config"
+	"github.com/gpuarb/gpuarb/daemon"
+	"github.com/gpuarb/gpuarb/version"
+)
+
+// The exit codes; docs/exit-codes.md explains them.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+	exitConfig = 78
+)
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// usageError is a mistake on the command line.
+type usageError struct{ error }
+
+func run(args []string, stdout, stderr io.Writer) int {
+	var o daemon.Options
+	var check, debug bool
+	cmd := &cobra.Command{
+		Use:           "gpuarbd",
+		Short:         "Share the GPUs of this machine between unmodified programs",
+		Version:       version.Version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("unexpected argument %q: gpuarbd takes flags only", args[0])}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if check {
+				return checkConfig(o, stdout)
+			}
+			level := slog.LevelInfo
+			if debug {
+				level = slog.LevelDebug
+			}
+			o.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+			return serve(cmd.Context(), o)
+		},
+	}
+	cmd.SetArgs(args)
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	f := cmd.Flags()
+	f.BoolVar(&o.User, "user", false, "run for this user alone, in $XDG_RUNTIME_DIR/gpuarb")
+	f.StringVar(&o.Socket, "socket", "", "listen on this path instead of /run/gpuarb/gpuarb.sock")
+	f.StringVar(&o.Mount, "mount", "", "mount the filesystem here instead of /gpu; none: do not mount")
+	f.StringVar(&o.Config, "config", "", "read this configuration instead of /etc/gpuarb/gpuarb.toml")
+	f.BoolVar(&check, "check-config", false, "report every mistake in the configuration and exit")
+	f.BoolVar(&debug, "debug", false, "log every decision")
+
+	err := cmd.ExecuteContext(context.Background())
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(stderr, "gpuarbd: %v\n", err)
+	return exitCode(err)
+}
+
+func exitCode(err error) int {
+	var usage usageError
+	var bad config.Mistakes
+	switch {
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.As(err, &bad):
+		return exitConfig
+	}
+	return exitFailed
+}
+
+func checkConfig(o daemon.Options, stdout io.Writer) error {
+	c, err := config.Load(o.ConfigPath())
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(stdout, c.String())
+	return err
+}
+
+// serve runs the daemon until INT or TERM; HUP reads the configuration again.
+func serve(ctx context.Context, o daemon.Options) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+
+	d, err := daemon.Start(o)
+	if err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-hup:
+			d.Reload()
+		case <-ctx.Done():
+			return d.Stop()
+		case err := <-d.Failed():
+			return errors.Join(err, d.Stop())
+		}
+	}
+}

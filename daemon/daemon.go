@@ -1,0 +1,272 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/config"
+	"github.com/gpuarb/gpuarb/gpufs"
+	"github.com/gpuarb/gpuarb/inventory"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/shim"
+	"github.com/gpuarb/gpuarb/statefile"
+	"github.com/gpuarb/gpuarb/version"
+)
+
+// Daemon is one running daemon. Start makes it, Stop ends it.
+type Daemon struct {
+	log    *slog.Logger
+	place  place
+	inv    *inventory.Inventory
+	uuids  map[ipc.UUID]inventory.Device
+	listen *ipc.Listener
+	fs     *gpufs.Server
+	reaper *inventory.Reaper
+	ctx    context.Context // ends with Stop
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // every goroutine of ours
+	failed chan error
+
+	// mu owns the arbiter and all that follows. Nothing that can block is done
+	// under it.
+	mu       sync.Mutex
+	arb      *arbiter.Arbiter
+	words    *shim.Words
+	file     *statefile.File
+	onLoss   uint32
+	sessions map[ipc.Token]*session
+	byKey    map[uint64]*session // the reaper's key: the session's number
+	byPID    map[int]int         // sessions per process
+	jobs     map[ipc.Token]*job
+	jobByKey map[uint64]*job
+	conns    map[*ipc.Conn]struct{}
+	bad      uint64 // messages that were none
+	stopping bool
+}
+
+// Start starts a daemon and returns when it is ready for clients. Every error
+// says what was wrong and what to do.
+func Start(o Options) (*Daemon, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	p, err := o.resolve()
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := config.Load(p.config)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	d := &Daemon{log: o.Log, place: p, ctx: ctx, cancel: cancel, failed: make(chan error, 4),
+		words: shim.NewWords(), uuids: map[ipc.UUID]inventory.Device{},
+		sessions: map[ipc.Token]*session{}, byKey: map[uint64]*session{}, byPID: map[int]int{},
+		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]struct{}{}}
+	d.arb = arbiter.New(cfg.Policy, d.words)
+	d.onLoss = lossOf(cfg)
+	if err := d.start(); err != nil {
+		return nil, errors.Join(err, d.Stop())
+	}
+	return d, nil
+}
+
+// start brings the parts up in order; what is up when it fails, Stop takes down.
+func (d *Daemon) start() error {
+	raiseFileLimit()
+	if err := d.openSocket(); err != nil {
+		return err
+	}
+	var err error
+	var fresh bool
+	if d.file, fresh, err = statefile.Open(d.place.state); err != nil {
+		return fmt.Errorf("state file: %w", err)
+	}
+	if d.reaper, err = inventory.NewReaper(d.onExit); err != nil {
+		return err
+	}
+	if d.inv, err = inventory.Open(inventory.Options{}); err != nil {
+		return err
+	}
+	d.addDevices()
+	if !fresh {
+		d.recover()
+	}
+	for _, dev := range d.inv.Devices() {
+		d.observe(dev.Index) // what is in use at start counts from the start
+	}
+	if err := d.mount(); err != nil {
+		return err
+	}
+	d.spawn(d.poll)
+	d.spawn(d.watchEvents)
+	d.spawn(d.accept)
+	d.spawn(d.watchdog)
+	notify("READY=1")
+	d.log.Info("ready", "version", version.Version, "socket", d.place.socket, "mount", d.place.mount,
+		"devices", len(d.inv.Devices()))
+	return nil
+}
+
+// spawn runs f until it returns; Stop waits for it.
+func (d *Daemon) spawn(f func(context.Context)) {
+	d.wg.Go(func() { f(d.ctx) })
+}
+
+func (d *Daemon) addDevices() {
+	devices := d.inv.Devices()
+	if why := d.inv.Why(); why != "" {
+		d.log.Info("devices", "found", len(devices), "note", why)
+	}
+	now := time.Now()
+	for _, dev := range devices {
+		d.uuids[dev.UUIDBytes] = dev
+		d.arb.AddDevice(now, arbiter.Device{Index: dev.Index, Vendor: dev.Vendor, Name: dev.Name,
+			UUID: dev.UUID, PCI: dev.PCI, Total: accounting.Bytes(dev.Total)})
+	}
+}
+
+// deviceByUUID finds a device; the map does not change after the start.
+func (d *Daemon) deviceByUUID(uuid ipc.UUID) (inventory.Device, bool) {
+	dev, ok := d.uuids[uuid]
+	return dev, ok
+}
+
+// mount mounts the filesystem unless the socket alone is wanted.
+func (d *Daemon) mount() error {
+	if d.place.mount == "" {
+		return nil
+	}
+	fs, err := gpufs.Mount(d.place.mount, d, gpufs.Options{
+		System: d.place.system, SelfOf: d.inv.TaskOwner, Logger: d.log})
+	if err != nil {
+		return fmt.Errorf("mount %s: %w", d.place.mount, err)
+	}
+	d.fs = fs
+	d.spawn(func(ctx context.Context) {
+		select {
+		case <-ctx.Done():
+		case <-fs.Done():
+			d.log.Warn("the filesystem was unmounted by somebody; the socket goes on", "mount", d.place.mount)
+		}
+	})
+	return nil
+}
+
+// Snapshot is the whole state at this moment. It implements gpufs.View.
+func (d *Daemon) Snapshot() accounting.Snapshot {
+	d.mu.Lock()
+	s := d.arb.Snapshot(time.Now())
+	s.Stats.ClampedWords = max(s.Stats.ClampedWords, d.words.Clamped())
+	s.Stats.Malformed = d.bad
+	d.mu.Unlock()
+	s.Version = version.Version
+	return s
+}
+
+// Failed receives what ends a daemon that nobody stopped.
+func (d *Daemon) Failed() <-chan error { return d.failed }
+
+// Reload reads the configuration again. With a mistake in it the old one stays.
+func (d *Daemon) Reload() {
+	notify("RELOADING=1")
+	defer notify("READY=1")
+	cfg, err := config.Load(d.place.config)
+	if err != nil {
+		d.log.Error("the configuration has mistakes: the old one stays in force", "err", err)
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.arb.SetPolicy(time.Now(), cfg.Policy)
+	d.onLoss = lossOf(cfg)
+	d.drainEvents()
+	d.log.Info("configuration read again", "files", cfg.Files)
+}
+
+// Stop ends the daemon in good order. Clients go on with what they hold; the
+// state file stays for the next daemon.
+func (d *Daemon) Stop() error {
+	notify("STOPPING=1")
+	d.mu.Lock()
+	d.stopping = true
+	for c := range d.conns {
+		c.Close()
+	}
+	d.mu.Unlock()
+	d.cancel()
+	var errs []error
+	if d.fs != nil {
+		errs = append(errs, d.fs.Unmount())
+	}
+	if d.listen != nil {
+		errs = append(errs, d.listen.Close())
+	}
+	if d.reaper != nil {
+		errs = append(errs, d.reaper.Close())
+	}
+	d.wg.Wait()
+	d.closeSessions()
+	if d.file != nil {
+		errs = append(errs, d.file.Close())
+	}
+	if d.inv != nil {
+		d.inv.Close()
+	}
+	d.log.Info("stopped")
+	return errors.Join(errs...)
+}
+
+// closeSessions gives back the descriptors and mappings of all sessions.
+func (d *Daemon) closeSessions() {
+	for _, s := range d.sessions {
+		d.release(s)
+	}
+	for _, j := range d.jobs {
+		closeFD(j.pidfd)
+	}
+}
+
+// drainEvents writes the arbiter's decisions to the log. The lock is held.
+func (d *Daemon) drainEvents() {
+	for _, e := range d.arb.Events() {
+		level := slog.LevelDebug
+		switch e.Kind {
+		case arbiter.EventClamped, arbiter.EventExcess, arbiter.EventKept, arbiter.EventDeviceLost:
+			level = slog.LevelWarn
+		case arbiter.EventDenied, arbiter.EventReclaimed, arbiter.EventVerified, arbiter.EventUnmanaged, arbiter.EventWithin:
+		default:
+			level = slog.LevelInfo
+		}
+		d.log.Log(d.ctx, level, e.Text, "event", e.Kind, "client_pid", e.PID, "device", e.Device)
+	}
+}
+
+func lossOf(c *config.Config) uint32 {
+	if c.OnLoss == config.LossClosed {
+		return ipc.LossClosed
+	}
+	return ipc.LossOpen
+}
+
+// ensureDir makes the folder of the socket when it is absent: open to look into
+// for the system's daemon, its owner's alone for a user's.
+func (p place) ensureDir() error {
+	mode := os.FileMode(0o700)
+	if p.system {
+		mode = 0o755
+	}
+	dir := filepath.Dir(p.socket)
+	if err := os.MkdirAll(dir, mode); err != nil {
+		return fmt.Errorf("cannot make the runtime directory %s: %w", dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gpuarb/gpuarb/inventory"
+	"github.com/gpuarb/gpuarb/ipc"
+)
+
+// pageName is how a lease page shows in /proc/PID/maps.
+const pageName = "gpuarb-lease"
+
+// watch has the reaper wait for the death of a session's process. The session
+// owns the pidfd from here on.
+func (d *Daemon) watch(s *session, pidfd int) error {
+	if err := d.reaper.Add(pidfd, uint64(s.id)); err != nil {
+		closeFD(pidfd)
+		return fmt.Errorf("pidfd of process %d: %w", s.peer.PID, err)
+	}
+	s.peer.pidfd = pidfd
+	return nil
+}
+
+// onExit is the reaper's word that a process is dead: a client or a job's runner.
+func (d *Daemon) onExit(_ int, key uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if key&jobKey != 0 {
+		d.closeJob(key)
+	} else if s := d.byKey[key]; s != nil {
+		d.endSession(s)
+	}
+	d.drainEvents()
+}
+
+// endSession is for a session whose process is dead, did exec, or said goodbye.
+// Its leases drain until the memory is really back. The lock is held.
+func (d *Daemon) endSession(s *session) {
+	if s.dead || d.stopping {
+		return
+	}
+	s.dead = true
+	d.arb.EndSession(time.Now(), s.id)
+	var devices []int
+	for _, l := range s.leases {
+		if l.open {
+			d.words.DropPage(l.id)
+			devices = append(devices, l.device)
+		}
+	}
+	if len(devices) == 0 {
+		d.arb.Forget(time.Now(), s.id)
+		d.dropSession(s)
+		return
+	}
+	d.wg.Go(func() { d.reclaim(s, devices) })
+}
+
+// forgetLease closes one lease of a dead session, and the session with its last.
+// The lock is held.
+func (d *Daemon) forgetLease(s *session, device int) {
+	slot := s.slotOf(device)
+	if slot < 0 {
+		return
+	}
+	l := &s.leases[slot]
+	if _, index := d.words.Record(l.id); index >= 0 {
+		d.file.Leases.Free(index)
+	}
+	d.words.Remove(l.id)
+	l.open = false
+	for _, l := range s.leases {
+		if l.open {
+			return
+		}
+	}
+	d.arb.Forget(time.Now(), s.id)
+	d.dropSession(s)
+}
+
+// dropSession removes a session that has no lease left. The lock is held.
+func (d *Daemon) dropSession(s *session) {
+	d.reaper.Remove(uint64(s.id))
+	d.file.Sessions.Free(s.index)
+	delete(d.sessions, s.token)
+	delete(d.byKey, uint64(s.id))
+	if d.byPID[s.peer.PID]--; d.byPID[s.peer.PID] <= 0 {
+		delete(d.byPID, s.peer.PID)
+	}
+	for c := range s.conns {
+		c.Close()
+	}
+	d.release(s)
+}
+
+// release gives back the descriptors and the mapping of a session.
+func (d *Daemon) release(s *session) {
+	closeFD(s.peer.pidfd)
+	s.peer.pidfd = -1
+	if s.page != nil {
+		s.page.Ended().Store(1)
+		_ = s.page.Close()
+		s.page = nil
+	}
+}
+
+// connClosed is for a connection that broke while its process may live on. A
+// process that did exec no longer maps the page, and its lease ends; one that
+// merely closed its descriptors keeps it.
+func (d *Daemon) connClosed(s *session, c *ipc.Conn) {
+	d.mu.Lock()
+	delete(s.conns, c)
+	look := len(s.conns) == 0 && !s.dead && !d.stopping
+	d.mu.Unlock()
+	if look {
+		d.checkMapped(s)
+	}
+}
+
+// checkMapped ends a session whose process no longer maps its page.
+func (d *Daemon) checkMapped(s *session) {
+	d.mu.Lock()
+	var id ipc.PageID
+	if s.page != nil {
+		id = s.page.ID()
+	}
+	d.mu.Unlock()
+	if id == (ipc.PageID{}) {
+		return
+	}
+	mapped, err := d.inv.IsMapped(s.peer.PID, id.Ino, pageName)
+	if mapped || err != nil && !errors.Is(err, inventory.ErrGone) {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.endSession(s)
+	d.drainEvents()
+}
+
+// watchEvents listens for exec: a program can exec with its connection still
+// open elsewhere (a forked child inherited it). It is a hint that root gets;
+// without it the closed connection and the next look tell the same.
+func (d *Daemon) watchEvents(ctx context.Context) {
+	err := inventory.Watch(ctx, func(e inventory.ProcessEvent) {
+		if e.Kind != inventory.EventExec {
+			return
+		}
+		d.mu.Lock()
+		var hit []*session
+		if d.byPID[e.PID] > 0 {
+			for _, s := range d.sessions {
+				if s.peer.PID == e.PID {
+					hit = append(hit, s)
+				}
+			}
+		}
+		d.mu.Unlock()
+		for _, s := range hit {
+			d.checkMapped(s)
+		}
+	})
+	if err != nil && ctx.Err() == nil {
+		d.log.Debug("no process events: exec is noticed by closed connections alone", "err", err)
+	}
+}

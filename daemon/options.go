@@ -1,0 +1,96 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+)
+
+// The places of a system daemon.
+const (
+	systemRuntime = "/run/gpuarb"
+	systemMount   = "/gpu"
+	socketName    = "gpuarb.sock"
+	// NoMount as Options.Mount: serve the socket alone.
+	NoMount = "none"
+)
+
+// Options says where the daemon lives. The zero value is the system's daemon.
+type Options struct {
+	User   bool   // a daemon for its own user alone, in $XDG_RUNTIME_DIR/gpuarb
+	Socket string // empty: gpuarb.sock in the runtime directory
+	Mount  string // empty: /gpu, or gpu in the user's runtime directory; NoMount
+	Config string // empty: the user's where there is one, else /etc/gpuarb/gpuarb.toml
+	Log    *slog.Logger
+}
+
+// ErrNoRuntimeDir says that a user's daemon has nowhere to live.
+var ErrNoRuntimeDir = errors.New("XDG_RUNTIME_DIR is not set: a daemon of a user lives there; " +
+	"log in through a session that sets it, or give --socket PATH and --mount PATH (or --mount none)")
+
+// place is where one daemon lives, every path absolute.
+type place struct {
+	socket, state, mount, config string
+	system                       bool // root's, for every user of the machine
+}
+
+// resolve turns options into paths.
+func (o Options) resolve() (place, error) {
+	p := place{socket: o.Socket, mount: o.Mount, system: !o.User && os.Geteuid() == 0}
+	runtime := systemRuntime
+	if o.User {
+		dir := os.Getenv("XDG_RUNTIME_DIR")
+		if dir == "" && (o.Socket == "" || o.Mount == "") {
+			return p, ErrNoRuntimeDir
+		}
+		runtime = filepath.Join(dir, "gpuarb")
+	}
+	if p.socket == "" {
+		p.socket = filepath.Join(runtime, socketName)
+	}
+	if p.mount == "" {
+		p.mount = systemMount
+		if o.User {
+			p.mount = filepath.Join(runtime, "gpu")
+		}
+	}
+	if p.mount == NoMount {
+		p.mount = ""
+	}
+	for _, path := range []*string{&p.socket, &p.mount} {
+		if *path == "" {
+			continue
+		}
+		abs, err := filepath.Abs(*path)
+		if err != nil {
+			return p, fmt.Errorf("%s: %w", *path, err)
+		}
+		*path = abs
+	}
+	p.state = p.socket + ".state"
+	p.config = o.ConfigPath()
+	if !o.User && os.Geteuid() != 0 && o.Socket == "" {
+		return p, fmt.Errorf("the system's daemon needs root: run `gpuarbd --user` for a daemon of your own")
+	}
+	return p, nil
+}
+
+// ConfigPath is the configuration file that these options lead to, for
+// config.Load: empty for the system's. A user's daemon reads the user's own file
+// where there is one, else the system's.
+func (o Options) ConfigPath() string {
+	if o.Config != "" || !o.User {
+		return o.Config
+	}
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return ""
+	}
+	path := filepath.Join(dir, "gpuarb", "gpuarb.toml")
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
+}

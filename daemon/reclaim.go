@@ -1,0 +1,65 @@
+package daemon
+
+import (
+	"time"
+)
+
+const (
+	// reclaimPatience is how long a dead process's memory is looked for often. What
+	// is not back by then the arbiter counts as unmanaged, by the name of who keeps it.
+	reclaimPatience = time.Second
+	reclaimFirst    = 200 * time.Microsecond // the first pause between two looks
+	reclaimMost     = 10 * time.Millisecond  // the longest, within reclaimPatience
+	reclaimLate     = time.Second            // the pause after it
+)
+
+// reclaim waits until the memory of a dead session is really back on each of its
+// devices, and then makes its bytes grantable. A driver frees a process's memory
+// when its last descriptor of the device closes, which may be later than its death.
+func (d *Daemon) reclaim(s *session, devices []int) {
+	deadline := time.Now().Add(reclaimPatience)
+	for pause := reclaimFirst; ; {
+		left := devices[:0]
+		for _, index := range devices {
+			if d.memoryGone(index, s.peer.PID, time.Now().After(deadline)) {
+				d.gone(s, index)
+			} else {
+				left = append(left, index)
+			}
+		}
+		if devices = left; len(devices) == 0 {
+			return
+		}
+		if pause = min(2*pause, reclaimMost); time.Now().After(deadline) {
+			pause = reclaimLate
+		}
+		select {
+		case <-d.ctx.Done():
+			return // the records stay; the next daemon goes on
+		case <-time.After(pause):
+		}
+	}
+}
+
+// memoryGone asks the device whether a process still holds memory. A device that
+// does not say who uses it is believed to free at death; one that does not
+// answer at all, when it has been asked for long enough (late).
+func (d *Daemon) memoryGone(index, pid int, late bool) bool {
+	bytes, known, err := d.inv.ProcessBytes(index, pid)
+	if err != nil {
+		return late
+	}
+	return !known || bytes == 0
+}
+
+// gone closes a dead session's lease on one device.
+func (d *Daemon) gone(s *session, index int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stopping {
+		return
+	}
+	d.arb.Gone(time.Now(), s.id, index)
+	d.forgetLease(s, index)
+	d.drainEvents()
+}

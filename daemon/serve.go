@@ -1,0 +1,182 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/user"
+	"strconv"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/activation"
+
+	"github.com/gpuarb/gpuarb/ipc"
+)
+
+// snapshotTimeout is how long a client may take to read a snapshot.
+const snapshotTimeout = 10 * time.Second
+
+// socketGroup is who may ask the system's daemon, besides root.
+const socketGroup = "gpuarb"
+
+// openSocket listens: on the socket that systemd hands over, else on our own.
+func (d *Daemon) openSocket() error {
+	files := activation.Files(true)
+	for _, f := range files {
+		defer f.Close()
+	}
+	var err error
+	if len(files) > 0 {
+		if d.listen, err = ipc.ListenFile(files[0], ipc.ListenOptions{}); err == nil {
+			d.log.Info("listening on the socket that systemd opened", "socket", d.listen.Path())
+		}
+		return err
+	}
+	if err := d.place.ensureDir(); err != nil {
+		return err
+	}
+	o := ipc.ListenOptions{Mode: 0o600}
+	if d.place.system {
+		o.Mode = 0o666
+		if g, err := user.LookupGroup(socketGroup); err == nil {
+			if gid, err := strconv.Atoi(g.Gid); err == nil {
+				o.Mode, o.Owner = 0o660, &ipc.Owner{UID: os.Geteuid(), GID: gid}
+			}
+		}
+	}
+	d.listen, err = ipc.Listen(d.place.socket, o)
+	return err
+}
+
+// accept hands each client to a goroutine of its own.
+func (d *Daemon) accept(ctx context.Context) {
+	for {
+		c, err := d.listen.Accept()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) && ctx.Err() == nil {
+				d.failed <- err
+			}
+			return
+		}
+		d.mu.Lock()
+		if d.stopping {
+			d.mu.Unlock()
+			_ = c.Close()
+			return
+		}
+		d.conns[c] = struct{}{}
+		d.mu.Unlock()
+		d.wg.Go(func() { d.serve(c) })
+	}
+}
+
+// client is what one connection is to the daemon.
+type client struct {
+	d    *Daemon
+	conn *ipc.Conn
+	s    *session // of a shim, after Hello, Join or Resume
+	tool bool     // said Hello as a tool
+}
+
+// serve answers one connection's requests, one after the other.
+func (d *Daemon) serve(c *ipc.Conn) {
+	cl := &client{d: d, conn: c}
+	defer func() {
+		_ = c.Close()
+		d.mu.Lock()
+		delete(d.conns, c)
+		d.mu.Unlock()
+		if cl.s != nil {
+			d.connClosed(cl.s, c)
+		}
+	}()
+	for {
+		m, err := c.ReadMessage()
+		if err == nil {
+			err = cl.handle(m)
+		}
+		if err == nil {
+			continue
+		}
+		if ipc.IsEnd(err) || errors.Is(err, ipc.ErrSlowReader) {
+			return
+		}
+		if !cl.answerError(m.Header, err) {
+			return
+		}
+	}
+}
+
+// answerError answers a request that failed. False: the connection is to end.
+func (cl *client) answerError(h ipc.Header, err error) bool {
+	d := cl.d
+	var p *ipc.ProtocolError
+	if errors.As(err, &p) {
+		d.mu.Lock()
+		d.bad++
+		d.mu.Unlock()
+		d.log.Debug("not a proper request", "client_pid", cl.conn.Peer().PID, "err", err)
+		return cl.conn.ReplyError(h, err) == nil && !p.Fatal()
+	}
+	status := statusOf(err)
+	if status == ipc.StatusInternal {
+		d.log.Warn("a request failed", "client_pid", cl.conn.Peer().PID, "request", h.Type, "err", err)
+	}
+	if h.Type == ipc.TypeFreed {
+		return true // nothing answers it
+	}
+	if !status.IsError() {
+		status = ipc.StatusPermission // a refusal by policy where the reply has no room for the reason
+	}
+	return cl.conn.ReplyError(h, &ipc.ProtocolError{Status: status, Text: err.Error()}) == nil
+}
+
+// handle answers one request. An error that it returns is answered by the caller.
+func (cl *client) handle(m ipc.Message) error {
+	switch m.Header.Type {
+	case ipc.TypeHello:
+		return cl.hello(m)
+	case ipc.TypeJoin:
+		return cl.join(m)
+	case ipc.TypeResume:
+		return cl.resume(m)
+	case ipc.TypeJobOpen:
+		return answer(cl, m, func(r *ipc.JobOpenRequest) (ipc.JobOpenReply, error) { return cl.d.openJob(cl.conn, *r) })
+	case ipc.TypeSnapshot:
+		return cl.snapshot(m)
+	}
+	if cl.s == nil {
+		return refused(ipc.StatusOrder, "%v before Hello, Join or Resume", m.Header.Type)
+	}
+	switch m.Header.Type {
+	case ipc.TypeAttach:
+		return answer(cl, m, func(r *ipc.AttachRequest) (ipc.AttachReply, error) { return cl.d.attach(cl.s, r.Device) })
+	case ipc.TypeAlloc:
+		return cl.alloc(m)
+	case ipc.TypeFreed:
+		return cl.freed(m)
+	case ipc.TypeStream:
+		return cl.stream(m)
+	case ipc.TypeContext:
+		return answer(cl, m, cl.context)
+	case ipc.TypeQuery:
+		return answer(cl, m, cl.query)
+	case ipc.TypeBye:
+		return cl.bye(m)
+	}
+	return refused(ipc.StatusUnknownType, "no request has type %d", m.Header.Type)
+}
+
+// answer decodes a request, has f decide, and sends what it returns.
+func answer[Req, Rep ipc.Body](cl *client, m ipc.Message, f func(*Req) (Rep, error)) error {
+	var req Req
+	if err := ipc.Unmarshal(m.Body, &req); err != nil {
+		return err
+	}
+	rep, err := f(&req)
+	if err != nil {
+		return err
+	}
+	return ipc.Reply(cl.conn, m.Header, ipc.StatusOK, &rep, -1)
+}

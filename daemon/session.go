@@ -1,0 +1,248 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/inventory"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/statefile"
+)
+
+// Bounds on what one client may have open.
+const (
+	sessionsPerProcess = 8
+	connsPerSession    = 64
+)
+
+// session is one client process, known to the kernel by (pid, start time) and to
+// itself by a token. The daemon's lock guards all of it but what never changes.
+type session struct {
+	id     arbiter.SessionID
+	token  ipc.Token
+	peer   identity
+	kind   uint32
+	job    arbiter.JobID
+	run    bool // below `gpuarb run`
+	page   *ipc.LeasePage
+	record *statefile.Session
+	index  int // of record
+	leases [ipc.PageSlots]leaseRef
+	conns  map[*ipc.Conn]struct{}
+	dead   bool
+}
+
+// identity is who a client is: the kernel's word, never the client's.
+type identity struct {
+	PID        int
+	StartTicks uint64
+	UID, GID   uint32
+	pidfd      int // ours, until the session is over
+}
+
+// leaseRef ties a slot of the page to the arbiter's lease.
+type leaseRef struct {
+	id     arbiter.LeaseID
+	device int
+	open   bool
+}
+
+// wishes is what a client's environment asks for; it can only lower.
+func wishes(h ipc.HelloRequest) *arbiter.Size {
+	switch {
+	case h.Memory != ipc.NoLimit:
+		return &arbiter.Size{Bytes: accounting.Bytes(h.Memory)}
+	case h.Share != 0:
+		return &arbiter.Size{PerMille: h.Share}
+	}
+	return nil
+}
+
+// process turns what the kernel says into what rules are matched on.
+func process(f inventory.ProcessFacts, pid int) arbiter.Process {
+	return arbiter.Process{PID: pid, StartTicks: f.StartTicks, UID: f.UID, GID: f.GID, User: f.User,
+		Groups: f.GroupNames, Exe: f.Exe, Command: f.Command, Cgroup: f.Cgroup, Unit: f.Unit, Container: f.Container}
+}
+
+// facts reads what the kernel says about a peer and checks that it still is the
+// process that connected.
+func (d *Daemon) facts(peer ipc.Peer) (arbiter.Process, error) {
+	f, err := d.inv.Facts(peer.PID)
+	if err != nil {
+		return arbiter.Process{}, fmt.Errorf("process %d: %w", peer.PID, err)
+	}
+	if peer.StartTicks != 0 && f.StartTicks != peer.StartTicks {
+		return arbiter.Process{}, fmt.Errorf("process %d is not the one that connected", peer.PID)
+	}
+	p := process(f, peer.PID)
+	p.UID, p.GID = uint32(peer.UID), uint32(peer.GID)
+	return p, nil
+}
+
+// openSession opens a session with its page and records.
+func (d *Daemon) openSession(c *ipc.Conn, h ipc.HelloRequest) (*session, error) {
+	proc, err := d.facts(c.Peer())
+	if err != nil {
+		return nil, err
+	}
+	page, err := ipc.NewPage()
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s, err := d.addSession(c, proc, h, page, ipc.NewToken())
+	if err != nil {
+		page.Close()
+		return nil, err
+	}
+	s.conns[c] = struct{}{}
+	return s, nil
+}
+
+// addSession makes a session known everywhere: arbiter, state file, reaper.
+func (d *Daemon) addSession(c *ipc.Conn, proc arbiter.Process, h ipc.HelloRequest,
+	page *ipc.LeasePage, token ipc.Token) (*session, error) {
+	peer := c.Peer()
+	if d.byPID[peer.PID] >= sessionsPerProcess {
+		return nil, refused(ipc.StatusTooMany, "process %d has %d sessions already", peer.PID, sessionsPerProcess)
+	}
+	job, run, err := d.jobOf(h.Job, peer)
+	if err != nil {
+		return nil, err
+	}
+	index, record, err := d.file.Sessions.New()
+	if err != nil {
+		return nil, refused(ipc.StatusTooMany, "%d sessions are open: no room for another", statefile.MaxSessions)
+	}
+	id, err := d.arb.OpenSession(time.Now(), arbiter.SessionRequest{
+		Process: proc, Job: job, Max: wishes(h), Streams: int(h.Streams)})
+	if err != nil {
+		d.file.Sessions.Free(index)
+		return nil, err
+	}
+	s := &session{id: id, token: token, kind: h.Kind, job: job, run: run, page: page, record: record, index: index,
+		peer:  identity{PID: peer.PID, StartTicks: proc.StartTicks, UID: uint32(peer.UID), GID: uint32(peer.GID), pidfd: -1},
+		conns: map[*ipc.Conn]struct{}{}}
+	*record = statefile.Session{PID: uint32(peer.PID), StartTicks: proc.StartTicks, Token: token,
+		UID: uint32(peer.UID), GID: uint32(peer.GID), Job: uint64(job), PageDev: page.ID().Dev, PageInode: page.ID().Ino, Max: h.Memory,
+		MaxPerMille: h.Share, Streams: h.Streams}
+	if err := d.watch(s, c.TakePIDFD()); err != nil {
+		d.arb.EndSession(time.Now(), id)
+		d.file.Sessions.Free(index)
+		return nil, err
+	}
+	d.file.Sessions.Commit(index)
+	d.sessions[token] = s
+	d.byKey[uint64(id)] = s
+	d.byPID[peer.PID]++
+	return s, nil
+}
+
+// attach opens the session's lease on a device, or returns the one it has.
+func (d *Daemon) attach(s *session, uuid ipc.UUID) (ipc.AttachReply, error) {
+	dev, ok := d.deviceByUUID(uuid)
+	if !ok {
+		return ipc.AttachReply{}, refused(ipc.StatusNoDevice,
+			"no device has the UUID %x: `gpuarb devices` lists those the daemon knows", uuid)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s.dead {
+		return ipc.AttachReply{}, refused(ipc.StatusNoSession, "the session has ended")
+	}
+	info, err := d.arb.Attach(time.Now(), s.id, dev.Index)
+	if err != nil {
+		return ipc.AttachReply{}, err
+	}
+	slot := s.slotOf(dev.Index)
+	if slot < 0 {
+		if slot, err = d.openSlot(s, dev, info.ID); err != nil {
+			return ipc.AttachReply{}, err
+		}
+		d.words.Limit(info.ID, info.Budget)
+		if info.Closed {
+			d.words.Flag(info.ID, true, true)
+		}
+	}
+	return ipc.AttachReply{Slot: uint32(slot), Index: uint32(dev.Index), Total: uint64(info.Total),
+		Budget: uint64(info.Budget), StreamsMax: uint32(info.StreamsMax)}, nil
+}
+
+// slotOf returns the slot of the session's lease on a device, or -1.
+func (s *session) slotOf(device int) int {
+	for i, l := range s.leases {
+		if l.open && l.device == device {
+			return i
+		}
+	}
+	return -1
+}
+
+// openSlot takes a slot of the page and a record for a new lease.
+func (d *Daemon) openSlot(s *session, dev inventory.Device, id arbiter.LeaseID) (int, error) {
+	slot := -1
+	for i, l := range s.leases {
+		if !l.open {
+			slot = i
+			break
+		}
+	}
+	if slot < 0 {
+		return -1, refused(ipc.StatusTooMany, "a session can use %d devices", ipc.PageSlots)
+	}
+	index, record, err := d.file.Leases.New()
+	if err != nil {
+		return -1, refused(ipc.StatusTooMany, "%d leases are open: no room for another", statefile.MaxLeases)
+	}
+	*record = statefile.Lease{Session: uint32(s.index), Slot: uint32(slot), Device: uint32(dev.Index),
+		UUID: dev.UUIDBytes, OpenedAt: time.Now().UnixNano()}
+	d.file.Leases.Commit(index)
+	s.leases[slot] = leaseRef{id: id, device: dev.Index, open: true}
+	d.words.Add(id, s.page, s.record, record, index)
+	return slot, nil
+}
+
+// lease returns the arbiter's lease of a slot.
+func (s *session) lease(slot uint32) (leaseRef, error) {
+	if s.dead {
+		return leaseRef{}, refused(ipc.StatusNoSession, "the session has ended")
+	}
+	if slot >= ipc.PageSlots || !s.leases[slot].open {
+		return leaseRef{}, refused(ipc.StatusNoLease, "slot %d has no lease: Attach comes first", slot)
+	}
+	return s.leases[slot], nil
+}
+
+// wireError is an error with the status that the client shall see.
+type wireError struct {
+	status ipc.Status
+	text   string
+}
+
+func (e *wireError) Error() string { return e.text }
+
+func refused(status ipc.Status, format string, args ...any) error {
+	return &wireError{status, fmt.Sprintf(format, args...)}
+}
+
+// statusOf finds the status for an error of any part.
+func statusOf(err error) ipc.Status {
+	var w *wireError
+	var p *ipc.ProtocolError
+	var r *arbiter.Refusal
+	switch {
+	case errors.As(err, &w):
+		return w.status
+	case errors.As(err, &p):
+		return p.Status
+	case errors.As(err, &r):
+		return statusOfReason(r.Reason)
+	case errors.Is(err, inventory.ErrGone):
+		return ipc.StatusNoSession
+	}
+	return ipc.StatusInternal
+}

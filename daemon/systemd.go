@@ -1,0 +1,52 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	sd "github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sys/unix"
+)
+
+// notify tells systemd how the daemon is doing; without systemd it does nothing.
+func notify(state string) { _, _ = sd.SdNotify(false, state) }
+
+// watchdog pings systemd's watchdog for as long as the lock can be had: a daemon
+// that hangs is restarted, and its clients resume.
+func (d *Daemon) watchdog(ctx context.Context) {
+	every, err := sd.SdWatchdogEnabled(false)
+	if err != nil || every == 0 {
+		return
+	}
+	t := time.NewTicker(every / 3)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			d.mu.Lock()
+			alive := !d.stopping
+			d.mu.Unlock()
+			if alive {
+				notify(sd.SdNotifyWatchdog)
+			}
+		}
+	}
+}
+
+// raiseFileLimit lifts the soft limit of open files to the hard one: each session
+// has a connection, a pidfd and a page.
+func raiseFileLimit() {
+	var lim unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil && lim.Cur < lim.Max {
+		lim.Cur = lim.Max
+		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &lim)
+	}
+}
+
+func closeFD(fd int) {
+	if fd >= 0 {
+		_ = unix.Close(fd)
+	}
+}

@@ -1,0 +1,210 @@
+package shim
+
+import (
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/statefile"
+)
+
+var _ arbiter.Words = (*Words)(nil)
+
+const lease arbiter.LeaseID = 7
+
+// bench is one lease on a real page.
+type bench struct {
+	*Words
+	page    *ipc.LeasePage
+	record  *statefile.Lease
+	session *statefile.Session
+}
+
+func newBench(t *testing.T) bench {
+	t.Helper()
+	page, err := ipc.NewPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = page.Close() })
+	b := bench{Words: NewWords(), page: page, record: &statefile.Lease{Slot: 3}, session: &statefile.Session{}}
+	b.Add(lease, page, b.session, b.record, 0)
+	return b
+}
+
+func (b bench) word() ipc.Word { return ipc.Word(b.page.Word(3).Load()) }
+
+// check holds word and record against what they must be.
+func (b bench) check(t *testing.T, credit, granted, peak uint64) {
+	t.Helper()
+	if got := b.word().Credit(); got != credit {
+		t.Errorf("credit %d, want %d", got, credit)
+	}
+	if b.record.Granted != granted {
+		t.Errorf("recorded as granted %d, want %d", b.record.Granted, granted)
+	}
+	if b.record.Open != statefile.ChangeNone {
+		t.Errorf("change %d is still open", b.record.Open)
+	}
+	if got := b.Peak(lease, accounting.Bytes(granted)); uint64(got) != peak {
+		t.Errorf("peak %d, want %d", got, peak)
+	}
+}
+
+func TestLifeOfAWord(t *testing.T) {
+	b := newBench(t)
+	b.Grant(lease, 0, 100, 1)
+	b.check(t, 0, 100, 100)
+	if !b.Give(lease, 100, 50) {
+		t.Fatal("could not give")
+	}
+	b.check(t, 50, 150, 100)
+	if !b.page.TakeCredit(3, 30) || b.page.TakeCredit(3, 30) {
+		t.Fatal("the client must get 30 of 50, and no more 30")
+	}
+	b.page.GiveCredit(3, 30+100) // both blocks freed: the mark stays
+	b.check(t, 150, 150, 130)
+	b.Grant(lease, 150, 10, 2) // used 10: an old mark must not be counted with the new sum
+	b.check(t, 150, 160, 130)
+	if got := b.Take(lease, 160, 70); got != 70 {
+		t.Errorf("took %d, want 70", got)
+	}
+	b.check(t, 80, 90, 130)
+	if got := b.Take(lease, 90, accounting.Max); got != 80 {
+		t.Errorf("took %d, want the 80 that are idle", got)
+	}
+	b.check(t, 0, 10, 130)
+	if a, ok := b.session.Answered(2); !ok || a.Bytes != 10 {
+		t.Errorf("request 2: %+v, %v", a, ok)
+	}
+}
+
+func TestFlagsKeepTheCredit(t *testing.T) {
+	b := newBench(t)
+	b.Give(lease, 0, 50)
+	b.Flag(lease, true, true)
+	if w := b.word(); !w.Closed() || !w.Notify() || w.Credit() != 50 {
+		t.Errorf("word: %v", w)
+	}
+	if b.page.TakeCredit(3, 1) {
+		t.Error("a closed word gave credit")
+	}
+	b.Flag(lease, false, false)
+	if w := b.word(); w.Closed() || w.Notify() || w.Credit() != 50 {
+		t.Errorf("word: %v", w)
+	}
+}
+
+func TestEachChangeHasItsEpoch(t *testing.T) {
+	b := newBench(t)
+	seen := map[uint16]bool{b.word().Epoch(): true}
+	for _, change := range []func(){
+		func() { b.Give(lease, 0, 50) },
+		func() { b.Take(lease, 50, 10) },
+		func() { b.Flag(lease, true, false) },
+		func() { b.Grant(lease, 40, 5, 1) },
+	} {
+		change()
+		if seen[b.word().Epoch()] {
+			t.Errorf("epoch %d comes again", b.word().Epoch())
+		}
+		seen[b.word().Epoch()] = true
+	}
+}
+
+func TestRubbishIsClamped(t *testing.T) {
+	b := newBench(t)
+	b.Give(lease, 0, 50)
+	b.page.Word(3).Store(ipc.CreditMask)
+	if got := b.Credit(lease, 50); got != 50 {
+		t.Errorf("credit %d of 50 granted", got)
+	}
+	if got := b.Take(lease, 50, accounting.Max); got != 50 {
+		t.Errorf("took %d of 50 granted", got)
+	}
+	b.check(t, 0, 0, 0)
+	if b.Clamped() == 0 {
+		t.Error("not counted")
+	}
+	b.page.Pending(3).Store(^uint64(0))
+	if got := b.Pending(lease); got != 0 {
+		t.Errorf("pending %d of 0 granted", got)
+	}
+}
+
+// TestHoles: the client punches its page away; the daemon must live.
+func TestHoles(t *testing.T) {
+	b := newBench(t)
+	b.Give(lease, 0, 50)
+	if err := unix.Fallocate(b.page.FD(), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, ipc.PageSize); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.Credit(lease, 50); got != 0 {
+		t.Errorf("credit %d out of a hole", got)
+	}
+}
+
+func TestUnknownLease(t *testing.T) {
+	b := newBench(t)
+	b.DropPage(lease)
+	for _, id := range []arbiter.LeaseID{lease, 8} {
+		if b.Give(id, 0, 1) || b.Take(id, 1, 1) != 0 || b.Credit(id, 1) != 0 {
+			t.Errorf("lease %d has no page and yet a word", id)
+		}
+		b.Flag(id, true, true)
+		b.Limit(id, 1)
+	}
+	b.Grant(lease, 0, 5, 1)
+	if b.record.Granted != 5 {
+		t.Error("a grant without a page was not recorded")
+	}
+}
+
+// TestSumIsConserved lets clients take and give while the daemon gives, takes
+// back and flags: granted − credit is at every end what the clients hold.
+func TestSumIsConserved(t *testing.T) {
+	b := newBench(t)
+	const threads, rounds = 4, 20000
+	held := make([]uint64, threads)
+	var wg sync.WaitGroup
+	for i := range threads {
+		wg.Go(func() {
+			for n := range rounds {
+				if size := uint64(n%7 + 1); b.page.TakeCredit(3, size) {
+					held[i] += size
+				} else {
+					b.page.GiveCredit(3, held[i])
+					held[i] = 0
+				}
+			}
+		})
+	}
+	granted := accounting.Bytes(0)
+	for n := range rounds {
+		switch n % 4 {
+		case 0, 1:
+			if b.Give(lease, granted, 20) {
+				granted += 20
+			}
+		case 2:
+			granted -= b.Take(lease, granted, 25)
+		case 3:
+			b.Flag(lease, n%8 == 3, false)
+		}
+	}
+	wg.Wait()
+	used := uint64(0)
+	for _, h := range held {
+		used += h
+	}
+	if got := uint64(granted) - b.word().Credit(); got != used {
+		t.Errorf("granted − credit is %d, the clients hold %d", got, used)
+	}
+	if b.record.Granted != uint64(granted) || b.Clamped() != 0 {
+		t.Errorf("recorded %d, want %d; clamped %d times, want never", b.record.Granted, granted, b.Clamped())
+	}
+}
