@@ -79,6 +79,7 @@ func serve(point mountPoint, view View, o Options) (*Server, error) {
 			DisableXAttrs: true,
 			MaxWrite:      maxRead,
 			MaxBackground: 12,
+			DisableSplice: true, // nothing here comes from a file
 			Logger:        logger,
 		},
 		EntryTimeout: &none,

@@ -97,9 +97,14 @@ func (n *dirNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (
 	return n.NewInode(ctx, ops, id), 0
 }
 
-// Readdir lists what a fresh snapshot has, in the order of the tree.
+// Readdir lists what there is, in the order of the tree: by a fresh snapshot, or by
+// a recent one where the names are always the same.
 func (n *dirNode) Readdir(context.Context) (fs.DirStream, syscall.Errno) {
-	entries, ok := n.dir.list(n.state.snapshots.fresh())
+	take := n.state.snapshots.recent
+	if n.dir.changing {
+		take = n.state.snapshots.fresh
+	}
+	entries, ok := n.dir.list(take())
 	if !ok {
 		return nil, syscall.ENOENT
 	}
@@ -158,6 +163,7 @@ var (
 	_ fs.NodeGetattrer = (*fileNode)(nil)
 	_ fs.NodeSetattrer = (*fileNode)(nil)
 	_ fs.NodeOpener    = (*fileNode)(nil)
+	_ fs.NodeFsyncer   = (*fileNode)(nil)
 	_ fs.FileReader    = (*handle)(nil)
 )
 
@@ -170,6 +176,9 @@ func (n *fileNode) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut
 func (n *fileNode) Setattr(context.Context, fs.FileHandle, *fuse.SetAttrIn, *fuse.AttrOut) syscall.Errno {
 	return syscall.EPERM
 }
+
+// Fsync has nothing to do.
+func (n *fileNode) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno { return 0 }
 
 // Open refuses whoever wants to write, root too, whom the kernel does not stop.
 func (n *fileNode) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {

@@ -85,7 +85,7 @@ func (b *builder) processEntry(p accounting.ProcessState) entry {
 	find := func(s *snapshot) (report.Process, bool) { return holding(s, pid) }
 	stillThere := func(s *snapshot) (accounting.ProcessState, bool) { return s.process(pid) }
 	dir := alive(stillThere, func(p accounting.ProcessState) []entry {
-		devices := entry{name: "devices", dir: &directory{
+		devices := entry{name: "devices", dir: &directory{changing: true,
 			list: func(s *snapshot) ([]entry, bool) { return b.processDevices(s, pid) },
 			find: func(s *snapshot, name string) (entry, bool) { return b.findProcessDevice(s, pid, name) },
 		}}

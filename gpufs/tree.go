@@ -56,6 +56,8 @@ func (i identity) gen() uint64 { return i.generation ^ i.id>>40<<40 }
 type directory struct {
 	// list returns the entries in their order; false if the directory is gone.
 	list func(*snapshot) ([]entry, bool)
+	// changing: what is listed comes and goes by itself, not only with the directory.
+	changing bool
 	// find returns one of them. Nil: it is looked for in list.
 	find func(*snapshot, string) (entry, bool)
 }
@@ -114,11 +116,11 @@ func (b *builder) root() *directory {
 		return err
 	}
 	entries := []entry{
-		{name: "devices", dir: &directory{list: b.devices, find: b.findDevice}},
-		{name: "jobs", dir: &directory{list: b.jobs, find: b.findJob}},
+		{name: "devices", dir: &directory{changing: true, list: b.devices, find: b.findDevice}},
+		{name: "jobs", dir: &directory{changing: true, list: b.jobs, find: b.findJob}},
 		{name: "leases", text: rendered(report.Leases)},
 		{name: "leases.json", text: rendered(report.LeasesJSON)},
-		{name: "processes", dir: &directory{list: b.processes, find: b.findProcess}},
+		{name: "processes", dir: &directory{changing: true, list: b.processes, find: b.findProcess}},
 		{name: "stats", text: rendered(report.Stats)},
 		{name: "version", text: rendered(version)},
 	}

@@ -30,8 +30,8 @@ func DeviceFields() []Field[accounting.DeviceState] {
 			if d.Lost {
 				lost = 1
 			}
-			return fmt.Sprintf("admitted %d\ndenied %d\ndriver_refusals %d\nlost %d\n",
-				d.Admitted, d.Denied, d.DriverRefusals, lost)
+			return fmt.Sprintf("max %d\nadmitted %d\ndenied %d\ndriver_refusals %d\nlost %d\n",
+				d.AtMax, d.Admitted, d.Denied, d.DriverRefusals, lost)
 		}},
 		one("memory.current", func(d device) string { return Value(d.Used) }),
 		one("memory.max", func(d device) string { return Value(d.Capacity) }),
@@ -180,12 +180,13 @@ func LeaseFields() []Field[Process] {
 	return []Field[Process]{
 		total("memory.current", func(l lease) accounting.Bytes { return l.Used }),
 		{"memory.events", func(p Process) string {
-			var admitted, denied uint64
+			var atMax, admitted, denied uint64
 			for _, l := range p.Leases {
+				atMax += l.AtMax
 				admitted += l.Admitted
 				denied += l.Denied
 			}
-			return fmt.Sprintf("admitted %d\ndenied %d\n", admitted, denied)
+			return fmt.Sprintf("max %d\nadmitted %d\ndenied %d\n", atMax, admitted, denied)
 		}},
 		one("memory.max", func(p Process) string {
 			return Value(p.lowest(func(l lease) accounting.Bytes { return l.Budget }, jobMax, accounting.Max))

@@ -1,0 +1,215 @@
+package gpufs
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// TestTools runs what people use to look at files.
+func TestTools(t *testing.T) {
+	_, mnt := mountView(t, &fakeView{s: sample()})
+	leases := output(t, "cat", mnt+"/leases")
+	if strings.Count(leases, "\n") != 4 {
+		t.Fatalf("three leases and a header expected:\n%s", leases)
+	}
+	table := []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"head -c", []string{"head", "-c", "10", mnt + "/leases"}, leases[:10]},
+		{"head -n", []string{"head", "-n", "1", mnt + "/leases"}, leases[:strings.Index(leases, "\n")+1]},
+		{"tail -n", []string{"tail", "-n", "1", mnt + "/leases"}, leases[strings.LastIndex(leases[:len(leases)-1], "\n")+1:]},
+		{"dd bs=1", []string{"dd", "status=none", "bs=1", "if=" + mnt + "/leases"}, leases},
+		{"dd skip", []string{"dd", "status=none", "bs=1", "skip=4", "count=4", "if=" + mnt + "/leases"}, leases[4:8]},
+		{"dd O_DIRECT", []string{"dd", "status=none", "iflag=direct", "bs=512", "if=" + mnt + "/leases"}, leases},
+		{"awk", []string{"awk", "$1 == 100 {print $5}", mnt + "/leases"}, "2147483648\n"},
+		{"wc", []string{"wc", "-l", mnt + "/stats"}, "16 " + mnt + "/stats\n"},
+		{"grep -r", []string{"grep", "-rl", "^2147483648$", mnt + "/processes/100"}, mnt + "/processes/100/devices/0/memory.current\n" +
+			mnt + "/processes/100/memory.current\n"},
+		{"bash read", []string{"bash", "-c", "read -r a < " + mnt + "/devices/0/slots.max; echo $a; echo $(< " + mnt + "/version)"}, "2\n1.2.3\n"},
+		{"python", []string{"/usr/bin/python3", "-c", "print(open('" + mnt + "/leases').read(), end='')"}, leases},
+		{"python json", []string{"/usr/bin/python3", "-c", "import json; r = json.load(open('" + mnt +
+			"/leases.json')); print(r[0]['used_bytes'], r[1]['budget_bytes'], repr(r[1]['command']))"},
+			"2147483648 None 'evil\\nroot 1 0'\n"},
+	}
+	for _, c := range table {
+		t.Run(c.name, func(t *testing.T) {
+			if got := output(t, c.args[0], c.args[1:]...); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestCopyAndList(t *testing.T) {
+	_, mnt := mountView(t, &fakeView{s: sample()})
+	to := filepath.Join(t.TempDir(), "copy")
+	output(t, "cp", "-r", mnt, to)
+	if out, errs, err := run(t, "diff", "-r", "--no-dereference", "--exclude=self", mnt, to); err != nil {
+		t.Errorf("the copy differs: %v\n%s%s", err, out, errs)
+	}
+	if got := output(t, "ls", "-lR", mnt); !strings.Contains(got, "memory.current") {
+		t.Errorf("ls -lR: %s", got)
+	}
+	output(t, "tar", "-C", mnt, "-cf", filepath.Join(t.TempDir(), "all.tar"), ".")
+	output(t, "du", "-s", mnt)
+	output(t, "df", mnt)
+	output(t, "stat", "-f", mnt)
+	first, second := output(t, "find", mnt), output(t, "find", mnt)
+	if first != second {
+		t.Errorf("two listings differ:\n%s\n%s", first, second)
+	}
+}
+
+// TestFollow checks that programs that watch a file neither hang nor die, and end when told.
+func TestFollow(t *testing.T) {
+	v := &fakeView{s: sample()}
+	_, mnt := mountView(t, v)
+	out, _, err := run(t, "timeout", "--preserve-status", "-s", "INT", "0.5", "tail", "-f", mnt+"/leases")
+	if !strings.HasPrefix(out, "PID ") {
+		t.Errorf("tail -f printed %q (%v)", out, err)
+	}
+	out, _, _ = run(t, "timeout", "-s", "INT", "0.7", "watch", "-t", "-n", "0.1", "cat", mnt+"/version")
+	_ = out // a terminal's control sequences; that it ended is the point
+	v.change(func(s *accounting.Snapshot) { s.Version = "2" })
+	if got := output(t, "cat", mnt+"/version"); got != "2\n" {
+		t.Errorf("an old version after a change: %q", got)
+	}
+}
+
+func TestSelf(t *testing.T) {
+	_, mnt := mountView(t, &fakeView{s: sample()})
+	got := output(t, "sh", "-c", "echo $$; exec readlink "+mnt+"/self")
+	pid, link, _ := strings.Cut(got, "\n")
+	if link != "processes/"+pid+"\n" {
+		t.Errorf("process %s is told %q", pid, link)
+	}
+	// A thread other than the first is its process too.
+	got = output(t, "/usr/bin/python3", "-c", `
+import os, threading
+def look():
+    assert threading.get_native_id() != os.getpid()
+    print(os.readlink("`+mnt+`/self") == "processes/%d" % os.getpid())
+t = threading.Thread(target=look); t.start(); t.join()`)
+	if got != "True\n" {
+		t.Errorf("a thread is told otherwise")
+	}
+}
+
+// TestOtherUsers checks that a system mount lets others read, and nobody write.
+func TestOtherUsers(t *testing.T) {
+	view := &fakeView{s: sample()}
+	mnt, err := os.MkdirTemp("", "gpufs") // a test's own folder is closed to others
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(mnt)
+	if err := os.Chmod(mnt, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Mount(mnt, view, Options{System: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Unmount()
+	nobody := []string{"--reuid=65534", "--regid=65534", "--clear-groups"}
+	if got := output(t, "setpriv", append(nobody, "cat", mnt+"/version")...); got != "1.2.3\n" {
+		t.Errorf("nobody reads %q", got)
+	}
+	for _, shell := range []string{"echo 1 > leases", "echo 1 >> devices/0/memory.max", "touch new", "mkdir new", "rm version",
+		": > stats", "rmdir jobs", "mv version jobs/", "ln version other", "chmod 666 version"} {
+		for _, prefix := range [][]string{nil, append([]string{"setpriv"}, nobody...)} {
+			args := append(prefix, "sh", "-c", "cd "+mnt+" && "+shell)
+			_, errs, err := run(t, args[0], args[1:]...)
+			refused := strings.Contains(errs, "Permission denied") || strings.Contains(errs, "not permitted") ||
+				strings.Contains(errs, "not empty") // rmdir, by the kernel itself
+			if err == nil || !refused {
+				t.Errorf("%q: %v, %q", args, err, errs)
+			}
+		}
+	}
+	if got := output(t, "cat", mnt+"/version"); got != "1.2.3\n" {
+		t.Errorf("afterwards: %q", got)
+	}
+}
+
+// TestGone checks what is seen of a process that ends while it is being looked at.
+func TestGone(t *testing.T) {
+	v := &fakeView{s: sample()}
+	_, mnt := mountView(t, v)
+	dir := mnt + "/processes/100"
+	file, err := os.Open(dir + "/memory.current")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	buf := make([]byte, 64)
+	n, err := file.ReadAt(buf, 0)
+	if err != nil && n == 0 {
+		t.Fatal(err)
+	}
+	opened, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+
+	v.change(func(s *accounting.Snapshot) { s.Processes = s.Processes[1:] })
+	time.Sleep(2 * recentEnough)
+	if _, err := os.Stat(dir + "/state"); !os.IsNotExist(err) {
+		t.Errorf("a file of a process that is gone: %v", err)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("a process that is gone: %v", err)
+	}
+	if m, err := file.ReadAt(buf, 1); m != n-1 {
+		t.Errorf("a read goes on with the content that it began: %d bytes, %v", m, err)
+	}
+	if _, err := file.ReadAt(buf, 0); !isErrno(err, syscall.ENODEV) {
+		t.Errorf("a read that begins anew: %v", err)
+	}
+	if _, err := opened.Readdirnames(-1); !os.IsNotExist(err) {
+		t.Errorf("listing an open folder of a process that is gone: %v", err)
+	}
+	if _, err := file.Stat(); err != nil {
+		t.Errorf("stat of an open file: %v", err)
+	}
+
+	// The PID comes again: another process, another file.
+	v.change(func(s *accounting.Snapshot) {
+		again := s.Leases[0]
+		again.Used = 4711
+		s.Leases[0] = again
+		s.Processes = append([]accounting.ProcessState{{PID: 100, StartTicks: 9999, UID: 5}}, s.Processes...)
+	})
+	if got := output(t, "cat", dir+"/memory.current"); got != "4711\n" {
+		t.Errorf("the new process has %q", got)
+	}
+	if got := output(t, "stat", "-c", "%u", dir+"/memory.current"); got != "5\n" {
+		t.Errorf("its owner is %q", got)
+	}
+	if _, err := file.ReadAt(buf, 0); !isErrno(err, syscall.ENODEV) {
+		t.Errorf("the old process's file: %v", err)
+	}
+}
+
+func TestAppears(t *testing.T) {
+	v := &fakeView{s: sample()}
+	_, mnt := mountView(t, v)
+	for pid := 1000; pid < 1020; pid++ {
+		v.change(func(s *accounting.Snapshot) {
+			s.Processes = append(s.Processes, accounting.ProcessState{PID: pid, StartTicks: uint64(pid)})
+		})
+		// At once, however young the last snapshot is.
+		if _, err := os.Stat(mnt + "/processes/" + itoa(pid) + "/state"); err != nil {
+			t.Errorf("a process that just came: %v", err)
+		}
+	}
+}
