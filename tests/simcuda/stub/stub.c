@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A driver that does nothing, without a lock or a system call in any call: what an allocation costs on
-// top of it is what the interposer adds. One device, one context, addresses that are never backed.
+// A driver that does nothing, without a lock or a system call in any call: what an allocation costs
+// on top of it is what the interposer adds. One device, one context, addresses that are never
+// backed.
 
 #include "cuda_abi.h"
 #include "resolve.h"
@@ -17,8 +18,8 @@
 
 enum { STEP = 512, ARENAS = 64 };
 
-// Each thread takes addresses from an arena of its own, a step for each block whatever its size, and
-// starts over after two thousand million of them.
+// Each thread takes addresses from an arena of its own, a step for each block whatever its size,
+// and starts over after two thousand million of them.
 static uint64_t arenas;
 static _Thread_local uint64_t arena, next;
 static _Thread_local uint64_t next_stream;
@@ -32,10 +33,16 @@ static CUdeviceptr bump(void) {
     return arena + next;
 }
 
-EXPORT CUresult cuInit(unsigned flags) { return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS; }
+EXPORT CUresult cuInit(unsigned flags) {
+    return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
 
-EXPORT CUresult cuDriverGetVersion(int *v) { return *v = 12050, CUDA_SUCCESS; }
-EXPORT CUresult cuDeviceGetCount(int *n) { return *n = 1, CUDA_SUCCESS; }
+EXPORT CUresult cuDriverGetVersion(int *v) {
+    return *v = 12050, CUDA_SUCCESS;
+}
+EXPORT CUresult cuDeviceGetCount(int *n) {
+    return *n = 1, CUDA_SUCCESS;
+}
 
 EXPORT CUresult cuDeviceGet(CUdevice *d, int n) {
     *d = 0;
@@ -57,7 +64,9 @@ EXPORT CUresult cuDeviceGetUuid(CUuuid *u, CUdevice d) {
     return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *u, CUdevice d) { return cuDeviceGetUuid(u, d); }
+EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *u, CUdevice d) {
+    return cuDeviceGetUuid(u, d);
+}
 
 EXPORT CUresult cuDeviceGetPCIBusId(char *id, int len, CUdevice d) {
     (void)d;
@@ -86,20 +95,36 @@ EXPORT CUresult cuCtxCreate_v2(CUcontext *c, unsigned flags, CUdevice d) {
     return *c = STUB_CONTEXT, CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuCtxDestroy_v2(CUcontext c) { return (void)c, CUDA_SUCCESS; }
-EXPORT CUresult cuCtxGetCurrent(CUcontext *c) { return *c = STUB_CONTEXT, CUDA_SUCCESS; }
-EXPORT CUresult cuCtxSetCurrent(CUcontext c) { return (void)c, CUDA_SUCCESS; }
-EXPORT CUresult cuCtxPushCurrent_v2(CUcontext c) { return (void)c, CUDA_SUCCESS; }
-EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *c) { return c ? *c = STUB_CONTEXT : 0, CUDA_SUCCESS; }
-EXPORT CUresult cuCtxGetDevice(CUdevice *d) { return *d = 0, CUDA_SUCCESS; }
-EXPORT CUresult cuCtxSynchronize(void) { return CUDA_SUCCESS; }
+EXPORT CUresult cuCtxDestroy_v2(CUcontext c) {
+    return (void)c, CUDA_SUCCESS;
+}
+EXPORT CUresult cuCtxGetCurrent(CUcontext *c) {
+    return *c = STUB_CONTEXT, CUDA_SUCCESS;
+}
+EXPORT CUresult cuCtxSetCurrent(CUcontext c) {
+    return (void)c, CUDA_SUCCESS;
+}
+EXPORT CUresult cuCtxPushCurrent_v2(CUcontext c) {
+    return (void)c, CUDA_SUCCESS;
+}
+EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *c) {
+    return c ? *c = STUB_CONTEXT : 0, CUDA_SUCCESS;
+}
+EXPORT CUresult cuCtxGetDevice(CUdevice *d) {
+    return *d = 0, CUDA_SUCCESS;
+}
+EXPORT CUresult cuCtxSynchronize(void) {
+    return CUDA_SUCCESS;
+}
 
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) {
     (void)d;
     return *c = STUB_CONTEXT, CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d) { return (void)d, CUDA_SUCCESS; }
+EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d) {
+    return (void)d, CUDA_SUCCESS;
+}
 
 EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice d, unsigned *flags, int *active) {
     (void)d;
@@ -115,14 +140,18 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
     return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuMemFree_v2(CUdeviceptr p) { return (void)p, CUDA_SUCCESS; }
+EXPORT CUresult cuMemFree_v2(CUdeviceptr p) {
+    return (void)p, CUDA_SUCCESS;
+}
 
 EXPORT CUresult cuMemAllocAsync(CUdeviceptr *p, size_t n, CUstream s) {
     (void)s;
     return cuMemAlloc_v2(p, n);
 }
 
-EXPORT CUresult cuMemFreeAsync(CUdeviceptr p, CUstream s) { return (void)p, (void)s, CUDA_SUCCESS; }
+EXPORT CUresult cuMemFreeAsync(CUdeviceptr p, CUstream s) {
+    return (void)p, (void)s, CUDA_SUCCESS;
+}
 
 EXPORT CUresult cuStreamCreate(CUstream *s, unsigned flags) {
     (void)flags;
@@ -135,7 +164,15 @@ EXPORT CUresult cuStreamCreateWithPriority(CUstream *s, unsigned flags, int prio
     return cuStreamCreate(s, flags);
 }
 
-EXPORT CUresult cuStreamDestroy_v2(CUstream s) { return (void)s, CUDA_SUCCESS; }
-EXPORT CUresult cuStreamSynchronize(CUstream s) { return (void)s, CUDA_SUCCESS; }
-EXPORT CUresult cuStreamQuery(CUstream s) { return (void)s, CUDA_SUCCESS; }
-EXPORT CUresult cuLaunchKernel(void) { return CUDA_SUCCESS; } // the yardstick of a launch
+EXPORT CUresult cuStreamDestroy_v2(CUstream s) {
+    return (void)s, CUDA_SUCCESS;
+}
+EXPORT CUresult cuStreamSynchronize(CUstream s) {
+    return (void)s, CUDA_SUCCESS;
+}
+EXPORT CUresult cuStreamQuery(CUstream s) {
+    return (void)s, CUDA_SUCCESS;
+}
+EXPORT CUresult cuLaunchKernel(void) {
+    return CUDA_SUCCESS;
+} // the yardstick of a launch

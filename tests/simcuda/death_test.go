@@ -1,0 +1,151 @@
+package simcuda
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestMemoryReturnsOnDeath(t *testing.T) {
+	m := newMachine(t)
+	h := m.hold("1000", "3221225472")
+	m.wantTotal(3221226472)
+	h.kill()
+	m.wantTotal(0)
+}
+
+// A zombie holds nothing, though its pid and start time are still there.
+func TestMemoryReturnsBeforeTheParentWaits(t *testing.T) {
+	m := newMachine(t)
+	h := m.hold("1000")
+	if err := h.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	m.awaitTotal(0)
+	h.Wait()
+}
+
+func TestForkedChildKeepsMemory(t *testing.T) {
+	m := newMachine(t)
+	h := m.hold("1000")
+	child, err := strconv.Atoi(h.ask("fork"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Kill(child, syscall.SIGKILL) })
+	m.wantTotal(1000)
+	h.kill()
+	m.wantTotal(1000)
+	if held := m.sim("held"); !strings.HasPrefix(held, fmt.Sprint(h.Process.Pid, " ")) {
+		t.Errorf("held by %q, not by the dead parent %d", held, h.Process.Pid)
+	}
+	if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	m.awaitTotal(0)
+}
+
+func TestExecGivesMemoryBack(t *testing.T) {
+	m := newMachine(t)
+	h := m.hold("1000")
+	if got := h.ask("exec"); got != "ok" {
+		t.Fatal(got)
+	}
+	if got := h.ask("now I am cat"); got != "now I am cat" {
+		t.Fatal(got)
+	}
+	m.wantTotal(0)
+}
+
+func TestClosedDescriptorsKeepMemory(t *testing.T) {
+	m := newMachine(t)
+	h := m.hold("1000")
+	if got := h.ask("close"); got != "ok" {
+		t.Fatal(got)
+	}
+	m.wantTotal(1000)
+	if got := h.ask("alloc 24"); got != "0" {
+		t.Fatalf("alloc says %s", got)
+	}
+	m.wantTotal(1024)
+	h.kill()
+	m.wantTotal(0)
+}
+
+func TestLateRelease(t *testing.T) {
+	m := newMachine(t, "SIMCUDA_RELEASE_DELAY_MS=-1", "SIMCUDA_DEVICES=1G", "SIMCUDA_CONTEXT_BYTES=0")
+	m.hold("1000000000").kill()
+	m.wantTotal(1000000000)
+	other := m.hold()
+	if got := other.ask("alloc 1000000000"); got != "2" {
+		t.Errorf("alloc says %s, not 2", got)
+	}
+	m.sim("release")
+	m.wantTotal(0)
+	if got := other.ask("alloc 1000000000"); got != "0" {
+		t.Errorf("alloc says %s, not 0", got)
+	}
+}
+
+// Many that start at once make one machine between them.
+func TestManyOpenAtOnce(t *testing.T) {
+	m := newMachine(t)
+	const n = 50
+	done := make(chan error)
+	for range n {
+		go func() {
+			done <- m.command(built(t, "test/stress"), "1", "10").Run()
+		}()
+	}
+	for range n {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	m.wantTotal(0)
+}
+
+// A process may be killed at any instruction: nobody hangs, no sum is wrong (the
+// oracle compares them with the records), and nothing is left.
+func TestKilledUnderLoad(t *testing.T) {
+	m := newMachine(t, "SIMCUDA_DEVICES=8G")
+	const workers, kills = 6, 20
+	done := make(chan error)
+	for i := range workers {
+		go func() {
+			for k := range kills {
+				cmd := m.command(built(t, "test/stress"), strconv.Itoa(i*kills+k))
+				cmd.Stderr = nil
+				if err := cmd.Start(); err != nil {
+					done <- err
+					return
+				}
+				// Any moment is as good as any other.
+				time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond)
+				cmd.Process.Kill()
+				cmd.Wait()
+			}
+			done <- nil
+		}()
+	}
+	for left := workers; left > 0; {
+		select {
+		case err := <-done:
+			left--
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+			m.total() // fails when the sums differ
+		}
+	}
+	m.wantTotal(0)
+	if used := m.sim("used"); used != "0" {
+		t.Errorf("%s bytes are still in use", used)
+	}
+	m.run("stress", "1", "1000")
+}

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Contexts: a stack per thread, primary contexts counted per device. A context costs device memory;
+// destroying one frees everything that lived in it.
+
+#include "driver.h"
+
+#include <stdlib.h>
+
+enum { STACK_MAX = 128 };
+
+// Handles, not pointers: a context may be destroyed by another thread while it is on this stack.
+static _Thread_local struct {
+    CUcontext ctx[STACK_MAX];
+    int depth;
+} stack;
+
+static CUcontext top(void) {
+    return stack.depth ? stack.ctx[stack.depth - 1] : 0;
+}
+
+struct context *ctx_by_handle(CUcontext handle) {
+    return handle_get(HANDLE_CONTEXT, handle);
+}
+
+CUresult ctx_current(struct context **out) {
+    if (!top())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    pthread_mutex_lock(&drv.lock);
+    struct context *c = ctx_by_handle(top());
+    pthread_mutex_unlock(&drv.lock);
+    if (!c)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    *out = c;
+    return dev_lost(c->phys);
+}
+
+static CUresult push(CUcontext handle) {
+    if (stack.depth == STACK_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    stack.ctx[stack.depth++] = handle;
+    return CUDA_SUCCESS;
+}
+
+static struct sim_delta cost(void) {
+    return (struct sim_delta){.extra = (int64_t)drv.sim->config.context_bytes, .contexts = 1};
+}
+
+// Makes a context without making it current, under a new handle or one that it had before. drv.lock
+// is held.
+static CUresult create_locked(CUdevice dev, unsigned flags, unsigned version, CUcontext again,
+                              struct context **out) {
+    int phys = drv.phys[dev];
+    CUresult rc = dev_lost(phys);
+    if (rc)
+        return rc;
+    if (!sim_take(drv.sim, drv.me, phys, cost()))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct context *c = calloc(1, sizeof *c);
+    *c = (struct context){.dev = dev, .phys = phys, .flags = flags, .version = version};
+    c->limits[0] = 1024;    // CU_LIMIT_STACK_SIZE
+    c->limits[1] = 1048576; // CU_LIMIT_PRINTF_FIFO_SIZE
+    c->limits[2] = 8388608; // CU_LIMIT_MALLOC_HEAP_SIZE
+    c->limits[3] = 2;       // CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH
+    c->limits[4] = 2048;    // CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT
+    c->limits[5] = 64;      // CU_LIMIT_MAX_L2_FETCH_GRANULARITY
+    c->limits[6] = 0;       // CU_LIMIT_PERSISTING_L2_CACHE_SIZE
+    c->handle = again ? again : handle_new(HANDLE_CONTEXT, c);
+    if (again)
+        handle_restore(HANDLE_CONTEXT, again, c);
+    c->id = ++drv.next_id;
+    queue_attach_context(c);
+    *out = c;
+    return CUDA_SUCCESS;
+}
+
+// Waits for the context's work, then takes it out of the world. The struct itself stays: a thread
+// that looked it up a moment ago may still read it, as it may with a real driver's.
+static void destroy(struct context *c) {
+    queue_sync_context(c);
+    pthread_mutex_lock(&drv.lock);
+    mem_release_context(c);
+    queue_detach_context(c);
+    handle_drop(c->handle);
+    pthread_mutex_unlock(&drv.lock);
+    sim_give(drv.sim, drv.me, c->phys, cost());
+}
+
+static CUresult create(CUcontext *out, unsigned flags, CUdevice dev, unsigned version) {
+    if (!out || (flags & ~0x3fu))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!dev_valid(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    struct context *c = NULL;
+    pthread_mutex_lock(&drv.lock);
+    CUresult rc = create_locked(dev, flags, version, 0, &c);
+    pthread_mutex_unlock(&drv.lock);
+    if (rc)
+        return rc;
+    rc = push(c->handle);
+    if (rc) {
+        destroy(c);
+        return rc;
+    }
+    *out = c->handle;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxCreate(CUcontext *out, unsigned flags, CUdevice dev) {
+    ENTER();
+    return create(out, flags, dev, 3010);
+}
+
+EXPORT CUresult cuCtxCreate_v2(CUcontext *out, unsigned flags, CUdevice dev) {
+    ENTER();
+    return create(out, flags, dev, 3020);
+}
+
+EXPORT CUresult cuCtxCreate_v3(CUcontext *out, const void *affinity, int n, unsigned flags,
+                               CUdevice dev) {
+    ENTER();
+    if (n < 0 || (n > 0 && !affinity))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (n > 0)
+        return CUDA_ERROR_NOT_SUPPORTED; // execution affinity is an ability of MPS
+    return create(out, flags, dev, 3020);
+}
+
+EXPORT CUresult cuCtxCreate_v4(CUcontext *out, const void *params, unsigned flags, CUdevice dev) {
+    ENTER();
+    if (params)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return create(out, flags, dev, 3020);
+}
+
+static CUresult destroy_handle(CUcontext handle) {
+    pthread_mutex_lock(&drv.lock);
+    struct context *c = ctx_by_handle(handle);
+    pthread_mutex_unlock(&drv.lock);
+    if (!c)
+        return handle ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
+    if (c->primary)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (top() == handle)
+        stack.depth--;
+    destroy(c);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxDestroy(CUcontext ctx) {
+    ENTER();
+    return destroy_handle(ctx);
+}
+
+EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx) {
+    ENTER();
+    return destroy_handle(ctx);
+}
+
+static CUresult push_current(CUcontext ctx) {
+    if (!ctx)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&drv.lock);
+    bool known = ctx_by_handle(ctx) != NULL;
+    pthread_mutex_unlock(&drv.lock);
+    return known ? push(ctx) : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+EXPORT CUresult cuCtxPushCurrent(CUcontext ctx) {
+    ENTER();
+    return push_current(ctx);
+}
+
+EXPORT CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
+    ENTER();
+    return push_current(ctx);
+}
+
+static CUresult pop_current(CUcontext *out) {
+    if (!stack.depth)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    CUcontext handle = stack.ctx[--stack.depth];
+    if (out)
+        *out = handle;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxPopCurrent(CUcontext *out) {
+    ENTER();
+    return pop_current(out);
+}
+
+EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *out) {
+    ENTER();
+    return pop_current(out);
+}
+
+EXPORT CUresult cuCtxSetCurrent(CUcontext ctx) {
+    ENTER();
+    if (!ctx) {
+        if (stack.depth)
+            stack.depth--;
+        return CUDA_SUCCESS;
+    }
+    pthread_mutex_lock(&drv.lock);
+    bool known = ctx_by_handle(ctx) != NULL;
+    pthread_mutex_unlock(&drv.lock);
+    if (!known)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!stack.depth)
+        return push(ctx);
+    stack.ctx[stack.depth - 1] = ctx;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxGetCurrent(CUcontext *out) {
+    ENTER();
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = top();
+    return CUDA_SUCCESS;
+}
+
+// The oldest interface: a count of uses on a context that exists. Deprecated since 4.0.
+EXPORT CUresult cuCtxAttach(CUcontext *out, unsigned flags) {
+    ENTER();
+    (void)out, (void)flags;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice dev) {
+    ENTER();
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!dev_valid(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    struct primary *p = &drv.primary[dev];
+    CUresult rc = CUDA_SUCCESS;
+    pthread_mutex_lock(&drv.lock);
+    if (!p->ctx && !(rc = create_locked(dev, p->flags, 3020, p->handle, &p->ctx))) {
+        p->ctx->primary = true;
+        p->handle = p->ctx->handle;
+    }
+    if (!rc) {
+        p->refs++;
+        *out = p->ctx->handle;
+    }
+    pthread_mutex_unlock(&drv.lock);
+    return rc;
+}
+
+// A reset ends the context's life but is no release: who retained it still has to give it up.
+static CUresult primary_end(CUdevice dev, bool reset) {
+    if (!dev_valid(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    struct primary *p = &drv.primary[dev];
+    struct context *dead = NULL;
+    CUresult rc = CUDA_SUCCESS;
+    pthread_mutex_lock(&drv.lock);
+    if (reset) {
+        dead = p->ctx;
+    } else if (!p->refs) {
+        rc = CUDA_ERROR_INVALID_CONTEXT;
+    } else if (--p->refs == 0) {
+        dead = p->ctx;
+    }
+    if (dead)
+        p->ctx = NULL;
+    pthread_mutex_unlock(&drv.lock);
+    if (dead)
+        destroy(dead);
+    return rc;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
+    ENTER();
+    return primary_end(dev, false);
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
+    ENTER();
+    return primary_end(dev, false);
+}
+
+EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice dev) {
+    ENTER();
+    return primary_end(dev, true);
+}
+
+EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
+    ENTER();
+    return primary_end(dev, true);
+}
+
+static CUresult primary_flags(CUdevice dev, unsigned flags, bool strict) {
+    if (!dev_valid(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (flags & ~0x3fu)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult rc = CUDA_SUCCESS;
+    pthread_mutex_lock(&drv.lock);
+    struct primary *p = &drv.primary[dev];
+    if (p->ctx && strict && flags != p->flags) {
+        rc = CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE;
+    } else {
+        p->flags = flags;
+        if (p->ctx)
+            p->ctx->flags = flags;
+    }
+    pthread_mutex_unlock(&drv.lock);
+    return rc;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned flags) {
+    ENTER();
+    return primary_flags(dev, flags, true);
+}
+
+EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned flags) {
+    ENTER();
+    return primary_flags(dev, flags, false);
+}
+
+EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned *flags, int *active) {
+    ENTER();
+    if (!flags || !active)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!dev_valid(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    pthread_mutex_lock(&drv.lock);
+    *flags = drv.primary[dev].flags;
+    *active = drv.primary[dev].ctx != NULL;
+    pthread_mutex_unlock(&drv.lock);
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Devices as one program sees them: CUDA_VISIBLE_DEVICES, names, attributes.
+
+#include "driver.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void uuid_text(const uint8_t *u, char out[48]) {
+    int n = snprintf(out, 48, "GPU-");
+    for (int i = 0; i < 16; i++)
+        n += snprintf(out + n, 48 - (size_t)n, "%s%02x",
+                      i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", u[i]);
+}
+
+// An index, or the beginning of a UUID that fits one device alone. -1: neither.
+static int find_device(const struct sim_state *s, const char *word) {
+    if (isdigit((unsigned char)word[0])) {
+        char *end;
+        unsigned long n = strtoul(word, &end, 10);
+        return !*end && n < s->device_count ? (int)n : -1;
+    }
+    int found = -1;
+    for (uint32_t i = 0; i < s->device_count && strlen(word) > 4; i++) {
+        char text[48];
+        uuid_text(s->dev[i].uuid, text);
+        if (strncasecmp(text, word, strlen(word)) == 0) {
+            if (found >= 0)
+                return -1;
+            found = (int)i;
+        }
+    }
+    return found;
+}
+
+// The list ends at the first word that names no device, or one named before.
+bool dev_select(struct driver *d) {
+    const char *env = getenv("CUDA_VISIBLE_DEVICES");
+    d->device_count = 0;
+    if (!env) {
+        for (uint32_t i = 0; i < d->sim->device_count; i++)
+            d->phys[d->device_count++] = (int)i;
+        return d->device_count > 0;
+    }
+    char copy[1024];
+    snprintf(copy, sizeof copy, "%s", env);
+    char *save = NULL;
+    for (char *w = strtok_r(copy, ", ", &save); w; w = strtok_r(NULL, ", ", &save)) {
+        int phys = find_device(d->sim, w);
+        for (int i = 0; i < d->device_count; i++)
+            if (d->phys[i] == phys)
+                phys = -1;
+        if (phys < 0)
+            break;
+        d->phys[d->device_count++] = phys;
+    }
+    return d->device_count > 0;
+}
+
+CUresult dev_lost(int phys) {
+    if (atomic_load_explicit(&drv.sim->dev[phys].lost, memory_order_relaxed))
+        return drv.sim->config.lost_code;
+    return CUDA_SUCCESS;
+}
+
+static struct sim_device *device(CUdevice d) {
+    return &drv.sim->dev[drv.phys[d]];
+}
+
+EXPORT CUresult cuDeviceGetCount(int *count) {
+    ENTER();
+    if (!count)
+        return CUDA_ERROR_INVALID_VALUE;
+    *count = drv.device_count;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceGet(CUdevice *dev, int ordinal) {
+    ENTER();
+    if (!dev)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!dev_valid(ordinal))
+        return CUDA_ERROR_INVALID_DEVICE;
+    *dev = ordinal;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceGetName(char *name, int len, CUdevice dev) {
+    ENTER();
+    if (!name || len <= 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!dev_valid(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    snprintf(name, (size_t)len, "%s", device(dev)->name);
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_uuid(CUuuid *uuid, CUdevice dev) {
+    if (!uuid)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!dev_valid(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    memcpy(uuid->bytes, device(dev)->uuid, sizeof uuid->bytes);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev) {
+    ENTER();
+    return get_uuid(uuid, dev);
+}
+
+EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev) {
+    ENTER();
+    return get_uuid(uuid, dev);
+}
+
+EXPORT CUresult cuDeviceGetLuid(char *luid, unsigned *mask, CUdevice dev) {
+    ENTER();
+    (void)luid, (void)mask, (void)dev;
+    return CUDA_ERROR_NOT_SUPPORTED; // Windows alone has them
+}
+
+EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev) {
+    ENTER();
+    if (!bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!dev_valid(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    *bytes = (size_t)sim_capacity(drv.sim, drv.phys[dev]);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice dev) {
+    ENTER();
+    if (!bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!dev_valid(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    uint64_t n = sim_capacity(drv.sim, drv.phys[dev]);
+    *bytes = n > UINT32_MAX ? UINT32_MAX : (unsigned)n;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev) {
+    ENTER();
+    if (!major || !minor)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!dev_valid(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    *major = drv.sim->config.compute_capability / 10;
+    *minor = drv.sim->config.compute_capability % 10;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceGetPCIBusId(char *id, int len, CUdevice dev) {
+    ENTER();
+    if (!id || len <= 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!dev_valid(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    const struct sim_device *d = device(dev);
+    snprintf(id, (size_t)len, "%04X:%02X:%02X.0", d->pci_domain, d->pci_bus, d->pci_device);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *id) {
+    ENTER();
+    unsigned domain = 0, bus = 0, slot = 0;
+    if (!dev || !id)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (sscanf(id, "%x:%x:%x", &domain, &bus, &slot) != 3) {
+        domain = 0;
+        if (sscanf(id, "%x:%x", &bus, &slot) != 2)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (CUdevice i = 0; i < drv.device_count; i++) {
+        const struct sim_device *d = device(i);
+        if (d->pci_domain == domain && d->pci_bus == bus && d->pci_device == slot) {
+            *dev = i;
+            return CUDA_SUCCESS;
+        }
+    }
+    return CUDA_ERROR_INVALID_DEVICE;
+}
+
+// Attributes of an ordinary compute capability 8.6 card. One that is not listed is 0, which is what
+// the driver says of an ability that a device has not.
+static const int attributes[][2] = {
+    {1, 1024},        // MAX_THREADS_PER_BLOCK
+    {2, 1024},        // MAX_BLOCK_DIM_X
+    {3, 1024},        // MAX_BLOCK_DIM_Y
+    {4, 64},          // MAX_BLOCK_DIM_Z
+    {5, 2147483647},  // MAX_GRID_DIM_X
+    {6, 65535},       // MAX_GRID_DIM_Y
+    {7, 65535},       // MAX_GRID_DIM_Z
+    {8, 49152},       // MAX_SHARED_MEMORY_PER_BLOCK
+    {9, 65536},       // TOTAL_CONSTANT_MEMORY
+    {10, 32},         // WARP_SIZE
+    {11, 2147483647}, // MAX_PITCH
+    {12, 65536},      // MAX_REGISTERS_PER_BLOCK
+    {13, 1695000},    // CLOCK_RATE, kHz
+    {14, 512},        // TEXTURE_ALIGNMENT
+    {15, 1},          // GPU_OVERLAP
+    {16, 28},         // MULTIPROCESSOR_COUNT
+    {19, 1},          // CAN_MAP_HOST_MEMORY
+    {21, 131072},     // MAXIMUM_TEXTURE1D_WIDTH
+    {22, 131072},     // MAXIMUM_TEXTURE2D_WIDTH
+    {23, 65536},      // MAXIMUM_TEXTURE2D_HEIGHT
+    {24, 16384},      // MAXIMUM_TEXTURE3D_WIDTH
+    {25, 16384},      // MAXIMUM_TEXTURE3D_HEIGHT
+    {26, 16384},      // MAXIMUM_TEXTURE3D_DEPTH
+    {30, 512},        // SURFACE_ALIGNMENT
+    {31, 1},          // CONCURRENT_KERNELS
+    {36, 7501000},    // MEMORY_CLOCK_RATE, kHz
+    {37, 192},        // GLOBAL_MEMORY_BUS_WIDTH
+    {38, 2359296},    // L2_CACHE_SIZE
+    {39, 1536},       // MAX_THREADS_PER_MULTIPROCESSOR
+    {40, 2},          // ASYNC_ENGINE_COUNT
+    {41, 1},          // UNIFIED_ADDRESSING
+    {51, 32},         // TEXTURE_PITCH_ALIGNMENT
+    {78, 1},          // STREAM_PRIORITIES_SUPPORTED
+    {81, 102400},     // MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
+    {82, 65536},      // MAX_REGISTERS_PER_MULTIPROCESSOR
+    {83, 1},          // MANAGED_MEMORY
+    {95, 0},          // COOPERATIVE_LAUNCH: no kernels here
+    {97, 101376},     // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+    {99, 1},          // HOST_REGISTER_SUPPORTED
+    {106, 16},        // MAX_BLOCKS_PER_MULTIPROCESSOR
+    {111, 1024},      // RESERVED_SHARED_MEMORY_PER_BLOCK
+    {115, 1},         // MEMORY_POOLS_SUPPORTED
+};
+
+static int attribute_of(int attribute, CUdevice dev) {
+    switch (attribute) {
+    case 33:
+        return (int)device(dev)->pci_bus;
+    case 34:
+        return (int)device(dev)->pci_device;
+    case 50:
+        return (int)device(dev)->pci_domain;
+    case 75:
+        return drv.sim->config.compute_capability / 10;
+    case 76:
+        return drv.sim->config.compute_capability % 10;
+    default:
+        break;
+    }
+    for (size_t i = 0; i < sizeof attributes / sizeof attributes[0]; i++)
+        if (attributes[i][0] == attribute)
+            return attributes[i][1];
+    return 0;
+}
+
+EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice dev) {
+    enum { ATTRIBUTE_MAX = 135 }; // of driver 555
+    ENTER();
+    if (!value || attribute <= 0 || attribute > ATTRIBUTE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!dev_valid(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    *value = attribute_of(attribute, dev);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice dev, CUdevice peer) {
+    ENTER();
+    if (!can)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!dev_valid(dev) || !dev_valid(peer))
+        return CUDA_ERROR_INVALID_DEVICE;
+    *can = 0;
+    return CUDA_SUCCESS;
+}
+
+// The old structure of ten numbers: kept because numba's predecessors and samples still ask for it.
+EXPORT CUresult cuDeviceGetProperties(int *prop, CUdevice dev) {
+    ENTER();
+    if (!prop)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!dev_valid(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    static const int order[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
+    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++)
+        prop[i] = attribute_of(order[i], dev);
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the files of the simulated driver share inside one process.
+//
+// Lock order: drv.lock, then the queues' lock (queue.c), then the shared state's lock. Nobody waits
+// for a stream's work while holding drv.lock, because that work may need it.
+#ifndef SIMCUDA_DRIVER_H
+#define SIMCUDA_DRIVER_H
+
+#include "cuda_abi.h"
+#include "sim.h"
+
+enum { MAX_DEV = SIM_MAX_DEVICES };
+
+struct op;
+struct pool;
+struct span;
+struct stream;
+
+struct context {
+    CUcontext handle;
+    CUdevice dev; // as this program counts
+    int phys;     // as the machine counts
+    unsigned flags;
+    unsigned version; // what cuCtxGetApiVersion answers
+    bool primary;
+    uint64_t id;
+    struct stream *legacy;
+    struct stream *streams;   // all but the legacy one, guarded by the queues' lock
+    _Atomic uint64_t pending; // operations that are queued or run on its streams
+    size_t limits[8];
+};
+
+struct primary {
+    struct context *ctx; // NULL: inactive
+    CUcontext handle;    // the same for every life of it
+    unsigned refs;
+    unsigned flags;
+};
+
+// One per process image. All but the first two fields are guarded by lock after cuInit.
+struct driver {
+    volatile int *alive; // a page that a fork wipes: NULL before cuInit, then 1, and 0 in a child
+    _Atomic int ready;
+    pthread_mutex_t lock;
+    struct sim_state *sim;
+    struct sim_proc *me;
+    int device_count;
+    int phys[MAX_DEV];
+    struct primary primary[MAX_DEV];
+    uint64_t next_id;
+};
+
+extern struct driver drv;
+
+// init.c
+CUresult drv_check(void);                 // initialised, not forked, not inside a callback
+CUresult drv_enter(const char *function); // the same, then injected faults
+CUresult drv_unsupported(const char *function);
+extern _Thread_local int drv_in_callback;
+
+// Every exported function begins with one of these two.
+#define ENTER()                                                                                    \
+    do {                                                                                           \
+        CUresult enter_rc = drv_enter(__func__);                                                   \
+        if (enter_rc)                                                                              \
+            return enter_rc;                                                                       \
+    } while (0)
+#define ENTER_CTX(ctx)                                                                             \
+    ENTER();                                                                                       \
+    struct context *ctx;                                                                           \
+    do {                                                                                           \
+        CUresult ctx_rc = ctx_current(&ctx);                                                       \
+        if (ctx_rc)                                                                                \
+            return ctx_rc;                                                                         \
+    } while (0)
+
+// fault.c
+CUresult fault_check(const char *function);
+
+// device.c
+static inline bool dev_valid(CUdevice d) {
+    return d >= 0 && d < drv.device_count;
+}
+CUresult dev_lost(int phys); // the code of a lost device, or 0
+bool dev_select(struct driver *d);
+
+// handle.c: tables of live objects, under drv.lock.
+enum handle_type { HANDLE_CONTEXT = 1, HANDLE_STREAM, HANDLE_EVENT, HANDLE_POOL };
+uintptr_t handle_new(enum handle_type type, void *object);
+void handle_restore(enum handle_type type, uintptr_t handle, void *object);
+void *handle_get(enum handle_type type, uintptr_t handle);
+void handle_drop(uintptr_t handle);
+
+// context.c
+CUresult ctx_current(struct context **out);
+struct context *ctx_by_handle(CUcontext handle); // drv.lock held
+
+// block.c: addresses, under drv.lock.
+enum block_kind { BLOCK_DEVICE, BLOCK_MANAGED, BLOCK_ASYNC, BLOCK_HOST };
+struct block {
+    CUdeviceptr base;
+    uint64_t size; // 0: the place is free
+    uint64_t id;
+    CUcontext ctx;
+    struct pool *pool;
+    int phys;
+    uint8_t kind;
+    bool touched; // its pages may be real
+    bool freeing; // an asynchronous free is on its way
+    unsigned host_flags;
+    struct block *next; // in the free list of its class
+    struct span *span;
+};
+struct block *block_new(uint64_t size);
+struct block *block_find(CUdeviceptr p);  // the live block around p
+struct block *block_exact(CUdeviceptr p); // the live block that begins at p
+void block_drop(struct block *b);
+bool block_address(CUdeviceptr p); // in the range that device addresses come from
+void block_each(bool (*want)(struct block *, void *), void *arg, void (*act)(struct block *));
+
+// memory.c
+CUresult mem_alloc(struct context *ctx, uint64_t size, enum block_kind kind, CUdeviceptr *out);
+struct sim_delta mem_cost(uint64_t size); // what a block takes of its device
+CUresult mem_free(CUdeviceptr p, bool host);
+void mem_free_locked(struct block *b);
+void mem_release_context(struct context *ctx); // drv.lock held
+void mem_delay(void);
+
+// host.c
+bool host_registered(CUdeviceptr p, uint64_t size);
+
+// pool.c
+CUmemoryPool pool_handle(const struct pool *p);
+CUresult pool_free_async(struct context *ctx, CUdeviceptr p, CUstream s);
+void pool_take_back_locked(struct block *b); // its block is freed: now the pool's to keep or give
+void pool_sync_point(int phys);
+
+// queue.c: streams as queues of operations, each with a thread of its own.
+struct stream_dep {
+    struct stream *on;
+    uint64_t seq;
+};
+typedef void (*op_fn)(void *arg);
+// Puts an operation into a stream, and waits for it if told. The argument is copied.
+CUresult queue_run(struct context *ctx, CUstream s, op_fn fn, const void *arg, size_t size,
+                   bool wait);
+// The same, behind a point of another stream; returns the operation's place in *seq.
+CUresult queue_put(struct stream *s, op_fn fn, const void *arg, size_t size,
+                   const struct stream_dep *after, uint64_t *seq);
+CUresult queue_find(struct context *ctx, CUstream s, struct stream **out); // with a reference
+void queue_ref(struct stream *s);
+void queue_unref(struct stream *s);
+bool queue_passed(struct stream *s, uint64_t seq);
+void queue_wait(struct stream *s, uint64_t seq);
+void queue_sync(struct context *ctx, struct stream *s); // all that a synchronise of it waits for
+bool queue_idle(struct context *ctx, struct stream *s);
+void queue_sync_context(struct context *ctx);
+static inline bool queue_context_idle(struct context *ctx) {
+    return atomic_load_explicit(&ctx->pending, memory_order_acquire) == 0;
+}
+void queue_attach_context(struct context *ctx); // drv.lock held, these two
+void queue_detach_context(struct context *ctx);
+struct stream *queue_new(struct context *ctx, unsigned flags, int priority, bool counted);
+void queue_destroy(struct stream *s);
+
+struct stream {
+    CUstream handle;
+    struct context *ctx;
+    unsigned flags;
+    int priority;
+    bool legacy;
+    bool counted; // the program made it: it shows in the oracle
+    uint64_t id;
+    _Atomic uint32_t refs;
+    // Guarded by the queues' lock.
+    struct stream *next;
+    struct op *head, **tail;
+    uint64_t submitted, completed;
+    bool dead, running; // to be ended; has a thread
+    pthread_cond_t work;
+};
+
+// Two exports of one function: with the legacy default stream, and with the thread's own.
+static inline CUstream stream_default(CUstream s, CUstream dflt) {
+    return s ? s : dflt;
+}
+#define BOTH(name, suffix, decl, call)                                                             \
+    EXPORT CUresult name decl {                                                                    \
+        ENTER_CTX(ctx);                                                                            \
+        CUstream s = stream_default(hStream, CU_STREAM_LEGACY);                                    \
+        return call;                                                                               \
+    }                                                                                              \
+    EXPORT CUresult name##suffix decl {                                                            \
+        ENTER_CTX(ctx);                                                                            \
+        CUstream s = stream_default(hStream, CU_STREAM_PER_THREAD);                                \
+        return call;                                                                               \
+    }
+#define BOTH_SYNC(name, suffix, decl, call)                                                        \
+    EXPORT CUresult name decl {                                                                    \
+        ENTER_CTX(ctx);                                                                            \
+        CUstream s = CU_STREAM_LEGACY;                                                             \
+        return call;                                                                               \
+    }                                                                                              \
+    EXPORT CUresult name##suffix decl {                                                            \
+        ENTER_CTX(ctx);                                                                            \
+        CUstream s = CU_STREAM_PER_THREAD;                                                         \
+        return call;                                                                               \
+    }
+
+#endif

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Handles look like pointers to nothing: a handle is never used twice, so that one which outlived
+// its object is found out, and following one faults.
+
+#include "driver.h"
+
+#include <stdlib.h>
+
+#define HANDLE_FIRST 0x510000000000ull
+
+enum { HANDLE_STEP = 64 };
+
+struct entry {
+    uintptr_t handle; // 0: empty
+    void *object;
+    enum handle_type type;
+};
+
+static struct {
+    struct entry *table; // linear probing, a power of two
+    size_t size, used;
+    uint64_t next;
+} handles;
+
+static size_t home(uintptr_t handle) {
+    return (size_t)((handle / HANDLE_STEP * 0x9e3779b97f4a7c15ull) >> 20) & (handles.size - 1);
+}
+
+static void insert(struct entry e) {
+    size_t i = home(e.handle);
+    while (handles.table[i].handle)
+        i = (i + 1) & (handles.size - 1);
+    handles.table[i] = e;
+}
+
+static void grow(void) {
+    struct entry *old = handles.table;
+    size_t old_size = handles.size;
+    handles.size = old_size ? old_size * 2 : 64;
+    handles.table = calloc(handles.size, sizeof *handles.table);
+    for (size_t i = 0; i < old_size; i++)
+        if (old[i].handle)
+            insert(old[i]);
+    free(old);
+}
+
+void handle_restore(enum handle_type type, uintptr_t handle, void *object) {
+    if (handles.used * 2 >= handles.size)
+        grow();
+    handles.used++;
+    insert((struct entry){handle, object, type});
+}
+
+uintptr_t handle_new(enum handle_type type, void *object) {
+    uintptr_t h = HANDLE_FIRST + HANDLE_STEP * ++handles.next;
+    handle_restore(type, h, object);
+    return h;
+}
+
+static struct entry *find(uintptr_t handle) {
+    if (!handles.size || !handle)
+        return NULL;
+    for (size_t i = home(handle); handles.table[i].handle; i = (i + 1) & (handles.size - 1))
+        if (handles.table[i].handle == handle)
+            return &handles.table[i];
+    return NULL;
+}
+
+void *handle_get(enum handle_type type, uintptr_t handle) {
+    struct entry *e = find(handle);
+    return e && e->type == type ? e->object : NULL;
+}
+
+void handle_drop(uintptr_t handle) {
+    struct entry *e = find(handle);
+    if (!e)
+        return;
+    handles.used--;
+    // Entries behind the hole move up as far as their home allows, so that no search ends early.
+    size_t mask = handles.size - 1, hole = (size_t)(e - handles.table);
+    for (size_t i = (hole + 1) & mask; handles.table[i].handle; i = (i + 1) & mask) {
+        size_t h = home(handles.table[i].handle);
+        if (((i - h) & mask) >= ((i - hole) & mask)) {
+            handles.table[hole] = handles.table[i];
+            hole = i;
+        }
+    }
+    handles.table[hole].handle = 0;
+}

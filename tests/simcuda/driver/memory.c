@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Device memory that belongs to a context: allocated and freed at once.
+
+#include "driver.h"
+
+#include <time.h>
+
+enum { PITCH = 512 };
+
+struct sim_delta mem_cost(uint64_t size) {
+    uint64_t g = drv.sim->config.granularity;
+    uint64_t rounding = g ? (g - size % g) % g : 0;
+    return (struct sim_delta){.user = (int64_t)size, .extra = (int64_t)rounding, .allocs = 1};
+}
+
+void mem_delay(void) {
+    uint64_t ns = drv.sim->config.alloc_delay_ns;
+    if (!ns)
+        return;
+    struct timespec t = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+    nanosleep(&t, NULL);
+}
+
+CUresult mem_alloc(struct context *ctx, uint64_t size, enum block_kind kind, CUdeviceptr *out) {
+    if (!out || size == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    mem_delay();
+    if (size > sim_capacity(drv.sim, ctx->phys))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!sim_take(drv.sim, drv.me, ctx->phys, mem_cost(size)))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&drv.lock);
+    struct block *b = block_new(size);
+    if (b) {
+        b->ctx = ctx->handle;
+        b->phys = ctx->phys;
+        b->kind = (uint8_t)kind;
+        *out = b->base;
+    }
+    pthread_mutex_unlock(&drv.lock);
+    if (b)
+        return CUDA_SUCCESS;
+    sim_give(drv.sim, drv.me, ctx->phys, mem_cost(size));
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void mem_free_locked(struct block *b) {
+    if (b->pool)
+        pool_take_back_locked(b);
+    else if (b->kind != BLOCK_HOST)
+        sim_give(drv.sim, drv.me, b->phys, mem_cost(b->size));
+    block_drop(b);
+}
+
+static bool lives_in(struct block *b, void *ctx) {
+    return b->ctx == ((struct context *)ctx)->handle && !b->pool;
+}
+
+void mem_release_context(struct context *ctx) {
+    block_each(lives_in, ctx, mem_free_locked);
+}
+
+// What a pointer lives in is known from the pointer: like the driver, a free needs no current
+// context (numba frees after it has popped its own). It waits for the work of the block's context.
+// A block whose asynchronous free is on its way is no longer the program's.
+CUresult mem_free(CUdeviceptr p, bool host) {
+    struct context *current = NULL, *owner;
+    CUresult rc = ctx_current(&current);
+    if (!p)
+        return host ? CUDA_ERROR_INVALID_VALUE : rc;
+    pthread_mutex_lock(&drv.lock);
+    struct block *b = block_exact(p);
+    owner = b ? ctx_by_handle(b->ctx) : NULL;
+    pthread_mutex_unlock(&drv.lock);
+    if (owner)
+        queue_sync_context(owner);
+    pthread_mutex_lock(&drv.lock);
+    b = block_exact(p);
+    bool known = b && (b->kind == BLOCK_HOST) == host && !b->freeing;
+    if (known)
+        mem_free_locked(b);
+    pthread_mutex_unlock(&drv.lock);
+    if (known)
+        return CUDA_SUCCESS;
+    return current ? CUDA_ERROR_INVALID_VALUE : rc;
+}
+
+EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size) {
+    ENTER_CTX(ctx);
+    return mem_alloc(ctx, size, BLOCK_DEVICE, out);
+}
+
+EXPORT CUresult cuMemFree_v2(CUdeviceptr p) {
+    ENTER();
+    return mem_free(p, false);
+}
+
+// The first interface had pointers of 32 bits, which addresses here do not fit.
+EXPORT CUresult cuMemAlloc(unsigned *out, unsigned size) {
+    ENTER_CTX(ctx);
+    (void)ctx, (void)out, (void)size;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+EXPORT CUresult cuMemFree(unsigned p) {
+    ENTER();
+    return mem_free(p, false);
+}
+
+EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
+                                   unsigned element) {
+    ENTER_CTX(ctx);
+    if (!out || !pitch || !width || !height || (element != 4 && element != 8 && element != 16))
+        return CUDA_ERROR_INVALID_VALUE;
+    size_t p, size;
+    if (__builtin_add_overflow(width, PITCH - 1, &p))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    p &= ~(size_t)(PITCH - 1);
+    if (__builtin_mul_overflow(p, height, &size))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult rc = mem_alloc(ctx, size, BLOCK_DEVICE, out);
+    if (!rc)
+        *pitch = p;
+    return rc;
+}
+
+EXPORT CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned flags) {
+    enum { ATTACH_GLOBAL = 1, ATTACH_HOST = 2 };
+    ENTER_CTX(ctx);
+    if (flags != ATTACH_GLOBAL && flags != ATTACH_HOST)
+        return CUDA_ERROR_INVALID_VALUE;
+    return mem_alloc(ctx, size, BLOCK_MANAGED, out);
+}
+
+EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
+    ENTER_CTX(ctx);
+    if (!free_bytes || !total)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_reap(drv.sim);
+    uint64_t capacity = sim_capacity(drv.sim, ctx->phys);
+    sim_lock(drv.sim);
+    uint64_t used = drv.sim->dev[ctx->phys].used;
+    sim_unlock(drv.sim);
+    *free_bytes = used < capacity ? (size_t)(capacity - used) : 0;
+    *total = (size_t)capacity;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemGetInfo(unsigned *free_bytes, unsigned *total) {
+    ENTER_CTX(ctx);
+    (void)ctx, (void)free_bytes, (void)total;
+    return CUDA_ERROR_NOT_SUPPORTED; // 32 bits, as cuMemAlloc
+}
+
+EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr p) {
+    ENTER_CTX(ctx);
+    (void)ctx;
+    pthread_mutex_lock(&drv.lock);
+    struct block *b = block_find(p);
+    bool known = b != NULL;
+    if (known && base)
+        *base = b->base;
+    if (known && size)
+        *size = (size_t)b->size;
+    pthread_mutex_unlock(&drv.lock);
+    return known ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory in stream order. What is freed so stays with its pool once the free has executed, and goes
+// back to the device at the next synchronisation as far as the pool's release threshold says.
+// A pool counts bytes: how it would cut them into chunks is not modelled.
+
+#include "driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum pool_attribute {
+    REUSE_FOLLOW_EVENT = 1,
+    REUSE_OPPORTUNISTIC,
+    REUSE_INTERNAL,
+    RELEASE_THRESHOLD,
+    RESERVED_CURRENT,
+    RESERVED_HIGH,
+    USED_CURRENT,
+    USED_HIGH,
+};
+
+struct pool {
+    CUmemoryPool handle;
+    int phys;
+    bool is_default;
+    bool dying; // destroyed, but blocks of it live on
+    int reuse[3];
+    uint64_t threshold;
+    uint64_t idle, used; // bytes: freed and kept, in blocks
+    uint64_t blocks;
+    uint64_t reserved_high, used_high;
+    struct pool *next;
+};
+
+// All under drv.lock.
+static struct {
+    struct pool *all;
+    struct pool *dflt[MAX_DEV];    // by physical device
+    struct pool *current[MAX_DEV]; // what cuMemAllocAsync takes from
+} pools;
+
+CUmemoryPool pool_handle(const struct pool *p) {
+    return p ? p->handle : 0;
+}
+
+static struct pool *new_pool(int phys) {
+    struct pool *p = calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
+    p->phys = phys;
+    p->reuse[0] = p->reuse[1] = p->reuse[2] = 1;
+    p->handle = handle_new(HANDLE_POOL, p);
+    p->next = pools.all;
+    pools.all = p;
+    return p;
+}
+
+static struct pool *default_locked(int phys) {
+    if (!pools.dflt[phys]) {
+        struct pool *p = new_pool(phys);
+        if (!p)
+            return NULL;
+        p->is_default = true;
+        pools.dflt[phys] = p;
+    }
+    return pools.dflt[phys];
+}
+
+static struct pool *current_locked(int phys) {
+    return pools.current[phys] ? pools.current[phys] : default_locked(phys);
+}
+
+static void note_high(struct pool *p) {
+    if (p->used + p->idle > p->reserved_high)
+        p->reserved_high = p->used + p->idle;
+    if (p->used > p->used_high)
+        p->used_high = p->used;
+}
+
+static void trim_locked(struct pool *p, uint64_t keep) {
+    uint64_t reserved = p->used + p->idle;
+    if (reserved <= keep || !p->idle)
+        return;
+    uint64_t give = reserved - keep < p->idle ? reserved - keep : p->idle;
+    p->idle -= give;
+    sim_give(drv.sim, drv.me, p->phys, (struct sim_delta){.extra = (int64_t)give});
+}
+
+static void drop_if_over(struct pool *p) {
+    if (!p->dying || p->blocks)
+        return;
+    trim_locked(p, 0);
+    for (struct pool **q = &pools.all; *q; q = &(*q)->next)
+        if (*q == p) {
+            *q = p->next;
+            break;
+        }
+    free(p);
+}
+
+void pool_take_back_locked(struct block *b) {
+    struct pool *p = b->pool;
+    struct sim_delta whole = mem_cost(b->size);
+    uint64_t bytes = (uint64_t)(whole.user + whole.extra);
+    // The program's bytes become the pool's, in one step: the device never sees them free.
+    sim_give(drv.sim, drv.me, b->phys,
+             (struct sim_delta){whole.user, whole.extra - (int64_t)bytes, 1, 0, 0});
+    p->used -= bytes;
+    p->idle += bytes;
+    p->blocks--;
+    drop_if_over(p);
+}
+
+void pool_sync_point(int phys) {
+    pthread_mutex_lock(&drv.lock);
+    for (struct pool *p = pools.all; p; p = p->next)
+        if (p->phys == phys && p->idle)
+            trim_locked(p, p->threshold);
+    pthread_mutex_unlock(&drv.lock);
+}
+
+// Takes a block's bytes, first from what the pool keeps, then from the device.
+static bool charge_locked(struct pool *p, uint64_t size) {
+    struct sim_delta d = mem_cost(size);
+    uint64_t bytes = (uint64_t)(d.user + d.extra);
+    uint64_t kept = p->idle < bytes ? p->idle : bytes;
+    d.extra -= (int64_t)kept;
+    if (!sim_take(drv.sim, drv.me, p->phys, d)) {
+        // What other pools of this program keep unused is the program's to take as well.
+        for (struct pool *q = pools.all; q; q = q->next)
+            if (q != p && q->phys == p->phys)
+                trim_locked(q, 0);
+        if (!sim_take(drv.sim, drv.me, p->phys, d))
+            return false;
+    }
+    p->idle -= kept;
+    p->used += bytes;
+    p->blocks++;
+    note_high(p);
+    return true;
+}
+
+static struct block *alloc_locked(struct context *ctx, struct pool *p, uint64_t size) {
+    if (!charge_locked(p, size))
+        return NULL;
+    struct block *b = block_new(size);
+    if (!b) {
+        struct block gone = {.size = size, .pool = p, .phys = p->phys};
+        pool_take_back_locked(&gone);
+        return NULL;
+    }
+    b->ctx = ctx->handle;
+    b->pool = p;
+    b->phys = p->phys;
+    b->kind = BLOCK_ASYNC;
+    return b;
+}
+
+static CUresult alloc_from(struct context *ctx, CUmemoryPool handle, bool named, uint64_t size,
+                           CUstream stream, CUdeviceptr *out) {
+    struct stream *s;
+    if (!out || !size)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult rc = queue_find(ctx, stream, &s);
+    if (rc)
+        return rc;
+    mem_delay();
+    bool waited = false;
+    struct block *b = NULL;
+    for (;;) {
+        pthread_mutex_lock(&drv.lock);
+        struct pool *p = named ? handle_get(HANDLE_POOL, handle) : current_locked(s->ctx->phys);
+        if (!p)
+            rc = named ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+        else if ((b = alloc_locked(ctx, p, size)))
+            *out = b->base;
+        pthread_mutex_unlock(&drv.lock);
+        // Short of memory, the driver puts the allocation behind frees that are on their way.
+        if (b || rc || waited || queue_context_idle(ctx))
+            break;
+        waited = true;
+        queue_sync_context(ctx);
+    }
+    queue_unref(s);
+    return b ? CUDA_SUCCESS : rc ? rc : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+BOTH(cuMemAllocAsync, _ptsz, (CUdeviceptr * out, size_t size, CUstream hStream),
+     alloc_from(ctx, 0, false, size, s, out))
+BOTH(cuMemAllocFromPoolAsync, _ptsz,
+     (CUdeviceptr * out, size_t size, CUmemoryPool pool, CUstream hStream),
+     alloc_from(ctx, pool, true, size, s, out))
+
+struct late_free {
+    CUdeviceptr p;
+    uint64_t id;
+};
+
+static void executed(void *arg) {
+    struct late_free *f = arg;
+    pthread_mutex_lock(&drv.lock);
+    struct block *b = block_exact(f->p);
+    if (b && b->id == f->id)
+        mem_free_locked(b);
+    pthread_mutex_unlock(&drv.lock);
+}
+
+CUresult pool_free_async(struct context *ctx, CUdeviceptr p, CUstream stream) {
+    struct stream *s;
+    CUresult rc = queue_find(ctx, stream, &s);
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&drv.lock);
+    struct block *b = block_exact(p);
+    if (!b || b->freeing || b->kind == BLOCK_HOST || b->kind == BLOCK_MANAGED) {
+        rc = CUDA_ERROR_INVALID_VALUE;
+    } else {
+        struct late_free f = {p, b->id};
+        b->freeing = true;
+        rc = queue_put(s, executed, &f, sizeof f, NULL, NULL);
+        if (rc)
+            b->freeing = false;
+    }
+    pthread_mutex_unlock(&drv.lock);
+    queue_unref(s);
+    return rc;
+}
+
+BOTH(cuMemFreeAsync, _ptsz, (CUdeviceptr p, CUstream hStream), pool_free_async(ctx, p, s))
+
+EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *out, CUdevice dev) {
+    ENTER();
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!dev_valid(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    pthread_mutex_lock(&drv.lock);
+    struct pool *p = default_locked(drv.phys[dev]);
+    if (p)
+        *out = p->handle;
+    pthread_mutex_unlock(&drv.lock);
+    return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool *out, CUdevice dev) {
+    ENTER();
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!dev_valid(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    pthread_mutex_lock(&drv.lock);
+    struct pool *p = current_locked(drv.phys[dev]);
+    if (p)
+        *out = p->handle;
+    pthread_mutex_unlock(&drv.lock);
+    return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+EXPORT CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool handle) {
+    ENTER();
+    if (!dev_valid(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    pthread_mutex_lock(&drv.lock);
+    struct pool *p = handle_get(HANDLE_POOL, handle);
+    bool fits = p && p->phys == drv.phys[dev];
+    if (fits)
+        pools.current[p->phys] = p;
+    pthread_mutex_unlock(&drv.lock);
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+EXPORT CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props) {
+    enum { ALLOCATION_PINNED = 1, LOCATION_DEVICE = 1 };
+    ENTER();
+    if (!out || !props || props->allocType != ALLOCATION_PINNED)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (props->location.type != LOCATION_DEVICE || props->handleTypes || props->maxSize)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (!dev_valid(props->location.id))
+        return CUDA_ERROR_INVALID_DEVICE;
+    pthread_mutex_lock(&drv.lock);
+    struct pool *p = new_pool(drv.phys[props->location.id]);
+    if (p)
+        *out = p->handle;
+    pthread_mutex_unlock(&drv.lock);
+    return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+EXPORT CUresult cuMemPoolDestroy(CUmemoryPool handle) {
+    ENTER();
+    pthread_mutex_lock(&drv.lock);
+    struct pool *p = handle_get(HANDLE_POOL, handle);
+    bool own = p && !p->is_default;
+    if (own) {
+        if (pools.current[p->phys] == p)
+            pools.current[p->phys] = NULL;
+        handle_drop(handle);
+        p->dying = true;
+        p->threshold = 0;
+        drop_if_over(p);
+    }
+    pthread_mutex_unlock(&drv.lock);
+    return own ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep) {
+    ENTER();
+    pthread_mutex_lock(&drv.lock);
+    struct pool *p = handle_get(HANDLE_POOL, handle);
+    if (p)
+        trim_locked(p, keep);
+    pthread_mutex_unlock(&drv.lock);
+    return p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult get_locked(struct pool *p, int attribute, void *value) {
+    uint64_t v;
+    switch (attribute) {
+    case REUSE_FOLLOW_EVENT:
+    case REUSE_OPPORTUNISTIC:
+    case REUSE_INTERNAL:
+        *(int *)value = p->reuse[attribute - 1];
+        return CUDA_SUCCESS;
+    case RELEASE_THRESHOLD:
+        v = p->threshold;
+        break;
+    case RESERVED_CURRENT:
+        v = p->used + p->idle;
+        break;
+    case RESERVED_HIGH:
+        v = p->reserved_high;
+        break;
+    case USED_CURRENT:
+        v = p->used;
+        break;
+    case USED_HIGH:
+        v = p->used_high;
+        break;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    memcpy(value, &v, sizeof v);
+    return CUDA_SUCCESS;
+}
+
+static CUresult set_locked(struct pool *p, int attribute, const void *value) {
+    uint64_t v;
+    switch (attribute) {
+    case REUSE_FOLLOW_EVENT:
+    case REUSE_OPPORTUNISTIC:
+    case REUSE_INTERNAL:
+        p->reuse[attribute - 1] = *(const int *)value != 0;
+        return CUDA_SUCCESS;
+    case RELEASE_THRESHOLD:
+        memcpy(&p->threshold, value, sizeof p->threshold);
+        return CUDA_SUCCESS;
+    case RESERVED_HIGH:
+    case USED_HIGH:
+        memcpy(&v, value, sizeof v);
+        if (v) // the marks can only be put back
+            return CUDA_ERROR_INVALID_VALUE;
+        if (attribute == USED_HIGH)
+            p->used_high = p->used;
+        else
+            p->reserved_high = p->used + p->idle;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool handle, int attribute, void *value) {
+    ENTER();
+    pthread_mutex_lock(&drv.lock);
+    struct pool *p = handle_get(HANDLE_POOL, handle);
+    CUresult rc = p && value ? get_locked(p, attribute, value) : CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_unlock(&drv.lock);
+    return rc;
+}
+
+EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool handle, int attribute, void *value) {
+    ENTER();
+    pthread_mutex_lock(&drv.lock);
+    struct pool *p = handle_get(HANDLE_POOL, handle);
+    CUresult rc = p && value ? set_locked(p, attribute, value) : CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_unlock(&drv.lock);
+    return rc;
+}

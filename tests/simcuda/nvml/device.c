@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What NVML says of one device and of the processes on it.
+
+#include "nvml.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void nvml_uuid(const struct sim_state *s, int phys, char out[NVML_UUID_TEXT]) {
+    const uint8_t *u = s->dev[phys].uuid;
+    int n = snprintf(out, NVML_UUID_TEXT, "GPU-");
+    for (int i = 0; i < 16; i++)
+        n += snprintf(out + n, NVML_UUID_TEXT - (size_t)n, "%s%02x",
+                      i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", u[i]);
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t d, char *out, unsigned length) {
+    DEVICE(d, s, phys);
+    return nvml_text(out, length, s->dev[phys].name);
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t d, char *out, unsigned length) {
+    char text[NVML_UUID_TEXT];
+    DEVICE(d, s, phys);
+    nvml_uuid(s, phys, text);
+    return nvml_text(out, length, text);
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t d, unsigned *out) {
+    DEVICE(d, s, phys);
+    if (!out)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *out =
+        (unsigned)((char *)d - (char *)nvml_handle(
+                                   s, s->config.nvml_order_reverse ? (int)s->device_count - 1 : 0));
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t d, unsigned *out) {
+    DEVICE(d, s, phys);
+    (void)s;
+    if (!out)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *out = (unsigned)phys;
+    return NVML_SUCCESS;
+}
+
+// Version 2 ends before bus_id, version 1 before subsystem: each writes its own part alone.
+struct pci_info {
+    char bus_id_legacy[16];
+    unsigned domain, bus, device, pci_device_id;
+    unsigned subsystem;
+    char bus_id[32];
+};
+
+static struct pci_info pci(const struct sim_state *s, int phys) {
+    const struct sim_device *g = &s->dev[phys];
+    struct pci_info p;
+    memset(&p, 0, sizeof p);
+    p.domain = g->pci_domain;
+    p.bus = g->pci_bus;
+    p.device = g->pci_device;
+    p.pci_device_id = 0x220610deu;
+    p.subsystem = 0x146710deu;
+    snprintf(p.bus_id_legacy, sizeof p.bus_id_legacy, "%04X:%02X:%02X.0", p.domain & 0xffff,
+             p.bus & 0xff, p.device & 0x1f);
+    snprintf(p.bus_id, sizeof p.bus_id, "%08X:%02X:%02X.0", p.domain, p.bus, p.device);
+    return p;
+}
+
+static nvmlReturn_t pci_info(nvmlDevice_t d, void *out, size_t size) {
+    DEVICE(d, s, phys);
+    if (!out)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    struct pci_info p = pci(s, phys);
+    memcpy(out, &p, size);
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t d, struct pci_info *out) {
+    return pci_info(d, out, offsetof(struct pci_info, subsystem));
+}
+EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t d, struct pci_info *out) {
+    return pci_info(d, out, offsetof(struct pci_info, bus_id));
+}
+EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t d, struct pci_info *out) {
+    return pci_info(d, out, sizeof *out);
+}
+
+static uint64_t used_now(struct sim_state *s, int phys) {
+    sim_reap(s);
+    sim_lock(s);
+    uint64_t used = s->dev[phys].used;
+    sim_unlock(s);
+    return used;
+}
+
+struct memory {
+    unsigned long long total, free, used;
+};
+
+struct memory_v2 {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+};
+
+EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t d, struct memory *m) {
+    DEVICE(d, s, phys);
+    if (!m)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    // The old form counts what the driver keeps as used.
+    m->total = s->dev[phys].total;
+    m->used = used_now(s, phys) + (m->total - sim_capacity(s, phys));
+    m->free = m->used < m->total ? m->total - m->used : 0;
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t d, struct memory_v2 *m) {
+    DEVICE(d, s, phys);
+    if (!m)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (m->version != (sizeof *m | 2u << 24))
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    uint64_t capacity = sim_capacity(s, phys);
+    m->total = s->dev[phys].total;
+    m->reserved = m->total - capacity;
+    m->used = used_now(s, phys);
+    m->free = m->used < capacity ? capacity - m->used : 0;
+    return NVML_SUCCESS;
+}
+
+struct process_v1 {
+    unsigned pid;
+    unsigned long long used;
+};
+
+struct process_v2 {
+    unsigned pid;
+    unsigned long long used;
+    unsigned gpu_instance, compute_instance;
+};
+
+// Everyone who holds something on the device, managed by somebody or not. A program that loaded the
+// library twice, or that became another one, has two records and shows once.
+static unsigned collect(struct sim_state *s, int phys, struct process_v2 *out, unsigned size) {
+    unsigned n = 0;
+    sim_reap(s);
+    uint32_t high = atomic_load(&s->proc_high);
+    sim_lock(s);
+    for (uint32_t i = 0; i < high; i++) {
+        struct sim_proc *p = &s->proc[i];
+        struct sim_usage *u = &p->dev[phys];
+        uint64_t used = atomic_load(&u->user) + atomic_load(&u->extra);
+        if (atomic_load(&p->state) != SIM_PROC_LIVE || (!used && !atomic_load(&u->contexts)))
+            continue;
+        unsigned k = 0;
+        while (k < n && k < size && out[k].pid != (unsigned)p->pid)
+            k++;
+        if (k < n && k < size) {
+            out[k].used += used;
+            continue;
+        }
+        if (n < size)
+            out[n] = (struct process_v2){(unsigned)p->pid, used, ~0u, ~0u};
+        n++;
+    }
+    sim_unlock(s);
+    return n;
+}
+
+static nvmlReturn_t running(nvmlDevice_t d, unsigned *count, void *out, size_t size) {
+    struct process_v2 list[SIM_MAX_PROCS];
+    DEVICE(d, s, phys);
+    if (!count || (*count && !out))
+        return NVML_ERROR_INVALID_ARGUMENT;
+    unsigned room = *count, n = collect(s, phys, list, SIM_MAX_PROCS);
+    *count = n;
+    if (n > room)
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    for (unsigned i = 0; i < n; i++)
+        if (size == sizeof(struct process_v1))
+            ((struct process_v1 *)out)[i] = (struct process_v1){list[i].pid, list[i].used};
+        else
+            ((struct process_v2 *)out)[i] = list[i];
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t d, unsigned *n, void *out) {
+    return running(d, n, out, sizeof(struct process_v1));
+}
+EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t d, unsigned *n,
+                                                            void *out) {
+    return running(d, n, out, sizeof(struct process_v2));
+}
+EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t d, unsigned *n,
+                                                            void *out) {
+    return running(d, n, out, sizeof(struct process_v2));
+}
+
+// Nobody draws on a simulated device, and there is no MPS server.
+static nvmlReturn_t nobody(nvmlDevice_t d, unsigned *n) {
+    DEVICE(d, s, phys);
+    (void)s, (void)phys;
+    if (!n)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *n = 0;
+    return NVML_SUCCESS;
+}
+
+#define NOBODY(name)                                                                               \
+    EXPORT nvmlReturn_t name(nvmlDevice_t d, unsigned *n, void *out) {                             \
+        (void)out;                                                                                 \
+        return nobody(d, n);                                                                       \
+    }
+NOBODY(nvmlDeviceGetGraphicsRunningProcesses)
+NOBODY(nvmlDeviceGetGraphicsRunningProcesses_v2)
+NOBODY(nvmlDeviceGetGraphicsRunningProcesses_v3)
+NOBODY(nvmlDeviceGetMPSComputeRunningProcesses)
+NOBODY(nvmlDeviceGetMPSComputeRunningProcesses_v2)
+NOBODY(nvmlDeviceGetMPSComputeRunningProcesses_v3)
+
+EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t d, unsigned rates[2]) {
+    DEVICE(d, s, phys);
+    (void)s, (void)phys;
+    if (!rates)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    rates[0] = rates[1] = 0;
+    return NVML_SUCCESS;
+}
+
+#define CONSTANT(name, value)                                                                      \
+    EXPORT nvmlReturn_t name(nvmlDevice_t d, int *out) {                                           \
+        DEVICE(d, s, phys);                                                                        \
+        (void)s, (void)phys;                                                                       \
+        if (!out)                                                                                  \
+            return NVML_ERROR_INVALID_ARGUMENT;                                                    \
+        *out = value;                                                                              \
+        return NVML_SUCCESS;                                                                       \
+    }
+CONSTANT(nvmlDeviceGetComputeMode, 0)
+CONSTANT(nvmlDeviceGetPersistenceMode, 1)
+CONSTANT(nvmlDeviceGetDisplayMode, 0)
+CONSTANT(nvmlDeviceGetDisplayActive, 0)
+CONSTANT(nvmlDeviceGetPerformanceState, 0)
+CONSTANT(nvmlDeviceGetBrand, 5)
+CONSTANT(nvmlDeviceGetArchitecture, 7)
+CONSTANT(nvmlDeviceGetMultiGpuBoard, 0)
+
+EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t d, int *major, int *minor) {
+    DEVICE(d, s, phys);
+    (void)phys;
+    if (!major || !minor)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *major = s->config.compute_capability / 10;
+    *minor = s->config.compute_capability % 10;
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t d, int sensor, unsigned *out) {
+    DEVICE(d, s, phys);
+    (void)s, (void)phys;
+    if (!out || sensor != 0)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *out = 40;
+    return NVML_SUCCESS;
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// libnvidia-ml.so.1 over the shared state: initialisation, and which devices there are.
+
+#include "nvml.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct {
+    pthread_mutex_t lock;
+    struct sim_state *sim;
+    unsigned users;
+} lib = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+// A handle is the address of one of these: device n of NVML's own order.
+static char handles[SIM_MAX_DEVICES];
+
+struct sim_state *nvml_state(void) {
+    pthread_mutex_lock(&lib.lock);
+    struct sim_state *s = lib.users ? lib.sim : NULL;
+    pthread_mutex_unlock(&lib.lock);
+    return s;
+}
+
+static int physical(const struct sim_state *s, unsigned index) {
+    return (int)(s->config.nvml_order_reverse ? s->device_count - 1 - index : index);
+}
+
+nvmlReturn_t nvml_device(nvmlDevice_t handle, struct sim_state **s, int *phys) {
+    *s = nvml_state();
+    if (!*s)
+        return NVML_ERROR_UNINITIALIZED;
+    char *h = handle;
+    if (!h || h < handles || h >= handles + (*s)->device_count)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *phys = physical(*s, (unsigned)(h - handles));
+    if (atomic_load(&(*s)->dev[*phys].lost))
+        return NVML_ERROR_GPU_IS_LOST;
+    return NVML_SUCCESS;
+}
+
+nvmlDevice_t nvml_handle(const struct sim_state *s, int phys) {
+    return &handles[physical(s, (unsigned)phys)]; // the reversal is its own inverse
+}
+
+static nvmlReturn_t init(void) {
+    nvmlReturn_t rc = NVML_SUCCESS;
+    pthread_mutex_lock(&lib.lock);
+    if (!lib.sim)
+        lib.sim = sim_open();
+    if (!lib.sim)
+        rc = NVML_ERROR_UNKNOWN;
+    else if (lib.sim->device_count == 0)
+        rc = NVML_ERROR_DRIVER_NOT_LOADED;
+    else
+        lib.users++;
+    pthread_mutex_unlock(&lib.lock);
+    return rc;
+}
+
+EXPORT nvmlReturn_t nvmlInit(void) {
+    return init();
+}
+EXPORT nvmlReturn_t nvmlInit_v2(void) {
+    return init();
+}
+
+EXPORT nvmlReturn_t nvmlInitWithFlags(unsigned flags) {
+    return flags & ~3u ? NVML_ERROR_INVALID_ARGUMENT : init();
+}
+
+EXPORT nvmlReturn_t nvmlShutdown(void) {
+    pthread_mutex_lock(&lib.lock);
+    nvmlReturn_t rc = lib.users ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED;
+    if (lib.users)
+        lib.users--;
+    pthread_mutex_unlock(&lib.lock);
+    return rc;
+}
+
+EXPORT const char *nvmlErrorString(nvmlReturn_t code) {
+    static const char *const text[] = {
+        "Success",
+        "Uninitialized",
+        "Invalid Argument",
+        "Not Supported",
+        "Insufficient Permissions",
+        "Already Initialized",
+        "Not Found",
+        "Insufficient Size",
+        "Insufficient External Power",
+        "Driver Not Loaded",
+        "Timeout",
+        "Interrupt Request Issue",
+        "NVML Shared Library Not Found",
+        "Function Not Found",
+        "Corrupted infoROM",
+        "GPU is lost",
+        "GPU requires reset",
+        "GPU access blocked by the operating system",
+        "Driver/library version mismatch",
+        "In use by another client",
+        "Insufficient Memory",
+        "No data",
+    };
+    if (code >= 0 && (size_t)code < sizeof text / sizeof text[0])
+        return text[code];
+    return "Unknown Error";
+}
+
+static nvmlReturn_t answer(char *out, unsigned length, const char *text) {
+    if (!nvml_state())
+        return NVML_ERROR_UNINITIALIZED;
+    return nvml_text(out, length, text);
+}
+
+nvmlReturn_t nvml_text(char *out, unsigned length, const char *text) {
+    if (!out)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (length <= strlen(text))
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    strcpy(out, text);
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlSystemGetDriverVersion(char *out, unsigned length) {
+    return answer(out, length, "555.58.02");
+}
+
+EXPORT nvmlReturn_t nvmlSystemGetNVMLVersion(char *out, unsigned length) {
+    return answer(out, length, "12.555.58.02");
+}
+
+static nvmlReturn_t cuda_version(int *version) {
+    struct sim_state *s = nvml_state();
+    if (!version)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *version = s ? s->config.driver_version : 12050;
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *v) {
+    return cuda_version(v);
+}
+EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *v) {
+    return cuda_version(v);
+}
+
+// The name of any process of the machine, whether it uses a device or not.
+EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned pid, char *out, unsigned length) {
+    char path[64], name[1024];
+    if (!nvml_state())
+        return NVML_ERROR_UNINITIALIZED;
+    if (!out || !length)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    snprintf(path, sizeof path, "/proc/%u/cmdline", pid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return NVML_ERROR_NOT_FOUND;
+    size_t n = fread(name, 1, sizeof name - 1, f);
+    fclose(f);
+    name[n] = 0;
+    if (!name[0])
+        return NVML_ERROR_NOT_FOUND;
+    snprintf(out, length, "%s", name);
+    return NVML_SUCCESS;
+}
+
+static nvmlReturn_t count(unsigned *n) {
+    struct sim_state *s = nvml_state();
+    if (!s)
+        return NVML_ERROR_UNINITIALIZED;
+    if (!n)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *n = s->device_count;
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetCount(unsigned *n) {
+    return count(n);
+}
+EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *n) {
+    return count(n);
+}
+
+static nvmlReturn_t hand_out(struct sim_state *s, int phys, nvmlDevice_t *out) {
+    if (atomic_load(&s->dev[phys].lost))
+        return NVML_ERROR_GPU_IS_LOST;
+    *out = nvml_handle(s, phys);
+    return NVML_SUCCESS;
+}
+
+static nvmlReturn_t by_index(unsigned index, nvmlDevice_t *out) {
+    struct sim_state *s = nvml_state();
+    if (!s)
+        return NVML_ERROR_UNINITIALIZED;
+    if (!out || index >= s->device_count)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    return hand_out(s, physical(s, index), out);
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned i, nvmlDevice_t *out) {
+    return by_index(i, out);
+}
+EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned i, nvmlDevice_t *out) {
+    return by_index(i, out);
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *out) {
+    struct sim_state *s = nvml_state();
+    if (!s)
+        return NVML_ERROR_UNINITIALIZED;
+    if (!uuid || !out)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    for (uint32_t i = 0; i < s->device_count; i++) {
+        char text[NVML_UUID_TEXT];
+        nvml_uuid(s, (int)i, text);
+        if (strcmp(text, uuid) == 0)
+            return hand_out(s, (int)i, out);
+    }
+    return NVML_ERROR_NOT_FOUND;
+}
+
+static nvmlReturn_t by_pci(const char *id, nvmlDevice_t *out) {
+    struct sim_state *s = nvml_state();
+    unsigned domain, bus, slot;
+    if (!s)
+        return NVML_ERROR_UNINITIALIZED;
+    if (!id || !out)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (sscanf(id, "%x:%x:%x", &domain, &bus, &slot) != 3)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    for (uint32_t i = 0; i < s->device_count; i++)
+        if (s->dev[i].pci_domain == domain && s->dev[i].pci_bus == bus &&
+            s->dev[i].pci_device == slot)
+            return hand_out(s, (int)i, out);
+    return NVML_ERROR_NOT_FOUND;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *id, nvmlDevice_t *out) {
+    return by_pci(id, out);
+}
+EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *id, nvmlDevice_t *out) {
+    return by_pci(id, out);
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// simcuda: prints what every process really holds, and injects faults while programs run.
+
+#include "sim.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char usage[] =
+    "usage: simcuda COMMAND\n"
+    "  init                  create the state from SIMCUDA_* if there is none\n"
+    "  held                  PID START DEVICE BYTES ALLOCS STREAMS CONTEXTS, a line per process "
+    "and device\n"
+    "  total [DEV]           bytes of user allocations on a device, or on all\n"
+    "  used [DEV]            the same with contexts, rounding and what pools keep\n"
+    "  peak DEV [PID]        the most user bytes since the last reset, of all or of one process\n"
+    "  reset-peak            begin the peaks anew\n"
+    "  devices               INDEX UUID PCI TOTAL CAPACITY STATE NAME\n"
+    "  lose DEV, restore DEV a device falls off the bus, and comes back\n"
+    "  release [PID]         give back now what dead processes hold (SIMCUDA_RELEASE_DELAY_MS)\n"
+    "  fail RULE             add a fault: FUNCTION:WHEN:WHAT[:process][:pid=N]\n"
+    "  faults                the rules, how many calls each saw and how many it hit\n"
+    "  clear                 remove all rules\n"
+    "  set KEY VALUE         stream-delay, alloc-delay, context-bytes, release-delay-ms\n";
+
+static int fail(const char *what) {
+    fprintf(stderr, "simcuda: %s\n", what);
+    return 2;
+}
+
+// -1: no such device.
+static int device_arg(const struct sim_state *s, const char *text) {
+    char *end;
+    unsigned long n = strtoul(text, &end, 10);
+    return *text && !*end && n < s->device_count ? (int)n : -1;
+}
+
+static int cmd_held(struct sim_state *s) {
+    sim_reap(s);
+    uint32_t high = atomic_load(&s->proc_high);
+    sim_lock(s);
+    for (uint32_t i = 0; i < high; i++) {
+        struct sim_proc *p = &s->proc[i];
+        if (atomic_load(&p->state) != SIM_PROC_LIVE)
+            continue;
+        for (uint32_t d = 0; d < s->device_count; d++) {
+            struct sim_usage *u = &p->dev[d];
+            if (!atomic_load(&u->user) && !atomic_load(&u->extra) && !atomic_load(&u->allocs) &&
+                !atomic_load(&u->streams) && !atomic_load(&u->contexts))
+                continue;
+            printf("%d %" PRIu64 " %u %" PRIu64 " %u %u %u\n", p->pid, p->start, d,
+                   atomic_load(&u->user), atomic_load(&u->allocs), atomic_load(&u->streams),
+                   atomic_load(&u->contexts));
+        }
+    }
+    sim_unlock(s);
+    return 0;
+}
+
+// Adds the records up, rather than trust the sums that are kept for speed; they must agree.
+static int cmd_sum(struct sim_state *s, const char *dev, bool extra) {
+    int only = dev ? device_arg(s, dev) : -1;
+    if (dev && only < 0)
+        return fail("no such device");
+    uint64_t sum = 0, kept = 0;
+    sim_reap(s);
+    sim_lock(s);
+    for (uint32_t d = 0; d < s->device_count; d++) {
+        if (dev && (int)d != only)
+            continue;
+        kept += extra ? s->dev[d].used : s->dev[d].user;
+        for (uint32_t i = 0; i < SIM_MAX_PROCS; i++) {
+            struct sim_proc *p = &s->proc[i];
+            if (atomic_load(&p->state) != SIM_PROC_LIVE)
+                continue;
+            sum += atomic_load(&p->dev[d].user);
+            sum += extra ? atomic_load(&p->dev[d].extra) : 0;
+        }
+    }
+    sim_unlock(s);
+    if (kept != sum)
+        return fail("the device's sum differs from its processes' records");
+    printf("%" PRIu64 "\n", sum);
+    return 0;
+}
+
+static int cmd_peak(struct sim_state *s, const char *dev, const char *pid) {
+    int d = device_arg(s, dev);
+    if (d < 0)
+        return fail("no such device");
+    uint64_t peak = s->dev[d].user_peak;
+    if (pid) {
+        peak = 0;
+        for (uint32_t i = 0; i < SIM_MAX_PROCS; i++)
+            if (atomic_load(&s->proc[i].state) == SIM_PROC_LIVE && s->proc[i].pid == atoi(pid) &&
+                atomic_load(&s->proc[i].dev[d].user_peak) > peak)
+                peak = atomic_load(&s->proc[i].dev[d].user_peak);
+    }
+    printf("%" PRIu64 "\n", peak);
+    return 0;
+}
+
+static int cmd_reset_peak(struct sim_state *s) {
+    sim_reap(s);
+    sim_lock(s);
+    for (uint32_t d = 0; d < s->device_count; d++) {
+        s->dev[d].user_peak = s->dev[d].user;
+        for (uint32_t i = 0; i < SIM_MAX_PROCS; i++) {
+            struct sim_usage *u = &s->proc[i].dev[d];
+            if (atomic_load(&s->proc[i].state) == SIM_PROC_LIVE)
+                atomic_store(&u->user_peak, atomic_load(&u->user));
+        }
+    }
+    sim_unlock(s);
+    return 0;
+}
+
+static int cmd_devices(struct sim_state *s) {
+    for (uint32_t d = 0; d < s->device_count; d++) {
+        const struct sim_device *g = &s->dev[d];
+        printf("%u GPU-", d);
+        for (int i = 0; i < 16; i++)
+            printf("%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", g->uuid[i]);
+        printf(" %04x:%02x:%02x.0 %" PRIu64 " %" PRIu64 " %s %s\n", g->pci_domain, g->pci_bus,
+               g->pci_device, g->total, sim_capacity(s, (int)d),
+               atomic_load(&g->lost) ? "lost" : "ok", g->name);
+    }
+    return 0;
+}
+
+static int cmd_lost(struct sim_state *s, const char *dev, bool lost) {
+    int d = device_arg(s, dev);
+    if (d < 0)
+        return fail("no such device");
+    atomic_store(&s->dev[d].lost, lost);
+    return 0;
+}
+
+static int cmd_release(struct sim_state *s, const char *pid) {
+    sim_reap(s); // notices who is dead
+    for (uint32_t i = 0; i < SIM_MAX_PROCS; i++)
+        if (atomic_load(&s->proc[i].dead_since_ns) && (!pid || s->proc[i].pid == atoi(pid)))
+            atomic_store(&s->proc[i].release_now, 1);
+    sim_reap(s);
+    return 0;
+}
+
+static int cmd_fail(struct sim_state *s, const char *text) {
+    struct sim_rule r;
+    if (sim_rule_parse(text, &r) != 0)
+        return fail("cannot read the rule");
+    sim_lock(s);
+    uint32_t n = atomic_load(&s->rule_count);
+    if (n < SIM_MAX_RULES) {
+        memcpy(&s->rule[n], &r, sizeof r);
+        atomic_store(&s->rule_count, n + 1);
+    }
+    sim_unlock(s);
+    return n < SIM_MAX_RULES ? 0 : fail("too many rules");
+}
+
+static int cmd_faults(struct sim_state *s) {
+    uint32_t n = atomic_load(&s->rule_count);
+    for (uint32_t i = 0; i < n; i++) {
+        struct sim_rule *r = &s->rule[i];
+        static const char *const what[] = {"code", "delay", "kill", "stop"};
+        printf("%s %s %d calls=%" PRIu64 " hits=%" PRIu64 "\n", r->pattern, what[r->action],
+               r->code, atomic_load(&r->calls), atomic_load(&r->hits));
+    }
+    return 0;
+}
+
+static int cmd_clear(struct sim_state *s) {
+    sim_lock(s);
+    atomic_store(&s->rule_count, 0);
+    atomic_fetch_add(&s->rules_epoch, 1);
+    sim_unlock(s);
+    return 0;
+}
+
+static int cmd_set(struct sim_state *s, const char *key, const char *value) {
+    uint64_t n;
+    struct sim_config *c = &s->config;
+    if (!strcmp(key, "release-delay-ms")) {
+        c->release_delay_ms = atoll(value);
+        return 0;
+    }
+    if (!sim_parse_size(value, &n))
+        return fail("cannot read the value");
+    if (!strcmp(key, "stream-delay"))
+        c->stream_delay_ns = n * 1000;
+    else if (!strcmp(key, "alloc-delay"))
+        c->alloc_delay_ns = n * 1000;
+    else if (!strcmp(key, "context-bytes"))
+        c->context_bytes = n;
+    else
+        return fail("no such setting");
+    return 0;
+}
+
+static int run(struct sim_state *s, int argc, char **argv) {
+    const char *c = argv[1], *a = argc > 2 ? argv[2] : NULL, *b = argc > 3 ? argv[3] : NULL;
+    if (!strcmp(c, "init") && !a)
+        return 0;
+    if (!strcmp(c, "held") && !a)
+        return cmd_held(s);
+    if (!strcmp(c, "total") && !b)
+        return cmd_sum(s, a, false);
+    if (!strcmp(c, "used") && !b)
+        return cmd_sum(s, a, true);
+    if (!strcmp(c, "peak") && a)
+        return cmd_peak(s, a, b);
+    if (!strcmp(c, "reset-peak") && !a)
+        return cmd_reset_peak(s);
+    if (!strcmp(c, "devices") && !a)
+        return cmd_devices(s);
+    if (!strcmp(c, "lose") && a && !b)
+        return cmd_lost(s, a, true);
+    if (!strcmp(c, "restore") && a && !b)
+        return cmd_lost(s, a, false);
+    if (!strcmp(c, "release") && !b)
+        return cmd_release(s, a);
+    if (!strcmp(c, "fail") && a && !b)
+        return cmd_fail(s, a);
+    if (!strcmp(c, "faults") && !a)
+        return cmd_faults(s);
+    if (!strcmp(c, "clear") && !a)
+        return cmd_clear(s);
+    if (!strcmp(c, "set") && a && b)
+        return cmd_set(s, a, b);
+    fputs(usage, stderr);
+    return 2;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2 || argc > 4) {
+        fputs(usage, stderr);
+        return 2;
+    }
+    struct sim_state *s = sim_open();
+    if (!s) {
+        fprintf(stderr, "simcuda: %s: %s\n", sim_dir(), strerror(errno));
+        return 1;
+    }
+    return run(s, argc, argv);
+}

@@ -1,0 +1,33 @@
+package simcuda
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+// What needs one process alone is checked by a program in C.
+func TestPrograms(t *testing.T) {
+	rows, err := filepath.Abs("data/resolve-555.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, program, arg string }{
+		{"every mistake gets its code", "strict", ""},
+		{"asynchronous frees are late", "streams", ""},
+		{"copies move the right bytes", "copies", ""},
+		{"the resolver answers as measured", "resolver", rows},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := newMachine(t)
+			if c.arg == "" {
+				m.run(c.program)
+			} else if got := m.run(c.program, c.arg); got == "0" {
+				t.Error("nothing was checked")
+			}
+			m.wantTotal(0)
+			if held := m.sim("held"); held != "" {
+				t.Errorf("left behind: %s", held)
+			}
+		})
+	}
+}

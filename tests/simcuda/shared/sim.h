@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The state that all processes of one simulated machine share: its devices and, for each process
+// that opened the driver, what it holds. libcuda, libnvidia-ml and the oracle all read this one
+// file.
+//
+// Truth is in the records of the processes. What a device has in use is kept beside them only so
+// that an allocation need not add up all records; it is changed together with a record under one
+// robust mutex, and added up anew when a holder of that mutex died inside.
+#ifndef SIMCUDA_SIM_H
+#define SIMCUDA_SIM_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum {
+    SIM_MAX_DEVICES = 16,
+    SIM_MAX_PROCS = 4096,
+    SIM_MAX_RULES = 32,
+    SIM_PATTERN = 64,
+    SIM_COMM = 16,
+};
+
+// What a rule does to the call that it hits, besides returning a code.
+enum sim_action { SIM_ACT_FAIL, SIM_ACT_DELAY, SIM_ACT_KILL, SIM_ACT_STOP };
+
+// One injected fault: calls number first..last (counted from 1) of the functions that match.
+struct sim_rule {
+    char pattern[SIM_PATTERN]; // fnmatch(3) over exported names
+    uint64_t first, last;
+    uint64_t every; // 0: each call in the range, n: each n-th
+    uint64_t delay_ns;
+    int32_t action;
+    int32_t code;
+    int32_t pid;            // 0: any process
+    int32_t per_process;    // count the calls of each process on its own
+    _Atomic uint64_t calls; // of all processes
+    _Atomic uint64_t hits;
+};
+
+// Set once, by the process that creates the folder, from its environment.
+struct sim_config {
+    uint64_t context_bytes;
+    uint64_t stream_bytes;
+    uint64_t granularity;       // 0: bytes are taken exactly as asked for
+    uint64_t reserved_bytes;    // of each device, kept by the driver
+    uint64_t stream_delay_ns;   // per operation on a stream
+    uint64_t alloc_delay_ns;    // per allocation
+    int64_t release_delay_ms;   // a dead process's memory comes back late; -1: on `simcuda release`
+    int32_t driver_version;     // as cuDriverGetVersion returns it
+    int32_t lost_code;          // what calls on a lost device return
+    int32_t nvml_order_reverse; // NVML counts the devices from the other end
+    int32_t compute_capability; // 86 is 8.6
+};
+
+struct sim_device {
+    char name[64];
+    uint8_t uuid[16];
+    uint32_t pci_domain, pci_bus, pci_device;
+    uint64_t total;     // bytes on the card, as NVML says them
+    uint64_t used;      // guarded by lock: sum over the records, user + extra
+    uint64_t user;      // guarded by lock: sum over the records, user alone
+    uint64_t user_peak; // guarded by lock
+    _Atomic uint32_t lost;
+};
+
+// What one process holds on one device. Written by that process alone, under the lock.
+struct sim_usage {
+    _Atomic uint64_t user;  // bytes that its program asked for and has not freed
+    _Atomic uint64_t extra; // contexts, rounding, what pools keep
+    _Atomic uint64_t user_peak;
+    _Atomic uint32_t allocs, streams, contexts, pad;
+};
+
+enum sim_proc_state { SIM_PROC_FREE, SIM_PROC_LIVE };
+
+struct sim_proc {
+    _Atomic uint32_t state; // enum sim_proc_state, guarded by lock for writing
+    int32_t pid;
+    uint64_t start;      // of the process, in clock ticks since boot
+    uint64_t serial;     // names its client file, never used twice
+    uint64_t client_ino; // mapped as long as the process image that made the record lives
+    _Atomic uint64_t dead_since_ns; // when its death was first noticed, 0 before
+    _Atomic uint32_t release_now;
+    uint32_t uid;
+    char comm[SIM_COMM];
+    struct sim_usage dev[SIM_MAX_DEVICES];
+};
+
+struct sim_state {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t device_count;
+    struct sim_config config;
+    pthread_mutex_t lock;      // robust: sums, records, rules
+    pthread_mutex_t reap_lock; // robust: one collector at a time; taken before lock
+    _Atomic uint64_t next_serial;
+    _Atomic uint64_t rules_epoch; // changes with every change of the rules
+    _Atomic uint32_t rule_count;
+    _Atomic uint32_t proc_high; // no record at or above it was ever used
+    _Atomic uint64_t next_event;
+    struct sim_device dev[SIM_MAX_DEVICES];
+    struct sim_rule rule[SIM_MAX_RULES];
+    struct sim_proc proc[SIM_MAX_PROCS];
+};
+
+// state.c: the shared file.
+struct sim_state *
+sim_open(void);            // maps the folder's state, creating it if need be; NULL with errno
+const char *sim_dir(void); // the folder, resolved once per process image
+void sim_lock(struct sim_state *s);
+void sim_unlock(struct sim_state *s);
+uint64_t sim_now_ns(void);
+uint64_t sim_capacity(const struct sim_state *s, int dev); // what programs may take of it
+
+// Takes memory on a device for a process, collecting dead processes when it does not fit.
+struct sim_delta {
+    int64_t user, extra;
+    int32_t allocs, streams, contexts;
+};
+bool sim_take(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d);
+void sim_give(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d);
+
+// config.c: the environment of the first process.
+int sim_config_load(struct sim_state *s);
+bool sim_parse_size(const char *text, uint64_t *bytes);
+int sim_rule_parse(const char *text, struct sim_rule *out); // 0, or -1 for nonsense
+
+// process.c: who holds memory, and who is gone.
+struct sim_proc *sim_proc_register(struct sim_state *s);
+void sim_reap(struct sim_state *s); // gives back what the dead held
+bool sim_proc_alive(pid_t pid, uint64_t start);
+uint64_t sim_proc_start(pid_t pid); // 0: no such process
+
+#endif
