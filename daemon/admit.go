@@ -38,7 +38,7 @@ func (cl *client) alloc(m ipc.Message) error {
 	}
 	rep.Remaining, rep.Limit = uint64(out.Remaining), uint64(out.Limit)
 	if out.First {
-		rep.Text = ipc.MakeText("gpuarb: " + out.Explain)
+		rep.Text = ipc.MakeText(out.Explain)
 	}
 	status := statusOfReason(out.Reason)
 	if status.IsError() {
@@ -98,7 +98,7 @@ func (cl *client) stream(m ipc.Message) error {
 		return ipc.Reply(cl.conn, m.Header, ipc.StatusOK, &rep, -1)
 	}
 	if out.First {
-		rep.Text = ipc.MakeText("gpuarb: " + out.Explain)
+		rep.Text = ipc.MakeText(out.Explain)
 	}
 	status := statusOfReason(out.Reason)
 	if status.IsError() {

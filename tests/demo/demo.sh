@@ -61,15 +61,16 @@ wait_for "the daemon serves its files" grep -qs . "$dir/gpu/version"
 gpuarb devices
 
 frames=75
-source=(-nostdin -v error -f lavfi -i "testsrc2=size=1280x720:rate=25" -frames:v "$frames")
+quiet=(-nostdin -v error)
+source=(-f lavfi -i "testsrc2=size=1280x720:rate=25" -frames:v "$frames")
 upload=(-vf "format=nv12,hwupload_cuda,hwdownload,format=nv12")
 
 say "What is the right output? The same frames without any GPU"
-ffmpeg "${source[@]}" -vf format=nv12 -f framemd5 "$dir/right.md5"
+ffmpeg "${quiet[@]}" "${source[@]}" -vf format=nv12 -f framemd5 "$dir/right.md5"
 
 say "Run two unmodified ffmpeg processes side by side, with 16M each: gpuarb run --memory 16M -- ffmpeg …"
 for n in 1 2; do
-    gpuarb run --memory 16M -- ffmpeg -re "${source[@]}" "${upload[@]}" -f framemd5 "$dir/out$n.md5" &
+    gpuarb run --memory 16M -- ffmpeg "${quiet[@]}" -re "${source[@]}" "${upload[@]}" -f framemd5 "$dir/out$n.md5" &
     workers[n]=$!
     pids+=($!)
 done
@@ -81,12 +82,12 @@ cat "$dir/gpu/leases"
 
 say "A third one gets 1M and needs more: it fails with CUDA's own out-of-memory error, and says why"
 code=0
-gpuarb run --memory 1M -- ffmpeg "${source[@]}" "${upload[@]}" -f null - || code=$?
+gpuarb run --memory 1M -- ffmpeg "${quiet[@]}" "${source[@]}" "${upload[@]}" -f null - || code=$?
 ((code != 0)) || die "the third program was not refused"
 echo "(exit status $code)"
 
 say "A fourth holds memory and is killed with SIGKILL"
-gpuarb run --memory 64M -- ffmpeg -re -nostdin -v error -f lavfi -i "testsrc2=size=1920x1080:rate=25" "${upload[@]}" -f null - &
+gpuarb run --memory 64M -- ffmpeg "${quiet[@]}" -re -f lavfi -i "testsrc2=size=1920x1080:rate=25" "${upload[@]}" -f null - &
 runner=$!
 pids+=($!)
 three_hold() { [[ $(awk 'NR > 1 && $5 > 0' "$dir/gpu/leases" | wc -l) -ge 3 ]]; }
