@@ -52,7 +52,7 @@ func TestPageIsShared(t *testing.T) {
 	for slot := range uint32(PageSlots) {
 		v := uint64(slot + 1)
 		daemon.Word(slot).Store(uint64(MakeWord(10*v, 1, FlagNotify)))
-		ResetLow(daemon.Low(slot), MakeWord(10*v, 1, 0))
+		daemon.Low(slot).Store(uint64(MakeWord(10*v, 1, 0)))
 		daemon.Limit(slot).Store(100 * v)
 		if !client.TakeCredit(slot, v) || client.TakeCredit(slot, 10*v) {
 			t.Errorf("slot %d: took the wrong bytes", slot)

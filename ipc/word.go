@@ -55,50 +55,21 @@ func (w Word) String() string {
 // NextEpoch is the epoch after e; it wraps at 1<<EpochBits.
 func NextEpoch(e uint16) uint16 { return (e + 1) & (1<<EpochBits - 1) }
 
-// EpochAfter tells whether a is later than b, in the arithmetic of serial
-// numbers: right as long as they are less than half the circle apart.
-func EpochAfter(a, b uint16) bool {
-	d := (a - b) & (1<<EpochBits - 1)
-	return d != 0 && d < 1<<(EpochBits-1)
-}
-
-// Change is the daemon's step on a credit word: it replaces what it finds, w,
+// Change is a daemon-side step on a credit word: it replaces what it finds, w,
 // by f(w) with the given epoch, and returns both values. f may run several
-// times, as clients take and give meanwhile, so it must have no effects; the
-// last run is the one that counts. Safe for concurrent use with every other
-// step here, but two daemon-side changes of one word at a time would share an
-// epoch: the caller sees to it that there is one.
+// times, as clients take and give meanwhile; the last run is the one that
+// counts. Before f returns it may store the low-water mark of the value that it
+// returns: no client touches a mark of an epoch that the word does not have yet,
+// and every client that sees the new epoch in the word finds its mark there.
+//
+// Safe for concurrent use with every other step here, but two changes of one word
+// at a time would share an epoch: the caller sees to it that there is one.
 func Change(word *atomic.Uint64, epoch uint16, f func(old Word) Word) (old, new Word) {
-	old, new, _ = TryChange(word, epoch, func(w Word) (Word, bool) { return f(w), true })
-	return old, new
-}
-
-// TryChange is Change for an f that may decline what it finds: when f returns
-// false, nothing is changed and ok is false. A daemon that announced "take
-// back 1 MiB" declines a word that holds less, and announces something else.
-func TryChange(word *atomic.Uint64, epoch uint16, f func(old Word) (Word, bool)) (old, new Word, ok bool) {
 	for {
 		old = Word(word.Load())
-		new, ok = f(old)
-		if !ok {
-			return old, old, false
-		}
-		new = new.WithEpoch(epoch)
+		new = f(old).WithEpoch(epoch)
 		if word.CompareAndSwap(uint64(old), uint64(new)) {
-			return old, new, true
-		}
-	}
-}
-
-// ResetLow starts the low-water mark anew after a Change to now: from here on it
-// is the least credit seen since. Credit that a client took between the Change
-// and this call, and noted already, stays noted.
-func ResetLow(low *atomic.Uint64, now Word) {
-	fresh := uint64(now.WithFlags(0))
-	for {
-		old := low.Load()
-		if Word(old).Epoch() == now.Epoch() || low.CompareAndSwap(old, fresh) {
-			return
+			return old, new
 		}
 	}
 }
@@ -122,12 +93,12 @@ func Take(word, low *atomic.Uint64, n uint64) (old Word, ok bool) {
 }
 
 // lower notes in the low-water mark that a client left the credit at now. A mark
-// of an earlier epoch is replaced, one of a later epoch is left alone.
+// of another epoch is not a client's to touch: the daemon writes the mark of an
+// epoch before it writes the epoch into the word.
 func lower(low *atomic.Uint64, now Word) {
 	for {
 		old := Word(low.Load())
-		same := old.Epoch() == now.Epoch()
-		if same && old.Credit() <= now.Credit() || !same && EpochAfter(old.Epoch(), now.Epoch()) {
+		if old.Epoch() != now.Epoch() || old.Credit() <= now.Credit() {
 			return
 		}
 		if low.CompareAndSwap(uint64(old), uint64(now.WithFlags(0))) {

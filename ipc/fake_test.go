@@ -1,0 +1,182 @@
+package ipc
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// fakeDaemon answers every message by a rule that a test can check.
+type fakeDaemon struct {
+	finished chan error // how each connection ended
+
+	mu sync.Mutex
+	seen
+}
+
+// seen is what the fake daemon was told, and what it should do.
+type seen struct {
+	page    *LeasePage
+	json    []byte
+	freed   []uint32
+	joined  Token
+	resumed ResumeRequest
+	hello   HelloRequest
+	newPage bool // a Resume is answered with a new page
+}
+
+// now is a copy of what was seen so far.
+func (d *fakeDaemon) now() seen {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.seen
+}
+
+// set changes what it should do.
+func (d *fakeDaemon) set(f func(*seen)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f(&d.seen)
+}
+
+var session = Token{0xaa, 15: 0xbb}
+
+func startDaemon(t testing.TB) (*fakeDaemon, *Listener) {
+	t.Helper()
+	page, err := NewPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &fakeDaemon{finished: make(chan error, 100), seen: seen{page: page}}
+	t.Cleanup(func() { d.now().page.Close() })
+	return d, serve(t, ListenOptions{}, d.handle)
+}
+
+func (d *fakeDaemon) handle(c *Conn) {
+	for {
+		m, err := c.ReadMessage()
+		if err != nil {
+			d.finished <- err
+			return
+		}
+		if err := d.answer(c, m); err != nil {
+			_ = c.ReplyError(m.Header, err)
+		}
+	}
+}
+
+// ask decodes a body, and answers with what f makes of it.
+func ask[Req, Rep Body](c *Conn, m Message, fd int, f func(*Req) (Status, Rep, error)) error {
+	var req Req
+	if err := Unmarshal(m.Body, &req); err != nil {
+		return err
+	}
+	status, rep, err := f(&req)
+	if err != nil {
+		return err
+	}
+	return Reply(c, m.Header, status, &rep, fd)
+}
+
+func (d *fakeDaemon) answer(c *Conn, m Message) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch m.Header.Type {
+	case TypeHello:
+		fd := -1
+		if m.Body[0] == byte(KindShim) {
+			fd = d.page.FD()
+		}
+		return ask(c, m, fd, func(r *HelloRequest) (Status, HelloReply, error) {
+			d.hello = *r
+			return StatusOK, HelloReply{Session: session, Devices: 2, OnLoss: LossClosed}, nil
+		})
+	case TypeJoin:
+		return ask(c, m, -1, func(r *JoinRequest) (Status, JoinReply, error) {
+			if d.joined = r.Session; r.Session != session {
+				return 0, JoinReply{}, refuse(StatusNoSession, "no session %v", r.Session)
+			}
+			return StatusOK, JoinReply{}, nil
+		})
+	case TypeResume:
+		return d.resume(c, m)
+	case TypeAlloc:
+		return ask(c, m, -1, func(r *AllocRequest) (Status, AllocReply, error) {
+			if r.Bytes > 1000 {
+				return StatusDeviceFull, AllocReply{Requested: r.Bytes, Remaining: 1000, Limit: 1000, Text: MakeText("full of others")}, nil
+			}
+			return StatusOK, AllocReply{Granted: r.Bytes}, nil
+		})
+	case TypeFreed:
+		var n FreedNotice
+		err := Unmarshal(m.Body, &n)
+		d.freed = append(d.freed, n.Slot)
+		return err
+	case TypeSnapshot:
+		return c.ReplySnapshot(m.Header, d.json, 5*time.Second)
+	}
+	return d.answerRest(c, m)
+}
+
+func (d *fakeDaemon) answerRest(c *Conn, m Message) error {
+	switch m.Header.Type {
+	case TypeAttach:
+		return ask(c, m, -1, func(r *AttachRequest) (Status, AttachReply, error) {
+			if r.Device == (UUID{}) {
+				return 0, AttachReply{}, refuse(StatusNoDevice, "no device %v", r.Device)
+			}
+			return StatusOK, AttachReply{Slot: 3, Index: uint32(r.Device[0]), Total: 8, Budget: 4, StreamsMax: 2}, nil
+		})
+	case TypeStream:
+		return ask(c, m, -1, func(r *StreamRequest) (Status, StreamReply, error) {
+			if r.Count > 2 {
+				return StatusStreams, StreamReply{Current: 1, Max: 2, Text: MakeText("2 streams")}, nil
+			}
+			return StatusOK, StreamReply{Current: uint32(r.Count), Max: 2}, nil
+		})
+	case TypeContext:
+		return ask(c, m, -1, func(r *ContextRequest) (Status, ContextReply, error) {
+			return StatusOK, ContextReply{Current: uint32(-r.Count)}, nil
+		})
+	case TypeQuery:
+		return ask(c, m, -1, func(r *QueryRequest) (Status, QueryReply, error) {
+			return StatusOK, QueryReply{Total: uint64(r.Device[0]), Used: 2, Room: 3}, nil
+		})
+	case TypeJobOpen:
+		return ask(c, m, -1, func(r *JobOpenRequest) (Status, JobOpenReply, error) {
+			if r.Memory > 100 {
+				return StatusDenied, JobOpenReply{}, nil
+			}
+			return StatusOK, JobOpenReply{Job: Token{1}, ID: 7, Budget: r.Memory}, nil
+		})
+	case TypeBye:
+		return Reply(c, m.Header, StatusOK, &Empty{}, -1)
+	}
+	return refuse(StatusUnsupported, "%v", m.Header.Type)
+}
+
+func (d *fakeDaemon) resume(c *Conn, m Message) error {
+	fd := -1
+	if m.FD >= 0 {
+		p, err := OpenPage(m.FD, d.page.ID())
+		if err != nil {
+			unix.Close(m.FD)
+			return refuse(StatusPermission, "%v", err)
+		}
+		defer p.Close()
+	}
+	if d.newPage {
+		page, err := NewPage()
+		if err != nil {
+			return err
+		}
+		_ = d.page.Close()
+		d.page, fd = page, page.FD()
+	}
+	return ask(c, m, fd, func(r *ResumeRequest) (Status, HelloReply, error) {
+		d.resumed = *r
+		return StatusOK, HelloReply{Session: r.Session, Devices: 9}, nil
+	})
+}
