@@ -10,7 +10,8 @@ type Refusal struct {
 	Requested Bytes
 	Remaining Bytes // the most that this limit would have let through
 	Limit     Bytes // memory.max of the budget, or the device's capacity
-	// Short is by how much the sum at this limit must fall for the request to pass.
+	// Short is by how much the sum at this limit must fall for the request to pass
+	// (Max: that, or more).
 	Short Bytes
 
 	at    *account // nil: the device

@@ -142,10 +142,8 @@ func (a *Arbiter) endJob(j *job) {
 	if !j.closed || slices.ContainsFunc(j.sessions, (*session).alive) {
 		return
 	}
-	for _, d := range a.devices {
-		l := j.budget.Limits(d.Index)
-		_ = a.ledger.SetLimits(j.budget, d.Index, accounting.Limits{Max: l.Max}) // it is there
-	}
+	j.ended = true
+	_, _ = a.setLimits(a.jobChanges(j), false)
 	if len(j.sessions) == 0 {
 		a.dropJob(j)
 	}

@@ -9,8 +9,8 @@ import (
 // RestoreJob takes a job up again after a restart of the daemon, under the ID
 // that it had; before any session of it, and before new jobs are opened. Its
 // reservations hold whether there is room or not. ErrRange for ID 0, ErrExists for
-// one that is there. A closed job ends when the first of its sessions does not come:
-// restore those before Tick.
+// one that is there. A closed job ends with the last of its sessions: when all are
+// restored, CloseJob ends one that has none.
 func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 	if r.ID == 0 {
 		return fmt.Errorf("job 0: %w", ErrRange)

@@ -167,6 +167,9 @@ func (j *job) limits(d *device) accounting.Limits {
 	if !j.each() {
 		l = j.live.of(d.Index).over(l, d)
 	}
+	if j.ended {
+		l.Min = 0
+	}
 	return l
 }
 

@@ -73,6 +73,7 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 		a.dropSession(s)
 		return
 	}
+	_, _ = a.setLimits(a.sessionChanges(nil, s), false) // what it has reserved is free
 	a.draining = append(a.draining, s)
 	a.endJob(s.job)
 	a.checkAll(now)

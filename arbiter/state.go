@@ -54,6 +54,7 @@ type job struct {
 	request  JobRequest
 	run      bool
 	closed   bool // its runner is gone (always so for a bare process)
+	ended    bool // and so are all its processes: nothing is reserved for it any more
 	detached bool // root asked for more than the rule: no shared budget
 	rule     ruled
 	shared   *shared // nil: none

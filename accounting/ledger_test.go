@@ -1,0 +1,244 @@
+package accounting_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+const mib accounting.Bytes = 1 << 20
+
+// machine is a ledger with one device of the given capacity.
+func machine(t *testing.T, capacity accounting.Bytes) *accounting.Ledger {
+	t.Helper()
+	l := accounting.NewLedger()
+	if err := l.AddDevice(0, capacity); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// budget opens a budget with limits on device 0.
+func budget(t *testing.T, l *accounting.Ledger, parent *accounting.Budget, least, most accounting.Bytes) *accounting.Budget {
+	t.Helper()
+	b := l.OpenBudget(parent)
+	if err := l.SetLimits(b, 0, accounting.Limits{Min: least, Max: most}); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func lease(t *testing.T, l *accounting.Ledger, b *accounting.Budget) *accounting.Lease {
+	t.Helper()
+	s, err := l.OpenLease(b, 0, 256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestReserve(t *testing.T) {
+	type want struct {
+		granted          bool
+		remaining, limit accounting.Bytes
+		byDevice         bool
+	}
+	for _, c := range []struct {
+		name           string
+		capacity       accounting.Bytes
+		least, most    accounting.Bytes
+		held, other, n accounting.Bytes // other: held by a lease of nobody's budget
+		want           want
+	}{
+		{"C1 within the limit", 4096, 0, 1024, 0, 0, 512, want{granted: true}},
+		{"C2 the exact limit", 4096, 0, 1024, 768, 0, 256, want{granted: true}},
+		{"C2 the next byte", 4096, 0, 1024, 1024, 0, 1, want{remaining: 0, limit: 1024}},
+		{"C3 over the limit", 4096, 0, 1024, 768, 0, 512, want{remaining: 256, limit: 1024}},
+		{"the device's last byte", 1000, 0, accounting.Max, 400, 500, 100, want{granted: true}},
+		{"the device is full", 1000, 0, accounting.Max, 400, 500, 101, want{remaining: 100, limit: 1000, byDevice: true}},
+		{"inside memory.min on a full device", 1000, 300, 600, 100, 700, 200, want{granted: true}},
+		{"beyond memory.min on a full device", 1000, 300, 600, 100, 700, 201, want{remaining: 200, limit: 1000, byDevice: true}},
+		{"near 2^64", accounting.Max, 0, accounting.Max, accounting.Max - 1, 0, 1, want{granted: true}},
+		{"beyond 2^64", accounting.Max, 0, accounting.Max, accounting.Max - 1, 0, 2, want{remaining: 1, limit: accounting.Max}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := machine(t, c.capacity)
+			s := lease(t, l, budget(t, l, nil, c.least, c.most))
+			if r := l.Reserve(lease(t, l, l.OpenBudget(nil)), c.other); r != nil {
+				t.Fatal(r)
+			}
+			if r := l.Reserve(s, c.held); r != nil {
+				t.Fatal(r)
+			}
+			before := l.Device(0)
+			r := l.Reserve(s, c.n)
+			if (r == nil) != c.want.granted {
+				t.Fatalf("reserve: %v", r)
+			}
+			if r == nil {
+				if got := l.Device(0).Granted - before.Granted; got != c.n || s.Granted() != c.held+c.n {
+					t.Errorf("moved by %d, holds %d", got, s.Granted())
+				}
+				return
+			}
+			got := want{remaining: r.Remaining, limit: r.Limit, byDevice: r.Budget == nil}
+			if got != c.want || r.Requested != c.n {
+				t.Errorf("refusal %+v (%v)", got, r)
+			}
+			if l.Device(0) != before || s.Granted() != c.held {
+				t.Errorf("a refusal moved something")
+			}
+		})
+	}
+}
+
+func TestCapacityFallsBelowTheSum(t *testing.T) {
+	l := machine(t, 1000)
+	promised := lease(t, l, budget(t, l, nil, 300, 600))
+	free := lease(t, l, l.OpenBudget(nil))
+	if r := l.Reserve(free, 700); r != nil {
+		t.Fatal(r)
+	}
+	if err := l.SetCapacity(0, 500); err != nil {
+		t.Fatal(err)
+	}
+	if r := l.Overload(0); r == nil || r.Short != 500 {
+		t.Errorf("overload: %+v", r)
+	}
+	if r := l.Reserve(free, 1); r == nil || r.Remaining != 0 || r.Limit != 500 {
+		t.Errorf("a byte beyond the capacity: %v", r)
+	}
+	if r := l.Reserve(promised, 300); r != nil {
+		t.Errorf("inside memory.min: %v", r)
+	}
+	if r := l.Reserve(promised, 1); r == nil {
+		t.Error("a byte beyond memory.min was granted")
+	}
+	l.Release(free, 600)
+	if l.Overload(0) != nil {
+		t.Error("still overloaded")
+	}
+	if r := l.Reserve(promised, 100); r != nil {
+		t.Errorf("within again: %v", r)
+	}
+}
+
+func TestSharedBudgetKeepsWhatItsMembersReserved(t *testing.T) {
+	l := machine(t, 10000)
+	user := budget(t, l, nil, 0, 1000)
+	first := lease(t, l, budget(t, l, user, 600, accounting.Max))
+	second := lease(t, l, l.OpenBudget(user))
+	if r := l.Reserve(second, 400); r != nil {
+		t.Fatal(r)
+	}
+	r := l.Reserve(second, 1)
+	if r == nil || r.Budget != user || r.Remaining != 0 || r.Limit != 1000 {
+		t.Errorf("took what another has reserved: %v", r)
+	}
+	if r := l.Reserve(first, 600); r != nil {
+		t.Errorf("inside its reservation: %v", r)
+	}
+}
+
+func TestYieldSparesReservations(t *testing.T) {
+	l := machine(t, 1000)
+	rich := lease(t, l, budget(t, l, nil, 500, accounting.Max))
+	asker := lease(t, l, l.OpenBudget(nil))
+	for s, n := range map[*accounting.Lease]accounting.Bytes{rich: 600, asker: 400} {
+		if r := l.Reserve(s, n); r != nil {
+			t.Fatal(r)
+		}
+	}
+	r := l.Check(asker, 200)
+	if r == nil || r.Short != 200 {
+		t.Fatalf("refusal: %+v", r)
+	}
+	if got := r.Yield(rich, 600); got != 100 {
+		t.Errorf("a release of 600, of which 500 are reserved, gains %d", got)
+	}
+}
+
+func TestLoweredLimit(t *testing.T) {
+	l := machine(t, 10000)
+	job := budget(t, l, nil, 0, 1000)
+	s := lease(t, l, job)
+	if r := l.Reserve(s, 800); r != nil {
+		t.Fatal(r)
+	}
+	if err := l.SetLimits(job, 0, accounting.Limits{Min: 900, Max: 500}); err != nil {
+		t.Fatal(err)
+	}
+	if !s.Over() || !job.Over(0) || s.Max() != 500 {
+		t.Errorf("over %v, max %d", s.Over(), s.Max())
+	}
+	if got := l.Device(0).Committed; got != 800 {
+		t.Errorf("a memory.min above memory.max reserves %d", got)
+	}
+	if r := l.Reserve(s, 1); r == nil || r.Remaining != 0 || r.Short != 301 {
+		t.Errorf("over, and granted: %+v", r)
+	}
+	l.Release(s, 300)
+	if s.Over() {
+		t.Error("still over at the limit")
+	}
+}
+
+func TestB4StreamsCap(t *testing.T) {
+	for _, c := range []struct{ most, want int }{{256, 256}, {1, 1}, {0, 1}, {-7, 1}} {
+		l := machine(t, 0)
+		s, err := l.OpenLease(l.OpenBudget(nil), 0, c.most)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.StreamsMax() != c.want || !l.TakeStreams(s, c.want) || l.TakeStreams(s, 1) {
+			t.Errorf("cap of %d: %d streams, max %d", c.most, s.Streams(), s.StreamsMax())
+		}
+		if got := l.GiveStreams(s, 1<<40); got != c.want || l.Device(0).Streams != 0 {
+			t.Errorf("gave back %d", got)
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	l := machine(t, 1)
+	b := l.OpenBudget(nil)
+	inner := l.OpenBudget(b)
+	_, openErr := l.OpenLease(b, 7, 1)
+	for what, err := range map[string]struct{ got, want error }{
+		"a device twice":        {l.AddDevice(0, 1), accounting.ErrExists},
+		"capacity of no device": {l.SetCapacity(7, 1), accounting.ErrNoDevice},
+		"limits on no device":   {l.SetLimits(b, 7, accounting.Limits{}), accounting.ErrNoDevice},
+		"lease on no device":    {openErr, accounting.ErrNoDevice},
+		"close in use":          {l.CloseBudget(b), accounting.ErrBusy},
+		"under itself":          {l.MoveBudget(b, inner), accounting.ErrCycle},
+	} {
+		if !errors.Is(err.got, err.want) {
+			t.Errorf("%s: %v, want %v", what, err.got, err.want)
+		}
+	}
+}
+
+func TestHuman(t *testing.T) {
+	for b, want := range map[accounting.Bytes]string{
+		0: "0 bytes", 1: "1 byte", 1023: "1023 bytes", 1024: "1 KiB", 512 * mib: "512 MiB",
+		1536 * mib: "1.5 GiB", 1024*mib - 1: "1023 MiB", 80<<30 - 1: "79.9 GiB",
+		accounting.Max: "max", accounting.Max - 1: "15.9 EiB",
+	} {
+		if got := b.Human(); got != want {
+			t.Errorf("%d: %q, want %q", b, got, want)
+		}
+	}
+}
+
+func TestSaturation(t *testing.T) {
+	if got := accounting.Max.Plus(1); got != accounting.Max {
+		t.Errorf("max + 1 = %d", got)
+	}
+	if got := accounting.Bytes(3).Less(4); got != 0 {
+		t.Errorf("3 − 4 = %d", got)
+	}
+	if got := accounting.Bytes(3).Plus(4).Less(2); got != 5 {
+		t.Errorf("3 + 4 − 2 = %d", got)
+	}
+}

@@ -1,0 +1,486 @@
+package accounting_test
+
+import (
+	"math/big"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// The model knows limits, leases and nothing else: every sum is computed from
+// scratch, in integers without end.
+type (
+	modelBudget struct {
+		parent *modelBudget
+		real   *accounting.Budget
+		limits map[int]accounting.Limits
+	}
+	modelLease struct {
+		budget           *modelBudget
+		real             *accounting.Lease
+		device           int
+		granted, charged accounting.Bytes
+		streams, most    int
+	}
+	model struct {
+		ledger   *accounting.Ledger
+		capacity map[int]accounting.Bytes
+		budgets  []*modelBudget
+		leases   []*modelLease
+	}
+)
+
+func integer(b accounting.Bytes) *big.Int { return new(big.Int).SetUint64(uint64(b)) }
+
+func larger(x, y *big.Int) *big.Int {
+	if x.Cmp(y) < 0 {
+		return y
+	}
+	return x
+}
+
+func (b *modelBudget) limit(device int) accounting.Limits {
+	if l, ok := b.limits[device]; ok {
+		return l
+	}
+	return accounting.Limits{Max: accounting.Max}
+}
+
+// held is what all leases at or below b hold.
+func (m *model) held(b *modelBudget, device int) *big.Int {
+	total := new(big.Int)
+	for _, l := range m.leases {
+		for p := l.budget; l.device == device && p != nil; p = p.parent {
+			if p == b {
+				total.Add(total, integer(l.granted))
+				total.Add(total, integer(l.charged))
+			}
+		}
+	}
+	return total
+}
+
+// load is what b's own leases hold, and what its children claim.
+func (m *model) load(b *modelBudget, device int) *big.Int {
+	total := new(big.Int)
+	for _, l := range m.leases {
+		if l.budget == b && l.device == device {
+			total.Add(total, integer(l.granted))
+			total.Add(total, integer(l.charged))
+		}
+	}
+	for _, kid := range m.budgets {
+		if kid.parent == b {
+			total.Add(total, m.commit(kid, device))
+		}
+	}
+	return total
+}
+
+func (m *model) commit(b *modelBudget, device int) *big.Int {
+	l := b.limit(device)
+	return larger(m.load(b, device), integer(min(l.Min, l.Max)))
+}
+
+func (m *model) committed(device int) *big.Int {
+	total := new(big.Int)
+	for _, b := range m.budgets {
+		if b.parent == nil {
+			total.Add(total, m.commit(b, device))
+		}
+	}
+	return total
+}
+
+// passes tells whether one limit (nil: the device) lets l have n bytes more.
+func (m *model) passes(at *modelBudget, l *modelLease, n accounting.Bytes) bool {
+	sum := func() *big.Int {
+		if at == nil {
+			return m.committed(l.device)
+		}
+		return m.load(at, l.device)
+	}
+	if n == 0 {
+		return true // nothing grows
+	}
+	old := l.charged
+	before := sum()
+	restore := l.granted
+	// Granted and charged are one sum to the model; two halves cannot overflow here.
+	half := min(n, accounting.Max-l.granted)
+	l.granted += half
+	if n-half > accounting.Max-l.charged {
+		l.granted = restore
+		return false
+	}
+	l.charged += n - half
+	defer func() { l.granted, l.charged = restore, old }()
+	after := sum()
+	limit := m.capacity[l.device]
+	if at != nil {
+		limit = at.limit(l.device).Max
+	}
+	if after.Cmp(before) > 0 {
+		return after.Cmp(integer(limit)) <= 0
+	}
+	return at == nil || m.held(at, l.device).Cmp(integer(limit)) <= 0
+}
+
+// refuser returns the first limit that refuses, from the lease's own upwards.
+func (m *model) refuser(l *modelLease, n accounting.Bytes) (at *modelBudget, refused bool) {
+	for b := l.budget; b != nil; b = b.parent {
+		if !m.passes(b, l, n) {
+			return b, true
+		}
+	}
+	return nil, !m.passes(nil, l, n)
+}
+
+func amounts() *rapid.Generator[accounting.Bytes] {
+	return rapid.OneOf(
+		rapid.Map(rapid.Uint64Range(0, 24), func(n uint64) accounting.Bytes { return accounting.Bytes(n) }),
+		rapid.Map(rapid.Uint64Range(0, 24), func(n uint64) accounting.Bytes { return accounting.Max - accounting.Bytes(n) }),
+		rapid.Map(rapid.Uint64(), func(n uint64) accounting.Bytes { return accounting.Bytes(n) }),
+	)
+}
+
+// small amounts meet each other's limits more often than any.
+func small() *rapid.Generator[accounting.Bytes] {
+	return rapid.Map(rapid.Uint64Range(0, 24), func(n uint64) accounting.Bytes { return accounting.Bytes(n) })
+}
+
+// TestLedgerAgainstModel drives random operations over nested budgets on two
+// devices, with small amounts and with amounts near 2^64.
+func TestLedgerAgainstModel(t *testing.T) {
+	t.Run("small", rapid.MakeCheck(func(t *rapid.T) { drive(t, small()) }))
+	t.Run("any", rapid.MakeCheck(func(t *rapid.T) { drive(t, amounts()) }))
+}
+
+func drive(t *rapid.T, bytes *rapid.Generator[accounting.Bytes]) {
+	m := &model{ledger: accounting.NewLedger(), capacity: map[int]accounting.Bytes{}}
+	for _, index := range []int{0, 3} {
+		m.capacity[index] = bytes.Draw(t, "capacity")
+		if err := m.ledger.AddDevice(index, m.capacity[index]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	device := rapid.SampledFrom([]int{0, 3})
+	budget := func(t *rapid.T) *modelBudget {
+		if len(m.budgets) == 0 {
+			return m.openBudget(nil)
+		}
+		return rapid.SampledFrom(m.budgets).Draw(t, "budget")
+	}
+	openLease := func(t *rapid.T) *modelLease {
+		return m.openLease(t, budget(t), device.Draw(t, "device"), rapid.IntRange(-1, 4).Draw(t, "streams"))
+	}
+	lease := func(t *rapid.T) *modelLease {
+		if len(m.leases) == 0 {
+			return openLease(t)
+		}
+		return rapid.SampledFrom(m.leases).Draw(t, "lease")
+	}
+	t.Repeat(map[string]func(*rapid.T){
+		"openBudget":  func(*rapid.T) { m.openBudget(nil) },
+		"openNested":  func(t *rapid.T) { m.openBudget(budget(t)) },
+		"closeBudget": func(t *rapid.T) { m.closeBudget(t, budget(t)) },
+		"moveBudget":  func(t *rapid.T) { m.move(t, budget(t), budget(t), rapid.Bool().Draw(t, "to root")) },
+		"setLimits": func(t *rapid.T) {
+			b, d := budget(t), device.Draw(t, "device")
+			l := accounting.Limits{Min: bytes.Draw(t, "min"), Max: bytes.Draw(t, "max")}
+			if err := m.ledger.SetLimits(b.real, d, l); err != nil {
+				t.Fatal(err)
+			}
+			b.limits[d] = l
+		},
+		"setCapacity": func(t *rapid.T) {
+			d := device.Draw(t, "device")
+			m.capacity[d] = bytes.Draw(t, "capacity")
+			if err := m.ledger.SetCapacity(d, m.capacity[d]); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"openLease": func(t *rapid.T) { openLease(t) },
+		"closeLease": func(t *rapid.T) {
+			l := lease(t)
+			m.ledger.CloseLease(l.real)
+			for i := range m.leases {
+				if m.leases[i] == l {
+					m.leases = append(m.leases[:i:i], m.leases[i+1:]...)
+					break
+				}
+			}
+		},
+		"reserve": func(t *rapid.T) { m.reserve(t, lease(t), bytes.Draw(t, "n")) },
+		"room":    func(t *rapid.T) { m.room(t, lease(t)) },
+		"release": func(t *rapid.T) {
+			l, n := lease(t), bytes.Draw(t, "n")
+			if got, want := m.ledger.Release(l.real, n), min(n, l.granted); got != want {
+				t.Fatalf("released %d, want %d", got, want)
+			}
+			l.granted -= min(n, l.granted)
+		},
+		"force": func(t *rapid.T) {
+			l, n := lease(t), bytes.Draw(t, "n")
+			want := min(n, accounting.Max-l.granted-l.charged)
+			if got := m.ledger.Force(l.real, n); got != want {
+				t.Fatalf("forced %d, want %d", got, want)
+			}
+			l.granted += want
+		},
+		"charge": func(t *rapid.T) {
+			l, n := lease(t), bytes.Draw(t, "n")
+			m.ledger.Charge(l.real, n)
+			l.charged = min(n, accounting.Max-l.granted)
+		},
+		"checkMin": func(t *rapid.T) {
+			m.checkMin(t, budget(t), device.Draw(t, "device"), bytes.Draw(t, "min"))
+		},
+		"streams": func(t *rapid.T) { m.streams(t, lease(t), rapid.IntRange(-5, 5).Draw(t, "n")) },
+		"":        m.check,
+	})
+}
+
+func (m *model) openBudget(parent *modelBudget) *modelBudget {
+	b := &modelBudget{parent: parent, limits: map[int]accounting.Limits{}}
+	var above *accounting.Budget
+	if parent != nil {
+		above = parent.real
+	}
+	b.real = m.ledger.OpenBudget(above)
+	b.real.Owner = b
+	m.budgets = append(m.budgets, b)
+	return b
+}
+
+func (m *model) openLease(t *rapid.T, b *modelBudget, device, most int) *modelLease {
+	real, err := m.ledger.OpenLease(b.real, device, most)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &modelLease{budget: b, real: real, device: device, most: max(1, most)}
+	real.Owner = l
+	m.leases = append(m.leases, l)
+	return l
+}
+
+func (m *model) closeBudget(t *rapid.T, b *modelBudget) {
+	used := false
+	for _, x := range m.budgets {
+		used = used || x.parent == b
+	}
+	for _, l := range m.leases {
+		used = used || l.budget == b
+	}
+	if err := m.ledger.CloseBudget(b.real); (err != nil) != used {
+		t.Fatalf("close: %v, in use: %v", err, used)
+	}
+	for i := range m.budgets {
+		if !used && m.budgets[i] == b {
+			m.budgets = append(m.budgets[:i:i], m.budgets[i+1:]...)
+			break
+		}
+	}
+}
+
+func (m *model) move(t *rapid.T, b, to *modelBudget, root bool) {
+	cycle := false
+	for p := to; p != nil && !root; p = p.parent {
+		cycle = cycle || p == b
+	}
+	above := to.real
+	if root {
+		above, to = nil, nil
+	}
+	if err := m.ledger.MoveBudget(b.real, above); (err != nil) != cycle {
+		t.Fatalf("move: %v, cycle: %v", err, cycle)
+	}
+	if !cycle {
+		b.parent = to
+	}
+}
+
+func (m *model) reserve(t *rapid.T, l *modelLease, n accounting.Bytes) {
+	at, refused := m.refuser(l, n)
+	r := m.ledger.Reserve(l.real, n)
+	if r == nil && n > accounting.Max-l.granted-l.charged {
+		t.Fatalf("granted %d bytes beyond what a lease can hold", n)
+	}
+	if (r != nil) != refused && n <= accounting.Max-l.granted-l.charged {
+		t.Fatalf("reserve %d: %v, the model refuses: %v", n, r, refused)
+	}
+	if r == nil {
+		l.granted += n
+		return
+	}
+	if !refused { // the sum of one lease would have wrapped
+		return
+	}
+	if got, _ := owner(r.Budget); got != at {
+		t.Fatalf("refused by %v, want %v", r.Budget, at)
+	}
+	if r.Requested != n || r.Remaining >= n || r.Short == 0 {
+		t.Fatalf("refusal of %d: %+v", n, r)
+	}
+	if !m.passes(at, l, r.Remaining) || m.passes(at, l, r.Remaining+1) {
+		t.Fatalf("remaining %d is not the most that passes", r.Remaining)
+	}
+	m.yields(t, r, at, l, n)
+}
+
+// yields checks that what a release is said to gain at the limit lets the
+// request pass there when it is enough, and that more than enough is not needed.
+func (m *model) yields(t *rapid.T, r *accounting.Refusal, at *modelBudget, l *modelLease, n accounting.Bytes) {
+	if n > accounting.Max>>1 || l.granted+l.charged > accounting.Max>>1 {
+		return
+	}
+	for _, other := range m.leases {
+		if other == l || other.device != l.device || !other.below(at) {
+			continue
+		}
+		gain := r.Yield(other.real, min(other.granted, r.Short))
+		if gain < r.Short || r.Short == accounting.Max { // Max: that, or more
+			continue
+		}
+		other.granted -= gain
+		if !m.passes(at, l, n) {
+			t.Fatalf("short of %d, which another releases, and still refused", r.Short)
+		}
+		other.granted++
+		if m.passes(at, l, n) {
+			t.Fatalf("short of %d, but one less is enough", r.Short)
+		}
+		other.granted += gain - 1
+	}
+}
+
+func (l *modelLease) below(at *modelBudget) bool {
+	for b := l.budget; b != nil; b = b.parent {
+		if b == at {
+			return true
+		}
+	}
+	return at == nil
+}
+
+func owner(b *accounting.Budget) (*modelBudget, bool) {
+	if b == nil {
+		return nil, false
+	}
+	return b.Owner.(*modelBudget), true
+}
+
+func (m *model) room(t *rapid.T, l *modelLease) {
+	room := m.ledger.Room(l.real)
+	if _, refused := m.refuser(l, room); refused {
+		t.Fatalf("room of %d is refused", room)
+	}
+	if room == accounting.Max-l.granted-l.charged {
+		return
+	}
+	if _, refused := m.refuser(l, room+1); !refused {
+		t.Fatalf("room of %d, but one more passes", room)
+	}
+}
+
+func (m *model) checkMin(t *rapid.T, b *modelBudget, d int, least accounting.Bytes) {
+	r := m.ledger.CheckMin(b.real, d, least)
+	before := map[*modelBudget]*big.Int{}
+	for p := b.parent; p != nil; p = p.parent {
+		before[p] = m.load(p, d)
+	}
+	was, old := m.committed(d), b.limit(d)
+	if min(old.Min, old.Max) > least {
+		return // it asks for a raise
+	}
+	b.limits[d] = accounting.Limits{Min: least, Max: accounting.Max}
+	refused := false
+	for p := b.parent; p != nil; p = p.parent {
+		after := m.load(p, d)
+		refused = refused || after.Cmp(before[p]) > 0 && after.Cmp(integer(p.limit(d).Max)) > 0
+	}
+	now := m.committed(d)
+	refused = refused || now.Cmp(was) > 0 && now.Cmp(integer(m.capacity[d])) > 0
+	b.limits[d] = old
+	if (r != nil) != refused {
+		t.Fatalf("min of %d: %v, the model refuses: %v", least, r, refused)
+	}
+}
+
+func (m *model) streams(t *rapid.T, l *modelLease, n int) {
+	if n < 0 {
+		want := min(-n, l.streams)
+		if got := m.ledger.GiveStreams(l.real, -n); got != want {
+			t.Fatalf("gave back %d streams, want %d", got, want)
+		}
+		l.streams -= want
+		return
+	}
+	want := l.streams+n <= l.most
+	if got := m.ledger.TakeStreams(l.real, n); got != want {
+		t.Fatalf("took %d streams of %d with %d: %v", n, l.most, l.streams, got)
+	}
+	if want {
+		l.streams += n
+	}
+}
+
+func saturated(x *big.Int) accounting.Bytes {
+	if !x.IsUint64() {
+		return accounting.Max
+	}
+	return accounting.Bytes(x.Uint64())
+}
+
+// check compares every sum.
+func (m *model) check(t *rapid.T) {
+	for d, capacity := range m.capacity {
+		granted, held, streams, count := new(big.Int), new(big.Int), 0, 0
+		for _, l := range m.leases {
+			if l.device != d {
+				continue
+			}
+			granted.Add(granted, integer(l.granted))
+			held.Add(held, integer(l.granted))
+			held.Add(held, integer(l.charged))
+			streams += l.streams
+			count++
+		}
+		want := accounting.Account{
+			Limit: capacity, Granted: saturated(granted), Held: saturated(held),
+			Committed: saturated(m.committed(d)), Streams: streams, Leases: count,
+		}
+		if got := m.ledger.Device(d); got != want {
+			t.Fatalf("device %d: %+v, want %+v", d, got, want)
+		}
+		for _, b := range m.budgets {
+			held, most := m.held(b, d), b.limit(d).Max
+			want := accounting.Account{Limit: most, Held: saturated(held), Committed: saturated(m.commit(b, d))}
+			if got := b.real.Account(d); got != want {
+				t.Fatalf("budget on %d: %+v, want %+v", d, got, want)
+			}
+			if got, want := b.real.Over(d), held.Cmp(integer(most)) > 0; got != want {
+				t.Fatalf("over: %v, want %v", got, want)
+			}
+			n := 0
+			for range b.real.Leases(d) {
+				n++
+			}
+			for _, l := range m.leases {
+				if l.device == d && l.below(b) {
+					n--
+				}
+			}
+			if n != 0 {
+				t.Fatalf("%d leases too many below a budget", n)
+			}
+		}
+	}
+	for _, l := range m.leases {
+		if l.real.Granted() != l.granted || l.real.Charged() != l.charged || l.real.Streams() != l.streams {
+			t.Fatalf("lease: %d %d %d, want %+v", l.real.Granted(), l.real.Charged(), l.real.Streams(), l)
+		}
+	}
+}
