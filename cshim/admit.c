@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "admit.h"
+
+#include "log.h"
+#include "session.h"
+
+// How long an allocation that was refused waits for the program's own frees in stream order to
+// execute. The driver waits for them as well before it runs out; it is bounded, because a
+// stream may be waiting for something that this very thread does next.
+#define PENDING_WAIT_MS 500
+
+static _Atomic(const struct ga_reaper *) reaper;
+
+void ga_admit_set_reaper(const struct ga_reaper *r) {
+    atomic_store(&reaper, r);
+}
+
+static uint64_t reap(struct ga_root *root, uint32_t device) {
+    const struct ga_reaper *r = atomic_load(&reaper);
+    if (!r || atomic_load(&root->devices[device].pending) == 0)
+        return 0;
+    return r->reap(root, device);
+}
+
+// Waits until enough of what is pending has executed. True: something has.
+static bool wait_for_pending(struct ga_root *root, uint32_t device, uint64_t missing) {
+    uint64_t reaped = 0;
+    uint64_t end = ga_os_now_ms() + PENDING_WAIT_MS;
+    for (uint64_t step_us = 20;; step_us += step_us / 4) {
+        reaped += reap(root, device);
+        uint64_t pending = atomic_load(&root->devices[device].pending);
+        if (reaped >= missing || pending == 0 || reaped + pending < missing ||
+            ga_os_now_ms() >= end)
+            return reaped > 0;
+        ga_os_sleep_us(step_us < 2000 ? step_us : 2000);
+    }
+}
+
+static bool take_from_credit(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t *tag) {
+    struct ga_view *view = atomic_load(&root->view);
+    uint32_t slot = view ? atomic_load(&view->slot[device]) : 0;
+    if (!slot || !ga_credit_take(&view->page->lease[slot - 1], bytes))
+        return false;
+    *tag = view->tag;
+    return true;
+}
+
+static bool exceeds_limit(struct ga_root *root, uint32_t device, uint64_t bytes) {
+    struct ga_view *view = atomic_load(&root->view);
+    uint32_t slot = view ? atomic_load(&view->slot[device]) : 0;
+    if (!slot)
+        return false;
+    uint64_t limit = atomic_load((ga_word *)&view->page->lease[slot - 1].limit);
+    return limit != 0 && bytes > limit;
+}
+
+static bool without_daemon(struct ga_root *root, enum ga_way way, uint32_t *tag) {
+    *tag = atomic_load(&root->tag);
+    return way == GA_WAY_OPEN;
+}
+
+enum answer { GRANTED, REFUSED, WITHOUT };
+
+static enum answer ask(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
+                       struct ga_reply *reply, enum ga_way *way) {
+    struct ga_wire_alloc_request request = {.kind = kind, .bytes = bytes};
+    ga_inflight_clear(); // while it is asked for, it is not taken
+    ga_thread_waits(root);
+    *way = ga_session_ask(root, GA_TYPE_ALLOC, (int)device, &request, sizeof request, reply, -1);
+    ga_thread_goes_on(root);
+    ga_inflight_set(device, bytes);
+    if (*way != GA_WAY_ASK)
+        return WITHOUT;
+    if (reply->header.status == GA_STATUS_OK)
+        return GRANTED;
+    if (reply->header.status < 100)
+        return REFUSED;
+    // An error, not a decision. It is logged, and treated like a daemon that is not there.
+    ga_log("allocation of %u bytes: the daemon answers %u", bytes, (uint64_t)reply->header.status);
+    *way = atomic_load(&root->on_loss) == GA_LOSS_CLOSED ? GA_WAY_CLOSED : GA_WAY_OPEN;
+    return WITHOUT;
+}
+
+GA_NOINLINE bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
+                               uint32_t *tag) {
+    if (bytes == 0) { // the driver's own matter
+        *tag = atomic_load(&root->tag);
+        return true;
+    }
+    enum ga_way way = ga_session_attach(root, device);
+    if (way != GA_WAY_ASK)
+        return without_daemon(root, way, tag);
+    // What can never fit is asked for at once, so that the refusal is counted, and moves nothing.
+    bool hopeless = exceeds_limit(root, device, bytes);
+    if (!hopeless)
+        reap(root, device);
+    if (take_from_credit(root, device, bytes, tag))
+        return true;
+    struct ga_reply reply;
+    uint8_t text[GA_TEXT_SIZE] = {0};
+    for (bool again = true;;) {
+        switch (ask(root, device, bytes, kind, &reply, &way)) {
+        case GRANTED:
+            *tag = reply.tag;
+            return true;
+        case WITHOUT:
+            return without_daemon(root, way, tag);
+        case REFUSED:
+            break;
+        }
+        uint64_t remaining = 0;
+        if (ga_session_fits(&reply, sizeof reply.body.alloc)) {
+            remaining = reply.body.alloc.remaining;
+            if (reply.body.alloc.text[0])
+                ga_os_copy(text, reply.body.alloc.text, sizeof text);
+        }
+        uint64_t missing = remaining < bytes ? bytes - remaining : 1;
+        if (hopeless || !again || !wait_for_pending(root, device, missing))
+            break;
+        again = false;
+        if (take_from_credit(root, device, bytes, tag))
+            return true;
+    }
+    if (text[0] && root->env.in_job)
+        ga_log_text(text, sizeof text);
+    ga_log("refused: %u bytes on device %u (status %u, remaining %u)", bytes, (uint64_t)device,
+           (uint64_t)reply.header.status, reply.body.alloc.remaining);
+    return false;
+}
+
+// One way, and never blocking. When no connection takes it, the next free tries again: the
+// daemon looks at the word itself, so one notice stands for any number of frees.
+GA_NOINLINE void ga_admit_notify(struct ga_root *root, uint32_t device, uint32_t slot) {
+    struct ga_wire_freed_notice notice = {.slot = slot};
+    struct ga_device *d = &root->devices[device];
+    bool sent = ga_session_tell(root, GA_TYPE_FREED, &notice, sizeof notice);
+    atomic_store(&d->notice_owed, !sent);
+}
+
+bool ga_admit_streams(struct ga_root *root, uint32_t device, int32_t count, uint32_t *tag) {
+    struct ga_wire_stream_request request = {.count = count};
+    struct ga_reply reply;
+    enum ga_way way = ga_session_ask(root, GA_TYPE_STREAM, (int)device, &request, sizeof request,
+                                     &reply, GA_REPLY_MS);
+    *tag = atomic_load(&root->tag);
+    if (way != GA_WAY_ASK)
+        return true; // without a daemon there is no cap: streams are no device memory
+    *tag = reply.tag;
+    if (reply.header.status == GA_STATUS_OK || reply.header.status >= 100)
+        return true;
+    if (ga_session_fits(&reply, sizeof reply.body.stream)) {
+        if (root->env.in_job && reply.body.stream.text[0])
+            ga_log_text(reply.body.stream.text, sizeof reply.body.stream.text);
+        ga_log("refused: a stream on device %u, %u of %u are taken", (uint64_t)device,
+               (uint64_t)reply.body.stream.current, (uint64_t)reply.body.stream.max);
+    }
+    return false;
+}
+
+void ga_admit_contexts(struct ga_root *root, uint32_t device, int32_t count) {
+    struct ga_wire_context_request request = {.count = count};
+    struct ga_reply reply;
+    uint32_t contexts = atomic_load(&root->devices[device].contexts);
+    if (count < 0 && contexts < (uint32_t)-count)
+        return;
+    atomic_fetch_add(&root->devices[device].contexts, (uint32_t)count);
+    ga_session_ask(root, GA_TYPE_CONTEXT, (int)device, &request, sizeof request, &reply,
+                   GA_REPLY_MS);
+}

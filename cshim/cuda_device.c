@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda_device.h"
+
+#include "cuda_context.h"
+#include "log.h"
+
+bool ga_cuda_device_several(struct ga_root *root) {
+    uint32_t count = atomic_load_explicit(&root->device_count, memory_order_relaxed);
+    if (GA_UNLIKELY(count == 0)) {
+        int devices = 0;
+        if (!GA_REAL(cuDeviceGetCount) || GA_REAL(cuDeviceGetCount)(&devices) != GA_CUDA_SUCCESS ||
+            devices < 1)
+            return true; // not known: the careful way
+        count = (uint32_t)devices;
+        atomic_store(&root->device_count, count);
+    }
+    return count != 1;
+}
+
+// A device without a UUID goes by its PCI address, as text, zero-padded.
+static bool read_identity(ga_cu_device ordinal, uint8_t identity[GA_UUID_SIZE]) {
+    struct ga_cu_uuid uuid = {{0}};
+    if ((GA_REAL(cuDeviceGetUuid_v2) &&
+         GA_REAL(cuDeviceGetUuid_v2)(&uuid, ordinal) == GA_CUDA_SUCCESS) ||
+        (GA_REAL(cuDeviceGetUuid) && GA_REAL(cuDeviceGetUuid)(&uuid, ordinal) == GA_CUDA_SUCCESS)) {
+        ga_os_copy(identity, uuid.bytes, GA_UUID_SIZE);
+        return true;
+    }
+    char pci[32] = "";
+    if (!GA_REAL(cuDeviceGetPCIBusId) ||
+        GA_REAL(cuDeviceGetPCIBusId)(pci, sizeof pci, ordinal) != GA_CUDA_SUCCESS)
+        return false;
+    ga_os_copy(identity, pci, GA_UUID_SIZE);
+    return true;
+}
+
+bool ga_cuda_device_know(struct ga_root *root, ga_cu_device ordinal) {
+    if (ordinal < 0 || ordinal >= (int)GA_DEVICES)
+        return false;
+    struct ga_device *d = &root->devices[ordinal];
+    if (atomic_load_explicit(&d->known, memory_order_acquire))
+        return true;
+    uint8_t identity[GA_UUID_SIZE];
+    if (!read_identity(ordinal, identity)) {
+        ga_log("device %d has neither a UUID nor a PCI address", (int64_t)ordinal);
+        return false;
+    }
+    // Threads that come here together write the same bytes.
+    ga_os_copy(d->uuid, identity, sizeof identity);
+    atomic_store_explicit(&d->known, 1, memory_order_release);
+    return true;
+}
+
+GA_NOINLINE int ga_cuda_device_find(struct ga_root *root, ga_context context) {
+    ga_cu_device ordinal = -1;
+    uint64_t epoch = atomic_load(&root->context_epoch);
+    if (!GA_REAL(cuCtxGetDevice) || GA_REAL(cuCtxGetDevice)(&ordinal) != GA_CUDA_SUCCESS ||
+        !ga_cuda_device_know(root, ordinal))
+        return -1;
+    ga_cuda_device_several(root);
+    ga_cuda_context_notice(root, context, (uint32_t)ordinal, GA_CUDA_CONTEXT_SEEN);
+    ga_self.context = (uint64_t)(uintptr_t)context;
+    ga_self.context_epoch = epoch;
+    ga_self.device = (uint32_t)ordinal;
+    return ordinal;
+}
+
+int ga_cuda_device_of_stream(struct ga_root *root, ga_stream stream, uint64_t *context) {
+    int current = ga_cuda_device_current(root, context);
+    if ((uintptr_t)stream <= (uintptr_t)GA_CUDA_STREAM_PER_THREAD || !ga_cuda_device_several(root))
+        return current;
+    struct ga_entry entry;
+    ga_self_enter();
+    bool found = ga_table_find(&root->streams, (uint64_t)(uintptr_t)stream, &entry);
+    ga_self_leave();
+    if (!found)
+        return current;
+    *context = entry.context;
+    return entry.device;
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which device a call is about: that of the calling thread's current context.
+//
+// The driver is asked for the context each time (contexts change hands through tables that no
+// preload sees), and for the device too where there are several: a context's address may be used
+// again for one on another device. With one device there is nothing to mistake.
+#ifndef GA_CUDA_DEVICE_H
+#define GA_CUDA_DEVICE_H
+
+#include "driver.h"
+#include "root.h"
+
+// What the contexts table says of a context (ga_entry.kind).
+enum ga_cuda_context_kind {
+    GA_CUDA_CONTEXT_SEEN = 1,    // met in use: the primary one, made out of our sight
+    GA_CUDA_CONTEXT_PRIMARY = 2, // cuDevicePrimaryCtxRetain
+    GA_CUDA_CONTEXT_CREATED = 3, // cuCtxCreate
+};
+
+// The slow way of ga_cuda_device_current: a context not met on this thread before.
+int ga_cuda_device_find(struct ga_root *root, ga_context context);
+// Makes the device known (its UUID). False: it cannot be arbitrated.
+bool ga_cuda_device_know(struct ga_root *root, ga_cu_device ordinal);
+// More than one device in this process.
+bool ga_cuda_device_several(struct ga_root *root);
+// The device of a stream, or of the current context for a stream that is none of ours.
+int ga_cuda_device_of_stream(struct ga_root *root, ga_stream stream, uint64_t *context);
+
+// The ordinal of the current device, or −1 (no context: the driver's own error will say so).
+static inline int ga_cuda_device_current(struct ga_root *root, uint64_t *context) {
+    ga_context now = NULL;
+    if (GA_UNLIKELY(GA_REAL(cuCtxGetCurrent) == NULL ||
+                    GA_REAL(cuCtxGetCurrent)(&now) != GA_CUDA_SUCCESS || now == NULL))
+        return -1;
+    *context = (uint64_t)(uintptr_t)now;
+    if (GA_LIKELY(ga_self.context == (uint64_t)(uintptr_t)now &&
+                  ga_self.context_epoch ==
+                      atomic_load_explicit(&root->context_epoch, memory_order_acquire))) {
+        ga_cu_device device = -1;
+        if (GA_LIKELY(atomic_load_explicit(&root->device_count, memory_order_relaxed) == 1))
+            return (int)ga_self.device;
+        if (GA_REAL(cuCtxGetDevice)(&device) == GA_CUDA_SUCCESS && device == (int)ga_self.device)
+            return device;
+    }
+    return ga_cuda_device_find(root, now);
+}
+
+#endif

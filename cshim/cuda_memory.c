@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda_memory.h"
+
+#include "admit.h"
+#include "cuda_device.h"
+#include "cuda_pending.h"
+
+// One allocation on its way: open, then the driver, then settle.
+struct claim {
+    struct ga_root *root;
+    uint64_t bytes;
+    uint64_t context;
+    uint32_t device;
+    uint32_t tag;
+    uint8_t kind;
+};
+
+enum opened {
+    PASS,     // not arbitrated: the driver alone decides
+    REFUSED,  // nothing was taken
+    ADMITTED, // settle must follow
+};
+
+static inline enum opened open_on(struct claim *c, int device) {
+    if (GA_UNLIKELY(device < 0))
+        return PASS;
+    c->device = (uint32_t)device;
+    ga_inflight_set(c->device, c->bytes);
+    if (GA_LIKELY(ga_admit(c->root, c->device, c->bytes, c->kind, &c->tag)))
+        return ADMITTED;
+    ga_inflight_clear();
+    return REFUSED;
+}
+
+static inline enum opened open_current(struct claim *c, uint64_t bytes, uint8_t kind) {
+    c->root = ga_root_get();
+    c->bytes = bytes;
+    c->kind = kind;
+    if (GA_UNLIKELY(c->root == NULL || bytes == 0))
+        return PASS;
+    return open_on(c, ga_cuda_device_current(c->root, &c->context));
+}
+
+static inline void roll_back(struct claim *c) {
+    ga_release(c->root, c->device, c->bytes, c->tag);
+    ga_inflight_clear();
+}
+
+static inline ga_result settle(struct claim *c, ga_result result, ga_address address) {
+    if (GA_UNLIKELY(result != GA_CUDA_SUCCESS)) {
+        roll_back(c);
+        return result;
+    }
+    struct ga_entry entry = {
+        .key = address,
+        .bytes = c->bytes,
+        .context = c->context,
+        .tag = c->tag,
+        .device = (uint8_t)c->device,
+        .kind = c->kind,
+    };
+    struct ga_entry old;
+    ga_self_enter();
+    bool put = ga_table_put(&c->root->blocks, &entry, &old);
+    ga_self_leave();
+    if (GA_UNLIKELY(!put)) {
+        // No memory to remember it by: better no block than one that nobody can account for.
+        if (GA_REAL(cuMemFree_v2)(address) == GA_CUDA_SUCCESS) {
+            roll_back(c);
+            return GA_CUDA_OUT_OF_MEMORY;
+        }
+    } else if (GA_UNLIKELY(old.key != 0)) {
+        // A block that the driver freed out of our sight (a reset of its context).
+        ga_release(c->root, old.device, old.bytes, old.tag);
+    }
+    ga_inflight_clear();
+    return result;
+}
+
+ga_result ga_cuda_alloc(GA_FN_cuMemAlloc_v2 *real, ga_address *address, size_t bytes) {
+    struct claim c;
+    enum opened opened = open_current(&c, bytes, GA_MEMORY_PLAIN);
+    if (GA_UNLIKELY(opened == REFUSED))
+        return GA_CUDA_OUT_OF_MEMORY;
+    ga_result result = real(address, bytes);
+    if (GA_UNLIKELY(opened == PASS))
+        return result;
+    return settle(&c, result, result == GA_CUDA_SUCCESS ? *address : 0);
+}
+
+ga_result ga_cuda_alloc_v1(GA_FN_cuMemAlloc *real, uint32_t *address, unsigned int bytes) {
+    struct claim c;
+    enum opened opened = open_current(&c, bytes, GA_MEMORY_PLAIN);
+    if (opened == REFUSED)
+        return GA_CUDA_OUT_OF_MEMORY;
+    ga_result result = real(address, bytes);
+    if (opened == PASS)
+        return result;
+    return settle(&c, result, result == GA_CUDA_SUCCESS ? *address : 0);
+}
+
+ga_result ga_cuda_alloc_managed(GA_FN_cuMemAllocManaged *real, ga_address *address, size_t bytes,
+                                unsigned int flags) {
+    struct claim c;
+    enum opened opened = open_current(&c, bytes, GA_MEMORY_MANAGED);
+    if (opened == REFUSED)
+        return GA_CUDA_OUT_OF_MEMORY;
+    ga_result result = real(address, bytes, flags);
+    if (opened == PASS)
+        return result;
+    return settle(&c, result, result == GA_CUDA_SUCCESS ? *address : 0);
+}
+
+// The driver rounds rows up to the device's texture alignment. What it really chose is known
+// only afterwards, so the charge is corrected then.
+static uint64_t expected_pitch(struct ga_root *root, int device, uint64_t width) {
+    if (device < 0)
+        return width;
+    struct ga_device *d = &root->devices[device];
+    uint32_t alignment = atomic_load(&d->alignment);
+    if (alignment == 0) {
+        int value = 0;
+        if (!GA_REAL(cuDeviceGetAttribute) ||
+            GA_REAL(cuDeviceGetAttribute)(&value, GA_CUDA_ATTRIBUTE_TEXTURE_ALIGNMENT, device) !=
+                GA_CUDA_SUCCESS ||
+            value < 1)
+            value = 512;
+        alignment = (uint32_t)value;
+        atomic_store(&d->alignment, alignment);
+    }
+    uint64_t rows = (width + alignment - 1) / alignment;
+    return rows * alignment;
+}
+
+static enum opened open_pitched(struct claim *c, uint64_t width, uint64_t height) {
+    uint64_t bytes;
+    c->root = ga_root_get();
+    c->kind = GA_MEMORY_PITCHED;
+    if (c->root == NULL || width == 0 || height == 0)
+        return PASS;
+    int device = ga_cuda_device_current(c->root, &c->context);
+    // A size that no number holds is the driver's to refuse.
+    if (width > UINT64_MAX / 2 ||
+        __builtin_mul_overflow(expected_pitch(c->root, device, width), height, &bytes))
+        return PASS;
+    c->bytes = bytes;
+    return open_on(c, device);
+}
+
+// Charges what the driver really took. False: the difference was refused.
+static bool correct(struct claim *c, uint64_t bytes) {
+    uint32_t tag;
+    if (bytes < c->bytes)
+        ga_release(c->root, c->device, c->bytes - bytes, c->tag);
+    else if (bytes > c->bytes && !ga_admit(c->root, c->device, bytes - c->bytes, c->kind, &tag))
+        return false;
+    c->bytes = bytes;
+    ga_inflight_set(c->device, bytes);
+    return true;
+}
+
+static ga_result settle_pitched(struct claim *c, ga_result result, ga_address address,
+                                uint64_t bytes) {
+    if (result == GA_CUDA_SUCCESS && !correct(c, bytes)) {
+        GA_REAL(cuMemFree_v2)(address);
+        result = GA_CUDA_OUT_OF_MEMORY;
+    }
+    return settle(c, result, address);
+}
+
+ga_result ga_cuda_alloc_pitch(GA_FN_cuMemAllocPitch_v2 *real, ga_address *address, size_t *pitch,
+                              size_t width, size_t height, unsigned int element) {
+    struct claim c;
+    enum opened opened = open_pitched(&c, width, height);
+    if (opened == REFUSED)
+        return GA_CUDA_OUT_OF_MEMORY;
+    ga_result result = real(address, pitch, width, height, element);
+    if (opened == PASS)
+        return result;
+    bool ok = result == GA_CUDA_SUCCESS;
+    return settle_pitched(&c, result, ok ? *address : 0, ok ? *pitch * height : 0);
+}
+
+ga_result ga_cuda_alloc_pitch_v1(GA_FN_cuMemAllocPitch *real, uint32_t *address,
+                                 unsigned int *pitch, unsigned int width, unsigned int height,
+                                 unsigned int element) {
+    struct claim c;
+    enum opened opened = open_pitched(&c, width, height);
+    if (opened == REFUSED)
+        return GA_CUDA_OUT_OF_MEMORY;
+    ga_result result = real(address, pitch, width, height, element);
+    if (opened == PASS)
+        return result;
+    bool ok = result == GA_CUDA_SUCCESS;
+    return settle_pitched(&c, result, ok ? *address : 0, ok ? (uint64_t)*pitch * height : 0);
+}
+
+// An allocation that is captured takes nothing now: it becomes a node of a graph. In doubt (the
+// legacy stream while another one is captured) it is left to the driver, which refuses it.
+static bool is_capturing(ga_stream stream) {
+    int status = GA_CUDA_CAPTURE_NONE;
+    if (!GA_REAL(cuStreamIsCapturing))
+        return false;
+    return GA_REAL(cuStreamIsCapturing)(stream, &status) != GA_CUDA_SUCCESS ||
+           status != GA_CUDA_CAPTURE_NONE;
+}
+
+// The memory of a pool outlives contexts, so the entry names none.
+static enum opened open_async(struct claim *c, uint64_t bytes, ga_stream stream) {
+    uint64_t context;
+    c->root = ga_root_get();
+    c->bytes = bytes;
+    c->context = 0;
+    c->kind = GA_MEMORY_ASYNC;
+    if (c->root == NULL || bytes == 0 || is_capturing(stream))
+        return PASS;
+    return open_on(c, ga_cuda_device_of_stream(c->root, stream, &context));
+}
+
+ga_result ga_cuda_alloc_async(GA_FN_cuMemAllocAsync *real, ga_address *address, size_t bytes,
+                              ga_stream stream, ga_stream effective) {
+    struct claim c;
+    enum opened opened = open_async(&c, bytes, effective);
+    if (opened == REFUSED)
+        return GA_CUDA_OUT_OF_MEMORY;
+    ga_result result = real(address, bytes, stream);
+    if (opened == PASS)
+        return result;
+    return settle(&c, result, result == GA_CUDA_SUCCESS ? *address : 0);
+}
+
+// The device of a pool: the one whose default or current pool it is; else, as for one that the
+// program made, taken to be the stream's.
+static int device_of_pool(struct ga_root *root, ga_pool pool, int otherwise) {
+    if (!ga_cuda_device_several(root))
+        return otherwise;
+    for (int device = 0; device < (int)atomic_load(&root->device_count); device++) {
+        ga_pool found = NULL;
+        if ((GA_REAL(cuDeviceGetDefaultMemPool) &&
+             GA_REAL(cuDeviceGetDefaultMemPool)(&found, device) == GA_CUDA_SUCCESS &&
+             found == pool) ||
+            (GA_REAL(cuDeviceGetMemPool) &&
+             GA_REAL(cuDeviceGetMemPool)(&found, device) == GA_CUDA_SUCCESS && found == pool))
+            return ga_cuda_device_know(root, device) ? device : -1;
+    }
+    return otherwise;
+}
+
+ga_result ga_cuda_alloc_from_pool(GA_FN_cuMemAllocFromPoolAsync *real, ga_address *address,
+                                  size_t bytes, ga_pool pool, ga_stream stream,
+                                  ga_stream effective) {
+    struct claim c = {.root = ga_root_get(), .bytes = bytes, .kind = GA_MEMORY_ASYNC};
+    enum opened opened = PASS;
+    if (c.root && bytes && !is_capturing(effective)) {
+        uint64_t context;
+        int device = ga_cuda_device_of_stream(c.root, effective, &context);
+        opened = open_on(&c, device_of_pool(c.root, pool, device));
+    }
+    if (opened == REFUSED)
+        return GA_CUDA_OUT_OF_MEMORY;
+    ga_result result = real(address, bytes, pool, stream);
+    if (opened == PASS)
+        return result;
+    return settle(&c, result, result == GA_CUDA_SUCCESS ? *address : 0);
+}
+
+// A free takes the entry out before the driver is called: once the driver has freed the address,
+// another thread may get it again and record it. False: none of ours.
+static inline bool withdraw(struct ga_root *root, ga_address address, struct ga_entry *entry) {
+    ga_self_enter();
+    bool found = ga_table_take(&root->blocks, address, entry);
+    ga_self_leave();
+    if (GA_LIKELY(found))
+        ga_inflight_set(entry->device, entry->bytes);
+    return found;
+}
+
+// The driver refused to free it: it is still there.
+static GA_NOINLINE void restore(struct ga_root *root, const struct ga_entry *entry) {
+    struct ga_entry old;
+    ga_self_enter();
+    ga_table_put(&root->blocks, entry, &old);
+    ga_self_leave();
+    ga_inflight_clear();
+}
+
+static inline void free_settle(struct ga_root *root, ga_result result,
+                               const struct ga_entry *entry) {
+    if (GA_UNLIKELY(result != GA_CUDA_SUCCESS)) {
+        restore(root, entry);
+        return;
+    }
+    ga_release(root, entry->device, entry->bytes, entry->tag);
+    ga_inflight_clear();
+}
+
+ga_result ga_cuda_free(GA_FN_cuMemFree_v2 *real, ga_address address) {
+    struct ga_entry entry;
+    struct ga_root *root = ga_root_get();
+    bool ours = GA_LIKELY(root != NULL) && withdraw(root, address, &entry);
+    ga_result result = real(address);
+    if (GA_LIKELY(ours))
+        free_settle(root, result, &entry);
+    return result;
+}
+
+ga_result ga_cuda_free_v1(GA_FN_cuMemFree *real, uint32_t address) {
+    struct ga_entry entry;
+    struct ga_root *root = ga_root_get();
+    bool ours = root && withdraw(root, address, &entry);
+    ga_result result = real(address);
+    if (ours)
+        free_settle(root, result, &entry);
+    return result;
+}
+
+ga_result ga_cuda_free_async(GA_FN_cuMemFreeAsync *real, ga_address address, ga_stream stream,
+                             ga_stream effective) {
+    struct ga_entry entry;
+    struct ga_root *root = ga_root_get();
+    // Captured, it frees when the graph runs: the block stays, and its charge.
+    if (!root || is_capturing(effective) || !withdraw(root, address, &entry))
+        return real(address, stream);
+    ga_result result = real(address, stream);
+    if (result != GA_CUDA_SUCCESS) {
+        restore(root, &entry);
+        return result;
+    }
+    ga_cuda_pending_add(root, &entry, effective);
+    ga_inflight_clear();
+    return result;
+}

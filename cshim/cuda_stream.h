@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams: asked for before each is made, given back when it is destroyed.
+#ifndef GA_CUDA_STREAM_H
+#define GA_CUDA_STREAM_H
+
+#include "driver.h"
+
+ga_result ga_cuda_stream_create(GA_FN_cuStreamCreate *real, ga_stream *stream, unsigned int flags);
+ga_result ga_cuda_stream_create_priority(GA_FN_cuStreamCreateWithPriority *real, ga_stream *stream,
+                                         unsigned int flags, int priority);
+ga_result ga_cuda_stream_destroy(GA_FN_cuStreamDestroy_v2 *real, ga_stream stream);
+
+#endif

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "env.h"
+
+#include "log.h"
+#include "os.h"
+#include "wire.h"
+
+extern char **environ;
+
+const char *ga_env_get(const char *name) {
+    size_t n = ga_os_length(name);
+    if (!environ)
+        return NULL;
+    for (char **e = environ; *e; e++) {
+        size_t i = 0;
+        while (i < n && (*e)[i] == name[i])
+            i++;
+        if (i == n && (*e)[n] == '=')
+            return *e + n + 1;
+    }
+    return NULL;
+}
+
+static bool is_set(const char *value) {
+    return value && *value && !ga_os_equal(value, "0");
+}
+
+bool ga_env_disabled(void) {
+    return is_set(ga_env_get("GPUARB_DISABLE"));
+}
+
+// Reads "12.345" as thousandths: 12345. Returns where it stopped, or NULL.
+static const char *thousandths(const char *s, uint64_t *out) {
+    uint64_t value = 0;
+    uint64_t unit = 1000;
+    bool fraction = false;
+    if (*s < '0' || *s > '9')
+        return NULL;
+    for (; (*s >= '0' && *s <= '9') || (*s == '.' && !fraction); s++) {
+        if (*s == '.') {
+            fraction = true;
+            continue;
+        }
+        uint64_t digit = (uint64_t)(*s - '0');
+        if (!fraction) {
+            if (value > (UINT64_MAX / 10000 - 1))
+                return NULL;
+            value = value * 10 + digit * 1000;
+        } else {
+            unit /= 10;
+            value += digit * unit;
+        }
+    }
+    *out = value;
+    return s;
+}
+
+static char upper(char c) {
+    return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
+}
+
+// The shift of a unit letter, all of them binary; −1: none of ours.
+static int unit_shift(char c) {
+    switch (upper(c)) {
+    case 'B':
+        return 0;
+    case 'K':
+        return 10;
+    case 'M':
+        return 20;
+    case 'G':
+        return 30;
+    case 'T':
+        return 40;
+    }
+    return -1;
+}
+
+bool ga_env_size(const char *text, uint64_t *bytes) {
+    if (ga_os_equal(text, "max")) {
+        *bytes = GA_NO_LIMIT;
+        return true;
+    }
+    uint64_t value;
+    const char *s = thousandths(text, &value);
+    if (!s)
+        return false;
+    int shift = 0;
+    if (*s) {
+        shift = unit_shift(*s++);
+        if (shift < 0)
+            return false;
+        if (shift > 0 && upper(*s) == 'I')
+            s++;
+        if (shift > 0 && upper(*s) == 'B')
+            s++;
+    }
+    if (*s || (value % 1000 != 0 && shift == 0))
+        return false;
+    uint64_t whole = value / 1000;
+    if (whole > (UINT64_MAX >> 11) >> shift)
+        return false;
+    *bytes = (whole << shift) + (((value % 1000) << shift) / 1000);
+    return true;
+}
+
+bool ga_env_share(const char *text, uint32_t *per_mille) {
+    uint64_t value;
+    const char *s = thousandths(text, &value);
+    if (!s || s[0] != '%' || s[1])
+        return false;
+    value /= 100; // thousandths of a per cent → per mille
+    if (value < 1 || value > 1000)
+        return false;
+    *per_mille = (uint32_t)value;
+    return true;
+}
+
+static int hex(char c) {
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c = upper(c);
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+static bool read_token(const char *text, uint8_t token[16]) {
+    if (ga_os_length(text) != 32)
+        return false;
+    for (size_t i = 0; i < 16; i++) {
+        int high = hex(text[2 * i]);
+        int low = hex(text[2 * i + 1]);
+        if (high < 0 || low < 0)
+            return false;
+        token[i] = (uint8_t)(high << 4 | low);
+    }
+    return true;
+}
+
+static void read_limits(struct ga_env *env) {
+    env->memory = GA_NO_LIMIT;
+    const char *memory = ga_env_get("GPUARB_MEMORY");
+    if (memory && *memory && !ga_env_share(memory, &env->memory_mill) &&
+        !ga_env_size(memory, &env->memory))
+        ga_log("GPUARB_MEMORY=%s is not a size (4G, 4GiB, 512M, bytes, 25%%, max); ignored",
+               memory);
+    const char *streams = ga_env_get("GPUARB_STREAMS");
+    uint64_t count = 0;
+    if (!streams || !*streams)
+        return;
+    const char *end = thousandths(streams, &count);
+    if (!end || *end || count % 1000 != 0) {
+        ga_log("GPUARB_STREAMS=%s is not a number of streams; ignored", streams);
+        return;
+    }
+    count /= 1000;
+    env->streams = count < 1 ? 1 : count > UINT32_MAX ? UINT32_MAX : (uint32_t)count;
+}
+
+static bool join_path(char to[108], const char *folder, const char *file) {
+    size_t a = ga_os_length(folder);
+    size_t b = ga_os_length(file);
+    if (a == 0 || a + b >= 108) {
+        to[0] = '\0';
+        return false;
+    }
+    ga_os_copy(to, folder, a);
+    ga_os_copy(to + a, file, b + 1);
+    return true;
+}
+
+static void read_socket(struct ga_env *env) {
+    const char *own = ga_env_get("GPUARB_SOCKET");
+    if (own && *own) {
+        if (!join_path(env->socket[0], own, ""))
+            ga_log("GPUARB_SOCKET is longer than a socket's path can be");
+        return;
+    }
+    int next = 0;
+    const char *runtime = ga_env_get("XDG_RUNTIME_DIR");
+    if (runtime && join_path(env->socket[0], runtime, "/gpuarb/gpuarb.sock"))
+        next = 1;
+    join_path(env->socket[next], "/run/gpuarb", "/gpuarb.sock");
+}
+
+void ga_env_read(struct ga_env *env) {
+    ga_os_zero(env, sizeof *env);
+    const char *virtualize = ga_env_get("GPUARB_VIRTUALIZE");
+    env->virtualize = !virtualize || !*virtualize || is_set(virtualize);
+    const char *job = ga_env_get("GPUARB_JOB");
+    if (job && *job) {
+        env->in_job = read_token(job, env->job);
+        if (!env->in_job)
+            ga_log("GPUARB_JOB is not a token of 32 hex digits; ignored");
+    }
+    env->loss_closed = env->in_job;
+    const char *loss = ga_env_get("GPUARB_ON_LOSS");
+    if (loss && ga_os_equal(loss, "open"))
+        env->loss_closed = false;
+    else if (loss && ga_os_equal(loss, "closed"))
+        env->loss_closed = env->loss_named_closed = true;
+    else if (loss && *loss)
+        ga_log("GPUARB_ON_LOSS=%s is neither open nor closed; ignored", loss);
+    read_limits(env);
+    read_socket(env);
+}

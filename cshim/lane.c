@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lane.h"
+
+#include <errno.h>
+
+// What descriptors this process holds, outside of the wiped root, so that a child can close the
+// copies that it inherited. A record is only ever acted upon when the identity fits.
+struct inherited {
+    _Atomic int fd_plus_1;
+    struct ga_os_identity id;
+};
+static struct inherited table[GA_LANES + 2];
+
+static void remember(int fd, const struct ga_os_identity *id) {
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        int free = 0;
+        if (atomic_compare_exchange_strong(&table[i].fd_plus_1, &free, -1)) {
+            table[i].id = *id;
+            atomic_store(&table[i].fd_plus_1, fd + 1);
+            return;
+        }
+    }
+}
+
+static void forget(int fd) {
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        int mine = fd + 1;
+        if (atomic_compare_exchange_strong(&table[i].fd_plus_1, &mine, 0))
+            return;
+    }
+}
+
+void ga_lane_forget_inherited(void) {
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        int fd = atomic_load(&table[i].fd_plus_1) - 1;
+        if (fd >= 0 && ga_os_is(fd, &table[i].id))
+            ga_os_close(fd);
+        atomic_store(&table[i].fd_plus_1, 0);
+    }
+}
+
+static struct ga_lane *try_take(struct ga_root *root) {
+    uint32_t epoch = atomic_load(&root->link_epoch);
+    // First one that is connected, then any.
+    for (int connected = 1; connected >= 0; connected--) {
+        for (size_t i = 0; i < GA_LANES; i++) {
+            struct ga_lane *lane = &root->lanes[i];
+            if (connected &&
+                (atomic_load(&lane->fd_plus_1) == 0 || atomic_load(&lane->epoch) != epoch))
+                continue;
+            uint32_t idle = 0;
+            if (atomic_compare_exchange_strong_explicit(&lane->busy, &idle, 1, memory_order_acquire,
+                                                        memory_order_relaxed))
+                return lane;
+        }
+    }
+    return NULL;
+}
+
+struct ga_lane *ga_lane_take(struct ga_root *root) {
+    struct ga_lane *lane = try_take(root);
+    if (GA_LIKELY(lane != NULL))
+        return lane;
+    atomic_fetch_add(&root->lane_waiters, 1);
+    for (;;) {
+        uint32_t seen = atomic_load(&root->lane_freed);
+        lane = try_take(root);
+        if (lane)
+            break;
+        ga_os_wait(&root->lane_freed, seen, -1);
+    }
+    atomic_fetch_sub(&root->lane_waiters, 1);
+    return lane;
+}
+
+void ga_lane_give(struct ga_root *root, struct ga_lane *lane) {
+    atomic_store(&lane->busy, 0);
+    if (GA_UNLIKELY(atomic_load(&root->lane_waiters) != 0)) {
+        atomic_fetch_add(&root->lane_freed, 1);
+        ga_os_wake(&root->lane_freed, 1);
+    }
+}
+
+void ga_lane_set(struct ga_lane *lane, int fd, uint32_t epoch) {
+    int had = atomic_exchange(&lane->fd_plus_1, 0) - 1;
+    struct ga_os_identity id = lane->id;
+    // A guest may be sending: its call does not block, so this is short.
+    while (atomic_load(&lane->guests) != 0)
+        ga_os_relax();
+    if (had >= 0) {
+        forget(had);
+        if (ga_os_is(had, &id))
+            ga_os_close(had);
+    }
+    if (fd < 0 || !ga_os_identify(fd, &lane->id))
+        return;
+    remember(fd, &lane->id);
+    atomic_store(&lane->epoch, epoch);
+    atomic_store(&lane->fd_plus_1, fd + 1);
+}
+
+int ga_lane_fd(struct ga_root *root, struct ga_lane *lane) {
+    int fd = atomic_load(&lane->fd_plus_1) - 1;
+    if (fd < 0)
+        return -1;
+    if (atomic_load(&lane->epoch) == atomic_load(&root->link_epoch) && ga_os_is(fd, &lane->id))
+        return fd;
+    ga_lane_set(lane, -1, 0);
+    return -1;
+}
+
+void ga_lane_move(struct ga_lane *to, struct ga_lane *from) {
+    int fd = atomic_exchange(&from->fd_plus_1, 0) - 1;
+    while (atomic_load(&from->guests) != 0)
+        ga_os_relax();
+    to->id = from->id;
+    atomic_store(&to->epoch, atomic_load(&from->epoch));
+    atomic_store(&to->fd_plus_1, fd + 1);
+}
+
+void ga_lane_replace_page_fd(struct ga_root *root, int fd) {
+    if (root->page_fd >= 0) {
+        forget(root->page_fd);
+        if (ga_os_is(root->page_fd, &root->page_id))
+            ga_os_close(root->page_fd);
+    }
+    root->page_fd = fd;
+    if (ga_os_identify(fd, &root->page_id))
+        remember(fd, &root->page_id);
+}
+
+int ga_lane_send(int socket, uint16_t type, uint64_t request, const void *body, size_t size, int fd,
+                 int timeout_ms) {
+    struct {
+        struct ga_wire_header header;
+        uint8_t body[sizeof(struct ga_wire_resume_request)];
+    } message;
+    if (size > sizeof message.body)
+        return -EMSGSIZE;
+    message.header = (struct ga_wire_header){
+        .magic = GA_MAGIC,
+        .version = GA_VERSION,
+        .type = type,
+        .length = (uint32_t)(sizeof message.header + size),
+        .request = request,
+    };
+    ga_os_copy(message.body, body, size);
+    int n = ga_os_send(socket, &message, sizeof message.header + size, fd, timeout_ms);
+    return n < 0 ? n : 0;
+}
+
+// Replies to another request are stale (of a wait that was given up) and are skipped; anything
+// that is no reply of this protocol ends the connection.
+int ga_lane_receive(int socket, uint16_t type, uint64_t request, struct ga_reply *reply,
+                    int timeout_ms) {
+    for (;;) {
+        struct {
+            struct ga_wire_header header;
+            uint8_t body[sizeof reply->body];
+        } message;
+        int n = ga_os_receive(socket, &message, sizeof message, &reply->fd, timeout_ms);
+        if (n == 0)
+            return -EPIPE;
+        if (n < 0)
+            return n;
+        bool ours = n >= (int)sizeof message.header && message.header.magic == GA_MAGIC &&
+                    message.header.length == (uint32_t)n;
+        if (ours && message.header.type == (type | GA_REPLY_BIT) &&
+            message.header.request == request) {
+            reply->header = message.header;
+            ga_os_copy(&reply->body, message.body, (size_t)n - sizeof message.header);
+            return 0;
+        }
+        if (reply->fd >= 0)
+            ga_os_close(reply->fd);
+        reply->fd = -1;
+        if (!ours)
+            return -EPROTO;
+    }
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lanes: the connections of a session. Each thread that asks has one to itself
+// while it does, so that nobody waits behind somebody else's admission, and so
+// that the death of the daemon reaches every thread.
+#ifndef GA_LANE_H
+#define GA_LANE_H
+
+#include "session.h"
+
+// A lane of one's own; waits, holding nothing, while all are taken. It may not be connected.
+struct ga_lane *ga_lane_take(struct ga_root *root);
+void ga_lane_give(struct ga_root *root, struct ga_lane *lane);
+
+// Its descriptor, or −1 when it has none, belongs to an earlier link, or the program closed it
+// (a number that is somebody else's now is never written to). Owner only.
+int ga_lane_fd(struct ga_root *root, struct ga_lane *lane);
+// Gives it a descriptor, or takes it away (−1). What it had is closed if it still is ours.
+void ga_lane_set(struct ga_lane *lane, int fd, uint32_t epoch);
+
+// One message out, one in, on a descriptor that the caller owns.
+// 0, or a negative errno; −EPIPE when the peer is gone.
+int ga_lane_send(int socket, uint16_t type, uint64_t request, const void *body, size_t size, int fd,
+                 int timeout_ms);
+int ga_lane_receive(int socket, uint16_t type, uint64_t request, struct ga_reply *reply,
+                    int timeout_ms);
+
+// Hands the connection of one lane to another that has none. The caller owns both.
+void ga_lane_move(struct ga_lane *to, struct ga_lane *from);
+// Keeps the page's descriptor, for Resume, in place of an earlier one.
+void ga_lane_replace_page_fd(struct ga_root *root, int fd);
+
+// Descriptors outlive fork, the root does not: a child closes its copies of its parent's.
+void ga_lane_forget_inherited(void);
+
+#endif

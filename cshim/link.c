@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "link.h"
+
+#include <errno.h>
+
+#include "credit.h"
+#include "lane.h"
+#include "log.h"
+
+static int connect_any(struct ga_root *root) {
+    int fd = -ENOENT;
+    for (size_t i = 0; i < 2 && root->env.socket[i][0]; i++) {
+        fd = ga_os_connect(root->env.socket[i]);
+        if (fd >= 0)
+            return fd;
+    }
+    return fd;
+}
+
+static uint64_t next_request(struct ga_root *root) {
+    return atomic_fetch_add(&root->next_request, 1) + 1;
+}
+
+// One request and its reply on a connection that no lane has yet; true when it was answered.
+static bool exchange(struct ga_root *root, int fd, uint16_t type, const void *body, size_t size,
+                     int send_fd, struct ga_reply *reply) {
+    uint64_t request = next_request(root);
+    reply->fd = -1;
+    if (ga_lane_send(fd, type, request, body, size, send_fd, GA_REPLY_MS) != 0)
+        return false;
+    return ga_lane_receive(fd, type, request, reply, GA_REPLY_MS) == 0;
+}
+
+static void log_status(const char *what, const struct ga_reply *reply) {
+    char text[GA_TEXT_SIZE] = "";
+    if (ga_session_fits(reply, sizeof reply->body.error)) {
+        ga_os_copy(text, reply->body.error.text, sizeof text - 1);
+        text[sizeof text - 1] = '\0';
+    }
+    ga_log("%s: the daemon answers %u %s", what, (uint64_t)reply->header.status, text);
+}
+
+static void fill_hello(const struct ga_env *env, struct ga_wire_hello_request *hello) {
+    ga_os_zero(hello, sizeof *hello);
+    hello->kind = GA_KIND_SHIM;
+    ga_os_copy(hello->job, env->job, sizeof hello->job);
+    hello->memory = env->memory;
+    hello->share = env->memory_mill;
+    hello->streams = env->streams;
+}
+
+// Maps the page that came with a reply. NULL: it is none of ours.
+static struct ga_wire_page *map_page(int fd) {
+    if (ga_os_file_size(fd) < GA_PAGE_SIZE)
+        return NULL;
+    struct ga_wire_page *page = ga_os_map_page(fd, GA_PAGE_SIZE);
+    if (page && (page->magic != GA_PAGE_MAGIC || page->version != GA_PAGE_VERSION ||
+                 page->slots != GA_PAGE_SLOTS)) {
+        ga_os_unmap(page, GA_PAGE_SIZE);
+        page = NULL;
+    }
+    return page;
+}
+
+// Takes over a page. The old one stays mapped: a thread may be looking at it.
+static bool adopt_page(struct ga_root *root, struct ga_reply *reply, uint32_t tag) {
+    int fd = ga_os_raise_fd(reply->fd);
+    reply->fd = -1;
+    struct ga_wire_page *page = map_page(fd);
+    struct ga_view *view = page ? ga_root_alloc(root, sizeof *view) : NULL;
+    if (!view) {
+        ga_log("the daemon's lease page cannot be used");
+        ga_os_close(fd);
+        return false;
+    }
+    struct ga_view *before = atomic_load(&root->view);
+    view->page = page;
+    view->tag = tag;
+    for (size_t i = 0; before && before->tag == tag && i < GA_DEVICES; i++)
+        atomic_store(&view->slot[i], atomic_load(&before->slot[i]));
+    ga_lane_replace_page_fd(root, fd);
+    atomic_store(&root->tag, tag);
+    atomic_store(&root->view, view);
+    return true;
+}
+
+static void adopt_hello(struct ga_root *root, const struct ga_reply *reply) {
+    ga_os_copy(root->token, reply->body.hello.session, GA_TOKEN_SIZE);
+    root->has_token = true;
+    // Who asked for "closed" by name keeps it, whatever the configuration says.
+    bool closed = reply->body.hello.on_loss == GA_LOSS_CLOSED || root->env.loss_named_closed;
+    atomic_store(&root->on_loss, closed ? GA_LOSS_CLOSED : GA_LOSS_OPEN);
+}
+
+static void go_live(struct ga_root *root, int fd) {
+    uint32_t epoch = atomic_fetch_add(&root->link_epoch, 1) + 1;
+    ga_lane_set(&root->spare, fd, epoch);
+    atomic_store(&root->warned, 0);
+    atomic_store(&root->link, GA_LINK_LIVE);
+}
+
+static bool say_hello(struct ga_root *root) {
+    int fd = connect_any(root);
+    if (fd < 0)
+        return false;
+    struct ga_wire_hello_request hello;
+    struct ga_reply reply;
+    fill_hello(&root->env, &hello);
+    bool ok = exchange(root, fd, GA_TYPE_HELLO, &hello, sizeof hello, -1, &reply);
+    if (ok && reply.header.status != GA_STATUS_OK) {
+        log_status("Hello", &reply);
+        ok = false;
+    }
+    // What was taken so far was taken from nobody: it gets no place in the new session.
+    uint32_t tag = atomic_load(&root->tag);
+    if (root->has_token || ga_link_holds(root))
+        tag++;
+    ok = ok && ga_session_fits(&reply, sizeof reply.body.hello) && reply.fd >= 0 &&
+         adopt_page(root, &reply, tag);
+    if (!ok) {
+        if (reply.fd >= 0)
+            ga_os_close(reply.fd);
+        ga_os_close(fd);
+        return false;
+    }
+    adopt_hello(root, &reply);
+    go_live(root, fd);
+    return true;
+}
+
+// What the process itself counts, device by device.
+struct sums {
+    uint32_t tag;
+    uint64_t used[GA_DEVICES];
+    uint32_t streams[GA_DEVICES];
+};
+
+static void add_block(void *arg, const struct ga_entry *e) {
+    struct sums *s = arg;
+    if (e->tag == s->tag && e->device < GA_DEVICES)
+        s->used[e->device] += e->bytes;
+}
+
+static void add_stream(void *arg, const struct ga_entry *e) {
+    struct sums *s = arg;
+    if (e->tag == s->tag && e->device < GA_DEVICES)
+        s->streams[e->device]++;
+}
+
+static void sum_up(struct ga_root *root, struct sums *s) {
+    ga_os_zero(s, sizeof *s);
+    s->tag = atomic_load(&root->tag);
+    for (uint32_t i = 0; i < atomic_load(&root->threads_used); i++) {
+        uint32_t device = atomic_load(&root->threads[i].device);
+        if (device < GA_DEVICES)
+            s->used[device] += atomic_load(&root->threads[i].inflight);
+    }
+    ga_self_enter();
+    ga_table_each(&root->blocks, add_block, s);
+    ga_table_each(&root->streams, add_stream, s);
+    ga_self_leave();
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
+        s->used[d] += atomic_load(&root->devices[d].pending);
+}
+
+bool ga_link_holds(struct ga_root *root) {
+    struct sums s;
+    sum_up(root, &s);
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
+        if (s.used[d] || s.streams[d])
+            return true;
+    return false;
+}
+
+static void fill_leases(struct ga_root *root, struct ga_wire_resume_request *resume) {
+    struct sums s;
+    sum_up(root, &s);
+    struct ga_view *view = atomic_load(&root->view);
+    uint32_t taken = 0;
+    for (uint32_t d = 0; view && d < GA_DEVICES; d++)
+        if (atomic_load(&view->slot[d]))
+            taken |= 1u << (atomic_load(&view->slot[d]) - 1);
+    for (uint32_t d = 0; d < GA_DEVICES; d++) {
+        const struct ga_device *device = &root->devices[d];
+        uint32_t contexts = atomic_load(&device->contexts);
+        uint32_t slot = view ? atomic_load(&view->slot[d]) : 0;
+        if (!atomic_load(&device->known) || atomic_load(&device->refused) ||
+            !(slot || s.used[d] || s.streams[d] || contexts))
+            continue;
+        // A lease that never had a slot gets the first that is free.
+        while (slot == 0 || (slot == GA_PAGE_SLOTS + 1)) {
+            slot = 1;
+            while (taken & (1u << (slot - 1)))
+                slot++;
+            taken |= 1u << (slot - 1);
+        }
+        struct ga_wire_resume_lease *l = &resume->leases[resume->count++];
+        ga_os_copy(l->device, device->uuid, sizeof l->device);
+        l->used = s.used[d] < GA_CREDIT_LIMIT ? s.used[d] : GA_CREDIT_LIMIT;
+        l->streams = s.streams[d];
+        l->contexts = contexts;
+        l->slot = slot - 1;
+    }
+}
+
+// Without the page's descriptor the daemon will make a new page, and counts what we say we use.
+// So that no thread takes from the old page meanwhile, its credit is withdrawn first, and comes
+// back when the old page stays after all.
+static void withdraw(struct ga_view *view, uint64_t held[GA_PAGE_SLOTS]) {
+    for (size_t i = 0; i < GA_PAGE_SLOTS; i++) {
+        ga_word *word = ga_credit_word(&view->page->lease[i]);
+        uint64_t seen = atomic_load(word);
+        while (!atomic_compare_exchange_weak(word, &seen, seen & ~GA_CREDIT_MASK))
+            ;
+        held[i] = seen & GA_CREDIT_MASK;
+    }
+}
+
+static void put_back(struct ga_view *view, const uint64_t held[GA_PAGE_SLOTS]) {
+    for (size_t i = 0; i < GA_PAGE_SLOTS; i++)
+        if (held[i])
+            ga_credit_give(&view->page->lease[i], held[i]);
+}
+
+// Opens the leases that the new page has no slot for yet: what is freed there must find one.
+static void attach_held(struct ga_root *root, int fd) {
+    struct ga_view *view = atomic_load(&root->view);
+    struct sums s;
+    sum_up(root, &s);
+    for (uint32_t d = 0; view && d < GA_DEVICES; d++) {
+        if (atomic_load(&view->slot[d]) || !(s.used[d] || s.streams[d]) ||
+            !atomic_load(&root->devices[d].known))
+            continue;
+        struct ga_wire_attach_request attach;
+        struct ga_reply reply;
+        ga_os_copy(attach.device, root->devices[d].uuid, sizeof attach.device);
+        if (!exchange(root, fd, GA_TYPE_ATTACH, &attach, sizeof attach, -1, &reply))
+            return;
+        if (reply.header.status == GA_STATUS_OK &&
+            ga_session_fits(&reply, sizeof reply.body.attach) &&
+            reply.body.attach.slot < GA_PAGE_SLOTS)
+            atomic_store(&view->slot[d], (uint8_t)(reply.body.attach.slot + 1));
+    }
+}
+
+enum resumed { RESUMED, REFUSED, FAILED };
+
+static enum resumed resume_on(struct ga_root *root, int fd) {
+    struct ga_wire_resume_request resume;
+    struct ga_reply reply;
+    struct ga_view *view = atomic_load(&root->view);
+    uint64_t held[GA_PAGE_SLOTS];
+    bool has_page = root->page_fd >= 0 && ga_os_is(root->page_fd, &root->page_id);
+    ga_os_zero(&resume, sizeof resume);
+    ga_os_copy(resume.session, root->token, sizeof resume.session);
+    fill_hello(&root->env, &resume.hello);
+    resume.has_page = has_page;
+    if (view && !has_page)
+        withdraw(view, held);
+    fill_leases(root, &resume);
+    bool ok = exchange(root, fd, GA_TYPE_RESUME, &resume, sizeof resume,
+                       has_page ? root->page_fd : -1, &reply);
+    bool accepted = ok && reply.header.status == GA_STATUS_OK &&
+                    ga_session_fits(&reply, sizeof reply.body.hello);
+    bool new_page = accepted && reply.fd >= 0;
+    if (view && !has_page && !new_page)
+        put_back(view, held);
+    if (ok && !accepted)
+        log_status("Resume", &reply);
+    if (!accepted && reply.fd >= 0)
+        ga_os_close(reply.fd);
+    if (!ok)
+        return FAILED;
+    if (!accepted)
+        return reply.header.status == GA_STATUS_SHUTTING_DOWN ? FAILED : REFUSED;
+    if (new_page && !adopt_page(root, &reply, atomic_load(&root->tag)))
+        return FAILED;
+    if (!atomic_load(&root->view))
+        return REFUSED; // no page of ours, none of theirs
+    adopt_hello(root, &reply);
+    attach_held(root, fd);
+    return RESUMED;
+}
+
+bool ga_link_open(struct ga_root *root) {
+    if (!root->has_token && !ga_link_holds(root))
+        return say_hello(root);
+    int fd = connect_any(root);
+    if (fd < 0)
+        return false;
+    switch (resume_on(root, fd)) {
+    case RESUMED:
+        go_live(root, fd);
+        return true;
+    case REFUSED:
+        // This daemon does not take us up: a session from scratch, on a connection from scratch.
+        ga_os_close(fd);
+        return say_hello(root);
+    case FAILED:
+        break;
+    }
+    ga_os_close(fd);
+    return false;
+}
+
+int ga_link_join(struct ga_root *root, bool *gone) {
+    *gone = false;
+    int fd = connect_any(root);
+    if (fd < 0)
+        return -1;
+    struct ga_wire_join_request join;
+    struct ga_reply reply;
+    ga_os_copy(join.session, root->token, sizeof join.session);
+    bool ok = exchange(root, fd, GA_TYPE_JOIN, &join, sizeof join, -1, &reply);
+    if (reply.fd >= 0)
+        ga_os_close(reply.fd);
+    if (ok && reply.header.status == GA_STATUS_OK)
+        return fd;
+    if (ok) {
+        log_status("Join", &reply);
+        *gone = reply.header.status != GA_STATUS_TOO_MANY;
+    }
+    ga_os_close(fd);
+    return -1;
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The dynamic loader's real functions. The library defines dlsym and dlvsym
+// itself, and imports none of the family: on glibc before 2.34 they lie in
+// libdl.so.2, which not every program has. They are looked up by hand in the
+// object that has them.
+#ifndef GA_LOADER_H
+#define GA_LOADER_H
+
+#include <stdbool.h>
+
+struct ga_loader {
+    void *(*dlsym)(void *handle, const char *name);
+    void *(*dlvsym)(void *handle, const char *name, const char *version);
+    void *(*dlopen)(const char *name, int flags);
+    int (*dladdr)(const void *address, void *info);
+};
+
+// Filled at the first use; members are NULL where libc has none (a static program).
+const struct ga_loader *ga_loader_get(void);
+
+// Where the interposed functions go on to, for preload.c's jumps: the next dlsym after ours,
+// which another preload may have put before libc's.
+extern void *ga_loader_next_dlsym;
+extern void *ga_loader_next_dlvsym;
+
+#endif

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "log.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+
+#include "env.h"
+#include "os.h"
+
+#define LINE_SIZE 640
+
+struct line {
+    char *text;
+    size_t used;
+    size_t size;
+};
+
+static void put(struct line *l, char c) {
+    if (l->used + 1 < l->size)
+        l->text[l->used++] = c;
+}
+
+static void put_number(struct line *l, uint64_t value, unsigned base) {
+    char digits[20];
+    size_t n = 0;
+    do {
+        digits[n++] = "0123456789abcdef"[value % base];
+        value /= base;
+    } while (value);
+    while (n > 0)
+        put(l, digits[--n]);
+}
+
+static void put_signed(struct line *l, int64_t value) {
+    if (value < 0)
+        put(l, '-');
+    put_number(l, value < 0 ? 0 - (uint64_t)value : (uint64_t)value, 10);
+}
+
+// Every number is 64 bits wide: callers cast.
+static void format(struct line *l, const char *f, va_list args) {
+    for (; *f; f++) {
+        if (*f != '%') {
+            put(l, *f);
+            continue;
+        }
+        switch (*++f) {
+        case 's':
+            for (const char *s = va_arg(args, const char *); s && *s; s++)
+                put(l, *s);
+            break;
+        case 'u':
+            put_number(l, va_arg(args, uint64_t), 10);
+            break;
+        case 'x':
+            put_number(l, va_arg(args, uint64_t), 16);
+            break;
+        case 'd':
+            put_signed(l, va_arg(args, int64_t));
+            break;
+        case '%':
+            put(l, '%');
+            break;
+        default:
+            return;
+        }
+    }
+}
+
+size_t ga_log_format(char *text, size_t size, const char *f, ...) {
+    struct line l = {text, 0, size};
+    va_list args;
+    va_start(args, f);
+    format(&l, f, args);
+    va_end(args);
+    text[l.used] = '\0';
+    return l.used;
+}
+
+// "gpuarb: … \n" in one write, so that lines of several processes stay whole.
+static void start_line(struct line *l, char *buffer, bool with_pid) {
+    *l = (struct line){buffer, 0, LINE_SIZE - 1};
+    for (const char *s = "gpuarb: "; *s; s++)
+        put(l, *s);
+    if (with_pid) {
+        put(l, '[');
+        put_number(l, (uint64_t)ga_os_pid(), 10);
+        put(l, ']');
+        put(l, ' ');
+    }
+}
+
+static void end_line(struct line *l, int fd) {
+    l->text[l->used++] = '\n';
+    ga_os_write(fd, l->text, l->used);
+}
+
+void ga_log(const char *f, ...) {
+    static _Atomic uint32_t lines;
+    const char *where = ga_env_get("GPUARB_LOG");
+    if (!where || !*where || ga_os_equal(where, "0"))
+        return;
+    if (atomic_fetch_add_explicit(&lines, 1, memory_order_relaxed) >= GA_LOG_LINES)
+        return;
+    char buffer[LINE_SIZE];
+    struct line l;
+    start_line(&l, buffer, true);
+    va_list args;
+    va_start(args, f);
+    format(&l, f, args);
+    va_end(args);
+    if (ga_os_equal(where, "stderr")) {
+        end_line(&l, 2);
+        return;
+    }
+    // Opened for each line: messages are few, and no descriptor stays behind.
+    int fd = ga_os_open_append(where);
+    if (fd >= 0) {
+        end_line(&l, fd);
+        ga_os_close(fd);
+    }
+}
+
+void ga_log_user(const char *f, ...) {
+    char buffer[LINE_SIZE];
+    struct line l;
+    start_line(&l, buffer, false);
+    va_list args;
+    va_start(args, f);
+    format(&l, f, args);
+    va_end(args);
+    end_line(&l, 2);
+}
+
+void ga_log_text(const uint8_t *text, size_t size) {
+    char buffer[LINE_SIZE];
+    struct line l;
+    start_line(&l, buffer, false);
+    for (size_t i = 0; i < size && text[i]; i++)
+        put(&l, text[i] < 0x20 || text[i] == 0x7f ? ' ' : (char)text[i]);
+    end_line(&l, 2);
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which pointer a program gets that looks a driver function up.
+//
+// The rule: the real resolver is asked with the caller's own arguments, and the
+// pointer that it returned is translated to the wrapper of exactly that symbol, or
+// handed on as it is. Nothing is ever guessed from a name and a version.
+#ifndef GA_RESOLVE_H
+#define GA_RESOLVE_H
+
+#include <stdbool.h>
+
+// The wrapper of the driver function at `real`, or real itself. name settles it should two rows
+// ever share one function.
+void *ga_resolve_translate(void *real, const char *name);
+
+// What dlsym (version NULL) or dlvsym shall return to the caller at `caller`; NULL: the real one
+// decides, called from there.
+void *ga_resolve_decide(void *handle, const char *name, const char *version, const void *caller);
+
+#endif

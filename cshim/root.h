@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// The session root: everything that a process knows, in pages that a forked child
+// finds zeroed (MADV_WIPEONFORK), also after a raw clone. All zero means "nothing
+// done yet", so a child begins anew at its own first GPU call, whatever its parent
+// was in the middle of, and no lock can be inherited in a bad state.
+//
+// Nothing is ever torn down: at exit the kernel does it, and the daemon sees it.
+#ifndef GA_ROOT_H
+#define GA_ROOT_H
+
+#include "env.h"
+#include "table.h"
+#include "wire.h"
+
+#define GA_DEVICES GA_PAGE_SLOTS // ordinals that can be arbitrated in one process
+#define GA_LANES 16              // connections, so threads that can ask at the same time
+#define GA_THREADS 512           // threads that are told apart; further ones are only counted
+
+// One page with the session that it belongs to. Published as a whole, so that a thread
+// never pairs the page of one session with the tag of another. Never freed.
+struct ga_view {
+    struct ga_wire_page *page;
+    uint32_t tag;                     // entries with this tag are charged in this session
+    _Atomic uint8_t slot[GA_DEVICES]; // slot + 1 of each device's lease, 0: not attached
+};
+
+// A connection. Who swapped busy from 0 to 1 owns it; guests only send.
+struct ga_lane {
+    _Atomic uint32_t busy;
+    _Atomic uint32_t guests;
+    _Atomic int fd_plus_1;
+    _Atomic uint32_t epoch; // ga_root.link_epoch when it was opened
+    struct ga_os_identity id;
+};
+
+// What is known of a device. One cache line of what the fast path reads is enough.
+struct ga_device {
+    _Atomic uint32_t known;   // 1: uuid is valid
+    _Atomic uint32_t refused; // the daemon would not open a lease: link_epoch + 1 of when
+    uint8_t uuid[GA_UUID_SIZE];
+    _Atomic uint64_t pending;     // bytes freed in stream order and not yet executed
+    _Atomic uint32_t contexts;    // that were noticed
+    _Atomic uint32_t notice_owed; // a FreedNotice could not be sent
+    _Atomic uint64_t latched;     // cuda_query.c: most that may ever be reported, or 0
+    _Atomic uint32_t alignment;   // cuda_memory.c: texture alignment + 1, or 0
+    struct ga_mutex attaching;
+};
+
+// A thread that ever made an intercepted call. Written by it alone, but for dead.
+struct ga_thread {
+    _Atomic uint64_t inflight; // bytes that are neither credit nor in the table yet
+    _Atomic uint32_t device;   // of inflight
+    _Atomic uint32_t tid;      // 0: free
+    uint64_t pad[6];
+};
+
+enum ga_link {
+    GA_LINK_NONE = 0,   // not tried yet
+    GA_LINK_LIVE = 1,   // a daemon has us
+    GA_LINK_ABSENT = 2, // there was never one
+    GA_LINK_LOST = 3,   // there was one
+};
+
+struct ga_root {
+    _Atomic uint64_t generation; // 0: not initialised (anew)
+    _Atomic uint32_t starting;
+    _Atomic uint32_t check_pid; // the pid, where the kernel cannot wipe pages; else 0
+    _Atomic(struct ga_view *) view;
+    _Atomic uint32_t tag; // the tag of what is charged now, with or without a daemon
+
+    // The link to the daemon: session.c
+    _Atomic uint32_t link; // enum ga_link
+    _Atomic uint32_t link_epoch;
+    _Atomic uint32_t on_loss;
+    _Atomic uint32_t warned;      // the user has had the line about the missing daemon
+    _Atomic uint64_t retry_at_ms; // no attempt before
+    struct ga_mutex linking;      // guards what follows, up to next_request
+    uint64_t lost_at_ms;
+    uint8_t token[GA_TOKEN_SIZE];
+    bool has_token;
+    int page_fd;
+    struct ga_os_identity page_id;
+    struct ga_lane spare; // the connection that the session was opened on, until a lane wants it
+    _Atomic uint64_t next_request;
+    struct ga_env env;
+    struct ga_lane lanes[GA_LANES];
+    _Atomic uint32_t lane_freed;
+    _Atomic uint32_t lane_waiters;
+
+    // Threads: thread.c
+    struct ga_spin threads_lock;
+    _Atomic uint32_t threads_used; // of the array
+    _Atomic uint32_t threads_more; // beyond it
+    _Atomic uint32_t threads_alive;
+    _Atomic uint64_t threads_counted_ms;
+    _Atomic uint32_t waiting;
+    struct ga_thread threads[GA_THREADS];
+
+    struct ga_device devices[GA_DEVICES];
+    struct ga_table blocks;   // device memory by address
+    struct ga_table streams;  // by handle
+    struct ga_table contexts; // by handle
+    _Atomic uint64_t context_epoch;
+    _Atomic uint32_t device_count;             // 0: not asked yet
+    _Atomic(struct ga_cuda_pending *) pending; // cuda_pending.c
+    struct ga_spin arena_lock;
+    uint8_t *arena;
+    size_t arena_left;
+};
+
+// What a thread remembers. Valid only while generation is the root's.
+struct ga_self {
+    uint64_t generation;
+    uint64_t context; // the context that device was found for
+    uint64_t context_epoch;
+    uint32_t device;
+    uint32_t inside; // > 0: in a critical section; a signal handler must not enter
+    struct ga_thread *thread;
+};
+extern __thread struct ga_self ga_self __attribute__((tls_model("initial-exec")));
+extern struct ga_root *_Atomic ga_root_pointer;
+
+// The slow way into ga_root_get: first call of a process, of a child, of a thread.
+struct ga_root *ga_root_enter(void);
+
+// The root, with the calling thread known to it. NULL: there is no memory, or the call comes
+// from a signal handler that interrupted a critical section of this thread. Then the caller
+// lets the program through unarbitrated.
+static inline struct ga_root *ga_root_get(void) {
+    struct ga_root *root = atomic_load_explicit(&ga_root_pointer, memory_order_acquire);
+    if (GA_LIKELY(root != NULL)) {
+        uint64_t generation = atomic_load_explicit(&root->generation, memory_order_acquire);
+        if (GA_LIKELY(ga_self.generation == generation && generation != 0 && ga_self.inside == 0 &&
+                      root->check_pid == 0))
+            return root;
+    }
+    return ga_root_enter();
+}
+
+// Memory that lives as long as the process and that a forked child does not share; zeroed.
+void *ga_root_alloc(struct ga_root *root, size_t size);
+
+// Brackets what takes a spin lock, for ga_root_get's sake.
+static inline void ga_self_enter(void) {
+    ga_self.inside++;
+    atomic_signal_fence(memory_order_seq_cst);
+}
+static inline void ga_self_leave(void) {
+    atomic_signal_fence(memory_order_seq_cst);
+    ga_self.inside--;
+}
+
+// Says what the page must know before a thread waits, and after (deadlock detection).
+void ga_thread_waits(struct ga_root *root);
+void ga_thread_goes_on(struct ga_root *root);
+
+#endif

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session.h"
+
+#include <errno.h>
+
+#include "lane.h"
+#include "link.h"
+#include "log.h"
+
+#define LOSS_MS 2000  // how long a lost daemon is looked for before the policy applies
+#define RETRY_MS 1000 // and how often afterwards
+
+bool ga_session_fits(const struct ga_reply *reply, size_t size) {
+    return reply->header.length == sizeof reply->header + size;
+}
+
+static enum ga_way policy(struct ga_root *root) {
+    bool closed = atomic_load(&root->on_loss) == GA_LOSS_CLOSED;
+    if (atomic_exchange(&root->warned, 1) == 0) {
+        const char *also = root->env.socket[1][0] ? " or " : "";
+        const char *what = closed ? "device memory is refused until there is one"
+                                  : "this program runs unarbitrated";
+        ga_log_user("no daemon at %s%s%s: %s", root->env.socket[0], also, root->env.socket[1],
+                    what);
+    }
+    return closed ? GA_WAY_CLOSED : GA_WAY_OPEN;
+}
+
+// Tries until it works or the time is up; the steps grow from 1 ms.
+static bool look_for_daemon(struct ga_root *root) {
+    uint64_t step_us = 1000;
+    for (;;) {
+        if (ga_link_open(root))
+            return true;
+        if (atomic_load(&root->link) != GA_LINK_LOST ||
+            ga_os_now_ms() + step_us / 1000 >= root->lost_at_ms + LOSS_MS)
+            return false;
+        ga_os_sleep_us(step_us);
+        if (step_us < 50000)
+            step_us *= 2;
+    }
+}
+
+static bool is_over(struct ga_root *root) {
+    struct ga_view *view = atomic_load(&root->view);
+    return view && atomic_load((_Atomic uint32_t *)&view->page->ended) != 0;
+}
+
+// The caller holds root->linking.
+static void lose(struct ga_root *root) {
+    atomic_store(&root->link, GA_LINK_LOST);
+    atomic_store(&root->retry_at_ms, 0);
+    root->lost_at_ms = ga_os_now_ms();
+}
+
+static GA_NOINLINE enum ga_way ensure_slow(struct ga_root *root) {
+    if (atomic_load(&root->link) != GA_LINK_LIVE &&
+        ga_os_coarse_ms() < atomic_load(&root->retry_at_ms))
+        return policy(root);
+    ga_mutex_lock(&root->linking, -1);
+    if (atomic_load(&root->link) == GA_LINK_LIVE && is_over(root))
+        lose(root);
+    bool live = atomic_load(&root->link) == GA_LINK_LIVE;
+    if (!live && ga_os_coarse_ms() >= atomic_load(&root->retry_at_ms)) {
+        uint64_t began = ga_os_now_ms();
+        live = look_for_daemon(root);
+        if (!live) {
+            if (atomic_load(&root->link) == GA_LINK_NONE)
+                atomic_store(&root->link, GA_LINK_ABSENT);
+            // One that hangs must not hold the program up most of the time.
+            uint64_t now = ga_os_now_ms();
+            uint64_t pause = 4 * (now - began) > RETRY_MS && root->lost_at_ms + LOSS_MS < began
+                                 ? 4 * (now - began)
+                                 : RETRY_MS;
+            atomic_store(&root->retry_at_ms, now + pause);
+        }
+    }
+    ga_mutex_unlock(&root->linking);
+    return live ? GA_WAY_ASK : policy(root);
+}
+
+enum ga_way ga_session_ensure(struct ga_root *root) {
+    if (GA_LIKELY(atomic_load(&root->link) == GA_LINK_LIVE && !is_over(root)))
+        return GA_WAY_ASK;
+    return ensure_slow(root);
+}
+
+// A connection of this epoch broke: so did the link, unless somebody mended it since.
+static void report_lost(struct ga_root *root, uint32_t epoch) {
+    ga_mutex_lock(&root->linking, -1);
+    if (atomic_load(&root->link) == GA_LINK_LIVE && atomic_load(&root->link_epoch) == epoch)
+        lose(root);
+    ga_mutex_unlock(&root->linking);
+}
+
+// The daemon lives and does not answer: the policy applies at once.
+static void report_hung(struct ga_root *root, uint32_t epoch) {
+    ga_mutex_lock(&root->linking, -1);
+    if (atomic_load(&root->link) == GA_LINK_LIVE && atomic_load(&root->link_epoch) == epoch) {
+        lose(root);
+        root->lost_at_ms = 0;
+        atomic_store(&root->retry_at_ms, ga_os_now_ms() + RETRY_MS);
+    }
+    ga_mutex_unlock(&root->linking);
+}
+
+// A descriptor for a lane that has none: the one that the link was opened on, or a new one.
+static int connect_lane(struct ga_root *root, struct ga_lane *lane) {
+    ga_mutex_lock(&root->linking, -1);
+    uint32_t epoch = atomic_load(&root->link_epoch);
+    int fd = -1;
+    bool gone = false;
+    if (atomic_load(&root->link) == GA_LINK_LIVE) {
+        fd = ga_lane_fd(root, &root->spare);
+        if (fd >= 0)
+            ga_lane_move(lane, &root->spare);
+        else
+            fd = ga_link_join(root, &gone);
+        if (fd < 0)
+            lose(root);
+        else if (atomic_load(&lane->fd_plus_1) == 0)
+            ga_lane_set(lane, fd, epoch);
+    }
+    ga_mutex_unlock(&root->linking);
+    return fd;
+}
+
+enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
+    struct ga_device *d = &root->devices[device];
+    for (;;) {
+        enum ga_way way = ga_session_ensure(root);
+        if (way != GA_WAY_ASK)
+            return way;
+        struct ga_view *view = atomic_load(&root->view);
+        if (GA_LIKELY(atomic_load(&view->slot[device]) != 0))
+            return GA_WAY_ASK;
+        ga_mutex_lock(&d->attaching, -1);
+        view = atomic_load(&root->view);
+        uint32_t epoch = atomic_load(&root->link_epoch);
+        if (atomic_load(&view->slot[device]) != 0 || atomic_load(&d->refused) == epoch + 1) {
+            ga_mutex_unlock(&d->attaching);
+        } else {
+            struct ga_wire_attach_request attach;
+            struct ga_reply reply;
+            ga_os_copy(attach.device, d->uuid, sizeof attach.device);
+            way = ga_session_ask(root, GA_TYPE_ATTACH, -1, &attach, sizeof attach, &reply,
+                                 GA_REPLY_MS);
+            bool ok = way == GA_WAY_ASK && reply.header.status == GA_STATUS_OK &&
+                      ga_session_fits(&reply, sizeof reply.body.attach) &&
+                      reply.body.attach.slot < GA_PAGE_SLOTS;
+            view = atomic_load(&root->view);
+            if (ok && view->tag == reply.tag) {
+                atomic_store(&view->slot[device], (uint8_t)(reply.body.attach.slot + 1));
+                atomic_store(&d->refused, 0);
+            } else if (way == GA_WAY_ASK && !ok) {
+                ga_log("device %u: the daemon opens no lease (status %u)", (uint64_t)device,
+                       (uint64_t)reply.header.status);
+                atomic_store(&d->refused, atomic_load(&root->link_epoch) + 1);
+            }
+            ga_mutex_unlock(&d->attaching);
+            if (way != GA_WAY_ASK)
+                return way;
+        }
+        // A device that the daemon does not arbitrate is as good as no daemon.
+        if (atomic_load(&d->refused) == atomic_load(&root->link_epoch) + 1)
+            return atomic_load(&root->on_loss) == GA_LOSS_CLOSED ? GA_WAY_CLOSED : GA_WAY_OPEN;
+    }
+}
+
+// Writes the slot of a device into a body, and which session that is.
+static void address(struct ga_root *root, int device, void *body, struct ga_reply *reply) {
+    struct ga_view *view = atomic_load(&root->view);
+    reply->tag = view->tag;
+    if (device < 0)
+        return;
+    uint32_t slot = (uint32_t)atomic_load(&view->slot[device]) - 1;
+    ga_os_copy(body, &slot, sizeof slot);
+}
+
+static void mark_retry(uint16_t type, void *body, bool retry) {
+    if (type == GA_TYPE_ALLOC)
+        ((struct ga_wire_alloc_request *)body)->flags = retry ? GA_ALLOC_RETRY : 0;
+}
+
+enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void *body, size_t size,
+                           struct ga_reply *reply, int timeout_ms) {
+    uint64_t request = atomic_fetch_add(&root->next_request, 1) + 1;
+    uint32_t asked_in = 0; // the session that may have seen the request
+    for (int quick_failures = 0; quick_failures < 6;) {
+        enum ga_way way =
+            device < 0 ? ga_session_ensure(root) : ga_session_attach(root, (uint32_t)device);
+        if (way != GA_WAY_ASK)
+            return way;
+        struct ga_lane *lane = ga_lane_take(root);
+        int fd = ga_lane_fd(root, lane);
+        if (GA_UNLIKELY(fd < 0))
+            fd = connect_lane(root, lane);
+        if (fd < 0) {
+            ga_lane_give(root, lane);
+            quick_failures++;
+            continue;
+        }
+        uint64_t began = quick_failures ? ga_os_now_ms() : 0;
+        uint32_t epoch = atomic_load(&lane->epoch);
+        address(root, device, body, reply);
+        mark_retry(type, body, asked_in == reply->tag);
+        asked_in = reply->tag;
+        int error = ga_lane_send(fd, type, request, body, size, -1, GA_REPLY_MS);
+        if (GA_LIKELY(error == 0))
+            error = ga_lane_receive(fd, type, request, reply, timeout_ms);
+        if (GA_LIKELY(error == 0 && reply->header.status != GA_STATUS_SHUTTING_DOWN &&
+                      reply->header.status != GA_STATUS_NO_SESSION)) {
+            ga_lane_give(root, lane);
+            if (GA_UNLIKELY(reply->fd >= 0))
+                ga_os_close(reply->fd);
+            return GA_WAY_ASK;
+        }
+        ga_lane_set(lane, -1, 0);
+        ga_lane_give(root, lane);
+        if (error == -ETIMEDOUT) {
+            ga_log("the daemon does not answer");
+            report_hung(root, epoch);
+            return policy(root);
+        }
+        report_lost(root, epoch);
+        quick_failures = began && ga_os_now_ms() - began > 1000 ? 1 : quick_failures + 1;
+    }
+    ga_log("the daemon ends every connection");
+    return policy(root);
+}
+
+bool ga_session_tell(struct ga_root *root, uint16_t type, const void *body, size_t size) {
+    uint64_t request = atomic_fetch_add(&root->next_request, 1) + 1;
+    uint32_t epoch = atomic_load(&root->link_epoch);
+    // On any lane of the link, also one whose owner waits for a reply: messages are whole.
+    for (size_t i = 0; i <= GA_LANES; i++) {
+        struct ga_lane *lane = i < GA_LANES ? &root->lanes[i] : &root->spare;
+        bool sent = false;
+        atomic_fetch_add(&lane->guests, 1);
+        int fd = atomic_load(&lane->fd_plus_1) - 1;
+        if (fd >= 0 && atomic_load(&lane->epoch) == epoch && ga_os_is(fd, &lane->id))
+            sent = ga_lane_send(fd, type, request, body, size, -1, 0) == 0;
+        atomic_fetch_sub(&lane->guests, 1);
+        if (sent)
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The session with the daemon: found, opened, kept over the daemon's restarts.
+#ifndef GA_SESSION_H
+#define GA_SESSION_H
+
+#include "root.h"
+
+// What to do with a request.
+enum ga_way {
+    GA_WAY_ASK = 0,    // there is a session
+    GA_WAY_OPEN = 1,   // no daemon: go on without
+    GA_WAY_CLOSED = 2, // no daemon: refuse
+};
+
+struct ga_reply {
+    struct ga_wire_header header;
+    union {
+        struct ga_wire_error_reply error;
+        struct ga_wire_hello_reply hello;
+        struct ga_wire_attach_reply attach;
+        struct ga_wire_alloc_reply alloc;
+        struct ga_wire_stream_reply stream;
+        struct ga_wire_context_reply context;
+        struct ga_wire_query_reply query;
+        uint8_t bytes[1024];
+    } body;
+    int fd;       // that came along, or −1
+    uint32_t tag; // of the session that was asked
+};
+
+#define GA_REPLY_MS 5000 // deadline of every reply but an admission's
+
+// Makes sure that there is a session, or says what the policy is. Cheap when there is one,
+// and (at most one attempt a second) when there is none.
+enum ga_way ga_session_ensure(struct ga_root *root);
+// The same, and the lease on the device is open: view->slot[device] is not 0.
+enum ga_way ga_session_attach(struct ga_root *root, uint32_t device);
+
+// Sends a request and waits for its reply, over the daemon's death if need be: then it is sent
+// again with the same number, and an AllocRequest with GA_ALLOC_RETRY. Only GA_WAY_ASK leaves
+// a reply. With a device ≥ 0 its lease is opened first, and its slot is written into the
+// body's first word each time. timeout_ms −1 waits as long as the daemon does.
+enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void *body, size_t size,
+                           struct ga_reply *reply, int timeout_ms);
+// Sends without waiting for anything. False: no connection could take it now.
+bool ga_session_tell(struct ga_root *root, uint16_t type, const void *body, size_t size);
+
+// True when the reply has the length of its type; else it is the daemon's mistake.
+bool ga_session_fits(const struct ga_reply *reply, size_t size);
+
+#endif

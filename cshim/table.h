@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pointer table: what the program holds, by address or handle.
+//
+// A hash table in shards, each with a spin lock of its own and linear probing;
+// removal shifts entries back, so that a table never fills up with gravestones.
+// A shard grows by itself, so that growth costs a few thousand entries at a time
+// however many blocks are held. Memory comes from mmap alone. All zero is an
+// empty table, which is what a forked child finds.
+#ifndef GA_TABLE_H
+#define GA_TABLE_H
+
+#include "lock.h"
+
+#define GA_TABLE_SHARDS 256
+
+struct ga_entry {
+    uint64_t key;     // address or handle; 0: no entry
+    uint64_t bytes;   // what it is charged with
+    uint64_t context; // the context it lives in, or a ticket of ga_table_mark
+    uint32_t tag;     // the session that it was charged in (ga_view.tag)
+    uint8_t device;   // ordinal
+    uint8_t kind;     // what a row is, to whoever owns the table
+    uint16_t reserved;
+};
+
+struct ga_shard {
+    struct ga_spin lock;
+    uint32_t used;
+    uint32_t mask; // capacity − 1, or 0
+    uint32_t reserved;
+    struct ga_entry *entries;
+    uint64_t pad[5];
+};
+
+struct ga_table {
+    struct ga_shard shards[GA_TABLE_SHARDS];
+};
+
+// Puts *entry in. An entry with the same key is replaced and handed out in *old
+// (old->key is 0 when there was none). False: no memory, nothing changed.
+bool ga_table_put(struct ga_table *table, const struct ga_entry *entry, struct ga_entry *old);
+// Takes the entry with this key out. False when there is none.
+bool ga_table_take(struct ga_table *table, uint64_t key, struct ga_entry *entry);
+// Copies the entry with this key. False when there is none.
+bool ga_table_find(struct ga_table *table, uint64_t key, struct ga_entry *entry);
+// Changes the context of all entries of one context. Returns how many.
+uint64_t ga_table_mark(struct ga_table *table, uint64_t context, uint64_t becomes);
+// Takes out every entry of a context and gives each to take(). The lock of a shard is
+// held meanwhile: take() must not call back, and must be quick.
+void ga_table_drain(struct ga_table *table, uint64_t context,
+                    void (*take)(void *arg, const struct ga_entry *entry), void *arg);
+// Shows every entry; the same rule.
+void ga_table_each(struct ga_table *table, void (*show)(void *arg, const struct ga_entry *entry),
+                   void *arg);
+
+#endif

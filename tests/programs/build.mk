@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+# The test programs: build/programs/. Needs the simulated driver to link against.
+
+BUILD ?= build
+PROGRAMS_SRC := tests/programs
+PROGRAMS_OUT := $(BUILD)/programs
+PROGRAMS_CFLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wshadow \
+                   -Wstrict-prototypes -Werror -pthread
+
+.PHONY: programs
+programs: $(PROGRAMS_OUT)/cudaprog-dlsym $(PROGRAMS_OUT)/cudaprog-link $(PROGRAMS_OUT)/cudaprog-gpa
+
+PROGRAMS_DEPS := $(wildcard $(PROGRAMS_SRC)/*.c) $(PROGRAMS_SRC)/cudriver.h $(PROGRAMS_SRC)/build.mk
+
+$(PROGRAMS_OUT)/cudaprog-dlsym: $(PROGRAMS_DEPS)
+	@mkdir -p $(@D)
+	$(CC) $(PROGRAMS_CFLAGS) -DHOW_DLSYM -o $@ $(PROGRAMS_SRC)/cudaprog.c $(PROGRAMS_SRC)/cudriver.c -ldl
+
+$(PROGRAMS_OUT)/cudaprog-gpa: $(PROGRAMS_DEPS)
+	@mkdir -p $(@D)
+	$(CC) $(PROGRAMS_CFLAGS) -DHOW_GPA -o $@ $(PROGRAMS_SRC)/cudaprog.c $(PROGRAMS_SRC)/cudriver.c -ldl
+
+# Found at run time through LD_LIBRARY_PATH, as on a machine with a driver.
+$(PROGRAMS_OUT)/cudaprog-link: $(PROGRAMS_DEPS) $(BUILD)/sim/libcuda.so
+	@mkdir -p $(@D)
+	$(CC) $(PROGRAMS_CFLAGS) -DHOW_LINK -o $@ $(PROGRAMS_SRC)/cudaprog.c $(PROGRAMS_SRC)/cudriver.c \
+	  -L$(BUILD)/sim -lcuda
+
+$(BUILD)/sim/libcuda.so:
+	$(MAKE) -f tests/simcuda/build.mk BUILD=$(BUILD) sim

@@ -1,0 +1,760 @@
+// SPDX-License-Identifier: Apache-2.0
+// cudaprog: an ordinary program that uses the CUDA driver API as it is told to.
+//
+//   cudaprog-dlsym  finds the driver by dlopen and dlsym      [--device N] [--context none|
+//   cudaprog-link   is linked against libcuda                  create|primary] [COMMAND…]
+//   cudaprog-gpa    has everything from cuGetProcAddress_v2
+//
+// Commands come from the arguments (each one may hold several, separated by ;) or, without
+// arguments or with -, from stdin, one a line. Each answers with exactly one line on stdout,
+// flushed: its first word, its first argument if it has one, then "ok" and results, or "err N"
+// with the driver's code. The end of the commands ends the program, with status 0. What is not
+// understood prints "what?" and ends it with status 2. Sizes: 1024, 4K, 1M, 2G. Streams: a name,
+// or 0 (default), 1 (legacy), 2 (per thread).
+//
+// Before the first command: cuInit, and a context on --device (default 0; --context create is the
+// default, none makes none), which prints "ready", or "init err N" and ends with status 1.
+//
+//   memory      alloc NAME SIZE              cuMemAlloc_v2
+//               pitch NAME WIDTH HEIGHT      cuMemAllocPitch_v2: "pitch a ok 512"
+//               managed NAME SIZE            cuMemAllocManaged
+//               allocasync NAME SIZE STREAM  cuMemAllocAsync;   allocptsz: the _ptsz entry point
+//               allocpool NAME SIZE STREAM   cuMemAllocFromPoolAsync, the device's default pool
+//               free NAME                    cuMemFree_v2 (by name, also after it was freed)
+//               freeasync NAME STREAM        cuMemFreeAsync;    freeptsz: the _ptsz entry point
+//               freeunknown ADDRESS          cuMemFree_v2 of a number
+//               write NAME BYTE; read NAME   cuMemsetD8, cuMemcpyDtoH: "read a ok 7"
+//               fill NAME SIZE               as many blocks as there are to be had, called NAME.0,
+//                                            NAME.1…: "fill a ok 16 err 2"
+//               many NAME COUNT SIZE         so many blocks; stops at the first failure
+//               freemany NAME                frees what fill or many got: "freemany a ok 16"
+//               pairs COUNT SIZE             alloc and free in turn: "pairs ok 1000000 31.5"
+//                                            (nanoseconds a pair)
+//               asyncpairs COUNT SIZE STREAM allocasync and freeasync in turn: "asyncpairs ok 100"
+//               threads T COUNT SIZE SEED    T threads, each COUNT random allocations of up to
+//                                            SIZE bytes and frees: "threads ok GRANTED REFUSED"
+//   streams     stream NAME [PRIORITY]       cuStreamCreate, or …WithPriority
+//               streamdestroy NAME           (by name, also after it was destroyed)
+//               streammany NAME COUNT        so many; stops at the first failure
+//               sync STREAM; query STREAM    "query s err 600" while it is busy
+//               gate STREAM                  holds the stream up until "open" (all gates at once)
+//               delay STREAM MS              holds it up for a time
+//               capture STREAM; endcapture STREAM
+//   contexts    context NAME [DEVICE]        cuCtxCreate_v2, current from now on
+//               primary NAME [DEVICE]        cuDevicePrimaryCtxRetain, made current
+//               use NAME                     cuCtxSetCurrent;   use 0: none
+//               destroy NAME                 cuCtxDestroy_v2
+//               release DEVICE; reset DEVICE the primary context's
+//   questions   info                         cuMemGetInfo_v2: "info ok FREE TOTAL"
+//               total [DEVICE]               cuDeviceTotalMem_v2: "total ok BYTES"
+//               devices                      "devices ok 2"
+//   process     pid                          "pid ok 1234"
+//               init                         cuInit and a context again: in a forked child
+//               fork … join                  a child runs what is between them; the parent then
+//                                            prints "fork ok STATUS". Not nested.
+//               rawfork … join               the same by the system call itself, past libc
+//               exec PROGRAM [ARGUMENT…]     becomes another program
+//               closefds                     closes all descriptors above 2
+//               reload                       dlclose, dlopen and look up again (dlsym, gpa)
+//               sleep MS; hold               hold: waits for the end of stdin
+//               print TEXT; exit STATUS; kill SIGNAL
+#include "cudriver.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NAMES 4096
+#define WORDS 16
+
+struct name {
+    char text[32];
+    uint64_t value;
+    uint64_t size;
+    uint64_t *many; // of fill and many
+    size_t count;
+};
+static struct name names[NAMES];
+static size_t n_names;
+static CUdevice device;
+
+struct command {
+    char *word[WORDS];
+    int words;
+};
+
+static void __attribute__((noreturn)) misunderstood(const struct command *c) {
+    printf("what? %s\n", c->words ? c->word[0] : "");
+    fflush(stdout);
+    _exit(2);
+}
+
+static void answer(const struct command *c, CUresult result, const char *more) {
+    bool named = c->words > 1 && !(c->word[1][0] >= '0' && c->word[1][0] <= '9');
+    printf("%s%s%s ", c->word[0], named ? " " : "", named ? c->word[1] : "");
+    if (result == 0)
+        printf("ok%s%s\n", *more ? " " : "", more);
+    else
+        printf("err %d\n", result);
+    fflush(stdout);
+}
+
+static const char *word(const struct command *c, int i) {
+    if (i >= c->words)
+        misunderstood(c);
+    return c->word[i];
+}
+
+static uint64_t number(const struct command *c, int i) {
+    char *end;
+    uint64_t value = strtoull(word(c, i), &end, 0);
+    switch (*end) {
+    case 'T':
+        value <<= 10; // fallthrough
+        __attribute__((fallthrough));
+    case 'G':
+        value <<= 10;
+        __attribute__((fallthrough));
+    case 'M':
+        value <<= 10;
+        __attribute__((fallthrough));
+    case 'K':
+        value <<= 10;
+        end++;
+    }
+    if (*end)
+        misunderstood(c);
+    return value;
+}
+
+static uint64_t number_or(const struct command *c, int i, uint64_t otherwise) {
+    return i < c->words ? number(c, i) : otherwise;
+}
+
+static struct name *lookup(const struct command *c, int i, bool make) {
+    const char *text = word(c, i);
+    for (size_t n = 0; n < n_names; n++)
+        if (strcmp(names[n].text, text) == 0)
+            return &names[n];
+    if (!make || n_names == NAMES || strlen(text) >= sizeof names[0].text)
+        misunderstood(c);
+    strcpy(names[n_names].text, text);
+    return &names[n_names++];
+}
+
+static CUstream stream(const struct command *c, int i) {
+    const char *text = word(c, i);
+    if (text[0] >= '0' && text[0] <= '2' && !text[1])
+        return (CUstream)(uintptr_t)(text[0] - '0');
+    return (CUstream)(uintptr_t)lookup(c, i, false)->value;
+}
+
+// Memory
+
+static CUresult allocate(const struct command *c, struct name *n) {
+    const char *what = c->word[0];
+    CUdeviceptr p = 0;
+    CUpool pool = NULL;
+    CUresult r;
+    n->size = number(c, 2);
+    if (strcmp(what, "alloc") == 0)
+        r = CU(cuMemAlloc_v2)(&p, n->size);
+    else if (strcmp(what, "managed") == 0)
+        r = CU(cuMemAllocManaged)(&p, n->size, 1);
+    else if (strcmp(what, "allocasync") == 0)
+        r = CU(cuMemAllocAsync)(&p, n->size, stream(c, 3));
+    else if (strcmp(what, "allocptsz") == 0)
+        r = CU(cuMemAllocAsync_ptsz)(&p, n->size, stream(c, 3));
+    else {
+        r = CU(cuDeviceGetDefaultMemPool)(&pool, device);
+        if (r == 0)
+            r = CU(cuMemAllocFromPoolAsync)(&p, n->size, pool, stream(c, 3));
+    }
+    if (r == 0)
+        n->value = p;
+    return r;
+}
+
+static void do_alloc(const struct command *c) {
+    answer(c, allocate(c, lookup(c, 1, true)), "");
+}
+
+static void do_pitch(const struct command *c) {
+    struct name *n = lookup(c, 1, true);
+    size_t pitch = 0;
+    CUdeviceptr p = 0;
+    CUresult r = CU(cuMemAllocPitch_v2)(&p, &pitch, number(c, 2), number(c, 3), 4);
+    char more[32];
+    snprintf(more, sizeof more, "%zu", pitch);
+    if (r == 0)
+        n->value = p;
+    answer(c, r, more);
+}
+
+static void do_free(const struct command *c) {
+    uint64_t p = lookup(c, 1, false)->value;
+    CUresult r;
+    if (strcmp(c->word[0], "free") == 0)
+        r = CU(cuMemFree_v2)(p);
+    else if (strcmp(c->word[0], "freeasync") == 0)
+        r = CU(cuMemFreeAsync)(p, stream(c, 2));
+    else
+        r = CU(cuMemFreeAsync_ptsz)(p, stream(c, 2));
+    answer(c, r, "");
+}
+
+static void do_freeunknown(const struct command *c) {
+    answer(c, CU(cuMemFree_v2)(number(c, 1)), "");
+}
+
+static void do_write(const struct command *c) {
+    struct name *n = lookup(c, 1, false);
+    answer(c, CU(cuMemsetD8_v2)(n->value, (unsigned char)number(c, 2), n->size), "");
+}
+
+static void do_read(const struct command *c) {
+    struct name *n = lookup(c, 1, false);
+    unsigned char byte = 0;
+    char more[8];
+    CUresult r = CU(cuMemcpyDtoH_v2)(&byte, n->value + n->size - 1, 1);
+    snprintf(more, sizeof more, "%d", byte);
+    answer(c, r, more);
+}
+
+static void collect(const struct command *c, uint64_t most, uint64_t size) {
+    struct name *n = lookup(c, 1, true);
+    char more[64];
+    CUresult r = 0;
+    size_t room = 0;
+    n->count = 0;
+    while (n->count < most) {
+        if (n->count == room) {
+            room = room ? room * 2 : 64;
+            n->many = realloc(n->many, room * sizeof *n->many);
+            if (!n->many)
+                abort();
+        }
+        CUdeviceptr p;
+        r = CU(cuMemAlloc_v2)(&p, size);
+        if (r != 0)
+            break;
+        n->many[n->count++] = p;
+    }
+    if (r == 0)
+        snprintf(more, sizeof more, "%zu", n->count);
+    else
+        snprintf(more, sizeof more, "%zu err %d", n->count, r);
+    answer(c, 0, more);
+}
+
+static void do_fill(const struct command *c) {
+    collect(c, UINT64_MAX, number(c, 2));
+}
+
+static void do_many(const struct command *c) {
+    collect(c, number(c, 2), number(c, 3));
+}
+
+static void do_freemany(const struct command *c) {
+    struct name *n = lookup(c, 1, false);
+    char more[32];
+    size_t freed = 0;
+    CUresult r = 0;
+    for (size_t i = 0; i < n->count && r == 0; i++) {
+        r = CU(cuMemFree_v2)(n->many[i]);
+        freed += r == 0;
+    }
+    n->count = 0;
+    snprintf(more, sizeof more, "%zu", freed);
+    answer(c, r, more);
+}
+
+static double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void do_pairs(const struct command *c) {
+    uint64_t count = number(c, 1);
+    size_t size = number(c, 2);
+    CUresult r = 0;
+    char more[64];
+    double began = seconds();
+    for (uint64_t i = 0; i < count && r == 0; i++) {
+        CUdeviceptr p;
+        r = CU(cuMemAlloc_v2)(&p, size);
+        if (r == 0)
+            r = CU(cuMemFree_v2)(p);
+    }
+    snprintf(more, sizeof more, "%" PRIu64 " %.1f", count,
+             (seconds() - began) * 1e9 / (double)(count ? count : 1));
+    answer(c, r, more);
+}
+
+static void do_asyncpairs(const struct command *c) {
+    uint64_t count = number(c, 1);
+    size_t size = number(c, 2);
+    CUstream s = stream(c, 3);
+    CUresult r = 0;
+    char more[32];
+    for (uint64_t i = 0; i < count && r == 0; i++) {
+        CUdeviceptr p;
+        r = CU(cuMemAllocAsync)(&p, size, s);
+        if (r == 0)
+            r = CU(cuMemFreeAsync)(p, s);
+    }
+    snprintf(more, sizeof more, "%" PRIu64, count);
+    answer(c, r, more);
+}
+
+struct stress {
+    pthread_t thread;
+    CUcontext context;
+    uint64_t count, size, seed, granted, refused;
+    CUresult failed;
+};
+
+static uint64_t random_next(uint64_t *seed) {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    return *seed;
+}
+
+#define KEPT 64
+
+static void *stress_run(void *arg) {
+    struct stress *s = arg;
+    CUdeviceptr held[KEPT] = {0};
+    s->failed = CU(cuCtxSetCurrent)(s->context);
+    for (uint64_t i = 0; i < s->count && s->failed == 0; i++) {
+        CUdeviceptr *p = &held[random_next(&s->seed) % KEPT];
+        if (*p) {
+            s->failed = CU(cuMemFree_v2)(*p);
+            *p = 0;
+            continue;
+        }
+        CUresult r = CU(cuMemAlloc_v2)(p, 1 + random_next(&s->seed) % s->size);
+        if (r == 0) {
+            s->granted++;
+        } else {
+            *p = 0;
+            s->refused++;
+            if (r != 2)
+                s->failed = r;
+        }
+    }
+    for (size_t i = 0; i < KEPT; i++)
+        if (held[i] && s->failed == 0)
+            s->failed = CU(cuMemFree_v2)(held[i]);
+    return NULL;
+}
+
+static void do_threads(const struct command *c) {
+    size_t threads = number(c, 1);
+    struct stress *all = calloc(threads, sizeof *all);
+    CUcontext context = NULL;
+    uint64_t granted = 0, refused = 0;
+    CUresult r = CU(cuCtxGetCurrent)(&context);
+    char more[64];
+    if (!all)
+        abort();
+    for (size_t i = 0; i < threads; i++) {
+        all[i] = (struct stress){.context = context,
+                                 .count = number(c, 2),
+                                 .size = number(c, 3),
+                                 .seed = number(c, 4) * 1000003 + i + 1};
+        if (pthread_create(&all[i].thread, NULL, stress_run, &all[i]) != 0)
+            abort();
+    }
+    for (size_t i = 0; i < threads; i++) {
+        pthread_join(all[i].thread, NULL);
+        granted += all[i].granted;
+        refused += all[i].refused;
+        if (all[i].failed)
+            r = all[i].failed;
+    }
+    free(all);
+    snprintf(more, sizeof more, "%" PRIu64 " %" PRIu64, granted, refused);
+    answer(c, r, more);
+}
+
+// Streams
+
+static void do_stream(const struct command *c) {
+    struct name *n = lookup(c, 1, true);
+    CUstream s = NULL;
+    CUresult r = c->words > 2
+                     ? CU(cuStreamCreateWithPriority)(&s, 1, (int)strtol(word(c, 2), NULL, 10))
+                     : CU(cuStreamCreate)(&s, 1);
+    if (r == 0)
+        n->value = (uintptr_t)s;
+    else if (s)
+        r = 9999; // a refusal must leave the handle alone
+    answer(c, r, "");
+}
+
+static void do_streammany(const struct command *c) {
+    struct name *n = lookup(c, 1, true);
+    uint64_t most = number(c, 2);
+    char more[64];
+    CUresult r = 0;
+    n->many = calloc(most ? most : 1, sizeof *n->many);
+    n->count = 0;
+    while (n->count < most) {
+        CUstream s = NULL;
+        r = CU(cuStreamCreate)(&s, 1);
+        if (r != 0)
+            break;
+        n->many[n->count++] = (uintptr_t)s;
+    }
+    if (r == 0)
+        snprintf(more, sizeof more, "%zu", n->count);
+    else
+        snprintf(more, sizeof more, "%zu err %d", n->count, r);
+    answer(c, 0, more);
+}
+
+static void do_streamdestroy(const struct command *c) {
+    answer(c, CU(cuStreamDestroy_v2)(stream(c, 1)), "");
+}
+
+static void do_sync(const struct command *c) {
+    answer(c, CU(cuStreamSynchronize)(stream(c, 1)), "");
+}
+
+static void do_query(const struct command *c) {
+    answer(c, CU(cuStreamQuery)(stream(c, 1)), "");
+}
+
+static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t gate_opened = PTHREAD_COND_INITIALIZER;
+static unsigned gate_generation;
+
+static void gate_wait(void *arg) {
+    pthread_mutex_lock(&gate_lock);
+    while (gate_generation == (unsigned)(uintptr_t)arg)
+        pthread_cond_wait(&gate_opened, &gate_lock);
+    pthread_mutex_unlock(&gate_lock);
+}
+
+static void do_gate(const struct command *c) {
+    void *now = (void *)(uintptr_t)gate_generation;
+    answer(c, CU(cuLaunchHostFunc)(stream(c, 1), gate_wait, now), "");
+}
+
+static void do_open(const struct command *c) {
+    pthread_mutex_lock(&gate_lock);
+    gate_generation++;
+    pthread_cond_broadcast(&gate_opened);
+    pthread_mutex_unlock(&gate_lock);
+    answer(c, 0, "");
+}
+
+static void delay_run(void *arg) {
+    usleep((useconds_t)(uintptr_t)arg * 1000);
+}
+
+static void do_delay(const struct command *c) {
+    void *ms = (void *)(uintptr_t)number(c, 2);
+    answer(c, CU(cuLaunchHostFunc)(stream(c, 1), delay_run, ms), "");
+}
+
+static void do_capture(const struct command *c) {
+    answer(c, CU(cuStreamBeginCapture_v2)(stream(c, 1), 0), "");
+}
+
+static void do_endcapture(const struct command *c) {
+    CUgraph graph = NULL;
+    answer(c, CU(cuStreamEndCapture)(stream(c, 1), &graph), "");
+}
+
+// Contexts
+
+static CUresult make_context(bool primary, CUcontext *context) {
+    if (!primary)
+        return CU(cuCtxCreate_v2)(context, 0, device);
+    CUresult r = CU(cuDevicePrimaryCtxRetain)(context, device);
+    return r ? r : CU(cuCtxSetCurrent)(*context);
+}
+
+static void do_context(const struct command *c) {
+    struct name *n = lookup(c, 1, true);
+    CUcontext context = NULL;
+    device = (CUdevice)number_or(c, 2, (uint64_t)device);
+    CUresult r = make_context(strcmp(c->word[0], "primary") == 0, &context);
+    if (r == 0)
+        n->value = (uintptr_t)context;
+    answer(c, r, "");
+}
+
+static void do_use(const struct command *c) {
+    bool none = strcmp(word(c, 1), "0") == 0;
+    void *context = none ? NULL : (void *)(uintptr_t)lookup(c, 1, false)->value;
+    answer(c, CU(cuCtxSetCurrent)(context), "");
+}
+
+static void do_destroy(const struct command *c) {
+    answer(c, CU(cuCtxDestroy_v2)((void *)(uintptr_t)lookup(c, 1, false)->value), "");
+}
+
+static void do_release(const struct command *c) {
+    answer(c, CU(cuDevicePrimaryCtxRelease_v2)((CUdevice)number(c, 1)), "");
+}
+
+static void do_reset(const struct command *c) {
+    answer(c, CU(cuDevicePrimaryCtxReset_v2)((CUdevice)number(c, 1)), "");
+}
+
+// Questions
+
+static void do_info(const struct command *c) {
+    size_t room = 0, total = 0;
+    char more[64];
+    CUresult r = CU(cuMemGetInfo_v2)(&room, &total);
+    snprintf(more, sizeof more, "%zu %zu", room, total);
+    answer(c, r, more);
+}
+
+static void do_total(const struct command *c) {
+    size_t total = 0;
+    char more[32];
+    CUresult r = CU(cuDeviceTotalMem_v2)(&total, (CUdevice)number_or(c, 1, (uint64_t)device));
+    snprintf(more, sizeof more, "%zu", total);
+    answer(c, r, more);
+}
+
+static void do_devices(const struct command *c) {
+    int count = 0;
+    char more[16];
+    CUresult r = CU(cuDeviceGetCount)(&count);
+    snprintf(more, sizeof more, "%d", count);
+    answer(c, r, more);
+}
+
+// The process
+
+static CUresult begin(const char *how);
+
+static void do_init(const struct command *c) {
+    answer(c, begin("create"), "");
+}
+
+static void do_pid(const struct command *c) {
+    char more[16];
+    snprintf(more, sizeof more, "%d", (int)getpid());
+    answer(c, 0, more);
+}
+
+static void do_exec(const struct command *c) {
+    char *arguments[WORDS + 1] = {NULL};
+    for (int i = 1; i < c->words; i++)
+        arguments[i - 1] = c->word[i];
+    word(c, 1);
+    execvp(arguments[0], arguments);
+    answer(c, errno, "");
+}
+
+static void do_closefds(const struct command *c) {
+    for (int fd = 3; fd < 4096; fd++)
+        close(fd);
+    answer(c, 0, "");
+}
+
+static void do_reload(const struct command *c) {
+    cu_close();
+    CUresult r = cu_open();
+    if (r == 0)
+        r = CU(cuInit)(0);
+    answer(c, r, "");
+}
+
+static void do_sleep(const struct command *c) {
+    usleep((useconds_t)number(c, 1) * 1000);
+    answer(c, 0, "");
+}
+
+static void do_hold(const struct command *c) {
+    char buffer[64];
+    answer(c, 0, "");
+    while (read(0, buffer, sizeof buffer) > 0)
+        ;
+}
+
+static void do_print(const struct command *c) {
+    answer(c, 0, "");
+}
+
+static void do_exit(const struct command *c) {
+    exit((int)number(c, 1));
+}
+
+static void do_kill(const struct command *c) {
+    kill(getpid(), (int)number(c, 1));
+    answer(c, 0, "");
+}
+
+static const struct {
+    const char *name;
+    void (*run)(const struct command *);
+} commands[] = {
+    {"alloc", do_alloc},
+    {"managed", do_alloc},
+    {"allocasync", do_alloc},
+    {"allocptsz", do_alloc},
+    {"allocpool", do_alloc},
+    {"pitch", do_pitch},
+    {"free", do_free},
+    {"freeasync", do_free},
+    {"freeptsz", do_free},
+    {"freeunknown", do_freeunknown},
+    {"write", do_write},
+    {"read", do_read},
+    {"fill", do_fill},
+    {"many", do_many},
+    {"freemany", do_freemany},
+    {"pairs", do_pairs},
+    {"asyncpairs", do_asyncpairs},
+    {"threads", do_threads},
+    {"stream", do_stream},
+    {"streammany", do_streammany},
+    {"streamdestroy", do_streamdestroy},
+    {"sync", do_sync},
+    {"query", do_query},
+    {"gate", do_gate},
+    {"open", do_open},
+    {"delay", do_delay},
+    {"capture", do_capture},
+    {"endcapture", do_endcapture},
+    {"context", do_context},
+    {"primary", do_context},
+    {"use", do_use},
+    {"destroy", do_destroy},
+    {"release", do_release},
+    {"reset", do_reset},
+    {"info", do_info},
+    {"total", do_total},
+    {"devices", do_devices},
+    {"pid", do_pid},
+    {"exec", do_exec},
+    {"closefds", do_closefds},
+    {"reload", do_reload},
+    {"sleep", do_sleep},
+    {"hold", do_hold},
+    {"print", do_print},
+    {"exit", do_exit},
+    {"kill", do_kill},
+    {"init", do_init},
+};
+
+// fork … join: the child runs the commands between, the parent skips them.
+static bool skipping;
+static bool in_child;
+static pid_t child;
+
+static void start_child(bool raw) {
+    fflush(stdout);
+    child = raw ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : fork();
+    in_child = child == 0;
+    skipping = child > 0;
+}
+
+static void join_child(void) {
+    int status = 0;
+    if (in_child) {
+        fflush(stdout);
+        _exit(0);
+    }
+    skipping = false;
+    waitpid(child, &status, 0);
+    printf("fork ok %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+    fflush(stdout);
+}
+
+static void run(char *text) {
+    struct command c = {.words = 0};
+    char *rest = NULL;
+    for (char *w = strtok_r(text, " \t\r\n", &rest); w && c.words < WORDS;
+         w = strtok_r(NULL, " \t\r\n", &rest))
+        c.word[c.words++] = w;
+    if (c.words == 0 || c.word[0][0] == '#')
+        return;
+    if (strcmp(c.word[0], "join") == 0) {
+        join_child();
+        return;
+    }
+    if (skipping)
+        return;
+    if (strcmp(c.word[0], "fork") == 0 || strcmp(c.word[0], "rawfork") == 0) {
+        start_child(c.word[0][0] == 'r');
+        return;
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        if (strcmp(commands[i].name, c.word[0]) == 0) {
+            commands[i].run(&c);
+            return;
+        }
+    }
+    misunderstood(&c);
+}
+
+static void run_line(char *line) {
+    char *rest = NULL;
+    for (char *one = strtok_r(line, ";", &rest); one; one = strtok_r(NULL, ";", &rest))
+        run(one);
+}
+
+static CUresult begin(const char *how) {
+    CUcontext context = NULL;
+    CUresult r = CU(cuInit)(0);
+    if (r == 0 && strcmp(how, "none") != 0)
+        r = make_context(strcmp(how, "primary") == 0, &context);
+    if (r == 0) {
+        struct name *n = &names[n_names++];
+        strcpy(n->text, "first"); // the context's name
+        n->value = (uintptr_t)context;
+    }
+    return r;
+}
+
+int main(int argc, char **argv) {
+    const char *how = "create";
+    int i = 1;
+    for (; i + 1 < argc && strncmp(argv[i], "--", 2) == 0; i += 2) {
+        if (strcmp(argv[i], "--device") == 0)
+            device = atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--context") == 0)
+            how = argv[i + 1];
+        else
+            misunderstood(&(struct command){{argv[i]}, 1});
+    }
+    if (cu_open() != 0)
+        return 1;
+    CUresult r = begin(how);
+    if (r != 0) {
+        printf("init err %d\n", r);
+        return 1;
+    }
+    printf("ready\n");
+    fflush(stdout);
+    if (i < argc && strcmp(argv[i], "-") != 0) {
+        for (; i < argc; i++)
+            run_line(argv[i]);
+        return 0;
+    }
+    static char line[4096];
+    while (fgets(line, sizeof line, stdin))
+        run_line(line);
+    return 0;
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cudriver.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+
+#ifdef HOW_LINK
+
+int cu_open(void) {
+    return 0;
+}
+
+void cu_close(void) {}
+
+#else
+
+struct cu_functions cu;
+static void *handle;
+
+// POSIX promises the conversion from object to function pointers that ISO C lacks.
+#define STORE(symbol, value) *(void **)&cu.symbol = (value)
+
+#ifdef HOW_GPA
+typedef CUresult get_proc_address(const char *, void **, int, uint64_t, int *);
+
+static int look_up(void) {
+    get_proc_address *gpa = (get_proc_address *)dlsym(handle, "cuGetProcAddress_v2");
+    if (!gpa) {
+        fprintf(stderr, "cudaprog: no cuGetProcAddress_v2\n");
+        return -1;
+    }
+    int missing = 0;
+    void *p;
+#define LOOK_UP(symbol, base, version, flags, parameters)                                          \
+    p = NULL;                                                                                      \
+    if (gpa(#base, &p, version, flags, NULL) != 0 || !p)                                           \
+        missing = fprintf(stderr, "cudaprog: no %s of version %d\n", #base, version);              \
+    STORE(symbol, p);
+    CU_FUNCTIONS(LOOK_UP)
+    return missing ? -1 : 0;
+}
+#else
+static int look_up(void) {
+    int missing = 0;
+#define LOOK_UP(symbol, base, version, flags, parameters)                                          \
+    STORE(symbol, dlsym(handle, #symbol));                                                         \
+    if (!cu.symbol)                                                                                \
+        missing = fprintf(stderr, "cudaprog: no %s\n", #symbol);
+    CU_FUNCTIONS(LOOK_UP)
+    return missing ? -1 : 0;
+}
+#endif
+
+int cu_open(void) {
+    handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!handle) {
+        fprintf(stderr, "cudaprog: %s\n", dlerror());
+        return -1;
+    }
+    return look_up();
+}
+
+void cu_close(void) {
+    if (handle)
+        dlclose(handle);
+    handle = NULL;
+}
+
+#endif

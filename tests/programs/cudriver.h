@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// The driver functions that the test programs call, and three ways to reach them.
+// Declarations of our own: the tests build where no CUDA toolkit is.
+//
+// Compile with one of
+//   -DHOW_LINK   the symbols, by linking with -lcuda
+//   -DHOW_DLSYM  dlopen("libcuda.so.1") and dlsym of the exact symbols
+//   -DHOW_GPA    dlsym of cuGetProcAddress_v2 alone, and everything else from it
+#ifndef CUDRIVER_H
+#define CUDRIVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef int CUresult;
+typedef int CUdevice;
+typedef uint64_t CUdeviceptr;
+typedef void *CUcontext;
+typedef void *CUstream;
+typedef void *CUpool;
+typedef void *CUgraph;
+
+// ROW(symbol, base name, version for cuGetProcAddress, per-thread flag, parameters)
+#define CU_FUNCTIONS(ROW)                                                                          \
+    ROW(cuInit, cuInit, 2000, 0, (unsigned int))                                                   \
+    ROW(cuDeviceGetCount, cuDeviceGetCount, 2000, 0, (int *))                                      \
+    ROW(cuDeviceTotalMem_v2, cuDeviceTotalMem, 3020, 0, (size_t *, CUdevice))                      \
+    ROW(cuCtxCreate_v2, cuCtxCreate, 3020, 0, (CUcontext *, unsigned int, CUdevice))               \
+    ROW(cuCtxDestroy_v2, cuCtxDestroy, 4000, 0, (CUcontext))                                       \
+    ROW(cuCtxSetCurrent, cuCtxSetCurrent, 4000, 0, (CUcontext))                                    \
+    ROW(cuCtxGetCurrent, cuCtxGetCurrent, 4000, 0, (CUcontext *))                                  \
+    ROW(cuCtxPopCurrent_v2, cuCtxPopCurrent, 4000, 0, (CUcontext *))                               \
+    ROW(cuCtxSynchronize, cuCtxSynchronize, 2000, 0, (void))                                       \
+    ROW(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, 7000, 0, (CUcontext *, CUdevice))      \
+    ROW(cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRelease, 11000, 0, (CUdevice))             \
+    ROW(cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset, 11000, 0, (CUdevice))                 \
+    ROW(cuMemGetInfo_v2, cuMemGetInfo, 3020, 0, (size_t *, size_t *))                              \
+    ROW(cuMemAlloc_v2, cuMemAlloc, 3020, 0, (CUdeviceptr *, size_t))                               \
+    ROW(cuMemAllocPitch_v2, cuMemAllocPitch, 3020, 0,                                              \
+        (CUdeviceptr *, size_t *, size_t, size_t, unsigned int))                                   \
+    ROW(cuMemAllocManaged, cuMemAllocManaged, 6000, 0, (CUdeviceptr *, size_t, unsigned int))      \
+    ROW(cuMemAllocAsync, cuMemAllocAsync, 11020, 0, (CUdeviceptr *, size_t, CUstream))             \
+    ROW(cuMemAllocAsync_ptsz, cuMemAllocAsync, 11020, 2, (CUdeviceptr *, size_t, CUstream))        \
+    ROW(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync, 11020, 0,                                \
+        (CUdeviceptr *, size_t, CUpool, CUstream))                                                 \
+    ROW(cuMemFree_v2, cuMemFree, 3020, 0, (CUdeviceptr))                                           \
+    ROW(cuMemFreeAsync, cuMemFreeAsync, 11020, 0, (CUdeviceptr, CUstream))                         \
+    ROW(cuMemFreeAsync_ptsz, cuMemFreeAsync, 11020, 2, (CUdeviceptr, CUstream))                    \
+    ROW(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool, 11020, 0, (CUpool *, CUdevice))      \
+    ROW(cuMemsetD8_v2, cuMemsetD8, 3020, 0, (CUdeviceptr, unsigned char, size_t))                  \
+    ROW(cuMemcpyDtoH_v2, cuMemcpyDtoH, 3020, 0, (void *, CUdeviceptr, size_t))                     \
+    ROW(cuStreamCreate, cuStreamCreate, 2000, 0, (CUstream *, unsigned int))                       \
+    ROW(cuStreamCreateWithPriority, cuStreamCreateWithPriority, 5050, 0,                           \
+        (CUstream *, unsigned int, int))                                                           \
+    ROW(cuStreamDestroy_v2, cuStreamDestroy, 4000, 0, (CUstream))                                  \
+    ROW(cuStreamSynchronize, cuStreamSynchronize, 2000, 0, (CUstream))                             \
+    ROW(cuStreamQuery, cuStreamQuery, 2000, 0, (CUstream))                                         \
+    ROW(cuLaunchHostFunc, cuLaunchHostFunc, 10000, 0, (CUstream, void (*)(void *), void *))        \
+    ROW(cuStreamBeginCapture_v2, cuStreamBeginCapture, 10010, 0, (CUstream, int))                  \
+    ROW(cuStreamEndCapture, cuStreamEndCapture, 10000, 0, (CUstream, CUgraph *))
+
+#ifdef HOW_LINK
+#define CU_DECLARE(symbol, base, version, flags, parameters) extern CUresult symbol parameters;
+CU_FUNCTIONS(CU_DECLARE)
+#define CU(symbol) (symbol)
+#else
+struct cu_functions {
+#define CU_DECLARE(symbol, base, version, flags, parameters) CUresult(*symbol) parameters;
+    CU_FUNCTIONS(CU_DECLARE)
+};
+extern struct cu_functions cu;
+#define CU(symbol) (cu.symbol)
+#endif
+
+// Makes the functions reachable. On failure prints what is missing on stderr and returns −1.
+int cu_open(void);
+// Unloads the driver as ffmpeg does (dlclose), so that cu_open loads it again. Does nothing when
+// linked.
+void cu_close(void);
+
+#endif
