@@ -1,0 +1,213 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// mistake is something a user does wrong: the command, what it must say on
+// stderr (every part of it), and its exit status. Nothing goes to stdout.
+type mistake struct {
+	name string
+	cmd  *exec.Cmd
+	says []string
+	code int
+}
+
+func (c mistake) check(t *testing.T) {
+	t.Helper()
+	t.Run(c.name, func(t *testing.T) {
+		r := rig.Run(t, c.cmd)
+		if r.Code != c.code {
+			t.Errorf("exit status %d, want %d", r.Code, c.code)
+		}
+		for _, part := range c.says {
+			if !strings.Contains(r.Stderr, part) {
+				t.Errorf("%q is missing in:\n%s", part, r.Stderr)
+			}
+		}
+		if r.Stdout != "" {
+			t.Errorf("stdout: %s", r.Stdout)
+		}
+	})
+}
+
+func TestMistakesOnTheCommandLine(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
+	missing := filepath.Join(m.Dir, "nobody.sock")
+	lost := m.Gpuarb("run", "--", "true")
+	lost.Env = append(lost.Env, "GPUARB_LIB="+filepath.Join(m.Dir, "libgpuarb.so"))
+	for _, c := range []mistake{
+		{"unknown flag", m.Gpuarb("run", "--memroy", "1G", "--", "true"), []string{"--memroy"}, 125},
+		{"unknown flag of another command", m.Gpuarb("ps", "--frobnicate"), []string{"--frobnicate"}, 2},
+		{"unknown command", m.Gpuarb("rnu"), []string{"rnu"}, 2},
+		{"malformed size", m.Gpuarb("run", "--memory", "4X", "--", "true"), []string{`"4X"`, "unit"}, 125},
+		{"negative size", m.Gpuarb("run", "--memory", "-4G", "--", "true"), []string{"-4G"}, 125},
+		{"more than the device", m.Gpuarb("run", "--memory", "9G", "--", "true"), []string{"9GiB", "8.0 GiB", "ask for less"}, 125},
+		{"no command", m.Gpuarb("run", "--memory", "1G"), []string{"run --help"}, 125},
+		{"no such command", m.Gpuarb("run", "--", "no-such-program"), []string{"no-such-program"}, 127},
+		{"not executable", m.Gpuarb("run", "--", "/etc/passwd"), []string{"/etc/passwd"}, 126},
+		{"no daemon", m.Gpuarb("--socket", missing, "ps"), []string{missing, "gpuarbd"}, 69},
+		{"no daemon to run under", m.Gpuarb("--socket", missing, "run", "--", "true"), []string{missing, "gpuarbd"}, 125},
+		{"no shim library", lost, []string{filepath.Join(m.Dir, "libgpuarb.so"), "GPUARB_LIB"}, 125},
+	} {
+		c.check(t)
+	}
+}
+
+// daemon is gpuarbd on a machine, for a start that must fail.
+func daemon(t *testing.T, m *rig.Machine, args ...string) *exec.Cmd {
+	return m.Command(m.Env(), rig.Build(t, "gpuarbd"), args...)
+}
+
+func TestMistakesOfTheDaemon(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G"})
+	other := filepath.Join(m.Dir, "other.sock")
+	file := filepath.Join(m.Dir, "file")
+	config := filepath.Join(m.Dir, "bad.toml")
+	busy := filepath.Join(m.Dir, "busy")
+	write(t, file, "")
+	write(t, config, "schema_version = 1\n[defaults]\nmemory.max = \"4Q\"\nmemroy.max = \"1G\"\non_full = \"wait\"\n")
+	if err := os.Mkdir(busy, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("none", busy, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(busy, 0) })
+	noHome := daemon(t, m, "--user")
+	noFuse := m.Command(m.Env(), "unshare", "-m", "sh", "-c", `mount -t tmpfs none /dev && exec "$@"`, "sh",
+		rig.Build(t, "gpuarbd"), "--socket", other, "--mount", filepath.Join(m.Dir, "gpu2"))
+	for _, c := range []mistake{
+		{"unknown flag", daemon(t, m, "--sokcet", "x"), []string{"--sokcet"}, 2},
+		{"an argument", daemon(t, m, "x"), []string{`"x"`}, 2},
+		{"two daemons", daemon(t, m, "--socket", m.Socket, "--mount", "none"),
+			[]string{m.Socket, fmt.Sprint(m.DaemonPID())}, 1},
+		{"busy mount point", daemon(t, m, "--socket", other, "--mount", busy), []string{busy, "mounted"}, 1},
+		{"live mount of another daemon", daemon(t, m, "--socket", other, "--mount", m.Mount), []string{m.Mount, "mounted"}, 1},
+		{"mount point is a file", daemon(t, m, "--socket", other, "--mount", file), []string{file, "not a directory"}, 1},
+		{"no /dev/fuse", noFuse, []string{"/dev/fuse", "--mount none"}, 1},
+		{"no XDG_RUNTIME_DIR", noHome, []string{"XDG_RUNTIME_DIR", "--socket"}, 1},
+		{"no such configuration", daemon(t, m, "--config", file + ".toml"), []string{file + ".toml"}, 78},
+		{"malformed configuration", daemon(t, m, "--socket", other, "--config", config),
+			[]string{config + ":3: ", "4Q", config + ":4: ", "memroy.max", config + ":5: ", "not supported yet"}, 78},
+		{"the same, only checked", daemon(t, m, "--check-config", "--config", config),
+			[]string{config + ":3: ", config + ":4: ", config + ":5: "}, 78},
+		{"the same, by the command", m.Gpuarb("config", "check", config),
+			[]string{config + ":3: ", config + ":4: ", config + ":5: "}, 78},
+	} {
+		c.check(t)
+	}
+	if got := m.Read("version"); got == "" {
+		t.Error("the first daemon no longer serves")
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLeftovers: a daemon that was killed leaves a socket, a mount and a state
+// file behind; the next start deals with all of them.
+func TestLeftovers(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G"})
+	m.Kill()
+	if _, err := os.Stat(m.Socket); err != nil {
+		t.Fatalf("there is no stale socket to test with: %v", err)
+	}
+	if _, err := os.ReadDir(m.Mount); err == nil {
+		t.Fatal("there is no stale mount to test with")
+	}
+	m.Start()
+	if got := m.Read("leases"); !strings.HasPrefix(got, "PID ") {
+		t.Errorf("leases: %q", got)
+	}
+	if r := rig.Run(t, m.Gpuarb("ps")); r.Code != 0 {
+		t.Errorf("ps: exit status %d\n%s", r.Code, r.Stderr)
+	}
+}
+
+func TestNoGPUAtAll(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "none"})
+	mistake{"devices", m.Gpuarb("devices"), []string{"no GPU"}, 69}.check(t)
+	if got := strings.Count(m.Read("leases"), "\n"); got != 1 {
+		t.Errorf("leases has %d lines", got)
+	}
+	r := rig.Run(t, m.Gpuarb("run", "--memory", "1G", "--", "echo", "hello"))
+	if r.Code != 0 || r.Stdout != "hello\n" {
+		t.Errorf("a program without a GPU call: exit status %d, %q\n%s", r.Code, r.Stdout, r.Stderr)
+	}
+	r = rig.Run(t, m.Gpuarb(append([]string{"run", "--", "ffmpeg"}, append(source("640x360", 1), "-vf", oneUpload, "-f", "null", "-")...)...))
+	if r.Code == 0 || !strings.Contains(r.Stderr, "CUDA_ERROR_NO_DEVICE") {
+		t.Errorf("the driver's own error must come through: exit status %d\n%s", r.Code, r.Stderr)
+	}
+}
+
+// TestRootless: a user's own daemon, in XDG_RUNTIME_DIR, found without a flag.
+func TestRootless(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", Stopped: true, NoMount: true})
+	runtime := filepath.Join(m.Dir, "run")
+	for _, dir := range []string{runtime, filepath.Join(m.Dir, "sim")} {
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nobody(t, m.Dir)
+	env := append(m.Env(), "XDG_RUNTIME_DIR="+runtime, "HOME="+m.Dir)
+	as := func(args ...string) *exec.Cmd {
+		return m.Command(env, "setpriv", append([]string{"--reuid=65534", "--regid=65534", "--clear-groups"}, args...)...)
+	}
+	// Where /dev/fuse is not for everybody, a node of our own is, in a mount namespace.
+	node := filepath.Join(m.Dir, "fuse")
+	if err := unix.Mknod(node, unix.S_IFCHR|0o666, int(unix.Mkdev(10, 229))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(node, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	script := `
+		set -e
+		mount --bind "$1" /dev/fuse
+		exec setpriv --reuid=65534 --regid=65534 --clear-groups bash -c '
+			set -e
+			coproc daemon { exec "$0" --user 2>&1; }
+			while read -r line <&"${daemon[0]}"; do [[ $line == *msg=ready* ]] && break; done
+			"$1" run --memory 16M -- ffmpeg "${@:3}"
+			cat "$XDG_RUNTIME_DIR/gpuarb/gpu/leases"
+			"$1" ps --json >/dev/null
+			kill "$daemon_PID"
+			wait "$daemon_PID"
+		' "${@:2}"`
+	args := append([]string{"-m", "bash", "-c", script, "bash", node, rig.Build(t, "gpuarbd"), rig.Build(t, "gpuarb"), "--"},
+		append(source("640x360", 5), "-vf", oneUpload, "-f", "null", "-")...)
+	r := rig.Run(t, m.Command(env, "unshare", args...))
+	if r.Code != 0 || !strings.HasPrefix(r.Stdout, "PID USER GPU") {
+		t.Errorf("exit status %d\n%s\n%s", r.Code, r.Stdout, r.Stderr)
+	}
+	mistake{"no daemon any more", as(rig.Build(t, "gpuarb"), "ps"),
+		[]string{filepath.Join(runtime, "gpuarb/gpuarb.sock"), "/run/gpuarb/gpuarb.sock"}, 69}.check(t)
+}
+
+// nobody gives a folder and what is in it to the user nobody.
+func nobody(t *testing.T, dir string) {
+	t.Helper()
+	if err := exec.Command("chown", "-R", "65534:65534", dir).Run(); err != nil {
+		t.Fatal(err)
+	}
+}
