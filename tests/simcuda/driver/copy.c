@@ -41,7 +41,7 @@ static CUresult check_range(CUdeviceptr p, uint64_t size, enum side side, bool w
         else if (write)
             b->touched = true;
     } else {
-        *pinned = host_registered(p, size);
+        *pinned = host_registered(p, size) || vmm_accessible(p, size);
         if (!*pinned && side == SIDE_DEVICE)
             rc = CUDA_ERROR_INVALID_VALUE;
     }

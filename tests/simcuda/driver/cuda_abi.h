@@ -88,6 +88,23 @@ typedef struct {
     int id;
 } CUmemLocation;
 
+typedef unsigned long long CUmemGenericAllocationHandle;
+
+typedef struct {
+    int type;
+    int requestedHandleTypes;
+    CUmemLocation location;
+    void *win32HandleMetaData;
+    unsigned char compressionType, gpuDirectRDMACapable;
+    unsigned short usage;
+    unsigned char reserved[4];
+} CUmemAllocationProp;
+
+typedef struct {
+    CUmemLocation location;
+    int flags;
+} CUmemAccessDesc;
+
 typedef struct {
     int allocType;
     int handleTypes;

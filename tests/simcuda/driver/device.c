@@ -227,6 +227,7 @@ static const int attributes[][2] = {
     {83, 1},          // MANAGED_MEMORY
     {95, 0},          // COOPERATIVE_LAUNCH: no kernels here
     {97, 101376},     // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+    {102, 1},         // VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
     {99, 1},          // HOST_REGISTER_SUPPORTED
     {106, 16},        // MAX_BLOCKS_PER_MULTIPROCESSOR
     {111, 1024},      // RESERVED_SHARED_MEMORY_PER_BLOCK

@@ -86,7 +86,7 @@ CUresult dev_lost(int phys); // the code of a lost device, or 0
 bool dev_select(struct driver *d);
 
 // handle.c: tables of live objects, under drv.lock.
-enum handle_type { HANDLE_CONTEXT = 1, HANDLE_STREAM, HANDLE_EVENT, HANDLE_POOL };
+enum handle_type { HANDLE_CONTEXT = 1, HANDLE_STREAM, HANDLE_EVENT, HANDLE_POOL, HANDLE_MEMORY };
 uintptr_t handle_new(enum handle_type type, void *object);
 void handle_restore(enum handle_type type, uintptr_t handle, void *object);
 void *handle_get(enum handle_type type, uintptr_t handle);
@@ -129,6 +129,15 @@ void mem_delay(void);
 
 // host.c
 bool host_registered(CUdeviceptr p, uint64_t size);
+
+// vmm.c, under drv.lock
+struct range {
+    CUdeviceptr base;
+    uint64_t size;
+    int phys;
+};
+bool vmm_accessible(CUdeviceptr p, uint64_t size);
+bool vmm_find(CUdeviceptr p, struct range *out);
 
 // pool.c
 CUmemoryPool pool_handle(const struct pool *p);

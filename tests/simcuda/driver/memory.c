@@ -163,6 +163,14 @@ EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdevic
         *base = b->base;
     if (known && size)
         *size = (size_t)b->size;
+    struct range r;
+    if (!known && vmm_find(p, &r)) {
+        known = true;
+        if (base)
+            *base = r.base;
+        if (size)
+            *size = (size_t)r.size;
+    }
     pthread_mutex_unlock(&drv.lock);
     return known ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }

@@ -101,8 +101,13 @@ static CUresult of_registered(CUdeviceptr p, int attribute, void *out) {
 
 static CUresult get_locked(CUdeviceptr p, int attribute, void *out) {
     struct block *b = block_find(p);
+    struct range r;
     if (b)
         return of_block(b, p, attribute, out);
+    if (vmm_find(p, &r)) {
+        struct block like = {.base = r.base, .size = r.size, .phys = r.phys};
+        return of_block(&like, p, attribute, out);
+    }
     return host_registered(p, 1) ? of_registered(p, attribute, out) : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -176,8 +176,9 @@ static CUresult alloc_from(struct context *ctx, CUmemoryPool handle, bool named,
         else if ((b = alloc_locked(ctx, p, size)))
             *out = b->base;
         pthread_mutex_unlock(&drv.lock);
-        // Short of memory, the driver puts the allocation behind frees that are on their way.
-        if (b || rc || waited || queue_context_idle(ctx))
+        // Short of memory, the driver puts the allocation behind frees that are on their way (one
+        // may have arrived since: try again even if there is nothing to wait for).
+        if (b || rc || waited)
             break;
         waited = true;
         queue_sync_context(ctx);

@@ -107,7 +107,6 @@ static void handles(void) {
 static void unsupported(void) {
     CHECK(CU(cuLaunchKernel, void)(), 801);
     CHECK(CU(cuModuleLoadData, void *, void *)(NULL, NULL), 801);
-    CHECK(CU(cuMemCreate, void)(), 801);
     CHECK(CU(cuIpcGetMemHandle, void)(), 801);
     CHECK(CU(cuStreamBeginCapture_v2, void)(), 801);
 }
