@@ -1,0 +1,87 @@
+package inventory
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func nothingTaken(string) bool { return false }
+
+func TestDRM(t *testing.T) {
+	list, reason := openDRM("testdata/mixed", nothingTaken, 2)
+	var got []string
+	for _, f := range list {
+		d := f.device
+		u, err := f.source.usage()
+		got = append(got, fmt.Sprintf("%d %s %q %q %q %s %d/%d %v %v %v", d.Index, d.Vendor, d.Name, d.UUID, d.UUIDBytes,
+			d.PCI, u.UsedBytes, d.Total, u.Lost, u.ProcessesKnown, err))
+	}
+	zero := strings.Repeat(`\x00`, 16)
+	want := []string{
+		`2 amd "AMD GPU 0x73bf" "" "` + zero + `" 0000:03:00.0 1048576/17163091968 false false <nil>`,
+		`3 amd "Radeon RX 7900 XTX" "GPU-7ab3c1d2e4f50617" "7ab3c1d2e4f50617" 0000:43:00.0 31457280/25753026560 false false <nil>`,
+		`4 intel "Intel GPU 0x56a0" "" "` + zero + `" 0000:44:00.0 0/17179869184 false false <nil>`,
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	for _, says := range []string{"card0 (0000:00:02.0) has no memory", "card3 (0000:81:00.0) is NVIDIA's"} {
+		if !strings.Contains(reason, says) {
+			t.Errorf("%q is not in %q", says, reason)
+		}
+	}
+}
+
+func TestDRMTaken(t *testing.T) {
+	list, reason := openDRM("testdata/mixed", func(pci string) bool { return pci == "0000:81:00.0" || pci == "0000:43:00.0" }, 0)
+	if len(list) != 2 || strings.Contains(reason, "NVIDIA") {
+		t.Errorf("%d devices, %q", len(list), reason)
+	}
+}
+
+func TestDRMLost(t *testing.T) {
+	root := t.TempDir()
+	if err := os.CopyFS(root, os.DirFS("testdata/mixed")); err != nil {
+		t.Fatal(err)
+	}
+	list, _ := openDRM(root, nothingTaken, 0)
+	for _, f := range list {
+		card := f.source.(*drmSource).dir
+		if err := os.RemoveAll(filepath.Join(card, "device")); err != nil {
+			t.Fatal(err)
+		}
+		if u, err := f.source.usage(); err != nil || !u.Lost {
+			t.Errorf("%s was removed: %+v, %v", card, u, err)
+		}
+	}
+}
+
+func TestDRMBroken(t *testing.T) {
+	root := t.TempDir()
+	if err := os.CopyFS(root, os.DirFS("testdata/mixed")); err != nil {
+		t.Fatal(err)
+	}
+	device := filepath.Join(root, "class/drm/card1/device")
+	list, _ := openDRM(root, nothingTaken, 0)
+	if err := os.WriteFile(device+"/mem_info_vram_used", []byte("a lot\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if u, err := list[1].source.usage(); err == nil {
+		t.Errorf("rubbish was taken: %+v", u)
+	}
+	if err := os.WriteFile(device+"/mem_info_vram_total", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if again, reason := openDRM(root, nothingTaken, 0); len(again) != len(list)-1 || !strings.Contains(reason, "card1") {
+		t.Errorf("%d devices, %q", len(again), reason)
+	}
+}
+
+func TestNoDRM(t *testing.T) {
+	if list, reason := openDRM(t.TempDir(), nothingTaken, 0); len(list) != 0 || reason != "" {
+		t.Errorf("%v, %q", list, reason)
+	}
+}

@@ -1,0 +1,200 @@
+package inventory
+
+import (
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+// exits collects what a reaper tells.
+type exits struct {
+	mu   sync.Mutex
+	keys []uint64
+	pids []int
+	when []time.Time
+}
+
+func (e *exits) onExit(pid int, key uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.keys = append(e.keys, key)
+	e.pids = append(e.pids, pid)
+	e.when = append(e.when, time.Now())
+}
+
+func (e *exits) wait(t testing.TB, n int) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		e.mu.Lock()
+		got := len(e.keys)
+		e.mu.Unlock()
+		if got >= n {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d exits of %d", got, n)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func newReaper(t testing.TB) (*Reaper, *exits) {
+	t.Helper()
+	e := &exits{}
+	r, err := NewReaper(e.onExit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r, e
+}
+
+func pidfdOf(t testing.TB, pid int) int {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd
+}
+
+func TestReaper(t *testing.T) {
+	r, e := newReaper(t)
+	first, second, third := sleeper(t, "sleep", "1000"), sleeper(t, "sleep", "1000"), sleeper(t, "sleep", "1000")
+	for i, pid := range []int{first.Process.Pid, second.Process.Pid, third.Process.Pid} {
+		if err := r.Add(pidfdOf(t, pid), uint64(i)<<40); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Add(pidfdOf(t, first.Process.Pid), 0); err == nil {
+		t.Error("a key was taken twice")
+	}
+	// One process under two keys, as the sessions of two threads may be.
+	if err := r.Add(pidfdOf(t, first.Process.Pid), 77); err != nil {
+		t.Fatal(err)
+	}
+	r.Remove(2 << 40)
+	r.Remove(12345)
+	_ = third.Process.Kill()
+	_ = first.Process.Kill()
+	e.wait(t, 2)
+	_ = second.Process.Kill()
+	e.wait(t, 3)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if last := e.keys[2]; last != 1<<40 || e.pids[2] != second.Process.Pid {
+		t.Errorf("keys %v, pids %v", e.keys, e.pids)
+	}
+	slices.Sort(e.keys)
+	if !slices.Equal(e.keys, []uint64{0, 77, 1 << 40}) {
+		t.Errorf("keys %v", e.keys)
+	}
+}
+
+func TestReaperOfTheDead(t *testing.T) {
+	r, e := newReaper(t)
+	cmd := sleeper(t, "true")
+	fd := pidfdOf(t, cmd.Process.Pid)
+	// Dead, and not yet waited for.
+	if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10000); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Add(fd, 1); err != nil {
+		t.Fatal(err)
+	}
+	e.wait(t, 1)
+	// Waited for.
+	_ = cmd.Wait()
+	if err := r.Add(fd, 1); err != nil {
+		t.Fatal(err)
+	}
+	e.wait(t, 2)
+	if e.pids[0] != cmd.Process.Pid || e.pids[1] != -1 {
+		t.Errorf("pids %v", e.pids)
+	}
+}
+
+func TestReaperErrors(t *testing.T) {
+	r, _ := newReaper(t)
+	null, err := os.Open("/dev/null")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for _, fd := range []int{-1, 1 << 20, int(null.Fd())} {
+		if err := r.Add(fd, 1); err == nil {
+			t.Errorf("descriptor %d was taken", fd)
+		}
+	}
+	other, err := NewReaper(func(int, uint64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := other.Add(pidfdOf(t, os.Getpid()), 1); err == nil {
+		t.Error("a closed reaper took one")
+	}
+	other.Remove(1)
+}
+
+// TestReaperMany watches ten thousand pidfds, of which one fires at a time.
+func TestReaperMany(t *testing.T) {
+	const many = 10000
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur < many+100 {
+		limit.Cur, limit.Max = many+1000, max(limit.Max, many+1000)
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, e := newReaper(t)
+	stays := sleeper(t, "sleep", "1000").Process.Pid
+	for key := range uint64(many) {
+		if err := r.Add(pidfdOf(t, stays), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var delays []time.Duration
+	for i := range 20 {
+		cmd := sleeper(t, "sleep", "1000")
+		if err := r.Add(pidfdOf(t, cmd.Process.Pid), uint64(many+i)); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		_ = cmd.Process.Kill()
+		e.wait(t, i+1)
+		delays = append(delays, e.when[i].Sub(began))
+	}
+	slices.Sort(delays)
+	t.Logf("from kill to onExit with %d others: median %v, worst %v", many, delays[10], delays[19])
+}
+
+func TestReaperLeaksNothing(t *testing.T) {
+	ignore := goleak.IgnoreCurrent()
+	r, err := NewReaper(func(int, uint64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Add(pidfdOf(t, os.Getpid()), 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := goleak.Find(ignore); err != nil {
+		t.Error(err)
+	}
+}

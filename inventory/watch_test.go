@@ -1,0 +1,69 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestWatch(t *testing.T) {
+	ignore := goleak.IgnoreCurrent()
+	ctx, cancel := context.WithCancel(t.Context())
+	events := make(chan ProcessEvent, 1000)
+	ended := make(chan error, 1)
+	go func() { ended <- Watch(ctx, func(e ProcessEvent) { events <- e }) }()
+
+	// Listening has no moment that can be seen, so programs are run until one is.
+	seen := map[ProcessEvent]bool{}
+	deadline := time.After(20 * time.Second)
+	for found := false; !found; {
+		cmd := exec.Command("true")
+		if err := cmd.Run(); err != nil {
+			t.Fatal(err)
+		}
+		pid := cmd.ProcessState.Pid()
+		pause := time.After(20 * time.Millisecond)
+		for more := true; more && !found; {
+			select {
+			case e := <-events:
+				seen[e] = true
+				found = seen[ProcessEvent{EventExec, pid}] && seen[ProcessEvent{EventExit, pid}]
+			case <-pause:
+				more = false
+			case err := <-ended:
+				t.Fatalf("it ended: %v", err)
+			case <-deadline:
+				t.Fatal("no exec and exit was seen")
+			}
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("the end: %v", err)
+	}
+	if err := goleak.Find(ignore); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWatchUnprivileged checks that the lack of privilege is said at once, as what it is.
+func TestWatchUnprivileged(t *testing.T) {
+	if os.Getenv("INVENTORY_TEST_WATCH") != "" {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		if err := Watch(ctx, func(ProcessEvent) {}); err != nil && !errors.Is(err, ErrUnavailable) {
+			t.Error(err)
+		}
+		return
+	}
+	cmd := exec.Command("unshare", "--user", "--net", "--map-root-user", os.Args[0], "-test.run=TestWatchUnprivileged")
+	cmd.Env = append(os.Environ(), "INVENTORY_TEST_WATCH=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
