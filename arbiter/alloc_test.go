@@ -1,0 +1,290 @@
+package arbiter_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+)
+
+// figures are the numbers of an outcome.
+type figures struct {
+	granted                     bool
+	reason                      arbiter.Reason
+	requested, remaining, limit accounting.Bytes
+}
+
+func figuresOf(o arbiter.Outcome) figures {
+	return figures{o.Granted, o.Reason, o.Requested, o.Remaining, o.Limit}
+}
+
+func TestC1toC3Budget(t *testing.T) {
+	granted := figures{granted: true}
+	for _, c := range []struct {
+		name    string
+		held, n accounting.Bytes
+		want    figures
+	}{
+		{"C1 within", 0, 512, granted},
+		{"C2 at the exact limit", 768, 256, granted},
+		{"C2 the next byte", 1024, 1, figures{false, arbiter.ReasonOverBudget, 1, 0, 1024}},
+		{"C3 over", 768, 512, figures{false, arbiter.ReasonOverBudget, 512, 256, 1024}},
+		{"nothing", 1024, 0, granted},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, exact(size(1024)), 8*gib)
+			x := w.client(0, 0)
+			x.must(c.held)
+			if got := figuresOf(x.alloc(c.n)); got != c.want {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+			want := c.held
+			if c.want.granted {
+				want += c.n
+			}
+			if row := x.row(); row.Used != want || row.Granted != want || row.Peak != want {
+				t.Errorf("used %d, granted %d, peak %d, want %d", row.Used, row.Granted, row.Peak, want)
+			}
+		})
+	}
+}
+
+func TestC3CountsIdleCreditAsFree(t *testing.T) {
+	w := newWorld(t, exact(size(1024)), 8*gib)
+	x := w.client(0, 0)
+	x.must(1000)
+	x.free(232)
+	got := figuresOf(x.alloc(512))
+	if want := (figures{false, arbiter.ReasonOverBudget, 512, 256, 1024}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if x.word.idle() != 232 {
+		t.Errorf("a refusal took idle credit: %d left", x.word.idle())
+	}
+	x.must(256)
+	if row := x.row(); row.Used != 1024 || row.Granted != 1024 || row.Credit != 0 {
+		t.Errorf("%+v", row)
+	}
+}
+
+func TestC7LargerThanCouldEverFit(t *testing.T) {
+	p := exact(unlimited())
+	p.Devices = []arbiter.DeviceRule{{Reserve: size(gib)}}
+	w := newWorld(t, p, 8*gib)
+	x := w.client(0, 0)
+	x.must(gib)
+	before := w.words.calls
+	o := x.alloc(7*gib + 1)
+	want := figures{false, arbiter.ReasonTooLarge, 7*gib + 1, 6 * gib, 7 * gib}
+	if got := figuresOf(o); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if w.words.calls != before {
+		t.Errorf("%d words were looked at", w.words.calls-before)
+	}
+	if got := x.alloc(accounting.Max).Reason; got != arbiter.ReasonTooLarge {
+		t.Errorf("2^64−1 bytes: %v", got)
+	}
+}
+
+func TestC11EachDeviceByItself(t *testing.T) {
+	w := newWorld(t, exact(arbiter.Size{PerMille: 250}), 8*gib, 4*gib)
+	zero := w.client(0, 0)
+	one := zero.on(1)
+	zero.must(2 * gib)
+	one.must(gib)
+	for c, limit := range map[*client]accounting.Bytes{zero: 2 * gib, one: gib} {
+		if o := c.alloc(1); o.Granted || o.Limit != limit || o.Remaining != 0 {
+			t.Errorf("%+v, want the limit %d", o, limit)
+		}
+	}
+	if again := zero.on(1); again.lease != one.lease {
+		t.Error("attached twice, two leases")
+	}
+}
+
+func TestIdleCreditIsRecalledBeforeARefusal(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 1000)
+	rich, poor, asker := w.client(0, 0), w.client(0, 0), w.client(0, 0)
+	rich.must(600)
+	poor.must(300)
+	asker.must(100)
+	rich.free(200)
+	poor.free(50)
+	if o := asker.alloc(251); o.Granted || o.Reason != arbiter.ReasonDeviceFull || o.Remaining != 250 || o.Limit != 1000 {
+		t.Errorf("%+v", o)
+	}
+	if rich.word.idle() != 200 || poor.word.idle() != 50 {
+		t.Error("a refusal took somebody's idle credit")
+	}
+	asker.must(150)
+	if rich.word.idle() != 50 || poor.word.idle() != 50 {
+		t.Errorf("150 were needed, and the largest should give: %d and %d are left", rich.word.idle(), poor.word.idle())
+	}
+	asker.must(100)
+	if o := asker.alloc(1); o.Granted || o.Remaining != 0 {
+		t.Errorf("%+v", o)
+	}
+	if got := w.arb.Snapshot(w.now).Stats.RecalledBytes; got != 250 {
+		t.Errorf("recalled %d", got)
+	}
+}
+
+func TestRecallWithinAJob(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 8*gib)
+	job := w.job(t, arbiter.JobRequest{Max: ptr(size(1000))})
+	one, two, stranger := w.client(job, 0), w.client(job, 0), w.client(0, 0)
+	stranger.must(500)
+	stranger.free(500)
+	one.must(900)
+	one.free(400)
+	two.must(500)
+	if one.word.idle() != 0 || stranger.word.idle() != 500 {
+		t.Errorf("idle: %d and %d", one.word.idle(), stranger.word.idle())
+	}
+	o := two.alloc(1)
+	if o.Granted || o.Reason != arbiter.ReasonOverBudget || o.Limit != 1000 || !o.First {
+		t.Errorf("%+v", o)
+	}
+	if o := two.alloc(1); o.First {
+		t.Error("the first refusal came twice")
+	}
+}
+
+// job opens a job of bob's.
+func (w *world) job(t *testing.T, r arbiter.JobRequest) arbiter.JobID {
+	t.Helper()
+	if r.Process.PID == 0 {
+		r.Process = w.process(1000, "gpuarb")
+	}
+	info, err := w.arb.OpenJob(w.now, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.ID
+}
+
+func TestReservationsAreKeptFree(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 1000)
+	job := w.job(t, arbiter.JobRequest{Min: ptr(size(600)), Max: ptr(size(600))})
+	other := w.client(0, 0)
+	other.must(400)
+	if o := other.alloc(1); o.Granted || o.Reason != arbiter.ReasonDeviceFull || o.Remaining != 0 {
+		t.Errorf("took what is reserved: %+v", o)
+	}
+	member := w.client(job, 0)
+	w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{{PID: 1, Bytes: 900}}})
+	member.must(600)
+	_, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(1000, "x"), Min: ptr(size(1))})
+	if r, ok := err.(*arbiter.Refusal); !ok || r.Reason != arbiter.ReasonDeviceFull || r.Remaining != 0 {
+		t.Errorf("reserved what is not there: %v", err)
+	}
+	w.arb.CloseJob(w.now, job)
+	w.arb.Forget(w.now, member.session)
+	if got := w.arb.Snapshot(w.now).Devices[0].Committed; got != 400 {
+		t.Errorf("committed %d after the job's end", got)
+	}
+}
+
+func TestSiblingsShareTheirReservation(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 1000)
+	job := w.job(t, arbiter.JobRequest{Min: ptr(size(600))})
+	one, two, other := w.client(job, 0), w.client(job, 0), w.client(0, 0)
+	one.must(600)
+	other.must(400)
+	one.free(200)
+	two.must(200) // inside the job's memory.min, on a full device
+	if o := two.alloc(1); o.Granted {
+		t.Error("beyond the device")
+	}
+}
+
+func TestSurplus(t *testing.T) {
+	p := arbiter.DefaultPolicy()
+	w := newWorld(t, p, 8*gib)
+	x := w.client(0, 0)
+	x.must(mib)
+	if row := x.row(); row.Credit != 4*mib || row.Used != mib || row.Peak != mib || x.word.idle() != 4*mib {
+		t.Errorf("%+v", row)
+	}
+	x.must(8 * mib)
+	if row := x.row(); row.Credit != 4*mib || row.Used != 9*mib {
+		t.Errorf("the surplus piles up: %+v", row)
+	}
+	tight := newWorld(t, p, 2*mib)
+	y := tight.client(0, 0)
+	y.must(mib)
+	if row := y.row(); row.Credit != mib/8 {
+		t.Errorf("credit of %d with room for %d", row.Credit, mib)
+	}
+	y.must(mib - 100)
+	y.must(100)
+	if o := y.alloc(1); o.Granted || o.Remaining != 0 {
+		t.Errorf("the surplus cost the program its last bytes: %+v", o)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 8*gib)
+	job := w.job(t, arbiter.JobRequest{Max: ptr(size(gib))})
+	big := w.clientOf(arbiter.Process{PID: 1234, UID: 1000, Exe: "/usr/bin/ffmpeg"}, job, 0)
+	small := w.clientOf(arbiter.Process{PID: 99, UID: 1000, Command: "/opt/bin/python3 \x1b[2Jx"}, job, 0)
+	big.must(700 * mib)
+	small.must(68 * mib)
+	o := big.alloc(512 * mib)
+	want := "out of memory on GPU 0: asked 512 MiB, 256 MiB left of the job's 1 GiB budget; " +
+		"holds: ffmpeg[1234] 700 MiB, python3[99] 68 MiB"
+	if o.Explain != want {
+		t.Errorf("got  %q\nwant %q", o.Explain, want)
+	}
+	if o := big.alloc(2 * gib); o.Explain != "out of memory on GPU 0: asked 2 GiB, more than the job's 1 GiB budget could ever hold" {
+		t.Errorf("%q", o.Explain)
+	}
+	w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{{PID: 7, Bytes: 7 * gib, Command: "blender"}}})
+	if o := w.client(0, 0).alloc(512 * mib); !strings.Contains(o.Holders, "blender[7] 7 GiB (unmanaged)") {
+		t.Errorf("%q", o.Explain)
+	}
+}
+
+func TestB2StreamsAtTheCap(t *testing.T) {
+	p := arbiter.DefaultPolicy()
+	p.Rules = []arbiter.Rule{{StreamsMax: ptr(-3)}}
+	w := newWorld(t, p, gib)
+	x := w.client(0, 0)
+	if o := w.arb.Stream(w.now, x.lease, 1); !o.Granted || o.Current != 1 || o.Max != 1 {
+		t.Errorf("%+v", o)
+	}
+	o := w.arb.Stream(w.now, x.lease, 1)
+	if o.Granted || o.Reason != arbiter.ReasonStreams || o.Current != 1 || o.Max != 1 || !strings.Contains(o.Explain, "1 of 1") {
+		t.Errorf("%+v", o)
+	}
+	if o := w.arb.Stream(w.now, x.lease, -5); !o.Granted || o.Current != 0 {
+		t.Errorf("%+v", o)
+	}
+	if got := w.arb.Context(w.now, x.lease, 2) + w.arb.Context(w.now, x.lease, -7); got != 2 {
+		t.Errorf("contexts: %d", got)
+	}
+}
+
+func TestUnknownIDs(t *testing.T) {
+	w := newWorld(t, arbiter.DefaultPolicy(), gib)
+	a := w.arb
+	if o := a.Alloc(start, arbiter.AllocRequest{Lease: 9, Bytes: 1}); o.Granted || o.Reason != arbiter.ReasonNoLease {
+		t.Errorf("%+v", o)
+	}
+	if o := a.Stream(start, 9, 1); o.Granted || a.Context(start, 9, 1) != 0 {
+		t.Errorf("%+v", o)
+	}
+	a.Freed(start, 9)
+	a.Clamped(start, 9)
+	a.EndSession(start, 9)
+	a.Gone(start, 9, 9)
+	a.Forget(start, 9)
+	a.CloseJob(start, 9)
+	a.LoseDevice(start, 9)
+	a.Observe(start, arbiter.Usage{Device: 9})
+	if a.Used(9) != nil {
+		t.Error("used of no device")
+	}
+}

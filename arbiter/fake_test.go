@@ -1,0 +1,328 @@
+package arbiter_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+)
+
+const (
+	kib accounting.Bytes = 1 << 10
+	mib accounting.Bytes = 1 << 20
+	gib accounting.Bytes = 1 << 30
+)
+
+const (
+	closedBit = 1 << 63
+	notifyBit = 1 << 62
+	creditMax = 1<<62 - 1
+)
+
+// word is one lease's word, as a client's page has it. Both sides change it by
+// compare-and-swap; low is the least credit since the daemon's last change.
+type word struct {
+	state   atomic.Uint64
+	low     atomic.Uint64
+	granted accounting.Bytes // as the calls of the arbiter add up
+	peak    accounting.Bytes
+	limit   accounting.Bytes
+	pending accounting.Bytes
+	gone    bool // the page cannot be reached
+}
+
+// words is the daemon's side of all words. It fails the test when the arbiter
+// gives another sum for a lease than its calls add up to.
+type words struct {
+	t     testing.TB
+	arb   *arbiter.Arbiter
+	all   map[arbiter.LeaseID]*word
+	calls int
+}
+
+func (w *words) of(id arbiter.LeaseID) *word {
+	w.calls++
+	return w.all[id]
+}
+
+// add begins a word; granted is what a restored lease holds.
+func (w *words) add(id arbiter.LeaseID, granted, credit accounting.Bytes) *word {
+	x := &word{granted: granted, peak: granted - credit}
+	x.state.Store(uint64(credit))
+	x.low.Store(uint64(credit))
+	w.all[id] = x
+	return x
+}
+
+func (w *words) check(x *word, granted accounting.Bytes) {
+	if x.granted != granted {
+		w.t.Fatalf("the arbiter says %d bytes are granted, its calls add up to %d", granted, x.granted)
+	}
+}
+
+// credit reads the word, clamped; a clamped one is reported.
+func (w *words) credit(id arbiter.LeaseID, x *word, state uint64) accounting.Bytes {
+	c := accounting.Bytes(state & creditMax)
+	if c > x.granted {
+		w.arb.Clamped(start, id)
+		return x.granted
+	}
+	return c
+}
+
+// change swaps the word and starts its low-water mark anew.
+func (w *words) change(id arbiter.LeaseID, x *word, next func(credit accounting.Bytes, flags uint64) uint64) {
+	for {
+		old := x.state.Load()
+		credit := w.credit(id, x, old)
+		w.fold(id, x)
+		state := next(credit, old&^creditMax)
+		if x.state.CompareAndSwap(old, state) {
+			x.low.Store(state & creditMax)
+			return
+		}
+	}
+}
+
+func (w *words) fold(id arbiter.LeaseID, x *word) {
+	low := min(accounting.Bytes(x.low.Load()), w.credit(id, x, x.state.Load()))
+	x.peak = max(x.peak, x.granted-min(low, x.granted))
+}
+
+func (w *words) Credit(id arbiter.LeaseID, granted accounting.Bytes) accounting.Bytes {
+	x := w.of(id)
+	if x == nil || x.gone {
+		return 0
+	}
+	w.check(x, granted)
+	return w.credit(id, x, x.state.Load())
+}
+
+func (w *words) Take(id arbiter.LeaseID, granted, most accounting.Bytes) (got accounting.Bytes) {
+	x := w.of(id)
+	if x == nil || x.gone {
+		return 0
+	}
+	w.check(x, granted)
+	w.change(id, x, func(credit accounting.Bytes, flags uint64) uint64 {
+		got = min(credit, most)
+		return uint64(credit-got) | flags
+	})
+	x.granted -= got
+	return got
+}
+
+func (w *words) Give(id arbiter.LeaseID, granted, n accounting.Bytes) bool {
+	x := w.of(id)
+	if x == nil || x.gone {
+		return false
+	}
+	w.check(x, granted)
+	w.change(id, x, func(credit accounting.Bytes, flags uint64) uint64 { return uint64(credit+n) | flags })
+	x.granted += n
+	return true
+}
+
+func (w *words) Grant(id arbiter.LeaseID, granted, n accounting.Bytes, _ uint64) {
+	x := w.of(id)
+	if x == nil {
+		return
+	}
+	w.check(x, granted)
+	w.change(id, x, func(credit accounting.Bytes, flags uint64) uint64 { return uint64(credit) | flags })
+	x.granted += n
+	w.fold(id, x)
+}
+
+func (w *words) Flag(id arbiter.LeaseID, closed, notify bool) {
+	x := w.of(id)
+	if x == nil || x.gone {
+		return
+	}
+	var flags uint64
+	if closed {
+		flags |= closedBit
+	}
+	if notify {
+		flags |= notifyBit
+	}
+	w.change(id, x, func(credit accounting.Bytes, _ uint64) uint64 { return uint64(credit) | flags })
+}
+
+func (w *words) Limit(id arbiter.LeaseID, most accounting.Bytes) {
+	if x := w.of(id); x != nil {
+		x.limit = most
+	}
+}
+
+func (w *words) Peak(id arbiter.LeaseID, granted accounting.Bytes) accounting.Bytes {
+	x := w.of(id)
+	if x == nil || x.gone {
+		return 0
+	}
+	w.check(x, granted)
+	w.fold(id, x)
+	return x.peak
+}
+
+func (w *words) Pending(id arbiter.LeaseID) accounting.Bytes {
+	if x := w.of(id); x != nil && !x.gone {
+		return x.pending
+	}
+	return 0
+}
+
+// fast takes n bytes without asking, as a client does.
+func (x *word) fast(n accounting.Bytes) bool {
+	for {
+		old := x.state.Load()
+		credit := old & creditMax
+		if old&closedBit != 0 || credit < uint64(n) {
+			return false
+		}
+		if x.state.CompareAndSwap(old, old-uint64(n)) {
+			for low := x.low.Load(); credit-uint64(n) < low && !x.low.CompareAndSwap(low, credit-uint64(n)); {
+				low = x.low.Load()
+			}
+			return true
+		}
+	}
+}
+
+// free gives n bytes back, and tells whether somebody wants to know.
+func (x *word) free(n accounting.Bytes) (notify bool) {
+	for {
+		old := x.state.Load()
+		if x.state.CompareAndSwap(old, old+uint64(n)) {
+			return old&notifyBit != 0
+		}
+	}
+}
+
+func (x *word) closed() bool { return x.state.Load()&closedBit != 0 }
+
+func (x *word) idle() accounting.Bytes { return accounting.Bytes(x.state.Load() & creditMax) }
+
+// start is when every test begins.
+var start = time.Unix(1_700_000_000, 0)
+
+// world is an arbiter with fake words.
+type world struct {
+	t     testing.TB
+	arb   *arbiter.Arbiter
+	words *words
+	now   time.Time
+	pid   int
+}
+
+// newWorld makes an arbiter over devices 0, 1, … of the given totals.
+func newWorld(t testing.TB, p arbiter.Policy, totals ...accounting.Bytes) *world {
+	t.Helper()
+	w := &words{t: t, all: map[arbiter.LeaseID]*word{}}
+	w.arb = arbiter.New(p, w)
+	for i, total := range totals {
+		w.arb.AddDevice(start, arbiter.Device{Index: i, Vendor: "nvidia", Name: "Test", Total: total})
+	}
+	return &world{t: t, arb: w.arb, words: w, now: start, pid: 100}
+}
+
+// exact is a policy without surplus, so that every byte is where it was put.
+func exact(max arbiter.Size) arbiter.Policy {
+	p := arbiter.DefaultPolicy()
+	p.Defaults.Max, p.Surplus = max, arbiter.NoSurplus
+	return p
+}
+
+func unlimited() arbiter.Size { return arbiter.Size{Max: true} }
+
+func size(b accounting.Bytes) arbiter.Size { return arbiter.Size{Bytes: b} }
+
+func ptr[T any](v T) *T { return &v }
+
+// process is a new process of a user.
+func (w *world) process(uid uint32, exe string) arbiter.Process {
+	w.pid++
+	return arbiter.Process{PID: w.pid, StartTicks: uint64(w.pid) * 10, UID: uid, GID: uid,
+		User: map[uint32]string{0: "root", 1000: "bob", 1001: "eve"}[uid], Exe: "/usr/bin/" + exe,
+		Command: exe + " --run", Cgroup: "/user.slice"}
+}
+
+// client is one process's lease on a device.
+type client struct {
+	w       *world
+	process arbiter.Process
+	session arbiter.SessionID
+	lease   arbiter.LeaseID
+	word    *word
+	request uint64
+}
+
+// client opens a session (in a job, or of its own for 0) with a lease.
+func (w *world) client(job arbiter.JobID, device int) *client {
+	w.t.Helper()
+	return w.clientOf(w.process(1000, "ffmpeg"), job, device)
+}
+
+func (w *world) clientOf(p arbiter.Process, job arbiter.JobID, device int) *client {
+	w.t.Helper()
+	s, err := w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: p, Job: job})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	c := &client{w: w, process: p, session: s}
+	return c.on(device)
+}
+
+// on is the same session's lease on another device.
+func (c *client) on(device int) *client {
+	c.w.t.Helper()
+	info, err := c.w.arb.Attach(c.w.now, c.session, device)
+	if err != nil {
+		c.w.t.Fatal(err)
+	}
+	other := *c
+	other.lease = info.ID
+	if other.word = c.w.words.all[info.ID]; other.word == nil {
+		other.word = c.w.words.add(info.ID, 0, 0)
+	}
+	if info.Closed {
+		other.word.state.Or(closedBit | notifyBit)
+	}
+	return &other
+}
+
+func (c *client) alloc(n accounting.Bytes) arbiter.Outcome {
+	c.request++
+	return c.w.arb.Alloc(c.w.now, arbiter.AllocRequest{Lease: c.lease, Bytes: n, Request: c.request})
+}
+
+// must allocates what has to fit.
+func (c *client) must(n accounting.Bytes) {
+	c.w.t.Helper()
+	if o := c.alloc(n); !o.Granted {
+		c.w.t.Fatalf("%d bytes refused: %+v", n, o)
+	}
+}
+
+// free gives bytes back, and reports it where that is asked for.
+func (c *client) free(n accounting.Bytes) {
+	if c.word.free(n) {
+		c.w.arb.Freed(c.w.now, c.lease)
+	}
+}
+
+// row is the lease's row in a snapshot.
+func (c *client) row() accounting.LeaseState {
+	c.w.t.Helper()
+	device := -1
+	for _, l := range c.w.arb.Snapshot(c.w.now).Leases {
+		if l.PID == c.process.PID && c.on(l.Device).lease == c.lease {
+			return l
+		}
+		device = l.Device
+	}
+	c.w.t.Fatalf("no row for lease %d (last device %d)", c.lease, device)
+	return accounting.LeaseState{}
+}
