@@ -36,6 +36,7 @@
 //   streams     stream NAME [PRIORITY]       cuStreamCreate, or …WithPriority
 //               streamdestroy NAME           (by name, also after it was destroyed)
 //               streammany NAME COUNT        so many; stops at the first failure
+//               streamunknown HANDLE         cuStreamDestroy_v2 of a number
 //               sync STREAM; query STREAM    "query s err 600" while it is busy
 //               gate STREAM                  holds the stream up until "open" (all gates at once)
 //               delay STREAM MS              holds it up for a time
@@ -48,6 +49,7 @@
 //   questions   info                         cuMemGetInfo_v2: "info ok FREE TOTAL"
 //               total [DEVICE]               cuDeviceTotalMem_v2: "total ok BYTES"
 //               devices                      "devices ok 2"
+//               value NAME                   the address or handle, in decimal: "value a ok 4096"
 //   process     pid                          "pid ok 1234"
 //               init                         cuInit and a context again: in a forked child
 //               fork … join                  a child runs what is between them; the parent then
@@ -430,6 +432,10 @@ static void do_streamdestroy(const struct command *c) {
     answer(c, CU(cuStreamDestroy_v2)(stream(c, 1)), "");
 }
 
+static void do_streamunknown(const struct command *c) {
+    answer(c, CU(cuStreamDestroy_v2)((CUstream)(uintptr_t)number(c, 1)), "");
+}
+
 static void do_sync(const struct command *c) {
     answer(c, CU(cuStreamSynchronize)(stream(c, 1)), "");
 }
@@ -543,6 +549,12 @@ static void do_devices(const struct command *c) {
     answer(c, r, more);
 }
 
+static void do_value(const struct command *c) {
+    char more[32];
+    snprintf(more, sizeof more, "%" PRIu64, lookup(c, 1, false)->value);
+    answer(c, 0, more);
+}
+
 // The process
 
 static CUresult begin(const char *how);
@@ -630,6 +642,7 @@ static const struct {
     {"stream", do_stream},
     {"streammany", do_streammany},
     {"streamdestroy", do_streamdestroy},
+    {"streamunknown", do_streamunknown},
     {"sync", do_sync},
     {"query", do_query},
     {"gate", do_gate},
@@ -646,6 +659,7 @@ static const struct {
     {"info", do_info},
     {"total", do_total},
     {"devices", do_devices},
+    {"value", do_value},
     {"pid", do_pid},
     {"exec", do_exec},
     {"closefds", do_closefds},

@@ -1,0 +1,86 @@
+package rig
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// Held is what the simulated driver says that a process holds on a device.
+type Held struct {
+	PID      int
+	Start    uint64 // clock ticks since boot
+	Device   int
+	Bytes    uint64
+	Allocs   int
+	Streams  int
+	Contexts int
+}
+
+// Held asks the driver what every process holds.
+func (m *Machine) Held() []Held {
+	m.T.Helper()
+	var all []Held
+	for line := range strings.Lines(m.Sim("held")) {
+		var h Held
+		if _, err := fmt.Sscan(line, &h.PID, &h.Start, &h.Device, &h.Bytes, &h.Allocs, &h.Streams, &h.Contexts); err != nil {
+			if strings.HasPrefix(line, "PID") {
+				continue
+			}
+			m.T.Fatalf("simcuda held: %q: %v", line, err)
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+// HeldBy asks the driver what one process holds on one device; nothing, where it
+// does not know the process.
+func (m *Machine) HeldBy(pid, device int) Held {
+	m.T.Helper()
+	for _, h := range m.Held() {
+		if h.PID == pid && h.Device == device {
+			return h
+		}
+	}
+	return Held{PID: pid, Device: device}
+}
+
+// CountCalls has the driver count the calls of a function, or of all that match
+// a glob, from here on.
+func (m *Machine) CountCalls(pattern string) {
+	m.T.Helper()
+	m.Sim("fail", pattern+":1000000000:1") // which hits none of them
+}
+
+// Calls is how many calls of a pattern of CountCalls there were.
+func (m *Machine) Calls(pattern string) int {
+	m.T.Helper()
+	for line := range strings.Lines(m.Sim("faults")) {
+		fields := strings.Fields(line)
+		n, calls := 0, ""
+		if len(fields) > 3 {
+			calls = fields[3]
+		}
+		if _, err := fmt.Sscanf(calls, "calls=%d", &n); err == nil && fields[0] == pattern && fields[1] == "code" {
+			return n
+		}
+	}
+	m.T.Fatalf("the calls of %s are not counted", pattern)
+	return 0
+}
+
+// Lease is what the daemon says that a process holds on a device. The test fails
+// where it knows no such lease.
+func (m *Machine) Lease(pid, device int) accounting.LeaseState {
+	m.T.Helper()
+	s := m.Snapshot()
+	for _, l := range s.Leases {
+		if l.PID == pid && l.Device == device {
+			return l
+		}
+	}
+	m.T.Fatalf("process %d has no lease on GPU %d: %+v", pid, device, s.Leases)
+	return accounting.LeaseState{}
+}
