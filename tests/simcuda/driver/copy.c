@@ -114,10 +114,25 @@ struct corner {
     const void *host;
     CUdeviceptr device;
     size_t x, y, z, pitch, rows;
+    CUarray array;
 };
 
-static CUresult place(struct corner k, uint64_t width, uint64_t height, struct box *box,
-                      enum side *side) {
+static CUresult place_array(const struct corner *k, uint64_t width, uint64_t height, uint64_t depth,
+                            struct box *box) {
+    struct texels t;
+    CUresult rc = array_texels(k->array, &t);
+    if (rc)
+        return rc;
+    if (k->x + width > t.pitch || k->y + height > t.rows || k->z + depth > t.slices)
+        return CUDA_ERROR_INVALID_VALUE;
+    box->pitch = t.pitch;
+    box->slice = t.pitch * t.rows;
+    box->at = t.base + k->z * box->slice + k->y * t.pitch + k->x;
+    return CUDA_SUCCESS;
+}
+
+static CUresult place(struct corner k, uint64_t width, uint64_t height, uint64_t depth,
+                      struct box *box, enum side *side) {
     switch (k.type) {
     case CU_MEMORYTYPE_HOST:
         box->at = HOST(k.host);
@@ -132,7 +147,8 @@ static CUresult place(struct corner k, uint64_t width, uint64_t height, struct b
         *side = SIDE_ANY;
         break;
     case CU_MEMORYTYPE_ARRAY:
-        return CUDA_ERROR_NOT_SUPPORTED;
+        *side = SIDE_DEVICE;
+        return place_array(&k, width, height, depth, box);
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -154,9 +170,9 @@ static CUresult boxes(struct context *ctx, struct corner d, struct corner from, 
     enum side dst, src;
     if (!width || !height || !depth)
         return CUDA_SUCCESS;
-    CUresult rc = place(d, width, height, &c.dst, &dst);
+    CUresult rc = place(d, width, height, depth, &c.dst, &dst);
     if (!rc)
-        rc = place(from, width, height, &c.src, &src);
+        rc = place(from, width, height, depth, &c.src, &src);
     return rc ? rc : do_copy(ctx, c, dst, src, s, wait);
 }
 
@@ -166,12 +182,14 @@ static CUresult copy_2d(struct context *ctx, const CUDA_MEMCPY2D *p, CUstream s,
     struct corner d = {.type = p->dstMemoryType,
                        .host = p->dstHost,
                        .device = p->dstDevice,
+                       .array = p->dstArray,
                        .x = p->dstXInBytes,
                        .y = p->dstY,
                        .pitch = p->dstPitch};
     struct corner from = {.type = p->srcMemoryType,
                           .host = p->srcHost,
                           .device = p->srcDevice,
+                          .array = p->srcArray,
                           .x = p->srcXInBytes,
                           .y = p->srcY,
                           .pitch = p->srcPitch};
@@ -181,10 +199,10 @@ static CUresult copy_2d(struct context *ctx, const CUDA_MEMCPY2D *p, CUstream s,
 static CUresult copy_3d(struct context *ctx, const CUDA_MEMCPY3D *p, CUstream s, bool wait) {
     if (!p || p->srcLOD || p->dstLOD)
         return CUDA_ERROR_INVALID_VALUE;
-    struct corner d = {p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes,
-                       p->dstY,          p->dstZ,    p->dstPitch,  p->dstHeight};
-    struct corner from = {p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes,
-                          p->srcY,          p->srcZ,    p->srcPitch,  p->srcHeight};
+    struct corner d = {p->dstMemoryType, p->dstHost,  p->dstDevice, p->dstXInBytes, p->dstY,
+                       p->dstZ,          p->dstPitch, p->dstHeight, p->dstArray};
+    struct corner from = {p->srcMemoryType, p->srcHost,  p->srcDevice, p->srcXInBytes, p->srcY,
+                          p->srcZ,          p->srcPitch, p->srcHeight, p->srcArray};
     return boxes(ctx, d, from, p->WidthInBytes, p->Height, p->Depth, s, wait);
 }
 
@@ -195,6 +213,34 @@ BOTH(cuMemcpy2DAsync_v2, _ptsz, (const CUDA_MEMCPY2D *p, CUstream hStream),
      copy_2d(ctx, p, s, false))
 BOTH(cuMemcpy3DAsync_v2, _ptsz, (const CUDA_MEMCPY3D *p, CUstream hStream),
      copy_3d(ctx, p, s, false))
+
+// Between a one-dimensional array and something linear: offsets are bytes.
+static CUresult with_array(struct context *ctx, CUarray array, size_t offset, CUdeviceptr p,
+                           enum side side, size_t n, bool to_array, CUstream s, bool wait) {
+    struct texels t;
+    CUresult rc = array_texels(array, &t);
+    if (rc)
+        return rc;
+    if (t.rows != 1 || t.slices != 1 || offset > t.pitch || n > t.pitch - offset)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUdeviceptr a = t.base + offset;
+    return to_array ? linear(ctx, a, p, n, SIDE_DEVICE, side, s, wait)
+                    : linear(ctx, p, a, n, side, SIDE_DEVICE, s, wait);
+}
+
+BOTH_SYNC(cuMemcpyHtoA_v2, _ptds, (CUarray a, size_t at, const void *src, size_t n),
+          with_array(ctx, a, at, HOST(src), SIDE_HOST, n, true, s, true))
+BOTH_SYNC(cuMemcpyAtoH_v2, _ptds, (void *dst, CUarray a, size_t at, size_t n),
+          with_array(ctx, a, at, HOST(dst), SIDE_HOST, n, false, s, true))
+BOTH_SYNC(cuMemcpyDtoA_v2, _ptds, (CUarray a, size_t at, CUdeviceptr src, size_t n),
+          with_array(ctx, a, at, src, SIDE_DEVICE, n, true, s, true))
+BOTH_SYNC(cuMemcpyAtoD_v2, _ptds, (CUdeviceptr dst, CUarray a, size_t at, size_t n),
+          with_array(ctx, a, at, dst, SIDE_DEVICE, n, false, s, true))
+BOTH(cuMemcpyHtoAAsync_v2, _ptsz,
+     (CUarray a, size_t at, const void *src, size_t n, CUstream hStream),
+     with_array(ctx, a, at, HOST(src), SIDE_HOST, n, true, s, false))
+BOTH(cuMemcpyAtoHAsync_v2, _ptsz, (void *dst, CUarray a, size_t at, size_t n, CUstream hStream),
+     with_array(ctx, a, at, HOST(dst), SIDE_HOST, n, false, s, false))
 
 static void run_fill(void *arg) {
     const struct fill *f = arg;

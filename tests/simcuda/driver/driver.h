@@ -86,7 +86,15 @@ CUresult dev_lost(int phys); // the code of a lost device, or 0
 bool dev_select(struct driver *d);
 
 // handle.c: tables of live objects, under drv.lock.
-enum handle_type { HANDLE_CONTEXT = 1, HANDLE_STREAM, HANDLE_EVENT, HANDLE_POOL, HANDLE_MEMORY };
+enum handle_type {
+    HANDLE_CONTEXT = 1,
+    HANDLE_STREAM,
+    HANDLE_EVENT,
+    HANDLE_POOL,
+    HANDLE_MEMORY,
+    HANDLE_ARRAY,
+    HANDLE_MIPMAP
+};
 uintptr_t handle_new(enum handle_type type, void *object);
 void handle_restore(enum handle_type type, uintptr_t handle, void *object);
 void *handle_get(enum handle_type type, uintptr_t handle);
@@ -97,7 +105,7 @@ CUresult ctx_current(struct context **out);
 struct context *ctx_by_handle(CUcontext handle); // drv.lock held
 
 // block.c: addresses, under drv.lock.
-enum block_kind { BLOCK_DEVICE, BLOCK_MANAGED, BLOCK_ASYNC, BLOCK_HOST };
+enum block_kind { BLOCK_DEVICE, BLOCK_MANAGED, BLOCK_ASYNC, BLOCK_HOST, BLOCK_ARRAY };
 struct block {
     CUdeviceptr base;
     uint64_t size; // 0: the place is free
@@ -129,6 +137,14 @@ void mem_delay(void);
 
 // host.c
 bool host_registered(CUdeviceptr p, uint64_t size);
+
+// array.c
+struct texels { // where an array's bytes lie
+    CUdeviceptr base;
+    uint64_t pitch, rows, slices;
+    unsigned element; // bytes of one with all its channels
+};
+CUresult array_texels(CUarray array, struct texels *out);
 
 // vmm.c, under drv.lock
 struct range {

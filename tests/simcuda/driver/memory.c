@@ -77,7 +77,7 @@ CUresult mem_free(CUdeviceptr p, bool host) {
         queue_sync_context(owner);
     pthread_mutex_lock(&drv.lock);
     b = block_exact(p);
-    bool known = b && (b->kind == BLOCK_HOST) == host && !b->freeing;
+    bool known = b && (b->kind == BLOCK_HOST) == host && b->kind != BLOCK_ARRAY && !b->freeing;
     if (known)
         mem_free_locked(b);
     pthread_mutex_unlock(&drv.lock);

@@ -214,7 +214,8 @@ CUresult pool_free_async(struct context *ctx, CUdeviceptr p, CUstream stream) {
         return rc;
     pthread_mutex_lock(&drv.lock);
     struct block *b = block_exact(p);
-    if (!b || b->freeing || b->kind == BLOCK_HOST || b->kind == BLOCK_MANAGED) {
+    if (!b || b->freeing || b->kind == BLOCK_HOST || b->kind == BLOCK_MANAGED ||
+        b->kind == BLOCK_ARRAY) {
         rc = CUDA_ERROR_INVALID_VALUE;
     } else {
         struct late_free f = {p, b->id};

@@ -89,8 +89,54 @@ static void rectangles(void) {
     up.dstPitch = W - 1;
     CHECK(CU(cuMemcpy2D_v2, const CUDA_MEMCPY2D *)(&up), 1);
     up.dstMemoryType = CU_MEMORYTYPE_ARRAY;
-    CHECK(CU(cuMemcpy2D_v2, const CUDA_MEMCPY2D *)(&up), 801);
+    CHECK(CU(cuMemcpy2D_v2, const CUDA_MEMCPY2D *)(&up), 400);
     CHECK(cuMemFree(d), 0);
+}
+
+static void arrays(void) {
+    enum { W = 32, H = 16, BYTES = W * H * 4 };
+    CUDA_ARRAY_DESCRIPTOR d = {W, H, 0x20, 1}; // floats
+    CUDA_ARRAY3D_DESCRIPTOR m = {.Width = 4, .Height = 4, .Format = 1, .NumChannels = 4};
+    CUarray a, level;
+    CUmipmappedArray mips;
+    size_t before = free_bytes();
+    CHECK(CU(cuArrayCreate_v2, CUarray *, const CUDA_ARRAY_DESCRIPTOR *)(&a, &d), 0);
+    CHECK(before - free_bytes(), BYTES);
+    CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                       .srcHost = in,
+                       .srcPitch = W * 4,
+                       .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                       .dstArray = a,
+                       .WidthInBytes = W * 4,
+                       .Height = H};
+    CHECK(CU(cuMemcpy2D_v2, const CUDA_MEMCPY2D *)(&c), 0);
+    CUDA_MEMCPY2D back = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+                          .srcArray = a,
+                          .dstMemoryType = CU_MEMORYTYPE_HOST,
+                          .dstHost = out,
+                          .dstPitch = W * 4,
+                          .WidthInBytes = W * 4,
+                          .Height = H};
+    memset(out, 0, BYTES);
+    CHECK(CU(cuMemcpy2D_v2, const CUDA_MEMCPY2D *)(&back), 0);
+    CHECK(memcmp(in, out, BYTES), 0);
+    c.dstY = 1;
+    CHECK(CU(cuMemcpy2D_v2, const CUDA_MEMCPY2D *)(&c), 1);
+    CHECK(CU(cuArrayDestroy, CUarray)(a), 0);
+    CHECK(CU(cuArrayDestroy, CUarray)(a), 400);
+    CHECK(free_bytes(), before);
+    CHECK(CU(cuMipmappedArrayCreate, CUmipmappedArray *, const CUDA_ARRAY3D_DESCRIPTOR *,
+             unsigned)(&mips, &m, 9),
+          0);
+    CHECK(before - free_bytes(), (16 + 4 + 1) * 4);
+    CHECK(CU(cuMipmappedArrayGetLevel, CUarray *, CUmipmappedArray, unsigned)(&level, mips, 2), 0);
+    CHECK(CU(cuMipmappedArrayGetLevel, CUarray *, CUmipmappedArray, unsigned)(&level, mips, 3), 1);
+    CHECK(CU(cuArrayDestroy, CUarray)(level), 400);
+    CHECK(CU(cuMipmappedArrayDestroy, CUmipmappedArray)(mips), 0);
+    CHECK(free_bytes(), before);
+    CHECK(CU(cuArrayCreate_v2, CUarray *, const CUDA_ARRAY_DESCRIPTOR *)(NULL, &d), 1);
+    d.NumChannels = 3;
+    CHECK(CU(cuArrayCreate_v2, CUarray *, const CUDA_ARRAY_DESCRIPTOR *)(&a, &d), 1);
 }
 
 static void fills(void) {
@@ -138,6 +184,7 @@ int main(void) {
     linear();
     asynchronous();
     rectangles();
+    arrays();
     fills();
     neighbours();
     return 0;
