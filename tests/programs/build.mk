@@ -26,5 +26,8 @@ $(PROGRAMS_OUT)/cudaprog-link: $(PROGRAMS_DEPS) $(BUILD)/sim/libcuda.so
 	$(CC) $(PROGRAMS_CFLAGS) -DHOW_LINK -o $@ $(PROGRAMS_SRC)/cudaprog.c $(PROGRAMS_SRC)/cudriver.c \
 	  -L$(BUILD)/sim -lcuda
 
+# Alone, without the driver's own rules, at least have it built once.
+ifndef SIM_OUT
 $(BUILD)/sim/libcuda.so:
 	$(MAKE) -f tests/simcuda/build.mk BUILD=$(BUILD) sim
+endif
