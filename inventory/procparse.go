@@ -60,6 +60,22 @@ func parseStatus(r io.Reader) (status, error) {
 	return s, nil
 }
 
+// parseStartTicks takes the start time, field 22, out of /proc/PID/stat. The second
+// field is the name in parentheses, in which anything may be.
+func parseStartTicks(text string) (uint64, error) {
+	const afterName = 22 - 3 // the field behind the name is the third
+	end := strings.LastIndexByte(text, ')')
+	fields := strings.Fields(text[end+1:])
+	if end < 0 || len(fields) <= afterName {
+		return 0, errors.New("stat: too few fields")
+	}
+	ticks, err := strconv.ParseUint(fields[afterName], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("stat: start time: %w", err)
+	}
+	return ticks, nil
+}
+
 func parseTgid(fields []string) (int, error) {
 	if len(fields) != 1 {
 		return 0, fmt.Errorf("%d numbers instead of one", len(fields))

@@ -3,6 +3,7 @@ package inventory
 import (
 	"bytes"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -40,6 +41,29 @@ func FuzzParseStatus(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if s, err := parseStatus(bytes.NewReader(data)); err == nil && s.tgid < 0 {
 			t.Errorf("%+v", s)
+		}
+	})
+}
+
+const statText = "4711 (a) b) S 1 4711 4711 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 987654 1000 200 18446744073709551615\n"
+
+func TestParseStartTicks(t *testing.T) {
+	if got, err := parseStartTicks(statText); got != 987654 || err != nil {
+		t.Errorf("%d, %v", got, err)
+	}
+	for _, text := range []string{"", ")", "1 (x) S 1 2", strings.Replace(statText, "987654", "-1", 1), strings.Replace(statText, ")", "", 2)} {
+		if got, err := parseStartTicks(text); err == nil {
+			t.Errorf("%q: %d", text, got)
+		}
+	}
+}
+
+func FuzzParseStartTicks(f *testing.F) {
+	f.Add(statText)
+	f.Fuzz(func(t *testing.T, text string) {
+		if ticks, err := parseStartTicks(text); err == nil && !strings.Contains(text, strconv.FormatUint(ticks, 10)) &&
+			!strings.Contains(text, "0") {
+			t.Errorf("%d of %q", ticks, text)
 		}
 	})
 }
