@@ -1,10 +1,11 @@
 # gpuarb: build, checks, installation. `make help` lists the targets.
 #
 # The C parts bring their own rules in fragments, which may use the variables
-# set here (BUILD, CC, PYTHON) and append to C_TESTS and C_BENCHES:
-#   cshim/build.mk            targets shim, cshim-test, cshim-bench
+# set here (BUILD, CC, PYTHON):
+#   cshim/build.mk            target shim
 #   tests/simcuda/build.mk    target sim
 #   tests/programs/build.mk   target programs
+# Their targets NAME-test and NAME-bench are run by `make test` and `make bench`.
 # Everything that is built lies under build/.
 
 SHELL := /bin/bash
@@ -32,15 +33,13 @@ PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
 DESTDIR ?=
 
-C_TESTS := $(if $(wildcard cshim/build.mk),cshim-test)
-C_BENCHES := $(if $(wildcard cshim/build.mk),cshim-bench)
-C_PARTS := $(if $(wildcard cshim/build.mk),shim) $(if $(wildcard tests/simcuda/build.mk),sim)
-TEST_PARTS := $(if $(wildcard tests/programs/build.mk),programs)
-COMMANDS := $(patsubst cmd/%/main.go,$(BUILD)/%,$(wildcard cmd/*/main.go))
+FRAGMENTS := cshim/build.mk tests/simcuda/build.mk tests/programs/build.mk
+C_TESTS := $(shell sed -n 's/^\([a-z-]*-test\):.*/\1/p' $(FRAGMENTS))
+C_BENCHES := $(shell sed -n 's/^\([a-z-]*-bench\):.*/\1/p' $(FRAGMENTS))
 
 .PHONY: all build
 all: build ## build gpuarbd, gpuarb, libgpuarb.so and the simulated driver into build/
-build: $(COMMANDS) $(C_PARTS)
+build: $(BUILD)/gpuarbd $(BUILD)/gpuarb shim sim
 
 # Go knows by itself what is out of date.
 .PHONY: FORCE
@@ -56,9 +55,7 @@ $(BUILD)/gpuarb: FORCE
 $(BUILD)/tools/testsum: FORCE
 	@CGO_ENABLED=0 $(GO) build -o $@ ./tools/testsum
 
--include cshim/build.mk
--include tests/simcuda/build.mk
--include tests/programs/build.mk
+include $(FRAGMENTS)
 
 .PHONY: generate
 generate: ## write the generated sources again (cshim/wire.h)
@@ -70,7 +67,7 @@ setup-%:
 
 # What the tests and the demonstration run.
 .PHONY: test-build
-test-build: build $(TEST_PARTS)
+test-build: build programs
 
 .PHONY: demo
 demo: setup-demo ## show two programs share one simulated GPU
@@ -81,7 +78,7 @@ demo: setup-demo ## show two programs share one simulated GPU
 .PHONY: test
 test: setup-test ## build everything and run all tests; ends in "N passed, N failed, N skipped"
 	@$(MAKE) --no-print-directory test-build $(BUILD)/tools/testsum
-	@GO='$(GO)' MAKE='$(MAKE)' C_TESTS='$(strip $(C_TESTS))' tools/test.sh $(PKG)
+	@GO='$(GO)' MAKE='$(MAKE)' C_TESTS='$(C_TESTS)' tools/test.sh $(PKG)
 
 .PHONY: test-gpu
 test-gpu: setup-build ## run the tests that need a real GPU; says so where there is none
@@ -97,7 +94,7 @@ fuzz: ## run each fuzz target for a while (FUZZTIME=10s)
 bench: setup-build ## run all benchmarks; benchstat reads what it keeps in build/bench.txt
 	@$(MAKE) --no-print-directory test-build
 	@GO='$(GO)' MAKE='$(MAKE)' BENCH='$(or $(BENCH),.)' COUNT='$(or $(COUNT),1)' \
-		C_BENCHES='$(strip $(C_BENCHES))' tools/bench.sh
+		C_BENCHES='$(C_BENCHES)' tools/bench.sh
 
 # MUTANTS=B2,C3 runs those rows alone.
 .PHONY: mutants
