@@ -48,7 +48,8 @@ type Daemon struct {
 	jobs     map[ipc.Token]*job
 	jobByKey map[uint64]*job
 	conns    map[*ipc.Conn]struct{}
-	bad      uint64 // messages that were none
+	keepers  map[int]string // who keeps a dead client's memory, by its pid
+	bad      uint64         // messages that were none
 	stopping bool
 }
 
@@ -70,7 +71,7 @@ func Start(o Options) (*Daemon, error) {
 	d := &Daemon{log: o.Log, place: p, ctx: ctx, cancel: cancel, failed: make(chan error, 4),
 		words: shim.NewWords(), uuids: map[ipc.UUID]inventory.Device{},
 		sessions: map[ipc.Token]*session{}, byKey: map[uint64]*session{}, byPID: map[int]int{},
-		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]struct{}{}}
+		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]struct{}{}, keepers: map[int]string{}}
 	d.arb = arbiter.New(cfg.Policy, d.words)
 	d.onLoss = lossOf(cfg)
 	if err := d.start(); err != nil {

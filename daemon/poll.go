@@ -47,8 +47,9 @@ func (d *Daemon) observe(index int) {
 	}
 	u := arbiter.Usage{Device: index, UsedBefore: before, Began: began}
 	for _, p := range usage.Processes {
+		command, keeper := d.nameOf(p.PID)
 		u.Processes = append(u.Processes, arbiter.ProcessUsage{
-			PID: p.PID, Bytes: accounting.Bytes(p.Bytes), Command: d.commandOf(p.PID)})
+			PID: p.PID, Bytes: accounting.Bytes(p.Bytes), Command: command, Keeper: keeper})
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -63,17 +64,19 @@ func (d *Daemon) observe(index int) {
 	d.drainEvents()
 }
 
-// commandOf names a process that is no client; clients are known by their session.
-func (d *Daemon) commandOf(pid int) string {
+// nameOf names a process that is no client, or who keeps the memory of a dead
+// one; clients are known by their session.
+func (d *Daemon) nameOf(pid int) (command, keeper string) {
 	d.mu.Lock()
 	known := d.byPID[pid] > 0
+	keeper = d.keepers[pid]
 	d.mu.Unlock()
-	if known {
-		return ""
+	if known || keeper != "" {
+		return keeper, keeper
 	}
 	facts, err := d.inv.Facts(pid)
 	if err != nil {
-		return "?"
+		return "?", ""
 	}
-	return facts.Command
+	return facts.Command, ""
 }

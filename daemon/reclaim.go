@@ -1,7 +1,13 @@
 package daemon
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"time"
+
+	"github.com/gpuarb/gpuarb/ipc"
 )
 
 const (
@@ -11,13 +17,16 @@ const (
 	reclaimFirst    = 200 * time.Microsecond // the first pause between two looks
 	reclaimMost     = 10 * time.Millisecond  // the longest, within reclaimPatience
 	reclaimLate     = time.Second            // the pause after it
+	// keeperAfter is when somebody else is looked for who keeps the memory.
+	keeperAfter = reclaimPatience / 2
 )
 
 // reclaim waits until the memory of a dead session is really back on each of its
 // devices, and then makes its bytes grantable. A driver frees a process's memory
 // when its last descriptor of the device closes, which may be later than its death.
 func (d *Daemon) reclaim(s *session, devices []int) {
-	deadline := time.Now().Add(reclaimPatience)
+	dead := time.Now()
+	deadline, named := dead.Add(reclaimPatience), false
 	for pause := reclaimFirst; ; {
 		left := devices[:0]
 		for _, index := range devices {
@@ -29,6 +38,10 @@ func (d *Daemon) reclaim(s *session, devices []int) {
 		}
 		if devices = left; len(devices) == 0 {
 			return
+		}
+		if !named && time.Since(dead) > keeperAfter {
+			d.nameKeeper(s)
+			named = true
 		}
 		if pause = min(2*pause, reclaimMost); time.Now().After(deadline) {
 			pause = reclaimLate
@@ -59,7 +72,34 @@ func (d *Daemon) gone(s *session, index int) {
 	if d.stopping {
 		return
 	}
+	delete(d.keepers, s.peer.PID)
 	d.arb.Gone(time.Now(), s.id, index)
 	d.forgetLease(s, index)
 	d.drainEvents()
+}
+
+// nameKeeper looks for who keeps a dead client's device open. A forked child
+// inherits the descriptor of the lease page with that of the device, so that
+// whoever has the page is the one, whatever driver it is.
+func (d *Daemon) nameKeeper(s *session) {
+	id := ipc.PageID{Dev: s.record.PageDev, Ino: s.record.PageInode}
+	self := os.Getpid()
+	procs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return
+	}
+	for _, proc := range procs {
+		pid, err := strconv.Atoi(filepath.Base(proc))
+		if err != nil || pid == self || len(linksTo(filepath.Join(proc, "fd"), id)) == 0 {
+			continue
+		}
+		name := "?"
+		if f, err := d.inv.Facts(pid); err == nil {
+			name = f.Comm
+		}
+		d.mu.Lock()
+		d.keepers[s.peer.PID] = fmt.Sprintf("%s[%d]", name, pid)
+		d.mu.Unlock()
+		return
+	}
 }

@@ -98,7 +98,7 @@ func TestMistakesOfTheDaemon(t *testing.T) {
 		{"mount point is a file", daemon(t, m, "--socket", other, "--mount", file), []string{file, "not a directory"}, 1},
 		{"no /dev/fuse", noFuse, []string{"/dev/fuse", "--mount none"}, 1},
 		{"no XDG_RUNTIME_DIR", noHome, []string{"XDG_RUNTIME_DIR", "--socket"}, 1},
-		{"no such configuration", daemon(t, m, "--config", file + ".toml"), []string{file + ".toml"}, 78},
+		{"no such configuration", daemon(t, m, "--config", file+".toml"), []string{file + ".toml"}, 78},
 		{"malformed configuration", daemon(t, m, "--socket", other, "--config", config),
 			[]string{config + ":3: ", "4Q", config + ":4: ", "memroy.max", config + ":5: ", "not supported yet"}, 78},
 		{"the same, only checked", daemon(t, m, "--check-config", "--config", config),

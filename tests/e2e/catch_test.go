@@ -1,0 +1,91 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// TestEveryWayToTheDriverIsCaught: found by dlsym, linked, or by nothing but
+// cuGetProcAddress_v2, loaded once or twice, each call that takes memory or a
+// stream is admitted.
+func TestEveryWayToTheDriverIsCaught(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G"})
+	for _, how := range []string{"dlsym", "link", "gpa"} {
+		for _, reload := range []bool{false, true} {
+			if reload && how == "link" {
+				continue // what is linked stays
+			}
+			t.Run(fmt.Sprintf("%s/reload=%v", how, reload), func(t *testing.T) {
+				p := start(t, m.Gpuarb("run", "--memory", "10M", "--streams", "2", "--", cudaprog(t, how)))
+				if reload {
+					p.tell("reload", "reload ok")
+					p.tell("init", "init ok")
+				}
+				p.tell("alloc a 4M", "alloc a ok")
+				p.tell("pitch b 1000 1024", "pitch b ok 1024")
+				p.tell("managed c 3M", "managed c ok")
+				p.tell("allocasync d 1M 0", "allocasync d ok")
+				p.tell("allocptsz e 512K 0", "allocptsz e ok")
+				p.tell("allocpool f 512K 0", "allocpool f ok")
+				p.tell("alloc g 1", "alloc g err 2")
+				p.tell("allocasync g 1 0", "allocasync g err 2")
+				p.tell("stream s", "stream s ok")
+				p.tell("stream r -1", "stream r ok")
+				p.tell("stream q", "stream q err 2")
+				p.tell("info", "info ok 0 10485760")
+				p.tell("total", "total ok 10485760")
+				if total := m.SimNumber("total", "0"); total != 10<<20 {
+					t.Errorf("the driver holds %d bytes, want all of the budget", total)
+				}
+				p.tell("streamdestroy s", "streamdestroy s ok")
+				p.tell("stream q", "stream q ok")
+				p.tell("free a", "free a ok")
+				p.tell("alloc g 4M", "alloc g ok")
+				p.end()
+				rig.Eventually(t, "its lease is gone", func() bool { return len(m.Snapshot().Leases) == 0 })
+			})
+		}
+	}
+}
+
+func TestPythonExtensionIsCaught(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G"})
+	const script = `
+import sys
+sys.path.insert(0, sys.argv[1])
+import cudaext
+print("alloc", cudaext.alloc(1 << 20))
+print("alloc", cudaext.alloc(1))
+`
+	r := rig.Run(t, m.Gpuarb("run", "--memory", "1M", "--", python(), "-c", script, rig.Build(t, "programs")))
+	if got := strings.Fields(r.Stdout); len(got) != 4 || got[1] != "0" || got[3] != "2" {
+		t.Errorf("exit status %d, stdout %q\n%s", r.Code, r.Stdout, r.Stderr)
+	}
+}
+
+// TestSteadyProgramMakesNoSystemCalls counts the system calls of a program with a
+// million pairs of alloc and free of admitted blocks more than another has. The
+// pointer table maps its parts as they are first used, hence the hundred thousand.
+func TestSteadyProgramMakesNoSystemCalls(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G"})
+	count := func(pairs int) int {
+		trace := fmt.Sprintf("%s/strace-%d", m.Dir, pairs)
+		env := append(m.PreloadEnv(), "LD_LIBRARY_PATH="+rig.Build(t, "sim/stub"))
+		r := rig.Run(t, m.Command(env, "strace", "-E", "LD_PRELOAD="+rig.Build(t, "libgpuarb.so"), "-f", "-o", trace,
+			cudaprog(t, "dlsym"), fmt.Sprintf("alloc warm 1M; free warm; pairs %d 1M", pairs)))
+		if r.Code != 0 || !strings.Contains(r.Stdout, fmt.Sprintf("pairs ok %d", pairs)) {
+			t.Fatalf("exit status %d, %s\n%s", r.Code, r.Stdout, r.Stderr)
+		}
+		return lines(t, trace)
+	}
+	few, many := count(100_000), count(1_100_000)
+	if few == 0 || many > few {
+		t.Errorf("%d system calls with a million pairs more, %d without", many, few)
+	}
+}
