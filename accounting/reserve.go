@@ -1,6 +1,9 @@
 package accounting
 
-import "fmt"
+import (
+	"fmt"
+	"iter"
+)
 
 // Refusal says which limit refused a request first, going from the lease's own
 // budget up to the device, and its figures in bytes.
@@ -52,21 +55,31 @@ func (l *Ledger) Reserve(s *Lease, n Bytes) *Refusal {
 }
 
 // Check returns what Reserve would, and moves nothing.
-func (l *Ledger) Check(s *Lease, n Bytes) *Refusal {
-	var slack Bytes // what the reservations passed so far absorb
-	for a := s.account; a != nil; a = a.parent {
-		if left := a.room(slack); n > left {
-			return s.refuse(a, n, slack, left)
-		}
-		slack = slack.Plus(of(a.min()).over(a.load).bytes())
-	}
-	if left := s.account.dev.room(slack); n > left {
-		return s.refuse(nil, n, slack, left)
-	}
-	if n > Max-s.granted-s.charged { // no client holds 2^64 bytes
-		return s.refuse(nil, n, Max, Max-s.granted-s.charged)
+func (l *Ledger) Check(s *Lease, n Bytes) (refused *Refusal) {
+	for r := range l.Refusals(s, n) {
+		return r
 	}
 	return nil
+}
+
+// Refusals yields every limit that refuses n bytes, from the lease's own budget
+// up to the device; nothing where Reserve would pass.
+func (l *Ledger) Refusals(s *Lease, n Bytes) iter.Seq[*Refusal] {
+	return func(yield func(*Refusal) bool) {
+		var slack Bytes // what the reservations passed so far absorb
+		for a := s.account; a != nil; a = a.parent {
+			if left := a.room(slack); n > left && !yield(s.refuse(a, n, slack, left)) {
+				return
+			}
+			slack = slack.Plus(of(a.min()).over(a.load).bytes())
+		}
+		if left := s.account.dev.room(slack); n > left && !yield(s.refuse(nil, n, slack, left)) {
+			return
+		}
+		if left := Max - s.granted - s.charged; n > left { // no client holds 2^64 bytes
+			yield(s.refuse(nil, n, Max, left))
+		}
+	}
 }
 
 // Room returns the most that Reserve would let through now.

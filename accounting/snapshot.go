@@ -150,4 +150,5 @@ type Stats struct {
 	Malformed       uint64 `json:"malformed"`     // messages that were none
 	Clients         uint64 `json:"clients"`
 	Leases          uint64 `json:"leases"`
+	Goroutines      uint64 `json:"goroutines"` // of the daemon
 }

@@ -63,7 +63,7 @@ func (a *Arbiter) SetProcessLimits(now time.Time, id SessionID, c Change) error 
 // change applies changes that were written into v already, or puts old back
 // there and moves nothing.
 func (a *Arbiter) change(now time.Time, c Change, j *job, v *live, old live, changes []limitChange) error {
-	done, refused := a.setLimits(changes, c.Min != nil)
+	done, refused := a.setLimits(changes, true) // a raised memory.max can bring a memory.min back too
 	if refused != nil {
 		*v = old
 		return a.minRefused(refused, j)

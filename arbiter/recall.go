@@ -88,23 +88,26 @@ func (a *Arbiter) makeRoom(l *lease, n accounting.Bytes) (own accounting.Bytes, 
 	// than it counted on is one that somebody else won; enough of them is a refusal.
 	for round := range 8 {
 		own = min(a.idle(l), n)
-		r := a.ledger.Check(l.sum, n-own)
-		if r == nil {
-			if got := a.takeOwn(l, own); got < own {
-				a.ledger.Release(l.sum, got)
-				continue
+		for r := range a.ledger.Refusals(l.sum, n-own) {
+			if round == 0 {
+				a.countLimit(l, r)
 			}
+			from, gain := a.candidates(l, r)
+			clear(from)
+			if gain < r.Short {
+				return 0, reckon(r, n, own, gain)
+			}
+		}
+		if r := a.ledger.Check(l.sum, n-own); r != nil {
+			from, _ := a.candidates(l, r)
+			a.recall(from, r) // the first limit; the next round sees what is left to do
+			continue
+		}
+		got := a.takeOwn(l, own)
+		if got == own {
 			return own, nil
 		}
-		if round == 0 {
-			a.countLimit(l, r)
-		}
-		from, gain := a.candidates(l, r)
-		if gain < r.Short {
-			clear(from)
-			return 0, reckon(r, n, own, gain)
-		}
-		a.recall(from, r)
+		a.ledger.Release(l.sum, got)
 	}
 	if r := a.ledger.Check(l.sum, n); r != nil {
 		return 0, reckon(r, n, 0, 0)

@@ -1,0 +1,211 @@
+package arbiter_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+)
+
+// TestInvariants drives many clients at random: allocations by both paths, frees,
+// deaths, limits, readings, rubbish in words, over two devices, jobs and a budget
+// that one user shares. It checks I1 to I4 after every step, and at the end that
+// nothing is left of anybody.
+func TestInvariants(t *testing.T) {
+	for name, mins := range map[string]bool{"plain": false, "reservations": true} {
+		t.Run(name, func(tb *testing.T) {
+			rapid.Check(tb, func(t *rapid.T) { newUniverse(t, tb, mins).run(t) })
+		})
+	}
+}
+
+func (u *universe) run(t *rapid.T) {
+	device := rapid.IntRange(0, 1)
+	t.Repeat(map[string]func(*rapid.T){
+		"open":    func(t *rapid.T) { u.open(t) },
+		"openJob": u.openJob,
+		"alloc":   func(t *rapid.T) { u.take(t, u.pick(t), amount(t, 300)) },
+		"alloc2":  func(t *rapid.T) { u.take(t, u.pick(t), amount(t, 30)) },
+		"free": func(t *rapid.T) {
+			l := u.pick(t)
+			n := amount(t, int(l.used))
+			l.used -= n
+			if !l.rubbish {
+				l.free(n)
+			}
+		},
+		"die": func(t *rapid.T) { u.end(u.pick(t)) },
+		"gone": func(t *rapid.T) {
+			for _, l := range slices.Clone(u.leases) {
+				if l.draining && rapid.Bool().Draw(t, "gone") {
+					u.gone(l)
+				}
+			}
+		},
+		"closeJob": func(t *rapid.T) {
+			if len(u.jobs) > 0 {
+				j := rapid.SampledFrom(u.jobs).Draw(t, "job")
+				u.arb.CloseJob(u.now, j.id)
+				j.closed = true
+				u.jobs = slices.DeleteFunc(u.jobs, func(x *modelJob) bool { return x == j })
+			}
+		},
+		"limit": func(t *rapid.T) {
+			if len(u.jobs) > 0 {
+				u.limit(t, rapid.SampledFrom(u.jobs).Draw(t, "job"), device.Draw(t, "device"))
+			}
+		},
+		"observe": func(t *rapid.T) { u.observe(t, device.Draw(t, "device")) },
+		"tick":    func(*rapid.T) { u.arb.Tick(u.now) },
+		"rubbish": u.scribble,
+		"":        u.check,
+	})
+	u.finish(t)
+}
+
+// scribble lets a client write into its word what it likes.
+func (u *universe) scribble(t *rapid.T) {
+	for _, l := range u.live() {
+		if l.rubbish {
+			l.word.state.Store(rapid.Uint64().Draw(t, "word"))
+			l.word.low.Store(rand.Uint64())
+			l.word.pending = accounting.Max
+		}
+	}
+}
+
+// check compares a snapshot with the model.
+func (u *universe) check(t *rapid.T) {
+	s := u.arb.Snapshot(u.now)
+	if len(s.Leases) != len(u.leases) {
+		t.Fatalf("%d rows, %d leases", len(s.Leases), len(u.leases))
+	}
+	rows := map[[2]int]accounting.LeaseState{}
+	for _, row := range s.Leases {
+		rows[[2]int{row.PID, row.Device}] = row
+	}
+	held := map[*modelJob]map[int]accounting.Bytes{}
+	now := map[arbiter.LeaseID]accounting.Bytes{}
+	for _, l := range u.leases {
+		row := rows[[2]int{l.process.PID, l.device}]
+		u.checkRow(t, l, row)
+		if held[l.job] == nil {
+			held[l.job] = map[int]accounting.Bytes{}
+		}
+		held[l.job][l.device] += row.Granted
+		now[l.lease] = row.Granted
+	}
+	u.last = now
+	u.checkJobs(t, s, rows, held)
+	u.checkDevices(t, s)
+}
+
+// checkRow checks I1, I3 and I4 on one lease.
+func (u *universe) checkRow(t *rapid.T, l *modelLease, row accounting.LeaseState) {
+	if row.Granted != l.word.granted || row.Used+row.Credit != row.Granted || row.Pending > row.Used {
+		t.Fatalf("granted %d, and the word adds up to %d: %+v", row.Granted, l.word.granted, row)
+	}
+	if !l.rubbish && (row.Used != l.used || row.Peak != l.peak) {
+		t.Fatalf("used %d, peak %d: %+v", l.used, l.peak, row)
+	}
+	over := row.State == accounting.StateOver || row.State == accounting.StateDraining
+	if row.Granted > row.Budget && !over {
+		t.Fatalf("above its budget, and not over: %+v", row)
+	}
+	if was, known := u.last[l.lease]; known && row.Granted > row.Budget && row.Granted > was {
+		t.Fatalf("over, and granted grew from %d: %+v", was, row)
+	}
+	if !l.draining && l.word.closed() != (row.State == accounting.StateOver) && !l.rubbish {
+		t.Fatalf("closed: %v, and %+v", l.word.closed(), row)
+	}
+}
+
+// checkJobs checks I1 on the budgets that leases share.
+func (u *universe) checkJobs(t *rapid.T, s accounting.Snapshot, rows map[[2]int]accounting.LeaseState,
+	held map[*modelJob]map[int]accounting.Bytes) {
+	eves := map[int]accounting.Bytes{}
+	for j, on := range held {
+		for d, n := range on {
+			if most, limited := j.max[d]; limited && n > most {
+				u.allOver(t, rows, d, func(l *modelLease) bool { return l.job == j })
+			}
+			if j.uid == eve {
+				eves[d] += n
+			}
+		}
+	}
+	for d, n := range eves {
+		if n > u.shared[d] {
+			t.Fatalf("eve holds %d of %d on %d", n, u.shared[d], d)
+		}
+	}
+	for _, j := range s.Jobs {
+		if j.ID == 0 || len(j.Devices) != len(totals) {
+			t.Fatalf("%+v", j)
+		}
+	}
+}
+
+func (u *universe) allOver(t *rapid.T, rows map[[2]int]accounting.LeaseState, d int, below func(*modelLease) bool) {
+	for _, l := range u.live() {
+		if row := rows[[2]int{l.process.PID, d}]; l.device == d && below(l) && row.State != accounting.StateOver {
+			t.Fatalf("a shared budget is over, and a lease below it is not: %+v", row)
+		}
+	}
+}
+
+// checkDevices checks I2, and that the devices' sums are those of their rows.
+func (u *universe) checkDevices(t *rapid.T, s accounting.Snapshot) {
+	deficit := map[int]accounting.Bytes{}
+	for _, d := range s.Devices {
+		var granted, used accounting.Bytes
+		for _, row := range s.Leases {
+			if row.Device == d.Index {
+				granted += row.Granted
+				used += row.Used
+			}
+		}
+		if d.Granted != granted || d.Used != used || d.Peak < d.Used || d.Committed < d.Granted {
+			t.Fatalf("rows add up to %d and %d: %+v", granted, used, d)
+		}
+		deficit[d.Index] = d.Committed.Less(d.Capacity)
+		if deficit[d.Index] > u.deficit[d.Index] && !u.observed {
+			t.Fatalf("beyond the capacity, and more by the step: %+v", d)
+		}
+	}
+	u.deficit, u.observed = deficit, false
+}
+
+// finish ends everybody in some order; then nothing may be left.
+func (u *universe) finish(t *rapid.T) {
+	for _, l := range slices.Clone(u.leases) {
+		if !l.draining && rapid.Bool().Draw(t, "forget") {
+			u.arb.Forget(u.now, l.session)
+			u.leases = slices.DeleteFunc(u.leases, func(x *modelLease) bool { return x.session == l.session })
+			continue
+		}
+		if slices.Contains(u.leases, l) {
+			u.end(l)
+		}
+	}
+	for _, j := range u.jobs {
+		u.arb.CloseJob(u.now, j.id)
+	}
+	for d := range totals {
+		u.arb.Observe(u.now.Add(time.Minute), arbiter.Usage{Device: d}) // lists nobody: all is back
+	}
+	s := u.arb.Snapshot(u.now)
+	if len(s.Leases)+len(s.Processes)+len(s.Jobs) != 0 {
+		t.Fatalf("left: %+v", s)
+	}
+	for _, d := range s.Devices {
+		if d.Granted+d.Committed+d.Used+d.Overhead+d.Unmanaged != 0 || d.Capacity != d.Total || d.Streams != 0 {
+			t.Fatalf("left: %+v", d)
+		}
+	}
+}

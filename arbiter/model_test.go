@@ -1,0 +1,255 @@
+package arbiter_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+)
+
+// The model of one client's lease: what it truly uses, by its own count.
+type modelLease struct {
+	*client
+	job      *modelJob
+	device   int
+	used     accounting.Bytes
+	peak     accounting.Bytes
+	draining bool
+	rubbish  bool // writes what it likes into its word
+}
+
+type modelJob struct {
+	id     arbiter.JobID // 0: a bare process
+	uid    uint32
+	max    map[int]accounting.Bytes
+	min    accounting.Bytes
+	closed bool
+}
+
+// universe is random clients over an arbiter.
+type universe struct {
+	*world
+	t         *rapid.T
+	leases    []*modelLease
+	jobs      []*modelJob
+	unmanaged map[int]accounting.Bytes
+	shared    map[int]accounting.Bytes // eve's budget
+	last      map[arbiter.LeaseID]accounting.Bytes
+	deficit   map[int]accounting.Bytes // by how much each device is over
+	mins      bool
+	observed  bool // a reading came since the last check
+}
+
+const (
+	bob = 1000
+	eve = 1001 // has a budget over all that she runs
+)
+
+var totals = []accounting.Bytes{1000, 400}
+
+func newUniverse(t *rapid.T, tb testing.TB, mins bool) *universe {
+	p := exact(unlimited())
+	p.Rules = []arbiter.Rule{{Match: arbiter.Match{User: "eve"}, Scope: ptr(arbiter.ScopeUser), Max: ptr(size(500))}}
+	u := &universe{world: newWorld(tb, p, totals...), t: t, mins: mins}
+	u.unmanaged = map[int]accounting.Bytes{}
+	u.shared = map[int]accounting.Bytes{0: 500, 1: 400}
+	return u
+}
+
+func amount(t *rapid.T, most int) accounting.Bytes {
+	return accounting.Bytes(rapid.IntRange(0, most).Draw(t, "bytes"))
+}
+
+// live are the leases whose process lives.
+func (u *universe) live() []*modelLease {
+	return slices.DeleteFunc(slices.Clone(u.leases), func(l *modelLease) bool { return l.draining })
+}
+
+func (u *universe) pick(t *rapid.T) *modelLease {
+	live := u.live()
+	if len(live) == 0 {
+		return u.open(t)
+	}
+	return rapid.SampledFrom(live).Draw(t, "lease")
+}
+
+// open starts a process, in a job or bare, and attaches it to one device or both.
+func (u *universe) open(t *rapid.T) *modelLease {
+	uid := rapid.SampledFrom([]uint32{bob, eve}).Draw(t, "uid")
+	j := &modelJob{uid: uid, max: map[int]accounting.Bytes{}}
+	joinable := slices.DeleteFunc(slices.Clone(u.jobs), func(j *modelJob) bool { return j.closed })
+	if len(joinable) > 0 && rapid.Bool().Draw(t, "join") {
+		j = rapid.SampledFrom(joinable).Draw(t, "job")
+	}
+	c := u.clientOf(u.process(j.uid, "p"), j.id, 0)
+	rubbish := rapid.IntRange(0, 4).Draw(t, "rubbish") == 0
+	one := &modelLease{client: c, job: j, rubbish: rubbish}
+	u.leases = append(u.leases, one)
+	if rapid.Bool().Draw(t, "both devices") {
+		u.leases = append(u.leases, &modelLease{client: c.on(1), job: j, device: 1, rubbish: rubbish})
+	}
+	return one
+}
+
+func (u *universe) openJob(t *rapid.T) {
+	j := &modelJob{uid: rapid.SampledFrom([]uint32{bob, eve}).Draw(t, "uid"), max: map[int]accounting.Bytes{}}
+	r := arbiter.JobRequest{Process: u.process(j.uid, "gpuarb")}
+	if rapid.Bool().Draw(t, "limited") {
+		most := amount(t, 400)
+		r.Max = ptr(size(most))
+		for d, total := range totals {
+			j.max[d] = min(most, total)
+		}
+	}
+	if u.mins && rapid.Bool().Draw(t, "reserved") {
+		least := amount(t, 200)
+		if r.Max != nil {
+			least = min(least, r.Max.Bytes)
+		}
+		r.Min, j.min = ptr(size(least)), least
+	}
+	info, err := u.arb.OpenJob(u.now, r)
+	if err != nil {
+		if j.min == 0 {
+			t.Fatal(err)
+		}
+		return
+	}
+	j.id = info.ID
+	u.jobs = append(u.jobs, j)
+}
+
+// take is what a client does for an allocation: its own word first, then asking.
+func (u *universe) take(t *rapid.T, l *modelLease, n accounting.Bytes) {
+	if !l.rubbish && l.word.fast(n) {
+		l.gain(n)
+		return
+	}
+	before := u.granted()
+	o := l.alloc(n)
+	if o.Granted {
+		l.gain(n)
+		return
+	}
+	if o.Requested != n || o.Remaining >= n {
+		t.Fatalf("refusal of %d: %+v", n, o)
+	}
+	over := false
+	for _, x := range u.leases {
+		over = over || x.word.closed()
+	}
+	if after := u.granted(); !maps.Equal(before, after) && !over {
+		t.Fatalf("a refusal moved something: %v, then %v", before, after)
+	}
+	u.judge(t, l, n, o)
+}
+
+func (l *modelLease) gain(n accounting.Bytes) {
+	l.used += n
+	l.peak = max(l.peak, l.used)
+}
+
+// judge checks a refusal against what everybody uses, where the model is simple
+// enough to know: no reservations, and nobody's word in doubt.
+func (u *universe) judge(t *rapid.T, l *modelLease, n accounting.Bytes, o arbiter.Outcome) {
+	if u.mins || o.Reason == arbiter.ReasonTooLarge {
+		return
+	}
+	var job, user, all accounting.Bytes
+	for _, x := range u.leases {
+		if x.rubbish {
+			return
+		}
+		if x.device != l.device {
+			continue
+		}
+		all += x.used
+		if x.job == l.job {
+			job += x.used
+		}
+		if x.job.uid == l.job.uid {
+			user += x.used
+		}
+	}
+	used := map[arbiter.Reason]accounting.Bytes{
+		arbiter.ReasonOverBudget: job, arbiter.ReasonSharedFull: user, arbiter.ReasonDeviceFull: all,
+	}[o.Reason]
+	// What a lease has idle it may spend, also where the capacity fell below the sum.
+	if want := max(o.Limit.Less(used), l.word.idle()); o.Remaining != want || n <= want {
+		t.Fatalf("%d refused, %d remaining of %d (%v), and %d are used", n, o.Remaining, o.Limit, o.Reason, used)
+	}
+}
+
+func (u *universe) granted() map[arbiter.LeaseID]accounting.Bytes {
+	all := map[arbiter.LeaseID]accounting.Bytes{}
+	for _, l := range u.leases {
+		all[l.lease] = l.word.granted
+	}
+	return all
+}
+
+func (u *universe) end(l *modelLease) {
+	u.arb.EndSession(u.now, l.session)
+	for _, x := range u.leases {
+		x.draining = x.draining || x.session == l.session
+	}
+}
+
+func (u *universe) gone(l *modelLease) {
+	u.arb.Gone(u.now, l.session, l.device)
+	u.leases = slices.DeleteFunc(u.leases, func(x *modelLease) bool { return x == l })
+	delete(u.words.all, l.lease)
+}
+
+// observe reads a device: what its clients truly use, a context for each, and others.
+func (u *universe) observe(t *rapid.T, device int) {
+	usage := arbiter.Usage{Device: device, UsedBefore: u.arb.Used(device)}
+	for _, l := range u.leases {
+		if l.device == device && (l.used > 0 || l.draining) {
+			usage.Processes = append(usage.Processes, arbiter.ProcessUsage{
+				PID: l.process.PID, StartTicks: l.process.StartTicks, Bytes: l.used + 5})
+		}
+	}
+	if n := amount(t, 300); n > 200 {
+		u.unmanaged[device] = n - 200
+		usage.Processes = append(usage.Processes, arbiter.ProcessUsage{PID: 1, Bytes: n - 200})
+	}
+	u.arb.Observe(u.now, usage)
+	u.observed = true
+}
+
+// limit sets a job's memory.max on a device, as root.
+func (u *universe) limit(t *rapid.T, j *modelJob, device int) {
+	most := amount(t, 500)
+	if err := u.arb.SetJobLimits(u.now, j.id, arbiter.Change{Device: device, Max: ptr(size(most))}); err != nil {
+		if _, refused := err.(*arbiter.Refusal); !refused || j.min == 0 {
+			t.Fatal(err)
+		}
+		return // it would bring back a reservation that has no room now
+	}
+	j.max[device] = min(most, totals[device])
+	u.settled(t, j, device)
+}
+
+// settled checks that a lowered limit was in force before the call returned: no
+// idle credit is left where the budget is over, and the words are closed.
+func (u *universe) settled(t *rapid.T, j *modelJob, device int) {
+	var held accounting.Bytes
+	for _, l := range u.leases {
+		if l.job == j && l.device == device {
+			held += l.word.granted
+		}
+	}
+	for _, l := range u.live() {
+		if l.job != j || l.device != device || l.rubbish || held <= j.max[device] {
+			continue
+		}
+		if l.word.idle() != 0 || !l.word.closed() {
+			t.Fatalf("over, and %d bytes idle in a word that is closed: %v", l.word.idle(), l.word.closed())
+		}
+	}
+}
