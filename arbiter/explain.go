@@ -1,7 +1,6 @@
 package arbiter
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
 	"path"
@@ -172,5 +171,8 @@ func noDevice(index int) error     { return fmt.Errorf("GPU %d: %w", index, ErrN
 
 // byAge orders leases by age.
 func byAge(x, y *lease) int {
-	return cmp.Or(x.opened.Compare(y.opened), cmp.Compare(x.id, y.id))
+	if c := x.opened.Compare(y.opened); c != 0 {
+		return c
+	}
+	return cmp.Compare(x.id, y.id)
 }

@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -19,7 +20,10 @@ func (a *Arbiter) Snapshot(now time.Time) accounting.Snapshot {
 		leases = append(leases, l)
 	}
 	slices.SortFunc(leases, func(x, y *lease) int {
-		return cmp.Or(cmp.Compare(x.device.Index, y.device.Index), byAge(x, y))
+		if x.device != y.device {
+			return cmp.Compare(x.device.Index, y.device.Index)
+		}
+		return byAge(x, y)
 	})
 	s.Leases = make([]accounting.LeaseState, len(leases))
 	for i, l := range leases {
@@ -97,17 +101,20 @@ func (a *Arbiter) deviceState(d *device) accounting.DeviceState {
 
 // processStates describes the clients, by PID.
 func (a *Arbiter) processStates() []accounting.ProcessState {
-	states := make([]accounting.ProcessState, 0, len(a.sessions))
-	for _, s := range a.sessions {
+	sessions := slices.SortedFunc(maps.Values(a.sessions), func(x, y *session) int {
+		if x.process.PID != y.process.PID {
+			return cmp.Compare(x.process.PID, y.process.PID)
+		}
+		return cmp.Compare(x.id, y.id)
+	})
+	states := make([]accounting.ProcessState, len(sessions))
+	for i, s := range sessions {
 		p := &s.process
-		states = append(states, accounting.ProcessState{
+		states[i] = accounting.ProcessState{
 			PID: p.PID, StartTicks: p.StartTicks, UID: p.UID, User: p.User, Command: p.Command,
 			State: s.state(), Job: uint64(s.job.id),
-		})
+		}
 	}
-	slices.SortFunc(states, func(x, y accounting.ProcessState) int {
-		return cmp.Or(cmp.Compare(x.PID, y.PID), cmp.Compare(x.StartTicks, y.StartTicks), cmp.Compare(x.Job, y.Job))
-	})
 	return states
 }
 
@@ -125,32 +132,44 @@ func (s *session) state() accounting.State {
 
 // jobStates describes the jobs, by ID.
 func (a *Arbiter) jobStates() []accounting.JobState {
-	states := make([]accounting.JobState, 0, len(a.jobs))
-	for _, j := range a.jobs {
+	jobs := a.sortedJobs()
+	states := make([]accounting.JobState, len(jobs))
+	pids := make([]int, 0, len(a.sessions))
+	on := make([]accounting.JobDeviceState, 0, len(jobs)*len(a.devices))
+	for i, j := range jobs {
 		p := &j.request.Process
-		state := accounting.JobState{
+		to := &states[i]
+		*to = accounting.JobState{
 			ID: uint64(j.id), UID: p.UID, User: p.User, Command: cmp.Or(j.request.Command, p.Command),
 			State: accounting.StateRunning, Run: j.run, PerProcess: j.each(), StreamsMax: j.streamsMax(),
-			Processes: make([]int, 0, len(j.sessions)),
-			Devices:   make([]accounting.JobDeviceState, 0, len(a.devices)),
 		}
+		first := len(pids)
 		for _, s := range j.sessions {
-			state.Processes = append(state.Processes, s.process.PID)
-			state.State = worse(state.State, s.state())
+			pids = append(pids, s.process.PID)
+			to.State = worse(to.State, s.state())
 		}
-		slices.Sort(state.Processes)
+		to.Processes = pids[first:len(pids):len(pids)]
+		slices.Sort(to.Processes)
+		first = len(on)
 		for _, d := range a.devices {
-			limits := j.limits(d)
-			if j.each() {
-				limits = j.perProcess(d)
-			}
-			peak := j.peakOn(d)
-			state.Devices = append(state.Devices, accounting.JobDeviceState{
-				Device: d.Index, Min: limits.Min, Max: limits.Max, Used: peak.seen, Peak: peak.most,
-			})
+			on = append(on, j.deviceState(d))
 		}
-		states = append(states, state)
+		to.Devices = on[first:len(on):len(on)]
 	}
-	slices.SortFunc(states, func(x, y accounting.JobState) int { return cmp.Compare(x.ID, y.ID) })
 	return states
+}
+
+// deviceState is a job's account on a device. A device that it never touched costs nothing.
+func (j *job) deviceState(d *device) accounting.JobDeviceState {
+	limits := j.limits(d)
+	if j.each() {
+		limits = j.perProcess(d)
+	}
+	state := accounting.JobDeviceState{Device: d.Index, Min: limits.Min, Max: limits.Max}
+	for _, p := range j.peaks {
+		if p.device == d {
+			state.Used, state.Peak = p.seen, p.most
+		}
+	}
+	return state
 }
