@@ -57,7 +57,9 @@ func onDevice(s accounting.Snapshot, index int) accounting.Snapshot {
 func (b *builder) processes(s *snapshot) ([]entry, bool) {
 	list := make([]entry, 0, len(s.Processes))
 	for _, p := range s.Processes {
-		list = append(list, b.processEntry(p))
+		if latest, _ := s.processByPID(p.PID); latest.StartTicks == p.StartTicks {
+			list = append(list, b.processEntry(p))
+		}
 	}
 	return list, true
 }
@@ -73,10 +75,11 @@ func (b *builder) findProcess(s *snapshot, name string) (entry, bool) {
 
 // holding collects what a snapshot has on a process.
 func holding(s *snapshot, id processID) (report.Process, bool) {
-	if _, ok := s.process(id); !ok {
+	p, ok := s.process(id)
+	if !ok {
 		return report.Process{}, false
 	}
-	return report.ProcessOf(s.Snapshot, id.pid)
+	return report.ProcessOf(s.Snapshot, p), true
 }
 
 func (b *builder) processEntry(p accounting.ProcessState) entry {

@@ -30,7 +30,7 @@ func TestTools(t *testing.T) {
 		{"dd skip", []string{"dd", "status=none", "bs=1", "skip=4", "count=4", "if=" + mnt + "/leases"}, leases[4:8]},
 		{"dd O_DIRECT", []string{"dd", "status=none", "iflag=direct", "bs=512", "if=" + mnt + "/leases"}, leases},
 		{"awk", []string{"awk", "$1 == 100 {print $5}", mnt + "/leases"}, "2147483648\n"},
-		{"wc", []string{"wc", "-l", mnt + "/stats"}, "16 " + mnt + "/stats\n"},
+		{"wc", []string{"wc", "-l", mnt + "/leases"}, "4 " + mnt + "/leases\n"},
 		{"grep -r", []string{"grep", "-rl", "^2147483648$", mnt + "/processes/100"}, mnt + "/processes/100/devices/0/memory.current\n" +
 			mnt + "/processes/100/memory.current\n"},
 		{"bash read", []string{"bash", "-c", "read -r a < " + mnt + "/devices/0/slots.max; echo $a; echo $(< " + mnt + "/version)"}, "2\n1.2.3\n"},
@@ -211,5 +211,22 @@ func TestAppears(t *testing.T) {
 		if _, err := os.Stat(mnt + "/processes/" + itoa(pid) + "/state"); err != nil {
 			t.Errorf("a process that just came: %v", err)
 		}
+	}
+}
+
+// TestSamePID checks a PID that came again while the memory of its last owner is not yet back.
+func TestSamePID(t *testing.T) {
+	v := &fakeView{s: sample()}
+	v.change(func(s *accounting.Snapshot) {
+		again := s.Processes[0]
+		again.StartTicks, again.UID = 9999, 5
+		s.Processes = append([]accounting.ProcessState{s.Processes[0], again}, s.Processes[1:]...)
+	})
+	_, mnt := mountView(t, v)
+	if got := output(t, "ls", mnt+"/processes"); got != "100\n200\n300\n" {
+		t.Errorf("listed: %q", got)
+	}
+	if got := output(t, "stat", "-c", "%u", mnt+"/processes/100/state"); got != "5\n" {
+		t.Errorf("its owner is %q", got)
 	}
 }

@@ -101,6 +101,8 @@ func (s *snapshot) process(id processID) (accounting.ProcessState, bool) {
 	return p, ok && p.StartTicks == id.start
 }
 
+// processByPID finds the process that has a PID now: a dead one whose memory is not
+// yet back may have had it before.
 func (s *snapshot) processByPID(pid int) (accounting.ProcessState, bool) {
 	i, ok := slices.BinarySearchFunc(s.Processes, pid, func(p accounting.ProcessState, pid int) int {
 		return cmp.Compare(p.PID, pid)
@@ -108,7 +110,16 @@ func (s *snapshot) processByPID(pid int) (accounting.ProcessState, bool) {
 	if !ok {
 		return accounting.ProcessState{}, false
 	}
-	return s.Processes[i], true
+	p := s.Processes[i]
+	for _, q := range s.Processes[i+1:] {
+		if q.PID != pid {
+			break
+		}
+		if q.StartTicks > p.StartTicks {
+			p = q
+		}
+	}
+	return p, true
 }
 
 func (s *snapshot) job(id uint64) (accounting.JobState, bool) {

@@ -57,22 +57,19 @@ type Process struct {
 	Job    *accounting.JobState
 }
 
-// ProcessOf collects what s has on a process.
-func ProcessOf(s accounting.Snapshot, pid int) (Process, bool) {
-	i := slices.IndexFunc(s.Processes, func(p accounting.ProcessState) bool { return p.PID == pid })
-	if i < 0 {
-		return Process{}, false
-	}
-	p := Process{State: s.Processes[i]}
-	for _, l := range s.Leases {
-		if l.PID == pid {
-			p.Leases = append(p.Leases, l)
+// ProcessOf collects what s has on a process of it. Leases are known by their PID
+// alone: those of a dead process that had it before count as well.
+func ProcessOf(s accounting.Snapshot, state accounting.ProcessState) Process {
+	p := Process{State: state}
+	for i := range s.Leases {
+		if s.Leases[i].PID == state.PID {
+			p.Leases = append(p.Leases, s.Leases[i])
 		}
 	}
 	if j := slices.IndexFunc(s.Jobs, func(j accounting.JobState) bool { return j.ID == p.State.Job }); j >= 0 {
 		p.Job = &s.Jobs[j]
 	}
-	return p, true
+	return p
 }
 
 // On is the process as one device sees it: with the leases there alone. Its state

@@ -60,10 +60,7 @@ func snapshotOfTwo() accounting.Snapshot {
 
 func TestProcessFields(t *testing.T) {
 	s := snapshotOfTwo()
-	p, ok := ProcessOf(s, 5)
-	if !ok {
-		t.Fatal("not found")
-	}
+	p := ProcessOf(s, s.Processes[0])
 	compare(t, "in all", valuesOf(t, ProcessFields(), p), map[string]string{
 		"command": `a\nb`, "user": "ann", "state": "over", "job": "1",
 		"memory.current": "42", "memory.max": "100", "memory.min": "0", "memory.peak": "63",
@@ -78,20 +75,17 @@ func TestProcessFields(t *testing.T) {
 	if got := p.Devices(); len(got) != 2 || got[0] != 0 || got[1] != 1 {
 		t.Errorf("devices %v", got)
 	}
-	if _, ok := ProcessOf(s, 4); ok {
-		t.Error("a process that is not there was found")
-	}
 }
 
 // TestWithoutLease checks what a process has that made queries alone.
 func TestWithoutLease(t *testing.T) {
 	s := snapshotOfTwo()
 	s.Leases = nil
-	p, _ := ProcessOf(s, 6)
+	p := ProcessOf(s, s.Processes[1])
 	compare(t, "with a job", valuesOf(t, ProcessFields(), p), map[string]string{
 		"memory.current": "0", "memory.max": "70", "memory.min": "7", "streams.max": "64", "slots": "0",
 	})
-	p, _ = ProcessOf(s, 7)
+	p = ProcessOf(s, s.Processes[2])
 	compare(t, "with an empty job", valuesOf(t, ProcessFields(), p), map[string]string{
 		"memory.current": "0", "memory.max": "max", "memory.min": "0", "command": "-", "user": "-",
 	})
