@@ -132,6 +132,20 @@ func TestSpellings(t *testing.T) {
 	}
 }
 
+// The arbiter compares addresses as the inventory spells them.
+func TestDeviceAddresses(t *testing.T) {
+	for given, want := range map[string]string{
+		"0000:01:00.0": "0000:01:00.0", "00000000:01:00.0": "0000:01:00.0", "01:00.0": "0000:01:00.0",
+		"0001:AF:00.0": "0001:af:00.0", "00010000:af:00.0": "10000:af:00.0",
+	} {
+		config := parse(t, "schema_version = 1\n[[device]]\nmatch.pci = \""+given+"\"\nmatch.uuid = \"gpu-AB01\"")
+		match := config.Policy.Devices[0].Match
+		if match.PCI != want || match.UUID != "GPU-ab01" {
+			t.Errorf("%s is taken for %q, gpu-AB01 for %q", given, match.PCI, match.UUID)
+		}
+	}
+}
+
 func TestDefaultsRoundTrip(t *testing.T) {
 	config := Defaults()
 	again := parse(t, config.String())

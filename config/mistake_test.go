@@ -30,6 +30,12 @@ f.toml:7: match.user: must be a string with something in it, not ""
 f.toml:8: match.exe: "[a" is no pattern: a [ without its ], or a \ at the end
 f.toml:9: memory.max: "4 parsecs" is no size: its unit "parsecs" is unknown; K, M, G, T (powers of 1024) and % are known`,
 		},
+		"addresses": {
+			"[[device]]\nmatch.pci = \"1:0\"\n[[device]]\nmatch.pci = 3\n[[device]]\nmatch.uuid = \" \"",
+			`f.toml:3: match.pci: must be a PCI address ("0000:01:00.0"), not "1:0"
+f.toml:5: match.pci: must be a PCI address ("0000:01:00.0"), not 3
+f.toml:7: match.uuid: must be a string with something in it, not " "`,
+		},
 		"unknown keys": {
 			"color = 1\n[defaults]\nmatch.user = \"x\"\nmemory.mox = 1\n\"memory.max\" = 1\n[defaults.memroy]\n[[device]]\nmemory.max = 1\n[colors]\nred = 1",
 			`f.toml:2: unknown key "color" in the top of the file; known are schema_version
@@ -58,7 +64,7 @@ f.toml:6: unknown section [[colors]]; known are [defaults], [[rule]] and [[devic
 f.toml:3: unknown key "memory.max.x" in [defaults]; known are DEFAULTS`,
 		},
 		"not supported yet": {
-			"[defaults]\non_full = \"wait\"\nwait_timeout = \"10m\"\nwait_after = 1\nage_after = \"60s\"\ndeadlock_grace = \"2s\"\npriority = 3\nslots.max = 1\nslots.scope = \"thread\"\nstream_reserve = \"256MiB\"\ncharge_overhead = true\ncontext_reserve = \"512MiB\"\n[[device]]\nslots.max = 2",
+			"[defaults]\non_full = \"wait\"\nwait_timeout = \"10m\"\nwait_after = 1\nage_after = \"60s\"\ndeadlock_grace = \"2s\"\npriority = 3\nslots.max = 1\nslots.scope = \"thread\"\nstream_reserve = \"256MiB\"\ncharge_overhead = true\ncontext_reserve = \"512MiB\"\n[[device]]\nslots.max = 2\n[[rule]]\non_loss = \"closed\"",
 			`f.toml:3: on_full = "wait" is not supported yet
 f.toml:4: wait_timeout = "10m" is not supported yet
 f.toml:5: wait_after = 1 is not supported yet
@@ -70,7 +76,8 @@ f.toml:10: slots.scope = "thread" is not supported yet
 f.toml:11: stream_reserve = "256MiB" is not supported yet
 f.toml:12: charge_overhead = true is not supported yet
 f.toml:13: context_reserve = "512MiB" is not supported yet
-f.toml:15: slots.max = 2 is not supported yet`,
+f.toml:15: slots.max = 2 is not supported yet
+f.toml:17: on_loss: cannot be set in a rule yet; set it in [defaults]`,
 		},
 		"wrong types of later keys": {
 			"[defaults]\non_full = \"panic\"\nwait_timeout = 10\nage_after = \"soon\"\npriority = \"high\"\nslots.max = 0\ncharge_overhead = 1\nstream_reserve = \"x\"",

@@ -1,0 +1,288 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/ipc"
+)
+
+// asGpuarb in the environment makes the test binary be gpuarb itself.
+const asGpuarb = "TEST_BINARY_IS_GPUARB"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asGpuarb) != "" {
+		if err := os.Unsetenv(asGpuarb); err != nil {
+			panic(err)
+		}
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// fakeDaemon answers as the daemon does, with a state that the test gives.
+type fakeDaemon struct {
+	socket string
+	state  accounting.Snapshot
+	refuse map[ipc.Type]*ipc.ProtocolError
+
+	mu   sync.Mutex
+	jobs []ipc.JobOpenRequest
+	ends chan struct{} // one for each connection that ended
+}
+
+var testJob = ipc.Token{0xab, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0xff}
+
+const testJobHex = "ab0102030405060708090a0b0c0d0eff"
+
+func twoDevices() []accounting.DeviceState {
+	return []accounting.DeviceState{
+		{Index: 0, Vendor: "nvidia", Name: "Card A", UUID: "GPU-11aa0000-0000-0000-0000-000000000000", PCI: "0000:01:00.0", Total: 8 << 30},
+		{Index: 1, Vendor: "nvidia", Name: "Card B", UUID: "GPU-11bb0000-0000-0000-0000-000000000000", PCI: "0000:02:00.0", Total: 16 << 30},
+		{Index: 2, Vendor: "intel", Name: "Card C", UUID: "8086-0001", PCI: "0000:00:02.0", Total: 1 << 30},
+	}
+}
+
+func startDaemon(t *testing.T, edit func(*fakeDaemon)) *fakeDaemon {
+	t.Helper()
+	d := &fakeDaemon{
+		socket: filepath.Join(t.TempDir(), "s"),
+		state:  accounting.Snapshot{Version: "9.9", Devices: twoDevices()},
+		refuse: map[ipc.Type]*ipc.ProtocolError{},
+		ends:   make(chan struct{}, 100),
+	}
+	if edit != nil {
+		edit(d)
+	}
+	listener, err := ipc.Listen(d.socket, ipc.ListenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go d.serve(conn)
+		}
+	}()
+	return d
+}
+
+func (d *fakeDaemon) serve(conn *ipc.Conn) {
+	defer func() { conn.Close(); d.ends <- struct{}{} }()
+	for {
+		message, err := conn.ReadMessage()
+		if err != nil {
+			return
+		}
+		header := message.Header
+		if refusal := d.refuse[header.Type]; refusal != nil {
+			err = conn.ReplyError(header, refusal)
+		} else {
+			err = d.answer(conn, message)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (d *fakeDaemon) answer(conn *ipc.Conn, message ipc.Message) error {
+	switch message.Header.Type {
+	case ipc.TypeHello:
+		return ipc.Reply(conn, message.Header, ipc.StatusOK, &ipc.HelloReply{Devices: uint32(len(d.state.Devices))}, -1)
+	case ipc.TypeSnapshot:
+		text, err := json.Marshal(d.state)
+		if err != nil {
+			return err
+		}
+		return conn.ReplySnapshot(message.Header, text, time.Second)
+	case ipc.TypeJobOpen:
+		var request ipc.JobOpenRequest
+		if err := ipc.Unmarshal(message.Body, &request); err != nil {
+			return err
+		}
+		d.mu.Lock()
+		d.jobs = append(d.jobs, request)
+		d.mu.Unlock()
+		return ipc.Reply(conn, message.Header, ipc.StatusOK, &ipc.JobOpenReply{Job: testJob, ID: 7}, -1)
+	}
+	return conn.ReplyError(message.Header, &ipc.ProtocolError{Status: ipc.StatusUnsupported, Text: "the fake daemon does not know this"})
+}
+
+// lastJob is the latest job that was asked for.
+func (d *fakeDaemon) lastJob(t *testing.T) ipc.JobOpenRequest {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.jobs) == 0 {
+		t.Fatal("no job was opened")
+	}
+	return d.jobs[len(d.jobs)-1]
+}
+
+// testLibrary is a library of this machine that can be preloaded and changes nothing.
+func testLibrary(t *testing.T) string {
+	t.Helper()
+	cache, err := os.ReadFile("/etc/ld.so.cache")
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := cached(cache, "libm.so.6")
+	if len(paths) == 0 {
+		t.Fatal("this machine has no libm.so.6")
+	}
+	return paths[0]
+}
+
+// gpuarb prepares a run of the command with an environment of its own. Of the
+// test's environment it keeps PATH; "NAME=VALUE" in env adds to that.
+func gpuarb(t *testing.T, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	executable, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command(executable, args...)
+	command.Env = append([]string{asGpuarb + "=1", "PATH=" + os.Getenv("PATH")}, env...)
+	if folder := os.Getenv("GOCOVERDIR"); folder != "" {
+		command.Env = append(command.Env, "GOCOVERDIR="+folder)
+	}
+	return command
+}
+
+type outcome struct {
+	code           int
+	stdout, stderr string
+}
+
+func (o outcome) String() string {
+	return "stdout: " + o.stdout + "\nstderr: " + o.stderr
+}
+
+// finish runs a command to its end.
+func finish(t *testing.T, command *exec.Cmd) outcome {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	err := command.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return outcome{command.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+// environment is one in which a run finds the daemon and a library.
+func (d *fakeDaemon) environment(t *testing.T, more ...string) []string {
+	t.Helper()
+	return append(slices.Clip(more), "GPUARB_SOCKET="+d.socket, "GPUARB_LIB="+testLibrary(t))
+}
+
+func wantCode(t *testing.T, got outcome, code int) {
+	t.Helper()
+	if got.code != code {
+		t.Errorf("exit code %d, want %d\n%v", got.code, code, got)
+	}
+}
+
+func wantStderr(t *testing.T, got outcome, text string) {
+	t.Helper()
+	if got.stderr != "gpuarb: "+text+"\n" {
+		t.Errorf("stderr:\n%swant:\ngpuarb: %s", got.stderr, text)
+	}
+}
+
+// TestExitCodes goes through the table of doc.go.
+func TestExitCodes(t *testing.T) {
+	daemon := startDaemon(t, nil)
+	bare := startDaemon(t, func(d *fakeDaemon) { d.state.Devices = nil })
+	old := startDaemon(t, func(d *fakeDaemon) {
+		d.refuse[ipc.TypeHello] = &ipc.ProtocolError{Status: ipc.StatusVersion, Text: "you speak 1, I speak 2"}
+	})
+	full := startDaemon(t, func(d *fakeDaemon) {
+		d.refuse[ipc.TypeJobOpen] = &ipc.ProtocolError{Status: ipc.StatusPermission, Text: "the rule gives 1 GiB"}
+	})
+	folder := t.TempDir()
+	for name, text := range map[string]string{"noexec": "x", "good.toml": "schema_version = 1", "bad.toml": "schema_version = 1\ncolor = 1\n"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		daemon *fakeDaemon
+		args   string
+		code   int
+		stderr string // after "gpuarb: "; "" for none
+	}{
+		{"nothing", daemon, "", 2, "no command given; see `gpuarb --help`"},
+		{"unknown command", daemon, "paint", 2, "unknown command \"paint\"; see `gpuarb --help`"},
+		{"unknown flag", daemon, "ps --paint", 2, "unknown flag: --paint; see `gpuarb ps --help`"},
+		{"surplus argument", daemon, "ps 3", 2, "unknown command \"3\" for \"gpuarb ps\"; see `gpuarb ps --help`"},
+		{"later command", daemon, "claim --try", 2, "gpuarb claim is not supported yet"},
+		{"ps", daemon, "ps", 0, ""},
+		{"devices", daemon, "devices", 0, ""},
+		{"no device", bare, "devices", 69, "no device: the daemon knows no GPU on this machine; `gpuarb doctor` says why"},
+		{"other version", old, "ps", 69, "you speak 1, I speak 2"},
+		{"version", daemon, "version", 0, ""},
+		{"version, other daemon", old, "version", 0, ""},
+		{"plan", daemon, "plan --arms 1 --streams 1", 0, ""},
+		{"plan, bad size", daemon, "plan --arms 1 --streams 1 --stream-reserve 1Q", 2, `--stream-reserve: "1Q" is no size: its unit "Q" is unknown; K, M, G, T (powers of 1024) and % are known`},
+		{"good configuration", daemon, "config check DIR/good.toml", 0, ""},
+		{"run: child's 0", daemon, "run true", 0, ""},
+		{"run: child's 3", daemon, "run -- sh -c exit\t3", 3, ""},
+		{"run: child's 125", daemon, "run -- sh -c exit\t125", 125, ""},
+		{"run: child's signal", daemon, "run -- sh -c kill\t-9\t$$", 137, ""},
+		{"run: nothing", daemon, "run", 125, "requires at least 1 arg(s), only received 0; see `gpuarb run --help`"},
+		{"run: unknown flag", daemon, "run --paint true", 125, "unknown flag: --paint; see `gpuarb run --help`"},
+		{"run: bad size", daemon, "run --memory 4X true", 125, `--memory: "4X" is no size: its unit "X" is unknown; K, M, G, T (powers of 1024) and % are known`},
+		{"run: no memory", daemon, "run --memory 0 true", 125, "--memory: a program without any device memory needs no GPU; write more than 0"},
+		{"run: no streams", daemon, "run --streams 0 true", 125, "--streams: 0 is no limit; write a number from 1"},
+		{"run: too large", daemon, "run --memory 17G true", 125, "--memory: 17GiB is more than device 1 (Card B), the largest here, has: 16.0 GiB; ask for less, or for a share such as 50%"},
+		{"run: too large for this one", daemon, "run --memory 9G --device 0 true", 125, "--memory: 9GiB is more than device 0 (Card A) has: 8.0 GiB; ask for less, or for a share such as 50%"},
+		{"run: later flag", daemon, "run --min 2G true", 2, "run --min is not supported yet"},
+		{"run: later switch", daemon, "run --no-wait true", 2, "run --no-wait is not supported yet"},
+		{"run: any device", daemon, "run --device any true", 2, "run --device any is not supported yet"},
+		{"run: other vendor", daemon, "run --device 2 true", 2, "--device 2: choosing a device of intel is not supported yet"},
+		{"run: no such device", bare, "run --device 0 true", 125, "--device: device \"0\": the daemon knows no GPU on this machine; `gpuarb doctor` says why"},
+		{"run: refused", full, "run --memory 2G true", 125, "the job was refused: the rule gives 1 GiB"},
+		{"run: other version", old, "run true", 125, "you speak 1, I speak 2"},
+		{"run: not found", daemon, "run no-such-program", 127, "no-such-program: command not found in PATH (PATHS)"},
+		{"run: no such path", daemon, "run DIR/none", 127, "DIR/none cannot be executed: no such file or directory"},
+		{"run: not executable", daemon, "run DIR/noexec", 126, "DIR/noexec cannot be executed: permission denied"},
+		{"run: a folder", daemon, "run DIR/", 126, "DIR/ cannot be executed: permission denied"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			replace := strings.NewReplacer("DIR", folder, "PATHS", os.Getenv("PATH"))
+			args := strings.Fields(c.args)
+			for i := range args {
+				args[i] = replace.Replace(args[i])
+			}
+			// A tab in the table is a space inside an argument.
+			if before, script, found := strings.Cut(c.args, "sh -c "); found {
+				args = append(strings.Fields(before), "sh", "-c", strings.ReplaceAll(script, "\t", " "))
+			}
+			got := finish(t, gpuarb(t, c.daemon.environment(t), args...))
+			wantCode(t, got, c.code)
+			if c.stderr != "" {
+				wantStderr(t, got, replace.Replace(c.stderr))
+			} else if got.stderr != "" {
+				t.Errorf("stderr: %s", got.stderr)
+			}
+		})
+	}
+}

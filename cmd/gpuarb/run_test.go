@@ -1,0 +1,358 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/ipc"
+	"golang.org/x/sys/unix"
+)
+
+// deadline bounds every wait of these tests.
+const deadline = 20 * time.Second
+
+func TestRunEnvironment(t *testing.T) {
+	daemon := startDaemon(t, nil)
+	library := testLibrary(t)
+	script := `printf '%s\n' "$LD_PRELOAD" "$GPUARB_JOB" "$GPUARB_SOCKET" "$CUDA_DEVICE_ORDER" "${CUDA_VISIBLE_DEVICES-unset}"`
+	for _, c := range []struct {
+		name  string
+		env   []string
+		flags []string
+		want  []string // LD_PRELOAD, CUDA_DEVICE_ORDER, CUDA_VISIBLE_DEVICES
+	}{
+		{"plain", nil, nil, []string{library, "PCI_BUS_ID", "unset"}},
+		{"the user's own", []string{"LD_PRELOAD=libdl.so.2", "CUDA_DEVICE_ORDER=FASTEST_FIRST", "CUDA_VISIBLE_DEVICES=1"}, nil,
+			[]string{library + ":libdl.so.2", "FASTEST_FIRST", "1"}},
+		{"run below run", []string{"LD_PRELOAD=" + library + ":libdl.so.2", "GPUARB_JOB=00"}, nil,
+			[]string{library + ":libdl.so.2", "PCI_BUS_ID", "unset"}},
+		{"index", []string{"CUDA_VISIBLE_DEVICES=0"}, []string{"--device", "1"},
+			[]string{library, "PCI_BUS_ID", "GPU-11bb0000-0000-0000-0000-000000000000"}},
+		{"PCI address", nil, []string{"--device=00000000:01:00.0"},
+			[]string{library, "PCI_BUS_ID", "GPU-11aa0000-0000-0000-0000-000000000000"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			args := append(append([]string{"run"}, c.flags...), "--", "sh", "-c", script)
+			got := finish(t, gpuarb(t, daemon.environment(t, c.env...), args...))
+			want := strings.Join([]string{c.want[0], testJobHex, daemon.socket, c.want[1], c.want[2]}, "\n") + "\n"
+			if got.code != 0 || got.stdout != want || got.stderr != "" {
+				t.Errorf("code %d\n%v\nwant:\n%s", got.code, got, want)
+			}
+		})
+	}
+}
+
+func TestRunSocketIsAbsolute(t *testing.T) {
+	daemon := startDaemon(t, nil)
+	command := gpuarb(t, []string{"GPUARB_LIB=" + testLibrary(t)}, "--socket", "s", "run", "sh", "-c", "echo $GPUARB_SOCKET")
+	command.Dir = filepath.Dir(daemon.socket)
+	if got := finish(t, command); got.stdout != daemon.socket+"\n" {
+		t.Errorf("GPUARB_SOCKET=%swant %s\n%v", got.stdout, daemon.socket, got)
+	}
+}
+
+func TestRunJobRequest(t *testing.T) {
+	daemon := startDaemon(t, nil)
+	for flags, want := range map[string]ipc.JobOpenRequest{
+		"":                                      {Memory: ipc.NoLimit},
+		"--memory max":                          {Memory: ipc.NoLimit},
+		"--memory 1.5G --streams 8":             {Memory: 3 << 29, Streams: 8},
+		"--memory 16G":                          {Memory: 16 << 30},
+		"--memory 12.5% --per-process":          {Memory: ipc.NoLimit, MemoryShare: 125, PerProcess: 1},
+		"--memory 8G --device gpu-11AA":         {Memory: 8 << 30},
+		"--memory=4096M --streams=1 --device=0": {Memory: 4 << 30, Streams: 1},
+	} {
+		args := append(append([]string{"run"}, strings.Fields(flags)...), "sh", "-c", "true --memory")
+		wantCode(t, finish(t, gpuarb(t, daemon.environment(t), args...)), 0)
+		want.Command = ipc.MakeText("sh -c true --memory")
+		if got := daemon.lastJob(t); got != want {
+			t.Errorf("%s: asked for %+v\nwant %+v", flags, got, want)
+		}
+	}
+}
+
+func TestRunNeedsDaemon(t *testing.T) {
+	folder := t.TempDir()
+	env := []string{"XDG_RUNTIME_DIR=" + folder, "GPUARB_LIB=" + testLibrary(t)}
+	if _, err := os.Stat(ipc.SystemSocket); err == nil {
+		t.Fatalf("a daemon of this machine is in the way: %s", ipc.SystemSocket)
+	}
+	want := "no gpuarb daemon answers (tried " + folder + "/gpuarb/gpuarb.sock: no such file or directory; " +
+		ipc.SystemSocket + ": no such file or directory); start gpuarbd, or name its socket with --socket or GPUARB_SOCKET"
+	got := finish(t, gpuarb(t, env, "run", "true"))
+	wantCode(t, got, 125)
+	wantStderr(t, got, want)
+	got = finish(t, gpuarb(t, env, "ps"))
+	wantCode(t, got, 69)
+	wantStderr(t, got, want)
+}
+
+func TestRunNeedsShim(t *testing.T) {
+	daemon := startDaemon(t, nil)
+	socket := "GPUARB_SOCKET=" + daemon.socket
+	script := filepath.Join(t.TempDir(), "lib.so")
+	if err := os.WriteFile(script, []byte(strings.Repeat("#", 100)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for path, reason := range map[string]string{
+		"/no/lib.so": "no such file or directory",
+		"/a b/c.so":  "LD_PRELOAD cannot hold a path with a space or a colon",
+		script:       "not a shared object",
+	} {
+		got := finish(t, gpuarb(t, []string{socket, "GPUARB_LIB=" + path}, "run", "true"))
+		wantCode(t, got, 125)
+		wantStderr(t, got, "no libgpuarb.so that can be preloaded (tried "+path+": "+reason+"); install gpuarb, or name the library with GPUARB_LIB")
+	}
+	got := finish(t, gpuarb(t, []string{socket}, "run", "true"))
+	wantCode(t, got, 125)
+	if !strings.Contains(got.stderr, "/usr/lib/gpuarb/libgpuarb.so: no such file") {
+		t.Errorf("the paths are not listed: %s", got.stderr)
+	}
+}
+
+// A script without an interpreter line is run by the shell, and one whose interpreter
+// is missing is not found, as with env(1).
+func TestRunScripts(t *testing.T) {
+	daemon := startDaemon(t, nil)
+	folder := t.TempDir()
+	for name, text := range map[string]string{"plain": "echo plain \"$@\"; exit 4\n", "lost": "#!/no/such/interpreter\n"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := finish(t, gpuarb(t, daemon.environment(t), "run", folder+"/plain", "a b", "--json"))
+	if got.code != 4 || got.stdout != "plain a b --json\n" {
+		t.Errorf("code %d\n%v", got.code, got)
+	}
+	got = finish(t, gpuarb(t, daemon.environment(t), "run", folder+"/lost"))
+	wantCode(t, got, 127)
+	wantStderr(t, got, folder+"/lost cannot be executed: no such file or directory: the interpreter that it names is not there")
+}
+
+// What goes through is exactly what the program reads and writes.
+func TestRunLeavesStreamsAlone(t *testing.T) {
+	daemon := startDaemon(t, nil)
+	command := gpuarb(t, daemon.environment(t), "run", "sh", "-c", "cat; printf x >&2; ls -l /proc/self/fd | grep -c socket")
+	text := strings.Repeat("\x00\xff\n", 100000)
+	command.Stdin = strings.NewReader(text)
+	got := finish(t, command)
+	if got.stdout != text+"0\n" || got.stderr != "x" {
+		t.Errorf("%d bytes came out, %d went in; last: %q, stderr %q", len(got.stdout), len(text), got.stdout[max(0, len(got.stdout)-5):], got.stderr)
+	}
+}
+
+// The job lasts as long as the program, and gpuarb waits for nothing else.
+func TestRunLifetime(t *testing.T) {
+	daemon := startDaemon(t, nil)
+	running := begin(t, gpuarb(t, daemon.environment(t), "run", "sh", "-c",
+		"sleep 60 >/dev/null 2>&1 & echo $!; read x; exit 5"))
+	pid, err := strconv.Atoi(running.line(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Kill(pid, unix.SIGKILL) }()
+	select {
+	case <-daemon.ends:
+		t.Error("the connection ended while the program ran")
+	case <-time.After(100 * time.Millisecond):
+	}
+	if _, err := io.WriteString(running.stdin, "go\n"); err != nil {
+		t.Fatal(err)
+	}
+	if code := running.wait(t); code != 5 {
+		t.Errorf("exit code %d, want 5", code)
+	}
+	select {
+	case <-daemon.ends:
+	case <-time.After(deadline):
+		t.Error("the connection is still open")
+	}
+}
+
+// running is a gpuarb that a test talks to.
+type running struct {
+	*exec.Cmd
+	stdin  io.WriteCloser
+	stdout *bufio.Reader
+}
+
+// begin starts a command in a session of its own, without a terminal.
+func begin(t *testing.T, command *exec.Cmd) *running {
+	t.Helper()
+	command.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+	stdin, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(deadline, func() { _ = command.Process.Kill() })
+	t.Cleanup(func() { timer.Stop() })
+	return &running{command, stdin, bufio.NewReader(stdout)}
+}
+
+func (r *running) line(t *testing.T) string {
+	t.Helper()
+	line, err := r.stdout.ReadString('\n')
+	if err != nil {
+		t.Fatalf("after %q: %v", line, err)
+	}
+	return strings.TrimSuffix(line, "\n")
+}
+
+func (r *running) wait(t *testing.T) int {
+	t.Helper()
+	err := r.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return r.ProcessState.ExitCode()
+}
+
+func TestRunForwardsSignals(t *testing.T) {
+	daemon := startDaemon(t, nil)
+	for name, sig := range map[string]unix.Signal{
+		"INT": unix.SIGINT, "TERM": unix.SIGTERM, "HUP": unix.SIGHUP, "QUIT": unix.SIGQUIT,
+		"USR1": unix.SIGUSR1, "USR2": unix.SIGUSR2, "CONT": unix.SIGCONT, "WINCH": unix.SIGWINCH,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			script := "trap 'echo " + name + "; exit 42' " + name + "; echo ready; while :; do sleep 0.02; done"
+			r := begin(t, gpuarb(t, daemon.environment(t), "run", "sh", "-c", script))
+			r.line(t)
+			if err := r.Process.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+			if got := r.line(t); got != name {
+				t.Errorf("the program got %q", got)
+			}
+			if code := r.wait(t); code != 42 {
+				t.Errorf("exit code %d, want 42", code)
+			}
+		})
+	}
+}
+
+func TestRunSignalDeath(t *testing.T) {
+	daemon := startDaemon(t, nil)
+	for sig, want := range map[unix.Signal]int{unix.SIGTERM: 143, unix.SIGINT: 130} {
+		r := begin(t, gpuarb(t, daemon.environment(t), "run", "sh", "-c", "echo ready; exec sleep 60"))
+		r.line(t)
+		if err := r.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		if code := r.wait(t); code != want {
+			t.Errorf("%v: exit code %d, want %d", sig, code, want)
+		}
+	}
+}
+
+// An ignored signal stays ignored in the program, so that nohup(1) works.
+func TestRunKeepsIgnoredSignals(t *testing.T) {
+	daemon := startDaemon(t, nil)
+	command := gpuarb(t, daemon.environment(t))
+	outer := exec.Command("sh", "-c", `trap "" HUP; exec "$0" run sh -c 'kill -HUP $$; echo alive'`, command.Path)
+	outer.Env = command.Env
+	if got := finish(t, outer); got.stdout != "alive\n" {
+		t.Errorf("the program did not outlive HUP, code %d\n%v", got.code, got)
+	}
+}
+
+// Nothing is left running when gpuarb is killed.
+func TestRunKilled(t *testing.T) {
+	daemon := startDaemon(t, nil)
+	r := begin(t, gpuarb(t, daemon.environment(t), "run", "sh", "-c",
+		"trap 'echo ended; exit' TERM; echo ready; while :; do sleep 0.02; done"))
+	r.line(t)
+	if err := r.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.line(t); got != "ended" {
+		t.Errorf("the program said %q", got)
+	}
+	r.wait(t)
+}
+
+// openTerminal returns the two ends of a new terminal. Reads of ours have a deadline.
+func openTerminal(t *testing.T) (ours, theirs *os.File) {
+	t.Helper()
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours = os.NewFile(uintptr(fd), "/dev/ptmx")
+	t.Cleanup(func() { ours.Close() })
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err = os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { theirs.Close() })
+	if err := ours.SetReadDeadline(time.Now().Add(deadline)); err != nil {
+		t.Fatal(err)
+	}
+	return ours, theirs
+}
+
+// Ctrl-C reaches the program once, from the terminal, and gpuarb lives on to tell
+// how the program ended.
+func TestRunTerminalInterrupt(t *testing.T) {
+	daemon := startDaemon(t, nil)
+	ours, theirs := openTerminal(t)
+	command := gpuarb(t, daemon.environment(t), "run", "sh", "-c",
+		`n=0; trap 'n=$((n+1))' INT; echo ready; while [ $n = 0 ]; do sleep 0.02; done; sleep 0.3; echo "count $n"; exit 6`)
+	command.Stdin, command.Stdout, command.Stderr = theirs, theirs, theirs
+	command.SysProcAttr = &unix.SysProcAttr{Setsid: true, Setctty: true}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(deadline, func() { _ = command.Process.Kill() })
+	defer timer.Stop()
+	screen := bufio.NewReader(ours)
+	awaitLine(t, screen, "ready")
+	if _, err := ours.Write([]byte{3}); err != nil {
+		t.Fatal(err)
+	}
+	awaitLine(t, screen, "count 1")
+	r := &running{Cmd: command}
+	if code := r.wait(t); code != 6 {
+		t.Errorf("exit code %d, want 6", code)
+	}
+}
+
+func awaitLine(t *testing.T, screen *bufio.Reader, want string) {
+	t.Helper()
+	for {
+		line, err := screen.ReadString('\n')
+		if err != nil {
+			t.Fatalf("waiting for %q: %v", want, err)
+		}
+		line = strings.TrimSpace(line)
+		if strings.HasSuffix(line, want) {
+			return
+		}
+		if strings.Contains(line, "count") {
+			t.Fatalf("got %q, want %q", line, want)
+		}
+	}
+}

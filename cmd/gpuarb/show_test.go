@@ -1,0 +1,180 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/report"
+	"github.com/gpuarb/gpuarb/version"
+)
+
+func someLeases(d *fakeDaemon) {
+	d.state.Leases = []accounting.LeaseState{
+		{PID: 42, User: "ada", Device: 1, State: accounting.StateRunning, Used: 1 << 20, Budget: accounting.Max, Command: "train\nx"},
+	}
+}
+
+func TestPs(t *testing.T) {
+	daemon := startDaemon(t, someLeases)
+	var table strings.Builder
+	if err := report.Leases(&table, daemon.state); err != nil {
+		t.Fatal(err)
+	}
+	got := finish(t, gpuarb(t, daemon.environment(t), "ps"))
+	if got.code != 0 || got.stdout != table.String() {
+		t.Errorf("code %d\n%v\nwant:\n%s", got.code, got, table.String())
+	}
+	var leases []accounting.LeaseState
+	got = finish(t, gpuarb(t, daemon.environment(t), "ps", "--json"))
+	if err := json.Unmarshal([]byte(got.stdout), &leases); err != nil || len(leases) != 1 || leases[0].PID != 42 || leases[0].Command != "train\nx" {
+		t.Errorf("%v: %+v\n%v", err, leases, got)
+	}
+}
+
+func TestDevices(t *testing.T) {
+	daemon := startDaemon(t, nil)
+	got := finish(t, gpuarb(t, daemon.environment(t), "devices"))
+	if got.code != 0 || strings.Count(got.stdout, "\n") != 4 || !strings.Contains(got.stdout, "Card B") {
+		t.Errorf("code %d\n%v", got.code, got)
+	}
+	var devices []accounting.DeviceState
+	got = finish(t, gpuarb(t, daemon.environment(t), "devices", "--json"))
+	if err := json.Unmarshal([]byte(got.stdout), &devices); err != nil || len(devices) != 3 || devices[1].Total != 16<<30 {
+		t.Errorf("%v: %+v\n%v", err, devices, got)
+	}
+	bare := startDaemon(t, func(d *fakeDaemon) { d.state.Devices = nil })
+	got = finish(t, gpuarb(t, bare.environment(t), "devices", "--json"))
+	if got.code != 69 || got.stdout != "[]\n" {
+		t.Errorf("without a device: code %d\n%v", got.code, got)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	daemon := startDaemon(t, nil)
+	none := []string{"GPUARB_SOCKET=/no/socket"}
+	for _, c := range []struct {
+		env  []string
+		args string
+		want string
+	}{
+		{daemon.environment(t), "version", "gpuarb VERSION\ngpuarbd 9.9\n"},
+		{none, "version", "gpuarb VERSION\ngpuarbd none answers\n"},
+		{daemon.environment(t), "version --json", "{\n  \"client\": \"VERSION\",\n  \"daemon\": \"9.9\"\n}\n"},
+		{none, "version --json", "{\n  \"client\": \"VERSION\",\n  \"daemon\": null\n}\n"},
+		{none, "--version", "gpuarb VERSION\n"},
+	} {
+		got := finish(t, gpuarb(t, c.env, strings.Fields(c.args)...))
+		want := strings.ReplaceAll(c.want, "VERSION", version.Version)
+		if got.code != 0 || got.stdout != want || got.stderr != "" {
+			t.Errorf("%s: code %d\n%v\nwant:\n%s", c.args, got.code, got, want)
+		}
+	}
+}
+
+func TestPlan(t *testing.T) {
+	for _, c := range []struct {
+		env, args, stdout, stderr string
+	}{
+		{"", "--arms 4 --streams 8", "4 arms × 8 streams × 256.0 MiB = 8.0 GiB (8589934592 bytes)", ""},
+		{"", "--arms 1 --streams 1 --stream-reserve 1.5G", "1 arms × 1 streams × 1.5 GiB = 1.5 GiB (1610612736 bytes)", ""},
+		{"GPUARB_STREAM_RESERVE=64", "--arms 2 --streams 2", "2 arms × 2 streams × 64.0 MiB = 256.0 MiB (268435456 bytes)", ""},
+		{"GPUARB_STREAM_RESERVE=1G", "--arms 2 --streams 2", "2 arms × 2 streams × 1.0 GiB = 4.0 GiB (4294967296 bytes)", ""},
+		{"GPUARB_STREAM_RESERVE=64", "--arms 2 --streams 2 --stream-reserve 1K", "2 arms × 2 streams × 1.0 KiB = 4.0 KiB (4096 bytes)", ""},
+		{"GPUARB_STREAM_RESERVE=much", "--arms 1 --streams 1", "1 arms × 1 streams × 256.0 MiB = 256.0 MiB (268435456 bytes)",
+			`gpuarb: GPUARB_STREAM_RESERVE=much is ignored: "much" is no size: it does not start with a number; write bytes, "4GiB", "25%" or "max"` + "\n"},
+		{"", "--arms 18446744073709551615 --streams 2", "18446744073709551615 arms × 2 streams × 256.0 MiB = at least 16.0 EiB (18446744073709551615 bytes)", ""},
+		{"", "--arms 0 --streams 2", "0 arms × 2 streams × 256.0 MiB = 0 B (0 bytes)", ""},
+		{"", "--arms 1 --streams 3 --json", `{
+  "arms": 1,
+  "streams": 3,
+  "stream_reserve_bytes": 268435456,
+  "total_bytes": 805306368,
+  "saturated": false
+}`, ""},
+	} {
+		var env []string
+		if c.env != "" {
+			env = append(env, c.env)
+		}
+		got := finish(t, gpuarb(t, env, append([]string{"plan"}, strings.Fields(c.args)...)...))
+		if got.code != 0 || got.stdout != c.stdout+"\n" || got.stderr != c.stderr {
+			t.Errorf("%s %s: code %d\n%v\nwant:\n%s", c.env, c.args, got.code, got, c.stdout)
+		}
+	}
+}
+
+func TestConfigCheck(t *testing.T) {
+	folder := t.TempDir()
+	file := filepath.Join(folder, "g.toml")
+	for _, c := range []struct {
+		text           string
+		code           int
+		stdout, stderr string
+	}{
+		{"schema_version = 1", 0, "FILE: no mistakes\n", ""},
+		{"schema_version = 1\n[defaults]\nscope = \"x\"\npriority = 1", 78, "",
+			"FILE:3: scope: must be \"job\" or \"process\" or \"user\" or \"cgroup\", not \"x\"\n" +
+				"FILE:4: priority = 1 is not supported yet\ngpuarb: 2 mistakes in the configuration\n"},
+	} {
+		if err := os.WriteFile(file, []byte(c.text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		replace := strings.NewReplacer("FILE", file)
+		got := finish(t, gpuarb(t, nil, "config", "check", file))
+		if got.code != c.code || got.stdout != replace.Replace(c.stdout) || got.stderr != replace.Replace(c.stderr) {
+			t.Errorf("%q: code %d\n%v", c.text, got.code, got)
+		}
+	}
+	got := finish(t, gpuarb(t, nil, "config", "check", "--json", file))
+	var result checkResult
+	err := json.Unmarshal([]byte(got.stdout), &result)
+	if err != nil || got.code != 78 || result.OK || len(result.Mistakes) != 2 ||
+		result.Mistakes[1] != (configMistake{file, 4, "priority = 1 is not supported yet"}) {
+		t.Errorf("code %d, %v: %+v", got.code, err, result)
+	}
+}
+
+func TestFindDevice(t *testing.T) {
+	devices := twoDevices()
+	for name, want := range map[string]int{
+		"0": 0, "1": 1,
+		"GPU-11aa0000-0000-0000-0000-000000000000": 0,
+		"GPU-11b":          1,
+		"gpu-11BB":         1,
+		"11b":              1,
+		"0000:02:00.0":     1,
+		"02:00.0":          1,
+		"00000000:01:00.0": 0,
+	} {
+		if got, err := findDevice(devices, name); err != nil || got.Index != want {
+			t.Errorf("%q is taken for %d, %v; want %d", name, got.Index, err, want)
+		}
+	}
+	list := listDevices(devices)
+	for name, want := range map[string]string{
+		"7":            `there is no device "7"; there are ` + list,
+		"gpu-x":        `there is no device "gpu-x"; there are ` + list,
+		"0001:01:00.0": `there is no device "0001:01:00.0"; there are ` + list,
+		"GPU-11":       `device "GPU-11" is not clear; it may be ` + listDevices(devices[:2]),
+		"-1":           `there is no device "-1"; there are ` + list,
+	} {
+		if got, err := findDevice(devices, name); err == nil || err.Error() != want {
+			t.Errorf("%q is taken for %d, %v\nwant %s", name, got.Index, err, want)
+		}
+	}
+}
+
+// A refusal without a text still says which daemon refused what.
+func TestExplainCall(t *testing.T) {
+	daemon := startDaemon(t, func(d *fakeDaemon) {
+		d.refuse[ipc.TypeSnapshot] = &ipc.ProtocolError{Status: ipc.StatusShuttingDown, Text: ""}
+	})
+	got := finish(t, gpuarb(t, daemon.environment(t), "ps"))
+	wantCode(t, got, 69)
+	wantStderr(t, got, "the daemon at "+daemon.socket+" refused: shutting down")
+}
