@@ -136,7 +136,10 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// output runs a program, which must succeed within ten seconds, and returns what it
+// patience bounds how long a program may take; no result depends on it.
+const patience = time.Minute
+
+// output runs a program, which must succeed, and returns what it
 // printed on stdout. One that has to be killed would be one that the mount hangs.
 func output(t testing.TB, name string, args ...string) string {
 	t.Helper()
@@ -157,7 +160,7 @@ func run(t testing.TB, name string, args ...string) (stdout, stderr string, err 
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	timer := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
+	timer := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
 	err = cmd.Wait()
 	return out.String(), errs.String(), err

@@ -3,11 +3,12 @@ package gpufs
 import (
 	"errors"
 	"fmt"
-	"io"
 	"log"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fs"
@@ -31,12 +32,12 @@ type Options struct {
 
 // Server is a mounted filesystem. Its methods are safe for concurrent use.
 type Server struct {
-	path    string // absolute, without symbolic links
-	created bool   // the mount point is ours to remove
-	fuse    *fuse.Server
-	state   *state
-	root    *dirNode
-	done    chan struct{}
+	path     string // absolute, without symbolic links
+	created  bool   // the mount point is ours to remove
+	state    *state
+	root     *dirNode
+	messages *messages
+	done     chan struct{}
 
 	unmount    sync.Once
 	unmountErr error
@@ -62,10 +63,8 @@ func Mount(path string, view View, o Options) (*Server, error) {
 }
 
 func serve(point mountPoint, view View, o Options) (*Server, error) {
-	logger := log.New(io.Discard, "", 0)
-	if o.Logger != nil {
-		logger = slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn)
-	}
+	messages := &messages{to: o.Logger}
+	logger := log.New(messages, "", 0)
 	st := &state{snapshots: &snapshots{view: view}, gid: uint32(os.Getegid()), mounted: time.Now()}
 	uid := uint32(os.Geteuid())
 	root := &dirNode{state: st, uid: uid, dir: newBuilder(uid, o.SelfOf).root()}
@@ -90,8 +89,8 @@ func serve(point mountPoint, view View, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{path: point.path, created: point.created, fuse: server, state: st, root: root,
-		done: make(chan struct{})}
+	s := &Server{path: point.path, created: point.created, state: st, root: root,
+		messages: messages, done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
 		server.Serve()
@@ -101,6 +100,20 @@ func serve(point mountPoint, view View, o Options) (*Server, error) {
 	}
 	go s.sweep()
 	return s, nil
+}
+
+// messages hands on what the library logs, until the end has begun: that readers
+// are cut off then is no news.
+type messages struct {
+	to     *slog.Logger // nil: nobody wants them
+	ending atomic.Bool
+}
+
+func (m *messages) Write(p []byte) (int, error) {
+	if m.to != nil && !m.ending.Load() {
+		m.to.Warn("filesystem", "err", strings.TrimSpace(string(p)))
+	}
+	return len(p), nil
 }
 
 // Path is where the filesystem is mounted, without symbolic links.
@@ -123,6 +136,7 @@ func (s *Server) unmountOnce() error {
 	select {
 	case <-s.done: // somebody else did
 	default:
+		s.messages.ending.Store(true)
 		if err := detach(s.path); err != nil {
 			return fmt.Errorf("unmount %s: %w", s.path, err)
 		}

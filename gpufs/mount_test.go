@@ -220,7 +220,7 @@ func TestUnmountedByHand(t *testing.T) {
 	output(t, "umount", path)
 	select {
 	case <-s.Done():
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("Done does not tell")
 	}
 }
@@ -277,7 +277,7 @@ func TestDescriptorNotInherited(t *testing.T) {
 func TestSweep(t *testing.T) {
 	v := &fakeView{}
 	s, mnt := mountView(t, v)
-	const many = 200
+	const many = 40
 	v.change(func(snap *accounting.Snapshot) {
 		for pid := 1; pid <= many; pid++ {
 			snap.Processes = append(snap.Processes, accounting.ProcessState{PID: pid, StartTicks: 7, Job: uint64(pid)})
@@ -294,7 +294,7 @@ func TestSweep(t *testing.T) {
 		return n
 	}
 	t.Logf("%d nodes after the walk", children())
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(patience)
 	for children() > 0 {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d nodes are left", children())

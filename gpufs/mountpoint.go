@@ -149,11 +149,14 @@ func answers(path string) (alive bool, detail string) {
 // system call, which ends the readers inside with an error; else by fusermount3.
 func detach(path string) error {
 	if os.Geteuid() == 0 {
-		err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
-		if errors.Is(err, unix.EBUSY) {
-			err = unix.Unmount(path, unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		// A file that was closed a moment ago is in use a moment longer.
+		for pause := time.Millisecond; pause < 100*time.Millisecond; pause *= 2 {
+			if err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW); !errors.Is(err, unix.EBUSY) {
+				return err
+			}
+			time.Sleep(pause)
 		}
-		return err
+		return unix.Unmount(path, unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	}
 	bin, err := fusermount()
 	if err != nil {

@@ -56,10 +56,12 @@ func onDevice(s accounting.Snapshot, index int) accounting.Snapshot {
 
 func (b *builder) processes(s *snapshot) ([]entry, bool) {
 	list := make([]entry, 0, len(s.Processes))
-	for _, p := range s.Processes {
-		if latest, _ := s.processByPID(p.PID); latest.StartTicks == p.StartTicks {
-			list = append(list, b.processEntry(p))
+	for i, p := range s.Processes {
+		if i > 0 && p.PID == s.Processes[i-1].PID {
+			continue // another session of it, or of the PID's last owner
 		}
+		latest, _ := s.processByPID(p.PID)
+		list = append(list, b.processEntry(latest))
 	}
 	return list, true
 }

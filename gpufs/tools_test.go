@@ -214,13 +214,14 @@ func TestAppears(t *testing.T) {
 	}
 }
 
-// TestSamePID checks a PID that came again while the memory of its last owner is not yet back.
+// TestSamePID checks a process of two sessions whose PID has a last owner, of whom
+// the memory is not yet back.
 func TestSamePID(t *testing.T) {
 	v := &fakeView{s: sample()}
 	v.change(func(s *accounting.Snapshot) {
 		again := s.Processes[0]
 		again.StartTicks, again.UID = 9999, 5
-		s.Processes = append([]accounting.ProcessState{s.Processes[0], again}, s.Processes[1:]...)
+		s.Processes = append([]accounting.ProcessState{s.Processes[0], again, again}, s.Processes[1:]...)
 	})
 	_, mnt := mountView(t, v)
 	if got := output(t, "ls", mnt+"/processes"); got != "100\n200\n300\n" {
