@@ -2,6 +2,7 @@ package ipc
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -139,6 +140,9 @@ func TestWordSum(t *testing.T) {
 			mine := uint64(0)
 			for !stop.Load() {
 				n := rng.Uint64N(64)
+				if n == 0 {
+					runtime.Gosched() // with few cores the others must have their turn
+				}
 				if _, ok := Take(w, low, n); ok {
 					mine += n
 					taken.Add(1)
@@ -153,7 +157,8 @@ func TestWordSum(t *testing.T) {
 	}
 	granted, epoch := uint64(1000), uint16(0)
 	rng := rand.New(rand.NewPCG(2, 2))
-	for range changes {
+	for n := 0; n < changes || taken.Load() < changes || refused.Load() < changes; n++ {
+		runtime.Gosched()
 		epoch = NextEpoch(epoch)
 		step, shut := rng.Uint64N(100), rng.IntN(2) == 0
 		grow := rng.IntN(2) == 0
@@ -182,9 +187,6 @@ func TestWordSum(t *testing.T) {
 	wg.Wait()
 	if credit := Word(w.Load()).Credit(); credit+held.Load() != granted {
 		t.Errorf("credit %d + held %d is not granted %d", credit, held.Load(), granted)
-	}
-	if taken.Load() == 0 || refused.Load() == 0 {
-		t.Errorf("the test tried nothing: %d taken, %d refused", taken.Load(), refused.Load())
 	}
 }
 
