@@ -15,6 +15,7 @@ func TestPrograms(t *testing.T) {
 		{"every mistake gets its code", "strict", ""},
 		{"asynchronous frees are late", "streams", ""},
 		{"copies move the right bytes", "copies", ""},
+		{"graphs take memory when launched", "graphs", ""},
 		{"mapped memory is counted once", "vmm", ""},
 		{"the resolver answers as measured", "resolver", rows},
 	} {

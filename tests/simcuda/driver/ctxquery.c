@@ -104,6 +104,9 @@ EXPORT CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
 
 EXPORT CUresult cuCtxSynchronize(void) {
     ENTER_CTX(ctx);
+    CUresult unsafe = capture_unsafe();
+    if (unsafe)
+        return unsafe;
     queue_sync_context(ctx);
     pool_sync_point(ctx->phys);
     return dev_lost(ctx->phys);

@@ -133,4 +133,12 @@ typedef struct {
     unsigned char reserved[54];
 } CUmemPoolProps;
 
+typedef struct {
+    CUmemPoolProps poolProps;
+    const CUmemAccessDesc *accessDescs;
+    size_t accessDescCount;
+    size_t bytesize;
+    CUdeviceptr dptr;
+} CUDA_MEM_ALLOC_NODE_PARAMS;
+
 #endif

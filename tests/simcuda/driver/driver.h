@@ -12,6 +12,8 @@
 
 enum { MAX_DEV = SIM_MAX_DEVICES };
 
+typedef void (*op_fn)(void *arg); // an operation of a stream
+
 struct op;
 struct pool;
 struct span;
@@ -53,6 +55,13 @@ struct driver {
 
 extern struct driver drv;
 
+// A point of a capture, as an event keeps it.
+struct capture_point {
+    uint64_t id; // 0: none
+    struct stream *stream;
+    uint64_t nodes;
+};
+
 // init.c
 CUresult drv_check(void);                 // initialised, not forked, not inside a callback
 CUresult drv_enter(const char *function); // the same, then injected faults
@@ -93,7 +102,10 @@ enum handle_type {
     HANDLE_POOL,
     HANDLE_MEMORY,
     HANDLE_ARRAY,
-    HANDLE_MIPMAP
+    HANDLE_MIPMAP,
+    HANDLE_GRAPH,
+    HANDLE_EXEC,
+    HANDLE_NODE
 };
 uintptr_t handle_new(enum handle_type type, void *object);
 void handle_restore(enum handle_type type, uintptr_t handle, void *object);
@@ -114,8 +126,10 @@ struct block {
     struct pool *pool;
     int phys;
     uint8_t kind;
-    bool touched; // its pages may be real
-    bool freeing; // an asynchronous free is on its way
+    bool touched;               // its pages may be real
+    bool freeing;               // an asynchronous free is on its way
+    bool unborn;                // a graph's address, without memory until the graph is launched
+    struct graph_memory *graph; // the address is kept for it
     unsigned host_flags;
     struct block *next; // in the free list of its class
     struct span *span;
@@ -138,6 +152,31 @@ void mem_delay(void);
 // host.c
 bool host_registered(CUdeviceptr p, uint64_t size);
 
+// graph.c, under drv.lock
+struct graph;
+struct graph_memory;
+struct graph *graph_new(void);
+void graph_drop(struct graph *g);
+uintptr_t graph_handle(const struct graph *g);
+CUresult graph_add_run(struct graph *g, op_fn fn, const void *arg, size_t size);
+CUresult graph_add_alloc(struct graph *g, int phys, uint64_t size, CUdeviceptr *out);
+CUresult graph_add_free(struct graph *g, CUdeviceptr p);
+void graph_block_freed(struct block *b); // its memory is gone; the address may stay
+
+// capture.c
+struct capture;
+bool capture_is_on(struct stream *s);
+CUresult capture_refuse(struct stream *s);   // a call that no capture allows: ends it
+CUresult capture_unsafe(void);               // the same for calls without a stream
+CUresult capture_implicit(struct stream *s); // a use of the legacy stream
+CUresult capture_implicit_locked(struct stream *s);
+// Under drv.lock; a capture that is no longer valid refuses.
+CUresult capture_graph(struct stream *s, struct graph **out);
+CUresult capture_mark(struct stream *s, struct capture_point *out);
+CUresult capture_join(struct stream *s, const struct capture_point *from);
+void capture_abandon(struct stream *s);
+bool capture_lives(const struct capture_point *p);
+
 // array.c
 struct texels { // where an array's bytes lie
     CUdeviceptr base;
@@ -158,6 +197,8 @@ bool vmm_find(CUdeviceptr p, struct range *out);
 // pool.c
 CUmemoryPool pool_handle(const struct pool *p);
 CUresult pool_free_async(struct context *ctx, CUdeviceptr p, CUstream s);
+bool pool_charge_graph(struct block *b);
+void pool_free_executed(CUdeviceptr p, uint64_t id);
 void pool_take_back_locked(struct block *b); // its block is freed: now the pool's to keep or give
 void pool_sync_point(int phys);
 
@@ -166,7 +207,6 @@ struct stream_dep {
     struct stream *on;
     uint64_t seq;
 };
-typedef void (*op_fn)(void *arg);
 // Puts an operation into a stream, and waits for it if told. The argument is copied.
 CUresult queue_run(struct context *ctx, CUstream s, op_fn fn, const void *arg, size_t size,
                    bool wait);
@@ -175,6 +215,7 @@ CUresult queue_put(struct stream *s, op_fn fn, const void *arg, size_t size,
                    const struct stream_dep *after, uint64_t *seq);
 CUresult queue_find(struct context *ctx, CUstream s, struct stream **out); // with a reference
 void queue_ref(struct stream *s);
+void queue_each(struct context *ctx, void (*act)(struct stream *, void *), void *arg);
 void queue_unref(struct stream *s);
 bool queue_passed(struct stream *s, uint64_t seq);
 void queue_wait(struct stream *s, uint64_t seq);
@@ -195,7 +236,11 @@ struct stream {
     unsigned flags;
     int priority;
     bool legacy;
-    bool counted; // the program made it: it shows in the oracle
+    // Guarded by drv.lock for writing.
+    _Atomic(struct capture *) capture;
+    uint64_t capture_nodes; // captured on this stream so far
+    bool capture_joined;    // no work of it that the capture's origin does not wait for
+    bool counted;           // the program made it: it shows in the oracle
     uint64_t id;
     _Atomic uint32_t refs;
     // Guarded by the queues' lock.

@@ -15,6 +15,7 @@ struct event {
     _Atomic uint64_t passed_ns;
     struct stream *stream; // guarded by drv.lock; NULL: never recorded
     uint64_t seq;
+    struct capture_point captured; // instead of the two above
 };
 
 static void unref(struct event *e) {
@@ -90,7 +91,10 @@ static CUresult record(struct context *ctx, CUevent handle, CUstream stream) {
     struct event *e = get_locked(handle);
     if (!e) {
         rc = CUDA_ERROR_INVALID_HANDLE;
-    } else {
+    } else if (capture_is_on(s)) {
+        rc = capture_mark(s, &e->captured);
+    } else if (!(rc = capture_implicit_locked(s))) {
+        e->captured.id = 0;
         atomic_fetch_add(&e->refs, 1);
         rc = queue_put(s, pass, &e, sizeof e, NULL, &seq);
         if (rc) {
@@ -117,17 +121,40 @@ BOTH(cuEventRecordWithFlags, _ptsz, (CUevent event, CUstream hStream, unsigned f
      record_flags(ctx, event, s, flags))
 
 // The point that an event stands for, with a reference to its stream; no stream: never recorded.
+enum { ERROR_CAPTURED_EVENT = 907 };
+
 static CUresult point(CUevent handle, struct stream_dep *out, int *phys) {
     pthread_mutex_lock(&drv.lock);
     struct event *e = get_locked(handle);
-    if (e) {
+    CUresult rc = e ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    if (e && capture_lives(&e->captured)) {
+        rc = ERROR_CAPTURED_EVENT;
+    } else if (e) {
         *out = (struct stream_dep){e->stream, e->seq};
         *phys = e->phys;
         if (e->stream)
             queue_ref(e->stream);
     }
     pthread_mutex_unlock(&drv.lock);
-    return e ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    return rc;
+}
+
+// Whether this wait is a capture's affair; a stream joins the capture of what it waits for.
+static bool join_capture(struct stream *s, CUevent handle, CUresult *rc) {
+    enum { ERROR_CAPTURE_ISOLATION = 905 };
+    bool mine = true;
+    pthread_mutex_lock(&drv.lock);
+    struct event *e = get_locked(handle);
+    if (!e)
+        *rc = CUDA_ERROR_INVALID_HANDLE;
+    else if (capture_lives(&e->captured))
+        *rc = capture_join(s, &e->captured);
+    else if (capture_is_on(s))
+        *rc = ERROR_CAPTURE_ISOLATION;
+    else
+        mine = false;
+    pthread_mutex_unlock(&drv.lock);
+    return mine;
 }
 
 static CUresult wait_event(struct context *ctx, CUstream stream, CUevent event, unsigned flags) {
@@ -139,6 +166,10 @@ static CUresult wait_event(struct context *ctx, CUstream stream, CUevent event, 
     CUresult rc = queue_find(ctx, stream, &s);
     if (rc)
         return rc;
+    if (join_capture(s, event, &rc)) {
+        queue_unref(s);
+        return rc;
+    }
     rc = point(event, &p, &phys);
     if (!rc && p.on) {
         rc = queue_put(s, NULL, NULL, 0, &p, NULL);

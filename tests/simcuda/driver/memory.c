@@ -25,6 +25,9 @@ void mem_delay(void) {
 CUresult mem_alloc(struct context *ctx, uint64_t size, enum block_kind kind, CUdeviceptr *out) {
     if (!out || size == 0)
         return CUDA_ERROR_INVALID_VALUE;
+    CUresult unsafe = capture_unsafe();
+    if (unsafe)
+        return unsafe;
     mem_delay();
     if (size > sim_capacity(drv.sim, ctx->phys))
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -50,7 +53,10 @@ void mem_free_locked(struct block *b) {
         pool_take_back_locked(b);
     else if (b->kind != BLOCK_HOST)
         sim_give(drv.sim, drv.me, b->phys, mem_cost(b->size));
-    block_drop(b);
+    if (b->graph)
+        graph_block_freed(b);
+    else
+        block_drop(b);
 }
 
 static bool lives_in(struct block *b, void *ctx) {
@@ -69,6 +75,9 @@ CUresult mem_free(CUdeviceptr p, bool host) {
     CUresult rc = ctx_current(&current);
     if (!p)
         return host ? CUDA_ERROR_INVALID_VALUE : rc;
+    CUresult unsafe = capture_unsafe();
+    if (unsafe)
+        return unsafe;
     pthread_mutex_lock(&drv.lock);
     struct block *b = block_exact(p);
     owner = b ? ctx_by_handle(b->ctx) : NULL;
@@ -77,7 +86,8 @@ CUresult mem_free(CUdeviceptr p, bool host) {
         queue_sync_context(owner);
     pthread_mutex_lock(&drv.lock);
     b = block_exact(p);
-    bool known = b && (b->kind == BLOCK_HOST) == host && b->kind != BLOCK_ARRAY && !b->freeing;
+    bool known =
+        b && (b->kind == BLOCK_HOST) == host && b->kind != BLOCK_ARRAY && !b->freeing && !b->unborn;
     if (known)
         mem_free_locked(b);
     pthread_mutex_unlock(&drv.lock);

@@ -38,6 +38,7 @@ static struct {
     struct pool *all;
     struct pool *dflt[MAX_DEV];    // by physical device
     struct pool *current[MAX_DEV]; // what cuMemAllocAsync takes from
+    struct pool *graph[MAX_DEV];   // what graphs take from; trimmed on demand alone
 } pools;
 
 CUmemoryPool pool_handle(const struct pool *p) {
@@ -141,6 +142,17 @@ static bool charge_locked(struct pool *p, uint64_t size) {
     return true;
 }
 
+bool pool_charge_graph(struct block *b) {
+    struct pool **p = &pools.graph[b->phys];
+    if (!*p && !(*p = new_pool(b->phys)))
+        return false;
+    (*p)->threshold = UINT64_MAX;
+    if (!charge_locked(*p, b->size))
+        return false;
+    b->pool = *p;
+    return true;
+}
+
 static struct block *alloc_locked(struct context *ctx, struct pool *p, uint64_t size) {
     if (!charge_locked(p, size))
         return NULL;
@@ -157,6 +169,16 @@ static struct block *alloc_locked(struct context *ctx, struct pool *p, uint64_t 
     return b;
 }
 
+static CUresult captured_alloc(struct stream *s, uint64_t size, CUdeviceptr *out) {
+    struct graph *g;
+    pthread_mutex_lock(&drv.lock);
+    CUresult rc = capture_graph(s, &g);
+    if (!rc)
+        rc = graph_add_alloc(g, s->ctx->phys, size, out);
+    pthread_mutex_unlock(&drv.lock);
+    return rc;
+}
+
 static CUresult alloc_from(struct context *ctx, CUmemoryPool handle, bool named, uint64_t size,
                            CUstream stream, CUdeviceptr *out) {
     struct stream *s;
@@ -165,6 +187,11 @@ static CUresult alloc_from(struct context *ctx, CUmemoryPool handle, bool named,
     CUresult rc = queue_find(ctx, stream, &s);
     if (rc)
         return rc;
+    if (capture_is_on(s)) {
+        rc = captured_alloc(s, size, out);
+        queue_unref(s);
+        return rc;
+    }
     mem_delay();
     bool waited = false;
     struct block *b = NULL;
@@ -198,13 +225,23 @@ struct late_free {
     uint64_t id;
 };
 
-static void executed(void *arg) {
-    struct late_free *f = arg;
+void pool_free_executed(CUdeviceptr p, uint64_t id) {
     pthread_mutex_lock(&drv.lock);
-    struct block *b = block_exact(f->p);
-    if (b && b->id == f->id)
+    struct block *b = block_exact(p);
+    if (b && b->id == id && !b->unborn)
         mem_free_locked(b);
     pthread_mutex_unlock(&drv.lock);
+}
+
+static void executed(void *arg) {
+    struct late_free *f = arg;
+    pool_free_executed(f->p, f->id);
+}
+
+static CUresult captured_free(struct stream *s, CUdeviceptr p) {
+    struct graph *g;
+    CUresult rc = capture_graph(s, &g);
+    return rc ? rc : graph_add_free(g, p);
 }
 
 CUresult pool_free_async(struct context *ctx, CUdeviceptr p, CUstream stream) {
@@ -214,8 +251,10 @@ CUresult pool_free_async(struct context *ctx, CUdeviceptr p, CUstream stream) {
         return rc;
     pthread_mutex_lock(&drv.lock);
     struct block *b = block_exact(p);
-    if (!b || b->freeing || b->kind == BLOCK_HOST || b->kind == BLOCK_MANAGED ||
-        b->kind == BLOCK_ARRAY) {
+    if (capture_is_on(s)) {
+        rc = captured_free(s, p);
+    } else if (!b || b->freeing || b->unborn || b->kind == BLOCK_HOST || b->kind == BLOCK_MANAGED ||
+               b->kind == BLOCK_ARRAY) {
         rc = CUDA_ERROR_INVALID_VALUE;
     } else {
         struct late_free f = {p, b->id};
@@ -230,6 +269,8 @@ CUresult pool_free_async(struct context *ctx, CUdeviceptr p, CUstream stream) {
 }
 
 BOTH(cuMemFreeAsync, _ptsz, (CUdeviceptr p, CUstream hStream), pool_free_async(ctx, p, s))
+
+static CUresult get_locked(struct pool *p, int attribute, void *value);
 
 EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *out, CUdevice dev) {
     ENTER();
@@ -270,6 +311,33 @@ EXPORT CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool handle) {
         pools.current[p->phys] = p;
     pthread_mutex_unlock(&drv.lock);
     return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+EXPORT CUresult cuDeviceGraphMemTrim(CUdevice dev) {
+    ENTER();
+    if (!dev_valid(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    pthread_mutex_lock(&drv.lock);
+    struct pool *p = pools.graph[drv.phys[dev]];
+    if (p)
+        trim_locked(p, 0);
+    pthread_mutex_unlock(&drv.lock);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceGetGraphMemAttribute(CUdevice dev, int attribute, void *value) {
+    static const int as_pool[] = {USED_CURRENT, USED_HIGH, RESERVED_CURRENT, RESERVED_HIGH};
+    ENTER();
+    if (!value || attribute < 0 || attribute > 3)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!dev_valid(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    pthread_mutex_lock(&drv.lock);
+    static struct pool none;
+    struct pool *p = pools.graph[drv.phys[dev]];
+    get_locked(p ? p : &none, as_pool[attribute], value);
+    pthread_mutex_unlock(&drv.lock);
+    return CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props) {

@@ -102,6 +102,16 @@ static void end_locked(struct stream *s) {
     }
 }
 
+// Those that were destroyed and still work are among them; act may drop a reference that it holds.
+void queue_each(struct context *ctx, void (*act)(struct stream *, void *), void *arg) {
+    pthread_mutex_lock(&strm.lock);
+    for (struct stream *s = ctx->streams, *next; s; s = next) {
+        next = s->next;
+        act(s, arg);
+    }
+    pthread_mutex_unlock(&strm.lock);
+}
+
 void queue_destroy(struct stream *s) {
     pthread_mutex_lock(&strm.lock);
     end_locked(s);
@@ -115,6 +125,7 @@ void queue_detach_context(struct context *ctx) {
         next = s->next;
         if (!s->dead) {
             handle_drop(s->handle);
+            capture_abandon(s);
             counted += s->counted;
         }
         end_locked(s);
@@ -360,6 +371,19 @@ CUresult queue_run(struct context *ctx, CUstream handle, op_fn fn, const void *a
     CUresult rc = queue_find(ctx, handle, &s);
     if (rc)
         return rc;
+    if (capture_is_on(s)) {
+        struct graph *g;
+        pthread_mutex_lock(&drv.lock);
+        if (!(rc = capture_graph(s, &g)))
+            rc = graph_add_run(g, fn, arg, size);
+        pthread_mutex_unlock(&drv.lock);
+        queue_unref(s);
+        return rc;
+    }
+    if ((rc = capture_implicit(s))) {
+        queue_unref(s);
+        return rc;
+    }
     uint64_t seq = 0;
     // Nothing before it anywhere: the caller's own thread does as well as the stream's.
     if (wait && queue_context_idle(ctx) && !drv.sim->config.stream_delay_ns) {

@@ -45,6 +45,7 @@ static CUresult destroy(CUstream handle) {
     if (known) {
         phys = s->ctx->phys;
         handle_drop(handle);
+        capture_abandon(s);
         // Ended under the lock that guards the handles: nobody finds it any more.
         queue_destroy(s);
     }
@@ -70,6 +71,15 @@ static CUresult synchronize(struct context *ctx, CUstream handle) {
     CUresult rc = queue_find(ctx, handle, &s);
     if (rc)
         return rc;
+    if (capture_is_on(s)) {
+        rc = capture_refuse(s);
+        queue_unref(s);
+        return rc;
+    }
+    if ((rc = capture_implicit(s))) {
+        queue_unref(s);
+        return rc;
+    }
     queue_sync(s->ctx, s);
     int phys = s->ctx->phys;
     queue_unref(s);
@@ -82,7 +92,10 @@ static CUresult query(struct context *ctx, CUstream handle) {
     CUresult rc = queue_find(ctx, handle, &s);
     if (rc)
         return rc;
-    rc = queue_idle(s->ctx, s) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    if (capture_is_on(s))
+        rc = capture_refuse(s);
+    else if (!(rc = capture_implicit(s)))
+        rc = queue_idle(s->ctx, s) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     queue_unref(s);
     return rc;
 }
@@ -162,32 +175,3 @@ BOTH(cuStreamGetFlags, _ptsz, (CUstream hStream, unsigned *flags), fact(ctx, s, 
 BOTH(cuStreamGetPriority, _ptsz, (CUstream hStream, int *p), fact(ctx, s, FACT_PRIORITY, p))
 BOTH(cuStreamGetId, _ptsz, (CUstream hStream, unsigned long long *id), fact(ctx, s, FACT_ID, id))
 BOTH(cuStreamGetCtx, _ptsz, (CUstream hStream, CUcontext *c), fact(ctx, s, FACT_CONTEXT, c))
-
-// Nothing is ever captured here: beginning a capture is not supported.
-static CUresult no_capture(struct context *ctx, CUstream handle, int *status) {
-    struct stream *s;
-    if (!status)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult rc = queue_find(ctx, handle, &s);
-    if (rc)
-        return rc;
-    queue_unref(s);
-    *status = 0;
-    return CUDA_SUCCESS;
-}
-
-BOTH(cuStreamIsCapturing, _ptsz, (CUstream hStream, int *status), no_capture(ctx, s, status))
-BOTH(cuStreamGetCaptureInfo, _ptsz, (CUstream hStream, int *status), no_capture(ctx, s, status))
-BOTH(cuStreamGetCaptureInfo_v2, _ptsz, (CUstream hStream, int *status), no_capture(ctx, s, status))
-BOTH(cuStreamGetCaptureInfo_v3, _ptsz, (CUstream hStream, int *status), no_capture(ctx, s, status))
-
-EXPORT CUresult cuThreadExchangeStreamCaptureMode(int *mode) {
-    static _Thread_local int current; // CU_STREAM_CAPTURE_MODE_GLOBAL
-    ENTER();
-    if (!mode || *mode < 0 || *mode > 2)
-        return CUDA_ERROR_INVALID_VALUE;
-    int old = current;
-    current = *mode;
-    *mode = old;
-    return CUDA_SUCCESS;
-}

@@ -108,7 +108,6 @@ static void unsupported(void) {
     CHECK(CU(cuLaunchKernel, void)(), 801);
     CHECK(CU(cuModuleLoadData, void *, void *)(NULL, NULL), 801);
     CHECK(CU(cuIpcGetMemHandle, void)(), 801);
-    CHECK(CU(cuStreamBeginCapture_v2, void)(), 801);
 }
 
 static void *other_thread(void *arg) {
