@@ -3,6 +3,7 @@ package simcuda
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -89,6 +90,24 @@ func TestLateRelease(t *testing.T) {
 	if got := other.ask("alloc 1000000000"); got != "0" {
 		t.Errorf("alloc says %s, not 0", got)
 	}
+}
+
+// Who looks from outside sees a contained process by the pid that it has outside.
+func TestOtherPidNamespace(t *testing.T) {
+	m := newMachine(t)
+	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	if os.Getuid() != 0 {
+		attr.Cloneflags |= syscall.CLONE_NEWUSER
+	}
+	h := m.holdWith(attr, "1000")
+	if held := m.sim("held"); !strings.HasPrefix(held, fmt.Sprint(h.Process.Pid, " ")) {
+		t.Errorf("held by %q, not by %d", held, h.Process.Pid)
+	}
+	if _, there := m.nvml()[0].Processes[uint32(h.Process.Pid)]; !there {
+		t.Errorf("NVML does not show %d", h.Process.Pid)
+	}
+	h.kill()
+	m.wantTotal(0)
 }
 
 // Many that start at once make one machine between them.

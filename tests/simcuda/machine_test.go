@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -113,7 +114,13 @@ type holder struct {
 
 func (m *machine) hold(sizes ...string) *holder {
 	m.t.Helper()
+	return m.holdWith(nil, sizes...)
+}
+
+func (m *machine) holdWith(attr *syscall.SysProcAttr, sizes ...string) *holder {
+	m.t.Helper()
 	cmd := m.command(built(m.t, "test/hold"), sizes...)
+	cmd.SysProcAttr = attr
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		m.t.Fatal(err)

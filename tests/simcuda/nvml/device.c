@@ -154,15 +154,15 @@ static unsigned collect(struct sim_state *s, int phys, struct process_v2 *out, u
         uint64_t used = atomic_load(&u->user) + atomic_load(&u->extra);
         if (atomic_load(&p->state) != SIM_PROC_LIVE || (!used && !atomic_load(&u->contexts)))
             continue;
-        unsigned k = 0;
-        while (k < n && k < size && out[k].pid != (unsigned)p->pid)
+        unsigned k = 0, pid = (unsigned)sim_proc_pid(p);
+        while (k < n && k < size && out[k].pid != pid)
             k++;
         if (k < n && k < size) {
             out[k].used += used;
             continue;
         }
         if (n < size)
-            out[n] = (struct process_v2){(unsigned)p->pid, used, ~0u, ~0u};
+            out[n] = (struct process_v2){pid, used, ~0u, ~0u};
         n++;
     }
     sim_unlock(s);

@@ -52,7 +52,7 @@ static int cmd_held(struct sim_state *s) {
             if (!atomic_load(&u->user) && !atomic_load(&u->extra) && !atomic_load(&u->allocs) &&
                 !atomic_load(&u->streams) && !atomic_load(&u->contexts))
                 continue;
-            printf("%d %" PRIu64 " %u %" PRIu64 " %u %u %u\n", p->pid, p->start, d,
+            printf("%d %" PRIu64 " %u %" PRIu64 " %u %u %u\n", sim_proc_pid(p), p->start, d,
                    atomic_load(&u->user), atomic_load(&u->allocs), atomic_load(&u->streams),
                    atomic_load(&u->contexts));
         }
@@ -96,7 +96,8 @@ static int cmd_peak(struct sim_state *s, const char *dev, const char *pid) {
     if (pid) {
         peak = 0;
         for (uint32_t i = 0; i < SIM_MAX_PROCS; i++)
-            if (atomic_load(&s->proc[i].state) == SIM_PROC_LIVE && s->proc[i].pid == atoi(pid) &&
+            if (atomic_load(&s->proc[i].state) == SIM_PROC_LIVE &&
+                sim_proc_pid(&s->proc[i]) == atoi(pid) &&
                 atomic_load(&s->proc[i].dev[d].user_peak) > peak)
                 peak = atomic_load(&s->proc[i].dev[d].user_peak);
     }
@@ -143,7 +144,8 @@ static int cmd_lost(struct sim_state *s, const char *dev, bool lost) {
 static int cmd_release(struct sim_state *s, const char *pid) {
     sim_reap(s); // notices who is dead
     for (uint32_t i = 0; i < SIM_MAX_PROCS; i++)
-        if (atomic_load(&s->proc[i].dead_since_ns) && (!pid || s->proc[i].pid == atoi(pid)))
+        if (atomic_load(&s->proc[i].dead_since_ns) &&
+            (!pid || sim_proc_pid(&s->proc[i]) == atoi(pid)))
             atomic_store(&s->proc[i].release_now, 1);
     sim_reap(s);
     return 0;

@@ -71,6 +71,40 @@ bool sim_proc_alive(pid_t pid, uint64_t start) {
     return read_stat(pid, &state, &now) && now == start && state != 'Z' && state != 'X';
 }
 
+// Looked up once for each process: a child in a new namespace has another pid than its parent.
+static uint64_t own_namespace(void) {
+    static _Atomic uint64_t known;
+    static _Atomic pid_t known_of;
+    struct stat st;
+    pid_t pid = getpid();
+    if (atomic_load(&known_of) == pid)
+        return atomic_load(&known);
+    uint64_t ns = stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
+    atomic_store(&known, ns);
+    atomic_store(&known_of, pid);
+    return ns;
+}
+
+// A process of another namespace is known by its lock, which /proc/locks shows with the pid that it
+// has in the namespace of who reads it; without one to be seen it keeps its own number.
+int32_t sim_proc_pid(const struct sim_proc *p) {
+    char line[256];
+    if (p->pid_namespace == own_namespace())
+        return p->pid;
+    int32_t found = p->pid;
+    FILE *f = fopen("/proc/locks", "re");
+    while (f && fgets(line, sizeof line, f)) {
+        int pid;
+        unsigned long long ino;
+        if (sscanf(line, "%*s FLOCK %*s %*s %d %*x:%*x:%llu", &pid, &ino) == 2 &&
+            ino == p->client_ino && pid > 0)
+            found = pid;
+    }
+    if (f)
+        fclose(f);
+    return found;
+}
+
 // Whether the client file is still mapped there. Who may not look takes it for mapped.
 static bool client_mapped(const struct sim_proc *p) {
     char path[64], line[4600];
@@ -105,7 +139,8 @@ static bool descriptor_held(const struct sim_proc *p) {
 static bool is_gone(const struct sim_state *s, struct sim_proc *p) {
     if (descriptor_held(p))
         return false;
-    if (sim_proc_alive(p->pid, p->start) && client_mapped(p))
+    // The numbers of another namespace say nothing here; there the descriptor alone counts.
+    if (p->pid_namespace == own_namespace() && sim_proc_alive(p->pid, p->start) && client_mapped(p))
         return false;
     uint64_t since = atomic_load(&p->dead_since_ns);
     if (!since) {
@@ -191,6 +226,7 @@ struct sim_proc *sim_proc_register(struct sim_state *s) {
     memset(&want, 0, sizeof want);
     want.pid = getpid();
     want.uid = getuid();
+    want.pid_namespace = own_namespace();
     want.start = sim_proc_start(want.pid);
     want.serial = atomic_fetch_add(&s->next_serial, 1) + 1;
     char comm[64];

@@ -87,6 +87,7 @@ struct sim_proc {
     _Atomic uint64_t dead_since_ns; // when its death was first noticed, 0 before
     _Atomic uint32_t release_now;
     uint32_t uid;
+    uint64_t pid_namespace; // that pid is of
     char comm[SIM_COMM];
     struct sim_usage dev[SIM_MAX_DEVICES];
 };
@@ -134,6 +135,7 @@ int sim_rule_parse(const char *text, struct sim_rule *out); // 0, or -1 for nons
 struct sim_proc *sim_proc_register(struct sim_state *s);
 void sim_reap(struct sim_state *s); // gives back what the dead held
 bool sim_proc_alive(pid_t pid, uint64_t start);
-uint64_t sim_proc_start(pid_t pid); // 0: no such process
+int32_t sim_proc_pid(const struct sim_proc *p); // as this process's namespace counts
+uint64_t sim_proc_start(pid_t pid);             // 0: no such process
 
 #endif
