@@ -67,18 +67,28 @@ func initPage(fd int) (*LeasePage, error) {
 	return p, nil
 }
 
-// OpenPage maps a page that came over a socket: the daemon's on a Resume, the
-// client's after a Hello. It verifies that the file is sealed and PageSize long
-// (so that no access to it can fault for its size), that it is the file that
-// want names, unless want is zero, and that its header is a page's. On success
-// it owns fd; on an error fd stays the caller's.
+// OpenPage maps the page of a Resume, as the daemon does: only the file that want
+// names, which is one that the daemon made. The rest is as ReceivePage.
 func OpenPage(fd int, want PageID) (*LeasePage, error) {
-	id, size, err := identify(fd)
+	id, _, err := identify(fd)
 	if err != nil {
 		return nil, fmt.Errorf("lease page: %w", err)
 	}
-	if want != (PageID{}) && id != want {
+	if want == (PageID{}) || id != want {
 		return nil, fmt.Errorf("lease page: the file is %d:%d, not %d:%d", id.Dev, id.Ino, want.Dev, want.Ino)
+	}
+	return ReceivePage(fd)
+}
+
+// ReceivePage maps a page that came over a socket from somebody who is trusted to
+// have made it, as a client maps the daemon's. It verifies that the file is sealed
+// and PageSize long (so that no access to it can fault for its size), and that
+// its header is a page's. On success the page owns fd; on an error fd stays the
+// caller's.
+func ReceivePage(fd int) (*LeasePage, error) {
+	_, size, err := identify(fd)
+	if err != nil {
+		return nil, fmt.Errorf("lease page: %w", err)
 	}
 	if size != PageSize {
 		return nil, fmt.Errorf("lease page: the file has %d bytes, not %d", size, PageSize)

@@ -117,25 +117,28 @@ func TestOpenPageRefuses(t *testing.T) {
 	if err := file.Truncate(PageSize); err != nil {
 		t.Fatal(err)
 	}
+	for name, want := range map[string]PageID{"another page": newPage(t).ID(), "no name": {}, "another device": {Dev: 1 << 60, Ino: good.ID().Ino}} {
+		if p, err := OpenPage(good.FD(), want); err == nil || !strings.Contains(err.Error(), "the file is") {
+			t.Errorf("%s: %v, %v", name, p, err)
+		}
+	}
 	for _, c := range []struct {
 		name string
 		fd   int
-		want PageID
 		word string
 	}{
-		{"no descriptor", -1, PageID{}, "fstat"},
-		{"another page", newPage(t).FD(), good.ID(), "the file is"},
-		{"an ordinary file", int(file.Fd()), PageID{}, ""},
-		{"no seals", memfd(t, PageSize, 0), PageID{}, "seals"},
-		{"can shrink", memfd(t, PageSize, unix.F_SEAL_GROW|unix.F_SEAL_SEAL), PageID{}, "seals"},
-		{"can grow", memfd(t, PageSize, unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL), PageID{}, "seals"},
-		{"can be sealed", memfd(t, PageSize, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW), PageID{}, "seals"},
-		{"short", memfd(t, PageSize-1, pageSeals), PageID{}, "4095"},
-		{"long", memfd(t, PageSize+1, pageSeals), PageID{}, "4097"},
-		{"cannot be written", memfd(t, PageSize, pageSeals|unix.F_SEAL_WRITE), PageID{}, "mmap"},
-		{"sealed, but no page", memfd(t, PageSize, pageSeals), PageID{}, "magic"},
+		{"no descriptor", -1, "fstat"},
+		{"an ordinary file", int(file.Fd()), ""},
+		{"no seals", memfd(t, PageSize, 0), "seals"},
+		{"can shrink", memfd(t, PageSize, unix.F_SEAL_GROW|unix.F_SEAL_SEAL), "seals"},
+		{"can grow", memfd(t, PageSize, unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL), "seals"},
+		{"can be sealed", memfd(t, PageSize, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW), "seals"},
+		{"short", memfd(t, PageSize-1, pageSeals), "4095"},
+		{"long", memfd(t, PageSize+1, pageSeals), "4097"},
+		{"cannot be written", memfd(t, PageSize, pageSeals|unix.F_SEAL_WRITE), "mmap"},
+		{"sealed, but no page", memfd(t, PageSize, pageSeals), "magic"},
 	} {
-		if p, err := OpenPage(c.fd, c.want); err == nil {
+		if p, err := ReceivePage(c.fd); err == nil {
 			t.Errorf("%s: taken", c.name)
 			p.Close()
 		} else if !strings.Contains(err.Error(), c.word) {

@@ -32,7 +32,7 @@ func (c *Client) HelloShim(ctx context.Context, req HelloRequest) (*ShimSession,
 	if fd < 0 {
 		return nil, malformed("Hello reply: no lease page came along")
 	}
-	if s.Page, err = OpenPage(fd, PageID{}); err != nil {
+	if s.Page, err = ReceivePage(fd); err != nil {
 		return nil, closeFD(fd, err)
 	}
 	return s, nil
@@ -58,7 +58,7 @@ func (s *ShimSession) Resume(ctx context.Context, c *Client, leases []ResumeLeas
 		return closeFD(fd, err)
 	}
 	if fd >= 0 {
-		page, err := OpenPage(fd, PageID{})
+		page, err := ReceivePage(fd)
 		if err != nil {
 			return closeFD(fd, err)
 		}

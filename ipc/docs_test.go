@@ -1,0 +1,98 @@
+package ipc
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// TestProtocolPage holds the tables of docs/protocol.md to the code.
+func TestProtocolPage(t *testing.T) {
+	page := readDoc(t, "protocol.md")
+	comma := func(n int) string {
+		if n < 1000 {
+			return itoa(n)
+		}
+		return fmt.Sprintf("%d,%03d", n/1000, n%1000)
+	}
+	sized := func(n int) string {
+		if n == 0 {
+			return "header only"
+		}
+		return comma(n)
+	}
+	for typ, s := range shapes {
+		row := regexp.MustCompile(fmt.Sprintf(`(?m)^\| %d \| %s \| ([^|]*) \| ([^|]*) \|`, typ, s.name)).FindStringSubmatch(page)
+		if row == nil {
+			t.Errorf("no row for %v (%d)", typ, typ)
+			continue
+		}
+		reply := sized(s.reply)
+		if s.noReply {
+			reply = "none"
+		}
+		if !mentions(row[1], sized(s.request)) || !mentions(row[2], reply) {
+			t.Errorf("%v: the page says %q and %q, it is %d and %d bytes", typ, row[1], row[2], s.request, s.reply)
+		}
+		if strings.Contains(row[1], "memfd") != s.requestFD || strings.Contains(row[2], "memfd") != s.replyFD {
+			t.Errorf("%v: descriptors are not where the page says", typ)
+		}
+	}
+	for status, name := range statusNames {
+		if status != StatusOK && !strings.Contains(page, fmt.Sprintf("\n| %d | ", status)) {
+			t.Errorf("no row for status %d, %s", status, name)
+		}
+	}
+	tables := regexp.MustCompile(`(?m)^\| \d+ \| [a-zA-Z]`).FindAllString(page, -1)
+	if len(tables) != len(shapes)+len(statusNames)-1 {
+		t.Errorf("%d rows for %d types and %d statuses", len(tables), len(shapes), len(statusNames)-1)
+	}
+	for _, want := range []string{comma(MaxRequest), comma(MaxReply), fmt.Sprintf("%#x", uint32(Magic)),
+		comma(newConnLimits(Limits{}).PerPID), comma(newConnLimits(Limits{}).PerUID), comma(newConnLimits(Limits{}).Total),
+		fmt.Sprintf("at least %d bytes", HeaderSize+size[AllocReply]()), "keep their meaning", SystemSocket} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}
+
+func mentions(cell, number string) bool {
+	return regexp.MustCompile(`(^|\D)` + number + `(\D|$)`).MatchString(cell)
+}
+
+// TestLeasePagePage holds the offsets in docs/lease-page.md to the code.
+func TestLeasePagePage(t *testing.T) {
+	page := readDoc(t, "lease-page.md")
+	var p Page
+	var s LeaseSlot
+	for name, offset := range map[string]uintptr{
+		"4 | Magic": unsafe.Offsetof(p.Magic), "2 | Version": unsafe.Offsetof(p.Version), "2 | Slots": unsafe.Offsetof(p.Slots),
+		"4 | Ended": unsafe.Offsetof(p.Ended), "4 | Threads": unsafe.Offsetof(p.Threads), "4 | Waiting": unsafe.Offsetof(p.Waiting),
+		"44 | zeros": unsafe.Offsetof(p.Pad), "Credit": unsafe.Offsetof(s.Credit), "Low": unsafe.Offsetof(s.Low),
+		"Pending": unsafe.Offsetof(s.Pending), "Limit": unsafe.Offsetof(s.Limit), "zeros": unsafe.Offsetof(s.Reserved),
+	} {
+		if !regexp.MustCompile(fmt.Sprintf(`(?m)^\| %d \| %s\b`, offset, regexp.QuoteMeta(name))).MatchString(page) {
+			t.Errorf("no row for %s at offset %d", name, offset)
+		}
+	}
+	for _, want := range []string{"4,096 bytes", fmt.Sprintf("%d,%03d are used", unsafe.Sizeof(p)/1000, unsafe.Sizeof(p)%1000),
+		fmt.Sprintf("from offset %d on, %d bytes each", unsafe.Offsetof(p.Lease), unsafe.Sizeof(s)), fmt.Sprintf("%#x", uint32(PageMagic)),
+		fmt.Sprintf("| 0 to %d | credit", CreditBits-1), fmt.Sprintf("| %d to %d | epoch", EpochShift, EpochShift+EpochBits-1),
+		"| 62 | NOTIFY", "| 63 | CLOSED", pageName} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}
+
+func readDoc(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile("../docs/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
