@@ -140,6 +140,9 @@ func dynamic(path string) bool {
 // or that hand out such functions. Host memory is not gpuarb's.
 var taking = regexp.MustCompile(`^cu(Mem(Alloc(Pitch|Managed|Async|FromPoolAsync)?|Create)|(Array|Array3D|MipmappedArray)Create|StreamCreate(WithPriority)?|GetProcAddress)(_v[0-9]+)?(_ptsz)?$`)
 
+// essential are those of them without which a shim holds next to no program.
+var essential = regexp.MustCompile(`^cu(MemAlloc|GetProcAddress)`)
+
 // checkCatches compares what the driver offers with what the shim defines in its
 // place. Whether a certain program is really caught, only running it shows.
 func (d *doctor) checkCatches() {
@@ -153,28 +156,30 @@ func (d *doctor) checkCatches() {
 		d.found("catches", unknown, "", "%v", err)
 		return
 	}
-	var missed []string
-	count := 0
-	for _, name := range offered {
-		if !taking.MatchString(name) {
-			continue
-		}
-		count++
-		if !slices.Contains(caught, name) {
-			missed = append(missed, name)
-		}
-	}
-	switch {
-	case count == 0:
+	offered = slices.DeleteFunc(offered, func(name string) bool { return !taking.MatchString(name) })
+	if len(offered) == 0 {
 		d.found("catches", unknown, "", "%s exports none of the functions that gpuarb knows", d.driver)
-	case !slices.Contains(caught, "dlsym") || len(missed) > 0:
-		if !slices.Contains(caught, "dlsym") {
-			missed = append([]string{"dlsym"}, missed...)
-		}
-		d.found("catches", wrong, "update gpuarb; until then these calls go past the budgets",
-			"the shim does not catch %s", strings.Join(missed, ", "))
+		return
+	}
+	missed := slices.DeleteFunc(offered, func(name string) bool { return slices.Contains(caught, name) })
+	d.judgeCatches(missed, slices.Contains(caught, "dlsym"))
+}
+
+// judgeCatches reports on the driver's functions that the shim does not have.
+func (d *doctor) judgeCatches(missed []string, hasDlsym bool) {
+	slices.Sort(missed)
+	names := strings.Join(missed, ", ")
+	switch {
+	case !hasDlsym:
+		d.found("catches", wrong, "install the shim of this gpuarb", "%s does not catch dlsym: it is not gpuarb's, or an old one", d.library)
+	case slices.ContainsFunc(missed, essential.MatchString):
+		d.found("catches", wrong, "update gpuarb: until then programs that use them are not held",
+			"this driver has functions that the shim does not catch: %s", names)
+	case len(missed) > 0:
+		d.found("catches", note, "what a program takes through them shows up as overhead or unmanaged",
+			"the shim catches what programs mostly use; not yet %s", names)
 	default:
-		d.found("catches", fine, "", "the shim has all %d functions of this driver that take memory or streams", count)
+		d.found("catches", fine, "", "the shim catches every function of this driver that takes memory or streams")
 	}
 }
 

@@ -141,3 +141,32 @@ func TestDoctorBrokenShim(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 }
+
+func TestDoctorCatches(t *testing.T) {
+	for _, c := range []struct {
+		missed string
+		dlsym  bool
+		want   verdict
+	}{
+		{"", true, fine},
+		{"cuMemCreate cuArrayCreate_v2", true, note},
+		{"cuMemCreate cuMemAllocAsync_v3", true, wrong},
+		{"cuGetProcAddress_v3", true, wrong},
+		{"", false, wrong},
+	} {
+		d := &doctor{}
+		d.judgeCatches(strings.Fields(c.missed), c.dlsym)
+		if got := d.findings[0]; got.Verdict != c.want {
+			t.Errorf("%s, dlsym %v: %+v, want %s", c.missed, c.dlsym, got, c.want)
+		}
+	}
+	for name, want := range map[string]bool{
+		"cuMemAlloc_v2": true, "cuMemAllocAsync_ptsz": true, "cuMemCreate": true, "cuArray3DCreate_v2": true,
+		"cuStreamCreateWithPriority": true, "cuGetProcAddress_v2": true,
+		"cuMemAllocHost_v2": false, "cuMemHostAlloc": false, "cuMemFree_v2": false, "cuStreamQuery": false,
+	} {
+		if taking.MatchString(name) != want {
+			t.Errorf("%s is taken for one that takes memory or streams: %v", name, !want)
+		}
+	}
+}
