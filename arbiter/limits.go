@@ -144,20 +144,21 @@ func checkLimits(c Change, l accounting.Limits, d *device, force bool) error {
 	return nil
 }
 
-// with returns v with a change written over it.
+// with returns v with a change written over it. What somebody privileged once set
+// stays free of the rule when the owner lowers it further.
 func (v live) with(c Change, force bool) live {
 	if c.Streams != nil {
-		v.streams, v.forced = c.Streams, force
+		v.streams, v.forced = c.Streams, force || v.forced
 	}
 	if c.Min == nil && c.Max == nil {
 		return v
 	}
 	set := func(l liveLimits) liveLimits {
 		if c.Max != nil {
-			l.max, l.forcedMax = c.Max, force
+			l.max, l.forcedMax = c.Max, force || l.forcedMax
 		}
 		if c.Min != nil {
-			l.min, l.forcedMin = c.Min, force
+			l.min, l.forcedMin = c.Min, force || l.forcedMin
 		}
 		return l
 	}

@@ -35,24 +35,12 @@ func TestC10RacingClients(t *testing.T) {
 					n = min(n, used[i])
 					live.Add(-int64(n))
 					used[i] -= n
-					if c.word.free(n) {
-						lock.Lock()
-						w.arb.Freed(w.now, c.lease)
-						lock.Unlock()
+					c.lockedFree(&lock, n)
+				} else if c.lockedTake(&lock, n) {
+					used[i] += n
+					if now := live.Add(int64(n)); now > int64(limit) {
+						t.Errorf("%d bytes are used, of %d", now, limit)
 					}
-					continue
-				}
-				if !c.word.fast(n) {
-					lock.Lock()
-					granted := c.alloc(n).Granted
-					lock.Unlock()
-					if !granted {
-						continue
-					}
-				}
-				used[i] += n
-				if now := live.Add(int64(n)); now > int64(limit) {
-					t.Errorf("%d bytes are used, of %d", now, limit)
 				}
 			}
 		})
@@ -85,4 +73,23 @@ func TestC10RacingClients(t *testing.T) {
 	if got := s.Devices[0].Used; got != accounting.Bytes(live.Load()) {
 		t.Errorf("the device says %d, %d are used", got, live.Load())
 	}
+}
+
+// lockedFree frees as a client does; what it tells the daemon, it tells under the lock.
+func (c *client) lockedFree(lock *sync.Mutex, n accounting.Bytes) {
+	if c.word.free(n) {
+		lock.Lock()
+		defer lock.Unlock()
+		c.w.arb.Freed(c.w.now, c.lease)
+	}
+}
+
+// lockedTake allocates as a client does: by its word, else by asking under the lock.
+func (c *client) lockedTake(lock *sync.Mutex, n accounting.Bytes) bool {
+	if c.word.fast(n) {
+		return true
+	}
+	lock.Lock()
+	defer lock.Unlock()
+	return c.alloc(n).Granted
 }

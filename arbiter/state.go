@@ -153,7 +153,11 @@ func (a *Arbiter) idle(l *lease) accounting.Bytes {
 	if l.spoiled || l.lost || !l.session.alive() || granted == 0 {
 		return 0
 	}
-	return min(a.words.Credit(l.id, granted), granted)
+	credit := min(a.words.Credit(l.id, granted), granted)
+	if l.spoiled { // found out by this very look
+		return 0
+	}
+	return credit
 }
 
 // take calls back up to most idle bytes of a lease into the ledger, and returns how many.

@@ -1,0 +1,144 @@
+package accounting_test
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+func amounts() *rapid.Generator[accounting.Bytes] {
+	return rapid.OneOf(
+		rapid.Map(rapid.Uint64Range(0, 24), func(n uint64) accounting.Bytes { return accounting.Bytes(n) }),
+		rapid.Map(rapid.Uint64Range(0, 24), func(n uint64) accounting.Bytes { return accounting.Max - accounting.Bytes(n) }),
+		rapid.Map(rapid.Uint64(), func(n uint64) accounting.Bytes { return accounting.Bytes(n) }),
+	)
+}
+
+// small amounts meet each other's limits more often than any.
+func small() *rapid.Generator[accounting.Bytes] {
+	return rapid.Map(rapid.Uint64Range(0, 24), func(n uint64) accounting.Bytes { return accounting.Bytes(n) })
+}
+
+// TestLedgerAgainstModel drives random operations over nested budgets on two
+// devices, with small amounts and with amounts near 2^64.
+func TestLedgerAgainstModel(t *testing.T) {
+	t.Run("small", rapid.MakeCheck(func(t *rapid.T) { drive(t, small()) }))
+	t.Run("any", rapid.MakeCheck(func(t *rapid.T) { drive(t, amounts()) }))
+}
+
+func drive(t *rapid.T, bytes *rapid.Generator[accounting.Bytes]) {
+	m := &model{ledger: accounting.NewLedger(), capacity: map[int]accounting.Bytes{}}
+	for _, index := range []int{0, 3} {
+		m.capacity[index] = bytes.Draw(t, "capacity")
+		if err := m.ledger.AddDevice(index, m.capacity[index]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	device := rapid.SampledFrom([]int{0, 3})
+	budget := func(t *rapid.T) *modelBudget {
+		if len(m.budgets) == 0 {
+			return m.openBudget(nil)
+		}
+		return rapid.SampledFrom(m.budgets).Draw(t, "budget")
+	}
+	openLease := func(t *rapid.T) *modelLease {
+		return m.openLease(t, budget(t), device.Draw(t, "device"), rapid.IntRange(-1, 4).Draw(t, "streams"))
+	}
+	lease := func(t *rapid.T) *modelLease {
+		if len(m.leases) == 0 {
+			return openLease(t)
+		}
+		return rapid.SampledFrom(m.leases).Draw(t, "lease")
+	}
+	actions := map[string]func(*rapid.T){
+		"openBudget":  func(*rapid.T) { m.openBudget(nil) },
+		"openNested":  func(t *rapid.T) { m.openBudget(budget(t)) },
+		"closeBudget": func(t *rapid.T) { m.closeBudget(t, budget(t)) },
+		"moveBudget":  func(t *rapid.T) { m.move(t, budget(t), budget(t), rapid.Bool().Draw(t, "to root")) },
+		"setLimits": func(t *rapid.T) {
+			least, most := bytes.Draw(t, "min"), bytes.Draw(t, "max")
+			m.setLimits(t, budget(t), device.Draw(t, "device"), accounting.Limits{Min: least, Max: most})
+		},
+		"setCapacity": func(t *rapid.T) { m.setCapacity(t, device.Draw(t, "device"), bytes.Draw(t, "capacity")) },
+		"checkMin": func(t *rapid.T) {
+			m.checkMin(t, budget(t), device.Draw(t, "device"), bytes.Draw(t, "min"))
+		},
+		"openLease":  func(t *rapid.T) { openLease(t) },
+		"closeLease": func(t *rapid.T) { m.closeLease(lease(t)) },
+		"room":       func(t *rapid.T) { m.room(t, lease(t)) },
+		"streams":    func(t *rapid.T) { m.streams(t, lease(t), rapid.IntRange(-5, 5).Draw(t, "n")) },
+		"":           m.check,
+	}
+	for name, act := range map[string]func(*rapid.T, *modelLease, accounting.Bytes){
+		"reserve": m.reserve, "release": m.release, "force": m.force, "charge": m.charge,
+	} {
+		actions[name] = func(t *rapid.T) { act(t, lease(t), bytes.Draw(t, "n")) }
+	}
+	t.Repeat(actions)
+}
+
+func (m *model) setLimits(t *rapid.T, b *modelBudget, device int, l accounting.Limits) {
+	if err := m.ledger.SetLimits(b.real, device, l); err != nil {
+		t.Fatal(err)
+	}
+	b.limits[device] = l
+}
+
+func (m *model) setCapacity(t *rapid.T, device int, n accounting.Bytes) {
+	m.capacity[device] = n
+	if err := m.ledger.SetCapacity(device, n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (m *model) closeLease(l *modelLease) {
+	m.ledger.CloseLease(l.real)
+	m.leases = slices.DeleteFunc(m.leases, func(x *modelLease) bool { return x == l })
+}
+
+func (m *model) release(t *rapid.T, l *modelLease, n accounting.Bytes) {
+	want := min(n, l.granted)
+	if got := m.ledger.Release(l.real, n); got != want {
+		t.Fatalf("released %d, want %d", got, want)
+	}
+	l.granted -= want
+}
+
+func (m *model) force(t *rapid.T, l *modelLease, n accounting.Bytes) {
+	want := min(n, accounting.Max-l.granted-l.charged)
+	if got := m.ledger.Force(l.real, n); got != want {
+		t.Fatalf("forced %d, want %d", got, want)
+	}
+	l.granted += want
+}
+
+func (m *model) charge(_ *rapid.T, l *modelLease, n accounting.Bytes) {
+	m.ledger.Charge(l.real, n)
+	l.charged = min(n, accounting.Max-l.granted)
+}
+
+func (m *model) openBudget(parent *modelBudget) *modelBudget {
+	b := &modelBudget{parent: parent, limits: map[int]accounting.Limits{}}
+	var above *accounting.Budget
+	if parent != nil {
+		above = parent.real
+	}
+	b.real = m.ledger.OpenBudget(above)
+	b.real.Owner = b
+	m.budgets = append(m.budgets, b)
+	return b
+}
+
+func (m *model) openLease(t *rapid.T, b *modelBudget, device, most int) *modelLease {
+	real, err := m.ledger.OpenLease(b.real, device, most)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &modelLease{budget: b, real: real, device: device, most: max(1, most)}
+	real.Owner = l
+	m.leases = append(m.leases, l)
+	return l
+}

@@ -1,0 +1,262 @@
+package arbiter_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+)
+
+func TestLoweredBelowWhatIsHeld(t *testing.T) {
+	w := newWorld(t, exact(size(1000)), 8*gib)
+	x := w.client(0, 0)
+	x.must(900)
+	x.free(100)
+	job := arbiter.JobID(x.row().Job)
+	lower := arbiter.Change{Device: arbiter.AllDevices, Max: ptr(size(500)), UID: 1000}
+	if err := w.arb.SetJobLimits(w.now, job, lower); err != nil {
+		t.Fatal(err)
+	}
+	if row := x.row(); row.State != accounting.StateOver || row.Granted != 800 || row.Credit != 0 || !x.word.closed() {
+		t.Errorf("after lowering: closed %v, %+v", x.word.closed(), row)
+	}
+	if x.word.limit != 500 {
+		t.Errorf("the client was told %d", x.word.limit)
+	}
+	if o := x.alloc(1); o.Granted || o.Reason != arbiter.ReasonOverBudget || o.Remaining != 0 || o.Limit != 500 {
+		t.Errorf("%+v", o)
+	}
+	x.free(200) // reports itself
+	if row := x.row(); row.Granted != 600 || x.word.idle() != 0 {
+		t.Errorf("what was freed did not go back: %+v", row)
+	}
+	x.word.free(50) // a report that got lost: the tick finds it
+	w.arb.Tick(w.now)
+	if row := x.row(); row.Granted != 550 {
+		t.Errorf("the tick left %+v", row)
+	}
+	x.free(60)
+	if row := x.row(); row.State != accounting.StateRunning || row.Used != 490 || row.Granted != 500 || x.word.closed() {
+		t.Errorf("within again: closed %v, %+v", x.word.closed(), row)
+	}
+	x.must(10)
+	if kinds := kindsOf(w.arb.Events()); !strings.Contains(kinds, "limits") || !strings.Contains(kinds, "over") || !strings.Contains(kinds, "within") {
+		t.Errorf("events: %s", kinds)
+	}
+}
+
+func kindsOf(events []arbiter.Event) string {
+	var kinds []string
+	for _, e := range events {
+		kinds = append(kinds, string(e.Kind))
+	}
+	return strings.Join(kinds, " ")
+}
+
+func TestLoweredBelowWhatIsGrantedButNotUsed(t *testing.T) {
+	w := newWorld(t, exact(size(1000)), 8*gib)
+	x := w.client(0, 0)
+	x.must(900)
+	x.free(600)
+	if err := w.arb.SetProcessLimits(w.now, x.session, arbiter.Change{Device: 0, Max: ptr(size(500))}); err != nil {
+		t.Fatal(err)
+	}
+	if row := x.row(); row.Granted != 500 || row.Used != 300 || row.State != accounting.StateRunning || x.word.closed() {
+		t.Errorf("closed %v, %+v", x.word.closed(), row)
+	}
+}
+
+func TestOneProcessOfAJobIsLowered(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 8*gib)
+	job := w.job(t, arbiter.JobRequest{Max: ptr(size(1000))})
+	one, two := w.client(job, 0), w.client(job, 0)
+	one.must(400)
+	two.must(400)
+	if err := w.arb.SetProcessLimits(w.now, one.session, arbiter.Change{Device: 0, Max: ptr(size(300))}); err != nil {
+		t.Fatal(err)
+	}
+	if one.row().State != accounting.StateOver || two.row().State != accounting.StateRunning || two.word.closed() {
+		t.Errorf("%v and %v", one.row().State, two.row().State)
+	}
+	two.must(200)
+	three := w.client(job, 0)
+	if o := three.alloc(1); o.Granted {
+		t.Error("beyond the job's budget")
+	}
+}
+
+func TestPermissionsAndNonsense(t *testing.T) {
+	w := newWorld(t, exact(size(1000)), 8*gib)
+	x := w.client(0, 0)
+	x.must(10)
+	max := func(n accounting.Bytes) *arbiter.Size { return ptr(size(n)) }
+	for _, c := range []struct {
+		name string
+		c    arbiter.Change
+		want error
+	}{
+		{"a stranger lowers", arbiter.Change{UID: 1001, Max: max(1)}, arbiter.ErrPermission},
+		{"the owner raises", arbiter.Change{UID: 1000, Max: max(2000)}, arbiter.ErrPermission},
+		{"the owner reserves", arbiter.Change{UID: 1000, Min: max(1)}, arbiter.ErrPermission},
+		{"the owner raises streams", arbiter.Change{UID: 1000, Streams: ptr(257)}, arbiter.ErrPermission},
+		{"no streams", arbiter.Change{Streams: ptr(0)}, arbiter.ErrRange},
+		{"min above max", arbiter.Change{Min: max(2000)}, arbiter.ErrRange},
+		{"no such device", arbiter.Change{Device: 5, Max: max(1)}, arbiter.ErrNoDevice},
+		{"root raises", arbiter.Change{Max: max(4000)}, nil},
+		{"the privileged raise", arbiter.Change{UID: 5, Privileged: true, Max: max(5000)}, nil},
+		{"the owner lowers", arbiter.Change{UID: 1000, Max: max(3000), Streams: ptr(4)}, nil},
+		{"the owner raises again", arbiter.Change{UID: 1000, Max: max(3001)}, arbiter.ErrPermission},
+	} {
+		before := x.row()
+		err := w.arb.SetProcessLimits(w.now, x.session, c.c)
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if after := x.row(); err != nil && after != before {
+			t.Errorf("%s failed, and changed %+v into %+v", c.name, before, after)
+		}
+	}
+	if row := x.row(); row.Budget != 3000 || row.StreamsMax != 4 {
+		t.Errorf("%+v", row)
+	}
+	if err := w.arb.SetJobLimits(w.now, 77, arbiter.Change{}); !errors.Is(err, arbiter.ErrNoJob) {
+		t.Error(err)
+	}
+	if err := w.arb.SetProcessLimits(w.now, 77, arbiter.Change{}); !errors.Is(err, arbiter.ErrNoSession) {
+		t.Error(err)
+	}
+	var full *arbiter.Refusal
+	err := w.arb.SetProcessLimits(w.now, x.session, arbiter.Change{Max: &arbiter.Size{Max: true}, Min: max(8 * gib)})
+	if err != nil {
+		t.Error(err)
+	}
+	if err = w.arb.SetJobLimits(w.now, w.job(t, arbiter.JobRequest{}), arbiter.Change{Min: max(1)}); !errors.As(err, &full) || full.Remaining != 0 {
+		t.Errorf("reserved on a full device: %v", err)
+	}
+}
+
+func TestRules(t *testing.T) {
+	p := exact(size(4 * gib))
+	p.Rules = []arbiter.Rule{
+		{Match: arbiter.Match{User: "bob", Exe: "ff*"}, Max: ptr(size(2 * gib)), StreamsMax: ptr(8)},
+		{Name: "eve's rule", Match: arbiter.Match{User: "1001"}, Scope: ptr(arbiter.ScopeUser), Max: ptr(arbiter.Size{PerMille: 125})},
+		{Match: arbiter.Match{Command: "worker *"}, Scope: ptr(arbiter.ScopeProcess), Max: ptr(size(gib))},
+	}
+	w := newWorld(t, p, 8*gib)
+	if row := w.client(0, 0).row(); row.Budget != 2*gib || row.StreamsMax != 8 {
+		t.Errorf("the first rule: %+v", row)
+	}
+	if row := w.clientOf(w.process(1000, "python3"), 0, 0).row(); row.Budget != 4*gib || row.StreamsMax != 256 {
+		t.Errorf("no rule: %+v", row)
+	}
+	one := w.clientOf(w.process(1001, "a"), 0, 0)
+	two := w.clientOf(w.process(1001, "b"), 0, 0)
+	one.must(700 * mib)
+	o := two.alloc(500 * mib)
+	if o.Granted || o.Reason != arbiter.ReasonSharedFull || o.Remaining != 324*mib || o.Limit != gib ||
+		!strings.Contains(o.Explain, "user eve's 1 GiB budget") {
+		t.Errorf("%+v", o)
+	}
+	_, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(1001, "x"), Max: ptr(size(2 * gib))})
+	var denied *arbiter.Refusal
+	if !errors.As(err, &denied) || denied.Reason != arbiter.ReasonDenied || !strings.Contains(denied.Explain, "eve's rule (user 1001) allows 1 GiB") {
+		t.Errorf("%v", err)
+	}
+	rooted := w.clientOf(w.process(1001, "x"), w.job(t, arbiter.JobRequest{Process: w.process(0, "x"), Max: ptr(size(6 * gib))}), 0)
+	if row := rooted.row(); row.Budget != 6*gib {
+		t.Errorf("root asked for more: %+v", row)
+	}
+	for range 2 {
+		w.clientOf(w.process(1002, "worker"), 0, 0).must(gib)
+	}
+}
+
+func TestPerProcess(t *testing.T) {
+	p := exact(unlimited())
+	p.Rules = []arbiter.Rule{{Scope: ptr(arbiter.ScopeUser), Max: ptr(size(1500))}}
+	w := newWorld(t, p, 8*gib)
+	job := w.job(t, arbiter.JobRequest{Max: ptr(size(1000)), PerProcess: true})
+	one, two := w.client(job, 0), w.client(job, 0)
+	one.must(1000)
+	two.must(500)
+	if o := one.alloc(1); o.Reason != arbiter.ReasonOverBudget || o.Limit != 1000 || !strings.Contains(o.Explain, "the process's") {
+		t.Errorf("%+v", o)
+	}
+	if o := two.alloc(1); o.Reason != arbiter.ReasonSharedFull || o.Limit != 1500 {
+		t.Errorf("%+v", o)
+	}
+	if err := w.arb.SetJobLimits(w.now, job, arbiter.Change{Device: 0, Max: ptr(size(600))}); err != nil {
+		t.Fatal(err)
+	}
+	if one.row().State != accounting.StateOver || two.row().State != accounting.StateRunning {
+		t.Errorf("%v, %v", one.row().State, two.row().State)
+	}
+}
+
+func TestWishesOnlyLower(t *testing.T) {
+	w := newWorld(t, exact(size(1000)), 8*gib)
+	for wish, want := range map[accounting.Bytes]accounting.Bytes{500: 500, 5000: 1000} {
+		s, err := w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: w.process(1000, "x"), Max: ptr(size(wish)), Streams: int(wish)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := w.arb.Attach(w.now, s, 0)
+		if err != nil || info.Budget != want || info.StreamsMax != 256 {
+			t.Errorf("%+v, %v, want %d", info, err, want)
+		}
+	}
+	info, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(0, "x"), Max: ptr(size(accounting.Max - 1))})
+	if err != nil || info.Budget != 8*gib {
+		t.Errorf("more than the device has: %+v, %v", info, err)
+	}
+}
+
+func TestReload(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 8*gib)
+	one, two := w.clientOf(w.process(1001, "a"), 0, 0), w.clientOf(w.process(1001, "b"), 0, 0)
+	one.must(600)
+	two.must(500)
+	p := exact(unlimited())
+	p.Rules = []arbiter.Rule{{Match: arbiter.Match{User: "eve"}, Scope: ptr(arbiter.ScopeUser), Max: ptr(size(1000))}}
+	p.Devices = []arbiter.DeviceRule{{Match: arbiter.DeviceMatch{Index: ptr(0)}, Reserve: size(gib), SlotsMax: 3}}
+	w.arb.SetPolicy(w.now, p)
+	if one.row().State != accounting.StateOver || !two.word.closed() {
+		t.Errorf("a budget that is shared now, and over: %v", one.row().State)
+	}
+	if d := w.arb.Snapshot(w.now).Devices[0]; d.Reserve != gib || d.Capacity != 7*gib || d.SlotsMax != 3 {
+		t.Errorf("%+v", d)
+	}
+	w.arb.SetPolicy(w.now, exact(unlimited()))
+	if one.row().State != accounting.StateRunning || two.word.closed() {
+		t.Errorf("no budget any more: %v", one.row().State)
+	}
+	one.must(5 * gib)
+}
+
+func TestQuery(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 8*gib)
+	job := w.job(t, arbiter.JobRequest{Max: ptr(size(gib))})
+	x, bare := w.client(job, 0), w.client(0, 0)
+	x.must(300 * mib)
+	x.free(100 * mib)
+	bare.must(7 * gib)
+	for _, c := range []struct {
+		who  *client
+		want arbiter.Room
+	}{
+		{x, arbiter.Room{Total: gib, Used: 200 * mib, Room: gib - 200*mib}},
+		{bare, arbiter.Room{Total: 8 * gib, Used: 7 * gib, Room: gib - 200*mib}},
+	} {
+		if got, err := w.arb.Query(w.now, c.who.session, 0); err != nil || got != c.want {
+			t.Errorf("got %+v, %v, want %+v", got, err, c.want)
+		}
+	}
+	if _, err := w.arb.Query(w.now, 99, 0); !errors.Is(err, arbiter.ErrNoSession) {
+		t.Error(err)
+	}
+	if _, err := w.arb.Query(w.now, x.session, 9); !errors.Is(err, arbiter.ErrNoDevice) {
+		t.Error(err)
+	}
+}
