@@ -36,7 +36,7 @@ static bool wait_for_pending(struct ga_root *root, uint32_t device, uint64_t mis
     }
 }
 
-static bool take_from_credit(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t *tag) {
+static bool take_from_credit(struct ga_root *root, uint32_t device, uint64_t bytes, uint16_t *tag) {
     struct ga_view *view = atomic_load(&root->view);
     uint32_t slot = view ? atomic_load(&view->slot[device]) : 0;
     if (!slot || !ga_credit_take(&view->page->lease[slot - 1], bytes))
@@ -54,7 +54,7 @@ static bool exceeds_limit(struct ga_root *root, uint32_t device, uint64_t bytes)
     return limit != 0 && bytes > limit;
 }
 
-static bool without_daemon(struct ga_root *root, enum ga_way way, uint32_t *tag) {
+static bool without_daemon(struct ga_root *root, enum ga_way way, uint16_t *tag) {
     *tag = atomic_load(&root->tag);
     return way == GA_WAY_OPEN;
 }
@@ -82,7 +82,7 @@ static enum answer ask(struct ga_root *root, uint32_t device, uint64_t bytes, ui
 }
 
 GA_NOINLINE bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
-                               uint32_t *tag) {
+                               uint16_t *tag) {
     if (bytes == 0) { // the driver's own matter
         *tag = atomic_load(&root->tag);
         return true;
@@ -137,7 +137,7 @@ GA_NOINLINE void ga_admit_notify(struct ga_root *root, uint32_t device, uint32_t
     atomic_store(&d->notice_owed, !sent);
 }
 
-bool ga_admit_streams(struct ga_root *root, uint32_t device, int32_t count, uint32_t *tag) {
+bool ga_admit_streams(struct ga_root *root, uint32_t device, int32_t count, uint16_t *tag) {
     struct ga_wire_stream_request request = {.count = count};
     struct ga_reply reply;
     enum ga_way way = ga_session_ask(root, GA_TYPE_STREAM, (int)device, &request, sizeof request,

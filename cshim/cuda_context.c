@@ -68,7 +68,7 @@ ga_result ga_cuda_context_create_v4(GA_FN_cuCtxCreate_v4 *real, ga_context *cont
 
 // What leaves the tables with a context, by device.
 struct leaving {
-    uint32_t tag;
+    uint16_t tag;
     uint64_t bytes[GA_DEVICES];
     int32_t streams[GA_DEVICES];
 };
@@ -118,7 +118,7 @@ static void sweep(struct ga_root *root, uint64_t ticket) {
     ga_self_leave();
     ga_cuda_pending_sweep(root, ticket);
     for (uint32_t d = 0; d < GA_DEVICES; d++) {
-        uint32_t tag;
+        uint16_t tag;
         if (l.bytes[d])
             ga_release(root, d, l.bytes[d], l.tag);
         if (l.streams[d])

@@ -11,7 +11,7 @@ struct claim {
     uint64_t bytes;
     uint64_t context;
     uint32_t device;
-    uint32_t tag;
+    uint16_t tag;
     uint8_t kind;
 };
 
@@ -149,7 +149,7 @@ static enum opened open_pitched(struct claim *c, uint64_t width, uint64_t height
 
 // Charges what the driver really took. False: the difference was refused.
 static bool correct(struct claim *c, uint64_t bytes) {
-    uint32_t tag;
+    uint16_t tag;
     if (bytes < c->bytes)
         ga_release(c->root, c->device, c->bytes - bytes, c->tag);
     else if (bytes > c->bytes && !ga_admit(c->root, c->device, bytes - c->bytes, c->kind, &tag))

@@ -12,7 +12,7 @@ struct item {
     ga_stream stream;
     ga_event event; // NULL: it could not be had, the stream itself is asked
     uint32_t device;
-    uint32_t tag;
+    uint16_t tag;
 };
 
 struct cached_event {
@@ -140,7 +140,7 @@ static ga_event record_event(struct ga_cuda_pending *p, uint64_t context, ga_str
 }
 
 // What the page says of pending bytes is information for people.
-static void count_pending(struct ga_root *root, uint32_t device, uint64_t delta, uint32_t tag) {
+static void count_pending(struct ga_root *root, uint32_t device, uint64_t delta, uint16_t tag) {
     atomic_fetch_add(&root->devices[device].pending, delta);
     struct ga_view *view = atomic_load(&root->view);
     uint32_t slot = view && view->tag == tag ? atomic_load(&view->slot[device]) : 0;

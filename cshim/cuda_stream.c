@@ -9,7 +9,7 @@ struct claim {
     struct ga_root *root;
     uint64_t context;
     uint32_t device;
-    uint32_t tag;
+    uint16_t tag;
 };
 
 enum opened { PASS, REFUSED, ADMITTED };
@@ -23,8 +23,8 @@ static enum opened open_claim(struct claim *c) {
     return ga_admit_streams(c->root, c->device, 1, &c->tag) ? ADMITTED : REFUSED;
 }
 
-static void give_back(struct ga_root *root, uint32_t device, uint32_t tag) {
-    uint32_t now;
+static void give_back(struct ga_root *root, uint32_t device, uint16_t tag) {
+    uint16_t now;
     if (tag == atomic_load(&root->tag))
         ga_admit_streams(root, device, -1, &now);
 }

@@ -63,7 +63,7 @@ static struct ga_wire_page *map_page(int fd) {
 }
 
 // Takes over a page. The old one stays mapped: a thread may be looking at it.
-static bool adopt_page(struct ga_root *root, struct ga_reply *reply, uint32_t tag) {
+static bool adopt_page(struct ga_root *root, struct ga_reply *reply, uint16_t tag) {
     int fd = ga_os_raise_fd(reply->fd);
     reply->fd = -1;
     struct ga_wire_page *page = map_page(fd);
@@ -112,7 +112,7 @@ static bool say_hello(struct ga_root *root) {
         ok = false;
     }
     // What was taken so far was taken from nobody: it gets no place in the new session.
-    uint32_t tag = atomic_load(&root->tag);
+    uint16_t tag = atomic_load(&root->tag);
     if (root->has_token || ga_link_holds(root))
         tag++;
     ok = ok && ga_session_fits(&reply, sizeof reply.body.hello) && reply.fd >= 0 &&
@@ -130,7 +130,7 @@ static bool say_hello(struct ga_root *root) {
 
 // What the process itself counts, device by device.
 struct sums {
-    uint32_t tag;
+    uint16_t tag;
     uint64_t used[GA_DEVICES];
     uint32_t streams[GA_DEVICES];
 };

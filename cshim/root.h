@@ -20,7 +20,7 @@
 // never pairs the page of one session with the tag of another. Never freed.
 struct ga_view {
     struct ga_wire_page *page;
-    uint32_t tag;                     // entries with this tag are charged in this session
+    uint16_t tag;                     // entries with this tag are charged in this session
     _Atomic uint8_t slot[GA_DEVICES]; // slot + 1 of each device's lease, 0: not attached
 };
 
@@ -66,7 +66,7 @@ struct ga_root {
     _Atomic uint32_t starting;
     _Atomic uint32_t check_pid; // the pid, where the kernel cannot wipe pages; else 0
     _Atomic(struct ga_view *) view;
-    _Atomic uint32_t tag; // the tag of what is charged now, with or without a daemon
+    _Atomic uint16_t tag; // the tag of what is charged now, with or without a daemon
 
     // The link to the daemon: session.c
     _Atomic uint32_t link; // enum ga_link
@@ -116,6 +116,7 @@ struct ga_self {
     uint32_t device;
     uint32_t inside; // > 0: in a critical section; a signal handler must not enter
     struct ga_thread *thread;
+    uint64_t credit_seen; // what this thread last left in a credit word: a guess
 };
 extern __thread struct ga_self ga_self __attribute__((tls_model("initial-exec")));
 extern struct ga_root *_Atomic ga_root_pointer;

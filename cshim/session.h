@@ -25,7 +25,7 @@ struct ga_reply {
         uint8_t bytes[1024];
     } body;
     int fd;       // that came along, or −1
-    uint32_t tag; // of the session that was asked
+    uint16_t tag; // of the session that was asked
 };
 
 #define GA_REPLY_MS 5000 // deadline of every reply but an admission's

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pointer table: what the program holds, by address or handle.
 //
-// A hash table in shards, each with a spin lock of its own and linear probing;
-// removal shifts entries back, so that a table never fills up with gravestones.
-// A shard grows by itself, so that growth costs a few thousand entries at a time
-// however many blocks are held. Memory comes from mmap alone. All zero is an
-// empty table, which is what a forked child finds.
+// A hash table in shards, each with a spin lock of its own, grown by itself, so that growth costs
+// a few thousand entries at a time however many blocks are held. Keys lie eight to a cache line;
+// addresses that are neighbours lie in lines that are neighbours, because a program uses
+// neighbours one after the other, and a table of a million entries fits no cache. A line that is
+// full passes keys on and counts them; so removal leaves no gravestones. Memory comes from mmap
+// alone. All zero is an empty table, which is what a forked child finds.
 #ifndef GA_TABLE_H
 #define GA_TABLE_H
 
@@ -15,21 +16,22 @@
 
 struct ga_entry {
     uint64_t key;     // address or handle; 0: no entry
-    uint64_t bytes;   // what it is charged with
-    uint64_t context; // the context it lives in, or a ticket of ga_table_mark
-    uint32_t tag;     // the session that it was charged in (ga_view.tag)
+    uint64_t bytes;   // what it is charged with, below 2⁴⁸
+    uint64_t context; // the context it lives in (its low 48 bits), or a ticket
+    uint16_t tag;     // the session that it was charged in (ga_view.tag)
     uint8_t device;   // ordinal
     uint8_t kind;     // what a row is, to whoever owns the table
-    uint16_t reserved;
 };
 
 struct ga_shard {
     struct ga_spin lock;
     uint32_t used;
-    uint32_t mask; // capacity − 1, or 0
+    uint32_t lines; // a power of two, or 0
     uint32_t reserved;
-    struct ga_entry *entries;
-    uint64_t pad[5];
+    struct ga_table_line *keys;
+    struct ga_table_value *values; // one for each key
+    uint8_t *passed;               // for each line: keys that found it full, saturating
+    uint64_t pad[3];
 };
 
 struct ga_table {

@@ -336,6 +336,12 @@ static uint64_t random_next(uint64_t *seed) {
 
 #define KEPT 64
 
+// Each order of magnitude from 256 bytes up to the size asked for is as likely.
+static size_t random_size(struct stress *s) {
+    uint64_t most = s->size >> random_next(&s->seed) % 23;
+    return most <= 256 ? (size_t)256 : (size_t)(256 + random_next(&s->seed) % (most - 255));
+}
+
 static void *stress_run(void *arg) {
     struct stress *s = arg;
     CUdeviceptr held[KEPT] = {0};
@@ -347,7 +353,7 @@ static void *stress_run(void *arg) {
             *p = 0;
             continue;
         }
-        CUresult r = CU(cuMemAlloc_v2)(p, 1 + random_next(&s->seed) % s->size);
+        CUresult r = CU(cuMemAlloc_v2)(p, random_size(s));
         if (r == 0) {
             s->granted++;
         } else {

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// cshim-bench: what the shim adds to a call, in Go's benchmark format.
+//
+//   cshim-bench [LIBRARY [FOLDER [PEER]]]   default: build/libgpuarb.so build/sim/stub
+//                                                    build/cshim-test/peer
+//
+// Two workers run the same loop on a driver that does nothing, one bare and one under the
+// preload, in turns of some milliseconds, so that both see the same machine. The added time is
+// the median of the differences. BenchmarkShim… lines are that difference; BenchmarkDriver… is
+// what the bare one took; BenchmarkFloor… is a compare-and-swap pair and a table insert and
+// remove alone, by as many threads.
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <dlfcn.h>
+
+#include "../credit.h"
+#include "../table.h"
+
+static double now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+// The worker: "allocfree|stream|info|floor THREADS COUNT" on stdin, nanoseconds a call on stdout.
+
+static int (*mem_alloc)(uint64_t *, size_t);
+static int (*mem_free)(uint64_t);
+static int (*stream_create)(void **, unsigned);
+static int (*stream_destroy)(void *);
+static int (*mem_info)(size_t *, size_t *);
+static struct ga_table floor_table;
+static struct ga_wire_lease_slot floor_slot = {.credit = 1ull << 40};
+
+struct job {
+    char what[16];
+    long count;
+    uint64_t base;
+    pthread_barrier_t *start;
+    double ns;
+};
+
+static void die(const char *why) {
+    fprintf(stderr, "cshim-bench: %s\n", why);
+    exit(1);
+}
+
+static void run_floor(const struct job *j) {
+    struct ga_entry e = {.bytes = 512}, old;
+    for (long i = 0; i < j->count; i++) {
+        e.key = j->base + (uint64_t)i * 512;
+        ga_credit_take(&floor_slot, 512);
+        ga_table_put(&floor_table, &e, &old);
+        ga_table_take(&floor_table, e.key, &old);
+        ga_credit_give(&floor_slot, 512);
+    }
+}
+
+static void *run_job(void *arg) {
+    struct job *j = arg;
+    uint64_t p = 0;
+    void *s;
+    size_t a, b;
+    if (mem_alloc(&p, 512) != 0 || mem_free(p) != 0)
+        die("the driver refuses");
+    pthread_barrier_wait(j->start);
+    double began = now_ns();
+    if (strcmp(j->what, "allocfree") == 0)
+        for (long i = 0; i < j->count; i++) {
+            if (mem_alloc(&p, 512) != 0)
+                die("refused");
+            mem_free(p);
+        }
+    else if (strcmp(j->what, "stream") == 0)
+        for (long i = 0; i < j->count; i++) {
+            stream_create(&s, 0);
+            stream_destroy(s);
+        }
+    else if (strcmp(j->what, "ask") == 0)
+        for (long i = 0; i < j->count; i++) {
+            if (mem_alloc(&p, (size_t)1 << 30) != 0)
+                die("refused");
+            mem_free(p);
+        }
+    else if (strcmp(j->what, "info") == 0)
+        for (long i = 0; i < j->count; i++)
+            mem_info(&a, &b);
+    else
+        run_floor(j);
+    j->ns = (now_ns() - began) / (double)j->count;
+    return NULL;
+}
+
+static double run_threads(const char *what, int threads, long count) {
+    pthread_t thread[16];
+    struct job job[16];
+    pthread_barrier_t start;
+    double worst = 0;
+    pthread_barrier_init(&start, NULL, (unsigned)threads);
+    for (int i = 0; i < threads; i++) {
+        job[i] = (struct job){.count = count, .base = (uint64_t)(i + 1) << 40, .start = &start};
+        snprintf(job[i].what, sizeof job[i].what, "%s", what);
+        pthread_create(&thread[i], NULL, run_job, &job[i]);
+    }
+    for (int i = 0; i < threads; i++) {
+        pthread_join(thread[i], NULL);
+        if (job[i].ns > worst)
+            worst = job[i].ns;
+    }
+    return worst;
+}
+
+static void *symbol(void *handle, const char *name) {
+    void *found = dlsym(handle, name);
+    if (!found)
+        die(name);
+    return found;
+}
+
+static int worker(long held) {
+    void *h = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!h)
+        die(dlerror());
+    void *context;
+    int (*init)(unsigned) = (int (*)(unsigned))symbol(h, "cuInit");
+    int (*create)(void **, unsigned, int) =
+        (int (*)(void **, unsigned, int))symbol(h, "cuCtxCreate_v2");
+    mem_alloc = (int (*)(uint64_t *, size_t))symbol(h, "cuMemAlloc_v2");
+    mem_free = (int (*)(uint64_t))symbol(h, "cuMemFree_v2");
+    mem_info = (int (*)(size_t *, size_t *))symbol(h, "cuMemGetInfo_v2");
+    stream_create = (int (*)(void **, unsigned))symbol(h, "cuStreamCreate");
+    stream_destroy = (int (*)(void *))symbol(h, "cuStreamDestroy_v2");
+    if (init(0) != 0 || create(&context, 0, 0) != 0)
+        die("the driver does not start");
+    for (long i = 0; i < held; i++) {
+        uint64_t p;
+        if (mem_alloc(&p, 512) != 0)
+            die("refused while filling");
+        struct ga_entry e = {.key = ((uint64_t)64 << 40) + (uint64_t)i * 512, .bytes = 512}, old;
+        ga_table_put(&floor_table, &e, &old);
+    }
+    printf("ready\n");
+    fflush(stdout);
+    char what[16];
+    int threads;
+    long count;
+    while (scanf("%15s %d %ld", what, &threads, &count) == 3) {
+        printf("%.2f\n", run_threads(what, threads, count));
+        fflush(stdout);
+    }
+    return 0;
+}
+
+// The measuring side
+
+struct child {
+    pid_t pid;
+    FILE *to, *from;
+};
+
+static struct child start(char *const argv[], const char *preload, const char *folder,
+                          const char *socket) {
+    int in[2], out[2];
+    struct child c;
+    if (pipe(in) != 0 || pipe(out) != 0)
+        die("pipe");
+    c.pid = fork();
+    if (c.pid == 0) {
+        dup2(in[0], 0);
+        dup2(out[1], 1);
+        for (int fd = 3; fd < 64; fd++)
+            close(fd);
+        setenv("LD_LIBRARY_PATH", folder, 1);
+        setenv("GPUARB_SOCKET", socket, 1);
+        if (preload)
+            setenv("LD_PRELOAD", preload, 1);
+        execv(argv[0], argv);
+        perror(argv[0]);
+        _exit(127);
+    }
+    close(in[0]);
+    close(out[1]);
+    c.to = fdopen(in[1], "w");
+    c.from = fdopen(out[0], "r");
+    char line[64];
+    if (!c.to || !c.from || !fgets(line, sizeof line, c.from))
+        die("a worker does not start");
+    return c;
+}
+
+static double ask(struct child *c, const char *what, int threads, long count) {
+    double ns;
+    fprintf(c->to, "%s %d %ld\n", what, threads, count);
+    fflush(c->to);
+    if (fscanf(c->from, "%lf", &ns) != 1)
+        die("a worker died");
+    return ns;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double median(double *values, int n) {
+    qsort(values, (size_t)n, sizeof *values, by_value);
+    return values[n / 2];
+}
+
+#define ROUNDS 101
+
+static void compare(struct child *bare, struct child *shim, const char *name, const char *what,
+                    int threads, long count, bool with_floor) {
+    double b[ROUNDS], d[ROUNDS], f[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) {
+        b[i] = ask(bare, what, threads, count);
+        d[i] = ask(shim, what, threads, count) - b[i];
+        f[i] = with_floor ? ask(bare, "floor", threads, count) : 0;
+    }
+    printf("BenchmarkDriver%s %ld %.2f ns/op\n", name, count * ROUNDS, median(b, ROUNDS));
+    printf("BenchmarkShim%s %ld %.2f ns/op\n", name, count * ROUNDS, median(d, ROUNDS));
+    if (with_floor)
+        printf("BenchmarkFloor%s %ld %.2f ns/op\n", name, count * ROUNDS, median(f, ROUNDS));
+    fflush(stdout);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 3 && strcmp(argv[1], "worker") == 0)
+        return worker(atol(argv[2]));
+    const char *library = argc > 1 ? argv[1] : "build/libgpuarb.so";
+    const char *folder = argc > 2 ? argv[2] : "build/sim/stub";
+    char *peer_path = argc > 3 ? argv[3] : "build/cshim-test/peer";
+    char socket[64], *preload = realpath(library, NULL), *stub = realpath(folder, NULL);
+    if (!preload || !stub)
+        die("library or driver not found");
+    snprintf(socket, sizeof socket, "/tmp/gpuarb-bench-%d.sock", (int)getpid());
+    char *peer_argv[] = {peer_path, socket, "limit", "64T", "surplus", "8G", "quiet", "1", NULL};
+    struct child peer = start(peer_argv, NULL, stub, socket);
+    printf("pkg: gpuarb/cshim\n");
+    const char *held_names[] = {"0", "1000000"};
+    for (int i = 0; i < 2; i++) {
+        char held[16], name[64];
+        snprintf(held, sizeof held, "%s", held_names[i]);
+        char *worker_argv[] = {argv[0], "worker", held, NULL};
+        struct child bare = start(worker_argv, NULL, stub, socket);
+        struct child shim = start(worker_argv, preload, stub, socket);
+        for (int threads = 1; threads <= 2; threads++) {
+            snprintf(name, sizeof name, "AllocFree/held=%s/threads=%d", held, threads);
+            compare(&bare, &shim, name, "allocfree", threads, 20000, true);
+        }
+        if (i == 0) {
+            compare(&bare, &shim, "StreamCreateDestroy", "stream", 1, 200, false);
+            compare(&bare, &shim, "MemGetInfo", "info", 1, 200, false);
+        }
+        kill(bare.pid, 9);
+        kill(shim.pid, 9);
+        waitpid(bare.pid, NULL, 0);
+        waitpid(shim.pid, NULL, 0);
+    }
+    kill(peer.pid, 9);
+    waitpid(peer.pid, NULL, 0);
+    unlink(socket);
+    return 0;
+}

@@ -1,0 +1,533 @@
+// SPDX-License-Identifier: Apache-2.0
+// peer: a daemon for the shim's own tests, as small as can be and scripted. It knows one budget
+// for each session and device, and believes everything.
+//
+//   peer SOCKET [OPTION VALUE]…
+//
+//   limit BYTES    the budget (default 1G)              streams N   the cap (default 256)
+//   surplus BYTES  credit that comes with a grant (default 0: every allocation asks)
+//   total BYTES    what Query says (default 8G)         loss 0|1    HelloReply.OnLoss
+//   wait 1         what does not fit waits for a FreedNotice instead of being refused
+//   text 1         refusals carry a text
+//   delay MS       before each reply                    resume 0    refuses Resume, as a stranger
+//   newpage 1      answers Resume with a new page       die N       exits at the N-th request
+//   quiet 1        logs no requests
+//   drop TYPE      closes the connection of the next request of this type, unanswered
+//
+// The same as lines on stdin change things while it runs; also "show", which prints a line
+// "lease PID DEVICE GRANTED USED STREAMS CONTEXTS PENDING" for each lease, then "end"; "stop",
+// which ends it; "close SLOTS", which sets CLOSED on the leases and takes their credit. The end of
+// stdin ends nothing. Each request is logged on stdout: "TYPE STATUS NUMBER", NUMBER the bytes or
+// the count that was asked for.
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "../wire.h"
+
+struct options {
+    uint64_t limit, surplus, streams, total, loss, wait, text, delay, resume, newpage, die, drop, quiet;
+} o = {.limit = 1ull << 30, .streams = 256, .total = 8ull << 30, .resume = 1};
+
+static const struct {
+    const char *name;
+    uint64_t *value;
+} option_names[] = {
+    {"limit", &o.limit}, {"surplus", &o.surplus}, {"streams", &o.streams},
+    {"total", &o.total}, {"loss", &o.loss},       {"wait", &o.wait},
+    {"text", &o.text},   {"delay", &o.delay},     {"resume", &o.resume},
+    {"die", &o.die},     {"newpage", &o.newpage}, {"drop", &o.drop}, {"quiet", &o.quiet},
+};
+
+struct lease {
+    bool open;
+    uint8_t device[16];
+    uint64_t granted;
+    int64_t streams, contexts;
+};
+
+struct session {
+    bool used;
+    int pid;
+    uint8_t token[16];
+    int memfd;
+    struct ga_wire_page *page;
+    struct lease lease[GA_PAGE_SLOTS];
+};
+
+struct waiter {
+    bool used;
+    int fd;
+    struct ga_wire_header header;
+    struct ga_wire_alloc_request request;
+    struct session *session;
+};
+
+#define MANY 256
+static struct session sessions[MANY];
+static struct waiter waiters[MANY];
+static struct pollfd polls[MANY + 2];
+static struct session *owner[MANY + 2];
+static nfds_t n_polls;
+static uint64_t requests;
+
+static void fail(const char *what) {
+    perror(what);
+    exit(1);
+}
+
+static uint64_t size_of(const char *text) {
+    char *end;
+    uint64_t v = strtoull(text, &end, 0);
+    const char *units = "KMGT";
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    return unit ? v << (10 * (unit - units + 1)) : v;
+}
+
+static void set_option(const char *name, const char *value) {
+    for (size_t i = 0; i < sizeof option_names / sizeof option_names[0]; i++)
+        if (strcmp(option_names[i].name, name) == 0) {
+            *option_names[i].value = size_of(value);
+            return;
+        }
+    fprintf(stderr, "peer: no option %s\n", name);
+    exit(2);
+}
+
+// The page
+
+static _Atomic uint64_t *word(struct session *s, uint32_t slot) {
+    return (_Atomic uint64_t *)&s->page->lease[slot].credit;
+}
+
+static uint64_t credit(struct session *s, uint32_t slot) {
+    return atomic_load(word(s, slot)) & GA_CREDIT_MASK;
+}
+
+// Changes credit and flags as the daemon does: the next epoch, then Low anew. Returns the credit
+// that was there.
+static uint64_t change(struct session *s, uint32_t slot, uint64_t bytes, uint64_t flags) {
+    uint64_t seen = atomic_load(word(s, slot));
+    uint64_t next;
+    do {
+        uint64_t epoch = (seen + (1ull << GA_EPOCH_SHIFT)) & GA_EPOCH_MASK;
+        next = flags | epoch | bytes;
+    } while (!atomic_compare_exchange_weak(word(s, slot), &seen, next));
+    atomic_store((_Atomic uint64_t *)&s->page->lease[slot].low,
+                 next & ~(GA_FLAG_NOTIFY | GA_FLAG_CLOSED));
+    return seen & GA_CREDIT_MASK;
+}
+
+static void make_page(struct session *s) {
+    s->memfd = memfd_create("gpuarb-lease", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (s->memfd < 0 || ftruncate(s->memfd, GA_PAGE_SIZE) != 0)
+        fail("memfd");
+    s->page = mmap(NULL, GA_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, s->memfd, 0);
+    if (s->page == MAP_FAILED)
+        fail("mmap");
+    s->page->magic = GA_PAGE_MAGIC;
+    s->page->version = GA_PAGE_VERSION;
+    s->page->slots = GA_PAGE_SLOTS;
+}
+
+static struct session *make_session(int fd) {
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    for (size_t i = 0; i < MANY; i++) {
+        if (sessions[i].used)
+            continue;
+        sessions[i] = (struct session){.used = true, .memfd = -1};
+        for (size_t n = 0; n < 16; n++)
+            sessions[i].token[n] = (uint8_t)(rand() >> 7);
+        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0)
+            sessions[i].pid = peer.pid;
+        return &sessions[i];
+    }
+    fail("too many sessions");
+    return NULL;
+}
+
+static struct session *find_session(const uint8_t token[16]) {
+    for (size_t i = 0; i < MANY; i++)
+        if (sessions[i].used && memcmp(sessions[i].token, token, 16) == 0)
+            return &sessions[i];
+    return NULL;
+}
+
+// Replies
+
+static void reply(int fd, const struct ga_wire_header *to, uint32_t status, const void *body,
+                  size_t size, int send_fd) {
+    struct {
+        struct ga_wire_header header;
+        uint8_t body[1024];
+    } m = {.header = *to};
+    char control[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec iov = {&m, sizeof m.header + size};
+    struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1};
+    m.header.type |= GA_REPLY_BIT;
+    m.header.status = status;
+    m.header.length = (uint32_t)iov.iov_len;
+    memcpy(m.body, body, size);
+    if (send_fd >= 0) {
+        h.msg_control = control;
+        h.msg_controllen = sizeof control;
+        struct cmsghdr *c = CMSG_FIRSTHDR(&h);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(c), &send_fd, sizeof send_fd);
+    }
+    if (o.delay)
+        usleep((useconds_t)o.delay * 1000);
+    sendmsg(fd, &h, MSG_NOSIGNAL);
+}
+
+static void refuse(int fd, const struct ga_wire_header *to, uint32_t status, const char *why) {
+    struct ga_wire_error_reply error = {{0}};
+    strcpy((char *)error.text, why);
+    reply(fd, to, status, &error, sizeof error, -1);
+}
+
+static void log_request(uint16_t type, uint32_t status, int64_t n) {
+    if (o.quiet)
+        return;
+    printf("%u %u %lld\n", type, status, (long long)n);
+    fflush(stdout);
+}
+
+// Admission
+
+static bool grant(struct session *s, const struct ga_wire_alloc_request *r) {
+    struct lease *l = &s->lease[r->slot];
+    // Called back before anybody is refused.
+    l->granted -= change(s, r->slot, 0, 0);
+    if (r->bytes > o.limit || l->granted > o.limit - r->bytes)
+        return false;
+    l->granted += r->bytes;
+    uint64_t room = o.limit - l->granted;
+    uint64_t more = room < o.surplus ? room : o.surplus;
+    l->granted += more;
+    change(s, r->slot, more, 0);
+    return true;
+}
+
+static void do_alloc(int fd, const struct ga_wire_header *h, struct session *s,
+                     const struct ga_wire_alloc_request *r) {
+    struct ga_wire_alloc_reply a = {.requested = r->bytes, .limit = o.limit};
+    if (grant(s, r)) {
+        a.granted = r->bytes;
+        log_request(h->type, r->flags & GA_ALLOC_RETRY ? 1000 : 0, (int64_t)r->bytes);
+        reply(fd, h, GA_STATUS_OK, &a, sizeof a, -1);
+        return;
+    }
+    if (o.wait && r->bytes <= o.limit) {
+        for (size_t i = 0; i < MANY; i++) {
+            if (waiters[i].used)
+                continue;
+            waiters[i] = (struct waiter){true, fd, *h, *r, s};
+            change(s, r->slot, 0, GA_FLAG_NOTIFY);
+            log_request(h->type, 999, (int64_t)r->bytes);
+            return;
+        }
+    }
+    uint32_t status = r->bytes > o.limit ? GA_STATUS_TOO_LARGE : GA_STATUS_OVER_BUDGET;
+    a.remaining = o.limit > s->lease[r->slot].granted ? o.limit - s->lease[r->slot].granted : 0;
+    if (o.text)
+        strcpy((char *)a.text, "refused\nby the peer");
+    log_request(h->type, status, (int64_t)r->bytes);
+    reply(fd, h, status, &a, sizeof a, -1);
+}
+
+static void serve_waiters(void) {
+    for (size_t i = 0; i < MANY; i++) {
+        struct waiter *w = &waiters[i];
+        struct ga_wire_alloc_reply a = {.requested = w->request.bytes,
+                                        .granted = w->request.bytes,
+                                        .limit = o.limit};
+        if (!w->used)
+            continue;
+        if (grant(w->session, &w->request)) {
+            w->used = false;
+            log_request(GA_TYPE_ALLOC, 0, (int64_t)a.granted);
+            reply(w->fd, &w->header, GA_STATUS_OK, &a, sizeof a, -1);
+        } else {
+            change(w->session, w->request.slot, 0, GA_FLAG_NOTIFY);
+        }
+    }
+}
+
+// Sessions
+
+static void say_hello(int fd, const struct ga_wire_header *h, struct session *s, int send_fd) {
+    struct ga_wire_hello_reply r = {.devices = 2, .on_loss = (uint32_t)o.loss};
+    memcpy(r.session, s->token, sizeof r.session);
+    reply(fd, h, GA_STATUS_OK, &r, sizeof r, send_fd);
+}
+
+static struct session *do_resume(int fd, const struct ga_wire_header *h,
+                                 const struct ga_wire_resume_request *r, int page_fd) {
+    struct session *s = find_session(r->session);
+    if (!o.resume) {
+        log_request(h->type, GA_STATUS_NO_SESSION, r->count);
+        refuse(fd, h, GA_STATUS_NO_SESSION, "who are you?");
+        return NULL;
+    }
+    if (s) {
+        log_request(h->type, 0, r->count);
+        say_hello(fd, h, s, -1);
+        return s;
+    }
+    s = make_session(fd);
+    memcpy(s->token, r->session, 16);
+    bool reuse = page_fd >= 0 && !o.newpage;
+    if (reuse) {
+        s->memfd = dup(page_fd);
+        s->page = mmap(NULL, GA_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, page_fd, 0);
+    } else {
+        make_page(s);
+    }
+    for (uint32_t i = 0; i < r->count; i++) {
+        struct lease *l = &s->lease[r->leases[i].slot];
+        l->open = true;
+        memcpy(l->device, r->leases[i].device, 16);
+        l->granted = r->leases[i].used + credit(s, r->leases[i].slot);
+        l->streams = r->leases[i].streams;
+        l->contexts = r->leases[i].contexts;
+        s->page->lease[r->leases[i].slot].limit = o.limit;
+        log_request(h->type, 0, (int64_t)r->leases[i].used);
+    }
+    say_hello(fd, h, s, reuse ? -1 : s->memfd);
+    return s;
+}
+
+static void do_attach(int fd, const struct ga_wire_header *h, struct session *s,
+                      const struct ga_wire_attach_request *r) {
+    struct ga_wire_attach_reply a = {.total = o.total, .budget = o.limit};
+    for (a.slot = 0; a.slot < GA_PAGE_SLOTS; a.slot++)
+        if (!s->lease[a.slot].open || memcmp(s->lease[a.slot].device, r->device, 16) == 0)
+            break;
+    s->lease[a.slot].open = true;
+    memcpy(s->lease[a.slot].device, r->device, 16);
+    s->page->lease[a.slot].limit = o.limit;
+    log_request(h->type, 0, a.slot);
+    reply(fd, h, GA_STATUS_OK, &a, sizeof a, -1);
+}
+
+static void do_stream(int fd, const struct ga_wire_header *h, struct session *s,
+                      const struct ga_wire_stream_request *r) {
+    struct lease *l = &s->lease[r->slot];
+    struct ga_wire_stream_reply a = {.max = (uint32_t)o.streams};
+    uint32_t status = GA_STATUS_OK;
+    if (l->streams + r->count > (int64_t)o.streams)
+        status = GA_STATUS_STREAMS;
+    else
+        l->streams += r->count;
+    a.current = (uint32_t)l->streams;
+    log_request(h->type, status, r->count);
+    reply(fd, h, status, &a, sizeof a, -1);
+}
+
+static uint64_t used(struct session *s) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < GA_PAGE_SLOTS; i++)
+        sum += s->lease[i].granted - credit(s, i);
+    return sum;
+}
+
+static void show(void) {
+    for (size_t i = 0; i < MANY; i++) {
+        struct session *s = &sessions[i];
+        for (uint32_t n = 0; s->used && n < GA_PAGE_SLOTS; n++) {
+            struct lease *l = &s->lease[n];
+            if (l->open)
+                printf("lease %d %u %llu %llu %lld %lld %llu\n", s->pid, n,
+                       (unsigned long long)l->granted,
+                       (unsigned long long)(l->granted - credit(s, n)), (long long)l->streams,
+                       (long long)l->contexts, (unsigned long long)s->page->lease[n].pending);
+        }
+    }
+    printf("end\n");
+    fflush(stdout);
+}
+
+// One message. False: the connection is to be closed.
+static bool handle(size_t at) {
+    union {
+        struct {
+            struct ga_wire_header h;
+            union {
+                struct ga_wire_resume_request resume;
+                struct ga_wire_join_request join;
+                struct ga_wire_attach_request attach;
+                struct ga_wire_alloc_request alloc;
+                struct ga_wire_stream_request stream;
+                struct ga_wire_context_request context;
+                struct ga_wire_freed_notice freed;
+            } b;
+        } m;
+        uint8_t bytes[GA_MAX_REQUEST];
+    } in;
+    char control[CMSG_SPACE(sizeof(int))];
+    struct iovec iov = {&in, sizeof in};
+    struct msghdr msg = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    int fd = polls[at].fd;
+    ssize_t n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
+    if (n < (ssize_t)sizeof in.m.h)
+        return false;
+    int got = -1;
+    struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+    if (c && c->cmsg_type == SCM_RIGHTS)
+        memcpy(&got, CMSG_DATA(c), sizeof got);
+    if (++requests == o.die)
+        _exit(9);
+    if (o.drop == in.m.h.type) {
+        o.drop = 0;
+        return false;
+    }
+    struct session *s = owner[at];
+    switch (in.m.h.type) {
+    case GA_TYPE_HELLO:
+        owner[at] = s = make_session(fd);
+        make_page(s);
+        log_request(in.m.h.type, 0, s->pid);
+        say_hello(fd, &in.m.h, s, s->memfd);
+        return true;
+    case GA_TYPE_RESUME:
+        owner[at] = do_resume(fd, &in.m.h, &in.m.b.resume, got);
+        if (got >= 0)
+            close(got);
+        return owner[at] != NULL;
+    case GA_TYPE_JOIN:
+        owner[at] = s = find_session(in.m.b.join.session);
+        log_request(in.m.h.type, s ? 0 : GA_STATUS_NO_SESSION, 0);
+        if (s)
+            reply(fd, &in.m.h, GA_STATUS_OK, "", 0, -1);
+        else
+            refuse(fd, &in.m.h, GA_STATUS_NO_SESSION, "no such session");
+        return true;
+    }
+    if (!s) {
+        refuse(fd, &in.m.h, GA_STATUS_ORDER, "Hello first");
+        return true;
+    }
+    switch (in.m.h.type) {
+    case GA_TYPE_ATTACH:
+        do_attach(fd, &in.m.h, s, &in.m.b.attach);
+        break;
+    case GA_TYPE_ALLOC:
+        do_alloc(fd, &in.m.h, s, &in.m.b.alloc);
+        break;
+    case GA_TYPE_FREED:
+        log_request(in.m.h.type, 0, in.m.b.freed.slot);
+        serve_waiters();
+        break;
+    case GA_TYPE_STREAM:
+        do_stream(fd, &in.m.h, s, &in.m.b.stream);
+        break;
+    case GA_TYPE_CONTEXT: {
+        struct ga_wire_context_reply a = {0};
+        s->lease[in.m.b.context.slot].contexts += in.m.b.context.count;
+        log_request(in.m.h.type, 0, in.m.b.context.count);
+        reply(fd, &in.m.h, GA_STATUS_OK, &a, sizeof a, -1);
+        break;
+    }
+    case GA_TYPE_QUERY: {
+        struct ga_wire_query_reply a = {.total = o.limit, .used = used(s), .room = o.total};
+        log_request(in.m.h.type, 0, 0);
+        reply(fd, &in.m.h, GA_STATUS_OK, &a, sizeof a, -1);
+        break;
+    }
+    default:
+        refuse(fd, &in.m.h, GA_STATUS_UNKNOWN_TYPE, "unknown type");
+    }
+    return true;
+}
+
+static void command(char *line) {
+    char name[32], value[64] = "";
+    if (sscanf(line, "%31s %63s", name, value) < 1)
+        return;
+    if (strcmp(name, "show") == 0)
+        show();
+    else if (strcmp(name, "stop") == 0)
+        exit(0);
+    else if (strcmp(name, "close") == 0) {
+        for (size_t i = 0; i < MANY; i++)
+            for (uint32_t n = 0; sessions[i].used && n < GA_PAGE_SLOTS; n++)
+                sessions[i].lease[n].granted -= change(&sessions[i], n, 0, GA_FLAG_CLOSED);
+    } else
+        set_option(name, value);
+}
+
+static void read_commands(void) {
+    static char text[4096];
+    static size_t have;
+    ssize_t n = read(0, text + have, sizeof text - 1 - have);
+    if (n <= 0) {
+        polls[0].fd = -1;
+        return;
+    }
+    have += (size_t)n;
+    text[have] = '\0';
+    char *start = text;
+    for (char *end; (end = strchr(start, '\n')); start = end + 1) {
+        *end = '\0';
+        command(start);
+    }
+    have = strlen(start);
+    memmove(text, start, have + 1);
+}
+
+int main(int argc, char **argv) {
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    if (argc < 2 || strlen(argv[1]) >= sizeof at.sun_path)
+        return 2;
+    for (int i = 2; i + 1 < argc; i += 2)
+        set_option(argv[i], argv[i + 1]);
+    strcpy(at.sun_path, argv[1]);
+    unlink(at.sun_path);
+    int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (listener < 0 || bind(listener, (struct sockaddr *)&at, sizeof at) != 0 ||
+        listen(listener, 64) != 0)
+        fail(argv[1]);
+    srand((unsigned)getpid());
+    polls[0] = (struct pollfd){.fd = 0, .events = POLLIN};
+    polls[1] = (struct pollfd){.fd = listener, .events = POLLIN};
+    n_polls = 2;
+    printf("listening\n");
+    fflush(stdout);
+    for (;;) {
+        if (poll(polls, n_polls, -1) < 0 && errno != EINTR)
+            fail("poll");
+        if (polls[0].revents)
+            read_commands();
+        for (size_t i = 2; i < n_polls; i++) {
+            if (!polls[i].revents || handle(i))
+                continue;
+            for (size_t w = 0; w < MANY; w++)
+                if (waiters[w].fd == polls[i].fd)
+                    waiters[w].used = false;
+            close(polls[i].fd);
+            polls[i] = polls[--n_polls];
+            owner[i] = owner[n_polls];
+            i--;
+        }
+        if (polls[1].revents) {
+            int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+            if (fd >= 0 && n_polls < MANY + 2) {
+                owner[n_polls] = NULL;
+                polls[n_polls++] = (struct pollfd){.fd = fd, .events = POLLIN};
+            }
+        }
+    }
+}
