@@ -220,7 +220,7 @@ EXPORT CUresult cuGraphAddEmptyNode(uintptr_t *out, uintptr_t graph, const uintp
                                     size_t n) {
     ENTER();
     struct graph *g;
-    struct node *node;
+    struct node *node = NULL;
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&drv.lock);
@@ -235,7 +235,7 @@ EXPORT CUresult cuGraphAddMemAllocNode(uintptr_t *out, uintptr_t graph, const ui
                                        size_t n, CUDA_MEM_ALLOC_NODE_PARAMS *params) {
     ENTER();
     struct graph *g;
-    struct node *node;
+    struct node *node = NULL;
     if (!out || !params || !dev_valid(params->poolProps.location.id))
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&drv.lock);
@@ -253,7 +253,7 @@ EXPORT CUresult cuGraphAddMemFreeNode(uintptr_t *out, uintptr_t graph, const uin
                                       size_t n, CUdeviceptr p) {
     ENTER();
     struct graph *g;
-    struct node *node;
+    struct node *node = NULL;
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&drv.lock);

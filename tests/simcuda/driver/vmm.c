@@ -237,8 +237,11 @@ EXPORT CUresult cuMemUnmap(CUdeviceptr p, size_t size) {
     CUresult rc = CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&drv.lock);
     if (size && covered(p, size)) {
-        mmap((void *)(uintptr_t)p, size, PROT_NONE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        if (mmap((void *)(uintptr_t)p, size, PROT_NONE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+            pthread_mutex_unlock(&drv.lock);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
         for (struct mapping **q = &mappings; *q;) {
             struct mapping *m = *q;
             if (m->base < p || m->base >= p + size) {
