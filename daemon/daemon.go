@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
@@ -129,10 +130,18 @@ func (d *Daemon) addDevices() {
 	}
 	now := time.Now()
 	for _, dev := range devices {
-		d.uuids[dev.UUIDBytes] = dev
+		if dev.UUIDBytes != (ipc.UUID{}) { // without one it cannot be asked for, only shown
+			d.uuids[dev.UUIDBytes] = dev
+		}
 		d.arb.AddDevice(now, arbiter.Device{Index: dev.Index, Vendor: dev.Vendor, Name: dev.Name,
-			UUID: dev.UUID, PCI: dev.PCI, Total: accounting.Bytes(dev.Total)})
+			UUID: dev.UUID, PCI: dev.PCI, Total: usable(dev)})
 	}
+}
+
+// usable is what programs can have of a device: a driver may keep a part of it,
+// which its own total counts and CUDA's does not.
+func usable(dev inventory.Device) accounting.Bytes {
+	return accounting.Bytes(dev.Total - min(dev.Reserved, dev.Total))
 }
 
 // deviceByUUID finds a device; the map does not change after the start.
@@ -149,7 +158,7 @@ func (d *Daemon) mount() error {
 	fs, err := gpufs.Mount(d.place.mount, d, gpufs.Options{
 		System: d.place.system, SelfOf: d.inv.TaskOwner, Logger: d.log})
 	if err != nil {
-		return fmt.Errorf("mount %s: %w", d.place.mount, err)
+		return err
 	}
 	d.fs = fs
 	d.spawn(func(ctx context.Context) {
@@ -170,6 +179,7 @@ func (d *Daemon) Snapshot() accounting.Snapshot {
 	s.Stats.Malformed = d.bad
 	d.mu.Unlock()
 	s.Version = version.Version
+	s.Stats.Goroutines = uint64(runtime.NumGoroutine())
 	return s
 }
 

@@ -79,22 +79,19 @@ func (d *Daemon) watchJob(j *job, pidfd int) error {
 
 // fitsSomeDevice refuses a budget that is larger than every device: a budget
 // that limits nothing is a mistake. The lock is held.
-func (d *Daemon) fitsSomeDevice(max arbiter.Size) error {
+func (d *Daemon) fitsSomeDevice(budget arbiter.Size) error {
 	var largest accounting.Bytes
 	for _, dev := range d.inv.Devices() {
-		largest = accounting.Bytes(dev.Total)
-		if max.Of(largest) <= largest {
+		largest = max(largest, usable(dev))
+		if budget.Of(usable(dev)) <= usable(dev) {
 			return nil
 		}
 	}
 	if largest == 0 {
 		return nil // no device, or none that tells its size
 	}
-	for _, dev := range d.inv.Devices() {
-		largest = accounting.Bytes(dev.Total)
-	}
 	return refused(ipc.StatusRange, "a budget of %d bytes is larger than the largest device, which has %d: "+
-		"`gpuarb devices` lists them", max.Of(largest), largest)
+		"`gpuarb devices` lists them", budget.Of(largest), largest)
 }
 
 // closeJob is for a job whose runner is dead. It ends with its last process. The

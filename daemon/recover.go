@@ -230,8 +230,8 @@ func (d *Daemon) adoptLease(s *session, rl ipc.ResumeLease) error {
 		return fmt.Errorf("slot %d, device %x: not a lease that can be", rl.Slot, rl.Device)
 	}
 	used := accounting.Bytes(rl.Used)
-	if dev.Total != 0 {
-		used = min(used, accounting.Bytes(dev.Total))
+	if total := usable(dev); total != 0 {
+		used = min(used, total)
 	}
 	id, err := d.arb.Adopt(time.Now(), s.id, arbiter.RestoredLease{Device: dev.Index, Granted: used,
 		Streams: int(rl.Streams), Contexts: int(rl.Contexts), Unverified: true})

@@ -1,0 +1,207 @@
+package stress
+
+import (
+	"bufio"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+var (
+	duration = flag.Duration("crowd", 30*time.Second, "how long the crowd lives")
+	victims  = flag.Int("victims", 10, "how many are killed at a time")
+	seed     = flag.Uint64("seed", 1, "of the choice of victims")
+)
+
+const (
+	processes = 50
+	budget    = 4 << 30 // shared by all of them; they ask for many times as much
+)
+
+// worker is one place in the crowd: a process that is replaced when it is killed.
+type worker struct {
+	m     *rig.Machine
+	place int
+	tally *tally
+
+	mu  sync.Mutex
+	cmd *exec.Cmd
+}
+
+// tally is what the survivors of each round report, and how many were killed.
+type tally struct {
+	granted, refused, killed, failed atomic.Uint64
+	wrong                            sync.Map // an answer that nobody expects, once
+}
+
+// live runs processes in this place until stop: each does round after round of
+// random allocations from four threads, until it is killed.
+func (w *worker) live(t *testing.T, stop <-chan struct{}) {
+	for n := 0; ; n++ {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		if err := w.run(t, n, stop); err != nil {
+			w.tally.wrong.Store(err.Error(), true)
+			return
+		}
+	}
+}
+
+// run is the life of one process.
+func (w *worker) run(t *testing.T, n int, stop <-chan struct{}) error {
+	cmd := w.m.Command(w.m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym"))
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	w.cmd = cmd
+	w.mu.Unlock()
+	err = w.talk(in, out, n, stop)
+	w.mu.Lock()
+	w.cmd = nil
+	w.mu.Unlock()
+	_ = in.Close()
+	_ = cmd.Wait()
+	if err == nil && stderr.Len() > 0 {
+		err = errors.New(stderr.String())
+	}
+	return err
+}
+
+func (w *worker) talk(in io.Writer, out io.Reader, n int, stop <-chan struct{}) error {
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() {
+		return nil // killed before it was ready
+	}
+	if lines.Text() != "ready" {
+		return fmt.Errorf("instead of ready: %s", lines.Text())
+	}
+	for round := 0; ; round++ {
+		select {
+		case <-stop:
+			return nil
+		default:
+		}
+		if _, err := fmt.Fprintf(in, "threads 4 60 1G %d\n", w.place*1000003+n*1009+round+1); err != nil {
+			return nil
+		}
+		if !lines.Scan() {
+			return nil
+		}
+		var granted, refused uint64
+		if _, err := fmt.Sscanf(lines.Text(), "threads ok %d %d", &granted, &refused); err != nil {
+			return fmt.Errorf("instead of a tally: %s", lines.Text())
+		}
+		w.tally.granted.Add(granted)
+		w.tally.refused.Add(refused)
+	}
+}
+
+// kill kills the process that is in this place, if there is one.
+func (w *worker) kill() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cmd != nil && w.cmd.Process.Kill() == nil {
+		w.tally.killed.Add(1)
+	}
+}
+
+func descriptors(t *testing.T, pid int) int {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join("/proc", fmt.Sprint(pid), "fd"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+func TestCrowd(t *testing.T) {
+	m := rig.New(t, rig.Options{Devices: "16G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: fmt.Sprintf(
+		"schema_version = 1\n[defaults]\nscope = \"user\"\nmemory.max = \"%d\"\n", budget)})
+	// What the daemon opens once (a poller, a reader of the mount) is open before it is counted.
+	rig.Run(t, m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym"), "alloc a 1M"))
+	rig.Eventually(t, "the first program is gone", func() bool { return !strings.Contains(m.Read("leases"), "cudaprog") })
+	fdsBefore, goroutinesBefore := descriptors(t, m.DaemonPID()), m.Snapshot().Stats.Goroutines
+
+	var sums tally
+	stop := make(chan struct{})
+	crowd := make([]*worker, processes)
+	var wg sync.WaitGroup
+	for i := range crowd {
+		crowd[i] = &worker{m: m, place: i, tally: &sums}
+		wg.Go(func() { crowd[i].live(t, stop) })
+	}
+	random := rand.New(rand.NewPCG(*seed, 0))
+	every := time.NewTicker(*duration / 30)
+	defer every.Stop()
+	for deadline := time.After(*duration); ; {
+		select {
+		case <-every.C:
+			for _, i := range random.Perm(processes)[:*victims] {
+				crowd[i].kill()
+			}
+			continue
+		case <-deadline:
+		}
+		break
+	}
+	close(stop)
+	wg.Wait()
+
+	granted, refused, killed := sums.granted.Load(), sums.refused.Load(), sums.killed.Load()
+	peak := m.SimNumber("peak", "0")
+	t.Logf("%d allocations, %d refusals, %d kills; at most %d of %d bytes held at once", granted, refused, killed, peak, budget)
+	sums.wrong.Range(func(what, _ any) bool {
+		t.Errorf("a program says %s", what)
+		return true
+	})
+	if granted < 100_000 || refused < 1_000 || killed < 200 {
+		t.Errorf("want at least 100,000 allocations, 1,000 refusals and 200 kills")
+	}
+	if peak > budget || peak < budget*95/100 {
+		t.Errorf("the driver saw %d bytes at once: want between 95 and 100 %% of the %d of the budget", peak, budget)
+	}
+	rig.Eventually(t, "every lease is gone", func() bool { return len(m.Snapshot().Leases) == 0 })
+	s := m.Snapshot()
+	if d := s.Devices[0]; d.Granted != 0 || d.Used != 0 || d.Streams != 0 {
+		t.Errorf("at the end %d granted, %d used, %d streams", d.Granted, d.Used, d.Streams)
+	}
+	if total := m.SimNumber("used", "0"); total != 0 {
+		t.Errorf("at the end the driver holds %d bytes:\n%s", total, m.Sim("held"))
+	}
+	if s.Stats.ClampedWords != 0 || s.Stats.Malformed != 0 {
+		t.Errorf("%d words were clamped, %d messages malformed", s.Stats.ClampedWords, s.Stats.Malformed)
+	}
+	t.Logf("descriptors %d, then %d; goroutines %d, then %d", fdsBefore, descriptors(t, m.DaemonPID()), goroutinesBefore, m.Snapshot().Stats.Goroutines)
+	rig.Eventually(t, "descriptors and goroutines are as before", func() bool {
+		return descriptors(t, m.DaemonPID()) == fdsBefore && m.Snapshot().Stats.Goroutines <= goroutinesBefore
+	})
+	if n := strings.Count(m.Log(), "level=ERROR"); n != 0 {
+		t.Errorf("%d errors in the daemon's log", n)
+	}
+}
