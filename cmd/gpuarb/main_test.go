@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +22,9 @@ import (
 // asGpuarb in the environment makes the test binary be gpuarb itself.
 const asGpuarb = "TEST_BINARY_IS_GPUARB"
 
+// asCounter makes it a program that counts the interrupts it gets.
+const asCounter = "TEST_BINARY_COUNTS_INTERRUPTS"
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asGpuarb) != "" {
 		if err := os.Unsetenv(asGpuarb); err != nil {
@@ -27,7 +32,28 @@ func TestMain(m *testing.M) {
 		}
 		main()
 	}
+	if os.Getenv(asCounter) != "" {
+		countInterrupts()
+		os.Exit(6)
+	}
 	os.Exit(m.Run())
+}
+
+// countInterrupts waits for an interrupt, and then a while for more.
+func countInterrupts() {
+	caught := make(chan os.Signal, 10)
+	signal.Notify(caught, os.Interrupt)
+	fmt.Println("ready")
+	<-caught
+	enough := time.After(300 * time.Millisecond)
+	for n := 1; ; n++ {
+		select {
+		case <-caught:
+		case <-enough:
+			fmt.Println("count", n)
+			return
+		}
+	}
 }
 
 // fakeDaemon answers as the daemon does, with a state that the test gives.

@@ -199,7 +199,8 @@ func begin(t *testing.T, command *exec.Cmd) *running {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	timer := time.AfterFunc(deadline, func() { _ = command.Process.Kill() })
+	group := command.Process.Pid // it leads a session of its own
+	timer := time.AfterFunc(deadline, func() { _ = unix.Kill(-group, unix.SIGKILL) })
 	t.Cleanup(func() { timer.Stop() })
 	return &running{command, stdin, bufio.NewReader(stdout)}
 }
@@ -319,8 +320,8 @@ func openTerminal(t *testing.T) (ours, theirs *os.File) {
 func TestRunTerminalInterrupt(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	ours, theirs := openTerminal(t)
-	command := gpuarb(t, daemon.environment(t), "run", "sh", "-c",
-		`n=0; trap 'n=$((n+1))' INT; echo ready; while [ $n = 0 ]; do sleep 0.02; done; sleep 0.3; echo "count $n"; exit 6`)
+	command := gpuarb(t, daemon.environment(t, asCounter+"=1"), "run")
+	command.Args = append(command.Args, command.Path)
 	command.Stdin, command.Stdout, command.Stderr = theirs, theirs, theirs
 	command.SysProcAttr = &unix.SysProcAttr{Setsid: true, Setctty: true}
 	if err := command.Start(); err != nil {
