@@ -87,6 +87,28 @@ func TestOneProcessOfAJobIsLowered(t *testing.T) {
 	}
 }
 
+func TestClosedWhileAnyBudgetAboveIsOver(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 8*gib)
+	job := w.job(t, arbiter.JobRequest{Max: ptr(size(1000))})
+	one, two := w.client(job, 0), w.client(job, 0)
+	one.must(400)
+	two.must(400)
+	if err := w.arb.SetProcessLimits(w.now, one.session, arbiter.Change{Device: 0, Max: ptr(size(300))}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.arb.SetJobLimits(w.now, job, arbiter.Change{Device: 0, Max: ptr(size(500))}); err != nil {
+		t.Fatal(err)
+	}
+	one.free(150) // within its own limit, and the job is over by 150 still
+	if !one.word.closed() || !two.word.closed() || one.row().State != accounting.StateOver {
+		t.Errorf("opened while the job is over: %+v", one.row())
+	}
+	two.free(150)
+	if one.word.closed() || two.word.closed() {
+		t.Error("within, and closed")
+	}
+}
+
 func TestPermissionsAndNonsense(t *testing.T) {
 	w := newWorld(t, exact(size(1000)), 8*gib)
 	x := w.client(0, 0)

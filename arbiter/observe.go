@@ -76,7 +76,11 @@ func (a *Arbiter) readOverheads(now time.Time, d *device, before map[LeaseID]acc
 		var used accounting.Bytes
 		var first *lease // a process with several sessions has one figure: its oldest lease takes the overhead
 		for _, l := range leases {
-			if !l.session.alive() || l.lost {
+			if !l.session.alive() { // the same process before an exec, say
+				used = used.Plus(l.sum.Granted())
+				continue
+			}
+			if l.lost {
 				continue
 			}
 			used = used.Plus(max(a.look(l), before[l.id]))
@@ -170,7 +174,7 @@ func (a *Arbiter) readUnmanaged(now time.Time, d *device) {
 func (d *device) addUnmanaged(p ProcessUsage) {
 	d.unmanaged = d.unmanaged.Plus(p.Bytes)
 	name := p.Command
-	if p.Keeper != "" {
+	if p.Keeper != "" && p.Keeper != p.Command {
 		name = p.Keeper + " keeps the memory of " + p.Command
 	}
 	d.unmanagedBy = append(d.unmanagedBy, accounting.UnmanagedState{PID: p.PID, Command: name, Bytes: p.Bytes})
@@ -211,6 +215,10 @@ func (a *Arbiter) expire(now time.Time) {
 	}
 	for _, l := range kept {
 		d, figure := l.device, l.device.figures[l.session.process.PID]
+		if slices.ContainsFunc(d.byPID[figure.PID], func(x *lease) bool { return x.session.alive() }) {
+			a.reclaim(now, l) // it lives on, by another session: the figure is that one's
+			continue
+		}
 		who := "somebody (a forked child?)"
 		if figure.Keeper != "" {
 			who = plain(figure.Keeper)

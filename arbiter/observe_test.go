@@ -39,6 +39,66 @@ func TestOverheadHasToLast(t *testing.T) {
 	}
 }
 
+func TestFreeDuringAReadingIsNoOverhead(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 1000)
+	x := w.client(0, 0)
+	x.must(400)
+	for range 3 { // each reading sees 400, and 100 of them are free when it comes back
+		before := w.arb.Used(0)
+		x.free(100)
+		w.arb.Observe(w.now, arbiter.Usage{Device: 0, UsedBefore: before, Processes: []arbiter.ProcessUsage{x.figure(400)}})
+		if got := x.row().Overhead; got != 0 {
+			t.Errorf("overhead of %d", got)
+		}
+		if !x.word.fast(100) {
+			t.Fatal("the credit is gone")
+		}
+	}
+}
+
+func TestPeaksByTheFastPath(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 10000)
+	job := w.job(t, arbiter.JobRequest{})
+	x, y := w.client(job, 0), w.client(job, 0)
+	x.must(500)
+	y.must(200)
+	x.free(500)
+	w.arb.Snapshot(w.now)
+	if !x.word.fast(450) {
+		t.Fatal("no credit")
+	}
+	x.free(450)
+	y.must(100)
+	s := w.arb.Snapshot(w.now)
+	if s.Leases[0].Peak != 500 || s.Leases[1].Peak != 300 || s.Devices[0].Peak != 700 || s.Jobs[0].Devices[0].Peak != 700 {
+		t.Errorf("peaks: %d %d, device %d, job %d", s.Leases[0].Peak, s.Leases[1].Peak, s.Devices[0].Peak, s.Jobs[0].Devices[0].Peak)
+	}
+	z := w.client(0, 0)
+	z.must(100)
+	z.free(100)
+	if !z.word.fast(60) || !z.word.fast(40) {
+		t.Fatal("no credit")
+	}
+	z.must(50)
+	z.free(150)
+	w.arb.Tick(w.now)
+	if s := w.arb.Snapshot(w.now); s.Leases[2].Peak != 150 || s.Jobs[1].Devices[0].Peak != 150 {
+		t.Errorf("peak %d, its job's %d", s.Leases[2].Peak, s.Jobs[1].Devices[0].Peak)
+	}
+	one := w.client(0, 0)
+	one.must(60)
+	one.free(60)
+	w.arb.Snapshot(w.now) // sees it idle
+	one.must(30)          // more comes, and goes by the word alone
+	if !one.word.fast(60) {
+		t.Fatal("no credit")
+	}
+	one.free(90)
+	if s := w.arb.Snapshot(w.now); s.Leases[3].Peak != 90 || s.Jobs[2].Devices[0].Peak != 90 {
+		t.Errorf("peak %d, its job's %d", s.Leases[3].Peak, s.Jobs[2].Devices[0].Peak)
+	}
+}
+
 func TestC12UnmanagedCounts(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1000)
 	d := w.see(arbiter.ProcessUsage{PID: 7, Bytes: 300, Command: "blender"}, arbiter.ProcessUsage{PID: 8, Bytes: 100, Command: "X"})
@@ -134,6 +194,23 @@ func TestKeptByAChild(t *testing.T) {
 	}
 	if d = w.see(); d.Capacity != 1000 {
 		t.Errorf("the child is gone: %+v", d)
+	}
+}
+
+func TestSessionEndsAndTheProcessLivesOn(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 1000)
+	x := w.client(0, 0)
+	x.must(300)
+	w.arb.EndSession(w.now, x.session) // exec
+	y := w.clientOf(x.process, 0, 0)
+	y.must(200)
+	w.see(x.figure(500))
+	if d := w.see(x.figure(500)); d.Overhead != 0 || d.Granted != 500 {
+		t.Errorf("what drains is not the successor's overhead: %+v", d)
+	}
+	w.arb.Tick(w.now)
+	if s := w.arb.Snapshot(w.now); len(s.Leases) != 1 || s.Devices[0].Unmanaged != 0 || s.Devices[0].Granted != 200 {
+		t.Errorf("%+v", s.Devices[0])
 	}
 }
 
