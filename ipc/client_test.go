@@ -153,6 +153,9 @@ func TestSnapshot(t *testing.T) {
 		if _, err := c.Query(t.Context(), UUID{}); err != nil { // nothing is left over
 			t.Fatal(err)
 		}
+		if len(c.sock.in) != readSize {
+			t.Fatalf("the client holds on to %d bytes", len(c.sock.in))
+		}
 	}
 }
 
@@ -259,6 +262,50 @@ func TestClientRefusedAtTheDoor(t *testing.T) {
 		if !errors.Is(err, StatusTooMany) || !strings.Contains(err.Error(), "1 connections") {
 			t.Fatalf("not told why: %v", err)
 		}
+	}
+}
+
+// TestLastWords: what the daemon said before it closed the connection is heard,
+// though the kernel reports the closing first.
+func TestLastWords(t *testing.T) {
+	checkFDs(t)
+	l := listen(t, ListenOptions{})
+	ask := Header{Type: TypeQuery, Request: 1}
+	no := refuse(StatusTooMany, "no")
+	for _, unread := range []bool{true, false} {
+		client := dial(t, l.Path())
+		c := accept(t, l)
+		if unread { // the request lies there unread as the daemon closes: ECONNRESET
+			if err := send(client, ask, &QueryRequest{}, -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.turnAway(c.sock, no)
+		var err error
+		if unread {
+			_, _, _, err = client.reply(ask)
+		} else { // the daemon has closed before there is a request: EPIPE
+			_, err = client.Query(t.Context(), UUID{})
+		}
+		if !errors.Is(err, StatusTooMany) {
+			t.Errorf("unread %t: %v", unread, err)
+		}
+	}
+}
+
+// TestUnaskedDescriptor: a descriptor where none belongs is an error for a client
+// as well, and is closed.
+func TestUnaskedDescriptor(t *testing.T) {
+	checkFDs(t)
+	page := newPage(t)
+	l := serve(t, ListenOptions{}, func(c *Conn) {
+		if m, err := c.ReadMessage(); err == nil {
+			_ = Reply(c, m.Header, StatusOK, &QueryReply{}, page.FD())
+			_, _ = c.ReadMessage()
+		}
+	})
+	if _, err := dial(t, l.Path()).Query(t.Context(), UUID{}); !errors.Is(err, StatusMalformed) || !strings.Contains(err.Error(), "descriptor") {
+		t.Errorf("taken: %v", err)
 	}
 }
 

@@ -166,6 +166,7 @@ func TestParseRequestRefuses(t *testing.T) {
 		{"length too small", edit(alloc, 8, uint32(47)), 0, StatusMalformed, 77, []string{"47", "48"}},
 		{"length too large", edit(alloc, 8, uint32(math.MaxUint32)), 0, StatusMalformed, 77, []string{"4294967295"}},
 		{"cut by the buffer", edit(alloc, 8, uint32(9000)), 9000, StatusMalformed, 77, []string{"9000"}},
+		{"the right length, not all of it read", alloc[:30], 48, StatusMalformed, 77, []string{"30 of 48"}},
 		{"magic", edit(alloc, 0, uint32(0xdead)), 0, StatusMalformed, 0, []string{"0xdead"}},
 		{"older version", edit(alloc, 4, uint16(0)), 0, StatusVersion, 77, []string{"version 0", "version 1"}},
 		{"newer version", edit(alloc, 4, uint16(9)), 0, StatusVersion, 77, []string{"version 9", "version 1"}},

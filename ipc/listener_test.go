@@ -46,28 +46,46 @@ func TestListenMode(t *testing.T) {
 }
 
 func TestListenOwner(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s")
-	l, err := Listen(path, ListenOptions{Owner: &Owner{UID: -1, GID: 12345}})
-	if os.Getuid() != 0 {
-		if !errors.Is(err, os.ErrPermission) {
-			t.Errorf("a group that is not ours: %v", err)
-		}
-		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("a socket was left: %v", err)
-		}
-		return
-	}
+	dir, err := os.MkdirTemp("", "ipc")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	st, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "s")
+	var attr *syscall.SysProcAttr
+	if os.Getuid() == 0 {
+		l, err := Listen(path, ListenOptions{Owner: &Owner{UID: -1, GID: 12345}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		st, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sys := st.Sys().(*syscall.Stat_t); sys.Gid != 12345 || int(sys.Uid) != os.Getuid() {
+			t.Errorf("the socket is %d:%d", sys.Uid, sys.Gid)
+		}
+		l.Close()
+		if err := errors.Join(os.Remove(path+".lock"), os.Chown(dir, 65534, 65534)); err != nil {
+			t.Fatal(err)
+		}
+		attr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	}
-	if sys := st.Sys().(*syscall.Stat_t); sys.Gid != 12345 || int(sys.Uid) != os.Getuid() {
-		t.Errorf("the socket is %d:%d", sys.Uid, sys.Gid)
+	other := startHelper(t, "owner", path, attr)
+	if got := other.line(t); got != "permission denied: true" {
+		t.Errorf("a group that is not the daemon's: %s", got)
 	}
+	other.stop()
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a socket was left: %v", err)
+	}
+}
+
+// helperOwner asks for a group that it may not give.
+func helperOwner(path string) error {
+	_, err := Listen(path, ListenOptions{Owner: &Owner{UID: -1, GID: 12345}})
+	fmt.Printf("permission denied: %t\n", errors.Is(err, os.ErrPermission))
+	return nil
 }
 
 func TestTwoDaemons(t *testing.T) {

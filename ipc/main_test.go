@@ -30,6 +30,7 @@ var helpers = map[string]func(path string) error{
 	"listen":  helperListen,
 	"inherit": helperInherit,
 	"echo":    helperEcho,
+	"owner":   helperOwner,
 }
 
 func TestMain(m *testing.M) {

@@ -109,6 +109,7 @@ func TestPageIsSealed(t *testing.T) {
 func TestOpenPageRefuses(t *testing.T) {
 	checkFDs(t)
 	good := newPage(t)
+	mapped := mappedPages(t)
 	file, err := os.OpenFile(filepath.Join(t.TempDir(), "f"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		t.Fatal(err)
@@ -150,6 +151,19 @@ func TestOpenPageRefuses(t *testing.T) {
 			}
 		}
 	}
+	if got := mappedPages(t); got != mapped+1 { // the one that newPage made above
+		t.Errorf("%d pages mapped before, %d after", mapped, got)
+	}
+}
+
+// mappedPages counts the memfds that this process maps.
+func mappedPages(t *testing.T) int {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(maps), "/memfd:")
 }
 
 func TestGuard(t *testing.T) {
@@ -167,7 +181,11 @@ func TestGuard(t *testing.T) {
 	if err := unix.Mprotect(p.mem, unix.PROT_READ|unix.PROT_WRITE); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []func(){func() { panic("mine") }, func() { p.Word(PageSlots) }} {
+	other := newPage(t)
+	if err := unix.Mprotect(other.mem, unix.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []func(){func() { panic("mine") }, func() { p.Word(PageSlots) }, func() { other.Word(0).Load() }} {
 		func() {
 			defer func() {
 				if recover() == nil {

@@ -95,27 +95,34 @@ func TestPeerOfAnotherUser(t *testing.T) {
 	mine.close()
 }
 
-// TestPeerGoneBeforeAccept: who connected was killed before it was accepted, or
-// has left the connection to a child. Neither is let in; the next client is.
+// TestPeerGoneBeforeAccept: who connected was killed before it was accepted, with
+// or without its parent having noticed, or has left the connection to a child.
+// None is let in; the next client is.
 func TestPeerGoneBeforeAccept(t *testing.T) {
 	checkFDs(t)
-	for _, mode := range []string{"connect", "inherit"} {
+	for _, how := range []string{"reaped", "zombie", "inherited"} {
 		l := listen(t, ListenOptions{})
+		mode := map[bool]string{true: "inherit", false: "connect"}[how == "inherited"]
 		client := startHelper(t, mode, l.Path(), nil)
 		client.line(t)
-		if mode == "connect" {
+		if how != "inherited" {
 			client.Process.Kill()
 		}
-		if err := client.Process.Signal(unix.Signal(0)); err == nil {
+		if how == "zombie" {
+			eventually(t, "the client is dead", func() bool {
+				stat, err := os.ReadFile("/proc/" + itoa(client.Process.Pid) + "/stat")
+				return err == nil && strings.Contains(string(stat), ") Z ")
+			})
+		} else {
 			_, _ = client.Process.Wait()
 		}
 		dialRaw(t, l.Path())
 		c := accept(t, l)
 		if c.Peer().PID != os.Getpid() {
-			t.Errorf("%s: accepted %+v", mode, c.Peer())
+			t.Errorf("%s: accepted %+v", how, c.Peer())
 		}
 		if s := l.Stats(); s.Gone != 1 || s.Accepted != 1 || s.Open != 1 || s.Refused != 0 {
-			t.Errorf("%s: %+v", mode, s)
+			t.Errorf("%s: %+v", how, s)
 		}
 		client.stop()
 	}

@@ -144,8 +144,12 @@ func TestWordSum(t *testing.T) {
 					runtime.Gosched() // with few cores the others must have their turn
 				}
 				if _, ok := Take(w, low, n); ok {
-					mine += n
 					taken.Add(1)
+					if n%4 != 0 {
+						Give(w, n) // most are given back at once, so that gives race too
+					} else {
+						mine += n
+					}
 				} else {
 					refused.Add(1)
 					Give(w, mine)
