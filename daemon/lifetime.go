@@ -143,7 +143,9 @@ func (d *Daemon) checkMapped(s *session) {
 
 // watchEvents listens for exec: a program can exec with its connection still
 // open elsewhere (a forked child inherited it). It is a hint that root gets;
-// without it the closed connection and the next look tell the same.
+// without it the closed connection and the next look tell the same. The hint may
+// be late: that of a program's own start can come when it has said Hello and not
+// mapped its page yet, and tells nothing then.
 func (d *Daemon) watchEvents(ctx context.Context) {
 	err := inventory.Watch(ctx, func(e inventory.ProcessEvent) {
 		if e.Kind != inventory.EventExec {
@@ -153,7 +155,7 @@ func (d *Daemon) watchEvents(ctx context.Context) {
 		var hit []*session
 		if d.byPID[e.PID] > 0 {
 			for _, s := range d.sessions {
-				if s.peer.PID == e.PID {
+				if s.peer.PID == e.PID && s.mapped.Load() {
 					hit = append(hit, s)
 				}
 			}

@@ -138,6 +138,7 @@ func (cl *client) handle(m ipc.Message) error {
 	if cl.s == nil {
 		return refused(ipc.StatusOrder, "%v before Hello, Join or Resume", m.Header.Type)
 	}
+	cl.s.mapped.Store(true)
 	switch m.Header.Type {
 	case ipc.TypeAttach:
 		return answer(cl, m, func(r *ipc.AttachRequest) (ipc.AttachReply, error) { return cl.d.attach(cl.s, r.Device) })

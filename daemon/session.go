@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -33,6 +34,8 @@ type session struct {
 	leases [ipc.PageSlots]leaseRef
 	conns  map[*ipc.Conn]struct{}
 	dead   bool
+	// mapped: the client was heard of since it was sent its page, so that it has it.
+	mapped atomic.Bool
 }
 
 // identity is who a client is: the kernel's word, never the client's.
