@@ -34,7 +34,6 @@ type Listener struct {
 	limits *connLimits
 	kernel identifier
 
-	done      chan struct{}
 	once      sync.Once
 	accepted  atomic.Uint64
 	refused   atomic.Uint64
@@ -106,7 +105,7 @@ func ListenFile(f *os.File, opts ListenOptions) (*Listener, error) {
 
 func newListener(ln *net.UnixListener, path string, opts ListenOptions) *Listener {
 	ln.SetUnlinkOnClose(false)
-	return &Listener{ln: ln, path: path, limits: newConnLimits(opts.Limits), done: make(chan struct{}),
+	return &Listener{ln: ln, path: path, limits: newConnLimits(opts.Limits),
 		kernel: identifier{proc: "/proc", option: unix.SO_PEERPIDFD}}
 }
 
@@ -185,12 +184,8 @@ func (l *Listener) Accept() (*Conn, error) {
 			}
 		case isTransient(err):
 			l.transient.Add(1)
-			wait = min(max(2*wait, 5*time.Millisecond), time.Second)
-			select {
-			case <-l.done:
-				return nil, net.ErrClosed
-			case <-time.After(wait):
-			}
+			wait = min(max(2*wait, 5*time.Millisecond), 100*time.Millisecond)
+			time.Sleep(wait)
 		default:
 			return nil, err
 		}
@@ -255,7 +250,6 @@ func (l *Listener) turnAway(sock *socket, why *ProtocolError) {
 func (l *Listener) Close() error {
 	var err error
 	l.once.Do(func() {
-		close(l.done)
 		err = l.ln.Close()
 		if l.lock != nil {
 			if l.inode != 0 && inode(l.path) == l.inode {
