@@ -74,6 +74,7 @@ func Start(o Options) (*Daemon, error) {
 		sessions: map[ipc.Token]*session{}, byKey: map[uint64]*session{}, byPID: map[int]int{},
 		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]struct{}{}, keepers: map[int]string{}}
 	d.arb = arbiter.New(cfg.Policy, d.words)
+	d.words.OnClamp = func(id arbiter.LeaseID) { d.arb.Clamped(time.Now(), id) }
 	d.onLoss = lossOf(cfg)
 	if err := d.start(); err != nil {
 		return nil, errors.Join(err, d.Stop())

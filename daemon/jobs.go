@@ -114,6 +114,7 @@ func (d *Daemon) dropJobs() {
 		if !j.closed || d.jobInUse(j.id) {
 			continue
 		}
+		d.arb.CloseJob(time.Now(), j.id)
 		closeFD(j.pidfd)
 		d.file.Jobs.Free(j.index)
 		delete(d.jobs, token)

@@ -47,9 +47,9 @@ func (d *Daemon) observe(index int) {
 	}
 	u := arbiter.Usage{Device: index, UsedBefore: before, Began: began}
 	for _, p := range usage.Processes {
-		command, keeper := d.nameOf(p.PID)
-		u.Processes = append(u.Processes, arbiter.ProcessUsage{
-			PID: p.PID, Bytes: accounting.Bytes(p.Bytes), Command: command, Keeper: keeper})
+		pu := arbiter.ProcessUsage{PID: p.PID, Bytes: accounting.Bytes(p.Bytes)}
+		d.describe(&pu)
+		u.Processes = append(u.Processes, pu)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -64,19 +64,21 @@ func (d *Daemon) observe(index int) {
 	d.drainEvents()
 }
 
-// nameOf names a process that is no client, or who keeps the memory of a dead
-// one; clients are known by their session.
-func (d *Daemon) nameOf(pid int) (command, keeper string) {
+// describe adds to a device's figure who the process is: a client is known by its
+// session; of any other the kernel tells; of a dead one, who keeps its memory.
+func (d *Daemon) describe(p *arbiter.ProcessUsage) {
 	d.mu.Lock()
-	known := d.byPID[pid] > 0
-	keeper = d.keepers[pid]
+	client := d.byPID[p.PID] > 0
+	p.Keeper = d.keepers[p.PID]
 	d.mu.Unlock()
-	if known || keeper != "" {
-		return keeper, keeper
+	facts, err := d.inv.Facts(p.PID)
+	switch {
+	case p.Keeper != "":
+		p.Command = p.Keeper
+	case err != nil:
+		p.Command = "?"
+	case !client:
+		p.Command = facts.Command
 	}
-	facts, err := d.inv.Facts(pid)
-	if err != nil {
-		return "?", ""
-	}
-	return facts.Command, ""
+	p.StartTicks = facts.StartTicks
 }

@@ -13,12 +13,17 @@ import (
 // arbiter.Words. It is not safe for concurrent use among daemons' goroutines (the
 // daemon's lock owns it); against the clients each change is a compare-and-swap.
 type Words struct {
+	// OnClamp is told of each lease whose word claimed more credit than was
+	// granted. It may be called within any method. nil: nobody is told.
+	OnClamp func(arbiter.LeaseID)
+
 	leases  map[arbiter.LeaseID]*entry
 	clamped uint64
 }
 
 // entry is one lease: its slot in the client's page and its records.
 type entry struct {
+	id      arbiter.LeaseID
 	page    *ipc.LeasePage // nil when it is not known, or gone
 	slot    uint32
 	record  *statefile.Lease
@@ -33,7 +38,7 @@ func NewWords() *Words { return &Words{leases: map[arbiter.LeaseID]*entry{}} }
 // Add makes a lease's word known: slot record.Slot of its client's page. page may
 // be nil: a lease whose page is not known (yet) has no credit.
 func (w *Words) Add(id arbiter.LeaseID, page *ipc.LeasePage, s *statefile.Session, record *statefile.Lease, index int) {
-	w.leases[id] = &entry{page: page, slot: record.Slot, record: record, index: index, session: s,
+	w.leases[id] = &entry{id: id, page: page, slot: record.Slot, record: record, index: index, session: s,
 		peak: accounting.Bytes(record.Peak)}
 }
 
@@ -85,17 +90,20 @@ func (e *entry) low() *atomic.Uint64  { return e.page.Low(e.slot) }
 // Credit returns the idle bytes in the word, clamped to [0, granted].
 func (w *Words) Credit(id arbiter.LeaseID, granted accounting.Bytes) (credit accounting.Bytes) {
 	w.guarded(id, func(e *entry) {
-		credit = min(creditOf(e.word().Load()), granted)
+		if credit = creditOf(e.word().Load()); credit > granted {
+			credit = granted
+			w.clamp(e)
+		}
 	})
 	return credit
 }
 
-// Spoiled says whether the word claims more credit than was granted.
-func (w *Words) Spoiled(id arbiter.LeaseID, granted accounting.Bytes) (spoiled bool) {
-	w.guarded(id, func(e *entry) {
-		spoiled = creditOf(e.word().Load()) > granted
-	})
-	return spoiled
+// clamp counts and reports a word that held rubbish.
+func (w *Words) clamp(e *entry) {
+	w.clamped++
+	if w.OnClamp != nil {
+		w.OnClamp(e.id)
+	}
 }
 
 // Take takes up to most idle bytes out of the word and returns what it got.
@@ -200,7 +208,7 @@ func (w *Words) change(e *entry, kind uint32, granted accounting.Bytes,
 		old := ipc.Word(e.word().Load())
 		credit := min(old.Credit(), uint64(granted))
 		if credit != old.Credit() {
-			w.clamped++
+			w.clamp(e)
 		}
 		e.foldLow(granted, old)
 		newCredit, flags, after := next(credit, old.Flags())
