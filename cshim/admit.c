@@ -37,12 +37,16 @@ static bool wait_for_pending(struct ga_root *root, uint32_t device, uint64_t mis
 }
 
 static bool take_from_credit(struct ga_root *root, uint32_t device, uint64_t bytes, uint16_t *tag) {
+    ga_move_begin(root);
     struct ga_view *view = atomic_load(&root->view);
     uint32_t slot = view ? atomic_load(&view->slot[device]) : 0;
-    if (!slot || !ga_credit_take(&view->page->lease[slot - 1], bytes))
-        return false;
-    *tag = view->tag;
-    return true;
+    bool taken = slot && ga_credit_take(&view->page->lease[slot - 1], bytes);
+    if (taken) {
+        *tag = view->tag;
+        ga_inflight_add(device, bytes);
+    }
+    ga_move_end();
+    return taken;
 }
 
 static bool exceeds_limit(struct ga_root *root, uint32_t device, uint64_t bytes) {
@@ -54,21 +58,45 @@ static bool exceeds_limit(struct ga_root *root, uint32_t device, uint64_t bytes)
     return limit != 0 && bytes > limit;
 }
 
-static bool without_daemon(struct ga_root *root, enum ga_way way, uint16_t *tag) {
+// No daemon. What is taken all the same is counted, for the daemon that may come.
+static bool without_daemon(struct ga_root *root, enum ga_way way, uint32_t device, uint64_t bytes,
+                           uint16_t *tag) {
+    if (way != GA_WAY_OPEN)
+        return false;
+    ga_move_begin(root);
     *tag = atomic_load(&root->tag);
-    return way == GA_WAY_OPEN;
+    ga_inflight_add(device, bytes);
+    ga_move_end();
+    return true;
 }
 
 enum answer { GRANTED, REFUSED, WITHOUT };
 
+// Takes what a reply granted into use, unless the session was resumed since: then the daemon has
+// been told what is in use, and this was not in it.
+static bool take_grant(struct ga_root *root, uint32_t device, uint64_t bytes,
+                       const struct ga_reply *reply) {
+    ga_move_begin(root);
+    bool valid = atomic_load(&root->link_epoch) == reply->epoch;
+    if (valid)
+        ga_inflight_add(device, bytes);
+    ga_move_end();
+    return valid;
+}
+
 static enum answer ask(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
                        struct ga_reply *reply, enum ga_way *way) {
     struct ga_wire_alloc_request request = {.kind = kind, .bytes = bytes};
-    ga_inflight_clear(); // while it is asked for, it is not taken
     ga_thread_waits(root);
-    *way = ga_session_ask(root, GA_TYPE_ALLOC, (int)device, &request, sizeof request, reply, -1);
+    for (reply->request = 0, *way = GA_WAY_ASK; *way == GA_WAY_ASK;) {
+        *way =
+            ga_session_ask(root, GA_TYPE_ALLOC, (int)device, &request, sizeof request, reply, -1);
+        if (*way == GA_WAY_ASK && reply->header.status == GA_STATUS_OK &&
+            !take_grant(root, device, bytes, reply))
+            continue; // a daemon that is gone granted it: ask its successor, by the same number
+        break;
+    }
     ga_thread_goes_on(root);
-    ga_inflight_set(device, bytes);
     if (*way != GA_WAY_ASK)
         return WITHOUT;
     if (reply->header.status == GA_STATUS_OK)
@@ -89,7 +117,7 @@ GA_NOINLINE bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t b
     }
     enum ga_way way = ga_session_attach(root, device);
     if (way != GA_WAY_ASK)
-        return without_daemon(root, way, tag);
+        return without_daemon(root, way, device, bytes, tag);
     // What can never fit is asked for at once, so that the refusal is counted, and moves nothing.
     bool hopeless = exceeds_limit(root, device, bytes);
     if (!hopeless)
@@ -104,7 +132,7 @@ GA_NOINLINE bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t b
             *tag = reply.tag;
             return true;
         case WITHOUT:
-            return without_daemon(root, way, tag);
+            return without_daemon(root, way, device, bytes, tag);
         case REFUSED:
             break;
         }
@@ -139,7 +167,7 @@ GA_NOINLINE void ga_admit_notify(struct ga_root *root, uint32_t device, uint32_t
 
 bool ga_admit_streams(struct ga_root *root, uint32_t device, int32_t count, uint16_t *tag) {
     struct ga_wire_stream_request request = {.count = count};
-    struct ga_reply reply;
+    struct ga_reply reply = {.request = 0};
     enum ga_way way = ga_session_ask(root, GA_TYPE_STREAM, (int)device, &request, sizeof request,
                                      &reply, GA_REPLY_MS);
     *tag = atomic_load(&root->tag);
@@ -159,7 +187,7 @@ bool ga_admit_streams(struct ga_root *root, uint32_t device, int32_t count, uint
 
 void ga_admit_contexts(struct ga_root *root, uint32_t device, int32_t count) {
     struct ga_wire_context_request request = {.count = count};
-    struct ga_reply reply;
+    struct ga_reply reply = {.request = 0};
     uint32_t contexts = atomic_load(&root->devices[device].contexts);
     if (count < 0 && contexts < (uint32_t)-count)
         return;

@@ -15,48 +15,77 @@ bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t bytes, uint32
 void ga_admit_notify(struct ga_root *root, uint32_t device, uint32_t slot);
 
 // Takes bytes of a device into use, waiting if the policy says so. False: refused, nothing was
-// taken. True: they are taken until ga_release with the same tag. Bytes may be 0.
+// taken. True: they are on their way (inflight) until ga_hold has them in a table or ga_release
+// gives them back. Bytes may be 0. tag: which session they are charged in.
 static inline bool ga_admit(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
                             uint16_t *tag) {
+    ga_move_begin(root);
     struct ga_view *view = atomic_load_explicit(&root->view, memory_order_acquire);
     if (GA_LIKELY(view != NULL)) {
         uint32_t slot = atomic_load_explicit(&view->slot[device], memory_order_acquire);
         *tag = view->tag;
         // What this thread left in the word is most likely still there.
         if (GA_LIKELY(slot != 0 && ga_credit_take_seen(&view->page->lease[slot - 1], bytes,
-                                                       &ga_self.credit_seen)))
+                                                       &ga_self.credit_seen))) {
+            ga_inflight_add(device, bytes);
+            ga_move_end();
             return true;
+        }
     }
+    ga_move_end();
     return ga_admit_slow(root, device, bytes, kind, tag);
 }
 
-// Gives bytes back. What was charged in a session that is over (tag) is nobody's.
-static inline void ga_release(struct ga_root *root, uint32_t device, uint64_t bytes, uint16_t tag) {
+// Puts bytes into the credit word; inside a move. What was charged in a session that is over
+// (tag) is nobody's. Returns slot + 1 when the daemon is to be told, else 0.
+static inline uint32_t ga_give(struct ga_root *root, uint32_t device, uint64_t bytes,
+                               uint16_t tag) {
     struct ga_view *view = atomic_load_explicit(&root->view, memory_order_acquire);
     if (GA_UNLIKELY(view == NULL || view->tag != tag || bytes == 0))
-        return;
+        return 0;
     uint32_t slot = atomic_load_explicit(&view->slot[device], memory_order_acquire);
     if (GA_UNLIKELY(slot == 0))
-        return;
+        return 0;
     uint64_t before = ga_credit_give(&view->page->lease[slot - 1], bytes);
     ga_self.credit_seen = before + bytes;
-    if (GA_UNLIKELY(before & GA_FLAG_NOTIFY))
-        ga_admit_notify(root, device, slot - 1);
+    return GA_UNLIKELY(before & GA_FLAG_NOTIFY) ? slot : 0;
 }
 
-// Bytes that are taken and in no table yet, for a session that resumes meanwhile. Set before
-// admission; cleared once the table has them, or once they went back.
-static inline void ga_inflight_set(uint32_t device, uint64_t bytes) {
-    struct ga_thread *t = ga_self.thread;
-    if (GA_UNLIKELY(t == NULL))
-        return;
-    atomic_store_explicit(&t->device, device, memory_order_relaxed);
-    atomic_store_explicit(&t->inflight, bytes, memory_order_relaxed);
+// Gives back bytes that were on their way.
+static inline void ga_release(struct ga_root *root, uint32_t device, uint64_t bytes, uint16_t tag) {
+    ga_move_begin(root);
+    uint32_t notify = ga_give(root, device, bytes, tag);
+    ga_inflight_add(device, 0 - bytes);
+    ga_move_end();
+    if (GA_UNLIKELY(notify))
+        ga_admit_notify(root, device, notify - 1);
 }
-static inline void ga_inflight_clear(void) {
-    struct ga_thread *t = ga_self.thread;
-    if (GA_LIKELY(t != NULL))
-        atomic_store_explicit(&t->inflight, 0, memory_order_release);
+
+// Puts a block into the table: its bytes are no longer on their way, but held. False: no memory.
+// An entry that it replaces was freed out of our sight; its bytes are given back.
+static inline bool ga_hold(struct ga_root *root, const struct ga_entry *entry) {
+    struct ga_entry old;
+    uint32_t notify = 0;
+    ga_move_begin(root);
+    bool put = ga_table_put(&root->blocks, entry, &old);
+    if (GA_LIKELY(put))
+        ga_inflight_add(entry->device, 0 - entry->bytes);
+    if (GA_UNLIKELY(old.key != 0))
+        notify = ga_give(root, old.device, old.bytes, old.tag);
+    ga_move_end();
+    if (GA_UNLIKELY(notify))
+        ga_admit_notify(root, old.device, notify - 1);
+    return put;
+}
+
+// The reverse: takes a block out, its bytes are on their way. False: none of ours.
+static inline bool ga_withdraw(struct ga_root *root, uint64_t key, struct ga_entry *entry) {
+    ga_move_begin(root);
+    bool found = ga_table_take(&root->blocks, key, entry);
+    if (GA_LIKELY(found))
+        ga_inflight_add(entry->device, entry->bytes);
+    ga_move_end();
+    return found;
 }
 
 // What can turn pending bytes into credit. Set by the API's glue before its first free in

@@ -35,3 +35,35 @@ $(BUILD)/libgpuarb.so: $(SHIM_OBJECTS) $(SHIM_DIR)/gpuarb.map
 	$(CC) -shared -nostartfiles -Wl,-soname,libgpuarb.so -Wl,-z,relro,-z,now,-z,noexecstack \
 	  -Wl,-Bsymbolic-functions -Wl,--as-needed -Wl,--hash-style=gnu -Wl,-z,defs \
 	  -Wl,--version-script,$(SHIM_DIR)/gpuarb.map -o $@ $(SHIM_OBJECTS)
+
+# Tests. The core is linked into each, so that sanitizers work without a preload. What kind of
+# build a program is, its folder says: asan (with ubsan), tsan, and plain for the peer.
+SHIM_TEST := $(BUILD)/cshim-test
+SHIM_TEST_FLAGS := -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Wconversion -Wshadow \
+                   -Wstrict-prototypes -Werror -pthread
+SHIM_CORE_SOURCES := $(patsubst %,cshim/%.c,$(SHIM_CORE))
+SHIM_TESTS := table_test credit_test env_test stress session_stress
+SHIM_TEST_PROGRAMS := $(foreach kind,asan tsan,$(patsubst %,$(SHIM_TEST)/$(kind)/%,$(SHIM_TESTS)))
+
+.PHONY: cshim-test-programs cshim-test cshim-bench
+cshim-test-programs: $(SHIM_TEST)/peer $(SHIM_TEST_PROGRAMS)
+
+cshim-test: cshim-test-programs shim
+	cshim/test/run.sh $(BUILD)
+
+$(SHIM_TEST)/peer: cshim/test/peer.c cshim/wire.h cshim/build.mk
+	@mkdir -p $(@D)
+	$(CC) $(filter-out -Wconversion,$(SHIM_TEST_FLAGS)) -o $@ $<
+
+$(SHIM_TEST)/asan/%: cshim/test/%.c cshim/test/check.h $(SHIM_CORE_SOURCES) $(SHIM_HEADERS) cshim/build.mk
+	@mkdir -p $(@D)
+	$(CC) $(SHIM_TEST_FLAGS) -fsanitize=address,undefined -fno-sanitize-recover=all -o $@ $< $(SHIM_CORE_SOURCES)
+
+$(SHIM_TEST)/tsan/%: cshim/test/%.c cshim/test/check.h $(SHIM_CORE_SOURCES) $(SHIM_HEADERS) cshim/build.mk
+	@mkdir -p $(@D)
+	$(CC) $(SHIM_TEST_FLAGS) -fsanitize=thread -o $@ $< $(SHIM_CORE_SOURCES)
+
+cshim-bench: $(BUILD)/cshim-bench $(SHIM_TEST)/peer shim
+
+$(BUILD)/cshim-bench: cshim/test/bench.c $(SHIM_HEADERS) $(SHIM_DIR)/table.o $(SHIM_DIR)/lock.o $(SHIM_DIR)/os.o
+	$(CC) $(SHIM_TEST_FLAGS) -O2 -o $@ $< $(SHIM_DIR)/table.o $(SHIM_DIR)/lock.o $(SHIM_DIR)/os.o -ldl

@@ -111,16 +111,19 @@ static void unmark(struct ga_root *root, uint64_t context, uint64_t ticket) {
 static void sweep(struct ga_root *root, uint64_t ticket) {
     struct leaving l;
     ga_os_zero(&l, sizeof l);
+    uint32_t notify[GA_DEVICES];
+    ga_move_begin(root);
     l.tag = atomic_load(&root->tag);
-    ga_self_enter();
     ga_table_drain(&root->blocks, ticket, add_block, &l);
     ga_table_drain(&root->streams, ticket, add_stream, &l);
-    ga_self_leave();
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
+        notify[d] = ga_give(root, d, l.bytes[d], l.tag);
+    ga_move_end();
     ga_cuda_pending_sweep(root, ticket);
     for (uint32_t d = 0; d < GA_DEVICES; d++) {
         uint16_t tag;
-        if (l.bytes[d])
-            ga_release(root, d, l.bytes[d], l.tag);
+        if (notify[d])
+            ga_admit_notify(root, d, notify[d] - 1);
         if (l.streams[d])
             ga_admit_streams(root, d, -l.streams[d], &tag);
     }

@@ -25,11 +25,7 @@ static inline enum opened open_on(struct claim *c, int device) {
     if (GA_UNLIKELY(device < 0))
         return PASS;
     c->device = (uint32_t)device;
-    ga_inflight_set(c->device, c->bytes);
-    if (GA_LIKELY(ga_admit(c->root, c->device, c->bytes, c->kind, &c->tag)))
-        return ADMITTED;
-    ga_inflight_clear();
-    return REFUSED;
+    return GA_LIKELY(ga_admit(c->root, c->device, c->bytes, c->kind, &c->tag)) ? ADMITTED : REFUSED;
 }
 
 static inline enum opened open_current(struct claim *c, uint64_t bytes, uint8_t kind) {
@@ -43,7 +39,6 @@ static inline enum opened open_current(struct claim *c, uint64_t bytes, uint8_t 
 
 static inline void roll_back(struct claim *c) {
     ga_release(c->root, c->device, c->bytes, c->tag);
-    ga_inflight_clear();
 }
 
 static inline ga_result settle(struct claim *c, ga_result result, ga_address address) {
@@ -59,21 +54,12 @@ static inline ga_result settle(struct claim *c, ga_result result, ga_address add
         .device = (uint8_t)c->device,
         .kind = c->kind,
     };
-    struct ga_entry old;
-    ga_self_enter();
-    bool put = ga_table_put(&c->root->blocks, &entry, &old);
-    ga_self_leave();
-    if (GA_UNLIKELY(!put)) {
-        // No memory to remember it by: better no block than one that nobody can account for.
-        if (GA_REAL(cuMemFree_v2)(address) == GA_CUDA_SUCCESS) {
-            roll_back(c);
-            return GA_CUDA_OUT_OF_MEMORY;
-        }
-    } else if (GA_UNLIKELY(old.key != 0)) {
-        // A block that the driver freed out of our sight (a reset of its context).
-        ga_release(c->root, old.device, old.bytes, old.tag);
+    // Without memory to remember it by: better no block than one that nobody can account for.
+    if (GA_UNLIKELY(!ga_hold(c->root, &entry)) &&
+        GA_REAL(cuMemFree_v2)(address) == GA_CUDA_SUCCESS) {
+        roll_back(c);
+        return GA_CUDA_OUT_OF_MEMORY;
     }
-    ga_inflight_clear();
     return result;
 }
 
@@ -155,7 +141,6 @@ static bool correct(struct claim *c, uint64_t bytes) {
     else if (bytes > c->bytes && !ga_admit(c->root, c->device, bytes - c->bytes, c->kind, &tag))
         return false;
     c->bytes = bytes;
-    ga_inflight_set(c->device, bytes);
     return true;
 }
 
@@ -265,39 +250,19 @@ ga_result ga_cuda_alloc_from_pool(GA_FN_cuMemAllocFromPoolAsync *real, ga_addres
 }
 
 // A free takes the entry out before the driver is called: once the driver has freed the address,
-// another thread may get it again and record it. False: none of ours.
-static inline bool withdraw(struct ga_root *root, ga_address address, struct ga_entry *entry) {
-    ga_self_enter();
-    bool found = ga_table_take(&root->blocks, address, entry);
-    ga_self_leave();
-    if (GA_LIKELY(found))
-        ga_inflight_set(entry->device, entry->bytes);
-    return found;
-}
-
-// The driver refused to free it: it is still there.
-static GA_NOINLINE void restore(struct ga_root *root, const struct ga_entry *entry) {
-    struct ga_entry old;
-    ga_self_enter();
-    ga_table_put(&root->blocks, entry, &old);
-    ga_self_leave();
-    ga_inflight_clear();
-}
-
+// another thread may get it again and record it. Refused by the driver, it goes back in.
 static inline void free_settle(struct ga_root *root, ga_result result,
                                const struct ga_entry *entry) {
-    if (GA_UNLIKELY(result != GA_CUDA_SUCCESS)) {
-        restore(root, entry);
-        return;
-    }
-    ga_release(root, entry->device, entry->bytes, entry->tag);
-    ga_inflight_clear();
+    if (GA_LIKELY(result == GA_CUDA_SUCCESS))
+        ga_release(root, entry->device, entry->bytes, entry->tag);
+    else
+        ga_hold(root, entry);
 }
 
 ga_result ga_cuda_free(GA_FN_cuMemFree_v2 *real, ga_address address) {
     struct ga_entry entry;
     struct ga_root *root = ga_root_get();
-    bool ours = GA_LIKELY(root != NULL) && withdraw(root, address, &entry);
+    bool ours = GA_LIKELY(root != NULL) && ga_withdraw(root, address, &entry);
     ga_result result = real(address);
     if (GA_LIKELY(ours))
         free_settle(root, result, &entry);
@@ -307,7 +272,7 @@ ga_result ga_cuda_free(GA_FN_cuMemFree_v2 *real, ga_address address) {
 ga_result ga_cuda_free_v1(GA_FN_cuMemFree *real, uint32_t address) {
     struct ga_entry entry;
     struct ga_root *root = ga_root_get();
-    bool ours = root && withdraw(root, address, &entry);
+    bool ours = root && ga_withdraw(root, address, &entry);
     ga_result result = real(address);
     if (ours)
         free_settle(root, result, &entry);
@@ -319,14 +284,13 @@ ga_result ga_cuda_free_async(GA_FN_cuMemFreeAsync *real, ga_address address, ga_
     struct ga_entry entry;
     struct ga_root *root = ga_root_get();
     // Captured, it frees when the graph runs: the block stays, and its charge.
-    if (!root || is_capturing(effective) || !withdraw(root, address, &entry))
+    if (!root || is_capturing(effective) || !ga_withdraw(root, address, &entry))
         return real(address, stream);
     ga_result result = real(address, stream);
     if (result != GA_CUDA_SUCCESS) {
-        restore(root, &entry);
+        ga_hold(root, &entry);
         return result;
     }
     ga_cuda_pending_add(root, &entry, effective);
-    ga_inflight_clear();
     return result;
 }

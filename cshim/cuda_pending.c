@@ -179,7 +179,10 @@ void ga_cuda_pending_add(struct ga_root *root, const struct ga_entry *entry, ga_
     item->stream = stream;
     item->context = context_of(stream);
     item->event = record_event(p, item->context, stream);
+    ga_move_begin(root);
     count_pending(root, entry->device, entry->bytes, entry->tag);
+    ga_inflight_add(entry->device, 0 - entry->bytes);
+    ga_move_end();
     lock(p);
     append(p, item);
     bool many = p->count >= p->reap_at;
@@ -211,8 +214,12 @@ static int look(const struct item *item) {
 }
 
 static void finish(struct ga_root *root, struct ga_cuda_pending *p, struct item *item) {
+    ga_move_begin(root);
     count_pending(root, item->device, 0 - item->bytes, item->tag);
-    ga_release(root, item->device, item->bytes, item->tag);
+    uint32_t notify = ga_give(root, item->device, item->bytes, item->tag);
+    ga_move_end();
+    if (notify)
+        ga_admit_notify(root, item->device, notify - 1);
     lock(p);
     item->next = p->unused;
     p->unused = item;

@@ -27,7 +27,7 @@ static uint64_t latch(struct ga_device *d, uint64_t room, uint64_t used) {
 // A mere question: it opens a session, and no lease. False: the driver's own answer stands.
 static bool ask(struct ga_root *root, uint32_t device, struct answer *answer) {
     struct ga_wire_query_request query;
-    struct ga_reply reply;
+    struct ga_reply reply = {.request = 0};
     struct ga_device *d = &root->devices[device];
     if (!root->env.virtualize)
         return false;

@@ -282,12 +282,7 @@ static enum resumed resume_on(struct ga_root *root, int fd) {
     return RESUMED;
 }
 
-bool ga_link_open(struct ga_root *root) {
-    if (!root->has_token && !ga_link_holds(root))
-        return say_hello(root);
-    int fd = connect_any(root);
-    if (fd < 0)
-        return false;
+static bool resume_or_start_over(struct ga_root *root, int fd) {
     switch (resume_on(root, fd)) {
     case RESUMED:
         go_live(root, fd);
@@ -301,6 +296,19 @@ bool ga_link_open(struct ga_root *root) {
     }
     ga_os_close(fd);
     return false;
+}
+
+bool ga_link_open(struct ga_root *root) {
+    if (!root->has_token && !ga_link_holds(root))
+        return say_hello(root);
+    int fd = connect_any(root);
+    if (fd < 0)
+        return false;
+    // From the sums to the new link no byte moves, so that the daemon hears of each one once.
+    ga_threads_freeze(root);
+    bool live = resume_or_start_over(root, fd);
+    ga_threads_thaw(root);
+    return live;
 }
 
 int ga_link_join(struct ga_root *root, bool *gone) {

@@ -53,6 +53,15 @@ void ga_os_huge_pages(void *at, size_t size) {
     CALL3(SYS_madvise, at, size, MADV_HUGEPAGE);
 }
 
+void ga_os_barrier_of_all_threads(void) {
+    enum { PRIVATE_EXPEDITED = 1 << 3, REGISTER_PRIVATE_EXPEDITED = 1 << 4 };
+    if (CALL3(SYS_membarrier, REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 &&
+        CALL3(SYS_membarrier, PRIVATE_EXPEDITED, 0, 0) == 0)
+        return;
+    // Older than Linux 4.14: store buffers drain by themselves, in well under this.
+    ga_os_sleep_us(2000);
+}
+
 int ga_os_pid(void) {
     return (int)CALL0(SYS_getpid);
 }

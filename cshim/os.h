@@ -69,6 +69,9 @@ void ga_os_unmap(void *at, size_t size);
 bool ga_os_wipe_on_fork(void *at, size_t size);
 void ga_os_huge_pages(void *at, size_t size);
 
+// A full memory barrier in every running thread of the process (membarrier(2)).
+void ga_os_barrier_of_all_threads(void);
+
 int ga_os_pid(void);
 int ga_os_tid(void);
 bool ga_os_thread_lives(int pid, int tid);

@@ -2,6 +2,7 @@
 #include "root.h"
 
 #include "lane.h"
+#include "log.h"
 
 __thread struct ga_self ga_self __attribute__((tls_model("initial-exec")));
 struct ga_root *_Atomic ga_root_pointer;
@@ -72,6 +73,7 @@ static struct ga_thread *register_thread(struct ga_root *root) {
     }
     if (found) {
         atomic_store(&found->inflight, 0);
+        atomic_store(&found->moving, 0);
         atomic_store(&found->tid, (uint32_t)ga_os_tid());
     } else {
         atomic_fetch_add(&root->threads_more, 1);
@@ -162,6 +164,34 @@ static void count_threads(struct ga_root *root) {
     atomic_store(&root->threads_alive, alive);
     ga_spin_unlock(&root->threads_lock);
     ga_self_leave();
+}
+
+void ga_move_wait(struct ga_root *root, struct ga_thread *thread) {
+    do {
+        atomic_store_explicit(&thread->moving, 0, memory_order_release);
+        ga_os_wait(&root->frozen, 1, 100);
+        atomic_store_explicit(&thread->moving, 1, memory_order_seq_cst);
+    } while (atomic_load_explicit(&root->frozen, memory_order_seq_cst));
+}
+
+#define FREEZE_MS 500
+
+void ga_threads_freeze(struct ga_root *root) {
+    atomic_store(&root->frozen, 1);
+    // After this every thread either sees frozen, or we see that it moves.
+    ga_os_barrier_of_all_threads();
+    uint64_t end = ga_os_now_ms() + FREEZE_MS;
+    for (uint32_t i = 0; i < atomic_load(&root->threads_used); i++) {
+        while (atomic_load(&root->threads[i].moving) && ga_os_now_ms() < end)
+            ga_os_sleep_us(20);
+        if (atomic_load(&root->threads[i].moving))
+            ga_log("a thread does not come to rest: what is in use may be counted wrongly");
+    }
+}
+
+void ga_threads_thaw(struct ga_root *root) {
+    atomic_store(&root->frozen, 0);
+    ga_os_wake(&root->frozen, INT32_MAX);
 }
 
 static void tell(struct ga_root *root) {

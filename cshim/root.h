@@ -46,12 +46,14 @@ struct ga_device {
     struct ga_mutex attaching;
 };
 
-// A thread that ever made an intercepted call. Written by it alone, but for dead.
+// A thread that ever made an intercepted call. Written by it alone.
 struct ga_thread {
-    _Atomic uint64_t inflight; // bytes that are neither credit nor in the table yet
+    _Atomic uint64_t inflight; // bytes in use that are in no table: a call is on its way
     _Atomic uint32_t device;   // of inflight
     _Atomic uint32_t tid;      // 0: free
-    uint64_t pad[6];
+    _Atomic uint32_t moving;   // between ga_move_begin and ga_move_end
+    uint32_t reserved;
+    uint64_t pad[5];
 };
 
 enum ga_link {
@@ -89,6 +91,7 @@ struct ga_root {
 
     // Threads: thread.c
     struct ga_spin threads_lock;
+    _Atomic uint32_t frozen;       // no thread may begin to move bytes
     _Atomic uint32_t threads_used; // of the array
     _Atomic uint32_t threads_more; // beyond it
     _Atomic uint32_t threads_alive;
@@ -150,6 +153,41 @@ static inline void ga_self_leave(void) {
     atomic_signal_fence(memory_order_seq_cst);
     ga_self.inside--;
 }
+
+// Brackets a step that moves bytes from one of the places where they are counted (credit word,
+// table, inflight, pending) to another, so that ga_threads_freeze finds each byte in one place.
+// Short: no driver call and no wait inside. Costs plain stores only: the freezing side pays.
+void ga_move_wait(struct ga_root *root, struct ga_thread *thread);
+static inline void ga_move_begin(struct ga_root *root) {
+    struct ga_thread *t = ga_self.thread;
+    ga_self_enter();
+    if (GA_LIKELY(t != NULL)) {
+        atomic_store_explicit(&t->moving, 1, memory_order_relaxed);
+        atomic_signal_fence(memory_order_seq_cst);
+        if (GA_UNLIKELY(atomic_load_explicit(&root->frozen, memory_order_acquire)))
+            ga_move_wait(root, t);
+    }
+}
+static inline void ga_move_end(void) {
+    struct ga_thread *t = ga_self.thread;
+    if (GA_LIKELY(t != NULL))
+        atomic_store_explicit(&t->moving, 0, memory_order_release);
+    ga_self_leave();
+}
+// Adds to what the thread has on its way; inside a move.
+static inline void ga_inflight_add(uint32_t device, uint64_t bytes) {
+    struct ga_thread *t = ga_self.thread;
+    if (GA_UNLIKELY(t == NULL))
+        return;
+    uint64_t now = atomic_load_explicit(&t->inflight, memory_order_relaxed);
+    atomic_store_explicit(&t->device, device, memory_order_relaxed);
+    atomic_store_explicit(&t->inflight, now + bytes, memory_order_relaxed);
+}
+
+// Stops all moves, and waits until those under way are done (not for ever: a thread may have been
+// killed in one). The caller holds root->linking.
+void ga_threads_freeze(struct ga_root *root);
+void ga_threads_thaw(struct ga_root *root);
 
 // Says what the page must know before a thread waits, and after (deadlock detection).
 void ga_thread_waits(struct ga_root *root);

@@ -141,7 +141,7 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
             ga_mutex_unlock(&d->attaching);
         } else {
             struct ga_wire_attach_request attach;
-            struct ga_reply reply;
+            struct ga_reply reply = {.request = 0};
             ga_os_copy(attach.device, d->uuid, sizeof attach.device);
             way = ga_session_ask(root, GA_TYPE_ATTACH, -1, &attach, sizeof attach, &reply,
                                  GA_REPLY_MS);
@@ -184,8 +184,10 @@ static void mark_retry(uint16_t type, void *body, bool retry) {
 
 enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void *body, size_t size,
                            struct ga_reply *reply, int timeout_ms) {
-    uint64_t request = atomic_fetch_add(&root->next_request, 1) + 1;
-    uint32_t asked_in = 0; // the session that may have seen the request
+    bool again = reply->request != 0;
+    uint64_t request = again ? reply->request : atomic_fetch_add(&root->next_request, 1) + 1;
+    uint32_t asked_in = again ? reply->tag : 0; // the session that may have seen the request
+    reply->request = request;
     for (int quick_failures = 0; quick_failures < 6;) {
         enum ga_way way =
             device < 0 ? ga_session_ensure(root) : ga_session_attach(root, (uint32_t)device);
@@ -202,6 +204,7 @@ enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void
         }
         uint64_t began = quick_failures ? ga_os_now_ms() : 0;
         uint32_t epoch = atomic_load(&lane->epoch);
+        reply->epoch = epoch;
         address(root, device, body, reply);
         mark_retry(type, body, asked_in == reply->tag);
         asked_in = reply->tag;

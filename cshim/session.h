@@ -24,8 +24,10 @@ struct ga_reply {
         struct ga_wire_query_reply query;
         uint8_t bytes[1024];
     } body;
-    int fd;       // that came along, or −1
-    uint16_t tag; // of the session that was asked
+    int fd;           // that came along, or −1
+    uint16_t tag;     // of the session that was asked
+    uint32_t epoch;   // of the link that brought it
+    uint64_t request; // its number. Set before: that of a request to send again; 0: a new one
 };
 
 #define GA_REPLY_MS 5000 // deadline of every reply but an admission's

@@ -34,17 +34,18 @@
 #include "../wire.h"
 
 struct options {
-    uint64_t limit, surplus, streams, total, loss, wait, text, delay, resume, newpage, die, drop, quiet;
+    uint64_t limit, surplus, streams, total, loss, wait, text, delay, resume, newpage, die, drop,
+        quiet;
 } o = {.limit = 1ull << 30, .streams = 256, .total = 8ull << 30, .resume = 1};
 
 static const struct {
     const char *name;
     uint64_t *value;
 } option_names[] = {
-    {"limit", &o.limit}, {"surplus", &o.surplus}, {"streams", &o.streams},
-    {"total", &o.total}, {"loss", &o.loss},       {"wait", &o.wait},
-    {"text", &o.text},   {"delay", &o.delay},     {"resume", &o.resume},
-    {"die", &o.die},     {"newpage", &o.newpage}, {"drop", &o.drop}, {"quiet", &o.quiet},
+    {"limit", &o.limit},   {"surplus", &o.surplus}, {"streams", &o.streams}, {"total", &o.total},
+    {"loss", &o.loss},     {"wait", &o.wait},       {"text", &o.text},       {"delay", &o.delay},
+    {"resume", &o.resume}, {"die", &o.die},         {"newpage", &o.newpage}, {"drop", &o.drop},
+    {"quiet", &o.quiet},
 };
 
 struct lease {
@@ -61,6 +62,8 @@ struct session {
     int memfd;
     struct ga_wire_page *page;
     struct lease lease[GA_PAGE_SLOTS];
+    uint64_t granted[64]; // numbers of the last requests that were
+    unsigned n_granted;
 };
 
 struct waiter {
@@ -223,7 +226,13 @@ static bool grant(struct session *s, const struct ga_wire_alloc_request *r) {
 static void do_alloc(int fd, const struct ga_wire_header *h, struct session *s,
                      const struct ga_wire_alloc_request *r) {
     struct ga_wire_alloc_reply a = {.requested = r->bytes, .limit = o.limit};
-    if (grant(s, r)) {
+    // The reply to it was lost, or came too late to count: it has the bytes already.
+    bool known = false;
+    for (size_t i = 0; (r->flags & GA_ALLOC_RETRY) && i < 64; i++)
+        known |= s->granted[i] == h->request;
+    if (known || grant(s, r)) {
+        if (!known)
+            s->granted[s->n_granted++ % 64] = h->request;
         a.granted = r->bytes;
         log_request(h->type, r->flags & GA_ALLOC_RETRY ? 1000 : 0, (int64_t)r->bytes);
         reply(fd, h, GA_STATUS_OK, &a, sizeof a, -1);
@@ -250,9 +259,8 @@ static void do_alloc(int fd, const struct ga_wire_header *h, struct session *s,
 static void serve_waiters(void) {
     for (size_t i = 0; i < MANY; i++) {
         struct waiter *w = &waiters[i];
-        struct ga_wire_alloc_reply a = {.requested = w->request.bytes,
-                                        .granted = w->request.bytes,
-                                        .limit = o.limit};
+        struct ga_wire_alloc_reply a = {
+            .requested = w->request.bytes, .granted = w->request.bytes, .limit = o.limit};
         if (!w->used)
             continue;
         if (grant(w->session, &w->request)) {

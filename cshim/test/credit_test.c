@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The credit word: what each side may change, and what it finds.
+#include "../credit.h"
+
+#include "check.h"
+
+#define EPOCH(n) ((uint64_t)(n) << GA_EPOCH_SHIFT)
+
+int main(void) {
+    struct ga_wire_lease_slot s = {.credit = EPOCH(3) | 1000, .low = EPOCH(3) | 1000};
+    // Exactly what there is, and no byte more.
+    CHECK(!ga_credit_take(&s, 1001) && s.credit == (EPOCH(3) | 1000));
+    CHECK(ga_credit_take(&s, 1000) && s.credit == EPOCH(3));
+    CHECK(s.low == EPOCH(3));
+    CHECK(!ga_credit_take(&s, 1));
+    CHECK(ga_credit_give(&s, 600) == EPOCH(3) && s.credit == (EPOCH(3) | 600));
+    // Low stays at the least, and is not raised.
+    CHECK(s.low == EPOCH(3));
+    s.low = EPOCH(3) | 600;
+    CHECK(ga_credit_take(&s, 100) && s.low == (EPOCH(3) | 500));
+    CHECK(!(ga_credit_give(&s, 100) & GA_FLAG_NOTIFY) && s.low == (EPOCH(3) | 500));
+    // Of another epoch it is not touched.
+    s.low = EPOCH(4) | 600;
+    CHECK(ga_credit_take(&s, 200) && s.low == (EPOCH(4) | 600));
+    // Closed: nothing is taken, giving still works, flags and epoch stay.
+    s.credit |= GA_FLAG_CLOSED | GA_FLAG_NOTIFY;
+    CHECK(!ga_credit_take(&s, 1));
+    CHECK(ga_credit_give(&s, 7) & GA_FLAG_NOTIFY);
+    CHECK(s.credit == (GA_FLAG_CLOSED | GA_FLAG_NOTIFY | EPOCH(3) | 407));
+    // A wrong guess of the word costs nothing but time.
+    s.credit = EPOCH(16383) | 50;
+    uint64_t seen = EPOCH(2) | 70000;
+    CHECK(ga_credit_take_seen(&s, 50, &seen) && s.credit == EPOCH(16383) && seen == s.credit);
+    seen = EPOCH(16383) | 50;
+    CHECK(!ga_credit_take_seen(&s, 50, &seen) && s.credit == EPOCH(16383));
+    seen = GA_FLAG_CLOSED;
+    s.credit = 9;
+    CHECK(ga_credit_take_seen(&s, 9, &seen) && s.credit == 0);
+    // It saturates, and never reaches the epoch.
+    s.credit = GA_FLAG_NOTIFY | EPOCH(1) | (GA_CREDIT_LIMIT - 5);
+    ga_credit_give(&s, 6);
+    CHECK(s.credit == (GA_FLAG_NOTIFY | EPOCH(1) | GA_CREDIT_LIMIT));
+    s.credit = EPOCH(1);
+    ga_credit_give(&s, ~0ull);
+    CHECK(s.credit == (EPOCH(1) | GA_CREDIT_LIMIT));
+    return 0;
+}

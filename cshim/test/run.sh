@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# run.sh BUILD: the C tests of the shim. Each program runs in both sanitizer builds; then what the
+# library itself must be like is checked.
+set -euo pipefail
+build=$1
+tests=$build/cshim-test
+
+for kind in asan tsan; do
+    echo "-- $kind"
+    "$tests/$kind/table_test" 60000
+    "$tests/$kind/credit_test"
+    "$tests/$kind/env_test"
+    "$tests/$kind/stress" 4 20000
+    "$tests/$kind/session_stress" "$tests/peer" 24 300
+done
+
+echo "-- symbols"
+# Nothing newer than glibc 2.31, and libc alone.
+newest=$(objdump -T "$build/libgpuarb.so" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
+if [ "$(printf '%s\nGLIBC_2.31\n' "$newest" | sort -V | tail -n 1)" != GLIBC_2.31 ]; then
+    echo "needs $newest"
+    exit 1
+fi
+needed=$(objdump -p "$build/libgpuarb.so" | awk '$1 == "NEEDED" { print $2 }')
+if [ "$needed" != libc.so.6 ]; then
+    echo "needs the libraries: $needed"
+    exit 1
+fi
+# What is exported is what hooks.def lists, with dlsym and dlvsym.
+diff <(nm -D --defined-only "$build/libgpuarb.so" | awk '{ print $3 }' | sort) \
+    <({ sed -n 's/^GA_HOOK(\([A-Za-z0-9_]*\),.*/\1/p' cshim/hooks.def; printf 'dlsym\ndlvsym\n'; } | sort)
+# No call of what is forbidden in a stranger's process.
+if nm -D --undefined-only "$build/libgpuarb.so" | grep -wE 'malloc|calloc|free|printf|fprintf|abort|exit|dlsym|dlopen'; then
+    echo "imports what it must not use"
+    exit 1
+fi
+cshim/test/entrypoints.sh
+echo ok

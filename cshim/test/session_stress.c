@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// session_stress PEER [THREADS [STEPS [SEED]]]: threads that admit and release through the whole
+// core, more of them than there are lanes, against a peer that dies and comes back. At the end
+// the peer's count of what is used must be what is held: nothing.
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../admit.h"
+#include "check.h"
+
+static long steps = 300;
+static uint64_t seed0 = 1;
+static char socket_path[64];
+static const char *peer_path;
+
+struct peer {
+    pid_t pid;
+    FILE *to, *from;
+};
+
+static struct peer start_peer(void) {
+    int in[2], out[2];
+    struct peer p;
+    char line[64];
+    CHECK(pipe(in) == 0 && pipe(out) == 0);
+    p.pid = fork();
+    if (p.pid == 0) {
+        dup2(in[0], 0);
+        dup2(out[1], 1);
+        close(in[1]);
+        close(out[0]);
+        execl(peer_path, peer_path, socket_path, "limit", "400000", "surplus", "20000", "quiet",
+              "1", NULL);
+        _exit(127);
+    }
+    close(in[0]);
+    close(out[1]);
+    p.to = fdopen(in[1], "w");
+    p.from = fdopen(out[0], "r");
+    CHECK(p.to && p.from && fgets(line, sizeof line, p.from) && strcmp(line, "listening\n") == 0);
+    return p;
+}
+
+static void stop_peer(struct peer *p) {
+    kill(p->pid, SIGKILL);
+    waitpid(p->pid, NULL, 0);
+    fclose(p->to);
+    fclose(p->from);
+}
+
+struct block {
+    uint64_t bytes;
+};
+
+static _Atomic long refused;
+static _Atomic bool settled; // the peer will not die again
+
+static void *client(void *arg) {
+    uint64_t id = (uint64_t)(uintptr_t)arg;
+    uint64_t seed = seed0 * 104729 + id;
+    struct block held[16] = {{0}};
+    struct ga_root *root = ga_root_get();
+    CHECK(root);
+    for (long i = 0; i < steps || !atomic_load(&settled); i++) {
+        struct block *b = &held[test_random(&seed) % 16];
+        if (b->bytes) {
+            struct ga_entry e;
+            CHECK(ga_withdraw(root, (uint64_t)(uintptr_t)b * 512, &e));
+            ga_release(root, 0, e.bytes, e.tag);
+            b->bytes = 0;
+            continue;
+        }
+        uint64_t bytes = 1 + test_random(&seed) % 9000;
+        struct ga_entry e = {.key = (uint64_t)(uintptr_t)b * 512, .bytes = bytes};
+        if (ga_admit(root, 0, bytes, GA_MEMORY_PLAIN, &e.tag)) {
+            CHECK(ga_hold(root, &e));
+            b->bytes = bytes;
+        } else {
+            atomic_fetch_add(&refused, 1);
+        }
+    }
+    for (size_t n = 0; n < 16; n++) {
+        struct ga_entry e;
+        if (!held[n].bytes)
+            continue;
+        CHECK(ga_withdraw(root, (uint64_t)(uintptr_t)&held[n] * 512, &e));
+        ga_release(root, 0, e.bytes, e.tag);
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    size_t threads = argc > 2 ? (size_t)atol(argv[2]) : 24;
+    CHECK(argc > 1 && threads <= 64);
+    peer_path = argv[1];
+    steps = argc > 3 ? atol(argv[3]) : steps;
+    seed0 = argc > 4 ? (uint64_t)atol(argv[4]) : seed0;
+    snprintf(socket_path, sizeof socket_path, "/tmp/gpuarb-stress-%d.sock", (int)getpid());
+    setenv("GPUARB_SOCKET", socket_path, 1);
+    setenv("GPUARB_ON_LOSS", "closed", 1);
+    struct peer p = start_peer();
+    struct ga_root *root = ga_root_get();
+    CHECK(root);
+    memset(root->devices[0].uuid, 7, sizeof root->devices[0].uuid);
+    atomic_store(&root->devices[0].known, 1);
+    CHECK(ga_session_attach(root, 0) == GA_WAY_ASK);
+    pthread_t thread[64];
+    for (size_t i = 0; i < threads; i++)
+        pthread_create(&thread[i], NULL, client, (void *)(uintptr_t)(i + 1));
+    for (int restarts = 0; restarts < 3; restarts++) {
+        usleep(30000);
+        stop_peer(&p);
+        usleep(10000);
+        p = start_peer();
+    }
+    atomic_store(&settled, true);
+    for (size_t i = 0; i < threads; i++)
+        pthread_join(thread[i], NULL);
+    // The last peer counts what the word does not cover.
+    uint16_t tag;
+    if (ga_admit(root, 0, 399999, GA_MEMORY_PLAIN, &tag))
+        ga_release(root, 0, 399999, tag);
+    char line[128];
+    unsigned long long granted = 1, used = 1;
+    fprintf(p.to, "show\n");
+    fflush(p.to);
+    CHECK(fgets(line, sizeof line, p.from));
+    CHECK(sscanf(line, "lease %*d %*u %llu %llu", &granted, &used) == 2);
+    fprintf(stderr, "refused %ld, granted %llu, used %llu\n", (long)refused, granted, used);
+    stop_peer(&p);
+    unlink(socket_path);
+    CHECK(granted <= 400000 && used == 0);
+    return 0;
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// stress [THREADS [STEPS [SEED]]]: threads that allocate and free on one credit word and one table
+// while another plays the daemon: it calls credit back, hands out more, closes and opens the word.
+// Nothing may be lost: at the end credit + what is held is what was granted, and at no moment is
+// more in use than granted. Meant for the thread sanitizer as well.
+#include <pthread.h>
+#include <unistd.h>
+
+#include "../credit.h"
+#include "../table.h"
+#include "check.h"
+
+static struct ga_table table;
+static struct ga_wire_lease_slot slot;
+static _Atomic uint64_t in_use;
+static _Atomic uint64_t granted; // what the daemon gave out; raised before, lowered after
+static _Atomic bool stop;
+static long steps = 20000;
+static uint64_t seed0 = 1;
+
+static void *client(void *arg) {
+    uint64_t id = (uint64_t)(uintptr_t)arg;
+    uint64_t seed = seed0 * 7919 + id + 1;
+    uint64_t held[32] = {0};
+    uint64_t guess = 0;
+    for (long i = 0; i < steps; i++) {
+        size_t n = test_random(&seed) % 32;
+        struct ga_entry e, old;
+        if (held[n]) {
+            CHECK(ga_table_take(&table, held[n], &e));
+            CHECK(e.kind == id % 7);
+            held[n] = 0;
+            atomic_fetch_sub(&in_use, e.bytes);
+            guess = ga_credit_give(&slot, e.bytes) + e.bytes;
+            continue;
+        }
+        uint64_t bytes = 1 + test_random(&seed) % 5000;
+        if (!ga_credit_take_seen(&slot, bytes, &guess))
+            continue;
+        uint64_t now = atomic_fetch_add(&in_use, bytes) + bytes;
+        CHECK(now <= atomic_load(&granted));
+        held[n] = (id << 40) + (uint64_t)(i + 1) * 512;
+        e = (struct ga_entry){.key = held[n], .bytes = bytes, .kind = (uint8_t)(id % 7)};
+        CHECK(ga_table_put(&table, &e, &old) && old.key == 0);
+    }
+    for (size_t n = 0; n < 32; n++) {
+        struct ga_entry e;
+        if (!held[n])
+            continue;
+        CHECK(ga_table_take(&table, held[n], &e));
+        atomic_fetch_sub(&in_use, e.bytes);
+        ga_credit_give(&slot, e.bytes);
+    }
+    return NULL;
+}
+
+// Sets the credit by f(old); what the daemon does with each change of the word.
+static void change(uint64_t add, bool take_all, uint64_t flags) {
+    uint64_t seen = atomic_load(ga_credit_word(&slot));
+    uint64_t next;
+    if (!take_all)
+        atomic_fetch_add(&granted, add);
+    do {
+        uint64_t credit = take_all ? 0 : (seen & GA_CREDIT_MASK) + add;
+        next = flags | ((seen + (1ull << GA_EPOCH_SHIFT)) & GA_EPOCH_MASK) | credit;
+    } while (!atomic_compare_exchange_weak(ga_credit_word(&slot), &seen, next));
+    atomic_store(ga_credit_low(&slot), next & ~(GA_FLAG_NOTIFY | GA_FLAG_CLOSED));
+    if (take_all)
+        atomic_fetch_sub(&granted, seen & GA_CREDIT_MASK);
+}
+
+static void *daemon_thread(void *arg) {
+    (void)arg;
+    uint64_t seed = seed0;
+    while (!atomic_load(&stop)) {
+        uint64_t what = test_random(&seed) % 4;
+        change(test_random(&seed) % 100000, what == 0, what == 1 ? GA_FLAG_CLOSED : 0);
+        usleep(20);
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    size_t threads = argc > 1 ? (size_t)atol(argv[1]) : 4;
+    steps = argc > 2 ? atol(argv[2]) : steps;
+    seed0 = argc > 3 ? (uint64_t)atol(argv[3]) : seed0;
+    pthread_t thread[64], boss;
+    CHECK(threads >= 1 && threads <= 64 && seed0 != 0);
+    pthread_create(&boss, NULL, daemon_thread, NULL);
+    for (size_t i = 0; i < threads; i++)
+        pthread_create(&thread[i], NULL, client, (void *)(uintptr_t)(i + 1));
+    for (size_t i = 0; i < threads; i++)
+        pthread_join(thread[i], NULL);
+    atomic_store(&stop, true);
+    pthread_join(boss, NULL);
+    CHECK(atomic_load(&in_use) == 0);
+    CHECK((slot.credit & GA_CREDIT_MASK) == atomic_load(&granted));
+    for (size_t i = 0; i < GA_TABLE_SHARDS; i++)
+        CHECK(table.shards[i].used == 0);
+    return 0;
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// table_test [STEPS [SEED]]: the pointer table against a plain array, with addresses that lie
+// dense, far apart, and on top of each other.
+#include "../table.h"
+
+#include <string.h>
+
+#include "check.h"
+
+#define MODEL 6000
+
+static struct ga_table table;
+static struct ga_entry model[MODEL];
+static size_t held;
+
+static uint64_t address(unsigned pattern, uint64_t i) {
+    switch (pattern) {
+    case 0:
+        return 0x7f0000000000 + i * 512; // small blocks side by side
+    case 1:
+        return 0x7f0000000000 + (i << 21); // large ones
+    case 2:
+        return 0x100000000000 + (i << 33); // in far places
+    case 3:
+        return 0x555500000010 + i * 16; // handles
+    default:
+        return i + 1; // anything
+    }
+}
+
+static size_t model_find(uint64_t key) {
+    for (size_t i = 0; i < held; i++)
+        if (model[i].key == key)
+            return i;
+    return held;
+}
+
+static void step(unsigned pattern, uint64_t *seed) {
+    uint64_t key = address(pattern, test_random(seed) % 5000);
+    size_t at = model_find(key);
+    struct ga_entry got, e = {.key = key,
+                              .bytes = test_random(seed) >> 16,
+                              .context = test_random(seed) % 7,
+                              .tag = (uint16_t)test_random(seed),
+                              .device = (uint8_t)(key % 32),
+                              .kind = 3};
+    if (test_random(seed) % 2) {
+        if (held == MODEL)
+            return;
+        CHECK(ga_table_put(&table, &e, &got));
+        CHECK((got.key != 0) == (at < held));
+        if (at < held)
+            CHECK(got.bytes == model[at].bytes && got.tag == model[at].tag);
+        else
+            held++;
+        model[at] = e;
+        return;
+    }
+    CHECK(ga_table_find(&table, key, &got) == (at < held));
+    CHECK(ga_table_take(&table, key, &got) == (at < held));
+    if (at == held)
+        return;
+    CHECK(got.key == key && got.bytes == model[at].bytes && got.context == model[at].context &&
+          got.tag == model[at].tag && got.device == model[at].device && got.kind == 3);
+    model[at] = model[--held];
+}
+
+static uint64_t seen_bytes, seen_count;
+
+static void add(void *arg, const struct ga_entry *e) {
+    (void)arg;
+    seen_bytes += e->bytes;
+    seen_count++;
+}
+
+static void compare_all(void) {
+    uint64_t bytes = 0;
+    seen_bytes = seen_count = 0;
+    ga_table_each(&table, add, NULL);
+    for (size_t i = 0; i < held; i++)
+        bytes += model[i].bytes;
+    CHECK(seen_count == held && seen_bytes == bytes);
+}
+
+// A context ends: what was marked before goes, what came after stays.
+static void contexts(void) {
+    uint64_t in_five = 0;
+    for (size_t i = 0; i < held; i++)
+        in_five += model[i].context == 5;
+    CHECK(ga_table_mark(&table, 5, 1001) == in_five);
+    CHECK(ga_table_mark(&table, 5, 1001) == 0);
+    struct ga_entry late = {.key = 0x123456789000, .bytes = 1, .context = 5}, old;
+    CHECK(ga_table_put(&table, &late, &old));
+    seen_count = 0;
+    ga_table_drain(&table, 1001, add, NULL);
+    CHECK(seen_count == in_five);
+    CHECK(ga_table_take(&table, late.key, &old));
+    for (size_t i = 0; i < held;) {
+        if (model[i].context == 5)
+            model[i] = model[--held];
+        else
+            i++;
+    }
+    compare_all();
+}
+
+int main(int argc, char **argv) {
+    long steps = argc > 1 ? atol(argv[1]) : 100000;
+    uint64_t seed = argc > 2 ? (uint64_t)atol(argv[2]) : 1;
+    struct ga_entry e;
+    CHECK(!ga_table_take(&table, 0x1000, &e) && !ga_table_take(&table, 0, &e));
+    for (unsigned pattern = 0; pattern < 5; pattern++) {
+        for (long i = 0; i < steps; i++)
+            step(pattern, &seed);
+        compare_all();
+        contexts();
+    }
+    while (held > 0) {
+        CHECK(ga_table_take(&table, model[held - 1].key, &e));
+        held--;
+    }
+    compare_all();
+    return 0;
+}
