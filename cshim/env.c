@@ -147,12 +147,13 @@ static void read_limits(struct ga_env *env) {
     uint64_t count = 0;
     if (!streams || !*streams)
         return;
-    const char *end = thousandths(streams, &count);
+    bool negative = *streams == '-';
+    const char *end = thousandths(streams + negative, &count);
     if (!end || *end || count % 1000 != 0) {
         ga_log("GPUARB_STREAMS=%s is not a number of streams; ignored", streams);
         return;
     }
-    count /= 1000;
+    count = negative ? 0 : count / 1000;
     env->streams = count < 1 ? 1 : count > UINT32_MAX ? UINT32_MAX : (uint32_t)count;
 }
 
