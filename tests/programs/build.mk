@@ -8,9 +8,10 @@ PROGRAMS_CFLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wsh
                    -Wstrict-prototypes -Werror -pthread
 
 .PHONY: programs
-programs: $(PROGRAMS_OUT)/cudaprog-dlsym $(PROGRAMS_OUT)/cudaprog-link $(PROGRAMS_OUT)/cudaprog-gpa
+programs: $(PROGRAMS_OUT)/cudaprog-dlsym $(PROGRAMS_OUT)/cudaprog-link $(PROGRAMS_OUT)/cudaprog-gpa \
+          $(PROGRAMS_OUT)/cudaext.so
 
-PROGRAMS_DEPS := $(wildcard $(PROGRAMS_SRC)/*.c) $(PROGRAMS_SRC)/cudriver.h $(PROGRAMS_SRC)/build.mk
+PROGRAMS_DEPS := $(wildcard $(PROGRAMS_SRC)/cud[pr]*.c) $(PROGRAMS_SRC)/cudriver.h $(PROGRAMS_SRC)/build.mk
 
 $(PROGRAMS_OUT)/cudaprog-dlsym: $(PROGRAMS_DEPS)
 	@mkdir -p $(@D)
@@ -25,6 +26,12 @@ $(PROGRAMS_OUT)/cudaprog-link: $(PROGRAMS_DEPS) $(BUILD)/sim/libcuda.so
 	@mkdir -p $(@D)
 	$(CC) $(PROGRAMS_CFLAGS) -DHOW_LINK -o $@ $(PROGRAMS_SRC)/cudaprog.c $(PROGRAMS_SRC)/cudriver.c \
 	  -L$(BUILD)/sim -lcuda
+
+# For the system's Python, whatever comes first in PATH.
+$(PROGRAMS_OUT)/cudaext.so: $(PROGRAMS_SRC)/cudaext.c $(PROGRAMS_SRC)/build.mk $(BUILD)/sim/libcuda.so
+	@mkdir -p $(@D)
+	$(CC) -O2 -g -Wall -Wextra -Wshadow -Werror -fPIC -shared \
+	  $$(/usr/bin/python3-config --includes) -o $@ $< -L$(BUILD)/sim -lcuda
 
 # Alone, without the driver's own rules, at least have it built once.
 ifndef SIM_OUT
