@@ -28,10 +28,8 @@ static PyObject *ext_alloc(PyObject *self, PyObject *args) {
 
 static PyMethodDef methods[] = {{"alloc", ext_alloc, METH_VARARGS, "cuMemAlloc_v2"},
                                 {NULL, NULL, 0, NULL}};
-static struct PyModuleDef module = {.m_base = PyModuleDef_HEAD_INIT,
-                                    .m_name = "cudaext",
-                                    .m_size = -1,
-                                    .m_methods = methods};
+static struct PyModuleDef module = {
+    .m_base = PyModuleDef_HEAD_INIT, .m_name = "cudaext", .m_size = -1, .m_methods = methods};
 
 PyMODINIT_FUNC PyInit_cudaext(void) {
     return PyModule_Create(&module);
