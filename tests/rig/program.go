@@ -8,7 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // Program is a running cudaprog, or another program that answers each line on
@@ -17,7 +19,7 @@ type Program struct {
 	t      testing.TB
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
-	stdout *bufio.Reader
+	lines  chan string // closed at the end of its output
 	stderr output
 	ended  bool
 }
@@ -46,7 +48,7 @@ func (o *output) String() string {
 // end of the test if it still runs then.
 func (m *Machine) Interact(cmd *exec.Cmd) *Program {
 	m.T.Helper()
-	p := &Program{t: m.T, cmd: cmd}
+	p := &Program{t: m.T, cmd: cmd, lines: make(chan string, 64)}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		m.T.Fatal(err)
@@ -55,11 +57,14 @@ func (m *Machine) Interact(cmd *exec.Cmd) *Program {
 	if err != nil {
 		m.T.Fatal(err)
 	}
-	p.stdin, p.stdout = stdin, bufio.NewReader(stdout)
+	p.stdin = stdin
 	cmd.Stderr = &p.stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = Patience // somebody else may keep its stderr open
 	if err := cmd.Start(); err != nil {
 		m.T.Fatal(err)
 	}
+	go p.read(stdout)
 	m.T.Cleanup(p.kill)
 	if line := p.Line(); line != "ready" {
 		m.T.Fatalf("%v says %q, want ready\n%s", cmd.Args, line, &p.stderr)
@@ -67,21 +72,52 @@ func (m *Machine) Interact(cmd *exec.Cmd) *Program {
 	return p
 }
 
+// read hands on the program's lines, so that Line can give up on one.
+func (p *Program) read(stdout io.Reader) {
+	defer close(p.lines)
+	for scanner := bufio.NewScanner(stdout); scanner.Scan(); {
+		p.lines <- scanner.Text()
+	}
+}
+
+// kill ends the program and all that it started, stuck or not.
 func (p *Program) kill() {
+	p.CloseStdin()
 	if !p.ended {
-		_ = p.cmd.Process.Kill()
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 		_ = p.cmd.Wait()
+		p.drain()
+	}
+}
+
+// drain reads what nobody asked for, to the end; false: it does not end.
+func (p *Program) drain() bool {
+	late := time.After(Patience)
+	for {
+		select {
+		case _, ok := <-p.lines:
+			if !ok {
+				return true
+			}
+		case <-late:
+			return false
+		}
 	}
 }
 
 // Line is the next line that the program prints.
 func (p *Program) Line() string {
 	p.t.Helper()
-	line, err := p.stdout.ReadString('\n')
-	if err != nil {
-		p.t.Fatalf("%v: no further line (%q): %v\n%s", p.cmd.Args, line, err, &p.stderr)
+	select {
+	case line, ok := <-p.lines:
+		if !ok {
+			p.t.Fatalf("%v has ended\n%s", p.cmd.Args, &p.stderr)
+		}
+		return line
+	case <-time.After(Patience):
+		p.t.Fatalf("%v: no further line after %v\n%s", p.cmd.Args, Patience, &p.stderr)
 	}
-	return strings.TrimSuffix(line, "\n")
+	return ""
 }
 
 // Tell sends one line and waits for nothing.
@@ -134,6 +170,9 @@ func (p *Program) CloseStdin() { _ = p.stdin.Close() }
 func (p *Program) End() string {
 	p.t.Helper()
 	p.CloseStdin()
+	if !p.drain() {
+		p.t.Fatalf("%v does not end\n%s", p.cmd.Args, &p.stderr)
+	}
 	p.ended = true
 	if err := p.cmd.Wait(); err != nil {
 		p.t.Fatalf("%v: %v\n%s", p.cmd.Args, err, &p.stderr)
