@@ -43,3 +43,16 @@ func (b Bytes) Human() string {
 	}
 	return text + " " + units[i]
 }
+
+// Exact is Human where that loses nothing, else the bytes with Human behind them:
+// "3317760 bytes (3.1 MiB)".
+func (b Bytes) Exact() string {
+	unit := Bytes(1)
+	for b/unit >= 1024 {
+		unit *= 1024
+	}
+	if b == Max || b%unit == 0 {
+		return b.Human()
+	}
+	return strconv.FormatUint(uint64(b), 10) + " bytes (" + b.Human() + ")"
+}

@@ -50,7 +50,7 @@ func plain(text string) string {
 
 // explain fills in who holds what at the limit that refused, and the line for people.
 func (a *Arbiter) explain(l *lease, o *Outcome, r *accounting.Refusal) {
-	gpu, asked := l.device.Index, o.Requested.Human()
+	gpu, asked := l.device.Index, o.Requested.Exact()
 	switch o.Reason {
 	case ReasonDeviceLost:
 		o.Explain = lostRefusal(l.device).Explain
@@ -68,7 +68,7 @@ func (a *Arbiter) explain(l *lease, o *Outcome, r *accounting.Refusal) {
 	if r.Budget != nil {
 		whose = a.whose(l, r.Budget, o.Limit)
 	}
-	o.Explain = fmt.Sprintf("out of memory on GPU %d: asked %s, %s left of %s", gpu, asked, o.Remaining.Human(), whose)
+	o.Explain = fmt.Sprintf("out of memory on GPU %d: asked %s, %s left of %s", gpu, asked, o.Remaining.Exact(), whose)
 	if o.Holders != "" {
 		o.Explain += "; holds: " + o.Holders
 	}

@@ -35,6 +35,14 @@ $(PROGRAMS_OUT)/cudaext.so: $(PROGRAMS_SRC)/cudaext.c $(PROGRAMS_SRC)/build.mk $
 
 # Alone, without the driver's own rules, at least have it built once.
 ifndef SIM_OUT
+$(PROGRAMS_OUT)/lookups: $(PROGRAMS_SRC)/lookups.c $(PROGRAMS_SRC)/build.mk
+	@mkdir -p $(@D)
+	$(CC) $(PROGRAMS_CFLAGS) -o $@ $< -ldl
+
+$(PROGRAMS_OUT)/extension.so: $(PROGRAMS_SRC)/extension.c $(PROGRAMS_SRC)/build.mk $(BUILD)/sim/libcuda.so
+	@mkdir -p $(@D)
+	$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -o $@ $< -L$(BUILD)/sim -lcuda
+
 $(BUILD)/sim/libcuda.so:
 	$(MAKE) -f tests/simcuda/build.mk BUILD=$(BUILD) sim
 endif

@@ -1,0 +1,155 @@
+package readme
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// step is one command of the transcript and what it prints.
+type step struct {
+	line    int
+	command string
+	want    []string
+}
+
+// steps reads the console blocks of a Markdown file.
+func steps(t *testing.T, path string) (list []step) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside := false
+	for i, line := range strings.Split(string(text), "\n") {
+		switch {
+		case strings.HasPrefix(line, "```"):
+			inside = line == "```console"
+		case !inside:
+		case strings.HasPrefix(line, "$ "):
+			list = append(list, step{line: i + 1, command: line[2:]})
+		case len(list) > 0:
+			list[len(list)-1].want = append(list[len(list)-1].want, line)
+		}
+	}
+	return list
+}
+
+// masked are the columns whose values differ from run to run.
+var masked = map[string]bool{"PID": true, "AGE": true}
+
+var address = regexp.MustCompile(`0x[0-9a-f]+`)
+
+// normal makes printed lines comparable: runs of blanks are one, the masked
+// columns of a table show their names, addresses are one address.
+func normal(lines []string) string {
+	var header []string
+	var out []string
+	for _, line := range lines {
+		fields := strings.Fields(address.ReplaceAllString(line, "0x…"))
+		if len(fields) > 3 && strings.ToUpper(line) == line && strings.Contains(line, "STATE") {
+			header = fields
+		} else if header != nil && len(fields) >= len(header) {
+			for i, name := range header {
+				if masked[name] {
+					fields[i] = name
+				}
+			}
+		}
+		out = append(out, strings.Join(fields, " "))
+	}
+	return strings.TrimSpace(strings.Join(out, "\n"))
+}
+
+// shell is one bash that runs the commands one after the other.
+type shell struct {
+	in  io.Writer
+	out *bufio.Scanner
+}
+
+const end = "--- end of the command ---"
+
+func (s shell) run(t *testing.T, command string) []string {
+	t.Helper()
+	if _, err := fmt.Fprintf(s.in, "{ %s\n} 2>&1\nprintf '\\n%%s\\n' '%s'\n", command, end); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for s.out.Scan() {
+		if s.out.Text() == end {
+			return lines
+		}
+		lines = append(lines, s.out.Text())
+	}
+	t.Fatalf("the shell ended in: %s", command)
+	return nil
+}
+
+// TestTranscript runs README.md on a machine of its own: /run and /gpu in a mount
+// namespace, the daemon with no flags, as the reader has it.
+func TestTranscript(t *testing.T) {
+	list := steps(t, "../../README.md")
+	if len(list) < 8 {
+		t.Fatalf("README.md has only %d commands: is the transcript gone?", len(list))
+	}
+	m := rig.New(t, rig.Options{Devices: "8G", Stopped: true, NoMount: true})
+	build := filepath.Dir(rig.Build(t, "gpuarbd"))
+	cmd := m.Command(append(m.Env(), "PATH="+build+":"+os.Getenv("PATH")), "unshare", "-m", "bash", "-c", `
+		mount -t tmpfs none /run
+		gpuarbd 2>/run/gpuarbd.log &
+		until grep -qs ready /run/gpuarbd.log; do
+			kill -0 $! 2>/dev/null || { cat /run/gpuarbd.log; exit 1; }
+			read -rt 0.02 <> <(:)
+		done
+		bash
+		kill %1; wait %1`)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	sh := shell{in, bufio.NewScanner(out)}
+	sh.run(t, "set -m") // job numbers, as at a prompt
+	for _, s := range list {
+		s.check(t, sh)
+	}
+	_ = in.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the daemon's end: %v", err)
+	}
+}
+
+// check runs one command. What only looks is asked again until it shows what the
+// reader sees, who takes a moment to type.
+func (s step) check(t *testing.T, sh shell) {
+	t.Helper()
+	looks := false
+	for _, word := range []string{"cat ", "grep ", "gpuarb devices"} {
+		looks = looks || strings.HasPrefix(s.command, word)
+	}
+	want := normal(s.want)
+	for deadline := time.Now().Add(rig.Patience / 4); ; {
+		got := normal(sh.run(t, s.command))
+		if got == want {
+			return
+		}
+		if !looks || time.Now().After(deadline) {
+			t.Errorf("README.md:%d: %s\nprints\n%s\nnot\n%s", s.line, s.command, got, want)
+			return
+		}
+	}
+}
