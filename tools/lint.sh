@@ -68,6 +68,9 @@ c_flags() {
     local part
     part=$(cut -d / -f "$(case $1 in tests/*) echo 1-2 ;; *) echo 1 ;; esac)" <<<"$1")
     printf '%s\n' -std=c11 -D_GNU_SOURCE
+    if grep -q '<Python.h>' "$1"; then
+        /usr/bin/python3-config --includes | tr ' ' '\n'
+    fi
     git ls-files --cached --others --exclude-standard -- "$part/*.h" 'cshim/*.h' |
         xargs -r dirname | sort -u | sed 's/^/-iquote/'
 }

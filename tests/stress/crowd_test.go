@@ -42,8 +42,8 @@ type worker struct {
 
 // tally is what the survivors of each round report, and how many were killed.
 type tally struct {
-	granted, refused, killed, failed atomic.Uint64
-	wrong                            sync.Map // an answer that nobody expects, once
+	granted, refused, killed atomic.Uint64
+	wrong                    sync.Map // an answer that nobody expects, once
 }
 
 // live runs processes in this place until stop: each does round after round of
