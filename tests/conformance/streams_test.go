@@ -46,7 +46,7 @@ func TestB1DistinctStreams(t *testing.T) {
 		takeStreams(t, p, handles, "stream o1", "stream o2")
 		holds(t, m, pid, 0, 1, 8)
 		holds(t, m, pid, 1, 0, 2)
-		for h, name := range handles { // each does a stream's work, and only its own
+		for _, name := range handles { // each does a stream's work, and only its own
 			p.Want("gate "+name, "ok")
 			p.Want("query "+name, "err 600")
 			for _, idle := range handles {
@@ -56,7 +56,6 @@ func TestB1DistinctStreams(t *testing.T) {
 			}
 			p.Want("open", "ok")
 			p.Want("sync "+name, "ok")
-			_ = h
 		}
 		for file, want := range map[string]string{
 			"devices/0/streams.current": "8\n", "devices/1/streams.current": "2\n",
