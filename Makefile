@@ -5,6 +5,7 @@
 #   cshim/build.mk            target shim
 #   tests/simcuda/build.mk    target sim
 #   tests/programs/build.mk   target programs
+#   tests/bench/build.mk      target bench-programs
 # Their targets NAME-test and NAME-bench are run by `make test` and `make bench`.
 # Everything that is built lies under build/.
 
@@ -33,7 +34,7 @@ PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
 DESTDIR ?=
 
-FRAGMENTS := cshim/build.mk tests/simcuda/build.mk tests/programs/build.mk
+FRAGMENTS := cshim/build.mk tests/simcuda/build.mk tests/programs/build.mk tests/bench/build.mk
 C_TESTS := $(shell sed -n 's/^\([a-z-]*-test\):.*/\1/p' $(FRAGMENTS))
 C_BENCHES := $(shell sed -n 's/^\([a-z-]*-bench\):.*/\1/p' $(FRAGMENTS))
 
@@ -67,7 +68,7 @@ setup-%:
 
 # What the tests and the demonstration run.
 .PHONY: test-build
-test-build: build programs
+test-build: build programs bench-programs
 
 .PHONY: demo
 demo: setup-demo ## show two programs share one simulated GPU

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # test.sh [PACKAGE...]: run the C tests (make targets named in C_TESTS, each one
-# step) and the Go tests, under the race detector, and end in one line
-# "N passed, N failed, N skipped". Fails on any failure and on any skip. With
-# packages named, only their Go tests run.
+# step), every benchmark once (one step, so that none of them rots) and the Go tests,
+# under the race detector, and end in one line "N passed, N failed, N skipped". Fails
+# on any failure and on any skip. With packages named, only their Go tests run.
 set -euo pipefail
 
 : "${GO:=go}" "${MAKE:=make}" "${C_TESTS:=}"
@@ -21,6 +21,15 @@ if [ "$#" -eq 0 ]; then
             echo "FAIL $target"
         fi
     done
+    echo "== benchmarks, each once"
+    if "$GO" test -run '^$' -bench . -benchtime 1x ./... >build/bench-once.txt 2>&1 &&
+        "$MAKE" --no-print-directory cshim-bench && build/cshim-bench once >>build/bench-once.txt; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAIL benchmarks"
+        cat build/bench-once.txt
+    fi
     set -- ./...
 fi
 

@@ -3,6 +3,7 @@
 //
 //   cshim-bench [LIBRARY [FOLDER [PEER]]]   default: build/libgpuarb.so build/sim/stub
 //                                                    build/cshim-test/peer
+//   cshim-bench once                                 one turn of each, to see that it works
 //
 // Two workers run the same loop on a driver that does nothing, one bare and one under the
 // preload, in turns of a fraction of a millisecond, so that both see the same machine. Of many
@@ -212,31 +213,35 @@ static int by_value(const void *a, const void *b) {
 
 #define ROUNDS 201
 
+static int rounds = ROUNDS;
+
 // The lower decile: what the code costs, not what the neighbours on the machine do.
 static double quiet(double values[ROUNDS]) {
-    qsort(values, ROUNDS, sizeof *values, by_value);
-    return values[ROUNDS / 10];
+    qsort(values, (size_t)rounds, sizeof *values, by_value);
+    return values[rounds / 10];
 }
 
 static void compare(struct child *bare, struct child *shim, const char *name, const char *what,
                     int threads, long count, bool with_floor) {
     double b[ROUNDS], d[ROUNDS], f[ROUNDS];
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < rounds; i++) {
         b[i] = ask(bare, what, threads, count);
         d[i] = ask(shim, what, threads, count);
         f[i] = with_floor ? ask(bare, "floor", threads, count) : 0;
     }
     double driver = quiet(b);
-    printf("BenchmarkDriver%s %ld %.2f ns/op\n", name, count * ROUNDS, driver);
-    printf("BenchmarkShim%s %ld %.2f ns/op\n", name, count * ROUNDS, quiet(d) - driver);
+    printf("BenchmarkDriver%s %ld %.2f ns/op\n", name, count * rounds, driver);
+    printf("BenchmarkShim%s %ld %.2f ns/op\n", name, count * rounds, quiet(d) - driver);
     if (with_floor)
-        printf("BenchmarkFloor%s %ld %.2f ns/op\n", name, count * ROUNDS, quiet(f));
+        printf("BenchmarkFloor%s %ld %.2f ns/op\n", name, count * rounds, quiet(f));
     fflush(stdout);
 }
 
 int main(int argc, char **argv) {
     if (argc == 3 && strcmp(argv[1], "worker") == 0)
         return worker(atol(argv[2]));
+    if (argc == 2 && strcmp(argv[1], "once") == 0)
+        rounds = argc = 1;
     const char *library = argc > 1 ? argv[1] : "build/libgpuarb.so";
     const char *folder = argc > 2 ? argv[2] : "build/sim/stub";
     char *peer_path = argc > 3 ? argv[3] : "build/cshim-test/peer";

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// A client of the daemon with blocking system calls, as the shim is one, without the rest of it.
+// What goes wrong ends the program.
+#ifndef BENCH_LINK_H
+#define BENCH_LINK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire.h"
+
+// Prints "NAME: why: errno" and ends the program.
+_Noreturn void die(const char *why);
+
+// Connects to a daemon's socket.
+int link_connect(const char *path);
+
+// One message each way, by the calls that the shim makes: sendmsg, ppoll, recvmsg. The reply's
+// body is at least as long as said, its status good.
+void link_exchange(int fd, uint16_t type, const void *body, size_t size, void *reply,
+                   size_t reply_size);
+
+// Opens a session and keeps its page mapped.
+void link_hello(int fd);
+
+// Opens the session's lease on the device with this UUID ("GPU-…") and returns its slot.
+uint32_t link_attach(int fd, const char *uuid);
+
+#endif

@@ -1,0 +1,31 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// BenchmarkPreload is a program that has nothing to do with a GPU, started and
+// ended: bare, under an empty shared object, and under the library, in turns.
+// added-ns is the difference between the last two.
+func BenchmarkPreload(b *testing.B) {
+	cmd := exec.Command(rig.Build(b, "bench/spawn"), fmt.Sprint(b.N), "/bin/true",
+		rig.Build(b, "bench/empty.so"), rig.Build(b, "libgpuarb.so"))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var bare, empty, shim float64
+	if _, err := fmt.Sscan(string(out), &bare, &empty, &shim); err != nil {
+		b.Fatalf("%q: %v", out, err)
+	}
+	b.ReportMetric(shim, "ns/op")
+	b.ReportMetric(bare, "bare-ns")
+	b.ReportMetric(empty, "empty-ns")
+	b.ReportMetric(shim-empty, "added-ns")
+}
