@@ -1,9 +1,7 @@
 package e2e
 
 import (
-	"bytes"
 	"fmt"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,14 +9,16 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-func lines(t *testing.T, path string) int {
+// kill kills a process with SIGKILL. The one who waits for it need not have done so.
+func kill(t *testing.T, pid int) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	return bytes.Count(text, []byte("\n"))
 }
+
+// cudaprog is the build of cudaprog that finds the driver in one way.
+func cudaprog(t *testing.T, how string) string { return rig.Build(t, "programs/cudaprog-"+how) }
 
 // only returns the one lease there is.
 func only(t *testing.T, m *rig.Machine) (pid int, used uint64, state string) {
@@ -37,35 +37,35 @@ func TestKilledDaemonIsResumedToTheByte(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			m := rig.New(t, rig.Options{Devices: "8G", Config: "schema_version = 1\n[defaults]\nmemory.max = \"64M\"\n"})
-			var p *prog
+			var p *rig.Program
 			if how == "run" {
-				p = start(t, m.Gpuarb("run", "--memory", "64M", "--", cudaprog(t, "dlsym")))
+				p = m.Interact(m.Gpuarb("run", "--memory", "64M", "--", cudaprog(t, "dlsym")))
 			} else {
-				p = start(t, m.Command(m.PreloadEnv(), cudaprog(t, "dlsym")))
+				p = m.Interact(m.Command(m.PreloadEnv(), cudaprog(t, "dlsym")))
 			}
-			p.tell("alloc a 12345678", "alloc a ok")
-			p.tell("alloc b 1000001", "alloc b ok")
-			p.tell("free b", "free b ok")
-			p.tell("stream s", "stream s ok")
+			p.Want("alloc a 12345678", "ok")
+			p.Want("alloc b 1000001", "ok")
+			p.Want("free b", "ok")
+			p.Want("stream s", "ok")
 			m.Kill()
-			p.tell("alloc c 99999", "alloc c ok") // within its credit: the daemon is not missed
+			p.Want("alloc c 99999", "ok") // within its credit: the daemon is not missed
 			m.Start()
 			const used = 12345678 + 99999
 			pid, got, state := only(t, m)
 			if got != used || state != "running" {
 				t.Errorf("%d bytes, state %s; want %d, running", got, state, used)
 			}
-			if h := held(m, pid); h != fmt.Sprintf("%d 2 1 1", used) {
-				t.Errorf("the driver says %q", h)
+			if h := m.HeldBy(pid, 0); h.Bytes != used || h.Allocs != 2 || h.Streams != 1 {
+				t.Errorf("the driver says %+v", h)
 			}
 			rest := 64<<20 - used
-			p.tell(fmt.Sprintf("alloc d %d", rest+1), "alloc d err 2")
-			p.tell(fmt.Sprintf("alloc d %d", rest), "alloc d ok")
-			p.tell("alloc e 1", "alloc e err 2")
+			p.Want(fmt.Sprintf("alloc d %d", rest+1), "err 2")
+			p.Want(fmt.Sprintf("alloc d %d", rest), "ok")
+			p.Want("alloc e 1", "err 2")
 			if _, got, _ := only(t, m); got != 64<<20 {
 				t.Errorf("%d bytes, want the whole budget", got)
 			}
-			p.end()
+			p.End()
 			rig.Eventually(t, "its lease is gone", func() bool { return len(m.Snapshot().Leases) == 0 })
 			if d := m.Snapshot().Devices[0]; d.Granted != 0 || d.Used != 0 {
 				t.Errorf("at the end %d granted, %d used", d.Granted, d.Used)
@@ -79,13 +79,10 @@ func TestKilledDaemonIsResumedToTheByte(t *testing.T) {
 func TestDiedWhileNobodyWatched(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G"})
-	p := start(t, m.Command(m.PreloadEnv(), cudaprog(t, "dlsym")))
-	p.tell("alloc a 1G", "alloc a ok")
+	p := m.Interact(m.Command(m.PreloadEnv(), cudaprog(t, "dlsym")))
+	p.Want("alloc a 1G", "ok")
 	m.Kill()
-	if err := p.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = p.cmd.Wait()
+	kill(t, p.PID())
 	m.Start()
 	rig.Eventually(t, "its lease is gone", func() bool { return len(m.Snapshot().Leases) == 0 })
 	if g := m.Snapshot().Devices[0].Granted; g != 0 {
@@ -99,21 +96,24 @@ func TestForkedChildHasNoLease(t *testing.T) {
 		t.Run(fork, func(t *testing.T) {
 			t.Parallel()
 			m := rig.New(t, rig.Options{Devices: "8G"})
-			p := start(t, m.Command(m.PreloadEnv(), cudaprog(t, "dlsym")))
-			p.tell("alloc a 5M", "alloc a ok")
+			p := m.Interact(m.Command(m.PreloadEnv(), cudaprog(t, "dlsym")))
+			p.Want("alloc a 5M", "ok")
 			// After a fork the driver knows the child no more; whatever it answers
 			// there, the parent's account must not move.
-			p.tell(fork+"\nfree a\nalloc b 1M\njoin", "free a err")
-			p.answer("alloc b err")
-			p.answer("fork ok 0")
+			p.Tell(fork + "\nfree a\nalloc b 1M\njoin") // at once: both read from one stdin
+			for _, want := range []string{"free a err ", "alloc b err ", "fork ok 0"} {
+				if got := p.Line(); !strings.HasPrefix(got, want) {
+					t.Errorf("%s, want %s", got, want)
+				}
+			}
 			if _, got, _ := only(t, m); got != 5<<20 {
 				t.Errorf("%d bytes after the child, want the parent's 5 MiB", got)
 			}
-			p.tell("free a", "free a ok")
+			p.Want("free a", "ok")
 			if _, got, _ := only(t, m); got != 0 {
 				t.Errorf("%d bytes at the end", got)
 			}
-			p.end()
+			p.End()
 		})
 	}
 }
@@ -121,40 +121,39 @@ func TestForkedChildHasNoLease(t *testing.T) {
 func TestExecEndsTheLease(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G"})
-	p := start(t, m.Command(m.PreloadEnv(), cudaprog(t, "dlsym")))
-	p.tell("alloc a 5M", "alloc a ok")
-	if _, err := fmt.Fprintln(p.in, "exec "+cudaprog(t, "link")); err != nil {
-		t.Fatal(err)
+	p := m.Interact(m.Command(m.PreloadEnv(), cudaprog(t, "dlsym")))
+	p.Want("alloc a 5M", "ok")
+	if p.Tell("exec " + cudaprog(t, "link")); p.Line() != "ready" {
+		t.Fatal("the new program is not ready")
 	}
-	p.answer("ready")
 	rig.Eventually(t, "the old lease is gone", func() bool {
 		s := m.Snapshot()
 		return len(s.Leases) == 1 && s.Leases[0].Used == 0
 	})
-	p.tell("alloc b 1M", "alloc b ok")
+	p.Want("alloc b 1M", "ok")
 	if _, got, _ := only(t, m); got != 1<<20 {
 		t.Errorf("%d bytes, want 1 MiB", got)
 	}
-	p.end()
+	p.End()
 }
 
 func TestClosedDescriptorsKeepTheLease(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G"})
-	p := start(t, m.Gpuarb("run", "--memory", "64M", "--", cudaprog(t, "dlsym")))
-	p.tell("alloc a 5M", "alloc a ok")
-	p.tell("closefds", "closefds ok")
+	p := m.Interact(m.Gpuarb("run", "--memory", "64M", "--", cudaprog(t, "dlsym")))
+	p.Want("alloc a 5M", "ok")
+	p.Want("closefds", "ok")
 	rig.Eventually(t, "the daemon has noticed", func() bool {
 		pid, used, _ := only(t, m)
 		return syscall.Kill(pid, 0) == nil && used == 5<<20
 	})
-	p.tell("alloc b 59M", "alloc b ok")
-	p.tell("alloc c 1", "alloc c err 2")
+	p.Want("alloc b 59M", "ok")
+	p.Want("alloc c 1", "err 2")
 	if _, got, _ := only(t, m); got != 64<<20 {
 		t.Errorf("%d bytes, want the whole budget", got)
 	}
-	p.tell("free a", "free a ok")
-	p.end()
+	p.Want("free a", "ok")
+	p.End()
 	rig.Eventually(t, "its lease is gone", func() bool { return len(m.Snapshot().Leases) == 0 })
 }
 
@@ -163,14 +162,12 @@ func TestClosedDescriptorsKeepTheLease(t *testing.T) {
 func TestForkedChildKeepsTheMemory(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
-	p := start(t, m.Command(m.PreloadEnv(), cudaprog(t, "dlsym")))
-	p.tell("alloc a 1G", "alloc a ok")
-	p.tell("fork\npid\nhold\njoin", "")
-	child := strings.TrimPrefix(p.out.Text(), "pid ok ")
-	if err := p.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_, _ = p.cmd.Process.Wait()
+	p := m.Interact(m.Command(m.PreloadEnv(), cudaprog(t, "dlsym")))
+	p.Want("alloc a 1G", "ok")
+	parent := p.PID()
+	p.Tell("fork\npid\nhold\njoin")
+	child := strings.TrimPrefix(p.Line(), "pid ok ")
+	kill(t, parent)
 	rig.Eventually(t, "the memory counts as unmanaged", func() bool {
 		d := m.Snapshot().Devices[0]
 		return d.Granted == 0 && d.Unmanaged == 1<<30
@@ -182,7 +179,7 @@ func TestForkedChildKeepsTheMemory(t *testing.T) {
 	if !strings.Contains(m.Log(), "["+child+"] keeps its 1 GiB") {
 		t.Errorf("no event names the child, %s", child)
 	}
-	_ = p.in.Close() // the child's hold ends
+	p.CloseStdin() // the child's hold ends
 	rig.Eventually(t, "the memory is back", func() bool {
 		d := m.Snapshot().Devices[0]
 		return d.Unmanaged == 0 && d.Capacity == d.Total

@@ -1,0 +1,177 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// TestJobSharesOneBudget: what a program of a job holds, the others cannot have,
+// and its idle credit is called back for them.
+func TestJobSharesOneBudget(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
+	fifo := filepath.Join(m.Dir, "to-b")
+	a := m.Interact(m.Gpuarb("run", "--memory", "64M", "--", "sh", "-c",
+		`mkfifo "$2" && { "$1" <"$2" >&3 2>/dev/null & exec "$1" 3>&-; } 3>"$2.out"`, "sh", cudaprog(t, "dlsym"), fifo))
+	toB, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := func(command, want string) {
+		t.Helper()
+		if _, err := fmt.Fprintln(toB, command); err != nil {
+			t.Fatal(err)
+		}
+		rig.Eventually(t, "the second program says "+want, func() bool {
+			said, err := os.ReadFile(fifo + ".out")
+			return err == nil && strings.HasSuffix(strings.TrimSpace(string(said)), want)
+		})
+	}
+	a.Want("alloc x 40M", "ok")
+	b("alloc y 25M", "alloc y err 2")
+	b("alloc z 24M", "alloc z ok")
+	a.Want("alloc w 1", "err 2")
+	a.Want("free x", "ok") // 40 MiB of credit lie idle in the first one
+	b("alloc v 40M", "alloc v ok")
+	b("alloc u 1", "alloc u err 2")
+	if peak, total := m.SimNumber("peak", "0"), m.SimNumber("total", "0"); peak != 64<<20 || total != 64<<20 {
+		t.Errorf("the driver saw %d at most and holds %d, want the budget of both", peak, total)
+	}
+	_ = toB.Close() // the second one ends, and leaves the first one's job
+	a.End()
+}
+
+func TestPerProcessBudget(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
+	for _, c := range []struct {
+		flag string
+		want string
+	}{{"--per-process=true", "64 0 0 64 0 0"}, {"--per-process=false", "64 0 0 0 2 2"}} {
+		r := rig.Run(t, m.Gpuarb("run", "--memory", "64M", c.flag, "--", "sh", "-c", `
+			mkfifo "$2"
+			"$1" "alloc a 64M; hold" <"$2" & exec 3>"$2"
+			until [ "$(SIMCUDA_DIR=$SIMCUDA_DIR "$3" total 0)" = 67108864 ]; do :; done
+			"$1" "alloc b 64M; alloc c 1"; exec 3>&-; wait`, "sh", cudaprog(t, "dlsym"),
+			filepath.Join(m.Dir, "fifo"+c.flag), rig.Build(t, "sim/simcuda")))
+		said := strings.Contains(r.Stdout, "alloc b ok")
+		if said != (c.flag == "--per-process=true") || !strings.Contains(r.Stdout, "alloc c err 2") && said {
+			t.Errorf("%s: %s\n%s", c.flag, r.Stdout, r.Stderr)
+		}
+	}
+}
+
+func TestRulesOfTheConfiguration(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G,4G", NoMount: true, Config: `
+schema_version = 1
+[defaults]
+memory.max = "25%"
+streams.max = 3
+[[device]]
+match.index = 0
+reserve = "4GiB"
+[[rule]]
+match.exe = "*/cudaprog-link"
+memory.max = "32M"
+`})
+	p := m.Interact(m.Command(m.PreloadEnv(), cudaprog(t, "link")))
+	p.Want("alloc a 32M", "ok")
+	p.Want("alloc b 1", "err 2")
+	p.End()
+	p = m.Interact(m.Command(m.PreloadEnv(), cudaprog(t, "dlsym"), "--device", "1", "-"))
+	p.Want("alloc a 1G", "ok") // a quarter of the second device
+	p.Want("alloc b 1", "err 2")
+	p.Want("streammany s 4", "ok 3 err 2")
+	p.End()
+	if r := rig.Run(t, m.Gpuarb("run", "--memory", "3G", "--", "true")); r.Code != 125 && os.Geteuid() != 0 {
+		t.Errorf("more than the rule allows: exit status %d\n%s", r.Code, r.Stderr)
+	}
+	nobody := m.Command(append(m.Env(), "GPUARB_SOCKET="+m.Socket), "setpriv", "--reuid=65534", "--regid=65534",
+		"--clear-groups", rig.Build(t, "gpuarb"), "run", "--memory", "3G", "--", "true")
+	if err := os.Chmod(m.Dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mistake{"more than the rule allows", nobody, []string{"3 GiB", "2 GiB"}, 125}.check(t)
+}
+
+// TestReserveIsNeverGranted: with half of the device reserved, the other half is
+// all that there is, context included.
+func TestReserveIsNeverGranted(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
+		Config: "schema_version = 1\n[[device]]\nmatch.index = 0\nreserve = \"50%\"\n"})
+	p := m.Interact(m.Command(m.PreloadEnv(), cudaprog(t, "dlsym")))
+	p.Want("fill a 256M", "ok 16 err 2")
+	p.Want("alloc b 1", "err 2")
+	p.End()
+}
+
+func TestEnvironmentLowersOnly(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
+	for _, c := range []struct {
+		memory string
+		want   string
+	}{{"16M", "ok 16 err 2"}, {"1G", "ok 64 err 2"}, {"nonsense", "ok 64 err 2"}, {"0.1%", "ok 8 err 2"}} {
+		cmd := m.Gpuarb("run", "--memory", "64M", "--", "env", "GPUARB_MEMORY="+c.memory, cudaprog(t, "dlsym"))
+		p := m.Interact(cmd)
+		if got := p.Ask("fill a 1M"); got != c.want && !(c.memory == "0.1%" && strings.HasSuffix(got, " err 2") && got != "ok 64 err 2") {
+			t.Errorf("GPUARB_MEMORY=%s: %s, want %s", c.memory, got, c.want)
+		}
+		p.End()
+	}
+	p := m.Interact(m.Command(append(m.PreloadEnv(), "GPUARB_STREAMS=2"), cudaprog(t, "dlsym")))
+	p.Want("streammany s 9", "ok 2 err 2")
+	p.End()
+}
+
+func TestWithoutADaemon(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Stopped: true})
+	for _, c := range []struct {
+		name, env, want string
+		lines           int
+	}{
+		{"open by default", "GPUARB_X=", "ok", 1},
+		{"open", "GPUARB_ON_LOSS=open", "ok", 1},
+		{"closed", "GPUARB_ON_LOSS=closed", "err 2", 1},
+		{"below gpuarb run", "GPUARB_JOB=00112233445566778899aabbccddeeff", "err 2", 1},
+		{"disabled", "GPUARB_DISABLE=1", "ok", 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := m.Interact(m.Command(append(m.PreloadEnv(), c.env), cudaprog(t, "dlsym")))
+			p.Want("alloc a 1M", c.want)
+			p.Want("alloc b 1M", c.want)
+			if said := p.End(); strings.Count(said, "\n") != c.lines || c.lines > 0 && !strings.Contains(said, m.Socket) {
+				t.Errorf("stderr, want %d lines that name the socket:\n%s", c.lines, said)
+			}
+		})
+	}
+}
+
+func TestMemoryQueriesShowTheBudget(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
+	p := m.Interact(m.Gpuarb("run", "--memory", "1G", "--", cudaprog(t, "dlsym")))
+	p.Want("info", "ok 1073741824 1073741824")
+	p.Want("alloc a 1M", "ok")
+	p.Want("info", "ok 1072693248 1073741824")
+	p.Want("total", "ok 1073741824")
+	other := m.Interact(m.Command(m.PreloadEnv(), cudaprog(t, "dlsym")))
+	other.Want("alloc a 3G", "ok")
+	p.Want("info", "ok 1072693248 1073741824") // there is still more room than budget
+	other.End()
+	p.Want("free a", "ok")
+	p.Want("info", "ok 1073741824 1073741824")
+	p.End()
+	p = m.Interact(m.Gpuarb("run", "--memory", "1G", "--", "env", "GPUARB_VIRTUALIZE=0", cudaprog(t, "dlsym")))
+	p.Want("total", "ok 8589934592")
+	p.Want("info", fmt.Sprintf("ok %d %d", 8<<30-64<<20, 8<<30))
+	p.End()
+}
