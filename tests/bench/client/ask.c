@@ -72,7 +72,8 @@ static void print(uint64_t *took, size_t count, char end) {
     qsort(took, count, sizeof *took, by_value);
     for (size_t i = 0; i < count; i++)
         sum += took[i];
-    printf("%lu %lu %lu%c", took[count / 2], took[count * 99 / 100], sum / count, end);
+    printf("%ju %ju %ju%c", (uintmax_t)took[count / 2], (uintmax_t)took[count * 99 / 100],
+           (uintmax_t)(sum / count), end);
 }
 
 int main(int argc, char **argv) {

@@ -32,11 +32,13 @@ struct message {
 static int exchange(int fd, uint16_t type, const void *body, size_t size, void *reply,
                     size_t reply_size) {
     static uint64_t request;
+    request++;
     struct message m = {.header = {.magic = GA_MAGIC,
                                    .version = GA_VERSION,
                                    .type = type,
                                    .length = (uint32_t)(sizeof m.header + size),
-                                   .request = ++request}};
+
+                                   .request = request}};
     union {
         struct cmsghdr head;
         char room[CMSG_SPACE(sizeof(int))];
