@@ -105,7 +105,7 @@ func (s *socket) recvOnce(fd uintptr) bool {
 	s.rMsg.SetIovlen(1)
 	s.rMsg.SetControllen(oneRight)
 	for {
-		n, _, errno := unix.Syscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&s.rMsg)),
+		n, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&s.rMsg)),
 			unix.MSG_DONTWAIT|unix.MSG_TRUNC|unix.MSG_CMSG_CLOEXEC)
 		switch errno {
 		case unix.EINTR:
@@ -174,7 +174,7 @@ func (s *socket) trySend(msg, tail []byte, fd int) error {
 
 func (s *socket) sendOnce(fd uintptr) {
 	for {
-		_, _, s.wErr = unix.Syscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&s.wMsg)),
+		_, _, s.wErr = unix.RawSyscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&s.wMsg)),
 			unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 		if s.wErr != unix.EINTR {
 			return
