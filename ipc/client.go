@@ -51,7 +51,7 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 }
 
 func newClient(conn *net.UnixConn, path string) (*Client, error) {
-	sock, err := newSocket(conn)
+	sock, err := newSocket(conn, nil)
 	if err != nil {
 		conn.Close()
 		return nil, err

@@ -2,6 +2,7 @@ package ipc
 
 import (
 	"encoding/binary"
+	"slices"
 	"unsafe"
 )
 
@@ -77,7 +78,7 @@ func bytesOf[T Body](body *T) []byte {
 // It allocates only when dst lacks room.
 func Marshal[T Body](dst []byte, h Header, body *T) []byte {
 	h.Length = uint32(HeaderSize + size[T]())
-	dst = appendHeader(dst, h)
+	dst = appendHeader(slices.Grow(dst, int(h.Length)), h)
 	return append(dst, bytesOf(body)...)
 }
 

@@ -274,6 +274,33 @@ func TestManyWriters(t *testing.T) {
 	}
 }
 
+// TestMessageLasts: connections share the rooms that they read into, but while one
+// has a message, nobody else reads into its room.
+func TestMessageLasts(t *testing.T) {
+	l := listen(t, ListenOptions{})
+	var held []Message
+	for bytes := range uint64(16) {
+		raw := dialRaw(t, l.Path())
+		c := accept(t, l)
+		read := make(chan Message)
+		go func() {
+			m, err := c.ReadMessage() // may wait, and has no room meanwhile
+			if err != nil {
+				t.Error(err)
+			}
+			read <- m
+		}()
+		raw.send(Marshal(nil, Header{Type: TypeAlloc}, &AllocRequest{Kind: MemoryPlain, Bytes: bytes}))
+		held = append(held, <-read)
+	}
+	for i, m := range held {
+		var req AllocRequest
+		if err := Unmarshal(m.Body, &req); err != nil || req.Bytes != uint64(i) {
+			t.Errorf("message %d has become %+v, %v", i, req, err)
+		}
+	}
+}
+
 // TestConnAllocatesNothing: a request and its reply cost the daemon no garbage.
 func TestConnAllocatesNothing(t *testing.T) {
 	raw, c := pair(t)

@@ -33,6 +33,7 @@ type Listener struct {
 	inode  uint64   // of the socket file that we made
 	limits *connLimits
 	kernel identifier
+	rooms  rooms // of the connections' readers
 
 	once      sync.Once
 	accepted  atomic.Uint64
@@ -204,7 +205,7 @@ func isTransient(err error) bool {
 // admit makes a Conn of an accepted connection, or closes it and returns nil.
 // What is cheap comes first.
 func (l *Listener) admit(conn *net.UnixConn) *Conn {
-	sock, err := newSocket(conn)
+	sock, err := newSocket(conn, &l.rooms)
 	if err != nil {
 		conn.Close()
 		return nil

@@ -17,9 +17,6 @@ import (
 // Resume. What is longer is refused by its true length, which the kernel tells.
 const readSize = HeaderSize + 1344 // TestReadSize holds it to the table of messages
 
-// writeSize is the room for one encoded message that is no part of a snapshot.
-const writeSize = readSize
-
 // rights is control data with exactly one descriptor, laid out as CMSG_SPACE(4) is.
 type rights struct {
 	h  unix.Cmsghdr
@@ -40,7 +37,8 @@ type socket struct {
 	raw  syscall.RawConn
 
 	// The reader's side. One goroutine reads at a time.
-	in    []byte
+	rooms *rooms
+	in    []byte // nil while there is nothing to read, where rooms are shared
 	rIov  unix.Iovec
 	rMsg  unix.Msghdr
 	rCtl  rights
@@ -59,12 +57,20 @@ type socket struct {
 	sendF func(fd uintptr)
 }
 
-func newSocket(conn *net.UnixConn) (*socket, error) {
+// rooms are buffers for one request each, shared by the many sockets of a
+// listener, of which most have nothing to read at any moment.
+type rooms struct{ pool sync.Pool }
+
+// newSocket takes over a connection. With rooms nil it has a buffer of its own.
+func newSocket(conn *net.UnixConn, shared *rooms) (*socket, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	s := &socket{conn: conn, raw: raw, in: make([]byte, readSize), out: make([]byte, 0, writeSize)}
+	s := &socket{conn: conn, raw: raw, rooms: shared}
+	if shared == nil {
+		s.in = make([]byte, readSize)
+	}
 	s.recvF = s.recvOnce
 	s.sendF = s.sendOnce
 	return s, nil
@@ -99,6 +105,7 @@ func (s *socket) receive() (received, error) {
 // recvOnce is one non-blocking recvmsg; it returns false to be called again when
 // there is something to read.
 func (s *socket) recvOnce(fd uintptr) bool {
+	s.takeRoom()
 	s.rIov.Base = unsafe.SliceData(s.in)
 	s.rIov.SetLen(len(s.in))
 	s.rMsg = unix.Msghdr{Iov: &s.rIov, Control: (*byte)(unsafe.Pointer(&s.rCtl))}
@@ -111,10 +118,31 @@ func (s *socket) recvOnce(fd uintptr) bool {
 		case unix.EINTR:
 			continue
 		case unix.EAGAIN:
+			s.leaveRoom()
 			return false
 		}
 		s.rN, s.rErr = int(n), errno
 		return true
+	}
+}
+
+// takeRoom sees to it that there is a buffer to read into.
+func (s *socket) takeRoom() {
+	if s.in != nil {
+		return
+	}
+	if room, ok := s.rooms.pool.Get().(*[readSize]byte); ok {
+		s.in = room[:]
+	} else {
+		s.in = make([]byte, readSize)
+	}
+}
+
+// leaveRoom is for a reader that is about to wait: others may need the buffer.
+func (s *socket) leaveRoom() {
+	if s.rooms != nil {
+		s.rooms.pool.Put((*[readSize]byte)(s.in))
+		s.in, s.rIov.Base = nil, nil
 	}
 }
 
