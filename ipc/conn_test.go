@@ -290,12 +290,12 @@ func TestMessageLasts(t *testing.T) {
 			}
 			read <- m
 		}()
-		raw.send(Marshal(nil, Header{Type: TypeAlloc}, &AllocRequest{Kind: MemoryPlain, Bytes: bytes}))
+		raw.send(Marshal(nil, Header{Type: TypeAlloc}, &AllocRequest{Kind: MemoryPlain, Bytes: bytes + 1}))
 		held = append(held, <-read)
 	}
 	for i, m := range held {
 		var req AllocRequest
-		if err := Unmarshal(m.Body, &req); err != nil || req.Bytes != uint64(i) {
+		if err := Unmarshal(m.Body, &req); err != nil || req.Bytes != uint64(i)+1 {
 			t.Errorf("message %d has become %+v, %v", i, req, err)
 		}
 	}
