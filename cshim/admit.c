@@ -15,7 +15,7 @@ void ga_admit_set_reaper(const struct ga_reaper *r) {
     atomic_store(&reaper, r);
 }
 
-static uint64_t reap(struct ga_root *root, uint32_t device) {
+uint64_t ga_admit_reap(struct ga_root *root, uint32_t device) {
     const struct ga_reaper *r = atomic_load(&reaper);
     if (!r || atomic_load(&root->devices[device].pending) == 0)
         return 0;
@@ -27,7 +27,7 @@ static bool wait_for_pending(struct ga_root *root, uint32_t device, uint64_t mis
     uint64_t reaped = 0;
     uint64_t end = ga_os_now_ms() + PENDING_WAIT_MS;
     for (uint64_t step_us = 20;; step_us += step_us / 4) {
-        reaped += reap(root, device);
+        reaped += ga_admit_reap(root, device);
         uint64_t pending = atomic_load(&root->devices[device].pending);
         if (reaped >= missing || pending == 0 || reaped + pending < missing ||
             ga_os_now_ms() >= end)
@@ -121,7 +121,7 @@ GA_NOINLINE bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t b
     // What can never fit is asked for at once, so that the refusal is counted, and moves nothing.
     bool hopeless = exceeds_limit(root, device, bytes);
     if (!hopeless)
-        reap(root, device);
+        ga_admit_reap(root, device);
     if (take_from_credit(root, device, bytes, tag))
         return true;
     struct ga_reply reply;

@@ -102,3 +102,5 @@ bool ga_admit_streams(struct ga_root *root, uint32_t device, int32_t count, uint
 void ga_admit_contexts(struct ga_root *root, uint32_t device, int32_t count);
 
 #endif
+// Gives back what has executed; how many bytes of the device that was.
+uint64_t ga_admit_reap(struct ga_root *root, uint32_t device);

@@ -31,6 +31,11 @@ void *ga_resolve_translate(void *real, const char *name) {
     return match < 0 ? real : ga_hooks_wrapper((size_t)match);
 }
 
+// Where the answer is settled, nothing found is one too: a jump would find our own export.
+static void *settled(void *found) {
+    return found ? found : GA_RESOLVE_NOTHING;
+}
+
 static void *ask_loader(void *handle, const char *name, const char *version) {
     const struct ga_loader *loader = ga_loader_get();
     return version ? loader->dlvsym(handle, name, version) : loader->dlsym(handle, name);
@@ -42,7 +47,7 @@ static void *ask_loader(void *handle, const char *name, const char *version) {
 static void *decide_special(void *handle, const char *name, const char *version, int row) {
     if (ga_driver_contact(NULL)) {
         if (!atomic_load(&ga_driver_functions[row]))
-            return ask_loader(ga_driver_handle(), name, version); // NULL, and dlerror says so
+            return settled(ask_loader(ga_driver_handle(), name, version)); // dlerror says so
         // A library that is searched after us would get the driver's own function.
         return handle == RTLD_NEXT ? ga_hooks_wrapper((size_t)row) : NULL;
     }
@@ -50,7 +55,7 @@ static void *decide_special(void *handle, const char *name, const char *version,
     void *found = handle == RTLD_DEFAULT ? ask_loader(handle, name, version) : NULL;
     if (found && found != ga_hooks_wrapper((size_t)row))
         return found;
-    return ask_loader(RTLD_NEXT, name, version);
+    return settled(ask_loader(RTLD_NEXT, name, version));
 }
 
 static void *decide(void *handle, const char *name, const char *version, const void *caller) {
@@ -64,11 +69,11 @@ static void *decide(void *handle, const char *name, const char *version, const v
         return NULL;
     bool own = found == ga_hooks_wrapper((size_t)row);
     if (!ga_driver_contact(own ? NULL : found))
-        return own ? ask_loader(RTLD_NEXT, name, version) : found;
+        return own ? settled(ask_loader(RTLD_NEXT, name, version)) : found;
     if (own) // through the handle of the program, whose scope we are in
         return atomic_load(&ga_driver_functions[row])
                    ? found
-                   : ask_loader(ga_driver_handle(), name, version);
+                   : settled(ask_loader(ga_driver_handle(), name, version));
     return ga_resolve_translate(found, name);
 }
 

@@ -13,8 +13,9 @@
 // ever share one function.
 void *ga_resolve_translate(void *real, const char *name);
 
-// What dlsym (version NULL) or dlvsym shall return to the caller at `caller`; NULL: the real one
-// decides, called from there.
+// What dlsym (version NULL) or dlvsym shall return to the caller at `caller`. NULL: the real one
+// decides, called from there. GA_RESOLVE_NOTHING: NULL itself (preload.c knows the number).
+#define GA_RESOLVE_NOTHING ((void *)-1)
 void *ga_resolve_decide(void *handle, const char *name, const char *version, const void *caller);
 
 #endif

@@ -3,12 +3,14 @@
 
 #include <errno.h>
 
+#include "admit.h"
 #include "lane.h"
 #include "link.h"
 #include "log.h"
 
 #define LOSS_MS 2000  // how long a lost daemon is looked for before the policy applies
 #define RETRY_MS 1000 // and how often afterwards
+#define LOOK_MS 100   // how often a thread that waits looks at its pending bytes
 
 bool ga_session_fits(const struct ga_reply *reply, size_t size) {
     return reply->header.length == sizeof reply->header + size;
@@ -182,6 +184,19 @@ static void mark_retry(uint16_t type, void *body, bool retry) {
         ((struct ga_wire_alloc_request *)body)->flags = retry ? GA_ALLOC_RETRY : 0;
 }
 
+// Who waits for the daemon without a limit looks now and then whether bytes of its own have come
+// back, which nobody else may do.
+static int await(struct ga_root *root, int device, int fd, uint16_t type, uint64_t request,
+                 struct ga_reply *reply, int timeout_ms) {
+    for (;;) {
+        int slice = timeout_ms < 0 ? LOOK_MS : timeout_ms;
+        int error = ga_lane_receive(fd, type, request, reply, slice);
+        if (error != -ETIMEDOUT || timeout_ms >= 0)
+            return error;
+        ga_admit_reap(root, (uint32_t)device);
+    }
+}
+
 enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void *body, size_t size,
                            struct ga_reply *reply, int timeout_ms) {
     bool again = reply->request != 0;
@@ -210,7 +225,7 @@ enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void
         asked_in = reply->tag;
         int error = ga_lane_send(fd, type, request, body, size, -1, GA_REPLY_MS);
         if (GA_LIKELY(error == 0))
-            error = ga_lane_receive(fd, type, request, reply, timeout_ms);
+            error = await(root, device, fd, type, request, reply, timeout_ms);
         if (GA_LIKELY(error == 0 && reply->header.status != GA_STATUS_SHUTTING_DOWN &&
                       reply->header.status != GA_STATUS_NO_SESSION)) {
             ga_lane_give(root, lane);

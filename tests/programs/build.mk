@@ -9,7 +9,7 @@ PROGRAMS_CFLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wsh
 
 .PHONY: programs
 programs: $(PROGRAMS_OUT)/cudaprog-dlsym $(PROGRAMS_OUT)/cudaprog-link $(PROGRAMS_OUT)/cudaprog-gpa \
-          $(PROGRAMS_OUT)/cudaext.so
+          $(PROGRAMS_OUT)/cudaext.so $(PROGRAMS_OUT)/lookups
 
 PROGRAMS_DEPS := $(wildcard $(PROGRAMS_SRC)/cud[pr]*.c) $(PROGRAMS_SRC)/cudriver.h $(PROGRAMS_SRC)/build.mk
 
@@ -33,16 +33,12 @@ $(PROGRAMS_OUT)/cudaext.so: $(PROGRAMS_SRC)/cudaext.c $(PROGRAMS_SRC)/build.mk $
 	$(CC) -O2 -g -Wall -Wextra -Wshadow -Werror -fPIC -shared \
 	  $$(/usr/bin/python3-config --includes) -o $@ $< -L$(BUILD)/sim -lcuda
 
-# Alone, without the driver's own rules, at least have it built once.
-ifndef SIM_OUT
 $(PROGRAMS_OUT)/lookups: $(PROGRAMS_SRC)/lookups.c $(PROGRAMS_SRC)/build.mk
 	@mkdir -p $(@D)
 	$(CC) $(PROGRAMS_CFLAGS) -o $@ $< -ldl
 
-$(PROGRAMS_OUT)/extension.so: $(PROGRAMS_SRC)/extension.c $(PROGRAMS_SRC)/build.mk $(BUILD)/sim/libcuda.so
-	@mkdir -p $(@D)
-	$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -o $@ $< -L$(BUILD)/sim -lcuda
-
+# Alone, without the driver's own rules, at least have it built once.
+ifndef SIM_OUT
 $(BUILD)/sim/libcuda.so:
 	$(MAKE) -f tests/simcuda/build.mk BUILD=$(BUILD) sim
 endif

@@ -729,10 +729,13 @@ static void run(char *text) {
     misunderstood(&c);
 }
 
-static void run_line(char *line) {
+static void run_line(char *line, bool from_stdin) {
     char *rest = NULL;
     for (char *one = strtok_r(line, ";", &rest); one; one = strtok_r(NULL, ";", &rest))
         run(one);
+    // The child reads on from the same stdin, up to its join.
+    if (skipping && from_stdin)
+        join_child();
 }
 
 static CUresult begin(const char *how) {
@@ -770,11 +773,12 @@ int main(int argc, char **argv) {
     fflush(stdout);
     if (i < argc && strcmp(argv[i], "-") != 0) {
         for (; i < argc; i++)
-            run_line(argv[i]);
+            run_line(argv[i], false);
         return 0;
     }
     static char line[4096];
+    setvbuf(stdin, NULL, _IONBF, 0); // a forked child takes no more than its own lines
     while (fgets(line, sizeof line, stdin))
-        run_line(line);
+        run_line(line, true);
     return 0;
 }

@@ -1,0 +1,263 @@
+package cshimtest
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// patience bounds how long anything may take; no result depends on it.
+const patience = 60 * time.Second
+
+const stubFolder = "sim/stub"
+
+func built(t testing.TB, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("..", "..", "build", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("%v: run make first", err)
+	}
+	return path
+}
+
+// peer is a running cshim/test/peer.
+type peer struct {
+	t      testing.TB
+	socket string
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	lines  chan string
+}
+
+func socketPath(t testing.TB) string {
+	dir, err := os.MkdirTemp("", "gpuarb") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return filepath.Join(dir, "s")
+}
+
+func startPeer(t testing.TB, socket string, options ...string) *peer {
+	t.Helper()
+	p := &peer{t: t, socket: socket, lines: make(chan string, 100000)}
+	p.cmd = exec.Command(built(t, "cshim-test/peer"), append([]string{socket}, options...)...)
+	p.cmd.Stderr = os.Stderr
+	var err error
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for s := bufio.NewScanner(out); s.Scan(); {
+			p.lines <- s.Text()
+		}
+		close(p.lines)
+	}()
+	t.Cleanup(p.kill)
+	if got := p.line(); got != "listening" {
+		t.Fatalf("peer says %q", got)
+	}
+	return p
+}
+
+func (p *peer) kill() {
+	p.cmd.Process.Kill()
+	p.cmd.Wait()
+}
+
+func (p *peer) line() string {
+	p.t.Helper()
+	select {
+	case line, ok := <-p.lines:
+		if !ok {
+			p.t.Fatal("the peer has ended")
+		}
+		return line
+	case <-time.After(patience):
+		p.t.Fatal("the peer is silent")
+	}
+	return ""
+}
+
+func (p *peer) say(format string, args ...any) {
+	p.t.Helper()
+	if _, err := fmt.Fprintf(p.stdin, format+"\n", args...); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// lease is what the peer counts for one session and device.
+type lease struct {
+	pid, slot                                 int
+	granted, used, streams, contexts, pending int64
+}
+
+// show returns all leases, and the requests that were logged before ("TYPE STATUS N").
+func (p *peer) show() (leases []lease, requests []string) {
+	p.t.Helper()
+	p.say("show")
+	for {
+		line := p.line()
+		var l lease
+		switch n, _ := fmt.Sscanf(line, "lease %d %d %d %d %d %d %d", &l.pid, &l.slot, &l.granted, &l.used,
+			&l.streams, &l.contexts, &l.pending); {
+		case line == "end":
+			return leases, requests
+		case n == 7:
+			leases = append(leases, l)
+		default:
+			requests = append(requests, line)
+		}
+	}
+}
+
+// only is the one lease that there must be.
+func (p *peer) only() lease {
+	p.t.Helper()
+	leases, _ := p.show()
+	if len(leases) != 1 {
+		p.t.Fatalf("leases: %+v", leases)
+	}
+	return leases[0]
+}
+
+// machine is a simulated machine and the variables that programs on it run with.
+type machine struct {
+	t    testing.TB
+	env  []string
+	lib  string
+	load bool
+}
+
+func newMachine(t testing.TB, vars ...string) *machine {
+	t.Helper()
+	var env []string
+	for _, kv := range os.Environ() {
+		name, _, _ := strings.Cut(kv, "=")
+		if !strings.HasPrefix(name, "SIMCUDA_") && !strings.HasPrefix(name, "CUDA_") &&
+			!strings.HasPrefix(name, "LD_") && !strings.HasPrefix(name, "GPUARB_") {
+			env = append(env, kv)
+		}
+	}
+	env = append(env, "SIMCUDA_DIR="+t.TempDir())
+	return &machine{t, append(env, vars...), filepath.Dir(built(t, "sim/libcuda.so.1")), true}
+}
+
+// program is a running cudaprog.
+type program struct {
+	t      testing.TB
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	out    *bufio.Scanner
+	stderr strings.Builder
+}
+
+func (m *machine) command(name string, args ...string) *exec.Cmd {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	m.t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(append([]string{}, m.env...), "LD_LIBRARY_PATH="+m.lib)
+	if m.load {
+		cmd.Env = append(cmd.Env, "LD_PRELOAD="+built(m.t, "libgpuarb.so"))
+	}
+	return cmd
+}
+
+func (m *machine) start(how string, args ...string) *program {
+	m.t.Helper()
+	p := &program{t: m.t, cmd: m.command(built(m.t, "programs/cudaprog-"+how), append(args, "-")...)}
+	p.cmd.Stderr = &p.stderr
+	var err error
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		m.t.Fatal(err)
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	p.out = bufio.NewScanner(out)
+	if err := p.cmd.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { p.cmd.Process.Kill(); p.cmd.Wait() })
+	p.want("ready")
+	return p
+}
+
+func (p *program) send(line string) {
+	p.t.Helper()
+	if _, err := io.WriteString(p.stdin, line+"\n"); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *program) answer() string {
+	p.t.Helper()
+	if !p.out.Scan() {
+		p.cmd.Wait()
+		p.t.Fatalf("the program has ended: %v %s", p.cmd.ProcessState, p.stderr.String())
+	}
+	return p.out.Text()
+}
+
+func (p *program) want(line string) {
+	p.t.Helper()
+	if got := p.answer(); got != line {
+		p.t.Errorf("the program says %q, want %q", got, line)
+	}
+}
+
+// do runs a command and wants its answer, without the words that it repeats.
+func (p *program) do(command, want string) {
+	p.t.Helper()
+	p.send(command)
+	got := p.answer()
+	if _, result, _ := strings.Cut(got+" ", " "+strings.Fields(want)[0]); !strings.HasPrefix(" "+strings.Fields(want)[0]+result, " "+want) {
+		p.t.Errorf("%s: the program says %q, want %q", command, got, want)
+	}
+}
+
+// end lets the program finish and returns what it wrote to stderr.
+func (p *program) end() string {
+	p.t.Helper()
+	p.stdin.Close()
+	for p.out.Scan() {
+	}
+	if err := p.cmd.Wait(); err != nil {
+		p.t.Errorf("the program: %v", err)
+	}
+	return p.stderr.String()
+}
+
+// setup is a peer and a machine whose programs find it.
+func setup(t testing.TB, options []string, vars ...string) (*peer, *machine) {
+	t.Helper()
+	p := startPeer(t, socketPath(t), options...)
+	return p, newMachine(t, append(vars, "GPUARB_SOCKET="+p.socket)...)
+}
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
