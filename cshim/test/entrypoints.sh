@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# entrypoints.sh: compare the rows of hooks.def with the vendor's prototypes, kept in
+# entrypoints.tsv (symbol, prototype): every row has one, and both have the same parameters, as
+# far as the machine sees them: pointer, 64-bit, 32-bit, in order.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+# Reads "symbol(parameter, …)" lines; prints "symbol class class …".
+classes() {
+    awk '
+    function class(p) {
+        if (p ~ /\*/) return "pointer"
+        sub(/^ */, "", p)
+        sub(/^const /, "", p)
+        if (p ~ /^(void *)?$/) return ""
+        if (p ~ /^(CUdeviceptr_v1|unsigned int|int|uint32_t|CUdevice|ga_cu_device|CUstreamCaptureMode|CUdevice_attribute|CUmemPool_attribute)( |$)/) return "32"
+        if (p ~ /^(CUdeviceptr|size_t|uint64_t|cuuint64_t|unsigned long long|ga_address)( |$)/) return "64"
+        if (p ~ /^(CUcontext|CUstream|CUevent|CUmemoryPool|ga_context|ga_stream|ga_event|ga_pool)( |$)/) return "pointer"
+        return "unknown:" p
+    }
+    {
+        open = index($0, "(")
+        symbol = substr($0, 1, open - 1)
+        gsub(/ /, "", symbol)
+        inside = substr($0, open + 1)
+        sub(/\).*$/, "", inside)
+        n = split(inside, p, ",")
+        line = symbol
+        for (i = 1; i <= n; i++) line = line " " class(p[i])
+        print line
+    }' | sort
+}
+
+rows() {
+    printf '#define GA_HOOK(symbol, parameters, arguments, call) @symbol parameters\n#define GA_NEED(symbol, parameters) @symbol parameters\n#include "../hooks.def"\n' |
+        "${CC:-gcc}" -E -P -x c -I. - | tr '\n' ' ' | tr '@' '\n' | grep '('
+}
+
+diff <(rows | classes) <(cut -f2 entrypoints.tsv | sed 's/^CUresult //' | classes)
