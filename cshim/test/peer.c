@@ -116,7 +116,7 @@ static uint64_t credit(struct session *s, uint32_t slot) {
 }
 
 // Changes credit and flags as the daemon does: the next epoch, then Low anew. Returns the credit
-// that was there.
+// that was there, which is no longer granted.
 static uint64_t change(struct session *s, uint32_t slot, uint64_t bytes, uint64_t flags) {
     uint64_t seen = atomic_load(word(s, slot));
     uint64_t next;
@@ -219,7 +219,7 @@ static bool grant(struct session *s, const struct ga_wire_alloc_request *r) {
     uint64_t room = o.limit - l->granted;
     uint64_t more = room < o.surplus ? room : o.surplus;
     l->granted += more;
-    change(s, r->slot, more, 0);
+    l->granted -= change(s, r->slot, more, 0);
     return true;
 }
 
@@ -243,7 +243,7 @@ static void do_alloc(int fd, const struct ga_wire_header *h, struct session *s,
             if (waiters[i].used)
                 continue;
             waiters[i] = (struct waiter){true, fd, *h, *r, s};
-            change(s, r->slot, 0, GA_FLAG_NOTIFY);
+            s->lease[r->slot].granted -= change(s, r->slot, 0, GA_FLAG_NOTIFY);
             log_request(h->type, 999, (int64_t)r->bytes);
             return;
         }
@@ -268,7 +268,8 @@ static void serve_waiters(void) {
             log_request(GA_TYPE_ALLOC, 0, (int64_t)a.granted);
             reply(w->fd, &w->header, GA_STATUS_OK, &a, sizeof a, -1);
         } else {
-            change(w->session, w->request.slot, 0, GA_FLAG_NOTIFY);
+            w->session->lease[w->request.slot].granted -=
+                change(w->session, w->request.slot, 0, GA_FLAG_NOTIFY);
         }
     }
 }
