@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -76,14 +77,19 @@ func crowd(b *testing.B, m *rig.Machine, leases, devices int) {
 	if leases == 0 {
 		return
 	}
+	before := m.Snapshot()
+	openCrowd(b, m, leases, before.Devices[:devices])
+	if got := len(m.Snapshot().Leases) - len(before.Leases); got != leases {
+		b.Fatalf("the crowd has %d leases, want %d", got, leases)
+	}
+}
+
+// openCrowd is crowd without a look at what came of it.
+func openCrowd(b *testing.B, m *rig.Machine, leases int, on []accounting.DeviceState) {
+	b.Helper()
 	args := []string{m.Socket, fmt.Sprint(leases)}
-	s := m.Snapshot()
-	before := len(s.Leases)
-	for _, d := range s.Devices[:devices] {
+	for _, d := range on {
 		args = append(args, d.UUID)
 	}
 	start(b, m.Command(m.Env(), rig.Build(b, "bench/crowd"), args...))
-	if got := len(m.Snapshot().Leases) - before; got != leases {
-		b.Fatalf("the crowd has %d leases, want %d", got, leases)
-	}
 }
