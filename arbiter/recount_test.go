@@ -1,0 +1,78 @@
+package arbiter_test
+
+import (
+	"testing"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+func TestRecount(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		used, figure accounting.Bytes
+		want         accounting.Bytes // granted afterwards; 100 of them are idle
+		state        accounting.State
+	}{
+		{"as known", 500, 0, 600, accounting.StateRunning},
+		{"an answer was lost", 300, 0, 400, accounting.StateRunning},
+		{"nothing in use", 0, 0, 100, accounting.StateRunning},
+		{"taken meanwhile, and there is room", 700, 0, 800, accounting.StateUnverified},
+		{"taken meanwhile, to the last byte of the budget", 900, 0, 1000, accounting.StateUnverified},
+		{"more than there is room for, on its word alone", 5000, 0, 1000, accounting.StateUnverified},
+		{"more than there is room for, and the device agrees", 5000, 5100, 5100, accounting.StateOver},
+		{"more than there is room for, the device knows of some", 5000, 2000, 2100, accounting.StateOver},
+		{"absurd", accounting.Max, accounting.Max, 8000 + 100, accounting.StateOver},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, exact(size(1000)), 8000)
+			x := w.client(0, 0)
+			x.must(600)
+			x.free(100)
+			got := w.arb.Recount(w.now, x.lease, c.used, c.figure)
+			x.word.granted = got
+			if row := x.row(); got != c.want || row.Granted != c.want || row.Credit != 100 || row.State != c.state {
+				t.Errorf("granted %d, want %d, %s: %+v", got, c.want, c.state, row)
+			}
+		})
+	}
+}
+
+// TestRecountPushesNobodyAside: what a client says alone takes no more than asking would.
+func TestRecountPushesNobodyAside(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 1000)
+	honest, liar := w.client(0, 0), w.client(0, 0)
+	honest.must(600)
+	liar.must(100)
+	liar.word.granted = w.arb.Recount(w.now, liar.lease, 1000, 0)
+	if row := liar.row(); row.Granted != 400 {
+		t.Errorf("the liar has %d bytes, want the 400 that were free", row.Granted)
+	}
+	if d := w.arb.Snapshot(w.now).Devices[0]; d.Committed > d.Capacity {
+		t.Errorf("%d bytes committed of %d", d.Committed, d.Capacity)
+	}
+}
+
+func TestRecountOfWhatIsNoMore(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 1000)
+	if got := w.arb.Recount(w.now, 99, 5, 5); got != 0 {
+		t.Errorf("an unknown lease has %d bytes", got)
+	}
+	for name, end := range map[string]func(*client){
+		"ended":   func(c *client) { w.arb.EndSession(w.now, c.session) },
+		"spoiled": func(c *client) { w.arb.Clamped(w.now, c.lease) },
+	} {
+		c := w.client(0, 0)
+		c.must(100)
+		end(c)
+		if got := w.arb.Recount(w.now, c.lease, 900, accounting.Max); got != 100 {
+			t.Errorf("%s: %d bytes, want 100", name, got)
+		}
+		w.arb.Forget(w.now, c.session)
+	}
+	c := w.client(0, 0)
+	c.must(100)
+	w.arb.LoseDevice(w.now, 0)
+	if got := w.arb.Recount(w.now, c.lease, 50, 0); got != 100 {
+		t.Errorf("lost: %d bytes, want 100", got)
+	}
+}
