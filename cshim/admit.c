@@ -65,6 +65,7 @@ static bool without_daemon(struct ga_root *root, enum ga_way way, uint32_t devic
         return false;
     ga_move_begin(root);
     *tag = atomic_load(&root->tag);
+    atomic_fetch_add(&root->devices[device].debt, bytes);
     ga_inflight_add(device, bytes);
     ga_move_end();
     return true;

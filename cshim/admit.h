@@ -36,6 +36,20 @@ static inline bool ga_admit(struct ga_root *root, uint32_t device, uint64_t byte
     return ga_admit_slow(root, device, bytes, kind, tag);
 }
 
+// What was taken without a daemon was never part of what is granted: as long as none was told of
+// it, what is freed makes up for it first. Returns what is left of the bytes.
+static inline uint64_t ga_pay(struct ga_root *root, uint32_t device, uint64_t bytes) {
+    _Atomic uint64_t *debt = &root->devices[device].debt;
+    uint64_t owed = atomic_load_explicit(debt, memory_order_relaxed);
+    while (GA_UNLIKELY(owed != 0)) {
+        uint64_t paid = bytes < owed ? bytes : owed;
+        if (atomic_compare_exchange_weak_explicit(debt, &owed, owed - paid, memory_order_relaxed,
+                                                  memory_order_relaxed))
+            return bytes - paid;
+    }
+    return bytes;
+}
+
 // Puts bytes into the credit word; inside a move. What was charged in a session that is over
 // (tag) is nobody's. Returns slot + 1 when the daemon is to be told, else 0.
 static inline uint32_t ga_give(struct ga_root *root, uint32_t device, uint64_t bytes,
@@ -44,7 +58,8 @@ static inline uint32_t ga_give(struct ga_root *root, uint32_t device, uint64_t b
     if (GA_UNLIKELY(view == NULL || view->tag != tag || bytes == 0))
         return 0;
     uint32_t slot = atomic_load_explicit(&view->slot[device], memory_order_acquire);
-    if (GA_UNLIKELY(slot == 0))
+    bytes = slot ? ga_pay(root, device, bytes) : 0;
+    if (GA_UNLIKELY(bytes == 0))
         return 0;
     uint64_t before = ga_credit_give(&view->page->lease[slot - 1], bytes);
     ga_self.credit_seen = before + bytes;
@@ -94,6 +109,8 @@ struct ga_reaper {
     // Gives back what has executed; how many bytes of the device that was.
     uint64_t (*reap)(struct ga_root *root, uint32_t device);
 };
+// Gives back what has executed; how many bytes of the device that was.
+uint64_t ga_admit_reap(struct ga_root *root, uint32_t device);
 void ga_admit_set_reaper(const struct ga_reaper *reaper);
 
 // Takes (count > 0) or gives back (count < 0) streams. False: the cap is reached.
@@ -102,5 +119,3 @@ bool ga_admit_streams(struct ga_root *root, uint32_t device, int32_t count, uint
 void ga_admit_contexts(struct ga_root *root, uint32_t device, int32_t count);
 
 #endif
-// Gives back what has executed; how many bytes of the device that was.
-uint64_t ga_admit_reap(struct ga_root *root, uint32_t device);

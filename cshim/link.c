@@ -96,6 +96,8 @@ static void go_live(struct ga_root *root, int fd) {
     uint32_t epoch = atomic_fetch_add(&root->link_epoch, 1) + 1;
     ga_lane_set(&root->spare, fd, epoch);
     atomic_store(&root->warned, 0);
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
+        atomic_store(&root->devices[d].debt, 0); // it was told, or is not of this session
     atomic_store(&root->link, GA_LINK_LIVE);
 }
 

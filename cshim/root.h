@@ -39,6 +39,7 @@ struct ga_device {
     _Atomic uint32_t refused; // the daemon would not open a lease: link_epoch + 1 of when
     uint8_t uuid[GA_UUID_SIZE];
     _Atomic uint64_t pending;     // bytes freed in stream order and not yet executed
+    _Atomic uint64_t debt;        // bytes taken without a daemon, which no daemon was told of yet
     _Atomic uint32_t contexts;    // that were noticed
     _Atomic uint32_t notice_owed; // a FreedNotice could not be sent
     _Atomic uint64_t latched;     // cuda_query.c: most that may ever be reported, or 0
@@ -48,10 +49,11 @@ struct ga_device {
 
 // A thread that ever made an intercepted call. Written by it alone.
 struct ga_thread {
-    _Atomic uint64_t inflight; // bytes in use that are in no table: a call is on its way
-    _Atomic uint32_t device;   // of inflight
-    _Atomic uint32_t tid;      // 0: free
-    _Atomic uint32_t moving;   // between ga_move_begin and ga_move_end
+    _Alignas(
+        64) _Atomic uint64_t inflight; // bytes in use that are in no table: a call is on its way
+    _Atomic uint32_t device;           // of inflight
+    _Atomic uint32_t tid;              // 0: free
+    _Atomic uint32_t moving;           // between ga_move_begin and ga_move_end
     uint32_t reserved;
     uint64_t pad[5];
 };
@@ -70,8 +72,13 @@ struct ga_root {
     _Atomic(struct ga_view *) view;
     _Atomic uint16_t tag; // the tag of what is charged now, with or without a daemon
 
+    _Atomic uint32_t frozen;        // no thread may begin to move bytes
+    _Atomic uint32_t device_count;  // 0: not asked yet
+    _Atomic uint64_t context_epoch; // counts contexts that ended
+
+    // What follows is written now and then, so it begins a cache line of its own.
     // The link to the daemon: session.c
-    _Atomic uint32_t link; // enum ga_link
+    _Alignas(64) _Atomic uint32_t link; // enum ga_link
     _Atomic uint32_t link_epoch;
     _Atomic uint32_t on_loss;
     _Atomic uint32_t warned;      // the user has had the line about the missing daemon
@@ -91,7 +98,6 @@ struct ga_root {
 
     // Threads: thread.c
     struct ga_spin threads_lock;
-    _Atomic uint32_t frozen;       // no thread may begin to move bytes
     _Atomic uint32_t threads_used; // of the array
     _Atomic uint32_t threads_more; // beyond it
     _Atomic uint32_t threads_alive;
@@ -100,11 +106,9 @@ struct ga_root {
     struct ga_thread threads[GA_THREADS];
 
     struct ga_device devices[GA_DEVICES];
-    struct ga_table blocks;   // device memory by address
-    struct ga_table streams;  // by handle
-    struct ga_table contexts; // by handle
-    _Atomic uint64_t context_epoch;
-    _Atomic uint32_t device_count;             // 0: not asked yet
+    struct ga_table blocks;                    // device memory by address
+    struct ga_table streams;                   // by handle
+    struct ga_table contexts;                  // by handle
     _Atomic(struct ga_cuda_pending *) pending; // cuda_pending.c
     struct ga_spin arena_lock;
     uint8_t *arena;
