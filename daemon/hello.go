@@ -63,10 +63,9 @@ func (d *Daemon) loss(s *session) uint32 {
 	return d.onLoss
 }
 
-// find returns the live session of a token that belongs to the peer's process.
+// find returns the live session of a token that belongs to the peer's process, and
+// makes the connection one of its. The lock is held.
 func (d *Daemon) find(token ipc.Token, c *ipc.Conn) (*session, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	s := d.sessions[token]
 	if s == nil || s.dead {
 		return nil, refused(ipc.StatusNoSession, "no session has this token")
@@ -87,53 +86,15 @@ func (cl *client) join(m ipc.Message) error {
 		if cl.s != nil {
 			return ipc.JoinReply{}, refused(ipc.StatusOrder, "this connection belongs to a session already")
 		}
+		cl.d.mu.Lock()
 		s, err := cl.d.find(r.Session, cl.conn)
+		cl.d.mu.Unlock()
 		if err != nil {
 			return ipc.JoinReply{}, err
 		}
 		cl.s = s
 		return ipc.JoinReply{}, nil
 	})
-}
-
-// resume takes a session up again: the one that is known, else one made of what
-// the client says.
-func (cl *client) resume(m ipc.Message) error {
-	defer closeFD(m.FD)
-	var req ipc.ResumeRequest
-	if err := ipc.Unmarshal(m.Body, &req); err != nil {
-		return err
-	}
-	if cl.s != nil {
-		return refused(ipc.StatusOrder, "this connection belongs to a session already")
-	}
-	s, err := cl.d.find(req.Session, cl.conn)
-	fresh := false
-	switch {
-	case err == nil:
-		if s.page == nil {
-			fresh, err = cl.d.takePage(s, &req, m.FD)
-		}
-	case statusOf(err) == ipc.StatusNoSession:
-		s, err = cl.d.adopt(cl.conn, &req)
-		fresh = true
-	}
-	if err != nil {
-		return err
-	}
-	cl.s = s
-	rep := ipc.HelloReply{Session: s.token, Devices: uint32(len(cl.d.inv.Devices())), OnLoss: cl.d.loss(s)}
-	if s.run {
-		rep.InJob = 1
-	}
-	fd := -1
-	if fresh {
-		if fd, err = cl.d.pageFD(s); err != nil {
-			return err
-		}
-		defer closeFD(fd)
-	}
-	return ipc.Reply(cl.conn, m.Header, ipc.StatusOK, &rep, fd)
 }
 
 // bye ends the session in good order.

@@ -93,15 +93,18 @@ func (d *Daemon) dropSession(s *session) {
 	for c := range s.conns {
 		c.Close()
 	}
+	if s.page != nil {
+		_ = s.page.Guard(func() { s.page.Ended().Store(1) })
+	}
 	d.release(s)
 }
 
-// release gives back the descriptors and the mapping of a session.
+// release gives back the descriptors and the mapping of a session. The session
+// itself may go on, with the next daemon.
 func (d *Daemon) release(s *session) {
 	closeFD(s.peer.pidfd)
 	s.peer.pidfd = -1
 	if s.page != nil {
-		s.page.Ended().Store(1)
 		_ = s.page.Close()
 		s.page = nil
 	}

@@ -107,8 +107,9 @@ func (d *Daemon) recoverSession(i int, r *statefile.Session, leases []int, taken
 			continue // the device has gone, and what was held there with it
 		}
 		var epoch uint16
-		if s.page != nil {
-			epoch = ipc.Word(s.page.Word(l.Slot).Load()).Epoch()
+		if s.page != nil && s.page.Guard(func() { epoch = ipc.Word(s.page.Word(l.Slot).Load()).Epoch() }) != nil {
+			_ = s.page.Close()
+			s.page = nil
 		}
 		l.Recover(r, li, epoch, s.page != nil)
 		known, taken[li] = append(known, li), true
@@ -156,101 +157,6 @@ func (d *Daemon) refresh(s *session) {
 	}
 }
 
-// takePage gives a session whose page could not be opened again the one that the
-// client sends, if it is the one that was made for it; else a new one, which
-// fresh tells. What the client says that it uses is believed up to what was
-// granted; the rest is its credit.
-func (d *Daemon) takePage(s *session, req *ipc.ResumeRequest, fd int) (fresh bool, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	want := ipc.PageID{Dev: s.record.PageDev, Ino: s.record.PageInode}
-	if fd >= 0 {
-		if own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3); err == nil {
-			if s.page, err = ipc.OpenPage(own, want); err != nil {
-				s.page = nil
-				closeFD(own)
-			}
-		}
-	}
-	if s.page == nil {
-		if s.page, err = ipc.NewPage(); err != nil {
-			return false, err
-		}
-		fresh = true
-		s.record.PageDev, s.record.PageInode = s.page.ID().Dev, s.page.ID().Ino
-	}
-	for _, rl := range req.Leases[:req.Count] {
-		l, err := s.lease(rl.Slot)
-		if err != nil {
-			continue
-		}
-		if record, _ := d.words.Record(l.id); fresh && record != nil {
-			idle := record.Granted - min(rl.Used, record.Granted)
-			s.page.Word(rl.Slot).Store(uint64(ipc.MakeWord(idle, 0, 0)))
-			s.page.Low(rl.Slot).Store(uint64(ipc.MakeWord(idle, 0, 0)))
-		}
-		d.words.SetPage(l.id, s.page)
-	}
-	d.refresh(s)
-	return fresh, nil
-}
-
-// adopt makes a session of what a client says that nothing of ours confirms: its
-// own sums, bounded by the devices, unverified until the devices agree.
-func (d *Daemon) adopt(c *ipc.Conn, req *ipc.ResumeRequest) (*session, error) {
-	proc, err := d.facts(c.Peer())
-	if err != nil {
-		return nil, err
-	}
-	page, err := ipc.NewPage()
-	if err != nil {
-		return nil, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	s, err := d.addSession(c, proc, req.Hello, page, ipc.NewToken())
-	if err != nil {
-		_ = page.Close()
-		return nil, err
-	}
-	s.conns[c] = struct{}{}
-	for _, rl := range req.Leases[:req.Count] {
-		if err := d.adoptLease(s, rl); err != nil {
-			d.log.Warn("a lease could not be taken up again", "client_pid", s.peer.PID, "err", err)
-		}
-	}
-	d.refresh(s)
-	d.drainEvents()
-	return s, nil
-}
-
-// adoptLease opens a lease with the client's own sum.
-func (d *Daemon) adoptLease(s *session, rl ipc.ResumeLease) error {
-	dev, ok := d.deviceByUUID(rl.Device)
-	if !ok || rl.Slot >= ipc.PageSlots || s.leases[rl.Slot].open || s.slotOf(dev.Index) >= 0 {
-		return fmt.Errorf("slot %d, device %x: not a lease that can be", rl.Slot, rl.Device)
-	}
-	used := accounting.Bytes(rl.Used)
-	if total := usable(dev); total != 0 {
-		used = min(used, total)
-	}
-	id, err := d.arb.Adopt(time.Now(), s.id, arbiter.RestoredLease{Device: dev.Index, Granted: used,
-		Streams: int(rl.Streams), Contexts: int(rl.Contexts), Unverified: true})
-	if err != nil {
-		return err
-	}
-	index, record, err := d.file.Leases.New()
-	if err != nil {
-		return err
-	}
-	*record = statefile.Lease{Session: uint32(s.index), Slot: rl.Slot, Device: uint32(dev.Index), UUID: dev.UUIDBytes,
-		Granted: uint64(used), Peak: uint64(used), Streams: rl.Streams, Contexts: rl.Contexts, OpenedAt: time.Now().UnixNano()}
-	d.file.Leases.Commit(index)
-	s.leases[rl.Slot] = leaseRef{id: id, device: dev.Index, open: true}
-	d.words.Add(id, s.page, s.record, record, index)
-	return nil
-}
-
 // findPage opens a live process's page again: through a descriptor that it still
 // has, else through its mapping, which only root may follow. nil: neither.
 func findPage(pid int, id ipc.PageID) *ipc.LeasePage {
@@ -262,11 +168,9 @@ func findPage(pid int, id ipc.PageID) *ipc.LeasePage {
 		if err != nil {
 			continue
 		}
-		page, err := ipc.OpenPage(fd, id)
-		if err == nil {
+		if page := openPage(fd, id); page != nil {
 			return page
 		}
-		closeFD(fd)
 	}
 	return nil
 }

@@ -60,6 +60,10 @@ func (s *Session) Answered(request uint64) (Answered, bool) {
 	return Answered{}, false
 }
 
+// ForgetGrants forgets the answered requests: what they granted has been settled in
+// another way, and one of them that comes again is new.
+func (s *Session) ForgetGrants() { s.Ring = [ringSize]Answered{} }
+
 // SetText stores s in a record's text field, cut to fit.
 func SetText(field *[textSize]byte, s string) {
 	*field = [textSize]byte{}

@@ -34,6 +34,7 @@ type Options struct {
 	NoMount bool     // --mount none
 	Stopped bool     // do not start the daemon yet
 	Daemon  []string // more flags of gpuarbd
+	Binary  string   // another gpuarbd than the built one
 }
 
 // Machine is one simulated machine with its daemon.
@@ -142,7 +143,11 @@ func (m *Machine) TryStart() error {
 		}
 		args = append(args, "--config", empty)
 	}
-	cmd := exec.Command(Build(m.T, "gpuarbd"), args...)
+	program := m.o.Binary
+	if program == "" {
+		program = Build(m.T, "gpuarbd")
+	}
+	cmd := exec.Command(program, args...)
 	cmd.Env = append(m.Env(), "NOTIFY_SOCKET="+path)
 	cmd.Stdout, cmd.Stderr = m, m
 	if err := cmd.Start(); err != nil {

@@ -1,0 +1,214 @@
+package daemon
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/statefile"
+)
+
+// maxClaimedStreams bounds the streams that a client may say it has.
+const maxClaimedStreams = 1 << 16
+
+// resume takes a session up again: the one that is known, else one made of what
+// the client says.
+func (cl *client) resume(m ipc.Message) error {
+	defer closeFD(m.FD)
+	var req ipc.ResumeRequest
+	if err := ipc.Unmarshal(m.Body, &req); err != nil {
+		return err
+	}
+	if cl.s != nil || cl.tool {
+		return refused(ipc.StatusOrder, "this connection belongs to a session already")
+	}
+	figures := cl.d.figures(cl.conn.Peer().PID, &req)
+	s, fresh, err := cl.d.takeUp(cl.conn, &req, m.FD, figures)
+	if statusOf(err) == ipc.StatusNoSession {
+		s, err = cl.d.adopt(cl.conn, &req, figures)
+		fresh = true
+	}
+	if err != nil {
+		return err
+	}
+	cl.s = s
+	rep := ipc.HelloReply{Session: s.token, Devices: uint32(len(cl.d.inv.Devices())), OnLoss: cl.d.loss(s)}
+	if s.run {
+		rep.InJob = 1
+	}
+	fd := -1
+	if fresh {
+		if fd, err = cl.d.pageFD(s); err != nil {
+			return err
+		}
+		defer closeFD(fd)
+	}
+	return ipc.Reply(cl.conn, m.Header, ipc.StatusOK, &rep, fd)
+}
+
+// figures asks the devices that a client names what its process holds there; all of
+// a device, where it does not say. Nothing is asked of a device that is not named.
+func (d *Daemon) figures(pid int, req *ipc.ResumeRequest) map[ipc.UUID]accounting.Bytes {
+	figures := map[ipc.UUID]accounting.Bytes{}
+	for _, rl := range req.Leases[:req.Count] {
+		dev, ok := d.deviceByUUID(rl.Device)
+		if !ok {
+			continue
+		}
+		figures[rl.Device] = accounting.Max
+		if bytes, known, err := d.inv.ProcessBytes(dev.Index, pid); err == nil && known {
+			figures[rl.Device] = accounting.Bytes(bytes)
+		}
+	}
+	return figures
+}
+
+// takeUp takes up a session that is known, with the page that it had or a new one,
+// which fresh tells. What the client counts settles what was lost with the connection.
+func (d *Daemon) takeUp(c *ipc.Conn, req *ipc.ResumeRequest, fd int,
+	figures map[ipc.UUID]accounting.Bytes) (s *session, fresh bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s, err = d.find(req.Session, c); err != nil {
+		return nil, false, err
+	}
+	if s.page == nil {
+		if fresh, err = d.takePage(s, req, fd); err != nil {
+			delete(s.conns, c)
+			return nil, false, err
+		}
+	}
+	// What was granted and is not in the client's sums never reached it. It asks
+	// again, by the same number: as for something new, since here the bytes go back.
+	s.record.ForgetGrants()
+	for _, rl := range req.Leases[:req.Count] {
+		l := &s.leases[rl.Slot]
+		if dev, ok := d.deviceByUUID(rl.Device); ok && l.open && l.device == dev.Index {
+			d.recount(l.id, rl.Used, figures[rl.Device])
+		}
+	}
+	d.refresh(s)
+	d.drainEvents()
+	return s, fresh, nil
+}
+
+// recount takes a client's own sum of one lease, and writes down what comes of it.
+func (d *Daemon) recount(id arbiter.LeaseID, used uint64, figure accounting.Bytes) {
+	granted := d.arb.Recount(time.Now(), id, accounting.Bytes(used), figure)
+	d.words.Resize(id, granted)
+}
+
+// takePage gives a session whose page could not be opened again the one that the
+// client sends, if it is the one that was made for it; else a new one, which
+// fresh tells. What of a lease's bytes the client does not say that it uses is its
+// credit in a new page.
+func (d *Daemon) takePage(s *session, req *ipc.ResumeRequest, fd int) (fresh bool, err error) {
+	if own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3); err == nil {
+		s.page = openPage(own, ipc.PageID{Dev: s.record.PageDev, Ino: s.record.PageInode})
+	}
+	if s.page == nil {
+		if s.page, err = ipc.NewPage(); err != nil {
+			return false, err
+		}
+		fresh = true
+		s.record.PageDev, s.record.PageInode = s.page.ID().Dev, s.page.ID().Ino
+	}
+	for slot := range s.leases {
+		if l := &s.leases[slot]; l.open {
+			if fresh {
+				d.begin(s, uint32(slot), req)
+			}
+			d.words.SetPage(l.id, s.page)
+		}
+	}
+	return fresh, nil
+}
+
+// begin writes the credit of a lease into a new page.
+func (d *Daemon) begin(s *session, slot uint32, req *ipc.ResumeRequest) {
+	record, _ := d.words.Record(s.leases[slot].id)
+	for _, rl := range req.Leases[:req.Count] {
+		if rl.Slot != slot || record == nil || rl.Device != record.UUID {
+			continue
+		}
+		idle := uint64(ipc.MakeWord(record.Granted-min(rl.Used, record.Granted), 0, 0))
+		_ = s.page.Guard(func() {
+			s.page.Word(slot).Store(idle)
+			s.page.Low(slot).Store(idle)
+		})
+	}
+}
+
+// openPage maps a page that was made here, and says in it that its session is not
+// over. nil, and fd closed: it is none.
+func openPage(fd int, id ipc.PageID) *ipc.LeasePage {
+	page, err := ipc.OpenPage(fd, id)
+	if err != nil {
+		closeFD(fd)
+		return nil
+	}
+	if err := page.Guard(func() { page.Ended().Store(0) }); err != nil {
+		_ = page.Close()
+		return nil
+	}
+	return page
+}
+
+// adopt makes a session of what a client says that nothing of ours confirms: its
+// own sums, unverified until the devices agree.
+func (d *Daemon) adopt(c *ipc.Conn, req *ipc.ResumeRequest, figures map[ipc.UUID]accounting.Bytes) (*session, error) {
+	proc, err := d.facts(c.Peer())
+	if err != nil {
+		return nil, err
+	}
+	page, err := ipc.NewPage()
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s, err := d.addSession(c, proc, req.Hello, page, ipc.NewToken())
+	if err != nil {
+		_ = page.Close()
+		return nil, err
+	}
+	s.conns[c] = struct{}{}
+	for _, rl := range req.Leases[:req.Count] {
+		if err := d.adoptLease(s, rl, figures[rl.Device]); err != nil {
+			d.log.Debug("a lease could not be taken up again", "client_pid", s.peer.PID, "err", err)
+		}
+	}
+	d.refresh(s)
+	d.drainEvents()
+	return s, nil
+}
+
+// adoptLease opens a lease with the client's own sum.
+func (d *Daemon) adoptLease(s *session, rl ipc.ResumeLease, figure accounting.Bytes) error {
+	dev, ok := d.deviceByUUID(rl.Device)
+	if !ok || s.leases[rl.Slot].open || s.slotOf(dev.Index) >= 0 {
+		return fmt.Errorf("slot %d, device %x: not a lease that can be", rl.Slot, rl.Device)
+	}
+	index, record, err := d.file.Leases.New()
+	if err != nil {
+		return err
+	}
+	streams := min(rl.Streams, maxClaimedStreams)
+	id, err := d.arb.Adopt(time.Now(), s.id, arbiter.RestoredLease{Device: dev.Index,
+		Streams: int(streams), Contexts: int(rl.Contexts), Unverified: true})
+	if err != nil {
+		d.file.Leases.Free(index)
+		return err
+	}
+	*record = statefile.Lease{Session: uint32(s.index), Slot: rl.Slot, Device: uint32(dev.Index), UUID: dev.UUIDBytes,
+		Streams: streams, Contexts: rl.Contexts, OpenedAt: time.Now().UnixNano()}
+	d.file.Leases.Commit(index)
+	s.leases[rl.Slot] = leaseRef{id: id, device: dev.Index, open: true}
+	d.words.Add(id, s.page, s.record, record, index)
+	d.recount(id, rl.Used, figure)
+	return nil
+}

@@ -1,0 +1,67 @@
+package attack
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// TestStoppedDaemonIsResumed: an orderly stop is no end of any session. Programs go
+// on, their pages still mean what they say, and the next daemon finds all of it.
+func TestStoppedDaemonIsResumed(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "8G", NoMount: true})
+	p := cudaprog(m)
+	say(t, p, "alloc a 100M", "ok")
+	say(t, p, "stream s", "ok")
+	c, err := ipc.Dial(t.Context(), m.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.HelloShim(t.Context(), ipc.HelloRequest{Memory: ipc.NoLimit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for round := range 3 {
+		m.Stop()
+		if s.Page.Ended().Load() != 0 {
+			t.Error("the page says that the session has ended: the daemon has")
+		}
+		say(t, p, fmt.Sprintf("alloc a%d 4096", round), "ok") // of its credit
+		m.Start()
+		say(t, p, fmt.Sprintf("alloc b%d 200M", round), "ok")
+		agree(t, m)
+	}
+}
+
+// TestTakenWithoutADaemon: what a program takes while it may run unarbitrated is
+// counted when there is a daemon again, and what it gave back meanwhile is not taken
+// for rubbish.
+func TestTakenWithoutADaemon(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "8G", NoMount: true})
+	p := cudaprog(m)
+	say(t, p, "alloc a 100M", "ok")
+	m.Kill()
+	say(t, p, "alloc b 1G", "ok") // beyond its credit, and nobody to ask
+	say(t, p, "alloc c 2G", "ok")
+	say(t, p, "free c", "ok")
+	m.Start()
+	say(t, p, "free a", "ok")
+	rig.Eventually(t, "the program is back", func() bool {
+		say(t, p, "alloc d 300M", "ok")
+		say(t, p, "free d", "ok")
+		return disagreement(m) == ""
+	})
+	say(t, p, "free b", "ok")
+	agree(t, m)
+	say(t, p, "alloc d 7G", "ok")
+	agree(t, m)
+	say(t, p, "free d", "ok")
+	if n := m.Snapshot().Stats.ClampedWords; n != 0 {
+		t.Errorf("%d words of an honest program were clamped", n)
+	}
+}

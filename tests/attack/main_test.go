@@ -1,0 +1,140 @@
+package attack
+
+import (
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+var (
+	seed   = flag.Uint64("attack.seed", 1, "of all that is random")
+	scale  = flag.Int("attack.scale", 1, "how many times as much of it")
+	binary = flag.String("attack.daemon", "", "another gpuarbd to attack")
+)
+
+// roleVariable makes this binary one of the roles instead of the tests.
+const roleVariable = "ATTACK_ROLE"
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(roleVariable); name != "" {
+		os.Exit(play(name))
+	}
+	os.Exit(m.Run())
+}
+
+// random is a source of its own for each test.
+func random(t *testing.T) *rand.Rand {
+	n := uint64(0)
+	for _, c := range t.Name() {
+		n = 31*n + uint64(c)
+	}
+	return rand.New(rand.NewPCG(*seed, n))
+}
+
+// machine is a machine whose daemon is watched for data races.
+func machine(t *testing.T, o rig.Options) *rig.Machine {
+	t.Helper()
+	o.Binary = *binary
+	m := rig.New(t, o)
+	t.Cleanup(func() {
+		for _, sign := range []string{"DATA RACE", "panic: ", "fatal error: "} {
+			if log := m.Log(); strings.Contains(log, sign) {
+				t.Errorf("the daemon: %s", log[strings.Index(log, sign):])
+			}
+		}
+	})
+	return m
+}
+
+// cudaprog starts an honest program with the bare preload.
+func cudaprog(m *rig.Machine, args ...string) *rig.Program {
+	m.T.Helper()
+	return m.Interact(m.Command(m.PreloadEnv(), rig.Build(m.T, "programs/cudaprog-dlsym"), args...))
+}
+
+// say asks a program something and checks its answer.
+func say(t *testing.T, p *rig.Program, command, want string) {
+	t.Helper()
+	if got := p.Ask(command); got != want {
+		t.Fatalf("%s: %q, want %q", command, got, want)
+	}
+}
+
+// agree compares what the daemon says of every process but those in except with
+// the driver's own count, both ways. It holds whenever no call is under way.
+func agree(t *testing.T, m *rig.Machine, except ...int) {
+	t.Helper()
+	if wrong := disagreement(m, except...); wrong != "" {
+		t.Error(wrong)
+	}
+}
+
+func disagreement(m *rig.Machine, except ...int) string {
+	type place struct{ pid, device int }
+	held, wrong := map[place]rig.Held{}, ""
+	for _, h := range m.Held() {
+		held[place{h.PID, h.Device}] = h
+	}
+	for _, pid := range except {
+		for device := range 2 {
+			delete(held, place{pid, device})
+		}
+	}
+	for _, l := range m.Snapshot().Leases {
+		h, ok := held[place{l.PID, l.Device}]
+		delete(held, place{l.PID, l.Device})
+		if ok && (uint64(l.Used) != h.Bytes || l.Streams != h.Streams) {
+			wrong += fmt.Sprintf("process %d on GPU %d: the daemon says %d bytes and %d streams (%s), the driver %d and %d\n",
+				l.PID, l.Device, l.Used, l.Streams, l.State, h.Bytes, h.Streams)
+		}
+	}
+	for at, h := range held {
+		if h.Bytes > 0 || h.Streams > 0 {
+			wrong += fmt.Sprintf("process %d on GPU %d holds %d bytes and %d streams, and has no lease\n", at.pid, at.device, h.Bytes, h.Streams)
+		}
+	}
+	return wrong
+}
+
+// allGone waits until no lease is left, and checks that nothing else is either.
+func allGone(t *testing.T, m *rig.Machine) {
+	t.Helper()
+	rig.Eventually(t, "every lease is gone", func() bool { return len(m.Snapshot().Leases) == 0 })
+	for _, d := range m.Snapshot().Devices {
+		if d.Granted != 0 || d.Committed != 0 || d.Used != 0 || d.Streams != 0 {
+			t.Errorf("GPU %d: at the end %d granted, %d committed, %d used, %d streams", d.Index, d.Granted, d.Committed, d.Used, d.Streams)
+		}
+	}
+	if used := m.SimNumber("total"); used != 0 {
+		t.Errorf("at the end the driver holds %d bytes:\n%s", used, m.Sim("held"))
+	}
+}
+
+// uuid is a device's, as a client names it.
+func uuid(m *rig.Machine, device int) ipc.UUID {
+	m.T.Helper()
+	var id ipc.UUID
+	text := strings.ReplaceAll(strings.TrimPrefix(m.Snapshot().Devices[device].UUID, "GPU-"), "-", "")
+	if n, err := hex.Decode(id[:], []byte(text)); err != nil || n != len(id) {
+		m.T.Fatalf("the UUID of GPU %d is %q", device, text)
+	}
+	return id
+}
+
+// descriptors counts those that the daemon has open.
+func descriptors(t *testing.T, m *rig.Machine) int {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join("/proc", fmt.Sprint(m.DaemonPID()), "fd"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}

@@ -1,0 +1,82 @@
+package attack
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// role is what an attacker does. It is told what to do line by line on stdin, and
+// answers each line with one on stdout, as rig.Program has it.
+type role func(a *attacker) error
+
+// attacker is this process in a role.
+type attacker struct {
+	ctx    context.Context
+	socket string
+	in     *bufio.Scanner
+}
+
+var roles = map[string]role{}
+
+func play(name string) int {
+	a := &attacker{ctx: context.Background(), socket: os.Getenv("GPUARB_SOCKET"), in: bufio.NewScanner(os.Stdin)}
+	fmt.Println("ready")
+	if err := roles[name](a); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		return 1
+	}
+	return 0
+}
+
+// next is the next order; ok is false at the end of them.
+func (a *attacker) next() (words []string, ok bool) {
+	if !a.in.Scan() {
+		return nil, false
+	}
+	return strings.Fields(a.in.Text()), true
+}
+
+func (a *attacker) say(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+
+func (a *attacker) dial() (*ipc.Client, error) { return ipc.Dial(a.ctx, a.socket) }
+
+// lease opens a session with a lease on a device.
+func (a *attacker) lease(device ipc.UUID) (*ipc.ShimSession, uint32, error) {
+	c, err := a.dial()
+	if err != nil {
+		return nil, 0, err
+	}
+	s, err := c.HelloShim(a.ctx, ipc.HelloRequest{Memory: ipc.NoLimit})
+	if err != nil {
+		return nil, 0, err
+	}
+	at, err := s.Main.Attach(a.ctx, device)
+	return s, at.Slot, err
+}
+
+func parseUUID(text string) (id ipc.UUID) {
+	if n, err := hex.Decode(id[:], []byte(text)); err != nil || n != len(id) {
+		panic("no UUID: " + text)
+	}
+	return id
+}
+
+// start starts this binary in a role. Words before it start a program that
+// starts it, such as setpriv.
+func start(m *rig.Machine, name string, before ...string) *rig.Program {
+	m.T.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		m.T.Fatal(err)
+	}
+	words := append(before, self)
+	env := append(m.Env(), "GPUARB_SOCKET="+m.Socket, roleVariable+"="+name)
+	return m.Interact(m.Command(env, words[0], words[1:]...))
+}
