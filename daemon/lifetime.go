@@ -150,15 +150,12 @@ func (d *Daemon) checkMapped(s *session) {
 // be late: that of a program's own start can come when it has said Hello and not
 // mapped its page yet, and tells nothing then.
 func (d *Daemon) watchEvents(ctx context.Context) {
-	err := inventory.Watch(ctx, func(e inventory.ProcessEvent) {
-		if e.Kind != inventory.EventExec {
-			return
-		}
+	err := inventory.Watch(ctx, func(pid int) {
 		d.mu.Lock()
 		var hit []*session
-		if d.byPID[e.PID] > 0 {
+		if d.byPID[pid] > 0 {
 			for _, s := range d.sessions {
-				if s.peer.PID == e.PID && s.mapped.Load() {
+				if s.peer.PID == pid && s.mapped.Load() {
 					hit = append(hit, s)
 				}
 			}

@@ -56,10 +56,7 @@ var bans = []ban{
 		reason: "one importer for each library that talks to the system",
 	},
 	{
-		but: []string{"inventory"},
-		what: []string{
-			"github.com/NVIDIA/go-nvml", "github.com/prometheus/procfs", "github.com/vishvananda/netlink",
-		},
+		but: []string{"inventory"}, what: []string{"github.com/NVIDIA/go-nvml", "github.com/prometheus/procfs"},
 		reason: "one importer for each library that talks to the system",
 	},
 	{but: []string{"inventory"}, what: []string{"C"}, reason: "cgo stays where the vendor's library is"},
