@@ -14,6 +14,9 @@ SHIM_GLUE := cuda_context cuda_device cuda_memory cuda_pending cuda_query cuda_s
 SHIM_FLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wshadow \
               -Wstrict-prototypes -Werror -fvisibility=hidden -fPIC -fno-semantic-interposition \
               -fno-stack-protector -ftls-model=initial-exec
+# One unit for the optimiser, where the compiler is gcc: it takes 4 ns off an alloc and free. Not
+# the file whose assembly names its own functions.
+SHIM_LTO := $(if $(findstring clang,$(CC)),,-flto=auto -ffat-lto-objects)
 SHIM_DIR := $(BUILD)/cshim
 SHIM_OBJECTS := $(patsubst %,$(SHIM_DIR)/%.o,$(SHIM_CORE) $(SHIM_GLUE))
 SHIM_HEADERS := $(wildcard cshim/*.h) cshim/hooks.def
@@ -23,7 +26,7 @@ shim: $(BUILD)/libgpuarb.so
 
 $(SHIM_DIR)/%.o: cshim/%.c $(SHIM_HEADERS) cshim/build.mk
 	@mkdir -p $(@D)
-	$(CC) $(SHIM_FLAGS) $(SHIM_CFLAGS) -c -o $@ $<
+	$(CC) $(SHIM_FLAGS) $(if $(filter preload,$*),,$(SHIM_LTO)) $(SHIM_CFLAGS) -c -o $@ $<
 
 $(SHIM_DIR)/gpuarb.map: cshim/gpuarb.map.in cshim/hooks.def
 	@mkdir -p $(@D)
@@ -32,7 +35,7 @@ $(SHIM_DIR)/gpuarb.map: cshim/gpuarb.map.in cshim/hooks.def
 # No start files: nothing of theirs is needed, and each imported symbol costs every program that
 # is started under the preload.
 $(BUILD)/libgpuarb.so: $(SHIM_OBJECTS) $(SHIM_DIR)/gpuarb.map
-	$(CC) -shared -nostartfiles -Wl,-soname,libgpuarb.so -Wl,-z,relro,-z,now,-z,noexecstack \
+	$(CC) $(SHIM_FLAGS) $(SHIM_LTO) -shared -nostartfiles -Wl,-soname,libgpuarb.so -Wl,-z,relro,-z,now,-z,noexecstack \
 	  -Wl,-Bsymbolic-functions -Wl,--as-needed -Wl,--hash-style=gnu -Wl,-z,defs \
 	  -Wl,--version-script,$(SHIM_DIR)/gpuarb.map -o $@ $(SHIM_OBJECTS)
 

@@ -190,10 +190,8 @@ static void fill_leases(struct ga_root *root, struct ga_wire_resume_request *res
             !(slot || s.used[d] || s.streams[d] || contexts))
             continue;
         // A lease that never had a slot gets the first that is free.
-        while (slot == 0 || (slot == GA_PAGE_SLOTS + 1)) {
-            slot = 1;
-            while (taken & (1u << (slot - 1)))
-                slot++;
+        if (slot == 0) { // there is one: no more devices than slots
+            slot = (uint32_t)__builtin_ctz(~taken) + 1;
             taken |= 1u << (slot - 1);
         }
         struct ga_wire_resume_lease *l = &resume->leases[resume->count++];

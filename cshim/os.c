@@ -27,10 +27,18 @@ static bool is_error(long ret) {
     return ret < 0 && ret > -4096;
 }
 
-void *ga_os_map(size_t size) {
+static void *map(size_t size, int flags) {
     long at = CALL6(SYS_mmap, 0, size, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
     return is_error(at) ? NULL : (void *)at;
+}
+
+void *ga_os_map(size_t size) {
+    return map(size, 0);
+}
+
+void *ga_os_map_now(size_t size) {
+    return map(size, MAP_POPULATE);
 }
 
 void *ga_os_map_page(int fd, size_t size) {

@@ -62,6 +62,8 @@ struct ga_os_identity {
 
 // Zeroed private memory, in whole pages; NULL when there is none.
 void *ga_os_map(size_t size);
+// The same, with its pages there already: what will be used soon, and must not fault then.
+void *ga_os_map_now(size_t size);
 // The first GA_PAGE_SIZE bytes of fd, shared, not inherited by a forked child; NULL on failure.
 void *ga_os_map_page(int fd, size_t size);
 void ga_os_unmap(void *at, size_t size);

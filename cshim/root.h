@@ -121,7 +121,7 @@ struct ga_self {
     uint64_t context; // the context that device was found for
     uint64_t context_epoch;
     uint32_t device;
-    uint32_t inside; // > 0: in a critical section; a signal handler must not enter
+    uint32_t inside; // 1: in a critical section; a signal handler must not enter
     struct ga_thread *thread;
     uint64_t credit_seen; // what this thread last left in a credit word: a guess
 };
@@ -148,14 +148,14 @@ static inline struct ga_root *ga_root_get(void) {
 // Memory that lives as long as the process and that a forked child does not share; zeroed.
 void *ga_root_alloc(struct ga_root *root, size_t size);
 
-// Brackets what takes a spin lock, for ga_root_get's sake.
+// Brackets what takes a spin lock, for ga_root_get's sake. Does not nest.
 static inline void ga_self_enter(void) {
-    ga_self.inside++;
+    ga_self.inside = 1;
     atomic_signal_fence(memory_order_seq_cst);
 }
 static inline void ga_self_leave(void) {
     atomic_signal_fence(memory_order_seq_cst);
-    ga_self.inside--;
+    ga_self.inside = 0;
 }
 
 // Brackets a step that moves bytes from one of the places where they are counted (credit word,

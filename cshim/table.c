@@ -148,7 +148,7 @@ static void lay_out(struct ga_shard *s, void *memory, uint32_t lines) {
 
 static GA_NOINLINE bool grow(struct ga_shard *s) {
     uint32_t lines = s->lines ? s->lines * 2 : GROUP_LINES;
-    void *memory = lines ? ga_os_map(size_of(lines)) : NULL;
+    void *memory = lines ? ga_os_map_now(size_of(lines)) : NULL;
     if (!memory)
         return false;
     // A child of fork must not see its parent's blocks. Where the kernel cannot wipe, the

@@ -24,7 +24,7 @@ struct ga_entry {
 };
 
 struct ga_shard {
-    struct ga_spin lock;
+    _Alignas(64) struct ga_spin lock;
     uint32_t used;
     uint32_t lines; // a power of two, or 0
     uint32_t reserved;
