@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,10 +23,14 @@ type Client struct {
 	sock *socket
 	path string
 	turn chan struct{} // holds one token while no request is under way
-	next uint64        // request id; guarded by turn
+	next uint64        // the last request's id; guarded by turn
 	gone chan struct{} // closed by Close
 	once chan struct{} // holds one token until Close
 }
+
+// requests numbers the requests of all connections: a session has several, one after
+// another too, and the number is how a request is known that comes again.
+var requests atomic.Uint64
 
 // Dial connects to the daemon at path. It waits, until ctx ends or 5 seconds
 // have passed, for a daemon that has more newcomers than it can take at the
@@ -163,7 +168,7 @@ func (c *Client) closeWhenDone(ctx context.Context) func() bool {
 }
 
 func exchange[Req, Rep Body](c *Client, typ Type, req *Req, fd int, reply *Rep) (int, error) {
-	c.next++
+	c.next = requests.Add(1)
 	h := Header{Type: typ, Request: c.next}
 	if err := send(c, h, req, fd); err != nil {
 		return -1, err
@@ -309,7 +314,7 @@ func (c *Client) snapshot() ([]byte, error) {
 	small := c.sock.in
 	c.sock.in = make([]byte, MaxReply)
 	defer func() { c.sock.in = small }()
-	c.next++
+	c.next = requests.Add(1)
 	h := Header{Type: TypeSnapshot, Request: c.next}
 	if err := send(c, h, &SnapshotRequest{}, -1); err != nil {
 		return nil, err

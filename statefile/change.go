@@ -1,6 +1,9 @@
 package statefile
 
-import "sync/atomic"
+import (
+	"slices"
+	"sync/atomic"
+)
 
 // Announce writes down a change of this lease's credit word before it is made:
 // the epoch that the word will carry and what is granted once it does.
@@ -22,8 +25,21 @@ func (l *Lease) Finish() {
 func (l *Lease) Grant(s *Session, index int, request, bytes, after uint64) {
 	l.Request, l.Bytes, l.After = request, bytes, after
 	atomic.StoreUint32(&l.Open, ChangeGrant)
-	s.remember(index, request, bytes)
+	s.remember(Answered{Request: request, Bytes: bytes, Lease: uint32(index)})
 	l.Finish()
+}
+
+// SetStreams writes down how many streams there are after a request, in the same way.
+func (l *Lease) SetStreams(s *Session, index int, request uint64, after uint32) {
+	l.Request, l.After = request, uint64(after)
+	atomic.StoreUint32(&l.Open, ChangeStreams)
+	s.remember(Answered{Request: request, Lease: uint32(index), Kind: AnsweredStreams})
+	l.finishStreams()
+}
+
+func (l *Lease) finishStreams() {
+	atomic.StoreUint32(&l.Streams, uint32(l.After))
+	atomic.StoreUint32(&l.Open, ChangeNone)
 }
 
 // Recover finishes or undoes the one open change that a killed daemon left.
@@ -35,9 +51,14 @@ func (l *Lease) Recover(s *Session, index int, epoch uint16, pageKnown bool) {
 	case kind == ChangeNone:
 	case kind == ChangeGrant:
 		if _, ok := s.Answered(l.Request); !ok {
-			s.remember(index, l.Request, l.Bytes)
+			s.remember(Answered{Request: l.Request, Bytes: l.Bytes, Lease: uint32(index)})
 		}
 		l.Finish()
+	case kind == ChangeStreams:
+		if !s.has(l.Request, uint32(index), AnsweredStreams) {
+			s.remember(Answered{Request: l.Request, Lease: uint32(index), Kind: AnsweredStreams})
+		}
+		l.finishStreams()
 	case pageKnown && uint32(epoch) == l.Epoch, !pageKnown && l.After > l.Granted:
 		l.Finish()
 	default:
@@ -45,24 +66,46 @@ func (l *Lease) Recover(s *Session, index int, epoch uint16, pageKnown bool) {
 	}
 }
 
-func (s *Session) remember(lease int, request, bytes uint64) {
-	s.Ring[s.RingNext%ringSize] = Answered{Request: request, Bytes: bytes, Lease: uint32(lease)}
+func (s *Session) remember(a Answered) {
+	s.Ring[s.RingNext%ringSize] = a
 	s.RingNext++
 }
 
-// Answered looks up a request whose answer may have been lost.
+// Answered looks up a grant whose answer may have been lost.
 func (s *Session) Answered(request uint64) (Answered, bool) {
 	for _, a := range s.Ring {
-		if a.Request == request && request != 0 {
+		if a.Request == request && request != 0 && a.Kind == AnsweredGrant {
 			return a, true
 		}
 	}
 	return Answered{}, false
 }
 
-// ForgetGrants forgets the answered requests: what they granted has been settled in
-// another way, and one of them that comes again is new.
-func (s *Session) ForgetGrants() { s.Ring = [ringSize]Answered{} }
+// Streamed says whether a request for streams of a lease was carried out before the
+// session was taken up again.
+func (s *Session) Streamed(request uint64, lease int) bool {
+	return s.has(request, uint32(lease), AnsweredBefore)
+}
+
+func (s *Session) has(request uint64, lease, kind uint32) bool {
+	return request != 0 && slices.ContainsFunc(s.Ring[:], func(a Answered) bool {
+		return a.Request == request && a.Lease == lease && a.Kind == kind
+	})
+}
+
+// Resumed is for a session that is taken up again. What was granted and did not
+// arrive has been settled then in another way, and is forgotten: when it is asked for
+// again, that is new. Requests for streams can come again.
+func (s *Session) Resumed() {
+	for i := range s.Ring {
+		switch a := &s.Ring[i]; a.Kind {
+		case AnsweredStreams:
+			a.Kind = AnsweredBefore
+		case AnsweredGrant:
+			*a = Answered{}
+		}
+	}
+}
 
 // SetText stores s in a record's text field, cut to fit.
 func SetText(field *[textSize]byte, s string) {

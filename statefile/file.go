@@ -24,6 +24,7 @@ const (
 // File is the mapping. It is not safe for concurrent use: the daemon's lock owns it.
 type File struct {
 	mem      []byte
+	back     *backing
 	head     *header
 	Jobs     table[Job]
 	Sessions table[Session]
@@ -35,44 +36,58 @@ type File struct {
 // any more: it is begun anew, and fresh says so. The caller holds the lock that
 // keeps a second daemon away.
 func Open(path string) (f *File, fresh bool, err error) {
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, false, fmt.Errorf("open %s: %w", path, err)
 	}
-	defer unix.Close(fd)
+	if f, fresh, err = openFD(fd, path); err != nil {
+		unix.Close(fd)
+	}
+	return f, fresh, err
+}
+
+// Anonymous is a state file without a file: nothing in it survives the daemon. It is
+// for a machine whose runtime directory cannot be written; why is what Volatile says.
+func Anonymous(why error) (*File, error) {
+	f, err := mapFile(-1, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, err
+	}
+	f.back.volatile = why
+	f.begin()
+	return f, nil
+}
+
+func openFD(fd int, path string) (f *File, fresh bool, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, false, fmt.Errorf("stat %s: %w", path, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, false, fmt.Errorf("%s is no file: remove it", path)
 	}
 	if uint32(os.Geteuid()) != st.Uid || st.Mode&0o077 != 0 {
 		return nil, false, fmt.Errorf("%s: owner %d mode %o: must be ours alone (owner %d, mode 600); remove it",
 			path, st.Uid, st.Mode&0o777, os.Geteuid())
 	}
-	fresh = st.Size != int64(fileSize)
-	if fresh {
-		if err := unix.Ftruncate(fd, 0); err != nil {
-			return nil, false, fmt.Errorf("truncate %s: %w", path, err)
-		}
-		if err := unix.Ftruncate(fd, int64(fileSize)); err != nil {
+	if fresh = st.Size != int64(fileSize); fresh {
+		if err := empty(fd); err != nil {
 			return nil, false, fmt.Errorf("truncate %s: %w", path, err)
 		}
 	}
-	mem, err := unix.Mmap(fd, 0, int(fileSize), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
+	if f, err = mapFile(fd, unix.MAP_SHARED); err != nil {
 		return nil, false, fmt.Errorf("map %s: %w", path, err)
 	}
-	f = &File{mem: mem}
-	f.bind()
 	if !fresh && !f.current() {
-		if err := f.wipe(fd); err != nil {
-			return nil, false, fmt.Errorf("begin %s anew: %w", path, err)
+		if err := empty(fd); err != nil {
+			return nil, false, errors.Join(fmt.Errorf("begin %s anew: %w", path, err), unix.Munmap(f.mem))
 		}
+		clear(f.back.ready)
+		f.back.ensure(0, headerSize)
 		fresh = true
 	}
 	if fresh {
-		*f.head = header{Version: fileVersion, HeaderSize: headerSize, JobSize: uint32(jobSize),
-			SessSize: uint32(sessSize), LeaseSize: uint32(leaseSize), BootID: bootID()}
-		atomic.StoreUint64(&f.head.Magic, fileMagic)
+		f.begin()
 	}
 	f.Jobs.collect()
 	f.Sessions.collect()
@@ -80,13 +95,36 @@ func Open(path string) (f *File, fresh bool, err error) {
 	return f, fresh, nil
 }
 
-// wipe forgets all content at once, without touching each record.
-func (f *File) wipe(fd int) error {
+// mapFile maps all of it, with a header that can be touched.
+func mapFile(fd, flags int) (*File, error) {
+	mem, err := unix.Mmap(fd, 0, int(fileSize), unix.PROT_READ|unix.PROT_WRITE, flags)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{mem: mem, back: newBacking(fd, mem)}
+	f.back.ensure(0, headerSize)
+	f.bind()
+	return f, nil
+}
+
+// begin writes the header of a file that holds nothing.
+func (f *File) begin() {
+	*f.head = header{Version: fileVersion, HeaderSize: headerSize, JobSize: uint32(jobSize),
+		SessSize: uint32(sessSize), LeaseSize: uint32(leaseSize), BootID: bootID()}
+	atomic.StoreUint64(&f.head.Magic, fileMagic)
+}
+
+// empty forgets all content at once, without touching each record.
+func empty(fd int) error {
 	if err := unix.Ftruncate(fd, 0); err != nil {
 		return err
 	}
 	return unix.Ftruncate(fd, int64(fileSize))
 }
+
+// Volatile says why some of the records would not survive the daemon: the filesystem
+// is full, say. nil: all would.
+func (f *File) Volatile() error { return f.back.volatile }
 
 func (f *File) bind() {
 	base := unsafe.Pointer(&f.mem[0])
@@ -98,6 +136,7 @@ func (f *File) bind() {
 	f.Sessions = table[Session]{rows: unsafe.Slice((*Session)(sessions), MaxSessions)}
 	f.Leases = table[Lease]{rows: unsafe.Slice((*Lease)(leases), MaxLeases)}
 	f.Jobs.high, f.Sessions.high, f.Leases.high = &f.head.HighJob, &f.head.HighSession, &f.head.HighLease
+	f.Jobs.back, f.Sessions.back, f.Leases.back = f.back, f.back, f.back
 	f.Jobs.live = func(j *Job) *uint32 { return &j.Live }
 	f.Sessions.live = func(s *Session) *uint32 { return &s.Live }
 	f.Leases.live = func(l *Lease) *uint32 { return &l.Live }
@@ -122,7 +161,13 @@ func bootID() (id [16]byte) {
 }
 
 // Close unmaps the file; the content stays.
-func (f *File) Close() error { return unix.Munmap(f.mem) }
+func (f *File) Close() error {
+	err := unix.Munmap(f.mem)
+	if f.back.fd >= 0 {
+		err = errors.Join(err, unix.Close(f.back.fd))
+	}
+	return err
+}
 
 // table is one array of records. high is kept in the file: records from there on
 // were never used, so that recovery reads no page of the sparse rest.
@@ -131,6 +176,14 @@ type table[T any] struct {
 	live func(*T) *uint32
 	high *uint32
 	free []int // below high, reused last in first out: the file stays small
+	back *backing
+}
+
+// ensure makes the records up to n fit to be touched.
+func (t *table[T]) ensure(from, n int) {
+	size := unsafe.Sizeof(t.rows[0])
+	base := uintptr(unsafe.Pointer(&t.rows[0])) - uintptr(unsafe.Pointer(&t.back.mem[0]))
+	t.back.ensure(base+uintptr(from)*size, base+uintptr(n)*size)
 }
 
 // collect finds the free records below high.
@@ -138,6 +191,7 @@ func (t *table[T]) collect() {
 	if int(*t.high) > len(t.rows) {
 		*t.high = uint32(len(t.rows))
 	}
+	t.ensure(0, int(*t.high))
 	for i := int(*t.high) - 1; i >= 0; i-- {
 		if *t.live(&t.rows[i]) == 0 {
 			t.free = append(t.free, i)
@@ -154,6 +208,7 @@ func (t *table[T]) New() (int, *T, error) {
 		i, t.free = t.free[n-1], t.free[:n-1]
 	case int(*t.high) < len(t.rows):
 		i = int(*t.high)
+		t.ensure(i, i+1)
 		*t.high++
 	default:
 		return 0, nil, ErrFull

@@ -117,7 +117,7 @@ func TestRecover(t *testing.T) {
 		}, 4, true, 150, true},
 		{"grant announced and remembered", func(l *Lease, s *Session) {
 			l.Request, l.Bytes, l.After, l.Open = 9, 50, 150, ChangeGrant
-			s.remember(0, 9, 50)
+			s.remember(Answered{Request: 9, Bytes: 50})
 		}, 4, true, 150, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -66,13 +66,22 @@ type Session struct {
 	Ring        [ringSize]Answered
 }
 
-// Answered is a granted request whose answer may have been lost.
+// Answered is a request that was carried out and whose answer may have been lost.
 type Answered struct {
 	Request uint64
 	Bytes   uint64
 	Lease   uint32 // index of the lease record
-	Pad     uint32
+	Kind    uint32
 }
+
+// What was answered.
+const (
+	AnsweredGrant   uint32 = 0
+	AnsweredStreams uint32 = 1
+	// AnsweredBefore is AnsweredStreams from before the session was last taken up
+	// again: it can come once more.
+	AnsweredBefore uint32 = 2
+)
 
 // The kinds of an announced change.
 const (
@@ -81,6 +90,8 @@ const (
 	ChangeGive  uint32 = 2 // idle credit into the word
 	ChangeGrant uint32 = 3 // bytes to a thread, no word involved
 	ChangeFlag  uint32 = 4 // flags only; granted stays
+	// ChangeStreams: After streams, by the request; no word involved.
+	ChangeStreams uint32 = 5
 )
 
 // Lease is what a session holds on one device, with at most one announced change.
@@ -98,7 +109,7 @@ type Lease struct {
 
 	Open    uint32 // the announced change's kind
 	Epoch   uint32 // the epoch of the word once the change is done
-	After   uint64 // Granted once the change is done
-	Request uint64 // ChangeGrant: the request
+	After   uint64 // Granted (or Streams) once the change is done
+	Request uint64 // ChangeGrant, ChangeStreams: the request
 	Bytes   uint64 // ChangeGrant: its bytes
 }

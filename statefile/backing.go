@@ -1,0 +1,86 @@
+package statefile
+
+import (
+	"errors"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// backing knows which pages of the mapping have memory behind them. A store to a page
+// of a sparse file on a full filesystem is a fault that ends the process: so a page is
+// allocated before it is touched, and where that fails, anonymous memory takes its
+// place. What lies there does not survive the daemon; admission goes on.
+type backing struct {
+	fd       int // −1: nothing survives
+	mem      []byte
+	ready    []bool // by page
+	volatile error  // why some of it does not survive; nil: all does
+}
+
+// chunk is how many pages are allocated at a time.
+const chunk = 16
+
+func newBacking(fd int, mem []byte) *backing {
+	return &backing{fd: fd, mem: mem, ready: make([]bool, (len(mem)+pageSize-1)/pageSize)}
+}
+
+var pageSize = os.Getpagesize()
+
+// ensure makes the pages of mem[from:to] fit to be touched.
+func (b *backing) ensure(from, to uintptr) {
+	first, last := int(from)/pageSize, (int(to)+pageSize-1)/pageSize
+	for page := first; page < last; page++ {
+		if b.ready[page] {
+			continue
+		}
+		end := page + 1
+		for end < len(b.ready) && end < max(last, page+chunk) && !b.ready[end] {
+			end++
+		}
+		b.back(page, end)
+		page = end - 1
+	}
+}
+
+// back allocates pages, all at once or those that it can.
+func (b *backing) back(first, end int) {
+	err := b.allocate(first, end)
+	for page := first; page < end; page++ {
+		if err != nil {
+			if one := b.allocate(page, page+1); one != nil {
+				b.replace(page, one)
+			}
+		}
+		b.ready[page] = true
+	}
+}
+
+func (b *backing) allocate(first, end int) error {
+	if b.fd < 0 {
+		return nil
+	}
+	from, to := first*pageSize, min(end*pageSize, len(b.mem))
+	for {
+		err := unix.Fallocate(b.fd, unix.FALLOC_FL_KEEP_SIZE, int64(from), int64(to-from))
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS):
+			return nil // it cannot be known beforehand
+		}
+		return err
+	}
+}
+
+// replace puts anonymous memory in a page's place.
+func (b *backing) replace(page int, why error) {
+	b.volatile = why
+	at := unsafe.Pointer(&b.mem[page*pageSize])
+	_, err := unix.MmapPtr(-1, 0, at, uintptr(pageSize), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED)
+	if err != nil {
+		b.volatile = errors.Join(why, err)
+	}
+}
