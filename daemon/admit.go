@@ -86,10 +86,7 @@ func (cl *client) stream(m ipc.Message) error {
 		d.mu.Unlock()
 		return err
 	}
-	out := d.arb.Stream(time.Now(), l.id, int(req.Count))
-	if record, _ := d.words.Record(l.id); record != nil {
-		record.Streams = uint32(out.Current)
-	}
+	out := d.streams(cl.s, l, m.Header.Request, int(req.Count))
 	d.drainEvents()
 	d.mu.Unlock()
 
@@ -105,6 +102,20 @@ func (cl *client) stream(m ipc.Message) error {
 		return refused(status, "%s", out.Explain)
 	}
 	return ipc.Reply(cl.conn, m.Header, status, &rep, -1)
+}
+
+// streams carries a request for streams out, once: one that was sent again after its
+// answer was lost with the connection only asks how many there are. The lock is held.
+func (d *Daemon) streams(s *session, l leaseRef, request uint64, count int) arbiter.StreamOutcome {
+	record, index := d.words.Record(l.id)
+	if record != nil && s.record.Streamed(request, index) {
+		count = 0
+	}
+	out := d.arb.Stream(time.Now(), l.id, count)
+	if record != nil && out.Granted && count != 0 {
+		record.SetStreams(s.record, index, request, uint32(out.Current))
+	}
+	return out
 }
 
 // context counts contexts.

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/config"
@@ -35,23 +37,26 @@ type Daemon struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // every goroutine of ours
 	failed chan error
+	logs   *logQueue
+	texts  snapshots
 
 	// mu owns the arbiter and all that follows. Nothing that can block is done
 	// under it.
-	mu       sync.Mutex
-	arb      *arbiter.Arbiter
-	words    *shim.Words
-	file     *statefile.File
-	onLoss   uint32
-	sessions map[ipc.Token]*session
-	byKey    map[uint64]*session // the reaper's key: the session's number
-	byPID    map[int]int         // sessions per process
-	jobs     map[ipc.Token]*job
-	jobByKey map[uint64]*job
-	conns    map[*ipc.Conn]struct{}
-	keepers  map[int]string // who keeps a dead client's memory, by its pid
-	bad      uint64         // messages that were none
-	stopping bool
+	mu                 sync.Mutex
+	arb                *arbiter.Arbiter
+	words              *shim.Words
+	file               *statefile.File
+	onLoss             uint32
+	sessions           map[ipc.Token]*session
+	byKey              map[uint64]*session // the reaper's key: the session's number
+	jobs               map[ipc.Token]*job
+	jobByKey           map[uint64]*job
+	conns              map[*ipc.Conn]struct{}
+	sessionsOf, jobsOf counts
+	keepers            map[int]string // who keeps a dead client's memory, by its pid
+	bad                uint64         // messages that were none
+	stopping           bool
+	volatile           bool // it was said that the state file is not whole
 }
 
 // Start starts a daemon and returns when it is ready for clients. Every error
@@ -69,9 +74,11 @@ func Start(o Options) (*Daemon, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	d := &Daemon{log: o.Log, place: p, ctx: ctx, cancel: cancel, failed: make(chan error, 4),
+	logs := newLogQueue(o.Log.Handler())
+	d := &Daemon{log: slog.New(logs), logs: logs, place: p, ctx: ctx, cancel: cancel, failed: make(chan error, 4),
 		words: shim.NewWords(), uuids: map[ipc.UUID]inventory.Device{},
-		sessions: map[ipc.Token]*session{}, byKey: map[uint64]*session{}, byPID: map[int]int{},
+		sessions: map[ipc.Token]*session{}, byKey: map[uint64]*session{},
+		sessionsOf: newCounts(), jobsOf: newCounts(),
 		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]struct{}{}, keepers: map[int]string{}}
 	d.arb = arbiter.New(cfg.Policy, d.words)
 	d.words.OnClamp = func(id arbiter.LeaseID) { d.arb.Clamped(time.Now(), id) }
@@ -90,8 +97,8 @@ func (d *Daemon) start() error {
 	}
 	var err error
 	var fresh bool
-	if d.file, fresh, err = statefile.Open(d.place.state); err != nil {
-		return fmt.Errorf("state file: %w", err)
+	if fresh, err = d.openState(); err != nil {
+		return err
 	}
 	if d.reaper, err = inventory.NewReaper(d.onExit); err != nil {
 		return err
@@ -117,6 +124,32 @@ func (d *Daemon) start() error {
 	d.log.Info("ready", "version", version.Version, "socket", d.place.socket, "mount", d.place.mount,
 		"devices", len(d.inv.Devices()))
 	return nil
+}
+
+// openState opens the state file. Where there can be none the daemon goes on without.
+func (d *Daemon) openState() (fresh bool, err error) {
+	d.file, fresh, err = statefile.Open(d.place.state)
+	for _, cannot := range []error{unix.EROFS, unix.ENOSPC, unix.EDQUOT} {
+		if errors.Is(err, cannot) {
+			d.file, err = statefile.Anonymous(err)
+			fresh = true
+			break
+		}
+	}
+	if err != nil {
+		return false, fmt.Errorf("state file: %w", err)
+	}
+	d.checkState()
+	return fresh, nil
+}
+
+// checkState says once that some of the state would not survive the daemon.
+func (d *Daemon) checkState() {
+	if err := d.file.Volatile(); err != nil && !d.volatile {
+		d.volatile = true
+		d.log.Warn("not all of the state can be kept: after a restart of the daemon, programs tell it themselves what they hold",
+			"file", d.place.state, "err", err)
+	}
 }
 
 // spawn runs f until it returns; Stop waits for it.
@@ -234,6 +267,7 @@ func (d *Daemon) Stop() error {
 		d.inv.Close()
 	}
 	d.log.Info("stopped")
+	d.logs.stop()
 	return errors.Join(errs...)
 }
 

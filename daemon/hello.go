@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"encoding/json"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/gpuarb/gpuarb/ipc"
@@ -106,13 +104,4 @@ func (cl *client) bye(m ipc.Message) error {
 		cl.d.drainEvents()
 		return ipc.Empty{}, nil
 	})
-}
-
-// snapshot answers with the whole state as JSON.
-func (cl *client) snapshot(m ipc.Message) error {
-	text, err := json.Marshal(cl.d.Snapshot())
-	if err != nil {
-		return err
-	}
-	return cl.conn.ReplySnapshot(m.Header, text, snapshotTimeout)
 }

@@ -17,12 +17,14 @@ const jobKey = 1 << 63
 // its processes lives; the runner is watched by its pidfd, so that it outlives
 // a restart of the daemon without a word.
 type job struct {
-	id     arbiter.JobID
-	token  ipc.Token
-	uid    uint32
-	index  int // of its record
-	pidfd  int
-	closed bool
+	id       arbiter.JobID
+	token    ipc.Token
+	pid      int // of the runner
+	uid      uint32
+	index    int // of its record
+	pidfd    int
+	sessions int
+	closed   bool // the runner is dead
 }
 
 // openJob opens a job for the process at the other end.
@@ -41,27 +43,36 @@ func (d *Daemon) openJob(c *ipc.Conn, r ipc.JobOpenRequest) (ipc.JobOpenReply, e
 			return ipc.JobOpenReply{}, err
 		}
 	}
+	if err := d.jobsOf.full("jobs", peer.PID, uint32(peer.UID), jobsPerProcess, jobsPerUser); err != nil {
+		return ipc.JobOpenReply{}, err
+	}
+	pidfd := c.TakePIDFD()
+	if pidfd < 0 {
+		return ipc.JobOpenReply{}, refused(ipc.StatusOrder, "this connection opened a job or a session: a job needs one of its own")
+	}
 	index, record, err := d.file.Jobs.New()
 	if err != nil {
+		closeFD(pidfd)
 		return ipc.JobOpenReply{}, refused(ipc.StatusTooMany, "%d jobs are open: no room for another", statefile.MaxJobs)
 	}
 	info, err := d.arb.OpenJob(time.Now(), req)
 	if err != nil {
 		d.file.Jobs.Free(index)
+		closeFD(pidfd)
 		return ipc.JobOpenReply{}, err
 	}
-	j := &job{id: info.ID, token: ipc.NewToken(), uid: uint32(peer.UID), index: index}
+	j := &job{id: info.ID, token: ipc.NewToken(), pid: peer.PID, uid: uint32(peer.UID), index: index}
 	*record = statefile.Job{Run: 1, ID: uint64(j.id), Token: j.token, UID: j.uid, GID: uint32(peer.GID),
 		PerProcess: r.PerProcess, Streams: r.Streams, Max: r.Memory, MaxPerMille: r.MemoryShare,
 		RunnerPID: uint32(peer.PID), RunnerStart: proc.StartTicks}
 	statefile.SetText(&record.Command, req.Command)
-	if err := d.watchJob(j, c.TakePIDFD()); err != nil {
+	if err := d.watchJob(j, pidfd); err != nil {
 		d.arb.CloseJob(time.Now(), j.id)
 		d.file.Jobs.Free(index)
 		return ipc.JobOpenReply{}, err
 	}
 	d.file.Jobs.Commit(index)
-	d.jobs[j.token], d.jobByKey[uint64(j.id)|jobKey] = j, j
+	d.knownJob(j)
 	d.drainEvents()
 	return ipc.JobOpenReply{Job: j.token, ID: uint64(j.id), Budget: uint64(info.Budget)}, nil
 }
@@ -105,30 +116,26 @@ func (d *Daemon) closeJob(key uint64) {
 	j.closed = true
 	d.reaper.Remove(key)
 	d.file.Jobs.At(j.index).RunnerPID = 0
-	d.dropJobs()
+	d.dropJob(j)
 }
 
-// dropJobs forgets closed jobs without processes. The lock is held.
-func (d *Daemon) dropJobs() {
-	for token, j := range d.jobs {
-		if !j.closed || d.jobInUse(j.id) {
-			continue
-		}
-		d.arb.CloseJob(time.Now(), j.id)
-		closeFD(j.pidfd)
-		d.file.Jobs.Free(j.index)
-		delete(d.jobs, token)
-		delete(d.jobByKey, uint64(j.id)|jobKey)
-	}
+// knownJob enters a job wherever it is looked for. The lock is held.
+func (d *Daemon) knownJob(j *job) {
+	d.jobs[j.token], d.jobByKey[uint64(j.id)|jobKey] = j, j
+	d.jobsOf.add(j.pid, j.uid)
 }
 
-func (d *Daemon) jobInUse(id arbiter.JobID) bool {
-	for _, s := range d.sessions {
-		if s.job == id {
-			return true
-		}
+// dropJob forgets a job if it is closed and without processes. The lock is held.
+func (d *Daemon) dropJob(j *job) {
+	if !j.closed || j.sessions > 0 || d.jobs[j.token] != j {
+		return
 	}
-	return false
+	d.arb.CloseJob(time.Now(), j.id)
+	closeFD(j.pidfd)
+	d.file.Jobs.Free(j.index)
+	delete(d.jobs, j.token)
+	delete(d.jobByKey, uint64(j.id)|jobKey)
+	d.jobsOf.drop(j.pid, j.uid)
 }
 
 // jobOf finds the job that a client says it belongs to. Its token is a secret of

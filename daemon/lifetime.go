@@ -87,9 +87,7 @@ func (d *Daemon) dropSession(s *session) {
 	d.file.Sessions.Free(s.index)
 	delete(d.sessions, s.token)
 	delete(d.byKey, uint64(s.id))
-	if d.byPID[s.peer.PID]--; d.byPID[s.peer.PID] <= 0 {
-		delete(d.byPID, s.peer.PID)
-	}
+	d.sessionsOf.drop(s.peer.PID, s.peer.UID)
 	for c := range s.conns {
 		c.Close()
 	}
@@ -97,6 +95,10 @@ func (d *Daemon) dropSession(s *session) {
 		_ = s.page.Guard(func() { s.page.Ended().Store(1) })
 	}
 	d.release(s)
+	if j := d.jobByKey[uint64(s.job)|jobKey]; j != nil {
+		j.sessions--
+		d.dropJob(j)
+	}
 }
 
 // release gives back the descriptors and the mapping of a session. The session
@@ -123,12 +125,31 @@ func (d *Daemon) connClosed(s *session, c *ipc.Conn) {
 	}
 }
 
+// checksPerTick is how many sessions without a connection are looked at in a second.
+const checksPerTick = 16
+
+// checkSilent looks at sessions that have no connection, some at a time: when the last
+// one broke they may have had their page still, and done exec since.
+func (d *Daemon) checkSilent() {
+	var silent []*session
+	d.mu.Lock()
+	for _, s := range d.sessions { // which ones is left to chance, so that all have their turn
+		if len(silent) < checksPerTick && len(s.conns) == 0 && !s.dead && s.mapped.Load() {
+			silent = append(silent, s)
+		}
+	}
+	d.mu.Unlock()
+	for _, s := range silent {
+		d.checkMapped(s)
+	}
+}
+
 // checkMapped ends a session whose process no longer maps its page.
 func (d *Daemon) checkMapped(s *session) {
 	d.mu.Lock()
 	var id ipc.PageID
-	if s.page != nil {
-		id = s.page.ID()
+	if !s.dead {
+		id = ipc.PageID{Dev: s.record.PageDev, Ino: s.record.PageInode}
 	}
 	d.mu.Unlock()
 	if id == (ipc.PageID{}) {
@@ -140,8 +161,10 @@ func (d *Daemon) checkMapped(s *session) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.endSession(s)
-	d.drainEvents()
+	if !s.dead && id == (ipc.PageID{Dev: s.record.PageDev, Ino: s.record.PageInode}) { // no new one meanwhile
+		d.endSession(s)
+		d.drainEvents()
+	}
 }
 
 // watchEvents listens for exec: a program can exec with its connection still
@@ -153,7 +176,7 @@ func (d *Daemon) watchEvents(ctx context.Context) {
 	err := inventory.Watch(ctx, func(pid int) {
 		d.mu.Lock()
 		var hit []*session
-		if d.byPID[pid] > 0 {
+		if d.sessionsOf.byPID[pid] > 0 {
 			for _, s := range d.sessions {
 				if s.peer.PID == pid && s.mapped.Load() {
 					hit = append(hit, s)

@@ -25,8 +25,10 @@ func (d *Daemon) poll(ctx context.Context) {
 		for _, dev := range d.inv.Devices() {
 			d.observe(dev.Index)
 		}
+		d.checkSilent()
 		d.mu.Lock()
 		d.arb.Tick(time.Now())
+		d.checkState()
 		d.drainEvents()
 		d.mu.Unlock()
 	}
@@ -68,7 +70,7 @@ func (d *Daemon) observe(index int) {
 // session; of any other the kernel tells; of a dead one, who keeps its memory.
 func (d *Daemon) describe(p *arbiter.ProcessUsage) {
 	d.mu.Lock()
-	client := d.byPID[p.PID] > 0
+	client := d.sessionsOf.byPID[p.PID] > 0
 	p.Keeper = d.keepers[p.PID]
 	d.mu.Unlock()
 	facts, err := d.inv.Facts(p.PID)

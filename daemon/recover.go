@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,6 +32,9 @@ func (d *Daemon) recover() {
 		if err := d.recoverSession(i, r, leases[uint32(i)], taken); err != nil {
 			d.log.Warn("a session could not be taken up again", "client_pid", r.PID, "err", err)
 			d.file.Sessions.Free(i)
+			for _, li := range leases[uint32(i)] {
+				taken[li] = false
+			}
 		}
 	})
 	d.file.Leases.Each(func(i int, _ *statefile.Lease) {
@@ -38,13 +42,20 @@ func (d *Daemon) recover() {
 			d.file.Leases.Free(i)
 		}
 	})
-	d.dropJobs()
+	for _, j := range d.jobs {
+		d.dropJob(j)
+	}
 	d.drainEvents()
 	d.log.Info("took up what the last daemon left", "jobs", len(d.jobs), "sessions", len(d.sessions))
 }
 
 func (d *Daemon) recoverJob(i int, r *statefile.Job) {
-	j := &job{id: arbiter.JobID(r.ID), token: r.Token, uid: r.UID, index: i, pidfd: -1}
+	if d.jobs[r.Token] != nil || r.ID == 0 || r.ID >= jobKey/2 {
+		d.log.Warn("a job's record makes no sense", "job", r.ID)
+		d.file.Jobs.Free(i)
+		return
+	}
+	j := &job{id: arbiter.JobID(r.ID), token: r.Token, pid: int(r.RunnerPID), uid: r.UID, index: i, pidfd: -1}
 	proc, pidfd, err := d.alive(int(r.RunnerPID), r.RunnerStart)
 	if err != nil {
 		proc = arbiter.Process{UID: r.UID, GID: r.GID, Command: statefile.TextOf(&r.Command)}
@@ -61,7 +72,7 @@ func (d *Daemon) recoverJob(i int, r *statefile.Job) {
 		d.file.Jobs.Free(i)
 		return
 	}
-	d.jobs[j.token], d.jobByKey[uint64(j.id)|jobKey] = j, j
+	d.knownJob(j)
 }
 
 // alive returns the facts and a pidfd of a process that still is the one with
@@ -84,6 +95,9 @@ func (d *Daemon) alive(pid int, start uint64) (arbiter.Process, int, error) {
 
 // recoverSession makes a session of a record and of its leases' records.
 func (d *Daemon) recoverSession(i int, r *statefile.Session, leases []int, taken map[int]bool) error {
+	if d.sessions[r.Token] != nil {
+		return errors.New("its token is another's")
+	}
 	proc, pidfd, err := d.alive(int(r.PID), r.StartTicks)
 	dead := err != nil
 	if dead {
@@ -103,22 +117,32 @@ func (d *Daemon) recoverSession(i int, r *statefile.Session, leases []int, taken
 	for _, li := range leases {
 		l := d.file.Leases.At(li)
 		dev, ok := d.deviceByUUID(l.UUID)
-		if !ok || l.Slot >= ipc.PageSlots {
+		if !ok || l.Slot >= ipc.PageSlots || s.leases[l.Slot].open || s.slotOf(dev.Index) >= 0 {
 			continue // the device has gone, and what was held there with it
 		}
-		var epoch uint16
-		if s.page != nil && s.page.Guard(func() { epoch = ipc.Word(s.page.Word(l.Slot).Load()).Epoch() }) != nil {
-			_ = s.page.Close()
-			s.page = nil
-		}
-		l.Recover(r, li, epoch, s.page != nil)
+		d.recoverLease(s, l, li, dev)
 		known, taken[li] = append(known, li), true
-		s.leases[l.Slot] = leaseRef{device: dev.Index, open: true}
 		req.Leases = append(req.Leases, arbiter.RestoredLease{Device: dev.Index, Granted: accounting.Bytes(l.Granted),
 			Streams: int(l.Streams), Contexts: int(l.Contexts), Peak: accounting.Bytes(l.Peak),
 			Opened: time.Unix(0, l.OpenedAt), Unverified: s.page == nil && !dead})
 	}
 	return d.restore(s, req, known, dead)
+}
+
+// recoverLease finishes what was under way in a lease, and holds its record to what
+// can be: the file may have been damaged.
+func (d *Daemon) recoverLease(s *session, l *statefile.Lease, index int, dev inventory.Device) {
+	var epoch uint16
+	if s.page != nil && s.page.Guard(func() { epoch = ipc.Word(s.page.Word(l.Slot).Load()).Epoch() }) != nil {
+		_ = s.page.Close()
+		s.page = nil
+	}
+	l.Recover(s.record, index, epoch, s.page != nil)
+	if total := uint64(usable(dev)); total != 0 {
+		l.Granted, l.Peak = min(l.Granted, total), min(l.Peak, total)
+	}
+	l.Streams, l.Contexts = min(l.Streams, maxClaimed), min(l.Contexts, maxClaimed)
+	s.leases[l.Slot] = leaseRef{device: dev.Index, open: true}
 }
 
 // restore makes a session known everywhere again. The lock is held.
@@ -134,8 +158,7 @@ func (d *Daemon) restore(s *session, req arbiter.RestoredSession, records []int,
 		s.leases[l.Slot].id = ids[n]
 		d.words.Add(ids[n], s.page, s.record, l, li)
 	}
-	d.sessions[s.token], d.byKey[uint64(id)] = s, s
-	d.byPID[s.peer.PID]++
+	d.known(s)
 	if dead || d.reaper.Add(s.peer.pidfd, uint64(id)) != nil {
 		d.endSession(s)
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
-// maxClaimedStreams bounds the streams that a client may say it has.
-const maxClaimedStreams = 1 << 16
+// maxClaimed bounds the streams and contexts that a client, or a record, may say there are.
+const maxClaimed = 1 << 16
 
 // resume takes a session up again: the one that is known, else one made of what
 // the client says.
@@ -84,7 +84,7 @@ func (d *Daemon) takeUp(c *ipc.Conn, req *ipc.ResumeRequest, fd int,
 	}
 	// What was granted and is not in the client's sums never reached it. It asks
 	// again, by the same number: as for something new, since here the bytes go back.
-	s.record.ForgetGrants()
+	s.record.Resumed()
 	for _, rl := range req.Leases[:req.Count] {
 		l := &s.leases[rl.Slot]
 		if dev, ok := d.deviceByUUID(rl.Device); ok && l.open && l.device == dev.Index {
@@ -197,15 +197,15 @@ func (d *Daemon) adoptLease(s *session, rl ipc.ResumeLease, figure accounting.By
 	if err != nil {
 		return err
 	}
-	streams := min(rl.Streams, maxClaimedStreams)
+	streams := min(rl.Streams, maxClaimed)
 	id, err := d.arb.Adopt(time.Now(), s.id, arbiter.RestoredLease{Device: dev.Index,
-		Streams: int(streams), Contexts: int(rl.Contexts), Unverified: true})
+		Streams: int(streams), Contexts: int(min(rl.Contexts, maxClaimed)), Unverified: true})
 	if err != nil {
 		d.file.Leases.Free(index)
 		return err
 	}
 	*record = statefile.Lease{Session: uint32(s.index), Slot: rl.Slot, Device: uint32(dev.Index), UUID: dev.UUIDBytes,
-		Streams: streams, Contexts: rl.Contexts, OpenedAt: time.Now().UnixNano()}
+		Streams: streams, Contexts: min(rl.Contexts, maxClaimed), OpenedAt: time.Now().UnixNano()}
 	d.file.Leases.Commit(index)
 	s.leases[rl.Slot] = leaseRef{id: id, device: dev.Index, open: true}
 	d.words.Add(id, s.page, s.record, record, index)

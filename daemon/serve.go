@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"net"
-	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
 
 	"github.com/gpuarb/gpuarb/ipc"
 )
-
-// snapshotTimeout is how long a client may take to read a snapshot.
-const snapshotTimeout = 10 * time.Second
 
 // openSocket listens: on the socket that systemd hands over, else on our own.
 func (d *Daemon) openSocket() error {
@@ -22,7 +18,7 @@ func (d *Daemon) openSocket() error {
 	}
 	var err error
 	if len(files) > 0 {
-		if d.listen, err = ipc.ListenFile(files[0], ipc.ListenOptions{}); err == nil {
+		if d.listen, err = ipc.ListenFile(files[0], ipc.ListenOptions{Limits: connLimits()}); err == nil {
 			d.log.Info("listening on the socket that systemd opened", "socket", d.listen.Path())
 		}
 		return err
@@ -30,7 +26,7 @@ func (d *Daemon) openSocket() error {
 	if err := d.place.ensureDir(); err != nil {
 		return err
 	}
-	o := ipc.ListenOptions{Mode: 0o600}
+	o := ipc.ListenOptions{Mode: 0o600, Limits: connLimits()}
 	if d.place.system {
 		o.Mode = 0o666 // whoever is kept out runs unarbitrated; the rules decide what he gets
 	}

@@ -13,12 +13,6 @@ import (
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
-// Bounds on what one client may have open.
-const (
-	sessionsPerProcess = 8
-	connsPerSession    = 64
-)
-
 // session is one client process, known to the kernel by (pid, start time) and to
 // itself by a token. The daemon's lock guards all of it but what never changes.
 type session struct {
@@ -110,8 +104,8 @@ func (d *Daemon) openSession(c *ipc.Conn, h ipc.HelloRequest) (*session, error) 
 func (d *Daemon) addSession(c *ipc.Conn, proc arbiter.Process, h ipc.HelloRequest,
 	page *ipc.LeasePage, token ipc.Token) (*session, error) {
 	peer := c.Peer()
-	if d.byPID[peer.PID] >= sessionsPerProcess {
-		return nil, refused(ipc.StatusTooMany, "process %d has %d sessions already", peer.PID, sessionsPerProcess)
+	if err := d.sessionsOf.full("sessions", peer.PID, uint32(peer.UID), sessionsPerProcess, sessionsPerUser); err != nil {
+		return nil, err
 	}
 	job, run, err := d.jobOf(h.Job, peer)
 	if err != nil {
@@ -133,16 +127,30 @@ func (d *Daemon) addSession(c *ipc.Conn, proc arbiter.Process, h ipc.HelloReques
 	*record = statefile.Session{PID: uint32(peer.PID), StartTicks: proc.StartTicks, Token: token,
 		UID: uint32(peer.UID), GID: uint32(peer.GID), Job: uint64(job), PageDev: page.ID().Dev, PageInode: page.ID().Ino, Max: h.Memory,
 		MaxPerMille: h.Share, Streams: h.Streams}
-	if err := d.watch(s, c.TakePIDFD()); err != nil {
+	pidfd := c.TakePIDFD()
+	if pidfd < 0 {
+		err = refused(ipc.StatusOrder, "this connection opened a job: a session needs one of its own")
+	} else {
+		err = d.watch(s, pidfd)
+	}
+	if err != nil {
 		d.arb.EndSession(time.Now(), id)
 		d.file.Sessions.Free(index)
 		return nil, err
 	}
 	d.file.Sessions.Commit(index)
-	d.sessions[token] = s
-	d.byKey[uint64(id)] = s
-	d.byPID[peer.PID]++
+	d.known(s)
 	return s, nil
+}
+
+// known enters a session wherever it is looked for. The lock is held.
+func (d *Daemon) known(s *session) {
+	d.sessions[s.token] = s
+	d.byKey[uint64(s.id)] = s
+	d.sessionsOf.add(s.peer.PID, s.peer.UID)
+	if j := d.jobByKey[uint64(s.job)|jobKey]; j != nil {
+		j.sessions++
+	}
 }
 
 // attach opens the session's lease on a device, or returns the one it has.

@@ -204,22 +204,41 @@ func (w *Words) Resize(id arbiter.LeaseID, granted accounting.Bytes) {
 // still sees the old leaves it alone.
 func (w *Words) change(e *entry, kind uint32, granted accounting.Bytes,
 	next func(credit, flags uint64) (uint64, uint64, accounting.Bytes)) {
-	for {
+	for range swapPatience {
 		old := ipc.Word(e.word().Load())
-		credit := min(old.Credit(), uint64(granted))
-		if credit != old.Credit() {
-			w.clamp(e)
-		}
-		e.foldLow(granted, old)
-		newCredit, flags, after := next(credit, old.Flags())
-		swapped := ipc.MakeWord(newCredit, ipc.NextEpoch(old.Epoch()), flags)
-		e.record.Announce(kind, swapped.Epoch(), uint64(after))
-		e.low().Store(uint64(swapped.WithFlags(0)))
+		swapped := w.announce(e, kind, granted, old, next)
 		if e.word().CompareAndSwap(uint64(old), uint64(swapped)) {
 			e.record.Finish()
 			return
 		}
 	}
+	// Somebody changes the word without a pause. So that he cannot hold the lock up,
+	// all credit is taken out at once, and what is to be there is added to what was
+	// given meanwhile.
+	epoch := ipc.Word(e.word().Load()).Epoch()
+	empty := ipc.MakeWord(0, ipc.NextEpoch(epoch), ipc.FlagClosed)
+	old := ipc.Word(e.word().Swap(uint64(empty))).WithEpoch(epoch)
+	swapped := w.announce(e, kind, granted, old, next)
+	e.word().Add(uint64(swapped) - uint64(empty))
+	e.record.Finish()
+}
+
+// swapPatience is how often a swap may fail before the change is made in another way.
+const swapPatience = 256
+
+// announce works out a change and writes it down; it returns the word to be.
+func (w *Words) announce(e *entry, kind uint32, granted accounting.Bytes, old ipc.Word,
+	next func(credit, flags uint64) (uint64, uint64, accounting.Bytes)) ipc.Word {
+	credit := min(old.Credit(), uint64(granted))
+	if credit != old.Credit() {
+		w.clamp(e)
+	}
+	e.foldLow(granted, old)
+	newCredit, flags, after := next(credit, old.Flags())
+	swapped := ipc.MakeWord(newCredit, ipc.NextEpoch(old.Epoch()), flags)
+	e.record.Announce(kind, swapped.Epoch(), uint64(after))
+	e.low().Store(uint64(swapped.WithFlags(0)))
+	return swapped
 }
 
 // fold takes what the low-water mark shows into the peak.

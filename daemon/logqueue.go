@@ -1,0 +1,106 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+// logQueue is a slog.Handler that never waits: what is logged under the daemon's lock
+// must not hang on whoever reads the log. A message that finds the queue full is lost,
+// and the next one that does not says how many were.
+type logQueue struct {
+	to slog.Handler
+	*queue
+}
+
+type queue struct {
+	records chan logged
+	lost    atomic.Int64
+	end     chan struct{} // closed by stop
+	ended   chan struct{} // closed when all is written
+}
+
+// logged is a record with the handler that its logger had.
+type logged struct {
+	to     slog.Handler
+	record slog.Record
+}
+
+// queueSize is how many messages may wait; stopPatience, how long for them at the end.
+const (
+	queueSize    = 4096
+	stopPatience = time.Second
+)
+
+// newLogQueue starts a queue before a handler.
+func newLogQueue(to slog.Handler) *logQueue {
+	q := &logQueue{to: to, queue: &queue{records: make(chan logged, queueSize),
+		end: make(chan struct{}), ended: make(chan struct{})}}
+	go q.run()
+	return q
+}
+
+// Enabled asks the handler behind the queue.
+func (q *logQueue) Enabled(ctx context.Context, level slog.Level) bool {
+	return q.to.Enabled(ctx, level)
+}
+
+// WithAttrs returns a handler that shares the queue.
+func (q *logQueue) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &logQueue{q.to.WithAttrs(attrs), q.queue}
+}
+
+// WithGroup returns a handler that shares the queue.
+func (q *logQueue) WithGroup(name string) slog.Handler {
+	return &logQueue{q.to.WithGroup(name), q.queue}
+}
+
+// Handle puts a record into the queue.
+func (q *logQueue) Handle(_ context.Context, r slog.Record) error {
+	select {
+	case q.records <- logged{q.to, r.Clone()}:
+	default:
+		q.lost.Add(1)
+	}
+	return nil
+}
+
+func (q *queue) run() {
+	defer close(q.ended)
+	for {
+		select {
+		case l := <-q.records:
+			q.write(l)
+		case <-q.end:
+			for {
+				select {
+				case l := <-q.records:
+					q.write(l)
+				default:
+					return
+				}
+			}
+		}
+	}
+}
+
+func (q *queue) write(l logged) {
+	if n := q.lost.Swap(0); n > 0 {
+		r := slog.NewRecord(time.Now(), slog.LevelWarn, "whoever reads the log is too slow: messages were lost", 0)
+		r.Add("messages", n)
+		_ = l.to.Handle(context.Background(), r)
+	}
+	_ = l.to.Handle(context.Background(), l.record)
+}
+
+// stop writes what is in the queue, for as long as that may take. What is logged
+// afterwards is lost.
+func (q *queue) stop() {
+	close(q.end)
+	select {
+	case <-q.ended:
+	case <-time.After(stopPatience):
+	}
+}
