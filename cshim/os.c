@@ -257,7 +257,7 @@ static bool stat_fd(int fd, struct stat *st) {
 }
 
 bool ga_os_identify(int fd, struct ga_os_identity *id) {
-    struct stat st;
+    struct stat st = {0};
     if (!stat_fd(fd, &st))
         return false;
     id->dev = (uint64_t)st.st_dev;
@@ -271,7 +271,7 @@ bool ga_os_is(int fd, const struct ga_os_identity *id) {
 }
 
 uint64_t ga_os_file_size(int fd) {
-    struct stat st;
+    struct stat st = {0};
     return stat_fd(fd, &st) && st.st_size > 0 ? (uint64_t)st.st_size : 0;
 }
 

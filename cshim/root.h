@@ -65,6 +65,8 @@ enum ga_link {
     GA_LINK_LOST = 3,   // there was one
 };
 
+// Grouped by who writes what.
+// NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding)
 struct ga_root {
     _Atomic uint64_t generation; // 0: not initialised (anew)
     _Atomic uint32_t starting;
@@ -75,10 +77,11 @@ struct ga_root {
     _Atomic uint32_t frozen;        // no thread may begin to move bytes
     _Atomic uint32_t device_count;  // 0: not asked yet
     _Atomic uint64_t context_epoch; // counts contexts that ended
+    uint64_t pad[2];
 
     // What follows is written now and then, so it begins a cache line of its own.
     // The link to the daemon: session.c
-    _Alignas(64) _Atomic uint32_t link; // enum ga_link
+    _Atomic uint32_t link; // enum ga_link
     _Atomic uint32_t link_epoch;
     _Atomic uint32_t on_loss;
     _Atomic uint32_t warned;      // the user has had the line about the missing daemon
@@ -114,6 +117,7 @@ struct ga_root {
     uint8_t *arena;
     size_t arena_left;
 };
+_Static_assert(offsetof(struct ga_root, link) == 64, "the first line is read, not written");
 
 // What a thread remembers. Valid only while generation is the root's.
 struct ga_self {

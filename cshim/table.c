@@ -41,14 +41,14 @@ static inline void unpack(struct ga_entry *e, uint64_t key, struct ga_table_valu
 #define GROUP_LINES 8U
 
 struct place {
-    struct ga_shard *shard;
+    uint32_t shard;
     uint32_t group; // which group, before the shard's mask
     uint32_t line;  // in the group
     uint32_t key;   // in the line: where to look first
     uint32_t step;  // to the next group, odd
 };
 
-static inline struct place place_of(struct ga_table *table, uint64_t key) {
+static inline struct place place_of(uint64_t key) {
     uint64_t granule = (key >> GRANULE_BITS) + (key & ((1u << GRANULE_BITS) - 1));
     uint64_t fold = granule >> 6;
     fold ^= fold >> 6;
@@ -56,7 +56,7 @@ static inline struct place place_of(struct ga_table *table, uint64_t key) {
     fold ^= fold >> 24;
     uint64_t h = fold * 0x9e3779b97f4a7c15ull;
     return (struct place){
-        .shard = table ? &table->shards[fold & (GA_TABLE_SHARDS - 1)] : NULL,
+        .shard = (uint32_t)fold & (GA_TABLE_SHARDS - 1),
         .group = (uint32_t)(fold >> 8),
         .line = (uint32_t)((granule >> 3) + (h >> 61)) & (GROUP_LINES - 1),
         .key = (uint32_t)granule & (KEYS - 1),
@@ -162,7 +162,7 @@ static GA_NOINLINE bool grow(struct ga_shard *s) {
     for (uint32_t i = 0; i < old.lines * KEYS; i++) {
         uint64_t key = old.keys[i / KEYS].key[i % KEYS];
         if (key)
-            claim(s, key, old.values[i], place_of(NULL, key));
+            claim(s, key, old.values[i], place_of(key));
     }
     if (old.lines)
         ga_os_unmap(old.keys, size_of(old.lines));
@@ -170,8 +170,8 @@ static GA_NOINLINE bool grow(struct ga_shard *s) {
 }
 
 bool ga_table_put(struct ga_table *table, const struct ga_entry *entry, struct ga_entry *old) {
-    struct place p = place_of(table, entry->key);
-    struct ga_shard *s = p.shard;
+    struct place p = place_of(entry->key);
+    struct ga_shard *s = &table->shards[p.shard];
     struct ga_table_value value = pack(entry);
     struct found at;
     bool done = true;
@@ -192,8 +192,8 @@ bool ga_table_put(struct ga_table *table, const struct ga_entry *entry, struct g
 }
 
 bool ga_table_take(struct ga_table *table, uint64_t key, struct ga_entry *entry) {
-    struct place p = place_of(table, key);
-    struct ga_shard *s = p.shard;
+    struct place p = place_of(key);
+    struct ga_shard *s = &table->shards[p.shard];
     struct found at;
     ga_spin_lock(&s->lock);
     bool found = locate(s, key, p, &at);
@@ -206,8 +206,8 @@ bool ga_table_take(struct ga_table *table, uint64_t key, struct ga_entry *entry)
 }
 
 bool ga_table_find(struct ga_table *table, uint64_t key, struct ga_entry *entry) {
-    struct place p = place_of(table, key);
-    struct ga_shard *s = p.shard;
+    struct place p = place_of(key);
+    struct ga_shard *s = &table->shards[p.shard];
     struct found at;
     ga_spin_lock(&s->lock);
     bool found = locate(s, key, p, &at);
@@ -248,7 +248,7 @@ void ga_table_drain(struct ga_table *table, uint64_t context,
             if (!lives_in(s, i, context))
                 continue;
             uint64_t key = s->keys[i / KEYS].key[i % KEYS];
-            struct place p = place_of(NULL, key);
+            struct place p = place_of(key);
             struct found at;
             struct ga_entry entry;
             unpack(&entry, key, s->values[i]);

@@ -59,11 +59,11 @@ struct session {
     bool used;
     int pid;
     uint8_t token[16];
-    int memfd;
     struct ga_wire_page *page;
     struct lease lease[GA_PAGE_SLOTS];
     uint64_t granted[64]; // numbers of the last requests that were
     unsigned n_granted;
+    int memfd;
 };
 
 struct waiter {
