@@ -10,6 +10,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -21,13 +23,10 @@ var ErrUnavailable = errors.New("process events are not available")
 // netlink, that of the connector (struct cn_msg), and struct proc_event of
 // linux/cn_proc.h.
 const (
-	connectorProcess = 1 // CN_IDX_PROC and CN_VAL_PROC
-	connectorHeader  = 20
-	listen           = 1 // PROC_CN_MCAST_LISTEN
-	eventExec        = 2 // PROC_EVENT_EXEC
-	whatOffset       = unix.SizeofNlMsghdr + connectorHeader
-	execOffset       = whatOffset + 16
-	execSize         = execOffset + 8 // a thread and its process
+	connectorHeader = 20
+	whatOffset      = unix.SizeofNlMsghdr + connectorHeader
+	execOffset      = whatOffset + 16
+	execSize        = execOffset + 8 // a thread and its process
 )
 
 // watchPause is how long events gather before they are read: a hint may be late,
@@ -100,28 +99,36 @@ func readExecs(raw syscall.RawConn, exec func(pid int)) error {
 // parseExec returns the process of an exec event that the kernel sent.
 func parseExec(msg []byte, from unix.Sockaddr) (int, bool) {
 	kernel, ok := from.(*unix.SockaddrNetlink)
-	if !ok || kernel.Pid != 0 || len(msg) < execSize || binary.NativeEndian.Uint32(msg[whatOffset:]) != eventExec {
+	if !ok || kernel.Pid != 0 || len(msg) < execSize || binary.NativeEndian.Uint32(msg[whatOffset:]) != netlink.PROC_EVENT_EXEC {
 		return 0, false
 	}
 	return int(binary.NativeEndian.Uint32(msg[execOffset+4:])), true
 }
 
-// connect opens a socket on which exec events come, and nothing else.
+// connect opens a socket on which exec events come, and nothing else. The library
+// subscribes; the reading is our own, because its monitor parses every event.
 func connect() (int, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_CONNECTOR)
+	s, err := nl.Subscribe(unix.NETLINK_CONNECTOR, netlink.CN_IDX_PROC)
 	if err != nil {
-		return -1, os.NewSyscallError("socket", err)
+		return -1, fmt.Errorf("subscribe: %w", err)
 	}
-	if err := subscribe(fd); err != nil {
-		unix.Close(fd)
+	defer s.Close()
+	if err := dropAllButExec(s.GetFd()); err != nil {
 		return -1, err
 	}
-	return fd, nil
+	listen := nl.NetlinkRequest{NlMsghdr: unix.NlMsghdr{Len: unix.SizeofNlMsghdr, Type: unix.NLMSG_DONE}}
+	listen.AddData(nl.NewCnMsg(netlink.CN_IDX_PROC, netlink.CN_VAL_PROC, netlink.PROC_CN_MCAST_LISTEN))
+	if err := s.Send(&listen); err != nil {
+		return -1, fmt.Errorf("listen: %w", err)
+	}
+	fd, err := unix.FcntlInt(uintptr(s.GetFd()), unix.F_DUPFD_CLOEXEC, 3)
+	return fd, os.NewSyscallError("fcntl", err)
 }
 
-func subscribe(fd int) error {
+// dropAllButExec puts the filter on the socket.
+func dropAllButExec(fd int) error {
 	// A filter reads numbers as the network writes them.
-	exec := binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, eventExec))
+	exec := binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, netlink.PROC_EVENT_EXEC))
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: whatOffset},
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: exec, Jf: 1},
@@ -129,20 +136,5 @@ func subscribe(fd int) error {
 		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
 	}
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: unsafe.SliceData(filter)}
-	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program); err != nil {
-		return os.NewSyscallError("setsockopt", err)
-	}
-	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: connectorProcess}); err != nil {
-		return os.NewSyscallError("bind", err)
-	}
-	msg := binary.NativeEndian.AppendUint32(nil, unix.SizeofNlMsghdr+connectorHeader+4)
-	msg = binary.NativeEndian.AppendUint16(msg, unix.NLMSG_DONE)
-	msg = append(msg, make([]byte, 10)...)                        // flags, sequence number, port
-	msg = binary.NativeEndian.AppendUint32(msg, connectorProcess) // index
-	msg = binary.NativeEndian.AppendUint32(msg, connectorProcess) // value
-	msg = append(msg, make([]byte, 8)...)                         // sequence number, acknowledgement
-	msg = binary.NativeEndian.AppendUint16(msg, 4)
-	msg = binary.NativeEndian.AppendUint16(msg, 0)
-	msg = binary.NativeEndian.AppendUint32(msg, listen)
-	return os.NewSyscallError("sendto", unix.Sendto(fd, msg, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}))
+	return os.NewSyscallError("setsockopt", unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program))
 }
