@@ -157,13 +157,11 @@ GA_NOINLINE bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t b
     return false;
 }
 
-// One way, and never blocking. When no connection takes it, the next free tries again: the
-// daemon looks at the word itself, so one notice stands for any number of frees.
-GA_NOINLINE void ga_admit_notify(struct ga_root *root, uint32_t device, uint32_t slot) {
+// One way, and never blocking. When no connection takes it their buffers are full of what the
+// daemon has yet to read, and it will look at the word then; the next free sees NOTIFY again, too.
+GA_NOINLINE void ga_admit_notify(struct ga_root *root, uint32_t slot) {
     struct ga_wire_freed_notice notice = {.slot = slot};
-    struct ga_device *d = &root->devices[device];
-    bool sent = ga_session_tell(root, GA_TYPE_FREED, &notice, sizeof notice);
-    atomic_store(&d->notice_owed, !sent);
+    ga_session_tell(root, GA_TYPE_FREED, &notice, sizeof notice);
 }
 
 bool ga_admit_streams(struct ga_root *root, uint32_t device, int32_t count, uint16_t *tag) {

@@ -12,7 +12,7 @@
 bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
                    uint16_t *tag);
 // Tells the daemon that a free saw NOTIFY.
-void ga_admit_notify(struct ga_root *root, uint32_t device, uint32_t slot);
+void ga_admit_notify(struct ga_root *root, uint32_t slot);
 
 // Takes bytes of a device into use, waiting if the policy says so. False: refused, nothing was
 // taken. True: they are on their way (inflight) until ga_hold has them in a table or ga_release
@@ -73,7 +73,7 @@ static inline void ga_release(struct ga_root *root, uint32_t device, uint64_t by
     ga_inflight_add(device, 0 - bytes);
     ga_move_end();
     if (GA_UNLIKELY(notify))
-        ga_admit_notify(root, device, notify - 1);
+        ga_admit_notify(root, notify - 1);
 }
 
 // Puts a block into the table: its bytes are no longer on their way, but held. False: no memory.
@@ -89,7 +89,7 @@ static inline bool ga_hold(struct ga_root *root, const struct ga_entry *entry) {
         notify = ga_give(root, old.device, old.bytes, old.tag);
     ga_move_end();
     if (GA_UNLIKELY(notify))
-        ga_admit_notify(root, old.device, notify - 1);
+        ga_admit_notify(root, notify - 1);
     return put;
 }
 

@@ -15,9 +15,33 @@ typedef struct ga_cu_context *ga_context;
 typedef struct ga_cu_stream *ga_stream;
 typedef struct ga_cu_event *ga_event;
 typedef struct ga_cu_pool *ga_pool;
+typedef struct ga_cu_array_object *ga_array;
+typedef struct ga_cu_mipmap_object *ga_mipmap;
 
 struct ga_cu_uuid {
     uint8_t bytes[16];
+};
+
+// CUDA_ARRAY_DESCRIPTOR and CUDA_ARRAY3D_DESCRIPTOR, and their first versions of 32 bits.
+struct ga_cu_array_v1 {
+    unsigned int width, height;
+    int format; // CUarray_format
+    unsigned int channels;
+};
+struct ga_cu_array {
+    size_t width, height;
+    int format;
+    unsigned int channels;
+};
+struct ga_cu_array3d_v1 {
+    unsigned int width, height, depth;
+    int format;
+    unsigned int channels, flags;
+};
+struct ga_cu_array3d {
+    size_t width, height, depth;
+    int format;
+    unsigned int channels, flags;
 };
 
 // Of CUresult, what the shim itself returns or looks for.
@@ -32,5 +56,9 @@ struct ga_cu_uuid {
 #define GA_CUDA_CAPTURE_NONE 0
 #define GA_CUDA_CAPTURE_MODE_RELAXED 2
 #define GA_CUDA_ATTRIBUTE_TEXTURE_ALIGNMENT 14
+#define GA_CUDA_ARRAY_LAYERED 0x01u
+#define GA_CUDA_ARRAY_CUBEMAP 0x04u
+#define GA_CUDA_ARRAY_SPARSE 0x40u
+#define GA_CUDA_ARRAY_DEFERRED_MAPPING 0x80u
 
 #endif

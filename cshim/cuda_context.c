@@ -123,7 +123,7 @@ static void sweep(struct ga_root *root, uint64_t ticket) {
     for (uint32_t d = 0; d < GA_DEVICES; d++) {
         uint16_t tag;
         if (notify[d])
-            ga_admit_notify(root, d, notify[d] - 1);
+            ga_admit_notify(root, notify[d] - 1);
         if (l.streams[d])
             ga_admit_streams(root, d, -l.streams[d], &tag);
     }

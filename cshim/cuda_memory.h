@@ -5,6 +5,11 @@
 
 #include "driver.h"
 
+// The keys of root.blocks are addresses. What goes by a handle is marked in the highest bits, so
+// that none is taken for another, whatever a driver makes its handles of.
+#define GA_CUDA_KEY_ARRAY (1ull << 62)
+#define GA_CUDA_KEY_MIPMAP (2ull << 62)
+
 // The stream that a _ptsz entry point means by NULL.
 static inline ga_stream ga_cuda_ptsz(ga_stream stream) {
     return stream ? stream : GA_CUDA_STREAM_PER_THREAD;

@@ -219,7 +219,7 @@ static void finish(struct ga_root *root, struct ga_cuda_pending *p, struct item 
     uint32_t notify = ga_give(root, item->device, item->bytes, item->tag);
     ga_move_end();
     if (notify)
-        ga_admit_notify(root, item->device, notify - 1);
+        ga_admit_notify(root, notify - 1);
     lock(p);
     item->next = p->unused;
     p->unused = item;

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 
+#include "cuda_array.h"
 #include "cuda_context.h"
 #include "cuda_memory.h"
 #include "cuda_query.h"

@@ -38,12 +38,11 @@ struct ga_device {
     _Atomic uint32_t known;   // 1: uuid is valid
     _Atomic uint32_t refused; // the daemon would not open a lease: link_epoch + 1 of when
     uint8_t uuid[GA_UUID_SIZE];
-    _Atomic uint64_t pending;     // bytes freed in stream order and not yet executed
-    _Atomic uint64_t debt;        // bytes taken without a daemon, which no daemon was told of yet
-    _Atomic uint32_t contexts;    // that were noticed
-    _Atomic uint32_t notice_owed; // a FreedNotice could not be sent
-    _Atomic uint64_t latched;     // cuda_query.c: most that may ever be reported, or 0
-    _Atomic uint32_t alignment;   // cuda_memory.c: texture alignment + 1, or 0
+    _Atomic uint64_t pending;   // bytes freed in stream order and not yet executed
+    _Atomic uint64_t debt;      // bytes taken without a daemon, which no daemon was told of yet
+    _Atomic uint32_t contexts;  // that were noticed
+    _Atomic uint64_t latched;   // cuda_query.c: most that may ever be reported, or 0
+    _Atomic uint32_t alignment; // cuda_memory.c: texture alignment + 1, or 0
     struct ga_mutex attaching;
 };
 
