@@ -42,10 +42,15 @@ code is the command's own, 128+n when signal n ended it, 125 when gpuarb itself 
 126 when the command cannot be executed and 127 when it is not found.
 
 Sizes: 4G, 4GiB, 4096M, bytes, 25% (of each device), max. K, M and G are binary.`,
-		Args: cobra.MinimumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("no program to run was given: gpuarb run [flags] -- COMMAND")
+			}
+			return nil
+		},
 		RunE: func(command *cobra.Command, args []string) error {
 			if err := laterFlag(command.Flags()); err != nil {
-				return err
+				return runFailure(err)
 			}
 			return runFailure(a.runProgram(command.Flags(), options, args))
 		},
@@ -84,7 +89,7 @@ func laterFlag(flags *pflag.FlagSet) error {
 // program's own.
 func runFailure(err error) error {
 	var exit *exitError
-	if errors.As(err, &exit) && (exit.code == exitUsage || exit.code >= exitRunFailed || exit.err == nil) {
+	if errors.As(err, &exit) && (exit.code >= exitRunFailed || exit.err == nil) {
 		return err
 	}
 	if err != nil {
