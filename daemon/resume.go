@@ -59,12 +59,22 @@ func (d *Daemon) figures(pid int, req *ipc.ResumeRequest) map[ipc.UUID]accountin
 		if !ok {
 			continue
 		}
-		figures[rl.Device] = accounting.Max
-		if bytes, known, err := d.inv.ProcessBytes(dev.Index, pid); err == nil && known {
-			figures[rl.Device] = accounting.Bytes(bytes)
-		}
+		figures[rl.Device] = d.figure(dev.Index, pid)
 	}
 	return figures
+}
+
+func (d *Daemon) figure(index, pid int) accounting.Bytes {
+	usage, err := d.inv.Read(index)
+	if err != nil || !usage.ProcessesKnown {
+		return accounting.Max
+	}
+	for _, p := range usage.Processes {
+		if p.PID == pid {
+			return accounting.Bytes(p.Bytes)
+		}
+	}
+	return 0
 }
 
 // takeUp takes up a session that is known, with the page that it had or a new one,

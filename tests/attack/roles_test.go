@@ -4,9 +4,13 @@ import (
 	"bufio"
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/tests/rig"
@@ -35,12 +39,15 @@ func play(name string) int {
 	return 0
 }
 
-// next is the next order; ok is false at the end of them.
+// next is the next order; ok is false at the end of them. Who it is, it says by itself.
 func (a *attacker) next() (words []string, ok bool) {
-	if !a.in.Scan() {
-		return nil, false
+	for a.in.Scan() {
+		if a.in.Text() != "pid" {
+			return strings.Fields(a.in.Text()), true
+		}
+		a.say("pid ok %d", os.Getpid())
 	}
-	return strings.Fields(a.in.Text()), true
+	return nil, false
 }
 
 func (a *attacker) say(format string, args ...any) { fmt.Printf(format+"\n", args...) }
@@ -68,13 +75,26 @@ func parseUUID(text string) (id ipc.UUID) {
 	return id
 }
 
-// start starts this binary in a role. Words before it start a program that
-// starts it, such as setpriv.
+// start starts this binary in a role. Words before it are a program that starts it,
+// such as setpriv: what it needs is made readable to everybody then.
 func start(m *rig.Machine, name string, before ...string) *rig.Program {
 	m.T.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		m.T.Fatal(err)
+	}
+	if len(before) > 0 {
+		if err := os.Chmod(m.Dir, 0o755); err != nil {
+			m.T.Fatal(err)
+		}
+		text, err := os.ReadFile(self)
+		if err != nil {
+			m.T.Fatal(err)
+		}
+		self = filepath.Join(m.Dir, "attacker")
+		if err := os.WriteFile(self, text, 0o755); err != nil && !errors.Is(err, unix.ETXTBSY) {
+			m.T.Fatal(err)
+		}
 	}
 	words := append(before, self)
 	env := append(m.Env(), "GPUARB_SOCKET="+m.Socket, roleVariable+"="+name)

@@ -1,0 +1,80 @@
+package attack
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// pause waits for a random moment: the tests that use it kill something then, and do
+// not depend on which moment it was.
+func pause(d time.Duration) { <-time.After(d) }
+
+// TestDaemonKilledUnderLoad kills the daemon at random moments while twenty programs
+// allocate and free near the brim of a budget. Nobody fails but for want of memory,
+// and when they rest, every lease is what the driver holds.
+func TestDaemonKilledUnderLoad(t *testing.T) {
+	t.Parallel()
+	const programs = 20
+	m := machine(t, rig.Options{Devices: "2G,2G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
+		Config: "schema_version = 1\n[defaults]\nscope = \"user\"\nmemory.max = \"1G\"\non_loss = \"closed\"\n"})
+	r := random(t)
+	crowd := make([]*rig.Program, programs)
+	for i := range crowd {
+		crowd[i] = cudaprog(m, "--device", fmt.Sprint(i%2), "-")
+		say(t, crowd[i], fmt.Sprintf("alloc kept %d", 1000_003+i), "ok")
+		say(t, crowd[i], "stream kept", "ok")
+	}
+	for round := range 20 * *scale {
+		var wg sync.WaitGroup
+		for i, p := range crowd {
+			wg.Go(func() {
+				if got := p.Ask(fmt.Sprintf("threads 3 40 100M %d", round*1000+i+1)); !strings.HasPrefix(got, "ok") {
+					t.Errorf("threads: %s", got)
+				}
+				for n := range 5 {
+					create, destroy := p.Ask(fmt.Sprintf("stream s%d", n)), p.Ask(fmt.Sprintf("streamdestroy s%d", n))
+					if create != "ok" || destroy != "ok" {
+						t.Errorf("a stream: %s, %s", create, destroy)
+					}
+				}
+			})
+		}
+		for range 1 + r.IntN(3) {
+			pause(time.Duration(r.IntN(30_000)) * time.Microsecond)
+			m.Kill()
+			m.Start()
+		}
+		wg.Wait()
+		if t.Failed() {
+			return
+		}
+		settle(t, m, crowd)
+	}
+	if n := m.Snapshot().Stats.ClampedWords; n != 0 {
+		t.Errorf("%d words of honest programs were clamped", n)
+	}
+	for _, p := range crowd {
+		p.End()
+	}
+	allGone(t, m)
+}
+
+// settle has each program ask for something, so that it takes its session up again,
+// and compares. A program that lost its daemon looks for it once a second.
+func settle(t *testing.T, m *rig.Machine, programs []*rig.Program) {
+	t.Helper()
+	wrong := ""
+	rig.Eventually(t, "all are back", func() bool {
+		for _, p := range programs {
+			p.Ask("info") // asks the daemon, and moves nothing
+		}
+		wrong = disagreement(m)
+		return wrong == ""
+	})
+	sane(t, m)
+}

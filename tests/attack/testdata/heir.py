@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A client whose child inherits its connection and goes on speaking when it is dead.
+
+heir.py SOCKET UUID: opens a session with a lease of 100 MiB, forks, and says "PARENT
+CHILD"; the parent waits to be killed. The child then sends on the connection what its
+parent could, for every line on stdin, and prints what comes back."""
+import os
+import socket
+import struct
+import sys
+
+HEADER = struct.Struct("<IHHIIQ")
+
+
+def send(conn, kind, body, number):
+    conn.send(HEADER.pack(0x42524147, 1, kind, HEADER.size + len(body), 0, number) + body)
+
+
+def ask(conn, kind, body, number):
+    send(conn, kind, body, number)
+    reply = conn.recv(4096)
+    return HEADER.unpack(reply[: HEADER.size])[4] if reply else None
+
+
+conn = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+conn.connect(sys.argv[1])
+hello = struct.pack("<II16sQII", 1, 0, b"", 2**64 - 1, 0, 0)
+alloc = struct.pack("<IIQII", 0, 1, 100 << 20, 0, 0)
+assert ask(conn, 1, hello, 1) == 0
+assert ask(conn, 4, bytes.fromhex(sys.argv[2]), 2) == 0
+assert ask(conn, 5, alloc, 3) == 0
+print("ready", flush=True)
+child = os.fork()
+if child:
+    print(os.getpid(), child, flush=True)
+    os.waitpid(child, 0)
+    sys.exit()
+for number, line in enumerate(sys.stdin, start=4):
+    try:
+        print(ask(conn, 5, alloc, number), flush=True)
+    except OSError as err:
+        print(err.strerror, flush=True)
