@@ -19,6 +19,8 @@ typedef void *CUcontext;
 typedef void *CUstream;
 typedef void *CUpool;
 typedef void *CUgraph;
+typedef void *CUarray;
+typedef void *CUmipmap;
 
 // ROW(symbol, base name, version for cuGetProcAddress, per-thread flag, parameters)
 #define CU_FUNCTIONS(ROW)                                                                          \
@@ -47,6 +49,14 @@ typedef void *CUgraph;
     ROW(cuMemFreeAsync, cuMemFreeAsync, 11020, 0, (CUdeviceptr, CUstream))                         \
     ROW(cuMemFreeAsync_ptsz, cuMemFreeAsync, 11020, 2, (CUdeviceptr, CUstream))                    \
     ROW(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool, 11020, 0, (CUpool *, CUdevice))      \
+    ROW(cuArrayCreate, cuArrayCreate, 2000, 0, (CUarray *, const void *))                          \
+    ROW(cuArrayCreate_v2, cuArrayCreate, 3020, 0, (CUarray *, const void *))                       \
+    ROW(cuArray3DCreate, cuArray3DCreate, 2000, 0, (CUarray *, const void *))                      \
+    ROW(cuArray3DCreate_v2, cuArray3DCreate, 3020, 0, (CUarray *, const void *))                   \
+    ROW(cuArrayDestroy, cuArrayDestroy, 2000, 0, (CUarray))                                        \
+    ROW(cuMipmappedArrayCreate, cuMipmappedArrayCreate, 5000, 0,                                   \
+        (CUmipmap *, const void *, unsigned int))                                                  \
+    ROW(cuMipmappedArrayDestroy, cuMipmappedArrayDestroy, 5000, 0, (CUmipmap))                     \
     ROW(cuMemsetD8_v2, cuMemsetD8, 3020, 0, (CUdeviceptr, unsigned char, size_t))                  \
     ROW(cuMemcpyDtoH_v2, cuMemcpyDtoH, 3020, 0, (void *, CUdeviceptr, size_t))                     \
     ROW(cuStreamCreate, cuStreamCreate, 2000, 0, (CUstream *, unsigned int))                       \

@@ -15,6 +15,18 @@ enum {
     FLAGS_KNOWN = 0xff,
 };
 
+struct array_v1 {
+    unsigned width, height;
+    int format;
+    unsigned channels;
+};
+
+struct array3d_v1 {
+    unsigned width, height, depth;
+    int format;
+    unsigned channels, flags;
+};
+
 struct array {
     CUarray handle;
     CUcontext ctx;
@@ -56,6 +68,8 @@ static CUresult check(const CUDA_ARRAY3D_DESCRIPTOR *d) {
         return CUDA_ERROR_INVALID_VALUE;
     if ((d->Flags & FLAG_CUBEMAP) && (d->Width != d->Height || d->Depth % 6 || !d->Depth))
         return CUDA_ERROR_INVALID_VALUE;
+    if (d->Width > SIZE_MAX / 16) // a row that no number holds
+        return CUDA_ERROR_OUT_OF_MEMORY;
     return d->Flags & FLAG_SPARSE ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
 
@@ -113,6 +127,24 @@ EXPORT CUresult cuArrayCreate_v2(CUarray *out, const CUDA_ARRAY_DESCRIPTOR *d) {
     if (!d)
         return CUDA_ERROR_INVALID_VALUE;
     CUDA_ARRAY3D_DESCRIPTOR full = {d->Width, d->Height, 0, d->Format, d->NumChannels, 0};
+    return create(ctx, out, &full);
+}
+
+// The first interface, with 32-bit sizes.
+EXPORT CUresult cuArrayCreate(CUarray *out, const struct array_v1 *d) {
+    ENTER_CTX(ctx);
+    if (!d)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUDA_ARRAY3D_DESCRIPTOR full = {d->width, d->height, 0, d->format, d->channels, 0};
+    return create(ctx, out, &full);
+}
+
+EXPORT CUresult cuArray3DCreate(CUarray *out, const struct array3d_v1 *d) {
+    ENTER_CTX(ctx);
+    if (!d)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUDA_ARRAY3D_DESCRIPTOR full = {d->width,  d->height,   d->depth,
+                                    d->format, d->channels, d->flags};
     return create(ctx, out, &full);
 }
 

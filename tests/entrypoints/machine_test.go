@@ -1,0 +1,52 @@
+package entrypoints
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// What the driver calls its errors.
+const (
+	errInvalidValue  = "err 1"
+	errOutOfMemory   = "err 2"
+	errInvalidHandle = "err 400"
+)
+
+// everyWay runs a test once for each way in which a program finds the driver's
+// functions, on a machine of its own, under a limit.
+func everyWay(t *testing.T, limit uint64, f func(t *testing.T, m *rig.Machine, p *rig.Program)) {
+	t.Parallel()
+	for _, way := range []string{"dlsym", "link", "gpa"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			m := rig.New(t, rig.Options{NoMount: true})
+			f(t, m, start(m, way, limit))
+		})
+	}
+}
+
+func start(m *rig.Machine, way string, limit uint64) *rig.Program {
+	m.T.Helper()
+	env := append(m.PreloadEnv(), fmt.Sprintf("GPUARB_MEMORY=%d", limit))
+	return m.Interact(m.Command(env, rig.Build(m.T, "programs/cudaprog-"+way)))
+}
+
+// holds compares what a process holds by the driver's count, and by the daemon's.
+func holds(t *testing.T, m *rig.Machine, pid, device int, bytes uint64) {
+	t.Helper()
+	if h := m.HeldBy(pid, device); h.Bytes != bytes {
+		t.Errorf("the driver holds %d bytes on GPU %d, want %d", h.Bytes, device, bytes)
+	}
+	if l := m.Lease(pid, device); uint64(l.Used) != bytes {
+		t.Errorf("the daemon says %d bytes on GPU %d, want %d", l.Used, device, bytes)
+	}
+}
+
+// exactly checks that so many bytes are left under the limit, and not one more.
+func exactly(p *rig.Program, bytes uint64) {
+	p.Want(fmt.Sprintf("alloc rest %d", bytes), "ok")
+	p.Want("alloc more 1", errOutOfMemory)
+	p.Want("free rest", "ok")
+}
