@@ -175,3 +175,23 @@ func TestMemoryQueriesShowTheBudget(t *testing.T) {
 	p.Want("info", fmt.Sprintf("ok %d %d", 8<<30-64<<20, 8<<30))
 	p.End()
 }
+
+// TestFreeNeverGrowsByWhatOthersDo: where the device has less room than the budget,
+// what was seen first stays the bound.
+func TestFreeNeverGrowsByWhatOthersDo(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+	other := m.Interact(m.Command(m.PreloadEnv(), cudaprog(t, "dlsym")))
+	other.Want("alloc a 5G", "ok")
+	p := m.Interact(m.Gpuarb("run", "--memory", "6G", "--", cudaprog(t, "dlsym")))
+	p.Want("info", fmt.Sprintf("ok %d %d", 3<<30, 6<<30))
+	other.Want("free a", "ok")
+	other.End()
+	p.Want("info", fmt.Sprintf("ok %d %d", 3<<30, 6<<30))
+	p.Want("alloc b 1G", "ok")
+	p.Want("info", fmt.Sprintf("ok %d %d", 2<<30, 6<<30))
+	p.Want("free b", "ok")
+	p.Want("alloc c 6G", "ok") // what is seen is a bound on hopes, not on what is given
+	p.Want("info", fmt.Sprintf("ok 0 %d", 6<<30))
+	p.End()
+}
