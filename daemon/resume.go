@@ -181,7 +181,14 @@ func (d *Daemon) adopt(c *ipc.Conn, req *ipc.ResumeRequest, figures map[ipc.UUID
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s, err := d.addSession(c, proc, req.Hello, page, ipc.NewToken())
+	hello := req.Hello
+	s, err := d.addSession(c, proc, hello, page, ipc.NewToken())
+	if statusOf(err) == ipc.StatusNoSession && hello.Job != (ipc.Token{}) {
+		// What its job was, nobody knows any more. It holds memory all the same.
+		d.log.Warn("a program's job is unknown: it goes on as one of its own", "client_pid", proc.PID)
+		hello.Job = ipc.Token{}
+		s, err = d.addSession(c, proc, hello, page, ipc.NewToken())
+	}
 	if err != nil {
 		_ = page.Close()
 		return nil, err

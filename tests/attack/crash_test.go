@@ -69,6 +69,11 @@ func TestDaemonKilledUnderLoad(t *testing.T) {
 func settle(t *testing.T, m *rig.Machine, programs []*rig.Program) {
 	t.Helper()
 	wrong := ""
+	t.Cleanup(func() {
+		if wrong != "" {
+			t.Log(wrong)
+		}
+	})
 	rig.Eventually(t, "all are back", func() bool {
 		for _, p := range programs {
 			p.Ask("info") // asks the daemon, and moves nothing

@@ -1,0 +1,160 @@
+package attack
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// damage is what can become of the state file between two daemons.
+var damage = map[string]func(t *testing.T, r *rand.Rand, path string){
+	"removed": func(t *testing.T, _ *rand.Rand, path string) { check(t, os.Remove(path)) },
+	"empty":   func(t *testing.T, _ *rand.Rand, path string) { check(t, os.Truncate(path, 0)) },
+	"cut":     func(t *testing.T, _ *rand.Rand, path string) { check(t, os.Truncate(path, 5000)) },
+	"of another boot": func(t *testing.T, _ *rand.Rand, path string) {
+		overwriteFile(t, path, 32, []byte("another boot's !"))
+	},
+	"of another version": func(t *testing.T, _ *rand.Rand, path string) { overwriteFile(t, path, 8, []byte{99}) },
+	"a header of rubbish": func(t *testing.T, r *rand.Rand, path string) {
+		overwriteFile(t, path, 0, noise(r, 4096))
+	},
+	"counts of rubbish": func(t *testing.T, _ *rand.Rand, path string) {
+		overwriteFile(t, path, 48, []byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"))
+	},
+	"records of rubbish": func(t *testing.T, r *rand.Rand, path string) {
+		info, err := os.Stat(path)
+		check(t, err)
+		overwriteFile(t, path, 48, []byte{0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0}) // 256 of each
+		for range 2000 {
+			at := 4096 + r.Int64N(info.Size()-4200)
+			overwriteFile(t, path, at, []byte{1, 0, 0, 0})
+			overwriteFile(t, path, at+4, noise(r, 90))
+		}
+	},
+	"bits flipped in records": func(t *testing.T, r *rand.Rand, path string) {
+		text, err := os.ReadFile(path)
+		check(t, err)
+		for i := 4096; i < len(text); i++ {
+			if text[i] != 0 && r.IntN(4) == 0 {
+				overwriteFile(t, path, int64(i), []byte{text[i] ^ 1<<r.IntN(8)})
+			}
+		}
+	},
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func overwriteFile(t *testing.T, path string, at int64, text []byte) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	check(t, err)
+	defer f.Close()
+	_, err = f.WriteAt(text, at)
+	check(t, err)
+}
+
+// TestDamagedState: whatever the state file has become, the daemon starts, and its
+// clients tell it what they hold.
+func TestDamagedState(t *testing.T) {
+	t.Parallel()
+	for name, harm := range damage {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := random(t)
+			m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+			p, under := cudaprog(m), m.Interact(m.Gpuarb("run", "--memory", "500M", "--", rig.Build(t, "programs/cudaprog-dlsym")))
+			say(t, p, "alloc a 100M", "ok")
+			say(t, under, "alloc a 200M", "ok")
+			for range 2 * *scale {
+				m.Kill()
+				harm(t, r, m.Socket+".state")
+				m.Start()
+				for _, q := range []*rig.Program{p, under} {
+					say(t, q, "alloc b 1M", "ok")
+					say(t, q, "free b", "ok")
+				}
+				settle(t, m, []*rig.Program{p, under})
+			}
+			p.End()
+			under.End()
+			allGone(t, m)
+		})
+	}
+}
+
+// smallDisk mounts a filesystem of so many bytes where a machine's runtime is.
+func smallDisk(t *testing.T, size int) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gpuarb-disk-")
+	check(t, err)
+	check(t, unix.Mount("none", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size)))
+	t.Cleanup(func() {
+		_ = unix.Unmount(dir, unix.MNT_DETACH)
+		_ = os.Remove(dir)
+	})
+	return dir
+}
+
+// fill fills a filesystem to the last byte.
+func fill(t *testing.T, dir string) {
+	t.Helper()
+	f, err := os.Create(filepath.Join(dir, "ballast"))
+	check(t, err)
+	defer f.Close()
+	for block := make([]byte, 4096); ; {
+		if _, err := f.Write(block); err != nil {
+			return
+		}
+	}
+}
+
+// TestFullDisk: admission goes on where the runtime directory has no room, and the log
+// says what could not be done.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	for _, when := range []string{"before the start", "while it runs"} {
+		t.Run(when, func(t *testing.T) {
+			t.Parallel()
+			dir := smallDisk(t, 1<<20)
+			m := machine(t, rig.Options{Devices: "8G", NoMount: true, Stopped: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+			m.Socket = filepath.Join(dir, "gpuarb.sock")
+			if when == "before the start" {
+				fill(t, dir)
+			}
+			m.Start()
+			fill(t, dir)
+			var all []*rig.Program
+			for range 40 {
+				p := cudaprog(m)
+				say(t, p, "alloc a 10M", "ok")
+				all = append(all, p)
+			}
+			agree(t, m)
+			if !strings.Contains(m.Log(), "not all of the state can be kept") {
+				rig.Eventually(t, "the log says so", func() bool { return strings.Contains(m.Log(), "not all of the state can be kept") })
+			}
+			m.Kill()
+			m.Start()
+			for _, p := range all {
+				say(t, p, "alloc b 10M", "ok")
+			}
+			settle(t, m, all)
+			for _, p := range all {
+				p.End()
+			}
+			allGone(t, m)
+		})
+	}
+}
