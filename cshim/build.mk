@@ -9,7 +9,7 @@ SHIM_CFLAGS ?=
 SHIM_CORE := admit env lane link lock log os root session table
 # What knows CUDA and the loader.
 SHIM_GLUE := cuda_array cuda_context cuda_device cuda_memory cuda_pending cuda_query cuda_stream \
-             driver hooks loader preload resolve
+             cuda_vmm driver hooks loader preload resolve
 
 SHIM_FLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wshadow \
               -Wstrict-prototypes -Werror -fvisibility=hidden -fPIC -fno-semantic-interposition \

@@ -15,6 +15,7 @@ typedef struct ga_cu_context *ga_context;
 typedef struct ga_cu_stream *ga_stream;
 typedef struct ga_cu_event *ga_event;
 typedef struct ga_cu_pool *ga_pool;
+typedef uint64_t ga_memory; // CUmemGenericAllocationHandle
 typedef struct ga_cu_array_object *ga_array;
 typedef struct ga_cu_mipmap_object *ga_mipmap;
 
@@ -44,6 +45,14 @@ struct ga_cu_array3d {
     unsigned int channels, flags;
 };
 
+// The beginning of CUmemAllocationProp.
+struct ga_cu_memory_properties {
+    int type;
+    int handle_types;
+    int location_type; // CUmemLocationType
+    int location;      // the ordinal of a device, where it is one
+};
+
 // Of CUresult, what the shim itself returns or looks for.
 #define GA_CUDA_SUCCESS 0
 #define GA_CUDA_OUT_OF_MEMORY 2
@@ -56,6 +65,7 @@ struct ga_cu_array3d {
 #define GA_CUDA_CAPTURE_NONE 0
 #define GA_CUDA_CAPTURE_MODE_RELAXED 2
 #define GA_CUDA_ATTRIBUTE_TEXTURE_ALIGNMENT 14
+#define GA_CUDA_LOCATION_DEVICE 1
 #define GA_CUDA_ARRAY_LAYERED 0x01u
 #define GA_CUDA_ARRAY_CUBEMAP 0x04u
 #define GA_CUDA_ARRAY_SPARSE 0x40u

@@ -9,6 +9,7 @@
 // that none is taken for another, whatever a driver makes its handles of.
 #define GA_CUDA_KEY_ARRAY (1ull << 62)
 #define GA_CUDA_KEY_MIPMAP (2ull << 62)
+#define GA_CUDA_KEY_MEMORY (3ull << 62)
 
 // The stream that a _ptsz entry point means by NULL.
 static inline ga_stream ga_cuda_ptsz(ga_stream stream) {

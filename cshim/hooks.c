@@ -11,6 +11,7 @@
 #include "cuda_query.h"
 #include "cuda_resolve.h"
 #include "cuda_stream.h"
+#include "cuda_vmm.h"
 #include "driver.h"
 
 // Reached by direct link, a wrapper exists even where the driver lacks the function: then the

@@ -112,6 +112,7 @@ struct ga_root {
     struct ga_table streams;                   // by handle
     struct ga_table contexts;                  // by handle
     _Atomic(struct ga_cuda_pending *) pending; // cuda_pending.c
+    _Atomic(struct ga_cuda_vmm *) vmm;         // cuda_vmm.c
     struct ga_spin arena_lock;
     uint8_t *arena;
     size_t arena_left;

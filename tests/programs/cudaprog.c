@@ -40,6 +40,12 @@
 //               arraydestroy NAME            cuArrayDestroy (by name, also after it was destroyed)
 //               mipmap NAME … LEVELS         cuMipmappedArrayCreate, otherwise as array3d
 //               mipmapdestroy NAME           cuMipmappedArrayDestroy
+//   mappings    create NAME SIZE [DEVICE]    cuMemCreate;   createhost: in host memory
+//               releasemem NAME              cuMemRelease (by name, also after the last one)
+//               reserve NAME SIZE            cuMemAddressReserve
+//               map NAME OFFSET SIZE MEMORY  cuMemMap at a reserved address
+//               unmap NAME OFFSET SIZE       cuMemUnmap
+//               retain NEW NAME OFFSET       cuMemRetainAllocationHandle of what is mapped there
 //   streams     stream NAME [PRIORITY]       cuStreamCreate, or …WithPriority
 //               streamdestroy NAME           (by name, also after it was destroyed)
 //               streammany NAME COUNT        so many; stops at the first failure
@@ -478,6 +484,46 @@ static void do_arraydestroy(const struct command *c) {
     answer(c, mipmap ? CU(cuMipmappedArrayDestroy)(object) : CU(cuArrayDestroy)(object), "");
 }
 
+// Virtual memory management
+
+static void do_create(const struct command *c) {
+    struct {
+        int type, handle_types, location_type, location;
+        uint64_t more[2];
+    } properties = {1, 0, 1, (int)number_or(c, 3, (uint64_t)device), {0}};
+    struct name *n = lookup(c, 1, true);
+    uint64_t handle = 0;
+    if (strcmp(c->word[0], "createhost") == 0)
+        properties.location_type = 2;
+    CUresult r = CU(cuMemCreate)(&handle, number(c, 2), &properties, 0);
+    if (r == 0)
+        n->value = handle;
+    answer(c, r, "");
+}
+
+static void do_releasemem(const struct command *c) {
+    answer(c, CU(cuMemRelease)(lookup(c, 1, false)->value), "");
+}
+
+static void do_reserve(const struct command *c) {
+    struct name *n = lookup(c, 1, true);
+    answer(c, CU(cuMemAddressReserve)(&n->value, number(c, 2), 0, 0, 0), "");
+}
+
+static void do_map(const struct command *c) {
+    CUdeviceptr p = lookup(c, 1, false)->value + number(c, 2);
+    answer(c, CU(cuMemMap)(p, number(c, 3), 0, lookup(c, 4, false)->value, 0), "");
+}
+
+static void do_unmap(const struct command *c) {
+    answer(c, CU(cuMemUnmap)(lookup(c, 1, false)->value + number(c, 2), number(c, 3)), "");
+}
+
+static void do_retain(const struct command *c) {
+    void *p = (void *)(uintptr_t)(lookup(c, 2, false)->value + number(c, 3));
+    answer(c, CU(cuMemRetainAllocationHandle)(&lookup(c, 1, true)->value, p), "");
+}
+
 // Streams
 
 static void do_stream(const struct command *c) {
@@ -732,6 +778,13 @@ static const struct {
     {"arraydestroy", do_arraydestroy},
     {"mipmap", do_array},
     {"mipmapdestroy", do_arraydestroy},
+    {"create", do_create},
+    {"createhost", do_create},
+    {"releasemem", do_releasemem},
+    {"reserve", do_reserve},
+    {"map", do_map},
+    {"unmap", do_unmap},
+    {"retain", do_retain},
     {"stream", do_stream},
     {"streammany", do_streammany},
     {"streamdestroy", do_streamdestroy},

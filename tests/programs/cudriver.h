@@ -57,6 +57,14 @@ typedef void *CUmipmap;
     ROW(cuMipmappedArrayCreate, cuMipmappedArrayCreate, 5000, 0,                                   \
         (CUmipmap *, const void *, unsigned int))                                                  \
     ROW(cuMipmappedArrayDestroy, cuMipmappedArrayDestroy, 5000, 0, (CUmipmap))                     \
+    ROW(cuMemCreate, cuMemCreate, 10020, 0,                                                        \
+        (uint64_t *, size_t, const void *, unsigned long long))                                    \
+    ROW(cuMemRelease, cuMemRelease, 10020, 0, (uint64_t))                                          \
+    ROW(cuMemAddressReserve, cuMemAddressReserve, 10020, 0,                                        \
+        (CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long))                          \
+    ROW(cuMemMap, cuMemMap, 10020, 0, (CUdeviceptr, size_t, size_t, uint64_t, unsigned long long)) \
+    ROW(cuMemUnmap, cuMemUnmap, 10020, 0, (CUdeviceptr, size_t))                                   \
+    ROW(cuMemRetainAllocationHandle, cuMemRetainAllocationHandle, 11000, 0, (uint64_t *, void *))  \
     ROW(cuMemsetD8_v2, cuMemsetD8, 3020, 0, (CUdeviceptr, unsigned char, size_t))                  \
     ROW(cuMemcpyDtoH_v2, cuMemcpyDtoH, 3020, 0, (void *, CUdeviceptr, size_t))                     \
     ROW(cuStreamCreate, cuStreamCreate, 2000, 0, (CUstream *, unsigned int))                       \

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda_vmm.h"
+
+#include "admit.h"
+#include "cuda_device.h"
+#include "cuda_memory.h"
+
+// Memory that somebody refers to or maps. What it is charged with is in root.blocks, under the
+// address of this: a handle may be used again while what it stood for is still mapped.
+struct memory {
+    uint64_t references; // by all its handles
+    uint64_t mappings;   // made, or being made
+    struct memory *next; // unused, or about to be given back
+};
+
+struct mapping {
+    uint64_t address;
+    uint64_t bytes;
+    struct memory *memory; // NULL: none of ours
+    struct mapping *next;
+};
+
+// In the tables the context of an entry is a pointer: to the memory of a handle, where bytes are
+// the references by that handle; to a mapping, by its address.
+struct ga_cuda_vmm {
+    struct ga_table handles;
+    struct ga_table mapped;
+    struct ga_spin lock; // guards what follows and what the tables point to
+    struct memory *unused_memory;
+    struct mapping *unused_mapping;
+};
+
+static struct ga_cuda_vmm *get(struct ga_root *root, bool make) {
+    struct ga_cuda_vmm *v = root ? atomic_load(&root->vmm) : NULL;
+    if (v || !root || !make)
+        return v;
+    v = ga_root_alloc(root, sizeof *v);
+    struct ga_cuda_vmm *other = NULL;
+    if (v && !atomic_compare_exchange_strong(&root->vmm, &other, v))
+        return other;
+    return v;
+}
+
+static void lock(struct ga_cuda_vmm *v) {
+    ga_self_enter();
+    ga_spin_lock(&v->lock);
+}
+
+static void unlock(struct ga_cuda_vmm *v) {
+    ga_spin_unlock(&v->lock);
+    ga_self_leave();
+}
+
+static struct memory *new_memory(struct ga_root *root, struct ga_cuda_vmm *v) {
+    lock(v);
+    struct memory *m = v->unused_memory;
+    if (m)
+        v->unused_memory = m->next;
+    unlock(v);
+    if (!m)
+        m = ga_root_alloc(root, sizeof *m);
+    if (m)
+        *m = (struct memory){.references = 1};
+    return m;
+}
+
+static void drop_memory(struct ga_cuda_vmm *v, struct memory *m) {
+    lock(v);
+    m->next = v->unused_memory;
+    v->unused_memory = m;
+    unlock(v);
+}
+
+static struct mapping *new_mapping(struct ga_root *root, struct ga_cuda_vmm *v) {
+    lock(v);
+    struct mapping *n = v->unused_mapping;
+    if (n)
+        v->unused_mapping = n->next;
+    unlock(v);
+    return n ? n : ga_root_alloc(root, sizeof *n);
+}
+
+static void drop_mapping_locked(struct ga_cuda_vmm *v, struct mapping *n) {
+    n->next = v->unused_mapping;
+    v->unused_mapping = n;
+}
+
+static void *pointer_of(const struct ga_entry *e) {
+    return (void *)(uintptr_t)e->context;
+}
+
+static uint64_t key_of(const struct memory *m) {
+    return (uint64_t)(uintptr_t)m ^ GA_CUDA_KEY_MEMORY;
+}
+
+// Takes away references and mappings; puts the memory on the list when it was the last one.
+static void leave_locked(struct memory *m, uint64_t references, uint64_t mappings,
+                         struct memory **gone) {
+    m->references -= references;
+    m->mappings -= mappings;
+    if (m->references != 0 || m->mappings != 0)
+        return;
+    m->next = *gone;
+    *gone = m;
+}
+
+// Gives back what the driver has given back.
+static void end(struct ga_root *root, struct ga_cuda_vmm *v, struct memory *gone) {
+    while (gone) {
+        struct memory *m = gone;
+        struct ga_entry entry;
+        gone = m->next;
+        if (ga_withdraw(root, key_of(m), &entry))
+            ga_release(root, entry.device, entry.bytes, entry.tag);
+        drop_memory(v, m);
+    }
+}
+
+static struct memory *memory_locked(struct ga_cuda_vmm *v, ga_memory handle) {
+    struct ga_entry e;
+    return ga_table_find(&v->handles, handle, &e) ? pointer_of(&e) : NULL;
+}
+
+// Records references of a handle. What it stood for before has ended out of our sight.
+static bool refer_locked(struct ga_cuda_vmm *v, ga_memory handle, struct memory *m,
+                         struct memory **gone) {
+    struct ga_entry e;
+    struct ga_entry old = {0};
+    uint64_t references = 1;
+    if (ga_table_find(&v->handles, handle, &e) && pointer_of(&e) == m)
+        references += e.bytes;
+    e = (struct ga_entry){.key = handle, .bytes = references, .context = (uint64_t)(uintptr_t)m};
+    if (!ga_table_put(&v->handles, &e, &old))
+        return false;
+    if (old.key && pointer_of(&old) != m)
+        leave_locked(pointer_of(&old), old.bytes, 0, gone);
+    return true;
+}
+
+// The device that the memory will be on, or −1: host memory, or none that is arbitrated.
+static int device_of(struct ga_root *root, const struct ga_cu_memory_properties *properties) {
+    if (!properties || properties->location_type != GA_CUDA_LOCATION_DEVICE)
+        return -1;
+    return ga_cuda_device_know(root, properties->location) ? properties->location : -1;
+}
+
+// Puts what was created into the tables. False: no memory for that.
+static bool record(struct ga_root *root, struct ga_cuda_vmm *v, const struct ga_entry *entry,
+                   ga_memory handle, struct memory *m) {
+    struct memory *gone = NULL;
+    if (!ga_hold(root, entry))
+        return false;
+    lock(v);
+    bool kept = refer_locked(v, handle, m, &gone);
+    unlock(v);
+    end(root, v, gone);
+    struct ga_entry taken;
+    if (!kept)
+        ga_withdraw(root, entry->key, &taken);
+    return kept;
+}
+
+ga_result ga_cuda_vmm_create(GA_FN_cuMemCreate *real, ga_memory *handle, size_t bytes,
+                             const struct ga_cu_memory_properties *properties, uint64_t flags) {
+    struct ga_root *root = ga_root_get();
+    int device = root && bytes ? device_of(root, properties) : -1;
+    if (device < 0)
+        return real(handle, bytes, properties, flags);
+    struct ga_cuda_vmm *v = get(root, true);
+    struct memory *m = v ? new_memory(root, v) : NULL;
+    if (!m)
+        return GA_CUDA_OUT_OF_MEMORY;
+    struct ga_entry entry = {
+        .key = key_of(m), .bytes = bytes, .device = (uint8_t)device, .kind = GA_MEMORY_PLAIN};
+    ga_result result = GA_CUDA_OUT_OF_MEMORY;
+    if (ga_admit(root, (uint32_t)device, bytes, GA_MEMORY_PLAIN, &entry.tag)) {
+        result = real(handle, bytes, properties, flags);
+        if (result == GA_CUDA_SUCCESS && (record(root, v, &entry, *handle, m) ||
+                                          GA_REAL(cuMemRelease)(*handle) != GA_CUDA_SUCCESS))
+            return result;
+        if (result == GA_CUDA_SUCCESS)
+            result = GA_CUDA_OUT_OF_MEMORY;
+        ga_release(root, (uint32_t)device, bytes, entry.tag);
+    }
+    drop_memory(v, m);
+    return result;
+}
+
+// As with a free: a handle leaves the table before the driver is called, which may give it out
+// again. The memory keeps the reference meanwhile.
+ga_result ga_cuda_vmm_release(GA_FN_cuMemRelease *real, ga_memory handle) {
+    struct ga_root *root = ga_root_get();
+    struct ga_cuda_vmm *v = get(root, false);
+    struct ga_entry e;
+    struct ga_entry old;
+    struct memory *gone = NULL;
+    if (!v)
+        return real(handle);
+    lock(v);
+    bool ours = ga_table_take(&v->handles, handle, &e);
+    if (ours && e.bytes > 1) {
+        e.bytes--;
+        ga_table_put(&v->handles, &e, &old);
+    }
+    unlock(v);
+    ga_result result = real(handle);
+    if (!ours)
+        return result;
+    lock(v);
+    if (result == GA_CUDA_SUCCESS)
+        leave_locked(pointer_of(&e), 1, 0, &gone);
+    else
+        refer_locked(v, handle, pointer_of(&e), &gone);
+    unlock(v);
+    end(root, v, gone);
+    return result;
+}
+
+struct search {
+    uint64_t address;
+    struct mapping *found;
+};
+
+static void match(void *arg, const struct ga_entry *e) {
+    struct search *s = arg;
+    struct mapping *n = pointer_of(e);
+    if (s->address >= n->address && s->address - n->address < n->bytes)
+        s->found = n;
+}
+
+// The memory that is mapped at an address, which need not be the beginning of a mapping.
+static struct memory *mapped_at_locked(struct ga_cuda_vmm *v, uint64_t address) {
+    struct search s = {address, NULL};
+    struct ga_entry e;
+    if (ga_table_find(&v->mapped, address, &e))
+        s.found = pointer_of(&e);
+    else
+        ga_table_each(&v->mapped, match, &s);
+    return s.found ? s.found->memory : NULL;
+}
+
+ga_result ga_cuda_vmm_retain(GA_FN_cuMemRetainAllocationHandle *real, ga_memory *handle,
+                             void *address) {
+    struct ga_root *root = ga_root_get();
+    struct ga_cuda_vmm *v = get(root, false);
+    struct memory *gone = NULL;
+    if (!v)
+        return real(handle, address);
+    lock(v);
+    struct memory *m = mapped_at_locked(v, (uint64_t)(uintptr_t)address);
+    if (m)
+        m->references++;
+    unlock(v);
+    ga_result result = real(handle, address);
+    if (!m)
+        return result;
+    lock(v);
+    if (result == GA_CUDA_SUCCESS)
+        refer_locked(v, *handle, m, &gone);
+    else
+        leave_locked(m, 1, 0, &gone);
+    unlock(v);
+    end(root, v, gone);
+    return result;
+}
+
+// What is mapped and none of ours is remembered as well, for its length: an unmap may go over
+// several mappings.
+ga_result ga_cuda_vmm_map(GA_FN_cuMemMap *real, ga_address address, size_t bytes, size_t offset,
+                          ga_memory handle, uint64_t flags) {
+    struct ga_root *root = ga_root_get();
+    struct ga_cuda_vmm *v = get(root, true);
+    struct mapping *n = v ? new_mapping(root, v) : NULL;
+    struct memory *gone = NULL;
+    struct ga_entry old = {0};
+    if (!n)
+        return root ? GA_CUDA_OUT_OF_MEMORY : real(address, bytes, offset, handle, flags);
+    lock(v);
+    *n = (struct mapping){.address = address, .bytes = bytes, .memory = memory_locked(v, handle)};
+    if (n->memory)
+        n->memory->mappings++;
+    unlock(v);
+    ga_result result = real(address, bytes, offset, handle, flags);
+    struct ga_entry e = {.key = address, .context = (uint64_t)(uintptr_t)n};
+    lock(v);
+    if (result != GA_CUDA_SUCCESS) {
+        if (n->memory)
+            leave_locked(n->memory, 0, 1, &gone);
+        drop_mapping_locked(v, n);
+    } else {
+        // Without memory to remember it by, what it maps stays charged.
+        ga_table_put(&v->mapped, &e, &old);
+    }
+    if (old.key) { // unmapped out of our sight
+        struct mapping *before = pointer_of(&old);
+        if (before->memory)
+            leave_locked(before->memory, 0, 1, &gone);
+        drop_mapping_locked(v, before);
+    }
+    unlock(v);
+    end(root, v, gone);
+    return result;
+}
+
+// Takes the mappings of a range out: they are whole, and next to each other.
+static struct mapping *take_range_locked(struct ga_cuda_vmm *v, uint64_t address, uint64_t bytes) {
+    struct mapping *taken = NULL;
+    struct ga_entry e;
+    for (uint64_t done = 0; done < bytes && ga_table_take(&v->mapped, address + done, &e);) {
+        struct mapping *n = pointer_of(&e);
+        n->next = taken;
+        taken = n;
+        done += n->bytes;
+    }
+    return taken;
+}
+
+ga_result ga_cuda_vmm_unmap(GA_FN_cuMemUnmap *real, ga_address address, size_t bytes) {
+    struct ga_root *root = ga_root_get();
+    struct ga_cuda_vmm *v = get(root, false);
+    struct memory *gone = NULL;
+    struct ga_entry old;
+    if (!v)
+        return real(address, bytes);
+    lock(v);
+    struct mapping *taken = take_range_locked(v, address, bytes);
+    unlock(v);
+    ga_result result = real(address, bytes);
+    lock(v);
+    while (taken) {
+        struct mapping *n = taken;
+        taken = n->next;
+        if (result != GA_CUDA_SUCCESS) {
+            struct ga_entry e = {.key = n->address, .context = (uint64_t)(uintptr_t)n};
+            ga_table_put(&v->mapped, &e, &old);
+            continue;
+        }
+        if (n->memory)
+            leave_locked(n->memory, 0, 1, &gone);
+        drop_mapping_locked(v, n);
+    }
+    unlock(v);
+    end(root, v, gone);
+    return result;
+}
