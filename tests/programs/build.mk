@@ -9,7 +9,7 @@ PROGRAMS_CFLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wsh
 
 .PHONY: programs
 programs: $(PROGRAMS_OUT)/cudaprog-dlsym $(PROGRAMS_OUT)/cudaprog-link $(PROGRAMS_OUT)/cudaprog-gpa \
-          $(PROGRAMS_OUT)/cudaext.so $(PROGRAMS_OUT)/lookups
+          $(PROGRAMS_OUT)/cudaext.so $(PROGRAMS_OUT)/lookups $(PROGRAMS_OUT)/loader $(PROGRAMS_OUT)/loader-own
 
 PROGRAMS_DEPS := $(wildcard $(PROGRAMS_SRC)/cud[pr]*.c) $(PROGRAMS_SRC)/cudriver.h $(PROGRAMS_SRC)/build.mk
 
@@ -36,6 +36,19 @@ $(PROGRAMS_OUT)/cudaext.so: $(PROGRAMS_SRC)/cudaext.c $(PROGRAMS_SRC)/build.mk $
 $(PROGRAMS_OUT)/lookups: $(PROGRAMS_SRC)/lookups.c $(PROGRAMS_SRC)/build.mk
 	@mkdir -p $(@D)
 	$(CC) $(PROGRAMS_CFLAGS) -o $@ $< -ldl
+
+# loader, its libraries, and the same with functions called like the driver's.
+LOADER_DEPS := $(wildcard $(PROGRAMS_SRC)/loader*) $(PROGRAMS_SRC)/build.mk
+$(PROGRAMS_OUT)/libloader%.so: $(LOADER_DEPS)
+	@mkdir -p $(@D)
+	$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -DWHO=$(firstword $(subst -, ,$*)) $(if $(findstring -own,$*),-DOWN) \
+	  -Wl,--version-script=$(PROGRAMS_SRC)/loader.map -Wl,-soname,$(@F) -o $@ $(PROGRAMS_SRC)/loaderlib.c -ldl
+
+# A library that nothing is called of is still to be there.
+$(PROGRAMS_OUT)/loader $(PROGRAMS_OUT)/loader-own: $(PROGRAMS_OUT)/loader%: $(LOADER_DEPS) \
+  $(PROGRAMS_OUT)/libloader1%.so $(PROGRAMS_OUT)/libloader2%.so $(PROGRAMS_OUT)/libloader3%.so
+	$(CC) $(PROGRAMS_CFLAGS) -rdynamic $(if $*,-DOWN) -o $@ $(PROGRAMS_SRC)/loader.c -Wl,-rpath,'$$ORIGIN' \
+	  -Wl,--no-as-needed $(PROGRAMS_OUT)/libloader1$*.so $(PROGRAMS_OUT)/libloader2$*.so -ldl
 
 # Alone, without the driver's own rules, at least have it built once.
 ifndef SIM_OUT

@@ -1,0 +1,144 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// whoMissed is the object in whose name the loader says that it found nothing: the
+// one that asked, or the library where that asked for it.
+var whoMissed = regexp.MustCompile(`\S+: undefined symbol`)
+
+// TestLoaderKeepsItsMeaning: RTLD_NEXT and RTLD_DEFAULT from a program, from its
+// libraries and from one opened later, versions, namespaces, and functions that
+// are called like the driver's and are the program's own.
+func TestLoaderKeepsItsMeaning(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Stopped: true})
+	env := append(m.Env(), preload(t)...)
+	for _, c := range []struct {
+		program, what string
+		lines         int
+	}{{"loader", "semantics", 60}, {"loader-own", "own", 15}} {
+		t.Run(c.what, func(t *testing.T) {
+			program := rig.Build(t, "programs/"+c.program)
+			want := rig.Run(t, m.Command(m.Env(), program, c.what))
+			got := rig.Run(t, m.Command(env, program, c.what))
+			if c.what == "own" {
+				want.Stdout = whoMissed.ReplaceAllString(want.Stdout, "undefined symbol")
+				got.Stdout = whoMissed.ReplaceAllString(got.Stdout, "undefined symbol")
+			}
+			if got != want || want.Code != 0 || strings.Count(want.Stdout, "\n") < c.lines {
+				t.Errorf("with the preload %d\n%s%s\nwithout %d\n%s%s", got.Code, got.Stdout, got.Stderr,
+					want.Code, want.Stdout, want.Stderr)
+			}
+		})
+	}
+}
+
+// otherName is the driver in a file of another name.
+func otherName(t *testing.T, m *rig.Machine) string {
+	t.Helper()
+	in, err := os.Open(rig.Build(t, "sim/libcuda.so.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	path := filepath.Join(m.Dir, "vendor.so")
+	out, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestDriverByEveryNameIsCaught: whatever name it is opened by, and whichever way
+// its functions are found in it.
+func TestDriverByEveryNameIsCaught(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
+	for _, name := range []string{"libcuda.so.1", "libcuda.so", rig.Build(t, "sim/libcuda.so.1"), otherName(t, m)} {
+		for _, how := range []string{"plain", "version", "default", "deepdefault", "again"} {
+			if how == "again" && strings.HasSuffix(name, "vendor.so") {
+				continue // a second driver: see below
+			}
+			t.Run(how+"/"+filepath.Base(name), func(t *testing.T) {
+				p := m.Interact(m.Gpuarb("run", "--memory", "1M", "--", rig.Build(t, "programs/loader"), "drive", name, how))
+				p.Want("alloc 1048575", "ok")
+				p.Want("alloc 2", "err 2")
+				p.Want("alloc 1", "ok")
+				if total := m.SimNumber("total", "0"); total != 1<<20 {
+					t.Errorf("the driver holds %d bytes, want the budget", total)
+				}
+				p.End()
+			})
+		}
+	}
+}
+
+// TestWhatPassesTheShimIsSeen: a library opened with RTLD_DEEPBIND has libc's dlsym,
+// a namespace of its own has its own driver, and so has a process that loads another
+// file with one. What they take is not admitted. It is counted, as the process's
+// unmanaged use or as overhead of its lease, and no longer granted to others.
+func TestWhatPassesTheShimIsSeen(t *testing.T) {
+	t.Parallel()
+	const (
+		taken   = 3 << 20
+		context = 64 << 20 // SIMCUDA_CONTEXT_BYTES
+	)
+	for _, how := range []string{"deep", "namespace", "mixed", "again"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
+			name := "libcuda.so.1"
+			if how == "again" {
+				name = otherName(t, m)
+			}
+			capacity := m.Snapshot().Devices[0].Capacity
+			p := m.Interact(m.Gpuarb("run", "--memory", "1M", "--", rig.Build(t, "programs/loader"), "drive", name, how))
+			p.Want(fmt.Sprint("alloc ", taken), "ok")
+			pid := p.PID()
+			rig.Eventually(t, "the daemon sees what passed the shim", func() bool {
+				return passed(m.Snapshot(), pid, how == "mixed") == taken+context
+			})
+			if s := m.Snapshot().Devices[0]; s.Capacity != capacity-taken-context {
+				t.Errorf("of %d bytes %d can be granted, want %d less", capacity, s.Capacity, taken+context)
+			}
+			p.End()
+			rig.Eventually(t, "all can be granted again", func() bool {
+				return m.Snapshot().Devices[0].Capacity == capacity
+			})
+		})
+	}
+}
+
+// passed is what a process uses of the first device that nobody admitted.
+func passed(s accounting.Snapshot, pid int, leased bool) accounting.Bytes {
+	if leased {
+		i := slices.IndexFunc(s.Leases, func(l accounting.LeaseState) bool { return l.PID == pid })
+		if i < 0 || s.Leases[i].Used != 0 {
+			return 0
+		}
+		return s.Leases[i].Overhead
+	}
+	i := slices.IndexFunc(s.Devices[0].UnmanagedBy, func(u accounting.UnmanagedState) bool { return u.PID == pid })
+	if i < 0 || len(s.Leases) != 0 {
+		return 0
+	}
+	return s.Devices[0].UnmanagedBy[i].Bytes
+}
