@@ -145,6 +145,23 @@ func TestVMMDevice(t *testing.T) {
 	})
 }
 
+// Threads that map and unmap under a limit that they hit again and again.
+func TestVMMThreads(t *testing.T) {
+	const limit = 12*mib + 1
+	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		var granted, refused int
+		got := p.Ask("mapthreads 8 2000")
+		if _, err := fmt.Sscanf(got, "ok %d %d", &granted, &refused); err != nil || granted == 0 || refused == 0 {
+			t.Errorf("8 threads: %s, want some granted and some refused, and nothing else", got)
+		}
+		if peak := m.SimNumber("peak", "0"); peak > limit {
+			t.Errorf("the driver saw %d bytes at once, the limit is %d", peak, limit)
+		}
+		holds(t, m, p.PID(), 0, 0)
+		exactly(p, limit)
+	})
+}
+
 // Round and round, so that handles, records and addresses are used again.
 func TestVMMAgainAndAgain(t *testing.T) {
 	const limit = 8 * mib

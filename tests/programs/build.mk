@@ -11,7 +11,7 @@ PROGRAMS_CFLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wsh
 programs: $(PROGRAMS_OUT)/cudaprog-dlsym $(PROGRAMS_OUT)/cudaprog-link $(PROGRAMS_OUT)/cudaprog-gpa \
           $(PROGRAMS_OUT)/cudaext.so $(PROGRAMS_OUT)/lookups $(PROGRAMS_OUT)/loader $(PROGRAMS_OUT)/loader-own
 
-PROGRAMS_DEPS := $(wildcard $(PROGRAMS_SRC)/cud[pr]*.c) $(PROGRAMS_SRC)/cudriver.h $(PROGRAMS_SRC)/build.mk
+PROGRAMS_DEPS := $(PROGRAMS_SRC)/cudaprog.c $(PROGRAMS_SRC)/cudriver.c $(PROGRAMS_SRC)/cudriver.h $(PROGRAMS_SRC)/build.mk
 
 $(PROGRAMS_OUT)/cudaprog-dlsym: $(PROGRAMS_DEPS)
 	@mkdir -p $(@D)

@@ -46,6 +46,9 @@
 //               map NAME OFFSET SIZE MEMORY  cuMemMap at a reserved address
 //               unmap NAME OFFSET SIZE       cuMemUnmap
 //               retain NEW NAME OFFSET       cuMemRetainAllocationHandle of what is mapped there
+//               mapthreads T COUNT           T threads, each COUNT rounds of mapping and unmapping
+//                                            2M at addresses of their own, and of small arrays:
+//                                            "mapthreads ok GRANTED REFUSED"
 //   streams     stream NAME [PRIORITY]       cuStreamCreate, or …WithPriority
 //               streamdestroy NAME           (by name, also after it was destroyed)
 //               streammany NAME COUNT        so many; stops at the first failure
@@ -382,7 +385,10 @@ static void *stress_run(void *arg) {
     return NULL;
 }
 
+static void *map_run(void *arg);
+
 static void do_threads(const struct command *c) {
+    bool maps = strcmp(c->word[0], "mapthreads") == 0;
     size_t threads = number(c, 1);
     struct stress *all = calloc(threads, sizeof *all);
     CUcontext context = NULL;
@@ -394,9 +400,9 @@ static void do_threads(const struct command *c) {
     for (size_t i = 0; i < threads; i++) {
         all[i] = (struct stress){.context = context,
                                  .count = number(c, 2),
-                                 .size = number(c, 3),
-                                 .seed = number(c, 4) * 1000003 + i + 1};
-        if (pthread_create(&all[i].thread, NULL, stress_run, &all[i]) != 0)
+                                 .size = number_or(c, 3, 0),
+                                 .seed = number_or(c, 4, 0) * 1000003 + i + 1};
+        if (pthread_create(&all[i].thread, NULL, maps ? map_run : stress_run, &all[i]) != 0)
             abort();
     }
     for (size_t i = 0; i < threads; i++) {
@@ -522,6 +528,79 @@ static void do_unmap(const struct command *c) {
 static void do_retain(const struct command *c) {
     void *p = (void *)(uintptr_t)(lookup(c, 2, false)->value + number(c, 3));
     answer(c, CU(cuMemRetainAllocationHandle)(&lookup(c, 1, true)->value, p), "");
+}
+
+#define SLOTS 4
+#define SLOT (2ull << 20)
+
+struct slots {
+    CUdeviceptr base;
+    CUarray array;
+    bool mapped[SLOTS];
+};
+
+// The mapping alone keeps what is mapped.
+static CUresult map_one(CUdeviceptr p) {
+    const int properties[8] = {1, 0, 1, device};
+    uint64_t handle;
+    CUresult r = CU(cuMemCreate)(&handle, SLOT, properties, 0);
+    if (r != 0)
+        return r;
+    r = CU(cuMemMap)(p, SLOT, 0, handle, 0);
+    CUresult released = CU(cuMemRelease)(handle);
+    return r ? r : released;
+}
+
+// It comes back from the mapping, and is kept by its handle for a moment.
+static CUresult unmap_one(CUdeviceptr p) {
+    uint64_t handle;
+    CUresult r = CU(cuMemRetainAllocationHandle)(&handle, (void *)(uintptr_t)(p + 1));
+    if (r == 0)
+        r = CU(cuMemUnmap)(p, SLOT);
+    return r ? r : CU(cuMemRelease)(handle);
+}
+
+static CUresult swap_array(CUarray *array) {
+    const struct {
+        size_t width, height;
+        int format;
+        unsigned int channels;
+    } d = {1000, 3, 0x20, 4};
+    CUarray old = *array;
+    *array = NULL;
+    return old ? CU(cuArrayDestroy)(old) : CU(cuArrayCreate_v2)(array, &d);
+}
+
+static void map_round(struct stress *s, struct slots *m) {
+    uint64_t i = random_next(&s->seed) % (SLOTS + 1);
+    CUresult r;
+    if (i == SLOTS) {
+        r = swap_array(&m->array);
+    } else {
+        CUdeviceptr p = m->base + i * SLOT;
+        r = m->mapped[i] ? unmap_one(p) : map_one(p);
+        m->mapped[i] ^= r == 0;
+    }
+    s->granted += r == 0;
+    s->refused += r == 2;
+    if (r != 0 && r != 2)
+        s->failed = r;
+}
+
+static void *map_run(void *arg) {
+    struct stress *s = arg;
+    struct slots m = {0};
+    s->failed = CU(cuCtxSetCurrent)(s->context);
+    if (s->failed == 0)
+        s->failed = CU(cuMemAddressReserve)(&m.base, SLOTS * SLOT, 0, 0, 0);
+    for (uint64_t i = 0; i < s->count && s->failed == 0; i++)
+        map_round(s, &m);
+    for (size_t i = 0; i < SLOTS; i++)
+        if (m.mapped[i] && s->failed == 0)
+            s->failed = unmap_one(m.base + i * SLOT);
+    if (m.array && s->failed == 0)
+        s->failed = CU(cuArrayDestroy)(m.array);
+    return NULL;
 }
 
 // Streams
@@ -785,6 +864,7 @@ static const struct {
     {"map", do_map},
     {"unmap", do_unmap},
     {"retain", do_retain},
+    {"mapthreads", do_threads},
     {"stream", do_stream},
     {"streammany", do_streammany},
     {"streamdestroy", do_streamdestroy},
