@@ -128,7 +128,7 @@ static bool add_level(const struct shape *s, unsigned int level, uint64_t *sum) 
            !__builtin_add_overflow(*sum, bits / 8 + (bits % 8 != 0), sum);
 }
 
-// The driver makes no more levels than the longest side can be halved.
+// The driver makes one level at least, and no more than the longest side can be halved.
 static unsigned int most_levels(const struct shape *s) {
     uint64_t sides = s->width | s->height | (has_layers(s) ? 0 : s->depth);
     unsigned int levels = 0;
@@ -156,7 +156,7 @@ static bool open_claim(struct claim *c, const struct shape *s, unsigned int leve
         return true;
     unsigned int most = most_levels(s);
     // A size that no number holds is the driver's to refuse.
-    for (unsigned int level = 0; level < levels && level < most; level++)
+    for (unsigned int level = 0; level == 0 || (level < levels && level < most); level++)
         if (!add_level(s, level, &bytes))
             return true;
     int device = bytes ? ga_cuda_device_current(root, &c->context) : -1;

@@ -200,4 +200,5 @@ func TestArrayFormats(t *testing.T) {
 	p.Want("array a 5 1 0x91 4", errInvalidValue)
 	p.Want("alloc more 1", "ok")
 	p.Want("array a 5 1 0x91 4", errOutOfMemory)
+	p.Want("mipmap a 16 1 0 1 1 0 0", errOutOfMemory) // no level is one
 }
