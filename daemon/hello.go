@@ -100,6 +100,7 @@ func (cl *client) bye(m ipc.Message) error {
 	return answer(cl, m, func(*ipc.Empty) (ipc.Empty, error) {
 		cl.d.mu.Lock()
 		defer cl.d.mu.Unlock()
+		delete(cl.s.conns, cl.conn) // which the answer has yet to go out on
 		cl.d.endSession(cl.s)
 		cl.d.drainEvents()
 		return ipc.Empty{}, nil

@@ -109,7 +109,7 @@ func (d *Daemon) recoverSession(i int, r *statefile.Session, leases []int, taken
 		run:  r.Job != 0, conns: map[*ipc.Conn]struct{}{}}
 	if !dead {
 		s.page = findPage(s.peer.PID, ipc.PageID{Dev: r.PageDev, Ino: r.PageInode})
-		s.mapped.Store(s.page != nil)
+		s.mapped.Store(true)
 	}
 	req := arbiter.RestoredSession{Process: proc, Job: s.job, Streams: int(r.Streams),
 		Max: wishes(ipc.HelloRequest{Memory: r.Max, Share: r.MaxPerMille})}

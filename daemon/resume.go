@@ -96,14 +96,31 @@ func (d *Daemon) takeUp(c *ipc.Conn, req *ipc.ResumeRequest, fd int,
 	// again, by the same number: as for something new, since here the bytes go back.
 	s.record.Resumed()
 	for _, rl := range req.Leases[:req.Count] {
-		l := &s.leases[rl.Slot]
-		if dev, ok := d.deviceByUUID(rl.Device); ok && l.open && l.device == dev.Index {
-			d.recount(l.id, rl.Used, figures[rl.Device])
+		if err = d.settle(s, rl, figures[rl.Device]); err != nil {
+			d.log.Warn("what is recorded of a session is not what its process has: it begins anew", "client_pid", s.peer.PID, "err", err)
+			delete(s.conns, c)
+			d.endSession(s)
+			err = refused(ipc.StatusNoSession, "the session is known otherwise")
+			break
 		}
 	}
 	d.refresh(s)
 	d.drainEvents()
-	return s, fresh, nil
+	return s, fresh, err
+}
+
+// settle takes a client's sum of one lease. What it began to use while there was no
+// daemon becomes a lease now.
+func (d *Daemon) settle(s *session, rl ipc.ResumeLease, figure accounting.Bytes) error {
+	dev, ok := d.deviceByUUID(rl.Device)
+	if !ok {
+		return nil // nothing is arbitrated there
+	}
+	if l := &s.leases[rl.Slot]; l.open && l.device == dev.Index {
+		d.recount(l.id, rl.Used, figure)
+		return nil
+	}
+	return d.adoptLease(s, rl, figure)
 }
 
 // recount takes a client's own sum of one lease, and writes down what comes of it.

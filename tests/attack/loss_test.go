@@ -65,3 +65,25 @@ func TestTakenWithoutADaemon(t *testing.T) {
 		t.Errorf("%d words of an honest program were clamped", n)
 	}
 }
+
+// TestBegunWithoutADaemon: a device that a program began to use while there was no
+// daemon has its lease when there is one again.
+func TestBegunWithoutADaemon(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "8G,8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+	p := cudaprog(m)
+	say(t, p, "alloc a 100M", "ok")
+	m.Kill()
+	say(t, p, "context second 1", "ok")
+	say(t, p, "alloc b 1G", "ok")
+	m.Start()
+	rig.Eventually(t, "the program is back", func() bool {
+		say(t, p, "alloc c 300M", "ok")
+		return p.Ask("free c") == "ok" && disagreement(m) == ""
+	})
+	say(t, p, "free b", "ok")
+	agree(t, m)
+	if n := m.Snapshot().Stats.ClampedWords; n != 0 {
+		t.Errorf("%d words of an honest program were clamped", n)
+	}
+}

@@ -15,9 +15,9 @@ import (
 )
 
 var (
-	seed   = flag.Uint64("attack.seed", 1, "of all that is random")
-	scale  = flag.Int("attack.scale", 1, "how many times as much of it")
-	binary = flag.String("attack.daemon", "", "another gpuarbd to attack")
+	seed       = flag.Uint64("attack.seed", 1, "of all that is random")
+	scale      = flag.Int("attack.scale", 1, "how many times as much of it")
+	daemonPath = flag.String("attack.daemon", "", "another gpuarbd to attack")
 )
 
 // roleVariable makes this binary one of the roles instead of the tests.
@@ -42,7 +42,7 @@ func random(t *testing.T) *rand.Rand {
 // machine is a machine whose daemon is watched for data races.
 func machine(t *testing.T, o rig.Options) *rig.Machine {
 	t.Helper()
-	o.Binary = *binary
+	o.Binary = *daemonPath
 	m := rig.New(t, o)
 	t.Cleanup(func() {
 		for _, sign := range []string{"DATA RACE", "panic: ", "fatal error: "} {

@@ -1,0 +1,151 @@
+package attack
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// readers read all of a machine's filesystem in several ways until stop, and tell how
+// often they came through.
+func readers(t *testing.T, m *rig.Machine) (rounds *atomic.Int64, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	rounds = &atomic.Int64{}
+	var wg sync.WaitGroup
+	for _, c := range [][]string{
+		{"grep", "-rs", "nothing like this", m.Mount},
+		{"find", m.Mount, "-type", "f", "-newer", "/proc/self"},
+		{"cat", filepath.Join(m.Mount, "leases"), filepath.Join(m.Mount, "stats"), filepath.Join(m.Mount, "leases.json")},
+	} {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				_ = m.Command(m.Env(), c[0], c[1:]...).Run()
+				rounds.Add(1)
+			}
+		})
+	}
+	return rounds, func() { cancel(); wg.Wait() }
+}
+
+// stuck opens a file, reads one byte and holds on to it, as a pager does.
+func stuck(t *testing.T, path string) *os.File {
+	t.Helper()
+	f, err := os.Open(path)
+	check(t, err)
+	t.Cleanup(func() { _ = f.Close() })
+	_, err = f.Read(make([]byte, 1))
+	check(t, err)
+	return f
+}
+
+// TestReadersUnderLoad: whoever reads, and however, costs programs nothing but time,
+// and sees what is.
+func TestReadersUnderLoad(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+	rounds, stop := readers(t, m)
+	crowd := []*rig.Program{cudaprog(m), cudaprog(m), cudaprog(m)}
+	held := stuck(t, filepath.Join(m.Mount, "leases"))
+	for i := range 5 * *scale {
+		for j, p := range crowd {
+			p.Tell(fmt.Sprintf("threads 3 100 200M %d", 10*i+j+1))
+		}
+		for _, p := range crowd {
+			p.Line()
+		}
+		agree(t, m)
+	}
+	say(t, crowd[0], "alloc a 123M", "ok")
+	if text := m.Read("leases"); !strings.Contains(text, fmt.Sprint(123<<20)) {
+		t.Errorf("leases: %s", text)
+	}
+	rest, err := io.ReadAll(held)
+	if err != nil || !strings.Contains(string(rest), "USER GPU") || strings.Contains(string(rest), fmt.Sprint(123<<20)) {
+		t.Errorf("what was begun is not what goes on: %v, %q", err, rest)
+	}
+	rig.Eventually(t, "the readers come through", func() bool { return rounds.Load() > 10 })
+	stop()
+}
+
+// TestDaemonKilledUnderReaders: a reader inside gets an error, not a place to hang, and
+// the next daemon mounts again.
+func TestDaemonKilledUnderReaders(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+	p := cudaprog(m)
+	say(t, p, "alloc a 100M", "ok")
+	_, stop := readers(t, m)
+	for range 4 * *scale {
+		held := stuck(t, filepath.Join(m.Mount, "stats"))
+		m.Kill()
+		if _, err := held.Seek(0, io.SeekStart); err == nil {
+			if _, err := bufio.NewReader(held).ReadString('\n'); err == nil {
+				t.Error("a dead daemon's file was read")
+			}
+		}
+		m.Start()
+		if text := m.Read("leases"); !strings.Contains(text, fmt.Sprint(100<<20)) {
+			t.Errorf("leases: %s", text)
+		}
+		agree(t, m)
+	}
+	stop()
+}
+
+// TestUnmountedBySomebody: the socket goes on, the log says so, and a stop is a stop.
+func TestUnmountedBySomebody(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G"})
+	p := cudaprog(m)
+	say(t, p, "alloc a 100M", "ok")
+	_, stop := readers(t, m)
+	held := stuck(t, filepath.Join(m.Mount, "leases"))
+	check(t, unix.Unmount(m.Mount, unix.MNT_DETACH))
+	check(t, held.Close())
+	stop()
+	rig.Eventually(t, "the log says so", func() bool { return strings.Contains(m.Log(), "unmounted by somebody") })
+	say(t, p, "alloc b 100M", "ok")
+	agree(t, m)
+	m.Stop()
+	m.Start()
+	say(t, p, "alloc c 100M", "ok")
+	agree(t, m)
+	m.Read("leases")
+}
+
+// TestStoppedReader: one that stands still in the middle of a read holds nobody up, not
+// the end of the daemon either.
+func TestStoppedReader(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G"})
+	p := cudaprog(m)
+	reader := m.Command(m.Env(), "sh", "-c", "while :; do cat "+filepath.Join(m.Mount, "leases")+" >/dev/null; done")
+	reader.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	check(t, reader.Start())
+	for i := range 10 {
+		check(t, syscall.Kill(-reader.Process.Pid, syscall.SIGSTOP))
+		say(t, p, fmt.Sprintf("alloc a%d 10M", i), "ok")
+		agree(t, m)
+		check(t, syscall.Kill(-reader.Process.Pid, syscall.SIGCONT))
+	}
+	check(t, syscall.Kill(-reader.Process.Pid, syscall.SIGSTOP))
+	m.Stop()
+	check(t, syscall.Kill(-reader.Process.Pid, syscall.SIGKILL))
+	_ = reader.Wait()
+	m.Start()
+	say(t, p, "alloc b 10M", "ok")
+	agree(t, m)
+}

@@ -1,0 +1,148 @@
+package attack
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// signalTo sends a signal; a stopped process is stopped when it returns.
+func signalTo(t *testing.T, pid int, sig syscall.Signal) {
+	t.Helper()
+	check(t, syscall.Kill(pid, sig))
+	if sig == syscall.SIGSTOP {
+		rig.Eventually(t, "it is stopped", func() bool {
+			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			check(t, err)
+			return strings.HasPrefix(string(text[strings.LastIndexByte(string(text), ')')+1:]), " T")
+		})
+	}
+}
+
+// TestStoppedClients: programs that are stopped, with credit and streams and requests on
+// their way, hold nobody up; what they have idle is called back all the same.
+func TestStoppedClients(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+	var stopped []*rig.Program
+	var pids []int
+	for range 4 {
+		p := cudaprog(m)
+		say(t, p, "alloc a 100M", "ok")
+		say(t, p, "free a", "ok") // idle credit from here on
+		pids = append(pids, p.PID())
+		signalTo(t, pids[len(pids)-1], syscall.SIGSTOP)
+		stopped = append(stopped, p)
+	}
+	p := cudaprog(m)
+	say(t, p, "alloc all 1G", "ok")
+	sane(t, m)
+	say(t, p, "free all", "ok")
+	for range 5 {
+		m.Kill()
+		m.Start()
+		say(t, p, "alloc most 900M", "ok")
+		say(t, p, "free most", "ok")
+	}
+	for i, q := range stopped {
+		check(t, syscall.Kill(-pids[i], syscall.SIGCONT))
+		say(t, q, "alloc a 50M", "ok")
+	}
+	settle(t, m, append(stopped, p))
+}
+
+// TestStoppedDaemon: a daemon that stands still and goes on is no new one. Programs go on
+// within their credit or wait, and every byte is where it was.
+func TestStoppedDaemon(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+	crowd := make([]*rig.Program, 5)
+	for i := range crowd {
+		crowd[i] = cudaprog(m)
+	}
+	for round := range 5 * *scale {
+		var wg sync.WaitGroup
+		for i, p := range crowd {
+			wg.Go(func() {
+				if got := p.Ask(fmt.Sprintf("threads 3 60 100M %d", 10*round+i+1)); !strings.HasPrefix(got, "ok") {
+					t.Errorf("threads: %s", got)
+				}
+			})
+		}
+		for range 5 {
+			signalTo(t, m.DaemonPID(), syscall.SIGSTOP)
+			check(t, syscall.Kill(m.DaemonPID(), syscall.SIGCONT))
+		}
+		wg.Wait()
+		agree(t, m)
+	}
+	for _, p := range crowd {
+		p.End()
+	}
+	allGone(t, m)
+}
+
+// TestExecUnderFire: programs that become others again and again, while the daemon is
+// killed: what they held before is never counted as theirs.
+func TestExecUnderFire(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+	program := rig.Build(t, "programs/cudaprog-dlsym")
+	p, q := cudaprog(m), cudaprog(m)
+	say(t, q, "alloc a 300M", "ok")
+	for round := range 10 * *scale {
+		say(t, p, "alloc a 700M", "ok")
+		if round%2 == 1 {
+			say(t, p, "closefds", "ok")
+		}
+		if round%3 == 2 {
+			m.Kill()
+		}
+		p.Tell("exec " + program)
+		if got := p.Line(); got != "ready" {
+			t.Fatalf("after exec: %q", got)
+		}
+		if round%3 == 2 {
+			m.Start()
+		}
+		rig.Eventually(t, "the memory is back", func() bool { return p.Ask("alloc b 700M") == "ok" })
+		settle(t, m, []*rig.Program{p, q})
+		say(t, p, "free b", "ok")
+	}
+}
+
+// TestExitInTheMiddle: programs that are killed while their threads ask leave nothing.
+func TestExitInTheMiddle(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+	r := random(t)
+	keeper := cudaprog(m)
+	say(t, keeper, "alloc a 200M", "ok")
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 15 * *scale {
+				p := m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym"), "threads 4 100000 300M 7")
+				if err := p.Start(); err != nil {
+					t.Error(err)
+					return
+				}
+				rig.Eventually(t, "it has a lease", func() bool {
+					return strings.Contains(m.Sim("held"), fmt.Sprintf("%d ", p.Process.Pid))
+				})
+				_ = p.Process.Signal([]os.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGSEGV}[r.IntN(3)])
+				_ = p.Wait()
+			}
+		})
+	}
+	wg.Wait()
+	rig.Eventually(t, "one lease is left", func() bool { return len(m.Snapshot().Leases) == 1 })
+	agree(t, m)
+	say(t, keeper, "alloc b 800M", "ok")
+	sane(t, m)
+}

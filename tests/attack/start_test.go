@@ -1,0 +1,186 @@
+package attack
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+func gpuarbd(t testing.TB) string {
+	t.Helper()
+	if *daemonPath != "" {
+		return *daemonPath
+	}
+	return rig.Build(t, "gpuarbd")
+}
+
+// TestImpossibleStarts: each ends with a line that says what is wrong, and leaves nothing.
+func TestImpossibleStarts(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Stopped: true})
+	sock := filepath.Join(m.Dir, "x.sock")
+	check(t, os.WriteFile(filepath.Join(m.Dir, "file"), nil, 0o600))
+	check(t, os.Mkdir(filepath.Join(m.Dir, "dir.sock"), 0o700))
+	check(t, os.WriteFile(sock+".public", nil, 0o600))
+	check(t, os.WriteFile(filepath.Join(m.Dir, "pub.sock.state"), nil, 0o644))
+	check(t, unix.Mkfifo(filepath.Join(m.Dir, "fifo.sock.state"), 0o600))
+	long := filepath.Join(m.Dir, strings.Repeat("long-", 25)+".sock")
+	readonly := smallDisk(t, 1<<20)
+	check(t, unix.Mount("", readonly, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	for name, c := range map[string]struct {
+		args []string
+		says []string
+	}{
+		"long path":       {[]string{"--socket", long, "--mount", "none"}, []string{long, "107"}},
+		"below a file":    {[]string{"--socket", m.Dir + "/file/x.sock", "--mount", "none"}, []string{m.Dir + "/file", "not a directory"}},
+		"a folder":        {[]string{"--socket", m.Dir + "/dir.sock", "--mount", "none"}, []string{m.Dir + "/dir.sock"}},
+		"read-only":       {[]string{"--socket", readonly + "/x.sock", "--mount", "none"}, []string{readonly, "read-only"}},
+		"public state":    {[]string{"--socket", m.Dir + "/pub.sock", "--mount", "none"}, []string{"pub.sock.state", "remove it"}},
+		"state a pipe":    {[]string{"--socket", m.Dir + "/fifo.sock", "--mount", "none"}, []string{"fifo.sock.state", "remove it"}},
+		"no mount parent": {[]string{"--socket", sock, "--mount", m.Dir + "/no/such"}, []string{m.Dir + "/no", "no such file"}},
+		"mount read-only": {[]string{"--socket", sock, "--mount", readonly + "/gpu"}, []string{readonly, "read-only"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := rig.Run(t, m.Command(m.Env(), gpuarbd(t), c.args...))
+			if r.Code != 1 {
+				t.Errorf("exit status %d", r.Code)
+			}
+			last := r.Stderr[strings.LastIndex(strings.TrimSpace(r.Stderr), "\n")+1:]
+			for _, part := range c.says {
+				if !strings.Contains(last, part) {
+					t.Errorf("%q is missing in: %s", part, last)
+				}
+			}
+		})
+	}
+	if _, err := os.Stat(sock); err == nil {
+		t.Error("a daemon that did not start leaves its socket")
+	}
+}
+
+// TestRelativePaths: they are meant from where the daemon was started.
+func TestRelativePaths(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Stopped: true})
+	cmd := m.Command(m.Env(), gpuarbd(t), "--socket", "here.sock", "--mount", "none")
+	cmd.Dir = m.Dir
+	var err error
+	check(t, cmd.Start())
+	m.Socket = filepath.Join(m.Dir, "here.sock")
+	rig.Eventually(t, "it listens", func() bool { _, err = os.Stat(m.Socket); return err == nil })
+	p := cudaprog(m)
+	say(t, p, "alloc a 1M", "ok")
+	agree(t, m)
+	p.End()
+	check(t, cmd.Process.Signal(syscall.SIGTERM))
+	check(t, cmd.Wait())
+}
+
+// activate is systemd's stand-in: it makes a machine's socket, and starts the daemon
+// with it when somebody connects.
+func activate(m *rig.Machine, kind ...string) *exec.Cmd {
+	args := append(kind, "-l", m.Socket, "-E", "LD_LIBRARY_PATH", "-E", "SIMCUDA_DIR", "-E", "SIMCUDA_DEVICES",
+		gpuarbd(m.T), "--socket", m.Socket, "--mount", "none")
+	return m.Command(m.Env(), "systemd-socket-activate", args...)
+}
+
+// TestReadOnlyRuntime: where nothing can be written the daemon of an inherited socket
+// goes on without a state file.
+func TestReadOnlyRuntime(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Stopped: true})
+	dir := smallDisk(t, 1<<20)
+	m.Socket = filepath.Join(dir, "gpuarb.sock")
+	cmd := activate(m, "--seqpacket")
+	var log strings.Builder
+	cmd.Stderr = &log
+	check(t, cmd.Start())
+	rig.Eventually(t, "the socket is there", func() bool { _, err := os.Stat(m.Socket); return err == nil })
+	check(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	p := cudaprog(m)
+	say(t, p, "alloc a 100M", "ok")
+	agree(t, m)
+	p.End()
+	allGone(t, m)
+	check(t, cmd.Process.Signal(syscall.SIGTERM))
+	check(t, cmd.Wait())
+	if !strings.Contains(log.String(), "not all of the state can be kept") || !strings.Contains(log.String(), "read-only") {
+		t.Errorf("the log does not say so: %s", &log)
+	}
+}
+
+// TestSocketActivation: the socket is somebody else's and stays; who connects while
+// there is no daemon waits.
+func TestSocketActivation(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Stopped: true})
+	cmd := activate(m, "--seqpacket")
+	check(t, cmd.Start())
+	rig.Eventually(t, "the socket is there", func() bool { _, err := os.Stat(m.Socket); return err == nil })
+	p := cudaprog(m) // its first call starts the daemon
+	say(t, p, "alloc a 100M", "ok")
+	agree(t, m)
+	p.End()
+	check(t, cmd.Process.Signal(syscall.SIGTERM))
+	check(t, cmd.Wait())
+	if _, err := os.Stat(m.Socket); err != nil {
+		t.Errorf("the socket belongs to whoever made it, and has gone: %v", err)
+	}
+	check(t, os.Remove(m.Socket))
+
+	cmd = activate(m)
+	out, err := cmd.StderrPipe()
+	check(t, err)
+	check(t, cmd.Start())
+	rig.Eventually(t, "the stream socket is there", func() bool {
+		return exec.Command("python3", "-c", "import socket,sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])", m.Socket).Run() == nil
+	})
+	text := make([]byte, 4096)
+	for !strings.Contains(string(text), "SOCK_SEQPACKET") {
+		n, err := out.Read(text)
+		if err != nil {
+			t.Fatalf("a stream socket was not refused: %v", err)
+		}
+		text = text[:n:cap(text)][:n]
+		text = append(text, make([]byte, 4096-n)...)
+	}
+	_ = cmd.Wait()
+}
+
+// TestSignals: TERM under load, HUP with a mistake in the configuration, and many of
+// either.
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
+		Config: "schema_version = 1\n[defaults]\nmemory.max = \"500M\"\n"})
+	p := cudaprog(m)
+	config := filepath.Join(m.Dir, "gpuarb.toml")
+	for round := range 4 {
+		p.Tell(fmt.Sprintf("threads 4 300 200M %d", round+1))
+		check(t, os.WriteFile(config, []byte("schema_version = 1\n[defaults]\nmemory.max = \"4Q\"\n"), 0o600))
+		check(t, syscall.Kill(m.DaemonPID(), syscall.SIGHUP))
+		rig.Eventually(t, "it says why not", func() bool {
+			return strings.Count(m.Log(), "the old one stays in force") == round+1 && strings.Contains(m.Log(), "4Q")
+		})
+		check(t, os.WriteFile(config, []byte("schema_version = 1\n[defaults]\nmemory.max = \"500M\"\n"), 0o600))
+		for range 20 {
+			check(t, syscall.Kill(m.DaemonPID(), syscall.SIGHUP))
+		}
+		m.Stop()
+		m.Start()
+		if got := p.Line(); !strings.HasPrefix(got, "threads ok") {
+			t.Errorf("under a stop: %s", got)
+		}
+		settle(t, m, []*rig.Program{p})
+	}
+	say(t, p, "alloc a 500M", "ok")
+	say(t, p, "alloc b 1", "err 2")
+}
