@@ -17,8 +17,9 @@ type Words struct {
 	// granted. It may be called within any method. nil: nobody is told.
 	OnClamp func(arbiter.LeaseID)
 
-	leases  map[arbiter.LeaseID]*entry
-	clamped uint64
+	leases   map[arbiter.LeaseID]*entry
+	clamped  uint64
+	patience int // how often a swap may fail before the change is made in another way
 }
 
 // entry is one lease: its slot in the client's page and its records.
@@ -33,7 +34,9 @@ type entry struct {
 }
 
 // NewWords returns an empty set.
-func NewWords() *Words { return &Words{leases: map[arbiter.LeaseID]*entry{}} }
+func NewWords() *Words {
+	return &Words{leases: map[arbiter.LeaseID]*entry{}, patience: 256}
+}
 
 // Add makes a lease's word known: slot record.Slot of its client's page. page may
 // be nil: a lease whose page is not known (yet) has no credit.
@@ -204,7 +207,7 @@ func (w *Words) Resize(id arbiter.LeaseID, granted accounting.Bytes) {
 // still sees the old leaves it alone.
 func (w *Words) change(e *entry, kind uint32, granted accounting.Bytes,
 	next func(credit, flags uint64) (uint64, uint64, accounting.Bytes)) {
-	for range swapPatience {
+	for range w.patience {
 		old := ipc.Word(e.word().Load())
 		swapped := w.announce(e, kind, granted, old, next)
 		if e.word().CompareAndSwap(uint64(old), uint64(swapped)) {
@@ -222,9 +225,6 @@ func (w *Words) change(e *entry, kind uint32, granted accounting.Bytes,
 	e.word().Add(uint64(swapped) - uint64(empty))
 	e.record.Finish()
 }
-
-// swapPatience is how often a swap may fail before the change is made in another way.
-const swapPatience = 256
 
 // announce works out a change and writes it down; it returns the word to be.
 func (w *Words) announce(e *entry, kind uint32, granted accounting.Bytes, old ipc.Word,

@@ -2,6 +2,7 @@ package shim
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -167,7 +168,16 @@ func TestUnknownLease(t *testing.T) {
 // TestSumIsConserved lets clients take and give while the daemon gives, takes
 // back and flags: granted − credit is at every end what the clients hold.
 func TestSumIsConserved(t *testing.T) {
-	b := newBench(t)
+	for name, patience := range map[string]int{"by swaps": 256, "without patience": 0} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.patience = patience
+			conserve(t, b)
+		})
+	}
+}
+
+func conserve(t *testing.T, b bench) {
 	const threads, rounds = 4, 20000
 	held := make([]uint64, threads)
 	var wg sync.WaitGroup
@@ -207,4 +217,35 @@ func TestSumIsConserved(t *testing.T) {
 	if b.record.Granted != uint64(granted) || b.Clamped() != 0 {
 		t.Errorf("recorded %d, want %d; clamped %d times, want never", b.record.Granted, granted, b.Clamped())
 	}
+}
+
+// TestHammeredWord: a client that writes its word without a pause ends each change late
+// but ends it, and the sums stay within what they may be.
+func TestHammeredWord(t *testing.T) {
+	b := newBench(t)
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for n := uint64(0); !stop.Load(); n += 0x9e3779b97f4a7c15 {
+				b.page.Word(3).Store(n)
+			}
+		})
+	}
+	granted := accounting.Bytes(0)
+	for range 20000 {
+		if b.Give(lease, granted, 1000) {
+			granted += 1000
+		}
+		b.Flag(lease, true, true)
+		taken := b.Take(lease, granted, 500)
+		if taken > granted {
+			t.Fatalf("%d of %d bytes were taken", taken, granted)
+		}
+		if granted -= taken; b.record.Granted != uint64(granted) {
+			t.Fatalf("recorded %d, want %d", b.record.Granted, granted)
+		}
+	}
+	stop.Store(true)
+	wg.Wait()
 }

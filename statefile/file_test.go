@@ -163,3 +163,72 @@ func TestForeignFiles(t *testing.T) {
 		t.Error("a symbolic link was followed")
 	}
 }
+
+// TestRecoverStreams goes through the places where a daemon can die while it writes
+// down how many streams there are.
+func TestRecoverStreams(t *testing.T) {
+	announced := func(l *Lease) { l.Request, l.After, l.Open = 9, 4, ChangeStreams }
+	for name, die := range map[string]func(l *Lease, s *Session){
+		"announced": func(l *Lease, _ *Session) { announced(l) },
+		"remembered": func(l *Lease, s *Session) {
+			announced(l)
+			s.remember(Answered{Request: 9, Lease: 7, Kind: AnsweredStreams})
+		},
+		"done": func(l *Lease, s *Session) { l.SetStreams(s, 7, 9, 4) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, l := &Session{}, &Lease{Granted: 100, Streams: 3}
+			die(l, s)
+			l.Recover(s, 7, 0, true)
+			if l.Streams != 4 || l.Granted != 100 || l.Open != ChangeNone || s.RingNext != 1 {
+				t.Errorf("%d streams, %d bytes, change %d, remembered %d times", l.Streams, l.Granted, l.Open, s.RingNext)
+			}
+			if s.Streamed(9, 7) {
+				t.Error("it cannot come again before the session is taken up again")
+			}
+			s.Resumed()
+			if !s.Streamed(9, 7) || s.Streamed(9, 6) || s.Streamed(8, 7) || s.Streamed(0, 7) {
+				t.Error("which request for streams can come again")
+			}
+			if _, ok := s.Answered(9); ok {
+				t.Error("it is taken for a grant")
+			}
+		})
+	}
+}
+
+func TestResumedForgetsGrants(t *testing.T) {
+	s, l := &Session{}, &Lease{}
+	l.Grant(s, 0, 5, 100, 100)
+	if s.Resumed(); l.Granted != 100 {
+		t.Errorf("granted %d", l.Granted)
+	}
+	if _, ok := s.Answered(5); ok {
+		t.Error("a grant that was settled can be had again for nothing")
+	}
+}
+
+func TestAnonymous(t *testing.T) {
+	why := errors.New("no room")
+	f, err := Anonymous(why)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if !errors.Is(f.Volatile(), why) {
+		t.Errorf("volatile: %v", f.Volatile())
+	}
+	for range MaxJobs {
+		i, j, err := f.Jobs.New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.ID = uint64(i)
+		f.Jobs.Commit(i)
+	}
+	n := 0
+	f.Jobs.Each(func(int, *Job) { n++ })
+	if n != MaxJobs {
+		t.Errorf("%d records", n)
+	}
+}
