@@ -2,6 +2,7 @@ package attack
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"sync"
@@ -125,6 +126,7 @@ func TestExitInTheMiddle(t *testing.T) {
 	say(t, keeper, "alloc a 200M", "ok")
 	var wg sync.WaitGroup
 	for range 4 {
+		r := rand.New(rand.NewPCG(r.Uint64(), 0))
 		wg.Go(func() {
 			for range 15 * *scale {
 				p := m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym"), "threads 4 100000 300M 7")
