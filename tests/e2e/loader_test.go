@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -48,22 +46,8 @@ func TestLoaderKeepsItsMeaning(t *testing.T) {
 // otherName is the driver in a file of another name.
 func otherName(t *testing.T, m *rig.Machine) string {
 	t.Helper()
-	in, err := os.Open(rig.Build(t, "sim/libcuda.so.1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
 	path := filepath.Join(m.Dir, "vendor.so")
-	out, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(out, in); err != nil {
-		t.Fatal(err)
-	}
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
-	}
+	copyFile(t, rig.Build(t, "sim/libcuda.so.1"), path)
 	return path
 }
 

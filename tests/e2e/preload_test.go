@@ -133,15 +133,29 @@ func compare(t *testing.T, preload []string, program string) bool {
 	return true
 }
 
-// deaf is a socket for GPUARB_SOCKET that nobody has a reason to connect to.
-func deaf(t *testing.T) string {
+// copyFile copies a file, so that a build in the meantime does not matter.
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	text, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, text, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// preload is the environment of programs that have nothing to do with a GPU, so
+// that none of them has a reason to connect to the socket.
+func preload(t *testing.T) []string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "gpuarb-test-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "gpuarb.sock")
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	shim, socket := filepath.Join(dir, "libgpuarb.so"), filepath.Join(dir, "gpuarb.sock")
+	copyFile(t, rig.Build(t, "libgpuarb.so"), shim)
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,12 +168,7 @@ func deaf(t *testing.T) string {
 		_ = l.Close()
 		_ = os.RemoveAll(dir)
 	})
-	return path
-}
-
-func preload(t *testing.T) []string {
-	t.Helper()
-	return []string{"LD_PRELOAD=" + rig.Build(t, "libgpuarb.so"), "GPUARB_SOCKET=" + deaf(t)}
+	return []string{"LD_PRELOAD=" + shim, "GPUARB_SOCKET=" + socket}
 }
 
 // TestPreloadIntoOrdinaryPrograms: what has nothing to do with a GPU prints and
