@@ -80,11 +80,14 @@ type ended struct {
 	stdout, stderr string
 }
 
+// briefly is enough to print a version.
+const briefly = 5 * time.Second
+
 var errStuck = errors.New("did not end")
 
-// runOrdinary runs a program in a folder of its own for at most five seconds.
-func runOrdinary(dir string, preload []string, name string, args ...string) (ended, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+// runOrdinary runs a program in a folder of its own for at most so long.
+func runOrdinary(limit time.Duration, dir string, preload []string, name string, args ...string) (ended, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
@@ -107,27 +110,27 @@ func compare(t *testing.T, preload []string, program string) bool {
 	t.Helper()
 	dir := t.TempDir()
 	option := "--version"
-	first, err := runOrdinary(dir, nil, program, option)
+	first, err := runOrdinary(briefly, dir, nil, program, option)
 	if err == nil && first.code != 0 {
-		if help, err := runOrdinary(dir, nil, program, "--help"); err == nil && help.code == 0 {
+		if help, err := runOrdinary(briefly, dir, nil, program, "--help"); err == nil && help.code == 0 {
 			option, first = "--help", help
 		}
 	}
 	if err != nil {
 		return false
 	}
-	if second, err := runOrdinary(dir, nil, program, option); err != nil || second != first {
+	if second, err := runOrdinary(briefly, dir, nil, program, option); err != nil || second != first {
 		return false
 	}
-	got, err := runOrdinary(dir, preload, program, option)
+	got, err := runOrdinary(briefly, dir, preload, program, option)
 	if err == nil && got == first {
 		return true
 	}
 	// Once more: a busy machine is no difference, and neither is a list of processes.
-	if again, err := runOrdinary(dir, nil, program, option); err != nil || again != first {
+	if again, err := runOrdinary(briefly, dir, nil, program, option); err != nil || again != first {
 		return false
 	}
-	if got, err = runOrdinary(dir, preload, program, option); err != nil || got != first {
+	if got, err = runOrdinary(briefly, dir, preload, program, option); err != nil || got != first {
 		t.Errorf("%s %s: %v, with the preload %+v, without %+v", program, option, err, got, first)
 	}
 	return true
@@ -222,11 +225,11 @@ t = threading.Thread(target=lambda: print(hashlib.sha256(b"x").hexdigest())); t.
 	} {
 		t.Run(strings.Fields(script)[0], func(t *testing.T) {
 			dir := t.TempDir()
-			want, err := runOrdinary(dir, nil, "/bin/sh", "-c", script)
+			want, err := runOrdinary(rig.Patience, dir, nil, "/bin/sh", "-c", script)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := runOrdinary(dir, env, "/bin/sh", "-c", script)
+			got, err := runOrdinary(rig.Patience, dir, env, "/bin/sh", "-c", script)
 			if err != nil || got != want {
 				t.Errorf("%v, with the preload %+v, without %+v", err, got, want)
 			}
@@ -257,7 +260,7 @@ exec perl -MPOSIX -e 'sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGUSR2, SIGRTMI
 		{[]string{"env", "-u", "LD_PRELOAD", "-u", "GPUARB_SOCKET", "env"}, []string{"TERM=dumb"}},
 	} {
 		args := append([]string{"-c", inherit, "sh"}, c.program...)
-		want, err := runOrdinary(dir, nil, "/bin/sh", args...)
+		want, err := runOrdinary(rig.Patience, dir, nil, "/bin/sh", args...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -266,7 +269,7 @@ exec perl -MPOSIX -e 'sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGUSR2, SIGRTMI
 				t.Errorf("%v: %q is missing without the preload: %+v", c.program, part, want)
 			}
 		}
-		got, err := runOrdinary(dir, env, "/bin/sh", args...)
+		got, err := runOrdinary(rig.Patience, dir, env, "/bin/sh", args...)
 		if err != nil || got != want {
 			t.Errorf("%v: %v, with the preload %+v\n\nwithout %+v", c.program, err, got, want)
 		}
