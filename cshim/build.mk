@@ -37,7 +37,8 @@ $(SHIM_DIR)/gpuarb.map: cshim/gpuarb.map.in cshim/hooks.def
 $(BUILD)/libgpuarb.so: $(SHIM_OBJECTS) $(SHIM_DIR)/gpuarb.map
 	$(CC) $(SHIM_FLAGS) $(SHIM_LTO) -shared -nostartfiles -Wl,-soname,libgpuarb.so -Wl,-z,relro,-z,now,-z,noexecstack \
 	  -Wl,-Bsymbolic-functions -Wl,--as-needed -Wl,--hash-style=gnu -Wl,-z,defs \
-	  -Wl,--version-script,$(SHIM_DIR)/gpuarb.map -o $@ $(SHIM_OBJECTS)
+	  -Wl,--version-script,$(SHIM_DIR)/gpuarb.map -o $@.new $(SHIM_OBJECTS)
+	mv $@.new $@ # programs that start meanwhile find the old one, never half a new one
 
 # Tests. The core is linked into each, so that sanitizers work without a preload. What kind of
 # build a program is, its folder says: asan (with ubsan), tsan, and plain for the peer.
