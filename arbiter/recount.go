@@ -13,16 +13,16 @@ import (
 // from here on, unverified. They are believed as far as they would be granted now or
 // the device confirms them (figure: what it says that the process uses; accounting.Max
 // where it says nothing), so that a word alone pushes nobody aside. Recount returns what
-// is granted then; it touches no word. A lease that is unknown, ended, lost or spoiled
-// stays as it is.
-func (a *Arbiter) Recount(now time.Time, id LeaseID, used, figure accounting.Bytes) accounting.Bytes {
+// is granted then, and how much was not believed; it touches no word. A lease that is
+// unknown, ended, lost or spoiled stays as it is.
+func (a *Arbiter) Recount(now time.Time, id LeaseID, used, figure accounting.Bytes) (granted, doubted accounting.Bytes) {
 	l := a.leases[id]
 	if l == nil {
-		return 0
+		return 0, 0
 	}
 	idle := a.idle(l)
 	if !l.session.alive() || l.lost || l.spoiled {
-		return l.sum.Granted()
+		return l.sum.Granted(), 0
 	}
 	known := l.sum.Granted() - idle
 	a.look(l)
@@ -31,12 +31,13 @@ func (a *Arbiter) Recount(now time.Time, id LeaseID, used, figure accounting.Byt
 		a.ledger.Release(l.sum, known-used)
 	case used > known:
 		most := max(known.Plus(a.ledger.Room(l.sum)), min(figure, l.device.Total))
-		if used = min(used, most); used > known {
+		doubted = used.Less(most)
+		if used -= doubted; used > known {
 			a.ledger.Force(l.sum, used-known)
 			l.unverified = true
 		}
 	}
 	a.noteChain(l)
 	a.checkAll(now)
-	return l.sum.Granted()
+	return l.sum.Granted(), doubted
 }

@@ -28,8 +28,11 @@ func TestRecount(t *testing.T) {
 			x := w.client(0, 0)
 			x.must(600)
 			x.free(100)
-			got := w.arb.Recount(w.now, x.lease, c.used, c.figure)
+			got, doubted := w.arb.Recount(w.now, x.lease, c.used, c.figure)
 			x.word.granted = got
+			if want := c.used.Less(c.want - 100); doubted != want {
+				t.Errorf("%d bytes are doubted, want %d", doubted, want)
+			}
 			if row := x.row(); got != c.want || row.Granted != c.want || row.Credit != 100 || row.State != c.state {
 				t.Errorf("granted %d, want %d, %s: %+v", got, c.want, c.state, row)
 			}
@@ -43,7 +46,7 @@ func TestRecountPushesNobodyAside(t *testing.T) {
 	honest, liar := w.client(0, 0), w.client(0, 0)
 	honest.must(600)
 	liar.must(100)
-	liar.word.granted = w.arb.Recount(w.now, liar.lease, 1000, 0)
+	liar.word.granted, _ = w.arb.Recount(w.now, liar.lease, 1000, 0)
 	if row := liar.row(); row.Granted != 400 {
 		t.Errorf("the liar has %d bytes, want the 400 that were free", row.Granted)
 	}
@@ -54,7 +57,7 @@ func TestRecountPushesNobodyAside(t *testing.T) {
 
 func TestRecountOfWhatIsNoMore(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1000)
-	if got := w.arb.Recount(w.now, 99, 5, 5); got != 0 {
+	if got, _ := w.arb.Recount(w.now, 99, 5, 5); got != 0 {
 		t.Errorf("an unknown lease has %d bytes", got)
 	}
 	for name, end := range map[string]func(*client){
@@ -64,7 +67,7 @@ func TestRecountOfWhatIsNoMore(t *testing.T) {
 		c := w.client(0, 0)
 		c.must(100)
 		end(c)
-		if got := w.arb.Recount(w.now, c.lease, 900, accounting.Max); got != 100 {
+		if got, _ := w.arb.Recount(w.now, c.lease, 900, accounting.Max); got != 100 {
 			t.Errorf("%s: %d bytes, want 100", name, got)
 		}
 		w.arb.Forget(w.now, c.session)
@@ -72,7 +75,7 @@ func TestRecountOfWhatIsNoMore(t *testing.T) {
 	c := w.client(0, 0)
 	c.must(100)
 	w.arb.LoseDevice(w.now, 0)
-	if got := w.arb.Recount(w.now, c.lease, 50, 0); got != 100 {
+	if got, _ := w.arb.Recount(w.now, c.lease, 50, 0); got != 100 {
 		t.Errorf("lost: %d bytes, want 100", got)
 	}
 }

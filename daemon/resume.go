@@ -26,16 +26,16 @@ func (cl *client) resume(m ipc.Message) error {
 	if cl.s != nil || cl.tool {
 		return refused(ipc.StatusOrder, "this connection belongs to a session already")
 	}
-	figures := cl.d.figures(cl.conn.Peer().PID, &req)
-	s, fresh, err := cl.d.takeUp(cl.conn, &req, m.FD, figures)
+	s, fresh, err := cl.d.takeUp(cl.conn, &req, m.FD)
 	if statusOf(err) == ipc.StatusNoSession {
-		s, err = cl.d.adopt(cl.conn, &req, figures)
+		s, err = cl.d.adopt(cl.conn, &req)
 		fresh = true
 	}
 	if err != nil {
 		return err
 	}
 	cl.s = s
+	cl.d.hearDevices(s)
 	rep := ipc.HelloReply{Session: s.token, Devices: uint32(len(cl.d.inv.Devices())), OnLoss: cl.d.loss(s)}
 	if s.run {
 		rep.InJob = 1
@@ -50,20 +50,35 @@ func (cl *client) resume(m ipc.Message) error {
 	return ipc.Reply(cl.conn, m.Header, ipc.StatusOK, &rep, fd)
 }
 
-// figures asks the devices that a client names what its process holds there; all of
-// a device, where it does not say. Nothing is asked of a device that is not named.
-func (d *Daemon) figures(pid int, req *ipc.ResumeRequest) map[ipc.UUID]accounting.Bytes {
-	figures := map[ipc.UUID]accounting.Bytes{}
-	for _, rl := range req.Leases[:req.Count] {
-		dev, ok := d.deviceByUUID(rl.Device)
-		if !ok {
-			continue
-		}
-		figures[rl.Device] = d.figure(dev.Index, pid)
-	}
-	return figures
+// doubt is a client's sum that was not believed on its word alone.
+type doubt struct {
+	lease  arbiter.LeaseID
+	device int
+	used   uint64
 }
 
+// hearDevices asks the devices about the sums of a session that were doubted. That
+// may take long; the client waits for the answer to its Resume meanwhile, and moves
+// no byte.
+func (d *Daemon) hearDevices(s *session) {
+	d.mu.Lock()
+	doubts := s.doubts
+	s.doubts = nil
+	d.mu.Unlock()
+	for _, q := range doubts {
+		figure := d.figure(q.device, s.peer.PID)
+		d.mu.Lock()
+		if !s.dead {
+			granted, _ := d.arb.Recount(time.Now(), q.lease, accounting.Bytes(q.used), figure)
+			d.words.Resize(q.lease, granted)
+			d.refresh(s)
+			d.drainEvents()
+		}
+		d.mu.Unlock()
+	}
+}
+
+// figure is what a device says that a process uses there; all, where it does not say.
 func (d *Daemon) figure(index, pid int) accounting.Bytes {
 	usage, err := d.inv.Read(index)
 	if err != nil || !usage.ProcessesKnown {
@@ -79,8 +94,7 @@ func (d *Daemon) figure(index, pid int) accounting.Bytes {
 
 // takeUp takes up a session that is known, with the page that it had or a new one,
 // which fresh tells. What the client counts settles what was lost with the connection.
-func (d *Daemon) takeUp(c *ipc.Conn, req *ipc.ResumeRequest, fd int,
-	figures map[ipc.UUID]accounting.Bytes) (s *session, fresh bool, err error) {
+func (d *Daemon) takeUp(c *ipc.Conn, req *ipc.ResumeRequest, fd int) (s *session, fresh bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if s, err = d.find(req.Session, c); err != nil {
@@ -96,7 +110,7 @@ func (d *Daemon) takeUp(c *ipc.Conn, req *ipc.ResumeRequest, fd int,
 	// again, by the same number: as for something new, since here the bytes go back.
 	s.record.Resumed()
 	for _, rl := range req.Leases[:req.Count] {
-		if err = d.settle(s, rl, figures[rl.Device]); err != nil {
+		if err = d.settle(s, rl); err != nil {
 			d.log.Warn("what is recorded of a session is not what its process has: it begins anew", "client_pid", s.peer.PID, "err", err)
 			delete(s.conns, c)
 			d.endSession(s)
@@ -111,22 +125,26 @@ func (d *Daemon) takeUp(c *ipc.Conn, req *ipc.ResumeRequest, fd int,
 
 // settle takes a client's sum of one lease. What it began to use while there was no
 // daemon becomes a lease now.
-func (d *Daemon) settle(s *session, rl ipc.ResumeLease, figure accounting.Bytes) error {
+func (d *Daemon) settle(s *session, rl ipc.ResumeLease) error {
 	dev, ok := d.deviceByUUID(rl.Device)
 	if !ok {
 		return nil // nothing is arbitrated there
 	}
 	if l := &s.leases[rl.Slot]; l.open && l.device == dev.Index {
-		d.recount(l.id, rl.Used, figure)
+		d.recount(s, *l, rl.Used)
 		return nil
 	}
-	return d.adoptLease(s, rl, figure)
+	return d.adoptLease(s, rl)
 }
 
-// recount takes a client's own sum of one lease, and writes down what comes of it.
-func (d *Daemon) recount(id arbiter.LeaseID, used uint64, figure accounting.Bytes) {
-	granted := d.arb.Recount(time.Now(), id, accounting.Bytes(used), figure)
-	d.words.Resize(id, granted)
+// recount takes a client's own sum of one lease, and writes down what comes of it. The
+// lock is held.
+func (d *Daemon) recount(s *session, l leaseRef, used uint64) {
+	granted, doubted := d.arb.Recount(time.Now(), l.id, accounting.Bytes(used), 0)
+	d.words.Resize(l.id, granted)
+	if doubted > 0 {
+		s.doubts = append(s.doubts, doubt{l.id, l.device, used})
+	}
 }
 
 // takePage gives a session whose page could not be opened again the one that the
@@ -187,7 +205,7 @@ func openPage(fd int, id ipc.PageID) *ipc.LeasePage {
 
 // adopt makes a session of what a client says that nothing of ours confirms: its
 // own sums, unverified until the devices agree.
-func (d *Daemon) adopt(c *ipc.Conn, req *ipc.ResumeRequest, figures map[ipc.UUID]accounting.Bytes) (*session, error) {
+func (d *Daemon) adopt(c *ipc.Conn, req *ipc.ResumeRequest) (*session, error) {
 	proc, err := d.facts(c.Peer())
 	if err != nil {
 		return nil, err
@@ -212,7 +230,7 @@ func (d *Daemon) adopt(c *ipc.Conn, req *ipc.ResumeRequest, figures map[ipc.UUID
 	}
 	s.conns[c] = struct{}{}
 	for _, rl := range req.Leases[:req.Count] {
-		if err := d.adoptLease(s, rl, figures[rl.Device]); err != nil {
+		if err := d.adoptLease(s, rl); err != nil {
 			d.log.Debug("a lease could not be taken up again", "client_pid", s.peer.PID, "err", err)
 		}
 	}
@@ -222,7 +240,7 @@ func (d *Daemon) adopt(c *ipc.Conn, req *ipc.ResumeRequest, figures map[ipc.UUID
 }
 
 // adoptLease opens a lease with the client's own sum.
-func (d *Daemon) adoptLease(s *session, rl ipc.ResumeLease, figure accounting.Bytes) error {
+func (d *Daemon) adoptLease(s *session, rl ipc.ResumeLease) error {
 	dev, ok := d.deviceByUUID(rl.Device)
 	if !ok || s.leases[rl.Slot].open || s.slotOf(dev.Index) >= 0 {
 		return fmt.Errorf("slot %d, device %x: not a lease that can be", rl.Slot, rl.Device)
@@ -243,6 +261,6 @@ func (d *Daemon) adoptLease(s *session, rl ipc.ResumeLease, figure accounting.By
 	d.file.Leases.Commit(index)
 	s.leases[rl.Slot] = leaseRef{id: id, device: dev.Index, open: true}
 	d.words.Add(id, s.page, s.record, record, index)
-	d.recount(id, rl.Used, figure)
+	d.recount(s, s.leases[rl.Slot], rl.Used)
 	return nil
 }

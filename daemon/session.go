@@ -28,6 +28,7 @@ type session struct {
 	leases [ipc.PageSlots]leaseRef
 	conns  map[*ipc.Conn]struct{}
 	dead   bool
+	doubts []doubt // of a Resume that is being answered
 	// mapped: the client was heard of since it was sent its page, so that it has it.
 	mapped atomic.Bool
 }
