@@ -93,8 +93,38 @@ func (s shell) run(t *testing.T, command string) []string {
 	return nil
 }
 
-// TestTranscript runs README.md on a machine of its own: /run and /gpu in a mount
-// namespace, the daemon with no flags, as the reader has it.
+// machine gives the shell after it a root of its own: everything of the machine's,
+// but an empty /run and no /gpu yet. Its daemon has no flags, and dies with it.
+const machine = `
+	set -e
+	root=$1/root
+	mkdir "$root"
+	mount -t tmpfs none "$root"
+	for entry in /*; do
+		case $entry in
+		/run | /gpu) continue ;;
+		esac
+		if [ -L "$entry" ]; then
+			cp -P "$entry" "$root$entry"
+		elif [ -d "$entry" ]; then
+			mkdir "$root$entry"
+			mount --rbind "$entry" "$root$entry"
+		fi
+	done
+	mkdir "$root/run"
+	exec chroot "$root" bash -c '
+		setpriv --pdeathsig KILL gpuarbd >/run/gpuarbd.log 2>&1 &
+		until grep -qs ready /run/gpuarbd.log; do
+			kill -0 $! 2>/dev/null || { cat /run/gpuarbd.log; exit 1; }
+			read -rt 0.02 <> <(:)
+		done
+		bash
+		kill %1
+		wait %1
+	'`
+
+// TestTranscript runs README.md as the reader has it: on /run and /gpu, with a
+// daemon that has no flags.
 func TestTranscript(t *testing.T) {
 	list := steps(t, "../../README.md")
 	if len(list) < 8 {
@@ -102,15 +132,7 @@ func TestTranscript(t *testing.T) {
 	}
 	m := rig.New(t, rig.Options{Devices: "8G", Stopped: true, NoMount: true})
 	build := filepath.Dir(rig.Build(t, "gpuarbd"))
-	cmd := m.Command(append(m.Env(), "PATH="+build+":"+os.Getenv("PATH")), "unshare", "-m", "bash", "-c", `
-		mount -t tmpfs none /run
-		gpuarbd 2>/run/gpuarbd.log &
-		until grep -qs ready /run/gpuarbd.log; do
-			kill -0 $! 2>/dev/null || { cat /run/gpuarbd.log; exit 1; }
-			read -rt 0.02 <> <(:)
-		done
-		bash
-		kill %1; wait %1`)
+	cmd := m.Command(append(m.Env(), "PATH="+build+":"+os.Getenv("PATH")), "unshare", "-m", "bash", "-c", machine, "bash", m.Dir)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
