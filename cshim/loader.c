@@ -108,6 +108,35 @@ static GA_NOINLINE void look_up(void) {
     atomic_store_explicit(&ready, true, memory_order_release);
 }
 
+// Whose turn it is in the order of search: an address, or this library.
+struct order {
+    const void *address;
+    bool first;
+};
+
+static bool contains(const struct dl_phdr_info *info, const void *address) {
+    for (size_t i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        ElfW(Addr) offset = (ElfW(Addr))address - info->dlpi_addr - p->p_vaddr;
+        if (p->p_type == PT_LOAD && offset < p->p_memsz)
+            return true;
+    }
+    return false;
+}
+
+static int visit_order(struct dl_phdr_info *info, size_t size, void *arg) {
+    struct order *order = arg;
+    (void)size;
+    order->first = contains(info, order->address);
+    return order->first || contains(info, &loader);
+}
+
+bool ga_loader_precedes(const void *address) {
+    struct order order = {.address = address};
+    dl_iterate_phdr(visit_order, &order);
+    return order.first;
+}
+
 const struct ga_loader *ga_loader_get(void) {
     if (GA_UNLIKELY(!atomic_load_explicit(&ready, memory_order_acquire)))
         look_up();

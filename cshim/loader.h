@@ -18,6 +18,10 @@ struct ga_loader {
 // Filled at the first use; members are NULL where libc has none (a static program).
 const struct ga_loader *ga_loader_get(void);
 
+// Whether the object of an address is searched before this library: the program, or an earlier
+// preload. (Objects come in that order.)
+bool ga_loader_precedes(const void *address);
+
 // Where the interposed functions go on to, for preload.c's jumps: the next dlsym after ours,
 // which another preload may have put before libc's.
 extern void *ga_loader_next_dlsym;

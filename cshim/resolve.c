@@ -44,14 +44,18 @@ static void *ask_loader(void *handle, const char *name, const char *version) {
 // RTLD_DEFAULT and RTLD_NEXT search from the caller on, so only a jump from there can ask. What
 // it would find is one of our exports, since a preload comes first. That is right where the
 // driver is there and has the function; where not, it must not be found.
-static void *decide_special(void *handle, const char *name, const char *version, int row) {
+static void *decide_special(void *handle, const char *name, const char *version, int row,
+                            const void *caller) {
     if (ga_driver_contact(NULL)) {
         if (!atomic_load(&ga_driver_functions[row]))
             return settled(ask_loader(ga_driver_handle(), name, version)); // dlerror says so
         // A library that is searched after us would get the driver's own function.
         return handle == RTLD_NEXT ? ga_hooks_wrapper((size_t)row) : NULL;
     }
-    // No driver: somebody else's function of that name, or nothing.
+    // No driver: somebody else's function of that name, or nothing. A library that is searched
+    // after us cannot find our export as its next, and must not find its own.
+    if (handle == RTLD_NEXT && !ga_loader_precedes(caller))
+        return NULL;
     void *found = handle == RTLD_DEFAULT ? ask_loader(handle, name, version) : NULL;
     if (found && found != ga_hooks_wrapper((size_t)row))
         return found;
@@ -63,7 +67,7 @@ static void *decide(void *handle, const char *name, const char *version, const v
     if (row < 0 || ga_driver_contains(caller))
         return NULL;
     if (handle == RTLD_DEFAULT || handle == RTLD_NEXT)
-        return decide_special(handle, name, version, row);
+        return decide_special(handle, name, version, row, caller);
     void *found = ask_loader(handle, name, version);
     if (!found)
         return NULL;

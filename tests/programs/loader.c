@@ -109,6 +109,8 @@ static int own(void) {
     show("first, next", lookup1(RTLD_NEXT, names[0]));
     show("program, default the second", dlsym(RTLD_DEFAULT, names[1]));
     show("program, next the second", dlsym(RTLD_NEXT, names[1]));
+    show("first, next the second", lookup1(RTLD_NEXT, names[1]));
+    show("second, next the second", lookup2(RTLD_NEXT, names[1]));
     show("third, default the second", third_lookup(RTLD_DEFAULT, names[1]));
     for (int with = 0; with < 2; with++) {
         printf("called: %d\n", cuMemAlloc_v2());
