@@ -168,8 +168,9 @@ func TestRootless(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	build := portable(t, m)
 	nobody(t, m.Dir)
-	env := append(m.Env(), "XDG_RUNTIME_DIR="+runtime, "HOME="+m.Dir)
+	env := append(m.Env(), "XDG_RUNTIME_DIR="+runtime, "HOME="+m.Dir, "LD_LIBRARY_PATH="+build)
 	as := func(args ...string) *exec.Cmd {
 		return m.Command(env, "setpriv", append([]string{"--reuid=65534", "--regid=65534", "--clear-groups"}, args...)...)
 	}
@@ -194,14 +195,35 @@ func TestRootless(t *testing.T) {
 			kill "$daemon_PID"
 			wait "$daemon_PID"
 		' "${@:2}"`
-	args := append([]string{"-m", "bash", "-c", script, "bash", node, rig.Build(t, "gpuarbd"), rig.Build(t, "gpuarb"), "--"},
+	args := append([]string{"-m", "bash", "-c", script, "bash", node, filepath.Join(build, "gpuarbd"), filepath.Join(build, "gpuarb"), "--"},
 		append(source("640x360", 5), "-vf", oneUpload, "-f", "null", "-")...)
 	r := rig.Run(t, m.Command(env, "unshare", args...))
 	if r.Code != 0 || !strings.HasPrefix(r.Stdout, "PID USER GPU") {
 		t.Errorf("exit status %d\n%s\n%s", r.Code, r.Stdout, r.Stderr)
 	}
-	mistake{"no daemon any more", as(rig.Build(t, "gpuarb"), "ps"),
+	mistake{"no daemon any more", as(filepath.Join(build, "gpuarb"), "ps"),
 		[]string{filepath.Join(runtime, "gpuarb/gpuarb.sock"), "/run/gpuarb/gpuarb.sock"}, 69}.check(t)
+}
+
+// portable copies what another user runs into the machine's folder: the checkout
+// may lie where only its owner may look.
+func portable(t *testing.T, m *rig.Machine) string {
+	t.Helper()
+	build := filepath.Join(m.Dir, "build")
+	if err := os.Mkdir(build, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(m.Dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"gpuarb", "gpuarbd", "libgpuarb.so", "sim/libcuda.so.1", "sim/libnvidia-ml.so.1"} {
+		to := filepath.Join(build, filepath.Base(name))
+		copyFile(t, rig.Build(t, name), to)
+		if err := os.Chmod(to, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return build
 }
 
 // nobody gives a folder and what is in it to the user nobody.

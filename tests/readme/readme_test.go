@@ -114,13 +114,14 @@ const machine = `
 	mkdir "$root/run"
 	exec chroot "$root" bash -c '
 		setpriv --pdeathsig KILL gpuarbd >/run/gpuarbd.log 2>&1 &
+		daemon=$!
 		until grep -qs ready /run/gpuarbd.log; do
-			kill -0 $! 2>/dev/null || { cat /run/gpuarbd.log; exit 1; }
+			kill -0 $daemon 2>/dev/null || { cat /run/gpuarbd.log; exit 1; }
 			read -rt 0.02 <> <(:)
 		done
 		bash
-		kill %1
-		wait %1
+		kill $daemon
+		wait $daemon
 	'`
 
 // TestTranscript runs README.md as the reader has it: on /run and /gpu, with a
