@@ -88,7 +88,7 @@ static bool take_grant(struct ga_root *root, uint32_t device, uint64_t bytes,
 static enum answer ask(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
                        struct ga_reply *reply, enum ga_way *way) {
     struct ga_wire_alloc_request request = {.kind = kind, .bytes = bytes};
-    ga_thread_waits(root);
+    ga_threads_publish(root);
     for (reply->request = 0, *way = GA_WAY_ASK; *way == GA_WAY_ASK;) {
         *way =
             ga_session_ask(root, GA_TYPE_ALLOC, (int)device, &request, sizeof request, reply, -1);
@@ -97,7 +97,6 @@ static enum answer ask(struct ga_root *root, uint32_t device, uint64_t bytes, ui
             continue; // a daemon that is gone granted it: ask its successor, by the same number
         break;
     }
-    ga_thread_goes_on(root);
     if (*way != GA_WAY_ASK)
         return WITHOUT;
     if (reply->header.status == GA_STATUS_OK)

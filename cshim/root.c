@@ -194,21 +194,9 @@ void ga_threads_thaw(struct ga_root *root) {
     ga_os_wake(&root->frozen, INT32_MAX);
 }
 
-static void tell(struct ga_root *root) {
-    struct ga_view *view = atomic_load(&root->view);
-    if (!view)
-        return;
-    atomic_store((_Atomic uint32_t *)&view->page->threads, atomic_load(&root->threads_alive));
-    atomic_store((_Atomic uint32_t *)&view->page->waiting, atomic_load(&root->waiting));
-}
-
-void ga_thread_waits(struct ga_root *root) {
+void ga_threads_publish(struct ga_root *root) {
     count_threads(root);
-    atomic_fetch_add(&root->waiting, 1);
-    tell(root);
-}
-
-void ga_thread_goes_on(struct ga_root *root) {
-    atomic_fetch_sub(&root->waiting, 1);
-    tell(root);
+    struct ga_view *view = atomic_load(&root->view);
+    if (view)
+        atomic_store((_Atomic uint32_t *)&view->page->threads, atomic_load(&root->threads_alive));
 }

@@ -104,7 +104,6 @@ struct ga_root {
     _Atomic uint32_t threads_more; // beyond it
     _Atomic uint32_t threads_alive;
     _Atomic uint64_t threads_counted_ms;
-    _Atomic uint32_t waiting;
     struct ga_thread threads[GA_THREADS];
 
     struct ga_device devices[GA_DEVICES];
@@ -197,8 +196,7 @@ static inline void ga_inflight_add(uint32_t device, uint64_t bytes) {
 void ga_threads_freeze(struct ga_root *root);
 void ga_threads_thaw(struct ga_root *root);
 
-// Says what the page must know before a thread waits, and after (deadlock detection).
-void ga_thread_waits(struct ga_root *root);
-void ga_thread_goes_on(struct ga_root *root);
+// Says in the page how many threads there are, before one asks (deadlock detection).
+void ga_threads_publish(struct ga_root *root);
 
 #endif

@@ -181,7 +181,7 @@ static void address(struct ga_root *root, int device, void *body, struct ga_repl
 
 static void mark_retry(uint16_t type, void *body, bool retry) {
     if (type == GA_TYPE_ALLOC)
-        ((struct ga_wire_alloc_request *)body)->flags = retry ? GA_ALLOC_RETRY : 0;
+        ((struct ga_wire_alloc_request *)body)->flags = retry ? GA_FLAG_RETRY : 0;
 }
 
 // Who waits for the daemon without a limit looks now and then whether bytes of its own have come

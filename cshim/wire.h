@@ -40,6 +40,8 @@
 #define GA_TYPE_BYE 0xau
 #define GA_TYPE_JOB_OPEN 0x14u
 #define GA_TYPE_SNAPSHOT 0x15u
+#define GA_TYPE_CANCEL 0x16u
+#define GA_TYPE_JOB_CLOSE 0x17u
 #define GA_REPLY_BIT 0x8000u
 #define GA_STATUS_OK 0x0u
 #define GA_STATUS_OVER_BUDGET 0x1u
@@ -49,6 +51,12 @@
 #define GA_STATUS_SHARED_FULL 0x5u
 #define GA_STATUS_DEVICE_LOST 0x6u
 #define GA_STATUS_DENIED 0x7u
+#define GA_STATUS_BUSY 0x8u
+#define GA_STATUS_TIMEOUT 0x9u
+#define GA_STATUS_CANCELLED 0xau
+#define GA_STATUS_DEADLOCK 0xbu
+#define GA_STATUS_SLOTS 0xcu
+#define GA_STATUS_WAITING 0x63u
 #define GA_STATUS_MALFORMED 0x64u
 #define GA_STATUS_VERSION 0x65u
 #define GA_STATUS_ORDER 0x66u
@@ -94,14 +102,29 @@ struct ga_wire_hello_request {
     uint64_t memory;
     uint32_t streams;
     uint32_t share;
+    uint32_t on_full;
+    uint32_t slots;
+    uint32_t slot_scope;
+    uint32_t reserved;
+    uint64_t stream_reserve;
 };
-_Static_assert(sizeof(struct ga_wire_hello_request) == 40, "HelloRequest");
+_Static_assert(sizeof(struct ga_wire_hello_request) == 64, "HelloRequest");
 _Static_assert(offsetof(struct ga_wire_hello_request, kind) == 0, "HelloRequest.Kind");
 _Static_assert(offsetof(struct ga_wire_hello_request, features) == 4, "HelloRequest.Features");
 _Static_assert(offsetof(struct ga_wire_hello_request, job) == 8, "HelloRequest.Job");
 _Static_assert(offsetof(struct ga_wire_hello_request, memory) == 24, "HelloRequest.Memory");
 _Static_assert(offsetof(struct ga_wire_hello_request, streams) == 32, "HelloRequest.Streams");
 _Static_assert(offsetof(struct ga_wire_hello_request, share) == 36, "HelloRequest.Share");
+_Static_assert(offsetof(struct ga_wire_hello_request, on_full) == 40, "HelloRequest.OnFull");
+_Static_assert(offsetof(struct ga_wire_hello_request, slots) == 44, "HelloRequest.Slots");
+_Static_assert(offsetof(struct ga_wire_hello_request, slot_scope) == 48, "HelloRequest.SlotScope");
+_Static_assert(offsetof(struct ga_wire_hello_request, reserved) == 52, "HelloRequest.Reserved");
+_Static_assert(offsetof(struct ga_wire_hello_request, stream_reserve) == 56, "HelloRequest.StreamReserve");
+#define GA_ON_FULL_DENY 0x1u
+#define GA_ON_FULL_WAIT 0x2u
+#define GA_SCOPE_JOB 0x1u
+#define GA_SCOPE_PROCESS 0x2u
+#define GA_SCOPE_THREAD 0x3u
 
 struct ga_wire_hello_reply {
     uint8_t session[16];
@@ -109,13 +132,43 @@ struct ga_wire_hello_reply {
     uint32_t in_job;
     uint32_t on_loss;
     uint32_t flags;
+    uint64_t host_max;
 };
-_Static_assert(sizeof(struct ga_wire_hello_reply) == 32, "HelloReply");
+_Static_assert(sizeof(struct ga_wire_hello_reply) == 40, "HelloReply");
 _Static_assert(offsetof(struct ga_wire_hello_reply, session) == 0, "HelloReply.Session");
 _Static_assert(offsetof(struct ga_wire_hello_reply, devices) == 16, "HelloReply.Devices");
 _Static_assert(offsetof(struct ga_wire_hello_reply, in_job) == 20, "HelloReply.InJob");
 _Static_assert(offsetof(struct ga_wire_hello_reply, on_loss) == 24, "HelloReply.OnLoss");
 _Static_assert(offsetof(struct ga_wire_hello_reply, flags) == 28, "HelloReply.Flags");
+_Static_assert(offsetof(struct ga_wire_hello_reply, host_max) == 32, "HelloReply.HostMax");
+
+struct ga_wire_waiting_reply {
+    uint64_t ticket;
+    uint32_t position;
+    uint32_t reserved;
+    uint64_t waited;
+    uint8_t text[512];
+};
+_Static_assert(sizeof(struct ga_wire_waiting_reply) == 536, "WaitingReply");
+_Static_assert(offsetof(struct ga_wire_waiting_reply, ticket) == 0, "WaitingReply.Ticket");
+_Static_assert(offsetof(struct ga_wire_waiting_reply, position) == 8, "WaitingReply.Position");
+_Static_assert(offsetof(struct ga_wire_waiting_reply, reserved) == 12, "WaitingReply.Reserved");
+_Static_assert(offsetof(struct ga_wire_waiting_reply, waited) == 16, "WaitingReply.Waited");
+_Static_assert(offsetof(struct ga_wire_waiting_reply, text) == 24, "WaitingReply.Text");
+
+struct ga_wire_cancel_request {
+    uint64_t ticket;
+    uint8_t job[16];
+};
+_Static_assert(sizeof(struct ga_wire_cancel_request) == 24, "CancelRequest");
+_Static_assert(offsetof(struct ga_wire_cancel_request, ticket) == 0, "CancelRequest.Ticket");
+_Static_assert(offsetof(struct ga_wire_cancel_request, job) == 8, "CancelRequest.Job");
+
+struct ga_wire_cancel_reply {
+    uint64_t cancelled;
+};
+_Static_assert(sizeof(struct ga_wire_cancel_reply) == 8, "CancelReply");
+_Static_assert(offsetof(struct ga_wire_cancel_reply, cancelled) == 0, "CancelReply.Cancelled");
 #define GA_LOSS_OPEN 0x0u
 #define GA_LOSS_CLOSED 0x1u
 
@@ -148,12 +201,12 @@ struct ga_wire_resume_request {
     uint32_t has_page;
     struct ga_wire_resume_lease leases[32];
 };
-_Static_assert(sizeof(struct ga_wire_resume_request) == 1344, "ResumeRequest");
+_Static_assert(sizeof(struct ga_wire_resume_request) == 1368, "ResumeRequest");
 _Static_assert(offsetof(struct ga_wire_resume_request, session) == 0, "ResumeRequest.Session");
 _Static_assert(offsetof(struct ga_wire_resume_request, hello) == 16, "ResumeRequest.Hello");
-_Static_assert(offsetof(struct ga_wire_resume_request, count) == 56, "ResumeRequest.Count");
-_Static_assert(offsetof(struct ga_wire_resume_request, has_page) == 60, "ResumeRequest.HasPage");
-_Static_assert(offsetof(struct ga_wire_resume_request, leases) == 64, "ResumeRequest.Leases");
+_Static_assert(offsetof(struct ga_wire_resume_request, count) == 80, "ResumeRequest.Count");
+_Static_assert(offsetof(struct ga_wire_resume_request, has_page) == 84, "ResumeRequest.HasPage");
+_Static_assert(offsetof(struct ga_wire_resume_request, leases) == 88, "ResumeRequest.Leases");
 
 struct ga_wire_attach_request {
     uint8_t device[16];
@@ -180,21 +233,27 @@ _Static_assert(offsetof(struct ga_wire_attach_reply, reserved) == 28, "AttachRep
 #define GA_MEMORY_PITCHED 0x2u
 #define GA_MEMORY_MANAGED 0x3u
 #define GA_MEMORY_ASYNC 0x4u
-#define GA_ALLOC_RETRY 0x1u
+#define GA_MEMORY_ARRAY 0x5u
+#define GA_MEMORY_VIRTUAL 0x6u
+#define GA_MEMORY_GRAPH 0x7u
+#define GA_FLAG_RETRY 0x1u
+#define GA_FLAG_NO_WAIT 0x2u
+#define GA_FLAG_NOTICED 0x4u
+#define GA_FLAG_HOLD 0x8u
 
 struct ga_wire_alloc_request {
     uint32_t slot;
     uint32_t kind;
     uint64_t bytes;
     uint32_t flags;
-    uint32_t pad;
+    uint32_t thread;
 };
 _Static_assert(sizeof(struct ga_wire_alloc_request) == 24, "AllocRequest");
 _Static_assert(offsetof(struct ga_wire_alloc_request, slot) == 0, "AllocRequest.Slot");
 _Static_assert(offsetof(struct ga_wire_alloc_request, kind) == 4, "AllocRequest.Kind");
 _Static_assert(offsetof(struct ga_wire_alloc_request, bytes) == 8, "AllocRequest.Bytes");
 _Static_assert(offsetof(struct ga_wire_alloc_request, flags) == 16, "AllocRequest.Flags");
-_Static_assert(offsetof(struct ga_wire_alloc_request, pad) == 20, "AllocRequest.Pad");
+_Static_assert(offsetof(struct ga_wire_alloc_request, thread) == 20, "AllocRequest.Thread");
 
 struct ga_wire_alloc_reply {
     uint64_t granted;
@@ -221,10 +280,14 @@ _Static_assert(offsetof(struct ga_wire_freed_notice, pad) == 4, "FreedNotice.Pad
 struct ga_wire_stream_request {
     uint32_t slot;
     int32_t count;
+    uint32_t flags;
+    uint32_t thread;
 };
-_Static_assert(sizeof(struct ga_wire_stream_request) == 8, "StreamRequest");
+_Static_assert(sizeof(struct ga_wire_stream_request) == 16, "StreamRequest");
 _Static_assert(offsetof(struct ga_wire_stream_request, slot) == 0, "StreamRequest.Slot");
 _Static_assert(offsetof(struct ga_wire_stream_request, count) == 4, "StreamRequest.Count");
+_Static_assert(offsetof(struct ga_wire_stream_request, flags) == 8, "StreamRequest.Flags");
+_Static_assert(offsetof(struct ga_wire_stream_request, thread) == 12, "StreamRequest.Thread");
 
 struct ga_wire_stream_reply {
     uint32_t current;
@@ -239,18 +302,28 @@ _Static_assert(offsetof(struct ga_wire_stream_reply, text) == 8, "StreamReply.Te
 struct ga_wire_context_request {
     uint32_t slot;
     int32_t count;
+    uint32_t flags;
+    uint32_t thread;
 };
-_Static_assert(sizeof(struct ga_wire_context_request) == 8, "ContextRequest");
+_Static_assert(sizeof(struct ga_wire_context_request) == 16, "ContextRequest");
 _Static_assert(offsetof(struct ga_wire_context_request, slot) == 0, "ContextRequest.Slot");
 _Static_assert(offsetof(struct ga_wire_context_request, count) == 4, "ContextRequest.Count");
+_Static_assert(offsetof(struct ga_wire_context_request, flags) == 8, "ContextRequest.Flags");
+_Static_assert(offsetof(struct ga_wire_context_request, thread) == 12, "ContextRequest.Thread");
 
 struct ga_wire_context_reply {
     uint32_t current;
     uint32_t reserved;
+    uint64_t requested;
+    uint64_t remaining;
+    uint8_t text[512];
 };
-_Static_assert(sizeof(struct ga_wire_context_reply) == 8, "ContextReply");
+_Static_assert(sizeof(struct ga_wire_context_reply) == 536, "ContextReply");
 _Static_assert(offsetof(struct ga_wire_context_reply, current) == 0, "ContextReply.Current");
 _Static_assert(offsetof(struct ga_wire_context_reply, reserved) == 4, "ContextReply.Reserved");
+_Static_assert(offsetof(struct ga_wire_context_reply, requested) == 8, "ContextReply.Requested");
+_Static_assert(offsetof(struct ga_wire_context_reply, remaining) == 16, "ContextReply.Remaining");
+_Static_assert(offsetof(struct ga_wire_context_reply, text) == 24, "ContextReply.Text");
 
 struct ga_wire_query_request {
     uint8_t device[16];
@@ -267,32 +340,78 @@ _Static_assert(sizeof(struct ga_wire_query_reply) == 24, "QueryReply");
 _Static_assert(offsetof(struct ga_wire_query_reply, total) == 0, "QueryReply.Total");
 _Static_assert(offsetof(struct ga_wire_query_reply, used) == 8, "QueryReply.Used");
 _Static_assert(offsetof(struct ga_wire_query_reply, room) == 16, "QueryReply.Room");
+#define GA_JOB_PER_PROCESS 0x1u
+#define GA_JOB_WAIT 0x2u
+#define GA_JOB_NO_WAIT 0x4u
+#define GA_JOB_EXCLUSIVE 0x8u
+#define GA_JOB_ANY 0x10u
+#define GA_JOB_ONLY_IF_NONE 0x20u
+#define GA_JOB_CLAIM 0x40u
 
 struct ga_wire_job_open_request {
     uint64_t memory;
+    uint64_t min;
     uint32_t memory_share;
+    uint32_t min_share;
     uint32_t streams;
-    uint32_t per_process;
-    uint32_t reserved;
+    uint32_t flags;
+    uint64_t wait_millis;
+    int32_t priority;
+    uint32_t devices;
+    uint32_t device[32];
     uint8_t command[512];
 };
-_Static_assert(sizeof(struct ga_wire_job_open_request) == 536, "JobOpenRequest");
+_Static_assert(sizeof(struct ga_wire_job_open_request) == 688, "JobOpenRequest");
 _Static_assert(offsetof(struct ga_wire_job_open_request, memory) == 0, "JobOpenRequest.Memory");
-_Static_assert(offsetof(struct ga_wire_job_open_request, memory_share) == 8, "JobOpenRequest.MemoryShare");
-_Static_assert(offsetof(struct ga_wire_job_open_request, streams) == 12, "JobOpenRequest.Streams");
-_Static_assert(offsetof(struct ga_wire_job_open_request, per_process) == 16, "JobOpenRequest.PerProcess");
-_Static_assert(offsetof(struct ga_wire_job_open_request, reserved) == 20, "JobOpenRequest.Reserved");
-_Static_assert(offsetof(struct ga_wire_job_open_request, command) == 24, "JobOpenRequest.Command");
+_Static_assert(offsetof(struct ga_wire_job_open_request, min) == 8, "JobOpenRequest.Min");
+_Static_assert(offsetof(struct ga_wire_job_open_request, memory_share) == 16, "JobOpenRequest.MemoryShare");
+_Static_assert(offsetof(struct ga_wire_job_open_request, min_share) == 20, "JobOpenRequest.MinShare");
+_Static_assert(offsetof(struct ga_wire_job_open_request, streams) == 24, "JobOpenRequest.Streams");
+_Static_assert(offsetof(struct ga_wire_job_open_request, flags) == 28, "JobOpenRequest.Flags");
+_Static_assert(offsetof(struct ga_wire_job_open_request, wait_millis) == 32, "JobOpenRequest.WaitMillis");
+_Static_assert(offsetof(struct ga_wire_job_open_request, priority) == 40, "JobOpenRequest.Priority");
+_Static_assert(offsetof(struct ga_wire_job_open_request, devices) == 44, "JobOpenRequest.Devices");
+_Static_assert(offsetof(struct ga_wire_job_open_request, device) == 48, "JobOpenRequest.Device");
+_Static_assert(offsetof(struct ga_wire_job_open_request, command) == 176, "JobOpenRequest.Command");
+
+struct ga_wire_job_device {
+    uint32_t index;
+    uint32_t vendor;
+    uint32_t ordinal;
+    uint32_t reserved;
+    uint8_t uuid[16];
+};
+_Static_assert(sizeof(struct ga_wire_job_device) == 32, "JobDevice");
+_Static_assert(offsetof(struct ga_wire_job_device, index) == 0, "JobDevice.Index");
+_Static_assert(offsetof(struct ga_wire_job_device, vendor) == 4, "JobDevice.Vendor");
+_Static_assert(offsetof(struct ga_wire_job_device, ordinal) == 8, "JobDevice.Ordinal");
+_Static_assert(offsetof(struct ga_wire_job_device, reserved) == 12, "JobDevice.Reserved");
+_Static_assert(offsetof(struct ga_wire_job_device, uuid) == 16, "JobDevice.UUID");
+#define GA_VENDOR_NVIDIA 0x1u
+#define GA_VENDOR_AMD 0x2u
+#define GA_VENDOR_INTEL 0x3u
 
 struct ga_wire_job_open_reply {
     uint8_t job[16];
     uint64_t id;
     uint64_t budget;
+    uint32_t devices;
+    uint32_t reserved;
+    struct ga_wire_job_device device[32];
 };
-_Static_assert(sizeof(struct ga_wire_job_open_reply) == 32, "JobOpenReply");
+_Static_assert(sizeof(struct ga_wire_job_open_reply) == 1064, "JobOpenReply");
 _Static_assert(offsetof(struct ga_wire_job_open_reply, job) == 0, "JobOpenReply.Job");
 _Static_assert(offsetof(struct ga_wire_job_open_reply, id) == 16, "JobOpenReply.ID");
 _Static_assert(offsetof(struct ga_wire_job_open_reply, budget) == 24, "JobOpenReply.Budget");
+_Static_assert(offsetof(struct ga_wire_job_open_reply, devices) == 32, "JobOpenReply.Devices");
+_Static_assert(offsetof(struct ga_wire_job_open_reply, reserved) == 36, "JobOpenReply.Reserved");
+_Static_assert(offsetof(struct ga_wire_job_open_reply, device) == 40, "JobOpenReply.Device");
+
+struct ga_wire_job_close_request {
+    uint8_t job[16];
+};
+_Static_assert(sizeof(struct ga_wire_job_close_request) == 16, "JobCloseRequest");
+_Static_assert(offsetof(struct ga_wire_job_close_request, job) == 0, "JobCloseRequest.Job");
 
 struct ga_wire_snapshot_part {
     uint32_t last;
@@ -322,9 +441,9 @@ struct ga_wire_page {
     uint16_t slots;
     uint32_t ended;
     uint32_t threads;
-    uint32_t waiting;
-    uint32_t pad;
-    uint64_t reserved[5];
+    uint64_t pad;
+    uint64_t host;
+    uint64_t reserved[4];
     struct ga_wire_lease_slot lease[32];
 };
 _Static_assert(sizeof(struct ga_wire_page) == 2112, "Page");
@@ -333,8 +452,8 @@ _Static_assert(offsetof(struct ga_wire_page, version) == 4, "Page.Version");
 _Static_assert(offsetof(struct ga_wire_page, slots) == 6, "Page.Slots");
 _Static_assert(offsetof(struct ga_wire_page, ended) == 8, "Page.Ended");
 _Static_assert(offsetof(struct ga_wire_page, threads) == 12, "Page.Threads");
-_Static_assert(offsetof(struct ga_wire_page, waiting) == 16, "Page.Waiting");
-_Static_assert(offsetof(struct ga_wire_page, pad) == 20, "Page.Pad");
-_Static_assert(offsetof(struct ga_wire_page, reserved) == 24, "Page.Reserved");
+_Static_assert(offsetof(struct ga_wire_page, pad) == 16, "Page.Pad");
+_Static_assert(offsetof(struct ga_wire_page, host) == 24, "Page.Host");
+_Static_assert(offsetof(struct ga_wire_page, reserved) == 32, "Page.Reserved");
 _Static_assert(offsetof(struct ga_wire_page, lease) == 64, "Page.Lease");
 #endif

@@ -21,7 +21,7 @@ func (cl *client) alloc(m ipc.Message) error {
 		d.mu.Unlock()
 		return err
 	}
-	if req.Flags&ipc.AllocRetry != 0 && cl.answered(l, m.Header.Request, req.Bytes) {
+	if req.Flags&ipc.FlagRetry != 0 && cl.answered(l, m.Header.Request, req.Bytes) {
 		d.mu.Unlock()
 		return ipc.Reply(cl.conn, m.Header, ipc.StatusOK,
 			&ipc.AllocReply{Granted: req.Bytes, Requested: req.Bytes}, -1)

@@ -34,7 +34,7 @@ func (d *Daemon) openJob(c *ipc.Conn, r ipc.JobOpenRequest) (ipc.JobOpenReply, e
 	if err != nil {
 		return ipc.JobOpenReply{}, err
 	}
-	req := arbiter.JobRequest{Process: proc, Streams: int(r.Streams), PerProcess: r.PerProcess == 1,
+	req := arbiter.JobRequest{Process: proc, Streams: int(r.Streams), PerProcess: r.Flags&ipc.JobPerProcess != 0,
 		Command: r.Command.String(), Max: wishes(ipc.HelloRequest{Memory: r.Memory, Share: r.MemoryShare})}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -63,7 +63,7 @@ func (d *Daemon) openJob(c *ipc.Conn, r ipc.JobOpenRequest) (ipc.JobOpenReply, e
 	}
 	j := &job{id: info.ID, token: ipc.NewToken(), pid: peer.PID, uid: uint32(peer.UID), index: index}
 	*record = statefile.Job{Run: 1, ID: uint64(j.id), Token: j.token, UID: j.uid, GID: uint32(peer.GID),
-		PerProcess: r.PerProcess, Streams: r.Streams, Max: r.Memory, MaxPerMille: r.MemoryShare,
+		PerProcess: r.Flags & ipc.JobPerProcess, Streams: r.Streams, Max: r.Memory, MaxPerMille: r.MemoryShare,
 		RunnerPID: uint32(peer.PID), RunnerStart: proc.StartTicks}
 	statefile.SetText(&record.Command, req.Command)
 	if err := d.watchJob(j, pidfd); err != nil {

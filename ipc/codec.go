@@ -16,7 +16,8 @@ type Body interface {
 	Empty | ErrorReply | HelloRequest | HelloReply | JoinRequest | JoinReply | ResumeRequest |
 		AttachRequest | AttachReply | AllocRequest | AllocReply | FreedNotice | StreamRequest |
 		StreamReply | ContextRequest | ContextReply | QueryRequest | QueryReply |
-		JobOpenRequest | JobOpenReply | SnapshotRequest | SnapshotPart
+		JobOpenRequest | JobOpenReply | SnapshotRequest | SnapshotPart |
+		WaitingReply | CancelRequest | CancelReply | JobCloseRequest
 }
 
 // shape is what the table of messages knows of one type.
@@ -45,6 +46,8 @@ var shapes = map[Type]shape{
 	TypeBye:      {name: "Bye", request: size[Empty](), reply: size[Empty]()},
 	TypeJobOpen:  {name: "JobOpen", request: size[JobOpenRequest](), reply: size[JobOpenReply]()},
 	TypeSnapshot: {name: "Snapshot", request: size[SnapshotRequest](), reply: size[SnapshotPart](), more: true},
+	TypeCancel:   {name: "Cancel", request: size[CancelRequest](), reply: size[CancelReply]()},
+	TypeJobClose: {name: "JobClose", request: size[JobCloseRequest](), reply: size[Empty]()},
 }
 
 // shapeOf is shapes as an array, so that the hot path does not hash.

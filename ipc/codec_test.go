@@ -13,11 +13,11 @@ import (
 const _ = PageSize - unsafe.Sizeof(Page{})
 
 var (
-	goodAlloc  = AllocRequest{Slot: 31, Kind: MemoryAsync, Bytes: 1 << 30, Flags: AllocRetry}
+	goodAlloc  = AllocRequest{Slot: 31, Kind: MemoryAsync, Bytes: 1 << 30, Flags: FlagRetry}
 	goodHello  = HelloRequest{Kind: KindShim, Job: Token{1, 15: 2}, Memory: NoLimit, Streams: 9, Share: 1000}
 	goodResume = ResumeRequest{Session: Token{7}, Hello: goodHello, Count: 2, HasPage: 1, Leases: [PageSlots]ResumeLease{
 		{Device: UUID{1}, Used: CreditLimit, Streams: 3, Contexts: 1, Slot: 31}, {Device: UUID{2}, Slot: 0}}}
-	goodJob = JobOpenRequest{Memory: 5, MemoryShare: 1000, Streams: 2, PerProcess: 1, Command: MakeText("train --x")}
+	goodJob = JobOpenRequest{Memory: 5, MemoryShare: 1000, Streams: 2, Flags: JobPerProcess, Command: MakeText("train --x")}
 )
 
 // sample is one good message of a body type, and that type's decoder.

@@ -70,8 +70,8 @@ func TestLeasePagePage(t *testing.T) {
 	var s LeaseSlot
 	for name, offset := range map[string]uintptr{
 		"4 | Magic": unsafe.Offsetof(p.Magic), "2 | Version": unsafe.Offsetof(p.Version), "2 | Slots": unsafe.Offsetof(p.Slots),
-		"4 | Ended": unsafe.Offsetof(p.Ended), "4 | Threads": unsafe.Offsetof(p.Threads), "4 | Waiting": unsafe.Offsetof(p.Waiting),
-		"44 | zeros": unsafe.Offsetof(p.Pad), "Credit": unsafe.Offsetof(s.Credit), "Low": unsafe.Offsetof(s.Low),
+		"4 | Ended": unsafe.Offsetof(p.Ended), "4 | Threads": unsafe.Offsetof(p.Threads),
+		"8 | zeros": unsafe.Offsetof(p.Pad), "8 | Host": unsafe.Offsetof(p.Host), "32 | zeros": unsafe.Offsetof(p.Reserved), "Credit": unsafe.Offsetof(s.Credit), "Low": unsafe.Offsetof(s.Low),
 		"Pending": unsafe.Offsetof(s.Pending), "Limit": unsafe.Offsetof(s.Limit), "zeros": unsafe.Offsetof(s.Reserved),
 	} {
 		if !regexp.MustCompile(fmt.Sprintf(`(?m)^\| %d \| %s\b`, offset, regexp.QuoteMeta(name))).MatchString(page) {

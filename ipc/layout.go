@@ -61,22 +61,31 @@ const (
 	TypeBye      Type = 10 // Empty → Empty: the session ends in good order
 	TypeJobOpen  Type = 20 // JobOpenRequest → JobOpenReply: the job ends with this connection and its processes
 	TypeSnapshot Type = 21 // SnapshotRequest → SnapshotPart…: JSON, in parts, the last one marked
+	TypeCancel   Type = 22 // CancelRequest → CancelReply: waiting requests leave the queue
+	TypeJobClose Type = 23 // JobCloseRequest → Empty: what the job itself holds goes back
 	ReplyBit     Type = 0x8000
 )
 
 // Status says in a reply how a request ended. Numbers are never reused.
 type Status uint32
 
-// The statuses. A status of 1 to 99 is a refusal by policy; from 100 on it is an error.
+// The statuses. A status of 1 to 98 is a refusal by policy; 99 says that the request
+// waits, and that the reply is yet to come; from 100 on it is an error.
 const (
 	StatusOK           Status = 0
-	StatusOverBudget   Status = 1 // more than the budget of the lease, process or job has left
-	StatusDeviceFull   Status = 2 // the device has no room
-	StatusTooLarge     Status = 3 // larger than could ever fit
-	StatusStreams      Status = 4 // streams.max reached
-	StatusSharedFull   Status = 5 // a budget shared with others (user, cgroup) has no room
-	StatusDeviceLost   Status = 6 // the device fell off the bus
-	StatusDenied       Status = 7 // asked for more than a rule allows
+	StatusOverBudget   Status = 1  // more than the budget of the lease, process or job has left
+	StatusDeviceFull   Status = 2  // the device has no room
+	StatusTooLarge     Status = 3  // larger than could ever fit
+	StatusStreams      Status = 4  // streams.max reached
+	StatusSharedFull   Status = 5  // a budget shared with others (user, cgroup) has no room
+	StatusDeviceLost   Status = 6  // the device fell off the bus
+	StatusDenied       Status = 7  // asked for more than a rule allows
+	StatusBusy         Status = 8  // it would have to wait, and is not to
+	StatusTimeout      Status = 9  // it waited as long as it may
+	StatusCancelled    Status = 10 // its ticket was cancelled
+	StatusDeadlock     Status = 11 // it was the youngest of a circle of waiters; the text names them
+	StatusSlots        Status = 12 // slots.max is reached, and nothing here waits
+	StatusWaiting      Status = 99 // not the reply: WaitingReply says what is waited for
 	StatusMalformed    Status = 100
 	StatusVersion      Status = 101 // the text names both versions
 	StatusOrder        Status = 102 // a message that may not come now
@@ -122,16 +131,34 @@ const (
 	KindTool uint32 = 2 // command line or library user: no page, no lease
 )
 
-// HelloRequest opens a session. Memory, Share and Streams can only lower what the
-// rules give; NoLimit and 0 stand for "no wish".
+// HelloRequest opens a session. The wishes in it can only lower what the rules give;
+// NoLimit and 0 stand for "no wish". It waits where the rule reserves memory.
 type HelloRequest struct {
-	Kind     uint32
-	Features uint32 // none are defined; must be 0
-	Job      Token  // zero: not below `gpuarb run`
-	Memory   uint64 // bytes per device, or NoLimit
-	Streams  uint32 // streams per device, or 0
-	Share    uint32 // per mille of each device; used when Memory is NoLimit and this is not 0
+	Kind          uint32
+	Features      uint32 // none are defined; must be 0
+	Job           Token  // zero: not below `gpuarb run`
+	Memory        uint64 // bytes per device, or NoLimit
+	Streams       uint32 // streams per device, or 0
+	Share         uint32 // per mille of each device; used when Memory is NoLimit and this is not 0
+	OnFull        uint32 // 0: as the rule says; or OnFullDeny, OnFullWait
+	Slots         uint32 // the most slots of a device that may be taken beside its own; 0: no wish
+	SlotScope     uint32 // 0: as the device's rule says; or ScopeJob, ScopeProcess, ScopeThread
+	Reserved      uint32 // must be 0
+	StreamReserve uint64 // bytes charged for each stream, or NoLimit for no wish
 }
+
+// What a program that does not fit wants (HelloRequest.OnFull).
+const (
+	OnFullDeny uint32 = 1
+	OnFullWait uint32 = 2
+)
+
+// Whose one slot is (HelloRequest.SlotScope).
+const (
+	ScopeJob     uint32 = 1
+	ScopeProcess uint32 = 2
+	ScopeThread  uint32 = 3
+)
 
 // HelloReply answers Hello and Resume. With KindShim the page's memfd comes along.
 type HelloReply struct {
@@ -140,6 +167,30 @@ type HelloReply struct {
 	InJob   uint32 // 1 when the session belongs to a job of `gpuarb run`
 	OnLoss  uint32 // what to do when the daemon is gone: LossOpen or LossClosed
 	Flags   uint32 // none are defined
+	HostMax uint64 // bytes of pinned host memory that the process may hold, or NoLimit; the client keeps it
+}
+
+// WaitingReply follows Status Waiting, as often as what it says changes, and at most
+// once a second after the first. The asker sends nothing but Cancel on this connection
+// until the reply itself comes. The ticket is gone with the connection.
+type WaitingReply struct {
+	Ticket   uint64
+	Position uint32 // 1: next at the limit that refused
+	Reserved uint32
+	Waited   uint64 // milliseconds since it arrived
+	Text     Text   // what is waited for, who holds it and since when
+}
+
+// CancelRequest takes waiting requests out of the queue; each is answered with
+// StatusCancelled. A process cancels its own and those of its user's processes, root any.
+type CancelRequest struct {
+	Ticket uint64 // 0: the one that waits on this very connection, and every one of Job's
+	Job    Token  // or zero
+}
+
+// CancelReply answers Cancel.
+type CancelReply struct {
+	Cancelled uint64 // how many left
 }
 
 // What a client does without a daemon (HelloReply.OnLoss).
@@ -200,20 +251,33 @@ const (
 	MemoryPitched uint32 = 2
 	MemoryManaged uint32 = 3
 	MemoryAsync   uint32 = 4
+	MemoryArray   uint32 = 5
+	MemoryVirtual uint32 = 6
+	MemoryGraph   uint32 = 7
 )
 
-// AllocRetry in AllocRequest.Flags: the request was sent before on a connection
-// that died; Header.Request is the same as then.
-const AllocRetry uint32 = 1
+// Flags of requests that may wait (AllocRequest, StreamRequest, ContextRequest).
+const (
+	// FlagRetry: the request was sent before on a connection that died; Header.Request is
+	// the same as then. It takes its old place in the queue.
+	FlagRetry uint32 = 1
+	// FlagNoWait: refuse with StatusBusy rather than wait.
+	FlagNoWait uint32 = 2
+	// FlagNoticed (Context): the contexts exist already; never refused, never waits.
+	FlagNoticed uint32 = 4
+	// FlagHold (Context): not a context, but one more hold of the thread on a shared
+	// one, for a slot of its own where slots are the threads'.
+	FlagHold uint32 = 8
+)
 
 // AllocRequest asks for bytes that the credit did not cover. What is granted
 // belongs to the asking thread; it does not pass through the credit word.
 type AllocRequest struct {
-	Slot  uint32
-	Kind  uint32
-	Bytes uint64
-	Flags uint32
-	Pad   uint32
+	Slot   uint32
+	Kind   uint32
+	Bytes  uint64
+	Flags  uint32 // FlagRetry, FlagNoWait
+	Thread uint32 // which of the client's threads asks: a number of its own from 1 on, or 0
 }
 
 // AllocReply answers Alloc. With Status 0, Granted equals the bytes asked for;
@@ -235,8 +299,10 @@ type FreedNotice struct {
 
 // StreamRequest takes (Count > 0) or gives back (Count < 0) streams.
 type StreamRequest struct {
-	Slot  uint32
-	Count int32
+	Slot   uint32
+	Count  int32
+	Flags  uint32 // FlagRetry, FlagNoWait
+	Thread uint32 // who asks; when giving back, who made them
 }
 
 // StreamReply answers Stream; with StatusStreams nothing was taken.
@@ -246,16 +312,22 @@ type StreamReply struct {
 	Text    Text
 }
 
-// ContextRequest tells of contexts made (Count > 0) or destroyed (Count < 0).
+// ContextRequest asks before contexts are made (Count > 0), or tells of contexts that
+// were noticed, destroyed, or not made after all (Count < 0).
 type ContextRequest struct {
-	Slot  uint32
-	Count int32
+	Slot   uint32
+	Count  int32
+	Flags  uint32 // FlagRetry, FlagNoWait, FlagNoticed, FlagHold
+	Thread uint32 // who asks; when giving back, who made them
 }
 
-// ContextReply answers Context.
+// ContextReply answers Context. With a refusal nothing was counted.
 type ContextReply struct {
-	Current  uint32
-	Reserved uint32
+	Current   uint32
+	Reserved  uint32
+	Requested uint64 // bytes that the context was to cost
+	Remaining uint64 // bytes that would have been granted
+	Text      Text
 }
 
 // QueryRequest asks what cuMemGetInfo and cuDeviceTotalMem should answer.
@@ -273,22 +345,64 @@ type QueryReply struct {
 	Room  uint64
 }
 
-// JobOpenRequest opens a job for what `gpuarb run` starts. Zero and NoLimit
-// mean "as the rules say".
+// Flags of JobOpenRequest.
+const (
+	JobPerProcess uint32 = 1  // each process has the limits for itself
+	JobWait       uint32 = 2  // its processes wait when the device is full, whatever on_full says
+	JobNoWait     uint32 = 4  // nothing of it waits: StatusBusy instead
+	JobExclusive  uint32 = 8  // nobody else uses the device until the job ends
+	JobAny        uint32 = 16 // one of Devices (of all, when there are none), in that order of preference
+	JobOnlyIfNone uint32 = 32 // the user's other jobs hold no claim, or StatusBusy
+	JobClaim      uint32 = 64 // a claim: takes a slot though there is no cap, counted as leased
+)
+
+// JobOpenRequest opens a job for what `gpuarb run` starts, or claims a device. Zero and
+// NoLimit mean "as the rules say". Slot and reservation are taken before the reply,
+// which waits for them.
 type JobOpenRequest struct {
 	Memory      uint64 // bytes per device or NoLimit; see MemoryShare
+	Min         uint64 // bytes reserved per device or NoLimit; see MinShare
 	MemoryShare uint32 // per mille of each device; used when Memory is NoLimit and this is not 0
+	MinShare    uint32 // likewise of Min
 	Streams     uint32 // streams per lease, or 0
-	PerProcess  uint32 // 1: each process has the budget for itself
-	Reserved    uint32 // must be 0
-	Command     Text   // for people
+	Flags       uint32
+	WaitMillis  uint64            // the longest that anything of it waits, or NoLimit; 0: as the rules say
+	Priority    int32             // of its tickets, added to the rule's; only root's may be above 0
+	Devices     uint32            // valid entries in Device
+	Device      [PageSlots]uint32 // indices; without JobAny the job is to use these and no other
+	Command     Text              // for people
 }
+
+// JobDevice is a device that a job was given.
+type JobDevice struct {
+	Index    uint32
+	Vendor   uint32 // VendorNVIDIA, VendorAMD or VendorIntel
+	Ordinal  uint32 // its place among the vendor's devices, as the vendor's own variables count
+	Reserved uint32
+	UUID     UUID
+}
+
+// The vendors (JobDevice.Vendor).
+const (
+	VendorNVIDIA uint32 = 1
+	VendorAMD    uint32 = 2
+	VendorIntel  uint32 = 3
+)
 
 // JobOpenReply answers JobOpen. The token goes into GPUARB_JOB as 32 hex digits.
 type JobOpenReply struct {
-	Job    Token
-	ID     uint64
-	Budget uint64 // bytes in force on the largest device
+	Job      Token
+	ID       uint64
+	Budget   uint64 // bytes in force on the largest of its devices
+	Devices  uint32 // valid entries in Device; 0: any
+	Reserved uint32
+	Device   [PageSlots]JobDevice
+}
+
+// JobCloseRequest gives back what a job holds beyond its processes: its claim, slots and
+// reservation. The job itself ends with its last process.
+type JobCloseRequest struct {
+	Job Token
 }
 
 // SnapshotRequest asks for the whole state as JSON (accounting.Snapshot).
@@ -317,8 +431,8 @@ type Page struct {
 	Slots    uint16 // PageSlots
 	Ended    uint32 // daemon: 1 when the session is over and the page means nothing any more
 	Threads  uint32 // client: threads alive that ever made an intercepted call
-	Waiting  uint32 // client: of those, how many wait for the daemon
-	Pad      uint32
-	Reserved [5]uint64
+	Pad      uint64
+	Host     uint64 // client: bytes of pinned host memory it holds, information only
+	Reserved [4]uint64
 	Lease    [PageSlots]LeaseSlot
 }

@@ -173,8 +173,6 @@ func (p *LeasePage) Ended() *atomic.Uint32 { return atomic32(&p.page().Ended) }
 // as the client says.
 func (p *LeasePage) Threads() *atomic.Uint32 { return atomic32(&p.page().Threads) }
 
-// Waiting is how many of Threads wait for the daemon, as the client says.
-func (p *LeasePage) Waiting() *atomic.Uint32 { return atomic32(&p.page().Waiting) }
 
 // TakeCredit is Take on a slot of the page: the client's fast path.
 func (p *LeasePage) TakeCredit(slot uint32, n uint64) bool {

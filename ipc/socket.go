@@ -15,7 +15,7 @@ import (
 
 // readSize is the room for one request: the longest, which is a
 // Resume. What is longer is refused by its true length, which the kernel tells.
-const readSize = HeaderSize + 1344 // TestReadSize holds it to the table of messages
+const readSize = HeaderSize + 1368 // TestReadSize holds it to the table of messages
 
 // rights is control data with exactly one descriptor, laid out as CMSG_SPACE(4) is.
 type rights struct {

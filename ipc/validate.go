@@ -11,16 +11,23 @@ func validate[T Body](body *T) *ProtocolError {
 	case *FreedNotice:
 		return first(slot(m.Slot), zero("FreedNotice.Pad", uint64(m.Pad)))
 	case *StreamRequest:
-		return first(slot(m.Slot), count("StreamRequest.Count", m.Count))
+		return first(slot(m.Slot), count("StreamRequest.Count", m.Count),
+			bits("StreamRequest.Flags", m.Flags, FlagRetry|FlagNoWait))
 	case *ContextRequest:
-		return first(slot(m.Slot), count("ContextRequest.Count", m.Count))
+		return first(slot(m.Slot), count("ContextRequest.Count", m.Count),
+			bits("ContextRequest.Flags", m.Flags, FlagRetry|FlagNoWait|FlagNoticed|FlagHold))
 	case *HelloRequest:
 		return m.validate()
 	case *ResumeRequest:
 		return m.validate()
 	case *JobOpenRequest:
-		return first(share(m.MemoryShare), flag("JobOpenRequest.PerProcess", m.PerProcess),
-			zero("JobOpenRequest.Reserved", uint64(m.Reserved)), text("JobOpenRequest.Command", &m.Command))
+		return m.validate()
+	case *CancelReply, *CancelRequest, *JobCloseRequest:
+		return nil
+	case *WaitingReply:
+		return first(zero("WaitingReply.Reserved", uint64(m.Reserved)), text("WaitingReply.Text", &m.Text))
+	case *JobOpenReply:
+		return m.validate()
 	case *ErrorReply:
 		return text("ErrorReply.Text", &m.Text)
 	case *HelloReply:
@@ -33,7 +40,7 @@ func validate[T Body](body *T) *ProtocolError {
 	case *StreamReply:
 		return text("StreamReply.Text", &m.Text)
 	case *ContextReply:
-		return zero("ContextReply.Reserved", uint64(m.Reserved))
+		return first(zero("ContextReply.Reserved", uint64(m.Reserved)), text("ContextReply.Text", &m.Text))
 	case *SnapshotPart:
 		return first(flag("SnapshotPart.Last", m.Last), zero("SnapshotPart.Reserved", uint64(m.Reserved)))
 	}
@@ -44,21 +51,21 @@ func (m *AllocRequest) validate() *ProtocolError {
 	switch {
 	case m.Slot >= PageSlots:
 		return slot(m.Slot)
-	case m.Kind < MemoryPlain || m.Kind > MemoryAsync:
-		return refuse(StatusRange, "AllocRequest.Kind is %d, not %d to %d", m.Kind, MemoryPlain, MemoryAsync)
+	case m.Kind < MemoryPlain || m.Kind > MemoryGraph:
+		return refuse(StatusRange, "AllocRequest.Kind is %d, not %d to %d", m.Kind, MemoryPlain, MemoryGraph)
 	case m.Bytes == 0:
 		return refuse(StatusRange, "AllocRequest.Bytes is 0")
-	case m.Flags&^AllocRetry != 0:
-		return refuse(StatusRange, "AllocRequest.Flags is %#x, only %#x is defined", m.Flags, AllocRetry)
 	}
-	return zero("AllocRequest.Pad", uint64(m.Pad))
+	return bits("AllocRequest.Flags", m.Flags, FlagRetry|FlagNoWait)
 }
 
 func (m *HelloRequest) validate() *ProtocolError {
 	if m.Kind != KindShim && m.Kind != KindTool {
 		return refuse(StatusRange, "HelloRequest.Kind is %d, not %d or %d", m.Kind, KindShim, KindTool)
 	}
-	return first(zero("HelloRequest.Features", uint64(m.Features)), share(m.Share))
+	return first(zero("HelloRequest.Features", uint64(m.Features)), share(m.Share),
+		upTo("HelloRequest.OnFull", m.OnFull, OnFullWait), upTo("HelloRequest.SlotScope", m.SlotScope, ScopeThread),
+		zero("HelloRequest.Reserved", uint64(m.Reserved)))
 }
 
 func (m *ResumeRequest) validate() *ProtocolError {
@@ -99,6 +106,29 @@ func (m *ResumeRequest) validate() *ProtocolError {
 	return nil
 }
 
+func (m *JobOpenRequest) validate() *ProtocolError {
+	if m.Devices > PageSlots {
+		return refuse(StatusRange, "JobOpenRequest.Devices is %d, the most is %d", m.Devices, PageSlots)
+	}
+	if m.Flags&JobWait != 0 && m.Flags&JobNoWait != 0 {
+		return refuse(StatusRange, "JobOpenRequest.Flags says both to wait and not to wait")
+	}
+	for i := range m.Device {
+		if i >= int(m.Devices) && m.Device[i] != 0 {
+			return malformed("JobOpenRequest.Device[%d] is not zero, and Devices is %d", i, m.Devices)
+		}
+	}
+	return first(share(m.MemoryShare), share(m.MinShare), text("JobOpenRequest.Command", &m.Command),
+		bits("JobOpenRequest.Flags", m.Flags, JobPerProcess|JobWait|JobNoWait|JobExclusive|JobAny|JobOnlyIfNone|JobClaim))
+}
+
+func (m *JobOpenReply) validate() *ProtocolError {
+	if m.Devices > PageSlots {
+		return refuse(StatusRange, "JobOpenReply.Devices is %d, the most is %d", m.Devices, PageSlots)
+	}
+	return zero("JobOpenReply.Reserved", uint64(m.Reserved))
+}
+
 func first(errs ...*ProtocolError) *ProtocolError {
 	for _, err := range errs {
 		if err != nil {
@@ -126,6 +156,21 @@ func count(name string, v int32) *ProtocolError {
 func share(v uint32) *ProtocolError {
 	if v > 1000 {
 		return refuse(StatusRange, "a share of %d per mille is more than the whole", v)
+	}
+	return nil
+}
+
+// bits refuses flags that are not defined.
+func bits(name string, v, defined uint32) *ProtocolError {
+	if v&^defined != 0 {
+		return refuse(StatusRange, "%s is %#x, only %#x is defined", name, v, defined)
+	}
+	return nil
+}
+
+func upTo(name string, v, most uint32) *ProtocolError {
+	if v > most {
+		return refuse(StatusRange, "%s is %d, the most is %d", name, v, most)
 	}
 	return nil
 }

@@ -159,7 +159,7 @@ func jobRequest(flags *pflag.FlagSet, options runOptions, args []string) (ipc.Jo
 	}
 	request.Streams = uint32(options.streams)
 	if options.perProcess {
-		request.PerProcess = 1
+		request.Flags |= ipc.JobPerProcess
 	}
 	return request, size, nil
 }

@@ -66,7 +66,7 @@ func TestRunJobRequest(t *testing.T) {
 		"--memory max":                          {Memory: ipc.NoLimit},
 		"--memory 1.5G --streams 8":             {Memory: 3 << 29, Streams: 8},
 		"--memory 16G":                          {Memory: 16 << 30},
-		"--memory 12.5% --per-process":          {Memory: ipc.NoLimit, MemoryShare: 125, PerProcess: 1},
+		"--memory 12.5% --per-process":          {Memory: ipc.NoLimit, MemoryShare: 125, Flags: ipc.JobPerProcess},
 		"--memory 8G --device gpu-11AA":         {Memory: 8 << 30},
 		"--memory=4096M --streams=1 --device=0": {Memory: 4 << 30, Streams: 1},
 	} {

@@ -228,13 +228,13 @@ static void do_alloc(int fd, const struct ga_wire_header *h, struct session *s,
     struct ga_wire_alloc_reply a = {.requested = r->bytes, .limit = o.limit};
     // The reply to it was lost, or came too late to count: it has the bytes already.
     bool known = false;
-    for (size_t i = 0; (r->flags & GA_ALLOC_RETRY) && i < 64; i++)
+    for (size_t i = 0; (r->flags & GA_FLAG_RETRY) && i < 64; i++)
         known |= s->granted[i] == h->request;
     if (known || grant(s, r)) {
         if (!known)
             s->granted[s->n_granted++ % 64] = h->request;
         a.granted = r->bytes;
-        log_request(h->type, r->flags & GA_ALLOC_RETRY ? 1000 : 0, (int64_t)r->bytes);
+        log_request(h->type, r->flags & GA_FLAG_RETRY ? 1000 : 0, (int64_t)r->bytes);
         reply(fd, h, GA_STATUS_OK, &a, sizeof a, -1);
         return;
     }

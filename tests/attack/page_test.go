@@ -75,7 +75,6 @@ func overwrite(ctx context.Context, page *ipc.LeasePage, pattern func(*rand.Rand
 		}
 		page.Ended().Store(uint32(pattern(r)))
 		page.Threads().Store(uint32(pattern(r)))
-		page.Waiting().Store(uint32(pattern(r)))
 	}
 }
 
