@@ -347,6 +347,7 @@ _Static_assert(offsetof(struct ga_wire_query_reply, room) == 16, "QueryReply.Roo
 #define GA_JOB_ANY 0x10u
 #define GA_JOB_ONLY_IF_NONE 0x20u
 #define GA_JOB_CLAIM 0x40u
+#define GA_JOB_RETRY 0x80u
 
 struct ga_wire_job_open_request {
     uint64_t memory;

@@ -27,6 +27,7 @@ type shape struct {
 	reply     int  // bytes of the reply's body when Status < 100
 	noReply   bool // a notice: nothing answers it
 	more      bool // the reply's body is followed by bytes of any number
+	waits     bool // Waiting notices may come before the reply
 	requestFD bool // one descriptor may come with the request
 	replyFD   bool // one descriptor may come with the reply
 }
@@ -34,17 +35,17 @@ type shape struct {
 // shapes is the one table of the messages: what is known, how long it is, and
 // where a descriptor belongs. A type that is not in it is unknown.
 var shapes = map[Type]shape{
-	TypeHello:    {name: "Hello", request: size[HelloRequest](), reply: size[HelloReply](), replyFD: true},
+	TypeHello:    {name: "Hello", request: size[HelloRequest](), reply: size[HelloReply](), waits: true, replyFD: true},
 	TypeJoin:     {name: "Join", request: size[JoinRequest](), reply: size[JoinReply]()},
 	TypeResume:   {name: "Resume", request: size[ResumeRequest](), reply: size[HelloReply](), requestFD: true, replyFD: true},
 	TypeAttach:   {name: "Attach", request: size[AttachRequest](), reply: size[AttachReply]()},
-	TypeAlloc:    {name: "Alloc", request: size[AllocRequest](), reply: size[AllocReply]()},
+	TypeAlloc:    {name: "Alloc", request: size[AllocRequest](), reply: size[AllocReply](), waits: true},
 	TypeFreed:    {name: "Freed", request: size[FreedNotice](), noReply: true},
-	TypeStream:   {name: "Stream", request: size[StreamRequest](), reply: size[StreamReply]()},
-	TypeContext:  {name: "Context", request: size[ContextRequest](), reply: size[ContextReply]()},
+	TypeStream:   {name: "Stream", request: size[StreamRequest](), reply: size[StreamReply](), waits: true},
+	TypeContext:  {name: "Context", request: size[ContextRequest](), reply: size[ContextReply](), waits: true},
 	TypeQuery:    {name: "Query", request: size[QueryRequest](), reply: size[QueryReply]()},
 	TypeBye:      {name: "Bye", request: size[Empty](), reply: size[Empty]()},
-	TypeJobOpen:  {name: "JobOpen", request: size[JobOpenRequest](), reply: size[JobOpenReply]()},
+	TypeJobOpen:  {name: "JobOpen", request: size[JobOpenRequest](), reply: size[JobOpenReply](), waits: true},
 	TypeSnapshot: {name: "Snapshot", request: size[SnapshotRequest](), reply: size[SnapshotPart](), more: true},
 	TypeCancel:   {name: "Cancel", request: size[CancelRequest](), reply: size[CancelReply]()},
 	TypeJobClose: {name: "JobClose", request: size[JobCloseRequest](), reply: size[Empty]()},
@@ -162,7 +163,8 @@ func ParseRequest(msg []byte, full int) (Header, []byte, error) {
 }
 
 // ParseReply checks a whole reply as it came from the daemon. The body is that
-// of the request's type when Status is below 100, an ErrorReply from 100 on. A
+// of the request's type when Status is below 99, a WaitingReply with StatusWaiting
+// (of the types that can wait), an ErrorReply from 100 on. A
 // type of ReplyBit alone is an error that answers no request in particular.
 // The error is a *ProtocolError.
 func ParseReply(msg []byte, full int) (Header, []byte, error) {
@@ -183,6 +185,12 @@ func ParseReply(msg []byte, full int) (Header, []byte, error) {
 			return h, nil, refuse(StatusUnknownType, "no reply has type %d", uint16(h.Type))
 		}
 		want, more = s.reply, s.more
+		if h.Status == StatusWaiting && !s.waits {
+			return h, nil, refuse(StatusOrder, "%v: nothing of this type waits", h.Type)
+		}
+		if h.Status == StatusWaiting {
+			want = size[WaitingReply]()
+		}
 	}
 	if got := full - HeaderSize; got < want || (got > want && !more) {
 		return h, nil, malformed("%v: a reply has %d bytes, not %d", h.Type, HeaderSize+want, full)

@@ -13,11 +13,16 @@ import (
 const _ = PageSize - unsafe.Sizeof(Page{})
 
 var (
-	goodAlloc  = AllocRequest{Slot: 31, Kind: MemoryAsync, Bytes: 1 << 30, Flags: FlagRetry}
-	goodHello  = HelloRequest{Kind: KindShim, Job: Token{1, 15: 2}, Memory: NoLimit, Streams: 9, Share: 1000}
+	goodAlloc = AllocRequest{Slot: 31, Kind: MemoryAsync, Bytes: 1 << 30, Flags: FlagRetry}
+	goodHello = HelloRequest{Kind: KindShim, Job: Token{1, 15: 2}, Memory: NoLimit, Streams: 9, Share: 1000,
+		OnFull: OnFullWait, Slots: 2, SlotScope: ScopeThread, StreamReserve: 256 << 20}
 	goodResume = ResumeRequest{Session: Token{7}, Hello: goodHello, Count: 2, HasPage: 1, Leases: [PageSlots]ResumeLease{
 		{Device: UUID{1}, Used: CreditLimit, Streams: 3, Contexts: 1, Slot: 31}, {Device: UUID{2}, Slot: 0}}}
-	goodJob = JobOpenRequest{Memory: 5, MemoryShare: 1000, Streams: 2, Flags: JobPerProcess, Command: MakeText("train --x")}
+	goodJob = JobOpenRequest{Memory: 5, Min: 4, MemoryShare: 1000, MinShare: 10, Streams: 2, Flags: JobPerProcess | JobAny | JobRetry,
+		WaitMillis: 600_000, Priority: -3, Devices: 2, Device: [PageSlots]uint32{5, 1}, Command: MakeText("train --x")}
+	goodOpened = JobOpenReply{Job: Token{1}, ID: 4, Budget: 5, Devices: 1, Device: [PageSlots]JobDevice{
+		{Index: 5, Vendor: VendorIntel, Ordinal: 1, UUID: UUID{9}}}}
+	goodWaiting = WaitingReply{Ticket: 7, Position: 2, Waited: 1500, Text: MakeText("4 GiB of GPU 0")}
 )
 
 // sample is one good message of a body type, and that type's decoder.
@@ -51,23 +56,27 @@ func samples() []sample {
 		sampleOf("Attach", TypeAttach, false, AttachRequest{Device: UUID{9}}),
 		sampleOf("Alloc", TypeAlloc, false, goodAlloc),
 		sampleOf("Freed", TypeFreed, false, FreedNotice{Slot: 31}),
-		sampleOf("Stream", TypeStream, false, StreamRequest{Slot: 31, Count: -2}),
-		sampleOf("Context", TypeContext, false, ContextRequest{Slot: 1, Count: math.MaxInt32}),
+		sampleOf("Stream", TypeStream, false, StreamRequest{Slot: 31, Count: -2, Flags: FlagNoWait, Thread: 3}),
+		sampleOf("Context", TypeContext, false, ContextRequest{Slot: 1, Count: math.MaxInt32, Flags: FlagNoticed | FlagHold, Thread: 1}),
 		sampleOf("Query", TypeQuery, false, QueryRequest{Device: UUID{9}}),
 		sampleOf("Bye", TypeBye, false, Empty{}),
 		sampleOf("JobOpen", TypeJobOpen, false, goodJob),
 		sampleOf("Snapshot", TypeSnapshot, false, SnapshotRequest{}),
-		sampleOf("HelloReply", TypeHello, true, HelloReply{Session: Token{1}, Devices: 2, InJob: 1, OnLoss: LossClosed}),
+		sampleOf("Cancel", TypeCancel, false, CancelRequest{Ticket: 8, Job: Token{2}}),
+		sampleOf("JobClose", TypeJobClose, false, JobCloseRequest{Job: Token{2}}),
+		sampleOf("HelloReply", TypeHello, true, HelloReply{Session: Token{1}, Devices: 2, InJob: 1, OnLoss: LossClosed, HostMax: NoLimit}),
 		sampleOf("JoinReply", TypeJoin, true, JoinReply{}),
 		sampleOf("ResumeReply", TypeResume, true, HelloReply{Session: Token{1}}),
 		sampleOf("AttachReply", TypeAttach, true, AttachReply{Slot: 31, Index: 5, Total: 8 << 30, Budget: 4 << 30, StreamsMax: 256}),
 		sampleOf("AllocReply", TypeAlloc, true, AllocReply{Granted: 1, Requested: 2, Remaining: 3, Limit: 4, Text: MakeText("no")}),
 		sampleOf("StreamReply", TypeStream, true, StreamReply{Current: 1, Max: 2, Text: MakeText("cap 2")}),
-		sampleOf("ContextReply", TypeContext, true, ContextReply{Current: 3}),
+		sampleOf("ContextReply", TypeContext, true, ContextReply{Current: 3, Requested: 9, Remaining: 8, Text: MakeText("full")}),
 		sampleOf("QueryReply", TypeQuery, true, QueryReply{Total: 3, Used: 2, Room: 1}),
 		sampleOf("ByeReply", TypeBye, true, Empty{}),
-		sampleOf("JobOpenReply", TypeJobOpen, true, JobOpenReply{Job: Token{1}, ID: 4, Budget: 5}),
+		sampleOf("JobOpenReply", TypeJobOpen, true, goodOpened),
 		sampleOf("SnapshotPart", TypeSnapshot, true, SnapshotPart{Last: 1}),
+		sampleOf("CancelReply", TypeCancel, true, CancelReply{Cancelled: 3}),
+		sampleOf("JobCloseReply", TypeJobClose, true, Empty{}),
 	}
 }
 
@@ -194,6 +203,7 @@ func TestParseRequestRefuses(t *testing.T) {
 func TestParseReplyRefuses(t *testing.T) {
 	alloc := Marshal(nil, Header{Type: TypeAlloc | ReplyBit}, &AllocReply{})
 	failed := Marshal(nil, Header{Type: TypeAlloc | ReplyBit, Status: StatusNoLease}, &ErrorReply{})
+	waiting := Marshal(nil, Header{Type: TypeAlloc | ReplyBit, Status: StatusWaiting}, &goodWaiting)
 	for _, c := range []struct {
 		name   string
 		msg    []byte
@@ -205,7 +215,9 @@ func TestParseReplyRefuses(t *testing.T) {
 		{"long", edit(append(alloc, 0), 8, uint32(len(alloc)+1)), StatusMalformed},
 		{"an error's length with a good status", edit(failed, 12, uint32(0)), StatusMalformed},
 		{"a good reply's length with an error", edit(alloc, 12, uint32(100)), StatusMalformed},
-		{"the last policy status takes the reply's own body", edit(failed, 12, uint32(99)), StatusMalformed},
+		{"the last policy status takes the reply's own body", edit(failed, 12, uint32(98)), StatusMalformed},
+		{"a notice of another length", edit(failed, 12, uint32(99)), StatusMalformed},
+		{"a notice of what never waits", edit(waiting, 6, uint16(TypeQuery|ReplyBit)), StatusOrder},
 		{"version", edit(alloc, 4, uint16(2)), StatusVersion},
 	} {
 		_, _, err := ParseReply(c.msg, len(c.msg))
@@ -214,7 +226,7 @@ func TestParseReplyRefuses(t *testing.T) {
 	if _, _, err := ParseReply(edit(alloc, 8, uint32(9000)), 9000); err == nil {
 		t.Error("a reply that the buffer cut was taken")
 	}
-	for _, good := range [][]byte{edit(failed, 6, uint16(ReplyBit)), edit(alloc, 12, uint32(99)), edit(failed, 12, uint32(100)),
+	for _, good := range [][]byte{edit(failed, 6, uint16(ReplyBit)), edit(alloc, 12, uint32(98)), edit(failed, 12, uint32(100)), waiting,
 		append(marshalPart(nil, Header{Type: TypeSnapshot | ReplyBit}, &SnapshotPart{}, 3), "{ }"...)} {
 		if _, _, err := ParseReply(good, len(good)); err != nil {
 			t.Errorf("good reply: %v", err)

@@ -55,8 +55,10 @@ func (e *ReplyError) Unwrap() error { return e.Status }
 var statusNames = map[Status]string{
 	StatusOK: "ok", StatusOverBudget: "over budget", StatusDeviceFull: "device full",
 	StatusTooLarge: "too large", StatusStreams: "too many streams", StatusSharedFull: "shared budget full",
-	StatusDeviceLost: "device lost", StatusDenied: "denied", StatusMalformed: "malformed message",
-	StatusVersion: "unknown version", StatusOrder: "out of order", StatusUnknownType: "unknown type",
+	StatusDeviceLost: "device lost", StatusDenied: "denied", StatusBusy: "busy", StatusTimeout: "waited too long",
+	StatusCancelled: "cancelled", StatusDeadlock: "deadlock", StatusSlots: "no slot", StatusWaiting: "waiting",
+	StatusMalformed: "malformed message",
+	StatusVersion:   "unknown version", StatusOrder: "out of order", StatusUnknownType: "unknown type",
 	StatusNoSession: "no such session", StatusNoDevice: "no such device", StatusNoLease: "no such lease",
 	StatusPermission: "permission denied", StatusUnsupported: "unsupported", StatusTooMany: "too many",
 	StatusInternal: "internal error", StatusShuttingDown: "shutting down", StatusRange: "value out of range",

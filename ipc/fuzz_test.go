@@ -49,6 +49,7 @@ func fuzzDecode(f *testing.F, reply bool, parse func([]byte, int) (Header, []byt
 		f.Add(s.msg[:len(s.msg)-1])
 	}
 	f.Add(Marshal(nil, Header{Type: ReplyBit, Status: StatusTooMany}, &ErrorReply{Text: MakeText("no")}))
+	f.Add(Marshal(nil, Header{Type: TypeAlloc | ReplyBit, Status: StatusWaiting}, &goodWaiting))
 	f.Fuzz(func(t *testing.T, msg []byte) {
 		h, body, err := parse(msg, len(msg))
 		if err != nil {
@@ -62,6 +63,9 @@ func fuzzDecode(f *testing.F, reply bool, parse func([]byte, int) (Header, []byt
 		if h.Status.IsError() {
 			e := sampleOf("error", h.Type, true, ErrorReply{})
 			s = &e
+		} else if h.Status == StatusWaiting && reply {
+			w := sampleOf("waiting", h.Type, true, WaitingReply{})
+			s = &w
 		} else if reply && h.Type == TypeSnapshot|ReplyBit {
 			body = body[:size[SnapshotPart]()]
 		}
@@ -78,7 +82,7 @@ func fuzzDecode(f *testing.F, reply bool, parse func([]byte, int) (Header, []byt
 
 // FuzzUnmarshal drives every body's decoder with any bytes of any length.
 func FuzzUnmarshal(f *testing.F) {
-	all := samples()
+	all := append(samples(), sampleOf("Waiting", TypeAlloc, true, goodWaiting))
 	for i, s := range all {
 		f.Add(uint8(i), s.msg[HeaderSize:])
 	}

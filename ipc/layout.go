@@ -354,6 +354,9 @@ const (
 	JobAny        uint32 = 16 // one of Devices (of all, when there are none), in that order of preference
 	JobOnlyIfNone uint32 = 32 // the user's other jobs hold no claim, or StatusBusy
 	JobClaim      uint32 = 64 // a claim: takes a slot though there is no cap, counted as leased
+	// JobRetry: sent before on a connection that died; Header.Request is the same as then.
+	// It takes its old place in the queue, or is answered with the job that was opened.
+	JobRetry uint32 = 128
 )
 
 // JobOpenRequest opens a job for what `gpuarb run` starts, or claims a device. Zero and

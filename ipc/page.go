@@ -173,6 +173,8 @@ func (p *LeasePage) Ended() *atomic.Uint32 { return atomic32(&p.page().Ended) }
 // as the client says.
 func (p *LeasePage) Threads() *atomic.Uint32 { return atomic32(&p.page().Threads) }
 
+// Host is how many bytes of pinned host memory the client holds, as it says.
+func (p *LeasePage) Host() *atomic.Uint64 { return atomic64(&p.page().Host) }
 
 // TakeCredit is Take on a slot of the page: the client's fast path.
 func (p *LeasePage) TakeCredit(slot uint32, n uint64) bool {

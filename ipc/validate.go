@@ -1,6 +1,9 @@
 package ipc
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // validate checks the values inside a body that has the right length. Bodies
 // that are not listed have no value that could be wrong.
@@ -117,14 +120,28 @@ func (m *JobOpenRequest) validate() *ProtocolError {
 		if i >= int(m.Devices) && m.Device[i] != 0 {
 			return malformed("JobOpenRequest.Device[%d] is not zero, and Devices is %d", i, m.Devices)
 		}
+		if i < int(m.Devices) && slices.Contains(m.Device[:i], m.Device[i]) {
+			return refuse(StatusRange, "JobOpenRequest.Device: device %d comes twice", m.Device[i])
+		}
 	}
 	return first(share(m.MemoryShare), share(m.MinShare), text("JobOpenRequest.Command", &m.Command),
-		bits("JobOpenRequest.Flags", m.Flags, JobPerProcess|JobWait|JobNoWait|JobExclusive|JobAny|JobOnlyIfNone|JobClaim))
+		bits("JobOpenRequest.Flags", m.Flags, JobPerProcess|JobWait|JobNoWait|JobExclusive|JobAny|JobOnlyIfNone|JobClaim|JobRetry))
 }
 
 func (m *JobOpenReply) validate() *ProtocolError {
 	if m.Devices > PageSlots {
 		return refuse(StatusRange, "JobOpenReply.Devices is %d, the most is %d", m.Devices, PageSlots)
+	}
+	for i := range m.Device {
+		d := &m.Device[i]
+		switch {
+		case i >= int(m.Devices) && *d != (JobDevice{}):
+			return malformed("JobOpenReply.Device[%d] is not zero, and Devices is %d", i, m.Devices)
+		case i < int(m.Devices) && (d.Vendor < VendorNVIDIA || d.Vendor > VendorIntel):
+			return refuse(StatusRange, "JobOpenReply.Device[%d].Vendor is %d, not %d to %d", i, d.Vendor, VendorNVIDIA, VendorIntel)
+		case d.Reserved != 0:
+			return zero("JobDevice.Reserved", uint64(d.Reserved))
+		}
 	}
 	return zero("JobOpenReply.Reserved", uint64(m.Reserved))
 }

@@ -30,20 +30,25 @@ func TestValuesRefused(t *testing.T) {
 	for _, c := range []bad{
 		broken("alloc slot", goodAlloc, StatusRange, "slot 32", func(m *AllocRequest) { m.Slot = PageSlots }),
 		broken("alloc kind 0", goodAlloc, StatusRange, "Kind is 0", func(m *AllocRequest) { m.Kind = 0 }),
-		broken("alloc kind 5", goodAlloc, StatusRange, "Kind is 5", func(m *AllocRequest) { m.Kind = 5 }),
+		broken("alloc kind 8", goodAlloc, StatusRange, "Kind is 8", func(m *AllocRequest) { m.Kind = 8 }),
 		broken("alloc of nothing", goodAlloc, StatusRange, "Bytes is 0", func(m *AllocRequest) { m.Bytes = 0 }),
-		broken("alloc flags", goodAlloc, StatusRange, "0x3", func(m *AllocRequest) { m.Flags = 3 }),
+		broken("alloc flags", goodAlloc, StatusRange, "0x5", func(m *AllocRequest) { m.Flags = FlagRetry | FlagNoticed }),
 		broken("freed slot", FreedNotice{}, StatusRange, "slot 99", func(m *FreedNotice) { m.Slot = 99 }),
 		broken("freed pad", FreedNotice{}, StatusMalformed, "Pad", func(m *FreedNotice) { m.Pad = 1 }),
 		broken("stream slot", stream, StatusRange, "slot 32", func(m *StreamRequest) { m.Slot = 32 }),
 		broken("stream count 0", stream, StatusRange, "Count is 0", func(m *StreamRequest) { m.Count = 0 }),
 		broken("stream count without a positive", stream, StatusRange, "-2147483648", func(m *StreamRequest) { m.Count = math.MinInt32 }),
+		broken("stream flags", stream, StatusRange, "0x8", func(m *StreamRequest) { m.Flags = FlagHold }),
+		broken("context flags", context, StatusRange, "0x10", func(m *ContextRequest) { m.Flags = 16 }),
 		broken("context slot", context, StatusRange, "slot", func(m *ContextRequest) { m.Slot = 32 }),
 		broken("context count 0", context, StatusRange, "ContextRequest.Count", func(m *ContextRequest) { m.Count = 0 }),
 		broken("hello kind 0", goodHello, StatusRange, "Kind is 0", func(m *HelloRequest) { m.Kind = 0 }),
 		broken("hello kind 3", goodHello, StatusRange, "Kind is 3", func(m *HelloRequest) { m.Kind = 3 }),
 		broken("hello features", goodHello, StatusMalformed, "Features", func(m *HelloRequest) { m.Features = 1 }),
 		broken("hello share", goodHello, StatusRange, "1001", func(m *HelloRequest) { m.Share = 1001 }),
+		broken("hello on full", goodHello, StatusRange, "OnFull is 3", func(m *HelloRequest) { m.OnFull = 3 }),
+		broken("hello scope", goodHello, StatusRange, "SlotScope is 4", func(m *HelloRequest) { m.SlotScope = 4 }),
+		broken("hello reserved", goodHello, StatusMalformed, "Reserved", func(m *HelloRequest) { m.Reserved = 1 }),
 		broken("resume of a tool", goodResume, StatusRange, "shim", func(m *ResumeRequest) { m.Hello.Kind = KindTool }),
 		broken("resume hello", goodResume, StatusRange, "1001", func(m *ResumeRequest) { m.Hello.Share = 1001 }),
 		broken("resume page", goodResume, StatusRange, "HasPage is 2", func(m *ResumeRequest) { m.HasPage = 2 }),
@@ -56,7 +61,20 @@ func TestValuesRefused(t *testing.T) {
 		broken("resume used", goodResume, StatusRange, "281474976710656", func(m *ResumeRequest) { m.Leases[0].Used = CreditLimit + 1 }),
 		broken("resume reserved", goodResume, StatusMalformed, "Reserved", func(m *ResumeRequest) { m.Leases[0].Reserved = 1 }),
 		broken("job share", goodJob, StatusRange, "1001", func(m *JobOpenRequest) { m.MemoryShare = 1001 }),
-		broken("job per process", goodJob, StatusRange, "Flags is 0x80", func(m *JobOpenRequest) { m.Flags = 0x80 }),
+		broken("job share of min", goodJob, StatusRange, "1001", func(m *JobOpenRequest) { m.MinShare = 1001 }),
+		broken("job flags", goodJob, StatusRange, "Flags is 0x100", func(m *JobOpenRequest) { m.Flags = 0x100 }),
+		broken("job waits and not", goodJob, StatusRange, "both", func(m *JobOpenRequest) { m.Flags = JobWait | JobNoWait }),
+		broken("job devices", goodJob, StatusRange, "Devices is 33", func(m *JobOpenRequest) { m.Devices = 33 }),
+		broken("job device twice", goodJob, StatusRange, "device 5 comes twice", func(m *JobOpenRequest) { m.Device[1] = 5 }),
+		broken("job leftovers", goodJob, StatusMalformed, "Device[1]", func(m *JobOpenRequest) { m.Devices = 1 }),
+		broken("opened devices", goodOpened, StatusRange, "Devices is 33", func(m *JobOpenReply) { m.Devices = 33 }),
+		broken("opened leftovers", goodOpened, StatusMalformed, "Device[0]", func(m *JobOpenReply) { m.Devices = 0 }),
+		broken("opened vendor", goodOpened, StatusRange, "Vendor is 4", func(m *JobOpenReply) { m.Device[0].Vendor = 4 }),
+		broken("opened device reserved", goodOpened, StatusMalformed, "Reserved", func(m *JobOpenReply) { m.Device[0].Reserved = 1 }),
+		broken("opened reserved", goodOpened, StatusMalformed, "Reserved", func(m *JobOpenReply) { m.Reserved = 1 }),
+		broken("waiting reserved", goodWaiting, StatusMalformed, "Reserved", func(m *WaitingReply) { m.Reserved = 1 }),
+		broken("waiting text", goodWaiting, StatusMalformed, "NUL", func(m *WaitingReply) { m.Text = noNUL }),
+		broken("context text", ContextReply{}, StatusMalformed, "NUL", func(m *ContextReply) { m.Text = noNUL }),
 		broken("job command", goodJob, StatusMalformed, "NUL", func(m *JobOpenRequest) { m.Command = noNUL }),
 		broken("error text", ErrorReply{}, StatusMalformed, "NUL", func(m *ErrorReply) { m.Text = noNUL }),
 		broken("alloc text", AllocReply{}, StatusMalformed, "NUL", func(m *AllocReply) { m.Text = noNUL }),
@@ -149,7 +167,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	if StatusDenied.IsError() || Status(99).IsError() || !Status(100).IsError() || !StatusRange.IsError() {
+	if StatusDenied.IsError() || Status(99).IsError() || StatusWaiting.IsError() || !Status(100).IsError() || !StatusRange.IsError() {
 		t.Error("errors begin at 100")
 	}
 	fatal := map[Status]bool{StatusMalformed: true, StatusVersion: true}
