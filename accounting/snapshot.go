@@ -32,6 +32,7 @@ type Snapshot struct {
 	Leases       []LeaseState   `json:"leases"`
 	Processes    []ProcessState `json:"processes"`
 	Jobs         []JobState     `json:"jobs"`
+	Queue        []TicketState  `json:"queue"` // in the order that they are served in
 	Stats        Stats          `json:"stats"`
 }
 
@@ -55,7 +56,12 @@ type DeviceState struct {
 	Streams        int    `json:"streams"`
 	SlotsMax       int    `json:"slots_max"` // 0: no limit
 	SlotsCurrent   int    `json:"slots_current"`
-	Admitted       uint64 `json:"admitted"` // requests granted
+	SlotsScope     string `json:"slots_scope"`
+	Leased         bool   `json:"leased"`        // a job has it by claim or as its only user
+	Claims         int    `json:"claims"`        // jobs that have it by claim
+	ExclusiveJob   uint64 `json:"exclusive_job"` // the job whose alone it is; 0: none's
+	Queue          int    `json:"queue_depth"`   // requests that wait there
+	Admitted       uint64 `json:"admitted"`      // requests granted
 	Denied         uint64 `json:"denied"`
 	AtMax          uint64 `json:"at_max"` // requests that met the capacity, refused or not
 	DriverRefusals uint64 `json:"driver_refusals"`
@@ -95,6 +101,27 @@ type LeaseState struct {
 	Admitted   uint64 `json:"admitted"`
 	Denied     uint64 `json:"denied"`
 	AtMax      uint64 `json:"at_max"` // requests that met a budget's limit, refused or not
+	Command    string `json:"command"`
+
+	Active   bool  `json:"active"`    // it waits, or holds a slot
+	ActiveMs int64 `json:"active_ms"` // for how long; 0 when it is idle
+	IdleMs   int64 `json:"idle_ms"`   // since it was last active or asked for something; 0 when it is active
+}
+
+// TicketState is one waiting request: a row of /gpu/queue.
+type TicketState struct {
+	Pos        int    `json:"pos"` // 1: next at the limit that refuses it
+	Ticket     uint64 `json:"ticket"`
+	PID        int    `json:"pid"`
+	User       string `json:"user"`
+	UID        uint32 `json:"uid"`
+	Device     int    `json:"device"` // -1: any of several
+	Wants      string `json:"wants"`  // "512 MiB", "slot", "device", …
+	WantsBytes Bytes  `json:"wants_bytes"`
+	WaitedMs   int64  `json:"waited_ms"`
+	Reason     string `json:"reason"` // device_full, shared_full, slots, …
+	Text       string `json:"text"`   // what is waited for, and who holds it
+	Job        uint64 `json:"job"`
 	Command    string `json:"command"`
 }
 
@@ -142,7 +169,11 @@ type Stats struct {
 	OldestQueuedMs  uint64 `json:"oldest_queued_ms"`
 	Admitted        uint64 `json:"admitted"`
 	Denied          uint64 `json:"denied"`
-	Waited          uint64 `json:"waited"`
+	Waited          uint64 `json:"waited"` // requests that had to wait
+	Timeouts        uint64 `json:"timeouts"`
+	Cancelled       uint64 `json:"cancelled"`
+	Deadlocks       uint64 `json:"deadlocks"`
+	PendingClaimers uint64 `json:"pending_claimers"`
 	ReapedBytes     uint64 `json:"reaped_bytes"`
 	RecalledBytes   uint64 `json:"recalled_bytes"` // idle credit called back
 	ReclaimedLeases uint64 `json:"reclaimed_leases"`

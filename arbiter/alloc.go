@@ -90,16 +90,15 @@ func (a *Arbiter) denied(l *lease) bool {
 	return first
 }
 
-// Stream takes (count above 0) or gives back (below 0) streams; with 0 it tells
-// how many there are. With Granted false nothing was taken. Giving back more than
-// there are gives back all.
-func (a *Arbiter) Stream(now time.Time, id LeaseID, count int) StreamOutcome {
-	l := a.leases[id]
+// Stream takes or gives back streams. With Granted false nothing was taken. Giving
+// back more than there are gives back all.
+func (a *Arbiter) Stream(now time.Time, r StreamRequest) StreamOutcome {
+	l := a.leases[r.Lease]
 	if l == nil || !l.session.alive() {
 		return StreamOutcome{Reason: ReasonNoLease, Explain: "the lease has ended"}
 	}
 	o := StreamOutcome{Granted: true}
-	switch {
+	switch count := r.Count; {
 	case count < 0:
 		a.ledger.GiveStreams(l.sum, -max(count, -1<<31))
 	case count > 0 && l.lost:
@@ -116,15 +115,16 @@ func (a *Arbiter) Stream(now time.Time, id LeaseID, count int) StreamOutcome {
 	return o
 }
 
-// Context counts contexts made (count above 0) or destroyed (below 0), and
-// returns how many there are; 0 for a lease that is not known.
-func (a *Arbiter) Context(_ time.Time, id LeaseID, count int) int {
-	l := a.leases[id]
+// Context counts contexts made or destroyed.
+func (a *Arbiter) Context(_ time.Time, r ContextRequest) ContextOutcome {
+	l := a.leases[r.Lease]
 	if l == nil || !l.session.alive() {
-		return 0
+		return ContextOutcome{Reason: ReasonNoLease, Explain: "the lease has ended"}
 	}
-	l.contexts = min(max(l.contexts+min(max(count, -maxContexts), maxContexts), 0), maxContexts)
-	return l.contexts
+	if !r.Hold {
+		l.contexts = min(max(l.contexts+min(max(r.Count, -maxContexts), maxContexts), 0), maxContexts)
+	}
+	return ContextOutcome{Granted: true, Current: l.contexts}
 }
 
 // maxContexts is more than any program makes.

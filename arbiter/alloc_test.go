@@ -252,17 +252,17 @@ func TestB2StreamsAtTheCap(t *testing.T) {
 	p.Rules = []arbiter.Rule{{StreamsMax: ptr(-3)}}
 	w := newWorld(t, p, gib)
 	x := w.client(0, 0)
-	if o := w.arb.Stream(w.now, x.lease, 1); !o.Granted || o.Current != 1 || o.Max != 1 {
+	if o := x.streams(1); !o.Granted || o.Current != 1 || o.Max != 1 {
 		t.Errorf("%+v", o)
 	}
-	o := w.arb.Stream(w.now, x.lease, 1)
+	o := x.streams(1)
 	if o.Granted || o.Reason != arbiter.ReasonStreams || o.Current != 1 || o.Max != 1 || !strings.Contains(o.Explain, "1 of 1") {
 		t.Errorf("%+v", o)
 	}
-	if o := w.arb.Stream(w.now, x.lease, -5); !o.Granted || o.Current != 0 {
+	if o := x.streams(-5); !o.Granted || o.Current != 0 {
 		t.Errorf("%+v", o)
 	}
-	if got := w.arb.Context(w.now, x.lease, 2) + w.arb.Context(w.now, x.lease, -7); got != 2 {
+	if got := x.contexts(2).Current + x.contexts(-7).Current; got != 2 {
 		t.Errorf("contexts: %d", got)
 	}
 }
@@ -273,7 +273,10 @@ func TestUnknownIDs(t *testing.T) {
 	if o := a.Alloc(start, arbiter.AllocRequest{Lease: 9, Bytes: 1}); o.Granted || o.Reason != arbiter.ReasonNoLease {
 		t.Errorf("%+v", o)
 	}
-	if o := a.Stream(start, 9, 1); o.Granted || a.Context(start, 9, 1) != 0 {
+	if o := a.Stream(start, arbiter.StreamRequest{Lease: 9, Count: 1}); o.Granted || o.Reason != arbiter.ReasonNoLease {
+		t.Errorf("%+v", o)
+	}
+	if o := a.Context(start, arbiter.ContextRequest{Lease: 9, Count: 1}); o.Granted || o.Current != 0 {
 		t.Errorf("%+v", o)
 	}
 	a.Freed(start, 9)

@@ -24,6 +24,11 @@ const (
 	EventDevice     Kind = "device"      // a device came, or came back
 	EventLimits     Kind = "limits"      // limits were changed
 	EventPolicy     Kind = "policy"      // a new configuration is in force
+	EventQueued     Kind = "queued"      // a request waits
+	EventServed     Kind = "served"      // a request that waited was granted
+	EventTimeout    Kind = "timeout"     // a request waited as long as it may
+	EventCancelled  Kind = "cancelled"   // a request left the queue
+	EventDeadlock   Kind = "deadlock"    // a circle of waiters was broken: who held what, who wanted what
 )
 
 // Event is one decision, for the log. Device is -1 where none is concerned.
@@ -40,5 +45,7 @@ type Event struct {
 	Remaining accounting.Bytes `json:"remaining_bytes,omitempty"`
 	Limit     accounting.Bytes `json:"limit_bytes,omitempty"`
 	Bytes     accounting.Bytes `json:"bytes,omitempty"`
+	Ticket    TicketID         `json:"ticket,omitempty"`
+	WaitedMs  int64            `json:"waited_ms,omitempty"`
 	Text      string           `json:"text"`
 }

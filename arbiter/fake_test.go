@@ -271,7 +271,7 @@ func (w *world) clientOf(p arbiter.Process, job arbiter.JobID, device int) *clie
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	c := &client{w: w, process: p, session: s}
+	c := &client{w: w, process: p, session: s.ID}
 	return c.on(device)
 }
 
@@ -304,6 +304,16 @@ func (c *client) must(n accounting.Bytes) {
 	if o := c.alloc(n); !o.Granted {
 		c.w.t.Fatalf("%d bytes refused: %+v", n, o)
 	}
+}
+
+// streams takes streams, or gives them back.
+func (c *client) streams(n int) arbiter.StreamOutcome {
+	return c.w.arb.Stream(c.w.now, arbiter.StreamRequest{Lease: c.lease, Count: n})
+}
+
+// contexts makes contexts, or destroys them.
+func (c *client) contexts(n int) arbiter.ContextOutcome {
+	return c.w.arb.Context(c.w.now, arbiter.ContextRequest{Lease: c.lease, Count: n})
 }
 
 // free gives bytes back, and reports it where that is asked for.

@@ -22,7 +22,7 @@ func (a *Arbiter) OpenJob(now time.Time, r JobRequest) (JobInfo, error) {
 	if err != nil {
 		return JobInfo{}, err
 	}
-	info := JobInfo{ID: j.id}
+	info := JobInfo{ID: j.id, Devices: r.Devices}
 	var largest accounting.Bytes
 	for _, d := range a.devices {
 		if !d.lost && d.Total > largest {

@@ -271,7 +271,7 @@ func TestDeviceLost(t *testing.T) {
 	if o := zero.alloc(1); o.Granted || o.Reason != arbiter.ReasonDeviceLost {
 		t.Errorf("%+v", o)
 	}
-	if o := w.arb.Stream(w.now, zero.lease, 1); o.Granted || o.Reason != arbiter.ReasonDeviceLost {
+	if o := zero.streams(1); o.Granted || o.Reason != arbiter.ReasonDeviceLost {
 		t.Errorf("%+v", o)
 	}
 	var lost *arbiter.Refusal
@@ -322,7 +322,7 @@ func TestRestore(t *testing.T) {
 	if row := x.row(); !x.word.closed() || row.Granted != 750 || x.word.limit != 600 {
 		t.Errorf("after the tick: closed %v, %+v", x.word.closed(), row)
 	}
-	if o := w.arb.Stream(w.now, x.lease, 1); o.Granted || o.Current != 300 {
+	if o := x.streams(1); o.Granted || o.Current != 300 {
 		t.Errorf("%+v", o)
 	}
 	w.arb.Observe(w.now, arbiter.Usage{Device: 1, Processes: []arbiter.ProcessUsage{x.figure(99)}})
@@ -347,13 +347,13 @@ func TestAdopt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.arb.Adopt(w.now, s, arbiter.RestoredLease{Granted: accounting.Max, Unverified: true}); err != nil {
+	if _, err := w.arb.Adopt(w.now, s.ID, arbiter.RestoredLease{Granted: accounting.Max, Unverified: true}); err != nil {
 		t.Fatal(err)
 	}
 	if row := w.arb.Snapshot(w.now).Leases[0]; row.Granted != 1000 || row.State != accounting.StateUnverified {
 		t.Errorf("%+v", row)
 	}
-	if _, err := w.arb.Adopt(w.now, s, arbiter.RestoredLease{}); !errors.Is(err, arbiter.ErrExists) {
+	if _, err := w.arb.Adopt(w.now, s.ID, arbiter.RestoredLease{}); !errors.Is(err, arbiter.ErrExists) {
 		t.Error(err)
 	}
 	if _, err := w.arb.Adopt(w.now, 99, arbiter.RestoredLease{}); !errors.Is(err, arbiter.ErrNoSession) {

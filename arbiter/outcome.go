@@ -21,13 +21,18 @@ const (
 	ReasonDenied            // asked for more than a rule allows
 	ReasonNoLease           // no such lease, or its session has ended
 	ReasonRange             // a count that makes no sense
+	ReasonBusy              // it would have to wait, and is not to
+	ReasonTimeout           // it waited as long as it may
+	ReasonCancelled         // its ticket was cancelled, or its process is gone
+	ReasonDeadlock          // it was the youngest of a circle of waiters
+	ReasonSlots             // slots.max is reached, or the device is another's alone
 )
 
 // String returns the reason as the event log spells it.
 func (r Reason) String() string {
 	names := [...]string{
 		"", "over_budget", "shared_full", "device_full", "too_large", "streams", "device_lost",
-		"denied", "no_lease", "range",
+		"denied", "no_lease", "range", "busy", "timeout", "cancelled", "deadlock", "slots",
 	}
 	if int(r) < len(names) {
 		return names[r]
@@ -38,9 +43,10 @@ func (r Reason) String() string {
 // MarshalText spells the reason in JSON.
 func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// Outcome is the decision on an AllocRequest. With Granted, nothing else is set.
+// Outcome is the decision on an AllocRequest. With Granted or Waiting, nothing else is set.
 type Outcome struct {
 	Granted   bool
+	Waiting   TicketID // the decision comes later, out of [Arbiter.Decisions]
 	Reason    Reason
 	Requested accounting.Bytes
 	Remaining accounting.Bytes // what would have been granted at the limit that refused
@@ -53,11 +59,24 @@ type Outcome struct {
 // StreamOutcome is the decision on streams. Current and Max are always set.
 type StreamOutcome struct {
 	Granted bool
+	Waiting TicketID
 	Reason  Reason
 	Current int
 	Max     int
 	Explain string
 	First   bool
+}
+
+// ContextOutcome is the decision on contexts. Current is always set.
+type ContextOutcome struct {
+	Granted   bool
+	Waiting   TicketID
+	Reason    Reason
+	Current   int
+	Requested accounting.Bytes // what the contexts were to cost
+	Remaining accounting.Bytes
+	Explain   string
+	First     bool
 }
 
 // Refusal is the error of a request that policy refuses.

@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"math/bits"
+	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 )
@@ -10,6 +11,10 @@ import (
 const (
 	DefaultStreams                  = 256     // streams per lease and device
 	DefaultSurplus accounting.Bytes = 4 << 20 // bytes of credit given beyond a request
+
+	DefaultWaitTimeout   = 10 * time.Minute
+	DefaultAgeAfter      = time.Minute
+	DefaultDeadlockGrace = 2 * time.Second
 )
 
 // Size is an amount that may be a share of a device. Max comes first, then a
@@ -50,7 +55,20 @@ const (
 	ScopeProcess Scope = "process"
 	ScopeUser    Scope = "user"
 	ScopeCgroup  Scope = "cgroup"
+	ScopeThread  Scope = "thread" // of slots alone
 )
+
+// OnFull says what becomes of a request beyond memory.min that finds no room.
+type OnFull string
+
+// The ways.
+const (
+	OnFullDeny OnFull = "deny"
+	OnFullWait OnFull = "wait"
+)
+
+// NoTimeout as a wait_timeout waits without end.
+const NoTimeout time.Duration = -1
 
 // Limits is what a rule or the defaults give.
 type Limits struct {
@@ -58,6 +76,13 @@ type Limits struct {
 	Max        Size  // the budget
 	StreamsMax int   // per lease; 0: DefaultStreams, below 1: 1
 	Scope      Scope // "": ScopeJob
+
+	OnFull        OnFull           // "": OnFullDeny
+	WaitTimeout   time.Duration    // 0: DefaultWaitTimeout
+	WaitAfter     int              // so many refusals of a burst come at once before a request waits
+	Priority      int              // higher is served first
+	SlotScope     Scope            // whose one slot is: ScopeJob, ScopeProcess, ScopeThread; "": as the device's rule says
+	StreamReserve accounting.Bytes // charged for each stream
 }
 
 // Rule gives limits to the processes that it matches. What is nil falls back to
@@ -68,6 +93,13 @@ type Rule struct {
 	Min, Max   *Size
 	StreamsMax *int // below 1 becomes 1
 	Scope      *Scope
+
+	OnFull        *OnFull
+	WaitTimeout   *time.Duration
+	WaitAfter     *int
+	Priority      *int
+	SlotScope     *Scope
+	StreamReserve *accounting.Bytes
 }
 
 // DeviceMatch picks devices: every field that is set must match.
@@ -83,6 +115,9 @@ type DeviceRule struct {
 	Match    DeviceMatch
 	Reserve  Size // never granted to anybody
 	SlotsMax int  // 0: no limit
+
+	SlotScope      Scope // "": ScopeJob
+	ContextReserve *Size // nil: as Policy.ContextReserve
 }
 
 // Policy is the configuration in force.
@@ -96,6 +131,15 @@ type Policy struct {
 	// ChargeOverhead counts a lease's overhead against its own budget, instead
 	// of the device's capacity.
 	ChargeOverhead bool
+	// AgeAfter is what it takes to wait for one more of priority, and for a job that
+	// holds nothing yet to set bytes aside against those that run; 0: DefaultAgeAfter.
+	AgeAfter time.Duration
+	// DeadlockGrace is how long a circle of waiters stands in which something may yet
+	// move; 0: DefaultDeadlockGrace.
+	DeadlockGrace time.Duration
+	// ContextReserve is the first guess of what a context costs; a sixteenth of the
+	// device at most. The zero Size: nothing, until one was seen.
+	ContextReserve Size
 }
 
 // NoSurplus in Policy.Surplus turns the surplus off.

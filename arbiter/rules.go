@@ -73,6 +73,15 @@ func (p Policy) normal() Policy {
 	if p.Surplus == 0 {
 		p.Surplus = DefaultSurplus
 	}
+	if d.WaitTimeout == 0 {
+		d.WaitTimeout = DefaultWaitTimeout
+	}
+	if p.AgeAfter <= 0 {
+		p.AgeAfter = DefaultAgeAfter
+	}
+	if p.DeadlockGrace <= 0 {
+		p.DeadlockGrace = DefaultDeadlockGrace
+	}
 	return p
 }
 

@@ -8,8 +8,9 @@ import (
 
 // OpenSession opens a client's session: in a job (ErrNoJob when that is over), or
 // as a job of its own. A *Refusal tells that the rule's memory.min has no room.
-func (a *Arbiter) OpenSession(now time.Time, r SessionRequest) (SessionID, error) {
-	return a.openSession(now, r, true)
+func (a *Arbiter) OpenSession(now time.Time, r SessionRequest) (SessionInfo, error) {
+	id, err := a.openSession(now, r, true)
+	return SessionInfo{ID: id}, err
 }
 
 // openSession opens a session; with admit, what it reserves must have room.

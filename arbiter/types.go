@@ -83,13 +83,27 @@ type JobRequest struct {
 	Streams    int     // streams per lease; 0: as the rule says
 	PerProcess bool    // Max, Min and Streams are each process's own
 	Command    string  // for people; the process's own when empty
+
+	Wait       bool          // its allocations wait when there is no room, whatever on_full says
+	NoWait     bool          // nothing of it waits: ReasonBusy instead
+	Timeout    time.Duration // the longest that anything of it waits; 0: as the rule says
+	Forever    bool          // no Timeout
+	Priority   int           // added to the rule's; above 0 is only root's
+	Exclusive  bool          // nobody else gets anything on its devices until it ends
+	Any        bool          // one of Devices (of all, when there are none), in that order of preference
+	OnlyIfNone bool          // ReasonBusy when the user has a claim already
+	Claim      bool          // counts as a holder though there is no cap
+	Devices    []int         // without Any: these and no others; none: all
+	Place      Place         // of a request that comes again
 }
 
 // JobInfo is an opened job. Budget is memory.max in force on the largest
 // device, in bytes: never more than that device can grant.
 type JobInfo struct {
-	ID     JobID
-	Budget accounting.Bytes
+	ID      JobID
+	Budget  accounting.Bytes
+	Waiting TicketID // the job is not open before its ticket is served
+	Devices []int    // those that it may use; none: all
 }
 
 // SessionRequest opens a client's session. Max and Streams are the program's own
@@ -99,6 +113,18 @@ type SessionRequest struct {
 	Job     JobID // 0: a job of its own
 	Max     *Size
 	Streams int // 0: no wish
+
+	OnFull        OnFull            // "": as the rule says
+	Slots         int               // takes a slot only while fewer than these are taken; 0: no wish
+	SlotScope     Scope             // "": as the rule says; only a narrower one counts
+	StreamReserve *accounting.Bytes // charged for each stream
+	Place         Place             // of a request that comes again
+}
+
+// SessionInfo is an opened session.
+type SessionInfo struct {
+	ID      SessionID
+	Waiting TicketID // its memory.min is not reserved before its ticket is served
 }
 
 // LeaseInfo is an open lease.
@@ -117,6 +143,31 @@ type AllocRequest struct {
 	Bytes   accounting.Bytes
 	Kind    uint32 // what is being taken; for statistics and messages
 	Request uint64 // the client's number for it, handed to Words.Grant
+	Thread  uint32 // which of the client's threads asks; 0: not known
+	NoWait  bool   // ReasonBusy rather than wait
+	Place   Place  // of a request that comes again
+}
+
+// StreamRequest takes (Count above 0) or gives back (below 0) streams; 0 asks how
+// many there are.
+type StreamRequest struct {
+	Lease  LeaseID
+	Count  int
+	Thread uint32 // who asks; when giving back, who made them
+	NoWait bool   // ReasonBusy rather than wait
+	Place  Place  // of a request that comes again
+}
+
+// ContextRequest asks for contexts before they are made (Count above 0), or tells
+// that they are gone, or were not made after all (below 0).
+type ContextRequest struct {
+	Lease   LeaseID
+	Count   int
+	Thread  uint32 // who asks; when giving back, who made them
+	NoWait  bool   // ReasonBusy rather than wait
+	Noticed bool   // they exist already: never refused, never waits
+	Hold    bool   // no context, but a thread's hold on a shared one
+	Place   Place  // of a request that comes again
 }
 
 // Room answers what a program's memory query should say. All in bytes.
@@ -172,6 +223,15 @@ type RestoredLease struct {
 	Peak       accounting.Bytes
 	Opened     time.Time // zero: now
 	Unverified bool      // the client's own sum; no record of ours confirms it
+	Makers     []Maker   // who made its objects, where slots are threads'; nil: not known
+}
+
+// Maker is a thread of a client and what it has made on a device and not given back.
+type Maker struct {
+	Thread   uint32
+	Contexts int
+	Streams  int
+	Holds    int // on shared contexts
 }
 
 // RestoredSession is a session to take up again after a restart.
@@ -181,11 +241,19 @@ type RestoredSession struct {
 	Max     *Size
 	Streams int
 	Leases  []RestoredLease
+
+	OnFull        OnFull
+	Slots         int
+	SlotScope     Scope
+	StreamReserve *accounting.Bytes
 }
 
 // RestoredJob is a job to take up again after a restart, under the ID that it had.
 type RestoredJob struct {
 	ID      JobID
-	Request JobRequest
-	Closed  bool // its runner is gone
+	Request JobRequest // as it was opened; Wait and Place play no part
+	Closed  bool       // its runner is gone
+
+	Devices  []int // as JobInfo said
+	Released bool  // by ReleaseJob: it has no claim, slot or reservation any more
 }

@@ -111,7 +111,7 @@ func (d *Daemon) streams(s *session, l leaseRef, request uint64, count int) arbi
 	if record != nil && s.record.Streamed(request, index) {
 		count = 0
 	}
-	out := d.arb.Stream(time.Now(), l.id, count)
+	out := d.arb.Stream(time.Now(), arbiter.StreamRequest{Lease: l.id, Count: count})
 	if record != nil && out.Granted && count != 0 {
 		record.SetStreams(s.record, index, request, uint32(out.Current))
 	}
@@ -127,7 +127,7 @@ func (cl *client) context(r *ipc.ContextRequest) (ipc.ContextReply, error) {
 	if err != nil {
 		return ipc.ContextReply{}, err
 	}
-	current := d.arb.Context(time.Now(), l.id, int(r.Count))
+	current := d.arb.Context(time.Now(), arbiter.ContextRequest{Lease: l.id, Count: int(r.Count)}).Current
 	if record, _ := d.words.Record(l.id); record != nil {
 		record.Contexts = uint32(current)
 	}
@@ -170,6 +170,16 @@ func statusOfReason(r arbiter.Reason) ipc.Status {
 		return ipc.StatusNoLease
 	case arbiter.ReasonRange:
 		return ipc.StatusRange
+	case arbiter.ReasonBusy:
+		return ipc.StatusBusy
+	case arbiter.ReasonTimeout:
+		return ipc.StatusTimeout
+	case arbiter.ReasonCancelled:
+		return ipc.StatusCancelled
+	case arbiter.ReasonDeadlock:
+		return ipc.StatusDeadlock
+	case arbiter.ReasonSlots:
+		return ipc.StatusSlots
 	}
 	return ipc.StatusInternal
 }

@@ -116,12 +116,13 @@ func (d *Daemon) addSession(c *ipc.Conn, proc arbiter.Process, h ipc.HelloReques
 	if err != nil {
 		return nil, refused(ipc.StatusTooMany, "%d sessions are open: no room for another", statefile.MaxSessions)
 	}
-	id, err := d.arb.OpenSession(time.Now(), arbiter.SessionRequest{
+	info, err := d.arb.OpenSession(time.Now(), arbiter.SessionRequest{
 		Process: proc, Job: job, Max: wishes(h), Streams: int(h.Streams)})
 	if err != nil {
 		d.file.Sessions.Free(index)
 		return nil, err
 	}
+	id := info.ID
 	s := &session{id: id, token: token, kind: h.Kind, job: job, run: run, page: page, record: record, index: index,
 		peer:  identity{PID: peer.PID, StartTicks: proc.StartTicks, UID: uint32(peer.UID), GID: uint32(peer.GID), pidfd: -1},
 		conns: map[*ipc.Conn]struct{}{}}
