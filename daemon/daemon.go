@@ -103,7 +103,7 @@ func (d *Daemon) start() error {
 	if d.reaper, err = inventory.NewReaper(d.onExit); err != nil {
 		return err
 	}
-	if d.inv, err = inventory.Open(inventory.Options{}); err != nil {
+	if d.inv, err = inventory.Open(inventory.Options{SysfsRoot: d.place.sysfs}); err != nil {
 		return err
 	}
 	d.addDevices()

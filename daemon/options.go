@@ -23,6 +23,7 @@ type Options struct {
 	Socket string // empty: gpuarb.sock in the runtime directory
 	Mount  string // empty: /gpu, or gpu in the user's runtime directory; NoMount
 	Config string // empty: the user's where there is one, else /etc/gpuarb/gpuarb.toml
+	Sysfs  string // empty: /sys; where AMD's and Intel's devices are looked for
 	Log    *slog.Logger
 }
 
@@ -32,13 +33,13 @@ var ErrNoRuntimeDir = errors.New("XDG_RUNTIME_DIR is not set: a daemon of a user
 
 // place is where one daemon lives, every path absolute.
 type place struct {
-	socket, state, mount, config string
+	socket, state, mount, config, sysfs string
 	system                       bool // root's, for every user of the machine
 }
 
 // resolve turns options into paths.
 func (o Options) resolve() (place, error) {
-	p := place{socket: o.Socket, mount: o.Mount, system: !o.User && os.Geteuid() == 0}
+	p := place{socket: o.Socket, mount: o.Mount, sysfs: o.Sysfs, system: !o.User && os.Geteuid() == 0}
 	runtime := systemRuntime
 	if o.User {
 		dir := os.Getenv("XDG_RUNTIME_DIR")

@@ -40,6 +40,7 @@ func openDRM(root string, taken func(pci string) bool, first int) (list []found,
 	var reasons []string
 	reasons = appendReason(reasons, reason)
 	var amd, intel []found
+	amdCards := 0
 	for _, c := range cards {
 		if taken(c.pci) {
 			continue
@@ -47,9 +48,11 @@ func openDRM(root string, taken func(pci string) bool, first int) (list []found,
 		var skipped string
 		switch c.vendor {
 		case pciAMD:
-			amd, skipped = appendCard(amd, c, amdMemory, describeAMD)
+			amd, skipped = appendCard(amd, c, amdCards, amdMemory, describeAMD)
+			amdCards++ // ROCm counts one that is left out here too
 		case pciIntel:
-			intel, skipped = appendCard(intel, c, intelMemory, describeIntel)
+			// Level Zero numbers the integrated one, which is left out, last.
+			intel, skipped = appendCard(intel, c, len(intel), intelMemory, describeIntel)
 		case pciNVIDIA:
 			skipped = fmt.Sprintf("DRM: %s (%s) is NVIDIA's, and NVML does not know it", c.name, c.pci)
 		}
@@ -125,13 +128,13 @@ func intelMemory(c drmCard) drmMemory {
 	return amdMemory(c) // the names that later drivers may take over
 }
 
-func appendCard(list []found, c drmCard, where func(drmCard) drmMemory, describe func(*Device, drmCard)) ([]found, string) {
+func appendCard(list []found, c drmCard, ordinal int, where func(drmCard) drmMemory, describe func(*Device, drmCard)) ([]found, string) {
 	memory := where(c)
 	total, err := sumFiles(memory.total)
 	if err != nil || total == 0 {
 		return list, fmt.Sprintf("DRM: %s (%s) has no memory of its own, or its driver does not say how much", c.name, c.pci)
 	}
-	d := Device{PCI: c.pci, Total: total}
+	d := Device{Ordinal: ordinal, PCI: c.pci, Total: total}
 	describe(&d, c)
 	src := &drmSource{dir: c.dir}
 	if _, err := sumFiles(memory.used); err == nil {

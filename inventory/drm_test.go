@@ -16,14 +16,14 @@ func TestDRM(t *testing.T) {
 	for _, f := range list {
 		d := f.device
 		u, err := f.source.usage()
-		got = append(got, fmt.Sprintf("%d %s %q %q %q %s %d/%d %v %v %v", d.Index, d.Vendor, d.Name, d.UUID, d.UUIDBytes,
+		got = append(got, fmt.Sprintf("%d %s %d %q %q %q %s %d/%d %v %v %v", d.Index, d.Vendor, d.Ordinal, d.Name, d.UUID, d.UUIDBytes,
 			d.PCI, u.UsedBytes, d.Total, u.Lost, u.ProcessesKnown, err))
 	}
 	zero := strings.Repeat(`\x00`, 16)
 	want := []string{
-		`2 amd "AMD GPU 0x73bf" "" "` + zero + `" 0000:03:00.0 1048576/17163091968 false false <nil>`,
-		`3 amd "Radeon RX 7900 XTX" "GPU-7ab3c1d2e4f50617" "7ab3c1d2e4f50617" 0000:43:00.0 31457280/25753026560 false false <nil>`,
-		`4 intel "Intel GPU 0x56a0" "" "` + zero + `" 0000:44:00.0 0/17179869184 false false <nil>`,
+		`2 amd 0 "AMD GPU 0x73bf" "" "` + zero + `" 0000:03:00.0 1048576/17163091968 false false <nil>`,
+		`3 amd 1 "Radeon RX 7900 XTX" "GPU-7ab3c1d2e4f50617" "7ab3c1d2e4f50617" 0000:43:00.0 31457280/25753026560 false false <nil>`,
+		`4 intel 0 "Intel GPU 0x56a0" "" "` + zero + `" 0000:44:00.0 0/17179869184 false false <nil>`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -31,6 +31,27 @@ func TestDRM(t *testing.T) {
 	for _, says := range []string{"card0 (0000:00:02.0) has no memory", "card3 (0000:81:00.0) is NVIDIA's"} {
 		if !strings.Contains(reason, says) {
 			t.Errorf("%q is not in %q", says, reason)
+		}
+	}
+}
+
+// TestDRMOrdinals: a card that is left out keeps its number, as the vendor's own
+// tools count it.
+func TestDRMOrdinals(t *testing.T) {
+	root := t.TempDir()
+	if err := os.CopyFS(root, os.DirFS("testdata/mixed")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(root, "class/drm/card10/device/mem_info_vram_total")); err != nil {
+		t.Fatal(err)
+	}
+	list, _ := openDRM(root, nothingTaken, 5)
+	if len(list) != 2 {
+		t.Fatalf("%d devices: %+v", len(list), list)
+	}
+	for i, want := range []Device{{Index: 5, Vendor: "amd", Ordinal: 1}, {Index: 6, Vendor: "intel", Ordinal: 0}} {
+		if d := list[i].device; d.Index != want.Index || d.Vendor != want.Vendor || d.Ordinal != want.Ordinal {
+			t.Errorf("%s %d has ordinal %d, want %+v", d.Vendor, d.Index, d.Ordinal, want)
 		}
 	}
 }

@@ -14,9 +14,12 @@ import (
 type Device struct {
 	Index  int    // unique on this machine: NVIDIA first, by NVML's index, then AMD, then Intel
 	Vendor string // nvidia, amd or intel
-	Name   string
-	UUID   string // "GPU-…" as the vendor's own tools spell it; empty if the device has none
-	PCI    string // domain:bus:device.function, lower case
+	// Ordinal is its number among the vendor's devices, as the vendor's own variable
+	// takes it (CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, ZE_AFFINITY_MASK).
+	Ordinal int
+	Name    string
+	UUID    string // "GPU-…" as the vendor's own tools spell it; empty if the device has none
+	PCI     string // domain:bus:device.function, lower case
 	// UUIDBytes is what the vendor's programming interface gives for the device:
 	// the parsed UUID for NVIDIA, the sixteen digits as text for AMD, zero for Intel.
 	UUIDBytes [16]byte

@@ -112,7 +112,7 @@ func nvmlDevices(lib nvmlLibrary, optional nvmlOptional) (list []found, reason s
 }
 
 func describeNVML(handle nvmlDevice, index int, optional nvmlOptional) (Device, error) {
-	d := Device{Index: index, Vendor: "nvidia"}
+	d := Device{Index: index, Ordinal: index, Vendor: "nvidia"}
 	name, ret := handle.GetName()
 	if ret != nvml.SUCCESS {
 		return d, fmt.Errorf("its name: %w", ret)

@@ -68,6 +68,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.StringVar(&o.Socket, "socket", "", "listen on this path instead of /run/gpuarb/gpuarb.sock")
 	f.StringVar(&o.Mount, "mount", "", "mount the filesystem here instead of /gpu; none: do not mount")
 	f.StringVar(&o.Config, "config", "", "read this configuration instead of /etc/gpuarb/gpuarb.toml")
+	f.StringVar(&o.Sysfs, "sysfs", "", "look for AMD's and Intel's devices below this directory instead of /sys")
 	f.BoolVar(&check, "check-config", false, "report every mistake in the configuration and exit")
 	f.BoolVar(&debug, "debug", false, "log every decision")
 
