@@ -34,7 +34,7 @@ var ErrNoRuntimeDir = errors.New("XDG_RUNTIME_DIR is not set: a daemon of a user
 // place is where one daemon lives, every path absolute.
 type place struct {
 	socket, state, mount, config, sysfs string
-	system                       bool // root's, for every user of the machine
+	system                              bool // root's, for every user of the machine
 }
 
 // resolve turns options into paths.
