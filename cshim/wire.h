@@ -42,6 +42,7 @@
 #define GA_TYPE_SNAPSHOT 0x15u
 #define GA_TYPE_CANCEL 0x16u
 #define GA_TYPE_JOB_CLOSE 0x17u
+#define GA_TYPE_LIMIT 0x18u
 #define GA_REPLY_BIT 0x8000u
 #define GA_STATUS_OK 0x0u
 #define GA_STATUS_OVER_BUDGET 0x1u
@@ -413,6 +414,40 @@ struct ga_wire_job_close_request {
 };
 _Static_assert(sizeof(struct ga_wire_job_close_request) == 16, "JobCloseRequest");
 _Static_assert(offsetof(struct ga_wire_job_close_request, job) == 0, "JobCloseRequest.Job");
+#define GA_LIMIT_PROCESS 0x1u
+#define GA_LIMIT_JOB 0x2u
+#define GA_LIMIT_DEVICE 0x3u
+#define GA_SET_MAX 0x1u
+#define GA_SET_MIN 0x2u
+#define GA_SET_STREAMS 0x4u
+#define GA_SET_SLOTS 0x8u
+#define GA_ALL_DEVICES 0xffffffffu
+
+struct ga_wire_limit_request {
+    uint32_t target;
+    uint32_t set;
+    uint64_t id;
+    uint32_t device;
+    uint32_t slots;
+    uint64_t max;
+    uint64_t min;
+    uint32_t max_share;
+    uint32_t min_share;
+    uint32_t streams;
+    uint32_t reserved;
+};
+_Static_assert(sizeof(struct ga_wire_limit_request) == 56, "LimitRequest");
+_Static_assert(offsetof(struct ga_wire_limit_request, target) == 0, "LimitRequest.Target");
+_Static_assert(offsetof(struct ga_wire_limit_request, set) == 4, "LimitRequest.Set");
+_Static_assert(offsetof(struct ga_wire_limit_request, id) == 8, "LimitRequest.ID");
+_Static_assert(offsetof(struct ga_wire_limit_request, device) == 16, "LimitRequest.Device");
+_Static_assert(offsetof(struct ga_wire_limit_request, slots) == 20, "LimitRequest.Slots");
+_Static_assert(offsetof(struct ga_wire_limit_request, max) == 24, "LimitRequest.Max");
+_Static_assert(offsetof(struct ga_wire_limit_request, min) == 32, "LimitRequest.Min");
+_Static_assert(offsetof(struct ga_wire_limit_request, max_share) == 40, "LimitRequest.MaxShare");
+_Static_assert(offsetof(struct ga_wire_limit_request, min_share) == 44, "LimitRequest.MinShare");
+_Static_assert(offsetof(struct ga_wire_limit_request, streams) == 48, "LimitRequest.Streams");
+_Static_assert(offsetof(struct ga_wire_limit_request, reserved) == 52, "LimitRequest.Reserved");
 
 struct ga_wire_snapshot_part {
     uint32_t last;

@@ -17,7 +17,7 @@ type Body interface {
 		AttachRequest | AttachReply | AllocRequest | AllocReply | FreedNotice | StreamRequest |
 		StreamReply | ContextRequest | ContextReply | QueryRequest | QueryReply |
 		JobOpenRequest | JobOpenReply | SnapshotRequest | SnapshotPart |
-		WaitingReply | CancelRequest | CancelReply | JobCloseRequest
+		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | LimitRequest
 }
 
 // shape is what the table of messages knows of one type.
@@ -49,6 +49,7 @@ var shapes = map[Type]shape{
 	TypeSnapshot: {name: "Snapshot", request: size[SnapshotRequest](), reply: size[SnapshotPart](), more: true},
 	TypeCancel:   {name: "Cancel", request: size[CancelRequest](), reply: size[CancelReply]()},
 	TypeJobClose: {name: "JobClose", request: size[JobCloseRequest](), reply: size[Empty]()},
+	TypeLimit:    {name: "Limit", request: size[LimitRequest](), reply: size[Empty]()},
 }
 
 // shapeOf is shapes as an array, so that the hot path does not hash.

@@ -18,6 +18,8 @@ var (
 		OnFull: OnFullWait, Slots: 2, SlotScope: ScopeThread, StreamReserve: 256 << 20}
 	goodResume = ResumeRequest{Session: Token{7}, Hello: goodHello, Count: 2, HasPage: 1, Leases: [PageSlots]ResumeLease{
 		{Device: UUID{1}, Used: CreditLimit, Streams: 3, Contexts: 1, Slot: 31}, {Device: UUID{2}, Slot: 0}}}
+	goodLimit = LimitRequest{Target: LimitJob, Set: SetMax | SetMin | SetStreams, ID: 7, Device: AllDevices,
+		Max: NoLimit, Min: 5, MaxShare: 500, Streams: 8}
 	goodJob = JobOpenRequest{Memory: 5, Min: 4, MemoryShare: 1000, MinShare: 10, Streams: 2, Flags: JobPerProcess | JobAny | JobRetry,
 		WaitMillis: 600_000, Priority: -3, Devices: 2, Device: [PageSlots]uint32{5, 1}, Command: MakeText("train --x")}
 	goodOpened = JobOpenReply{Job: Token{1}, ID: 4, Budget: 5, Devices: 1, Device: [PageSlots]JobDevice{
@@ -64,6 +66,7 @@ func samples() []sample {
 		sampleOf("Snapshot", TypeSnapshot, false, SnapshotRequest{}),
 		sampleOf("Cancel", TypeCancel, false, CancelRequest{Ticket: 8, Job: Token{2}}),
 		sampleOf("JobClose", TypeJobClose, false, JobCloseRequest{Job: Token{2}}),
+		sampleOf("Limit", TypeLimit, false, goodLimit),
 		sampleOf("HelloReply", TypeHello, true, HelloReply{Session: Token{1}, Devices: 2, InJob: 1, OnLoss: LossClosed, HostMax: NoLimit}),
 		sampleOf("JoinReply", TypeJoin, true, JoinReply{}),
 		sampleOf("ResumeReply", TypeResume, true, HelloReply{Session: Token{1}}),
@@ -77,6 +80,7 @@ func samples() []sample {
 		sampleOf("SnapshotPart", TypeSnapshot, true, SnapshotPart{Last: 1}),
 		sampleOf("CancelReply", TypeCancel, true, CancelReply{Cancelled: 3}),
 		sampleOf("JobCloseReply", TypeJobClose, true, Empty{}),
+		sampleOf("LimitReply", TypeLimit, true, Empty{}),
 	}
 }
 

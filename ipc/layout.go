@@ -63,6 +63,7 @@ const (
 	TypeSnapshot Type = 21 // SnapshotRequest → SnapshotPart…: JSON, in parts, the last one marked
 	TypeCancel   Type = 22 // CancelRequest → CancelReply: waiting requests leave the queue
 	TypeJobClose Type = 23 // JobCloseRequest → Empty: what the job itself holds goes back
+	TypeLimit    Type = 24 // LimitRequest → Empty: limits change while programs run
 	ReplyBit     Type = 0x8000
 )
 
@@ -406,6 +407,40 @@ type JobOpenReply struct {
 // reservation. The job itself ends with its last process.
 type JobCloseRequest struct {
 	Job Token
+}
+
+// Whose limits change (LimitRequest.Target).
+const (
+	LimitProcess uint32 = 1 // ID is its PID
+	LimitJob     uint32 = 2 // ID is the job's number
+	LimitDevice  uint32 = 3 // Device alone counts; it has SetSlots
+)
+
+// Which limits change (LimitRequest.Set); the rest stay.
+const (
+	SetMax     uint32 = 1
+	SetMin     uint32 = 2
+	SetStreams uint32 = 4
+	SetSlots   uint32 = 8
+)
+
+// AllDevices in LimitRequest.Device means every device.
+const AllDevices = ^uint32(0)
+
+// LimitRequest changes limits. The owner of a process or a job may lower its own, root
+// may do anything.
+type LimitRequest struct {
+	Target   uint32
+	Set      uint32
+	ID       uint64
+	Device   uint32 // index, or AllDevices
+	Slots    uint32 // slots.max; 0: no limit
+	Max      uint64 // bytes or NoLimit; see MaxShare
+	Min      uint64 // bytes or NoLimit; see MinShare
+	MaxShare uint32 // per mille of each device; used when Max is NoLimit and this is not 0
+	MinShare uint32 // likewise of Min
+	Streams  uint32 // of each lease, on every device
+	Reserved uint32 // must be 0
 }
 
 // SnapshotRequest asks for the whole state as JSON (accounting.Snapshot).

@@ -27,6 +27,8 @@ func validate[T Body](body *T) *ProtocolError {
 		return m.validate()
 	case *CancelReply, *CancelRequest, *JobCloseRequest:
 		return nil
+	case *LimitRequest:
+		return m.validate()
 	case *WaitingReply:
 		return first(zero("WaitingReply.Reserved", uint64(m.Reserved)), text("WaitingReply.Text", &m.Text))
 	case *JobOpenReply:
@@ -126,6 +128,19 @@ func (m *JobOpenRequest) validate() *ProtocolError {
 	}
 	return first(share(m.MemoryShare), share(m.MinShare), text("JobOpenRequest.Command", &m.Command),
 		bits("JobOpenRequest.Flags", m.Flags, JobPerProcess|JobWait|JobNoWait|JobExclusive|JobAny|JobOnlyIfNone|JobClaim|JobRetry))
+}
+
+func (m *LimitRequest) validate() *ProtocolError {
+	if m.Target < LimitProcess || m.Target > LimitDevice {
+		return refuse(StatusRange, "LimitRequest.Target is %d, not %d to %d", m.Target, LimitProcess, LimitDevice)
+	}
+	settable := SetMax | SetMin | SetStreams
+	if m.Target == LimitDevice {
+		settable = SetSlots
+	}
+	return first(bits("LimitRequest.Set", m.Set, settable), share(m.MaxShare), share(m.MinShare),
+		upTo("LimitRequest.Slots", m.Slots, math.MaxInt32), upTo("LimitRequest.Streams", m.Streams, math.MaxInt32),
+		zero("LimitRequest.Reserved", uint64(m.Reserved)))
 }
 
 func (m *JobOpenReply) validate() *ProtocolError {
