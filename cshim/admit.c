@@ -163,33 +163,66 @@ GA_NOINLINE void ga_admit_notify(struct ga_root *root, uint32_t slot) {
     ga_session_tell(root, GA_TYPE_FREED, &notice, sizeof notice);
 }
 
-bool ga_admit_streams(struct ga_root *root, uint32_t device, int32_t count, uint16_t *tag) {
-    struct ga_wire_stream_request request = {.count = count};
+// What was counted in a session that is over needs not be given back.
+static bool is_stale(struct ga_root *root, int32_t count, uint16_t tag) {
+    return count < 0 && tag != atomic_load(&root->tag);
+}
+
+static void tell_refusal(struct ga_root *root, const uint8_t text[GA_TEXT_SIZE]) {
+    if (root->env.in_job && text[0])
+        ga_log_text(text, GA_TEXT_SIZE);
+}
+
+bool ga_admit_streams(struct ga_root *root, uint32_t device, int32_t count, uint32_t maker,
+                      uint16_t *tag) {
+    struct ga_wire_stream_request request = {.count = count, .thread = maker};
     struct ga_reply reply = {.request = 0};
+    if (is_stale(root, count, *tag))
+        return true;
     enum ga_way way = ga_session_ask(root, GA_TYPE_STREAM, (int)device, &request, sizeof request,
                                      &reply, GA_REPLY_MS);
     *tag = atomic_load(&root->tag);
     if (way != GA_WAY_ASK)
         return true; // without a daemon there is no cap: streams are no device memory
     *tag = reply.tag;
-    if (reply.header.status == GA_STATUS_OK || reply.header.status >= 100)
+    if (reply.header.status == GA_STATUS_OK || reply.header.status >= 100 || count < 0)
         return true;
     if (ga_session_fits(&reply, sizeof reply.body.stream)) {
-        if (root->env.in_job && reply.body.stream.text[0])
-            ga_log_text(reply.body.stream.text, sizeof reply.body.stream.text);
+        tell_refusal(root, reply.body.stream.text);
         ga_log("refused: a stream on device %u, %u of %u are taken", (uint64_t)device,
                (uint64_t)reply.body.stream.current, (uint64_t)reply.body.stream.max);
     }
     return false;
 }
 
-void ga_admit_contexts(struct ga_root *root, uint32_t device, int32_t count) {
-    struct ga_wire_context_request request = {.count = count};
+static void count_contexts(struct ga_root *root, uint32_t device, int32_t count) {
+    _Atomic uint32_t *contexts = &root->devices[device].contexts;
+    uint32_t seen = atomic_load(contexts);
+    uint32_t next;
+    do {
+        next = count < 0 && seen < 0 - (uint32_t)count ? 0 : seen + (uint32_t)count;
+    } while (!atomic_compare_exchange_weak(contexts, &seen, next));
+}
+
+bool ga_admit_contexts(struct ga_root *root, uint32_t device, int32_t count, uint32_t flags,
+                       uint32_t maker, uint16_t *tag) {
+    struct ga_wire_context_request request = {.count = count, .flags = flags, .thread = maker};
     struct ga_reply reply = {.request = 0};
-    uint32_t contexts = atomic_load(&root->devices[device].contexts);
-    if (count < 0 && contexts < (uint32_t)-count)
-        return;
-    atomic_fetch_add(&root->devices[device].contexts, (uint32_t)count);
-    ga_session_ask(root, GA_TYPE_CONTEXT, (int)device, &request, sizeof request, &reply,
-                   GA_REPLY_MS);
+    if (is_stale(root, count, *tag))
+        return true;
+    enum ga_way way = ga_session_ask(root, GA_TYPE_CONTEXT, (int)device, &request, sizeof request,
+                                     &reply, GA_REPLY_MS);
+    bool refused = count > 0 && way == GA_WAY_ASK && reply.header.status != GA_STATUS_OK &&
+                   reply.header.status < 100;
+    *tag = way == GA_WAY_ASK ? reply.tag : atomic_load(&root->tag);
+    if (refused && !(flags & GA_FLAG_NOTICED)) {
+        if (ga_session_fits(&reply, sizeof reply.body.context))
+            tell_refusal(root, reply.body.context.text);
+        ga_log("refused: a context on device %u (status %u)", (uint64_t)device,
+               (uint64_t)reply.header.status);
+        return false;
+    }
+    if (!(flags & GA_FLAG_HOLD))
+        count_contexts(root, device, count);
+    return true;
 }

@@ -113,9 +113,18 @@ struct ga_reaper {
 uint64_t ga_admit_reap(struct ga_root *root, uint32_t device);
 void ga_admit_set_reaper(const struct ga_reaper *reaper);
 
-// Takes (count > 0) or gives back (count < 0) streams. False: the cap is reached.
-bool ga_admit_streams(struct ga_root *root, uint32_t device, int32_t count, uint16_t *tag);
-// Tells of contexts made or destroyed. Opens the lease; never refuses.
-void ga_admit_contexts(struct ga_root *root, uint32_t device, int32_t count);
+// Objects are taken by the thread that asks, before the driver makes them, and given back in its
+// name whoever destroys them: maker is ga_self.number, kept in the entry (ga_entry.bytes), as is
+// tag, the session that they are counted in. Taking (count > 0) may wait, sets *tag, and is false
+// when it was refused: nothing was taken. Giving back (count < 0) never waits, is always true,
+// and does nothing when *tag is of a session that is over.
+
+bool ga_admit_streams(struct ga_root *root, uint32_t device, int32_t count, uint32_t maker,
+                      uint16_t *tag);
+// flags: 0, or GA_FLAG_NOTICED: they exist already, and nothing is refused or waited for; or
+// GA_FLAG_HOLD: no contexts, but the maker's hold on one that is shared; also when giving back.
+// Opens the lease.
+bool ga_admit_contexts(struct ga_root *root, uint32_t device, int32_t count, uint32_t flags,
+                       uint32_t maker, uint16_t *tag);
 
 #endif

@@ -4,6 +4,7 @@
 #include "admit.h"
 #include "cuda_device.h"
 #include "cuda_pending.h"
+#include "cuda_stream.h"
 
 static uint64_t key_of(ga_context context) {
     return (uint64_t)(uintptr_t)context;
@@ -12,8 +13,9 @@ static uint64_t key_of(ga_context context) {
 void ga_cuda_context_notice(struct ga_root *root, ga_context context, uint32_t device,
                             uint8_t kind) {
     struct ga_entry entry = {
-        .key = key_of(context), .device = (uint8_t)device, .kind = kind, .tag = 1};
+        .key = key_of(context), .bytes = ga_self.number, .device = (uint8_t)device, .kind = kind};
     struct ga_entry old;
+    entry.tag = atomic_load(&root->tag);
     ga_self_enter();
     bool known = ga_table_find(&root->contexts, entry.key, &old);
     // What was merely met does not take away what is known better.
@@ -28,8 +30,8 @@ void ga_cuda_context_notice(struct ga_root *root, ga_context context, uint32_t d
     if (old.key && old.device == device)
         return;
     if (old.key) // the address of one that ended unseen, used again for another device
-        ga_admit_contexts(root, old.device, -1);
-    ga_admit_contexts(root, device, 1);
+        ga_admit_contexts(root, old.device, -1, 0, (uint32_t)old.bytes, &old.tag);
+    ga_admit_contexts(root, device, 1, GA_FLAG_NOTICED, ga_self.number, &entry.tag);
 }
 
 // Opens the lease before the driver makes what costs memory. NULL: not arbitrated.
@@ -70,19 +72,12 @@ ga_result ga_cuda_context_create_v4(GA_FN_cuCtxCreate_v4 *real, ga_context *cont
 struct leaving {
     uint16_t tag;
     uint64_t bytes[GA_DEVICES];
-    int32_t streams[GA_DEVICES];
 };
 
 static void add_block(void *arg, const struct ga_entry *e) {
     struct leaving *l = arg;
     if (e->tag == l->tag)
         l->bytes[e->device] += e->bytes;
-}
-
-static void add_stream(void *arg, const struct ga_entry *e) {
-    struct leaving *l = arg;
-    if (e->tag == l->tag)
-        l->streams[e->device]++;
 }
 
 // The entries of a context are marked with a ticket before the driver is called, not looked for
@@ -115,18 +110,14 @@ static void sweep(struct ga_root *root, uint64_t ticket) {
     ga_move_begin(root);
     l.tag = atomic_load(&root->tag);
     ga_table_drain(&root->blocks, ticket, add_block, &l);
-    ga_table_drain(&root->streams, ticket, add_stream, &l);
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         notify[d] = ga_give(root, d, l.bytes[d], l.tag);
     ga_move_end();
     ga_cuda_pending_sweep(root, ticket);
-    for (uint32_t d = 0; d < GA_DEVICES; d++) {
-        uint16_t tag;
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
         if (notify[d])
             ga_admit_notify(root, notify[d] - 1);
-        if (l.streams[d])
-            ga_admit_streams(root, d, -l.streams[d], &tag);
-    }
+    ga_cuda_stream_sweep(root, ticket);
 }
 
 static void forget(struct ga_root *root, uint64_t context) {
@@ -136,7 +127,7 @@ static void forget(struct ga_root *root, uint64_t context) {
     ga_self_leave();
     atomic_fetch_add(&root->context_epoch, 1);
     if (known)
-        ga_admit_contexts(root, entry.device, -1);
+        ga_admit_contexts(root, entry.device, -1, 0, (uint32_t)entry.bytes, &entry.tag);
 }
 
 ga_result ga_cuda_context_destroy(GA_FN_cuCtxDestroy_v2 *real, ga_context context) {

@@ -20,34 +20,34 @@ static enum opened open_claim(struct claim *c) {
     if (device < 0)
         return PASS;
     c->device = (uint32_t)device;
-    return ga_admit_streams(c->root, c->device, 1, &c->tag) ? ADMITTED : REFUSED;
+    return ga_admit_streams(c->root, c->device, 1, ga_self.number, &c->tag) ? ADMITTED : REFUSED;
 }
 
-static void give_back(struct ga_root *root, uint32_t device, uint16_t tag) {
-    uint16_t now;
-    if (tag == atomic_load(&root->tag))
-        ga_admit_streams(root, device, -1, &now);
+static void give_back(struct ga_root *root, const struct ga_entry *entry, int32_t count) {
+    uint16_t tag = entry->tag;
+    ga_admit_streams(root, entry->device, -count, (uint32_t)entry->bytes, &tag);
 }
 
 static ga_result settle(struct claim *c, ga_result result, const ga_stream *stream) {
-    if (result != GA_CUDA_SUCCESS) {
-        give_back(c->root, c->device, c->tag);
-        return result;
-    }
     struct ga_entry entry = {
-        .key = (uint64_t)(uintptr_t)*stream,
+        .key = result == GA_CUDA_SUCCESS ? (uint64_t)(uintptr_t)*stream : 0,
+        .bytes = ga_self.number,
         .context = c->context,
         .tag = c->tag,
         .device = (uint8_t)c->device,
     };
     struct ga_entry old;
+    if (result != GA_CUDA_SUCCESS) {
+        give_back(c->root, &entry, 1);
+        return result;
+    }
     ga_self_enter();
     bool put = ga_table_put(&c->root->streams, &entry, &old);
     ga_self_leave();
     if (!put)
-        give_back(c->root, c->device, c->tag);
+        give_back(c->root, &entry, 1);
     else if (old.key) // destroyed out of our sight
-        give_back(c->root, old.device, old.tag);
+        give_back(c->root, &old, 1);
     return result;
 }
 
@@ -86,11 +86,59 @@ ga_result ga_cuda_stream_destroy(GA_FN_cuStreamDestroy_v2 *real, ga_stream strea
     if (!ours)
         return result;
     if (result == GA_CUDA_SUCCESS) {
-        give_back(root, entry.device, entry.tag);
+        give_back(root, &entry, 1);
         return result;
     }
     ga_self_enter();
     ga_table_put(&root->streams, &entry, &old);
     ga_self_leave();
     return result;
+}
+
+#define BATCH 64
+struct batch {
+    uint64_t ticket;
+    uint32_t count;
+    struct ga_entry entry[BATCH];
+};
+
+static void collect(void *arg, const struct ga_entry *e) {
+    struct batch *b = arg;
+    if (e->context == b->ticket && b->count < BATCH)
+        b->entry[b->count++] = *e;
+}
+
+// Gives back what is in the table still, in one request for each maker.
+static void give_back_batch(struct ga_root *root, struct batch *b) {
+    for (uint32_t i = 0; i < b->count; i++) {
+        ga_self_enter();
+        if (!ga_table_take(&root->streams, b->entry[i].key, &b->entry[i]))
+            b->entry[i].key = 0;
+        ga_self_leave();
+    }
+    for (uint32_t i = 0; i < b->count; i++) {
+        const struct ga_entry *first = &b->entry[i];
+        int32_t count = 1;
+        if (first->key == 0)
+            continue;
+        for (uint32_t j = i + 1; j < b->count; j++) {
+            struct ga_entry *e = &b->entry[j];
+            bool same = e->key && e->bytes == first->bytes && e->device == first->device &&
+                        e->tag == first->tag;
+            count += same;
+            e->key = same ? 0 : e->key;
+        }
+        give_back(root, first, count);
+    }
+}
+
+void ga_cuda_stream_sweep(struct ga_root *root, uint64_t ticket) {
+    struct batch b = {.ticket = ticket};
+    do {
+        b.count = 0;
+        ga_self_enter();
+        ga_table_each(&root->streams, collect, &b);
+        ga_self_leave();
+        give_back_batch(root, &b);
+    } while (b.count == BATCH);
 }

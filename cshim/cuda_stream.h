@@ -4,10 +4,13 @@
 #define GA_CUDA_STREAM_H
 
 #include "driver.h"
+#include "root.h"
 
 ga_result ga_cuda_stream_create(GA_FN_cuStreamCreate *real, ga_stream *stream, unsigned int flags);
 ga_result ga_cuda_stream_create_priority(GA_FN_cuStreamCreateWithPriority *real, ga_stream *stream,
                                          unsigned int flags, int priority);
+// A context has ended, and with it the streams that were marked with this ticket.
+void ga_cuda_stream_sweep(struct ga_root *root, uint64_t ticket);
 ga_result ga_cuda_stream_destroy(GA_FN_cuStreamDestroy_v2 *real, ga_stream stream);
 
 #endif

@@ -169,7 +169,7 @@ bool ga_link_holds(struct ga_root *root) {
     struct sums s;
     sum_up(root, &s);
     for (uint32_t d = 0; d < GA_DEVICES; d++)
-        if (s.used[d] || s.streams[d])
+        if (s.used[d] || s.streams[d] || atomic_load(&root->devices[d].contexts))
             return true;
     return false;
 }

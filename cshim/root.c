@@ -74,6 +74,7 @@ static struct ga_thread *register_thread(struct ga_root *root) {
     if (found) {
         atomic_store(&found->inflight, 0);
         atomic_store(&found->moving, 0);
+        found->number = ga_self.number;
         atomic_store(&found->tid, (uint32_t)ga_os_tid());
     } else {
         atomic_fetch_add(&root->threads_more, 1);
@@ -99,6 +100,7 @@ GA_NOINLINE struct ga_root *ga_root_enter(void) {
         return NULL;
     if (ga_self.generation != generation) {
         ga_self = (struct ga_self){.inside = 1};
+        ga_self.number = atomic_fetch_add(&root->threads_numbered, 1) + 1;
         ga_self.thread = register_thread(root);
         ga_self.generation = generation;
         ga_self.inside = 0;

@@ -53,7 +53,7 @@ struct ga_thread {
     _Atomic uint32_t device;           // of inflight
     _Atomic uint32_t tid;              // 0: free
     _Atomic uint32_t moving;           // between ga_move_begin and ga_move_end
-    uint32_t reserved;
+    uint32_t number;                   // ga_self.number
     uint64_t pad[5];
 };
 
@@ -102,6 +102,7 @@ struct ga_root {
     struct ga_spin threads_lock;
     _Atomic uint32_t threads_used; // of the array
     _Atomic uint32_t threads_more; // beyond it
+    _Atomic uint32_t threads_numbered;
     _Atomic uint32_t threads_alive;
     _Atomic uint64_t threads_counted_ms;
     struct ga_thread threads[GA_THREADS];
@@ -125,6 +126,7 @@ struct ga_self {
     uint64_t context_epoch;
     uint32_t device;
     uint32_t inside; // 1: in a critical section; a signal handler must not enter
+    uint32_t number; // of the thread: from 1 on, given to no other of this process
     struct ga_thread *thread;
     uint64_t credit_seen; // what this thread last left in a credit word: a guess
 };

@@ -16,7 +16,7 @@
 
 struct ga_entry {
     uint64_t key;     // address or handle; 0: no entry
-    uint64_t bytes;   // what it is charged with, below 2⁴⁸
+    uint64_t bytes;   // what it is charged with, below 2⁴⁸; of a stream or context: who made it
     uint64_t context; // the context it lives in (its low 48 bits), or a ticket
     uint16_t tag;     // the session that it was charged in (ga_view.tag)
     uint8_t device;   // ordinal
