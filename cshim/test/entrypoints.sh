@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# entrypoints.sh: compare the rows of hooks.def with the vendor's prototypes, kept in
-# entrypoints.tsv (symbol, prototype): every row has one, and both have the same parameters, as
-# far as the machine sees them: pointer, 64-bit, 32-bit, in order.
+# entrypoints.sh: compare the rows of hooks.def with the vendor's prototypes, which are in the
+# inventory of all functions, or in entrypoints.tsv (symbol, prototype) where they are not: every row
+# has one, and both have the same parameters, as far as the machine sees them: pointer, 64-bit,
+# 32-bit, in order.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -38,4 +39,10 @@ rows() {
         "${CC:-gcc}" -E -P -x c -I. - | tr '\n' ' ' | tr '@' '\n' | grep '('
 }
 
-diff <(rows | classes) <(cut -f2 entrypoints.tsv | sed 's/^CUresult //' | classes)
+# The prototypes of the symbols that come in, one a line.
+prototypes() {
+    awk -F '\t' 'NR == FNR { wanted[$1] = 1; next } $1 in wanted && $NF ~ /\(/ { print $NF }' \
+        - ../entrypoints/testdata/inventory.tsv entrypoints.tsv | sed 's/^[A-Za-z]* //' | sort -u
+}
+
+diff <(rows | classes) <(rows | cut -d ' ' -f 1 | prototypes | classes)

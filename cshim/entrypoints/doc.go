@@ -1,0 +1,10 @@
+// Package entrypoints holds the shim's table of entry points (hooks.def, passes.def)
+// against what the vendor's drivers have: an inventory of their functions, and the
+// maps by which three real drivers resolve names.
+//
+// testdata/inventory.tsv lists every function: symbol, the name that programs ask
+// for, class, the measured drivers that export it, what it acquires, prototype.
+// testdata/resolve-N.tsv is what cuGetProcAddress of driver N answers: name, flags,
+// then "version:symbol" for each version from which on the answer is another, or
+// "version:!rR,stS" for a return code and a status without a function.
+package entrypoints

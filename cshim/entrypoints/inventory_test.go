@@ -1,0 +1,229 @@
+package entrypoints
+
+import (
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// kind is what a class of the inventory is about.
+var kind = map[string]string{
+	"device-alloc": "memory", "device-free": "memory", "async-alloc": "memory", "async-free": "memory",
+	"managed-alloc": "memory", "array": "memory", "mipmap": "memory", "vmm-create": "memory",
+	"vmm-map": "memory", "vmm-release": "memory", "pool": "memory", "graph-mem": "memory",
+	"import": "memory", "ipc": "memory", "external-memory": "memory",
+	"host-alloc": "memory", "host-free": "memory",
+	"stream-create": "stream", "stream-destroy": "stream",
+	"ctx-create": "context", "ctx-destroy": "context", "primary-ctx": "context", "green-ctx": "context",
+	"mem-query": "", "other": "", "resolver": "", "checkpoint": "", "event": "", "launch": "",
+	"module": "", "passthrough": "",
+}
+
+// gives are the classes whose functions give something back: who took must see it.
+var gives = []string{"device-free", "async-free", "host-free", "vmm-release", "stream-destroy", "ctx-destroy"}
+
+// charging says of how a row's bytes are known whether the row charges anything.
+var charging = map[string]bool{
+	"argument":   true,  // a parameter says how many
+	"descriptor": true,  // computed from what a parameter points to
+	"pitch":      true,  // width times height, corrected by the pitch that the driver chose
+	"nodes":      true,  // the sum of a graph's allocation nodes
+	"one":        true,  // counted: a stream, a context
+	"entry":      false, // gives back what was noted when it was taken
+	"reference":  false, // takes or gives a reference to what somebody was charged for
+	"answer":     false, // changes what the driver says
+	"none":       false,
+}
+
+// taking matches the names of functions that might take something.
+var taking = regexp.MustCompile(`Alloc|Create|Reserve|Import|Open|Retain|Register|Load|Instantiate|Launch|Upload|` +
+	`Prefetch|Commit|MemMap|Grow|Resize|Acquire|Attach`)
+
+// cuda says whether a function is one of the driver API.
+func cuda(symbol string) bool {
+	return len(symbol) > 2 && strings.HasPrefix(symbol, "cu") && symbol[2] >= 'A' && symbol[2] <= 'Z'
+}
+
+// reasons is the closed list of why a function may pass, each with what must be true then.
+var reasons = map[string]func(table, function, pass) bool{
+	// Another row, wrapped, charges what this one hands on, maps, or brings about.
+	"charged": func(tab table, f function, p pass) bool {
+		by := tab.takes[p.by]
+		return tab.hooked[p.by] && charging[by.bytes] && (kind[f.class] == "" || kind[f.class] == by.class ||
+			kind[f.class] == "context" && by.class == "stream")
+	},
+	// It tells or sets something, and acquires nothing.
+	"tells": func(_ table, f function, _ pass) bool {
+		return strings.HasPrefix(f.acquires, "none") || f.class == "passthrough" || f.class == "mem-query"
+	},
+	// Its code, stacks, queues and the like are the process's overhead, which the device's own figure counts.
+	"overhead": func(_ table, f function, _ pass) bool {
+		return slices.Contains([]string{"module", "launch", "event", "mem-query", "other"}, f.class) ||
+			f.class == "ipc" && strings.Contains(f.symbol, "Event")
+	},
+	// Its bytes belong to another API, or to the process that exported them.
+	"foreign": func(_ table, f function, _ pass) bool {
+		return f.class == "external-memory" || f.class == "passthrough" && strings.Contains(f.symbol, "GL")
+	},
+	// It makes an object of the host's memory.
+	"object": func(_ table, f function, _ pass) bool { return f.class == "passthrough" },
+	// Another process's memory goes to the host and comes back; its charge stays.
+	"checkpoint": func(_ table, f function, _ pass) bool { return f.class == "checkpoint" },
+	// What a program reaches by it has no name; its contexts are noticed by the first call that shows one.
+	"nameless": func(_ table, f function, _ pass) bool { return f.symbol == "cuGetExportTable" },
+	// The loader's own: what it opens is found when something of it is looked up.
+	"loader": func(_ table, f function, _ pass) bool {
+		return f.class == "resolver" && strings.HasPrefix(f.symbol, "dl")
+	},
+	// Nothing charges it yet.
+	"open": func(_ table, f function, _ pass) bool { return true },
+	// No function of the APIs that the library stands before.
+	"another": func(_ table, f function, _ pass) bool {
+		return !cuda(f.symbol) && !strings.HasPrefix(f.symbol, "nvml") && !strings.HasPrefix(f.symbol, "dl")
+	},
+}
+
+// TestTableIsWhole: each function of the inventory is wrapped, or passes for a reason that holds.
+func TestTableIsWhole(t *testing.T) {
+	tab, all := readTable(t), inventory(t)
+	for _, symbol := range slices.Sorted(maps.Keys(all)) {
+		f := all[symbol]
+		p, passes := tab.passes[symbol]
+		wrapped := tab.hooked[symbol] || symbol == "dlsym" || symbol == "dlvsym"
+		switch {
+		case kind[f.class] == "" && !knownClass(f.class):
+			t.Errorf("%s: no class %s is known", symbol, f.class)
+		case wrapped && passes && p.reason == "open":
+			t.Logf("%s is wrapped now", symbol)
+		case wrapped && passes:
+			t.Errorf("%s is wrapped and passes", symbol)
+		case wrapped:
+		case passes:
+			checkPass(t, tab, f, p)
+		case f.class != "passthrough" || taking.MatchString(symbol):
+			t.Errorf("%s (%s: %s) is neither wrapped nor listed in passes.def", symbol, f.class, f.acquires)
+		}
+	}
+	for _, list := range []map[string]bool{tab.hooked, tab.needed} {
+		for symbol := range list {
+			if _, known := all[symbol]; !known {
+				t.Errorf("%s is in the table and in no inventory", symbol)
+			}
+		}
+	}
+	for symbol := range tab.passes {
+		if _, known := all[symbol]; !known {
+			t.Errorf("%s passes and is in no inventory", symbol)
+		}
+	}
+	for _, symbol := range tab.twice {
+		t.Errorf("%s is listed twice", symbol)
+	}
+}
+
+func knownClass(class string) bool {
+	_, known := kind[class]
+	return known
+}
+
+func checkPass(t *testing.T, tab table, f function, p pass) {
+	t.Helper()
+	holds, known := reasons[p.reason]
+	switch {
+	case !known:
+		t.Errorf("%s passes for %q, which is no reason", f.symbol, p.reason)
+	case !holds(tab, f, p):
+		t.Errorf("%s (%s: %s) passes for %q %s, which does not hold", f.symbol, f.class, f.acquires, p.reason, p.by)
+	case (p.by != "") != (p.reason == "charged"):
+		t.Errorf("%s passes for %q by %q", f.symbol, p.reason, p.by)
+	case p.reason == "charged" || p.reason == "another" || p.reason == "open":
+	case kind[f.class] != "" && p.reason != "foreign" && p.reason != "tells" && p.reason != "overhead":
+		t.Errorf("%s (%s) passes, and no wrapped row charges it", f.symbol, f.class)
+	case p.reason == "tells" && kind[f.class] != "" && taking.MatchString(f.symbol) && !strings.Contains(f.symbol, "Get"):
+		t.Errorf("%s (%s) only tells something, by a name like that", f.symbol, f.class)
+	}
+	if slices.Contains(gives, f.class) && p.reason != "another" && p.reason != "open" {
+		t.Errorf("%s (%s) gives something back, unseen", f.symbol, f.class)
+	}
+}
+
+// TestWhatRowsTake: each wrapped row says what it is and how its bytes are known, in agreement
+// with the inventory.
+func TestWhatRowsTake(t *testing.T) {
+	tab, all := readTable(t), inventory(t)
+	for symbol := range tab.takes {
+		if !tab.hooked[symbol] {
+			t.Errorf("GA_TAKES(%s) has no row", symbol)
+		}
+	}
+	for _, symbol := range slices.Sorted(maps.Keys(tab.hooked)) {
+		f := all[symbol]
+		takes, known := tab.takes[symbol]
+		charges, bytes := charging[takes.bytes]
+		switch {
+		case !known:
+			t.Errorf("%s has no GA_TAKES line: class %s, %s", symbol, f.class, f.acquires)
+		case !slices.Contains([]string{"memory", "stream", "context", "resolver", "query"}, takes.class):
+			t.Errorf("%s: %s is no class", symbol, takes.class)
+		case !bytes:
+			t.Errorf("%s: %s is not how bytes are known", symbol, takes.bytes)
+		case kind[f.class] != "" && kind[f.class] != takes.class && f.class != "green-ctx":
+			t.Errorf("%s is of class %s, and of %s in the inventory", symbol, takes.class, f.class)
+		case slices.Contains(gives, f.class) && charges:
+			t.Errorf("%s (%s) charges %s", symbol, f.class, takes.bytes)
+		case strings.HasSuffix(f.class, "-alloc") && !charges && !strings.HasPrefix(f.class, "managed"):
+			t.Errorf("%s (%s) charges nothing", symbol, f.class)
+		}
+	}
+}
+
+// strangers are the functions of a driver that nobody has looked at.
+func strangers(symbols []string, all map[string]function) (take, others []string) {
+	for _, symbol := range symbols {
+		if _, known := all[symbol]; known || !cuda(symbol) {
+			continue
+		}
+		if taking.MatchString(symbol) {
+			take = append(take, symbol)
+		} else {
+			others = append(others, symbol)
+		}
+	}
+	return take, others
+}
+
+// TestDriversHoldNoStrangers: whatever a measured driver exports or answers is in the inventory.
+func TestDriversHoldNoStrangers(t *testing.T) {
+	all := inventory(t)
+	for _, driver := range drivers {
+		symbols := readMap(t, mapOf(driver)).symbols()
+		if len(symbols) < 500 {
+			t.Errorf("driver %s: a map of %d functions", driver, len(symbols))
+		}
+		take, others := strangers(symbols, all)
+		if len(take)+len(others) > 0 {
+			t.Errorf("driver %s has %v and %v, which nobody has looked at", driver, take, others)
+		}
+		exported := exports(all, driver)
+		for _, symbol := range symbols {
+			if !slices.Contains(exported, symbol) {
+				t.Errorf("driver %s answers with %s and does not export it", driver, symbol)
+			}
+		}
+	}
+}
+
+// TestFutureFunctionIsNoticed: a driver of the future has functions that take memory, and others.
+func TestFutureFunctionIsNoticed(t *testing.T) {
+	future := readMap(t, filepath.Join("testdata", "resolve-future.tsv"))
+	take, others := strangers(future.symbols(), inventory(t))
+	if want := []string{"cuMemAllocStriped", "cuMemAllocStriped_ptsz", "cuMemAlloc_v3", "cuTileReserve"}; !slices.Equal(take, want) {
+		t.Errorf("noticed %v, want %v", take, want)
+	}
+	if want := []string{"cuDeviceGetMood"}; !slices.Equal(others, want) {
+		t.Errorf("also noticed %v, want %v", others, want)
+	}
+}
