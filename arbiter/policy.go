@@ -77,12 +77,13 @@ type Limits struct {
 	StreamsMax int   // per lease; 0: DefaultStreams, below 1: 1
 	Scope      Scope // "": ScopeJob
 
-	OnFull        OnFull           // "": OnFullDeny
-	WaitTimeout   time.Duration    // 0: DefaultWaitTimeout
-	WaitAfter     int              // so many refusals of a burst come at once before a request waits
-	Priority      int              // higher is served first
-	SlotScope     Scope            // whose one slot is: ScopeJob, ScopeProcess, ScopeThread; "": as the device's rule says
-	StreamReserve accounting.Bytes // charged for each stream
+	OnFull        OnFull            // "": OnFullDeny
+	WaitTimeout   time.Duration     // 0: DefaultWaitTimeout
+	WaitAfter     int               // so many refusals of a burst come at once before a request waits
+	Priority      int               // higher is served first
+	SlotScope     Scope             // whose one slot is: ScopeJob, ScopeProcess, ScopeThread; "": as the device's rule says
+	StreamReserve accounting.Bytes  // charged for each stream
+	HostMax       *accounting.Bytes // pinned host memory that each process may hold; nil: no limit
 }
 
 // Rule gives limits to the processes that it matches. What is nil falls back to
@@ -100,6 +101,7 @@ type Rule struct {
 	Priority      *int
 	SlotScope     *Scope
 	StreamReserve *accounting.Bytes
+	HostMax       *accounting.Bytes
 }
 
 // DeviceMatch picks devices: every field that is set must match.

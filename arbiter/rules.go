@@ -13,6 +13,7 @@ type ruled struct {
 	min, max Size
 	streams  int
 	scope    Scope
+	hostMax  *accounting.Bytes
 }
 
 // ruleFor returns what the first matching rule gives, over the defaults.
@@ -20,6 +21,7 @@ func (p *Policy) ruleFor(proc Process) ruled {
 	r := ruled{
 		name: "the defaults", min: p.Defaults.Min, max: p.Defaults.Max,
 		streams: p.Defaults.StreamsMax, scope: p.Defaults.Scope,
+		hostMax: p.Defaults.HostMax,
 	}
 	for i := range p.Rules {
 		rule := &p.Rules[i]
@@ -53,6 +55,9 @@ func (r *ruled) apply(rule *Rule, i int) {
 	}
 	if rule.Scope != nil {
 		r.scope = *rule.Scope
+	}
+	if rule.HostMax != nil {
+		r.hostMax = rule.HostMax
 	}
 }
 

@@ -37,9 +37,15 @@ type Config struct {
 	Files  []string // what it was read from, in order; empty for the built-in defaults
 }
 
-// Defaults returns the configuration of a machine without any file.
+// Defaults returns the configuration of a machine without any file: every default said,
+// so that String shows them.
 func Defaults() *Config {
-	return &Config{Policy: arbiter.DefaultPolicy(), OnLoss: LossOpen}
+	policy := arbiter.DefaultPolicy()
+	policy.Defaults.OnFull = arbiter.OnFullDeny
+	policy.Defaults.WaitTimeout = arbiter.DefaultWaitTimeout
+	policy.AgeAfter = arbiter.DefaultAgeAfter
+	policy.DeadlockGrace = arbiter.DefaultDeadlockGrace
+	return &Config{Policy: policy, OnLoss: LossOpen}
 }
 
 // Load reads the file at path and the conf.d/*.toml beside it. With path "" it reads

@@ -5,33 +5,41 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 )
 
-// everything sets every key that is carried out, and each other key to what is so today.
+// everything sets every key.
 const everything = `schema_version = 1
 
 [defaults]
 memory.max = "75%"
 memory.min = "1GiB"
 scope = "process"
-priority = 0
 streams.max = 64
-on_full = "deny"
+on_full = "wait"
+wait_timeout = "max"
+wait_after = 1
+age_after = "90s"
+deadlock_grace = "500ms"
+priority = -3
 on_loss = "closed"
-wait_after = 0
-slots.max = "max"
-slots.scope = "job"
-stream_reserve = "0"
-charge_overhead = false
+slots.max = 4
+slots.scope = "process"
+stream_reserve = "256MiB"
+charge_overhead = true
+context_reserve = "1%"
+host.max = "1GiB"
 
 [[device]]
 match.index = 0
 reserve = "512MiB"
 slots.max = "max"
+slots.scope = "thread"
+context_reserve = "300MiB"
 
 [[device]]
 match = { vendor = "nvidia", uuid = "GPU-1", pci = "0000:01:00.0" }
@@ -44,6 +52,13 @@ memory.max = 8_589_934_592
 [[rule]]
 memory = { max = "max", min = 0 }
 streams.max = 0x10
+on_full = "deny"
+wait_timeout = "30s"
+wait_after = 0
+priority = 7
+slots.scope = "job"
+stream_reserve = "0"
+host.max = "max"
 [rule.match]
 group = "lab"
 exe = "/usr/bin/python*"
@@ -88,20 +103,34 @@ func TestParseEverything(t *testing.T) {
 		Min:        arbiter.Size{Bytes: 1 << 30},
 		Scope:      arbiter.ScopeProcess,
 		StreamsMax: 64,
+
+		OnFull:        arbiter.OnFullWait,
+		WaitTimeout:   arbiter.NoTimeout,
+		WaitAfter:     1,
+		Priority:      -3,
+		SlotScope:     arbiter.ScopeProcess,
+		StreamReserve: 256 << 20,
+		HostMax:       ptr(accounting.Bytes(1 << 30)),
 	}
+	want.Policy.AgeAfter = 90 * time.Second
+	want.Policy.DeadlockGrace = 500 * time.Millisecond
+	want.Policy.ChargeOverhead = true
+	want.Policy.ContextReserve = arbiter.Size{PerMille: 10}
 	want.Policy.Devices = []arbiter.DeviceRule{
-		{Match: arbiter.DeviceMatch{Index: ptr(0)}, Reserve: arbiter.Size{Bytes: 512 << 20}},
-		{Match: arbiter.DeviceMatch{Vendor: "nvidia", UUID: "GPU-1", PCI: "0000:01:00.0"}},
+		{Match: arbiter.DeviceMatch{Index: ptr(0)}, Reserve: arbiter.Size{Bytes: 512 << 20},
+			SlotScope: arbiter.ScopeThread, ContextReserve: &arbiter.Size{Bytes: 300 << 20}},
+		{Match: arbiter.DeviceMatch{Vendor: "nvidia", UUID: "GPU-1", PCI: "0000:01:00.0"}, SlotsMax: 4},
+		{SlotsMax: 4}, // the defaults, for all other devices
 	}
 	want.Policy.Rules = []arbiter.Rule{
 		{
-			Name:  "rule 1 (f.toml:25)",
+			Name:  "rule 1 (f.toml:32)",
 			Match: arbiter.Match{User: "student"},
 			Scope: ptr(arbiter.ScopeUser),
 			Max:   &arbiter.Size{Bytes: accounting.Bytes(8 << 30)},
 		},
 		{
-			Name: "rule 2 (f.toml:30)",
+			Name: "rule 2 (f.toml:37)",
 			Match: arbiter.Match{
 				Group: "lab", Exe: "/usr/bin/python*", Command: "*train*",
 				Cgroup: "/user.slice/*", Unit: "a.service", Container: "c1",
@@ -109,6 +138,14 @@ func TestParseEverything(t *testing.T) {
 			Min:        &arbiter.Size{},
 			Max:        &arbiter.Size{Max: true},
 			StreamsMax: ptr(16),
+
+			OnFull:        ptr(arbiter.OnFullDeny),
+			WaitTimeout:   ptr(30 * time.Second),
+			WaitAfter:     ptr(0),
+			Priority:      ptr(7),
+			SlotScope:     ptr(arbiter.ScopeJob),
+			StreamReserve: ptr(accounting.Bytes(0)),
+			HostMax:       ptr(accounting.Max),
 		},
 	}
 	if diff := cmp.Diff(want, config); diff != "" {

@@ -2,10 +2,9 @@
 // the conf.d/*.toml beside it.
 //
 // Reading is strict. An unknown key, a value of the wrong type or out of range, and
-// a key whose meaning this version does not carry out are mistakes; every mistake
+// a key in a section where it has no meaning are mistakes; every mistake
 // of every file is reported, each as file:line: reason, and a configuration with a
-// mistake in it is not returned at all. Nothing is ever ignored silently: a key of a
-// later version is accepted only with the value that says what this version does.
+// mistake in it is not returned at all. Nothing is ever ignored silently.
 //
 // The files are taken in order: the main file, then conf.d by name. In [defaults] a
 // later file overrides the keys it sets; [[rule]] and [[device]] are appended.

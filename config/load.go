@@ -17,6 +17,8 @@ type loader struct {
 	mistakes Mistakes
 	defaults []*draft // the [defaults] of each file
 	rules    []*draft // one for each of config.Policy.Rules
+	devices  []*draft // one for each of config.Policy.Devices
+	slots    int      // slots.max of [defaults]; 0: no limit
 }
 
 func newLoader() *loader { return &loader{config: Defaults()} }
@@ -62,7 +64,22 @@ func (l *loader) takeDefaults(d *draft) {
 	set(&limits.Max, d.max)
 	set(&limits.Scope, d.scope)
 	set(&limits.StreamsMax, d.streams)
+	set(&limits.OnFull, d.onFull)
+	set(&limits.WaitTimeout, d.waitTimeout)
+	set(&limits.WaitAfter, d.waitAfter)
+	set(&limits.Priority, d.priority)
+	set(&limits.SlotScope, d.slotScope)
+	set(&limits.StreamReserve, d.streamReserve)
+	if d.hostMax != nil {
+		limits.HostMax = d.hostMax
+	}
 	set(&l.config.OnLoss, d.onLoss)
+	set(&l.slots, d.slots)
+	policy := &l.config.Policy
+	set(&policy.AgeAfter, d.ageAfter)
+	set(&policy.DeadlockGrace, d.grace)
+	set(&policy.ChargeOverhead, d.chargeOverhead)
+	set(&policy.ContextReserve, d.contextReserve)
 	l.defaults = append(l.defaults, d)
 }
 
@@ -80,6 +97,14 @@ func (l *loader) takeRule(d *draft) {
 		Max:        d.max,
 		StreamsMax: d.streams,
 		Scope:      d.scope,
+
+		OnFull:        d.onFull,
+		WaitTimeout:   d.waitTimeout,
+		WaitAfter:     d.waitAfter,
+		Priority:      d.priority,
+		SlotScope:     d.slotScope,
+		StreamReserve: d.streamReserve,
+		HostMax:       d.hostMax,
 	})
 	l.rules = append(l.rules, d)
 }
@@ -89,7 +114,23 @@ func (l *loader) takeDevice(d *draft) {
 		Match: arbiter.DeviceMatch{Index: d.index, UUID: d.uuid, PCI: d.pci, Vendor: d.vendor},
 	}
 	set(&rule.Reserve, d.reserve)
+	set(&rule.SlotScope, d.slotScope)
+	rule.ContextReserve = d.contextReserve
 	l.config.Policy.Devices = append(l.config.Policy.Devices, rule)
+	l.devices = append(l.devices, d)
+}
+
+// spreadSlots gives slots.max to every device rule that says nothing of its own, and to
+// the devices that no rule matches by one that comes last.
+func (l *loader) spreadSlots() {
+	rules := l.config.Policy.Devices
+	for i, d := range l.devices {
+		rules[i].SlotsMax = l.slots
+		set(&rules[i].SlotsMax, d.slots)
+	}
+	if l.slots != 0 {
+		l.config.Policy.Devices = append(rules, arbiter.DeviceRule{SlotsMax: l.slots})
+	}
 }
 
 // finish checks what only the whole configuration shows, and returns it or its mistakes.
@@ -108,6 +149,7 @@ func (l *loader) finish() (*Config, error) {
 			l.checkOrder(d, min, max)
 		}
 	}
+	l.spreadSlots()
 	if len(l.mistakes) == 0 {
 		return l.config, nil
 	}

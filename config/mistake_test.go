@@ -63,31 +63,37 @@ f.toml:6: unknown section [[colors]]; known are [defaults], [[rule]] and [[devic
 			`f.toml:2: memory.max: must be a size ("4GiB", "25%", "max" or a number of bytes), not {…}
 f.toml:3: unknown key "memory.max.x" in [defaults]; known are DEFAULTS`,
 		},
-		"not supported yet": {
-			"[defaults]\non_full = \"wait\"\nwait_timeout = \"10m\"\nwait_after = 1\nage_after = \"60s\"\ndeadlock_grace = \"2s\"\npriority = 3\nslots.max = 1\nslots.scope = \"thread\"\nstream_reserve = \"256MiB\"\ncharge_overhead = true\ncontext_reserve = \"512MiB\"\n[[device]]\nslots.max = 2\n[[rule]]\non_loss = \"closed\"",
-			`f.toml:3: on_full = "wait" is not supported yet
-f.toml:4: wait_timeout = "10m" is not supported yet
-f.toml:5: wait_after = 1 is not supported yet
-f.toml:6: age_after = "60s" is not supported yet
-f.toml:7: deadlock_grace = "2s" is not supported yet
-f.toml:8: priority = 3 is not supported yet
-f.toml:9: slots.max = 1 is not supported yet
-f.toml:10: slots.scope = "thread" is not supported yet
-f.toml:11: stream_reserve = "256MiB" is not supported yet
-f.toml:12: charge_overhead = true is not supported yet
-f.toml:13: context_reserve = "512MiB" is not supported yet
-f.toml:15: slots.max = 2 is not supported yet
-f.toml:17: on_loss: cannot be set in a rule yet; set it in [defaults]`,
+		"of another section": {
+			"[[rule]]\non_loss = \"closed\"\nslots.max = 1\nage_after = \"1s\"\ndeadlock_grace = \"1s\"\ncharge_overhead = true\ncontext_reserve = 1\n[[device]]\npriority = 1",
+			`f.toml:3: on_loss: cannot be set in a rule; it belongs in [defaults]
+f.toml:4: slots.max: cannot be set in a rule; it belongs in [defaults] or in a [[device]]
+f.toml:5: age_after: cannot be set in a rule; it belongs in [defaults]
+f.toml:6: deadlock_grace: cannot be set in a rule; it belongs in [defaults]
+f.toml:7: charge_overhead: cannot be set in a rule; it belongs in [defaults]
+f.toml:8: context_reserve: cannot be set in a rule; it belongs in [defaults] or in a [[device]]
+f.toml:10: unknown key "priority" in [[device]]; known are DEVICE`,
 		},
-		"wrong types of later keys": {
-			"[defaults]\non_full = \"panic\"\nwait_timeout = 10\nage_after = \"soon\"\npriority = \"high\"\nslots.max = 0\ncharge_overhead = 1\nstream_reserve = \"x\"",
+		"waiting": {
+			"[defaults]\non_full = \"panic\"\nwait_timeout = 10\nage_after = \"soon\"\npriority = \"high\"\nwait_after = 2\ndeadlock_grace = \"0s\"\n[[rule]]\nwait_timeout = \"-1s\"\npriority = 1_000_001",
 			`f.toml:3: on_full: must be "deny" or "wait", not "panic"
-f.toml:4: wait_timeout: must be a duration ("10m", "2s"), not 10
+f.toml:4: wait_timeout: must be a duration ("10m", "2s") or "max", not 10
 f.toml:5: age_after: must be a duration ("10m", "2s"), not "soon"
 f.toml:6: priority: must be an integer, not "high"
-f.toml:7: slots.max: must be "max" or an integer from 1, not 0
-f.toml:8: charge_overhead: must be true or false, not 1
-f.toml:9: stream_reserve: "x" is no size: it does not start with a number; write bytes, "4GiB", "25%" or "max"`,
+f.toml:7: wait_after: must be from 0 to 1, not 2
+f.toml:8: deadlock_grace: must be above 0
+f.toml:10: wait_timeout: must be a duration ("10m", "2s") or "max", not "-1s"
+f.toml:11: priority: must be from -1000000 to 1000000, not 1_000_001`,
+		},
+		"slots and reserves": {
+			"[defaults]\nslots.max = 0\nslots.scope = \"user\"\ncharge_overhead = 1\nstream_reserve = \"x\"\ncontext_reserve = \"max\"\nhost.max = \"50%\"\n[[device]]\nslots.max = \"4\"\n[[rule]]\nstream_reserve = \"max\"",
+			`f.toml:3: slots.max: must be "max" or an integer from 1 to 1048576, not 0
+f.toml:4: slots.scope: must be "job" or "process" or "thread", not "user"
+f.toml:5: charge_overhead: must be true or false, not 1
+f.toml:6: stream_reserve: "x" is no size: it does not start with a number; write bytes, "4GiB", "25%" or "max"
+f.toml:7: context_reserve: cannot be "max": nothing would be left; write a size or "100%"
+f.toml:8: host.max: cannot be a share: write bytes
+f.toml:10: slots.max: must be "max" or an integer from 1 to 1048576, not "4"
+f.toml:12: stream_reserve: cannot be "max": nothing would be left; write a size or "100%"`,
 		},
 		"min above max": {
 			"[defaults]\nmemory.min = \"2G\"\nmemory.max = \"1G\"\n[[rule]]\nmemory.max = \"50%\"\nmemory.min = \"60%\"\n[[rule]]\nmemory.max = \"10%\"\n[[rule]]\nmemory.max = \"512M\"",

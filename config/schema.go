@@ -1,13 +1,14 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/pelletier/go-toml/v2/unstable"
 )
@@ -18,6 +19,12 @@ const SchemaVersion = 1
 // maxStreams bounds streams.max. It is far above what a driver can create.
 const maxStreams = 1 << 20
 
+// maxSlots bounds slots.max, likewise far above what there can be.
+const maxSlots = 1 << 20
+
+// maxPriority bounds priority, both ways: with age it stays far inside an integer.
+const maxPriority = 1_000_000
+
 // draft collects what one section sets. A nil pointer is a key that is not there.
 type draft struct {
 	file  string
@@ -25,12 +32,26 @@ type draft struct {
 	lines map[string]int // of each key
 
 	version *int
+	match   arbiter.Match
 	min     *arbiter.Size
 	max     *arbiter.Size
 	scope   *arbiter.Scope
 	streams *int
 	onLoss  *OnLoss
-	match   arbiter.Match
+	hostMax *accounting.Bytes
+
+	onFull        *arbiter.OnFull
+	waitTimeout   *time.Duration
+	waitAfter     *int
+	priority      *int
+	slots         *int // 0: no limit
+	slotScope     *arbiter.Scope
+	streamReserve *accounting.Bytes
+
+	ageAfter       *time.Duration
+	grace          *time.Duration
+	chargeOverhead *bool
+	contextReserve *arbiter.Size
 
 	index   *int
 	uuid    string
@@ -39,16 +60,12 @@ type draft struct {
 	reserve *arbiter.Size
 }
 
-// errLater is the answer to a value that is right, but that this version would not honour.
-var errLater = errors.New("is not supported yet")
-
 // reader checks one value and stores it in the draft. Its error says what is wrong
 // with the value, and is put after the key's name.
 type reader func(d *draft, v value) error
 
-// The keys of each kind of section. Keys that are in the documents and that this
-// version does not carry out are here too, each with the value that it does have:
-// anything else is answered with errLater, never ignored.
+// The keys of each kind of section. A key that has its meaning in another section only
+// is here too, so that the mistake says where it belongs.
 var (
 	rootKeys = map[string]reader{"schema_version": readVersion}
 
@@ -59,23 +76,31 @@ var (
 		"streams.max": func(d *draft, v value) error {
 			return readInt(&d.streams, v, 1, maxStreams)
 		},
-		"on_full":         words("deny", "wait"),
-		"wait_timeout":    laterDuration,
-		"wait_after":      laterInt(0),
-		"age_after":       laterDuration,
-		"deadlock_grace":  laterDuration,
-		"priority":        laterInt(0),
-		"slots.scope":     words("job", "process", "thread"),
-		"stream_reserve":  laterSize(arbiter.Size{}),
-		"charge_overhead": laterBool,
-		"context_reserve": laterSize(arbiter.Size{Max: true}), // no value of it is today's
+		"on_full":        readOnFull,
+		"wait_timeout":   func(d *draft, v value) error { return readDuration(&d.waitTimeout, v, true) },
+		"wait_after":     func(d *draft, v value) error { return readInt(&d.waitAfter, v, 0, 1) },
+		"priority":       func(d *draft, v value) error { return readInt(&d.priority, v, -maxPriority, maxPriority) },
+		"slots.scope":    readSlotScope,
+		"stream_reserve": func(d *draft, v value) error { return readBytes(&d.streamReserve, v, false) },
+		"host.max":       func(d *draft, v value) error { return readBytes(&d.hostMax, v, true) },
 	}
 
-	defaultsKeys = with(limitKeys, map[string]reader{"on_loss": readOnLoss, "slots.max": readSlots})
+	defaultsKeys = with(limitKeys, map[string]reader{
+		"on_loss":         readOnLoss,
+		"slots.max":       readSlots,
+		"age_after":       func(d *draft, v value) error { return readDuration(&d.ageAfter, v, false) },
+		"deadlock_grace":  func(d *draft, v value) error { return readDuration(&d.grace, v, false) },
+		"charge_overhead": readChargeOverhead,
+		"context_reserve": func(d *draft, v value) error { return readMin(&d.contextReserve, v) },
+	})
 
 	ruleKeys = with(limitKeys, map[string]reader{
-		"on_loss":         laterOnLoss,
-		"slots.max":       readSlots,
+		"on_loss":         belongs("[defaults]"),
+		"slots.max":       belongs("[defaults] or in a [[device]]"),
+		"age_after":       belongs("[defaults]"),
+		"deadlock_grace":  belongs("[defaults]"),
+		"charge_overhead": belongs("[defaults]"),
+		"context_reserve": belongs("[defaults] or in a [[device]]"),
 		"match.user":      func(d *draft, v value) error { return readGlob(&d.match.User, v) },
 		"match.group":     func(d *draft, v value) error { return readGlob(&d.match.Group, v) },
 		"match.exe":       func(d *draft, v value) error { return readGlob(&d.match.Exe, v) },
@@ -92,8 +117,8 @@ var (
 		"match.vendor":    readVendor,
 		"reserve":         func(d *draft, v value) error { return readMin(&d.reserve, v) },
 		"slots.max":       readSlots,
-		"slots.scope":     words("job", "process", "thread"),
-		"context_reserve": laterSize(arbiter.Size{Max: true}),
+		"slots.scope":     readSlotScope,
+		"context_reserve": func(d *draft, v value) error { return readMin(&d.contextReserve, v) },
 	}
 )
 
@@ -129,10 +154,7 @@ func (sec *section) read(doc *document) *draft {
 			continue
 		}
 		d.lines[set.key] = set.line
-		err := read(d, set.value)
-		if errors.Is(err, errLater) {
-			doc.mistake(set.line, "%s = %s %v", set.key, set.value.shown(), err)
-		} else if err != nil {
+		if err := read(d, set.value); err != nil {
 			doc.mistake(set.line, "%s: %v", set.key, err)
 		}
 	}

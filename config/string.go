@@ -3,7 +3,9 @@ package config
 import (
 	"fmt"
 	"strings"
+	"time"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 )
 
@@ -19,9 +21,15 @@ func (c *Config) String() string {
 	}
 	defaults := c.Policy.Defaults
 	fmt.Fprintf(&b, "schema_version = %d\n\n[defaults]\n", SchemaVersion)
-	writeLimits(&b, &defaults.Min, &defaults.Max, &defaults.Scope, &defaults.StreamsMax)
-	writeKey(&b, "on_full", "deny")
+	writeLimits(&b, arbiter.Rule{Min: &defaults.Min, Max: &defaults.Max, Scope: &defaults.Scope,
+		StreamsMax: &defaults.StreamsMax, OnFull: &defaults.OnFull, WaitTimeout: &defaults.WaitTimeout,
+		WaitAfter: &defaults.WaitAfter, Priority: &defaults.Priority, SlotScope: notEmpty(defaults.SlotScope),
+		StreamReserve: &defaults.StreamReserve, HostMax: defaults.HostMax})
 	writeKey(&b, "on_loss", string(c.OnLoss))
+	writeKey(&b, "age_after", c.Policy.AgeAfter.String())
+	writeKey(&b, "deadlock_grace", c.Policy.DeadlockGrace.String())
+	fmt.Fprintf(&b, "charge_overhead = %t\n", c.Policy.ChargeOverhead)
+	writeKey(&b, "context_reserve", FormatSize(c.Policy.ContextReserve))
 	for _, rule := range c.Policy.Devices {
 		b.WriteString("\n[[device]]\n")
 		writeDevice(&b, rule)
@@ -29,24 +37,52 @@ func (c *Config) String() string {
 	for _, rule := range c.Policy.Rules {
 		b.WriteString("\n[[rule]]\n")
 		writeMatch(&b, rule.Match)
-		writeLimits(&b, rule.Min, rule.Max, rule.Scope, rule.StreamsMax)
+		writeLimits(&b, rule)
 	}
 	return b.String()
 }
 
-func writeLimits(b *strings.Builder, min, max *arbiter.Size, scope *arbiter.Scope, streams *int) {
-	if max != nil {
-		writeKey(b, "memory.max", FormatSize(*max))
+// notEmpty is nil for a scope that is not said.
+func notEmpty(scope arbiter.Scope) *arbiter.Scope {
+	if scope == "" {
+		return nil
 	}
-	if min != nil {
-		writeKey(b, "memory.min", FormatSize(*min))
+	return &scope
+}
+
+func writeLimits(b *strings.Builder, rule arbiter.Rule) {
+	writeIf(b, "memory.max", rule.Max, FormatSize)
+	writeIf(b, "memory.min", rule.Min, FormatSize)
+	writeIf(b, "scope", rule.Scope, func(s arbiter.Scope) string { return string(s) })
+	writeNumber(b, "streams.max", rule.StreamsMax)
+	writeIf(b, "on_full", rule.OnFull, func(f arbiter.OnFull) string { return string(f) })
+	writeIf(b, "wait_timeout", rule.WaitTimeout, formatTimeout)
+	writeNumber(b, "wait_after", rule.WaitAfter)
+	writeNumber(b, "priority", rule.Priority)
+	writeIf(b, "slots.scope", rule.SlotScope, func(s arbiter.Scope) string { return string(s) })
+	writeIf(b, "stream_reserve", rule.StreamReserve, formatBytes)
+	writeIf(b, "host.max", rule.HostMax, formatBytes)
+}
+
+func writeIf[T any](b *strings.Builder, key string, given *T, format func(T) string) {
+	if given != nil {
+		writeKey(b, key, format(*given))
 	}
-	if scope != nil {
-		writeKey(b, "scope", string(*scope))
+}
+
+func writeNumber(b *strings.Builder, key string, given *int) {
+	if given != nil {
+		fmt.Fprintf(b, "%s = %d\n", key, *given)
 	}
-	if streams != nil {
-		fmt.Fprintf(b, "streams.max = %d\n", *streams)
+}
+
+func formatBytes(n accounting.Bytes) string { return FormatSize(arbiter.Absolute(n)) }
+
+func formatTimeout(d time.Duration) string {
+	if d == arbiter.NoTimeout {
+		return "max"
 	}
+	return d.String()
 }
 
 func writeDevice(b *strings.Builder, rule arbiter.DeviceRule) {
@@ -57,7 +93,13 @@ func writeDevice(b *strings.Builder, rule arbiter.DeviceRule) {
 	writeText(b, "match.pci", rule.Match.PCI)
 	writeText(b, "match.vendor", rule.Match.Vendor)
 	writeKey(b, "reserve", FormatSize(rule.Reserve))
-	writeKey(b, "slots.max", "max")
+	if rule.SlotsMax == 0 {
+		writeKey(b, "slots.max", "max")
+	} else {
+		fmt.Fprintf(b, "slots.max = %d\n", rule.SlotsMax)
+	}
+	writeIf(b, "slots.scope", notEmpty(rule.SlotScope), func(s arbiter.Scope) string { return string(s) })
+	writeIf(b, "context_reserve", rule.ContextReserve, FormatSize)
 }
 
 func writeMatch(b *strings.Builder, match arbiter.Match) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/pelletier/go-toml/v2/unstable"
 )
@@ -97,14 +98,6 @@ func readOnLoss(d *draft, v value) error {
 	return err
 }
 
-// laterOnLoss: the answer is one for all programs, so far.
-func laterOnLoss(_ *draft, v value) error {
-	if _, err := readWord(v, string(LossOpen), string(LossClosed)); err != nil {
-		return err
-	}
-	return errors.New("cannot be set in a rule yet; set it in [defaults]")
-}
-
 func readVendor(d *draft, v value) error {
 	word, err := readWord(v, "nvidia", "amd", "intel")
 	d.vendor = word
@@ -155,71 +148,85 @@ func readGlob(to *string, v value) error {
 	return nil
 }
 
-// readSlots takes slots.max = "max", which is how every device is today.
-func readSlots(_ *draft, v value) error {
+// readSlots takes "max" as 0: no limit.
+func readSlots(d *draft, v value) error {
 	if v.kind == unstable.String && v.text == "max" {
+		d.slots = new(int)
 		return nil
 	}
-	var n *int
-	if err := readInt(&n, v, 1, 1<<20); err != nil {
-		return v.wrongType(`"max" or an integer from 1`)
-	}
-	return errLater
-}
-
-// words takes the first of known, and knows the others as later.
-func words(known ...string) reader {
-	return func(_ *draft, v value) error {
-		word, err := readWord(v, known...)
-		if err == nil && word != known[0] {
-			err = errLater
-		}
-		return err
-	}
-}
-
-func laterInt(today int) reader {
-	return func(_ *draft, v value) error {
-		var n *int
-		if err := readInt(&n, v, -1<<31, 1<<31-1); err != nil {
-			return err
-		}
-		if *n != today {
-			return errLater
-		}
-		return nil
-	}
-}
-
-func laterBool(_ *draft, v value) error {
-	if v.kind != unstable.Bool {
-		return v.wrongType("true or false")
-	}
-	if v.text == "true" {
-		return errLater
+	if readInt(&d.slots, v, 1, maxSlots) != nil {
+		return v.wrongType(fmt.Sprintf(`"max" or an integer from 1 to %d`, maxSlots))
 	}
 	return nil
 }
 
-func laterDuration(_ *draft, v value) error {
-	if v.kind != unstable.String {
-		return v.wrongType(`a duration ("10m", "2s")`)
+func readOnFull(d *draft, v value) error {
+	word, err := readWord(v, string(arbiter.OnFullDeny), string(arbiter.OnFullWait))
+	if err == nil {
+		full := arbiter.OnFull(word)
+		d.onFull = &full
 	}
-	if duration, err := time.ParseDuration(v.text); err != nil || duration < 0 {
-		return v.wrongType(`a duration ("10m", "2s")`)
-	}
-	return errLater
+	return err
 }
 
-func laterSize(today arbiter.Size) reader {
-	return func(_ *draft, v value) error {
-		var size *arbiter.Size
-		if err := readMin(&size, v); err != nil {
-			return err
-		}
-		if *size != today {
-			return errLater
-		}
-		return nil
+func readSlotScope(d *draft, v value) error {
+	word, err := readWord(v, string(arbiter.ScopeJob), string(arbiter.ScopeProcess), string(arbiter.ScopeThread))
+	if err == nil {
+		scope := arbiter.Scope(word)
+		d.slotScope = &scope
 	}
+	return err
+}
+
+// readDuration reads a time above 0; where endless, "max" is taken too.
+func readDuration(to **time.Duration, v value, endless bool) error {
+	want := `a duration ("10m", "2s")`
+	if endless {
+		want += ` or "max"`
+	}
+	duration, err := time.ParseDuration(v.text)
+	switch {
+	case v.kind != unstable.String:
+		return v.wrongType(want)
+	case endless && v.text == "max":
+		duration = arbiter.NoTimeout
+	case err != nil || duration < 0:
+		return v.wrongType(want)
+	case duration == 0:
+		return errors.New("must be above 0")
+	}
+	*to = &duration
+	return nil
+}
+
+// readBytes reads a size that is no share of anything; with most, "max" may stand for no limit.
+func readBytes(to **accounting.Bytes, v value, most bool) error {
+	var size *arbiter.Size
+	read := readMin
+	if most {
+		read = readSize
+	}
+	if err := read(&size, v); err != nil {
+		return err
+	}
+	if size.PerMille != 0 {
+		return errors.New("cannot be a share: write bytes")
+	}
+	bytes := size.Of(0)
+	*to = &bytes
+	return nil
+}
+
+func readChargeOverhead(d *draft, v value) error {
+	if v.kind != unstable.Bool {
+		return v.wrongType("true or false")
+	}
+	charge := v.text == "true"
+	d.chargeOverhead = &charge
+	return nil
+}
+
+// belongs refuses a key that has its meaning elsewhere.
+func belongs(where string) reader {
+	return func(*draft, value) error { return fmt.Errorf("cannot be set in a rule; it belongs in %s", where) }
 }

@@ -117,9 +117,9 @@ func TestConfigCheck(t *testing.T) {
 		stdout, stderr string
 	}{
 		{"schema_version = 1", 0, "FILE: no mistakes\n", ""},
-		{"schema_version = 1\n[defaults]\nscope = \"x\"\npriority = 1", 78, "",
+		{"schema_version = 1\n[defaults]\nscope = \"x\"\npriority = 1.5", 78, "",
 			"FILE:3: scope: must be \"job\" or \"process\" or \"user\" or \"cgroup\", not \"x\"\n" +
-				"FILE:4: priority = 1 is not supported yet\ngpuarb: 2 mistakes in the configuration\n"},
+				"FILE:4: priority: must be an integer, not 1.5\ngpuarb: 2 mistakes in the configuration\n"},
 	} {
 		if err := os.WriteFile(file, []byte(c.text), 0o644); err != nil {
 			t.Fatal(err)
@@ -134,7 +134,7 @@ func TestConfigCheck(t *testing.T) {
 	var result checkResult
 	err := json.Unmarshal([]byte(got.stdout), &result)
 	if err != nil || got.code != 78 || result.OK || len(result.Mistakes) != 2 ||
-		result.Mistakes[1] != (configMistake{file, 4, "priority = 1 is not supported yet"}) {
+		result.Mistakes[1] != (configMistake{file, 4, "priority: must be an integer, not 1.5"}) {
 		t.Errorf("code %d, %v: %+v", got.code, err, result)
 	}
 }

@@ -77,7 +77,7 @@ func TestMistakesOfTheDaemon(t *testing.T) {
 	config := filepath.Join(m.Dir, "bad.toml")
 	busy := filepath.Join(m.Dir, "busy")
 	write(t, file, "")
-	write(t, config, "schema_version = 1\n[defaults]\nmemory.max = \"4Q\"\nmemroy.max = \"1G\"\non_full = \"wait\"\n")
+	write(t, config, "schema_version = 1\n[defaults]\nmemory.max = \"4Q\"\nmemroy.max = \"1G\"\non_full = \"panic\"\n")
 	if err := os.Mkdir(busy, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestMistakesOfTheDaemon(t *testing.T) {
 		{"no XDG_RUNTIME_DIR", noHome, []string{"XDG_RUNTIME_DIR", "--socket"}, 1},
 		{"no such configuration", daemon(t, m, "--config", file+".toml"), []string{file + ".toml"}, 78},
 		{"malformed configuration", daemon(t, m, "--socket", other, "--config", config),
-			[]string{config + ":3: ", "4Q", config + ":4: ", "memroy.max", config + ":5: ", "not supported yet"}, 78},
+			[]string{config + ":3: ", "4Q", config + ":4: ", "memroy.max", config + ":5: ", "panic"}, 78},
 		{"the same, only checked", daemon(t, m, "--check-config", "--config", config),
 			[]string{config + ":3: ", config + ":4: ", config + ":5: "}, 78},
 		{"the same, by the command", m.Gpuarb("config", "check", config),
