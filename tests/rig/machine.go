@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -14,27 +13,30 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 // Patience is how long anything that must happen may take on a busy machine. It
 // bounds a failure; no test's result depends on it.
-const Patience = 60 * time.Second
+const Patience = bounded.Patience
 
 // Options says what kind of machine a test wants.
 type Options struct {
-	Devices string   // SIMCUDA_DEVICES; empty: "8G,8G"
-	Sim     []string // more SIMCUDA_* variables, KEY=VALUE
-	Config  string   // gpuarb.toml; empty: none
-	NoMount bool     // --mount none
-	Stopped bool     // do not start the daemon yet
-	Daemon  []string // more flags of gpuarbd
-	Binary  string   // another gpuarbd than the built one
+	Devices string        // SIMCUDA_DEVICES; empty: "8G,8G"
+	Sim     []string      // more SIMCUDA_* variables, KEY=VALUE
+	Config  string        // gpuarb.toml; empty: none
+	NoMount bool          // --mount none
+	Stopped bool          // do not start the daemon yet
+	Daemon  []string      // more flags of gpuarbd
+	Binary  string        // another gpuarbd than the built one
+	Life    time.Duration // how long the test may take; 0: bounded.Lifetime
 }
 
 // Machine is one simulated machine with its daemon.
@@ -46,8 +48,18 @@ type Machine struct {
 	o      Options
 
 	mu     sync.Mutex
-	daemon *exec.Cmd
+	daemon *daemon // nil: none runs
 	log    bytes.Buffer
+	over   bool // the test has ended: nothing can be said any more
+
+	stuckOnce sync.Once
+}
+
+// daemon is a running gpuarbd.
+type daemon struct {
+	cmd    *exec.Cmd
+	exited chan struct{} // closed when it was waited for
+	err    error         // as Wait has it, once it has exited
 }
 
 // New makes a machine and starts its daemon. Both end with the test.
@@ -61,7 +73,12 @@ func New(t testing.TB, o Options) *Machine {
 	if !o.NoMount {
 		m.Mount = filepath.Join(dir, "gpu")
 	}
+	if m.o.Life == 0 {
+		m.o.Life = bounded.Lifetime
+	}
+	machines.Store(t, m)
 	t.Cleanup(m.end)
+	m.watch()
 	if o.Config != "" {
 		if err := os.WriteFile(m.configPath(), []byte(o.Config), 0o600); err != nil {
 			t.Fatal(err)
@@ -119,7 +136,7 @@ func (m *Machine) PreloadEnv() []string {
 func (m *Machine) Start() {
 	m.T.Helper()
 	if err := m.TryStart(); err != nil {
-		m.T.Fatal(err)
+		m.fatalf("%v", err)
 	}
 }
 
@@ -150,16 +167,20 @@ func (m *Machine) TryStart() error {
 	cmd := exec.Command(program, args...)
 	cmd.Env = append(m.Env(), "NOTIFY_SOCKET="+path)
 	cmd.Stdout, cmd.Stderr = m, m
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = bounded.Grace
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
-	if err := waitReady(ready, exited); err != nil {
-		_ = cmd.Process.Kill()
+	d := &daemon{cmd: cmd, exited: make(chan struct{})}
+	go func() { defer close(d.exited); d.err = cmd.Wait() }()
+	m.mu.Lock()
+	m.daemon = d
+	m.mu.Unlock()
+	if err := waitReady(ready, d); err != nil {
+		m.abandon()
 		return fmt.Errorf("gpuarbd: %w\n%s", err, m.Log())
 	}
-	m.daemon = cmd
 	return nil
 }
 
@@ -171,7 +192,7 @@ func notifySocket(dir string) (*net.UnixConn, string, error) {
 	return c, path, err
 }
 
-func waitReady(c *net.UnixConn, exited chan error) error {
+func waitReady(c *net.UnixConn, d *daemon) error {
 	ready := make(chan error, 1)
 	go func() {
 		buf := make([]byte, 512)
@@ -186,8 +207,8 @@ func waitReady(c *net.UnixConn, exited chan error) error {
 	select {
 	case err := <-ready:
 		return err
-	case err := <-exited:
-		return fmt.Errorf("ended before it was ready: %v", err)
+	case <-d.exited:
+		return fmt.Errorf("ended before it was ready: %w", d.err)
 	case <-time.After(Patience):
 		return fmt.Errorf("not ready after %v", Patience)
 	}
@@ -208,53 +229,62 @@ func (m *Machine) Log() string {
 }
 
 // DaemonPID is the running daemon's.
-func (m *Machine) DaemonPID() int { return m.daemon.Process.Pid }
-
-// Kill kills the daemon with SIGKILL and waits until it is dead.
-func (m *Machine) Kill() { m.stop(syscall.SIGKILL) }
-
-// Stop stops the daemon in good order and waits for its end.
-func (m *Machine) Stop() { m.stop(syscall.SIGTERM) }
-
-func (m *Machine) stop(sig syscall.Signal) {
+func (m *Machine) DaemonPID() int {
 	m.T.Helper()
-	cmd := m.daemon
-	m.daemon = nil
-	if err := cmd.Process.Signal(sig); err != nil {
-		m.T.Fatal(err)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.daemon == nil {
+		m.fatalf("no daemon runs")
 	}
-	Eventually(m.T, "the daemon ends", func() bool {
-		return syscall.Kill(cmd.Process.Pid, 0) == syscall.ESRCH
-	})
+	return m.daemon.cmd.Process.Pid
 }
 
-// end stops what runs and removes the folder; on a failure the daemon's log is shown.
-func (m *Machine) end() {
-	if m.daemon != nil {
-		m.Stop()
+// Kill kills the daemon with SIGKILL and waits until it is dead.
+func (m *Machine) Kill() { m.T.Helper(); m.stop(unix.SIGKILL) }
+
+// Stop stops the daemon in good order and waits for its end.
+func (m *Machine) Stop() { m.T.Helper(); m.stop(unix.SIGTERM) }
+
+func (m *Machine) stop(sig os.Signal) {
+	m.T.Helper()
+	m.mu.Lock()
+	d := m.daemon
+	m.mu.Unlock()
+	if d == nil {
+		m.fatalf("no daemon runs")
 	}
-	if m.Mount != "" {
-		_ = exec.Command("umount", "-l", m.Mount).Run()
+	if err := d.cmd.Process.Signal(sig); err != nil {
+		m.fatalf("the daemon: %v", err)
 	}
-	if m.T.Failed() {
-		log := m.Log()
-		m.T.Logf("the daemon's log (its end):\n%s", log[max(0, len(log)-8000):])
+	select {
+	case <-d.exited:
+	case <-time.After(Patience):
+		m.stuck(fmt.Sprintf("the daemon ends by a signal (%v)", sig))
+		m.fatalf("the daemon has not ended %v after a signal (%v)", Patience, sig)
 	}
-	if err := os.RemoveAll(m.Dir); err != nil {
-		m.T.Errorf("the machine leaves something behind: %v", err)
-	}
+	m.mu.Lock()
+	m.daemon = nil
+	m.mu.Unlock()
+}
+
+// Command is a program on the machine with an environment (Env or PreloadEnv). It may
+// run as long as the test may, and is killed at its end.
+func (m *Machine) Command(env []string, name string, args ...string) *exec.Cmd {
+	cmd := bounded.Command(m.T, m.o.Life, name, args...)
+	cmd.Env = env
+	return cmd
 }
 
 // Sim runs the oracle and returns what it prints.
 func (m *Machine) Sim(args ...string) string {
 	m.T.Helper()
-	cmd := exec.Command(Build(m.T, "sim/simcuda"), args...)
+	cmd := bounded.Command(m.T, Patience, Build(m.T, "sim/simcuda"), args...)
 	cmd.Env = m.Env()
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		m.T.Fatalf("simcuda %v: %v\n%s", args, err, &stderr)
+		m.fatalf("simcuda %v: %v\n%s", args, err, &stderr)
 	}
 	return string(out)
 }
@@ -264,18 +294,9 @@ func (m *Machine) SimNumber(args ...string) uint64 {
 	m.T.Helper()
 	n, err := strconv.ParseUint(strings.TrimSpace(m.Sim(args...)), 10, 64)
 	if err != nil {
-		m.T.Fatalf("simcuda %v: %v", args, err)
+		m.fatalf("simcuda %v: %v", args, err)
 	}
 	return n
-}
-
-// Command is a program on the machine with an environment (Env or PreloadEnv).
-func (m *Machine) Command(env []string, name string, args ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*Patience)
-	m.T.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = env
-	return cmd
 }
 
 // Gpuarb is the command line on the machine.
@@ -289,19 +310,43 @@ type Result struct {
 	Stdout, Stderr string
 }
 
-// Run runs a command to its end.
+// Run runs a command to its end, within Patience.
 func Run(t testing.TB, cmd *exec.Cmd) Result {
+	t.Helper()
+	return RunFor(t, Patience, cmd)
+}
+
+// RunFor is Run for a command that takes longer.
+func RunFor(t testing.TB, limit time.Duration, cmd *exec.Cmd) Result {
 	t.Helper()
 	var out, errs bytes.Buffer
 	if cmd.Stdout == nil {
 		cmd.Stdout = &out
 	}
 	cmd.Stderr = &errs
-	err := cmd.Run()
+	err := cmd.Start()
+	if err == nil {
+		err = Wait(t, limit, cmd)
+	}
 	if cmd.ProcessState == nil {
 		t.Fatalf("%v: %v", cmd.Args, err)
 	}
 	return Result{Code: cmd.ProcessState.ExitCode(), Stdout: out.String(), Stderr: errs.String()}
+}
+
+// Wait waits for a command of Machine.Command that was started; one that has not ended
+// within limit fails the test, and is killed.
+func Wait(t testing.TB, limit time.Duration, cmd *exec.Cmd) error {
+	t.Helper()
+	late := time.AfterFunc(limit, func() {
+		if m, ok := machines.Load(t); ok {
+			m.(*Machine).stuck(fmt.Sprintf("%v ends within %v", cmd.Args, limit))
+		}
+		t.Errorf("%v has not ended after %v\n%s", cmd.Args, limit, bounded.Threads(cmd.Process.Pid))
+		bounded.Kill(cmd)
+	})
+	defer late.Stop()
+	return cmd.Wait()
 }
 
 // Snapshot is the daemon's state, asked over its socket.
@@ -311,16 +356,16 @@ func (m *Machine) Snapshot() accounting.Snapshot {
 	defer cancel()
 	c, err := ipc.Dial(ctx, m.Socket)
 	if err != nil {
-		m.T.Fatal(err)
+		m.fatalf("%v", err)
 	}
 	defer c.Close()
 	text, err := c.Snapshot(ctx)
 	if err != nil {
-		m.T.Fatal(err)
+		m.fatalf("%v", err)
 	}
 	var s accounting.Snapshot
 	if err := json.Unmarshal(text, &s); err != nil {
-		m.T.Fatal(err)
+		m.fatalf("%v", err)
 	}
 	return s
 }
@@ -328,14 +373,14 @@ func (m *Machine) Snapshot() accounting.Snapshot {
 // Read reads a file below the mount, as cat does.
 func (m *Machine) Read(name string) string {
 	m.T.Helper()
-	f, err := os.Open(filepath.Join(m.Mount, name))
-	if err != nil {
-		m.T.Fatal(err)
+	var text []byte
+	var err error
+	if !bounded.Done(func() { text, err = os.ReadFile(filepath.Join(m.Mount, name)) }) {
+		m.stuck("a read of " + name)
+		m.fatalf("after %v not yet: %s is read", Patience, name)
 	}
-	defer f.Close()
-	text, err := io.ReadAll(f)
 	if err != nil {
-		m.T.Fatal(err)
+		m.fatalf("%v", err)
 	}
 	return string(text)
 }
@@ -347,7 +392,7 @@ func Eventually(t testing.TB, what string, f func() bool) {
 	deadline := time.Now().Add(Patience)
 	for pause := 100 * time.Microsecond; !f(); pause = min(2*pause, 20*time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("after %v not yet: %s", Patience, what)
+			giveUp(t, what)
 		}
 		time.Sleep(pause)
 	}

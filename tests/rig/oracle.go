@@ -28,7 +28,7 @@ func (m *Machine) Held() []Held {
 			if strings.HasPrefix(line, "PID") {
 				continue
 			}
-			m.T.Fatalf("simcuda held: %q: %v", line, err)
+			m.fatalf("simcuda held: %q: %v", line, err)
 		}
 		all = append(all, h)
 	}
@@ -67,7 +67,7 @@ func (m *Machine) Calls(pattern string) int {
 			return n
 		}
 	}
-	m.T.Fatalf("the calls of %s are not counted", pattern)
+	m.fatalf("the calls of %s are not counted", pattern)
 	return 0
 }
 
@@ -81,6 +81,6 @@ func (m *Machine) Lease(pid, device int) accounting.LeaseState {
 			return l
 		}
 	}
-	m.T.Fatalf("process %d has no lease on GPU %d: %+v", pid, device, s.Leases)
+	m.fatalf("process %d has no lease on GPU %d: %+v", pid, device, s.Leases)
 	return accounting.LeaseState{}
 }

@@ -3,20 +3,21 @@ package rig
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
-	"testing"
 	"time"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 // Program is a running cudaprog, or another program that answers each line on
 // stdin with one on stdout: nothing has to be waited for but the answers.
 type Program struct {
-	t      testing.TB
+	m      *Machine
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	lines  chan string // closed at the end of its output
@@ -48,26 +49,24 @@ func (o *output) String() string {
 // end of the test if it still runs then.
 func (m *Machine) Interact(cmd *exec.Cmd) *Program {
 	m.T.Helper()
-	p := &Program{t: m.T, cmd: cmd, lines: make(chan string, 64)}
+	p := &Program{m: m, cmd: cmd, lines: make(chan string, 64)}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
-		m.T.Fatal(err)
+		m.fatalf("%v", err)
 	}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
-		m.T.Fatal(err)
+		m.fatalf("%v", err)
 	}
 	p.stdin = stdin
 	cmd.Stderr = &p.stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = Patience // somebody else may keep its stderr open
 	if err := cmd.Start(); err != nil {
-		m.T.Fatal(err)
+		m.fatalf("%v", err)
 	}
 	go p.read(stdout)
 	m.T.Cleanup(p.kill)
 	if line := p.Line(); line != "ready" {
-		m.T.Fatalf("%v says %q, want ready\n%s", cmd.Args, line, &p.stderr)
+		m.fatalf("%v says %q, want ready\n%s", cmd.Args, line, &p.stderr)
 	}
 	return p
 }
@@ -84,9 +83,8 @@ func (p *Program) read(stdout io.Reader) {
 func (p *Program) kill() {
 	p.CloseStdin()
 	if !p.ended {
-		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		bounded.Kill(p.cmd)
 		_ = p.cmd.Wait()
-		p.drain()
 	}
 }
 
@@ -107,31 +105,32 @@ func (p *Program) drain() bool {
 
 // Line is the next line that the program prints.
 func (p *Program) Line() string {
-	p.t.Helper()
+	p.m.T.Helper()
 	select {
 	case line, ok := <-p.lines:
 		if !ok {
-			p.t.Fatalf("%v has ended\n%s", p.cmd.Args, &p.stderr)
+			p.m.fatalf("%v has ended\n%s", p.cmd.Args, &p.stderr)
 		}
 		return line
 	case <-time.After(Patience):
-		p.t.Fatalf("%v: no further line after %v\n%s", p.cmd.Args, Patience, &p.stderr)
+		p.m.stuck(fmt.Sprintf("the next line of %v", p.cmd.Args))
+		p.m.fatalf("%v: no further line after %v\n%s", p.cmd.Args, Patience, &p.stderr)
 	}
 	return ""
 }
 
 // Tell sends one line and waits for nothing.
 func (p *Program) Tell(line string) {
-	p.t.Helper()
+	p.m.T.Helper()
 	if _, err := io.WriteString(p.stdin, line+"\n"); err != nil {
-		p.t.Fatalf("%v: %q: %v\n%s", p.cmd.Args, line, err, &p.stderr)
+		p.m.fatalf("%v: %q: %v\n%s", p.cmd.Args, line, err, &p.stderr)
 	}
 }
 
 // Ask sends one command and returns what it answers after its own words: "ok",
 // "ok 16", "err 2".
 func (p *Program) Ask(command string) string {
-	p.t.Helper()
+	p.m.T.Helper()
 	p.Tell(command)
 	line := p.Line()
 	for _, word := range strings.Fields(command)[:min(2, len(strings.Fields(command)))] {
@@ -142,19 +141,19 @@ func (p *Program) Ask(command string) string {
 
 // Want is Ask where the answer is known.
 func (p *Program) Want(command, answer string) {
-	p.t.Helper()
+	p.m.T.Helper()
 	if got := p.Ask(command); got != answer {
-		p.t.Fatalf("%s: %s, want %s\n%s", command, got, answer, &p.stderr)
+		p.m.fatalf("%s: %s, want %s\n%s", command, got, answer, &p.stderr)
 	}
 }
 
 // Number is Ask for a command that answers "ok" and one number.
 func (p *Program) Number(command string) uint64 {
-	p.t.Helper()
+	p.m.T.Helper()
 	got := p.Ask(command)
 	n, err := strconv.ParseUint(strings.TrimPrefix(got, "ok "), 10, 64)
 	if err != nil {
-		p.t.Fatalf("%s: %q is not a number", command, got)
+		p.m.fatalf("%s: %q is not a number", command, got)
 	}
 	return n
 }
@@ -168,14 +167,15 @@ func (p *Program) CloseStdin() { _ = p.stdin.Close() }
 // End ends the commands, waits for the program, which has to end with status 0,
 // and returns what it wrote on stderr.
 func (p *Program) End() string {
-	p.t.Helper()
+	p.m.T.Helper()
 	p.CloseStdin()
 	if !p.drain() {
-		p.t.Fatalf("%v does not end\n%s", p.cmd.Args, &p.stderr)
+		p.m.stuck(fmt.Sprintf("%v ends", p.cmd.Args))
+		p.m.fatalf("%v does not end\n%s", p.cmd.Args, &p.stderr)
 	}
 	p.ended = true
-	if err := p.cmd.Wait(); err != nil {
-		p.t.Fatalf("%v: %v\n%s", p.cmd.Args, err, &p.stderr)
+	if err := Wait(p.m.T, Patience, p.cmd); err != nil {
+		p.m.fatalf("%v: %v\n%s", p.cmd.Args, err, &p.stderr)
 	}
 	return p.stderr.String()
 }

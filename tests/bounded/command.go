@@ -1,0 +1,115 @@
+package bounded
+
+import (
+	"context"
+	"os/exec"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// Patience is how long any one thing that must happen may take on a busy machine.
+	Patience = 60 * time.Second
+	// Lifetime is how long a program may run that others talk to, and a test that
+	// waits for many things in turn.
+	Lifetime = 5 * Patience
+	// Grace is for a program that was told to say where it stands and to end.
+	Grace = 5 * time.Second
+)
+
+// process is one command of a test.
+type process struct {
+	cmd   *exec.Cmd
+	limit time.Duration
+
+	mu sync.Mutex
+	t  testing.TB // nil when the test is over: nothing can be said any more
+}
+
+// Command is a program that runs in a process group of its own for at most limit.
+// All ways to wait for it are bounded by that, as is reading from its pipes.
+func Command(t testing.TB, limit time.Duration, name string, args ...string) *exec.Cmd {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = Patience
+	p := &process{cmd: cmd, limit: limit, t: t}
+	cmd.Cancel = func() error { return p.cancel(ctx) }
+	t.Cleanup(func() {
+		p.mu.Lock()
+		p.t = nil
+		p.mu.Unlock()
+		cancel()
+		if cmd.Process != nil {
+			killRest(cmd.Process.Pid)
+		}
+	})
+	return cmd
+}
+
+// cancel ends a program whose time is up, or whose test is over.
+func (p *process) cancel(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pid := p.cmd.Process.Pid
+	if p.t != nil && ctx.Err() == context.DeadlineExceeded {
+		p.t.Errorf("%v has not ended after %v\n%s", p.cmd.Args, p.limit, Threads(pid))
+		// A Go program tells by this where its goroutines are.
+		_ = signal(pid, unix.SIGQUIT)
+		time.AfterFunc(Grace, func() { killRest(pid) })
+		return nil
+	}
+	return signal(pid, unix.SIGKILL)
+}
+
+// Kill kills a command that was started, with all that it started.
+func Kill(cmd *exec.Cmd) { killRest(cmd.Process.Pid) }
+
+// signal sends a signal to a child and to the group that it leads, if it does.
+func signal(pid int, sig unix.Signal) error {
+	_ = unix.Kill(-pid, sig)
+	return unix.Kill(pid, sig)
+}
+
+// killRest kills a child, if it still runs, and what is left of its group. The number
+// of a child that was waited for may be somebody else's by now, unless the group lives.
+func killRest(pid int) {
+	if isChild(pid) {
+		_ = signal(pid, unix.SIGKILL)
+		return
+	}
+	if unix.Kill(pid, 0) == unix.ESRCH {
+		_ = unix.Kill(-pid, unix.SIGKILL)
+	}
+}
+
+// isChild says whether a child of this process was not waited for yet.
+func isChild(pid int) bool {
+	return unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) == nil
+}
+
+// Within returns when f has; where that takes longer than Patience, the test fails,
+// and f is left behind. Only for what nothing else can bound: a read of a mount whose
+// daemon is stuck.
+func Within(t testing.TB, what string, f func()) {
+	t.Helper()
+	if !Done(f) {
+		t.Fatalf("after %v not yet: %s", Patience, what)
+	}
+}
+
+// Done is Within that only says whether f has returned.
+func Done(f func()) bool {
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+		return true
+	case <-time.After(Patience):
+		return false
+	}
+}

@@ -1,0 +1,181 @@
+package rig
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
+)
+
+// machines are those of all tests, by their test.
+var machines sync.Map
+
+// giveUp ends a test for something that has not happened, and tells why not.
+func giveUp(t testing.TB, what string) {
+	t.Helper()
+	if m, ok := machines.Load(t); ok {
+		m.(*Machine).stuck(what)
+		m.(*Machine).fatalf("after %v not yet: %s", Patience, what)
+	}
+	t.Fatalf("after %v not yet: %s", Patience, what)
+}
+
+// watch ends a test that takes longer than it may: everything of its machine is
+// killed, so that whatever it waits for ends, and the other tests of the package run.
+func (m *Machine) watch() {
+	if _, ok := m.T.(*testing.B); ok {
+		return // it runs as long as it is told to
+	}
+	timer := time.AfterFunc(m.o.Life, func() {
+		m.stuck(fmt.Sprintf("the test ends within %v", m.o.Life))
+		m.killAll()
+	})
+	m.T.Cleanup(func() { timer.Stop() })
+}
+
+// stuck fails the test for something that has not happened, and tells what there is
+// to know: what the daemon and the driver count, what the threads of each process of the
+// machine wait for, and the daemon's goroutines, for which it has to die.
+func (m *Machine) stuck(what string) {
+	m.stuckOnce.Do(func() {
+		state := m.state()
+		m.mu.Lock()
+		d, over := m.daemon, m.over
+		m.daemon = nil
+		m.mu.Unlock()
+		if d != nil {
+			_ = d.cmd.Process.Signal(unix.SIGQUIT)
+			_ = d.cmd.Process.Signal(unix.SIGCONT)
+			select {
+			case <-d.exited:
+			case <-time.After(bounded.Grace):
+				_ = d.cmd.Process.Kill()
+			}
+		}
+		if !over {
+			m.T.Errorf("not yet: %s\n%s\nthe daemon's log, and its goroutines at the end:\n%s", what, state, m.end64K())
+		}
+	})
+}
+
+// state is what the machine's processes do and hold.
+func (m *Machine) state() string {
+	var text strings.Builder
+	for _, pid := range m.processes() {
+		text.WriteString(bounded.Threads(pid))
+	}
+	sim := bounded.Command(m.T, bounded.Grace, Build(m.T, "sim/simcuda"), "held")
+	sim.Env = m.Env()
+	held, err := sim.CombinedOutput()
+	fmt.Fprintf(&text, "the driver (%v):\n%s", err, held)
+	leases := m.Command(append(m.Env(), "GPUARB_SOCKET="+m.Socket), "timeout", "5", Build(m.T, "gpuarb"), "ps")
+	ps, err := leases.CombinedOutput()
+	fmt.Fprintf(&text, "the daemon (%v):\n%s", err, ps)
+	return text.String()
+}
+
+// end64K is the end of the log, long enough for a dump of all goroutines.
+func (m *Machine) end64K() string {
+	log := m.Log()
+	return log[max(0, len(log)-64<<10):]
+}
+
+// processes are all that were started on the machine, by whomever: their environment
+// names it.
+func (m *Machine) processes() []int {
+	var pids []int
+	mark := "SIMCUDA_DIR=" + filepath.Join(m.Dir, "sim")
+	paths, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is good
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		pid, isPID := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err == nil && isPID == nil && pid != os.Getpid() && strings.Contains(string(text), mark+"\x00") {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// killAll kills everything of the machine, the daemon included: a read of its mount
+// ends by that too.
+func (m *Machine) killAll() {
+	for range 10 { // what forks meanwhile is found the next time
+		pids := m.processes()
+		for _, pid := range pids {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		if len(pids) == 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// abandon kills a daemon that is of no use.
+func (m *Machine) abandon() {
+	m.mu.Lock()
+	d := m.daemon
+	m.daemon = nil
+	m.mu.Unlock()
+	if d == nil {
+		return
+	}
+	_ = d.cmd.Process.Kill()
+	select {
+	case <-d.exited:
+	case <-time.After(Patience):
+		m.T.Errorf("a killed daemon is still there:\n%s", bounded.Threads(d.cmd.Process.Pid))
+	}
+}
+
+// fatalf is the test's, except when the test is over: somebody who waited for a program
+// of an ended test just ends.
+func (m *Machine) fatalf(format string, args ...any) {
+	m.T.Helper()
+	m.mu.Lock()
+	over := m.over
+	m.mu.Unlock()
+	if over {
+		runtime.Goexit()
+	}
+	m.T.Fatalf(format, args...)
+}
+
+// end stops what runs and removes the folder; on a failure the daemon's log is shown.
+func (m *Machine) end() {
+	defer m.remove()
+	m.mu.Lock()
+	running := m.daemon != nil
+	m.mu.Unlock()
+	if running && !m.T.Failed() {
+		m.Stop()
+	}
+}
+
+// remove takes the machine away, whatever state it is in.
+func (m *Machine) remove() {
+	m.abandon()
+	m.mu.Lock()
+	m.over = true
+	m.mu.Unlock()
+	m.killAll()
+	if m.Mount != "" {
+		_ = unix.Unmount(m.Mount, unix.MNT_DETACH) // where the daemon could not
+	}
+	if m.T.Failed() {
+		log := m.Log()
+		m.T.Logf("the daemon's log (its end):\n%s", log[max(0, len(log)-8000):])
+	}
+	if err := os.RemoveAll(m.Dir); err != nil {
+		m.T.Errorf("the machine leaves something behind: %v", err)
+	}
+}
