@@ -4,6 +4,7 @@
 heir.py SOCKET UUID: opens a session with a lease of 100 MiB, forks, and says "PARENT
 CHILD"; the parent waits to be killed. The child then sends on the connection what its
 parent could, for every line on stdin, and prints what comes back."""
+import mmap
 import os
 import socket
 import struct
@@ -22,11 +23,23 @@ def ask(conn, kind, body, number):
     return HEADER.unpack(reply[: HEADER.size])[4] if reply else None
 
 
+def hello(conn):
+    """Opens a session and maps its page, as every client must: one that has it not mapped
+    has become another program. The child must not have it."""
+    body = struct.pack("<II16sQIIIIIIQ", 1, 0, b"", 2**64 - 1, 0, 0, 0, 0, 0, 0, 2**64 - 1)
+    send(conn, 1, body, 1)
+    reply, fds, _, _ = socket.recv_fds(conn, 4096, 1)
+    assert HEADER.unpack(reply[: HEADER.size])[4] == 0
+    page = mmap.mmap(fds[0], 0, mmap.MAP_SHARED)
+    page.madvise(mmap.MADV_DONTFORK)
+    os.close(fds[0])
+    return page
+
+
 conn = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 conn.connect(sys.argv[1])
-hello = struct.pack("<II16sQII", 1, 0, b"", 2**64 - 1, 0, 0)
 alloc = struct.pack("<IIQII", 0, 1, 100 << 20, 0, 0)
-assert ask(conn, 1, hello, 1) == 0
+page = hello(conn)
 assert ask(conn, 4, bytes.fromhex(sys.argv[2]), 2) == 0
 assert ask(conn, 5, alloc, 3) == 0
 print("ready", flush=True)
