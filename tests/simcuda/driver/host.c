@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 struct registration {
+    CUcontext ctx; // it ends with it
     CUdeviceptr base;
     uint64_t size;
     unsigned flags;
@@ -14,6 +15,26 @@ struct registration {
 };
 
 static struct registration *registered; // under drv.lock
+
+void host_count(int64_t bytes) {
+    atomic_fetch_add(&drv.me->host, (uint64_t)bytes);
+}
+
+// Takes out what is found where *at points.
+static void unregister_locked(struct registration **at) {
+    struct registration *r = *at;
+    *at = r->next;
+    host_count(-(int64_t)r->size);
+    free(r);
+}
+
+void host_release_context(const struct context *ctx) {
+    for (struct registration **at = &registered; *at;)
+        if ((*at)->ctx == ctx->handle)
+            unregister_locked(at);
+        else
+            at = &(*at)->next;
+}
 
 bool host_registered(CUdeviceptr p, uint64_t size) {
     for (struct registration *r = registered; r; r = r->next)
@@ -32,6 +53,7 @@ static CUresult host_alloc(struct context *ctx, void **out, uint64_t size, unsig
         b->phys = ctx->phys;
         b->kind = BLOCK_HOST;
         b->host_flags = flags;
+        host_count((int64_t)size);
         *out = (void *)(uintptr_t)b->base;
     }
     pthread_mutex_unlock(&drv.lock);
@@ -58,7 +80,7 @@ EXPORT CUresult cuMemFreeHost(void *p) {
     return mem_free((CUdeviceptr)(uintptr_t)p, true);
 }
 
-static CUresult host_register(void *p, uint64_t size, unsigned flags) {
+static CUresult host_register(const struct context *ctx, void *p, uint64_t size, unsigned flags) {
     CUdeviceptr at = (CUdeviceptr)(uintptr_t)p;
     if (!p || !size || (flags & ~15u))
         return CUDA_ERROR_INVALID_VALUE;
@@ -71,8 +93,9 @@ static CUresult host_register(void *p, uint64_t size, unsigned flags) {
         if (at < o->base + o->size && o->base < at + size)
             rc = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     if (!rc) {
-        *r = (struct registration){at, size, flags, registered};
+        *r = (struct registration){ctx->handle, at, size, flags, registered};
         registered = r;
+        host_count((int64_t)size);
     }
     pthread_mutex_unlock(&drv.lock);
     if (rc)
@@ -82,14 +105,12 @@ static CUresult host_register(void *p, uint64_t size, unsigned flags) {
 
 EXPORT CUresult cuMemHostRegister_v2(void *p, size_t size, unsigned flags) {
     ENTER_CTX(ctx);
-    (void)ctx;
-    return host_register(p, size, flags);
+    return host_register(ctx, p, size, flags);
 }
 
 EXPORT CUresult cuMemHostRegister(void *p, size_t size, unsigned flags) {
     ENTER_CTX(ctx);
-    (void)ctx;
-    return host_register(p, size, flags);
+    return host_register(ctx, p, size, flags);
 }
 
 EXPORT CUresult cuMemHostUnregister(void *p) {
@@ -101,9 +122,7 @@ EXPORT CUresult cuMemHostUnregister(void *p) {
     pthread_mutex_lock(&drv.lock);
     for (struct registration **q = &registered; *q; q = &(*q)->next)
         if ((*q)->base == (CUdeviceptr)(uintptr_t)p) {
-            struct registration *r = *q;
-            *q = r->next;
-            free(r);
+            unregister_locked(q);
             rc = CUDA_SUCCESS;
             break;
         }

@@ -51,7 +51,9 @@ CUresult mem_alloc(struct context *ctx, uint64_t size, enum block_kind kind, CUd
 void mem_free_locked(struct block *b) {
     if (b->pool)
         pool_take_back_locked(b);
-    else if (b->kind != BLOCK_HOST)
+    else if (b->kind == BLOCK_HOST)
+        host_count(-(int64_t)b->size);
+    else
         sim_give(drv.sim, drv.me, b->phys, mem_cost(b->size));
     if (b->graph)
         graph_block_freed(b);
@@ -65,6 +67,7 @@ static bool lives_in(struct block *b, void *ctx) {
 
 void mem_release_context(struct context *ctx) {
     block_each(lives_in, ctx, mem_free_locked);
+    host_release_context(ctx);
 }
 
 // What a pointer lives in is known from the pointer: like the driver, a free needs no current

@@ -15,6 +15,7 @@ static const char usage[] =
     "  init                  create the state from SIMCUDA_* if there is none\n"
     "  held                  PID START DEVICE BYTES ALLOCS STREAMS CONTEXTS, a line per process "
     "and device\n"
+    "  host [PID]            bytes of host memory that are page-locked, of all or of one process\n"
     "  total [DEV]           bytes of user allocations on a device, or on all\n"
     "  used [DEV]            the same with contexts, rounding and what pools keep\n"
     "  peak DEV [PID]        the most user bytes since the last reset, of all or of one process\n"
@@ -58,6 +59,20 @@ static int cmd_held(struct sim_state *s) {
         }
     }
     sim_unlock(s);
+    return 0;
+}
+
+static int cmd_host(struct sim_state *s, const char *pid) {
+    uint64_t sum = 0;
+    sim_reap(s);
+    sim_lock(s);
+    for (uint32_t i = 0; i < SIM_MAX_PROCS; i++) {
+        struct sim_proc *p = &s->proc[i];
+        if (atomic_load(&p->state) == SIM_PROC_LIVE && (!pid || sim_proc_pid(p) == atoi(pid)))
+            sum += atomic_load(&p->host);
+    }
+    sim_unlock(s);
+    printf("%" PRIu64 "\n", sum);
     return 0;
 }
 
@@ -210,6 +225,8 @@ static int run(struct sim_state *s, int argc, char **argv) {
         return 0;
     if (!strcmp(c, "held") && !a)
         return cmd_held(s);
+    if (!strcmp(c, "host") && !b)
+        return cmd_host(s, a);
     if (!strcmp(c, "total") && !b)
         return cmd_sum(s, a, false);
     if (!strcmp(c, "used") && !b)
