@@ -6,9 +6,9 @@ BUILD ?= build
 SHIM_CFLAGS ?=
 
 # What the core is: no driver, no loader. The unit tests link it.
-SHIM_CORE := admit env lane link lock log os root session table
+SHIM_CORE := admit env host lane link lock log os root session table
 # What knows CUDA and the loader.
-SHIM_GLUE := cuda_array cuda_context cuda_device cuda_memory cuda_pending cuda_query cuda_stream \
+SHIM_GLUE := cuda_array cuda_context cuda_device cuda_host cuda_memory cuda_pending cuda_query cuda_stream \
              cuda_vmm driver hooks loader preload resolve
 
 SHIM_FLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wshadow \

@@ -3,6 +3,7 @@
 
 #include "admit.h"
 #include "cuda_device.h"
+#include "cuda_host.h"
 #include "cuda_pending.h"
 #include "cuda_stream.h"
 
@@ -89,6 +90,7 @@ static uint64_t mark(struct ga_root *root, uint64_t context) {
     ga_self_enter();
     ga_table_mark(&root->blocks, context, ticket);
     ga_table_mark(&root->streams, context, ticket);
+    ga_table_mark(&root->hosts, context, ticket);
     ga_self_leave();
     ga_cuda_pending_mark(root, context, ticket);
     return ticket;
@@ -98,6 +100,7 @@ static void unmark(struct ga_root *root, uint64_t context, uint64_t ticket) {
     ga_self_enter();
     ga_table_mark(&root->blocks, ticket, context);
     ga_table_mark(&root->streams, ticket, context);
+    ga_table_mark(&root->hosts, ticket, context);
     ga_self_leave();
     ga_cuda_pending_mark(root, ticket, context);
 }
@@ -114,6 +117,7 @@ static void sweep(struct ga_root *root, uint64_t ticket) {
         notify[d] = ga_give(root, d, l.bytes[d], l.tag);
     ga_move_end();
     ga_cuda_pending_sweep(root, ticket);
+    ga_cuda_host_sweep(root, ticket);
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         if (notify[d])
             ga_admit_notify(root, notify[d] - 1);

@@ -143,6 +143,10 @@ static void read_limits(struct ga_env *env) {
         !ga_env_size(memory, &env->memory))
         ga_log("GPUARB_MEMORY=%s is not a size (4G, 4GiB, 512M, bytes, 25%%, max); ignored",
                memory);
+    env->host = GA_NO_LIMIT;
+    const char *host = ga_env_get("GPUARB_HOST");
+    if (host && *host && !ga_env_size(host, &env->host))
+        ga_log("GPUARB_HOST=%s is not a size (4G, 4GiB, 512M, bytes, max); ignored", host);
     const char *streams = ga_env_get("GPUARB_STREAMS");
     uint64_t count = 0;
     if (!streams || !*streams)

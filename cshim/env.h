@@ -14,6 +14,7 @@ struct ga_env {
     uint8_t job[16];        // the token
     uint64_t memory;        // GPUARB_MEMORY in bytes, or GA_NO_LIMIT
     uint32_t memory_mill;   // GPUARB_MEMORY as a share, per mille, or 0
+    uint64_t host;          // GPUARB_HOST in bytes, or GA_NO_LIMIT
     uint32_t streams;       // GPUARB_STREAMS, or 0
     char socket[2][108];    // where the daemon may be, in order; empty: no further one
 };

@@ -7,6 +7,7 @@
 
 #include "cuda_array.h"
 #include "cuda_context.h"
+#include "cuda_host.h"
 #include "cuda_memory.h"
 #include "cuda_query.h"
 #include "cuda_resolve.h"

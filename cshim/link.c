@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "credit.h"
+#include "host.h"
 #include "lane.h"
 #include "log.h"
 
@@ -88,6 +89,8 @@ static void adopt_hello(struct ga_root *root, const struct ga_reply *reply) {
     ga_os_copy(root->token, reply->body.hello.session, GA_TOKEN_SIZE);
     root->has_token = true;
     // Who asked for "closed" by name keeps it, whatever the configuration says.
+    atomic_store(&root->host_max, reply->body.hello.host_max);
+    ga_host_publish(root);
     bool closed = reply->body.hello.on_loss == GA_LOSS_CLOSED || root->env.loss_named_closed;
     atomic_store(&root->on_loss, closed ? GA_LOSS_CLOSED : GA_LOSS_OPEN);
 }

@@ -45,6 +45,7 @@ static void start(struct ga_root *root) {
         ga_env_read(&root->env);
         root->on_loss = root->env.loss_closed ? GA_LOSS_CLOSED : GA_LOSS_OPEN;
         root->page_fd = -1;
+        atomic_store(&root->host_max, GA_NO_LIMIT);
         if (atomic_load(&last_generation) != 0)
             ga_lane_forget_inherited();
         atomic_store(&root->tag, 1);

@@ -111,6 +111,10 @@ struct ga_root {
     struct ga_table blocks;                    // device memory by address
     struct ga_table streams;                   // by handle
     struct ga_table contexts;                  // by handle
+    struct ga_table hosts;                     // page-locked host memory by address
+    _Atomic uint64_t host_held;                // its bytes: host.c
+    _Atomic uint64_t host_max;                 // as the daemon said, or GA_NO_LIMIT
+    _Atomic uint32_t host_refused;             // the user has had a line about it
     _Atomic(struct ga_cuda_pending *) pending; // cuda_pending.c
     _Atomic(struct ga_cuda_vmm *) vmm;         // cuda_vmm.c
     struct ga_spin arena_lock;

@@ -16,7 +16,7 @@ func (cl *client) hello(m ipc.Message) error {
 	if cl.s != nil || cl.tool {
 		return refused(ipc.StatusOrder, "Hello was said before on this connection")
 	}
-	rep := ipc.HelloReply{Devices: uint32(len(cl.d.inv.Devices()))}
+	rep := ipc.HelloReply{Devices: uint32(len(cl.d.inv.Devices())), HostMax: ipc.NoLimit}
 	if req.Kind != ipc.KindShim {
 		cl.tool = true
 		return ipc.Reply(cl.conn, m.Header, ipc.StatusOK, &rep, -1)

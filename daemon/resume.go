@@ -36,7 +36,8 @@ func (cl *client) resume(m ipc.Message) error {
 	}
 	cl.s = s
 	cl.d.hearDevices(s)
-	rep := ipc.HelloReply{Session: s.token, Devices: uint32(len(cl.d.inv.Devices())), OnLoss: cl.d.loss(s)}
+	rep := ipc.HelloReply{Session: s.token, Devices: uint32(len(cl.d.inv.Devices())), OnLoss: cl.d.loss(s),
+		HostMax: ipc.NoLimit}
 	if s.run {
 		rep.InJob = 1
 	}

@@ -277,7 +277,8 @@ static void serve_waiters(void) {
 // Sessions
 
 static void say_hello(int fd, const struct ga_wire_header *h, struct session *s, int send_fd) {
-    struct ga_wire_hello_reply r = {.devices = 2, .on_loss = (uint32_t)o.loss};
+    struct ga_wire_hello_reply r = {
+        .devices = 2, .on_loss = (uint32_t)o.loss, .host_max = GA_NO_LIMIT};
     memcpy(r.session, s->token, sizeof r.session);
     reply(fd, h, GA_STATUS_OK, &r, sizeof r, send_fd);
 }

@@ -49,6 +49,12 @@
 //               mapthreads T COUNT           T threads, each COUNT rounds of mapping and unmapping
 //                                            2M at addresses of their own, and of small arrays:
 //                                            "mapthreads ok GRANTED REFUSED"
+//   host        host NAME SIZE               cuMemAllocHost_v2;   hostv1: cuMemAllocHost
+//               hostflags NAME SIZE          cuMemHostAlloc
+//               register NAME SIZE           cuMemHostRegister_v2 of memory of the program's own;
+//                                            registerv1: cuMemHostRegister
+//               freehost NAME                cuMemFreeHost (by name, also after it was freed)
+//               unregister NAME              cuMemHostUnregister
 //   streams     stream NAME [PRIORITY]       cuStreamCreate, or …WithPriority
 //               streamdestroy NAME           (by name, also after it was destroyed)
 //               streammany NAME COUNT        so many; stops at the first failure
@@ -603,6 +609,37 @@ static void *map_run(void *arg) {
     return NULL;
 }
 
+// Host memory
+
+static CUresult lock_host(const struct command *c, void **at) {
+    const char *what = c->word[0];
+    size_t size = number(c, 2);
+    if (strcmp(what, "host") == 0)
+        return CU(cuMemAllocHost_v2)(at, size);
+    if (strcmp(what, "hostv1") == 0)
+        return CU(cuMemAllocHost)(at, (unsigned int)size);
+    if (strcmp(what, "hostflags") == 0)
+        return CU(cuMemHostAlloc)(at, size, 1);
+    *at = malloc(size); // small ones: what is registered stays allocated
+    return strcmp(what, "register") == 0 ? CU(cuMemHostRegister_v2)(*at, size, 0)
+                                         : CU(cuMemHostRegister)(*at, size, 0);
+}
+
+static void do_host(const struct command *c) {
+    struct name *n = lookup(c, 1, true);
+    void *at = NULL;
+    CUresult r = lock_host(c, &at);
+    if (r == 0)
+        n->value = (uintptr_t)at;
+    answer(c, r, "");
+}
+
+static void do_freehost(const struct command *c) {
+    void *at = (void *)(uintptr_t)lookup(c, 1, false)->value;
+    bool registered = strcmp(c->word[0], "unregister") == 0;
+    answer(c, registered ? CU(cuMemHostUnregister)(at) : CU(cuMemFreeHost)(at), "");
+}
+
 // Streams
 
 static void do_stream(const struct command *c) {
@@ -876,6 +913,13 @@ static const struct {
     {"delay", do_delay},
     {"capture", do_capture},
     {"endcapture", do_endcapture},
+    {"host", do_host},
+    {"hostv1", do_host},
+    {"hostflags", do_host},
+    {"register", do_host},
+    {"registerv1", do_host},
+    {"freehost", do_freehost},
+    {"unregister", do_freehost},
     {"context", do_context},
     {"primary", do_context},
     {"use", do_use},

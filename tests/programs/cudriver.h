@@ -65,6 +65,13 @@ typedef void *CUmipmap;
     ROW(cuMemMap, cuMemMap, 10020, 0, (CUdeviceptr, size_t, size_t, uint64_t, unsigned long long)) \
     ROW(cuMemUnmap, cuMemUnmap, 10020, 0, (CUdeviceptr, size_t))                                   \
     ROW(cuMemRetainAllocationHandle, cuMemRetainAllocationHandle, 11000, 0, (uint64_t *, void *))  \
+    ROW(cuMemAllocHost, cuMemAllocHost, 2000, 0, (void **, unsigned int))                          \
+    ROW(cuMemAllocHost_v2, cuMemAllocHost, 3020, 0, (void **, size_t))                             \
+    ROW(cuMemHostAlloc, cuMemHostAlloc, 2020, 0, (void **, size_t, unsigned int))                  \
+    ROW(cuMemFreeHost, cuMemFreeHost, 2000, 0, (void *))                                           \
+    ROW(cuMemHostRegister, cuMemHostRegister, 4000, 0, (void *, size_t, unsigned int))             \
+    ROW(cuMemHostRegister_v2, cuMemHostRegister, 6050, 0, (void *, size_t, unsigned int))          \
+    ROW(cuMemHostUnregister, cuMemHostUnregister, 4000, 0, (void *))                               \
     ROW(cuMemsetD8_v2, cuMemsetD8, 3020, 0, (CUdeviceptr, unsigned char, size_t))                  \
     ROW(cuMemcpyDtoH_v2, cuMemcpyDtoH, 3020, 0, (void *, CUdeviceptr, size_t))                     \
     ROW(cuStreamCreate, cuStreamCreate, 2000, 0, (CUstream *, unsigned int))                       \

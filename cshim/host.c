@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host.h"
+
+#include "credit.h"
+#include "log.h"
+#include "session.h"
+
+// Threads that change the count together write it in any order: who finds that it has moved on
+// since writes again.
+void ga_host_publish(struct ga_root *root) {
+    struct ga_view *view = atomic_load(&root->view);
+    uint64_t held;
+    do {
+        held = atomic_load(&root->host_held);
+        if (view)
+            atomic_store((ga_word *)&view->page->host, held);
+    } while (held != atomic_load(&root->host_held));
+}
+
+// What the daemon allows, or less where the program was told so.
+static uint64_t cap(struct ga_root *root) {
+    uint64_t max = atomic_load(&root->host_max);
+    return root->env.host < max ? root->env.host : max;
+}
+
+static void say_refused(struct ga_root *root, uint64_t bytes, uint64_t held, uint64_t most) {
+    if (root->env.in_job && atomic_exchange(&root->host_refused, 1) == 0)
+        ga_log_user("refused: %u bytes of page-locked host memory, %u of %u are held", bytes, held,
+                    most);
+    else
+        ga_log("refused: %u bytes of page-locked host memory, %u of %u are held", bytes, held,
+               most);
+}
+
+bool ga_host_take(struct ga_root *root, uint64_t bytes) {
+    ga_session_ensure(root); // the daemon has a word in it
+    uint64_t most = cap(root);
+    uint64_t held = atomic_load(&root->host_held);
+    do {
+        if (held > most || bytes > most - held) {
+            say_refused(root, bytes, held, most);
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak(&root->host_held, &held, held + bytes));
+    ga_host_publish(root);
+    return true;
+}
+
+void ga_host_give(struct ga_root *root, uint64_t bytes) {
+    atomic_fetch_sub(&root->host_held, bytes);
+    ga_host_publish(root);
+}
