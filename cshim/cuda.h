@@ -12,6 +12,7 @@ typedef int ga_result;       // CUresult
 typedef int ga_cu_device;    // CUdevice
 typedef uint64_t ga_address; // CUdeviceptr
 typedef struct ga_cu_context *ga_context;
+typedef struct ga_cu_green_context *ga_green;
 typedef struct ga_cu_stream *ga_stream;
 typedef struct ga_cu_event *ga_event;
 typedef struct ga_cu_pool *ga_pool;

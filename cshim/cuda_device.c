@@ -51,15 +51,16 @@ bool ga_cuda_device_know(struct ga_root *root, ga_cu_device ordinal) {
     return true;
 }
 
-GA_NOINLINE int ga_cuda_device_find(struct ga_root *root, ga_context context) {
+GA_NOINLINE int ga_cuda_device_find(struct ga_root *root, ga_context context, uint64_t *home) {
     ga_cu_device ordinal = -1;
     uint64_t epoch = atomic_load(&root->context_epoch);
     if (!GA_REAL(cuCtxGetDevice) || GA_REAL(cuCtxGetDevice)(&ordinal) != GA_CUDA_SUCCESS ||
         !ga_cuda_device_know(root, ordinal))
         return -1;
     ga_cuda_device_several(root);
-    ga_cuda_context_notice(root, context, (uint32_t)ordinal, GA_CUDA_CONTEXT_SEEN);
+    *home = ga_cuda_context_notice(root, context, (uint32_t)ordinal, GA_CUDA_CONTEXT_SEEN);
     ga_self.context = (uint64_t)(uintptr_t)context;
+    ga_self.home = *home;
     ga_self.context_epoch = epoch;
     ga_self.device = (uint32_t)ordinal;
     return ordinal;

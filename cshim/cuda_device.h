@@ -10,15 +10,9 @@
 #include "driver.h"
 #include "root.h"
 
-// What the contexts table says of a context (ga_entry.kind).
-enum ga_cuda_context_kind {
-    GA_CUDA_CONTEXT_SEEN = 1,    // met in use: the primary one, made out of our sight
-    GA_CUDA_CONTEXT_PRIMARY = 2, // cuDevicePrimaryCtxRetain
-    GA_CUDA_CONTEXT_CREATED = 3, // cuCtxCreate
-};
-
-// The slow way of ga_cuda_device_current: a context not met on this thread before.
-int ga_cuda_device_find(struct ga_root *root, ga_context context);
+// The slow way of ga_cuda_device_current: a context not met on this thread before. It is noticed
+// then.
+int ga_cuda_device_find(struct ga_root *root, ga_context context, uint64_t *home);
 // Makes the device known (its UUID). False: it cannot be arbitrated.
 bool ga_cuda_device_know(struct ga_root *root, ga_cu_device ordinal);
 // More than one device in this process.
@@ -26,23 +20,24 @@ bool ga_cuda_device_several(struct ga_root *root);
 // The device of a stream, or of the current context for a stream that is none of ours.
 int ga_cuda_device_of_stream(struct ga_root *root, ga_stream stream, uint64_t *context);
 
-// The ordinal of the current device, or −1 (no context: the driver's own error will say so).
+// The ordinal of the current device, and the context that its memory is charged in; or −1 (no
+// context: the driver's own error will say so).
 static inline int ga_cuda_device_current(struct ga_root *root, uint64_t *context) {
     ga_context now = NULL;
     if (GA_UNLIKELY(GA_REAL(cuCtxGetCurrent) == NULL ||
                     GA_REAL(cuCtxGetCurrent)(&now) != GA_CUDA_SUCCESS || now == NULL))
         return -1;
-    *context = (uint64_t)(uintptr_t)now;
     if (GA_LIKELY(ga_self.context == (uint64_t)(uintptr_t)now &&
                   ga_self.context_epoch ==
                       atomic_load_explicit(&root->context_epoch, memory_order_acquire))) {
         ga_cu_device device = -1;
+        *context = ga_self.home;
         if (GA_LIKELY(atomic_load_explicit(&root->device_count, memory_order_relaxed) == 1))
             return (int)ga_self.device;
         if (GA_REAL(cuCtxGetDevice)(&device) == GA_CUDA_SUCCESS && device == (int)ga_self.device)
             return device;
     }
-    return ga_cuda_device_find(root, now);
+    return ga_cuda_device_find(root, now, context);
 }
 
 #endif

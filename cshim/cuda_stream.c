@@ -3,6 +3,7 @@
 
 #include "admit.h"
 #include "cuda_device.h"
+#include "cuda_green.h"
 #include "cuda_pending.h"
 
 struct claim {
@@ -14,13 +15,16 @@ struct claim {
 
 enum opened { PASS, REFUSED, ADMITTED };
 
-static enum opened open_claim(struct claim *c) {
-    c->root = ga_root_get();
-    int device = c->root ? ga_cuda_device_current(c->root, &c->context) : -1;
+static enum opened open_on(struct claim *c, int device) {
     if (device < 0)
         return PASS;
     c->device = (uint32_t)device;
     return ga_admit_streams(c->root, c->device, 1, ga_self.number, &c->tag) ? ADMITTED : REFUSED;
+}
+
+static enum opened open_claim(struct claim *c) {
+    c->root = ga_root_get();
+    return open_on(c, c->root ? ga_cuda_device_current(c->root, &c->context) : -1);
 }
 
 static void give_back(struct ga_root *root, const struct ga_entry *entry, int32_t count) {
@@ -68,6 +72,17 @@ ga_result ga_cuda_stream_create_priority(GA_FN_cuStreamCreateWithPriority *real,
         return GA_CUDA_OUT_OF_MEMORY;
     ga_result result = real(stream, flags, priority);
     return opened == PASS ? result : settle(&c, result, stream);
+}
+
+ga_result ga_cuda_stream_create_green(GA_FN_cuGreenCtxStreamCreate *real, ga_stream *stream,
+                                      ga_green green, unsigned int flags, int priority) {
+    struct claim c = {.root = ga_root_get()};
+    int device = c.root ? ga_cuda_green_device(c.root, green, &c.context) : -1;
+    if (device < 0)
+        return real(stream, green, flags, priority);
+    if (open_on(&c, device) == REFUSED)
+        return GA_CUDA_OUT_OF_MEMORY;
+    return settle(&c, real(stream, green, flags, priority), stream);
 }
 
 // As with memory: out of the table before the driver, which may give the handle out again.

@@ -11,6 +11,8 @@ ga_result ga_cuda_stream_create_priority(GA_FN_cuStreamCreateWithPriority *real,
                                          unsigned int flags, int priority);
 // A context has ended, and with it the streams that were marked with this ticket.
 void ga_cuda_stream_sweep(struct ga_root *root, uint64_t ticket);
+ga_result ga_cuda_stream_create_green(GA_FN_cuGreenCtxStreamCreate *real, ga_stream *stream,
+                                      ga_green green, unsigned int flags, int priority);
 ga_result ga_cuda_stream_destroy(GA_FN_cuStreamDestroy_v2 *real, ga_stream stream);
 
 #endif

@@ -7,8 +7,10 @@
 
 #include "cuda_array.h"
 #include "cuda_context.h"
+#include "cuda_green.h"
 #include "cuda_host.h"
 #include "cuda_memory.h"
+#include "cuda_primary.h"
 #include "cuda_query.h"
 #include "cuda_resolve.h"
 #include "cuda_stream.h"

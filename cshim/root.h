@@ -57,6 +57,19 @@ struct ga_thread {
     uint64_t pad[5];
 };
 
+// Who retained a device's primary context: cuda_primary.c.
+#define GA_RETAINERS 16
+struct ga_retainer {
+    uint32_t thread; // ga_self.number
+    uint32_t count;  // 0: nobody
+    uint16_t tag;
+    bool told; // the daemon knows of this hold
+};
+struct ga_primary {
+    struct ga_spin lock;
+    struct ga_retainer retainers[GA_RETAINERS];
+};
+
 enum ga_link {
     GA_LINK_NONE = 0,   // not tried yet
     GA_LINK_LIVE = 1,   // a daemon has us
@@ -108,6 +121,7 @@ struct ga_root {
     struct ga_thread threads[GA_THREADS];
 
     struct ga_device devices[GA_DEVICES];
+    struct ga_primary primaries[GA_DEVICES];
     struct ga_table blocks;                    // device memory by address
     struct ga_table streams;                   // by handle
     struct ga_table contexts;                  // by handle
@@ -126,7 +140,8 @@ _Static_assert(offsetof(struct ga_root, link) == 64, "the first line is read, no
 // What a thread remembers. Valid only while generation is the root's.
 struct ga_self {
     uint64_t generation;
-    uint64_t context; // the context that device was found for
+    uint64_t context; // the context that device and home were found for
+    uint64_t home;    // where that one's memory is charged: itself, or the one it stands for
     uint64_t context_epoch;
     uint32_t device;
     uint32_t inside; // 1: in a critical section; a signal handler must not enter

@@ -151,7 +151,7 @@ void mem_delay(void);
 
 // host.c
 bool host_registered(CUdeviceptr p, uint64_t size);
-void host_count(int64_t bytes);                         // more, or less, host memory is page-locked
+void host_count(int64_t bytes);                       // more, or less, host memory is page-locked
 void host_release_context(const struct context *ctx); // drv.lock held
 
 // graph.c, under drv.lock

@@ -85,7 +85,7 @@ struct sim_proc {
     uint64_t serial;     // names its client file, never used twice
     uint64_t client_ino; // mapped as long as the process image that made the record lives
     _Atomic uint64_t dead_since_ns; // when its death was first noticed, 0 before
-    _Atomic uint64_t host; // bytes of host memory that the driver keeps page-locked
+    _Atomic uint64_t host;          // bytes of host memory that the driver keeps page-locked
     _Atomic uint32_t release_now;
     uint32_t uid;
     uint64_t pid_namespace; // that pid is of

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda_green.h"
+
+#include "cuda_context.h"
+#include "cuda_device.h"
+#include "cuda_primary.h"
+
+// A driver may make the handle of a green context and that of its context from one address.
+static uint64_t key_of(ga_green green) {
+    return (uint64_t)(uintptr_t)green ^ (1ull << 62);
+}
+
+static bool find(struct ga_root *root, uint64_t key, struct ga_entry *entry) {
+    ga_self_enter();
+    bool found = ga_table_find(&root->contexts, key, entry);
+    ga_self_leave();
+    return found;
+}
+
+int ga_cuda_green_device(struct ga_root *root, ga_green green, uint64_t *context) {
+    struct ga_entry entry;
+    if (!find(root, key_of(green), &entry))
+        return -1;
+    *context = entry.context;
+    return entry.device;
+}
+
+// The handle of a primary context that a green one keeps: retaining it a moment makes nothing.
+static uint64_t primary_handle(ga_cu_device device) {
+    ga_context context = NULL;
+    if (!GA_REAL(cuDevicePrimaryCtxRetain) ||
+        GA_REAL(cuDevicePrimaryCtxRetain)(&context, device) != GA_CUDA_SUCCESS)
+        return 0;
+    if (GA_REAL(cuDevicePrimaryCtxRelease_v2))
+        GA_REAL(cuDevicePrimaryCtxRelease_v2)(device);
+    else if (GA_REAL(cuDevicePrimaryCtxRelease))
+        GA_REAL(cuDevicePrimaryCtxRelease)(device);
+    return (uint64_t)(uintptr_t)context;
+}
+
+static void record(const struct ga_cuda_context_ask *own, const struct ga_cuda_context_ask *primary,
+                   ga_green green, ga_cu_device device) {
+    struct ga_entry entry = {.key = primary_handle(device), .kind = GA_CUDA_CONTEXT_PRIMARY};
+    uint64_t home = entry.key;
+    if (home)
+        ga_cuda_context_made(primary, &entry);
+    else
+        ga_cuda_context_unmade(primary);
+    entry = (struct ga_entry){.key = key_of(green), .context = home, .kind = GA_CUDA_CONTEXT_GREEN};
+    ga_cuda_context_made(own, &entry);
+}
+
+// The first one on a device makes the primary context too.
+ga_result ga_cuda_green_create(GA_FN_cuGreenCtxCreate *real, ga_green *green, void *resources,
+                               ga_cu_device device, unsigned int flags) {
+    struct ga_cuda_context_ask own;
+    struct ga_cuda_context_ask primary = {.root = NULL};
+    if (!ga_cuda_context_ask(&own, device))
+        return GA_CUDA_OUT_OF_MEMORY;
+    if (own.root && !ga_cuda_primary_active(device) && !ga_cuda_context_ask(&primary, device)) {
+        ga_cuda_context_unmade(&own);
+        return GA_CUDA_OUT_OF_MEMORY;
+    }
+    ga_result result = real(green, resources, device, flags);
+    if (result == GA_CUDA_SUCCESS && own.root) {
+        record(&own, &primary, *green, device);
+    } else {
+        ga_cuda_context_unmade(&primary);
+        ga_cuda_context_unmade(&own);
+    }
+    return result;
+}
+
+struct conversions {
+    uint64_t green;
+    uint64_t found;
+};
+
+static void match(void *arg, const struct ga_entry *e) {
+    struct conversions *c = arg;
+    if (e->kind == GA_CUDA_CONTEXT_OF_GREEN && e->bytes == c->green)
+        c->found = e->key;
+}
+
+static void forget_conversions(struct ga_root *root, ga_green green) {
+    struct conversions c = {.green = (uint64_t)(uintptr_t)green};
+    do {
+        c.found = 0;
+        ga_self_enter();
+        ga_table_each(&root->contexts, match, &c);
+        ga_self_leave();
+        if (c.found)
+            ga_cuda_context_forget(root, c.found);
+    } while (c.found);
+}
+
+// Memory and streams stay: they are the primary context's, which ends here if nobody else keeps it.
+ga_result ga_cuda_green_destroy(GA_FN_cuGreenCtxDestroy *real, ga_green green) {
+    struct ga_root *root = ga_root_get();
+    struct ga_entry entry;
+    if (!root || !find(root, key_of(green), &entry))
+        return real(green);
+    uint64_t ticket = entry.context ? ga_cuda_context_mark(root, entry.context) : 0;
+    ga_result result = real(green);
+    bool gone = result == GA_CUDA_SUCCESS;
+    if (gone) {
+        forget_conversions(root, green);
+        ga_cuda_context_forget(root, entry.key);
+    }
+    if (ticket)
+        ga_cuda_primary_settle(root, entry.device, entry.context, ticket,
+                               gone && !ga_cuda_primary_active(entry.device));
+    return result;
+}
+
+// What is taken while the converted context is current lies in the primary one.
+ga_result ga_cuda_green_convert(GA_FN_cuCtxFromGreenCtx *real, ga_context *context,
+                                ga_green green) {
+    ga_result result = real(context, green);
+    struct ga_root *root = result == GA_CUDA_SUCCESS ? ga_root_get() : NULL;
+    struct ga_entry entry;
+    struct ga_entry old;
+    if (!root || !find(root, key_of(green), &entry) || entry.context == 0 ||
+        entry.context == (uint64_t)(uintptr_t)*context)
+        return result;
+    entry.key = (uint64_t)(uintptr_t)*context;
+    entry.bytes = (uint64_t)(uintptr_t)green;
+    entry.kind = GA_CUDA_CONTEXT_OF_GREEN;
+    ga_self_enter();
+    ga_table_put(&root->contexts, &entry, &old);
+    ga_self_leave();
+    return result;
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda_primary.h"
+
+#include "admit.h"
+#include "cuda_context.h"
+#include "cuda_device.h"
+
+// The maker of a context holds it. Another thread that retains it too is told of to the daemon:
+// where slots are a thread's, it takes one.
+
+static void hold_locked(struct ga_primary *p, uint32_t thread, uint16_t tag, bool told) {
+    struct ga_retainer *free = NULL;
+    for (size_t i = 0; i < GA_RETAINERS; i++) {
+        struct ga_retainer *r = &p->retainers[i];
+        if (r->count && r->thread == thread) {
+            r->count++;
+            return;
+        }
+        if (!r->count && !free)
+            free = r;
+    }
+    if (free) // further threads hold no slot of their own
+        *free = (struct ga_retainer){.thread = thread, .count = 1, .tag = tag, .told = told};
+}
+
+static void hold(struct ga_root *root, uint32_t device, uint16_t tag, bool told) {
+    struct ga_primary *p = &root->primaries[device];
+    ga_self_enter();
+    ga_spin_lock(&p->lock);
+    hold_locked(p, ga_self.number, tag, told);
+    ga_spin_unlock(&p->lock);
+    ga_self_leave();
+}
+
+static bool holds(struct ga_root *root, uint32_t device) {
+    struct ga_primary *p = &root->primaries[device];
+    bool found = false;
+    ga_self_enter();
+    ga_spin_lock(&p->lock);
+    for (size_t i = 0; i < GA_RETAINERS; i++)
+        found |= p->retainers[i].count && p->retainers[i].thread == ga_self.number;
+    ga_spin_unlock(&p->lock);
+    ga_self_leave();
+    return found;
+}
+
+static void give_hold(struct ga_root *root, uint32_t device, const struct ga_retainer *r) {
+    uint16_t tag = r->tag;
+    if (r->told)
+        ga_admit_contexts(root, device, -1, GA_FLAG_HOLD, r->thread, &tag);
+}
+
+// One retain less: the calling thread's own, or, where it has none, somebody's.
+static void let_go(struct ga_root *root, uint32_t device) {
+    struct ga_primary *p = &root->primaries[device];
+    struct ga_retainer *of = NULL;
+    struct ga_retainer last = {0};
+    ga_self_enter();
+    ga_spin_lock(&p->lock);
+    for (size_t i = 0; i < GA_RETAINERS; i++) {
+        struct ga_retainer *r = &p->retainers[i];
+        if (r->count && (!of || r->thread == ga_self.number))
+            of = r;
+    }
+    if (of && --of->count == 0)
+        last = *of;
+    ga_spin_unlock(&p->lock);
+    ga_self_leave();
+    give_hold(root, device, &last);
+}
+
+static void all_let_go(struct ga_root *root, uint32_t device) {
+    struct ga_primary *p = &root->primaries[device];
+    struct ga_retainer gone[GA_RETAINERS];
+    ga_self_enter();
+    ga_spin_lock(&p->lock);
+    for (size_t i = 0; i < GA_RETAINERS; i++) {
+        gone[i] = p->retainers[i];
+        p->retainers[i] = (struct ga_retainer){0};
+    }
+    ga_spin_unlock(&p->lock);
+    ga_self_leave();
+    for (size_t i = 0; i < GA_RETAINERS; i++)
+        if (gone[i].count)
+            give_hold(root, device, &gone[i]);
+}
+
+bool ga_cuda_primary_active(ga_cu_device device) {
+    unsigned int flags;
+    int active = 0;
+    return GA_REAL(cuDevicePrimaryCtxGetState) &&
+           GA_REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active) == GA_CUDA_SUCCESS &&
+           active != 0;
+}
+
+struct search {
+    uint32_t device;
+    uint8_t kind;
+    uint64_t context;
+};
+
+static void match_primary(void *arg, const struct ga_entry *e) {
+    struct search *s = arg;
+    bool better = e->kind == GA_CUDA_CONTEXT_PRIMARY || s->kind == 0;
+    if (e->device != s->device || e->kind > GA_CUDA_CONTEXT_PRIMARY || !better)
+        return;
+    s->context = e->key;
+    s->kind = e->kind;
+}
+
+uint64_t ga_cuda_primary_of(struct ga_root *root, ga_cu_device device) {
+    struct search s = {.device = (uint32_t)device};
+    ga_self_enter();
+    ga_table_each(&root->contexts, match_primary, &s);
+    ga_self_leave();
+    return s.context;
+}
+
+// It is there already, and costs nothing more.
+static ga_result retain_active(struct ga_root *root, GA_FN_cuDevicePrimaryCtxRetain *real,
+                               ga_context *context, ga_cu_device device) {
+    struct ga_retainer mine = {.thread = ga_self.number};
+    mine.told = ga_cuda_primary_of(root, device) != 0 && !holds(root, (uint32_t)device);
+    if (mine.told &&
+        !ga_admit_contexts(root, (uint32_t)device, 1, GA_FLAG_HOLD, mine.thread, &mine.tag))
+        return GA_CUDA_OUT_OF_MEMORY;
+    ga_result result = real(context, device);
+    if (result != GA_CUDA_SUCCESS) {
+        give_hold(root, (uint32_t)device, &mine);
+        return result;
+    }
+    ga_cuda_context_notice(root, *context, (uint32_t)device, GA_CUDA_CONTEXT_PRIMARY);
+    hold(root, (uint32_t)device, mine.tag, mine.told);
+    return result;
+}
+
+ga_result ga_cuda_primary_retain(GA_FN_cuDevicePrimaryCtxRetain *real, ga_context *context,
+                                 ga_cu_device device) {
+    struct ga_cuda_context_ask ask;
+    struct ga_root *root = ga_root_get();
+    if (!root || !ga_cuda_device_know(root, device))
+        return real(context, device);
+    if (ga_cuda_primary_active(device))
+        return retain_active(root, real, context, device);
+    if (!ga_cuda_context_ask(&ask, device))
+        return GA_CUDA_OUT_OF_MEMORY;
+    ga_result result = real(context, device);
+    if (result != GA_CUDA_SUCCESS) {
+        ga_cuda_context_unmade(&ask);
+        return result;
+    }
+    struct ga_entry made = {.key = (uint64_t)(uintptr_t)*context, .kind = GA_CUDA_CONTEXT_PRIMARY};
+    ga_cuda_context_made(&ask, &made);
+    hold(root, (uint32_t)device, ask.tag, false);
+    return result;
+}
+
+void ga_cuda_primary_settle(struct ga_root *root, ga_cu_device device, uint64_t context,
+                            uint64_t ticket, bool ended) {
+    if (!ended) {
+        ga_cuda_context_unmark(root, context, ticket);
+        return;
+    }
+    ga_cuda_context_gone(root, context, ticket);
+    all_let_go(root, (uint32_t)device);
+}
+
+// Release and Reset: the context may end with it, and what lived there with the context. After a
+// reset those who retained it have nothing to hold, though they still have to release it.
+static ga_result end_primary(ga_result (*real)(ga_cu_device), ga_cu_device device, bool reset) {
+    struct ga_root *root = ga_root_get();
+    uint64_t context = root ? ga_cuda_primary_of(root, device) : 0;
+    if (!context)
+        return real(device);
+    uint64_t ticket = ga_cuda_context_mark(root, context);
+    ga_result result = real(device);
+    bool ended = result == GA_CUDA_SUCCESS && (reset || !ga_cuda_primary_active(device));
+    ga_cuda_primary_settle(root, device, context, ticket, ended);
+    if (result == GA_CUDA_SUCCESS && !ended)
+        let_go(root, (uint32_t)device);
+    return result;
+}
+
+ga_result ga_cuda_primary_release(GA_FN_cuDevicePrimaryCtxRelease_v2 *real, ga_cu_device device) {
+    return end_primary(real, device, false);
+}
+
+ga_result ga_cuda_primary_reset(GA_FN_cuDevicePrimaryCtxReset_v2 *real, ga_cu_device device) {
+    return end_primary(real, device, true);
+}
