@@ -9,6 +9,7 @@ PROGRAMS_CFLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wsh
 
 .PHONY: programs
 programs: $(PROGRAMS_OUT)/cudaprog-dlsym $(PROGRAMS_OUT)/cudaprog-link $(PROGRAMS_OUT)/cudaprog-gpa \
+          $(PROGRAMS_OUT)/team $(PROGRAMS_OUT)/permits \
           $(PROGRAMS_OUT)/cudaext.so $(PROGRAMS_OUT)/lookups $(PROGRAMS_OUT)/loader $(PROGRAMS_OUT)/loader-own
 
 PROGRAMS_DEPS := $(PROGRAMS_SRC)/cudaprog.c $(PROGRAMS_SRC)/cudriver.c $(PROGRAMS_SRC)/cudriver.h $(PROGRAMS_SRC)/build.mk
@@ -20,6 +21,10 @@ $(PROGRAMS_OUT)/cudaprog-dlsym: $(PROGRAMS_DEPS)
 $(PROGRAMS_OUT)/cudaprog-gpa: $(PROGRAMS_DEPS)
 	@mkdir -p $(@D)
 	$(CC) $(PROGRAMS_CFLAGS) -DHOW_GPA -o $@ $(PROGRAMS_SRC)/cudaprog.c $(PROGRAMS_SRC)/cudriver.c -ldl
+
+$(PROGRAMS_OUT)/team $(PROGRAMS_OUT)/permits: $(PROGRAMS_OUT)/%: $(PROGRAMS_SRC)/%.c $(PROGRAMS_DEPS)
+	@mkdir -p $(@D)
+	$(CC) $(PROGRAMS_CFLAGS) -DHOW_DLSYM -o $@ $< $(PROGRAMS_SRC)/cudriver.c -ldl
 
 # Found at run time through LD_LIBRARY_PATH, as on a machine with a driver.
 $(PROGRAMS_OUT)/cudaprog-link: $(PROGRAMS_DEPS) $(BUILD)/sim/libcuda.so

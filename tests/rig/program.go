@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/gpuarb/gpuarb/tests/bounded"
@@ -45,9 +46,19 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// Interact starts a command and returns when it says "ready". It is killed at the
-// end of the test if it still runs then.
+// Interact is Begin for a command that says "ready" first, and returns then.
 func (m *Machine) Interact(cmd *exec.Cmd) *Program {
+	m.T.Helper()
+	p := m.Begin(cmd)
+	if line := p.Line(); line != "ready" {
+		m.fatalf("%v says %q, want ready\n%s", cmd.Args, line, &p.stderr)
+	}
+	return p
+}
+
+// Begin starts a command and waits for nothing. It is killed at the end of the test
+// if it still runs then.
+func (m *Machine) Begin(cmd *exec.Cmd) *Program {
 	m.T.Helper()
 	p := &Program{m: m, cmd: cmd, lines: make(chan string, 64)}
 	stdin, err := cmd.StdinPipe()
@@ -65,9 +76,6 @@ func (m *Machine) Interact(cmd *exec.Cmd) *Program {
 	}
 	go p.read(stdout)
 	m.T.Cleanup(p.kill)
-	if line := p.Line(); line != "ready" {
-		m.fatalf("%v says %q, want ready\n%s", cmd.Args, line, &p.stderr)
-	}
 	return p
 }
 
@@ -117,6 +125,33 @@ func (p *Program) Line() string {
 		p.m.fatalf("%v: no further line after %v\n%s", p.cmd.Args, Patience, &p.stderr)
 	}
 	return ""
+}
+
+// Silent says whether the program has printed nothing that was not read yet.
+func (p *Program) Silent() bool { return len(p.lines) == 0 }
+
+// Stderr is what the program wrote there so far.
+func (p *Program) Stderr() string { return p.stderr.String() }
+
+// Signal sends a signal to the command itself, and to nothing below it.
+func (p *Program) Signal(sig syscall.Signal) {
+	p.m.T.Helper()
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		p.m.fatalf("%v: %v", p.cmd.Args, err)
+	}
+}
+
+// Wait waits for the end of the command, whatever its status is, and returns that:
+// 128 and the signal's number where a signal ended it.
+func (p *Program) Wait() int {
+	p.m.T.Helper()
+	p.ended = true
+	_ = Wait(p.m.T, Patience, p.cmd)
+	status := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
 }
 
 // Tell sends one line and waits for nothing.
@@ -179,3 +214,6 @@ func (p *Program) End() string {
 	}
 	return p.stderr.String()
 }
+
+// Process is the process ID of the command itself.
+func (p *Program) Process() int { return p.cmd.Process.Pid }

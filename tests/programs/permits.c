@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// permits: threads that come and go on a device, and count for themselves how many are there.
+//
+// permits THREADS ROUNDS own|primary FILE
+//
+// Each thread, so many rounds: makes a context (own) or retains and uses the primary one, enters
+// the count in FILE (which all processes that are given it share), takes and frees some memory,
+// leaves the count, and gives the context back. So nobody is in the count without a context. Prints
+// "permits ok MOST", the most that were ever inside at once, or "permits err N" with the driver's
+// code, and the call that failed on stderr.
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cudriver.h"
+
+struct count {
+    _Atomic int inside;
+    _Atomic int most;
+};
+static struct count *count;
+static int rounds;
+static bool primary;
+static _Atomic int failed;
+
+static bool good(CUresult r, const char *call) {
+    int none = 0;
+    if (r != 0 && atomic_compare_exchange_strong(&failed, &none, r))
+        fprintf(stderr, "%s: %d\n", call, r);
+    return r == 0;
+}
+
+static void enter(void) {
+    int now = atomic_fetch_add(&count->inside, 1) + 1;
+    int most = atomic_load(&count->most);
+    while (now > most && !atomic_compare_exchange_weak(&count->most, &most, now))
+        ;
+}
+
+static bool work(void) {
+    CUdeviceptr block;
+    if (!good(CU(cuMemAlloc_v2)(&block, 65536), "cuMemAlloc"))
+        return false;
+    nanosleep(&(struct timespec){0, 200000}, NULL); // so that others come meanwhile
+    return good(CU(cuMemFree_v2)(block), "cuMemFree");
+}
+
+static bool round_of(void) {
+    CUcontext context;
+    if (primary) {
+        if (!good(CU(cuDevicePrimaryCtxRetain)(&context, 0), "cuDevicePrimaryCtxRetain") ||
+            !good(CU(cuCtxSetCurrent)(context), "cuCtxSetCurrent"))
+            return false;
+    } else if (!good(CU(cuCtxCreate_v2)(&context, 0, 0), "cuCtxCreate")) {
+        return false;
+    }
+    enter();
+    bool worked = work();
+    atomic_fetch_sub(&count->inside, 1);
+    if (!primary)
+        return good(CU(cuCtxDestroy_v2)(context), "cuCtxDestroy") && worked;
+    return good(CU(cuCtxSetCurrent)(NULL), "cuCtxSetCurrent") &&
+           good(CU(cuDevicePrimaryCtxRelease_v2)(0), "cuDevicePrimaryCtxRelease") && worked;
+}
+
+static void *run(void *arg) {
+    (void)arg;
+    for (int i = 0; i < rounds && atomic_load(&failed) == 0; i++)
+        round_of();
+    return NULL;
+}
+
+static int shared_count(const char *path) {
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || ftruncate(fd, sizeof *count) != 0)
+        return -1;
+    count = mmap(NULL, sizeof *count, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return count == MAP_FAILED ? -1 : 0;
+}
+
+int main(int argc, char **argv) {
+    pthread_t threads[64];
+    if (argc != 5 || cu_open() != 0)
+        return 2;
+    int n = atoi(argv[1]);
+    rounds = atoi(argv[2]);
+    primary = strcmp(argv[3], "primary") == 0;
+    if (n < 1 || n > 64 || shared_count(argv[4]) != 0 || !good(CU(cuInit)(0), "cuInit"))
+        return 2;
+    for (int i = 0; i < n; i++)
+        if (pthread_create(&threads[i], NULL, run, NULL) != 0)
+            abort();
+    for (int i = 0; i < n; i++)
+        pthread_join(threads[i], NULL);
+    if (failed)
+        printf("permits err %d\n", failed);
+    else
+        printf("permits ok %d\n", count->most);
+    return failed != 0;
+}
