@@ -86,6 +86,12 @@ test-gpu: setup-build ## run the tests that need a real GPU; says so where there
 	@$(MAKE) --no-print-directory build $(BUILD)/tools/testsum
 	@GO='$(GO)' tools/test-gpu.sh
 
+# Fetches the vendor's libraries into build/, and says which could be had.
+.PHONY: test-libcuda
+test-libcuda: setup-build ## hold the resolver against every libcuda.so.1 of Debian's archive
+	@$(MAKE) --no-print-directory shim
+	@GO='$(GO)' tools/test-libcuda.sh $(BUILD)/libcuda
+
 .PHONY: fuzz
 fuzz: ## run each fuzz target for a while (FUZZTIME=10s)
 	@GO='$(GO)' FUZZTIME='$(or $(FUZZTIME),10s)' tools/fuzz.sh
@@ -121,4 +127,4 @@ clean: ## remove build/
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
