@@ -71,14 +71,18 @@ static bool without_daemon(struct ga_root *root, enum ga_way way, uint32_t devic
     return true;
 }
 
+static void tell_refusal(struct ga_root *root, const uint8_t text[GA_TEXT_SIZE]) {
+    if (root->env.in_job && text[0])
+        ga_log_text(text, GA_TEXT_SIZE);
+}
+
 enum answer { GRANTED, REFUSED, WITHOUT };
 
 // Takes what a reply granted into use, unless the session was resumed since: then the daemon has
 // been told what is in use, and this was not in it.
-static bool take_grant(struct ga_root *root, uint32_t device, uint64_t bytes,
-                       const struct ga_reply *reply) {
+static bool take_grant(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t epoch) {
     ga_move_begin(root);
-    bool valid = atomic_load(&root->link_epoch) == reply->epoch;
+    bool valid = atomic_load(&root->link_epoch) == epoch;
     if (valid)
         ga_inflight_add(device, bytes);
     ga_move_end();
@@ -86,14 +90,14 @@ static bool take_grant(struct ga_root *root, uint32_t device, uint64_t bytes,
 }
 
 static enum answer ask(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
-                       struct ga_reply *reply, enum ga_way *way) {
-    struct ga_wire_alloc_request request = {.kind = kind, .bytes = bytes};
-    ga_threads_publish(root);
+                       uint32_t flags, struct ga_reply *reply, enum ga_way *way) {
+    struct ga_wire_alloc_request request = {
+        .kind = kind, .bytes = bytes, .flags = flags, .thread = ga_self.number};
     for (reply->request = 0, *way = GA_WAY_ASK; *way == GA_WAY_ASK;) {
         *way =
             ga_session_ask(root, GA_TYPE_ALLOC, (int)device, &request, sizeof request, reply, -1);
         if (*way == GA_WAY_ASK && reply->header.status == GA_STATUS_OK &&
-            !take_grant(root, device, bytes, reply))
+            !take_grant(root, device, bytes, reply->epoch))
             continue; // a daemon that is gone granted it: ask its successor, by the same number
         break;
     }
@@ -107,6 +111,12 @@ static enum answer ask(struct ga_root *root, uint32_t device, uint64_t bytes, ui
     ga_log("allocation of %u bytes: the daemon answers %u", bytes, (uint64_t)reply->header.status);
     *way = atomic_load(&root->on_loss) == GA_LOSS_CLOSED ? GA_WAY_CLOSED : GA_WAY_OPEN;
     return WITHOUT;
+}
+
+// Bytes of the program's own that are on their way back can help only where there is no room.
+static bool is_no_room(uint32_t status) {
+    return status == GA_STATUS_OVER_BUDGET || status == GA_STATUS_SHARED_FULL ||
+           status == GA_STATUS_DEVICE_FULL;
 }
 
 GA_NOINLINE bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
@@ -126,8 +136,9 @@ GA_NOINLINE bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t b
         return true;
     struct ga_reply reply;
     uint8_t text[GA_TEXT_SIZE] = {0};
+    uint32_t flags = 0;
     for (bool again = true;;) {
-        switch (ask(root, device, bytes, kind, &reply, &way)) {
+        switch (ask(root, device, bytes, kind, flags, &reply, &way)) {
         case GRANTED:
             *tag = reply.tag;
             return true;
@@ -143,14 +154,16 @@ GA_NOINLINE bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t b
                 ga_os_copy(text, reply.body.alloc.text, sizeof text);
         }
         uint64_t missing = remaining < bytes ? bytes - remaining : 1;
-        if (hopeless || !again || !wait_for_pending(root, device, missing))
+        uint32_t status = reply.header.status;
+        if (hopeless || !again || !is_no_room(status) || !wait_for_pending(root, device, missing))
             break;
         again = false;
+        // Where others have the room, whether to wait for them was decided just now.
+        flags = status == GA_STATUS_OVER_BUDGET ? 0 : GA_FLAG_NO_WAIT;
         if (take_from_credit(root, device, bytes, tag))
             return true;
     }
-    if (text[0] && root->env.in_job)
-        ga_log_text(text, sizeof text);
+    tell_refusal(root, text);
     ga_log("refused: %u bytes on device %u (status %u, remaining %u)", bytes, (uint64_t)device,
            (uint64_t)reply.header.status, reply.body.alloc.remaining);
     return false;
@@ -168,11 +181,6 @@ static bool is_stale(struct ga_root *root, int32_t count, uint16_t tag) {
     return count < 0 && tag != atomic_load(&root->tag);
 }
 
-static void tell_refusal(struct ga_root *root, const uint8_t text[GA_TEXT_SIZE]) {
-    if (root->env.in_job && text[0])
-        ga_log_text(text, GA_TEXT_SIZE);
-}
-
 bool ga_admit_streams(struct ga_root *root, uint32_t device, int32_t count, uint32_t maker,
                       uint16_t *tag) {
     struct ga_wire_stream_request request = {.count = count, .thread = maker};
@@ -182,8 +190,8 @@ bool ga_admit_streams(struct ga_root *root, uint32_t device, int32_t count, uint
     enum ga_way way = ga_session_ask(root, GA_TYPE_STREAM, (int)device, &request, sizeof request,
                                      &reply, GA_REPLY_MS);
     *tag = atomic_load(&root->tag);
-    if (way != GA_WAY_ASK)
-        return true; // without a daemon there is no cap: streams are no device memory
+    if (way != GA_WAY_ASK) // without a daemon there is no cap: streams are no device memory
+        return way != GA_WAY_REFUSED || count < 0;
     *tag = reply.tag;
     if (reply.header.status == GA_STATUS_OK || reply.header.status >= 100 || count < 0)
         return true;
@@ -215,6 +223,8 @@ bool ga_admit_contexts(struct ga_root *root, uint32_t device, int32_t count, uin
     bool refused = count > 0 && way == GA_WAY_ASK && reply.header.status != GA_STATUS_OK &&
                    reply.header.status < 100;
     *tag = way == GA_WAY_ASK ? reply.tag : atomic_load(&root->tag);
+    if (count > 0 && way == GA_WAY_REFUSED && !(flags & GA_FLAG_NOTICED))
+        return false;
     if (refused && !(flags & GA_FLAG_NOTICED)) {
         if (ga_session_fits(&reply, sizeof reply.body.context))
             tell_refusal(root, reply.body.context.text);
@@ -225,4 +235,30 @@ bool ga_admit_contexts(struct ga_root *root, uint32_t device, int32_t count, uin
     if (!(flags & GA_FLAG_HOLD))
         count_contexts(root, device, count);
     return true;
+}
+
+void ga_admit_return(struct ga_root *root, const struct ga_lane *lane) {
+    uint32_t device = (uint32_t)lane->device;
+    uint16_t tag = lane->tag;
+    struct ga_wire_alloc_request alloc;
+    struct ga_wire_stream_request stream;
+    struct ga_wire_context_request context;
+    switch (lane->type) {
+    case GA_TYPE_ALLOC:
+        ga_os_copy(&alloc, lane->body, sizeof alloc);
+        if (take_grant(root, device, alloc.bytes, atomic_load(&lane->epoch)))
+            ga_release(root, device, alloc.bytes, tag);
+        return;
+    case GA_TYPE_STREAM:
+        ga_os_copy(&stream, lane->body, sizeof stream);
+        ga_admit_streams(root, device, -stream.count, stream.thread, &tag);
+        return;
+    case GA_TYPE_CONTEXT:
+        ga_os_copy(&context, lane->body, sizeof context);
+        if (!(context.flags & GA_FLAG_HOLD))
+            count_contexts(root, device, context.count);
+        ga_admit_contexts(root, device, -context.count, context.flags & GA_FLAG_HOLD,
+                          context.thread, &tag);
+        return;
+    }
 }

@@ -6,7 +6,7 @@ BUILD ?= build
 SHIM_CFLAGS ?=
 
 # What the core is: no driver, no loader. The unit tests link it.
-SHIM_CORE := admit env host lane link lock log os root session table
+SHIM_CORE := admit env host lane link lock log os root session table wait
 # What knows CUDA and the loader.
 SHIM_GLUE := cuda_array cuda_context cuda_device cuda_green cuda_host cuda_memory cuda_pending cuda_primary cuda_query cuda_stream \
              cuda_vmm driver hooks loader preload resolve

@@ -104,6 +104,23 @@ bool ga_env_size(const char *text, uint64_t *bytes) {
     return true;
 }
 
+bool ga_env_size_in_mib(const char *text, uint64_t *bytes) {
+    uint64_t value = 0;
+    size_t digits = 0;
+    for (; text[digits] >= '0' && text[digits] <= '9'; digits++) {
+        value = value * 10 + (uint64_t)(text[digits] - '0');
+        if (value > GA_CREDIT_LIMIT)
+            value = GA_CREDIT_LIMIT; // saturates; no digit makes it small again
+    }
+    bool bare = digits > 0 && !text[digits];
+    if (bare)
+        value = value > GA_CREDIT_LIMIT >> 20 ? GA_CREDIT_LIMIT : value << 20;
+    else if (!ga_env_size(text, &value) || value == GA_NO_LIMIT)
+        return false;
+    *bytes = value < GA_CREDIT_LIMIT ? value : GA_CREDIT_LIMIT;
+    return *bytes > 0;
+}
+
 bool ga_env_share(const char *text, uint32_t *per_mille) {
     uint64_t value;
     const char *s = thousandths(text, &value);
@@ -136,6 +153,25 @@ static bool read_token(const char *text, uint8_t token[16]) {
     return true;
 }
 
+// A number from 1 on; 0: there is none. What is below is 1, what no number holds is the largest.
+static uint32_t read_count(const char *name) {
+    const char *text = ga_env_get(name);
+    if (!text || !*text)
+        return 0;
+    bool negative = *text == '-';
+    uint64_t count = 0;
+    size_t i = negative;
+    for (; text[i] >= '0' && text[i] <= '9'; i++)
+        if (count <= UINT32_MAX)
+            count = count * 10 + (uint64_t)(text[i] - '0');
+    if (text[i] || i == (size_t)negative) {
+        ga_log("%s=%s is not a whole number; ignored", name, text);
+        return 0;
+    }
+    count = negative ? 0 : count;
+    return count < 1 ? 1 : count > UINT32_MAX ? UINT32_MAX : (uint32_t)count;
+}
+
 static void read_limits(struct ga_env *env) {
     env->memory = GA_NO_LIMIT;
     const char *memory = ga_env_get("GPUARB_MEMORY");
@@ -147,18 +183,33 @@ static void read_limits(struct ga_env *env) {
     const char *host = ga_env_get("GPUARB_HOST");
     if (host && *host && !ga_env_size(host, &env->host))
         ga_log("GPUARB_HOST=%s is not a size (4G, 4GiB, 512M, bytes, max); ignored", host);
-    const char *streams = ga_env_get("GPUARB_STREAMS");
-    uint64_t count = 0;
-    if (!streams || !*streams)
-        return;
-    bool negative = *streams == '-';
-    const char *end = thousandths(streams + negative, &count);
-    if (!end || *end || count % 1000 != 0) {
-        ga_log("GPUARB_STREAMS=%s is not a number of streams; ignored", streams);
-        return;
-    }
-    count = negative ? 0 : count / 1000;
-    env->streams = count < 1 ? 1 : count > UINT32_MAX ? UINT32_MAX : (uint32_t)count;
+    env->streams = read_count("GPUARB_STREAMS");
+    env->slots = read_count("GPUARB_SLOTS");
+    env->stream_reserve = GA_NO_LIMIT;
+    const char *reserve = ga_env_get("GPUARB_STREAM_RESERVE");
+    if (reserve && *reserve && !ga_env_size_in_mib(reserve, &env->stream_reserve))
+        ga_log("GPUARB_STREAM_RESERVE=%s is not a size above 0 (256 is MiB, 1G); ignored", reserve);
+}
+
+// One of the words, counted from 1; 0: none of them.
+static uint32_t read_word(const char *name, const char *const words[], size_t count) {
+    const char *value = ga_env_get(name);
+    if (!value || !*value)
+        return 0;
+    for (size_t i = 0; i < count; i++)
+        if (ga_os_equal(value, words[i]))
+            return (uint32_t)i + 1;
+    ga_log("%s=%s is none of its words (%s, %s, …); ignored", name, value, words[0], words[1]);
+    return 0;
+}
+
+static void read_arbitration(struct ga_env *env) {
+    const char *const on_full[] = {"deny", "wait"};
+    const char *const scopes[] = {"job", "process", "thread"};
+    _Static_assert(GA_ON_FULL_DENY == 1 && GA_ON_FULL_WAIT == 2, "on_full");
+    _Static_assert(GA_SCOPE_JOB == 1 && GA_SCOPE_PROCESS == 2 && GA_SCOPE_THREAD == 3, "scopes");
+    env->on_full = read_word("GPUARB_ON_FULL", on_full, 2);
+    env->slot_scope = read_word("GPUARB_SLOT_SCOPE", scopes, 3);
 }
 
 static bool join_path(char to[108], const char *folder, const char *file) {
@@ -206,5 +257,6 @@ void ga_env_read(struct ga_env *env) {
     else if (loss && *loss)
         ga_log("GPUARB_ON_LOSS=%s is neither open nor closed; ignored", loss);
     read_limits(env);
+    read_arbitration(env);
     read_socket(env);
 }

@@ -39,58 +39,76 @@ void ga_lane_forget_inherited(void) {
     }
 }
 
-static struct ga_lane *try_take(struct ga_root *root) {
+static bool swap_owner(struct ga_lane *lane, uint32_t from) {
+    return atomic_compare_exchange_strong_explicit(&lane->busy, &from, ga_self.tid,
+                                                   memory_order_acquire, memory_order_relaxed);
+}
+
+static struct ga_lane *try_take(struct ga_root *root, size_t lanes) {
     uint32_t epoch = atomic_load(&root->link_epoch);
     // First one that is connected, then any.
     for (int connected = 1; connected >= 0; connected--) {
-        for (size_t i = 0; i < GA_LANES; i++) {
+        for (size_t i = 0; i < lanes; i++) {
             struct ga_lane *lane = &root->lanes[i];
             if (connected &&
                 (atomic_load(&lane->fd_plus_1) == 0 || atomic_load(&lane->epoch) != epoch))
                 continue;
-            uint32_t idle = 0;
-            if (atomic_compare_exchange_strong_explicit(&lane->busy, &idle, 1, memory_order_acquire,
-                                                        memory_order_relaxed))
+            if (swap_owner(lane, 0))
                 return lane;
         }
     }
     return NULL;
 }
 
-struct ga_lane *ga_lane_take(struct ga_root *root) {
-    struct ga_lane *lane = try_take(root);
+#define SLICE_MS 500
+
+struct ga_lane *ga_lane_take(struct ga_root *root, bool may_wait) {
+    size_t lanes = may_wait ? GA_LANES_TO_WAIT : GA_LANES;
+    struct ga_lane *lane = try_take(root, lanes);
     if (GA_LIKELY(lane != NULL))
         return lane;
     atomic_fetch_add(&root->lane_waiters, 1);
     for (;;) {
         uint32_t seen = atomic_load(&root->lane_freed);
-        lane = try_take(root);
+        lane = try_take(root, lanes);
         if (lane)
             break;
-        ga_os_wait(&root->lane_freed, seen, -1);
+        ga_os_wait(&root->lane_freed, seen, SLICE_MS);
     }
     atomic_fetch_sub(&root->lane_waiters, 1);
     return lane;
 }
 
 void ga_lane_give(struct ga_root *root, struct ga_lane *lane) {
+    lane->type = 0;
     atomic_store(&lane->busy, 0);
     if (GA_UNLIKELY(atomic_load(&root->lane_waiters) != 0)) {
         atomic_fetch_add(&root->lane_freed, 1);
-        ga_os_wake(&root->lane_freed, 1);
+        // All: one alone might be one that may not have this lane.
+        ga_os_wake(&root->lane_freed, INT32_MAX);
     }
+}
+
+struct ga_lane *ga_lane_orphan(struct ga_root *root) {
+    int pid = ga_os_pid();
+    for (size_t i = 0; i < GA_LANES; i++) {
+        uint32_t tid = atomic_load(&root->lanes[i].busy);
+        if (tid != 0 && tid != ga_self.tid && !ga_os_thread_lives(pid, (int)tid) &&
+            swap_owner(&root->lanes[i], tid))
+            return &root->lanes[i];
+    }
+    return NULL;
 }
 
 void ga_lane_set(struct ga_lane *lane, int fd, uint32_t epoch) {
     int had = atomic_exchange(&lane->fd_plus_1, 0) - 1;
-    struct ga_os_identity id = lane->id;
-    // A guest may be sending: its call does not block, so this is short.
-    while (atomic_load(&lane->guests) != 0)
-        ga_os_relax();
     if (had >= 0) {
         forget(had);
-        if (ga_os_is(had, &id))
+        if (ga_os_is(had, &lane->id)) {
+            // A forked child may have it too, and the daemon is to see the end.
+            ga_os_shutdown(had);
             ga_os_close(had);
+        }
     }
     if (fd < 0 || !ga_os_identify(fd, &lane->id))
         return;
@@ -111,8 +129,6 @@ int ga_lane_fd(struct ga_root *root, struct ga_lane *lane) {
 
 void ga_lane_move(struct ga_lane *to, struct ga_lane *from) {
     int fd = atomic_exchange(&from->fd_plus_1, 0) - 1;
-    while (atomic_load(&from->guests) != 0)
-        ga_os_relax();
     to->id = from->id;
     atomic_store(&to->epoch, atomic_load(&from->epoch));
     atomic_store(&to->fd_plus_1, fd + 1);

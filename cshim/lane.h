@@ -8,8 +8,13 @@
 #include "session.h"
 
 // A lane of one's own; waits, holding nothing, while all are taken. It may not be connected.
-struct ga_lane *ga_lane_take(struct ga_root *root);
+// A few are kept from those who may wait for admission: however many do, who gives something
+// back finds one.
+struct ga_lane *ga_lane_take(struct ga_root *root, bool may_wait);
 void ga_lane_give(struct ga_root *root, struct ga_lane *lane);
+
+// A lane whose owner died in the middle of a request, taken over; NULL: there is none.
+struct ga_lane *ga_lane_orphan(struct ga_root *root);
 
 // Its descriptor, or −1 when it has none, belongs to an earlier link, or the program closed it
 // (a number that is somebody else's now is never written to). Owner only.

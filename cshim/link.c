@@ -7,6 +7,37 @@
 #include "host.h"
 #include "lane.h"
 #include "log.h"
+#include "wait.h"
+
+#define SLICE_MS 500
+
+void ga_link_lock(struct ga_root *root) {
+    while (!ga_mutex_lock(&root->linking, SLICE_MS)) {
+        uint32_t holder = atomic_load(&root->linking_tid);
+        if (holder == 0 || holder == ga_self.tid || ga_os_thread_lives(ga_os_pid(), (int)holder) ||
+            !atomic_compare_exchange_strong(&root->linking_tid, &holder, ga_self.tid))
+            continue;
+        // The lock is ours, and what its holder was in the middle of is to be undone.
+        ga_threads_thaw(root);
+        int fd = atomic_exchange(&root->opening_plus_1, 0) - 1;
+        if (fd >= 0)
+            ga_os_shutdown(fd);
+        return;
+    }
+    atomic_store(&root->linking_tid, ga_self.tid);
+}
+
+bool ga_link_try_lock(struct ga_root *root) {
+    if (!ga_mutex_lock(&root->linking, 0))
+        return false;
+    atomic_store(&root->linking_tid, ga_self.tid);
+    return true;
+}
+
+void ga_link_unlock(struct ga_root *root) {
+    atomic_store(&root->linking_tid, 0);
+    ga_mutex_unlock(&root->linking);
+}
 
 static int connect_any(struct ga_root *root) {
     int fd = -ENOENT;
@@ -48,6 +79,10 @@ static void fill_hello(const struct ga_env *env, struct ga_wire_hello_request *h
     hello->memory = env->memory;
     hello->share = env->memory_mill;
     hello->streams = env->streams;
+    hello->on_full = env->on_full;
+    hello->slots = env->slots;
+    hello->slot_scope = env->slot_scope;
+    hello->stream_reserve = env->stream_reserve;
 }
 
 // Maps the page that came with a reply. NULL: it is none of ours.
@@ -89,10 +124,10 @@ static void adopt_hello(struct ga_root *root, const struct ga_reply *reply) {
     ga_os_copy(root->token, reply->body.hello.session, GA_TOKEN_SIZE);
     root->has_token = true;
     // Who asked for "closed" by name keeps it, whatever the configuration says.
-    atomic_store(&root->host_max, reply->body.hello.host_max);
     ga_host_publish(root);
     bool closed = reply->body.hello.on_loss == GA_LOSS_CLOSED || root->env.loss_named_closed;
     atomic_store(&root->on_loss, closed ? GA_LOSS_CLOSED : GA_LOSS_OPEN);
+    atomic_store(&root->host_max, reply->body.hello.host_max);
 }
 
 static void go_live(struct ga_root *root, int fd) {
@@ -104,33 +139,87 @@ static void go_live(struct ga_root *root, int fd) {
     atomic_store(&root->link, GA_LINK_LIVE);
 }
 
+// Asks for a session, and waits for it as long as the daemon does. A Hello that is sent again
+// because its daemon died has the number of the first.
+static bool hello_on(struct ga_root *root, int fd, struct ga_reply *reply) {
+    struct ga_wire_hello_request hello;
+    struct ga_os_identity id = {0, 0};
+    bool waited = false;
+    fill_hello(&root->env, &hello);
+    if (root->hello_request == 0)
+        root->hello_request = next_request(root);
+    reply->fd = -1;
+    int error = ga_os_identify(fd, &id) ? 0 : -EPIPE;
+    if (error == 0)
+        error = ga_lane_send(fd, GA_TYPE_HELLO, root->hello_request, &hello, sizeof hello, -1,
+                             GA_REPLY_MS);
+    if (error == 0)
+        error = ga_wait_for_reply(root, fd, &id, GA_TYPE_HELLO, root->hello_request, reply,
+                                  GA_REPLY_MS, &waited);
+    if (error == 0 && reply->header.status != GA_STATUS_SHUTTING_DOWN) {
+        root->hello_request = 0;
+        return true;
+    }
+    if (waited) { // there was a daemon: it is looked for like one that had us
+        atomic_store(&root->link, GA_LINK_LOST);
+        root->lost_at_ms = ga_os_now_ms();
+    }
+    return false;
+}
+
+// A refusal, as opposed to an error: what the session asks for is not to be had.
+static void note_refusal(struct ga_root *root, const struct ga_reply *reply) {
+    if (reply->header.status == GA_STATUS_OK || reply->header.status >= 100)
+        return;
+    atomic_store(&root->hello_refused, 1);
+    if (root->env.in_job && ga_session_fits(reply, sizeof reply->body.error) &&
+        reply->body.error.text[0])
+        ga_log_text(reply->body.error.text, GA_TEXT_SIZE);
+}
+
+// Takes over the session that a Hello opened. What was taken so far was taken from nobody: it
+// gets no place in the new session, and no byte moves meanwhile.
+static bool begin_session(struct ga_root *root, int fd, struct ga_reply *reply) {
+    bool anew = root->has_token || ga_link_holds(root);
+    uint16_t tag = atomic_load(&root->tag);
+    if (anew)
+        ga_threads_freeze(root);
+    bool ok = adopt_page(root, reply, (uint16_t)(tag + anew));
+    if (ok) {
+        for (uint32_t d = 0; anew && d < GA_DEVICES; d++)
+            atomic_store(&root->devices[d].contexts, 0);
+        adopt_hello(root, reply);
+        go_live(root, fd);
+    }
+    if (anew)
+        ga_threads_thaw(root);
+    return ok;
+}
+
+// Here the thread may wait for long. It holds root->linking, which only those want who need a
+// session, too.
 static bool say_hello(struct ga_root *root) {
+    struct ga_reply reply = {.fd = -1};
     int fd = connect_any(root);
     if (fd < 0)
         return false;
-    struct ga_wire_hello_request hello;
-    struct ga_reply reply;
-    fill_hello(&root->env, &hello);
-    bool ok = exchange(root, fd, GA_TYPE_HELLO, &hello, sizeof hello, -1, &reply);
+    atomic_store(&root->hello_refused, 0);
+    atomic_store(&root->opening_plus_1, fd + 1);
+    bool ok = hello_on(root, fd, &reply);
+    atomic_store(&root->opening_plus_1, 0);
     if (ok && reply.header.status != GA_STATUS_OK) {
         log_status("Hello", &reply);
+        note_refusal(root, &reply);
         ok = false;
     }
-    // What was taken so far was taken from nobody: it gets no place in the new session.
-    uint16_t tag = atomic_load(&root->tag);
-    if (root->has_token || ga_link_holds(root))
-        tag++;
     ok = ok && ga_session_fits(&reply, sizeof reply.body.hello) && reply.fd >= 0 &&
-         adopt_page(root, &reply, tag);
-    if (!ok) {
-        if (reply.fd >= 0)
-            ga_os_close(reply.fd);
-        ga_os_close(fd);
-        return false;
-    }
-    adopt_hello(root, &reply);
-    go_live(root, fd);
-    return true;
+         begin_session(root, fd, &reply);
+    if (ok)
+        return true;
+    if (reply.fd >= 0)
+        ga_os_close(reply.fd);
+    ga_os_close(fd);
+    return false;
 }
 
 // What the process itself counts, device by device.
@@ -285,22 +374,6 @@ static enum resumed resume_on(struct ga_root *root, int fd) {
     return RESUMED;
 }
 
-static bool resume_or_start_over(struct ga_root *root, int fd) {
-    switch (resume_on(root, fd)) {
-    case RESUMED:
-        go_live(root, fd);
-        return true;
-    case REFUSED:
-        // This daemon does not take us up: a session from scratch, on a connection from scratch.
-        ga_os_close(fd);
-        return say_hello(root);
-    case FAILED:
-        break;
-    }
-    ga_os_close(fd);
-    return false;
-}
-
 bool ga_link_open(struct ga_root *root) {
     if (!root->has_token && !ga_link_holds(root))
         return say_hello(root);
@@ -309,13 +382,18 @@ bool ga_link_open(struct ga_root *root) {
         return false;
     // From the sums to the new link no byte moves, so that the daemon hears of each one once.
     ga_threads_freeze(root);
-    bool live = resume_or_start_over(root, fd);
+    enum resumed resumed = resume_on(root, fd);
+    if (resumed == RESUMED)
+        go_live(root, fd);
     ga_threads_thaw(root);
-    return live;
+    if (resumed == RESUMED)
+        return true;
+    ga_os_close(fd);
+    // A daemon that does not take us up: a session from scratch, on a connection from scratch.
+    return resumed == REFUSED && say_hello(root);
 }
 
-int ga_link_join(struct ga_root *root, bool *gone) {
-    *gone = false;
+int ga_link_join(struct ga_root *root) {
     int fd = connect_any(root);
     if (fd < 0)
         return -1;
@@ -327,10 +405,8 @@ int ga_link_join(struct ga_root *root, bool *gone) {
         ga_os_close(reply.fd);
     if (ok && reply.header.status == GA_STATUS_OK)
         return fd;
-    if (ok) {
+    if (ok)
         log_status("Join", &reply);
-        *gone = reply.header.status != GA_STATUS_TOO_MANY;
-    }
     ga_os_close(fd);
-    return -1;
+    return ok && reply.header.status == GA_STATUS_TOO_MANY ? -EAGAIN : -1;
 }

@@ -6,11 +6,17 @@
 
 #include "session.h"
 
-// One attempt; the caller holds root->linking. True: root->link is live.
+// root->linking, which passes on when its holder dies.
+void ga_link_lock(struct ga_root *root);
+bool ga_link_try_lock(struct ga_root *root);
+void ga_link_unlock(struct ga_root *root);
+
+// One attempt, which may wait for what the session reserves; the caller holds root->linking.
+// True: root->link is live.
 bool ga_link_open(struct ga_root *root);
-// A further connection of the session, by Join; −1 when there is none to be had. *gone: the
-// daemon does not know the session any more.
-int ga_link_join(struct ga_root *root, bool *gone);
+// A further connection of the session, by Join; −EAGAIN when there is no room for one, −1 when
+// the daemon is gone or does not know the session.
+int ga_link_join(struct ga_root *root);
 
 // True when the process holds something that is charged under the present tag.
 bool ga_link_holds(struct ga_root *root);

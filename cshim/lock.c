@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lock.h"
 
+// No wait is longer than this in one piece: a wake that is lost delays, and hangs nothing.
+#define SLICE_MS 1000
+
 void ga_spin_wait(struct ga_spin *lock) {
     for (unsigned spins = 0;; spins++) {
         uint32_t free = 0;
@@ -23,12 +26,12 @@ bool ga_mutex_lock(struct ga_mutex *m, int timeout_ms) {
         return true;
     uint64_t end = timeout_ms < 0 ? 0 : ga_os_now_ms() + (uint64_t)timeout_ms;
     while (atomic_exchange_explicit(&m->state, 2, memory_order_acquire) != 0) {
-        int left = -1;
+        int left = SLICE_MS;
         if (timeout_ms >= 0) {
             uint64_t now = ga_os_now_ms();
             if (now >= end)
                 return false;
-            left = (int)(end - now);
+            left = end - now < SLICE_MS ? (int)(end - now) : SLICE_MS;
         }
         ga_os_wait(&m->state, 2, left);
     }

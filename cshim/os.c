@@ -252,6 +252,10 @@ void ga_os_close(int fd) {
     CALL1(SYS_close, fd);
 }
 
+void ga_os_shutdown(int socket) {
+    CALL2(SYS_shutdown, socket, SHUT_RDWR);
+}
+
 static bool stat_fd(int fd, struct stat *st) {
     return fd >= 0 && CALL2(SYS_fstat, fd, st) == 0;
 }

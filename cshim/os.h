@@ -96,6 +96,8 @@ int ga_os_send(int socket, const void *message, size_t size, int fd, int timeout
 int ga_os_receive(int socket, void *buffer, size_t size, int *fd, int timeout_ms);
 int ga_os_raise_fd(int fd);
 void ga_os_close(int fd);
+// Ends a connection for both sides, whoever else has the descriptor.
+void ga_os_shutdown(int socket);
 bool ga_os_identify(int fd, struct ga_os_identity *id);
 bool ga_os_is(int fd, const struct ga_os_identity *id);
 uint64_t ga_os_file_size(int fd);

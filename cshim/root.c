@@ -76,7 +76,7 @@ static struct ga_thread *register_thread(struct ga_root *root) {
         atomic_store(&found->inflight, 0);
         atomic_store(&found->moving, 0);
         found->number = ga_self.number;
-        atomic_store(&found->tid, (uint32_t)ga_os_tid());
+        atomic_store(&found->tid, ga_self.tid);
     } else {
         atomic_fetch_add(&root->threads_more, 1);
     }
@@ -101,6 +101,7 @@ GA_NOINLINE struct ga_root *ga_root_enter(void) {
         return NULL;
     if (ga_self.generation != generation) {
         ga_self = (struct ga_self){.inside = 1};
+        ga_self.tid = (uint32_t)ga_os_tid();
         ga_self.number = atomic_fetch_add(&root->threads_numbered, 1) + 1;
         ga_self.thread = register_thread(root);
         ga_self.generation = generation;
@@ -144,14 +145,15 @@ void *ga_root_alloc(struct ga_root *root, size_t size) {
 // Threads that ended are noticed here, when somebody begins to wait: nothing needs the
 // number before, and no destructor has to run in the program's threads for it. A number that
 // another thread has got since counts as alive: that only delays the finding of a deadlock.
-static void count_threads(struct ga_root *root) {
+static bool count_threads(struct ga_root *root) {
     uint32_t used = atomic_load(&root->threads_used);
     uint64_t now = ga_os_coarse_ms();
     // One is alive, since it asks; many are not asked after each time.
     if (used <= 1 || (used > 8 && now - atomic_load(&root->threads_counted_ms) < 100))
-        return;
+        return false;
     atomic_store(&root->threads_counted_ms, now);
     int pid = ga_os_pid();
+    bool ended = false;
     ga_self_enter();
     ga_spin_lock(&root->threads_lock);
     uint32_t alive = atomic_load(&root->threads_more);
@@ -159,14 +161,17 @@ static void count_threads(struct ga_root *root) {
         uint32_t tid = atomic_load(&root->threads[i].tid);
         if (tid == 0)
             continue;
-        if (ga_os_thread_lives(pid, (int)tid))
+        if (ga_os_thread_lives(pid, (int)tid)) {
             alive++;
-        else
+        } else {
             atomic_store(&root->threads[i].tid, 0);
+            ended = true;
+        }
     }
     atomic_store(&root->threads_alive, alive);
     ga_spin_unlock(&root->threads_lock);
     ga_self_leave();
+    return ended;
 }
 
 void ga_move_wait(struct ga_root *root, struct ga_thread *thread) {
@@ -197,9 +202,10 @@ void ga_threads_thaw(struct ga_root *root) {
     ga_os_wake(&root->frozen, INT32_MAX);
 }
 
-void ga_threads_publish(struct ga_root *root) {
-    count_threads(root);
+bool ga_threads_publish(struct ga_root *root) {
+    bool ended = count_threads(root);
     struct ga_view *view = atomic_load(&root->view);
     if (view)
         atomic_store((_Atomic uint32_t *)&view->page->threads, atomic_load(&root->threads_alive));
+    return ended;
 }

@@ -13,7 +13,8 @@
 #include "wire.h"
 
 #define GA_DEVICES GA_PAGE_SLOTS // ordinals that can be arbitrated in one process
-#define GA_LANES 16              // connections, so threads that can ask at the same time
+#define GA_LANES 48              // connections, so threads that can ask at the same time
+#define GA_LANES_TO_WAIT 44      // so many may wait for admission; the rest is for who never waits
 #define GA_THREADS 512           // threads that are told apart; further ones are only counted
 
 // One page with the session that it belongs to. Published as a whole, so that a thread
@@ -24,13 +25,19 @@ struct ga_view {
     _Atomic uint8_t slot[GA_DEVICES]; // slot + 1 of each device's lease, 0: not attached
 };
 
-// A connection. Who swapped busy from 0 to 1 owns it; guests only send.
+// A connection. Who swapped busy from 0 to his thread's id owns it, and all that is in it; of one
+// whose owner died, who swaps that for his own.
 struct ga_lane {
     _Atomic uint32_t busy;
-    _Atomic uint32_t guests;
     _Atomic int fd_plus_1;
     _Atomic uint32_t epoch; // ga_root.link_epoch when it was opened
+    uint16_t type;          // of the request whose reply is awaited, or 0
+    uint16_t tag;           // the session that it is for
     struct ga_os_identity id;
+    uint64_t request; // its number
+    uint64_t body[3]; // what it asks for
+    int device;
+    uint32_t reserved;
 };
 
 // What is known of a device. One cache line of what the fast path reads is enough.
@@ -96,9 +103,14 @@ struct ga_root {
     _Atomic uint32_t link; // enum ga_link
     _Atomic uint32_t link_epoch;
     _Atomic uint32_t on_loss;
-    _Atomic uint32_t warned;      // the user has had the line about the missing daemon
-    _Atomic uint64_t retry_at_ms; // no attempt before
-    struct ga_mutex linking;      // guards what follows, up to next_request
+    _Atomic uint32_t warned;        // the user has had the line about the missing daemon
+    _Atomic uint64_t retry_at_ms;   // no attempt before
+    _Atomic uint64_t mend_at_ms;    // the same, of one on the way
+    _Atomic uint32_t hello_refused; // by policy: what it asks for is not to be had now
+    struct ga_mutex linking;        // guards what follows, up to next_request; ga_link_lock
+    _Atomic uint32_t linking_tid;   // who holds it
+    _Atomic int opening_plus_1;     // the connection that he opens the link on
+    uint64_t hello_request;         // number of the Hello that has no reply yet, or 0
     uint64_t lost_at_ms;
     uint8_t token[GA_TOKEN_SIZE];
     bool has_token;
@@ -146,6 +158,7 @@ struct ga_self {
     uint32_t device;
     uint32_t inside; // 1: in a critical section; a signal handler must not enter
     uint32_t number; // of the thread: from 1 on, given to no other of this process
+    uint32_t tid;
     struct ga_thread *thread;
     uint64_t credit_seen; // what this thread last left in a credit word: a guess
 };
@@ -217,7 +230,8 @@ static inline void ga_inflight_add(uint32_t device, uint64_t bytes) {
 void ga_threads_freeze(struct ga_root *root);
 void ga_threads_thaw(struct ga_root *root);
 
-// Says in the page how many threads there are, before one asks (deadlock detection).
-void ga_threads_publish(struct ga_root *root);
+// Says in the page how many threads there are, before one asks (deadlock detection). True: some
+// have ended.
+bool ga_threads_publish(struct ga_root *root);
 
 #endif

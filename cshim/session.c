@@ -7,16 +7,21 @@
 #include "lane.h"
 #include "link.h"
 #include "log.h"
+#include "wait.h"
 
-#define LOSS_MS 2000  // how long a lost daemon is looked for before the policy applies
-#define RETRY_MS 1000 // and how often afterwards
-#define LOOK_MS 100   // how often a thread that waits looks at its pending bytes
+#define LOSS_MS 2000   // how long a lost daemon is looked for before the policy applies
+#define RETRY_MS 1000  // and how often afterwards
+#define ORPHAN_MS 1000 // how long the reply to a thread that died is waited for
+#define MEND_MS 100
+#define ROOM_MS 5000 // how long a connection that there is no room for is tried for
 
 bool ga_session_fits(const struct ga_reply *reply, size_t size) {
     return reply->header.length == sizeof reply->header + size;
 }
 
 static enum ga_way policy(struct ga_root *root) {
+    if (atomic_load(&root->hello_refused))
+        return GA_WAY_REFUSED;
     bool closed = atomic_load(&root->on_loss) == GA_LOSS_CLOSED;
     if (atomic_exchange(&root->warned, 1) == 0) {
         const char *also = root->env.socket[1][0] ? " or " : "";
@@ -34,7 +39,7 @@ static bool look_for_daemon(struct ga_root *root) {
     for (;;) {
         if (ga_link_open(root))
             return true;
-        if (atomic_load(&root->link) != GA_LINK_LOST ||
+        if (atomic_load(&root->link) != GA_LINK_LOST || atomic_load(&root->hello_refused) ||
             ga_os_now_ms() + step_us / 1000 >= root->lost_at_ms + LOSS_MS)
             return false;
         ga_os_sleep_us(step_us);
@@ -59,7 +64,7 @@ static GA_NOINLINE enum ga_way ensure_slow(struct ga_root *root) {
     if (atomic_load(&root->link) != GA_LINK_LIVE &&
         ga_os_coarse_ms() < atomic_load(&root->retry_at_ms))
         return policy(root);
-    ga_mutex_lock(&root->linking, -1);
+    ga_link_lock(root);
     if (atomic_load(&root->link) == GA_LINK_LIVE && is_over(root))
         lose(root);
     bool live = atomic_load(&root->link) == GA_LINK_LIVE;
@@ -74,10 +79,11 @@ static GA_NOINLINE enum ga_way ensure_slow(struct ga_root *root) {
             uint64_t pause = 4 * (now - began) > RETRY_MS && root->lost_at_ms + LOSS_MS < began
                                  ? 4 * (now - began)
                                  : RETRY_MS;
-            atomic_store(&root->retry_at_ms, now + pause);
+            // What was refused may be had the next time.
+            atomic_store(&root->retry_at_ms, atomic_load(&root->hello_refused) ? 0 : now + pause);
         }
     }
-    ga_mutex_unlock(&root->linking);
+    ga_link_unlock(root);
     return live ? GA_WAY_ASK : policy(root);
 }
 
@@ -89,41 +95,41 @@ enum ga_way ga_session_ensure(struct ga_root *root) {
 
 // A connection of this epoch broke: so did the link, unless somebody mended it since.
 static void report_lost(struct ga_root *root, uint32_t epoch) {
-    ga_mutex_lock(&root->linking, -1);
+    ga_link_lock(root);
     if (atomic_load(&root->link) == GA_LINK_LIVE && atomic_load(&root->link_epoch) == epoch)
         lose(root);
-    ga_mutex_unlock(&root->linking);
+    ga_link_unlock(root);
 }
 
 // The daemon lives and does not answer: the policy applies at once.
 static void report_hung(struct ga_root *root, uint32_t epoch) {
-    ga_mutex_lock(&root->linking, -1);
+    ga_link_lock(root);
     if (atomic_load(&root->link) == GA_LINK_LIVE && atomic_load(&root->link_epoch) == epoch) {
         lose(root);
         root->lost_at_ms = 0;
         atomic_store(&root->retry_at_ms, ga_os_now_ms() + RETRY_MS);
     }
-    ga_mutex_unlock(&root->linking);
+    ga_link_unlock(root);
 }
 
 // A descriptor for a lane that has none: the one that the link was opened on, or a new one.
+// −EAGAIN: there is no room for one more now.
 static int connect_lane(struct ga_root *root, struct ga_lane *lane) {
-    ga_mutex_lock(&root->linking, -1);
+    ga_link_lock(root);
     uint32_t epoch = atomic_load(&root->link_epoch);
     int fd = -1;
-    bool gone = false;
     if (atomic_load(&root->link) == GA_LINK_LIVE) {
         fd = ga_lane_fd(root, &root->spare);
         if (fd >= 0)
             ga_lane_move(lane, &root->spare);
         else
-            fd = ga_link_join(root, &gone);
-        if (fd < 0)
+            fd = ga_link_join(root);
+        if (fd < 0 && fd != -EAGAIN)
             lose(root);
-        else if (atomic_load(&lane->fd_plus_1) == 0)
+        else if (fd >= 0 && atomic_load(&lane->fd_plus_1) == 0)
             ga_lane_set(lane, fd, epoch);
     }
-    ga_mutex_unlock(&root->linking);
+    ga_link_unlock(root);
     return fd;
 }
 
@@ -179,55 +185,105 @@ static void address(struct ga_root *root, int device, void *body, struct ga_repl
     ga_os_copy(body, &slot, sizeof slot);
 }
 
-static void mark_retry(uint16_t type, void *body, bool retry) {
-    if (type == GA_TYPE_ALLOC)
-        ((struct ga_wire_alloc_request *)body)->flags = retry ? GA_FLAG_RETRY : 0;
+// The flags of a request that may wait; NULL: it has none.
+static uint32_t *flags_of(uint16_t type, void *body) {
+    switch (type) {
+    case GA_TYPE_ALLOC:
+        return &((struct ga_wire_alloc_request *)body)->flags;
+    case GA_TYPE_STREAM:
+        return &((struct ga_wire_stream_request *)body)->flags;
+    case GA_TYPE_CONTEXT:
+        return &((struct ga_wire_context_request *)body)->flags;
+    }
+    return NULL;
 }
 
-// Who waits for the daemon without a limit looks now and then whether bytes of its own have come
-// back, which nobody else may do.
-static int await(struct ga_root *root, int device, int fd, uint16_t type, uint64_t request,
-                 struct ga_reply *reply, int timeout_ms) {
-    for (;;) {
-        int slice = timeout_ms < 0 ? LOOK_MS : timeout_ms;
-        int error = ga_lane_receive(fd, type, request, reply, slice);
-        if (error != -ETIMEDOUT || timeout_ms >= 0)
-            return error;
-        ga_admit_reap(root, (uint32_t)device);
+static int32_t count_of(uint16_t type, const void *body) {
+    switch (type) {
+    case GA_TYPE_ALLOC:
+        return 1;
+    case GA_TYPE_STREAM:
+        return ((const struct ga_wire_stream_request *)body)->count;
+    case GA_TYPE_CONTEXT:
+        return ((const struct ga_wire_context_request *)body)->count;
     }
+    return 0;
+}
+
+static bool may_wait(uint16_t type, void *body) {
+    const uint32_t *flags = flags_of(type, body);
+    return count_of(type, body) > 0 && !(*flags & (GA_FLAG_NO_WAIT | GA_FLAG_NOTICED));
+}
+
+// Writes down what is asked, for the case that the thread does not live to hear the answer.
+static void note(struct ga_lane *lane, uint16_t type, int device, uint64_t request, uint16_t tag,
+                 const void *body, size_t size) {
+    if (count_of(type, body) <= 0)
+        return;
+    lane->device = device;
+    lane->request = request;
+    lane->tag = tag;
+    ga_os_copy(lane->body, body, size < sizeof lane->body ? size : sizeof lane->body);
+    atomic_signal_fence(memory_order_seq_cst);
+    lane->type = type;
+}
+
+// One attempt on a lane that is the caller's.
+static int exchange(struct ga_root *root, struct ga_lane *lane, int fd, uint16_t type, int device,
+                    void *body, size_t size, struct ga_reply *reply, int timeout_ms) {
+    bool waited;
+    note(lane, type, device, reply->request, reply->tag, body, size);
+    int error = ga_lane_send(fd, type, reply->request, body, size, -1, GA_REPLY_MS);
+    if (GA_LIKELY(error == 0))
+        error = ga_wait_for_reply(root, fd, &lane->id, type, reply->request, reply, timeout_ms,
+                                  &waited);
+    return error;
+}
+
+static bool is_final(const struct ga_reply *reply) {
+    return reply->header.status != GA_STATUS_SHUTTING_DOWN &&
+           reply->header.status != GA_STATUS_NO_SESSION;
 }
 
 enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void *body, size_t size,
                            struct ga_reply *reply, int timeout_ms) {
-    bool again = reply->request != 0;
-    uint64_t request = again ? reply->request : atomic_fetch_add(&root->next_request, 1) + 1;
-    uint32_t asked_in = again ? reply->tag : 0; // the session that may have seen the request
-    reply->request = request;
+    bool waits = may_wait(type, body);
+    uint32_t *flags = flags_of(type, body);
+    // The session that may have seen the request.
+    uint32_t asked_in = reply->request != 0 ? reply->tag : 0;
+    uint64_t no_room_since = 0;
+    if (reply->request == 0)
+        reply->request = atomic_fetch_add(&root->next_request, 1) + 1;
     for (int quick_failures = 0; quick_failures < 6;) {
         enum ga_way way =
             device < 0 ? ga_session_ensure(root) : ga_session_attach(root, (uint32_t)device);
         if (way != GA_WAY_ASK)
             return way;
-        struct ga_lane *lane = ga_lane_take(root);
+        if (waits && ga_threads_publish(root))
+            ga_session_bury(root);
+        struct ga_lane *lane = ga_lane_take(root, waits);
         int fd = ga_lane_fd(root, lane);
         if (GA_UNLIKELY(fd < 0))
             fd = connect_lane(root, lane);
-        if (fd < 0) {
+        if (GA_UNLIKELY(fd < 0)) {
             ga_lane_give(root, lane);
-            quick_failures++;
+            uint64_t now = ga_os_now_ms();
+            no_room_since = no_room_since ? no_room_since : now;
+            if (fd != -EAGAIN || now - no_room_since > ROOM_MS)
+                quick_failures++;
+            else
+                ga_os_sleep_us(20000);
             continue;
         }
         uint64_t began = quick_failures ? ga_os_now_ms() : 0;
         uint32_t epoch = atomic_load(&lane->epoch);
         reply->epoch = epoch;
         address(root, device, body, reply);
-        mark_retry(type, body, asked_in == reply->tag);
+        if (flags)
+            *flags = (*flags & ~GA_FLAG_RETRY) | (asked_in == reply->tag ? GA_FLAG_RETRY : 0);
         asked_in = reply->tag;
-        int error = ga_lane_send(fd, type, request, body, size, -1, GA_REPLY_MS);
-        if (GA_LIKELY(error == 0))
-            error = await(root, device, fd, type, request, reply, timeout_ms);
-        if (GA_LIKELY(error == 0 && reply->header.status != GA_STATUS_SHUTTING_DOWN &&
-                      reply->header.status != GA_STATUS_NO_SESSION)) {
+        int error = exchange(root, lane, fd, type, device, body, size, reply, timeout_ms);
+        if (GA_LIKELY(error == 0 && is_final(reply))) {
             ga_lane_give(root, lane);
             if (GA_UNLIKELY(reply->fd >= 0))
                 ga_os_close(reply->fd);
@@ -247,20 +303,71 @@ enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void
     return policy(root);
 }
 
-bool ga_session_tell(struct ga_root *root, uint16_t type, const void *body, size_t size) {
-    uint64_t request = atomic_fetch_add(&root->next_request, 1) + 1;
-    uint32_t epoch = atomic_load(&root->link_epoch);
-    // On any lane of the link, also one whose owner waits for a reply: messages are whole.
-    for (size_t i = 0; i <= GA_LANES; i++) {
-        struct ga_lane *lane = i < GA_LANES ? &root->lanes[i] : &root->spare;
-        bool sent = false;
-        atomic_fetch_add(&lane->guests, 1);
-        int fd = atomic_load(&lane->fd_plus_1) - 1;
-        if (fd >= 0 && atomic_load(&lane->epoch) == epoch && ga_os_is(fd, &lane->id))
-            sent = ga_lane_send(fd, type, request, body, size, -1, 0) == 0;
-        atomic_fetch_sub(&lane->guests, 1);
-        if (sent)
-            return true;
-    }
+// The reply to a request that was cancelled just now. It may have been granted before.
+static bool is_granted(int fd, uint16_t type, uint64_t request) {
+    struct ga_reply reply;
+    uint64_t end = ga_os_now_ms() + ORPHAN_MS;
+    do {
+        if (ga_lane_receive(fd, type, request, &reply, ORPHAN_MS) != 0)
+            return false;
+        if (reply.fd >= 0)
+            ga_os_close(reply.fd);
+        if (reply.header.status != GA_STATUS_WAITING)
+            return reply.header.status == GA_STATUS_OK;
+    } while (ga_os_now_ms() < end);
     return false;
+}
+
+static void settle_orphan(struct ga_root *root, struct ga_lane *lane) {
+    struct ga_wire_cancel_request cancel = {0};
+    uint64_t request = atomic_fetch_add(&root->next_request, 1) + 1;
+    int fd = ga_lane_fd(root, lane);
+    if (fd >= 0 &&
+        ga_lane_send(fd, GA_TYPE_CANCEL, request, &cancel, sizeof cancel, -1, ORPHAN_MS) == 0 &&
+        is_granted(fd, lane->type, lane->request))
+        ga_admit_return(root, lane);
+}
+
+void ga_session_bury(struct ga_root *root) {
+    for (struct ga_lane *lane; (lane = ga_lane_orphan(root)) != NULL;) {
+        if (lane->type)
+            settle_orphan(root, lane);
+        ga_lane_set(lane, -1, 0);
+        ga_lane_give(root, lane);
+    }
+}
+
+// A daemon that was restarted hears from us what is in use. One attempt, by one thread.
+static void mend(struct ga_root *root) {
+    if (atomic_load(&root->link) != GA_LINK_LOST ||
+        ga_os_coarse_ms() < atomic_load(&root->mend_at_ms) || !ga_link_try_lock(root))
+        return;
+    if (atomic_load(&root->link) == GA_LINK_LOST && !ga_link_open(root))
+        atomic_store(&root->mend_at_ms, ga_os_now_ms() + MEND_MS);
+    ga_link_unlock(root);
+}
+
+bool ga_session_tell(struct ga_root *root, uint16_t type, const void *body, size_t size) {
+    uint32_t epoch = atomic_load(&root->link_epoch);
+    if (atomic_load(&root->link) != GA_LINK_LIVE) {
+        mend(root);
+        return false;
+    }
+    uint64_t request = atomic_fetch_add(&root->next_request, 1) + 1;
+    struct ga_lane *lane = ga_lane_take(root, false);
+    int fd = ga_lane_fd(root, lane);
+    if (fd < 0)
+        fd = connect_lane(root, lane);
+    // A buffer that is full is full of notices that are yet to be read: nothing else is sent
+    // without waiting for its reply.
+    int error = fd < 0 ? fd : ga_lane_send(fd, type, request, body, size, -1, 0);
+    bool broken = error != 0 && error != -EAGAIN;
+    if (broken)
+        ga_lane_set(lane, -1, 0);
+    ga_lane_give(root, lane);
+    if (broken) {
+        report_lost(root, epoch);
+        mend(root);
+    }
+    return error == 0;
 }
