@@ -57,7 +57,7 @@ static CUresult create_locked(CUdevice dev, unsigned flags, unsigned version, CU
     if (!sim_take(drv.sim, drv.me, phys, cost()))
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct context *c = calloc(1, sizeof *c);
-    *c = (struct context){.dev = dev, .phys = phys, .flags = flags, .version = version};
+    *c = (struct context){.dev = dev, .phys = phys, .flags = flags, .version = version, .uses = 1};
     c->limits[0] = 1024;    // CU_LIMIT_STACK_SIZE
     c->limits[1] = 1048576; // CU_LIMIT_PRINTF_FIFO_SIZE
     c->limits[2] = 8388608; // CU_LIMIT_MALLOC_HEAP_SIZE
@@ -80,6 +80,7 @@ static void destroy(struct context *c) {
     queue_sync_context(c);
     pthread_mutex_lock(&drv.lock);
     mem_release_context(c);
+    green_context_gone(c);
     queue_detach_context(c);
     handle_drop(c->handle);
     pthread_mutex_unlock(&drv.lock);
@@ -223,9 +224,63 @@ EXPORT CUresult cuCtxGetCurrent(CUcontext *out) {
 
 // The oldest interface: a count of uses on a context that exists. Deprecated since 4.0.
 EXPORT CUresult cuCtxAttach(CUcontext *out, unsigned flags) {
-    ENTER();
-    (void)out, (void)flags;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    ENTER_CTX(ctx);
+    if (!out || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (ctx->primary)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    pthread_mutex_lock(&drv.lock);
+    ctx->uses++;
+    *out = ctx->handle;
+    pthread_mutex_unlock(&drv.lock);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxDetach(CUcontext handle) {
+    ENTER_CTX(ctx);
+    if (ctx->primary || handle != ctx->handle)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    pthread_mutex_lock(&drv.lock);
+    unsigned left = --ctx->uses;
+    pthread_mutex_unlock(&drv.lock);
+    return left ? CUDA_SUCCESS : destroy_handle(handle);
+}
+
+// drv.lock is held.
+static CUresult primary_locked(CUdevice dev) {
+    struct primary *p = &drv.primary[dev];
+    if (p->ctx)
+        return CUDA_SUCCESS;
+    CUresult rc = create_locked(dev, p->flags, 3020, p->handle, &p->ctx);
+    if (!rc) {
+        p->ctx->primary = true;
+        p->handle = p->ctx->handle;
+    }
+    return rc;
+}
+
+CUresult primary_keep(CUdevice dev, struct context **out) {
+    pthread_mutex_lock(&drv.lock);
+    CUresult rc = primary_locked(dev);
+    if (!rc) {
+        drv.primary[dev].refs++;
+        *out = drv.primary[dev].ctx;
+    }
+    pthread_mutex_unlock(&drv.lock);
+    return rc;
+}
+
+CUresult primary_of_runtime(CUdevice dev, CUcontext *out) {
+    struct primary *p = &drv.primary[dev];
+    pthread_mutex_lock(&drv.lock);
+    CUresult rc = primary_locked(dev);
+    if (!rc) {
+        p->refs += !p->runtime;
+        p->runtime = true;
+        *out = p->handle;
+    }
+    pthread_mutex_unlock(&drv.lock);
+    return rc;
 }
 
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice dev) {
@@ -234,18 +289,10 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice dev) {
         return CUDA_ERROR_INVALID_VALUE;
     if (!dev_valid(dev))
         return CUDA_ERROR_INVALID_DEVICE;
-    struct primary *p = &drv.primary[dev];
-    CUresult rc = CUDA_SUCCESS;
-    pthread_mutex_lock(&drv.lock);
-    if (!p->ctx && !(rc = create_locked(dev, p->flags, 3020, p->handle, &p->ctx))) {
-        p->ctx->primary = true;
-        p->handle = p->ctx->handle;
-    }
-    if (!rc) {
-        p->refs++;
-        *out = p->ctx->handle;
-    }
-    pthread_mutex_unlock(&drv.lock);
+    struct context *ctx;
+    CUresult rc = primary_keep(dev, &ctx);
+    if (!rc)
+        *out = ctx->handle;
     return rc;
 }
 
@@ -266,10 +313,16 @@ static CUresult primary_end(CUdevice dev, bool reset) {
     }
     if (dead)
         p->ctx = NULL;
+    if (p->refs == 0)
+        p->runtime = false;
     pthread_mutex_unlock(&drv.lock);
     if (dead)
         destroy(dead);
     return rc;
+}
+
+CUresult primary_leave(CUdevice dev) {
+    return primary_end(dev, false);
 }
 
 EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {

@@ -13,6 +13,7 @@ typedef int CUresult;
 typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;
 typedef uintptr_t CUcontext; // handles are opaque: none is ever dereferenced
+typedef uintptr_t CUgreenCtx;
 typedef uintptr_t CUstream;
 typedef uintptr_t CUevent;
 typedef uintptr_t CUmemoryPool;
@@ -38,6 +39,7 @@ enum {
     CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713,
     CUDA_ERROR_NOT_PERMITTED = 800,
     CUDA_ERROR_NOT_SUPPORTED = 801,
+    CUDA_ERROR_STREAM_DETACHED = 917,
     CUDA_ERROR_UNKNOWN = 999,
 };
 

@@ -26,6 +26,7 @@ struct context {
     unsigned flags;
     unsigned version; // what cuCtxGetApiVersion answers
     bool primary;
+    unsigned uses; // of cuCtxAttach, and the first
     uint64_t id;
     struct stream *legacy;
     struct stream *streams;   // all but the legacy one, guarded by the queues' lock
@@ -37,6 +38,7 @@ struct primary {
     struct context *ctx; // NULL: inactive
     CUcontext handle;    // the same for every life of it
     unsigned refs;
+    bool runtime; // one of them is the runtime's
     unsigned flags;
 };
 
@@ -105,7 +107,8 @@ enum handle_type {
     HANDLE_MIPMAP,
     HANDLE_GRAPH,
     HANDLE_EXEC,
-    HANDLE_NODE
+    HANDLE_NODE,
+    HANDLE_GREEN
 };
 uintptr_t handle_new(enum handle_type type, void *object);
 void handle_restore(enum handle_type type, uintptr_t handle, void *object);
@@ -115,6 +118,17 @@ void handle_drop(uintptr_t handle);
 // context.c
 CUresult ctx_current(struct context **out);
 struct context *ctx_by_handle(CUcontext handle); // drv.lock held
+// The primary context, retained and released; made if need be, and ended.
+CUresult primary_keep(CUdevice dev, struct context **out);
+CUresult primary_leave(CUdevice dev);
+CUresult primary_of_runtime(CUdevice dev, CUcontext *out);
+
+// green.c
+void green_context_gone(const struct context *ctx); // drv.lock held
+
+// stream.c
+CUresult stream_create(struct context *ctx, CUstream *out, unsigned flags, int priority,
+                       CUgreenCtx green);
 
 // block.c: addresses, under drv.lock.
 enum block_kind { BLOCK_DEVICE, BLOCK_MANAGED, BLOCK_ASYNC, BLOCK_HOST, BLOCK_ARRAY };
@@ -243,6 +257,8 @@ struct stream {
     uint64_t capture_nodes; // captured on this stream so far
     bool capture_joined;    // no work of it that the capture's origin does not wait for
     bool counted;           // the program made it: it shows in the oracle
+    CUgreenCtx green;       // that it was made in, or 0
+    bool detached;          // that one is gone
     uint64_t id;
     _Atomic uint32_t refs;
     // Guarded by the queues' lock.

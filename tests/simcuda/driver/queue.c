@@ -286,11 +286,12 @@ CUresult queue_find(struct context *ctx, CUstream handle, struct stream **out) {
     } else {
         pthread_mutex_lock(&drv.lock);
         s = handle_get(HANDLE_STREAM, handle);
-        if (s)
+        bool detached = s && s->detached;
+        if (s && !detached)
             queue_ref(s);
         pthread_mutex_unlock(&drv.lock);
         *out = s;
-        return s ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+        return detached ? CUDA_ERROR_STREAM_DETACHED : s ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
     }
     queue_ref(s);
     *out = s;

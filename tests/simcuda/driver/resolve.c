@@ -60,11 +60,3 @@ EXPORT CUresult cuGetProcAddress_v2(const char *name, void **pfn, int version, u
         *status = s;
     return CUDA_SUCCESS;
 }
-
-// The driver's private tables are not modelled; without them the CUDA runtime cannot start here.
-EXPORT CUresult cuGetExportTable(const void **table, const void *id) {
-    if (!table || !id)
-        return CUDA_ERROR_INVALID_VALUE;
-    *table = NULL;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}

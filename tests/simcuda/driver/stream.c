@@ -12,7 +12,8 @@ static struct sim_delta cost(void) {
     return (struct sim_delta){.extra = (int64_t)drv.sim->config.stream_bytes, .streams = 1};
 }
 
-static CUresult create(struct context *ctx, CUstream *out, unsigned flags, int priority) {
+CUresult stream_create(struct context *ctx, CUstream *out, unsigned flags, int priority,
+                       CUgreenCtx green) {
     if (!out || (flags & ~1u))
         return CUDA_ERROR_INVALID_VALUE;
     priority = priority > 0 ? 0 : priority < PRIORITY_GREATEST ? PRIORITY_GREATEST : priority;
@@ -23,18 +24,19 @@ static CUresult create(struct context *ctx, CUstream *out, unsigned flags, int p
         sim_give(drv.sim, drv.me, ctx->phys, cost());
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    s->green = green;
     *out = s->handle;
     return CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuStreamCreate(CUstream *out, unsigned flags) {
     ENTER_CTX(ctx);
-    return create(ctx, out, flags, 0);
+    return stream_create(ctx, out, flags, 0, 0);
 }
 
 EXPORT CUresult cuStreamCreateWithPriority(CUstream *out, unsigned flags, int priority) {
     ENTER_CTX(ctx);
-    return create(ctx, out, flags, priority);
+    return stream_create(ctx, out, flags, priority, 0);
 }
 
 static CUresult destroy(CUstream handle) {

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The driver's private tables, by which the CUDA runtime reaches what no exported function does.
+// One entry of one table is modelled: the runtime's way to the primary context. The others say that
+// they are not supported, so programs of the runtime do not start here.
+
+#include "driver.h"
+
+#include <string.h>
+
+enum { SLOTS = 11, SLOT_SIZE = 0, SLOT_PRIMARY = 2 };
+
+static const unsigned char cudart_interface[16] = {0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a,
+                                                   0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9};
+
+static CUresult nothing(void) {
+    return drv_unsupported("cuGetExportTable");
+}
+
+// The runtime keeps what it asked for, once, until the context is reset.
+static CUresult primary_context(CUcontext *out, CUdevice dev) {
+    ENTER();
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!dev_valid(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    return primary_of_runtime(dev, out);
+}
+
+EXPORT CUresult cuGetExportTable(const void **out, const void *id) {
+    static const void *table[SLOTS];
+    if (!out || !id)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = NULL;
+    if (memcmp(id, cudart_interface, sizeof cudart_interface) != 0)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    pthread_mutex_lock(&drv.lock);
+    table[SLOT_SIZE] = (const void *)sizeof table;
+    for (int i = 1; i < SLOTS; i++)
+        table[i] = i == SLOT_PRIMARY ? (const void *)primary_context : (const void *)nothing;
+    pthread_mutex_unlock(&drv.lock);
+    *out = table;
+    return CUDA_SUCCESS;
+}
