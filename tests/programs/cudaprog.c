@@ -2,7 +2,7 @@
 // cudaprog: an ordinary program that uses the CUDA driver API as it is told to.
 //
 //   cudaprog-dlsym  finds the driver by dlopen and dlsym      [--device N] [--context none|
-//   cudaprog-link   is linked against libcuda                  create|primary] [COMMAND…]
+//   cudaprog-link   is linked against libcuda                  create|primary|runtime] [COMMAND…]
 //   cudaprog-gpa    has everything from cuGetProcAddress_v2
 //
 // Commands come from the arguments (each one may hold several, separated by ;) or, without
@@ -64,10 +64,17 @@
 //               delay STREAM MS              holds it up for a time
 //               capture STREAM; endcapture STREAM
 //   contexts    context NAME [DEVICE]        cuCtxCreate_v2, current from now on
+//               contextv1, contextv3, contextv4   the same by the other versions of cuCtxCreate
+//               attach NAME; detach NAME     cuCtxAttach of the current one, cuCtxDetach
+//               push NAME                    cuCtxPushCurrent_v2
+//               runtime NAME [DEVICE]        the primary one by the driver's private table, as the
+//                                            CUDA runtime gets it; made current
+//               green NAME [DEVICE]          cuGreenCtxCreate;   greendestroy NAME
+//               greencontext NEW GREEN       cuCtxFromGreenCtx;  greenstream NEW GREEN
 //               primary NAME [DEVICE]        cuDevicePrimaryCtxRetain, made current
 //               use NAME                     cuCtxSetCurrent;   use 0: none
-//               destroy NAME                 cuCtxDestroy_v2
-//               release DEVICE; reset DEVICE the primary context's
+//               destroy NAME                 cuCtxDestroy_v2;   destroyv1: cuCtxDestroy
+//               release DEVICE; reset DEVICE the primary context's;   releasev1, resetv1
 //   questions   info                         cuMemGetInfo_v2: "info ok FREE TOTAL"
 //               total [DEVICE]               cuDeviceTotalMem_v2: "total ok BYTES"
 //               devices                      "devices ok 2"
@@ -736,21 +743,96 @@ static void do_endcapture(const struct command *c) {
 
 // Contexts
 
-static CUresult make_context(bool primary, CUcontext *context) {
-    if (!primary)
-        return CU(cuCtxCreate_v2)(context, 0, device);
+static CUresult retain(CUcontext *context) {
     CUresult r = CU(cuDevicePrimaryCtxRetain)(context, device);
     return r ? r : CU(cuCtxSetCurrent)(*context);
+}
+
+// The third entry of the table gives the runtime its context.
+static CUresult runtime(CUcontext *context) {
+    typedef CUresult get_primary(CUcontext *, CUdevice);
+    static const unsigned char id[16] = {0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a,
+                                         0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9};
+    const void *table = NULL;
+    CUresult r = CU(cuGetExportTable)(&table, id);
+    if (r == 0)
+        r = ((get_primary *)((void *const *)table)[2])(context, device);
+    return r ? r : CU(cuCtxSetCurrent)(*context);
+}
+
+static CUresult make_context(const char *how, CUcontext *context) {
+    if (strcmp(how, "primary") == 0)
+        return retain(context);
+    if (strcmp(how, "runtime") == 0)
+        return runtime(context);
+    if (strcmp(how, "contextv1") == 0)
+        return CU(cuCtxCreate)(context, 0, device);
+    if (strcmp(how, "contextv3") == 0)
+        return CU(cuCtxCreate_v3)(context, NULL, 0, 0, device);
+    if (strcmp(how, "contextv4") == 0)
+        return CU(cuCtxCreate_v4)(context, NULL, 0, device);
+    return CU(cuCtxCreate_v2)(context, 0, device);
 }
 
 static void do_context(const struct command *c) {
     struct name *n = lookup(c, 1, true);
     CUcontext context = NULL;
     device = (CUdevice)number_or(c, 2, (uint64_t)device);
-    CUresult r = make_context(strcmp(c->word[0], "primary") == 0, &context);
+    CUresult r = make_context(c->word[0], &context);
+    if (r == 0)
+        n->value = (uintptr_t)context;
+    else if (context && strcmp(c->word[0], "runtime") != 0)
+        r = 9999; // a refusal must leave the handle alone
+    answer(c, r, "");
+}
+
+static void do_attach(const struct command *c) {
+    CUcontext context = NULL;
+    struct name *n = lookup(c, 1, true);
+    CUresult r = CU(cuCtxAttach)(&context, 0);
     if (r == 0)
         n->value = (uintptr_t)context;
     answer(c, r, "");
+}
+
+static void do_detach(const struct command *c) {
+    answer(c, CU(cuCtxDetach)((CUcontext)(uintptr_t)lookup(c, 1, false)->value), "");
+}
+
+static void do_push(const struct command *c) {
+    answer(c, CU(cuCtxPushCurrent_v2)((CUcontext)(uintptr_t)lookup(c, 1, false)->value), "");
+}
+
+static CUresult make_green(void **green) {
+    unsigned char resource[144];
+    void *description = NULL;
+    CUresult r = CU(cuDeviceGetDevResource)(device, resource, 1);
+    if (r == 0)
+        r = CU(cuDevResourceGenerateDesc)(&description, resource, 1);
+    return r ? r : CU(cuGreenCtxCreate)(green, description, device, 1);
+}
+
+static void do_green(const struct command *c) {
+    struct name *n = lookup(c, 1, true);
+    void *made = NULL;
+    CUresult r;
+    if (strcmp(c->word[0], "green") == 0) {
+        device = (CUdevice)number_or(c, 2, (uint64_t)device);
+        r = make_green(&made);
+    } else {
+        void *green = (void *)(uintptr_t)lookup(c, 2, false)->value;
+        r = strcmp(c->word[0], "greenstream") == 0 ? CU(cuGreenCtxStreamCreate)(&made, green, 1, 0)
+                                                   : CU(cuCtxFromGreenCtx)(&made, green);
+    }
+    if (r == 0)
+        n->value = (uintptr_t)made;
+    else if (made)
+        r = 9999; // a refusal must leave the handle alone
+    answer(c, r, "");
+}
+
+static void do_greendestroy(const struct command *c) {
+    answer(c, CU(cuGreenCtxDestroy)((void *)(uintptr_t)lookup(c, 1, false)->value), "");
 }
 
 static void do_use(const struct command *c) {
@@ -760,15 +842,24 @@ static void do_use(const struct command *c) {
 }
 
 static void do_destroy(const struct command *c) {
-    answer(c, CU(cuCtxDestroy_v2)((void *)(uintptr_t)lookup(c, 1, false)->value), "");
+    CUcontext context = (CUcontext)(uintptr_t)lookup(c, 1, false)->value;
+    bool first = strcmp(c->word[0], "destroyv1") == 0;
+    answer(c, first ? CU(cuCtxDestroy)(context) : CU(cuCtxDestroy_v2)(context), "");
 }
 
 static void do_release(const struct command *c) {
-    answer(c, CU(cuDevicePrimaryCtxRelease_v2)((CUdevice)number(c, 1)), "");
-}
-
-static void do_reset(const struct command *c) {
-    answer(c, CU(cuDevicePrimaryCtxReset_v2)((CUdevice)number(c, 1)), "");
+    const char *what = c->word[0];
+    CUdevice of = (CUdevice)number(c, 1);
+    CUresult r;
+    if (strcmp(what, "release") == 0)
+        r = CU(cuDevicePrimaryCtxRelease_v2)(of);
+    else if (strcmp(what, "releasev1") == 0)
+        r = CU(cuDevicePrimaryCtxRelease)(of);
+    else if (strcmp(what, "reset") == 0)
+        r = CU(cuDevicePrimaryCtxReset_v2)(of);
+    else
+        r = CU(cuDevicePrimaryCtxReset)(of);
+    answer(c, r, "");
 }
 
 // Questions
@@ -923,9 +1014,23 @@ static const struct {
     {"context", do_context},
     {"primary", do_context},
     {"use", do_use},
+    {"contextv1", do_context},
+    {"contextv3", do_context},
+    {"contextv4", do_context},
+    {"runtime", do_context},
+    {"attach", do_attach},
+    {"detach", do_detach},
+    {"push", do_push},
+    {"green", do_green},
+    {"greencontext", do_green},
+    {"greenstream", do_green},
+    {"greendestroy", do_greendestroy},
     {"destroy", do_destroy},
+    {"destroyv1", do_destroy},
     {"release", do_release},
-    {"reset", do_reset},
+    {"releasev1", do_release},
+    {"reset", do_release},
+    {"resetv1", do_release},
     {"info", do_info},
     {"total", do_total},
     {"devices", do_devices},
@@ -1006,7 +1111,7 @@ static CUresult begin(const char *how) {
     CUcontext context = NULL;
     CUresult r = CU(cuInit)(0);
     if (r == 0 && strcmp(how, "none") != 0)
-        r = make_context(strcmp(how, "primary") == 0, &context);
+        r = make_context(how, &context);
     if (r == 0) {
         struct name *n = &names[n_names++];
         strcpy(n->text, "first"); // the context's name

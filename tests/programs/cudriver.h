@@ -28,6 +28,24 @@ typedef void *CUmipmap;
     ROW(cuDeviceGetCount, cuDeviceGetCount, 2000, 0, (int *))                                      \
     ROW(cuDeviceTotalMem_v2, cuDeviceTotalMem, 3020, 0, (size_t *, CUdevice))                      \
     ROW(cuCtxCreate_v2, cuCtxCreate, 3020, 0, (CUcontext *, unsigned int, CUdevice))               \
+    ROW(cuCtxCreate, cuCtxCreate, 2000, 0, (CUcontext *, unsigned int, CUdevice))                  \
+    ROW(cuCtxCreate_v3, cuCtxCreate, 11040, 0, (CUcontext *, void *, int, unsigned int, CUdevice)) \
+    ROW(cuCtxCreate_v4, cuCtxCreate, 12050, 0, (CUcontext *, void *, unsigned int, CUdevice))      \
+    ROW(cuCtxDestroy, cuCtxDestroy, 2000, 0, (CUcontext))                                          \
+    ROW(cuCtxAttach, cuCtxAttach, 2000, 0, (CUcontext *, unsigned int))                            \
+    ROW(cuCtxDetach, cuCtxDetach, 2000, 0, (CUcontext))                                            \
+    ROW(cuCtxPushCurrent_v2, cuCtxPushCurrent, 4000, 0, (CUcontext))                               \
+    ROW(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease, 7000, 0, (CUdevice))                 \
+    ROW(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset, 7000, 0, (CUdevice))                     \
+    ROW(cuGetExportTable, cuGetExportTable, 3000, 0, (const void **, const void *))                \
+    ROW(cuDeviceGetDevResource, cuDeviceGetDevResource, 12040, 0, (CUdevice, void *, int))         \
+    ROW(cuDevResourceGenerateDesc, cuDevResourceGenerateDesc, 12040, 0,                            \
+        (void **, void *, unsigned int))                                                           \
+    ROW(cuGreenCtxCreate, cuGreenCtxCreate, 12040, 0, (void **, void *, CUdevice, unsigned int))   \
+    ROW(cuGreenCtxDestroy, cuGreenCtxDestroy, 12040, 0, (void *))                                  \
+    ROW(cuCtxFromGreenCtx, cuCtxFromGreenCtx, 12040, 0, (CUcontext *, void *))                     \
+    ROW(cuGreenCtxStreamCreate, cuGreenCtxStreamCreate, 12050, 0,                                  \
+        (CUstream *, void *, unsigned int, int))                                                   \
     ROW(cuCtxDestroy_v2, cuCtxDestroy, 4000, 0, (CUcontext))                                       \
     ROW(cuCtxSetCurrent, cuCtxSetCurrent, 4000, 0, (CUcontext))                                    \
     ROW(cuCtxGetCurrent, cuCtxGetCurrent, 4000, 0, (CUcontext *))                                  \
