@@ -32,6 +32,10 @@ type Client struct {
 // another too, and the number is how a request is known that comes again.
 var requests atomic.Uint64
 
+// NewRequest is a number that no request of this process had before. Whoever means to
+// send a request again, should the daemon die meanwhile, takes its number beforehand.
+func NewRequest() uint64 { return requests.Add(1) }
+
 // Dial connects to the daemon at path. It waits, until ctx ends or 5 seconds
 // have passed, for a daemon that has more newcomers than it can take at the
 // moment; all else fails at once.
@@ -114,21 +118,18 @@ func (c *Client) take(ctx context.Context) error {
 }
 
 // Call sends one request and waits for its reply, which is decoded into *reply
-// when its status is below 100. Any status but StatusOK is also returned as a
+// when its status is below 99. Any status but StatusOK is also returned as a
 // *ReplyError. Other errors: net.ErrClosed, io.EOF when the daemon closed the
 // connection, ctx's, or a *ProtocolError about what the daemon sent; after these
-// the Client is closed.
+// the Client is closed. See CallWaiting for a request that may have to wait.
 func Call[Req, Rep Body](ctx context.Context, c *Client, typ Type, req *Req, reply *Rep) error {
-	fd, err := callFD(ctx, c, typ, req, -1, reply)
-	if fd >= 0 {
-		unix.Close(fd)
-	}
-	return err
+	return closeFD(callFD(ctx, c, typ, req, -1, reply, nil))
 }
 
 // callFD is Call with a descriptor either way; −1 is none. The one sent stays
-// the caller's, the one returned is the caller's too.
-func callFD[Req, Rep Body](ctx context.Context, c *Client, typ Type, req *Req, fd int, reply *Rep) (int, error) {
+// the caller's, the one returned is the caller's too. With w nil the end of ctx closes
+// the connection.
+func callFD[Req, Rep Body](ctx context.Context, c *Client, typ Type, req *Req, fd int, reply *Rep, w *waiting) (int, error) {
 	if err := c.take(ctx); err != nil {
 		return -1, err
 	}
@@ -136,9 +137,18 @@ func callFD[Req, Rep Body](ctx context.Context, c *Client, typ Type, req *Req, f
 	if err := ctx.Err(); err != nil {
 		return -1, err
 	}
-	stop := c.closeWhenDone(ctx)
-	got, err := exchange(c, typ, req, fd, reply)
-	return got, c.settle(ctx, stop(), err)
+	var stop func() bool
+	if w == nil {
+		stop = c.closeWhenDone(ctx)
+	} else {
+		stop = c.cancelWhenDone(ctx, w)
+	}
+	got, err := exchange(c, typ, req, fd, reply, w)
+	inTime := stop()
+	if w != nil {
+		err = c.afterCancel(ctx, w, err)
+	}
+	return got, c.settle(ctx, inTime, err)
 }
 
 // settle ends a request. After anything but a reply, replies that are still to
@@ -148,7 +158,8 @@ func (c *Client) settle(ctx context.Context, inTime bool, err error) error {
 		return nil
 	}
 	var refused *ReplyError
-	if errors.As(err, &refused) {
+	var cancelled *givenUp
+	if errors.As(err, &refused) || errors.As(err, &cancelled) {
 		return err
 	}
 	_ = c.Close()
@@ -167,13 +178,15 @@ func (c *Client) closeWhenDone(ctx context.Context) func() bool {
 	return context.AfterFunc(ctx, func() { _ = c.Close() })
 }
 
-func exchange[Req, Rep Body](c *Client, typ Type, req *Req, fd int, reply *Rep) (int, error) {
-	c.next = requests.Add(1)
+func exchange[Req, Rep Body](c *Client, typ Type, req *Req, fd int, reply *Rep, w *waiting) (int, error) {
+	if c.next = w.request(); c.next == 0 {
+		c.next = NewRequest()
+	}
 	h := Header{Type: typ, Request: c.next}
 	if err := send(c, h, req, fd); err != nil {
 		return -1, err
 	}
-	h, body, got, err := c.reply(h)
+	h, body, got, err := c.answer(h, w)
 	if err != nil {
 		return got, err
 	}
@@ -218,7 +231,7 @@ func (c *Client) trySend(try func() error) error {
 // connection that it does not want, when sending met the closed connection.
 func (c *Client) lastWords(err error) error {
 	_ = c.sock.conn.SetReadDeadline(time.Now().Add(time.Second))
-	_, _, fd, late := c.reply(Header{})
+	_, _, fd, late := c.reply(Header{}, nil)
 	if fd >= 0 {
 		unix.Close(fd)
 	}
@@ -229,9 +242,9 @@ func (c *Client) lastWords(err error) error {
 	return err
 }
 
-// reply waits for the reply to asked. A status of 100 or more becomes a
-// *ReplyError; a descriptor that came along is the caller's.
-func (c *Client) reply(asked Header) (Header, []byte, int, error) {
+// reply waits for the next reply to asked, or to the Cancel that gives it up. A status of 100 or more becomes a *ReplyError; a descriptor that came
+// along is the caller's.
+func (c *Client) reply(asked Header, w *waiting) (Header, []byte, int, error) {
 	r, err := c.sock.receive()
 	if errors.Is(err, unix.ECONNRESET) {
 		r, err = c.sock.receive() // the error comes before what was sent ahead of it
@@ -242,6 +255,7 @@ func (c *Client) reply(asked Header) (Header, []byte, int, error) {
 	h, body, err := ParseReply(r.msg, r.full)
 	switch connection := h.Type == ReplyBit && h.Status.IsError(); {
 	case err != nil:
+	case h.Type == TypeCancel|ReplyBit && !h.Status.IsError() && h.Request == w.cancelNumber():
 	case h.Status.IsError() && (connection || h.Type == asked.Type|ReplyBit && h.Request == asked.Request):
 		var e ErrorReply
 		if err = Unmarshal(body, &e); err == nil {
@@ -268,6 +282,8 @@ func textOf[Rep Body](reply *Rep) string {
 		return r.Text.String()
 	case *StreamReply:
 		return r.Text.String()
+	case *ContextReply:
+		return r.Text.String()
 	}
 	return ""
 }
@@ -286,11 +302,24 @@ func (c *Client) Hello(ctx context.Context, req HelloRequest) (HelloReply, error
 	return reply, err
 }
 
-// OpenJob opens a job, which lives as long as this connection or its processes.
+// OpenJob opens a job, which lives as long as this process or any process in it. It
+// waits for what the job is to hold: see OpenJobWaiting.
 func (c *Client) OpenJob(ctx context.Context, req JobOpenRequest) (JobOpenReply, error) {
 	var reply JobOpenReply
 	err := Call(ctx, c, TypeJobOpen, &req, &reply)
 	return reply, err
+}
+
+// CloseJob gives back what a job holds beyond its processes: claim, slots, reservation.
+func (c *Client) CloseJob(ctx context.Context, job Token) error {
+	return Call(ctx, c, TypeJobClose, &JobCloseRequest{Job: job}, &Empty{})
+}
+
+// Cancel takes waiting requests out of the queue, and returns how many they were.
+func (c *Client) Cancel(ctx context.Context, req CancelRequest) (int, error) {
+	var reply CancelReply
+	err := Call(ctx, c, TypeCancel, &req, &reply)
+	return int(reply.Cancelled), err
 }
 
 // maxSnapshot is the most JSON bytes that Snapshot takes from a daemon.
@@ -314,14 +343,14 @@ func (c *Client) snapshot() ([]byte, error) {
 	small := c.sock.in
 	c.sock.in = make([]byte, MaxReply)
 	defer func() { c.sock.in = small }()
-	c.next = requests.Add(1)
+	c.next = NewRequest()
 	h := Header{Type: TypeSnapshot, Request: c.next}
 	if err := send(c, h, &SnapshotRequest{}, -1); err != nil {
 		return nil, err
 	}
 	var json []byte
 	for {
-		got, body, _, err := c.reply(h)
+		got, body, _, err := c.reply(h, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -288,7 +288,7 @@ func TestLastWords(t *testing.T) {
 		l.turnAway(c.sock, no)
 		var err error
 		if unread {
-			_, _, _, err = client.reply(ask)
+			_, _, _, err = client.reply(ask, nil)
 		} else { // the daemon has closed before there is a request: EPIPE
 			_, err = client.Query(t.Context(), UUID{})
 		}

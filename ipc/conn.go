@@ -111,6 +111,28 @@ func Reply[T Body](c *Conn, req Header, status Status, body *T, fd int) error {
 	return c.sent(err)
 }
 
+// noticeRoom is how many bytes of a connection's buffer notices may fill: the rest is
+// for the reply itself, however long a client does not read.
+const noticeRoom = 16 << 10
+
+// Notice tells the asker of req how its request stands that waits. It never waits. A
+// notice that the client has no room for is left out, and that is no error. After any
+// error the connection is closed.
+func (c *Conn) Notice(req Header, body *WaitingReply) error {
+	h := Header{Type: req.Type | ReplyBit, Status: StatusWaiting, Request: req.Request}
+	c.sock.wMu.Lock()
+	var err error
+	if c.sock.unread() < noticeRoom {
+		c.sock.out = Marshal(c.sock.out[:0], h, body)
+		err = c.sock.trySend(c.sock.out, nil, -1)
+	}
+	c.sock.wMu.Unlock()
+	if errors.Is(err, ErrSlowReader) {
+		return nil
+	}
+	return c.sent(err)
+}
+
 // ReplyError answers req with an error: the status and text of a *ProtocolError,
 // StatusInternal and the error's own words for any other. Like Reply it never
 // waits, and closes the connection when it fails.

@@ -75,6 +75,14 @@ func (s Status) String() string {
 // Error makes each status an error that errors.Is can look for.
 func (s Status) Error() string { return s.String() }
 
+// Names for errors.Is of what a request that waits, or is not to, can end with.
+const (
+	ErrBusy      = StatusBusy
+	ErrTimeout   = StatusTimeout
+	ErrCancelled = StatusCancelled
+	ErrDeadlock  = StatusDeadlock
+)
+
 // IsError tells an error (from 100 on) from a refusal by policy or success.
 func (s Status) IsError() bool { return s >= 100 }
 

@@ -23,9 +23,13 @@ type ShimSession struct {
 // HelloShim opens a shim's session on the connection and maps its lease page.
 // req.Kind is set here. The session owns the connection, unless there is an error.
 func (c *Client) HelloShim(ctx context.Context, req HelloRequest) (*ShimSession, error) {
+	return c.helloShim(ctx, req, nil)
+}
+
+func (c *Client) helloShim(ctx context.Context, req HelloRequest, w *waiting) (*ShimSession, error) {
 	req.Kind = KindShim
 	s := &ShimSession{Main: c, asked: req}
-	fd, err := callFD(ctx, c, TypeHello, &req, -1, &s.Hello)
+	fd, err := callFD(ctx, c, TypeHello, &req, -1, &s.Hello, w)
 	if err != nil {
 		return nil, closeFD(fd, err)
 	}
@@ -53,7 +57,7 @@ func (s *ShimSession) Resume(ctx context.Context, c *Client, leases []ResumeLeas
 		req.HasPage, pageFD = 1, s.Page.FD()
 	}
 	var reply HelloReply
-	fd, err := callFD(ctx, c, TypeResume, &req, pageFD, &reply)
+	fd, err := callFD(ctx, c, TypeResume, &req, pageFD, &reply, nil)
 	if err != nil {
 		return closeFD(fd, err)
 	}
@@ -105,8 +109,12 @@ func (c *Client) Attach(ctx context.Context, device UUID) (AttachReply, error) {
 // Alloc asks for bytes, and may wait for as long as the rules say. The reply is
 // filled in with a refusal too, which is then also the error.
 func (c *Client) Alloc(ctx context.Context, req AllocRequest) (AllocReply, error) {
+	return c.alloc(ctx, req, nil)
+}
+
+func (c *Client) alloc(ctx context.Context, req AllocRequest, w *waiting) (AllocReply, error) {
 	var reply AllocReply
-	err := Call(ctx, c, TypeAlloc, &req, &reply)
+	err := closeFD(callFD(ctx, c, TypeAlloc, &req, -1, &reply, w))
 	switch {
 	case err == nil && reply.Granted != req.Bytes:
 		err = malformed("Alloc reply: %d bytes granted, %d asked for", reply.Granted, req.Bytes)
@@ -128,7 +136,7 @@ func (c *Client) Stream(ctx context.Context, slot uint32, count int32) (StreamRe
 	return reply, err
 }
 
-// Context tells of contexts made (count > 0) or destroyed (count < 0).
+// Context asks before contexts are made (count > 0), or tells that they are gone (count < 0).
 func (c *Client) Context(ctx context.Context, slot uint32, count int32) (ContextReply, error) {
 	var reply ContextReply
 	err := Call(ctx, c, TypeContext, &ContextRequest{Slot: slot, Count: count}, &reply)
@@ -142,7 +150,7 @@ func (c *Client) Query(ctx context.Context, device UUID) (QueryReply, error) {
 	return reply, err
 }
 
-// closeFD closes a descriptor that came with something that failed.
+// closeFD closes a descriptor that came with something that failed, or is not wanted.
 func closeFD(fd int, err error) error {
 	if fd >= 0 {
 		unix.Close(fd)

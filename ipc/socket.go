@@ -200,6 +200,12 @@ func (s *socket) trySend(msg, tail []byte, fd int) error {
 	return os.NewSyscallError("sendmsg", s.wErr)
 }
 
+// unread is about how many bytes of what was sent the peer has not read.
+func (s *socket) unread() (bytes int) {
+	_ = s.raw.Control(func(fd uintptr) { bytes, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
+	return bytes
+}
+
 func (s *socket) sendOnce(fd uintptr) {
 	for {
 		_, _, s.wErr = unix.RawSyscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&s.wMsg)),

@@ -1,0 +1,145 @@
+package ipc
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// ClaimRequest says what is claimed. Its zero value claims any one device.
+type ClaimRequest struct {
+	Devices    []int  // indices, in order of preference; none: all
+	Exclusive  bool   // nobody else uses the device meanwhile
+	OnlyIfNone bool   // StatusBusy when the user has a claim already
+	Memory     uint64 // bytes, the budget; 0: as the rules say
+	Min        uint64 // bytes to be reserved; 0: as the rules say
+	// Patience is the longest wait, StatusTimeout then; 0: as the rules say.
+	Patience time.Duration
+	Command  string             // for people
+	Told     func(WaitingReply) // of how the claim stands while it waits; may be nil
+}
+
+// Claim is a device, or a slot of one, that this process holds until Release or its end.
+// It outlives the daemon.
+type Claim struct {
+	ID      uint64
+	Job     Token       // for GPUARB_JOB of programs that are to run inside it
+	Budget  uint64      // bytes
+	Devices []JobDevice // the one that was claimed
+
+	path string
+}
+
+// daemonPatience is how long a daemon that went away while something waited is looked for.
+const daemonPatience = 30 * time.Second
+
+// Claim takes a device that is free, or waits for one in order of arrival until ctx ends.
+// It uses a connection of its own, so that one Client can hold several claims. A daemon
+// that is restarted meanwhile keeps the place in the queue.
+//
+// Errors: ctx's, and a *ReplyError with StatusTimeout, StatusNoDevice on a machine
+// without any, StatusCancelled when somebody cancelled it, StatusDenied or StatusRange.
+func (c *Client) Claim(ctx context.Context, req ClaimRequest) (*Claim, error) {
+	return c.claim(ctx, req, 0)
+}
+
+// TryClaim is Claim that never waits: StatusBusy when no device is free, or when one is
+// and somebody who waits is due for it.
+func (c *Client) TryClaim(ctx context.Context, req ClaimRequest) (*Claim, error) {
+	return c.claim(ctx, req, JobNoWait)
+}
+
+func (c *Client) claim(ctx context.Context, req ClaimRequest, flags uint32) (*Claim, error) {
+	open, err := req.open(flags)
+	if err != nil {
+		return nil, err
+	}
+	wait := Wait{Request: NewRequest()}
+	var lost time.Time // when the daemon went away
+	wait.Told = func(n WaitingReply) {
+		lost = time.Time{}
+		if req.Told != nil {
+			req.Told(n)
+		}
+	}
+	for {
+		reply, err := openOn(ctx, c.path, open, wait)
+		if err == nil {
+			return &Claim{ID: reply.ID, Job: reply.Job, Budget: reply.Budget, path: c.path,
+				Devices: reply.Device[:reply.Devices]}, nil
+		}
+		if wentAway(err) && lost.IsZero() {
+			lost = time.Now()
+			open.Flags |= JobRetry
+		}
+		if lost.IsZero() || refusedBy(err) || time.Since(lost) > daemonPatience {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// open spells the request on the wire.
+func (r *ClaimRequest) open(flags uint32) (JobOpenRequest, error) {
+	open := JobOpenRequest{Memory: NoLimit, Min: NoLimit, Flags: flags | JobClaim | JobAny,
+		WaitMillis: uint64(r.Patience.Milliseconds()), Command: MakeText(r.Command)}
+	if r.Patience > 0 {
+		open.WaitMillis = max(open.WaitMillis, 1)
+	}
+	if r.Memory != 0 {
+		open.Memory = r.Memory
+	}
+	if r.Min != 0 {
+		open.Min = r.Min
+	}
+	if r.Exclusive {
+		open.Flags |= JobExclusive
+	}
+	if r.OnlyIfNone {
+		open.Flags |= JobOnlyIfNone
+	}
+	if len(r.Devices) > PageSlots {
+		return open, refuse(StatusRange, "%d devices, the most is %d", len(r.Devices), PageSlots)
+	}
+	open.Devices = uint32(len(r.Devices))
+	for i, index := range r.Devices {
+		if index < 0 {
+			return open, refuse(StatusNoDevice, "there is no device %d", index)
+		}
+		open.Device[i] = uint32(index)
+	}
+	return open, nil
+}
+
+// openOn opens a job on a connection of its own.
+func openOn(ctx context.Context, path string, open JobOpenRequest, wait Wait) (JobOpenReply, error) {
+	conn, err := Dial(ctx, path)
+	if err != nil {
+		return JobOpenReply{}, err
+	}
+	defer conn.Close()
+	return conn.OpenJobWaiting(ctx, open, wait)
+}
+
+// wentAway tells an error that a daemon's end brought.
+func wentAway(err error) bool { return IsEnd(err) || errors.Is(err, StatusShuttingDown) }
+
+// refusedBy tells an answer of the daemon's, which trying again does not change.
+func refusedBy(err error) bool {
+	var refused *ReplyError
+	return errors.As(err, &refused) && refused.Status != StatusShuttingDown
+}
+
+// Release gives the claim back. The next in the queue has it at once.
+func (c *Claim) Release(ctx context.Context) error {
+	conn, err := Dial(ctx, c.path)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return conn.CloseJob(ctx, c.Job)
+}

@@ -1,0 +1,326 @@
+package ipc
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+)
+
+// queueDaemon is a daemon in which requests wait until the test lets them: what it
+// reads goes to asked, and answers are the test's own.
+type queueDaemon struct {
+	asked chan asking
+	ended chan error
+}
+
+type asking struct {
+	conn *Conn
+	head Header
+	body []byte
+}
+
+func startQueue(t *testing.T) (*queueDaemon, *Listener) {
+	t.Helper()
+	d := &queueDaemon{asked: make(chan asking, 16), ended: make(chan error, 16)}
+	return d, serve(t, ListenOptions{}, func(c *Conn) {
+		for {
+			m, err := c.ReadMessage()
+			if err != nil {
+				d.ended <- err
+				return
+			}
+			d.asked <- asking{c, m.Header, append([]byte(nil), m.Body...)}
+		}
+	})
+}
+
+// next is the next request, which has to be of that type.
+func (d *queueDaemon) next(t *testing.T, typ Type) asking {
+	t.Helper()
+	select {
+	case a := <-d.asked:
+		if a.head.Type != typ {
+			t.Fatalf("%v came, want %v", a.head.Type, typ)
+		}
+		return a
+	case <-time.After(60 * time.Second):
+		t.Fatalf("no %v came within 60 s", typ)
+		return asking{}
+	}
+}
+
+func sendReply[T Body](t *testing.T, a asking, status Status, body T) {
+	t.Helper()
+	if err := Reply(a.conn, a.head, status, &body, -1); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wait receives from a channel that must not stay empty.
+func wait[T any](t *testing.T, what string, from <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(60 * time.Second):
+		t.Fatalf("not within 60 s: %s", what)
+		panic("unreachable")
+	}
+}
+
+// TestNotices: whoever waits is told, and whoever does not want to know gets the reply.
+func TestNotices(t *testing.T) {
+	d, l := startQueue(t)
+	c := dial(t, l.Path())
+	for _, told := range []bool{true, false} {
+		var positions []uint32
+		done := make(chan error, 1)
+		go func() {
+			var err error
+			if told {
+				_, err = c.AllocWaiting(t.Context(), goodAlloc, Wait{Request: 77, Told: func(n WaitingReply) { positions = append(positions, n.Position) }})
+			} else {
+				_, err = c.Alloc(t.Context(), goodAlloc)
+			}
+			done <- err
+		}()
+		a := d.next(t, TypeAlloc)
+		if told && a.head.Request != 77 {
+			t.Errorf("the request has number %d", a.head.Request)
+		}
+		for n := uint32(3); n > 0; n-- {
+			if err := a.conn.Notice(a.head, &WaitingReply{Ticket: 9, Position: n}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sendReply(t, a, StatusOK, AllocReply{Granted: goodAlloc.Bytes})
+		if err := wait(t, "the reply", done); err != nil {
+			t.Error(err)
+		}
+		if told && (len(positions) != 3 || positions[0] != 3 || positions[2] != 1) {
+			t.Errorf("told %v", positions)
+		}
+	}
+}
+
+// TestGivenUp: a context that ends cancels, whatever comes first, and the connection lives.
+func TestGivenUp(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer func(*testing.T, asking, asking)
+		want   error // nil: granted all the same
+	}{
+		"cancelled, then told so": {func(t *testing.T, asked, cancel asking) {
+			sendReply(t, asked, StatusCancelled, AllocReply{})
+			sendReply(t, cancel, StatusOK, CancelReply{Cancelled: 1})
+		}, context.Canceled},
+		"told so, then cancelled": {func(t *testing.T, asked, cancel asking) {
+			sendReply(t, cancel, StatusOK, CancelReply{Cancelled: 1})
+			_ = asked.conn.Notice(asked.head, &WaitingReply{})
+			sendReply(t, asked, StatusCancelled, AllocReply{})
+		}, context.Canceled},
+		"granted in that moment": {func(t *testing.T, asked, cancel asking) {
+			sendReply(t, asked, StatusOK, AllocReply{Granted: goodAlloc.Bytes})
+			sendReply(t, cancel, StatusOK, CancelReply{})
+		}, nil},
+		"refused in that moment": {func(t *testing.T, asked, cancel asking) {
+			sendReply(t, asked, StatusDeadlock, AllocReply{Text: MakeText("a circle")})
+			sendReply(t, cancel, StatusOK, CancelReply{})
+		}, ErrDeadlock},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, l := startQueue(t)
+			client := dial(t, l.Path())
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			done := make(chan error, 1)
+			go func() {
+				_, err := client.AllocWaiting(ctx, goodAlloc, Wait{Told: func(WaitingReply) { cancel() }})
+				done <- err
+			}()
+			asked := d.next(t, TypeAlloc)
+			if err := asked.conn.Notice(asked.head, &WaitingReply{Ticket: 4, Position: 1}); err != nil {
+				t.Fatal(err)
+			}
+			c.answer(t, asked, d.next(t, TypeCancel))
+			if err := wait(t, "the end of the request", done); !errors.Is(err, c.want) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+			go func() { _, err := client.Query(t.Context(), UUID{1}); done <- err }()
+			sendReply(t, d.next(t, TypeQuery), StatusOK, QueryReply{})
+			if err := wait(t, "the next request", done); err != nil {
+				t.Errorf("the connection afterwards: %v", err)
+			}
+		})
+	}
+}
+
+// TestNoticesDoNotPileUp: notices that nobody reads are left out, and the reply has room.
+func TestNoticesDoNotPileUp(t *testing.T) {
+	d, l := startQueue(t)
+	c := dialRaw(t, l.Path())
+	c.send(Marshal(nil, Header{Type: TypeAlloc, Request: 5}, &goodAlloc))
+	a := d.next(t, TypeAlloc)
+	for i := range 10_000 {
+		if err := a.conn.Notice(a.head, &WaitingReply{Ticket: uint64(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sendReply(t, a, StatusOK, AllocReply{Granted: goodAlloc.Bytes})
+	for n := 0; ; n++ {
+		h, _, err := ParseReply(c.recvFull())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Status == StatusOK {
+			if n == 0 || n > 1000 {
+				t.Errorf("%d notices came", n)
+			}
+			return
+		}
+	}
+}
+
+func (c *rawConn) recvFull() ([]byte, int) { msg := c.recv(); return msg, len(msg) }
+
+// claimDaemon grants one claim at a time, in order; it can be ended and begun anew on
+// the same path. It is as much of a daemon as a claim needs.
+type claimDaemon struct {
+	mu      sync.Mutex
+	holder  Token
+	parked  []asking
+	last    byte
+	opened  []JobOpenRequest
+	numbers []uint64
+}
+
+func (d *claimDaemon) handle(c *Conn) {
+	for {
+		m, err := c.ReadMessage()
+		if err != nil {
+			return
+		}
+		d.mu.Lock()
+		d.answer(asking{c, m.Header, append([]byte(nil), m.Body...)})
+		d.mu.Unlock()
+	}
+}
+
+func (d *claimDaemon) answer(a asking) {
+	switch a.head.Type {
+	case TypeJobOpen:
+		var req JobOpenRequest
+		if err := Unmarshal(a.body, &req); err != nil {
+			_ = a.conn.ReplyError(a.head, err)
+			return
+		}
+		d.opened, d.numbers = append(d.opened, req), append(d.numbers, a.head.Request)
+		switch {
+		case d.holder.IsZero():
+			d.grant(a)
+		case req.Flags&JobNoWait != 0:
+			_ = Reply(a.conn, a.head, StatusBusy, &JobOpenReply{}, -1)
+		default:
+			d.parked = append(d.parked, a)
+			_ = a.conn.Notice(a.head, &WaitingReply{Ticket: 1, Position: uint32(len(d.parked)), Text: MakeText("GPU 0")})
+		}
+	case TypeJobClose:
+		d.holder = Token{}
+		_ = Reply(a.conn, a.head, StatusOK, &Empty{}, -1)
+		if len(d.parked) > 0 {
+			next := d.parked[0]
+			d.parked = d.parked[1:]
+			d.grant(next)
+		}
+	case TypeCancel:
+		_ = Reply(a.conn, a.head, StatusOK, &CancelReply{Cancelled: uint64(len(d.parked))}, -1)
+		for _, p := range d.parked {
+			_ = Reply(p.conn, p.head, StatusCancelled, &JobOpenReply{}, -1)
+		}
+		d.parked = nil
+	}
+}
+
+func (d *claimDaemon) grant(a asking) {
+	d.last++
+	d.holder = Token{d.last}
+	_ = Reply(a.conn, a.head, StatusOK, &JobOpenReply{Job: d.holder, ID: uint64(d.last), Devices: 1,
+		Device: [PageSlots]JobDevice{{Index: 0, Vendor: VendorNVIDIA}}}, -1)
+}
+
+func TestClaimRefused(t *testing.T) {
+	l := serve(t, ListenOptions{}, (&claimDaemon{}).handle)
+	c := dial(t, l.Path())
+	for name, req := range map[string]ClaimRequest{
+		"no such device": {Devices: []int{-1}},
+		"too many":       {Devices: make([]int, PageSlots+1)},
+		"twice":          {Devices: []int{3, 3}},
+	} {
+		if _, err := c.Claim(t.Context(), req); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// TestClaimIsAskedAgain: a daemon that goes away while a claim waits is asked again when
+// it is back, with the same number and the flag that says so.
+func TestClaimIsAskedAgain(t *testing.T) {
+	path := t.TempDir() + "/s"
+	start := func(d *claimDaemon) func() {
+		l, err := Listen(path, ListenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return serveOn(l, d.handle)
+	}
+	first := &claimDaemon{holder: Token{99}}
+	stop := start(first)
+	c := dial(t, path)
+	waits, done := make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		_, err := c.Claim(t.Context(), ClaimRequest{Told: func(WaitingReply) { waits <- struct{}{} }})
+		done <- err
+	}()
+	wait(t, "the notice", waits)
+	stop()
+	second := &claimDaemon{}
+	defer start(second)()
+	if err := wait(t, "the claim", done); err != nil {
+		t.Fatal(err)
+	}
+	second.mu.Lock()
+	defer second.mu.Unlock()
+	if first.numbers[0] != second.numbers[0] || first.opened[0].Flags&JobRetry != 0 || second.opened[0].Flags&JobRetry == 0 {
+		t.Errorf("asked as %d with %#x, then as %d with %#x", first.numbers[0], first.opened[0].Flags, second.numbers[0], second.opened[0].Flags)
+	}
+}
+
+// serveOn is serve on a listener of the test's own; the function that it returns ends
+// it, connections and all.
+func serveOn(l *Listener, handle func(*Conn)) (stop func()) {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var conns []*Conn
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			conns = append(conns, c)
+			mu.Unlock()
+			wg.Go(func() { handle(c); c.Close() })
+		}
+	})
+	return func() {
+		l.Close()
+		mu.Lock()
+		for _, c := range conns {
+			c.Close()
+		}
+		mu.Unlock()
+		wg.Wait()
+	}
+}
