@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 // TestC10RacingClients lets clients take and free by their words while others
@@ -60,7 +61,7 @@ func TestC10RacingClients(t *testing.T) {
 			lock.Unlock()
 		}
 	})
-	wg.Wait()
+	bounded.Within(t, "all come to an end", wg.Wait)
 	if err := w.arb.SetJobLimits(w.now, job, arbiter.Change{Device: 0, Max: ptr(size(limit))}); err != nil {
 		t.Fatal(err)
 	}

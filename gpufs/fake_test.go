@@ -5,16 +5,14 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 // fakeView is a state that tests change.
@@ -137,7 +135,7 @@ func (l *lockedBuffer) String() string {
 }
 
 // patience bounds how long a program may take; no result depends on it.
-const patience = time.Minute
+const patience = bounded.Patience
 
 // output runs a program, which must succeed, and returns what it
 // printed on stdout. One that has to be killed would be one that the mount hangs.
@@ -153,15 +151,12 @@ func output(t testing.TB, name string, args ...string) string {
 func run(t testing.TB, name string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd := bounded.Command(t, bounded.Patience, name, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGKILL) }
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	timer := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
-	defer timer.Stop()
 	err = cmd.Wait()
 	return out.String(), errs.String(), err
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/tests/bounded"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 )
@@ -43,7 +44,7 @@ func TestMain(m *testing.M) {
 // otherDaemon mounts at path in a process of its own.
 func otherDaemon(t *testing.T, path string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
+	cmd := bounded.Command(t, bounded.Lifetime, os.Args[0])
 	cmd.Env = append(os.Environ(), helperEnv+"="+path)
 	out, err := cmd.StdoutPipe()
 	if err != nil {

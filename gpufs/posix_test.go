@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/tests/bounded"
 	"golang.org/x/sys/unix"
 )
 
@@ -230,9 +231,9 @@ func TestConcurrentReaders(t *testing.T) {
 			}
 		})
 	}
-	readers.Wait()
+	bounded.Within(t, "all have read", readers.Wait)
 	close(stop)
-	writer.Wait()
+	bounded.Within(t, "the writer ends", writer.Wait)
 }
 
 // readOnce reads a file in pieces, a shared descriptor, and a folder that changes.

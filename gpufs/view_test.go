@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 // slowView counts who is inside at once, and numbers its answers.
@@ -50,7 +51,7 @@ func TestShared(t *testing.T) {
 			}
 		})
 	}
-	wg.Wait()
+	bounded.Within(t, "all have their snapshot", wg.Wait)
 	if v.most != 1 {
 		t.Errorf("%d snapshots at once", v.most)
 	}

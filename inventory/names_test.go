@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 // fakeNames answers when it is let.
@@ -58,9 +60,7 @@ func TestNames(t *testing.T) {
 		t.Errorf("got %q while it is being asked", got)
 	}
 	close(f.gate)
-	for n.user(5) != "bob" {
-		time.Sleep(time.Millisecond)
-	}
+	bounded.Until(t, "the new name is there", func() bool { return n.user(5) == "bob" })
 }
 
 func TestNamesUnknownAndStuck(t *testing.T) {
@@ -74,7 +74,7 @@ func TestNamesUnknownAndStuck(t *testing.T) {
 			}
 		})
 	}
-	wg.Wait()
+	bounded.Within(t, "nobody waits for a name", wg.Wait)
 	f.mu.Lock()
 	if f.asked > maxLookups {
 		t.Errorf("%d lookups are stuck", f.asked)

@@ -16,6 +16,8 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 const lookEnv = "INVENTORY_TEST_LOOK"
@@ -97,7 +99,7 @@ type program struct {
 
 func (m *machine) start(name string, args ...string) *program {
 	m.t.Helper()
-	cmd := exec.Command(name, args...)
+	cmd := bounded.Command(m.t, bounded.Lifetime, name, args...)
 	cmd.Env = m.env
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -143,7 +145,7 @@ func (p *program) line() string {
 
 func (m *machine) run(name string, args ...string) {
 	m.t.Helper()
-	cmd := exec.Command(name, args...)
+	cmd := bounded.Command(m.t, bounded.Patience, name, args...)
 	cmd.Env = m.env
 	if out, err := cmd.CombinedOutput(); err != nil {
 		m.t.Fatalf("%s %q: %v\n%s", name, args, err, out)

@@ -9,6 +9,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 // exits collects what a reaper tells.
@@ -29,7 +31,7 @@ func (e *exits) onExit(pid int, key uint64) {
 
 func (e *exits) wait(t testing.TB, n int) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(bounded.Patience)
 	for {
 		e.mu.Lock()
 		got := len(e.keys)
@@ -107,9 +109,10 @@ func TestReaperOfTheDead(t *testing.T) {
 	cmd := sleeper(t, "true")
 	fd := pidfdOf(t, cmd.Process.Pid)
 	// Dead, and not yet waited for.
-	if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10000); err != nil {
-		t.Fatal(err)
-	}
+	bounded.Until(t, "it is dead", func() bool {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		return n == 1 && err == nil
+	})
 	if err := r.Add(fd, 1); err != nil {
 		t.Fatal(err)
 	}

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 func TestWatch(t *testing.T) {
@@ -19,9 +20,9 @@ func TestWatch(t *testing.T) {
 	go func() { ended <- Watch(ctx, func(pid int) { events <- pid }) }()
 
 	// Listening has no moment that can be seen, so programs are run until one is.
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(bounded.Patience)
 	for found := false; !found; {
-		cmd := exec.Command("true")
+		cmd := bounded.Command(t, bounded.Patience, "true")
 		if err := cmd.Run(); err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +42,7 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	cancel()
-	if err := <-ended; err != nil {
+	if err := bounded.Receive(t, "Watch returns", ended); err != nil {
 		t.Errorf("the end: %v", err)
 	}
 	if err := goleak.Find(ignore); err != nil {
@@ -59,7 +60,7 @@ func TestWatchUnprivileged(t *testing.T) {
 		}
 		return
 	}
-	cmd := exec.Command("unshare", "--user", "--net", "--map-root-user", os.Args[0], "-test.run=TestWatchUnprivileged")
+	cmd := bounded.Command(t, bounded.Patience, "unshare", "--user", "--net", "--map-root-user", os.Args[0], "-test.run=TestWatchUnprivileged")
 	cmd.Env = append(os.Environ(), "INVENTORY_TEST_WATCH=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 func TestClientAsTool(t *testing.T) {
@@ -36,7 +38,7 @@ func TestClientAsTool(t *testing.T) {
 	if _, err := c.Query(ctx, UUID{}); !errors.Is(err, net.ErrClosed) || !c.Closed() {
 		t.Errorf("after Bye: %v", err)
 	}
-	if err := <-d.finished; err != io.EOF {
+	if err := bounded.Receive(t, "the daemon's end of it", d.finished); err != io.EOF {
 		t.Errorf("the daemon saw %v", err)
 	}
 }
@@ -185,7 +187,7 @@ func TestReplyBesideSnapshot(t *testing.T) {
 		err := Reply(c, Header{Type: TypeBye}, StatusOK, &Empty{}, -1)
 		return errors.Is(err, ErrSlowReader)
 	})
-	if err := <-ended; !errors.Is(err, net.ErrClosed) && !errors.Is(err, ErrSlowReader) {
+	if err := bounded.Receive(t, "the reply ends", ended); !errors.Is(err, net.ErrClosed) && !errors.Is(err, ErrSlowReader) {
 		t.Errorf("ReplySnapshot: %v", err)
 	}
 }
@@ -330,7 +332,7 @@ func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	first, second := make(chan error), make(chan error)
 	go func() { _, err := c.Alloc(ctx, AllocRequest{Kind: 1, Bytes: 1}); first <- err }()
-	<-asked
+	bounded.Receive(t, "the question", asked)
 	short, done := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer done()
 	if _, err := c.Query(short, UUID{}); !errors.Is(err, context.DeadlineExceeded) || c.Closed() {
@@ -338,13 +340,13 @@ func TestCancel(t *testing.T) {
 	}
 	go func() { _, err := c.Query(t.Context(), UUID{}); second <- err }()
 	cancel()
-	if err := <-first; !errors.Is(err, context.Canceled) {
+	if err := bounded.Receive(t, "the first returns", first); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
-	if err := <-second; !errors.Is(err, net.ErrClosed) {
+	if err := bounded.Receive(t, "the second returns", second); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the next in turn: %v", err)
 	}
-	if err := <-seen; err != io.EOF {
+	if err := bounded.Receive(t, "the daemon sees it", seen); err != io.EOF {
 		t.Errorf("the daemon saw %v", err)
 	}
 }
@@ -377,7 +379,7 @@ func TestClientShared(t *testing.T) {
 		}()
 	}
 	for range 8 {
-		if err := <-errs; err != nil {
+		if err := bounded.Receive(t, "all are answered", errs); err != nil {
 			t.Error(err)
 		}
 	}

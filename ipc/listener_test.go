@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -242,7 +244,7 @@ func TestAcceptAfterClose(t *testing.T) {
 	ended := make(chan error)
 	go func() { _, err := l.Accept(); ended <- err }()
 	l.Close()
-	if err := <-ended; !errors.Is(err, net.ErrClosed) {
+	if err := bounded.Receive(t, "Accept returns", ended); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Accept: %v", err)
 	}
 }
@@ -275,7 +277,7 @@ func TestAcceptWithoutDescriptors(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-got; err != nil {
+	if err := bounded.Receive(t, "Accept returns", got); err != nil {
 		t.Error(err)
 	}
 }

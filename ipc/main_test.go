@@ -2,7 +2,6 @@ package ipc
 
 import (
 	"bufio"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,11 +12,12 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 	"unsafe"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 // helperEnv makes the test binary another process for a test: its value is the
@@ -61,10 +61,12 @@ func startHelper(t testing.TB, mode, path string, attr *syscall.SysProcAttr) *ch
 	if attr != nil { // another user may not be able to reach the build folder
 		exe = copyExecutable(t, exe)
 	}
-	c := &child{Cmd: exec.Command(exe, path)}
+	c := &child{Cmd: bounded.Command(t, bounded.Lifetime, exe, path)}
 	c.Env = append(os.Environ(), helperEnv+"="+mode)
 	c.Stderr = os.Stderr
-	c.SysProcAttr = attr
+	if attr != nil {
+		c.SysProcAttr = attr
+	}
 	in, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +187,7 @@ func serve(t testing.TB, opts ListenOptions, handle func(*Conn)) *Listener {
 			c.Close()
 		}
 		mu.Unlock()
-		wg.Wait()
+		bounded.Within(t, "all connections end", wg.Wait)
 	})
 	return l
 }
@@ -223,7 +225,7 @@ func rawConnect(path string) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	tv := unix.NsecToTimeval(int64(10 * time.Second))
+	tv := unix.NsecToTimeval(int64(bounded.Patience))
 	if err := errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv),
 		again(func() error { return unix.Connect(fd, &unix.SockaddrUnix{Name: path}) })); err != nil {
 		unix.Close(fd)
@@ -299,14 +301,5 @@ func edit[V uint16 | uint32 | uint64](msg []byte, off int, v V) []byte {
 // eventually waits for cond, which another process or goroutine brings about.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	for tick := time.NewTicker(time.Millisecond); !cond(); {
-		select {
-		case <-ctx.Done():
-			tick.Stop()
-			t.Fatalf("not within 10 s: %s", what)
-		case <-tick.C:
-		}
-	}
+	bounded.Until(t, what, cond)
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 func TestPeer(t *testing.T) {
@@ -54,7 +56,7 @@ func TestPeer(t *testing.T) {
 // startTime asks ps's way: cut what is before the last parenthesis, count words.
 func startTime(t *testing.T, pid int) uint64 {
 	t.Helper()
-	out, err := exec.Command("sed", "-E", "s/^.*\\) //", "/proc/"+itoa(pid)+"/stat").Output()
+	out, err := bounded.Command(t, bounded.Patience, "sed", "-E", "s/^.*\\) //", "/proc/"+itoa(pid)+"/stat").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +147,7 @@ func TestIdentifyFallback(t *testing.T) {
 	if got.StartTicks != want.StartTicks || alive(got.PIDFD) != nil {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	dead := exec.Command("true")
+	dead := bounded.Command(t, bounded.Patience, "true")
 	if err := dead.Run(); err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +176,7 @@ func TestIdentifyWithoutProc(t *testing.T) {
 			t.Errorf("%s: not told why", name)
 		}
 		l.Close()
-		<-done
+		bounded.Receive(t, "Accept returns", done)
 		if s := l.Stats(); s.Open != 0 || s.Accepted != 0 || s.Gone+s.Refused != 1 {
 			t.Errorf("%s: %+v", name, s)
 		}

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 func word(credit uint64, epoch uint16, flags uint64) *atomic.Uint64 {
@@ -188,7 +190,7 @@ func TestWordSum(t *testing.T) {
 		}
 	}
 	stop.Store(true)
-	wg.Wait()
+	bounded.Within(t, "all come to an end", wg.Wait)
 	if credit := Word(w.Load()).Credit(); credit+held.Load() != granted {
 		t.Errorf("credit %d + held %d is not granted %d", credit, held.Load(), granted)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/statefile"
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 var _ arbiter.Words = (*Words)(nil)
@@ -206,7 +207,7 @@ func conserve(t *testing.T, b bench) {
 			b.Flag(lease, n%8 == 3, false)
 		}
 	}
-	wg.Wait()
+	bounded.Within(t, "all come to an end", wg.Wait)
 	used := uint64(0)
 	for _, h := range held {
 		used += h
@@ -247,5 +248,5 @@ func TestHammeredWord(t *testing.T) {
 		}
 	}
 	stop.Store(true)
-	wg.Wait()
+	bounded.Within(t, "all come to an end", wg.Wait)
 }

@@ -23,7 +23,7 @@ if [ "$#" -eq 0 ]; then
     done
     echo "== benchmarks, each once"
     if "$GO" test -run '^$' -bench . -benchtime 1x ./... >build/bench-once.txt 2>&1 &&
-        "$MAKE" --no-print-directory cshim-bench && build/cshim-bench once >>build/bench-once.txt; then
+        "$MAKE" --no-print-directory cshim-bench && tools/limit.sh 300 build/cshim-bench once >>build/bench-once.txt; then
         passed=$((passed + 1))
     else
         failed=$((failed + 1))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 // asGpuarb in the environment makes the test binary be gpuarb itself.
@@ -182,7 +183,7 @@ func gpuarb(t *testing.T, env []string, args ...string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := exec.Command(executable, args...)
+	command := bounded.Command(t, bounded.Patience, executable, args...)
 	// The race detector would have every process sleep a second at its end.
 	command.Env = append([]string{asGpuarb + "=1", "GORACE=atexit_sleep_ms=0", "PATH=" + os.Getenv("PATH")}, env...)
 	if folder := os.Getenv("GOCOVERDIR"); folder != "" {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/tests/bounded"
 	"golang.org/x/sys/unix"
 )
 
@@ -266,7 +267,7 @@ func TestRunSignalDeath(t *testing.T) {
 func TestRunKeepsIgnoredSignals(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	command := gpuarb(t, daemon.environment(t))
-	outer := exec.Command("sh", "-c", `trap "" HUP; exec "$0" run sh -c 'kill -HUP $$; echo alive'`, command.Path)
+	outer := bounded.Command(t, bounded.Patience, "sh", "-c", `trap "" HUP; exec "$0" run sh -c 'kill -HUP $$; echo alive'`, command.Path)
 	outer.Env = command.Env
 	if got := finish(t, outer); got.stdout != "alive\n" {
 		t.Errorf("the program did not outlive HUP, code %d\n%v", got.code, got)

@@ -2,7 +2,6 @@ package cshimtest
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -11,10 +10,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 // patience bounds how long anything may take; no result depends on it.
-const patience = 60 * time.Second
+const patience = bounded.Patience
 
 const stubFolder = "sim/stub"
 
@@ -51,7 +52,7 @@ func socketPath(t testing.TB) string {
 func startPeer(t testing.TB, socket string, options ...string) *peer {
 	t.Helper()
 	p := &peer{t: t, socket: socket, lines: make(chan string, 100000)}
-	p.cmd = exec.Command(built(t, "cshim-test/peer"), append([]string{socket}, options...)...)
+	p.cmd = bounded.Command(t, bounded.Lifetime, built(t, "cshim-test/peer"), append([]string{socket}, options...)...)
 	p.cmd.Stderr = os.Stderr
 	var err error
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
@@ -170,9 +171,7 @@ type program struct {
 }
 
 func (m *machine) command(name string, args ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	m.t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, name, args...)
+	cmd := bounded.Command(m.t, patience, name, args...)
 	cmd.Env = append(append([]string{}, m.env...), "LD_LIBRARY_PATH="+m.lib)
 	if m.load {
 		cmd.Env = append(cmd.Env, "LD_PRELOAD="+built(m.t, "libgpuarb.so"))

@@ -9,11 +9,11 @@ tests=$build/cshim-test
 
 for kind in asan tsan; do
     echo "-- $kind"
-    "$tests/$kind/table_test" 60000
-    "$tests/$kind/credit_test"
-    "$tests/$kind/env_test"
-    "$tests/$kind/stress" 4 20000
-    "$tests/$kind/session_stress" "$tests/peer" 24 300
+    tools/limit.sh 300 "$tests/$kind/table_test" 60000
+    tools/limit.sh 300 "$tests/$kind/credit_test"
+    tools/limit.sh 300 "$tests/$kind/env_test"
+    tools/limit.sh 300 "$tests/$kind/stress" 4 20000
+    tools/limit.sh 300 "$tests/$kind/session_stress" "$tests/peer" 24 300
 done
 
 echo "-- symbols"

@@ -158,5 +158,5 @@ func TestLogNobodyReads(t *testing.T) {
 	agree(t, m)
 	p.End()
 	check(t, cmd.Process.Signal(syscall.SIGTERM))
-	check(t, cmd.Wait())
+	check(t, rig.Wait(t, rig.Patience, cmd))
 }

@@ -133,7 +133,6 @@ func TestStoppedReader(t *testing.T) {
 	m := machine(t, rig.Options{Devices: "1G"})
 	p := cudaprog(m)
 	reader := m.Command(m.Env(), "sh", "-c", "while :; do cat "+filepath.Join(m.Mount, "leases")+" >/dev/null; done")
-	reader.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	check(t, reader.Start())
 	for i := range 10 {
 		check(t, syscall.Kill(-reader.Process.Pid, syscall.SIGSTOP))
@@ -144,7 +143,7 @@ func TestStoppedReader(t *testing.T) {
 	check(t, syscall.Kill(-reader.Process.Pid, syscall.SIGSTOP))
 	m.Stop()
 	check(t, syscall.Kill(-reader.Process.Pid, syscall.SIGKILL))
-	_ = reader.Wait()
+	_ = rig.Wait(t, rig.Patience, reader)
 	m.Start()
 	say(t, p, "alloc b 10M", "ok")
 	agree(t, m)

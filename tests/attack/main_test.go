@@ -9,8 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/tests/bounded"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -42,7 +44,7 @@ func random(t *testing.T) *rand.Rand {
 // machine is a machine whose daemon is watched for data races.
 func machine(t *testing.T, o rig.Options) *rig.Machine {
 	t.Helper()
-	o.Binary = *daemonPath
+	o.Binary, o.Life = *daemonPath, time.Duration(*scale)*bounded.Lifetime
 	m := rig.New(t, o)
 	t.Cleanup(func() {
 		for _, sign := range []string{"DATA RACE", "panic: ", "fatal error: "} {

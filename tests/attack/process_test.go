@@ -138,7 +138,7 @@ func TestExitInTheMiddle(t *testing.T) {
 					return strings.Contains(m.Sim("held"), fmt.Sprintf("%d ", p.Process.Pid))
 				})
 				_ = p.Process.Signal([]os.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGSEGV}[r.IntN(3)])
-				_ = p.Wait()
+				_ = rig.Wait(t, rig.Patience, p)
 			}
 		})
 	}

@@ -81,7 +81,7 @@ func TestRelativePaths(t *testing.T) {
 	agree(t, m)
 	p.End()
 	check(t, cmd.Process.Signal(syscall.SIGTERM))
-	check(t, cmd.Wait())
+	check(t, rig.Wait(t, rig.Patience, cmd))
 }
 
 // activate is systemd's stand-in: it makes a machine's socket, and starts the daemon
@@ -111,7 +111,7 @@ func TestReadOnlyRuntime(t *testing.T) {
 	p.End()
 	allGone(t, m)
 	check(t, cmd.Process.Signal(syscall.SIGTERM))
-	check(t, cmd.Wait())
+	check(t, rig.Wait(t, rig.Patience, cmd))
 	if !strings.Contains(log.String(), "not all of the state can be kept") || !strings.Contains(log.String(), "read-only") {
 		t.Errorf("the log does not say so: %s", &log)
 	}
@@ -130,7 +130,7 @@ func TestSocketActivation(t *testing.T) {
 	agree(t, m)
 	p.End()
 	check(t, cmd.Process.Signal(syscall.SIGTERM))
-	check(t, cmd.Wait())
+	check(t, rig.Wait(t, rig.Patience, cmd))
 	if _, err := os.Stat(m.Socket); err != nil {
 		t.Errorf("the socket belongs to whoever made it, and has gone: %v", err)
 	}
@@ -141,7 +141,7 @@ func TestSocketActivation(t *testing.T) {
 	check(t, err)
 	check(t, cmd.Start())
 	rig.Eventually(t, "the stream socket is there", func() bool {
-		return exec.Command("python3", "-c", "import socket,sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])", m.Socket).Run() == nil
+		return m.Command(m.Env(), "/usr/bin/python3", "-c", "import socket,sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])", m.Socket).Run() == nil
 	})
 	text := make([]byte, 4096)
 	for !strings.Contains(string(text), "SOCK_SEQPACKET") {
@@ -152,7 +152,7 @@ func TestSocketActivation(t *testing.T) {
 		text = text[:n:cap(text)][:n]
 		text = append(text, make([]byte, 4096-n)...)
 	}
-	_ = cmd.Wait()
+	_ = rig.Wait(t, rig.Patience, cmd)
 }
 
 // TestSignals: TERM under load, HUP with a mistake in the configuration, and many of

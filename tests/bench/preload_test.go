@@ -3,9 +3,9 @@ package bench
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"testing"
 
+	"github.com/gpuarb/gpuarb/tests/bounded"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -13,7 +13,7 @@ import (
 // ended: bare, under an empty shared object, and under the library, in turns.
 // added-ns is the difference between the last two.
 func BenchmarkPreload(b *testing.B) {
-	cmd := exec.Command(rig.Build(b, "bench/spawn"), fmt.Sprint(b.N), "/bin/true",
+	cmd := bounded.Command(b, bounded.Lifetime, rig.Build(b, "bench/spawn"), fmt.Sprint(b.N), "/bin/true",
 		rig.Build(b, "bench/empty.so"), rig.Build(b, "libgpuarb.so"))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()

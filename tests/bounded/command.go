@@ -91,25 +91,3 @@ func killRest(pid int) {
 func isChild(pid int) bool {
 	return unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) == nil
 }
-
-// Within returns when f has; where that takes longer than Patience, the test fails,
-// and f is left behind. Only for what nothing else can bound: a read of a mount whose
-// daemon is stuck.
-func Within(t testing.TB, what string, f func()) {
-	t.Helper()
-	if !Done(f) {
-		t.Fatalf("after %v not yet: %s", Patience, what)
-	}
-}
-
-// Done is Within that only says whether f has returned.
-func Done(f func()) bool {
-	done := make(chan struct{})
-	go func() { defer close(done); f() }()
-	select {
-	case <-done:
-		return true
-	case <-time.After(Patience):
-		return false
-	}
-}

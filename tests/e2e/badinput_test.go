@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpuarb/gpuarb/tests/bounded"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -229,7 +230,7 @@ func portable(t *testing.T, m *rig.Machine) string {
 // nobody gives a folder and what is in it to the user nobody.
 func nobody(t *testing.T, dir string) {
 	t.Helper()
-	if err := exec.Command("chown", "-R", "65534:65534", dir).Run(); err != nil {
+	if err := bounded.Command(t, bounded.Patience, "chown", "-R", "65534:65534", dir).Run(); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -142,10 +142,10 @@ func TestLeasesShowARunningProgramToTheByte(t *testing.T) {
 			t.Errorf("%s is %q", file, got)
 		}
 	}
-	if err := exec.Command("kill", "-INT", fields["PID"]).Run(); err != nil {
-		t.Fatal(err)
+	if r := rig.Run(t, m.Command(m.Env(), "kill", "-INT", fields["PID"])); r.Code != 0 {
+		t.Fatal(r.Stderr)
 	}
-	_ = cmd.Wait()
+	_ = rig.Wait(t, rig.Patience, cmd)
 	rig.Eventually(t, "its row is gone", func() bool { return strings.Count(m.Read("leases"), "\n") == 1 })
 	if got := m.Read("devices/0/memory.current"); got != "0\n" {
 		t.Errorf("afterwards devices/0/memory.current is %q", got)
@@ -188,6 +188,6 @@ func TestUnmanagedUseIsSeen(t *testing.T) {
 		t.Errorf("unmanaged by %+v, want ffmpeg, %d", s.Devices[0].UnmanagedBy, cmd.Process.Pid)
 	}
 	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
+	_ = rig.Wait(t, rig.Patience, cmd)
 	rig.Eventually(t, "it is gone", func() bool { return m.Read("devices/0/memory.unmanaged") == "0\n" })
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuarb/gpuarb/tests/bounded"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -26,7 +27,7 @@ func results(t *testing.T, m *rig.Machine, env []string) map[string]string {
 	}
 	cmd := m.Command(append(env, "NUMBA_CACHE_DIR="+m.Dir), python(), append([]string{script}, driverTests...)...)
 	cmd.Dir = m.Dir
-	r := rig.Run(t, cmd)
+	r := rig.RunFor(t, bounded.Lifetime, cmd)
 	if r.Code != 0 {
 		t.Errorf("exit status %d\n%s", r.Code, r.Stderr)
 	}

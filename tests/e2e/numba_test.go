@@ -60,7 +60,7 @@ func TestNumba(t *testing.T) {
 		t.Errorf("the row says %v streams and %v bytes", r["STREAMS"], r["USED"])
 	}
 	_ = stdin.Close()
-	if err := cmd.Wait(); err != nil {
+	if err := rig.Wait(t, rig.Patience, cmd); err != nil {
 		t.Errorf("%v\n%s", err, &stderr)
 	}
 }

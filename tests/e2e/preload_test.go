@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuarb/gpuarb/tests/bounded"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -42,7 +43,7 @@ func programs(t *testing.T) []string {
 	if _, err := exec.LookPath("dpkg"); err != nil {
 		t.Fatal("the list of programs comes from Debian's packages, and there is no dpkg")
 	}
-	out, _ := exec.Command("dpkg", append([]string{"--listfiles"}, ordinary...)...).Output() // some may be missing
+	out, _ := bounded.Command(t, bounded.Patience, "dpkg", append([]string{"--listfiles"}, ordinary...)...).Output() // some may be missing
 	seen := map[string]bool{}
 	var all []string
 	for path := range strings.Lines(string(out)) {
@@ -200,7 +201,7 @@ func TestPreloadIntoOrdinaryPrograms(t *testing.T) {
 		todo <- program
 	}
 	close(todo)
-	wg.Wait()
+	bounded.Within(t, "all programs are compared", wg.Wait)
 	t.Logf("%d of %d programs compared", len(compared), len(all))
 	if len(compared) < 200 {
 		t.Errorf("only %d programs of %d could be compared, want 200", len(compared), len(all))

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuarb/gpuarb/tests/bounded"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -83,14 +84,16 @@ func (s shell) run(t *testing.T, command string) []string {
 		t.Fatal(err)
 	}
 	var lines []string
-	for s.out.Scan() {
-		if s.out.Text() == end {
-			return lines
+	more := true
+	bounded.Within(t, command, func() {
+		for more = s.out.Scan(); more && s.out.Text() != end; more = s.out.Scan() {
+			lines = append(lines, s.out.Text())
 		}
-		lines = append(lines, s.out.Text())
+	})
+	if !more {
+		t.Fatalf("the shell ended in: %s", command)
 	}
-	t.Fatalf("the shell ended in: %s", command)
-	return nil
+	return lines
 }
 
 // machine gives the shell after it a root of its own: everything of the machine's,
@@ -151,7 +154,7 @@ func TestTranscript(t *testing.T) {
 		s.check(t, sh)
 	}
 	_ = in.Close()
-	if err := cmd.Wait(); err != nil {
+	if err := rig.Wait(t, rig.Patience, cmd); err != nil {
 		t.Errorf("the daemon's end: %v", err)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 func TestMemoryReturnsOnDeath(t *testing.T) {
@@ -121,7 +123,7 @@ func TestManyOpenAtOnce(t *testing.T) {
 		}()
 	}
 	for range n {
-		if err := <-done; err != nil {
+		if err := bounded.Receive(t, "all end", done); err != nil {
 			t.Error(err)
 		}
 	}

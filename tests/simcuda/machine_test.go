@@ -2,7 +2,6 @@ package simcuda
 
 import (
 	"bufio"
-	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -12,10 +11,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 // patience bounds how long anything may take; no result depends on it.
-const patience = 60 * time.Second
+const patience = bounded.Patience
 
 // machine is a folder with a simulated machine in it.
 type machine struct {
@@ -50,9 +51,7 @@ func newMachine(t testing.TB, vars ...string) *machine {
 }
 
 func (m *machine) command(name string, args ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	m.t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, name, args...)
+	cmd := bounded.Command(m.t, patience, name, args...)
 	cmd.Env = m.env
 	cmd.Stderr = os.Stderr
 	return cmd

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuarb/gpuarb/tests/bounded"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -141,7 +142,7 @@ func descriptors(t *testing.T, pid int) int {
 }
 
 func TestCrowd(t *testing.T) {
-	m := rig.New(t, rig.Options{Devices: "16G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: fmt.Sprintf(
+	m := rig.New(t, rig.Options{Devices: "16G", Life: *duration + bounded.Lifetime, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: fmt.Sprintf(
 		"schema_version = 1\n[defaults]\nscope = \"user\"\nmemory.max = \"%d\"\n", budget)})
 	// What the daemon opens once (a poller, a reader of the mount) is open before it is counted.
 	rig.Run(t, m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym"), "alloc a 1M"))
@@ -171,7 +172,7 @@ func TestCrowd(t *testing.T) {
 		break
 	}
 	close(stop)
-	wg.Wait()
+	bounded.Within(t, "the crowd ends", wg.Wait)
 
 	granted, refused, killed := sums.granted.Load(), sums.refused.Load(), sums.killed.Load()
 	peak := m.SimNumber("peak", "0")

@@ -3,17 +3,18 @@ package structure
 import (
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 // install runs the installation into dest, with empty files for what is built.
 func install(t *testing.T, dest string, args ...string) {
 	t.Helper()
-	cmd := exec.Command("tools/install.sh", args...)
+	cmd := bounded.Command(t, bounded.Patience, "tools/install.sh", args...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "DESTDIR="+dest, "PREFIX=/opt/gpuarb", "SYSCONFDIR=/etc")
 	if out, err := cmd.CombinedOutput(); err != nil {

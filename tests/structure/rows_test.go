@@ -4,13 +4,14 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 const (
@@ -143,7 +144,7 @@ func TestEveryRowHasAMutant(t *testing.T) {
 // A patch that no longer applies would be noticed only when somebody runs the mutants.
 func TestMutantsApply(t *testing.T) {
 	for _, m := range mutants(t) {
-		cmd := exec.Command("git", "apply", "--check", filepath.FromSlash(m.file))
+		cmd := bounded.Command(t, bounded.Patience, "git", "apply", "--check", filepath.FromSlash(m.file))
 		cmd.Dir = root
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", m.file, err, out)

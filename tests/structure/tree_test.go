@@ -1,6 +1,7 @@
 package structure
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 const (
@@ -40,7 +43,9 @@ func (p pkg) shipped() bool {
 }
 
 var listed = sync.OnceValues(func() ([]pkg, error) {
-	cmd := exec.Command("go", "list", "-e", "-tags", "gpu", "-json", "./...")
+	ctx, cancel := context.WithTimeout(context.Background(), bounded.Lifetime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", "list", "-e", "-tags", "gpu", "-json", "./...")
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {
@@ -75,7 +80,7 @@ func within(path, dir string) bool { return path == dir || strings.HasPrefix(pat
 func files(t *testing.T) []string {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(root, ".git")); err == nil {
-		cmd := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+		cmd := bounded.Command(t, bounded.Patience, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 		cmd.Dir = root
 		out, err := cmd.Output()
 		if err != nil {
