@@ -190,7 +190,7 @@ func (d *Daemon) mount() error {
 		return nil
 	}
 	fs, err := gpufs.Mount(d.place.mount, d, gpufs.Options{
-		System: d.place.system, SelfOf: d.inv.TaskOwner, Logger: d.log})
+		System: d.place.system, SelfOf: d.inv.TaskOwner, Control: d, Logger: d.log})
 	if err != nil {
 		return err
 	}

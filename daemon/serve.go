@@ -130,6 +130,8 @@ func (cl *client) handle(m ipc.Message) error {
 		return answer(cl, m, func(r *ipc.JobOpenRequest) (ipc.JobOpenReply, error) { return cl.d.openJob(cl.conn, *r) })
 	case ipc.TypeSnapshot:
 		return cl.snapshot(m)
+	case ipc.TypeLimit:
+		return answer(cl, m, cl.limit)
 	}
 	if cl.s == nil {
 		return refused(ipc.StatusOrder, "%v before Hello, Join or Resume", m.Header.Type)

@@ -15,11 +15,20 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// fakeView is a state that tests change.
+// fakeView is a state that tests change, and that takes whatever is written to it.
 type fakeView struct {
-	mu    sync.Mutex
-	s     accounting.Snapshot
-	taken int
+	mu      sync.Mutex
+	s       accounting.Snapshot
+	taken   int
+	written []Setting
+	refusal error // of every setting
+}
+
+func (v *fakeView) Set(s Setting) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.written = append(v.written, s)
+	return v.refusal
 }
 
 func (v *fakeView) Snapshot() accounting.Snapshot {
@@ -31,6 +40,7 @@ func (v *fakeView) Snapshot() accounting.Snapshot {
 	s.Leases = slices.Clone(s.Leases)
 	s.Processes = slices.Clone(s.Processes)
 	s.Jobs = slices.Clone(s.Jobs)
+	s.Queue = slices.Clone(s.Queue)
 	return s
 }
 
@@ -78,7 +88,13 @@ func sample() accounting.Snapshot {
 				Processes: []int{300}, Devices: []accounting.JobDeviceState{
 					{Device: 0, Max: accounting.Max, Used: gib, Peak: gib}, {Device: 1, Max: 2 * gib, Used: 512, Peak: 1024}}},
 		},
-		Stats: accounting.Stats{QueueDepth: 1, Admitted: 100, Denied: 7, Clients: 3, Leases: 3},
+		Queue: []accounting.TicketState{
+			{Pos: 1, Ticket: 12, PID: 300, User: "bob", UID: 1001, Device: 1, Wants: "512 MiB", WantsBytes: 512 << 20,
+				WaitedMs: 61999, Reason: "device_full", Job: 9, Command: "evil\nroot 1 0"},
+			{Pos: 2, Ticket: 13, PID: 400, User: "two words", UID: 1002, Device: -1, Wants: "device",
+				WaitedMs: 7, Reason: "slots", Job: 10, Command: "gpuarb claim"},
+		},
+		Stats: accounting.Stats{QueueDepth: 2, Admitted: 100, Denied: 7, Clients: 3, Leases: 3},
 	}
 }
 
@@ -87,7 +103,9 @@ func mountView(t testing.TB, view View) (*Server, string) {
 	t.Helper()
 	var logged lockedBuffer
 	path := filepath.Join(t.TempDir(), "gpu")
-	s, err := Mount(path, view, Options{System: true, SelfOf: selfOf, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+	control, _ := view.(Control)
+	s, err := Mount(path, view, Options{System: true, SelfOf: selfOf, Control: control,
+		Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

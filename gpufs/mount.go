@@ -26,6 +26,8 @@ type Options struct {
 	// /proc: the kernel's own memory, of which no process can hold up the reading.
 	// It is the one exception to the rule that handlers work from memory alone.
 	SelfOf func(tid uint32) (pid int, ok bool)
+	// Control takes what is written to the limits. Nil: no file can be written.
+	Control Control
 	// Logger takes what goes wrong while serving. Nil: nothing is logged.
 	Logger *slog.Logger
 }
@@ -67,7 +69,7 @@ func serve(point mountPoint, view View, o Options) (*Server, error) {
 	logger := log.New(messages, "", 0)
 	st := &state{snapshots: &snapshots{view: view}, gid: uint32(os.Getegid()), mounted: time.Now()}
 	uid := uint32(os.Geteuid())
-	root := &dirNode{state: st, uid: uid, dir: newBuilder(uid, o.SelfOf).root()}
+	root := &dirNode{state: st, uid: uid, dir: newBuilder(uid, o).root()}
 	none := time.Duration(0)
 	options := &fs.Options{
 		MountOptions: fuse.MountOptions{

@@ -12,6 +12,7 @@ import (
 
 const (
 	fileMode = 0o444
+	knobMode = 0o644
 	dirMode  = 0o555
 	linkMode = 0o777
 )
@@ -46,8 +47,9 @@ func (st *state) node(e entry, out *fuse.Attr) (ops fs.InodeEmbedder, id fs.Stab
 		return &linkNode{state: st, uid: e.uid, target: e.link}, id
 	}
 	id.Mode = syscall.S_IFREG
-	st.attr(fileMode, e.uid, out)
-	return &fileNode{state: st, uid: e.uid, text: e.text}, id
+	file := &fileNode{state: st, uid: e.uid, text: e.text, set: e.set}
+	st.attr(file.mode(), e.uid, out)
+	return file, id
 }
 
 // entryMode is the type of an entry, for a listing.
@@ -157,6 +159,14 @@ type fileNode struct {
 	state *state
 	uid   uint32
 	text  func(*snapshot) ([]byte, bool)
+	set   func(value string, uid uint32) error // nil: nobody can write
+}
+
+func (n *fileNode) mode() uint32 {
+	if n.set != nil {
+		return knobMode
+	}
+	return fileMode
 }
 
 var (
@@ -168,29 +178,44 @@ var (
 )
 
 func (n *fileNode) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
-	n.state.attr(fileMode, n.uid, &out.Attr)
+	n.state.attr(n.mode(), n.uid, &out.Attr)
 	return 0
 }
 
-// Setattr refuses chmod, chown, truncate and touch.
-func (n *fileNode) Setattr(context.Context, fs.FileHandle, *fuse.SetAttrIn, *fuse.AttrOut) syscall.Errno {
-	return syscall.EPERM
+// Setattr refuses chmod, chown, touch, and truncate where nobody can write.
+func (n *fileNode) Setattr(_ context.Context, _ fs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
+	if n.set == nil || !truncates(in) {
+		return syscall.EPERM
+	}
+	n.state.attr(n.mode(), n.uid, &out.Attr)
+	return 0
 }
 
 // Fsync has nothing to do.
 func (n *fileNode) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno { return 0 }
 
-// Open refuses whoever wants to write, root too, whom the kernel does not stop.
-func (n *fileNode) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
-	if flags&syscall.O_ACCMODE != syscall.O_RDONLY || flags&syscall.O_TRUNC != 0 {
+// Open refuses whoever wants to write where nobody can, root too, whom the kernel does
+// not stop.
+func (n *fileNode) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
+	writes := flags&syscall.O_ACCMODE != syscall.O_RDONLY || flags&syscall.O_TRUNC != 0
+	if writes && n.set == nil {
 		return nil, 0, syscall.EACCES
 	}
-	return &handle{file: n}, fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH, 0
+	h := &handle{file: n}
+	if writes {
+		caller, ok := fuse.FromContext(ctx)
+		if !ok {
+			return nil, 0, syscall.EACCES
+		}
+		h.uid = caller.Uid
+	}
+	return h, fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH, 0
 }
 
 // handle is one open of a file.
 type handle struct {
 	file *fileNode
+	uid  uint32 // who opened it to write: who was let in decides, not who got the descriptor
 
 	mu      sync.Mutex // orders the reads of those who share the descriptor
 	content []byte     // never changed, only replaced

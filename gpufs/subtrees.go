@@ -32,15 +32,20 @@ func (b *builder) deviceEntry(index int) entry {
 	id := identity{kind: kindDevice, device: index + 1}
 	find := func(s *snapshot) (accounting.DeviceState, bool) { return s.device(index) }
 	dir := alive(find, func(accounting.DeviceState) []entry {
-		leases := entry{name: "leases", text: rendered(func(w io.Writer, s accounting.Snapshot) error {
-			return report.Leases(w, onDevice(s, index))
-		})}
-		return numbered(append(values(b.device, find), leases), id, b.uid)
+		entries := append(values(b.device, find),
+			entry{name: "leases", text: rendered(func(w io.Writer, s accounting.Snapshot) error {
+				return report.Leases(w, onDevice(s, index))
+			})},
+			entry{name: "queue", text: rendered(func(w io.Writer, s accounting.Snapshot) error {
+				return report.Queue(w, onDevice(s, index))
+			})})
+		return numbered(b.knobs(entries, deviceKnobs, Setting{Of: OfDevice, Device: index}), id, b.uid)
 	})
 	return entry{name: strconv.Itoa(index), id: id, uid: b.uid, dir: dir}
 }
 
-// onDevice leaves the leases of one device.
+// onDevice leaves the leases of one device, and the tickets that wait for it, those
+// that would take any device among them.
 func onDevice(s accounting.Snapshot, index int) accounting.Snapshot {
 	var leases []accounting.LeaseState
 	for _, l := range s.Leases {
@@ -49,6 +54,13 @@ func onDevice(s accounting.Snapshot, index int) accounting.Snapshot {
 		}
 	}
 	s.Leases = leases
+	var queue []accounting.TicketState
+	for _, t := range s.Queue {
+		if t.Device == index || t.Device < 0 {
+			queue = append(queue, t)
+		}
+	}
+	s.Queue = queue
 	return s
 }
 
@@ -94,7 +106,9 @@ func (b *builder) processEntry(p accounting.ProcessState) entry {
 			list: func(s *snapshot) ([]entry, bool) { return b.processDevices(s, pid) },
 			find: func(s *snapshot, name string) (entry, bool) { return b.findProcessDevice(s, pid, name) },
 		}}
-		return numbered(append(values(b.process, find), devices), id, p.UID)
+		entries := append(values(b.process, find), devices)
+		return numbered(b.knobs(entries, accountKnobs, Setting{Of: OfProcess, Device: AllDevices,
+			PID: p.PID, StartTicks: p.StartTicks}), id, p.UID)
 	})
 	return entry{name: strconv.Itoa(p.PID), id: id, uid: p.UID, dir: dir}
 }
@@ -134,7 +148,8 @@ func (b *builder) processDeviceEntry(p accounting.ProcessState, index int) entry
 		return q, ok && len(q.Leases) > 0
 	}
 	dir := alive(find, func(q report.Process) []entry {
-		return numbered(values(b.lease, find), id, q.State.UID)
+		return numbered(b.knobs(values(b.lease, find), leaseKnobs, Setting{Of: OfProcess, Device: index,
+			PID: p.PID, StartTicks: p.StartTicks}), id, q.State.UID)
 	})
 	return entry{name: strconv.Itoa(index), id: id, uid: p.UID, dir: dir}
 }
@@ -162,7 +177,7 @@ func (b *builder) jobEntry(j accounting.JobState) entry {
 	id := identity{kind: kindJob, id: j.ID}
 	find := func(s *snapshot) (accounting.JobState, bool) { return s.job(j.ID) }
 	dir := alive(find, func(j accounting.JobState) []entry {
-		return numbered(values(b.job, find), id, j.UID)
+		return numbered(b.knobs(values(b.job, find), accountKnobs, Setting{Of: OfJob, Device: AllDevices, Job: j.ID}), id, j.UID)
 	})
 	return entry{name: strconv.FormatUint(j.ID, 10), id: id, uid: j.UID, dir: dir}
 }

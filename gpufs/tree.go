@@ -18,8 +18,9 @@ type entry struct {
 	name string
 	id   identity
 	uid  uint32
-	dir  *directory                     // one of these three
-	text func(*snapshot) ([]byte, bool) // false: what it tells of is gone
+	dir  *directory                           // one of these three
+	text func(*snapshot) ([]byte, bool)       // false: what it tells of is gone
+	set  func(value string, uid uint32) error // of a file that can be written
 	link func(tid uint32) (string, bool)
 }
 
@@ -94,15 +95,16 @@ func rendered(print func(io.Writer, accounting.Snapshot) error) func(*snapshot) 
 type builder struct {
 	uid     uint32 // of what belongs to the daemon
 	selfOf  func(tid uint32) (int, bool)
+	control Control // nil: nothing can be written
 	device  []report.Field[accounting.DeviceState]
 	process []report.Field[report.Process]
 	lease   []report.Field[report.Process]
 	job     []report.Field[accounting.JobState]
 }
 
-func newBuilder(uid uint32, selfOf func(uint32) (int, bool)) *builder {
+func newBuilder(uid uint32, o Options) *builder {
 	return &builder{
-		uid: uid, selfOf: selfOf,
+		uid: uid, selfOf: o.SelfOf, control: o.Control,
 		device:  report.DeviceFields(),
 		process: report.ProcessFields(),
 		lease:   report.LeaseFields(),
@@ -121,6 +123,7 @@ func (b *builder) root() *directory {
 		{name: "leases", text: rendered(report.Leases)},
 		{name: "leases.json", text: rendered(report.LeasesJSON)},
 		{name: "processes", dir: &directory{changing: true, list: b.processes, find: b.findProcess}},
+		{name: "queue", text: rendered(report.Queue)},
 		{name: "stats", text: rendered(report.Stats)},
 		{name: "version", text: rendered(version)},
 	}

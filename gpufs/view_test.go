@@ -62,7 +62,7 @@ func TestShared(t *testing.T) {
 
 // TestIdentities checks that no two nodes of the tree share an inode number and generation.
 func TestIdentities(t *testing.T) {
-	b := newBuilder(0, func(uint32) (int, bool) { return 1, true })
+	b := newBuilder(0, Options{SelfOf: func(uint32) (int, bool) { return 1, true }})
 	s := &snapshot{Snapshot: sample()}
 	seen := map[[2]uint64]string{}
 	var walk func(path string, d *directory)

@@ -30,9 +30,15 @@ var deviceColumns = []column[deviceRow]{
 	{"NAME", last, func(d deviceRow) string { return line(d.Name) }},
 }
 
+// deviceState is how a device is doing, and whether somebody has it as a whole.
 func deviceState(d accounting.DeviceState) string {
-	if d.Lost {
+	switch {
+	case d.Lost:
 		return string(accounting.StateLost)
+	case d.ExclusiveJob != 0:
+		return "exclusive"
+	case d.Leased:
+		return "leased"
 	}
 	return "ok"
 }

@@ -50,14 +50,23 @@ type jsonLease struct {
 // LeasesJSON writes the leases as one JSON array, an object per line. The fields
 // are those of accounting.LeaseState; budget_bytes is null where there is no limit.
 func LeasesJSON(w io.Writer, s accounting.Snapshot) error {
-	out := bufio.NewWriter(w)
-	out.WriteString("[")
-	separator := "\n"
+	rows := make([]jsonLease, 0, len(s.Leases))
 	for _, l := range s.Leases {
 		row := jsonLease{LeaseState: l}
 		if l.Budget != accounting.Max {
 			row.Budget = &l.Budget
 		}
+		rows = append(rows, row)
+	}
+	return jsonLines(w, rows)
+}
+
+// jsonLines writes one JSON array with a line for each row.
+func jsonLines[T any](w io.Writer, rows []T) error {
+	out := bufio.NewWriter(w)
+	out.WriteString("[")
+	separator := "\n"
+	for _, row := range rows {
 		data, err := json.Marshal(row)
 		if err != nil {
 			return err
@@ -66,7 +75,7 @@ func LeasesJSON(w io.Writer, s accounting.Snapshot) error {
 		out.Write(data)
 		separator = ",\n"
 	}
-	if len(s.Leases) > 0 {
+	if len(rows) > 0 {
 		out.WriteString("\n")
 	}
 	out.WriteString("]\n")

@@ -43,6 +43,11 @@ func sample() accounting.Snapshot {
 				Streams: 130, SlotsMax: 2, SlotsCurrent: 1},
 			{Index: 11, Vendor: "amd", Name: "evil\nname", PCI: "0000:43:00.0", Total: 24 * gib, Lost: true},
 		},
+		Queue: []accounting.TicketState{
+			{Pos: 1, Ticket: 18446744073709551615, PID: 7, User: "two words\n", Device: 11, Wants: "1 GiB", WantsBytes: gib,
+				WaitedMs: 59999, Reason: "device_full", Command: "evil\n1 root"},
+			{Pos: 10, Ticket: 3, PID: 4194304, Device: -1, Wants: "device", WaitedMs: 999, Reason: "slots"},
+		},
 		Stats: accounting.Stats{QueueDepth: 2, Admitted: 18446744073709551615},
 	}
 	for i, command := range hostile {
@@ -65,7 +70,7 @@ func printed(t *testing.T, print func(io.Writer, accounting.Snapshot) error, s a
 
 func TestGolden(t *testing.T) {
 	for name, print := range map[string]func(io.Writer, accounting.Snapshot) error{
-		"leases": Leases, "devices": Devices,
+		"leases": Leases, "devices": Devices, "queue": Queue,
 	} {
 		got := printed(t, print, sample())
 		path := filepath.Join("testdata", name+".golden")
@@ -218,5 +223,16 @@ func TestWriteErrors(t *testing.T) {
 		if err := print(&failing{left: 10}, sample()); !errors.Is(err, errFull) {
 			t.Errorf("the writer's error was lost: %v", err)
 		}
+	}
+}
+
+// TestQueueJSON checks that a script gets the numbers as they are.
+func TestQueueJSON(t *testing.T) {
+	var rows []accounting.TicketState
+	if err := json.Unmarshal([]byte(printed(t, QueueJSON, sample())), &rows); err != nil || !reflect.DeepEqual(rows, sample().Queue) {
+		t.Errorf("%v: %+v", err, rows)
+	}
+	if got := printed(t, QueueJSON, accounting.Snapshot{}); got != "[]\n" {
+		t.Errorf("an empty queue: %q", got)
 	}
 }

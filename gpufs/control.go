@@ -1,0 +1,110 @@
+package gpufs
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// Control changes limits while programs run. Set must be safe for concurrent use, and
+// must not block for longer than it takes to change the state. Its error tells the
+// writer what was wrong: the syscall.Errno that it wraps, EIO without one.
+type Control interface {
+	Set(Setting) error
+}
+
+// Whose a limit is (Setting.Of).
+const (
+	OfDevice Owner = iota + 1
+	OfProcess
+	OfJob
+)
+
+// Owner is the kind of thing that has a limit.
+type Owner uint8
+
+// AllDevices in Setting.Device means every device.
+const AllDevices = -1
+
+// Setting is a limit as somebody wrote it.
+type Setting struct {
+	Of         Owner
+	Device     int    // its index; of a process or job AllDevices as well
+	PID        int    // of a process,
+	StartTicks uint64 // with the time that tells it from an earlier one
+	Job        uint64
+	Name       string // the file's: memory.max, slots.max, …
+	Value      string // without white space around it; never empty
+	UID        uint32 // who opened the file
+}
+
+// The files that can be written, by what they are of.
+var (
+	deviceKnobs  = map[string]bool{"slots.max": true}
+	accountKnobs = map[string]bool{"memory.max": true, "memory.min": true, "streams.max": true}
+	// streams.max holds for each lease of a process, and is changed for all of them.
+	leaseKnobs = map[string]bool{"memory.max": true, "memory.min": true}
+)
+
+// knobs makes those of the entries writable that names names.
+func (b *builder) knobs(entries []entry, names map[string]bool, s Setting) []entry {
+	if b.control == nil {
+		return entries
+	}
+	for i := range entries {
+		if names[entries[i].name] {
+			s := s
+			s.Name = entries[i].name
+			entries[i].set = func(value string, uid uint32) error {
+				s.Value, s.UID = value, uid
+				return b.control.Set(s)
+			}
+		}
+	}
+	return entries
+}
+
+// maxCommand is the longest text that is taken for a limit.
+const maxCommand = 4096
+
+var _ fs.FileWriter = (*handle)(nil)
+
+// Write takes one whole command, wherever in the file it is written, as cgroupfs does.
+func (h *handle) Write(_ context.Context, data []byte, _ int64) (uint32, syscall.Errno) {
+	value := strings.TrimSpace(string(data))
+	switch {
+	case h.file.set == nil:
+		return 0, syscall.EBADF // opened for reading: the kernel does not let this through
+	case len(data) > maxCommand:
+		return 0, syscall.E2BIG
+	case value == "":
+		return 0, syscall.EINVAL
+	}
+	if err := h.file.set(value, h.uid); err != nil {
+		return 0, toErrno(err)
+	}
+	return uint32(len(data)), 0
+}
+
+// toErrno is what the writer is told of an error.
+func toErrno(err error) syscall.Errno {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return syscall.EIO
+}
+
+// truncates tells a wish to empty the file, which `echo 2 > FILE` begins with, from
+// every other change of its attributes.
+func truncates(in *fuse.SetAttrIn) bool {
+	size, ok := in.GetSize()
+	_, mode := in.GetMode()
+	_, uid := in.GetUID()
+	_, gid := in.GetGID()
+	return ok && size == 0 && !mode && !uid && !gid
+}
