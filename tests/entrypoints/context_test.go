@@ -1,0 +1,245 @@
+package entrypoints
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// objects compares how many contexts and streams a process has by the driver's
+// count, and by the daemon's.
+func objects(t *testing.T, m *rig.Machine, pid, device, contexts, streams int) {
+	t.Helper()
+	if h := m.HeldBy(pid, device); h.Contexts != contexts || h.Streams != streams {
+		t.Errorf("the driver has %d contexts and %d streams on GPU %d, want %d and %d",
+			h.Contexts, h.Streams, device, contexts, streams)
+	}
+	if l := m.Lease(pid, device); l.Contexts != contexts || l.Streams != streams {
+		t.Errorf("the daemon says %d contexts and %d streams on GPU %d, want %d and %d",
+			l.Contexts, l.Streams, device, contexts, streams)
+	}
+}
+
+// withContext is everyWay for a program that begins with a context of some kind.
+func withContext(t *testing.T, how string, limit uint64, f func(t *testing.T, m *rig.Machine, p *rig.Program)) {
+	t.Parallel()
+	for _, way := range []string{"dlsym", "link", "gpa"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			m := rig.New(t, rig.Options{NoMount: true})
+			env := append(m.PreloadEnv(), fmt.Sprintf("GPUARB_MEMORY=%d", limit))
+			f(t, m, m.Interact(m.Command(env, rig.Build(t, "programs/cudaprog-"+way), "--context", how)))
+		})
+	}
+}
+
+// Each version of cuCtxCreate counts one, and one less when the driver fails; each
+// way to end it gives back what lived there.
+func TestContextVersions(t *testing.T) {
+	const limit = 8 * mib
+	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		versions := map[string]string{"contextv1": "cuCtxCreate", "context": "cuCtxCreate_v2",
+			"contextv3": "cuCtxCreate_v3", "contextv4": "cuCtxCreate_v4"}
+		for make, symbol := range versions {
+			for _, end := range []string{"destroy", "destroyv1"} {
+				m.Sim("fail", symbol+":1:2")
+				p.Want(make+" c", errOutOfMemory)
+				m.Sim("clear")
+				p.Want(make+" c 7", "err 101") // no such device
+				objects(t, m, pid, 0, 1, 0)
+				p.Want(make+" c 0", "ok")
+				p.Want("alloc a 4M", "ok")
+				p.Want("array b 1024 1024 1 1", "ok")
+				p.Want("stream s", "ok")
+				objects(t, m, pid, 0, 2, 1)
+				holds(t, m, pid, 0, 5*mib)
+				m.Sim("fail", "cuCtxDestroy*:1:999")
+				p.Want(end+" c", "err 999")
+				m.Sim("clear")
+				objects(t, m, pid, 0, 2, 1)
+				holds(t, m, pid, 0, 5*mib)
+				p.Want(end+" c", "ok")
+				objects(t, m, pid, 0, 1, 0)
+				holds(t, m, pid, 0, 0)
+			}
+		}
+		exactly(p, limit)
+	})
+}
+
+// A context that was attached ends with as many detaches.
+func TestContextAttached(t *testing.T) {
+	everyWay(t, 8*mib, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("alloc a 1M", "ok")
+		p.Want("attach again", "ok")
+		m.Sim("fail", "cuCtxDetach:1:999")
+		p.Want("detach again", "err 999")
+		m.Sim("clear")
+		p.Want("detach again", "ok")
+		objects(t, m, pid, 0, 1, 0)
+		holds(t, m, pid, 0, mib)
+		p.Want("detach first", "ok")
+		objects(t, m, pid, 0, 0, 0)
+		holds(t, m, pid, 0, 0)
+	})
+}
+
+// The primary context is one, however often it is retained.
+func TestContextPrimary(t *testing.T) {
+	const limit = 8 * mib
+	withContext(t, "none", limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		m.Sim("fail", "cuDevicePrimaryCtxRetain:1:2")
+		p.Want("primary c", errOutOfMemory)
+		m.Sim("clear")
+		for _, suffix := range []string{"", "v1"} {
+			p.Want("primary c", "ok")
+			p.Want("primary c", "ok")
+			p.Want("alloc a 4M", "ok")
+			p.Want("stream s", "ok")
+			objects(t, m, pid, 0, 1, 1)
+			p.Want("release"+suffix+" 0", "ok")
+			objects(t, m, pid, 0, 1, 1)
+			holds(t, m, pid, 0, 4*mib)
+			p.Want("release"+suffix+" 0", "ok")
+			objects(t, m, pid, 0, 0, 0)
+			holds(t, m, pid, 0, 0)
+			p.Want("release"+suffix+" 0", "err 201")
+
+			p.Want("primary c", "ok")
+			p.Want("alloc a 4M", "ok")
+			p.Want("stream s", "ok")
+			m.Sim("fail", "cuDevicePrimaryCtxReset*:1:999")
+			p.Want("reset"+suffix+" 0", "err 999")
+			m.Sim("clear")
+			holds(t, m, pid, 0, 4*mib)
+			p.Want("reset"+suffix+" 0", "ok")
+			objects(t, m, pid, 0, 0, 0)
+			holds(t, m, pid, 0, 0)
+			p.Want("primary c", "ok")
+			objects(t, m, pid, 0, 1, 0)
+			exactly(p, limit)
+			p.Want("release"+suffix+" 0", "ok")
+			p.Want("release"+suffix+" 0", "ok")
+			objects(t, m, pid, 0, 0, 0)
+		}
+	})
+}
+
+// The CUDA runtime gets its context by a private table of the driver's, and ends it
+// by exported functions.
+func TestContextOfTheRuntime(t *testing.T) {
+	const limit = 8 * mib
+	withContext(t, "runtime", limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		objects(t, m, pid, 0, 1, 0) // before the first allocation
+		p.Want("alloc a 4M", "ok")
+		p.Want("stream s", "ok")
+		p.Want("runtime again", "ok")
+		p.Want("primary other", "ok")
+		objects(t, m, pid, 0, 1, 1)
+		p.Want("release 0", "ok")
+		objects(t, m, pid, 0, 1, 1)
+		p.Want("resetv1 0", "ok")
+		objects(t, m, pid, 0, 0, 0)
+		holds(t, m, pid, 0, 0)
+		p.Want("runtime again", "ok")
+		p.Want("alloc a 4M", "ok")
+		objects(t, m, pid, 0, 1, 0)
+		holds(t, m, pid, 0, 4*mib)
+		p.Want("reset 0", "ok")
+		holds(t, m, pid, 0, 0)
+	})
+}
+
+// A context that another thread of the program pushes is shown by that.
+func TestContextPushed(t *testing.T) {
+	withContext(t, "runtime", 8*mib, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("use 0", "ok")
+		p.Want("push first", "ok")
+		objects(t, m, pid, 0, 1, 0)
+	})
+}
+
+// A green context counts as one, and so does the primary one that it keeps; what is
+// taken in it lies in the primary one.
+func TestContextGreen(t *testing.T) {
+	const limit = 8 * mib
+	withContext(t, "none", limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		m.Sim("fail", "cuGreenCtxCreate:1:999")
+		p.Want("green g", "err 999")
+		m.Sim("clear")
+		p.Want("green g 0", "ok")
+		objects(t, m, pid, 0, 2, 0)
+		m.Sim("fail", "cuGreenCtxStreamCreate:1:999")
+		p.Want("greenstream s g", "err 999")
+		m.Sim("clear")
+		p.Want("greenstream s g", "ok")
+		objects(t, m, pid, 0, 2, 1)
+		p.Want("streamdestroy s", "ok")
+		objects(t, m, pid, 0, 2, 0)
+
+		p.Want("greencontext c g", "ok")
+		p.Want("use c", "ok")
+		p.Want("alloc a 4M", "ok")
+		p.Want("stream s", "ok")
+		p.Want("allocasync b 1M s", "ok")
+		p.Want("freeasync b s", "ok")
+		p.Want("sync s", "ok")
+		objects(t, m, pid, 0, 2, 1) // no further context
+		exactly(p, limit-4*mib)
+		holds(t, m, pid, 0, 4*mib)
+		p.Want("green other", "ok")
+		objects(t, m, pid, 0, 3, 1)
+		m.Sim("fail", "cuGreenCtxDestroy:1:999")
+		p.Want("greendestroy g", "err 999")
+		m.Sim("clear")
+		p.Want("greendestroy g", "ok")
+		objects(t, m, pid, 0, 2, 1) // the other one keeps the primary one
+		holds(t, m, pid, 0, 4*mib)
+		p.Want("greendestroy other", "ok")
+		objects(t, m, pid, 0, 0, 0)
+		holds(t, m, pid, 0, 0)
+	})
+}
+
+// Streams of green contexts are under the cap.
+func TestContextGreenStreamCap(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{NoMount: true})
+	p := m.Interact(m.Command(append(m.PreloadEnv(), "GPUARB_STREAMS=2"), rig.Build(t, "programs/cudaprog-gpa")))
+	p.Want("green g", "ok")
+	p.Want("stream a", "ok")
+	p.Want("greenstream b g", "ok")
+	m.CountCalls("cuGreenCtxStreamCreate")
+	p.Want("greenstream c g", errOutOfMemory)
+	if n := m.Calls("cuGreenCtxStreamCreate"); n != 0 {
+		t.Errorf("the driver was asked %d times for what was refused", n)
+	}
+	objects(t, m, p.PID(), 0, 3, 2)
+	p.Want("streamdestroy b", "ok")
+	p.Want("greenstream c g", "ok")
+}
+
+// Threads that come and go in contexts of their own leave nothing behind.
+func TestContextsAgainAndAgain(t *testing.T) {
+	everyWay(t, 8*mib, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		p.Tell(strings.Repeat("context c;alloc a 4M;stream s;host h 4K;green g;destroy c;greendestroy g;", 20))
+		for range 20 * 7 {
+			if line := p.Line(); !strings.HasSuffix(line, " ok") {
+				t.Fatal(line)
+			}
+		}
+		objects(t, m, p.PID(), 0, 1, 0)
+		holds(t, m, p.PID(), 0, 0)
+		if n := m.SimNumber("host"); n != 0 {
+			t.Errorf("%d bytes of host memory are left", n)
+		}
+	})
+}

@@ -1,0 +1,123 @@
+package entrypoints
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// hostRest checks that so much host memory is left under the cap, and not one byte more.
+func hostRest(t *testing.T, m *rig.Machine, p *rig.Program, limit, held uint64) {
+	t.Helper()
+	if got := m.SimNumber("host"); got != held {
+		t.Errorf("the driver has %d bytes of host memory, want %d", got, held)
+	}
+	p.Want(fmt.Sprintf("host rest %d", limit-held), "ok")
+	p.Want("host more 1", errOutOfMemory)
+	p.Want("freehost rest", "ok")
+}
+
+func withHost(t *testing.T, limit uint64, f func(t *testing.T, m *rig.Machine, p *rig.Program)) {
+	t.Parallel()
+	for _, way := range []string{"dlsym", "link", "gpa"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			m := rig.New(t, rig.Options{NoMount: true})
+			env := append(m.PreloadEnv(), fmt.Sprintf("GPUARB_HOST=%d", limit))
+			f(t, m, m.Interact(m.Command(env, rig.Build(t, "programs/cudaprog-"+way))))
+		})
+	}
+}
+
+// Each version of each call is counted to the byte, and gives back when the driver fails.
+func TestHostIsCounted(t *testing.T) {
+	const limit = 1<<20 + 1
+	withHost(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		calls := []struct{ command, symbol, end, wrong string }{
+			{"host", "cuMemAllocHost_v2", "freehost", "unregister"},
+			{"hostv1", "cuMemAllocHost", "freehost", "unregister"},
+			{"hostflags", "cuMemHostAlloc", "freehost", "unregister"},
+			{"register", "cuMemHostRegister_v2", "unregister", "freehost"},
+			{"registerv1", "cuMemHostRegister", "unregister", "freehost"},
+		}
+		for _, c := range calls {
+			m.Sim("fail", c.symbol+":1:999")
+			p.Want(c.command+" a 1000", "err 999")
+			m.Sim("clear")
+			hostRest(t, m, p, limit, 0)
+			p.Want(c.command+" a 1000", "ok")
+			hostRest(t, m, p, limit, 1000)
+			m.CountCalls(c.symbol)
+			p.Want(fmt.Sprintf("%s b %d", c.command, limit-999), errOutOfMemory)
+			if n := m.Calls(c.symbol); n != 0 {
+				t.Errorf("%s: the driver was asked %d times for what was refused", c.symbol, n)
+			}
+			m.Sim("clear")
+			p.Want(fmt.Sprintf("%s b %d", c.command, limit-1000), "ok")
+			p.Want("host more 1", errOutOfMemory)
+			p.Want(c.end+" b", "ok")
+			if got := p.Ask(c.wrong + " a"); got == "ok" {
+				t.Errorf("%s of what %s made: ok", c.wrong, c.command)
+			}
+			m.Sim("fail", "cuMem*Free*:1:999")
+			m.Sim("fail", "cuMemHostUnregister:1:999")
+			p.Want(c.end+" a", "err 999")
+			m.Sim("clear")
+			hostRest(t, m, p, limit, 1000)
+			p.Want(c.end+" a", "ok")
+			if got := p.Ask(c.end + " a"); got == "ok" {
+				t.Errorf("%s twice: ok", c.end)
+			}
+			hostRest(t, m, p, limit, 0)
+		}
+	})
+}
+
+// It is no device memory: neither charged there nor bounded by the budget.
+func TestHostIsNotTheDevices(t *testing.T) {
+	everyWay(t, mib, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		p.Want("host a 64M", "ok")
+		p.Want("hostflags b 64M", "ok")
+		holds(t, m, p.PID(), 0, 0)
+		exactly(p, mib)
+	})
+}
+
+// What lived in a context is gone with it, by whatever call it ends.
+func TestHostEndsWithItsContext(t *testing.T) {
+	const limit = 1 << 20
+	withHost(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		p.Want("host kept 1000", "ok")
+		fill := func() {
+			p.Want("host a 2000", "ok")
+			p.Want("register b 3000", "ok")
+			hostRest(t, m, p, limit, 6000)
+		}
+		p.Want("context c", "ok")
+		fill()
+		p.Want("destroy c", "ok")
+		hostRest(t, m, p, limit, 1000)
+		for _, end := range []string{"reset", "release"} {
+			p.Want("primary c", "ok")
+			fill()
+			p.Want(end+" 0", "ok")
+			p.Want("use first", "ok")
+			hostRest(t, m, p, limit, 1000)
+			p.Ask("release 0") // what a reset left retained
+		}
+		p.Want("freehost kept", "ok")
+		hostRest(t, m, p, limit, 0)
+	})
+}
+
+// Without a context the driver refuses, and nothing is counted.
+func TestHostWithoutContext(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{NoMount: true})
+	p := m.Interact(m.Command(append(m.PreloadEnv(), "GPUARB_HOST=1M"), rig.Build(t, "programs/cudaprog-dlsym"),
+		"--context", "none"))
+	p.Want("host a 4K", "err 201")
+	p.Want("context c", "ok")
+	hostRest(t, m, p, 1<<20, 0)
+}
