@@ -93,8 +93,9 @@ test-libcuda: setup-build ## hold the resolver against every libcuda.so.1 of Deb
 	@GO='$(GO)' tools/test-libcuda.sh $(BUILD)/libcuda
 
 .PHONY: fuzz
-fuzz: ## run each fuzz target for a while (FUZZTIME=10s)
-	@GO='$(GO)' FUZZTIME='$(or $(FUZZTIME),10s)' tools/fuzz.sh
+fuzz: setup-test ## run each fuzz target for a while (FUZZTIME=10s)
+	@$(MAKE) --no-print-directory cshim-fuzz-programs
+	@GO='$(GO)' FUZZTIME='$(or $(FUZZTIME),10s)' tools/fuzz.sh $(SHIM_FUZZ_PROGRAMS)
 
 # BENCH=regexp picks by name, COUNT=10 repeats for benchstat.
 .PHONY: bench

@@ -49,8 +49,15 @@ SHIM_CORE_SOURCES := $(patsubst %,cshim/%.c,$(SHIM_CORE))
 SHIM_TESTS := table_test credit_test env_test stress session_stress
 SHIM_TEST_PROGRAMS := $(foreach kind,asan tsan,$(patsubst %,$(SHIM_TEST)/$(kind)/%,$(SHIM_TESTS)))
 
-.PHONY: cshim-test-programs cshim-test cshim-bench
-cshim-test-programs: $(SHIM_TEST)/peer $(SHIM_TEST_PROGRAMS)
+# Fuzz targets, with clang's own driver for them; `make fuzz` runs them, cshim-test what they know.
+SHIM_FUZZ := table resolve
+SHIM_FUZZ_PROGRAMS := $(patsubst %,$(SHIM_TEST)/fuzz/%_fuzz,$(SHIM_FUZZ))
+SHIM_FUZZ_FLAGS := $(filter-out -Wconversion,$(SHIM_TEST_FLAGS)) -fsanitize=fuzzer,address,undefined \
+                   -fno-sanitize-recover=all
+
+.PHONY: cshim-test-programs cshim-fuzz-programs cshim-test cshim-bench
+cshim-test-programs: $(SHIM_TEST)/peer $(SHIM_TEST_PROGRAMS) cshim-fuzz-programs
+cshim-fuzz-programs: $(SHIM_FUZZ_PROGRAMS)
 
 cshim-test: cshim-test-programs shim
 	cshim/test/run.sh $(BUILD)
@@ -66,6 +73,16 @@ $(SHIM_TEST)/asan/%: cshim/test/%.c cshim/test/check.h $(SHIM_CORE_SOURCES) $(SH
 $(SHIM_TEST)/tsan/%: cshim/test/%.c cshim/test/check.h $(SHIM_CORE_SOURCES) $(SHIM_HEADERS) cshim/build.mk
 	@mkdir -p $(@D)
 	$(CC) $(SHIM_TEST_FLAGS) -fsanitize=thread -o $@ $< $(SHIM_CORE_SOURCES)
+
+$(SHIM_TEST)/fuzz/table_fuzz: cshim/test/fuzz/table_fuzz.c cshim/table.c cshim/lock.c cshim/os.c $(SHIM_HEADERS) cshim/build.mk
+	@mkdir -p $(@D)
+	clang $(SHIM_FUZZ_FLAGS) -o $@ $(filter %.c,$^)
+
+# All but the interposition, on a driver without locks.
+$(SHIM_TEST)/fuzz/resolve_fuzz: cshim/test/fuzz/resolve_fuzz.c $(SHIM_CORE_SOURCES) $(SHIM_HEADERS) cshim/build.mk \
+  $(patsubst %,cshim/%.c,$(filter-out preload,$(SHIM_GLUE))) $(BUILD)/sim/stub/libcuda.so
+	@mkdir -p $(@D)
+	clang $(SHIM_FUZZ_FLAGS) -DDRIVER='"$(abspath $(BUILD)/sim/stub/libcuda.so.1)"' -o $@ $(filter %.c,$^) -ldl
 
 cshim-bench: $(BUILD)/cshim-bench $(SHIM_TEST)/peer shim
 

@@ -1,11 +1,24 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# fuzz.sh: run each Go fuzz target for FUZZTIME (10s). What one finds is written
-# to the package's testdata/fuzz, to be committed: `make test` runs it from then on.
+# fuzz.sh [PROGRAM...]: run each Go fuzz target and each of these libFuzzer programs for
+# FUZZTIME (10s, 5m). What a Go one finds is written to the package's testdata/fuzz; what a
+# program finds lies beside it, and belongs in cshim/test/fuzz/corpus. Committed, `make test`
+# runs it from then on.
 set -euo pipefail
 
 : "${GO:=go}" "${FUZZTIME:=10s}"
+
+seconds=${FUZZTIME%s}
+case $seconds in *m) seconds=$((${seconds%m} * 60)) ;; esac
+for program; do
+    target=$(basename "$program" _fuzz)
+    echo "== cshim $target"
+    mkdir -p "$program.found"
+    "$program" -max_total_time="$seconds" -max_len=2000 -artifact_prefix="$program-" -print_final_stats=1 \
+        "$program.found" "cshim/test/fuzz/corpus/$target" </dev/null 2>"$program.log" || { tail -n 40 "$program.log"; exit 1; }
+    grep -E '^(Done|stat::peak)' "$program.log"
+done
 
 "$GO" list -f '{{.Dir}}' ./... | while read -r dir; do
     cd "$dir"

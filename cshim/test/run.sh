@@ -16,6 +16,12 @@ for kind in asan tsan; do
     tools/limit.sh 300 "$tests/$kind/session_stress" "$tests/peer" 24 300
 done
 
+echo "-- what fuzzing found worth keeping"
+for target in table resolve; do
+    "$tests/fuzz/${target}_fuzz" cshim/test/fuzz/corpus/$target/* 2>"$tests/fuzz/$target.log" ||
+        { cat "$tests/fuzz/$target.log"; exit 1; }
+done
+
 echo "-- symbols"
 # Nothing newer than glibc 2.31, and libc alone.
 newest=$(objdump -T "$build/libgpuarb.so" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)

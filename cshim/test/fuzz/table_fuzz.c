@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pointer table against a plain array, by the steps that the input says.
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../table.h"
+
+#define CHECK(condition) ((condition) ? (void)0 : abort())
+enum { MODEL = 2048, STEP = 4, RUN = 40 };
+
+static struct ga_table table; // grows, and is empty between inputs
+static struct ga_entry model[MODEL];
+static size_t held;
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+// Neighbours, large blocks, far places, handles, small numbers; and keys of many bits.
+static uint64_t key_of(uint8_t pattern, uint64_t i) {
+    static const uint64_t base[] = {0x7f0000000000, 0x7f0000000000, 0x100000000000, 0x555500000010,
+                                    1};
+    static const unsigned shift[] = {9, 21, 33, 4, 0};
+    if (pattern % 6 == 5)
+        return (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    return base[pattern % 6] + (i << shift[pattern % 6]);
+}
+
+static size_t model_find(uint64_t key) {
+    size_t i = 0;
+    while (i < held && model[i].key != key)
+        i++;
+    return i;
+}
+
+static bool same(const struct ga_entry *a, const struct ga_entry *b) {
+    return a->key == b->key && a->bytes == b->bytes && a->context == b->context &&
+           a->tag == b->tag && a->device == b->device && a->kind == b->kind;
+}
+
+static void put(const struct ga_entry *entry) {
+    struct ga_entry old;
+    size_t at = model_find(entry->key);
+    if (at == MODEL)
+        return;
+    CHECK(ga_table_put(&table, entry, &old));
+    if (at < held)
+        CHECK(same(&old, &model[at]));
+    else
+        CHECK(old.key == 0);
+    model[at] = *entry;
+    held += at == held;
+}
+
+static void take(uint64_t key) {
+    struct ga_entry found, taken;
+    size_t at = model_find(key);
+    CHECK(ga_table_find(&table, key, &found) == (at < held));
+    CHECK(ga_table_take(&table, key, &taken) == (at < held));
+    if (at == held)
+        return;
+    CHECK(same(&found, &model[at]) && same(&taken, &found));
+    model[at] = model[--held];
+}
+
+static void forget(void *arg, const struct ga_entry *entry) {
+    size_t at = model_find(entry->key);
+    (void)arg;
+    CHECK(at < held && same(entry, &model[at]));
+    model[at] = model[--held];
+}
+
+static size_t in_context(uint64_t context) {
+    size_t n = 0;
+    for (size_t i = 0; i < held; i++)
+        n += model[i].context == context;
+    return n;
+}
+
+static void drain(uint64_t context) {
+    ga_table_drain(&table, context, forget, NULL);
+    CHECK(in_context(context) == 0);
+}
+
+static void mark(uint64_t context, uint64_t becomes) {
+    CHECK(ga_table_mark(&table, context, becomes) == in_context(context));
+    for (size_t i = 0; i < held; i++)
+        if (model[i].context == context)
+            model[i].context = becomes;
+}
+
+static void count(void *arg, const struct ga_entry *entry) {
+    size_t at = model_find(entry->key);
+    CHECK(at < held && same(entry, &model[at]));
+    ++*(size_t *)arg;
+}
+
+// One step: what, of which pattern, where, with what.
+static void step(const uint8_t *s) {
+    struct ga_entry entry = {.key = key_of(s[1] >> 4, s[2]),
+                             .bytes = (uint64_t)s[3] << (s[1] % 40),
+                             .context = s[3] % 5,
+                             .tag = s[3],
+                             .device = s[2] % 32,
+                             .kind = s[1] % 16};
+    size_t seen = 0;
+    switch (s[0] % 8) {
+    case 0:
+    case 1:
+        put(&entry);
+        break;
+    case 2:
+        take(entry.key);
+        break;
+    case 3:
+        for (uint64_t i = 0; i < RUN; i++, entry.key = key_of(s[1] >> 4, s[2] + i * (s[3] + 1)))
+            put(&entry);
+        break;
+    case 4:
+        for (uint64_t i = 0; i < RUN; i++)
+            take(key_of(s[1] >> 4, s[2] + i * (s[3] + 1)));
+        break;
+    case 5:
+        drain(s[2] % 5);
+        break;
+    case 6:
+        mark(s[2] % 5, s[3] % 5);
+        break;
+    default:
+        ga_table_each(&table, count, &seen);
+        CHECK(seen == held);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    size_t seen = 0;
+    for (; size >= STEP; size -= STEP, data += STEP)
+        step(data);
+    ga_table_each(&table, count, &seen);
+    CHECK(seen == held);
+    while (held > 0)
+        take(model[held - 1].key);
+    seen = 0;
+    ga_table_each(&table, count, &seen);
+    CHECK(seen == 0);
+    return 0;
+}
