@@ -15,22 +15,29 @@ void ga_admit_set_reaper(const struct ga_reaper *r) {
     atomic_store(&reaper, r);
 }
 
-uint64_t ga_admit_reap(struct ga_root *root, uint32_t device) {
+uint64_t ga_admit_reap(struct ga_root *root, uint32_t device, uint64_t wanted) {
     const struct ga_reaper *r = atomic_load(&reaper);
     if (!r || atomic_load(&root->devices[device].pending) == 0)
         return 0;
-    return r->reap(root, device);
+    return r->reap(root, device, wanted);
 }
 
-// Waits until enough of what is pending has executed. True: something has.
+uint64_t ga_admit_late(struct ga_root *root, uint32_t device) {
+    uint64_t kept = atomic_load(&root->devices[device].kept);
+    uint64_t pending = atomic_load(&root->devices[device].pending);
+    return pending > kept ? pending - kept : 0;
+}
+
+// Waits until enough of what is pending came back. True: something has.
 static bool wait_for_pending(struct ga_root *root, uint32_t device, uint64_t missing) {
     uint64_t reaped = 0;
     uint64_t end = ga_os_now_ms() + PENDING_WAIT_MS;
     for (uint64_t step_us = 20;; step_us += step_us / 4) {
-        reaped += ga_admit_reap(root, device);
+        // Under pressure what pools keep has to come back, too.
+        reaped += ga_admit_reap(root, device, missing - reaped);
+        uint64_t late = ga_admit_late(root, device);
         uint64_t pending = atomic_load(&root->devices[device].pending);
-        if (reaped >= missing || pending == 0 || reaped + pending < missing ||
-            ga_os_now_ms() >= end)
+        if (reaped >= missing || late == 0 || reaped + pending < missing || ga_os_now_ms() >= end)
             return reaped > 0;
         ga_os_sleep_us(step_us < 2000 ? step_us : 2000);
     }
@@ -49,7 +56,7 @@ static bool take_from_credit(struct ga_root *root, uint32_t device, uint64_t byt
     return taken;
 }
 
-static bool exceeds_limit(struct ga_root *root, uint32_t device, uint64_t bytes) {
+bool ga_admit_exceeds(struct ga_root *root, uint32_t device, uint64_t bytes) {
     struct ga_view *view = atomic_load(&root->view);
     uint32_t slot = view ? atomic_load(&view->slot[device]) : 0;
     if (!slot)
@@ -129,9 +136,9 @@ GA_NOINLINE bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t b
     if (way != GA_WAY_ASK)
         return without_daemon(root, way, device, bytes, tag);
     // What can never fit is asked for at once, so that the refusal is counted, and moves nothing.
-    bool hopeless = exceeds_limit(root, device, bytes);
+    bool hopeless = ga_admit_exceeds(root, device, bytes);
     if (!hopeless)
-        ga_admit_reap(root, device);
+        ga_admit_reap(root, device, 0);
     if (take_from_credit(root, device, bytes, tag))
         return true;
     struct ga_reply reply;

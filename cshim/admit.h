@@ -16,11 +16,9 @@ void ga_admit_return(struct ga_root *root, const struct ga_lane *lane);
 // Tells the daemon that a free saw NOTIFY.
 void ga_admit_notify(struct ga_root *root, uint32_t slot);
 
-// Takes bytes of a device into use, waiting if the policy says so. False: refused, nothing was
-// taken. True: they are on their way (inflight) until ga_hold has them in a table or ga_release
-// gives them back. Bytes may be 0. tag: which session they are charged in.
-static inline bool ga_admit(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
-                            uint16_t *tag) {
+// ga_admit from what the credit word has; nobody is asked.
+static inline bool ga_admit_fast(struct ga_root *root, uint32_t device, uint64_t bytes,
+                                 uint16_t *tag) {
     ga_move_begin(root);
     struct ga_view *view = atomic_load_explicit(&root->view, memory_order_acquire);
     if (GA_LIKELY(view != NULL)) {
@@ -35,7 +33,16 @@ static inline bool ga_admit(struct ga_root *root, uint32_t device, uint64_t byte
         }
     }
     ga_move_end();
-    return ga_admit_slow(root, device, bytes, kind, tag);
+    return false;
+}
+
+// Takes bytes of a device into use, waiting if the policy says so. False: refused, nothing was
+// taken. True: they are on their way (inflight) until ga_hold has them in a table or ga_release
+// gives them back. Bytes may be 0. tag: which session they are charged in.
+static inline bool ga_admit(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
+                            uint16_t *tag) {
+    return GA_LIKELY(ga_admit_fast(root, device, bytes, tag)) ||
+           ga_admit_slow(root, device, bytes, kind, tag);
 }
 
 // What was taken without a daemon was never part of what is granted: as long as none was told of
@@ -108,11 +115,15 @@ static inline bool ga_withdraw(struct ga_root *root, uint64_t key, struct ga_ent
 // What can turn pending bytes into credit. Set by the API's glue before its first free in
 // stream order.
 struct ga_reaper {
-    // Gives back what has executed; how many bytes of the device that was.
-    uint64_t (*reap)(struct ga_root *root, uint32_t device);
+    uint64_t (*reap)(struct ga_root *root, uint32_t device, uint64_t wanted);
 };
-// Gives back what has executed; how many bytes of the device that was.
-uint64_t ga_admit_reap(struct ga_root *root, uint32_t device);
+// Gives back what has executed and its pool has given up; how many bytes of the device that was.
+// Pools are made to give up what they keep until wanted bytes came back (0: they are not).
+uint64_t ga_admit_reap(struct ga_root *root, uint32_t device, uint64_t wanted);
+// Bytes of the device whose free has not been seen to execute.
+uint64_t ga_admit_late(struct ga_root *root, uint32_t device);
+// More than the whole limit: it can never be had.
+bool ga_admit_exceeds(struct ga_root *root, uint32_t device, uint64_t bytes);
 void ga_admit_set_reaper(const struct ga_reaper *reaper);
 
 // Objects are taken by the thread that asks, before the driver makes them, and given back in its

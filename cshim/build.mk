@@ -8,8 +8,9 @@ SHIM_CFLAGS ?=
 # What the core is: no driver, no loader. The unit tests link it.
 SHIM_CORE := admit env host lane link lock log os root session table wait
 # What knows CUDA and the loader.
-SHIM_GLUE := cuda_array cuda_context cuda_device cuda_green cuda_host cuda_memory cuda_pending cuda_primary cuda_query cuda_stream \
-             cuda_vmm driver hooks loader preload resolve
+SHIM_GLUE := cuda_array cuda_async cuda_context cuda_device cuda_green cuda_host cuda_memory \
+             cuda_pending cuda_pool cuda_primary cuda_query cuda_stream cuda_vmm driver hooks \
+             loader preload resolve
 
 SHIM_FLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wshadow \
               -Wstrict-prototypes -Werror -fvisibility=hidden -fPIC -fno-semantic-interposition \

@@ -19,6 +19,9 @@ typedef struct ga_cu_pool *ga_pool;
 typedef uint64_t ga_memory; // CUmemGenericAllocationHandle
 typedef struct ga_cu_array_object *ga_array;
 typedef struct ga_cu_mipmap_object *ga_mipmap;
+typedef struct ga_cu_graph *ga_graph;
+typedef struct ga_cu_node *ga_node;
+typedef struct ga_cu_exec *ga_exec;
 
 struct ga_cu_uuid {
     uint8_t bytes[16];
@@ -54,6 +57,19 @@ struct ga_cu_memory_properties {
     int location;      // the ordinal of a device, where it is one
 };
 
+// CUmemLocation
+struct ga_cu_location {
+    int type; // CUmemLocationType
+    int id;   // the ordinal of a device, where it is one
+};
+
+// The beginning of CUmemPoolProps.
+struct ga_cu_pool_properties {
+    int allocation_type;
+    int handle_types;
+    struct ga_cu_location location;
+};
+
 // Of CUresult, what the shim itself returns or looks for.
 #define GA_CUDA_SUCCESS 0
 #define GA_CUDA_OUT_OF_MEMORY 2
@@ -67,6 +83,8 @@ struct ga_cu_memory_properties {
 #define GA_CUDA_CAPTURE_MODE_RELAXED 2
 #define GA_CUDA_ATTRIBUTE_TEXTURE_ALIGNMENT 14
 #define GA_CUDA_LOCATION_DEVICE 1
+#define GA_CUDA_POOL_RESERVED 5  // CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
+#define GA_CUDA_GRAPH_RESERVED 2 // CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT
 #define GA_CUDA_ARRAY_LAYERED 0x01u
 #define GA_CUDA_ARRAY_CUBEMAP 0x04u
 #define GA_CUDA_ARRAY_SPARSE 0x40u

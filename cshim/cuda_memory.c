@@ -3,7 +3,7 @@
 
 #include "admit.h"
 #include "cuda_device.h"
-#include "cuda_pending.h"
+#include "cuda_pool.h"
 
 // One allocation on its way: open, then the driver, then settle.
 struct claim {
@@ -180,83 +180,17 @@ ga_result ga_cuda_alloc_pitch_v1(GA_FN_cuMemAllocPitch *real, uint32_t *address,
     return settle_pitched(&c, result, ok ? *address : 0, ok ? (uint64_t)*pitch * height : 0);
 }
 
-// An allocation that is captured takes nothing now: it becomes a node of a graph. In doubt (the
-// legacy stream while another one is captured) it is left to the driver, which refuses it.
-static bool is_capturing(ga_stream stream) {
-    int status = GA_CUDA_CAPTURE_NONE;
-    if (!GA_REAL(cuStreamIsCapturing))
-        return false;
-    return GA_REAL(cuStreamIsCapturing)(stream, &status) != GA_CUDA_SUCCESS ||
-           status != GA_CUDA_CAPTURE_NONE;
-}
-
-// The memory of a pool outlives contexts, so the entry names none.
-static enum opened open_async(struct claim *c, uint64_t bytes, ga_stream stream) {
-    uint64_t context;
-    c->root = ga_root_get();
-    c->bytes = bytes;
-    c->context = 0;
-    c->kind = GA_MEMORY_ASYNC;
-    if (c->root == NULL || bytes == 0 || is_capturing(stream))
-        return PASS;
-    return open_on(c, ga_cuda_device_of_stream(c->root, stream, &context));
-}
-
-ga_result ga_cuda_alloc_async(GA_FN_cuMemAllocAsync *real, ga_address *address, size_t bytes,
-                              ga_stream stream, ga_stream effective) {
-    struct claim c;
-    enum opened opened = open_async(&c, bytes, effective);
-    if (opened == REFUSED)
-        return GA_CUDA_OUT_OF_MEMORY;
-    ga_result result = real(address, bytes, stream);
-    if (opened == PASS)
-        return result;
-    return settle(&c, result, result == GA_CUDA_SUCCESS ? *address : 0);
-}
-
-// The device of a pool: the one whose default or current pool it is; else, as for one that the
-// program made, taken to be the stream's.
-static int device_of_pool(struct ga_root *root, ga_pool pool, int otherwise) {
-    if (!ga_cuda_device_several(root))
-        return otherwise;
-    for (int device = 0; device < (int)atomic_load(&root->device_count); device++) {
-        ga_pool found = NULL;
-        if ((GA_REAL(cuDeviceGetDefaultMemPool) &&
-             GA_REAL(cuDeviceGetDefaultMemPool)(&found, device) == GA_CUDA_SUCCESS &&
-             found == pool) ||
-            (GA_REAL(cuDeviceGetMemPool) &&
-             GA_REAL(cuDeviceGetMemPool)(&found, device) == GA_CUDA_SUCCESS && found == pool))
-            return ga_cuda_device_know(root, device) ? device : -1;
-    }
-    return otherwise;
-}
-
-ga_result ga_cuda_alloc_from_pool(GA_FN_cuMemAllocFromPoolAsync *real, ga_address *address,
-                                  size_t bytes, ga_pool pool, ga_stream stream,
-                                  ga_stream effective) {
-    struct claim c = {.root = ga_root_get(), .bytes = bytes, .kind = GA_MEMORY_ASYNC};
-    enum opened opened = PASS;
-    if (c.root && bytes && !is_capturing(effective)) {
-        uint64_t context;
-        int device = ga_cuda_device_of_stream(c.root, effective, &context);
-        opened = open_on(&c, device_of_pool(c.root, pool, device));
-    }
-    if (opened == REFUSED)
-        return GA_CUDA_OUT_OF_MEMORY;
-    ga_result result = real(address, bytes, pool, stream);
-    if (opened == PASS)
-        return result;
-    return settle(&c, result, result == GA_CUDA_SUCCESS ? *address : 0);
-}
-
 // A free takes the entry out before the driver is called: once the driver has freed the address,
 // another thread may get it again and record it. Refused by the driver, it goes back in.
 static inline void free_settle(struct ga_root *root, ga_result result,
                                const struct ga_entry *entry) {
-    if (GA_LIKELY(result == GA_CUDA_SUCCESS))
-        ga_release(root, entry->device, entry->bytes, entry->tag);
-    else
+    struct ga_cuda_pool *pool = ga_cuda_pool_of(entry);
+    if (GA_UNLIKELY(result != GA_CUDA_SUCCESS))
         ga_hold(root, entry);
+    else if (GA_UNLIKELY(pool != NULL))
+        ga_cuda_pool_freed(root, pool, entry->bytes, entry->tag);
+    else
+        ga_release(root, entry->device, entry->bytes, entry->tag);
 }
 
 ga_result ga_cuda_free(GA_FN_cuMemFree_v2 *real, ga_address address) {
@@ -276,21 +210,5 @@ ga_result ga_cuda_free_v1(GA_FN_cuMemFree *real, uint32_t address) {
     ga_result result = real(address);
     if (ours)
         free_settle(root, result, &entry);
-    return result;
-}
-
-ga_result ga_cuda_free_async(GA_FN_cuMemFreeAsync *real, ga_address address, ga_stream stream,
-                             ga_stream effective) {
-    struct ga_entry entry;
-    struct ga_root *root = ga_root_get();
-    // Captured, it frees when the graph runs: the block stays, and its charge.
-    if (!root || is_capturing(effective) || !ga_withdraw(root, address, &entry))
-        return real(address, stream);
-    ga_result result = real(address, stream);
-    if (result != GA_CUDA_SUCCESS) {
-        ga_hold(root, &entry);
-        return result;
-    }
-    ga_cuda_pending_add(root, &entry, effective);
     return result;
 }

@@ -2,17 +2,29 @@
 #include "cuda_pending.h"
 
 #include "admit.h"
+#include "cuda_capture.h"
 #include "cuda_device.h"
+#include "cuda_pool.h"
 
-// A free that has not been seen to execute.
+// A free that has not been seen to execute, or a call to be made then.
+//
+// It is on one list, that of the pending ones, from ga_cuda_pending_add to the moment when
+// somebody takes it off, who then owns it and alone puts it on the list of unused ones. Who holds
+// root->asking may look at one without the lock, which nobody takes off meanwhile (looked).
 struct item {
-    struct item *next;
+    struct item *next, *previous;
+    uint64_t address; // 0: not a block, but run(argument)
     uint64_t bytes;
+    struct ga_cuda_pool *pool; // NULL: freed in stream order, but of no pool
+    void (*run)(struct ga_root *root, void *argument);
+    void *argument;
     uint64_t context; // where event and stream live, or a ticket: then nothing may be asked of them
-    ga_stream stream;
-    ga_event event; // NULL: it could not be had, the stream itself is asked
+    ga_stream stream; // NULL: it is gone
+    ga_event event;   // NULL: it could not be had, the stream itself is asked
     uint32_t device;
     uint16_t tag;
+    uint8_t kind;
+    bool looked;
 };
 
 struct cached_event {
@@ -23,13 +35,9 @@ struct cached_event {
 #define CACHED_EVENTS 256
 #define REAP_FROM 64 // so many queued frees are looked at without need
 
-// Who holds reaping may take items off the list and call the driver about them; it is waited
-// for with a time limit, because that is a wait for the driver. lock guards the rest.
 struct ga_cuda_pending {
-    struct ga_mutex reaping;
-    struct ga_spin lock;
-    struct item *first;
-    struct item **last;
+    struct ga_spin lock; // guards all of it
+    struct item *first, *last;
     struct item *unused;
     uint32_t count;
     uint32_t reap_at;
@@ -37,7 +45,7 @@ struct ga_cuda_pending {
     struct cached_event cache[CACHED_EVENTS];
 };
 
-static uint64_t reap(struct ga_root *root, uint32_t device);
+static uint64_t reap(struct ga_root *root, uint32_t device, uint64_t wanted);
 static const struct ga_reaper reaper = {reap};
 
 static struct ga_cuda_pending *get(struct ga_root *root, bool make) {
@@ -47,7 +55,6 @@ static struct ga_cuda_pending *get(struct ga_root *root, bool make) {
     p = ga_root_alloc(root, sizeof *p);
     if (!p)
         return NULL;
-    p->last = &p->first;
     p->reap_at = REAP_FROM;
     struct ga_cuda_pending *other = NULL;
     if (!atomic_compare_exchange_strong(&root->pending, &other, p))
@@ -66,13 +73,7 @@ static void unlock(struct ga_cuda_pending *p) {
     ga_self_leave();
 }
 
-// A thread in relaxed mode may query events while another one captures a stream; in any other
-// mode that would break the capture. Returns the mode that was in force.
-static int exchange_capture_mode(int mode) {
-    if (GA_REAL(cuThreadExchangeStreamCaptureMode))
-        GA_REAL(cuThreadExchangeStreamCaptureMode)(&mode);
-    return mode;
-}
+// Events
 
 static ga_event take_event(struct ga_cuda_pending *p, uint64_t context) {
     ga_event event = NULL;
@@ -109,10 +110,10 @@ static ga_event make_event(uint64_t context) {
     GA_REAL(cuCtxGetCurrent)(&current);
     bool push = current != wanted && GA_REAL(cuCtxPushCurrent_v2) && GA_REAL(cuCtxPopCurrent_v2) &&
                 GA_REAL(cuCtxPushCurrent_v2)(wanted) == GA_CUDA_SUCCESS;
-    int mode = exchange_capture_mode(GA_CUDA_CAPTURE_MODE_RELAXED);
+    int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
     if (GA_REAL(cuEventCreate)(&event, GA_CUDA_EVENT_DISABLE_TIMING) != GA_CUDA_SUCCESS)
         event = NULL;
-    exchange_capture_mode(mode);
+    ga_cuda_capture_exchange(mode);
     if (push)
         GA_REAL(cuCtxPopCurrent_v2)(&current);
     return event;
@@ -139,15 +140,7 @@ static ga_event record_event(struct ga_cuda_pending *p, uint64_t context, ga_str
     return NULL;
 }
 
-// What the page says of pending bytes is information for people.
-static void count_pending(struct ga_root *root, uint32_t device, uint64_t delta, uint16_t tag) {
-    atomic_fetch_add(&root->devices[device].pending, delta);
-    struct ga_view *view = atomic_load(&root->view);
-    uint32_t slot = view && view->tag == tag ? atomic_load(&view->slot[device]) : 0;
-    if (slot)
-        atomic_store((ga_word *)&view->page->lease[slot - 1].pending,
-                     atomic_load(&root->devices[device].pending));
-}
+// The list
 
 static struct item *new_item(struct ga_root *root, struct ga_cuda_pending *p) {
     lock(p);
@@ -158,38 +151,138 @@ static struct item *new_item(struct ga_root *root, struct ga_cuda_pending *p) {
     return item ? item : ga_root_alloc(root, sizeof *item);
 }
 
-static void append(struct ga_cuda_pending *p, struct item *item) {
+static void drop_item(struct ga_cuda_pending *p, struct item *item) {
+    lock(p);
+    item->next = p->unused;
+    p->unused = item;
+    unlock(p);
+}
+
+static void append_locked(struct ga_cuda_pending *p, struct item *item) {
+    item->looked = false;
     item->next = NULL;
-    *p->last = item;
-    p->last = &item->next;
+    item->previous = p->last;
+    *(p->last ? &p->last->next : &p->first) = item;
+    p->last = item;
     p->count++;
+}
+
+static void take_locked(struct ga_cuda_pending *p, struct item *item) {
+    *(item->previous ? &item->previous->next : &p->first) = item->next;
+    *(item->next ? &item->next->previous : &p->last) = item->previous;
+    p->count--;
+}
+
+// Puts an item in that is filled but for its event. Returns true when it is time to look.
+static bool enlist(struct ga_cuda_pending *p, struct item *item, ga_stream stream) {
+    // A per-thread default stream goes by a name that every thread has one of.
+    item->stream = stream;
+    item->context = context_of(stream);
+    item->event = record_event(p, item->context, stream);
+    lock(p);
+    append_locked(p, item);
+    bool many = p->count >= p->reap_at;
+    unlock(p);
+    return many;
 }
 
 void ga_cuda_pending_add(struct ga_root *root, const struct ga_entry *entry, ga_stream stream) {
     struct ga_cuda_pending *p = get(root, true);
     struct item *item = p ? new_item(root, p) : NULL;
-    if (!item) {
-        // No memory to wait with. The bytes are on their way back.
-        ga_release(root, entry->device, entry->bytes, entry->tag);
+    struct ga_cuda_pool *pool = ga_cuda_pool_of(entry);
+    if (!item) { // No memory to wait with.
+        if (pool)
+            ga_cuda_pool_freed(root, pool, entry->bytes, entry->tag);
+        else
+            ga_release(root, entry->device, entry->bytes, entry->tag);
         return;
     }
-    item->bytes = entry->bytes;
-    item->device = entry->device;
-    item->tag = entry->tag;
-    item->stream = stream;
-    item->context = context_of(stream);
-    item->event = record_event(p, item->context, stream);
+    *item = (struct item){
+        .address = entry->key,
+        .bytes = entry->bytes,
+        .pool = pool,
+        .device = entry->device,
+        .tag = entry->tag,
+        .kind = entry->kind,
+    };
     ga_move_begin(root);
-    count_pending(root, entry->device, entry->bytes, entry->tag);
+    ga_cuda_pool_count(root, entry->device, entry->bytes, entry->tag);
     ga_inflight_add(entry->device, 0 - entry->bytes);
     ga_move_end();
-    lock(p);
-    append(p, item);
-    bool many = p->count >= p->reap_at;
-    unlock(p);
-    if (many)
-        reap(root, entry->device);
+    if (enlist(p, item, stream))
+        ga_admit_reap(root, entry->device, 0);
 }
+
+bool ga_cuda_pending_call(struct ga_root *root, ga_stream stream,
+                          void (*run)(struct ga_root *root, void *argument), void *argument) {
+    struct ga_cuda_pending *p = get(root, true);
+    struct item *item = p ? new_item(root, p) : NULL;
+    if (!item)
+        return false;
+    *item = (struct item){.run = run, .argument = argument, .device = GA_DEVICES};
+    enlist(p, item, stream);
+    return true;
+}
+
+// An item that was taken off the list is no longer pending after all.
+static void call_back(struct ga_root *root, struct ga_cuda_pending *p, struct item *item) {
+    ga_move_begin(root);
+    ga_cuda_pool_count(root, item->device, 0 - item->bytes, item->tag);
+    ga_inflight_add(item->device, item->bytes);
+    ga_move_end();
+    if (item->pool)
+        ga_cuda_pool_blocks(root, item->pool, -1);
+    if (item->event)
+        give_event(p, item->context, item->event);
+    drop_item(p, item);
+}
+
+bool ga_cuda_pending_again(struct ga_root *root, const struct ga_entry *like, ga_stream stream) {
+    struct ga_cuda_pending *p = get(root, false);
+    if (!p || atomic_load(&root->devices[like->device].pending) == 0 ||
+        stream == GA_CUDA_STREAM_PER_THREAD)
+        return false;
+    uint64_t context = context_of(stream);
+    lock(p);
+    struct item *found = p->last;
+    while (found && (found->looked || found->stream != stream || found->context != context ||
+                     found->pool != ga_cuda_pool_of(like) || found->bytes != like->bytes ||
+                     found->tag != like->tag))
+        found = found->previous;
+    if (found)
+        take_locked(p, found);
+    unlock(p);
+    if (found)
+        call_back(root, p, found);
+    return found != NULL;
+}
+
+bool ga_cuda_pending_recall(struct ga_root *root, uint64_t address, struct ga_entry *entry) {
+    struct ga_cuda_pending *p = get(root, false);
+    if (!p)
+        return false;
+    lock(p);
+    struct item *found = p->last;
+    while (found && (found->looked || found->address != address))
+        found = found->previous;
+    if (found) {
+        take_locked(p, found);
+        *entry = (struct ga_entry){
+            .key = address,
+            .bytes = found->bytes,
+            .context = (uint64_t)(uintptr_t)found->pool,
+            .tag = found->tag,
+            .device = (uint8_t)found->device,
+            .kind = found->kind,
+        };
+    }
+    unlock(p);
+    if (found)
+        call_back(root, p, found);
+    return found != NULL;
+}
+
+// Looking
 
 enum { EXECUTED, NOT_YET, LEAVE };
 
@@ -199,7 +292,7 @@ static int look(const struct item *item) {
         return LEAVE; // its context is ending
     if (item->event)
         result = GA_REAL(cuEventQuery)(item->event);
-    else if (item->stream == GA_CUDA_STREAM_PER_THREAD || !GA_REAL(cuStreamQuery))
+    else if (!item->stream || item->stream == GA_CUDA_STREAM_PER_THREAD || !GA_REAL(cuStreamQuery))
         return LEAVE; // would ask another thread's stream; its context's end settles it
     else
         result = GA_REAL(cuStreamQuery)(item->stream);
@@ -213,86 +306,113 @@ static int look(const struct item *item) {
     }
 }
 
+// An item that was taken off the list has executed.
 static void finish(struct ga_root *root, struct ga_cuda_pending *p, struct item *item) {
-    ga_move_begin(root);
-    count_pending(root, item->device, 0 - item->bytes, item->tag);
-    uint32_t notify = ga_give(root, item->device, item->bytes, item->tag);
-    ga_move_end();
+    uint32_t notify = 0;
+    if (item->run) {
+        item->run(root, item->argument);
+    } else if (item->pool) {
+        ga_cuda_pool_executed(root, item->pool, item->bytes, item->tag);
+    } else {
+        ga_move_begin(root);
+        ga_cuda_pool_count(root, item->device, 0 - item->bytes, item->tag);
+        notify = ga_give(root, item->device, item->bytes, item->tag);
+        ga_move_end();
+    }
     if (notify)
         ga_admit_notify(root, notify - 1);
-    lock(p);
-    item->next = p->unused;
-    p->unused = item;
-    unlock(p);
+    drop_item(p, item);
 }
 
 // Streams whose first pending free was not there yet: the later ones are not either.
 #define BLOCKED 8
+struct blocked {
+    ga_stream stream[BLOCKED];
+    uint32_t count;
+};
 
-static uint64_t reap(struct ga_root *root, uint32_t device) {
-    struct ga_cuda_pending *p = get(root, false);
-    if (!p || !ga_mutex_lock(&p->reaping, 100))
-        return 0;
+// Two per-thread default streams share one name, so that name says nothing.
+static bool is_behind(const struct blocked *b, const struct item *item) {
+    for (uint32_t i = 0; i < b->count && item->stream != GA_CUDA_STREAM_PER_THREAD; i++)
+        if (b->stream[i] == item->stream)
+            return item->stream != NULL;
+    return false;
+}
+
+static int judge(struct blocked *b, const struct item *item) {
+    if (is_behind(b, item))
+        return NOT_YET;
+    int seen = look(item);
+    if (seen == NOT_YET && b->count < BLOCKED)
+        b->stream[b->count++] = item->stream;
+    return seen;
+}
+
+// A walk over the list, while others put items in and take them off.
+struct walk {
+    struct item *item; // the one that is looked at; NULL: the end
+    struct item copy;
+    uint32_t left; // what comes in meanwhile is for the next walk
+};
+
+static void step_locked(struct ga_cuda_pending *p, struct walk *w, bool take) {
+    struct item *next = w->item ? w->item->next : p->first;
+    if (w->item)
+        w->item->looked = false;
+    if (take)
+        take_locked(p, w->item);
+    w->item = w->left ? next : NULL;
+    if (!w->item)
+        return;
+    w->left--;
+    w->item->looked = true;
+    w->copy = *w->item;
+}
+
+static void look_at_all(struct ga_root *root, struct ga_cuda_pending *p) {
+    struct blocked blocked = {.count = 0};
     lock(p);
-    struct item *list = p->first;
-    p->first = NULL;
-    p->last = &p->first;
-    p->count = 0;
+    struct walk w = {.item = NULL, .left = p->count};
+    step_locked(p, &w, false);
     unlock(p);
-
-    struct item *rest = NULL;
-    struct item **rest_last = &rest;
-    uint32_t kept = 0;
-    ga_stream blocked[BLOCKED];
-    uint32_t n_blocked = 0;
-    uint64_t reaped = 0;
-    int mode = list ? exchange_capture_mode(GA_CUDA_CAPTURE_MODE_RELAXED) : 0;
-    while (list) {
-        struct item *item = list;
-        list = item->next;
-        bool behind = false;
-        // Two per-thread default streams share one name, so that name says nothing.
-        for (uint32_t i = 0; i < n_blocked && item->stream != GA_CUDA_STREAM_PER_THREAD; i++)
-            behind |= blocked[i] == item->stream;
-        int seen = behind ? NOT_YET : look(item);
-        if (seen == EXECUTED) {
-            if (item->device == device)
-                reaped += item->bytes;
-            if (item->event)
-                give_event(p, item->context, item->event);
-            finish(root, p, item);
+    while (w.item) {
+        struct item *item = w.item;
+        ga_event event = w.copy.event;
+        uint64_t context = w.copy.context;
+        bool done = judge(&blocked, &w.copy) == EXECUTED;
+        lock(p);
+        step_locked(p, &w, done);
+        unlock(p);
+        if (!done)
             continue;
-        }
-        if (seen == NOT_YET && !behind && n_blocked < BLOCKED)
-            blocked[n_blocked++] = item->stream;
-        item->next = NULL;
-        *rest_last = item;
-        rest_last = &item->next;
-        kept++;
+        if (event)
+            give_event(p, context, event);
+        finish(root, p, item);
     }
-    if (rest || n_blocked || reaped)
-        exchange_capture_mode(mode);
+}
 
-    // Back in front of what was added meanwhile.
+static uint64_t reap(struct ga_root *root, uint32_t device, uint64_t wanted) {
+    struct ga_cuda_pending *p = get(root, false);
+    if (!p || !ga_mutex_lock(&root->asking, 100))
+        return 0;
+    int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
+    look_at_all(root, p);
+    uint64_t given = ga_cuda_pool_reap(root, device, wanted);
+    ga_cuda_capture_exchange(mode);
     lock(p);
-    if (rest) {
-        *rest_last = p->first;
-        if (!p->first)
-            p->last = rest_last;
-        p->first = rest;
-    }
-    p->count += kept;
     p->reap_at = p->count * 2 > REAP_FROM ? p->count * 2 : REAP_FROM;
     unlock(p);
-    ga_mutex_unlock(&p->reaping);
-    return reaped;
+    ga_mutex_unlock(&root->asking);
+    return given;
 }
+
+// What ends
 
 void ga_cuda_pending_mark(struct ga_root *root, uint64_t context, uint64_t becomes) {
     struct ga_cuda_pending *p = get(root, false);
     if (!p)
         return;
-    bool held = ga_mutex_lock(&p->reaping, 5000);
+    bool held = ga_mutex_lock(&root->asking, 5000);
     lock(p);
     for (struct item *i = p->first; i; i = i->next)
         if (i->context == context)
@@ -302,29 +422,23 @@ void ga_cuda_pending_mark(struct ga_root *root, uint64_t context, uint64_t becom
             p->cache[i].context = becomes;
     unlock(p);
     if (held)
-        ga_mutex_unlock(&p->reaping);
+        ga_mutex_unlock(&root->asking);
 }
 
-// Takes the items that fit off the list and gives their bytes back.
+// Takes the items that fit off the list: they have executed.
 static void settle(struct ga_root *root, struct ga_cuda_pending *p, uint64_t context,
                    ga_stream stream) {
     struct item *done = NULL;
     lock(p);
-    for (struct item **at = &p->first; *at;) {
-        struct item *item = *at;
+    for (struct item *item = p->first, *next; item; item = next) {
+        next = item->next;
         bool fits = stream ? !item->event && item->stream == stream : item->context == context;
-        if (!fits) {
-            at = &item->next;
+        if (!fits || item->looked)
             continue;
-        }
-        *at = item->next;
-        p->count--;
+        take_locked(p, item);
         item->next = done;
         done = item;
     }
-    p->last = &p->first;
-    while (*p->last)
-        p->last = &(*p->last)->next;
     for (uint32_t i = 0; !stream && i < p->events;) {
         if (p->cache[i].context == context)
             p->cache[i] = p->cache[--p->events]; // the driver destroyed it with its context
@@ -343,18 +457,27 @@ void ga_cuda_pending_sweep(struct ga_root *root, uint64_t ticket) {
     struct ga_cuda_pending *p = get(root, false);
     if (!p)
         return;
-    bool held = ga_mutex_lock(&p->reaping, 5000);
+    bool held = ga_mutex_lock(&root->asking, 5000);
     settle(root, p, ticket, NULL);
     if (held)
-        ga_mutex_unlock(&p->reaping);
+        ga_mutex_unlock(&root->asking);
+}
+
+void ga_cuda_pending_stream_ends(struct ga_root *root, ga_stream stream) {
+    struct ga_cuda_pending *p = get(root, false);
+    if (!p || !stream)
+        return;
+    lock(p);
+    for (struct item *item = p->first; item; item = item->next)
+        if (item->event && item->stream == stream)
+            item->stream = NULL;
+    unlock(p);
 }
 
 void ga_cuda_pending_stream_gone(struct ga_root *root, ga_stream stream) {
     struct ga_cuda_pending *p = get(root, false);
-    if (!p || !stream || atomic_load(&p->reaping.state) != 0)
+    if (!p || !stream || !ga_mutex_lock(&root->asking, 100))
         return;
-    if (ga_mutex_lock(&p->reaping, 100)) {
-        settle(root, p, 0, stream);
-        ga_mutex_unlock(&p->reaping);
-    }
+    settle(root, p, 0, stream);
+    ga_mutex_unlock(&root->asking);
 }

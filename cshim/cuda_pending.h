@@ -1,15 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory freed in stream order: it stays charged until its stream has executed the
-// free, which an event recorded behind it tells.
+// What was freed in stream order: it stays charged until its stream has executed the free, which
+// an event recorded behind it tells; then it is its pool's to keep.
 #ifndef GA_CUDA_PENDING_H
 #define GA_CUDA_PENDING_H
 
 #include "driver.h"
 #include "root.h"
 
-// A block was freed on a stream, and the driver has accepted that.
+// A block was freed on a stream, and the driver has accepted that. Its bytes are on their way.
 void ga_cuda_pending_add(struct ga_root *root, const struct ga_entry *entry, ga_stream stream);
-// A stream is about to end; afterwards nothing can be asked of it.
+// What freed a block of these bytes on the same stream is to be forgotten: the driver uses a
+// block again in its own stream at once. The bytes are on their way then. False: there is none.
+bool ga_cuda_pending_again(struct ga_root *root, const struct ga_entry *like, ga_stream stream);
+// The same for the free of this very address, on whatever stream.
+bool ga_cuda_pending_recall(struct ga_root *root, uint64_t address, struct ga_entry *entry);
+
+// Calls run(argument) when the stream has executed all that is in it now. False: it never will.
+bool ga_cuda_pending_call(struct ga_root *root, ga_stream stream,
+                          void (*run)(struct ga_root *root, void *argument), void *argument);
+
+// A stream is about to end: its handle may come again.
+void ga_cuda_pending_stream_ends(struct ga_root *root, ga_stream stream);
+// It is gone, and nothing can be asked of it.
 void ga_cuda_pending_stream_gone(struct ga_root *root, ga_stream stream);
 // A context is about to end (becomes: a ticket), or did not end after all (the reverse).
 void ga_cuda_pending_mark(struct ga_root *root, uint64_t context, uint64_t becomes);

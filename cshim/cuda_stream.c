@@ -95,6 +95,7 @@ ga_result ga_cuda_stream_destroy(GA_FN_cuStreamDestroy_v2 *real, ga_stream strea
     ga_self_enter();
     bool ours = ga_table_take(&root->streams, (uint64_t)(uintptr_t)stream, &entry);
     ga_self_leave();
+    ga_cuda_pending_stream_ends(root, stream);
     ga_result result = real(stream);
     if (result == GA_CUDA_SUCCESS)
         ga_cuda_pending_stream_gone(root, stream);

@@ -6,10 +6,12 @@
 #include <errno.h>
 
 #include "cuda_array.h"
+#include "cuda_async.h"
 #include "cuda_context.h"
 #include "cuda_green.h"
 #include "cuda_host.h"
 #include "cuda_memory.h"
+#include "cuda_pool.h"
 #include "cuda_primary.h"
 #include "cuda_query.h"
 #include "cuda_resolve.h"

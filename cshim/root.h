@@ -45,7 +45,8 @@ struct ga_device {
     _Atomic uint32_t known;   // 1: uuid is valid
     _Atomic uint32_t refused; // the daemon would not open a lease: link_epoch + 1 of when
     uint8_t uuid[GA_UUID_SIZE];
-    _Atomic uint64_t pending;   // bytes freed in stream order and not yet executed
+    _Atomic uint64_t pending;   // bytes freed in stream order and not yet given back
+    _Atomic uint64_t kept;      // of them: executed, and with their pools
     _Atomic uint64_t debt;      // bytes taken without a daemon, which no daemon was told of yet
     _Atomic uint32_t contexts;  // that were noticed
     _Atomic uint64_t latched;   // cuda_query.c: most that may ever be reported, or 0
@@ -134,14 +135,18 @@ struct ga_root {
 
     struct ga_device devices[GA_DEVICES];
     struct ga_primary primaries[GA_DEVICES];
-    struct ga_table blocks;                    // device memory by address
-    struct ga_table streams;                   // by handle
-    struct ga_table contexts;                  // by handle
-    struct ga_table hosts;                     // page-locked host memory by address
-    _Atomic uint64_t host_held;                // its bytes: host.c
-    _Atomic uint64_t host_max;                 // as the daemon said, or GA_NO_LIMIT
-    _Atomic uint32_t host_refused;             // the user has had a line about it
+    struct ga_table blocks;        // device memory by address
+    struct ga_table streams;       // by handle
+    struct ga_table contexts;      // by handle
+    struct ga_table hosts;         // page-locked host memory by address
+    _Atomic uint64_t host_held;    // its bytes: host.c
+    _Atomic uint64_t host_max;     // as the daemon said, or GA_NO_LIMIT
+    _Atomic uint32_t host_refused; // the user has had a line about it
+    // Who holds it asks the driver about events and pools, none of which ends meanwhile.
+    struct ga_mutex asking;
+    _Atomic(struct ga_cuda_pools *) pools;     // cuda_pool.c
     _Atomic(struct ga_cuda_pending *) pending; // cuda_pending.c
+    _Atomic(struct ga_cuda_graphs *) graphs;   // cuda_graph.c
     _Atomic(struct ga_cuda_vmm *) vmm;         // cuda_vmm.c
     struct ga_spin arena_lock;
     uint8_t *arena;

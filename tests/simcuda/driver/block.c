@@ -111,6 +111,10 @@ struct block *block_new(uint64_t size) {
     return b;
 }
 
+void block_renew(struct block *b) {
+    b->id = ++va.next_id;
+}
+
 bool block_address(CUdeviceptr p) {
     return p >= va.base && p - va.base < va.size;
 }

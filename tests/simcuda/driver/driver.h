@@ -146,9 +146,12 @@ struct block {
     struct graph_memory *graph; // the address is kept for it
     unsigned host_flags;
     struct block *next; // in the free list of its class
+    struct block *late; // in its pool's list of frees that are on their way
+    uint64_t freed_on;  // the stream of such a free
     struct span *span;
 };
 struct block *block_new(uint64_t size);
+void block_renew(struct block *b);        // another block from now on, at the same address
 struct block *block_find(CUdeviceptr p);  // the live block around p
 struct block *block_exact(CUdeviceptr p); // the live block that begins at p
 void block_drop(struct block *b);

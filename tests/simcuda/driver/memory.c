@@ -83,7 +83,7 @@ CUresult mem_free(CUdeviceptr p, bool host) {
         return unsafe;
     pthread_mutex_lock(&drv.lock);
     struct block *b = block_exact(p);
-    owner = b ? ctx_by_handle(b->ctx) : NULL;
+    owner = b && !b->pool ? ctx_by_handle(b->ctx) : NULL; // a pool's is taken to be done with
     pthread_mutex_unlock(&drv.lock);
     if (owner)
         queue_sync_context(owner);

@@ -30,6 +30,7 @@ struct pool {
     uint64_t idle, used; // bytes: freed and kept, in blocks
     uint64_t blocks;
     uint64_t reserved_high, used_high;
+    struct block *late, **late_end; // frees on their way, the oldest first
     struct pool *next;
 };
 
@@ -50,6 +51,7 @@ static struct pool *new_pool(int phys) {
     if (!p)
         return NULL;
     p->phys = phys;
+    p->late_end = &p->late;
     p->reuse[0] = p->reuse[1] = p->reuse[2] = 1;
     p->handle = handle_new(HANDLE_POOL, p);
     p->next = pools.all;
@@ -100,8 +102,51 @@ static void drop_if_over(struct pool *p) {
     free(p);
 }
 
+// Ids of streams and contexts come from one counter, and are never used twice.
+static uint64_t name_of(const struct stream *s) {
+    return s->legacy ? s->ctx->id : s->id;
+}
+
+static void set_late(struct block *b, const struct stream *s) {
+    b->freeing = true;
+    if (!b->pool)
+        return;
+    b->freed_on = name_of(s);
+    b->late = NULL;
+    *b->pool->late_end = b;
+    b->pool->late_end = &b->late;
+}
+
+static void unset_late(struct block *b) {
+    struct block **at = b->pool ? &b->pool->late : NULL;
+    while (at && *at && *at != b)
+        at = &(*at)->late;
+    b->freeing = false;
+    if (!at || !*at)
+        return;
+    *at = b->late;
+    if (!*at)
+        b->pool->late_end = at;
+}
+
+// A block that was freed on a stream can be had there again at once: what uses it comes later.
+static struct block *again_locked(struct pool *p, const struct stream *s, uint64_t size) {
+    enum { MOST = 256 };
+    int looks = 0;
+    for (struct block *b = p->late; b && looks < MOST; b = b->late, looks++) {
+        if (b->freed_on != name_of(s) || b->size != size || b->graph)
+            continue;
+        unset_late(b);
+        block_renew(b); // the free that is on its way finds it gone
+        return b;
+    }
+    return NULL;
+}
+
 void pool_take_back_locked(struct block *b) {
     struct pool *p = b->pool;
+    if (b->freeing)
+        unset_late(b);
     struct sim_delta whole = mem_cost(b->size);
     uint64_t bytes = (uint64_t)(whole.user + whole.extra);
     // The program's bytes become the pool's, in one step: the device never sees them free.
@@ -116,7 +161,7 @@ void pool_take_back_locked(struct block *b) {
 void pool_sync_point(int phys) {
     pthread_mutex_lock(&drv.lock);
     for (struct pool *p = pools.all; p; p = p->next)
-        if (p->phys == phys && p->idle)
+        if (p->phys == phys && p->idle && !p->dying)
             trim_locked(p, p->threshold);
     pthread_mutex_unlock(&drv.lock);
 }
@@ -130,7 +175,7 @@ static bool charge_locked(struct pool *p, uint64_t size) {
     if (!sim_take(drv.sim, drv.me, p->phys, d)) {
         // What other pools of this program keep unused is the program's to take as well.
         for (struct pool *q = pools.all; q; q = q->next)
-            if (q != p && q->phys == p->phys)
+            if (q != p && q->phys == p->phys && !q->dying)
                 trim_locked(q, 0);
         if (!sim_take(drv.sim, drv.me, p->phys, d))
             return false;
@@ -200,7 +245,7 @@ static CUresult alloc_from(struct context *ctx, CUmemoryPool handle, bool named,
         struct pool *p = named ? handle_get(HANDLE_POOL, handle) : current_locked(s->ctx->phys);
         if (!p)
             rc = named ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
-        else if ((b = alloc_locked(ctx, p, size)))
+        else if ((b = again_locked(p, s, size)) || (b = alloc_locked(ctx, p, size)))
             *out = b->base;
         pthread_mutex_unlock(&drv.lock);
         // Short of memory, the driver puts the allocation behind frees that are on their way (one
@@ -258,10 +303,10 @@ CUresult pool_free_async(struct context *ctx, CUdeviceptr p, CUstream stream) {
         rc = CUDA_ERROR_INVALID_VALUE;
     } else {
         struct late_free f = {p, b->id};
-        b->freeing = true;
+        set_late(b, s);
         rc = queue_put(s, executed, &f, sizeof f, NULL, NULL);
         if (rc)
-            b->freeing = false;
+            unset_late(b);
     }
     pthread_mutex_unlock(&drv.lock);
     queue_unref(s);

@@ -104,17 +104,68 @@ static void own_pool(void) {
 
 // Without room an asynchronous allocation waits for frees that are on their way.
 static void waits_for_frees(void) {
-    CUstream s;
+    CUstream s[2];
     CUdeviceptr p;
     size_t all = free_bytes();
-    CHECK(cuStreamCreate(&s, 1), 0);
+    CHECK(cuStreamCreate(&s[0], 1), 0);
+    CHECK(cuStreamCreate(&s[1], 1), 0);
     for (int i = 0; i < 100; i++) {
-        CHECK(cuMemAllocAsync(&p, all, s), 0);
-        CHECK(cuMemFreeAsync(p, s), 0);
+        CHECK(cuMemAllocAsync(&p, all, s[i & 1]), 0);
+        CHECK(cuMemFreeAsync(p, s[i & 1]), 0);
     }
-    CHECK(cuStreamSynchronize(s), 0);
+    CHECK(cuStreamSynchronize(s[1]), 0);
     CHECK(free_bytes(), all);
+    CHECK(cuStreamDestroy(s[0]), 0);
+    CHECK(cuStreamDestroy(s[1]), 0);
+}
+
+// What a stream freed it has again at once, without more memory, though the free is yet to come;
+// another stream has not.
+static void again_in_its_stream(void) {
+    CUstream s, other;
+    CUdeviceptr p, q, r;
+    struct gate g;
+    size_t before = free_bytes();
+    CHECK(cuStreamCreate(&s, 1), 0);
+    CHECK(cuStreamCreate(&other, 1), 0);
+    CHECK(cuMemAllocAsync(&p, MIB, s), 0);
+    gate_put(&g, s);
+    CHECK(cuMemFreeAsync(p, s), 0);
+    CHECK(cuMemAllocAsync(&r, MIB, other), 0);
+    CHECK(r == p, 0);
+    CHECK(before - free_bytes(), 2 * MIB);
+    CHECK(cuMemAllocAsync(&q, MIB, s), 0);
+    CHECK(q == p, 1);
+    CHECK(before - free_bytes(), 2 * MIB);
+    CHECK(cuMemFreeAsync(q, s), 0);
+    CHECK(cuMemAllocAsync(&q, MIB + 1, s), 0);
+    CHECK(before - free_bytes(), 3 * MIB + 1);
+    gate_open(&g);
+    CHECK(cuMemFreeAsync(q, s), 0);
+    CHECK(cuMemFreeAsync(r, s), 0);
+    CHECK(cuStreamSynchronize(s), 0);
+    CHECK(free_bytes(), before);
     CHECK(cuStreamDestroy(s), 0);
+    CHECK(cuStreamDestroy(other), 0);
+}
+
+// One that was destroyed gives nothing back before its last block is freed.
+static void destroyed_pool_keeps(void) {
+    CUmemPoolProps props = {.allocType = 1, .location = {.type = 1, .id = 0}};
+    CUmemoryPool pool;
+    CUdeviceptr p[2];
+    size_t before = free_bytes();
+    CHECK(CU(cuMemPoolCreate, CUmemoryPool *, const CUmemPoolProps *)(&pool, &props), 0);
+    for (int i = 0; i < 2; i++)
+        CHECK(CU(cuMemAllocFromPoolAsync, CUdeviceptr *, size_t, CUmemoryPool, CUstream)(&p[i], MIB,
+                                                                                         pool, 0),
+              0);
+    CHECK(cuMemFreeAsync(p[0], 0), 0);
+    CHECK(CU(cuMemPoolDestroy, CUmemoryPool)(pool), 0);
+    CHECK(cuCtxSynchronize(), 0);
+    CHECK(before - free_bytes(), 2 * MIB);
+    CHECK(cuMemFree(p[1]), 0);
+    CHECK(free_bytes(), before);
 }
 
 static void events(void) {
@@ -204,6 +255,8 @@ int main(void) {
     threshold();
     own_pool();
     waits_for_frees();
+    again_in_its_stream();
+    destroyed_pool_keeps();
     events();
     legacy();
     no_calls_from_callbacks();

@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda_pool.h"
+
+#include "admit.h"
+#include "cuda_capture.h"
+#include "cuda_device.h"
+
+enum pool_kind {
+    ORDINARY,
+    GRAPHS, // of a device: it has no handle
+    UNUSED,
+};
+
+// Guarded by ga_cuda_pools.lock, but for what never changes while anybody can know it.
+struct ga_cuda_pool {
+    struct ga_cuda_pool *next;
+    ga_pool handle; // NULL from its end on: nothing may be asked of it
+    int device;
+    enum pool_kind kind;
+    uint16_t tag;     // of what is charged; what was charged in another session is nobody's
+    uint64_t charged; // blocks, pending ones too, and kept
+    uint64_t kept;
+    uint64_t blocks;    // whatever their tag
+    uint64_t changes;   // of charged or kept
+    uint64_t untrimmed; // changes when trimming did not help: it need not be tried again
+};
+
+struct ga_cuda_pools {
+    struct ga_spin lock;
+    struct ga_cuda_pool *first; // nothing leaves this list
+};
+
+static struct ga_cuda_pools *get(struct ga_root *root, bool make) {
+    struct ga_cuda_pools *p = root ? atomic_load(&root->pools) : NULL;
+    if (p || !root || !make)
+        return p;
+    p = ga_root_alloc(root, sizeof *p);
+    struct ga_cuda_pools *other = NULL;
+    if (p && !atomic_compare_exchange_strong(&root->pools, &other, p))
+        return other;
+    return p;
+}
+
+static void lock(struct ga_cuda_pools *p) {
+    ga_self_enter();
+    ga_spin_lock(&p->lock);
+}
+
+static void unlock(struct ga_cuda_pools *p) {
+    ga_spin_unlock(&p->lock);
+    ga_self_leave();
+}
+
+// The same inside a move.
+static struct ga_cuda_pools *begin(struct ga_root *root) {
+    struct ga_cuda_pools *p = atomic_load(&root->pools);
+    ga_move_begin(root);
+    ga_spin_lock(&p->lock);
+    return p;
+}
+
+static void end(struct ga_cuda_pools *p) {
+    ga_spin_unlock(&p->lock);
+    ga_move_end();
+}
+
+// Records
+
+static struct ga_cuda_pool *find_locked(struct ga_cuda_pools *p, ga_pool handle, int device,
+                                        enum pool_kind kind) {
+    for (struct ga_cuda_pool *pool = p->first; pool; pool = pool->next)
+        if (pool->kind == kind &&
+            (kind == GRAPHS ? pool->device == device : pool->handle == handle && handle != NULL))
+            return pool;
+    return NULL;
+}
+
+// Makes *to what stands for a pool, unless something does already, which is returned then.
+static struct ga_cuda_pool *use_locked(struct ga_cuda_pools *p, struct ga_cuda_pool *to,
+                                       ga_pool handle, int device, enum pool_kind kind) {
+    struct ga_cuda_pool *other = find_locked(p, handle, device, kind);
+    if (other || !to)
+        return other;
+    *to = (struct ga_cuda_pool){.next = to->next, .handle = handle, .device = device, .kind = kind};
+    return to;
+}
+
+static struct ga_cuda_pool *make_pool(struct ga_root *root, struct ga_cuda_pools *p, ga_pool handle,
+                                      int device, enum pool_kind kind) {
+    lock(p);
+    struct ga_cuda_pool *unused = p->first;
+    while (unused && unused->kind != UNUSED)
+        unused = unused->next;
+    struct ga_cuda_pool *pool = use_locked(p, unused, handle, device, kind);
+    unlock(p);
+    if (pool)
+        return pool;
+    struct ga_cuda_pool *fresh = ga_root_alloc(root, sizeof *fresh);
+    if (!fresh)
+        return NULL;
+    fresh->kind = UNUSED;
+    lock(p);
+    fresh->next = p->first;
+    p->first = fresh;
+    pool = use_locked(p, fresh, handle, device, kind);
+    unlock(p);
+    return pool;
+}
+
+static struct ga_cuda_pool *find(struct ga_root *root, ga_pool handle, int device,
+                                 enum pool_kind kind) {
+    struct ga_cuda_pools *p = get(root, false);
+    if (!p)
+        return NULL;
+    lock(p);
+    struct ga_cuda_pool *pool = find_locked(p, handle, device, kind);
+    unlock(p);
+    return pool;
+}
+
+static struct ga_cuda_pool *find_or_make(struct ga_root *root, ga_pool handle, int device,
+                                         enum pool_kind kind) {
+    struct ga_cuda_pool *pool = find(root, handle, device, kind);
+    struct ga_cuda_pools *p = pool ? NULL : get(root, true);
+    return p ? make_pool(root, p, handle, device, kind) : pool;
+}
+
+static ga_pool current_of(int device) {
+    ga_pool handle = NULL;
+    if (!GA_REAL(cuDeviceGetMemPool) ||
+        GA_REAL(cuDeviceGetMemPool)(&handle, device) != GA_CUDA_SUCCESS)
+        return NULL;
+    return handle;
+}
+
+static ga_pool default_of(int device) {
+    ga_pool handle = NULL;
+    if (!GA_REAL(cuDeviceGetDefaultMemPool) ||
+        GA_REAL(cuDeviceGetDefaultMemPool)(&handle, device) != GA_CUDA_SUCCESS)
+        return NULL;
+    return handle;
+}
+
+struct ga_cuda_pool *ga_cuda_pool_current(struct ga_root *root, uint32_t device) {
+    return find_or_make(root, current_of((int)device), (int)device, ORDINARY);
+}
+
+static int device_of(struct ga_root *root, ga_pool handle, int otherwise) {
+    if (!ga_cuda_device_several(root))
+        return otherwise;
+    for (int device = 0; device < (int)atomic_load(&root->device_count); device++)
+        if (default_of(device) == handle || current_of(device) == handle)
+            return ga_cuda_device_know(root, device) ? device : -1;
+    return otherwise;
+}
+
+struct ga_cuda_pool *ga_cuda_pool_named(struct ga_root *root, ga_pool handle, int otherwise) {
+    struct ga_cuda_pool *pool = find(root, handle, 0, ORDINARY);
+    if (pool)
+        return pool;
+    return find_or_make(root, handle, device_of(root, handle, otherwise), ORDINARY);
+}
+
+struct ga_cuda_pool *ga_cuda_pool_of_graphs(struct ga_root *root, uint32_t device) {
+    return find_or_make(root, NULL, (int)device, GRAPHS);
+}
+
+int ga_cuda_pool_device(const struct ga_cuda_pool *pool) {
+    return pool->device;
+}
+
+struct ga_cuda_pool *ga_cuda_pool_of(const struct ga_entry *entry) {
+    bool pooled = entry->kind == GA_MEMORY_ASYNC || entry->kind == GA_MEMORY_GRAPH;
+    return pooled ? (struct ga_cuda_pool *)(uintptr_t)entry->context : NULL;
+}
+
+// Sums
+
+// What the page says of pending bytes is information for people.
+void ga_cuda_pool_count(struct ga_root *root, uint32_t device, uint64_t delta, uint16_t tag) {
+    atomic_fetch_add(&root->devices[device].pending, delta);
+    struct ga_view *view = atomic_load(&root->view);
+    uint32_t slot = view && view->tag == tag ? atomic_load(&view->slot[device]) : 0;
+    if (slot)
+        atomic_store((ga_word *)&view->page->lease[slot - 1].pending,
+                     atomic_load(&root->devices[device].pending));
+}
+
+static void add_kept(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t delta) {
+    pool->kept += delta;
+    pool->changes++;
+    atomic_fetch_add(&root->devices[pool->device].kept, delta);
+}
+
+// A session that began anew knows nothing of what was charged before.
+static void refresh(struct ga_root *root, struct ga_cuda_pool *pool) {
+    uint16_t now = atomic_load(&root->tag);
+    if (pool->tag == now)
+        return;
+    if (pool->kept)
+        ga_cuda_pool_count(root, (uint32_t)pool->device, 0 - pool->kept, pool->tag);
+    add_kept(root, pool, 0 - pool->kept);
+    pool->charged = 0;
+    pool->tag = now;
+}
+
+uint64_t ga_cuda_pool_take(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
+                           uint16_t *tag) {
+    struct ga_cuda_pools *p = begin(root);
+    refresh(root, pool);
+    *tag = pool->tag;
+    if (bytes > pool->kept)
+        bytes = pool->kept;
+    if (bytes) {
+        add_kept(root, pool, 0 - bytes);
+        ga_cuda_pool_count(root, (uint32_t)pool->device, 0 - bytes, pool->tag);
+        ga_inflight_add((uint32_t)pool->device, bytes);
+    }
+    end(p);
+    return bytes;
+}
+
+static void keep_locked(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
+                        uint16_t tag) {
+    refresh(root, pool);
+    ga_inflight_add((uint32_t)pool->device, 0 - bytes);
+    if (tag != pool->tag)
+        return;
+    add_kept(root, pool, bytes);
+    ga_cuda_pool_count(root, (uint32_t)pool->device, bytes, tag);
+}
+
+// Takes bytes from what is kept, as far as there are so many, for the credit word. Inside a move.
+static uint64_t give_locked(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
+                            uint32_t *notify) {
+    if (bytes > pool->kept)
+        bytes = pool->kept;
+    if (bytes == 0)
+        return 0;
+    add_kept(root, pool, 0 - bytes);
+    pool->charged -= bytes;
+    ga_cuda_pool_count(root, (uint32_t)pool->device, 0 - bytes, pool->tag);
+    *notify = ga_give(root, (uint32_t)pool->device, bytes, pool->tag);
+    return bytes;
+}
+
+// One that was destroyed is gone with its last block.
+static void lose_block_locked(struct ga_root *root, struct ga_cuda_pool *pool, uint32_t *notify) {
+    refresh(root, pool);
+    pool->blocks--;
+    if (pool->blocks != 0 || pool->handle || pool->kind != ORDINARY)
+        return;
+    give_locked(root, pool, UINT64_MAX, notify);
+    pool->kind = UNUSED;
+}
+
+static void tell(struct ga_root *root, uint32_t notify) {
+    if (notify)
+        ga_admit_notify(root, notify - 1);
+}
+
+void ga_cuda_pool_keep(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
+                       uint16_t tag) {
+    struct ga_cuda_pools *p = begin(root);
+    keep_locked(root, pool, bytes, tag);
+    end(p);
+}
+
+void ga_cuda_pool_grew(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
+                       uint16_t tag) {
+    struct ga_cuda_pools *p = begin(root);
+    refresh(root, pool);
+    pool->blocks++;
+    pool->changes++;
+    if (tag == pool->tag)
+        pool->charged += bytes;
+    end(p);
+}
+
+void ga_cuda_pool_executed(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
+                           uint16_t tag) {
+    uint32_t notify = 0;
+    struct ga_cuda_pools *p = begin(root);
+    refresh(root, pool);
+    if (tag == pool->tag)
+        add_kept(root, pool, bytes);
+    else
+        ga_cuda_pool_count(root, (uint32_t)pool->device, 0 - bytes, tag);
+    lose_block_locked(root, pool, &notify);
+    end(p);
+    tell(root, notify);
+}
+
+void ga_cuda_pool_blocks(struct ga_root *root, struct ga_cuda_pool *pool, int blocks) {
+    struct ga_cuda_pools *p = begin(root);
+    pool->blocks += (uint64_t)(int64_t)blocks;
+    end(p);
+}
+
+// What the pools gave up
+
+// What a pool holds of its device. UINT64_MAX: that cannot be known, so it gave up nothing.
+static uint64_t reserved_by(enum pool_kind kind, ga_pool handle, int device) {
+    uint64_t bytes = UINT64_MAX;
+    ga_result result = GA_CUDA_NOT_FOUND;
+    if (kind == GRAPHS && GA_REAL(cuDeviceGetGraphMemAttribute))
+        result = GA_REAL(cuDeviceGetGraphMemAttribute)(device, GA_CUDA_GRAPH_RESERVED, &bytes);
+    else if (handle && GA_REAL(cuMemPoolGetAttribute))
+        result = GA_REAL(cuMemPoolGetAttribute)(handle, GA_CUDA_POOL_RESERVED, &bytes);
+    return result == GA_CUDA_SUCCESS ? bytes : UINT64_MAX;
+}
+
+struct sums {
+    ga_pool handle;
+    uint64_t charged, kept, changes, untrimmed;
+    uint16_t tag;
+};
+
+static struct sums sums_of(struct ga_root *root, struct ga_cuda_pool *pool) {
+    struct ga_cuda_pools *p = begin(root);
+    refresh(root, pool);
+    struct sums s = {pool->handle,  pool->charged,   pool->kept,
+                     pool->changes, pool->untrimmed, pool->tag};
+    end(p);
+    return s;
+}
+
+// What is charged to a pool beyond what it holds it has given up. The charge is read before the
+// driver is asked: what the program takes meanwhile can only make the pool hold more.
+static uint64_t settle(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t *reserved) {
+    uint32_t notify = 0;
+    uint64_t given = 0;
+    struct sums s = sums_of(root, pool);
+    if (s.kept == 0)
+        return 0;
+    *reserved = reserved_by(pool->kind, s.handle, pool->device);
+    if (s.charged <= *reserved)
+        return 0;
+    struct ga_cuda_pools *p = begin(root);
+    if (pool->tag == s.tag)
+        given = give_locked(root, pool, s.charged - *reserved, &notify);
+    end(p);
+    tell(root, notify);
+    return given;
+}
+
+static bool trim(const struct ga_cuda_pool *pool, ga_pool handle, uint64_t keep) {
+    if (pool->kind == GRAPHS)
+        return GA_REAL(cuDeviceGraphMemTrim) &&
+               GA_REAL(cuDeviceGraphMemTrim)(pool->device) == GA_CUDA_SUCCESS;
+    return handle && GA_REAL(cuMemPoolTrimTo) &&
+           GA_REAL(cuMemPoolTrimTo)(handle, keep) == GA_CUDA_SUCCESS;
+}
+
+// Has a pool give up so many bytes, or all that it can where that is not enough: it gives up
+// whole pieces of memory, and what is charged to it is spread over them.
+static uint64_t squeeze(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes) {
+    uint64_t reserved;
+    struct sums s = sums_of(root, pool);
+    if (bytes > s.kept)
+        bytes = s.kept;
+    if (bytes == 0 || s.untrimmed == s.changes)
+        return 0;
+    uint64_t given = trim(pool, s.handle, s.charged - bytes) ? settle(root, pool, &reserved) : 0;
+    if (given < bytes && trim(pool, s.handle, 0))
+        given += settle(root, pool, &reserved);
+    if (given < bytes) {
+        uint64_t changes = sums_of(root, pool).changes;
+        struct ga_cuda_pools *p = begin(root);
+        pool->untrimmed = changes;
+        end(p);
+    }
+    return given;
+}
+
+static uint64_t reap_pool(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t wanted) {
+    uint64_t reserved;
+    uint64_t given = settle(root, pool, &reserved);
+    return given >= wanted ? given : given + squeeze(root, pool, wanted - given);
+}
+
+uint64_t ga_cuda_pool_reap(struct ga_root *root, uint32_t device, uint64_t wanted) {
+    struct ga_cuda_pools *p = get(root, false);
+    uint64_t given = 0;
+    if (!p)
+        return 0;
+    lock(p);
+    struct ga_cuda_pool *pool = p->first;
+    unlock(p);
+    for (; pool; pool = pool->next)
+        if (pool->device == (int)device && pool->kind != UNUSED)
+            given += reap_pool(root, pool, wanted > given ? wanted - given : 0);
+    return given;
+}
+
+// One pool, after a call that may have made it give up something.
+static void settle_now(struct ga_root *root, struct ga_cuda_pool *pool) {
+    uint64_t reserved;
+    if (!ga_mutex_lock(&root->asking, 100))
+        return; // whoever reaps next will see it
+    int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
+    settle(root, pool, &reserved);
+    ga_cuda_capture_exchange(mode);
+    ga_mutex_unlock(&root->asking);
+}
+
+void ga_cuda_pool_freed(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
+                        uint16_t tag) {
+    uint32_t notify = 0;
+    struct ga_cuda_pools *p = begin(root);
+    keep_locked(root, pool, bytes, tag);
+    lose_block_locked(root, pool, &notify);
+    end(p);
+    tell(root, notify);
+    settle_now(root, pool);
+}
+
+// The program's own calls
+
+ga_result ga_cuda_pool_create(GA_FN_cuMemPoolCreate *real, ga_pool *pool,
+                              const struct ga_cu_pool_properties *properties) {
+    ga_result result = real(pool, properties);
+    struct ga_root *root = result == GA_CUDA_SUCCESS ? ga_root_get() : NULL;
+    if (!root || !pool || !properties)
+        return result;
+    const struct ga_cu_location *at = &properties->location;
+    bool ours = at->type == GA_CUDA_LOCATION_DEVICE && ga_cuda_device_know(root, at->id);
+    find_or_make(root, *pool, ours ? at->id : -1, ORDINARY);
+    return result;
+}
+
+// The pool of a place, which may be host memory.
+ga_result ga_cuda_pool_get(GA_FN_cuMemGetMemPool *real, ga_pool *pool,
+                           struct ga_cu_location *location, int type) {
+    ga_result result = real(pool, location, type);
+    struct ga_root *root = result == GA_CUDA_SUCCESS ? ga_root_get() : NULL;
+    if (!root || !pool || !location)
+        return result;
+    bool ours =
+        location->type == GA_CUDA_LOCATION_DEVICE && ga_cuda_device_know(root, location->id);
+    find_or_make(root, *pool, ours ? location->id : -1, ORDINARY);
+    return result;
+}
+
+static void set_handle(struct ga_root *root, struct ga_cuda_pool *pool, ga_pool handle) {
+    bool held = ga_mutex_lock(&root->asking, 5000);
+    lock(atomic_load(&root->pools));
+    pool->handle = handle;
+    unlock(atomic_load(&root->pools));
+    if (held)
+        ga_mutex_unlock(&root->asking);
+}
+
+// From its end on nothing may be asked of a pool; its handle is forgotten before, while nobody
+// asks, because the driver may give it out again at once. Its blocks live on, and what it holds is
+// gone with the last of them.
+ga_result ga_cuda_pool_destroy(GA_FN_cuMemPoolDestroy *real, ga_pool handle) {
+    struct ga_root *root = ga_root_get();
+    struct ga_cuda_pool *pool = root ? find(root, handle, 0, ORDINARY) : NULL;
+    if (!pool)
+        return real(handle);
+    bool ours = pool->device >= 0;
+    uint32_t notify = 0;
+    if (ours)
+        ga_cuda_pool_blocks(root, pool, 1); // so that it does not end before the driver has spoken
+    set_handle(root, pool, NULL);
+    ga_result result = real(handle);
+    if (result != GA_CUDA_SUCCESS)
+        set_handle(root, pool, handle);
+    struct ga_cuda_pools *p = begin(root);
+    if (ours)
+        lose_block_locked(root, pool, &notify);
+    else if (result == GA_CUDA_SUCCESS)
+        pool->kind = UNUSED;
+    end(p);
+    tell(root, notify);
+    return result;
+}
+
+ga_result ga_cuda_pool_trim(GA_FN_cuMemPoolTrimTo *real, ga_pool handle, size_t keep) {
+    struct ga_root *root = ga_root_get();
+    ga_result result = real(handle, keep);
+    struct ga_cuda_pool *pool =
+        root && result == GA_CUDA_SUCCESS ? find(root, handle, 0, ORDINARY) : NULL;
+    if (pool && pool->device >= 0)
+        settle_now(root, pool);
+    return result;
+}
+
+ga_result ga_cuda_pool_trim_graphs(GA_FN_cuDeviceGraphMemTrim *real, ga_cu_device device) {
+    struct ga_root *root = ga_root_get();
+    ga_result result = real(device);
+    struct ga_cuda_pool *pool =
+        root && result == GA_CUDA_SUCCESS ? find(root, NULL, device, GRAPHS) : NULL;
+    if (pool)
+        settle_now(root, pool);
+    return result;
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pools of stream-ordered memory, and the driver's own pool for the memory of graphs.
+//
+// What is freed in stream order stays with its pool after it has executed, until the pool gives it
+// up: at a synchronisation, as its release threshold says, when it is trimmed, or with its end.
+// Until then it is gone from the device, so that it stays charged; it is the program's to use again
+// in that pool. What a pool holds the driver says (RESERVED_MEM_CURRENT).
+#ifndef GA_CUDA_POOL_H
+#define GA_CUDA_POOL_H
+
+#include "driver.h"
+#include "root.h"
+
+// Never freed, but used again for another pool when the one it stands for is gone.
+struct ga_cuda_pool;
+
+// What cuMemAllocAsync takes from on a device. NULL: no memory for the record.
+struct ga_cuda_pool *ga_cuda_pool_current(struct ga_root *root, uint32_t device);
+// The pool of a handle. One that was never seen before is taken to be on the device that
+// otherwise says, unless it is another device's own.
+struct ga_cuda_pool *ga_cuda_pool_named(struct ga_root *root, ga_pool handle, int otherwise);
+struct ga_cuda_pool *ga_cuda_pool_of_graphs(struct ga_root *root, uint32_t device);
+// The ordinal of its device, or −1: what it holds is not on one that is arbitrated.
+int ga_cuda_pool_device(const struct ga_cuda_pool *pool);
+// The pool that a block came from, or NULL.
+struct ga_cuda_pool *ga_cuda_pool_of(const struct ga_entry *entry);
+
+// Takes up to so many bytes of what the pool keeps: they are on their way. Returns how many;
+// *tag: the session that they, and all that the pool is charged with, belong to.
+uint64_t ga_cuda_pool_take(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
+                           uint16_t *tag);
+// The reverse, also for what was never taken: bytes on their way are kept from now on.
+void ga_cuda_pool_keep(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
+                       uint16_t tag);
+// A block of the pool is held, and with it so many bytes beyond what the pool was charged with.
+void ga_cuda_pool_grew(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
+                       uint16_t tag);
+// A block of the pool is no more, and was pending until now: its bytes are kept.
+void ga_cuda_pool_executed(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
+                           uint16_t tag);
+// The same for one that was freed at once, whose bytes are on their way.
+void ga_cuda_pool_freed(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
+                        uint16_t tag);
+// A pending block became another one, or the reverse (+1, −1 blocks).
+void ga_cuda_pool_blocks(struct ga_root *root, struct ga_cuda_pool *pool, int blocks);
+
+// Gives back what the pools of a device have given up, and makes them give up more until wanted
+// bytes came back. The caller holds root->asking. Returns how many bytes that was.
+uint64_t ga_cuda_pool_reap(struct ga_root *root, uint32_t device, uint64_t wanted);
+
+// Adds to what is pending on a device; inside a move.
+void ga_cuda_pool_count(struct ga_root *root, uint32_t device, uint64_t delta, uint16_t tag);
+
+ga_result ga_cuda_pool_create(GA_FN_cuMemPoolCreate *real, ga_pool *pool,
+                              const struct ga_cu_pool_properties *properties);
+ga_result ga_cuda_pool_destroy(GA_FN_cuMemPoolDestroy *real, ga_pool pool);
+ga_result ga_cuda_pool_trim(GA_FN_cuMemPoolTrimTo *real, ga_pool pool, size_t keep);
+ga_result ga_cuda_pool_get(GA_FN_cuMemGetMemPool *real, ga_pool *pool,
+                           struct ga_cu_location *location, int type);
+ga_result ga_cuda_pool_trim_graphs(GA_FN_cuDeviceGraphMemTrim *real, ga_cu_device device);
+
+#endif
