@@ -45,9 +45,6 @@ struct ga_cuda_pending {
     struct cached_event cache[CACHED_EVENTS];
 };
 
-static uint64_t reap(struct ga_root *root, uint32_t device, uint64_t wanted);
-static const struct ga_reaper reaper = {reap};
-
 static struct ga_cuda_pending *get(struct ga_root *root, bool make) {
     struct ga_cuda_pending *p = atomic_load(&root->pending);
     if (p || !make)
@@ -59,7 +56,7 @@ static struct ga_cuda_pending *get(struct ga_root *root, bool make) {
     struct ga_cuda_pending *other = NULL;
     if (!atomic_compare_exchange_strong(&root->pending, &other, p))
         return other;
-    ga_admit_set_reaper(&reaper);
+    ga_cuda_pending_watch();
     return p;
 }
 
@@ -389,21 +386,27 @@ static void look_at_all(struct ga_root *root, struct ga_cuda_pending *p) {
             give_event(p, context, event);
         finish(root, p, item);
     }
+    lock(p);
+    p->reap_at = p->count * 2 > REAP_FROM ? p->count * 2 : REAP_FROM;
+    unlock(p);
 }
 
 static uint64_t reap(struct ga_root *root, uint32_t device, uint64_t wanted) {
     struct ga_cuda_pending *p = get(root, false);
-    if (!p || !ga_mutex_lock(&root->asking, 100))
+    if (!ga_mutex_lock(&root->asking, 100))
         return 0;
     int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
-    look_at_all(root, p);
+    if (p)
+        look_at_all(root, p);
     uint64_t given = ga_cuda_pool_reap(root, device, wanted);
     ga_cuda_capture_exchange(mode);
-    lock(p);
-    p->reap_at = p->count * 2 > REAP_FROM ? p->count * 2 : REAP_FROM;
-    unlock(p);
     ga_mutex_unlock(&root->asking);
     return given;
+}
+
+void ga_cuda_pending_watch(void) {
+    static const struct ga_reaper reaper = {reap};
+    ga_admit_set_reaper(&reaper);
 }
 
 // What ends

@@ -7,6 +7,9 @@
 #include "driver.h"
 #include "root.h"
 
+// From now on what is pending is looked at when bytes are short.
+void ga_cuda_pending_watch(void);
+
 // A block was freed on a stream, and the driver has accepted that. Its bytes are on their way.
 void ga_cuda_pending_add(struct ga_root *root, const struct ga_entry *entry, ga_stream stream);
 // What freed a block of these bytes on the same stream is to be forgotten: the driver uses a

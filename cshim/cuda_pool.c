@@ -4,6 +4,7 @@
 #include "admit.h"
 #include "cuda_capture.h"
 #include "cuda_device.h"
+#include "cuda_pending.h"
 
 enum pool_kind {
     ORDINARY,
@@ -38,6 +39,7 @@ static struct ga_cuda_pools *get(struct ga_root *root, bool make) {
     struct ga_cuda_pools *other = NULL;
     if (p && !atomic_compare_exchange_strong(&root->pools, &other, p))
         return other;
+    ga_cuda_pending_watch();
     return p;
 }
 

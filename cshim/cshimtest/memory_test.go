@@ -34,6 +34,8 @@ func TestEveryKindIsCharged(t *testing.T) {
 			for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
 				c.do("free "+name, "ok")
 			}
+			wantUsed(t, p, 780) // the pool keeps what it had
+			c.do("sync s", "ok")
 			wantUsed(t, p, 0)
 			if l := p.only(); l.contexts != 1 || l.streams != 1 {
 				t.Errorf("%+v, want one context and one stream", l)
