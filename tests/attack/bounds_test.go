@@ -146,7 +146,7 @@ func TestLogNobodyReads(t *testing.T) {
 	cmd.Stderr = w
 	check(t, cmd.Start())
 	check(t, w.Close())
-	rig.Eventually(t, "it listens", func() bool { _, err := os.Stat(m.Socket); return err == nil })
+	awaitSocket(m)
 	p := cudaprog(m)
 	say(t, p, "alloc a 1G", "ok")
 	for i := range 3000 { // each is a line of the log

@@ -2,6 +2,7 @@ package attack
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -72,10 +73,9 @@ func TestRelativePaths(t *testing.T) {
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Stopped: true})
 	cmd := m.Command(m.Env(), gpuarbd(t), "--socket", "here.sock", "--mount", "none")
 	cmd.Dir = m.Dir
-	var err error
 	check(t, cmd.Start())
 	m.Socket = filepath.Join(m.Dir, "here.sock")
-	rig.Eventually(t, "it listens", func() bool { _, err = os.Stat(m.Socket); return err == nil })
+	awaitSocket(m)
 	p := cudaprog(m)
 	say(t, p, "alloc a 1M", "ok")
 	agree(t, m)
@@ -89,7 +89,29 @@ func TestRelativePaths(t *testing.T) {
 func activate(m *rig.Machine, kind ...string) *exec.Cmd {
 	args := append(kind, "-l", m.Socket, "-E", "LD_LIBRARY_PATH", "-E", "SIMCUDA_DIR", "-E", "SIMCUDA_DEVICES",
 		gpuarbd(m.T), "--socket", m.Socket, "--mount", "none")
-	return m.Command(m.Env(), "systemd-socket-activate", args...)
+	cmd := m.Command(m.Env(), "systemd-socket-activate", args...)
+	cmd.Stderr = m // its log, for the case that the test fails
+	return cmd
+}
+
+// awaitSocket waits for a daemon that was not started by the machine: its socket has a
+// name before anybody can connect to it.
+func awaitSocket(m *rig.Machine) {
+	m.T.Helper()
+	rig.Eventually(m.T, "somebody can connect", func() bool {
+		c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: m.Socket, Net: "unixpacket"})
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	})
+}
+
+// awaitListening is awaitSocket for systemd's stand-in, whom a connection would have
+// start the daemon.
+func awaitListening(m *rig.Machine) {
+	m.T.Helper()
+	rig.Eventually(m.T, "it listens", func() bool { return strings.Contains(m.Log(), "Listening on ") })
 }
 
 // TestReadOnlyRuntime: where nothing can be written the daemon of an inherited socket
@@ -100,10 +122,8 @@ func TestReadOnlyRuntime(t *testing.T) {
 	dir := smallDisk(t, 1<<20)
 	m.Socket = filepath.Join(dir, "gpuarb.sock")
 	cmd := activate(m, "--seqpacket")
-	var log strings.Builder
-	cmd.Stderr = &log
 	check(t, cmd.Start())
-	rig.Eventually(t, "the socket is there", func() bool { _, err := os.Stat(m.Socket); return err == nil })
+	awaitListening(m)
 	check(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	p := cudaprog(m)
 	say(t, p, "alloc a 100M", "ok")
@@ -112,8 +132,8 @@ func TestReadOnlyRuntime(t *testing.T) {
 	allGone(t, m)
 	check(t, cmd.Process.Signal(syscall.SIGTERM))
 	check(t, rig.Wait(t, rig.Patience, cmd))
-	if !strings.Contains(log.String(), "not all of the state can be kept") || !strings.Contains(log.String(), "read-only") {
-		t.Errorf("the log does not say so: %s", &log)
+	if log := m.Log(); !strings.Contains(log, "not all of the state can be kept") || !strings.Contains(log, "read-only") {
+		t.Errorf("the log does not say so: %s", log)
 	}
 }
 
@@ -124,7 +144,7 @@ func TestSocketActivation(t *testing.T) {
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Stopped: true})
 	cmd := activate(m, "--seqpacket")
 	check(t, cmd.Start())
-	rig.Eventually(t, "the socket is there", func() bool { _, err := os.Stat(m.Socket); return err == nil })
+	awaitListening(m)
 	p := cudaprog(m) // its first call starts the daemon
 	say(t, p, "alloc a 100M", "ok")
 	agree(t, m)
@@ -137,6 +157,7 @@ func TestSocketActivation(t *testing.T) {
 	check(t, os.Remove(m.Socket))
 
 	cmd = activate(m)
+	cmd.Stderr = nil
 	out, err := cmd.StderrPipe()
 	check(t, err)
 	check(t, cmd.Start())
