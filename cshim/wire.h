@@ -400,14 +400,16 @@ struct ga_wire_job_open_reply {
     uint32_t devices;
     uint32_t reserved;
     struct ga_wire_job_device device[32];
+    uint8_t text[512];
 };
-_Static_assert(sizeof(struct ga_wire_job_open_reply) == 1064, "JobOpenReply");
+_Static_assert(sizeof(struct ga_wire_job_open_reply) == 1576, "JobOpenReply");
 _Static_assert(offsetof(struct ga_wire_job_open_reply, job) == 0, "JobOpenReply.Job");
 _Static_assert(offsetof(struct ga_wire_job_open_reply, id) == 16, "JobOpenReply.ID");
 _Static_assert(offsetof(struct ga_wire_job_open_reply, budget) == 24, "JobOpenReply.Budget");
 _Static_assert(offsetof(struct ga_wire_job_open_reply, devices) == 32, "JobOpenReply.Devices");
 _Static_assert(offsetof(struct ga_wire_job_open_reply, reserved) == 36, "JobOpenReply.Reserved");
 _Static_assert(offsetof(struct ga_wire_job_open_reply, device) == 40, "JobOpenReply.Device");
+_Static_assert(offsetof(struct ga_wire_job_open_reply, text) == 1064, "JobOpenReply.Text");
 
 struct ga_wire_job_close_request {
     uint8_t job[16];

@@ -54,30 +54,41 @@ func (c *Client) claim(ctx context.Context, req ClaimRequest, flags uint32) (*Cl
 	if err != nil {
 		return nil, err
 	}
+	reply, err := OpenJob(ctx, c.path, open, req.Told)
+	if err != nil {
+		return nil, err
+	}
+	return &Claim{ID: reply.ID, Job: reply.Job, Budget: reply.Budget, path: c.path,
+		Devices: reply.Device[:reply.Devices]}, nil
+}
+
+// OpenJob opens a job with the daemon at path, on a connection of its own. It tells of
+// the wait, as Wait.Told says, and gives up when ctx ends. A daemon that is restarted
+// meanwhile keeps the place in the queue.
+func OpenJob(ctx context.Context, path string, open JobOpenRequest, told func(WaitingReply)) (JobOpenReply, error) {
 	wait := Wait{Request: NewRequest()}
 	var lost time.Time // when the daemon went away
 	wait.Told = func(n WaitingReply) {
 		lost = time.Time{}
-		if req.Told != nil {
-			req.Told(n)
+		if told != nil {
+			told(n)
 		}
 	}
 	for {
-		reply, err := openOn(ctx, c.path, open, wait)
+		reply, err := openOn(ctx, path, open, wait)
 		if err == nil {
-			return &Claim{ID: reply.ID, Job: reply.Job, Budget: reply.Budget, path: c.path,
-				Devices: reply.Device[:reply.Devices]}, nil
+			return reply, nil
 		}
 		if wentAway(err) && lost.IsZero() {
 			lost = time.Now()
 			open.Flags |= JobRetry
 		}
 		if lost.IsZero() || refusedBy(err) || time.Since(lost) > daemonPatience {
-			return nil, err
+			return JobOpenReply{}, err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return JobOpenReply{}, ctx.Err()
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -284,6 +284,8 @@ func textOf[Rep Body](reply *Rep) string {
 		return r.Text.String()
 	case *ContextReply:
 		return r.Text.String()
+	case *JobOpenReply:
+		return r.Text.String()
 	}
 	return ""
 }

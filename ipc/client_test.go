@@ -155,7 +155,7 @@ func TestSnapshot(t *testing.T) {
 		if _, err := c.Query(t.Context(), UUID{}); err != nil { // nothing is left over
 			t.Fatal(err)
 		}
-		if len(c.sock.in) != readSize {
+		if len(c.sock.in) != replySize {
 			t.Fatalf("the client holds on to %d bytes", len(c.sock.in))
 		}
 	}

@@ -130,14 +130,14 @@ func TestReadSize(t *testing.T) {
 	longest := 0
 	for _, s := range shapes {
 		longest = max(longest, HeaderSize+s.request)
-		if s.reply+HeaderSize > readSize {
+		if s.reply+HeaderSize > replySize {
 			t.Errorf("%s: a reply of %d bytes does not fit", s.name, s.reply)
 		}
 	}
 	if readSize < longest || longest > MaxRequest {
 		t.Errorf("readSize %d, the longest request has %d, the protocol allows %d", readSize, longest, MaxRequest)
 	}
-	if HeaderSize+size[ErrorReply]() > readSize {
+	if HeaderSize+size[ErrorReply]() > replySize {
 		t.Errorf("an error reply does not fit")
 	}
 }

@@ -393,7 +393,7 @@ const (
 	VendorIntel  uint32 = 3
 )
 
-// JobOpenReply answers JobOpen. The token goes into GPUARB_JOB as 32 hex digits.
+// JobOpenReply answers JobOpen; with a refusal only Text counts. The token goes into GPUARB_JOB as 32 hex digits.
 type JobOpenReply struct {
 	Job      Token
 	ID       uint64
@@ -401,6 +401,7 @@ type JobOpenReply struct {
 	Devices  uint32 // valid entries in Device; 0: any
 	Reserved uint32
 	Device   [PageSlots]JobDevice
+	Text     Text // of a refusal: why, and who holds what was asked for
 }
 
 // JobCloseRequest gives back what a job holds beyond its processes: its claim, slots and

@@ -17,6 +17,10 @@ import (
 // Resume. What is longer is refused by its true length, which the kernel tells.
 const readSize = HeaderSize + 1368 // TestReadSize holds it to the table of messages
 
+// replySize is a client's room for one reply: the longest but for the parts of a
+// snapshot, which is a JobOpenReply.
+const replySize = HeaderSize + 1576
+
 // rights is control data with exactly one descriptor, laid out as CMSG_SPACE(4) is.
 type rights struct {
 	h  unix.Cmsghdr
@@ -69,7 +73,7 @@ func newSocket(conn *net.UnixConn, shared *rooms) (*socket, error) {
 	}
 	s := &socket{conn: conn, raw: raw, rooms: shared}
 	if shared == nil {
-		s.in = make([]byte, readSize)
+		s.in = make([]byte, replySize)
 	}
 	s.recvF = s.recvOnce
 	s.sendF = s.sendOnce

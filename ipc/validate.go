@@ -158,7 +158,7 @@ func (m *JobOpenReply) validate() *ProtocolError {
 			return zero("JobDevice.Reserved", uint64(d.Reserved))
 		}
 	}
-	return zero("JobOpenReply.Reserved", uint64(m.Reserved))
+	return first(zero("JobOpenReply.Reserved", uint64(m.Reserved)), text("JobOpenReply.Text", &m.Text))
 }
 
 func first(errs ...*ProtocolError) *ProtocolError {

@@ -77,6 +77,7 @@ func TestValuesRefused(t *testing.T) {
 		broken("opened leftovers", goodOpened, StatusMalformed, "Device[0]", func(m *JobOpenReply) { m.Devices = 0 }),
 		broken("opened vendor", goodOpened, StatusRange, "Vendor is 4", func(m *JobOpenReply) { m.Device[0].Vendor = 4 }),
 		broken("opened device reserved", goodOpened, StatusMalformed, "Reserved", func(m *JobOpenReply) { m.Device[0].Reserved = 1 }),
+		broken("opened text", goodOpened, StatusMalformed, "NUL", func(m *JobOpenReply) { m.Text = noNUL }),
 		broken("opened reserved", goodOpened, StatusMalformed, "Reserved", func(m *JobOpenReply) { m.Reserved = 1 }),
 		broken("waiting reserved", goodWaiting, StatusMalformed, "Reserved", func(m *WaitingReply) { m.Reserved = 1 }),
 		broken("waiting text", goodWaiting, StatusMalformed, "NUL", func(m *WaitingReply) { m.Text = noNUL }),
