@@ -95,32 +95,35 @@ bool ga_cuda_primary_active(ga_cu_device device) {
 
 struct search {
     uint32_t device;
-    uint8_t kind;
-    uint64_t context;
+    struct ga_entry found;
 };
 
 static void match_primary(void *arg, const struct ga_entry *e) {
     struct search *s = arg;
-    bool better = e->kind == GA_CUDA_CONTEXT_PRIMARY || s->kind == 0;
-    if (e->device != s->device || e->kind > GA_CUDA_CONTEXT_PRIMARY || !better)
-        return;
-    s->context = e->key;
-    s->kind = e->kind;
+    bool better = e->kind == GA_CUDA_CONTEXT_PRIMARY || s->found.key == 0;
+    if (e->device == s->device && e->kind <= GA_CUDA_CONTEXT_PRIMARY && better)
+        s->found = *e;
 }
 
-uint64_t ga_cuda_primary_of(struct ga_root *root, ga_cu_device device) {
+static struct ga_entry find(struct ga_root *root, ga_cu_device device) {
     struct search s = {.device = (uint32_t)device};
     ga_self_enter();
     ga_table_each(&root->contexts, match_primary, &s);
     ga_self_leave();
-    return s.context;
+    return s.found;
+}
+
+uint64_t ga_cuda_primary_of(struct ga_root *root, ga_cu_device device) {
+    return find(root, device).key;
 }
 
 // It is there already, and costs nothing more.
 static ga_result retain_active(struct ga_root *root, GA_FN_cuDevicePrimaryCtxRetain *real,
                                ga_context *context, ga_cu_device device) {
     struct ga_retainer mine = {.thread = ga_self.number};
-    mine.told = ga_cuda_primary_of(root, device) != 0 && !holds(root, (uint32_t)device);
+    struct ga_entry known = find(root, device);
+    mine.told = known.key != 0 && (uint32_t)known.bytes != mine.thread &&
+                !holds(root, (uint32_t)device);
     if (mine.told &&
         !ga_admit_contexts(root, (uint32_t)device, 1, GA_FLAG_HOLD, mine.thread, &mine.tag))
         return GA_CUDA_OUT_OF_MEMORY;
