@@ -6,11 +6,11 @@ BUILD ?= build
 SHIM_CFLAGS ?=
 
 # What the core is: no driver, no loader. The unit tests link it.
-SHIM_CORE := admit env host lane link lock log os root session table wait
+SHIM_CORE := admit budget env host job lane link lock log os root session table wait
 # What knows CUDA and the loader.
 SHIM_GLUE := cuda_array cuda_async cuda_context cuda_device cuda_green cuda_host cuda_memory \
              cuda_pending cuda_pool cuda_primary cuda_query cuda_stream cuda_vmm driver hooks \
-             loader preload resolve
+             library loader nvml nvml_hooks preload resolve
 
 SHIM_FLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wshadow \
               -Wstrict-prototypes -Werror -fvisibility=hidden -fPIC -fno-semantic-interposition \
@@ -20,7 +20,7 @@ SHIM_FLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wshadow 
 SHIM_LTO := $(if $(findstring clang,$(CC)),,-flto=auto -ffat-lto-objects)
 SHIM_DIR := $(BUILD)/cshim
 SHIM_OBJECTS := $(patsubst %,$(SHIM_DIR)/%.o,$(SHIM_CORE) $(SHIM_GLUE))
-SHIM_HEADERS := $(wildcard cshim/*.h) cshim/hooks.def
+SHIM_HEADERS := $(wildcard cshim/*.h) cshim/hooks.def cshim/nvml.def
 
 .PHONY: shim
 shim: $(BUILD)/libgpuarb.so
@@ -29,7 +29,7 @@ $(SHIM_DIR)/%.o: cshim/%.c $(SHIM_HEADERS) cshim/build.mk
 	@mkdir -p $(@D)
 	$(CC) $(SHIM_FLAGS) $(if $(filter preload,$*),,$(SHIM_LTO)) $(SHIM_CFLAGS) -c -o $@ $<
 
-$(SHIM_DIR)/gpuarb.map: cshim/gpuarb.map.in cshim/hooks.def
+$(SHIM_DIR)/gpuarb.map: cshim/gpuarb.map.in cshim/hooks.def cshim/nvml.def
 	@mkdir -p $(@D)
 	$(CC) -E -P -x c -o $@ $<
 

@@ -122,8 +122,8 @@ static ga_result retain_active(struct ga_root *root, GA_FN_cuDevicePrimaryCtxRet
                                ga_context *context, ga_cu_device device) {
     struct ga_retainer mine = {.thread = ga_self.number};
     struct ga_entry known = find(root, device);
-    mine.told = known.key != 0 && (uint32_t)known.bytes != mine.thread &&
-                !holds(root, (uint32_t)device);
+    mine.told =
+        known.key != 0 && (uint32_t)known.bytes != mine.thread && !holds(root, (uint32_t)device);
     if (mine.told &&
         !ga_admit_contexts(root, (uint32_t)device, 1, GA_FLAG_HOLD, mine.thread, &mine.tag))
         return GA_CUDA_OUT_OF_MEMORY;

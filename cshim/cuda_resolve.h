@@ -12,7 +12,7 @@ static inline ga_result ga_cuda_get_proc_address(GA_FN_cuGetProcAddress *real, c
                                                  void **pfn, int version, uint64_t flags) {
     ga_result result = real(name, pfn, version, flags);
     if (result == GA_CUDA_SUCCESS && pfn && *pfn)
-        *pfn = ga_resolve_translate(*pfn, name);
+        *pfn = ga_resolve_translate(&ga_driver, *pfn, name);
     return result;
 }
 
@@ -21,7 +21,7 @@ static inline ga_result ga_cuda_get_proc_address_v2(GA_FN_cuGetProcAddress_v2 *r
                                                     uint64_t flags, int *status) {
     ga_result result = real(name, pfn, version, flags, status);
     if (result == GA_CUDA_SUCCESS && pfn && *pfn)
-        *pfn = ga_resolve_translate(*pfn, name);
+        *pfn = ga_resolve_translate(&ga_driver, *pfn, name);
     return result;
 }
 

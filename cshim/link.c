@@ -266,6 +266,12 @@ bool ga_link_holds(struct ga_root *root) {
     return false;
 }
 
+uint64_t ga_link_used(struct ga_root *root, uint32_t device) {
+    struct sums s;
+    sum_up(root, &s);
+    return s.used[device];
+}
+
 static void fill_leases(struct ga_root *root, struct ga_wire_resume_request *resume) {
     struct sums s;
     sum_up(root, &s);

@@ -20,5 +20,7 @@ int ga_link_join(struct ga_root *root);
 
 // True when the process holds something that is charged under the present tag.
 bool ga_link_holds(struct ga_root *root);
+// The bytes of a device that it is charged with.
+uint64_t ga_link_used(struct ga_root *root, uint32_t device);
 
 #endif

@@ -291,6 +291,14 @@ int ga_os_open_append(const char *path) {
                       O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
 }
 
+int ga_os_open_read(const char *path) {
+    return (int)CALL4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NOCTTY, 0);
+}
+
+long ga_os_read(int fd, void *buffer, size_t size) {
+    return CALL3(SYS_read, fd, buffer, size);
+}
+
 size_t ga_os_length(const char *s) {
     size_t n = 0;
     while (s[n])

@@ -104,6 +104,8 @@ uint64_t ga_os_file_size(int fd);
 
 void ga_os_write(int fd, const char *text, size_t size);
 int ga_os_open_append(const char *path);
+int ga_os_open_read(const char *path);
+long ga_os_read(int fd, void *buffer, size_t size);
 
 // Small string helpers; no locale, no libc.
 size_t ga_os_length(const char *s);

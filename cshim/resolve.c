@@ -5,30 +5,40 @@
 #include <errno.h>
 
 #include "driver.h"
-#include "hooks.h"
 #include "loader.h"
+#include "nvml.h"
 
-static bool is_driver_name(const char *name) {
-    return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+static bool is_upper(char c) {
+    return c >= 'A' && c <= 'Z';
+}
+
+// The library that a function of this name may be of, or NULL.
+static struct ga_library *library_of(const char *name) {
+    if (name[0] == 'c' && name[1] == 'u' && is_upper(name[2]))
+        return &ga_driver;
+    if (name[0] == 'n' && name[1] == 'v' && name[2] == 'm' && name[3] == 'l' && is_upper(name[4]))
+        return &ga_nvml;
+    return NULL;
 }
 
 // The row of a wrapped symbol, or −1.
-static int row_of(const char *name) {
-    for (size_t row = 0; row < GA_ROWS; row++)
-        if (ga_hooks_wrapper(row) && ga_os_equal(ga_driver_name(row), name))
-            return (int)row;
+static int row_of(const struct ga_library *library, const char *name) {
+    const char *of = library->names;
+    for (size_t row = 0; row < library->rows; row++, of += ga_os_length(of) + 1)
+        if (ga_os_equal(of, name))
+            return library->wrapper(row) ? (int)row : -1;
     return -1;
 }
 
-void *ga_resolve_translate(void *real, const char *name) {
+void *ga_resolve_translate(const struct ga_library *library, void *real, const char *name) {
     int match = -1;
-    for (size_t row = 0; row < GA_ROWS; row++) {
-        if (!ga_hooks_wrapper(row) || atomic_load(&ga_driver_functions[row]) != real)
+    for (size_t row = 0; row < library->rows; row++) {
+        if (!library->wrapper(row) || atomic_load(&library->functions[row]) != real)
             continue;
-        if (match < 0 || ga_os_equal(ga_driver_name(row), name))
+        if (match < 0 || ga_os_equal(ga_library_name(library, row), name))
             match = (int)row;
     }
-    return match < 0 ? real : ga_hooks_wrapper((size_t)match);
+    return match < 0 ? real : library->wrapper((size_t)match);
 }
 
 // Where the answer is settled, nothing found is one too: a jump would find our own export.
@@ -41,52 +51,73 @@ static void *ask_loader(void *handle, const char *name, const char *version) {
     return version ? loader->dlvsym(handle, name, version) : loader->dlsym(handle, name);
 }
 
-// RTLD_DEFAULT and RTLD_NEXT search from the caller on, so only a jump from there can ask. What
-// it would find is one of our exports, since a preload comes first. That is right where the
-// driver is there and has the function; where not, it must not be found.
-static void *decide_special(void *handle, const char *name, const char *version, int row,
-                            const void *caller) {
-    if (ga_driver_contact(NULL)) {
-        if (!atomic_load(&ga_driver_functions[row]))
-            return settled(ask_loader(ga_driver_handle(), name, version)); // dlerror says so
-        // A library that is searched after us would get the driver's own function.
-        return handle == RTLD_NEXT ? ga_hooks_wrapper((size_t)row) : NULL;
-    }
-    // No driver: somebody else's function of that name, or nothing. A library that is searched
-    // after us cannot find our export as its next, and must not find its own.
-    if (handle == RTLD_NEXT && !ga_loader_precedes(caller))
-        return NULL;
-    void *found = handle == RTLD_DEFAULT ? ask_loader(handle, name, version) : NULL;
-    if (found && found != ga_hooks_wrapper((size_t)row))
-        return found;
-    return settled(ask_loader(RTLD_NEXT, name, version));
+// What somebody looks up, and where.
+struct lookup {
+    struct ga_library *library;
+    void *handle;
+    const char *name, *version;
+    const void *caller;
+    size_t row;
+    void *wrapper;
+};
+
+static void *found_in(const struct lookup *l, void *handle) {
+    return ask_loader(handle, l->name, l->version);
 }
 
-static void *decide(void *handle, const char *name, const char *version, const void *caller) {
-    int row = row_of(name);
-    if (row < 0 || ga_driver_contains(caller))
+// What the library itself says of a function that it may lack.
+static void *in_library(const struct lookup *l) {
+    return settled(found_in(l, atomic_load(&l->library->handle))); // dlerror says so
+}
+
+// RTLD_DEFAULT and RTLD_NEXT search from the caller on, so only a jump from there can ask. What
+// it would find is one of our exports, since a preload comes first. That is right where the
+// library is there and has the function; where not, it must not be found.
+static void *decide_special(const struct lookup *l) {
+    if (ga_library_contact(l->library, NULL)) {
+        if (!atomic_load(&l->library->functions[l->row]))
+            return in_library(l);
+        // A library that is searched after us would get the vendor's own function.
+        return l->handle == RTLD_NEXT ? l->wrapper : NULL;
+    }
+    // It is not there: somebody else's function of that name, or nothing. A library that is
+    // searched after us cannot find our export as its next, and must not find its own.
+    if (l->handle == RTLD_NEXT && !ga_loader_precedes(l->caller))
         return NULL;
-    if (handle == RTLD_DEFAULT || handle == RTLD_NEXT)
-        return decide_special(handle, name, version, row, caller);
-    void *found = ask_loader(handle, name, version);
+    void *found = l->handle == RTLD_DEFAULT ? found_in(l, RTLD_DEFAULT) : NULL;
+    if (found && found != l->wrapper)
+        return found;
+    return settled(found_in(l, RTLD_NEXT));
+}
+
+static void *decide(struct lookup *l) {
+    int row = row_of(l->library, l->name);
+    if (row < 0 || ga_library_contains(l->library, l->caller))
+        return NULL;
+    l->row = (size_t)row;
+    l->wrapper = l->library->wrapper(l->row);
+    if (l->handle == RTLD_DEFAULT || l->handle == RTLD_NEXT)
+        return decide_special(l);
+    void *found = found_in(l, l->handle);
     if (!found)
         return NULL;
-    bool own = found == ga_hooks_wrapper((size_t)row);
-    if (!ga_driver_contact(own ? NULL : found))
-        return own ? settled(ask_loader(RTLD_NEXT, name, version)) : found;
+    bool own = found == l->wrapper;
+    if (!ga_library_contact(l->library, own ? NULL : found))
+        return own ? settled(found_in(l, RTLD_NEXT)) : found;
     if (own) // through the handle of the program, whose scope we are in
-        return atomic_load(&ga_driver_functions[row])
-                   ? found
-                   : settled(ask_loader(ga_driver_handle(), name, version));
-    return ga_resolve_translate(found, name);
+        return atomic_load(&l->library->functions[l->row]) ? found : in_library(l);
+    return ga_resolve_translate(l->library, found, l->name);
 }
 
 void *ga_resolve_decide(void *handle, const char *name, const char *version, const void *caller) {
     const struct ga_loader *loader = ga_loader_get(); // also sets where the jump goes to
-    if (GA_LIKELY(!name || !is_driver_name(name)) || !loader->dlsym || ga_driver_disabled())
+    struct ga_library *library = GA_LIKELY(name != NULL) ? library_of(name) : NULL;
+    if (GA_LIKELY(!library) || !loader->dlsym || ga_driver_disabled())
         return NULL;
     int saved = errno;
-    void *found = decide(handle, name, version, caller);
+    struct lookup l = {
+        .library = library, .handle = handle, .name = name, .version = version, .caller = caller};
+    void *found = decide(&l);
     errno = saved;
     return found;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pointer a program gets that looks a driver function up.
+// Which pointer a program gets that looks a function of the driver or of NVML up.
 //
 // The rule: the real resolver is asked with the caller's own arguments, and the
 // pointer that it returned is translated to the wrapper of exactly that symbol, or
@@ -7,11 +7,11 @@
 #ifndef GA_RESOLVE_H
 #define GA_RESOLVE_H
 
-#include <stdbool.h>
+#include "library.h"
 
-// The wrapper of the driver function at `real`, or real itself. name settles it should two rows
+// The wrapper of the library's function at `real`, or real itself. name settles it should two rows
 // ever share one function.
-void *ga_resolve_translate(void *real, const char *name);
+void *ga_resolve_translate(const struct ga_library *library, void *real, const char *name);
 
 // What dlsym (version NULL) or dlvsym shall return to the caller at `caller`. NULL: the real one
 // decides, called from there. GA_RESOLVE_NOTHING: NULL itself (preload.c knows the number).

@@ -49,7 +49,6 @@ struct ga_device {
     _Atomic uint64_t kept;      // of them: executed, and with their pools
     _Atomic uint64_t debt;      // bytes taken without a daemon, which no daemon was told of yet
     _Atomic uint32_t contexts;  // that were noticed
-    _Atomic uint64_t latched;   // cuda_query.c: most that may ever be reported, or 0
     _Atomic uint32_t alignment; // cuda_memory.c: texture alignment + 1, or 0
     struct ga_mutex attaching;
 };
@@ -76,6 +75,14 @@ struct ga_retainer {
 struct ga_primary {
     struct ga_spin lock;
     struct ga_retainer retainers[GA_RETAINERS];
+};
+
+// budget.c: the most that is ever said to be free and used of a device, by whatever API it is
+// asked.
+struct ga_latch {
+    bool known;
+    uint8_t uuid[GA_UUID_SIZE];
+    _Atomic uint64_t most; // 0: not fixed yet
 };
 
 enum ga_link {
@@ -135,6 +142,8 @@ struct ga_root {
 
     struct ga_device devices[GA_DEVICES];
     struct ga_primary primaries[GA_DEVICES];
+    struct ga_spin latches_lock; // guards which is whose
+    struct ga_latch latches[GA_DEVICES];
     struct ga_table blocks;        // device memory by address
     struct ga_table streams;       // by handle
     struct ga_table contexts;      // by handle

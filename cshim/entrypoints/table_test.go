@@ -22,7 +22,7 @@ type takes struct{ class, bytes string }
 // pass is a GA_PASS line: why a function is not wrapped.
 type pass struct{ reason, by string }
 
-// table is hooks.def and passes.def.
+// table is hooks.def, nvml.def and passes.def.
 type table struct {
 	hooked, needed map[string]bool
 	takes          map[string]takes
@@ -62,7 +62,7 @@ func readTable(t testing.TB) table {
 	t.Helper()
 	tab := table{map[string]bool{}, map[string]bool{}, map[string]takes{}, map[string]pass{}, nil}
 	seen := map[string]bool{}
-	for _, m := range row.FindAllStringSubmatch(read(t, "../hooks.def")+read(t, "../passes.def"), -1) {
+	for _, m := range row.FindAllStringSubmatch(read(t, "../hooks.def")+read(t, "../nvml.def")+read(t, "../passes.def"), -1) {
 		macro, symbol := m[1], m[2]
 		if seen[macro+symbol] {
 			tab.twice = append(tab.twice, symbol)

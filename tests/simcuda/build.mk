@@ -11,7 +11,12 @@ SIM_OBJ := $(BUILD)/obj/simcuda
 SIM_CFLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wshadow \
 	-Wstrict-prototypes -Werror -fvisibility=hidden -fPIC -pthread \
 	-I$(SIM_SRC)/shared -I$(SIM_SRC)/driver -I$(SIM_SRC)/nvml
-SIM_LDFLAGS := -shared -pthread -Wl,-Bsymbolic -Wl,-z,relro -Wl,-z,now -Wl,--no-undefined
+SIM_LDFLAGS := -shared -pthread -Wl,-z,relro -Wl,-z,now -Wl,--no-undefined
+
+# As the real ones: the driver's calls of its own functions are its own, NVML's go through the global
+# scope.
+SIM_SYMBOLIC = $(if $(findstring libcuda,$@),-Wl$(comma)-Bsymbolic)
+comma := ,
 
 # The objects of one folder.
 sim_objects = $(patsubst $(SIM_SRC)/%.c,$(SIM_OBJ)/%.o,$(sort $(wildcard $(SIM_SRC)/$(1)/*.c)))
@@ -64,7 +69,7 @@ $(SIM_OUT)/libnvidia-ml.so.1: $(SIM_SHARED) $(SIM_NVML) $(SIM_OBJ)/gen/nvml_stub
 $(SIM_OUT)/stub/libcuda.so.1: $(SIM_STUB) $(SIM_OBJ)/gen/stub_stubs.o $(SIM_RESOLVE)
 $(SIM_OUT)/%.so.1:
 	@mkdir -p $(@D)
-	@$(CC) $(SIM_LDFLAGS) -Wl,-soname,$(@F) -o $@ $^ -ldl
+	@$(CC) $(SIM_LDFLAGS) $(SIM_SYMBOLIC) -Wl,-soname,$(@F) -o $@ $^ -ldl
 
 $(SIM_OUT)/%.so: $(SIM_OUT)/%.so.1
 	@ln -sfn $(<F) $@

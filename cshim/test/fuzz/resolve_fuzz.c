@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc, (void)argv;
     driver = dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL);
-    CHECK(driver && ga_driver_contact(NULL));
+    CHECK(driver && ga_library_contact(&ga_driver, NULL));
     v1 = (GA_FN_cuGetProcAddress *)dlsym(driver, "cuGetProcAddress");
     v2 = (GA_FN_cuGetProcAddress_v2 *)dlsym(driver, "cuGetProcAddress_v2");
     CHECK(v1 && v2);
@@ -48,7 +48,7 @@ static void *expected(void *p) {
 static void make_name(char *name, const uint8_t *head, const uint8_t *data, size_t size) {
     size_t length = 0;
     if (head[6] % 4) {
-        const char *row = ga_driver_name((size_t)(head[6] >> 2 | head[7] << 6) % GA_ROWS);
+        const char *row = ga_library_name(&ga_driver, (size_t)(head[6] >> 2 | head[7] << 6) % GA_ROWS);
         length = strlen(row);
         memcpy(name, row, length);
         length -= head[6] % 4 == 2 && length > 3 ? 3 : 0; // without its version
@@ -78,7 +78,7 @@ static void ask_v2(const char *name, int version, uint64_t flags, bool quiet) {
 static void look_up(const char *name, const char *version, const void *caller) {
     void *bare = version ? dlvsym(driver, name, version) : dlsym(driver, name);
     void *found = ga_resolve_decide(driver, name, version, caller);
-    if (ga_driver_contains(caller))
+    if (ga_library_contains(&ga_driver, caller))
         CHECK(found == NULL);
     else if (found == NULL)
         CHECK(bare == expected(bare));

@@ -105,28 +105,32 @@ struct memory_v2 {
     unsigned long long total, reserved, free, used;
 };
 
-EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t d, struct memory *m) {
-    DEVICE(d, s, phys);
-    if (!m)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    // The old form counts what the driver keeps as used.
-    m->total = s->dev[phys].total;
-    m->used = used_now(s, phys) + (m->total - sim_capacity(s, phys));
-    m->free = m->used < m->total ? m->total - m->used : 0;
-    return NVML_SUCCESS;
-}
+enum { MEMORY_V2 = (int)sizeof(struct memory_v2) | 2 << 24 };
 
 EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t d, struct memory_v2 *m) {
     DEVICE(d, s, phys);
     if (!m)
         return NVML_ERROR_INVALID_ARGUMENT;
-    if (m->version != (sizeof *m | 2u << 24))
+    if (m->version != MEMORY_V2)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     uint64_t capacity = sim_capacity(s, phys);
     m->total = s->dev[phys].total;
     m->reserved = m->total - capacity;
     m->used = used_now(s, phys);
     m->free = m->used < capacity ? capacity - m->used : 0;
+    return NVML_SUCCESS;
+}
+
+// The old form counts what the driver keeps as used. It asks the new one, like the real library:
+// by its name, which an interposer catches.
+EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t d, struct memory *m) {
+    struct memory_v2 now = {.version = MEMORY_V2};
+    if (!m)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    nvmlReturn_t rc = nvmlDeviceGetMemoryInfo_v2(d, &now);
+    if (rc)
+        return rc;
+    *m = (struct memory){now.total, now.free, now.total - now.free};
     return NVML_SUCCESS;
 }
 
@@ -196,6 +200,36 @@ EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t d, unsi
 EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t d, unsigned *n,
                                                             void *out) {
     return running(d, n, out, sizeof(struct process_v2));
+}
+
+struct detail {
+    unsigned pid;
+    unsigned long long used;
+    unsigned gpu_instance, compute_instance;
+    unsigned long long protected_used;
+};
+
+struct details {
+    unsigned version, mode, count;
+    struct detail *list;
+};
+
+EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t d, struct details *all) {
+    enum { VERSION = (int)sizeof *all | 1 << 24, MODE_COMPUTE = 0 };
+    struct process_v2 list[SIM_MAX_PROCS];
+    DEVICE(d, s, phys);
+    if (!all || (all->count && !all->list))
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (all->version != VERSION)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    unsigned room = all->count;
+    unsigned n = all->mode == MODE_COMPUTE ? collect(s, phys, list, SIM_MAX_PROCS) : 0;
+    all->count = n;
+    if (n > room)
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    for (unsigned i = 0; i < n; i++)
+        all->list[i] = (struct detail){list[i].pid, list[i].used, ~0u, ~0u, 0};
+    return NVML_SUCCESS;
 }
 
 // Nobody draws on a simulated device, and there is no MPS server.

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVML, the vendor's monitoring library, as far as it tells a program how much memory
+// there is and who holds it. Declarations of our own; the library is the program's to load.
+#ifndef GA_NVML_H
+#define GA_NVML_H
+
+#include "library.h"
+
+typedef int ga_nvml_result; // nvmlReturn_t
+typedef struct ga_nvml_device_object *ga_nvml_device;
+
+#define GA_NVML_SUCCESS 0
+#define GA_NVML_INSUFFICIENT_SIZE 7
+#define GA_NVML_FUNCTION_NOT_FOUND 13
+
+struct ga_nvml_memory {
+    uint64_t total, free, used;
+};
+struct ga_nvml_memory_v2 {
+    unsigned int version;
+    uint64_t total, reserved, free, used;
+};
+
+// Of a process, in the form of each version. The first two members lie in the same place in all.
+struct ga_nvml_process_v1 {
+    unsigned int pid;
+    uint64_t used;
+};
+struct ga_nvml_process {
+    unsigned int pid;
+    uint64_t used;
+    unsigned int gpu_instance, compute_instance;
+};
+struct ga_nvml_detail {
+    unsigned int pid;
+    uint64_t used;
+    unsigned int gpu_instance, compute_instance;
+    uint64_t protected_used;
+};
+struct ga_nvml_details {
+    unsigned int version, mode, count;
+    struct ga_nvml_detail *list;
+};
+
+// One number for each row of nvml.def.
+enum ga_nvml_row {
+#define GA_HOOK(symbol, parameters, arguments, call) GA_NVML_ROW_##symbol,
+#define GA_NEED(symbol, parameters) GA_NVML_ROW_##symbol,
+#include "nvml.def"
+#undef GA_HOOK
+#undef GA_NEED
+    GA_NVML_ROWS
+};
+
+#define GA_HOOK(symbol, parameters, arguments, call)                                               \
+    typedef ga_nvml_result GA_FN_##symbol parameters;
+#define GA_NEED(symbol, parameters) typedef ga_nvml_result GA_FN_##symbol parameters;
+#include "nvml.def"
+#undef GA_HOOK
+#undef GA_NEED
+
+extern void *_Atomic ga_nvml_functions[GA_NVML_ROWS];
+extern struct ga_library ga_nvml;
+
+#define GA_NVML_REAL(symbol)                                                                       \
+    ((GA_FN_##symbol *)atomic_load_explicit(&ga_nvml_functions[GA_NVML_ROW_##symbol],              \
+                                            memory_order_relaxed))
+
+// What the program gets for a row's function, or NULL for a row that is not wrapped.
+void *ga_nvml_wrapper(size_t row);
+
+ga_nvml_result ga_nvml_memory(GA_FN_nvmlDeviceGetMemoryInfo *real, ga_nvml_device device,
+                              struct ga_nvml_memory *memory);
+ga_nvml_result ga_nvml_memory_v2(GA_FN_nvmlDeviceGetMemoryInfo_v2 *real, ga_nvml_device device,
+                                 struct ga_nvml_memory_v2 *memory);
+// size: of a record in this version.
+ga_nvml_result ga_nvml_processes(GA_FN_nvmlDeviceGetComputeRunningProcesses *real,
+                                 ga_nvml_device device, unsigned int *count, void *list,
+                                 size_t size);
+ga_nvml_result ga_nvml_process_details(GA_FN_nvmlDeviceGetRunningProcessDetailList *real,
+                                       ga_nvml_device device, struct ga_nvml_details *details);
+
+#endif

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// The wrappers: one function for each GA_HOOK row of nvml.def.
+#include <errno.h>
+
+#include "driver.h"
+#include "nvml.h"
+
+void *_Atomic ga_nvml_functions[GA_NVML_ROWS];
+
+static const char names[] =
+#define GA_HOOK(symbol, parameters, arguments, call) #symbol "\0"
+#define GA_NEED(symbol, parameters) #symbol "\0"
+#include "nvml.def"
+#undef GA_HOOK
+#undef GA_NEED
+    ;
+
+struct ga_library ga_nvml = {.file = "libnvidia-ml.so.1",
+                             .probe = "nvmlDeviceGetUUID",
+                             .names = names,
+                             .functions = ga_nvml_functions,
+                             .wrapper = ga_nvml_wrapper,
+                             .rows = GA_NVML_ROWS};
+
+// This thread is in a wrapper.
+static __thread uint32_t inside __attribute__((tls_model("initial-exec")));
+
+static void *find(enum ga_nvml_row row) {
+    return ga_library_contact(&ga_nvml, NULL) ? atomic_load(&ga_nvml_functions[row]) : NULL;
+}
+
+// NVML reaches functions of its own through the global scope, where it finds ours: what it asks
+// itself, it asks the device. By a jump it leaves no address of its own on the stack; but then
+// this thread is inside of a wrapper.
+static bool is_nvmls_own(const void *caller) {
+    return inside || ga_library_contains(&ga_nvml, caller);
+}
+
+#define GA_HOOK(symbol, parameters, arguments, call)                                               \
+    __attribute__((visibility("default"))) ga_nvml_result symbol parameters;                       \
+    ga_nvml_result symbol parameters {                                                             \
+        GA_FN_##symbol *real = GA_NVML_REAL(symbol);                                               \
+        if (real == NULL) {                                                                        \
+            real = (GA_FN_##symbol *)find(GA_NVML_ROW_##symbol);                                   \
+            if (real == NULL)                                                                      \
+                return GA_NVML_FUNCTION_NOT_FOUND;                                                 \
+        }                                                                                          \
+        if (ga_driver_disabled() || is_nvmls_own(__builtin_return_address(0)))                     \
+            return real arguments;                                                                 \
+        int *error = &errno;                                                                       \
+        int saved = *error;                                                                        \
+        inside = 1;                                                                                \
+        ga_nvml_result result = call;                                                              \
+        inside = 0;                                                                                \
+        *error = saved;                                                                            \
+        return result;                                                                             \
+    }
+#define GA_NEED(symbol, parameters)
+#include "nvml.def"
+#undef GA_HOOK
+#undef GA_NEED
+
+void *ga_nvml_wrapper(size_t row) {
+    switch (row) {
+#define GA_HOOK(symbol, parameters, arguments, call)                                               \
+    case GA_NVML_ROW_##symbol:                                                                     \
+        return (void *)symbol;
+#define GA_NEED(symbol, parameters)
+#include "nvml.def"
+#undef GA_HOOK
+#undef GA_NEED
+    }
+    return NULL;
+}
