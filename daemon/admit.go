@@ -14,37 +14,78 @@ func (cl *client) alloc(m ipc.Message) error {
 	if err := ipc.Unmarshal(m.Body, &req); err != nil {
 		return err
 	}
-	d := cl.d
+	d, h := cl.d, m.Header
+	place := d.comesAgain(cl.conn.Peer(), h, req.Flags&ipc.FlagRetry != 0)
 	d.mu.Lock()
 	l, err := cl.s.lease(req.Slot)
 	if err != nil {
 		d.mu.Unlock()
 		return err
 	}
-	if req.Flags&ipc.FlagRetry != 0 && cl.answered(l, m.Header.Request, req.Bytes) {
+	if req.Flags&ipc.FlagRetry != 0 && cl.answered(l, h.Request, req.Bytes) {
+		d.cameBack(cl.conn.Peer(), h)
 		d.mu.Unlock()
-		return ipc.Reply(cl.conn, m.Header, ipc.StatusOK,
-			&ipc.AllocReply{Granted: req.Bytes, Requested: req.Bytes}, -1)
+		return ipc.Reply(cl.conn, h, ipc.StatusOK, &ipc.AllocReply{Granted: req.Bytes, Requested: req.Bytes}, -1)
 	}
-	out := d.arb.Alloc(time.Now(), arbiter.AllocRequest{Lease: l.id, Bytes: accounting.Bytes(req.Bytes),
-		Kind: req.Kind, Request: m.Header.Request})
+	now := time.Now()
+	d.threads(now, cl.s)
+	out := d.arb.Alloc(now, arbiter.AllocRequest{Lease: l.id, Bytes: accounting.Bytes(req.Bytes), Kind: req.Kind,
+		Request: h.Request, Thread: req.Thread, NoWait: req.Flags&ipc.FlagNoWait != 0, Place: place})
+	if out.Waiting != 0 {
+		d.park(cl, h, out.Waiting, func(dec arbiter.Decision) verdict {
+			v := verdict{send: func() error { return cl.replyAlloc(h, &req, *dec.Alloc) }}
+			if dec.Alloc.Granted {
+				v.undo = func() { d.giveBack(cl.s, l, h.Request, req.Bytes) }
+			}
+			return v
+		})
+	}
+	d.cameBack(cl.conn.Peer(), h)
 	d.drainEvents()
 	d.mu.Unlock()
+	if out.Waiting != 0 {
+		return cl.tellFirst()
+	}
+	return cl.replyAlloc(h, &req, out)
+}
 
+// replyAlloc tells what became of a request for bytes.
+func (cl *client) replyAlloc(h ipc.Header, req *ipc.AllocRequest, out arbiter.Outcome) error {
 	rep := ipc.AllocReply{Requested: req.Bytes}
 	if out.Granted {
 		rep.Granted = req.Bytes
-		return ipc.Reply(cl.conn, m.Header, ipc.StatusOK, &rep, -1)
+		return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1)
 	}
 	rep.Remaining, rep.Limit = uint64(out.Remaining), uint64(out.Limit)
 	if out.First {
 		rep.Text = ipc.MakeText(out.Explain)
 	}
-	status := statusOfReason(out.Reason)
+	return replyRefusal(cl, h, out.Reason, out.Explain, &rep)
+}
+
+// replyRefusal sends a refusal with its body, or as an error where there is none.
+func replyRefusal[T ipc.Body](cl *client, h ipc.Header, reason arbiter.Reason, explain string, rep *T) error {
+	status := statusOfReason(reason)
 	if status.IsError() {
-		return refused(status, "%s", out.Explain)
+		return cl.conn.ReplyError(h, &ipc.ProtocolError{Status: status, Text: explain})
 	}
-	return ipc.Reply(cl.conn, m.Header, status, &rep, -1)
+	return ipc.Reply(cl.conn, h, status, rep, -1)
+}
+
+// giveBack takes bytes that were granted to somebody who was not there any more. They go
+// into the lease's credit, as the client would have put them. The lock is held.
+func (d *Daemon) giveBack(s *session, l leaseRef, request, bytes uint64) {
+	if s.dead {
+		return
+	}
+	s.record.Forget(request)
+	slot := s.slotOf(l.device)
+	if slot < 0 || s.page == nil {
+		return // its own sum settles it when it resumes
+	}
+	if s.page.Guard(func() { s.page.GiveCredit(uint32(slot), bytes) }) == nil {
+		d.arb.Freed(time.Now(), l.id)
+	}
 }
 
 // answered says whether a request that comes again was granted before, by this
@@ -79,59 +120,84 @@ func (cl *client) stream(m ipc.Message) error {
 	if err := ipc.Unmarshal(m.Body, &req); err != nil {
 		return err
 	}
-	d := cl.d
+	d, h := cl.d, m.Header
+	var place arbiter.Place
+	if req.Count > 0 {
+		place = d.comesAgain(cl.conn.Peer(), h, req.Flags&ipc.FlagRetry != 0)
+	}
 	d.mu.Lock()
 	l, err := cl.s.lease(req.Slot)
 	if err != nil {
 		d.mu.Unlock()
 		return err
 	}
-	out := d.streams(cl.s, l, m.Header.Request, int(req.Count))
+	out := d.streams(cl.s, l, h.Request, arbiter.StreamRequest{Lease: l.id, Count: int(req.Count), Thread: req.Thread,
+		NoWait: req.Flags&ipc.FlagNoWait != 0, Place: place})
+	if out.Waiting != 0 {
+		d.park(cl, h, out.Waiting, func(dec arbiter.Decision) verdict {
+			d.keepStreams(cl.s, l, h.Request, *dec.Stream)
+			v := verdict{send: func() error { return cl.replyStream(h, *dec.Stream) }}
+			if dec.Stream.Granted {
+				v.undo = func() {
+					d.untake(cl.s, l, h.Request, arbiter.StreamRequest{Lease: l.id, Count: -int(req.Count), Thread: req.Thread})
+				}
+			}
+			return v
+		})
+	}
+	d.cameBack(cl.conn.Peer(), h)
 	d.drainEvents()
 	d.mu.Unlock()
+	if out.Waiting != 0 {
+		return cl.tellFirst()
+	}
+	return cl.replyStream(h, out)
+}
 
+// replyStream tells what became of a request for streams.
+func (cl *client) replyStream(h ipc.Header, out arbiter.StreamOutcome) error {
 	rep := ipc.StreamReply{Current: uint32(out.Current), Max: uint32(out.Max)}
 	if out.Granted {
-		return ipc.Reply(cl.conn, m.Header, ipc.StatusOK, &rep, -1)
+		return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1)
 	}
 	if out.First {
 		rep.Text = ipc.MakeText(out.Explain)
 	}
-	status := statusOfReason(out.Reason)
-	if status.IsError() {
-		return refused(status, "%s", out.Explain)
-	}
-	return ipc.Reply(cl.conn, m.Header, status, &rep, -1)
+	return replyRefusal(cl, h, out.Reason, out.Explain, &rep)
 }
 
 // streams carries a request for streams out, once: one that was sent again after its
 // answer was lost with the connection only asks how many there are. The lock is held.
-func (d *Daemon) streams(s *session, l leaseRef, request uint64, count int) arbiter.StreamOutcome {
+func (d *Daemon) streams(s *session, l leaseRef, request uint64, r arbiter.StreamRequest) arbiter.StreamOutcome {
 	record, index := d.words.Record(l.id)
 	if record != nil && s.record.Streamed(request, index) {
-		count = 0
+		r.Count = 0
 	}
-	out := d.arb.Stream(time.Now(), arbiter.StreamRequest{Lease: l.id, Count: count})
-	if record != nil && out.Granted && count != 0 {
-		record.SetStreams(s.record, index, request, uint32(out.Current))
+	now := time.Now()
+	d.threads(now, s)
+	out := d.arb.Stream(now, r)
+	if r.Count != 0 {
+		d.keepStreams(s, l, request, out)
 	}
 	return out
 }
 
-// context counts contexts.
-func (cl *client) context(r *ipc.ContextRequest) (ipc.ContextReply, error) {
-	d := cl.d
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	l, err := cl.s.lease(r.Slot)
-	if err != nil {
-		return ipc.ContextReply{}, err
+// keepStreams writes down how many streams there are after a request. The lock is held.
+func (d *Daemon) keepStreams(s *session, l leaseRef, request uint64, out arbiter.StreamOutcome) {
+	if record, index := d.words.Record(l.id); record != nil && out.Granted {
+		record.SetStreams(s.record, index, request, uint32(out.Current))
+		d.keepMakers(l, record)
 	}
-	current := d.arb.Context(time.Now(), arbiter.ContextRequest{Lease: l.id, Count: int(r.Count)}).Current
-	if record, _ := d.words.Record(l.id); record != nil {
-		record.Contexts = uint32(current)
+}
+
+// untake gives streams back that were granted to somebody who was not there any more.
+// The lock is held.
+func (d *Daemon) untake(s *session, l leaseRef, request uint64, r arbiter.StreamRequest) {
+	if s.dead {
+		return
 	}
-	return ipc.ContextReply{Current: uint32(current)}, nil
+	d.keepStreams(s, l, 0, d.arb.Stream(time.Now(), r))
+	s.record.Forget(request)
 }
 
 // query answers what a program's own memory query should say.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -39,6 +40,8 @@ type Daemon struct {
 	failed chan error
 	logs   *logQueue
 	texts  snapshots
+	// awaited: requests that waited for the last daemon are to come again.
+	awaited atomic.Bool
 
 	// mu owns the arbiter and all that follows. Nothing that can block is done
 	// under it.
@@ -54,7 +57,9 @@ type Daemon struct {
 	conns              map[*ipc.Conn]struct{}
 	sessionsOf, jobsOf counts
 	keepers            map[int]string // who keeps a dead client's memory, by its pid
-	bad                uint64         // messages that were none
+	queue              waiters
+	places             places
+	bad                uint64 // messages that were none
 	stopping           bool
 	volatile           bool // it was said that the state file is not whole
 }
@@ -79,7 +84,7 @@ func Start(o Options) (*Daemon, error) {
 		words: shim.NewWords(), uuids: map[ipc.UUID]inventory.Device{},
 		sessions: map[ipc.Token]*session{}, byKey: map[uint64]*session{},
 		sessionsOf: newCounts(), jobsOf: newCounts(),
-		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]struct{}{}, keepers: map[int]string{}}
+		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]struct{}{}, keepers: map[int]string{}, queue: newWaiters()}
 	d.arb = arbiter.New(cfg.Policy, d.words)
 	d.words.OnClamp = func(id arbiter.LeaseID) { d.arb.Clamped(time.Now(), id) }
 	d.onLoss = lossOf(cfg)
@@ -117,6 +122,8 @@ func (d *Daemon) start() error {
 		return err
 	}
 	d.spawn(d.poll)
+	d.spawn(d.deliver)
+	d.spawn(d.clock)
 	d.spawn(d.watchEvents)
 	d.spawn(d.accept)
 	d.spawn(d.watchdog)
@@ -243,6 +250,7 @@ func (d *Daemon) Stop() error {
 	notify("STOPPING=1")
 	d.mu.Lock()
 	d.stopping = true
+	d.dismiss()
 	for c := range d.conns {
 		c.Close()
 	}
@@ -281,18 +289,24 @@ func (d *Daemon) closeSessions() {
 	}
 }
 
-// drainEvents writes the arbiter's decisions to the log. The lock is held.
-func (d *Daemon) drainEvents() {
+// logEvents writes the arbiter's events to the log. The lock is held.
+func (d *Daemon) logEvents() {
 	for _, e := range d.arb.Events() {
 		level := slog.LevelDebug
 		switch e.Kind {
-		case arbiter.EventClamped, arbiter.EventExcess, arbiter.EventKept, arbiter.EventDeviceLost:
+		case arbiter.EventClamped, arbiter.EventExcess, arbiter.EventKept, arbiter.EventDeviceLost,
+			arbiter.EventDeadlock:
 			level = slog.LevelWarn
-		case arbiter.EventDenied, arbiter.EventReclaimed, arbiter.EventVerified, arbiter.EventUnmanaged, arbiter.EventWithin:
+		case arbiter.EventDenied, arbiter.EventReclaimed, arbiter.EventVerified, arbiter.EventUnmanaged, arbiter.EventWithin,
+			arbiter.EventQueued, arbiter.EventServed, arbiter.EventCancelled:
 		default:
 			level = slog.LevelInfo
 		}
-		d.log.Log(d.ctx, level, e.Text, "event", e.Kind, "client_pid", e.PID, "device", e.Device)
+		attributes := []any{"event", e.Kind, "client_pid", e.PID, "device", e.Device}
+		if e.Ticket != 0 {
+			attributes = append(attributes, "ticket", e.Ticket, "waited_ms", e.WaitedMs)
+		}
+		d.log.Log(d.ctx, level, e.Text, attributes...)
 	}
 }
 

@@ -16,49 +16,55 @@ func (cl *client) hello(m ipc.Message) error {
 	if cl.s != nil || cl.tool {
 		return refused(ipc.StatusOrder, "Hello was said before on this connection")
 	}
-	rep := ipc.HelloReply{Devices: uint32(len(cl.d.inv.Devices())), HostMax: ipc.NoLimit}
 	if req.Kind != ipc.KindShim {
 		cl.tool = true
-		return ipc.Reply(cl.conn, m.Header, ipc.StatusOK, &rep, -1)
+		return ipc.Reply(cl.conn, m.Header, ipc.StatusOK, &ipc.HelloReply{Devices: uint32(len(cl.d.inv.Devices()))}, -1)
 	}
-	s, err := cl.d.openSession(cl.conn, req)
+	s, waits, err := cl.d.openSession(cl, m.Header, req)
 	if err != nil {
 		return err
 	}
 	cl.s = s
-	rep.Session = s.token
-	rep.OnLoss = cl.d.loss(s)
-	if s.run {
-		rep.InJob = 1
+	if waits {
+		return cl.tellFirst()
 	}
-	fd, err := cl.d.pageFD(s)
+	return cl.replyHello(m.Header, s, true)
+}
+
+// replyHello tells a client what its session is, with the page when withPage says so.
+func (cl *client) replyHello(h ipc.Header, s *session, withPage bool) error {
+	rep, fd, err := cl.d.greeting(s, withPage)
 	if err != nil {
 		return err
 	}
 	defer closeFD(fd)
-	return ipc.Reply(cl.conn, m.Header, ipc.StatusOK, &rep, fd)
+	return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, fd)
+}
+
+// greeting is the reply to Hello or Resume. The descriptor is the caller's to close; −1
+// where none is wanted.
+func (d *Daemon) greeting(s *session, withPage bool) (rep ipc.HelloReply, fd int, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	rep = ipc.HelloReply{Session: s.token, Devices: uint32(len(d.inv.Devices())), OnLoss: d.onLoss,
+		HostMax: uint64(d.arb.HostMax(s.id))}
+	if s.run {
+		rep.InJob, rep.OnLoss = 1, ipc.LossClosed
+	}
+	fd = -1
+	if withPage {
+		fd, err = d.pageFD(s)
+	}
+	return rep, fd, err
 }
 
 // pageFD returns a descriptor of a session's page, the caller's to close. The
-// session can end at any moment, and its own descriptor with it.
+// session can end at any moment, and its own descriptor with it. The lock is held.
 func (d *Daemon) pageFD(s *session) (int, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if s.page == nil {
 		return -1, refused(ipc.StatusNoSession, "the session has ended")
 	}
 	return unix.FcntlInt(uintptr(s.page.FD()), unix.F_DUPFD_CLOEXEC, 3)
-}
-
-// loss is what a session is to do without a daemon: closed under `gpuarb run`,
-// else as the configuration says.
-func (d *Daemon) loss(s *session) uint32 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if s.run {
-		return ipc.LossClosed
-	}
-	return d.onLoss
 }
 
 // find returns the live session of a token that belongs to the peer's process, and

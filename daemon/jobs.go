@@ -1,11 +1,14 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/statefile"
 )
@@ -19,62 +22,269 @@ const jobKey = 1 << 63
 type job struct {
 	id       arbiter.JobID
 	token    ipc.Token
-	pid      int // of the runner
+	pid      int    // of the runner
+	start    uint64 // ticks
 	uid      uint32
-	index    int // of its record
+	request  uint64 // the runner's number for it
+	index    int    // of its record
 	pidfd    int
 	sessions int
-	closed   bool // the runner is dead
+	open     bool // it holds what it was to hold, and its runner was told, or will be
+	closed   bool // the runner is dead, or has given it back
+	budget   accounting.Bytes
 }
 
-// openJob opens a job for the process at the other end.
-func (d *Daemon) openJob(c *ipc.Conn, r ipc.JobOpenRequest) (ipc.JobOpenReply, error) {
-	peer := c.Peer()
-	proc, err := d.facts(peer)
-	if err != nil {
-		return ipc.JobOpenReply{}, err
+// jobOpen opens a job for the process at the other end. One that has to wait for its
+// device, slot or reservation is answered when it has them.
+func (cl *client) jobOpen(m ipc.Message) error {
+	var req ipc.JobOpenRequest
+	if err := ipc.Unmarshal(m.Body, &req); err != nil {
+		return err
 	}
-	req := arbiter.JobRequest{Process: proc, Streams: int(r.Streams), PerProcess: r.Flags&ipc.JobPerProcess != 0,
-		Command: r.Command.String(), Max: wishes(ipc.HelloRequest{Memory: r.Memory, Share: r.MemoryShare})}
+	d, h, c := cl.d, m.Header, cl.conn
+	proc, err := d.facts(c.Peer())
+	if err != nil {
+		return err
+	}
+	place := d.comesAgain(c.Peer(), h, req.Flags&ipc.JobRetry != 0)
+	rep, waits, err := d.openJob(cl, h, &req, proc, place)
+	var refusal *arbiter.Refusal
+	switch {
+	case errors.As(err, &refusal):
+		return cl.replyJobRefusal(h, refusal)
+	case err != nil:
+		return err
+	case waits:
+		return cl.tellFirst()
+	}
+	return ipc.Reply(c, h, ipc.StatusOK, &rep, -1)
+}
+
+// openJob opens a job, or parks the request for one.
+func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc arbiter.Process,
+	place arbiter.Place) (rep ipc.JobOpenReply, waits bool, err error) {
+	peer := cl.conn.Peer()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if req.Max != nil {
-		if err := d.fitsSomeDevice(*req.Max); err != nil {
-			return ipc.JobOpenReply{}, err
+	defer d.drainEvents()
+	defer d.cameBack(peer, h)
+	if j := d.openedBefore(peer, h, r); j != nil {
+		return d.opened(j), false, nil
+	}
+	if err := d.mayOpen(peer, r); err != nil {
+		return rep, false, err
+	}
+	j, info, err := d.addJob(cl.conn, h, r, proc, place)
+	if err != nil {
+		return rep, false, err
+	}
+	if info.Waiting != 0 {
+		d.park(cl, h, info.Waiting, func(dec arbiter.Decision) verdict { return cl.jobDecided(h, j, dec) })
+		return rep, true, nil
+	}
+	d.holdJob(j, info)
+	return d.opened(j), false, nil
+}
+
+// mayOpen checks what a request for a job may not ask for. The lock is held.
+func (d *Daemon) mayOpen(peer ipc.Peer, r *ipc.JobOpenRequest) error {
+	if r.Priority > 0 && !privileged(uint32(peer.UID)) {
+		return refused(ipc.StatusPermission, "a priority of %d: only root may go above 0", r.Priority)
+	}
+	if len(d.inv.Devices()) == 0 && r.Flags&(ipc.JobAny|ipc.JobClaim|ipc.JobExclusive) != 0 {
+		return refused(ipc.StatusNoDevice, "this machine has no GPU")
+	}
+	for _, index := range r.Device[:r.Devices] {
+		if !slices.ContainsFunc(d.inv.Devices(), func(dev inventory.Device) bool { return uint32(dev.Index) == index }) {
+			return refused(ipc.StatusNoDevice, "there is no GPU %d: `gpuarb devices` lists them", index)
 		}
 	}
-	if err := d.jobsOf.full("jobs", peer.PID, uint32(peer.UID), jobsPerProcess, jobsPerUser); err != nil {
-		return ipc.JobOpenReply{}, err
+	for _, size := range []*arbiter.Size{sizeWish(r.Memory, r.MemoryShare), sizeWish(r.Min, r.MinShare)} {
+		if size == nil {
+			continue
+		}
+		if err := d.fitsSomeDevice(*size); err != nil {
+			return err
+		}
 	}
+	return d.jobsOf.full("jobs", peer.PID, uint32(peer.UID), jobsPerProcess, jobsPerUser)
+}
+
+// addJob makes a job known to the arbiter and the reaper, and writes its record, which
+// counts from holdJob on. The lock is held.
+func (d *Daemon) addJob(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, proc arbiter.Process,
+	place arbiter.Place) (*job, arbiter.JobInfo, error) {
+	var none arbiter.JobInfo
+	peer := c.Peer()
 	pidfd := c.TakePIDFD()
 	if pidfd < 0 {
-		return ipc.JobOpenReply{}, refused(ipc.StatusOrder, "this connection opened a job or a session: a job needs one of its own")
+		return nil, none, refused(ipc.StatusOrder, "this connection opened a job or a session: a job needs one of its own")
 	}
 	index, record, err := d.file.Jobs.New()
 	if err != nil {
 		closeFD(pidfd)
-		return ipc.JobOpenReply{}, refused(ipc.StatusTooMany, "%d jobs are open: no room for another", statefile.MaxJobs)
+		return nil, none, refused(ipc.StatusTooMany, "%d jobs are open: no room for another", statefile.MaxJobs)
 	}
-	info, err := d.arb.OpenJob(time.Now(), req)
+	*record = statefile.Job{Run: 1, Token: ipc.NewToken(), UID: uint32(peer.UID), GID: uint32(peer.GID),
+		Flags: r.Flags, Streams: r.Streams, Max: r.Memory, MaxPerMille: r.MemoryShare, Min: r.Min, MinPerMille: r.MinShare,
+		WaitMillis: r.WaitMillis, Priority: r.Priority, RunnerPID: uint32(peer.PID), RunnerStart: proc.StartTicks,
+		Request: h.Request, Asked: r.Devices, AskedFor: r.Device}
+	statefile.SetText(&record.Command, r.Command.String())
+	request := jobRequest(proc, record)
+	request.Command, request.Place = r.Command.String(), place
+	info, err := d.arb.OpenJob(time.Now(), request)
 	if err != nil {
 		d.file.Jobs.Free(index)
 		closeFD(pidfd)
-		return ipc.JobOpenReply{}, err
+		return nil, none, err
 	}
-	j := &job{id: info.ID, token: ipc.NewToken(), pid: peer.PID, uid: uint32(peer.UID), index: index}
-	*record = statefile.Job{Run: 1, ID: uint64(j.id), Token: j.token, UID: j.uid, GID: uint32(peer.GID),
-		PerProcess: r.Flags & ipc.JobPerProcess, Streams: r.Streams, Max: r.Memory, MaxPerMille: r.MemoryShare,
-		RunnerPID: uint32(peer.PID), RunnerStart: proc.StartTicks}
-	statefile.SetText(&record.Command, req.Command)
+	record.ID = uint64(info.ID)
+	j := &job{id: info.ID, token: record.Token, pid: peer.PID, start: proc.StartTicks, uid: uint32(peer.UID),
+		request: h.Request, index: index}
 	if err := d.watchJob(j, pidfd); err != nil {
 		d.arb.CloseJob(time.Now(), j.id)
 		d.file.Jobs.Free(index)
-		return ipc.JobOpenReply{}, err
+		return nil, none, err
 	}
-	d.file.Jobs.Commit(index)
 	d.knownJob(j)
-	d.drainEvents()
-	return ipc.JobOpenReply{Job: j.token, ID: uint64(j.id), Budget: uint64(info.Budget)}, nil
+	return j, info, nil
+}
+
+// jobRequest is a record's request, as the arbiter takes it.
+func jobRequest(proc arbiter.Process, r *statefile.Job) arbiter.JobRequest {
+	has := func(flag uint32) bool { return r.Flags&flag != 0 }
+	request := arbiter.JobRequest{Process: proc, Max: sizeWish(r.Max, r.MaxPerMille), Min: sizeWish(r.Min, r.MinPerMille),
+		Streams: int(r.Streams), PerProcess: has(ipc.JobPerProcess), Command: statefile.TextOf(&r.Command),
+		Wait: has(ipc.JobWait), NoWait: has(ipc.JobNoWait), Exclusive: has(ipc.JobExclusive), Any: has(ipc.JobAny),
+		OnlyIfNone: has(ipc.JobOnlyIfNone), Claim: has(ipc.JobClaim), Priority: int(r.Priority)}
+	if request.Forever = r.WaitMillis == ipc.NoLimit; !request.Forever {
+		request.Timeout = time.Duration(min(r.WaitMillis, maxWaitMillis)) * time.Millisecond
+	}
+	for _, index := range r.AskedFor[:min(r.Asked, statefile.MaxDevices)] {
+		request.Devices = append(request.Devices, int(index))
+	}
+	return request
+}
+
+// maxWaitMillis is a wait so long that it makes no difference: a hundred years.
+const maxWaitMillis = 100 * 365 * 24 * 3600 * 1000
+
+// sizeWish is an amount that a job or client asks for; nil: none.
+func sizeWish(bytes uint64, share uint32) *arbiter.Size {
+	return wishes(ipc.HelloRequest{Memory: bytes, Share: share})
+}
+
+// holdJob is for a job that has got what it waited for: from here on it outlives the
+// daemon. The lock is held.
+func (d *Daemon) holdJob(j *job, info arbiter.JobInfo) {
+	record := d.file.Jobs.At(j.index)
+	record.Given = 0
+	for _, index := range info.Devices {
+		if dev, ok := d.deviceByIndex(index); ok && record.Given < statefile.MaxDevices {
+			record.Devices[record.Given] = statefile.JobDevice{UUID: dev.UUIDBytes, Index: uint32(index)}
+			record.Given++
+		}
+	}
+	j.open = true
+	j.budget = info.Budget
+	d.file.Jobs.Commit(j.index)
+}
+
+// devicesOf is the indices of the devices that a job was given, as they are now.
+func (d *Daemon) devicesOf(r *statefile.Job) (indices []int) {
+	for _, given := range r.Devices[:min(r.Given, statefile.MaxDevices)] {
+		dev, ok := d.deviceByUUID(given.UUID)
+		if !ok {
+			dev, ok = d.deviceByIndex(int(given.Index))
+		}
+		if ok {
+			indices = append(indices, dev.Index)
+		}
+	}
+	return indices
+}
+
+func (d *Daemon) deviceByIndex(index int) (inventory.Device, bool) {
+	for _, dev := range d.inv.Devices() {
+		if dev.Index == index {
+			return dev, true
+		}
+	}
+	return inventory.Device{}, false
+}
+
+// openedBefore is the job of a request that comes again because its answer was lost.
+func (d *Daemon) openedBefore(peer ipc.Peer, h ipc.Header, r *ipc.JobOpenRequest) *job {
+	if r.Flags&ipc.JobRetry == 0 {
+		return nil
+	}
+	for _, j := range d.jobs {
+		if j.open && !j.closed && j.pid == peer.PID && j.start == peer.StartTicks && j.request == h.Request {
+			return j
+		}
+	}
+	return nil
+}
+
+// opened is what the runner of an open job is told. The lock is held.
+func (d *Daemon) opened(j *job) ipc.JobOpenReply {
+	record := d.file.Jobs.At(j.index)
+	rep := ipc.JobOpenReply{Job: j.token, ID: uint64(j.id), Budget: uint64(j.budget)}
+	for _, index := range d.devicesOf(record) {
+		dev, _ := d.deviceByIndex(index)
+		rep.Device[rep.Devices] = ipc.JobDevice{Index: uint32(index), Vendor: vendors[dev.Vendor],
+			Ordinal: uint32(dev.Ordinal), UUID: dev.UUIDBytes}
+		rep.Devices++
+	}
+	return rep
+}
+
+var vendors = map[string]uint32{"nvidia": ipc.VendorNVIDIA, "amd": ipc.VendorAMD, "intel": ipc.VendorIntel}
+
+// jobDecided carries out what became of a job that waited. The lock is held.
+func (cl *client) jobDecided(h ipc.Header, j *job, dec arbiter.Decision) verdict {
+	d := cl.d
+	if dec.Refusal != nil || dec.Job == nil || d.jobs[j.token] != j {
+		d.endRunner(j)
+		refusal := dec.Refusal
+		if refusal == nil {
+			refusal = &arbiter.Refusal{Reason: arbiter.ReasonCancelled, Explain: "the job has ended"}
+		}
+		return verdict{send: func() error { return cl.replyJobRefusal(h, refusal) }}
+	}
+	d.holdJob(j, *dec.Job)
+	rep := d.opened(j)
+	return verdict{
+		send: func() error { return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1) },
+		undo: func() { d.endRunner(j) },
+	}
+}
+
+// replyJobRefusal tells the runner why it has no job.
+func (cl *client) replyJobRefusal(h ipc.Header, r *arbiter.Refusal) error {
+	return replyRefusal(cl, h, r.Reason, r.Explain, &ipc.JobOpenReply{Text: ipc.MakeText(r.Explain)})
+}
+
+// jobClose gives back what a job holds beyond its processes. From its runner it is the
+// runner's leave, too: what is inside goes on, and the job ends with the last of it.
+func (cl *client) jobClose(r *ipc.JobCloseRequest) (ipc.Empty, error) {
+	d, peer := cl.d, cl.conn.Peer()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	defer d.drainEvents()
+	if _, _, err := d.jobOf(r.Job, peer); err != nil {
+		return ipc.Empty{}, err
+	}
+	j := d.jobs[r.Job]
+	if j == nil {
+		return ipc.Empty{}, refused(ipc.StatusRange, "no job is named")
+	}
+	d.arb.ReleaseJob(time.Now(), j.id)
+	d.file.Jobs.At(j.index).Released = 1
+	if j.pid == peer.PID && j.start == peer.StartTicks {
+		d.endRunner(j)
+	}
+	return ipc.Empty{}, nil
 }
 
 // watchJob has the reaper wait for the runner's death. The job owns the pidfd
@@ -112,9 +322,17 @@ func (d *Daemon) closeJob(key uint64) {
 	if j == nil || d.stopping {
 		return
 	}
-	d.arb.CloseJob(time.Now(), j.id)
+	d.endRunner(j)
+}
+
+// endRunner is for a job that nobody can start programs in any more. The lock is held.
+func (d *Daemon) endRunner(j *job) {
+	if d.jobs[j.token] != j || j.closed {
+		return
+	}
 	j.closed = true
-	d.reaper.Remove(key)
+	d.arb.CloseJob(time.Now(), j.id)
+	d.reaper.Remove(uint64(j.id) | jobKey)
 	d.file.Jobs.At(j.index).RunnerPID = 0
 	d.dropJob(j)
 }

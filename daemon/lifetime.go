@@ -43,6 +43,7 @@ func (d *Daemon) endSession(s *session) {
 		return
 	}
 	s.dead = true
+	d.forgetPlaces(func(k placeKey) bool { return k.pid == s.peer.PID && k.start == s.peer.StartTicks })
 	d.arb.EndSession(time.Now(), s.id)
 	var devices []int
 	for _, l := range s.leases {

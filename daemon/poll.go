@@ -29,6 +29,7 @@ func (d *Daemon) poll(ctx context.Context) {
 		d.mu.Lock()
 		d.arb.Tick(time.Now())
 		d.checkState()
+		d.agePlaces()
 		d.drainEvents()
 		d.mu.Unlock()
 	}

@@ -25,6 +25,7 @@ func (d *Daemon) recover() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.file.Jobs.Each(d.recoverJob)
+	d.recoverPlaces()
 	leases := map[uint32][]int{}
 	d.file.Leases.Each(func(i int, l *statefile.Lease) { leases[l.Session] = append(leases[l.Session], i) })
 	taken := map[int]bool{}
@@ -55,7 +56,8 @@ func (d *Daemon) recoverJob(i int, r *statefile.Job) {
 		d.file.Jobs.Free(i)
 		return
 	}
-	j := &job{id: arbiter.JobID(r.ID), token: r.Token, pid: int(r.RunnerPID), uid: r.UID, index: i, pidfd: -1}
+	j := &job{id: arbiter.JobID(r.ID), token: r.Token, pid: int(r.RunnerPID), start: r.RunnerStart, uid: r.UID,
+		request: r.Request, open: true, index: i, pidfd: -1}
 	proc, pidfd, err := d.alive(int(r.RunnerPID), r.RunnerStart)
 	if err != nil {
 		proc = arbiter.Process{UID: r.UID, GID: r.GID, Command: statefile.TextOf(&r.Command)}
@@ -65,8 +67,7 @@ func (d *Daemon) recoverJob(i int, r *statefile.Job) {
 	}
 	proc.UID, proc.GID = r.UID, r.GID
 	err = d.arb.RestoreJob(time.Now(), arbiter.RestoredJob{ID: j.id, Closed: j.closed,
-		Request: arbiter.JobRequest{Process: proc, Streams: int(r.Streams), PerProcess: r.PerProcess == 1,
-			Command: statefile.TextOf(&r.Command), Max: wishes(ipc.HelloRequest{Memory: r.Max, Share: r.MaxPerMille})}})
+		Request: jobRequest(proc, r), Devices: d.devicesOf(r), Released: r.Released == 1})
 	if err != nil {
 		d.log.Warn("a job could not be taken up again", "job", r.ID, "err", err)
 		d.file.Jobs.Free(i)
@@ -112,7 +113,8 @@ func (d *Daemon) recoverSession(i int, r *statefile.Session, leases []int, taken
 		s.mapped.Store(true)
 	}
 	req := arbiter.RestoredSession{Process: proc, Job: s.job, Streams: int(r.Streams),
-		Max: wishes(ipc.HelloRequest{Memory: r.Max, Share: r.MaxPerMille})}
+		Max: wishes(ipc.HelloRequest{Memory: r.Max, Share: r.MaxPerMille}), OnFull: onFullOf(r.OnFull),
+		Slots: int(r.Slots), SlotScope: scopeOf(r.SlotScope), StreamReserve: reserveOf(r.StreamReserve)}
 	var known []int
 	for _, li := range leases {
 		l := d.file.Leases.At(li)
@@ -124,7 +126,7 @@ func (d *Daemon) recoverSession(i int, r *statefile.Session, leases []int, taken
 		known, taken[li] = append(known, li), true
 		req.Leases = append(req.Leases, arbiter.RestoredLease{Device: dev.Index, Granted: accounting.Bytes(l.Granted),
 			Streams: int(l.Streams), Contexts: int(l.Contexts), Peak: accounting.Bytes(l.Peak),
-			Opened: time.Unix(0, l.OpenedAt), Unverified: s.page == nil && !dead})
+			Opened: time.Unix(0, l.OpenedAt), Unverified: s.page == nil && !dead, Makers: makersOf(l)})
 	}
 	return d.restore(s, req, known, dead)
 }

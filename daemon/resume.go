@@ -36,19 +36,7 @@ func (cl *client) resume(m ipc.Message) error {
 	}
 	cl.s = s
 	cl.d.hearDevices(s)
-	rep := ipc.HelloReply{Session: s.token, Devices: uint32(len(cl.d.inv.Devices())), OnLoss: cl.d.loss(s),
-		HostMax: ipc.NoLimit}
-	if s.run {
-		rep.InJob = 1
-	}
-	fd := -1
-	if fresh {
-		if fd, err = cl.d.pageFD(s); err != nil {
-			return err
-		}
-		defer closeFD(fd)
-	}
-	return ipc.Reply(cl.conn, m.Header, ipc.StatusOK, &rep, fd)
+	return cl.replyHello(m.Header, s, fresh)
 }
 
 // doubt is a client's sum that was not believed on its word alone.
@@ -218,18 +206,20 @@ func (d *Daemon) adopt(c *ipc.Conn, req *ipc.ResumeRequest) (*session, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	hello := req.Hello
-	s, err := d.addSession(c, proc, hello, page, ipc.NewToken())
+	// What it may have to wait for, it holds already.
+	s, _, err := d.addSession(c, proc, hello, page, arbiter.Place{})
 	if statusOf(err) == ipc.StatusNoSession && hello.Job != (ipc.Token{}) {
 		// What its job was, nobody knows any more. It holds memory all the same.
 		d.log.Warn("a program's job is unknown: it goes on as one of its own", "client_pid", proc.PID)
 		hello.Job = ipc.Token{}
-		s, err = d.addSession(c, proc, hello, page, ipc.NewToken())
+		s, _, err = d.addSession(c, proc, hello, page, arbiter.Place{})
 	}
 	if err != nil {
 		_ = page.Close()
 		return nil, err
 	}
 	s.conns[c] = struct{}{}
+	d.file.Sessions.Commit(s.index)
 	for _, rl := range req.Leases[:req.Count] {
 		if err := d.adoptLease(s, rl); err != nil {
 			d.log.Debug("a lease could not be taken up again", "client_pid", s.peer.PID, "err", err)

@@ -62,6 +62,8 @@ type client struct {
 	conn *ipc.Conn
 	s    *session // of a shim, after Hello, Join or Resume
 	tool bool     // said Hello as a tool
+	// waits is the last request of this connection that was parked; its own goroutine's.
+	waits *parked
 }
 
 // serve answers one connection's requests, one after the other.
@@ -69,6 +71,9 @@ func (d *Daemon) serve(c *ipc.Conn) {
 	cl := &client{d: d, conn: c}
 	defer func() {
 		_ = c.Close()
+		if cl.waiting() {
+			d.abandon(cl.waits)
+		}
 		d.mu.Lock()
 		delete(d.conns, c)
 		d.mu.Unlock()
@@ -93,6 +98,15 @@ func (d *Daemon) serve(c *ipc.Conn) {
 	}
 }
 
+// refuse answers a request with an error.
+func (cl *client) refuse(h ipc.Header, err error) error {
+	status := statusOf(err)
+	if !status.IsError() {
+		status = ipc.StatusPermission // a refusal by policy where the reply has no room for the reason
+	}
+	return cl.conn.ReplyError(h, &ipc.ProtocolError{Status: status, Text: err.Error()})
+}
+
 // answerError answers a request that failed. False: the connection is to end.
 func (cl *client) answerError(h ipc.Header, err error) bool {
 	d := cl.d
@@ -111,14 +125,17 @@ func (cl *client) answerError(h ipc.Header, err error) bool {
 	if h.Type == ipc.TypeFreed {
 		return true // nothing answers it
 	}
-	if !status.IsError() {
-		status = ipc.StatusPermission // a refusal by policy where the reply has no room for the reason
-	}
-	return cl.conn.ReplyError(h, &ipc.ProtocolError{Status: status, Text: err.Error()}) == nil
+	return cl.refuse(h, err) == nil
 }
+
+// waiting says whether a request of this connection waits for its reply.
+func (cl *client) waiting() bool { return cl.waits != nil && !cl.waits.isOver() }
 
 // handle answers one request. An error that it returns is answered by the caller.
 func (cl *client) handle(m ipc.Message) error {
+	if cl.waiting() && m.Header.Type != ipc.TypeCancel && m.Header.Type != ipc.TypeFreed {
+		return refused(ipc.StatusOrder, "%v while a request of this connection waits: only Cancel and Freed may come", m.Header.Type)
+	}
 	switch m.Header.Type {
 	case ipc.TypeHello:
 		return cl.hello(m)
@@ -127,7 +144,11 @@ func (cl *client) handle(m ipc.Message) error {
 	case ipc.TypeResume:
 		return cl.resume(m)
 	case ipc.TypeJobOpen:
-		return answer(cl, m, func(r *ipc.JobOpenRequest) (ipc.JobOpenReply, error) { return cl.d.openJob(cl.conn, *r) })
+		return cl.jobOpen(m)
+	case ipc.TypeJobClose:
+		return answer(cl, m, cl.jobClose)
+	case ipc.TypeCancel:
+		return answer(cl, m, cl.cancelRequest)
 	case ipc.TypeSnapshot:
 		return cl.snapshot(m)
 	case ipc.TypeLimit:
@@ -147,7 +168,7 @@ func (cl *client) handle(m ipc.Message) error {
 	case ipc.TypeStream:
 		return cl.stream(m)
 	case ipc.TypeContext:
-		return answer(cl, m, cl.context)
+		return cl.context(m)
 	case ipc.TypeQuery:
 		return answer(cl, m, cl.query)
 	case ipc.TypeBye:

@@ -59,6 +59,24 @@ func wishes(h ipc.HelloRequest) *arbiter.Size {
 	return nil
 }
 
+// onFullOf, scopeOf and reserveOf are the other wishes, as the arbiter spells them.
+func onFullOf(v uint32) arbiter.OnFull {
+	return map[uint32]arbiter.OnFull{ipc.OnFullDeny: arbiter.OnFullDeny, ipc.OnFullWait: arbiter.OnFullWait}[v]
+}
+
+func scopeOf(v uint32) arbiter.Scope {
+	return map[uint32]arbiter.Scope{ipc.ScopeJob: arbiter.ScopeJob, ipc.ScopeProcess: arbiter.ScopeProcess,
+		ipc.ScopeThread: arbiter.ScopeThread}[v]
+}
+
+func reserveOf(v uint64) *accounting.Bytes {
+	if v == ipc.NoLimit {
+		return nil
+	}
+	bytes := accounting.Bytes(v)
+	return &bytes
+}
+
 // process turns what the kernel says into what rules are matched on.
 func process(f inventory.ProcessFacts, pid int) arbiter.Process {
 	return arbiter.Process{PID: pid, StartTicks: f.StartTicks, UID: f.UID, GID: f.GID, User: f.User,
@@ -80,55 +98,89 @@ func (d *Daemon) facts(peer ipc.Peer) (arbiter.Process, error) {
 	return p, nil
 }
 
-// openSession opens a session with its page and records.
-func (d *Daemon) openSession(c *ipc.Conn, h ipc.HelloRequest) (*session, error) {
+// openSession opens a session with its page and records. One whose memory.min has no
+// room yet waits for it: the reply comes when it is reserved.
+func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s *session, waits bool, err error) {
+	c := cl.conn
 	proc, err := d.facts(c.Peer())
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	page, err := ipc.NewPage()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
+	place := d.comesAgain(c.Peer(), head, true)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s, err := d.addSession(c, proc, h, page, ipc.NewToken())
+	defer d.drainEvents()
+	defer d.cameBack(c.Peer(), head)
+	s, ticket, err := d.addSession(c, proc, h, page, place)
 	if err != nil {
 		page.Close()
-		return nil, err
+		return nil, false, err
 	}
 	s.conns[c] = struct{}{}
-	return s, nil
+	if ticket == 0 {
+		d.file.Sessions.Commit(s.index)
+		return s, false, nil
+	}
+	d.park(cl, head, ticket, func(dec arbiter.Decision) verdict { return cl.sessionDecided(head, s, dec) })
+	return s, true, nil
 }
 
-// addSession makes a session known everywhere: arbiter, state file, reaper.
+// sessionDecided carries out what became of a session that waited for its reservation.
+// Only now would the next daemon take it up: before that its client knows no token of it.
+// The lock is held.
+func (cl *client) sessionDecided(h ipc.Header, s *session, dec arbiter.Decision) verdict {
+	d := cl.d
+	if dec.Refusal != nil || s.dead {
+		delete(s.conns, cl.conn) // which the answer has yet to go out on
+		d.endSession(s)
+		err := refused(ipc.StatusNoSession, "the session has ended")
+		if dec.Refusal != nil {
+			err = dec.Refusal
+		}
+		return verdict{send: func() error { return cl.refuse(h, err) }}
+	}
+	d.file.Sessions.Commit(s.index)
+	return verdict{
+		send: func() error { return cl.replyHello(h, s, true) },
+		undo: func() { d.endSession(s) },
+	}
+}
+
+// addSession makes a session known everywhere: arbiter, reaper, and the state file, where
+// the caller commits it. With a ticket its reservation is yet to be made.
 func (d *Daemon) addSession(c *ipc.Conn, proc arbiter.Process, h ipc.HelloRequest,
-	page *ipc.LeasePage, token ipc.Token) (*session, error) {
+	page *ipc.LeasePage, place arbiter.Place) (*session, arbiter.TicketID, error) {
 	peer := c.Peer()
 	if err := d.sessionsOf.full("sessions", peer.PID, uint32(peer.UID), sessionsPerProcess, sessionsPerUser); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	job, run, err := d.jobOf(h.Job, peer)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	index, record, err := d.file.Sessions.New()
 	if err != nil {
-		return nil, refused(ipc.StatusTooMany, "%d sessions are open: no room for another", statefile.MaxSessions)
+		return nil, 0, refused(ipc.StatusTooMany, "%d sessions are open: no room for another", statefile.MaxSessions)
 	}
 	info, err := d.arb.OpenSession(time.Now(), arbiter.SessionRequest{
-		Process: proc, Job: job, Max: wishes(h), Streams: int(h.Streams)})
+		Process: proc, Job: job, Max: wishes(h), Streams: int(h.Streams), OnFull: onFullOf(h.OnFull),
+		Slots: int(h.Slots), SlotScope: scopeOf(h.SlotScope), StreamReserve: reserveOf(h.StreamReserve), Place: place})
 	if err != nil {
 		d.file.Sessions.Free(index)
-		return nil, err
+		return nil, 0, err
 	}
 	id := info.ID
-	s := &session{id: id, token: token, kind: h.Kind, job: job, run: run, page: page, record: record, index: index,
+	s := &session{id: id, token: ipc.NewToken(), kind: h.Kind, job: job, run: run, page: page, record: record, index: index,
 		peer:  identity{PID: peer.PID, StartTicks: proc.StartTicks, UID: uint32(peer.UID), GID: uint32(peer.GID), pidfd: -1},
 		conns: map[*ipc.Conn]struct{}{}}
-	*record = statefile.Session{PID: uint32(peer.PID), StartTicks: proc.StartTicks, Token: token,
+	*record = statefile.Session{PID: uint32(peer.PID), StartTicks: proc.StartTicks, Token: s.token,
 		UID: uint32(peer.UID), GID: uint32(peer.GID), Job: uint64(job), PageDev: page.ID().Dev, PageInode: page.ID().Ino, Max: h.Memory,
-		MaxPerMille: h.Share, Streams: h.Streams}
+		MaxPerMille: h.Share, Streams: h.Streams, OnFull: h.OnFull, Slots: h.Slots, SlotScope: h.SlotScope,
+		StreamReserve: h.StreamReserve}
 	pidfd := c.TakePIDFD()
 	if pidfd < 0 {
 		err = refused(ipc.StatusOrder, "this connection opened a job: a session needs one of its own")
@@ -138,11 +190,10 @@ func (d *Daemon) addSession(c *ipc.Conn, proc arbiter.Process, h ipc.HelloReques
 	if err != nil {
 		d.arb.EndSession(time.Now(), id)
 		d.file.Sessions.Free(index)
-		return nil, err
+		return nil, 0, err
 	}
-	d.file.Sessions.Commit(index)
 	d.known(s)
-	return s, nil
+	return s, info.Waiting, nil
 }
 
 // known enters a session wherever it is looked for. The lock is held.
@@ -254,8 +305,14 @@ func statusOf(err error) ipc.Status {
 		return p.Status
 	case errors.As(err, &r):
 		return statusOfReason(r.Reason)
-	case errors.Is(err, inventory.ErrGone):
+	case errors.Is(err, inventory.ErrGone), errors.Is(err, arbiter.ErrNoSession):
 		return ipc.StatusNoSession
+	case errors.Is(err, arbiter.ErrNoDevice):
+		return ipc.StatusNoDevice
+	case errors.Is(err, arbiter.ErrPermission):
+		return ipc.StatusPermission
+	case errors.Is(err, arbiter.ErrRange):
+		return ipc.StatusRange
 	}
 	return ipc.StatusInternal
 }

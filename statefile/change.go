@@ -42,6 +42,19 @@ func (l *Lease) finishStreams() {
 	atomic.StoreUint32(&l.Open, ChangeNone)
 }
 
+// SetContexts writes down how many contexts there are after a request, likewise.
+func (l *Lease) SetContexts(s *Session, index int, request uint64, after uint32) {
+	l.Request, l.After = request, uint64(after)
+	atomic.StoreUint32(&l.Open, ChangeContexts)
+	s.remember(Answered{Request: request, Lease: uint32(index), Kind: AnsweredContexts})
+	l.finishContexts()
+}
+
+func (l *Lease) finishContexts() {
+	atomic.StoreUint32(&l.Contexts, uint32(l.After))
+	atomic.StoreUint32(&l.Open, ChangeNone)
+}
+
 // Recover finishes or undoes the one open change that a killed daemon left.
 // epoch is the epoch of the word as the page shows it; pageKnown is false when
 // the page is lost, and the announced sum that is larger is kept then: too much
@@ -59,6 +72,11 @@ func (l *Lease) Recover(s *Session, index int, epoch uint16, pageKnown bool) {
 			s.remember(Answered{Request: l.Request, Lease: uint32(index), Kind: AnsweredStreams})
 		}
 		l.finishStreams()
+	case kind == ChangeContexts:
+		if !s.has(l.Request, uint32(index), AnsweredContexts) {
+			s.remember(Answered{Request: l.Request, Lease: uint32(index), Kind: AnsweredContexts})
+		}
+		l.finishContexts()
 	case pageKnown && uint32(epoch) == l.Epoch, !pageKnown && l.After > l.Granted:
 		l.Finish()
 	default:
@@ -87,6 +105,21 @@ func (s *Session) Streamed(request uint64, lease int) bool {
 	return s.has(request, uint32(lease), AnsweredBefore)
 }
 
+// Contexted says the same of a request for contexts.
+func (s *Session) Contexted(request uint64, lease int) bool {
+	return s.has(request, uint32(lease), AnsweredContextsBefore)
+}
+
+// Forget is for a request that was carried out and taken back, because its answer could
+// not be sent: asked again, it is new.
+func (s *Session) Forget(request uint64) {
+	for i := range s.Ring {
+		if s.Ring[i].Request == request {
+			s.Ring[i] = Answered{}
+		}
+	}
+}
+
 func (s *Session) has(request uint64, lease, kind uint32) bool {
 	return request != 0 && slices.ContainsFunc(s.Ring[:], func(a Answered) bool {
 		return a.Request == request && a.Lease == lease && a.Kind == kind
@@ -101,6 +134,8 @@ func (s *Session) Resumed() {
 		switch a := &s.Ring[i]; a.Kind {
 		case AnsweredStreams:
 			a.Kind = AnsweredBefore
+		case AnsweredContexts:
+			a.Kind = AnsweredContextsBefore
 		case AnsweredGrant:
 			*a = Answered{}
 		}

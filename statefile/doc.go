@@ -3,9 +3,9 @@
 // (granted bytes, streams, limits, tokens). A store to it outlives SIGKILL with
 // no write or sync per grant; it does not outlive a reboot, nor has it to.
 //
-// The file is a header and three tables of fixed-size records: jobs, sessions,
-// leases. It is sparse; an unused record costs nothing. Each lease record has
-// room for one announced change. A change of a credit word is announced with the
+// The file is a header and four tables of fixed-size records: jobs, sessions,
+// leases, and the places of requests that wait. It is sparse; an unused record costs
+// nothing. Each lease record has room for one announced change. A change of a credit word is announced with the
 // epoch that the word will have before the word is swapped; the next daemon sees
 // from the word's epoch whether it was done, and finishes or undoes it:
 //

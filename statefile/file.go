@@ -18,7 +18,8 @@ const (
 	jobSize   = unsafe.Sizeof(Job{})
 	sessSize  = unsafe.Sizeof(Session{})
 	leaseSize = unsafe.Sizeof(Lease{})
-	fileSize  = headerSize + MaxJobs*jobSize + MaxSessions*sessSize + MaxLeases*leaseSize
+	tickSize  = unsafe.Sizeof(Ticket{})
+	fileSize  = headerSize + MaxJobs*jobSize + MaxSessions*sessSize + MaxLeases*leaseSize + MaxTickets*tickSize
 )
 
 // File is the mapping. It is not safe for concurrent use: the daemon's lock owns it.
@@ -29,6 +30,7 @@ type File struct {
 	Jobs     table[Job]
 	Sessions table[Session]
 	Leases   table[Lease]
+	Tickets  table[Ticket]
 }
 
 // Open maps the state file at path, making it when it is absent. A file of
@@ -92,6 +94,7 @@ func openFD(fd int, path string) (f *File, fresh bool, err error) {
 	f.Jobs.collect()
 	f.Sessions.collect()
 	f.Leases.collect()
+	f.Tickets.collect()
 	return f, fresh, nil
 }
 
@@ -110,7 +113,7 @@ func mapFile(fd, flags int) (*File, error) {
 // begin writes the header of a file that holds nothing.
 func (f *File) begin() {
 	*f.head = header{Version: fileVersion, HeaderSize: headerSize, JobSize: uint32(jobSize),
-		SessSize: uint32(sessSize), LeaseSize: uint32(leaseSize), BootID: bootID()}
+		SessSize: uint32(sessSize), LeaseSize: uint32(leaseSize), TicketSize: uint32(tickSize), BootID: bootID()}
 	atomic.StoreUint64(&f.head.Magic, fileMagic)
 }
 
@@ -132,14 +135,18 @@ func (f *File) bind() {
 	jobs := unsafe.Add(base, headerSize)
 	sessions := unsafe.Add(jobs, MaxJobs*jobSize)
 	leases := unsafe.Add(sessions, MaxSessions*sessSize)
+	tickets := unsafe.Add(leases, MaxLeases*leaseSize)
 	f.Jobs = table[Job]{rows: unsafe.Slice((*Job)(jobs), MaxJobs)}
 	f.Sessions = table[Session]{rows: unsafe.Slice((*Session)(sessions), MaxSessions)}
 	f.Leases = table[Lease]{rows: unsafe.Slice((*Lease)(leases), MaxLeases)}
+	f.Tickets = table[Ticket]{rows: unsafe.Slice((*Ticket)(tickets), MaxTickets)}
 	f.Jobs.high, f.Sessions.high, f.Leases.high = &f.head.HighJob, &f.head.HighSession, &f.head.HighLease
-	f.Jobs.back, f.Sessions.back, f.Leases.back = f.back, f.back, f.back
+	f.Tickets.high = &f.head.HighTicket
+	f.Jobs.back, f.Sessions.back, f.Leases.back, f.Tickets.back = f.back, f.back, f.back, f.back
 	f.Jobs.live = func(j *Job) *uint32 { return &j.Live }
 	f.Sessions.live = func(s *Session) *uint32 { return &s.Live }
 	f.Leases.live = func(l *Lease) *uint32 { return &l.Live }
+	f.Tickets.live = func(t *Ticket) *uint32 { return &t.Live }
 }
 
 // current says whether the mapping was written by this layout in this boot.
@@ -147,7 +154,7 @@ func (f *File) current() bool {
 	h := f.head
 	return h.Magic == fileMagic && h.Version == fileVersion && h.HeaderSize == headerSize &&
 		h.JobSize == uint32(jobSize) && h.SessSize == uint32(sessSize) &&
-		h.LeaseSize == uint32(leaseSize) && h.BootID == bootID()
+		h.LeaseSize == uint32(leaseSize) && h.TicketSize == uint32(tickSize) && h.BootID == bootID()
 }
 
 // bootID is the kernel's random name for this boot; zero when it cannot be read.

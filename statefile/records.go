@@ -5,13 +5,16 @@ const (
 	MaxJobs     = 16384
 	MaxSessions = 16384
 	MaxLeases   = 32768
+	MaxTickets  = 16384
+	MaxDevices  = 32 // of a job
 	ringSize    = 32 // answered requests remembered per session
+	makersSize  = 16 // threads whose objects are remembered per lease
 	textSize    = 128
 )
 
 const (
 	fileMagic   = 0x5441545342524147 // "GARBSTAT" as it lies in memory
-	fileVersion = 1
+	fileVersion = 2
 	headerSize  = 4096
 )
 
@@ -23,14 +26,14 @@ type header struct {
 	JobSize    uint32
 	SessSize   uint32
 	LeaseSize  uint32
-	Pad        uint32
+	TicketSize uint32
 	BootID     [16]byte
 
-	HighJob, HighSession, HighLease uint32 // records from here on were never used
+	HighJob, HighSession, HighLease, HighTicket uint32 // records from here on were never used
 }
 
-// Job is a job as it must survive the daemon. All fields but Live are written
-// once. PerMille and Max as in arbiter.Size: Max is bytes, ^0 for none.
+// Job is a job as it must survive the daemon. All fields but Live, RunnerPID and Released
+// are written once. PerMille and Max as in arbiter.Size: Max is bytes, ^0 for none.
 type Job struct {
 	Live        uint32 // 0: free record
 	Run         uint32 // opened by `gpuarb run`
@@ -38,32 +41,66 @@ type Job struct {
 	Token       [16]byte
 	UID         uint32
 	GID         uint32
-	PerProcess  uint32
+	Flags       uint32 // as the request had them
 	Streams     uint32
 	Max         uint64
+	Min         uint64
 	MaxPerMille uint32
+	MinPerMille uint32
+	WaitMillis  uint64 // as the request had it
+	Priority    int32
 	RunnerPID   uint32
 	RunnerStart uint64
+	Request     uint64 // the runner's number for it: asked again, it is answered with this job
+	Released    uint32 // 1: it holds nothing beyond its processes any more
+	Asked       uint32 // valid entries in AskedFor
+	Given       uint32 // valid entries in Devices; 0: it may use any
+	Pad         uint32
+	AskedFor    [MaxDevices]uint32 // indices, in order of preference
+	Devices     [MaxDevices]JobDevice
 	Command     [textSize]byte
+}
+
+// JobDevice is a device that a job was given: UUID decides, where the device has one.
+type JobDevice struct {
+	UUID  [16]byte
+	Index uint32
+	Pad   uint32
+}
+
+// Ticket is the place in the queue of a request that waits. Since is in nanoseconds of
+// the boot's own clock, which no one sets.
+type Ticket struct {
+	Live       uint32
+	PID        uint32 // of the process that asked
+	StartTicks uint64
+	Type       uint32 // of the message
+	Pad        uint32
+	Request    uint64 // its number
+	Arrival    uint64
+	Since      int64
 }
 
 // Session is one client process.
 type Session struct {
-	Live        uint32
-	PID         uint32
-	StartTicks  uint64
-	Token       [16]byte
-	UID         uint32
-	GID         uint32
-	Job         uint64
-	PageDev     uint64 // of the memfd, with PageInode: only the page made for it is taken back
-	PageInode   uint64
-	Max         uint64 // the client's own wish, bytes, ^0 for none
-	MaxPerMille uint32
-	Streams     uint32
-	RingNext    uint32
-	Pad         uint32
-	Ring        [ringSize]Answered
+	Live          uint32
+	PID           uint32
+	StartTicks    uint64
+	Token         [16]byte
+	UID           uint32
+	GID           uint32
+	Job           uint64
+	PageDev       uint64 // of the memfd, with PageInode: only the page made for it is taken back
+	PageInode     uint64
+	Max           uint64 // the client's own wish, bytes, ^0 for none
+	MaxPerMille   uint32
+	Streams       uint32
+	OnFull        uint32 // this and the next: the client's wishes, as Hello had them
+	Slots         uint32
+	SlotScope     uint32
+	RingNext      uint32
+	StreamReserve uint64
+	Ring          [ringSize]Answered
 }
 
 // Answered is a request that was carried out and whose answer may have been lost.
@@ -81,6 +118,9 @@ const (
 	// AnsweredBefore is AnsweredStreams from before the session was last taken up
 	// again: it can come once more.
 	AnsweredBefore uint32 = 2
+	// AnsweredContexts and AnsweredContextsBefore are the same of contexts.
+	AnsweredContexts       uint32 = 3
+	AnsweredContextsBefore uint32 = 4
 )
 
 // The kinds of an announced change.
@@ -92,6 +132,8 @@ const (
 	ChangeFlag  uint32 = 4 // flags only; granted stays
 	// ChangeStreams: After streams, by the request; no word involved.
 	ChangeStreams uint32 = 5
+	// ChangeContexts: After contexts, likewise.
+	ChangeContexts uint32 = 6
 )
 
 // Lease is what a session holds on one device, with at most one announced change.
@@ -112,4 +154,14 @@ type Lease struct {
 	After   uint64 // Granted (or Streams) once the change is done
 	Request uint64 // ChangeGrant, ChangeStreams: the request
 	Bytes   uint64 // ChangeGrant: its bytes
+
+	Makers [makersSize]Maker // who made the objects, where slots are threads'; thread 0: nobody
+}
+
+// Maker is a thread of a client, and what it has made on a device and not given back.
+type Maker struct {
+	Thread   uint32
+	Contexts uint32
+	Streams  uint32
+	Holds    uint32
 }

@@ -1,0 +1,118 @@
+package daemon
+
+import (
+	"time"
+
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/statefile"
+)
+
+// context asks for contexts before they are made, or tells that they are gone.
+func (cl *client) context(m ipc.Message) error {
+	var req ipc.ContextRequest
+	if err := ipc.Unmarshal(m.Body, &req); err != nil {
+		return err
+	}
+	d, h := cl.d, m.Header
+	var place arbiter.Place
+	if req.Count > 0 && req.Flags&ipc.FlagNoticed == 0 {
+		place = d.comesAgain(cl.conn.Peer(), h, req.Flags&ipc.FlagRetry != 0)
+	}
+	d.mu.Lock()
+	l, err := cl.s.lease(req.Slot)
+	if err != nil {
+		d.mu.Unlock()
+		return err
+	}
+	r := arbiter.ContextRequest{Lease: l.id, Count: int(req.Count), Thread: req.Thread,
+		NoWait: req.Flags&ipc.FlagNoWait != 0, Noticed: req.Flags&ipc.FlagNoticed != 0,
+		Hold: req.Flags&ipc.FlagHold != 0, Place: place}
+	out := d.contexts(cl.s, l, h.Request, r)
+	if out.Waiting != 0 {
+		d.park(cl, h, out.Waiting, func(dec arbiter.Decision) verdict {
+			d.keepContexts(cl.s, l, h.Request, *dec.Context)
+			v := verdict{send: func() error { return cl.replyContext(h, *dec.Context) }}
+			if dec.Context.Granted {
+				v.undo = func() { d.uncount(cl.s, l, h.Request, r) }
+			}
+			return v
+		})
+	}
+	d.cameBack(cl.conn.Peer(), h)
+	d.drainEvents()
+	d.mu.Unlock()
+	if out.Waiting != 0 {
+		return cl.tellFirst()
+	}
+	return cl.replyContext(h, out)
+}
+
+// replyContext tells what became of a request for contexts.
+func (cl *client) replyContext(h ipc.Header, out arbiter.ContextOutcome) error {
+	rep := ipc.ContextReply{Current: uint32(out.Current)}
+	if out.Granted {
+		return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1)
+	}
+	rep.Requested, rep.Remaining = uint64(out.Requested), uint64(out.Remaining)
+	if out.First {
+		rep.Text = ipc.MakeText(out.Explain)
+	}
+	return replyRefusal(cl, h, out.Reason, out.Explain, &rep)
+}
+
+// contexts carries a request for contexts out, once, as streams does. The lock is held.
+func (d *Daemon) contexts(s *session, l leaseRef, request uint64, r arbiter.ContextRequest) arbiter.ContextOutcome {
+	if record, index := d.words.Record(l.id); record != nil && s.record.Contexted(request, index) {
+		return arbiter.ContextOutcome{Granted: true, Current: int(record.Contexts)}
+	}
+	now := time.Now()
+	d.threads(now, s)
+	out := d.arb.Context(now, r)
+	d.keepContexts(s, l, request, out)
+	return out
+}
+
+// keepContexts writes down how many contexts there are after a request. The lock is held.
+func (d *Daemon) keepContexts(s *session, l leaseRef, request uint64, out arbiter.ContextOutcome) {
+	if record, index := d.words.Record(l.id); record != nil && out.Granted {
+		record.SetContexts(s.record, index, request, uint32(out.Current))
+		d.keepMakers(l, record)
+	}
+}
+
+// uncount takes contexts back that were granted to somebody who was not there any more.
+// The lock is held.
+func (d *Daemon) uncount(s *session, l leaseRef, request uint64, r arbiter.ContextRequest) {
+	if s.dead {
+		return
+	}
+	r.Count, r.Place = -r.Count, arbiter.Place{}
+	d.keepContexts(s, l, 0, d.arb.Context(time.Now(), r))
+	s.record.Forget(request)
+}
+
+// keepMakers writes down which threads made a lease's objects, where slots are theirs.
+// The lock is held.
+func (d *Daemon) keepMakers(l leaseRef, record *statefile.Lease) {
+	makers := d.arb.Makers(l.id)
+	for i := range record.Makers {
+		record.Makers[i] = statefile.Maker{}
+		if i < len(makers) {
+			m := makers[i]
+			record.Makers[i] = statefile.Maker{Thread: m.Thread, Contexts: uint32(m.Contexts),
+				Streams: uint32(m.Streams), Holds: uint32(m.Holds)}
+		}
+	}
+}
+
+// makersOf reads what keepMakers wrote; nil: nothing.
+func makersOf(record *statefile.Lease) (makers []arbiter.Maker) {
+	for _, m := range record.Makers {
+		if m != (statefile.Maker{}) {
+			makers = append(makers, arbiter.Maker{Thread: m.Thread, Contexts: int(min(m.Contexts, maxClaimed)),
+				Streams: int(min(m.Streams, maxClaimed)), Holds: int(min(m.Holds, maxClaimed))})
+		}
+	}
+	return makers
+}

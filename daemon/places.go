@@ -1,0 +1,167 @@
+package daemon
+
+import (
+	"math"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/statefile"
+)
+
+// Requests that waited when the daemon before this one ended come again, each with its
+// number. Until they are all back, or long enough has passed, whoever has a later place
+// (a newcomer has the latest) is held back, so that order survives the daemon.
+const (
+	// returnPatience is how long others are held back for those that are not back yet. A
+	// client that lost its daemon looks for it once a second.
+	returnPatience = 3 * time.Second
+	// placePatience is how long a place is kept for one that does not come.
+	placePatience = time.Minute
+)
+
+// placeKey knows a request that comes again.
+type placeKey struct {
+	pid     int
+	start   uint64
+	typ     ipc.Type
+	request uint64
+}
+
+// places are those of requests that have not come again yet. The lock guards them.
+type places struct {
+	of      map[placeKey]kept
+	began   time.Time
+	changed chan struct{} // closed when one comes back
+}
+
+// kept is a place, and its record.
+type kept struct {
+	arbiter.Place
+	index int
+}
+
+// requestOf is the number by which a request is known when it comes again. A Hello has no
+// session whose number it could be: a process says one.
+func requestOf(h ipc.Header) uint64 {
+	if h.Type == ipc.TypeHello {
+		return 0
+	}
+	return h.Request
+}
+
+func keyOf(peer ipc.Peer, h ipc.Header) placeKey {
+	return placeKey{peer.PID, peer.StartTicks, h.Type, requestOf(h)}
+}
+
+// bootTime is t on the clock of this boot, which nobody can set.
+func bootTime(t time.Time) int64 { return int64(sinceBoot() - time.Since(t)) }
+
+// fromBootTime is the inverse of bootTime.
+func fromBootTime(at int64) time.Time {
+	return time.Now().Add(-max(sinceBoot()-time.Duration(at), 0))
+}
+
+func sinceBoot() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
+	return time.Duration(ts.Nano())
+}
+
+// recoverPlaces takes up the places of processes that live. The lock is held.
+func (d *Daemon) recoverPlaces() {
+	d.places = places{of: map[placeKey]kept{}, began: time.Now(), changed: make(chan struct{})}
+	d.file.Tickets.Each(func(i int, r *statefile.Ticket) {
+		key := placeKey{int(r.PID), r.StartTicks, ipc.Type(r.Type), r.Request}
+		_, pidfd, err := d.alive(key.pid, key.start)
+		closeFD(pidfd)
+		if _, twice := d.places.of[key]; err != nil || twice {
+			d.file.Tickets.Free(i)
+			return
+		}
+		d.places.of[key] = kept{arbiter.Place{Arrival: r.Arrival, Since: fromBootTime(r.Since)}, i}
+	})
+	d.awaited.Store(len(d.places.of) > 0)
+}
+
+// comesAgain returns the place of a request that waited before, when it is its turn to
+// come back; the zero Place for any other, when nobody is to come back before it.
+func (d *Daemon) comesAgain(peer ipc.Peer, h ipc.Header, retry bool) arbiter.Place {
+	if !d.awaited.Load() {
+		return arbiter.Place{}
+	}
+	var place arbiter.Place
+	arrival := uint64(math.MaxUint64)
+	d.mu.Lock()
+	if k, ok := d.places.of[keyOf(peer, h)]; ok && retry {
+		place, arrival = k.Place, k.Arrival
+	}
+	ahead, changed := d.ahead(arrival)
+	began := d.places.began
+	d.mu.Unlock()
+	late := time.NewTimer(time.Until(began.Add(returnPatience)))
+	defer late.Stop()
+	for ahead {
+		select {
+		case <-changed:
+		case <-late.C:
+			return place
+		case <-d.ctx.Done():
+			return place
+		}
+		d.mu.Lock()
+		ahead, changed = d.ahead(arrival)
+		d.mu.Unlock()
+	}
+	return place
+}
+
+// ahead says whether somebody with an earlier place has not come back, and what tells
+// when that changes. The lock is held.
+func (d *Daemon) ahead(arrival uint64) (bool, <-chan struct{}) {
+	for _, k := range d.places.of {
+		if k.Arrival < arrival {
+			return true, d.places.changed
+		}
+	}
+	return false, nil
+}
+
+// cameBack is for a request that was carried out or is parked: others need not wait for
+// it any more. The lock is held.
+func (d *Daemon) cameBack(peer ipc.Peer, h ipc.Header) {
+	if !d.awaited.Load() {
+		return
+	}
+	key := keyOf(peer, h)
+	if k, ok := d.places.of[key]; ok {
+		d.forgetPlaces(func(other placeKey) bool { return other == key })
+		d.log.Debug("a request is back in its place", "client_pid", key.pid, "arrival", k.Arrival)
+	}
+}
+
+// forgetPlaces drops the places that gone picks. The lock is held.
+func (d *Daemon) forgetPlaces(gone func(placeKey) bool) {
+	changed := false
+	for key, k := range d.places.of {
+		if gone(key) {
+			d.file.Tickets.Free(k.index)
+			delete(d.places.of, key)
+			changed = true
+		}
+	}
+	if changed {
+		close(d.places.changed)
+		d.places.changed = make(chan struct{})
+		d.awaited.Store(len(d.places.of) > 0)
+	}
+}
+
+// agePlaces drops places that nobody came for. The lock is held.
+func (d *Daemon) agePlaces() {
+	if d.awaited.Load() && time.Since(d.places.began) > placePatience {
+		d.forgetPlaces(func(placeKey) bool { return true })
+	}
+}

@@ -1,0 +1,310 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/statefile"
+)
+
+// parked is a request that waits: its client's goroutine reads on, and the answer is sent
+// when the arbiter has decided. The daemon's lock guards what has no lock of its own.
+type parked struct {
+	cl     *client
+	head   ipc.Header
+	ticket arbiter.TicketID
+	place  int // its record, or -1
+	// decide carries out what the arbiter decided. The daemon's lock is held.
+	decide func(arbiter.Decision) verdict
+
+	mu   sync.Mutex // held for one send, which never blocks; the daemon's lock may be held before it
+	over bool       // the reply is sent, or could not be
+}
+
+// verdict is a decision that was carried out, and is to be told.
+type verdict struct {
+	send func() error // sends the reply
+	undo func()       // takes back what was granted, with the lock held; nil: nothing was
+}
+
+// delivery is what is to be sent to a client that waits: a notice, or the verdict.
+type delivery struct {
+	to      *parked
+	notice  *ipc.WaitingReply
+	verdict verdict
+}
+
+// waiters are the requests that wait, and what is to be sent to them.
+type waiters struct {
+	parked map[arbiter.TicketID]*parked
+	outbox []delivery
+	wake   chan struct{} // the outbox has something
+	due    time.Time     // when the clock wakes the arbiter; zero: not at all
+	sooner chan struct{} // due was moved forward
+}
+
+func newWaiters() waiters {
+	return waiters{parked: map[arbiter.TicketID]*parked{}, wake: make(chan struct{}, 1), sooner: make(chan struct{}, 1)}
+}
+
+// park enters a request that must wait. The lock is held. The caller drains, gives the
+// lock back, and then tells the client that it waits.
+func (d *Daemon) park(cl *client, h ipc.Header, ticket arbiter.TicketID, decide func(arbiter.Decision) verdict) {
+	p := &parked{cl: cl, head: h, ticket: ticket, decide: decide, place: d.keepPlace(cl.conn.Peer(), h, ticket)}
+	d.queue.parked[ticket] = p
+	cl.waits = p
+}
+
+// tellFirst tells a client whose request was parked how it stands.
+func (cl *client) tellFirst() error {
+	p := cl.waits
+	cl.d.mu.Lock()
+	notice := waitingReply(p.ticket, cl.d.arb.Notice(time.Now(), p.ticket))
+	cl.d.mu.Unlock()
+	return p.tell(notice)
+}
+
+func waitingReply(ticket arbiter.TicketID, n arbiter.Notice) *ipc.WaitingReply {
+	return &ipc.WaitingReply{Ticket: uint64(ticket), Position: uint32(max(n.Position, 0)),
+		Waited: uint64(max(n.Waited, 0).Milliseconds()), Text: ipc.MakeText(n.Text)}
+}
+
+// tell sends a notice, unless the request is over.
+func (p *parked) tell(notice *ipc.WaitingReply) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
+		return nil
+	}
+	return p.cl.conn.Notice(p.head, notice)
+}
+
+// end sends the reply, once.
+func (p *parked) end(send func() error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
+		return nil
+	}
+	p.over = true
+	return send()
+}
+
+// isOver says whether the request has had its reply.
+func (p *parked) isOver() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.over
+}
+
+// drainEvents takes what the arbiter has to say: events go to the log, decisions to those that
+// wait for them. It comes after every call into the arbiter. The lock is held.
+func (d *Daemon) drainEvents() {
+	for again := true; again; { // carrying a decision out may bring others
+		again = false
+		for _, decision := range d.arb.Decisions() {
+			again = true
+			d.decided(decision)
+		}
+	}
+	d.logEvents()
+	if len(d.queue.outbox) > 0 {
+		signal(d.queue.wake)
+	}
+	if due := d.arb.Due(); !due.IsZero() && (d.queue.due.IsZero() || due.Before(d.queue.due)) {
+		d.queue.due = due
+		signal(d.queue.sooner)
+	}
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// decided puts a decision into the outbox. One for a ticket that nobody waits on is no
+// news to anybody.
+func (d *Daemon) decided(decision arbiter.Decision) {
+	p := d.queue.parked[decision.Ticket]
+	if p == nil || d.stopping {
+		return
+	}
+	if decision.Kind == arbiter.DecisionNotice {
+		d.queue.outbox = append(d.queue.outbox, delivery{to: p, notice: waitingReply(p.ticket, decision.Notice)})
+		return
+	}
+	delete(d.queue.parked, decision.Ticket)
+	d.queue.outbox = append(d.queue.outbox, delivery{to: p, verdict: p.decide(decision)})
+}
+
+// deliver sends what is in the outbox until ctx ends. Nothing that it sends can make it
+// wait: a client that does not read loses notices, and at last its connection.
+func (d *Daemon) deliver(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.queue.wake:
+		}
+		d.mu.Lock()
+		box := d.queue.outbox
+		d.queue.outbox = nil
+		d.mu.Unlock()
+		for _, out := range box {
+			d.send(out)
+		}
+	}
+}
+
+// send delivers one message. What was granted to somebody who cannot be told goes back.
+func (d *Daemon) send(out delivery) {
+	p := out.to
+	if out.notice != nil {
+		_ = p.tell(out.notice) // a connection that is broken ends in its own goroutine
+		return
+	}
+	err := p.end(out.verdict.send)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stopping {
+		return // what the client holds is settled when it resumes
+	}
+	d.dropPlace(p)
+	if err != nil && out.verdict.undo != nil {
+		out.verdict.undo()
+		d.drainEvents()
+	}
+}
+
+// abandon is for a parked request whose connection is gone: its place is free at once.
+func (d *Daemon) abandon(p *parked) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stopping {
+		return
+	}
+	d.arb.Cancel(time.Now(), p.ticket, arbiter.ReasonCancelled)
+	d.drainEvents()
+}
+
+// dismiss tells all that wait that the daemon goes: they come again to the next one, and
+// have their places. The lock is held, and stopping is set.
+func (d *Daemon) dismiss() {
+	gone := &ipc.ProtocolError{Status: ipc.StatusShuttingDown, Text: "the daemon is being stopped"}
+	for _, p := range d.queue.parked {
+		_ = p.end(func() error { return p.cl.conn.ReplyError(p.head, gone) })
+	}
+}
+
+// clock calls the arbiter whenever something is due with time.
+func (d *Daemon) clock(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-d.queue.sooner:
+		}
+		d.mu.Lock()
+		now := time.Now()
+		if due := d.queue.due; !due.IsZero() && !now.Before(due) {
+			d.queue.due = time.Time{}
+			d.countThreads()
+			d.arb.Tick(now)
+			d.drainEvents()
+		}
+		if d.queue.due.IsZero() {
+			timer.Reset(time.Hour)
+		} else {
+			timer.Reset(max(time.Until(d.queue.due), time.Millisecond))
+		}
+		d.mu.Unlock()
+	}
+}
+
+// countThreads tells the arbiter how many threads each session has that waits: one may
+// have ended without a word. The lock is held.
+func (d *Daemon) countThreads() {
+	now := time.Now()
+	for _, p := range d.queue.parked {
+		if p.cl.s != nil {
+			d.threads(now, p.cl.s)
+		}
+	}
+}
+
+// threads tells the arbiter what a session's page says of its threads. The lock is held.
+func (d *Daemon) threads(now time.Time, s *session) {
+	if s.page == nil {
+		return
+	}
+	var n uint32
+	if s.page.Guard(func() { n = s.page.Threads().Load() }) == nil {
+		d.arb.Threads(now, s.id, int(min(n, maxClaimed)))
+	}
+}
+
+// cancelRequest takes tickets out of the queue: of its asker's own user, or anybody's
+// for root.
+func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
+	d, peer, now := cl.d, cl.conn.Peer(), time.Now()
+	var n uint64
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	defer d.drainEvents()
+	if r.Ticket != 0 {
+		ticket := arbiter.TicketID(r.Ticket)
+		uid, _, waits := d.arb.Owner(ticket)
+		switch {
+		case !waits:
+			return ipc.CancelReply{}, refused(ipc.StatusRange, "no request waits with ticket %d", r.Ticket)
+		case uid != uint32(peer.UID) && !privileged(uint32(peer.UID)):
+			return ipc.CancelReply{}, refused(ipc.StatusPermission, "ticket %d is user %d's", r.Ticket, uid)
+		}
+		if d.arb.Cancel(now, ticket, arbiter.ReasonCancelled) {
+			n++
+		}
+		return ipc.CancelReply{Cancelled: n}, nil
+	}
+	if r.Job != (ipc.Token{}) {
+		id, _, err := d.jobOf(r.Job, peer)
+		if err != nil {
+			return ipc.CancelReply{}, err
+		}
+		n += uint64(d.arb.CancelJob(now, id))
+	}
+	if p := cl.waits; p != nil && d.arb.Cancel(now, p.ticket, arbiter.ReasonCancelled) {
+		n++
+	}
+	return ipc.CancelReply{Cancelled: n}, nil
+}
+
+// keepPlace writes down a parked request's place. -1: there is no room for it, and a
+// restart of the daemon costs it the place. The lock is held.
+func (d *Daemon) keepPlace(peer ipc.Peer, h ipc.Header, ticket arbiter.TicketID) int {
+	index, record, err := d.file.Tickets.New()
+	if errors.Is(err, statefile.ErrFull) {
+		return -1
+	}
+	place := d.arb.Place(ticket)
+	*record = statefile.Ticket{PID: uint32(peer.PID), StartTicks: peer.StartTicks, Type: uint32(h.Type),
+		Request: requestOf(h), Arrival: place.Arrival, Since: bootTime(place.Since)}
+	d.file.Tickets.Commit(index)
+	return index
+}
+
+// dropPlace is for a request that has had its reply. The lock is held.
+func (d *Daemon) dropPlace(p *parked) {
+	if p.place >= 0 {
+		d.file.Tickets.Free(p.place)
+		p.place = -1
+	}
+}
