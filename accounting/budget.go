@@ -104,6 +104,9 @@ func (l *Ledger) SetLimits(b *Budget, device int, limits Limits) error {
 	}
 	a = b.open(d)
 	old := a.commit()
+	if limits != a.limits {
+		d.eased++
+	}
 	a.limits = limits
 	a.parentLoad(old)
 	return nil
@@ -124,6 +127,14 @@ func (b *Budget) Account(device int) Account {
 		return Account{Limit: Max}
 	}
 	return Account{Limit: a.limits.Max, Held: a.held.bytes(), Committed: a.commit().bytes()}
+}
+
+// Load returns what is held or promised on a device below b, its own reservation apart.
+func (b *Budget) Load(device int) Bytes {
+	if a := b.find(device); a != nil {
+		return a.load.bytes()
+	}
+	return 0
 }
 
 // Over reports that the budget holds more than its Max on a device.
@@ -196,6 +207,7 @@ func (a *account) attach() {
 
 // detach is the reverse of attach.
 func (a *account) detach() {
+	a.dev.eased++
 	for p := a.parent; p != nil; p = p.parent {
 		p.held = p.held.sub(a.held)
 	}

@@ -1,6 +1,9 @@
 package accounting
 
-import "strconv"
+import (
+	"math/bits"
+	"strconv"
+)
 
 // Plus returns b + c, or Max where that is larger.
 func (b Bytes) Plus(c Bytes) Bytes {
@@ -16,6 +19,14 @@ func (b Bytes) Less(c Bytes) Bytes {
 		return 0
 	}
 	return b - c
+}
+
+// Times returns b × n, or Max where that is larger.
+func (b Bytes) Times(n uint64) Bytes {
+	if hi, lo := bits.Mul64(uint64(b), n); hi == 0 {
+		return Bytes(lo)
+	}
+	return Max
 }
 
 // Human returns b for a sentence: "512 MiB", "1.5 GiB", "17 bytes", "max". A

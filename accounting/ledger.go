@@ -31,6 +31,7 @@ type device struct {
 	held      sum // Σ of leases' granted and charged
 	streams   int
 	leases    []*Lease
+	eased     uint64 // changes after which something may fit that did not
 }
 
 // Account is the sum of a device or of a budget on a device, in bytes.
@@ -64,6 +65,9 @@ func (l *Ledger) SetCapacity(index int, capacity Bytes) error {
 	if d == nil {
 		return fmt.Errorf("device %d: %w", index, ErrNoDevice)
 	}
+	if capacity > d.capacity {
+		d.eased++
+	}
 	d.capacity = capacity
 	return nil
 }
@@ -78,6 +82,16 @@ func (l *Ledger) Device(index int) Account {
 		Limit: d.capacity, Granted: d.granted.bytes(), Held: d.held.bytes(),
 		Committed: d.committed.bytes(), Streams: d.streams, Leases: len(d.leases),
 	}
+}
+
+// Eased counts the changes at a device after which something may fit there that
+// did not before: bytes that went back, limits that were changed. Who remembers the
+// count knows when to look again.
+func (l *Ledger) Eased(index int) uint64 {
+	if d := l.device(index); d != nil {
+		return d.eased
+	}
+	return 0
 }
 
 // Leases yields the leases on a device. The ledger must not change meanwhile

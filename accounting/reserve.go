@@ -108,6 +108,35 @@ func (l *Ledger) BudgetRoom(b *Budget, device int) Bytes {
 	return d.room(slack)
 }
 
+// Growth returns by how much the load of a budget above the lease (nil: of the
+// device) would grow if the lease were handed n bytes: less than n, or nothing, where
+// they are reserved below it already.
+func (s *Lease) Growth(n Bytes, above *Budget) Bytes {
+	for a := s.account; a != nil && a.budget != above; a = a.parent {
+		n = n.Less(of(a.min()).over(a.load).bytes())
+	}
+	return n
+}
+
+// MinGrowth is the same for a budget whose memory.min is raised to min.
+func (l *Ledger) MinGrowth(b *Budget, device int, min Bytes, above *Budget) Bytes {
+	d := l.device(device)
+	if d == nil {
+		return 0
+	}
+	load, was := sum{}, sum{}
+	if a := b.account(d); a != nil {
+		load, was = a.load, a.commit()
+	}
+	grow := larger(load, of(min)).over(was).bytes()
+	for p := b.parent; p != nil && p != above; p = p.parent {
+		if a := p.account(d); a != nil {
+			grow = grow.Less(of(a.min()).over(a.load).bytes())
+		}
+	}
+	return grow
+}
+
 // room is the most that a lets through, when reservations below it absorb slack.
 // What they absorb is loaded on a already, and so passes, unless more was promised
 // below than a may hold.
@@ -251,6 +280,9 @@ func (s *Lease) shift(add, take sum) {
 		return
 	}
 	a := s.account
+	if add.less(take) {
+		a.dev.eased++
+	}
 	was := a.commit()
 	a.load = a.load.add(add).sub(take)
 	a.parentLoad(was)

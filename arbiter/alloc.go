@@ -16,28 +16,38 @@ func (a *Arbiter) Alloc(now time.Time, r AllocRequest) Outcome {
 		return Outcome{Reason: ReasonNoLease, Requested: r.Bytes, Explain: "the lease has ended"}
 	}
 	if l.lost {
-		return a.refuse(now, l, ReasonDeviceLost, &accounting.Refusal{Device: l.device.Index, Requested: r.Bytes})
+		return a.refuse(now, l, ReasonDeviceLost, &accounting.Refusal{Device: l.device.Index, Requested: r.Bytes}, "")
 	}
 	a.sync(l)
 	if r.Bytes == 0 {
 		return Outcome{Granted: true}
 	}
+	a.touch(now, l)
 	if most := l.budget(); r.Bytes > most { // no recall could ever help
 		left := min(a.ledger.Room(l.sum), most)
 		return a.refuse(now, l, ReasonTooLarge, &accounting.Refusal{
-			Device: l.device.Index, Requested: r.Bytes, Remaining: left, Limit: most})
+			Device: l.device.Index, Requested: r.Bytes, Remaining: left, Limit: most}, "")
 	}
 	if l.closed { // what was freed goes back before anything is given
 		a.settle(now, l)
 	}
-	var own accounting.Bytes
-	if refused := a.ledger.Check(l.sum, r.Bytes); refused != nil {
-		if own, refused = a.makeRoom(l, r.Bytes); refused != nil {
-			return a.refuse(now, l, l.session.job.reason(refused), refused)
-		}
+	if l.slot != nil && len(l.device.queue) == 0 && a.ledger.Check(l.sum, r.Bytes) == nil {
+		a.grant(l, r, 0)
+		return Outcome{Granted: true}
 	}
-	a.grant(l, r, own)
-	return Outcome{Granted: true}
+	defer a.turn(now)
+	if l.contended() { // what it freed goes back before it gets more than others
+		a.recallAll(l)
+	}
+	t := &ticket{kind: wantsBytes, job: l.session.job, session: l.session, lease: l, thread: r.Thread,
+		bytes: r.Bytes, number: r.Request, noWait: r.NoWait, place: r.Place}
+	a.ask(now, t)
+	return *t.result().Alloc
+}
+
+// touch notes that a lease asked for something.
+func (a *Arbiter) touch(now time.Time, l *lease) {
+	l.touched, l.session.job.moved = now, now
 }
 
 // grant hands out what was found to fit; own bytes of it came out of the lease's
@@ -49,7 +59,9 @@ func (a *Arbiter) grant(l *lease, r AllocRequest, own accounting.Bytes) {
 	}
 	a.words.Grant(l.id, before, r.Bytes, r.Request)
 	a.look(l)
-	a.surplus(l)
+	if !l.contended() {
+		a.surplus(l)
+	}
 	l.admitted++
 	l.device.admitted++
 	a.stats.Admitted++
@@ -66,18 +78,29 @@ func (j *job) reason(r *accounting.Refusal) Reason {
 	return ReasonOverBudget
 }
 
-// refuse counts a refusal and says why.
-func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.Refusal) Outcome {
+// refuse counts a refusal and says why; text says it where the figures do not.
+func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.Refusal, text string) Outcome {
 	o := Outcome{
 		Reason: reason, Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit,
-		First: a.denied(l),
+		First: a.denied(l), Explain: text,
 	}
-	a.explain(l, &o, r)
+	if text == "" {
+		a.explain(l, &o, r)
+	}
+	switch reason {
+	case ReasonTimeout, ReasonCancelled, ReasonDeadlock: // there is an event that says more
+	default:
+		a.deniedEvent(now, l, o)
+	}
+	return o
+}
+
+// deniedEvent tells that a lease was refused something.
+func (a *Arbiter) deniedEvent(now time.Time, l *lease, o Outcome) {
 	p := &l.session.process
 	a.event(Event{Time: now, Kind: EventDenied, Device: l.device.Index, PID: p.PID, UID: p.UID,
-		Job: l.session.job.id, Lease: l.id, Reason: reason,
+		Job: l.session.job.id, Lease: l.id, Reason: o.Reason,
 		Requested: o.Requested, Remaining: o.Remaining, Limit: o.Limit, Text: o.Explain})
-	return o
 }
 
 // denied counts a refusal, and tells whether it is the first one of a process below `gpuarb run`.
@@ -89,46 +112,6 @@ func (a *Arbiter) denied(l *lease) bool {
 	l.session.refused = true
 	return first
 }
-
-// Stream takes or gives back streams. With Granted false nothing was taken. Giving
-// back more than there are gives back all.
-func (a *Arbiter) Stream(now time.Time, r StreamRequest) StreamOutcome {
-	l := a.leases[r.Lease]
-	if l == nil || !l.session.alive() {
-		return StreamOutcome{Reason: ReasonNoLease, Explain: "the lease has ended"}
-	}
-	o := StreamOutcome{Granted: true}
-	switch count := r.Count; {
-	case count < 0:
-		a.ledger.GiveStreams(l.sum, -max(count, -1<<31))
-	case count > 0 && l.lost:
-		o = StreamOutcome{Reason: ReasonDeviceLost, First: a.denied(l), Explain: lostRefusal(l.device).Explain}
-	case !a.ledger.TakeStreams(l.sum, count):
-		o = StreamOutcome{Reason: ReasonStreams, First: a.denied(l), Explain: explainStreams(l, count)}
-	}
-	o.Current, o.Max = l.sum.Streams(), l.sum.StreamsMax()
-	if !o.Granted {
-		p := &l.session.process
-		a.event(Event{Time: now, Kind: EventDenied, Device: l.device.Index, PID: p.PID, UID: p.UID,
-			Job: l.session.job.id, Lease: l.id, Reason: o.Reason, Text: o.Explain})
-	}
-	return o
-}
-
-// Context counts contexts made or destroyed.
-func (a *Arbiter) Context(_ time.Time, r ContextRequest) ContextOutcome {
-	l := a.leases[r.Lease]
-	if l == nil || !l.session.alive() {
-		return ContextOutcome{Reason: ReasonNoLease, Explain: "the lease has ended"}
-	}
-	if !r.Hold {
-		l.contexts = min(max(l.contexts+min(max(r.Count, -maxContexts), maxContexts), 0), maxContexts)
-	}
-	return ContextOutcome{Granted: true, Current: l.contexts}
-}
-
-// maxContexts is more than any program makes.
-const maxContexts = 1 << 30
 
 // Query answers a program's memory query. It opens no lease. Total − Used is
 // what the budgets above the session have left, idle credit in them included.

@@ -176,8 +176,8 @@ func TestReservationsAreKeptFree(t *testing.T) {
 	member := w.client(job, 0)
 	w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{{PID: 1, Bytes: 900}}})
 	member.must(600)
-	_, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(1000, "x"), Min: ptr(size(1))})
-	if r, ok := err.(*arbiter.Refusal); !ok || r.Reason != arbiter.ReasonDeviceFull || r.Remaining != 0 {
+	_, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(1000, "x"), Min: ptr(size(1)), NoWait: true})
+	if r, ok := err.(*arbiter.Refusal); !ok || r.Reason != arbiter.ReasonBusy || r.Remaining != 0 {
 		t.Errorf("reserved what is not there: %v", err)
 	}
 	w.arb.CloseJob(w.now, job)

@@ -21,6 +21,17 @@ type Arbiter struct {
 	sessions map[SessionID]*session
 	leases   map[LeaseID]*lease
 
+	tickets    map[TicketID]*ticket // those that wait
+	decisions  []Decision
+	asking     *ticket // the one that is being decided by the call that made it
+	turning    bool    // queues are being looked at
+	tangled    bool    // there may be a new circle of waiters
+	knot       knot    // a circle in which something may yet move
+	noticesDue bool    // something has changed for those who wait
+	noticedAt  time.Time
+	arrival    uint64 // of the last request
+	lastTicket TicketID
+
 	overs    map[place]bool // budgets that hold more than their limit; true: announced
 	draining []*session     // ended, their memory not yet back
 	stale    []*lease       // leases whose flags must be told to the word
@@ -51,6 +62,7 @@ func New(policy Policy, words Words) *Arbiter {
 		jobs:     make(map[JobID]*job),
 		sessions: make(map[SessionID]*session),
 		leases:   make(map[LeaseID]*lease),
+		tickets:  make(map[TicketID]*ticket),
 		overs:    make(map[place]bool),
 	}
 }
@@ -59,15 +71,17 @@ func New(policy Policy, words Words) *Arbiter {
 // leases held there is forgotten, as it is gone. A device with the index of one
 // that is there replaces its description.
 func (a *Arbiter) AddDevice(now time.Time, d Device) {
+	defer a.turn(now)
 	known := a.device(d.Index)
 	if known == nil {
-		known = &device{figures: make(map[int]ProcessUsage), byPID: make(map[int][]*lease)}
+		known = &device{figures: make(map[int]ProcessUsage), byPID: make(map[int][]*lease),
+			holders: make(map[slotKey]*holder)}
 		a.devices = append(a.devices, known)
 		slices.SortFunc(a.devices, func(x, y *device) int { return cmp.Compare(x.Index, y.Index) })
 		known.Device = d
 		_ = a.ledger.AddDevice(d.Index, 0) // it is not there yet
 	}
-	known.Device, known.rule = d, a.policy.deviceRule(d)
+	known.Device, known.rule, known.dirty = d, a.policy.deviceRule(d), true
 	if known.lost {
 		known.lost = false
 		known.unmanaged, known.unmanagedBy, known.began = 0, nil, time.Time{}
@@ -95,7 +109,8 @@ func (a *Arbiter) LoseDevice(now time.Time, index int) {
 	if d == nil || d.lost {
 		return
 	}
-	d.lost = true
+	defer a.turn(now)
+	d.lost, d.dirty = true, true
 	leases := slices.Collect(a.leasesOn(d))
 	for _, l := range leases {
 		a.look(l)
@@ -104,6 +119,7 @@ func (a *Arbiter) LoseDevice(now time.Time, index int) {
 			a.closeLease(now, l)
 		}
 	}
+	a.sweep(now, d)
 	a.event(Event{Time: now, Kind: EventDeviceLost, Device: index,
 		Text: fmt.Sprintf("GPU %d fell off the bus; %d leases are lost", index, len(leases))})
 }
@@ -153,7 +169,7 @@ func (a *Arbiter) recap(now time.Time, d *device) {
 	}
 }
 
-// Tick does what is due with time; once a second is right.
+// Tick does what is due with time: once a second, and at [Arbiter.Due], is right.
 func (a *Arbiter) Tick(now time.Time) {
 	for _, l := range a.stale {
 		a.sync(l)
@@ -163,4 +179,5 @@ func (a *Arbiter) Tick(now time.Time) {
 		a.squeeze(now, p)
 	}
 	a.expire(now)
+	a.pass(now)
 }

@@ -55,6 +55,10 @@ func (a *Arbiter) explain(l *lease, o *Outcome, r *accounting.Refusal) {
 	case ReasonDeviceLost:
 		o.Explain = lostRefusal(l.device).Explain
 		return
+	case ReasonBusy, ReasonSlots:
+		o.Explain = fmt.Sprintf("GPU %d: what %s asks for would have to wait: %s", gpu, l.session.name(),
+			cmp.Or(a.slotHolders(l.touched, l.device), "others come first"))
+		return
 	case ReasonTooLarge:
 		whose := fmt.Sprintf("the device's %s", o.Limit.Human())
 		if o.Limit < l.device.grantable() {
@@ -140,14 +144,14 @@ func explainStreams(l *lease, count int) string {
 }
 
 // minRefused makes the error of a memory.min that has no room.
-func (a *Arbiter) minRefused(r *accounting.Refusal, j *job) error {
-	where, reason := fmt.Sprintf("GPU %d's %s", r.Device, r.Limit.Human()), ReasonDeviceFull
+func (a *Arbiter) minRefused(r *accounting.Refusal, j *job, reason Reason) *Refusal {
+	where := fmt.Sprintf("GPU %d's %s", r.Device, r.Limit.Human())
 	switch {
 	case r.Budget == nil:
 	case j.shared != nil && r.Budget == j.shared.budget:
-		where, reason = fmt.Sprintf("%s %s budget", j.shared.label, r.Limit.Human()), ReasonSharedFull
+		where = fmt.Sprintf("%s %s budget", j.shared.label, r.Limit.Human())
 	default:
-		where, reason = fmt.Sprintf("the job's %s budget", r.Limit.Human()), ReasonOverBudget
+		where = fmt.Sprintf("the job's %s budget", r.Limit.Human())
 	}
 	return &Refusal{Reason: reason, Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit,
 		Explain: fmt.Sprintf("memory.min of %s on GPU %d cannot be reserved: %s could be, of %s; ask for less, or wait until others are done",

@@ -290,6 +290,9 @@ func (c *client) on(device int) *client {
 	if info.Closed {
 		other.word.state.Or(closedBit | notifyBit)
 	}
+	if info.Notify {
+		other.word.state.Or(notifyBit)
+	}
 	return &other
 }
 

@@ -10,22 +10,45 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// OpenJob opens a job. A *Refusal tells that more was asked than the rule allows
-// (ReasonDenied), or that memory.min has no room (ReasonDeviceFull, ReasonSharedFull,
-// ReasonOverBudget); ErrRange, that the request makes no sense.
+// OpenJob opens a job, or has it wait for what it takes at its start. A *Refusal tells
+// that more was asked than the rule allows (ReasonDenied), that it will never have room,
+// or that it would have to wait and is not to (ReasonBusy); ErrRange, that the request
+// makes no sense; ErrNoDevice, that there is no device for it.
 func (a *Arbiter) OpenJob(now time.Time, r JobRequest) (JobInfo, error) {
+	defer a.turn(now)
 	rule := a.policy.ruleFor(r.Process)
 	if err := a.checkJob(r, rule); err != nil {
 		return JobInfo{}, err
 	}
-	j, err := a.newJob(now, &job{id: a.lastJob + 1, request: r, rule: rule, run: true}, true)
+	from, err := a.choice(r)
 	if err != nil {
 		return JobInfo{}, err
 	}
-	info := JobInfo{ID: j.id, Devices: r.Devices}
+	j := &job{id: a.lastJob + 1, request: r, rule: rule, run: true, pending: true}
+	if len(r.Devices) > 0 && !r.Any {
+		j.on = from
+	}
+	a.newJob(now, j)
+	t := &ticket{kind: wantsJob, job: j, place: r.Place, any: r.Any}
+	for _, d := range from {
+		if r.Any || j.keeps(d) || j.wants(d).Min > 0 || j.shared != nil && j.shared.limits(d).Min > 0 {
+			t.spots = append(t.spots, spot{device: d})
+		}
+	}
+	a.ask(now, t)
+	answer := t.result()
+	if answer.Refusal != nil {
+		return JobInfo{}, answer.Refusal
+	}
+	return *answer.Job, nil
+}
+
+// jobInfo describes a job that is open.
+func (a *Arbiter) jobInfo(j *job) JobInfo {
+	info := JobInfo{ID: j.id}
 	var largest accounting.Bytes
 	for _, d := range a.devices {
-		if !d.lost && d.Total > largest {
+		if !d.lost && d.Total > largest && j.uses(d) {
 			largest = d.Total
 			info.Budget = min(j.limits(d).Max, j.perProcess(d).Max, d.grantable())
 			if j.shared != nil {
@@ -33,25 +56,41 @@ func (a *Arbiter) OpenJob(now time.Time, r JobRequest) (JobInfo, error) {
 			}
 		}
 	}
-	return info, nil
+	for _, d := range j.on {
+		info.Devices = append(info.Devices, d.Index)
+	}
+	return info
 }
 
 // perProcess are the limits that each process of the job begins with.
 func (j *job) perProcess(d *device) accounting.Limits { return (&session{job: j}).limits(d) }
 
-// CloseJob tells that the runner is gone; the job ends with its last process.
-// Unknown jobs are ignored.
+// CloseJob tells that the runner is gone; the job ends with its last process, one that
+// waits for its start at once. Unknown jobs are ignored.
 func (a *Arbiter) CloseJob(now time.Time, id JobID) {
-	if j := a.jobs[id]; j != nil {
-		j.closed = true
-		a.endJob(j)
+	j := a.jobs[id]
+	if j == nil {
+		return
 	}
+	defer a.turn(now)
+	j.closed = true
+	for _, t := range slices.Clone(j.tickets) {
+		if t.kind == wantsJob {
+			a.cancel(now, t, ReasonCancelled)
+			return
+		}
+	}
+	a.endJob(now, j)
 }
 
 // checkJob tells whether the rule allows what a job asks.
 func (a *Arbiter) checkJob(r JobRequest, rule ruled) error {
 	if r.Streams < 0 {
 		return fmt.Errorf("%d streams: %w (1 is the least)", r.Streams, ErrRange)
+	}
+	if r.Priority > 0 && !privileged(r.Process.UID) {
+		return &Refusal{Reason: ReasonDenied, Explain: fmt.Sprintf(
+			"asked for a priority of %d: only root may ask for one above 0", r.Priority)}
 	}
 	for _, d := range a.devices {
 		most := amount(rule.max, d)
@@ -80,9 +119,9 @@ func (a *Arbiter) checkJob(r JobRequest, rule ruled) error {
 	return nil
 }
 
-// newJob puts a job in place with its budgets. With admit, what it reserves must have room.
-func (a *Arbiter) newJob(now time.Time, j *job, admit bool) (*job, error) {
-	j.opened = now
+// newJob puts a job in place with its budgets, whether what it reserves has room or not.
+func (a *Arbiter) newJob(now time.Time, j *job) {
+	j.opened, j.moved = now, now
 	j.detached = a.exceeds(j.request, j.rule)
 	j.shared = a.shareFor(j)
 	var parent *accounting.Budget
@@ -91,15 +130,9 @@ func (a *Arbiter) newJob(now time.Time, j *job, admit bool) (*job, error) {
 	}
 	j.budget = a.ledger.OpenBudget(parent)
 	j.budget.Owner = j
-	if _, refused := a.setLimits(a.jobChanges(j), admit); refused != nil {
-		err := a.minRefused(refused, j)
-		a.dropJob(j)
-		return nil, err
-	}
+	_, _ = a.setLimits(a.jobChanges(j), false)
 	a.lastJob = max(a.lastJob, j.id)
 	a.jobs[j.id] = j
-	a.stats.TotalJobs++
-	return j, nil
 }
 
 // exceeds reports whether a request of root's passes the rule on any device.
@@ -136,13 +169,14 @@ func (a *Arbiter) shareFor(j *job) *shared {
 	return s
 }
 
-// endJob forgets a job whose runner is gone and whose last process is dead. What
-// it has reserved is free then, what still drains it holds to the end.
-func (a *Arbiter) endJob(j *job) {
+// endJob forgets a job whose runner is gone and whose last process is dead. What it has
+// reserved, its slots and its claim are free then; what still drains it holds to the end.
+func (a *Arbiter) endJob(now time.Time, j *job) {
 	if !j.closed || slices.ContainsFunc(j.sessions, (*session).alive) {
 		return
 	}
 	j.ended = true
+	a.letGo(now, j)
 	_, _ = a.setLimits(a.jobChanges(j), false)
 	if len(j.sessions) == 0 {
 		a.dropJob(j)

@@ -63,10 +63,11 @@ func (a *Arbiter) SetProcessLimits(now time.Time, id SessionID, c Change) error 
 // change applies changes that were written into v already, or puts old back
 // there and moves nothing.
 func (a *Arbiter) change(now time.Time, c Change, j *job, v *live, old live, changes []limitChange) error {
+	defer a.turn(now)
 	done, refused := a.setLimits(changes, true) // a raised memory.max can bring a memory.min back too
 	if refused != nil {
 		*v = old
-		return a.minRefused(refused, j)
+		return a.minRefused(refused, j, j.reason(refused))
 	}
 	a.afterLimits(now, j, done)
 	a.event(Event{Time: now, Kind: EventLimits, Device: c.Device, Job: j.id, UID: c.UID,
@@ -181,7 +182,11 @@ func (a *Arbiter) jobChanges(j *job) []limitChange {
 	changes := make([]limitChange, 0, 2*len(a.devices))
 	for _, d := range a.devices {
 		if s := j.shared; s != nil {
-			changes = append(changes, limitChange{s.budget, d, s.limits(d)})
+			l := s.limits(d)
+			if j.pending { // what the rule reserves for all of them is part of what it waits for
+				l.Min = min(l.Min, s.budget.Limits(d.Index).Min)
+			}
+			changes = append(changes, limitChange{s.budget, d, l})
 		}
 		changes = append(changes, limitChange{j.budget, d, j.limits(d)})
 	}
@@ -263,9 +268,10 @@ func (a *Arbiter) relimit(now time.Time, j *job) {
 // SetPolicy puts a new configuration in force, for running leases too. Limits that
 // were changed live stay; what is lowered below what is held is over, as by SetJobLimits.
 func (a *Arbiter) SetPolicy(now time.Time, p Policy) {
+	defer a.turn(now)
 	a.policy = p.normal()
 	for _, d := range a.devices {
-		d.rule = a.policy.deviceRule(d.Device)
+		d.rule, d.dirty = a.policy.deviceRule(d.Device), true
 		a.recap(now, d)
 	}
 	for _, j := range a.sortedJobs() {
@@ -288,7 +294,7 @@ func (a *Arbiter) SetPolicy(now time.Time, p Policy) {
 		}
 		if l.closed && !l.sum.Over() {
 			l.closed = false
-			a.words.Flag(l.id, false, false)
+			a.flag(l)
 		}
 		a.words.Limit(l.id, l.budget())
 	}

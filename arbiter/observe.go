@@ -42,6 +42,7 @@ func (a *Arbiter) Observe(now time.Time, u Usage) {
 	if d == nil || d.lost {
 		return
 	}
+	defer a.turn(now)
 	d.began = u.Began
 	if u.Began.IsZero() {
 		d.began = now
@@ -101,6 +102,7 @@ func (a *Arbiter) readOverheads(now time.Time, d *device, before map[LeaseID]acc
 			}
 		}
 		first.overhead, first.reading = min(reading, first.reading), reading
+		first.prove(reading)
 		if a.policy.ChargeOverhead || first.spoiled || first.sum.Charged() > 0 {
 			charged = append(charged, first)
 		}
@@ -127,19 +129,24 @@ func (a *Arbiter) verified(now time.Time, leases []*lease) {
 
 // charge puts against a lease's own budget what its process uses and nobody
 // else should pay for: with a word that cannot be believed, what that does not
-// explain; all overhead, where the configuration says so.
+// explain; the pools of its streams and all overhead, where the configuration says so.
 func (a *Arbiter) charge(now time.Time, l *lease) {
-	var n accounting.Bytes
-	if l.spoiled {
-		n = l.overhead.Less(l.known)
+	was := l.excess
+	if l.excess = 0; l.spoiled {
+		l.excess = l.overhead.Less(l.known)
 	}
-	if n > l.sum.Charged() {
-		a.leaseEvent(now, l, EventExcess, n, fmt.Sprintf(
+	if l.excess > was {
+		a.leaseEvent(now, l, EventExcess, l.excess, fmt.Sprintf(
 			"%s uses %s on GPU %d that its lease page does not explain: charged to its own budget",
-			l.session.name(), n.Human(), l.device.Index))
+			l.session.name(), l.excess.Human(), l.device.Index))
 	}
+	streams := l.session.streamReserve().Times(uint64(l.sum.Streams()))
+	n := l.excess.Plus(streams)
 	if a.policy.ChargeOverhead {
-		n = l.overhead
+		n = max(l.cost(), streams)
+	}
+	if n == l.sum.Charged() {
+		return
 	}
 	a.ledger.Charge(l.sum, n)
 	a.noteChain(l)

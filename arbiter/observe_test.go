@@ -312,7 +312,7 @@ func TestRestore(t *testing.T) {
 	x := &client{w: w, process: proc, session: session, lease: ids[0], word: w.words.add(ids[0], 800, 50)}
 	w.words.add(ids[1], 100, 0)
 	want := accounting.LeaseState{Used: 750, Granted: 800, Credit: 50, State: accounting.StateOver, Peak: 900, Streams: 300,
-		StreamsMax: 256, Contexts: 1, AgeSeconds: 3600, Job: 41, Budget: 600}
+		StreamsMax: 256, Contexts: 1, Slot: true, AgeSeconds: 3600, Job: 41, Budget: 600}
 	got := x.row()
 	got.PID, got.UID, got.User, got.Command = 0, 0, "", ""
 	if got != want {

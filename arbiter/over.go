@@ -8,15 +8,28 @@ import (
 )
 
 // Freed tells that a free saw NOTIFY in the word: while a budget above the lease
-// is over, what was freed goes back. Unknown leases are ignored.
+// is over, or somebody waits for it, what was freed goes back. Unknown leases are ignored.
 func (a *Arbiter) Freed(now time.Time, id LeaseID) {
 	l := a.leases[id]
 	if l == nil || !l.session.alive() {
 		return
 	}
+	defer a.turn(now)
 	a.sync(l)
+	a.touch(now, l)
 	a.settle(now, l)
+	if l.contended() {
+		a.recallAll(l)
+	}
+	a.left(now, l)
+	if l.notify && !l.wanted() {
+		l.notify = false
+		a.flag(l)
+	}
 }
+
+// flag shows a lease's flags in its word.
+func (a *Arbiter) flag(l *lease) { a.words.Flag(l.id, l.closed, l.closed || l.notify) }
 
 // settle takes back what a lease has idle where a budget above it is over, and
 // opens the words again where that suffices. Its cost is the depth of the tree, but
@@ -78,7 +91,7 @@ func (a *Arbiter) shut(l *lease) {
 		return
 	}
 	l.closed = true
-	a.words.Flag(l.id, true, true)
+	a.flag(l)
 }
 
 // drainWord takes back what a lease has idle, up to what the budget holds too much.
@@ -114,7 +127,7 @@ func (a *Arbiter) reopen(now time.Time, p place) {
 	for l := range owners(p.budget.Leases(p.device)) {
 		if l.closed && !l.stale && l.session.alive() && !l.lost && !l.sum.Over() {
 			l.closed = false
-			a.words.Flag(l.id, false, false)
+			a.flag(l)
 		}
 	}
 }
@@ -156,7 +169,10 @@ func (a *Arbiter) sync(l *lease) {
 		return
 	}
 	l.stale = false
-	l.closed = l.sum.Over()
-	a.words.Flag(l.id, l.closed, l.closed)
+	l.closed, l.notify = l.sum.Over(), l.wanted()
+	a.flag(l)
 	a.words.Limit(l.id, l.budget())
+	if l.contended() {
+		a.recallAll(l)
+	}
 }

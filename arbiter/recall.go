@@ -86,17 +86,9 @@ func (a *Arbiter) recall(from []candidate, r *accounting.Refusal) {
 func (a *Arbiter) makeRoom(l *lease, n accounting.Bytes) (own accounting.Bytes, refused *accounting.Refusal) {
 	// Clients take from their words while this goes on. Each round that gets less
 	// than it counted on is one that somebody else won; enough of them is a refusal.
-	for round := range 8 {
-		own = min(a.idle(l), n)
-		for r := range a.ledger.Refusals(l.sum, n-own) {
-			if round == 0 {
-				a.countLimit(l, r)
-			}
-			from, gain := a.candidates(l, r)
-			clear(from)
-			if gain < r.Short {
-				return 0, reckon(r, n, own, gain)
-			}
+	for range 8 {
+		if own, refused = a.shortage(l, n); refused != nil {
+			return 0, refused
 		}
 		if r := a.ledger.Check(l.sum, n-own); r != nil {
 			from, _ := a.candidates(l, r)
@@ -113,6 +105,21 @@ func (a *Arbiter) makeRoom(l *lease, n accounting.Bytes) (own accounting.Bytes, 
 		return 0, reckon(r, n, 0, 0)
 	}
 	return 0, nil
+}
+
+// shortage tells whether idle credit, a lease's own and that of others, would make room
+// for n bytes: how many of them would come out of its own word, or the refusal with what
+// would have been granted at that limit. Nothing is taken.
+func (a *Arbiter) shortage(l *lease, n accounting.Bytes) (own accounting.Bytes, refused *accounting.Refusal) {
+	own = min(a.idle(l), n)
+	for r := range a.ledger.Refusals(l.sum, n-own) {
+		from, gain := a.candidates(l, r)
+		clear(from)
+		if gain < r.Short {
+			return 0, reckon(r, n, own, gain)
+		}
+	}
+	return own, nil
 }
 
 // reckon completes the refusal of n bytes: what would have been granted, with the

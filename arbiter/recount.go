@@ -20,6 +20,7 @@ func (a *Arbiter) Recount(now time.Time, id LeaseID, used, figure accounting.Byt
 	if l == nil {
 		return 0, 0
 	}
+	defer a.turn(now)
 	idle := a.idle(l)
 	if !l.session.alive() || l.lost || l.spoiled {
 		return l.sum.Granted(), 0
@@ -35,6 +36,9 @@ func (a *Arbiter) Recount(now time.Time, id LeaseID, used, figure accounting.Byt
 		if used -= doubted; used > known {
 			a.ledger.Force(l.sum, used-known)
 			l.unverified = true
+			if l.slot == nil {
+				a.restoreObjects(now, l, nil)
+			}
 		}
 	}
 	a.noteChain(l)

@@ -18,9 +18,20 @@ func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 	if a.jobs[r.ID] != nil {
 		return fmt.Errorf("job %d: %w", r.ID, ErrExists)
 	}
-	j := &job{id: r.ID, request: r.Request, rule: a.policy.ruleFor(r.Request.Process), run: true, closed: r.Closed}
-	_, err := a.newJob(now, j, false)
-	return err
+	defer a.turn(now)
+	j := &job{id: r.ID, request: r.Request, rule: a.policy.ruleFor(r.Request.Process), run: true, closed: r.Closed,
+		released: r.Released}
+	for _, index := range r.Devices {
+		if d := a.device(index); d != nil {
+			j.on = append(j.on, d)
+		}
+	}
+	if j.on == nil && len(r.Devices) > 0 {
+		j.on = []*device{} // what it had is not there any more
+	}
+	a.newJob(now, j)
+	a.begin(now, j)
+	return nil
 }
 
 // Restore takes a session up again after a restart of the daemon. What it holds
@@ -41,16 +52,20 @@ func (a *Arbiter) Restore(now time.Time, r RestoredSession) (SessionID, []LeaseI
 	if a.jobs[r.Job] == nil {
 		r.Job = 0
 	}
-	id, err := a.openSession(now, SessionRequest{Process: r.Process, Job: r.Job, Max: r.Max, Streams: r.Streams}, false)
+	defer a.turn(now)
+	s, err := a.newSession(now, SessionRequest{Process: r.Process, Job: r.Job, Max: r.Max, Streams: r.Streams,
+		OnFull: r.OnFull, Slots: r.Slots, SlotScope: r.SlotScope, StreamReserve: r.StreamReserve}, false)
 	if err != nil {
 		return 0, nil, err
 	}
-	s := a.sessions[id]
+	if r.Job == 0 {
+		a.stats.TotalJobs++
+	}
 	ids := make([]LeaseID, 0, len(r.Leases))
 	for _, held := range r.Leases {
 		ids = append(ids, a.restoreLease(now, s, held).id)
 	}
-	return id, ids, nil
+	return s.id, ids, nil
 }
 
 // Adopt opens a lease in a living session that holds something already: what a
@@ -68,6 +83,7 @@ func (a *Arbiter) Adopt(now time.Time, id SessionID, held RestoredLease) (LeaseI
 	if slices.ContainsFunc(s.leases, func(l *lease) bool { return l.device.Index == held.Device }) {
 		return 0, fmt.Errorf("session %d, a lease on GPU %d: %w", id, held.Device, ErrExists)
 	}
+	defer a.turn(now)
 	return a.restoreLease(now, s, held).id, nil
 }
 
@@ -89,8 +105,33 @@ func (a *Arbiter) restoreLease(now time.Time, s *session, held RestoredLease) *l
 	if s.opened.After(l.opened) {
 		s.opened = l.opened
 	}
+	a.restoreObjects(now, l, held.Makers)
+	a.charge(now, l)
 	l.stale = true
 	a.stale = append(a.stale, l)
 	a.noteChain(l)
 	return l
+}
+
+// restoreObjects has a lease hold the slots again that its objects stand for, free or not.
+func (a *Arbiter) restoreObjects(now time.Time, l *lease, makers []Maker) {
+	if l.contexts == 0 && l.sum.Streams() == 0 && l.sum.Granted() == 0 {
+		return
+	}
+	if l.scope != ScopeThread {
+		a.enter(now, l, 0)
+		return
+	}
+	if makers == nil {
+		makers = []Maker{{Contexts: l.contexts, Streams: l.sum.Streams()}}
+	}
+	for _, m := range makers {
+		*l.makes(m.Thread) = maker{contexts: max(0, m.Contexts), streams: max(0, m.Streams), holds: max(0, m.Holds)}
+		l.holds += max(0, m.Holds)
+		a.enter(now, l, m.Thread)
+	}
+	if l.contexts+l.sum.Streams()+l.holds == 0 {
+		l.makes(0).bytes = true
+		a.enter(now, l, 0)
+	}
 }

@@ -2,6 +2,8 @@ package arbiter
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 )
@@ -13,7 +15,14 @@ type ruled struct {
 	min, max Size
 	streams  int
 	scope    Scope
-	hostMax  *accounting.Bytes
+
+	onFull    OnFull
+	timeout   time.Duration
+	after     int
+	priority  int
+	slotScope Scope
+	reserve   accounting.Bytes // for each stream
+	hostMax   *accounting.Bytes
 }
 
 // ruleFor returns what the first matching rule gives, over the defaults.
@@ -21,6 +30,8 @@ func (p *Policy) ruleFor(proc Process) ruled {
 	r := ruled{
 		name: "the defaults", min: p.Defaults.Min, max: p.Defaults.Max,
 		streams: p.Defaults.StreamsMax, scope: p.Defaults.Scope,
+		onFull: p.Defaults.OnFull, timeout: p.Defaults.WaitTimeout, after: p.Defaults.WaitAfter,
+		priority: p.Defaults.Priority, slotScope: p.Defaults.SlotScope, reserve: p.Defaults.StreamReserve,
 		hostMax: p.Defaults.HostMax,
 	}
 	for i := range p.Rules {
@@ -44,20 +55,25 @@ func (r *ruled) apply(rule *Rule, i int) {
 		name = fmt.Sprintf("rule %d", i+1)
 	}
 	r.name, r.match = fmt.Sprintf("%s (%s)", name, rule.Match), rule.Match
-	if rule.Min != nil {
-		r.min = *rule.Min
-	}
-	if rule.Max != nil {
-		r.max = *rule.Max
-	}
-	if rule.StreamsMax != nil {
-		r.streams = *rule.StreamsMax
-	}
-	if rule.Scope != nil {
-		r.scope = *rule.Scope
-	}
+	put(&r.min, rule.Min)
+	put(&r.max, rule.Max)
+	put(&r.streams, rule.StreamsMax)
+	put(&r.scope, rule.Scope)
+	put(&r.onFull, rule.OnFull)
+	put(&r.timeout, rule.WaitTimeout)
+	put(&r.after, rule.WaitAfter)
+	put(&r.priority, rule.Priority)
+	put(&r.slotScope, rule.SlotScope)
+	put(&r.reserve, rule.StreamReserve)
 	if rule.HostMax != nil {
 		r.hostMax = rule.HostMax
+	}
+}
+
+// put lets a setting that is given take the place of another.
+func put[T any](to, given *T) {
+	if given != nil {
+		*to = *given
 	}
 }
 
@@ -166,8 +182,20 @@ func (j *job) wished(l accounting.Limits, d *device) accounting.Limits {
 // each reports whether the job's limits are each process's own.
 func (j *job) each() bool { return j.request.PerProcess || j.rule.scope == ScopeProcess }
 
-// limits are the job's own limits on a device.
+// limits are the job's own limits on a device, as they are in force.
 func (j *job) limits(d *device) accounting.Limits {
+	l := j.wants(d)
+	if j.pending || j.released || j.ended || !j.uses(d) {
+		l.Min = 0
+	}
+	return l
+}
+
+// uses reports whether a job may use a device.
+func (j *job) uses(d *device) bool { return j.on == nil || slices.Contains(j.on, d) }
+
+// wants are the limits that the job's own become with its start.
+func (j *job) wants(d *device) accounting.Limits {
 	l := accounting.Limits{Max: accounting.Max}
 	if j.rule.scope == ScopeJob {
 		l.Max = amount(j.rule.max, d)
@@ -181,14 +209,28 @@ func (j *job) limits(d *device) accounting.Limits {
 	if !j.each() {
 		l = j.live.of(d.Index).over(l, d)
 	}
-	if j.ended {
+	return l
+}
+
+// limits are the limits of one process on a device, as they are in force.
+func (s *session) limits(d *device) accounting.Limits {
+	l := s.wants(d)
+	if s.pending || !s.job.uses(d) {
 		l.Min = 0
 	}
 	return l
 }
 
-// limits are the limits of one process on a device.
-func (s *session) limits(d *device) accounting.Limits {
+// streamReserve is what each of the session's streams is charged.
+func (s *session) streamReserve() accounting.Bytes {
+	if s.reserve != nil {
+		return *s.reserve
+	}
+	return s.job.rule.reserve
+}
+
+// wants are the limits that one process's become with its start.
+func (s *session) wants(d *device) accounting.Limits {
 	j := s.job
 	l := accounting.Limits{Max: accounting.Max}
 	if j.rule.scope == ScopeProcess {

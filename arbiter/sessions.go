@@ -7,42 +7,52 @@ import (
 )
 
 // OpenSession opens a client's session: in a job (ErrNoJob when that is over), or
-// as a job of its own. A *Refusal tells that the rule's memory.min has no room.
+// as a job of its own. Where the rule's memory.min has no room, it waits; a *Refusal
+// tells that it never will have.
 func (a *Arbiter) OpenSession(now time.Time, r SessionRequest) (SessionInfo, error) {
-	id, err := a.openSession(now, r, true)
-	return SessionInfo{ID: id}, err
+	defer a.turn(now)
+	s, err := a.newSession(now, r, true)
+	if err != nil {
+		return SessionInfo{}, err
+	}
+	t := &ticket{kind: wantsSession, job: s.job, session: s, place: r.Place}
+	for _, d := range a.devices {
+		if n, _ := t.reserves(d); n > 0 || s.job.shared != nil && s.job.shared.limits(d).Min > 0 {
+			t.spots = append(t.spots, spot{device: d})
+		}
+	}
+	a.ask(now, t)
+	answer := t.result()
+	if answer.Refusal != nil {
+		return SessionInfo{}, answer.Refusal
+	}
+	return *answer.Session, nil
 }
 
-// openSession opens a session; with admit, what it reserves must have room.
-func (a *Arbiter) openSession(now time.Time, r SessionRequest, admit bool) (SessionID, error) {
+// newSession puts a session in place, and its job where it is one of its own. A pending
+// one reserves nothing yet.
+func (a *Arbiter) newSession(now time.Time, r SessionRequest, pending bool) (*session, error) {
 	j := a.jobs[r.Job]
-	if r.Job != 0 && j == nil {
-		return 0, fmt.Errorf("job %d: %w (it has ended)", r.Job, ErrNoJob)
+	if r.Job != 0 && (j == nil || j.pending) {
+		return nil, fmt.Errorf("job %d: %w (it has ended)", r.Job, ErrNoJob)
 	}
 	if j == nil {
 		request := JobRequest{Process: r.Process, Command: r.Process.Command}
-		var err error
-		j = &job{id: a.lastJob + 1, request: request, rule: a.policy.ruleFor(r.Process), closed: true}
-		if j, err = a.newJob(now, j, admit); err != nil {
-			return 0, err
-		}
+		j = &job{id: a.lastJob + 1, request: request, rule: a.policy.ruleFor(r.Process), closed: true, pending: pending}
+		a.newJob(now, j)
 	}
 	a.lastSession++
-	s := &session{id: a.lastSession, process: r.Process, job: j, max: r.Max, opened: now}
+	s := &session{id: a.lastSession, process: r.Process, job: j, max: r.Max, opened: now, pending: pending,
+		onFull: r.OnFull, slots: max(0, r.Slots), slotScope: r.SlotScope, reserve: r.StreamReserve}
 	if r.Streams != 0 {
 		s.streams = max(1, r.Streams)
 	}
 	s.budget = a.ledger.OpenBudget(j.budget)
 	s.budget.Owner = s
-	if _, refused := a.setLimits(a.sessionChanges(nil, s), admit); refused != nil {
-		err := a.minRefused(refused, j)
-		a.dropBudget(s.budget)
-		a.endJob(j)
-		return 0, err
-	}
+	_, _ = a.setLimits(a.sessionChanges(nil, s), false)
 	j.sessions = append(j.sessions, s)
 	a.sessions[s.id] = s
-	return s.id, nil
+	return s, nil
 }
 
 // EndSession tells that a client's process is dead, however it died: its leases
@@ -50,6 +60,11 @@ func (a *Arbiter) openSession(now time.Time, r SessionRequest, admit bool) (Sess
 func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 	s := a.sessions[id]
 	if s == nil || !s.alive() {
+		return
+	}
+	defer a.turn(now)
+	a.cancelOf(now, s)
+	if a.sessions[id] == nil { // it waited for its start
 		return
 	}
 	for _, l := range s.leases {
@@ -62,6 +77,7 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 	if now.IsZero() {
 		s.ended = time.Unix(0, 0)
 	}
+	a.leave(now, s)
 	for _, l := range slices.Clone(s.leases) {
 		if l.lost { // the memory went with the device
 			a.closeLease(now, l)
@@ -71,12 +87,12 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 		return
 	}
 	if len(s.leases) == 0 {
-		a.dropSession(s)
+		a.dropSession(now, s)
 		return
 	}
 	_, _ = a.setLimits(a.sessionChanges(nil, s), false) // what it has reserved is free
 	a.draining = append(a.draining, s)
-	a.endJob(s.job)
+	a.endJob(now, s.job)
 	a.checkAll(now)
 }
 
@@ -87,6 +103,7 @@ func (a *Arbiter) Gone(now time.Time, id SessionID, device int) {
 	if s == nil || s.alive() {
 		return
 	}
+	defer a.turn(now)
 	for _, l := range s.leases {
 		if l.device.Index == device {
 			a.reclaim(now, l)
@@ -98,6 +115,7 @@ func (a *Arbiter) Gone(now time.Time, id SessionID, device int) {
 // Forget ends a session whose memory is known to be back, or that had none:
 // EndSession, and Gone on every device.
 func (a *Arbiter) Forget(now time.Time, id SessionID) {
+	defer a.turn(now)
 	a.EndSession(now, id)
 	if s := a.sessions[id]; s != nil {
 		for _, l := range slices.Clone(s.leases) {
@@ -109,7 +127,7 @@ func (a *Arbiter) Forget(now time.Time, id SessionID) {
 // Attach opens the session's lease on a device; the same one each time. It calls
 // nothing of Words for a lease that it opens: the caller does not know the ID yet,
 // and lets the word begin as the answer says. ErrNoSession, ErrNoDevice; a *Refusal
-// when the device is lost.
+// when the device is lost, or not one of the job's.
 func (a *Arbiter) Attach(now time.Time, id SessionID, device int) (LeaseInfo, error) {
 	s, d := a.sessions[id], a.device(device)
 	if s == nil || !s.alive() {
@@ -120,6 +138,9 @@ func (a *Arbiter) Attach(now time.Time, id SessionID, device int) (LeaseInfo, er
 	}
 	if d.lost {
 		return LeaseInfo{}, lostRefusal(d)
+	}
+	if !s.job.uses(d) {
+		return LeaseInfo{}, s.job.notItsDevice(d)
 	}
 	for _, l := range s.leases {
 		if l.device == d {
@@ -137,6 +158,7 @@ func (a *Arbiter) info(l *lease) LeaseInfo {
 	return LeaseInfo{
 		ID: l.id, Device: l.device.Index, Budget: l.budget(),
 		StreamsMax: l.sum.StreamsMax(), Total: l.device.Total, Closed: l.sum.Over(),
+		Notify: l.notify,
 	}
 }
 
@@ -153,8 +175,10 @@ func (a *Arbiter) newLease(now time.Time, s *session, d *device) *lease {
 		panic("arbiter: " + err.Error()) // the ledger has every device
 	}
 	a.lastLease++
-	l := &lease{id: a.lastLease, session: s, device: d, sum: sum, opened: now, closed: sum.Over()}
+	l := &lease{id: a.lastLease, session: s, device: d, sum: sum, opened: now, closed: sum.Over(),
+		scope: a.scopeOf(s, d), touched: now}
 	sum.Owner = l
+	l.notify = l.wanted()
 	s.leases = append(s.leases, l)
 	d.byPID[s.process.PID] = append(d.byPID[s.process.PID], l)
 	a.leases[l.id] = l
@@ -188,15 +212,15 @@ func (a *Arbiter) closeLease(now time.Time, l *lease) {
 	a.recap(now, d)
 	a.checkAll(now)
 	if len(s.leases) == 0 && !s.alive() {
-		a.dropSession(s)
+		a.dropSession(now, s)
 	}
 }
 
 // dropSession takes an ended session without leases out, and its job if that ends with it.
-func (a *Arbiter) dropSession(s *session) {
+func (a *Arbiter) dropSession(now time.Time, s *session) {
 	delete(a.sessions, s.id)
 	a.draining = slices.DeleteFunc(a.draining, func(x *session) bool { return x == s })
 	s.job.sessions = slices.DeleteFunc(s.job.sessions, func(x *session) bool { return x == s })
 	a.dropBudget(s.budget)
-	a.endJob(s.job)
+	a.endJob(now, s.job)
 }

@@ -33,6 +33,8 @@ func (a *Arbiter) Snapshot(now time.Time) accounting.Snapshot {
 	for i, d := range a.devices {
 		s.Devices[i] = a.deviceState(d)
 	}
+	s.Queue = a.ticketStates(now)
+	a.queueStats(now, &s.Stats)
 	s.Processes = a.processStates()
 	s.Jobs = a.jobStates()
 	s.Stats.Clients = uint64(len(s.Processes))
@@ -52,6 +54,8 @@ func (a *Arbiter) leaseState(to *accounting.LeaseState, l *lease, now time.Time)
 		Job: uint64(l.session.job.id), AgeSeconds: max(0, int64(now.Sub(l.opened)/time.Second)),
 		Admitted: l.admitted, Denied: l.denied, AtMax: l.atMax, Command: p.Command,
 	}
+	to.Slot = l.slot != nil || len(l.makers) > 0 && a.threadSlots(l)
+	a.activity(to, l, now)
 	if l.session.alive() && !l.lost {
 		to.Pending = min(a.words.Pending(l.id), l.seen)
 	}
@@ -68,6 +72,8 @@ func (l *lease) state() accounting.State {
 		return accounting.StateOver
 	case l.unverified:
 		return accounting.StateUnverified
+	case l.waits > 0:
+		return accounting.StateWaiting
 	}
 	return accounting.StateRunning
 }
@@ -88,14 +94,102 @@ func worse(x, y accounting.State) accounting.State {
 // deviceState describes a device whose leases were just looked at.
 func (a *Arbiter) deviceState(d *device) accounting.DeviceState {
 	sums := a.ledger.Device(d.Index)
-	return accounting.DeviceState{
+	state := accounting.DeviceState{
 		Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: d.UUID, PCI: d.PCI, Lost: d.lost,
 		Total: d.Total, Reserve: d.reserve(), Capacity: sums.Limit,
 		Granted: sums.Granted, Committed: sums.Committed, Used: d.peak.seen, Peak: d.peak.most,
 		Unmanaged: d.unmanaged, Overhead: d.overhead,
-		Streams: sums.Streams, SlotsMax: d.rule.SlotsMax,
+		Streams: sums.Streams, SlotsMax: d.slotsMax(), SlotsCurrent: len(d.holders),
+		SlotsScope: string(cmp.Or(d.rule.SlotScope, ScopeJob)), Claims: d.claims,
+		Leased: d.claims > 0 || d.exclusive != nil, Queue: len(d.queue),
 		Admitted: d.admitted, Denied: d.denied, AtMax: d.atMax,
 		UnmanagedBy: slices.Clone(d.unmanagedBy),
+	}
+	if d.exclusive != nil {
+		state.ExclusiveJob = uint64(d.exclusive.id)
+	}
+	return state
+}
+
+// threadSlots reports whether a thread of a lease has a slot.
+func (a *Arbiter) threadSlots(l *lease) bool {
+	for thread := range l.makers {
+		if l.device.holders[l.keyOf(thread)] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// activity tells whether a lease is active, which it is from the moment that it queues
+// until it has given its slot back, where there are slots to be had; and since when.
+func (a *Arbiter) activity(to *accounting.LeaseState, l *lease, now time.Time) {
+	since := time.Time{}
+	for _, t := range l.session.job.tickets {
+		if t.lease == l && (since.IsZero() || t.place.Since.Before(since)) {
+			since = t.place.Since
+		}
+	}
+	if h := l.slot; h != nil && l.device.slotsMax() > 0 && (since.IsZero() || h.since.Before(since)) {
+		since = h.since
+	}
+	for thread := range l.makers {
+		h := l.device.holders[l.keyOf(thread)]
+		if h != nil && l.device.slotsMax() > 0 && (since.IsZero() || h.since.Before(since)) {
+			since = h.since
+		}
+	}
+	if to.Active = !since.IsZero(); to.Active {
+		to.ActiveMs = max(0, now.Sub(since).Milliseconds())
+	} else {
+		to.IdleMs = max(0, now.Sub(l.touched).Milliseconds())
+	}
+}
+
+// ticketStates describes those who wait: device by device, in the order that they are
+// served in there, each once.
+func (a *Arbiter) ticketStates(now time.Time) []accounting.TicketState {
+	states := make([]accounting.TicketState, 0, len(a.tickets))
+	seen := make(map[*ticket]bool, len(a.tickets))
+	for _, d := range a.devices {
+		for _, t := range d.queue {
+			if !seen[t] {
+				seen[t] = true
+				states = append(states, a.ticketState(now, t))
+			}
+		}
+	}
+	return states
+}
+
+func (a *Arbiter) ticketState(now time.Time, t *ticket) accounting.TicketState {
+	p, stand := t.process(), a.standing(now, t)
+	state := accounting.TicketState{
+		Pos: stand.Position, Ticket: uint64(t.id), PID: p.PID, User: p.User, UID: p.UID, Device: -1,
+		Wants: a.wants(t), WantsBytes: a.wantsBytes(t), WaitedMs: max(0, stand.Waited.Milliseconds()),
+		Reason: t.why.reason.String(), Text: stand.Text, Job: uint64(t.job.id), Command: p.Command,
+	}
+	if t.session == nil {
+		state.Command = cmp.Or(t.job.request.Command, p.Command)
+	}
+	if !t.any {
+		d, _ := t.where()
+		state.Device = d.Index
+	}
+	return state
+}
+
+// queueStats fills in the figures of the queue.
+func (a *Arbiter) queueStats(now time.Time, s *accounting.Stats) {
+	s.QueueDepth = uint64(len(a.tickets))
+	for _, d := range a.devices {
+		s.InFlight += uint64(len(d.holders))
+	}
+	for _, t := range a.tickets {
+		s.OldestQueuedMs = max(s.OldestQueuedMs, uint64(max(0, now.Sub(t.place.Since).Milliseconds())))
+		if r := &t.job.request; t.kind == wantsJob && (r.Claim || r.Any || r.Exclusive) {
+			s.PendingClaimers++
+		}
 	}
 }
 
@@ -124,6 +218,9 @@ func (s *session) state() accounting.State {
 	if !s.alive() {
 		state = accounting.StateDraining
 	}
+	if s.pending {
+		state = worse(state, accounting.StateWaiting)
+	}
 	for _, l := range s.leases {
 		state = worse(state, l.state())
 	}
@@ -142,6 +239,9 @@ func (a *Arbiter) jobStates() []accounting.JobState {
 		*to = accounting.JobState{
 			ID: uint64(j.id), UID: p.UID, User: p.User, Command: cmp.Or(j.request.Command, p.Command),
 			State: accounting.StateRunning, Run: j.run, PerProcess: j.each(), StreamsMax: j.streamsMax(),
+		}
+		if j.pending {
+			to.State = accounting.StateWaiting
 		}
 		first := len(pids)
 		for _, s := range j.sessions {

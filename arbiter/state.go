@@ -19,6 +19,20 @@ type device struct {
 	figures     map[int]ProcessUsage // the last reading, by PID
 	began       time.Time            // when that began; zero: never read
 
+	holders     map[slotKey]*holder
+	claims      int              // holders by claim
+	exclusive   *job             // whose alone it is; nil: nobody's
+	slotsLive   *int             // slots.max set live
+	contextSeen accounting.Bytes // the most that a context was seen to cost
+
+	queue  []*ticket // those that may be served there, in order
+	slots  line      // those that wait for a slot
+	bytes  line      // for bytes; nobody who comes later gets any
+	fresh  line      // for bytes, before they hold any: nobody who holds none and comes later gets any
+	eased  uint64    // changes of slots after which somebody may be served
+	pumped uint64    // the count of changes when its queue was last looked at
+	dirty  bool      // its queue is to be looked at whatever the count
+
 	byPID    map[int][]*lease // leases by their process, draining ones too
 	admitted uint64
 	denied   uint64
@@ -37,6 +51,7 @@ type shared struct {
 	rule   ruled
 	label  string // "user bob's"
 	budget *accounting.Budget
+	lines  map[*device]*line // those that wait for its bytes
 }
 
 // sharedKey says whose budget it is, and by which rule; so it survives a
@@ -63,6 +78,12 @@ type job struct {
 	live     live
 	peaks    []*jobPeak // one for each device used
 	opened   time.Time
+	on       []*device // those that it may use; nil: all
+	pending  bool      // what it reserves waits for room
+	released bool      // by ReleaseJob: it holds nothing beyond its processes
+	slots    int       // that it and its processes hold
+	tickets  []*ticket // that wait, its processes' too
+	moved    time.Time // when something of it last asked or freed
 }
 
 // session is one client process.
@@ -78,6 +99,13 @@ type session struct {
 	opened  time.Time
 	ended   time.Time // zero: it lives
 	refused bool      // its first refusal was reported
+
+	onFull    OnFull // its own wishes
+	slots     int
+	slotScope Scope
+	reserve   *accounting.Bytes // for each stream
+	threads   int               // that ever made an intercepted call; 0: not known
+	pending   bool              // what it reserves waits for room
 }
 
 // alive reports that the session's process is not known to be dead.
@@ -94,12 +122,26 @@ type lease struct {
 	stale      bool // its word's flags are not known: restored
 	lost       bool
 	unverified bool
-	spoiled    bool // its word was clamped: not believed any more
+	spoiled    bool              // its word was clamped: not believed any more
+	notify     bool              // a free reports itself, too
+	scope      Scope             // of its slots
+	slot       *holder           // nil: none, or its threads'
+	makers     map[uint32]*maker // where slots are threads'
+	bursts     map[uint32]burst  // of refusals, by thread
 	contexts   int
+	holds      int              // on shared contexts
+	waits      int              // tickets of it that wait
 	peak       accounting.Bytes // most bytes used at once
 	seen       accounting.Bytes // bytes used when last looked at
 	overhead   accounting.Bytes // confirmed by two readings
 	reading    accounting.Bytes // the last reading's overhead, not confirmed
+	promised   accounting.Bytes // overhead expected of contexts that no reading shows yet
+	promisedAt time.Time
+	learning   bool             // the next confirmed overhead tells what a context costs
+	proofs     int              // readings since promisedAt that show some
+	excess     accounting.Bytes // beyond what a spoiled word explains: charged to its budget
+	touched    time.Time        // when it last asked for something, or ceased to be active
+	since      time.Time        // when it became active; zero: it is not
 	known      accounting.Bytes // overhead when its word was last believed
 	admitted   uint64
 	denied     uint64
@@ -142,9 +184,12 @@ func (j *job) peakOn(d *device) *peak {
 // device can grant.
 func (l *lease) budget() accounting.Bytes { return min(l.sum.Max(), l.device.grantable()) }
 
-// free is the part of a lease's overhead that the capacity lacks: what is not
+// free is the part of a lease's cost that the capacity lacks: what is not
 // charged to its budget.
-func (l *lease) free() accounting.Bytes { return l.overhead.Less(l.sum.Charged()) }
+func (l *lease) free() accounting.Bytes { return l.cost().Less(l.sum.Charged()) }
+
+// cost is what a lease takes of its device beyond its bytes, shown or to be expected.
+func (l *lease) cost() accounting.Bytes { return max(l.overhead, l.promised) }
 
 // idle returns the bytes of a lease's word that may be called back or counted
 // as unused. What a spoiled word says is worth nothing.

@@ -1,8 +1,10 @@
 package arbiter
 
 import (
-	"fmt"
+	"slices"
 	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
 )
 
 // TicketID names a request that waits. 0 is none. Never reused.
@@ -46,53 +48,210 @@ type Notice struct {
 	Text     string // one line for people: what it waits for, who holds that and since when
 }
 
+// wish is what a ticket wants.
+type wish uint8
+
+const (
+	wantsBytes wish = iota
+	wantsStreams
+	wantsContexts
+	wantsJob     // what a job takes at its start
+	wantsSession // what a process reserves
+)
+
+// limits is a set of limits that refuse a ticket, the narrower ones first.
+type limits uint8
+
+const (
+	atShared limits = 1 << iota // a budget shared with others
+	atWish                      // the program's own wish to be one of few
+	atSlots                     // slots.max, a claim, or a job that has the device alone
+	atBytes                     // the device's bytes
+)
+
+// spot is a device on which a ticket may be served, and what refuses it there.
+type spot struct {
+	device *device
+	at     limits
+	enters bool   // a slot is to be taken there
+	hard   limits // of at: those that refuse it whoever comes first
+}
+
+// ticket is a request, also before it is known to have to wait.
+type ticket struct {
+	id       TicketID
+	place    Place
+	kind     wish
+	job      *job
+	session  *session // nil for a job's
+	lease    *lease   // nil for a job's and a session's
+	thread   uint32
+	bytes    accounting.Bytes // what it takes of its device, or of its budgets
+	own      accounting.Bytes // of those, what came out of the lease's own word
+	count    int              // of streams, contexts or holds
+	number   uint64           // the client's number for the request
+	hold     bool
+	noWait   bool
+	priority int
+	deadline time.Time // zero: none
+
+	spots  []spot
+	any    bool      // one of the spots will do; else it needs all
+	again  bool      // it came before, and has kept its place
+	fresh  bool      // its job holds nothing yet
+	age    int       // what waiting had added to its priority when last judged
+	why    verdict   // as last judged
+	parked time.Time // zero: it does not wait
+
+	done   bool
+	answer Decision
+	told   told
+}
+
+// told is what the waiting client knows.
+type told struct {
+	position int
+	state    string
+}
+
+// alone is the one spot of a ticket that a lease has.
+func (t *ticket) alone() *spot { return &t.spots[0] }
+
+// at is all that refuses a ticket.
+func (t *ticket) at() (at limits) {
+	for i := range t.spots {
+		at |= t.spots[i].at
+	}
+	return at
+}
+
+// turn reports that nothing refuses a ticket but that others come first.
+func (t *ticket) turn() bool {
+	for i := range t.spots {
+		if t.spots[i].hard != 0 && !t.any {
+			return false
+		}
+		if t.any && t.spots[i].hard == 0 {
+			return true
+		}
+	}
+	return !t.any
+}
+
+// result is what is known of a ticket at the end of the call that made it.
+func (t *ticket) result() Decision {
+	if t.done {
+		return t.answer
+	}
+	id := t.id
+	switch t.kind {
+	case wantsBytes:
+		return Decision{Alloc: &Outcome{Waiting: id}}
+	case wantsStreams:
+		return Decision{Stream: &StreamOutcome{Waiting: id, Current: t.lease.sum.Streams(), Max: t.lease.sum.StreamsMax()}}
+	case wantsContexts:
+		return Decision{Context: &ContextOutcome{Waiting: id, Current: t.lease.contexts}}
+	case wantsJob:
+		return Decision{Job: &JobInfo{ID: t.job.id, Waiting: id}}
+	}
+	return Decision{Session: &SessionInfo{ID: t.session.id, Waiting: id}}
+}
+
 // Decisions returns what became of tickets since the last call, oldest first. Every
-// ticket has exactly one DecisionDone, however it ends.
-func (a *Arbiter) Decisions() []Decision { return nil }
+// ticket that a request was told of has exactly one DecisionDone, however it ends.
+func (a *Arbiter) Decisions() []Decision {
+	d := a.decisions
+	a.decisions = nil
+	return d
+}
 
 // Place tells the place of a waiting request, to be kept for when it comes again; the
 // zero Place for one that does not wait.
-func (a *Arbiter) Place(TicketID) Place { return Place{} }
+func (a *Arbiter) Place(id TicketID) Place {
+	if t := a.tickets[id]; t != nil {
+		return t.place
+	}
+	return Place{}
+}
 
-// Notice tells how a ticket stands at this moment.
-func (a *Arbiter) Notice(time.Time, TicketID) Notice { return Notice{} }
+// Owner tells whose a ticket is: the user, and the job. False when it does not wait.
+func (a *Arbiter) Owner(id TicketID) (uid uint32, job JobID, waits bool) {
+	t := a.tickets[id]
+	if t == nil {
+		return 0, 0, false
+	}
+	return t.process().UID, t.job.id, true
+}
+
+// process is whose request it is.
+func (t *ticket) process() *Process {
+	if t.session != nil {
+		return &t.session.process
+	}
+	return &t.job.request.Process
+}
+
+// name is how people know who waits.
+func (t *ticket) name() string {
+	if t.session != nil {
+		return t.session.name()
+	}
+	return t.job.name()
+}
 
 // Cancel takes a ticket out of the queue and decides it with the reason; false when it
 // does not wait.
-func (a *Arbiter) Cancel(time.Time, TicketID, Reason) bool { return false }
+func (a *Arbiter) Cancel(now time.Time, id TicketID, why Reason) bool {
+	t := a.tickets[id]
+	if t == nil {
+		return false
+	}
+	a.cancel(now, t, why)
+	a.turn(now)
+	return true
+}
 
 // CancelJob cancels all tickets of a job, its own among them, and returns how many they were.
-func (a *Arbiter) CancelJob(time.Time, JobID) int { return 0 }
+func (a *Arbiter) CancelJob(now time.Time, id JobID) int {
+	j := a.jobs[id]
+	if j == nil {
+		return 0
+	}
+	all := slices.Clone(j.tickets)
+	for _, t := range all {
+		a.cancel(now, t, ReasonCancelled)
+	}
+	a.turn(now)
+	return len(all)
+}
 
-// Owner tells whose a ticket is: the user, and the job (0 for a bare process). False
-// when it does not wait.
-func (a *Arbiter) Owner(TicketID) (uid uint32, id JobID, waits bool) { return 0, 0, false }
+// cancel decides a ticket without its having been served.
+func (a *Arbiter) cancel(now time.Time, t *ticket, why Reason) {
+	text := "its request was cancelled"
+	if why == ReasonTimeout {
+		text = "it waited as long as it may"
+		a.stats.Timeouts++
+	} else {
+		a.stats.Cancelled++
+	}
+	kind := EventCancelled
+	if why == ReasonTimeout {
+		kind = EventTimeout
+	}
+	waited := now.Sub(t.place.Since)
+	text = a.failed(t, waited, text)
+	a.ticketEvent(now, t, kind, text)
+	a.refuseTicket(now, t, why, t.why.refusal, text)
+}
 
 // Threads tells how many threads of a client ever made an intercepted call and live;
 // 0: not known.
-func (a *Arbiter) Threads(time.Time, SessionID, int) {}
-
-// ReleaseJob takes back what a job holds beyond its processes: claim, slots and
-// reservation. Unknown jobs are ignored.
-func (a *Arbiter) ReleaseJob(time.Time, JobID) {}
-
-// SetSlots sets slots.max of a device: 0 for no limit. ErrNoDevice, ErrRange.
-func (a *Arbiter) SetSlots(_ time.Time, device, most int) error {
-	d := a.device(device)
-	if d == nil {
-		return noDevice(device)
+func (a *Arbiter) Threads(now time.Time, id SessionID, n int) {
+	if s := a.sessions[id]; s != nil && s.threads != n {
+		s.threads = max(0, n)
+		if len(s.job.tickets) > 0 {
+			a.tangled = true
+			a.turn(now)
+		}
 	}
-	if most < 0 {
-		return fmt.Errorf("slots.max of %d: %w", most, ErrRange)
-	}
-	d.rule.SlotsMax = most
-	return nil
 }
-
-// Makers tells who made the objects of a lease, for RestoredLease.Makers; nil where
-// slots are not threads'.
-func (a *Arbiter) Makers(LeaseID) []Maker { return nil }
-
-// Due returns when Tick has something to do that will not come about by itself; the zero
-// time: nothing.
-func (a *Arbiter) Due() time.Time { return time.Time{} }

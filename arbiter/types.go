@@ -135,6 +135,7 @@ type LeaseInfo struct {
 	StreamsMax int
 	Total      accounting.Bytes // bytes of the device
 	Closed     bool             // the budget is over: the word must begin closed, with NOTIFY
+	Notify     bool             // somebody waits for what it will free: the word must begin with NOTIFY
 }
 
 // AllocRequest asks for bytes that the credit did not cover.

@@ -177,7 +177,7 @@ func (d *Daemon) refresh(s *session) {
 		}
 		if info, err := d.arb.Attach(time.Now(), s.id, l.device); err == nil {
 			d.words.Limit(l.id, info.Budget)
-			d.words.Flag(l.id, info.Closed, info.Closed)
+			d.words.Flag(l.id, info.Closed, info.Closed || info.Notify)
 		}
 	}
 }

@@ -228,8 +228,8 @@ func (d *Daemon) attach(s *session, uuid ipc.UUID) (ipc.AttachReply, error) {
 			return ipc.AttachReply{}, err
 		}
 		d.words.Limit(info.ID, info.Budget)
-		if info.Closed {
-			d.words.Flag(info.ID, true, true)
+		if info.Closed || info.Notify {
+			d.words.Flag(info.ID, info.Closed, true)
 		}
 	}
 	return ipc.AttachReply{Slot: uint32(slot), Index: uint32(dev.Index), Total: uint64(info.Total),

@@ -1,0 +1,168 @@
+package arbiter
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// choice returns the devices among which a job chooses, in its order of preference, or
+// which it asks for.
+func (a *Arbiter) choice(r JobRequest) ([]*device, error) {
+	var from []*device
+	for _, index := range r.Devices {
+		d := a.device(index)
+		if d == nil || d.lost && !r.Any {
+			return nil, noDevice(index)
+		}
+		if !d.lost && !slices.Contains(from, d) {
+			from = append(from, d)
+		}
+	}
+	if len(r.Devices) == 0 {
+		for _, d := range a.devices {
+			if !d.lost {
+				from = append(from, d)
+			}
+		}
+	}
+	if len(from) == 0 && (r.Any || r.Claim || r.Exclusive) {
+		return nil, fmt.Errorf("there is no GPU to claim: %w", ErrNoDevice)
+	}
+	if r.OnlyIfNone {
+		if d := a.claimedBy(r.Process.UID); d != nil {
+			return nil, &Refusal{Reason: ReasonBusy, Explain: fmt.Sprintf("the user has a claim on GPU %d already", d.Index)}
+		}
+	}
+	return from, nil
+}
+
+// claimedBy returns a device on which a user has a claim, or nil.
+func (a *Arbiter) claimedBy(uid uint32) *device {
+	for _, d := range a.devices {
+		for _, h := range d.holders {
+			if h.claim && h.key.job.request.Process.UID == uid {
+				return d
+			}
+		}
+	}
+	return nil
+}
+
+// keeps reports whether a job takes a slot of a device at its start and keeps it to its
+// end: by claim, to be alone there, or where there is a cap and slots are jobs'.
+func (j *job) keeps(d *device) bool {
+	if !j.run || j.released || j.ended || d.lost || !j.uses(d) {
+		return false
+	}
+	r := &j.request
+	if r.Exclusive || r.Claim || r.Any {
+		return true
+	}
+	scope := cmp.Or(j.rule.slotScope, d.rule.SlotScope)
+	return d.slotsMax() > 0 && width(scope) == 0
+}
+
+// ReleaseJob takes back what a job holds beyond its processes: claim, slots and
+// reservation. One that waits for its start leaves the queue. Unknown jobs are ignored.
+func (a *Arbiter) ReleaseJob(now time.Time, id JobID) {
+	j := a.jobs[id]
+	if j == nil {
+		return
+	}
+	defer a.turn(now)
+	for _, t := range slices.Clone(j.tickets) {
+		if t.kind == wantsJob {
+			a.cancel(now, t, ReasonCancelled)
+			return
+		}
+	}
+	j.released = true
+	a.letGo(now, j)
+	a.relimit(now, j)
+}
+
+// letGo takes back the slots, claims and devices that a job keeps. Where its processes
+// have objects it stays a holder for them.
+func (a *Arbiter) letGo(now time.Time, j *job) {
+	for _, d := range a.devices {
+		if d.exclusive == j {
+			d.exclusive = nil
+			d.eased++
+		}
+		h := d.holders[slotKey{job: j}]
+		if h == nil || !h.kept {
+			continue
+		}
+		h.kept = false
+		d.eased++
+		if h.claim {
+			h.claim = false
+			d.claims--
+		}
+		if !a.busy(h) {
+			a.drop(now, h)
+		}
+	}
+}
+
+// leave takes back the slots of a session that has ended.
+func (a *Arbiter) leave(now time.Time, s *session) {
+	for _, l := range s.leases {
+		for _, h := range l.device.holders {
+			if h.key.session == s {
+				a.drop(now, h)
+			}
+		}
+		if h := l.slot; h != nil {
+			l.slot = nil
+			if !a.busy(h) {
+				a.drop(now, h)
+			}
+		}
+		l.makers = nil
+	}
+}
+
+// cancelOf takes the tickets of a process that is dead out of the queue.
+func (a *Arbiter) cancelOf(now time.Time, s *session) {
+	for _, t := range slices.Clone(s.job.tickets) {
+		if t.session == s {
+			a.cancel(now, t, ReasonCancelled)
+		}
+	}
+}
+
+// notItsDevice refuses a lease on a device that its job was not given.
+func (j *job) notItsDevice(d *device) *Refusal {
+	var given []string
+	for _, x := range j.on {
+		given = append(given, fmt.Sprint(x.Index))
+	}
+	return &Refusal{Reason: ReasonDenied, Explain: fmt.Sprintf(
+		"GPU %d is not one of those that job %d was given (%s): let the program use what *_VISIBLE_DEVICES says",
+		d.Index, j.id, strings.Join(given, ", "))}
+}
+
+// holdsNothing reports whether a job has no memory yet and none reserved: who waits as
+// one sets nothing aside against those that run.
+func (a *Arbiter) holdsNothing(j *job) bool {
+	for _, d := range a.devices {
+		if j.budget.Account(d.Index).Committed == 0 {
+			continue
+		}
+		if min := j.limits(d).Min; min > 0 || !a.policy.ChargeOverhead {
+			return false
+		}
+		for _, s := range j.sessions {
+			for _, l := range s.leases {
+				if l.device == d && l.sum.Granted() > 0 || s.limits(d).Min > 0 {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}

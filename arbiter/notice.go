@@ -1,0 +1,356 @@
+package arbiter
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// noticeEvery is how often a waiting client hears of changes, at most.
+const noticeEvery = time.Second
+
+// Notice tells how a ticket stands at this moment; the zero Notice for one that does not
+// wait. What is told so is not told again by Decisions before it changes.
+func (a *Arbiter) Notice(now time.Time, id TicketID) Notice {
+	t := a.tickets[id]
+	if t == nil {
+		return Notice{}
+	}
+	n := a.standing(now, t)
+	t.told = told{n.Position, a.stateOf(t)}
+	return n
+}
+
+// where is the device at which a ticket stands in line, and the limit that refuses it there.
+func (t *ticket) where() (d *device, at limits) {
+	for i := range t.spots {
+		s := &t.spots[i]
+		for _, at := range [...]limits{atShared, atWish, atSlots, atBytes} {
+			if s.at&at != 0 && (!s.device.lost || i == len(t.spots)-1) {
+				return s.device, at
+			}
+		}
+	}
+	return t.spots[0].device, atBytes
+}
+
+// waitsAt reports whether a ticket is refused by a limit on a device.
+func (t *ticket) waitsAt(d *device, at limits) bool {
+	return slices.ContainsFunc(t.spots, func(s spot) bool { return s.device == d && s.at&at != 0 })
+}
+
+// position is a ticket's place among those that the same limit refuses; 1 is next.
+func (a *Arbiter) position(t *ticket) int {
+	d, at := t.where()
+	n := 1
+	for _, u := range d.queue {
+		if u == t {
+			break
+		}
+		if u.waitsAt(d, at) && (at != atShared || u.job.shared == t.job.shared) {
+			n++
+		}
+	}
+	return n
+}
+
+// standing says how a ticket stands.
+func (a *Arbiter) standing(now time.Time, t *ticket) Notice {
+	n := Notice{Position: a.position(t), Waited: now.Sub(t.place.Since)}
+	d, at := t.where()
+	n.Text = fmt.Sprintf("waits for %s on GPU %d, position %d", a.wants(t), d.Index, n.Position)
+	if t.any {
+		n.Text = fmt.Sprintf("waits for %s, position %d", a.wants(t), n.Position)
+	}
+	switch held := a.heldBy(now, t, d, at); {
+	case held != "":
+		n.Text += ": " + held
+	case t.turn():
+		n.Text += ": others come first"
+	}
+	return n
+}
+
+// wants says what a ticket wants.
+func (a *Arbiter) wants(t *ticket) string {
+	switch t.kind {
+	case wantsStreams:
+		return "a stream"
+	case wantsContexts:
+		return "a context"
+	case wantsBytes:
+		return t.bytes.Human()
+	case wantsSession:
+		return "its memory.min of " + a.wantsBytes(t).Human()
+	}
+	r := &t.job.request
+	what := "a slot"
+	switch {
+	case r.Exclusive:
+		what = "a GPU of its own"
+	case r.Claim, r.Any:
+		what = "a GPU"
+	}
+	if n := a.wantsBytes(t); n > 0 {
+		what += " with a memory.min of " + n.Human()
+	}
+	return what
+}
+
+// wantsBytes is how many bytes a ticket wants on a device.
+func (a *Arbiter) wantsBytes(t *ticket) (most accounting.Bytes) {
+	if t.lease != nil {
+		return t.bytes
+	}
+	for i := range t.spots {
+		n, _ := t.reserves(t.spots[i].device)
+		most = max(most, n)
+	}
+	return most
+}
+
+// heldBy says who holds what a ticket waits for.
+func (a *Arbiter) heldBy(now time.Time, t *ticket, d *device, at limits) string {
+	switch at {
+	case atSlots, atWish:
+		return a.slotHolders(now, d)
+	case atShared:
+		s := t.job.shared
+		names := a.holders(d, owners(s.budget.Leases(d.Index)), false)
+		return fmt.Sprintf("of %s %s budget, %s", s.label, s.limits(d).Max.Human(), cmp.Or(names, "nothing is free"))
+	}
+	names := a.holders(d, a.leasesOn(d), true)
+	if names == "" {
+		return ""
+	}
+	sums := a.ledger.Device(d.Index)
+	return fmt.Sprintf("%s free; holds: %s", sums.Limit.Less(sums.Committed).Human(), names)
+}
+
+// slotHolders names who has the slots of a device, and since when.
+func (a *Arbiter) slotHolders(now time.Time, d *device) string {
+	var names []string
+	for _, h := range sortedHolders(d) {
+		if len(names) == namedHolders {
+			names = append(names, "…")
+			break
+		}
+		names = append(names, fmt.Sprintf("%s for %s", h.name(), brief(now.Sub(h.since))))
+	}
+	switch {
+	case len(names) == 0:
+		return ""
+	case d.exclusive != nil:
+		return "alone there: " + strings.Join(names, ", ")
+	case d.slotsMax() == 0:
+		return "there: " + strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%d of %d (slots.max) taken: %s", len(d.holders), d.slotsMax(), strings.Join(names, ", "))
+}
+
+// sortedHolders returns a device's holders, the oldest first.
+func sortedHolders(d *device) []*holder {
+	return slices.SortedFunc(maps.Values(d.holders), func(x, y *holder) int {
+		p, q := x.key, y.key
+		c := cmp.Or(x.since.Compare(y.since), cmp.Compare(p.job.id, q.job.id), cmp.Compare(p.thread, q.thread))
+		if c == 0 && p.session != nil && q.session != nil {
+			c = cmp.Compare(p.session.id, q.session.id)
+		}
+		return c
+	})
+}
+
+// name is how people know a holder.
+func (h *holder) name() string {
+	if s := h.key.session; s != nil {
+		if h.key.thread != 0 {
+			return fmt.Sprintf("thread %d of %s", h.key.thread, s.name())
+		}
+		return s.name()
+	}
+	return h.key.job.name()
+}
+
+// name is how people know a job: "job 3 (python3)".
+func (j *job) name() string {
+	if !j.run && len(j.sessions) == 1 {
+		return j.sessions[0].name()
+	}
+	words := strings.Fields(cmp.Or(j.request.Command, j.request.Process.Command))
+	if len(words) == 0 {
+		return fmt.Sprintf("job %d", j.id)
+	}
+	return fmt.Sprintf("job %d (%s)", j.id, plain(path.Base(words[0])))
+}
+
+// brief writes a duration for a sentence.
+func brief(d time.Duration) string {
+	switch d = max(0, d); {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d/time.Millisecond)
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%d s", d/time.Second)
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%d min", d/time.Minute)
+	}
+	return fmt.Sprintf("%d h", d/time.Hour)
+}
+
+// failed says that a ticket ends unserved.
+func (a *Arbiter) failed(t *ticket, waited time.Duration, why string) string {
+	d, _ := t.where()
+	return fmt.Sprintf("%s did not get %s on GPU %d within %s: %s", t.name(), a.wants(t), d.Index, brief(waited), why)
+}
+
+// ticketEvent notes an event about a ticket.
+func (a *Arbiter) ticketEvent(now time.Time, t *ticket, kind Kind, text string) {
+	p := t.process()
+	e := Event{Time: now, Kind: kind, Device: -1, PID: p.PID, UID: p.UID, Job: t.job.id, Ticket: t.id,
+		Reason: t.why.reason, Requested: a.wantsBytes(t), WaitedMs: max(0, now.Sub(t.place.Since).Milliseconds()), Text: text}
+	if !t.any && len(t.spots) > 0 {
+		e.Device = t.spots[0].device.Index
+	}
+	if t.lease != nil {
+		e.Lease = t.lease.id
+	}
+	if kind == EventQueued {
+		e.Text = t.name() + " " + text
+	}
+	a.event(e)
+}
+
+// explainSlots says why there is no slot, or no device, for somebody.
+func (a *Arbiter) explainSlots(t *ticket) string {
+	d, at := t.where()
+	text := fmt.Sprintf("no slot on GPU %d", d.Index)
+	if t.any {
+		text = "no GPU is free"
+	}
+	if held := a.heldBy(t.parkedOr(), t, d, at); held != "" {
+		text += ": " + held
+	}
+	if t.turn() {
+		text += "; others wait for it and come first"
+	}
+	return text
+}
+
+// parkedOr is a moment by which a ticket's holders are aged in a sentence.
+func (t *ticket) parkedOr() time.Time { return t.place.Since }
+
+// stateOf is what a notice is about: it is told again when that changes.
+func (a *Arbiter) stateOf(t *ticket) string {
+	d, at := t.where()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d %d", d.Index, at)
+	switch at {
+	case atSlots, atWish:
+		for _, h := range sortedHolders(d) {
+			b.WriteString(h.name())
+		}
+	case atShared:
+		a.writeHolders(&b, d, t)
+	default:
+		a.writeHolders(&b, d, nil)
+	}
+	return b.String()
+}
+
+// writeHolders writes who holds bytes at a device, or of a ticket's shared budget there.
+func (a *Arbiter) writeHolders(b *strings.Builder, d *device, t *ticket) {
+	leases := a.leasesOn(d)
+	if t != nil {
+		leases = owners(t.job.shared.budget.Leases(d.Index))
+	}
+	n := 0
+	for l := range leases {
+		if l.sum.Granted() > 0 && n < namedHolders {
+			fmt.Fprintf(b, " %d", l.session.id)
+			n++
+		}
+	}
+}
+
+// pass does what time alone brings about for those who wait.
+func (a *Arbiter) pass(now time.Time) {
+	if len(a.tickets) == 0 {
+		return
+	}
+	for _, t := range a.sortedTickets() {
+		if !t.done && !t.deadline.IsZero() && !now.Before(t.deadline) {
+			a.cancel(now, t, ReasonTimeout)
+		}
+	}
+	for _, d := range a.devices {
+		d.dirty = true // they have aged
+	}
+	a.tangled = true
+	a.turn(now)
+	a.tell(now)
+}
+
+// tell sends notices to those for whom something has changed.
+func (a *Arbiter) tell(now time.Time) {
+	if !a.noticesDue || now.Sub(a.noticedAt) < noticeEvery {
+		return
+	}
+	a.noticesDue, a.noticedAt = false, now
+	for _, t := range a.sortedTickets() {
+		is := told{a.position(t), a.stateOf(t)}
+		if is != t.told {
+			t.told = is
+			a.decisions = append(a.decisions, Decision{Ticket: t.id, Kind: DecisionNotice, Notice: a.standing(now, t)})
+		}
+	}
+}
+
+// sortedTickets returns the tickets in the order of their arrival.
+func (a *Arbiter) sortedTickets() []*ticket {
+	return slices.SortedFunc(maps.Values(a.tickets), func(x, y *ticket) int {
+		return cmp.Or(cmp.Compare(x.place.Arrival, y.place.Arrival), cmp.Compare(x.id, y.id))
+	})
+}
+
+// Due returns when Tick has something to do that will not come about by itself; the zero
+// time: nothing.
+func (a *Arbiter) Due() time.Time {
+	var due time.Time
+	sooner := func(t time.Time) {
+		if due.IsZero() || t.Before(due) {
+			due = t
+		}
+	}
+	if len(a.tickets) == 0 {
+		return due
+	}
+	age := a.policy.AgeAfter
+	mixed, last := false, 0
+	for _, t := range a.tickets {
+		if !t.deadline.IsZero() {
+			sooner(t.deadline)
+		}
+		if t.fresh && t.age < 1 {
+			sooner(t.place.Since.Add(age))
+		}
+		mixed = mixed || last != 0 && t.priority != last-1<<20
+		last = t.priority + 1<<20
+	}
+	if mixed {
+		for _, t := range a.tickets {
+			sooner(t.place.Since.Add(age * time.Duration(t.age+1)))
+		}
+	}
+	if !a.knot.since.IsZero() {
+		sooner(a.knot.since.Add(a.policy.DeadlockGrace))
+	}
+	if a.noticesDue {
+		sooner(a.noticedAt.Add(noticeEvery))
+	}
+	return due
+}

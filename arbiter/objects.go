@@ -1,0 +1,239 @@
+package arbiter
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// maker is what a thread has made on a lease's device and not given back. Memory is
+// not counted by thread, as nobody knows who frees what: it keeps the slot of a thread
+// that has nothing else until the lease uses none.
+type maker struct {
+	contexts, streams, holds int
+	bytes                    bool
+}
+
+// makes counts objects of a thread, in leases whose slots are threads'.
+func (l *lease) makes(thread uint32) *maker {
+	if l.scope != ScopeThread {
+		return &maker{} // nobody looks at it
+	}
+	m := l.makers[thread]
+	if m == nil {
+		m = &maker{}
+		if l.makers == nil {
+			l.makers = make(map[uint32]*maker)
+		}
+		l.makers[thread] = m
+	}
+	return m
+}
+
+// made reports whether a thread has an object on the lease's device.
+func (a *Arbiter) made(l *lease, thread uint32) bool {
+	m := l.makers[thread]
+	if m == nil {
+		return false
+	}
+	return m.contexts > 0 || m.streams > 0 || m.holds > 0 || m.bytes && a.uses(l)
+}
+
+// unmake takes n objects off what a thread made, which one says; what it has too few of
+// is taken off others.
+func (l *lease) unmake(thread uint32, n int, which func(*maker) *int) {
+	take := func(m *maker) {
+		c := min(n, *which(m))
+		*which(m) -= c
+		n -= c
+	}
+	if m := l.makers[thread]; m != nil {
+		take(m)
+	}
+	for _, t := range slices.Sorted(maps.Keys(l.makers)) {
+		take(l.makers[t])
+	}
+}
+
+func contextsOf(m *maker) *int { return &m.contexts }
+func streamsOf(m *maker) *int  { return &m.streams }
+func holdsOf(m *maker) *int    { return &m.holds }
+
+// Makers tells who made the objects of a lease, for RestoredLease.Makers; nil where
+// slots are not threads'.
+func (a *Arbiter) Makers(id LeaseID) []Maker {
+	l := a.leases[id]
+	if l == nil || l.scope != ScopeThread {
+		return nil
+	}
+	var all []Maker
+	for t, m := range l.makers {
+		all = append(all, Maker{Thread: t, Contexts: m.contexts, Streams: m.streams, Holds: m.holds})
+	}
+	slices.SortFunc(all, func(x, y Maker) int { return cmp.Compare(x.Thread, y.Thread) })
+	return all
+}
+
+// Stream takes or gives back streams. With Granted false nothing was taken. Giving
+// back more than there are gives back all. The first object of who has no slot waits for one.
+func (a *Arbiter) Stream(now time.Time, r StreamRequest) StreamOutcome {
+	l := a.leases[r.Lease]
+	if l == nil || !l.session.alive() {
+		return StreamOutcome{Reason: ReasonNoLease, Explain: "the lease has ended"}
+	}
+	defer a.turn(now)
+	a.touch(now, l)
+	switch {
+	case r.Count <= 0:
+		n := a.ledger.GiveStreams(l.sum, -max(r.Count, -1<<31))
+		l.unmake(r.Thread, n, streamsOf)
+		a.recost(now, l, func() {})
+		a.left(now, l)
+		return StreamOutcome{Granted: true, Current: l.sum.Streams(), Max: l.sum.StreamsMax()}
+	case l.lost:
+		return a.refuseStream(now, l, StreamOutcome{Reason: ReasonDeviceLost, Explain: lostRefusal(l.device).Explain})
+	case r.Count > l.sum.StreamsMax()-l.sum.Streams():
+		return a.refuseStream(now, l, StreamOutcome{Reason: ReasonStreams, Explain: explainStreams(l, r.Count)})
+	}
+	t := &ticket{kind: wantsStreams, job: l.session.job, session: l.session, lease: l, thread: r.Thread,
+		count: r.Count, noWait: r.NoWait, place: r.Place}
+	t.bytes = l.session.streamReserve().Times(uint64(r.Count))
+	a.ask(now, t)
+	return *t.result().Stream
+}
+
+// refuseStream counts a refusal of streams and tells of it.
+func (a *Arbiter) refuseStream(now time.Time, l *lease, o StreamOutcome) StreamOutcome {
+	o.First = a.denied(l)
+	o.Current, o.Max = l.sum.Streams(), l.sum.StreamsMax()
+	a.deniedEvent(now, l, Outcome{Reason: o.Reason, Explain: o.Explain})
+	return o
+}
+
+// Context decides on contexts that are to be made, and counts them; and counts those
+// that are gone. The cost of a context is reserved until the device's own figures show it.
+func (a *Arbiter) Context(now time.Time, r ContextRequest) ContextOutcome {
+	l := a.leases[r.Lease]
+	if l == nil || !l.session.alive() {
+		return ContextOutcome{Reason: ReasonNoLease, Explain: "the lease has ended"}
+	}
+	defer a.turn(now)
+	a.touch(now, l)
+	n := min(max(r.Count, -maxContexts), maxContexts)
+	switch {
+	case r.Count <= 0:
+		a.unmakeContexts(now, l, r.Thread, -n, r.Hold)
+	case r.Noticed:
+		a.noticed(now, l, r.Thread, n, r.Hold)
+	case l.lost:
+		o := lostRefusal(l.device)
+		a.deniedEvent(now, l, Outcome{Reason: o.Reason, Explain: o.Explain})
+		return ContextOutcome{Reason: o.Reason, Explain: o.Explain, Current: l.contexts, First: a.denied(l)}
+	default:
+		t := &ticket{kind: wantsContexts, job: l.session.job, session: l.session, lease: l, thread: r.Thread,
+			count: n, hold: r.Hold, noWait: r.NoWait, place: r.Place}
+		if !r.Hold {
+			t.bytes = l.device.contextCost(&a.policy).Times(uint64(n))
+		}
+		a.ask(now, t)
+		return *t.result().Context
+	}
+	return ContextOutcome{Granted: true, Current: l.contexts}
+}
+
+// maxContexts is more than any program makes.
+const maxContexts = 1 << 30
+
+// unmakeContexts counts contexts, or holds, that are gone.
+func (a *Arbiter) unmakeContexts(now time.Time, l *lease, thread uint32, n int, hold bool) {
+	if hold {
+		l.holds -= min(n, l.holds)
+		l.unmake(thread, n, holdsOf)
+	} else {
+		n = min(n, l.contexts)
+		a.recost(now, l, func() {
+			if l.contexts > 0 {
+				l.promised = l.promised / accounting.Bytes(l.contexts) * accounting.Bytes(l.contexts-n)
+			}
+			l.contexts -= n
+		})
+		l.unmake(thread, n, contextsOf)
+	}
+	a.left(now, l)
+}
+
+// noticed counts contexts that exist already. They take a slot where one is free; where
+// none is, what comes next waits for it.
+func (a *Arbiter) noticed(now time.Time, l *lease, thread uint32, n int, hold bool) {
+	a.makeContexts(l, thread, n, hold)
+	if l.lost || a.inside(l, thread) {
+		return
+	}
+	d := l.device
+	if full, own := d.full(l.session.job, l.session.slots, false, false); !full && !own && d.slots.first == nil {
+		a.enter(now, l, thread)
+	}
+}
+
+func (a *Arbiter) makeContexts(l *lease, thread uint32, n int, hold bool) {
+	m := l.makes(thread)
+	if hold {
+		l.holds = min(l.holds+n, maxContexts)
+		m.holds = min(m.holds+n, maxContexts)
+		return
+	}
+	l.learning = true
+	l.contexts = min(l.contexts+n, maxContexts)
+	m.contexts = min(m.contexts+n, maxContexts)
+}
+
+// contextCost is what the next context is expected to cost: the most that one was seen
+// to, else the configured guess.
+func (d *device) contextCost(p *Policy) accounting.Bytes {
+	most := d.Total / 16
+	if d.contextSeen > 0 {
+		return min(d.contextSeen, most)
+	}
+	guess := p.ContextReserve
+	if d.rule.ContextReserve != nil {
+		guess = *d.rule.ContextReserve
+	}
+	return min(guess.Of(d.Total), most)
+}
+
+// promise reserves the cost of contexts that are about to be made, beyond the overhead
+// that the device shows already.
+func (a *Arbiter) promise(now time.Time, l *lease, cost accounting.Bytes) {
+	l.learning, l.proofs, l.promisedAt = true, 0, now
+	a.recost(now, l, func() { l.promised = max(l.promised, l.overhead).Plus(cost) })
+}
+
+// recost changes what a lease costs beyond its bytes, and has its budget and the
+// device's capacity show it.
+func (a *Arbiter) recost(now time.Time, l *lease, change func()) {
+	d, before := l.device, l.free()
+	change()
+	a.charge(now, l)
+	if after := l.free(); after != before {
+		d.overhead = d.overhead.Less(before).Plus(after)
+		a.recap(now, d)
+	}
+}
+
+// prove compares what was promised for contexts with what the device shows: two
+// readings that began after it take its place, and tell what the next context will cost.
+func (l *lease) prove(reading accounting.Bytes) {
+	if !l.learning || reading == 0 || l.device.began.Before(l.promisedAt) {
+		return
+	}
+	if l.proofs++; l.proofs < 2 {
+		return
+	}
+	l.learning, l.promised = false, 0
+	if l.contexts > 0 {
+		l.device.contextSeen = max(l.device.contextSeen, l.overhead/accounting.Bytes(l.contexts))
+	}
+}

@@ -1,0 +1,433 @@
+package arbiter
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// line is those that wait at a limit: who comes later than the first waits too.
+type line struct {
+	first   *ticket
+	waits   bool // somebody does, as last looked at
+	watched bool // the leases below report what they free
+}
+
+// line is where those wait that a shared budget has no room for on a device.
+func (s *shared) line(d *device) *line {
+	l := s.lines[d]
+	if l == nil {
+		l = &line{}
+		if s.lines == nil {
+			s.lines = make(map[*device]*line)
+		}
+		s.lines[d] = l
+	}
+	return l
+}
+
+// rank is a ticket's priority with what waiting has added to it.
+func (a *Arbiter) rank(now time.Time, t *ticket) int {
+	return t.priority + int(max(0, now.Sub(t.place.Since))/a.policy.AgeAfter)
+}
+
+// before tells whether x is served before y where both can be.
+func (a *Arbiter) before(now time.Time, x, y *ticket) bool {
+	if p, q := a.rank(now, x), a.rank(now, y); p != q {
+		return p > q
+	}
+	return x.place.Arrival < y.place.Arrival
+}
+
+// behind tells whether somebody comes before t in a line.
+func (a *Arbiter) behind(now time.Time, l *line, t *ticket) bool {
+	return l.first != nil && l.first != t && a.before(now, l.first, t)
+}
+
+// ask decides a request, or has it wait.
+func (a *Arbiter) ask(now time.Time, t *ticket) {
+	a.arrive(now, t)
+	v := a.judge(now, t)
+	if r := v.refusal; r != nil && t.lease != nil && r.Short > 0 {
+		a.countLimit(t.lease, r)
+	}
+	if v.final {
+		a.refuseNow(now, t, v.reason)
+		return
+	}
+	for i := range t.spots {
+		if t.spots[i].hard&atSlots != 0 {
+			a.sweep(now, t.spots[i].device)
+			v = a.judge(now, t)
+		}
+	}
+	if v.spot == nil && !v.final && a.helps(t) {
+		v = a.judge(now, t)
+	}
+	if v.final {
+		a.refuseNow(now, t, v.reason)
+		return
+	}
+	if v.spot != nil && a.serve(now, t, v.spot) {
+		return
+	}
+	a.disown(t)
+	if why := a.mayWait(now, t); why != ReasonNone {
+		a.refuseNow(now, t, why)
+		return
+	}
+	a.park(now, t)
+}
+
+// refuseNow refuses a request that did not wait: with the figures as they would be had all
+// idle credit been called back.
+func (a *Arbiter) refuseNow(now time.Time, t *ticket, why Reason) {
+	r := t.why.refusal
+	if t.lease != nil && a.chained(t) && t.bytes > 0 && why != ReasonTooLarge {
+		if _, short := a.shortage(t.lease, t.bytes); short != nil && (why == ReasonBusy || t.job.reason(short) == why) {
+			r = short
+		}
+	}
+	a.refuseTicket(now, t, why, r, "")
+}
+
+// arrive gives a request its place.
+func (a *Arbiter) arrive(now time.Time, t *ticket) {
+	t.again = t.place.Arrival != 0
+	t.priority = t.job.rule.priority + t.job.request.Priority
+	if t.again {
+		a.arrival = max(a.arrival, t.place.Arrival)
+	} else {
+		// By the clock, so that who comes after a restart comes after those who were there.
+		a.arrival = max(a.arrival+1, uint64(max(0, now.UnixNano())))
+		t.place = Place{Arrival: a.arrival, Since: now}
+	}
+	if t.place.Since.IsZero() || t.place.Since.After(now) {
+		t.place.Since = now
+	}
+	if t.lease != nil {
+		t.spots = []spot{{device: t.lease.device}}
+	}
+	t.fresh = a.holdsNothing(t.job)
+}
+
+// mayWait tells whether a request that is not served may wait: ReasonNone, or why not.
+func (a *Arbiter) mayWait(now time.Time, t *ticket) Reason {
+	slots := t.lease == nil || t.at()&(atSlots|atWish) != 0
+	switch {
+	case !slots && !t.waitsForBytes():
+		return t.why.reason
+	case t.noWait || t.job.request.NoWait:
+		return ReasonBusy
+	case slots:
+		return ReasonNone
+	case t.kind == wantsBytes && !t.again && t.lease.burst(now, t.thread, t.job.rule.after):
+		return t.why.reason
+	}
+	return ReasonNone
+}
+
+// waitsForBytes tells whether a request of a lease waits for room beyond memory.min.
+func (t *ticket) waitsForBytes() bool {
+	switch {
+	case t.session != nil && t.session.onFull != "":
+		return t.session.onFull == OnFullWait
+	case t.job.request.Wait:
+		return true
+	}
+	return t.job.rule.onFull == OnFullWait
+}
+
+// burst counts refusals of a thread that come one after the other, so that it drops what
+// it keeps: more than the first few of them wait.
+type burst struct {
+	count int
+	last  time.Time
+}
+
+// burstLasts is how long after a refusal the next one is of the same burst.
+const burstLasts = 10 * time.Second
+
+// burst tells whether a refusal is to come at once, and counts it.
+func (l *lease) burst(now time.Time, thread uint32, most int) bool {
+	if most <= 0 {
+		return false
+	}
+	b := l.bursts[thread]
+	if now.Sub(b.last) > burstLasts {
+		b.count = 0
+	}
+	if b.count >= most {
+		return false
+	}
+	if l.bursts == nil {
+		l.bursts = make(map[uint32]burst)
+	}
+	l.bursts[thread] = burst{b.count + 1, now}
+	return true
+}
+
+// park has a request wait.
+func (a *Arbiter) park(now time.Time, t *ticket) {
+	a.lastTicket++
+	t.id, t.parked = a.lastTicket, now
+	if wait := t.job.timeout(); wait >= 0 {
+		t.deadline = t.place.Since.Add(wait)
+	}
+	a.tickets[t.id] = t
+	t.job.tickets = append(t.job.tickets, t)
+	for i := range t.spots {
+		d := t.spots[i].device
+		d.queue = append(d.queue, t)
+		d.dirty = true
+	}
+	if l := t.lease; l != nil {
+		l.waits++
+	}
+	a.tangled = true
+	a.stats.Waited++
+	a.ticketEvent(now, t, EventQueued, a.standing(now, t).Text)
+	if !t.deadline.IsZero() && !t.deadline.After(now) { // it waited long enough before it came again
+		a.cancel(now, t, ReasonTimeout)
+		return
+	}
+	a.turn(now)
+}
+
+// timeout is how long a job's requests wait; below 0: without end.
+func (j *job) timeout() time.Duration {
+	switch {
+	case j.request.Forever:
+		return NoTimeout
+	case j.request.Timeout > 0:
+		return j.request.Timeout
+	}
+	return j.rule.timeout
+}
+
+// unpark takes a ticket out of the queues.
+func (a *Arbiter) unpark(t *ticket) {
+	delete(a.tickets, t.id)
+	gone := func(x *ticket) bool { return x == t }
+	t.job.tickets = slices.DeleteFunc(t.job.tickets, gone)
+	for i := range t.spots {
+		d := t.spots[i].device
+		d.queue = slices.DeleteFunc(d.queue, gone)
+		d.dirty = true
+		for _, l := range d.lines(t.job.shared) {
+			if l.first == t {
+				l.first = nil
+			}
+		}
+	}
+	if l := t.lease; l != nil {
+		l.waits--
+	}
+	a.tangled = true
+}
+
+// lines are a device's, and those of a shared budget there.
+func (d *device) lines(s *shared) []*line {
+	lines := []*line{&d.slots, &d.bytes, &d.fresh}
+	if s != nil {
+		lines = append(lines, s.line(d))
+	}
+	return lines
+}
+
+// turn serves whoever can be served, until nobody can. It costs nothing when nobody waits.
+func (a *Arbiter) turn(now time.Time) {
+	if len(a.tickets) == 0 || a.turning {
+		return
+	}
+	a.turning = true
+	defer func() { a.turning = false }()
+	for again := true; again; {
+		again = false
+		a.reclass()
+		for _, d := range a.devices {
+			if v := a.version(d); len(d.queue) > 0 && (d.dirty || v != d.pumped) {
+				d.dirty, d.pumped = false, v
+				a.pump(now, d)
+				again = true
+			}
+		}
+		again = again || a.untangle(now)
+	}
+	a.noticesDue = true
+}
+
+// version counts what may have let somebody in at a device.
+func (a *Arbiter) version(d *device) uint64 { return a.ledger.Eased(d.Index) + d.eased }
+
+// reclass looks whose job has come to hold something, or holds nothing any more.
+func (a *Arbiter) reclass() {
+	for _, t := range a.tickets {
+		if fresh := a.holdsNothing(t.job); fresh != t.fresh {
+			t.fresh = fresh
+			for i := range t.spots {
+				t.spots[i].device.dirty = true
+			}
+			a.tangled = true
+		}
+	}
+}
+
+// pump goes through a device's queue in order, and serves whoever can be.
+func (a *Arbiter) pump(now time.Time, d *device) {
+	slices.SortFunc(d.queue, func(x, y *ticket) int {
+		return cmp.Or(cmp.Compare(a.rank(now, y), a.rank(now, x)), cmp.Compare(x.place.Arrival, y.place.Arrival))
+	})
+	lines := []*line{&d.slots, &d.bytes, &d.fresh}
+	for _, s := range a.shareds {
+		if l := s.lines[d]; l != nil {
+			lines = append(lines, l)
+		}
+	}
+	for _, l := range lines {
+		l.first, l.waits = nil, false
+	}
+	for _, t := range slices.Clone(d.queue) {
+		if !t.done && a.step(now, d, t) {
+			a.bar(now, d, t)
+		}
+	}
+	for _, l := range lines {
+		l.watched = l.watched && l.waits
+	}
+}
+
+// step judges a waiting ticket, and serves or refuses it. True: it waits on.
+func (a *Arbiter) step(now time.Time, d *device, t *ticket) bool {
+	t.age = a.rank(now, t) - t.priority
+	before := slices.Clone(t.spots)
+	v := a.judge(now, t)
+	for a.watch(now, t) {
+		v = a.judge(now, t)
+	}
+	switch {
+	case v.final:
+		a.refuseTicket(now, t, v.reason, v.refusal, "")
+		return false
+	case v.spot != nil && a.serve(now, t, v.spot):
+		return false
+	case t.lease != nil && t.at()&(atSlots|atWish) == 0 && t.at() != 0 && !t.waitsForBytes():
+		a.refuseTicket(now, t, v.reason, v.refusal, "")
+		return false
+	}
+	for i, s := range t.spots { // what it sets aside elsewhere has changed
+		if s.device != d && s.at != before[i].at {
+			s.device.dirty = true
+		}
+	}
+	return true
+}
+
+// bar has a waiting ticket set aside what it is due on a device.
+func (a *Arbiter) bar(now time.Time, d *device, t *ticket) {
+	put := func(l *line) {
+		if l.first == nil {
+			l.first = t
+		}
+	}
+	for i := range t.spots {
+		if t.spots[i].device != d {
+			continue
+		}
+		at := t.spots[i].at
+		d.bytes.waits = d.bytes.waits || at&atBytes != 0
+		d.slots.waits = d.slots.waits || at&atSlots != 0
+		if at&atShared != 0 {
+			t.job.shared.line(d).waits = true
+		}
+		if !t.any {
+			at = t.at() // it needs all of its devices: what lacks elsewhere, it waits for here too
+		}
+		if at&atShared != 0 {
+			put(t.job.shared.line(d))
+		}
+		if at&(atShared|atWish) != 0 {
+			continue // it is stuck on a narrower limit, and does not hold up the device's queue
+		}
+		if t.spots[i].enters {
+			put(&d.slots)
+		}
+		if at&atBytes == 0 || at&atSlots != 0 {
+			continue
+		}
+		if t.fresh && now.Sub(t.place.Since) < a.policy.AgeAfter {
+			put(&d.fresh)
+		} else {
+			put(&d.bytes)
+		}
+	}
+}
+
+// watch has the leases at the limits that refuse a ticket report what they free, and takes
+// back what they have idle: what is freed from here on is told, what was freed before is
+// seen. True: there was something to be done, and the ticket is to be judged again.
+func (a *Arbiter) watch(now time.Time, t *ticket) (again bool) {
+	for i := range t.spots {
+		d, at := t.spots[i].device, t.spots[i].at
+		if at&atBytes != 0 && !d.bytes.watched {
+			d.bytes.watched, again = true, true
+			a.collect(now, slices.Collect(a.leasesOn(d)))
+		}
+		if at&atShared != 0 && !t.job.shared.line(d).watched {
+			t.job.shared.line(d).watched, again = true, true
+			a.collect(now, slices.Collect(owners(t.job.shared.budget.Leases(d.Index))))
+		}
+		if at&atSlots != 0 && !d.slots.watched {
+			d.slots.watched, again = true, true
+			for l := range a.leasesOn(d) {
+				a.reflag(l)
+			}
+			a.sweep(now, d)
+		}
+	}
+	return again
+}
+
+// collect flags leases and takes back what they have idle.
+func (a *Arbiter) collect(_ time.Time, leases []*lease) {
+	for _, l := range leases {
+		a.reflag(l)
+	}
+	for _, l := range leases {
+		a.recallAll(l)
+	}
+}
+
+// recallAll takes back all that a lease has idle.
+func (a *Arbiter) recallAll(l *lease) {
+	if idle := a.idle(l); idle > 0 {
+		a.look(l)
+		a.stats.RecalledBytes += uint64(a.take(l, idle))
+		a.look(l)
+	}
+}
+
+// wanted tells whether somebody waits who wants to know what a lease frees.
+func (l *lease) wanted() bool {
+	d := l.device
+	if d.slots.watched && l.contexts == 0 && l.sum.Streams() == 0 {
+		return true
+	}
+	return l.contended()
+}
+
+// contended tells whether somebody waits for bytes at a limit above a lease.
+func (l *lease) contended() bool {
+	s := l.session.job.shared
+	return l.device.bytes.watched || s != nil && s.lines[l.device] != nil && s.lines[l.device].watched
+}
+
+// reflag has a lease's word report frees where somebody wants to know. It is not
+// cleared before a free has reported itself in vain.
+func (a *Arbiter) reflag(l *lease) {
+	if l.notify || l.stale || l.lost || !l.session.alive() || !l.wanted() {
+		return
+	}
+	l.notify = true
+	a.flag(l)
+}

@@ -1,0 +1,252 @@
+package arbiter
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// serve gives a ticket what it was judged to fit for. False: it did not fit after all.
+func (a *Arbiter) serve(now time.Time, t *ticket, at *spot) bool {
+	switch t.kind {
+	case wantsBytes, wantsStreams, wantsContexts:
+		return a.serveLease(now, t)
+	case wantsJob:
+		a.serveJob(now, t, at)
+	default:
+		a.serveSession(now, t)
+	}
+	return true
+}
+
+// serveLease hands a lease what it asked for, with a slot where it has none.
+func (a *Arbiter) serveLease(now time.Time, t *ticket) bool {
+	l := t.lease
+	if t.kind == wantsStreams && t.count > l.sum.StreamsMax()-l.sum.Streams() { // another thread was faster
+		a.finish(now, t, Decision{Stream: ptrTo(a.refuseStream(now, l,
+			StreamOutcome{Reason: ReasonStreams, Explain: explainStreams(l, t.count)}))})
+		return true
+	}
+	if !a.fit(t) {
+		t.alone().judge(atBytes, true, false)
+		return false
+	}
+	a.enter(now, l, t.thread)
+	m := l.makes(t.thread)
+	switch t.kind {
+	case wantsBytes:
+		m.bytes = m.bytes || m.contexts+m.streams+m.holds == 0
+		a.grant(l, AllocRequest{Lease: l.id, Bytes: t.bytes, Request: t.number}, t.own)
+		t.own = 0
+		delete(l.bursts, t.thread)
+		a.finish(now, t, Decision{Alloc: &Outcome{Granted: true}})
+	case wantsStreams:
+		a.disown(t)
+		a.ledger.TakeStreams(l.sum, t.count)
+		m.streams += t.count
+		a.recost(now, l, func() {})
+		a.finish(now, t, Decision{Stream: &StreamOutcome{Granted: true, Current: l.sum.Streams(), Max: l.sum.StreamsMax()}})
+	default:
+		a.makeContexts(l, t.thread, t.count, t.hold)
+		a.promise(now, l, t.bytes)
+		a.finish(now, t, Decision{Context: &ContextOutcome{Granted: true, Current: l.contexts}})
+	}
+	a.reflag(l)
+	return true
+}
+
+// fit makes sure that the budgets above a lease let its request through: idle credit
+// below its own ones may have to be called back still.
+func (a *Arbiter) fit(t *ticket) bool {
+	if !a.chained(t) {
+		return true
+	}
+	r := a.ledger.Check(t.lease.sum, t.need())
+	if r == nil {
+		return true
+	}
+	a.countLimit(t.lease, r)
+	a.disown(t)
+	own, refused := a.makeRoom(t.lease, t.bytes)
+	t.own = own
+	return refused == nil
+}
+
+// disown gives back what came out of a lease's own word for a request that is not to
+// have it, or not in this way.
+func (a *Arbiter) disown(t *ticket) {
+	if t.own > 0 {
+		a.ledger.Release(t.lease.sum, t.own)
+		t.own = 0
+	}
+}
+
+// helps calls idle credit back where nothing but that is in a ticket's way, and it
+// suffices. What does not suffice is not touched.
+func (a *Arbiter) helps(t *ticket) bool {
+	for i := range t.spots {
+		s := &t.spots[i]
+		if s.at == 0 || s.at != s.hard || s.at&(atSlots|atWish) != 0 {
+			continue
+		}
+		switch {
+		case t.lease == nil:
+			least, budget := t.reserves(s.device)
+			return a.recallFor(func() *accounting.Refusal { return a.ledger.CheckMin(budget, s.device.Index, least) })
+		case a.chained(t):
+			own, refused := a.makeRoom(t.lease, t.bytes)
+			t.own = own
+			return refused == nil
+		}
+		return a.recallFor(func() *accounting.Refusal {
+			sums := a.ledger.Device(s.device.Index)
+			if left := sums.Limit.Less(sums.Committed); t.bytes > left {
+				return &accounting.Refusal{Device: s.device.Index, Limit: sums.Limit, Short: t.bytes - left}
+			}
+			return nil
+		})
+	}
+	return false
+}
+
+// recallFor calls idle credit back until nothing refuses any more; nothing, where it
+// would not suffice.
+func (a *Arbiter) recallFor(check func() *accounting.Refusal) bool {
+	for range 8 {
+		r := check()
+		if r == nil {
+			return true
+		}
+		from, gain := a.candidates(nil, r)
+		if gain < r.Short {
+			clear(from)
+			return false
+		}
+		a.recall(from, r)
+	}
+	return check() == nil
+}
+
+// serveJob opens a job that has waited for what it takes at its start.
+func (a *Arbiter) serveJob(now time.Time, t *ticket, at *spot) {
+	j := t.job
+	if t.any {
+		j.on = []*device{at.device}
+	}
+	j.pending = false
+	a.begin(now, j)
+	a.finish(now, t, Decision{Job: ptrTo(a.jobInfo(j))})
+}
+
+// serveSession opens a session that has waited for what it reserves.
+func (a *Arbiter) serveSession(now time.Time, t *ticket) {
+	s, j := t.session, t.job
+	s.pending = false
+	if j.pending {
+		j.pending = false
+		a.begin(now, j)
+	}
+	_, _ = a.setLimits(a.sessionChanges(nil, s), false) // it was judged to fit
+	a.finish(now, t, Decision{Session: &SessionInfo{ID: s.id}})
+}
+
+// begin has a job take what it keeps to its end.
+func (a *Arbiter) begin(now time.Time, j *job) {
+	_, _ = a.setLimits(a.jobChanges(j), false) // it was judged to fit
+	a.stats.TotalJobs++
+	for _, d := range a.devices {
+		if j.keeps(d) {
+			a.keep(now, j, d)
+		}
+	}
+}
+
+// keep makes a job a holder of a device until it ends.
+func (a *Arbiter) keep(now time.Time, j *job, d *device) {
+	h := a.hold(now, d, slotKey{job: j})
+	h.kept = true
+	if (j.request.Claim || j.request.Any) && !h.claim {
+		h.claim = true
+		d.claims++
+	}
+	if j.request.Exclusive {
+		d.exclusive = j
+	}
+}
+
+// finish decides a ticket.
+func (a *Arbiter) finish(now time.Time, t *ticket, answer Decision) {
+	answer.Ticket = t.id
+	t.done, t.answer = true, answer
+	if t.parked.IsZero() {
+		return
+	}
+	a.unpark(t)
+	waited := now.Sub(t.place.Since)
+	a.stats.LastWaitMs = uint64(max(0, waited/time.Millisecond))
+	if answer.granted() {
+		a.ticketEvent(now, t, EventServed, fmt.Sprintf("%s has %s after %s", t.name(), a.wants(t), brief(waited)))
+	}
+	if a.asking != t {
+		a.decisions = append(a.decisions, answer)
+	}
+}
+
+// granted reports whether a decision gives what was asked for.
+func (d *Decision) granted() bool {
+	return d.Alloc != nil && d.Alloc.Granted || d.Stream != nil && d.Stream.Granted ||
+		d.Context != nil && d.Context.Granted || d.Job != nil || d.Session != nil
+}
+
+// refuseTicket decides a ticket that is not served. text says why, where the figures do not.
+func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, r *accounting.Refusal, text string) {
+	if r == nil {
+		r = t.figures(0, 0)
+	}
+	a.disown(t)
+	var answer Decision
+	switch t.kind {
+	case wantsBytes:
+		answer.Alloc = ptrTo(a.refuse(now, t.lease, why, r, text))
+	case wantsStreams:
+		o := a.refuse(now, t.lease, why, r, text)
+		answer.Stream = &StreamOutcome{Reason: why, Explain: o.Explain, First: o.First,
+			Current: t.lease.sum.Streams(), Max: t.lease.sum.StreamsMax()}
+	case wantsContexts:
+		o := a.refuse(now, t.lease, why, r, text)
+		answer.Context = &ContextOutcome{Reason: why, Explain: o.Explain, First: o.First,
+			Current: t.lease.contexts, Requested: o.Requested, Remaining: o.Remaining}
+	default:
+		answer.Refusal = a.refuseStart(t, why, r, text)
+	}
+	a.finish(now, t, answer)
+	if t.lease == nil {
+		a.abandon(now, t)
+	}
+}
+
+// refuseStart makes the error of a job, or a session, that does not begin.
+func (a *Arbiter) refuseStart(t *ticket, why Reason, r *accounting.Refusal, text string) *Refusal {
+	switch {
+	case text != "":
+	case t.at()&(atSlots|atWish) != 0:
+		text = a.explainSlots(t)
+	default:
+		return a.minRefused(r, t.job, why)
+	}
+	return &Refusal{Reason: why, Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit, Explain: text}
+}
+
+// abandon takes out again what waited for its start.
+func (a *Arbiter) abandon(now time.Time, t *ticket) {
+	j := t.job
+	if s := t.session; s != nil {
+		a.dropSession(now, s)
+	}
+	if a.jobs[j.id] == j && len(j.sessions) == 0 && t.session == nil {
+		a.dropJob(j)
+	}
+}
+
+func ptrTo[T any](v T) *T { return &v }

@@ -1,0 +1,239 @@
+package arbiter
+
+import (
+	"fmt"
+	"time"
+)
+
+// slotKey says whose a slot is: a job's, a process's or a thread's.
+type slotKey struct {
+	job     *job
+	session *session // nil: the job's
+	thread  uint32   // 0: the process's, or a thread that is not known
+}
+
+// holder has a slot of a device. It takes it with its first object there (context,
+// stream, memory) and gives it back with the last; one that is kept was taken when its
+// job began, and stays until that ends.
+type holder struct {
+	key    slotKey
+	device *device
+	since  time.Time
+	kept   bool
+	claim  bool
+}
+
+// scopeOf says whose the slots are that a session takes on a device: as the device's
+// rule says, or its own, or its own wish where that is narrower.
+func (a *Arbiter) scopeOf(s *session, d *device) Scope {
+	scope := d.rule.SlotScope
+	if s.job.rule.slotScope != "" {
+		scope = s.job.rule.slotScope
+	}
+	if width(s.slotScope) > width(scope) {
+		scope = s.slotScope
+	}
+	return scope
+}
+
+// width orders the scopes of slots: the more slots a program needs, the larger.
+func width(s Scope) int {
+	switch s {
+	case ScopeThread:
+		return 2
+	case ScopeProcess:
+		return 1
+	}
+	return 0
+}
+
+// keyOf is whose slot a thread's object on a lease's device counts against.
+func (l *lease) keyOf(thread uint32) slotKey {
+	s := l.session
+	switch l.scope {
+	case ScopeThread:
+		return slotKey{s.job, s, thread}
+	case ScopeProcess:
+		return slotKey{s.job, s, 0}
+	}
+	return slotKey{job: s.job}
+}
+
+// inside reports whether what a thread makes on a lease's device needs no slot of its own.
+func (a *Arbiter) inside(l *lease, thread uint32) bool {
+	if l.slot != nil {
+		return true
+	}
+	d := l.device
+	if h := d.holders[slotKey{job: l.session.job}]; h != nil {
+		l.slot = h
+		return true
+	}
+	h := d.holders[l.keyOf(thread)]
+	if h != nil && l.scope != ScopeThread {
+		l.slot = h
+	}
+	return h != nil
+}
+
+// enter takes a slot for what a thread is about to make, if it has none.
+func (a *Arbiter) enter(now time.Time, l *lease, thread uint32) {
+	if a.inside(l, thread) {
+		return
+	}
+	h := a.hold(now, l.device, l.keyOf(thread))
+	if l.scope != ScopeThread {
+		l.slot = h
+	}
+}
+
+// hold makes somebody a holder.
+func (a *Arbiter) hold(now time.Time, d *device, key slotKey) *holder {
+	h := d.holders[key]
+	if h == nil {
+		h = &holder{key: key, device: d, since: now}
+		d.holders[key] = h
+		key.job.slots++
+	}
+	return h
+}
+
+// drop takes a slot back.
+func (a *Arbiter) drop(now time.Time, h *holder) {
+	d := h.device
+	delete(d.holders, h.key)
+	h.key.job.slots--
+	d.eased++
+	if h.claim {
+		d.claims--
+	}
+	for _, s := range h.key.job.sessions {
+		for _, l := range s.leases {
+			if l.slot == h {
+				l.slot = nil
+				l.touched, l.since = now, time.Time{}
+			}
+		}
+	}
+	a.stats.LastRunMs = uint64(max(0, now.Sub(h.since)/time.Millisecond))
+}
+
+// busy reports whether a holder has an object left.
+func (a *Arbiter) busy(h *holder) bool {
+	if h.kept {
+		return true
+	}
+	for _, s := range h.key.job.sessions {
+		if !s.alive() || h.key.session != nil && h.key.session != s {
+			continue
+		}
+		for _, l := range s.leases {
+			if l.device != h.device || l.lost {
+				continue
+			}
+			if l.slot == h && a.live(l) || l.scope == ScopeThread && h.key.session == s && a.made(l, h.key.thread) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// live reports whether a lease has an object.
+func (a *Arbiter) live(l *lease) bool {
+	return l.contexts > 0 || l.sum.Streams() > 0 || l.holds > 0 || a.uses(l)
+}
+
+// uses reports whether a lease has memory in use. Where it has none, its idle credit is
+// taken back: it must not become memory without a slot.
+func (a *Arbiter) uses(l *lease) bool {
+	granted := l.sum.Granted()
+	if granted == 0 {
+		return false
+	}
+	if l.stale || a.idle(l) < granted {
+		return true
+	}
+	a.look(l)
+	a.take(l, granted)
+	a.look(l)
+	return l.sum.Granted() > 0
+}
+
+// left looks whether a lease's holders have an object left, after some went.
+func (a *Arbiter) left(now time.Time, l *lease) {
+	if h := l.slot; h != nil {
+		if !h.kept && l.contexts == 0 && l.sum.Streams() == 0 && !a.busy(h) {
+			a.drop(now, h)
+		}
+		return
+	}
+	if l.scope != ScopeThread {
+		return
+	}
+	for thread := range l.makers {
+		if h := l.device.holders[l.keyOf(thread)]; h != nil && !a.busy(h) {
+			a.drop(now, h)
+			delete(l.makers, thread)
+		}
+	}
+}
+
+// sweep gives back the slots of those who freed their last object without a word.
+func (a *Arbiter) sweep(now time.Time, d *device) {
+	for _, h := range d.holders {
+		if !h.kept && !a.busy(h) {
+			a.drop(now, h)
+		}
+	}
+}
+
+// full tells whether a device has no slot for one more of a job: by its rule, or by a
+// program's own wish (own) to be one of few.
+func (d *device) full(j *job, wish int, claim, exclusive bool) (full, own bool) {
+	if d.exclusive != nil && d.exclusive != j {
+		return true, false
+	}
+	if exclusive {
+		for k := range d.holders {
+			if k.job != j {
+				return true, false
+			}
+		}
+		return false, false
+	}
+	taken, most := len(d.holders), d.slotsMax()
+	if most > 0 && taken >= most || claim && most == 0 && d.claims > 0 {
+		return true, false
+	}
+	return false, wish > 0 && taken >= wish
+}
+
+// slotsMax is slots.max in force; 0 for no limit.
+func (d *device) slotsMax() int {
+	if d.slotsLive != nil {
+		return *d.slotsLive
+	}
+	return max(0, d.rule.SlotsMax)
+}
+
+// SetSlots sets slots.max of a device while it runs: 0 for no limit. Who has a slot
+// keeps it. ErrNoDevice, ErrRange.
+func (a *Arbiter) SetSlots(now time.Time, device, most int) error {
+	d := a.device(device)
+	if d == nil {
+		return noDevice(device)
+	}
+	if most < 0 {
+		return fmt.Errorf("slots.max of %d: %w", most, ErrRange)
+	}
+	d.slotsLive = &most
+	d.eased++
+	text := fmt.Sprintf("slots.max=%d on GPU %d", most, device)
+	if most == 0 {
+		text = fmt.Sprintf("slots.max=max on GPU %d", device)
+	}
+	a.event(Event{Time: now, Kind: EventLimits, Device: device, Text: text})
+	a.turn(now)
+	return nil
+}
