@@ -97,7 +97,7 @@ func (u *universe) open(t *rapid.T) *modelLease {
 
 func (u *universe) openJob(t *rapid.T) {
 	j := &modelJob{uid: rapid.SampledFrom([]uint32{bob, eve}).Draw(t, "uid"), max: map[int]accounting.Bytes{}}
-	r := arbiter.JobRequest{Process: u.process(j.uid, "gpuarb")}
+	r := arbiter.JobRequest{Process: u.process(j.uid, "gpuarb"), NoWait: true}
 	if rapid.Bool().Draw(t, "limited") {
 		most := amount(t, 400)
 		r.Max = ptr(size(most))
