@@ -12,25 +12,26 @@ programs: $(PROGRAMS_OUT)/cudaprog-dlsym $(PROGRAMS_OUT)/cudaprog-link $(PROGRAM
           $(PROGRAMS_OUT)/team $(PROGRAMS_OUT)/permits \
           $(PROGRAMS_OUT)/cudaext.so $(PROGRAMS_OUT)/lookups $(PROGRAMS_OUT)/loader $(PROGRAMS_OUT)/loader-own
 
-PROGRAMS_DEPS := $(PROGRAMS_SRC)/cudaprog.c $(PROGRAMS_SRC)/cudriver.c $(PROGRAMS_SRC)/cudriver.h $(PROGRAMS_SRC)/build.mk
+PROGRAMS_DEPS := $(PROGRAMS_SRC)/cudaprog.c $(PROGRAMS_SRC)/cudriver.c $(PROGRAMS_SRC)/cudriver.h $(PROGRAMS_SRC)/cunvml.c \
+                 $(PROGRAMS_SRC)/cunvml.h $(PROGRAMS_SRC)/build.mk
 
 $(PROGRAMS_OUT)/cudaprog-dlsym: $(PROGRAMS_DEPS)
 	@mkdir -p $(@D)
-	$(CC) $(PROGRAMS_CFLAGS) -DHOW_DLSYM -o $@ $(PROGRAMS_SRC)/cudaprog.c $(PROGRAMS_SRC)/cudriver.c -ldl
+	$(CC) $(PROGRAMS_CFLAGS) -DHOW_DLSYM -o $@ $(filter %.c,$^) -ldl
 
 $(PROGRAMS_OUT)/cudaprog-gpa: $(PROGRAMS_DEPS)
 	@mkdir -p $(@D)
-	$(CC) $(PROGRAMS_CFLAGS) -DHOW_GPA -o $@ $(PROGRAMS_SRC)/cudaprog.c $(PROGRAMS_SRC)/cudriver.c -ldl
+	$(CC) $(PROGRAMS_CFLAGS) -DHOW_GPA -o $@ $(filter %.c,$^) -ldl
 
 $(PROGRAMS_OUT)/team $(PROGRAMS_OUT)/permits: $(PROGRAMS_OUT)/%: $(PROGRAMS_SRC)/%.c $(PROGRAMS_DEPS)
 	@mkdir -p $(@D)
 	$(CC) $(PROGRAMS_CFLAGS) -DHOW_DLSYM -o $@ $< $(PROGRAMS_SRC)/cudriver.c -ldl
 
 # Found at run time through LD_LIBRARY_PATH, as on a machine with a driver.
-$(PROGRAMS_OUT)/cudaprog-link: $(PROGRAMS_DEPS) $(BUILD)/sim/libcuda.so
+$(PROGRAMS_OUT)/cudaprog-link: $(PROGRAMS_DEPS) $(BUILD)/sim/libcuda.so $(BUILD)/sim/libnvidia-ml.so
 	@mkdir -p $(@D)
-	$(CC) $(PROGRAMS_CFLAGS) -DHOW_LINK -o $@ $(PROGRAMS_SRC)/cudaprog.c $(PROGRAMS_SRC)/cudriver.c \
-	  -L$(BUILD)/sim -lcuda
+	$(CC) $(PROGRAMS_CFLAGS) -DHOW_LINK -o $@ $(filter %.c,$^) \
+	  -L$(BUILD)/sim -lcuda -lnvidia-ml
 
 # For the system's Python, whatever comes first in PATH.
 $(PROGRAMS_OUT)/cudaext.so: $(PROGRAMS_SRC)/cudaext.c $(PROGRAMS_SRC)/build.mk $(BUILD)/sim/libcuda.so
@@ -57,6 +58,6 @@ $(PROGRAMS_OUT)/loader $(PROGRAMS_OUT)/loader-own: $(PROGRAMS_OUT)/loader%: $(LO
 
 # Alone, without the driver's own rules, at least have it built once.
 ifndef SIM_OUT
-$(BUILD)/sim/libcuda.so:
+$(BUILD)/sim/libcuda.so $(BUILD)/sim/libnvidia-ml.so:
 	$(MAKE) -f tests/simcuda/build.mk BUILD=$(BUILD) sim
 endif

@@ -77,6 +77,13 @@
 //               release DEVICE; reset DEVICE the primary context's;   releasev1, resetv1
 //   questions   info                         cuMemGetInfo_v2: "info ok FREE TOTAL"
 //               total [DEVICE]               cuDeviceTotalMem_v2: "total ok BYTES"
+//               nvmlmemory [INDEX]           nvmlDeviceGetMemoryInfo: "nvmlmemory ok FREE USED
+//               TOTAL";
+//                                            nvmlmemory2: _v2, and RESERVED behind it
+//               nvmlprocesses KIND VERSION ROOM [INDEX]  compute, graphics, mps, or details
+//               (version
+//                                            0): "nvmlprocesses compute ok 2 PID:BYTES PID:BYTES";
+//                                            "err 7" with too little room
 //               devices                      "devices ok 2"
 //               value NAME                   the address or handle, in decimal: "value a ok 4096"
 //   process     pid                          "pid ok 1234"
@@ -90,6 +97,7 @@
 //               sleep MS; hold               hold: waits for the end of stdin
 //               print TEXT; exit STATUS; kill SIGNAL
 #include "cudriver.h"
+#include "cunvml.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -880,6 +888,26 @@ static void do_total(const struct command *c) {
     answer(c, r, more);
 }
 
+static void do_nvmlmemory(const struct command *c) {
+    bool v2 = strcmp(c->word[0], "nvmlmemory2") == 0;
+    uint64_t a[4];
+    char more[128];
+    int r = nvml_memory((unsigned)number_or(c, 1, 0), v2, a);
+    snprintf(more, sizeof more, "%" PRIu64 " %" PRIu64 " %" PRIu64, a[0], a[1], a[2]);
+    if (v2)
+        snprintf(more + strlen(more), sizeof more - strlen(more), " %" PRIu64, a[3]);
+    answer(c, r, more);
+}
+
+static void do_nvmlprocesses(const struct command *c) {
+    char list[1024], more[1100];
+    unsigned count;
+    int r = nvml_processes((unsigned)number_or(c, 4, 0), word(c, 1), (int)number(c, 2),
+                           (unsigned)number(c, 3), &count, list, sizeof list);
+    snprintf(more, sizeof more, "%u%s", count, list);
+    answer(c, r, more);
+}
+
 static void do_devices(const struct command *c) {
     int count = 0;
     char more[16];
@@ -1033,6 +1061,9 @@ static const struct {
     {"resetv1", do_release},
     {"info", do_info},
     {"total", do_total},
+    {"nvmlmemory", do_nvmlmemory},
+    {"nvmlmemory2", do_nvmlmemory},
+    {"nvmlprocesses", do_nvmlprocesses},
     {"devices", do_devices},
     {"value", do_value},
     {"pid", do_pid},

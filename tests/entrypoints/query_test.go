@@ -1,0 +1,209 @@
+package entrypoints
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// tells checks what a program is told of its first device, by every API that tells it.
+func tells(t *testing.T, p *rig.Program, free, total uint64) {
+	t.Helper()
+	p.Want("info", fmt.Sprintf("ok %d %d", free, total))
+	p.Want("total 0", fmt.Sprintf("ok %d", total))
+	p.Want("nvmlmemory 0", fmt.Sprintf("ok %d %d %d", free, total-free, total))
+	p.Want("nvmlmemory2 0", fmt.Sprintf("ok %d %d %d 0", free, total-free, total))
+}
+
+// sees checks which processes a program is told of on its first device, in every
+// version and with every room for them: " PID:BYTES" for each.
+func sees(t *testing.T, p *rig.Program, list string) {
+	t.Helper()
+	n := strings.Count(list, ":")
+	answer := fmt.Sprintf("ok %d%s", n, list)
+	for _, q := range []string{"compute 1", "compute 2", "compute 3", "details 0"} {
+		for room := range n {
+			p.Want(fmt.Sprintf("nvmlprocesses %s %d", q, room), "err 7")
+		}
+		p.Want(fmt.Sprintf("nvmlprocesses %s %d", q, n), answer)
+		p.Want("nvmlprocesses "+q+" 100", answer)
+	}
+	for _, q := range []string{"graphics 1", "graphics 2", "graphics 3", "mps 1", "mps 2", "mps 3"} {
+		p.Want("nvmlprocesses "+q+" 100", "ok 0")
+	}
+}
+
+// What a program is told is its budget, by whatever API it asks, and nothing of
+// what others do.
+func TestQueriesAgree(t *testing.T) {
+	const limit = 100 * mib
+	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		tells(t, p, limit, limit)
+		sees(t, p, fmt.Sprintf(" %d:0", pid))
+		p.Want("alloc a 4M", "ok")
+		p.Want("create b 2M", "ok")
+		tells(t, p, limit-6*mib, limit)
+		sees(t, p, fmt.Sprintf(" %d:%d", pid, 6*mib))
+		other := m.Interact(m.Command(m.Env(), rig.Build(t, "programs/cudaprog-dlsym")))
+		other.Want("alloc a 7G", "ok")
+		tells(t, p, limit-6*mib, limit)
+		sees(t, p, fmt.Sprintf(" %d:%d", pid, 6*mib))
+		other.End()
+		p.Want("free a", "ok")
+		p.Want("releasemem b", "ok")
+		tells(t, p, limit, limit)
+		p.Want("nvmlmemory 1", fmt.Sprintf("ok %d 0 %d", uint64(limit), uint64(limit)))
+	})
+}
+
+// What is free does not grow by what others give back, whichever API was asked first.
+func TestQueriesNeverGrow(t *testing.T) {
+	t.Parallel()
+	for _, first := range []string{"info", "nvmlmemory", "nvmlmemory2"} {
+		t.Run(first, func(t *testing.T) {
+			t.Parallel()
+			m := rig.New(t, rig.Options{NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+			other := start(m, "dlsym", 8<<30)
+			other.Want("alloc a 6G", "ok")
+			p := start(m, "dlsym", 4<<30)
+			const room = 2 << 30
+			p.Ask(first)
+			tells(t, p, room, 4<<30)
+			other.Want("free a", "ok")
+			tells(t, p, room, 4<<30)
+			p.Want("alloc a 1G", "ok")
+			tells(t, p, room-1<<30, 4<<30)
+			p.Want("free a", "ok")
+			tells(t, p, room, 4<<30)
+		})
+	}
+}
+
+// Without a budget it is the device, less what its driver keeps: the same figure
+// by every API.
+func TestQueriesOfTheWholeDevice(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{NoMount: true, Sim: []string{"SIMCUDA_RESERVED=10M", "SIMCUDA_CONTEXT_BYTES=0"}})
+	p := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-link")))
+	const total = 8<<30 - 10*mib
+	p.Want("total 0", fmt.Sprintf("ok %d", uint64(total)))
+	var free, of, free2, used2, of2, reserved uint64
+	for range 2 {
+		if _, err := fmt.Sscanf(p.Ask("info"), "ok %d %d", &free, &of); err != nil || of != total {
+			t.Errorf("cuMemGetInfo: %d of %d", free, of)
+		}
+		tells(t, p, free, total)
+		p.Want("alloc a 1M", "ok")
+	}
+	if _, err := fmt.Sscanf(p.Ask("nvmlmemory2"), "ok %d %d %d %d", &free2, &used2, &of2, &reserved); err != nil || free2+used2+reserved != of2 {
+		t.Errorf("NVML's own sum: %d + %d + %d, of %d", free2, used2, reserved, of2)
+	}
+}
+
+// The processes of a job share its budget and see each other.
+func TestQueriesOfAJob(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{NoMount: true})
+	file := filepath.Join(m.Dir, "token")
+	program := rig.Build(t, "programs/cudaprog-dlsym")
+	p := m.Interact(m.Gpuarb("run", "--memory", "100M", "--", "sh", "-c", "echo $GPUARB_JOB >"+file+"; exec "+program))
+	token, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := append(m.PreloadEnv(), "GPUARB_JOB="+strings.TrimSpace(string(token)))
+	q := m.Interact(m.Command(env, program))
+	stranger := start(m, "dlsym", 1<<30)
+	p.Want("alloc a 10M", "ok")
+	q.Want("alloc a 20M", "ok")
+	stranger.Want("alloc a 30M", "ok")
+	tells(t, p, 70*mib, 100*mib)
+	tells(t, q, 70*mib, 100*mib)
+	tells(t, stranger, 1<<30-30*mib, 1<<30)
+	// Their order is NVML's: that of the driver's records.
+	list := fmt.Sprintf(" %d:%d %d:%d", p.PID(), 10*mib, q.PID(), 20*mib)
+	sees(t, p, list)
+	sees(t, q, list)
+	sees(t, stranger, fmt.Sprintf(" %d:%d", stranger.PID(), 30*mib))
+}
+
+// Switched off, the answers are the vendor's own, while the budget holds.
+func TestQueriesNotVirtualized(t *testing.T) {
+	t.Parallel()
+	for _, way := range []string{"dlsym", "link", "gpa"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			m := rig.New(t, rig.Options{NoMount: true, Sim: []string{"SIMCUDA_RESERVED=10M"}})
+			env := append(m.PreloadEnv(), "GPUARB_MEMORY=100M", "GPUARB_VIRTUALIZE=0")
+			p := m.Interact(m.Command(env, rig.Build(t, "programs/cudaprog-"+way)))
+			p.Want("alloc a 90M", "ok")
+			p.Want("alloc b 11M", errOutOfMemory)
+			asks(t, m, p, 90*mib)
+		})
+	}
+}
+
+// asks checks for the vendor's own answers: a context of 64 MiB, and some bytes.
+func asks(t *testing.T, m *rig.Machine, p *rig.Program, held uint64) {
+	t.Helper()
+	const total = 8 << 30
+	used := held + 64*mib
+	free := total - 10*mib - used
+	p.Want("info", fmt.Sprintf("ok %d %d", free, total-10*mib))
+	p.Want("total 0", fmt.Sprintf("ok %d", total-10*mib))
+	p.Want("nvmlmemory", fmt.Sprintf("ok %d %d %d", free, total-free, uint64(total)))
+	p.Want("nvmlmemory2", fmt.Sprintf("ok %d %d %d %d", free, used, uint64(total), 10*mib))
+	sees(t, p, fmt.Sprintf(" %d:%d", p.PID(), used))
+}
+
+// Disabled, the library does nothing at all: no session, no budget, no answer of its own.
+func TestQueriesDisabled(t *testing.T) {
+	t.Parallel()
+	for _, way := range []string{"dlsym", "link", "gpa"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			m := rig.New(t, rig.Options{NoMount: true, Sim: []string{"SIMCUDA_RESERVED=10M"}})
+			env := append(m.PreloadEnv(), "GPUARB_MEMORY=1M", "GPUARB_HOST=1", "GPUARB_STREAMS=1", "GPUARB_DISABLE=1")
+			p := m.Interact(m.Command(env, rig.Build(t, "programs/cudaprog-"+way)))
+			p.Want("alloc a 90M", "ok")
+			p.Want("host h 1M", "ok")
+			p.Want("streammany s 4", "ok 4")
+			asks(t, m, p, 90*mib)
+			if s := m.Snapshot(); len(s.Leases) != 0 {
+				t.Errorf("leases: %+v", s.Leases)
+			}
+			// No descriptor and no page of the library's.
+			files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.PID()))
+			if err != nil || len(files) == 0 {
+				t.Fatalf("%v: %v", files, err)
+			}
+			for _, file := range files {
+				if to, _ := os.Readlink(file); strings.HasPrefix(to, "socket:") || strings.Contains(to, "gpuarb-page") {
+					t.Errorf("%s is %s", file, to)
+				}
+			}
+			p.Want("free a", "ok")
+			p.Want("freehost h", "ok")
+			p.Want("destroy first", "ok")
+		})
+	}
+}
+
+// A daemon that is started under the preload looks at the devices past it.
+func TestQueriesOfTheDaemon(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{NoMount: true, Sim: []string{"LD_PRELOAD=" + rig.Build(t, "libgpuarb.so")}})
+	p := start(m, "dlsym", 100*mib)
+	p.Want("alloc a 10M", "ok")
+	stranger := m.Interact(m.Command(append(m.Env(), "LD_PRELOAD="), rig.Build(t, "programs/cudaprog-dlsym")))
+	stranger.Want("alloc a 1G", "ok")
+	rig.Eventually(t, "the daemon sees what the devices say", func() bool {
+		s := m.Snapshot()
+		return uint64(s.Devices[0].Unmanaged) == 1<<30+64*mib && uint64(m.Lease(p.PID(), 0).Overhead) == 64*mib
+	})
+}
