@@ -71,7 +71,7 @@ static void undo(struct draw *d) {
 }
 
 // Frees that are about to execute are looked for a few times, which takes no longer than to ask.
-#define LOOKS 4
+#define LOOKS 32
 
 static bool worth_a_look(const struct draw *d, uint64_t rest, int looks) {
     return looks < LOOKS && rest <= ga_admit_late(d->root, d->device) &&
@@ -106,7 +106,7 @@ static bool draw(struct draw *d) {
             return false;
         }
         if (looks > 0)
-            ga_os_sleep_us(20);
+            ga_os_yield();
         ga_admit_reap(d->root, d->device, 0);
     }
 }

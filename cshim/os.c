@@ -104,6 +104,10 @@ void ga_os_sleep_us(uint64_t us) {
     CALL2(SYS_nanosleep, &t, NULL);
 }
 
+void ga_os_yield(void) {
+    CALL0(SYS_sched_yield);
+}
+
 void ga_os_wait(_Atomic uint32_t *word, uint32_t value, int timeout_ms) {
     struct timespec t = {timeout_ms / 1000, (long)(timeout_ms % 1000) * 1000000};
     CALL4(SYS_futex, word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, value, timeout_ms < 0 ? NULL : &t);

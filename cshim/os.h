@@ -82,6 +82,7 @@ uint64_t ga_os_now_ms(void);
 // The same, cheap (no system call) and up to 4 ms late.
 uint64_t ga_os_coarse_ms(void);
 void ga_os_sleep_us(uint64_t us);
+void ga_os_yield(void);
 
 // Waits until *word is not value, somebody wakes it, or timeout_ms passed (−1: for ever).
 void ga_os_wait(_Atomic uint32_t *word, uint32_t value, int timeout_ms);

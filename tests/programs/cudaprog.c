@@ -19,7 +19,8 @@
 //               pitch NAME WIDTH HEIGHT      cuMemAllocPitch_v2: "pitch a ok 512"
 //               managed NAME SIZE            cuMemAllocManaged
 //               allocasync NAME SIZE STREAM  cuMemAllocAsync;   allocptsz: the _ptsz entry point
-//               allocpool NAME SIZE STREAM   cuMemAllocFromPoolAsync, the device's default pool
+//               allocpool NAME SIZE STREAM [POOL]  cuMemAllocFromPoolAsync, the device's default
+//                                            pool if none is named; poolptsz: the _ptsz entry point
 //               free NAME                    cuMemFree_v2 (by name, also after it was freed)
 //               freeasync NAME STREAM        cuMemFreeAsync;    freeptsz: the _ptsz entry point
 //               freeunknown ADDRESS          cuMemFree_v2 of a number
@@ -30,9 +31,26 @@
 //               freemany NAME                frees what fill or many got: "freemany a ok 16"
 //               pairs COUNT SIZE             alloc and free in turn: "pairs ok 1000000 31.5"
 //                                            (nanoseconds a pair)
-//               asyncpairs COUNT SIZE STREAM allocasync and freeasync in turn: "asyncpairs ok 100"
+//               asyncpairs COUNT SIZE STREAM…  allocasync and freeasync in turn, on each of the
+//                                            streams in turn: "asyncpairs ok 100"
 //               threads T COUNT SIZE SEED    T threads, each COUNT random allocations of up to
 //                                            SIZE bytes and frees: "threads ok GRANTED REFUSED"
+//   pools       pool NAME [DEVICE]           cuMemPoolCreate; the name "default" is the device's
+//   own
+//               pooldestroy NAME             (by name, also after it was destroyed)
+//               pooluse NAME                 cuDeviceSetMemPool
+//               pooltrim NAME BYTES          cuMemPoolTrimTo
+//               poolkeep NAME BYTES          its release threshold
+//               poolholds NAME               what it holds: "poolholds a ok 4096"
+//   graphs      graph NAME; graphdestroy NAME
+//               graphalloc NAME GRAPH SIZE [DEVICE]  cuGraphAddMemAllocNode: NAME is the address;
+//                                            graphnode: cuGraphAddNode with the same
+//               graphfree NAME GRAPH         cuGraphAddMemFreeNode
+//               instantiate NAME GRAPH [FLAGS]   cuGraphInstantiateWithFlags; instantiatev2: …_v2;
+//               instantiatewith NAME GRAPH FLAGS STREAM   …WithParams; withptsz: its _ptsz entry
+//               point execdestroy NAME upload NAME STREAM; launch NAME STREAM; uploadptsz,
+//               launchptsz graphtrim DEVICE             cuDeviceGraphMemTrim graphholds DEVICE what
+//               graphs hold there: "graphholds ok 4096"
 //   arrays      array NAME WIDTH HEIGHT FORMAT CHANNELS      cuArrayCreate_v2; FORMAT as its number
 //               arrayv1 …                                    cuArrayCreate
 //               array3d NAME WIDTH HEIGHT DEPTH FORMAT CHANNELS FLAGS  cuArray3DCreate_v2
@@ -60,9 +78,13 @@
 //               streammany NAME COUNT        so many; stops at the first failure
 //               streamunknown HANDLE         cuStreamDestroy_v2 of a number
 //               sync STREAM; query STREAM    "query s err 600" while it is busy
+//               syncptsz STREAM; syncevent STREAM; syncall   the same by …_ptsz, by an event, and
+//                                            cuCtxSynchronize
 //               gate STREAM                  holds the stream up until "open" (all gates at once)
 //               delay STREAM MS              holds it up for a time
-//               capture STREAM; endcapture STREAM
+//               capture STREAM [MODE]        cuStreamBeginCapture_v2
+//               endcapture STREAM [GRAPH]
+//               capturing STREAM             "capturing s ok 1", or 2 when it was broken
 //   contexts    context NAME [DEVICE]        cuCtxCreate_v2, current from now on
 //               contextv1, contextv3, contextv4   the same by the other versions of cuCtxCreate
 //               attach NAME; detach NAME     cuCtxAttach of the current one, cuCtxDetach
@@ -200,6 +222,13 @@ static CUstream stream(const struct command *c, int i) {
 
 // Memory
 
+static CUresult named_pool(const struct command *c, int i, CUpool *pool) {
+    if (strcmp(word(c, i), "default") == 0)
+        return CU(cuDeviceGetDefaultMemPool)(pool, device);
+    *pool = (CUpool)(uintptr_t)lookup(c, i, false)->value;
+    return 0;
+}
+
 static CUresult allocate(const struct command *c, struct name *n) {
     const char *what = c->word[0];
     CUdeviceptr p = 0;
@@ -215,8 +244,10 @@ static CUresult allocate(const struct command *c, struct name *n) {
     else if (strcmp(what, "allocptsz") == 0)
         r = CU(cuMemAllocAsync_ptsz)(&p, n->size, stream(c, 3));
     else {
-        r = CU(cuDeviceGetDefaultMemPool)(&pool, device);
-        if (r == 0)
+        r = c->words > 4 ? named_pool(c, 4, &pool) : CU(cuDeviceGetDefaultMemPool)(&pool, device);
+        if (r == 0 && what[0] == 'p')
+            r = CU(cuMemAllocFromPoolAsync_ptsz)(&p, n->size, pool, stream(c, 3));
+        else if (r == 0)
             r = CU(cuMemAllocFromPoolAsync)(&p, n->size, pool, stream(c, 3));
     }
     if (r == 0)
@@ -344,14 +375,18 @@ static void do_pairs(const struct command *c) {
 static void do_asyncpairs(const struct command *c) {
     uint64_t count = number(c, 1);
     size_t size = number(c, 2);
-    CUstream s = stream(c, 3);
+    CUstream s[WORDS];
+    uint64_t streams = (uint64_t)c->words - 3;
     CUresult r = 0;
     char more[32];
+    stream(c, 3); // one at least
+    for (uint64_t i = 0; i < streams; i++)
+        s[i] = stream(c, (int)i + 3);
     for (uint64_t i = 0; i < count && r == 0; i++) {
         CUdeviceptr p;
-        r = CU(cuMemAllocAsync)(&p, size, s);
+        r = CU(cuMemAllocAsync)(&p, size, s[i % streams]);
         if (r == 0)
-            r = CU(cuMemFreeAsync)(p, s);
+            r = CU(cuMemFreeAsync)(p, s[i % streams]);
     }
     snprintf(more, sizeof more, "%" PRIu64, count);
     answer(c, r, more);
@@ -740,13 +775,190 @@ static void do_delay(const struct command *c) {
     answer(c, CU(cuLaunchHostFunc)(stream(c, 1), delay_run, ms), "");
 }
 
+static void do_syncptsz(const struct command *c) {
+    answer(c, CU(cuStreamSynchronize_ptsz)(stream(c, 1)), "");
+}
+
+static void do_syncevent(const struct command *c) {
+    CUevent event;
+    CUresult r = CU(cuEventCreate)(&event, 0);
+    if (r == 0)
+        r = CU(cuEventRecord)(event, stream(c, 1));
+    if (r == 0)
+        r = CU(cuEventSynchronize)(event);
+    answer(c, r ? r : CU(cuEventDestroy_v2)(event), "");
+}
+
+static void do_syncall(const struct command *c) {
+    answer(c, CU(cuCtxSynchronize)(), "");
+}
+
 static void do_capture(const struct command *c) {
-    answer(c, CU(cuStreamBeginCapture_v2)(stream(c, 1), 0), "");
+    answer(c, CU(cuStreamBeginCapture_v2)(stream(c, 1), (int)number_or(c, 2, 0)), "");
 }
 
 static void do_endcapture(const struct command *c) {
     CUgraph graph = NULL;
-    answer(c, CU(cuStreamEndCapture)(stream(c, 1), &graph), "");
+    CUresult r = CU(cuStreamEndCapture)(stream(c, 1), &graph);
+    if (r == 0 && c->words > 2)
+        lookup(c, 2, true)->value = (uintptr_t)graph;
+    answer(c, r, "");
+}
+
+static void do_capturing(const struct command *c) {
+    int status = 0;
+    char more[16];
+    CUresult r = CU(cuStreamIsCapturing)(stream(c, 1), &status);
+    snprintf(more, sizeof more, "%d", status);
+    answer(c, r, more);
+}
+
+// Pools and graphs
+
+struct pool_properties {
+    int type, handle_types, location_type, location;
+    void *security;
+    size_t most;
+    unsigned char more[56];
+};
+
+static struct pool_properties properties_on(CUdevice on) {
+    return (struct pool_properties){.type = 1, .location_type = 1, .location = on};
+}
+
+static void do_pool(const struct command *c) {
+    struct name *n = lookup(c, 1, true);
+    struct pool_properties properties = properties_on((CUdevice)number_or(c, 2, (uint64_t)device));
+    CUpool pool = NULL;
+    CUresult r = CU(cuMemPoolCreate)(&pool, &properties);
+    if (r == 0)
+        n->value = (uintptr_t)pool;
+    answer(c, r, "");
+}
+
+static void do_poolcall(const struct command *c) {
+    enum { RELEASE_THRESHOLD = 4, RESERVED_CURRENT = 5 };
+    const char *what = c->word[0];
+    uint64_t value = number_or(c, 2, 0);
+    char more[32] = "";
+    CUpool pool = NULL;
+    CUresult r = named_pool(c, 1, &pool);
+    if (r != 0)
+        ;
+    else if (strcmp(what, "pooldestroy") == 0)
+        r = CU(cuMemPoolDestroy)(pool);
+    else if (strcmp(what, "pooluse") == 0)
+        r = CU(cuDeviceSetMemPool)(device, pool);
+    else if (strcmp(what, "pooltrim") == 0)
+        r = CU(cuMemPoolTrimTo)(pool, value);
+    else if (strcmp(what, "poolkeep") == 0)
+        r = CU(cuMemPoolSetAttribute)(pool, RELEASE_THRESHOLD, &value);
+    else {
+        r = CU(cuMemPoolGetAttribute)(pool, RESERVED_CURRENT, &value);
+        snprintf(more, sizeof more, "%" PRIu64, value);
+    }
+    answer(c, r, more);
+}
+
+static CUgraph graph(const struct command *c, int i) {
+    return (CUgraph)(uintptr_t)lookup(c, i, false)->value;
+}
+
+static void do_graph(const struct command *c) {
+    CUgraph made = NULL;
+    CUresult r = CU(cuGraphCreate)(&made, 0);
+    if (r == 0)
+        lookup(c, 1, true)->value = (uintptr_t)made;
+    answer(c, r, "");
+}
+
+static void do_graphdestroy(const struct command *c) {
+    answer(c, CU(cuGraphDestroy)(graph(c, 1)), "");
+}
+
+struct alloc_node {
+    struct pool_properties pool;
+    const void *access;
+    size_t accesses, bytes;
+    CUdeviceptr address;
+};
+
+static void do_graphalloc(const struct command *c) {
+    enum { NODE_ALLOC = 10 };
+    struct {
+        int type, reserved[3];
+        struct alloc_node alloc;
+        unsigned char more[256];
+    } any = {.type = NODE_ALLOC};
+    any.alloc.pool = properties_on((CUdevice)number_or(c, 4, (uint64_t)device));
+    any.alloc.bytes = number(c, 3);
+    CUnode node;
+    CUresult r = strcmp(c->word[0], "graphnode") == 0
+                     ? CU(cuGraphAddNode)(&node, graph(c, 2), NULL, 0, &any)
+                     : CU(cuGraphAddMemAllocNode)(&node, graph(c, 2), NULL, 0, &any.alloc);
+    if (r == 0)
+        lookup(c, 1, true)->value = any.alloc.address;
+    answer(c, r, "");
+}
+
+static void do_graphfree(const struct command *c) {
+    CUnode node;
+    CUdeviceptr p = lookup(c, 1, false)->value;
+    answer(c, CU(cuGraphAddMemFreeNode)(&node, graph(c, 2), NULL, 0, p), "");
+}
+
+static void do_instantiate(const struct command *c) {
+    const char *what = c->word[0];
+    struct {
+        uint64_t flags;
+        CUstream upload;
+        CUnode error;
+        int result;
+    } with = {.flags = number_or(c, 3, 0), .upload = c->words > 4 ? stream(c, 4) : NULL};
+    CUexec made = NULL;
+    CUnode bad = NULL;
+    CUresult r;
+    if (strcmp(what, "instantiatev2") == 0)
+        r = CU(cuGraphInstantiate_v2)(&made, graph(c, 2), &bad, NULL, 0);
+    else if (strcmp(what, "instantiatewith") == 0)
+        r = CU(cuGraphInstantiateWithParams)(&made, graph(c, 2), &with);
+    else if (strcmp(what, "withptsz") == 0)
+        r = CU(cuGraphInstantiateWithParams_ptsz)(&made, graph(c, 2), &with);
+    else
+        r = CU(cuGraphInstantiateWithFlags)(&made, graph(c, 2), with.flags);
+    if (r == 0)
+        lookup(c, 1, true)->value = (uintptr_t)made;
+    answer(c, r, "");
+}
+
+static void do_exec_graph(const struct command *c) {
+    const char *what = c->word[0];
+    CUexec exec = graph(c, 1);
+    CUresult r;
+    if (strcmp(what, "execdestroy") == 0)
+        r = CU(cuGraphExecDestroy)(exec);
+    else if (strcmp(what, "upload") == 0)
+        r = CU(cuGraphUpload)(exec, stream(c, 2));
+    else if (strcmp(what, "uploadptsz") == 0)
+        r = CU(cuGraphUpload_ptsz)(exec, stream(c, 2));
+    else if (strcmp(what, "launchptsz") == 0)
+        r = CU(cuGraphLaunch_ptsz)(exec, stream(c, 2));
+    else
+        r = CU(cuGraphLaunch)(exec, stream(c, 2));
+    answer(c, r, "");
+}
+
+static void do_graphtrim(const struct command *c) {
+    answer(c, CU(cuDeviceGraphMemTrim)((CUdevice)number(c, 1)), "");
+}
+
+static void do_graphholds(const struct command *c) {
+    enum { RESERVED_CURRENT = 2 };
+    uint64_t value = 0;
+    char more[32];
+    CUresult r = CU(cuDeviceGetGraphMemAttribute)((CUdevice)number(c, 1), RESERVED_CURRENT, &value);
+    snprintf(more, sizeof more, "%" PRIu64, value);
+    answer(c, r, more);
 }
 
 // Contexts
@@ -993,6 +1205,7 @@ static const struct {
     {"allocasync", do_alloc},
     {"allocptsz", do_alloc},
     {"allocpool", do_alloc},
+    {"poolptsz", do_alloc},
     {"pitch", do_pitch},
     {"free", do_free},
     {"freeasync", do_free},
@@ -1030,8 +1243,34 @@ static const struct {
     {"gate", do_gate},
     {"open", do_open},
     {"delay", do_delay},
+    {"syncptsz", do_syncptsz},
+    {"syncevent", do_syncevent},
+    {"syncall", do_syncall},
     {"capture", do_capture},
     {"endcapture", do_endcapture},
+    {"capturing", do_capturing},
+    {"pool", do_pool},
+    {"pooldestroy", do_poolcall},
+    {"pooluse", do_poolcall},
+    {"pooltrim", do_poolcall},
+    {"poolkeep", do_poolcall},
+    {"poolholds", do_poolcall},
+    {"graph", do_graph},
+    {"graphdestroy", do_graphdestroy},
+    {"graphalloc", do_graphalloc},
+    {"graphnode", do_graphalloc},
+    {"graphfree", do_graphfree},
+    {"instantiate", do_instantiate},
+    {"instantiatev2", do_instantiate},
+    {"instantiatewith", do_instantiate},
+    {"withptsz", do_instantiate},
+    {"execdestroy", do_exec_graph},
+    {"upload", do_exec_graph},
+    {"uploadptsz", do_exec_graph},
+    {"launch", do_exec_graph},
+    {"launchptsz", do_exec_graph},
+    {"graphtrim", do_graphtrim},
+    {"graphholds", do_graphholds},
     {"host", do_host},
     {"hostv1", do_host},
     {"hostflags", do_host},

@@ -19,6 +19,9 @@ typedef void *CUcontext;
 typedef void *CUstream;
 typedef void *CUpool;
 typedef void *CUgraph;
+typedef void *CUnode;
+typedef void *CUexec;
+typedef void *CUevent;
 typedef void *CUarray;
 typedef void *CUmipmap;
 
@@ -66,6 +69,44 @@ typedef void *CUmipmap;
     ROW(cuMemFree_v2, cuMemFree, 3020, 0, (CUdeviceptr))                                           \
     ROW(cuMemFreeAsync, cuMemFreeAsync, 11020, 0, (CUdeviceptr, CUstream))                         \
     ROW(cuMemFreeAsync_ptsz, cuMemFreeAsync, 11020, 2, (CUdeviceptr, CUstream))                    \
+    ROW(cuMemAllocFromPoolAsync_ptsz, cuMemAllocFromPoolAsync, 11020, 2,                           \
+        (CUdeviceptr *, size_t, CUpool, CUstream))                                                 \
+    ROW(cuMemPoolCreate, cuMemPoolCreate, 11020, 0, (CUpool *, const void *))                      \
+    ROW(cuMemPoolDestroy, cuMemPoolDestroy, 11020, 0, (CUpool))                                    \
+    ROW(cuMemPoolTrimTo, cuMemPoolTrimTo, 11020, 0, (CUpool, size_t))                              \
+    ROW(cuMemPoolGetAttribute, cuMemPoolGetAttribute, 11020, 0, (CUpool, int, void *))             \
+    ROW(cuMemPoolSetAttribute, cuMemPoolSetAttribute, 11020, 0, (CUpool, int, void *))             \
+    ROW(cuDeviceSetMemPool, cuDeviceSetMemPool, 11020, 0, (CUdevice, CUpool))                      \
+    ROW(cuStreamSynchronize_ptsz, cuStreamSynchronize, 7000, 2, (CUstream))                        \
+    ROW(cuEventCreate, cuEventCreate, 2000, 0, (CUevent *, unsigned int))                          \
+    ROW(cuEventRecord, cuEventRecord, 2000, 0, (CUevent, CUstream))                                \
+    ROW(cuEventSynchronize, cuEventSynchronize, 2000, 0, (CUevent))                                \
+    ROW(cuEventDestroy_v2, cuEventDestroy, 4000, 0, (CUevent))                                     \
+    ROW(cuStreamIsCapturing, cuStreamIsCapturing, 10000, 0, (CUstream, int *))                     \
+    ROW(cuGraphCreate, cuGraphCreate, 10000, 0, (CUgraph *, unsigned int))                         \
+    ROW(cuGraphDestroy, cuGraphDestroy, 10000, 0, (CUgraph))                                       \
+    ROW(cuGraphAddMemAllocNode, cuGraphAddMemAllocNode, 11040, 0,                                  \
+        (CUnode *, CUgraph, const CUnode *, size_t, void *))                                       \
+    ROW(cuGraphAddMemFreeNode, cuGraphAddMemFreeNode, 11040, 0,                                    \
+        (CUnode *, CUgraph, const CUnode *, size_t, CUdeviceptr))                                  \
+    ROW(cuGraphAddNode, cuGraphAddNode, 12020, 0,                                                  \
+        (CUnode *, CUgraph, const CUnode *, size_t, void *))                                       \
+    ROW(cuGraphInstantiate_v2, cuGraphInstantiate, 11000, 0,                                       \
+        (CUexec *, CUgraph, CUnode *, char *, size_t))                                             \
+    ROW(cuGraphInstantiateWithFlags, cuGraphInstantiate, 12000, 0,                                 \
+        (CUexec *, CUgraph, unsigned long long))                                                   \
+    ROW(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams, 12000, 0,                      \
+        (CUexec *, CUgraph, void *))                                                               \
+    ROW(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithParams, 12000, 2,                 \
+        (CUexec *, CUgraph, void *))                                                               \
+    ROW(cuGraphExecDestroy, cuGraphExecDestroy, 10000, 0, (CUexec))                                \
+    ROW(cuGraphUpload, cuGraphUpload, 11010, 0, (CUexec, CUstream))                                \
+    ROW(cuGraphUpload_ptsz, cuGraphUpload, 11010, 2, (CUexec, CUstream))                           \
+    ROW(cuGraphLaunch, cuGraphLaunch, 10000, 0, (CUexec, CUstream))                                \
+    ROW(cuGraphLaunch_ptsz, cuGraphLaunch, 10000, 2, (CUexec, CUstream))                           \
+    ROW(cuDeviceGraphMemTrim, cuDeviceGraphMemTrim, 11040, 0, (CUdevice))                          \
+    ROW(cuDeviceGetGraphMemAttribute, cuDeviceGetGraphMemAttribute, 11040, 0,                      \
+        (CUdevice, int, void *))                                                                   \
     ROW(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool, 11020, 0, (CUpool *, CUdevice))      \
     ROW(cuArrayCreate, cuArrayCreate, 2000, 0, (CUarray *, const void *))                          \
     ROW(cuArrayCreate_v2, cuArrayCreate, 3020, 0, (CUarray *, const void *))                       \

@@ -232,6 +232,10 @@ CUresult queue_run(struct context *ctx, CUstream s, op_fn fn, const void *arg, s
 // The same, behind a point of another stream; returns the operation's place in *seq.
 CUresult queue_put(struct stream *s, op_fn fn, const void *arg, size_t size,
                    const struct stream_dep *after, uint64_t *seq);
+// The same in two steps, for who holds a lock that the operation will want.
+CUresult queue_add(struct stream *s, op_fn fn, const void *arg, size_t size,
+                   const struct stream_dep *after, uint64_t *seq);
+void queue_kick(struct stream *s);
 CUresult queue_find(struct context *ctx, CUstream s, struct stream **out); // with a reference
 void queue_ref(struct stream *s);
 void queue_each(struct context *ctx, void (*act)(struct stream *, void *), void *arg);

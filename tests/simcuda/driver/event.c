@@ -96,7 +96,7 @@ static CUresult record(struct context *ctx, CUevent handle, CUstream stream) {
     } else if (!(rc = capture_implicit_locked(s))) {
         e->captured.id = 0;
         atomic_fetch_add(&e->refs, 1);
-        rc = queue_put(s, pass, &e, sizeof e, NULL, &seq);
+        rc = queue_add(s, pass, &e, sizeof e, NULL, &seq);
         if (rc) {
             unref(e);
         } else {
@@ -108,6 +108,7 @@ static CUresult record(struct context *ctx, CUevent handle, CUstream stream) {
         }
     }
     pthread_mutex_unlock(&drv.lock);
+    queue_kick(s);
     queue_unref(s);
     return rc;
 }
@@ -187,6 +188,8 @@ EXPORT CUresult cuEventQuery(CUevent event) {
     struct stream_dep p = {NULL, 0};
     int phys = 0;
     CUresult rc = point(event, &p, &phys);
+    if (!rc && (rc = capture_unsafe()) && p.on)
+        queue_unref(p.on);
     if (rc || !p.on)
         return rc;
     rc = queue_passed(p.on, p.seq) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -199,6 +202,8 @@ EXPORT CUresult cuEventSynchronize(CUevent event) {
     struct stream_dep p = {NULL, 0};
     int phys = 0;
     CUresult rc = point(event, &p, &phys);
+    if (!rc && (rc = capture_unsafe()) && p.on)
+        queue_unref(p.on);
     if (rc || !p.on)
         return rc;
     queue_wait(p.on, p.seq);

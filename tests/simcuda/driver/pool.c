@@ -304,11 +304,12 @@ CUresult pool_free_async(struct context *ctx, CUdeviceptr p, CUstream stream) {
     } else {
         struct late_free f = {p, b->id};
         set_late(b, s);
-        rc = queue_put(s, executed, &f, sizeof f, NULL, NULL);
+        rc = queue_add(s, executed, &f, sizeof f, NULL, NULL);
         if (rc)
             unset_late(b);
     }
     pthread_mutex_unlock(&drv.lock);
+    queue_kick(s);
     queue_unref(s);
     return rc;
 }
@@ -360,6 +361,9 @@ EXPORT CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool handle) {
 
 EXPORT CUresult cuDeviceGraphMemTrim(CUdevice dev) {
     ENTER();
+    CUresult unsafe = capture_unsafe();
+    if (unsafe)
+        return unsafe;
     if (!dev_valid(dev))
         return CUDA_ERROR_INVALID_DEVICE;
     pthread_mutex_lock(&drv.lock);
@@ -421,6 +425,9 @@ EXPORT CUresult cuMemPoolDestroy(CUmemoryPool handle) {
 
 EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep) {
     ENTER();
+    CUresult unsafe = capture_unsafe();
+    if (unsafe)
+        return unsafe;
     pthread_mutex_lock(&drv.lock);
     struct pool *p = handle_get(HANDLE_POOL, handle);
     if (p)

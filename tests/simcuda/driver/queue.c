@@ -232,7 +232,7 @@ static void add_implicit_deps(struct op *op, struct stream *s) {
     }
 }
 
-CUresult queue_put(struct stream *s, op_fn fn, const void *arg, size_t size,
+CUresult queue_add(struct stream *s, op_fn fn, const void *arg, size_t size,
                    const struct stream_dep *after, uint64_t *seq) {
     enum { ERROR_OPERATING_SYSTEM = 304 };
     struct op *op = calloc(1, sizeof *op + size);
@@ -257,9 +257,20 @@ CUresult queue_put(struct stream *s, op_fn fn, const void *arg, size_t size,
     atomic_fetch_add_explicit(&s->ctx->pending, 1, memory_order_relaxed);
     *s->tail = op;
     s->tail = &op->next;
-    pthread_cond_signal(&s->work);
     pthread_mutex_unlock(&strm.lock);
     return CUDA_SUCCESS;
+}
+
+void queue_kick(struct stream *s) {
+    pthread_cond_signal(&s->work);
+}
+
+CUresult queue_put(struct stream *s, op_fn fn, const void *arg, size_t size,
+                   const struct stream_dep *after, uint64_t *seq) {
+    CUresult rc = queue_add(s, fn, arg, size, after, seq);
+    if (!rc)
+        queue_kick(s);
+    return rc;
 }
 
 static struct stream *thread_stream(struct context *ctx) {

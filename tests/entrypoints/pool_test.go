@@ -1,0 +1,362 @@
+package entrypoints
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// everyWayExactly is everyWay on a machine whose contexts cost nothing, so that what
+// the driver counts as used is what the program holds and what its pools keep.
+func everyWayExactly(t *testing.T, limit uint64, f func(t *testing.T, m *rig.Machine, p *rig.Program)) {
+	t.Parallel()
+	for _, way := range []string{"dlsym", "link", "gpa"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			m := rig.New(t, rig.Options{NoMount: true, Devices: "64M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+			f(t, m, start(m, way, limit))
+		})
+	}
+}
+
+// keeps compares what a process holds, what its pools have beyond that, and what it
+// is charged with.
+func keeps(t *testing.T, m *rig.Machine, pid int, held, kept uint64) {
+	t.Helper()
+	if h := m.HeldBy(pid, 0); h.Bytes != held {
+		t.Errorf("the driver holds %d bytes, want %d", h.Bytes, held)
+	}
+	if used := m.SimNumber("used", "0"); used != held+kept {
+		t.Errorf("the driver has %d bytes in use, want %d and %d", used, held, kept)
+	}
+	if l := m.Lease(pid, 0); uint64(l.Used) != held+kept {
+		t.Errorf("the daemon says %d bytes, want %d and %d", l.Used, held, kept)
+	}
+}
+
+// pooled are the ways to memory in stream order; with %s for the name, and a size.
+var pooled = []struct{ alloc, free, symbol string }{
+	{"allocasync %s %d s", "freeasync %s s", "cuMemAllocAsync"},
+	{"allocptsz %s %d s", "freeptsz %s s", "cuMemAllocAsync_ptsz"},
+	{"allocpool %s %d s", "freeasync %s s", "cuMemAllocFromPoolAsync"},
+	{"poolptsz %s %d s", "freeptsz %s s", "cuMemAllocFromPoolAsync_ptsz"},
+	{"allocpool %s %d s own", "freeasync %s s", "cuMemAllocFromPoolAsync"},
+	{"poolptsz %s %d 2 own", "freeptsz %s 2", "cuMemAllocFromPoolAsync_ptsz"},
+	{"allocasync %s %d 0", "freeasync %s 0", "cuMemAllocAsync"},
+	{"allocptsz %s %d 0", "freeptsz %s 0", "cuMemAllocAsync_ptsz"},
+	{"allocasync %s %d s", "free %s", "cuMemAllocAsync"},
+}
+
+func TestPoolsAreCharged(t *testing.T) {
+	const limit, bytes = 8<<20 + 3, 100003
+	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("stream s", "ok")
+		p.Want("pool own", "ok")
+		for _, c := range pooled {
+			p.Want(fmt.Sprintf(c.alloc, "a", bytes), "ok")
+			keeps(t, m, pid, bytes, 0)
+			exactly(p, limit-bytes)
+			// To the last byte, and not one more; what is refused the driver never hears of.
+			p.Want(fmt.Sprintf(c.alloc, "b", limit-bytes), "ok")
+			m.CountCalls("cuMemAlloc*")
+			p.Want(fmt.Sprintf(c.alloc, "c", 1), errOutOfMemory)
+			if n := m.Calls("cuMemAlloc*"); n != 0 {
+				t.Errorf("%s: the driver was asked %d times for what was refused", c.alloc, n)
+			}
+			m.Sim("clear")
+			keeps(t, m, pid, limit, 0)
+			p.Want(fmt.Sprintf(c.free, "b"), "ok")
+			p.Want(fmt.Sprintf(c.free, "a"), "ok")
+			p.Want(fmt.Sprintf(c.free, "a"), errInvalidValue)
+			p.Want("syncall", "ok")
+			keeps(t, m, pid, 0, 0)
+			exactly(p, limit)
+		}
+	})
+}
+
+func TestPoolsRollBack(t *testing.T) {
+	const limit, bytes, kept = 8 << 20, 100003, 5001
+	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("stream s", "ok")
+		p.Want("pool own", "ok")
+		p.Want(fmt.Sprintf("alloc kept %d", kept), "ok")
+		fails := func(symbol, command, code string) {
+			m.Sim("fail", symbol+":1:"+code)
+			p.Want(command, "err "+code)
+			m.Sim("clear")
+		}
+		for _, c := range pooled {
+			fails(c.symbol, fmt.Sprintf(c.alloc, "a", bytes), "999")
+			keeps(t, m, pid, kept, 0)
+			p.Want(fmt.Sprintf(c.alloc, "a", bytes), "ok")
+			for _, symbol := range []string{"cuMemFreeAsync", "cuMemFreeAsync_ptsz", "cuMemFree_v2"} {
+				m.Sim("fail", symbol+":1:999")
+			}
+			p.Want(fmt.Sprintf(c.free, "a"), "err 999")
+			m.Sim("clear")
+			keeps(t, m, pid, kept+bytes, 0)
+			p.Want(fmt.Sprintf(c.free, "a"), "ok")
+			p.Want("syncall", "ok")
+			keeps(t, m, pid, kept, 0)
+		}
+		// What was to come from a pool, or from a free that is on its way, goes back there.
+		for _, pool := range []string{"default", "own"} {
+			p.Want("poolkeep "+pool+" 64M", "ok")
+			p.Want(fmt.Sprintf("allocpool a %d s %s", bytes, pool), "ok")
+			p.Want("freeasync a s", "ok")
+			p.Want("sync s", "ok")
+			fails("cuMemAllocFromPoolAsync", fmt.Sprintf("allocpool a %d s %s", 2*bytes, pool), "2")
+			keeps(t, m, pid, kept, bytes)
+			p.Want(fmt.Sprintf("allocpool a %d s %s", bytes, pool), "ok")
+			p.Want("gate s", "ok")
+			p.Want("freeasync a s", "ok")
+			fails("cuMemAllocFromPoolAsync", fmt.Sprintf("allocpool a %d s %s", bytes, pool), "2")
+			keeps(t, m, pid, kept+bytes, 0)
+			p.Want("open", "ok")
+			p.Want("sync s", "ok")
+			keeps(t, m, pid, kept, bytes)
+			exactly(p, limit-kept)
+			p.Want(fmt.Sprintf("pooltrim %s 0", pool), "ok")
+			keeps(t, m, pid, kept, 0)
+		}
+		p.Want("allocpool a 1000 s own", "ok")
+		fails("cuMemPoolDestroy", "pooldestroy own", "999")
+		p.Want("freeasync a s", "ok")
+		p.Want("sync s", "ok")
+		keeps(t, m, pid, kept, 1000)
+		p.Want("pooldestroy own", "ok")
+		keeps(t, m, pid, kept, 0)
+		p.Want("pooldestroy own", errInvalidValue)
+		exactly(p, limit-kept)
+	})
+}
+
+// What a pool keeps is charged, and the program's own to use again in that pool,
+// until the pool gives it up, by whatever route.
+func TestPoolsKeep(t *testing.T) {
+	const limit = 8 << 20
+	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		fill := func(pool string) {
+			p.Want("allocpool a 3M s "+pool, "ok")
+			p.Want("allocpool b 2M s "+pool, "ok")
+			p.Want("freeasync a s", "ok")
+			p.Want("freeasync b s", "ok")
+			p.Want("sync s", "ok")
+		}
+		p.Want("stream s", "ok")
+		p.Want("pool own", "ok")
+		for _, pool := range []string{"default", "own"} {
+			p.Want("poolkeep "+pool+" 4M", "ok")
+			fill(pool)
+			keeps(t, m, pid, 0, 4<<20)
+			p.Want("poolholds "+pool, "ok 4194304")
+			// From what it keeps, and from the budget what that does not cover.
+			p.Want("allocpool a 1M s "+pool, "ok")
+			keeps(t, m, pid, 1<<20, 3<<20)
+			p.Want("allocpool b 7M s "+pool, "ok")
+			keeps(t, m, pid, 8<<20, 0)
+			p.Want("alloc more 1", errOutOfMemory)
+			p.Want("free b", "ok")
+			keeps(t, m, pid, 1<<20, 7<<20)
+			p.Want("syncptsz s", "ok")
+			keeps(t, m, pid, 1<<20, 3<<20)
+			p.Want("freeasync a s", "ok")
+			p.Want("syncevent s", "ok")
+			keeps(t, m, pid, 0, 4<<20)
+			p.Want("pooltrim "+pool+" 1000001", "ok")
+			keeps(t, m, pid, 0, 1000001)
+			p.Want("poolkeep "+pool+" 0", "ok")
+			p.Want("syncall", "ok")
+			keeps(t, m, pid, 0, 0)
+			// Under pressure it is made to give up no more than what is missing.
+			p.Want("poolkeep "+pool+" 64M", "ok")
+			fill(pool)
+			keeps(t, m, pid, 0, 5<<20)
+			p.Want("alloc other 4M", "ok")
+			keeps(t, m, pid, 4<<20, 4<<20)
+			p.Want("free other", "ok")
+			exactly(p, limit)
+			keeps(t, m, pid, 0, 0)
+			fill(pool)
+			p.Want(fmt.Sprintf("alloc more %d", limit+1), errOutOfMemory)
+			keeps(t, m, pid, 0, 5<<20)
+			p.Want("pooltrim "+pool+" 0", "ok")
+		}
+		// One pool's are not another's, but give way to it.
+		fill("own")
+		p.Want("allocpool a 5M s default", "ok")
+		keeps(t, m, pid, 5<<20, 3<<20)
+		p.Want("free a", "ok")
+		p.Want("pooltrim default 0", "ok")
+		p.Want("poolkeep default 0", "ok")
+		// What the device takes from is a pool like any other.
+		p.Want("pooluse own", "ok")
+		p.Want("allocasync a 3M s", "ok")
+		keeps(t, m, pid, 3<<20, 0)
+		p.Want("pooldestroy own", "ok")
+		p.Want("allocasync b 1M s", "ok")
+		keeps(t, m, pid, 4<<20, 0)
+		p.Want("freeasync a s", "ok")
+		p.Want("freeasync b s", "ok")
+		p.Want("sync s", "ok")
+		keeps(t, m, pid, 0, 0)
+		exactly(p, limit)
+	})
+}
+
+// A pool that was destroyed holds what it has until its last block is freed.
+func TestPoolsEnd(t *testing.T) {
+	const limit = 8 << 20
+	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("stream s", "ok")
+		for range 3 { // so that records are used again
+			p.Want("pool own", "ok")
+			p.Want("poolkeep own 64M", "ok")
+			for _, name := range []string{"a", "b", "c"} {
+				p.Want("allocpool "+name+" 1M s own", "ok")
+			}
+			p.Want("freeasync a s", "ok")
+			p.Want("sync s", "ok")
+			keeps(t, m, pid, 2<<20, 1<<20)
+			p.Want("gate s", "ok")
+			p.Want("freeasync b s", "ok")
+			p.Want("pooldestroy own", "ok")
+			keeps(t, m, pid, 2<<20, 1<<20)
+			p.Want("open", "ok")
+			p.Want("sync s", "ok")
+			keeps(t, m, pid, 1<<20, 2<<20)
+			p.Want("alloc more 6M", errOutOfMemory)
+			p.Want("free c", "ok")
+			keeps(t, m, pid, 0, 0)
+		}
+		exactly(p, limit)
+	})
+}
+
+// A stream has what it freed again at once, also when it is far from there; so that
+// a budget of one block is enough for it, and another stream waits for it.
+func TestPoolsInStreamOrder(t *testing.T) {
+	const limit = 2 << 20
+	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("stream s", "ok")
+		p.Want("stream other", "ok")
+		p.Want("allocasync a 2M s", "ok")
+		p.Want("gate s", "ok")
+		p.Want("freeasync a s", "ok")
+		keeps(t, m, pid, limit, 0)
+		p.Want("allocasync b 2M other", errOutOfMemory) // the gate is shut for as long as it waits
+		for range 3 {
+			p.Want("allocasync b 2M s", "ok")
+			keeps(t, m, pid, limit, 0)
+			p.Want("freeasync b s", "ok")
+			keeps(t, m, pid, limit, 0)
+		}
+		p.Want("alloc more 1", errOutOfMemory)
+		p.Want("open", "ok")
+		p.Want("allocasync b 2M other", "ok") // waits, and has it from the pool
+		keeps(t, m, pid, limit, 0)
+		// A stream that ended is no other's, though its handle may come again.
+		p.Want("freeasync b other", "ok")
+		p.Want("streamdestroy other", "ok")
+		p.Want("stream other", "ok")
+		p.Want("allocasync b 2M other", "ok")
+		keeps(t, m, pid, limit, 0)
+		p.Want("freeasync b other", "ok")
+		p.Want("syncall", "ok")
+		keeps(t, m, pid, 0, 0)
+		if peak := m.SimNumber("peak", "0"); peak != limit {
+			t.Errorf("the driver saw %d bytes at once, the limit is %d", peak, limit)
+		}
+	})
+}
+
+// A million pairs over four streams, within a budget of two blocks: none is refused,
+// and nothing is left over.
+func TestMillionPairs(t *testing.T) {
+	t.Parallel()
+	const pairs, block = 1000000, 1 << 20
+	m := rig.New(t, rig.Options{NoMount: true, Devices: "64M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+	p := start(m, "dlsym", 2*block)
+	pid := p.PID()
+	streams := ""
+	for _, name := range []string{"a", "b", "c", "d"} {
+		p.Want("stream "+name, "ok")
+		streams += " " + name
+	}
+	const parts = 20 // each well within the patience for one answer
+	for range parts {
+		p.Want(fmt.Sprintf("asyncpairs %d %d%s", pairs/parts, block, streams), fmt.Sprintf("ok %d", pairs/parts))
+	}
+	p.Want("syncall", "ok")
+	keeps(t, m, pid, 0, 0)
+	if peak := m.SimNumber("peak", "0"); peak > 2*block {
+		t.Errorf("the driver saw %d bytes at once, the limit is %d", peak, 2*block)
+	}
+	exactly(p, 2*block)
+}
+
+// Nothing of this breaks the capture of a stream, in whatever mode and thread.
+func TestPoolsBesideACapture(t *testing.T) {
+	const limit = 4 << 20
+	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("stream captured", "ok")
+		p.Want("stream s", "ok")
+		p.Want("stream t", "ok")
+		p.Want("poolkeep default 64M", "ok")
+		for mode := range 3 {
+			p.Want(fmt.Sprintf("capture captured %d", mode), "ok")
+			for i := range 80 { // enough for a look at what is pending without need
+				p.Want(fmt.Sprintf("allocasync a%d 1000 s", i), "ok")
+			}
+			for i := range 80 {
+				p.Want(fmt.Sprintf("freeasync a%d s", i), "ok")
+			}
+			p.Want("allocasync a 4M t", "ok") // needs all of it
+			p.Want("allocasync b 1 s", errOutOfMemory)
+			p.Want("freeasync a t", "ok")
+			p.Want("allocasync b 3M s", "ok")
+			p.Want("freeasync b s", "ok")
+			p.Want("capturing captured", "ok 1")
+			p.Want("endcapture captured graph", "ok")
+			p.Want("graphdestroy graph", "ok")
+			p.Want("syncall", "ok")
+			p.Want("pooltrim default 0", "ok")
+			keeps(t, m, pid, 0, 0)
+		}
+	})
+}
+
+// What pools keep the next daemon counts as well.
+func TestPoolsAfterADaemonDied(t *testing.T) {
+	const limit = 8 << 20
+	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("stream s", "ok")
+		p.Want("poolkeep default 64M", "ok")
+		p.Want("allocasync a 3M s", "ok")
+		p.Want("allocasync b 1M s", "ok")
+		p.Want("freeasync a s", "ok")
+		p.Want("sync s", "ok")
+		p.Want("gate s", "ok")
+		p.Want("freeasync b s", "ok")
+		m.Kill()
+		m.Start()
+		p.Want(fmt.Sprintf("alloc rest %d", 4<<20), "ok")
+		keeps(t, m, pid, 5<<20, 3<<20)
+		p.Want("open", "ok")
+		p.Want("sync s", "ok")
+		p.Want("free rest", "ok")
+		keeps(t, m, pid, 0, 4<<20)
+		p.Want("pooltrim default 0", "ok")
+		keeps(t, m, pid, 0, 0)
+		exactly(p, limit)
+	})
+}
