@@ -20,10 +20,10 @@ const LibraryName = "libgpuarb.so"
 
 // Launch is what a program is given to run under the shim.
 type Launch struct {
-	Library string    // path of the shim, as FindLibrary returns it
-	Socket  string    // absolute path of the daemon's socket
-	Job     ipc.Token // of the job that the program belongs to
-	Device  string    // the one device that it shall see; empty: those that it sees anyway
+	Library string          // path of the shim, as FindLibrary returns it
+	Socket  string          // absolute path of the daemon's socket
+	Job     ipc.Token       // of the job that the program belongs to
+	Devices []ipc.JobDevice // those that it shall see; none: those that it sees anyway
 }
 
 // Environ returns the environment base, with what the shim and the program need:
@@ -38,8 +38,8 @@ func (l Launch) Environ(base []string) []string {
 	if getenv(env, "CUDA_DEVICE_ORDER") == "" {
 		env = setenv(env, "CUDA_DEVICE_ORDER", "PCI_BUS_ID")
 	}
-	if l.Device != "" {
-		env = setenv(env, "CUDA_VISIBLE_DEVICES", l.Device)
+	if len(l.Devices) > 0 {
+		env = Visible(l.Devices).Apply(env)
 	}
 	return env
 }
@@ -69,8 +69,11 @@ func getenv(env []string, name string) string {
 
 // setenv removes every name from env, and adds one with value.
 func setenv(env []string, name, value string) []string {
-	env = slices.DeleteFunc(env, func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
-	return append(env, name+"="+value)
+	return append(unsetenv(env, name), name+"="+value)
+}
+
+func unsetenv(env []string, name string) []string {
+	return slices.DeleteFunc(env, func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
 }
 
 // LibraryAttempt is a path where the shim was looked for, and why it is not there.

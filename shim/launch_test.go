@@ -14,23 +14,51 @@ func TestLaunchEnviron(t *testing.T) {
 	launch := Launch{Library: "/l/libgpuarb.so", Socket: "/s", Job: ipc.Token{0x0a, 15: 0xf0}}
 	const job = "GPUARB_JOB=0a0000000000000000000000000000f0"
 	for name, c := range map[string]struct {
-		device     string
+		devices    []ipc.JobDevice
 		base, want []string
 	}{
-		"empty": {"", nil, []string{"LD_PRELOAD=/l/libgpuarb.so", "GPUARB_SOCKET=/s", job, "CUDA_DEVICE_ORDER=PCI_BUS_ID"}},
+		"empty": {nil, nil, []string{"LD_PRELOAD=/l/libgpuarb.so", "GPUARB_SOCKET=/s", job, "CUDA_DEVICE_ORDER=PCI_BUS_ID"}},
 		"everything there": {
-			"GPU-1",
+			nil,
 			[]string{"A=1", "LD_PRELOAD=a.so b.so:/l/libgpuarb.so", "CUDA_DEVICE_ORDER=X", "GPUARB_JOB=old", "CUDA_VISIBLE_DEVICES=3", "GPUARB_JOB=older"},
-			[]string{"A=1", "CUDA_DEVICE_ORDER=X", "LD_PRELOAD=/l/libgpuarb.so:a.so:b.so", "GPUARB_SOCKET=/s", job, "CUDA_VISIBLE_DEVICES=GPU-1"},
+			[]string{"A=1", "CUDA_DEVICE_ORDER=X", "CUDA_VISIBLE_DEVICES=3", "LD_PRELOAD=/l/libgpuarb.so:a.so:b.so", "GPUARB_SOCKET=/s", job},
+		},
+		"a device": {
+			[]ipc.JobDevice{{Vendor: ipc.VendorNVIDIA, UUID: ipc.UUID{0xab}}},
+			[]string{"CUDA_DEVICE_ORDER=X", "CUDA_VISIBLE_DEVICES=3", "ROCR_VISIBLE_DEVICES=0", "HIP_VISIBLE_DEVICES=1"},
+			[]string{"LD_PRELOAD=/l/libgpuarb.so", "GPUARB_SOCKET=/s", job, "CUDA_DEVICE_ORDER=PCI_BUS_ID",
+				"CUDA_VISIBLE_DEVICES=GPU-ab000000-0000-0000-0000-000000000000", "ROCR_VISIBLE_DEVICES=", "ZE_AFFINITY_MASK="},
 		},
 	} {
-		launch.Device = c.device
+		launch.Devices = c.devices
 		base := slices.Clone(c.base)
 		if diff := cmp.Diff(c.want, launch.Environ(base)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 		if diff := cmp.Diff(c.base, base); diff != "" {
 			t.Errorf("%s: the base was changed:\n%s", name, diff)
+		}
+	}
+}
+
+// TestVisible: each vendor's variable has that vendor's devices, the others none.
+func TestVisible(t *testing.T) {
+	amd := ipc.UUID([]byte("7ab3c1d2e4f50617"))
+	for _, c := range []struct {
+		devices          []ipc.JobDevice
+		cuda, rocr, zero string
+	}{
+		{[]ipc.JobDevice{{Vendor: ipc.VendorNVIDIA, Ordinal: 2}}, "2", "", ""},
+		{[]ipc.JobDevice{{Vendor: ipc.VendorAMD, Index: 5, Ordinal: 1}}, "", "1", ""},
+		{[]ipc.JobDevice{{Vendor: ipc.VendorAMD, Index: 5, Ordinal: 1, UUID: amd}}, "", "GPU-7ab3c1d2e4f50617", ""},
+		{[]ipc.JobDevice{{Vendor: ipc.VendorIntel, Index: 7}}, "", "", "0"},
+		{[]ipc.JobDevice{{Vendor: ipc.VendorIntel, Ordinal: 3}, {Vendor: ipc.VendorNVIDIA, UUID: ipc.UUID{1}}, {Vendor: ipc.VendorIntel}},
+			"GPU-01000000-0000-0000-0000-000000000000", "", "3,0"},
+	} {
+		env := Visible(c.devices).Apply([]string{"GPU_DEVICE_ORDINAL=1", "ZE_AFFINITY_MASK=9"})
+		want := []string{"CUDA_DEVICE_ORDER=PCI_BUS_ID", "CUDA_VISIBLE_DEVICES=" + c.cuda, "ROCR_VISIBLE_DEVICES=" + c.rocr, "ZE_AFFINITY_MASK=" + c.zero}
+		if diff := cmp.Diff(want, env); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", c.devices, diff)
 		}
 	}
 }

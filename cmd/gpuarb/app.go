@@ -17,7 +17,9 @@ const (
 	exitFailed      = 1
 	exitUsage       = 2
 	exitUnavailable = 69
+	exitBusy        = 75
 	exitConfig      = 78
+	exitTimeout     = 124
 	exitRunFailed   = 125
 	exitRunDenied   = 126
 	exitRunNotFound = 127
@@ -75,6 +77,9 @@ func fail(code int, format string, args ...any) error {
 // run carries out one command line, and returns the exit code.
 func (a *app) run(args []string) int {
 	root := a.rootCommand()
+	if command, rest, err := root.Find(args); err == nil && command.Flags().Lookup(waitFlag) != nil {
+		args = append([]string{command.Name()}, joinWait(command.Flags(), rest)...)
+	}
 	root.SetArgs(args)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
@@ -122,7 +127,11 @@ func (a *app) rootCommand() *cobra.Command {
 	root.AddCommand(
 		a.runCommand(),
 		a.psCommand(),
+		a.claimCommand(),
+		a.keeperCommand(),
+		a.queueCommand(),
 		a.devicesCommand(),
+		a.limitCommand(),
 		a.doctorCommand(),
 		a.planCommand(),
 		a.configCommand(),
@@ -141,7 +150,7 @@ func (a *app) jsonFlag(command *cobra.Command) *cobra.Command {
 // laterCommands are the commands that are announced and not there yet.
 func (a *app) laterCommands() []*cobra.Command {
 	var all []*cobra.Command
-	for _, name := range []string{"queue", "top", "claim", "limit", "events"} {
+	for _, name := range []string{"top", "events"} {
 		all = append(all, &cobra.Command{
 			Use:                name,
 			Short:              "not supported yet",

@@ -27,7 +27,7 @@ const asGpuarb = "TEST_BINARY_IS_GPUARB"
 const asCounter = "TEST_BINARY_COUNTS_INTERRUPTS"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asGpuarb) != "" {
+	if os.Getenv(asGpuarb) != "" || len(os.Args) == 2 && os.Args[1] == keeperName {
 		if err := os.Unsetenv(asGpuarb); err != nil {
 			panic(err)
 		}
@@ -63,14 +63,28 @@ type fakeDaemon struct {
 	state  accounting.Snapshot
 	refuse map[ipc.Type]*ipc.ProtocolError
 
-	mu   sync.Mutex
-	jobs []ipc.JobOpenRequest
-	ends chan struct{} // one for each connection that ended
+	// How a job's request ends: by status, with the devices; after the notices, and
+	// not before serve is closed, when it is not nil.
+	status  ipc.Status
+	text    string
+	given   []ipc.JobDevice
+	notices []ipc.WaitingReply
+	serves  chan struct{}
+
+	mu      sync.Mutex
+	jobs    []ipc.JobOpenRequest
+	limits  []ipc.LimitRequest
+	cancels chan ipc.CancelRequest
+	closed  chan ipc.Token // jobs that were closed
+	ends    chan struct{}  // one for each connection that ended
 }
 
 var testJob = ipc.Token{0xab, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0xff}
 
 const testJobHex = "ab0102030405060708090a0b0c0d0eff"
+
+// cardB is the second of twoDevices as the daemon names it to a job.
+var cardB = ipc.JobDevice{Index: 1, Vendor: ipc.VendorNVIDIA, Ordinal: 1, UUID: ipc.UUID{0x11, 0xbb}}
 
 func twoDevices() []accounting.DeviceState {
 	return []accounting.DeviceState{
@@ -87,6 +101,9 @@ func startDaemon(t *testing.T, edit func(*fakeDaemon)) *fakeDaemon {
 		state:  accounting.Snapshot{Version: "9.9", Devices: twoDevices()},
 		refuse: map[ipc.Type]*ipc.ProtocolError{},
 		ends:   make(chan struct{}, 100),
+
+		cancels: make(chan ipc.CancelRequest, 100),
+		closed:  make(chan ipc.Token, 100),
 	}
 	if edit != nil {
 		edit(d)
@@ -110,6 +127,7 @@ func startDaemon(t *testing.T, edit func(*fakeDaemon)) *fakeDaemon {
 
 func (d *fakeDaemon) serve(conn *ipc.Conn) {
 	defer func() { conn.Close(); d.ends <- struct{}{} }()
+	parked := &parkedJob{}
 	for {
 		message, err := conn.ReadMessage()
 		if err != nil {
@@ -119,7 +137,7 @@ func (d *fakeDaemon) serve(conn *ipc.Conn) {
 		if refusal := d.refuse[header.Type]; refusal != nil {
 			err = conn.ReplyError(header, refusal)
 		} else {
-			err = d.answer(conn, message)
+			err = d.answer(conn, message, parked)
 		}
 		if err != nil {
 			return
@@ -127,7 +145,14 @@ func (d *fakeDaemon) serve(conn *ipc.Conn) {
 	}
 }
 
-func (d *fakeDaemon) answer(conn *ipc.Conn, message ipc.Message) error {
+// parkedJob is the request for a job that waits on a connection.
+type parkedJob struct {
+	once   sync.Once
+	answer func(ipc.Status)
+}
+
+func (d *fakeDaemon) answer(conn *ipc.Conn, message ipc.Message, parked *parkedJob) error {
+	ok := func() error { return ipc.Reply(conn, message.Header, ipc.StatusOK, &ipc.Empty{}, -1) }
 	switch message.Header.Type {
 	case ipc.TypeHello:
 		return ipc.Reply(conn, message.Header, ipc.StatusOK, &ipc.HelloReply{Devices: uint32(len(d.state.Devices))}, -1)
@@ -142,12 +167,70 @@ func (d *fakeDaemon) answer(conn *ipc.Conn, message ipc.Message) error {
 		if err := ipc.Unmarshal(message.Body, &request); err != nil {
 			return err
 		}
+		return d.openJob(conn, message.Header, request, parked)
+	case ipc.TypeCancel:
+		var request ipc.CancelRequest
+		if err := ipc.Unmarshal(message.Body, &request); err != nil {
+			return err
+		}
+		if parked.answer != nil {
+			parked.answer(ipc.StatusCancelled)
+		}
+		d.cancels <- request
+		cancelled := uint64(1)
+		if request.Ticket == 404 {
+			cancelled = 0
+		}
+		return ipc.Reply(conn, message.Header, ipc.StatusOK, &ipc.CancelReply{Cancelled: cancelled}, -1)
+	case ipc.TypeJobClose:
+		var request ipc.JobCloseRequest
+		if err := ipc.Unmarshal(message.Body, &request); err != nil {
+			return err
+		}
+		d.closed <- request.Job
+		return ok()
+	case ipc.TypeLimit:
+		var request ipc.LimitRequest
+		if err := ipc.Unmarshal(message.Body, &request); err != nil {
+			return err
+		}
 		d.mu.Lock()
-		d.jobs = append(d.jobs, request)
+		d.limits = append(d.limits, request)
 		d.mu.Unlock()
-		return ipc.Reply(conn, message.Header, ipc.StatusOK, &ipc.JobOpenReply{Job: testJob, ID: 7}, -1)
+		return ok()
 	}
 	return conn.ReplyError(message.Header, &ipc.ProtocolError{Status: ipc.StatusUnsupported, Text: "the fake daemon does not know this"})
+}
+
+// openJob answers at once, or parks the request and reads on.
+func (d *fakeDaemon) openJob(conn *ipc.Conn, header ipc.Header, request ipc.JobOpenRequest, parked *parkedJob) error {
+	d.mu.Lock()
+	d.jobs = append(d.jobs, request)
+	d.mu.Unlock()
+	parked.answer = func(status ipc.Status) {
+		parked.once.Do(func() {
+			reply := ipc.JobOpenReply{Text: ipc.MakeText(d.text)}
+			if status == ipc.StatusOK {
+				reply = ipc.JobOpenReply{Job: testJob, ID: 7, Devices: uint32(len(d.given))}
+				copy(reply.Device[:], d.given)
+			}
+			_ = ipc.Reply(conn, header, status, &reply, -1)
+		})
+	}
+	for i := range d.notices {
+		if err := conn.Notice(header, &d.notices[i]); err != nil {
+			return err
+		}
+	}
+	if d.serves == nil {
+		parked.answer(d.status)
+		return nil
+	}
+	go func() {
+		<-d.serves
+		parked.answer(d.status)
+	}()
+	return nil
 }
 
 // lastJob is the latest job that was asked for.
@@ -244,6 +327,8 @@ func TestExitCodes(t *testing.T) {
 	full := startDaemon(t, func(d *fakeDaemon) {
 		d.refuse[ipc.TypeJobOpen] = &ipc.ProtocolError{Status: ipc.StatusPermission, Text: "the rule gives 1 GiB"}
 	})
+	busy := startDaemon(t, func(d *fakeDaemon) { d.status, d.text = ipc.StatusBusy, "GPU 0 is ann's" })
+	late := startDaemon(t, func(d *fakeDaemon) { d.status, d.text = ipc.StatusTimeout, "waited 1s for GPU 0" })
 	folder := t.TempDir()
 	for name, text := range map[string]string{"noexec": "x", "good.toml": "schema_version = 1", "bad.toml": "schema_version = 1\ncolor = 1\n"} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
@@ -261,7 +346,7 @@ func TestExitCodes(t *testing.T) {
 		{"unknown command", daemon, "paint", 2, "unknown command \"paint\"; see `gpuarb --help`"},
 		{"unknown flag", daemon, "ps --paint", 2, "unknown flag: --paint; see `gpuarb ps --help`"},
 		{"surplus argument", daemon, "ps 3", 2, "unknown command \"3\" for \"gpuarb ps\"; see `gpuarb ps --help`"},
-		{"later command", daemon, "claim --try", 2, "gpuarb claim is not supported yet"},
+		{"later command", daemon, "top", 2, "gpuarb top is not supported yet"},
 		{"ps", daemon, "ps", 0, ""},
 		{"devices", daemon, "devices", 0, ""},
 		{"no device", bare, "devices", 69, "no device: the daemon knows no GPU on this machine; `gpuarb doctor` says why"},
@@ -282,10 +367,33 @@ func TestExitCodes(t *testing.T) {
 		{"run: no streams", daemon, "run --streams 0 true", 125, "--streams: 0 is no limit; write a number from 1"},
 		{"run: too large", daemon, "run --memory 17G true", 125, "--memory: 17GiB is more than device 1 (Card B), the largest here, has: 16.0 GiB; ask for less, or for a share such as 50%"},
 		{"run: too large for this one", daemon, "run --memory 9G --device 0 true", 125, "--memory: 9GiB is more than device 0 (Card A) has: 8.0 GiB; ask for less, or for a share such as 50%"},
-		{"run: later flag", daemon, "run --min 2G true", 125, "run --min is not supported yet"},
-		{"run: later switch", daemon, "run --no-wait true", 125, "run --no-wait is not supported yet"},
-		{"run: any device", daemon, "run --device any true", 125, "run --device any is not supported yet"},
-		{"run: other vendor", daemon, "run --device 2 true", 125, "--device 2: choosing a device of intel is not supported yet"},
+		{"run: waits and not", daemon, "run --wait --no-wait true", 125, "--wait and not to wait exclude each other"},
+		{"run: bad duration", daemon, "run --wait=soon true", 125, "invalid argument \"soon\" for \"--wait\" flag: \"soon\" is no duration; write 90s, 10m, 2h or max; see `gpuarb run --help`"},
+		{"run: more reserved than allowed", daemon, "run --memory 1G --min 2G true", 125, "--min: 2G is more than the budget, --memory 1G"},
+		{"run: busy", busy, "run --no-wait true", 75, "GPU 0 is ann's"},
+		{"run: too late", late, "run --wait=1 true", 124, "waited 1s for GPU 0"},
+		{"run: nothing to prefer", daemon, "run --device 0 --prefer 1 true", 125, "--prefer: there is nothing to prefer among the devices of --device; it goes with --device any"},
+		{"claim: busy", busy, "claim --try", 75, "GPU 0 is ann's"},
+		{"claim: too late", late, "claim --wait=1 --exec true", 124, "waited 1s for GPU 0"},
+		{"claim: no device", bare, "claim", 69, "no device: there is none here that may be taken; `gpuarb devices` lists them, and CUDA_VISIBLE_DEVICES and its like narrow them"},
+		{"claim: no such device", daemon, "claim --device 7", 69, "--device: there is no device \"7\"; there are " + listDevices(twoDevices())},
+		{"claim: refused", full, "claim", 1, "the rule gives 1 GiB"},
+		{"claim: no program", daemon, "claim --exec", 2, "no program to run was given: gpuarb claim --exec COMMAND"},
+		{"claim: a program alone", daemon, "claim true", 2, "unexpected argument \"true\"; to run a program, put --exec before it"},
+		{"claim: child's 3", daemon, "claim --exec -- sh -c exit\t3", 3, ""},
+		{"claim: not found", daemon, "claim --exec DIR/none", 127, "DIR/none cannot be executed: no such file or directory"},
+		{"claim: nobody's", daemon, "claim --release", 2, "which claim? GPUARB_CLAIM is not set; give its number"},
+		{"claim: no claim", daemon, "claim --release 1", 1, "claim 1: there is no such claim (any more)"},
+		{"queue", daemon, "queue", 0, ""},
+		{"queue: cancel", daemon, "queue cancel 12", 0, ""},
+		{"queue: cancel nothing", daemon, "queue cancel 404", 1, "ticket 404 does not wait (any more)"},
+		{"queue: no ticket", daemon, "queue cancel x", 2, "\"x\" is no ticket; `gpuarb queue` shows their numbers"},
+		{"limit: whose", daemon, "limit memory.max=1G", 2, "whose? Give a PID, --job or --device"},
+		{"limit: which", daemon, "limit 42", 2, "no limit was given; write memory.max=2G"},
+		{"limit: of a device", daemon, "limit --device 0 memory.max=1G", 2, "\"memory.max\" is no limit of a device; there is slots.max"},
+		{"limit: of a process", daemon, "limit 42 slots.max=1", 2, "\"slots.max\" is no limit of a process or job; there are memory.max, memory.min and streams.max"},
+		{"limit: bad size", daemon, "limit 42 memory.max=1Q", 2, `memory.max: "1Q" is no size: its unit "Q" is unknown; K, M, G, T (powers of 1024) and % are known`},
+		{"limit: bad number", daemon, "limit --device 0 slots.max=0", 2, `slots.max: "0" is no number from 1 to 2147483647`},
 		{"run: no such device", bare, "run --device 0 true", 125, "--device: device \"0\": the daemon knows no GPU on this machine; `gpuarb doctor` says why"},
 		{"run: refused", full, "run --memory 2G true", 125, "the job was refused: the rule gives 1 GiB"},
 		{"run: other version", old, "run true", 125, "you speak 1, I speak 2"},

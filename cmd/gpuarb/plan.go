@@ -99,6 +99,9 @@ func (a *app) environmentReserve() accounting.Bytes {
 		spelled += "M"
 	}
 	reserve, err := parseReserve(spelled)
+	if err == nil && reserve == 0 {
+		err = errors.New("must be above 0")
+	}
 	if err != nil {
 		a.say("GPUARB_STREAM_RESERVE=%s is ignored: %v", text, err)
 		return customaryReserve

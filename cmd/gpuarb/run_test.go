@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,7 +19,7 @@ import (
 )
 
 // deadline bounds every wait of these tests.
-const deadline = 20 * time.Second
+const deadline = 60 * time.Second
 
 func TestRunEnvironment(t *testing.T) {
 	daemon := startDaemon(t, nil)
@@ -35,12 +36,14 @@ func TestRunEnvironment(t *testing.T) {
 			[]string{library + ":libdl.so.2", "FASTEST_FIRST", "1"}},
 		{"run below run", []string{"LD_PRELOAD=" + library + ":libdl.so.2", "GPUARB_JOB=00"}, nil,
 			[]string{library + ":libdl.so.2", "PCI_BUS_ID", "unset"}},
-		{"index", []string{"CUDA_VISIBLE_DEVICES=0"}, []string{"--device", "1"},
+		{"device", []string{"CUDA_VISIBLE_DEVICES=0", "CUDA_DEVICE_ORDER=FASTEST_FIRST"}, []string{"--device", "1"},
 			[]string{library, "PCI_BUS_ID", "GPU-11bb0000-0000-0000-0000-000000000000"}},
-		{"PCI address", nil, []string{"--device=00000000:01:00.0"},
-			[]string{library, "PCI_BUS_ID", "GPU-11aa0000-0000-0000-0000-000000000000"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			daemon := daemon
+			if c.flags != nil {
+				daemon = startDaemon(t, func(d *fakeDaemon) { d.given = []ipc.JobDevice{cardB} })
+			}
 			args := append(append([]string{"run"}, c.flags...), "--", "sh", "-c", script)
 			got := finish(t, gpuarb(t, daemon.environment(t, c.env...), args...))
 			want := strings.Join([]string{c.want[0], testJobHex, daemon.socket, c.want[1], c.want[2]}, "\n") + "\n"
@@ -62,22 +65,66 @@ func TestRunSocketIsAbsolute(t *testing.T) {
 
 func TestRunJobRequest(t *testing.T) {
 	daemon := startDaemon(t, nil)
+	const no = ipc.NoLimit
+	on := func(r ipc.JobOpenRequest, devices ...uint32) ipc.JobOpenRequest {
+		r.Devices = uint32(copy(r.Device[:], devices))
+		return r
+	}
 	for flags, want := range map[string]ipc.JobOpenRequest{
-		"":                                      {Memory: ipc.NoLimit},
-		"--memory max":                          {Memory: ipc.NoLimit},
-		"--memory 1.5G --streams 8":             {Memory: 3 << 29, Streams: 8},
-		"--memory 16G":                          {Memory: 16 << 30},
-		"--memory 12.5% --per-process":          {Memory: ipc.NoLimit, MemoryShare: 125, Flags: ipc.JobPerProcess},
-		"--memory 8G --device gpu-11AA":         {Memory: 8 << 30},
-		"--memory=4096M --streams=1 --device=0": {Memory: 4 << 30, Streams: 1},
+		"":                                      {Memory: no, Min: no},
+		"--memory max":                          {Memory: no, Min: no},
+		"--memory 1.5G --streams 8":             {Memory: 3 << 29, Min: no, Streams: 8},
+		"--memory 16G":                          {Memory: 16 << 30, Min: no},
+		"--memory 12.5% --per-process":          {Memory: no, Min: no, MemoryShare: 125, Flags: ipc.JobPerProcess},
+		"--memory 8G --device gpu-11AA":         on(ipc.JobOpenRequest{Memory: 8 << 30, Min: no}, 0),
+		"--memory=4096M --streams=1 --device=0": on(ipc.JobOpenRequest{Memory: 4 << 30, Min: no, Streams: 1}, 0),
+		"--device=00000000:02:00.0":             on(ipc.JobOpenRequest{Memory: no, Min: no}, 1),
+		"--device 2,0 --exclusive":              on(ipc.JobOpenRequest{Memory: no, Min: no, Flags: ipc.JobExclusive}, 2, 0),
+		"--memory 4G --min 2G":                  {Memory: 4 << 30, Min: 2 << 30},
+		"--memory 4G --min max":                 {Memory: 4 << 30, Min: 4 << 30},
+		"--min 25%":                             {Memory: no, Min: no, MinShare: 250},
+		"--wait":                                {Memory: no, Min: no, Flags: ipc.JobWait},
+		"--wait=10m":                            {Memory: no, Min: no, Flags: ipc.JobWait, WaitMillis: 600000},
+		"--wait 1.5 --memory 1G":                {Memory: 1 << 30, Min: no, Flags: ipc.JobWait, WaitMillis: 1500},
+		"--streams 3 --wait max":                {Memory: no, Min: no, Streams: 3, Flags: ipc.JobWait, WaitMillis: no},
+		"--wait --no-wait=false":                {Memory: no, Min: no, Flags: ipc.JobWait},
+		"--no-wait":                             {Memory: no, Min: no, Flags: ipc.JobNoWait},
+		"--device any":                          on(ipc.JobOpenRequest{Memory: no, Min: no, Flags: ipc.JobAny}, 0, 1, 2),
+		"--prefer 2,1":                          on(ipc.JobOpenRequest{Memory: no, Min: no, Flags: ipc.JobAny}, 2, 1, 0),
+		"--device nvidia --prefer 1":            on(ipc.JobOpenRequest{Memory: no, Min: no, Flags: ipc.JobAny}, 1, 0),
+		"--device intel":                        on(ipc.JobOpenRequest{Memory: no, Min: no, Flags: ipc.JobAny}, 2),
 	} {
-		args := append(append([]string{"run"}, strings.Fields(flags)...), "sh", "-c", "true --memory")
+		args := append(append([]string{"run"}, strings.Fields(flags)...), "sh", "-c", "true --wait 10m")
 		wantCode(t, finish(t, gpuarb(t, daemon.environment(t), args...)), 0)
-		want.Command = ipc.MakeText("sh -c true --memory")
+		want.Command = ipc.MakeText("sh -c true --wait 10m")
 		if got := daemon.lastJob(t); got != want {
 			t.Errorf("%s: asked for %+v\nwant %+v", flags, got, want)
 		}
 	}
+}
+
+// What the environment lets a program see is what `any` is taken from.
+func TestAnyWithinTheEnvironment(t *testing.T) {
+	daemon := startDaemon(t, nil)
+	for env, want := range map[string][]uint32{
+		"CUDA_VISIBLE_DEVICES=1":                          {1, 2},
+		"CUDA_VISIBLE_DEVICES=GPU-11a":                    {0, 2},
+		"CUDA_VISIBLE_DEVICES=":                           {2},
+		"CUDA_VISIBLE_DEVICES=0,-1,1":                     {0, 2},
+		"CUDA_VISIBLE_DEVICES=-1 ZE_AFFINITY_MASK=0":      {2},
+		"ZE_AFFINITY_MASK=3":                              {0, 1},
+		"ROCR_VISIBLE_DEVICES=":                           {0, 1, 2},
+		"CUDA_VISIBLE_DEVICES=1, 0 ZE_AFFINITY_MASK=none": {0, 1},
+	} {
+		variables := strings.Split(strings.Replace(env, " ZE", "\nZE", 1), "\n")
+		wantCode(t, finish(t, gpuarb(t, daemon.environment(t, variables...), "run", "--device", "any", "true")), 0)
+		job := daemon.lastJob(t)
+		if got := job.Device[:job.Devices]; !slices.Equal(got, want) {
+			t.Errorf("%s: any of %v, want any of %v", env, got, want)
+		}
+	}
+	got := finish(t, gpuarb(t, daemon.environment(t, "CUDA_VISIBLE_DEVICES="), "claim", "--device", "nvidia"))
+	wantCode(t, got, 69)
 }
 
 func TestRunNeedsDaemon(t *testing.T) {
@@ -160,6 +207,7 @@ func TestRunLifetime(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Kill(pid, unix.SIGKILL) }()
+	await(t, "the end of the connection that opened the job", daemon.ends)
 	select {
 	case <-daemon.ends:
 		t.Error("the connection ended while the program ran")
@@ -175,6 +223,18 @@ func TestRunLifetime(t *testing.T) {
 	case <-daemon.ends:
 	case <-time.After(deadline):
 		t.Error("the connection is still open")
+	}
+}
+
+// await waits for something on a channel, and returns it.
+func await[T any](t *testing.T, what string, from <-chan T) T {
+	t.Helper()
+	select {
+	case got := <-from:
+		return got
+	case <-time.After(deadline):
+		t.Fatalf("not within %v: %s", deadline, what)
+		panic("unreachable")
 	}
 }
 

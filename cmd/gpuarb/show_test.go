@@ -36,6 +36,64 @@ func TestPs(t *testing.T) {
 	}
 }
 
+func TestQueue(t *testing.T) {
+	daemon := startDaemon(t, func(d *fakeDaemon) {
+		d.state.Queue = []accounting.TicketState{{Pos: 1, Ticket: 12, PID: 42, User: "ada", Device: -1, Wants: "device",
+			WaitedMs: 2500, Reason: "slots", Command: "train\nx"}}
+	})
+	want := "POS PID USER GPU  WANTS WAITED REASON TICKET COMMAND\n" +
+		"  1  42 ada  any device      2 slots      12 train\\nx\n"
+	got := finish(t, gpuarb(t, daemon.environment(t), "queue"))
+	if got.code != 0 || got.stdout != want {
+		t.Errorf("code %d\n%v\nwant:\n%s", got.code, got, want)
+	}
+	var queue []accounting.TicketState
+	got = finish(t, gpuarb(t, daemon.environment(t), "queue", "--json"))
+	if err := json.Unmarshal([]byte(got.stdout), &queue); err != nil || len(queue) != 1 || queue[0] != daemon.state.Queue[0] {
+		t.Errorf("%v: %+v\n%v", err, queue, got)
+	}
+	got = finish(t, gpuarb(t, daemon.environment(t), "__complete", "queue", "cancel", ""))
+	if !strings.HasPrefix(got.stdout, "12\tada: train\\nx\n") {
+		t.Errorf("completion offers\n%v", got)
+	}
+}
+
+func TestQueueCancel(t *testing.T) {
+	daemon := startDaemon(t, nil)
+	got := finish(t, gpuarb(t, daemon.environment(t), "queue", "cancel", "404", "13"))
+	wantCode(t, got, 1)
+	wantStderr(t, got, "ticket 404 does not wait (any more)")
+	for _, ticket := range []uint64{404, 13} {
+		if request := await(t, "the Cancel", daemon.cancels); request != (ipc.CancelRequest{Ticket: ticket}) {
+			t.Errorf("asked for %+v, want ticket %d", request, ticket)
+		}
+	}
+}
+
+func TestLimit(t *testing.T) {
+	daemon := startDaemon(t, nil)
+	for args, want := range map[string]ipc.LimitRequest{
+		"42 memory.max=2G": {Target: ipc.LimitProcess, ID: 42, Device: ipc.AllDevices, Set: ipc.SetMax, Max: 2 << 30},
+		"42 memory.max=max memory.min=25% streams.max=8": {Target: ipc.LimitProcess, ID: 42, Device: ipc.AllDevices,
+			Set: ipc.SetMax | ipc.SetMin | ipc.SetStreams, Max: ipc.NoLimit, Min: ipc.NoLimit, MinShare: 250, Streams: 8},
+		"--device GPU-11b 42 memory.min=0": {Target: ipc.LimitProcess, ID: 42, Device: 1, Set: ipc.SetMin},
+		"--job 7 memory.max=1":             {Target: ipc.LimitJob, ID: 7, Device: ipc.AllDevices, Set: ipc.SetMax, Max: 1},
+		"--device 0 slots.max=2":           {Target: ipc.LimitDevice, Set: ipc.SetSlots, Slots: 2},
+		"slots.max=max --device 2":         {Target: ipc.LimitDevice, Device: 2, Set: ipc.SetSlots},
+	} {
+		got := finish(t, gpuarb(t, daemon.environment(t), append([]string{"limit"}, strings.Fields(args)...)...))
+		if got.code != 0 || got.stdout+got.stderr != "" {
+			t.Errorf("%s: code %d\n%v", args, got.code, got)
+			continue
+		}
+		daemon.mu.Lock()
+		if request := daemon.limits[len(daemon.limits)-1]; request != want {
+			t.Errorf("%s: asked for %+v\nwant %+v", args, request, want)
+		}
+		daemon.mu.Unlock()
+	}
+}
+
 func TestDevices(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	got := finish(t, gpuarb(t, daemon.environment(t), "devices"))
@@ -87,6 +145,11 @@ func TestPlan(t *testing.T) {
 		{"GPUARB_STREAM_RESERVE=64", "--arms 2 --streams 2 --stream-reserve 1K", "2 arms × 2 streams × 1.0 KiB = 4.0 KiB (4096 bytes)", ""},
 		{"GPUARB_STREAM_RESERVE=much", "--arms 1 --streams 1", "1 arms × 1 streams × 256.0 MiB = 256.0 MiB (268435456 bytes)",
 			`gpuarb: GPUARB_STREAM_RESERVE=much is ignored: "much" is no size: it does not start with a number; write bytes, "4GiB", "25%" or "max"` + "\n"},
+		{"", "--arms 4 --streams 4", "4 arms × 4 streams × 256.0 MiB = 4.0 GiB (4294967296 bytes)", ""},
+		{"GPUARB_STREAM_RESERVE=0", "--arms 4 --streams 4", "4 arms × 4 streams × 256.0 MiB = 4.0 GiB (4294967296 bytes)",
+			"gpuarb: GPUARB_STREAM_RESERVE=0 is ignored: must be above 0\n"},
+		{"GPUARB_STREAM_RESERVE=-1", "--arms 4 --streams 4", "4 arms × 4 streams × 256.0 MiB = 4.0 GiB (4294967296 bytes)",
+			`gpuarb: GPUARB_STREAM_RESERVE=-1 is ignored: "-1" is no size: it is negative` + "\n"},
 		{"", "--arms 18446744073709551615 --streams 2", "18446744073709551615 arms × 2 streams × 256.0 MiB = at least 16.0 EiB (18446744073709551615 bytes)", ""},
 		{"", "--arms 0 --streams 2", "0 arms × 2 streams × 256.0 MiB = 0 B (0 bytes)", ""},
 		{"", "--arms 1 --streams 3 --json", `{

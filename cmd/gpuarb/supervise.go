@@ -51,16 +51,13 @@ func lookUp(name, path string) (string, error) {
 }
 
 // supervise starts the program and waits for it, and for nothing that it leaves
-// behind. It returns nil for exit code 0, else an error with the code.
-func (a *app) supervise(program string, args, environ []string) error {
+// behind. It returns nil for exit code 0, else an error with the code. Before a signal
+// is passed on that is to end the program, cancel is called, which ends its waiting.
+func (a *app) supervise(program string, args, environ []string, caught <-chan os.Signal, cancel func()) error {
 	// The kernel sends the parent-death signal when the thread that started the
 	// child ends, so this thread must last as long as the child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-
-	caught := make(chan os.Signal, 64)
-	signal.Notify(caught, passedSignals()...)
-	defer signal.Stop(caught)
 
 	process, err := start(program, args, environ)
 	if err != nil {
@@ -70,7 +67,7 @@ func (a *app) supervise(program string, args, environ []string) error {
 	forwarded := make(chan struct{})
 	go func() {
 		defer close(forwarded)
-		forward(caught, process, done)
+		forward(caught, process, cancel, done)
 	}()
 	state, err := process.Wait()
 	close(done)
@@ -123,6 +120,14 @@ func exitStatus(state *os.ProcessState) error {
 	return &exitError{code: state.ExitCode()}
 }
 
+// catchSignals begins to catch what is passed on. It begins before there is a program:
+// what comes until then is not lost.
+func catchSignals() (caught <-chan os.Signal, stop func()) {
+	signals := make(chan os.Signal, 64)
+	signal.Notify(signals, passedSignals()...)
+	return signals, func() { signal.Stop(signals) }
+}
+
 // passedSignals are the signals that gpuarb passes on. One that is ignored (under
 // nohup, or in the background of a script) is left so: catching it would make the
 // program start with it on.
@@ -141,10 +146,14 @@ func passedSignals() []os.Signal {
 
 // forward passes on what is caught until done. A signal that comes before the end of
 // the program and is handled after it finds nobody, and does no harm.
-func forward(caught <-chan os.Signal, process *os.Process, done <-chan struct{}) {
+func forward(caught <-chan os.Signal, process *os.Process, cancel func(), done <-chan struct{}) {
 	for {
 		select {
 		case sig := <-caught:
+			switch sig {
+			case unix.SIGINT, unix.SIGTERM, unix.SIGHUP:
+				cancel()
+			}
 			if !fromTerminal(sig) {
 				_ = process.Signal(sig)
 			}

@@ -1,0 +1,292 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/shim"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// claimOptions is what claim can be asked for besides what run can.
+type claimOptions struct {
+	jobOptions
+	try        bool
+	onlyIfNone bool
+	exec       bool
+	release    bool
+	index      bool
+	holder     int // --for
+}
+
+func (a *app) claimCommand() *cobra.Command {
+	var options claimOptions
+	command := a.jsonFlag(&cobra.Command{
+		Use:   "claim [flags] [--exec COMMAND [ARGUMENT…]]",
+		Short: "take a device that is free, or wait for one in order of arrival",
+		Long: `Takes a device for this shell, and prints the variables that make programs use it:
+
+  eval "$(gpuarb claim)"             the device is this shell's until it ends,
+  eval "$(gpuarb claim --release)"   or until this
+
+A process in the background keeps the claim until the one that asked for it ends (a
+subshell counts as its shell), or the one that --for names. What still runs then
+keeps the device to its end. With --exec the claim lasts as long as COMMAND, which
+gets the variables; nothing is printed.
+
+The exit code is 0, 1 when it failed, 2 for usage, 69 when there is no device or no
+daemon, 75 when none is free and it is not to wait, 124 when it waited too long, 128+n
+when signal n ended the wait; with --exec COMMAND's own, 126 and 127 as with run.`,
+		RunE: func(command *cobra.Command, args []string) error {
+			return claimFailure(a.claim(command.Flags(), &options, args))
+		},
+	})
+	flags := command.Flags()
+	flags.SetInterspersed(false)
+	options.addTo(flags)
+	flags.StringVar(&options.device, "device", anyDevice, "which: any, nvidia, amd, intel, or a device; with a list, as 0,1, all of them")
+	flags.BoolVar(&options.try, "try", false, "fail with 75 rather than wait")
+	flags.BoolVar(&options.noWait, "no-wait", false, "the same")
+	flags.BoolVar(&options.onlyIfNone, "only-if-none", false, "fail with 75 when you have a claim already")
+	flags.BoolVar(&options.exec, "exec", false, "run the command that follows, for as long as which the claim lasts")
+	flags.IntVar(&options.holder, "for", 0, "the claim lasts as long as the process with this PID")
+	flags.BoolVar(&options.release, "release", false, "end this shell's claim, or the one whose number follows (GPUARB_CLAIM)")
+	flags.BoolVar(&options.index, "index", false, "print the device's index alone")
+	a.completeDevices(command)
+	return command
+}
+
+// claimFailure gives a failure its code that has none.
+func claimFailure(err error) error {
+	var exit *exitError
+	if err == nil || errors.As(err, &exit) {
+		return err
+	}
+	return &exitError{exitFailed, err}
+}
+
+func (a *app) claim(flags *pflag.FlagSet, options *claimOptions, args []string) error {
+	switch {
+	case options.release:
+		return a.releaseClaim(args)
+	case options.exec && len(args) == 0:
+		return fail(exitUsage, "no program to run was given: gpuarb claim --exec COMMAND")
+	case !options.exec && len(args) > 0:
+		return fail(exitUsage, "unexpected argument %q; to run a program, put --exec before it", args[0])
+	}
+	if held := a.ownClaim(); held != 0 {
+		code := exitFailed
+		if options.onlyIfNone {
+			code = exitBusy
+		}
+		return fail(code, "this shell has claim %d already; eval \"$(gpuarb claim --release)\" ends it", held)
+	}
+	request, size, err := options.request(flags)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	request.Flags |= ipc.JobClaim
+	if options.try || options.noWait {
+		request.Flags |= ipc.JobNoWait
+	}
+	if options.onlyIfNone {
+		request.Flags |= ipc.JobOnlyIfNone
+	}
+	library, err := a.library()
+	if err != nil {
+		return err
+	}
+	client, err := a.prepare(&request, &options.jobOptions, size)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if options.exec {
+		return a.claimFor(library, client.Path(), request, args)
+	}
+	return a.claimForShell(options, library, client.Path(), request)
+}
+
+// claimFor claims for a program, as run does for its job.
+func (a *app) claimFor(library, path string, request ipc.JobOpenRequest, args []string) error {
+	program, err := lookUp(args[0], a.getenv("PATH"))
+	if err != nil {
+		return err
+	}
+	request.Command = ipc.MakeText(strings.Join(args, " "))
+	caught, stop := catchSignals()
+	defer stop()
+	job, err := a.openJob(path, request, caught)
+	if err != nil {
+		return err
+	}
+	launch, err := launchOf(library, path, job)
+	if err != nil {
+		return err
+	}
+	return a.supervise(program, args, launch.Environ(a.environ), caught, func() { a.cancelTickets(path, job.Job) })
+}
+
+// claimForShell leaves the claim with a keeper, and prints what its programs need.
+func (a *app) claimForShell(options *claimOptions, library, path string, request ipc.JobOpenRequest) error {
+	holder := options.holder
+	if holder == 0 {
+		var err error
+		if holder, err = shellOf(os.Getppid()); err != nil {
+			return fail(exitFailed, "who is to have the claim? %w; name a process with --for PID, or use --exec", err)
+		}
+	}
+	request.Command = ipc.MakeText(fmt.Sprintf("gpuarb claim for %s[%d]", commandName(holder), holder))
+	keeper, job, err := a.startKeeper(keepRequest{Path: path, Holder: holder, Job: request})
+	if err != nil {
+		return err
+	}
+	launch, err := launchOf(library, path, job)
+	if err == nil {
+		err = a.printClaim(options, launch, keeper.pid, job)
+	}
+	if err != nil {
+		keeper.abandon()
+		return err
+	}
+	return keeper.keep()
+}
+
+// claimVariables are what a claim changes in the environment.
+var claimVariables = []string{"CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK",
+	"HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "LD_PRELOAD", "GPUARB_SOCKET", "GPUARB_JOB"}
+
+// claimed is what `gpuarb claim --json` prints.
+type claimed struct {
+	Claim       int               `json:"claim"` // GPUARB_CLAIM
+	Job         uint64            `json:"job"`
+	Devices     []claimedDevice   `json:"devices"`
+	Environment map[string]string `json:"environment"`
+	Unset       []string          `json:"unset"`
+}
+
+type claimedDevice struct {
+	Index   uint32 `json:"index"`
+	Vendor  string `json:"vendor"`
+	Ordinal uint32 `json:"ordinal"` // among the vendor's devices
+}
+
+func (a *app) printClaim(options *claimOptions, launch shim.Launch, keeper int, job ipc.JobOpenReply) error {
+	switch {
+	case a.json:
+		return a.printJSON(describeClaim(launch.Environ(a.environ), keeper, job))
+	case options.index:
+		_, err := fmt.Fprintln(a.stdout, indices(job))
+		return err
+	}
+	text := exports(launch.Environ(a.environ)) + fmt.Sprintf("export GPUARB_CLAIM=%d\n", keeper)
+	_, err := fmt.Fprint(a.stdout, text)
+	return err
+}
+
+func describeClaim(environ []string, keeper int, job ipc.JobOpenReply) claimed {
+	c := claimed{Claim: keeper, Job: job.ID, Devices: []claimedDevice{}, Environment: map[string]string{}, Unset: []string{}}
+	for _, name := range claimVariables {
+		if value, set := find(environ, name); set {
+			c.Environment[name] = value
+		} else {
+			c.Unset = append(c.Unset, name)
+		}
+	}
+	c.Environment["GPUARB_CLAIM"] = strconv.Itoa(keeper)
+	for _, d := range job.Device[:job.Devices] {
+		device := claimedDevice{Index: d.Index, Ordinal: d.Ordinal}
+		for name, vendor := range vendors {
+			if vendor == d.Vendor {
+				device.Vendor = name
+			}
+		}
+		c.Devices = append(c.Devices, device)
+	}
+	return c
+}
+
+// exports are shell commands that bring what a claim changes to what environ has.
+func exports(environ []string) string {
+	var b strings.Builder
+	for _, name := range claimVariables {
+		if value, set := find(environ, name); set {
+			fmt.Fprintf(&b, "export %s=%s\n", name, quote(value))
+		} else {
+			fmt.Fprintf(&b, "unset %s\n", name)
+		}
+	}
+	return b.String()
+}
+
+// quote spells a word as a shell reads it back.
+func quote(word string) string {
+	plain := func(r rune) bool {
+		return strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:,@%+=", r)
+	}
+	if strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// releaseClaim ends a claim, and prints what undoes its variables. Those were in the
+// keeper's own environment, which is the shell's from before.
+func (a *app) releaseClaim(args []string) error {
+	if len(args) > 1 {
+		return fail(exitUsage, "one claim at a time: gpuarb claim --release [NUMBER]")
+	}
+	text := a.getenv(claimName)
+	if len(args) == 1 {
+		text = args[0]
+	}
+	if text == "" {
+		return fail(exitUsage, "which claim? %s is not set; give its number", claimName)
+	}
+	pid, err := strconv.Atoi(text)
+	if err != nil || pid <= 0 {
+		return fail(exitUsage, "%q is no claim; its number is what %s holds", text, claimName)
+	}
+	before, err := endKeeper(pid)
+	if err != nil {
+		return fail(exitFailed, "claim %d: %w", pid, err)
+	}
+	if text == a.getenv(claimName) { // this shell's own: it has the variables
+		_, err = fmt.Fprintf(a.stdout, "%sunset %s\n", exports(before), claimName)
+	}
+	return err
+}
+
+// runInClaim runs a program inside this shell's claim, whose budget it shares.
+func (a *app) runInClaim(claim int, flags *pflag.FlagSet, program string, args []string, notFound error) error {
+	var given string
+	flags.Visit(func(f *pflag.Flag) {
+		if f.Name != "socket" {
+			given = f.Name
+		}
+	})
+	if given != "" {
+		return fmt.Errorf("--%s: this shell has claim %d, in whose budget the program would run; give the flag to `gpuarb claim`, "+
+			"or end the claim first: eval \"$(gpuarb claim --release)\"", given, claim)
+	}
+	library, err := a.library()
+	if err != nil {
+		return err
+	}
+	if notFound != nil {
+		return notFound
+	}
+	job, err := ipc.ParseToken(a.getenv("GPUARB_JOB"))
+	if err != nil {
+		return fmt.Errorf("GPUARB_JOB: %w", err)
+	}
+	caught, stop := catchSignals()
+	defer stop()
+	launch := shim.Launch{Library: library, Socket: a.getenv("GPUARB_SOCKET"), Job: job}
+	return a.supervise(program, args, launch.Environ(a.environ), caught, func() { a.cancelTickets(launch.Socket, job) })
+}

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/ipc"
+	"golang.org/x/sys/unix"
+)
+
+// claimDaemon gives each job the second device.
+func claimDaemon(t *testing.T) *fakeDaemon {
+	return startDaemon(t, func(d *fakeDaemon) { d.given = []ipc.JobDevice{cardB} })
+}
+
+// shell prepares a script with gpuarb in $G.
+func (d *fakeDaemon) shell(t *testing.T, script string, env ...string) *exec.Cmd {
+	t.Helper()
+	command := gpuarb(t, d.environment(t, env...))
+	shell := exec.Command("bash", "-c", script)
+	shell.Env = append(command.Env, "G="+command.Path)
+	return shell
+}
+
+// gone waits until a process has ended.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	pidfd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(pidfd)
+	if !waitForEnd(pidfd, deadline) {
+		_ = unix.Kill(pid, unix.SIGKILL)
+		t.Errorf("not within %v: the end of process %d", deadline, pid)
+	}
+}
+
+func number(t *testing.T, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(strings.TrimSpace(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A shell has its claim until it ends, and not longer; a subshell's end is not its end.
+func TestClaimForShell(t *testing.T) {
+	daemon := claimDaemon(t)
+	got := finish(t, daemon.shell(t, `
+		eval "$("$G" claim | cat)" || exit
+		(eval :)
+		kill -0 $GPUARB_CLAIM || exit
+		grep -c . /proc/$GPUARB_CLAIM/cmdline >/dev/null
+		readlink /proc/$GPUARB_CLAIM/fd/0 /proc/$GPUARB_CLAIM/fd/1 /proc/$GPUARB_CLAIM/fd/2 /proc/$GPUARB_CLAIM/cwd
+		echo "$CUDA_VISIBLE_DEVICES/$ROCR_VISIBLE_DEVICES/$ZE_AFFINITY_MASK/${HIP_VISIBLE_DEVICES-none}/$GPUARB_JOB/$LD_PRELOAD"
+		echo $GPUARB_CLAIM`, "HIP_VISIBLE_DEVICES=3"))
+	lines := strings.Split(strings.TrimSuffix(got.stdout, "\n"), "\n")
+	if got.code != 0 || len(lines) != 6 {
+		t.Fatalf("code %d\n%v", got.code, got)
+	}
+	want := []string{"/dev/null", "/dev/null", "/dev/null", "/",
+		"GPU-11bb0000-0000-0000-0000-000000000000///none/" + testJobHex + "/" + testLibrary(t)}
+	for i := range want {
+		if lines[i] != want[i] {
+			t.Errorf("line %d: %q, want %q", i+1, lines[i], want[i])
+		}
+	}
+	gone(t, number(t, lines[5]))
+	if job := daemon.lastJob(t); job.Flags != ipc.JobClaim|ipc.JobAny || job.Devices != 3 ||
+		!strings.HasPrefix(job.Command.String(), "gpuarb claim for bash[") {
+		t.Errorf("asked for %+v, %q", job, job.Command.String())
+	}
+	select {
+	case <-daemon.closed:
+		t.Error("the end of a shell took the device from what it left behind")
+	default:
+	}
+}
+
+// A released claim is given back at once, and the variables are as before.
+func TestClaimRelease(t *testing.T) {
+	daemon := claimDaemon(t)
+	got := finish(t, daemon.shell(t, `
+		eval "$("$G" claim)" && was=$GPUARB_CLAIM &&
+		"$G" claim --only-if-none; echo "code $?"
+		"$G" run -- sh -c 'echo "inside $GPUARB_JOB $CUDA_VISIBLE_DEVICES"'
+		"$G" run --memory 1G -- true; echo "code $?"
+		eval "$("$G" claim --release)"
+		echo "${GPUARB_CLAIM-none} ${GPUARB_JOB-none} $CUDA_VISIBLE_DEVICES ${ZE_AFFINITY_MASK-none} $HIP_VISIBLE_DEVICES ${LD_PRELOAD-none}"
+		readlink /proc/$was/exe && echo "the keeper lives"
+		exit 0`, "CUDA_VISIBLE_DEVICES=0,1", "HIP_VISIBLE_DEVICES=it's 3"))
+	want := "code 75\ninside " + testJobHex + " GPU-11bb0000-0000-0000-0000-000000000000\ncode 125\nnone none 0,1 none it's 3 none\n"
+	if got.code != 0 || got.stdout != want {
+		t.Errorf("code %d\n%v\nwant:\n%s", got.code, got, want)
+	}
+	if job := await(t, "the end of the job", daemon.closed); job != testJob {
+		t.Errorf("job %v was closed", job)
+	}
+	if !strings.Contains(got.stderr, "--memory: this shell has claim") {
+		t.Errorf("stderr: %s", got.stderr)
+	}
+}
+
+// The claim lasts as long as the process that --for names, whoever asked for it.
+func TestClaimForAnother(t *testing.T) {
+	daemon := claimDaemon(t)
+	sleep := exec.Command("sleep", "1000")
+	if err := sleep.Start(); err != nil {
+		t.Fatal(err)
+	}
+	got := finish(t, gpuarb(t, daemon.environment(t), "claim", "--json", "--for", strconv.Itoa(sleep.Process.Pid)))
+	var c claimed
+	if err := json.Unmarshal([]byte(got.stdout), &c); err != nil || got.code != 0 {
+		t.Fatalf("%v, code %d\n%v", err, got.code, got)
+	}
+	if len(c.Devices) != 1 || c.Devices[0] != (claimedDevice{1, "nvidia", 1}) || c.Job != 7 || !isKeeper(c.Claim) ||
+		c.Environment["GPUARB_JOB"] != testJobHex || c.Environment["GPUARB_CLAIM"] != fmt.Sprint(c.Claim) {
+		t.Errorf("%+v", c)
+	}
+	_ = sleep.Process.Kill()
+	_ = sleep.Wait()
+	gone(t, c.Claim)
+}
+
+// Another shell's claim can be released by its number; the variables are that shell's matter.
+func TestClaimReleaseByNumber(t *testing.T) {
+	daemon := claimDaemon(t)
+	for _, sig := range []string{"", "kill"} {
+		var c claimed
+		got := finish(t, gpuarb(t, daemon.environment(t), "claim", "--json"))
+		if err := json.Unmarshal([]byte(got.stdout), &c); err != nil {
+			t.Fatalf("%v\n%v", err, got)
+		}
+		if sig == "" {
+			got = finish(t, gpuarb(t, daemon.environment(t), "claim", "--release", strconv.Itoa(c.Claim)))
+			if got.code != 0 || got.stdout+got.stderr != "" {
+				t.Errorf("code %d\n%v", got.code, got)
+			}
+		} else if err := unix.Kill(c.Claim, unix.SIGTERM); err != nil {
+			t.Error(err)
+		}
+		await(t, "the end of the job", daemon.closed)
+		gone(t, c.Claim)
+	}
+	if got := finish(t, gpuarb(t, daemon.environment(t), "claim", "--release", strconv.Itoa(os.Getpid()))); got.code != 1 {
+		t.Errorf("a process that keeps no claim: code %d\n%v", got.code, got)
+	}
+}
+
+// A claim that cannot be told to anybody is given up.
+func TestClaimUntold(t *testing.T) {
+	daemon := claimDaemon(t)
+	finish(t, gpuarb(t, daemon.environment(t), "claim", "--for", strconv.Itoa(os.Getpid())))
+	kept := daemon.keepers(t)
+	if len(kept) != 1 {
+		t.Fatalf("the test does not find keepers: %v", kept)
+	}
+	if _, err := endKeeper(kept[0]); err != nil {
+		t.Error(err)
+	}
+	got := finish(t, daemon.shell(t, `"$G" claim >/dev/full; echo "code $?"`))
+	if got.stdout != "code 1\n" {
+		t.Errorf("%v", got)
+	}
+	for _, pid := range daemon.keepers(t) {
+		t.Errorf("process %d keeps it", pid)
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+}
+
+// keepers are the processes that keep claims of this daemon.
+func (d *fakeDaemon) keepers(t *testing.T) (pids []int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil || !isKeeper(pid) {
+			continue
+		}
+		if environ, err := os.ReadFile(procFile(pid, "environ")); err == nil && strings.Contains(string(environ), d.socket) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// The keeper holds nothing of the shell's: neither its pipes nor its locks.
+func TestKeeperHoldsNothing(t *testing.T) {
+	daemon := claimDaemon(t)
+	got := finish(t, daemon.shell(t, `
+		exec 7>"$LOCK"; flock 7
+		out=$("$G" claim --index 2>&1) || exit
+		echo "$out"
+		exec 7>&-
+		flock --nonblock "$LOCK" true && echo free`, "LOCK="+t.TempDir()+"/lock"))
+	if got.code != 0 || got.stdout != "1\nfree\n" {
+		t.Errorf("code %d\n%v", got.code, got)
+	}
+}
+
+func TestQuote(t *testing.T) {
+	for word, want := range map[string]string{
+		"": "", "GPU-1,0:x": "GPU-1,0:x", "a b": "'a b'", "it's": `'it'\''s'`, "$(x)": "'$(x)'", "a\nb": "'a\nb'",
+	} {
+		if got := quote(word); got != want {
+			t.Errorf("%q: %s, want %s", word, got, want)
+		}
+	}
+}

@@ -1,0 +1,346 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+// A claim that a shell asks for has to outlive the command that asked. So that command
+// starts a keeper, which opens the job and is its runner for the daemon. The keeper gets
+// a request on its stdin, answers on its stdout, and is told on stdin that the answer has
+// arrived; if stdin ends before that, nobody wants the claim. From then on it has nothing
+// open of its starter's, and ends with the holder.
+
+const (
+	keeperName = "claim-keeper"
+	claimName  = "GPUARB_CLAIM" // the keeper's PID, in the holder's environment
+)
+
+// keepRequest is what a keeper is asked to do.
+type keepRequest struct {
+	Path   string // of the daemon's socket
+	Holder int    // PID; the claim ends with it
+	Job    ipc.JobOpenRequest
+}
+
+// keepReply is what came of it.
+type keepReply struct {
+	Job  ipc.JobOpenReply
+	Code int // not 0: it failed
+	Text string
+}
+
+func (a *app) keeperCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    keeperName,
+		Short:  "keep a claim; started by gpuarb claim",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE:   func(*cobra.Command, []string) error { return a.keepClaim(os.Stdin) },
+	}
+}
+
+// keepClaim is the keeper's life.
+func (a *app) keepClaim(stdin io.Reader) error {
+	caught := make(chan os.Signal, 64)
+	signal.Notify(caught, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT, unix.SIGHUP)
+	from := gob.NewDecoder(stdin)
+	var request keepRequest
+	if err := from.Decode(&request); err != nil {
+		return fail(exitUsage, "%s is started by gpuarb claim: %w", keeperName, err)
+	}
+	holder, err := unix.PidfdOpen(request.Holder, 0)
+	if err != nil {
+		return a.answerStarter(keepReply{Code: exitFailed, Text: fmt.Sprintf("process %d, which is to have the claim: %v", request.Holder, err)})
+	}
+	arrived := make(chan bool, 1)
+	go func() {
+		var yes bool
+		err := from.Decode(&yes)
+		if err != nil {
+			caught <- unix.SIGTERM // the starter is gone: a wait is given up
+		}
+		arrived <- err == nil && yes
+	}()
+	job, err := a.openJob(request.Path, request.Job, caught)
+	if err != nil {
+		return a.answerStarter(failureOf(err))
+	}
+	if err := a.answerStarter(keepReply{Job: job}); err != nil || !<-arrived {
+		return err
+	}
+	a.keepUntilEnd(request.Path, job.Job, holder, caught)
+	return nil
+}
+
+// failureOf is an error as the starter is told of it.
+func failureOf(err error) keepReply {
+	reply := keepReply{Code: exitFailed}
+	var exit *exitError
+	if errors.As(err, &exit) {
+		reply.Code, err = exit.code, exit.err
+	}
+	if err != nil {
+		reply.Text = err.Error()
+	}
+	return reply
+}
+
+func (a *app) answerStarter(reply keepReply) error {
+	return gob.NewEncoder(a.stdout).Encode(reply)
+}
+
+// keepUntilEnd waits until the holder ends or the claim is released. Processes that the
+// holder leaves behind keep the device; a release takes it from them.
+func (a *app) keepUntilEnd(path string, job ipc.Token, holder int, caught <-chan os.Signal) {
+	if null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0); err == nil {
+		for fd := range 3 {
+			_ = unix.Dup2(int(null.Fd()), fd)
+		}
+	}
+	_ = os.Chdir("/") // no mount stays busy for a claim
+	closeInherited()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		waitForEnd(holder, -1)
+	}()
+	for {
+		select {
+		case <-ended:
+			return
+		case sig := <-caught:
+			if sig == unix.SIGHUP {
+				continue // the terminal went; the holder's own end counts
+			}
+			a.giveBack(path, job)
+			return
+		}
+	}
+}
+
+// closeInherited closes what the holder had open without meaning it for its programs: a
+// lock, a pipe that somebody reads to its end. What this process opened itself is marked
+// to be closed by exec.
+func closeInherited() {
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return
+	}
+	for _, entry := range open {
+		fd, err := strconv.Atoi(entry.Name())
+		if err != nil || fd < 3 {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+// giveBack releases a claim. Without a daemon it goes with this process.
+func (a *app) giveBack(path string, job ipc.Token) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	client, err := ipc.Dial(ctx, path)
+	if err != nil {
+		return
+	}
+	defer client.Close()
+	_ = client.CloseJob(ctx, job)
+}
+
+// waitForEnd waits until a process ends, for so long (below 0: as long as it takes).
+func waitForEnd(pidfd int, most time.Duration) (ended bool) {
+	until := time.Now().Add(most)
+	for {
+		timeout := -1
+		if most >= 0 {
+			timeout = int(max(time.Until(until), 0) / time.Millisecond)
+		}
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, timeout)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		return err == nil && n > 0
+	}
+}
+
+// keeper is a keeper that was started, as its starter sees it.
+type keeper struct {
+	pid     int
+	command *exec.Cmd
+	stdin   io.WriteCloser
+	to      *gob.Encoder
+}
+
+// startKeeper has a keeper open a job. Signals end the wait, and the keeper with it.
+func (a *app) startKeeper(request keepRequest) (*keeper, ipc.JobOpenReply, error) {
+	none := ipc.JobOpenReply{}
+	command := exec.Command(a.executable, keeperName)
+	command.Env = a.environ
+	command.Stderr = os.Stderr
+	command.SysProcAttr = &unix.SysProcAttr{Setsid: true} // Ctrl-C at the terminal is the starter's
+	stdin, err := command.StdinPipe()
+	if err != nil {
+		return nil, none, err
+	}
+	stdout, err := command.StdoutPipe()
+	if err != nil {
+		return nil, none, err
+	}
+	caught, stop := catchSignals()
+	defer stop()
+	if err := command.Start(); err != nil {
+		return nil, none, fmt.Errorf("%s: %w", a.executable, err)
+	}
+	k := &keeper{pid: command.Process.Pid, command: command, stdin: stdin, to: gob.NewEncoder(stdin)}
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		for {
+			select {
+			case sig := <-caught:
+				if endsWait(sig) {
+					_ = command.Process.Signal(sig)
+				}
+			case <-over:
+				return
+			}
+		}
+	}()
+	var reply keepReply
+	if err := k.to.Encode(request); err == nil {
+		err = gob.NewDecoder(stdout).Decode(&reply)
+		if err != nil {
+			reply = keepReply{Code: exitFailed, Text: fmt.Sprintf("the keeper of the claim (process %d) ended: %v", k.pid, err)}
+		}
+	}
+	if reply.Code != 0 {
+		k.abandon()
+		failed := &exitError{code: reply.Code}
+		if reply.Text != "" {
+			failed.err = errors.New(reply.Text)
+		}
+		return nil, none, failed
+	}
+	return k, reply.Job, nil
+}
+
+// keep tells the keeper that its answer has arrived where it was to go.
+func (k *keeper) keep() error {
+	if err := k.to.Encode(true); err != nil {
+		return fmt.Errorf("the keeper of the claim (process %d) ended: %w", k.pid, err)
+	}
+	return k.command.Process.Release()
+}
+
+// abandon ends a keeper that nobody needs.
+func (k *keeper) abandon() {
+	_ = k.stdin.Close()
+	_ = k.command.Wait()
+}
+
+var errNoClaim = errors.New("there is no such claim (any more)")
+
+// endKeeper ends a keeper and waits for its end. It returns the environment that the
+// keeper was started in.
+func endKeeper(pid int) (environ []string, err error) {
+	pidfd, err := unix.PidfdOpen(pid, 0)
+	if err != nil || !isKeeper(pid) {
+		return nil, errNoClaim
+	}
+	defer unix.Close(pidfd)
+	text, err := os.ReadFile(procFile(pid, "environ"))
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.PidfdSendSignal(pidfd, unix.SIGTERM, nil, 0); err != nil {
+		return nil, err
+	}
+	if !waitForEnd(pidfd, patience) {
+		return nil, fmt.Errorf("its keeper (process %d) does not end", pid)
+	}
+	return strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00"), nil
+}
+
+// ownClaim is the claim of the shell that this runs in; 0: it has none that still holds.
+func (a *app) ownClaim() int {
+	pid, err := strconv.Atoi(a.getenv(claimName))
+	if err != nil || pid <= 0 || !isKeeper(pid) {
+		return 0
+	}
+	return pid
+}
+
+func procFile(pid int, name string) string { return fmt.Sprintf("/proc/%d/%s", pid, name) }
+
+// isKeeper tells a keeper from another process that has its PID by now.
+func isKeeper(pid int) bool {
+	text, err := os.ReadFile(procFile(pid, "cmdline"))
+	args := bytes.Split(bytes.TrimSuffix(text, []byte{0}), []byte{0})
+	return err == nil && len(args) == 2 && string(args[1]) == keeperName
+}
+
+// commandName is a process's name for people.
+func commandName(pid int) string {
+	text, err := os.ReadFile(procFile(pid, "comm"))
+	if err != nil {
+		return "process"
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// shellOf is the process that a command's parent stands for: a shell makes a subshell of
+// itself for $(…), a pipe or parentheses, and that one is gone in a moment.
+func shellOf(parent int) (int, error) {
+	for {
+		if parent <= 1 {
+			return 0, errors.New("the process that asked has ended")
+		}
+		next := parentOf(parent)
+		if next <= 1 || !sameProgram(parent, next) {
+			return parent, nil
+		}
+		parent = next
+	}
+}
+
+// parentOf reads the fourth field of /proc/PID/stat; 0 when it cannot.
+func parentOf(pid int) int {
+	text, err := os.ReadFile(procFile(pid, "stat"))
+	_, rest, found := strings.Cut(string(text[max(bytes.LastIndexByte(text, ')'), 0):]), ") ")
+	fields := strings.Fields(rest)
+	if err != nil || !found || len(fields) < 2 {
+		return 0
+	}
+	parent, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return 0
+	}
+	return parent
+}
+
+// sameProgram tells that one process is a fork of the other that has not become another
+// program.
+func sameProgram(a, b int) bool {
+	exeA, errA := os.Readlink(procFile(a, "exe"))
+	exeB, errB := os.Readlink(procFile(b, "exe"))
+	argsA, errC := os.ReadFile(procFile(a, "cmdline"))
+	argsB, errD := os.ReadFile(procFile(b, "cmdline"))
+	return errors.Join(errA, errB, errC, errD) == nil && exeA == exeB && bytes.Equal(argsA, argsB)
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/report"
+	"golang.org/x/sys/unix"
+)
+
+// waitLines tells on stderr how a request stands that waits: one line when something
+// has changed, and one when it was served.
+type waitLines struct {
+	*app
+	said  string // the latest line
+	since time.Time
+}
+
+// told takes a notice.
+func (w *waitLines) told(n ipc.WaitingReply) {
+	if w.said == "" {
+		w.since = time.Now().Add(-time.Duration(n.Waited) * time.Millisecond)
+	}
+	line := fmt.Sprintf("waiting, number %d in the queue: %s", n.Position, report.Escape(n.Text.String()))
+	if line != w.said {
+		w.say("%s", line)
+	}
+	w.said = line
+}
+
+// served tells the end of the wait, if there was one.
+func (w *waitLines) served(job ipc.JobOpenReply) {
+	if w.said == "" {
+		return
+	}
+	waited := max(time.Since(w.since), 0).Round(time.Second)
+	if job.Devices == 0 {
+		w.say("served after %v", waited)
+		return
+	}
+	w.say("served after %v: GPU %s", waited, indices(job))
+}
+
+// indices are those of a job's devices, as 0,2.
+func indices(job ipc.JobOpenReply) string {
+	var list []string
+	for _, d := range job.Device[:job.Devices] {
+		list = append(list, fmt.Sprint(d.Index))
+	}
+	return strings.Join(list, ",")
+}
+
+// endsWait tells the signals that end a wait for a job from those that mean the
+// program, which is not there yet.
+func endsWait(sig os.Signal) bool {
+	switch sig {
+	case unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT:
+		return true
+	}
+	return false
+}
+
+// openJob opens a job, and waits for what it is to hold. A signal gives it up.
+func (a *app) openJob(path string, request ipc.JobOpenRequest, caught <-chan os.Signal) (ipc.JobOpenReply, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	lines := &waitLines{app: a}
+	silent := time.AfterFunc(patience, cancel) // a daemon that says nothing at all
+	defer silent.Stop()
+	var job ipc.JobOpenReply
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		job, err = ipc.OpenJob(ctx, path, request, func(n ipc.WaitingReply) {
+			silent.Stop()
+			lines.told(n)
+		})
+	}()
+	for {
+		select {
+		case sig := <-caught:
+			if !endsWait(sig) {
+				continue
+			}
+			cancel()
+			<-done
+			if lines.said != "" {
+				a.say("%v: the place in the queue is given up", sig)
+			}
+			return job, &exitError{code: exitRunSignal + int(sig.(syscall.Signal))}
+		case <-done:
+			if err != nil {
+				return job, a.explainJob(path, lines.said, err)
+			}
+			lines.served(job)
+			return job, nil
+		}
+	}
+}
+
+// explainJob says why a job was not opened, and gives it the exit code for that.
+func (a *app) explainJob(path, said string, err error) error {
+	code := exitFailed
+	switch {
+	case errors.Is(err, ipc.StatusTimeout):
+		code = exitTimeout
+	case errors.Is(err, ipc.StatusBusy):
+		code = exitBusy
+	case errors.Is(err, ipc.StatusNoDevice):
+		code = exitUnavailable
+	case errors.Is(err, context.Canceled):
+		return fail(exitUnavailable, "the daemon at %s does not answer; see its log (journalctl -u gpuarbd)", path)
+	}
+	var reply *ipc.ReplyError
+	if errors.As(err, &reply) {
+		text := report.Escape(reply.Text)
+		switch {
+		case text != "":
+		case reply.Status == ipc.StatusBusy:
+			text = "busy: it would have to wait; `gpuarb queue` and `gpuarb ps` show for what"
+		case reply.Status == ipc.StatusTimeout:
+			text = "waited too long: " + strings.TrimPrefix(said, "waiting, ")
+		case reply.Status == ipc.StatusNoDevice:
+			text = "no device: the daemon knows no GPU on this machine; `gpuarb doctor` says why"
+		case reply.Status == ipc.StatusCancelled:
+			text = "somebody cancelled its ticket"
+		default:
+			return fail(code, "the daemon at %s refused: %v", path, reply.Status)
+		}
+		return fail(code, "%s", text)
+	}
+	if ipc.IsEnd(err) {
+		return fail(exitUnavailable, "the daemon at %s closed the connection; see its log (journalctl -u gpuarbd)", path)
+	}
+	return fail(exitUnavailable, "the daemon at %s: %w", path, err)
+}
+
+// cancelPatience bounds how long a signal is held up for the tickets of its job to be cancelled.
+const cancelPatience = 2 * time.Second
+
+// cancelTickets takes the waiting requests of a job's processes out of the queue, so
+// that a thread that waits gets to see the signal. Without a daemon nothing waits.
+func (a *app) cancelTickets(path string, job ipc.Token) {
+	ctx, cancel := context.WithTimeout(context.Background(), cancelPatience)
+	defer cancel()
+	client, err := ipc.Dial(ctx, path)
+	if err != nil {
+		return
+	}
+	defer client.Close()
+	_, _ = client.Cancel(ctx, ipc.CancelRequest{Job: job})
+}

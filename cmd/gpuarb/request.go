@@ -1,0 +1,205 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/config"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/report"
+	"github.com/spf13/pflag"
+)
+
+// jobOptions is what run and claim can be asked for on their command line.
+type jobOptions struct {
+	memory     string
+	min        string
+	streams    int
+	perProcess bool
+	device     string
+	prefer     string
+	exclusive  bool
+	wait       patienceFlag
+	noWait     bool
+}
+
+// addTo adds the flags that run and claim have in common.
+func (o *jobOptions) addTo(flags *pflag.FlagSet) {
+	flags.StringVar(&o.memory, "memory", "", "the budget on each device; never more than the rules give")
+	flags.StringVar(&o.min, "min", "", "of that, what is reserved from the start")
+	flags.IntVar(&o.streams, "streams", 0, "the most streams of each process on each device")
+	flags.StringVar(&o.prefer, "prefer", "", "which devices to try first, as 2,0; implies --device any")
+	flags.BoolVar(&o.exclusive, "exclusive", false, "nobody else uses the device until it ends")
+	flags.Var(&o.wait, waitFlag, "wait when there is no room, for as long as this: 10m, max; without a value as long as the rules say")
+	flags.Lookup(waitFlag).NoOptDefVal = patienceOfRules
+}
+
+const waitFlag = "wait"
+
+// patienceFlag is how long to wait: --wait, --wait=10m, --wait=max.
+type patienceFlag struct {
+	given   bool
+	text    string
+	limit   time.Duration // 0: as the rules say
+	forever bool
+}
+
+// patienceOfRules stands for --wait without a value.
+const patienceOfRules = "rules"
+
+func (p *patienceFlag) String() string { return p.text }
+func (p *patienceFlag) Type() string   { return "duration" }
+
+// Set reads a duration.
+func (p *patienceFlag) Set(text string) error {
+	*p = patienceFlag{given: true, text: text}
+	switch text {
+	case patienceOfRules:
+		return nil
+	case "max":
+		p.forever = true
+		return nil
+	}
+	limit, err := parsePatience(text)
+	p.limit = limit
+	return err
+}
+
+// parsePatience reads 10m, 1.5h, or a bare number of seconds, as flock(1) takes it.
+func parsePatience(text string) (time.Duration, error) {
+	if seconds, err := strconv.ParseFloat(text, 64); err == nil && seconds < math.MaxInt32 {
+		text = strconv.FormatFloat(seconds, 'f', -1, 64) + "s"
+	}
+	limit, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%q is no duration; write 90s, 10m, 2h or max", text)
+	case limit <= 0:
+		return 0, errors.New("must be above 0; --no-wait does not wait")
+	}
+	return max(limit, time.Millisecond), nil
+}
+
+// joinWait lets --wait take its value as the next argument too (--wait 10m): where the
+// value is optional, the parser takes it from the same argument alone. What comes
+// behind the flags is not looked at.
+func joinWait(flags *pflag.FlagSet, args []string) []string {
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		if arg == "--" || len(arg) < 2 || arg[0] != '-' {
+			break
+		}
+		if arg == "--"+waitFlag && i+1 < len(args) {
+			if _, err := parsePatience(args[i+1]); err == nil || args[i+1] == "max" {
+				joined := append([]string(nil), args[:i]...)
+				joined = append(joined, arg+"="+args[i+1])
+				return append(joined, args[i+2:]...)
+			}
+		}
+		if flag := flags.Lookup(arg[min(2, len(arg)):]); flag != nil && flag.NoOptDefVal == "" {
+			i++ // its value
+		}
+	}
+	return args
+}
+
+// request turns the options into a request; the budget is returned apart.
+func (o *jobOptions) request(flags *pflag.FlagSet) (ipc.JobOpenRequest, arbiter.Size, error) {
+	request := ipc.JobOpenRequest{Memory: ipc.NoLimit, Min: ipc.NoLimit}
+	size := arbiter.Size{Max: true}
+	var err error
+	if flags.Changed("memory") {
+		if size, err = config.ParseSize(o.memory); err != nil {
+			return request, size, fmt.Errorf("--memory: %w", err)
+		}
+		if size == (arbiter.Size{}) {
+			return request, size, errors.New("--memory: a program without any device memory needs no GPU; write more than 0")
+		}
+		request.Memory, request.MemoryShare = wireSize(size)
+	}
+	if flags.Changed("min") {
+		least, err := config.ParseSize(o.min)
+		if err != nil {
+			return request, size, fmt.Errorf("--min: %w", err)
+		}
+		if request.Min, request.MinShare = wireSize(least); least.Max {
+			request.Min, request.MinShare = request.Memory, request.MemoryShare // all of the budget
+		}
+		if moreThan(least, size) {
+			return request, size, fmt.Errorf("--min: %s is more than the budget, --memory %s", o.min, o.memory)
+		}
+	}
+	if flags.Changed("streams") && (o.streams < 1 || o.streams > math.MaxInt32) {
+		return request, size, fmt.Errorf("--streams: %d is no limit; write a number from 1", o.streams)
+	}
+	request.Streams = uint32(o.streams)
+	return request, size, o.flags(&request)
+}
+
+// moreThan tells an amount that is surely larger than another.
+func moreThan(a, b arbiter.Size) bool {
+	switch {
+	case a.Max || b.Max:
+		return false
+	case a.PerMille != 0 || b.PerMille != 0:
+		return a.PerMille > b.PerMille && b.PerMille != 0
+	}
+	return a.Bytes > b.Bytes
+}
+
+// wireSize spells an amount as messages do: bytes, or no limit and a share.
+func wireSize(size arbiter.Size) (bytes uint64, share uint32) {
+	switch {
+	case size.Max:
+		return ipc.NoLimit, 0
+	case size.PerMille != 0:
+		return ipc.NoLimit, size.PerMille
+	}
+	return uint64(size.Bytes), 0
+}
+
+func (o *jobOptions) flags(request *ipc.JobOpenRequest) error {
+	if o.wait.given && o.noWait {
+		return errors.New("--wait and not to wait exclude each other")
+	}
+	for flag, set := range map[uint32]bool{
+		ipc.JobPerProcess: o.perProcess, ipc.JobExclusive: o.exclusive, ipc.JobWait: o.wait.given, ipc.JobNoWait: o.noWait,
+	} {
+		if set {
+			request.Flags |= flag
+		}
+	}
+	request.WaitMillis = uint64(o.wait.limit.Milliseconds())
+	if o.wait.forever {
+		request.WaitMillis = ipc.NoLimit
+	}
+	return nil
+}
+
+// checkBudget refuses an absolute budget that no device could ever give: it would be
+// no budget.
+func checkBudget(devices []accounting.DeviceState, size arbiter.Size) error {
+	if len(devices) == 0 || size.Max || size.PerMille != 0 {
+		return nil
+	}
+	largest := devices[0]
+	for _, device := range devices[1:] {
+		if device.Total > largest.Total {
+			largest = device
+		}
+	}
+	if size.Bytes <= largest.Total {
+		return nil
+	}
+	which := ""
+	if len(devices) > 1 {
+		which = ", the largest here,"
+	}
+	return fmt.Errorf("--memory: %s is more than device %d (%s)%s has: %s; ask for less, or for a share such as 50%%",
+		config.FormatSize(size), largest.Index, largest.Name, which, report.Size(largest.Total))
+}

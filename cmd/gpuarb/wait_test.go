@@ -1,0 +1,174 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/ipc"
+	"golang.org/x/sys/unix"
+)
+
+func notice(position uint32, text string) ipc.WaitingReply {
+	return ipc.WaitingReply{Ticket: 5, Position: position, Waited: 2000, Text: ipc.MakeText(text)}
+}
+
+// One line for each change of state, and one at the end; none when nothing waits.
+func TestWaitLines(t *testing.T) {
+	served := make(chan struct{})
+	close(served)
+	waits := startDaemon(t, func(d *fakeDaemon) {
+		d.notices = []ipc.WaitingReply{notice(2, "GPU 0, held by 42"), notice(2, "GPU 0, held by 42"),
+			notice(1, "GPU 0, held by 42"), notice(1, "GPU 0, held by 7 (evil\nname)")}
+		d.serves, d.given = served, []ipc.JobDevice{cardB}
+	})
+	for _, args := range [][]string{{"run", "echo", "ran"}, {"claim", "--exec", "echo", "ran"}} {
+		got := finish(t, gpuarb(t, waits.environment(t), args...))
+		want := "gpuarb: waiting, number 2 in the queue: GPU 0, held by 42\n" +
+			"gpuarb: waiting, number 1 in the queue: GPU 0, held by 42\n" +
+			"gpuarb: waiting, number 1 in the queue: GPU 0, held by 7 (evil\\nname)\n" +
+			"gpuarb: served after 2s: GPU 1\n"
+		if got.code != 0 || got.stdout != "ran\n" || got.stderr != want {
+			t.Errorf("%q: code %d\n%v\nwant:\n%s", args, got.code, got, want)
+		}
+	}
+}
+
+// waitingRun starts a command whose job waits, and returns when it says so.
+func waitingRun(t *testing.T, args ...string) (*fakeDaemon, *running, *os.File) {
+	t.Helper()
+	daemon := startDaemon(t, func(d *fakeDaemon) {
+		d.notices = []ipc.WaitingReply{notice(1, "GPU 0")}
+		d.serves = make(chan struct{})
+	})
+	command := gpuarb(t, daemon.environment(t), args...)
+	stderr, theirs, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stderr.Close() })
+	command.Stderr = theirs
+	r := begin(t, command)
+	theirs.Close()
+	text := make([]byte, 200)
+	n, err := stderr.Read(text)
+	if err != nil || !strings.HasPrefix(string(text[:n]), "gpuarb: waiting, number 1 in the queue: GPU 0\n") {
+		t.Fatalf("%v: %q", err, text[:n])
+	}
+	return daemon, r, stderr
+}
+
+// A signal ends the wait: the ticket is cancelled, the program never starts.
+func TestWaitInterrupted(t *testing.T) {
+	marker := filepath.Join(t.TempDir(), "started")
+	for name, args := range map[string][]string{
+		"run": {"run", "touch", marker}, "claim --exec": {"claim", "--exec", "touch", marker}, "claim": {"claim", "--for", "1"},
+	} {
+		for sig, code := range map[unix.Signal]int{unix.SIGINT: 130, unix.SIGTERM: 143, unix.SIGHUP: 129} {
+			daemon, r, stderr := waitingRun(t, args...)
+			if err := r.Process.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+			await(t, name+": the Cancel", daemon.cancels)
+			rest, err := io.ReadAll(stderr)
+			if want := "gpuarb: " + sig.String() + ": the place in the queue is given up\n"; err != nil || string(rest) != want {
+				t.Errorf("%s, %v: %v: %q, want %q", name, sig, err, rest, want)
+			}
+			if got := r.wait(t); got != code {
+				t.Errorf("%s, %v: exit code %d, want %d", name, sig, got, code)
+			}
+			if _, err := os.Stat(marker); err == nil {
+				t.Fatalf("%s, %v: the program was started", name, sig)
+			}
+		}
+	}
+}
+
+// Signals that mean the program end no wait.
+func TestWaitGoesOn(t *testing.T) {
+	daemon, r, _ := waitingRun(t, "run", "echo", "ran")
+	for _, sig := range []unix.Signal{unix.SIGUSR1, unix.SIGCONT, unix.SIGWINCH} {
+		if err := r.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(daemon.serves)
+	if got := r.line(t); got != "ran" {
+		t.Errorf("it printed %q", got)
+	}
+	if code := r.wait(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// A running program's tickets are cancelled before the signal reaches it: a thread that
+// waits for memory could not see it.
+func TestSignalCancelsTickets(t *testing.T) {
+	for name, sig := range map[string]unix.Signal{"INT": unix.SIGINT, "TERM": unix.SIGTERM, "HUP": unix.SIGHUP} {
+		daemon := startDaemon(t, nil)
+		script := "trap 'echo " + name + "; exit 0' " + name + "; echo ready; while :; do sleep 0.02; done"
+		r := begin(t, gpuarb(t, daemon.environment(t), "run", "sh", "-c", script))
+		r.line(t)
+		if err := r.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.line(t); got != name {
+			t.Errorf("the program got %q", got)
+		}
+		select {
+		case request := <-daemon.cancels:
+			if request != (ipc.CancelRequest{Job: testJob}) {
+				t.Errorf("%s: asked for %+v", name, request)
+			}
+		default:
+			t.Errorf("%s: the signal came before the Cancel", name)
+		}
+		r.wait(t)
+	}
+}
+
+// A daemon that goes away while a job waits is asked again, for the old place.
+func TestWaitOverRestart(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	lost := true
+	listener, err := ipc.Listen(socket, ipc.ListenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	daemon := &fakeDaemon{socket: socket, ends: make(chan struct{}, 100), notices: []ipc.WaitingReply{notice(1, "GPU 0")}}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				for {
+					m, err := conn.ReadMessage()
+					if err != nil {
+						return
+					}
+					if m.Header.Type == ipc.TypeJobOpen && lost {
+						lost = false
+						_ = conn.Notice(m.Header, &daemon.notices[0])
+						return
+					}
+					if daemon.answer(conn, m, &parkedJob{}) != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	got := finish(t, gpuarb(t, daemon.environment(t), "run", "echo", "ran"))
+	if got.code != 0 || got.stdout != "ran\n" || strings.Count(got.stderr, "waiting") != 1 {
+		t.Errorf("code %d\n%v", got.code, got)
+	}
+	if job := daemon.lastJob(t); job.Flags != ipc.JobRetry {
+		t.Errorf("it was asked again with flags %#x", job.Flags)
+	}
+}
