@@ -26,6 +26,9 @@ const (
 )
 
 func main() {
+	// Where the library is preloaded into everything, it is in here too. What it says to
+	// programs is asked of this very daemon, which has to know what the devices say.
+	_ = os.Setenv("GPUARB_DISABLE", "1")
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 

@@ -194,10 +194,25 @@ func TestQueriesDisabled(t *testing.T) {
 	}
 }
 
-// A daemon that is started under the preload looks at the devices past it.
+// A daemon that is started under the preload looks at the devices past it, and does
+// not ask itself.
 func TestQueriesOfTheDaemon(t *testing.T) {
 	t.Parallel()
-	m := rig.New(t, rig.Options{NoMount: true, Sim: []string{"LD_PRELOAD=" + rig.Build(t, "libgpuarb.so")}})
+	runtime, err := os.MkdirTemp("", "gpuarb-run-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(runtime) })
+	m := rig.New(t, rig.Options{NoMount: true, Stopped: true,
+		Sim: []string{"LD_PRELOAD=" + rig.Build(t, "libgpuarb.so"), "XDG_RUNTIME_DIR=" + runtime,
+			"GPUARB_LOG=stderr"}})
+	if err := os.Mkdir(filepath.Join(runtime, "gpuarb"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(m.Socket, filepath.Join(runtime, "gpuarb", "gpuarb.sock")); err != nil {
+		t.Fatal(err)
+	}
+	m.Start()
 	p := start(m, "dlsym", 100*mib)
 	p.Want("alloc a 10M", "ok")
 	stranger := m.Interact(m.Command(append(m.Env(), "LD_PRELOAD="), rig.Build(t, "programs/cudaprog-dlsym")))
@@ -206,4 +221,9 @@ func TestQueriesOfTheDaemon(t *testing.T) {
 		s := m.Snapshot()
 		return uint64(s.Devices[0].Unmanaged) == 1<<30+64*mib && uint64(m.Lease(p.PID(), 0).Overhead) == 64*mib
 	})
+	for line := range strings.Lines(m.Log()) {
+		if strings.HasPrefix(line, "gpuarb") {
+			t.Errorf("the library says in the daemon: %s", line)
+		}
+	}
 }
