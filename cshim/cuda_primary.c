@@ -5,31 +5,34 @@
 #include "cuda_context.h"
 #include "cuda_device.h"
 
-// The maker of a context holds it. Another thread that retains it too is told of to the daemon:
-// where slots are a thread's, it takes one.
+// Each thread that retains it is told of to the daemon, its maker too: where slots are a thread's,
+// it takes one, and keeps it until it lets go.
 
-static void hold_locked(struct ga_primary *p, uint32_t thread, uint16_t tag, bool told) {
+// False: there is no place to remember it in; further threads hold no slot of their own.
+static bool hold_locked(struct ga_primary *p, uint32_t thread, uint16_t tag, bool told) {
     struct ga_retainer *free = NULL;
     for (size_t i = 0; i < GA_RETAINERS; i++) {
         struct ga_retainer *r = &p->retainers[i];
         if (r->count && r->thread == thread) {
             r->count++;
-            return;
+            return true;
         }
         if (!r->count && !free)
             free = r;
     }
-    if (free) // further threads hold no slot of their own
+    if (free)
         *free = (struct ga_retainer){.thread = thread, .count = 1, .tag = tag, .told = told};
+    return free != NULL;
 }
 
-static void hold(struct ga_root *root, uint32_t device, uint16_t tag, bool told) {
+static bool hold(struct ga_root *root, uint32_t device, const struct ga_retainer *mine) {
     struct ga_primary *p = &root->primaries[device];
     ga_self_enter();
     ga_spin_lock(&p->lock);
-    hold_locked(p, ga_self.number, tag, told);
+    bool held = hold_locked(p, mine->thread, mine->tag, mine->told);
     ga_spin_unlock(&p->lock);
     ga_self_leave();
+    return held;
 }
 
 static bool holds(struct ga_root *root, uint32_t device) {
@@ -117,44 +120,57 @@ uint64_t ga_cuda_primary_of(struct ga_root *root, ga_cu_device device) {
     return find(root, device).key;
 }
 
-// It is there already, and costs nothing more.
-static ga_result retain_active(struct ga_root *root, GA_FN_cuDevicePrimaryCtxRetain *real,
-                               ga_context *context, ga_cu_device device) {
-    struct ga_retainer mine = {.thread = ga_self.number};
-    struct ga_entry known = find(root, device);
-    mine.told =
-        known.key != 0 && (uint32_t)known.bytes != mine.thread && !holds(root, (uint32_t)device);
-    if (mine.told &&
-        !ga_admit_contexts(root, (uint32_t)device, 1, GA_FLAG_HOLD, mine.thread, &mine.tag))
-        return GA_CUDA_OUT_OF_MEMORY;
-    ga_result result = real(context, device);
-    if (result != GA_CUDA_SUCCESS) {
-        give_hold(root, (uint32_t)device, &mine);
-        return result;
-    }
-    ga_cuda_context_notice(root, *context, (uint32_t)device, GA_CUDA_CONTEXT_PRIMARY);
-    hold(root, (uint32_t)device, mine.tag, mine.told);
-    return result;
+// The driver's call and what is written down about it are one step: else one thread's end of the
+// context could be taken for the end of the one that another has made since. Bounded, because it
+// is a wait for the driver.
+#define TURN_MS 5000
+
+static bool begin_turn(struct ga_root *root, uint32_t device) {
+    return ga_mutex_lock(&root->primaries[device].turn, TURN_MS);
 }
 
-ga_result ga_cuda_primary_retain(GA_FN_cuDevicePrimaryCtxRetain *real, ga_context *context,
-                                 ga_cu_device device) {
-    struct ga_cuda_context_ask ask;
-    struct ga_root *root = ga_root_get();
-    if (!root || !ga_cuda_device_know(root, device))
-        return real(context, device);
-    if (ga_cuda_primary_active(device))
-        return retain_active(root, real, context, device);
-    if (!ga_cuda_context_ask(&ask, device))
-        return GA_CUDA_OUT_OF_MEMORY;
+static void end_turn(struct ga_root *root, uint32_t device, bool mine) {
+    if (mine)
+        ga_mutex_unlock(&root->primaries[device].turn);
+}
+
+static ga_result retain(const struct ga_cuda_context_ask *ask, struct ga_root *root,
+                        GA_FN_cuDevicePrimaryCtxRetain *real, ga_context *context,
+                        ga_cu_device device) {
     ga_result result = real(context, device);
     if (result != GA_CUDA_SUCCESS) {
-        ga_cuda_context_unmade(&ask);
+        ga_cuda_context_unmade(ask);
         return result;
     }
     struct ga_entry made = {.key = (uint64_t)(uintptr_t)*context, .kind = GA_CUDA_CONTEXT_PRIMARY};
-    ga_cuda_context_made(&ask, &made);
-    hold(root, (uint32_t)device, ask.tag, false);
+    if (ask->root)
+        ga_cuda_context_made(ask, &made);
+    else
+        ga_cuda_context_notice(root, *context, (uint32_t)device, GA_CUDA_CONTEXT_PRIMARY);
+    return result;
+}
+
+// The thread's slot comes first, then, where it is not there yet, the context.
+ga_result ga_cuda_primary_retain(GA_FN_cuDevicePrimaryCtxRetain *real, ga_context *context,
+                                 ga_cu_device device) {
+    struct ga_cuda_context_ask ask = {.root = NULL};
+    struct ga_root *root = ga_root_get();
+    if (!root || !ga_cuda_device_know(root, device))
+        return real(context, device);
+    struct ga_retainer mine = {.thread = ga_self.number, .told = !holds(root, (uint32_t)device)};
+    if (mine.told &&
+        !ga_admit_contexts(root, (uint32_t)device, 1, GA_FLAG_HOLD, mine.thread, &mine.tag))
+        return GA_CUDA_OUT_OF_MEMORY;
+    if (!ga_cuda_primary_active(device) && !ga_cuda_context_ask(&ask, device)) {
+        give_hold(root, (uint32_t)device, &mine);
+        return GA_CUDA_OUT_OF_MEMORY;
+    }
+    bool turn = begin_turn(root, (uint32_t)device);
+    ga_result result = retain(&ask, root, real, context, device);
+    bool held = result == GA_CUDA_SUCCESS && hold(root, (uint32_t)device, &mine);
+    end_turn(root, (uint32_t)device, turn);
+    if (!held)
+        give_hold(root, (uint32_t)device, &mine);
     return result;
 }
 
@@ -175,12 +191,14 @@ static ga_result end_primary(ga_result (*real)(ga_cu_device), ga_cu_device devic
     uint64_t context = root ? ga_cuda_primary_of(root, device) : 0;
     if (!context)
         return real(device);
+    bool turn = begin_turn(root, (uint32_t)device);
     uint64_t ticket = ga_cuda_context_mark(root, context);
     ga_result result = real(device);
     bool ended = result == GA_CUDA_SUCCESS && (reset || !ga_cuda_primary_active(device));
     ga_cuda_primary_settle(root, device, context, ticket, ended);
     if (result == GA_CUDA_SUCCESS && !ended)
         let_go(root, (uint32_t)device);
+    end_turn(root, (uint32_t)device, turn);
     return result;
 }
 

@@ -62,21 +62,33 @@ static struct ga_lane *try_take(struct ga_root *root, size_t lanes) {
 
 #define SLICE_MS 500
 
-struct ga_lane *ga_lane_take(struct ga_root *root, bool may_wait) {
-    size_t lanes = may_wait ? GA_LANES_TO_WAIT : GA_LANES;
+static struct ga_lane *take(struct ga_root *root, size_t lanes, int timeout_ms) {
     struct ga_lane *lane = try_take(root, lanes);
-    if (GA_LIKELY(lane != NULL))
+    if (GA_LIKELY(lane != NULL) || timeout_ms == 0)
         return lane;
+    uint64_t end = ga_os_now_ms() + (uint64_t)timeout_ms;
     atomic_fetch_add(&root->lane_waiters, 1);
     for (;;) {
         uint32_t seen = atomic_load(&root->lane_freed);
         lane = try_take(root, lanes);
-        if (lane)
+        if (lane || ga_os_now_ms() >= end)
             break;
         ga_os_wait(&root->lane_freed, seen, SLICE_MS);
     }
     atomic_fetch_sub(&root->lane_waiters, 1);
     return lane;
+}
+
+struct ga_lane *ga_lane_take(struct ga_root *root) {
+    struct ga_lane *lane;
+    do {
+        lane = take(root, GA_LANES, SLICE_MS);
+    } while (!lane);
+    return lane;
+}
+
+struct ga_lane *ga_lane_take_to_wait(struct ga_root *root, int timeout_ms) {
+    return take(root, GA_LANES_TO_WAIT, timeout_ms);
 }
 
 void ga_lane_give(struct ga_root *root, struct ga_lane *lane) {

@@ -8,9 +8,10 @@
 #include "session.h"
 
 // A lane of one's own; waits, holding nothing, while all are taken. It may not be connected.
-// A few are kept from those who may wait for admission: however many do, who gives something
-// back finds one.
-struct ga_lane *ga_lane_take(struct ga_root *root, bool may_wait);
+struct ga_lane *ga_lane_take(struct ga_root *root);
+// The same for who may wait for admission, and is not to have the last few: however many wait,
+// who gives something back finds one. NULL: there was none within timeout_ms.
+struct ga_lane *ga_lane_take_to_wait(struct ga_root *root, int timeout_ms);
 void ga_lane_give(struct ga_root *root, struct ga_lane *lane);
 
 // A lane whose owner died in the middle of a request, taken over; NULL: there is none.

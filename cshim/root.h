@@ -65,7 +65,7 @@ struct ga_thread {
 };
 
 // Who retained a device's primary context: cuda_primary.c.
-#define GA_RETAINERS 16
+#define GA_RETAINERS 64
 struct ga_retainer {
     uint32_t thread; // ga_self.number
     uint32_t count;  // 0: nobody
@@ -73,6 +73,7 @@ struct ga_retainer {
     bool told; // the daemon knows of this hold
 };
 struct ga_primary {
+    struct ga_mutex turn; // of a call that makes it or may end it
     struct ga_spin lock;
     struct ga_retainer retainers[GA_RETAINERS];
 };

@@ -13,7 +13,8 @@
 #define RETRY_MS 1000  // and how often afterwards
 #define ORPHAN_MS 1000 // how long the reply to a thread that died is waited for
 #define MEND_MS 100
-#define ROOM_MS 5000 // how long a connection that there is no room for is tried for
+#define ASIDE_MS 1000 // how often who finds no connection to wait on asks without one
+#define ROOM_MS 5000  // how long a connection that there is no room for is tried for
 
 bool ga_session_fits(const struct ga_reply *reply, size_t size) {
     return reply->header.length == sizeof reply->header + size;
@@ -228,79 +229,151 @@ static void note(struct ga_lane *lane, uint16_t type, int device, uint64_t reque
     lane->type = type;
 }
 
-// One attempt on a lane that is the caller's.
-static int exchange(struct ga_root *root, struct ga_lane *lane, int fd, uint16_t type, int device,
-                    void *body, size_t size, struct ga_reply *reply, int timeout_ms) {
-    bool waited;
-    note(lane, type, device, reply->request, reply->tag, body, size);
-    int error = ga_lane_send(fd, type, reply->request, body, size, -1, GA_REPLY_MS);
-    if (GA_LIKELY(error == 0))
-        error = ga_wait_for_reply(root, fd, &lane->id, type, reply->request, reply, timeout_ms,
-                                  &waited);
-    return error;
-}
-
 static bool is_final(const struct ga_reply *reply) {
     return reply->header.status != GA_STATUS_SHUTTING_DOWN &&
            reply->header.status != GA_STATUS_NO_SESSION;
 }
 
-enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void *body, size_t size,
-                           struct ga_reply *reply, int timeout_ms) {
-    bool waits = may_wait(type, body);
-    uint32_t *flags = flags_of(type, body);
-    // The session that may have seen the request.
-    uint32_t asked_in = reply->request != 0 ? reply->tag : 0;
-    uint64_t no_room_since = 0;
-    if (reply->request == 0)
-        reply->request = atomic_fetch_add(&root->next_request, 1) + 1;
-    for (int quick_failures = 0; quick_failures < 6;) {
+// A request on its way, over as many attempts as it takes.
+struct asking {
+    uint16_t type;
+    int device;
+    void *body;
+    size_t size;
+    struct ga_reply *reply;
+    int timeout_ms;
+    uint32_t *flags;   // in the body, or NULL
+    bool waits;        // the daemon may let it wait
+    int lane_ms;       // then: how long it waits for a connection
+    uint32_t asked_in; // the session that may have seen it
+    int quick_failures;
+    uint64_t no_room_since;
+};
+
+enum outcome { ANSWERED, AGAIN, NO_LANE, HUNG };
+
+// There is no connection to be had: at once that of a daemon that is gone, or, for a while, one
+// more than there may be.
+static void count_failure(struct asking *a, int error) {
+    uint64_t now = ga_os_now_ms();
+    a->no_room_since = a->no_room_since ? a->no_room_since : now;
+    if (error != -EAGAIN || now - a->no_room_since > ROOM_MS)
+        a->quick_failures++;
+    else
+        ga_os_sleep_us(20000);
+}
+
+// One attempt on a lane that is the caller's.
+static int exchange(struct ga_root *root, struct ga_lane *lane, int fd, struct asking *a) {
+    bool waited;
+    struct ga_reply *reply = a->reply;
+    reply->epoch = atomic_load(&lane->epoch);
+    address(root, a->device, a->body, reply);
+    if (a->flags)
+        *a->flags = (*a->flags & ~GA_FLAG_RETRY) | (a->asked_in == reply->tag ? GA_FLAG_RETRY : 0);
+    a->asked_in = reply->tag;
+    note(lane, a->type, a->device, reply->request, reply->tag, a->body, a->size);
+    int error = ga_lane_send(fd, a->type, reply->request, a->body, a->size, -1, GA_REPLY_MS);
+    if (GA_LIKELY(error == 0))
+        error = ga_wait_for_reply(root, fd, &lane->id, a->type, reply->request, reply,
+                                  a->timeout_ms, &waited);
+    return error;
+}
+
+static enum outcome attempt(struct ga_root *root, struct asking *a) {
+    if (a->waits && ga_threads_publish(root))
+        ga_session_bury(root);
+    struct ga_lane *lane = a->waits ? ga_lane_take_to_wait(root, a->lane_ms) : ga_lane_take(root);
+    if (GA_UNLIKELY(!lane))
+        return NO_LANE;
+    int fd = ga_lane_fd(root, lane);
+    if (GA_UNLIKELY(fd < 0))
+        fd = connect_lane(root, lane);
+    if (GA_UNLIKELY(fd < 0)) {
+        ga_lane_give(root, lane);
+        count_failure(a, fd);
+        return AGAIN;
+    }
+    uint64_t began = a->quick_failures ? ga_os_now_ms() : 0;
+    int error = exchange(root, lane, fd, a);
+    if (GA_LIKELY(error == 0 && is_final(a->reply))) {
+        ga_lane_give(root, lane);
+        if (GA_UNLIKELY(a->reply->fd >= 0))
+            ga_os_close(a->reply->fd);
+        return ANSWERED;
+    }
+    ga_lane_set(lane, -1, 0);
+    ga_lane_give(root, lane);
+    if (error == -ETIMEDOUT) {
+        ga_log("the daemon does not answer");
+        report_hung(root, a->reply->epoch);
+        return HUNG;
+    }
+    report_lost(root, a->reply->epoch);
+    a->quick_failures = began && ga_os_now_ms() - began > 1000 ? 1 : a->quick_failures + 1;
+    return AGAIN;
+}
+
+// *full: it may wait, and there is no connection to do so on.
+static enum ga_way insist(struct ga_root *root, struct asking *a, bool *full) {
+    *full = false;
+    if (a->reply->request == 0)
+        a->reply->request = atomic_fetch_add(&root->next_request, 1) + 1;
+    for (a->quick_failures = 0; a->quick_failures < 6;) {
         enum ga_way way =
-            device < 0 ? ga_session_ensure(root) : ga_session_attach(root, (uint32_t)device);
+            a->device < 0 ? ga_session_ensure(root) : ga_session_attach(root, (uint32_t)a->device);
         if (way != GA_WAY_ASK)
             return way;
-        if (waits && ga_threads_publish(root))
-            ga_session_bury(root);
-        struct ga_lane *lane = ga_lane_take(root, waits);
-        int fd = ga_lane_fd(root, lane);
-        if (GA_UNLIKELY(fd < 0))
-            fd = connect_lane(root, lane);
-        if (GA_UNLIKELY(fd < 0)) {
-            ga_lane_give(root, lane);
-            uint64_t now = ga_os_now_ms();
-            no_room_since = no_room_since ? no_room_since : now;
-            if (fd != -EAGAIN || now - no_room_since > ROOM_MS)
-                quick_failures++;
-            else
-                ga_os_sleep_us(20000);
-            continue;
-        }
-        uint64_t began = quick_failures ? ga_os_now_ms() : 0;
-        uint32_t epoch = atomic_load(&lane->epoch);
-        reply->epoch = epoch;
-        address(root, device, body, reply);
-        if (flags)
-            *flags = (*flags & ~GA_FLAG_RETRY) | (asked_in == reply->tag ? GA_FLAG_RETRY : 0);
-        asked_in = reply->tag;
-        int error = exchange(root, lane, fd, type, device, body, size, reply, timeout_ms);
-        if (GA_LIKELY(error == 0 && is_final(reply))) {
-            ga_lane_give(root, lane);
-            if (GA_UNLIKELY(reply->fd >= 0))
-                ga_os_close(reply->fd);
+        switch (attempt(root, a)) {
+        case ANSWERED:
             return GA_WAY_ASK;
-        }
-        ga_lane_set(lane, -1, 0);
-        ga_lane_give(root, lane);
-        if (error == -ETIMEDOUT) {
-            ga_log("the daemon does not answer");
-            report_hung(root, epoch);
+        case NO_LANE:
+            *full = true;
+            return GA_WAY_ASK;
+        case HUNG:
             return policy(root);
+        case AGAIN:
+            break;
         }
-        report_lost(root, epoch);
-        quick_failures = began && ga_os_now_ms() - began > 1000 ? 1 : quick_failures + 1;
     }
     ga_log("the daemon ends every connection");
     return policy(root);
+}
+
+// As many wait as can. What may be had at once is not held up by them, and is asked for on one of
+// the connections that are kept; what may not, asks again. True: this is the answer.
+static bool ask_aside(struct ga_root *root, struct asking *a, enum ga_way *way) {
+    bool full;
+    *a->flags |= GA_FLAG_NO_WAIT;
+    a->waits = false;
+    *way = insist(root, a, &full);
+    *a->flags &= ~GA_FLAG_NO_WAIT;
+    a->waits = true;
+    if (*way != GA_WAY_ASK || a->reply->header.status != GA_STATUS_BUSY)
+        return true;
+    a->reply->request = 0;
+    a->asked_in = 0;
+    a->lane_ms = ASIDE_MS;
+    return false;
+}
+
+enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void *body, size_t size,
+                           struct ga_reply *reply, int timeout_ms) {
+    struct asking a = {.type = type,
+                       .device = device,
+                       .body = body,
+                       .size = size,
+                       .reply = reply,
+                       .timeout_ms = timeout_ms,
+                       .flags = flags_of(type, body),
+                       .waits = may_wait(type, body),
+                       .asked_in = reply->request != 0 ? reply->tag : 0};
+    for (;;) {
+        bool full;
+        enum ga_way way = insist(root, &a, &full);
+        if (GA_LIKELY(!full) || ask_aside(root, &a, &way))
+            return way;
+    }
 }
 
 // The reply to a request that was cancelled just now. It may have been granted before.
@@ -354,7 +427,7 @@ bool ga_session_tell(struct ga_root *root, uint16_t type, const void *body, size
         return false;
     }
     uint64_t request = atomic_fetch_add(&root->next_request, 1) + 1;
-    struct ga_lane *lane = ga_lane_take(root, false);
+    struct ga_lane *lane = ga_lane_take(root);
     int fd = ga_lane_fd(root, lane);
     if (fd < 0)
         fd = connect_lane(root, lane);

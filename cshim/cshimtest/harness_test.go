@@ -38,6 +38,9 @@ type peer struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	lines  chan string
+
+	// What show saw last: who waits, and the most threads that ever had a slot at once.
+	waiters, most int
 }
 
 func socketPath(t testing.TB) string {
@@ -121,12 +124,27 @@ func (p *peer) show() (leases []lease, requests []string) {
 			&l.streams, &l.contexts, &l.pending); {
 		case line == "end":
 			return leases, requests
+		case strings.HasPrefix(line, "waiters "):
+			if _, err := fmt.Sscanf(line, "waiters %d most %d", &p.waiters, &p.most); err != nil {
+				p.t.Fatalf("%q: %v", line, err)
+			}
 		case n == 7:
 			leases = append(leases, l)
 		default:
 			requests = append(requests, line)
 		}
 	}
+}
+
+// waits waits until so many requests do, and returns what was asked since the last look.
+func (p *peer) waits(n int) (requests []string) {
+	p.t.Helper()
+	eventually(p.t, fmt.Sprintf("%d requests wait", n), func() bool {
+		_, more := p.show()
+		requests = append(requests, more...)
+		return p.waiters == n
+	})
+	return requests
 }
 
 // only is the one lease that there must be.
@@ -181,7 +199,12 @@ func (m *machine) command(name string, args ...string) *exec.Cmd {
 
 func (m *machine) start(how string, args ...string) *program {
 	m.t.Helper()
-	p := &program{t: m.t, cmd: m.command(built(m.t, "programs/cudaprog-"+how), append(args, "-")...)}
+	return m.launch("cudaprog-"+how, append(args, "-")...)
+}
+
+func (m *machine) launch(name string, args ...string) *program {
+	m.t.Helper()
+	p := &program{t: m.t, cmd: m.command(built(m.t, "programs/"+name), args...)}
 	p.cmd.Stderr = &p.stderr
 	var err error
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {

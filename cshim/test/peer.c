@@ -8,17 +8,21 @@
 //   surplus BYTES  credit that comes with a grant (default 0: every allocation asks)
 //   total BYTES    what Query says (default 8G)         loss 0|1    HelloReply.OnLoss
 //   wait 1         what does not fit waits for a FreedNotice instead of being refused
-//   text 1         refusals carry a text
-//   delay MS       before each reply                    resume 0    refuses Resume, as a stranger
-//   newpage 1      answers Resume with a new page       die N       exits at the N-th request
-//   quiet 1        logs no requests
-//   drop TYPE      closes the connection of the next request of this type, unanswered
+//   slots N        so many threads may have streams, contexts or holds; others wait for a slot
+//   hello 1        Hello waits                          hello N     Hello is refused (N is a
+//   status) text 1         refusals carry a text delay MS       before each reply resume 0 refuses
+//   Resume, as a stranger newpage 1      answers Resume with a new page       die N       exits at
+//   the N-th request quiet 1        logs no requests drop TYPE      closes the connection of the
+//   next request of this type, unanswered
 //
 // The same as lines on stdin change things while it runs; also "show", which prints a line
 // "lease PID DEVICE GRANTED USED STREAMS CONTEXTS PENDING" for each lease, then "end"; "stop",
-// which ends it; "close SLOTS", which sets CLOSED on the leases and takes their credit. The end of
-// stdin ends nothing. Each request is logged on stdout: "TYPE STATUS NUMBER", NUMBER the bytes or
-// the count that was asked for.
+// which ends it; "close SLOTS", which sets CLOSED on the leases and takes their credit; "notice
+// WORD", which tells those who wait; "answer STATUS", which refuses them; "admit", which lets in
+// what waits and fits now, and each Hello. The end of stdin ends nothing. Each request is logged on
+// stdout: "TYPE STATUS NUMBER", NUMBER the bytes or the count that was asked for; one that waits as
+// "TYPE 99 NUMBER REQUEST", with 1099 when it came again; one whose connection was closed
+// meanwhile as "TYPE 999 NUMBER REQUEST".
 #include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -35,7 +39,7 @@
 
 struct options {
     uint64_t limit, surplus, streams, total, loss, wait, text, delay, resume, newpage, die, drop,
-        quiet;
+        quiet, slots, hello;
 } o = {.limit = 1ull << 30, .streams = 256, .total = 8ull << 30, .resume = 1};
 
 static const struct {
@@ -45,7 +49,7 @@ static const struct {
     {"limit", &o.limit},   {"surplus", &o.surplus}, {"streams", &o.streams}, {"total", &o.total},
     {"loss", &o.loss},     {"wait", &o.wait},       {"text", &o.text},       {"delay", &o.delay},
     {"resume", &o.resume}, {"die", &o.die},         {"newpage", &o.newpage}, {"drop", &o.drop},
-    {"quiet", &o.quiet},
+    {"quiet", &o.quiet},   {"slots", &o.slots},     {"hello", &o.hello},
 };
 
 struct lease {
@@ -66,17 +70,32 @@ struct session {
     int memfd;
 };
 
+union request {
+    struct ga_wire_alloc_request alloc;
+    struct ga_wire_stream_request stream;
+    struct ga_wire_context_request context;
+};
+
 struct waiter {
-    bool used;
     int fd;
     struct ga_wire_header header;
-    struct ga_wire_alloc_request request;
+    union request request;
     struct session *session;
+};
+
+// A thread that has a slot: how many objects it has.
+struct holder {
+    const struct session *session;
+    uint32_t thread;
+    int64_t objects;
 };
 
 #define MANY 256
 static struct session sessions[MANY];
-static struct waiter waiters[MANY];
+static struct waiter waiters[MANY]; // in order of arrival
+static size_t n_waiters;
+static struct holder holders[MANY];
+static uint64_t most_holders;
 static struct pollfd polls[MANY + 2];
 static struct session *owner[MANY + 2];
 static nfds_t n_polls;
@@ -209,21 +228,140 @@ static void log_request(uint16_t type, uint32_t status, int64_t n) {
 
 // Admission
 
+// Somebody waits for bytes of the lease: a free is to report itself.
+static uint64_t notify(const struct session *s, uint32_t slot) {
+    for (size_t i = 0; i < n_waiters; i++)
+        if (waiters[i].session == s && waiters[i].header.type == GA_TYPE_ALLOC &&
+            waiters[i].request.alloc.slot == slot)
+            return GA_FLAG_NOTIFY;
+    return 0;
+}
+
 static bool grant(struct session *s, const struct ga_wire_alloc_request *r) {
     struct lease *l = &s->lease[r->slot];
     // Called back before anybody is refused.
-    l->granted -= change(s, r->slot, 0, 0);
+    l->granted -= change(s, r->slot, 0, notify(s, r->slot));
     if (r->bytes > o.limit || l->granted > o.limit - r->bytes)
         return false;
     l->granted += r->bytes;
     uint64_t room = o.limit - l->granted;
     uint64_t more = room < o.surplus ? room : o.surplus;
     l->granted += more;
-    l->granted -= change(s, r->slot, more, 0);
+    l->granted -= change(s, r->slot, more, notify(s, r->slot));
     return true;
 }
 
-static void do_alloc(int fd, const struct ga_wire_header *h, struct session *s,
+// Who waits
+
+static int64_t number_of(uint16_t type, const union request *r) {
+    switch (type) {
+    case GA_TYPE_ALLOC:
+        return (int64_t)r->alloc.bytes;
+    case GA_TYPE_STREAM:
+        return r->stream.count;
+    case GA_TYPE_CONTEXT:
+        return r->context.count;
+    }
+    return 0;
+}
+
+static void log_waiter(const struct waiter *w, unsigned status) {
+    if (o.quiet)
+        return;
+    printf("%u %u %lld %llu\n", w->header.type, status,
+           (long long)number_of(w->header.type, &w->request),
+           (unsigned long long)w->header.request);
+    fflush(stdout);
+}
+
+static void notice(const struct waiter *w, const char *text) {
+    struct ga_wire_waiting_reply a = {.ticket = w->header.request, .position = 1};
+    snprintf((char *)a.text, sizeof a.text, "%s", text);
+    reply(w->fd, &w->header, GA_STATUS_WAITING, &a, sizeof a, -1);
+}
+
+static void park(int fd, const struct ga_wire_header *h, struct session *s, const union request *r,
+                 uint32_t flags) {
+    if (n_waiters == MANY)
+        fail("too many waiters");
+    struct waiter *w = &waiters[n_waiters++];
+    *w = (struct waiter){fd, *h, *r, s};
+    log_waiter(w, flags & GA_FLAG_RETRY ? 1099 : 99);
+    notice(w, "waits for the peer");
+}
+
+static void leave(size_t i) {
+    memmove(&waiters[i], &waiters[i + 1], (--n_waiters - i) * sizeof waiters[0]);
+}
+
+static void drop_waiters(int fd) {
+    for (size_t i = 0; i < n_waiters; i++) {
+        if (waiters[i].fd != fd)
+            continue;
+        log_waiter(&waiters[i], 999);
+        leave(i--);
+    }
+}
+
+static uint32_t answer_waiters(int fd, uint32_t status) {
+    uint32_t answered = 0;
+    for (size_t i = 0; i < n_waiters; i++) {
+        struct ga_wire_alloc_reply a = {.requested = 0};
+        struct waiter *w = &waiters[i];
+        if (fd >= 0 && w->fd != fd)
+            continue;
+        snprintf((char *)a.text, sizeof a.text, "refused by the peer");
+        log_request(w->header.type, status, number_of(w->header.type, &w->request));
+        switch (w->header.type) {
+        case GA_TYPE_ALLOC:
+            reply(w->fd, &w->header, status, &a, sizeof a, -1);
+            break;
+        case GA_TYPE_STREAM:
+            reply(w->fd, &w->header, status, &a, sizeof(struct ga_wire_stream_reply), -1);
+            break;
+        case GA_TYPE_CONTEXT:
+            reply(w->fd, &w->header, status, &a, sizeof(struct ga_wire_context_reply), -1);
+            break;
+        default:
+            refuse(w->fd, &w->header, status, "refused by the peer");
+        }
+        leave(i--);
+        answered++;
+    }
+    return answered;
+}
+
+// Slots: a thread takes one with its first object. False: there is none, and it can wait for one.
+static bool take_slot(const struct session *s, uint32_t thread, int32_t count, bool can_wait) {
+    struct holder *free = NULL;
+    struct holder *mine = NULL;
+    uint64_t taken = 0;
+    for (size_t i = 0; i < MANY; i++) {
+        struct holder *h = &holders[i];
+        if (h->objects == 0)
+            free = free ? free : h;
+        else if (h->session == s && h->thread == thread)
+            mine = h;
+        taken += h->objects != 0;
+    }
+    if (!mine && count < 0)
+        return true;
+    if (!mine && can_wait && o.slots && taken >= o.slots)
+        return false;
+    if (!mine) {
+        *free = (struct holder){.session = s, .thread = thread};
+        mine = free;
+        most_holders = taken + 1 > most_holders ? taken + 1 : most_holders;
+    }
+    mine->objects += count;
+    if (mine->objects < 0)
+        fail("a slot was given back too often");
+    return true;
+}
+
+// Each answers when it can, and is false when the request has to wait.
+
+static bool do_alloc(int fd, const struct ga_wire_header *h, struct session *s,
                      const struct ga_wire_alloc_request *r) {
     struct ga_wire_alloc_reply a = {.requested = r->bytes, .limit = o.limit};
     // The reply to it was lost, or came too late to count: it has the bytes already.
@@ -236,41 +374,96 @@ static void do_alloc(int fd, const struct ga_wire_header *h, struct session *s,
         a.granted = r->bytes;
         log_request(h->type, r->flags & GA_FLAG_RETRY ? 1000 : 0, (int64_t)r->bytes);
         reply(fd, h, GA_STATUS_OK, &a, sizeof a, -1);
-        return;
+        return true;
     }
-    if (o.wait && r->bytes <= o.limit) {
-        for (size_t i = 0; i < MANY; i++) {
-            if (waiters[i].used)
-                continue;
-            waiters[i] = (struct waiter){true, fd, *h, *r, s};
-            s->lease[r->slot].granted -= change(s, r->slot, 0, GA_FLAG_NOTIFY);
-            log_request(h->type, 999, (int64_t)r->bytes);
-            return;
-        }
+    bool waits = o.wait && r->bytes <= o.limit;
+    if (waits && !(r->flags & GA_FLAG_NO_WAIT)) {
+        s->lease[r->slot].granted -= change(s, r->slot, 0, GA_FLAG_NOTIFY);
+        return false;
     }
-    uint32_t status = r->bytes > o.limit ? GA_STATUS_TOO_LARGE : GA_STATUS_OVER_BUDGET;
+    uint32_t status = waits                ? GA_STATUS_BUSY
+                      : r->bytes > o.limit ? GA_STATUS_TOO_LARGE
+                                           : GA_STATUS_OVER_BUDGET;
     a.remaining = o.limit > s->lease[r->slot].granted ? o.limit - s->lease[r->slot].granted : 0;
     if (o.text)
         strcpy((char *)a.text, "refused\nby the peer");
     log_request(h->type, status, (int64_t)r->bytes);
     reply(fd, h, status, &a, sizeof a, -1);
+    return true;
+}
+
+static bool do_stream(int fd, const struct ga_wire_header *h, struct session *s,
+                      const struct ga_wire_stream_request *r) {
+    struct lease *l = &s->lease[r->slot];
+    struct ga_wire_stream_reply a = {.max = (uint32_t)o.streams};
+    uint32_t status = GA_STATUS_OK;
+    if (l->streams + r->count > (int64_t)o.streams)
+        status = GA_STATUS_STREAMS;
+    else if (!take_slot(s, r->thread, r->count, true))
+        return false;
+    else
+        l->streams += r->count;
+    a.current = (uint32_t)l->streams;
+    log_request(h->type, status, r->count);
+    reply(fd, h, status, &a, sizeof a, -1);
+    return true;
+}
+
+static bool do_context(int fd, const struct ga_wire_header *h, struct session *s,
+                       const struct ga_wire_context_request *r) {
+    struct lease *l = &s->lease[r->slot];
+    struct ga_wire_context_reply a = {0};
+    if (!take_slot(s, r->thread, r->count, !(r->flags & GA_FLAG_NOTICED)))
+        return false;
+    if (!(r->flags & GA_FLAG_HOLD))
+        l->contexts += r->count;
+    a.current = (uint32_t)l->contexts;
+    log_request(h->type, 0, r->count);
+    reply(fd, h, GA_STATUS_OK, &a, sizeof a, -1);
+    return true;
+}
+
+static bool attempt(int fd, const struct ga_wire_header *h, struct session *s,
+                    const union request *r) {
+    switch (h->type) {
+    case GA_TYPE_ALLOC:
+        return do_alloc(fd, h, s, &r->alloc);
+    case GA_TYPE_STREAM:
+        return do_stream(fd, h, s, &r->stream);
+    case GA_TYPE_CONTEXT:
+        return do_context(fd, h, s, &r->context);
+    }
+    return false;
+}
+
+static uint32_t flags_of(uint16_t type, const union request *r) {
+    return type == GA_TYPE_ALLOC    ? r->alloc.flags
+           : type == GA_TYPE_STREAM ? r->stream.flags
+                                    : r->context.flags;
 }
 
 static void serve_waiters(void) {
-    for (size_t i = 0; i < MANY; i++) {
-        struct waiter *w = &waiters[i];
-        struct ga_wire_alloc_reply a = {
-            .requested = w->request.bytes, .granted = w->request.bytes, .limit = o.limit};
-        if (!w->used)
-            continue;
-        if (grant(w->session, &w->request)) {
-            w->used = false;
-            log_request(GA_TYPE_ALLOC, 0, (int64_t)a.granted);
-            reply(w->fd, &w->header, GA_STATUS_OK, &a, sizeof a, -1);
-        } else {
-            w->session->lease[w->request.slot].granted -=
-                change(w->session, w->request.slot, 0, GA_FLAG_NOTIFY);
-        }
+    for (size_t i = 0; i < n_waiters; i++) {
+        struct waiter w = waiters[i];
+        if (w.header.type != GA_TYPE_HELLO && attempt(w.fd, &w.header, w.session, &w.request))
+            leave(i--);
+    }
+}
+
+// What may wait. What gives back lets others in.
+static void arbitrate(int fd, const struct ga_wire_header *h, struct session *s,
+                      const union request *r) {
+    static const struct ga_wire_context_reply busy;
+    bool no_wait = flags_of(h->type, r) & GA_FLAG_NO_WAIT;
+    if (attempt(fd, h, s, r)) {
+        if (number_of(h->type, r) < 0)
+            serve_waiters();
+    } else if (no_wait) {
+        log_request(h->type, GA_STATUS_BUSY, number_of(h->type, r));
+        reply(fd, h, GA_STATUS_BUSY, &busy,
+              h->type == GA_TYPE_STREAM ? sizeof busy : sizeof(struct ga_wire_context_reply), -1);
+    } else {
+        park(fd, h, s, r, flags_of(h->type, r));
     }
 }
 
@@ -332,20 +525,6 @@ static void do_attach(int fd, const struct ga_wire_header *h, struct session *s,
     reply(fd, h, GA_STATUS_OK, &a, sizeof a, -1);
 }
 
-static void do_stream(int fd, const struct ga_wire_header *h, struct session *s,
-                      const struct ga_wire_stream_request *r) {
-    struct lease *l = &s->lease[r->slot];
-    struct ga_wire_stream_reply a = {.max = (uint32_t)o.streams};
-    uint32_t status = GA_STATUS_OK;
-    if (l->streams + r->count > (int64_t)o.streams)
-        status = GA_STATUS_STREAMS;
-    else
-        l->streams += r->count;
-    a.current = (uint32_t)l->streams;
-    log_request(h->type, status, r->count);
-    reply(fd, h, status, &a, sizeof a, -1);
-}
-
 static uint64_t used(struct session *s) {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < GA_PAGE_SLOTS; i++)
@@ -365,8 +544,42 @@ static void show(void) {
                        (long long)l->contexts, (unsigned long long)s->page->lease[n].pending);
         }
     }
+    printf("waiters %zu most %llu\n", n_waiters, (unsigned long long)most_holders);
     printf("end\n");
     fflush(stdout);
+}
+
+static void open_session(size_t at, const struct ga_wire_header *h) {
+    struct session *s = make_session(polls[at].fd);
+    owner[at] = s;
+    make_page(s);
+    log_request(h->type, 0, s->pid);
+    say_hello(polls[at].fd, h, s, s->memfd);
+}
+
+static void do_hello(size_t at, const struct ga_wire_header *h) {
+    static const union request none;
+    if (o.hello == 0) {
+        open_session(at, h);
+    } else if (o.hello == 1) {
+        park(polls[at].fd, h, NULL, &none, 0);
+    } else {
+        log_request(h->type, (uint32_t)o.hello, 0);
+        refuse(polls[at].fd, h, (uint32_t)o.hello, "refused by the peer");
+    }
+}
+
+static void admit(void) {
+    for (size_t i = 0; i < n_waiters; i++) {
+        struct waiter w = waiters[i];
+        for (size_t at = 2; w.header.type == GA_TYPE_HELLO && at < n_polls; at++)
+            if (polls[at].fd == w.fd) {
+                open_session(at, &w.header);
+                leave(i--);
+                break;
+            }
+    }
+    serve_waiters();
 }
 
 // One message. False: the connection is to be closed.
@@ -382,6 +595,7 @@ static bool handle(size_t at) {
                 struct ga_wire_stream_request stream;
                 struct ga_wire_context_request context;
                 struct ga_wire_freed_notice freed;
+                union request any;
             } b;
         } m;
         uint8_t bytes[GA_MAX_REQUEST];
@@ -407,10 +621,7 @@ static bool handle(size_t at) {
     struct session *s = owner[at];
     switch (in.m.h.type) {
     case GA_TYPE_HELLO:
-        owner[at] = s = make_session(fd);
-        make_page(s);
-        log_request(in.m.h.type, 0, s->pid);
-        say_hello(fd, &in.m.h, s, s->memfd);
+        do_hello(at, &in.m.h);
         return true;
     case GA_TYPE_RESUME:
         owner[at] = do_resume(fd, &in.m.h, &in.m.b.resume, got);
@@ -435,22 +646,20 @@ static bool handle(size_t at) {
         do_attach(fd, &in.m.h, s, &in.m.b.attach);
         break;
     case GA_TYPE_ALLOC:
-        do_alloc(fd, &in.m.h, s, &in.m.b.alloc);
+    case GA_TYPE_STREAM:
+    case GA_TYPE_CONTEXT:
+        arbitrate(fd, &in.m.h, s, &in.m.b.any);
         break;
+    case GA_TYPE_CANCEL: {
+        struct ga_wire_cancel_reply a = {answer_waiters(fd, GA_STATUS_CANCELLED)};
+        log_request(in.m.h.type, 0, (int64_t)a.cancelled);
+        reply(fd, &in.m.h, GA_STATUS_OK, &a, sizeof a, -1);
+        break;
+    }
     case GA_TYPE_FREED:
         log_request(in.m.h.type, 0, in.m.b.freed.slot);
         serve_waiters();
         break;
-    case GA_TYPE_STREAM:
-        do_stream(fd, &in.m.h, s, &in.m.b.stream);
-        break;
-    case GA_TYPE_CONTEXT: {
-        struct ga_wire_context_reply a = {0};
-        s->lease[in.m.b.context.slot].contexts += in.m.b.context.count;
-        log_request(in.m.h.type, 0, in.m.b.context.count);
-        reply(fd, &in.m.h, GA_STATUS_OK, &a, sizeof a, -1);
-        break;
-    }
     case GA_TYPE_QUERY: {
         struct ga_wire_query_reply a = {.total = o.limit, .used = used(s), .room = o.total};
         log_request(in.m.h.type, 0, 0);
@@ -471,6 +680,13 @@ static void command(char *line) {
         show();
     else if (strcmp(name, "stop") == 0)
         exit(0);
+    else if (strcmp(name, "notice") == 0) {
+        for (size_t i = 0; i < n_waiters; i++)
+            notice(&waiters[i], value);
+    } else if (strcmp(name, "answer") == 0)
+        answer_waiters(-1, (uint32_t)size_of(value));
+    else if (strcmp(name, "admit") == 0)
+        admit();
     else if (strcmp(name, "close") == 0) {
         for (size_t i = 0; i < MANY; i++)
             for (uint32_t n = 0; sessions[i].used && n < GA_PAGE_SLOTS; n++)
@@ -524,9 +740,7 @@ int main(int argc, char **argv) {
         for (size_t i = 2; i < n_polls; i++) {
             if (!polls[i].revents || handle(i))
                 continue;
-            for (size_t w = 0; w < MANY; w++)
-                if (waiters[w].fd == polls[i].fd)
-                    waiters[w].used = false;
+            drop_waiters(polls[i].fd);
             close(polls[i].fd);
             polls[i] = polls[--n_polls];
             owner[i] = owner[n_polls];

@@ -1,0 +1,307 @@
+package cshimtest
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// job is a token: what is started with it is below gpuarb run.
+var job = "GPUARB_JOB=" + strings.Repeat("0f", 16)
+
+// startTeam starts a program with a context that thread 0 has made.
+func (m *machine) startTeam() *program {
+	m.t.Helper()
+	c := m.launch("team")
+	c.act("0 context c", "0 context ok")
+	return c
+}
+
+// act has a thread do something, and wants its answer.
+func (p *program) act(command, want string) {
+	p.t.Helper()
+	p.send(command)
+	p.want(want)
+}
+
+// join starts a thread in the context of thread 0.
+func (p *program) join(thread int) {
+	p.t.Helper()
+	p.act(fmt.Sprintf("%d use c", thread), fmt.Sprintf("%d use ok", thread))
+}
+
+// wantInAnyOrder wants these answers next.
+func (p *program) wantInAnyOrder(lines ...string) {
+	p.t.Helper()
+	left := make(map[string]int)
+	for _, l := range lines {
+		left[l]++
+	}
+	for range lines {
+		got := p.answer()
+		if left[got]--; left[got] < 0 {
+			p.t.Errorf("the program says %q; want %q", got, lines)
+		}
+	}
+}
+
+// What is waited for is told once per change: below gpuarb run to the user, else to who asks.
+func TestWaitIsTold(t *testing.T) {
+	const told = "gpuarb: waits for the peer\ngpuarb: first\ngpuarb: second\n"
+	for name, c := range map[string]struct{ variable, want string }{
+		"job":    {job, told},
+		"bare":   {"GPUARB_VIRTUALIZE=1", ""},
+		"logged": {"GPUARB_LOG=stderr", "second"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, m := setup(t, []string{"limit", "1000", "wait", "1"}, c.variable)
+			prog := m.startTeam()
+			prog.act("0 alloc a 900", "0 alloc ok")
+			prog.join(1)
+			prog.send("1 alloc b 900")
+			p.waits(1)
+			for _, word := range []string{"first", "first", "second"} {
+				p.say("notice " + word)
+			}
+			prog.send("0 free a")
+			prog.wantInAnyOrder("0 free ok", "1 alloc ok")
+			switch text := prog.end(); {
+			case name == "logged" && strings.Count(text, c.want) != 1:
+				t.Errorf("stderr: %q", text)
+			case name != "logged" && text != c.want:
+				t.Errorf("stderr: %q, want %q", text, c.want)
+			}
+		})
+	}
+}
+
+// However many threads wait, the others go on: more wait here than there are connections.
+func TestOthersGoOn(t *testing.T) {
+	p, m := setup(t, []string{"limit", "1000", "wait", "1"})
+	c := m.startTeam()
+	c.act("0 alloc a 900", "0 alloc ok")
+	c.act("0 stream s", "0 stream ok")
+	const many = 55
+	var want []string
+	for i := 1; i <= many; i++ {
+		c.join(i)
+	}
+	for i := 1; i <= many; i++ {
+		c.send(fmt.Sprintf("%d alloc b%d 900", i, i))
+		c.send(fmt.Sprintf("%d free b%d", i, i))
+		want = append(want, fmt.Sprintf("%d alloc ok", i), fmt.Sprintf("%d free ok", i))
+	}
+	p.waits(44) // one each connection but those that are kept
+	c.act("0 info", "0 info ok")
+	c.act("0 streamdestroy s", "0 streamdestroy ok")
+	c.act("0 alloc z 100", "0 alloc ok")
+	c.act("0 free z", "0 free ok")
+	p.waits(44)
+	c.send("0 free a")
+	c.wantInAnyOrder(append(want, "0 free ok")...)
+	p.waits(0)
+	wantUsed(t, p, 0)
+}
+
+// The daemon dies while threads wait: each asks its successor by the same number, and says that
+// it asks again.
+func TestWaitOverRestart(t *testing.T) {
+	p, m := setup(t, []string{"limit", "1000", "wait", "1"}, "GPUARB_ON_LOSS=closed")
+	c := m.startTeam()
+	c.act("0 alloc a 900", "0 alloc ok")
+	c.join(1)
+	c.join(2)
+	c.send("1 alloc b 800")
+	c.send("2 alloc d 700")
+	first := p.waits(2)
+	for range 2 {
+		p.kill()
+		p = startPeer(t, p.socket, "limit", "1000", "wait", "1")
+		again := p.waits(2)
+		for _, bytes := range []string{"800", "700"} {
+			was, is := number(first, "5 99 "+bytes), number(again, "5 1099 "+bytes)
+			if was == "" || is != was {
+				t.Errorf("the request for %s was number %q, is %q", bytes, was, is)
+			}
+		}
+	}
+	c.send("1 free b")
+	c.send("2 free d")
+	c.send("0 free a")
+	c.wantInAnyOrder("0 free ok", "1 alloc ok", "1 free ok", "2 alloc ok", "2 free ok")
+	wantUsed(t, p, 0)
+}
+
+// number is what stands behind a line that begins so.
+func number(lines []string, begin string) string {
+	for _, l := range lines {
+		if rest, ok := strings.CutPrefix(l, begin+" "); ok {
+			return rest
+		}
+	}
+	return ""
+}
+
+// The daemon dies while a thread waits, and does not come back.
+func TestWaitEndsWithTheDaemon(t *testing.T) {
+	for policy, want := range map[string]string{"0": "1 alloc ok", "1": "1 alloc err 2"} {
+		t.Run("loss="+policy, func(t *testing.T) {
+			p, m := setup(t, []string{"limit", "1000", "wait", "1", "loss", policy})
+			c := m.startTeam()
+			c.act("0 alloc a 900", "0 alloc ok")
+			c.join(1)
+			c.send("1 alloc b 900")
+			p.waits(1)
+			p.kill()
+			c.want(want)
+			c.act("0 free a", "0 free ok")
+		})
+	}
+}
+
+// Timed out, cancelled, or the youngest of a circle: that is the answer, and is not asked again.
+func TestWaitIsRefused(t *testing.T) {
+	for _, status := range []string{"9", "10", "11"} {
+		t.Run(status, func(t *testing.T) {
+			p, m := setup(t, []string{"limit", "1000", "wait", "1"}, job)
+			c := m.startTeam()
+			c.act("0 stream s", "0 stream ok")
+			c.act("0 alloc a 900", "0 alloc ok")
+			c.join(1)
+			c.send("1 alloc b 900")
+			p.waits(1)
+			p.say("answer " + status)
+			c.want("1 alloc err 2")
+			if requests := p.waits(0); countOf(requests, "5 99 900") != 0 {
+				t.Errorf("asked again: %v", requests)
+			}
+			wantUsed(t, p, 900)
+			c.act("0 free a", "0 free ok")
+			c.act("1 alloc b 900", "1 alloc ok")
+			if text := c.end(); !strings.HasSuffix(text, "gpuarb: refused by the peer\n") {
+				t.Errorf("stderr: %q", text)
+			}
+		})
+	}
+}
+
+func countOf(lines []string, begin string) (n int) {
+	for _, l := range lines {
+		if strings.HasPrefix(l, begin) {
+			n++
+		}
+	}
+	return n
+}
+
+// A session that reserves memory is waited for by who asks first, and not taken for a daemon
+// that is not there: refused, the program gets no memory; the next time it asks anew.
+func TestHelloWaits(t *testing.T) {
+	t.Run("admitted", func(t *testing.T) {
+		p, m := setup(t, []string{"hello", "1"})
+		c := m.launch("team")
+		c.send("0 context c")
+		p.waits(1)
+		p.say("hello 0")
+		p.say("admit")
+		c.want("0 context ok")
+		c.act("0 alloc a 900", "0 alloc ok")
+		wantUsed(t, p, 900)
+	})
+	t.Run("restart", func(t *testing.T) {
+		p, m := setup(t, []string{"hello", "1"})
+		c := m.launch("team")
+		c.send("0 context c")
+		first := p.waits(1)
+		p.kill()
+		p = startPeer(t, p.socket, "hello", "1")
+		again := p.waits(1)
+		if was, is := number(first, "1 99 0"), number(again, "1 99 0"); was == "" || is != was {
+			t.Errorf("Hello was number %q, is %q", was, is)
+		}
+		p.say("admit")
+		c.want("0 context ok")
+		c.act("0 alloc a 900", "0 alloc ok")
+		wantUsed(t, p, 900)
+	})
+	t.Run("refused", func(t *testing.T) {
+		p, m := setup(t, []string{"hello", "2"})
+		c := m.launch("team")
+		c.act("0 context c", "0 context err 2")
+		c.act("0 context c", "0 context err 2")
+		p.say("hello 0")
+		c.act("0 context c", "0 context ok")
+		c.act("0 alloc a 900", "0 alloc ok")
+		wantUsed(t, p, 900)
+		if text := c.end(); text != "" {
+			t.Errorf("stderr: %q", text)
+		}
+	})
+	t.Run("refused after a wait", func(t *testing.T) {
+		p, m := setup(t, []string{"hello", "1"}, job)
+		c := m.launch("team")
+		c.send("0 context c")
+		p.waits(1)
+		p.say("answer 9")
+		c.want("0 context err 2")
+		if text := c.end(); text != "gpuarb: waits for the peer\ngpuarb: refused by the peer\n" {
+			t.Errorf("stderr: %q", text)
+		}
+	})
+}
+
+// Contexts and streams wait for a slot; a thread that has one takes no second; what another
+// thread destroys goes back in the maker's name.
+func TestObjectsWaitForASlot(t *testing.T) {
+	p, m := setup(t, []string{"slots", "1"})
+	c := m.startTeam()
+	c.act("0 stream s", "0 stream ok")
+	c.act("0 context e", "0 context ok")
+	c.send("1 context d")
+	p.waits(1)
+	c.act("0 destroy e", "0 destroy ok")
+	c.act("0 streamdestroy s", "0 streamdestroy ok")
+	p.waits(1)
+	c.act("2 use c", "2 use ok")
+	c.send("2 destroy c")
+	c.wantInAnyOrder("2 destroy ok", "1 context ok")
+	c.send("0 context c")
+	p.waits(1)
+	c.send("1 destroy d")
+	c.wantInAnyOrder("1 destroy ok", "0 context ok")
+	if p.waits(0); p.most != 1 {
+		t.Errorf("%d threads had a slot at once", p.most)
+	}
+}
+
+// Own contexts and a shared one, more threads than slots: nobody is inside without one, and all
+// come to their end.
+func TestSlotsOfThreads(t *testing.T) {
+	for _, kind := range []string{"own", "primary"} {
+		t.Run(kind, func(t *testing.T) {
+			p, m := setup(t, []string{"slots", "2", "quiet", "1"})
+			file := filepath.Join(t.TempDir(), "count")
+			out, err := m.command(built(t, "programs/permits"), "20", "100", kind, file).Output()
+			if err != nil || string(out) != "permits ok 2\n" && string(out) != "permits ok 1\n" {
+				t.Errorf("%q, %v", out, err)
+			}
+			if p.waits(0); p.most > 2 {
+				t.Errorf("%d threads had a slot at once", p.most)
+			}
+		})
+	}
+}
+
+// A thread that waits for bytes finds those of its own process that have come back meanwhile.
+func TestWaitReaps(t *testing.T) {
+	p, m := setup(t, []string{"limit", "1000", "wait", "1"})
+	c := m.start("dlsym")
+	c.do("stream s", "ok")
+	c.do("allocasync a 900 s", "ok")
+	c.do("delay s 700", "ok") // longer than a refusal is put off for pending bytes
+	c.do("freeasync a s", "ok")
+	c.do("alloc b 900", "ok")
+	c.do("free b", "ok")
+	wantUsed(t, p, 0)
+}
