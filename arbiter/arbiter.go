@@ -74,11 +74,10 @@ func (a *Arbiter) AddDevice(now time.Time, d Device) {
 	defer a.turn(now)
 	known := a.device(d.Index)
 	if known == nil {
-		known = &device{figures: make(map[int]ProcessUsage), byPID: make(map[int][]*lease),
+		known = &device{Device: d, figures: make(map[int]ProcessUsage), byPID: make(map[int][]*lease),
 			holders: make(map[slotKey]*holder)}
 		a.devices = append(a.devices, known)
 		slices.SortFunc(a.devices, func(x, y *device) int { return cmp.Compare(x.Index, y.Index) })
-		known.Device = d
 		_ = a.ledger.AddDevice(d.Index, 0) // it is not there yet
 	}
 	known.Device, known.rule, known.dirty = d, a.policy.deviceRule(d), true

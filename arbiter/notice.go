@@ -205,7 +205,11 @@ func brief(d time.Duration) string {
 // failed says that a ticket ends unserved.
 func (a *Arbiter) failed(t *ticket, waited time.Duration, why string) string {
 	d, _ := t.where()
-	return fmt.Sprintf("%s did not get %s on GPU %d within %s: %s", t.name(), a.wants(t), d.Index, brief(waited), why)
+	where := fmt.Sprintf(" on GPU %d", d.Index)
+	if t.any {
+		where = ""
+	}
+	return fmt.Sprintf("%s did not get %s%s within %s: %s", t.name(), a.wants(t), where, brief(waited), why)
 }
 
 // ticketEvent notes an event about a ticket.

@@ -3,6 +3,7 @@ package report
 import (
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
 )
@@ -29,12 +30,12 @@ func orAny(device int) string {
 	return strconv.Itoa(device)
 }
 
-// wants is an amount in bytes, or the word for something else.
+// wants is an amount in bytes, or the words for something else without their article.
 func wants(t accounting.TicketState) string {
 	if t.WantsBytes > 0 {
 		return Value(t.WantsBytes)
 	}
-	return word(t.Wants)
+	return strings.ReplaceAll(word(strings.TrimPrefix(t.Wants, "a ")), `\x20`, "-")
 }
 
 // Queue writes the table of waiting requests: a header, and a line per ticket in the

@@ -46,7 +46,7 @@ func sample() accounting.Snapshot {
 		Queue: []accounting.TicketState{
 			{Pos: 1, Ticket: 18446744073709551615, PID: 7, User: "two words\n", Device: 11, Wants: "1 GiB", WantsBytes: gib,
 				WaitedMs: 59999, Reason: "device_full", Command: "evil\n1 root"},
-			{Pos: 10, Ticket: 3, PID: 4194304, Device: -1, Wants: "device", WaitedMs: 999, Reason: "slots"},
+			{Pos: 10, Ticket: 3, PID: 4194304, Device: -1, Wants: "a GPU of its own", WaitedMs: 999, Reason: "slots"},
 		},
 		Stats: accounting.Stats{QueueDepth: 2, Admitted: 18446744073709551615},
 	}

@@ -141,7 +141,7 @@ func (a *app) claimForShell(options *claimOptions, library, path string, request
 			return fail(exitFailed, "who is to have the claim? %w; name a process with --for PID, or use --exec", err)
 		}
 	}
-	request.Command = ipc.MakeText(fmt.Sprintf("gpuarb claim for %s[%d]", commandName(holder), holder))
+	request.Command = ipc.MakeText(fmt.Sprintf("%s[%d] (gpuarb claim)", commandName(holder), holder))
 	keeper, job, err := a.startKeeper(keepRequest{Path: path, Holder: holder, Job: request})
 	if err != nil {
 		return err

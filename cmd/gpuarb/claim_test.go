@@ -74,7 +74,7 @@ func TestClaimForShell(t *testing.T) {
 	}
 	gone(t, number(t, lines[5]))
 	if job := daemon.lastJob(t); job.Flags != ipc.JobClaim|ipc.JobAny || job.Devices != 3 ||
-		!strings.HasPrefix(job.Command.String(), "gpuarb claim for bash[") {
+		!strings.HasPrefix(job.Command.String(), "bash[") {
 		t.Errorf("asked for %+v, %q", job, job.Command.String())
 	}
 	select {

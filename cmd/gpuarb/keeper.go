@@ -22,8 +22,8 @@ import (
 // A claim that a shell asks for has to outlive the command that asked. So that command
 // starts a keeper, which opens the job and is its runner for the daemon. The keeper gets
 // a request on its stdin, answers on its stdout, and is told on stdin that the answer has
-// arrived; if stdin ends before that, nobody wants the claim. From then on it has nothing
-// open of its starter's, and ends with the holder.
+// arrived; if stdin ends before that, nobody wants the claim. It then lets go of all that
+// was its starter's, which the end of its stdout tells, and ends with the holder.
 
 const (
 	keeperName = "claim-keeper"
@@ -56,6 +56,7 @@ func (a *app) keeperCommand() *cobra.Command {
 
 // keepClaim is the keeper's life.
 func (a *app) keepClaim(stdin io.Reader) error {
+	closeInherited()
 	caught := make(chan os.Signal, 64)
 	signal.Notify(caught, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT, unix.SIGHUP)
 	from := gob.NewDecoder(stdin)
@@ -107,13 +108,12 @@ func (a *app) answerStarter(reply keepReply) error {
 // keepUntilEnd waits until the holder ends or the claim is released. Processes that the
 // holder leaves behind keep the device; a release takes it from them.
 func (a *app) keepUntilEnd(path string, job ipc.Token, holder int, caught <-chan os.Signal) {
-	if null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0); err == nil {
-		for fd := range 3 {
-			_ = unix.Dup2(int(null.Fd()), fd)
+	_ = os.Chdir("/") // no mount stays busy for a claim
+	if null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
+		for _, fd := range []int{0, 2, 1} { // stdout last: its end tells that the rest is done
+			_ = unix.Dup3(null, fd, 0)
 		}
 	}
-	_ = os.Chdir("/") // no mount stays busy for a claim
-	closeInherited()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -185,6 +185,7 @@ type keeper struct {
 	pid     int
 	command *exec.Cmd
 	stdin   io.WriteCloser
+	stdout  io.ReadCloser
 	to      *gob.Encoder
 }
 
@@ -208,7 +209,7 @@ func (a *app) startKeeper(request keepRequest) (*keeper, ipc.JobOpenReply, error
 	if err := command.Start(); err != nil {
 		return nil, none, fmt.Errorf("%s: %w", a.executable, err)
 	}
-	k := &keeper{pid: command.Process.Pid, command: command, stdin: stdin, to: gob.NewEncoder(stdin)}
+	k := &keeper{pid: command.Process.Pid, command: command, stdin: stdin, stdout: stdout, to: gob.NewEncoder(stdin)}
 	over := make(chan struct{})
 	defer close(over)
 	go func() {
@@ -241,9 +242,14 @@ func (a *app) startKeeper(request keepRequest) (*keeper, ipc.JobOpenReply, error
 	return k, reply.Job, nil
 }
 
-// keep tells the keeper that its answer has arrived where it was to go.
+// keep tells the keeper that its answer has arrived where it was to go, and waits until
+// it has let go of what was ours.
 func (k *keeper) keep() error {
-	if err := k.to.Encode(true); err != nil {
+	err := k.to.Encode(true)
+	if err == nil {
+		_, err = io.Copy(io.Discard, k.stdout)
+	}
+	if err != nil {
 		return fmt.Errorf("the keeper of the claim (process %d) ended: %w", k.pid, err)
 	}
 	return k.command.Process.Release()

@@ -27,7 +27,10 @@ func (w *waitLines) told(n ipc.WaitingReply) {
 	if w.said == "" {
 		w.since = time.Now().Add(-time.Duration(n.Waited) * time.Millisecond)
 	}
-	line := fmt.Sprintf("waiting, number %d in the queue: %s", n.Position, report.Escape(n.Text.String()))
+	line := report.Escape(n.Text.String()) // what, position, who holds it and since when
+	if line == "" {
+		line = fmt.Sprintf("waits, position %d", n.Position)
+	}
 	if line != w.said {
 		w.say("%s", line)
 	}
@@ -126,7 +129,7 @@ func (a *app) explainJob(path, said string, err error) error {
 		case reply.Status == ipc.StatusBusy:
 			text = "busy: it would have to wait; `gpuarb queue` and `gpuarb ps` show for what"
 		case reply.Status == ipc.StatusTimeout:
-			text = "waited too long: " + strings.TrimPrefix(said, "waiting, ")
+			text = "waited too long: " + said
 		case reply.Status == ipc.StatusNoDevice:
 			text = "no device: the daemon knows no GPU on this machine; `gpuarb doctor` says why"
 		case reply.Status == ipc.StatusCancelled:

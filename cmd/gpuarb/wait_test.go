@@ -20,15 +20,16 @@ func TestWaitLines(t *testing.T) {
 	served := make(chan struct{})
 	close(served)
 	waits := startDaemon(t, func(d *fakeDaemon) {
-		d.notices = []ipc.WaitingReply{notice(2, "GPU 0, held by 42"), notice(2, "GPU 0, held by 42"),
-			notice(1, "GPU 0, held by 42"), notice(1, "GPU 0, held by 7 (evil\nname)")}
+		d.notices = []ipc.WaitingReply{notice(2, "waits, 2: held by 42"), notice(2, "waits, 2: held by 42"),
+			notice(1, "waits, 1: held by 42"), notice(1, "waits, 1: held by 7 (evil\nname)"), notice(1, "")}
 		d.serves, d.given = served, []ipc.JobDevice{cardB}
 	})
 	for _, args := range [][]string{{"run", "echo", "ran"}, {"claim", "--exec", "echo", "ran"}} {
 		got := finish(t, gpuarb(t, waits.environment(t), args...))
-		want := "gpuarb: waiting, number 2 in the queue: GPU 0, held by 42\n" +
-			"gpuarb: waiting, number 1 in the queue: GPU 0, held by 42\n" +
-			"gpuarb: waiting, number 1 in the queue: GPU 0, held by 7 (evil\\nname)\n" +
+		want := "gpuarb: waits, 2: held by 42\n" +
+			"gpuarb: waits, 1: held by 42\n" +
+			"gpuarb: waits, 1: held by 7 (evil\\nname)\n" +
+			"gpuarb: waits, position 1\n" +
 			"gpuarb: served after 2s: GPU 1\n"
 		if got.code != 0 || got.stdout != "ran\n" || got.stderr != want {
 			t.Errorf("%q: code %d\n%v\nwant:\n%s", args, got.code, got, want)
@@ -40,7 +41,7 @@ func TestWaitLines(t *testing.T) {
 func waitingRun(t *testing.T, args ...string) (*fakeDaemon, *running, *os.File) {
 	t.Helper()
 	daemon := startDaemon(t, func(d *fakeDaemon) {
-		d.notices = []ipc.WaitingReply{notice(1, "GPU 0")}
+		d.notices = []ipc.WaitingReply{notice(1, "waits for GPU 0")}
 		d.serves = make(chan struct{})
 	})
 	command := gpuarb(t, daemon.environment(t), args...)
@@ -54,7 +55,7 @@ func waitingRun(t *testing.T, args ...string) (*fakeDaemon, *running, *os.File) 
 	theirs.Close()
 	text := make([]byte, 200)
 	n, err := stderr.Read(text)
-	if err != nil || !strings.HasPrefix(string(text[:n]), "gpuarb: waiting, number 1 in the queue: GPU 0\n") {
+	if err != nil || !strings.HasPrefix(string(text[:n]), "gpuarb: waits for GPU 0\n") {
 		t.Fatalf("%v: %q", err, text[:n])
 	}
 	return daemon, r, stderr
@@ -138,7 +139,7 @@ func TestWaitOverRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	daemon := &fakeDaemon{socket: socket, ends: make(chan struct{}, 100), notices: []ipc.WaitingReply{notice(1, "GPU 0")}}
+	daemon := &fakeDaemon{socket: socket, ends: make(chan struct{}, 100), notices: []ipc.WaitingReply{notice(1, "waits for GPU 0")}}
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -165,7 +166,7 @@ func TestWaitOverRestart(t *testing.T) {
 		}
 	}()
 	got := finish(t, gpuarb(t, daemon.environment(t), "run", "echo", "ran"))
-	if got.code != 0 || got.stdout != "ran\n" || strings.Count(got.stderr, "waiting") != 1 {
+	if got.code != 0 || got.stdout != "ran\n" || strings.Count(got.stderr, "waits") != 1 {
 		t.Errorf("code %d\n%v", got.code, got)
 	}
 	if job := daemon.lastJob(t); job.Flags != ipc.JobRetry {
