@@ -7,7 +7,7 @@
 // How long an allocation that was refused waits for the program's own frees in stream order to
 // execute. The driver waits for them as well before it runs out; it is bounded, because a
 // stream may be waiting for something that this very thread does next.
-#define PENDING_WAIT_MS 500
+#define PENDING_WAIT_MS 2000
 
 static _Atomic(const struct ga_reaper *) reaper;
 

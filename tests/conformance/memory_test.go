@@ -264,6 +264,70 @@ func sharedConfig(limit uint64) string {
 	return fmt.Sprintf("schema_version = 1\n[defaults]\nscope = \"user\"\nmemory.max = %d\n", limit)
 }
 
+// Streams of the simulated driver are late for as long as a gate stands in them.
+func TestC6AsynchronousFree(t *testing.T) {
+	t.Parallel()
+	const limit, late = 8<<20 + 1, 1<<20 + 1
+	everyWay(t, rig.Options{NoMount: true}, limits{memory: limit}, func(t *testing.T, _ way, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		for _, stream := range []string{"s", "s", "2", "0"} { // once more, so that everything is used again
+			if stream == "s" {
+				p.Want("stream s", "ok")
+			}
+			p.Want(fmt.Sprintf("allocasync late %d %s", late, stream), "ok")
+			p.Want("allocasync kept 1000 "+stream, "ok")
+			p.Want("gate "+stream, "ok")
+			p.Want("freeasync late "+stream, "ok")
+			if l := m.Lease(pid, 0); uint64(l.Used) != late+1000 || uint64(l.Pending) != late {
+				t.Errorf("on stream %s: %d bytes are used, %d of them pending; want %d and %d", stream, l.Used, l.Pending, late+1000, late)
+			}
+			p.Want("allocasync more 8M "+stream, errOutOfMemory) // it reaps, and nothing has executed
+			if h := m.HeldBy(pid, 0); h.Bytes != late+1000 {
+				t.Errorf("on stream %s: the driver holds %d bytes, want %d: the free was not late", stream, h.Bytes, late+1000)
+			}
+			p.Want("open", "ok")
+			p.Want("sync "+stream, "ok")
+			p.Want(fmt.Sprintf("alloc rest %d", limit-1000), "ok") // needs exactly what came back
+			p.Want("alloc more 1", errOutOfMemory)
+			p.Want("free rest", "ok")
+			p.Want("free kept", "ok")
+			p.Want("syncall", "ok")
+			holds(t, m, pid, 0, 0, m.HeldBy(pid, 0).Streams)
+		}
+		if peak := m.SimNumber("peak", "0"); peak != limit {
+			t.Errorf("the driver saw %d bytes at once, the limit is %d", peak, limit)
+		}
+	})
+}
+
+func TestC8TriedAgain(t *testing.T) {
+	t.Parallel()
+	const limit = 1 << 20
+	everyWay(t, rig.Options{NoMount: true}, limits{memory: limit}, func(t *testing.T, _ way, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("stream s", "ok")
+		p.Want("stream other", "ok")
+		for _, again := range []string{"alloc b 1M", "managed b 1M", "pitch b 1M 1", "allocasync b 1M other", "allocpool b 1M s"} {
+			p.Want("allocasync a 1M s", "ok")
+			p.Want("delay s 5", "ok")
+			p.Want("freeasync a s", "ok")
+			if got := p.Ask(again); !strings.HasPrefix(got, "ok") {
+				t.Fatalf("%s: %s, though what is in the way is on its way back", again, got)
+			}
+			p.Want("free b", "ok")
+			p.Want("syncall", "ok")
+			holds(t, m, pid, 0, 0, 2)
+		}
+		p.Want("asyncpairs 3000 1M s other", "ok 3000")
+		p.Want("asyncpairs 3000 1M s 0 2", "ok 3000")
+		p.Want("syncall", "ok")
+		holds(t, m, pid, 0, 0, 2)
+		if peak := m.SimNumber("peak", "0"); peak > limit {
+			t.Errorf("the driver saw %d bytes at once, the limit is %d", peak, limit)
+		}
+	})
+}
+
 func TestC7NeverFits(t *testing.T) {
 	t.Parallel()
 	const limit = 16 << 20
