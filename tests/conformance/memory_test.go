@@ -270,10 +270,9 @@ func TestC6AsynchronousFree(t *testing.T) {
 	const limit, late = 8<<20 + 1, 1<<20 + 1
 	everyWay(t, rig.Options{NoMount: true}, limits{memory: limit}, func(t *testing.T, _ way, m *rig.Machine, p *rig.Program) {
 		pid := p.PID()
-		for _, stream := range []string{"s", "s", "2", "0"} { // once more, so that everything is used again
-			if stream == "s" {
-				p.Want("stream s", "ok")
-			}
+		p.Want("stream s", "ok")
+		p.Want("stream other", "ok")
+		for _, stream := range []string{"s", "2", "0"} {
 			p.Want(fmt.Sprintf("allocasync late %d %s", late, stream), "ok")
 			p.Want("allocasync kept 1000 "+stream, "ok")
 			p.Want("gate "+stream, "ok")
@@ -285,8 +284,12 @@ func TestC6AsynchronousFree(t *testing.T) {
 			if h := m.HeldBy(pid, 0); h.Bytes != late+1000 {
 				t.Errorf("on stream %s: the driver holds %d bytes, want %d: the free was not late", stream, h.Bytes, late+1000)
 			}
+			// Not even another stream has it, which takes from the same pool.
+			p.Want(fmt.Sprintf("alloc full %d", limit-late-1000), "ok")
+			p.Want("allocasync more 1 other", errOutOfMemory)
 			p.Want("open", "ok")
 			p.Want("sync "+stream, "ok")
+			p.Want("free full", "ok")
 			p.Want(fmt.Sprintf("alloc rest %d", limit-1000), "ok") // needs exactly what came back
 			p.Want("alloc more 1", errOutOfMemory)
 			p.Want("free rest", "ok")
