@@ -217,3 +217,11 @@ func (p *Program) End() string {
 
 // Process is the process ID of the command itself.
 func (p *Program) Process() int { return p.cmd.Process.Pid }
+
+// Expect reads the next line, which has to be the one that is known.
+func (p *Program) Expect(line string) {
+	p.m.T.Helper()
+	if got := p.Line(); got != line {
+		p.m.fatalf("%v: %q, want %q\n%s", p.cmd.Args, got, line, &p.stderr)
+	}
+}

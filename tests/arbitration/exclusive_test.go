@@ -1,0 +1,62 @@
+package arbitration
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// TestExclusive: an exclusive job does not wait for itself, its programs share its
+// budget, and nobody else gets in before it ends.
+func TestExclusive(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "8G", "")
+	job := m.Begin(m.Gpuarb("run", "--exclusive", "--memory", "4G", "--", "/bin/sh", "-c",
+		`exec 3<&0; "$0" "alloc a 2G; hold" <&3 & "$0" "alloc b 2G; hold" <&3 & wait`, rig.Build(t, "programs/cudaprog-dlsym")))
+	granted := 0
+	for granted < 2 {
+		switch line := job.Line(); {
+		case strings.HasSuffix(line, " ok") && strings.HasPrefix(line, "alloc"):
+			granted++
+		case line != "ready":
+			t.Fatalf("the job says %q", line)
+		}
+	}
+	if n := m.SimNumber("total", "0"); n != 4*gib {
+		t.Errorf("the two hold %d bytes, want the budget of both", n)
+	}
+	outsider := m.Begin(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym")))
+	waiting(m, 1)
+	if !outsider.Silent() {
+		t.Error("somebody is beside the exclusive job")
+	}
+	if r := rig.Run(t, m.Gpuarb("run", "--no-wait", "--", "/bin/true")); r.Code != 75 {
+		t.Errorf("gpuarb run --no-wait beside it: %d %s", r.Code, r.Stderr)
+	}
+	job.CloseStdin()
+	if status := job.Wait(); status != 0 {
+		t.Errorf("the job ended with %d: %s", status, job.Stderr())
+	}
+	outsider.Expect("ready")
+	outsider.Want("alloc a 1M", "ok")
+	outsider.End()
+	idle(m)
+}
+
+// TestExclusiveWaits: it waits until everybody else is gone, and is told whom it waits for.
+func TestExclusiveWaits(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "8G", "")
+	holder := bare(m)
+	holder.Want("alloc a 1M", "ok")
+	job := m.Begin(m.Gpuarb("run", "--exclusive", "--", rig.Build(t, "programs/cudaprog-dlsym")))
+	waiting(m, 1)
+	rig.Eventually(t, "the job says whom it waits for", func() bool {
+		return strings.Contains(job.Stderr(), "cudaprog-dlsym")
+	})
+	holder.End()
+	job.Expect("ready")
+	job.End()
+	idle(m)
+}

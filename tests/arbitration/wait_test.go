@@ -1,0 +1,273 @@
+package arbitration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// TestThreeOfSixty: three programs that each need 60 % of a device, started together:
+// all finish with the right output, none fails.
+func TestThreeOfSixty(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1000M", "")
+	programs := map[int]*rig.Program{}
+	for range 3 {
+		p := cudaprog(m, "--wait")
+		programs[p.PID()] = p
+	}
+	for _, p := range programs {
+		p.Tell("alloc a 600M; write a 7; read a; free a")
+	}
+	for len(programs) > 0 {
+		var next int
+		rig.Eventually(t, "another one goes on", func() bool {
+			for pid, p := range programs {
+				if !p.Silent() {
+					next = pid
+					return true
+				}
+			}
+			return false
+		})
+		p := programs[next]
+		for _, want := range []string{"alloc a ok", "write a ok", "read a ok 7", "free a ok"} {
+			p.Expect(want)
+		}
+		p.End()
+		delete(programs, next)
+	}
+	within(m, 1000*mib)
+	idle(m)
+}
+
+// TestOrderOfArrival: the same with the order known: each comes when the one before it waits.
+func TestOrderOfArrival(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1000M", "")
+	holder := cudaprog(m, "--wait")
+	holder.Want("alloc a 600M", "ok")
+	var queue []*rig.Program
+	for i := range 3 {
+		p := cudaprog(m, "--wait")
+		p.Tell("alloc a 600M")
+		waiting(m, i+1)
+		queue = append(queue, p)
+	}
+	for i, p := range queue {
+		holder.Want("free a", "ok") // the program itself may live on
+		p.Expect("alloc a ok")
+		for _, late := range queue[i+1:] {
+			if !late.Silent() {
+				t.Errorf("number %d was overtaken", i)
+			}
+		}
+		p.Want("write a 9", "ok")
+		p.Want("read a", "ok 9")
+		holder = p
+	}
+	within(m, 1000*mib)
+}
+
+// TestTwoOfForty: two of 40 % are there at the same time.
+func TestTwoOfForty(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1000M", "")
+	a, b := cudaprog(m, "--wait"), cudaprog(m, "--wait")
+	a.Want("alloc a 400M", "ok")
+	b.Want("alloc a 400M", "ok")
+	if n := m.SimNumber("total", "0"); n != 800*mib {
+		t.Errorf("%d bytes are in use", n)
+	}
+	a.End()
+	b.End()
+	idle(m)
+}
+
+// TestSmallSteps: two programs that grow in small steps until neither can: one is
+// refused, with the circle explained on its stderr, and the other finishes.
+func TestSmallSteps(t *testing.T) {
+	t.Parallel()
+	for name, grace := range map[string]string{"at once": "", "busy thread": "deadlock_grace = \"200ms\"\n"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := machine(t, "1000M", "[defaults]\n"+grace)
+			var programs []*rig.Program
+			for range 2 {
+				p := m.Interact(m.Gpuarb("run", "--wait", "--", rig.Build(t, "programs/team")))
+				p.Tell("0 context c")
+				p.Expect("0 context ok")
+				if grace != "" {
+					p.Tell("1 use c")
+					p.Expect("1 use ok")
+					p.Tell("1 info x")
+					p.Expect("1 info ok")
+				}
+				programs = append(programs, p)
+			}
+			refused := grow(t, m, programs)
+			other := programs[1-refused]
+			if said := programs[refused].End(); !strings.Contains(said, "deadlock") {
+				t.Errorf("the refused one's stderr does not explain: %q", said)
+			}
+			other.Expect("0 alloc ok") // with what the refused one held, it goes on
+			for range 5 {
+				other.Tell("0 alloc more 50000000")
+				other.Expect("0 alloc ok")
+			}
+			other.End()
+			within(m, 1000*mib)
+			idle(m)
+		})
+	}
+}
+
+// grow has both grow in steps of 60 MiB, in turn, until one of them is refused, and
+// returns which.
+func grow(t *testing.T, m *rig.Machine, programs []*rig.Program) int {
+	t.Helper()
+	blocked := [2]bool{}
+	for step := range 40 {
+		who := step % 2
+		if blocked[who] {
+			who = 1 - who
+		}
+		p := programs[who]
+		p.Tell(fmt.Sprintf("0 alloc s%d %d", step, 60*mib))
+		rig.Eventually(t, "the step is answered, or waits", func() bool {
+			return !p.Silent() || len(m.Snapshot().Queue) == 1 && !blocked[1-who]
+		})
+		if p.Silent() {
+			blocked[who] = true
+			continue
+		}
+		if p.Line() != "0 alloc ok" {
+			return who
+		}
+	}
+	t.Fatal("nobody was refused")
+	return 0
+}
+
+// TestNewcomer: who waits for 90 % of a device refuses nothing to a running job that
+// grows within the free room, until age_after; then he is served before it.
+func TestNewcomer(t *testing.T) {
+	t.Parallel()
+	t.Run("young", func(t *testing.T) {
+		t.Parallel()
+		m := machine(t, "1000M", "")
+		running := bare(m) // on_full = deny, as by default
+		running.Want("alloc first 200M", "ok")
+		newcomer := cudaprog(m, "--wait")
+		newcomer.Tell("alloc a 900M")
+		waiting(m, 1)
+		running.Want("many step 500 1M", "ok 500")
+		if !newcomer.Silent() {
+			t.Error("the newcomer has been answered")
+		}
+		running.End()
+		newcomer.Expect("alloc a ok")
+		within(m, 1000*mib)
+	})
+	t.Run("aged", func(t *testing.T) {
+		t.Parallel()
+		m := machine(t, "1000M", "[defaults]\nage_after = \"100ms\"\n")
+		running, newcomer := bare(m), cudaprog(m, "--wait")
+		running.Want("alloc first 200M", "ok")
+		running.Want("alloc second 200M", "ok")
+		newcomer.Tell("alloc a 900M")
+		rig.Eventually(t, "it has waited for age_after", func() bool { return m.Snapshot().Stats.OldestQueuedMs > 100 })
+		running.Want("free first", "ok")
+		running.Want("alloc third 300M", errOutOfMemory) // what there is belongs to who has aged
+		running.Want("free second", "ok")
+		newcomer.Expect("alloc a ok")
+		within(m, 1000*mib)
+	})
+}
+
+// TestOwnQuota: a user who is stuck on a budget of his own delays nobody else.
+func TestOwnQuota(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1000M", `[defaults]
+on_full = "wait"
+[[rule]]
+match.command = "*quota*"
+scope = "user"
+memory.max = "300M"
+`)
+	first, second := bare(m), bare(m)
+	quota := func() *rig.Program {
+		return m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym"), "--context", "create", "-", "quota"))
+	}
+	one, two := quota(), quota()
+	one.Want("alloc a 200M", "ok")
+	two.Tell("alloc a 200M") // which waits at the quota
+	waiting(m, 1)
+	first.Want("alloc a 700M", "ok")
+	first.Want("free a", "ok")
+	second.Want("alloc a 600M", "ok")
+	if !two.Silent() {
+		t.Error("more than the quota was granted")
+	}
+	one.Want("free a", "ok")
+	two.Expect("alloc a ok")
+	within(m, 1000*mib)
+}
+
+// TestReservation: a guaranteed job waits for its reservation before it starts, and
+// afterwards nothing within it waits, whoever else wants the device.
+func TestReservation(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1000M", "")
+	holder := bare(m)
+	holder.Want("alloc a 600M", "ok")
+	guaranteed := m.Begin(m.Gpuarb("run", "--min", "500M", "--memory", "500M", "--", rig.Build(t, "programs/cudaprog-dlsym")))
+	waiting(m, 1)
+	holder.Want("free a", "ok")
+	guaranteed.Expect("ready")
+	holder.Want("alloc b 600M", errOutOfMemory)
+	holder.Want("alloc c 500M", "ok")
+	other := cudaprog(m, "--wait")
+	other.Tell("alloc a 100M")
+	waiting(m, 1)
+	guaranteed.Want("alloc a 250M", "ok")
+	guaranteed.Want("alloc b 250M", "ok")
+	guaranteed.Want("alloc c 1", errOutOfMemory)
+	if !other.Silent() {
+		t.Error("what is reserved was granted to another")
+	}
+	guaranteed.End()
+	other.Expect("alloc a ok")
+	within(m, 1000*mib)
+}
+
+// TestRestartKeepsTheOrder: the daemon is killed and started again while programs wait.
+func TestRestartKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1000M", "")
+	holder := cudaprog(m, "--wait")
+	holder.Want("alloc a 600M", "ok")
+	var queue []*rig.Program
+	for i := range 3 {
+		p := cudaprog(m, "--wait")
+		p.Tell("alloc a 600M")
+		waiting(m, i+1)
+		queue = append(queue, p)
+	}
+	m.Kill()
+	m.Start()
+	waiting(m, 3)
+	for i, p := range queue {
+		holder.Want("free a", "ok")
+		p.Expect("alloc a ok")
+		for _, late := range queue[i+1:] {
+			if !late.Silent() {
+				t.Errorf("number %d was overtaken", i)
+			}
+		}
+		holder = p
+	}
+	within(m, 1000*mib)
+}

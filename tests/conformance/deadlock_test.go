@@ -1,0 +1,139 @@
+package conformance
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// waiters is a machine on which who does not fit waits. Each context costs 64 MiB of
+// the device beside what is asked for.
+func waiters(t *testing.T, devices, more string) *rig.Machine {
+	return rig.New(t, rig.Options{Devices: devices, NoMount: true,
+		Config: "schema_version = 1\n[defaults]\non_full = \"wait\"\n" + more})
+}
+
+// team starts the program whose threads do each what they are told.
+func team(m *rig.Machine, env ...string) *rig.Program {
+	m.T.Helper()
+	return m.Interact(m.Command(append(m.PreloadEnv(), env...), rig.Build(m.T, "programs/team")))
+}
+
+// want has a thread of a team do something that does not wait.
+func want(p *rig.Program, command, answer string) {
+	p.Tell(command)
+	says(p, command, answer)
+}
+
+// says reads what a thread's command came to.
+func says(p *rig.Program, command, answer string) {
+	var thread, word string
+	_, _ = fmt.Sscan(command, &thread, &word)
+	p.Expect(thread + " " + word + " " + answer)
+}
+
+// circle lets two programs of one thread each hold what the other wants; the second
+// to ask is refused, and told of the circle, and the first goes on.
+func circle(t *testing.T, m *rig.Machine, first, second *rig.Program, wants [2]string, gives string) {
+	t.Helper()
+	first.Tell(wants[0])
+	waiting(m, 1)
+	second.Tell(wants[1])
+	says(second, wants[1], errOutOfMemory)
+	if !first.Silent() {
+		t.Errorf("the first one has been answered too")
+	}
+	explained(t, m, first, second)
+	want(second, gives, "ok")
+	says(first, wants[0], "ok")
+}
+
+// explained looks for the event that tells the circle, with both processes in it.
+func explained(t *testing.T, m *rig.Machine, parties ...*rig.Program) {
+	t.Helper()
+	for line := range strings.Lines(m.Log()) {
+		if !strings.Contains(line, "event=deadlock") {
+			continue
+		}
+		for _, p := range parties {
+			if !strings.Contains(line, fmt.Sprintf("[%d]", p.Process())) {
+				t.Errorf("process %d is not named in: %s", p.Process(), line)
+			}
+		}
+		return
+	}
+	t.Error("no event tells of a deadlock")
+}
+
+// TestF4Circle: two programs that each hold what the other waits for; the circle is
+// broken when it forms, by refusing the younger request, with an explanation.
+func TestF4Circle(t *testing.T) {
+	t.Parallel()
+	t.Run("one device", func(t *testing.T) {
+		t.Parallel()
+		m := waiters(t, "4G", "")
+		a, b := team(m), team(m)
+		for _, p := range []*rig.Program{a, b} {
+			want(p, "0 context c", "ok")
+			want(p, "0 alloc one 1600000000", "ok")
+		}
+		circle(t, m, a, b, [2]string{"0 alloc two 1600000000", "0 alloc two 1600000000"}, "0 free one")
+	})
+	t.Run("two devices", func(t *testing.T) {
+		t.Parallel()
+		m := waiters(t, "4G,4G", "")
+		a, b := team(m), team(m)
+		for i, p := range []*rig.Program{a, b} {
+			want(p, fmt.Sprintf("0 context other %d", 1-i), "ok")
+			want(p, fmt.Sprintf("0 context own %d", i), "ok")
+			want(p, "0 alloc one 3000000000", "ok")
+			want(p, "0 use other", "ok")
+		}
+		circle(t, m, a, b, [2]string{"0 alloc two 3000000000", "0 alloc two 3000000000"}, "0 free one")
+	})
+	t.Run("bytes and slots", func(t *testing.T) {
+		t.Parallel()
+		m := waiters(t, "4G,4G", "[[device]]\nmatch.index = 0\nslots.max = 1\n")
+		a, b := team(m), team(m)
+		want(a, "0 context other 1", "ok")
+		want(a, "0 context slot 0", "ok")
+		want(b, "0 context own 1", "ok")
+		want(b, "0 alloc one 3000000000", "ok")
+		want(a, "0 use other", "ok")
+		circle(t, m, a, b, [2]string{"0 alloc two 3000000000", "0 context slot 0"}, "0 free one")
+	})
+}
+
+// TestF4BusyThread: where a party has a thread elsewhere that could free something, the
+// circle is broken when nothing of it has moved for deadlock_grace.
+func TestF4BusyThread(t *testing.T) {
+	t.Parallel()
+	m := waiters(t, "4G", "deadlock_grace = \"300ms\"\n")
+	a, b := team(m), team(m)
+	for _, p := range []*rig.Program{a, b} {
+		want(p, "0 context c", "ok")
+		want(p, "0 alloc one 1600000000", "ok")
+		want(p, "1 use c", "ok")
+		want(p, "1 info x", "ok")
+	}
+	circle(t, m, a, b, [2]string{"0 alloc two 1600000000", "0 alloc two 1600000000"}, "1 free one")
+}
+
+// TestF4NotOne: what looks like a circle and is none is left alone: a thread that
+// holds a slot and is not known to wait may give it back, however long it works.
+func TestF4NotOne(t *testing.T) {
+	t.Parallel()
+	m := waiters(t, "4G", "slots.max = 1\nslots.scope = \"thread\"\ndeadlock_grace = \"1ms\"\n")
+	p := team(m)
+	want(p, "0 context c", "ok")
+	p.Tell("1 context d")
+	waiting(m, 1)
+	rig.Eventually(t, "it has waited for many times the grace", func() bool { return m.Snapshot().Stats.OldestQueuedMs > 500 })
+	if !p.Silent() || strings.Contains(m.Log(), "event=deadlock") {
+		t.Error("a thread that works was taken for one that waits")
+	}
+	want(p, "0 destroy c", "ok")
+	says(p, "1 context", "ok")
+}

@@ -1,0 +1,259 @@
+package conformance
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// slots is a machine of one device whose slots are capped.
+func slots(t *testing.T, most int, scope string) *rig.Machine {
+	return rig.New(t, rig.Options{Devices: "4G", NoMount: true, Config: fmt.Sprintf(
+		"schema_version = 1\n[defaults]\nslots.max = %d\nslots.scope = %q\n", most, scope)})
+}
+
+// waiting waits until so many requests are in the queue.
+func waiting(m *rig.Machine, n int) {
+	m.T.Helper()
+	rig.Eventually(m.T, fmt.Sprintf("%d requests wait", n), func() bool { return len(m.Snapshot().Queue) == n })
+}
+
+// bare is a program under the bare preload, with more of an environment. It has
+// no context yet.
+func bare(m *rig.Machine, env ...string) *rig.Program {
+	m.T.Helper()
+	return m.Interact(m.Command(append(m.PreloadEnv(), env...), rig.Build(m.T, "programs/cudaprog-dlsym"), "--context", "none"))
+}
+
+// contexts is how many processes have a context, as the driver counts.
+func contexts(m *rig.Machine) int {
+	m.T.Helper()
+	n := 0
+	for _, h := range m.Held() {
+		if h.Contexts > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// TestA1OneCap: two slots, four programs that reach the driver in three ways: never
+// more than two have a context, whichever they are.
+func TestA1OneCap(t *testing.T) {
+	t.Parallel()
+	m := slots(t, 2, "job")
+	var all []*rig.Program
+	for _, build := range []string{"dlsym", "link", "gpa", "dlsym"} {
+		all = append(all, m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-"+build), "--context", "none")))
+	}
+	all[0].Want("context c", "ok")
+	all[1].Want("context c", "ok")
+	all[2].Tell("context c")
+	waiting(m, 1)
+	all[3].Tell("context c")
+	waiting(m, 2)
+	if n := contexts(m); n != 2 || m.Snapshot().Devices[0].SlotsCurrent != 2 {
+		t.Errorf("%d contexts with two slots, %d slots taken", n, m.Snapshot().Devices[0].SlotsCurrent)
+	}
+	for i := range 2 { // each end lets one in
+		all[i].End()
+		if got := all[i+2].Line(); got != "context c ok" {
+			t.Errorf("whose turn it was: %s", got)
+		}
+		if n := contexts(m); n > 2 {
+			t.Errorf("%d contexts with two slots", n)
+		}
+	}
+	all[2].End()
+	all[3].End()
+}
+
+// TestA2PermitFirst: a taker that waits has made nothing on the device, and below
+// `gpuarb run` its program has not even started.
+func TestA2PermitFirst(t *testing.T) {
+	t.Parallel()
+	m := slots(t, 1, "job")
+	first, second := bare(m), bare(m)
+	first.Want("context c", "ok")
+	m.CountCalls("cuCtxCreate*")
+	second.Tell("context c")
+	waiting(m, 1)
+	started := filepath.Join(m.Dir, "started")
+	third := m.Begin(m.Gpuarb("run", "--", "/bin/sh", "-c", `: >"$0"; exec "$1"`, started, rig.Build(t, "programs/cudaprog-dlsym")))
+	waiting(m, 2)
+	if n := m.Calls("cuCtxCreate*"); n != 0 || contexts(m) != 1 {
+		t.Errorf("a taker without a permit called the driver %d times; %d contexts", n, contexts(m))
+	}
+	if exists(started) {
+		t.Error("the program was started before its permit came")
+	}
+	first.End()
+	if got := second.Line(); got != "context c ok" {
+		t.Errorf("after the first had ended: %s", got)
+	}
+	if exists(started) {
+		t.Error("two have the one permit")
+	}
+	second.End()
+	if got := third.Line(); got != "ready" {
+		t.Errorf("the third: %s", got)
+	}
+	third.End()
+}
+
+// TestA3Reentrant: a holder builds as many objects as it likes and takes one slot.
+func TestA3Reentrant(t *testing.T) {
+	t.Parallel()
+	for _, scope := range []string{"job", "process", "thread"} {
+		t.Run(scope, func(t *testing.T) {
+			t.Parallel()
+			m := slots(t, 1, scope)
+			p := bare(m)
+			for _, command := range []string{"context c", "context d", "primary e", "alloc a 1M", "stream s", "alloc b 1M", "stream t"} {
+				p.Want(command, "ok")
+			}
+			if n := m.Snapshot().Devices[0].SlotsCurrent; n != 1 {
+				t.Errorf("%d slots taken by one holder", n)
+			}
+			p.End()
+		})
+	}
+}
+
+// TestA4LastObject: the permit goes back with the last object, whatever the order.
+func TestA4LastObject(t *testing.T) {
+	t.Parallel()
+	orders := [][]string{
+		{"destroy c", "destroy d"},
+		{"destroy d", "destroy c"},
+	}
+	for i, order := range orders {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			m := slots(t, 1, "process")
+			p, q := bare(m), bare(m)
+			for _, command := range []string{"context c", "alloc a 1M", "context d", "alloc b 1M", "stream s"} {
+				p.Want(command, "ok")
+			}
+			q.Tell("context c")
+			waiting(m, 1)
+			p.Want(order[0], "ok")
+			if n := m.Snapshot().Devices[0].SlotsCurrent; n != 1 || len(m.Snapshot().Queue) != 1 {
+				t.Errorf("%d slots taken, %d waiting, while one context is left", n, len(m.Snapshot().Queue))
+			}
+			p.Want(order[1], "ok")
+			if got := q.Line(); got != "context c ok" {
+				t.Errorf("the waiter: %s", got)
+			}
+			p.End()
+			q.End()
+		})
+	}
+}
+
+// TestA5Tunable: the cap is set by configuration and, downward, by the environment,
+// where values below 1 become 1 and nonsense keeps the default with a word about it.
+func TestA5Tunable(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		env   string
+		holds int // how many may hold at once, of a configured 3
+		says  string
+	}{
+		{"", 3, ""}, {"2", 2, ""}, {"1", 1, ""}, {"0", 1, ""}, {"-4", 1, ""}, {"9", 3, ""}, {"many", 3, "GPUARB_SLOTS"},
+	} {
+		t.Run(c.env, func(t *testing.T) {
+			t.Parallel()
+			m := slots(t, 3, "job")
+			var env []string
+			if c.env != "" {
+				env = []string{"GPUARB_SLOTS=" + c.env, "GPUARB_LOG=stderr"}
+			}
+			var all []*rig.Program
+			for range c.holds {
+				p := bare(m, env...)
+				p.Want("context c", "ok")
+				all = append(all, p)
+			}
+			late := bare(m, env...)
+			late.Tell("context c")
+			waiting(m, 1)
+			all[0].End()
+			if got := late.Line(); got != "context c ok" {
+				t.Errorf("the one that was too many: %s", got)
+			}
+			for _, p := range append(all[1:], late) {
+				if said := p.End(); c.says != "" && !strings.Contains(said, c.says) {
+					t.Errorf("nothing was said about the value: %q", said)
+				}
+			}
+		})
+	}
+}
+
+// TestA6TwentyProcesses and TestA6TwentyThreads: twenty at once, each a hundred times:
+// no hang, and by their own count never more inside than there are slots.
+func TestA6TwentyProcesses(t *testing.T) {
+	t.Parallel()
+	m := slots(t, 2, "process")
+	file := filepath.Join(m.Dir, "count")
+	var group sync.WaitGroup
+	for range 20 {
+		cmd := m.Command(m.PreloadEnv(), rig.Build(t, "programs/permits"), "1", "100", "own", file)
+		group.Go(func() { permitted(t, cmd, 2) })
+	}
+	group.Wait()
+	agree(t, m)
+}
+
+func TestA6TwentyThreads(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"own", "primary"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			m := slots(t, 2, "thread")
+			permitted(t, m.Command(m.PreloadEnv(), rig.Build(t, "programs/permits"), "20", "100", how, filepath.Join(m.Dir, "count")), 2)
+		})
+	}
+}
+
+// permitted runs the program that counts for itself how many are inside.
+func permitted(t *testing.T, cmd *exec.Cmd, most int) {
+	r := rig.Run(t, cmd)
+	var inside int
+	if _, err := fmt.Sscanf(r.Stdout, "permits ok %d", &inside); err != nil || inside < 1 || inside > most {
+		t.Errorf("%q, want at most %d inside\n%s", r.Stdout, most, r.Stderr)
+	}
+}
+
+// TestA7DeadHolder: a holder that is killed or aborts gives its permit back.
+func TestA7DeadHolder(t *testing.T) {
+	t.Parallel()
+	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGABRT, syscall.SIGSEGV} {
+		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
+			m := slots(t, 1, "job")
+			holder, waiter := bare(m), bare(m)
+			holder.Want("context c", "ok")
+			waiter.Tell("context c")
+			waiting(m, 1)
+			holder.Tell(fmt.Sprintf("kill %d", signal))
+			if got := waiter.Line(); got != "context c ok" {
+				t.Errorf("the waiter: %s", got)
+			}
+			waiter.End()
+		})
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
