@@ -1,0 +1,354 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// pool is a machine whose devices are claimed.
+func pool(t *testing.T, devices string) (*rig.Machine, *ipc.Client) {
+	t.Helper()
+	m := rig.New(t, rig.Options{Devices: devices, NoMount: true})
+	return m, dial(t, m)
+}
+
+func dial(t *testing.T, m *rig.Machine) *ipc.Client {
+	t.Helper()
+	c, err := ipc.Dial(t.Context(), m.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// try claims without waiting; nil when there is none to be had.
+func try(t *testing.T, c *ipc.Client, devices ...int) *ipc.Claim {
+	t.Helper()
+	claim, err := c.TryClaim(t.Context(), ipc.ClaimRequest{Devices: devices})
+	if err != nil && !errors.Is(err, ipc.ErrBusy) {
+		t.Fatal(err)
+	}
+	return claim
+}
+
+// parked is a claim under way.
+type parked struct {
+	t    *testing.T
+	done chan struct{}
+	got  *ipc.Claim
+	err  error
+	stop context.CancelFunc
+}
+
+// park claims and waits for it elsewhere.
+func park(t *testing.T, m *rig.Machine, devices ...int) *parked {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), rig.Patience)
+	p := &parked{t: t, done: make(chan struct{}), stop: stop}
+	c := dial(t, m)
+	go func() {
+		defer close(p.done)
+		p.got, p.err = c.Claim(ctx, ipc.ClaimRequest{Devices: devices})
+	}()
+	return p
+}
+
+// claim waits until the claim is answered.
+func (p *parked) claim() *ipc.Claim {
+	p.t.Helper()
+	<-p.done // its context bounds it
+	if p.err != nil {
+		p.t.Fatal(p.err)
+	}
+	return p.got
+}
+
+// resolved says whether it is answered.
+func (p *parked) resolved() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func index(c *ipc.Claim) int { return int(c.Devices[0].Index) }
+
+func release(t *testing.T, c *ipc.Claim) {
+	t.Helper()
+	if err := c.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// leased are the devices that are claimed, as a snapshot tells.
+func leased(m *rig.Machine) []int {
+	m.T.Helper()
+	var all []int
+	for _, d := range m.Snapshot().Devices {
+		if d.Claims > 0 {
+			all = append(all, d.Index)
+		}
+	}
+	return all
+}
+
+// TestE1NoDevice: a machine without a GPU answers at once, and its snapshot is empty.
+func TestE1NoDevice(t *testing.T) {
+	t.Parallel()
+	m, c := pool(t, "none")
+	if _, err := c.Claim(t.Context(), ipc.ClaimRequest{}); !errors.Is(err, ipc.StatusNoDevice) {
+		t.Errorf("a claim: %v", err)
+	}
+	if _, err := c.TryClaim(t.Context(), ipc.ClaimRequest{}); !errors.Is(err, ipc.StatusNoDevice) {
+		t.Errorf("a claim that does not wait: %v", err)
+	}
+	if s := m.Snapshot(); len(s.Devices) != 0 || len(s.Queue) != 0 || len(s.Jobs) != 0 {
+		t.Errorf("the snapshot: %+v", s)
+	}
+	for _, args := range [][]string{{"claim", "--exec", "--", "/bin/true"}, {"run", "--device", "any", "--", "/bin/true"}} {
+		if r := rig.Run(t, m.Gpuarb(args...)); r.Code != 69 && r.Code != 125 {
+			t.Errorf("gpuarb %v: %d %s", args, r.Code, r.Stderr)
+		}
+	}
+}
+
+// TestE2OneDevice: one device serialises claims.
+func TestE2OneDevice(t *testing.T) {
+	t.Parallel()
+	m, c := pool(t, "1G")
+	first := try(t, c)
+	second := park(t, m)
+	waiting(m, 1)
+	if second.resolved() {
+		t.Error("two have the one device")
+	}
+	release(t, first)
+	if got := second.claim(); index(got) != 0 {
+		t.Errorf("device %d", index(got))
+	}
+}
+
+// TestE3TwoDevices: two claims at once get two devices; a third gets the one that is dropped.
+func TestE3TwoDevices(t *testing.T) {
+	t.Parallel()
+	m, c := pool(t, "1G,1G")
+	a, b := try(t, c), try(t, c)
+	if index(a) == index(b) {
+		t.Fatalf("both have device %d", index(a))
+	}
+	third := park(t, m)
+	waiting(m, 1)
+	dropped := index(b)
+	release(t, b)
+	if got := third.claim(); index(got) != dropped {
+		t.Errorf("device %d was dropped, %d was given", dropped, index(got))
+	}
+}
+
+// mixed is a machine with one simulated NVIDIA device beside those of other vendors
+// that a tree as in /sys describes.
+func mixed(t *testing.T, devices string) (*rig.Machine, *ipc.Client) {
+	t.Helper()
+	tree, err := filepath.Abs("../../inventory/testdata/mixed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := rig.New(t, rig.Options{Devices: devices, NoMount: true, Daemon: []string{"--sysfs", tree}})
+	return m, dial(t, m)
+}
+
+// TestE4SameVendor and TestE5MixedVendors: each card is a device of its own, of its
+// vendor, also where two vendors count from 0.
+func TestE4SameVendor(t *testing.T) {
+	t.Parallel()
+	m, c := mixed(t, "1G,1G")
+	of := map[string][]int{}
+	for _, d := range m.Snapshot().Devices {
+		of[d.Vendor] = append(of[d.Vendor], d.Index)
+	}
+	if len(of["nvidia"]) != 2 || len(of["amd"]) < 2 {
+		t.Fatalf("the machine has %v", of)
+	}
+	for vendor, number := range map[string]uint32{"nvidia": ipc.VendorNVIDIA, "amd": ipc.VendorAMD} {
+		a, b := try(t, c, of[vendor]...), try(t, c, of[vendor]...)
+		if a.Devices[0].Vendor != number || b.Devices[0].Vendor != number || index(a) == index(b) || a.Devices[0].Ordinal == b.Devices[0].Ordinal {
+			t.Errorf("two of %s: %+v and %+v", vendor, a.Devices, b.Devices)
+		}
+	}
+}
+
+func TestE5MixedVendors(t *testing.T) {
+	t.Parallel()
+	m, c := mixed(t, "1G")
+	given := map[uint32]int{}
+	for range len(m.Snapshot().Devices) {
+		claim := try(t, c)
+		if claim.Devices[0].Ordinal == 0 {
+			given[claim.Devices[0].Vendor]++
+		}
+	}
+	for _, vendor := range []uint32{ipc.VendorNVIDIA, ipc.VendorAMD, ipc.VendorIntel} {
+		if given[vendor] != 1 {
+			t.Errorf("the first device of vendor %d was given %d times", vendor, given[vendor])
+		}
+	}
+	if try(t, c) != nil {
+		t.Error("one more than there are")
+	}
+}
+
+// TestE6Snapshot: every device in stable order, with vendor, name and index, and
+// whether it is leased at that moment.
+func TestE6Snapshot(t *testing.T) {
+	t.Parallel()
+	m, c := mixed(t, "1G,2G")
+	before := m.Snapshot().Devices
+	claim := try(t, c, 1)
+	after := m.Snapshot().Devices
+	for i, d := range after {
+		if d.Index != before[i].Index || d.Vendor == "" || d.Name == "" || d.Leased != (d.Index == index(claim)) {
+			t.Errorf("line %d: %+v", i, d)
+		}
+	}
+	release(t, claim)
+	if got := leased(m); len(got) != 0 {
+		t.Errorf("%v are leased after the release", got)
+	}
+}
+
+// TestE7Pending: the number of parked claims is exact.
+func TestE7Pending(t *testing.T) {
+	t.Parallel()
+	m, c := pool(t, "1G")
+	waiting(m, 0)
+	held := try(t, c)
+	waiting(m, 0)
+	one := park(t, m)
+	waiting(m, 1)
+	two := park(t, m)
+	waiting(m, 2)
+	three := park(t, m)
+	waiting(m, 3)
+	two.stop()
+	waiting(m, 2)
+	release(t, held)
+	held = one.claim()
+	waiting(m, 1)
+	release(t, held)
+	held = three.claim()
+	waiting(m, 0)
+	if <-two.done; !errors.Is(two.err, context.Canceled) {
+		t.Errorf("the cancelled one: %v", two.err)
+	}
+	release(t, held)
+}
+
+// TestE8Try: a claim that does not wait is never in the queue.
+func TestE8Try(t *testing.T) {
+	t.Parallel()
+	m, c := pool(t, "1G")
+	held := try(t, c)
+	if held == nil {
+		t.Fatal("none to be had of a free pool")
+	}
+	if try(t, c) != nil {
+		t.Error("one to be had of a full pool")
+	}
+	if s := m.Snapshot().Stats; s.QueueDepth != 0 || s.Waited != 0 {
+		t.Errorf("it counts as waiting: %+v", s)
+	}
+	release(t, held)
+	if try(t, c) == nil {
+		t.Error("none to be had again")
+	}
+}
+
+// TestE9TryTakesNoDue: what is released to a parked claimer is not for who does not wait.
+func TestE9TryTakesNoDue(t *testing.T) {
+	t.Parallel()
+	m, c := pool(t, "1G")
+	for range 20 {
+		held := try(t, c)
+		waiter := park(t, m)
+		waiting(m, 1)
+		stolen := make(chan bool)
+		stop := make(chan struct{})
+		thief := dial(t, m)
+		go func() {
+			defer close(stolen)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if claim, _ := thief.TryClaim(t.Context(), ipc.ClaimRequest{}); claim != nil {
+					stolen <- true
+					return
+				}
+			}
+		}()
+		release(t, held)
+		got := waiter.claim()
+		close(stop)
+		if <-stolen {
+			t.Fatal("the permit went to one that did not wait")
+		}
+		release(t, got)
+	}
+}
+
+// TestE10Dropped: a claim goes back by release, and by the death of its holder,
+// whichever way it was taken.
+func TestE10Dropped(t *testing.T) {
+	t.Parallel()
+	m, c := pool(t, "1G")
+	release(t, try(t, c))
+	release(t, park(t, m).claim())
+	for _, args := range [][]string{{"claim", "--try", "--exec", "--"}, {"claim", "--exec", "--"}, {"run", "--device", "any", "--"}} {
+		p := m.Interact(m.Gpuarb(append(args, "/bin/sh", "-c", "echo ready; exec cat")...))
+		if try(t, c) != nil {
+			t.Errorf("gpuarb %v has no claim", args)
+		}
+		next := park(t, m)
+		waiting(m, 1)
+		p.Signal(syscall.SIGKILL) // which leaves its program behind, at the end of its stdin
+		p.CloseStdin()
+		release(t, next.claim())
+	}
+	if got := leased(m); len(got) != 0 {
+		t.Errorf("%v are leased", got)
+	}
+}
+
+// TestE11Sparse: the devices of a claim keep their numbers.
+func TestE11Sparse(t *testing.T) {
+	t.Parallel()
+	m, c := pool(t, "1G,1G,1G,1G,1G,1G")
+	var got []int
+	for range 3 {
+		got = append(got, index(try(t, c, 0, 2, 5)))
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, []int{0, 2, 5}) || !slices.Equal(leased(m), got) {
+		t.Errorf("given %v, leased %v", got, leased(m))
+	}
+	if try(t, c, 0, 2, 5) != nil {
+		t.Error("a fourth of three")
+	}
+	r := rig.Run(t, m.Gpuarb("run", "--device", "any", "--prefer", "4,3", "--", "/bin/sh", "-c", "echo $CUDA_DEVICE_ORDER $CUDA_VISIBLE_DEVICES"))
+	if strings.TrimSpace(r.Stdout) != "PCI_BUS_ID 4" {
+		t.Errorf("the program's variables: %q\n%s", r.Stdout, r.Stderr)
+	}
+}
