@@ -12,14 +12,14 @@ import (
 // all finish with the right output, none fails.
 func TestThreeOfSixty(t *testing.T) {
 	t.Parallel()
-	m := machine(t, "1000M", "")
+	m := machine(t, "100M", "")
 	programs := map[int]*rig.Program{}
 	for range 3 {
 		p := cudaprog(m, "--wait")
 		programs[p.PID()] = p
 	}
 	for _, p := range programs {
-		p.Tell("alloc a 600M; write a 7; read a; free a")
+		p.Tell("alloc a 60M; write a 7; read a; free a")
 	}
 	for len(programs) > 0 {
 		var next int
@@ -39,20 +39,20 @@ func TestThreeOfSixty(t *testing.T) {
 		p.End()
 		delete(programs, next)
 	}
-	within(m, 1000*mib)
+	within(m, 100*mib)
 	idle(m)
 }
 
 // TestOrderOfArrival: the same with the order known: each comes when the one before it waits.
 func TestOrderOfArrival(t *testing.T) {
 	t.Parallel()
-	m := machine(t, "1000M", "")
+	m := machine(t, "100M", "")
 	holder := cudaprog(m, "--wait")
-	holder.Want("alloc a 600M", "ok")
+	holder.Want("alloc a 60M", "ok")
 	var queue []*rig.Program
 	for i := range 3 {
 		p := cudaprog(m, "--wait")
-		p.Tell("alloc a 600M")
+		p.Tell("alloc a 60M")
 		waiting(m, i+1)
 		queue = append(queue, p)
 	}
@@ -68,17 +68,17 @@ func TestOrderOfArrival(t *testing.T) {
 		p.Want("read a", "ok 9")
 		holder = p
 	}
-	within(m, 1000*mib)
+	within(m, 100*mib)
 }
 
 // TestTwoOfForty: two of 40 % are there at the same time.
 func TestTwoOfForty(t *testing.T) {
 	t.Parallel()
-	m := machine(t, "1000M", "")
+	m := machine(t, "100M", "")
 	a, b := cudaprog(m, "--wait"), cudaprog(m, "--wait")
-	a.Want("alloc a 400M", "ok")
-	b.Want("alloc a 400M", "ok")
-	if n := m.SimNumber("total", "0"); n != 800*mib {
+	a.Want("alloc a 40M", "ok")
+	b.Want("alloc a 40M", "ok")
+	if n := m.SimNumber("total", "0"); n != 80*mib {
 		t.Errorf("%d bytes are in use", n)
 	}
 	a.End()
@@ -93,7 +93,7 @@ func TestSmallSteps(t *testing.T) {
 	for name, grace := range map[string]string{"at once": "", "busy thread": "deadlock_grace = \"200ms\"\n"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := machine(t, "1000M", "[defaults]\n"+grace)
+			m := machine(t, "100M", "[defaults]\n"+grace)
 			var programs []*rig.Program
 			for range 2 {
 				p := m.Interact(m.Gpuarb("run", "--wait", "--", rig.Build(t, "programs/team")))
@@ -114,11 +114,11 @@ func TestSmallSteps(t *testing.T) {
 			}
 			other.Expect("0 alloc ok") // with what the refused one held, it goes on
 			for range 5 {
-				other.Tell("0 alloc more 50000000")
+				other.Tell("0 alloc more 5000000")
 				other.Expect("0 alloc ok")
 			}
 			other.End()
-			within(m, 1000*mib)
+			within(m, 100*mib)
 			idle(m)
 		})
 	}
@@ -135,7 +135,7 @@ func grow(t *testing.T, m *rig.Machine, programs []*rig.Program) int {
 			who = 1 - who
 		}
 		p := programs[who]
-		p.Tell(fmt.Sprintf("0 alloc s%d %d", step, 60*mib))
+		p.Tell(fmt.Sprintf("0 alloc s%d %d", step, 6*mib))
 		rig.Eventually(t, "the step is answered, or waits", func() bool {
 			return !p.Silent() || len(m.Snapshot().Queue) == 1 && !blocked[1-who]
 		})
@@ -157,102 +157,102 @@ func TestNewcomer(t *testing.T) {
 	t.Parallel()
 	t.Run("young", func(t *testing.T) {
 		t.Parallel()
-		m := machine(t, "1000M", "")
+		m := machine(t, "100M", "")
 		running := bare(m) // on_full = deny, as by default
-		running.Want("alloc first 200M", "ok")
+		running.Want("alloc first 20M", "ok")
 		newcomer := cudaprog(m, "--wait")
-		newcomer.Tell("alloc a 900M")
+		newcomer.Tell("alloc a 90M")
 		waiting(m, 1)
-		running.Want("many step 500 1M", "ok 500")
+		running.Want("many step 50 1M", "ok 50")
 		if !newcomer.Silent() {
 			t.Error("the newcomer has been answered")
 		}
 		running.End()
 		newcomer.Expect("alloc a ok")
-		within(m, 1000*mib)
+		within(m, 100*mib)
 	})
 	t.Run("aged", func(t *testing.T) {
 		t.Parallel()
-		m := machine(t, "1000M", "[defaults]\nage_after = \"100ms\"\n")
+		m := machine(t, "100M", "[defaults]\nage_after = \"100ms\"\n")
 		running, newcomer := bare(m), cudaprog(m, "--wait")
-		running.Want("alloc first 200M", "ok")
-		running.Want("alloc second 200M", "ok")
-		newcomer.Tell("alloc a 900M")
+		running.Want("alloc first 20M", "ok")
+		running.Want("alloc second 20M", "ok")
+		newcomer.Tell("alloc a 90M")
 		rig.Eventually(t, "it has waited for age_after", func() bool { return m.Snapshot().Stats.OldestQueuedMs > 100 })
 		running.Want("free first", "ok")
-		running.Want("alloc third 300M", errOutOfMemory) // what there is belongs to who has aged
+		running.Want("alloc third 30M", errOutOfMemory) // what there is belongs to who has aged
 		running.Want("free second", "ok")
 		newcomer.Expect("alloc a ok")
-		within(m, 1000*mib)
+		within(m, 100*mib)
 	})
 }
 
 // TestOwnQuota: a user who is stuck on a budget of his own delays nobody else.
 func TestOwnQuota(t *testing.T) {
 	t.Parallel()
-	m := machine(t, "1000M", `[defaults]
+	m := machine(t, "100M", `[defaults]
 on_full = "wait"
 [[rule]]
 match.command = "*quota*"
 scope = "user"
-memory.max = "300M"
+memory.max = "30M"
 `)
 	first, second := bare(m), bare(m)
 	quota := func() *rig.Program {
 		return m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym"), "--context", "create", "-", "quota"))
 	}
 	one, two := quota(), quota()
-	one.Want("alloc a 200M", "ok")
-	two.Tell("alloc a 200M") // which waits at the quota
+	one.Want("alloc a 20M", "ok")
+	two.Tell("alloc a 20M") // which waits at the quota
 	waiting(m, 1)
-	first.Want("alloc a 700M", "ok")
+	first.Want("alloc a 70M", "ok")
 	first.Want("free a", "ok")
-	second.Want("alloc a 600M", "ok")
+	second.Want("alloc a 60M", "ok")
 	if !two.Silent() {
 		t.Error("more than the quota was granted")
 	}
 	one.Want("free a", "ok")
 	two.Expect("alloc a ok")
-	within(m, 1000*mib)
+	within(m, 100*mib)
 }
 
 // TestReservation: a guaranteed job waits for its reservation before it starts, and
 // afterwards nothing within it waits, whoever else wants the device.
 func TestReservation(t *testing.T) {
 	t.Parallel()
-	m := machine(t, "1000M", "")
+	m := machine(t, "100M", "")
 	holder := bare(m)
-	holder.Want("alloc a 600M", "ok")
-	guaranteed := m.Begin(m.Gpuarb("run", "--min", "500M", "--memory", "500M", "--", rig.Build(t, "programs/cudaprog-dlsym")))
+	holder.Want("alloc a 60M", "ok")
+	guaranteed := m.Begin(m.Gpuarb("run", "--min", "50M", "--memory", "50M", "--", rig.Build(t, "programs/cudaprog-dlsym")))
 	waiting(m, 1)
 	holder.Want("free a", "ok")
 	guaranteed.Expect("ready")
-	holder.Want("alloc b 600M", errOutOfMemory)
-	holder.Want("alloc c 500M", "ok")
+	holder.Want("alloc b 60M", errOutOfMemory)
+	holder.Want("alloc c 50M", "ok")
 	other := cudaprog(m, "--wait")
-	other.Tell("alloc a 100M")
+	other.Tell("alloc a 10M")
 	waiting(m, 1)
-	guaranteed.Want("alloc a 250M", "ok")
-	guaranteed.Want("alloc b 250M", "ok")
+	guaranteed.Want("alloc a 25M", "ok")
+	guaranteed.Want("alloc b 25M", "ok")
 	guaranteed.Want("alloc c 1", errOutOfMemory)
 	if !other.Silent() {
 		t.Error("what is reserved was granted to another")
 	}
 	guaranteed.End()
 	other.Expect("alloc a ok")
-	within(m, 1000*mib)
+	within(m, 100*mib)
 }
 
 // TestRestartKeepsTheOrder: the daemon is killed and started again while programs wait.
 func TestRestartKeepsTheOrder(t *testing.T) {
 	t.Parallel()
-	m := machine(t, "1000M", "")
+	m := machine(t, "100M", "")
 	holder := cudaprog(m, "--wait")
-	holder.Want("alloc a 600M", "ok")
+	holder.Want("alloc a 60M", "ok")
 	var queue []*rig.Program
 	for i := range 3 {
 		p := cudaprog(m, "--wait")
-		p.Tell("alloc a 600M")
+		p.Tell("alloc a 60M")
 		waiting(m, i+1)
 		queue = append(queue, p)
 	}
@@ -269,5 +269,5 @@ func TestRestartKeepsTheOrder(t *testing.T) {
 		}
 		holder = p
 	}
-	within(m, 1000*mib)
+	within(m, 100*mib)
 }

@@ -1,0 +1,20 @@
+package arbiter_test
+
+import (
+	"testing"
+
+	"github.com/gpuarb/gpuarb/arbiter"
+)
+
+// TestDevicesInOrder: devices are told by index, in whatever order they came.
+func TestDevicesInOrder(t *testing.T) {
+	a := arbiter.New(arbiter.DefaultPolicy(), nil)
+	for _, index := range []int{5, 0, 3, 1, 4, 2} {
+		a.AddDevice(start, arbiter.Device{Index: index, Total: 1 << 30})
+	}
+	for i, d := range a.Snapshot(start).Devices {
+		if d.Index != i {
+			t.Errorf("line %d is device %d", i, d.Index)
+		}
+	}
+}
