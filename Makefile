@@ -92,6 +92,14 @@ test-libcuda: setup-build ## hold the resolver against every libcuda.so.1 of Deb
 	@$(MAKE) --no-print-directory shim
 	@GO='$(GO)' tools/test-libcuda.sh $(BUILD)/libcuda
 
+# By hand: both fetch or need what an ordinary machine lacks, and say what.
+.PHONY: test-bullseye test-arm64
+test-bullseye: setup-build ## load and run the shim in a Debian 11 root (root, debootstrap)
+	@$(MAKE) --no-print-directory build
+	@GO='$(GO)' tools/test-bullseye.sh $(BUILD)/bullseye
+test-arm64: setup-build ## build the shim for aarch64 and run it in an emulator (qemu-user)
+	@tools/test-arm64.sh $(BUILD)/arm64
+
 .PHONY: fuzz
 fuzz: setup-test ## run each fuzz target for a while (FUZZTIME=10s)
 	@$(MAKE) --no-print-directory cshim-fuzz-programs

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# test-bullseye.sh ROOT: the library as it was built here, loaded and run in a Debian 11 root
+# (glibc 2.31), which is made in ROOT by debootstrap unless it is there. The simulated driver and
+# the test programs are built inside; the tests are those of cshim/cshimtest and of the resolver.
+set -euo pipefail
+
+: "${GO:=go}"
+root=$(realpath -m "${1:?usage: test-bullseye.sh ROOT}")
+
+if [ "$(id -u)" -ne 0 ] || ! command -v debootstrap >/dev/null; then
+    echo "test-bullseye: needs root, and debootstrap" >&2
+    exit 1
+fi
+if [ ! -e "$root/usr/bin/gcc" ]; then
+    archive=$({ grep -hs '^URIs:' /etc/apt/sources.list.d/debian.sources; grep -hs '^deb .*debian' /etc/apt/sources.list; } |
+        grep -o 'https\?://[^ ]*' | grep -m 1 '/debian/\?$')
+    debootstrap --variant=minbase --include=gcc,libc6-dev,make bullseye "$root" "$archive" >"$root.log" 2>&1 ||
+        { tail -n 20 "$root.log"; exit 1; }
+fi
+
+# The sources, and what was built here and is to be tested.
+rm -rf "$root/src"
+mkdir -p "$root/src/build"
+git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$root/src"
+for package in cshim/cshimtest cshim/entrypoints; do
+    CGO_ENABLED=0 "$GO" test -c -o "$root/src/$package/tests" "./$package"
+done
+make --no-print-directory shim
+cp build/libgpuarb.so "$root/src/build/"
+
+inside() { chroot "$root" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/root CC=gcc sh -ec "$1"; }
+mkdir -p "$root/proc" "$root/dev"
+mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"
+trap 'umount "$root/proc"' EXIT
+
+# shellcheck disable=SC2016 # for the shell inside
+inside 'ldd --version | head -n 1; cd /src
+    make -s -f tests/simcuda/build.mk sim
+    make -s -f cshim/build.mk CC=gcc build/cshim-test/peer
+    cat >build/inside.mk <<EOF
+include tests/simcuda/build.mk
+include tests/programs/build.mk
+EOF
+    make -s -f build/inside.mk CC=gcc BUILD=build $(for p in cudaprog-dlsym cudaprog-link cudaprog-gpa lookups loader loader-own; do echo build/programs/$p; done)'
+# There is no ffmpeg.
+inside 'cd /src/cshim/cshimtest && ./tests -test.skip "FFmpeg"'
+inside 'cd /src/cshim/entrypoints && ./tests -test.run Resolver'
+# What the loader finds, line by line. Its own mistakes are its own: this release ends the first
+# program before the last line.
+# shellcheck disable=SC2016 # for the shell inside
+inside 'cd /src && export LD_LIBRARY_PATH=build/sim
+    for what in "loader semantics" "loader-own own"; do
+        build/programs/$what >build/bare || echo "status $?" >>build/bare
+        LD_PRELOAD=/src/build/libgpuarb.so build/programs/$what >build/shimmed || echo "status $?" >>build/shimmed
+        sed -i "s/[^ ]*: undefined symbol/undefined symbol/" build/bare build/shimmed
+        cmp build/bare build/shimmed && echo "$what: $(wc -l <build/bare) lines the same"
+    done'
