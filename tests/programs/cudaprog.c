@@ -67,6 +67,15 @@
 //               mapthreads T COUNT           T threads, each COUNT rounds of mapping and unmapping
 //                                            2M at addresses of their own, and of small arrays:
 //                                            "mapthreads ok GRANTED REFUSED"
+//   others'     createshared NAME SIZE       cuMemCreate of what can be exported
+//   memory      exportfd NAME                cuMemExportToShareableHandle: "exportfd a ok 7"
+//               importfd NEW PID FD          cuMemImportFromShareableHandle of another process's
+//               ipcget NAME                  cuIpcGetMemHandle: "ipcget a ok 0123…", in hex digits
+//               ipcopen NEW HANDLE           cuIpcOpenMemHandle_v2;   ipcopenv1: cuIpcOpenMemHandle
+//               ipcclose NAME                cuIpcCloseMemHandle
+//               external NEW PID FD SIZE     cuImportExternalMemory of another process's descriptor
+//               externalmap NEW NAME SIZE    cuExternalMemoryGetMappedBuffer
+//               externaldestroy NAME         cuDestroyExternalMemory
 //   host        host NAME SIZE               cuMemAllocHost_v2;   hostv1: cuMemAllocHost
 //               hostflags NAME SIZE          cuMemHostAlloc
 //               register NAME SIZE           cuMemHostRegister_v2 of memory of the program's own;
@@ -123,6 +132,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
@@ -553,6 +563,7 @@ static void do_create(const struct command *c) {
         int type, handle_types, location_type, location;
         uint64_t more[2];
     } properties = {1, 0, 1, (int)number_or(c, 3, (uint64_t)device), {0}};
+    properties.handle_types = strcmp(c->word[0], "createshared") == 0;
     struct name *n = lookup(c, 1, true);
     uint64_t handle = 0;
     if (strcmp(c->word[0], "createhost") == 0)
@@ -657,6 +668,103 @@ static void *map_run(void *arg) {
     if (m.array && s->failed == 0)
         s->failed = CU(cuArrayDestroy)(m.array);
     return NULL;
+}
+
+// Memory of others
+
+static void do_exportfd(const struct command *c) {
+    int fd = -1;
+    char more[16];
+    CUresult r = CU(cuMemExportToShareableHandle)(&fd, lookup(c, 1, false)->value, 1, 0);
+    snprintf(more, sizeof more, "%d", fd);
+    answer(c, r, more);
+}
+
+// A descriptor of another process's, as one of our own.
+static int take_descriptor(const struct command *c) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%s/fd/%s", word(c, 2), word(c, 3));
+    return open(path, O_RDWR | O_CLOEXEC);
+}
+
+static void do_importfd(const struct command *c) {
+    struct name *n = lookup(c, 1, true);
+    int fd = take_descriptor(c);
+    uint64_t handle = 0;
+    CUresult r = CU(cuMemImportFromShareableHandle)(&handle, (void *)(intptr_t)fd, 1);
+    close(fd);
+    if (r == 0)
+        n->value = handle;
+    answer(c, r, "");
+}
+
+static void do_ipcget(const struct command *c) {
+    struct cu_ipc_handle h;
+    char more[2 * sizeof h + 1] = "";
+    CUresult r = CU(cuIpcGetMemHandle)(&h, lookup(c, 1, false)->value);
+    for (size_t i = 0; r == 0 && i < sizeof h; i++)
+        snprintf(more + 2 * i, 3, "%02x", h.bytes[i]);
+    answer(c, r, more);
+}
+
+static void do_ipcopen(const struct command *c) {
+    struct cu_ipc_handle h;
+    CUdeviceptr p = 0;
+    struct name *n = lookup(c, 1, true);
+    const char *text = word(c, 2);
+    for (size_t i = 0; i < sizeof h && strlen(text) == 2 * sizeof h; i++) {
+        const char digits[3] = {text[2 * i], text[2 * i + 1], 0};
+        h.bytes[i] = (unsigned char)strtoul(digits, NULL, 16);
+    }
+    bool first = strcmp(c->word[0], "ipcopenv1") == 0;
+    CUresult r = first ? CU(cuIpcOpenMemHandle)(&p, h, 1) : CU(cuIpcOpenMemHandle_v2)(&p, h, 1);
+    if (r == 0)
+        n->value = p;
+    answer(c, r, "");
+}
+
+static void do_ipcclose(const struct command *c) {
+    answer(c, CU(cuIpcCloseMemHandle)(lookup(c, 1, false)->value), "");
+}
+
+static void do_external(const struct command *c) {
+    struct {
+        int type;
+        union {
+            int fd;
+            void *other[2];
+        } handle;
+        unsigned long long size;
+        unsigned int more[17];
+    } d = {.type = 1, .size = number(c, 4)};
+    void *external = NULL;
+    struct name *n = lookup(c, 1, true);
+    d.handle.fd = take_descriptor(c);
+    CUresult r = CU(cuImportExternalMemory)(&external, &d);
+    if (r == 0)
+        n->value = (uintptr_t)external;
+    else
+        close(d.handle.fd);
+    answer(c, r, "");
+}
+
+static void do_externalmap(const struct command *c) {
+    const struct {
+        unsigned long long offset, size;
+        unsigned int more[17];
+    } d = {.size = number(c, 3)};
+    CUdeviceptr p = 0;
+    struct name *n = lookup(c, 1, true);
+    void *external = (void *)(uintptr_t)lookup(c, 2, false)->value;
+    CUresult r = CU(cuExternalMemoryGetMappedBuffer)(&p, external, &d);
+    if (r == 0)
+        n->value = p;
+    answer(c, r, "");
+}
+
+static void do_externaldestroy(const struct command *c) {
+    void *external = (void *)(uintptr_t)lookup(c, 1, false)->value;
+    answer(c, CU(cuDestroyExternalMemory)(external), "");
 }
 
 // Host memory
@@ -1271,6 +1379,16 @@ static const struct {
     {"launchptsz", do_exec_graph},
     {"graphtrim", do_graphtrim},
     {"graphholds", do_graphholds},
+    {"createshared", do_create},
+    {"exportfd", do_exportfd},
+    {"importfd", do_importfd},
+    {"ipcget", do_ipcget},
+    {"ipcopen", do_ipcopen},
+    {"ipcopenv1", do_ipcopen},
+    {"ipcclose", do_ipcclose},
+    {"external", do_external},
+    {"externalmap", do_externalmap},
+    {"externaldestroy", do_externaldestroy},
     {"host", do_host},
     {"hostv1", do_host},
     {"hostflags", do_host},

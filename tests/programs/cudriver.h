@@ -25,6 +25,10 @@ typedef void *CUevent;
 typedef void *CUarray;
 typedef void *CUmipmap;
 
+struct cu_ipc_handle {
+    unsigned char bytes[64];
+};
+
 // ROW(symbol, base name, version for cuGetProcAddress, per-thread flag, parameters)
 #define CU_FUNCTIONS(ROW)                                                                          \
     ROW(cuInit, cuInit, 2000, 0, (unsigned int))                                                   \
@@ -131,6 +135,20 @@ typedef void *CUmipmap;
     ROW(cuMemHostRegister, cuMemHostRegister, 4000, 0, (void *, size_t, unsigned int))             \
     ROW(cuMemHostRegister_v2, cuMemHostRegister, 6050, 0, (void *, size_t, unsigned int))          \
     ROW(cuMemHostUnregister, cuMemHostUnregister, 4000, 0, (void *))                               \
+    ROW(cuMemExportToShareableHandle, cuMemExportToShareableHandle, 10020, 0,                      \
+        (void *, uint64_t, int, unsigned long long))                                               \
+    ROW(cuMemImportFromShareableHandle, cuMemImportFromShareableHandle, 10020, 0,                  \
+        (uint64_t *, void *, int))                                                                 \
+    ROW(cuIpcGetMemHandle, cuIpcGetMemHandle, 4010, 0, (struct cu_ipc_handle *, CUdeviceptr))      \
+    ROW(cuIpcOpenMemHandle, cuIpcOpenMemHandle, 4010, 0,                                           \
+        (CUdeviceptr *, struct cu_ipc_handle, unsigned int))                                       \
+    ROW(cuIpcOpenMemHandle_v2, cuIpcOpenMemHandle, 11000, 0,                                       \
+        (CUdeviceptr *, struct cu_ipc_handle, unsigned int))                                       \
+    ROW(cuIpcCloseMemHandle, cuIpcCloseMemHandle, 4010, 0, (CUdeviceptr))                          \
+    ROW(cuImportExternalMemory, cuImportExternalMemory, 10000, 0, (void **, const void *))         \
+    ROW(cuExternalMemoryGetMappedBuffer, cuExternalMemoryGetMappedBuffer, 10000, 0,                \
+        (CUdeviceptr *, void *, const void *))                                                     \
+    ROW(cuDestroyExternalMemory, cuDestroyExternalMemory, 10000, 0, (void *))                      \
     ROW(cuMemsetD8_v2, cuMemsetD8, 3020, 0, (CUdeviceptr, unsigned char, size_t))                  \
     ROW(cuMemcpyDtoH_v2, cuMemcpyDtoH, 3020, 0, (void *, CUdeviceptr, size_t))                     \
     ROW(cuStreamCreate, cuStreamCreate, 2000, 0, (CUstream *, unsigned int))                       \

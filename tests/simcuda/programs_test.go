@@ -17,6 +17,7 @@ func TestPrograms(t *testing.T) {
 		{"copies move the right bytes", "copies", ""},
 		{"graphs take memory when launched", "graphs", ""},
 		{"mapped memory is counted once", "vmm", ""},
+		{"contexts of every kind, and memory that leaves", "green", ""},
 		{"the resolver answers as measured", "resolver", rows},
 	} {
 		t.Run(c.name, func(t *testing.T) {

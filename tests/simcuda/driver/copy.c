@@ -38,6 +38,8 @@ static CUresult check_range(CUdeviceptr p, uint64_t size, enum side side, bool w
         bool host = b && (b->kind == BLOCK_HOST || b->kind == BLOCK_MANAGED);
         if (!b || size > b->base + b->size - p || (side == SIDE_HOST && !host))
             rc = CUDA_ERROR_INVALID_VALUE;
+        else if (b->kind == BLOCK_FOREIGN)
+            rc = CUDA_ERROR_NOT_SUPPORTED;
         else if (write)
             b->touched = true;
     } else {

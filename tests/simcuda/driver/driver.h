@@ -108,7 +108,8 @@ enum handle_type {
     HANDLE_GRAPH,
     HANDLE_EXEC,
     HANDLE_NODE,
-    HANDLE_GREEN
+    HANDLE_GREEN,
+    HANDLE_EXTERNAL
 };
 uintptr_t handle_new(enum handle_type type, void *object);
 void handle_restore(enum handle_type type, uintptr_t handle, void *object);
@@ -131,7 +132,14 @@ CUresult stream_create(struct context *ctx, CUstream *out, unsigned flags, int p
                        CUgreenCtx green);
 
 // block.c: addresses, under drv.lock.
-enum block_kind { BLOCK_DEVICE, BLOCK_MANAGED, BLOCK_ASYNC, BLOCK_HOST, BLOCK_ARRAY };
+enum block_kind {
+    BLOCK_DEVICE,
+    BLOCK_MANAGED,
+    BLOCK_ASYNC,
+    BLOCK_HOST,
+    BLOCK_ARRAY,
+    BLOCK_FOREIGN
+};
 struct block {
     CUdeviceptr base;
     uint64_t size; // 0: the place is free
@@ -143,6 +151,7 @@ struct block {
     bool touched;               // its pages may be real
     bool freeing;               // an asynchronous free is on its way
     bool unborn;                // a graph's address, without memory until the graph is launched
+    bool closed_by_handle;      // foreign: no free ends it
     struct graph_memory *graph; // the address is kept for it
     unsigned host_flags;
     struct block *next; // in the free list of its class
@@ -165,6 +174,9 @@ CUresult mem_free(CUdeviceptr p, bool host);
 void mem_free_locked(struct block *b);
 void mem_release_context(struct context *ctx); // drv.lock held
 void mem_delay(void);
+
+// foreign.c
+void foreign_dropped(const struct block *b); // drv.lock held
 
 // host.c
 bool host_registered(CUdeviceptr p, uint64_t size);

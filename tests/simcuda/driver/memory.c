@@ -51,6 +51,8 @@ CUresult mem_alloc(struct context *ctx, uint64_t size, enum block_kind kind, CUd
 void mem_free_locked(struct block *b) {
     if (b->pool)
         pool_take_back_locked(b);
+    else if (b->kind == BLOCK_FOREIGN)
+        foreign_dropped(b);
     else if (b->kind == BLOCK_HOST)
         host_count(-(int64_t)b->size);
     else
@@ -89,8 +91,8 @@ CUresult mem_free(CUdeviceptr p, bool host) {
         queue_sync_context(owner);
     pthread_mutex_lock(&drv.lock);
     b = block_exact(p);
-    bool known =
-        b && (b->kind == BLOCK_HOST) == host && b->kind != BLOCK_ARRAY && !b->freeing && !b->unborn;
+    bool known = b && (b->kind == BLOCK_HOST) == host && b->kind != BLOCK_ARRAY && !b->freeing &&
+                 !b->unborn && !b->closed_by_handle;
     if (known)
         mem_free_locked(b);
     pthread_mutex_unlock(&drv.lock);

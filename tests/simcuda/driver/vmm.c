@@ -6,19 +6,31 @@
 
 #include "driver.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define GRANULARITY (2ull << 20)
+#define EXPORT_MAGIC 0x6d656d756469736cull
+
+enum { HANDLE_TYPE_FD = 1 };
+
+// Lies behind the bytes in what backs them, for who gets the descriptor.
+struct label {
+    uint64_t magic, size;
+    int32_t phys, pad;
+};
 
 struct memory {
     CUmemGenericAllocationHandle handle;
     CUmemAllocationProp prop;
     uint64_t size;
     int phys;
-    int fd; // what backs it, so that a second mapping shows the same bytes
+    int fd;        // what backs it, so that a second mapping shows the same bytes
+    bool imported; // another process has it
     unsigned refs, maps;
 };
 
@@ -48,7 +60,7 @@ static CUresult check_prop(const CUmemAllocationProp *prop) {
     enum { PINNED = 1, DEVICE = 1 };
     if (!prop || prop->type != PINNED)
         return CUDA_ERROR_INVALID_VALUE;
-    if (prop->location.type != DEVICE || prop->requestedHandleTypes)
+    if (prop->location.type != DEVICE || (prop->requestedHandleTypes & ~HANDLE_TYPE_FD))
         return CUDA_ERROR_NOT_SUPPORTED;
     return dev_valid(prop->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
@@ -83,8 +95,9 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size,
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *m = (struct memory){.prop = *prop, .size = size, .phys = phys, .refs = 1};
+    const struct label label = {EXPORT_MAGIC, size, phys, 0};
     m->fd = memfd_create("simcuda", MFD_CLOEXEC);
-    if (m->fd < 0 || ftruncate(m->fd, (off_t)size) != 0) {
+    if (m->fd < 0 || pwrite(m->fd, &label, sizeof label, (off_t)size) != sizeof label) {
         if (m->fd >= 0)
             close(m->fd);
         free(m);
@@ -101,9 +114,56 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size,
 static void end_if_unused(struct memory *m) {
     if (m->refs || m->maps)
         return;
-    sim_give(drv.sim, drv.me, m->phys, mem_cost(m->size));
+    if (!m->imported)
+        sim_give(drv.sim, drv.me, m->phys, mem_cost(m->size));
     close(m->fd);
     free(m);
+}
+
+EXPORT CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle,
+                                             int type, unsigned long long flags) {
+    ENTER();
+    if (!out || type != HANDLE_TYPE_FD || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&drv.lock);
+    struct memory *m = handle_get(HANDLE_MEMORY, handle);
+    bool can = m && (m->prop.requestedHandleTypes & type);
+    int fd = can ? fcntl(m->fd, F_DUPFD_CLOEXEC, 0) : -1;
+    pthread_mutex_unlock(&drv.lock);
+    if (!can)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (fd < 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *(int *)out = fd;
+    return CUDA_SUCCESS;
+}
+
+// The bytes are the same, and the owner's: they come back when that one lets go, whoever maps them.
+EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *os_handle,
+                                               int type) {
+    struct stat st;
+    struct label label;
+    ENTER();
+    int fd = (int)(intptr_t)os_handle;
+    if (!out || type != HANDLE_TYPE_FD || fstat(fd, &st) != 0 ||
+        pread(fd, &label, sizeof label, st.st_size - (off_t)sizeof label) != sizeof label ||
+        label.magic != EXPORT_MAGIC)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct memory *m = calloc(1, sizeof *m);
+    if (!m || (fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)) < 0) {
+        free(m);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *m = (struct memory){.prop = {.type = 1, .requestedHandleTypes = HANDLE_TYPE_FD},
+                         .size = label.size,
+                         .phys = label.phys,
+                         .fd = fd,
+                         .imported = true,
+                         .refs = 1};
+    pthread_mutex_lock(&drv.lock);
+    *out = m->handle = handle_new(HANDLE_MEMORY, m);
+    pthread_mutex_unlock(&drv.lock);
+    return CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {

@@ -1,0 +1,127 @@
+package entrypoints
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// between runs a test with an owner of memory and another program that finds the
+// driver's functions in each of the ways.
+func between(t *testing.T, limit uint64, f func(t *testing.T, m *rig.Machine, owner, other *rig.Program)) {
+	t.Helper()
+	everyWay(t, limit, func(t *testing.T, m *rig.Machine, other *rig.Program) {
+		f(t, m, start(m, "dlsym", limit), other)
+	})
+}
+
+// Memory that is exported and imported is charged once, to its owner; what the
+// importer opens and closes gives back nothing of anybody's.
+func TestForeignHandles(t *testing.T) {
+	const limit = 8 * mib
+	between(t, limit, func(t *testing.T, m *rig.Machine, owner, other *rig.Program) {
+		from, to := owner.PID(), other.PID()
+		check := func(owned uint64) {
+			t.Helper()
+			holds(t, m, from, 0, owned)
+			if h := m.HeldBy(to, 0); h.Bytes != 0 {
+				t.Errorf("the driver counts %d bytes of the importer's", h.Bytes)
+			}
+			holds(t, m, to, 0, 0)
+		}
+		owner.Want("createshared a 4M", "ok")
+		fd := owner.Number("exportfd a")
+		importing := fmt.Sprintf("importfd h %d %d", from, fd)
+		m.Sim("fail", "cuMemImportFromShareableHandle:1:999")
+		other.Want(importing, "err 999")
+		m.Sim("clear")
+		other.Want(importing, "ok")
+		other.Want(strings.Replace(importing, "h", "again", 1), "ok")
+		other.Want("reserve r 16M", "ok")
+		other.Want("map r 0 4M h", "ok")
+		other.Want("map r 4M 4M again", "ok")
+		check(4 * mib)
+		exactly(other, limit)
+		other.Want("retain back r 1M", "ok")
+		other.Want("releasemem h", "ok")
+		other.Want("releasemem back", "ok")
+		other.Want("unmap r 0 4M", "ok")
+		check(4 * mib)
+		other.Want("unmap r 4M 4M", "ok")
+		other.Want("releasemem again", "ok")
+		other.Want("releasemem again", errInvalidValue)
+		check(4 * mib)
+		exactly(other, limit)
+		exactly(owner, limit-4*mib)
+		owner.Want("releasemem a", "ok")
+		check(0)
+		exactly(owner, limit)
+	})
+}
+
+// The same for a block that another process opens by its handle, and frees in vain.
+func TestForeignIPC(t *testing.T) {
+	const limit = 8 * mib
+	between(t, limit, func(t *testing.T, m *rig.Machine, owner, other *rig.Program) {
+		from, to := owner.PID(), other.PID()
+		owner.Want("alloc a 4M", "ok")
+		handle := strings.TrimPrefix(owner.Ask("ipcget a"), "ok ")
+		owner.Want("ipcopen own "+handle, "err 201")
+		for _, open := range []string{"ipcopen", "ipcopenv1"} {
+			m.Sim("fail", "cuIpcOpenMemHandle*:1:999")
+			other.Want(open+" p "+handle, "err 999")
+			m.Sim("clear")
+			other.Want(open+" p "+handle, "ok")
+			other.Want(open+" p "+handle, "ok")
+			holds(t, m, from, 0, 4*mib)
+			holds(t, m, to, 0, 0)
+			other.Want("free p", errInvalidValue)
+			exactly(other, limit)
+			other.Want("ipcclose p", "ok")
+			other.Want("ipcclose p", "ok")
+			other.Want("ipcclose p", errInvalidValue)
+			exactly(other, limit)
+			holds(t, m, from, 0, 4*mib)
+		}
+		other.Want("context c", "ok")
+		other.Want("ipcopen p "+handle, "ok")
+		other.Want("destroy c", "ok")
+		holds(t, m, to, 0, 0)
+		exactly(owner, limit-4*mib)
+		owner.Want("free a", "ok")
+		exactly(owner, limit)
+	})
+}
+
+// What another API exported is that one's: mapped, freed and destroyed for nothing.
+func TestForeignExternal(t *testing.T) {
+	const limit = 8 * mib
+	between(t, limit, func(t *testing.T, m *rig.Machine, owner, other *rig.Program) {
+		owner.Want("createshared a 4M", "ok")
+		external := fmt.Sprintf("external e %d %d 4M", owner.PID(), owner.Number("exportfd a"))
+		m.Sim("fail", "cuImportExternalMemory:1:999")
+		other.Want(external, "err 999")
+		m.Sim("clear")
+		other.Want(external, "ok")
+		other.Want("alloc own 1M", "ok")
+		m.Sim("fail", "cuExternalMemoryGetMappedBuffer:1:999")
+		other.Want("externalmap p e 2M", "err 999")
+		m.Sim("clear")
+		other.Want("externalmap p e 2M", "ok")
+		other.Want("externalmap q e 4M", "ok")
+		other.Want("externalmap r e 5M", errInvalidValue)
+		holds(t, m, other.PID(), 0, mib)
+		exactly(other, limit-mib)
+		other.Want("free p", "ok")
+		other.Want("free p", errInvalidValue)
+		exactly(other, limit-mib)
+		other.Want("externaldestroy e", "ok")
+		other.Want("externaldestroy e", errInvalidHandle)
+		other.Want("free q", "ok")
+		holds(t, m, other.PID(), 0, mib)
+		exactly(other, limit-mib)
+		holds(t, m, owner.PID(), 0, 4*mib)
+	})
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory of somebody else's: a block of another process, by a handle of bytes, and what another API
+// exported, by a descriptor. It costs the process that opens it nothing. Its bytes are not here:
+// whoever copies from it or to it is told that this is not supported.
+
+#include "driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define IPC_MAGIC 0x63706964756d6973ull
+
+enum { LAZY_PEER_ACCESS = 1, OPAQUE_FD = 1 };
+
+typedef struct {
+    uint64_t magic, serial;
+    CUdeviceptr base;
+    uint64_t size, id;
+    int32_t pid, phys;
+    uint64_t reserved[2];
+} CUipcMemHandle;
+_Static_assert(sizeof(CUipcMemHandle) == 64, "of its size in cuda.h");
+
+// Opened again, it is the same place once more.
+struct opened {
+    CUipcMemHandle handle;
+    CUcontext ctx;
+    CUdeviceptr at;
+    unsigned uses;
+    struct opened *next;
+};
+
+static struct opened *opened; // under drv.lock
+
+EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr p) {
+    ENTER_CTX(ctx);
+    (void)ctx;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&drv.lock);
+    struct block *b = block_find(p);
+    bool can = b && b->kind == BLOCK_DEVICE;
+    if (can)
+        *out = (CUipcMemHandle){.magic = IPC_MAGIC,
+                                .serial = drv.me->serial,
+                                .base = b->base,
+                                .size = b->size,
+                                .id = b->id,
+                                .pid = drv.me->pid,
+                                .phys = b->phys};
+    pthread_mutex_unlock(&drv.lock);
+    return can ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static bool owner_lives(const CUipcMemHandle *h) {
+    for (uint32_t i = 0; i < atomic_load(&drv.sim->proc_high); i++) {
+        struct sim_proc *p = &drv.sim->proc[i];
+        if (atomic_load(&p->state) == SIM_PROC_LIVE && p->serial == h->serial)
+            return true;
+    }
+    return false;
+}
+
+static struct block *foreign_block(struct context *ctx, uint64_t size, int phys) {
+    struct block *b = block_new(size);
+    if (b) {
+        b->kind = BLOCK_FOREIGN;
+        b->ctx = ctx->handle;
+        b->phys = phys;
+    }
+    return b;
+}
+
+// drv.lock is held.
+static struct opened *open_locked(struct context *ctx, const CUipcMemHandle *h) {
+    struct opened *o = opened;
+    while (o && (o->ctx != ctx->handle || memcmp(&o->handle, h, sizeof *h) != 0))
+        o = o->next;
+    if (o) {
+        o->uses++;
+        return o;
+    }
+    struct block *b = foreign_block(ctx, h->size, h->phys);
+    if (!b || !(o = malloc(sizeof *o)))
+        return NULL;
+    b->closed_by_handle = true;
+    *o = (struct opened){*h, ctx->handle, b->base, 1, opened};
+    return opened = o;
+}
+
+static CUresult ipc_open(CUdeviceptr *out, const CUipcMemHandle *h, unsigned flags) {
+    ENTER_CTX(ctx);
+    if (!out || flags != LAZY_PEER_ACCESS || h->magic != IPC_MAGIC)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (h->serial == drv.me->serial)
+        return CUDA_ERROR_INVALID_CONTEXT; // one's own
+    if (!owner_lives(h))
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&drv.lock);
+    struct opened *o = open_locked(ctx, h);
+    if (o)
+        *out = o->at;
+    pthread_mutex_unlock(&drv.lock);
+    return o ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *out, CUipcMemHandle h, unsigned flags) {
+    ENTER();
+    return ipc_open(out, &h, flags);
+}
+
+EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle h, unsigned flags) {
+    ENTER();
+    return ipc_open(out, &h, flags);
+}
+
+static void forget(CUdeviceptr at) {
+    for (struct opened **o = &opened; *o; o = &(*o)->next)
+        if ((*o)->at == at) {
+            struct opened *gone = *o;
+            *o = gone->next;
+            free(gone);
+            return;
+        }
+}
+
+void foreign_dropped(const struct block *b) {
+    if (b->closed_by_handle)
+        forget(b->base);
+}
+
+EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr p) {
+    ENTER_CTX(ctx);
+    (void)ctx;
+    pthread_mutex_lock(&drv.lock);
+    struct opened *o = opened;
+    while (o && o->at != p)
+        o = o->next;
+    bool known = o != NULL;
+    if (known && --o->uses == 0)
+        mem_free_locked(block_exact(p));
+    pthread_mutex_unlock(&drv.lock);
+    return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+struct external {
+    uintptr_t handle;
+    uint64_t size;
+    int phys;
+};
+
+struct external_desc {
+    int type;
+    union {
+        int fd;
+        const void *win32[2];
+    } handle;
+    unsigned long long size;
+    unsigned flags, reserved[16];
+};
+
+struct buffer_desc {
+    unsigned long long offset, size;
+    unsigned flags, reserved[16];
+};
+
+// A descriptor is the driver's once it is imported.
+EXPORT CUresult cuImportExternalMemory(uintptr_t *out, const struct external_desc *what) {
+    struct stat st;
+    ENTER_CTX(ctx);
+    if (!out || !what || !what->size)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (what->type != OPAQUE_FD)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (fstat(what->handle.fd, &st) != 0 || (uint64_t)st.st_size < what->size)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct external *e = malloc(sizeof *e);
+    if (!e)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    close(what->handle.fd);
+    *e = (struct external){0, what->size, ctx->phys};
+    pthread_mutex_lock(&drv.lock);
+    *out = e->handle = handle_new(HANDLE_EXTERNAL, e);
+    pthread_mutex_unlock(&drv.lock);
+    return CUDA_SUCCESS;
+}
+
+// The program frees it like its own.
+EXPORT CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *out, uintptr_t external,
+                                                const struct buffer_desc *what) {
+    ENTER_CTX(ctx);
+    CUresult rc = CUDA_ERROR_INVALID_VALUE;
+    if (!out || !what || !what->size || what->flags)
+        return rc;
+    pthread_mutex_lock(&drv.lock);
+    struct external *e = handle_get(HANDLE_EXTERNAL, external);
+    if (!e) {
+        rc = CUDA_ERROR_INVALID_HANDLE;
+    } else if (what->size <= e->size && what->offset <= e->size - what->size) {
+        struct block *b = foreign_block(ctx, what->size, e->phys);
+        rc = b ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+        if (b)
+            *out = b->base;
+    }
+    pthread_mutex_unlock(&drv.lock);
+    return rc;
+}
+
+EXPORT CUresult cuDestroyExternalMemory(uintptr_t external) {
+    ENTER_CTX(ctx);
+    (void)ctx;
+    pthread_mutex_lock(&drv.lock);
+    struct external *e = handle_get(HANDLE_EXTERNAL, external);
+    if (e)
+        handle_drop(external);
+    pthread_mutex_unlock(&drv.lock);
+    free(e);
+    return e ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
