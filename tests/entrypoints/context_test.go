@@ -243,3 +243,61 @@ func TestContextsAgainAndAgain(t *testing.T) {
 		}
 	})
 }
+
+// The cost of a context is asked for before it is made, and given back when the
+// driver fails: to the byte, against a neighbour who fills the rest of the device.
+func TestContextIsAskedFor(t *testing.T) {
+	t.Parallel()
+	const cost = 64 * mib
+	calls := []struct {
+		command, symbol string
+		cost            uint64
+		undo            string
+	}{
+		{"contextv1 c", "cuCtxCreate", cost, "destroy c"},
+		{"context c", "cuCtxCreate_v2", cost, "destroy c"},
+		{"contextv3 c", "cuCtxCreate_v3", cost, "destroy c"},
+		{"contextv4 c", "cuCtxCreate_v4", cost, "destroy c"},
+		{"primary c", "cuDevicePrimaryCtxRetain", cost, "release 0"},
+		{"green c", "cuGreenCtxCreate", 2 * cost, "greendestroy c"},
+	}
+	for _, c := range calls {
+		t.Run(c.symbol, func(t *testing.T) {
+			t.Parallel()
+			m := rig.New(t, rig.Options{NoMount: true, Devices: "1G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=64M"},
+				Config: "schema_version = 1\n[defaults]\ncontext_reserve = \"64MiB\"\n"})
+			neighbour := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym")))
+			fill := func(left uint64, answer string) {
+				t.Helper()
+				neighbour.Want(fmt.Sprintf("alloc all %d", 1<<30-cost-left), answer)
+			}
+			p := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-gpa"), "--context", "none"))
+			fill(c.cost-1, "ok")
+			m.CountCalls(c.symbol)
+			p.Want(c.command, errOutOfMemory)
+			if n := m.Calls(c.symbol); n != 0 {
+				t.Errorf("the driver was asked %d times for what was refused", n)
+			}
+			m.Sim("clear")
+			neighbour.Want("free all", "ok")
+
+			m.Sim("fail", c.symbol+":1:999")
+			p.Want(c.command, "err 999")
+			m.Sim("clear")
+			fill(0, "ok") // nothing of it is kept
+			neighbour.Want("free all", "ok")
+
+			fill(c.cost, "ok")
+			p.Want(c.command, "ok")
+			neighbour.Want("alloc more 1", errOutOfMemory)
+			if used := m.SimNumber("used", "0"); used != 1<<30 {
+				t.Errorf("the driver has given %d bytes", used)
+			}
+			neighbour.Want("free all", "ok")
+			p.Want(c.undo, "ok")
+			rig.Eventually(t, "its cost is given back", func() bool {
+				return neighbour.Ask(fmt.Sprintf("alloc all %d", 1<<30-cost)) == "ok"
+			})
+		})
+	}
+}
