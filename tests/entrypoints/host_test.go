@@ -121,3 +121,30 @@ func TestHostWithoutContext(t *testing.T) {
 	p.Want("context c", "ok")
 	hostRest(t, m, p, 1<<20, 0)
 }
+
+// The cap is the daemon's; a program may lower it for itself, and not raise it.
+func TestHostMax(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{NoMount: true, Config: "schema_version = 1\n[defaults]\nhost.max = \"1MiB\"\n"})
+	for own, limit := range map[string]uint64{"": 1 << 20, "2M": 1 << 20, "max": 1 << 20, "nonsense": 1 << 20, "64K": 64 << 10} {
+		env := append(m.PreloadEnv(), "GPUARB_HOST="+own)
+		p := m.Interact(m.Command(env, rig.Build(t, "programs/cudaprog-dlsym")))
+		p.Want("host a 1000", "ok")
+		hostRest(t, m, p, limit, 1000)
+		p.End()
+	}
+}
+
+// What is held is counted over the daemon's restart, and over its absence.
+func TestHostWithoutDaemon(t *testing.T) {
+	t.Parallel()
+	const limit = 1 << 20
+	m := rig.New(t, rig.Options{NoMount: true})
+	p := m.Interact(m.Command(append(m.PreloadEnv(), "GPUARB_HOST=1M"), rig.Build(t, "programs/cudaprog-dlsym")))
+	p.Want("host a 1000", "ok")
+	m.Kill()
+	hostRest(t, m, p, limit, 1000)
+	m.Start()
+	p.Want("alloc b 1", "ok")
+	hostRest(t, m, p, limit, 1000)
+}
