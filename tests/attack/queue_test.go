@@ -15,7 +15,7 @@ import (
 )
 
 // waiting is the configuration of a machine on which requests wait for room.
-const waiting = "schema_version = 1\n[defaults]\non_full = \"wait\"\nwait_timeout = \"max\"\n"
+const waiting = "schema_version = 1\n[defaults]\non_full = \"wait\"\nwait_timeout = \"max\"\ndeadlock_grace = \"10m\"\n"
 
 const mib = 1 << 20
 
@@ -375,6 +375,7 @@ func queueUp(a *attacker) error {
 		if err != nil {
 			return err
 		}
+		s.Page.Threads().Store(uint32(connections + 1)) // there is always one that goes on
 		for i := n; i < connections; i += sessions {
 			told.Add(1)
 			done.Go(func() { errs <- waitOnce(a, s, slot, bytes, told.Done) })
