@@ -36,6 +36,7 @@ type Options struct {
 	Stopped bool          // do not start the daemon yet
 	Daemon  []string      // more flags of gpuarbd
 	Binary  string        // another gpuarbd than the built one
+	System  bool          // this machine's own driver and devices in place of simulated ones
 	Life    time.Duration // how long the test may take; 0: bounded.Lifetime
 }
 
@@ -84,7 +85,9 @@ func New(t testing.TB, o Options) *Machine {
 			t.Fatal(err)
 		}
 	}
-	m.Sim("init")
+	if !o.System {
+		m.Sim("init")
+	}
 	if !o.Stopped {
 		m.Start()
 	}
@@ -105,7 +108,7 @@ func Build(t testing.TB, name string) string {
 }
 
 // Env is the environment of a program on the machine, before any shim: the
-// simulated driver first in its library path, and nothing of gpuarb's.
+// simulated driver first in its library path (unless System), and nothing of gpuarb's.
 func (m *Machine) Env() []string {
 	var env []string
 	for _, kv := range os.Environ() {
@@ -116,6 +119,9 @@ func (m *Machine) Env() []string {
 			continue
 		}
 		env = append(env, kv)
+	}
+	if m.o.System {
+		return append(env, "LD_LIBRARY_PATH="+os.Getenv("LD_LIBRARY_PATH"))
 	}
 	devices := m.o.Devices
 	if devices == "" {

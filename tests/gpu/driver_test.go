@@ -1,0 +1,183 @@
+package gpu
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+const mib = 1 << 20
+
+// TestDriver on simulated devices: the same steps as on real ones.
+func TestDriver(t *testing.T) {
+	t.Parallel()
+	options := rig.Options{NoMount: true, Devices: "2G", Sim: []string{"SIMCUDA_RESERVED=16M"}}
+	for name, check := range driverChecks {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check(t, rig.New(t, options))
+		})
+	}
+}
+
+// driverChecks need a driver and nothing else.
+var driverChecks = map[string]func(t *testing.T, m *rig.Machine){
+	"budget":      budget,
+	"queries":     queries,
+	"costs":       costs,
+	"granularity": granularity,
+	"death":       death,
+}
+
+// program starts cudaprog, under the preload with a budget, or without it.
+func program(t *testing.T, m *rig.Machine, way string, env []string, args ...string) *rig.Program {
+	t.Helper()
+	return m.Interact(m.Command(env, rig.Build(t, "programs/cudaprog-"+way), args...))
+}
+
+func limited(m *rig.Machine, limit uint64, more ...string) []string {
+	return append(m.PreloadEnv(), append(more, fmt.Sprintf("GPUARB_MEMORY=%d", limit))...)
+}
+
+// memory asks NVML, past the budget, what is free and used of the first device.
+func memory(t *testing.T, p *rig.Program) (free, used uint64) {
+	t.Helper()
+	var total, reserved uint64
+	if _, err := fmt.Sscanf(p.Ask("nvmlmemory2"), "ok %d %d %d %d", &free, &used, &total, &reserved); err != nil {
+		t.Fatalf("nvmlmemory2: %v", err)
+	}
+	return free, used
+}
+
+// usedBy asks NVML, past the budget, what a process uses; 0 where NVML does not know it.
+func usedBy(t *testing.T, observer *rig.Program, pid int) uint64 {
+	t.Helper()
+	for _, field := range strings.Fields(observer.Ask("nvmlprocesses compute 3 100")) {
+		var of int
+		var bytes uint64
+		if n, _ := fmt.Sscanf(field, "%d:%d", &of, &bytes); n == 2 && of == pid {
+			return bytes
+		}
+	}
+	return 0
+}
+
+// observer is a program without a context that looks past every budget.
+func observer(t *testing.T, m *rig.Machine) *rig.Program {
+	t.Helper()
+	return program(t, m, "dlsym", m.Env(), "--context", "none")
+}
+
+// budget: what fits is granted to the last byte, the next one is refused, and the ledger
+// says what was asked for, which the device's figure is not below.
+func budget(t *testing.T, m *rig.Machine) {
+	const limit = 256*mib + 1
+	look := observer(t, m)
+	for _, way := range []string{"dlsym", "link", "gpa"} {
+		p := program(t, m, way, limited(m, limit))
+		pid := p.PID()
+		p.Want("alloc a 64M", "ok")
+		p.Want("pitch b 4096 4096", "ok 4096")
+		p.Want("create c 64M", "ok")
+		p.Want("array d 1024 1024 32 4", "ok") // four floats: 16 MiB
+		p.Want("stream s", "ok")
+		p.Want("allocasync e 32M s", "ok")
+		p.Want("sync s", "ok")
+		const held = (64 + 16 + 64 + 16 + 32) * mib
+		if l := m.Lease(pid, 0); uint64(l.Used) != held || l.Contexts != 1 || l.Streams != 1 {
+			t.Errorf("%s: the lease says %d bytes, %d contexts, %d streams", way, l.Used, l.Contexts, l.Streams)
+		}
+		if used := usedBy(t, look, pid); used != 0 && used < held {
+			t.Errorf("%s: NVML says %d bytes, the ledger %d", way, used, held)
+		} else if used != 0 {
+			t.Logf("%s: NVML says %d MiB beyond the %d MiB asked for", way, (used-held)/mib, held/mib)
+		}
+		p.Want(fmt.Sprintf("alloc f %d", limit-held), "ok")
+		for _, more := range []string{"alloc g 1", "create g 2M", "array g 16 16 32 4", "allocasync g 512 s", "managed g 4096"} {
+			p.Want(more, "err 2")
+		}
+		p.Want("write a 7", "ok")
+		p.Want("read a", "ok 7")
+		for _, end := range []string{"free a", "free b", "releasemem c", "arraydestroy d", "freeasync e s", "sync s", "free f"} {
+			p.Want(end, "ok")
+		}
+		p.Want("alloc all 128M", "ok")
+		p.End()
+		rig.Eventually(t, "its lease is gone", func() bool { return len(m.Snapshot().Leases) == 0 })
+	}
+}
+
+// queries: CUDA and NVML tell the same budget.
+func queries(t *testing.T, m *rig.Machine) {
+	const limit = 512 * mib
+	p := program(t, m, "gpa", limited(m, limit))
+	p.Want("alloc a 100M", "ok")
+	free := uint64(limit - 100*mib)
+	p.Want("info", fmt.Sprintf("ok %d %d", free, uint64(limit)))
+	p.Want("total 0", fmt.Sprintf("ok %d", uint64(limit)))
+	p.Want("nvmlmemory", fmt.Sprintf("ok %d %d %d", free, limit-free, uint64(limit)))
+	p.Want("nvmlmemory2", fmt.Sprintf("ok %d %d %d 0", free, limit-free, uint64(limit)))
+	p.Want("nvmlprocesses compute 3 10", fmt.Sprintf("ok 1 %d:%d", p.PID(), 100*mib))
+}
+
+// costs measures contexts and streams.
+func costs(t *testing.T, m *rig.Machine) {
+	look := observer(t, m)
+	p := program(t, m, "gpa", m.PreloadEnv(), "--context", "none")
+	before, _ := memory(t, look)
+	for _, step := range []struct{ what, command string }{
+		{"a primary context", "primary c 0"},
+		{"one made beside it", "context d 0"},
+		{"a further one", "context e 0"},
+		{"a first stream", "stream s"},
+		{"64 more streams", "streammany t 64"},
+	} {
+		if got := p.Ask(step.command); !strings.HasPrefix(got, "ok") {
+			t.Fatalf("%s: %s", step.command, got)
+		}
+		after, _ := memory(t, look)
+		t.Logf("measured: %s costs %d KiB; NVML says %d KiB of the process", step.what,
+			(int64(before)-int64(after))/1024, usedBy(t, look, p.PID())/1024)
+		before = after
+	}
+}
+
+// granularity measures how the driver rounds.
+func granularity(t *testing.T, m *rig.Machine) {
+	const blocks = 16
+	look := observer(t, m)
+	p := program(t, m, "gpa", m.PreloadEnv())
+	p.Want("alloc warm 1", "ok")
+	for _, size := range []uint64{1, 512, 64 << 10, mib, mib + 1, 2 * mib, 2*mib + 1, 3 * mib, 32*mib + 1} {
+		before, _ := memory(t, look)
+		p.Want(fmt.Sprintf("many a %d %d", blocks, size), fmt.Sprintf("ok %d", blocks))
+		after, _ := memory(t, look)
+		t.Logf("measured: %d blocks of %d bytes take %d bytes each", blocks, size, (int64(before)-int64(after))/blocks)
+		p.Want("freemany a", fmt.Sprintf("ok %d", blocks))
+	}
+}
+
+// death measures how soon memory is back, and when it can be granted again.
+func death(t *testing.T, m *rig.Machine) {
+	look := observer(t, m)
+	p := program(t, m, "gpa", m.PreloadEnv())
+	p.Want("alloc a 512M", "ok")
+	pid := p.PID()
+	held, _ := memory(t, look)
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	killed := time.Now()
+	rig.Eventually(t, "the driver gives its memory back", func() bool {
+		free, _ := memory(t, look)
+		return free >= held+512*mib
+	})
+	back := time.Since(killed)
+	rig.Eventually(t, "its lease ends", func() bool { return len(m.Snapshot().Leases) == 0 })
+	t.Logf("measured: after SIGKILL the memory is back within %v, the lease gone within %v", back, time.Since(killed))
+	program(t, m, "gpa", limited(m, 512*mib)).Want("alloc a 512M", "ok")
+}

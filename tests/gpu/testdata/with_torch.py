@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch within a budget: with_torch.py MODE BYTES."""
+import os
+import sys
+
+mode, budget = sys.argv[1], int(sys.argv[2])
+backend = {"expandable": "expandable_segments:True", "async": "backend:cudaMallocAsync"}
+if mode in backend:
+    os.environ["PYTORCH_CUDA_ALLOC_CONF"] = backend[mode]
+
+import torch
+
+free, total = torch.cuda.mem_get_info()
+assert total == budget, (free, total)
+a = torch.arange(64 << 20, dtype=torch.float32, device="cuda")
+assert float(a[-1]) == float((64 << 20) - 1)
+b = (a.view(8192, 8192)[:1024] @ torch.eye(8192, device="cuda"))[3, 5]
+assert float(b) == float(a[3 * 8192 + 5])
+try:
+    torch.empty(budget, dtype=torch.uint8, device="cuda")
+    sys.exit("more than the budget was granted")
+except torch.cuda.OutOfMemoryError as refusal:
+    print(str(refusal).splitlines()[0][:200])
+del a
+torch.cuda.empty_cache()
+streams = [torch.cuda.Stream() for _ in range(64)]
+for stream in streams:
+    with torch.cuda.stream(stream):
+        torch.ones(1 << 20, device="cuda").sum()
+torch.cuda.synchronize()
+if mode == "graphs":
+    x = torch.ones(1 << 20, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = x * 2
+    for _ in range(10):
+        graph.replay()
+    torch.cuda.synchronize()
+    assert float(y[7]) == 2.0
+c = torch.full((budget // 2,), 7, dtype=torch.uint8, device="cuda")
+assert int(c[-1]) == 7
+print("reserved", torch.cuda.memory_reserved())
+print("all well")
