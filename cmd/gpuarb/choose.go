@@ -35,7 +35,7 @@ func (a *app) choose(request *ipc.JobOpenRequest, o *jobOptions, size arbiter.Si
 	case name == "":
 		return checkBudget(all, size)
 	case name == anyDevice || ofVendor:
-		return a.chooseAny(request, o, size, a.pool(all, vendor))
+		return a.chooseAny(request, o, size, a.pool(all, vendor), len(all))
 	case o.prefer != "":
 		return fail(exitUsage, "--prefer: there is nothing to prefer among the devices of --device; it goes with --device any")
 	}
@@ -55,7 +55,10 @@ func (a *app) choose(request *ipc.JobOpenRequest, o *jobOptions, size arbiter.Si
 }
 
 // chooseAny asks for any device of the pool, those that are preferred first.
-func (a *app) chooseAny(request *ipc.JobOpenRequest, o *jobOptions, size arbiter.Size, pool []accounting.DeviceState) error {
+func (a *app) chooseAny(request *ipc.JobOpenRequest, o *jobOptions, size arbiter.Size, pool []accounting.DeviceState, known int) error {
+	if known == 0 {
+		return fail(exitUnavailable, "no device: the daemon knows no GPU on this machine; `gpuarb doctor` says why")
+	}
 	if len(pool) == 0 {
 		return fail(exitUnavailable, "no device: there is none here that may be taken; `gpuarb devices` lists them, and "+
 			"CUDA_VISIBLE_DEVICES and its like narrow them")

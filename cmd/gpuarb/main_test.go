@@ -375,7 +375,7 @@ func TestExitCodes(t *testing.T) {
 		{"run: nothing to prefer", daemon, "run --device 0 --prefer 1 true", 125, "--prefer: there is nothing to prefer among the devices of --device; it goes with --device any"},
 		{"claim: busy", busy, "claim --try", 75, "GPU 0 is ann's"},
 		{"claim: too late", late, "claim --wait=1 --exec true", 124, "waited 1s for GPU 0"},
-		{"claim: no device", bare, "claim", 69, "no device: there is none here that may be taken; `gpuarb devices` lists them, and CUDA_VISIBLE_DEVICES and its like narrow them"},
+		{"claim: no device", bare, "claim", 69, "no device: the daemon knows no GPU on this machine; `gpuarb doctor` says why"},
 		{"claim: no such device", daemon, "claim --device 7", 69, "--device: there is no device \"7\"; there are " + listDevices(twoDevices())},
 		{"claim: refused", full, "claim", 1, "the rule gives 1 GiB"},
 		{"claim: no program", daemon, "claim --exec", 2, "no program to run was given: gpuarb claim --exec COMMAND"},

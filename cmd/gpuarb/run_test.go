@@ -125,6 +125,7 @@ func TestAnyWithinTheEnvironment(t *testing.T) {
 	}
 	got := finish(t, gpuarb(t, daemon.environment(t, "CUDA_VISIBLE_DEVICES="), "claim", "--device", "nvidia"))
 	wantCode(t, got, 69)
+	wantStderr(t, got, "no device: there is none here that may be taken; `gpuarb devices` lists them, and CUDA_VISIBLE_DEVICES and its like narrow them")
 }
 
 func TestRunNeedsDaemon(t *testing.T) {

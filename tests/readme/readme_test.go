@@ -45,18 +45,29 @@ func steps(t *testing.T, path string) (list []step) {
 }
 
 // masked are the columns whose values differ from run to run.
-var masked = map[string]bool{"PID": true, "AGE": true}
+var masked = map[string]bool{"PID": true, "AGE": true, "WAITED": true, "TICKET": true}
 
-var address = regexp.MustCompile(`0x[0-9a-f]+`)
+// differing is what differs from run to run outside of tables, and how it is shown.
+var differing = []struct {
+	what *regexp.Regexp
+	show string
+}{
+	{regexp.MustCompile(`0x[0-9a-f]+`), "0x…"},
+	{regexp.MustCompile(`\b(for|after|within) \d+ ?(ms|s)\b`), "$1 …"},
+	{regexp.MustCompile(`\[\d+\]`), "[PID]"},
+}
 
 // normal makes printed lines comparable: runs of blanks are one, the masked
-// columns of a table show their names, addresses are one address.
+// columns of a table show their names, and so on.
 func normal(lines []string) string {
 	var header []string
 	var out []string
 	for _, line := range lines {
-		fields := strings.Fields(address.ReplaceAllString(line, "0x…"))
-		if len(fields) > 3 && strings.ToUpper(line) == line && strings.Contains(line, "STATE") {
+		for _, d := range differing {
+			line = d.what.ReplaceAllString(line, d.show)
+		}
+		fields := strings.Fields(line)
+		if len(fields) > 3 && strings.ToUpper(line) == line && (strings.Contains(line, "STATE") || strings.Contains(line, "TICKET")) {
 			header = fields
 		} else if header != nil && len(fields) >= len(header) {
 			for i, name := range header {
