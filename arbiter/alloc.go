@@ -31,7 +31,7 @@ func (a *Arbiter) Alloc(now time.Time, r AllocRequest) Outcome {
 	if l.closed { // what was freed goes back before anything is given
 		a.settle(now, l)
 	}
-	if l.slot != nil && len(l.device.queue) == 0 && a.ledger.Check(l.sum, r.Bytes) == nil {
+	if a.calm(l) && a.ledger.Check(l.sum, r.Bytes) == nil {
 		a.grant(l, r, 0)
 		return Outcome{Granted: true}
 	}
@@ -43,6 +43,12 @@ func (a *Arbiter) Alloc(now time.Time, r AllocRequest) Outcome {
 		bytes: r.Bytes, number: r.Request, noWait: r.NoWait, place: r.Place}
 	a.ask(now, t)
 	return *t.result().Alloc
+}
+
+// calm reports that nobody waits who could mind what a lease gets, and that it has a slot.
+func (a *Arbiter) calm(l *lease) bool {
+	return l.slot != nil && (len(a.tickets) == 0 || len(l.device.queue) == 0 && len(l.session.job.tickets) == 0) &&
+		!l.device.crowded && l.session.slots == 0
 }
 
 // touch notes that a lease asked for something.
@@ -61,6 +67,9 @@ func (a *Arbiter) grant(l *lease, r AllocRequest, own accounting.Bytes) {
 	a.look(l)
 	if !l.contended() {
 		a.surplus(l)
+	}
+	if j := l.session.job; len(j.tickets) > 0 || j.shared != nil { // a narrower budget may have no room for who waits now
+		l.device.dirty = true
 	}
 	l.admitted++
 	l.device.admitted++

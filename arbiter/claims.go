@@ -146,19 +146,19 @@ func (j *job) notItsDevice(d *device) *Refusal {
 		d.Index, j.id, strings.Join(given, ", "))}
 }
 
-// holdsNothing reports whether a job has no memory yet and none reserved: who waits as
-// one sets nothing aside against those that run.
+// holdsNothing reports whether a job has no memory in use yet and none reserved: who waits
+// as one sets nothing aside against those that run.
 func (a *Arbiter) holdsNothing(j *job) bool {
 	for _, d := range a.devices {
 		if j.budget.Account(d.Index).Committed == 0 {
 			continue
 		}
-		if min := j.limits(d).Min; min > 0 || !a.policy.ChargeOverhead {
+		if j.limits(d).Min > 0 {
 			return false
 		}
 		for _, s := range j.sessions {
 			for _, l := range s.leases {
-				if l.device == d && l.sum.Granted() > 0 || s.limits(d).Min > 0 {
+				if l.device == d && (l.sum.Granted() > a.idle(l) || s.limits(d).Min > 0) {
 					return false
 				}
 			}

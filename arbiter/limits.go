@@ -273,6 +273,7 @@ func (a *Arbiter) SetPolicy(now time.Time, p Policy) {
 	for _, d := range a.devices {
 		d.rule, d.dirty = a.policy.deviceRule(d.Device), true
 		a.recap(now, d)
+		a.recount(now, d)
 	}
 	for _, j := range a.sortedJobs() {
 		j.rule = a.policy.ruleFor(j.request.Process)

@@ -46,7 +46,14 @@ func (a *Arbiter) behind(now time.Time, l *line, t *ticket) bool {
 
 // ask decides a request, or has it wait.
 func (a *Arbiter) ask(now time.Time, t *ticket) {
+	a.asking = t
+	defer func() { a.asking = nil }()
 	a.arrive(now, t)
+	if l := t.lease; l != nil && l.device.crowded {
+		a.sweep(now, l.device)
+	} else if l != nil && (width(l.scope) > 0 || l.session.slots > 0) {
+		a.left(now, l)
+	}
 	v := a.judge(now, t)
 	if r := v.refusal; r != nil && t.lease != nil && r.Short > 0 {
 		a.countLimit(t.lease, r)
@@ -56,7 +63,7 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 		return
 	}
 	for i := range t.spots {
-		if t.spots[i].hard&atSlots != 0 {
+		if t.spots[i].hard&(atSlots|atWish) != 0 {
 			a.sweep(now, t.spots[i].device)
 			v = a.judge(now, t)
 		}
@@ -184,6 +191,9 @@ func (a *Arbiter) park(now time.Time, t *ticket) {
 	if l := t.lease; l != nil {
 		l.waits++
 	}
+	for _, s := range t.job.sessions {
+		a.collect(now, s.leases)
+	}
 	a.tangled = true
 	a.stats.Waited++
 	a.ticketEvent(now, t, EventQueued, a.standing(now, t).Text)
@@ -247,7 +257,7 @@ func (a *Arbiter) turn(now time.Time) {
 		a.reclass()
 		for _, d := range a.devices {
 			if v := a.version(d); len(d.queue) > 0 && (d.dirty || v != d.pumped) {
-				d.dirty, d.pumped = false, v
+				d.dirty, d.pumped, a.tangled = false, v, true
 				a.pump(now, d)
 				again = true
 			}
@@ -265,11 +275,15 @@ func (a *Arbiter) reclass() {
 	for _, t := range a.tickets {
 		if fresh := a.holdsNothing(t.job); fresh != t.fresh {
 			t.fresh = fresh
-			for i := range t.spots {
-				t.spots[i].device.dirty = true
-			}
-			a.tangled = true
+			t.setDirty()
 		}
+	}
+}
+
+// setDirty has the queues looked at in which a ticket stands.
+func (t *ticket) setDirty() {
+	for i := range t.spots {
+		t.spots[i].device.dirty = true
 	}
 }
 
@@ -284,12 +298,22 @@ func (a *Arbiter) pump(now time.Time, d *device) {
 			lines = append(lines, l)
 		}
 	}
-	for _, l := range lines {
-		l.first, l.waits = nil, false
-	}
-	for _, t := range slices.Clone(d.queue) {
-		if !t.done && a.step(now, d, t) {
-			a.bar(now, d, t)
+	for served := true; served; { // what one takes may be what an earlier one waits for too
+		served = false
+		for _, l := range lines {
+			l.first, l.waits = nil, false
+		}
+		for _, t := range slices.Clone(d.queue) {
+			switch {
+			case t.done:
+			case a.step(now, d, t):
+				a.bar(now, d, t)
+			default:
+				served = true
+			}
+			if served {
+				break
+			}
 		}
 	}
 	for _, l := range lines {
@@ -300,6 +324,10 @@ func (a *Arbiter) pump(now time.Time, d *device) {
 // step judges a waiting ticket, and serves or refuses it. True: it waits on.
 func (a *Arbiter) step(now time.Time, d *device, t *ticket) bool {
 	t.age = a.rank(now, t) - t.priority
+	if fresh := a.holdsNothing(t.job); fresh != t.fresh { // by what was served a moment ago
+		t.fresh = fresh
+		t.setDirty()
+	}
 	before := slices.Clone(t.spots)
 	v := a.judge(now, t)
 	for a.watch(now, t) {
@@ -336,7 +364,7 @@ func (a *Arbiter) bar(now time.Time, d *device, t *ticket) {
 		}
 		at := t.spots[i].at
 		d.bytes.waits = d.bytes.waits || at&atBytes != 0
-		d.slots.waits = d.slots.waits || at&atSlots != 0
+		d.slots.waits = d.slots.waits || at&(atSlots|atWish) != 0
 		if at&atShared != 0 {
 			t.job.shared.line(d).waits = true
 		}
@@ -377,7 +405,7 @@ func (a *Arbiter) watch(now time.Time, t *ticket) (again bool) {
 			t.job.shared.line(d).watched, again = true, true
 			a.collect(now, slices.Collect(owners(t.job.shared.budget.Leases(d.Index))))
 		}
-		if at&atSlots != 0 && !d.slots.watched {
+		if at&(atSlots|atWish) != 0 && !d.slots.watched {
 			d.slots.watched, again = true, true
 			for l := range a.leasesOn(d) {
 				a.reflag(l)
@@ -409,15 +437,28 @@ func (a *Arbiter) recallAll(l *lease) {
 
 // wanted tells whether somebody waits who wants to know what a lease frees.
 func (l *lease) wanted() bool {
-	d := l.device
-	if d.slots.watched && l.contexts == 0 && l.sum.Streams() == 0 {
-		return true
-	}
-	return l.contended()
+	return l.contended() || l.device.slots.watched && l.slotByBytes()
 }
 
-// contended tells whether somebody waits for bytes at a limit above a lease.
+// slotByBytes reports whether memory alone may keep a slot: what is freed gives it back.
+func (l *lease) slotByBytes() bool {
+	if l.scope != ScopeThread {
+		return l.contexts == 0 && l.sum.Streams() == 0
+	}
+	for _, m := range l.makers {
+		if m.bytes {
+			return true
+		}
+	}
+	return false
+}
+
+// contended tells whether somebody waits for bytes at a limit above a lease, or its own
+// job waits: what that has idle must not look as if it held something.
 func (l *lease) contended() bool {
+	if len(l.session.job.tickets) > 0 {
+		return true
+	}
 	s := l.session.job.shared
 	return l.device.bytes.watched || s != nil && s.lines[l.device] != nil && s.lines[l.device].watched
 }

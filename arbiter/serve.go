@@ -154,6 +154,9 @@ func (a *Arbiter) serveSession(now time.Time, t *ticket) {
 // begin has a job take what it keeps to its end.
 func (a *Arbiter) begin(now time.Time, j *job) {
 	_, _ = a.setLimits(a.jobChanges(j), false) // it was judged to fit
+	for _, d := range a.devices {
+		d.dirty = true // what is reserved is not for those any more who wait
+	}
 	a.stats.TotalJobs++
 	for _, d := range a.devices {
 		if j.keeps(d) {

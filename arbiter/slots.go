@@ -93,6 +93,7 @@ func (a *Arbiter) hold(now time.Time, d *device, key slotKey) *holder {
 	if h == nil {
 		h = &holder{key: key, device: d, since: now}
 		d.holders[key] = h
+		d.dirty = true // there may be more now than somebody wishes who waits
 		key.job.slots++
 	}
 	return h
@@ -104,6 +105,7 @@ func (a *Arbiter) drop(now time.Time, h *holder) {
 	delete(d.holders, h.key)
 	h.key.job.slots--
 	d.eased++
+	d.crowded = d.crowded && len(d.holders) > d.slotsMax()
 	if h.claim {
 		d.claims--
 	}
@@ -163,20 +165,28 @@ func (a *Arbiter) uses(l *lease) bool {
 // left looks whether a lease's holders have an object left, after some went.
 func (a *Arbiter) left(now time.Time, l *lease) {
 	if h := l.slot; h != nil {
-		if !h.kept && l.contexts == 0 && l.sum.Streams() == 0 && !a.busy(h) {
+		if h.kept || l.contexts > 0 || l.sum.Streams() > 0 {
+			return
+		}
+		if a.busy(h) {
+			a.reflag(l) // its memory alone keeps the slot
+		} else {
 			a.drop(now, h)
 		}
 		return
 	}
-	if l.scope != ScopeThread {
+	if l.scope != ScopeThread || len(l.makers) == 0 {
 		return
 	}
-	for thread := range l.makers {
+	bytes := a.uses(l)
+	for thread, m := range l.makers {
+		m.bytes = m.bytes && bytes
 		if h := l.device.holders[l.keyOf(thread)]; h != nil && !a.busy(h) {
 			a.drop(now, h)
 			delete(l.makers, thread)
 		}
 	}
+	a.reflag(l)
 }
 
 // sweep gives back the slots of those who freed their last object without a word.
@@ -186,6 +196,13 @@ func (a *Arbiter) sweep(now time.Time, d *device) {
 			a.drop(now, h)
 		}
 	}
+}
+
+// recount looks who still has a slot of a device after slots.max has changed.
+func (a *Arbiter) recount(now time.Time, d *device) {
+	d.eased++
+	a.sweep(now, d)
+	d.crowded = d.slotsMax() > 0 && len(d.holders) > d.slotsMax()
 }
 
 // full tells whether a device has no slot for one more of a job: by its rule, or by a
@@ -228,7 +245,7 @@ func (a *Arbiter) SetSlots(now time.Time, device, most int) error {
 		return fmt.Errorf("slots.max of %d: %w", most, ErrRange)
 	}
 	d.slotsLive = &most
-	d.eased++
+	a.recount(now, d)
 	text := fmt.Sprintf("slots.max=%d on GPU %d", most, device)
 	if most == 0 {
 		text = fmt.Sprintf("slots.max=max on GPU %d", device)

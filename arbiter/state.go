@@ -21,6 +21,7 @@ type device struct {
 
 	holders     map[slotKey]*holder
 	claims      int              // holders by claim
+	crowded     bool             // there are more holders than slots: who left without a word must not come back so
 	exclusive   *job             // whose alone it is; nil: nobody's
 	slotsLive   *int             // slots.max set live
 	contextSeen accounting.Bytes // the most that a context was seen to cost
