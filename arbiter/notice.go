@@ -293,10 +293,23 @@ func (a *Arbiter) pass(now time.Time) {
 	}
 	for _, d := range a.devices {
 		d.dirty = true // they have aged
+		if len(d.queue) > 0 {
+			a.gather(now, d)
+		}
 	}
 	a.tangled = true
 	a.turn(now)
 	a.tell(now)
+}
+
+// gather takes back what lies idle below limits that somebody waits at: a free's report
+// can be lost, with the connection to a daemon that was restarted.
+func (a *Arbiter) gather(now time.Time, d *device) {
+	for l := range a.leasesOn(d) {
+		if l.notify && a.idle(l) > 0 {
+			a.Freed(now, l.id)
+		}
+	}
 }
 
 // tell sends notices to those for whom something has changed.

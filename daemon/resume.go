@@ -108,8 +108,19 @@ func (d *Daemon) takeUp(c *ipc.Conn, req *ipc.ResumeRequest, fd int) (s *session
 		}
 	}
 	d.refresh(s)
+	d.freedMeanwhile(s)
 	d.drainEvents()
 	return s, fresh, err
+}
+
+// freedMeanwhile has those who wait served from what a session freed while its reports
+// reached nobody. The lock is held.
+func (d *Daemon) freedMeanwhile(s *session) {
+	for _, l := range s.leases {
+		if l.open {
+			d.arb.Freed(time.Now(), l.id)
+		}
+	}
 }
 
 // settle takes a client's sum of one lease. What it began to use while there was no
