@@ -54,18 +54,20 @@ func circle(t *testing.T, m *rig.Machine, first, second *rig.Program, wants [2]s
 // explained looks for the event that tells the circle, with both processes in it.
 func explained(t *testing.T, m *rig.Machine, parties ...*rig.Program) {
 	t.Helper()
-	for line := range strings.Lines(m.Log()) {
-		if !strings.Contains(line, "event=deadlock") {
-			continue
-		}
-		for _, p := range parties {
-			if !strings.Contains(line, fmt.Sprintf("[%d]", p.Process())) {
-				t.Errorf("process %d is not named in: %s", p.Process(), line)
+	var told string
+	rig.Eventually(t, "an event tells of the deadlock", func() bool { // the log is written when there is time
+		for line := range strings.Lines(m.Log()) {
+			if strings.Contains(line, "event=deadlock") {
+				told = line
 			}
 		}
-		return
+		return told != ""
+	})
+	for _, p := range parties {
+		if !strings.Contains(told, fmt.Sprintf("[%d]", p.Process())) {
+			t.Errorf("process %d is not named in: %s", p.Process(), told)
+		}
 	}
-	t.Error("no event tells of a deadlock")
 }
 
 // TestF4Circle: two programs that each hold what the other waits for; the circle is

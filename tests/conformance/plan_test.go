@@ -47,10 +47,9 @@ func TestB6Charged(t *testing.T) {
 	p.Want("stream s", "ok")
 	p.Want("stream t", "ok")
 	p.Want("stream u", errOutOfMemory)
-	if l := m.Lease(p.Process(), 0); l.Used != 200<<20 || l.Streams != 2 {
-		t.Errorf("%d bytes used by %d streams", l.Used, l.Streams)
-	}
+	p.Want("info", fmt.Sprintf("ok %d %d", 50<<20, 250<<20))
 	p.Want("streamdestroy s", "ok")
+	p.Want("info", fmt.Sprintf("ok %d %d", 150<<20, 250<<20))
 	p.Want("alloc a 150M", "ok")
 	p.Want("alloc b 1", errOutOfMemory)
 	p.Want("streamdestroy t", "ok")

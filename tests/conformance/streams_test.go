@@ -181,7 +181,7 @@ func TestB4InTheEnvironment(t *testing.T) {
 			p.Want("streammany s 300", fmt.Sprintf("ok %d err 2", c.most))
 			holds(t, m, pid, 0, 0, c.most)
 			if stderr := p.End(); c.value == "lots" {
-				contains(t, stderr, "GPUARB_STREAMS=lots is not a number of streams; ignored")
+				contains(t, stderr, "GPUARB_STREAMS=lots is not a whole number; ignored")
 			}
 		})
 	}
