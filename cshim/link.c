@@ -12,6 +12,7 @@
 #define SLICE_MS 500
 
 void ga_link_lock(struct ga_root *root) {
+    ga_self_go_away();
     while (!ga_mutex_lock(&root->linking, SLICE_MS)) {
         uint32_t holder = atomic_load(&root->linking_tid);
         if (holder == 0 || holder == ga_self.tid || ga_os_thread_lives(ga_os_pid(), (int)holder) ||
@@ -28,8 +29,11 @@ void ga_link_lock(struct ga_root *root) {
 }
 
 bool ga_link_try_lock(struct ga_root *root) {
-    if (!ga_mutex_lock(&root->linking, 0))
+    ga_self_go_away();
+    if (!ga_mutex_lock(&root->linking, 0)) {
+        ga_self_come_back();
         return false;
+    }
     atomic_store(&root->linking_tid, ga_self.tid);
     return true;
 }
@@ -37,6 +41,7 @@ bool ga_link_try_lock(struct ga_root *root) {
 void ga_link_unlock(struct ga_root *root) {
     atomic_store(&root->linking_tid, 0);
     ga_mutex_unlock(&root->linking);
+    ga_self_come_back();
 }
 
 static int connect_any(struct ga_root *root) {

@@ -99,6 +99,9 @@ GA_NOINLINE struct ga_root *ga_root_enter(void) {
     uint64_t generation = atomic_load(&root->generation);
     if (generation == 0)
         return NULL;
+    // Copied by fork out of the middle of such a section, it tells nothing.
+    if (ga_self.away && ga_self.away_generation == generation)
+        return NULL;
     if (ga_self.generation != generation) {
         ga_self = (struct ga_self){.inside = 1};
         ga_self.tid = (uint32_t)ga_os_tid();

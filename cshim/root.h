@@ -173,6 +173,8 @@ struct ga_self {
     uint32_t device;
     uint32_t inside; // 1: in a critical section; a signal handler must not enter
     uint32_t number; // of the thread: from 1 on, given to no other of this process
+    uint32_t away;   // 1: in a longer one, which takes a mutex: ga_self_go_away
+    uint64_t away_generation;
     uint32_t tid;
     struct ga_thread *thread;
     uint64_t credit_seen; // what this thread last left in a credit word: a guess
@@ -211,6 +213,22 @@ static inline void ga_self_leave(void) {
 }
 
 // Brackets a step that moves bytes from one of the places where they are counted (credit word,
+// Brackets what takes a mutex that is no more to be had by a signal handler that interrupts its
+// holder: the handler's own calls find no root meanwhile. Nests. May contain the brackets above.
+static inline void ga_self_go_away(void) {
+    if (ga_self.away++ > 0)
+        return;
+    ga_self.away_generation = ga_self.generation;
+    atomic_signal_fence(memory_order_seq_cst);
+    ga_self.generation = 0;
+    atomic_signal_fence(memory_order_seq_cst);
+}
+static inline void ga_self_come_back(void) {
+    atomic_signal_fence(memory_order_seq_cst);
+    if (ga_self.away > 0 && --ga_self.away == 0)
+        ga_self.generation = ga_self.away_generation;
+}
+
 // table, inflight, pending) to another, so that ga_threads_freeze finds each byte in one place.
 // Short: no driver call and no wait inside. Costs plain stores only: the freezing side pays.
 void ga_move_wait(struct ga_root *root, struct ga_thread *thread);

@@ -158,11 +158,13 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
                       ga_session_fits(&reply, sizeof reply.body.attach) &&
                       reply.body.attach.slot < GA_PAGE_SLOTS;
             view = atomic_load(&root->view);
+        ga_self_go_away();
             if (ok && view->tag == reply.tag) {
                 atomic_store(&view->slot[device], (uint8_t)(reply.body.attach.slot + 1));
                 atomic_store(&d->refused, 0);
             } else if (way == GA_WAY_ASK && !ok) {
                 ga_log("device %u: the daemon opens no lease (status %u)", (uint64_t)device,
+            ga_self_come_back();
                        (uint64_t)reply.header.status);
                 atomic_store(&d->refused, atomic_load(&root->link_epoch) + 1);
             }
@@ -182,6 +184,7 @@ static void address(struct ga_root *root, int device, void *body, struct ga_repl
     reply->tag = view->tag;
     if (device < 0)
         return;
+            ga_self_come_back();
     uint32_t slot = (uint32_t)atomic_load(&view->slot[device]) - 1;
     ga_os_copy(body, &slot, sizeof slot);
 }
