@@ -139,6 +139,7 @@ static void go_live(struct ga_root *root, int fd) {
     uint32_t epoch = atomic_fetch_add(&root->link_epoch, 1) + 1;
     ga_lane_set(&root->spare, fd, epoch);
     atomic_store(&root->warned, 0);
+    atomic_store(&root->walled, 0);
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         atomic_store(&root->devices[d].debt, 0); // it was told, or is not of this session
     atomic_store(&root->link, GA_LINK_LIVE);
@@ -407,7 +408,7 @@ bool ga_link_open(struct ga_root *root) {
 int ga_link_join(struct ga_root *root) {
     int fd = connect_any(root);
     if (fd < 0)
-        return -1;
+        return -EBUSY;
     struct ga_wire_join_request join;
     struct ga_reply reply;
     ga_os_copy(join.session, root->token, sizeof join.session);

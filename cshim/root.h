@@ -125,7 +125,8 @@ struct ga_root {
     bool has_token;
     int page_fd;
     struct ga_os_identity page_id;
-    struct ga_lane spare; // the connection that the session was opened on, until a lane wants it
+    _Atomic uint32_t walled; // no new connection can be had, while there are some: lanes are shared
+    struct ga_lane spare;    // the connection that the session was opened on, until a lane wants it
     _Atomic uint64_t next_request;
     struct ga_env env;
     struct ga_lane lanes[GA_LANES];
@@ -172,9 +173,9 @@ struct ga_self {
     uint64_t context_epoch;
     uint32_t device;
     uint32_t inside; // 1: in a critical section; a signal handler must not enter
-    uint32_t number; // of the thread: from 1 on, given to no other of this process
     uint32_t away;   // 1: in a longer one, which takes a mutex: ga_self_go_away
     uint64_t away_generation;
+    uint32_t number; // of the thread: from 1 on, given to no other of this process
     uint32_t tid;
     struct ga_thread *thread;
     uint64_t credit_seen; // what this thread last left in a credit word: a guess
@@ -212,7 +213,6 @@ static inline void ga_self_leave(void) {
     ga_self.inside = 0;
 }
 
-// Brackets a step that moves bytes from one of the places where they are counted (credit word,
 // Brackets what takes a mutex that is no more to be had by a signal handler that interrupts its
 // holder: the handler's own calls find no root meanwhile. Nests. May contain the brackets above.
 static inline void ga_self_go_away(void) {
@@ -229,6 +229,7 @@ static inline void ga_self_come_back(void) {
         ga_self.generation = ga_self.away_generation;
 }
 
+// Brackets a step that moves bytes from one of the places where they are counted (credit word,
 // table, inflight, pending) to another, so that ga_threads_freeze finds each byte in one place.
 // Short: no driver call and no wait inside. Costs plain stores only: the freezing side pays.
 void ga_move_wait(struct ga_root *root, struct ga_thread *thread);

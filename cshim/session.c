@@ -113,8 +113,19 @@ static void report_hung(struct ga_root *root, uint32_t epoch) {
     ga_link_unlock(root);
 }
 
+static bool some_lane_lives(struct ga_root *root) {
+    uint32_t epoch = atomic_load(&root->link_epoch);
+    for (size_t i = 0; i < GA_LANES; i++) {
+        int fd = atomic_load(&root->lanes[i].fd_plus_1) - 1;
+        if (fd >= 0 && atomic_load(&root->lanes[i].epoch) == epoch && !ga_os_hung_up(fd))
+            return true;
+    }
+    return false;
+}
+
 // A descriptor for a lane that has none: the one that the link was opened on, or a new one.
-// −EAGAIN: there is no room for one more now.
+// −EAGAIN: there is no room for one more now. −EBUSY: the process has come where it cannot connect
+// (another root or user, a filter of system calls, no more descriptors); the others must do.
 static int connect_lane(struct ga_root *root, struct ga_lane *lane) {
     ga_link_lock(root);
     uint32_t epoch = atomic_load(&root->link_epoch);
@@ -125,10 +136,14 @@ static int connect_lane(struct ga_root *root, struct ga_lane *lane) {
             ga_lane_move(lane, &root->spare);
         else
             fd = ga_link_join(root);
-        if (fd < 0 && fd != -EAGAIN)
+        if (fd == -EBUSY && some_lane_lives(root))
+            atomic_store(&root->walled, 1);
+        else if (fd < 0 && fd != -EAGAIN)
             lose(root);
         else if (fd >= 0 && atomic_load(&lane->fd_plus_1) == 0)
             ga_lane_set(lane, fd, epoch);
+        if (fd >= 0)
+            atomic_store(&root->walled, 0);
     }
     ga_link_unlock(root);
     return fd;
@@ -143,11 +158,13 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
         struct ga_view *view = atomic_load(&root->view);
         if (GA_LIKELY(atomic_load(&view->slot[device]) != 0))
             return GA_WAY_ASK;
+        ga_self_go_away();
         ga_mutex_lock(&d->attaching, -1);
         view = atomic_load(&root->view);
         uint32_t epoch = atomic_load(&root->link_epoch);
         if (atomic_load(&view->slot[device]) != 0 || atomic_load(&d->refused) == epoch + 1) {
             ga_mutex_unlock(&d->attaching);
+            ga_self_come_back();
         } else {
             struct ga_wire_attach_request attach;
             struct ga_reply reply = {.request = 0};
@@ -158,17 +175,16 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
                       ga_session_fits(&reply, sizeof reply.body.attach) &&
                       reply.body.attach.slot < GA_PAGE_SLOTS;
             view = atomic_load(&root->view);
-        ga_self_go_away();
             if (ok && view->tag == reply.tag) {
                 atomic_store(&view->slot[device], (uint8_t)(reply.body.attach.slot + 1));
                 atomic_store(&d->refused, 0);
             } else if (way == GA_WAY_ASK && !ok) {
                 ga_log("device %u: the daemon opens no lease (status %u)", (uint64_t)device,
-            ga_self_come_back();
                        (uint64_t)reply.header.status);
                 atomic_store(&d->refused, atomic_load(&root->link_epoch) + 1);
             }
             ga_mutex_unlock(&d->attaching);
+            ga_self_come_back();
             if (way != GA_WAY_ASK)
                 return way;
         }
@@ -184,7 +200,6 @@ static void address(struct ga_root *root, int device, void *body, struct ga_repl
     reply->tag = view->tag;
     if (device < 0)
         return;
-            ga_self_come_back();
     uint32_t slot = (uint32_t)atomic_load(&view->slot[device]) - 1;
     ga_os_copy(body, &slot, sizeof slot);
 }
@@ -260,7 +275,7 @@ enum outcome { ANSWERED, AGAIN, NO_LANE, HUNG };
 static void count_failure(struct asking *a, int error) {
     uint64_t now = ga_os_now_ms();
     a->no_room_since = a->no_room_since ? a->no_room_since : now;
-    if (error != -EAGAIN || now - a->no_room_since > ROOM_MS)
+    if (error != -EBUSY && (error != -EAGAIN || now - a->no_room_since > ROOM_MS))
         a->quick_failures++;
     else
         ga_os_sleep_us(20000);
@@ -286,6 +301,11 @@ static int exchange(struct ga_root *root, struct ga_lane *lane, int fd, struct a
 static enum outcome attempt(struct ga_root *root, struct asking *a) {
     if (a->waits && ga_threads_publish(root))
         ga_session_bury(root);
+    if (GA_UNLIKELY(a->waits && atomic_load(&root->walled))) {
+        // The few that there are must not be waited on.
+        ga_os_sleep_us((uint64_t)a->lane_ms * 1000);
+        return NO_LANE;
+    }
     struct ga_lane *lane = a->waits ? ga_lane_take_to_wait(root, a->lane_ms) : ga_lane_take(root);
     if (GA_UNLIKELY(!lane))
         return NO_LANE;
@@ -437,7 +457,7 @@ bool ga_session_tell(struct ga_root *root, uint16_t type, const void *body, size
     // A buffer that is full is full of notices that are yet to be read: nothing else is sent
     // without waiting for its reply.
     int error = fd < 0 ? fd : ga_lane_send(fd, type, request, body, size, -1, 0);
-    bool broken = error != 0 && error != -EAGAIN;
+    bool broken = error != 0 && error != -EAGAIN && error != -EBUSY;
     if (broken)
         ga_lane_set(lane, -1, 0);
     ga_lane_give(root, lane);
