@@ -28,7 +28,7 @@ func (cl *client) resume(m ipc.Message) error {
 	}
 	s, fresh, err := cl.d.takeUp(cl.conn, &req, m.FD)
 	if statusOf(err) == ipc.StatusNoSession {
-		s, err = cl.d.adopt(cl.conn, &req)
+		s, err = cl.d.adopt(cl.conn, &req, m.FD)
 		fresh = true
 	}
 	if err != nil {
@@ -205,7 +205,7 @@ func openPage(fd int, id ipc.PageID) *ipc.LeasePage {
 
 // adopt makes a session of what a client says that nothing of ours confirms: its
 // own sums, unverified until the devices agree.
-func (d *Daemon) adopt(c *ipc.Conn, req *ipc.ResumeRequest) (*session, error) {
+func (d *Daemon) adopt(c *ipc.Conn, req *ipc.ResumeRequest, fd int) (*session, error) {
 	proc, err := d.facts(c.Peer())
 	if err != nil {
 		return nil, err
@@ -216,6 +216,7 @@ func (d *Daemon) adopt(c *ipc.Conn, req *ipc.ResumeRequest) (*session, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.endDamaged(proc, fd)
 	hello := req.Hello
 	// What it may have to wait for, it holds already.
 	s, _, err := d.addSession(c, proc, hello, page, arbiter.Place{})
@@ -239,6 +240,43 @@ func (d *Daemon) adopt(c *ipc.Conn, req *ipc.ResumeRequest) (*session, error) {
 	d.refresh(s)
 	d.drainEvents()
 	return s, nil
+}
+
+// endDamaged ends what a damaged file says of a process that now says itself what it
+// holds: sessions that nobody has taken up, and whose page the process has not, or sends
+// under another token. Else it would be counted twice as long as it lives. The lock is held.
+func (d *Daemon) endDamaged(proc arbiter.Process, fd int) {
+	var st unix.Stat_t
+	sent := unix.Fstat(fd, &st) == nil
+	for _, s := range d.sessions {
+		theirs := s.peer.PID == proc.PID && s.peer.StartTicks == proc.StartTicks
+		if !theirs || s.dead || len(s.conns) > 0 {
+			continue
+		}
+		if s.page == nil || sent && s.page.ID() == (ipc.PageID{Dev: st.Dev, Ino: st.Ino}) {
+			d.log.Warn("what is recorded of a session is not what its process has: it begins anew", "client_pid", proc.PID)
+			d.forget(s)
+		}
+	}
+}
+
+// forget drops a session at once, whose memory its process counts in another one from
+// here on. The lock is held.
+func (d *Daemon) forget(s *session) {
+	s.dead = true
+	var devices []int
+	for _, l := range s.leases {
+		if l.open {
+			devices = append(devices, l.device)
+		}
+	}
+	for _, device := range devices {
+		d.forgetLease(s, device) // and the session with the last
+	}
+	if len(devices) == 0 {
+		d.arb.Forget(time.Now(), s.id)
+		d.dropSession(s)
+	}
 }
 
 // adoptLease opens a lease with the client's own sum.

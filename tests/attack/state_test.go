@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -38,6 +39,15 @@ var damage = map[string]func(t *testing.T, r *rand.Rand, path string){
 			overwriteFile(t, path, at+4, noise(r, 90))
 		}
 	},
+	"tokens flipped": func(t *testing.T, _ *rand.Rand, path string) {
+		eachSession(t, path, func(at int64) { overwriteFile(t, path, at+16, fmt.Appendf(nil, "%016d", at)) })
+	},
+	"tokens and pages flipped": func(t *testing.T, _ *rand.Rand, path string) {
+		eachSession(t, path, func(at int64) {
+			overwriteFile(t, path, at+16, fmt.Appendf(nil, "%016d", at))
+			overwriteFile(t, path, at+56, []byte{1, 2, 3, 4, 5, 6, 7, 8})
+		})
+	},
 	"bits flipped in records": func(t *testing.T, r *rand.Rand, path string) {
 		text, err := os.ReadFile(path)
 		check(t, err)
@@ -47,6 +57,22 @@ var damage = map[string]func(t *testing.T, r *rand.Rand, path string){
 			}
 		}
 	},
+}
+
+// eachSession tells where each live session's record is, as statefile/records.go lays
+// them out.
+func eachSession(t *testing.T, path string, f func(at int64)) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	check(t, err)
+	at := int(binary.LittleEndian.Uint32(text[12:])) + 16384*int(binary.LittleEndian.Uint32(text[16:]))
+	size := int(binary.LittleEndian.Uint32(text[20:]))
+	for range 16384 {
+		if binary.LittleEndian.Uint32(text[at:]) != 0 {
+			f(int64(at))
+		}
+		at += size
+	}
 }
 
 func check(t *testing.T, err error) {
