@@ -10,7 +10,8 @@ PROGRAMS_CFLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wsh
 .PHONY: programs
 programs: $(PROGRAMS_OUT)/cudaprog-dlsym $(PROGRAMS_OUT)/cudaprog-link $(PROGRAMS_OUT)/cudaprog-gpa \
           $(PROGRAMS_OUT)/team $(PROGRAMS_OUT)/permits \
-          $(PROGRAMS_OUT)/cudaext.so $(PROGRAMS_OUT)/lookups $(PROGRAMS_OUT)/loader $(PROGRAMS_OUT)/loader-own
+          $(PROGRAMS_OUT)/cudaext.so $(PROGRAMS_OUT)/lookups $(PROGRAMS_OUT)/loader $(PROGRAMS_OUT)/loader-own \
+          $(PROGRAMS_OUT)/processes
 
 PROGRAMS_DEPS := $(PROGRAMS_SRC)/cudaprog.c $(PROGRAMS_SRC)/cudriver.c $(PROGRAMS_SRC)/cudriver.h $(PROGRAMS_SRC)/cunvml.c \
                  $(PROGRAMS_SRC)/cunvml.h $(PROGRAMS_SRC)/build.mk
@@ -38,6 +39,11 @@ $(PROGRAMS_OUT)/cudaext.so: $(PROGRAMS_SRC)/cudaext.c $(PROGRAMS_SRC)/build.mk $
 	@mkdir -p $(@D)
 	$(CC) -O2 -g -Wall -Wextra -Wshadow -Werror -fPIC -shared \
 	  $$(/usr/bin/python3-config --includes) -o $@ $< -L$(BUILD)/sim -lcuda
+
+PROCESSES := $(wildcard $(PROGRAMS_SRC)/processes*.c) $(PROGRAMS_SRC)/cudriver.c
+$(PROGRAMS_OUT)/processes: $(PROCESSES) $(PROGRAMS_SRC)/processes.h $(PROGRAMS_SRC)/cudriver.h $(PROGRAMS_SRC)/build.mk
+	@mkdir -p $(@D)
+	$(CC) $(PROGRAMS_CFLAGS) -DHOW_DLSYM -o $@ $(PROCESSES) -ldl
 
 $(PROGRAMS_OUT)/lookups: $(PROGRAMS_SRC)/lookups.c $(PROGRAMS_SRC)/build.mk
 	@mkdir -p $(@D)

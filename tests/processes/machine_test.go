@@ -1,0 +1,108 @@
+package processes
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// machine is one whose driver counts nothing but what programs ask for.
+func machine(t *testing.T, sim ...string) *rig.Machine {
+	t.Helper()
+	return rig.New(t, rig.Options{Devices: "2G", NoMount: true, Sim: append(sim, "SIMCUDA_CONTEXT_BYTES=0")})
+}
+
+// story is a command that tells one, with words before it that start it otherwise.
+func story(t *testing.T, words []string, before ...string) []string {
+	return slices.Concat(before, []string{rig.Build(t, "programs/processes")}, words)
+}
+
+// tell has a story told to its end, and returns what it said. At each place where it
+// waits look is called, if there is one.
+func tell(m *rig.Machine, env, words []string, look func(at string, p *rig.Program)) []string {
+	m.T.Helper()
+	p := m.Begin(m.Command(env, words[0], words[1:]...))
+	var lines []string
+	for {
+		line := p.Line()
+		lines = append(lines, line)
+		if line == "end" {
+			p.End()
+			return lines
+		}
+		if at, ok := strings.CutPrefix(line, "at "); ok {
+			if look != nil {
+				look(at, p)
+			}
+			p.Tell("go on")
+		}
+	}
+}
+
+// bare is what a story says on a machine of its own without the shim: what is right.
+func bare(t *testing.T, words []string, sim ...string) []string {
+	t.Helper()
+	m := machine(t, sim...)
+	return tell(m, m.Env(), words, nil)
+}
+
+// compare wants a story to be the same as without the shim.
+func compare(t *testing.T, got, want []string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("under the shim it says\n\t%s\nwithout\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	}
+}
+
+// agree compares the ledger with the driver's count for every process, both ways.
+func agree(m *rig.Machine, at string) {
+	m.T.Helper()
+	type sum struct {
+		bytes   uint64
+		streams int
+	}
+	held, leases := map[int]sum{}, map[int]sum{}
+	for _, h := range m.Held() {
+		if h.Bytes > 0 || h.Streams > 0 {
+			held[h.PID] = sum{h.Bytes, h.Streams}
+		}
+	}
+	for _, l := range m.Snapshot().Leases {
+		s := leases[l.PID]
+		s.bytes += uint64(l.Used)
+		s.streams += l.Streams
+		if s != (sum{}) {
+			leases[l.PID] = s
+		}
+	}
+	if fmt.Sprint(held) != fmt.Sprint(leases) {
+		m.T.Errorf("%s: by process, the driver counts %v, the daemon %v", at, held, leases)
+	}
+}
+
+// allGone waits until no lease is left, and checks that nothing else is either.
+func allGone(m *rig.Machine) {
+	m.T.Helper()
+	rig.Eventually(m.T, "every lease is gone", func() bool { return len(m.Snapshot().Leases) == 0 })
+	s := m.Snapshot()
+	if d := s.Devices[0]; d.Granted != 0 || d.Used != 0 || d.Streams != 0 || len(s.Processes) != 0 {
+		m.T.Errorf("at the end %d bytes are granted, %d used, %d streams, and %d processes known", d.Granted, d.Used, d.Streams, len(s.Processes))
+	}
+	if left := m.SimNumber("total"); left != 0 {
+		m.T.Errorf("at the end the driver holds %d bytes:\n%s", left, m.Sim("held"))
+	}
+}
+
+// same tells a story with and without the shim, on machines of their own. At each of its
+// places the ledger must be what the driver counts, and nothing may be left of it.
+func same(t *testing.T, words []string) *rig.Machine {
+	t.Helper()
+	m := machine(t)
+	got := tell(m, m.PreloadEnv(), words, func(at string, _ *rig.Program) { agree(m, at) })
+	compare(t, got, bare(t, words))
+	allGone(m)
+	return m
+}

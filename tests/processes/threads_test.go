@@ -1,0 +1,171 @@
+package processes
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// TestThreadsDie: what threads held when they died is the process's, and can be freed.
+func TestThreadsDie(t *testing.T) {
+	t.Parallel()
+	same(t, story(t, []string{"die"}))
+}
+
+// TestThreadVanishes: one that ends in the middle of a driver's call takes nothing with
+// it but what it had asked for, which stays charged as long as its process lives.
+func TestThreadVanishes(t *testing.T) {
+	t.Parallel()
+	const slow = "SIMCUDA_ALLOC_DELAY_US=100ms"
+	words := story(t, []string{"vanish"})
+	m := machine(t, slow)
+	got := tell(m, m.PreloadEnv(), words, func(string, *rig.Program) {
+		held, l := m.Held(), m.Snapshot().Leases
+		if len(held) != 1 || len(l) != 1 {
+			t.Fatalf("held %+v, leases %+v", held, l)
+		}
+		if more := int64(l[0].Used) - int64(held[0].Bytes); more != 0 && more != 20<<20 {
+			t.Errorf("the driver counts %d bytes, the daemon %d: want the same, or the one request more", held[0].Bytes, l[0].Used)
+		}
+	})
+	compare(t, got, bare(t, words, slow))
+	allGone(m)
+}
+
+// TestKeys: a program that has used up what a process has for its threads' own data.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	same(t, story(t, []string{"keys"}))
+}
+
+// TestSignalInACall: a signal handler that allocates interrupts its thread while that
+// waits for a daemon that stands still: for the answer to a request, or for a new
+// daemon to take it up.
+func TestSignalInACall(t *testing.T) {
+	t.Parallel()
+	words := story(t, []string{"signal"})
+	want := func() []string {
+		m := machine(t)
+		return tell(m, m.Env(), words, func(at string, _ *rig.Program) {
+			if at == "a signal comes" {
+				check(t, unix.Kill(m.Held()[0].PID, unix.SIGUSR1))
+			}
+		})
+	}()
+	for _, what := range []string{"a request", "a new daemon"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			m := machine(t)
+			pid := 0
+			p := m.Begin(m.Command(m.PreloadEnv(), words[0], words[1:]...))
+			var got []string
+			for line := ""; line != "end"; {
+				line = p.Line()
+				got = append(got, line)
+				switch line {
+				case "at a signal comes":
+					pid = m.Held()[0].PID
+					if what == "a new daemon" {
+						m.Kill()
+						m.Start()
+					}
+					stop(t, m.DaemonPID())
+					p.Tell("go on")
+					interrupt(t, pid)
+					check(t, unix.Kill(m.DaemonPID(), unix.SIGCONT))
+				case "at after the signal":
+					agree(m, line)
+					p.Tell("go on")
+				}
+			}
+			p.End()
+			compare(t, got, want)
+			allGone(m)
+		})
+	}
+}
+
+// stop stops a process, with all its threads.
+func stop(t *testing.T, pid int) {
+	t.Helper()
+	check(t, unix.Kill(pid, unix.SIGSTOP))
+	rig.Eventually(t, "all its threads stand still", func() bool {
+		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		check(t, err)
+		return len(tasks) > 0 && !slices.ContainsFunc(tasks, func(task string) bool {
+			text, err := os.ReadFile(task)
+			return err == nil && !strings.Contains(string(text), ") T ")
+		})
+	})
+}
+
+// interrupt sends a signal to a thread that waits for a socket, and returns when its
+// handler runs.
+func interrupt(t *testing.T, pid int) {
+	t.Helper()
+	rig.Eventually(t, "it waits for the daemon", func() bool {
+		return strings.HasPrefix(of(t, pid, "syscall"), strconv.Itoa(unix.SYS_PPOLL)+" ")
+	})
+	check(t, unix.Kill(pid, unix.SIGUSR1))
+	rig.Eventually(t, "the signal is delivered", func() bool {
+		return strings.Contains(of(t, pid, "status"), "\nShdPnd:\t0000000000000000\n")
+	})
+}
+
+func of(t *testing.T, pid int, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), file))
+	check(t, err)
+	return string(text)
+}
+
+// TestSignals: no call fails for signals that come while it is under way.
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	same(t, story(t, []string{"timer"}))
+}
+
+// TestEnds: a process that ends, in whichever way, with threads in calls and work in
+// flight, ends as it would without the shim, and leaves nothing.
+func TestEnds(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"exit", "return", "_exit", "quick_exit", "abort", "main"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			m := machine(t)
+			words := story(t, []string{"exit", how})
+			want := rig.Run(t, m.Command(m.Env(), words[0], words[1:]...))
+			for range 5 {
+				if got := rig.Run(t, m.Command(m.PreloadEnv(), words[0], words[1:]...)); got != want {
+					t.Errorf("under the shim %+v, without %+v", got, want)
+				}
+			}
+			if code := map[string]int{"abort": -1, "main": 8}[how]; want.Code != code && want.Code != 5 {
+				t.Errorf("without the shim: %+v", want)
+			}
+			allGone(m)
+		})
+	}
+}
+
+// TestAtExit: what is freed by a handler of atexit, and by a library's destructor, when
+// all else has ended.
+func TestAtExit(t *testing.T) {
+	t.Parallel()
+	m := machine(t)
+	words := story(t, []string{"atexit"})
+	want := rig.Run(t, m.Command(m.Env(), words[0], words[1:]...))
+	got := rig.Run(t, m.Command(m.PreloadEnv(), words[0], words[1:]...))
+	if got != want || want.Code != 6 || !strings.Contains(want.Stdout, "in an atexit handler") {
+		t.Errorf("under the shim %+v, without %+v", got, want)
+	}
+	allGone(m)
+}

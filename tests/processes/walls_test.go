@@ -1,0 +1,98 @@
+package processes
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// TestWalls: what a process takes away from itself after its first calls makes no
+// difference to it, nor to what is counted. Afterwards it has threads that have to ask.
+func TestWalls(t *testing.T) {
+	t.Parallel()
+	for name, words := range map[string][]string{
+		"close_range":           {"closerange"},
+		"numbers used again":    {"reused"},
+		"setuid":                {"setuid"},
+		"seccomp":               {"seccomp", "late"},
+		"nothing taken away":    {"plain"},
+		"network and IPC names": {"plain"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before := []string{}
+			if strings.HasPrefix(name, "network") {
+				before = []string{"unshare", "--net", "--ipc", "--uts"}
+			}
+			same(t, story(t, words, before...))
+		})
+	}
+}
+
+// TestHidden: nor does it that the daemon's socket cannot be reached any more.
+func TestHidden(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"chroot", "unshare"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			run := func(m *rig.Machine, env []string, look func(string, *rig.Program)) []string {
+				folder := m.Dir // hidden by unshare
+				if how == "chroot" {
+					folder = filepath.Join(m.Dir, "root")
+				}
+				return tell(m, env, story(t, []string{how, folder}), look)
+			}
+			m, other := machine(t), machine(t)
+			got := run(m, m.PreloadEnv(), func(at string, _ *rig.Program) { agree(m, at) })
+			compare(t, got, run(other, other.Env(), nil))
+			allGone(m)
+		})
+	}
+}
+
+// TestOtherPIDs: in a PID namespace of its own, a program is known by its number outside.
+func TestOtherPIDs(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string][]string{
+		"pid":      {"unshare", "--pid", "--fork", "--kill-child"},
+		"own proc": {"unshare", "--pid", "--fork", "--kill-child", "--mount-proc"},
+		"user":     {"unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			same(t, story(t, []string{"plain"}, before...))
+		})
+	}
+}
+
+// TestNoSockets: a program that may not connect has no daemon, and the policy for that
+// applies: it runs, or its allocations are refused with one line of explanation.
+func TestNoSockets(t *testing.T) {
+	t.Parallel()
+	words := story(t, []string{"seccomp", "early"})
+	m := machine(t)
+	compare(t, tell(m, m.PreloadEnv(), words, nil), bare(t, words))
+	if n := len(m.Snapshot().Leases); n != 0 {
+		t.Errorf("%d leases of a program that could not connect", n)
+	}
+	env := append(m.PreloadEnv(), "GPUARB_ON_LOSS=closed")
+	var stderr string
+	p := m.Begin(m.Command(env, words[0], words[1:]...))
+	var lines []string
+	for line := ""; line != "end"; lines = append(lines, line) {
+		if line = p.Line(); strings.HasPrefix(line, "at ") {
+			p.Tell("go on")
+		}
+	}
+	stderr = p.End()
+	if !slices.Contains(lines, "alloc 2") || slices.Contains(lines, "without sockets: thread 0 takes 100 MiB: 0") {
+		t.Errorf("closed: %q", lines)
+	}
+	if strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "device memory is refused") {
+		t.Errorf("stderr: %s", stderr)
+	}
+	allGone(m)
+}
