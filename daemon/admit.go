@@ -75,10 +75,9 @@ func replyRefusal[T ipc.Body](cl *client, h ipc.Header, reason arbiter.Reason, e
 // giveBack takes bytes that were granted to somebody who was not there any more. They go
 // into the lease's credit, as the client would have put them. The lock is held.
 func (d *Daemon) giveBack(s *session, l leaseRef, request, bytes uint64) {
-	if s.dead {
-		return
+	if s.dead || !s.record.Forget(request) {
+		return // it resumed meanwhile: its own sum has settled it
 	}
-	s.record.Forget(request)
 	slot := s.slotOf(l.device)
 	if slot < 0 || s.page == nil {
 		return // its own sum settles it when it resumes
@@ -193,11 +192,9 @@ func (d *Daemon) keepStreams(s *session, l leaseRef, request uint64, out arbiter
 // untake gives streams back that were granted to somebody who was not there any more.
 // The lock is held.
 func (d *Daemon) untake(s *session, l leaseRef, request uint64, r arbiter.StreamRequest) {
-	if s.dead {
-		return
+	if !s.dead && s.record.Forget(request) {
+		d.keepStreams(s, l, 0, d.arb.Stream(time.Now(), r))
 	}
-	d.keepStreams(s, l, 0, d.arb.Stream(time.Now(), r))
-	s.record.Forget(request)
 }
 
 // query answers what a program's own memory query should say.

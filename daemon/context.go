@@ -84,12 +84,10 @@ func (d *Daemon) keepContexts(s *session, l leaseRef, request uint64, out arbite
 // uncount takes contexts back that were granted to somebody who was not there any more.
 // The lock is held.
 func (d *Daemon) uncount(s *session, l leaseRef, request uint64, r arbiter.ContextRequest) {
-	if s.dead {
-		return
+	if !s.dead && s.record.Forget(request) {
+		r.Count, r.Place = -r.Count, arbiter.Place{}
+		d.keepContexts(s, l, 0, d.arb.Context(time.Now(), r))
 	}
-	r.Count, r.Place = -r.Count, arbiter.Place{}
-	d.keepContexts(s, l, 0, d.arb.Context(time.Now(), r))
-	s.record.Forget(request)
 }
 
 // keepMakers writes down which threads made a lease's objects, where slots are theirs.

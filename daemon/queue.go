@@ -20,6 +20,9 @@ type parked struct {
 	place  int // its record, or -1
 	// decide carries out what the arbiter decided. The daemon's lock is held.
 	decide func(arbiter.Decision) verdict
+	// undo takes back what was granted to somebody who was not told; nil: there is
+	// nothing to take back. The daemon's lock guards it.
+	undo func()
 
 	mu   sync.Mutex // held for one send, which never blocks; the daemon's lock may be held before it
 	over bool       // the reply is sent, or could not be
@@ -33,9 +36,9 @@ type verdict struct {
 
 // delivery is what is to be sent to a client that waits: a notice, or the verdict.
 type delivery struct {
-	to      *parked
-	notice  *ipc.WaitingReply
-	verdict verdict
+	to     *parked
+	notice *ipc.WaitingReply
+	send   func() error
 }
 
 // waiters are the requests that wait, and what is to be sent to them.
@@ -140,7 +143,9 @@ func (d *Daemon) decided(decision arbiter.Decision) {
 		return
 	}
 	delete(d.queue.parked, decision.Ticket)
-	d.queue.outbox = append(d.queue.outbox, delivery{to: p, verdict: p.decide(decision)})
+	v := p.decide(decision)
+	p.undo = v.undo
+	d.queue.outbox = append(d.queue.outbox, delivery{to: p, send: v.send})
 }
 
 // deliver sends what is in the outbox until ctx ends. Nothing that it sends can make it
@@ -169,28 +174,42 @@ func (d *Daemon) send(out delivery) {
 		_ = p.tell(out.notice) // a connection that is broken ends in its own goroutine
 		return
 	}
-	err := p.end(out.verdict.send)
+	err := p.end(out.send)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.stopping {
 		return // what the client holds is settled when it resumes
 	}
 	d.dropPlace(p)
-	if err != nil && out.verdict.undo != nil {
-		out.verdict.undo()
+	if err != nil {
+		d.takeBack(p)
+	}
+}
+
+// takeBack undoes, once, what was granted and not heard of. The lock is held.
+func (d *Daemon) takeBack(p *parked) {
+	if undo := p.undo; undo != nil {
+		p.undo = nil
+		undo()
 		d.drainEvents()
 	}
 }
 
-// abandon is for a parked request whose connection is gone: its place is free at once.
-func (d *Daemon) abandon(p *parked) {
+// abandon is for a connection that is gone while its last request was parked: the place
+// is free at once. With unread its client had not read all that was sent to it; where the
+// reply has gone out, that was not read.
+func (d *Daemon) abandon(p *parked, unread bool) {
+	over := p.isOver()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.stopping {
-		return
+	switch {
+	case d.stopping:
+	case !over:
+		d.arb.Cancel(time.Now(), p.ticket, arbiter.ReasonCancelled)
+		d.drainEvents()
+	case unread:
+		d.takeBack(p)
 	}
-	d.arb.Cancel(time.Now(), p.ticket, arbiter.ReasonCancelled)
-	d.drainEvents()
 }
 
 // dismiss tells all that wait that the daemon goes: they come again to the next one, and

@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"github.com/coreos/go-systemd/v22/activation"
+	"golang.org/x/sys/unix"
 
 	"github.com/gpuarb/gpuarb/ipc"
 )
@@ -69,10 +70,11 @@ type client struct {
 // serve answers one connection's requests, one after the other.
 func (d *Daemon) serve(c *ipc.Conn) {
 	cl := &client{d: d, conn: c}
+	unread := false
 	defer func() {
 		_ = c.Close()
-		if cl.waiting() {
-			d.abandon(cl.waits)
+		if cl.waits != nil {
+			d.abandon(cl.waits, unread)
 		}
 		d.mu.Lock()
 		delete(d.conns, c)
@@ -90,6 +92,7 @@ func (d *Daemon) serve(c *ipc.Conn) {
 			continue
 		}
 		if ipc.IsEnd(err) || errors.Is(err, ipc.ErrSlowReader) {
+			unread = errors.Is(err, unix.ECONNRESET) // what the kernel says where something lay unread
 			return
 		}
 		if !cl.answerError(m.Header, err) {
@@ -133,8 +136,11 @@ func (cl *client) waiting() bool { return cl.waits != nil && !cl.waits.isOver() 
 
 // handle answers one request. An error that it returns is answered by the caller.
 func (cl *client) handle(m ipc.Message) error {
-	if cl.waiting() && m.Header.Type != ipc.TypeCancel && m.Header.Type != ipc.TypeFreed {
-		return refused(ipc.StatusOrder, "%v while a request of this connection waits: only Cancel and Freed may come", m.Header.Type)
+	if aside := m.Header.Type == ipc.TypeCancel || m.Header.Type == ipc.TypeFreed; cl.waits != nil && !aside {
+		if cl.waiting() {
+			return refused(ipc.StatusOrder, "%v while a request of this connection waits: only Cancel and Freed may come", m.Header.Type)
+		}
+		cl.waits = nil // whoever asks the next thing has read the reply to the last
 	}
 	switch m.Header.Type {
 	case ipc.TypeHello:

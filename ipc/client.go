@@ -137,13 +137,20 @@ func callFD[Req, Rep Body](ctx context.Context, c *Client, typ Type, req *Req, f
 	if err := ctx.Err(); err != nil {
 		return -1, err
 	}
-	var stop func() bool
-	if w == nil {
-		stop = c.closeWhenDone(ctx)
-	} else {
+	h := Header{Type: typ, Request: w.request()}
+	if h.Request == 0 {
+		h.Request = NewRequest()
+	}
+	c.next = h.Request
+	stop := c.closeWhenDone(ctx)
+	err := send(c, h, req, fd)
+	if w != nil && err == nil && stop() { // a Cancel must not overtake the request
 		stop = c.cancelWhenDone(ctx, w)
 	}
-	got, err := exchange(c, typ, req, fd, reply, w)
+	got := -1
+	if err == nil {
+		got, err = receiveReply(c, h, reply, w)
+	}
 	inTime := stop()
 	if w != nil {
 		err = c.afterCancel(ctx, w, err)
@@ -178,15 +185,9 @@ func (c *Client) closeWhenDone(ctx context.Context) func() bool {
 	return context.AfterFunc(ctx, func() { _ = c.Close() })
 }
 
-func exchange[Req, Rep Body](c *Client, typ Type, req *Req, fd int, reply *Rep, w *waiting) (int, error) {
-	if c.next = w.request(); c.next == 0 {
-		c.next = NewRequest()
-	}
-	h := Header{Type: typ, Request: c.next}
-	if err := send(c, h, req, fd); err != nil {
-		return -1, err
-	}
-	h, body, got, err := c.answer(h, w)
+// receiveReply waits for the reply to a request, and decodes it.
+func receiveReply[Rep Body](c *Client, asked Header, reply *Rep, w *waiting) (int, error) {
+	h, body, got, err := c.answer(asked, w)
 	if err != nil {
 		return got, err
 	}
@@ -197,7 +198,7 @@ func exchange[Req, Rep Body](c *Client, typ Type, req *Req, fd int, reply *Rep, 
 		return -1, err
 	}
 	if h.Status != StatusOK {
-		return got, &ReplyError{Type: typ, Status: h.Status, Text: textOf(reply)}
+		return got, &ReplyError{Type: asked.Type, Status: h.Status, Text: textOf(reply)}
 	}
 	return got, nil
 }

@@ -110,14 +110,18 @@ func (s *Session) Contexted(request uint64, lease int) bool {
 	return s.has(request, uint32(lease), AnsweredContextsBefore)
 }
 
-// Forget is for a request that was carried out and taken back, because its answer could
-// not be sent: asked again, it is new.
-func (s *Session) Forget(request uint64) {
+// Forget is for a request that was carried out and is to be taken back, because nobody
+// heard the answer: asked again, it is new. False: it is not known any more, or the
+// session was taken up again since, which has settled it.
+func (s *Session) Forget(request uint64) bool {
 	for i := range s.Ring {
-		if s.Ring[i].Request == request {
-			s.Ring[i] = Answered{}
+		a := &s.Ring[i]
+		if a.Request == request && a.Kind != AnsweredBefore && a.Kind != AnsweredContextsBefore {
+			*a = Answered{}
+			return request != 0
 		}
 	}
+	return false
 }
 
 func (s *Session) has(request uint64, lease, kind uint32) bool {
