@@ -31,8 +31,11 @@ func TestExclusive(t *testing.T) {
 	if !outsider.Silent() {
 		t.Error("somebody is beside the exclusive job")
 	}
-	if r := rig.Run(t, m.Gpuarb("run", "--no-wait", "--", "/bin/true")); r.Code != 75 {
-		t.Errorf("gpuarb run --no-wait beside it: %d %s", r.Code, r.Stderr)
+	if r := rig.Run(t, m.Gpuarb("run", "--no-wait", "--exclusive", "--", "/bin/true")); r.Code != 75 {
+		t.Errorf("gpuarb run --no-wait --exclusive beside it: %d %s", r.Code, r.Stderr)
+	}
+	if r := rig.Run(t, m.Gpuarb("run", "--no-wait", "--", rig.Build(t, "programs/cudaprog-dlsym"))); r.Stdout != "init err 2\n" {
+		t.Errorf("a program that does not wait, beside it: %d %q", r.Code, r.Stdout)
 	}
 	job.CloseStdin()
 	if status := job.Wait(); status != 0 {
