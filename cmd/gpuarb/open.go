@@ -86,24 +86,35 @@ func (a *app) openJob(path string, request ipc.JobOpenRequest, caught <-chan os.
 			lines.told(n)
 		})
 	}()
+	sig := untilDone(caught, done)
+	if sig != nil {
+		cancel()
+		<-done
+		if lines.said != "" {
+			a.say("%v: the place in the queue is given up", sig)
+		}
+		return job, &exitError{code: exitRunSignal + int(sig.(syscall.Signal))}
+	}
+	if err != nil {
+		return job, a.explainJob(path, lines.said, err)
+	}
+	lines.served(job)
+	return job, nil
+}
+
+// untilDone waits, and returns the signal that ends the wait before it is done, or nil.
+// What else has been caught until then is dropped: it meant a program that was not there.
+func untilDone(caught <-chan os.Signal, done <-chan struct{}) os.Signal {
 	for {
 		select {
 		case sig := <-caught:
-			if !endsWait(sig) {
-				continue
+			if endsWait(sig) {
+				return sig
 			}
-			cancel()
-			<-done
-			if lines.said != "" {
-				a.say("%v: the place in the queue is given up", sig)
-			}
-			return job, &exitError{code: exitRunSignal + int(sig.(syscall.Signal))}
 		case <-done:
-			if err != nil {
-				return job, a.explainJob(path, lines.said, err)
+			if len(caught) == 0 {
+				return nil
 			}
-			lines.served(job)
-			return job, nil
 		}
 	}
 }
