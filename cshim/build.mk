@@ -47,7 +47,7 @@ SHIM_TEST := $(BUILD)/cshim-test
 SHIM_TEST_FLAGS := -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Wconversion -Wshadow \
                    -Wstrict-prototypes -Werror -pthread
 SHIM_CORE_SOURCES := $(patsubst %,cshim/%.c,$(SHIM_CORE))
-SHIM_TESTS := table_test credit_test env_test stress session_stress
+SHIM_TESTS := table_test credit_test env_test stress session_stress wait_test
 SHIM_TEST_PROGRAMS := $(foreach kind,asan tsan,$(patsubst %,$(SHIM_TEST)/$(kind)/%,$(SHIM_TESTS)))
 
 # Fuzz targets, with clang's own driver for them; `make fuzz` runs them, cshim-test what they know.
@@ -67,11 +67,11 @@ $(SHIM_TEST)/peer: cshim/test/peer.c cshim/wire.h cshim/build.mk
 	@mkdir -p $(@D)
 	$(CC) $(filter-out -Wconversion,$(SHIM_TEST_FLAGS)) -o $@ $<
 
-$(SHIM_TEST)/asan/%: cshim/test/%.c cshim/test/check.h $(SHIM_CORE_SOURCES) $(SHIM_HEADERS) cshim/build.mk
+$(SHIM_TEST)/asan/%: cshim/test/%.c $(wildcard cshim/test/*.h) $(SHIM_CORE_SOURCES) $(SHIM_HEADERS) cshim/build.mk
 	@mkdir -p $(@D)
 	$(CC) $(SHIM_TEST_FLAGS) -fsanitize=address,undefined -fno-sanitize-recover=all -o $@ $< $(SHIM_CORE_SOURCES)
 
-$(SHIM_TEST)/tsan/%: cshim/test/%.c cshim/test/check.h $(SHIM_CORE_SOURCES) $(SHIM_HEADERS) cshim/build.mk
+$(SHIM_TEST)/tsan/%: cshim/test/%.c $(wildcard cshim/test/*.h) $(SHIM_CORE_SOURCES) $(SHIM_HEADERS) cshim/build.mk
 	@mkdir -p $(@D)
 	$(CC) $(SHIM_TEST_FLAGS) -fsanitize=thread -o $@ $< $(SHIM_CORE_SOURCES)
 

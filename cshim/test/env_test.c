@@ -16,6 +16,55 @@ static void size(const char *text, bool ok, uint64_t want) {
     }
 }
 
+static void reserve(const char *text, bool ok, uint64_t want) {
+    uint64_t got = 0;
+    if (ga_env_size_in_mib(text, &got) != ok || (ok && got != want)) {
+        fprintf(stderr, "size in MiB %s: %llu\n", text, (unsigned long long)got);
+        exit(1);
+    }
+}
+
+// Who reads a number below 1 means 1, and one too large the largest; nonsense is no wish.
+static void slots(const char *text, uint32_t want) {
+    struct ga_env env;
+    setenv("GPUARB_SLOTS", text, 1);
+    ga_env_read(&env);
+    if (env.slots != want) {
+        fprintf(stderr, "slots %s: %u\n", text, env.slots);
+        exit(1);
+    }
+}
+
+static void arbitration(void) {
+    struct ga_env env;
+    slots("3", 3);
+    slots("0", 1);
+    slots("-4", 1);
+    slots("99999999999999999999999", UINT32_MAX);
+    slots("", 0);
+    slots("two", 0);
+    slots("2x", 0);
+    slots("1.5", 0);
+    slots("-", 0);
+    setenv("GPUARB_ON_FULL", "wait", 1);
+    setenv("GPUARB_SLOT_SCOPE", "thread", 1);
+    setenv("GPUARB_STREAM_RESERVE", "256", 1);
+    ga_env_read(&env);
+    CHECK(env.on_full == GA_ON_FULL_WAIT && env.slot_scope == GA_SCOPE_THREAD);
+    CHECK(env.stream_reserve == 256ull << 20);
+    setenv("GPUARB_ON_FULL", "deny", 1);
+    setenv("GPUARB_SLOT_SCOPE", "job", 1);
+    setenv("GPUARB_STREAM_RESERVE", "0", 1);
+    ga_env_read(&env);
+    CHECK(env.on_full == GA_ON_FULL_DENY && env.slot_scope == GA_SCOPE_JOB);
+    CHECK(env.stream_reserve == GA_NO_LIMIT);
+    setenv("GPUARB_ON_FULL", "perhaps", 1);
+    setenv("GPUARB_SLOT_SCOPE", "threads", 1);
+    setenv("GPUARB_STREAM_RESERVE", "-5", 1);
+    ga_env_read(&env);
+    CHECK(env.on_full == 0 && env.slot_scope == 0 && env.stream_reserve == GA_NO_LIMIT);
+}
+
 int main(void) {
     size("4G", true, 4ull << 30);
     size("4GiB", true, 4ull << 30);
@@ -34,6 +83,18 @@ int main(void) {
     size("1.5", false, 0);
     size("99999999999999999999", false, 0);
     size("18014398509481984K", false, 0);
+
+    reserve("256", true, 256ull << 20);
+    reserve("1G", true, 1ull << 30);
+    reserve("512KiB", true, 512ull << 10);
+    reserve("1B", true, 1);
+    reserve("99999999999999999999999", true, GA_CREDIT_LIMIT);
+    reserve("0", false, 0);
+    reserve("0M", false, 0);
+    reserve("-1", false, 0);
+    reserve("max", false, 0);
+    reserve("much", false, 0);
+    reserve("", false, 0);
 
     uint32_t share = 0;
     CHECK(ga_env_share("25%", &share) && share == 250);
@@ -65,6 +126,8 @@ int main(void) {
     CHECK(env.streams == 0 && env.virtualize);
     CHECK(strcmp(env.socket[0], "/run/user/7/gpuarb/gpuarb.sock") == 0);
     CHECK(strcmp(env.socket[1], "/run/gpuarb/gpuarb.sock") == 0);
+
+    arbitration();
 
     char line[16];
     CHECK(ga_log_format(line, sizeof line, "%u|%d|%x|%s%%", (uint64_t)7, (int64_t)-3, (uint64_t)255,

@@ -13,7 +13,9 @@ for kind in asan tsan; do
     tools/limit.sh 300 "$tests/$kind/credit_test"
     tools/limit.sh 300 "$tests/$kind/env_test"
     tools/limit.sh 300 "$tests/$kind/stress" 4 20000
+    tools/limit.sh 300 "$tests/$kind/wait_test" "$tests/peer"
     tools/limit.sh 300 "$tests/$kind/session_stress" "$tests/peer" 24 300
+    tools/limit.sh 300 "$tests/$kind/session_stress" "$tests/peer" 60 100 1 wait
 done
 
 echo "-- what fuzzing found worth keeping"

@@ -1,54 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// session_stress PEER [THREADS [STEPS [SEED]]]: threads that admit and release through the whole
-// core, more of them than there are lanes, against a peer that dies and comes back. At the end
-// the peer's count of what is used must be what is held: nothing.
+// session_stress PEER [THREADS [STEPS [SEED [wait]]]]: threads that admit and release through the
+// whole core, more of them than there are lanes, against a peer that dies and comes back. At the
+// end the peer's count of what is used must be what is held: nothing. With "wait" each holds one
+// block at a time, what does not fit waits for it, and nothing may be refused.
 #include <pthread.h>
-#include <signal.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "../admit.h"
-#include "check.h"
+#include "daemon.h"
 
 static long steps = 300;
 static uint64_t seed0 = 1;
 static char socket_path[64];
 static const char *peer_path;
+static bool waits;
+static size_t places = 16;   // blocks that a thread holds at most
+static uint64_t most = 9000; // bytes of one
 
-struct peer {
-    pid_t pid;
-    FILE *to, *from;
-};
-
-static struct peer start_peer(void) {
-    int in[2], out[2];
-    struct peer p;
-    char line[64];
-    CHECK(pipe(in) == 0 && pipe(out) == 0);
-    p.pid = fork();
-    if (p.pid == 0) {
-        dup2(in[0], 0);
-        dup2(out[1], 1);
-        close(in[1]);
-        close(out[0]);
-        execl(peer_path, peer_path, socket_path, "limit", "400000", "surplus", "20000", "quiet",
-              "1", NULL);
-        _exit(127);
-    }
-    close(in[0]);
-    close(out[1]);
-    p.to = fdopen(in[1], "w");
-    p.from = fdopen(out[0], "r");
-    CHECK(p.to && p.from && fgets(line, sizeof line, p.from) && strcmp(line, "listening\n") == 0);
-    return p;
-}
-
-static void stop_peer(struct peer *p) {
-    kill(p->pid, SIGKILL);
-    waitpid(p->pid, NULL, 0);
-    fclose(p->to);
-    fclose(p->from);
+static struct test_daemon start_peer(void) {
+    const char *const options[] = {"limit", "400000", "surplus",         "20000", "quiet",
+                                   "1",     "wait",   waits ? "1" : "0", NULL};
+    return test_daemon_start(peer_path, socket_path, options);
 }
 
 struct block {
@@ -65,7 +36,7 @@ static void *client(void *arg) {
     struct ga_root *root = ga_root_get();
     CHECK(root);
     for (long i = 0; i < steps || !atomic_load(&settled); i++) {
-        struct block *b = &held[test_random(&seed) % 16];
+        struct block *b = &held[test_random(&seed) % places];
         if (b->bytes) {
             struct ga_entry e;
             CHECK(ga_withdraw(root, (uint64_t)(uintptr_t)b * 512, &e));
@@ -73,7 +44,7 @@ static void *client(void *arg) {
             b->bytes = 0;
             continue;
         }
-        uint64_t bytes = 1 + test_random(&seed) % 9000;
+        uint64_t bytes = 1 + test_random(&seed) % most;
         struct ga_entry e = {.key = (uint64_t)(uintptr_t)b * 512, .bytes = bytes};
         if (ga_admit(root, 0, bytes, GA_MEMORY_PLAIN, &e.tag)) {
             CHECK(ga_hold(root, &e));
@@ -98,10 +69,15 @@ int main(int argc, char **argv) {
     peer_path = argv[1];
     steps = argc > 3 ? atol(argv[3]) : steps;
     seed0 = argc > 4 ? (uint64_t)atol(argv[4]) : seed0;
+    waits = argc > 5 && strcmp(argv[5], "wait") == 0;
+    if (waits) {
+        places = 1;
+        most = 60000;
+    }
     snprintf(socket_path, sizeof socket_path, "/tmp/gpuarb-stress-%d.sock", (int)getpid());
     setenv("GPUARB_SOCKET", socket_path, 1);
     setenv("GPUARB_ON_LOSS", "closed", 1);
-    struct peer p = start_peer();
+    struct test_daemon p = start_peer();
     struct ga_root *root = ga_root_get();
     CHECK(root);
     memset(root->devices[0].uuid, 7, sizeof root->devices[0].uuid);
@@ -112,7 +88,7 @@ int main(int argc, char **argv) {
         pthread_create(&thread[i], NULL, client, (void *)(uintptr_t)(i + 1));
     for (int restarts = 0; restarts < 3; restarts++) {
         usleep(30000);
-        stop_peer(&p);
+        test_daemon_stop(&p);
         usleep(10000);
         p = start_peer();
     }
@@ -123,15 +99,10 @@ int main(int argc, char **argv) {
     uint16_t tag;
     if (ga_admit(root, 0, 399999, GA_MEMORY_PLAIN, &tag))
         ga_release(root, 0, 399999, tag);
-    char line[128];
-    unsigned long long granted = 1, used = 1;
-    fprintf(p.to, "show\n");
-    fflush(p.to);
-    CHECK(fgets(line, sizeof line, p.from));
-    CHECK(sscanf(line, "lease %*d %*u %llu %llu", &granted, &used) == 2);
-    fprintf(stderr, "refused %ld, granted %llu, used %llu\n", (long)refused, granted, used);
-    stop_peer(&p);
+    struct test_state end = test_daemon_show(&p);
+    fprintf(stderr, "refused %ld, granted %llu, used %llu\n", (long)refused, end.granted, end.used);
+    test_daemon_stop(&p);
     unlink(socket_path);
-    CHECK(granted <= 400000 && used == 0);
+    CHECK(end.granted <= 400000 && end.used == 0 && (!waits || refused == 0));
     return 0;
 }

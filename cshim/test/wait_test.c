@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// wait_test PEER [CASE]: what can happen to a thread while it waits, and to its process. Each case
+// has a process and a peer of its own, and an alarm that bounds it.
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include "../admit.h"
+#include "daemon.h"
+
+#define LIMIT 1000
+#define MOST 900 // of the limit: two do not fit
+#define PATIENCE 120
+
+static const char *peer_path;
+static char socket_path[64];
+static struct test_daemon peer;
+
+static struct ga_root *enter(void) {
+    struct ga_root *root = ga_root_get();
+    CHECK(root);
+    memset(root->devices[0].uuid, 7, sizeof root->devices[0].uuid);
+    atomic_store(&root->devices[0].known, 1);
+    return root;
+}
+
+static uint16_t take(uint64_t bytes) {
+    uint16_t tag = 0;
+    CHECK(ga_admit(enter(), 0, bytes, GA_MEMORY_PLAIN, &tag));
+    return tag;
+}
+
+static void give(uint64_t bytes, uint16_t tag) {
+    ga_release(enter(), 0, bytes, tag);
+}
+
+static void *waiter(void *arg) {
+    (void)arg;
+    give(MOST, take(MOST));
+    return NULL;
+}
+
+static pthread_t start(void *(*run)(void *), void *arg) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, run, arg) == 0);
+    return thread;
+}
+
+static void check_nothing_used(void) {
+    test_daemon_waiters(&peer, 0);
+    CHECK(test_daemon_show(&peer).used == 0);
+}
+
+// A signal ends no wait, and its handler runs.
+static _Atomic int handled;
+static void handle(int number) {
+    (void)number;
+    atomic_fetch_add(&handled, 1);
+}
+
+static void signals(void) {
+    struct sigaction action = {.sa_handler = handle};
+    uint16_t tag = take(MOST);
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+    pthread_t w = start(waiter, NULL);
+    test_daemon_waiters(&peer, 1);
+    for (int i = 1; i <= 30; i++) {
+        CHECK(pthread_kill(w, SIGUSR1) == 0);
+        while (atomic_load(&handled) < i)
+            usleep(100);
+    }
+    CHECK(test_daemon_show(&peer).waiters == 1);
+    give(MOST, tag);
+    pthread_join(w, NULL);
+    check_nothing_used();
+}
+
+// No allocation is a point where a thread is cancelled: it waits on, and ends afterwards.
+static void *cancelled_later(void *arg) {
+    waiter(arg);
+    pthread_testcancel();
+    return NULL;
+}
+
+static void cancelled(void) {
+    void *result;
+    uint16_t tag = take(MOST);
+    pthread_t w = start(cancelled_later, NULL);
+    test_daemon_waiters(&peer, 1);
+    CHECK(pthread_cancel(w) == 0);
+    CHECK(test_daemon_show(&peer).waiters == 1);
+    give(MOST, tag);
+    pthread_join(w, &result);
+    CHECK(result == PTHREAD_CANCELED);
+    check_nothing_used();
+}
+
+// One that can be cancelled at any point dies in the middle. Whoever asks next takes it out of
+// the queue, and gives back what it was granted after its death. The address sanitizer does not
+// bear such an end: there the thread ends by the system call.
+static void *cancelled_at_once(void *arg) {
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+    return waiter(arg);
+}
+
+static void end_thread(int number) {
+    (void)number;
+    syscall(SYS_exit, 0);
+}
+
+static void die_waiting(void) {
+    struct sigaction action = {.sa_handler = end_thread};
+    pthread_t w = start(cancelled_at_once, NULL);
+    test_daemon_waiters(&peer, 1);
+    CHECK(sigaction(SIGUSR2, &action, NULL) == 0);
+#ifdef __SANITIZE_ADDRESS__
+    CHECK(pthread_kill(w, SIGUSR2) == 0);
+#else
+    CHECK(pthread_cancel(w) == 0);
+#endif
+    pthread_join(w, NULL);
+}
+
+static void dead(void) {
+    uint16_t tag = take(MOST);
+    die_waiting();
+    give(10, take(10));
+    test_daemon_waiters(&peer, 0);
+    give(MOST, tag);
+    check_nothing_used();
+}
+
+static void dead_and_granted(void) {
+    uint16_t tag = take(MOST);
+    die_waiting();
+    give(MOST, tag);
+    test_daemon_waiters(&peer, 0);
+    CHECK(test_daemon_show(&peer).used == MOST);
+    give(10, take(10));
+    CHECK(test_daemon_show(&peer).used == 0);
+    waiter(NULL);
+    check_nothing_used();
+}
+
+// The thread dies while it waits for the session itself: the next one opens it.
+static void dead_at_hello(void) {
+    test_daemon_say(&peer, "hello 1");
+    die_waiting();
+    test_daemon_say(&peer, "hello 0");
+    waiter(NULL);
+    check_nothing_used();
+}
+
+// A child has copies of the connections, and no part in what its parent's thread waits for.
+static void forked(void) {
+    int go[2];
+    uint16_t tag = take(MOST);
+    pthread_t w = start(waiter, NULL);
+    test_daemon_waiters(&peer, 1);
+    CHECK(pipe(go) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        char byte;
+        give(MOST, take(MOST)); // of a session of its own
+        close(go[1]);
+        _exit(read(go[0], &byte, 1) == 1 ? 0 : 1);
+    }
+    give(MOST, tag);
+    pthread_join(w, NULL);
+    int status;
+    CHECK(write(go[1], "x", 1) == 1 && waitpid(child, &status, 0) == child && status == 0);
+    check_nothing_used();
+}
+
+// A process ends in some way while a thread of it waits: it waits no more.
+static void ends(void (*how)(void), bool killed) {
+    int go[2], status;
+    CHECK(pipe(go) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        char byte;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        take(MOST);
+        start(waiter, NULL);
+        if (read(go[0], &byte, 1) == 1)
+            how();
+        _exit(1);
+    }
+    test_daemon_waiters(&peer, 1);
+    CHECK(write(go[1], "x", 1) == 1);
+    test_daemon_waiters(&peer, 0);
+    if (killed)
+        kill(child, SIGKILL);
+    CHECK(waitpid(child, &status, 0) == child && (killed || status == 0));
+}
+
+static void exec_sleep(void) {
+    execlp("sleep", "sleep", "1000", (char *)NULL);
+}
+
+static void exec_another(void) {
+    ends(exec_sleep, true);
+}
+
+static void exit_well(void) {
+    exit(0);
+}
+
+static void exit_elsewhere(void) {
+    ends(exit_well, false);
+}
+
+// The program closes every descriptor under it.
+static void closed(void) {
+    uint16_t tag = take(MOST);
+    pthread_t w = start(waiter, NULL);
+    test_daemon_waiters(&peer, 1);
+    for (int fd = 30; fd < 1024; fd++)
+        close(fd);
+    give(MOST, tag);
+    pthread_join(w, NULL);
+    check_nothing_used();
+}
+
+// The daemon dies and comes back, with another thread's free in between.
+static void restarted(void) {
+    static const char *const again[] = {"limit", "1000", "wait", "1", "quiet", "1", NULL};
+    uint16_t tag = take(MOST);
+    pthread_t w = start(waiter, NULL);
+    test_daemon_waiters(&peer, 1);
+    test_daemon_stop(&peer);
+    give(MOST / 2, tag);
+    peer = test_daemon_start(peer_path, socket_path, again);
+    test_daemon_waiters(&peer, 1);
+    give(MOST - MOST / 2, tag);
+    pthread_join(w, NULL);
+    check_nothing_used();
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} cases[] = {
+    {"signals", signals},
+    {"cancelled", cancelled},
+    {"dead", dead},
+    {"dead and granted", dead_and_granted},
+    {"dead at hello", dead_at_hello},
+    {"forked", forked},
+    {"exec", exec_another},
+    {"exit", exit_elsewhere},
+    {"closed", closed},
+    {"restarted", restarted},
+};
+
+static void run(size_t i) {
+    static const char *const options[] = {"limit", "1000", "wait", "1", "quiet", "1", NULL};
+    alarm(PATIENCE);
+    snprintf(socket_path, sizeof socket_path, "/tmp/gpuarb-wait-%d.sock", (int)getpid());
+    setenv("GPUARB_SOCKET", socket_path, 1);
+    setenv("GPUARB_ON_LOSS", "closed", 1);
+    peer = test_daemon_start(peer_path, socket_path, options);
+    cases[i].run();
+    test_daemon_stop(&peer);
+    unlink(socket_path);
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc > 1);
+    peer_path = argv[1];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int status;
+        if (argc > 2 && strcmp(argv[2], cases[i].name) != 0)
+            continue;
+        pid_t child = fork();
+        if (child == 0) {
+            run(i);
+            exit(0);
+        }
+        CHECK(waitpid(child, &status, 0) == child);
+        if (status != 0) {
+            fprintf(stderr, "%s: status %#x\n", cases[i].name, (unsigned)status);
+            return 1;
+        }
+    }
+    return 0;
+}
