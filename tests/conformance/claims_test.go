@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,7 +34,9 @@ func dial(t *testing.T, m *rig.Machine) *ipc.Client {
 // try claims without waiting; nil when there is none to be had.
 func try(t *testing.T, c *ipc.Client, devices ...int) *ipc.Claim {
 	t.Helper()
-	claim, err := c.TryClaim(t.Context(), ipc.ClaimRequest{Devices: devices})
+	ctx, stop := context.WithTimeout(t.Context(), rig.Patience)
+	defer stop()
+	claim, err := c.TryClaim(ctx, ipc.ClaimRequest{Devices: devices})
 	if err != nil && !errors.Is(err, ipc.ErrBusy) {
 		t.Fatal(err)
 	}
@@ -72,6 +75,15 @@ func (p *parked) claim() *ipc.Claim {
 	return p.got
 }
 
+// waits waits until it is in the queue, as one of so many; it may not be answered.
+func (p *parked) waits(m *rig.Machine, n int) {
+	m.T.Helper()
+	rig.Eventually(m.T, fmt.Sprintf("%d claims wait", n), func() bool { return len(m.Snapshot().Queue) == n || p.resolved() })
+	if p.resolved() {
+		m.T.Fatalf("%+v, %v instead of a wait", p.got, p.err)
+	}
+}
+
 // resolved says whether it is answered.
 func (p *parked) resolved() bool {
 	select {
@@ -107,10 +119,12 @@ func leased(m *rig.Machine) []int {
 func TestE1NoDevice(t *testing.T) {
 	t.Parallel()
 	m, c := pool(t, "none")
-	if _, err := c.Claim(t.Context(), ipc.ClaimRequest{}); !errors.Is(err, ipc.StatusNoDevice) {
+	ctx, stop := context.WithTimeout(t.Context(), rig.Patience)
+	defer stop()
+	if _, err := c.Claim(ctx, ipc.ClaimRequest{}); !errors.Is(err, ipc.StatusNoDevice) {
 		t.Errorf("a claim: %v", err)
 	}
-	if _, err := c.TryClaim(t.Context(), ipc.ClaimRequest{}); !errors.Is(err, ipc.StatusNoDevice) {
+	if _, err := c.TryClaim(ctx, ipc.ClaimRequest{}); !errors.Is(err, ipc.StatusNoDevice) {
 		t.Errorf("a claim that does not wait: %v", err)
 	}
 	if s := m.Snapshot(); len(s.Devices) != 0 || len(s.Queue) != 0 || len(s.Jobs) != 0 {
@@ -129,10 +143,7 @@ func TestE2OneDevice(t *testing.T) {
 	m, c := pool(t, "1G")
 	first := try(t, c)
 	second := park(t, m)
-	waiting(m, 1)
-	if second.resolved() {
-		t.Error("two have the one device")
-	}
+	second.waits(m, 1)
 	release(t, first)
 	if got := second.claim(); index(got) != 0 {
 		t.Errorf("device %d", index(got))
@@ -148,7 +159,7 @@ func TestE3TwoDevices(t *testing.T) {
 		t.Fatalf("both have device %d", index(a))
 	}
 	third := park(t, m)
-	waiting(m, 1)
+	third.waits(m, 1)
 	dropped := index(b)
 	release(t, b)
 	if got := third.claim(); index(got) != dropped {

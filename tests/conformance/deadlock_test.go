@@ -40,7 +40,7 @@ func says(p *rig.Program, command, answer string) {
 func circle(t *testing.T, m *rig.Machine, first, second *rig.Program, wants [2]string, gives string) {
 	t.Helper()
 	first.Tell(wants[0])
-	waiting(m, 1)
+	parks(m, first, 1)
 	second.Tell(wants[1])
 	says(second, wants[1], errOutOfMemory)
 	if !first.Silent() {
@@ -132,7 +132,7 @@ func TestF4NotOne(t *testing.T) {
 	p := team(m)
 	want(p, "0 context c", "ok")
 	p.Tell("1 context d")
-	waiting(m, 1)
+	parks(m, p, 1)
 	rig.Eventually(t, "it has waited for many times the grace", func() bool { return m.Snapshot().Stats.OldestQueuedMs > 500 })
 	if !p.Silent() || strings.Contains(m.Log(), "event=deadlock") {
 		t.Error("a thread that works was taken for one that waits")

@@ -49,7 +49,7 @@ build() {
 
 # try PACKAGE TESTS: run the tests, as go test would.
 try() {
-    (cd "$tree/$1" && timeout -k 10 300 "$work/test.bin" -test.v -test.timeout 4m -test.run "^($2)\$")
+    (cd "$tree/$1" && GPUARB_TEST_PATIENCE=20s timeout -k 10 300 "$work/test.bin" -test.v -test.timeout 4m -test.run "^($2)\$")
 }
 
 # tests_of PACKAGE PATCH...: the tests that the mutants name in a package, joined by |.

@@ -25,7 +25,7 @@ import (
 
 // Patience is how long anything that must happen may take on a busy machine. It
 // bounds a failure; no test's result depends on it.
-const Patience = bounded.Patience
+var Patience = bounded.Patience
 
 // Options says what kind of machine a test wants.
 type Options struct {

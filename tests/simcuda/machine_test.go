@@ -16,7 +16,7 @@ import (
 )
 
 // patience bounds how long anything may take; no result depends on it.
-const patience = bounded.Patience
+var patience = bounded.Patience
 
 // machine is a folder with a simulated machine in it.
 type machine struct {
