@@ -70,6 +70,24 @@ struct ga_cu_pool_properties {
     struct ga_cu_location location;
 };
 
+// CUDA_MEM_ALLOC_NODE_PARAMS
+struct ga_cu_alloc_node {
+    struct ga_cu_pool_properties pool;
+    uint64_t pool_more[9];
+    const void *access;
+    size_t accesses;
+    size_t bytes;
+    ga_address address;
+};
+
+// CUDA_GRAPH_INSTANTIATE_PARAMS
+struct ga_cu_instantiate {
+    uint64_t flags;
+    ga_stream upload;
+    ga_node error;
+    int result;
+};
+
 // Of CUresult, what the shim itself returns or looks for.
 #define GA_CUDA_SUCCESS 0
 #define GA_CUDA_OUT_OF_MEMORY 2
@@ -83,6 +101,10 @@ struct ga_cu_pool_properties {
 #define GA_CUDA_CAPTURE_MODE_RELAXED 2
 #define GA_CUDA_ATTRIBUTE_TEXTURE_ALIGNMENT 14
 #define GA_CUDA_LOCATION_DEVICE 1
+#define GA_CUDA_NODE_GRAPH 4 // CUgraphNodeType
+#define GA_CUDA_NODE_ALLOC 10
+#define GA_CUDA_NODE_FREE 11
+#define GA_CUDA_INSTANTIATE_UPLOAD 2u
 #define GA_CUDA_POOL_RESERVED 5  // CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
 #define GA_CUDA_GRAPH_RESERVED 2 // CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT
 #define GA_CUDA_ARRAY_LAYERED 0x01u

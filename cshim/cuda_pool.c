@@ -279,6 +279,19 @@ void ga_cuda_pool_grew(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t
     end(p);
 }
 
+void ga_cuda_pool_pends(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
+                        uint64_t grew, uint16_t tag) {
+    struct ga_cuda_pools *p = begin(root);
+    refresh(root, pool);
+    pool->blocks++;
+    pool->changes++;
+    if (tag == pool->tag)
+        pool->charged += grew;
+    ga_cuda_pool_count(root, (uint32_t)pool->device, bytes, tag);
+    ga_inflight_add((uint32_t)pool->device, 0 - bytes);
+    end(p);
+}
+
 void ga_cuda_pool_executed(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
                            uint16_t tag) {
     uint32_t notify = 0;

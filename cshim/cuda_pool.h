@@ -35,6 +35,9 @@ void ga_cuda_pool_keep(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t
 // A block of the pool is held, and with it so many bytes beyond what the pool was charged with.
 void ga_cuda_pool_grew(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
                        uint16_t tag);
+// A block of the pool has come, and is pending already: its bytes were on their way.
+void ga_cuda_pool_pends(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
+                        uint64_t grew, uint16_t tag);
 // A block of the pool is no more, and was pending until now: its bytes are kept.
 void ga_cuda_pool_executed(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
                            uint16_t tag);

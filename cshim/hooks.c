@@ -8,6 +8,7 @@
 #include "cuda_array.h"
 #include "cuda_async.h"
 #include "cuda_context.h"
+#include "cuda_graph.h"
 #include "cuda_green.h"
 #include "cuda_host.h"
 #include "cuda_memory.h"

@@ -97,7 +97,7 @@ struct cu_ipc_handle {
         (CUnode *, CUgraph, const CUnode *, size_t, void *))                                       \
     ROW(cuGraphInstantiate_v2, cuGraphInstantiate, 11000, 0,                                       \
         (CUexec *, CUgraph, CUnode *, char *, size_t))                                             \
-    ROW(cuGraphInstantiateWithFlags, cuGraphInstantiate, 12000, 0,                                 \
+    ROW(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, 11040, 0,                        \
         (CUexec *, CUgraph, unsigned long long))                                                   \
     ROW(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams, 12000, 0,                      \
         (CUexec *, CUgraph, void *))                                                               \

@@ -157,6 +157,8 @@ struct block {
     struct block *next; // in the free list of its class
     struct block *late; // in its pool's list of frees that are on their way
     uint64_t freed_on;  // the stream of such a free
+    uint32_t recalls;   // how often such a free was found to be none
+    uint32_t launches;  // of a graph that frees it itself, on their way
     struct span *span;
 };
 struct block *block_new(uint64_t size);
@@ -190,7 +192,7 @@ struct graph *graph_new(void);
 void graph_drop(struct graph *g);
 uintptr_t graph_handle(const struct graph *g);
 CUresult graph_add_run(struct graph *g, op_fn fn, const void *arg, size_t size);
-CUresult graph_add_alloc(struct graph *g, int phys, uint64_t size, CUdeviceptr *out);
+CUresult graph_add_alloc(struct graph *g, CUdevice dev, uint64_t size, CUdeviceptr *out);
 CUresult graph_add_free(struct graph *g, CUdeviceptr p);
 void graph_block_freed(struct block *b); // its memory is gone; the address may stay
 
@@ -229,7 +231,7 @@ bool vmm_find(CUdeviceptr p, struct range *out);
 CUmemoryPool pool_handle(const struct pool *p);
 CUresult pool_free_async(struct context *ctx, CUdeviceptr p, CUstream s);
 bool pool_charge_graph(struct block *b);
-void pool_free_executed(CUdeviceptr p, uint64_t id);
+void pool_recall_locked(struct block *b);    // a free that is on its way is to do nothing
 void pool_take_back_locked(struct block *b); // its block is freed: now the pool's to keep or give
 void pool_sync_point(int phys);
 

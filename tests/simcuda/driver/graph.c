@@ -16,6 +16,11 @@ struct graph_memory {
     CUdeviceptr p;
     uint64_t id; // of the block
     unsigned refs;
+    CUdevice dev;
+    uint64_t size;
+    const struct graph *home; // never followed
+    bool own;                 // freed by the graph that allocates it
+    bool instantiated;
 };
 
 struct node {
@@ -32,7 +37,8 @@ struct graph {
     uintptr_t handle;
     struct node **nodes; // in an order that respects what depends on what
     size_t count;
-    unsigned flags; // of an executable one
+    unsigned flags;
+    bool executable;
 };
 
 struct late_free {
@@ -73,7 +79,9 @@ uintptr_t graph_handle(const struct graph *g) {
 
 void graph_drop(struct graph *g) {
     for (size_t i = 0; i < g->count; i++) {
-        if (handle_get(HANDLE_GRAPH, g->handle))
+        if (g->executable && g->nodes[i]->kind == NODE_ALLOC)
+            g->nodes[i]->memory->instantiated = false;
+        if (!g->executable)
             handle_drop(g->nodes[i]->handle);
         node_unref(g->nodes[i]);
     }
@@ -109,8 +117,9 @@ CUresult graph_add_run(struct graph *g, op_fn fn, const void *arg, size_t size) 
     return add(g, (struct node){.kind = NODE_RUN, .fn = fn, .size = size}, arg, NULL);
 }
 
-static CUresult add_alloc(struct graph *g, int phys, uint64_t size, CUdeviceptr *out,
+static CUresult add_alloc(struct graph *g, CUdevice dev, uint64_t size, CUdeviceptr *out,
                           struct node **node) {
+    int phys = drv.phys[dev];
     if (!size || size > sim_capacity(drv.sim, phys))
         return size ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
     struct graph_memory *m = calloc(1, sizeof *m);
@@ -123,7 +132,8 @@ static CUresult add_alloc(struct graph *g, int phys, uint64_t size, CUdeviceptr 
     b->kind = BLOCK_ASYNC;
     b->unborn = true;
     b->graph = m;
-    *m = (struct graph_memory){b->base, b->id, 1};
+    *m = (struct graph_memory){
+        .p = b->base, .id = b->id, .refs = 1, .dev = dev, .size = size, .home = g};
     CUresult rc = add(g, (struct node){.kind = NODE_ALLOC, .memory = m}, NULL, node);
     if (rc)
         memory_unref(m);
@@ -132,13 +142,18 @@ static CUresult add_alloc(struct graph *g, int phys, uint64_t size, CUdeviceptr 
     return rc;
 }
 
-CUresult graph_add_alloc(struct graph *g, int phys, uint64_t size, CUdeviceptr *out) {
-    return add_alloc(g, phys, size, out, NULL);
+CUresult graph_add_alloc(struct graph *g, CUdevice dev, uint64_t size, CUdeviceptr *out) {
+    return add_alloc(g, dev, size, out, NULL);
 }
 
+// What a graph frees itself is there until the last of its launches has done so.
 static void run_free(void *arg) {
     struct late_free *f = arg;
-    pool_free_executed(f->p, f->id);
+    pthread_mutex_lock(&drv.lock);
+    struct block *b = block_exact(f->p);
+    if (b && b->id == f->id && !b->unborn && (b->launches == 0 || --b->launches == 0))
+        mem_free_locked(b);
+    pthread_mutex_unlock(&drv.lock);
 }
 
 static CUresult add_free(struct graph *g, CUdeviceptr p, struct node **node) {
@@ -146,6 +161,8 @@ static CUresult add_free(struct graph *g, CUdeviceptr p, struct node **node) {
     if (!b || !b->graph)
         return CUDA_ERROR_INVALID_VALUE; // only a graph's own memory can be freed by one
     struct late_free f = {p, b->id};
+    if (b->graph->home == g)
+        b->graph->own = true;
     struct node like = {.kind = NODE_FREE, .fn = run_free, .size = sizeof f};
     return add(g, like, &f, node);
 }
@@ -231,9 +248,8 @@ EXPORT CUresult cuGraphAddEmptyNode(uintptr_t *out, uintptr_t graph, const uintp
     return rc;
 }
 
-EXPORT CUresult cuGraphAddMemAllocNode(uintptr_t *out, uintptr_t graph, const uintptr_t *deps,
-                                       size_t n, CUDA_MEM_ALLOC_NODE_PARAMS *params) {
-    ENTER();
+static CUresult add_alloc_node(uintptr_t *out, uintptr_t graph, const uintptr_t *deps, size_t n,
+                               CUDA_MEM_ALLOC_NODE_PARAMS *params) {
     struct graph *g;
     struct node *node = NULL;
     if (!out || !params || !dev_valid(params->poolProps.location.id))
@@ -241,17 +257,21 @@ EXPORT CUresult cuGraphAddMemAllocNode(uintptr_t *out, uintptr_t graph, const ui
     pthread_mutex_lock(&drv.lock);
     CUresult rc = graph_for(graph, deps, n, &g);
     if (!rc)
-        rc = add_alloc(g, drv.phys[params->poolProps.location.id], params->bytesize, &params->dptr,
-                       &node);
+        rc = add_alloc(g, params->poolProps.location.id, params->bytesize, &params->dptr, &node);
     if (!rc)
         *out = node->handle;
     pthread_mutex_unlock(&drv.lock);
     return rc;
 }
 
-EXPORT CUresult cuGraphAddMemFreeNode(uintptr_t *out, uintptr_t graph, const uintptr_t *deps,
-                                      size_t n, CUdeviceptr p) {
+EXPORT CUresult cuGraphAddMemAllocNode(uintptr_t *out, uintptr_t graph, const uintptr_t *deps,
+                                       size_t n, CUDA_MEM_ALLOC_NODE_PARAMS *params) {
     ENTER();
+    return add_alloc_node(out, graph, deps, n, params);
+}
+
+static CUresult add_free_node(uintptr_t *out, uintptr_t graph, const uintptr_t *deps, size_t n,
+                              CUdeviceptr p) {
     struct graph *g;
     struct node *node = NULL;
     if (!out)
@@ -262,6 +282,106 @@ EXPORT CUresult cuGraphAddMemFreeNode(uintptr_t *out, uintptr_t graph, const uin
         *out = node->handle;
     pthread_mutex_unlock(&drv.lock);
     return rc;
+}
+
+EXPORT CUresult cuGraphAddMemFreeNode(uintptr_t *out, uintptr_t graph, const uintptr_t *deps,
+                                      size_t n, CUdeviceptr p) {
+    ENTER();
+    return add_free_node(out, graph, deps, n, p);
+}
+
+enum node_type { TYPE_HOST = 3, TYPE_EMPTY = 5, TYPE_ALLOC = 10, TYPE_FREE = 11 };
+
+struct any_node {
+    int type, reserved[3];
+    union {
+        CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+        CUdeviceptr freed;
+        uint64_t room[29];
+    };
+    uint64_t more;
+};
+
+static CUresult add_any(uintptr_t *out, uintptr_t graph, const uintptr_t *deps, size_t n,
+                        struct any_node *params) {
+    if (!params)
+        return CUDA_ERROR_INVALID_VALUE;
+    switch (params->type) {
+    case TYPE_ALLOC:
+        return add_alloc_node(out, graph, deps, n, &params->alloc);
+    case TYPE_FREE:
+        return add_free_node(out, graph, deps, n, params->freed);
+    default:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
+EXPORT CUresult cuGraphAddNode(uintptr_t *out, uintptr_t graph, const uintptr_t *deps, size_t n,
+                               struct any_node *params) {
+    ENTER();
+    return add_any(out, graph, deps, n, params);
+}
+
+EXPORT CUresult cuGraphAddNode_v2(uintptr_t *out, uintptr_t graph, const uintptr_t *deps,
+                                  const void *edges, size_t n, struct any_node *params) {
+    ENTER();
+    return edges ? CUDA_ERROR_NOT_SUPPORTED : add_any(out, graph, deps, n, params);
+}
+
+static CUresult node_fact(uintptr_t handle, enum node_kind kind, void *out,
+                          void (*tell)(const struct node *, void *)) {
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&drv.lock);
+    const struct node *n = handle_get(HANDLE_NODE, handle);
+    bool fits = n && (kind == NODE_EMPTY || n->kind == kind);
+    if (fits)
+        tell(n, out);
+    pthread_mutex_unlock(&drv.lock);
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static void tell_type(const struct node *n, void *out) {
+    static const int types[] = {[NODE_EMPTY] = TYPE_EMPTY,
+                                [NODE_RUN] = TYPE_HOST,
+                                [NODE_ALLOC] = TYPE_ALLOC,
+                                [NODE_FREE] = TYPE_FREE};
+    *(int *)out = types[n->kind];
+}
+
+static void tell_alloc(const struct node *n, void *out) {
+    enum { PINNED = 1, LOCATION_DEVICE = 1 };
+    *(CUDA_MEM_ALLOC_NODE_PARAMS *)out = (CUDA_MEM_ALLOC_NODE_PARAMS){
+        .poolProps = {.allocType = PINNED, .location = {LOCATION_DEVICE, n->memory->dev}},
+        .bytesize = n->memory->size,
+        .dptr = n->memory->p};
+}
+
+static void tell_freed(const struct node *n, void *out) {
+    *(CUdeviceptr *)out = ((const struct late_free *)n->arg)->p;
+}
+
+EXPORT CUresult cuGraphNodeGetType(uintptr_t node, int *type) {
+    ENTER();
+    return node_fact(node, NODE_EMPTY, type, tell_type);
+}
+
+EXPORT CUresult cuGraphMemAllocNodeGetParams(uintptr_t node, CUDA_MEM_ALLOC_NODE_PARAMS *params) {
+    ENTER();
+    return node_fact(node, NODE_ALLOC, params, tell_alloc);
+}
+
+EXPORT CUresult cuGraphMemFreeNodeGetParams(uintptr_t node, CUdeviceptr *p) {
+    ENTER();
+    return node_fact(node, NODE_FREE, p, tell_freed);
+}
+
+// Memory has one address, so that a graph with such nodes can be made executable once at a time.
+static bool is_instantiated(const struct graph *g) {
+    for (size_t i = 0; i < g->count; i++)
+        if (g->nodes[i]->kind == NODE_ALLOC && g->nodes[i]->memory->instantiated)
+            return true;
+    return false;
 }
 
 static CUresult instantiate_locked(struct graph *g, unsigned long long flags, uintptr_t *out) {
@@ -275,8 +395,11 @@ static CUresult instantiate_locked(struct graph *g, unsigned long long flags, ui
     for (size_t i = 0; i < g->count; i++) {
         nodes[i] = g->nodes[i];
         nodes[i]->refs++;
+        if (nodes[i]->kind == NODE_ALLOC)
+            nodes[i]->memory->instantiated = true;
     }
-    *x = (struct graph){.nodes = nodes, .count = g->count, .flags = (unsigned)flags};
+    *x = (struct graph){
+        .nodes = nodes, .count = g->count, .flags = (unsigned)flags, .executable = true};
     *out = x->handle = handle_new(HANDLE_EXEC, x);
     return CUDA_SUCCESS;
 }
@@ -289,7 +412,9 @@ static CUresult instantiate(uintptr_t *out, uintptr_t graph, unsigned long long 
         return CUDA_ERROR_NOT_SUPPORTED;
     pthread_mutex_lock(&drv.lock);
     struct graph *g = handle_get(HANDLE_GRAPH, graph);
-    CUresult rc = g ? instantiate_locked(g, flags, out) : CUDA_ERROR_INVALID_VALUE;
+    CUresult rc = !g                   ? CUDA_ERROR_INVALID_VALUE
+                  : is_instantiated(g) ? CUDA_ERROR_NOT_SUPPORTED
+                                       : instantiate_locked(g, flags, out);
     pthread_mutex_unlock(&drv.lock);
     return rc;
 }
@@ -311,37 +436,112 @@ EXPORT CUresult cuGraphInstantiate_v2(uintptr_t *out, uintptr_t graph, uintptr_t
 EXPORT CUresult cuGraphInstantiateWithFlags(uintptr_t *out, uintptr_t graph,
                                             unsigned long long flags) {
     ENTER();
-    return instantiate(out, graph, flags);
+    // Only cuGraphInstantiateWithParams has a stream to upload on.
+    return flags & UPLOAD ? CUDA_ERROR_INVALID_VALUE : instantiate(out, graph, flags);
 }
 
-static bool is_live(const struct node *n, struct block **b) {
-    *b = n->kind == NODE_ALLOC ? block_exact(n->memory->p) : NULL;
-    return *b && !(*b)->unborn;
+static struct block *block_of(const struct node *n) {
+    return n->kind == NODE_ALLOC ? block_exact(n->memory->p) : NULL;
 }
 
-// Gives the graph's memory nodes their memory: all of them, or none.
-static CUresult take_memory(struct graph *x) {
+// What was left behind by the last launch: freed since, or to be freed now, or in the way.
+static bool is_in_the_way(const struct graph *x, const struct node *n, const struct block *b) {
+    return !b->unborn && !n->memory->own && !b->freeing && !(x->flags & AUTO_FREE_ON_LAUNCH);
+}
+
+static void take_back(struct graph *x, size_t count, const bool *taken) {
+    struct block *b;
+    for (size_t i = 0; i < count; i++)
+        if (taken[i] && (b = block_of(x->nodes[i])))
+            mem_free_locked(b);
+}
+
+// Gives the graph's memory nodes their memory, where they have none: all of them, or none.
+static CUresult take_memory(struct graph *x, bool *taken) {
     struct block *b;
     for (size_t i = 0; i < x->count; i++)
-        if (is_live(x->nodes[i], &b)) {
-            if (!(x->flags & AUTO_FREE_ON_LAUNCH) || b->freeing)
-                return CUDA_ERROR_INVALID_VALUE;
-            mem_free_locked(b);
-        }
+        if ((b = block_of(x->nodes[i])) && is_in_the_way(x, x->nodes[i], b))
+            return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < x->count; i++) {
-        is_live(x->nodes[i], &b);
-        if (!b)
+        b = block_of(x->nodes[i]);
+        if (!b || !b->unborn)
             continue;
-        if (pool_charge_graph(b)) {
-            b->unborn = false;
-            continue;
+        if (!pool_charge_graph(b)) {
+            take_back(x, i, taken);
+            return CUDA_ERROR_OUT_OF_MEMORY;
         }
-        while (i-- > 0)
-            if (is_live(x->nodes[i], &b))
-                mem_free_locked(b);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        b->unborn = false;
+        taken[i] = true;
     }
     return CUDA_SUCCESS;
+}
+
+static CUresult start_locked(struct graph *x, bool upload) {
+    bool *taken = calloc(x->count + 1, sizeof *taken);
+    if (!taken)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct block *b;
+    CUresult rc = take_memory(x, taken);
+    for (size_t i = 0; !rc && !upload && i < x->count; i++) {
+        if (!(b = block_of(x->nodes[i])))
+            continue;
+        if (b->freeing)
+            pool_recall_locked(b);
+        b->launches += x->nodes[i]->memory->own;
+    }
+    if (!rc && upload)
+        take_back(x, x->count, taken); // it lies ready in the pool
+    free(taken);
+    return rc;
+}
+
+static CUresult upload(struct context *ctx, uintptr_t exec, CUstream handle) {
+    struct stream *s;
+    CUresult rc = queue_find(ctx, handle, &s);
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&drv.lock);
+    struct graph *x = handle_get(HANDLE_EXEC, exec);
+    rc = !x ? CUDA_ERROR_INVALID_VALUE : capture_implicit_locked(s);
+    if (!rc)
+        rc = start_locked(x, true);
+    pthread_mutex_unlock(&drv.lock);
+    queue_unref(s);
+    return rc;
+}
+
+BOTH(cuGraphUpload, _ptsz, (uintptr_t exec, CUstream hStream), upload(ctx, exec, s))
+
+struct instantiate_params {
+    unsigned long long flags;
+    CUstream upload;
+    uintptr_t error;
+    int result;
+};
+
+static CUresult instantiate_with(struct context *ctx, uintptr_t *out, uintptr_t graph,
+                                 struct instantiate_params *params, CUstream dflt) {
+    if (!params)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult rc = instantiate(out, graph, params->flags);
+    if (!rc && (params->flags & UPLOAD) &&
+        (rc = upload(ctx, *out, stream_default(params->upload, dflt))))
+        destroy(HANDLE_EXEC, *out);
+    params->error = 0;
+    params->result = rc != 0;
+    return rc;
+}
+
+EXPORT CUresult cuGraphInstantiateWithParams(uintptr_t *out, uintptr_t graph,
+                                             struct instantiate_params *params) {
+    ENTER_CTX(ctx);
+    return instantiate_with(ctx, out, graph, params, CU_STREAM_LEGACY);
+}
+
+EXPORT CUresult cuGraphInstantiateWithParams_ptsz(uintptr_t *out, uintptr_t graph,
+                                                  struct instantiate_params *params) {
+    ENTER_CTX(ctx);
+    return instantiate_with(ctx, out, graph, params, CU_STREAM_PER_THREAD);
 }
 
 static CUresult launch(struct context *ctx, uintptr_t exec, CUstream handle) {
@@ -356,7 +556,7 @@ static CUresult launch(struct context *ctx, uintptr_t exec, CUstream handle) {
     else if (capture_is_on(s))
         rc = CUDA_ERROR_NOT_SUPPORTED; // a graph inside a graph
     else if (!(rc = capture_implicit_locked(s)))
-        rc = take_memory(x);
+        rc = start_locked(x, false);
     for (size_t i = 0; !rc && i < x->count; i++) {
         const struct node *n = x->nodes[i];
         rc = queue_put(s, n->fn, n->arg, n->size, NULL, NULL);

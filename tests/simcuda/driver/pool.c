@@ -219,7 +219,7 @@ static CUresult captured_alloc(struct stream *s, uint64_t size, CUdeviceptr *out
     pthread_mutex_lock(&drv.lock);
     CUresult rc = capture_graph(s, &g);
     if (!rc)
-        rc = graph_add_alloc(g, s->ctx->phys, size, out);
+        rc = graph_add_alloc(g, s->ctx->dev, size, out);
     pthread_mutex_unlock(&drv.lock);
     return rc;
 }
@@ -268,19 +268,21 @@ BOTH(cuMemAllocFromPoolAsync, _ptsz,
 struct late_free {
     CUdeviceptr p;
     uint64_t id;
+    uint32_t recalls;
 };
 
-void pool_free_executed(CUdeviceptr p, uint64_t id) {
-    pthread_mutex_lock(&drv.lock);
-    struct block *b = block_exact(p);
-    if (b && b->id == id && !b->unborn)
-        mem_free_locked(b);
-    pthread_mutex_unlock(&drv.lock);
+void pool_recall_locked(struct block *b) {
+    unset_late(b);
+    b->recalls++;
 }
 
 static void executed(void *arg) {
     struct late_free *f = arg;
-    pool_free_executed(f->p, f->id);
+    pthread_mutex_lock(&drv.lock);
+    struct block *b = block_exact(f->p);
+    if (b && b->id == f->id && b->recalls == f->recalls && !b->unborn)
+        mem_free_locked(b);
+    pthread_mutex_unlock(&drv.lock);
 }
 
 static CUresult captured_free(struct stream *s, CUdeviceptr p) {
@@ -298,11 +300,11 @@ CUresult pool_free_async(struct context *ctx, CUdeviceptr p, CUstream stream) {
     struct block *b = block_exact(p);
     if (capture_is_on(s)) {
         rc = captured_free(s, p);
-    } else if (!b || b->freeing || b->unborn || b->kind == BLOCK_HOST || b->kind == BLOCK_MANAGED ||
-               b->kind == BLOCK_ARRAY) {
+    } else if (!b || b->freeing || b->unborn || b->launches || b->kind == BLOCK_HOST ||
+               b->kind == BLOCK_MANAGED || b->kind == BLOCK_ARRAY) {
         rc = CUDA_ERROR_INVALID_VALUE;
     } else {
-        struct late_free f = {p, b->id};
+        struct late_free f = {p, b->id, b->recalls};
         set_late(b, s);
         rc = queue_add(s, executed, &f, sizeof f, NULL, NULL);
         if (rc)

@@ -55,7 +55,8 @@ static void memory_comes_with_the_launch(void) {
         gate_put(&g, s);
         CHECK(cuLaunch(exec, s), 0);
         CHECK(before - free_bytes(), MIB + 1);
-        CHECK(cuLaunch(exec, s), 1); // its memory is still taken
+        CHECK(cuLaunch(exec, s), 0); // it frees what it allocates: the same memory again
+        CHECK(before - free_bytes(), MIB + 1);
         gate_open(&g);
         CHECK(cuStreamSynchronize(s), 0);
         CHECK(before - free_bytes(), MIB + 1); // the graph pool keeps it
@@ -91,6 +92,75 @@ static void launch_without_room(void) {
     CHECK(cuMemFree(p), 0);
     CHECK(CU(cuDeviceGraphMemTrim, CUdevice)(0), 0);
     CHECK(free_bytes(), before);
+    CHECK(cuStreamDestroy(s), 0);
+}
+
+static uint64_t graph_memory(int attribute) {
+    uint64_t v;
+    CHECK(CU(cuDeviceGetGraphMemAttribute, CUdevice, int, void *)(0, attribute, &v), 0);
+    return v;
+}
+
+// What a graph leaves behind is in the way of its next launch until it is freed, as the program
+// says it, not as it is done.
+static void left_behind(void) {
+    enum { USED = 0, RESERVED = 2 };
+    CUstream s = stream();
+    CUdeviceptr p;
+    CUDA_MEM_ALLOC_NODE_PARAMS params = {.poolProps = {.allocType = 1, .location = {1, 0}},
+                                         .bytesize = MIB};
+    CUDA_MEM_ALLOC_NODE_PARAMS told;
+    uintptr_t graph, exec, other, freeing, node;
+    int type = -1;
+    struct gate g;
+    CHECK(CU(cuGraphCreate, uintptr_t *, unsigned)(&graph, 0), 0);
+    CHECK(CU(cuGraphAddMemAllocNode, uintptr_t *, uintptr_t, const uintptr_t *, size_t,
+             CUDA_MEM_ALLOC_NODE_PARAMS *)(&node, graph, NULL, 0, &params),
+          0);
+    p = params.dptr;
+    CHECK(CU(cuGraphNodeGetType, uintptr_t, int *)(node, &type), 0);
+    CHECK(type, 10);
+    CHECK(CU(cuGraphMemAllocNodeGetParams, uintptr_t, CUDA_MEM_ALLOC_NODE_PARAMS *)(node, &told),
+          0);
+    CHECK(told.dptr == p && told.bytesize == MIB && told.poolProps.location.type == 1, 1);
+    CHECK(cuInstantiate(&exec, graph, 0), 0);
+    CHECK(cuInstantiate(&other, graph, 0), 801); // one at a time: its memory has one address
+    CHECK(CU(cuGraphUpload, uintptr_t, CUstream)(exec, s), 0);
+    CHECK(graph_memory(USED), 0);
+    CHECK(graph_memory(RESERVED), MIB);
+    CHECK(cuLaunch(exec, s), 0);
+    CHECK(graph_memory(USED), MIB);
+    CHECK(graph_memory(RESERVED), MIB);
+    CHECK(cuLaunch(exec, s), 1);
+    gate_put(&g, s);
+    CHECK(cuMemFreeAsync(p, s), 0);
+    CHECK(cuMemFreeAsync(p, s), 1);
+    CHECK(cuLaunch(exec, s), 0);
+    gate_open(&g);
+    CHECK(cuStreamSynchronize(s), 0);
+    CHECK(graph_memory(USED), MIB);
+    // Another graph may free it.
+    CHECK(CU(cuGraphCreate, uintptr_t *, unsigned)(&freeing, 0), 0);
+    CHECK(CU(cuGraphAddMemFreeNode, uintptr_t *, uintptr_t, const uintptr_t *, size_t,
+             CUdeviceptr)(&node, freeing, NULL, 0, p),
+          0);
+    CHECK(cuInstantiate(&other, freeing, 0), 0);
+    CHECK(cuLaunch(other, s), 0);
+    CHECK(cuStreamSynchronize(s), 0);
+    CHECK(graph_memory(USED), 0);
+    CHECK(graph_memory(RESERVED), MIB);
+    CHECK(CU(cuGraphExecDestroy, uintptr_t)(exec), 0);
+    CHECK(cuInstantiate(&exec, graph, 1), 0);
+    CHECK(cuLaunch(exec, s), 0);
+    CHECK(cuLaunch(exec, s), 0); // frees it itself, as it was told to
+    CHECK(graph_memory(RESERVED), MIB);
+    CHECK(cuMemFree(p), 0);
+    CHECK(CU(cuGraphExecDestroy, uintptr_t)(exec), 0);
+    CHECK(CU(cuGraphExecDestroy, uintptr_t)(other), 0);
+    CHECK(CU(cuGraphDestroy, uintptr_t)(graph), 0);
+    CHECK(CU(cuGraphDestroy, uintptr_t)(freeing), 0);
+    CHECK(CU(cuDeviceGraphMemTrim, CUdevice)(0), 0);
+    CHECK(graph_memory(RESERVED), 0);
     CHECK(cuStreamDestroy(s), 0);
 }
 
@@ -162,6 +232,7 @@ int main(void) {
     CUcontext ctx = open_device(0);
     memory_comes_with_the_launch();
     launch_without_room();
+    left_behind();
     forbidden();
     forked();
     CHECK(cuCtxDestroy(ctx), 0);

@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda_graph.h"
+
+#include "admit.h"
+#include "cuda_capture.h"
+#include "cuda_draw.h"
+#include "cuda_graph_nodes.h"
+#include "cuda_pending.h"
+#include "cuda_pool.h"
+
+// An executable graph with memory of its own, or that frees somebody's. The driver allows one for
+// each graph, and no launches of one at the same time; counts are kept right all the same.
+struct exec {
+    struct ga_cuda_graph_blocks blocks;
+    uint64_t own[GA_DEVICES]; // bytes that it allocates and frees again
+    bool frees_itself;        // any
+    uint16_t tag;             // of own, while launches are on their way
+    uint32_t launches;        // on their way, for what is own
+    uint32_t references;      // of the handle, and of each launch
+    struct exec *next;        // unused
+};
+
+struct ga_cuda_graphs {
+    struct ga_spin lock;   // guards what follows, and the counts
+    struct ga_table execs; // by handle; the context of an entry points to a struct exec
+    struct exec *unused;
+};
+
+static struct ga_cuda_graphs *get(struct ga_root *root, bool make) {
+    struct ga_cuda_graphs *g = root ? atomic_load(&root->graphs) : NULL;
+    if (g || !root || !make)
+        return g;
+    g = ga_root_alloc(root, sizeof *g);
+    struct ga_cuda_graphs *other = NULL;
+    if (g && !atomic_compare_exchange_strong(&root->graphs, &other, g))
+        return other;
+    return g;
+}
+
+static void lock(struct ga_cuda_graphs *g) {
+    ga_self_enter();
+    ga_spin_lock(&g->lock);
+}
+
+static void unlock(struct ga_cuda_graphs *g) {
+    ga_spin_unlock(&g->lock);
+    ga_self_leave();
+}
+
+// Executable graphs
+
+static bool is_own(const struct ga_cuda_graph_block *b) {
+    return b->bytes != 0 && b->frees >= b->allocs;
+}
+
+static struct exec *new_exec(struct ga_root *root, struct ga_cuda_graphs *g,
+                             const struct ga_cuda_graph_blocks *blocks) {
+    lock(g);
+    struct exec *x = g->unused;
+    if (x)
+        g->unused = x->next;
+    unlock(g);
+    if (!x)
+        x = ga_root_alloc(root, sizeof *x);
+    if (!x)
+        return NULL;
+    *x = (struct exec){.blocks = *blocks, .references = 1};
+    for (uint32_t i = 0; i < blocks->count; i++)
+        if (is_own(&blocks->block[i])) {
+            x->own[blocks->block[i].device] += blocks->block[i].bytes;
+            x->frees_itself = true;
+        }
+    return x;
+}
+
+static void drop_reference(struct ga_cuda_graphs *g, struct exec *x) {
+    struct ga_cuda_graph_blocks blocks = {0};
+    lock(g);
+    if (--x->references == 0) {
+        blocks = x->blocks;
+        x->next = g->unused;
+        g->unused = x;
+    }
+    unlock(g);
+    ga_cuda_graph_blocks_drop(&blocks);
+}
+
+static struct exec *find_exec(struct ga_cuda_graphs *g, ga_exec handle) {
+    struct ga_entry e;
+    lock(g);
+    bool found = ga_table_find(&g->execs, (uint64_t)(uintptr_t)handle, &e);
+    struct exec *x = found ? (struct exec *)(uintptr_t)e.context : NULL;
+    if (x)
+        x->references++;
+    unlock(g);
+    return x;
+}
+
+static struct exec *put_exec(struct ga_cuda_graphs *g, ga_exec handle, struct exec *x) {
+    struct ga_entry e = {.key = (uint64_t)(uintptr_t)handle, .context = (uint64_t)(uintptr_t)x};
+    struct ga_entry old = {0};
+    lock(g);
+    bool put = ga_table_put(&g->execs, &e, &old);
+    unlock(g);
+    if (!put)
+        return x;
+    return old.key ? (struct exec *)(uintptr_t)old.context : NULL; // destroyed out of sight
+}
+
+// A launch, or an upload, on its way: what each device's pool of graph memory must have for it.
+struct start {
+    struct ga_root *root;
+    struct ga_cuda_graphs *graphs;
+    struct exec *exec;
+    struct ga_cuda_draw draw[GA_DEVICES]; // bytes 0: nothing there
+    bool first;                           // no other launch on its way has the graph's own memory
+};
+
+// What a block needs in this start (ga_cuda_graph_block.state).
+enum { NOTHING, MEMORY, RECALLED, FREED };
+
+// A block that outlives its launch: there still from the last one, on its way back in stream
+// order, which makes it the graph's again, or to be had.
+static void look_at(struct start *s, struct ga_cuda_graph_block *b, bool launch) {
+    struct ga_entry e;
+    ga_self_enter();
+    bool there = ga_table_find(&s->root->blocks, b->address, &e);
+    ga_self_leave();
+    b->state = NOTHING;
+    if (b->bytes == 0)
+        b->state = there && launch ? FREED : NOTHING;
+    else if (is_own(b) || there)
+        return;
+    else if (launch && ga_cuda_pending_recall(s->root, b->address, &e))
+        b->state = RECALLED;
+    else
+        b->state = MEMORY;
+    b->tag = b->state == RECALLED ? e.tag : 0;
+}
+
+static void undo_draws(struct start *s) {
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
+        if (s->draw[d].bytes)
+            ga_cuda_draw_undo(&s->draw[d]);
+}
+
+static struct ga_entry entry_of(const struct ga_cuda_graph_block *b, struct ga_cuda_pool *pool,
+                                uint16_t tag) {
+    return (struct ga_entry){
+        .key = b->address,
+        .bytes = b->bytes,
+        .context = (uint64_t)(uintptr_t)pool,
+        .tag = tag,
+        .device = (uint8_t)b->device,
+        .kind = GA_MEMORY_GRAPH,
+    };
+}
+
+// What was called back from the pending ones is there again, or goes back.
+static void settle_recalled(struct start *s, bool launched, ga_stream stream) {
+    for (uint32_t i = 0; i < s->exec->blocks.count; i++) {
+        struct ga_cuda_graph_block *b = &s->exec->blocks.block[i];
+        if (b->state != RECALLED)
+            continue;
+        struct ga_cuda_pool *pool = ga_cuda_pool_of_graphs(s->root, b->device);
+        struct ga_entry e = entry_of(b, pool, b->tag);
+        ga_cuda_pool_blocks(s->root, pool, 1);
+        if (launched)
+            ga_hold(s->root, &e);
+        else
+            ga_cuda_pending_add(s->root, &e, stream);
+    }
+}
+
+static bool draw_all(struct start *s) {
+    for (uint32_t d = 0; d < GA_DEVICES; d++) {
+        struct ga_cuda_draw *draw = &s->draw[d];
+        if (draw->bytes == 0)
+            continue;
+        draw->root = s->root;
+        draw->kind = GA_MEMORY_GRAPH;
+        draw->pool = ga_cuda_pool_of_graphs(s->root, d);
+        if (draw->pool && ga_cuda_draw(draw))
+            continue;
+        draw->bytes = 0;
+        for (uint32_t later = d + 1; later < GA_DEVICES; later++)
+            s->draw[later].bytes = 0;
+        undo_draws(s);
+        return false;
+    }
+    return true;
+}
+
+static void end_launch(struct start *s, bool undo) {
+    lock(s->graphs);
+    if (undo)
+        s->exec->launches--;
+    unlock(s->graphs);
+    drop_reference(s->graphs, s->exec);
+}
+
+// False: refused, and nothing is taken.
+static bool open_start(struct start *s, bool launch, ga_stream stream) {
+    struct exec *x = s->exec;
+    lock(s->graphs);
+    s->first = x->launches == 0;
+    x->launches++;
+    unlock(s->graphs);
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
+        s->draw[d] = (struct ga_cuda_draw){.bytes = s->first ? x->own[d] : 0};
+    for (uint32_t i = 0; i < x->blocks.count; i++) {
+        look_at(s, &x->blocks.block[i], launch);
+        if (x->blocks.block[i].state == MEMORY)
+            s->draw[x->blocks.block[i].device].bytes += x->blocks.block[i].bytes;
+    }
+    if (draw_all(s))
+        return true;
+    settle_recalled(s, false, stream);
+    end_launch(s, true);
+    return false;
+}
+
+// All launches that were on their way are done: what was the graph's own its pool keeps now.
+static void done(struct ga_root *root, void *argument) {
+    struct exec *x = argument;
+    struct ga_cuda_graphs *g = atomic_load(&root->graphs);
+    lock(g);
+    bool last = --x->launches == 0;
+    uint16_t tag = x->tag;
+    unlock(g);
+    for (uint32_t d = 0; last && d < GA_DEVICES; d++)
+        if (x->own[d])
+            ga_cuda_pool_executed(root, ga_cuda_pool_of_graphs(root, d), x->own[d], tag);
+    drop_reference(g, x);
+}
+
+// The bytes that were drawn for one device become what they were drawn for.
+static void place(struct start *s, uint32_t device) {
+    const struct ga_cuda_draw *d = &s->draw[device];
+    const struct ga_cuda_graph_blocks *blocks = &s->exec->blocks;
+    uint64_t grew = d->bytes - d->kept;
+    if (s->first && s->exec->own[device]) {
+        ga_cuda_pool_pends(s->root, d->pool, s->exec->own[device], grew, d->tag);
+        s->exec->tag = d->tag;
+        grew = 0;
+    }
+    for (uint32_t i = 0; i < blocks->count; i++) {
+        if (blocks->block[i].state != MEMORY || blocks->block[i].device != device)
+            continue;
+        struct ga_entry e = entry_of(&blocks->block[i], d->pool, d->tag);
+        ga_hold(s->root, &e); // without memory for it, it stays charged
+        ga_cuda_pool_grew(s->root, d->pool, grew, d->tag);
+        grew = 0;
+    }
+}
+
+// The blocks of others that the graph frees as it runs.
+static void free_others(struct start *s, ga_stream stream) {
+    for (uint32_t i = 0; i < s->exec->blocks.count; i++) {
+        struct ga_entry e;
+        if (s->exec->blocks.block[i].state == FREED &&
+            ga_withdraw(s->root, s->exec->blocks.block[i].address, &e))
+            ga_cuda_pending_add(s->root, &e, stream);
+    }
+}
+
+static void settle_launch(struct start *s, ga_stream stream) {
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
+        if (s->draw[d].bytes)
+            place(s, d);
+    settle_recalled(s, true, stream);
+    free_others(s, stream);
+    // Without memory to hear of its end by, its own memory stays charged.
+    if (!s->exec->frees_itself)
+        end_launch(s, true);
+    else
+        ga_cuda_pending_call(s->root, stream, done, s->exec);
+}
+
+// Uploaded memory lies ready in the pool; nobody has it yet.
+static void settle_upload(struct start *s) {
+    for (uint32_t d = 0; d < GA_DEVICES; d++) {
+        const struct ga_cuda_draw *draw = &s->draw[d];
+        if (draw->bytes == 0)
+            continue;
+        ga_cuda_pool_grew(s->root, draw->pool, draw->bytes - draw->kept, draw->tag);
+        ga_cuda_pool_freed(s->root, draw->pool, draw->bytes, draw->tag);
+    }
+    end_launch(s, true);
+}
+
+// False: not arbitrated, or without memory.
+static bool find_start(struct start *s, ga_exec handle, ga_stream stream) {
+    s->root = ga_root_get();
+    s->graphs = get(s->root, false);
+    if (!s->graphs || ga_cuda_capturing(stream))
+        return false;
+    s->exec = find_exec(s->graphs, handle);
+    return s->exec != NULL;
+}
+
+static ga_result fail(struct start *s, ga_result result, ga_stream stream) {
+    undo_draws(s);
+    settle_recalled(s, false, stream);
+    end_launch(s, true);
+    return result;
+}
+
+ga_result ga_cuda_graph_launch(GA_FN_cuGraphLaunch *real, ga_exec exec, ga_stream stream,
+                               ga_stream effective) {
+    struct start s;
+    if (!find_start(&s, exec, effective))
+        return real(exec, stream);
+    if (!open_start(&s, true, effective))
+        return GA_CUDA_OUT_OF_MEMORY;
+    ga_result result = real(exec, stream);
+    if (result != GA_CUDA_SUCCESS)
+        return fail(&s, result, effective);
+    settle_launch(&s, effective);
+    return result;
+}
+
+ga_result ga_cuda_graph_upload(GA_FN_cuGraphUpload *real, ga_exec exec, ga_stream stream,
+                               ga_stream effective) {
+    struct start s;
+    if (!find_start(&s, exec, effective))
+        return real(exec, stream);
+    if (!open_start(&s, false, effective))
+        return GA_CUDA_OUT_OF_MEMORY;
+    ga_result result = real(exec, stream);
+    if (result != GA_CUDA_SUCCESS)
+        return fail(&s, result, effective);
+    settle_upload(&s);
+    return result;
+}
+
+// Making and ending them
+
+// One that is to be made: known before the driver is asked, because it may upload at once.
+struct making {
+    struct ga_root *root;
+    struct ga_cuda_graphs *graphs; // NULL: nothing to remember
+    struct exec *exec;
+};
+
+static bool begin_making(struct making *m, ga_graph graph) {
+    struct ga_cuda_graph_blocks blocks;
+    *m = (struct making){.root = ga_root_get()};
+    if (!m->root || !graph)
+        return true;
+    if (!ga_cuda_graph_blocks_read(m->root, graph, &blocks))
+        return false;
+    if (blocks.count == 0)
+        return true;
+    struct ga_cuda_graphs *g = get(m->root, true);
+    m->exec = g ? new_exec(m->root, g, &blocks) : NULL;
+    m->graphs = m->exec ? g : NULL;
+    if (!m->exec)
+        ga_cuda_graph_blocks_drop(&blocks);
+    return m->exec != NULL;
+}
+
+static ga_result end_making(struct making *m, ga_result result, const ga_exec *handle) {
+    struct exec *gone = m->exec;
+    if (!m->graphs)
+        return result;
+    if (result == GA_CUDA_SUCCESS && handle && *handle)
+        gone = put_exec(m->graphs, *handle, m->exec);
+    if (gone)
+        drop_reference(m->graphs, gone);
+    return result;
+}
+
+ga_result ga_cuda_graph_instantiate(GA_FN_cuGraphInstantiate_v2 *real, ga_exec *exec,
+                                    ga_graph graph, ga_node *node, char *log, size_t size) {
+    struct making m;
+    if (!begin_making(&m, graph))
+        return GA_CUDA_OUT_OF_MEMORY;
+    return end_making(&m, real(exec, graph, node, log, size), exec);
+}
+
+ga_result ga_cuda_graph_instantiate_flags(GA_FN_cuGraphInstantiateWithFlags *real, ga_exec *exec,
+                                          ga_graph graph, uint64_t flags) {
+    struct making m;
+    if (!begin_making(&m, graph))
+        return GA_CUDA_OUT_OF_MEMORY;
+    return end_making(&m, real(exec, graph, flags), exec);
+}
+
+ga_result ga_cuda_graph_instantiate_with(GA_FN_cuGraphInstantiateWithParams *real, ga_exec *exec,
+                                         ga_graph graph, struct ga_cu_instantiate *parameters) {
+    struct making m;
+    struct start s;
+    if (!begin_making(&m, graph))
+        return GA_CUDA_OUT_OF_MEMORY;
+    bool upload = m.graphs && parameters && (parameters->flags & GA_CUDA_INSTANTIATE_UPLOAD) != 0;
+    if (upload) {
+        s.root = m.root;
+        s.graphs = m.graphs;
+        s.exec = m.exec;
+        lock(m.graphs);
+        m.exec->references++;
+        unlock(m.graphs);
+        if (!open_start(&s, false, NULL))
+            return end_making(&m, GA_CUDA_OUT_OF_MEMORY, NULL);
+    }
+    ga_result result = real(exec, graph, parameters);
+    if (upload && result == GA_CUDA_SUCCESS)
+        settle_upload(&s);
+    else if (upload)
+        fail(&s, result, NULL);
+    return end_making(&m, result, exec);
+}
+
+// As with memory: out of the table before the driver, which may give the handle out again. What
+// its launches hold they hold on; what the pool keeps it keeps until it is trimmed.
+ga_result ga_cuda_graph_exec_destroy(GA_FN_cuGraphExecDestroy *real, ga_exec exec) {
+    struct ga_cuda_graphs *g = get(ga_root_get(), false);
+    struct ga_entry e;
+    bool ours = false;
+    if (g) {
+        lock(g);
+        ours = ga_table_take(&g->execs, (uint64_t)(uintptr_t)exec, &e);
+        unlock(g);
+    }
+    ga_result result = real(exec);
+    if (!ours)
+        return result;
+    struct exec *x = (struct exec *)(uintptr_t)e.context;
+    struct exec *gone = result == GA_CUDA_SUCCESS ? x : put_exec(g, exec, x);
+    if (gone)
+        drop_reference(g, gone);
+    return result;
+}

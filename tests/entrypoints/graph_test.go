@@ -1,0 +1,285 @@
+package entrypoints
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// graphs are the ways to a graph that allocates so many bytes at a, and frees them
+// again or not, up to "graph".
+var graphs = []struct {
+	name string
+	make func(p *rig.Program, bytes uint64, frees bool)
+}{
+	{"captured", func(p *rig.Program, bytes uint64, frees bool) {
+		p.Want("capture c", "ok")
+		p.Want(fmt.Sprintf("allocasync a %d c", bytes), "ok")
+		if frees {
+			p.Want("freeasync a c", "ok")
+		}
+		p.Want("endcapture c graph", "ok")
+	}},
+	{"added", func(p *rig.Program, bytes uint64, frees bool) {
+		p.Want("graph graph", "ok")
+		p.Want(fmt.Sprintf("graphalloc a graph %d", bytes), "ok")
+		if frees {
+			p.Want("graphfree a graph", "ok")
+		}
+	}},
+	{"added by type", func(p *rig.Program, bytes uint64, frees bool) {
+		p.Want("graph graph", "ok")
+		p.Want(fmt.Sprintf("graphnode a graph %d", bytes), "ok")
+		if frees {
+			p.Want("graphfree a graph", "ok")
+		}
+	}},
+}
+
+// instantiations are the ways to make it executable, launches those to launch it, with
+// its default stream.
+var (
+	instantiations = []string{"instantiate x graph", "instantiatev2 x graph", "instantiatewith x graph 0 s", "withptsz x graph 0 s"}
+	launches       = []struct{ upload, launch, symbol, stream string }{
+		{"upload x s", "launch x s", "cuGraphLaunch", "s"},
+		{"upload x 0", "launch x 0", "cuGraphLaunch", "0"},
+		{"uploadptsz x s", "launchptsz x s", "cuGraphLaunch_ptsz", "s"},
+		{"uploadptsz x 0", "launchptsz x 0", "cuGraphLaunch_ptsz", "2"},
+	}
+)
+
+func dropGraph(p *rig.Program) {
+	p.Want("execdestroy x", "ok")
+	p.Want("execdestroy x", errInvalidValue)
+	p.Want("graphdestroy graph", "ok")
+}
+
+// Nothing is charged before the first launch, which takes all of it or is refused;
+// what the graph frees its pool keeps, until it is trimmed.
+func TestGraphsAreCharged(t *testing.T) {
+	const limit, bytes = 8<<20 + 3, 3000001
+	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("stream s", "ok")
+		p.Want("stream c", "ok")
+		for _, g := range graphs {
+			for i, instantiate := range instantiations {
+				l := launches[i]
+				g.make(p, bytes, true)
+				p.Want(instantiate, "ok")
+				exactly(p, limit)
+				keeps(t, m, pid, 0, 0)
+				// One byte too few: refused, and the driver never hears of it.
+				p.Want(fmt.Sprintf("alloc most %d", limit-bytes+1), "ok")
+				m.CountCalls("cuGraphLaunch*")
+				p.Want(l.launch, errOutOfMemory)
+				if n := m.Calls("cuGraphLaunch*"); n != 0 {
+					t.Errorf("%s: the driver was asked %d times for what was refused", l.launch, n)
+				}
+				m.Sim("clear")
+				p.Want("free most", "ok")
+				p.Want(fmt.Sprintf("alloc most %d", limit-bytes), "ok")
+				p.Want("gate "+l.stream, "ok")
+				for range 3 { // the same memory again
+					p.Want(l.launch, "ok")
+					keeps(t, m, pid, limit, 0)
+				}
+				p.Want("open", "ok")
+				p.Want("sync "+l.stream, "ok")
+				keeps(t, m, pid, limit-bytes, bytes)
+				p.Want("free most", "ok")
+				p.Want(l.launch, "ok")
+				p.Want("syncall", "ok")
+				keeps(t, m, pid, 0, bytes)
+				dropGraph(p)
+				keeps(t, m, pid, 0, bytes)
+				p.Want("graphtrim 0", "ok")
+				keeps(t, m, pid, 0, 0)
+			}
+		}
+		exactly(p, limit)
+	})
+}
+
+// What a graph leaves behind is a block like any other, and freed like one.
+func TestGraphsLeaveBlocks(t *testing.T) {
+	const limit, bytes = 8 << 20, 3000001
+	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("stream s", "ok")
+		p.Want("stream c", "ok")
+		for _, g := range graphs {
+			for _, free := range []string{"free a", "freeasync a s", "freeptsz a s", "freeasync a 0"} {
+				g.make(p, bytes, false)
+				p.Want("instantiate x graph", "ok")
+				p.Want("launch x s", "ok")
+				keeps(t, m, pid, bytes, 0)
+				p.Want("launch x s", errInvalidValue) // it is in the way
+				keeps(t, m, pid, bytes, 0)
+				exactly(p, limit-bytes)
+				p.Want(free, "ok")
+				p.Want("launch x s", "ok") // freed, if not done yet: the same memory again
+				keeps(t, m, pid, bytes, 0)
+				dropGraph(p) // which it outlives
+				p.Want("syncall", "ok")
+				keeps(t, m, pid, bytes, 0)
+				p.Want(free, "ok")
+				p.Want(free, errInvalidValue)
+				p.Want("syncall", "ok")
+				keeps(t, m, pid, 0, bytes)
+				exactly(p, limit) // it makes room under pressure
+				keeps(t, m, pid, 0, 0)
+			}
+		}
+		// Freed by another graph, and on its way for as long as that runs.
+		graphs[1].make(p, bytes, false)
+		p.Want("instantiate x graph", "ok")
+		p.Want("launch x s", "ok")
+		p.Want("graph other", "ok")
+		p.Want("graphfree a other", "ok")
+		p.Want("instantiate y other", "ok")
+		p.Want("gate s", "ok")
+		p.Want("launch y s", "ok")
+		keeps(t, m, pid, bytes, 0)
+		p.Want("open", "ok")
+		p.Want("sync s", "ok")
+		keeps(t, m, pid, 0, bytes)
+		p.Want("graphtrim 0", "ok")
+		keeps(t, m, pid, 0, 0)
+		dropGraph(p)
+		// Freed by its own next launch.
+		graphs[0].make(p, bytes, false)
+		p.Want("instantiate x graph 1", "ok")
+		for range 3 {
+			p.Want("launch x s", "ok")
+			keeps(t, m, pid, bytes, 0)
+		}
+		p.Want("free a", "ok")
+		dropGraph(p)
+		p.Want("graphtrim 0", "ok")
+		keeps(t, m, pid, 0, 0)
+		exactly(p, limit)
+	})
+}
+
+// An upload takes what the launch will, and is refused as that is.
+func TestGraphsAreUploaded(t *testing.T) {
+	const limit, bytes = 8 << 20, 3000001
+	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("stream s", "ok")
+		p.Want("stream c", "ok")
+		for _, g := range graphs {
+			for _, l := range launches {
+				g.make(p, bytes, true)
+				p.Want("instantiate x graph", "ok")
+				p.Want(fmt.Sprintf("alloc most %d", limit-bytes+1), "ok")
+				p.Want(l.upload, errOutOfMemory)
+				keeps(t, m, pid, limit-bytes+1, 0)
+				p.Want("free most", "ok")
+				for range 3 {
+					p.Want(l.upload, "ok")
+					keeps(t, m, pid, 0, bytes)
+				}
+				p.Want(l.launch, "ok")
+				p.Want("syncall", "ok")
+				keeps(t, m, pid, 0, bytes)
+				dropGraph(p)
+				p.Want("graphtrim 0", "ok")
+				keeps(t, m, pid, 0, 0)
+			}
+			for _, with := range []string{"instantiatewith x graph 2 s", "withptsz x graph 2 s"} {
+				g.make(p, bytes, true)
+				p.Want(fmt.Sprintf("alloc most %d", limit-bytes+1), "ok")
+				p.Want(with, errOutOfMemory)
+				keeps(t, m, pid, limit-bytes+1, 0)
+				p.Want("free most", "ok")
+				p.Want(with, "ok")
+				keeps(t, m, pid, 0, bytes)
+				dropGraph(p)
+				p.Want("graphtrim 0", "ok")
+				keeps(t, m, pid, 0, 0)
+			}
+		}
+		exactly(p, limit)
+	})
+}
+
+func TestGraphsRollBack(t *testing.T) {
+	const limit, bytes, kept = 8 << 20, 3000001, 5001
+	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("stream s", "ok")
+		p.Want("stream c", "ok")
+		p.Want(fmt.Sprintf("alloc kept %d", kept), "ok")
+		fails := func(symbol, command string) {
+			m.Sim("fail", symbol+":1:999")
+			p.Want(command, "err 999")
+			m.Sim("clear")
+		}
+		for _, frees := range []bool{true, false} {
+			for _, l := range launches {
+				graphs[0].make(p, bytes, frees)
+				fails("cuGraphInstantiateWithFlags", "instantiate x graph")
+				fails("cuGraphInstantiateWithParams", "instantiatewith x graph 2 s")
+				keeps(t, m, pid, kept, 0)
+				p.Want("instantiate x graph", "ok")
+				p.Want("instantiate y graph", "err 801")
+				fails(l.symbol, l.launch)
+				fails("cuGraphUpload*", l.upload)
+				keeps(t, m, pid, kept, 0)
+				exactly(p, limit-kept)
+				p.Want("gate "+l.stream, "ok")
+				p.Want(l.launch, "ok")
+				if !frees {
+					p.Want("freeasync a "+l.stream, "ok")
+				}
+				fails(l.symbol, l.launch)
+				keeps(t, m, pid, kept+bytes, 0)
+				fails("cuGraphExecDestroy", "execdestroy x")
+				p.Want("open", "ok")
+				p.Want("syncall", "ok")
+				keeps(t, m, pid, kept, bytes)
+				fails("cuDeviceGraphMemTrim", "graphtrim 0")
+				keeps(t, m, pid, kept, bytes)
+				p.Want("graphtrim 0", "ok")
+				keeps(t, m, pid, kept, 0)
+				dropGraph(p)
+			}
+		}
+		exactly(p, limit-kept)
+	})
+}
+
+// Graphs use what others of them left with the device's pool.
+func TestGraphsShareTheirPool(t *testing.T) {
+	const limit = 8 << 20
+	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("stream s", "ok")
+		for i, mib := range []int{5, 3, 6, 1, 8, 2} {
+			p.Want(fmt.Sprintf("graph g%d", i), "ok")
+			p.Want(fmt.Sprintf("graphalloc a%d g%d %dM", i, i, mib), "ok")
+			p.Want(fmt.Sprintf("graphfree a%d g%d", i, i), "ok")
+			p.Want(fmt.Sprintf("instantiate x%d g%d", i, i), "ok")
+		}
+		most := uint64(0)
+		for i, mib := range []uint64{5, 3, 6, 1, 8, 2} {
+			most = max(most, mib<<20)
+			p.Want(fmt.Sprintf("launch x%d s", i), "ok")
+			p.Want("sync s", "ok")
+			keeps(t, m, pid, 0, most)
+		}
+		p.Want("alloc other 6M", "ok")
+		p.Want("gate s", "ok")
+		p.Want("launch x5 s", "ok")
+		p.Want("launch x3 s", errOutOfMemory) // the other has what there is, for as long as it runs
+		p.Want("open", "ok")
+		p.Want("launch x3 s", "ok")
+		p.Want("sync s", "ok")
+		p.Want("free other", "ok")
+		p.Want("graphtrim 0", "ok")
+		exactly(p, limit)
+	})
+}
