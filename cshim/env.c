@@ -117,8 +117,10 @@ bool ga_env_size_in_mib(const char *text, uint64_t *bytes) {
         value = value > GA_CREDIT_LIMIT >> 20 ? GA_CREDIT_LIMIT : value << 20;
     else if (!ga_env_size(text, &value) || value == GA_NO_LIMIT)
         return false;
+    if (value == 0)
+        return false;
     *bytes = value < GA_CREDIT_LIMIT ? value : GA_CREDIT_LIMIT;
-    return *bytes > 0;
+    return true;
 }
 
 bool ga_env_share(const char *text, uint32_t *per_mille) {
