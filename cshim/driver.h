@@ -31,8 +31,23 @@ extern struct ga_library ga_driver;
     ((GA_FN_##symbol *)atomic_load_explicit(&ga_driver_functions[GA_ROW_##symbol],                 \
                                             memory_order_relaxed))
 
+enum {
+    GA_DRIVER_NEW = 0,      // not asked yet
+    GA_DRIVER_PLAIN = 1,    // what comes to a wrapper is the program's
+    GA_DRIVER_DISABLED = 2, // GPUARB_DISABLE
+    GA_DRIVER_REENTERS = 3, // it may be the driver's own
+};
+extern _Atomic int ga_driver_mode;
+
 // GPUARB_DISABLE; asked once a process.
 bool ga_driver_disabled(void);
+bool ga_driver_lets_through(const void *caller);
+// Whether a wrapper that was called from there has nothing to do.
+static inline bool ga_driver_passes(const void *caller) {
+    return GA_UNLIKELY(atomic_load_explicit(&ga_driver_mode, memory_order_relaxed) !=
+                       GA_DRIVER_PLAIN) &&
+           ga_driver_lets_through(caller);
+}
 // The way into the driver of a wrapper that was reached without contact (by direct link).
 void *ga_driver_find(enum ga_row row);
 

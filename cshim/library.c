@@ -47,6 +47,8 @@ static GA_NOINLINE bool contact(struct ga_library *library, void *known) {
     for (size_t row = 0; row < library->rows; row++, name += ga_os_length(name) + 1)
         atomic_store(&library->functions[row], loader->dlsym(found, name));
     atomic_store(&library->base, base_of(loader, loader->dlsym(found, library->probe)));
+    if (library->met)
+        library->met(library);
     atomic_store(&library->handle, found);
     return true;
 }

@@ -12,6 +12,7 @@ struct ga_library {
     const char *names;        // of the rows, one string after the other
     void *_Atomic *functions; // of the rows, or NULL where it lacks one; only after contact
     void *(*wrapper)(size_t); // what the program gets for a row's function; NULL: itself
+    void (*met)(const struct ga_library *); // called at contact, or NULL
     size_t rows;
     void *_Atomic handle; // facts about the process, the same in a forked child; several
     void *_Atomic base;   // threads may find them at once

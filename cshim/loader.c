@@ -26,11 +26,15 @@ static const void *at(ElfW(Addr) base, ElfW(Addr) value) {
     return (const void *)(value < base ? base + value : value);
 }
 
-static bool read_dynamic(const struct dl_phdr_info *info, struct symbols *s) {
-    const ElfW(Dyn) *dynamic = NULL;
+static const ElfW(Dyn) * dynamic_of(const struct dl_phdr_info *info) {
     for (size_t i = 0; i < info->dlpi_phnum; i++)
         if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-            dynamic = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+            return (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    return NULL;
+}
+
+static bool read_dynamic(const struct dl_phdr_info *info, struct symbols *s) {
+    const ElfW(Dyn) *dynamic = dynamic_of(info);
     *s = (struct symbols){.base = info->dlpi_addr};
     for (; dynamic && dynamic->d_tag != DT_NULL; dynamic++) {
         if (dynamic->d_tag == DT_SYMTAB)
@@ -135,6 +139,41 @@ bool ga_loader_precedes(const void *address) {
     struct order order = {.address = address};
     dl_iterate_phdr(visit_order, &order);
     return order.first;
+}
+
+struct binding {
+    const void *base;
+    bool symbolic;
+};
+
+static int visit_binding(struct dl_phdr_info *info, size_t size, void *arg) {
+    struct binding *binding = arg;
+    (void)size;
+    if (!contains(info, binding->base))
+        return 0;
+    for (const ElfW(Dyn) *d = dynamic_of(info); d && d->d_tag != DT_NULL; d++)
+        binding->symbolic |=
+            d->d_tag == DT_SYMBOLIC || (d->d_tag == DT_FLAGS && (d->d_un.d_val & DF_SYMBOLIC) != 0);
+    return 1;
+}
+
+bool ga_loader_symbolic(const void *base) {
+    struct binding binding = {.base = base};
+    dl_iterate_phdr(visit_binding, &binding);
+    return binding.symbolic;
+}
+
+static int visit_ours(struct dl_phdr_info *info, size_t size, void *arg) {
+    const void **address = arg;
+    (void)size;
+    if (!contains(info, &loader))
+        return 0;
+    *address = contains(info, *address) ? *address : NULL;
+    return 1;
+}
+
+bool ga_loader_ours(const void *address) {
+    return dl_iterate_phdr(visit_ours, &address) == 1 && address != NULL;
 }
 
 const struct ga_loader *ga_loader_get(void) {

@@ -22,6 +22,11 @@ const struct ga_loader *ga_loader_get(void);
 // preload. (Objects come in that order.)
 bool ga_loader_precedes(const void *address);
 
+// Whether the object that is loaded at base finds its own functions first (DT_SYMBOLIC).
+bool ga_loader_symbolic(const void *base);
+// Whether an address lies in this library.
+bool ga_loader_ours(const void *address);
+
 // Where the interposed functions go on to, for preload.c's jumps: the next dlsym after ours,
 // which another preload may have put before libc's.
 extern void *ga_loader_next_dlsym;

@@ -1,7 +1,10 @@
 package cshimtest
 
 import (
+	"bufio"
+	"io"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -69,5 +72,45 @@ func TestFFmpeg(t *testing.T) {
 	out, err := m.command("ffmpeg", args...).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "CUDA_ERROR_OUT_OF_MEMORY") {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// A driver that calls functions of its own through the global scope, or asks dlsym for them,
+// reaches our wrappers: what the program asked for once is charged once.
+func TestDriverThatReentersIsChargedOnce(t *testing.T) {
+	p, m := setup(t, []string{"limit", "1M"})
+	m.lib = filepath.Dir(built(t, "programs/reenter/libcuda.so.1"))
+	cmd := m.command(built(t, "programs/loader"), "drive", "libcuda.so.1", "plain")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said := bufio.NewScanner(out)
+	for _, c := range []struct{ command, answer string }{
+		{"", "ready"},
+		{"alloc 1048575\n", "alloc 1048575 ok"},
+		{"alloc 2\n", "alloc 2 err 2"},
+		{"alloc 1\n", "alloc 1 ok"},
+	} {
+		if _, err := io.WriteString(in, c.command); err != nil {
+			t.Fatal(err)
+		}
+		if !said.Scan() || said.Text() != c.answer {
+			t.Fatalf("%s: the program says %q, want %q", c.command, said.Text(), c.answer)
+		}
+	}
+	if l := p.only(); l.used != 1<<20 || l.contexts != 1 {
+		t.Errorf("%+v, want 1 MiB and one context", l)
+	}
+	in.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
 	}
 }

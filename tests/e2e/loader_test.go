@@ -57,7 +57,7 @@ func TestDriverByEveryNameIsCaught(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
 	for _, name := range []string{"libcuda.so.1", "libcuda.so", rig.Build(t, "sim/libcuda.so.1"), otherName(t, m)} {
-		for _, how := range []string{"plain", "version", "default", "deepdefault", "again"} {
+		for _, how := range []string{"plain", "version", "oldest", "default", "deepdefault", "again"} {
 			if how == "again" && strings.HasSuffix(name, "vendor.so") {
 				continue // a second driver: see below
 			}

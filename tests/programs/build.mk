@@ -11,7 +11,7 @@ PROGRAMS_CFLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wsh
 programs: $(PROGRAMS_OUT)/cudaprog-dlsym $(PROGRAMS_OUT)/cudaprog-link $(PROGRAMS_OUT)/cudaprog-gpa \
           $(PROGRAMS_OUT)/team $(PROGRAMS_OUT)/permits \
           $(PROGRAMS_OUT)/cudaext.so $(PROGRAMS_OUT)/lookups $(PROGRAMS_OUT)/loader $(PROGRAMS_OUT)/loader-own \
-          $(PROGRAMS_OUT)/processes
+          $(PROGRAMS_OUT)/processes $(PROGRAMS_OUT)/reenter/libcuda.so.1
 
 PROGRAMS_DEPS := $(PROGRAMS_SRC)/cudaprog.c $(PROGRAMS_SRC)/cudriver.c $(PROGRAMS_SRC)/cudriver.h $(PROGRAMS_SRC)/cunvml.c \
                  $(PROGRAMS_SRC)/cunvml.h $(PROGRAMS_SRC)/build.mk
@@ -61,6 +61,11 @@ $(PROGRAMS_OUT)/loader $(PROGRAMS_OUT)/loader-own: $(PROGRAMS_OUT)/loader%: $(LO
   $(PROGRAMS_OUT)/libloader1%.so $(PROGRAMS_OUT)/libloader2%.so $(PROGRAMS_OUT)/libloader3%.so
 	$(CC) $(PROGRAMS_CFLAGS) -rdynamic $(if $*,-DOWN) -o $@ $(PROGRAMS_SRC)/loader.c -Wl,-rpath,'$$ORIGIN' \
 	  -Wl,--no-as-needed $(PROGRAMS_OUT)/libloader1$*.so $(PROGRAMS_OUT)/libloader2$*.so -ldl
+
+# A driver of its own kind: what it calls of itself goes through the global scope.
+$(PROGRAMS_OUT)/reenter/libcuda.so.1: $(PROGRAMS_SRC)/reenter.c $(PROGRAMS_SRC)/build.mk
+	@mkdir -p $(@D)
+	$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $< -ldl
 
 # Alone, without the driver's own rules, at least have it built once.
 ifndef SIM_OUT

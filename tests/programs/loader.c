@@ -14,6 +14,9 @@
 //                            deepdefault  the same with RTLD_DEFAULT
 //                            namespace    the driver in a namespace of its own
 //                            mixed        a context by dlsym, memory as deep
+//                            oldest       as plain and version, by the loader functions that
+//                            programs
+//                                         built for an old glibc are bound to
 //                            again        opens libcuda.so.1 and libcuda.so before, and finds
 //                                         functions in each
 //              commands: "alloc BYTES" answers "alloc BYTES ok" or "err N"; "pid" answers its own
@@ -147,6 +150,22 @@ static void *by_version(void *handle, const char *name) {
     return found ? found : dlsym(handle, name);
 }
 
+// What an object is bound to that was built when glibc was young.
+#ifdef __aarch64__
+#define OLDEST "GLIBC_2.17"
+#else
+#define OLDEST "GLIBC_2.2.5"
+#endif
+void *oldest_dlsym(void *handle, const char *name);
+void *oldest_dlvsym(void *handle, const char *name, const char *version);
+__asm__(".symver oldest_dlsym, dlsym@" OLDEST);
+__asm__(".symver oldest_dlvsym, dlvsym@" OLDEST);
+
+static void *by_oldest(void *handle, const char *name) {
+    void *found = oldest_dlvsym(handle, name, "libcuda.so.1");
+    return found ? found : oldest_dlsym(handle, name);
+}
+
 static lookup_function *deep;
 static void *deep_by_default(void *handle, const char *name) {
     (void)handle;
@@ -175,6 +194,7 @@ static int prepare(const char *name, const char *how) {
         return fprintf(stderr, "loader: %s\n", dlerror()), 1;
     deep = (lookup_function *)dlsym(bound, "lookup3");
     find_memory = strcmp(how, "version") == 0       ? by_version
+                  : strcmp(how, "oldest") == 0      ? by_oldest
                   : strcmp(how, "default") == 0     ? by_default
                   : strcmp(how, "deepdefault") == 0 ? deep_by_default
                   : strcmp(how, "deep") == 0        ? deep
