@@ -23,11 +23,11 @@ type Arbiter struct {
 
 	tickets    map[TicketID]*ticket // those that wait
 	decisions  []Decision
-	asking     *ticket // the one that is being decided by the call that made it
-	turning    bool    // queues are being looked at
-	tangled    bool    // there may be a new circle of waiters
-	knot       knot    // a circle in which something may yet move
-	noticesDue bool    // something has changed for those who wait
+	asking     *ticket   // the one that is being decided by the call that made it
+	turning    bool      // queues are being looked at
+	tangled    bool      // there may be a new circle of waiters
+	looseAt    time.Time // when to look for a circle in which something might have moved; zero: never
+	noticesDue bool      // something has changed for those who wait
 	noticedAt  time.Time
 	arrival    uint64 // of the last request
 	lastTicket TicketID

@@ -10,12 +10,6 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// knot is a circle of waiters in which something may yet move.
-type knot struct {
-	tickets []TicketID
-	since   time.Time // nothing of it has moved since
-}
-
 // untangle looks whether waiters wait for each other, and helps: whoever only waits for
 // his turn behind somebody who waits for him is served out of turn; in a true circle the
 // youngest is refused. True: it did something.
@@ -24,39 +18,50 @@ type knot struct {
 // everybody who can be served by that, and so on. Who is left waits for nobody but those
 // who are left. Parties are jobs: one goes on when a thread of it is not known to wait.
 // Where every thread of all that are left waits, it is decided at once; where there are
-// threads elsewhere, after nothing of it has moved for deadlock_grace.
+// threads elsewhere ([Arbiter.loosen]), after nothing of it has moved for deadlock_grace.
 func (a *Arbiter) untangle(now time.Time) bool {
 	if !a.tangled {
 		return false
 	}
 	a.tangled = false
-	holding := false
+	holding, blocked := false, false
 	for _, t := range a.tickets {
-		holding = holding || t.holding()
+		if t.holding() {
+			holding = true
+			blocked = blocked || t.job.blocked()
+		}
 	}
-	if !holding {
-		a.knot = knot{}
+	switch {
+	case !holding: // who holds nothing is in nobody's way
+		a.looseAt = time.Time{}
+	case a.looseAt.IsZero():
+		a.looseAt = now.Add(a.policy.DeadlockGrace)
+	}
+	if !blocked {
 		return false
 	}
-	tickets := a.sortedTickets()
-	if a.resolve(now, tickets, true) {
-		a.knot = knot{}
-		return true
+	c := a.circle(now, true)
+	return c != nil && a.resolve(now, c)
+}
+
+// loosen ends the circles in which something might have moved, and nothing has.
+func (a *Arbiter) loosen(now time.Time) {
+	for !a.looseAt.IsZero() && !now.Before(a.looseAt) {
+		c := a.circle(now, false)
+		if c == nil {
+			a.looseAt = time.Time{}
+			return
+		}
+		if since := c.moved(); now.Sub(since) < a.policy.DeadlockGrace {
+			a.looseAt = since.Add(a.policy.DeadlockGrace)
+			return
+		}
+		if !a.resolve(now, c) {
+			a.looseAt = now.Add(a.policy.DeadlockGrace)
+			return
+		}
+		a.turn(now)
 	}
-	left := a.circle(now, tickets, false)
-	if left == nil {
-		a.knot = knot{}
-		return false
-	}
-	ids, moved := left.signature()
-	if !slices.Equal(ids, a.knot.tickets) || moved.After(a.knot.since) {
-		a.knot = knot{ids, moved}
-	}
-	if now.Sub(a.knot.since) < a.policy.DeadlockGrace {
-		return false
-	}
-	a.knot = knot{}
-	return a.resolve(now, tickets, false)
 }
 
 // holding reports whether a ticket's job has bytes or a slot somewhere.
@@ -72,7 +77,8 @@ type circle struct {
 }
 
 // circle finds one, in which all threads of all parties wait (strict), or some do.
-func (a *Arbiter) circle(now time.Time, tickets []*ticket, strict bool) *circle {
+func (a *Arbiter) circle(now time.Time, strict bool) *circle {
+	tickets := a.sortedTickets()
 	for _, t := range tickets {
 		if !t.turn() || !t.holding() {
 			continue
@@ -105,29 +111,24 @@ func (a *Arbiter) circle(now time.Time, tickets []*ticket, strict bool) *circle 
 	return nil
 }
 
-// signature names a circle, and tells when something of it last moved.
-func (c *circle) signature() (ids []TicketID, moved time.Time) {
+// moved tells when something of a circle last moved.
+func (c *circle) moved() (last time.Time) {
 	all := c.path
 	if c.out != nil {
 		all = []*ticket{c.out}
 	}
 	for _, t := range all {
-		ids = append(ids, t.id)
 		for _, when := range [...]time.Time{t.parked, t.job.moved} {
-			if when.After(moved) {
-				moved = when
+			if when.After(last) {
+				last = when
 			}
 		}
 	}
-	return ids, moved
+	return last
 }
 
-// resolve ends a circle, if there is one.
-func (a *Arbiter) resolve(now time.Time, tickets []*ticket, strict bool) bool {
-	c := a.circle(now, tickets, strict)
-	if c == nil {
-		return false
-	}
+// resolve ends a circle.
+func (a *Arbiter) resolve(now time.Time, c *circle) bool {
 	if c.out != nil {
 		for i := range c.out.spots {
 			if s := &c.out.spots[i]; s.hard == 0 {

@@ -297,8 +297,8 @@ func (a *Arbiter) pass(now time.Time) {
 			a.gather(now, d)
 		}
 	}
-	a.tangled = true
 	a.turn(now)
+	a.loosen(now)
 	a.tell(now)
 }
 
@@ -363,8 +363,8 @@ func (a *Arbiter) Due() time.Time {
 			sooner(t.place.Since.Add(age * time.Duration(t.age+1)))
 		}
 	}
-	if !a.knot.since.IsZero() {
-		sooner(a.knot.since.Add(a.policy.DeadlockGrace))
+	if !a.looseAt.IsZero() {
+		sooner(a.looseAt)
 	}
 	if a.noticesDue {
 		sooner(a.noticedAt.Add(noticeEvery))

@@ -31,17 +31,19 @@ func (a *Arbiter) rank(now time.Time, t *ticket) int {
 	return t.priority + int(max(0, now.Sub(t.place.Since))/a.policy.AgeAfter)
 }
 
-// before tells whether x is served before y where both can be.
-func (a *Arbiter) before(now time.Time, x, y *ticket) bool {
-	if p, q := a.rank(now, x), a.rank(now, y); p != q {
-		return p > q
+// compare orders tickets by who is served first where both can be.
+func (a *Arbiter) compare(now time.Time, x, y *ticket) int {
+	if x.priority != y.priority {
+		if c := cmp.Compare(a.rank(now, y), a.rank(now, x)); c != 0 {
+			return c
+		}
 	}
-	return x.place.Arrival < y.place.Arrival
+	return cmp.Or(cmp.Compare(x.place.Arrival, y.place.Arrival), cmp.Compare(x.id, y.id))
 }
 
 // behind tells whether somebody comes before t in a line.
 func (a *Arbiter) behind(now time.Time, l *line, t *ticket) bool {
-	return l.first != nil && l.first != t && a.before(now, l.first, t)
+	return l.first != nil && l.first != t && a.compare(now, l.first, t) < 0
 }
 
 // ask decides a request, or has it wait.
@@ -51,7 +53,7 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 	a.arrive(now, t)
 	if l := t.lease; l != nil && l.device.crowded {
 		a.sweep(now, l.device)
-	} else if l != nil && (width(l.scope) > 0 || l.session.slots > 0) {
+	} else if l != nil && (width(l.scope) > 0 || l.session.slots > 0 || len(l.device.queue) > 0) {
 		a.left(now, l)
 	}
 	v := a.judge(now, t)
@@ -68,7 +70,7 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 			v = a.judge(now, t)
 		}
 	}
-	if v.spot == nil && !v.final && a.helps(t) {
+	if !v.final && a.helps(t) {
 		v = a.judge(now, t)
 	}
 	if v.final {
@@ -253,16 +255,23 @@ func (a *Arbiter) turn(now time.Time) {
 	a.turning = true
 	defer func() { a.turning = false }()
 	for again := true; again; {
-		again = false
 		a.reclass()
+		var changed []*device
 		for _, d := range a.devices {
 			if v := a.version(d); len(d.queue) > 0 && (d.dirty || v != d.pumped) {
-				d.dirty, d.pumped, a.tangled = false, v, true
-				a.pump(now, d)
-				again = true
+				d.dirty, d.pumped = true, v
+				changed = append(changed, d)
 			}
 		}
-		again = again || a.untangle(now)
+		switch {
+		case len(changed) == 0:
+			again = a.untangle(now)
+		case a.pump(now, changed):
+			for _, d := range changed {
+				d.dirty = false
+			}
+			a.tangled = true
+		}
 	}
 	a.noticesDue = true
 }
@@ -287,48 +296,57 @@ func (t *ticket) setDirty() {
 	}
 }
 
-// pump goes through a device's queue in order, and serves whoever can be.
-func (a *Arbiter) pump(now time.Time, d *device) {
-	slices.SortFunc(d.queue, func(x, y *ticket) int {
-		return cmp.Or(cmp.Compare(a.rank(now, y), a.rank(now, x)), cmp.Compare(x.place.Arrival, y.place.Arrival))
-	})
-	lines := []*line{&d.slots, &d.bytes, &d.fresh}
-	for _, s := range a.shareds {
-		if l := s.lines[d]; l != nil {
-			lines = append(lines, l)
+// pump goes through the queues of some devices in order, as far as the first ticket that
+// is decided: what that takes or leaves may concern one that comes before it. True: it came
+// to the end, and what is set aside on those devices is known.
+func (a *Arbiter) pump(now time.Time, devices []*device) bool {
+	var lines []*line
+	for _, d := range devices {
+		lines = append(lines, &d.slots, &d.bytes, &d.fresh)
+		for _, s := range a.shareds {
+			if l := s.lines[d]; l != nil {
+				lines = append(lines, l)
+			}
 		}
 	}
-	for served := true; served; { // what one takes may be what an earlier one waits for too
-		served = false
-		for _, l := range lines {
-			l.first, l.waits = nil, false
+	for _, l := range lines {
+		l.first, l.waits = nil, false
+	}
+	for _, t := range a.inOrder(now, devices) {
+		if !a.step(now, devices, t) {
+			return false
 		}
-		for _, t := range slices.Clone(d.queue) {
-			switch {
-			case t.done:
-			case a.step(now, d, t):
-				a.bar(now, d, t)
-			default:
-				served = true
-			}
-			if served {
-				break
-			}
+		for _, d := range devices {
+			a.bar(now, d, t)
 		}
 	}
 	for _, l := range lines {
 		l.watched = l.watched && l.waits
 	}
+	return true
+}
+
+// inOrder returns the tickets of some devices in the order in which they are served.
+func (a *Arbiter) inOrder(now time.Time, devices []*device) (all []*ticket) {
+	for _, d := range devices {
+		slices.SortFunc(d.queue, func(x, y *ticket) int { return a.compare(now, x, y) })
+		all = append(all, d.queue...)
+	}
+	if len(devices) > 1 {
+		slices.SortFunc(all, func(x, y *ticket) int { return a.compare(now, x, y) })
+		all = slices.Compact(all)
+	}
+	return all
 }
 
 // step judges a waiting ticket, and serves or refuses it. True: it waits on.
-func (a *Arbiter) step(now time.Time, d *device, t *ticket) bool {
+func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
 	t.age = a.rank(now, t) - t.priority
 	if fresh := a.holdsNothing(t.job); fresh != t.fresh { // by what was served a moment ago
 		t.fresh = fresh
 		t.setDirty()
 	}
-	before := slices.Clone(t.spots)
+	before, whole := slices.Clone(t.spots), t.at()
 	v := a.judge(now, t)
 	for a.watch(now, t) {
 		v = a.judge(now, t)
@@ -344,7 +362,7 @@ func (a *Arbiter) step(now time.Time, d *device, t *ticket) bool {
 		return false
 	}
 	for i, s := range t.spots { // what it sets aside elsewhere has changed
-		if s.device != d && s.at != before[i].at {
+		if (s.at != before[i].at || t.at() != whole) && !slices.Contains(devices, s.device) {
 			s.device.dirty = true
 		}
 	}

@@ -83,31 +83,37 @@ func (a *Arbiter) disown(t *ticket) {
 }
 
 // helps calls idle credit back where nothing but that is in a ticket's way, and it
-// suffices. What does not suffice is not touched.
+// suffices: on the first of its devices where it does. What does not suffice is not touched.
 func (a *Arbiter) helps(t *ticket) bool {
 	for i := range t.spots {
 		s := &t.spots[i]
-		if s.at == 0 || s.at != s.hard || s.at&(atSlots|atWish) != 0 {
-			continue
+		if s.at == 0 && t.any {
+			return false // it is served here
 		}
-		switch {
-		case t.lease == nil:
-			least, budget := t.reserves(s.device)
-			return a.recallFor(func() *accounting.Refusal { return a.ledger.CheckMin(budget, s.device.Index, least) })
-		case a.chained(t):
-			own, refused := a.makeRoom(t.lease, t.bytes)
-			t.own = own
-			return refused == nil
+		if s.at != 0 && s.at == s.hard && s.at&(atSlots|atWish) == 0 && a.helpsAt(t, s.device) {
+			return true
 		}
-		return a.recallFor(func() *accounting.Refusal {
-			sums := a.ledger.Device(s.device.Index)
-			if left := sums.Limit.Less(sums.Committed); t.bytes > left {
-				return &accounting.Refusal{Device: s.device.Index, Limit: sums.Limit, Short: t.bytes - left}
-			}
-			return nil
-		})
 	}
 	return false
+}
+
+func (a *Arbiter) helpsAt(t *ticket, d *device) bool {
+	switch {
+	case t.lease == nil:
+		least, budget := t.reserves(d)
+		return a.recallFor(func() *accounting.Refusal { return a.ledger.CheckMin(budget, d.Index, least) })
+	case a.chained(t):
+		own, refused := a.makeRoom(t.lease, t.bytes)
+		t.own = own
+		return refused == nil
+	}
+	return a.recallFor(func() *accounting.Refusal {
+		sums := a.ledger.Device(d.Index)
+		if left := sums.Limit.Less(sums.Committed); t.bytes > left {
+			return &accounting.Refusal{Device: d.Index, Limit: sums.Limit, Short: t.bytes - left}
+		}
+		return nil
+	})
 }
 
 // recallFor calls idle credit back until nothing refuses any more; nothing, where it

@@ -1,0 +1,850 @@
+package arbiter_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+)
+
+// drive lets random clients use an arbiter and the reference of its queue side by side.
+// Every decision must be one that the reference makes, and every one that it makes must
+// have been made: nothing is served out of order, and no wake-up is lost.
+type drive struct {
+	*world
+	*reference
+	rng      *rand.Rand
+	arrivals int
+	seed     uint64
+	steps    int
+	verbose  bool
+	trace    []string
+	last     time.Time
+	held     []arbiter.Decision // taken from the arbiter, and not compared yet
+}
+
+// maxTrace is how many of the last steps a failure shows.
+const maxTrace = 60
+
+func newDrive(t testing.TB, seed uint64) *drive {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	scope := []arbiter.Scope{arbiter.ScopeJob, arbiter.ScopeJob, arbiter.ScopeProcess, arbiter.ScopeThread}[rng.IntN(4)]
+	p := exact(unlimited())
+	p.AgeAfter, p.DeadlockGrace = time.Minute, 2*time.Second
+	p.Rules = []arbiter.Rule{
+		{Match: arbiter.Match{User: "eve"}, Scope: ptr(arbiter.ScopeUser), Max: ptr(size(60)), OnFull: ptr(arbiter.OnFullWait)},
+		{Match: arbiter.Match{Exe: "waiter"}, OnFull: ptr(arbiter.OnFullWait)},
+	}
+	d := &drive{rng: rng, seed: seed, reference: &reference{scope: scope, age: time.Minute, grace: 2 * time.Second, shared: 60, now: start}}
+	totals := []accounting.Bytes{100, 80}
+	if rng.IntN(2) == 0 { // few have to wait
+		totals = []accounting.Bytes{300, 200}
+	}
+	totals = totals[:1+rng.IntN(2)]
+	for i, total := range totals {
+		slots := []int{0, 0, 1, 1, 2, 3}[rng.IntN(6)]
+		d.devices = append(d.devices, &refDevice{index: i, total: total, slots: slots})
+		p.Devices = append(p.Devices, arbiter.DeviceRule{Match: arbiter.DeviceMatch{Index: ptr(i)}, SlotsMax: slots, SlotScope: scope})
+	}
+	d.world = newWorld(t, p, totals...)
+	return d
+}
+
+func (d *drive) logf(format string, args ...any) {
+	if !d.verbose {
+		return
+	}
+	if len(d.trace) >= maxTrace {
+		d.trace = append(d.trace[:0], d.trace[maxTrace/2:]...)
+	}
+	d.trace = append(d.trace, fmt.Sprintf(format, args...))
+}
+
+func (d *drive) fail(format string, args ...any) {
+	d.t.Helper()
+	for range 20 { // once more, saying what it does; maps are not always gone through in the same order
+		if d.verbose {
+			break
+		}
+		again := newDrive(d.t, d.seed)
+		again.verbose = true
+		again.run(d.steps)
+	}
+	for _, j := range d.jobs {
+		d.logf("job %d uid %d wait %v min %d max %d on %v kept %v tail %v pending %v released %v closed %v fresh %v blocked %v", j.id, j.uid, j.wait, j.min, j.max, j.on, j.kept, j.tail, j.pending, j.released, j.closed, d.fresh(j), d.blocked(j))
+		for _, s := range j.sessions {
+			d.logf("  session %d dead %v threads %d wish %d", s.id, s.dead, s.threads, s.wish)
+			for _, l := range s.leases {
+				d.logf("    device %d used %d gone %v idle %d: %v", l.device.index, l.used, l.gone, l.word.idle(), l.threads)
+			}
+		}
+	}
+	for _, t := range d.tickets {
+		needs, _, _ := d.judge(t, d.current(t))
+		session := arbiter.SessionID(0)
+		if t.lease != nil {
+			session = t.lease.session.id
+		}
+		d.logf("ticket %d %c session %d thread %d wants %d since %v: %+v", t.id, t.kind, session, t.thread, t.n, t.since.Sub(start), needs)
+	}
+	for _, q := range d.arb.Snapshot(d.world.now).Queue {
+		d.logf("the arbiter: ticket %d on %d: %s", q.Ticket, q.Device, q.Reason)
+	}
+	d.t.Fatalf("seed %d, slots by %s: %s\nthe last steps:\n%s", d.seed, d.scope, fmt.Sprintf(format, args...), joined(d.trace))
+}
+
+func joined(lines []string) (all string) {
+	for _, l := range lines {
+		all += "  " + l + "\n"
+	}
+	return all
+}
+
+// run takes so many steps.
+func (d *drive) run(steps int) {
+	d.steps = steps
+	for range steps {
+		d.one()
+		if d.rng.IntN(64) == 0 {
+			d.checkSums()
+		}
+	}
+	d.finish()
+}
+
+func (d *drive) one() {
+	switch n := d.rng.IntN(100); {
+	case n < 8:
+		d.openSession()
+	case n < 14:
+		d.openJob()
+	case n < 40:
+		d.alloc()
+	case n < 58:
+		d.free()
+	case n < 66:
+		d.object('c', 1)
+	case n < 72:
+		d.object('s', 1)
+	case n < 80:
+		d.unmake()
+	case n < 85:
+		d.die()
+	case n < 89, len(d.jobs) > 2*maxJobs:
+		d.gone()
+	case n < 92:
+		d.endJob()
+	case n < 94:
+		d.cancel()
+	case n < 96:
+		d.setThreads()
+	case n < 98:
+		d.limits()
+	default:
+		d.pass()
+	}
+}
+
+func pickOf[T any](d *drive, from []T) (one T, ok bool) {
+	if len(from) == 0 {
+		return one, false
+	}
+	return from[d.rng.IntN(len(from))], true
+}
+
+func (d *drive) sessions() (all []*refSession) {
+	for _, j := range d.jobs {
+		for _, s := range j.sessions {
+			if !s.dead {
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}
+
+// Few parties meet each other's limits more often than many.
+const maxSessions, maxJobs = 6, 5
+
+func (d *drive) openSession() {
+	if len(d.sessions()) >= maxSessions {
+		return
+	}
+	var j *refJob
+	if open := slices.DeleteFunc(slices.Clone(d.jobs), func(j *refJob) bool { return !j.run || j.closed || j.pending }); len(open) > 0 && d.rng.IntN(2) == 0 {
+		j, _ = pickOf(d, open)
+	}
+	req := arbiter.SessionRequest{}
+	if j != nil {
+		req.Job = j.id
+		req.Process = d.process(j.uid, "x")
+	} else {
+		uid, exe := d.user()
+		req.Process = d.process(uid, exe)
+		j = &refJob{uid: uid, closed: true, wait: exe == "waiter" || uid == eve, max: accounting.Max, timeout: 10 * time.Minute}
+		d.jobs = append(d.jobs, j)
+	}
+	s := &refSession{job: j}
+	if d.rng.IntN(6) == 0 {
+		s.wish = 1 + d.rng.IntN(2)
+		req.Slots = s.wish
+	}
+	info, err := d.arb.OpenSession(d.world.now, req)
+	if err != nil || info.Waiting != 0 {
+		d.fail("session: %+v, %v", info, err)
+	}
+	s.id = info.ID
+	if n := d.rng.IntN(4); n > 0 {
+		s.threads = n
+		d.arb.Threads(d.world.now, s.id, n)
+	}
+	j.sessions = append(j.sessions, s)
+	d.logf("session %d of job %d (uid %d, wait %v), wish %d, %d threads", s.id, j.id, j.uid, j.wait, s.wish, s.threads)
+	d.settled(nil)
+}
+
+func (d *drive) user() (uint32, string) {
+	return []uint32{bob, bob, eve}[d.rng.IntN(3)], []string{"waiter", "waiter", "x"}[d.rng.IntN(3)]
+}
+
+func (d *drive) openJob() {
+	if len(d.jobs) >= maxJobs {
+		return
+	}
+	uid, exe := d.user()
+	j := &refJob{uid: uid, run: true, pending: true, wait: exe == "waiter" || uid == eve, max: accounting.Max}
+	req := arbiter.JobRequest{}
+	if d.rng.IntN(8) == 0 {
+		j.uid, j.wait = 0, exe == "waiter"
+		j.priority = d.rng.IntN(3)
+		req.Priority = j.priority
+	}
+	req.Process = d.process(j.uid, exe)
+	if d.rng.IntN(2) == 0 {
+		j.min = accounting.Bytes(1 + d.rng.IntN(50))
+		req.Min = ptr(size(j.min))
+		if d.rng.IntN(2) == 0 {
+			j.max = j.min
+		} else {
+			j.max = j.min + accounting.Bytes(d.rng.IntN(40))
+		}
+		if j.uid == eve {
+			j.max = min(j.max, d.shared)
+		}
+		req.Max = ptr(size(j.max))
+	}
+	if d.rng.IntN(5) == 0 {
+		req.Wait, j.wait = true, true
+	}
+	if d.rng.IntN(8) == 0 {
+		req.NoWait, j.noWait = true, true
+	}
+	if d.rng.IntN(4) == 0 {
+		req.Timeout = time.Duration(1+d.rng.IntN(90)) * time.Second
+	}
+	req.Exclusive = d.rng.IntN(6) == 0
+	j.exclusive = req.Exclusive
+	t := &refTicket{kind: 'j', job: j}
+	j.claim = d.rng.IntN(4) == 0
+	req.Claim = j.claim
+	from := slices.Clone(d.devices)
+	switch d.rng.IntN(4) {
+	case 0:
+		t.any, req.Any, j.claim = true, true, true
+		if len(from) == 2 && d.rng.IntN(2) == 0 {
+			slices.Reverse(from)
+			req.Devices = []int{1, 0}
+		}
+	case 1:
+		one, _ := pickOf(d, d.devices)
+		from, req.Devices, j.on = []*refDevice{one}, []int{one.index}, []int{one.index}
+	}
+	for _, dev := range from {
+		if t.any || d.keeps(j, dev) || j.min > 0 {
+			t.choice = append(t.choice, dev)
+		}
+	}
+	d.jobs = append(d.jobs, j)
+	if j.on != nil || t.any {
+		for dev := range d.devices {
+			if j.max < accounting.Max {
+				j.max = min(j.max, d.devices[dev].total)
+			}
+		}
+	}
+	info, err := d.arb.OpenJob(d.world.now, req)
+	got := answer{ticket: info.Waiting, refused: reasonOf(err)}
+	j.id = info.ID
+	d.logf("job %d: %+v devices %v any %v exclusive %v claim %v min %d max %d wait %v no %v timeout %v prio %d -> %+v %v", j.id, uid, req.Devices, req.Any,
+		req.Exclusive, j.claim, j.min, j.max, j.wait, j.noWait, req.Timeout, j.priority, got, info.Devices)
+	if j.timeout = req.Timeout; j.timeout == 0 {
+		j.timeout = 10 * time.Minute
+	}
+	f := d.request(t, got)
+	if f != nil && f.reason != arbiter.ReasonNone {
+		d.forget(j)
+	}
+	if f != nil && f.reason == arbiter.ReasonNone && t.any && (len(info.Devices) != 1 || info.Devices[0] != f.device) {
+		d.fail("job %d was given %v, not %d", j.id, info.Devices, f.device)
+	}
+}
+
+func (d *drive) forget(j *refJob) {
+	d.jobs = slices.DeleteFunc(d.jobs, func(x *refJob) bool { return x == j })
+}
+
+// answer is what a request was told.
+type answer struct {
+	granted bool
+	ticket  arbiter.TicketID
+	refused arbiter.Reason
+}
+
+func reasonOf(err error) arbiter.Reason {
+	var r *arbiter.Refusal
+	if errors.As(err, &r) {
+		return r.Reason
+	}
+	return arbiter.ReasonNone
+}
+
+// lease picks a living lease with a thread that does not wait, attached if need be.
+func (d *drive) lease() (*refLease, uint32) {
+	s, ok := pickOf(d, d.sessions())
+	if !ok {
+		return nil, 0
+	}
+	dev, _ := pickOf(d, d.devices)
+	thread := uint32(1 + d.rng.IntN(3))
+	for _, t := range d.tickets {
+		if t.lease != nil && t.lease.session == s && t.thread == thread {
+			return nil, 0
+		}
+	}
+	for _, l := range s.leases {
+		if l.device == dev {
+			return l, thread
+		}
+	}
+	info, err := d.arb.Attach(d.world.now, s.id, dev.index)
+	if !s.job.uses(dev) {
+		if reasonOf(err) != arbiter.ReasonDenied {
+			d.fail("a lease on a device that is not the job's: %v", err)
+		}
+		return nil, 0
+	}
+	if err != nil {
+		d.fail("%v", err)
+	}
+	c := &client{w: d.world, session: s.id, lease: info.ID, word: d.words.add(info.ID, 0, 0)}
+	if info.Closed {
+		c.word.state.Or(closedBit | notifyBit)
+	}
+	if info.Notify {
+		c.word.state.Or(notifyBit)
+	}
+	l := &refLease{client: c, session: s, device: dev}
+	s.leases = append(s.leases, l)
+	return l, thread
+}
+
+func (d *drive) alloc() {
+	l, thread := d.lease()
+	if l == nil {
+		return
+	}
+	n := accounting.Bytes(1 + d.rng.IntN(60))
+	if d.rng.IntN(3) == 0 {
+		n = accounting.Bytes(1 + d.rng.IntN(12))
+	}
+	l.request++
+	noWait := d.rng.IntN(8) == 0
+	o := d.arb.Alloc(d.world.now, arbiter.AllocRequest{Lease: l.lease, Bytes: n, Request: l.request, Thread: thread, NoWait: noWait})
+	d.logf("session %d of job %d thread %d device %d: alloc %d (no wait: %v) -> %v %d %v %d", l.session.id, l.session.job.id, thread, l.device.index, n, noWait,
+		o.Granted, o.Waiting, o.Reason, o.Remaining)
+	t := &refTicket{kind: 'a', job: l.session.job, lease: l, thread: thread, n: n}
+	d.ask(t, answer{o.Granted, o.Waiting, o.Reason}, noWait)
+}
+
+func (d *drive) object(kind byte, count int) {
+	l, thread := d.lease()
+	if l == nil {
+		return
+	}
+	t := &refTicket{kind: kind, job: l.session.job, lease: l, thread: thread, count: count}
+	var got answer
+	if kind == 'c' {
+		o := d.arb.Context(d.world.now, arbiter.ContextRequest{Lease: l.lease, Count: count, Thread: thread})
+		got = answer{o.Granted, o.Waiting, o.Reason}
+	} else {
+		o := d.arb.Stream(d.world.now, arbiter.StreamRequest{Lease: l.lease, Count: count, Thread: thread})
+		got = answer{o.Granted, o.Waiting, o.Reason}
+	}
+	d.logf("session %d thread %d device %d: %c -> %+v", l.session.id, thread, l.device.index, kind, got)
+	d.ask(t, got, false)
+}
+
+func (d *drive) ask(t *refTicket, got answer, noWait bool) {
+	was := t.job.noWait
+	t.job.noWait = was || noWait
+	d.request(t, got)
+	t.job.noWait = was
+}
+
+// request has the reference decide a request too, and compares. What becomes of it at
+// once is returned; nil: it waits.
+func (d *drive) request(t *refTicket, got answer) *fate {
+	d.arrivals++
+	t.arrival, t.since, t.parked, t.id = d.arrivals, d.reference.now, d.reference.now, got.ticket
+	t.deadline = t.since.Add(t.job.timeout)
+	d.changed()
+	f := d.decide(t)
+	if f == nil {
+		f = d.settled(t)
+	} else {
+		d.settled(nil)
+	}
+	switch {
+	case f == nil && got.ticket == 0:
+		d.fail("it was to wait: %+v", got)
+	case f != nil && f.reason == arbiter.ReasonNone && got.ticket+arbiter.TicketID(got.refused) != 0:
+		d.fail("it was to be served: %+v", got)
+	case f != nil && f.reason != got.refused:
+		d.fail("it was to be refused for %v: %+v", f.reason, got)
+	}
+	return f
+}
+
+// decide judges a new request; nil: it was parked.
+func (d *drive) decide(t *refTicket) *fate {
+	r := d.reference
+	if why := r.never(t); why != arbiter.ReasonNone {
+		return &fate{ticket: t, reason: why}
+	}
+	r.tickets = append(r.tickets, t)
+	needs, at, ok := r.judge(t, r.current(t))
+	if ok {
+		f := r.serve(t, at)
+		return &f
+	}
+	slots, shared := t.kind == 'j', false
+	for _, n := range needs {
+		slots = slots || n.slot || n.wish
+		shared = shared || n.shared
+	}
+	why := arbiter.ReasonNone
+	switch {
+	case !slots && !t.job.wait && shared:
+		why = arbiter.ReasonSharedFull
+	case !slots && !t.job.wait:
+		why = arbiter.ReasonDeviceFull
+	case t.job.noWait:
+		why = arbiter.ReasonBusy
+	}
+	if why == arbiter.ReasonNone {
+		return nil
+	}
+	r.drop(t)
+	return &fate{ticket: t, reason: why}
+}
+
+// settled lets the reference go on to its end, and compares what it decided with what
+// the arbiter did. What became of the new ticket is returned.
+func (d *drive) settled(new *refTicket) *fate {
+	d.trim()
+	d.changed()
+	var mine *fate
+	got := map[arbiter.TicketID]arbiter.Decision{}
+	for _, x := range append(d.held, d.arb.Decisions()...) {
+		if x.Kind == arbiter.DecisionDone {
+			if _, twice := got[x.Ticket]; twice {
+				d.fail("ticket %d was decided twice", x.Ticket)
+			}
+			got[x.Ticket] = x
+			d.logf("  decided: ticket %d: %v", x.Ticket, reasonIn(x))
+		}
+	}
+	d.held = nil
+	d.arb.Events()
+	take := func(f fate) {
+		d.apply(f)
+		if f.ticket == new {
+			mine = &f
+			return
+		}
+		x, ok := got[f.ticket.id]
+		if !ok {
+			d.fail("ticket %d of job %d was to be decided: %v", f.ticket.id, f.ticket.job.id, f.reason)
+		}
+		if why := reasonIn(x); why != f.reason {
+			d.fail("ticket %d was decided %v, not %v", f.ticket.id, why, f.reason)
+		}
+		delete(got, f.ticket.id)
+	}
+	for again := true; again; {
+		again = false
+		for _, f := range d.settle() {
+			take(f)
+		}
+		for id := range got {
+			t := d.find(id)
+			if t == nil {
+				d.fail("ticket %d was decided, and is not known", id)
+			}
+			if d.reference.now.Sub(t.parked) < d.grace {
+				continue
+			}
+			if f, ok := d.untangle(false, t); ok {
+				take(f)
+				again = true
+				break
+			}
+		}
+	}
+	for id, x := range got {
+		d.fail("ticket %d was decided %v, and was to wait", id, reasonIn(x))
+	}
+	return mine
+}
+
+// trim ends the slot that a released job's processes share with the last of their objects.
+func (d *drive) trim() {
+	for _, j := range d.jobs {
+		j.tail = slices.DeleteFunc(j.tail, func(index int) bool {
+			for _, s := range j.sessions {
+				for _, l := range s.leases {
+					if !s.dead && !l.gone && l.device.index == index && l.objects() {
+						return false
+					}
+				}
+			}
+			return true
+		})
+	}
+}
+
+func (d *drive) find(id arbiter.TicketID) *refTicket {
+	for _, t := range d.tickets {
+		if t.id == id {
+			return t
+		}
+	}
+	return nil
+}
+
+// apply has a decision's consequences for who is there.
+func (d *drive) apply(f fate) {
+	d.changed()
+	if f.ticket.kind == 'j' && f.reason != arbiter.ReasonNone {
+		d.forget(f.ticket.job)
+	}
+}
+
+func reasonIn(x arbiter.Decision) arbiter.Reason {
+	switch {
+	case x.Alloc != nil:
+		return x.Alloc.Reason
+	case x.Stream != nil:
+		return x.Stream.Reason
+	case x.Context != nil:
+		return x.Context.Reason
+	case x.Refusal != nil:
+		return x.Refusal.Reason
+	}
+	return arbiter.ReasonNone
+}
+
+// withdrawn takes tickets out of the reference that the arbiter decided without serving
+// them: cancelled, or too late.
+func (d *drive) withdrawn(why arbiter.Reason, of func(*refTicket) bool) {
+	var out []*refTicket
+	for _, t := range d.tickets {
+		if of(t) {
+			out = append(out, t)
+		}
+	}
+	if len(out) == 0 {
+		return
+	}
+	for _, x := range d.arb.Decisions() {
+		i := slices.IndexFunc(out, func(t *refTicket) bool { return t.id == x.Ticket })
+		if i < 0 {
+			d.held = append(d.held, x)
+			continue
+		}
+		if got := reasonIn(x); got != why {
+			d.fail("ticket %d: %v, not %v", x.Ticket, got, why)
+		}
+		d.drop(out[i])
+		d.apply(fate{ticket: out[i], reason: why})
+		out = slices.Delete(out, i, i+1)
+	}
+	if len(out) > 0 {
+		d.fail("ticket %d was to go: %v", out[0].id, why)
+	}
+}
+
+func (d *drive) free() {
+	s, ok := pickOf(d, d.sessions())
+	if !ok {
+		return
+	}
+	l, ok := pickOf(d, s.leases)
+	if !ok || l.used == 0 {
+		return
+	}
+	n := accounting.Bytes(1 + d.rng.IntN(int(l.used)))
+	if d.rng.IntN(2) == 0 {
+		n = l.used
+	}
+	if l.used -= n; l.used == 0 {
+		for i := range l.threads {
+			l.threads[i].bytes = false
+		}
+	}
+	d.logf("session %d device %d: free %d of %d, told: %v", s.id, l.device.index, n, l.used+n, l.word.state.Load()&notifyBit != 0)
+	l.free(n)
+	d.settled(nil)
+}
+
+func (d *drive) unmake() {
+	s, ok := pickOf(d, d.sessions())
+	if !ok {
+		return
+	}
+	l, ok := pickOf(d, s.leases)
+	if !ok {
+		return
+	}
+	for thread := range l.threads {
+		m := &l.threads[thread]
+		if m.contexts > 0 && d.rng.IntN(2) == 0 {
+			m.contexts--
+			d.logf("session %d thread %d device %d: context gone", s.id, thread, l.device.index)
+			d.arb.Context(d.world.now, arbiter.ContextRequest{Lease: l.lease, Count: -1, Thread: uint32(thread)})
+			d.settled(nil)
+			return
+		}
+		if m.streams > 0 {
+			m.streams--
+			d.logf("session %d thread %d device %d: stream gone", s.id, thread, l.device.index)
+			d.arb.Stream(d.world.now, arbiter.StreamRequest{Lease: l.lease, Count: -1, Thread: uint32(thread)})
+			d.settled(nil)
+			return
+		}
+	}
+}
+
+func (d *drive) die() {
+	s, ok := pickOf(d, d.sessions())
+	if !ok {
+		return
+	}
+	d.logf("session %d dies", s.id)
+	d.arb.EndSession(d.world.now, s.id)
+	s.dead = true
+	d.withdrawn(arbiter.ReasonCancelled, func(t *refTicket) bool { return t.lease != nil && t.lease.session == s })
+	d.tidy()
+	d.settled(nil)
+}
+
+// tidy forgets who is gone.
+func (d *drive) tidy() {
+	for _, j := range slices.Clone(d.jobs) {
+		for _, s := range slices.Clone(j.sessions) {
+			if s.dead && !slices.ContainsFunc(s.leases, func(l *refLease) bool { return !l.gone }) {
+				j.sessions = slices.DeleteFunc(j.sessions, func(x *refSession) bool { return x == s })
+			}
+		}
+		if !j.alive() {
+			j.kept = nil
+			if len(j.sessions) == 0 {
+				d.forget(j)
+			}
+		}
+	}
+}
+
+func (d *drive) gone() {
+	for _, j := range slices.Clone(d.jobs) {
+		for _, s := range slices.Clone(j.sessions) {
+			for _, l := range s.leases {
+				if s.dead && !l.gone && d.rng.IntN(2) == 0 {
+					d.logf("the memory of session %d on device %d is back", s.id, l.device.index)
+					l.gone = true
+					d.tidy()
+					d.arb.Gone(d.world.now, s.id, l.device.index)
+					delete(d.words.all, l.lease)
+					d.settled(nil)
+				}
+			}
+		}
+	}
+}
+
+func (d *drive) endJob() {
+	j, ok := pickOf(d, slices.DeleteFunc(slices.Clone(d.jobs), func(j *refJob) bool { return !j.run || j.closed }))
+	if !ok {
+		return
+	}
+	own := func(t *refTicket) bool { return t.kind == 'j' && t.job == j }
+	if d.rng.IntN(3) == 0 {
+		d.logf("job %d is released", j.id)
+		d.arb.ReleaseJob(d.world.now, j.id)
+		if !j.pending && !j.released {
+			j.released, j.tail, j.kept = true, j.kept, nil
+		}
+		d.withdrawn(arbiter.ReasonCancelled, own)
+	} else {
+		d.logf("the runner of job %d is gone", j.id)
+		d.arb.CloseJob(d.world.now, j.id)
+		if !j.pending {
+			j.closed = true
+		}
+		d.withdrawn(arbiter.ReasonCancelled, own)
+	}
+	d.tidy()
+	d.settled(nil)
+}
+
+func (d *drive) cancel() {
+	t, ok := pickOf(d, d.tickets)
+	if !ok {
+		return
+	}
+	if t.job.run && d.rng.IntN(3) == 0 {
+		d.logf("the tickets of job %d are cancelled", t.job.id)
+		d.arb.CancelJob(d.world.now, t.job.id)
+		d.withdrawn(arbiter.ReasonCancelled, func(x *refTicket) bool { return x.job == t.job })
+	} else {
+		d.logf("ticket %d is cancelled", t.id)
+		if !d.arb.Cancel(d.world.now, t.id, arbiter.ReasonCancelled) {
+			d.fail("ticket %d does not wait", t.id)
+		}
+		d.withdrawn(arbiter.ReasonCancelled, func(x *refTicket) bool { return x == t })
+	}
+	d.settled(nil)
+}
+
+func (d *drive) setThreads() {
+	if s, ok := pickOf(d, d.sessions()); ok {
+		s.threads = d.rng.IntN(4)
+		d.logf("session %d has %d threads", s.id, s.threads)
+		d.arb.Threads(d.world.now, s.id, s.threads)
+		d.settled(nil)
+	}
+}
+
+func (d *drive) limits() {
+	if d.rng.IntN(2) == 0 {
+		dev, _ := pickOf(d, d.devices)
+		dev.slots = d.rng.IntN(4)
+		d.logf("device %d has %d slots", dev.index, dev.slots)
+		if err := d.arb.SetSlots(d.world.now, dev.index, dev.slots); err != nil {
+			d.fail("%v", err)
+		}
+		d.settled(nil)
+		return
+	}
+	j, ok := pickOf(d, slices.DeleteFunc(slices.Clone(d.jobs), func(j *refJob) bool { return !j.run || j.pending || !j.alive() || j.min > 0 }))
+	if !ok {
+		return
+	}
+	most := accounting.Bytes(d.rng.IntN(80))
+	d.logf("the budget of job %d is %d", j.id, most)
+	if err := d.arb.SetJobLimits(d.world.now, j.id, arbiter.Change{Device: arbiter.AllDevices, Max: ptr(size(most))}); err != nil {
+		d.fail("%v", err)
+	}
+	j.max = most
+	d.settled(nil)
+}
+
+// pass lets time go by.
+func (d *drive) pass() {
+	d.last = d.world.now // when anything moved at the latest
+	d.world.now = d.world.now.Add(time.Duration(d.rng.IntN(40)) * time.Second / time.Duration(1+d.rng.IntN(20)))
+	d.reference.now = d.world.now
+	d.logf("it is %v", d.world.now.Sub(start))
+	d.arb.Tick(d.world.now)
+	d.withdrawn(arbiter.ReasonTimeout, func(t *refTicket) bool { return !t.deadline.After(d.world.now) })
+	d.settled(nil)
+	if d.world.now.Sub(d.last) >= d.grace {
+		if f, ok := d.untangle(false, nil); ok {
+			d.fail("nothing has moved for long, and ticket %d still waits in a circle", f.ticket.id)
+		}
+	}
+}
+
+// checkSums holds the arbiter's figures against what the clients truly use.
+func (d *drive) checkSums() {
+	d.changed()
+	s := d.arb.Snapshot(d.world.now)
+	for i, dev := range d.devices {
+		var used, sum accounting.Bytes
+		for _, j := range d.jobs {
+			used += usedBy(j, dev, false)
+			sum += committed(j, dev)
+		}
+		state := s.Devices[i]
+		if state.Used != used || sum > dev.total || state.Committed > state.Capacity {
+			d.fail("device %d: %d used, %d committed: %+v", i, used, sum, state)
+		}
+		holders := d.holdersOf(dev)
+		alone := slices.ContainsFunc(holders, func(h refHolder) bool {
+			return h.job.exclusive && slices.Contains(h.job.kept, dev.index)
+		})
+		for _, h := range holders {
+			if alone && !h.job.exclusive {
+				d.fail("device %d: job %d is there, and another has it alone", i, h.job.id)
+			}
+		}
+		if state.SlotsCurrent < len(holders) {
+			d.fail("device %d: %d holders, %d counted", i, len(holders), state.SlotsCurrent)
+		}
+	}
+	if len(s.Queue) != len(d.tickets) {
+		d.fail("%d in the queue, not %d", len(s.Queue), len(d.tickets))
+	}
+}
+
+// finish ends everybody; then nobody may wait.
+func (d *drive) finish() {
+	for len(d.jobs) > 0 {
+		for _, j := range slices.Clone(d.jobs) {
+			for _, s := range slices.Clone(j.sessions) {
+				d.arb.Forget(d.world.now, s.id)
+			}
+			d.arb.CloseJob(d.world.now, j.id)
+		}
+		d.jobs = nil
+	}
+	s := d.arb.Snapshot(d.world.now)
+	if len(s.Queue)+len(s.Jobs)+len(s.Leases) > 0 {
+		d.fail("left: %+v", s)
+	}
+	for _, dev := range s.Devices {
+		if dev.SlotsCurrent+dev.Claims != 0 || dev.Leased || dev.Committed != 0 {
+			d.fail("left: %+v", dev)
+		}
+	}
+}
+
+// TestQueueAgainstReference takes a million random steps.
+func TestQueueAgainstReference(t *testing.T) {
+	const seeds, steps = 500, 2000
+	for part := range 2 {
+		t.Run(fmt.Sprint(part), func(t *testing.T) {
+			t.Parallel()
+			for i := range uint64(seeds / 2) {
+				seed := i*2 + uint64(part)
+				d := newDrive(t, seed)
+				d.run(steps)
+			}
+		})
+	}
+}

@@ -1,0 +1,315 @@
+package arbiter_test
+
+import (
+	"slices"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+)
+
+// The reference's way to find circles of waiters: try, for each set of parties that wait,
+// what would happen if all others gave back all that they hold.
+
+// blocked: every thread of a job that made a call waits.
+func (r *reference) blocked(j *refJob) bool {
+	alive := false
+	for _, s := range j.sessions {
+		if !s.dead {
+			alive = true
+			if !r.allWait(s) {
+				return false
+			}
+		}
+	}
+	return alive
+}
+
+func (r *reference) allWait(s *refSession) bool {
+	waiting := 0
+	for _, t := range r.tickets {
+		if t.lease != nil && t.lease.session == s {
+			waiting++ // a thread waits for one thing at a time
+		}
+	}
+	return s.threads > 0 && waiting >= s.threads
+}
+
+// holdsAny: a job has bytes or a slot somewhere.
+func (r *reference) holdsAny(j *refJob) bool {
+	if !r.fresh(j) {
+		return true
+	}
+	for _, d := range r.devices {
+		if slices.ContainsFunc(r.holdersOf(d), func(h refHolder) bool { return h.job == j }) {
+			return true
+		}
+	}
+	return false
+}
+
+// ifOthers is a machine on which only some parties are left, with what they hold.
+type ifOthers struct {
+	r     *reference
+	stuck []*refJob
+	left  []*refTicket
+}
+
+func (m *ifOthers) isStuck(j *refJob) bool { return slices.Contains(m.stuck, j) }
+
+// held is what a stuck party holds on a device with living processes, or has reserved.
+func (m *ifOthers) held(j *refJob, d *refDevice) accounting.Bytes {
+	return max(usedBy(j, d, true), j.reserved(d))
+}
+
+// stuckHolders are those of a device's holders that give nothing back.
+func (m *ifOthers) stuckHolders(d *refDevice) (all []refHolder) {
+	for _, h := range m.r.holdersOf(d) {
+		if !m.isStuck(h.job) {
+			continue
+		}
+		if h.session != nil {
+			waits := slices.ContainsFunc(m.left, func(t *refTicket) bool {
+				return t.lease != nil && t.lease.session == h.session &&
+					(m.r.scope != arbiter.ScopeThread || int(t.thread) == h.thread)
+			})
+			if !waits || (m.r.scope == arbiter.ScopeProcess || h.thread == 0) && !m.r.allWait(h.session) {
+				continue
+			}
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+// lacks tells what a ticket would still lack on a device.
+func (m *ifOthers) lacks(t *refTicket, d *refDevice) (slot, bytes, share bool) {
+	j := t.job
+	var grow accounting.Bytes
+	if t.kind == 'j' {
+		grow = min(j.min, j.max, d.total)
+	} else {
+		used := usedBy(j, d, true)
+		grow = max(used+t.n, j.reserved(d)) - max(used, j.reserved(d))
+	}
+	var all, eves accounting.Bytes
+	for _, s := range m.stuck {
+		all += m.held(s, d)
+		if s.uid == eve {
+			eves += m.held(s, d)
+		}
+	}
+	bytes = grow > 0 && grow+all > d.total
+	share = grow > 0 && j.uid == eve && grow+eves > min(m.r.shared, d.total)
+	return m.lacksSlot(t, d), bytes, share
+}
+
+func (m *ifOthers) lacksSlot(t *refTicket, d *refDevice) bool {
+	start := t.kind == 'j'
+	if start && !m.r.keeps(t.job, d) || !start && !m.r.enters(t) {
+		return false
+	}
+	holders := m.stuckHolders(d)
+	for _, j := range m.stuck {
+		if j != t.job && j.exclusive && slices.Contains(j.kept, d.index) {
+			return true
+		}
+	}
+	claims := 0
+	for _, h := range holders {
+		if h.claim {
+			claims++
+		}
+	}
+	switch {
+	case start && t.job.exclusive:
+		return len(holders) > 0
+	case d.slots > 0 && len(holders) >= d.slots:
+		return true
+	case start:
+		return t.job.claim && d.slots == 0 && claims > 0
+	}
+	return t.lease.session.wish > 0 && len(holders) >= t.lease.session.wish
+}
+
+func (m *ifOthers) fits(t *refTicket) bool {
+	for _, d := range m.r.spots(t) {
+		slot, bytes, share := m.lacks(t, d)
+		if ok := !slot && !bytes && !share; ok == t.any {
+			return ok
+		}
+	}
+	return !t.any
+}
+
+// reduce lets everybody go on who can, until nobody can.
+func (m *ifOthers) reduce(inTurn bool) {
+	for again := true; again; {
+		again = false
+		behind := make(lines, len(m.r.devices))
+		for _, t := range slices.Clone(m.left) {
+			ok := m.fits(t)
+			if ok && inTurn {
+				ok = !m.barred(t, behind)
+			}
+			if ok {
+				m.left = slices.DeleteFunc(m.left, func(x *refTicket) bool { return x == t })
+				m.stuck = slices.DeleteFunc(m.stuck, func(j *refJob) bool { return j == t.job })
+				again = true
+			} else {
+				needs, _, _ := m.r.judge(t, m.r.current(t))
+				m.r.barSome(t, needs, behind)
+			}
+		}
+	}
+}
+
+// current are the bars that a ticket is behind now.
+func (r *reference) current(t *refTicket) lines {
+	behind := make(lines, len(r.devices))
+	for _, u := range r.order() {
+		if u == t {
+			break
+		}
+		needs, _, _ := r.judge(u, behind)
+		r.barAll(u, needs, behind)
+	}
+	return behind
+}
+
+// barSome is barAll, where only the devices themselves matter to a ticket that needs several.
+func (r *reference) barSome(t *refTicket, needs []need, behind lines) {
+	one := *t
+	one.any = true
+	r.barAll(&one, needs, behind)
+}
+
+func (m *ifOthers) barred(t *refTicket, behind lines) bool {
+	for _, d := range m.r.spots(t) {
+		b := behind[d.index]
+		n := m.r.look(t, d, bars{})
+		grows := m.growsNow(t, d)
+		stopped := n.enters && b.slots || grows && (b.bytes || m.r.fresh(t.job) && b.fresh || t.job.uid == eve && b.shared)
+		if stopped != t.any {
+			return stopped
+		}
+	}
+	return t.any
+}
+
+func (m *ifOthers) growsNow(t *refTicket, d *refDevice) bool {
+	if t.kind == 'j' {
+		return min(t.job.min, t.job.max, d.total) > 0
+	}
+	used, least := usedBy(t.job, d, true), t.job.reserved(d)
+	return max(used+t.n, least) > max(used, least)
+}
+
+// waitsFor: what a ticket lacks is held by a party.
+func (m *ifOthers) waitsFor(t *refTicket, j *refJob) bool {
+	if !m.isStuck(j) {
+		return false
+	}
+	for _, d := range m.r.spots(t) {
+		slot, bytes, share := m.lacks(t, d)
+		if (bytes || share && j.uid == eve) && m.held(j, d) > 0 {
+			return true
+		}
+		if slot && slices.ContainsFunc(m.stuckHolders(d), func(h refHolder) bool { return h.job == j }) {
+			return true
+		}
+	}
+	return false
+}
+
+// reaches: from a ticket's needs, over what others wait for, one comes to a party.
+func (m *ifOthers) reaches(from *refTicket, to *refJob, seen []*refJob) bool {
+	for _, j := range m.stuck {
+		if slices.Contains(seen, j) || !m.waitsFor(from, j) {
+			continue
+		}
+		for _, t := range m.left {
+			if t.job == j && (m.waitsFor(t, to) || m.reaches(t, to, append(slices.Clone(seen), j))) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// without returns what is left when everybody goes on but the parties that wait: all of
+// whose threads do (strict), or some.
+func (r *reference) without(strict, inTurn bool) *ifOthers {
+	m := &ifOthers{r: r}
+	for _, t := range r.order() {
+		if !inTurn && !r.holdsAny(t.job) {
+			continue
+		}
+		m.left = append(m.left, t)
+		if r.holdsAny(t.job) && !m.isStuck(t.job) && (!strict || r.blocked(t.job)) {
+			m.stuck = append(m.stuck, t.job)
+		}
+	}
+	m.reduce(inTurn)
+	return m
+}
+
+// untangle serves who waits for nothing but his turn behind those who wait for him, or
+// refuses the youngest of a circle. only: for this ticket, or not at all.
+func (r *reference) untangle(strict bool, only *refTicket) (fate, bool) {
+	stands := func(t *refTicket) bool { return (!strict || r.blocked(t.job)) && r.holdsAny(t.job) }
+	if !slices.ContainsFunc(r.tickets, stands) {
+		return fate{}, false
+	}
+	if t, at := r.outOfTurn(strict); t != nil {
+		if only != nil && only != t {
+			return fate{}, false
+		}
+		return r.serve(t, at), true
+	}
+	m := r.without(strict, false)
+	byAge := slices.Clone(m.left)
+	slices.SortFunc(byAge, func(x, y *refTicket) int { return y.arrival - x.arrival })
+	for _, t := range byAge {
+		if m.reaches(t, t.job, []*refJob{t.job}) {
+			if only != nil && only != t {
+				return fate{}, false
+			}
+			r.drop(t)
+			return fate{ticket: t, reason: arbiter.ReasonDeadlock}, true
+		}
+	}
+	if strict {
+		for _, t := range byAge {
+			if m.waitsFor(t, t.job) {
+				r.drop(t)
+				return fate{ticket: t, reason: arbiter.ReasonDeadlock}, true
+			}
+		}
+	}
+	return fate{}, false
+}
+
+// outOfTurn is the oldest ticket that lacks nothing but its turn, behind those who wait
+// for its party; and where it can be served.
+func (r *reference) outOfTurn(strict bool) (*refTicket, *refDevice) {
+	if !slices.ContainsFunc(r.tickets, func(t *refTicket) bool { return r.turnOnly(t) && r.holdsAny(t.job) }) {
+		return nil, nil
+	}
+	m := r.without(strict, true)
+	for _, t := range r.tickets {
+		if slices.Contains(m.left, t) && m.isStuck(t.job) && r.turnOnly(t) {
+			for _, d := range r.spots(t) {
+				if n := r.look(t, d, bars{}); !n.any() {
+					return t, d
+				}
+			}
+		}
+	}
+	return nil, nil
+}
+
+// turnOnly: nothing refuses a ticket but that others come first.
+func (r *reference) turnOnly(t *refTicket) bool {
+	_, _, ok := r.judge(t, make(lines, len(r.devices)))
+	return ok
+}

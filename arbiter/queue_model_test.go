@@ -1,0 +1,489 @@
+package arbiter_test
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+)
+
+// The reference of the queue: every rule as it is written down, by looking at everything
+// each time. It knows what clients use by its own count, and nothing of credit, words,
+// lines that are kept, or what has changed.
+
+type refDevice struct {
+	index int
+	total accounting.Bytes
+	slots int // 0: no limit
+
+	known   bool // what follows was counted since anything changed
+	holders []refHolder
+	room    accounting.Bytes
+	eves    accounting.Bytes
+}
+
+type refJob struct {
+	id        arbiter.JobID
+	uid       uint32
+	run       bool
+	wait      bool // its allocations wait
+	noWait    bool
+	exclusive bool
+	claim     bool
+	min, max  accounting.Bytes // on each of its devices
+	priority  int
+	on        []int // devices that it may use; nil: all
+	kept      []int // devices whose slot it has until it ends
+	tail      []int // devices whose slot its processes go on to share after its release
+	pending   bool
+	released  bool
+	closed    bool
+	over      bool // ended, gone from the arbiter or draining
+	sessions  []*refSession
+	timeout   time.Duration
+}
+
+type refSession struct {
+	id      arbiter.SessionID
+	job     *refJob
+	wish    int // GPUARB_SLOTS
+	threads int
+	dead    bool
+	leases  []*refLease
+}
+
+type refLease struct {
+	*client
+	session *refSession
+	device  *refDevice
+	used    accounting.Bytes
+	threads [4]refMaker // 0: not known
+	gone    bool
+}
+
+type refMaker struct {
+	contexts, streams int
+	bytes             bool
+}
+
+type refTicket struct {
+	id       arbiter.TicketID
+	arrival  int
+	since    time.Time
+	parked   time.Time
+	kind     byte // a: bytes, s: streams, c: contexts, j: a job's start
+	job      *refJob
+	lease    *refLease
+	thread   uint32
+	n        accounting.Bytes
+	count    int
+	any      bool
+	choice   []*refDevice // a job's
+	deadline time.Time
+}
+
+type reference struct {
+	scope   arbiter.Scope
+	age     time.Duration
+	grace   time.Duration
+	shared  accounting.Bytes // the budget of user eve
+	devices []*refDevice
+	jobs    []*refJob
+	tickets []*refTicket // by arrival
+	now     time.Time
+}
+
+// fate is what becomes of a ticket.
+type fate struct {
+	ticket *refTicket
+	reason arbiter.Reason // none: served
+	device int            // where a job that chooses was served
+}
+
+func (j *refJob) uses(d *refDevice) bool { return j.on == nil || slices.Contains(j.on, d.index) }
+
+func (j *refJob) alive() bool {
+	return !j.closed || slices.ContainsFunc(j.sessions, func(s *refSession) bool { return !s.dead })
+}
+
+// reserved is memory.min in force.
+func (j *refJob) reserved(d *refDevice) accounting.Bytes {
+	if j.pending || j.released || !j.alive() || !j.uses(d) {
+		return 0
+	}
+	return min(j.min, j.max, d.total)
+}
+
+// usedBy sums up the leases of a job on a device; living ones only, or all.
+func usedBy(j *refJob, d *refDevice, living bool) (n accounting.Bytes) {
+	for _, s := range j.sessions {
+		for _, l := range s.leases {
+			if l.device == d && !l.gone && !(living && s.dead) {
+				n += l.used
+			}
+		}
+	}
+	return n
+}
+
+func committed(j *refJob, d *refDevice) accounting.Bytes {
+	return max(usedBy(j, d, false), j.reserved(d))
+}
+
+// changed: whatever was counted is to be counted again.
+func (r *reference) changed() {
+	for _, d := range r.devices {
+		d.known = false
+	}
+}
+
+// count looks at everybody on a device: who has a slot, what is left of its bytes, and what
+// of the budget that all of eve's share.
+func (r *reference) count(d *refDevice) *refDevice {
+	if d.known {
+		return d
+	}
+	d.known, d.holders = true, r.findHolders(d, d.holders[:0])
+	var all, eves accounting.Bytes
+	for _, j := range r.jobs {
+		n := committed(j, d)
+		all += n
+		if j.uid == eve {
+			eves += n
+		}
+	}
+	d.room, d.eves = d.total.Less(all), min(r.shared, d.total).Less(eves)
+	return d
+}
+
+// fresh: the job holds nothing yet.
+func (r *reference) fresh(j *refJob) bool {
+	for _, d := range r.devices {
+		if committed(j, d) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (l *refLease) has(thread int) bool {
+	m := &l.threads[thread]
+	return m.contexts > 0 || m.streams > 0 || m.bytes && l.used > 0
+}
+
+func (l *refLease) objects() bool {
+	if l.used > 0 {
+		return true
+	}
+	for i := range l.threads {
+		if l.threads[i].contexts+l.threads[i].streams > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// refHolder is who has a slot.
+type refHolder struct {
+	job     *refJob
+	session *refSession
+	thread  int
+	claim   bool
+}
+
+// findHolders finds those who have a slot of a device by looking at all objects.
+func (r *reference) findHolders(d *refDevice, all []refHolder) []refHolder {
+	for _, j := range r.jobs {
+		kept := slices.Contains(j.kept, d.index)
+		if kept {
+			all = append(all, refHolder{job: j, claim: j.claim})
+			continue // its processes are inside
+		}
+		whole := false
+		tail := slices.Contains(j.tail, d.index)
+		for _, s := range j.sessions {
+			for _, l := range s.leases {
+				if s.dead || l.gone || l.device != d || !l.objects() {
+					continue
+				}
+				switch {
+				case !tail && r.scope == arbiter.ScopeThread:
+					for t := range l.threads {
+						if l.has(t) {
+							all = append(all, refHolder{job: j, session: s, thread: t})
+						}
+					}
+				case !tail && r.scope == arbiter.ScopeProcess:
+					all = append(all, refHolder{job: j, session: s})
+				default:
+					if !whole {
+						whole = true
+						all = append(all, refHolder{job: j})
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+func (r *reference) holdersOf(d *refDevice) []refHolder { return r.count(d).holders }
+
+// enters: a request of a lease needs a slot that its maker does not have.
+func (r *reference) enters(t *refTicket) bool {
+	for _, h := range r.holdersOf(t.lease.device) {
+		if h.job == t.job && (h.session == nil ||
+			h.session == t.lease.session && (r.scope != arbiter.ScopeThread || h.thread == int(t.thread))) {
+			return false
+		}
+	}
+	return true
+}
+
+// noSlot: a device has no slot for one more; wish: only by the program's own wish.
+func (r *reference) noSlot(d *refDevice, j *refJob, wish int, start bool) (full, own bool) {
+	holders := r.holdersOf(d)
+	claims := 0
+	for _, h := range holders {
+		if h.claim {
+			claims++
+		}
+		if h.job != j && (start && j.exclusive || h.job.exclusive && slices.Contains(h.job.kept, d.index)) {
+			return true, false
+		}
+	}
+	switch {
+	case start && j.exclusive:
+		return false, false
+	case d.slots > 0 && len(holders) >= d.slots:
+		return true, false
+	case start && j.claim && d.slots == 0 && claims > 0:
+		return true, false
+	}
+	return false, wish > 0 && len(holders) >= wish
+}
+
+// keeps: a job takes a slot there at its start.
+func (r *reference) keeps(j *refJob, d *refDevice) bool {
+	return j.run && !j.released && j.uses(d) && (j.exclusive || j.claim || d.slots > 0 && r.scope == arbiter.ScopeJob)
+}
+
+// need is what a ticket lacks at one device. hard: by itself; else only by turn.
+type need struct {
+	shared, wish, slot, bytes bool // refused there
+	hardShared, hardSlot      bool
+	hardBytes                 bool
+	enters                    bool
+}
+
+func (n need) any() bool  { return n.shared || n.wish || n.slot || n.bytes }
+func (n need) hard() bool { return n.hardShared || n.wish || n.hardSlot || n.hardBytes }
+
+// bars are the lines of a device behind a waiting ticket.
+type bars struct{ shared, slots, bytes, fresh bool }
+
+// lines are the bars of each device.
+type lines []bars
+
+func (b *bars) add(c bars) {
+	b.shared, b.slots = b.shared || c.shared, b.slots || c.slots
+	b.bytes, b.fresh = b.bytes || c.bytes, b.fresh || c.fresh
+}
+
+// look tells what refuses a ticket on a device, behind those who come first.
+func (r *reference) look(t *refTicket, d *refDevice, b bars) (n need) {
+	j := t.job
+	var grow accounting.Bytes
+	if t.kind == 'j' {
+		grow = min(j.min, j.max, d.total)
+		if n.enters = r.keeps(j, d); n.enters {
+			n.hardSlot, n.wish = r.noSlot(d, j, 0, true)
+		}
+	} else {
+		used, least := usedBy(j, d, false), j.reserved(d)
+		grow = max(used+t.n, least) - max(used, least)
+		if n.enters = r.enters(t); n.enters {
+			n.hardSlot, n.wish = r.noSlot(d, j, t.lease.session.wish, false)
+		}
+	}
+	n.slot = n.hardSlot || n.enters && !n.wish && b.slots
+	if grow > 0 {
+		n.hardBytes = grow > r.count(d).room
+		n.bytes = n.hardBytes || b.bytes || r.fresh(j) && b.fresh
+		if j.uid == eve {
+			n.hardShared = grow > r.count(d).eves
+			n.shared = n.hardShared || b.shared
+		}
+	}
+	return n
+}
+
+func (r *reference) spots(t *refTicket) []*refDevice {
+	if t.kind == 'j' {
+		return t.choice
+	}
+	return []*refDevice{t.lease.device}
+}
+
+// never: what a ticket asks is refused at once, whatever others do.
+func (r *reference) never(t *refTicket) arbiter.Reason {
+	if t.kind != 'a' {
+		return arbiter.ReasonNone
+	}
+	d, j := t.lease.device, t.job
+	most := min(j.max, d.total)
+	if j.uid == eve {
+		most = min(most, r.shared)
+	}
+	switch {
+	case t.n > most:
+		return arbiter.ReasonTooLarge
+	case usedBy(j, d, false)+t.n > j.max:
+		return arbiter.ReasonOverBudget
+	}
+	n := r.look(t, d, bars{})
+	switch {
+	case n.hardShared && usedBy(j, d, true)+t.n > min(r.shared, d.total):
+		return arbiter.ReasonSharedFull
+	case n.hardBytes && t.lease.used+t.n > d.total:
+		return arbiter.ReasonDeviceFull
+	}
+	return arbiter.ReasonNone
+}
+
+func (r *reference) rank(t *refTicket) int { return t.job.priority + int(r.now.Sub(t.since)/r.age) }
+
+// order sorts tickets by who is served first.
+func (r *reference) order() []*refTicket {
+	sorted := slices.Clone(r.tickets)
+	if !slices.ContainsFunc(sorted, func(t *refTicket) bool { return t.job.priority != sorted[0].job.priority }) {
+		return sorted
+	}
+	slices.SortStableFunc(sorted, func(x, y *refTicket) int { return r.rank(y) - r.rank(x) })
+	return sorted
+}
+
+// behind returns what a ticket that waits sets aside on each of its devices.
+func (r *reference) behind(t *refTicket, needs []need, i int) (b bars) {
+	n := needs[i]
+	if !t.any {
+		for _, o := range needs {
+			n.shared, n.wish = n.shared || o.shared, n.wish || o.wish
+			n.slot, n.bytes = n.slot || o.slot, n.bytes || o.bytes
+		}
+	}
+	b.shared = n.shared
+	if n.shared || n.wish {
+		return b
+	}
+	b.slots = needs[i].enters
+	if n.bytes && !n.slot {
+		b.fresh = r.fresh(t.job) && r.now.Sub(t.since) < r.age
+		b.bytes = !b.fresh
+	}
+	return b
+}
+
+// judge looks at a ticket behind the given bars of each device.
+func (r *reference) judge(t *refTicket, behind lines) (needs []need, at *refDevice, ok bool) {
+	spots := r.spots(t)
+	ok = !t.any
+	for _, d := range spots {
+		b := behind[d.index]
+		if t.job.uid != eve {
+			b.shared = false
+		}
+		n := r.look(t, d, b)
+		needs = append(needs, n)
+		if t.any && !n.any() {
+			return needs, d, true
+		}
+		ok = ok && !n.any()
+	}
+	return needs, nil, ok
+}
+
+// serve gives a ticket what it wants.
+func (r *reference) serve(t *refTicket, at *refDevice) fate {
+	r.drop(t)
+	defer r.changed()
+	f := fate{ticket: t, device: -1}
+	if l := t.lease; l != nil {
+		m := &l.threads[t.thread]
+		switch t.kind {
+		case 'a':
+			m.bytes = m.bytes && l.used > 0 || m.contexts+m.streams == 0
+			l.used += t.n
+		case 's':
+			m.streams += t.count
+		case 'c':
+			m.contexts += t.count
+		}
+		return f
+	}
+	if t.any {
+		t.job.on, f.device = []int{at.index}, at.index
+	}
+	t.job.pending = false
+	for _, d := range r.devices {
+		if r.keeps(t.job, d) {
+			t.job.kept = append(t.job.kept, d.index)
+		}
+	}
+	return f
+}
+
+func (r *reference) drop(t *refTicket) {
+	r.tickets = slices.DeleteFunc(r.tickets, func(x *refTicket) bool { return x == t })
+}
+
+// step serves or refuses the first ticket that can be; false: none can.
+func (r *reference) step() (fate, bool) {
+	behind := make(lines, len(r.devices))
+	for _, t := range r.order() {
+		if why := r.never(t); why != arbiter.ReasonNone {
+			r.drop(t)
+			return fate{ticket: t, reason: why}, true
+		}
+		needs, at, ok := r.judge(t, behind)
+		if ok {
+			return r.serve(t, at), true
+		}
+		if t.lease != nil && !t.job.wait && !needs[0].slot && !needs[0].wish { // its slot is there, and it does not wait for bytes
+			r.drop(t)
+			why := arbiter.ReasonDeviceFull
+			if needs[0].shared {
+				why = arbiter.ReasonSharedFull
+			}
+			return fate{ticket: t, reason: why}, true
+		}
+		r.barAll(t, needs, behind)
+	}
+	return fate{}, false
+}
+
+func (r *reference) barAll(t *refTicket, needs []need, behind lines) {
+	for i, d := range r.spots(t) {
+		b := behind[d.index]
+		add := r.behind(t, needs, i)
+		add.shared = add.shared && t.job.uid == eve
+		b.add(add)
+		behind[d.index] = b
+	}
+}
+
+// settle goes on until nobody can be served and no circle of blocked parties stands.
+func (r *reference) settle() (fates []fate) {
+	for len(r.tickets) > 0 {
+		f, ok := r.step()
+		if !ok {
+			f, ok = r.untangle(true, nil)
+		}
+		if !ok {
+			break
+		}
+		fates = append(fates, f)
+	}
+	return fates
+}
