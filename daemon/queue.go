@@ -15,6 +15,7 @@ import (
 // when the arbiter has decided. The daemon's lock guards what has no lock of its own.
 type parked struct {
 	cl     *client
+	s      *session // that asks; nil where it asks for a session or a job
 	head   ipc.Header
 	ticket arbiter.TicketID
 	place  int // its record, or -1
@@ -57,7 +58,7 @@ func newWaiters() waiters {
 // park enters a request that must wait. The lock is held. The caller drains, gives the
 // lock back, and then tells the client that it waits.
 func (d *Daemon) park(cl *client, h ipc.Header, ticket arbiter.TicketID, decide func(arbiter.Decision) verdict) {
-	p := &parked{cl: cl, head: h, ticket: ticket, decide: decide, place: d.keepPlace(cl.conn.Peer(), h, ticket)}
+	p := &parked{cl: cl, s: cl.s, head: h, ticket: ticket, decide: decide, place: d.keepPlace(cl.conn.Peer(), h, ticket)}
 	d.queue.parked[ticket] = p
 	cl.waits = p
 }
@@ -254,8 +255,8 @@ func (d *Daemon) clock(ctx context.Context) {
 func (d *Daemon) countThreads() {
 	now := time.Now()
 	for _, p := range d.queue.parked {
-		if p.cl.s != nil {
-			d.threads(now, p.cl.s)
+		if p.s != nil {
+			d.threads(now, p.s)
 		}
 	}
 }
