@@ -272,12 +272,9 @@ func (cl *client) jobClose(r *ipc.JobCloseRequest) (ipc.Empty, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer d.drainEvents()
-	if _, _, err := d.jobOf(r.Job, peer); err != nil {
+	j, err := d.ownJob(r.Job, peer)
+	if err != nil {
 		return ipc.Empty{}, err
-	}
-	j := d.jobs[r.Job]
-	if j == nil {
-		return ipc.Empty{}, refused(ipc.StatusRange, "no job is named")
 	}
 	d.arb.ReleaseJob(time.Now(), j.id)
 	d.file.Jobs.At(j.index).Released = 1
@@ -354,6 +351,19 @@ func (d *Daemon) dropJob(j *job) {
 	delete(d.jobs, j.token)
 	delete(d.jobByKey, uint64(j.id)|jobKey)
 	d.jobsOf.drop(j.pid, j.uid)
+}
+
+// ownJob finds a job that is the peer's to end: his own user's, or anybody's for root.
+// The lock is held.
+func (d *Daemon) ownJob(token ipc.Token, peer ipc.Peer) (*job, error) {
+	j := d.jobs[token]
+	if j == nil {
+		return nil, refused(ipc.StatusNoSession, "no job has this token")
+	}
+	if uid := uint32(peer.UID); uid != j.uid && !privileged(uid) {
+		return nil, refused(ipc.StatusPermission, "the job is user %d's, this is user %d", j.uid, uid)
+	}
+	return j, nil
 }
 
 // jobOf finds the job that a client says it belongs to. Its token is a secret of

@@ -295,11 +295,11 @@ func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 		return ipc.CancelReply{Cancelled: n}, nil
 	}
 	if r.Job != (ipc.Token{}) {
-		id, _, err := d.jobOf(r.Job, peer)
+		j, err := d.ownJob(r.Job, peer)
 		if err != nil {
 			return ipc.CancelReply{}, err
 		}
-		n += uint64(d.arb.CancelJob(now, id))
+		n += uint64(d.arb.CancelJob(now, j.id))
 	}
 	if p := cl.waits; p != nil && d.arb.Cancel(now, p.ticket, arbiter.ReasonCancelled) {
 		n++

@@ -232,3 +232,86 @@ func TestAnonymous(t *testing.T) {
 		t.Errorf("%d records", n)
 	}
 }
+
+// TestRecoverContexts is TestRecoverStreams for contexts, and for who is not told.
+func TestRecoverContexts(t *testing.T) {
+	announced := func(l *Lease) { l.Request, l.After, l.Open = 9, 2, ChangeContexts }
+	for name, die := range map[string]func(l *Lease, s *Session){
+		"announced": func(l *Lease, _ *Session) { announced(l) },
+		"remembered": func(l *Lease, s *Session) {
+			announced(l)
+			s.remember(Answered{Request: 9, Lease: 7, Kind: AnsweredContexts})
+		},
+		"done": func(l *Lease, s *Session) { l.SetContexts(s, 7, 9, 2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, l := &Session{}, &Lease{Granted: 100, Contexts: 1, Streams: 3}
+			die(l, s)
+			l.Recover(s, 7, 0, true)
+			if l.Contexts != 2 || l.Streams != 3 || l.Granted != 100 || l.Open != ChangeNone || s.RingNext != 1 {
+				t.Errorf("%+v", l)
+			}
+			if s.Contexted(9, 7) {
+				t.Error("it cannot come again before the session is taken up again")
+			}
+			s.Resumed()
+			if !s.Contexted(9, 7) || s.Contexted(9, 6) || s.Contexted(8, 7) || s.Streamed(9, 7) {
+				t.Error("which request for contexts can come again")
+			}
+			if s.Forget(9) {
+				t.Error("it is taken back though the session was taken up again since")
+			}
+		})
+	}
+}
+
+func TestForget(t *testing.T) {
+	s, l := &Session{}, &Lease{}
+	l.Grant(s, 0, 5, 100, 100)
+	if s.Forget(6) || s.Forget(0) || !s.Forget(5) || s.Forget(5) {
+		t.Error("what was carried out can be taken back once, and nothing else")
+	}
+	if _, ok := s.Answered(5); ok {
+		t.Error("what was taken back is remembered")
+	}
+}
+
+func TestPlacesOutliveTheMapping(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	f, _ := open(t, path)
+	want := Ticket{PID: 7, StartTicks: 8, Type: 5, Request: 9, Arrival: 10, Since: 11, Live: 1}
+	for _, commit := range []bool{true, false} {
+		i, r, err := f.Tickets.New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if *r = want; !commit {
+			r.Live = 0
+			continue
+		}
+		f.Tickets.Commit(i)
+	}
+	g, fresh := open(t, path)
+	if fresh {
+		t.Fatal("an existing file is fresh")
+	}
+	n := 0
+	g.Tickets.Each(func(_ int, r *Ticket) {
+		if n++; *r != want {
+			t.Errorf("%+v", r)
+		}
+	})
+	if n != 1 {
+		t.Errorf("%d places, want 1", n)
+	}
+}
+
+// TestOlderVersion: a file of the version before is begun anew.
+func TestOlderVersion(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	f, _ := open(t, path)
+	f.head.Version--
+	if _, fresh := open(t, path); !fresh {
+		t.Error("it is taken for one of this version")
+	}
+}
