@@ -46,6 +46,7 @@ func (d *Daemon) recover() {
 	for _, j := range d.jobs {
 		d.dropJob(j)
 	}
+	d.recoverLimits()
 	d.drainEvents()
 	d.log.Info("took up what the last daemon left", "jobs", len(d.jobs), "sessions", len(d.sessions))
 }

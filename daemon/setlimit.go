@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/gpufs"
@@ -53,7 +52,7 @@ func (d *Daemon) set(s gpufs.Setting) error {
 	case gpufs.OfDevice:
 		err = d.setSlots(s.UID, s.Device, count)
 	case gpufs.OfJob:
-		err = d.arb.SetJobLimits(time.Now(), arbiter.JobID(s.Job), change)
+		err = d.setJobLimits(s.Job, change)
 	case gpufs.OfProcess:
 		err = d.setProcessLimits(s.PID, s.StartTicks, change)
 	}
@@ -128,20 +127,9 @@ func (d *Daemon) limit(uid uint32, r *ipc.LimitRequest) error {
 		}
 		return d.setSlots(uid, change.Device, int(r.Slots))
 	case ipc.LimitJob:
-		return d.arb.SetJobLimits(time.Now(), arbiter.JobID(r.ID), change)
+		return d.setJobLimits(r.ID, change)
 	}
 	return d.setProcessLimits(int(r.ID), 0, change)
-}
-
-// sizeOf is an amount as messages spell it.
-func sizeOf(bytes uint64, share uint32) *arbiter.Size {
-	switch {
-	case bytes != ipc.NoLimit:
-		return &arbiter.Size{Bytes: accounting.Bytes(bytes)}
-	case share != 0:
-		return &arbiter.Size{PerMille: share}
-	}
-	return &arbiter.Size{Max: true}
 }
 
 // setSlots changes slots.max of a device. The lock is held.
@@ -149,13 +137,49 @@ func (d *Daemon) setSlots(uid uint32, device, most int) error {
 	if !privileged(uid) {
 		return fmt.Errorf("slots.max of GPU %d: only root may change it: %w", device, arbiter.ErrPermission)
 	}
-	return d.arb.SetSlots(time.Now(), device, most)
+	if err := d.arb.SetSlots(time.Now(), device, most); err != nil {
+		return err
+	}
+	d.keepLimit(target{kind: ipc.LimitDevice, device: int32(device)}, arbiter.Change{UID: uid}, &most)
+	return nil
+}
+
+// setJobLimits changes the limits of a job. The lock is held.
+func (d *Daemon) setJobLimits(id uint64, change arbiter.Change) error {
+	if err := d.arb.SetJobLimits(time.Now(), arbiter.JobID(id), change); err != nil {
+		return err
+	}
+	if d.jobByKey[id|jobKey] != nil { // a bare process's job is known by the process
+		d.keepLimit(target{ipc.LimitJob, id, 0, int32(change.Device)}, change, nil)
+		return nil
+	}
+	for _, s := range d.sessions {
+		if uint64(s.job) == id && !s.dead {
+			d.keepLimit(target{ipc.LimitProcess, uint64(s.peer.PID), s.peer.StartTicks, int32(change.Device)}, change, nil)
+			return nil
+		}
+	}
+	return nil
 }
 
 // setProcessLimits changes the limits of a process in all its sessions. Start tells two
 // processes of one PID apart; 0: the one that has it now. The lock is held.
 func (d *Daemon) setProcessLimits(pid int, start uint64, change arbiter.Change) error {
-	var of []*session
+	of := d.sessionsOfProcess(pid, start)
+	if len(of) == 0 {
+		return fmt.Errorf("process %d: %w", pid, arbiter.ErrNoSession)
+	}
+	for _, s := range of {
+		if err := d.arb.SetProcessLimits(time.Now(), s.id, change); err != nil {
+			return err
+		}
+	}
+	d.keepLimit(target{ipc.LimitProcess, uint64(pid), of[0].peer.StartTicks, int32(change.Device)}, change, nil)
+	return nil
+}
+
+// sessionsOfProcess are the sessions of a live process. The lock is held.
+func (d *Daemon) sessionsOfProcess(pid int, start uint64) (of []*session) {
 	for _, s := range d.sessions {
 		switch {
 		case s.dead || s.peer.PID != pid || start != 0 && s.peer.StartTicks != start:
@@ -166,13 +190,5 @@ func (d *Daemon) setProcessLimits(pid int, start uint64, change arbiter.Change) 
 			of = append(of, s)
 		}
 	}
-	if len(of) == 0 {
-		return fmt.Errorf("process %d: %w", pid, arbiter.ErrNoSession)
-	}
-	for _, s := range of {
-		if err := d.arb.SetProcessLimits(time.Now(), s.id, change); err != nil {
-			return err
-		}
-	}
-	return nil
+	return of
 }

@@ -3,8 +3,8 @@
 // (granted bytes, streams, limits, tokens). A store to it outlives SIGKILL with
 // no write or sync per grant; it does not outlive a reboot, nor has it to.
 //
-// The file is a header and four tables of fixed-size records: jobs, sessions,
-// leases, and the places of requests that wait. It is sparse; an unused record costs
+// The file is a header and five tables of fixed-size records: jobs, sessions,
+// leases, the places of requests that wait, and limits that were changed live. It is sparse; an unused record costs
 // nothing. Each lease record has room for one announced change. A change of a credit word is announced with the
 // epoch that the word will have before the word is swapped; the next daemon sees
 // from the word's epoch whether it was done, and finishes or undoes it:

@@ -19,7 +19,9 @@ const (
 	sessSize  = unsafe.Sizeof(Session{})
 	leaseSize = unsafe.Sizeof(Lease{})
 	tickSize  = unsafe.Sizeof(Ticket{})
-	fileSize  = headerSize + MaxJobs*jobSize + MaxSessions*sessSize + MaxLeases*leaseSize + MaxTickets*tickSize
+	limitSize = unsafe.Sizeof(Limit{})
+	fileSize  = headerSize + MaxJobs*jobSize + MaxSessions*sessSize + MaxLeases*leaseSize + MaxTickets*tickSize +
+		MaxLimits*limitSize
 )
 
 // File is the mapping. It is not safe for concurrent use: the daemon's lock owns it.
@@ -31,6 +33,7 @@ type File struct {
 	Sessions table[Session]
 	Leases   table[Lease]
 	Tickets  table[Ticket]
+	Limits   table[Limit]
 }
 
 // Open maps the state file at path, making it when it is absent. A file of
@@ -95,6 +98,7 @@ func openFD(fd int, path string) (f *File, fresh bool, err error) {
 	f.Sessions.collect()
 	f.Leases.collect()
 	f.Tickets.collect()
+	f.Limits.collect()
 	return f, fresh, nil
 }
 
@@ -113,7 +117,8 @@ func mapFile(fd, flags int) (*File, error) {
 // begin writes the header of a file that holds nothing.
 func (f *File) begin() {
 	*f.head = header{Version: fileVersion, HeaderSize: headerSize, JobSize: uint32(jobSize),
-		SessSize: uint32(sessSize), LeaseSize: uint32(leaseSize), TicketSize: uint32(tickSize), BootID: bootID()}
+		SessSize: uint32(sessSize), LeaseSize: uint32(leaseSize), TicketSize: uint32(tickSize),
+		LimitSize: uint32(limitSize), BootID: bootID()}
 	atomic.StoreUint64(&f.head.Magic, fileMagic)
 }
 
@@ -140,13 +145,17 @@ func (f *File) bind() {
 	f.Sessions = table[Session]{rows: unsafe.Slice((*Session)(sessions), MaxSessions)}
 	f.Leases = table[Lease]{rows: unsafe.Slice((*Lease)(leases), MaxLeases)}
 	f.Tickets = table[Ticket]{rows: unsafe.Slice((*Ticket)(tickets), MaxTickets)}
+	limits := unsafe.Add(tickets, MaxTickets*tickSize)
+	f.Limits = table[Limit]{rows: unsafe.Slice((*Limit)(limits), MaxLimits)}
 	f.Jobs.high, f.Sessions.high, f.Leases.high = &f.head.HighJob, &f.head.HighSession, &f.head.HighLease
-	f.Tickets.high = &f.head.HighTicket
+	f.Tickets.high, f.Limits.high = &f.head.HighTicket, &f.head.HighLimit
 	f.Jobs.back, f.Sessions.back, f.Leases.back, f.Tickets.back = f.back, f.back, f.back, f.back
+	f.Limits.back = f.back
 	f.Jobs.live = func(j *Job) *uint32 { return &j.Live }
 	f.Sessions.live = func(s *Session) *uint32 { return &s.Live }
 	f.Leases.live = func(l *Lease) *uint32 { return &l.Live }
 	f.Tickets.live = func(t *Ticket) *uint32 { return &t.Live }
+	f.Limits.live = func(l *Limit) *uint32 { return &l.Live }
 }
 
 // current says whether the mapping was written by this layout in this boot.
@@ -154,7 +163,8 @@ func (f *File) current() bool {
 	h := f.head
 	return h.Magic == fileMagic && h.Version == fileVersion && h.HeaderSize == headerSize &&
 		h.JobSize == uint32(jobSize) && h.SessSize == uint32(sessSize) &&
-		h.LeaseSize == uint32(leaseSize) && h.TicketSize == uint32(tickSize) && h.BootID == bootID()
+		h.LeaseSize == uint32(leaseSize) && h.TicketSize == uint32(tickSize) &&
+		h.LimitSize == uint32(limitSize) && h.BootID == bootID()
 }
 
 // bootID is the kernel's random name for this boot; zero when it cannot be read.

@@ -6,6 +6,7 @@ const (
 	MaxSessions = 16384
 	MaxLeases   = 32768
 	MaxTickets  = 16384
+	MaxLimits   = 4096
 	MaxDevices  = 32 // of a job
 	ringSize    = 32 // answered requests remembered per session
 	makersSize  = 16 // threads whose objects are remembered per lease
@@ -14,7 +15,7 @@ const (
 
 const (
 	fileMagic   = 0x5441545342524147 // "GARBSTAT" as it lies in memory
-	fileVersion = 2
+	fileVersion = 3
 	headerSize  = 4096
 )
 
@@ -27,9 +28,11 @@ type header struct {
 	SessSize   uint32
 	LeaseSize  uint32
 	TicketSize uint32
+	LimitSize  uint32
+	Pad        uint32
 	BootID     [16]byte
 
-	HighJob, HighSession, HighLease, HighTicket uint32 // records from here on were never used
+	HighJob, HighSession, HighLease, HighTicket, HighLimit uint32 // records from here on were never used
 }
 
 // Job is a job as it must survive the daemon. All fields but Live, RunnerPID and Released
@@ -79,6 +82,25 @@ type Ticket struct {
 	Request    uint64 // its number
 	Arrival    uint64
 	Since      int64
+}
+
+// Limit is limits that were changed while a program ran. Target, ID, Device and the
+// amounts are as in ipc.LimitRequest; Start tells a process from an earlier one.
+type Limit struct {
+	Live        uint32
+	Target      uint32
+	ID          uint64
+	Start       uint64
+	Device      int32 // index, or below 0: every device
+	Set         uint32
+	Max         uint64
+	Min         uint64
+	MaxPerMille uint32
+	MinPerMille uint32
+	Streams     uint32
+	Slots       uint32
+	UID         uint32 // who changed them
+	Privileged  uint32 // 1: he might raise them
 }
 
 // Session is one client process.

@@ -1,0 +1,156 @@
+package daemon
+
+import (
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/statefile"
+)
+
+// What somebody changed while programs ran comes back after a restart of the daemon:
+// each change is kept in the state file, one record for whose limits it is and the
+// device, and made again when its job or process has been taken up.
+
+// target is whose limits a record holds, and on which device.
+type target struct {
+	kind   uint32
+	id     uint64
+	start  uint64
+	device int32
+}
+
+func targetOf(r *statefile.Limit) target { return target{r.Target, r.ID, r.Start, r.Device} }
+
+// keepLimit writes a change down that was made. A change on every device takes the place
+// of those on single ones. The lock is held.
+func (d *Daemon) keepLimit(to target, change arbiter.Change, slots *int) {
+	set := setOf(change, slots)
+	at := -1
+	d.file.Limits.Each(func(i int, r *statefile.Limit) {
+		switch {
+		case d.limitGone(r):
+			d.file.Limits.Free(i)
+		case targetOf(r) == to:
+			at = i
+		case to.device < 0 && r.Target == to.kind && r.ID == to.id && r.Start == to.start:
+			if r.Set &^= set; r.Set == 0 {
+				d.file.Limits.Free(i)
+			}
+		}
+	})
+	if at < 0 {
+		var err error
+		if at, _, err = d.file.Limits.New(); err != nil {
+			d.log.Warn("a changed limit will not outlive this daemon", "err", err)
+			return
+		}
+		*d.file.Limits.At(at) = statefile.Limit{Target: to.kind, ID: to.id, Start: to.start, Device: to.device}
+		defer d.file.Limits.Commit(at)
+	}
+	r := d.file.Limits.At(at)
+	if change.Max != nil {
+		r.Max, r.MaxPerMille = wireSize(*change.Max)
+	}
+	if change.Min != nil {
+		r.Min, r.MinPerMille = wireSize(*change.Min)
+	}
+	if change.Streams != nil {
+		r.Streams = uint32(*change.Streams)
+	}
+	if slots != nil {
+		r.Slots = uint32(*slots)
+	}
+	r.UID, r.Privileged = change.UID, 0
+	if change.Privileged {
+		r.Privileged = 1
+	}
+	r.Set |= set
+}
+
+func setOf(change arbiter.Change, slots *int) (set uint32) {
+	for bit, given := range map[uint32]bool{ipc.SetMax: change.Max != nil, ipc.SetMin: change.Min != nil,
+		ipc.SetStreams: change.Streams != nil, ipc.SetSlots: slots != nil} {
+		if given {
+			set |= bit
+		}
+	}
+	return set
+}
+
+// limitGone tells a record of a job or process that is no more. The lock is held.
+func (d *Daemon) limitGone(r *statefile.Limit) bool {
+	switch r.Target {
+	case ipc.LimitJob:
+		return d.jobByKey[r.ID|jobKey] == nil
+	case ipc.LimitProcess:
+		return len(d.sessionsOfProcess(int(r.ID), r.Start)) == 0
+	}
+	return false
+}
+
+// recoverLimits makes the changes again that the last daemon's clients had made, those on
+// every device first. The lock is held.
+func (d *Daemon) recoverLimits() {
+	for _, single := range []bool{false, true} {
+		d.file.Limits.Each(func(i int, r *statefile.Limit) {
+			if single == (r.Device < 0) {
+				return
+			}
+			if err := d.recoverLimit(r); err != nil {
+				d.log.Warn("a limit that was changed could not be set again", "err", err)
+			}
+		})
+	}
+}
+
+func (d *Daemon) recoverLimit(r *statefile.Limit) error {
+	if d.limitGone(r) {
+		return nil // the next change frees it
+	}
+	change := arbiter.Change{Device: int(r.Device), UID: r.UID, Privileged: r.Privileged == 1}
+	if r.Set&ipc.SetMax != 0 {
+		change.Max = sizeOf(r.Max, r.MaxPerMille)
+	}
+	if r.Set&ipc.SetMin != 0 {
+		change.Min = sizeOf(r.Min, r.MinPerMille)
+	}
+	if streams := int(r.Streams); r.Set&ipc.SetStreams != 0 {
+		change.Streams = &streams
+	}
+	switch r.Target {
+	case ipc.LimitDevice:
+		return d.arb.SetSlots(time.Now(), int(r.Device), int(r.Slots))
+	case ipc.LimitJob:
+		return d.arb.SetJobLimits(time.Now(), arbiter.JobID(r.ID), change)
+	}
+	for _, s := range d.sessionsOfProcess(int(r.ID), r.Start) {
+		if err := d.arb.SetProcessLimits(time.Now(), s.id, change); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sizeOf is an amount as messages and records spell it.
+func sizeOf(bytes uint64, share uint32) *arbiter.Size {
+	switch {
+	case bytes != ipc.NoLimit:
+		return &arbiter.Size{Bytes: accounting.Bytes(bytes)}
+	case share != 0:
+		return &arbiter.Size{PerMille: share}
+	}
+	return &arbiter.Size{Max: true}
+}
+
+// wireSize is sizeOf the other way round.
+func wireSize(size arbiter.Size) (bytes uint64, share uint32) {
+	switch {
+	case size.Max:
+		return ipc.NoLimit, 0
+	case size.PerMille != 0:
+		return ipc.NoLimit, size.PerMille
+	}
+	return uint64(size.Bytes), 0
+}
