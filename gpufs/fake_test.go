@@ -153,7 +153,7 @@ func (l *lockedBuffer) String() string {
 }
 
 // patience bounds how long a program may take; no result depends on it.
-const patience = bounded.Patience
+var patience = bounded.Patience
 
 // output runs a program, which must succeed, and returns what it
 // printed on stdout. One that has to be killed would be one that the mount hangs.

@@ -15,7 +15,7 @@ import (
 )
 
 // patience bounds how long anything may take; no result depends on it.
-const patience = bounded.Patience
+var patience = bounded.Patience
 
 const stubFolder = "sim/stub"
 
