@@ -48,7 +48,8 @@ static void *expected(void *p) {
 static void make_name(char *name, const uint8_t *head, const uint8_t *data, size_t size) {
     size_t length = 0;
     if (head[6] % 4) {
-        const char *row = ga_library_name(&ga_driver, (size_t)(head[6] >> 2 | head[7] << 6) % GA_ROWS);
+        const char *row =
+            ga_library_name(&ga_driver, (size_t)(head[6] >> 2 | head[7] << 6) % GA_ROWS);
         length = strlen(row);
         memcpy(name, row, length);
         length -= head[6] % 4 == 2 && length > 3 ? 3 : 0; // without its version
