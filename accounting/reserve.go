@@ -82,6 +82,23 @@ func (l *Ledger) Refusals(s *Lease, n Bytes) iter.Seq[*Refusal] {
 	}
 }
 
+// Tight yields the budgets that refuse n bytes, from the lease's own up, and nil for
+// the device: as Refusals, without the figures.
+func (l *Ledger) Tight(s *Lease, n Bytes) iter.Seq[*Budget] {
+	return func(yield func(*Budget) bool) {
+		var slack Bytes
+		for a := s.account; a != nil; a = a.parent {
+			if n > a.room(slack) && !yield(a.budget) {
+				return
+			}
+			slack = slack.Plus(of(a.min()).over(a.load).bytes())
+		}
+		if n > s.account.dev.room(slack) || n > Max-s.granted-s.charged {
+			yield(nil)
+		}
+	}
+}
+
 // Room returns the most that Reserve would let through now.
 func (l *Ledger) Room(s *Lease) Bytes {
 	left, slack := Max-s.granted-s.charged, Bytes(0)

@@ -53,7 +53,10 @@ func (a *Arbiter) calm(l *lease) bool {
 
 // touch notes that a lease asked for something.
 func (a *Arbiter) touch(now time.Time, l *lease) {
-	l.touched, l.session.job.moved = now, now
+	l.touched = now
+	if j := l.session.job; len(j.tickets) > 0 {
+		j.moved = now
+	}
 }
 
 // grant hands out what was found to fit; own bytes of it came out of the lease's

@@ -22,6 +22,9 @@ type Arbiter struct {
 	leases   map[LeaseID]*lease
 
 	tickets    map[TicketID]*ticket // those that wait
+	order      []*ticket            // the same, in the order that they are served in
+	mixed      bool                 // they are of different priorities: time changes their order
+	sorted     time.Time
 	decisions  []Decision
 	asking     *ticket   // the one that is being decided by the call that made it
 	turning    bool      // queues are being looked at

@@ -53,3 +53,52 @@ func BenchmarkSnapshot1000(b *testing.B) {
 		w.arb.Snapshot(start)
 	}
 }
+
+// BenchmarkHandOver gives a device from one claimer to the next while others wait.
+func BenchmarkHandOver(b *testing.B) {
+	for _, n := range []int{1, 200} {
+		b.Run(fmt.Sprintf("waiting=%d", n), func(b *testing.B) {
+			w := newWorld(b, arbiter.DefaultPolicy(), gib, gib, gib, gib)
+			claim := func() arbiter.JobInfo {
+				info, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(1000, "x"), Any: true})
+				if err != nil {
+					b.Fatal(err)
+				}
+				return info
+			}
+			var holders, waiting []arbiter.JobID
+			for range 4 {
+				holders = append(holders, claim().ID)
+			}
+			for range n {
+				waiting = append(waiting, claim().ID)
+			}
+			for b.Loop() {
+				w.arb.CloseJob(w.now, holders[0])
+				if d := w.arb.Decisions(); len(d) != 1 || d[0].Job == nil || d[0].Job.ID != waiting[0] {
+					b.Fatalf("%+v", d)
+				}
+				holders = append(holders[1:], waiting[0])
+				waiting = append(waiting[1:], claim().ID)
+				w.arb.Events()
+			}
+		})
+	}
+}
+
+// BenchmarkAllocWhileOthersWait allocates on a device where many wait for bytes.
+func BenchmarkAllocWhileOthersWait(b *testing.B) {
+	p := exact(unlimited())
+	p.Defaults.OnFull = arbiter.OnFullWait
+	w := newWorld(b, p, gib)
+	c := w.client(0, 0)
+	c.must(gib - 100*mib)
+	for range 200 {
+		w.client(0, 0).alloc(500 * mib)
+	}
+	w.arb.Events()
+	for b.Loop() {
+		c.must(mib)
+		c.free(mib)
+	}
+}

@@ -104,6 +104,12 @@ func (a *Arbiter) letGo(now time.Time, j *job) {
 		}
 		if !a.busy(h) {
 			a.drop(now, h)
+			continue
+		}
+		for _, s := range j.sessions {
+			for _, l := range s.leases {
+				a.reflag(l)
+			}
 		}
 	}
 }

@@ -40,38 +40,36 @@ func (a *Arbiter) chained(t *ticket) bool {
 // judgeLease judges a request of a lease.
 func (a *Arbiter) judgeLease(now time.Time, t *ticket) verdict {
 	l, s := t.lease, t.alone()
-	d := l.device
+	d, need := l.device, t.need()
 	if l.lost {
 		return verdict{final: true, reason: ReasonDeviceLost, refusal: t.figures(0, 0)}
 	}
-	v := verdict{spot: s}
-	shared, device, final := a.refusals(t)
-	if final != nil {
-		return *final
+	shared, device, final := a.tight(t)
+	if final.final {
+		return final
 	}
 	a.judgeSlot(now, t, s, l.session.slots, !a.inside(l, t.thread), false, false)
-	need := t.need()
 	if need > 0 && (!a.chained(t) || l.sum.Growth(need, nil) > 0) {
-		s.judge(atBytes, device != nil, a.behindBytes(now, d, t))
+		s.judge(atBytes, device, a.behindBytes(now, d, t))
 	}
-	if sh := l.session.job.shared; sh != nil && need > 0 && a.chained(t) && l.sum.Growth(need, sh.budget) > 0 {
-		s.judge(atShared, shared != nil, a.behind(now, sh.line(d), t))
+	if sh := t.job.shared; sh != nil && need > 0 && a.chained(t) && l.sum.Growth(need, sh.budget) > 0 {
+		s.judge(atShared, shared, a.behind(now, sh.line(d), t))
 	}
+	if s.at == 0 {
+		return verdict{spot: s}
+	}
+	return verdict{reason: s.reason()}
+}
+
+// reason is the narrowest limit that refuses on a device.
+func (s *spot) reason() Reason {
 	switch {
-	case s.at == 0:
-		return v
 	case s.at&atShared != 0:
-		v.reason, v.refusal = ReasonSharedFull, shared
+		return ReasonSharedFull
 	case s.at&(atSlots|atWish) != 0:
-		v.reason = ReasonSlots
-	default:
-		v.reason, v.refusal = ReasonDeviceFull, device
+		return ReasonSlots
 	}
-	if v.refusal == nil {
-		v.refusal = t.figures(0, a.ledger.Device(d.Index).Limit)
-	}
-	v.spot = nil
-	return v
+	return ReasonDeviceFull
 }
 
 // judge notes that a limit refuses: by itself, or because others come first.
@@ -108,44 +106,83 @@ func (a *Arbiter) judgeSlot(now time.Time, t *ticket, s *spot, wish int, needs, 
 	}
 }
 
-// refusals asks the ledger about a lease's request: what a shared budget says, what the
-// device says, and a refusal that is final: by the lease's own budgets, or because what
-// is in the way is its own.
-func (a *Arbiter) refusals(t *ticket) (shared, device *accounting.Refusal, final *verdict) {
+// tight asks the ledger about a lease's request: whether a shared budget and the device
+// have no room for it, and a refusal that is final: by the lease's own budgets, or because
+// what is in the way is its own.
+func (a *Arbiter) tight(t *ticket) (shared, device bool, final verdict) {
 	l, need := t.lease, t.need()
 	if need == 0 {
-		return nil, nil, nil
+		return false, false, verdict{}
 	}
 	if most := l.budget(); a.chained(t) && t.bytes > most {
-		return nil, nil, &verdict{final: true, reason: ReasonTooLarge, refusal: t.figures(min(a.ledger.Room(l.sum), most), most)}
+		return false, false, verdict{final: true, reason: ReasonTooLarge, refusal: t.figures(min(a.ledger.Room(l.sum), most), most)}
 	}
-	if !a.chained(t) {
-		sums := a.ledger.Device(l.device.Index)
-		if left := sums.Limit.Less(sums.Committed); need > left {
-			device = t.figures(left, sums.Limit)
-			device.Short = need - left
-		}
-	} else {
-		for r := range a.ledger.Refusals(l.sum, need) {
-			switch l.session.job.reason(r) {
-			case ReasonDeviceFull:
-				device = r
-			case ReasonSharedFull:
-				shared = r
+	if a.chained(t) {
+		for b := range a.ledger.Tight(l.sum, need) {
+			switch sh := t.job.shared; {
+			case b == nil:
+				device = true
+			case sh != nil && b == sh.budget:
+				shared = true
 			default:
 				if r := a.beyondOwn(t); r != nil {
-					return nil, nil, &verdict{final: true, reason: ReasonOverBudget, refusal: r}
+					return false, false, verdict{final: true, reason: ReasonOverBudget, refusal: r}
 				}
 			}
 		}
+	} else {
+		sums := a.ledger.Device(l.device.Index)
+		device = need > sums.Limit.Less(sums.Committed)
 	}
 	switch {
-	case shared != nil && a.ownPart(t, l.session.job).Plus(need) > shared.Limit:
-		final = &verdict{final: true, reason: ReasonSharedFull, refusal: shared}
-	case device != nil && a.ownPart(t, nil).Plus(need) > l.device.grantable():
-		final = &verdict{final: true, reason: ReasonDeviceFull, refusal: device}
+	case shared && a.ownPart(t, t.job).Plus(need) > t.job.shared.limits(l.device).Max:
+		final = verdict{final: true, reason: ReasonSharedFull}
+	case device && a.ownPart(t, nil).Plus(need) > l.device.grantable():
+		final = verdict{final: true, reason: ReasonDeviceFull}
 	}
 	return shared, device, final
+}
+
+// refusal returns the figures at the limit for which a ticket is refused.
+func (a *Arbiter) refusal(t *ticket, why Reason) *accounting.Refusal {
+	if t.why.refusal != nil {
+		return t.why.refusal
+	}
+	if len(t.spots) == 0 {
+		return &accounting.Refusal{}
+	}
+	if t.lease == nil {
+		return a.refusalOfStart(t)
+	}
+	sums := a.ledger.Device(t.lease.device.Index)
+	if a.chained(t) && t.bytes > 0 {
+		for r := range a.ledger.Refusals(t.lease.sum, t.bytes) {
+			if got := t.job.reason(r); got == why || got == t.why.reason {
+				return r
+			}
+		}
+		return t.figures(0, sums.Limit) // it is only not its turn
+	}
+	left := sums.Limit.Less(sums.Committed)
+	r := t.figures(min(left, t.bytes.Less(1)), sums.Limit)
+	r.Short = t.bytes.Less(left)
+	return r
+}
+
+// refusalOfStart is the same for what a job or a process takes before it begins.
+func (a *Arbiter) refusalOfStart(t *ticket) *accounting.Refusal {
+	var plain *accounting.Refusal
+	for i := range t.spots {
+		d := t.spots[i].device
+		least, budget := t.reserves(d)
+		if r := a.ledger.CheckMin(budget, d.Index, least); r != nil && least > 0 {
+			return r
+		}
+		if plain == nil {
+			plain = &accounting.Refusal{Device: d.Index, Requested: least, Limit: d.grantable()}
+		}
+	}
+	return plain
 }
 
 // beyondOwn tells whether a lease's own budget refuses a request even after all idle
@@ -210,48 +247,52 @@ func (a *Arbiter) judgeStart(now time.Time, t *ticket) verdict {
 func (a *Arbiter) judgeSpot(now time.Time, t *ticket, s *spot) verdict {
 	j, d := t.job, s.device
 	least, budget := t.reserves(d)
-	inShared, onDevice := a.growths(j, budget, d, least)
-	v := verdict{spot: s}
-	own := a.ledger.CheckMin(budget, d.Index, least)
-	switch {
-	case least > d.grantable():
-		return verdict{final: true, reason: ReasonDeviceFull, refusal: orFigures(own, t, d, least)}
-	case own != nil && j.reason(own) == ReasonOverBudget:
-		return verdict{final: true, reason: ReasonOverBudget, refusal: own}
-	case j.shared != nil && least > j.shared.limits(d).Max:
-		return verdict{final: true, reason: ReasonSharedFull, refusal: orFigures(own, t, d, least)}
+	if v := a.neverStarts(t, d, least, budget); v.final {
+		return v
 	}
+	inShared, onDevice := a.growths(j, budget, d, least)
 	r := &j.request
 	kept := t.kind == wantsJob && j.keeps(d)
 	a.judgeSlot(now, t, s, 0, kept, r.Claim || r.Any, r.Exclusive)
-	sums := a.ledger.Device(d.Index)
 	if onDevice > 0 {
+		sums := a.ledger.Device(d.Index)
 		s.judge(atBytes, onDevice > sums.Limit.Less(sums.Committed), a.behindBytes(now, d, t))
 	}
 	if inShared > 0 {
 		limit := j.shared.limits(d).Max
 		s.judge(atShared, inShared > limit.Less(j.shared.budget.Load(d.Index)), a.behind(now, j.shared.line(d), t))
 	}
-	switch {
-	case s.at == 0:
-		return v
-	case s.at&atShared != 0:
-		v.reason = ReasonSharedFull
-	case s.at&(atSlots|atWish) != 0:
-		v.reason = ReasonSlots
-	default:
-		v.reason = ReasonDeviceFull
+	if s.at == 0 {
+		return verdict{spot: s}
 	}
-	v.spot, v.refusal = nil, orFigures(own, t, d, least)
-	return v
+	return verdict{reason: s.reason()}
 }
 
-// orFigures returns a refusal, or one made of the plain figures where there is none.
-func orFigures(r *accounting.Refusal, t *ticket, d *device, n accounting.Bytes) *accounting.Refusal {
-	if r != nil {
-		return r
+// neverStarts tells whether a reservation will never have room on a device, or none below
+// the budgets of its own job.
+func (a *Arbiter) neverStarts(t *ticket, d *device, least accounting.Bytes, b *accounting.Budget) verdict {
+	if least == 0 {
+		return verdict{}
 	}
-	return &accounting.Refusal{Device: d.Index, Requested: n, Limit: d.grantable()}
+	final := func(why Reason) verdict {
+		r := a.ledger.CheckMin(b, d.Index, least)
+		if r == nil {
+			r = &accounting.Refusal{Device: d.Index, Requested: least, Limit: d.grantable()}
+		}
+		return verdict{final: true, reason: why, refusal: r}
+	}
+	if least > d.grantable() {
+		return final(ReasonDeviceFull)
+	}
+	if sh := t.job.shared; sh != nil && least > sh.limits(d).Max {
+		return final(ReasonSharedFull)
+	}
+	if b != t.job.budget { // a process's: what its job has promised others may be in its way
+		if r := a.ledger.CheckMin(b, d.Index, least); r != nil && t.job.reason(r) == ReasonOverBudget {
+			return final(ReasonOverBudget)
+		}
+	}
+	return verdict{}
 }
 
 // reserves returns what a job or a process that begins reserves on a device, and of

@@ -57,8 +57,8 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 		a.left(now, l)
 	}
 	v := a.judge(now, t)
-	if r := v.refusal; r != nil && t.lease != nil && r.Short > 0 {
-		a.countLimit(t.lease, r)
+	if t.lease != nil && t.at()&(atBytes|atShared) != 0 || v.final {
+		a.countLimit(t)
 	}
 	if v.final {
 		a.refuseNow(now, t, v.reason)
@@ -91,11 +91,12 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 // refuseNow refuses a request that did not wait: with the figures as they would be had all
 // idle credit been called back.
 func (a *Arbiter) refuseNow(now time.Time, t *ticket, why Reason) {
-	r := t.why.refusal
-	if t.lease != nil && a.chained(t) && t.bytes > 0 && why != ReasonTooLarge {
-		if _, short := a.shortage(t.lease, t.bytes); short != nil && (why == ReasonBusy || t.job.reason(short) == why) {
-			r = short
-		}
+	r := t.short
+	if r == nil && t.lease != nil && a.chained(t) && t.bytes > 0 && why != ReasonTooLarge {
+		_, r = a.shortage(t.lease, t.bytes)
+	}
+	if r == nil || why != ReasonBusy && t.job.reason(r) != why {
+		r = a.refusal(t, why)
 	}
 	a.refuseTicket(now, t, why, r, "")
 }
@@ -185,9 +186,11 @@ func (a *Arbiter) park(now time.Time, t *ticket) {
 	}
 	a.tickets[t.id] = t
 	t.job.tickets = append(t.job.tickets, t)
+	a.mixed = len(a.order) > 0 && (a.mixed || t.priority != a.order[0].priority)
+	a.order = a.insert(now, a.order, t)
 	for i := range t.spots {
 		d := t.spots[i].device
-		d.queue = append(d.queue, t)
+		d.queue = a.insert(now, d.queue, t)
 		d.dirty = true
 	}
 	if l := t.lease; l != nil {
@@ -222,6 +225,7 @@ func (a *Arbiter) unpark(t *ticket) {
 	delete(a.tickets, t.id)
 	gone := func(x *ticket) bool { return x == t }
 	t.job.tickets = slices.DeleteFunc(t.job.tickets, gone)
+	a.order = slices.DeleteFunc(a.order, gone)
 	for i := range t.spots {
 		d := t.spots[i].device
 		d.queue = slices.DeleteFunc(d.queue, gone)
@@ -282,11 +286,36 @@ func (a *Arbiter) version(d *device) uint64 { return a.ledger.Eased(d.Index) + d
 // reclass looks whose job has come to hold something, or holds nothing any more.
 func (a *Arbiter) reclass() {
 	for _, t := range a.tickets {
+		if t.kind == wantsJob { // it has not begun
+			continue
+		}
 		if fresh := a.holdsNothing(t.job); fresh != t.fresh {
 			t.fresh = fresh
 			t.setDirty()
 		}
 	}
+}
+
+// sort brings the queues into the order that they are served in, where time has changed it.
+func (a *Arbiter) sort(now time.Time) {
+	if !a.mixed || !now.After(a.sorted) {
+		return
+	}
+	a.sorted = now
+	by := func(x, y *ticket) int { return a.compare(now, x, y) }
+	slices.SortFunc(a.order, by)
+	for _, d := range a.devices {
+		slices.SortFunc(d.queue, by)
+	}
+}
+
+// insert puts a ticket into a queue behind those that come first.
+func (a *Arbiter) insert(now time.Time, queue []*ticket, t *ticket) []*ticket {
+	i := len(queue)
+	for i > 0 && a.compare(now, t, queue[i-1]) < 0 {
+		i--
+	}
+	return slices.Insert(queue, i, t)
 }
 
 // setDirty has the queues looked at in which a ticket stands.
@@ -312,7 +341,11 @@ func (a *Arbiter) pump(now time.Time, devices []*device) bool {
 	for _, l := range lines {
 		l.first, l.waits = nil, false
 	}
-	for _, t := range a.inOrder(now, devices) {
+	a.sort(now)
+	for _, t := range slices.Clone(a.order) {
+		if !slices.ContainsFunc(t.spots, func(s spot) bool { return slices.Contains(devices, s.device) }) {
+			continue
+		}
 		if !a.step(now, devices, t) {
 			return false
 		}
@@ -326,42 +359,34 @@ func (a *Arbiter) pump(now time.Time, devices []*device) bool {
 	return true
 }
 
-// inOrder returns the tickets of some devices in the order in which they are served.
-func (a *Arbiter) inOrder(now time.Time, devices []*device) (all []*ticket) {
-	for _, d := range devices {
-		slices.SortFunc(d.queue, func(x, y *ticket) int { return a.compare(now, x, y) })
-		all = append(all, d.queue...)
-	}
-	if len(devices) > 1 {
-		slices.SortFunc(all, func(x, y *ticket) int { return a.compare(now, x, y) })
-		all = slices.Compact(all)
-	}
-	return all
-}
-
 // step judges a waiting ticket, and serves or refuses it. True: it waits on.
 func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
 	t.age = a.rank(now, t) - t.priority
-	if fresh := a.holdsNothing(t.job); fresh != t.fresh { // by what was served a moment ago
+	if fresh := t.kind == wantsJob || a.holdsNothing(t.job); fresh != t.fresh { // by what was served a moment ago
 		t.fresh = fresh
 		t.setDirty()
 	}
-	before, whole := slices.Clone(t.spots), t.at()
+	var before []spot
+	whole := t.at()
+	if len(t.spots) > 1 {
+		before = slices.Clone(t.spots)
+	}
 	v := a.judge(now, t)
 	for a.watch(now, t) {
 		v = a.judge(now, t)
 	}
 	switch {
 	case v.final:
-		a.refuseTicket(now, t, v.reason, v.refusal, "")
+		a.refuseTicket(now, t, v.reason, a.refusal(t, v.reason), "")
 		return false
 	case v.spot != nil && a.serve(now, t, v.spot):
 		return false
 	case t.lease != nil && t.at()&(atSlots|atWish) == 0 && t.at() != 0 && !t.waitsForBytes():
-		a.refuseTicket(now, t, v.reason, v.refusal, "")
+		a.refuseTicket(now, t, v.reason, a.refusal(t, v.reason), "")
 		return false
 	}
-	for i, s := range t.spots { // what it sets aside elsewhere has changed
+	for i := range before { // what it sets aside elsewhere has changed
+		s := &t.spots[i]
 		if (s.at != before[i].at || t.at() != whole) && !slices.Contains(devices, s.device) {
 			s.device.dirty = true
 		}
@@ -460,7 +485,7 @@ func (l *lease) wanted() bool {
 
 // slotByBytes reports whether memory alone may keep a slot: what is freed gives it back.
 func (l *lease) slotByBytes() bool {
-	if l.scope != ScopeThread {
+	if l.scope != ScopeThread || l.slot != nil {
 		return l.contexts == 0 && l.sum.Streams() == 0
 	}
 	for _, m := range l.makers {

@@ -339,7 +339,7 @@ func (r *reference) never(t *refTicket) arbiter.Reason {
 	switch {
 	case t.n > most:
 		return arbiter.ReasonTooLarge
-	case usedBy(j, d, false)+t.n > j.max:
+	case j.max < accounting.Max && usedBy(j, d, false)+t.n > min(j.max, d.total):
 		return arbiter.ReasonOverBudget
 	}
 	n := r.look(t, d, bars{})

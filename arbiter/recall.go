@@ -141,11 +141,18 @@ func (a *Arbiter) takeOwn(l *lease, own accounting.Bytes) accounting.Bytes {
 }
 
 // countLimit counts that a request met a limit, whether recalls made room or not.
-func (a *Arbiter) countLimit(l *lease, r *accounting.Refusal) {
-	if r.Budget == nil {
-		l.device.atMax++
-	} else {
-		l.atMax++
+func (a *Arbiter) countLimit(t *ticket) {
+	if t.lease == nil || t.bytes == 0 {
+		return
+	}
+	if a.chained(t) {
+		for b := range a.ledger.Tight(t.lease.sum, t.need()) {
+			if b != nil {
+				t.lease.atMax++
+			} else {
+				t.lease.device.atMax++
+			}
+		}
 	}
 }
 

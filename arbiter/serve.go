@@ -62,11 +62,10 @@ func (a *Arbiter) fit(t *ticket) bool {
 	if !a.chained(t) {
 		return true
 	}
-	r := a.ledger.Check(t.lease.sum, t.need())
-	if r == nil {
+	if a.ledger.Check(t.lease.sum, t.need()) == nil {
 		return true
 	}
-	a.countLimit(t.lease, r)
+	a.countLimit(t)
 	a.disown(t)
 	own, refused := a.makeRoom(t.lease, t.bytes)
 	t.own = own
@@ -103,9 +102,8 @@ func (a *Arbiter) helpsAt(t *ticket, d *device) bool {
 		least, budget := t.reserves(d)
 		return a.recallFor(func() *accounting.Refusal { return a.ledger.CheckMin(budget, d.Index, least) })
 	case a.chained(t):
-		own, refused := a.makeRoom(t.lease, t.bytes)
-		t.own = own
-		return refused == nil
+		t.own, t.short = a.makeRoom(t.lease, t.bytes)
+		return t.short == nil
 	}
 	return a.recallFor(func() *accounting.Refusal {
 		sums := a.ledger.Device(d.Index)
@@ -211,7 +209,7 @@ func (d *Decision) granted() bool {
 // refuseTicket decides a ticket that is not served. text says why, where the figures do not.
 func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, r *accounting.Refusal, text string) {
 	if r == nil {
-		r = t.figures(0, 0)
+		r = a.refusal(t, why)
 	}
 	a.disown(t)
 	var answer Decision

@@ -96,12 +96,13 @@ type ticket struct {
 	deadline time.Time // zero: none
 
 	spots  []spot
-	any    bool      // one of the spots will do; else it needs all
-	again  bool      // it came before, and has kept its place
-	fresh  bool      // its job holds nothing yet
-	age    int       // what waiting had added to its priority when last judged
-	why    verdict   // as last judged
-	parked time.Time // zero: it does not wait
+	any    bool                // one of the spots will do; else it needs all
+	again  bool                // it came before, and has kept its place
+	fresh  bool                // its job holds nothing yet
+	age    int                 // what waiting had added to its priority when last judged
+	why    verdict             // as last judged
+	short  *accounting.Refusal // with all idle credit counted in, where that was found not to suffice
+	parked time.Time           // zero: it does not wait
 
 	done   bool
 	answer Decision
