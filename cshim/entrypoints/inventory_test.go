@@ -78,8 +78,6 @@ var reasons = map[string]func(table, function, pass) bool{
 	"loader": func(_ table, f function, _ pass) bool {
 		return f.class == "resolver" && strings.HasPrefix(f.symbol, "dl")
 	},
-	// Nothing charges it yet.
-	"open": func(_ table, f function, _ pass) bool { return true },
 	// No function of the APIs that the library stands before.
 	"another": func(_ table, f function, _ pass) bool {
 		return !cuda(f.symbol) && !strings.HasPrefix(f.symbol, "nvml") && !strings.HasPrefix(f.symbol, "dl")
@@ -96,8 +94,6 @@ func TestTableIsWhole(t *testing.T) {
 		switch {
 		case kind[f.class] == "" && !knownClass(f.class):
 			t.Errorf("%s: no class %s is known", symbol, f.class)
-		case wrapped && passes && p.reason == "open":
-			t.Logf("%s is wrapped now", symbol)
 		case wrapped && passes:
 			t.Errorf("%s is wrapped and passes", symbol)
 		case wrapped:
@@ -139,13 +135,13 @@ func checkPass(t *testing.T, tab table, f function, p pass) {
 		t.Errorf("%s (%s: %s) passes for %q %s, which does not hold", f.symbol, f.class, f.acquires, p.reason, p.by)
 	case (p.by != "") != (p.reason == "charged"):
 		t.Errorf("%s passes for %q by %q", f.symbol, p.reason, p.by)
-	case p.reason == "charged" || p.reason == "another" || p.reason == "open":
+	case p.reason == "charged" || p.reason == "another":
 	case kind[f.class] != "" && p.reason != "foreign" && p.reason != "tells" && p.reason != "overhead":
 		t.Errorf("%s (%s) passes, and no wrapped row charges it", f.symbol, f.class)
 	case p.reason == "tells" && kind[f.class] != "" && taking.MatchString(f.symbol) && !strings.Contains(f.symbol, "Get"):
 		t.Errorf("%s (%s) only tells something, by a name like that", f.symbol, f.class)
 	}
-	if slices.Contains(gives, f.class) && p.reason != "another" && p.reason != "open" {
+	if slices.Contains(gives, f.class) && p.reason != "another" {
 		t.Errorf("%s (%s) gives something back, unseen", f.symbol, f.class)
 	}
 }

@@ -122,7 +122,11 @@ func TestResolverAnswersAsTheDriver(t *testing.T) {
 			answers := readMap(t, mapOf(driver))
 			dir := fake(t, driver)
 			w := newWalk(t, exports(inventory(t), driver), answers)
-			for _, how := range []string{"dlsym", "dlvsym", "gpa"} {
+			ways := []string{"dlsym", "dlvsym", "gpa"}
+			if driver != "555" {
+				ways = ways[:1] // how the resolver was found does not depend on what it answers
+			}
+			for _, how := range ways {
 				bare := w.run(dir, how, false)
 				checkMap(t, answers, bare)
 				compare(t, hooked, bare, w.run(dir, how, true))
