@@ -394,7 +394,7 @@ enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void
     for (;;) {
         bool full;
         enum ga_way way = insist(root, &a, &full);
-        if (GA_LIKELY(!full) || ask_aside(root, &a, &way))
+        if (GA_LIKELY(!full || !a.flags) || ask_aside(root, &a, &way))
             return way;
     }
 }

@@ -34,9 +34,7 @@ void at(const char *where) {
     }
 }
 
-void must(bool worked, const char *what) {
-    if (worked)
-        return;
+void give_up(const char *what) {
     say("%s: %s", what, strerror(errno));
     _exit(4);
 }

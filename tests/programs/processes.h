@@ -21,7 +21,8 @@ void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 // Prints "at WHERE" and waits for a line.
 void at(const char *where);
 // Ends the program when something that is no matter of the GPU does not work.
-void must(bool worked, const char *what);
+#define must(worked, what) ((worked) ? (void)0 : give_up(what))
+void give_up(const char *what) __attribute__((noreturn));
 // cuInit and a context.
 void begin(void);
 

@@ -44,10 +44,13 @@ static void *waits_to_be_cancelled(void *arg) {
     return NULL;
 }
 
+// What must not be done in a handler, and is done by programs.
+// NOLINTBEGIN(bugprone-signal-handler)
 static void leave(int number) {
     (void)number;
     pthread_exit(NULL);
 }
+// NOLINTEND(bugprone-signal-handler)
 
 // pthread_exit from a handler: out of whatever the thread is in.
 static void *ends_in_a_handler(void *arg) {
@@ -97,7 +100,7 @@ static int tell_die(char **arguments) {
 // by a debugger, or by a handler that ends it. What it asked for it may have got.
 static void vanish(int number) {
     (void)number;
-    syscall(SYS_exit, 0);
+    syscall(SYS_exit, 0); // NOLINT(bugprone-signal-handler)
 }
 
 static atomic_int calling;
@@ -161,6 +164,7 @@ static int tell_keys(char **arguments) {
 static atomic_int in_handler;
 static CUresult handler_results[2];
 
+// NOLINTBEGIN(bugprone-signal-handler)
 static void allocate_in_handler(int number) {
     int saved = errno;
     CUdeviceptr p = 0;
@@ -170,6 +174,7 @@ static void allocate_in_handler(int number) {
     atomic_fetch_add(&in_handler, 1);
     errno = saved;
 }
+// NOLINTEND(bugprone-signal-handler)
 
 // A signal whose handler allocates. It is sent from "a signal comes" on, and may find the thread in
 // a call that has not come to the driver yet.
