@@ -4,6 +4,7 @@
 #include "admit.h"
 #include "cuda_capture.h"
 #include "cuda_device.h"
+#include "cuda_idle.h"
 #include "cuda_pool.h"
 
 // A free that has not been seen to execute, or a call to be made then.
@@ -206,7 +207,9 @@ void ga_cuda_pending_add(struct ga_root *root, const struct ga_entry *entry, ga_
     ga_cuda_pool_count(root, entry->device, entry->bytes, entry->tag);
     ga_inflight_add(entry->device, 0 - entry->bytes);
     ga_move_end();
-    if (enlist(p, item, stream))
+    bool many = enlist(p, item, stream);
+    ga_cuda_idle_wake(root);
+    if (many)
         ga_admit_reap(root, entry->device, 0);
 }
 
@@ -218,6 +221,7 @@ bool ga_cuda_pending_call(struct ga_root *root, ga_stream stream,
         return false;
     *item = (struct item){.run = run, .argument = argument, .device = GA_DEVICES};
     enlist(p, item, stream);
+    ga_cuda_idle_wake(root);
     return true;
 }
 
@@ -391,13 +395,34 @@ static void look_at_all(struct ga_root *root, struct ga_cuda_pending *p) {
     unlock(p);
 }
 
+// A thread without a context asks in one of those that it asks about; none of them ends meanwhile.
+static bool enter_context(struct ga_cuda_pending *p) {
+    ga_context current = NULL;
+    uint64_t context = 0;
+    lock(p);
+    for (struct item *item = p->first; item && context == 0; item = item->next)
+        context = item->context & 1 ? 0 : item->context;
+    unlock(p);
+    return context && GA_REAL(cuCtxPopCurrent_v2) && GA_REAL(cuCtxPushCurrent_v2) &&
+           GA_REAL(cuCtxGetCurrent)(&current) == GA_CUDA_SUCCESS && !current &&
+           GA_REAL(cuCtxPushCurrent_v2)((ga_context)(uintptr_t)context) == GA_CUDA_SUCCESS;
+}
+
+static void look_at_pending(struct ga_root *root, struct ga_cuda_pending *p) {
+    ga_context current;
+    bool entered = enter_context(p);
+    look_at_all(root, p);
+    if (entered)
+        GA_REAL(cuCtxPopCurrent_v2)(&current);
+}
+
 static uint64_t reap(struct ga_root *root, uint32_t device, uint64_t wanted) {
     struct ga_cuda_pending *p = get(root, false);
     if (!ga_mutex_lock(&root->asking, 100))
         return 0;
     int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
     if (p)
-        look_at_all(root, p);
+        look_at_pending(root, p);
     uint64_t given = ga_cuda_pool_reap(root, device, wanted);
     ga_cuda_capture_exchange(mode);
     ga_mutex_unlock(&root->asking);

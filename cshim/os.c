@@ -5,7 +5,9 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -102,6 +104,21 @@ uint64_t ga_os_coarse_ms(void) {
 void ga_os_sleep_us(uint64_t us) {
     struct timespec t = {(time_t)(us / 1000000), (long)(us % 1000000) * 1000};
     CALL2(SYS_nanosleep, &t, NULL);
+}
+
+uint64_t ga_os_block_signals(void) {
+    uint64_t all = UINT64_MAX;
+    uint64_t blocked = 0;
+    CALL4(SYS_rt_sigprocmask, SIG_SETMASK, &all, &blocked, sizeof all);
+    return blocked;
+}
+
+void ga_os_restore_signals(uint64_t blocked) {
+    CALL4(SYS_rt_sigprocmask, SIG_SETMASK, &blocked, NULL, sizeof blocked);
+}
+
+void ga_os_name_thread(const char *name) {
+    CALL2(SYS_prctl, PR_SET_NAME, name);
 }
 
 void ga_os_yield(void) {

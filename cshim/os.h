@@ -82,6 +82,11 @@ uint64_t ga_os_now_ms(void);
 // The same, cheap (no system call) and up to 4 ms late.
 uint64_t ga_os_coarse_ms(void);
 void ga_os_sleep_us(uint64_t us);
+// Blocks all signals of the calling thread, and puts back what was blocked before.
+uint64_t ga_os_block_signals(void);
+void ga_os_restore_signals(uint64_t blocked);
+// What the calling thread is called in lists of threads, up to 15 characters.
+void ga_os_name_thread(const char *name);
 void ga_os_yield(void);
 
 // Waits until *word is not value, somebody wakes it, or timeout_ms passed (−1: for ever).

@@ -76,11 +76,13 @@ static struct ga_thread *register_thread(struct ga_root *root) {
         atomic_store(&found->inflight, 0);
         atomic_store(&found->moving, 0);
         found->number = ga_self.number;
+        found->unseen = ga_self.unseen;
         atomic_store(&found->tid, ga_self.tid);
     } else {
         atomic_fetch_add(&root->threads_more, 1);
     }
-    atomic_fetch_add(&root->threads_alive, 1);
+    if (!ga_self.unseen)
+        atomic_fetch_add(&root->threads_alive, 1);
     ga_spin_unlock(&root->threads_lock);
     return found;
 }
@@ -103,7 +105,7 @@ GA_NOINLINE struct ga_root *ga_root_enter(void) {
     if (ga_self.away && ga_self.away_generation == generation)
         return NULL;
     if (ga_self.generation != generation) {
-        ga_self = (struct ga_self){.inside = 1};
+        ga_self = (struct ga_self){.inside = 1, .unseen = ga_self.unseen};
         ga_self.tid = (uint32_t)ga_os_tid();
         ga_self.number = atomic_fetch_add(&root->threads_numbered, 1) + 1;
         ga_self.thread = register_thread(root);
@@ -165,7 +167,7 @@ static bool count_threads(struct ga_root *root) {
         if (tid == 0)
             continue;
         if (ga_os_thread_lives(pid, (int)tid)) {
-            alive++;
+            alive += root->threads[i].unseen == 0;
         } else {
             atomic_store(&root->threads[i].tid, 0);
             ended = true;

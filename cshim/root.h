@@ -61,7 +61,9 @@ struct ga_thread {
     _Atomic uint32_t tid;              // 0: free
     _Atomic uint32_t moving;           // between ga_move_begin and ga_move_end
     uint32_t number;                   // ga_self.number
-    uint64_t pad[5];
+    uint32_t unseen;                   // ga_self.unseen
+    uint32_t reserved;
+    uint64_t pad[4];
 };
 
 // Who retained a device's primary context: cuda_primary.c.
@@ -153,6 +155,10 @@ struct ga_root {
     _Atomic uint64_t host_held;    // its bytes: host.c
     _Atomic uint64_t host_max;     // as the daemon said, or GA_NO_LIMIT
     _Atomic uint32_t host_refused; // the user has had a line about it
+    // A thread for a program that idles: cuda_idle.c
+    _Atomic uint32_t idle_thread;   // enum ga_cuda_idle
+    _Atomic uint32_t idle_sleeping; // until there is something pending
+    _Atomic uint32_t idle_busy;     // it asks the driver
     // Who holds it asks the driver about events and pools, none of which ends meanwhile.
     struct ga_mutex asking;
     _Atomic(struct ga_cuda_pools *) pools;     // cuda_pool.c
@@ -178,6 +184,7 @@ struct ga_self {
     uint32_t number; // of the thread: from 1 on, given to no other of this process
     uint32_t tid;
     struct ga_thread *thread;
+    bool unseen;          // a thread of this library's own, which counts for nothing
     uint64_t credit_seen; // what this thread last left in a credit word: a guess
 };
 extern __thread struct ga_self ga_self __attribute__((tls_model("initial-exec")));

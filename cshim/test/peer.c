@@ -17,12 +17,12 @@
 //
 // The same as lines on stdin change things while it runs; also "show", which prints a line
 // "lease PID DEVICE GRANTED USED STREAMS CONTEXTS PENDING" for each lease, then "end"; "stop",
-// which ends it; "close SLOTS", which sets CLOSED on the leases and takes their credit; "notice
-// WORD", which tells those who wait; "answer STATUS", which refuses them; "admit", which lets in
-// what waits and fits now, and each Hello. The end of stdin ends nothing. Each request is logged on
-// stdout: "TYPE STATUS NUMBER", NUMBER the bytes or the count that was asked for; one that waits as
-// "TYPE 99 NUMBER REQUEST", with 1099 when it came again; one whose connection was closed
-// meanwhile as "TYPE 999 NUMBER REQUEST".
+// which ends it; "close SLOTS", which sets CLOSED on the leases and takes their credit; "notify",
+// which does so with NOTIFY; "notice WORD", which tells those who wait; "answer STATUS", which
+// refuses them; "admit", which lets in what waits and fits now, and each Hello. The end of stdin
+// ends nothing. Each request is logged on stdout: "TYPE STATUS NUMBER", NUMBER the bytes or the
+// count that was asked for; one that waits as "TYPE 99 NUMBER REQUEST", with 1099 when it came
+// again; one whose connection was closed meanwhile as "TYPE 999 NUMBER REQUEST".
 #include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -687,7 +687,11 @@ static void command(char *line) {
         answer_waiters(-1, (uint32_t)size_of(value));
     else if (strcmp(name, "admit") == 0)
         admit();
-    else if (strcmp(name, "close") == 0) {
+    else if (strcmp(name, "notify") == 0) {
+        for (size_t i = 0; i < MANY; i++)
+            for (uint32_t n = 0; sessions[i].used && n < GA_PAGE_SLOTS; n++)
+                sessions[i].lease[n].granted -= change(&sessions[i], n, 0, GA_FLAG_NOTIFY);
+    } else if (strcmp(name, "close") == 0) {
         for (size_t i = 0; i < MANY; i++)
             for (uint32_t n = 0; sessions[i].used && n < GA_PAGE_SLOTS; n++)
                 sessions[i].lease[n].granted -= change(&sessions[i], n, 0, GA_FLAG_CLOSED);
