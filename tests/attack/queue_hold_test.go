@@ -176,3 +176,25 @@ func TestRivals(t *testing.T) {
 	}
 	agreed(t, m, a, b)
 }
+
+// TestHostMaxIsTold: a process is told how much pinned host memory it may hold, by its
+// rule, and told again when it resumes.
+func TestHostMaxIsTold(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", NoMount: true,
+		Config: "schema_version = 1\n[[rule]]\nmatch.exe = \"attack.test\"\nhost.max = \"64MiB\"\n"})
+	a := partyOf(t, m, 0)
+	if got := a.s.Hello.HostMax; got != 64*mib {
+		t.Errorf("told %d bytes", got)
+	}
+	m.Kill()
+	m.Start()
+	a.resume()
+	if got := a.s.Hello.HostMax; got != 64*mib {
+		t.Errorf("told %d bytes by the next daemon", got)
+	}
+	other := machine(t, rig.Options{Devices: "1G", NoMount: true})
+	if got := partyOf(t, other, 0).s.Hello.HostMax; got != ipc.NoLimit {
+		t.Errorf("without a limit, told %d bytes", got)
+	}
+}
