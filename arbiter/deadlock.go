@@ -429,7 +429,7 @@ func (m *simulation) barred(t *ticket, barred map[*line]bool) bool {
 	for i := range t.spots {
 		s := &t.spots[i]
 		d := s.device
-		stopped := s.enters && barred[&d.slots] ||
+		stopped := s.enters && (barred[&d.slots] || (s.claims || s.alone) && barred[&d.claimers] || s.alone && barred[&d.entrants]) ||
 			m.grows(t, d) > 0 && (barred[&d.bytes] || t.fresh && barred[&d.fresh]) ||
 			t.job.shared != nil && m.grows(t, d) > 0 && barred[t.job.shared.line(d)]
 		if stopped != t.any {
@@ -450,7 +450,7 @@ func (m *simulation) bar(t *ticket, barred map[*line]bool) {
 			continue
 		}
 		if s.enters {
-			barred[&s.device.slots] = true
+			barred[s.entry()] = true
 		}
 		if s.at&atBytes != 0 && s.at&atSlots == 0 {
 			if t.fresh && m.now.Sub(t.place.Since) < m.a.policy.AgeAfter {

@@ -94,16 +94,31 @@ func (a *Arbiter) behindBytes(now time.Time, d *device, t *ticket) bool {
 
 // judgeSlot judges whether there is a slot for who needs one.
 func (a *Arbiter) judgeSlot(now time.Time, t *ticket, s *spot, wish int, needs, claim, exclusive bool) {
-	s.enters = needs
+	s.enters, s.claims, s.alone = needs, claim, exclusive
 	if !needs {
 		return
 	}
-	full, own := s.device.full(t.job, wish, claim, exclusive)
+	d := s.device
+	full, own := d.full(t.job, wish, claim, exclusive)
 	if own {
 		s.judge(atWish, true, false)
-	} else {
-		s.judge(atSlots, full, a.behind(now, &s.device.slots, t))
+		return
 	}
+	behind := a.behind(now, &d.slots, t) || (claim || exclusive) && a.behind(now, &d.claimers, t) ||
+		exclusive && a.behind(now, &d.entrants, t)
+	s.judge(atSlots, full, behind)
+}
+
+// entry is the line of who waits to enter a device. Where slots are not capped, those
+// who come later and neither claim it nor want it alone have nothing to wait for.
+func (s *spot) entry() *line {
+	switch d := s.device; {
+	case s.alone || d.slotsMax() > 0:
+		return &d.slots
+	case s.claims:
+		return &d.claimers
+	}
+	return &s.device.entrants
 }
 
 // tight asks the ledger about a lease's request: whether a shared budget and the device

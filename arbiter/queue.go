@@ -64,11 +64,9 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 		a.refuseNow(now, t, v.reason)
 		return
 	}
-	for i := range t.spots {
-		if t.spots[i].hard&(atSlots|atWish) != 0 {
-			a.sweep(now, t.spots[i].device)
-			v = a.judge(now, t)
-		}
+	if v.spot == nil || t.any && v.spot != &t.spots[0] {
+		a.tidy(now, t)
+		v = a.judge(now, t)
 	}
 	if !v.final && a.helps(t) {
 		v = a.judge(now, t)
@@ -86,6 +84,19 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 		return
 	}
 	a.park(now, t)
+}
+
+// tidy has those give their slots back who have no object left and did not say so: others,
+// where one is wanted, and who asks itself.
+func (a *Arbiter) tidy(now time.Time, t *ticket) {
+	for i := range t.spots {
+		if t.spots[i].hard&(atSlots|atWish) != 0 {
+			a.sweep(now, t.spots[i].device)
+		}
+	}
+	if t.lease != nil {
+		a.left(now, t.lease)
+	}
 }
 
 // refuseNow refuses a request that did not wait: with the figures as they would be had all
@@ -234,6 +245,7 @@ func (a *Arbiter) unpark(t *ticket) {
 			if l.first == t {
 				l.first = nil
 			}
+			l.watched = l.watched && len(d.queue) > 0
 		}
 	}
 	if l := t.lease; l != nil {
@@ -244,7 +256,7 @@ func (a *Arbiter) unpark(t *ticket) {
 
 // lines are a device's, and those of a shared budget there.
 func (d *device) lines(s *shared) []*line {
-	lines := []*line{&d.slots, &d.bytes, &d.fresh}
+	lines := []*line{&d.slots, &d.claimers, &d.entrants, &d.bytes, &d.fresh}
 	if s != nil {
 		lines = append(lines, s.line(d))
 	}
@@ -331,7 +343,7 @@ func (t *ticket) setDirty() {
 func (a *Arbiter) pump(now time.Time, devices []*device) bool {
 	var lines []*line
 	for _, d := range devices {
-		lines = append(lines, &d.slots, &d.bytes, &d.fresh)
+		lines = append(lines, &d.slots, &d.claimers, &d.entrants, &d.bytes, &d.fresh)
 		for _, s := range a.shareds {
 			if l := s.lines[d]; l != nil {
 				lines = append(lines, l)
@@ -405,23 +417,18 @@ func (a *Arbiter) bar(now time.Time, d *device, t *ticket) {
 		if t.spots[i].device != d {
 			continue
 		}
-		at := t.spots[i].at
+		at := t.waitsOn(&t.spots[i])
 		d.bytes.waits = d.bytes.waits || at&atBytes != 0
 		d.slots.waits = d.slots.waits || at&(atSlots|atWish) != 0
 		if at&atShared != 0 {
 			t.job.shared.line(d).waits = true
-		}
-		if !t.any {
-			at = t.at() // it needs all of its devices: what lacks elsewhere, it waits for here too
-		}
-		if at&atShared != 0 {
 			put(t.job.shared.line(d))
 		}
 		if at&(atShared|atWish) != 0 {
 			continue // it is stuck on a narrower limit, and does not hold up the device's queue
 		}
 		if t.spots[i].enters {
-			put(&d.slots)
+			put(t.spots[i].entry())
 		}
 		if at&atBytes == 0 || at&atSlots != 0 {
 			continue
@@ -434,12 +441,21 @@ func (a *Arbiter) bar(now time.Time, d *device, t *ticket) {
 	}
 }
 
+// waitsOn is what a ticket waits for on a device: one that needs all of its devices waits
+// on each for what lacks on any.
+func (t *ticket) waitsOn(s *spot) limits {
+	if t.any {
+		return s.at
+	}
+	return t.at()
+}
+
 // watch has the leases at the limits that refuse a ticket report what they free, and takes
 // back what they have idle: what is freed from here on is told, what was freed before is
 // seen. True: there was something to be done, and the ticket is to be judged again.
 func (a *Arbiter) watch(now time.Time, t *ticket) (again bool) {
 	for i := range t.spots {
-		d, at := t.spots[i].device, t.spots[i].at
+		d, at := t.spots[i].device, t.waitsOn(&t.spots[i])
 		if at&atBytes != 0 && !d.bytes.watched {
 			d.bytes.watched, again = true, true
 			a.collect(now, slices.Collect(a.leasesOn(d)))

@@ -188,7 +188,7 @@ func (m *ifOthers) barred(t *refTicket, behind lines) bool {
 		b := behind[d.index]
 		n := m.r.look(t, d, bars{})
 		grows := m.growsNow(t, d)
-		stopped := n.enters && b.slots || grows && (b.bytes || m.r.fresh(t.job) && b.fresh || t.job.uid == eve && b.shared)
+		stopped := n.enters && b.keepOut(t) || grows && (b.bytes || m.r.fresh(t.job) && b.fresh || t.job.uid == eve && b.shared)
 		if stopped != t.any {
 			return stopped
 		}

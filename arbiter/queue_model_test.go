@@ -281,14 +281,21 @@ func (n need) any() bool  { return n.shared || n.wish || n.slot || n.bytes }
 func (n need) hard() bool { return n.hardShared || n.wish || n.hardSlot || n.hardBytes }
 
 // bars are the lines of a device behind a waiting ticket.
-type bars struct{ shared, slots, bytes, fresh bool }
+type bars struct{ shared, slots, claims, entrants, bytes, fresh bool }
 
 // lines are the bars of each device.
 type lines []bars
 
 func (b *bars) add(c bars) {
 	b.shared, b.slots = b.shared || c.shared, b.slots || c.slots
+	b.claims, b.entrants = b.claims || c.claims, b.entrants || c.entrants
 	b.bytes, b.fresh = b.bytes || c.bytes, b.fresh || c.fresh
+}
+
+// keepOut: somebody is to enter first.
+func (b bars) keepOut(t *refTicket) bool {
+	alone, claims := t.kind == 'j' && t.job.exclusive, t.kind == 'j' && t.job.claim
+	return b.slots || b.claims && (claims || alone) || b.entrants && alone
 }
 
 // look tells what refuses a ticket on a device, behind those who come first.
@@ -307,7 +314,7 @@ func (r *reference) look(t *refTicket, d *refDevice, b bars) (n need) {
 			n.hardSlot, n.wish = r.noSlot(d, j, t.lease.session.wish, false)
 		}
 	}
-	n.slot = n.hardSlot || n.enters && !n.wish && b.slots
+	n.slot = n.hardSlot || n.enters && !n.wish && b.keepOut(t)
 	if grow > 0 {
 		n.hardBytes = grow > r.count(d).room
 		n.bytes = n.hardBytes || b.bytes || r.fresh(j) && b.fresh
@@ -377,7 +384,12 @@ func (r *reference) behind(t *refTicket, needs []need, i int) (b bars) {
 	if n.shared || n.wish {
 		return b
 	}
-	b.slots = needs[i].enters
+	if needs[i].enters {
+		start := t.kind == 'j'
+		b.slots = start && t.job.exclusive || r.spots(t)[i].slots > 0
+		b.claims = !b.slots && start && t.job.claim
+		b.entrants = !b.slots && !b.claims
+	}
 	if n.bytes && !n.slot {
 		b.fresh = r.fresh(t.job) && r.now.Sub(t.since) < r.age
 		b.bytes = !b.fresh

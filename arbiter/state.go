@@ -26,13 +26,15 @@ type device struct {
 	slotsLive   *int             // slots.max set live
 	contextSeen accounting.Bytes // the most that a context was seen to cost
 
-	queue  []*ticket // those that may be served there, in order
-	slots  line      // those that wait for a slot
-	bytes  line      // for bytes; nobody who comes later gets any
-	fresh  line      // for bytes, before they hold any: nobody who holds none and comes later gets any
-	eased  uint64    // changes of slots after which somebody may be served
-	pumped uint64    // the count of changes when its queue was last looked at
-	dirty  bool      // its queue is to be looked at whatever the count
+	queue    []*ticket // those that may be served there, in order
+	slots    line      // those that wait for a slot, behind whom nobody enters
+	claimers line      // for a claim, where there is no cap: behind whom nobody claims, or has it alone
+	entrants line      // to enter, where there is no cap: behind whom nobody has it alone
+	bytes    line      // for bytes; nobody who comes later gets any
+	fresh    line      // for bytes, before they hold any: nobody who holds none and comes later gets any
+	eased    uint64    // changes of slots after which somebody may be served
+	pumped   uint64    // the count of changes when its queue was last looked at
+	dirty    bool      // its queue is to be looked at whatever the count
 
 	byPID    map[int][]*lease // leases by their process, draining ones too
 	admitted uint64

@@ -74,6 +74,8 @@ type spot struct {
 	device *device
 	at     limits
 	enters bool   // a slot is to be taken there
+	claims bool   // by claim
+	alone  bool   // for nobody else
 	hard   limits // of at: those that refuse it whoever comes first
 }
 

@@ -1,0 +1,531 @@
+package arbiter_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+)
+
+// waiting is a policy under which everybody waits for bytes.
+func waiting() arbiter.Policy {
+	p := exact(unlimited())
+	p.Defaults.OnFull = arbiter.OnFullWait
+	return p
+}
+
+// wait allocates what has to wait.
+func (c *client) wait(n accounting.Bytes) arbiter.TicketID {
+	c.w.t.Helper()
+	o := c.alloc(n)
+	if o.Waiting == 0 {
+		c.w.t.Fatalf("%d bytes do not wait: %+v", n, o)
+	}
+	return o.Waiting
+}
+
+// served checks which tickets have been decided since the last look, and that all were served.
+func (w *world) served(want ...arbiter.TicketID) {
+	w.t.Helper()
+	got := w.decided()
+	if len(got) != len(want) {
+		w.t.Fatalf("decided %v, want %v served", got, want)
+	}
+	for _, id := range want {
+		if why, ok := got[id]; !ok || why != arbiter.ReasonNone {
+			w.t.Fatalf("decided %v, want %v served", got, want)
+		}
+	}
+}
+
+// decided returns what became of tickets since the last look.
+func (w *world) decided() map[arbiter.TicketID]arbiter.Reason {
+	got := map[arbiter.TicketID]arbiter.Reason{}
+	for _, d := range w.arb.Decisions() {
+		if d.Kind == arbiter.DecisionDone {
+			got[d.Ticket] = reasonIn(d)
+		}
+	}
+	return got
+}
+
+// refused checks that one ticket was decided since the last look, and why.
+func (w *world) refused(id arbiter.TicketID, why arbiter.Reason) {
+	w.t.Helper()
+	if got := w.decided(); len(got) != 1 || got[id] != why {
+		w.t.Fatalf("decided %v, want %d: %v", got, id, why)
+	}
+}
+
+// pass lets time go by.
+func (w *world) pass(d time.Duration) {
+	w.now = w.now.Add(d)
+	w.arb.Tick(w.now)
+}
+
+func TestWaitersAreServedInOrderOfArrival(t *testing.T) {
+	w := newWorld(t, waiting(), 1000)
+	holder, first, second, third := w.client(0, 0), w.client(0, 0), w.client(0, 0), w.client(0, 0)
+	holder.must(900)
+	a, b, c := first.wait(600), second.wait(400), third.wait(300)
+	if got := w.arb.Snapshot(w.now).Queue; len(got) != 3 || got[0].Ticket != uint64(a) || got[2].Pos != 3 ||
+		got[1].WantsBytes != 400 || got[1].Reason != "device_full" {
+		t.Errorf("%+v", got)
+	}
+	holder.free(400) // there is room for the third, and it is not his turn
+	w.served()
+	holder.free(100)
+	w.served(a)
+	holder.free(400)
+	w.served(b)
+	first.free(600)
+	w.served(c)
+	if s := w.arb.Snapshot(w.now); len(s.Queue) != 0 || s.Stats.QueueDepth != 0 || s.Stats.Waited != 3 {
+		t.Errorf("%+v", s.Stats)
+	}
+}
+
+func TestWhoAsksLaterDoesNotOvertake(t *testing.T) {
+	w := newWorld(t, waiting(), 1000)
+	holder, other := w.client(0, 0), w.client(0, 0)
+	holder.must(500)
+	other.must(300)
+	ticket := other.wait(300)
+	p := w.process(1000, "deny")
+	late := w.clientOf(p, 0, 0)
+	if o := w.arb.Alloc(w.now, arbiter.AllocRequest{Lease: late.lease, Bytes: 1, NoWait: true}); o.Reason != arbiter.ReasonBusy {
+		t.Errorf("what is set aside was taken: %+v", o)
+	}
+	holder.free(100)
+	w.served(ticket)
+}
+
+func TestOverOnesOwnBudgetNobodyWaits(t *testing.T) {
+	p := waiting()
+	p.Rules = []arbiter.Rule{{Match: arbiter.Match{User: "eve"}, Scope: ptr(arbiter.ScopeUser), Max: ptr(size(500))}}
+	w := newWorld(t, p, 1000)
+	job := w.job(t, arbiter.JobRequest{Max: ptr(size(300))})
+	c := w.client(job, 0)
+	c.must(200)
+	if o := c.alloc(200); o.Reason != arbiter.ReasonOverBudget || o.Remaining != 100 || o.Waiting != 0 {
+		t.Errorf("%+v", o)
+	}
+	if o := c.alloc(301); o.Reason != arbiter.ReasonTooLarge {
+		t.Errorf("%+v", o)
+	}
+	alone := w.clientOf(w.process(1001, "x"), 0, 0)
+	alone.must(400)
+	if o := alone.alloc(200); o.Reason != arbiter.ReasonSharedFull || o.Waiting != 0 {
+		t.Errorf("all of the shared budget is its own: %+v", o)
+	}
+	if o := alone.alloc(100); !o.Granted {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestSiblingsFillTheirBudgetWhileOneWaits(t *testing.T) {
+	w := newWorld(t, waiting(), 1000)
+	job := w.job(t, arbiter.JobRequest{Max: ptr(size(400))})
+	one, two, other := w.client(job, 0), w.client(job, 0), w.client(0, 0)
+	other.must(900)
+	ticket := one.wait(350)
+	two.arb().Threads(w.now, two.session, 1)
+	other.free(100)
+	if o := two.alloc(60); o.Waiting == 0 {
+		t.Fatalf("%+v", o)
+	}
+	w.arb.CancelJob(w.now, job)
+	if got := w.decided(); len(got) != 2 || got[ticket] != arbiter.ReasonCancelled {
+		t.Errorf("%v", got)
+	}
+}
+
+func (c *client) arb() *arbiter.Arbiter { return c.w.arb }
+
+func TestAUserStuckOnHisQuotaDelaysNobody(t *testing.T) {
+	p := waiting()
+	p.Rules = []arbiter.Rule{{Match: arbiter.Match{User: "eve"}, Scope: ptr(arbiter.ScopeUser), Max: ptr(size(500))}}
+	w := newWorld(t, p, 1000)
+	eves, stuck := w.clientOf(w.process(1001, "a"), 0, 0), w.clientOf(w.process(1001, "b"), 0, 0)
+	bob := w.client(0, 0)
+	eves.must(400)
+	ticket := stuck.wait(200)
+	if got := w.arb.Snapshot(w.now).Queue[0].Reason; got != "shared_full" {
+		t.Error(got)
+	}
+	bob.must(400)
+	bob.free(400)
+	if bob.word.idle() != 400 {
+		t.Error("what others free is taken back for who waits for his own quota")
+	}
+	bob.must(400)
+	if o := stuck.alloc(50); o.Waiting == 0 {
+		t.Errorf("overtook in the same quota: %+v", o)
+	}
+	eves.free(100)
+	if got := w.decided(); got[ticket] != arbiter.ReasonNone || len(got) != 1 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestInsideMemoryMinNobodyQueues(t *testing.T) {
+	w := newWorld(t, waiting(), 1000)
+	job := w.job(t, arbiter.JobRequest{Min: ptr(size(600)), Max: ptr(size(600))})
+	member, other := w.client(job, 0), w.client(0, 0)
+	other.must(300)
+	other.wait(200)
+	for range 6 {
+		member.must(100)
+	}
+	member.word.free(600)
+	member.must(600)
+}
+
+func TestANewcomerSetsNothingAsideBeforeItIsOldEnough(t *testing.T) {
+	p := waiting()
+	p.Rules = []arbiter.Rule{{Match: arbiter.Match{Exe: "grower"}, OnFull: ptr(arbiter.OnFullDeny)}}
+	w := newWorld(t, p, 1000)
+	grower := w.clientOf(w.process(1000, "grower"), 0, 0)
+	grower.must(200)
+	newcomer := w.client(0, 0)
+	newcomer.contexts(1)
+	ticket := newcomer.wait(900)
+	for range 5 {
+		grower.must(10)
+	}
+	if o := w.client(0, 0).alloc(10); o.Waiting == 0 {
+		t.Errorf("another newcomer overtook: %+v", o)
+	}
+	w.arb.Decisions()
+	due := w.arb.Due()
+	if due.IsZero() || due.After(w.now.Add(time.Minute)) {
+		t.Errorf("due at %v", due)
+	}
+	w.pass(time.Minute)
+	if o := grower.alloc(10); o.Reason != arbiter.ReasonDeviceFull || o.Remaining != 0 {
+		t.Errorf("it is old enough now: %+v", o)
+	}
+	grower.free(250)
+	if got := w.decided(); got[ticket] != arbiter.ReasonNone || len(got) != 2 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestARunningJobSetsAsideAtOnce(t *testing.T) {
+	w := newWorld(t, waiting(), 1000)
+	one, two := w.client(0, 0), w.client(0, 0)
+	one.must(500)
+	two.must(300)
+	ticket := two.wait(300)
+	w.arb.Threads(w.now, one.session, 2) // so that nobody thinks that all of it waits
+	small := one.alloc(50)
+	if small.Waiting == 0 {
+		t.Fatalf("%+v", small)
+	}
+	one.free(100)
+	w.served(ticket)
+}
+
+func TestPriorityAndAge(t *testing.T) {
+	p := waiting()
+	p.Rules = []arbiter.Rule{{Match: arbiter.Match{Exe: "urgent"}, Priority: ptr(2)}}
+	w := newWorld(t, p, 1000)
+	holder := w.client(0, 0)
+	holder.must(1000)
+	old := w.client(0, 0).wait(400)
+	w.pass(3 * time.Minute)
+	urgent := w.clientOf(w.process(1000, "urgent"), 0, 0).wait(400)
+	young := w.client(0, 0).wait(400)
+	if got := w.arb.Snapshot(w.now).Queue; got[0].Ticket != uint64(old) || got[1].Ticket != uint64(urgent) {
+		t.Errorf("%+v", got)
+	}
+	holder.free(800)
+	w.served(old, urgent)
+	holder.free(200)
+	w.served()
+	w.refusedLater(young)
+}
+
+func (w *world) refusedLater(id arbiter.TicketID) {
+	w.t.Helper()
+	w.pass(10 * time.Minute)
+	w.refused(id, arbiter.ReasonTimeout)
+}
+
+func TestTimeouts(t *testing.T) {
+	for name, c := range map[string]struct {
+		request arbiter.JobRequest
+		after   time.Duration
+	}{
+		"as the rule says": {arbiter.JobRequest{Wait: true}, 5 * time.Second},
+		"as the job says":  {arbiter.JobRequest{Wait: true, Timeout: 20 * time.Second}, 20 * time.Second},
+		"never":            {arbiter.JobRequest{Wait: true, Forever: true}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := exact(unlimited())
+			p.Defaults.WaitTimeout = 5 * time.Second
+			w := newWorld(t, p, 1000)
+			w.client(0, 0).must(900)
+			ticket := w.client(w.job(t, c.request), 0).wait(200)
+			if c.after == 0 {
+				w.pass(24 * time.Hour)
+				w.served()
+				return
+			}
+			if due := w.arb.Due(); due.After(w.now.Add(c.after)) {
+				t.Errorf("due in %v", due.Sub(w.now))
+			}
+			w.pass(c.after - 1)
+			w.served()
+			w.pass(1)
+			w.refused(ticket, arbiter.ReasonTimeout)
+			if s := w.arb.Snapshot(w.now).Stats; s.Timeouts != 1 || s.LastWaitMs != uint64(c.after.Milliseconds()) {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+func TestTheFirstRefusalOfABurstComesAtOnce(t *testing.T) {
+	p := waiting()
+	p.Defaults.WaitAfter = 1
+	w := newWorld(t, p, 1000)
+	holder, c := w.client(0, 0), w.client(0, 0)
+	holder.must(900)
+	if o := c.alloc(200); o.Reason != arbiter.ReasonDeviceFull || o.Waiting != 0 {
+		t.Errorf("%+v", o)
+	}
+	ticket := c.wait(200)
+	holder.free(500)
+	w.served(ticket)
+	if o := c.alloc(600); o.Reason != arbiter.ReasonDeviceFull {
+		t.Errorf("a new burst: %+v", o)
+	}
+	w.pass(time.Minute)
+	if o := c.alloc(600); o.Reason != arbiter.ReasonDeviceFull {
+		t.Errorf("the last burst is long over: %+v", o)
+	}
+}
+
+func TestDeathAndCancelling(t *testing.T) {
+	w := newWorld(t, waiting(), 1000)
+	holder, dies, cancelled, last := w.client(0, 0), w.client(0, 0), w.client(0, 0), w.client(0, 0)
+	holder.must(900)
+	a, b, c := dies.wait(500), cancelled.wait(500), last.wait(100)
+	w.arb.EndSession(w.now, dies.session)
+	if got := w.decided(); got[a] != arbiter.ReasonCancelled || len(got) != 1 {
+		t.Errorf("%v", got)
+	}
+	if uid, job, ok := w.arb.Owner(b); !ok || uid != 1000 || job == 0 {
+		t.Error("owner", uid, job, ok)
+	}
+	if !w.arb.Cancel(w.now, b, arbiter.ReasonCancelled) || w.arb.Cancel(w.now, b, arbiter.ReasonCancelled) {
+		t.Error("cancelled")
+	}
+	got := w.decided()
+	if got[b] != arbiter.ReasonCancelled || len(got) != 2 || got[c] != arbiter.ReasonNone {
+		t.Errorf("%v: who came later was in the way of nobody", got)
+	}
+	if _, ok := got[c]; !ok {
+		t.Error("the last one waits on")
+	}
+}
+
+func TestIdleCreditIsCalledBackBeforeAnybodyWaits(t *testing.T) {
+	w := newWorld(t, waiting(), 1000)
+	rich, poor := w.client(0, 0), w.client(0, 0)
+	rich.must(900)
+	rich.free(300)
+	poor.must(400) // nobody waits
+	if rich.word.idle() != 0 {
+		t.Errorf("%d idle", rich.word.idle())
+	}
+	rich.free(100)
+	ticket := poor.wait(300)
+	if rich.word.idle() != 0 || rich.word.state.Load()&notifyBit == 0 {
+		t.Error("what is idle was not called back, or a free will not be told")
+	}
+	rich.free(200)
+	w.served(ticket)
+	rich.free(1) // nobody wants to know any more; it says so once
+	if rich.word.state.Load()&notifyBit != 0 {
+		t.Error("a free still reports itself")
+	}
+}
+
+func TestWhoComesAgainHasItsOldPlace(t *testing.T) {
+	w := newWorld(t, waiting(), 1000)
+	holder, first, second := w.client(0, 0), w.client(0, 0), w.client(0, 0)
+	holder.must(1000)
+	a := first.wait(500)
+	w.pass(time.Second)
+	b := second.wait(800)
+	places := map[*client]arbiter.Place{first: w.arb.Place(a), second: w.arb.Place(b)}
+
+	again := newWorld(t, waiting(), 1000)
+	again.now = w.now.Add(time.Second)
+	holder = again.client(0, 0)
+	holder.must(1000)
+	one, two, new := again.client(0, 0), again.client(0, 0), again.client(0, 0)
+	late := new.wait(800)
+	ask := func(c *client, place arbiter.Place, n accounting.Bytes) arbiter.TicketID {
+		return again.arb.Alloc(again.now, arbiter.AllocRequest{Lease: c.lease, Bytes: n, Place: place}).Waiting
+	}
+	b = ask(two, places[second], 800)
+	a = ask(one, places[first], 500)
+	holder.free(500)
+	again.served(a)
+	holder.free(500)
+	one.free(500)
+	again.served(b)
+	two.free(800)
+	again.served(late)
+}
+
+func TestAReservationWaits(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 1000)
+	holder := w.client(0, 0)
+	holder.must(700)
+	runner := w.process(1000, "gpuarb")
+	info, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: runner, Min: ptr(size(500))})
+	if err != nil || info.Waiting == 0 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	if _, err := w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: runner, Job: info.ID}); err == nil {
+		t.Error("a job that waits has processes")
+	}
+	if s := w.arb.Snapshot(w.now); s.Devices[0].Committed != 700 || s.Jobs[len(s.Jobs)-1].State != accounting.StateWaiting {
+		t.Errorf("%+v", s.Jobs)
+	}
+	holder.free(200)
+	d := w.arb.Decisions()
+	if len(d) != 1 || d[0].Ticket != info.Waiting || d[0].Job == nil || d[0].Job.ID != info.ID {
+		t.Fatalf("%+v", d)
+	}
+	w.client(info.ID, 0).must(500)
+	_, err = w.arb.OpenJob(w.now, arbiter.JobRequest{Process: runner, Min: ptr(size(1)), NoWait: true})
+	if r, ok := err.(*arbiter.Refusal); !ok || r.Reason != arbiter.ReasonBusy {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestABareProcessWaitsForWhatItsRuleReserves(t *testing.T) {
+	p := exact(unlimited())
+	p.Rules = []arbiter.Rule{{Match: arbiter.Match{Exe: "server"}, Min: ptr(size(500))}}
+	w := newWorld(t, p, 1000)
+	holder := w.client(0, 0)
+	holder.must(700)
+	s, err := w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: w.process(1000, "server")})
+	if err != nil || s.Waiting == 0 || s.ID == 0 {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	gone, err := w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: w.process(1000, "server")})
+	if err != nil || gone.Waiting == 0 {
+		t.Fatalf("%+v, %v", gone, err)
+	}
+	w.arb.EndSession(w.now, gone.ID)
+	w.refused(gone.Waiting, arbiter.ReasonCancelled)
+	holder.free(200)
+	d := w.arb.Decisions()
+	if len(d) != 1 || d[0].Session == nil || d[0].Session.ID != s.ID {
+		t.Fatalf("%+v", d)
+	}
+	if got := w.arb.Snapshot(w.now); got.Devices[0].Committed != 1000 || len(got.Jobs) != 2 {
+		t.Errorf("%+v", got.Jobs)
+	}
+}
+
+func TestNotices(t *testing.T) {
+	w := newWorld(t, waiting(), 1000)
+	holder := w.client(0, 0)
+	holder.must(900)
+	first, second := w.client(0, 0).wait(500), w.client(0, 0).wait(300)
+	n := w.arb.Notice(w.now, second)
+	if n.Position != 2 || !strings.Contains(n.Text, "300 bytes") || !strings.Contains(n.Text, "ffmpeg[101] 900 bytes") {
+		t.Errorf("%+v", n)
+	}
+	w.arb.Notice(w.now, first)
+	w.pass(5 * time.Second)
+	if d := w.arb.Decisions(); len(d) != 0 {
+		t.Errorf("nothing has changed: %+v", d)
+	}
+	w.arb.Cancel(w.now, first, arbiter.ReasonCancelled)
+	w.arb.Decisions()
+	w.pass(5 * time.Second)
+	d := w.arb.Decisions()
+	if len(d) != 1 || d[0].Kind != arbiter.DecisionNotice || d[0].Ticket != second || d[0].Notice.Position != 1 {
+		t.Errorf("%+v", d)
+	}
+	w.pass(5 * time.Second)
+	if d := w.arb.Decisions(); len(d) != 0 {
+		t.Errorf("said already: %+v", d)
+	}
+	if n := w.arb.Notice(w.now, first); n != (arbiter.Notice{}) {
+		t.Errorf("%+v", n)
+	}
+}
+
+func TestQueueEvents(t *testing.T) {
+	w := newWorld(t, waiting(), 1000)
+	holder := w.client(0, 0)
+	holder.must(1000)
+	w.arb.Events()
+	one, two := w.client(0, 0), w.client(0, 0)
+	one.wait(500)
+	two.wait(500)
+	w.pass(time.Second)
+	holder.free(500)
+	w.pass(10 * time.Minute)
+	var kinds []string
+	for _, e := range w.arb.Events() {
+		kinds = append(kinds, string(e.Kind))
+		if e.Ticket == 0 || e.PID == 0 || e.Text == "" || e.Kind == arbiter.EventServed && e.WaitedMs != 1000 {
+			t.Errorf("%+v", e)
+		}
+	}
+	if got := strings.Join(kinds, " "); got != "queued queued served timeout" {
+		t.Error(got)
+	}
+}
+
+func TestADeviceThatIsLostRefusesItsWaiters(t *testing.T) {
+	w := newWorld(t, waiting(), 1000, 1000)
+	w.client(0, 0).must(1000)
+	ticket := w.client(0, 0).wait(10)
+	w.client(0, 1).must(1000)
+	stays := w.client(0, 1).wait(10)
+	w.arb.LoseDevice(w.now, 0)
+	w.refused(ticket, arbiter.ReasonDeviceLost)
+	w.arb.Cancel(w.now, stays, arbiter.ReasonCancelled)
+}
+
+func TestAgeOfWaitersAndActivity(t *testing.T) {
+	p := waiting()
+	p.Devices = []arbiter.DeviceRule{{SlotsMax: 1}}
+	w := newWorld(t, p, 1000)
+	holder, next := w.client(0, 0), w.client(0, 0)
+	holder.contexts(1)
+	w.pass(2 * time.Second)
+	o := next.contexts(1)
+	w.pass(3 * time.Second)
+	if row := holder.row(); !row.Active || row.ActiveMs != 5000 || !row.Slot || row.State != accounting.StateRunning {
+		t.Errorf("%+v", row)
+	}
+	if row := next.row(); !row.Active || row.ActiveMs != 3000 || row.Slot || row.State != accounting.StateWaiting {
+		t.Errorf("%+v", row)
+	}
+	if s := w.arb.Snapshot(w.now).Stats; s.OldestQueuedMs != 3000 || s.QueueDepth != 1 || s.InFlight != 1 {
+		t.Errorf("%+v", s)
+	}
+	holder.contexts(-1)
+	w.served(o.Waiting)
+	w.pass(time.Second)
+	if row := holder.row(); row.Active || row.IdleMs != 1000 || row.Slot {
+		t.Errorf("%+v", row)
+	}
+	if s := w.arb.Snapshot(w.now).Stats; s.LastRunMs != 5000 || s.LastWaitMs != 3000 || s.OldestQueuedMs != 0 || s.InFlight != 1 {
+		t.Errorf("%+v", s)
+	}
+}
