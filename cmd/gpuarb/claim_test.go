@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/tests/bounded"
 	"golang.org/x/sys/unix"
 )
 
@@ -22,7 +23,7 @@ func claimDaemon(t *testing.T) *fakeDaemon {
 func (d *fakeDaemon) shell(t *testing.T, script string, env ...string) *exec.Cmd {
 	t.Helper()
 	command := gpuarb(t, d.environment(t, env...))
-	shell := exec.Command("bash", "-c", script)
+	shell := bounded.Command(t, bounded.Patience, "bash", "-c", script)
 	shell.Env = append(command.Env, "G="+command.Path)
 	return shell
 }
@@ -111,7 +112,7 @@ func TestClaimRelease(t *testing.T) {
 // The claim lasts as long as the process that --for names, whoever asked for it.
 func TestClaimForAnother(t *testing.T) {
 	daemon := claimDaemon(t)
-	sleep := exec.Command("sleep", "1000")
+	sleep := bounded.Command(t, bounded.Lifetime, "sleep", "1000")
 	if err := sleep.Start(); err != nil {
 		t.Fatal(err)
 	}

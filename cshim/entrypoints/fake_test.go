@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 // fake makes a driver in a folder of its own, from what a measured one exports and
@@ -37,7 +38,7 @@ func compile(t *testing.T, args ...string) {
 	if cc == "" {
 		cc = "gcc"
 	}
-	if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
+	if out, err := bounded.Command(t, bounded.Lifetime, cc, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s %v: %v\n%s", cc, args, err, out)
 	}
 }
