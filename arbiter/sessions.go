@@ -159,7 +159,7 @@ func (a *Arbiter) info(l *lease) LeaseInfo {
 	return LeaseInfo{
 		ID: l.id, Device: l.device.Index, Budget: l.budget(),
 		StreamsMax: l.sum.StreamsMax(), Total: l.device.Total, Closed: l.sum.Over(),
-		Notify: l.notify,
+		Notify: l.notify, SlotScope: l.scope,
 	}
 }
 

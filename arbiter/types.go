@@ -133,6 +133,7 @@ type LeaseInfo struct {
 	Device     int
 	Budget     accounting.Bytes // memory.max in force; never more than the device can grant
 	StreamsMax int
+	SlotScope  Scope            // whose one slot is
 	Total      accounting.Bytes // bytes of the device
 	Closed     bool             // the budget is over: the word must begin closed, with NOTIFY
 	Notify     bool             // somebody waits for what it will free: the word must begin with NOTIFY

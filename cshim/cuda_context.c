@@ -3,6 +3,7 @@
 
 #include "admit.h"
 #include "cuda_device.h"
+#include "cuda_hold.h"
 #include "cuda_host.h"
 #include "cuda_pending.h"
 #include "cuda_stream.h"
@@ -226,6 +227,7 @@ static ga_result end(struct ga_root *root, ga_result (*real)(ga_context), ga_con
         ga_cuda_context_gone(root, key_of(context), ticket);
     else
         ga_cuda_context_unmark(root, key_of(context), ticket);
+    ga_cuda_hold_settle(root);
     return result;
 }
 
@@ -272,10 +274,14 @@ ga_result ga_cuda_context_detach(GA_FN_cuCtxDetach *real, ga_context context) {
 }
 
 ga_result ga_cuda_context_set(GA_FN_cuCtxSetCurrent *real, ga_context context) {
-    ga_result result = real(context);
+    struct ga_root *root = ga_root_get();
     uint64_t home;
-    struct ga_root *root = result == GA_CUDA_SUCCESS && context ? ga_root_get() : NULL;
-    if (root)
+    if (root && context && !ga_cuda_hold_context(root, context))
+        return GA_CUDA_OUT_OF_MEMORY;
+    ga_result result = real(context);
+    if (root && result == GA_CUDA_SUCCESS && context)
         ga_cuda_device_current(root, &home);
+    if (root)
+        ga_cuda_hold_settle(root);
     return result;
 }

@@ -2,6 +2,7 @@
 #include "cuda_device.h"
 
 #include "cuda_context.h"
+#include "cuda_hold.h"
 #include "log.h"
 
 bool ga_cuda_device_several(struct ga_root *root) {
@@ -58,6 +59,8 @@ GA_NOINLINE int ga_cuda_device_find(struct ga_root *root, ga_context context, ui
         !ga_cuda_device_know(root, ordinal))
         return -1;
     ga_cuda_device_several(root);
+    // Made current out of our sight. Refused, what the thread asks for next will be, too.
+    ga_cuda_hold_context(root, context);
     *home = ga_cuda_context_notice(root, context, (uint32_t)ordinal, GA_CUDA_CONTEXT_SEEN);
     ga_self.context = (uint64_t)(uintptr_t)context;
     ga_self.home = *home;

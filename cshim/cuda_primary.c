@@ -4,9 +4,10 @@
 #include "admit.h"
 #include "cuda_context.h"
 #include "cuda_device.h"
+#include "hold.h"
 
-// Each thread that retains it is told of to the daemon, its maker too: where slots are a thread's,
-// it takes one, and keeps it until it lets go.
+// Where slots are the threads', each thread that retains it takes one, its maker too, and keeps it
+// until it lets go.
 
 // False: there is no place to remember it in; further threads hold no slot of their own.
 static bool hold_locked(struct ga_primary *p, uint32_t thread, uint16_t tag, bool told) {
@@ -35,7 +36,7 @@ static bool hold(struct ga_root *root, uint32_t device, const struct ga_retainer
     return held;
 }
 
-static bool holds(struct ga_root *root, uint32_t device) {
+bool ga_cuda_primary_held(struct ga_root *root, uint32_t device) {
     struct ga_primary *p = &root->primaries[device];
     bool found = false;
     ga_self_enter();
@@ -157,7 +158,9 @@ ga_result ga_cuda_primary_retain(GA_FN_cuDevicePrimaryCtxRetain *real, ga_contex
     struct ga_root *root = ga_root_get();
     if (!root || !ga_cuda_device_know(root, device))
         return real(context, device);
-    struct ga_retainer mine = {.thread = ga_self.number, .told = !holds(root, (uint32_t)device)};
+    struct ga_retainer mine = {.thread = ga_self.number};
+    mine.told =
+        ga_hold_matters(root, (uint32_t)device) && !ga_cuda_primary_held(root, (uint32_t)device);
     if (mine.told &&
         !ga_admit_contexts(root, (uint32_t)device, 1, GA_FLAG_HOLD, mine.thread, &mine.tag))
         return GA_CUDA_OUT_OF_MEMORY;

@@ -8,6 +8,8 @@
 #include "root.h"
 
 bool ga_cuda_primary_active(ga_cu_device device);
+// The calling thread has retained it.
+bool ga_cuda_primary_held(struct ga_root *root, uint32_t device);
 // The primary context of a device as far as it was noticed; 0 when it was not.
 uint64_t ga_cuda_primary_of(struct ga_root *root, ga_cu_device device);
 // The call is over that may have ended it; ticket is ga_cuda_context_mark's.

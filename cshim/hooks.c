@@ -10,6 +10,7 @@
 #include "cuda_context.h"
 #include "cuda_graph.h"
 #include "cuda_green.h"
+#include "cuda_hold.h"
 #include "cuda_host.h"
 #include "cuda_memory.h"
 #include "cuda_pool.h"

@@ -45,11 +45,12 @@ struct ga_device {
     _Atomic uint32_t known;   // 1: uuid is valid
     _Atomic uint32_t refused; // the daemon would not open a lease: link_epoch + 1 of when
     uint8_t uuid[GA_UUID_SIZE];
-    _Atomic uint64_t pending;   // bytes freed in stream order and not yet given back
-    _Atomic uint64_t kept;      // of them: executed, and with their pools
-    _Atomic uint64_t debt;      // bytes taken without a daemon, which no daemon was told of yet
-    _Atomic uint32_t contexts;  // that were noticed
-    _Atomic uint32_t alignment; // cuda_memory.c: texture alignment + 1, or 0
+    _Atomic uint64_t pending;    // bytes freed in stream order and not yet given back
+    _Atomic uint64_t kept;       // of them: executed, and with their pools
+    _Atomic uint64_t debt;       // bytes taken without a daemon, which no daemon was told of yet
+    _Atomic uint32_t contexts;   // that were noticed
+    _Atomic uint32_t alignment;  // cuda_memory.c: texture alignment + 1, or 0
+    _Atomic uint32_t slot_scope; // whose one slot is: GA_SCOPE_…, or 0
     struct ga_mutex attaching;
 };
 
@@ -151,6 +152,7 @@ struct ga_root {
     struct ga_table blocks;        // device memory by address
     struct ga_table streams;       // by handle
     struct ga_table contexts;      // by handle
+    struct ga_table holds;         // of threads: hold.c
     struct ga_table hosts;         // page-locked host memory by address
     _Atomic uint64_t host_held;    // its bytes: host.c
     _Atomic uint64_t host_max;     // as the daemon said, or GA_NO_LIMIT
@@ -183,6 +185,9 @@ struct ga_self {
     uint64_t away_generation;
     uint32_t number; // of the thread: from 1 on, given to no other of this process
     uint32_t tid;
+    uint32_t holds;     // devices that it has a hold on, a bit each: hold.c
+    uint16_t holds_tag; // in which session
+    uint16_t watched;   // the end of the thread will be noticed
     struct ga_thread *thread;
     bool unseen;          // a thread of this library's own, which counts for nothing
     uint64_t credit_seen; // what this thread last left in a credit word: a guess

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "admit.h"
+#include "hold.h"
 #include "lane.h"
 #include "link.h"
 #include "log.h"
@@ -175,6 +176,8 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
                       ga_session_fits(&reply, sizeof reply.body.attach) &&
                       reply.body.attach.slot < GA_PAGE_SLOTS;
             view = atomic_load(&root->view);
+            if (ok)
+                atomic_store(&d->slot_scope, reply.body.attach.slot_scope);
             if (ok && view->tag == reply.tag) {
                 atomic_store(&view->slot[device], (uint8_t)(reply.body.attach.slot + 1));
                 atomic_store(&d->refused, 0);
@@ -425,6 +428,7 @@ static void settle_orphan(struct ga_root *root, struct ga_lane *lane) {
 }
 
 void ga_session_bury(struct ga_root *root) {
+    ga_hold_bury(root);
     for (struct ga_lane *lane; (lane = ga_lane_orphan(root)) != NULL;) {
         if (lane->type)
             settle_orphan(root, lane);

@@ -221,7 +221,7 @@ struct ga_wire_attach_reply {
     uint64_t total;
     uint64_t budget;
     uint32_t streams_max;
-    uint32_t reserved;
+    uint32_t slot_scope;
 };
 _Static_assert(sizeof(struct ga_wire_attach_reply) == 32, "AttachReply");
 _Static_assert(offsetof(struct ga_wire_attach_reply, slot) == 0, "AttachReply.Slot");
@@ -229,7 +229,7 @@ _Static_assert(offsetof(struct ga_wire_attach_reply, index) == 4, "AttachReply.I
 _Static_assert(offsetof(struct ga_wire_attach_reply, total) == 8, "AttachReply.Total");
 _Static_assert(offsetof(struct ga_wire_attach_reply, budget) == 16, "AttachReply.Budget");
 _Static_assert(offsetof(struct ga_wire_attach_reply, streams_max) == 24, "AttachReply.StreamsMax");
-_Static_assert(offsetof(struct ga_wire_attach_reply, reserved) == 28, "AttachReply.Reserved");
+_Static_assert(offsetof(struct ga_wire_attach_reply, slot_scope) == 28, "AttachReply.SlotScope");
 #define GA_MEMORY_PLAIN 0x1u
 #define GA_MEMORY_PITCHED 0x2u
 #define GA_MEMORY_MANAGED 0x3u

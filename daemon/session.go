@@ -69,6 +69,12 @@ func scopeOf(v uint32) arbiter.Scope {
 		ipc.ScopeThread: arbiter.ScopeThread}[v]
 }
 
+// wireScope is the reverse of scopeOf.
+func wireScope(s arbiter.Scope) uint32 {
+	return map[arbiter.Scope]uint32{arbiter.ScopeJob: ipc.ScopeJob, arbiter.ScopeProcess: ipc.ScopeProcess,
+		arbiter.ScopeThread: ipc.ScopeThread}[s]
+}
+
 func reserveOf(v uint64) *accounting.Bytes {
 	if v == ipc.NoLimit {
 		return nil
@@ -233,7 +239,7 @@ func (d *Daemon) attach(s *session, uuid ipc.UUID) (ipc.AttachReply, error) {
 		}
 	}
 	return ipc.AttachReply{Slot: uint32(slot), Index: uint32(dev.Index), Total: uint64(info.Total),
-		Budget: uint64(info.Budget), StreamsMax: uint32(info.StreamsMax)}, nil
+		Budget: uint64(info.Budget), StreamsMax: uint32(info.StreamsMax), SlotScope: wireScope(info.SlotScope)}, nil
 }
 
 // slotOf returns the slot of the session's lease on a device, or -1.

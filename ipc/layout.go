@@ -243,7 +243,7 @@ type AttachReply struct {
 	Total      uint64 // bytes of the device
 	Budget     uint64
 	StreamsMax uint32
-	Reserved   uint32
+	SlotScope  uint32 // whose one slot is: ScopeJob, ScopeProcess or ScopeThread
 }
 
 // What is being taken (AllocRequest.Kind): for statistics and messages only.

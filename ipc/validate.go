@@ -39,7 +39,7 @@ func validate[T Body](body *T) *ProtocolError {
 		return first(flag("HelloReply.InJob", m.InJob), flag("HelloReply.OnLoss", m.OnLoss),
 			zero("HelloReply.Flags", uint64(m.Flags)))
 	case *AttachReply:
-		return first(slot(m.Slot), zero("AttachReply.Reserved", uint64(m.Reserved)))
+		return first(slot(m.Slot), upTo("AttachReply.SlotScope", m.SlotScope, ScopeThread))
 	case *AllocReply:
 		return text("AllocReply.Text", &m.Text)
 	case *StreamReply:

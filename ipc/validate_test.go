@@ -90,7 +90,7 @@ func TestValuesRefused(t *testing.T) {
 		broken("hello on loss", HelloReply{}, StatusRange, "OnLoss is 2", func(m *HelloReply) { m.OnLoss = 2 }),
 		broken("hello flags", HelloReply{}, StatusMalformed, "Flags", func(m *HelloReply) { m.Flags = 1 }),
 		broken("attach slot", AttachReply{}, StatusRange, "slot", func(m *AttachReply) { m.Slot = 32 }),
-		broken("attach reserved", AttachReply{}, StatusMalformed, "Reserved", func(m *AttachReply) { m.Reserved = 1 }),
+		broken("attach scope", AttachReply{}, StatusRange, "SlotScope", func(m *AttachReply) { m.SlotScope = 4 }),
 		broken("context reserved", ContextReply{}, StatusMalformed, "Reserved", func(m *ContextReply) { m.Reserved = 1 }),
 		broken("part last", SnapshotPart{}, StatusRange, "Last is 2", func(m *SnapshotPart) { m.Last = 2 }),
 		broken("part reserved", SnapshotPart{}, StatusMalformed, "Reserved", func(m *SnapshotPart) { m.Reserved = 1 }),

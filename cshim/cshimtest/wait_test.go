@@ -263,7 +263,6 @@ func TestObjectsWaitForASlot(t *testing.T) {
 	c.act("0 destroy e", "0 destroy ok")
 	c.act("0 streamdestroy s", "0 streamdestroy ok")
 	p.waits(1)
-	c.act("2 use c", "2 use ok")
 	c.send("2 destroy c")
 	c.wantInAnyOrder("2 destroy ok", "1 context ok")
 	c.send("0 context c")
@@ -275,10 +274,39 @@ func TestObjectsWaitForASlot(t *testing.T) {
 	}
 }
 
+// A thread that uses another's context has a slot of its own, from when it makes that current
+// until it has none or ends.
+func TestUseWaitsForASlot(t *testing.T) {
+	p, m := setup(t, []string{"slots", "2"})
+	c := m.startTeam()
+	c.join(1)
+	c.act("1 use c", "1 use ok") // holds it already
+	c.send("2 use c")
+	p.waits(1)
+	c.send("1 use none")
+	c.wantInAnyOrder("1 use ok", "2 use ok")
+	c.act("2 alloc a 100", "2 alloc ok")
+	c.send("3 use c")
+	p.waits(1)
+	p.say("answer 9")
+	c.want("3 use err 2")
+	c.send("3 use c")
+	p.waits(1)
+	c.send("2 end") // and its hold with it
+	c.want("3 use ok")
+	c.act("0 destroy c", "0 destroy ok")
+	c.act("3 use none", "3 use ok")
+	c.act("4 context d", "4 context ok")
+	c.act("5 context e", "5 context ok")
+	if p.waits(0); p.most != 2 {
+		t.Errorf("%d threads had a slot at once", p.most)
+	}
+}
+
 // Own contexts and a shared one, more threads than slots: nobody is inside without one, and all
 // come to their end.
 func TestSlotsOfThreads(t *testing.T) {
-	for _, kind := range []string{"own", "primary"} {
+	for _, kind := range []string{"own", "primary", "shared"} {
 		t.Run(kind, func(t *testing.T) {
 			p, m := setup(t, []string{"slots", "2", "quiet", "1"})
 			file := filepath.Join(t.TempDir(), "count")

@@ -514,7 +514,8 @@ static struct session *do_resume(int fd, const struct ga_wire_header *h,
 
 static void do_attach(int fd, const struct ga_wire_header *h, struct session *s,
                       const struct ga_wire_attach_request *r) {
-    struct ga_wire_attach_reply a = {.total = o.total, .budget = o.limit};
+    struct ga_wire_attach_reply a = {
+        .total = o.total, .budget = o.limit, .slot_scope = o.slots ? GA_SCOPE_THREAD : 0};
     for (a.slot = 0; a.slot < GA_PAGE_SLOTS; a.slot++)
         if (!s->lease[a.slot].open || memcmp(s->lease[a.slot].device, r->device, 16) == 0)
             break;

@@ -227,7 +227,7 @@ func TestA6TwentyProcesses(t *testing.T) {
 
 func TestA6TwentyThreads(t *testing.T) {
 	t.Parallel()
-	for _, how := range []string{"own", "primary"} {
+	for _, how := range []string{"own", "primary", "shared"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			m := slots(t, 2, "thread")

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // permits: threads that come and go on a device, and count for themselves how many are there.
 //
-// permits THREADS ROUNDS own|primary FILE
+// permits THREADS ROUNDS own|primary|shared FILE
 //
-// Each thread, so many rounds: makes a context (own) or retains and uses the primary one, enters
+// Each thread, so many rounds: makes a context (own), or retains and uses the primary one, or uses
+// one that the main thread has made and keeps (shared), enters
 // the count in FILE (which all processes that are given it share), takes and frees some memory,
 // leaves the count, and gives the context back. So nobody is in the count without a context. Prints
 // "permits ok MOST", the most that were ever inside at once, or "permits err N" with the driver's
@@ -28,6 +29,7 @@ struct count {
 static struct count *count;
 static int rounds;
 static bool primary;
+static CUcontext shared; // NULL: none is
 static _Atomic int failed;
 
 static bool good(CUresult r, const char *call) {
@@ -58,12 +60,17 @@ static bool round_of(void) {
         if (!good(CU(cuDevicePrimaryCtxRetain)(&context, 0), "cuDevicePrimaryCtxRetain") ||
             !good(CU(cuCtxSetCurrent)(context), "cuCtxSetCurrent"))
             return false;
+    } else if (shared) {
+        if (!good(CU(cuCtxSetCurrent)(shared), "cuCtxSetCurrent"))
+            return false;
     } else if (!good(CU(cuCtxCreate_v2)(&context, 0, 0), "cuCtxCreate")) {
         return false;
     }
     enter();
     bool worked = work();
     atomic_fetch_sub(&count->inside, 1);
+    if (shared)
+        return good(CU(cuCtxSetCurrent)(NULL), "cuCtxSetCurrent") && worked;
     if (!primary)
         return good(CU(cuCtxDestroy_v2)(context), "cuCtxDestroy") && worked;
     return good(CU(cuCtxSetCurrent)(NULL), "cuCtxSetCurrent") &&
@@ -93,6 +100,8 @@ int main(int argc, char **argv) {
     rounds = atoi(argv[2]);
     primary = strcmp(argv[3], "primary") == 0;
     if (n < 1 || n > 64 || shared_count(argv[4]) != 0 || !good(CU(cuInit)(0), "cuInit"))
+        return 2;
+    if (strcmp(argv[3], "shared") == 0 && !good(CU(cuCtxCreate_v2)(&shared, 0, 0), "cuCtxCreate"))
         return 2;
     for (int i = 0; i < n; i++)
         if (pthread_create(&threads[i], NULL, run, NULL) != 0)
