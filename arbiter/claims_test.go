@@ -1,0 +1,254 @@
+package arbiter_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/arbiter"
+)
+
+// claim asks for a device by claim.
+func (w *world) claim(r arbiter.JobRequest) (arbiter.JobInfo, error) {
+	if r.Process.PID == 0 {
+		r.Process = w.process(1000, "gpuarb")
+	}
+	r.Any = true
+	return w.arb.OpenJob(w.now, r)
+}
+
+func (w *world) mustClaim(r arbiter.JobRequest) arbiter.JobInfo {
+	w.t.Helper()
+	info, err := w.claim(r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return info
+}
+
+// given is what devices the jobs of tickets were given since the last look.
+func (w *world) given() map[arbiter.TicketID][]int {
+	got := map[arbiter.TicketID][]int{}
+	for _, d := range w.arb.Decisions() {
+		if d.Job != nil {
+			got[d.Ticket] = d.Job.Devices
+		}
+	}
+	return got
+}
+
+func TestE1NoDevice(t *testing.T) {
+	w := newWorld(t, arbiter.DefaultPolicy())
+	for _, r := range []arbiter.JobRequest{{Any: true}, {Claim: true}, {Any: true, NoWait: true}, {Exclusive: true}, {Devices: []int{0}}} {
+		r.Process = w.process(1000, "x")
+		if _, err := w.arb.OpenJob(w.now, r); !errors.Is(err, arbiter.ErrNoDevice) {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+	if _, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(1000, "x")}); err != nil {
+		t.Error("a program that may not use a GPU at all runs:", err)
+	}
+}
+
+func TestE2OneDeviceSerialisesClaims(t *testing.T) {
+	w := newWorld(t, arbiter.DefaultPolicy(), gib)
+	first := w.mustClaim(arbiter.JobRequest{})
+	if !slices.Equal(first.Devices, []int{0}) || !w.arb.Snapshot(w.now).Devices[0].Leased {
+		t.Fatalf("%+v", first)
+	}
+	second := w.mustClaim(arbiter.JobRequest{})
+	if s := w.arb.Snapshot(w.now).Stats; second.Waiting == 0 || s.PendingClaimers != 1 {
+		t.Fatalf("%+v, %+v", second, s)
+	}
+	w.arb.ReleaseJob(w.now, first.ID)
+	if got := w.given(); !slices.Equal(got[second.Waiting], []int{0}) {
+		t.Errorf("%v", got)
+	}
+	w.arb.CloseJob(w.now, second.ID)
+	if d := w.arb.Snapshot(w.now); d.Devices[0].Leased || d.Stats.PendingClaimers != 0 {
+		t.Errorf("%+v", d.Devices[0])
+	}
+}
+
+func TestE3TwoDevices(t *testing.T) {
+	w := newWorld(t, arbiter.DefaultPolicy(), gib, gib)
+	a, b := w.mustClaim(arbiter.JobRequest{}), w.mustClaim(arbiter.JobRequest{})
+	if !slices.Equal(a.Devices, []int{0}) || !slices.Equal(b.Devices, []int{1}) {
+		t.Fatalf("%+v, %+v", a, b)
+	}
+	third, fourth := w.mustClaim(arbiter.JobRequest{}), w.mustClaim(arbiter.JobRequest{})
+	w.arb.CloseJob(w.now, b.ID)
+	if got := w.given(); len(got) != 1 || !slices.Equal(got[third.Waiting], []int{1}) {
+		t.Errorf("%v", got)
+	}
+	w.arb.CloseJob(w.now, fourth.ID) // the runner is gone: it waits no longer
+	w.refused(fourth.Waiting, arbiter.ReasonCancelled)
+	if s := w.arb.Snapshot(w.now).Stats; s.PendingClaimers != 0 || s.InFlight != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestPreferenceAndSparseIndices(t *testing.T) {
+	w := newWorld(t, arbiter.DefaultPolicy())
+	for _, index := range []int{0, 2, 5} {
+		w.arb.AddDevice(w.now, arbiter.Device{Index: index, Vendor: "nvidia", Total: gib})
+	}
+	a := w.mustClaim(arbiter.JobRequest{Devices: []int{5, 2}})
+	b := w.mustClaim(arbiter.JobRequest{Devices: []int{5, 2}})
+	c := w.mustClaim(arbiter.JobRequest{Devices: []int{5, 2}})
+	d := w.mustClaim(arbiter.JobRequest{})
+	if !slices.Equal(a.Devices, []int{5}) || !slices.Equal(b.Devices, []int{2}) || c.Waiting == 0 || !slices.Equal(d.Devices, []int{0}) {
+		t.Errorf("%+v %+v %+v %+v", a, b, c, d)
+	}
+}
+
+func TestE8And9ATryTakesNothingThatIsDue(t *testing.T) {
+	w := newWorld(t, arbiter.DefaultPolicy(), gib)
+	try := func() arbiter.Reason {
+		info, err := w.claim(arbiter.JobRequest{NoWait: true})
+		if err == nil {
+			w.arb.CloseJob(w.now, info.ID)
+		}
+		return reasonOf(err)
+	}
+	if why := try(); why != arbiter.ReasonNone {
+		t.Error(why)
+	}
+	a := w.mustClaim(arbiter.JobRequest{})
+	if why := try(); why != arbiter.ReasonBusy {
+		t.Error(why)
+	}
+	b := w.mustClaim(arbiter.JobRequest{})
+	if s := w.arb.Snapshot(w.now).Stats; s.PendingClaimers != 1 {
+		t.Errorf("a try is pending: %+v", s)
+	}
+	w.arb.CloseJob(w.now, a.ID)
+	if why := try(); why != arbiter.ReasonBusy {
+		t.Error(why)
+	}
+	if got := w.given(); len(got[b.Waiting]) != 1 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestOnlyIfNone(t *testing.T) {
+	w := newWorld(t, arbiter.DefaultPolicy(), gib, gib)
+	w.mustClaim(arbiter.JobRequest{})
+	if _, err := w.claim(arbiter.JobRequest{OnlyIfNone: true}); reasonOf(err) != arbiter.ReasonBusy {
+		t.Error(err)
+	}
+	if _, err := w.claim(arbiter.JobRequest{OnlyIfNone: true, Process: w.process(1001, "x")}); err != nil {
+		t.Error("another user's claim:", err)
+	}
+}
+
+func TestClaimsWithACap(t *testing.T) {
+	w := newWorld(t, capped(2, ""), gib)
+	program := w.client(0, 0)
+	program.contexts(1)
+	a, b := w.mustClaim(arbiter.JobRequest{}), w.mustClaim(arbiter.JobRequest{})
+	if a.Waiting != 0 || b.Waiting == 0 {
+		t.Errorf("%+v, %+v: a program without a claim has a slot too", a, b)
+	}
+	program.contexts(-1)
+	if got := w.given(); len(got[b.Waiting]) != 1 {
+		t.Errorf("%v", got)
+	}
+}
+
+// A job has the device alone: everybody else waits, its own processes are inside.
+func TestExclusive(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 1000)
+	there := w.client(0, 0)
+	there.must(100)
+	info, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(1000, "gpuarb"), Exclusive: true, Max: ptr(size(400))})
+	if err != nil || info.Waiting == 0 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	late := w.client(0, 0).alloc(10)
+	if late.Waiting == 0 {
+		t.Errorf("somebody entered before it: %+v", late)
+	}
+	if o := there.alloc(10); !o.Granted {
+		t.Errorf("who was there goes on: %+v", o)
+	}
+	there.free(110)
+	w.served(info.Waiting)
+	if d := w.arb.Snapshot(w.now).Devices[0]; d.ExclusiveJob != uint64(info.ID) || !d.Leased {
+		t.Errorf("%+v", d)
+	}
+	one, two := w.client(info.ID, 0), w.client(info.ID, 0)
+	one.must(200)
+	two.must(200)
+	if o := two.alloc(1); o.Reason != arbiter.ReasonOverBudget {
+		t.Errorf("%+v", o)
+	}
+	back := there.alloc(10)
+	if back.Waiting == 0 {
+		t.Errorf("it came back: %+v", back)
+	}
+	w.arb.CloseJob(w.now, info.ID)
+	w.arb.EndSession(w.now, one.session)
+	w.served()
+	w.arb.EndSession(w.now, two.session)
+	w.served(late.Waiting, back.Waiting)
+}
+
+func TestAJobsDevices(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 1000, 1000)
+	job := w.job(t, arbiter.JobRequest{Devices: []int{1}, Min: ptr(size(300))})
+	s := w.arb.Snapshot(w.now)
+	if s.Devices[0].Committed != 0 || s.Devices[1].Committed != 300 {
+		t.Errorf("reserved on a device that is not the job's: %+v", s.Devices)
+	}
+	c := w.client(job, 1)
+	if _, err := w.arb.Attach(w.now, c.session, 0); reasonOf(err) != arbiter.ReasonDenied {
+		t.Error(err)
+	}
+	w.arb.ReleaseJob(w.now, job)
+	if got := w.arb.Snapshot(w.now).Devices[1].Committed; got != 0 {
+		t.Errorf("%d reserved after the release", got)
+	}
+}
+
+func TestPriorityAboveZeroIsRoots(t *testing.T) {
+	w := newWorld(t, arbiter.DefaultPolicy(), gib)
+	_, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(1000, "x"), Priority: 1})
+	if reasonOf(err) != arbiter.ReasonDenied {
+		t.Error(err)
+	}
+	for uid, priority := range map[uint32]int{0: 5, 1000: -5} {
+		if _, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(uid, "x"), Priority: priority}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestClaimsComeBackAfterARestart(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 1000, 1000)
+	restore := func(id arbiter.JobID, r arbiter.RestoredJob) {
+		r.ID, r.Request.Process = id, w.process(1000, "gpuarb")
+		if err := w.arb.RestoreJob(w.now, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restore(7, arbiter.RestoredJob{Request: arbiter.JobRequest{Any: true, Min: ptr(size(200))}, Devices: []int{1}})
+	restore(8, arbiter.RestoredJob{Request: arbiter.JobRequest{Exclusive: true, Devices: []int{0}}, Devices: []int{0}})
+	restore(9, arbiter.RestoredJob{Request: arbiter.JobRequest{Any: true}, Devices: []int{1}, Released: true})
+	s := w.arb.Snapshot(w.now)
+	if s.Devices[1].Claims != 1 || s.Devices[1].Committed != 200 || s.Devices[0].ExclusiveJob != 8 {
+		t.Errorf("%+v", s.Devices)
+	}
+	a, b := w.mustClaim(arbiter.JobRequest{}), w.mustClaim(arbiter.JobRequest{})
+	if a.Waiting == 0 || b.Waiting == 0 {
+		t.Errorf("%+v, %+v", a, b)
+	}
+	w.arb.CloseJob(w.now, 7)
+	if got := w.given(); len(got) != 1 || !slices.Equal(got[a.Waiting], []int{1}) {
+		t.Errorf("%v", got)
+	}
+	w.arb.CloseJob(w.now, 8)
+	if got := w.given(); len(got) != 1 || !slices.Equal(got[b.Waiting], []int{0}) {
+		t.Errorf("%v", got)
+	}
+}

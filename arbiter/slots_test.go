@@ -1,0 +1,385 @@
+package arbiter_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+)
+
+// capped is a policy with so many slots on each device.
+func capped(slots int, scope arbiter.Scope) arbiter.Policy {
+	p := exact(unlimited())
+	p.Devices = []arbiter.DeviceRule{{SlotsMax: slots, SlotScope: scope}}
+	return p
+}
+
+// holders is how many have a slot of device 0.
+func (w *world) holders() int { return w.arb.Snapshot(w.now).Devices[0].SlotsCurrent }
+
+// of is the same lease as another thread sees it.
+func (c *client) of(number uint32) *thread { return &thread{c, number} }
+
+type thread struct {
+	*client
+	number uint32
+}
+
+func (t *thread) contexts(n int) arbiter.ContextOutcome {
+	return t.w.arb.Context(t.w.now, arbiter.ContextRequest{Lease: t.lease, Count: n, Thread: t.number})
+}
+
+func (t *thread) hold(n int) arbiter.ContextOutcome {
+	return t.w.arb.Context(t.w.now, arbiter.ContextRequest{Lease: t.lease, Count: n, Thread: t.number, Hold: true})
+}
+
+func (t *thread) streams(n int) arbiter.StreamOutcome {
+	return t.w.arb.Stream(t.w.now, arbiter.StreamRequest{Lease: t.lease, Count: n, Thread: t.number})
+}
+
+func (t *thread) alloc(n accounting.Bytes) arbiter.Outcome {
+	t.request++
+	return t.w.arb.Alloc(t.w.now, arbiter.AllocRequest{Lease: t.lease, Bytes: n, Request: t.request, Thread: t.number})
+}
+
+func TestA3HoldersAreReentrant(t *testing.T) {
+	w := newWorld(t, capped(1, ""), 1000)
+	c := w.client(0, 0)
+	if !c.contexts(1).Granted || !c.contexts(1).Granted || !c.streams(2).Granted || !c.alloc(10).Granted || w.holders() != 1 {
+		t.Errorf("%d holders", w.holders())
+	}
+}
+
+// The slot goes back with the last object, in whatever order they die.
+func TestA4TheLastObjectGivesTheSlotBack(t *testing.T) {
+	objects := []func(c *client){
+		func(c *client) { c.contexts(-1) },
+		func(c *client) { c.streams(-1) },
+		func(c *client) { c.free(100) },
+	}
+	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
+		w := newWorld(t, capped(1, ""), 1000)
+		c, next := w.client(0, 0), w.client(0, 0)
+		c.contexts(1)
+		c.streams(1)
+		c.must(100)
+		ticket := next.contexts(1).Waiting
+		for i, object := range order {
+			w.served()
+			objects[object](c)
+			if i < 2 && w.holders() != 1 {
+				t.Errorf("%v: %d holders", order, w.holders())
+			}
+		}
+		w.served(ticket)
+	}
+}
+
+func TestSlotsOfAJob(t *testing.T) {
+	w := newWorld(t, capped(1, ""), 1000)
+	job := w.job(t, arbiter.JobRequest{})
+	if w.holders() != 1 {
+		t.Error("it has its slot before its program starts")
+	}
+	one, two, other := w.client(job, 0), w.client(job, 0), w.client(0, 0)
+	if !one.contexts(1).Granted || !two.alloc(100).Granted {
+		t.Error("its processes are inside")
+	}
+	ticket := other.contexts(1).Waiting
+	info, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(1000, "x")})
+	if err != nil || info.Waiting == 0 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	w.arb.CloseJob(w.now, job)
+	w.arb.EndSession(w.now, one.session)
+	w.served()
+	w.arb.EndSession(w.now, two.session) // its memory drains: that keeps bytes, and no slot
+	w.served(ticket)
+	if w.arb.Snapshot(w.now).Devices[0].Granted != 100 {
+		t.Error("bytes")
+	}
+	other.contexts(-1)
+	w.served(info.Waiting)
+}
+
+func TestSlotsOfProcessesAndThreads(t *testing.T) {
+	w := newWorld(t, capped(1, arbiter.ScopeProcess), 1000)
+	job := w.job(t, arbiter.JobRequest{})
+	one, two := w.client(job, 0), w.client(job, 0)
+	one.contexts(1)
+	if o := two.contexts(1); o.Waiting == 0 || w.holders() != 1 {
+		t.Errorf("%+v", o)
+	}
+
+	w = newWorld(t, capped(1, arbiter.ScopeThread), 1000)
+	c := w.client(0, 0)
+	first, second := c.of(1), c.of(2)
+	first.contexts(1)
+	first.streams(1)
+	first.alloc(10)
+	ticket := second.streams(1).Waiting
+	if ticket == 0 {
+		t.Fatal("another thread takes a slot of its own")
+	}
+	first.contexts(-1)
+	w.served()
+	second.w.arb.Stream(w.now, arbiter.StreamRequest{Lease: c.lease, Count: -1, Thread: 1}) // another thread destroys it: the count is the maker's
+	w.served(ticket)
+	c.free(10)
+	if got := w.arb.Makers(c.lease); len(got) != 1 || got[0] != (arbiter.Maker{Thread: 2, Streams: 1}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestAThreadsMemoryAndHolds(t *testing.T) {
+	w := newWorld(t, capped(1, arbiter.ScopeThread), 1000)
+	c := w.client(0, 0)
+	first, second := c.of(1), c.of(2)
+	first.hold(1) // of the primary context
+	ticket := second.hold(1).Waiting
+	if first.alloc(10); ticket == 0 || c.row().Contexts != 0 {
+		t.Errorf("ticket %d, %+v", ticket, c.row())
+	}
+	first.hold(-1)
+	w.served(ticket)
+	second.hold(-1)
+	c.free(10)
+
+	if !first.alloc(10).Granted { // it has nothing else: its memory keeps the slot
+		t.Error("no slot")
+	}
+	waits := second.alloc(10).Waiting
+	c.free(10)
+	w.served(waits)
+}
+
+// Twenty threads with one slot are no deadlock: who has it is not known to wait.
+func TestA6TwentyThreadsAndOneSlot(t *testing.T) {
+	w := newWorld(t, capped(1, arbiter.ScopeThread), 1000)
+	c := w.client(0, 0)
+	w.arb.Threads(w.now, c.session, 20)
+	if !c.of(1).contexts(1).Granted {
+		t.Fatal("the first")
+	}
+	var tickets []arbiter.TicketID
+	for thread := uint32(2); thread <= 20; thread++ {
+		tickets = append(tickets, c.of(thread).contexts(1).Waiting)
+	}
+	for range 10 {
+		w.pass(10 * time.Second)
+	}
+	w.served()
+	for i, ticket := range tickets {
+		c.of(uint32(i + 1)).contexts(-1)
+		w.served(ticket)
+		if w.holders() != 1 {
+			t.Fatalf("%d holders", w.holders())
+		}
+	}
+}
+
+func TestSlotsAreChangedLive(t *testing.T) {
+	w := newWorld(t, capped(1, ""), 1000)
+	one, two, three := w.client(0, 0), w.client(0, 0), w.client(0, 0)
+	one.contexts(1)
+	a, b := two.contexts(1).Waiting, three.contexts(1).Waiting
+	if err := w.arb.SetSlots(w.now, 0, 2); err != nil {
+		t.Fatal(err)
+	}
+	w.served(a)
+	if err := w.arb.SetSlots(w.now, 0, 1); err != nil {
+		t.Fatal(err)
+	}
+	one.contexts(-1)
+	w.served() // there is one too many still
+	two.contexts(-1)
+	w.served(b)
+	if w.arb.SetSlots(w.now, 7, 1) == nil || w.arb.SetSlots(w.now, 0, -1) == nil {
+		t.Error("nonsense")
+	}
+	if err := w.arb.SetSlots(w.now, 0, 0); err != nil || w.arb.Snapshot(w.now).Devices[0].SlotsMax != 0 {
+		t.Error(err)
+	}
+}
+
+func TestAProgramWishesToBeOneOfFew(t *testing.T) {
+	w := newWorld(t, capped(3, ""), 1000)
+	one := w.client(0, 0)
+	one.contexts(1)
+	s, err := w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: w.process(1000, "x"), Slots: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shy := (&client{w: w, session: s.ID}).on(0)
+	ticket := shy.contexts(1).Waiting
+	if ticket == 0 {
+		t.Fatal("it took a slot beside another")
+	}
+	two := w.client(0, 0)
+	if !two.contexts(1).Granted {
+		t.Error("it holds up others")
+	}
+	one.contexts(-1)
+	w.served()
+	two.contexts(-1)
+	w.served(ticket)
+}
+
+func TestSlotsNobodyOvertakes(t *testing.T) {
+	w := newWorld(t, capped(1, ""), 1000)
+	one, two, three := w.client(0, 0), w.client(0, 0), w.client(0, 0)
+	one.contexts(1)
+	a, b := two.contexts(1).Waiting, three.streams(1).Waiting
+	late := w.client(0, 0)
+	try := func() arbiter.ContextOutcome {
+		return w.arb.Context(w.now, arbiter.ContextRequest{Lease: late.lease, Count: 1, NoWait: true})
+	}
+	if o := try(); o.Reason != arbiter.ReasonBusy {
+		t.Errorf("%+v", o)
+	}
+	one.contexts(-1)
+	w.served(a)
+	if o := try(); o.Reason != arbiter.ReasonBusy {
+		t.Errorf("%+v", o)
+	}
+	two.contexts(-1)
+	w.served(b)
+	three.streams(-1)
+	if o := try(); !o.Granted {
+		t.Errorf("%+v", o)
+	}
+}
+
+// Contexts that exist already are counted, and take a slot where one is free; what comes
+// next waits for one.
+func TestContextsThatExistAlready(t *testing.T) {
+	w := newWorld(t, capped(1, ""), 1000)
+	one, two := w.client(0, 0), w.client(0, 0)
+	noticed := func(c *client) arbiter.ContextOutcome {
+		return w.arb.Context(w.now, arbiter.ContextRequest{Lease: c.lease, Count: 1, Noticed: true})
+	}
+	if o := noticed(one); !o.Granted || w.holders() != 1 {
+		t.Errorf("%+v", o)
+	}
+	if o := noticed(two); !o.Granted || o.Current != 1 || w.holders() != 1 {
+		t.Errorf("%+v", o)
+	}
+	ticket := two.alloc(10).Waiting
+	one.contexts(-1)
+	w.served(ticket)
+}
+
+func TestStreamsMaxIsNotWaitedFor(t *testing.T) {
+	p := capped(1, "")
+	p.Defaults.StreamsMax = 2
+	w := newWorld(t, p, 1000)
+	one, two := w.client(0, 0), w.client(0, 0)
+	one.streams(2)
+	if o := one.streams(1); o.Reason != arbiter.ReasonStreams {
+		t.Errorf("%+v", o)
+	}
+	if o := two.streams(3); o.Reason != arbiter.ReasonStreams {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestB6EachStreamIsCharged(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 1000)
+	job := w.job(t, arbiter.JobRequest{Max: ptr(size(500))})
+	s, err := w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: w.process(1000, "x"), Job: job, StreamReserve: ptr(accounting.Bytes(100))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := (&client{w: w, process: arbiter.Process{PID: w.pid}, session: s.ID}).on(0)
+	if !c.streams(3).Granted {
+		t.Fatal("three")
+	}
+	if o := c.alloc(201); o.Reason != arbiter.ReasonOverBudget || o.Remaining != 200 {
+		t.Errorf("%+v", o)
+	}
+	c.must(200)
+	if o := c.streams(1); o.Reason != arbiter.ReasonOverBudget || o.Current != 3 {
+		t.Errorf("%+v", o)
+	}
+	c.streams(-1)
+	c.must(100)
+	c.streams(-2)
+	if got := w.arb.Snapshot(w.now).Devices[0].Committed; got != 300 {
+		t.Errorf("committed %d", got)
+	}
+}
+
+// A context's cost is reserved before it is made: a guess at first, then the most that was
+// seen; the device's own figure takes its place, and nothing is counted twice.
+func TestAContextsCostIsReserved(t *testing.T) {
+	p := exact(unlimited())
+	p.ContextReserve = size(50)
+	w := newWorld(t, p, 1600)
+	capacity := func() accounting.Bytes { return w.arb.Snapshot(w.now).Devices[0].Capacity }
+	c := w.client(0, 0)
+	if !c.contexts(1).Granted || capacity() != 1550 {
+		t.Fatalf("capacity %d", capacity())
+	}
+	observe := func(figures ...arbiter.ProcessUsage) {
+		w.now = w.now.Add(time.Second)
+		w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: figures, Began: w.now})
+	}
+	own := arbiter.ProcessUsage{PID: c.process.PID, StartTicks: c.process.StartTicks, Bytes: 70}
+	observe(own)
+	if capacity() != 1550 {
+		t.Errorf("capacity %d, and one reading proves nothing", capacity())
+	}
+	observe(own)
+	if capacity() != 1530 {
+		t.Errorf("capacity %d", capacity())
+	}
+	other := w.client(0, 0)
+	if !other.contexts(1).Granted || capacity() != 1460 {
+		t.Errorf("capacity %d: another costs what was seen", capacity())
+	}
+	other.contexts(-1)
+	if capacity() != 1530 {
+		t.Errorf("capacity %d", capacity())
+	}
+	c.must(1500)
+	if o := other.contexts(1); o.Reason != arbiter.ReasonDeviceFull || o.Requested != 70 || o.Remaining != 30 {
+		t.Errorf("%+v", o)
+	}
+	full := waiting()
+	full.ContextReserve = arbiter.Size{PerMille: 500}
+	w = newWorld(t, full, 1600)
+	c, other = w.client(0, 0), w.client(0, 0)
+	c.must(1510)
+	ticket := other.contexts(1).Waiting // a sixteenth of the device at most
+	c.free(10)
+	w.served(ticket)
+}
+
+func TestSlotsComeBackAfterARestart(t *testing.T) {
+	p := capped(1, arbiter.ScopeThread)
+	w := newWorld(t, p, 1000)
+	restore := func(l arbiter.RestoredLease) *client {
+		l.Device = 0
+		proc := w.process(1000, "x")
+		s, ids, err := w.arb.Restore(w.now, arbiter.RestoredSession{Process: proc, Leases: []arbiter.RestoredLease{l}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &client{w: w, process: proc, session: s, lease: ids[0], word: w.words.add(ids[0], l.Granted, 0)}
+	}
+	c := restore(arbiter.RestoredLease{Contexts: 2, Streams: 1, Makers: []arbiter.Maker{{Thread: 3, Contexts: 2}, {Thread: 4, Streams: 1}}})
+	if w.holders() != 2 {
+		t.Errorf("%d holders", w.holders())
+	}
+	unknown := restore(arbiter.RestoredLease{Contexts: 1, Granted: 10})
+	w.arb.Tick(w.now)
+	ticket := w.client(0, 0).of(1).contexts(1).Waiting
+	c.of(3).contexts(-2)
+	c.of(4).streams(-1)
+	if w.holders() != 1 {
+		t.Errorf("%d holders", w.holders())
+	}
+	unknown.of(9).contexts(-1) // nobody knows who made it
+	w.served(ticket)
+}
