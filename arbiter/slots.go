@@ -164,7 +164,11 @@ func (a *Arbiter) uses(l *lease) bool {
 
 // left looks whether a lease's holders have an object left, after some went.
 func (a *Arbiter) left(now time.Time, l *lease) {
-	if h := l.slot; h != nil {
+	h := l.slot
+	if h == nil && width(l.scope) > 0 { // what its job kept before it was released
+		h = l.device.holders[slotKey{job: l.session.job}]
+	}
+	if h != nil {
 		if h.kept || l.contexts > 0 || l.sum.Streams() > 0 {
 			return
 		}
