@@ -236,7 +236,7 @@ func (a *Arbiter) judgeStart(now time.Time, t *ticket) verdict {
 	waits := false // there is a device that may come to do
 	for i := range t.spots {
 		s := &t.spots[i]
-		v := verdict{final: true, reason: ReasonDeviceLost, refusal: t.figures(0, 0)}
+		v := verdict{final: true, reason: ReasonDeviceLost}
 		if !s.device.lost {
 			v = a.judgeSpot(now, t, s)
 		}

@@ -64,10 +64,7 @@ func (a *Arbiter) position(t *ticket) int {
 func (a *Arbiter) standing(now time.Time, t *ticket) Notice {
 	n := Notice{Position: a.position(t), Waited: now.Sub(t.place.Since)}
 	d, at := t.where()
-	n.Text = fmt.Sprintf("waits for %s on GPU %d, position %d", a.wants(t), d.Index, n.Position)
-	if t.any {
-		n.Text = fmt.Sprintf("waits for %s, position %d", a.wants(t), n.Position)
-	}
+	n.Text = fmt.Sprintf("waits for %s on %s, position %d", a.wants(t), t.gpu(), n.Position)
 	switch held := a.heldBy(now, t, d, at); {
 	case held != "":
 		n.Text += ": " + held
@@ -75,6 +72,15 @@ func (a *Arbiter) standing(now time.Time, t *ticket) Notice {
 		n.Text += ": others come first"
 	}
 	return n
+}
+
+// gpu names the device at which a ticket waits.
+func (t *ticket) gpu() string {
+	if t.any {
+		return "any GPU"
+	}
+	d, _ := t.where()
+	return fmt.Sprintf("GPU %d", d.Index)
 }
 
 // wants says what a ticket wants.
@@ -204,12 +210,7 @@ func brief(d time.Duration) string {
 
 // failed says that a ticket ends unserved.
 func (a *Arbiter) failed(t *ticket, waited time.Duration, why string) string {
-	d, _ := t.where()
-	where := fmt.Sprintf(" on GPU %d", d.Index)
-	if t.any {
-		where = ""
-	}
-	return fmt.Sprintf("%s did not get %s%s within %s: %s", t.name(), a.wants(t), where, brief(waited), why)
+	return fmt.Sprintf("%s did not get %s on %s within %s: %s", t.name(), a.wants(t), t.gpu(), brief(waited), why)
 }
 
 // ticketEvent notes an event about a ticket.
@@ -222,9 +223,6 @@ func (a *Arbiter) ticketEvent(now time.Time, t *ticket, kind Kind, text string) 
 	}
 	if t.lease != nil {
 		e.Lease = t.lease.id
-	}
-	if kind == EventQueued {
-		e.Text = t.name() + " " + text
 	}
 	a.event(e)
 }

@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -212,7 +213,8 @@ func (a *Arbiter) park(now time.Time, t *ticket) {
 	}
 	a.tangled = true
 	a.stats.Waited++
-	a.ticketEvent(now, t, EventQueued, a.standing(now, t).Text)
+	a.ticketEvent(now, t, EventQueued, fmt.Sprintf("%s waits for %s on %s, position %d: %s",
+		t.name(), a.wants(t), t.gpu(), a.position(t), t.why.reason))
 	if !t.deadline.IsZero() && !t.deadline.After(now) { // it waited long enough before it came again
 		a.cancel(now, t, ReasonTimeout)
 		return
@@ -378,10 +380,9 @@ func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
 		t.fresh = fresh
 		t.setDirty()
 	}
-	var before []spot
 	whole := t.at()
-	if len(t.spots) > 1 {
-		before = slices.Clone(t.spots)
+	for i := range t.spots {
+		t.spots[i].was = t.spots[i].at
 	}
 	v := a.judge(now, t)
 	for a.watch(now, t) {
@@ -397,9 +398,9 @@ func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
 		a.refuseTicket(now, t, v.reason, a.refusal(t, v.reason), "")
 		return false
 	}
-	for i := range before { // what it sets aside elsewhere has changed
+	for i := range t.spots { // what it sets aside elsewhere has changed
 		s := &t.spots[i]
-		if (s.at != before[i].at || t.at() != whole) && !slices.Contains(devices, s.device) {
+		if (s.at != s.was || t.at() != whole) && !slices.Contains(devices, s.device) {
 			s.device.dirty = true
 		}
 	}

@@ -165,7 +165,7 @@ func (a *Arbiter) uses(l *lease) bool {
 // left looks whether a lease's holders have an object left, after some went.
 func (a *Arbiter) left(now time.Time, l *lease) {
 	h := l.slot
-	if h == nil && width(l.scope) > 0 { // what its job kept before it was released
+	if h == nil { // what others of its job have, or it kept before it was released
 		h = l.device.holders[slotKey{job: l.session.job}]
 	}
 	if h != nil {

@@ -73,6 +73,7 @@ const (
 type spot struct {
 	device *device
 	at     limits
+	was    limits // at, before it was judged the last time
 	enters bool   // a slot is to be taken there
 	claims bool   // by claim
 	alone  bool   // for nobody else
