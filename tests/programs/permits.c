@@ -55,7 +55,7 @@ static bool work(void) {
 }
 
 static bool round_of(void) {
-    CUcontext context;
+    CUcontext context = NULL;
     if (primary) {
         if (!good(CU(cuDevicePrimaryCtxRetain)(&context, 0), "cuDevicePrimaryCtxRetain") ||
             !good(CU(cuCtxSetCurrent)(context), "cuCtxSetCurrent"))
