@@ -40,13 +40,36 @@ func (a *Arbiter) untangle(now time.Time) bool {
 	if !blocked {
 		return false
 	}
+	if a.refresh(now) {
+		return true
+	}
 	c := a.circle(now, true)
 	return c != nil && a.resolve(now, c)
 }
 
+// refresh judges everybody anew: what others were given since may have put more in their
+// way. True: it did, and the queues are to be gone through again.
+func (a *Arbiter) refresh(now time.Time) (changed bool) {
+	for _, t := range a.order {
+		at, turn := t.at(), t.turn()
+		if a.judge(now, t); t.at() != at || t.turn() != turn {
+			t.setDirty()
+			changed, a.tangled = true, true
+		}
+	}
+	return changed
+}
+
 // loosen ends the circles in which something might have moved, and nothing has.
 func (a *Arbiter) loosen(now time.Time) {
-	for !a.looseAt.IsZero() && !now.Before(a.looseAt) {
+	for range 2 + 2*len(a.tickets) {
+		if a.looseAt.IsZero() || now.Before(a.looseAt) {
+			return
+		}
+		if a.refresh(now) {
+			a.turn(now)
+			continue
+		}
 		c := a.circle(now, false)
 		if c == nil {
 			a.looseAt = time.Time{}

@@ -272,7 +272,10 @@ func (a *Arbiter) turn(now time.Time) {
 	}
 	a.turning = true
 	defer func() { a.turning = false }()
-	for again := true; again; {
+	// Each round serves or refuses somebody, or finds more in somebody's way than before:
+	// the bound is never reached, but a daemon that hangs would be worse than a late turn.
+	again := true
+	for bound := 64 + 16*len(a.tickets); again && bound > 0; bound-- {
 		a.reclass()
 		var changed []*device
 		for _, d := range a.devices {
@@ -281,7 +284,7 @@ func (a *Arbiter) turn(now time.Time) {
 				changed = append(changed, d)
 			}
 		}
-		switch {
+		switch again = true; {
 		case len(changed) == 0:
 			again = a.untangle(now)
 		case a.pump(now, changed):

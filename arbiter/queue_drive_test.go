@@ -29,7 +29,7 @@ type drive struct {
 }
 
 // maxTrace is how many of the last steps a failure shows.
-const maxTrace = 60
+const maxTrace = 100
 
 func newDrive(t testing.TB, seed uint64) *drive {
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -831,6 +831,15 @@ func (d *drive) finish() {
 		if dev.SlotsCurrent+dev.Claims != 0 || dev.Leased || dev.Committed != 0 {
 			d.fail("left: %+v", dev)
 		}
+	}
+}
+
+// TestQueueFoundBefore goes again where the two once differed. What was wrong then has
+// cases of its own besides.
+func TestQueueFoundBefore(t *testing.T) {
+	for _, seed := range []uint64{0, 6, 16, 18, 24, 30, 31, 67, 90, 128, 130, 167, 169, 313, 344, 373, 391, 446, 456,
+		1081, 1396, 1556, 1822, 2145, 2472} {
+		newDrive(t, seed).run(3000)
 	}
 }
 

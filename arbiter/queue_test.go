@@ -125,24 +125,15 @@ func TestOverOnesOwnBudgetNobodyWaits(t *testing.T) {
 	}
 }
 
-func TestSiblingsFillTheirBudgetWhileOneWaits(t *testing.T) {
+func TestASiblingFillsTheBudgetWhileOneWaits(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
-	job := w.job(t, arbiter.JobRequest{Max: ptr(size(400))})
+	job := w.job(t, arbiter.JobRequest{Max: ptr(size(400)), Min: ptr(size(100))})
 	one, two, other := w.client(job, 0), w.client(job, 0), w.client(0, 0)
 	other.must(900)
 	ticket := one.wait(350)
-	two.arb().Threads(w.now, two.session, 1)
-	other.free(100)
-	if o := two.alloc(60); o.Waiting == 0 {
-		t.Fatalf("%+v", o)
-	}
-	w.arb.CancelJob(w.now, job)
-	if got := w.decided(); len(got) != 2 || got[ticket] != arbiter.ReasonCancelled {
-		t.Errorf("%v", got)
-	}
+	two.must(60) // inside memory.min
+	w.refused(ticket, arbiter.ReasonOverBudget)
 }
-
-func (c *client) arb() *arbiter.Arbiter { return c.w.arb }
 
 func TestAUserStuckOnHisQuotaDelaysNobody(t *testing.T) {
 	p := waiting()

@@ -1,0 +1,159 @@
+package arbiter_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/arbiter"
+)
+
+// What the model once found wrong.
+
+// A newcomer that is served is one no longer, within the same look at the queue too.
+func TestANewcomerThatIsServedSetsAsideForItsNextRequest(t *testing.T) {
+	w := newWorld(t, waiting(), 1000)
+	holder, newcomer, running := w.client(0, 0), w.client(0, 0).threaded(2), w.client(0, 0).threaded(2)
+	holder.must(850)
+	running.must(50)
+	first := newcomer.of(1).alloc(490).Waiting
+	second := newcomer.of(2).alloc(480).Waiting
+	third := running.of(1).alloc(450).Waiting
+	holder.free(850)
+	got := w.decided()
+	if _, served := got[third]; served || got[first] != arbiter.ReasonNone || len(got) != 1 {
+		t.Errorf("%v: %d comes after %d, of a job that runs now", got, third, second)
+	}
+}
+
+// The memory of a thread may keep its slot while others of its process have contexts: what
+// is freed has to be told.
+func TestTheLastByteOfAThreadIsTold(t *testing.T) {
+	w := newWorld(t, capped(2, arbiter.ScopeThread), 1000)
+	c := w.client(0, 0)
+	c.of(1).contexts(1)
+	c.of(2).alloc(10)
+	ticket := c.of(3).alloc(10).Waiting
+	c.free(10)
+	w.served(ticket)
+}
+
+// A released job's processes go on to share its slot, and the last object gives it back.
+func TestAReleasedJobsLastByteIsTold(t *testing.T) {
+	w := newWorld(t, capped(1, arbiter.ScopeThread), 1000)
+	info := w.mustClaim(arbiter.JobRequest{})
+	c := w.client(info.ID, 0)
+	c.of(1).streams(1)
+	c.of(1).alloc(10)
+	c.of(1).streams(-1)
+	ticket := w.client(0, 0).of(1).contexts(1).Waiting
+	w.arb.ReleaseJob(w.now, info.ID)
+	w.served()
+	c.free(10)
+	w.served(ticket)
+}
+
+// The death of a process that went on leaves its job blocked.
+func TestACircleFormsByADeath(t *testing.T) {
+	w := newWorld(t, waiting(), 1000)
+	job := w.job(t, arbiter.JobRequest{})
+	one, beside, two := w.client(job, 0).threaded(1), w.client(job, 0).threaded(1), w.client(0, 0).threaded(1)
+	one.must(400)
+	two.must(400)
+	one.wait(400)
+	b := two.wait(400)
+	w.served()
+	w.arb.EndSession(w.now, beside.session)
+	w.refused(b, arbiter.ReasonDeadlock)
+}
+
+// A job that needs two devices is stuck on a quota on one of them: it holds up the other
+// device's queue no more than that one's, and its own user's there.
+func TestWhatLacksOnOneDeviceIsWaitedForOnAll(t *testing.T) {
+	p := waiting()
+	p.Rules = []arbiter.Rule{{Match: arbiter.Match{User: "eve"}, Scope: ptr(arbiter.ScopeUser), Max: ptr(size(500))}}
+	w := newWorld(t, p, 1000, 1000)
+	eves := w.clientOf(w.process(1001, "a"), 0, 1)
+	eves.must(300)
+	job, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(1001, "x"), Min: ptr(size(200))})
+	if err != nil || job.Waiting != 0 {
+		t.Fatalf("%+v, %v", job, err)
+	}
+	job, err = w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(1001, "x"), Min: ptr(size(200))})
+	if err != nil || job.Waiting == 0 {
+		t.Fatalf("%+v, %v", job, err)
+	}
+	w.client(0, 0).must(500) // bob's
+	other := w.clientOf(w.process(1001, "b"), 0, 0)
+	if o := other.alloc(50); o.Waiting == 0 {
+		t.Errorf("it overtook the job: %+v", o)
+	}
+	w.arb.Forget(w.now, eves.session)
+	if got := w.decided(); len(got) != 2 {
+		t.Errorf("%v", got)
+	}
+}
+
+// What others were given since may be in the way of who would come first out of turn.
+func TestOutOfTurnIsWhoFitsNow(t *testing.T) {
+	p := waiting()
+	p.Rules = []arbiter.Rule{{Match: arbiter.Match{User: "eve"}, Scope: ptr(arbiter.ScopeUser), Max: ptr(size(600))}}
+	w := newWorld(t, p, 1000)
+	one, two := w.clientOf(w.process(1001, "a"), 0, 0).threaded(3), w.clientOf(w.process(1001, "b"), 0, 0).threaded(1)
+	one.must(300)
+	two.must(100)
+	two.wait(250)
+	one.of(1).alloc(150)
+	small := one.of(2).alloc(50).Waiting
+	w.client(0, 0).must(480) // bob's: of the device, 120 are left
+	w.served()
+	one.threaded(2)
+	w.served(small)
+}
+
+// The first device of a preference is taken, also where idle credit or a slot that nobody
+// uses has to be called back for it.
+func TestPreferenceComesBeforeConvenience(t *testing.T) {
+	w := newWorld(t, capped(1, ""), 1000, 1000)
+	idle := w.client(0, 1)
+	idle.must(900)
+	idle.free(900) // nobody is told
+	got := w.mustClaim(arbiter.JobRequest{Devices: []int{1, 0}, Min: ptr(size(500))})
+	if len(got.Devices) != 1 || got.Devices[0] != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Idle credit elsewhere does not make a job one that runs.
+func TestIdleCreditElsewhereIsNothingHeld(t *testing.T) {
+	p := waiting()
+	p.Rules = []arbiter.Rule{{Match: arbiter.Match{Exe: "grower"}, OnFull: ptr(arbiter.OnFullDeny)}}
+	w := newWorld(t, p, 1000, 1000)
+	grower := w.clientOf(w.process(1000, "grower"), 0, 0)
+	grower.must(300)
+	newcomer := w.client(0, 1)
+	newcomer.must(10)
+	newcomer.free(10)
+	newcomer.on(0).wait(900)
+	grower.must(10)
+	w.pass(time.Minute)
+	if o := grower.alloc(10); o.Granted {
+		t.Error("it is old enough")
+	}
+}
+
+// A lowered cap does not let those back in who left without a word.
+func TestWhoLeftWithoutAWordComesBackLast(t *testing.T) {
+	w := newWorld(t, capped(2, ""), 1000)
+	one, two := w.client(0, 0), w.client(0, 0)
+	one.must(10)
+	two.must(10)
+	if err := w.arb.SetSlots(w.now, 0, 1); err != nil {
+		t.Fatal(err)
+	}
+	one.free(10)
+	two.free(10)
+	one.must(10)
+	if o := two.alloc(10); o.Waiting == 0 && o.Reason != arbiter.ReasonBusy {
+		t.Errorf("%+v, and %d have a slot", o, w.holders())
+	}
+}
