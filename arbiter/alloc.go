@@ -47,7 +47,8 @@ func (a *Arbiter) Alloc(now time.Time, r AllocRequest) Outcome {
 
 // calm reports that nobody waits who could mind what a lease gets, and that it has a slot.
 func (a *Arbiter) calm(l *lease) bool {
-	return l.slot != nil && (len(a.tickets) == 0 || len(l.device.queue) == 0 && len(l.session.job.tickets) == 0) &&
+	h := l.slot
+	return h != nil && (h.kept || h.key.session != nil || l.scope == "" || l.scope == ScopeJob) && (len(a.tickets) == 0 || len(l.device.queue) == 0 && len(l.session.job.tickets) == 0) &&
 		!l.device.crowded && l.session.slots == 0
 }
 

@@ -26,9 +26,15 @@
 //     word that was clamped ([Arbiter.Clamped]) is not believed again: everything
 //     granted to that lease counts as used, and nothing is recalled from it.
 //
+// A request that has to wait becomes a ticket: its outcome names it, and what becomes of
+// it comes out of [Arbiter.Decisions]. A ticket stands in the queue of each device on
+// which it may be served, and is judged against each limit that can refuse it, the
+// narrower ones first: its own budgets (nobody waits for those), one that it shares, the
+// slots of the device, its bytes. What it is due is set aside where no narrower limit
+// refuses it. The whole of a queue is gone through again when something at that
+// device, or before it, has changed; while nobody waits none of it is looked at. The rules
+// are written down a second time, naively, in the tests, and both must decide alike.
+//
 // An Arbiter is not safe for concurrent use: the daemon's one lock owns it, and
 // holds it over the calls to Words too.
-//
-// Waiting, slots and claims are not here yet. They fit in beside [Arbiter.Alloc]:
-// the limit that refused (a budget or the device) is where a ticket will queue.
 package arbiter
