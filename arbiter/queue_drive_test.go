@@ -42,7 +42,7 @@ func newDrive(t testing.TB, seed uint64) *drive {
 	}
 	d := &drive{rng: rng, seed: seed, reference: &reference{scope: scope, age: time.Minute, grace: 2 * time.Second, shared: 60, now: start}}
 	totals := []accounting.Bytes{100, 80}
-	if rng.IntN(2) == 0 { // few have to wait
+	if rng.IntN(4) > 0 { // few have to wait
 		totals = []accounting.Bytes{300, 200}
 	}
 	totals = totals[:1+rng.IntN(2)]
@@ -110,7 +110,7 @@ func (d *drive) run(steps int) {
 	d.steps = steps
 	for range steps {
 		d.one()
-		if d.rng.IntN(64) == 0 {
+		if d.rng.IntN(256) == 0 {
 			d.checkSums()
 		}
 	}

@@ -39,7 +39,6 @@ type refJob struct {
 	pending   bool
 	released  bool
 	closed    bool
-	over      bool // ended, gone from the arbiter or draining
 	sessions  []*refSession
 	timeout   time.Duration
 }
@@ -277,8 +276,7 @@ type need struct {
 	enters                    bool
 }
 
-func (n need) any() bool  { return n.shared || n.wish || n.slot || n.bytes }
-func (n need) hard() bool { return n.hardShared || n.wish || n.hardSlot || n.hardBytes }
+func (n need) any() bool { return n.shared || n.wish || n.slot || n.bytes }
 
 // bars are the lines of a device behind a waiting ticket.
 type bars struct{ shared, slots, claims, entrants, bytes, fresh bool }

@@ -164,27 +164,29 @@ func (a *Arbiter) uses(l *lease) bool {
 
 // left looks whether a lease's holders have an object left, after some went.
 func (a *Arbiter) left(now time.Time, l *lease) {
+	if l.scope == ScopeThread && !a.uses(l) {
+		for _, m := range l.makers {
+			m.bytes = false
+		}
+	}
 	h := l.slot
 	if h == nil { // what others of its job have, or it kept before it was released
 		h = l.device.holders[slotKey{job: l.session.job}]
 	}
-	if h != nil {
-		if h.kept || l.contexts > 0 || l.sum.Streams() > 0 {
-			return
-		}
-		if a.busy(h) {
-			a.reflag(l) // its memory alone keeps the slot
-		} else {
-			a.drop(now, h)
-		}
-		return
+	switch {
+	case h == nil:
+		a.threadsLeft(now, l)
+	case h.kept || l.contexts > 0 || l.sum.Streams() > 0:
+	case a.busy(h):
+		a.reflag(l) // its memory alone keeps the slot
+	default:
+		a.drop(now, h)
 	}
-	if l.scope != ScopeThread || len(l.makers) == 0 {
-		return
-	}
-	bytes := a.uses(l)
-	for thread, m := range l.makers {
-		m.bytes = m.bytes && bytes
+}
+
+// threadsLeft does so for the threads of a lease.
+func (a *Arbiter) threadsLeft(now time.Time, l *lease) {
+	for thread := range l.makers {
 		if h := l.device.holders[l.keyOf(thread)]; h != nil && !a.busy(h) {
 			a.drop(now, h)
 			delete(l.makers, thread)

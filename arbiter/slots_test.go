@@ -46,7 +46,7 @@ func (t *thread) alloc(n accounting.Bytes) arbiter.Outcome {
 func TestA3HoldersAreReentrant(t *testing.T) {
 	w := newWorld(t, capped(1, ""), 1000)
 	c := w.client(0, 0)
-	if !c.contexts(1).Granted || !c.contexts(1).Granted || !c.streams(2).Granted || !c.alloc(10).Granted || w.holders() != 1 {
+	if !c.contexts(1).Granted || !c.contexts(2).Granted || !c.streams(2).Granted || !c.alloc(10).Granted || w.holders() != 1 {
 		t.Errorf("%d holders", w.holders())
 	}
 }
