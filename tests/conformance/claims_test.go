@@ -53,17 +53,23 @@ type parked struct {
 }
 
 // park claims and waits for it elsewhere.
-func park(t *testing.T, m *rig.Machine, devices ...int) *parked {
+func park(t *testing.T, m *rig.Machine, as ...func(*ipc.ClaimRequest)) *parked {
 	t.Helper()
+	var request ipc.ClaimRequest
+	for _, how := range as {
+		how(&request)
+	}
 	ctx, stop := context.WithTimeout(t.Context(), rig.Patience)
 	p := &parked{t: t, done: make(chan struct{}), stop: stop}
 	c := dial(t, m)
 	go func() {
 		defer close(p.done)
-		p.got, p.err = c.Claim(ctx, ipc.ClaimRequest{Devices: devices})
+		p.got, p.err = c.Claim(ctx, request)
 	}()
 	return p
 }
+
+func exclusively(r *ipc.ClaimRequest) { r.Exclusive = true }
 
 // claim waits until the claim is answered.
 func (p *parked) claim() *ipc.Claim {
@@ -318,6 +324,16 @@ func TestE9TryTakesNoDue(t *testing.T) {
 		}
 		release(t, got)
 	}
+	// Who wants the device alone waits for a program on it. Its turn comes first.
+	user := bare(m)
+	user.Want("context c", "ok")
+	alone := park(t, m, exclusively)
+	alone.waits(m, 1)
+	if try(t, c) != nil {
+		t.Error("one that does not wait was let in before one that does")
+	}
+	user.End()
+	release(t, alone.claim())
 }
 
 // TestE10Dropped: a claim goes back by release, and by the death of its holder,

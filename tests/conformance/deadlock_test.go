@@ -128,19 +128,29 @@ func TestF4BusyThread(t *testing.T) {
 // holds a slot and is not known to wait may give it back, however long it works.
 func TestF4NotOne(t *testing.T) {
 	t.Parallel()
-	m := waiters(t, "4G", "slots.max = 1\nslots.scope = \"thread\"\ndeadlock_grace = \"1ms\"\n")
-	p := team(m)
-	want(p, "0 context c", "ok")
-	p.Tell("1 context d")
-	parks(m, p, 1)
-	rig.Eventually(t, "it has waited for many times the grace", func() bool { return m.Snapshot().Stats.OldestQueuedMs > 500 })
-	if !p.Silent() || strings.Contains(m.Log(), "event=deadlock") {
-		t.Error("a thread that works was taken for one that waits")
+	m := waiters(t, "4G", "slots.max = 2\nslots.scope = \"thread\"\ndeadlock_grace = \"1ms\"\n")
+	programs := []*rig.Program{team(m), team(m)}
+	for _, p := range programs {
+		want(p, "0 context c", "ok")
 	}
-	p.Tell("0 destroy c")
-	got := []string{p.Line(), p.Line()} // from two threads, in whatever order
-	slices.Sort(got)
-	if !slices.Equal(got, []string{"0 destroy ok", "1 context ok"}) {
-		t.Errorf("after the slot was given back: %q", got)
+	for i, p := range programs {
+		p.Tell("1 context d")
+		parks(m, p, i+1)
+	}
+	rig.Eventually(t, "both have waited for many times the grace", func() bool { return m.Snapshot().Stats.OldestQueuedMs > 500 })
+	for _, p := range programs {
+		if !p.Silent() {
+			t.Error("a thread that works was taken for one that waits")
+		}
+	}
+	for _, p := range programs {
+		p.Tell("0 destroy c")
+	}
+	for _, p := range programs {
+		got := []string{p.Line(), p.Line()} // from two threads, in whatever order
+		slices.Sort(got)
+		if !slices.Equal(got, []string{"0 destroy ok", "1 context ok"}) {
+			t.Errorf("after the slots were given back: %q", got)
+		}
 	}
 }
