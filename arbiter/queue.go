@@ -54,7 +54,8 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 	a.arrive(now, t)
 	if l := t.lease; l != nil && l.device.crowded {
 		a.sweep(now, l.device)
-	} else if l != nil && (width(l.scope) > 0 || l.session.slots > 0 || len(l.device.queue) > 0) {
+	}
+	if l := t.lease; l != nil && (width(l.scope) > 0 || l.session.slots > 0 || len(l.device.queue) > 0) {
 		a.left(now, l)
 	}
 	v := a.judge(now, t)
