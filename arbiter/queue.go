@@ -344,8 +344,9 @@ func (t *ticket) setDirty() {
 }
 
 // pump goes through the queues of some devices in order, as far as the first ticket that
-// is decided: what that takes or leaves may concern one that comes before it. True: it came
-// to the end, and what is set aside on those devices is known.
+// is decided: what that takes or leaves may concern one that comes before it; or as far as
+// the first that concerns another device too. True: it came to the end, and what is set
+// aside on those devices is known.
 func (a *Arbiter) pump(now time.Time, devices []*device) bool {
 	var lines []*line
 	for _, d := range devices {
@@ -377,7 +378,8 @@ func (a *Arbiter) pump(now time.Time, devices []*device) bool {
 	return true
 }
 
-// step judges a waiting ticket, and serves or refuses it. True: it waits on.
+// step judges a waiting ticket, and serves or refuses it. True: it waits on, and what it
+// sets aside has changed on these devices alone.
 func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
 	t.age = a.rank(now, t) - t.priority
 	if fresh := t.kind == wantsJob || a.holdsNothing(t.job); fresh != t.fresh { // by what was served a moment ago
@@ -402,13 +404,14 @@ func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
 		a.refuseTicket(now, t, v.reason, a.refusal(t, v.reason), "")
 		return false
 	}
+	inside := true
 	for i := range t.spots { // what it sets aside elsewhere has changed
 		s := &t.spots[i]
 		if (s.at != s.was || t.at() != whole) && !slices.Contains(devices, s.device) {
-			s.device.dirty = true
+			s.device.dirty, inside = true, false
 		}
 	}
-	return true
+	return inside
 }
 
 // bar has a waiting ticket set aside what it is due on a device.
