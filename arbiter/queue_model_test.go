@@ -436,7 +436,7 @@ func (r *reference) serve(t *refTicket, at *refDevice) fate {
 		t.job.on, f.device = []int{at.index}, at.index
 	}
 	t.job.pending = false
-	for _, d := range r.devices {
+	for _, d := range t.choice {
 		if r.keeps(t.job, d) {
 			t.job.kept = append(t.job.kept, d.index)
 		}

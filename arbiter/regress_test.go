@@ -157,3 +157,26 @@ func TestWhoLeftWithoutAWordComesBackLast(t *testing.T) {
 		t.Errorf("%+v, and %d have a slot", o, w.holders())
 	}
 }
+
+// A cap that is set while a job waits for another device does not let it in where somebody
+// else is alone by now.
+func TestACapThatComesLaterLetsNobodyIn(t *testing.T) {
+	p := exact(unlimited())
+	p.Devices = []arbiter.DeviceRule{{Match: arbiter.DeviceMatch{Index: ptr(1)}, SlotsMax: 1}}
+	w := newWorld(t, p, 1000, 1000)
+	there := w.client(0, 1)
+	there.contexts(1)
+	late, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(1000, "x")})
+	if err != nil || late.Waiting == 0 {
+		t.Fatalf("%+v, %v", late, err)
+	}
+	w.job(t, arbiter.JobRequest{Exclusive: true, Devices: []int{0}})
+	if err := w.arb.SetSlots(w.now, 0, 2); err != nil {
+		t.Fatal(err)
+	}
+	there.contexts(-1)
+	w.served(late.Waiting)
+	if d := w.arb.Snapshot(w.now).Devices[0]; d.SlotsCurrent != 1 {
+		t.Errorf("%d have a slot of a device that one has alone", d.SlotsCurrent)
+	}
+}

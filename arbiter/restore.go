@@ -30,7 +30,13 @@ func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 		j.on = []*device{} // what it had is not there any more
 	}
 	a.newJob(now, j)
-	a.begin(now, j)
+	var keeps []*device
+	for _, d := range a.devices {
+		if j.keeps(d) {
+			keeps = append(keeps, d)
+		}
+	}
+	a.begin(now, j, keeps)
 	return nil
 }
 

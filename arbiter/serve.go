@@ -135,11 +135,17 @@ func (a *Arbiter) recallFor(check func() *accounting.Refusal) bool {
 // serveJob opens a job that has waited for what it takes at its start.
 func (a *Arbiter) serveJob(now time.Time, t *ticket, at *spot) {
 	j := t.job
+	var keeps []*device // as it was judged: a cap that came later does not let it in elsewhere
+	for i := range t.spots {
+		if s := &t.spots[i]; s.enters && (!t.any || s == at) {
+			keeps = append(keeps, s.device)
+		}
+	}
 	if t.any {
 		j.on = []*device{at.device}
 	}
 	j.pending = false
-	a.begin(now, j)
+	a.begin(now, j, keeps)
 	a.finish(now, t, Decision{Job: ptrTo(a.jobInfo(j))})
 }
 
@@ -149,23 +155,21 @@ func (a *Arbiter) serveSession(now time.Time, t *ticket) {
 	s.pending = false
 	if j.pending {
 		j.pending = false
-		a.begin(now, j)
+		a.begin(now, j, nil)
 	}
 	_, _ = a.setLimits(a.sessionChanges(nil, s), false) // it was judged to fit
 	a.finish(now, t, Decision{Session: &SessionInfo{ID: s.id}})
 }
 
-// begin has a job take what it keeps to its end.
-func (a *Arbiter) begin(now time.Time, j *job) {
+// begin has a job take what it keeps to its end, on these devices.
+func (a *Arbiter) begin(now time.Time, j *job, keeps []*device) {
 	_, _ = a.setLimits(a.jobChanges(j), false) // it was judged to fit
 	for _, d := range a.devices {
 		d.dirty = true // what is reserved is not for those any more who wait
 	}
 	a.stats.TotalJobs++
-	for _, d := range a.devices {
-		if j.keeps(d) {
-			a.keep(now, j, d)
-		}
+	for _, d := range keeps {
+		a.keep(now, j, d)
 	}
 }
 
