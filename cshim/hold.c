@@ -6,7 +6,7 @@
 
 bool ga_hold_matters(struct ga_root *root, uint32_t device) {
     return ga_session_attach(root, device) == GA_WAY_ASK &&
-           atomic_load(&root->devices[device].slot_scope) == GA_SCOPE_THREAD;
+           atomic_load(&root->slot_scope[device]) == GA_SCOPE_THREAD;
 }
 
 static uint64_t key_of(uint32_t thread, uint32_t device) {

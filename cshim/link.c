@@ -343,7 +343,7 @@ static void attach_held(struct ga_root *root, int fd) {
         if (reply.header.status == GA_STATUS_OK &&
             ga_session_fits(&reply, sizeof reply.body.attach) &&
             reply.body.attach.slot < GA_PAGE_SLOTS) {
-            atomic_store(&root->devices[d].slot_scope, reply.body.attach.slot_scope);
+            atomic_store(&root->slot_scope[d], reply.body.attach.slot_scope);
             atomic_store(&view->slot[d], (uint8_t)(reply.body.attach.slot + 1));
         }
     }

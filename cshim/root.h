@@ -45,14 +45,15 @@ struct ga_device {
     _Atomic uint32_t known;   // 1: uuid is valid
     _Atomic uint32_t refused; // the daemon would not open a lease: link_epoch + 1 of when
     uint8_t uuid[GA_UUID_SIZE];
-    _Atomic uint64_t pending;    // bytes freed in stream order and not yet given back
-    _Atomic uint64_t kept;       // of them: executed, and with their pools
-    _Atomic uint64_t debt;       // bytes taken without a daemon, which no daemon was told of yet
-    _Atomic uint32_t contexts;   // that were noticed
-    _Atomic uint32_t alignment;  // cuda_memory.c: texture alignment + 1, or 0
-    _Atomic uint32_t slot_scope; // whose one slot is: GA_SCOPE_…, or 0
+    _Atomic uint64_t pending;   // bytes freed in stream order and not yet given back
+    _Atomic uint64_t kept;      // of them: executed, and with their pools
+    _Atomic uint64_t debt;      // bytes taken without a daemon, which no daemon was told of yet
+    _Atomic uint32_t contexts;  // that were noticed
+    _Atomic uint32_t alignment; // cuda_memory.c: texture alignment + 1, or 0
     struct ga_mutex attaching;
 };
+
+_Static_assert(sizeof(struct ga_device) == 64, "a cache line; more costs each call");
 
 // A thread that ever made an intercepted call. Written by it alone.
 struct ga_thread {
@@ -147,7 +148,8 @@ struct ga_root {
 
     struct ga_device devices[GA_DEVICES];
     struct ga_primary primaries[GA_DEVICES];
-    struct ga_spin latches_lock; // guards which is whose
+    _Atomic uint32_t slot_scope[GA_DEVICES]; // whose one slot is: GA_SCOPE_…, or 0
+    struct ga_spin latches_lock;             // guards which is whose
     struct ga_latch latches[GA_DEVICES];
     struct ga_table blocks;        // device memory by address
     struct ga_table streams;       // by handle

@@ -177,7 +177,7 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
                       reply.body.attach.slot < GA_PAGE_SLOTS;
             view = atomic_load(&root->view);
             if (ok)
-                atomic_store(&d->slot_scope, reply.body.attach.slot_scope);
+                atomic_store(&root->slot_scope[device], reply.body.attach.slot_scope);
             if (ok && view->tag == reply.tag) {
                 atomic_store(&view->slot[device], (uint8_t)(reply.body.attach.slot + 1));
                 atomic_store(&d->refused, 0);
