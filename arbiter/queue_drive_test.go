@@ -838,7 +838,7 @@ func (d *drive) finish() {
 // cases of its own besides.
 func TestQueueFoundBefore(t *testing.T) {
 	for _, seed := range []uint64{0, 6, 16, 18, 24, 30, 31, 67, 90, 128, 130, 167, 169, 313, 344, 373, 391, 446, 456,
-		1081, 1396, 1556, 1822, 2145, 2472, 3724, 5158, 5238, 5430} {
+		1081, 1396, 1556, 1822, 2145, 2472, 3724, 5158, 5238, 5430, 6057} {
 		newDrive(t, seed).run(3000)
 	}
 }

@@ -82,18 +82,24 @@ func (a *Arbiter) disown(t *ticket) {
 }
 
 // helps calls idle credit back where nothing but that is in a ticket's way, and it
-// suffices: on the first of its devices where it does. What does not suffice is not touched.
-func (a *Arbiter) helps(t *ticket) bool {
+// suffices: on the first of its devices where it does, or on all that it needs. What does
+// not suffice is not touched.
+func (a *Arbiter) helps(t *ticket) (helped bool) {
 	for i := range t.spots {
 		s := &t.spots[i]
-		if s.at == 0 && t.any {
+		switch {
+		case s.at == 0 && t.any:
 			return false // it is served here
-		}
-		if s.at != 0 && s.at == s.hard && s.at&(atSlots|atWish) == 0 && a.helpsAt(t, s.device) {
-			return true
+		case s.at == 0:
+		case s.at == s.hard && s.at&(atSlots|atWish) == 0 && a.helpsAt(t, s.device):
+			if helped = true; t.any {
+				return true
+			}
+		case !t.any:
+			return helped
 		}
 	}
-	return false
+	return helped
 }
 
 func (a *Arbiter) helpsAt(t *ticket, d *device) bool {
