@@ -57,7 +57,8 @@ SHIM_FUZZ_FLAGS := $(filter-out -Wconversion,$(SHIM_TEST_FLAGS)) -fsanitize=fuzz
                    -fno-sanitize-recover=all
 
 .PHONY: cshim-test-programs cshim-fuzz-programs cshim-test cshim-bench
-cshim-test-programs: $(SHIM_TEST)/peer $(SHIM_TEST_PROGRAMS) cshim-fuzz-programs
+cshim-test-programs: $(SHIM_TEST)/peer $(SHIM_TEST_PROGRAMS) $(SHIM_TEST)/asan/async_stress \
+                     $(SHIM_TEST)/tsan/async_stress cshim-fuzz-programs
 cshim-fuzz-programs: $(SHIM_FUZZ_PROGRAMS)
 
 cshim-test: cshim-test-programs shim
@@ -74,6 +75,19 @@ $(SHIM_TEST)/asan/%: cshim/test/%.c $(wildcard cshim/test/*.h) $(SHIM_CORE_SOURC
 $(SHIM_TEST)/tsan/%: cshim/test/%.c $(wildcard cshim/test/*.h) $(SHIM_CORE_SOURCES) $(SHIM_HEADERS) cshim/build.mk
 	@mkdir -p $(@D)
 	$(CC) $(SHIM_TEST_FLAGS) -fsanitize=thread -o $@ $< $(SHIM_CORE_SOURCES)
+
+# All but the interposition, on the simulated driver.
+SHIM_ALL_SOURCES := $(SHIM_CORE_SOURCES) $(patsubst %,cshim/%.c,$(filter-out preload,$(SHIM_GLUE)))
+SHIM_ON_DRIVER = $(CC) $(SHIM_TEST_FLAGS) -DDRIVER='"$(abspath $(BUILD)/sim/libcuda.so.1)"'
+$(SHIM_TEST)/asan/async_stress: cshim/test/async_stress.c $(wildcard cshim/test/*.h) $(SHIM_ALL_SOURCES) $(SHIM_HEADERS) \
+  cshim/build.mk $(BUILD)/sim/libcuda.so
+	@mkdir -p $(@D)
+	$(SHIM_ON_DRIVER) -fsanitize=address,undefined -fno-sanitize-recover=all -o $@ $< $(SHIM_ALL_SOURCES) -ldl
+
+$(SHIM_TEST)/tsan/async_stress: cshim/test/async_stress.c $(wildcard cshim/test/*.h) $(SHIM_ALL_SOURCES) $(SHIM_HEADERS) \
+  cshim/build.mk $(BUILD)/sim/libcuda.so
+	@mkdir -p $(@D)
+	$(SHIM_ON_DRIVER) -fsanitize=thread -o $@ $< $(SHIM_ALL_SOURCES) -ldl
 
 $(SHIM_TEST)/fuzz/table_fuzz: cshim/test/fuzz/table_fuzz.c cshim/table.c cshim/lock.c cshim/os.c $(SHIM_HEADERS) cshim/build.mk
 	@mkdir -p $(@D)

@@ -43,8 +43,8 @@ bool ga_cuda_draw(struct ga_cuda_draw *d) {
         uint16_t tag = d->tag;
         if (rest == 0)
             return true;
-        bool waits = worth_a_look(d, rest, looks);
-        if (admit_rest(d, rest, looks, &tag)) {
+        bool ask = !worth_a_look(d, rest, looks);
+        if (admit_rest(d, rest, ask, &tag)) {
             if (d->kept == 0)
                 d->tag = tag;
             if (d->tag == tag)
@@ -52,7 +52,7 @@ bool ga_cuda_draw(struct ga_cuda_draw *d) {
             ga_release(d->root, d->device, rest, tag); // it began anew in between
             put_kept_back(d);
             looks = 0;
-        } else if (!waits) {
+        } else if (ask) {
             put_kept_back(d);
             return false;
         }

@@ -14,8 +14,9 @@ struct exec {
     struct ga_cuda_graph_blocks blocks;
     uint64_t own[GA_DEVICES]; // bytes that it allocates and frees again
     bool frees_itself;        // any
-    uint16_t tag;             // of own, while launches are on their way
-    uint32_t launches;        // on their way, for what is own
+    bool pends;               // own is taken, and pending until no launch is on its way
+    uint16_t tag;             // of own then
+    uint32_t launches;        // on their way, or about to be
     uint32_t references;      // of the handle, and of each launch
     struct exec *next;        // unused
 };
@@ -119,31 +120,6 @@ struct start {
 // What a block needs in this start (ga_cuda_graph_block.state).
 enum { NOTHING, MEMORY, RECALLED, FREED };
 
-// A block that outlives its launch: there still from the last one, on its way back in stream
-// order, which makes it the graph's again, or to be had.
-static void look_at(struct start *s, struct ga_cuda_graph_block *b, bool launch) {
-    struct ga_entry e;
-    ga_self_enter();
-    bool there = ga_table_find(&s->root->blocks, b->address, &e);
-    ga_self_leave();
-    b->state = NOTHING;
-    if (b->bytes == 0)
-        b->state = there && launch ? FREED : NOTHING;
-    else if (is_own(b) || there)
-        return;
-    else if (launch && ga_cuda_pending_recall(s->root, b->address, &e))
-        b->state = RECALLED;
-    else
-        b->state = MEMORY;
-    b->tag = b->state == RECALLED ? e.tag : 0;
-}
-
-static void undo_draws(struct start *s) {
-    for (uint32_t d = 0; d < GA_DEVICES; d++)
-        if (s->draw[d].bytes)
-            ga_cuda_draw_undo(&s->draw[d]);
-}
-
 static struct ga_entry entry_of(const struct ga_cuda_graph_block *b, struct ga_cuda_pool *pool,
                                 uint16_t tag) {
     return (struct ga_entry){
@@ -154,6 +130,36 @@ static struct ga_entry entry_of(const struct ga_cuda_graph_block *b, struct ga_c
         .device = (uint8_t)b->device,
         .kind = GA_MEMORY_GRAPH,
     };
+}
+
+// Whether the block that the graph left behind is there still.
+static bool is_there(struct start *s, const struct ga_cuda_graph_block *b) {
+    struct ga_entry e;
+    ga_self_enter();
+    bool there = ga_table_find(&s->root->blocks, b->address, &e);
+    ga_self_leave();
+    return there;
+}
+
+// Whether it is on its way back in stream order, which makes it the graph's again.
+static bool recall(struct start *s, struct ga_cuda_graph_block *b) {
+    struct ga_cuda_pool *pool = ga_cuda_pool_of_graphs(s->root, b->device);
+    struct ga_entry block = entry_of(b, pool, 0);
+    return pool && ga_cuda_pending_recall(s->root, &block, &b->tag);
+}
+
+static void look_at(struct start *s, struct ga_cuda_graph_block *b, bool launch) {
+    b->state = NOTHING;
+    if (b->bytes == 0)
+        b->state = launch && is_there(s, b) ? FREED : NOTHING;
+    else if (!is_own(b) && !is_there(s, b))
+        b->state = launch && recall(s, b) ? RECALLED : MEMORY;
+}
+
+static void undo_draws(struct start *s) {
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
+        if (s->draw[d].bytes)
+            ga_cuda_draw_undo(&s->draw[d]);
 }
 
 // What was called back from the pending ones is there again, or goes back.
@@ -191,12 +197,21 @@ static bool draw_all(struct start *s) {
     return true;
 }
 
-static void end_launch(struct start *s, bool undo) {
-    lock(s->graphs);
-    if (undo)
-        s->exec->launches--;
-    unlock(s->graphs);
-    drop_reference(s->graphs, s->exec);
+// A launch is done, or was none after all. With the last one what was the graph's own its pool
+// keeps.
+static void done(struct ga_root *root, void *argument) {
+    struct exec *x = argument;
+    struct ga_cuda_graphs *g = atomic_load(&root->graphs);
+    lock(g);
+    bool last = --x->launches == 0 && x->pends;
+    uint16_t tag = x->tag;
+    if (last)
+        x->pends = false;
+    unlock(g);
+    for (uint32_t d = 0; last && d < GA_DEVICES; d++)
+        if (x->own[d])
+            ga_cuda_pool_executed(root, ga_cuda_pool_of_graphs(root, d), x->own[d], tag);
+    drop_reference(g, x);
 }
 
 // False: refused, and nothing is taken.
@@ -216,22 +231,8 @@ static bool open_start(struct start *s, bool launch, ga_stream stream) {
     if (draw_all(s))
         return true;
     settle_recalled(s, false, stream);
-    end_launch(s, true);
+    done(s->root, s->exec);
     return false;
-}
-
-// All launches that were on their way are done: what was the graph's own its pool keeps now.
-static void done(struct ga_root *root, void *argument) {
-    struct exec *x = argument;
-    struct ga_cuda_graphs *g = atomic_load(&root->graphs);
-    lock(g);
-    bool last = --x->launches == 0;
-    uint16_t tag = x->tag;
-    unlock(g);
-    for (uint32_t d = 0; last && d < GA_DEVICES; d++)
-        if (x->own[d])
-            ga_cuda_pool_executed(root, ga_cuda_pool_of_graphs(root, d), x->own[d], tag);
-    drop_reference(g, x);
 }
 
 // The bytes that were drawn for one device become what they were drawn for.
@@ -241,7 +242,10 @@ static void place(struct start *s, uint32_t device) {
     uint64_t grew = d->bytes - d->kept;
     if (s->first && s->exec->own[device]) {
         ga_cuda_pool_pends(s->root, d->pool, s->exec->own[device], grew, d->tag);
+        lock(s->graphs);
+        s->exec->pends = true;
         s->exec->tag = d->tag;
+        unlock(s->graphs);
         grew = 0;
     }
     for (uint32_t i = 0; i < blocks->count; i++) {
@@ -272,7 +276,7 @@ static void settle_launch(struct start *s, ga_stream stream) {
     free_others(s, stream);
     // Without memory to hear of its end by, its own memory stays charged.
     if (!s->exec->frees_itself)
-        end_launch(s, true);
+        done(s->root, s->exec);
     else
         ga_cuda_pending_call(s->root, stream, done, s->exec);
 }
@@ -286,7 +290,7 @@ static void settle_upload(struct start *s) {
         ga_cuda_pool_grew(s->root, draw->pool, draw->bytes - draw->kept, draw->tag);
         ga_cuda_pool_freed(s->root, draw->pool, draw->bytes, draw->tag);
     }
-    end_launch(s, true);
+    done(s->root, s->exec);
 }
 
 // False: not arbitrated, or without memory.
@@ -302,7 +306,7 @@ static bool find_start(struct start *s, ga_exec handle, ga_stream stream) {
 static ga_result fail(struct start *s, ga_result result, ga_stream stream) {
     undo_draws(s);
     settle_recalled(s, false, stream);
-    end_launch(s, true);
+    done(s->root, s->exec);
     return result;
 }
 

@@ -91,7 +91,8 @@ static void *run(void *argument) {
 // The driver ends with the program, in handlers that were there before this one: from here on it
 // is not asked any more.
 static void end(void *argument) {
-    struct ga_root *root = argument;
+    struct ga_root *root = atomic_load(&ga_root_pointer);
+    (void)argument; // not every runtime hands it on
     uint32_t started = STARTED;
     if (!atomic_compare_exchange_strong(&root->idle_thread, &started, ENDING))
         return; // a forked child, which has no such thread
@@ -123,7 +124,7 @@ static GA_NOINLINE void start(struct ga_root *root) {
         return;
     // The program's signals are for its own threads.
     uint64_t blocked = ga_os_block_signals();
-    if (!find(&t) || t.at_exit(end, root, NULL) != 0 || !create(&t, root)) {
+    if (!find(&t) || t.at_exit(end, NULL, NULL) != 0 || !create(&t, root)) {
         atomic_store(&root->idle_thread, ENDING);
         ga_log("no thread to give back what is pending while the program idles");
     }

@@ -24,7 +24,6 @@ struct item {
     ga_event event;   // NULL: it could not be had, the stream itself is asked
     uint32_t device;
     uint16_t tag;
-    uint8_t kind;
     bool looked;
 };
 
@@ -201,7 +200,6 @@ void ga_cuda_pending_add(struct ga_root *root, const struct ga_entry *entry, ga_
         .pool = pool,
         .device = entry->device,
         .tag = entry->tag,
-        .kind = entry->kind,
     };
     ga_move_begin(root);
     ga_cuda_pool_count(root, entry->device, entry->bytes, entry->tag);
@@ -258,24 +256,18 @@ bool ga_cuda_pending_again(struct ga_root *root, const struct ga_entry *like, ga
     return found != NULL;
 }
 
-bool ga_cuda_pending_recall(struct ga_root *root, uint64_t address, struct ga_entry *entry) {
+bool ga_cuda_pending_recall(struct ga_root *root, const struct ga_entry *block, uint16_t *tag) {
     struct ga_cuda_pending *p = get(root, false);
     if (!p)
         return false;
     lock(p);
     struct item *found = p->last;
-    while (found && (found->looked || found->address != address))
+    while (found && (found->looked || found->address != block->key ||
+                     found->pool != ga_cuda_pool_of(block) || found->bytes != block->bytes))
         found = found->previous;
     if (found) {
         take_locked(p, found);
-        *entry = (struct ga_entry){
-            .key = address,
-            .bytes = found->bytes,
-            .context = (uint64_t)(uintptr_t)found->pool,
-            .tag = found->tag,
-            .device = (uint8_t)found->device,
-            .kind = found->kind,
-        };
+        *tag = found->tag;
     }
     unlock(p);
     if (found)

@@ -15,8 +15,9 @@ void ga_cuda_pending_add(struct ga_root *root, const struct ga_entry *entry, ga_
 // What freed a block of these bytes on the same stream is to be forgotten: the driver uses a
 // block again in its own stream at once. The bytes are on their way then. False: there is none.
 bool ga_cuda_pending_again(struct ga_root *root, const struct ga_entry *like, ga_stream stream);
-// The same for the free of this very address, on whatever stream.
-bool ga_cuda_pending_recall(struct ga_root *root, uint64_t address, struct ga_entry *entry);
+// The same for the free of this very block, on whatever stream; *tag: what it was charged in. An
+// address alone says little: the driver gives it out again before the free is known to be done.
+bool ga_cuda_pending_recall(struct ga_root *root, const struct ga_entry *block, uint16_t *tag);
 
 // Calls run(argument) when the stream has executed all that is in it now. False: it never will.
 bool ga_cuda_pending_call(struct ga_root *root, ga_stream stream,

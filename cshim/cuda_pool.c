@@ -18,6 +18,7 @@ struct ga_cuda_pool {
     ga_pool handle; // NULL from its end on: nothing may be asked of it
     int device;
     enum pool_kind kind;
+    uint32_t life;    // which pool it stands for, since it is used again
     uint16_t tag;     // of what is charged; what was charged in another session is nobody's
     uint64_t charged; // blocks, pending ones too, and kept
     uint64_t kept;
@@ -328,14 +329,15 @@ static uint64_t reserved_by(enum pool_kind kind, ga_pool handle, int device) {
 struct sums {
     ga_pool handle;
     uint64_t charged, kept, changes, untrimmed;
+    uint32_t life;
     uint16_t tag;
 };
 
 static struct sums sums_of(struct ga_root *root, struct ga_cuda_pool *pool) {
     struct ga_cuda_pools *p = begin(root);
     refresh(root, pool);
-    struct sums s = {pool->handle,  pool->charged,   pool->kept,
-                     pool->changes, pool->untrimmed, pool->tag};
+    struct sums s = {pool->handle,    pool->charged, pool->kept, pool->changes,
+                     pool->untrimmed, pool->life,    pool->tag};
     end(p);
     return s;
 }
@@ -352,7 +354,7 @@ static uint64_t settle(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t
     if (s.charged <= *reserved)
         return 0;
     struct ga_cuda_pools *p = begin(root);
-    if (pool->tag == s.tag)
+    if (pool->tag == s.tag && pool->life == s.life)
         given = give_locked(root, pool, s.charged - *reserved, &notify);
     end(p);
     tell(root, notify);

@@ -16,6 +16,7 @@ for kind in asan tsan; do
     tools/limit.sh 300 "$tests/$kind/wait_test" "$tests/peer"
     tools/limit.sh 300 "$tests/$kind/session_stress" "$tests/peer" 24 300
     tools/limit.sh 300 "$tests/$kind/session_stress" "$tests/peer" 60 100 1 wait
+    tools/limit.sh 300 "$tests/$kind/async_stress" "$tests/peer" 4 300 3
 done
 
 echo "-- what fuzzing found worth keeping"
