@@ -29,9 +29,9 @@ static bool worth_a_look(const struct ga_cuda_draw *d, uint64_t rest, int looks)
            !ga_admit_exceeds(d->root, d->device, d->bytes);
 }
 
-static bool admit_rest(struct ga_cuda_draw *d, uint64_t rest, int looks, uint16_t *tag) {
+static bool admit_rest(struct ga_cuda_draw *d, uint64_t rest, bool ask, uint16_t *tag) {
     return ga_admit_fast(d->root, d->device, rest, tag) ||
-           (!worth_a_look(d, rest, looks) && ga_admit_slow(d->root, d->device, rest, d->kind, tag));
+           (ask && ga_admit_slow(d->root, d->device, rest, d->kind, tag));
 }
 
 bool ga_cuda_draw(struct ga_cuda_draw *d) {
@@ -53,6 +53,9 @@ bool ga_cuda_draw(struct ga_cuda_draw *d) {
             put_kept_back(d);
             looks = 0;
         } else if (ask) {
+            // What came to the pool meanwhile may do.
+            if (draw_kept(d) == 0)
+                return true;
             put_kept_back(d);
             return false;
         }
