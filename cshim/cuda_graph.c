@@ -22,9 +22,9 @@ struct exec {
 };
 
 struct ga_cuda_graphs {
-    struct ga_spin lock;   // guards what follows, and the counts
     struct ga_table execs; // by handle; the context of an entry points to a struct exec
     struct exec *unused;
+    struct ga_spin lock; // guards all of it, and the counts
 };
 
 static struct ga_cuda_graphs *get(struct ga_root *root, bool make) {
