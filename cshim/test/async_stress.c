@@ -12,6 +12,9 @@
 #include "../session.h"
 #include "daemon.h"
 
+#ifndef DRIVER
+#define DRIVER "libcuda.so.1"
+#endif
 #define LIMIT 200000ull
 
 // The wrappers, as a program links them.
