@@ -466,16 +466,17 @@ func (m *simulation) barred(t *ticket, barred map[*line]bool) bool {
 func (m *simulation) bar(t *ticket, barred map[*line]bool) {
 	for i := range t.spots {
 		s := &t.spots[i]
-		if s.at&atShared != 0 {
+		at := t.waitsOn(s)
+		if at&atShared != 0 {
 			barred[t.job.shared.line(s.device)] = true
 		}
-		if s.at&(atShared|atWish) != 0 {
+		if at&(atShared|atWish) != 0 {
 			continue
 		}
 		if s.enters {
 			barred[s.entry()] = true
 		}
-		if s.at&atBytes != 0 && s.at&atSlots == 0 {
+		if at&atBytes != 0 && at&atSlots == 0 {
 			if t.fresh && m.now.Sub(t.place.Since) < m.a.policy.AgeAfter {
 				barred[&s.device.fresh] = true
 			} else {

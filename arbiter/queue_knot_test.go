@@ -157,7 +157,7 @@ func (m *ifOthers) reduce(inTurn bool) {
 				again = true
 			} else {
 				needs, _, _ := m.r.judge(t, m.r.current(t))
-				m.r.barSome(t, needs, behind)
+				m.r.barAll(t, needs, behind)
 			}
 		}
 	}
@@ -174,13 +174,6 @@ func (r *reference) current(t *refTicket) lines {
 		r.barAll(u, needs, behind)
 	}
 	return behind
-}
-
-// barSome is barAll, where only the devices themselves matter to a ticket that needs several.
-func (r *reference) barSome(t *refTicket, needs []need, behind lines) {
-	one := *t
-	one.any = true
-	r.barAll(&one, needs, behind)
 }
 
 func (m *ifOthers) barred(t *refTicket, behind lines) bool {
