@@ -270,13 +270,6 @@ func (d *drive) openJob() {
 		}
 	}
 	d.jobs = append(d.jobs, j)
-	if j.on != nil || t.any {
-		for dev := range d.devices {
-			if j.max < accounting.Max {
-				j.max = min(j.max, d.devices[dev].total)
-			}
-		}
-	}
 	info, err := d.arb.OpenJob(d.world.now, req)
 	got := answer{ticket: info.Waiting, refused: reasonOf(err)}
 	j.id = info.ID
