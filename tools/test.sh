@@ -34,5 +34,5 @@ if [ "$#" -eq 0 ]; then
 fi
 
 echo "== go test $*"
-"$GO" test -race -count=1 -timeout 10m -json "$@" |
+"$GO" test -race -count=1 -timeout 15m -json "$@" |
     build/tools/testsum -passed "$passed" -failed "$failed"
