@@ -15,6 +15,9 @@ type verdict struct {
 	refusal *accounting.Refusal // the figures at the limit that refuses
 }
 
+// waits tells that there is something to wait for: others are in the way.
+func (v verdict) waits() bool { return !v.final && v.spot == nil && v.reason != ReasonNone }
+
 // judge tells whether a ticket can be served now. Nothing moves.
 func (a *Arbiter) judge(now time.Time, t *ticket) verdict {
 	for i := range t.spots {

@@ -77,8 +77,15 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 		a.refuseNow(now, t, v.reason)
 		return
 	}
-	if v.spot != nil && a.serve(now, t, v.spot) {
-		return
+	if v.spot != nil {
+		if a.serve(now, t, v.spot) {
+			return
+		}
+		// Its own threads took from its word meanwhile what it was to be served from.
+		if r := t.short; r != nil && (t.job.reason(r) == ReasonOverBudget || !a.judge(now, t).waits()) {
+			a.refuseNow(now, t, t.job.reason(r))
+			return
+		}
 	}
 	a.disown(t)
 	if why := a.mayWait(now, t); why != ReasonNone {

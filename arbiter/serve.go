@@ -67,9 +67,8 @@ func (a *Arbiter) fit(t *ticket) bool {
 	}
 	a.countLimit(t)
 	a.disown(t)
-	own, refused := a.makeRoom(t.lease, t.bytes)
-	t.own = own
-	return refused == nil
+	t.own, t.short = a.makeRoom(t.lease, t.bytes)
+	return t.short == nil
 }
 
 // disown gives back what came out of a lease's own word for a request that is not to
