@@ -407,6 +407,10 @@ func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
 		return false
 	case v.spot != nil && a.serve(now, t, v.spot):
 		return false
+	case v.spot != nil && t.short != nil: // its own threads were faster
+		v.reason = t.job.reason(t.short)
+	}
+	switch {
 	case t.lease != nil && t.at()&(atSlots|atWish) == 0 && t.at() != 0 && !t.waitsForBytes():
 		a.refuseTicket(now, t, v.reason, a.refusal(t, v.reason), "")
 		return false
