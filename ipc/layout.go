@@ -458,7 +458,7 @@ type SnapshotPart struct {
 type LeaseSlot struct {
 	Credit   uint64 // the credit word; both sides, atomically
 	Low      uint64 // least credit since the daemon's last change, with its epoch; the client lowers, the daemon resets
-	Pending  uint64 // bytes freed in stream order and not yet executed; client, information only
+	Pending  uint64 // bytes freed in stream order and not yet given back; client, information only
 	Limit    uint64 // memory.max in force, bytes; daemon, information only
 	Reserved [4]uint64
 }
