@@ -146,16 +146,26 @@ func (c *Client) afterCancel(ctx context.Context, w *waiting, err error) error {
 	}
 	if !w.answered {
 		if _, _, fd, late := c.reply(Header{Type: TypeCancel, Request: number}, nil); late != nil && !errors.As(late, &refused) {
-			return closeFD(fd, late)
+			return c.unlessGranted(err, closeFD(fd, late))
 		}
 	}
 	if late := c.sock.conn.SetReadDeadline(time.Time{}); late != nil {
-		return late
+		return c.unlessGranted(err, late)
 	}
 	if errors.Is(err, StatusCancelled) {
 		return &givenUp{ctx.Err()}
 	}
 	return err
+}
+
+// unlessGranted returns what went wrong after a request's reply had been read. What that
+// granted counts all the same: the daemon knows that it was read, and only the connection is lost.
+func (c *Client) unlessGranted(err, late error) error {
+	if err != nil {
+		return late
+	}
+	_ = c.Close()
+	return nil
 }
 
 // givenUp is the error of a request that was cancelled in good order: the connection

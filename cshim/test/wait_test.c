@@ -273,6 +273,11 @@ int main(int argc, char **argv) {
         int status;
         if (argc > 2 && strcmp(argv[2], cases[i].name) != 0)
             continue;
+#ifdef __SANITIZE_ADDRESS__
+        // A thread that ends anywhere may hold a lock of this sanitizer's; the other one runs them.
+        if (argc == 2 && strncmp(cases[i].name, "dead", 4) == 0)
+            continue;
+#endif
         pid_t child = fork();
         if (child == 0) {
             run(i);
