@@ -84,7 +84,9 @@ static struct ga_cuda_pool *use_locked(struct ga_cuda_pools *p, struct ga_cuda_p
     struct ga_cuda_pool *other = find_locked(p, handle, device, kind);
     if (other || !to)
         return other;
-    *to = (struct ga_cuda_pool){.next = to->next, .handle = handle, .device = device, .kind = kind};
+    struct ga_cuda_pool fresh = {
+        .next = to->next, .handle = handle, .device = device, .kind = kind, .life = to->life + 1};
+    *to = fresh;
     return to;
 }
 
@@ -198,7 +200,7 @@ static void add_kept(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t d
 // A session that began anew knows nothing of what was charged before.
 static void refresh(struct ga_root *root, struct ga_cuda_pool *pool) {
     uint16_t now = atomic_load(&root->tag);
-    if (pool->tag == now)
+    if (pool->tag == now || pool->device < 0)
         return;
     if (pool->kept)
         ga_cuda_pool_count(root, (uint32_t)pool->device, 0 - pool->kept, pool->tag);
@@ -327,6 +329,8 @@ static uint64_t reserved_by(enum pool_kind kind, ga_pool handle, int device) {
 }
 
 struct sums {
+    enum pool_kind kind;
+    int device;
     ga_pool handle;
     uint64_t charged, kept, changes, untrimmed;
     uint32_t life;
@@ -336,8 +340,8 @@ struct sums {
 static struct sums sums_of(struct ga_root *root, struct ga_cuda_pool *pool) {
     struct ga_cuda_pools *p = begin(root);
     refresh(root, pool);
-    struct sums s = {pool->handle,    pool->charged, pool->kept, pool->changes,
-                     pool->untrimmed, pool->life,    pool->tag};
+    struct sums s = {pool->kind,    pool->device,    pool->handle, pool->charged, pool->kept,
+                     pool->changes, pool->untrimmed, pool->life,   pool->tag};
     end(p);
     return s;
 }
@@ -350,7 +354,7 @@ static uint64_t settle(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t
     struct sums s = sums_of(root, pool);
     if (s.kept == 0)
         return 0;
-    *reserved = reserved_by(pool->kind, s.handle, pool->device);
+    *reserved = reserved_by(s.kind, s.handle, s.device);
     if (s.charged <= *reserved)
         return 0;
     struct ga_cuda_pools *p = begin(root);
@@ -361,12 +365,12 @@ static uint64_t settle(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t
     return given;
 }
 
-static bool trim(const struct ga_cuda_pool *pool, ga_pool handle, uint64_t keep) {
-    if (pool->kind == GRAPHS)
+static bool trim(const struct sums *s, uint64_t keep) {
+    if (s->kind == GRAPHS)
         return GA_REAL(cuDeviceGraphMemTrim) &&
-               GA_REAL(cuDeviceGraphMemTrim)(pool->device) == GA_CUDA_SUCCESS;
-    return handle && GA_REAL(cuMemPoolTrimTo) &&
-           GA_REAL(cuMemPoolTrimTo)(handle, keep) == GA_CUDA_SUCCESS;
+               GA_REAL(cuDeviceGraphMemTrim)(s->device) == GA_CUDA_SUCCESS;
+    return s->handle && GA_REAL(cuMemPoolTrimTo) &&
+           GA_REAL(cuMemPoolTrimTo)(s->handle, keep) == GA_CUDA_SUCCESS;
 }
 
 // Has a pool give up so many bytes, or all that it can where that is not enough: it gives up
@@ -378,8 +382,8 @@ static uint64_t squeeze(struct ga_root *root, struct ga_cuda_pool *pool, uint64_
         bytes = s.kept;
     if (bytes == 0 || s.untrimmed == s.changes)
         return 0;
-    uint64_t given = trim(pool, s.handle, s.charged - bytes) ? settle(root, pool, &reserved) : 0;
-    if (given < bytes && trim(pool, s.handle, 0))
+    uint64_t given = trim(&s, s.charged - bytes) ? settle(root, pool, &reserved) : 0;
+    if (given < bytes && trim(&s, 0))
         given += settle(root, pool, &reserved);
     if (given < bytes) {
         uint64_t changes = sums_of(root, pool).changes;
@@ -396,17 +400,23 @@ static uint64_t reap_pool(struct ga_root *root, struct ga_cuda_pool *pool, uint6
     return given >= wanted ? given : given + squeeze(root, pool, wanted - given);
 }
 
+// The next one on a device, or the first. A record may stand for another pool at any moment.
+static struct ga_cuda_pool *next_on(struct ga_cuda_pools *p, const struct ga_cuda_pool *pool,
+                                    int device) {
+    lock(p);
+    struct ga_cuda_pool *next = pool ? pool->next : p->first;
+    while (next && (next->device != device || next->kind == UNUSED))
+        next = next->next;
+    unlock(p);
+    return next;
+}
+
 uint64_t ga_cuda_pool_reap(struct ga_root *root, uint32_t device, uint64_t wanted) {
     struct ga_cuda_pools *p = get(root, false);
     uint64_t given = 0;
-    if (!p)
-        return 0;
-    lock(p);
-    struct ga_cuda_pool *pool = p->first;
-    unlock(p);
-    for (; pool; pool = pool->next)
-        if (pool->device == (int)device && pool->kind != UNUSED)
-            given += reap_pool(root, pool, wanted > given ? wanted - given : 0);
+    struct ga_cuda_pool *pool = p ? next_on(p, NULL, (int)device) : NULL;
+    for (; pool; pool = next_on(p, pool, (int)device))
+        given += reap_pool(root, pool, wanted > given ? wanted - given : 0);
     return given;
 }
 

@@ -30,9 +30,14 @@ static bool is_error(long ret) {
 }
 
 static void *map(size_t size, int flags) {
-    long at = CALL6(SYS_mmap, 0, size, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+    flags |= MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+#ifdef __SANITIZE_THREAD__ // it has to see both, or takes what is mapped next for the same memory
+    void *seen = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, -1, 0);
+    return seen == MAP_FAILED ? NULL : seen;
+#else
+    long at = CALL6(SYS_mmap, 0, size, PROT_READ | PROT_WRITE, flags, -1, 0);
     return is_error(at) ? NULL : (void *)at;
+#endif
 }
 
 void *ga_os_map(size_t size) {
@@ -52,7 +57,11 @@ void *ga_os_map_page(int fd, size_t size) {
 }
 
 void ga_os_unmap(void *at, size_t size) {
+#ifdef __SANITIZE_THREAD__
+    munmap(at, size);
+#else
     CALL2(SYS_munmap, at, size);
+#endif
 }
 
 bool ga_os_wipe_on_fork(void *at, size_t size) {
