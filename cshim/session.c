@@ -402,7 +402,7 @@ enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void
     }
 }
 
-// The reply to a request that was cancelled just now. It may have been granted before.
+// The reply to a request that was given up just now. It may have been granted before.
 static bool is_granted(int fd, uint16_t type, uint64_t request) {
     struct ga_reply reply;
     uint64_t end = ga_os_now_ms() + ORPHAN_MS;
@@ -418,11 +418,9 @@ static bool is_granted(int fd, uint16_t type, uint64_t request) {
 }
 
 static void settle_orphan(struct ga_root *root, struct ga_lane *lane) {
-    struct ga_wire_cancel_request cancel = {0};
     uint64_t request = atomic_fetch_add(&root->next_request, 1) + 1;
     int fd = ga_lane_fd(root, lane);
-    if (fd >= 0 &&
-        ga_lane_send(fd, GA_TYPE_CANCEL, request, &cancel, sizeof cancel, -1, ORPHAN_MS) == 0 &&
+    if (fd >= 0 && ga_lane_send(fd, GA_TYPE_GIVE_UP, request, NULL, 0, -1, ORPHAN_MS) == 0 &&
         is_granted(fd, lane->type, lane->request))
         ga_admit_return(root, lane);
 }

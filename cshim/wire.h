@@ -43,6 +43,7 @@
 #define GA_TYPE_CANCEL 0x16u
 #define GA_TYPE_JOB_CLOSE 0x17u
 #define GA_TYPE_LIMIT 0x18u
+#define GA_TYPE_GIVE_UP 0x19u
 #define GA_REPLY_BIT 0x8000u
 #define GA_STATUS_OK 0x0u
 #define GA_STATUS_OVER_BUDGET 0x1u

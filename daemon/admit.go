@@ -22,7 +22,11 @@ func (cl *client) alloc(m ipc.Message) error {
 		d.mu.Unlock()
 		return err
 	}
+	taken := cl.s.taken
+	undo := func() { d.giveBack(cl.s, taken, l, h.Request, req.Bytes) }
 	if req.Flags&ipc.FlagRetry != 0 && cl.answered(l, h.Request, req.Bytes) {
+		d.toldAgain(cl.conn.Peer(), h.Request)
+		cl.gave(h, undo)
 		d.cameBack(cl.conn.Peer(), h)
 		d.mu.Unlock()
 		return ipc.Reply(cl.conn, h, ipc.StatusOK, &ipc.AllocReply{Granted: req.Bytes, Requested: req.Bytes}, -1)
@@ -31,11 +35,14 @@ func (cl *client) alloc(m ipc.Message) error {
 	d.threads(now, cl.s)
 	out := d.arb.Alloc(now, arbiter.AllocRequest{Lease: l.id, Bytes: accounting.Bytes(req.Bytes), Kind: req.Kind,
 		Request: h.Request, Thread: req.Thread, NoWait: req.Flags&ipc.FlagNoWait != 0, Place: place})
-	if out.Waiting != 0 {
+	switch {
+	case out.Granted:
+		cl.gave(h, undo)
+	case out.Waiting != 0:
 		d.park(cl, h, out.Waiting, func(dec arbiter.Decision) verdict {
 			v := verdict{send: func() error { return cl.replyAlloc(h, &req, *dec.Alloc) }}
 			if dec.Alloc.Granted {
-				v.undo = func() { d.giveBack(cl.s, l, h.Request, req.Bytes) }
+				v.undo = undo
 			}
 			return v
 		})
@@ -74,9 +81,9 @@ func replyRefusal[T ipc.Body](cl *client, h ipc.Header, reason arbiter.Reason, e
 
 // giveBack takes bytes that were granted to somebody who was not there any more. They go
 // into the lease's credit, as the client would have put them. The lock is held.
-func (d *Daemon) giveBack(s *session, l leaseRef, request, bytes uint64) {
-	if s.dead || !s.record.Forget(request) {
-		return // it resumed meanwhile: its own sum has settled it
+func (d *Daemon) giveBack(s *session, taken int, l leaseRef, request, bytes uint64) {
+	if !s.untold(request, taken) {
+		return
 	}
 	slot := s.slotOf(l.device)
 	if slot < 0 || s.page == nil {
@@ -132,14 +139,19 @@ func (cl *client) stream(m ipc.Message) error {
 	}
 	out := d.streams(cl.s, l, h.Request, arbiter.StreamRequest{Lease: l.id, Count: int(req.Count), Thread: req.Thread,
 		NoWait: req.Flags&ipc.FlagNoWait != 0, Place: place})
-	if out.Waiting != 0 {
+	taken := cl.s.taken
+	undo := func() {
+		d.untake(cl.s, taken, l, h.Request, arbiter.StreamRequest{Lease: l.id, Count: -int(req.Count), Thread: req.Thread})
+	}
+	switch {
+	case out.Granted && req.Count > 0:
+		cl.gave(h, undo)
+	case out.Waiting != 0:
 		d.park(cl, h, out.Waiting, func(dec arbiter.Decision) verdict {
 			d.keepStreams(cl.s, l, h.Request, *dec.Stream)
 			v := verdict{send: func() error { return cl.replyStream(h, *dec.Stream) }}
 			if dec.Stream.Granted {
-				v.undo = func() {
-					d.untake(cl.s, l, h.Request, arbiter.StreamRequest{Lease: l.id, Count: -int(req.Count), Thread: req.Thread})
-				}
+				v.undo = undo
 			}
 			return v
 		})
@@ -191,8 +203,8 @@ func (d *Daemon) keepStreams(s *session, l leaseRef, request uint64, out arbiter
 
 // untake gives streams back that were granted to somebody who was not there any more.
 // The lock is held.
-func (d *Daemon) untake(s *session, l leaseRef, request uint64, r arbiter.StreamRequest) {
-	if !s.dead && s.record.Forget(request) {
+func (d *Daemon) untake(s *session, taken int, l leaseRef, request uint64, r arbiter.StreamRequest) {
+	if s.untold(request, taken) {
 		d.keepStreams(s, l, 0, d.arb.Stream(time.Now(), r))
 	}
 }

@@ -29,12 +29,17 @@ func (cl *client) context(m ipc.Message) error {
 		NoWait: req.Flags&ipc.FlagNoWait != 0, Noticed: req.Flags&ipc.FlagNoticed != 0,
 		Hold: req.Flags&ipc.FlagHold != 0, Place: place}
 	out := d.contexts(cl.s, l, h.Request, r)
-	if out.Waiting != 0 {
+	taken := cl.s.taken
+	undo := func() { d.uncount(cl.s, taken, l, h.Request, r) }
+	switch {
+	case out.Granted && r.Count > 0 && !r.Noticed: // what is only noticed is there, whoever reads that
+		cl.gave(h, undo)
+	case out.Waiting != 0:
 		d.park(cl, h, out.Waiting, func(dec arbiter.Decision) verdict {
 			d.keepContexts(cl.s, l, h.Request, *dec.Context)
 			v := verdict{send: func() error { return cl.replyContext(h, *dec.Context) }}
 			if dec.Context.Granted {
-				v.undo = func() { d.uncount(cl.s, l, h.Request, r) }
+				v.undo = undo
 			}
 			return v
 		})
@@ -83,8 +88,8 @@ func (d *Daemon) keepContexts(s *session, l leaseRef, request uint64, out arbite
 
 // uncount takes contexts back that were granted to somebody who was not there any more.
 // The lock is held.
-func (d *Daemon) uncount(s *session, l leaseRef, request uint64, r arbiter.ContextRequest) {
-	if !s.dead && s.record.Forget(request) {
+func (d *Daemon) uncount(s *session, taken int, l leaseRef, request uint64, r arbiter.ContextRequest) {
+	if s.untold(request, taken) {
 		r.Count, r.Place = -r.Count, arbiter.Place{}
 		d.keepContexts(s, l, 0, d.arb.Context(time.Now(), r))
 	}

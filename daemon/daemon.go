@@ -54,7 +54,7 @@ type Daemon struct {
 	byKey              map[uint64]*session // the reaper's key: the session's number
 	jobs               map[ipc.Token]*job
 	jobByKey           map[uint64]*job
-	conns              map[*ipc.Conn]struct{}
+	conns              map[*ipc.Conn]*client
 	sessionsOf, jobsOf counts
 	keepers            map[int]string // who keeps a dead client's memory, by its pid
 	queue              waiters
@@ -84,7 +84,7 @@ func Start(o Options) (*Daemon, error) {
 		words: shim.NewWords(), uuids: map[ipc.UUID]inventory.Device{},
 		sessions: map[ipc.Token]*session{}, byKey: map[uint64]*session{},
 		sessionsOf: newCounts(), jobsOf: newCounts(),
-		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]struct{}{}, keepers: map[int]string{}, queue: newWaiters()}
+		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]string{}, queue: newWaiters()}
 	d.arb = arbiter.New(cfg.Policy, d.words)
 	d.words.OnClamp = func(id arbiter.LeaseID) { d.arb.Clamped(time.Now(), id) }
 	d.onLoss = lossOf(cfg)

@@ -69,6 +69,8 @@ func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc a
 	defer d.drainEvents()
 	defer d.cameBack(peer, h)
 	if j := d.openedBefore(peer, h, r); j != nil {
+		d.toldAgain(peer, h.Request)
+		cl.gave(h, func() { d.endRunner(j) })
 		return d.opened(j), false, nil
 	}
 	if err := d.mayOpen(peer, r); err != nil {
@@ -83,6 +85,7 @@ func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc a
 		return rep, true, nil
 	}
 	d.holdJob(j, info)
+	cl.gave(h, func() { d.endRunner(j) })
 	return d.opened(j), false, nil
 }
 

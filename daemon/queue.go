@@ -21,9 +21,6 @@ type parked struct {
 	place  int // its record, or -1
 	// decide carries out what the arbiter decided. The daemon's lock is held.
 	decide func(arbiter.Decision) verdict
-	// undo takes back what was granted to somebody who was not told; nil: there is
-	// nothing to take back. The daemon's lock guards it.
-	undo func()
 
 	mu   sync.Mutex // held for one send, which never blocks; the daemon's lock may be held before it
 	over bool       // the reply is sent, or could not be
@@ -145,7 +142,9 @@ func (d *Daemon) decided(decision arbiter.Decision) {
 	}
 	delete(d.queue.parked, decision.Ticket)
 	v := p.decide(decision)
-	p.undo = v.undo
+	if v.undo != nil {
+		p.cl.gave(p.head, v.undo)
+	}
 	d.queue.outbox = append(d.queue.outbox, delivery{to: p, send: v.send})
 }
 
@@ -183,34 +182,37 @@ func (d *Daemon) send(out delivery) {
 	}
 	d.dropPlace(p)
 	if err != nil {
-		d.takeBack(p)
+		p.cl.takeBack()
 	}
 }
 
-// takeBack undoes, once, what was granted and not heard of. The lock is held.
-func (d *Daemon) takeBack(p *parked) {
-	if undo := p.undo; undo != nil {
-		p.undo = nil
-		undo()
-		d.drainEvents()
-	}
-}
-
-// abandon is for a connection that is gone while its last request was parked: the place
-// is free at once. With unread its client had not read all that was sent to it; where the
-// reply has gone out, that was not read.
-func (d *Daemon) abandon(p *parked, unread bool) {
-	over := p.isOver()
+// abandon is for a connection that is closed: the place of a request that waits is free at
+// once. With unread its client had not read all that was sent to it, and so not the last
+// reply; what that granted goes back.
+func (cl *client) abandon(unread bool) {
+	d, waiting := cl.d, cl.waiting()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
-	case d.stopping:
-	case !over:
-		d.arb.Cancel(time.Now(), p.ticket, arbiter.ReasonCancelled)
+	case d.stopping: // what the client holds is settled when it resumes
+	case waiting:
+		d.arb.Cancel(time.Now(), cl.waits.ticket, arbiter.ReasonCancelled)
 		d.drainEvents()
 	case unread:
-		d.takeBack(p)
+		cl.takeBack()
 	}
+}
+
+// giveUp has the request that waits on this connection answered now. Where its reply is on
+// the way already, that stands.
+func (cl *client) giveUp() {
+	if !cl.waiting() {
+		return
+	}
+	cl.d.mu.Lock()
+	defer cl.d.mu.Unlock()
+	cl.d.arb.Cancel(time.Now(), cl.waits.ticket, arbiter.ReasonCancelled)
+	cl.d.drainEvents()
 }
 
 // dismiss tells all that wait that the daemon goes: they come again to the next one, and
@@ -276,7 +278,6 @@ func (d *Daemon) threads(now time.Time, s *session) {
 // for root.
 func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 	d, peer, now := cl.d, cl.conn.Peer(), time.Now()
-	var n uint64
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer d.drainEvents()
@@ -289,22 +290,14 @@ func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 		case uid != uint32(peer.UID) && !privileged(uint32(peer.UID)):
 			return ipc.CancelReply{}, refused(ipc.StatusPermission, "ticket %d is user %d's", r.Ticket, uid)
 		}
-		if d.arb.Cancel(now, ticket, arbiter.ReasonCancelled) {
-			n++
-		}
-		return ipc.CancelReply{Cancelled: n}, nil
+		d.arb.Cancel(now, ticket, arbiter.ReasonCancelled)
+		return ipc.CancelReply{Cancelled: 1}, nil
 	}
-	if r.Job != (ipc.Token{}) {
-		j, err := d.ownJob(r.Job, peer)
-		if err != nil {
-			return ipc.CancelReply{}, err
-		}
-		n += uint64(d.arb.CancelJob(now, j.id))
+	j, err := d.ownJob(r.Job, peer)
+	if err != nil {
+		return ipc.CancelReply{}, err
 	}
-	if p := cl.waits; p != nil && d.arb.Cancel(now, p.ticket, arbiter.ReasonCancelled) {
-		n++
-	}
-	return ipc.CancelReply{Cancelled: n}, nil
+	return ipc.CancelReply{Cancelled: uint64(d.arb.CancelJob(now, j.id))}, nil
 }
 
 // keepPlace writes down a parked request's place. -1: there is no room for it, and a

@@ -98,6 +98,7 @@ func (d *Daemon) takeUp(c *ipc.Conn, req *ipc.ResumeRequest, fd int) (s *session
 	// What was granted and is not in the client's sums never reached it. It asks
 	// again, by the same number: as for something new, since here the bytes go back.
 	s.record.Resumed()
+	s.taken++
 	for _, rl := range req.Leases[:req.Count] {
 		if err = d.settle(s, rl); err != nil {
 			d.log.Warn("what is recorded of a session is not what its process has: it begins anew", "client_pid", s.peer.PID, "err", err)

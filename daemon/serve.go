@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync/atomic"
 
 	"github.com/coreos/go-systemd/v22/activation"
 	"golang.org/x/sys/unix"
@@ -51,9 +52,10 @@ func (d *Daemon) accept(ctx context.Context) {
 			_ = c.Close()
 			return
 		}
-		d.conns[c] = struct{}{}
+		cl := &client{d: d, conn: c}
+		d.conns[c] = cl
 		d.mu.Unlock()
-		d.wg.Go(func() { d.serve(c) })
+		d.wg.Go(cl.serve)
 	}
 }
 
@@ -63,19 +65,18 @@ type client struct {
 	conn *ipc.Conn
 	s    *session // of a shim, after Hello, Join or Resume
 	tool bool     // said Hello as a tool
-	// waits is the last request of this connection that was parked; its own goroutine's.
-	waits *parked
+	// waits is the last request of this connection that was parked, unread what the last
+	// reply gave; both are dropped by the connection's own goroutine.
+	waits  *parked
+	unread atomic.Pointer[grant]
 }
 
 // serve answers one connection's requests, one after the other.
-func (d *Daemon) serve(c *ipc.Conn) {
-	cl := &client{d: d, conn: c}
-	unread := false
+func (cl *client) serve() {
+	d, c, unread := cl.d, cl.conn, false
 	defer func() {
 		_ = c.Close()
-		if cl.waits != nil {
-			d.abandon(cl.waits, unread)
-		}
+		cl.abandon(unread)
 		d.mu.Lock()
 		delete(d.conns, c)
 		d.mu.Unlock()
@@ -85,17 +86,21 @@ func (d *Daemon) serve(c *ipc.Conn) {
 	}()
 	for {
 		m, err := c.ReadMessage()
-		if err == nil {
-			err = cl.handle(m)
-		}
-		if err == nil {
-			continue
-		}
-		if ipc.IsEnd(err) || errors.Is(err, ipc.ErrSlowReader) {
+		if ipc.IsEnd(err) {
 			unread = errors.Is(err, unix.ECONNRESET) // what the kernel says where something lay unread
 			return
 		}
-		if !cl.answerError(m.Header, err) {
+		if err == nil {
+			err = cl.handle(m)
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET): // what it sent before it went is read all the same
+			cl.unsent()
+		case ipc.IsEnd(err), errors.Is(err, ipc.ErrSlowReader):
+			cl.unsent()
+			return
+		case !cl.answerError(m.Header, err):
 			return
 		}
 	}
@@ -125,8 +130,8 @@ func (cl *client) answerError(h ipc.Header, err error) bool {
 	if status == ipc.StatusInternal {
 		d.log.Warn("a request failed", "client_pid", cl.conn.Peer().PID, "request", h.Type, "err", err)
 	}
-	if h.Type == ipc.TypeFreed {
-		return true // nothing answers it
+	if h.Type == ipc.TypeFreed || h.Type == ipc.TypeGiveUp {
+		return true // nothing answers them
 	}
 	return cl.refuse(h, err) == nil
 }
@@ -136,13 +141,17 @@ func (cl *client) waiting() bool { return cl.waits != nil && !cl.waits.isOver() 
 
 // handle answers one request. An error that it returns is answered by the caller.
 func (cl *client) handle(m ipc.Message) error {
-	if aside := m.Header.Type == ipc.TypeCancel || m.Header.Type == ipc.TypeFreed; cl.waits != nil && !aside {
+	if aside := m.Header.Type == ipc.TypeGiveUp || m.Header.Type == ipc.TypeFreed; !aside {
 		if cl.waiting() {
-			return refused(ipc.StatusOrder, "%v while a request of this connection waits: only Cancel and Freed may come", m.Header.Type)
+			return refused(ipc.StatusOrder, "%v while a request of this connection waits: only GiveUp and Freed may come", m.Header.Type)
 		}
 		cl.waits = nil // whoever asks the next thing has read the reply to the last
+		cl.unread.Store(nil)
 	}
 	switch m.Header.Type {
+	case ipc.TypeGiveUp:
+		cl.giveUp()
+		return nil
 	case ipc.TypeHello:
 		return cl.hello(m)
 	case ipc.TypeJoin:

@@ -29,6 +29,7 @@ type session struct {
 	conns  map[*ipc.Conn]struct{}
 	dead   bool
 	doubts []doubt // of a Resume that is being answered
+	taken  int     // how often it was taken up again
 	// mapped: the client was heard of since it was sent its page, so that it has it.
 	mapped atomic.Bool
 }
@@ -129,6 +130,7 @@ func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s
 	s.conns[c] = struct{}{}
 	if ticket == 0 {
 		d.file.Sessions.Commit(s.index)
+		cl.gave(head, func() { d.endSession(s) })
 		return s, false, nil
 	}
 	d.park(cl, head, ticket, func(dec arbiter.Decision) verdict { return cl.sessionDecided(head, s, dec) })

@@ -142,20 +142,16 @@ func callFD[Req, Rep Body](ctx context.Context, c *Client, typ Type, req *Req, f
 		h.Request = NewRequest()
 	}
 	c.next = h.Request
-	stop := c.closeWhenDone(ctx)
-	err := send(c, h, req, fd)
-	if w != nil && err == nil && stop() { // a Cancel must not overtake the request
-		stop = c.cancelWhenDone(ctx, w)
+	if w != nil {
+		return callWaiting(ctx, c, h, req, fd, reply, w)
 	}
+	stop := c.closeWhenDone(ctx)
+	err := send(c, h, req, fd, nil)
 	got := -1
 	if err == nil {
-		got, err = receiveReply(c, h, reply, w)
+		got, err = receiveReply(c, h, reply, nil)
 	}
-	inTime := stop()
-	if w != nil {
-		err = c.afterCancel(ctx, w, err)
-	}
-	return got, c.settle(ctx, inTime, err)
+	return got, c.settle(ctx, stop(), err)
 }
 
 // settle ends a request. After anything but a reply, replies that are still to
@@ -165,8 +161,7 @@ func (c *Client) settle(ctx context.Context, inTime bool, err error) error {
 		return nil
 	}
 	var refused *ReplyError
-	var cancelled *givenUp
-	if errors.As(err, &refused) || errors.As(err, &cancelled) {
+	if errors.As(err, &refused) {
 		return err
 	}
 	_ = c.Close()
@@ -203,11 +198,16 @@ func receiveReply[Rep Body](c *Client, asked Header, reply *Rep, w *waiting) (in
 	return got, nil
 }
 
-// send sends one message, waiting for room as long as it takes or until Close.
-func send[Req Body](c *Client, h Header, req *Req, fd int) error {
+// send sends one message, waiting for room as long as it takes or until Close. sent, where
+// there is one, is set with the message; the socket's wMu guards it.
+func send[Req Body](c *Client, h Header, req *Req, fd int, sent *bool) error {
 	err := c.trySend(func() error {
 		c.sock.out = Marshal(c.sock.out[:0], h, req)
-		return c.sock.trySend(c.sock.out, nil, fd)
+		err := c.sock.trySend(c.sock.out, nil, fd)
+		if sent != nil {
+			*sent = err == nil
+		}
+		return err
 	})
 	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
 		return c.lastWords(err)
@@ -232,7 +232,7 @@ func (c *Client) trySend(try func() error) error {
 // connection that it does not want, when sending met the closed connection.
 func (c *Client) lastWords(err error) error {
 	_ = c.sock.conn.SetReadDeadline(time.Now().Add(time.Second))
-	_, _, fd, late := c.reply(Header{}, nil)
+	_, _, fd, late := c.reply(Header{})
 	if fd >= 0 {
 		unix.Close(fd)
 	}
@@ -243,20 +243,16 @@ func (c *Client) lastWords(err error) error {
 	return err
 }
 
-// reply waits for the next reply to asked, or to the Cancel that gives it up. A status of 100 or more becomes a *ReplyError; a descriptor that came
-// along is the caller's.
-func (c *Client) reply(asked Header, w *waiting) (Header, []byte, int, error) {
+// reply waits for the next reply to asked. A status of 100 or more becomes a *ReplyError;
+// a descriptor that came along is the caller's.
+func (c *Client) reply(asked Header) (Header, []byte, int, error) {
 	r, err := c.sock.receive()
-	if errors.Is(err, unix.ECONNRESET) {
-		r, err = c.sock.receive() // the error comes before what was sent ahead of it
-	}
 	if err != nil {
 		return Header{}, nil, -1, err
 	}
 	h, body, err := ParseReply(r.msg, r.full)
 	switch connection := h.Type == ReplyBit && h.Status.IsError(); {
 	case err != nil:
-	case h.Type == TypeCancel|ReplyBit && !h.Status.IsError() && h.Request == w.cancelNumber():
 	case h.Status.IsError() && (connection || h.Type == asked.Type|ReplyBit && h.Request == asked.Request):
 		var e ErrorReply
 		if err = Unmarshal(body, &e); err == nil {
@@ -348,12 +344,12 @@ func (c *Client) snapshot() ([]byte, error) {
 	defer func() { c.sock.in = small }()
 	c.next = NewRequest()
 	h := Header{Type: TypeSnapshot, Request: c.next}
-	if err := send(c, h, &SnapshotRequest{}, -1); err != nil {
+	if err := send(c, h, &SnapshotRequest{}, -1, nil); err != nil {
 		return nil, err
 	}
 	var json []byte
 	for {
-		got, body, _, err := c.reply(h, nil)
+		got, body, _, err := c.reply(h)
 		if err != nil {
 			return nil, err
 		}

@@ -283,14 +283,14 @@ func TestLastWords(t *testing.T) {
 		client := dial(t, l.Path())
 		c := accept(t, l)
 		if unread { // the request lies there unread as the daemon closes: ECONNRESET
-			if err := send(client, ask, &QueryRequest{}, -1); err != nil {
+			if err := send(client, ask, &QueryRequest{}, -1, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
 		l.turnAway(c.sock, no)
 		var err error
 		if unread {
-			_, _, _, err = client.reply(ask, nil)
+			_, _, _, err = client.reply(ask)
 		} else { // the daemon has closed before there is a request: EPIPE
 			_, err = client.Query(t.Context(), UUID{})
 		}

@@ -50,6 +50,7 @@ var shapes = map[Type]shape{
 	TypeCancel:   {name: "Cancel", request: size[CancelRequest](), reply: size[CancelReply]()},
 	TypeJobClose: {name: "JobClose", request: size[JobCloseRequest](), reply: size[Empty]()},
 	TypeLimit:    {name: "Limit", request: size[LimitRequest](), reply: size[Empty]()},
+	TypeGiveUp:   {name: "GiveUp", request: size[Empty](), noReply: true},
 }
 
 // shapeOf is shapes as an array, so that the hot path does not hash.

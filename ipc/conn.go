@@ -43,8 +43,8 @@ func (c *Conn) Peer() Peer {
 func (c *Conn) TakePIDFD() int { return int(c.pidfd.Swap(-1)) }
 
 // ReadMessage waits for the next request and checks all of it but the values in
-// its body. At the end of the connection the error is io.EOF, after Close
-// net.ErrClosed.
+// its body. At the end of the connection the error is io.EOF, or ECONNRESET where the
+// client went without having read all that was sent to it, after Close net.ErrClosed.
 //
 // A *ProtocolError says that what came is no proper request. The message's
 // Header is then what could be made out of it, so that ReplyError can answer;
@@ -100,8 +100,8 @@ func checkDescriptor(m *Message, r received) error {
 // Reply answers the request req with a body of its reply's type. A descriptor
 // goes along unless fd is negative; it stays the caller's. It never waits: a
 // client that has let its replies pile up until the kernel has no more room for
-// them (about 200 KiB) is dropped, with ErrSlowReader. After any error the
-// connection is closed. It allocates nothing.
+// them (about 200 KiB) is dropped, with ErrSlowReader. After any error but that the
+// client has gone, EPIPE or ECONNRESET, the connection is closed. It allocates nothing.
 func Reply[T Body](c *Conn, req Header, status Status, body *T, fd int) error {
 	h := Header{Type: req.Type | ReplyBit, Status: status, Request: req.Request}
 	c.sock.wMu.Lock()
@@ -116,8 +116,8 @@ func Reply[T Body](c *Conn, req Header, status Status, body *T, fd int) error {
 const noticeRoom = 16 << 10
 
 // Notice tells the asker of req how its request stands that waits. It never waits. A
-// notice that the client has no room for is left out, and that is no error. After any
-// error the connection is closed.
+// notice that the client has no room for is left out, and that is no error. Other errors are
+// as Reply's.
 func (c *Conn) Notice(req Header, body *WaitingReply) error {
 	h := Header{Type: req.Type | ReplyBit, Status: StatusWaiting, Request: req.Request}
 	c.sock.wMu.Lock()
@@ -134,8 +134,8 @@ func (c *Conn) Notice(req Header, body *WaitingReply) error {
 }
 
 // ReplyError answers req with an error: the status and text of a *ProtocolError,
-// StatusInternal and the error's own words for any other. Like Reply it never
-// waits, and closes the connection when it fails.
+// StatusInternal and the error's own words for any other. It never waits, and
+// fails as Reply does.
 func (c *Conn) ReplyError(req Header, err error) error {
 	status, words := StatusInternal, err.Error()
 	var p *ProtocolError
@@ -180,10 +180,11 @@ func marshalPart(dst []byte, h Header, part *SnapshotPart, n int) []byte {
 	return append(appendHeader(dst, h), bytesOf(part)...)
 }
 
-// sent closes the connection when a reply could not be sent.
+// sent closes the connection when a reply could not be sent. Where the client has gone,
+// its reader comes to the end by itself, after what was sent before.
 func (c *Conn) sent(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		return err
 	}
 	if errors.Is(err, ErrSlowReader) {
 		c.listener.slow.Add(1)

@@ -64,6 +64,7 @@ const (
 	TypeCancel   Type = 22 // CancelRequest → CancelReply: waiting requests leave the queue
 	TypeJobClose Type = 23 // JobCloseRequest → Empty: what the job itself holds goes back
 	TypeLimit    Type = 24 // LimitRequest → Empty: limits change while programs run
+	TypeGiveUp   Type = 25 // Empty, no reply: the request that waits on this connection is to have its reply now
 	ReplyBit     Type = 0x8000
 )
 
@@ -172,8 +173,8 @@ type HelloReply struct {
 }
 
 // WaitingReply follows Status Waiting, as often as what it says changes, and at most
-// once a second after the first. The asker sends nothing but Cancel on this connection
-// until the reply itself comes. The ticket is gone with the connection.
+// once a second after the first. The asker sends nothing but GiveUp and Freed on this
+// connection until the reply itself comes. The ticket is gone with the connection.
 type WaitingReply struct {
 	Ticket   uint64
 	Position uint32 // 1: next at the limit that refused
@@ -185,8 +186,8 @@ type WaitingReply struct {
 // CancelRequest takes waiting requests out of the queue; each is answered with
 // StatusCancelled. A process cancels its own and those of its user's processes, root any.
 type CancelRequest struct {
-	Ticket uint64 // 0: the one that waits on this very connection, and every one of Job's
-	Job    Token  // or zero
+	Ticket uint64 // or 0: those of Job
+	Job    Token  // or zero: that of Ticket
 }
 
 // CancelReply answers Cancel.

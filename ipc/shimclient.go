@@ -126,7 +126,7 @@ func (c *Client) alloc(ctx context.Context, req AllocRequest, w *waiting) (Alloc
 
 // Freed reports a free that saw Notify. Nothing answers.
 func (c *Client) Freed(slot uint32) error {
-	return send(c, Header{Type: TypeFreed}, &FreedNotice{Slot: slot}, -1)
+	return send(c, Header{Type: TypeFreed}, &FreedNotice{Slot: slot}, -1, nil)
 }
 
 // Stream takes (count > 0) or gives back (count < 0) streams.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -59,6 +60,8 @@ type socket struct {
 	wCtl  rights
 	wErr  syscall.Errno
 	sendF func(fd uintptr)
+
+	reset atomic.Bool // the kernel has said ECONNRESET
 }
 
 // rooms are buffers for one request each, shared by the many sockets of a
@@ -89,8 +92,8 @@ type received struct {
 }
 
 // receive waits for the next message, for as long as the connection's read
-// deadline says. io.EOF is the orderly end; a message of no bytes is one with
-// full == 0.
+// deadline says. io.EOF is the orderly end, ECONNRESET the end where the peer left
+// something unread; a message of no bytes is one with full == 0.
 func (s *socket) receive() (received, error) {
 	if err := s.raw.Read(s.recvF); err != nil {
 		return received{fd: -1}, err
@@ -101,9 +104,20 @@ func (s *socket) receive() (received, error) {
 	r := received{full: s.rN, fd: s.takeRights(), more: s.rMsg.Flags&unix.MSG_CTRUNC != 0}
 	r.msg = s.in[:min(s.rN, len(s.in))]
 	if s.rN == 0 && r.fd < 0 && !r.more && s.hungUp() {
-		return r, io.EOF
+		return r, s.ending()
 	}
 	return r, nil
+}
+
+// ending is how the stream ended. Where the peer went without having read all that was sent
+// to it the kernel says ECONNRESET, once, to the first that sends, receives or asks.
+func (s *socket) ending() error {
+	why := 0
+	_ = s.raw.Control(func(fd uintptr) { why, _ = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR) })
+	if why == int(unix.ECONNRESET) || s.reset.Load() {
+		return os.NewSyscallError("recvmsg", unix.ECONNRESET)
+	}
+	return io.EOF
 }
 
 // recvOnce is one non-blocking recvmsg; it returns false to be called again when
@@ -121,6 +135,10 @@ func (s *socket) recvOnce(fd uintptr) bool {
 		switch errno {
 		case unix.EINTR:
 			continue
+		case unix.ECONNRESET: // which comes before what was sent ahead of it
+			if !s.reset.Swap(true) {
+				continue
+			}
 		case unix.EAGAIN:
 			s.leaveRoom()
 			return false
@@ -200,6 +218,8 @@ func (s *socket) trySend(msg, tail []byte, fd int) error {
 		return nil
 	case unix.EAGAIN:
 		return ErrSlowReader
+	case unix.ECONNRESET:
+		s.reset.Store(true)
 	}
 	return os.NewSyscallError("sendmsg", s.wErr)
 }

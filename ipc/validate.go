@@ -25,8 +25,10 @@ func validate[T Body](body *T) *ProtocolError {
 		return m.validate()
 	case *JobOpenRequest:
 		return m.validate()
-	case *CancelReply, *CancelRequest, *JobCloseRequest:
+	case *CancelReply, *JobCloseRequest:
 		return nil
+	case *CancelRequest:
+		return m.validate()
 	case *LimitRequest:
 		return m.validate()
 	case *WaitingReply:
@@ -48,6 +50,13 @@ func validate[T Body](body *T) *ProtocolError {
 		return first(zero("ContextReply.Reserved", uint64(m.Reserved)), text("ContextReply.Text", &m.Text))
 	case *SnapshotPart:
 		return first(flag("SnapshotPart.Last", m.Last), zero("SnapshotPart.Reserved", uint64(m.Reserved)))
+	}
+	return nil
+}
+
+func (m *CancelRequest) validate() *ProtocolError {
+	if (m.Ticket == 0) == m.Job.IsZero() {
+		return refuse(StatusRange, "CancelRequest names a ticket or a job, not both and not neither")
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package ipc
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 )
 
@@ -55,14 +54,13 @@ func (c *Client) OpenJobWaiting(ctx context.Context, req JobOpenRequest, w Wait)
 	return reply, err
 }
 
-// cancelPatience is how long the daemon has to answer a Cancel.
-const cancelPatience = 10 * time.Second
+// giveUpPatience is how long the daemon has to answer a request that is given up.
+const giveUpPatience = 10 * time.Second
 
-// waiting is one request that may wait, and the Cancel that gives it up.
+// waiting is one request that may wait.
 type waiting struct {
 	Wait
-	cancel   atomic.Uint64 // the number of the Cancel; 0: none was sent
-	answered bool          // the Cancel was
+	sent bool // it has gone out; the socket's wMu guards it
 }
 
 // request is the number that the request is to have, or 0.
@@ -73,29 +71,69 @@ func (w *waiting) request() uint64 {
 	return w.Request
 }
 
-// cancelNumber is the number of the Cancel whose reply may come, or 0.
-func (w *waiting) cancelNumber() uint64 {
-	if w == nil {
-		return 0
+// callWaiting is callFD for a request that may wait. Its reply decides, and nothing else:
+// once it has gone out, the end of ctx only asks for that reply.
+func callWaiting[Req, Rep Body](ctx context.Context, c *Client, h Header, req *Req, fd int, reply *Rep, w *waiting) (int, error) {
+	stop := c.closeUnlessSent(ctx, w)
+	err := send(c, h, req, fd, &w.sent)
+	if stop(); err != nil {
+		return -1, c.settle(ctx, ctx.Err() == nil, err)
 	}
-	return w.cancel.Load()
+	stop = c.giveUpWhenDone(ctx)
+	got, err := receiveReply(c, h, reply, w)
+	inTime := stop()
+	if !inTime {
+		_ = c.sock.conn.SetReadDeadline(time.Time{}) // a closed connection tells the next request
+		if errors.Is(err, StatusCancelled) {
+			return got, &givenUp{ctx.Err()}
+		}
+	}
+	return got, c.settle(ctx, inTime, err)
+}
+
+// closeUnlessSent closes the connection when ctx ends before the request has gone out.
+func (c *Client) closeUnlessSent(ctx context.Context, w *waiting) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		c.sock.wMu.Lock()
+		defer c.sock.wMu.Unlock()
+		if !w.sent {
+			_ = c.Close()
+		}
+	})
+}
+
+// giveUpWhenDone has the daemon answer the request under way when ctx ends. The function
+// that it returns calls that off, or waits until it is done; it reports whether it was in time.
+func (c *Client) giveUpWhenDone(ctx context.Context) func() bool {
+	told := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(told)
+		_ = c.sock.conn.SetReadDeadline(time.Now().Add(giveUpPatience))
+		c.sock.wMu.Lock()
+		defer c.sock.wMu.Unlock()
+		c.sock.out = Marshal(c.sock.out[:0], Header{Type: TypeGiveUp, Request: NewRequest()}, &Empty{})
+		if c.sock.trySend(c.sock.out, nil, -1) != nil {
+			_ = c.Close()
+		}
+	})
+	return func() bool {
+		if stop() {
+			return true
+		}
+		<-told
+		return false
+	}
 }
 
 // answer waits for the reply that ends a request, past the notices before it.
 func (c *Client) answer(asked Header, w *waiting) (Header, []byte, int, error) {
 	for {
-		h, body, fd, err := c.reply(asked, w)
-		switch {
-		case err != nil:
+		h, body, fd, err := c.reply(asked)
+		if err != nil || h.Status != StatusWaiting {
 			return h, body, fd, err
-		case h.Type == TypeCancel|ReplyBit && w != nil && asked.Type != TypeCancel:
-			w.answered = true
-		case h.Status != StatusWaiting:
-			return h, body, fd, nil
-		default:
-			if err := w.tell(body); err != nil {
-				return h, nil, -1, closeFD(fd, err)
-			}
+		}
+		if err := w.tell(body); err != nil {
+			return h, nil, -1, closeFD(fd, err)
 		}
 	}
 }
@@ -109,62 +147,6 @@ func (w *waiting) tell(body []byte) error {
 	if w != nil && w.Told != nil {
 		w.Told(notice)
 	}
-	return nil
-}
-
-// cancelWhenDone cancels the request under way when ctx ends. The function that it
-// returns calls that off, or waits until it is done; it reports whether it was in time.
-func (c *Client) cancelWhenDone(ctx context.Context, w *waiting) func() bool {
-	if ctx.Done() == nil {
-		return func() bool { return true }
-	}
-	sent := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(sent)
-		w.cancel.Store(NewRequest())
-		_ = c.sock.conn.SetReadDeadline(time.Now().Add(cancelPatience))
-		if send(c, Header{Type: TypeCancel, Request: w.cancel.Load()}, &CancelRequest{}, -1) != nil {
-			_ = c.Close()
-		}
-	})
-	return func() bool {
-		if stop() {
-			return true
-		}
-		<-sent
-		return false
-	}
-}
-
-// afterCancel reads the reply to a Cancel that was sent, if it has not come before the
-// request's own. It returns what the request itself has come to.
-func (c *Client) afterCancel(ctx context.Context, w *waiting, err error) error {
-	number := w.cancel.Load()
-	var refused *ReplyError
-	if number == 0 || err != nil && !errors.As(err, &refused) {
-		return err
-	}
-	if !w.answered {
-		if _, _, fd, late := c.reply(Header{Type: TypeCancel, Request: number}, nil); late != nil && !errors.As(late, &refused) {
-			return c.unlessGranted(err, closeFD(fd, late))
-		}
-	}
-	if late := c.sock.conn.SetReadDeadline(time.Time{}); late != nil {
-		return c.unlessGranted(err, late)
-	}
-	if errors.Is(err, StatusCancelled) {
-		return &givenUp{ctx.Err()}
-	}
-	return err
-}
-
-// unlessGranted returns what went wrong after a request's reply had been read. What that
-// granted counts all the same: the daemon knows that it was read, and only the connection is lost.
-func (c *Client) unlessGranted(err, late error) error {
-	if err != nil {
-		return late
-	}
-	_ = c.Close()
 	return nil
 }
 

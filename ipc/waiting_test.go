@@ -105,28 +105,24 @@ func TestNotices(t *testing.T) {
 	}
 }
 
-// TestGivenUp: a context that ends cancels, whatever comes first, and the connection lives.
+// TestGivenUp: when a context ends the daemon is told, its reply decides, and the connection lives.
 func TestGivenUp(t *testing.T) {
 	for name, c := range map[string]struct {
-		answer func(*testing.T, asking, asking)
+		answer func(*testing.T, asking)
 		want   error // nil: granted all the same
 	}{
-		"cancelled, then told so": {func(t *testing.T, asked, cancel asking) {
+		"cancelled": {func(t *testing.T, asked asking) {
 			sendReply(t, asked, StatusCancelled, AllocReply{})
-			sendReply(t, cancel, StatusOK, CancelReply{Cancelled: 1})
 		}, context.Canceled},
-		"told so, then cancelled": {func(t *testing.T, asked, cancel asking) {
-			sendReply(t, cancel, StatusOK, CancelReply{Cancelled: 1})
+		"cancelled, after a notice": {func(t *testing.T, asked asking) {
 			_ = asked.conn.Notice(asked.head, &WaitingReply{})
 			sendReply(t, asked, StatusCancelled, AllocReply{})
 		}, context.Canceled},
-		"granted in that moment": {func(t *testing.T, asked, cancel asking) {
+		"granted in that moment": {func(t *testing.T, asked asking) {
 			sendReply(t, asked, StatusOK, AllocReply{Granted: goodAlloc.Bytes})
-			sendReply(t, cancel, StatusOK, CancelReply{})
 		}, nil},
-		"refused in that moment": {func(t *testing.T, asked, cancel asking) {
+		"refused in that moment": {func(t *testing.T, asked asking) {
 			sendReply(t, asked, StatusDeadlock, AllocReply{Text: MakeText("a circle")})
-			sendReply(t, cancel, StatusOK, CancelReply{})
 		}, ErrDeadlock},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +139,8 @@ func TestGivenUp(t *testing.T) {
 			if err := asked.conn.Notice(asked.head, &WaitingReply{Ticket: 4, Position: 1}); err != nil {
 				t.Fatal(err)
 			}
-			c.answer(t, asked, d.next(t, TypeCancel))
+			d.next(t, TypeGiveUp)
+			c.answer(t, asked)
 			if err := wait(t, "the end of the request", done); !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
@@ -233,8 +230,7 @@ func (d *claimDaemon) answer(a asking) {
 			d.parked = d.parked[1:]
 			d.grant(next)
 		}
-	case TypeCancel:
-		_ = Reply(a.conn, a.head, StatusOK, &CancelReply{Cancelled: uint64(len(d.parked))}, -1)
+	case TypeGiveUp:
 		for _, p := range d.parked {
 			_ = Reply(p.conn, p.head, StatusCancelled, &JobOpenReply{}, -1)
 		}

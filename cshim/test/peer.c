@@ -651,12 +651,9 @@ static bool handle(size_t at) {
     case GA_TYPE_CONTEXT:
         arbitrate(fd, &in.m.h, s, &in.m.b.any);
         break;
-    case GA_TYPE_CANCEL: {
-        struct ga_wire_cancel_reply a = {answer_waiters(fd, GA_STATUS_CANCELLED)};
-        log_request(in.m.h.type, 0, (int64_t)a.cancelled);
-        reply(fd, &in.m.h, GA_STATUS_OK, &a, sizeof a, -1);
+    case GA_TYPE_GIVE_UP:
+        log_request(in.m.h.type, 0, (int64_t)answer_waiters(fd, GA_STATUS_CANCELLED));
         break;
-    }
     case GA_TYPE_FREED:
         log_request(in.m.h.type, 0, in.m.b.freed.slot);
         serve_waiters();

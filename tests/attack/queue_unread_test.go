@@ -1,0 +1,116 @@
+package attack
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// answered waits until something lies there to be read, and leaves it.
+func (r *rawConn) answered() {
+	r.t.Helper()
+	raw, err := r.c.SyscallConn()
+	check(r.t, err)
+	check(r.t, raw.Control(func(fd uintptr) {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience.Milliseconds()))
+		if n != 1 || err != nil {
+			r.t.Errorf("not in %v: a reply (%v)", patience, err)
+		}
+	}))
+}
+
+// joined is a raw connection of a party's session.
+func (p *party) joined() *rawConn {
+	p.t.Helper()
+	r := rawClient(p.t, p.m.Socket)
+	r.send(ipc.TypeJoin, 1, ipc.JoinRequest{Session: p.s.Hello.Session})
+	r.want(1, ipc.StatusOK)
+	return r
+}
+
+// TestGrantsThatNobodyRead: what a reply grants that its client did not stay to read goes
+// back, whatever it is, whether the client went before the reply came or after it.
+func TestGrantsThatNobodyRead(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Config: waiting})
+	p := partyOf(t, m, 100*mib)
+	before := held(m)
+	hello := ipc.HelloRequest{Kind: ipc.KindShim, Memory: ipc.NoLimit, StreamReserve: ipc.NoLimit}
+	for name, send := range map[string]func(r *rawConn){
+		"bytes": func(r *rawConn) {
+			sendBody(r, ipc.TypeAlloc, 2, &ipc.AllocRequest{Slot: p.slot, Kind: ipc.MemoryPlain, Bytes: 300 * mib})
+		},
+		"streams": func(r *rawConn) { sendBody(r, ipc.TypeStream, 2, &ipc.StreamRequest{Slot: p.slot, Count: 3}) },
+		"contexts": func(r *rawConn) {
+			sendBody(r, ipc.TypeContext, 2, &ipc.ContextRequest{Slot: p.slot, Count: 1, Flags: ipc.FlagHold})
+		},
+		"a session": func(r *rawConn) { sendBody(r, ipc.TypeHello, 2, &hello) },
+		"a job": func(r *rawConn) {
+			sendBody(r, ipc.TypeJobOpen, 2, &ipc.JobOpenRequest{Memory: ipc.NoLimit, Min: 200 * mib})
+		},
+	} {
+		for _, late := range []bool{true, false} {
+			r := p.joined()
+			if name == "a session" || name == "a job" {
+				r = rawClient(t, m.Socket)
+			}
+			send(r)
+			if late {
+				r.answered()
+			}
+			r.close()
+			rig.Eventually(t, name+" go back", func() bool { return held(m) == before })
+		}
+	}
+	agreed(t, m, p)
+}
+
+// holdings is all that a daemon counts as held.
+type holdings struct {
+	used, committed   accounting.Bytes
+	streams, contexts int
+	slots             int
+	sessions          uint64
+	jobs              int
+}
+
+func held(m *rig.Machine) (h holdings) {
+	s := m.Snapshot()
+	for _, l := range s.Leases {
+		h.used += l.Used
+		h.streams += l.Streams
+		h.contexts += l.Contexts
+		if l.Slot {
+			h.slots++
+		}
+	}
+	h.committed = s.Devices[0].Committed - s.Devices[0].Granted
+	h.sessions, h.jobs = s.Stats.Clients, len(s.Jobs)
+	return h
+}
+
+// TestGrantToldAgain: a request that comes again on another connection has its grant, and
+// keeps it when the first connection ends with the answer unread.
+func TestGrantToldAgain(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Config: waiting})
+	p := partyOf(t, m, 0)
+	request := ipc.AllocRequest{Slot: p.slot, Kind: ipc.MemoryPlain, Bytes: 300 * mib}
+	first, second := p.joined(), p.joined()
+	sendBody(first, ipc.TypeAlloc, 9, &request)
+	first.answered()
+	request.Flags = ipc.FlagRetry
+	sendBody(second, ipc.TypeAlloc, 9, &request)
+	second.want(9, ipc.StatusOK)
+	open := descriptors(t, m)
+	first.close()
+	rig.Eventually(t, "the daemon sees the end", func() bool { return descriptors(t, m) < open })
+	sendBody(second, ipc.TypeQuery, 10, &ipc.QueryRequest{Device: uuid(m, 0)})
+	second.want(10, ipc.StatusOK)
+	p.held = request.Bytes
+	agreed(t, m, p)
+}
