@@ -110,11 +110,13 @@ func (s *socket) receive() (received, error) {
 }
 
 // ending is how the stream ended. Where the peer went without having read all that was sent
-// to it the kernel says ECONNRESET, once, to the first that sends, receives or asks.
+// to it the kernel says ECONNRESET, once, to the first that sends, receives or asks. A peer
+// that has shut the connection down and not closed it yet still has what lies unread; so
+// that is looked at first.
 func (s *socket) ending() error {
-	why := 0
+	unread, why := s.unread(), 0
 	_ = s.raw.Control(func(fd uintptr) { why, _ = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR) })
-	if why == int(unix.ECONNRESET) || s.reset.Load() {
+	if unread > 0 || why == int(unix.ECONNRESET) || s.reset.Load() {
 		return os.NewSyscallError("recvmsg", unix.ECONNRESET)
 	}
 	return io.EOF

@@ -53,17 +53,23 @@ func TestGrantsThatNobodyRead(t *testing.T) {
 			sendBody(r, ipc.TypeJobOpen, 2, &ipc.JobOpenRequest{Memory: ipc.NoLimit, Min: 200 * mib})
 		},
 	} {
-		for _, late := range []bool{true, false} {
+		for _, way := range []string{"closes at once", "closes when it is there", "shuts down when it is there"} {
 			r := p.joined()
 			if name == "a session" || name == "a job" {
 				r = rawClient(t, m.Socket)
 			}
 			send(r)
-			if late {
+			if way != "closes at once" {
 				r.answered()
 			}
-			r.close()
-			rig.Eventually(t, name+" go back", func() bool { return held(m) == before })
+			if way == "shuts down when it is there" { // a forked child may have the connection too
+				raw, err := r.c.SyscallConn()
+				check(t, err)
+				check(t, raw.Control(func(fd uintptr) { check(t, unix.Shutdown(int(fd), unix.SHUT_RDWR)) }))
+			} else {
+				r.close()
+			}
+			rig.Eventually(t, name+" go back, "+way, func() bool { return held(m) == before })
 		}
 	}
 	agreed(t, m, p)
