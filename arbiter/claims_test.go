@@ -102,6 +102,30 @@ func TestPreferenceAndSparseIndices(t *testing.T) {
 	}
 }
 
+// What is free comes first: a device that nobody is on, in order of preference, and only
+// then one that merely has room.
+func TestAClaimGetsADeviceThatNobodyIsOn(t *testing.T) {
+	for name, policy := range map[string]arbiter.Policy{"no cap": arbiter.DefaultPolicy(), "two slots": capped(2, "")} {
+		w := newWorld(t, policy, gib, gib, gib)
+		there := w.client(0, 0)
+		there.must(100)
+		a, b := w.mustClaim(arbiter.JobRequest{}), w.mustClaim(arbiter.JobRequest{Devices: []int{0, 2}})
+		if !slices.Equal(a.Devices, []int{1}) || !slices.Equal(b.Devices, []int{2}) {
+			t.Errorf("%s: %+v, %+v", name, a, b)
+		}
+		if c := w.mustClaim(arbiter.JobRequest{}); !slices.Equal(c.Devices, []int{0}) {
+			t.Errorf("%s: where somebody is on each: %+v", name, c)
+		}
+	}
+	w := newWorld(t, arbiter.DefaultPolicy(), gib, gib)
+	gone := w.client(0, 0)
+	gone.must(100)
+	gone.free(100) // without a word
+	if a := w.mustClaim(arbiter.JobRequest{}); !slices.Equal(a.Devices, []int{0}) {
+		t.Errorf("after the last object: %+v", a)
+	}
+}
+
 func TestE8And9ATryTakesNothingThatIsDue(t *testing.T) {
 	w := newWorld(t, arbiter.DefaultPolicy(), gib)
 	try := func() arbiter.Reason {

@@ -233,10 +233,11 @@ func (a *Arbiter) ownPart(t *ticket, j *job) accounting.Bytes {
 }
 
 // judgeStart judges what a job, or a process, takes before it begins: what it reserves,
-// and for a job its slots, claim and the sole use of its devices.
+// and for a job its slots, claim and the sole use of its devices. Of devices to choose
+// from, one that nobody is on comes before one that merely has room.
 func (a *Arbiter) judgeStart(now time.Time, t *ticket) verdict {
-	var worst verdict
-	waits := false // there is a device that may come to do
+	var worst, shared verdict // shared: among devices to choose from, the first that has room beside others
+	waits := false            // there is a device that may come to do
 	for i := range t.spots {
 		s := &t.spots[i]
 		v := verdict{final: true, reason: ReasonDeviceLost}
@@ -244,8 +245,10 @@ func (a *Arbiter) judgeStart(now time.Time, t *ticket) verdict {
 			v = a.judgeSpot(now, t, s)
 		}
 		switch {
-		case v.final && !t.any, v.spot != nil && t.any:
+		case v.final && !t.any, v.spot != nil && t.any && len(s.device.holders) == 0:
 			return v
+		case v.spot != nil && t.any && shared.spot == nil:
+			shared = v
 		case v.final: // this one never does; it holds nobody up
 			s.at, s.hard = atWish, atWish
 		case v.spot == nil:
@@ -255,7 +258,10 @@ func (a *Arbiter) judgeStart(now time.Time, t *ticket) verdict {
 			worst = v
 		}
 	}
-	if !waits && !t.any {
+	switch {
+	case shared.spot != nil:
+		return shared
+	case !waits && !t.any:
 		return verdict{spot: &spot{}}
 	}
 	return worst

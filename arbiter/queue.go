@@ -66,7 +66,7 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 		a.refuseNow(now, t, v.reason)
 		return
 	}
-	if v.spot == nil || t.any && v.spot != &t.spots[0] {
+	if v.spot == nil || t.any && (v.spot != &t.spots[0] || len(v.spot.device.holders) > 0) {
 		a.tidy(now, t)
 		v = a.judge(now, t)
 	}
@@ -96,10 +96,10 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 }
 
 // tidy has those give their slots back who have no object left and did not say so: others,
-// where one is wanted, and who asks itself.
+// where one is wanted or a device that nobody is on, and who asks itself.
 func (a *Arbiter) tidy(now time.Time, t *ticket) {
 	for i := range t.spots {
-		if t.spots[i].hard&(atSlots|atWish) != 0 {
+		if t.any || t.spots[i].hard&(atSlots|atWish) != 0 {
 			a.sweep(now, t.spots[i].device)
 		}
 	}

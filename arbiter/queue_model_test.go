@@ -406,12 +406,12 @@ func (r *reference) judge(t *refTicket, behind lines) (needs []need, at *refDevi
 		}
 		n := r.look(t, d, b)
 		needs = append(needs, n)
-		if t.any && !n.any() {
-			return needs, d, true
+		if t.any && !n.any() && (at == nil || len(r.holdersOf(at)) > 0 && len(r.holdersOf(d)) == 0) {
+			at = d
 		}
 		ok = ok && !n.any()
 	}
-	return needs, nil, ok
+	return needs, at, ok || at != nil
 }
 
 // serve gives a ticket what it wants.
