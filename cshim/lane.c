@@ -172,7 +172,8 @@ int ga_lane_send(int socket, uint16_t type, uint64_t request, const void *body, 
         .length = (uint32_t)(sizeof message.header + size),
         .request = request,
     };
-    ga_os_copy(message.body, body, size);
+    if (size > 0) // there may be no body
+        ga_os_copy(message.body, body, size);
     int n = ga_os_send(socket, &message, sizeof message.header + size, fd, timeout_ms);
     return n < 0 ? n : 0;
 }
