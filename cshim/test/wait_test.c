@@ -96,10 +96,13 @@ static void cancelled(void) {
     check_nothing_used();
 }
 
+static _Atomic pid_t dying;
+
 // One that can be cancelled at any point dies in the middle. Whoever asks next takes it out of
 // the queue, and gives back what it was granted after its death. The address sanitizer does not
 // bear such an end: there the thread ends by the system call.
 static void *cancelled_at_once(void *arg) {
+    atomic_store(&dying, gettid());
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
     return waiter(arg);
 }
@@ -120,6 +123,10 @@ static void die_waiting(void) {
     CHECK(pthread_cancel(w) == 0);
 #endif
     pthread_join(w, NULL);
+    // Joined is not gone: the kernel wakes who joins a thread before it forgets its number, and
+    // until then the thread counts as alive.
+    while (syscall(SYS_tgkill, getpid(), atomic_load(&dying), 0) == 0)
+        usleep(100);
 }
 
 static void dead(void) {
@@ -273,11 +280,6 @@ int main(int argc, char **argv) {
         int status;
         if (argc > 2 && strcmp(argv[2], cases[i].name) != 0)
             continue;
-#ifdef __SANITIZE_ADDRESS__
-        // A thread that ends anywhere may hold a lock of this sanitizer's; the other one runs them.
-        if (argc == 2 && strncmp(cases[i].name, "dead", 4) == 0)
-            continue;
-#endif
         pid_t child = fork();
         if (child == 0) {
             run(i);
