@@ -426,6 +426,9 @@ static void settle_orphan(struct ga_root *root, struct ga_lane *lane) {
 }
 
 void ga_session_bury(struct ga_root *root) {
+    // Who is opening a session has none to give back to, and would wait for itself.
+    if (atomic_load(&root->linking_tid) == ga_self.tid)
+        return;
     ga_hold_bury(root);
     for (struct ga_lane *lane; (lane = ga_lane_orphan(root)) != NULL;) {
         if (lane->type)

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 
 #include "../admit.h"
+#include "../hold.h"
 #include "daemon.h"
 
 #define LIMIT 1000
@@ -107,26 +108,34 @@ static void *cancelled_at_once(void *arg) {
     return waiter(arg);
 }
 
+// Joined is not gone: the kernel wakes who joins a thread before it forgets its number, and until
+// then the thread counts as alive.
+static void join(pthread_t thread) {
+    pthread_join(thread, NULL);
+    while (syscall(SYS_tgkill, getpid(), atomic_load(&dying), 0) == 0)
+        usleep(100);
+}
+
 static void end_thread(int number) {
     (void)number;
     syscall(SYS_exit, 0);
 }
 
-static void die_waiting(void) {
+static void die(pthread_t w) {
     struct sigaction action = {.sa_handler = end_thread};
-    pthread_t w = start(cancelled_at_once, NULL);
-    test_daemon_waiters(&peer, 1);
     CHECK(sigaction(SIGUSR2, &action, NULL) == 0);
 #ifdef __SANITIZE_ADDRESS__
     CHECK(pthread_kill(w, SIGUSR2) == 0);
 #else
     CHECK(pthread_cancel(w) == 0);
 #endif
-    pthread_join(w, NULL);
-    // Joined is not gone: the kernel wakes who joins a thread before it forgets its number, and
-    // until then the thread counts as alive.
-    while (syscall(SYS_tgkill, getpid(), atomic_load(&dying), 0) == 0)
-        usleep(100);
+    join(w);
+}
+
+static void die_waiting(void) {
+    pthread_t w = start(cancelled_at_once, NULL);
+    test_daemon_waiters(&peer, 1);
+    die(w);
 }
 
 static void dead(void) {
@@ -156,6 +165,50 @@ static void dead_at_hello(void) {
     die_waiting();
     test_daemon_say(&peer, "hello 0");
     waiter(NULL);
+    check_nothing_used();
+}
+
+// A thread ends with a hold while another waits for the session of a new daemon: that one finds it,
+// and has nobody to give it back to.
+static pthread_barrier_t turn;
+
+static void *holder(void *arg) {
+    (void)arg;
+    atomic_store(&dying, gettid());
+    CHECK(ga_hold_take(enter(), 0));
+    pthread_barrier_wait(&turn);
+    pthread_barrier_wait(&turn);
+    return NULL;
+}
+
+static _Atomic int looks;
+static uint64_t look(struct ga_root *root, uint32_t device, uint64_t wanted) {
+    (void)root, (void)device, (void)wanted;
+    atomic_fetch_add(&looks, 1);
+    return 0;
+}
+
+static void ended_at_hello(void) {
+    static const char *const again[] = {"limit", "1000", "resume", "0", "hello", "1",
+                                        "wait",  "1",    "quiet",  "1", NULL};
+    static const struct ga_reaper reaper = {look};
+    CHECK(pthread_barrier_init(&turn, NULL, 2) == 0);
+    pthread_t h = start(holder, NULL);
+    pthread_barrier_wait(&turn); // it has it
+    test_daemon_stop(&peer);
+    peer = test_daemon_start(peer_path, socket_path, again);
+    pthread_t w = start(waiter, NULL);
+    test_daemon_waiters(&peer, 1);
+    pthread_barrier_wait(&turn);
+    join(h);
+    ga_admit_set_reaper(&reaper);
+    atomic_store(&enter()->devices[0].pending, 1);
+    while (atomic_load(&looks) < 15) // every tenth is after the dead
+        usleep(1000);
+    atomic_store(&enter()->devices[0].pending, 0);
+    test_daemon_say(&peer, "hello 0");
+    test_daemon_say(&peer, "admit");
+    pthread_join(w, NULL);
     check_nothing_used();
 }
 
@@ -254,6 +307,7 @@ static const struct {
     {"dead", dead},
     {"dead and granted", dead_and_granted},
     {"dead at hello", dead_at_hello},
+    {"ended at hello", ended_at_hello},
     {"forked", forked},
     {"exec", exec_another},
     {"exit", exit_elsewhere},
