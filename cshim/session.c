@@ -160,7 +160,9 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
         if (GA_LIKELY(atomic_load(&view->slot[device]) != 0))
             return GA_WAY_ASK;
         ga_self_go_away();
-        ga_mutex_lock(&d->attaching, -1);
+        // Not for ever: who has it may have died. It saves requests, no more: a lease that two open
+        // is one, and a lock that is given back twice is free.
+        ga_mutex_lock(&d->attaching, GA_REPLY_MS);
         view = atomic_load(&root->view);
         uint32_t epoch = atomic_load(&root->link_epoch);
         if (atomic_load(&view->slot[device]) != 0 || atomic_load(&d->refused) == epoch + 1) {

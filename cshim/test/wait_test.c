@@ -8,6 +8,7 @@
 
 #include "../admit.h"
 #include "../hold.h"
+#include "../session.h"
 #include "daemon.h"
 
 #define LIMIT 1000
@@ -212,6 +213,20 @@ static void ended_at_hello(void) {
     check_nothing_used();
 }
 
+// The thread dies while it opens the lease: the next one does it.
+static void dead_at_attach(void) {
+    struct ga_root *root = enter();
+    CHECK(ga_session_ensure(root) == GA_WAY_ASK);
+    CHECK(kill(peer.pid, SIGSTOP) == 0);
+    pthread_t w = start(cancelled_at_once, NULL);
+    while (atomic_load(&root->devices[0].attaching.state) == 0)
+        usleep(100);
+    die(w);
+    CHECK(kill(peer.pid, SIGCONT) == 0);
+    waiter(NULL);
+    check_nothing_used();
+}
+
 // A child has copies of the connections, and no part in what its parent's thread waits for.
 static void forked(void) {
     int go[2];
@@ -307,6 +322,7 @@ static const struct {
     {"dead", dead},
     {"dead and granted", dead_and_granted},
     {"dead at hello", dead_at_hello},
+    {"dead at attach", dead_at_attach},
     {"ended at hello", ended_at_hello},
     {"forked", forked},
     {"exec", exec_another},
