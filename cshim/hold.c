@@ -62,8 +62,10 @@ void ga_hold_drop(struct ga_root *root) {
     }
 }
 
+// Some of the entries: whether their threads live is not asked under the table's locks.
 #define BATCH 32
 struct batch {
+    uint32_t skip;
     uint32_t count;
     uint64_t key[BATCH];
     int tid[BATCH];
@@ -71,19 +73,32 @@ struct batch {
 
 static void collect(void *arg, const struct ga_entry *e) {
     struct batch *b = arg;
+    if (b->skip > 0) {
+        b->skip--;
+        return;
+    }
     if (b->count == BATCH)
         return;
     b->tid[b->count] = (int)e->context;
     b->key[b->count++] = e->key;
 }
 
+// What moves in the table meanwhile is found the next time.
 void ga_hold_bury(struct ga_root *root) {
-    struct batch b = {.count = 0};
+    struct batch b;
     int pid = ga_os_pid();
-    ga_self_enter();
-    ga_table_each(&root->holds, collect, &b);
-    ga_self_leave();
-    for (uint32_t i = 0; i < b.count; i++)
-        if (!ga_os_thread_lives(pid, b.tid[i]))
-            give_back(root, b.key[i]);
+    uint32_t living = 0;
+    do {
+        b.skip = living;
+        b.count = 0;
+        ga_self_enter();
+        ga_table_each(&root->holds, collect, &b);
+        ga_self_leave();
+        for (uint32_t i = 0; i < b.count; i++) {
+            if (ga_os_thread_lives(pid, b.tid[i]))
+                living++;
+            else
+                give_back(root, b.key[i]);
+        }
+    } while (b.count == BATCH);
 }

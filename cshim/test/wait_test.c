@@ -227,6 +227,48 @@ static void dead_at_attach(void) {
     check_nothing_used();
 }
 
+// More threads have holds than are looked at in one go. The one that ends is the last to be found.
+#define HOLDERS 40
+static _Atomic uint32_t ending; // the number of the thread that is to end
+
+static void *holder_of_many(void *number) {
+    CHECK(ga_hold_take(enter(), 0));
+    *(uint32_t *)number = ga_self.number;
+    pthread_barrier_wait(&turn);
+    while (atomic_load(&ending) != ga_self.number && atomic_load(&ending) != UINT32_MAX)
+        usleep(1000);
+    return NULL;
+}
+
+static void keep(void *arg, const struct ga_entry *entry) {
+    *(struct ga_entry *)arg = *entry;
+}
+
+static void ended_of_many(void) {
+    struct ga_root *root = enter();
+    pthread_t thread[HOLDERS];
+    uint32_t number[HOLDERS];
+    struct ga_entry last = {.key = 0};
+    CHECK(pthread_barrier_init(&turn, NULL, 2) == 0);
+    for (int i = 0; i < HOLDERS; i++) {
+        thread[i] = start(holder_of_many, &number[i]);
+        pthread_barrier_wait(&turn);
+    }
+    test_daemon_say(&peer, "slots 40"); // there is no other
+    ga_table_each(&root->holds, keep, &last);
+    atomic_store(&ending, (uint32_t)last.bytes);
+    atomic_store(&dying, (pid_t)last.context);
+    for (int i = 0; i < HOLDERS; i++)
+        if (number[i] == last.bytes)
+            join(thread[i]);
+    CHECK(ga_hold_take(root, 0));
+    atomic_store(&ending, UINT32_MAX);
+    for (int i = 0; i < HOLDERS; i++)
+        if (number[i] != last.bytes)
+            pthread_join(thread[i], NULL);
+    check_nothing_used();
+}
+
 // A child has copies of the connections, and no part in what its parent's thread waits for.
 static void forked(void) {
     int go[2];
@@ -324,6 +366,7 @@ static const struct {
     {"dead at hello", dead_at_hello},
     {"dead at attach", dead_at_attach},
     {"ended at hello", ended_at_hello},
+    {"ended of many", ended_of_many},
     {"forked", forked},
     {"exec", exec_another},
     {"exit", exit_elsewhere},
