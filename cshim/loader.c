@@ -93,6 +93,8 @@ static int visit(struct dl_phdr_info *info, size_t size, void *arg) {
         l->dlvsym = (void *(*)(void *, const char *, const char *))find(&s, "dlvsym");
     if (!l->dlopen)
         l->dlopen = (void *(*)(const char *, int))find(&s, "dlopen");
+    if (!l->dlclose)
+        l->dlclose = (int (*)(void *))find(&s, "dlclose");
     if (!l->dladdr)
         l->dladdr = (int (*)(const void *, void *))find(&s, "dladdr");
     return 0;

@@ -12,6 +12,7 @@ struct ga_loader {
     void *(*dlsym)(void *handle, const char *name);
     void *(*dlvsym)(void *handle, const char *name, const char *version);
     void *(*dlopen)(const char *name, int flags);
+    int (*dlclose)(void *handle);
     int (*dladdr)(const void *address, void *info);
 };
 

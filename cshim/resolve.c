@@ -70,6 +70,28 @@ static void *in_library(const struct lookup *l) {
     return settled(found_in(l, atomic_load(&l->library->handle))); // dlerror says so
 }
 
+// In the scope of the caller's own object, which is searched behind the global one.
+static void *found_beside_caller(const struct lookup *l) {
+    const struct ga_loader *loader = ga_loader_get();
+    Dl_info info;
+    void *own = NULL;
+    if (loader->dladdr && loader->dlclose && loader->dladdr(l->caller, &info))
+        own = loader->dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (!own)
+        return NULL;
+    void *found = found_in(l, own);
+    loader->dlclose(own);
+    return found;
+}
+
+// What a search that meets our export would find without it.
+static void *found_without_us(const struct lookup *l) {
+    void *found = found_in(l, RTLD_NEXT);
+    if (!found && l->handle == RTLD_DEFAULT)
+        found = found_beside_caller(l);
+    return found ? found : settled(found_in(l, RTLD_NEXT)); // dlerror says so
+}
+
 // RTLD_DEFAULT and RTLD_NEXT search from the caller on, so only a jump from there can ask. What
 // it would find is one of our exports, since a preload comes first. That is right where the
 // library is there and has the function; where not, it must not be found.
@@ -87,7 +109,15 @@ static void *decide_special(const struct lookup *l) {
     void *found = l->handle == RTLD_DEFAULT ? found_in(l, RTLD_DEFAULT) : NULL;
     if (found && found != l->wrapper)
         return found;
-    return settled(found_in(l, RTLD_NEXT));
+    return found_without_us(l);
+}
+
+// Switched off, our exports must not be found by anybody.
+static void *decide_disabled(const struct lookup *l) {
+    if (l->handle == RTLD_NEXT ? !ga_loader_precedes(l->caller)
+                               : found_in(l, l->handle) != l->wrapper)
+        return NULL; // the search does not meet ours
+    return found_without_us(l);
 }
 
 static void *decide(struct lookup *l) {
@@ -96,6 +126,8 @@ static void *decide(struct lookup *l) {
         return NULL;
     l->row = (size_t)row;
     l->wrapper = l->library->wrapper(l->row);
+    if (ga_driver_disabled())
+        return decide_disabled(l);
     if (l->handle == RTLD_DEFAULT || l->handle == RTLD_NEXT)
         return decide_special(l);
     void *found = found_in(l, l->handle);
@@ -112,7 +144,7 @@ static void *decide(struct lookup *l) {
 void *ga_resolve_decide(void *handle, const char *name, const char *version, const void *caller) {
     const struct ga_loader *loader = ga_loader_get(); // also sets where the jump goes to
     struct ga_library *library = GA_LIKELY(name != NULL) ? library_of(name) : NULL;
-    if (GA_LIKELY(!library) || !loader->dlsym || ga_driver_disabled())
+    if (GA_LIKELY(!library) || !loader->dlsym)
         return NULL;
     int saved = errno;
     struct lookup l = {

@@ -18,19 +18,21 @@ var whoMissed = regexp.MustCompile(`\S+: undefined symbol`)
 
 // TestLoaderKeepsItsMeaning: RTLD_NEXT and RTLD_DEFAULT from a program, from its
 // libraries and from one opened later, versions, namespaces, and functions that
-// are called like the driver's and are the program's own.
+// are called like the driver's and are the program's own. Switched off, as well.
 func TestLoaderKeepsItsMeaning(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Stopped: true})
-	env := append(m.Env(), preload(t)...)
+	on := append(m.Env(), preload(t)...)
+	off := append(slices.Clone(on), "GPUARB_DISABLE=1")
 	for _, c := range []struct {
 		program, what string
+		env           []string
 		lines         int
-	}{{"loader", "semantics", 60}, {"loader-own", "own", 15}} {
+	}{{"loader", "semantics", on, 60}, {"loader-own", "own", on, 15}, {"loader", "semantics", off, 60}, {"loader-own", "own", off, 15}, {"loader", "unload", off, 9}} {
 		t.Run(c.what, func(t *testing.T) {
 			program := rig.Build(t, "programs/"+c.program)
 			want := rig.Run(t, m.Command(m.Env(), program, c.what))
-			got := rig.Run(t, m.Command(env, program, c.what))
+			got := rig.Run(t, m.Command(c.env, program, c.what))
 			if c.what == "own" {
 				want.Stdout = whoMissed.ReplaceAllString(want.Stdout, "undefined symbol")
 				got.Stdout = whoMissed.ReplaceAllString(got.Stdout, "undefined symbol")

@@ -6,6 +6,7 @@
 //                            under a preload as without it
 //   loader own               calls and looks up functions that are called like the driver's
 //                            (loader-own has them), without a driver and with one
+//   loader unload            loads and unloads the driver, and says where its functions are found
 //   loader drive NAME HOW    loads the driver by NAME and takes memory as it is told on stdin:
 //                            plain        dlsym
 //                            version      dlvsym where the driver has versions, else dlsym
@@ -116,6 +117,7 @@ static int own(void) {
     show("first, next the second", lookup1(RTLD_NEXT, names[1]));
     show("second, next the second", lookup2(RTLD_NEXT, names[1]));
     show("third, default the second", third_lookup(RTLD_DEFAULT, names[1]));
+    show("third, default its own", third_lookup(RTLD_DEFAULT, "cuMemAllocManaged"));
     for (int with = 0; with < 2; with++) {
         printf("called: %d\n", cuMemAlloc_v2());
         show("program, default", dlsym(RTLD_DEFAULT, names[0]));
@@ -131,6 +133,31 @@ static int own(void) {
 #endif
 
 // The driver
+
+static void show_driver(const char *when) {
+    static const char *const names[] = {"cuMemAlloc_v2", "cuInit"};
+    void *loaded = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    printf("%s: %s\n", when, loaded ? "there" : "not there");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const void *own = dlsym(dlopen(NULL, RTLD_NOW), names[i]);
+        printf("%s: default %d, next %d, itself %d\n", names[i],
+               dlsym(RTLD_DEFAULT, names[i]) != NULL, dlsym(RTLD_NEXT, names[i]) != NULL,
+               own != NULL);
+    }
+    if (loaded)
+        dlclose(loaded);
+}
+
+static int unload(void) {
+    show_driver("before");
+    void *handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!handle || !dlsym(handle, "cuMemAlloc_v2"))
+        return printf("no driver: %s\n", dlerror()), 1;
+    show_driver("opened");
+    dlclose(handle);
+    show_driver("closed");
+    return 0;
+}
 
 static void *driver;
 static lookup_function *find_context, *find_memory;
@@ -236,12 +263,14 @@ static int drive(const char *name, const char *how) {
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "semantics") == 0)
         return semantics();
+    if (argc == 2 && strcmp(argv[1], "unload") == 0)
+        return unload();
 #ifdef OWN
     if (argc == 2 && strcmp(argv[1], "own") == 0)
         return own();
 #endif
     if (argc == 4 && strcmp(argv[1], "drive") == 0)
         return drive(argv[2], argv[3]);
-    fprintf(stderr, "usage: loader semantics|own|drive NAME HOW\n");
+    fprintf(stderr, "usage: loader semantics|own|unload|drive NAME HOW\n");
     return 2;
 }

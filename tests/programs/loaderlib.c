@@ -32,6 +32,12 @@ int cuMemAllocPitch(void);
 int cuMemAllocPitch(void) {
     return WHO;
 }
+#if WHO == 3
+int cuMemAllocManaged(void);
+int cuMemAllocManaged(void) {
+    return WHO;
+}
+#endif
 #endif
 
 #if WHO == 2
