@@ -101,6 +101,8 @@ struct ga_cu_instantiate {
 #define GA_CUDA_CAPTURE_MODE_RELAXED 2
 #define GA_CUDA_ATTRIBUTE_TEXTURE_ALIGNMENT 14
 #define GA_CUDA_LOCATION_DEVICE 1
+#define GA_CUDA_LOCATION_HOST 2 // and a node of it: 3, and the calling thread's node: 4
+#define GA_CUDA_LOCATION_HOST_NUMA_CURRENT 4
 #define GA_CUDA_NODE_GRAPH 4 // CUgraphNodeType
 #define GA_CUDA_NODE_ALLOC 10
 #define GA_CUDA_NODE_FREE 11

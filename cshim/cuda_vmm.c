@@ -4,12 +4,14 @@
 #include "admit.h"
 #include "cuda_device.h"
 #include "cuda_memory.h"
+#include "host.h"
 
 // Memory that somebody refers to or maps. What it is charged with is in root.blocks, under the
 // address of this: a handle may be used again while what it stood for is still mapped.
 struct memory {
     uint64_t references; // by all its handles
     uint64_t mappings;   // made, or being made
+    uint64_t host;       // bytes of host memory, which lives in no context; 0: it is a device's
     struct memory *next; // unused, or about to be given back
 };
 
@@ -110,7 +112,9 @@ static void end(struct ga_root *root, struct ga_cuda_vmm *v, struct memory *gone
         struct memory *m = gone;
         struct ga_entry entry;
         gone = m->next;
-        if (ga_withdraw(root, key_of(m), &entry))
+        if (m->host)
+            ga_host_give(root, m->host);
+        else if (ga_withdraw(root, key_of(m), &entry))
             ga_release(root, entry.device, entry.bytes, entry.tag);
         drop_memory(v, m);
     }
@@ -137,52 +141,101 @@ static bool refer_locked(struct ga_cuda_vmm *v, ga_memory handle, struct memory 
     return true;
 }
 
-// The device that the memory will be on, or −1: host memory, or none that is arbitrated.
-static int device_of(struct ga_root *root, const struct ga_cu_memory_properties *properties) {
-    if (!properties || properties->location_type != GA_CUDA_LOCATION_DEVICE)
-        return -1;
-    return ga_cuda_device_know(root, properties->location) ? properties->location : -1;
+// Memory on its way: open, then the driver, then settle.
+struct claim {
+    struct ga_root *root;
+    struct ga_cuda_vmm *vmm;
+    struct memory *memory;
+    uint64_t bytes;
+    bool host;
+    uint32_t device;
+    uint16_t tag;
+};
+
+enum opened {
+    PASS,     // not arbitrated: the driver alone decides
+    REFUSED,  // nothing was taken
+    ADMITTED, // settle must follow
+};
+
+static bool place(struct claim *c, const struct ga_cu_memory_properties *properties) {
+    if (!properties)
+        return false;
+    c->host = properties->location_type >= GA_CUDA_LOCATION_HOST &&
+              properties->location_type <= GA_CUDA_LOCATION_HOST_NUMA_CURRENT;
+    c->device = (uint32_t)properties->location;
+    return c->host || (properties->location_type == GA_CUDA_LOCATION_DEVICE &&
+                       ga_cuda_device_know(c->root, properties->location));
+}
+
+static bool take(struct claim *c) {
+    return c->host ? ga_host_take(c->root, c->bytes)
+                   : ga_admit(c->root, c->device, c->bytes, GA_MEMORY_PLAIN, &c->tag);
+}
+
+static void roll_back(struct claim *c) {
+    if (c->host)
+        ga_host_give(c->root, c->bytes);
+    else
+        ga_release(c->root, c->device, c->bytes, c->tag);
+    drop_memory(c->vmm, c->memory);
+}
+
+static enum opened open_claim(struct claim *c, uint64_t bytes,
+                              const struct ga_cu_memory_properties *properties) {
+    c->root = ga_root_get();
+    c->bytes = bytes;
+    if (!c->root || bytes == 0 || !place(c, properties))
+        return PASS;
+    if (c->host && bytes > GA_CREDIT_LIMIT) // no host has so much
+        return PASS;
+    c->vmm = get(c->root, true);
+    c->memory = c->vmm ? new_memory(c->root, c->vmm) : NULL;
+    if (!c->memory)
+        return REFUSED;
+    if (take(c))
+        return ADMITTED;
+    drop_memory(c->vmm, c->memory);
+    return REFUSED;
 }
 
 // Puts what was created into the tables. False: no memory for that.
-static bool record(struct ga_root *root, struct ga_cuda_vmm *v, const struct ga_entry *entry,
-                   ga_memory handle, struct memory *m) {
+static bool record(struct claim *c, ga_memory handle) {
     struct memory *gone = NULL;
-    if (!ga_hold(root, entry))
+    struct ga_entry entry = {.key = key_of(c->memory),
+                             .bytes = c->bytes,
+                             .tag = c->tag,
+                             .device = (uint8_t)c->device,
+                             .kind = GA_MEMORY_PLAIN};
+    c->memory->host = c->host ? c->bytes : 0;
+    if (!c->host && !ga_hold(c->root, &entry))
         return false;
-    lock(v);
-    bool kept = refer_locked(v, handle, m, &gone);
-    unlock(v);
-    end(root, v, gone);
-    struct ga_entry taken;
-    if (!kept)
-        ga_withdraw(root, entry->key, &taken);
+    lock(c->vmm);
+    bool kept = refer_locked(c->vmm, handle, c->memory, &gone);
+    unlock(c->vmm);
+    end(c->root, c->vmm, gone);
+    if (!kept && !c->host)
+        ga_withdraw(c->root, entry.key, &entry);
     return kept;
 }
 
 ga_result ga_cuda_vmm_create(GA_FN_cuMemCreate *real, ga_memory *handle, size_t bytes,
                              const struct ga_cu_memory_properties *properties, uint64_t flags) {
-    struct ga_root *root = ga_root_get();
-    int device = root && bytes ? device_of(root, properties) : -1;
-    if (device < 0)
-        return real(handle, bytes, properties, flags);
-    struct ga_cuda_vmm *v = get(root, true);
-    struct memory *m = v ? new_memory(root, v) : NULL;
-    if (!m)
+    struct claim c;
+    enum opened opened = open_claim(&c, bytes, properties);
+    if (opened == REFUSED)
         return GA_CUDA_OUT_OF_MEMORY;
-    struct ga_entry entry = {
-        .key = key_of(m), .bytes = bytes, .device = (uint8_t)device, .kind = GA_MEMORY_PLAIN};
-    ga_result result = GA_CUDA_OUT_OF_MEMORY;
-    if (ga_admit(root, (uint32_t)device, bytes, GA_MEMORY_PLAIN, &entry.tag)) {
-        result = real(handle, bytes, properties, flags);
-        if (result == GA_CUDA_SUCCESS && (record(root, v, &entry, *handle, m) ||
-                                          GA_REAL(cuMemRelease)(*handle) != GA_CUDA_SUCCESS))
+    ga_result result = real(handle, bytes, properties, flags);
+    if (opened == PASS)
+        return result;
+    // Without memory to remember it by: better none than what nobody can account for.
+    if (result == GA_CUDA_SUCCESS && !record(&c, *handle)) {
+        if (GA_REAL(cuMemRelease)(*handle) != GA_CUDA_SUCCESS)
             return result;
-        if (result == GA_CUDA_SUCCESS)
-            result = GA_CUDA_OUT_OF_MEMORY;
-        ga_release(root, (uint32_t)device, bytes, entry.tag);
+        result = GA_CUDA_OUT_OF_MEMORY;
     }
-    drop_memory(v, m);
+    if (result != GA_CUDA_SUCCESS)
+        roll_back(&c);
     return result;
 }
 

@@ -74,6 +74,53 @@ func TestHostIsCounted(t *testing.T) {
 	})
 }
 
+// What goes by a handle is counted like the rest, wherever in the host it is, until nobody
+// refers to it nor maps it. It lives in no context.
+func TestHostByHandle(t *testing.T) {
+	const limit = 8*mib + 1
+	withHost(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		p.Want("reserve r 64M", "ok")
+		for _, place := range []string{"2", "3", "4"} { // the host, a node of it, the nearest node
+			m.Sim("fail", "cuMemCreate:1:999")
+			p.Want("createhost a 4M "+place, "err 999")
+			m.Sim("clear")
+			p.Want("createhost a 1000 "+place, errInvalidValue) // no multiple of the granularity
+			hostRest(t, m, p, limit, 0)
+			p.Want("createhost a 4M "+place, "ok")
+			p.Want("hostflags b 1000", "ok")
+			hostRest(t, m, p, limit, 4*mib+1000)
+			m.CountCalls("cuMemCreate")
+			p.Want("createhost c 4M "+place, errOutOfMemory)
+			if n := m.Calls("cuMemCreate"); n != 0 {
+				t.Errorf("the driver was asked %d times for what was refused", n)
+			}
+			m.Sim("clear")
+			p.Want("freehost b", "ok")
+			p.Want("createhost c 4M "+place, "ok")
+			p.Want("host more 2", errOutOfMemory)
+			p.Want("releasemem c", "ok")
+			p.Want("releasemem c", errInvalidValue)
+			hostRest(t, m, p, limit, 4*mib)
+			p.Want("map r 0 4M a", "ok")
+			p.Want("retain again r 1M", "ok")
+			m.Sim("fail", "cuMemRelease:1:999")
+			p.Want("releasemem a", "err 999")
+			m.Sim("clear")
+			p.Want("releasemem a", "ok")
+			p.Want("unmap r 0 4M", "ok")
+			p.Want("destroy first", "ok")
+			p.Want("context first", "ok")
+			hostRest(t, m, p, limit, 4*mib) // for the other reference
+			p.Want("map r 0 4M again", "ok")
+			p.Want("releasemem again", "ok")
+			hostRest(t, m, p, limit, 4*mib) // for the mapping
+			p.Want("unmap r 0 4M", "ok")
+			hostRest(t, m, p, limit, 0)
+		}
+		holds(t, m, p.PID(), 0, 0)
+	})
+}
+
 // It is no device memory: neither charged there nor bounded by the budget.
 func TestHostIsNotTheDevices(t *testing.T) {
 	everyWay(t, mib, func(t *testing.T, m *rig.Machine, p *rig.Program) {

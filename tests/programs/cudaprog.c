@@ -58,7 +58,8 @@
 //               arraydestroy NAME            cuArrayDestroy (by name, also after it was destroyed)
 //               mipmap NAME … LEVELS         cuMipmappedArrayCreate, otherwise as array3d
 //               mipmapdestroy NAME           cuMipmappedArrayDestroy
-//   mappings    create NAME SIZE [DEVICE]    cuMemCreate;   createhost: in host memory
+//   mappings    create NAME SIZE [DEVICE]    cuMemCreate;   createhost NAME SIZE [PLACE]: in
+//                                            host memory, a CUmemLocationType (2)
 //               releasemem NAME              cuMemRelease (by name, also after the last one)
 //               reserve NAME SIZE            cuMemAddressReserve
 //               map NAME OFFSET SIZE MEMORY  cuMemMap at a reserved address
@@ -566,8 +567,10 @@ static void do_create(const struct command *c) {
     properties.handle_types = strcmp(c->word[0], "createshared") == 0;
     struct name *n = lookup(c, 1, true);
     uint64_t handle = 0;
-    if (strcmp(c->word[0], "createhost") == 0)
-        properties.location_type = 2;
+    if (strcmp(c->word[0], "createhost") == 0) {
+        properties.location_type = (int)number_or(c, 3, 2);
+        properties.location = 0;
+    }
     CUresult r = CU(cuMemCreate)(&handle, number(c, 2), &properties, 0);
     if (r == 0)
         n->value = handle;

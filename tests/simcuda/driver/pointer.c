@@ -106,6 +106,7 @@ static CUresult get_locked(CUdeviceptr p, int attribute, void *out) {
         return of_block(b, p, attribute, out);
     if (vmm_find(p, &r)) {
         struct block like = {.base = r.base, .size = r.size, .phys = r.phys};
+        like.kind = r.phys < 0 ? BLOCK_HOST : BLOCK_DEVICE;
         return of_block(&like, p, attribute, out);
     }
     return host_registered(p, 1) ? of_registered(p, attribute, out) : CUDA_ERROR_INVALID_VALUE;

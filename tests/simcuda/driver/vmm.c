@@ -17,6 +17,7 @@
 #define EXPORT_MAGIC 0x6d656d756469736cull
 
 enum { HANDLE_TYPE_FD = 1 };
+enum { LOCATION_DEVICE = 1, LOCATION_HOST, LOCATION_HOST_NUMA, LOCATION_HOST_NUMA_CURRENT };
 
 // Lies behind the bytes in what backs them, for who gets the descriptor.
 struct label {
@@ -28,7 +29,7 @@ struct memory {
     CUmemGenericAllocationHandle handle;
     CUmemAllocationProp prop;
     uint64_t size;
-    int phys;
+    int phys;      // -1: host memory
     int fd;        // what backs it, so that a second mapping shows the same bytes
     bool imported; // another process has it
     unsigned refs, maps;
@@ -56,13 +57,39 @@ static bool multiple(uint64_t n) {
     return n && n % GRANULARITY == 0;
 }
 
+// Every host is one NUMA node.
 static CUresult check_prop(const CUmemAllocationProp *prop) {
-    enum { PINNED = 1, DEVICE = 1 };
+    enum { PINNED = 1 };
     if (!prop || prop->type != PINNED)
         return CUDA_ERROR_INVALID_VALUE;
-    if (prop->location.type != DEVICE || (prop->requestedHandleTypes & ~HANDLE_TYPE_FD))
+    if (prop->requestedHandleTypes & ~HANDLE_TYPE_FD)
         return CUDA_ERROR_NOT_SUPPORTED;
-    return dev_valid(prop->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    switch (prop->location.type) {
+    case LOCATION_DEVICE:
+        return dev_valid(prop->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    case LOCATION_HOST_NUMA:
+        return prop->location.id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case LOCATION_HOST:
+    case LOCATION_HOST_NUMA_CURRENT:
+        return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+// False: there is not so much.
+static bool take(int phys, uint64_t size) {
+    if (phys >= 0)
+        return size <= sim_capacity(drv.sim, phys) &&
+               sim_take(drv.sim, drv.me, phys, mem_cost(size));
+    host_count((int64_t)size);
+    return true;
+}
+
+static void give(int phys, uint64_t size) {
+    if (phys >= 0)
+        sim_give(drv.sim, drv.me, phys, mem_cost(size));
+    else
+        host_count(-(int64_t)size);
 }
 
 EXPORT CUresult cuMemGetAllocationGranularity(size_t *out, const CUmemAllocationProp *prop,
@@ -84,13 +111,12 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size,
     CUresult rc = check_prop(prop);
     if (rc)
         return rc;
-    int phys = drv.phys[prop->location.id];
-    if ((rc = dev_lost(phys)))
+    int phys = prop->location.type == LOCATION_DEVICE ? drv.phys[prop->location.id] : -1;
+    if (phys >= 0 && (rc = dev_lost(phys)))
         return rc;
     mem_delay();
     struct memory *m = calloc(1, sizeof *m);
-    if (!m || size > sim_capacity(drv.sim, phys) ||
-        !sim_take(drv.sim, drv.me, phys, mem_cost(size))) {
+    if (!m || !take(phys, size)) {
         free(m);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -101,7 +127,7 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size,
         if (m->fd >= 0)
             close(m->fd);
         free(m);
-        sim_give(drv.sim, drv.me, phys, mem_cost(size));
+        give(phys, size);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     pthread_mutex_lock(&drv.lock);
@@ -115,7 +141,7 @@ static void end_if_unused(struct memory *m) {
     if (m->refs || m->maps)
         return;
     if (!m->imported)
-        sim_give(drv.sim, drv.me, m->phys, mem_cost(m->size));
+        give(m->phys, m->size);
     close(m->fd);
     free(m);
 }

@@ -71,5 +71,13 @@ int main(void) {
     CHECK(cuMemRelease(b), 0);
     CHECK(free_bytes(), before);
     CHECK(cuMemAddressFree(p, 8 * MIB), 0);
+
+    // Host memory is nothing of the device's.
+    const CUmemAllocationProp host = {.type = 1, .location = {.type = 2, .id = 0}};
+    CHECK(CU(cuMemCreate, CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *,
+             unsigned long long)(&a, 4 * MIB, &host, 0),
+          0);
+    CHECK(free_bytes(), before);
+    CHECK(cuMemRelease(a), 0);
     return 0;
 }
