@@ -70,6 +70,22 @@ func TestContextVersions(t *testing.T) {
 	})
 }
 
+// The first version of cuStreamDestroy gives a stream's place back too.
+func TestStreamDestroyedByTheFirstVersion(t *testing.T) {
+	everyWay(t, 8*mib, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("stream s", "ok")
+		m.Sim("fail", "cuStreamDestroy:1:999")
+		p.Want("streamdestroyv1 s", "err 999")
+		m.Sim("clear")
+		objects(t, m, pid, 0, 1, 1)
+		p.Want("streamdestroyv1 s", "ok")
+		objects(t, m, pid, 0, 1, 0)
+		p.Want("streamdestroyv1 s", errInvalidHandle)
+		objects(t, m, pid, 0, 1, 0)
+	})
+}
+
 // A context that was attached ends with as many detaches.
 func TestContextAttached(t *testing.T) {
 	everyWay(t, 8*mib, func(t *testing.T, m *rig.Machine, p *rig.Program) {

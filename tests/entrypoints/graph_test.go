@@ -40,7 +40,7 @@ var graphs = []struct {
 // instantiations are the ways to make it executable, launches those to launch it, with
 // its default stream.
 var (
-	instantiations = []string{"instantiate x graph", "instantiatev2 x graph", "instantiatewith x graph 0 s", "withptsz x graph 0 s"}
+	instantiations = []string{"instantiate x graph", "instantiatev1 x graph", "instantiatev2 x graph", "instantiatewith x graph 0 s", "withptsz x graph 0 s"}
 	launches       = []struct{ upload, launch, symbol, stream string }{
 		{"upload x s", "launch x s", "cuGraphLaunch", "s"},
 		{"upload x 0", "launch x 0", "cuGraphLaunch", "0"},
@@ -65,7 +65,7 @@ func TestGraphsAreCharged(t *testing.T) {
 		p.Want("stream c", "ok")
 		for _, g := range graphs {
 			for i, instantiate := range instantiations {
-				l := launches[i]
+				l := launches[i%len(launches)]
 				g.make(p, bytes, true)
 				p.Want(instantiate, "ok")
 				exactly(p, limit)

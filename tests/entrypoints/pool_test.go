@@ -209,6 +209,37 @@ func TestPoolsKeep(t *testing.T) {
 	})
 }
 
+// The calls that drivers have from 13.0 on. cuGetProcAddress of the simulated one, which
+// is older, answers with none of them.
+func TestPoolsSince13(t *testing.T) {
+	t.Parallel()
+	const limit = 8 << 20
+	for _, way := range []string{"dlsym", "link"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			m := rig.New(t, rig.Options{NoMount: true, Devices: "64M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+			p := start(m, way, limit)
+			pid := p.PID()
+			p.Want("stream s", "ok")
+			p.Want("pool own", "ok")
+			p.Want("pooluse own", "ok")
+			p.Want("poolnow now", "ok")
+			p.Want("pooldefault other", "ok")
+			for _, pool := range []string{"now", "other"} {
+				p.Want("poolkeep "+pool+" 4M", "ok")
+				p.Want("allocpool a 8M s "+pool, "ok")
+				p.Want("allocpool b 1 s "+pool, errOutOfMemory)
+				p.Want("freeasync a s", "ok")
+				p.Want("syncof first", "ok")
+				keeps(t, m, pid, 0, 4<<20) // which a synchronisation gives up, and the ledger with it
+				p.Want("pooltrim "+pool+" 0", "ok")
+				keeps(t, m, pid, 0, 0)
+			}
+			exactly(p, limit)
+		})
+	}
+}
+
 // A pool that was destroyed holds what it has until its last block is freed.
 func TestPoolsEnd(t *testing.T) {
 	const limit = 8 << 20

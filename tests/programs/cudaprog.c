@@ -15,13 +15,15 @@
 // Before the first command: cuInit, and a context on --device (default 0; --context create is the
 // default, none makes none), which prints "ready", or "init err N" and ends with status 1.
 //
-//   memory      alloc NAME SIZE              cuMemAlloc_v2
-//               pitch NAME WIDTH HEIGHT      cuMemAllocPitch_v2: "pitch a ok 512"
+//   memory      alloc NAME SIZE              cuMemAlloc_v2;   allocv1: cuMemAlloc, of 32 bits
+//               pitch NAME WIDTH HEIGHT      cuMemAllocPitch_v2: "pitch a ok 512";
+//                                            pitchv1: cuMemAllocPitch
 //               managed NAME SIZE            cuMemAllocManaged
 //               allocasync NAME SIZE STREAM  cuMemAllocAsync;   allocptsz: the _ptsz entry point
 //               allocpool NAME SIZE STREAM [POOL]  cuMemAllocFromPoolAsync, the device's default
 //                                            pool if none is named; poolptsz: the _ptsz entry point
-//               free NAME                    cuMemFree_v2 (by name, also after it was freed)
+//               free NAME                    cuMemFree_v2 (by name, also after it was freed);
+//                                            freev1: cuMemFree
 //               freeasync NAME STREAM        cuMemFreeAsync;    freeptsz: the _ptsz entry point
 //               freeunknown ADDRESS          cuMemFree_v2 of a number
 //               write NAME BYTE; read NAME   cuMemsetD8, cuMemcpyDtoH: "read a ok 7"
@@ -37,6 +39,9 @@
 //                                            SIZE bytes and frees: "threads ok GRANTED REFUSED"
 //   pools       pool NAME [DEVICE]           cuMemPoolCreate; the name "default" is the device's
 //   own
+//               poolmanaged NAME             the same of managed memory without a place
+//               poolnow NAME, pooldefault NAME  the device's, by cuMemGetMemPool and
+//                                            cuMemGetDefaultMemPool
 //               pooldestroy NAME             (by name, also after it was destroyed)
 //               pooluse NAME                 cuDeviceSetMemPool
 //               pooltrim NAME BYTES          cuMemPoolTrimTo
@@ -47,6 +52,7 @@
 //                                            graphnode: cuGraphAddNode with the same
 //               graphfree NAME GRAPH         cuGraphAddMemFreeNode
 //               instantiate NAME GRAPH [FLAGS]   cuGraphInstantiateWithFlags; instantiatev2: …_v2;
+//                                            instantiatev1: cuGraphInstantiate;
 //               instantiatewith NAME GRAPH FLAGS STREAM   …WithParams; withptsz: its _ptsz entry
 //               point execdestroy NAME upload NAME STREAM; launch NAME STREAM; uploadptsz,
 //               launchptsz graphtrim DEVICE             cuDeviceGraphMemTrim graphholds DEVICE what
@@ -84,12 +90,13 @@
 //               freehost NAME                cuMemFreeHost (by name, also after it was freed)
 //               unregister NAME              cuMemHostUnregister
 //   streams     stream NAME [PRIORITY]       cuStreamCreate, or …WithPriority
-//               streamdestroy NAME           (by name, also after it was destroyed)
+//               streamdestroy NAME           (by name, also after it was destroyed);
+//                                            streamdestroyv1: cuStreamDestroy
 //               streammany NAME COUNT        so many; stops at the first failure
 //               streamunknown HANDLE         cuStreamDestroy_v2 of a number
 //               sync STREAM; query STREAM    "query s err 600" while it is busy
 //               syncptsz STREAM; syncevent STREAM; syncall   the same by …_ptsz, by an event, and
-//                                            cuCtxSynchronize
+//                                            cuCtxSynchronize; syncof CONTEXT: its _v2
 //               gate STREAM                  holds the stream up until "open" (all gates at once)
 //               delay STREAM MS              holds it up for a time
 //               capture STREAM [MODE]        cuStreamBeginCapture_v2
@@ -107,8 +114,8 @@
 //               use NAME                     cuCtxSetCurrent;   use 0: none
 //               destroy NAME                 cuCtxDestroy_v2;   destroyv1: cuCtxDestroy
 //               release DEVICE; reset DEVICE the primary context's;   releasev1, resetv1
-//   questions   info                         cuMemGetInfo_v2: "info ok FREE TOTAL"
-//               total [DEVICE]               cuDeviceTotalMem_v2: "total ok BYTES"
+//   questions   info                         cuMemGetInfo_v2: "info ok FREE TOTAL"; infov1: …Info
+//               total [DEVICE]               cuDeviceTotalMem_v2: "total ok BYTES"; totalv1: …Mem
 //               nvmlmemory [INDEX]           nvmlDeviceGetMemoryInfo: "nvmlmemory ok FREE USED
 //               TOTAL";
 //                                            nvmlmemory2: _v2, and RESERVED behind it
@@ -240,6 +247,13 @@ static CUresult named_pool(const struct command *c, int i, CUpool *pool) {
     return 0;
 }
 
+static CUresult allocate_v1(CUdeviceptr *p, uint64_t size) {
+    uint32_t shorter = 0;
+    CUresult r = CU(cuMemAlloc)(&shorter, (unsigned int)size);
+    *p = shorter;
+    return r;
+}
+
 static CUresult allocate(const struct command *c, struct name *n) {
     const char *what = c->word[0];
     CUdeviceptr p = 0;
@@ -248,6 +262,8 @@ static CUresult allocate(const struct command *c, struct name *n) {
     n->size = number(c, 2);
     if (strcmp(what, "alloc") == 0)
         r = CU(cuMemAlloc_v2)(&p, n->size);
+    else if (strcmp(what, "allocv1") == 0)
+        r = allocate_v1(&p, n->size);
     else if (strcmp(what, "managed") == 0)
         r = CU(cuMemAllocManaged)(&p, n->size, 1);
     else if (strcmp(what, "allocasync") == 0)
@@ -270,11 +286,22 @@ static void do_alloc(const struct command *c) {
     answer(c, allocate(c, lookup(c, 1, true)), "");
 }
 
+static CUresult pitched_v1(CUdeviceptr *p, size_t *pitch, uint64_t width, uint64_t height) {
+    uint32_t shorter = 0;
+    unsigned int row = 0;
+    CUresult r = CU(cuMemAllocPitch)(&shorter, &row, (unsigned int)width, (unsigned int)height, 4);
+    *p = shorter;
+    *pitch = row;
+    return r;
+}
+
 static void do_pitch(const struct command *c) {
     struct name *n = lookup(c, 1, true);
     size_t pitch = 0;
     CUdeviceptr p = 0;
-    CUresult r = CU(cuMemAllocPitch_v2)(&p, &pitch, number(c, 2), number(c, 3), 4);
+    bool first = strcmp(c->word[0], "pitchv1") == 0;
+    CUresult r = first ? pitched_v1(&p, &pitch, number(c, 2), number(c, 3))
+                       : CU(cuMemAllocPitch_v2)(&p, &pitch, number(c, 2), number(c, 3), 4);
     char more[32];
     snprintf(more, sizeof more, "%zu", pitch);
     if (r == 0)
@@ -287,6 +314,8 @@ static void do_free(const struct command *c) {
     CUresult r;
     if (strcmp(c->word[0], "free") == 0)
         r = CU(cuMemFree_v2)(p);
+    else if (strcmp(c->word[0], "freev1") == 0)
+        r = CU(cuMemFree)((uint32_t)p);
     else if (strcmp(c->word[0], "freeasync") == 0)
         r = CU(cuMemFreeAsync)(p, stream(c, 2));
     else
@@ -838,7 +867,8 @@ static void do_streammany(const struct command *c) {
 }
 
 static void do_streamdestroy(const struct command *c) {
-    answer(c, CU(cuStreamDestroy_v2)(stream(c, 1)), "");
+    bool first = strcmp(c->word[0], "streamdestroyv1") == 0;
+    answer(c, first ? CU(cuStreamDestroy)(stream(c, 1)) : CU(cuStreamDestroy_v2)(stream(c, 1)), "");
 }
 
 static void do_streamunknown(const struct command *c) {
@@ -904,6 +934,10 @@ static void do_syncall(const struct command *c) {
     answer(c, CU(cuCtxSynchronize)(), "");
 }
 
+static void do_syncof(const struct command *c) {
+    answer(c, CU(cuCtxSynchronize_v2)((CUcontext)(uintptr_t)lookup(c, 1, false)->value), "");
+}
+
 static void do_capture(const struct command *c) {
     answer(c, CU(cuStreamBeginCapture_v2)(stream(c, 1), (int)number_or(c, 2, 0)), "");
 }
@@ -939,9 +973,19 @@ static struct pool_properties properties_on(CUdevice on) {
 
 static void do_pool(const struct command *c) {
     struct name *n = lookup(c, 1, true);
+    enum { PINNED = 1, MANAGED };
+    const char *what = c->word[0];
     struct pool_properties properties = properties_on((CUdevice)number_or(c, 2, (uint64_t)device));
     CUpool pool = NULL;
-    CUresult r = CU(cuMemPoolCreate)(&pool, &properties);
+    CUresult r;
+    if (strcmp(what, "poolmanaged") == 0)
+        properties = (struct pool_properties){.type = MANAGED};
+    if (strcmp(what, "poolnow") == 0)
+        r = CU(cuMemGetMemPool)(&pool, &properties.location_type, PINNED);
+    else if (strcmp(what, "pooldefault") == 0)
+        r = CU(cuMemGetDefaultMemPool)(&pool, &properties.location_type, PINNED);
+    else
+        r = CU(cuMemPoolCreate)(&pool, &properties);
     if (r == 0)
         n->value = (uintptr_t)pool;
     answer(c, r, "");
@@ -1029,7 +1073,9 @@ static void do_instantiate(const struct command *c) {
     CUexec made = NULL;
     CUnode bad = NULL;
     CUresult r;
-    if (strcmp(what, "instantiatev2") == 0)
+    if (strcmp(what, "instantiatev1") == 0)
+        r = CU(cuGraphInstantiate)(&made, graph(c, 2), &bad, NULL, 0);
+    else if (strcmp(what, "instantiatev2") == 0)
         r = CU(cuGraphInstantiate_v2)(&made, graph(c, 2), &bad, NULL, 0);
     else if (strcmp(what, "instantiatewith") == 0)
         r = CU(cuGraphInstantiateWithParams)(&made, graph(c, 2), &with);
@@ -1198,7 +1244,15 @@ static void do_release(const struct command *c) {
 static void do_info(const struct command *c) {
     size_t room = 0, total = 0;
     char more[64];
-    CUresult r = CU(cuMemGetInfo_v2)(&room, &total);
+    unsigned int less = 0, all = 0;
+    CUresult r;
+    if (strcmp(c->word[0], "infov1") == 0) {
+        r = CU(cuMemGetInfo)(&less, &all);
+        room = less;
+        total = all;
+    } else {
+        r = CU(cuMemGetInfo_v2)(&room, &total);
+    }
     snprintf(more, sizeof more, "%zu %zu", room, total);
     answer(c, r, more);
 }
@@ -1206,7 +1260,11 @@ static void do_info(const struct command *c) {
 static void do_total(const struct command *c) {
     size_t total = 0;
     char more[32];
-    CUresult r = CU(cuDeviceTotalMem_v2)(&total, (CUdevice)number_or(c, 1, (uint64_t)device));
+    CUdevice of = (CUdevice)number_or(c, 1, (uint64_t)device);
+    unsigned int less = 0;
+    bool first = strcmp(c->word[0], "totalv1") == 0;
+    CUresult r = first ? CU(cuDeviceTotalMem)(&less, of) : CU(cuDeviceTotalMem_v2)(&total, of);
+    total = first ? less : total;
     snprintf(more, sizeof more, "%zu", total);
     answer(c, r, more);
 }
@@ -1312,13 +1370,16 @@ static const struct {
     void (*run)(const struct command *);
 } commands[] = {
     {"alloc", do_alloc},
+    {"allocv1", do_alloc},
     {"managed", do_alloc},
     {"allocasync", do_alloc},
     {"allocptsz", do_alloc},
     {"allocpool", do_alloc},
     {"poolptsz", do_alloc},
     {"pitch", do_pitch},
+    {"pitchv1", do_pitch},
     {"free", do_free},
+    {"freev1", do_free},
     {"freeasync", do_free},
     {"freeptsz", do_free},
     {"freeunknown", do_freeunknown},
@@ -1348,6 +1409,7 @@ static const struct {
     {"stream", do_stream},
     {"streammany", do_streammany},
     {"streamdestroy", do_streamdestroy},
+    {"streamdestroyv1", do_streamdestroy},
     {"streamunknown", do_streamunknown},
     {"sync", do_sync},
     {"query", do_query},
@@ -1357,10 +1419,14 @@ static const struct {
     {"syncptsz", do_syncptsz},
     {"syncevent", do_syncevent},
     {"syncall", do_syncall},
+    {"syncof", do_syncof},
     {"capture", do_capture},
     {"endcapture", do_endcapture},
     {"capturing", do_capturing},
     {"pool", do_pool},
+    {"poolmanaged", do_pool},
+    {"poolnow", do_pool},
+    {"pooldefault", do_pool},
     {"pooldestroy", do_poolcall},
     {"pooluse", do_poolcall},
     {"pooltrim", do_poolcall},
@@ -1372,6 +1438,7 @@ static const struct {
     {"graphnode", do_graphalloc},
     {"graphfree", do_graphfree},
     {"instantiate", do_instantiate},
+    {"instantiatev1", do_instantiate},
     {"instantiatev2", do_instantiate},
     {"instantiatewith", do_instantiate},
     {"withptsz", do_instantiate},
@@ -1420,7 +1487,9 @@ static const struct {
     {"reset", do_release},
     {"resetv1", do_release},
     {"info", do_info},
+    {"infov1", do_info},
     {"total", do_total},
+    {"totalv1", do_total},
     {"nvmlmemory", do_nvmlmemory},
     {"nvmlmemory2", do_nvmlmemory},
     {"nvmlprocesses", do_nvmlprocesses},

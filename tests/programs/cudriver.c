@@ -17,8 +17,17 @@ void cu_close(void) {}
 struct cu_functions cu;
 static void *handle;
 
+// What this driver lacks says so when it is called: drivers from CUDA 11 on are to do.
+static CUresult lacking(void) {
+    enum { NOT_FOUND = 500 };
+    return NOT_FOUND;
+}
+
 // POSIX promises the conversion from object to function pointers that ISO C lacks.
-#define STORE(symbol, value) *(void **)&cu.symbol = (value)
+static void *or_lacking(void *found) {
+    return found ? found : (void *)lacking;
+}
+#define STORE(symbol, value) *(void **)&cu.symbol = or_lacking(value)
 
 #ifdef HOW_GPA
 typedef CUresult get_proc_address(const char *, void **, int, uint64_t, int *);
@@ -29,25 +38,18 @@ static int look_up(void) {
         fprintf(stderr, "cudaprog: no cuGetProcAddress_v2\n");
         return -1;
     }
-    int missing = 0;
     void *p;
 #define LOOK_UP(symbol, base, version, flags, parameters)                                          \
     p = NULL;                                                                                      \
-    if (gpa(#base, &p, version, flags, NULL) != 0 || !p)                                           \
-        missing = fprintf(stderr, "cudaprog: no %s of version %d\n", #base, version);              \
-    STORE(symbol, p);
+    STORE(symbol, gpa(#base, &p, version, flags, NULL) == 0 ? p : NULL);
     CU_FUNCTIONS(LOOK_UP)
-    return missing ? -1 : 0;
+    return 0;
 }
 #else
 static int look_up(void) {
-    int missing = 0;
-#define LOOK_UP(symbol, base, version, flags, parameters)                                          \
-    STORE(symbol, dlsym(handle, #symbol));                                                         \
-    if (!cu.symbol)                                                                                \
-        missing = fprintf(stderr, "cudaprog: no %s\n", #symbol);
+#define LOOK_UP(symbol, base, version, flags, parameters) STORE(symbol, dlsym(handle, #symbol));
     CU_FUNCTIONS(LOOK_UP)
-    return missing ? -1 : 0;
+    return 0;
 }
 #endif
 

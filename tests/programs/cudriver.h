@@ -61,6 +61,18 @@ struct cu_ipc_handle {
     ROW(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, 7000, 0, (CUcontext *, CUdevice))      \
     ROW(cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRelease, 11000, 0, (CUdevice))             \
     ROW(cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset, 11000, 0, (CUdevice))                 \
+    ROW(cuMemGetInfo, cuMemGetInfo, 2000, 0, (unsigned int *, unsigned int *))                     \
+    ROW(cuDeviceTotalMem, cuDeviceTotalMem, 2000, 0, (unsigned int *, CUdevice))                   \
+    ROW(cuMemAlloc, cuMemAlloc, 2000, 0, (uint32_t *, unsigned int))                               \
+    ROW(cuMemAllocPitch, cuMemAllocPitch, 2000, 0,                                                 \
+        (uint32_t *, unsigned int *, unsigned int, unsigned int, unsigned int))                    \
+    ROW(cuMemFree, cuMemFree, 2000, 0, (uint32_t))                                                 \
+    ROW(cuStreamDestroy, cuStreamDestroy, 2000, 0, (CUstream))                                     \
+    ROW(cuGraphInstantiate, cuGraphInstantiate, 10000, 0,                                          \
+        (CUexec *, CUgraph, CUnode *, char *, size_t))                                             \
+    ROW(cuCtxSynchronize_v2, cuCtxSynchronize, 13000, 0, (CUcontext))                              \
+    ROW(cuMemGetDefaultMemPool, cuMemGetDefaultMemPool, 13000, 0, (CUpool *, const void *, int))   \
+    ROW(cuMemGetMemPool, cuMemGetMemPool, 13000, 0, (CUpool *, const void *, int))                 \
     ROW(cuMemGetInfo_v2, cuMemGetInfo, 3020, 0, (size_t *, size_t *))                              \
     ROW(cuMemAlloc_v2, cuMemAlloc, 3020, 0, (CUdeviceptr *, size_t))                               \
     ROW(cuMemAllocPitch_v2, cuMemAllocPitch, 3020, 0,                                              \

@@ -111,6 +111,17 @@ struct block *block_new(uint64_t size) {
     return b;
 }
 
+// Distances begin at 512, so that none is 0.
+bool block_short(CUdeviceptr p, unsigned *out) {
+    uint64_t distance = p - va.base + (1u << MIN_SHIFT);
+    *out = (unsigned)distance;
+    return distance <= UINT32_MAX;
+}
+
+CUdeviceptr block_long(unsigned p) {
+    return p ? va.base + p - (1u << MIN_SHIFT) : 0;
+}
+
 void block_renew(struct block *b) {
     b->id = ++va.next_id;
 }

@@ -112,6 +112,22 @@ EXPORT CUresult cuCtxSynchronize(void) {
     return dev_lost(ctx->phys);
 }
 
+// Since 13.0: of any context.
+EXPORT CUresult cuCtxSynchronize_v2(CUcontext handle) {
+    ENTER();
+    CUresult unsafe = capture_unsafe();
+    if (unsafe)
+        return unsafe;
+    pthread_mutex_lock(&drv.lock);
+    struct context *ctx = ctx_by_handle(handle);
+    pthread_mutex_unlock(&drv.lock);
+    if (!ctx)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    queue_sync_context(ctx);
+    pool_sync_point(ctx->phys);
+    return dev_lost(ctx->phys);
+}
+
 // They switch a profiler that is attached; none ever is.
 EXPORT CUresult cuProfilerStart(void) {
     ENTER_CTX(ctx);

@@ -166,6 +166,10 @@ void block_renew(struct block *b);        // another block from now on, at the s
 struct block *block_find(CUdeviceptr p);  // the live block around p
 struct block *block_exact(CUdeviceptr p); // the live block that begins at p
 void block_drop(struct block *b);
+// Addresses of 32 bits, as the first interface has them: the distance from the lowest one. False:
+// it is too far.
+bool block_short(CUdeviceptr p, unsigned *out);
+CUdeviceptr block_long(unsigned p);
 bool block_address(CUdeviceptr p); // in the range that device addresses come from
 void block_each(bool (*want)(struct block *, void *), void *arg, void (*act)(struct block *));
 

@@ -111,21 +111,27 @@ EXPORT CUresult cuMemFree_v2(CUdeviceptr p) {
     return mem_free(p, false);
 }
 
-// The first interface had pointers of 32 bits, which addresses here do not fit.
+static CUresult shorten(CUresult rc, CUdeviceptr p, unsigned *out) {
+    if (rc || block_short(p, out))
+        return rc;
+    mem_free(p, false);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 EXPORT CUresult cuMemAlloc(unsigned *out, unsigned size) {
     ENTER_CTX(ctx);
-    (void)ctx, (void)out, (void)size;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    CUdeviceptr p = 0;
+    CUresult rc = out ? mem_alloc(ctx, size, BLOCK_DEVICE, &p) : CUDA_ERROR_INVALID_VALUE;
+    return shorten(rc, p, out);
 }
 
 EXPORT CUresult cuMemFree(unsigned p) {
     ENTER();
-    return mem_free(p, false);
+    return mem_free(block_long(p), false);
 }
 
-EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
-                                   unsigned element) {
-    ENTER_CTX(ctx);
+static CUresult alloc_pitch(struct context *ctx, CUdeviceptr *out, size_t *pitch, size_t width,
+                            size_t height, unsigned element) {
     if (!out || !pitch || !width || !height || (element != 4 && element != 8 && element != 16))
         return CUDA_ERROR_INVALID_VALUE;
     size_t p, size;
@@ -140,6 +146,26 @@ EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width
     return rc;
 }
 
+EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
+                                   unsigned element) {
+    ENTER_CTX(ctx);
+    return alloc_pitch(ctx, out, pitch, width, height, element);
+}
+
+EXPORT CUresult cuMemAllocPitch(unsigned *out, unsigned *pitch, unsigned width, unsigned height,
+                                unsigned element) {
+    ENTER_CTX(ctx);
+    CUdeviceptr p = 0;
+    size_t rows = 0;
+    if (!out || !pitch)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult rc = alloc_pitch(ctx, &p, &rows, width, height, element);
+    rc = shorten(rc, p, out);
+    if (!rc)
+        *pitch = (unsigned)rows;
+    return rc;
+}
+
 EXPORT CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned flags) {
     enum { ATTACH_GLOBAL = 1, ATTACH_HOST = 2 };
     ENTER_CTX(ctx);
@@ -148,8 +174,7 @@ EXPORT CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned flags)
     return mem_alloc(ctx, size, BLOCK_MANAGED, out);
 }
 
-EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
-    ENTER_CTX(ctx);
+static CUresult get_info(struct context *ctx, size_t *free_bytes, size_t *total) {
     if (!free_bytes || !total)
         return CUDA_ERROR_INVALID_VALUE;
     sim_reap(drv.sim);
@@ -162,10 +187,20 @@ EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
     return CUDA_SUCCESS;
 }
 
+EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
+    ENTER_CTX(ctx);
+    return get_info(ctx, free_bytes, total);
+}
+
 EXPORT CUresult cuMemGetInfo(unsigned *free_bytes, unsigned *total) {
     ENTER_CTX(ctx);
-    (void)ctx, (void)free_bytes, (void)total;
-    return CUDA_ERROR_NOT_SUPPORTED; // 32 bits, as cuMemAlloc
+    size_t room = 0, all = 0;
+    if (!free_bytes || !total)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult rc = get_info(ctx, &room, &all);
+    *free_bytes = room > UINT32_MAX ? UINT32_MAX : (unsigned)room;
+    *total = all > UINT32_MAX ? UINT32_MAX : (unsigned)all;
+    return rc;
 }
 
 EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr p) {

@@ -20,9 +20,12 @@ enum pool_attribute {
     USED_HIGH,
 };
 
+enum { ALLOCATION_PINNED = 1, ALLOCATION_MANAGED };
+enum { LOCATION_NONE, LOCATION_DEVICE };
+
 struct pool {
     CUmemoryPool handle;
-    int phys;
+    int phys; // -1: where it is used first (managed memory)
     bool is_default;
     bool dying; // destroyed, but blocks of it live on
     int reuse[3];
@@ -243,6 +246,8 @@ static CUresult alloc_from(struct context *ctx, CUmemoryPool handle, bool named,
     for (;;) {
         pthread_mutex_lock(&drv.lock);
         struct pool *p = named ? handle_get(HANDLE_POOL, handle) : current_locked(s->ctx->phys);
+        if (p && p->phys < 0)
+            p->phys = s->ctx->phys;
         if (!p)
             rc = named ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
         else if ((b = again_locked(p, s, size)) || (b = alloc_locked(ctx, p, size)))
@@ -348,6 +353,33 @@ EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool *out, CUdevice dev) {
     return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+// Since 13.0, of any place; here, of devices.
+static CUresult pool_of(CUmemoryPool *out, const CUmemLocation *location, int type,
+                        struct pool *(*get)(int phys)) {
+    if (!out || !location)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (type != ALLOCATION_PINNED || location->type != LOCATION_DEVICE)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (!dev_valid(location->id))
+        return CUDA_ERROR_INVALID_DEVICE;
+    pthread_mutex_lock(&drv.lock);
+    struct pool *p = get(drv.phys[location->id]);
+    if (p)
+        *out = p->handle;
+    pthread_mutex_unlock(&drv.lock);
+    return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+EXPORT CUresult cuMemGetDefaultMemPool(CUmemoryPool *out, const CUmemLocation *location, int type) {
+    ENTER();
+    return pool_of(out, location, type, default_locked);
+}
+
+EXPORT CUresult cuMemGetMemPool(CUmemoryPool *out, const CUmemLocation *location, int type) {
+    ENTER();
+    return pool_of(out, location, type, current_locked);
+}
+
 EXPORT CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool handle) {
     ENTER();
     if (!dev_valid(dev))
@@ -392,16 +424,19 @@ EXPORT CUresult cuDeviceGetGraphMemAttribute(CUdevice dev, int attribute, void *
 }
 
 EXPORT CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props) {
-    enum { ALLOCATION_PINNED = 1, LOCATION_DEVICE = 1 };
     ENTER();
-    if (!out || !props || props->allocType != ALLOCATION_PINNED)
+    if (!out || !props)
         return CUDA_ERROR_INVALID_VALUE;
-    if (props->location.type != LOCATION_DEVICE || props->handleTypes || props->maxSize)
+    bool anywhere = props->allocType == ALLOCATION_MANAGED && props->location.type == LOCATION_NONE;
+    if (props->allocType != ALLOCATION_PINNED && !anywhere)
+        return CUDA_ERROR_INVALID_VALUE;
+    if ((props->location.type != LOCATION_DEVICE && !anywhere) || props->handleTypes ||
+        props->maxSize)
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (!dev_valid(props->location.id))
+    if (!anywhere && !dev_valid(props->location.id))
         return CUDA_ERROR_INVALID_DEVICE;
     pthread_mutex_lock(&drv.lock);
-    struct pool *p = new_pool(drv.phys[props->location.id]);
+    struct pool *p = new_pool(anywhere ? -1 : drv.phys[props->location.id]);
     if (p)
         *out = p->handle;
     pthread_mutex_unlock(&drv.lock);
