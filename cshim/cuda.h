@@ -100,6 +100,7 @@ struct ga_cu_instantiate {
 #define GA_CUDA_CAPTURE_NONE 0
 #define GA_CUDA_CAPTURE_MODE_RELAXED 2
 #define GA_CUDA_ATTRIBUTE_TEXTURE_ALIGNMENT 14
+#define GA_CUDA_ALLOCATION_MANAGED 2 // CUmemAllocationType
 #define GA_CUDA_LOCATION_DEVICE 1
 #define GA_CUDA_LOCATION_HOST 2 // and a node of it: 3, and the calling thread's node: 4
 #define GA_CUDA_LOCATION_HOST_NUMA_CURRENT 4

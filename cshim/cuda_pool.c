@@ -444,15 +444,20 @@ void ga_cuda_pool_freed(struct ga_root *root, struct ga_cuda_pool *pool, uint64_
 
 // The program's own calls
 
+// A pool that was made, or shown. Managed memory without a device of its own goes where it is
+// used: such a pool is its first stream's, which the first allocation tells.
+static void meet(struct ga_root *root, ga_pool pool, const struct ga_cu_location *at, int type) {
+    bool ours = at->type == GA_CUDA_LOCATION_DEVICE && ga_cuda_device_know(root, at->id);
+    if (ours || type != GA_CUDA_ALLOCATION_MANAGED)
+        find_or_make(root, pool, ours ? at->id : -1, ORDINARY);
+}
+
 ga_result ga_cuda_pool_create(GA_FN_cuMemPoolCreate *real, ga_pool *pool,
                               const struct ga_cu_pool_properties *properties) {
     ga_result result = real(pool, properties);
     struct ga_root *root = result == GA_CUDA_SUCCESS ? ga_root_get() : NULL;
-    if (!root || !pool || !properties)
-        return result;
-    const struct ga_cu_location *at = &properties->location;
-    bool ours = at->type == GA_CUDA_LOCATION_DEVICE && ga_cuda_device_know(root, at->id);
-    find_or_make(root, *pool, ours ? at->id : -1, ORDINARY);
+    if (root && pool && properties)
+        meet(root, *pool, &properties->location, properties->allocation_type);
     return result;
 }
 
@@ -461,11 +466,8 @@ ga_result ga_cuda_pool_get(GA_FN_cuMemGetMemPool *real, ga_pool *pool,
                            struct ga_cu_location *location, int type) {
     ga_result result = real(pool, location, type);
     struct ga_root *root = result == GA_CUDA_SUCCESS ? ga_root_get() : NULL;
-    if (!root || !pool || !location)
-        return result;
-    bool ours =
-        location->type == GA_CUDA_LOCATION_DEVICE && ga_cuda_device_know(root, location->id);
-    find_or_make(root, *pool, ours ? location->id : -1, ORDINARY);
+    if (root && pool && location)
+        meet(root, *pool, location, type);
     return result;
 }
 

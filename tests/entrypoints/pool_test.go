@@ -209,6 +209,30 @@ func TestPoolsKeep(t *testing.T) {
 	})
 }
 
+// What a pool of managed memory has no place for is charged where it is used, like any
+// other managed memory.
+func TestPoolsOfManagedMemory(t *testing.T) {
+	const limit, bytes = 8<<20 + 3, 100003
+	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("stream s", "ok")
+		p.Want("poolmanaged own", "ok")
+		p.Want("poolkeep own 64M", "ok")
+		p.Want(fmt.Sprintf("allocpool a %d s own", bytes), "ok")
+		keeps(t, m, pid, bytes, 0)
+		p.Want(fmt.Sprintf("allocpool b %d s own", limit-bytes+1), errOutOfMemory)
+		p.Want(fmt.Sprintf("allocpool b %d s own", limit-bytes), "ok")
+		p.Want("alloc more 1", errOutOfMemory)
+		p.Want("freeasync a s", "ok")
+		p.Want("free b", "ok")
+		p.Want("sync s", "ok")
+		keeps(t, m, pid, 0, limit)
+		p.Want("pooldestroy own", "ok")
+		keeps(t, m, pid, 0, 0)
+		exactly(p, limit)
+	})
+}
+
 // The calls that drivers have from 13.0 on. cuGetProcAddress of the simulated one, which
 // is older, answers with none of them.
 func TestPoolsSince13(t *testing.T) {
