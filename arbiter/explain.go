@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"iter"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -67,7 +69,7 @@ func (a *Arbiter) explain(l *lease, o *Outcome, r *accounting.Refusal) {
 		o.Explain = fmt.Sprintf("out of memory on GPU %d: asked %s, more than %s could ever hold", gpu, asked, whose)
 		return
 	}
-	o.Holders = a.holders(l.device, a.below(r), r.Budget == nil)
+	o.Holders = a.holders(time.Time{}, l.device, a.below(r), r.Budget == nil)
 	whose := fmt.Sprintf("the device's %s", o.Limit.Human())
 	if r.Budget != nil {
 		whose = a.whose(l, r.Budget, o.Limit)
@@ -101,16 +103,20 @@ func (a *Arbiter) whose(l *lease, b *accounting.Budget, limit accounting.Bytes) 
 	return fmt.Sprintf("%s %s budget", who, limit.Human())
 }
 
-// holders names the processes that use most there, programs that are no clients
-// included where it is the device.
-func (a *Arbiter) holders(d *device, leases iter.Seq[*lease], all bool) string {
-	type holder struct {
-		bytes accounting.Bytes
-		lease *lease
-		other *accounting.UnmanagedState
-	}
-	var top [namedHolders]holder
-	insert := func(h holder) {
+// memoryHolder is somebody who holds memory of a device, as a sentence names him.
+type memoryHolder struct {
+	bytes accounting.Bytes
+	name  string
+	what  string    // of what kind, where it is no allocation
+	since time.Time // zero: not known
+}
+
+// holders names the processes that use most there, and where it is the device the jobs
+// for which more is reserved than they use, and programs that are no clients. With a time
+// it tells since when.
+func (a *Arbiter) holders(now time.Time, d *device, leases iter.Seq[*lease], all bool) string {
+	var top [namedHolders]memoryHolder
+	insert := func(h memoryHolder) {
 		for i := range top {
 			if h.bytes > top[i].bytes {
 				h, top[i] = top[i], h
@@ -118,23 +124,52 @@ func (a *Arbiter) holders(d *device, leases iter.Seq[*lease], all bool) string {
 		}
 	}
 	for l := range leases {
-		insert(holder{bytes: l.sum.Granted() - a.idle(l), lease: l})
+		insert(memoryHolder{bytes: l.sum.Granted() - a.idle(l), name: l.session.name(), since: l.opened})
 	}
-	for i := range d.unmanagedBy {
-		if all {
-			insert(holder{bytes: d.unmanagedBy[i].Bytes, other: &d.unmanagedBy[i]})
+	if all {
+		for j, left := range a.reserved(d) {
+			insert(memoryHolder{left, j.name(), " (reserved)", j.opened})
+		}
+		for i := range d.unmanagedBy {
+			u := &d.unmanagedBy[i]
+			insert(memoryHolder{bytes: u.Bytes, name: fmt.Sprintf("%s[%d]", plain(u.Command), u.PID), what: " (unmanaged)"})
 		}
 	}
 	var names []string
 	for _, h := range top {
-		switch {
-		case h.lease != nil:
-			names = append(names, h.lease.session.name()+" "+h.bytes.Human())
-		case h.other != nil:
-			names = append(names, fmt.Sprintf("%s[%d] %s (unmanaged)", plain(h.other.Command), h.other.PID, h.bytes.Human()))
+		if h.bytes == 0 {
+			break
 		}
+		text := h.name + " " + h.bytes.Human() + h.what
+		if !now.IsZero() && !h.since.IsZero() {
+			text += " for " + brief(now.Sub(h.since))
+		}
+		names = append(names, text)
 	}
 	return strings.Join(names, ", ")
+}
+
+// reserved yields the jobs for which more of a device is reserved than they hold, and by
+// how much, the oldest first.
+func (a *Arbiter) reserved(d *device) iter.Seq2[*job, accounting.Bytes] {
+	left := func(j *job) accounting.Bytes {
+		sums := j.budget.Account(d.Index)
+		return sums.Committed.Less(sums.Held)
+	}
+	var jobs []*job
+	for _, j := range a.jobs {
+		if left(j) > 0 {
+			jobs = append(jobs, j)
+		}
+	}
+	slices.SortFunc(jobs, func(x, y *job) int { return cmp.Compare(x.id, y.id) })
+	return func(yield func(*job, accounting.Bytes) bool) {
+		for _, j := range jobs {
+			if !yield(j, left(j)) {
+				return
+			}
+		}
+	}
 }
 
 // explainStreams says why streams were refused.
@@ -152,6 +187,13 @@ func (a *Arbiter) minRefused(r *accounting.Refusal, j *job, reason Reason) *Refu
 		where = fmt.Sprintf("%s %s budget", j.shared.label, r.Limit.Human())
 	default:
 		where = fmt.Sprintf("the job's %s budget", r.Limit.Human())
+	}
+	held := ""
+	if d := a.device(r.Device); d != nil {
+		held = a.holders(time.Time{}, d, a.below(r), r.Budget == nil)
+	}
+	if held != "" {
+		where += "; holds: " + held
 	}
 	return &Refusal{Reason: reason, Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit,
 		Explain: fmt.Sprintf("memory.min of %s on GPU %d cannot be reserved: %s could be, of %s; ask for less, or wait until others are done",

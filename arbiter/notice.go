@@ -96,14 +96,17 @@ func (a *Arbiter) wants(t *ticket) string {
 		return "its memory.min of " + a.wantsBytes(t).Human()
 	}
 	r := &t.job.request
+	n := a.wantsBytes(t)
 	what := "a slot"
 	switch {
 	case r.Exclusive:
 		what = "a GPU of its own"
 	case r.Claim, r.Any:
 		what = "a GPU"
+	case n > 0 && !slices.ContainsFunc(t.spots, func(s spot) bool { return s.enters }):
+		return "its memory.min of " + n.Human()
 	}
-	if n := a.wantsBytes(t); n > 0 {
+	if n > 0 {
 		what += " with a memory.min of " + n.Human()
 	}
 	return what
@@ -128,10 +131,10 @@ func (a *Arbiter) heldBy(now time.Time, t *ticket, d *device, at limits) string 
 		return a.slotHolders(now, d)
 	case atShared:
 		s := t.job.shared
-		names := a.holders(d, owners(s.budget.Leases(d.Index)), false)
+		names := a.holders(now, d, owners(s.budget.Leases(d.Index)), false)
 		return fmt.Sprintf("of %s %s budget, %s", s.label, s.limits(d).Max.Human(), cmp.Or(names, "nothing is free"))
 	}
-	names := a.holders(d, a.leasesOn(d), true)
+	names := a.holders(now, d, a.leasesOn(d), true)
 	if names == "" {
 		return ""
 	}
@@ -276,6 +279,12 @@ func (a *Arbiter) writeHolders(b *strings.Builder, d *device, t *ticket) {
 			fmt.Fprintf(b, " %d", l.session.id)
 			n++
 		}
+	}
+	if t != nil {
+		return
+	}
+	for j := range a.reserved(d) {
+		fmt.Fprintf(b, " job %d", j.id)
 	}
 }
 

@@ -458,6 +458,44 @@ func TestNotices(t *testing.T) {
 	}
 }
 
+// Who waits is told who holds it and since when: also who has reserved it and uses
+// nothing, and also when it did not come.
+func TestWhoHoldsWhatIsReserved(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 1000)
+	min := func(n accounting.Bytes) arbiter.JobRequest {
+		return arbiter.JobRequest{Process: w.process(1000, "gpuarb"), Command: "sleep 9", Min: ptr(size(n)), Max: ptr(size(n)), Timeout: time.Minute}
+	}
+	holder := w.job(t, min(600))
+	w.pass(5 * time.Second)
+	info, err := w.arb.OpenJob(w.now, min(700))
+	if err != nil || info.Waiting == 0 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	want := "waits for its memory.min of 700 bytes on GPU 0, position 1: 400 bytes free; holds: job 1 (sleep) 600 bytes (reserved) for 5 s"
+	if n := w.arb.Notice(w.now, info.Waiting); n.Text != want {
+		t.Errorf("got  %q\nwant %q", n.Text, want)
+	}
+	program := w.client(holder, 0)
+	program.must(500)
+	want = "waits for its memory.min of 700 bytes on GPU 0, position 1: 400 bytes free; " +
+		"holds: ffmpeg[103] 500 bytes for 0 ms, job 1 (sleep) 100 bytes (reserved) for 5 s"
+	if n := w.arb.Notice(w.now, info.Waiting); n.Text != want {
+		t.Errorf("got  %q\nwant %q", n.Text, want)
+	}
+	try := min(700)
+	try.NoWait = true
+	if _, err := w.arb.OpenJob(w.now, try); err == nil || !strings.Contains(err.Error(), "holds: ffmpeg[103] 500 bytes, job 1 (sleep) 100 bytes (reserved);") {
+		t.Errorf("%v", err)
+	}
+	w.arb.Decisions()
+	w.pass(time.Minute)
+	got := w.arb.Decisions()
+	if len(got) != 1 || got[0].Refusal == nil || got[0].Refusal.Reason != arbiter.ReasonTimeout ||
+		!strings.Contains(got[0].Refusal.Explain, "ffmpeg[103] 500 bytes for 60 s") {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestQueueEvents(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	holder := w.client(0, 0)

@@ -169,6 +169,7 @@ func (a *Arbiter) serveSession(now time.Time, t *ticket) {
 // begin has a job take what it keeps to its end, on these devices.
 func (a *Arbiter) begin(now time.Time, j *job, keeps []*device) {
 	_, _ = a.setLimits(a.jobChanges(j), false) // it was judged to fit
+	j.opened = now
 	for _, d := range a.devices {
 		d.dirty = true // what is reserved is not for those any more who wait
 	}

@@ -234,6 +234,10 @@ func (a *Arbiter) cancel(now time.Time, t *ticket, why Reason) {
 	text := "its request was cancelled"
 	if why == ReasonTimeout {
 		text = "it waited as long as it may"
+		d, at := t.where()
+		if held := a.heldBy(now, t, d, at); held != "" {
+			text += "; " + held
+		}
 		a.stats.Timeouts++
 	} else {
 		a.stats.Cancelled++
