@@ -75,6 +75,7 @@ type fakeDaemon struct {
 	jobs    []ipc.JobOpenRequest
 	limits  []ipc.LimitRequest
 	cancels chan ipc.CancelRequest
+	givenUp chan struct{}  // one for each request that its asker gave up
 	closed  chan ipc.Token // jobs that were closed
 	ends    chan struct{}  // one for each connection that ended
 }
@@ -103,6 +104,7 @@ func startDaemon(t *testing.T, edit func(*fakeDaemon)) *fakeDaemon {
 		ends:   make(chan struct{}, 100),
 
 		cancels: make(chan ipc.CancelRequest, 100),
+		givenUp: make(chan struct{}, 100),
 		closed:  make(chan ipc.Token, 100),
 	}
 	if edit != nil {
@@ -173,15 +175,18 @@ func (d *fakeDaemon) answer(conn *ipc.Conn, message ipc.Message, parked *parkedJ
 		if err := ipc.Unmarshal(message.Body, &request); err != nil {
 			return err
 		}
-		if parked.answer != nil {
-			parked.answer(ipc.StatusCancelled)
-		}
 		d.cancels <- request
 		cancelled := uint64(1)
 		if request.Ticket == 404 {
 			cancelled = 0
 		}
 		return ipc.Reply(conn, message.Header, ipc.StatusOK, &ipc.CancelReply{Cancelled: cancelled}, -1)
+	case ipc.TypeGiveUp: // has no reply of its own
+		if parked.answer != nil {
+			parked.answer(ipc.StatusCancelled)
+		}
+		d.givenUp <- struct{}{}
+		return nil
 	case ipc.TypeJobClose:
 		var request ipc.JobCloseRequest
 		if err := ipc.Unmarshal(message.Body, &request); err != nil {

@@ -61,7 +61,7 @@ func waitingRun(t *testing.T, args ...string) (*fakeDaemon, *running, *os.File) 
 	return daemon, r, stderr
 }
 
-// A signal ends the wait: the ticket is cancelled, the program never starts.
+// A signal ends the wait: the request is given up, the program never starts.
 func TestWaitInterrupted(t *testing.T) {
 	marker := filepath.Join(t.TempDir(), "started")
 	for name, args := range map[string][]string{
@@ -72,7 +72,7 @@ func TestWaitInterrupted(t *testing.T) {
 			if err := r.Process.Signal(sig); err != nil {
 				t.Fatal(err)
 			}
-			await(t, name+": the Cancel", daemon.cancels)
+			await(t, name+": the request is given up", daemon.givenUp)
 			rest, err := io.ReadAll(stderr)
 			if want := "gpuarb: " + sig.String() + ": the place in the queue is given up\n"; err != nil || string(rest) != want {
 				t.Errorf("%s, %v: %v: %q, want %q", name, sig, err, rest, want)
