@@ -94,7 +94,11 @@ func (cl *client) limit(r *ipc.LimitRequest) (ipc.Empty, error) {
 	switch {
 	case errors.Is(err, arbiter.ErrPermission):
 		err = refused(ipc.StatusPermission, "%v", err)
-	case errors.Is(err, arbiter.ErrRange), errors.Is(err, arbiter.ErrNoJob), errors.Is(err, arbiter.ErrNoSession):
+	case errors.Is(err, arbiter.ErrNoJob):
+		err = refused(ipc.StatusRange, "there is no job %d (any more); /gpu/jobs lists them", r.ID)
+	case errors.Is(err, arbiter.ErrNoSession):
+		err = refused(ipc.StatusRange, "process %d is no client of this daemon (any more); `gpuarb ps` lists those that hold something", r.ID)
+	case errors.Is(err, arbiter.ErrRange):
 		err = refused(ipc.StatusRange, "%v", err)
 	case errors.Is(err, arbiter.ErrNoDevice):
 		err = refused(ipc.StatusNoDevice, "%v", err)

@@ -20,7 +20,7 @@ var vendors = map[string]uint32{"nvidia": ipc.VendorNVIDIA, "amd": ipc.VendorAMD
 // needsDevices tells whether the options cannot be turned into a request without
 // knowing the devices.
 func (o *jobOptions) needsDevices(size arbiter.Size) bool {
-	return o.device != "" || o.prefer != "" || !size.Max && size.PerMille == 0
+	return o.device != "" || o.prefer != "" || isAbsolute(size) || isAbsolute(o.least) && o.least.Bytes > 0
 }
 
 // choose writes into the request which devices are meant, and refuses a budget that
@@ -33,7 +33,7 @@ func (a *app) choose(request *ipc.JobOpenRequest, o *jobOptions, size arbiter.Si
 	vendor, ofVendor := vendors[name]
 	switch {
 	case name == "":
-		return checkBudget(all, size)
+		return o.checkSizes(all, size)
 	case name == anyDevice || ofVendor:
 		return a.chooseAny(request, o, size, a.pool(all, vendor), len(all))
 	case o.prefer != "":
@@ -48,7 +48,7 @@ func (a *app) choose(request *ipc.JobOpenRequest, o *jobOptions, size arbiter.Si
 			return fail(exitUnavailable, "--device: %s is lost: it fell off the bus", listDevices([]accounting.DeviceState{device}))
 		}
 	}
-	if err := checkBudget(chosen, size); err != nil {
+	if err := o.checkSizes(chosen, size); err != nil {
 		return err
 	}
 	return setDevices(request, chosen)
@@ -63,7 +63,7 @@ func (a *app) chooseAny(request *ipc.JobOpenRequest, o *jobOptions, size arbiter
 		return fail(exitUnavailable, "no device: there is none here that may be taken; `gpuarb devices` lists them, and "+
 			"CUDA_VISIBLE_DEVICES and its like narrow them")
 	}
-	if err := checkBudget(pool, size); err != nil {
+	if err := o.checkSizes(pool, size); err != nil {
 		return err
 	}
 	if o.prefer != "" {

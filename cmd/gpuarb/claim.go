@@ -86,14 +86,12 @@ func (a *app) claim(flags *pflag.FlagSet, options *claimOptions, args []string) 
 		}
 		return fail(code, "this shell has claim %d already; eval \"$(gpuarb claim --release)\" ends it", held)
 	}
+	options.noWait = options.noWait || options.try
 	request, size, err := options.request(flags)
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
 	request.Flags |= ipc.JobClaim
-	if options.try || options.noWait {
-		request.Flags |= ipc.JobNoWait
-	}
 	if options.onlyIfNone {
 		request.Flags |= ipc.JobOnlyIfNone
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -26,6 +27,8 @@ type jobOptions struct {
 	exclusive  bool
 	wait       patienceFlag
 	noWait     bool
+
+	least arbiter.Size // --min, as it was read
 }
 
 // addTo adds the flags that run and claim have in common.
@@ -70,6 +73,8 @@ func (p *patienceFlag) Set(text string) error {
 	return err
 }
 
+var errNoPatience = errors.New("must be above 0; --no-wait does not wait")
+
 // parsePatience reads 10m, 1.5h, or a bare number of seconds, as flock(1) takes it.
 func parsePatience(text string) (time.Duration, error) {
 	if seconds, err := strconv.ParseFloat(text, 64); err == nil && seconds < math.MaxInt32 {
@@ -80,7 +85,7 @@ func parsePatience(text string) (time.Duration, error) {
 	case err != nil:
 		return 0, fmt.Errorf("%q is no duration; write 90s, 10m, 2h or max", text)
 	case limit <= 0:
-		return 0, errors.New("must be above 0; --no-wait does not wait")
+		return 0, errNoPatience
 	}
 	return max(limit, time.Millisecond), nil
 }
@@ -95,7 +100,7 @@ func joinWait(flags *pflag.FlagSet, args []string) []string {
 			break
 		}
 		if arg == "--"+waitFlag && i+1 < len(args) {
-			if _, err := parsePatience(args[i+1]); err == nil || args[i+1] == "max" {
+			if _, err := parsePatience(args[i+1]); err == nil || errors.Is(err, errNoPatience) || args[i+1] == "max" {
 				joined := append([]string(nil), args[:i]...)
 				joined = append(joined, arg+"="+args[i+1])
 				return append(joined, args[i+2:]...)
@@ -113,6 +118,11 @@ func (o *jobOptions) request(flags *pflag.FlagSet) (ipc.JobOpenRequest, arbiter.
 	request := ipc.JobOpenRequest{Memory: ipc.NoLimit, Min: ipc.NoLimit}
 	size := arbiter.Size{Max: true}
 	var err error
+	for _, name := range []string{"device", "prefer"} {
+		if flag := flags.Lookup(name); flag.Changed && strings.TrimSpace(flag.Value.String()) == "" {
+			return request, size, fmt.Errorf("--%s: it is empty; write an index, UUID or PCI address; `gpuarb devices` lists them", name)
+		}
+	}
 	if flags.Changed("memory") {
 		if size, err = config.ParseSize(o.memory); err != nil {
 			return request, size, fmt.Errorf("--memory: %w", err)
@@ -133,6 +143,7 @@ func (o *jobOptions) request(flags *pflag.FlagSet) (ipc.JobOpenRequest, arbiter.
 		if moreThan(least, size) {
 			return request, size, fmt.Errorf("--min: %s is more than the budget, --memory %s", o.min, o.memory)
 		}
+		o.least = least
 	}
 	if flags.Changed("streams") && (o.streams < 1 || o.streams > math.MaxInt32) {
 		return request, size, fmt.Errorf("--streams: %d is no limit; write a number from 1", o.streams)
@@ -151,6 +162,9 @@ func moreThan(a, b arbiter.Size) bool {
 	}
 	return a.Bytes > b.Bytes
 }
+
+// isAbsolute tells an amount of bytes from a share and from no limit.
+func isAbsolute(size arbiter.Size) bool { return !size.Max && size.PerMille == 0 }
 
 // wireSize spells an amount as messages do: bytes, or no limit and a share.
 func wireSize(size arbiter.Size) (bytes uint64, share uint32) {
@@ -181,10 +195,17 @@ func (o *jobOptions) flags(request *ipc.JobOpenRequest) error {
 	return nil
 }
 
-// checkBudget refuses an absolute budget that no device could ever give: it would be
-// no budget.
-func checkBudget(devices []accounting.DeviceState, size arbiter.Size) error {
-	if len(devices) == 0 || size.Max || size.PerMille != 0 {
+// checkSizes refuses an absolute budget that no device could ever give: it would be
+// no budget. And so for what is to be reserved of it.
+func (o *jobOptions) checkSizes(devices []accounting.DeviceState, size arbiter.Size) error {
+	if err := checkSize(devices, "--memory", size); err != nil {
+		return err
+	}
+	return checkSize(devices, "--min", o.least)
+}
+
+func checkSize(devices []accounting.DeviceState, flag string, size arbiter.Size) error {
+	if len(devices) == 0 || !isAbsolute(size) {
 		return nil
 	}
 	largest := devices[0]
@@ -200,6 +221,6 @@ func checkBudget(devices []accounting.DeviceState, size arbiter.Size) error {
 	if len(devices) > 1 {
 		which = ", the largest here,"
 	}
-	return fmt.Errorf("--memory: %s is more than device %d (%s)%s has: %s; ask for less, or for a share such as 50%%",
-		config.FormatSize(size), largest.Index, largest.Name, which, report.Size(largest.Total))
+	return fmt.Errorf("%s: %s is more than device %d (%s)%s has: %s; ask for less, or for a share such as 50%%",
+		flag, config.FormatSize(size), largest.Index, largest.Name, which, report.Size(largest.Total))
 }

@@ -91,8 +91,8 @@ func TestLimitsRefused(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"--job 99 memory.max=1G":              "no such job",
-		"1 memory.max=1G":                     "no such session",
+		"--job 99 memory.max=1G":              "there is no job 99 (any more); /gpu/jobs lists them",
+		"1 memory.max=1G":                     "process 1 is no client of this daemon (any more); `gpuarb ps` lists those that hold something",
 		"--job 1 memory.min=65M":              "memory.min",
 		"--device 7 slots.max=1":              "no device",
 		"--job 1 memory.min=8G memory.max=8G": "memory.min",
