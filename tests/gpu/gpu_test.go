@@ -10,8 +10,27 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuarb/gpuarb/tests/bounded"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
+
+// The budgets: what every program does here fits into the one, and nothing of it
+// into the other. The device must have more than the first.
+const (
+	ample = 4 << 30
+	tight = 128 * mib
+)
+
+// onDevice is this machine with its first GPU. False: that one has too little room.
+func onDevice(t *testing.T) (*rig.Machine, bool) {
+	t.Helper()
+	m := rig.New(t, rig.Options{NoMount: true, System: true})
+	if d := m.Snapshot().Devices[0]; uint64(d.Capacity) < ample+ample/4 {
+		t.Logf("not tested: %s has %d MiB to give, 5 GiB are needed", d.Name, d.Capacity/mib)
+		return nil, false
+	}
+	return m, true
+}
 
 // TestRealDriver repeats the steps of TestDriver on this machine's first GPU, one at
 // a time: what is measured is the whole device's.
@@ -21,93 +40,164 @@ func TestRealDriver(t *testing.T) {
 	}
 }
 
-// python is an interpreter that has a module, or "".
-func python(module string) string {
-	for _, name := range []string{os.Getenv("PYTHON"), "python3", "/usr/bin/python3"} {
-		if name != "" && exec.Command(name, "-c", "import "+module).Run() == nil {
-			return name
-		}
-	}
-	return ""
+// frameworks are modules of Python, each with what fails where the module, or what it
+// needs for a GPU, is not installed.
+var frameworks = []struct {
+	module, probe string
+	modes         []string
+}{
+	{"torch", `import torch; assert torch.version.cuda, "torch is built without CUDA"`,
+		[]string{"caching", "expandable", "async", "graphs"}},
+	{"jax", `import importlib.util as u, jax, jaxlib
+assert "cuda" in jaxlib.__version__ or any(u.find_spec("jax_cuda%d_plugin" % n) for n in range(11, 20)), "jax has no plugin for CUDA"`,
+		[]string{"preallocate", "platform"}},
+	{"cupy", `import cupy`, []string{"pool", "managed", "async"}},
+	{"numba.cuda", `from numba.cuda.cudadrv import nvvm; nvvm.NVVM()`, []string{"plain"}},
 }
 
-// Each framework computes within a budget, is refused beyond it in its own words, and
-// goes on; the budget is the one of GPUARB_MEMORY.
-func TestFrameworks(t *testing.T) {
-	for _, c := range []struct {
-		module string
-		modes  []string
-	}{
-		{"torch", []string{"caching", "expandable", "async", "graphs"}},
-		{"jax", []string{"preallocate", "platform"}},
-		{"cupy", []string{"pool", "managed", "async"}},
-		{"numba.cuda", []string{"plain"}},
-	} {
-		interpreter := python(c.module)
-		if interpreter == "" {
-			t.Logf("%s is not installed here: not tested", c.module)
+// python is an interpreter for which a probe succeeds, or why each of them is none.
+func python(t *testing.T, probe string) (interpreter, why string) {
+	t.Helper()
+	for _, name := range []string{os.Getenv("PYTHON"), "python3", "/usr/bin/python3"} {
+		if name == "" || strings.Contains(why, name+": ") {
 			continue
 		}
-		for _, mode := range c.modes {
-			t.Run(c.module+"/"+mode, func(t *testing.T) { framework(t, interpreter, c.module, mode) })
+		out, err := bounded.Command(t, bounded.Patience, name, "-c", probe).CombinedOutput()
+		if err == nil {
+			return name, ""
+		}
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		why += fmt.Sprintf("; %s: %v: %s", name, err, lines[len(lines)-1])
+	}
+	return "", strings.TrimPrefix(why, "; ")
+}
+
+// TestFrameworks: each framework computes within a budget and is refused beyond it in
+// its own words, and goes on; in a budget that is too small it is refused at once, and
+// goes on with less.
+func TestFrameworks(t *testing.T) {
+	for _, f := range frameworks {
+		interpreter, why := python(t, f.probe)
+		if interpreter == "" {
+			t.Logf("not tested: %s (%s)", f.module, why)
+			continue
+		}
+		for _, mode := range f.modes {
+			for name, limit := range map[string]uint64{"ample": ample, "tight": tight} {
+				t.Run(fmt.Sprintf("%s/%s/%s", f.module, mode, name), func(t *testing.T) {
+					framework(t, interpreter, f.module, mode, limit)
+				})
+			}
 		}
 	}
 }
 
-func framework(t *testing.T, interpreter, module, mode string) {
-	const limit = 4 << 30
-	m := rig.New(t, rig.Options{NoMount: true, System: true})
+// framework runs the script of one. It prints "holding" while it holds most of what it
+// takes, and waits; and at the end "all well".
+func framework(t *testing.T, interpreter, module, mode string, limit uint64) {
+	m, ok := onDevice(t)
+	if !ok {
+		return
+	}
 	script, err := filepath.Abs("testdata/with_" + strings.ReplaceAll(module, ".", "_") + ".py")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := rig.Run(t, m.Command(limited(m, limit), interpreter, script, mode, fmt.Sprint(limit)))
-	if r.Code != 0 || !strings.HasSuffix(strings.TrimSpace(r.Stdout), "all well") {
-		t.Errorf("status %d\n%s\n%s", r.Code, r.Stdout, r.Stderr)
+	look := observer(t, m)
+	p := m.Begin(m.Command(limited(m, limit), interpreter, script, mode, fmt.Sprint(limit), fmt.Sprint(limit == tight)))
+	for line := p.Line(); line != "all well"; line = p.Line() {
+		t.Log(line)
+		if line == "holding" {
+			compare(t, m, look, limit, mode != "managed")
+			p.Tell("go on")
+		}
 	}
-	t.Log(r.Stdout)
+	p.End()
 	rig.Eventually(t, "its lease is gone", func() bool { return len(m.Snapshot().Leases) == 0 })
+}
+
+// compare holds the ledger against what NVML says of the one program there is: that
+// counts more, the contexts and the code, and never less (but for managed memory,
+// of which it counts what is on the device now).
+func compare(t *testing.T, m *rig.Machine, look *rig.Program, limit uint64, whole bool) {
+	t.Helper()
+	leases := m.Snapshot().Leases
+	if len(leases) != 1 {
+		t.Fatalf("%d leases, want one: %+v", len(leases), leases)
+	}
+	held, used := uint64(leases[0].Used), usedBy(t, look, leases[0].PID)
+	if held == 0 || held > limit {
+		t.Errorf("the ledger says %d bytes, of at most %d", held, limit)
+	}
+	switch {
+	case used == 0:
+		t.Logf("not tested: NVML does not know process %d (another PID namespace?)", leases[0].PID)
+	case used < held && whole:
+		t.Errorf("NVML says %d bytes, the ledger %d", used, held)
+	default:
+		t.Logf("measured: %s: the ledger says %d MiB, NVML %d MiB", t.Name(), held/mib, used/mib)
+	}
 }
 
 // nvidia-smi shows the budget as the device.
 func TestNvidiaSMI(t *testing.T) {
 	path, err := exec.LookPath("nvidia-smi")
 	if err != nil {
-		t.Log("nvidia-smi is not installed here: not tested")
+		t.Logf("not tested: nvidia-smi (%v)", err)
 		return
 	}
-	m := rig.New(t, rig.Options{NoMount: true, System: true})
+	m, ok := onDevice(t)
+	if !ok {
+		return
+	}
 	args := []string{"--id=0", "--query-gpu=memory.total,memory.used,memory.free", "--format=csv,noheader,nounits"}
-	r := rig.Run(t, m.Command(limited(m, 4<<30), path, args...))
-	if got := strings.TrimSpace(r.Stdout); r.Code != 0 || got != "4096, 0, 4096" {
-		t.Errorf("status %d: %q\n%s", r.Code, got, r.Stderr)
+	for limit, want := range map[uint64]string{ample: "4096, 0, 4096", tight: "128, 0, 128"} {
+		r := rig.Run(t, m.Command(limited(m, limit), path, args...))
+		if got := strings.TrimSpace(r.Stdout); r.Code != 0 || got != want {
+			t.Errorf("status %d: %q, want %q\n%s", r.Code, got, want, r.Stderr)
+		}
 	}
 	bare := rig.Run(t, m.Command(m.Env(), path, args...))
-	off := rig.Run(t, m.Command(limited(m, 4<<30, "GPUARB_DISABLE=1"), path, "--id=0", "--query-gpu=memory.total",
+	off := rig.Run(t, m.Command(limited(m, ample, "GPUARB_DISABLE=1"), path, "--id=0", "--query-gpu=memory.total",
 		"--format=csv,noheader,nounits"))
 	if !strings.HasPrefix(bare.Stdout, strings.TrimSpace(off.Stdout)) || off.Code != 0 {
 		t.Errorf("disabled: %q, without the preload: %q", off.Stdout, bare.Stdout)
 	}
 }
 
+// compiler finds nvcc, in PATH or where NVIDIA's own packages have it.
+func compiler() (string, error) {
+	path, err := exec.LookPath("nvcc")
+	if err != nil {
+		if usual, also := exec.LookPath("/usr/local/cuda/bin/nvcc"); also == nil {
+			return usual, nil
+		}
+	}
+	return path, err
+}
+
 // A program of the CUDA runtime, linked with it in either way.
 func TestRuntime(t *testing.T) {
-	nvcc, err := exec.LookPath("nvcc")
+	nvcc, err := compiler()
 	if err != nil {
-		t.Log("nvcc is not installed here: programs of the runtime are not tested")
+		t.Logf("not tested: programs of the CUDA runtime (%v)", err)
 		return
 	}
 	for _, cudart := range []string{"static", "shared"} {
 		t.Run(cudart, func(t *testing.T) {
 			m := rig.New(t, rig.Options{NoMount: true, System: true})
 			binary := filepath.Join(m.Dir, "runtime")
-			build := rig.Run(t, m.Command(m.Env(), nvcc, "-cudart", cudart, "-o", binary, "testdata/runtime.cu"))
+			libraries := filepath.Join(filepath.Dir(filepath.Dir(nvcc)), "lib64")
+			build := rig.Run(t, m.Command(m.Env(), nvcc, "-cudart", cudart, "-Xlinker", "-rpath="+libraries,
+				"-o", binary, "testdata/runtime.cu"))
 			if build.Code != 0 {
 				t.Fatal(build.Stderr)
 			}
-			r := rig.Run(t, m.Command(limited(m, 256*mib), binary))
-			if r.Code != 0 || strings.TrimSpace(r.Stdout) != "all well" {
-				t.Errorf("status %d\n%s\n%s", r.Code, r.Stdout, r.Stderr)
+			for _, limit := range []uint64{2 * tight, tight} {
+				r := rig.Run(t, m.Command(limited(m, limit), binary, fmt.Sprint(limit)))
+				if r.Code != 0 || strings.TrimSpace(r.Stdout) != "all well" {
+					t.Errorf("under %d MiB: status %d\n%s\n%s", limit/mib, r.Code, r.Stdout, r.Stderr)
+				}
 			}
 		})
 	}

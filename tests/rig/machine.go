@@ -109,17 +109,19 @@ func Build(t testing.TB, name string) string {
 
 // Env is the environment of a program on the machine, before any shim: the
 // simulated driver first in its library path (unless System), and nothing of gpuarb's.
+// SIMCUDA_DIR names the machine to the rig, whatever the driver is.
 func (m *Machine) Env() []string {
 	var env []string
 	for _, kv := range os.Environ() {
 		key, _, _ := strings.Cut(kv, "=")
 		if strings.HasPrefix(key, "GPUARB_") || strings.HasPrefix(key, "SIMCUDA_") ||
-			strings.HasPrefix(key, "CUDA_") || key == "LD_LIBRARY_PATH" || key == "LD_PRELOAD" ||
+			strings.HasPrefix(key, "CUDA_") && !(m.o.System && isToolkit(key)) || key == "LD_LIBRARY_PATH" || key == "LD_PRELOAD" ||
 			key == "XDG_RUNTIME_DIR" || key == "NOTIFY_SOCKET" {
 			continue
 		}
 		env = append(env, kv)
 	}
+	env = append(env, "SIMCUDA_DIR="+filepath.Join(m.Dir, "sim"))
 	if m.o.System {
 		return append(env, "LD_LIBRARY_PATH="+os.Getenv("LD_LIBRARY_PATH"))
 	}
@@ -129,8 +131,13 @@ func (m *Machine) Env() []string {
 	}
 	sim := Build(m.T, "sim")
 	env = append(env, "LD_LIBRARY_PATH="+sim, "NUMBA_CUDA_DRIVER="+filepath.Join(sim, "libcuda.so.1"),
-		"SIMCUDA_DIR="+filepath.Join(m.Dir, "sim"), "SIMCUDA_DEVICES="+devices)
+		"SIMCUDA_DEVICES="+devices)
 	return append(env, m.o.Sim...)
+}
+
+// isToolkit says whether a variable tells frameworks where CUDA's own files are.
+func isToolkit(key string) bool {
+	return key == "CUDA_HOME" || key == "CUDA_PATH" || key == "CUDA_ROOT"
 }
 
 // PreloadEnv is Env with the bare preload and the daemon's socket.

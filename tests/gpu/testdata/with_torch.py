@@ -1,26 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch within a budget: with_torch.py MODE BYTES."""
+"""PyTorch within a budget: with_torch.py MODE BYTES TIGHT."""
 import os
 import sys
 
-mode, budget = sys.argv[1], int(sys.argv[2])
+mode, budget, tight = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "true"
 backend = {"expandable": "expandable_segments:True", "async": "backend:cudaMallocAsync"}
 if mode in backend:
     os.environ["PYTORCH_CUDA_ALLOC_CONF"] = backend[mode]
 
 import torch
 
+
+def hold():
+    torch.cuda.synchronize()
+    print("holding", flush=True)
+    sys.stdin.readline()
+
+
+def refused(size):
+    try:
+        torch.empty(size, dtype=torch.uint8, device="cuda")
+        sys.exit("more than the budget was granted")
+    except torch.cuda.OutOfMemoryError as refusal:
+        print(str(refusal).splitlines()[0][:200])
+
+
 free, total = torch.cuda.mem_get_info()
 assert total == budget, (free, total)
+if tight:
+    refused(256 << 20)
+    x = torch.ones(1 << 20, device="cuda")
+    assert float(x.sum()) == float(1 << 20)
+    hold()
+    print("all well")
+    sys.exit()
 a = torch.arange(64 << 20, dtype=torch.float32, device="cuda")
 assert float(a[-1]) == float((64 << 20) - 1)
 b = (a.view(8192, 8192)[:1024] @ torch.eye(8192, device="cuda"))[3, 5]
 assert float(b) == float(a[3 * 8192 + 5])
-try:
-    torch.empty(budget, dtype=torch.uint8, device="cuda")
-    sys.exit("more than the budget was granted")
-except torch.cuda.OutOfMemoryError as refusal:
-    print(str(refusal).splitlines()[0][:200])
+refused(budget)
 del a
 torch.cuda.empty_cache()
 streams = [torch.cuda.Stream() for _ in range(64)]
@@ -39,5 +57,6 @@ if mode == "graphs":
     assert float(y[7]) == 2.0
 c = torch.full((budget // 2,), 7, dtype=torch.uint8, device="cuda")
 assert int(c[-1]) == 7
+hold()
 print("reserved", torch.cuda.memory_reserved())
 print("all well")
