@@ -83,7 +83,7 @@ test: setup-test ## build everything and run all tests; ends in "N passed, N fai
 
 .PHONY: test-gpu
 test-gpu: setup-build ## run the tests that need a real GPU; says so where there is none
-	@$(MAKE) --no-print-directory build programs $(BUILD)/tools/testsum
+	@$(MAKE) --no-print-directory build $(PROGRAMS_OF_THE_DRIVER) $(BUILD)/tools/testsum
 	@GO='$(GO)' tools/test-gpu.sh
 
 # Fetches the vendor's libraries into build/, and says which could be had.

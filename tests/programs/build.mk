@@ -7,9 +7,11 @@ PROGRAMS_OUT := $(BUILD)/programs
 PROGRAMS_CFLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wshadow \
                    -Wstrict-prototypes -Werror -pthread
 
+# What runs on a real driver as well, and needs nothing but a compiler.
+PROGRAMS_OF_THE_DRIVER := $(PROGRAMS_OUT)/cudaprog-dlsym $(PROGRAMS_OUT)/cudaprog-link $(PROGRAMS_OUT)/cudaprog-gpa
+
 .PHONY: programs
-programs: $(PROGRAMS_OUT)/cudaprog-dlsym $(PROGRAMS_OUT)/cudaprog-link $(PROGRAMS_OUT)/cudaprog-gpa \
-          $(PROGRAMS_OUT)/team $(PROGRAMS_OUT)/permits \
+programs: $(PROGRAMS_OF_THE_DRIVER) $(PROGRAMS_OUT)/team $(PROGRAMS_OUT)/permits \
           $(PROGRAMS_OUT)/cudaext.so $(PROGRAMS_OUT)/lookups $(PROGRAMS_OUT)/loader $(PROGRAMS_OUT)/loader-own \
           $(PROGRAMS_OUT)/processes $(PROGRAMS_OUT)/reenter/libcuda.so.1
 
@@ -28,11 +30,12 @@ $(PROGRAMS_OUT)/team $(PROGRAMS_OUT)/permits: $(PROGRAMS_OUT)/%: $(PROGRAMS_SRC)
 	@mkdir -p $(@D)
 	$(CC) $(PROGRAMS_CFLAGS) -DHOW_DLSYM -o $@ $< $(PROGRAMS_SRC)/cudriver.c -ldl
 
-# Found at run time through LD_LIBRARY_PATH, as on a machine with a driver.
+# Found at run time through LD_LIBRARY_PATH, as on a machine with a driver. Bound lazily: an older
+# driver lacks some of what it may call.
 $(PROGRAMS_OUT)/cudaprog-link: $(PROGRAMS_DEPS) $(BUILD)/sim/libcuda.so $(BUILD)/sim/libnvidia-ml.so
 	@mkdir -p $(@D)
 	$(CC) $(PROGRAMS_CFLAGS) -DHOW_LINK -o $@ $(filter %.c,$^) \
-	  -L$(BUILD)/sim -lcuda -lnvidia-ml
+	  -Wl,-z,lazy -L$(BUILD)/sim -lcuda -lnvidia-ml
 
 # For the system's Python, whatever comes first in PATH.
 $(PROGRAMS_OUT)/cudaext.so: $(PROGRAMS_SRC)/cudaext.c $(PROGRAMS_SRC)/build.mk $(BUILD)/sim/libcuda.so

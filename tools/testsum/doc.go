@@ -5,6 +5,7 @@
 //	N passed, N failed, N skipped
 //
 // which counts tests and subtests. Steps that were run by something else are
-// added with -passed and -failed. The exit status is 0 when something passed and
+// added with -passed and -failed; -show names lines of tests that pass which are
+// wanted too. The exit status is 0 when something passed and
 // nothing failed or was skipped: a test that steps aside proves nothing.
 package main

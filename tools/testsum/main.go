@@ -9,6 +9,7 @@ import (
 	"io"
 	"log"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -18,8 +19,12 @@ func main() {
 	log.SetPrefix("testsum: ")
 	passed := flag.Int("passed", 0, "`count` of steps that passed before")
 	failed := flag.Int("failed", 0, "`count` of steps that failed before")
+	show := flag.String("show", "", "`pattern` of lines to show of tests that pass, too")
 	flag.Parse()
 	sum := newSummary(os.Stdout)
+	if *show != "" {
+		sum.show = regexp.MustCompile(*show)
+	}
 	sum.passed, sum.failed = *passed, *failed
 	if err := errors.Join(sum.read(os.Stdin), sum.finish()); err != nil {
 		log.Fatal(err)
@@ -53,6 +58,7 @@ type summary struct {
 	// outside its tests (it did not build, or its main gave up).
 	broken map[string]int
 	bad    []string
+	show   *regexp.Regexp // lines that are wanted of a test that passes; nil: none
 }
 
 func newSummary(out io.Writer) *summary {
@@ -109,6 +115,11 @@ func (s *summary) endTest(id testID, action string) {
 	switch action {
 	case "pass":
 		s.passed++
+		for _, l := range s.output[id] {
+			if s.show != nil && s.show.MatchString(l) {
+				s.print(l)
+			}
+		}
 		return
 	case "fail":
 		s.failed++

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -53,5 +54,25 @@ func TestSummary(t *testing.T) {
 				t.Errorf("good() = %v, want %v", s.good(), test.good)
 			}
 		})
+	}
+}
+
+func TestShow(t *testing.T) {
+	const in = `{"Action":"output","Package":"p","Test":"TestA","Output":"    a_test.go:1: measured: 7 KiB\n"}` + "\n" +
+		`{"Action":"output","Package":"p","Test":"TestA","Output":"    a_test.go:2: nothing of note\n"}` + "\n" +
+		`{"Action":"pass","Package":"p","Test":"TestA"}` + "\n"
+	for _, show := range []*regexp.Regexp{nil, regexp.MustCompile("measured:")} {
+		var out strings.Builder
+		s := newSummary(&out)
+		s.show = show
+		if err := s.read(strings.NewReader(in)); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.finish(); err != nil {
+			t.Fatal(err)
+		}
+		if got := out.String(); strings.Contains(got, "7 KiB") != (show != nil) || strings.Contains(got, "nothing of note") {
+			t.Errorf("with -show %v: %q", show, got)
+		}
 	}
 }
