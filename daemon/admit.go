@@ -40,17 +40,10 @@ func (cl *client) alloc(m ipc.Message) error {
 		cl.gave(h, undo)
 	case out.Waiting != 0:
 		d.park(cl, h, out.Waiting, func(dec arbiter.Decision) verdict {
-			v := verdict{send: func() error { return cl.replyAlloc(h, &req, *dec.Alloc) }}
-			if dec.Alloc.Granted {
-				v.undo = undo
-			}
-			return v
+			return verdictOf(dec.Alloc.Granted, undo, func() error { return cl.replyAlloc(h, &req, *dec.Alloc) })
 		})
 	}
-	d.cameBack(cl.conn.Peer(), h)
-	d.drainEvents()
-	d.mu.Unlock()
-	if out.Waiting != 0 {
+	if cl.leave(h, out.Waiting) {
 		return cl.tellFirst()
 	}
 	return cl.replyAlloc(h, &req, out)
@@ -149,17 +142,10 @@ func (cl *client) stream(m ipc.Message) error {
 	case out.Waiting != 0:
 		d.park(cl, h, out.Waiting, func(dec arbiter.Decision) verdict {
 			d.keepStreams(cl.s, l, h.Request, *dec.Stream)
-			v := verdict{send: func() error { return cl.replyStream(h, *dec.Stream) }}
-			if dec.Stream.Granted {
-				v.undo = undo
-			}
-			return v
+			return verdictOf(dec.Stream.Granted, undo, func() error { return cl.replyStream(h, *dec.Stream) })
 		})
 	}
-	d.cameBack(cl.conn.Peer(), h)
-	d.drainEvents()
-	d.mu.Unlock()
-	if out.Waiting != 0 {
+	if cl.leave(h, out.Waiting) {
 		return cl.tellFirst()
 	}
 	return cl.replyStream(h, out)

@@ -37,17 +37,10 @@ func (cl *client) context(m ipc.Message) error {
 	case out.Waiting != 0:
 		d.park(cl, h, out.Waiting, func(dec arbiter.Decision) verdict {
 			d.keepContexts(cl.s, l, h.Request, *dec.Context)
-			v := verdict{send: func() error { return cl.replyContext(h, *dec.Context) }}
-			if dec.Context.Granted {
-				v.undo = undo
-			}
-			return v
+			return verdictOf(dec.Context.Granted, undo, func() error { return cl.replyContext(h, *dec.Context) })
 		})
 	}
-	d.cameBack(cl.conn.Peer(), h)
-	d.drainEvents()
-	d.mu.Unlock()
-	if out.Waiting != 0 {
+	if cl.leave(h, out.Waiting) {
 		return cl.tellFirst()
 	}
 	return cl.replyContext(h, out)

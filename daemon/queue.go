@@ -32,6 +32,14 @@ type verdict struct {
 	undo func()       // takes back what was granted, with the lock held; nil: nothing was
 }
 
+// verdictOf is the decision on a request of a session.
+func verdictOf(granted bool, undo func(), send func() error) verdict {
+	if !granted {
+		undo = nil
+	}
+	return verdict{send: send, undo: undo}
+}
+
 // delivery is what is to be sent to a client that waits: a notice, or the verdict.
 type delivery struct {
 	to     *parked
@@ -58,6 +66,15 @@ func (d *Daemon) park(cl *client, h ipc.Header, ticket arbiter.TicketID, decide 
 	p := &parked{cl: cl, s: cl.s, head: h, ticket: ticket, decide: decide, place: d.keepPlace(cl.conn.Peer(), h, ticket)}
 	d.queue.parked[ticket] = p
 	cl.waits = p
+}
+
+// leave ends what a request of a session does under the lock, and gives that back. True: it
+// waits, and its client is to be told.
+func (cl *client) leave(h ipc.Header, ticket arbiter.TicketID) (waits bool) {
+	cl.d.cameBack(cl.conn.Peer(), h)
+	cl.d.drainEvents()
+	cl.d.mu.Unlock()
+	return ticket != 0
 }
 
 // tellFirst tells a client whose request was parked how it stands.
