@@ -5,6 +5,7 @@
 #include "cuda_capture.h"
 #include "cuda_device.h"
 #include "cuda_draw.h"
+#include "cuda_host.h"
 #include "cuda_pending.h"
 #include "cuda_pool.h"
 
@@ -13,6 +14,7 @@
 // are drawn.
 struct claim {
     struct ga_cuda_draw draw;
+    struct ga_cuda_host_claim host; // in its place where the pool is in the host
     ga_stream stream;
     bool again;
 };
@@ -67,7 +69,7 @@ static ga_result settle(struct claim *c, ga_result result, ga_address address) {
     return result;
 }
 
-enum opened { PASS, REFUSED, ADMITTED };
+enum opened { PASS, REFUSED, ADMITTED, IN_HOST };
 
 static enum opened open_claim(struct claim *c, uint64_t bytes, bool named, ga_pool handle,
                               ga_stream stream) {
@@ -82,6 +84,8 @@ static enum opened open_claim(struct claim *c, uint64_t bytes, bool named, ga_po
                                       : ga_cuda_pool_current(root, (uint32_t)device);
     if (!pool)
         return REFUSED; // no memory to account for it
+    if (ga_cuda_pool_device(pool) == GA_CUDA_POOL_IN_HOST)
+        return ga_cuda_host_open_pooled(&c->host, root, bytes) ? IN_HOST : REFUSED;
     if (ga_cuda_pool_device(pool) < 0)
         return PASS;
     c->stream = stream;
@@ -112,6 +116,9 @@ ga_result ga_cuda_alloc_from_pool(GA_FN_cuMemAllocFromPoolAsync *real, ga_addres
     ga_result result = real(address, bytes, pool, stream);
     if (opened == PASS)
         return result;
+    if (opened == IN_HOST)
+        return ga_cuda_host_settle_pooled(&c.host, result,
+                                          result == GA_CUDA_SUCCESS ? *address : 0);
     return settle(&c, result, result == GA_CUDA_SUCCESS ? *address : 0);
 }
 
@@ -120,8 +127,15 @@ ga_result ga_cuda_free_async(GA_FN_cuMemFreeAsync *real, ga_address address, ga_
     struct ga_entry entry;
     struct ga_root *root = ga_root_get();
     // Captured, it frees when the graph runs: the block stays, and its charge.
-    if (!root || ga_cuda_capturing(effective) || !ga_withdraw(root, address, &entry))
+    if (!root || ga_cuda_capturing(effective))
         return real(address, stream);
+    if (!ga_withdraw(root, address, &entry)) {
+        bool pooled = ga_cuda_host_begin_free(root, address, &entry);
+        ga_result host = real(address, stream);
+        if (pooled)
+            ga_cuda_host_end_free(root, host, &entry);
+        return host;
+    }
     ga_result result = real(address, stream);
     if (result != GA_CUDA_SUCCESS) {
         ga_hold(root, &entry);

@@ -5,28 +5,29 @@
 #include "host.h"
 
 // How a block came to be page-locked (ga_entry.kind), so that the wrong call gives nothing back.
-enum { ALLOCATED = 1, REGISTERED = 2 };
+enum { ALLOCATED = 1, REGISTERED = 2, POOLED = 3 };
 
-// One block on its way: open, then the driver, then settle.
-struct claim {
-    struct ga_root *root; // NULL: the driver alone decides
-    uint64_t bytes;
-    uint64_t context;
-};
-
-// False: refused.
-static bool open_claim(struct claim *c, uint64_t bytes) {
-    struct ga_root *root = ga_root_get();
-    c->root = NULL;
+// False: refused. What no entry can hold the driver refuses.
+static bool take(struct ga_cuda_host_claim *c, struct ga_root *root, uint64_t bytes) {
     c->bytes = bytes;
-    // Without a context the driver refuses; so does it what no entry can hold.
-    if (!root || bytes == 0 || bytes > GA_CREDIT_LIMIT ||
-        ga_cuda_device_current(root, &c->context) < 0)
+    if (bytes == 0 || bytes > GA_CREDIT_LIMIT)
         return true;
     if (!ga_host_take(root, bytes))
         return false;
     c->root = root;
     return true;
+}
+
+// Without a context the driver refuses.
+static bool open_claim(struct ga_cuda_host_claim *c, uint64_t bytes) {
+    struct ga_root *root = ga_root_get();
+    c->root = NULL;
+    return !root || ga_cuda_device_current(root, &c->context) < 0 || take(c, root, bytes);
+}
+
+bool ga_cuda_host_open_pooled(struct ga_cuda_host_claim *c, struct ga_root *root, uint64_t bytes) {
+    *c = (struct ga_cuda_host_claim){.root = NULL};
+    return take(c, root, bytes);
 }
 
 static bool take_out(struct ga_root *root, void *at, uint8_t kind, struct ga_entry *entry) {
@@ -51,7 +52,8 @@ static void put_in(struct ga_root *root, const struct ga_entry *entry) {
         ga_host_give(root, old.bytes);
 }
 
-static ga_result settle(const struct claim *c, ga_result result, void *at, uint8_t kind) {
+static ga_result settle(const struct ga_cuda_host_claim *c, ga_result result, void *at,
+                        uint8_t kind) {
     if (!c->root)
         return result;
     if (result != GA_CUDA_SUCCESS) {
@@ -68,7 +70,7 @@ static ga_result settle(const struct claim *c, ga_result result, void *at, uint8
 }
 
 ga_result ga_cuda_host_alloc_v1(GA_FN_cuMemAllocHost *real, void **at, unsigned int bytes) {
-    struct claim c;
+    struct ga_cuda_host_claim c;
     if (!open_claim(&c, bytes))
         return GA_CUDA_OUT_OF_MEMORY;
     ga_result result = real(at, bytes);
@@ -76,7 +78,7 @@ ga_result ga_cuda_host_alloc_v1(GA_FN_cuMemAllocHost *real, void **at, unsigned 
 }
 
 ga_result ga_cuda_host_alloc(GA_FN_cuMemAllocHost_v2 *real, void **at, size_t bytes) {
-    struct claim c;
+    struct ga_cuda_host_claim c;
     if (!open_claim(&c, bytes))
         return GA_CUDA_OUT_OF_MEMORY;
     ga_result result = real(at, bytes);
@@ -85,7 +87,7 @@ ga_result ga_cuda_host_alloc(GA_FN_cuMemAllocHost_v2 *real, void **at, size_t by
 
 ga_result ga_cuda_host_alloc_flags(GA_FN_cuMemHostAlloc *real, void **at, size_t bytes,
                                    unsigned int flags) {
-    struct claim c;
+    struct ga_cuda_host_claim c;
     if (!open_claim(&c, bytes))
         return GA_CUDA_OUT_OF_MEMORY;
     ga_result result = real(at, bytes, flags);
@@ -94,10 +96,26 @@ ga_result ga_cuda_host_alloc_flags(GA_FN_cuMemHostAlloc *real, void **at, size_t
 
 ga_result ga_cuda_host_register(GA_FN_cuMemHostRegister_v2 *real, void *at, size_t bytes,
                                 unsigned int flags) {
-    struct claim c;
+    struct ga_cuda_host_claim c;
     if (!open_claim(&c, bytes))
         return GA_CUDA_OUT_OF_MEMORY;
     return settle(&c, real(at, bytes, flags), at, REGISTERED);
+}
+
+ga_result ga_cuda_host_settle_pooled(const struct ga_cuda_host_claim *c, ga_result result,
+                                     ga_address address) {
+    return settle(c, result, (void *)(uintptr_t)address, POOLED);
+}
+
+bool ga_cuda_host_begin_free(struct ga_root *root, ga_address address, struct ga_entry *entry) {
+    return address && take_out(root, (void *)(uintptr_t)address, POOLED, entry);
+}
+
+void ga_cuda_host_end_free(struct ga_root *root, ga_result result, const struct ga_entry *entry) {
+    if (result == GA_CUDA_SUCCESS)
+        ga_host_give(root, entry->bytes);
+    else
+        put_in(root, entry);
 }
 
 // As with device memory: out of the table before the driver, which may give the address out again.
@@ -106,10 +124,8 @@ static ga_result end(ga_result (*real)(void *), void *at, uint8_t kind) {
     struct ga_entry entry;
     bool ours = root && at && take_out(root, at, kind, &entry);
     ga_result result = real(at);
-    if (ours && result == GA_CUDA_SUCCESS)
-        ga_host_give(root, entry.bytes);
-    else if (ours)
-        put_in(root, &entry);
+    if (ours)
+        ga_cuda_host_end_free(root, result, &entry);
     return result;
 }
 

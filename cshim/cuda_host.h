@@ -16,6 +16,26 @@ ga_result ga_cuda_host_register(GA_FN_cuMemHostRegister_v2 *real, void *at, size
                                 unsigned int flags);
 ga_result ga_cuda_host_unregister(GA_FN_cuMemHostUnregister *real, void *at);
 
+// A CUmemLocationType that is in the host.
+static inline bool ga_cuda_in_host(int location_type) {
+    return location_type >= GA_CUDA_LOCATION_HOST &&
+           location_type <= GA_CUDA_LOCATION_HOST_NUMA_CURRENT;
+}
+
+// Memory of a pool in the host. It is given back with the call that frees it, though the free may
+// be late: open, then the driver, then settle. False: refused.
+struct ga_cuda_host_claim {
+    struct ga_root *root; // NULL: the driver alone decides
+    uint64_t bytes;
+    uint64_t context; // that it ends with, or 0
+};
+bool ga_cuda_host_open_pooled(struct ga_cuda_host_claim *c, struct ga_root *root, uint64_t bytes);
+ga_result ga_cuda_host_settle_pooled(const struct ga_cuda_host_claim *c, ga_result result,
+                                     ga_address address);
+// The entry leaves the table before the driver is asked to free the address. False: none such.
+bool ga_cuda_host_begin_free(struct ga_root *root, ga_address address, struct ga_entry *entry);
+void ga_cuda_host_end_free(struct ga_root *root, ga_result result, const struct ga_entry *entry);
+
 // What lived in a context has gone with it: the entries of this ticket leave the table.
 void ga_cuda_host_sweep(struct ga_root *root, uint64_t ticket);
 

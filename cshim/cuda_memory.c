@@ -3,6 +3,7 @@
 
 #include "admit.h"
 #include "cuda_device.h"
+#include "cuda_host.h"
 #include "cuda_pool.h"
 
 // One allocation on its way: open, then the driver, then settle.
@@ -197,9 +198,13 @@ ga_result ga_cuda_free(GA_FN_cuMemFree_v2 *real, ga_address address) {
     struct ga_entry entry;
     struct ga_root *root = ga_root_get();
     bool ours = GA_LIKELY(root != NULL) && ga_withdraw(root, address, &entry);
+    bool pooled =
+        GA_UNLIKELY(root != NULL && !ours) && ga_cuda_host_begin_free(root, address, &entry);
     ga_result result = real(address);
     if (GA_LIKELY(ours))
         free_settle(root, result, &entry);
+    else if (pooled)
+        ga_cuda_host_end_free(root, result, &entry);
     return result;
 }
 

@@ -4,6 +4,7 @@
 #include "admit.h"
 #include "cuda_capture.h"
 #include "cuda_device.h"
+#include "cuda_host.h"
 #include "cuda_pending.h"
 
 enum pool_kind {
@@ -16,7 +17,7 @@ enum pool_kind {
 struct ga_cuda_pool {
     struct ga_cuda_pool *next;
     ga_pool handle; // NULL from its end on: nothing may be asked of it
-    int device;
+    int device;     // as ga_cuda_pool_device has it
     enum pool_kind kind;
     uint32_t life;    // which pool it stands for, since it is used again
     uint16_t tag;     // of what is charged; what was charged in another session is nobody's
@@ -447,9 +448,11 @@ void ga_cuda_pool_freed(struct ga_root *root, struct ga_cuda_pool *pool, uint64_
 // A pool that was made, or shown. Managed memory without a device of its own goes where it is
 // used: such a pool is its first stream's, which the first allocation tells.
 static void meet(struct ga_root *root, ga_pool pool, const struct ga_cu_location *at, int type) {
-    bool ours = at->type == GA_CUDA_LOCATION_DEVICE && ga_cuda_device_know(root, at->id);
-    if (ours || type != GA_CUDA_ALLOCATION_MANAGED)
-        find_or_make(root, pool, ours ? at->id : -1, ORDINARY);
+    int device = ga_cuda_in_host(at->type) ? GA_CUDA_POOL_IN_HOST : -1;
+    if (at->type == GA_CUDA_LOCATION_DEVICE && ga_cuda_device_know(root, at->id))
+        device = at->id;
+    if (device >= 0 || type != GA_CUDA_ALLOCATION_MANAGED)
+        find_or_make(root, pool, device, ORDINARY);
 }
 
 ga_result ga_cuda_pool_create(GA_FN_cuMemPoolCreate *real, ga_pool *pool,

@@ -20,8 +20,10 @@ struct ga_cuda_pool *ga_cuda_pool_current(struct ga_root *root, uint32_t device)
 // otherwise says, unless it is another device's own.
 struct ga_cuda_pool *ga_cuda_pool_named(struct ga_root *root, ga_pool handle, int otherwise);
 struct ga_cuda_pool *ga_cuda_pool_of_graphs(struct ga_root *root, uint32_t device);
-// The ordinal of its device, or −1: what it holds is not on one that is arbitrated.
+// The ordinal of its device; or −1: what it holds is not on one that is arbitrated; or
+// GA_CUDA_POOL_IN_HOST.
 int ga_cuda_pool_device(const struct ga_cuda_pool *pool);
+#define GA_CUDA_POOL_IN_HOST (-2)
 // The pool that a block came from, or NULL.
 struct ga_cuda_pool *ga_cuda_pool_of(const struct ga_entry *entry);
 

@@ -3,6 +3,7 @@
 
 #include "admit.h"
 #include "cuda_device.h"
+#include "cuda_host.h"
 #include "cuda_memory.h"
 #include "host.h"
 
@@ -161,8 +162,7 @@ enum opened {
 static bool place(struct claim *c, const struct ga_cu_memory_properties *properties) {
     if (!properties)
         return false;
-    c->host = properties->location_type >= GA_CUDA_LOCATION_HOST &&
-              properties->location_type <= GA_CUDA_LOCATION_HOST_NUMA_CURRENT;
+    c->host = ga_cuda_in_host(properties->location_type);
     c->device = (uint32_t)properties->location;
     return c->host || (properties->location_type == GA_CUDA_LOCATION_DEVICE &&
                        ga_cuda_device_know(c->root, properties->location));

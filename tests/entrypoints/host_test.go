@@ -121,6 +121,49 @@ func TestHostByHandle(t *testing.T) {
 	})
 }
 
+// What a pool in the host gives out is counted until it is freed, at once or in stream order.
+func TestHostPools(t *testing.T) {
+	const limit = 1<<20 + 1
+	withHost(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		p.Want("stream s", "ok")
+		p.Want("poolhost own", "ok")
+		for _, c := range []struct{ alloc, free, symbol string }{
+			{"allocpool", "freeasync a s", "cuMemAllocFromPoolAsync"}, {"poolptsz", "freeptsz a s", "cuMemAllocFromPoolAsync_ptsz"},
+			{"allocpool", "free a", "cuMemAllocFromPoolAsync"},
+		} {
+			m.Sim("fail", c.symbol+":1:999")
+			p.Want(c.alloc+" a 1000 s own", "err 999")
+			m.Sim("clear")
+			hostRest(t, m, p, limit, 0)
+			p.Want(c.alloc+" a 1000 s own", "ok")
+			hostRest(t, m, p, limit, 1000)
+			m.CountCalls(c.symbol)
+			p.Want(fmt.Sprintf("%s b %d s own", c.alloc, limit-999), errOutOfMemory)
+			if n := m.Calls(c.symbol); n != 0 {
+				t.Errorf("%s: the driver was asked %d times for what was refused", c.symbol, n)
+			}
+			m.Sim("clear")
+			for _, symbol := range []string{"cuMemFreeAsync", "cuMemFreeAsync_ptsz", "cuMemFree_v2"} {
+				m.Sim("fail", symbol+":1:999")
+			}
+			p.Want(c.free, "err 999")
+			m.Sim("clear")
+			p.Want("freehost a", errInvalidValue)
+			hostRest(t, m, p, limit, 1000)
+			p.Want(c.free, "ok")
+			p.Want("sync s", "ok")
+			hostRest(t, m, p, limit, 0)
+			p.Want(c.free, errInvalidValue)
+		}
+		p.Want("allocpool a 1000 s own", "ok")
+		p.Want("pooldestroy own", "ok")
+		hostRest(t, m, p, limit, 1000)
+		p.Want("free a", "ok")
+		hostRest(t, m, p, limit, 0)
+		holds(t, m, p.PID(), 0, 0)
+	})
+}
+
 // It is no device memory: neither charged there nor bounded by the budget.
 func TestHostIsNotTheDevices(t *testing.T) {
 	everyWay(t, mib, func(t *testing.T, m *rig.Machine, p *rig.Program) {

@@ -39,7 +39,8 @@
 //                                            SIZE bytes and frees: "threads ok GRANTED REFUSED"
 //   pools       pool NAME [DEVICE]           cuMemPoolCreate; the name "default" is the device's
 //   own
-//               poolmanaged NAME             the same of managed memory without a place
+//               poolmanaged NAME             the same of managed memory without a place;
+//                                            poolhost: of host memory
 //               poolnow NAME, pooldefault NAME  the device's, by cuMemGetMemPool and
 //                                            cuMemGetDefaultMemPool
 //               pooldestroy NAME             (by name, also after it was destroyed)
@@ -980,6 +981,8 @@ static void do_pool(const struct command *c) {
     CUresult r;
     if (strcmp(what, "poolmanaged") == 0)
         properties = (struct pool_properties){.type = MANAGED};
+    if (strcmp(what, "poolhost") == 0)
+        properties = (struct pool_properties){.type = PINNED, .location_type = 2};
     if (strcmp(what, "poolnow") == 0)
         r = CU(cuMemGetMemPool)(&pool, &properties.location_type, PINNED);
     else if (strcmp(what, "pooldefault") == 0)
@@ -1425,6 +1428,7 @@ static const struct {
     {"capturing", do_capturing},
     {"pool", do_pool},
     {"poolmanaged", do_pool},
+    {"poolhost", do_pool},
     {"poolnow", do_pool},
     {"pooldefault", do_pool},
     {"pooldestroy", do_poolcall},

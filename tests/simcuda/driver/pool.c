@@ -21,11 +21,13 @@ enum pool_attribute {
 };
 
 enum { ALLOCATION_PINNED = 1, ALLOCATION_MANAGED };
-enum { LOCATION_NONE, LOCATION_DEVICE };
+enum { LOCATION_NONE, LOCATION_DEVICE, LOCATION_HOST };
+enum { ANYWHERE = -1, ON_HOST = -2 };
 
 struct pool {
     CUmemoryPool handle;
-    int phys; // -1: where it is used first (managed memory)
+    int phys; // or ANYWHERE: where it is used first (managed memory); or ON_HOST, which keeps
+              // nothing
     bool is_default;
     bool dying; // destroyed, but blocks of it live on
     int reuse[3];
@@ -150,6 +152,12 @@ void pool_take_back_locked(struct block *b) {
     struct pool *p = b->pool;
     if (b->freeing)
         unset_late(b);
+    if (p->phys == ON_HOST) {
+        host_count(-(int64_t)b->size);
+        p->blocks--;
+        drop_if_over(p);
+        return;
+    }
     struct sim_delta whole = mem_cost(b->size);
     uint64_t bytes = (uint64_t)(whole.user + whole.extra);
     // The program's bytes become the pool's, in one step: the device never sees them free.
@@ -171,6 +179,11 @@ void pool_sync_point(int phys) {
 
 // Takes a block's bytes, first from what the pool keeps, then from the device.
 static bool charge_locked(struct pool *p, uint64_t size) {
+    if (p->phys == ON_HOST) {
+        host_count((int64_t)size);
+        p->blocks++;
+        return true;
+    }
     struct sim_delta d = mem_cost(size);
     uint64_t bytes = (uint64_t)(d.user + d.extra);
     uint64_t kept = p->idle < bytes ? p->idle : bytes;
@@ -246,7 +259,7 @@ static CUresult alloc_from(struct context *ctx, CUmemoryPool handle, bool named,
     for (;;) {
         pthread_mutex_lock(&drv.lock);
         struct pool *p = named ? handle_get(HANDLE_POOL, handle) : current_locked(s->ctx->phys);
-        if (p && p->phys < 0)
+        if (p && p->phys == ANYWHERE)
             p->phys = s->ctx->phys;
         if (!p)
             rc = named ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
@@ -430,13 +443,14 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props) 
     bool anywhere = props->allocType == ALLOCATION_MANAGED && props->location.type == LOCATION_NONE;
     if (props->allocType != ALLOCATION_PINNED && !anywhere)
         return CUDA_ERROR_INVALID_VALUE;
-    if ((props->location.type != LOCATION_DEVICE && !anywhere) || props->handleTypes ||
+    bool host = props->location.type == LOCATION_HOST;
+    if ((props->location.type != LOCATION_DEVICE && !anywhere && !host) || props->handleTypes ||
         props->maxSize)
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (!anywhere && !dev_valid(props->location.id))
+    if (!anywhere && !host && !dev_valid(props->location.id))
         return CUDA_ERROR_INVALID_DEVICE;
     pthread_mutex_lock(&drv.lock);
-    struct pool *p = new_pool(anywhere ? -1 : drv.phys[props->location.id]);
+    struct pool *p = new_pool(anywhere ? ANYWHERE : host ? ON_HOST : drv.phys[props->location.id]);
     if (p)
         *out = p->handle;
     pthread_mutex_unlock(&drv.lock);
@@ -449,7 +463,7 @@ EXPORT CUresult cuMemPoolDestroy(CUmemoryPool handle) {
     struct pool *p = handle_get(HANDLE_POOL, handle);
     bool own = p && !p->is_default;
     if (own) {
-        if (pools.current[p->phys] == p)
+        if (p->phys >= 0 && pools.current[p->phys] == p)
             pools.current[p->phys] = NULL;
         handle_drop(handle);
         p->dying = true;
