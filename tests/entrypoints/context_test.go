@@ -174,12 +174,25 @@ func TestContextOfTheRuntime(t *testing.T) {
 
 // A context that another thread of the program pushes is shown by that.
 func TestContextPushed(t *testing.T) {
-	withContext(t, "runtime", 8*mib, func(t *testing.T, m *rig.Machine, p *rig.Program) {
-		pid := p.PID()
-		p.Want("use 0", "ok")
-		p.Want("push first", "ok")
-		objects(t, m, pid, 0, 1, 0)
-	})
+	for _, version := range []string{"", "v1"} {
+		t.Run("push"+version, func(t *testing.T) {
+			withContext(t, "none", 8*mib, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+				pid := p.PID()
+				p.Want("unseen c", "ok")
+				if n := len(m.Snapshot().Leases); n != 0 {
+					t.Errorf("%d leases already: this test shows nothing", n)
+				}
+				p.Want("push"+version+" c", "ok")
+				objects(t, m, pid, 0, 1, 0)
+				p.Want("pop"+version+" again", "ok")
+				p.Want("alloc a 1", "err 201")
+				p.Want("push"+version+" again", "ok")
+				objects(t, m, pid, 0, 1, 0)
+				p.Want("alloc a 4M", "ok")
+				holds(t, m, pid, 0, 4*mib)
+			})
+		})
+	}
 }
 
 // A green context counts as one, and so does the primary one that it keeps; what is

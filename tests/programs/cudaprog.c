@@ -106,9 +106,10 @@
 //   contexts    context NAME [DEVICE]        cuCtxCreate_v2, current from now on
 //               contextv1, contextv3, contextv4   the same by the other versions of cuCtxCreate
 //               attach NAME; detach NAME     cuCtxAttach of the current one, cuCtxDetach
-//               push NAME                    cuCtxPushCurrent_v2
+//               push NAME; pop NEW           cuCtxPushCurrent_v2, cuCtxPopCurrent_v2;
+//                                            pushv1, popv1: the first versions
 //               runtime NAME [DEVICE]        the primary one by the driver's private table, as the
-//                                            CUDA runtime gets it; made current
+//                                            CUDA runtime gets it; made current; unseen: that alone
 //               green NAME [DEVICE]          cuGreenCtxCreate;   greendestroy NAME
 //               greencontext NEW GREEN       cuCtxFromGreenCtx;  greenstream NEW GREEN
 //               primary NAME [DEVICE]        cuDevicePrimaryCtxRetain, made current
@@ -1137,14 +1138,18 @@ static CUresult runtime(CUcontext *context) {
     CUresult r = CU(cuGetExportTable)(&table, id);
     if (r == 0)
         r = ((get_primary *)((void *const *)table)[2])(context, device);
-    return r ? r : CU(cuCtxSetCurrent)(*context);
+    return r;
 }
 
 static CUresult make_context(const char *how, CUcontext *context) {
     if (strcmp(how, "primary") == 0)
         return retain(context);
-    if (strcmp(how, "runtime") == 0)
+    if (strcmp(how, "unseen") == 0)
         return runtime(context);
+    if (strcmp(how, "runtime") == 0) {
+        CUresult r = runtime(context);
+        return r ? r : CU(cuCtxSetCurrent)(*context);
+    }
     if (strcmp(how, "contextv1") == 0)
         return CU(cuCtxCreate)(context, 0, device);
     if (strcmp(how, "contextv3") == 0)
@@ -1161,7 +1166,7 @@ static void do_context(const struct command *c) {
     CUresult r = make_context(c->word[0], &context);
     if (r == 0)
         n->value = (uintptr_t)context;
-    else if (context && strcmp(c->word[0], "runtime") != 0)
+    else if (context && strcmp(c->word[0], "runtime") != 0 && strcmp(c->word[0], "unseen") != 0)
         r = 9999; // a refusal must leave the handle alone
     answer(c, r, "");
 }
@@ -1180,7 +1185,18 @@ static void do_detach(const struct command *c) {
 }
 
 static void do_push(const struct command *c) {
-    answer(c, CU(cuCtxPushCurrent_v2)((CUcontext)(uintptr_t)lookup(c, 1, false)->value), "");
+    CUcontext context = (CUcontext)(uintptr_t)lookup(c, 1, false)->value;
+    bool first = strcmp(c->word[0], "pushv1") == 0;
+    answer(c, first ? CU(cuCtxPushCurrent)(context) : CU(cuCtxPushCurrent_v2)(context), "");
+}
+
+static void do_pop(const struct command *c) {
+    CUcontext context = NULL;
+    bool first = strcmp(c->word[0], "popv1") == 0;
+    CUresult r = first ? CU(cuCtxPopCurrent)(&context) : CU(cuCtxPopCurrent_v2)(&context);
+    if (r == 0)
+        lookup(c, 1, true)->value = (uintptr_t)context;
+    answer(c, r, "");
 }
 
 static CUresult make_green(void **green) {
@@ -1477,9 +1493,13 @@ static const struct {
     {"contextv3", do_context},
     {"contextv4", do_context},
     {"runtime", do_context},
+    {"unseen", do_context},
     {"attach", do_attach},
     {"detach", do_detach},
     {"push", do_push},
+    {"pushv1", do_push},
+    {"pop", do_pop},
+    {"popv1", do_pop},
     {"green", do_green},
     {"greencontext", do_green},
     {"greenstream", do_green},

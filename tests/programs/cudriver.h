@@ -41,6 +41,8 @@ struct cu_ipc_handle {
     ROW(cuCtxDestroy, cuCtxDestroy, 2000, 0, (CUcontext))                                          \
     ROW(cuCtxAttach, cuCtxAttach, 2000, 0, (CUcontext *, unsigned int))                            \
     ROW(cuCtxDetach, cuCtxDetach, 2000, 0, (CUcontext))                                            \
+    ROW(cuCtxPushCurrent, cuCtxPushCurrent, 2000, 0, (CUcontext))                                  \
+    ROW(cuCtxPopCurrent, cuCtxPopCurrent, 2000, 0, (CUcontext *))                                  \
     ROW(cuCtxPushCurrent_v2, cuCtxPushCurrent, 4000, 0, (CUcontext))                               \
     ROW(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease, 7000, 0, (CUdevice))                 \
     ROW(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset, 7000, 0, (CUdevice))                     \
