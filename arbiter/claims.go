@@ -62,7 +62,7 @@ func (j *job) keeps(d *device) bool {
 		return true
 	}
 	scope := cmp.Or(j.rule.slotScope, d.rule.SlotScope)
-	return d.slotsMax() > 0 && width(scope) == 0
+	return width(scope) == 0 && (d.slotsMax() > 0 || len(r.Devices) > 0 || j.wants(d).Min > 0)
 }
 
 // ReleaseJob takes back what a job holds beyond its processes: claim, slots and

@@ -218,6 +218,24 @@ func TestExclusive(t *testing.T) {
 	w.served(late.Waiting, back.Waiting)
 }
 
+// A job that names its device, or has memory reserved there, is there from its start: what
+// it allocates later does not wait for somebody who came after it.
+func TestExclusiveWaitsForAJobThatHasBegun(t *testing.T) {
+	for _, r := range []arbiter.JobRequest{{Devices: []int{0}}, {Min: ptr(size(400)), Max: ptr(size(400))}} {
+		w := newWorld(t, exact(unlimited()), 1000)
+		job := w.job(t, r)
+		alone, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(1000, "gpuarb"), Exclusive: true})
+		if err != nil || alone.Waiting == 0 {
+			t.Fatalf("%+v, %v", alone, err)
+		}
+		program := w.client(job, 0)
+		program.must(400)
+		w.arb.CloseJob(w.now, job)
+		w.arb.EndSession(w.now, program.session)
+		w.served(alone.Waiting)
+	}
+}
+
 func TestAJobsDevices(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1000, 1000)
 	job := w.job(t, arbiter.JobRequest{Devices: []int{1}, Min: ptr(size(300))})

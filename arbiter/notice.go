@@ -103,7 +103,7 @@ func (a *Arbiter) wants(t *ticket) string {
 		what = "a GPU of its own"
 	case r.Claim, r.Any:
 		what = "a GPU"
-	case n > 0 && !slices.ContainsFunc(t.spots, func(s spot) bool { return s.enters }):
+	case n > 0 && !slices.ContainsFunc(t.spots, func(s spot) bool { return s.enters && s.device.slotsMax() > 0 }):
 		return "its memory.min of " + n.Human()
 	}
 	if n > 0 {

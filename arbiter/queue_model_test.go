@@ -265,7 +265,8 @@ func (r *reference) noSlot(d *refDevice, j *refJob, wish int, start bool) (full,
 
 // keeps: a job takes a slot there at its start.
 func (r *reference) keeps(j *refJob, d *refDevice) bool {
-	return j.run && !j.released && j.uses(d) && (j.exclusive || j.claim || d.slots > 0 && r.scope == arbiter.ScopeJob)
+	return j.run && !j.released && j.uses(d) && (j.exclusive || j.claim ||
+		r.scope == arbiter.ScopeJob && (d.slots > 0 || j.on != nil || j.min > 0))
 }
 
 // need is what a ticket lacks at one device. hard: by itself; else only by turn.
