@@ -17,8 +17,7 @@ func (cl *client) hello(m ipc.Message) error {
 		return refused(ipc.StatusOrder, "Hello was said before on this connection")
 	}
 	if req.Kind != ipc.KindShim {
-		cl.tool = true
-		return ipc.Reply(cl.conn, m.Header, ipc.StatusOK, &ipc.HelloReply{Devices: uint32(len(cl.d.inv.Devices()))}, -1)
+		return cl.helloTool(m.Header, &req)
 	}
 	s, waits, err := cl.d.openSession(cl, m.Header, req)
 	if err != nil {
@@ -29,6 +28,23 @@ func (cl *client) hello(m ipc.Message) error {
 		return cl.tellFirst()
 	}
 	return cl.replyHello(m.Header, s, true)
+}
+
+// helloTool tells a tool that it is heard, and whether the job that it names is one that
+// programs can be started in.
+func (cl *client) helloTool(h ipc.Header, req *ipc.HelloRequest) error {
+	rep := ipc.HelloReply{Devices: uint32(len(cl.d.inv.Devices()))}
+	if !req.Job.IsZero() {
+		cl.d.mu.Lock()
+		_, _, err := cl.d.jobOf(req.Job, cl.conn.Peer())
+		cl.d.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		rep.InJob = 1
+	}
+	cl.tool = true
+	return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1)
 }
 
 // replyHello tells a client what its session is, with the page when withPage says so.

@@ -24,6 +24,7 @@ type Launch struct {
 	Socket  string          // absolute path of the daemon's socket
 	Job     ipc.Token       // of the job that the program belongs to
 	Devices []ipc.JobDevice // those that it shall see; none: those that it sees anyway
+	Wishes  []string        // NAME=value, by which each program asks for less than the job has
 }
 
 // Environ returns the environment base, with what the shim and the program need:
@@ -37,6 +38,10 @@ func (l Launch) Environ(base []string) []string {
 	env = setenv(env, "GPUARB_JOB", hex.EncodeToString(l.Job[:]))
 	if getenv(env, "CUDA_DEVICE_ORDER") == "" {
 		env = setenv(env, "CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+	}
+	for _, wish := range l.Wishes {
+		name, value, _ := strings.Cut(wish, "=")
+		env = setenv(env, name, value)
 	}
 	if len(l.Devices) > 0 {
 		env = Visible(l.Devices).Apply(env)

@@ -259,32 +259,3 @@ func (a *app) releaseClaim(args []string) error {
 	}
 	return err
 }
-
-// runInClaim runs a program inside this shell's claim, whose budget it shares.
-func (a *app) runInClaim(claim int, flags *pflag.FlagSet, program string, args []string, notFound error) error {
-	var given string
-	flags.Visit(func(f *pflag.Flag) {
-		if f.Name != "socket" {
-			given = f.Name
-		}
-	})
-	if given != "" {
-		return fmt.Errorf("--%s: this shell has claim %d, in whose budget the program would run; give the flag to `gpuarb claim`, "+
-			"or end the claim first: eval \"$(gpuarb claim --release)\"", given, claim)
-	}
-	library, err := a.library()
-	if err != nil {
-		return err
-	}
-	if notFound != nil {
-		return notFound
-	}
-	job, err := ipc.ParseToken(a.getenv("GPUARB_JOB"))
-	if err != nil {
-		return fmt.Errorf("GPUARB_JOB: %w", err)
-	}
-	caught, stop := catchSignals()
-	defer stop()
-	launch := shim.Launch{Library: library, Socket: a.getenv("GPUARB_SOCKET"), Job: job}
-	return a.supervise(program, args, launch.Environ(a.environ), caught, func() { a.cancelTickets(launch.Socket, job) })
-}

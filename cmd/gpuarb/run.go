@@ -23,7 +23,9 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "run a program, and all that it starts, under one budget",
 		Long: `Runs COMMAND with its GPU memory and streams admitted by the daemon. Everything that
 it starts shares one budget. What it reserves (--min) and its slot are taken before it
-starts, which may wait: one line on stderr for each change says for what. Signals and
+starts, which may wait: one line on stderr for each change says for what. Inside another
+job it joins that: its budget, slot and devices are the programs' here too, and --memory
+and --streams bound each of them further. Signals and
 the exit status are passed through: the exit code is the command's own, 128+n when
 signal n ended it (or the wait for it), 75 when it would have to wait and is not to,
 124 when it waited too long, 125 when gpuarb itself failed, 126 when the command cannot
@@ -70,8 +72,8 @@ func (a *app) runProgram(flags *pflag.FlagSet, options *jobOptions, args []strin
 	if err != nil {
 		program = args[0] // after what is wrong with the flags
 	}
-	if claim := a.ownClaim(); claim != 0 {
-		return a.runInClaim(claim, flags, program, args, err)
+	if around, inside := a.jobAround(); inside {
+		return a.runInside(around, flags, options, program, args, err)
 	}
 	request, size, wrong := options.request(flags)
 	if wrong != nil {

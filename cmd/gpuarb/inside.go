@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/shim"
+	"github.com/spf13/pflag"
+)
+
+// jobAround is the job that this process is in, of another `gpuarb run` or of its shell's
+// claim, and its daemon's socket; false where there is none, or none any more.
+func (a *app) jobAround() (around shim.Launch, inside bool) {
+	job, err := ipc.ParseToken(a.getenv("GPUARB_JOB"))
+	if err != nil || job.IsZero() {
+		return around, false
+	}
+	around = shim.Launch{Job: job, Socket: a.getenv("GPUARB_SOCKET")}
+	if a.ownClaim() != 0 {
+		return around, true
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	client, err := ipc.DialAny(ctx, a.socketPaths())
+	if err != nil {
+		return around, false // as without a job: that says what to do
+	}
+	defer client.Close()
+	hello, err := client.Hello(ctx, ipc.HelloRequest{Memory: ipc.NoLimit, Job: job})
+	if err != nil || hello.InJob == 0 {
+		return around, false
+	}
+	around.Socket, err = filepath.Abs(client.Path())
+	return around, err == nil
+}
+
+// runInside runs a program in the job that is there already. A job of its own would pass
+// that one's budget by, and would wait for the slot and the reservation that it has itself.
+func (a *app) runInside(launch shim.Launch, flags *pflag.FlagSet, options *jobOptions, program string, args []string, notFound error) error {
+	var err error
+	if launch.Wishes, err = a.wishesInside(flags, options); err != nil {
+		return err
+	}
+	if launch.Library, err = a.library(); err != nil {
+		return err
+	}
+	if notFound != nil {
+		return notFound
+	}
+	caught, stop := catchSignals()
+	defer stop()
+	return a.supervise(program, args, launch.Environ(a.environ), caught, a.cancelBelow)
+}
+
+// wishesInside are the flags that a program can be given inside a job, as its environment
+// spells them. The others ask for what only a job has.
+func (a *app) wishesInside(flags *pflag.FlagSet, options *jobOptions) (wishes []string, err error) {
+	if _, _, err := options.request(flags); err != nil {
+		return nil, err
+	}
+	flags.Visit(func(f *pflag.Flag) {
+		switch {
+		case f.Name == "memory":
+			wishes = append(wishes, "GPUARB_MEMORY="+options.memory)
+		case f.Name == "streams":
+			wishes = append(wishes, "GPUARB_STREAMS="+strconv.Itoa(options.streams))
+		case f.Name == waitFlag && options.wait.text == patienceOfRules:
+			wishes = append(wishes, "GPUARB_ON_FULL=wait")
+		case f.Name == "no-wait":
+			wishes = append(wishes, "GPUARB_ON_FULL=deny")
+		case f.Name == "socket", f.Name == "per-process":
+		case err == nil:
+			err = a.notInside(f.Name)
+		}
+	})
+	return wishes, err
+}
+
+// notInside says why a flag cannot be had inside a job, and what to do.
+func (a *app) notInside(flag string) error {
+	if claim := a.ownClaim(); claim != 0 {
+		return fmt.Errorf("--%s: this shell has claim %d, in which the program would run; give the flag to `gpuarb claim`, "+
+			"or end the claim first: eval \"$(gpuarb claim --release)\"", flag, claim)
+	}
+	return fmt.Errorf("--%s: this is inside the job of another `gpuarb run`, whose budget, slot and devices the program would share; "+
+		"give the flag to that one, or leave its job: env -u GPUARB_JOB gpuarb run …", flag)
+}
+
+// cancelBelow takes the waiting requests of this process's descendants out of the queue:
+// those of others in the same job are not its to end.
+func (a *app) cancelBelow() {
+	ctx, cancel := context.WithTimeout(context.Background(), cancelPatience)
+	defer cancel()
+	client, err := a.connect(ctx)
+	if err != nil {
+		return
+	}
+	defer client.Close()
+	snapshot, err := snapshotOf(ctx, client)
+	if err != nil {
+		return
+	}
+	for _, ticket := range snapshot.Queue {
+		if descends(ticket.PID, os.Getpid()) {
+			_, _ = client.Cancel(ctx, ipc.CancelRequest{Ticket: ticket.Ticket})
+		}
+	}
+}
+
+// descends tells whether a process has another one above it.
+func descends(pid, ancestor int) bool {
+	for pid > 1 {
+		if pid = parentOf(pid); pid == ancestor {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,84 @@
+package arbitration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// inside is a command line of one `gpuarb run` in another: outer, with $G and $P for
+// gpuarb and the program in what a shell runs there.
+func inside(m *rig.Machine, script string, outer ...string) []string {
+	script = strings.NewReplacer("$G", rig.Build(m.T, "gpuarb"), "$P", rig.Build(m.T, "programs/cudaprog-dlsym")).Replace(script)
+	return append(append([]string{"run"}, outer...), "--", "/bin/sh", "-c", script)
+}
+
+// TestRunInsideARun: a `gpuarb run` in another's job waits for nothing that this has, and
+// what it starts stays within its budget; it can be given less, and nothing more.
+func TestRunInsideARun(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "8G,8G", "[[device]]\nslots.max = 1\n")
+	for name, c := range map[string]struct {
+		outer        []string
+		script       string
+		code         int
+		want, stderr string
+	}{
+		"alone":       {[]string{"--exclusive", "--memory", "4G"}, `$G run --no-wait -- $P "alloc a 3G; alloc b 1G"`, 0, "a ok, b ok", ""},
+		"no more":     {[]string{"--memory", "1G"}, `$G run --memory 6G -- $P "alloc a 1G; alloc b 1"`, 0, "a ok, b err 2", ""},
+		"less":        {[]string{"--memory", "4G"}, `$G run --memory 1G -- $P "alloc a 2G; alloc b 1G"; $P "alloc c 2G"`, 0, "a err 2, b ok, c ok", ""},
+		"reserved":    {[]string{"--memory", "6G", "--min", "6G"}, `$G run -- $P "alloc a 6G"`, 0, "a ok", ""},
+		"three deep":  {[]string{"--device", "1"}, `$G run -- $G run -- $G run --streams 1 -- $P "alloc a 1G; stream s; stream u"`, 0, "a ok, s ok, u err 2", ""},
+		"in a claim":  {[]string{"--device", "0"}, `env -u GPUARB_JOB $G claim --device 1 --exec $G run -- $P "alloc a 1G"`, 0, "a ok", ""},
+		"reservation": {nil, `$G run --min 1G -- $P`, 125, "", "inside the job of another `gpuarb run`"},
+		"bad size":    {nil, `$G run --memory 1Q -- $P`, 125, "", "--memory: "},
+		"status":      {nil, `$G run -- sh -c 'exit 7'`, 7, "", ""},
+		"left":        {[]string{"--device", "0"}, `env -u GPUARB_JOB $G run --device 1 --min 1G -- $P "alloc a 1G"`, 0, "a ok", ""},
+		"no such job": {[]string{"--device", "0"}, `GPUARB_JOB=00112233445566778899aabbccddeeff $G run --device 1 -- $P "alloc a 1G"`, 0, "a ok", ""},
+	} {
+		r := rig.Run(t, m.Gpuarb(inside(m, c.script, c.outer...)...))
+		got := strings.ReplaceAll(strings.TrimSpace(r.Stdout), "\n", ", ")
+		got = strings.NewReplacer("ready, ", "", "alloc ", "", "stream ", "").Replace(got)
+		if r.Code != c.code || got != c.want || !strings.Contains(r.Stderr, c.stderr) {
+			t.Errorf("%s: code %d, %q, want %d, %q\n%s", name, r.Code, got, c.code, c.want, r.Stderr)
+		}
+	}
+	idle(m)
+}
+
+// TestSignalInsideARun: a signal to the inner one ends the waits of its own programs, and
+// of nobody else in the job.
+func TestSignalInsideARun(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "8G", "[defaults]\non_full = \"wait\"\n")
+	holder := bare(m)
+	holder.Want("alloc a 7G", "ok")
+	job := m.Begin(m.Gpuarb(inside(m, `$P "alloc b 2G" & sh -c 'echo "pid $$"; exec $G run -- $P "alloc c 2G"' & wait`)...))
+	var inner int
+	for range 3 {
+		if line := job.Line(); line != "ready" {
+			if _, err := fmt.Sscanf(line, "pid %d", &inner); err != nil {
+				t.Fatalf("the job says %q", line)
+			}
+		}
+	}
+	waiting(m, 2)
+	if err := unix.Kill(inner, unix.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	waiting(m, 1)
+	holder.End()
+	for line := job.Line(); line != "alloc b ok"; line = job.Line() {
+		if line != "alloc c err 2" { // the signal may end it before it says so
+			t.Fatalf("the job says %q", line)
+		}
+	}
+	if status := job.Wait(); status != 0 {
+		t.Errorf("the job ended with %d: %s", status, job.Stderr())
+	}
+	idle(m)
+}
