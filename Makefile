@@ -86,11 +86,14 @@ test-gpu: setup-build ## run the tests that need a real GPU; says so where there
 	@$(MAKE) --no-print-directory build $(PROGRAMS_OF_THE_DRIVER) $(BUILD)/tools/testsum
 	@GO='$(GO)' tools/test-gpu.sh
 
-# Fetches the vendor's libraries into build/, and says which could be had.
-.PHONY: test-libcuda
+# Both fetch the vendor's libraries into build/, and say which could be had.
+.PHONY: test-libcuda test-cudart
 test-libcuda: setup-build ## hold the resolver against every libcuda.so.1 of Debian's archive
 	@$(MAKE) --no-print-directory shim
 	@GO='$(GO)' tools/test-libcuda.sh $(BUILD)/libcuda
+test-cudart: setup-build ## hold what every CUDA runtime of Debian's archive gets under the shim
+	@$(MAKE) --no-print-directory shim
+	@GO='$(GO)' tools/test-cudart.sh $(BUILD)/libcudart $(BUILD)/libcuda
 
 # By hand: both fetch or need what an ordinary machine lacks, and say what.
 .PHONY: test-bullseye test-arm64

@@ -35,7 +35,7 @@ lint_gofmt() { sources '*.go' | xargs -r gofmt -l | empty 'not formatted'; }
 
 lint_vet() {
     "$GO" vet ./...
-    "$GO" vet -tags libcuda ./cshim/entrypoints
+    "$GO" vet -tags libcuda,cudart ./cshim/entrypoints
     if [ -d tests/gpu ]; then
         "$GO" vet -tags gpu ./tests/gpu/...
     fi

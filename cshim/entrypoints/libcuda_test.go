@@ -40,7 +40,7 @@ func TestRealLibrary(t *testing.T) {
 				if measured >= 0 {
 					checkMap(t, readMap(t, mapOf(drivers[measured])), bare)
 				}
-				compare(t, tab.hooked, bare, w.run(folder, how, true))
+				compare(t, tab.hooked, bare, w.run(folder, how, true), 100)
 			}
 		})
 	}
