@@ -305,7 +305,7 @@ func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 		case !waits:
 			return ipc.CancelReply{}, refused(ipc.StatusRange, "no request waits with ticket %d", r.Ticket)
 		case uid != uint32(peer.UID) && !privileged(uint32(peer.UID)):
-			return ipc.CancelReply{}, refused(ipc.StatusPermission, "ticket %d is user %d's", r.Ticket, uid)
+			return ipc.CancelReply{}, refused(ipc.StatusPermission, "ticket %d is user %d's: only that user or root may cancel it", r.Ticket, uid)
 		}
 		d.arb.Cancel(now, ticket, arbiter.ReasonCancelled)
 		return ipc.CancelReply{Cancelled: 1}, nil

@@ -156,7 +156,7 @@ func TestRivals(t *testing.T) {
 	notice := r.parked()
 	p := start(m, "rival", "setpriv", "--reuid=65534", "--clear-groups")
 	for command, want := range map[string]string{
-		fmt.Sprintf("cancel %d", notice.Ticket):         "permission",
+		fmt.Sprintf("cancel %d", notice.Ticket):         "is user 0's: only that user or root may cancel it",
 		fmt.Sprintf("close %x", [16]byte(job.Job)):      "is user 0's, this is user 65534",
 		"close " + strings.Repeat("0", 32):              "no job",
 		"urgent":                                        "only root",
