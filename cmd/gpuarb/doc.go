@@ -16,14 +16,14 @@
 //	 2  usage: an unknown command or flag, a malformed value, or something that
 //	    is not supported yet
 //	69  no daemon answers, or there is no device
-//	75  busy now, and it was not to wait
+//	75  busy now, and it was not to wait, or its place in the queue was cancelled
 //	78  mistakes in a configuration file
 //
 // `gpuarb run` exits with the code of the program that it started, or 128 + n when
 // signal n ended the program (or the wait before it), as a shell does. Of its own it has
 // only these, so that they can be told from the program's, as with timeout(1):
 //
-//	 75  it would have had to wait, and was not to
+//	 75  it would have had to wait, and was not to, or its place in the queue was cancelled
 //	124  it waited too long
 //	125  gpuarb itself failed: usage, no daemon, no device, no shim, a refused budget
 //	126  the program was found and cannot be executed

@@ -334,6 +334,7 @@ func TestExitCodes(t *testing.T) {
 	})
 	busy := startDaemon(t, func(d *fakeDaemon) { d.status, d.text = ipc.StatusBusy, "GPU 0 is ann's" })
 	late := startDaemon(t, func(d *fakeDaemon) { d.status, d.text = ipc.StatusTimeout, "waited 1s for GPU 0" })
+	cancelled := startDaemon(t, func(d *fakeDaemon) { d.status, d.text = ipc.StatusCancelled, "its request was cancelled" })
 	folder := t.TempDir()
 	for name, text := range map[string]string{"noexec": "x", "good.toml": "schema_version = 1", "bad.toml": "schema_version = 1\ncolor = 1\n"} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
@@ -380,11 +381,14 @@ func TestExitCodes(t *testing.T) {
 		{"run: an empty device", daemon, "run --device= true", 125, "--device: it is empty; write an index, UUID or PCI address; `gpuarb devices` lists them"},
 		{"run: busy", busy, "run --no-wait true", 75, "GPU 0 is ann's"},
 		{"run: too late", late, "run --wait=1 true", 124, "waited 1s for GPU 0"},
+		{"run: cancelled", cancelled, "run true", 75, "its request was cancelled"},
 		{"run: nothing to prefer", daemon, "run --device 0 --prefer 1 true", 125, "--prefer: there is nothing to prefer among the devices of --device; it goes with --device any"},
 		{"claim: busy", busy, "claim --try", 75, "GPU 0 is ann's"},
 		{"claim: an empty device", daemon, "claim --device=", 2, "--device: it is empty; write an index, UUID or PCI address; `gpuarb devices` lists them"},
 		{"claim: tries and waits", daemon, "claim --try --wait", 2, "--wait and not to wait exclude each other"},
 		{"claim: too late", late, "claim --wait=1 --exec true", 124, "waited 1s for GPU 0"},
+		{"claim: cancelled", cancelled, "claim", 75, "its request was cancelled"},
+		{"claim: cancelled, a program", cancelled, "claim --exec true", 75, "its request was cancelled"},
 		{"claim: no device", bare, "claim", 69, "no device: the daemon knows no GPU on this machine; `gpuarb doctor` says why"},
 		{"claim: no such device", daemon, "claim --device 7", 69, "--device: there is no device \"7\"; there are " + listDevices(twoDevices())},
 		{"claim: refused", full, "claim", 1, "the rule gives 1 GiB"},

@@ -131,6 +131,8 @@ func (a *app) explainJob(path, said string, err error) error {
 		code = exitUnavailable
 	case errors.Is(err, context.Canceled):
 		return fail(exitUnavailable, "the daemon at %s does not answer; see its log (journalctl -u gpuarbd)", path)
+	case errors.Is(err, ipc.StatusCancelled): // as without waiting
+		code = exitBusy
 	}
 	var reply *ipc.ReplyError
 	if errors.As(err, &reply) {

@@ -30,7 +30,7 @@ func (a *app) queueCommand() *cobra.Command {
 		Use:   "cancel TICKET…",
 		Short: "take requests out of the queue, by the number that queue shows",
 		Long: "Takes requests out of the queue. Whoever waits gets the error that he would have got\n" +
-			"without waiting. Your own, or as root anybody's.",
+			"without waiting, so gpuarb run and claim end with 75. Your own, or as root anybody's.",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeTickets,
 		RunE:              func(_ *cobra.Command, args []string) error { return a.queueCancel(args) },
