@@ -37,7 +37,7 @@ func (o *jobOptions) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&o.min, "min", "", "of that, what is reserved from the start")
 	flags.IntVar(&o.streams, "streams", 0, "the most streams of each process on each device")
 	flags.StringVar(&o.prefer, "prefer", "", "which devices to try first, as 2,0; implies --device any")
-	flags.BoolVar(&o.exclusive, "exclusive", false, "nobody else uses the device until it ends")
+	flags.BoolVar(&o.exclusive, "exclusive", false, "nobody else uses its devices until it ends: with run and no --device, all of them")
 	flags.Var(&o.wait, waitFlag, "wait when there is no room, for as long as this: 10m, max; without a value as long as the rules say")
 	flags.Lookup(waitFlag).NoOptDefVal = patienceOfRules
 }
