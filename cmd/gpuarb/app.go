@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/gpuarb/gpuarb/version"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // The exit codes; doc.go says what they mean. They are never reused for another thing.
@@ -89,7 +92,7 @@ func (a *app) run(args []string) int {
 	}
 	var exit *exitError
 	if !errors.As(err, &exit) { // cobra's own: flags and arguments
-		exit = &exitError{exitUsage, fmt.Errorf("%w; see `%s --help`", err, command.CommandPath())}
+		exit = &exitError{exitUsage, fmt.Errorf("%w; see `%s --help`", explainFlag(err), command.CommandPath())}
 		if command.Name() == runName {
 			exit.code = exitRunFailed
 		}
@@ -98,6 +101,23 @@ func (a *app) run(args []string) int {
 		a.say("%v", exit.err)
 	}
 	return exit.code
+}
+
+// explainFlag says what a flag takes, where the parser has only strconv's words for it.
+func explainFlag(err error) error {
+	var flag *pflag.InvalidValueError
+	var read *strconv.NumError
+	if !errors.As(err, &flag) || !errors.As(err, &read) {
+		return err
+	}
+	name, value := flag.GetFlag().Name, flag.GetValue()
+	switch flag.GetFlag().Value.Type() {
+	case "bool":
+		return fmt.Errorf("--%s: %q is neither true nor false", name, value)
+	case "uint64":
+		return fmt.Errorf("--%s: %q is no number from 0 to %d", name, value, uint64(math.MaxUint64))
+	}
+	return fmt.Errorf("--%s: %q is no number from 1 to %d", name, value, math.MaxInt32) // streams, a PID
 }
 
 // say prints a message for people: one line on stderr, with gpuarb's name before it.
