@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -78,6 +79,8 @@ func (a *app) claim(flags *pflag.FlagSet, options *claimOptions, args []string) 
 		return fail(exitUsage, "no program to run was given: gpuarb claim --exec COMMAND")
 	case !options.exec && len(args) > 0:
 		return fail(exitUsage, "unexpected argument %q; to run a program, put --exec before it", args[0])
+	case flags.Changed("for") && (options.holder < 1 || options.holder > math.MaxInt32):
+		return fail(exitUsage, "--for: %d is no PID; write a number from 1", options.holder)
 	}
 	if held := a.ownClaim(); held != 0 {
 		code := exitFailed

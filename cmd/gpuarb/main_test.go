@@ -400,6 +400,7 @@ func TestExitCodes(t *testing.T) {
 		{"claim: a program alone", daemon, "claim true", 2, "unexpected argument \"true\"; to run a program, put --exec before it"},
 		{"claim: child's 3", daemon, "claim --exec -- sh -c exit\t3", 3, ""},
 		{"claim: not found", daemon, "claim --exec DIR/none", 127, "DIR/none cannot be executed: no such file or directory"},
+		{"claim: for no process", daemon, "claim --for -3", 2, "--for: -3 is no PID; write a number from 1"},
 		{"claim: nobody's", daemon, "claim --release", 2, "which claim? GPUARB_CLAIM is not set; give its number"},
 		{"claim: no claim", daemon, "claim --release 1", 1, "claim 1: there is no such claim (any more)"},
 		{"queue", daemon, "queue", 0, ""},
