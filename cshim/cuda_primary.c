@@ -5,6 +5,7 @@
 #include "cuda_context.h"
 #include "cuda_device.h"
 #include "hold.h"
+#include "log.h"
 
 // Where slots are the threads', each thread that retains it takes one, its maker too, and keeps it
 // until it lets go.
@@ -126,13 +127,27 @@ uint64_t ga_cuda_primary_of(struct ga_root *root, ga_cu_device device) {
 // is a wait for the driver.
 #define TURN_MS 5000
 
+// False: it goes on without. The driver calls destructors of the CUDA runtime, and of whoever asked
+// it to, when a context ends; what they call of ours is inside their thread's own turn.
 static bool begin_turn(struct ga_root *root, uint32_t device) {
-    return ga_mutex_lock(&root->primaries[device].turn, TURN_MS);
+    struct ga_primary *p = &root->primaries[device];
+    if (atomic_load(&p->turn_of) == ga_self.tid)
+        return false;
+    if (!ga_mutex_lock(&p->turn, TURN_MS)) {
+        ga_log("the driver is busy with GPU %u's primary context for %u s: goes on without",
+               (uint64_t)device, (uint64_t)TURN_MS / 1000);
+        return false;
+    }
+    atomic_store(&p->turn_of, ga_self.tid);
+    return true;
 }
 
 static void end_turn(struct ga_root *root, uint32_t device, bool mine) {
-    if (mine)
-        ga_mutex_unlock(&root->primaries[device].turn);
+    struct ga_primary *p = &root->primaries[device];
+    if (!mine)
+        return;
+    atomic_store(&p->turn_of, 0);
+    ga_mutex_unlock(&p->turn);
 }
 
 static ga_result retain(const struct ga_cuda_context_ask *ask, struct ga_root *root,

@@ -5,8 +5,8 @@
 // ga_spin guards some tens of nanoseconds of memory operations: no system call,
 // no driver call inside. Its release is a plain store; a waiter that does not get
 // it soon sleeps in steps instead of burning the holder's processor.
-// ga_mutex may be held across system calls, never across a driver call or a wait
-// for admission.
+// ga_mutex may be held across system calls, never across a wait for admission, and across
+// a driver call only where the wait for it has an end and its holder can come again.
 #ifndef GA_LOCK_H
 #define GA_LOCK_H
 

@@ -77,7 +77,8 @@ struct ga_retainer {
     bool told; // the daemon knows of this hold
 };
 struct ga_primary {
-    struct ga_mutex turn; // of a call that makes it or may end it
+    struct ga_mutex turn;     // of a call that makes it or may end it
+    _Atomic uint32_t turn_of; // the thread (its tid) that has it
     struct ga_spin lock;
     struct ga_retainer retainers[GA_RETAINERS];
 };

@@ -172,6 +172,27 @@ func TestContextOfTheRuntime(t *testing.T) {
 	})
 }
 
+// TestContextEndsWithinItsEnd: the driver calls the CUDA runtime's own destructors when a
+// context ends, and those may release what the runtime retained. They wait for nobody.
+func TestContextEndsWithinItsEnd(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{NoMount: true})
+	env := append(m.PreloadEnv(), "GPUARB_LOG=stderr")
+	p := m.Interact(m.Command(env, rig.Build(t, "programs/cudaprog-dlsym"), "--context", "none"))
+	pid := p.PID()
+	p.Want("primary c", "ok")
+	p.Want("alloc a 4M", "ok")
+	p.Want("atend c", "ok")
+	p.Want("reset 0", "ok")
+	objects(t, m, pid, 0, 0, 0)
+	holds(t, m, pid, 0, 0)
+	p.Want("release 0", "err 201") // it was
+	p.End()
+	if said := p.Stderr(); strings.Contains(said, "busy") {
+		t.Errorf("it waited for its own thread: %s", said)
+	}
+}
+
 // A context that another thread of the program pushes is shown by that.
 func TestContextPushed(t *testing.T) {
 	for _, version := range []string{"", "v1"} {

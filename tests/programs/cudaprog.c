@@ -116,6 +116,9 @@
 //               use NAME                     cuCtxSetCurrent;   use 0: none
 //               destroy NAME                 cuCtxDestroy_v2;   destroyv1: cuCtxDestroy
 //               release DEVICE; reset DEVICE the primary context's;   releasev1, resetv1
+//               atend NAME                   has it released when it ends, from inside the driver,
+//               as
+//                                            the CUDA runtime's own state
 //   questions   info                         cuMemGetInfo_v2: "info ok FREE TOTAL"; infov1: …Info
 //               total [DEVICE]               cuDeviceTotalMem_v2: "total ok BYTES"; totalv1: …Mem
 //               nvmlmemory [INDEX]           nvmlDeviceGetMemoryInfo: "nvmlmemory ok FREE USED
@@ -1258,6 +1261,24 @@ static void do_release(const struct command *c) {
     answer(c, r, "");
 }
 
+static void release_at_end(CUcontext context, void *key, void *value) {
+    (void)context, (void)key;
+    (void)CU(cuDevicePrimaryCtxRelease_v2)((CUdevice)(intptr_t)value);
+}
+
+static void do_atend(const struct command *c) {
+    typedef CUresult put(CUcontext, void *, void *, void (*)(CUcontext, void *, void *));
+    static const unsigned char id[16] = {0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11,
+                                         0xa8, 0xc3, 0x68, 0xf3, 0x55, 0xd8, 0x95, 0x93};
+    CUcontext context = (CUcontext)(uintptr_t)lookup(c, 1, false)->value;
+    const void *table = NULL;
+    CUresult r = CU(cuGetExportTable)(&table, id);
+    if (r == 0)
+        r = ((put *)((void *const *)table)[0])(context, &table, (void *)(intptr_t)device,
+                                               release_at_end);
+    answer(c, r, "");
+}
+
 // Questions
 
 static void do_info(const struct command *c) {
@@ -1507,6 +1528,7 @@ static const struct {
     {"destroy", do_destroy},
     {"destroyv1", do_destroy},
     {"release", do_release},
+    {"atend", do_atend},
     {"releasev1", do_release},
     {"reset", do_release},
     {"resetv1", do_release},

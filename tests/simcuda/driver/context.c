@@ -316,8 +316,10 @@ static CUresult primary_end(CUdevice dev, bool reset) {
     if (p->refs == 0)
         p->runtime = false;
     pthread_mutex_unlock(&drv.lock);
-    if (dead)
+    if (dead) {
+        storage_end(p->handle);
         destroy(dead);
+    }
     return rc;
 }
 

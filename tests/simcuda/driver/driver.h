@@ -124,6 +124,9 @@ CUresult primary_keep(CUdevice dev, struct context **out);
 CUresult primary_leave(CUdevice dev);
 CUresult primary_of_runtime(CUdevice dev, CUcontext *out);
 
+// table.c
+void storage_end(CUcontext context); // calls what was to be called when it ends
+
 // green.c
 void green_context_gone(const struct context *ctx); // drv.lock held
 
