@@ -3,6 +3,7 @@ package ipc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -38,7 +39,9 @@ const daemonPatience = 30 * time.Second
 // that is restarted meanwhile keeps the place in the queue.
 //
 // Errors: ctx's, and a *ReplyError with StatusTimeout, StatusNoDevice on a machine
-// without any, StatusCancelled when somebody cancelled it, StatusDenied or StatusRange.
+// without any, StatusCancelled when somebody cancelled it, StatusDenied or StatusRange;
+// ErrNoDaemon when the daemon went away meanwhile and does not come back within 30
+// seconds, StatusTimeout too when Patience has run out before that.
 func (c *Client) Claim(ctx context.Context, req ClaimRequest) (*Claim, error) {
 	return c.claim(ctx, req, 0)
 }
@@ -64,27 +67,39 @@ func (c *Client) claim(ctx context.Context, req ClaimRequest, flags uint32) (*Cl
 
 // OpenJob opens a job with the daemon at path, on a connection of its own. It tells of
 // the wait, as Wait.Told says, and gives up when ctx ends. A daemon that is restarted
-// meanwhile keeps the place in the queue.
+// meanwhile keeps the place in the queue. One that is gone is told of once, and looked
+// for as long as the request may wait, 30 seconds at most: the error is ErrNoDaemon then,
+// and StatusTimeout too where it was the wait that ended first.
 func OpenJob(ctx context.Context, path string, open JobOpenRequest, told func(WaitingReply)) (JobOpenReply, error) {
 	wait := Wait{Request: NewRequest()}
+	began := time.Now()
+	var latest WaitingReply
 	var lost time.Time // when the daemon went away
+	missed := false    // somebody was told so
 	wait.Told = func(n WaitingReply) {
-		lost = time.Time{}
+		latest, lost, missed = n, time.Time{}, false
 		if told != nil {
 			told(n)
 		}
 	}
 	for {
 		reply, err := openOn(ctx, path, open, wait)
-		if err == nil {
+		switch {
+		case err == nil:
 			return reply, nil
-		}
-		if wentAway(err) && lost.IsZero() {
+		case refusedBy(err) || lost.IsZero() && !wentAway(err):
+			return JobOpenReply{}, err
+		case lost.IsZero():
 			lost = time.Now()
 			open.Flags |= JobRetry
-		}
-		if lost.IsZero() || refusedBy(err) || time.Since(lost) > daemonPatience {
-			return JobOpenReply{}, err
+		case open.late(began):
+			return JobOpenReply{}, fmt.Errorf("%w: %w", StatusTimeout, noDaemon(path, err))
+		case time.Since(lost) > daemonPatience:
+			return JobOpenReply{}, noDaemon(path, err)
+		case !missed && told != nil && ctx.Err() == nil:
+			missed = true
+			latest.Text = MakeText(fmt.Sprintf("the daemon at %s is gone; waits for it to come back", path))
+			told(latest)
 		}
 		select {
 		case <-ctx.Done():
@@ -92,6 +107,11 @@ func OpenJob(ctx context.Context, path string, open JobOpenRequest, told func(Wa
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// late tells that a request has waited as long as it says that it may.
+func (r *JobOpenRequest) late(began time.Time) bool {
+	return r.WaitMillis != 0 && uint64(time.Since(began).Milliseconds()) >= r.WaitMillis
 }
 
 // open spells the request on the wire.
@@ -138,6 +158,11 @@ func openOn(ctx context.Context, path string, open JobOpenRequest, wait Wait) (J
 
 // wentAway tells an error that a daemon's end brought.
 func wentAway(err error) bool { return IsEnd(err) || errors.Is(err, StatusShuttingDown) }
+
+// noDaemon says that the daemon at path is gone for good.
+func noDaemon(path string, err error) error {
+	return &NoDaemonError{Tried: []Attempt{{Path: path, Err: err}}}
+}
 
 // refusedBy tells an answer of the daemon's, which trying again does not change.
 func refusedBy(err error) bool {

@@ -292,6 +292,40 @@ func TestClaimIsAskedAgain(t *testing.T) {
 	}
 }
 
+// TestClaimOfADaemonThatIsGone: whoever waits is told that the daemon is gone, and looks
+// for it no longer than he may wait, or until he gives up.
+func TestClaimOfADaemonThatIsGone(t *testing.T) {
+	claim := func(ctx context.Context, patience time.Duration) (path string, told chan string, done chan error) {
+		path, told, done = t.TempDir()+"/s", make(chan string, 10), make(chan error, 1)
+		l, err := Listen(path, ListenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := serveOn(l, (&claimDaemon{holder: Token{99}}).handle)
+		c := dial(t, path)
+		go func() {
+			_, err := c.Claim(ctx, ClaimRequest{Patience: patience, Told: func(n WaitingReply) { told <- n.Text.String() }})
+			done <- err
+		}()
+		wait(t, "the notice", told)
+		stop()
+		return path, told, done
+	}
+	_, _, done := claim(t.Context(), time.Millisecond)
+	if err := wait(t, "the end of a short wait", done); !errors.Is(err, ErrTimeout) || !errors.Is(err, ErrNoDaemon) {
+		t.Errorf("waited as long as it may: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	path, told, done := claim(ctx, 0)
+	if got := wait(t, "the second notice", told); got != "the daemon at "+path+" is gone; waits for it to come back" {
+		t.Errorf("told %q", got)
+	}
+	cancel()
+	if err := wait(t, "the end of a wait given up", done); !errors.Is(err, context.Canceled) || len(told) != 0 {
+		t.Errorf("given up: %v; told %d times more", err, len(told))
+	}
+}
+
 // serveOn is serve on a listener of the test's own; the function that it returns ends
 // it, connections and all.
 func serveOn(l *Listener, handle func(*Conn)) (stop func()) {

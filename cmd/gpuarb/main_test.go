@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -60,6 +61,7 @@ func countInterrupts() {
 // fakeDaemon answers as the daemon does, with a state that the test gives.
 type fakeDaemon struct {
 	socket string
+	ear    *ipc.Listener
 	state  accounting.Snapshot
 	refuse map[ipc.Type]*ipc.ProtocolError
 
@@ -70,6 +72,7 @@ type fakeDaemon struct {
 	given   []ipc.JobDevice
 	notices []ipc.WaitingReply
 	serves  chan struct{}
+	dies    bool // after the notices, for good
 
 	mu      sync.Mutex
 	jobs    []ipc.JobOpenRequest
@@ -115,6 +118,7 @@ func startDaemon(t *testing.T, edit func(*fakeDaemon)) *fakeDaemon {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
+	d.ear = listener
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -226,6 +230,9 @@ func (d *fakeDaemon) openJob(conn *ipc.Conn, header ipc.Header, request ipc.JobO
 		if err := conn.Notice(header, &d.notices[i]); err != nil {
 			return err
 		}
+	}
+	if d.dies {
+		return errors.Join(d.ear.Close(), io.EOF)
 	}
 	if d.serves == nil {
 		parked.answer(d.status)

@@ -134,6 +134,12 @@ func (a *app) explainJob(path, said string, err error) error {
 	case errors.Is(err, ipc.StatusCancelled): // as without waiting
 		code = exitBusy
 	}
+	if none := explainNoDaemon(err); errors.Is(err, ipc.ErrNoDaemon) {
+		if code == exitTimeout {
+			return fail(code, "waited too long: %w", none)
+		}
+		return &exitError{exitUnavailable, none}
+	}
 	var reply *ipc.ReplyError
 	if errors.As(err, &reply) {
 		text := report.Escape(reply.Text)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bufio"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -172,5 +174,56 @@ func TestWaitOverRestart(t *testing.T) {
 	}
 	if job := daemon.lastJob(t); job.Flags != ipc.JobRetry {
 		t.Errorf("it was asked again with flags %#x", job.Flags)
+	}
+}
+
+// A daemon that goes for good while a job waits is waited for, but no longer than the job
+// is to wait, and until a signal comes.
+func TestWaitDaemonGone(t *testing.T) {
+	dies := func(d *fakeDaemon) {
+		d.notices, d.dies = []ipc.WaitingReply{notice(1, "waits for GPU 0")}, true
+	}
+	for _, args := range [][]string{{"run", "--wait=0.001", "true"}, {"claim", "--wait=0.001", "--for", "1"}} {
+		daemon := startDaemon(t, dies)
+		got := finish(t, gpuarb(t, daemon.environment(t), args...))
+		last := got.stderr[strings.LastIndex(strings.TrimSpace(got.stderr), "\n")+1:]
+		if got.code != 124 || !strings.HasPrefix(last, "gpuarb: waited too long: no gpuarb daemon answers (tried "+daemon.socket+": ") ||
+			!strings.HasSuffix(last, "); start gpuarbd, or name its socket with --socket or GPUARB_SOCKET\n") {
+			t.Errorf("%q: code %d\n%v", args, got.code, got)
+		}
+	}
+	for _, args := range [][]string{{"run", "true"}, {"claim", "--for", "1"}} {
+		daemon := startDaemon(t, dies)
+		command := gpuarb(t, daemon.environment(t), args...)
+		stderr, theirs, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stderr.Close()
+		command.Stderr = theirs
+		r := begin(t, command)
+		theirs.Close()
+		lines := bufio.NewReader(stderr)
+		for _, want := range []string{"waits for GPU 0", "the daemon at " + daemon.socket + " is gone; waits for it to come back"} {
+			if got, err := lines.ReadString('\n'); got != "gpuarb: "+want+"\n" {
+				t.Errorf("%q: said %q, want %q: %v", args, got, want, err)
+			}
+		}
+		if err := r.Process.Signal(unix.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		if code := r.wait(t); code != 130 {
+			t.Errorf("%q: exit code %d, want 130", args, code)
+		}
+	}
+}
+
+// A daemon that does not come back is as one that was never there.
+func TestExplainDaemonGone(t *testing.T) {
+	none := &ipc.NoDaemonError{Tried: []ipc.Attempt{{Path: "/s", Err: unix.ECONNREFUSED}}}
+	var exit *exitError
+	if err := (&app{}).explainJob("/s", "", none); !errors.As(err, &exit) || exit.code != exitUnavailable ||
+		err.Error() != "no gpuarb daemon answers (tried /s: connection refused); start gpuarbd, or name its socket with --socket or GPUARB_SOCKET" {
+		t.Errorf("%v", err)
 	}
 }
