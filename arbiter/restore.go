@@ -36,7 +36,11 @@ func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 			keeps = append(keeps, d)
 		}
 	}
-	a.begin(now, j, keeps)
+	since := r.Since
+	if since.IsZero() {
+		since = now
+	}
+	a.begin(since, j, keeps)
 	return nil
 }
 
@@ -119,11 +123,13 @@ func (a *Arbiter) restoreLease(now time.Time, s *session, held RestoredLease) *l
 	return l
 }
 
-// restoreObjects has a lease hold the slots again that its objects stand for, free or not.
+// restoreObjects has a lease hold the slots again that its objects stand for, free or not,
+// from when the lease was opened: when they were taken is not known any closer.
 func (a *Arbiter) restoreObjects(now time.Time, l *lease, makers []Maker) {
 	if l.contexts == 0 && l.sum.Streams() == 0 && l.sum.Granted() == 0 {
 		return
 	}
+	defer l.backdate()
 	if l.scope != ScopeThread {
 		a.enter(now, l, 0)
 		return
@@ -139,5 +145,14 @@ func (a *Arbiter) restoreObjects(now time.Time, l *lease, makers []Maker) {
 	if l.contexts+l.sum.Streams()+l.holds == 0 {
 		l.makes(0).bytes = true
 		a.enter(now, l, 0)
+	}
+}
+
+// backdate has a restored lease's holders hold their slots no shorter than it is open.
+func (l *lease) backdate() {
+	for key, h := range l.device.holders {
+		if key.job == l.session.job && (key.session == nil || key.session == l.session) && l.opened.Before(h.since) {
+			h.since = l.opened
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package arbiter_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -382,4 +383,28 @@ func TestSlotsComeBackAfterARestart(t *testing.T) {
 	}
 	unknown.of(9).contexts(-1) // nobody knows who made it
 	w.served(ticket)
+}
+
+// Who waits is told since when others are there, over a restart too: since they got what
+// they hold, or at least since their lease is open.
+func TestHoldersComeBackWithTheirTime(t *testing.T) {
+	w := newWorld(t, capped(3, arbiter.ScopeJob), 1000)
+	ago := func(d time.Duration) time.Time { return w.now.Add(-d) }
+	for id, since := range map[arbiter.JobID]time.Time{7: ago(3 * time.Hour), 8: {}, 9: {}} {
+		request := arbiter.JobRequest{Process: w.process(1000, "gpuarb"), Command: "sleep 9", Claim: true}
+		if err := w.arb.RestoreJob(w.now, arbiter.RestoredJob{ID: id, Request: request, Since: since}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, opened := range []time.Duration{50 * time.Second, 70 * time.Second, 60 * time.Second} {
+		_, _, err := w.arb.Restore(w.now, arbiter.RestoredSession{Process: w.process(1000, "x"), Job: 8,
+			Leases: []arbiter.RestoredLease{{Granted: 10, Opened: ago(opened)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := "3 of 3 (slots.max) taken: job 7 (sleep) for 3 h, job 8 (sleep) for 70 s, job 9 (sleep) for 0 ms"
+	if n := w.arb.Notice(w.now, w.mustClaim(arbiter.JobRequest{}).Waiting); !strings.HasSuffix(n.Text, want) {
+		t.Errorf("got %q, want … %q", n.Text, want)
+	}
 }

@@ -188,6 +188,7 @@ func (d *Daemon) holdJob(j *job, info arbiter.JobInfo) {
 			record.Given++
 		}
 	}
+	record.HeldSince = uint32(sinceBoot() / time.Second)
 	j.open = true
 	j.budget = info.Budget
 	d.file.Jobs.Commit(j.index)

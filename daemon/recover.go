@@ -67,7 +67,11 @@ func (d *Daemon) recoverJob(i int, r *statefile.Job) {
 		j.closed = true
 	}
 	proc.UID, proc.GID = r.UID, r.GID
-	err = d.arb.RestoreJob(time.Now(), arbiter.RestoredJob{ID: j.id, Closed: j.closed,
+	var since time.Time
+	if r.HeldSince != 0 {
+		since = fromBootTime(int64(r.HeldSince) * int64(time.Second))
+	}
+	err = d.arb.RestoreJob(time.Now(), arbiter.RestoredJob{ID: j.id, Closed: j.closed, Since: since,
 		Request: jobRequest(proc, r), Devices: d.devicesOf(r), Released: r.Released == 1})
 	if err != nil {
 		d.log.Warn("a job could not be taken up again", "job", r.ID, "err", err)

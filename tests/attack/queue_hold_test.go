@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/statefile"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -93,10 +94,14 @@ func TestExclusiveOutlivesTheDaemon(t *testing.T) {
 	}
 	m.Kill()
 	_ = r.end()
+	heldSince(t, m, 1) // as long as this machine is up
 	m.Start()
 	other.resume()
 	r = other.context(1, r.number, ipc.FlagRetry)
-	r.parked()
+	notice := r.parked()
+	if said := notice.Text.String(); !strings.Contains(said, "alone there: ") || strings.Contains(said, " ms") {
+		t.Errorf("who waits is told %q", said)
+	}
 	again, err := ipc.Dial(t.Context(), m.Socket)
 	check(t, err)
 	check(t, inside.Resume(t.Context(), again, []ipc.ResumeLease{{Device: uuid(m, 0), Slot: at.Slot, Contexts: 1}}))
@@ -107,6 +112,25 @@ func TestExclusiveOutlivesTheDaemon(t *testing.T) {
 	check(t, alone.Release(t.Context()))
 	if err := r.end(); err != nil {
 		t.Errorf("when it is free: %v", err)
+	}
+}
+
+// heldSince writes into the state file when jobs got what they hold. That was known.
+func heldSince(t *testing.T, m *rig.Machine, second uint32) {
+	t.Helper()
+	f, _, err := statefile.Open(m.Socket + ".state")
+	check(t, err)
+	jobs := 0
+	f.Jobs.Each(func(_ int, j *statefile.Job) {
+		jobs++
+		if j.HeldSince == 0 {
+			t.Errorf("job %d: it is not written down since when", j.ID)
+		}
+		j.HeldSince = second
+	})
+	check(t, f.Close())
+	if jobs != 1 {
+		t.Errorf("%d jobs are written down", jobs)
 	}
 }
 
