@@ -35,14 +35,16 @@ func withContext(t *testing.T, how string, limit uint64, f func(t *testing.T, m 
 	}
 }
 
-// Each version of cuCtxCreate counts one, and one less when the driver fails; each
-// way to end it gives back what lived there.
+// Each way to make a context counts one, and none when the driver fails; each way to
+// end it gives back what lived there.
 func TestContextVersions(t *testing.T) {
 	const limit = 8 * mib
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
 		pid := p.PID()
 		versions := map[string]string{"contextv1": "cuCtxCreate", "context": "cuCtxCreate_v2",
-			"contextv3": "cuCtxCreate_v3", "contextv4": "cuCtxCreate_v4"}
+			"contextv3": "cuCtxCreate_v3", "contextv4": "cuCtxCreate_v4",
+			"contextglv1": "cuGLCtxCreate", "contextgl": "cuGLCtxCreate_v2",
+			"contextvdpauv1": "cuVDPAUCtxCreate", "contextvdpau": "cuVDPAUCtxCreate_v2"}
 		for make, symbol := range versions {
 			for _, end := range []string{"destroy", "destroyv1"} {
 				m.Sim("fail", symbol+":1:2")
@@ -51,6 +53,7 @@ func TestContextVersions(t *testing.T) {
 				p.Want(make+" c 7", "err 101") // no such device
 				objects(t, m, pid, 0, 1, 0)
 				p.Want(make+" c 0", "ok")
+				objects(t, m, pid, 0, 2, 0) // before anything is done there
 				p.Want("alloc a 4M", "ok")
 				p.Want("array b 1024 1024 1 1", "ok")
 				p.Want("stream s", "ok")
@@ -308,6 +311,10 @@ func TestContextIsAskedFor(t *testing.T) {
 		{"context c", "cuCtxCreate_v2", cost, "destroy c"},
 		{"contextv3 c", "cuCtxCreate_v3", cost, "destroy c"},
 		{"contextv4 c", "cuCtxCreate_v4", cost, "destroy c"},
+		{"contextglv1 c", "cuGLCtxCreate", cost, "destroy c"},
+		{"contextgl c", "cuGLCtxCreate_v2", cost, "destroy c"},
+		{"contextvdpauv1 c", "cuVDPAUCtxCreate", cost, "destroy c"},
+		{"contextvdpau c", "cuVDPAUCtxCreate_v2", cost, "destroy c"},
 		{"primary c", "cuDevicePrimaryCtxRetain", cost, "release 0"},
 		{"green c", "cuGreenCtxCreate", 2 * cost, "greendestroy c"},
 	}

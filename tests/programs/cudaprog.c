@@ -105,6 +105,9 @@
 //               capturing STREAM             "capturing s ok 1", or 2 when it was broken
 //   contexts    context NAME [DEVICE]        cuCtxCreate_v2, current from now on
 //               contextv1, contextv3, contextv4   the same by the other versions of cuCtxCreate
+//               contextgl NAME [DEVICE]      cuGLCtxCreate_v2;   contextglv1: cuGLCtxCreate
+//               contextvdpau NAME [DEVICE]   cuVDPAUCtxCreate_v2, with a VDPAU of the program's
+//                                            own;   contextvdpauv1: cuVDPAUCtxCreate
 //               attach NAME; detach NAME     cuCtxAttach of the current one, cuCtxDetach
 //               push NAME; pop NEW           cuCtxPushCurrent_v2, cuCtxPopCurrent_v2;
 //                                            pushv1, popv1: the first versions
@@ -1144,6 +1147,24 @@ static CUresult runtime(CUcontext *context) {
     return r;
 }
 
+// All that the driver is to have from a VDPAU: that it knows its one device.
+enum { VDPAU_DEVICE = 7, VDPAU_INVALID_HANDLE = 3 };
+
+static int vdpau(uint32_t of, uint32_t function, void **pointer) {
+    *pointer = (void *)vdpau;
+    return of == VDPAU_DEVICE && function != 0 ? 0 : VDPAU_INVALID_HANDLE;
+}
+
+static CUresult make_graphics(const char *how, CUcontext *context) {
+    if (strcmp(how, "contextgl") == 0)
+        return CU(cuGLCtxCreate_v2)(context, 0, device);
+    if (strcmp(how, "contextglv1") == 0)
+        return CU(cuGLCtxCreate)(context, 0, device);
+    if (strcmp(how, "contextvdpau") == 0)
+        return CU(cuVDPAUCtxCreate_v2)(context, 0, device, VDPAU_DEVICE, vdpau);
+    return CU(cuVDPAUCtxCreate)(context, 0, device, VDPAU_DEVICE, vdpau);
+}
+
 static CUresult make_context(const char *how, CUcontext *context) {
     if (strcmp(how, "primary") == 0)
         return retain(context);
@@ -1159,6 +1180,8 @@ static CUresult make_context(const char *how, CUcontext *context) {
         return CU(cuCtxCreate_v3)(context, NULL, 0, 0, device);
     if (strcmp(how, "contextv4") == 0)
         return CU(cuCtxCreate_v4)(context, NULL, 0, device);
+    if (strncmp(how, "contextgl", 9) == 0 || strncmp(how, "contextvdpau", 12) == 0)
+        return make_graphics(how, context);
     return CU(cuCtxCreate_v2)(context, 0, device);
 }
 
@@ -1513,6 +1536,10 @@ static const struct {
     {"contextv1", do_context},
     {"contextv3", do_context},
     {"contextv4", do_context},
+    {"contextgl", do_context},
+    {"contextglv1", do_context},
+    {"contextvdpau", do_context},
+    {"contextvdpauv1", do_context},
     {"runtime", do_context},
     {"unseen", do_context},
     {"attach", do_attach},

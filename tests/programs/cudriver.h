@@ -24,6 +24,7 @@ typedef void *CUexec;
 typedef void *CUevent;
 typedef void *CUarray;
 typedef void *CUmipmap;
+typedef int VdpGetProcAddress(uint32_t, uint32_t, void **);
 
 struct cu_ipc_handle {
     unsigned char bytes[64];
@@ -38,6 +39,12 @@ struct cu_ipc_handle {
     ROW(cuCtxCreate, cuCtxCreate, 2000, 0, (CUcontext *, unsigned int, CUdevice))                  \
     ROW(cuCtxCreate_v3, cuCtxCreate, 11040, 0, (CUcontext *, void *, int, unsigned int, CUdevice)) \
     ROW(cuCtxCreate_v4, cuCtxCreate, 12050, 0, (CUcontext *, void *, unsigned int, CUdevice))      \
+    ROW(cuGLCtxCreate, cuGLCtxCreate, 2000, 0, (CUcontext *, unsigned int, CUdevice))              \
+    ROW(cuGLCtxCreate_v2, cuGLCtxCreate, 3020, 0, (CUcontext *, unsigned int, CUdevice))           \
+    ROW(cuVDPAUCtxCreate, cuVDPAUCtxCreate, 3010, 0,                                               \
+        (CUcontext *, unsigned int, CUdevice, uint32_t, VdpGetProcAddress *))                      \
+    ROW(cuVDPAUCtxCreate_v2, cuVDPAUCtxCreate, 3020, 0,                                            \
+        (CUcontext *, unsigned int, CUdevice, uint32_t, VdpGetProcAddress *))                      \
     ROW(cuCtxDestroy, cuCtxDestroy, 2000, 0, (CUcontext))                                          \
     ROW(cuCtxAttach, cuCtxAttach, 2000, 0, (CUcontext *, unsigned int))                            \
     ROW(cuCtxDetach, cuCtxDetach, 2000, 0, (CUcontext))                                            \

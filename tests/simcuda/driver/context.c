@@ -134,6 +134,41 @@ EXPORT CUresult cuCtxCreate_v4(CUcontext *out, const void *params, unsigned flag
     return create(out, flags, dev, 3020);
 }
 
+// A context of a graphics API is one like any other: what it would share with that API is not here.
+EXPORT CUresult cuGLCtxCreate(CUcontext *out, unsigned flags, CUdevice dev) {
+    ENTER();
+    return create(out, flags, dev, 3010);
+}
+
+EXPORT CUresult cuGLCtxCreate_v2(CUcontext *out, unsigned flags, CUdevice dev) {
+    ENTER();
+    return create(out, flags, dev, 3020);
+}
+
+typedef int vdp_get_proc_address(uint32_t device, uint32_t function, void **pointer);
+
+// The VDPAU device is its library's to know.
+static CUresult create_vdpau(CUcontext *out, unsigned flags, CUdevice dev, uint32_t vdpau,
+                             vdp_get_proc_address *look_up, unsigned version) {
+    enum { GET_API_VERSION = 2 };
+    void *found = NULL;
+    if (!look_up || look_up(vdpau, GET_API_VERSION, &found) != 0 || !found)
+        return CUDA_ERROR_INVALID_VALUE;
+    return create(out, flags, dev, version);
+}
+
+EXPORT CUresult cuVDPAUCtxCreate(CUcontext *out, unsigned flags, CUdevice dev, uint32_t vdpau,
+                                 vdp_get_proc_address *look_up) {
+    ENTER();
+    return create_vdpau(out, flags, dev, vdpau, look_up, 3010);
+}
+
+EXPORT CUresult cuVDPAUCtxCreate_v2(CUcontext *out, unsigned flags, CUdevice dev, uint32_t vdpau,
+                                    vdp_get_proc_address *look_up) {
+    ENTER();
+    return create_vdpau(out, flags, dev, vdpau, look_up, 3020);
+}
+
 static CUresult destroy_handle(CUcontext handle) {
     pthread_mutex_lock(&drv.lock);
     struct context *c = ctx_by_handle(handle);

@@ -20,6 +20,35 @@ static void before_init(void) {
     CHECK(cuInit(1), 1);
 }
 
+static int vdpau(uint32_t device, uint32_t function, void **pointer) {
+    *pointer = (void *)vdpau;
+    return device == 7 && function ? 0 : 3;
+}
+
+// Contexts for graphics APIs, which make the same mistakes.
+static void graphics(void) {
+    typedef CUresult make_gl(CUcontext *, unsigned, CUdevice);
+    typedef CUresult make_vdpau(CUcontext *, unsigned, CUdevice, uint32_t, const void *);
+    CUcontext c;
+    for (int version = 1; version <= 2; version++) {
+        make_gl *gl = (make_gl *)driver_symbol(version == 1 ? "cuGLCtxCreate" : "cuGLCtxCreate_v2");
+        make_vdpau *vd =
+            (make_vdpau *)driver_symbol(version == 1 ? "cuVDPAUCtxCreate" : "cuVDPAUCtxCreate_v2");
+        CHECK(gl(NULL, 0, 0), 1);
+        CHECK(gl(&c, 0x40, 0), 1);
+        CHECK(gl(&c, 0, 7), 101);
+        CHECK(vd(NULL, 0, 0, 7, vdpau), 1);
+        CHECK(vd(&c, 0x40, 0, 7, vdpau), 1);
+        CHECK(vd(&c, 0, 7, 7, vdpau), 101);
+        CHECK(vd(&c, 0, 0, 8, vdpau), 1); // no device of that VDPAU's
+        CHECK(vd(&c, 0, 0, 7, NULL), 1);
+        CHECK(gl(&c, 0, 0), 0);
+        CHECK(cuCtxDestroy(c), 0);
+        CHECK(vd(&c, 0, 0, 7, vdpau), 0);
+        CHECK(cuCtxDestroy(c), 0);
+    }
+}
+
 static void without_context(void) {
     CUdeviceptr p;
     CUcontext c = 1;
@@ -33,6 +62,7 @@ static void without_context(void) {
     CHECK(c, 0);
     CHECK(CU(cuCtxCreate_v2, CUcontext *, unsigned, CUdevice)(&c, 0, 7), 101);
     CHECK(CU(cuCtxCreate_v2, CUcontext *, unsigned, CUdevice)(NULL, 0, 0), 1);
+    graphics();
 }
 
 static void memory(void) {
