@@ -14,6 +14,7 @@ struct claim {
     uint32_t device;
     uint16_t tag;
     uint8_t kind;
+    bool v1; // of the first interface
 };
 
 enum opened {
@@ -26,6 +27,7 @@ static inline enum opened open_on(struct claim *c, int device) {
     if (GA_UNLIKELY(device < 0))
         return PASS;
     c->device = (uint32_t)device;
+    c->v1 = false;
     return GA_LIKELY(ga_admit(c->root, c->device, c->bytes, c->kind, &c->tag)) ? ADMITTED : REFUSED;
 }
 
@@ -42,6 +44,11 @@ static inline void roll_back(struct claim *c) {
     ga_release(c->root, c->device, c->bytes, c->tag);
 }
 
+// An address of 32 bits need not mean anything to the other interface.
+static ga_result free_real(const struct claim *c, ga_address address) {
+    return c->v1 ? GA_REAL(cuMemFree)((uint32_t)address) : GA_REAL(cuMemFree_v2)(address);
+}
+
 static inline ga_result settle(struct claim *c, ga_result result, ga_address address) {
     if (GA_UNLIKELY(result != GA_CUDA_SUCCESS)) {
         roll_back(c);
@@ -56,8 +63,7 @@ static inline ga_result settle(struct claim *c, ga_result result, ga_address add
         .kind = c->kind,
     };
     // Without memory to remember it by: better no block than one that nobody can account for.
-    if (GA_UNLIKELY(!ga_hold(c->root, &entry)) &&
-        GA_REAL(cuMemFree_v2)(address) == GA_CUDA_SUCCESS) {
+    if (GA_UNLIKELY(!ga_hold(c->root, &entry)) && free_real(c, address) == GA_CUDA_SUCCESS) {
         roll_back(c);
         return GA_CUDA_OUT_OF_MEMORY;
     }
@@ -83,6 +89,7 @@ ga_result ga_cuda_alloc_v1(GA_FN_cuMemAlloc *real, uint32_t *address, unsigned i
     ga_result result = real(address, bytes);
     if (opened == PASS)
         return result;
+    c.v1 = true;
     return settle(&c, result, result == GA_CUDA_SUCCESS ? *address : 0);
 }
 
@@ -148,7 +155,7 @@ static bool correct(struct claim *c, uint64_t bytes) {
 static ga_result settle_pitched(struct claim *c, ga_result result, ga_address address,
                                 uint64_t bytes) {
     if (result == GA_CUDA_SUCCESS && !correct(c, bytes)) {
-        GA_REAL(cuMemFree_v2)(address);
+        free_real(c, address);
         result = GA_CUDA_OUT_OF_MEMORY;
     }
     return settle(c, result, address);
@@ -177,6 +184,7 @@ ga_result ga_cuda_alloc_pitch_v1(GA_FN_cuMemAllocPitch *real, uint32_t *address,
     ga_result result = real(address, pitch, width, height, element);
     if (opened == PASS)
         return result;
+    c.v1 = true;
     bool ok = result == GA_CUDA_SUCCESS;
     return settle_pitched(&c, result, ok ? *address : 0, ok ? (uint64_t)*pitch * height : 0);
 }

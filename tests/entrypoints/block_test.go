@@ -75,6 +75,37 @@ func TestBlocksAreCharged(t *testing.T) {
 	})
 }
 
+// A driver that makes rows of another length than its texture alignment says is charged
+// for those that it made; what it made beyond the budget goes back to it.
+func TestPitchIsCorrected(t *testing.T) {
+	t.Parallel()
+	const limit = 1 << 20
+	for unit, row := range map[string]uint64{"2048": 2048, "256": 1280} { // instead of 1536
+		for _, version := range []struct{ take, free string }{{"pitch", "free"}, {"pitchv1", "freev1"}} {
+			t.Run(fmt.Sprint(version.take, row), func(t *testing.T) {
+				t.Parallel()
+				m := rig.New(t, rig.Options{NoMount: true, Sim: []string{"SIMCUDA_PITCH=" + unit}})
+				p := start(m, "gpa", limit)
+				pid := p.PID()
+				take := version.take + " a 1100 100"
+				p.Want(take, fmt.Sprint("ok ", row))
+				holds(t, m, pid, 0, row*100)
+				exactly(p, limit-row*100)
+				p.Want(version.free+" a", "ok")
+				holds(t, m, pid, 0, 0)
+				most := limit - max(row, 1536)*100
+				p.Want(fmt.Sprintf("alloc most %d", most+1), "ok")
+				p.Want(take, errOutOfMemory)
+				holds(t, m, pid, 0, most+1)
+				p.Want("free most", "ok")
+				p.Want(fmt.Sprintf("alloc most %d", most), "ok")
+				p.Want(take, fmt.Sprint("ok ", row))
+				holds(t, m, pid, 0, most+row*100)
+			})
+		}
+	}
+}
+
 // What lives in a context is gone with it, by whatever call it ends.
 func TestBlocksEndWithTheirContext(t *testing.T) {
 	const limit = 1 << 20

@@ -6,8 +6,6 @@
 
 #include <time.h>
 
-enum { PITCH = 512 };
-
 struct sim_delta mem_cost(uint64_t size) {
     uint64_t g = drv.sim->config.granularity;
     uint64_t rounding = g ? (g - size % g) % g : 0;
@@ -134,10 +132,10 @@ static CUresult alloc_pitch(struct context *ctx, CUdeviceptr *out, size_t *pitch
                             size_t height, unsigned element) {
     if (!out || !pitch || !width || !height || (element != 4 && element != 8 && element != 16))
         return CUDA_ERROR_INVALID_VALUE;
-    size_t p, size;
-    if (__builtin_add_overflow(width, PITCH - 1, &p))
+    size_t p, size, unit = drv.sim->config.pitch;
+    if (__builtin_add_overflow(width, unit - 1, &p))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    p &= ~(size_t)(PITCH - 1);
+    p -= p % unit;
     if (__builtin_mul_overflow(p, height, &size))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult rc = mem_alloc(ctx, size, BLOCK_DEVICE, out);
