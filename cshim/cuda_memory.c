@@ -143,11 +143,20 @@ static enum opened open_pitched(struct claim *c, uint64_t width, uint64_t height
 
 // Charges what the driver really took. False: the difference was refused.
 static bool correct(struct claim *c, uint64_t bytes) {
-    uint16_t tag;
     if (bytes < c->bytes)
         ga_release(c->root, c->device, c->bytes - bytes, c->tag);
-    else if (bytes > c->bytes && !ga_admit(c->root, c->device, bytes - c->bytes, c->kind, &tag))
-        return false;
+    while (bytes > c->bytes) {
+        uint16_t tag;
+        uint64_t rest = bytes - c->bytes;
+        if (!ga_admit(c->root, c->device, rest, c->kind, &tag))
+            return false;
+        if (tag == c->tag)
+            break;
+        // The session began anew in between: what was charged before is nobody's.
+        ga_release(c->root, c->device, c->bytes, c->tag);
+        c->bytes = rest;
+        c->tag = tag;
+    }
     c->bytes = bytes;
     return true;
 }

@@ -256,6 +256,15 @@ func (p *program) do(command, want string) {
 	}
 }
 
+// stopped waits until a fault that stops has stopped the program.
+func (p *program) stopped() {
+	p.t.Helper()
+	eventually(p.t, "it stops", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+		return err == nil && strings.Contains(string(stat), ") T ")
+	})
+}
+
 // end lets the program finish and returns what it wrote to stderr.
 func (p *program) end() string {
 	p.t.Helper()

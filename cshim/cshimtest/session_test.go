@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -107,6 +108,25 @@ func TestResumeIsRefused(t *testing.T) {
 	c.do("free a", "ok")
 	wantUsed(t, p, 10)
 	c.do("free b", "ok")
+	wantUsed(t, p, 0)
+}
+
+// The session begins anew between the two charges of a pitched block: the new one has all of it,
+// and all of it comes back.
+func TestResumeIsRefusedInACorrection(t *testing.T) {
+	p, m := setup(t, nil, "SIMCUDA_PITCH=1024", "SIMCUDA_FAIL=cuMemAllocPitch_v2:1:stop")
+	c := m.start("dlsym")
+	c.send("pitch a 100 1000") // 512 are expected
+	c.stopped()
+	wantUsed(t, p, 512*1000)
+	p.kill()
+	p = startPeer(t, p.socket, "resume", "0")
+	if err := c.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	c.want("pitch a ok 1024")
+	wantUsed(t, p, 1024*1000)
+	c.do("free a", "ok")
 	wantUsed(t, p, 0)
 }
 
