@@ -22,11 +22,10 @@ func (cl *client) alloc(m ipc.Message) error {
 		d.mu.Unlock()
 		return err
 	}
-	taken := cl.s.taken
-	undo := func() { d.giveBack(cl.s, taken, l, h.Request, req.Bytes) }
+	bytes := givenBytes{s: cl.s, taken: cl.s.taken, lease: l, bytes: req.Bytes}
 	if req.Flags&ipc.FlagRetry != 0 && cl.answered(l, h.Request, req.Bytes) {
 		d.toldAgain(cl.conn.Peer(), h.Request)
-		cl.gave(h, undo)
+		cl.gaveBytes(h, bytes)
 		d.cameBack(cl.conn.Peer(), h)
 		d.mu.Unlock()
 		return ipc.Reply(cl.conn, h, ipc.StatusOK, &ipc.AllocReply{Granted: req.Bytes, Requested: req.Bytes}, -1)
@@ -37,23 +36,30 @@ func (cl *client) alloc(m ipc.Message) error {
 		Request: h.Request, Thread: req.Thread, NoWait: req.Flags&ipc.FlagNoWait != 0, Place: place})
 	switch {
 	case out.Granted:
-		cl.gave(h, undo)
+		cl.gaveBytes(h, bytes)
 	case out.Waiting != 0:
-		d.park(cl, h, out.Waiting, func(dec arbiter.Decision) verdict {
-			return verdictOf(dec.Alloc.Granted, undo, func() error { return cl.replyAlloc(h, &req, *dec.Alloc) })
-		})
+		cl.parkAlloc(h, out.Waiting, bytes)
 	}
 	if cl.leave(h, out.Waiting) {
 		return cl.tellFirst()
 	}
-	return cl.replyAlloc(h, &req, out)
+	return cl.replyAlloc(h, req.Bytes, out)
+}
+
+// parkAlloc has a request for bytes wait. It is apart from alloc for what it needs on the
+// heap, which an answer at once does not. The lock is held.
+func (cl *client) parkAlloc(h ipc.Header, ticket arbiter.TicketID, b givenBytes) {
+	undo := func() { cl.d.giveBack(h.Request, b) }
+	cl.d.park(cl, h, ticket, func(dec arbiter.Decision) verdict {
+		return verdictOf(dec.Alloc.Granted, undo, func() error { return cl.replyAlloc(h, b.bytes, *dec.Alloc) })
+	})
 }
 
 // replyAlloc tells what became of a request for bytes.
-func (cl *client) replyAlloc(h ipc.Header, req *ipc.AllocRequest, out arbiter.Outcome) error {
-	rep := ipc.AllocReply{Requested: req.Bytes}
+func (cl *client) replyAlloc(h ipc.Header, bytes uint64, out arbiter.Outcome) error {
+	rep := ipc.AllocReply{Requested: bytes}
 	if out.Granted {
-		rep.Granted = req.Bytes
+		rep.Granted = bytes
 		return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1)
 	}
 	rep.Remaining, rep.Limit = uint64(out.Remaining), uint64(out.Limit)
@@ -72,18 +78,26 @@ func replyRefusal[T ipc.Body](cl *client, h ipc.Header, reason arbiter.Reason, e
 	return ipc.Reply(cl.conn, h, status, rep, -1)
 }
 
+// givenBytes are bytes that a request was granted.
+type givenBytes struct {
+	s     *session
+	taken int // the session's, at that time
+	lease leaseRef
+	bytes uint64
+}
+
 // giveBack takes bytes that were granted to somebody who was not there any more. They go
 // into the lease's credit, as the client would have put them. The lock is held.
-func (d *Daemon) giveBack(s *session, taken int, l leaseRef, request, bytes uint64) {
-	if !s.untold(request, taken) {
+func (d *Daemon) giveBack(request uint64, b givenBytes) {
+	if !b.s.untold(request, b.taken) {
 		return
 	}
-	slot := s.slotOf(l.device)
-	if slot < 0 || s.page == nil {
+	slot := b.s.slotOf(b.lease.device)
+	if slot < 0 || b.s.page == nil {
 		return // its own sum settles it when it resumes
 	}
-	if s.page.Guard(func() { s.page.GiveCredit(uint32(slot), bytes) }) == nil {
-		d.arb.Freed(time.Now(), l.id)
+	if b.s.page.Guard(func() { b.s.page.GiveCredit(uint32(slot), b.bytes) }) == nil {
+		d.arb.Freed(time.Now(), b.lease.id)
 	}
 }
 

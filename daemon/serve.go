@@ -68,7 +68,8 @@ type client struct {
 	// waits is the last request of this connection that was parked, unread what the last
 	// reply gave; both are dropped by the connection's own goroutine.
 	waits  *parked
-	unread atomic.Pointer[grant]
+	unread atomic.Pointer[grant] // last, or nil
+	last   grant                 // the daemon's lock guards it
 }
 
 // serve answers one connection's requests, one after the other.

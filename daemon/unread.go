@@ -6,20 +6,34 @@ import "github.com/gpuarb/gpuarb/ipc"
 // to have read it. A client that goes without that counts nothing for it.
 type grant struct {
 	request uint64
-	undo    func() // takes it back. The daemon's lock is held
+	undo    func() // takes it back; nil: it is bytes. The daemon's lock is held
+	bytes   givenBytes
 }
 
 // gave notes what a reply that is about to be sent gives. The lock is held.
 func (cl *client) gave(h ipc.Header, undo func()) {
-	cl.unread.Store(&grant{request: h.Request, undo: undo})
+	cl.last = grant{request: h.Request, undo: undo}
+	cl.unread.Store(&cl.last)
+}
+
+// gaveBytes is gave for bytes, which are asked for so often that it allocates nothing.
+func (cl *client) gaveBytes(h ipc.Header, b givenBytes) {
+	cl.last = grant{request: h.Request, bytes: b}
+	cl.unread.Store(&cl.last)
 }
 
 // takeBack undoes, once, what a reply gave that was not read. The lock is held.
 func (cl *client) takeBack() {
-	if g := cl.unread.Swap(nil); g != nil {
+	g := cl.unread.Swap(nil)
+	switch {
+	case g == nil:
+		return
+	case g.undo != nil:
 		g.undo()
-		cl.d.drainEvents()
+	default:
+		cl.d.giveBack(g.request, g.bytes)
 	}
+	cl.d.drainEvents()
 }
 
 // unsent is for a reply that could not be sent.
