@@ -124,7 +124,7 @@ func (d *Daemon) recoverSession(i int, r *statefile.Session, leases []int, taken
 	for _, li := range leases {
 		l := d.file.Leases.At(li)
 		dev, ok := d.deviceByUUID(l.UUID)
-		if !ok || l.Slot >= ipc.PageSlots || s.leases[l.Slot].open || s.slotOf(dev.Index) >= 0 {
+		if !ok || l.Slot >= ipc.PageSlots || s.leaseAt(l.Slot).open || s.slotOf(dev.Index) >= 0 {
 			continue // the device has gone, and what was held there with it
 		}
 		d.recoverLease(s, l, li, dev)
@@ -149,7 +149,7 @@ func (d *Daemon) recoverLease(s *session, l *statefile.Lease, index int, dev inv
 		l.Granted, l.Peak = min(l.Granted, total), min(l.Peak, total)
 	}
 	l.Streams, l.Contexts = min(l.Streams, maxClaimed), min(l.Contexts, maxClaimed)
-	s.leases[l.Slot] = leaseRef{device: dev.Index, open: true}
+	s.setLease(l.Slot, leaseRef{device: dev.Index, open: true})
 }
 
 // restore makes a session known everywhere again. The lock is held.

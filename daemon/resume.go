@@ -131,8 +131,8 @@ func (d *Daemon) settle(s *session, rl ipc.ResumeLease) error {
 	if !ok {
 		return nil // nothing is arbitrated there
 	}
-	if l := &s.leases[rl.Slot]; l.open && l.device == dev.Index {
-		d.recount(s, *l, rl.Used)
+	if l := s.leaseAt(rl.Slot); l.open && l.device == dev.Index {
+		d.recount(s, l, rl.Used)
 		return nil
 	}
 	return d.adoptLease(s, rl)
@@ -283,7 +283,7 @@ func (d *Daemon) forget(s *session) {
 // adoptLease opens a lease with the client's own sum.
 func (d *Daemon) adoptLease(s *session, rl ipc.ResumeLease) error {
 	dev, ok := d.deviceByUUID(rl.Device)
-	if !ok || s.leases[rl.Slot].open || s.slotOf(dev.Index) >= 0 {
+	if !ok || s.leaseAt(rl.Slot).open || s.slotOf(dev.Index) >= 0 {
 		return fmt.Errorf("slot %d, device %x: not a lease that can be", rl.Slot, rl.Device)
 	}
 	index, record, err := d.file.Leases.New()
@@ -300,8 +300,9 @@ func (d *Daemon) adoptLease(s *session, rl ipc.ResumeLease) error {
 	*record = statefile.Lease{Session: uint32(s.index), Slot: rl.Slot, Device: uint32(dev.Index), UUID: dev.UUIDBytes,
 		Streams: streams, Contexts: min(rl.Contexts, maxClaimed), OpenedAt: time.Now().UnixNano()}
 	d.file.Leases.Commit(index)
-	s.leases[rl.Slot] = leaseRef{id: id, device: dev.Index, open: true}
+	l := leaseRef{id: id, device: dev.Index, open: true}
+	s.setLease(rl.Slot, l)
 	d.words.Add(id, s.page, s.record, record, index)
-	d.recount(s, s.leases[rl.Slot], rl.Used)
+	d.recount(s, l, rl.Used)
 	return nil
 }

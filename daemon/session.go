@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -24,8 +25,8 @@ type session struct {
 	run    bool // below `gpuarb run`
 	page   *ipc.LeasePage
 	record *statefile.Session
-	index  int // of record
-	leases [ipc.PageSlots]leaseRef
+	index  int        // of record
+	leases []leaseRef // by slot, as far as any was used
 	conns  map[*ipc.Conn]struct{}
 	dead   bool
 	doubts []doubt // of a Resume that is being answered
@@ -256,14 +257,11 @@ func (s *session) slotOf(device int) int {
 
 // openSlot takes a slot of the page and a record for a new lease.
 func (d *Daemon) openSlot(s *session, dev inventory.Device, id arbiter.LeaseID) (int, error) {
-	slot := -1
-	for i, l := range s.leases {
-		if !l.open {
-			slot = i
-			break
-		}
-	}
+	slot := slices.IndexFunc(s.leases, func(l leaseRef) bool { return !l.open })
 	if slot < 0 {
+		slot = len(s.leases)
+	}
+	if slot >= ipc.PageSlots {
 		return -1, refused(ipc.StatusTooMany, "a session can use %d devices", ipc.PageSlots)
 	}
 	index, record, err := d.file.Leases.New()
@@ -273,7 +271,7 @@ func (d *Daemon) openSlot(s *session, dev inventory.Device, id arbiter.LeaseID) 
 	*record = statefile.Lease{Session: uint32(s.index), Slot: uint32(slot), Device: uint32(dev.Index),
 		UUID: dev.UUIDBytes, OpenedAt: time.Now().UnixNano()}
 	d.file.Leases.Commit(index)
-	s.leases[slot] = leaseRef{id: id, device: dev.Index, open: true}
+	s.setLease(uint32(slot), leaseRef{id: id, device: dev.Index, open: true})
 	d.words.Add(id, s.page, s.record, record, index)
 	return slot, nil
 }
@@ -283,10 +281,27 @@ func (s *session) lease(slot uint32) (leaseRef, error) {
 	if s.dead {
 		return leaseRef{}, refused(ipc.StatusNoSession, "the session has ended")
 	}
-	if slot >= ipc.PageSlots || !s.leases[slot].open {
+	l := s.leaseAt(slot)
+	if !l.open {
 		return leaseRef{}, refused(ipc.StatusNoLease, "slot %d has no lease: Attach comes first", slot)
 	}
-	return s.leases[slot], nil
+	return l, nil
+}
+
+// leaseAt is what a slot of the page stands for; where it has no lease, one that is not open.
+func (s *session) leaseAt(slot uint32) leaseRef {
+	if int64(slot) >= int64(len(s.leases)) {
+		return leaseRef{}
+	}
+	return s.leases[slot]
+}
+
+// setLease gives a slot, which is below ipc.PageSlots, its lease.
+func (s *session) setLease(slot uint32, l leaseRef) {
+	for int(slot) >= len(s.leases) {
+		s.leases = append(s.leases, leaseRef{})
+	}
+	s.leases[slot] = l
 }
 
 // wireError is an error with the status that the client shall see.
