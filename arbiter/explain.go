@@ -103,12 +103,33 @@ func (a *Arbiter) whose(l *lease, b *accounting.Budget, limit accounting.Bytes) 
 	return fmt.Sprintf("%s %s budget", who, limit.Human())
 }
 
-// memoryHolder is somebody who holds memory of a device, as a sentence names him.
+// memoryHolder is who holds memory of a device: a lease, a job for which it is reserved, or
+// a program that is no client.
 type memoryHolder struct {
-	bytes accounting.Bytes
-	name  string
-	what  string    // of what kind, where it is no allocation
-	since time.Time // zero: not known
+	bytes     accounting.Bytes
+	lease     *lease
+	job       *job
+	unmanaged *accounting.UnmanagedState
+}
+
+// text names a holder in a sentence, with what he holds; with a time, since when too. Only
+// those few are asked for it that the sentence has room for.
+func (h *memoryHolder) text(now time.Time) string {
+	var name, what string
+	var since time.Time
+	switch {
+	case h.lease != nil:
+		name, since = h.lease.session.name(), h.lease.opened
+	case h.job != nil:
+		name, what, since = h.job.name(), " (reserved)", h.job.opened
+	default:
+		name, what = fmt.Sprintf("%s[%d]", plain(h.unmanaged.Command), h.unmanaged.PID), " (unmanaged)"
+	}
+	text := name + " " + h.bytes.Human() + what
+	if !now.IsZero() && !since.IsZero() {
+		text += " for " + brief(now.Sub(since))
+	}
+	return text
 }
 
 // holders names the processes that use most there, and where it is the device the jobs
@@ -124,15 +145,14 @@ func (a *Arbiter) holders(now time.Time, d *device, leases iter.Seq[*lease], all
 		}
 	}
 	for l := range leases {
-		insert(memoryHolder{bytes: l.sum.Granted() - a.idle(l), name: l.session.name(), since: l.opened})
+		insert(memoryHolder{bytes: l.sum.Granted() - a.idle(l), lease: l})
 	}
 	if all {
 		for j, left := range a.reserved(d) {
-			insert(memoryHolder{left, j.name(), " (reserved)", j.opened})
+			insert(memoryHolder{bytes: left, job: j})
 		}
 		for i := range d.unmanagedBy {
-			u := &d.unmanagedBy[i]
-			insert(memoryHolder{bytes: u.Bytes, name: fmt.Sprintf("%s[%d]", plain(u.Command), u.PID), what: " (unmanaged)"})
+			insert(memoryHolder{bytes: d.unmanagedBy[i].Bytes, unmanaged: &d.unmanagedBy[i]})
 		}
 	}
 	var names []string
@@ -140,11 +160,7 @@ func (a *Arbiter) holders(now time.Time, d *device, leases iter.Seq[*lease], all
 		if h.bytes == 0 {
 			break
 		}
-		text := h.name + " " + h.bytes.Human() + h.what
-		if !now.IsZero() && !h.since.IsZero() {
-			text += " for " + brief(now.Sub(h.since))
-		}
-		names = append(names, text)
+		names = append(names, h.text(now))
 	}
 	return strings.Join(names, ", ")
 }
@@ -157,9 +173,11 @@ func (a *Arbiter) reserved(d *device) iter.Seq2[*job, accounting.Bytes] {
 		return sums.Committed.Less(sums.Held)
 	}
 	var jobs []*job
-	for _, j := range a.jobs {
-		if left(j) > 0 {
-			jobs = append(jobs, j)
+	if sums := a.ledger.Device(d.Index); sums.Committed > sums.Held { // else nobody has anything reserved
+		for _, j := range a.jobs {
+			if left(j) > 0 {
+				jobs = append(jobs, j)
+			}
 		}
 	}
 	slices.SortFunc(jobs, func(x, y *job) int { return cmp.Compare(x.id, y.id) })
