@@ -12,9 +12,9 @@ import (
 // of them small.
 const (
 	raceProcesses = 3
-	raceThreads   = 4
-	raceCalls     = 3000
-	raceLimit     = 6<<20 + 1 // about a third of what they would hold without it
+	raceThreads   = 12
+	raceCalls     = 1000
+	raceLimit     = 6<<20 + 1 // about a third of what the threads of one would hold without it
 )
 
 // raced adds up what the processes of a race say.
@@ -54,11 +54,11 @@ func TestC10Races(t *testing.T) {
 	}
 	for round := range 2 {
 		for i, p := range all {
-			p.Tell(fmt.Sprintf("threads %d %d 1M %d", raceThreads, raceCalls, 10*round+i+1))
+			p.Tell(fmt.Sprintf("racethreads %d %d 1M %d", raceThreads, raceCalls, 10*round+i+1))
 		}
 		var answers []string
 		for _, p := range all {
-			answers = append(answers, strings.TrimPrefix(p.Line(), "threads "))
+			answers = append(answers, strings.TrimPrefix(p.Line(), "racethreads "))
 		}
 		raced(t, answers)
 		unexceeded(t, m)
@@ -94,7 +94,7 @@ func TestC10RacesInAJob(t *testing.T) {
 	// What sh starts in the background has no stdin but the one that it is given.
 	script := "exec 3<&0; echo ready;"
 	for i := range raceProcesses {
-		script += fmt.Sprintf(" '%s' 'threads %d %d 1M %d' hold <&3 &", program, raceThreads, raceCalls, 77+i)
+		script += fmt.Sprintf(" '%s' 'racethreads %d %d 1M %d' hold <&3 &", program, raceThreads, raceCalls, 77+i)
 	}
 	script += " wait"
 	p := m.Interact(m.Gpuarb("run", "--memory", fmt.Sprint(raceLimit), "--", "sh", "-c", script))
@@ -105,7 +105,7 @@ func TestC10RacesInAJob(t *testing.T) {
 		case "hold ok":
 			held++
 		default:
-			answers = append(answers, strings.TrimPrefix(line, "threads "))
+			answers = append(answers, strings.TrimPrefix(line, "racethreads "))
 		}
 	}
 	if len(answers) != raceProcesses {

@@ -37,6 +37,7 @@
 //                                            streams in turn: "asyncpairs ok 100"
 //               threads T COUNT SIZE SEED    T threads, each COUNT random allocations of up to
 //                                            SIZE bytes and frees: "threads ok GRANTED REFUSED"
+//               racethreads T COUNT SIZE SEED  the same; none frees its last before all are done
 //   pools       pool NAME [DEVICE]           cuMemPoolCreate; the name "default" is the device's
 //   own
 //               poolmanaged NAME             the same of managed memory without a place;
@@ -445,6 +446,7 @@ struct stress {
     CUcontext context;
     uint64_t count, size, seed, granted, refused;
     CUresult failed;
+    pthread_barrier_t *met; // of threads that hold what they have until all are done
 };
 
 static uint64_t random_next(uint64_t *seed) {
@@ -483,6 +485,8 @@ static void *stress_run(void *arg) {
                 s->failed = r;
         }
     }
+    if (s->met)
+        pthread_barrier_wait(s->met);
     for (size_t i = 0; i < KEPT; i++)
         if (held[i] && s->failed == 0)
             s->failed = CU(cuMemFree_v2)(held[i]);
@@ -493,16 +497,19 @@ static void *map_run(void *arg);
 
 static void do_threads(const struct command *c) {
     bool maps = strcmp(c->word[0], "mapthreads") == 0;
+    bool meet = strcmp(c->word[0], "racethreads") == 0;
+    pthread_barrier_t met;
     size_t threads = number(c, 1);
     struct stress *all = calloc(threads, sizeof *all);
     CUcontext context = NULL;
     uint64_t granted = 0, refused = 0;
     CUresult r = CU(cuCtxGetCurrent)(&context);
     char more[64];
-    if (!all)
+    if (!all || (meet && pthread_barrier_init(&met, NULL, (unsigned)threads) != 0))
         abort();
     for (size_t i = 0; i < threads; i++) {
         all[i] = (struct stress){.context = context,
+                                 .met = meet ? &met : NULL,
                                  .count = number(c, 2),
                                  .size = number_or(c, 3, 0),
                                  .seed = number_or(c, 4, 0) * 1000003 + i + 1};
@@ -1468,6 +1475,7 @@ static const struct {
     {"map", do_map},
     {"unmap", do_unmap},
     {"retain", do_retain},
+    {"racethreads", do_threads},
     {"mapthreads", do_threads},
     {"stream", do_stream},
     {"streammany", do_streammany},
