@@ -24,7 +24,7 @@ func (cl *client) alloc(m ipc.Message) error {
 	}
 	bytes := givenBytes{s: cl.s, taken: cl.s.taken, lease: l, bytes: req.Bytes}
 	if req.Flags&ipc.FlagRetry != 0 && cl.answered(l, h.Request, req.Bytes) {
-		d.toldAgain(cl.conn.Peer(), h.Request)
+		d.toldAgain(cl.s.peer.PID, h.Request)
 		cl.gaveBytes(h, bytes)
 		d.cameBack(cl.conn.Peer(), h)
 		d.mu.Unlock()
@@ -182,6 +182,7 @@ func (cl *client) replyStream(h ipc.Header, out arbiter.StreamOutcome) error {
 func (d *Daemon) streams(s *session, l leaseRef, request uint64, r arbiter.StreamRequest) arbiter.StreamOutcome {
 	record, index := d.words.Record(l.id)
 	if record != nil && s.record.Streamed(request, index) {
+		d.toldAgain(s.peer.PID, request)
 		r.Count = 0
 	}
 	now := time.Now()

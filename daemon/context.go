@@ -62,6 +62,7 @@ func (cl *client) replyContext(h ipc.Header, out arbiter.ContextOutcome) error {
 // contexts carries a request for contexts out, once, as streams does. The lock is held.
 func (d *Daemon) contexts(s *session, l leaseRef, request uint64, r arbiter.ContextRequest) arbiter.ContextOutcome {
 	if record, index := d.words.Record(l.id); record != nil && s.record.Contexted(request, index) {
+		d.toldAgain(s.peer.PID, request)
 		return arbiter.ContextOutcome{Granted: true, Current: int(record.Contexts)}
 	}
 	now := time.Now()

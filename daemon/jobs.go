@@ -69,7 +69,7 @@ func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc a
 	defer d.drainEvents()
 	defer d.cameBack(peer, h)
 	if j := d.openedBefore(peer, h, r); j != nil {
-		d.toldAgain(peer, h.Request)
+		d.toldAgain(peer.PID, h.Request)
 		cl.gave(h, func() { d.endRunner(j) })
 		return d.opened(j), false, nil
 	}

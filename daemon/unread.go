@@ -47,9 +47,9 @@ func (cl *client) unsent() {
 
 // toldAgain is for a request that came again after its answer was lost, and has it now: what
 // the lost answer gave stays given, whenever the end of its connection is seen. The lock is held.
-func (d *Daemon) toldAgain(peer ipc.Peer, request uint64) {
+func (d *Daemon) toldAgain(pid int, request uint64) {
 	for _, cl := range d.conns {
-		if g := cl.unread.Load(); g != nil && g.request == request && cl.conn.Peer().PID == peer.PID {
+		if g := cl.unread.Load(); g != nil && g.request == request && cl.conn.Peer().PID == pid {
 			cl.unread.CompareAndSwap(g, nil)
 		}
 	}

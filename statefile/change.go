@@ -111,17 +111,15 @@ func (s *Session) Contexted(request uint64, lease int) bool {
 }
 
 // Forget is for a request that was carried out and is to be taken back, because nobody
-// heard the answer: asked again, it is new. False: it is not known any more, or the
-// session was taken up again since, which has settled it.
+// heard the answer: asked again, it is new. False: it is not known any more. Whoever calls
+// it knows that the session was not taken up again since, which would have settled it.
 func (s *Session) Forget(request uint64) bool {
-	for i := range s.Ring {
-		a := &s.Ring[i]
-		if a.Request == request && a.Kind != AnsweredBefore && a.Kind != AnsweredContextsBefore {
-			*a = Answered{}
-			return request != 0
-		}
+	i := slices.IndexFunc(s.Ring[:], func(a Answered) bool { return request != 0 && a.Request == request })
+	if i < 0 {
+		return false
 	}
-	return false
+	s.Ring[i] = Answered{}
+	return true
 }
 
 func (s *Session) has(request uint64, lease, kind uint32) bool {

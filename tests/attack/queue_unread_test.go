@@ -120,3 +120,41 @@ func TestGrantToldAgain(t *testing.T) {
 	p.held = request.Bytes
 	agreed(t, m, p)
 }
+
+// TestAskedAgainAndUnread: a request that was carried out before its session was taken up
+// again, and comes again, is taken back too where that answer is not read; then it is new.
+func TestAskedAgainAndUnread(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Config: waiting})
+	p := partyOf(t, m, 0)
+	for name, send := range map[string]func(r *rawConn){
+		"streams": func(r *rawConn) { sendBody(r, ipc.TypeStream, 8, &ipc.StreamRequest{Slot: p.slot, Count: 3}) },
+		"contexts": func(r *rawConn) {
+			sendBody(r, ipc.TypeContext, 9, &ipc.ContextRequest{Slot: p.slot, Count: 1, Flags: ipc.FlagHold})
+		},
+	} {
+		before := held(m)
+		ask := func() *rawConn {
+			r := p.joined()
+			send(r)
+			r.answered()
+			return r
+		}
+		ask()
+		granted := held(m)
+		check(t, resumeAs(m.Socket, p.s.Hello.Session, p.s.Page.FD(), []ipc.ResumeLease{{Device: uuid(m, 0), Slot: p.slot}}))
+		again, beside := ask(), ask()
+		open := descriptors(t, m)
+		again.close()
+		rig.Eventually(t, "the daemon sees the end", func() bool { return descriptors(t, m) < open })
+		if now := held(m); now != granted {
+			t.Errorf("%s, told on another connection: %+v, want %+v", name, now, granted)
+		}
+		beside.close()
+		rig.Eventually(t, name+" go back", func() bool { return held(m) == before })
+		ask()
+		if now := held(m); now != granted {
+			t.Errorf("%s, asked for once more: %+v, want %+v", name, now, granted)
+		}
+	}
+}
