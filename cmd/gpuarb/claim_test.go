@@ -92,13 +92,13 @@ func TestClaimRelease(t *testing.T) {
 		eval "$("$G" claim)" && was=$GPUARB_CLAIM &&
 		"$G" claim --only-if-none; echo "code $?"
 		"$G" run -- sh -c 'echo "inside $GPUARB_JOB $CUDA_VISIBLE_DEVICES"'
-		"$G" run --memory 1G --streams 3 -- sh -c 'echo "at most $GPUARB_MEMORY, $GPUARB_STREAMS"'
+		"$G" run --memory "1 gib" --streams 3 -- sh -c 'echo "at most $GPUARB_MEMORY, $GPUARB_STREAMS"'
 		"$G" run --min 1G -- true; echo "code $?"
 		eval "$("$G" claim --release)"
 		echo "${GPUARB_CLAIM-none} ${GPUARB_JOB-none} $CUDA_VISIBLE_DEVICES ${ZE_AFFINITY_MASK-none} $HIP_VISIBLE_DEVICES ${LD_PRELOAD-none}"
 		readlink /proc/$was/exe && echo "the keeper lives"
 		exit 0`, "CUDA_VISIBLE_DEVICES=0,1", "HIP_VISIBLE_DEVICES=it's 3"))
-	want := "code 75\ninside " + testJobHex + " GPU-11bb0000-0000-0000-0000-000000000000\nat most 1G, 3\ncode 125\nnone none 0,1 none it's 3 none\n"
+	want := "code 75\ninside " + testJobHex + " GPU-11bb0000-0000-0000-0000-000000000000\nat most 1GiB, 3\ncode 125\nnone none 0,1 none it's 3 none\n"
 	if got.code != 0 || got.stdout != want {
 		t.Errorf("code %d\n%v\nwant:\n%s", got.code, got, want)
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
 	"github.com/spf13/pflag"
@@ -59,13 +60,14 @@ func (a *app) runInside(launch shim.Launch, flags *pflag.FlagSet, options *jobOp
 // wishesInside are the flags that a program can be given inside a job, as its environment
 // spells them. The others ask for what only a job has.
 func (a *app) wishesInside(flags *pflag.FlagSet, options *jobOptions) (wishes []string, err error) {
-	if _, _, err := options.request(flags); err != nil {
+	_, size, err := options.request(flags)
+	if err != nil {
 		return nil, err
 	}
 	flags.Visit(func(f *pflag.Flag) {
 		switch {
 		case f.Name == "memory":
-			wishes = append(wishes, "GPUARB_MEMORY="+options.memory)
+			wishes = append(wishes, "GPUARB_MEMORY="+config.FormatSize(size)) // the library reads fewer spellings
 		case f.Name == "streams":
 			wishes = append(wishes, "GPUARB_STREAMS="+strconv.Itoa(options.streams))
 		case f.Name == waitFlag && options.wait.text == patienceOfRules:
