@@ -52,7 +52,8 @@ func (a *Arbiter) claimedBy(uid uint32) *device {
 }
 
 // keeps reports whether a job takes a slot of a device at its start and keeps it to its
-// end: by claim, to be alone there, or where there is a cap and slots are jobs'.
+// end: by claim, to be alone there, or, where slots are jobs', where there is a cap and on a
+// device that it names or has memory reserved on.
 func (j *job) keeps(d *device) bool {
 	if !j.run || j.released || j.ended || d.lost || !j.uses(d) {
 		return false
