@@ -58,7 +58,8 @@ func (a *app) runInside(launch shim.Launch, flags *pflag.FlagSet, options *jobOp
 }
 
 // wishesInside are the flags that a program can be given inside a job, as its environment
-// spells them. The others ask for what only a job has.
+// spells them: less than what a run around this one wishes, never more. The others ask for
+// what only a job has.
 func (a *app) wishesInside(flags *pflag.FlagSet, options *jobOptions) (wishes []string, err error) {
 	_, size, err := options.request(flags)
 	if err != nil {
@@ -67,9 +68,13 @@ func (a *app) wishesInside(flags *pflag.FlagSet, options *jobOptions) (wishes []
 	flags.Visit(func(f *pflag.Flag) {
 		switch {
 		case f.Name == "memory":
-			wishes = append(wishes, "GPUARB_MEMORY="+config.FormatSize(size)) // the library reads fewer spellings
+			if around, err := config.ParseSize(a.getenv("GPUARB_MEMORY")); !size.Max && (err != nil || !moreThan(size, around)) {
+				wishes = append(wishes, "GPUARB_MEMORY="+config.FormatSize(size)) // the library reads fewer spellings
+			}
 		case f.Name == "streams":
-			wishes = append(wishes, "GPUARB_STREAMS="+strconv.Itoa(options.streams))
+			if around, err := strconv.Atoi(a.getenv("GPUARB_STREAMS")); err != nil || options.streams < around {
+				wishes = append(wishes, "GPUARB_STREAMS="+strconv.Itoa(options.streams))
+			}
 		case f.Name == waitFlag && options.wait.text == patienceOfRules:
 			wishes = append(wishes, "GPUARB_ON_FULL=wait")
 		case f.Name == "no-wait":

@@ -33,6 +33,7 @@ func TestRunInsideARun(t *testing.T) {
 		"less":        {[]string{"--memory", "4G"}, `$G run --memory 1G -- $P "alloc a 2G; alloc b 1G"; $P "alloc c 2G"`, 0, "a err 2, b ok, c ok", ""},
 		"reserved":    {[]string{"--memory", "6G", "--min", "6G"}, `$G run -- $P "alloc a 6G"`, 0, "a ok", ""},
 		"spelled out": {[]string{"--memory", "4G"}, `$G run --memory "1 GiB" -- $P "alloc a 2G; alloc b 1G"`, 0, "a err 2, b ok", ""},
+		"never more":  {nil, `$G run --memory 1G --streams 1 -- $G run --memory max -- $G run --memory 2G --streams 2 -- $P "alloc a 2G; alloc b 1G; stream s; stream u"`, 0, "a err 2, b ok, s ok, u err 2", ""},
 		"three deep":  {[]string{"--device", "1"}, `$G run -- $G run -- $G run --streams 1 -- $P "alloc a 1G; stream s; stream u"`, 0, "a ok, s ok, u err 2", ""},
 		"in a claim":  {[]string{"--device", "0"}, `env -u GPUARB_JOB $G claim --device 1 --exec $G run -- $P "alloc a 1G"`, 0, "a ok", ""},
 		"reservation": {nil, `$G run --min 1G -- $P`, 125, "", "inside the job of another `gpuarb run`"},
