@@ -166,7 +166,7 @@ const (
 type HelloReply struct {
 	Session Token
 	Devices uint32 // devices the daemon knows
-	InJob   uint32 // 1 when the session belongs to a job of `gpuarb run`
+	InJob   uint32 // 1 when the session belongs to a job of `gpuarb run`; to a tool, that Job is one
 	OnLoss  uint32 // what to do when the daemon is gone: LossOpen or LossClosed
 	Flags   uint32 // none are defined
 	HostMax uint64 // bytes of pinned host memory that the process may hold, or NoLimit; the client keeps it

@@ -162,7 +162,7 @@ func agreed(t *testing.T, m *rig.Machine, parties ...*party) {
 func queueLength(m *rig.Machine) int { return len(m.Snapshot().Queue) }
 
 // TestParkedInOrder: who waits is told so, and served in order of arrival; meanwhile the
-// connection takes nothing but Cancel and Freed.
+// connection takes nothing but GiveUp and Freed.
 func TestParkedInOrder(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Config: waiting})
