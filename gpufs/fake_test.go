@@ -2,6 +2,7 @@ package gpufs
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/tests/bounded"
+	"golang.org/x/sys/unix"
 )
 
 // fakeView is a state that tests change, and that takes whatever is written to it.
@@ -98,13 +100,32 @@ func sample() accounting.Snapshot {
 	}
 }
 
+// mountHere is Mount for a test that reads the mount in its own process, which no
+// daemon does. It polls a file once, so that the kernel learns that this filesystem has no
+// poll, and never asks again: Go's runtime would ask while it holds what the answer needs.
+func mountHere(path string, view View, o Options) (*Server, error) {
+	s, err := Mount(path, view, o)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.Open(filepath.Join(s.Path(), "version"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, errors.Join(err, s.Unmount())
+	}
+	defer unix.Close(fd)
+	if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0); err != nil {
+		return nil, errors.Join(err, s.Unmount())
+	}
+	return s, nil
+}
+
 // mountView mounts a view in a folder of the test's own; what the server logs fails the test.
 func mountView(t testing.TB, view View) (*Server, string) {
 	t.Helper()
 	var logged lockedBuffer
 	path := filepath.Join(t.TempDir(), "gpu")
 	control, _ := view.(Control)
-	s, err := Mount(path, view, Options{System: true, SelfOf: selfOf, Control: control,
+	s, err := mountHere(path, view, Options{System: true, SelfOf: selfOf, Control: control,
 		Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -43,7 +42,10 @@ func haveFuse(path string) error {
 	return f.Close()
 }
 
-// mountFuse mounts raw: as root by mount(2), else through fusermount3.
+// mountFuse mounts raw: as root by mount(2), else through fusermount3. The library
+// returns once it has answered the kernel's first request, so that the mount answers.
+// No look at it by ourselves is needed then, nor harmless: a process that is killed
+// while it waits for its own answer never ends, and keeps its readers hanging.
 func mountFuse(path string, raw fuse.RawFileSystem, o *fuse.MountOptions) (*fuse.Server, error) {
 	if os.Geteuid() != 0 {
 		server, err := fuse.NewServer(raw, path, o)
@@ -88,18 +90,4 @@ func mountDirectly(path string, o *fuse.MountOptions) (fd int, err error) {
 		return -1, os.NewSyscallError("mount", err)
 	}
 	return fd, nil
-}
-
-// settle polls a file of the new mount once. The kernel learns so that this
-// filesystem has no poll, and never asks again: Go's runtime would ask while it
-// holds what the answer needs, in a process that serves and reads the same mount.
-// It is also the proof that the mount answers, and the daemon's only visit to it.
-func settle(path string) error {
-	fd, err := unix.Open(filepath.Join(path, "version"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-	return err
 }

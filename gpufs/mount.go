@@ -97,9 +97,6 @@ func serve(point mountPoint, view View, o Options) (*Server, error) {
 		defer close(s.done)
 		server.Serve()
 	}()
-	if err := settle(point.path); err != nil {
-		return nil, errors.Join(fmt.Errorf("mount %s: it does not answer: %w", point.path, err), s.Unmount())
-	}
 	go s.sweep()
 	return s, nil
 }

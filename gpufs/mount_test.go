@@ -91,7 +91,7 @@ func TestStaleMount(t *testing.T) {
 					t.Fatalf("the mount of a dead daemon: %v", err)
 				}
 			}
-			s, err := Mount(path, &fakeView{s: sample()}, Options{System: true})
+			s, err := mountHere(path, &fakeView{s: sample()}, Options{System: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -146,7 +146,7 @@ func TestMountErrors(t *testing.T) {
 		{"/dev/null", ErrNotDir, ""},
 	}
 	for _, c := range table {
-		s, err := Mount(c.path, &fakeView{}, Options{System: true})
+		s, err := mountHere(c.path, &fakeView{}, Options{System: true})
 		if err == nil {
 			t.Errorf("%s was mounted", c.path)
 			_ = s.Unmount()
@@ -171,7 +171,7 @@ func TestMountPointMadeAndRemoved(t *testing.T) {
 	}
 	path := filepath.Join(dir, "link", "g p\tu")
 	for range 3 {
-		s, err := Mount(path, &fakeView{}, Options{System: true})
+		s, err := mountHere(path, &fakeView{}, Options{System: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +193,7 @@ func TestMountPointMadeAndRemoved(t *testing.T) {
 // TestUnmountInUse unmounts while a reader holds a file and another stands in a folder.
 func TestUnmountInUse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gpu")
-	s, err := Mount(path, &fakeView{s: sample()}, Options{System: true})
+	s, err := mountHere(path, &fakeView{s: sample()}, Options{System: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestNoLeaks(t *testing.T) {
 	ignore := goleak.IgnoreCurrent()
 	for range 3 {
 		path := filepath.Join(t.TempDir(), "gpu")
-		s, err := Mount(path, &fakeView{s: sample()}, Options{System: true})
+		s, err := mountHere(path, &fakeView{s: sample()}, Options{System: true})
 		if err != nil {
 			t.Fatal(err)
 		}

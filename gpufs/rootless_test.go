@@ -66,7 +66,7 @@ func rootless(home string) error {
 	if _, err := os.Stat(path); !errors.Is(err, unix.ENOTCONN) {
 		return fmt.Errorf("the mount of a dead daemon: %v", err)
 	}
-	s, err := Mount(path, &fakeView{s: sample()}, Options{SelfOf: selfOf})
+	s, err := mountHere(path, &fakeView{s: sample()}, Options{SelfOf: selfOf})
 	if err != nil {
 		return err
 	}

@@ -114,7 +114,7 @@ func TestOtherUsers(t *testing.T) {
 	if err := os.Chmod(mnt, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Mount(mnt, view, Options{System: true})
+	s, err := mountHere(mnt, view, Options{System: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,52 @@
+package gpufs
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
+	"golang.org/x/sys/unix"
+)
+
+// TestKilledAsItMounts kills daemons as soon as the kernel lists their mount. One that
+// looks at its own mount then waits for an answer of its own: it never ends, keeps
+// /dev/fuse open, and who enters the folder hangs.
+func TestKilledAsItMounts(t *testing.T) {
+	for range 100 {
+		path := t.TempDir()
+		cmd := bounded.Command(t, bounded.Lifetime, os.Args[0])
+		cmd.Env = append(os.Environ(), helperEnv+"="+path)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() { _ = cmd.Wait(); close(ended) }()
+		for m, err := mountedAt(path); m == nil; m, err = mountedAt(path) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-ended:
+				t.Fatal("the daemon ended before it mounted")
+			default:
+			}
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-ended:
+		case <-time.After(patience):
+			t.Errorf("killed, and not ended after %v", patience)
+		}
+		// By force: what waits for an answer inside is told that there will be none.
+		if err := unix.Unmount(path, unix.MNT_FORCE|unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+		<-ended
+		if t.Failed() {
+			return
+		}
+	}
+}
