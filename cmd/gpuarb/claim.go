@@ -89,6 +89,10 @@ func (a *app) claim(flags *pflag.FlagSet, options *claimOptions, args []string) 
 		}
 		return fail(code, "this shell has claim %d already; eval \"$(gpuarb claim --release)\" ends it", held)
 	}
+	if _, inside := a.jobAround(); inside {
+		return fail(exitFailed, "this is inside the job of a `gpuarb run`, whose budget, slot and devices its programs share; "+
+			"give --device any to that one, or leave its job: env -u GPUARB_JOB gpuarb claim …")
+	}
 	options.noWait = options.noWait || options.try
 	request, size, err := options.request(flags)
 	if err != nil {

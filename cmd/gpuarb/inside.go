@@ -2,16 +2,21 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
 	"github.com/spf13/pflag"
 )
+
+// askAgain is how long a daemon that is restarted is left alone.
+const askAgain = 20 * time.Millisecond
 
 // jobAround is the job that this process is in, of another `gpuarb run` or of its shell's
 // claim, and its daemon's socket; false where there is none, or none any more.
@@ -26,17 +31,36 @@ func (a *app) jobAround() (around shim.Launch, inside bool) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	client, err := ipc.DialAny(ctx, a.socketPaths())
-	if err != nil {
-		return around, false // as without a job: that says what to do
+	around.Socket, inside = a.askAround(ctx, job)
+	return around, inside
+}
+
+// askAround asks the daemon whether it knows a job, and says at which socket. A daemon
+// that ends while it is asked is asked again when it is back: whoever took its end for a
+// no would wait for what his own job has.
+func (a *app) askAround(ctx context.Context, job ipc.Token) (socket string, known bool) {
+	for ended := false; ; {
+		client, err := ipc.DialAny(ctx, a.socketPaths())
+		if err == nil {
+			var hello ipc.HelloReply
+			hello, err = client.Hello(ctx, ipc.HelloRequest{Memory: ipc.NoLimit, Job: job})
+			socket = client.Path()
+			_ = client.Close()
+			ended = ended || ipc.IsEnd(err) || errors.Is(err, ipc.StatusShuttingDown)
+			if err == nil && hello.InJob != 0 {
+				socket, err = filepath.Abs(socket)
+				return socket, err == nil
+			}
+		}
+		if err == nil || !ended {
+			return "", false // as without a job: that says what to do
+		}
+		select {
+		case <-ctx.Done():
+			return "", false
+		case <-time.After(askAgain):
+		}
 	}
-	defer client.Close()
-	hello, err := client.Hello(ctx, ipc.HelloRequest{Memory: ipc.NoLimit, Job: job})
-	if err != nil || hello.InJob == 0 {
-		return around, false
-	}
-	around.Socket, err = filepath.Abs(client.Path())
-	return around, err == nil
 }
 
 // runInside runs a program in the job that is there already. A job of its own would pass

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,7 +73,8 @@ type fakeDaemon struct {
 	given   []ipc.JobDevice
 	notices []ipc.WaitingReply
 	serves  chan struct{}
-	dies    bool // after the notices, for good
+	dies    bool         // after the notices, for good
+	leaving atomic.Int32 // how many more questions find the daemon ending
 
 	mu      sync.Mutex
 	jobs    []ipc.JobOpenRequest
@@ -161,7 +163,21 @@ func (d *fakeDaemon) answer(conn *ipc.Conn, message ipc.Message, parked *parkedJ
 	ok := func() error { return ipc.Reply(conn, message.Header, ipc.StatusOK, &ipc.Empty{}, -1) }
 	switch message.Header.Type {
 	case ipc.TypeHello:
-		return ipc.Reply(conn, message.Header, ipc.StatusOK, &ipc.HelloReply{Devices: uint32(len(d.state.Devices))}, -1)
+		var request ipc.HelloRequest
+		if err := ipc.Unmarshal(message.Body, &request); err != nil {
+			return err
+		}
+		reply := &ipc.HelloReply{Devices: uint32(len(d.state.Devices))}
+		if request.Job == testJob {
+			reply.InJob = 1
+		}
+		switch left := d.leaving.Add(-1); {
+		case left < 0:
+			return ipc.Reply(conn, message.Header, ipc.StatusOK, reply, -1)
+		case left%2 == 0:
+			return conn.ReplyError(message.Header, &ipc.ProtocolError{Status: ipc.StatusShuttingDown, Text: "it ends"})
+		}
+		return io.EOF
 	case ipc.TypeSnapshot:
 		text, err := json.Marshal(d.state)
 		if err != nil {

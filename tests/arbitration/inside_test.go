@@ -37,6 +37,7 @@ func TestRunInsideARun(t *testing.T) {
 		"three deep":  {[]string{"--device", "1"}, `$G run -- $G run -- $G run --streams 1 -- $P "alloc a 1G; stream s; stream u"`, 0, "a ok, s ok, u err 2", ""},
 		"in a claim":  {[]string{"--device", "0"}, `env -u GPUARB_JOB $G claim --device 1 --exec $G run -- $P "alloc a 1G"`, 0, "a ok", ""},
 		"reservation": {nil, `$G run --min 1G -- $P`, 125, "", "inside the job of another `gpuarb run`"},
+		"claim":       {[]string{"--device", "0"}, `$G claim`, 1, "", "inside the job of a `gpuarb run`"},
 		"bad size":    {nil, `$G run --memory 1Q -- $P`, 125, "", "--memory: "},
 		"status":      {nil, `$G run -- sh -c 'exit 7'`, 7, "", ""},
 		"left":        {[]string{"--device", "0"}, `env -u GPUARB_JOB $G run --device 1 --min 1G -- $P "alloc a 1G"`, 0, "a ok", ""},

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestInsideWhileTheDaemonRestarts: a daemon that ends as it is asked for the job around
+// is asked again. Taken for a no, the run would open a job of its own.
+func TestInsideWhileTheDaemonRestarts(t *testing.T) {
+	for name, args := range map[string][]string{
+		"run":   {"run", "--", "sh", "-c", "exit 7"},
+		"claim": {"claim", "--device", "any"},
+	} {
+		d := startDaemon(t, nil)
+		d.leaving.Store(4)
+		got := finish(t, gpuarb(t, d.environment(t, "GPUARB_JOB="+testJobHex), args...))
+		d.mu.Lock()
+		opened := d.jobs
+		d.mu.Unlock()
+		switch {
+		case len(opened) != 0:
+			t.Errorf("%s opened a job of its own: %v", name, opened)
+		case name == "run" && got.code != 7:
+			t.Errorf("run: %v", got)
+		case name == "claim" && (got.code != exitFailed || !strings.Contains(got.stderr, "env -u GPUARB_JOB")):
+			t.Errorf("claim: %v", got)
+		}
+	}
+}
