@@ -295,6 +295,9 @@ func (d *Daemon) threads(now time.Time, s *session) {
 // for root.
 func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 	d, peer, now := cl.d, cl.conn.Peer(), time.Now()
+	if r.Ticket == 0 && r.Job.IsZero() {
+		return ipc.CancelReply{Cancelled: d.cancelBelow(peer)}, nil
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer d.drainEvents()
@@ -315,6 +318,29 @@ func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 		return ipc.CancelReply{}, err
 	}
 	return ipc.CancelReply{Cancelled: uint64(d.arb.CancelJob(now, j.id))}, nil
+}
+
+// cancelBelow cancels what the descendants of a process wait for, as far as they are its
+// user's. Who they are is looked up without the lock: the daemon alone sees all their PIDs,
+// whatever namespaces they are in.
+func (d *Daemon) cancelBelow(peer ipc.Peer) (cancelled uint64) {
+	var below []arbiter.TicketID
+	for _, t := range d.Snapshot().Queue {
+		if d.inv.Descends(t.PID, peer.PID) {
+			below = append(below, arbiter.TicketID(t.Ticket))
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	defer d.drainEvents()
+	for _, id := range below {
+		uid, _, waits := d.arb.Owner(id)
+		if waits && (uid == uint32(peer.UID) || privileged(uint32(peer.UID))) {
+			d.arb.Cancel(time.Now(), id, arbiter.ReasonCancelled)
+			cancelled++
+		}
+	}
+	return cancelled
 }
 
 // keepPlace writes down a parked request's place. -1: there is no room for it, and a

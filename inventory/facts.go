@@ -162,6 +162,21 @@ func (inv *Inventory) TaskOwner(tid uint32) (pid int, ok bool) {
 	return st.tgid, err == nil
 }
 
+// Descends says whether a process has another one above it. It reads one small file of
+// the kernel's memory for each in between.
+func (inv *Inventory) Descends(pid, ancestor int) bool {
+	for pid > 1 && pid != ancestor {
+		st, err := inv.readStatus(pid)
+		if err != nil {
+			return false
+		}
+		if pid = st.parent; pid == ancestor {
+			return true
+		}
+	}
+	return false
+}
+
 // IsMapped says whether a process has a memfd of that inode and name mapped. Where
 // it has not, the process did exec (or unmapped it), though its PID lives on.
 // It may take as long as the process holds its own address space, and 100 ms at

@@ -117,6 +117,33 @@ func TestTaskOwner(t *testing.T) {
 	}
 }
 
+func TestDescends(t *testing.T) {
+	inv := openHere(t)
+	command := bounded.Command(t, bounded.Patience, "cat")
+	stdin, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	child := command.Process.Pid
+	for _, c := range []struct {
+		pid, ancestor int
+		want          bool
+	}{
+		{child, os.Getpid(), true}, {child, os.Getppid(), true},
+		{os.Getpid(), child, false}, {child, child, false}, {1 << 29, 1, false}, {1, os.Getpid(), false},
+	} {
+		if got := inv.Descends(c.pid, c.ancestor); got != c.want {
+			t.Errorf("%d below %d: %v", c.pid, c.ancestor, got)
+		}
+	}
+	if err := errors.Join(stdin.Close(), command.Wait()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestIsMapped(t *testing.T) {
 	inv := openHere(t)
 	fd, err := unix.MemfdCreate("page of\na lease", unix.MFD_CLOEXEC)

@@ -15,6 +15,7 @@ import (
 // status is what is taken from /proc/PID/status.
 type status struct {
 	tgid     int
+	parent   int    // 0 where it is out of the namespace's sight
 	uid, gid uint32 // effective
 	groups   []uint32
 }
@@ -35,7 +36,10 @@ func parseStatus(r io.Reader) (status, error) {
 		var err error
 		switch key {
 		case "Tgid":
-			s.tgid, err = parseTgid(fields)
+			s.tgid, err = parsePID(fields)
+			seen++
+		case "PPid":
+			s.parent, err = parsePID(fields)
 			seen++
 		case "Uid":
 			s.uid, err = effective(fields)
@@ -54,8 +58,8 @@ func parseStatus(r io.Reader) (status, error) {
 	if err := scan.Err(); err != nil {
 		return status{}, fmt.Errorf("status: %w", err)
 	}
-	if seen != 4 {
-		return status{}, errors.New("status: Tgid, Uid, Gid and Groups are not there once each")
+	if seen != 5 {
+		return status{}, errors.New("status: Tgid, PPid, Uid, Gid and Groups are not there once each")
 	}
 	return s, nil
 }
@@ -76,7 +80,7 @@ func parseStartTicks(text string) (uint64, error) {
 	return ticks, nil
 }
 
-func parseTgid(fields []string) (int, error) {
+func parsePID(fields []string) (int, error) {
 	if len(fields) != 1 {
 		return 0, fmt.Errorf("%d numbers instead of one", len(fields))
 	}

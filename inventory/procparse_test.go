@@ -10,18 +10,19 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-const statusText = "Name:\tev\\nUid: 0 0 0 0\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t4711\nPid:\t4712\n" +
+const statusText = "Name:\tev\\nUid: 0 0 0 0\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t4711\nPid:\t4712\nPPid:\t4000\n" +
 	"Uid:\t1000\t1001\t1002\t1003\nGid:\t100\t101\t102\t103\nGroups:\t4 24 4294967294 \nSeccomp:\t0\n"
 
 func TestParseStatus(t *testing.T) {
 	got, err := parseStatus(strings.NewReader(statusText))
-	want := status{tgid: 4711, uid: 1001, gid: 101, groups: []uint32{4, 24, 4294967294}}
+	want := status{tgid: 4711, parent: 4000, uid: 1001, gid: 101, groups: []uint32{4, 24, 4294967294}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for name, text := range map[string]string{
 		"empty":      "",
 		"no groups":  strings.Replace(statusText, "Groups:", "Other:", 1),
+		"no parent":  strings.Replace(statusText, "PPid:", "Other:", 1),
 		"twice":      statusText + "Tgid:\t1\n",
 		"negative":   strings.Replace(statusText, "4711", "-1", 1),
 		"too large":  strings.Replace(statusText, "1001", "4294967296", 1),

@@ -185,9 +185,10 @@ type WaitingReply struct {
 
 // CancelRequest takes waiting requests out of the queue; each is answered with
 // StatusCancelled. A process cancels its own and those of its user's processes, root any.
+// With neither a ticket nor a job those of the asker's descendants are meant.
 type CancelRequest struct {
-	Ticket uint64 // or 0: those of Job
-	Job    Token  // or zero: that of Ticket
+	Ticket uint64 // or 0
+	Job    Token  // or zero
 }
 
 // CancelReply answers Cancel.

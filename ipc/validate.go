@@ -55,8 +55,8 @@ func validate[T Body](body *T) *ProtocolError {
 }
 
 func (m *CancelRequest) validate() *ProtocolError {
-	if (m.Ticket == 0) == m.Job.IsZero() {
-		return refuse(StatusRange, "CancelRequest names a ticket or a job, not both and not neither")
+	if m.Ticket != 0 && !m.Job.IsZero() {
+		return refuse(StatusRange, "CancelRequest names a ticket or a job, not both")
 	}
 	return nil
 }

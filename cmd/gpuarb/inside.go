@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -131,23 +130,5 @@ func (a *app) cancelBelow() {
 		return
 	}
 	defer client.Close()
-	snapshot, err := snapshotOf(ctx, client)
-	if err != nil {
-		return
-	}
-	for _, ticket := range snapshot.Queue {
-		if descends(ticket.PID, os.Getpid()) {
-			_, _ = client.Cancel(ctx, ipc.CancelRequest{Ticket: ticket.Ticket})
-		}
-	}
-}
-
-// descends tells whether a process has another one above it.
-func descends(pid, ancestor int) bool {
-	for pid > 1 {
-		if pid = parentOf(pid); pid == ancestor {
-			return true
-		}
-	}
-	return false
+	_, _ = client.Cancel(ctx, ipc.CancelRequest{})
 }
