@@ -49,18 +49,17 @@ struct ga_cu_array3d {
     unsigned int channels, flags;
 };
 
+// CUmemLocation
+struct ga_cu_location {
+    int type; // CUmemLocationType
+    int id;   // the ordinal of a device, where it is one; of a domain's device, in the lowest byte
+};
+
 // The beginning of CUmemAllocationProp.
 struct ga_cu_memory_properties {
     int type;
     int handle_types;
-    int location_type; // CUmemLocationType
-    int location;      // the ordinal of a device, where it is one
-};
-
-// CUmemLocation
-struct ga_cu_location {
-    int type; // CUmemLocationType
-    int id;   // the ordinal of a device, where it is one
+    struct ga_cu_location location;
 };
 
 // The beginning of CUmemPoolProps.
@@ -104,7 +103,8 @@ struct ga_cu_instantiate {
 #define GA_CUDA_LOCATION_DEVICE 1
 #define GA_CUDA_LOCATION_HOST 2 // and a node of it: 3, and the calling thread's node: 4
 #define GA_CUDA_LOCATION_HOST_NUMA_CURRENT 4
-#define GA_CUDA_NODE_GRAPH 4 // CUgraphNodeType
+#define GA_CUDA_LOCATION_DOMAIN 6 // a locality domain: a part of a device, since 13.4
+#define GA_CUDA_NODE_GRAPH 4      // CUgraphNodeType
 #define GA_CUDA_NODE_ALLOC 10
 #define GA_CUDA_NODE_FREE 11
 #define GA_CUDA_INSTANTIATE_UPLOAD 2u

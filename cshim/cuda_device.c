@@ -52,6 +52,16 @@ bool ga_cuda_device_know(struct ga_root *root, ga_cu_device ordinal) {
     return true;
 }
 
+int ga_cuda_device_at(struct ga_root *root, const struct ga_cu_location *at) {
+    uint64_t context;
+    if (at->type > GA_CUDA_LOCATION_DOMAIN)
+        return ga_cuda_device_current(root, &context);
+    if (at->type != GA_CUDA_LOCATION_DEVICE && at->type != GA_CUDA_LOCATION_DOMAIN)
+        return -1;
+    int device = at->type == GA_CUDA_LOCATION_DOMAIN ? at->id & 0xff : at->id;
+    return ga_cuda_device_know(root, device) ? device : -1;
+}
+
 GA_NOINLINE int ga_cuda_device_find(struct ga_root *root, ga_context context, uint64_t *home) {
     ga_cu_device ordinal = -1;
     uint64_t epoch = atomic_load(&root->context_epoch);

@@ -15,6 +15,9 @@
 int ga_cuda_device_find(struct ga_root *root, ga_context context, uint64_t *home);
 // Makes the device known (its UUID). False: it cannot be arbitrated.
 bool ga_cuda_device_know(struct ga_root *root, ga_cu_device ordinal);
+// The ordinal of the device that a place is, or is a part of; of the current one for a kind of
+// place that came after these. −1: none, or one that cannot be arbitrated.
+int ga_cuda_device_at(struct ga_root *root, const struct ga_cu_location *at);
 // More than one device in this process.
 bool ga_cuda_device_several(struct ga_root *root);
 // The device of a stream, or of the current context for a stream that is none of ours.

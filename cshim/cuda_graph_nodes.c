@@ -54,15 +54,14 @@ static void add_alloc(struct reading *r, ga_node node) {
     struct ga_cu_alloc_node n;
     ga_os_zero(&n, sizeof n);
     if (!GA_REAL(cuGraphMemAllocNodeGetParams) ||
-        GA_REAL(cuGraphMemAllocNodeGetParams)(node, &n) != GA_CUDA_SUCCESS || n.address == 0 ||
-        n.pool.location.type != GA_CUDA_LOCATION_DEVICE ||
-        !ga_cuda_device_know(r->root, n.pool.location.id))
+        GA_REAL(cuGraphMemAllocNodeGetParams)(node, &n) != GA_CUDA_SUCCESS || n.address == 0)
         return;
-    struct ga_cuda_graph_block *b = at(r, n.address);
+    int device = ga_cuda_device_at(r->root, &n.pool.location);
+    struct ga_cuda_graph_block *b = device >= 0 ? at(r, n.address) : NULL;
     if (!b)
         return;
     b->allocs++;
-    b->device = (uint32_t)n.pool.location.id;
+    b->device = (uint32_t)device;
     if (n.bytes > b->bytes)
         b->bytes = n.bytes;
 }

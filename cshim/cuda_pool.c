@@ -448,9 +448,7 @@ void ga_cuda_pool_freed(struct ga_root *root, struct ga_cuda_pool *pool, uint64_
 // A pool that was made, or shown. Managed memory without a device of its own goes where it is
 // used: such a pool is its first stream's, which the first allocation tells.
 static void meet(struct ga_root *root, ga_pool pool, const struct ga_cu_location *at, int type) {
-    int device = ga_cuda_in_host(at->type) ? GA_CUDA_POOL_IN_HOST : -1;
-    if (at->type == GA_CUDA_LOCATION_DEVICE && ga_cuda_device_know(root, at->id))
-        device = at->id;
+    int device = ga_cuda_in_host(at->type) ? GA_CUDA_POOL_IN_HOST : ga_cuda_device_at(root, at);
     if (device >= 0 || type != GA_CUDA_ALLOCATION_MANAGED)
         find_or_make(root, pool, device, ORDINARY);
 }

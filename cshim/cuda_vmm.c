@@ -162,10 +162,10 @@ enum opened {
 static bool place(struct claim *c, const struct ga_cu_memory_properties *properties) {
     if (!properties)
         return false;
-    c->host = ga_cuda_in_host(properties->location_type);
-    c->device = (uint32_t)properties->location;
-    return c->host || (properties->location_type == GA_CUDA_LOCATION_DEVICE &&
-                       ga_cuda_device_know(c->root, properties->location));
+    c->host = ga_cuda_in_host(properties->location.type);
+    int device = c->host ? 0 : ga_cuda_device_at(c->root, &properties->location);
+    c->device = (uint32_t)device;
+    return device >= 0;
 }
 
 static bool take(struct claim *c) {

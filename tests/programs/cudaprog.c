@@ -68,6 +68,9 @@
 //               mipmapdestroy NAME           cuMipmappedArrayDestroy
 //   mappings    create NAME SIZE [DEVICE]    cuMemCreate;   createhost NAME SIZE [PLACE]: in
 //                                            host memory, a CUmemLocationType (2)
+//               places TYPE                  create, pool, poolnow, pooldefault, graphalloc and
+//                                            graphnode say from now on that their DEVICE is a place
+//                                            of this CUmemLocationType (1: a device)
 //               releasemem NAME              cuMemRelease (by name, also after the last one)
 //               reserve NAME SIZE            cuMemAddressReserve
 //               map NAME OFFSET SIZE MEMORY  cuMemMap at a reserved address
@@ -603,11 +606,18 @@ static void do_arraydestroy(const struct command *c) {
 
 // Virtual memory management
 
+static int place_type = 1;
+
+static void do_places(const struct command *c) {
+    place_type = (int)number(c, 1);
+    answer(c, 0, "");
+}
+
 static void do_create(const struct command *c) {
     struct {
         int type, handle_types, location_type, location;
         uint64_t more[2];
-    } properties = {1, 0, 1, (int)number_or(c, 3, (uint64_t)device), {0}};
+    } properties = {1, 0, place_type, (int)number_or(c, 3, (uint64_t)device), {0}};
     properties.handle_types = strcmp(c->word[0], "createshared") == 0;
     struct name *n = lookup(c, 1, true);
     uint64_t handle = 0;
@@ -983,7 +993,7 @@ struct pool_properties {
 };
 
 static struct pool_properties properties_on(CUdevice on) {
-    return (struct pool_properties){.type = 1, .location_type = 1, .location = on};
+    return (struct pool_properties){.type = 1, .location_type = place_type, .location = on};
 }
 
 static void do_pool(const struct command *c) {
@@ -1470,6 +1480,7 @@ static const struct {
     {"mipmapdestroy", do_arraydestroy},
     {"create", do_create},
     {"createhost", do_create},
+    {"places", do_places},
     {"releasemem", do_releasemem},
     {"reserve", do_reserve},
     {"map", do_map},

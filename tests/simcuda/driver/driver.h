@@ -93,6 +93,15 @@ CUresult fault_check(const char *function);
 static inline bool dev_valid(CUdevice d) {
     return d >= 0 && d < drv.device_count;
 }
+enum { LOCATION_DEVICE = 1, LOCATION_DOMAIN = 6 }; // of CUmemLocationType
+static inline bool on_device(const CUmemLocation *l) {
+    return l->type == LOCATION_DEVICE || l->type == LOCATION_DOMAIN;
+}
+// The device that such a place is, or is part of, or −1. A device here has one locality domain,
+// the first: the lowest byte of its id is the device, the next the domain.
+static inline CUdevice dev_at(const CUmemLocation *l) {
+    return on_device(l) && dev_valid(l->id) ? l->id : -1;
+}
 CUresult dev_lost(int phys); // the code of a lost device, or 0
 bool dev_select(struct driver *d);
 

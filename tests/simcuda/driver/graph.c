@@ -16,7 +16,7 @@ struct graph_memory {
     CUdeviceptr p;
     uint64_t id; // of the block
     unsigned refs;
-    CUdevice dev;
+    CUmemLocation at;
     uint64_t size;
     const struct graph *home; // never followed
     bool own;                 // freed by the graph that allocates it
@@ -117,9 +117,9 @@ CUresult graph_add_run(struct graph *g, op_fn fn, const void *arg, size_t size) 
     return add(g, (struct node){.kind = NODE_RUN, .fn = fn, .size = size}, arg, NULL);
 }
 
-static CUresult add_alloc(struct graph *g, CUdevice dev, uint64_t size, CUdeviceptr *out,
+static CUresult add_alloc(struct graph *g, const CUmemLocation *at, uint64_t size, CUdeviceptr *out,
                           struct node **node) {
-    int phys = drv.phys[dev];
+    int phys = drv.phys[dev_at(at)];
     if (!size || size > sim_capacity(drv.sim, phys))
         return size ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
     struct graph_memory *m = calloc(1, sizeof *m);
@@ -133,7 +133,7 @@ static CUresult add_alloc(struct graph *g, CUdevice dev, uint64_t size, CUdevice
     b->unborn = true;
     b->graph = m;
     *m = (struct graph_memory){
-        .p = b->base, .id = b->id, .refs = 1, .dev = dev, .size = size, .home = g};
+        .p = b->base, .id = b->id, .refs = 1, .at = *at, .size = size, .home = g};
     CUresult rc = add(g, (struct node){.kind = NODE_ALLOC, .memory = m}, NULL, node);
     if (rc)
         memory_unref(m);
@@ -143,7 +143,7 @@ static CUresult add_alloc(struct graph *g, CUdevice dev, uint64_t size, CUdevice
 }
 
 CUresult graph_add_alloc(struct graph *g, CUdevice dev, uint64_t size, CUdeviceptr *out) {
-    return add_alloc(g, dev, size, out, NULL);
+    return add_alloc(g, &(CUmemLocation){LOCATION_DEVICE, dev}, size, out, NULL);
 }
 
 // What a graph frees itself is there until the last of its launches has done so.
@@ -252,12 +252,12 @@ static CUresult add_alloc_node(uintptr_t *out, uintptr_t graph, const uintptr_t 
                                CUDA_MEM_ALLOC_NODE_PARAMS *params) {
     struct graph *g;
     struct node *node = NULL;
-    if (!out || !params || !dev_valid(params->poolProps.location.id))
+    if (!out || !params || dev_at(&params->poolProps.location) < 0)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&drv.lock);
     CUresult rc = graph_for(graph, deps, n, &g);
     if (!rc)
-        rc = add_alloc(g, params->poolProps.location.id, params->bytesize, &params->dptr, &node);
+        rc = add_alloc(g, &params->poolProps.location, params->bytesize, &params->dptr, &node);
     if (!rc)
         *out = node->handle;
     pthread_mutex_unlock(&drv.lock);
@@ -350,11 +350,11 @@ static void tell_type(const struct node *n, void *out) {
 }
 
 static void tell_alloc(const struct node *n, void *out) {
-    enum { PINNED = 1, LOCATION_DEVICE = 1 };
-    *(CUDA_MEM_ALLOC_NODE_PARAMS *)out = (CUDA_MEM_ALLOC_NODE_PARAMS){
-        .poolProps = {.allocType = PINNED, .location = {LOCATION_DEVICE, n->memory->dev}},
-        .bytesize = n->memory->size,
-        .dptr = n->memory->p};
+    enum { PINNED = 1 };
+    *(CUDA_MEM_ALLOC_NODE_PARAMS *)out =
+        (CUDA_MEM_ALLOC_NODE_PARAMS){.poolProps = {.allocType = PINNED, .location = n->memory->at},
+                                     .bytesize = n->memory->size,
+                                     .dptr = n->memory->p};
 }
 
 static void tell_freed(const struct node *n, void *out) {

@@ -21,7 +21,7 @@ enum pool_attribute {
 };
 
 enum { ALLOCATION_PINNED = 1, ALLOCATION_MANAGED };
-enum { LOCATION_NONE, LOCATION_DEVICE, LOCATION_HOST };
+enum { LOCATION_NONE = 0, LOCATION_HOST = 2 };
 enum { ANYWHERE = -1, ON_HOST = -2 };
 
 struct pool {
@@ -43,6 +43,7 @@ struct pool {
 static struct {
     struct pool *all;
     struct pool *dflt[MAX_DEV];    // by physical device
+    struct pool *domain[MAX_DEV];  // of its locality domain
     struct pool *current[MAX_DEV]; // what cuMemAllocAsync takes from
     struct pool *graph[MAX_DEV];   // what graphs take from; trimmed on demand alone
 } pools;
@@ -64,15 +65,19 @@ static struct pool *new_pool(int phys) {
     return p;
 }
 
-static struct pool *default_locked(int phys) {
-    if (!pools.dflt[phys]) {
+static struct pool *default_in(struct pool *of[MAX_DEV], int phys) {
+    if (!of[phys]) {
         struct pool *p = new_pool(phys);
         if (!p)
             return NULL;
         p->is_default = true;
-        pools.dflt[phys] = p;
+        of[phys] = p;
     }
-    return pools.dflt[phys];
+    return of[phys];
+}
+
+static struct pool *default_locked(int phys) {
+    return default_in(pools.dflt, phys);
 }
 
 static struct pool *current_locked(int phys) {
@@ -366,17 +371,18 @@ EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool *out, CUdevice dev) {
     return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-// Since 13.0, of any place; here, of devices.
+// Since 13.0, of any place; here, of devices and of their locality domains (13.4).
 static CUresult pool_of(CUmemoryPool *out, const CUmemLocation *location, int type,
                         struct pool *(*get)(int phys)) {
     if (!out || !location)
         return CUDA_ERROR_INVALID_VALUE;
-    if (type != ALLOCATION_PINNED || location->type != LOCATION_DEVICE)
+    if (type != ALLOCATION_PINNED || !on_device(location))
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (!dev_valid(location->id))
+    if (dev_at(location) < 0)
         return CUDA_ERROR_INVALID_DEVICE;
+    int phys = drv.phys[dev_at(location)];
     pthread_mutex_lock(&drv.lock);
-    struct pool *p = get(drv.phys[location->id]);
+    struct pool *p = location->type == LOCATION_DOMAIN ? default_in(pools.domain, phys) : get(phys);
     if (p)
         *out = p->handle;
     pthread_mutex_unlock(&drv.lock);
@@ -444,13 +450,14 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props) 
     if (props->allocType != ALLOCATION_PINNED && !anywhere)
         return CUDA_ERROR_INVALID_VALUE;
     bool host = props->location.type == LOCATION_HOST;
-    if ((props->location.type != LOCATION_DEVICE && !anywhere && !host) || props->handleTypes ||
+    if ((!on_device(&props->location) && !anywhere && !host) || props->handleTypes ||
         props->maxSize)
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (!anywhere && !host && !dev_valid(props->location.id))
+    CUdevice dev = dev_at(&props->location);
+    if (!anywhere && !host && dev < 0)
         return CUDA_ERROR_INVALID_DEVICE;
     pthread_mutex_lock(&drv.lock);
-    struct pool *p = new_pool(anywhere ? ANYWHERE : host ? ON_HOST : drv.phys[props->location.id]);
+    struct pool *p = new_pool(anywhere ? ANYWHERE : host ? ON_HOST : drv.phys[dev]);
     if (p)
         *out = p->handle;
     pthread_mutex_unlock(&drv.lock);

@@ -17,7 +17,7 @@
 #define EXPORT_MAGIC 0x6d656d756469736cull
 
 enum { HANDLE_TYPE_FD = 1 };
-enum { LOCATION_DEVICE = 1, LOCATION_HOST, LOCATION_HOST_NUMA, LOCATION_HOST_NUMA_CURRENT };
+enum { LOCATION_HOST = 2, LOCATION_HOST_NUMA, LOCATION_HOST_NUMA_CURRENT };
 
 // Lies behind the bytes in what backs them, for who gets the descriptor.
 struct label {
@@ -66,7 +66,8 @@ static CUresult check_prop(const CUmemAllocationProp *prop) {
         return CUDA_ERROR_NOT_SUPPORTED;
     switch (prop->location.type) {
     case LOCATION_DEVICE:
-        return dev_valid(prop->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    case LOCATION_DOMAIN:
+        return dev_at(&prop->location) >= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
     case LOCATION_HOST_NUMA:
         return prop->location.id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case LOCATION_HOST:
@@ -111,7 +112,7 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size,
     CUresult rc = check_prop(prop);
     if (rc)
         return rc;
-    int phys = prop->location.type == LOCATION_DEVICE ? drv.phys[prop->location.id] : -1;
+    int phys = on_device(&prop->location) ? drv.phys[dev_at(&prop->location)] : -1;
     if (phys >= 0 && (rc = dev_lost(phys)))
         return rc;
     mem_delay();
