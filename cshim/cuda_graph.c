@@ -416,6 +416,37 @@ ga_result ga_cuda_graph_instantiate_with(GA_FN_cuGraphInstantiateWithParams *rea
     return end_making(&m, result, exec);
 }
 
+// What is under way goes on as it was; the next launch is of what the other graph says.
+static ga_result end_update(struct making *m, ga_result result, ga_exec handle) {
+    struct ga_cuda_graphs *g = get(m->root, false);
+    struct ga_entry e;
+    bool had = false;
+    if (m->graphs || !g || result != GA_CUDA_SUCCESS)
+        return end_making(m, result, &handle);
+    lock(g);
+    had = ga_table_take(&g->execs, (uint64_t)(uintptr_t)handle, &e);
+    unlock(g);
+    if (had)
+        drop_reference(g, (struct exec *)(uintptr_t)e.context);
+    return result;
+}
+
+ga_result ga_cuda_graph_update_v1(GA_FN_cuGraphExecUpdate *real, ga_exec exec, ga_graph graph,
+                                  ga_node *node, int *update) {
+    struct making m;
+    if (!begin_making(&m, graph))
+        return GA_CUDA_OUT_OF_MEMORY;
+    return end_update(&m, real(exec, graph, node, update), exec);
+}
+
+ga_result ga_cuda_graph_update(GA_FN_cuGraphExecUpdate_v2 *real, ga_exec exec, ga_graph graph,
+                               void *update) {
+    struct making m;
+    if (!begin_making(&m, graph))
+        return GA_CUDA_OUT_OF_MEMORY;
+    return end_update(&m, real(exec, graph, update), exec);
+}
+
 // As with memory: out of the table before the driver, which may give the handle out again. What
 // its launches hold they hold on; what the pool keeps it keeps until it is trimmed.
 ga_result ga_cuda_graph_exec_destroy(GA_FN_cuGraphExecDestroy *real, ga_exec exec) {

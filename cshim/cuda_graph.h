@@ -14,6 +14,11 @@ ga_result ga_cuda_graph_instantiate_flags(GA_FN_cuGraphInstantiateWithFlags *rea
                                           ga_graph graph, uint64_t flags);
 ga_result ga_cuda_graph_instantiate_with(GA_FN_cuGraphInstantiateWithParams *real, ga_exec *exec,
                                          ga_graph graph, struct ga_cu_instantiate *parameters);
+// What is launched from then on has the memory of another graph.
+ga_result ga_cuda_graph_update_v1(GA_FN_cuGraphExecUpdate *real, ga_exec exec, ga_graph graph,
+                                  ga_node *node, int *update);
+ga_result ga_cuda_graph_update(GA_FN_cuGraphExecUpdate_v2 *real, ga_exec exec, ga_graph graph,
+                               void *update);
 // effective is the stream that is meant, where stream is what the program passed.
 ga_result ga_cuda_graph_upload(GA_FN_cuGraphUpload *real, ga_exec exec, ga_stream stream,
                                ga_stream effective);

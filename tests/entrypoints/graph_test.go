@@ -35,6 +35,30 @@ var graphs = []struct {
 			p.Want("graphfree a graph", "ok")
 		}
 	}},
+	{"in a child", func(p *rig.Program, bytes uint64, frees bool) {
+		p.Want("graph inner", "ok")
+		p.Want(fmt.Sprintf("graphnodev2 a inner %d", bytes), "ok")
+		if frees {
+			p.Want("graphfree a inner", "ok")
+		}
+		p.Want("graph graph", "ok")
+		p.Want("graphmove n graph inner", "ok")
+	}},
+	{"captured, in a child of a child", func(p *rig.Program, bytes uint64, frees bool) {
+		p.Want("graph inner", "ok")
+		p.Want("captureto c inner", "ok")
+		p.Want(fmt.Sprintf("allocptsz a %d c", bytes), "ok")
+		p.Want("endcapture c again", "ok")
+		if frees {
+			p.Want("capturetoptsz c inner", "ok")
+			p.Want("freeptsz a c", "ok")
+			p.Want("endcapture c again", "ok")
+		}
+		p.Want("graph middle", "ok")
+		p.Want("graphmovev2 n middle inner", "ok")
+		p.Want("graph graph", "ok")
+		p.Want("graphmove n graph middle", "ok")
+	}},
 }
 
 // instantiations are the ways to make it executable, launches those to launch it, with

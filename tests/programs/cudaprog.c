@@ -51,7 +51,12 @@
 //               poolholds NAME               what it holds: "poolholds a ok 4096"
 //   graphs      graph NAME; graphdestroy NAME
 //               graphalloc NAME GRAPH SIZE [DEVICE]  cuGraphAddMemAllocNode: NAME is the address;
-//                                            graphnode: cuGraphAddNode with the same
+//                                            graphnode: cuGraphAddNode with the same; graphnodev2
+//               graphchild NODE GRAPH CHILD  cuGraphAddChildGraphNode
+//               graphmove NODE GRAPH CHILD   cuGraphAddNode of a child that is moved; graphmovev2
+//               graphif BODY GRAPH VALUE     a conditional node that goes by its default value
+//               graphclone NEW GRAPH         cuGraphClone
+//               graphupdate EXEC GRAPH       cuGraphExecUpdate_v2;   graphupdatev1: …Update
 //               graphfree NAME GRAPH         cuGraphAddMemFreeNode
 //               instantiate NAME GRAPH [FLAGS]   cuGraphInstantiateWithFlags; instantiatev2: …_v2;
 //                                            instantiatev1: cuGraphInstantiate;
@@ -106,6 +111,7 @@
 //               delay STREAM MS              holds it up for a time
 //               capture STREAM [MODE]        cuStreamBeginCapture_v2
 //               endcapture STREAM [GRAPH]
+//               captureto STREAM GRAPH       cuStreamBeginCaptureToGraph;   capturetoptsz
 //               capturing STREAM             "capturing s ok 1", or 2 when it was broken
 //   contexts    context NAME [DEVICE]        cuCtxCreate_v2, current from now on
 //               contextv1, contextv3, contextv4   the same by the other versions of cuCtxCreate
@@ -975,6 +981,14 @@ static void do_endcapture(const struct command *c) {
     answer(c, r, "");
 }
 
+static void do_captureto(const struct command *c) {
+    CUgraph into = (CUgraph)(uintptr_t)lookup(c, 2, false)->value;
+    bool ptsz = strcmp(c->word[0], "capturetoptsz") == 0;
+    CUresult r = ptsz ? CU(cuStreamBeginCaptureToGraph_ptsz)(stream(c, 1), into, NULL, NULL, 0, 0)
+                      : CU(cuStreamBeginCaptureToGraph)(stream(c, 1), into, NULL, NULL, 0, 0);
+    answer(c, r, "");
+}
+
 static void do_capturing(const struct command *c) {
     int status = 0;
     char more[16];
@@ -1065,21 +1079,91 @@ struct alloc_node {
     CUdeviceptr address;
 };
 
+// CUgraphNodeParams
+struct any_node {
+    int type, reserved[3];
+    union {
+        struct alloc_node alloc;
+        struct {
+            CUgraph graph;
+            int ownership;
+        } child;
+        struct {
+            uint64_t handle;
+            int type;
+            unsigned int size;
+            CUgraph *bodies;
+            CUcontext context;
+        } condition;
+        uint64_t room[30];
+    };
+};
+
+static bool ends_with(const char *text, const char *end) {
+    return strlen(text) >= strlen(end) && strcmp(text + strlen(text) - strlen(end), end) == 0;
+}
+
+static CUresult add_node(const struct command *c, CUnode *node, struct any_node *any) {
+    return ends_with(c->word[0], "v2")
+               ? CU(cuGraphAddNode_v2)(node, graph(c, 2), NULL, NULL, 0, any)
+               : CU(cuGraphAddNode)(node, graph(c, 2), NULL, 0, any);
+}
+
 static void do_graphalloc(const struct command *c) {
     enum { NODE_ALLOC = 10 };
-    struct {
-        int type, reserved[3];
-        struct alloc_node alloc;
-        unsigned char more[256];
-    } any = {.type = NODE_ALLOC};
+    struct any_node any = {.type = NODE_ALLOC};
     any.alloc.pool = properties_on((CUdevice)number_or(c, 4, (uint64_t)device));
     any.alloc.bytes = number(c, 3);
     CUnode node;
-    CUresult r = strcmp(c->word[0], "graphnode") == 0
-                     ? CU(cuGraphAddNode)(&node, graph(c, 2), NULL, 0, &any)
+    CUresult r = strcmp(c->word[0], "graphalloc") != 0
+                     ? add_node(c, &node, &any)
                      : CU(cuGraphAddMemAllocNode)(&node, graph(c, 2), NULL, 0, &any.alloc);
     if (r == 0)
         lookup(c, 1, true)->value = any.alloc.address;
+    answer(c, r, "");
+}
+
+static void do_graphchild(const struct command *c) {
+    enum { NODE_CHILD = 4, MOVE = 1 };
+    struct any_node any = {.type = NODE_CHILD, .child = {graph(c, 3), MOVE}};
+    CUnode node = NULL;
+    CUresult r = strcmp(c->word[0], "graphchild") != 0
+                     ? add_node(c, &node, &any)
+                     : CU(cuGraphAddChildGraphNode)(&node, graph(c, 2), NULL, 0, graph(c, 3));
+    if (r == 0)
+        lookup(c, 1, true)->value = (uintptr_t)node;
+    answer(c, r, "");
+}
+
+static void do_graphif(const struct command *c) {
+    enum { NODE_CONDITION = 13, ASSIGN_DEFAULT = 1 };
+    struct any_node any = {.type = NODE_CONDITION, .condition = {.size = 1}};
+    CUnode node;
+    CUresult r = CU(cuGraphConditionalHandleCreate)(&any.condition.handle, graph(c, 2), NULL,
+                                                    (unsigned)number(c, 3), ASSIGN_DEFAULT);
+    if (r == 0)
+        r = CU(cuGraphAddNode)(&node, graph(c, 2), NULL, 0, &any);
+    if (r == 0)
+        lookup(c, 1, true)->value = (uintptr_t)any.condition.bodies[0];
+    answer(c, r, "");
+}
+
+static void do_graphclone(const struct command *c) {
+    CUgraph made = NULL;
+    CUresult r = CU(cuGraphClone)(&made, graph(c, 2));
+    if (r == 0)
+        lookup(c, 1, true)->value = (uintptr_t)made;
+    answer(c, r, "");
+}
+
+static void do_graphupdate(const struct command *c) {
+    struct {
+        int result;
+        CUnode node, from;
+    } info;
+    CUresult r = strcmp(c->word[0], "graphupdatev1") == 0
+                     ? CU(cuGraphExecUpdate)(graph(c, 1), graph(c, 2), &info.node, &info.result)
+                     : CU(cuGraphExecUpdate_v2)(graph(c, 1), graph(c, 2), &info);
     answer(c, r, "");
 }
 
@@ -1504,6 +1588,8 @@ static const struct {
     {"syncof", do_syncof},
     {"capture", do_capture},
     {"endcapture", do_endcapture},
+    {"captureto", do_captureto},
+    {"capturetoptsz", do_captureto},
     {"capturing", do_capturing},
     {"pool", do_pool},
     {"poolmanaged", do_pool},
@@ -1519,6 +1605,14 @@ static const struct {
     {"graphdestroy", do_graphdestroy},
     {"graphalloc", do_graphalloc},
     {"graphnode", do_graphalloc},
+    {"graphnodev2", do_graphalloc},
+    {"graphchild", do_graphchild},
+    {"graphmove", do_graphchild},
+    {"graphmovev2", do_graphchild},
+    {"graphif", do_graphif},
+    {"graphclone", do_graphclone},
+    {"graphupdate", do_graphupdate},
+    {"graphupdatev1", do_graphupdate},
     {"graphfree", do_graphfree},
     {"instantiate", do_instantiate},
     {"instantiatev1", do_instantiate},

@@ -116,6 +116,19 @@ struct cu_ipc_handle {
         (CUnode *, CUgraph, const CUnode *, size_t, CUdeviceptr))                                  \
     ROW(cuGraphAddNode, cuGraphAddNode, 12020, 0,                                                  \
         (CUnode *, CUgraph, const CUnode *, size_t, void *))                                       \
+    ROW(cuGraphAddNode_v2, cuGraphAddNode, 12030, 0,                                               \
+        (CUnode *, CUgraph, const CUnode *, const void *, size_t, void *))                         \
+    ROW(cuGraphAddChildGraphNode, cuGraphAddChildGraphNode, 10000, 0,                              \
+        (CUnode *, CUgraph, const CUnode *, size_t, CUgraph))                                      \
+    ROW(cuGraphClone, cuGraphClone, 10000, 0, (CUgraph *, CUgraph))                                \
+    ROW(cuGraphConditionalHandleCreate, cuGraphConditionalHandleCreate, 12030, 0,                  \
+        (uint64_t *, CUgraph, CUcontext, unsigned int, unsigned int))                              \
+    ROW(cuGraphExecUpdate, cuGraphExecUpdate, 10020, 0, (CUexec, CUgraph, CUnode *, int *))        \
+    ROW(cuGraphExecUpdate_v2, cuGraphExecUpdate, 12000, 0, (CUexec, CUgraph, void *))              \
+    ROW(cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph, 12030, 0,                        \
+        (CUstream, CUgraph, const CUnode *, const void *, size_t, int))                            \
+    ROW(cuStreamBeginCaptureToGraph_ptsz, cuStreamBeginCaptureToGraph, 12030, 2,                   \
+        (CUstream, CUgraph, const CUnode *, const void *, size_t, int))                            \
     ROW(cuGraphInstantiate_v2, cuGraphInstantiate, 11000, 0,                                       \
         (CUexec *, CUgraph, CUnode *, char *, size_t))                                             \
     ROW(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, 11040, 0,                        \

@@ -16,6 +16,7 @@ func TestPrograms(t *testing.T) {
 		{"asynchronous frees are late", "streams", ""},
 		{"copies move the right bytes", "copies", ""},
 		{"graphs take memory when launched", "graphs", ""},
+		{"graphs in graphs, edited and updated", "inner", ""},
 		{"mapped memory is counted once", "vmm", ""},
 		{"contexts of every kind, and memory that leaves", "green", ""},
 		{"the resolver answers as measured", "resolver", rows},

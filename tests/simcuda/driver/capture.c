@@ -24,6 +24,7 @@ enum capture_mode { MODE_GLOBAL, MODE_THREAD_LOCAL, MODE_RELAXED };
 struct capture {
     uint64_t id;
     struct graph *graph;
+    bool given; // the graph is the program's, which has it also if the capture fails
     struct stream *origin;
     enum capture_mode mode;
     uintptr_t thread;
@@ -54,6 +55,11 @@ static void unlist(struct capture *c) {
         }
 }
 
+static void drop_graph(struct capture *c) {
+    if (!c->given)
+        graph_drop(c->graph);
+}
+
 static void leave(struct stream *s, struct capture *c) {
     atomic_store(&s->capture, NULL);
     c->members--;
@@ -71,7 +77,7 @@ void capture_abandon(struct stream *s) {
     leave(s, c);
     if (!c->members) {
         unlist(c);
-        graph_drop(c->graph);
+        drop_graph(c);
         free(c);
     }
 }
@@ -191,7 +197,8 @@ CUresult capture_join(struct stream *s, const struct capture_point *from) {
     return CUDA_SUCCESS;
 }
 
-static CUresult begin(struct context *ctx, CUstream handle, int mode) {
+// Into a graph that is there, or into a new one.
+static CUresult begin_in(struct context *ctx, CUstream handle, int mode, uintptr_t into) {
     struct stream *s;
     if (mode < MODE_GLOBAL || mode > MODE_RELAXED)
         return CUDA_ERROR_INVALID_VALUE;
@@ -200,11 +207,13 @@ static CUresult begin(struct context *ctx, CUstream handle, int mode) {
         return rc;
     struct capture *c = calloc(1, sizeof *c);
     pthread_mutex_lock(&drv.lock);
-    if (s->legacy || capture_is_on(s)) {
+    struct graph *given = into ? handle_get(HANDLE_GRAPH, into) : NULL;
+    if (s->legacy || capture_is_on(s) || (into && !given)) {
         rc = s->legacy ? ERROR_UNSUPPORTED : CUDA_ERROR_INVALID_VALUE;
-    } else if (!c || !(c->graph = graph_new())) {
+    } else if (!c || !(c->graph = given ? given : graph_new())) {
         rc = CUDA_ERROR_OUT_OF_MEMORY;
     } else {
+        c->given = given != NULL;
         c->id = ++drv.next_id;
         c->members = 1;
         c->origin = s;
@@ -225,8 +234,31 @@ static CUresult begin(struct context *ctx, CUstream handle, int mode) {
     return rc;
 }
 
+static CUresult begin(struct context *ctx, CUstream handle, int mode) {
+    return begin_in(ctx, handle, mode, 0);
+}
+
+// What the first captured nodes depend on was added before them, as all of a graph is.
+static CUresult begin_to(struct context *ctx, CUstream handle, uintptr_t graph,
+                         const uintptr_t *deps, const void *edges, size_t count, int mode) {
+    if (!graph || (count && !deps))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (edges)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    pthread_mutex_lock(&drv.lock);
+    bool known = true;
+    for (size_t i = 0; i < count; i++)
+        known = known && handle_get(HANDLE_NODE, deps[i]);
+    pthread_mutex_unlock(&drv.lock);
+    return known ? begin_in(ctx, handle, mode, graph) : CUDA_ERROR_INVALID_VALUE;
+}
+
 BOTH(cuStreamBeginCapture, _ptsz, (CUstream hStream), begin(ctx, s, MODE_GLOBAL))
 BOTH(cuStreamBeginCapture_v2, _ptsz, (CUstream hStream, int mode), begin(ctx, s, mode))
+BOTH(cuStreamBeginCaptureToGraph, _ptsz,
+     (CUstream hStream, uintptr_t graph, const uintptr_t *deps, const void *edges, size_t count,
+      int mode),
+     begin_to(ctx, s, graph, deps, edges, count, mode))
 
 struct ending {
     struct capture *capture;
@@ -254,7 +286,7 @@ static CUresult end_locked(struct stream *s, struct graph **graph) {
     unlist(c);
     CUresult rc = c->invalid ? ERROR_INVALIDATED : e.joined ? CUDA_SUCCESS : ERROR_UNJOINED;
     if (rc)
-        graph_drop(c->graph);
+        drop_graph(c);
     else
         *graph = c->graph;
     free(c); // every stream of it is of this context, and has left

@@ -117,6 +117,7 @@ enum handle_type {
     HANDLE_GRAPH,
     HANDLE_EXEC,
     HANDLE_NODE,
+    HANDLE_CONDITION,
     HANDLE_GREEN,
     HANDLE_EXTERNAL
 };

@@ -4,42 +4,10 @@
 // its address from the beginning and its memory from a launch until the block is freed; after that
 // the memory stays with the device's graph pool until it is trimmed.
 
-#include "driver.h"
+#include "graph.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum node_kind { NODE_EMPTY, NODE_RUN, NODE_ALLOC, NODE_FREE };
-enum { AUTO_FREE_ON_LAUNCH = 1, UPLOAD = 2, PRIORITIES = 8 };
-
-struct graph_memory {
-    CUdeviceptr p;
-    uint64_t id; // of the block
-    unsigned refs;
-    CUmemLocation at;
-    uint64_t size;
-    const struct graph *home; // never followed
-    bool own;                 // freed by the graph that allocates it
-    bool instantiated;
-};
-
-struct node {
-    uintptr_t handle;
-    enum node_kind kind;
-    unsigned refs; // of the graph and of what was made from it
-    op_fn fn;
-    void *arg;
-    size_t size;
-    struct graph_memory *memory;
-};
-
-struct graph {
-    uintptr_t handle;
-    struct node **nodes; // in an order that respects what depends on what
-    size_t count;
-    unsigned flags;
-    bool executable;
-};
 
 struct late_free {
     CUdeviceptr p;
@@ -58,7 +26,7 @@ static void memory_unref(struct graph_memory *m) {
     free(m);
 }
 
-static void node_unref(struct node *n) {
+void graph_node_unref(struct node *n) {
     if (--n->refs)
         return;
     memory_unref(n->memory);
@@ -77,20 +45,41 @@ uintptr_t graph_handle(const struct graph *g) {
     return g->handle;
 }
 
+// What was made executable from it keeps the nodes that it launches.
+static void drop_node(struct node *n) {
+    handle_drop(n->handle);
+    if (n->inner)
+        graph_drop(n->inner);
+    n->inner = NULL;
+    graph_node_unref(n);
+}
+
 void graph_drop(struct graph *g) {
-    for (size_t i = 0; i < g->count; i++) {
-        if (g->executable && g->nodes[i]->kind == NODE_ALLOC)
-            g->nodes[i]->memory->instantiated = false;
-        if (!g->executable)
-            handle_drop(g->nodes[i]->handle);
-        node_unref(g->nodes[i]);
-    }
+    for (size_t i = 0; i < g->count; i++)
+        drop_node(g->nodes[i]);
+    graph_drop_conditions(g);
     handle_drop(g->handle);
     free(g->nodes);
+    free(g->edges);
     free(g);
 }
 
-static CUresult add(struct graph *g, struct node like, const void *arg, struct node **out) {
+void graph_unlink_node(struct node *n) {
+    struct graph *g = n->graph;
+    size_t kept = 0;
+    for (size_t i = 0; i < g->count; i++)
+        if (g->nodes[i] != n)
+            g->nodes[kept++] = g->nodes[i];
+    g->count = kept;
+    kept = 0;
+    for (size_t i = 0; i < g->edge_count; i++)
+        if (g->edges[i].from != n && g->edges[i].to != n)
+            g->edges[kept++] = g->edges[i];
+    g->edge_count = kept;
+    drop_node(n);
+}
+
+CUresult graph_add(struct graph *g, struct node like, const void *arg, struct node **out) {
     struct node **more = realloc(g->nodes, (g->count + 1) * sizeof *more);
     if (more)
         g->nodes = more;
@@ -106,6 +95,7 @@ static CUresult add(struct graph *g, struct node like, const void *arg, struct n
     *n = like;
     n->arg = copy;
     n->refs = 1;
+    n->graph = g;
     n->handle = handle_new(HANDLE_NODE, n);
     g->nodes[g->count++] = n;
     if (out)
@@ -114,14 +104,23 @@ static CUresult add(struct graph *g, struct node like, const void *arg, struct n
 }
 
 CUresult graph_add_run(struct graph *g, op_fn fn, const void *arg, size_t size) {
-    return add(g, (struct node){.kind = NODE_RUN, .fn = fn, .size = size}, arg, NULL);
+    g->captured = true;
+    return graph_add(g, (struct node){.kind = NODE_RUN, .fn = fn, .size = size}, arg, NULL);
+}
+
+// A graph that was moved into another gets no more of them; that the body of a conditional node
+// gets none is documented, with what error is not.
+static bool takes_memory(const struct graph *g) {
+    return g->place == FREE_STANDING;
 }
 
 static CUresult add_alloc(struct graph *g, const CUmemLocation *at, uint64_t size, CUdeviceptr *out,
                           struct node **node) {
     int phys = drv.phys[dev_at(at)];
-    if (!size || size > sim_capacity(drv.sim, phys))
-        return size ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
+    if (!size || !takes_memory(g))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (size > sim_capacity(drv.sim, phys))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     struct graph_memory *m = calloc(1, sizeof *m);
     struct block *b = m ? block_new(size) : NULL;
     if (!b) {
@@ -134,7 +133,7 @@ static CUresult add_alloc(struct graph *g, const CUmemLocation *at, uint64_t siz
     b->graph = m;
     *m = (struct graph_memory){
         .p = b->base, .id = b->id, .refs = 1, .at = *at, .size = size, .home = g};
-    CUresult rc = add(g, (struct node){.kind = NODE_ALLOC, .memory = m}, NULL, node);
+    CUresult rc = graph_add(g, (struct node){.kind = NODE_ALLOC, .memory = m}, NULL, node);
     if (rc)
         memory_unref(m);
     else
@@ -143,6 +142,7 @@ static CUresult add_alloc(struct graph *g, const CUmemLocation *at, uint64_t siz
 }
 
 CUresult graph_add_alloc(struct graph *g, CUdevice dev, uint64_t size, CUdeviceptr *out) {
+    g->captured = true;
     return add_alloc(g, &(CUmemLocation){LOCATION_DEVICE, dev}, size, out, NULL);
 }
 
@@ -156,18 +156,25 @@ static void run_free(void *arg) {
     pthread_mutex_unlock(&drv.lock);
 }
 
+// Once by the graph that allocates it, or by others.
 static CUresult add_free(struct graph *g, CUdeviceptr p, struct node **node) {
     struct block *b = block_exact(p);
-    if (!b || !b->graph)
+    if (!b || !b->graph || !takes_memory(g))
         return CUDA_ERROR_INVALID_VALUE; // only a graph's own memory can be freed by one
+    struct graph_memory *m = b->graph;
+    bool home = m->home == g;
+    if (m->own || (home && m->freed_elsewhere))
+        return CUDA_ERROR_INVALID_VALUE;
     struct late_free f = {p, b->id};
-    if (b->graph->home == g)
-        b->graph->own = true;
     struct node like = {.kind = NODE_FREE, .fn = run_free, .size = sizeof f};
-    return add(g, like, &f, node);
+    CUresult rc = graph_add(g, like, &f, node);
+    if (!rc)
+        *(home ? &m->own : &m->freed_elsewhere) = true;
+    return rc;
 }
 
 CUresult graph_add_free(struct graph *g, CUdeviceptr p) {
+    g->captured = true;
     return add_free(g, p, NULL);
 }
 
@@ -189,23 +196,16 @@ EXPORT CUresult cuGraphCreate(uintptr_t *out, unsigned flags) {
     return g ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult destroy(enum handle_type type, uintptr_t handle) {
-    pthread_mutex_lock(&drv.lock);
-    struct graph *g = handle_get(type, handle);
-    if (g)
-        graph_drop(g);
-    pthread_mutex_unlock(&drv.lock);
-    return g ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
+// One that lies in a node goes with it.
 EXPORT CUresult cuGraphDestroy(uintptr_t graph) {
     ENTER();
-    return destroy(HANDLE_GRAPH, graph);
-}
-
-EXPORT CUresult cuGraphExecDestroy(uintptr_t exec) {
-    ENTER();
-    return destroy(HANDLE_EXEC, exec);
+    pthread_mutex_lock(&drv.lock);
+    struct graph *g = handle_get(HANDLE_GRAPH, graph);
+    bool own = g && g->place == FREE_STANDING;
+    if (own)
+        graph_drop(g);
+    pthread_mutex_unlock(&drv.lock);
+    return own ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 EXPORT CUresult cuGraphGetNodes(uintptr_t graph, uintptr_t *nodes, size_t *count) {
@@ -223,14 +223,36 @@ EXPORT CUresult cuGraphGetNodes(uintptr_t graph, uintptr_t *nodes, size_t *count
 }
 
 // What a node depends on was added before it, so that the order of addition will do.
-static CUresult graph_for(uintptr_t graph, const uintptr_t *deps, size_t n, struct graph **out) {
+CUresult graph_for(uintptr_t graph, const uintptr_t *deps, size_t n, struct graph **out) {
     *out = handle_get(HANDLE_GRAPH, graph);
     if (!*out || (n && !deps))
         return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < n; i++)
-        if (!handle_get(HANDLE_NODE, deps[i]))
+    for (size_t i = 0; i < n; i++) {
+        const struct node *d = handle_get(HANDLE_NODE, deps[i]);
+        if (!d || d->graph != *out)
             return CUDA_ERROR_INVALID_VALUE;
+    }
     return CUDA_SUCCESS;
+}
+
+CUresult graph_add_edges(struct graph *g, struct node *to, const uintptr_t *deps, size_t n) {
+    struct edge *more = n ? realloc(g->edges, (g->edge_count + n) * sizeof *more) : g->edges;
+    if (n && !more)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    g->edges = more;
+    for (size_t i = 0; i < n; i++)
+        g->edges[g->edge_count++] = (struct edge){handle_get(HANDLE_NODE, deps[i]), to};
+    return CUDA_SUCCESS;
+}
+
+// The last step of each addition.
+static CUresult finish(CUresult rc, struct node *node, const uintptr_t *deps, size_t n,
+                       uintptr_t *out) {
+    if (!rc && (rc = graph_add_edges(node->graph, node, deps, n)))
+        graph_unlink_node(node);
+    if (!rc)
+        *out = node->handle;
+    return rc;
 }
 
 EXPORT CUresult cuGraphAddEmptyNode(uintptr_t *out, uintptr_t graph, const uintptr_t *deps,
@@ -242,8 +264,9 @@ EXPORT CUresult cuGraphAddEmptyNode(uintptr_t *out, uintptr_t graph, const uintp
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&drv.lock);
     CUresult rc = graph_for(graph, deps, n, &g);
-    if (!rc && !(rc = add(g, (struct node){.kind = NODE_EMPTY}, NULL, &node)))
-        *out = node->handle;
+    if (!rc)
+        rc = graph_add(g, (struct node){.kind = NODE_EMPTY}, NULL, &node);
+    rc = finish(rc, node, deps, n, out);
     pthread_mutex_unlock(&drv.lock);
     return rc;
 }
@@ -258,8 +281,7 @@ static CUresult add_alloc_node(uintptr_t *out, uintptr_t graph, const uintptr_t 
     CUresult rc = graph_for(graph, deps, n, &g);
     if (!rc)
         rc = add_alloc(g, &params->poolProps.location, params->bytesize, &params->dptr, &node);
-    if (!rc)
-        *out = node->handle;
+    rc = finish(rc, node, deps, n, out);
     pthread_mutex_unlock(&drv.lock);
     return rc;
 }
@@ -278,8 +300,9 @@ static CUresult add_free_node(uintptr_t *out, uintptr_t graph, const uintptr_t *
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&drv.lock);
     CUresult rc = graph_for(graph, deps, n, &g);
-    if (!rc && !(rc = add_free(g, p, &node)))
-        *out = node->handle;
+    if (!rc)
+        rc = add_free(g, p, &node);
+    rc = finish(rc, node, deps, n, out);
     pthread_mutex_unlock(&drv.lock);
     return rc;
 }
@@ -290,17 +313,45 @@ EXPORT CUresult cuGraphAddMemFreeNode(uintptr_t *out, uintptr_t graph, const uin
     return add_free_node(out, graph, deps, n, p);
 }
 
-enum node_type { TYPE_HOST = 3, TYPE_EMPTY = 5, TYPE_ALLOC = 10, TYPE_FREE = 11 };
+enum node_type {
+    TYPE_HOST = 3,
+    TYPE_CHILD,
+    TYPE_EMPTY,
+    TYPE_ALLOC = 10,
+    TYPE_FREE,
+    TYPE_CONDITION = 13
+};
 
 struct any_node {
     int type, reserved[3];
     union {
         CUDA_MEM_ALLOC_NODE_PARAMS alloc;
         CUdeviceptr freed;
+        struct child_params child;
+        struct condition_params condition;
         uint64_t room[29];
     };
     uint64_t more;
 };
+_Static_assert(sizeof(struct any_node) == 256, "of its size in cuda.h");
+
+// Some node in a graph, inner ones put in place.
+static CUresult add_inner(uintptr_t *out, uintptr_t graph, const uintptr_t *deps, size_t n,
+                          struct any_node *params) {
+    struct graph *g;
+    struct node *node = NULL;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&drv.lock);
+    CUresult rc = graph_for(graph, deps, n, &g);
+    if (!rc && params->type == TYPE_CHILD)
+        rc = graph_add_child(g, &params->child, &node);
+    else if (!rc)
+        rc = graph_add_condition(g, &params->condition, &node);
+    rc = finish(rc, node, deps, n, out);
+    pthread_mutex_unlock(&drv.lock);
+    return rc;
+}
 
 static CUresult add_any(uintptr_t *out, uintptr_t graph, const uintptr_t *deps, size_t n,
                         struct any_node *params) {
@@ -311,6 +362,9 @@ static CUresult add_any(uintptr_t *out, uintptr_t graph, const uintptr_t *deps, 
         return add_alloc_node(out, graph, deps, n, &params->alloc);
     case TYPE_FREE:
         return add_free_node(out, graph, deps, n, params->freed);
+    case TYPE_CHILD:
+    case TYPE_CONDITION:
+        return add_inner(out, graph, deps, n, params);
     default:
         return CUDA_ERROR_NOT_SUPPORTED;
     }
@@ -328,6 +382,13 @@ EXPORT CUresult cuGraphAddNode_v2(uintptr_t *out, uintptr_t graph, const uintptr
     return edges ? CUDA_ERROR_NOT_SUPPORTED : add_any(out, graph, deps, n, params);
 }
 
+EXPORT CUresult cuGraphAddChildGraphNode(uintptr_t *out, uintptr_t graph, const uintptr_t *deps,
+                                         size_t n, uintptr_t child) {
+    ENTER();
+    struct any_node params = {.type = TYPE_CHILD, .child = {child, 0}};
+    return add_inner(out, graph, deps, n, &params);
+}
+
 static CUresult node_fact(uintptr_t handle, enum node_kind kind, void *out,
                           void (*tell)(const struct node *, void *)) {
     if (!out)
@@ -342,10 +403,9 @@ static CUresult node_fact(uintptr_t handle, enum node_kind kind, void *out,
 }
 
 static void tell_type(const struct node *n, void *out) {
-    static const int types[] = {[NODE_EMPTY] = TYPE_EMPTY,
-                                [NODE_RUN] = TYPE_HOST,
-                                [NODE_ALLOC] = TYPE_ALLOC,
-                                [NODE_FREE] = TYPE_FREE};
+    static const int types[] = {
+        [NODE_EMPTY] = TYPE_EMPTY, [NODE_RUN] = TYPE_HOST,    [NODE_ALLOC] = TYPE_ALLOC,
+        [NODE_FREE] = TYPE_FREE,   [NODE_CHILD] = TYPE_CHILD, [NODE_CONDITION] = TYPE_CONDITION};
     *(int *)out = types[n->kind];
 }
 
@@ -376,194 +436,12 @@ EXPORT CUresult cuGraphMemFreeNodeGetParams(uintptr_t node, CUdeviceptr *p) {
     return node_fact(node, NODE_FREE, p, tell_freed);
 }
 
-// Memory has one address, so that a graph with such nodes can be made executable once at a time.
-static bool is_instantiated(const struct graph *g) {
-    for (size_t i = 0; i < g->count; i++)
-        if (g->nodes[i]->kind == NODE_ALLOC && g->nodes[i]->memory->instantiated)
-            return true;
-    return false;
+static void tell_child(const struct node *n, void *out) {
+    *(uintptr_t *)out = n->inner->handle;
 }
 
-static CUresult instantiate_locked(struct graph *g, unsigned long long flags, uintptr_t *out) {
-    struct graph *x = calloc(1, sizeof *x);
-    struct node **nodes = calloc(g->count + 1, sizeof *nodes);
-    if (!x || !nodes) {
-        free(x);
-        free(nodes);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    for (size_t i = 0; i < g->count; i++) {
-        nodes[i] = g->nodes[i];
-        nodes[i]->refs++;
-        if (nodes[i]->kind == NODE_ALLOC)
-            nodes[i]->memory->instantiated = true;
-    }
-    *x = (struct graph){
-        .nodes = nodes, .count = g->count, .flags = (unsigned)flags, .executable = true};
-    *out = x->handle = handle_new(HANDLE_EXEC, x);
-    return CUDA_SUCCESS;
-}
-
-static CUresult instantiate(uintptr_t *out, uintptr_t graph, unsigned long long flags) {
-    enum { KNOWN = AUTO_FREE_ON_LAUNCH | UPLOAD | PRIORITIES };
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (flags & ~(unsigned long long)KNOWN)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    pthread_mutex_lock(&drv.lock);
-    struct graph *g = handle_get(HANDLE_GRAPH, graph);
-    CUresult rc = !g                   ? CUDA_ERROR_INVALID_VALUE
-                  : is_instantiated(g) ? CUDA_ERROR_NOT_SUPPORTED
-                                       : instantiate_locked(g, flags, out);
-    pthread_mutex_unlock(&drv.lock);
-    return rc;
-}
-
-EXPORT CUresult cuGraphInstantiate(uintptr_t *out, uintptr_t graph, uintptr_t *node, char *log,
-                                   size_t size) {
+// The node's own graph, not a copy of it.
+EXPORT CUresult cuGraphChildGraphNodeGetGraph(uintptr_t node, uintptr_t *graph) {
     ENTER();
-    (void)node, (void)log, (void)size;
-    return instantiate(out, graph, 0);
+    return node_fact(node, NODE_CHILD, graph, tell_child);
 }
-
-EXPORT CUresult cuGraphInstantiate_v2(uintptr_t *out, uintptr_t graph, uintptr_t *node, char *log,
-                                      size_t size) {
-    ENTER();
-    (void)node, (void)log, (void)size;
-    return instantiate(out, graph, 0);
-}
-
-EXPORT CUresult cuGraphInstantiateWithFlags(uintptr_t *out, uintptr_t graph,
-                                            unsigned long long flags) {
-    ENTER();
-    // Only cuGraphInstantiateWithParams has a stream to upload on.
-    return flags & UPLOAD ? CUDA_ERROR_INVALID_VALUE : instantiate(out, graph, flags);
-}
-
-static struct block *block_of(const struct node *n) {
-    return n->kind == NODE_ALLOC ? block_exact(n->memory->p) : NULL;
-}
-
-// What was left behind by the last launch: freed since, or to be freed now, or in the way.
-static bool is_in_the_way(const struct graph *x, const struct node *n, const struct block *b) {
-    return !b->unborn && !n->memory->own && !b->freeing && !(x->flags & AUTO_FREE_ON_LAUNCH);
-}
-
-static void take_back(struct graph *x, size_t count, const bool *taken) {
-    struct block *b;
-    for (size_t i = 0; i < count; i++)
-        if (taken[i] && (b = block_of(x->nodes[i])))
-            mem_free_locked(b);
-}
-
-// Gives the graph's memory nodes their memory, where they have none: all of them, or none.
-static CUresult take_memory(struct graph *x, bool *taken) {
-    struct block *b;
-    for (size_t i = 0; i < x->count; i++)
-        if ((b = block_of(x->nodes[i])) && is_in_the_way(x, x->nodes[i], b))
-            return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < x->count; i++) {
-        b = block_of(x->nodes[i]);
-        if (!b || !b->unborn)
-            continue;
-        if (!pool_charge_graph(b)) {
-            take_back(x, i, taken);
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        }
-        b->unborn = false;
-        taken[i] = true;
-    }
-    return CUDA_SUCCESS;
-}
-
-static CUresult start_locked(struct graph *x, bool upload) {
-    bool *taken = calloc(x->count + 1, sizeof *taken);
-    if (!taken)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    struct block *b;
-    CUresult rc = take_memory(x, taken);
-    for (size_t i = 0; !rc && !upload && i < x->count; i++) {
-        if (!(b = block_of(x->nodes[i])))
-            continue;
-        if (b->freeing)
-            pool_recall_locked(b);
-        b->launches += x->nodes[i]->memory->own;
-    }
-    if (!rc && upload)
-        take_back(x, x->count, taken); // it lies ready in the pool
-    free(taken);
-    return rc;
-}
-
-static CUresult upload(struct context *ctx, uintptr_t exec, CUstream handle) {
-    struct stream *s;
-    CUresult rc = queue_find(ctx, handle, &s);
-    if (rc)
-        return rc;
-    pthread_mutex_lock(&drv.lock);
-    struct graph *x = handle_get(HANDLE_EXEC, exec);
-    rc = !x ? CUDA_ERROR_INVALID_VALUE : capture_implicit_locked(s);
-    if (!rc)
-        rc = start_locked(x, true);
-    pthread_mutex_unlock(&drv.lock);
-    queue_unref(s);
-    return rc;
-}
-
-BOTH(cuGraphUpload, _ptsz, (uintptr_t exec, CUstream hStream), upload(ctx, exec, s))
-
-struct instantiate_params {
-    unsigned long long flags;
-    CUstream upload;
-    uintptr_t error;
-    int result;
-};
-
-static CUresult instantiate_with(struct context *ctx, uintptr_t *out, uintptr_t graph,
-                                 struct instantiate_params *params, CUstream dflt) {
-    if (!params)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult rc = instantiate(out, graph, params->flags);
-    if (!rc && (params->flags & UPLOAD) &&
-        (rc = upload(ctx, *out, stream_default(params->upload, dflt))))
-        destroy(HANDLE_EXEC, *out);
-    params->error = 0;
-    params->result = rc != 0;
-    return rc;
-}
-
-EXPORT CUresult cuGraphInstantiateWithParams(uintptr_t *out, uintptr_t graph,
-                                             struct instantiate_params *params) {
-    ENTER_CTX(ctx);
-    return instantiate_with(ctx, out, graph, params, CU_STREAM_LEGACY);
-}
-
-EXPORT CUresult cuGraphInstantiateWithParams_ptsz(uintptr_t *out, uintptr_t graph,
-                                                  struct instantiate_params *params) {
-    ENTER_CTX(ctx);
-    return instantiate_with(ctx, out, graph, params, CU_STREAM_PER_THREAD);
-}
-
-static CUresult launch(struct context *ctx, uintptr_t exec, CUstream handle) {
-    struct stream *s;
-    CUresult rc = queue_find(ctx, handle, &s);
-    if (rc)
-        return rc;
-    pthread_mutex_lock(&drv.lock);
-    struct graph *x = handle_get(HANDLE_EXEC, exec);
-    if (!x)
-        rc = CUDA_ERROR_INVALID_VALUE;
-    else if (capture_is_on(s))
-        rc = CUDA_ERROR_NOT_SUPPORTED; // a graph inside a graph
-    else if (!(rc = capture_implicit_locked(s)))
-        rc = start_locked(x, false);
-    for (size_t i = 0; !rc && i < x->count; i++) {
-        const struct node *n = x->nodes[i];
-        rc = queue_put(s, n->fn, n->arg, n->size, NULL, NULL);
-    }
-    pthread_mutex_unlock(&drv.lock);
-    queue_unref(s);
-    return rc;
-}
-
-BOTH(cuGraphLaunch, _ptsz, (uintptr_t exec, CUstream hStream), launch(ctx, exec, s))

@@ -90,7 +90,7 @@ CUresult mem_free(CUdeviceptr p, bool host) {
     pthread_mutex_lock(&drv.lock);
     b = block_exact(p);
     bool known = b && (b->kind == BLOCK_HOST) == host && b->kind != BLOCK_ARRAY && !b->freeing &&
-                 !b->unborn && !b->closed_by_handle;
+                 !b->unborn && !b->launches && !b->closed_by_handle;
     if (known)
         mem_free_locked(b);
     pthread_mutex_unlock(&drv.lock);

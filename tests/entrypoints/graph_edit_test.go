@@ -1,0 +1,207 @@
+package entrypoints
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+const (
+	errNotSupported = "err 801"
+	errUpdateFailed = "err 910"
+)
+
+// one makes a graph of one allocation.
+func one(p *rig.Program, graph, address string, bytes uint64, frees bool) {
+	p.Want("graph "+graph, "ok")
+	p.Want(fmt.Sprintf("graphalloc %s %s %d", address, graph, bytes), "ok")
+	if frees {
+		p.Want(fmt.Sprintf("graphfree %s %s", address, graph), "ok")
+	}
+}
+
+// An update brings another graph's memory with it, which the next launch is charged
+// with, or refused.
+func TestGraphsAreUpdated(t *testing.T) {
+	const limit, small, large = 8<<20 + 3, 1000001, 5000003
+	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("stream s", "ok")
+		for _, update := range []string{"graphupdate", "graphupdatev1"} {
+			one(p, "graph", "a", small, true)
+			one(p, "other", "b", large, true)
+			p.Want("instantiate x graph", "ok")
+			p.Want("launch x s", "ok")
+			p.Want("sync s", "ok")
+			keeps(t, m, pid, 0, small)
+			// One that fails changes nothing.
+			m.Sim("fail", "cuGraphExecUpdate*:1:999")
+			p.Want(update+" x other", "err 999")
+			m.Sim("clear")
+			p.Want("graph none", "ok")
+			p.Want(update+" x none", errUpdateFailed)
+			p.Want(fmt.Sprintf("alloc most %d", limit-small), "ok")
+			p.Want("launch x s", "ok")
+			p.Want("sync s", "ok")
+			keeps(t, m, pid, limit-small, small)
+			p.Want("free most", "ok")
+
+			p.Want(fmt.Sprintf("alloc most %d", limit-large+1), "ok")
+			p.Want(update+" x other", "ok")
+			m.CountCalls("cuGraphLaunch*")
+			p.Want("launch x s", errOutOfMemory)
+			if n := m.Calls("cuGraphLaunch*"); n != 0 {
+				t.Errorf("%s: the driver was asked %d times for what was refused", update, n)
+			}
+			m.Sim("clear")
+			p.Want("upload x s", errOutOfMemory)
+			p.Want("free most", "ok")
+			p.Want(fmt.Sprintf("alloc most %d", limit-large), "ok")
+			p.Want("launch x s", "ok")
+			p.Want("sync s", "ok")
+			keeps(t, m, pid, limit-large, large)
+			p.Want("free most", "ok")
+			// And back, while the first is under way.
+			p.Want("gate s", "ok")
+			p.Want("launch x s", "ok")
+			p.Want(update+" x graph", "ok")
+			p.Want("launch x s", "ok")
+			keeps(t, m, pid, large+small, 0)
+			p.Want("open", "ok")
+			p.Want("sync s", "ok")
+			keeps(t, m, pid, 0, large+small)
+			for _, destroy := range []string{"execdestroy x", "graphdestroy graph", "graphdestroy other", "graphdestroy none"} {
+				p.Want(destroy, "ok")
+			}
+			p.Want("graphtrim 0", "ok")
+			keeps(t, m, pid, 0, 0)
+		}
+		exactly(p, limit)
+	})
+}
+
+// What the graph before the update left behind stays until it is freed.
+func TestUpdatesLeaveBlocks(t *testing.T) {
+	const limit, small, large = 8 << 20, 1000001, 5000003
+	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("stream s", "ok")
+		one(p, "graph", "a", small, false)
+		one(p, "other", "b", large, false)
+		p.Want("instantiate x graph", "ok")
+		p.Want("launch x s", "ok")
+		p.Want("graphupdate x other", "ok")
+		p.Want("launch x s", "ok")
+		keeps(t, m, pid, small+large, 0)
+		exactly(p, limit-small-large)
+		p.Want("launch x s", errInvalidValue) // b is in the way
+		p.Want("free b", "ok")
+		p.Want("launch x s", "ok")
+		p.Want("graphupdate x graph", "ok")
+		p.Want("launch x s", errInvalidValue) // a is
+		p.Want("freeasync a s", "ok")
+		p.Want("launch x s", "ok")
+		p.Want("syncall", "ok")
+		keeps(t, m, pid, small+large, 0)
+		p.Want("free a", "ok")
+		p.Want("free b", "ok")
+		// One that allocates nothing any more; here, whose child does not.
+		p.Want("graph empty", "ok")
+		p.Want("graph plain", "ok")
+		p.Want("graphchild n plain empty", "ok")
+		p.Want("instantiate y plain", "ok")
+		p.Want("graphupdate y plain", "ok")
+		p.Want("launch y s", "ok")
+		p.Want("graphtrim 0", "ok")
+		keeps(t, m, pid, 0, 0)
+		exactly(p, limit)
+	})
+}
+
+// No copy of a graph has memory that its original is not charged with: the driver makes
+// none of a graph with memory, and what is without takes none.
+func TestGraphsAreCopied(t *testing.T) {
+	const limit, bytes = 8 << 20, 3000001
+	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("stream s", "ok")
+		p.Want("stream c", "ok")
+		one(p, "graph", "a", bytes, false)
+		p.Want("graphclone b graph", errNotSupported)
+		p.Want("graph outer", "ok")
+		p.Want("graphchild n outer graph", errNotSupported)
+		p.Want("instantiate x graph", "ok")
+		p.Want("graphmove n outer graph", errNotSupported) // it is executable
+		p.Want("launch x s", "ok")
+		keeps(t, m, pid, bytes, 0)
+		// Nor is a launch of it captured; and the capture goes on.
+		p.Want("capture c", "ok")
+		p.Want("launch x c", errNotSupported)
+		p.Want("launchptsz x c", errNotSupported)
+		p.Want("capturing c", "ok 1")
+		p.Want("endcapture c captured", "ok")
+		keeps(t, m, pid, bytes, 0)
+		exactly(p, limit-bytes)
+		// Without memory all that is done, and charged nothing.
+		p.Want("instantiate y captured", "ok")
+		p.Want("capture c", "ok")
+		p.Want("launch y c", "ok")
+		p.Want("endcapture c again", "ok")
+		p.Want("graphclone b again", "ok")
+		p.Want("graphchild n outer b", "ok")
+		p.Want("graphif body outer 1", "ok")
+		p.Want("captureto c body", "ok")
+		p.Want(fmt.Sprintf("allocasync b %d c", bytes), errInvalidValue)
+		p.Want("capturing c", "ok 1")
+		p.Want("endcapture c again", "ok")
+		p.Want("instantiate z outer", "ok")
+		p.Want("upload z s", "ok")
+		p.Want("launch z s", "ok")
+		p.Want("sync s", "ok")
+		keeps(t, m, pid, bytes, 0)
+		p.Want("free a", "ok")
+		p.Want("graphtrim 0", "ok")
+		keeps(t, m, pid, 0, 0)
+		exactly(p, limit)
+	})
+}
+
+// While one stream is captured, graphs are launched, refused, freed and trimmed for on
+// others, all of which leaves the capture as it is.
+func TestGraphsBesideACapture(t *testing.T) {
+	const limit, bytes = 8 << 20, 3000001
+	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("stream s", "ok")
+		p.Want("stream c", "ok")
+		one(p, "first", "a", bytes, true)
+		one(p, "second", "b", limit, false)
+		p.Want("instantiate x first", "ok")
+		p.Want("instantiate y second", "ok")
+		p.Want("launch x s", "ok")
+		p.Want("sync s", "ok")
+		keeps(t, m, pid, 0, bytes)
+		for mode := range 3 {
+			p.Want(fmt.Sprintf("capture c %d", mode), "ok")
+			p.Want("allocasync d 1000 c", "ok")
+			p.Want("allocasync e 1000 s", "ok")
+			p.Want("launch y s", errOutOfMemory)
+			p.Want("freeasync e s", "ok")
+			p.Want("launch y s", "ok") // all there is, once the pools gave it up
+			p.Want("launch x s", errOutOfMemory)
+			keeps(t, m, pid, limit, 0)
+			p.Want("freeasync b s", "ok")
+			p.Want("graphupdate x first", "ok")
+			p.Want("freeasync d c", "ok")
+			p.Want("capturing c", "ok 1")
+			p.Want("endcapture c captured", "ok")
+			p.Want("instantiate z captured", "ok")
+			p.Want("launch z s", "ok")
+			p.Want("sync s", "ok")
+			p.Want("execdestroy z", "ok")
+			p.Want("graphdestroy captured", "ok")
+		}
+		exactly(p, limit)
+	})
+}
