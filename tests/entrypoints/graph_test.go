@@ -2,6 +2,7 @@ package entrypoints
 
 import (
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/gpuarb/gpuarb/tests/rig"
@@ -274,6 +275,42 @@ func TestGraphsRollBack(t *testing.T) {
 		}
 		exactly(p, limit-kept)
 	})
+}
+
+// What is remembered of an executable graph goes with it.
+func TestGraphsAreForgotten(t *testing.T) {
+	everyWayExactly(t, 8<<20, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		rounds := func(n int) {
+			for range n {
+				p.Want("graph graph", "ok")
+				p.Want("graphalloc a graph 4096", "ok")
+				p.Want("graphfree a graph", "ok")
+				p.Want("instantiate x graph", "ok")
+				dropGraph(p)
+			}
+		}
+		const some, many = 20, 200
+		rounds(some)
+		before := mapped(t, p.PID())
+		rounds(many)
+		if more := mapped(t, p.PID()) - before; more >= many*4096/2 {
+			t.Errorf("%d graphs that came and went left %d bytes mapped", many, more)
+		}
+	})
+}
+
+// mapped is how much a process has mapped.
+func mapped(t *testing.T, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pages int
+	if _, err := fmt.Sscan(string(text), &pages); err != nil {
+		t.Fatal(err)
+	}
+	return pages * os.Getpagesize()
 }
 
 // Graphs use what others of them left with the device's pool.

@@ -19,21 +19,33 @@ func tells(t *testing.T, p *rig.Program, free, total uint64) {
 	p.Want("nvmlmemory2 0", fmt.Sprintf("ok %d %d %d 0", free, total-free, total))
 }
 
+// kinds are NVML's lists of processes, in the order of `simcuda set nvml-list`.
+var kinds = []string{"compute", "graphics", "mps"}
+
 // sees checks which processes a program is told of on its first device, in every
 // version and with every room for them: " PID:BYTES" for each.
 func sees(t *testing.T, p *rig.Program, list string) {
 	t.Helper()
+	seesKind(t, p, "compute", list)
+}
+
+// seesKind is sees for those of one kind; there are none of the others.
+func seesKind(t *testing.T, p *rig.Program, kind, list string) {
+	t.Helper()
 	n := strings.Count(list, ":")
 	answer := fmt.Sprintf("ok %d%s", n, list)
-	for _, q := range []string{"compute 1", "compute 2", "compute 3", "details 0"} {
+	for version := range 4 { // 0 is the list of details
+		q := fmt.Sprint("nvmlprocesses ", kind, " ", version, " ")
 		for room := range n {
-			p.Want(fmt.Sprintf("nvmlprocesses %s %d", q, room), "err 7")
+			p.Want(fmt.Sprint(q, room), "err 7")
 		}
-		p.Want(fmt.Sprintf("nvmlprocesses %s %d", q, n), answer)
-		p.Want("nvmlprocesses "+q+" 100", answer)
-	}
-	for _, q := range []string{"graphics 1", "graphics 2", "graphics 3", "mps 1", "mps 2", "mps 3"} {
-		p.Want("nvmlprocesses "+q+" 100", "ok 0")
+		p.Want(fmt.Sprint(q, n), answer)
+		p.Want(q+"100", answer)
+		for _, other := range kinds {
+			if other != kind {
+				p.Want(fmt.Sprint("nvmlprocesses ", other, " ", version, " 100"), "ok 0")
+			}
+		}
 	}
 }
 
@@ -130,6 +142,23 @@ func TestQueriesOfAJob(t *testing.T) {
 	sees(t, p, list)
 	sees(t, q, list)
 	sees(t, stranger, fmt.Sprintf(" %d:%d", stranger.PID(), 30*mib))
+}
+
+// Processes that draw, and those of an MPS server, are told of like others; the daemon
+// counts them too.
+func TestQueriesOfEveryList(t *testing.T) {
+	everyWay(t, 100*mib, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		stranger := m.Interact(m.Command(m.Env(), rig.Build(t, "programs/cudaprog-dlsym")))
+		p.Want("alloc a 4M", "ok")
+		for i, kind := range kinds {
+			m.Sim("set", "nvml-list", fmt.Sprint(i))
+			seesKind(t, p, kind, fmt.Sprintf(" %d:%d", p.PID(), 4*mib))
+			stranger.Want(fmt.Sprint("alloc a", i, " 1G"), "ok")
+			rig.Eventually(t, "the daemon sees the stranger", func() bool {
+				return uint64(m.Snapshot().Devices[0].Unmanaged) == uint64(i+1)<<30+64*mib
+			})
+		}
+	})
 }
 
 // Switched off, the answers are the vendor's own, while the budget holds.

@@ -137,9 +137,9 @@
 //               nvmlmemory [INDEX]           nvmlDeviceGetMemoryInfo: "nvmlmemory ok FREE USED
 //               TOTAL";
 //                                            nvmlmemory2: _v2, and RESERVED behind it
-//               nvmlprocesses KIND VERSION ROOM [INDEX]  compute, graphics, mps, or details
-//               (version
-//                                            0): "nvmlprocesses compute ok 2 PID:BYTES PID:BYTES";
+//               nvmlprocesses KIND VERSION ROOM [INDEX]  KIND: compute, graphics or mps; version
+//                                            0 is the list of details:
+//                                            "nvmlprocesses compute ok 2 PID:BYTES PID:BYTES";
 //                                            "err 7" with too little room
 //               devices                      "devices ok 2"
 //               value NAME                   the address or handle, in decimal: "value a ok 4096"

@@ -100,8 +100,10 @@ int nvml_memory(unsigned index, int v2, uint64_t answer[4]) {
     return r;
 }
 
+static unsigned mode; // of details
+
 static int details(device d, unsigned *count, void *list) {
-    struct details all = {sizeof all | 1u << 24, 0, *count, list};
+    struct details all = {sizeof all | 1u << 24, mode, *count, list};
     int r = NVML(nvmlDeviceGetRunningProcessDetailList)(d, &all);
     *count = all.count;
     return r;
@@ -119,9 +121,8 @@ static query *choose(const char *kind, int version) {
                               {NVML(nvmlDeviceGetMPSComputeRunningProcesses),
                                NVML(nvmlDeviceGetMPSComputeRunningProcesses_v2),
                                NVML(nvmlDeviceGetMPSComputeRunningProcesses_v3)}};
-    if (version < 1 || version > 3)
-        return details;
-    return all[kind[0] == 'c' ? 0 : kind[0] == 'g' ? 1 : 2][version - 1];
+    mode = kind[0] == 'c' ? 0 : kind[0] == 'g' ? 1 : 2;
+    return version < 1 || version > 3 ? details : all[mode][version - 1];
 }
 
 int nvml_processes(unsigned index, const char *kind, int version, unsigned room, unsigned *count,

@@ -173,12 +173,18 @@ static unsigned collect(struct sim_state *s, int phys, struct process_v2 *out, u
     return n;
 }
 
-static nvmlReturn_t running(nvmlDevice_t d, unsigned *count, void *out, size_t size) {
+// A kind of processes; of the other kinds there are none.
+static unsigned collect_kind(struct sim_state *s, int phys, unsigned kind, struct process_v2 *out) {
+    return (unsigned)s->config.nvml_list == kind ? collect(s, phys, out, SIM_MAX_PROCS) : 0;
+}
+
+static nvmlReturn_t running(nvmlDevice_t d, unsigned kind, unsigned *count, void *out,
+                            size_t size) {
     struct process_v2 list[SIM_MAX_PROCS];
     DEVICE(d, s, phys);
     if (!count || (*count && !out))
         return NVML_ERROR_INVALID_ARGUMENT;
-    unsigned room = *count, n = collect(s, phys, list, SIM_MAX_PROCS);
+    unsigned room = *count, n = collect_kind(s, phys, kind, list);
     *count = n;
     if (n > room)
         return NVML_ERROR_INSUFFICIENT_SIZE;
@@ -190,17 +196,19 @@ static nvmlReturn_t running(nvmlDevice_t d, unsigned *count, void *out, size_t s
     return NVML_SUCCESS;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t d, unsigned *n, void *out) {
-    return running(d, n, out, sizeof(struct process_v1));
-}
-EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t d, unsigned *n,
-                                                            void *out) {
-    return running(d, n, out, sizeof(struct process_v2));
-}
-EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t d, unsigned *n,
-                                                            void *out) {
-    return running(d, n, out, sizeof(struct process_v2));
-}
+#define RUNNING(kind, name)                                                                        \
+    EXPORT nvmlReturn_t name(nvmlDevice_t d, unsigned *n, void *out) {                             \
+        return running(d, kind, n, out, sizeof(struct process_v1));                                \
+    }                                                                                              \
+    EXPORT nvmlReturn_t name##_v2(nvmlDevice_t d, unsigned *n, void *out) {                        \
+        return running(d, kind, n, out, sizeof(struct process_v2));                                \
+    }                                                                                              \
+    EXPORT nvmlReturn_t name##_v3(nvmlDevice_t d, unsigned *n, void *out) {                        \
+        return running(d, kind, n, out, sizeof(struct process_v2));                                \
+    }
+RUNNING(SIM_NVML_COMPUTE, nvmlDeviceGetComputeRunningProcesses)
+RUNNING(SIM_NVML_GRAPHICS, nvmlDeviceGetGraphicsRunningProcesses)
+RUNNING(SIM_NVML_MPS, nvmlDeviceGetMPSComputeRunningProcesses)
 
 struct detail {
     unsigned pid;
@@ -215,7 +223,7 @@ struct details {
 };
 
 EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t d, struct details *all) {
-    enum { VERSION = (int)sizeof *all | 1 << 24, MODE_COMPUTE = 0 };
+    enum { VERSION = (int)sizeof *all | 1 << 24 };
     struct process_v2 list[SIM_MAX_PROCS];
     DEVICE(d, s, phys);
     if (!all || (all->count && !all->list))
@@ -223,7 +231,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t d, struct
     if (all->version != VERSION)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     unsigned room = all->count;
-    unsigned n = all->mode == MODE_COMPUTE ? collect(s, phys, list, SIM_MAX_PROCS) : 0;
+    unsigned n = collect_kind(s, phys, all->mode, list); // its modes are these kinds
     all->count = n;
     if (n > room)
         return NVML_ERROR_INSUFFICIENT_SIZE;
@@ -231,28 +239,6 @@ EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t d, struct
         all->list[i] = (struct detail){list[i].pid, list[i].used, ~0u, ~0u, 0};
     return NVML_SUCCESS;
 }
-
-// Nobody draws on a simulated device, and there is no MPS server.
-static nvmlReturn_t nobody(nvmlDevice_t d, unsigned *n) {
-    DEVICE(d, s, phys);
-    (void)s, (void)phys;
-    if (!n)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    *n = 0;
-    return NVML_SUCCESS;
-}
-
-#define NOBODY(name)                                                                               \
-    EXPORT nvmlReturn_t name(nvmlDevice_t d, unsigned *n, void *out) {                             \
-        (void)out;                                                                                 \
-        return nobody(d, n);                                                                       \
-    }
-NOBODY(nvmlDeviceGetGraphicsRunningProcesses)
-NOBODY(nvmlDeviceGetGraphicsRunningProcesses_v2)
-NOBODY(nvmlDeviceGetGraphicsRunningProcesses_v3)
-NOBODY(nvmlDeviceGetMPSComputeRunningProcesses)
-NOBODY(nvmlDeviceGetMPSComputeRunningProcesses_v2)
-NOBODY(nvmlDeviceGetMPSComputeRunningProcesses_v3)
 
 EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t d, unsigned rates[2]) {
     DEVICE(d, s, phys);

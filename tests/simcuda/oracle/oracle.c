@@ -26,7 +26,8 @@ static const char usage[] =
     "  fail RULE             add a fault: FUNCTION:WHEN:WHAT[:process][:pid=N]\n"
     "  faults                the rules, how many calls each saw and how many it hit\n"
     "  clear                 remove all rules\n"
-    "  set KEY VALUE         stream-delay, alloc-delay, context-bytes, release-delay-ms\n";
+    "  set KEY VALUE         stream-delay, alloc-delay, context-bytes, nvml-list,\n"
+    "                        release-delay-ms\n";
 
 static int fail(const char *what) {
     fprintf(stderr, "simcuda: %s\n", what);
@@ -214,6 +215,8 @@ static int cmd_set(struct sim_state *s, const char *key, const char *value) {
         c->alloc_delay_ns = n * 1000;
     else if (!strcmp(key, "context-bytes"))
         c->context_bytes = n;
+    else if (!strcmp(key, "nvml-list") && n <= SIM_NVML_MPS)
+        c->nvml_list = (int32_t)n;
     else
         return fail("no such setting");
     return 0;

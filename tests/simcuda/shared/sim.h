@@ -42,6 +42,8 @@ struct sim_rule {
     _Atomic uint64_t hits;
 };
 
+enum { SIM_NVML_COMPUTE, SIM_NVML_GRAPHICS, SIM_NVML_MPS };
+
 // Set once, by the process that creates the folder, from its environment.
 struct sim_config {
     uint64_t context_bytes;
@@ -56,6 +58,7 @@ struct sim_config {
     int32_t lost_code;          // what calls on a lost device return
     int32_t nvml_order_reverse; // NVML counts the devices from the other end
     int32_t compute_capability; // 86 is 8.6
+    int32_t nvml_list;          // which list of NVML's has the processes: SIM_NVML_…
 };
 
 struct sim_device {
