@@ -6,5 +6,6 @@
 // for, class, the measured drivers that export it, what it acquires, prototype.
 // testdata/resolve-N.tsv is what cuGetProcAddress of driver N answers: name, flags,
 // then "version:symbol" for each version from which on the answer is another, or
-// "version:!rR,stS" for a return code and a status without a function.
+// "version:!rR,stS" for a return code and a status without a function. resolve-13.tsv has what is
+// published of drivers that nobody has measured, where it is other than 555's answers.
 package entrypoints

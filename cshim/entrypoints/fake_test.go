@@ -13,13 +13,20 @@ import (
 )
 
 // fake makes a driver in a folder of its own, from what a measured one exports and
-// answers: each function is at an address of its own, and says nothing.
+// answers.
 func fake(t *testing.T, driver string) string {
+	t.Helper()
+	return fakeOf(t, readMap(t, mapOf(driver)), exports(inventory(t), driver))
+}
+
+// fakeOf makes one from any exports and answers: each function is at an address of its
+// own, and says nothing.
+func fakeOf(t *testing.T, answers resolves, exported []string) string {
 	t.Helper()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "libcuda.map"), "libcuda.so.1 { global: cu*; local: *; };\n")
 	source := filepath.Join(dir, "libcuda.c")
-	write(t, source, fakeSource(readMap(t, mapOf(driver)), exports(inventory(t), driver)))
+	write(t, source, fakeSource(answers, exported))
 	compile(t, "-shared", "-fPIC", "-Wl,-Bsymbolic", "-Wl,-soname,libcuda.so.1",
 		"-Wl,--version-script="+filepath.Join(dir, "libcuda.map"), "-o", filepath.Join(dir, "libcuda.so.1"), source)
 	return dir

@@ -135,6 +135,40 @@ func TestResolverAnswersAsTheDriver(t *testing.T) {
 	}
 }
 
+// TestResolverOfNewerDrivers: nobody has measured the drivers of CUDA 13 here. With what is
+// published of them, and with one that is made up, the answers are the driver's too: a version that
+// has a wrapper is that wrapper, one that nobody has heard of is the driver's own.
+func TestResolverOfNewerDrivers(t *testing.T) {
+	t.Parallel()
+	answers := readMap(t, mapOf("555"))
+	for _, newer := range []string{"13", "future"} {
+		for name, flags := range readMap(t, filepath.Join("testdata", "resolve-"+newer+".tsv")) {
+			steps := answers[name]
+			for i := range flags {
+				if len(flags[i]) > 0 {
+					steps[i] = flags[i]
+				}
+			}
+			answers[name] = steps
+		}
+	}
+	exported := slices.Concat(exports(inventory(t), "555"), answers.symbols())
+	slices.Sort(exported)
+	exported = slices.Compact(exported)
+	dir := fakeOf(t, answers, exported)
+	w := newWalk(t, exported, answers)
+	bare, shimmed := w.run(dir, "gpa", false), w.run(dir, "gpa", true)
+	checkMap(t, answers, bare)
+	compare(t, readTable(t).hooked, bare, shimmed, 100)
+	all := strings.Join(shimmed, "\n") + "\n"
+	for _, symbol := range []string{"shim:cuCtxSynchronize_v2", "shim:cuMemGetDefaultMemPool", "shim:cuMemGetMemPool",
+		"shim:cuMemAlloc_v2", "driver:cuMemAlloc_v3", "driver:cuGraphAddNode_v3", "driver:cuTileReserve"} {
+		if !strings.Contains(all, symbol+"\n") {
+			t.Errorf("no version and no flags are answered with %s", symbol)
+		}
+	}
+}
+
 // checkMap holds the answers of a driver without the shim against its map.
 func checkMap(t *testing.T, answers resolves, bare []string) {
 	t.Helper()
