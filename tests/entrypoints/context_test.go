@@ -28,7 +28,7 @@ func withContext(t *testing.T, how string, limit uint64, f func(t *testing.T, m 
 	for _, way := range []string{"dlsym", "link", "gpa"} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
-			m := rig.New(t, rig.Options{NoMount: true})
+			m := rig.New(t, rig.Options{NoMount: true, Sim: handles(way)})
 			env := append(m.PreloadEnv(), fmt.Sprintf("GPUARB_MEMORY=%d", limit))
 			f(t, m, m.Interact(m.Command(env, rig.Build(t, "programs/cudaprog-"+way), "--context", how)))
 		})

@@ -14,7 +14,7 @@ func everyWayExactly(t *testing.T, limit uint64, f func(t *testing.T, m *rig.Mac
 	for _, way := range []string{"dlsym", "link", "gpa"} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
-			m := rig.New(t, rig.Options{NoMount: true, Devices: "64M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+			m := rig.New(t, rig.Options{NoMount: true, Devices: "64M", Sim: handles(way, "SIMCUDA_CONTEXT_BYTES=0")})
 			f(t, m, start(m, way, limit))
 		})
 	}

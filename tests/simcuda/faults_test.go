@@ -2,6 +2,8 @@ package simcuda
 
 import (
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -80,6 +82,26 @@ func TestDevices(t *testing.T) {
 		m.hold("77")
 		if held := m.sim("held"); !strings.Contains(held, want) {
 			t.Errorf("with %s visible: held %q", visible, held)
+		}
+	}
+}
+
+// A handle is used again at once, or never, as the machine is set up.
+func TestHandlesAgain(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(filepath.Dir(built(t, "libcuda.so.1")), "..", "programs", "cudaprog-dlsym")
+	for reuse, again := range map[string]bool{"0": false, "1": true} {
+		m := newMachine(t, "SIMCUDA_REUSE_HANDLES="+reuse)
+		out, err := m.command(program, "stream a;value a;streamdestroy a;stream b;value b;streamdestroy b;streamdestroy b").Output()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		values := regexp.MustCompile(`value \w ok (\d+)`).FindAllStringSubmatch(string(out), -1)
+		if len(values) != 2 || (values[0][1] == values[1][1]) != again {
+			t.Errorf("reuse %s: %s", reuse, out)
+		}
+		if !strings.HasSuffix(string(out), "streamdestroy b err 400\n") {
+			t.Errorf("reuse %s: %s", reuse, out)
 		}
 	}
 }

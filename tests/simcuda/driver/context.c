@@ -82,7 +82,9 @@ static void destroy(struct context *c) {
     mem_release_context(c);
     green_context_gone(c);
     queue_detach_context(c);
-    handle_drop(c->handle);
+    handle_end(c->handle);
+    if (!c->primary) // which has this one again
+        handle_recycle(c->handle);
     pthread_mutex_unlock(&drv.lock);
     sim_give(drv.sim, drv.me, c->phys, cost());
 }

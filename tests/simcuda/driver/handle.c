@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Handles look like pointers to nothing: a handle is never used twice, so that one which outlived
-// its object is found out, and following one faults.
+// Handles look like pointers to nothing: following one faults. None is used twice, so that one
+// which outlived its object is found out; or, as the machine is set up, each as soon as may be, as
+// real drivers do whose handles are addresses.
 
 #include "driver.h"
 
@@ -21,6 +22,8 @@ static struct {
     struct entry *table; // linear probing, a power of two
     size_t size, used;
     uint64_t next;
+    uintptr_t *dropped; // to be used again, the last one first
+    size_t dropped_count, dropped_size;
 } handles;
 
 static size_t home(uintptr_t handle) {
@@ -53,7 +56,8 @@ void handle_restore(enum handle_type type, uintptr_t handle, void *object) {
 }
 
 uintptr_t handle_new(enum handle_type type, void *object) {
-    uintptr_t h = HANDLE_FIRST + HANDLE_STEP * ++handles.next;
+    uintptr_t h = handles.dropped_count ? handles.dropped[--handles.dropped_count]
+                                        : HANDLE_FIRST + HANDLE_STEP * ++handles.next;
     handle_restore(type, h, object);
     return h;
 }
@@ -72,7 +76,22 @@ void *handle_get(enum handle_type type, uintptr_t handle) {
     return e && e->type == type ? e->object : NULL;
 }
 
-void handle_drop(uintptr_t handle) {
+// Without memory to remember it by it is not used again.
+void handle_recycle(uintptr_t handle) {
+    if (!drv.sim->config.reuse_handles)
+        return;
+    if (handles.dropped_count == handles.dropped_size) {
+        size_t size = handles.dropped_size ? handles.dropped_size * 2 : 64;
+        uintptr_t *more = realloc(handles.dropped, size * sizeof *more);
+        if (!more)
+            return;
+        handles.dropped = more;
+        handles.dropped_size = size;
+    }
+    handles.dropped[handles.dropped_count++] = handle;
+}
+
+void handle_end(uintptr_t handle) {
     struct entry *e = find(handle);
     if (!e)
         return;
@@ -87,4 +106,11 @@ void handle_drop(uintptr_t handle) {
         }
     }
     handles.table[hole].handle = 0;
+}
+
+void handle_drop(uintptr_t handle) {
+    bool was = find(handle) != NULL;
+    handle_end(handle);
+    if (was)
+        handle_recycle(handle);
 }

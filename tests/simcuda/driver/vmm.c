@@ -144,6 +144,7 @@ static void end_if_unused(struct memory *m) {
     if (!m->imported)
         give(m->phys, m->size);
     close(m->fd);
+    handle_recycle(m->handle);
     free(m);
 }
 
@@ -198,7 +199,7 @@ EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
     pthread_mutex_lock(&drv.lock);
     struct memory *m = handle_get(HANDLE_MEMORY, handle);
     if (m && --m->refs == 0) {
-        handle_drop(handle);
+        handle_end(handle); // what maps it still can have it back
         end_if_unused(m);
     }
     pthread_mutex_unlock(&drv.lock);

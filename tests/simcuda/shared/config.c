@@ -210,7 +210,7 @@ static bool duration_var(const char *name, uint64_t *out) {
 
 int sim_config_load(struct sim_state *s) {
     struct sim_config *c = &s->config;
-    int64_t version, lost, reverse, capability;
+    int64_t version, lost, reverse, reuse, capability;
     if (!size_var("SIMCUDA_CONTEXT_BYTES", &c->context_bytes, 64u << 20) ||
         !size_var("SIMCUDA_STREAM_BYTES", &c->stream_bytes, 0) ||
         !size_var("SIMCUDA_GRANULARITY", &c->granularity, 0) ||
@@ -222,11 +222,13 @@ int sim_config_load(struct sim_state *s) {
         !number_var("SIMCUDA_DRIVER_VERSION", &version, 12050) ||
         !number_var("SIMCUDA_LOST_CODE", &lost, 999) ||
         !number_var("SIMCUDA_NVML_REVERSE", &reverse, 0) ||
+        !number_var("SIMCUDA_REUSE_HANDLES", &reuse, 0) ||
         !number_var("SIMCUDA_COMPUTE_CAPABILITY", &capability, 86))
         return -1;
     c->driver_version = (int32_t)version;
     c->lost_code = (int32_t)lost;
     c->nvml_order_reverse = reverse != 0;
+    c->reuse_handles = reuse != 0;
     c->compute_capability = (int32_t)capability;
     const char *devices = getenv("SIMCUDA_DEVICES"), *fail = getenv("SIMCUDA_FAIL");
     if (!parse_devices(s, devices && *devices ? devices : "8G,8G")) {

@@ -58,6 +58,7 @@ struct sim_config {
     int32_t lost_code;          // what calls on a lost device return
     int32_t nvml_order_reverse; // NVML counts the devices from the other end
     int32_t compute_capability; // 86 is 8.6
+    int32_t reuse_handles;      // a handle is used again as soon as may be
     int32_t nvml_list;          // which list of NVML's has the processes: SIM_NVML_…
 };
 
