@@ -18,6 +18,7 @@ func TestPrograms(t *testing.T) {
 		{"graphs take memory when launched", "graphs", ""},
 		{"graphs in graphs, edited and updated", "inner", ""},
 		{"mapped memory is counted once", "vmm", ""},
+		{"what is handed over stays as long as somebody has it", "share", ""},
 		{"contexts of every kind, and memory that leaves", "green", ""},
 		{"the resolver answers as measured", "resolver", rows},
 	} {

@@ -81,6 +81,7 @@ static void destroy(struct context *c) {
     pthread_mutex_lock(&drv.lock);
     mem_release_context(c);
     green_context_gone(c);
+    peer_context_gone(c);
     queue_detach_context(c);
     handle_end(c->handle);
     if (!c->primary) // which has this one again

@@ -225,6 +225,7 @@ static const int attributes[][2] = {
     {81, 102400},     // MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
     {82, 65536},      // MAX_REGISTERS_PER_MULTIPROCESSOR
     {83, 1},          // MANAGED_MEMORY
+    {89, 1},          // CONCURRENT_MANAGED_ACCESS
     {95, 0},          // COOPERATIVE_LAUNCH: no kernels here
     {97, 101376},     // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
     {102, 1},         // VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
@@ -232,6 +233,7 @@ static const int attributes[][2] = {
     {106, 16},        // MAX_BLOCKS_PER_MULTIPROCESSOR
     {111, 1024},      // RESERVED_SHARED_MEMORY_PER_BLOCK
     {115, 1},         // MEMORY_POOLS_SUPPORTED
+    {119, 1},         // MEMPOOL_SUPPORTED_HANDLE_TYPES: descriptors
 };
 
 static int attribute_of(int attribute, CUdevice dev) {
@@ -263,16 +265,6 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice dev) {
     if (!dev_valid(dev))
         return CUDA_ERROR_INVALID_DEVICE;
     *value = attribute_of(attribute, dev);
-    return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice dev, CUdevice peer) {
-    ENTER();
-    if (!can)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!dev_valid(dev) || !dev_valid(peer))
-        return CUDA_ERROR_INVALID_DEVICE;
-    *can = 0;
     return CUDA_SUCCESS;
 }
 

@@ -142,6 +142,9 @@ void storage_end(CUcontext context); // calls what was to be called when it ends
 // green.c
 void green_context_gone(const struct context *ctx); // drv.lock held
 
+// peer.c
+void peer_context_gone(const struct context *ctx); // drv.lock held
+
 // stream.c
 CUresult stream_create(struct context *ctx, CUstream *out, unsigned flags, int priority,
                        CUgreenCtx green);
@@ -167,6 +170,7 @@ struct block {
     bool freeing;               // an asynchronous free is on its way
     bool unborn;                // a graph's address, without memory until the graph is launched
     bool closed_by_handle;      // foreign: no free ends it
+    uint64_t foreign_id;        // foreign, of a pool: as its owner calls it
     struct graph_memory *graph; // the address is kept for it
     unsigned host_flags;
     struct block *next; // in the free list of its class
@@ -198,6 +202,8 @@ void mem_delay(void);
 
 // foreign.c
 void foreign_dropped(const struct block *b); // drv.lock held
+bool foreign_owner_lives(uint64_t serial);
+struct block *foreign_block(struct context *ctx, uint64_t size, int phys); // drv.lock held
 
 // host.c
 bool host_registered(CUdeviceptr p, uint64_t size);

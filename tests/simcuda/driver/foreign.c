@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Memory of somebody else's: a block of another process, by a handle of bytes, and what another API
-// exported, by a descriptor. It costs the process that opens it nothing. Its bytes are not here:
-// whoever copies from it or to it is told that this is not supported.
+// exported, by a descriptor. It costs the process that opens it nothing, but for a block of a
+// process that has let go of it. Its bytes are not here: whoever copies from it or to it is told
+// that this is not supported.
 
 #include "driver.h"
 
@@ -55,16 +56,22 @@ EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr p) {
     return can ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static bool owner_lives(const CUipcMemHandle *h) {
+bool foreign_owner_lives(uint64_t serial) {
     for (uint32_t i = 0; i < atomic_load(&drv.sim->proc_high); i++) {
         struct sim_proc *p = &drv.sim->proc[i];
-        if (atomic_load(&p->state) == SIM_PROC_LIVE && p->serial == h->serial)
+        if (atomic_load(&p->state) == SIM_PROC_LIVE && p->serial == serial)
             return true;
     }
     return false;
 }
 
-static struct block *foreign_block(struct context *ctx, uint64_t size, int phys) {
+static bool borrow(const CUipcMemHandle *h) {
+    return sim_borrow(
+        drv.sim, drv.me,
+        &(struct sim_loan){.owner = h->serial, .object = h->id, .bytes = h->size, .dev = h->phys});
+}
+
+struct block *foreign_block(struct context *ctx, uint64_t size, int phys) {
     struct block *b = block_new(size);
     if (b) {
         b->kind = BLOCK_FOREIGN;
@@ -84,8 +91,12 @@ static struct opened *open_locked(struct context *ctx, const CUipcMemHandle *h) 
         return o;
     }
     struct block *b = foreign_block(ctx, h->size, h->phys);
-    if (!b || !(o = malloc(sizeof *o)))
+    if (!b)
         return NULL;
+    if (!borrow(h) || !(o = malloc(sizeof *o))) {
+        block_drop(b);
+        return NULL;
+    }
     b->closed_by_handle = true;
     *o = (struct opened){*h, ctx->handle, b->base, 1, opened};
     return opened = o;
@@ -97,7 +108,7 @@ static CUresult ipc_open(CUdeviceptr *out, const CUipcMemHandle *h, unsigned fla
         return CUDA_ERROR_INVALID_VALUE;
     if (h->serial == drv.me->serial)
         return CUDA_ERROR_INVALID_CONTEXT; // one's own
-    if (!owner_lives(h))
+    if (!foreign_owner_lives(h->serial))
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&drv.lock);
     struct opened *o = open_locked(ctx, h);
@@ -122,6 +133,7 @@ static void forget(CUdeviceptr at) {
         if ((*o)->at == at) {
             struct opened *gone = *o;
             *o = gone->next;
+            sim_return(drv.sim, drv.me, gone->handle.serial, gone->handle.id);
             free(gone);
             return;
         }

@@ -54,7 +54,7 @@ void mem_free_locked(struct block *b) {
     else if (b->kind == BLOCK_HOST)
         host_count(-(int64_t)b->size);
     else
-        sim_give(drv.sim, drv.me, b->phys, mem_cost(b->size));
+        sim_give_lent(drv.sim, drv.me, b->phys, mem_cost(b->size), b->id);
     if (b->graph)
         graph_block_freed(b);
     else

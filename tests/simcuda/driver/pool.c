@@ -2,9 +2,11 @@
 //
 // Memory in stream order. What is freed so stays with its pool once the free has executed, and goes
 // back to the device at the next synchronisation as far as the pool's release threshold says.
-// A pool counts bytes: how it would cut them into chunks is not modelled.
+// A pool counts bytes: how it would cut them into chunks is not modelled. One that can be exported
+// keeps what it has to its end: NVIDIA's programming guide says that trimming one does nothing, and
+// that its threshold is ignored.
 
-#include "driver.h"
+#include "pool.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,22 +24,7 @@ enum pool_attribute {
 
 enum { ALLOCATION_PINNED = 1, ALLOCATION_MANAGED };
 enum { LOCATION_NONE = 0, LOCATION_HOST = 2 };
-enum { ANYWHERE = -1, ON_HOST = -2 };
-
-struct pool {
-    CUmemoryPool handle;
-    int phys; // or ANYWHERE: where it is used first (managed memory); or ON_HOST, which keeps
-              // nothing
-    bool is_default;
-    bool dying; // destroyed, but blocks of it live on
-    int reuse[3];
-    uint64_t threshold;
-    uint64_t idle, used; // bytes: freed and kept, in blocks
-    uint64_t blocks;
-    uint64_t reserved_high, used_high;
-    struct block *late, **late_end; // frees on their way, the oldest first
-    struct pool *next;
-};
+enum { ANYWHERE = POOL_ANYWHERE, ON_HOST = POOL_ON_HOST };
 
 // All under drv.lock.
 static struct {
@@ -52,7 +39,7 @@ CUmemoryPool pool_handle(const struct pool *p) {
     return p ? p->handle : 0;
 }
 
-static struct pool *new_pool(int phys) {
+struct pool *pool_new(int phys) {
     struct pool *p = calloc(1, sizeof *p);
     if (!p)
         return NULL;
@@ -67,7 +54,7 @@ static struct pool *new_pool(int phys) {
 
 static struct pool *default_in(struct pool *of[MAX_DEV], int phys) {
     if (!of[phys]) {
-        struct pool *p = new_pool(phys);
+        struct pool *p = pool_new(phys);
         if (!p)
             return NULL;
         p->is_default = true;
@@ -84,7 +71,7 @@ static struct pool *current_locked(int phys) {
     return pools.current[phys] ? pools.current[phys] : default_locked(phys);
 }
 
-static void note_high(struct pool *p) {
+void pool_note_high(struct pool *p) {
     if (p->used + p->idle > p->reserved_high)
         p->reserved_high = p->used + p->idle;
     if (p->used > p->used_high)
@@ -93,7 +80,7 @@ static void note_high(struct pool *p) {
 
 static void trim_locked(struct pool *p, uint64_t keep) {
     uint64_t reserved = p->used + p->idle;
-    if (reserved <= keep || !p->idle)
+    if (reserved <= keep || !p->idle || (p->exportable && !p->dying))
         return;
     uint64_t give = reserved - keep < p->idle ? reserved - keep : p->idle;
     p->idle -= give;
@@ -157,12 +144,17 @@ void pool_take_back_locked(struct block *b) {
     struct pool *p = b->pool;
     if (b->freeing)
         unset_late(b);
-    if (p->phys == ON_HOST) {
-        host_count(-(int64_t)b->size);
+    if (p->phys == ON_HOST || p->imported) {
+        if (p->imported)
+            pool_return(p, b);
+        else
+            host_count(-(int64_t)b->size);
         p->blocks--;
         drop_if_over(p);
         return;
     }
+    if (p->exportable)
+        sim_take_home(drv.sim, drv.me, b->id);
     struct sim_delta whole = mem_cost(b->size);
     uint64_t bytes = (uint64_t)(whole.user + whole.extra);
     // The program's bytes become the pool's, in one step: the device never sees them free.
@@ -191,6 +183,8 @@ static bool charge_locked(struct pool *p, uint64_t size) {
     }
     struct sim_delta d = mem_cost(size);
     uint64_t bytes = (uint64_t)(d.user + d.extra);
+    if (p->most && (p->used > p->most || bytes > p->most - p->used))
+        return false;
     uint64_t kept = p->idle < bytes ? p->idle : bytes;
     d.extra -= (int64_t)kept;
     if (!sim_take(drv.sim, drv.me, p->phys, d)) {
@@ -204,13 +198,13 @@ static bool charge_locked(struct pool *p, uint64_t size) {
     p->idle -= kept;
     p->used += bytes;
     p->blocks++;
-    note_high(p);
+    pool_note_high(p);
     return true;
 }
 
 bool pool_charge_graph(struct block *b) {
     struct pool **p = &pools.graph[b->phys];
-    if (!*p && !(*p = new_pool(b->phys)))
+    if (!*p && !(*p = pool_new(b->phys)))
         return false;
     (*p)->threshold = UINT64_MAX;
     if (!charge_locked(*p, b->size))
@@ -268,6 +262,8 @@ static CUresult alloc_from(struct context *ctx, CUmemoryPool handle, bool named,
             p->phys = s->ctx->phys;
         if (!p)
             rc = named ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+        else if (p->imported) // not allowed; by which code is not documented
+            rc = CUDA_ERROR_INVALID_VALUE;
         else if ((b = again_locked(p, s, size)) || (b = alloc_locked(ctx, p, size)))
             *out = b->base;
         pthread_mutex_unlock(&drv.lock);
@@ -324,7 +320,7 @@ CUresult pool_free_async(struct context *ctx, CUdeviceptr p, CUstream stream) {
     if (capture_is_on(s)) {
         rc = captured_free(s, p);
     } else if (!b || b->freeing || b->unborn || b->launches || b->kind == BLOCK_HOST ||
-               b->kind == BLOCK_MANAGED || b->kind == BLOCK_ARRAY) {
+               b->kind == BLOCK_MANAGED || b->kind == BLOCK_ARRAY || b->closed_by_handle) {
         rc = CUDA_ERROR_INVALID_VALUE;
     } else {
         struct late_free f = {p, b->id, b->recalls};
@@ -405,7 +401,7 @@ EXPORT CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool handle) {
         return CUDA_ERROR_INVALID_DEVICE;
     pthread_mutex_lock(&drv.lock);
     struct pool *p = handle_get(HANDLE_POOL, handle);
-    bool fits = p && p->phys == drv.phys[dev];
+    bool fits = p && p->phys == drv.phys[dev] && !p->imported;
     if (fits)
         pools.current[p->phys] = p;
     pthread_mutex_unlock(&drv.lock);
@@ -450,16 +446,19 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props) 
     if (props->allocType != ALLOCATION_PINNED && !anywhere)
         return CUDA_ERROR_INVALID_VALUE;
     bool host = props->location.type == LOCATION_HOST;
-    if ((!on_device(&props->location) && !anywhere && !host) || props->handleTypes ||
-        props->maxSize)
+    if ((!on_device(&props->location) && !anywhere && !host) ||
+        (props->handleTypes & ~POOL_HANDLE_FD) || ((host || anywhere) && props->handleTypes))
         return CUDA_ERROR_NOT_SUPPORTED;
     CUdevice dev = dev_at(&props->location);
     if (!anywhere && !host && dev < 0)
         return CUDA_ERROR_INVALID_DEVICE;
     pthread_mutex_lock(&drv.lock);
-    struct pool *p = new_pool(anywhere ? ANYWHERE : host ? ON_HOST : drv.phys[dev]);
-    if (p)
+    struct pool *p = pool_new(anywhere ? ANYWHERE : host ? ON_HOST : drv.phys[dev]);
+    if (p) {
+        p->exportable = props->handleTypes != 0;
+        p->most = props->maxSize;
         *out = p->handle;
+    }
     pthread_mutex_unlock(&drv.lock);
     return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -21,18 +21,21 @@ enum { LOCATION_HOST = 2, LOCATION_HOST_NUMA, LOCATION_HOST_NUMA_CURRENT };
 
 // Lies behind the bytes in what backs them, for who gets the descriptor.
 struct label {
-    uint64_t magic, size;
-    int32_t phys, pad;
+    uint64_t magic, size, owner, object;
+    int32_t phys;
+    uint32_t ended; // the owner has let go
 };
 
 struct memory {
     CUmemGenericAllocationHandle handle;
     CUmemAllocationProp prop;
     uint64_t size;
-    int phys;      // -1: host memory
-    int fd;        // what backs it, so that a second mapping shows the same bytes
-    bool imported; // another process has it
+    int phys; // -1: host memory
+    int fd;   // what backs it, so that a second mapping shows the same bytes
+    bool imported;
+    uint64_t owner, object; // whose it is, and as that process calls it
     unsigned refs, maps;
+    struct memory *next, **at;
 };
 
 struct reservation {
@@ -52,6 +55,9 @@ struct mapping {
 // Under drv.lock.
 static struct reservation *reservations;
 static struct mapping *mappings;
+static struct memory *memories;
+
+static _Atomic uint64_t next_object = 1ull << 63; // no block's id
 
 static bool multiple(uint64_t n) {
     return n && n % GRANULARITY == 0;
@@ -86,11 +92,16 @@ static bool take(int phys, uint64_t size) {
     return true;
 }
 
-static void give(int phys, uint64_t size) {
-    if (phys >= 0)
-        sim_give(drv.sim, drv.me, phys, mem_cost(size));
+static void give(const struct memory *m) {
+    if (m->phys < 0)
+        host_count(-(int64_t)m->size);
     else
-        host_count(-(int64_t)size);
+        sim_give_lent(drv.sim, drv.me, m->phys, mem_cost(m->size), m->object);
+}
+
+static bool write_label(const struct memory *m, uint32_t ended) {
+    const struct label label = {EXPORT_MAGIC, m->size, m->owner, m->object, m->phys, ended};
+    return pwrite(m->fd, &label, sizeof label, (off_t)m->size) == sizeof label;
 }
 
 EXPORT CUresult cuMemGetAllocationGranularity(size_t *out, const CUmemAllocationProp *prop,
@@ -102,6 +113,15 @@ EXPORT CUresult cuMemGetAllocationGranularity(size_t *out, const CUmemAllocation
     if (!rc)
         *out = GRANULARITY;
     return rc;
+}
+
+static CUmemGenericAllocationHandle enlist_locked(struct memory *m) {
+    m->next = memories;
+    m->at = &memories;
+    if (memories)
+        memories->at = &m->next;
+    memories = m;
+    return m->handle = handle_new(HANDLE_MEMORY, m);
 }
 
 EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size,
@@ -121,19 +141,22 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size,
         free(m);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *m = (struct memory){.prop = *prop, .size = size, .phys = phys, .refs = 1};
-    const struct label label = {EXPORT_MAGIC, size, phys, 0};
+    *m = (struct memory){.prop = *prop,
+                         .size = size,
+                         .phys = phys,
+                         .owner = drv.me->serial,
+                         .object = atomic_fetch_add(&next_object, 1),
+                         .refs = 1};
     m->fd = memfd_create("simcuda", MFD_CLOEXEC);
-    if (m->fd < 0 || pwrite(m->fd, &label, sizeof label, (off_t)size) != sizeof label) {
+    if (m->fd < 0 || !write_label(m, 0)) {
         if (m->fd >= 0)
             close(m->fd);
+        give(m);
         free(m);
-        give(phys, size);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     pthread_mutex_lock(&drv.lock);
-    m->handle = handle_new(HANDLE_MEMORY, m);
-    *out = m->handle;
+    *out = enlist_locked(m);
     pthread_mutex_unlock(&drv.lock);
     return CUDA_SUCCESS;
 }
@@ -141,8 +164,15 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size,
 static void end_if_unused(struct memory *m) {
     if (m->refs || m->maps)
         return;
-    if (!m->imported)
-        give(m->phys, m->size);
+    *m->at = m->next;
+    if (m->next)
+        m->next->at = m->at;
+    if (m->imported) {
+        sim_return(drv.sim, drv.me, m->owner, m->object);
+    } else {
+        write_label(m, 1);
+        give(m);
+    }
     close(m->fd);
     handle_recycle(m->handle);
     free(m);
@@ -166,32 +196,70 @@ EXPORT CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHa
     return CUDA_SUCCESS;
 }
 
-// The bytes are the same, and the owner's: they come back when that one lets go, whoever maps them.
-EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *os_handle,
-                                               int type) {
+static bool read_label(int fd, struct label *label) {
     struct stat st;
-    struct label label;
-    ENTER();
-    int fd = (int)(intptr_t)os_handle;
-    if (!out || type != HANDLE_TYPE_FD || fstat(fd, &st) != 0 ||
-        pread(fd, &label, sizeof label, st.st_size - (off_t)sizeof label) != sizeof label ||
-        label.magic != EXPORT_MAGIC)
-        return CUDA_ERROR_INVALID_VALUE;
+    return fstat(fd, &st) == 0 &&
+           pread(fd, label, sizeof *label, st.st_size - (off_t)sizeof *label) == sizeof *label &&
+           label->magic == EXPORT_MAGIC;
+}
+
+// What a descriptor alone keeps alive is not modelled: the owner must have it still.
+static bool borrow(const struct label *l) {
+    const struct sim_loan loan = {
+        .owner = l->owner, .object = l->object, .bytes = l->size, .dev = l->phys};
+    return l->phys < 0 ||
+           (!l->ended && foreign_owner_lives(l->owner) && sim_borrow(drv.sim, drv.me, &loan));
+}
+
+// One's own memory comes back by the handle that it has, with one reference more; released before,
+// by another handle, as to any other process. Which of both a real driver does is not documented.
+static bool again_locked(const struct label *l, CUmemGenericAllocationHandle *out) {
+    for (struct memory *m = memories; m; m = m->next)
+        if (!m->imported && m->refs && m->object == l->object && l->owner == drv.me->serial) {
+            m->refs++;
+            *out = m->handle;
+            return true;
+        }
+    return false;
+}
+
+// The bytes are the same, and the owner's.
+static struct memory *import_locked(const struct label *l, int fd) {
     struct memory *m = calloc(1, sizeof *m);
     if (!m || (fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)) < 0) {
         free(m);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return NULL;
+    }
+    if (!borrow(l)) {
+        close(fd);
+        free(m);
+        return NULL;
     }
     *m = (struct memory){.prop = {.type = 1, .requestedHandleTypes = HANDLE_TYPE_FD},
-                         .size = label.size,
-                         .phys = label.phys,
+                         .size = l->size,
+                         .phys = l->phys,
                          .fd = fd,
                          .imported = true,
+                         .owner = l->owner,
+                         .object = l->object,
                          .refs = 1};
+    return m;
+}
+
+EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *os_handle,
+                                               int type) {
+    struct label label;
+    ENTER();
+    int fd = (int)(intptr_t)os_handle;
+    if (!out || type != HANDLE_TYPE_FD || !read_label(fd, &label))
+        return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&drv.lock);
-    *out = m->handle = handle_new(HANDLE_MEMORY, m);
+    bool done = again_locked(&label, out);
+    struct memory *m = done ? NULL : import_locked(&label, fd);
+    if (m)
+        *out = enlist_locked(m);
     pthread_mutex_unlock(&drv.lock);
-    return CUDA_SUCCESS;
+    return done || m ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {

@@ -161,6 +161,7 @@ static void free_record(struct sim_state *s, struct sim_proc *p) {
     // First the record, then the sums: a collector killed in between leaves sums that the next
     // holder of the lock adds up without it.
     atomic_store(&p->state, SIM_PROC_FREE);
+    sim_loans_end_locked(s, p);
     for (uint32_t d = 0; d < s->device_count; d++) {
         uint64_t user = atomic_load(&p->dev[d].user);
         s->dev[d].user -= user;

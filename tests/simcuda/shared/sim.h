@@ -21,6 +21,7 @@ enum {
     SIM_MAX_DEVICES = 16,
     SIM_MAX_PROCS = 4096,
     SIM_MAX_RULES = 32,
+    SIM_MAX_LOANS = 1024,
     SIM_PATTERN = 64,
     SIM_COMM = 16,
 };
@@ -98,6 +99,17 @@ struct sim_proc {
     struct sim_usage dev[SIM_MAX_DEVICES];
 };
 
+// One import of what another process owns. Guarded by lock.
+struct sim_loan {
+    uint64_t owner;  // that process's serial; 0: the row is free
+    uint64_t object; // as the owner calls it
+    uint64_t bytes;
+    int32_t dev;
+    uint32_t borrower; // the record of who imported it
+    uint32_t carried;  // the owner has let go: the bytes are in the borrower's record
+};
+#define SIM_ANY_OBJECT UINT64_MAX
+
 struct sim_state {
     uint64_t magic;
     uint32_t version;
@@ -110,9 +122,12 @@ struct sim_state {
     _Atomic uint32_t rule_count;
     _Atomic uint32_t proc_high; // no record at or above it was ever used
     _Atomic uint64_t next_event;
+    _Atomic uint32_t loans; // rows in use
+    uint32_t loan_high;     // guarded by lock: no row at or above it was ever used
     struct sim_device dev[SIM_MAX_DEVICES];
     struct sim_rule rule[SIM_MAX_RULES];
     struct sim_proc proc[SIM_MAX_PROCS];
+    struct sim_loan loan[SIM_MAX_LOANS];
 };
 
 // state.c: the shared file.
@@ -131,6 +146,17 @@ struct sim_delta {
 };
 bool sim_take(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d);
 void sim_give(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d);
+void sim_give_locked(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d);
+
+// loan.c: memory that others have imported.
+bool sim_borrow(struct sim_state *s, struct sim_proc *p, const struct sim_loan *what);
+void sim_return(struct sim_state *s, struct sim_proc *p, uint64_t owner, uint64_t object);
+// sim_give of an object that may have been imported: then who did has it still.
+void sim_give_lent(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d,
+                   uint64_t object);
+// The owner has an object's memory again, for something else: what was imported is no more.
+void sim_take_home(struct sim_state *s, struct sim_proc *p, uint64_t object);
+void sim_loans_end_locked(struct sim_state *s, struct sim_proc *p); // of a process that is gone
 
 // config.c: the environment of the first process.
 int sim_config_load(struct sim_state *s);

@@ -16,7 +16,7 @@
 
 #define SIM_MAGIC 0x73696d6375646131ull
 
-enum { SIM_VERSION = 3 };
+enum { SIM_VERSION = 4 };
 
 const char *sim_dir(void) {
     static char dir[3072];
@@ -206,9 +206,13 @@ bool sim_take(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta
     return try_take(s, p, dev, d);
 }
 
-void sim_give(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d) {
+void sim_give_locked(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d) {
     struct sim_delta minus = {-d.user, -d.extra, -d.allocs, -d.streams, -d.contexts};
-    sim_lock(s);
     apply_locked(s, p, dev, minus);
+}
+
+void sim_give(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d) {
+    sim_lock(s);
+    sim_give_locked(s, p, dev, d);
     sim_unlock(s);
 }
