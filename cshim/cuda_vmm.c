@@ -317,6 +317,25 @@ ga_result ga_cuda_vmm_retain(GA_FN_cuMemRetainAllocationHandle *real, ga_memory 
     return result;
 }
 
+// What another process owns is that one's to be charged with. One's own memory can come back by the
+// handle that it has already, which is then good for one release more.
+ga_result ga_cuda_vmm_import(GA_FN_cuMemImportFromShareableHandle *real, ga_memory *handle,
+                             void *from, int type) {
+    struct ga_root *root = ga_root_get();
+    ga_result result = real(handle, from, type);
+    struct ga_cuda_vmm *v = result == GA_CUDA_SUCCESS && handle ? get(root, false) : NULL;
+    struct memory *gone = NULL;
+    if (!v)
+        return result;
+    lock(v);
+    struct memory *m = memory_locked(v, *handle);
+    if (m && refer_locked(v, *handle, m, &gone))
+        m->references++;
+    unlock(v);
+    end(root, v, gone);
+    return result;
+}
+
 // What is mapped and none of ours is remembered as well, for its length: an unmap may go over
 // several mappings.
 ga_result ga_cuda_vmm_map(GA_FN_cuMemMap *real, ga_address address, size_t bytes, size_t offset,

@@ -15,6 +15,8 @@ ga_result ga_cuda_vmm_create(GA_FN_cuMemCreate *real, ga_memory *handle, size_t 
 ga_result ga_cuda_vmm_release(GA_FN_cuMemRelease *real, ga_memory handle);
 ga_result ga_cuda_vmm_retain(GA_FN_cuMemRetainAllocationHandle *real, ga_memory *handle,
                              void *address);
+ga_result ga_cuda_vmm_import(GA_FN_cuMemImportFromShareableHandle *real, ga_memory *handle,
+                             void *from, int type);
 ga_result ga_cuda_vmm_map(GA_FN_cuMemMap *real, ga_address address, size_t bytes, size_t offset,
                           ga_memory handle, uint64_t flags);
 ga_result ga_cuda_vmm_unmap(GA_FN_cuMemUnmap *real, ga_address address, size_t bytes);

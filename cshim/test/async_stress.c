@@ -45,12 +45,15 @@ static ga_result (*end_capture)(ga_stream, ga_graph *);
 static ga_result (*graph_destroy)(ga_graph);
 static ga_result (*set_current)(ga_context);
 static ga_result (*pool_set)(ga_pool, int, void *);
+static ga_result (*use_pool)(ga_cu_device, ga_pool);
+static ga_result (*default_pool)(ga_pool *, ga_cu_device);
 static ga_result (*get_info)(size_t *, size_t *);
 
 static long steps = 300;
 static uint64_t seed0 = 1;
 static ga_context context;
 static ga_pool shared;
+static ga_pool exported;     // could be; so it keeps what it has
 static _Atomic bool settled; // the peer will not die again
 static _Atomic long granted, refused;
 
@@ -62,7 +65,10 @@ static void look_up(void *driver) {
     *(void **)&set_current = dlsym(driver, "cuCtxSetCurrent");
     *(void **)&pool_set = dlsym(driver, "cuMemPoolSetAttribute");
     *(void **)&get_info = dlsym(driver, "cuMemGetInfo_v2");
+    *(void **)&use_pool = dlsym(driver, "cuDeviceSetMemPool");
+    *(void **)&default_pool = dlsym(driver, "cuDeviceGetDefaultMemPool");
     CHECK(begin_capture && end_capture && graph_destroy && set_current && pool_set && get_info);
+    CHECK(use_pool && default_pool);
 }
 
 // True: granted.
@@ -114,6 +120,8 @@ static void allocate(struct worker *w, size_t i, ga_stream stream) {
         result = cuMemAllocAsync_ptsz(&p, bytes, NULL);
         break;
     case 2:
+        result = cuMemAllocFromPoolAsync(&p, 1 + bytes % 2000, exported, stream);
+        break;
     case 3:
         result = cuMemAllocFromPoolAsync(&p, bytes, shared, stream);
         break;
@@ -146,21 +154,47 @@ static void use_graphs(struct worker *w, ga_stream stream) {
     }
 }
 
+static ga_pool make_pool(int handle_types) {
+    struct ga_cu_pool_properties properties[12] = {
+        {.allocation_type = 1, .handle_types = handle_types, .location = {1, 0}}};
+    ga_pool pool;
+    CHECK(cuMemPoolCreate(&pool, properties) == 0);
+    return pool;
+}
+
+// A pool that ends before the blocks of it do: one is on its way, one stays.
+static void outlive(struct worker *w, ga_stream stream) {
+    ga_pool pool = make_pool((int)(test_random(&w->seed) % 2));
+    ga_address p;
+    if (judge(cuMemAllocFromPoolAsync(&p, 2048, pool, stream)))
+        CHECK(cuMemFreeAsync(p, stream) == 0);
+    for (size_t i = 0; i < SLOTS; i++) {
+        if (w->slot[i])
+            continue;
+        w->plain[i] = false;
+        w->slot[i] = judge(cuMemAllocFromPoolAsync(&p, 1024, pool, stream)) ? p : 0;
+        break;
+    }
+    CHECK(cuMemPoolDestroy(pool) == 0);
+}
+
+// What the device takes from is another pool from now on.
+static void swap_pools(struct worker *w) {
+    ga_pool pool = shared;
+    if (test_random(&w->seed) % 2)
+        CHECK(default_pool(&pool, 0) == 0);
+    CHECK(use_pool(0, pool) == 0);
+}
+
 // Rare things: a stream or a pool that ends, trimming, uploads.
 static void shake(struct worker *w, size_t which) {
-    struct ga_cu_pool_properties properties[6] = {{.allocation_type = 1, .location = {1, 0}}};
-    ga_address p;
-    ga_pool pool;
-    switch (test_random(&w->seed) % 6) {
+    switch (test_random(&w->seed) % 8) {
     case 0:
         CHECK(cuStreamDestroy_v2(w->stream[1]) == 0);
         CHECK(cuStreamCreate(&w->stream[1], 1) == 0);
         break;
     case 1:
-        CHECK(cuMemPoolCreate(&pool, properties) == 0);
-        if (judge(cuMemAllocFromPoolAsync(&p, 2048, pool, w->stream[which])))
-            CHECK(cuMemFreeAsync(p, w->stream[which]) == 0);
-        CHECK(cuMemPoolDestroy(pool) == 0);
+        outlive(w, w->stream[which]);
         break;
     case 2:
         CHECK(cuMemPoolTrimTo(shared, test_random(&w->seed) % 20000) == 0);
@@ -170,6 +204,12 @@ static void shake(struct worker *w, size_t which) {
         break;
     case 4:
         judge(cuGraphUpload(w->own, w->stream[which]));
+        break;
+    case 5:
+        swap_pools(w);
+        break;
+    case 6:
+        CHECK(cuMemPoolTrimTo(exported, 0) == 0);
         break;
     default:
         CHECK(cuStreamSynchronize(w->stream[which]) == 0);
@@ -215,14 +255,14 @@ static struct test_daemon start_peer(void) {
 
 static void set_up(void) {
     uint64_t keep = 50000;
-    struct ga_cu_pool_properties properties[6] = {{.allocation_type = 1, .location = {1, 0}}};
     void *driver = dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL);
     CHECK(driver && ga_library_contact(&ga_driver, NULL));
     look_up(driver);
     // A thread of the library's own is made by the sanitizer's pthread_create, or it knows none.
     atomic_store(&ga_driver.handle, dlopen(NULL, RTLD_LAZY));
     CHECK(GA_REAL(cuInit)(0) == 0 && cuCtxCreate_v2(&context, 0, 0) == 0);
-    CHECK(cuMemPoolCreate(&shared, properties) == 0);
+    shared = make_pool(0);
+    exported = make_pool(1);
     CHECK(pool_set(shared, 4, &keep) == 0); // its release threshold
 }
 
@@ -230,7 +270,8 @@ static void set_up(void) {
 static void give_back(void) {
     ga_address p;
     CHECK(cuCtxSynchronize() == 0);
-    CHECK(cuMemPoolDestroy(shared) == 0 && cuDeviceGraphMemTrim(0) == 0);
+    CHECK(cuMemPoolDestroy(shared) == 0 && cuMemPoolDestroy(exported) == 0);
+    CHECK(cuDeviceGraphMemTrim(0) == 0);
     if (judge(cuMemAlloc_v2(&p, LIMIT))) // so that the last peer hears of us
         CHECK(cuMemFree_v2(p) == 0);
     CHECK(cuCtxSynchronize() == 0);

@@ -125,3 +125,62 @@ func TestForeignExternal(t *testing.T) {
 		holds(t, m, owner.PID(), 0, 4*mib)
 	})
 }
+
+// A process that imports what it exported itself is charged once: by the handle that it
+// has already, which is good for a release more, as long as it has one.
+func TestForeignHandlesOfOnesOwn(t *testing.T) {
+	const limit = 8 * mib
+	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		for range 2 {
+			p.Want("createshared a 4M", "ok")
+			importing := fmt.Sprintf("importfd again %d %d", pid, p.Number("exportfd a"))
+			p.Want(importing, "ok")
+			m.Sim("fail", "cuMemImportFromShareableHandle:1:999")
+			p.Want(importing, "err 999")
+			m.Sim("clear")
+			p.Want(importing, "ok")
+			holds(t, m, pid, 0, 4*mib)
+			p.Want("reserve r 4M", "ok")
+			p.Want("map r 0 4M again", "ok")
+			for range 3 {
+				p.Want("releasemem a", "ok")
+				holds(t, m, pid, 0, 4*mib)
+				exactly(p, limit-4*mib)
+			}
+			p.Want("releasemem again", errInvalidValue)
+			p.Want("unmap r 0 4M", "ok")
+			holds(t, m, pid, 0, 0)
+			exactly(p, limit)
+		}
+	})
+}
+
+// What it imported after it had released its own handle is another's, to the library: it
+// leaves the charge with the last use of what was created, and shows as overhead.
+func TestForeignHandlesOfOnesOwnLater(t *testing.T) {
+	const limit = 8 * mib
+	t.Parallel()
+	m := rig.New(t, rig.Options{NoMount: true, Devices: "64M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+	p := start(m, "dlsym", limit)
+	pid := p.PID()
+	p.Want("createshared a 4M", "ok")
+	fd := p.Number("exportfd a")
+	p.Want("reserve r 4M", "ok")
+	p.Want("map r 0 4M a", "ok")
+	p.Want("releasemem a", "ok")
+	p.Want(fmt.Sprintf("importfd again %d %d", pid, fd), "ok")
+	holds(t, m, pid, 0, 4*mib)
+	p.Want("unmap r 0 4M", "ok")
+	holds(t, m, pid, 0, 0)
+	if used := m.SimNumber("used", "0"); used != 4*mib {
+		t.Errorf("the device has %d bytes in use", used)
+	}
+	rig.Eventually(t, "the device's figures are seen", func() bool { return m.Lease(pid, 0).Overhead == 4*mib })
+	p.Want("releasemem again", "ok")
+	p.Want(fmt.Sprintf("importfd again %d %d", pid, fd), errInvalidValue) // gone
+	if used := m.SimNumber("used", "0"); used != 0 {
+		t.Errorf("the device has %d bytes in use in the end", used)
+	}
+	exactly(p, limit)
+}

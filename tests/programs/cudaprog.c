@@ -42,6 +42,9 @@
 //   own
 //               poolmanaged NAME             the same of managed memory without a place;
 //                                            poolhost: of host memory
+//               poolshared NAME [DEVICE]     the same of what can be exported
+//               poolmost NAME BYTES          the same with a largest size
+//               poolshow NAME DEVICE FLAGS   cuMemPoolSetAccess: 3, or 0 for none
 //               poolnow NAME, pooldefault NAME  the device's, by cuMemGetMemPool and
 //                                            cuMemGetDefaultMemPool
 //               pooldestroy NAME             (by name, also after it was destroyed)
@@ -93,6 +96,19 @@
 //               external NEW PID FD SIZE     cuImportExternalMemory of another process's descriptor
 //               externalmap NEW NAME SIZE    cuExternalMemoryGetMappedBuffer
 //               externaldestroy NAME         cuDestroyExternalMemory
+//               poolexport NAME              cuMemPoolExportToShareableHandle: "poolexport a ok 7"
+//               poolimport NEW PID FD        cuMemPoolImportFromShareableHandle of another
+//               process's ptrexport NAME               cuMemPoolExportPointer: "ptrexport a ok
+//               0123…" ptrimport NEW POOL DATA      cuMemPoolImportPointer
+//   places      advise NAME ADVICE DEVICE    cuMemAdvise, by its number; −1: the host;
+//                                            advisev2: cuMemAdvise_v2
+//               prefetch NAME DEVICE STREAM  cuMemPrefetchAsync;   prefetchv2: …_v2;
+//                                            prefetchptsz, prefetchv2ptsz
+//               prefetchbatch NAME DEVICE STREAM  cuMemPrefetchBatchAsync;   discard:
+//                                            cuMemDiscardBatchAsync;   discardprefetch:
+//                                            cuMemDiscardAndPrefetchBatchAsync; each with …ptsz
+//               peer CONTEXT; unpeer CONTEXT cuCtxEnablePeerAccess, cuCtxDisablePeerAccess
+//               access NAME OFFSET SIZE DEVICE  cuMemSetAccess, to read and write
 //   host        host NAME SIZE               cuMemAllocHost_v2;   hostv1: cuMemAllocHost
 //               hostflags NAME SIZE          cuMemHostAlloc
 //               register NAME SIZE           cuMemHostRegister_v2 of memory of the program's own;
@@ -761,26 +777,68 @@ static void do_importfd(const struct command *c) {
     answer(c, r, "");
 }
 
-static void do_ipcget(const struct command *c) {
-    struct cu_ipc_handle h;
-    char more[2 * sizeof h + 1] = "";
-    CUresult r = CU(cuIpcGetMemHandle)(&h, lookup(c, 1, false)->value);
-    for (size_t i = 0; r == 0 && i < sizeof h; i++)
-        snprintf(more + 2 * i, 3, "%02x", h.bytes[i]);
-    answer(c, r, more);
+static void print_hex(const struct cu_ipc_handle *h, char *text) {
+    *text = 0;
+    for (size_t i = 0; i < sizeof *h; i++)
+        snprintf(text + 2 * i, 3, "%02x", h->bytes[i]);
 }
 
-static void do_ipcopen(const struct command *c) {
-    struct cu_ipc_handle h;
-    CUdeviceptr p = 0;
-    struct name *n = lookup(c, 1, true);
-    const char *text = word(c, 2);
+static struct cu_ipc_handle parse_hex(const char *text) {
+    struct cu_ipc_handle h = {{0}};
     for (size_t i = 0; i < sizeof h && strlen(text) == 2 * sizeof h; i++) {
         const char digits[3] = {text[2 * i], text[2 * i + 1], 0};
         h.bytes[i] = (unsigned char)strtoul(digits, NULL, 16);
     }
+    return h;
+}
+
+static void do_ipcget(const struct command *c) {
+    struct cu_ipc_handle h = {{0}};
+    char more[2 * sizeof h + 1];
+    CUdeviceptr p = lookup(c, 1, false)->value;
+    bool pooled = strcmp(c->word[0], "ptrexport") == 0;
+    CUresult r = pooled ? CU(cuMemPoolExportPointer)(&h, p) : CU(cuIpcGetMemHandle)(&h, p);
+    print_hex(&h, more);
+    answer(c, r, more);
+}
+
+static void do_ipcopen(const struct command *c) {
+    CUdeviceptr p = 0;
+    struct name *n = lookup(c, 1, true);
+    struct cu_ipc_handle h = parse_hex(word(c, 2));
     bool first = strcmp(c->word[0], "ipcopenv1") == 0;
     CUresult r = first ? CU(cuIpcOpenMemHandle)(&p, h, 1) : CU(cuIpcOpenMemHandle_v2)(&p, h, 1);
+    if (r == 0)
+        n->value = p;
+    answer(c, r, "");
+}
+
+static void do_poolexport(const struct command *c) {
+    int fd = -1;
+    char more[16];
+    CUpool pool = (CUpool)(uintptr_t)lookup(c, 1, false)->value;
+    CUresult r = CU(cuMemPoolExportToShareableHandle)(&fd, pool, 1, 0);
+    snprintf(more, sizeof more, "%d", fd);
+    answer(c, r, more);
+}
+
+static void do_poolimport(const struct command *c) {
+    struct name *n = lookup(c, 1, true);
+    int fd = take_descriptor(c);
+    CUpool pool = NULL;
+    CUresult r = CU(cuMemPoolImportFromShareableHandle)(&pool, (void *)(intptr_t)fd, 1, 0);
+    close(fd);
+    if (r == 0)
+        n->value = (uintptr_t)pool;
+    answer(c, r, "");
+}
+
+static void do_ptrimport(const struct command *c) {
+    CUdeviceptr p = 0;
+    struct name *n = lookup(c, 1, true);
+    struct cu_ipc_handle h = parse_hex(word(c, 3));
+    CUpool pool = (CUpool)(uintptr_t)lookup(c, 2, false)->value;
+    CUresult r = CU(cuMemPoolImportPointer)(&p, pool, &h);
     if (r == 0)
         n->value = p;
     answer(c, r, "");
@@ -828,6 +886,84 @@ static void do_externalmap(const struct command *c) {
 static void do_externaldestroy(const struct command *c) {
     void *external = (void *)(uintptr_t)lookup(c, 1, false)->value;
     answer(c, CU(cuDestroyExternalMemory)(external), "");
+}
+
+// Where memory is, and who may use it
+
+static int device_or_host(const struct command *c, int i) {
+    return (int)strtol(word(c, i), NULL, 10);
+}
+
+static struct cu_location place(const struct command *c, int i) {
+    enum { DEVICE = 1, HOST };
+    int id = device_or_host(c, i);
+    return id < 0 ? (struct cu_location){HOST, 0} : (struct cu_location){DEVICE, id};
+}
+
+static void do_advise(const struct command *c) {
+    struct name *n = lookup(c, 1, false);
+    int advice = (int)number(c, 2);
+    answer(c,
+           strcmp(c->word[0], "advise") == 0
+               ? CU(cuMemAdvise)(n->value, n->size, advice, device_or_host(c, 3))
+               : CU(cuMemAdvise_v2)(n->value, n->size, advice, place(c, 3)),
+           "");
+}
+
+static void do_prefetch(const struct command *c) {
+    const char *what = c->word[0];
+    struct name *n = lookup(c, 1, false);
+    CUstream s = stream(c, 3);
+    CUresult r;
+    if (strcmp(what, "prefetch") == 0)
+        r = CU(cuMemPrefetchAsync)(n->value, n->size, device_or_host(c, 2), s);
+    else if (strcmp(what, "prefetchptsz") == 0)
+        r = CU(cuMemPrefetchAsync_ptsz)(n->value, n->size, device_or_host(c, 2), s);
+    else if (strcmp(what, "prefetchv2") == 0)
+        r = CU(cuMemPrefetchAsync_v2)(n->value, n->size, place(c, 2), 0, s);
+    else
+        r = CU(cuMemPrefetchAsync_v2_ptsz)(n->value, n->size, place(c, 2), 0, s);
+    answer(c, r, "");
+}
+
+static void do_batch(const struct command *c) {
+    const char *what = c->word[0];
+    struct name *n = lookup(c, 1, false);
+    struct cu_location at = place(c, 2);
+    CUstream s = stream(c, 3);
+    CUdeviceptr p = n->value;
+    size_t size = n->size, from = 0;
+    CUresult r;
+    if (strcmp(what, "prefetchbatch") == 0)
+        r = CU(cuMemPrefetchBatchAsync)(&p, &size, 1, &at, &from, 1, 0, s);
+    else if (strcmp(what, "prefetchbatchptsz") == 0)
+        r = CU(cuMemPrefetchBatchAsync_ptsz)(&p, &size, 1, &at, &from, 1, 0, s);
+    else if (strcmp(what, "discardprefetch") == 0)
+        r = CU(cuMemDiscardAndPrefetchBatchAsync)(&p, &size, 1, &at, &from, 1, 0, s);
+    else if (strcmp(what, "discardprefetchptsz") == 0)
+        r = CU(cuMemDiscardAndPrefetchBatchAsync_ptsz)(&p, &size, 1, &at, &from, 1, 0, s);
+    else if (strcmp(what, "discard") == 0)
+        r = CU(cuMemDiscardBatchAsync)(&p, &size, 1, 0, s);
+    else
+        r = CU(cuMemDiscardBatchAsync_ptsz)(&p, &size, 1, 0, s);
+    answer(c, r, "");
+}
+
+static void do_peer(const struct command *c) {
+    CUcontext peer = (CUcontext)(uintptr_t)lookup(c, 1, false)->value;
+    bool on = strcmp(c->word[0], "peer") == 0;
+    answer(c, on ? CU(cuCtxEnablePeerAccess)(peer, 0) : CU(cuCtxDisablePeerAccess)(peer), "");
+}
+
+struct access {
+    struct cu_location location;
+    int flags;
+};
+
+static void do_access(const struct command *c) {
+    const struct access to = {place(c, 4), 3};
+    CUdeviceptr p = lookup(c, 1, false)->value + number(c, 2);
+    answer(c, CU(cuMemSetAccess)(p, number(c, 3), &to, 1), "");
 }
 
 // Host memory
@@ -1019,6 +1155,11 @@ static void do_pool(const struct command *c) {
     CUresult r;
     if (strcmp(what, "poolmanaged") == 0)
         properties = (struct pool_properties){.type = MANAGED};
+    properties.handle_types = strcmp(what, "poolshared") == 0;
+    if (strcmp(what, "poolmost") == 0) {
+        properties.location = device;
+        properties.most = number(c, 2);
+    }
     if (strcmp(what, "poolhost") == 0)
         properties = (struct pool_properties){.type = PINNED, .location_type = 2};
     if (strcmp(what, "poolnow") == 0)
@@ -1043,7 +1184,10 @@ static void do_poolcall(const struct command *c) {
         ;
     else if (strcmp(what, "pooldestroy") == 0)
         r = CU(cuMemPoolDestroy)(pool);
-    else if (strcmp(what, "pooluse") == 0)
+    else if (strcmp(what, "poolshow") == 0) {
+        const struct access to = {place(c, 2), (int)number(c, 3)};
+        r = CU(cuMemPoolSetAccess)(pool, &to, 1);
+    } else if (strcmp(what, "pooluse") == 0)
         r = CU(cuDeviceSetMemPool)(device, pool);
     else if (strcmp(what, "pooltrim") == 0)
         r = CU(cuMemPoolTrimTo)(pool, value);
@@ -1594,6 +1738,28 @@ static const struct {
     {"pool", do_pool},
     {"poolmanaged", do_pool},
     {"poolhost", do_pool},
+    {"poolshared", do_pool},
+    {"poolmost", do_pool},
+    {"poolshow", do_poolcall},
+    {"poolexport", do_poolexport},
+    {"poolimport", do_poolimport},
+    {"ptrexport", do_ipcget},
+    {"ptrimport", do_ptrimport},
+    {"advise", do_advise},
+    {"advisev2", do_advise},
+    {"prefetch", do_prefetch},
+    {"prefetchptsz", do_prefetch},
+    {"prefetchv2", do_prefetch},
+    {"prefetchv2ptsz", do_prefetch},
+    {"prefetchbatch", do_batch},
+    {"prefetchbatchptsz", do_batch},
+    {"discard", do_batch},
+    {"discardptsz", do_batch},
+    {"discardprefetch", do_batch},
+    {"discardprefetchptsz", do_batch},
+    {"peer", do_peer},
+    {"unpeer", do_peer},
+    {"access", do_access},
     {"poolnow", do_pool},
     {"pooldefault", do_pool},
     {"pooldestroy", do_poolcall},

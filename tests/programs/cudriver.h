@@ -29,6 +29,13 @@ typedef int VdpGetProcAddress(uint32_t, uint32_t, void **);
 struct cu_ipc_handle {
     unsigned char bytes[64];
 };
+struct cu_location {
+    int type, id;
+};
+
+// Ranges of managed memory, and where they are to be.
+#define CU_RANGES CUdeviceptr *, size_t *, size_t
+#define CU_PLACES struct cu_location *, size_t *, size_t
 
 // ROW(symbol, base name, version for cuGetProcAddress, per-thread flag, parameters)
 #define CU_FUNCTIONS(ROW)                                                                          \
@@ -102,6 +109,40 @@ struct cu_ipc_handle {
     ROW(cuMemPoolGetAttribute, cuMemPoolGetAttribute, 11020, 0, (CUpool, int, void *))             \
     ROW(cuMemPoolSetAttribute, cuMemPoolSetAttribute, 11020, 0, (CUpool, int, void *))             \
     ROW(cuDeviceSetMemPool, cuDeviceSetMemPool, 11020, 0, (CUdevice, CUpool))                      \
+    ROW(cuMemPoolSetAccess, cuMemPoolSetAccess, 11020, 0, (CUpool, const void *, size_t))          \
+    ROW(cuMemPoolExportToShareableHandle, cuMemPoolExportToShareableHandle, 11020, 0,              \
+        (void *, CUpool, int, unsigned long long))                                                 \
+    ROW(cuMemPoolImportFromShareableHandle, cuMemPoolImportFromShareableHandle, 11020, 0,          \
+        (CUpool *, void *, int, unsigned long long))                                               \
+    ROW(cuMemPoolExportPointer, cuMemPoolExportPointer, 11020, 0,                                  \
+        (struct cu_ipc_handle *, CUdeviceptr))                                                     \
+    ROW(cuMemPoolImportPointer, cuMemPoolImportPointer, 11020, 0,                                  \
+        (CUdeviceptr *, CUpool, struct cu_ipc_handle *))                                           \
+    ROW(cuMemAdvise, cuMemAdvise, 8000, 0, (CUdeviceptr, size_t, int, CUdevice))                   \
+    ROW(cuMemAdvise_v2, cuMemAdvise, 12020, 0, (CUdeviceptr, size_t, int, struct cu_location))     \
+    ROW(cuMemPrefetchAsync, cuMemPrefetchAsync, 8000, 0,                                           \
+        (CUdeviceptr, size_t, CUdevice, CUstream))                                                 \
+    ROW(cuMemPrefetchAsync_ptsz, cuMemPrefetchAsync, 8000, 2,                                      \
+        (CUdeviceptr, size_t, CUdevice, CUstream))                                                 \
+    ROW(cuMemPrefetchAsync_v2, cuMemPrefetchAsync, 12020, 0,                                       \
+        (CUdeviceptr, size_t, struct cu_location, unsigned int, CUstream))                         \
+    ROW(cuMemPrefetchAsync_v2_ptsz, cuMemPrefetchAsync, 12020, 2,                                  \
+        (CUdeviceptr, size_t, struct cu_location, unsigned int, CUstream))                         \
+    ROW(cuMemPrefetchBatchAsync, cuMemPrefetchBatchAsync, 13000, 0,                                \
+        (CU_RANGES, CU_PLACES, unsigned long long, CUstream))                                      \
+    ROW(cuMemPrefetchBatchAsync_ptsz, cuMemPrefetchBatchAsync, 13000, 2,                           \
+        (CU_RANGES, CU_PLACES, unsigned long long, CUstream))                                      \
+    ROW(cuMemDiscardAndPrefetchBatchAsync, cuMemDiscardAndPrefetchBatchAsync, 13000, 0,            \
+        (CU_RANGES, CU_PLACES, unsigned long long, CUstream))                                      \
+    ROW(cuMemDiscardAndPrefetchBatchAsync_ptsz, cuMemDiscardAndPrefetchBatchAsync, 13000, 2,       \
+        (CU_RANGES, CU_PLACES, unsigned long long, CUstream))                                      \
+    ROW(cuMemDiscardBatchAsync, cuMemDiscardBatchAsync, 13000, 0,                                  \
+        (CU_RANGES, unsigned long long, CUstream))                                                 \
+    ROW(cuMemDiscardBatchAsync_ptsz, cuMemDiscardBatchAsync, 13000, 2,                             \
+        (CU_RANGES, unsigned long long, CUstream))                                                 \
+    ROW(cuCtxEnablePeerAccess, cuCtxEnablePeerAccess, 4000, 0, (CUcontext, unsigned int))          \
+    ROW(cuCtxDisablePeerAccess, cuCtxDisablePeerAccess, 4000, 0, (CUcontext))                      \
+    ROW(cuMemSetAccess, cuMemSetAccess, 10020, 0, (CUdeviceptr, size_t, const void *, size_t))     \
     ROW(cuStreamSynchronize_ptsz, cuStreamSynchronize, 7000, 2, (CUstream))                        \
     ROW(cuEventCreate, cuEventCreate, 2000, 0, (CUevent *, unsigned int))                          \
     ROW(cuEventRecord, cuEventRecord, 2000, 0, (CUevent, CUstream))                                \
