@@ -31,3 +31,29 @@ func TestAgainAStream(t *testing.T) {
 		}
 	})
 }
+
+// Where there is no event to be had, the end of a stream settles what was freed there.
+func TestAgainWithoutEvents(t *testing.T) {
+	const limit = 2 << 20
+	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		m.Sim("fail", "cuEventCreate:*:999")
+		for range 2 {
+			p.Want("stream a", "ok")
+			p.Want("allocasync x 2M a", "ok")
+			p.Want("gate a", "ok")
+			p.Want("freeasync x a", "ok")
+			keeps(t, m, pid, limit, 0)
+			p.Want("alloc y 1", errOutOfMemory)
+			p.Want("open", "ok")
+			p.Want("sync a", "ok")
+			keeps(t, m, pid, 0, 0) // the stream itself was asked
+			p.Want("allocasync x 2M a", "ok")
+			p.Want("freeasync x a", "ok")
+			p.Want("streamdestroy a", "ok")
+			p.Want("syncall", "ok")
+			keeps(t, m, pid, 0, 0)
+		}
+		exactly(p, limit)
+	})
+}
