@@ -72,6 +72,9 @@ c_flags() {
     if grep -q '<Python.h>' "$1"; then
         /usr/bin/python3-config --includes | tr ' ' '\n'
     fi
+    if grep -q '<openacc.h>' "$1"; then # GCC's own, beside its compiler
+        printf '%s\n' -idirafter "$(gcc -print-file-name=include)"
+    fi
     git ls-files --cached --others --exclude-standard -- "$part/*.h" 'cshim/*.h' |
         xargs -r dirname | sort -u | sed 's/^/-iquote/'
 }

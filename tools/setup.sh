@@ -10,24 +10,29 @@ set -euo pipefail
 # Debian package, what shows that it is there (a command, or a path that may be a
 # pattern), and the targets that need it.
 readonly packages='
-gcc                gcc                                    build
-libc6-dev          /usr/include/stdlib.h                  build
-git                git                                    lint test
-clang              clang                                  test
-libclang-rt-14-dev /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.tsan-*.a test
-fuse3              fusermount3                            demo test
-ffmpeg             ffmpeg                                 demo test
-python3            /usr/bin/python3                       demo test
-python3-numba      /usr/lib/python3/dist-packages/numba   demo test
-python3-dev        /usr/include/python3.*/Python.h        test
-strace             strace                                 test
-procps             ps                                     demo test
-util-linux         unshare                                demo test
-clang-format       clang-format                           lint
-clang-tidy         clang-tidy                             lint
-cppcheck           cppcheck                               lint
-shellcheck         shellcheck                             lint
-systemd            systemd-analyze                        lint
+gcc                       gcc                                    build
+libc6-dev                 /usr/include/stdlib.h                  build
+git                       git                                    lint test
+clang                     clang                                  test
+libclang-rt-14-dev        /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.tsan-*.a test
+fuse3                     fusermount3                            demo test
+ffmpeg                    ffmpeg                                 demo test
+python3                   /usr/bin/python3                       demo test
+python3-numba             /usr/lib/python3/dist-packages/numba   demo test
+python3-halide            /usr/lib/python3/dist-packages/halide* test
+libgomp-plugin-nvptx1     /usr/lib/*/libgomp-plugin-nvptx.so.1   test
+gstreamer1.0-tools        gst-launch-1.0                         test
+gstreamer1.0-plugins-base /usr/lib/*/gstreamer-1.0/libgstvideotestsrc.so test
+gstreamer1.0-plugins-bad  /usr/lib/*/gstreamer-1.0/libgstnvcodec.so test
+python3-dev               /usr/include/python3.*/Python.h        test
+strace                    strace                                 test
+procps                    ps                                     demo test
+util-linux                unshare                                demo test
+clang-format              clang-format                           lint
+clang-tidy                clang-tidy                             lint
+cppcheck                  cppcheck                               lint
+shellcheck                shellcheck                             lint
+systemd                   systemd-analyze                        lint
 '
 
 # present PROBE: is the command, or a file of that pattern, here?

@@ -13,7 +13,8 @@ PROGRAMS_OF_THE_DRIVER := $(PROGRAMS_OUT)/cudaprog-dlsym $(PROGRAMS_OUT)/cudapro
 .PHONY: programs
 programs: $(PROGRAMS_OF_THE_DRIVER) $(PROGRAMS_OUT)/team $(PROGRAMS_OUT)/permits \
           $(PROGRAMS_OUT)/cudaext.so $(PROGRAMS_OUT)/lookups $(PROGRAMS_OUT)/loader $(PROGRAMS_OUT)/loader-own \
-          $(PROGRAMS_OUT)/processes $(PROGRAMS_OUT)/reenter/libcuda.so.1
+          $(PROGRAMS_OUT)/processes $(PROGRAMS_OUT)/reenter/libcuda.so.1 \
+          $(PROGRAMS_OUT)/openacc $(PROGRAMS_OUT)/nvcuvid/libnvcuvid.so.1
 
 PROGRAMS_DEPS := $(PROGRAMS_SRC)/cudaprog.c $(PROGRAMS_SRC)/cudriver.c $(PROGRAMS_SRC)/cudriver.h $(PROGRAMS_SRC)/cunvml.c \
                  $(PROGRAMS_SRC)/cunvml.h $(PROGRAMS_SRC)/build.mk
@@ -69,6 +70,15 @@ $(PROGRAMS_OUT)/loader $(PROGRAMS_OUT)/loader-own: $(PROGRAMS_OUT)/loader%: $(LO
 $(PROGRAMS_OUT)/reenter/libcuda.so.1: $(PROGRAMS_SRC)/reenter.c $(PROGRAMS_SRC)/build.mk
 	@mkdir -p $(@D)
 	$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $< -ldl
+
+# The runtime is GCC's, whatever else is built with; its plugin for the driver is opened at run time.
+$(PROGRAMS_OUT)/openacc: $(PROGRAMS_SRC)/openacc.c $(PROGRAMS_SRC)/build.mk
+	@mkdir -p $(@D)
+	gcc $(PROGRAMS_CFLAGS) -fopenmp -fopenacc -o $@ $<
+
+$(PROGRAMS_OUT)/nvcuvid/libnvcuvid.so.1: $(PROGRAMS_SRC)/nvcuvid.c $(PROGRAMS_SRC)/build.mk
+	@mkdir -p $(@D)
+	$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -Wl,-soname,libnvcuvid.so.1 -o $@ $<
 
 # Alone, without the driver's own rules, at least have it built once.
 ifndef SIM_OUT

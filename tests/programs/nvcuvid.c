@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stands in for the video decoder's library, of which GStreamer's plugin wants to see the functions
+// before it offers anything else that it can do with a GPU. There is no decoder: each of them
+// answers CUDA_ERROR_NOT_SUPPORTED.
+#define NOT_SUPPORTED(function)                                                                    \
+    int function(void);                                                                            \
+    int function(void) {                                                                           \
+        return 801;                                                                                \
+    }
+
+NOT_SUPPORTED(cuvidCtxLockCreate)
+NOT_SUPPORTED(cuvidCtxLockDestroy)
+NOT_SUPPORTED(cuvidCtxLock)
+NOT_SUPPORTED(cuvidCtxUnlock)
+NOT_SUPPORTED(cuvidGetDecoderCaps)
+NOT_SUPPORTED(cuvidCreateDecoder)
+NOT_SUPPORTED(cuvidDestroyDecoder)
+NOT_SUPPORTED(cuvidDecodePicture)
+NOT_SUPPORTED(cuvidCreateVideoParser)
+NOT_SUPPORTED(cuvidParseVideoData)
+NOT_SUPPORTED(cuvidDestroyVideoParser)
+NOT_SUPPORTED(cuvidMapVideoFrame64)
+NOT_SUPPORTED(cuvidUnmapVideoFrame64)
