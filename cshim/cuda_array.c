@@ -2,6 +2,7 @@
 #include "cuda_array.h"
 
 #include "admit.h"
+#include "cuda_bound.h"
 #include "cuda_device.h"
 #include "cuda_memory.h"
 
@@ -139,7 +140,9 @@ static unsigned int most_levels(const struct shape *s) {
 
 // One array on its way: open, then the driver, then settle.
 struct claim {
-    struct ga_root *root; // NULL: not arbitrated, the driver alone decides
+    struct ga_root *root;  // NULL: not arbitrated, the driver alone decides
+    struct ga_root *later; // its memory is mapped later; NULL otherwise
+    bool whole;            // and to all of it at once
     uint64_t bytes;
     uint64_t context;
     uint32_t device;
@@ -149,11 +152,16 @@ struct claim {
 // False: refused.
 static bool open_claim(struct claim *c, const struct shape *s, unsigned int levels) {
     uint64_t bytes = 0;
-    c->root = NULL;
+    *c = (struct claim){0};
     struct ga_root *root = ga_root_get();
-    // The memory of such an array is mapped later, and charged where it was created.
-    if (!root || s->flags & (GA_CUDA_ARRAY_SPARSE | GA_CUDA_ARRAY_DEFERRED_MAPPING) || !s->width)
+    if (!root || !s->width)
         return true;
+    // The memory of such an array is mapped later, and charged where it was created.
+    if (s->flags & (GA_CUDA_ARRAY_SPARSE | GA_CUDA_ARRAY_DEFERRED_MAPPING)) {
+        c->later = ga_cuda_device_current(root, &c->context) >= 0 ? root : NULL;
+        c->whole = !(s->flags & GA_CUDA_ARRAY_SPARSE);
+        return true;
+    }
     unsigned int most = most_levels(s);
     // A size that no number holds is the driver's to refuse.
     for (unsigned int level = 0; level == 0 || (level < levels && level < most); level++)
@@ -172,6 +180,8 @@ static bool open_claim(struct claim *c, const struct shape *s, unsigned int leve
 
 // False: there is no memory to remember it by.
 static bool settle(struct claim *c, ga_result result, uint64_t key) {
+    if (c->later && result == GA_CUDA_SUCCESS)
+        ga_cuda_bound_begin(c->later, key, c->context, c->whole);
     if (!c->root)
         return true;
     if (result != GA_CUDA_SUCCESS) {
@@ -267,27 +277,41 @@ ga_result ga_cuda_mipmap_create(GA_FN_cuMipmappedArrayCreate *real, ga_mipmap *m
     return GA_CUDA_OUT_OF_MEMORY;
 }
 
-// As with a free: out of the table before the driver, which may give the handle out again.
-ga_result ga_cuda_array_destroy(GA_FN_cuArrayDestroy *real, ga_array array) {
+// One that is about to end, or will not after all. As with a free: out of the table before the
+// driver is called, which may give the handle out again.
+struct ending {
+    struct ga_root *root;
     struct ga_entry entry;
-    struct ga_root *root = ga_root_get();
-    bool ours = root && ga_withdraw(root, key_of_array(array), &entry);
-    ga_result result = real(array);
-    if (ours && result == GA_CUDA_SUCCESS)
-        ga_release(root, entry.device, entry.bytes, entry.tag);
-    else if (ours)
-        ga_hold(root, &entry);
+    bool ours;
+    struct ga_cuda_bound *bound;
+};
+
+static void begin_ending(struct ending *e, uint64_t key) {
+    e->root = ga_root_get();
+    e->ours = e->root && ga_withdraw(e->root, key, &e->entry);
+    e->bound = e->root && !e->ours ? ga_cuda_bound_take(e->root, key) : NULL;
+}
+
+static ga_result settle_ending(struct ending *e, ga_result result) {
+    if (e->ours && result == GA_CUDA_SUCCESS)
+        ga_release(e->root, e->entry.device, e->entry.bytes, e->entry.tag);
+    else if (e->ours)
+        ga_hold(e->root, &e->entry);
+    if (e->bound && result == GA_CUDA_SUCCESS)
+        ga_cuda_bound_end(e->root, e->bound);
+    else if (e->bound)
+        ga_cuda_bound_put_back(e->root, e->bound);
     return result;
 }
 
+ga_result ga_cuda_array_destroy(GA_FN_cuArrayDestroy *real, ga_array array) {
+    struct ending e;
+    begin_ending(&e, key_of_array(array));
+    return settle_ending(&e, real(array));
+}
+
 ga_result ga_cuda_mipmap_destroy(GA_FN_cuMipmappedArrayDestroy *real, ga_mipmap mipmap) {
-    struct ga_entry entry;
-    struct ga_root *root = ga_root_get();
-    bool ours = root && ga_withdraw(root, key_of_mipmap(mipmap), &entry);
-    ga_result result = real(mipmap);
-    if (ours && result == GA_CUDA_SUCCESS)
-        ga_release(root, entry.device, entry.bytes, entry.tag);
-    else if (ours)
-        ga_hold(root, &entry);
-    return result;
+    struct ending e;
+    begin_ending(&e, key_of_mipmap(mipmap));
+    return settle_ending(&e, real(mipmap));
 }

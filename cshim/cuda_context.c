@@ -2,6 +2,7 @@
 #include "cuda_context.h"
 
 #include "admit.h"
+#include "cuda_bound.h"
 #include "cuda_device.h"
 #include "cuda_hold.h"
 #include "cuda_host.h"
@@ -173,6 +174,7 @@ uint64_t ga_cuda_context_mark(struct ga_root *root, uint64_t context) {
     ga_table_mark(&root->streams, context, ticket);
     ga_table_mark(&root->hosts, context, ticket);
     ga_self_leave();
+    ga_cuda_bound_mark(root, context, ticket);
     mark_pending(root, context, ticket);
     return ticket;
 }
@@ -183,6 +185,7 @@ void ga_cuda_context_unmark(struct ga_root *root, uint64_t context, uint64_t tic
     ga_table_mark(&root->streams, ticket, context);
     ga_table_mark(&root->hosts, ticket, context);
     ga_self_leave();
+    ga_cuda_bound_mark(root, ticket, context);
     ga_cuda_pending_mark(root, ticket, context);
 }
 
@@ -198,6 +201,7 @@ static void sweep(struct ga_root *root, uint64_t ticket) {
         notify[d] = ga_give(root, d, l.bytes[d], l.tag);
     ga_move_end();
     ga_cuda_pending_sweep(root, ticket);
+    ga_cuda_bound_sweep(root, ticket);
     ga_cuda_host_sweep(root, ticket);
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         if (notify[d])

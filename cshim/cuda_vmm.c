@@ -2,24 +2,30 @@
 #include "cuda_vmm.h"
 
 #include "admit.h"
+#include "cuda_bound.h"
 #include "cuda_device.h"
 #include "cuda_host.h"
 #include "cuda_memory.h"
+#include "cuda_pool.h"
 #include "host.h"
 
 // Memory that somebody refers to or maps. What it is charged with is in root.blocks, under the
 // address of this: a handle may be used again while what it stood for is still mapped.
-struct memory {
+struct ga_cuda_vmm_memory {
     uint64_t references; // by all its handles
-    uint64_t mappings;   // made, or being made
+    uint64_t mappings;   // made, or being made; to addresses, and where cuda_bound.c says
     uint64_t host;       // bytes of host memory, which lives in no context; 0: it is a device's
-    struct memory *next; // unused, or about to be given back
+    uint32_t leaving;    // mappings that end in stream order
+    uint32_t device;     // of what is a device's
+    uint64_t pending;    // bytes that are counted as pending while any are
+    bool object;         // not charged, but memory may be bound to it
+    struct ga_cuda_vmm_memory *next; // unused, or about to be given back
 };
 
 struct mapping {
     uint64_t address;
     uint64_t bytes;
-    struct memory *memory; // NULL: none of ours
+    struct ga_cuda_vmm_memory *memory; // NULL: none of ours
     struct mapping *next;
 };
 
@@ -29,7 +35,7 @@ struct ga_cuda_vmm {
     struct ga_table handles;
     struct ga_table mapped;
     struct ga_spin lock; // guards what follows and what the tables point to
-    struct memory *unused_memory;
+    struct ga_cuda_vmm_memory *unused_memory;
     struct mapping *unused_mapping;
 };
 
@@ -54,20 +60,20 @@ static void unlock(struct ga_cuda_vmm *v) {
     ga_self_leave();
 }
 
-static struct memory *new_memory(struct ga_root *root, struct ga_cuda_vmm *v) {
+static struct ga_cuda_vmm_memory *new_memory(struct ga_root *root, struct ga_cuda_vmm *v) {
     lock(v);
-    struct memory *m = v->unused_memory;
+    struct ga_cuda_vmm_memory *m = v->unused_memory;
     if (m)
         v->unused_memory = m->next;
     unlock(v);
     if (!m)
         m = ga_root_alloc(root, sizeof *m);
     if (m)
-        *m = (struct memory){.references = 1};
+        *m = (struct ga_cuda_vmm_memory){.references = 1};
     return m;
 }
 
-static void drop_memory(struct ga_cuda_vmm *v, struct memory *m) {
+static void drop_memory(struct ga_cuda_vmm *v, struct ga_cuda_vmm_memory *m) {
     lock(v);
     m->next = v->unused_memory;
     v->unused_memory = m;
@@ -92,13 +98,13 @@ static void *pointer_of(const struct ga_entry *e) {
     return (void *)(uintptr_t)e->context;
 }
 
-static uint64_t key_of(const struct memory *m) {
+static uint64_t key_of(const struct ga_cuda_vmm_memory *m) {
     return (uint64_t)(uintptr_t)m ^ GA_CUDA_KEY_MEMORY;
 }
 
 // Takes away references and mappings; puts the memory on the list when it was the last one.
-static void leave_locked(struct memory *m, uint64_t references, uint64_t mappings,
-                         struct memory **gone) {
+static void leave_locked(struct ga_cuda_vmm_memory *m, uint64_t references, uint64_t mappings,
+                         struct ga_cuda_vmm_memory **gone) {
     m->references -= references;
     m->mappings -= mappings;
     if (m->references != 0 || m->mappings != 0)
@@ -108,12 +114,14 @@ static void leave_locked(struct memory *m, uint64_t references, uint64_t mapping
 }
 
 // Gives back what the driver has given back.
-static void end(struct ga_root *root, struct ga_cuda_vmm *v, struct memory *gone) {
+static void end(struct ga_root *root, struct ga_cuda_vmm *v, struct ga_cuda_vmm_memory *gone) {
     while (gone) {
-        struct memory *m = gone;
+        struct ga_cuda_vmm_memory *m = gone;
         struct ga_entry entry;
         gone = m->next;
-        if (m->host)
+        if (m->object)
+            ga_cuda_bound_end(root, ga_cuda_bound_take(root, key_of(m)));
+        else if (m->host)
             ga_host_give(root, m->host);
         else if (ga_withdraw(root, key_of(m), &entry))
             ga_release(root, entry.device, entry.bytes, entry.tag);
@@ -121,14 +129,14 @@ static void end(struct ga_root *root, struct ga_cuda_vmm *v, struct memory *gone
     }
 }
 
-static struct memory *memory_locked(struct ga_cuda_vmm *v, ga_memory handle) {
+static struct ga_cuda_vmm_memory *memory_locked(struct ga_cuda_vmm *v, ga_memory handle) {
     struct ga_entry e;
     return ga_table_find(&v->handles, handle, &e) ? pointer_of(&e) : NULL;
 }
 
 // Records references of a handle. What it stood for before has ended out of our sight.
-static bool refer_locked(struct ga_cuda_vmm *v, ga_memory handle, struct memory *m,
-                         struct memory **gone) {
+static bool refer_locked(struct ga_cuda_vmm *v, ga_memory handle, struct ga_cuda_vmm_memory *m,
+                         struct ga_cuda_vmm_memory **gone) {
     struct ga_entry e;
     struct ga_entry old = {0};
     uint64_t references = 1;
@@ -146,7 +154,7 @@ static bool refer_locked(struct ga_cuda_vmm *v, ga_memory handle, struct memory 
 struct claim {
     struct ga_root *root;
     struct ga_cuda_vmm *vmm;
-    struct memory *memory;
+    struct ga_cuda_vmm_memory *memory;
     uint64_t bytes;
     bool host;
     uint32_t device;
@@ -201,13 +209,14 @@ static enum opened open_claim(struct claim *c, uint64_t bytes,
 
 // Puts what was created into the tables. False: no memory for that.
 static bool record(struct claim *c, ga_memory handle) {
-    struct memory *gone = NULL;
+    struct ga_cuda_vmm_memory *gone = NULL;
     struct ga_entry entry = {.key = key_of(c->memory),
                              .bytes = c->bytes,
                              .tag = c->tag,
                              .device = (uint8_t)c->device,
                              .kind = GA_MEMORY_PLAIN};
     c->memory->host = c->host ? c->bytes : 0;
+    c->memory->device = c->device;
     if (!c->host && !ga_hold(c->root, &entry))
         return false;
     lock(c->vmm);
@@ -239,6 +248,47 @@ ga_result ga_cuda_vmm_create(GA_FN_cuMemCreate *real, ga_memory *handle, size_t 
     return result;
 }
 
+// A handle that stands for no memory that is charged here: one that memory can be bound to, or
+// another process's. Its references and mappings are counted all the same. Where the driver has
+// given out one again that is known, it is a further reference.
+static void note(struct ga_root *root, ga_memory handle) {
+    struct ga_cuda_vmm *v = get(root, true);
+    struct ga_cuda_vmm_memory *fresh = v ? new_memory(root, v) : NULL;
+    struct ga_cuda_vmm_memory *gone = NULL;
+    if (!fresh)
+        return;
+    fresh->object = true;
+    lock(v);
+    struct ga_cuda_vmm_memory *m = memory_locked(v, handle);
+    if (m)
+        m->references++;
+    bool kept = refer_locked(v, handle, m ? m : fresh, &gone);
+    if (m && !kept)
+        m->references--;
+    unlock(v);
+    if (m || !kept)
+        drop_memory(v, fresh);
+    end(root, v, gone);
+}
+
+ga_result ga_cuda_vmm_import(GA_FN_cuMemImportFromShareableHandle *real, ga_memory *handle,
+                             void *shared, int type) {
+    ga_result result = real(handle, shared, type);
+    struct ga_root *root = result == GA_CUDA_SUCCESS ? ga_root_get() : NULL;
+    if (root && handle)
+        note(root, *handle);
+    return result;
+}
+
+ga_result ga_cuda_vmm_multicast(GA_FN_cuMulticastCreate *real, ga_memory *handle,
+                                const void *properties) {
+    ga_result result = real(handle, properties);
+    struct ga_root *root = result == GA_CUDA_SUCCESS ? ga_root_get() : NULL;
+    if (root && handle)
+        note(root, *handle);
+    return result;
+}
+
 // As with a free: a handle leaves the table before the driver is called, which may give it out
 // again. The memory keeps the reference meanwhile.
 ga_result ga_cuda_vmm_release(GA_FN_cuMemRelease *real, ga_memory handle) {
@@ -246,7 +296,7 @@ ga_result ga_cuda_vmm_release(GA_FN_cuMemRelease *real, ga_memory handle) {
     struct ga_cuda_vmm *v = get(root, false);
     struct ga_entry e;
     struct ga_entry old;
-    struct memory *gone = NULL;
+    struct ga_cuda_vmm_memory *gone = NULL;
     if (!v)
         return real(handle);
     lock(v);
@@ -282,7 +332,7 @@ static void match(void *arg, const struct ga_entry *e) {
 }
 
 // The memory that is mapped at an address, which need not be the beginning of a mapping.
-static struct memory *mapped_at_locked(struct ga_cuda_vmm *v, uint64_t address) {
+static struct ga_cuda_vmm_memory *mapped_at_locked(struct ga_cuda_vmm *v, uint64_t address) {
     struct search s = {address, NULL};
     struct ga_entry e;
     if (ga_table_find(&v->mapped, address, &e))
@@ -296,11 +346,11 @@ ga_result ga_cuda_vmm_retain(GA_FN_cuMemRetainAllocationHandle *real, ga_memory 
                              void *address) {
     struct ga_root *root = ga_root_get();
     struct ga_cuda_vmm *v = get(root, false);
-    struct memory *gone = NULL;
+    struct ga_cuda_vmm_memory *gone = NULL;
     if (!v)
         return real(handle, address);
     lock(v);
-    struct memory *m = mapped_at_locked(v, (uint64_t)(uintptr_t)address);
+    struct ga_cuda_vmm_memory *m = mapped_at_locked(v, (uint64_t)(uintptr_t)address);
     if (m)
         m->references++;
     unlock(v);
@@ -317,25 +367,6 @@ ga_result ga_cuda_vmm_retain(GA_FN_cuMemRetainAllocationHandle *real, ga_memory 
     return result;
 }
 
-// What another process owns is that one's to be charged with. One's own memory can come back by the
-// handle that it has already, which is then good for one release more.
-ga_result ga_cuda_vmm_import(GA_FN_cuMemImportFromShareableHandle *real, ga_memory *handle,
-                             void *from, int type) {
-    struct ga_root *root = ga_root_get();
-    ga_result result = real(handle, from, type);
-    struct ga_cuda_vmm *v = result == GA_CUDA_SUCCESS && handle ? get(root, false) : NULL;
-    struct memory *gone = NULL;
-    if (!v)
-        return result;
-    lock(v);
-    struct memory *m = memory_locked(v, *handle);
-    if (m && refer_locked(v, *handle, m, &gone))
-        m->references++;
-    unlock(v);
-    end(root, v, gone);
-    return result;
-}
-
 // What is mapped and none of ours is remembered as well, for its length: an unmap may go over
 // several mappings.
 ga_result ga_cuda_vmm_map(GA_FN_cuMemMap *real, ga_address address, size_t bytes, size_t offset,
@@ -343,7 +374,7 @@ ga_result ga_cuda_vmm_map(GA_FN_cuMemMap *real, ga_address address, size_t bytes
     struct ga_root *root = ga_root_get();
     struct ga_cuda_vmm *v = get(root, true);
     struct mapping *n = v ? new_mapping(root, v) : NULL;
-    struct memory *gone = NULL;
+    struct ga_cuda_vmm_memory *gone = NULL;
     struct ga_entry old = {0};
     if (!n)
         return root ? GA_CUDA_OUT_OF_MEMORY : real(address, bytes, offset, handle, flags);
@@ -390,7 +421,7 @@ static struct mapping *take_range_locked(struct ga_cuda_vmm *v, uint64_t address
 ga_result ga_cuda_vmm_unmap(GA_FN_cuMemUnmap *real, ga_address address, size_t bytes) {
     struct ga_root *root = ga_root_get();
     struct ga_cuda_vmm *v = get(root, false);
-    struct memory *gone = NULL;
+    struct ga_cuda_vmm_memory *gone = NULL;
     struct ga_entry old;
     if (!v)
         return real(address, bytes);
@@ -414,4 +445,85 @@ ga_result ga_cuda_vmm_unmap(GA_FN_cuMemUnmap *real, ga_address address, size_t b
     unlock(v);
     end(root, v, gone);
     return result;
+}
+
+// Other things that keep memory
+
+static struct ga_cuda_vmm_memory *keep_locked(struct ga_cuda_vmm_memory *m) {
+    if (m)
+        m->mappings++;
+    return m;
+}
+
+struct ga_cuda_vmm_memory *ga_cuda_vmm_keep(struct ga_root *root, ga_memory handle) {
+    struct ga_cuda_vmm *v = get(root, false);
+    if (!v)
+        return NULL;
+    lock(v);
+    struct ga_cuda_vmm_memory *m = keep_locked(memory_locked(v, handle));
+    unlock(v);
+    return m;
+}
+
+struct ga_cuda_vmm_memory *ga_cuda_vmm_keep_at(struct ga_root *root, uint64_t address) {
+    struct ga_cuda_vmm *v = get(root, false);
+    if (!v)
+        return NULL;
+    lock(v);
+    struct ga_cuda_vmm_memory *m = keep_locked(mapped_at_locked(v, address));
+    unlock(v);
+    return m;
+}
+
+void ga_cuda_vmm_keep_more(struct ga_root *root, struct ga_cuda_vmm_memory *memory) {
+    struct ga_cuda_vmm *v = get(root, false);
+    lock(v);
+    keep_locked(memory);
+    unlock(v);
+}
+
+void ga_cuda_vmm_let_go(struct ga_root *root, struct ga_cuda_vmm_memory *memory) {
+    struct ga_cuda_vmm *v = get(root, false);
+    struct ga_cuda_vmm_memory *gone = NULL;
+    lock(v);
+    leave_locked(memory, 0, 1, &gone);
+    unlock(v);
+    end(root, v, gone);
+}
+
+static void count_pending(struct ga_root *root, const struct ga_cuda_vmm_memory *m,
+                          uint64_t delta) {
+    ga_move_begin(root);
+    ga_cuda_pool_count(root, m->device, delta, atomic_load(&root->tag));
+    ga_move_end();
+}
+
+void ga_cuda_vmm_leave(struct ga_root *root, struct ga_cuda_vmm_memory *memory) {
+    struct ga_cuda_vmm *v = get(root, false);
+    struct ga_entry e;
+    lock(v);
+    bool first = memory->leaving++ == 0;
+    if (first)
+        memory->pending = ga_table_find(&root->blocks, key_of(memory), &e) ? e.bytes : 0;
+    unlock(v);
+    if (first && memory->pending)
+        count_pending(root, memory, memory->pending);
+}
+
+void ga_cuda_vmm_left(struct ga_root *root, struct ga_cuda_vmm_memory *memory) {
+    struct ga_cuda_vmm *v = get(root, false);
+    lock(v);
+    bool last = --memory->leaving == 0;
+    unlock(v);
+    if (last && memory->pending)
+        count_pending(root, memory, 0 - memory->pending);
+    ga_cuda_vmm_let_go(root, memory);
+}
+
+uint64_t ga_cuda_vmm_key(const struct ga_cuda_vmm_memory *memory) {
+    return key_of(memory);
+}
+
+ga_cu_device ga_cuda_vmm_device(const struct ga_cuda_vmm_memory *memory) {
+    return (ga_cu_device)memory->device;
 }

@@ -7,6 +7,7 @@
 
 #include "cuda_array.h"
 #include "cuda_async.h"
+#include "cuda_bound.h"
 #include "cuda_context.h"
 #include "cuda_graph.h"
 #include "cuda_green.h"

@@ -170,6 +170,7 @@ struct ga_root {
     _Atomic(struct ga_cuda_pending *) pending; // cuda_pending.c
     _Atomic(struct ga_cuda_graphs *) graphs;   // cuda_graph.c
     _Atomic(struct ga_cuda_vmm *) vmm;         // cuda_vmm.c
+    _Atomic(struct ga_cuda_bounds *) bounds;   // cuda_bound.c
     struct ga_spin arena_lock;
     uint8_t *arena;
     size_t arena_left;

@@ -16,6 +16,8 @@ const (
 	float   = 0x20
 	layered = 1
 	cubemap = 4
+
+	sparse, deferred = 0x40, 0x80
 )
 
 // arrays are descriptors of every shape, with what they cost.
@@ -159,13 +161,15 @@ func TestArraysEndWithTheirContext(t *testing.T) {
 func TestArraysWithoutMemory(t *testing.T) {
 	const limit = 1000
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
-		const deferred, sparse = 0x80, 0x40
 		p.Want(fmt.Sprintf("array3d a 100 100 0 1 1 %d", deferred), "ok")
 		p.Want(fmt.Sprintf("mipmap b 100 100 0 1 1 %d 3", deferred), "ok")
-		p.Want(fmt.Sprintf("array3d c 100 100 0 1 1 %d", sparse), "err 801") // by this driver
+		p.Want(fmt.Sprintf("array3d c 100 100 0 1 1 %d", sparse), "ok")
+		p.Want(fmt.Sprintf("mipmap d 100 100 0 1 1 %d 3", sparse), "ok")
 		exactly(p, limit)
 		p.Want("arraydestroy a", "ok")
 		p.Want("mipmapdestroy b", "ok")
+		p.Want("arraydestroy c", "ok")
+		p.Want("mipmapdestroy d", "ok")
 		exactly(p, limit)
 		holds(t, m, p.PID(), 0, 0)
 	})

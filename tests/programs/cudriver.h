@@ -203,6 +203,19 @@ struct cu_location {
     ROW(cuMemMap, cuMemMap, 10020, 0, (CUdeviceptr, size_t, size_t, uint64_t, unsigned long long)) \
     ROW(cuMemUnmap, cuMemUnmap, 10020, 0, (CUdeviceptr, size_t))                                   \
     ROW(cuMemRetainAllocationHandle, cuMemRetainAllocationHandle, 11000, 0, (uint64_t *, void *))  \
+    ROW(cuMemMapArrayAsync, cuMemMapArrayAsync, 11010, 0, (void *, unsigned int, CUstream))        \
+    ROW(cuMemMapArrayAsync_ptsz, cuMemMapArrayAsync, 11010, 2, (void *, unsigned int, CUstream))   \
+    ROW(cuMulticastCreate, cuMulticastCreate, 12010, 0, (uint64_t *, const void *))                \
+    ROW(cuMulticastAddDevice, cuMulticastAddDevice, 12010, 0, (uint64_t, CUdevice))                \
+    ROW(cuMulticastBindMem, cuMulticastBindMem, 12010, 0,                                          \
+        (uint64_t, size_t, uint64_t, size_t, size_t, unsigned long long))                          \
+    ROW(cuMulticastBindMem_v2, cuMulticastBindMem_v2, 13010, 0,                                    \
+        (uint64_t, CUdevice, size_t, uint64_t, size_t, size_t, unsigned long long))                \
+    ROW(cuMulticastBindAddr, cuMulticastBindAddr, 12010, 0,                                        \
+        (uint64_t, size_t, CUdeviceptr, size_t, unsigned long long))                               \
+    ROW(cuMulticastBindAddr_v2, cuMulticastBindAddr_v2, 13010, 0,                                  \
+        (uint64_t, CUdevice, size_t, CUdeviceptr, size_t, unsigned long long))                     \
+    ROW(cuMulticastUnbind, cuMulticastUnbind, 12010, 0, (uint64_t, CUdevice, size_t, size_t))      \
     ROW(cuMemAllocHost, cuMemAllocHost, 2000, 0, (void **, unsigned int))                          \
     ROW(cuMemAllocHost_v2, cuMemAllocHost, 3020, 0, (void **, size_t))                             \
     ROW(cuMemHostAlloc, cuMemHostAlloc, 2020, 0, (void **, size_t, unsigned int))                  \

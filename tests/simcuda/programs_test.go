@@ -19,6 +19,7 @@ func TestPrograms(t *testing.T) {
 		{"graphs in graphs, edited and updated", "inner", ""},
 		{"mapped memory is counted once", "vmm", ""},
 		{"what is handed over stays as long as somebody has it", "share", ""},
+		{"what is mapped without an address is kept", "bound", ""},
 		{"contexts of every kind, and memory that leaves", "green", ""},
 		{"the resolver answers as measured", "resolver", rows},
 	} {

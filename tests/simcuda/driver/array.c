@@ -11,7 +11,7 @@ enum {
     FLAG_LAYERED = 1,
     FLAG_CUBEMAP = 4,
     FLAG_SPARSE = 0x40,
-    FLAG_DEFERRED = 0x80, // memory comes later, by a call that is not supported
+    FLAG_DEFERRED = 0x80, // memory comes later, as with sparse ones: sparse.c
     FLAGS_KNOWN = 0xff,
 };
 
@@ -70,7 +70,11 @@ static CUresult check(const CUDA_ARRAY3D_DESCRIPTOR *d) {
         return CUDA_ERROR_INVALID_VALUE;
     if (d->Width > SIZE_MAX / 16) // a row that no number holds
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return d->Flags & FLAG_SPARSE ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+    // Of two or three dimensions, one of both; and here, no cubes.
+    if ((d->Flags & FLAG_SPARSE) && (!d->Height || (d->Flags & FLAG_DEFERRED)))
+        return CUDA_ERROR_INVALID_VALUE;
+    return (d->Flags & FLAG_SPARSE) && (d->Flags & FLAG_CUBEMAP) ? CUDA_ERROR_NOT_SUPPORTED
+                                                                 : CUDA_SUCCESS;
 }
 
 static struct texels shape(const CUDA_ARRAY3D_DESCRIPTOR *d) {
@@ -89,7 +93,8 @@ static bool size_of(const struct texels *t, uint64_t *size) {
 // Takes the memory, in a block that no pointer of the program leads to.
 static CUresult back(struct context *ctx, uint64_t size, unsigned flags, CUdeviceptr *base) {
     *base = 0;
-    return flags & FLAG_DEFERRED ? CUDA_SUCCESS : mem_alloc(ctx, size, BLOCK_ARRAY, base);
+    return flags & (FLAG_DEFERRED | FLAG_SPARSE) ? CUDA_SUCCESS
+                                                 : mem_alloc(ctx, size, BLOCK_ARRAY, base);
 }
 
 static void free_locked(CUdeviceptr base) {
@@ -172,6 +177,7 @@ EXPORT CUresult cuArrayDestroy(CUarray handle) {
     bool own = a && !a->level;
     if (own) {
         free_locked(a->texels.base);
+        sparse_drop(handle);
         handle_drop(handle);
         free(a);
     }
@@ -187,7 +193,7 @@ CUresult array_texels(CUarray handle, struct texels *out) {
     pthread_mutex_unlock(&drv.lock);
     if (!a)
         return CUDA_ERROR_INVALID_HANDLE;
-    return out->base ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return out->base ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 static CUresult describe(CUarray handle, CUDA_ARRAY3D_DESCRIPTOR *out) {
@@ -334,6 +340,7 @@ EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle) {
     struct mipmap *m = mipmap_locked(handle);
     if (m) {
         free_locked(m->base);
+        sparse_drop(handle);
         for (unsigned i = 0; i < m->levels; i++) {
             free(handle_get(HANDLE_ARRAY, m->level[i]));
             handle_drop(m->level[i]);
@@ -343,4 +350,27 @@ EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle) {
     }
     pthread_mutex_unlock(&drv.lock);
     return m ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult array_sparse(uintptr_t handle, bool mipmap, struct sparse *out) {
+    const struct array *a = mipmap ? NULL : array_locked(handle);
+    const struct mipmap *m = mipmap ? mipmap_locked(handle) : NULL;
+    if (!a && !m)
+        return CUDA_ERROR_INVALID_HANDLE;
+    const CUDA_ARRAY3D_DESCRIPTOR *d = a ? &a->desc : &m->desc;
+    struct texels t = shape(d);
+    if (!(d->Flags & (FLAG_SPARSE | FLAG_DEFERRED)) || (a && a->level))
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = (struct sparse){.ctx = a ? a->ctx : m->ctx,
+                           .size = {d->Width, t.rows, t.slices},
+                           .layers = 1,
+                           .levels = a ? 1 : m->levels,
+                           .element = t.element,
+                           .layered = d->Flags & FLAG_LAYERED,
+                           .whole = d->Flags & FLAG_DEFERRED};
+    if (out->layered) {
+        out->layers = (unsigned)t.slices;
+        out->size[2] = 1;
+    }
+    return offset_of(d, out->levels, &out->bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

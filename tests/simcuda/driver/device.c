@@ -234,6 +234,9 @@ static const int attributes[][2] = {
     {111, 1024},      // RESERVED_SHARED_MEMORY_PER_BLOCK
     {115, 1},         // MEMORY_POOLS_SUPPORTED
     {119, 1},         // MEMPOOL_SUPPORTED_HANDLE_TYPES: descriptors
+    {112, 1},         // SPARSE_CUDA_ARRAY_SUPPORTED
+    {121, 1},         // DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED
+    {132, 1},         // MULTICAST_SUPPORTED
 };
 
 static int attribute_of(int attribute, CUdevice dev) {

@@ -243,7 +243,22 @@ struct texels { // where an array's bytes lie
 };
 CUresult array_texels(CUarray array, struct texels *out);
 
+// What is to be known of an array that is made without memory; under drv.lock.
+struct sparse {
+    CUcontext ctx;
+    uint64_t size[3]; // of the first level; [2]: 1 for one of layers
+    unsigned layers, levels, element;
+    bool layered, whole; // whole: mapped at once
+    uint64_t bytes;      // of all of it
+};
+CUresult array_sparse(uintptr_t handle, bool mipmap, struct sparse *out);
+
+// sparse.c, under drv.lock
+void sparse_drop(uintptr_t array);
+void sparse_release_context(const struct context *ctx);
+
 // vmm.c, under drv.lock
+enum { MEM_TILE_POOL = 1 }; // CU_MEM_CREATE_USAGE_TILE_POOL
 struct range {
     CUdeviceptr base;
     uint64_t size;

@@ -68,6 +68,7 @@ static bool lives_in(struct block *b, void *ctx) {
 void mem_release_context(struct context *ctx) {
     block_each(lives_in, ctx, mem_free_locked);
     host_release_context(ctx);
+    sparse_release_context(ctx);
 }
 
 // What a pointer lives in is known from the pointer: like the driver, a free needs no current

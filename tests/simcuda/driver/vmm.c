@@ -4,7 +4,7 @@
 // mappings between them. A handle's memory is taken when it is created and given back when the
 // handle has been released as often as it was retained and nothing maps it any more.
 
-#include "driver.h"
+#include "vmm.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -13,7 +13,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define GRANULARITY (2ull << 20)
 #define EXPORT_MAGIC 0x6d656d756469736cull
 
 enum { HANDLE_TYPE_FD = 1 };
@@ -24,18 +23,6 @@ struct label {
     uint64_t magic, size, owner, object;
     int32_t phys;
     uint32_t ended; // the owner has let go
-};
-
-struct memory {
-    CUmemGenericAllocationHandle handle;
-    CUmemAllocationProp prop;
-    uint64_t size;
-    int phys; // -1: host memory
-    int fd;   // what backs it, so that a second mapping shows the same bytes
-    bool imported;
-    uint64_t owner, object; // whose it is, and as that process calls it
-    unsigned refs, maps;
-    struct memory *next, **at;
 };
 
 struct reservation {
@@ -67,6 +54,8 @@ static bool multiple(uint64_t n) {
 static CUresult check_prop(const CUmemAllocationProp *prop) {
     enum { PINNED = 1 };
     if (!prop || prop->type != PINNED)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (prop->usage & ~MEM_TILE_POOL)
         return CUDA_ERROR_INVALID_VALUE;
     if (prop->requestedHandleTypes & ~HANDLE_TYPE_FD)
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -115,7 +104,7 @@ EXPORT CUresult cuMemGetAllocationGranularity(size_t *out, const CUmemAllocation
     return rc;
 }
 
-static CUmemGenericAllocationHandle enlist_locked(struct memory *m) {
+CUmemGenericAllocationHandle vmm_enlist(struct memory *m) {
     m->next = memories;
     m->at = &memories;
     if (memories)
@@ -156,7 +145,7 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size,
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     pthread_mutex_lock(&drv.lock);
-    *out = enlist_locked(m);
+    *out = vmm_enlist(m);
     pthread_mutex_unlock(&drv.lock);
     return CUDA_SUCCESS;
 }
@@ -167,7 +156,9 @@ static void end_if_unused(struct memory *m) {
     *m->at = m->next;
     if (m->next)
         m->next->at = m->at;
-    if (m->imported) {
+    if (m->group) {
+        multicast_end(m->group);
+    } else if (m->imported) {
         sim_return(drv.sim, drv.me, m->owner, m->object);
     } else {
         write_label(m, 1);
@@ -257,7 +248,7 @@ EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out
     bool done = again_locked(&label, out);
     struct memory *m = done ? NULL : import_locked(&label, fd);
     if (m)
-        *out = enlist_locked(m);
+        *out = vmm_enlist(m);
     pthread_mutex_unlock(&drv.lock);
     return done || m ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -350,6 +341,8 @@ static bool reserved(CUdeviceptr p, uint64_t size) {
 }
 
 static CUresult map_locked(CUdeviceptr p, uint64_t size, struct memory *m) {
+    if (m && m->group && !multicast_is_whole(m->group))
+        return CUDA_ERROR_NOT_SUPPORTED; // a driver waits until it is
     if (!m || size > m->size || !reserved(p, size) || overlaps_mapping(p, size))
         return CUDA_ERROR_INVALID_VALUE;
     struct mapping *n = malloc(sizeof *n);
@@ -427,11 +420,15 @@ EXPORT CUresult cuMemSetAccess(CUdeviceptr p, size_t size, const CUmemAccessDesc
         else if (!dev_valid(access[i].location.id))
             return CUDA_ERROR_INVALID_DEVICE;
     pthread_mutex_lock(&drv.lock);
-    bool known = covered(p, size);
+    bool known = covered(p, size), group = false;
     for (struct mapping *m = mappings; m && known; m = m->next)
-        if (m->base >= p && m->base < p + size)
-            m->accessible = access[0].flags != NONE;
+        if (m->base >= p && m->base < p + size) {
+            group = group || m->memory->group;
+            m->accessible = access[0].flags != NONE && !m->memory->group;
+        }
     pthread_mutex_unlock(&drv.lock);
+    if (known && group)
+        return CUDA_ERROR_NOT_SUPPORTED;
     return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -440,6 +437,22 @@ static struct mapping *mapping_of(CUdeviceptr p) {
         if (p >= m->base && p - m->base < m->size)
             return m;
     return NULL;
+}
+
+struct memory *vmm_memory(CUmemGenericAllocationHandle handle) {
+    return handle_get(HANDLE_MEMORY, handle);
+}
+
+struct memory *vmm_mapped(CUdeviceptr p, uint64_t *offset) {
+    struct mapping *m = mapping_of(p);
+    if (m)
+        *offset = p - m->base;
+    return m ? m->memory : NULL;
+}
+
+void vmm_let_go(struct memory *m) {
+    m->maps--;
+    end_if_unused(m);
 }
 
 EXPORT CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
