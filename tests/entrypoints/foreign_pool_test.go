@@ -169,10 +169,14 @@ var lent = []struct {
 }{
 	{"mapping", func(owner, other *rig.Program) {
 		owner.Want("createshared a 4M", "ok")
-		other.Want(fmt.Sprintf("importfd p %d %d", owner.PID(), owner.Number("exportfd a")), "ok")
+		other.Want(handovers[0](owner, "a", "p"), "ok")
 		other.Want("reserve r 4M", "ok")
 		other.Want("map r 0 4M p", "ok")
 	}, []string{"releasemem a"}, []string{"releasemem p", "unmap r 0 4M"}},
+	{"mapping of a fabric", func(owner, other *rig.Program) {
+		owner.Want("createshared a 4M", "ok")
+		other.Want(handovers[1](owner, "a", "p"), "ok")
+	}, []string{"releasemem a"}, []string{"releasemem p"}},
 	{"block", func(owner, other *rig.Program) {
 		owner.Want("alloc a 4M", "ok")
 		other.Want("ipcopen p "+strings.TrimPrefix(owner.Ask("ipcget a"), "ok "), "ok")

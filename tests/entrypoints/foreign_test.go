@@ -17,6 +17,17 @@ func between(t *testing.T, limit uint64, f func(t *testing.T, m *rig.Machine, ow
 	})
 }
 
+// handovers are the ways to hand created memory over: each says by which command the
+// memory of a name is imported under another.
+var handovers = []func(owner *rig.Program, name, as string) string{
+	func(owner *rig.Program, name, as string) string {
+		return fmt.Sprintf("importfd %s %d %d", as, owner.PID(), owner.Number("exportfd "+name))
+	},
+	func(owner *rig.Program, name, as string) string {
+		return "importfabric " + as + " " + strings.TrimPrefix(owner.Ask("exportfabric "+name), "ok ")
+	},
+}
+
 // Memory that is exported and imported is charged once, to its owner; what the
 // importer opens and closes gives back nothing of anybody's.
 func TestForeignHandles(t *testing.T) {
@@ -31,33 +42,36 @@ func TestForeignHandles(t *testing.T) {
 			}
 			holds(t, m, to, 0, 0)
 		}
-		owner.Want("createshared a 4M", "ok")
-		fd := owner.Number("exportfd a")
-		importing := fmt.Sprintf("importfd h %d %d", from, fd)
-		m.Sim("fail", "cuMemImportFromShareableHandle:1:999")
-		other.Want(importing, "err 999")
-		m.Sim("clear")
-		other.Want(importing, "ok")
-		other.Want(strings.Replace(importing, "h", "again", 1), "ok")
-		other.Want("reserve r 16M", "ok")
-		other.Want("map r 0 4M h", "ok")
-		other.Want("map r 4M 4M again", "ok")
-		check(4 * mib)
-		exactly(other, limit)
-		other.Want("retain back r 1M", "ok")
-		other.Want("releasemem h", "ok")
-		other.Want("releasemem back", "ok")
-		other.Want("unmap r 0 4M", "ok")
-		check(4 * mib)
-		other.Want("unmap r 4M 4M", "ok")
-		other.Want("releasemem again", "ok")
-		other.Want("releasemem again", errInvalidValue)
-		check(4 * mib)
-		exactly(other, limit)
-		exactly(owner, limit-4*mib)
-		owner.Want("releasemem a", "ok")
-		check(0)
-		exactly(owner, limit)
+		for _, by := range handovers {
+			owner.Want("createshared a 4M", "ok")
+			importing := by(owner, "a", "h")
+			m.Sim("fail", "cuMemImportFromShareableHandle:1:999")
+			other.Want(importing, "err 999")
+			m.Sim("clear")
+			other.Want(importing, "ok")
+			other.Want(by(owner, "a", "again"), "ok")
+			other.Want("reserve r 16M", "ok")
+			other.Want("map r 0 4M h", "ok")
+			other.Want("map r 4M 4M again", "ok")
+			check(4 * mib)
+			exactly(other, limit)
+			other.Want("retain back r 1M", "ok")
+			other.Want("releasemem h", "ok")
+			other.Want("releasemem back", "ok")
+			other.Want("unmap r 0 4M", "ok")
+			check(4 * mib)
+			other.Want("unmap r 4M 4M", "ok")
+			other.Want("releasemem again", "ok")
+			other.Want("releasemem again", errInvalidValue)
+			check(4 * mib)
+			exactly(other, limit)
+			exactly(owner, limit-4*mib)
+			owner.Want("releasemem a", "ok")
+			check(0)
+			exactly(owner, limit)
+			other.Want(importing, errInvalidValue) // gone
+			holds(t, m, to, 0, 0)
+		}
 	})
 }
 
@@ -132,9 +146,9 @@ func TestForeignHandlesOfOnesOwn(t *testing.T) {
 	const limit = 8 * mib
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
 		pid := p.PID()
-		for range 2 {
+		for _, by := range handovers {
 			p.Want("createshared a 4M", "ok")
-			importing := fmt.Sprintf("importfd again %d %d", pid, p.Number("exportfd a"))
+			importing := by(p, "a", "again")
 			p.Want(importing, "ok")
 			m.Sim("fail", "cuMemImportFromShareableHandle:1:999")
 			p.Want(importing, "err 999")

@@ -415,3 +415,124 @@ func TestPoolsAfterADaemonDied(t *testing.T) {
 		exactly(p, limit)
 	})
 }
+
+// Memory of a pool lives in no context: it stays charged when the one that it was
+// allocated in is reset or destroyed, with what is on its way and what the pool keeps.
+func TestPoolsOutliveContexts(t *testing.T) {
+	const limit = 8 << 20
+	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("pool own", "ok")
+		p.Want("poolkeep own 64M", "ok")
+		for _, c := range []struct{ begin, end string }{
+			{"primary c", "release 0"},
+			{"primary c", "releasev1 0"},
+			{"primary c", "reset 0"}, // which leaves it retained
+			{"primary c", "resetv1 0"},
+			{"context c", "destroy c"},
+			{"context c", "destroyv1 c"},
+		} {
+			p.Want(c.begin, "ok")
+			p.Want("stream s", "ok")
+			p.Want("alloc plain 1M", "ok")
+			p.Want("allocpool a 1M s own", "ok")
+			p.Want("allocpool b 2M s own", "ok")
+			p.Want("allocpool k 1M s own", "ok")
+			p.Want("freeasync k s", "ok")
+			p.Want("sync s", "ok")
+			p.Want("delay s 50", "ok")
+			p.Want("freeasync b s", "ok")
+			keepsAll(t, m, pid, 5<<20)
+			p.Want(c.end, "ok")
+			p.Want("use first", "ok")
+			keeps(t, m, pid, 1<<20, 3<<20)
+			exactly(p, 7<<20) // trims it
+			keeps(t, m, pid, 1<<20, 0)
+			p.Want("allocpool b 7M 0 own", "ok")
+			p.Want("alloc more 1", errOutOfMemory)
+			p.Want("free b", "ok")
+			p.Want("freeasync a 0", "ok")
+			p.Want("syncall", "ok")
+			keeps(t, m, pid, 0, 8<<20)
+			p.Want("pooltrim own 0", "ok")
+			keeps(t, m, pid, 0, 0)
+			if t.Failed() {
+				t.Fatalf("after %+v", c)
+			}
+		}
+		exactly(p, limit)
+	})
+}
+
+// keepsAll is keeps where it is open how much of it is a block's still.
+func keepsAll(t *testing.T, m *rig.Machine, pid int, bytes uint64) {
+	t.Helper()
+	if used := m.SimNumber("used", "0"); used != bytes {
+		t.Errorf("the driver has %d bytes in use, want %d", used, bytes)
+	}
+	if l := m.Lease(pid, 0); uint64(l.Used) != bytes {
+		t.Errorf("the daemon says %d bytes, want %d", l.Used, bytes)
+	}
+}
+
+// A pool with a largest size refuses by itself what the budget would allow, and what it
+// refuses is not charged.
+func TestPoolsWithALargestSize(t *testing.T) {
+	const limit = 8 << 20
+	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("stream s", "ok")
+		p.Want("poolmost own 3M", "ok")
+		p.Want("poolkeep own 64M", "ok")
+		for range 3 {
+			p.Want("allocpool a 3M s own", "ok")
+			p.Want("allocpool b 1 s own", errOutOfMemory)
+			keeps(t, m, pid, 3<<20, 0)
+			p.Want("freeasync a s", "ok")
+			p.Want("sync s", "ok")
+			keeps(t, m, pid, 0, 3<<20)
+			p.Want("allocpool a 4M s own", errOutOfMemory)
+			keeps(t, m, pid, 0, 3<<20)
+		}
+		exactly(p, limit)
+		keeps(t, m, pid, 0, 0)
+	})
+}
+
+// The pool that a device takes from changes between two allocations, and each block goes
+// back to the one that it came from.
+func TestPoolsTakeTurns(t *testing.T) {
+	const limit = 8 << 20
+	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("stream s", "ok")
+		p.Want("pool own", "ok")
+		p.Want("poolshared kept", "ok")
+		p.Want("poolkeep own 64M", "ok")
+		for _, pool := range []string{"own", "kept", "default"} {
+			p.Want("pooluse "+pool, "ok")
+			p.Want("allocasync "+pool+"1 1M s", "ok")
+			p.Want("allocptsz "+pool+"2 1M s", "ok")
+		}
+		keeps(t, m, pid, 6<<20, 0)
+		for _, pool := range []string{"default", "own", "kept"} {
+			p.Want("freeasync "+pool+"1 s", "ok")
+			p.Want("free "+pool+"2", "ok")
+		}
+		p.Want("syncall", "ok")
+		keeps(t, m, pid, 0, 4<<20)
+		p.Want("poolholds own", "ok 2097152")
+		p.Want("poolholds kept", "ok 2097152")
+		exactly(p, 6<<20) // one of them gives way
+		keeps(t, m, pid, 0, 2<<20)
+		p.Want("pooluse kept", "ok")
+		p.Want("pooldestroy kept", "ok")
+		keeps(t, m, pid, 0, 0)
+		p.Want("allocasync a 8M s", "ok")
+		p.Want("pooluse kept", errInvalidValue)
+		p.Want("free a", "ok")
+		p.Want("syncall", "ok")
+		keeps(t, m, pid, 0, 0)
+		exactly(p, limit)
+	})
+}

@@ -100,9 +100,10 @@
 //   others'     createshared NAME SIZE       cuMemCreate of what can be exported
 //   memory      exportfd NAME                cuMemExportToShareableHandle: "exportfd a ok 7"
 //               importfd NEW PID FD          cuMemImportFromShareableHandle of another process's
-//               ipcget NAME                  cuIpcGetMemHandle: "ipcget a ok 0123…", in hex digits
-//               ipcopen NEW HANDLE           cuIpcOpenMemHandle_v2;   ipcopenv1: cuIpcOpenMemHandle
-//               ipcclose NAME                cuIpcCloseMemHandle
+//               exportfabric NAME            the same by a handle of bytes: "exportfabric a ok
+//               0123…" importfabric NEW HANDLE ipcget NAME                  cuIpcGetMemHandle:
+//               "ipcget a ok 0123…", in hex digits ipcopen NEW HANDLE cuIpcOpenMemHandle_v2;
+//               ipcopenv1: cuIpcOpenMemHandle ipcclose NAME                cuIpcCloseMemHandle
 //               external NEW PID FD SIZE     cuImportExternalMemory of another process's descriptor
 //               externalmap NEW NAME SIZE    cuExternalMemoryGetMappedBuffer
 //               externaldestroy NAME         cuDestroyExternalMemory
@@ -654,7 +655,9 @@ static void do_create(const struct command *c) {
         int type, handle_types, location_type, location;
         uint64_t more[2];
     } properties = {1, 0, place_type, (int)number_or(c, 3, (uint64_t)device), {0}};
-    properties.handle_types = strcmp(c->word[0], "createshared") == 0;
+    enum { DESCRIPTOR = 1, FABRIC = 8 };
+    if (strcmp(c->word[0], "createshared") == 0)
+        properties.handle_types = DESCRIPTOR | FABRIC;
     if (strcmp(c->word[0], "createtiles") == 0)
         properties.more[1] = 1 << 16; // usage: CU_MEM_CREATE_USAGE_TILE_POOL
     struct name *n = lookup(c, 1, true);
@@ -896,6 +899,24 @@ static struct cu_ipc_handle parse_hex(const char *text) {
         h.bytes[i] = (unsigned char)strtoul(digits, NULL, 16);
     }
     return h;
+}
+
+static void do_exportfabric(const struct command *c) {
+    struct cu_ipc_handle h = {{0}};
+    char more[2 * sizeof h + 1];
+    CUresult r = CU(cuMemExportToShareableHandle)(&h, lookup(c, 1, false)->value, 8, 0);
+    print_hex(&h, more);
+    answer(c, r, more);
+}
+
+static void do_importfabric(const struct command *c) {
+    struct name *n = lookup(c, 1, true);
+    struct cu_ipc_handle h = parse_hex(word(c, 2));
+    uint64_t handle = 0;
+    CUresult r = CU(cuMemImportFromShareableHandle)(&handle, &h, 8);
+    if (r == 0)
+        n->value = handle;
+    answer(c, r, "");
 }
 
 static void do_ipcget(const struct command *c) {
@@ -1908,6 +1929,8 @@ static const struct {
     {"createshared", do_create},
     {"exportfd", do_exportfd},
     {"importfd", do_importfd},
+    {"exportfabric", do_exportfabric},
+    {"importfabric", do_importfabric},
     {"ipcget", do_ipcget},
     {"ipcopen", do_ipcopen},
     {"ipcopenv1", do_ipcopen},

@@ -7,6 +7,7 @@
 #include "vmm.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,7 +16,7 @@
 
 #define EXPORT_MAGIC 0x6d656d756469736cull
 
-enum { HANDLE_TYPE_FD = 1 };
+enum { HANDLE_TYPE_FD = 1, HANDLE_TYPE_FABRIC = 8 };
 enum { LOCATION_HOST = 2, LOCATION_HOST_NUMA, LOCATION_HOST_NUMA_CURRENT };
 
 // Lies behind the bytes in what backs them, for who gets the descriptor.
@@ -57,7 +58,7 @@ static CUresult check_prop(const CUmemAllocationProp *prop) {
         return CUDA_ERROR_INVALID_VALUE;
     if (prop->usage & ~MEM_TILE_POOL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (prop->requestedHandleTypes & ~HANDLE_TYPE_FD)
+    if (prop->requestedHandleTypes & ~(HANDLE_TYPE_FD | HANDLE_TYPE_FABRIC))
         return CUDA_ERROR_NOT_SUPPORTED;
     switch (prop->location.type) {
     case LOCATION_DEVICE:
@@ -169,22 +170,38 @@ static void end_if_unused(struct memory *m) {
     free(m);
 }
 
-EXPORT CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle,
-                                             int type, unsigned long long flags) {
-    ENTER();
-    if (!out || type != HANDLE_TYPE_FD || flags)
-        return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&drv.lock);
-    struct memory *m = handle_get(HANDLE_MEMORY, handle);
-    bool can = m && (m->prop.requestedHandleTypes & type);
-    int fd = can ? fcntl(m->fd, F_DUPFD_CLOEXEC, 0) : -1;
-    pthread_mutex_unlock(&drv.lock);
-    if (!can)
-        return CUDA_ERROR_INVALID_VALUE;
+// Says where the owner keeps what backs the memory: machines are one here, and so is the user.
+struct fabric_handle {
+    uint64_t magic, object;
+    int32_t pid, fd;
+    uint64_t reserved[5];
+};
+_Static_assert(sizeof(struct fabric_handle) == 64, "of its size in cuda.h");
+
+static CUresult export_locked(const struct memory *m, int type, void *out) {
+    if (type == HANDLE_TYPE_FABRIC) {
+        *(struct fabric_handle *)out = (struct fabric_handle){
+            .magic = EXPORT_MAGIC, .object = m->object, .pid = drv.me->pid, .fd = m->fd};
+        return CUDA_SUCCESS;
+    }
+    int fd = fcntl(m->fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *(int *)out = fd;
     return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle,
+                                             int type, unsigned long long flags) {
+    ENTER();
+    if (!out || (type != HANDLE_TYPE_FD && type != HANDLE_TYPE_FABRIC) || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&drv.lock);
+    struct memory *m = handle_get(HANDLE_MEMORY, handle);
+    bool can = m && (m->prop.requestedHandleTypes & type);
+    CUresult rc = can ? export_locked(m, type, out) : CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_unlock(&drv.lock);
+    return rc;
 }
 
 static bool read_label(int fd, struct label *label) {
@@ -215,7 +232,7 @@ static bool again_locked(const struct label *l, CUmemGenericAllocationHandle *ou
 }
 
 // The bytes are the same, and the owner's.
-static struct memory *import_locked(const struct label *l, int fd) {
+static struct memory *import_locked(const struct label *l, int fd, int type) {
     struct memory *m = calloc(1, sizeof *m);
     if (!m || (fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)) < 0) {
         free(m);
@@ -226,7 +243,7 @@ static struct memory *import_locked(const struct label *l, int fd) {
         free(m);
         return NULL;
     }
-    *m = (struct memory){.prop = {.type = 1, .requestedHandleTypes = HANDLE_TYPE_FD},
+    *m = (struct memory){.prop = {.type = 1, .requestedHandleTypes = type},
                          .size = l->size,
                          .phys = l->phys,
                          .fd = fd,
@@ -237,20 +254,40 @@ static struct memory *import_locked(const struct label *l, int fd) {
     return m;
 }
 
-EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *os_handle,
-                                               int type) {
+static CUresult import_from(int fd, int type, uint64_t object, CUmemGenericAllocationHandle *out) {
     struct label label;
-    ENTER();
-    int fd = (int)(intptr_t)os_handle;
-    if (!out || type != HANDLE_TYPE_FD || !read_label(fd, &label))
+    if (!read_label(fd, &label) || (object && object != label.object))
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&drv.lock);
     bool done = again_locked(&label, out);
-    struct memory *m = done ? NULL : import_locked(&label, fd);
+    struct memory *m = done ? NULL : import_locked(&label, fd, type);
     if (m)
         *out = vmm_enlist(m);
     pthread_mutex_unlock(&drv.lock);
     return done || m ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult import_fabric(const struct fabric_handle *h, CUmemGenericAllocationHandle *out) {
+    char path[64];
+    if (!h || h->magic != EXPORT_MAGIC)
+        return CUDA_ERROR_INVALID_VALUE;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)h->pid, (int)h->fd);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult rc = import_from(fd, HANDLE_TYPE_FABRIC, h->object, out);
+    close(fd);
+    return rc;
+}
+
+EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *os_handle,
+                                               int type) {
+    ENTER();
+    if (out && type == HANDLE_TYPE_FABRIC)
+        return import_fabric(os_handle, out);
+    if (!out || type != HANDLE_TYPE_FD)
+        return CUDA_ERROR_INVALID_VALUE;
+    return import_from((int)(intptr_t)os_handle, type, 0, out);
 }
 
 EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
