@@ -43,8 +43,8 @@ static uint64_t latch(struct ga_latch *l, uint64_t room, uint64_t used) {
     return seen;
 }
 
-bool ga_budget_ask(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], uint64_t capacity,
-                   struct ga_budget *budget) {
+static bool ask(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE],
+                struct ga_wire_query_reply *answer) {
     struct ga_wire_query_request query;
     struct ga_reply reply = {.request = 0};
     if (!root->env.virtualize)
@@ -54,10 +54,28 @@ bool ga_budget_ask(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], uint6
             GA_WAY_ASK ||
         reply.header.status != GA_STATUS_OK || !ga_session_fits(&reply, sizeof reply.body.query))
         return false;
-    const struct ga_wire_query_reply *q = &reply.body.query;
-    uint64_t total = least(q->total, capacity);
-    uint64_t most = least(total, latch(latch_of(root, uuid), q->room, q->used));
+    *answer = reply.body.query;
+    return true;
+}
+
+bool ga_budget_ask(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], uint64_t capacity,
+                   struct ga_budget *budget) {
+    struct ga_wire_query_reply q;
+    if (!ask(root, uuid, &q))
+        return false;
+    uint64_t total = least(q.total, capacity);
+    uint64_t most = least(total, latch(latch_of(root, uuid), q.room, q.used));
     *budget = (struct ga_budget){
-        .total = total, .used = q->used, .room = most > q->used ? most - q->used : 0};
+        .total = total, .used = q.used, .room = most > q.used ? most - q.used : 0};
+    return true;
+}
+
+// Programs ask this before they make a context, which takes room: what is free is not fixed by it.
+bool ga_budget_ask_total(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], uint64_t capacity,
+                         uint64_t *total) {
+    struct ga_wire_query_reply q;
+    if (!ask(root, uuid, &q))
+        return false;
+    *total = least(q.total, capacity);
     return true;
 }

@@ -16,4 +16,8 @@ struct ga_budget {
 bool ga_budget_ask(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], uint64_t capacity,
                    struct ga_budget *budget);
 
+// The same of the total alone, which fixes nothing of what is free.
+bool ga_budget_ask_total(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], uint64_t capacity,
+                         uint64_t *total);
+
 #endif

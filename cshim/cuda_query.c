@@ -4,17 +4,24 @@
 #include "budget.h"
 #include "cuda_device.h"
 
-// A device of `capacity` bytes, by its ordinal. False: the driver's own answer stands.
-static bool ask_device(ga_cu_device device, uint64_t capacity, struct ga_budget *answer) {
+// A device by its ordinal. NULL: the driver's own answer stands.
+static struct ga_root *root_with(ga_cu_device device) {
     struct ga_root *root = ga_root_get();
-    return root && ga_cuda_device_know(root, device) &&
-           ga_budget_ask(root, root->devices[device].uuid, capacity, answer);
+    return root && ga_cuda_device_know(root, device) ? root : NULL;
 }
 
+// The current context's, of `capacity` bytes. False: the driver's own answer stands.
 static bool ask_current(uint64_t capacity, struct ga_budget *answer) {
     ga_cu_device device = -1;
-    return GA_REAL(cuCtxGetDevice) && GA_REAL(cuCtxGetDevice)(&device) == GA_CUDA_SUCCESS &&
-           ask_device(device, capacity, answer);
+    if (!GA_REAL(cuCtxGetDevice) || GA_REAL(cuCtxGetDevice)(&device) != GA_CUDA_SUCCESS)
+        return false;
+    struct ga_root *root = root_with(device);
+    return root && ga_budget_ask(root, root->devices[device].uuid, capacity, answer);
+}
+
+static bool ask_total(ga_cu_device device, uint64_t capacity, uint64_t *total) {
+    struct ga_root *root = root_with(device);
+    return root && ga_budget_ask_total(root, root->devices[device].uuid, capacity, total);
 }
 
 static unsigned int narrow(uint64_t value) {
@@ -47,17 +54,17 @@ ga_result ga_cuda_get_info_v1(GA_FN_cuMemGetInfo *real, unsigned int *room, unsi
 }
 
 ga_result ga_cuda_total(GA_FN_cuDeviceTotalMem_v2 *real, size_t *bytes, ga_cu_device device) {
-    struct ga_budget answer;
+    uint64_t total;
     ga_result result = real(bytes, device);
-    if (result == GA_CUDA_SUCCESS && bytes && ask_device(device, *bytes, &answer))
-        *bytes = answer.total;
+    if (result == GA_CUDA_SUCCESS && bytes && ask_total(device, *bytes, &total))
+        *bytes = total;
     return result;
 }
 
 ga_result ga_cuda_total_v1(GA_FN_cuDeviceTotalMem *real, unsigned int *bytes, ga_cu_device device) {
-    struct ga_budget answer;
+    uint64_t total;
     ga_result result = real(bytes, device);
-    if (result == GA_CUDA_SUCCESS && bytes && ask_device(device, UINT64_MAX, &answer))
-        *bytes = narrow(answer.total);
+    if (result == GA_CUDA_SUCCESS && bytes && ask_total(device, UINT64_MAX, &total))
+        *bytes = narrow(total);
     return result;
 }

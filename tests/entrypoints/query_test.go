@@ -117,6 +117,22 @@ func TestQueriesOfTheWholeDevice(t *testing.T) {
 	}
 }
 
+// What a device is called before there is a context does not fix what is free: the
+// context takes room, and what is free then can be had.
+func TestQueriesBeforeTheContext(t *testing.T) {
+	t.Parallel()
+	const context = 64 * mib
+	m := rig.New(t, rig.Options{NoMount: true, Devices: "8G", Sim: []string{fmt.Sprint("SIMCUDA_CONTEXT_BYTES=", context)},
+		Config: "schema_version = 1\n[defaults]\ncontext_reserve = \"64MiB\"\n"})
+	p := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym"), "--context", "none"))
+	const total = 8 << 30
+	p.Want("total 0", fmt.Sprintf("ok %d", uint64(total)))
+	p.Want("context c", "ok")
+	tells(t, p, total-context, total)
+	p.Want(fmt.Sprint("alloc a ", uint64(total-context)), "ok")
+	tells(t, p, 0, total)
+}
+
 // The processes of a job share its budget and see each other.
 func TestQueriesOfAJob(t *testing.T) {
 	t.Parallel()
