@@ -59,6 +59,7 @@ func (a *app) supervise(program string, args, environ []string, caught <-chan os
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
+	a.warnOutside(program)
 	process, err := start(program, args, environ)
 	if err != nil {
 		return startFailure(program, err)
