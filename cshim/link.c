@@ -44,13 +44,19 @@ void ga_link_unlock(struct ga_root *root) {
     ga_self_come_back();
 }
 
+static bool is_bar(int error) {
+    return error == -EACCES || error == -EPERM || error == -EMFILE || error == -ENFILE;
+}
+
 static int connect_any(struct ga_root *root) {
     int fd = -ENOENT;
-    for (size_t i = 0; i < 2 && root->env.socket[i][0]; i++) {
+    int bar = 0;
+    for (size_t i = 0; i < 2 && root->env.socket[i][0] && fd < 0; i++) {
         fd = ga_os_connect(root->env.socket[i]);
-        if (fd >= 0)
-            return fd;
+        if (is_bar(fd))
+            bar = fd;
     }
+    atomic_store(&root->barred, fd < 0 ? bar : 0);
     return fd;
 }
 
@@ -218,6 +224,8 @@ static bool say_hello(struct ga_root *root) {
         note_refusal(root, &reply);
         ok = false;
     }
+    if (ok && reply.fd < 0) // the kernel drops the page's descriptor where there is no room for it
+        atomic_store(&root->barred, -EMFILE);
     ok = ok && ga_session_fits(&reply, sizeof reply.body.hello) && reply.fd >= 0 &&
          begin_session(root, fd, &reply);
     if (ok)

@@ -118,6 +118,7 @@ struct ga_root {
     _Atomic uint32_t link_epoch;
     _Atomic uint32_t on_loss;
     _Atomic uint32_t warned;        // the user has had the line about the missing daemon
+    _Atomic int barred;             // what kept us from a daemon that may be there; 0: nothing
     _Atomic uint64_t retry_at_ms;   // no attempt before
     _Atomic uint64_t mend_at_ms;    // the same, of one on the way
     _Atomic uint32_t hello_refused; // by policy: what it asks for is not to be had now

@@ -21,6 +21,19 @@ bool ga_session_fits(const struct ga_reply *reply, size_t size) {
     return reply->header.length == sizeof reply->header + size;
 }
 
+// Why there may be a daemon all the same.
+static const char *bar(struct ga_root *root) {
+    switch (atomic_load(&root->barred)) {
+    case 0:
+        return "";
+    case -EMFILE:
+    case -ENFILE:
+        return " (no descriptor is free)";
+    default:
+        return " (permission denied)";
+    }
+}
+
 static enum ga_way policy(struct ga_root *root) {
     if (atomic_load(&root->hello_refused))
         return GA_WAY_REFUSED;
@@ -29,8 +42,8 @@ static enum ga_way policy(struct ga_root *root) {
         const char *also = root->env.socket[1][0] ? " or " : "";
         const char *what = closed ? "device memory is refused until there is one"
                                   : "this program runs unarbitrated";
-        ga_log_user("no daemon at %s%s%s: %s", root->env.socket[0], also, root->env.socket[1],
-                    what);
+        ga_log_user("no daemon at %s%s%s%s: %s", root->env.socket[0], also, root->env.socket[1],
+                    bar(root), what);
     }
     return closed ? GA_WAY_CLOSED : GA_WAY_OPEN;
 }

@@ -152,6 +152,33 @@ func TestWithoutADaemon(t *testing.T) {
 	}
 }
 
+// TestBarredFromTheDaemon: where there may well be a daemon, the line says what kept the
+// program from it.
+func TestBarredFromTheDaemon(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
+	try := func(name, want string, before ...string) {
+		words := append(before, cudaprog(t, "dlsym"))
+		p := m.Interact(m.Command(m.PreloadEnv(), words[0], words[1:]...))
+		p.Want("alloc a 1M", "ok")
+		if said := p.End(); want == "" && said != "" || !strings.Contains(said, want) || strings.Count(said, "\n") > 1 {
+			t.Errorf("%s: stderr, want one line with %q:\n%s", name, want, said)
+		}
+	}
+	for _, descriptors := range []string{"4", "5"} { // none for a socket, and none for the page
+		try(descriptors+" descriptors", m.Socket+" (no descriptor is free): ", "prlimit", "--nofile="+descriptors)
+	}
+	try("enough descriptors", "", "prlimit", "--nofile=40")
+	if err := os.Chmod(m.Socket, 0); err != nil {
+		t.Fatal(err)
+	}
+	var unprivileged []string
+	if os.Getuid() == 0 { // for whom no file is closed
+		unprivileged = []string{"setpriv", "--bounding-set=-dac_override,-dac_read_search"}
+	}
+	try("no permission", m.Socket+" (permission denied): ", unprivileged...)
+}
+
 func TestMemoryQueriesShowTheBudget(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
