@@ -16,6 +16,8 @@ struct claim {
     struct ga_cuda_draw draw;
     struct ga_cuda_host_claim host; // in its place where the pool is in the host
     ga_stream stream;
+    uint64_t turn; // of ga_cuda_pool_turn, from before the device's pool was looked up
+    bool named;    // a pool that the program named
     bool again;
 };
 
@@ -51,11 +53,32 @@ static void undo(struct claim *c) {
     ga_cuda_pending_add(d->root, &entry, c->stream);
 }
 
+// Where the device's pool changed while the driver was asked, the block is charged to the one that
+// it came from. False: that was refused, and nothing is drawn.
+static bool follow(struct claim *c, ga_address address) {
+    struct ga_cuda_draw *d = &c->draw;
+    if (GA_LIKELY(c->named || (c->turn != 0 && c->turn == ga_cuda_pool_turn(d->root))))
+        return true;
+    struct ga_cuda_pool *pool = ga_cuda_pool_asked(d->root, address, (int)d->device);
+    if (!pool || pool == d->pool)
+        return true;
+    undo(c);
+    c->again = false;
+    d->pool = pool;
+    return ga_cuda_draw(d);
+}
+
 static ga_result settle(struct claim *c, ga_result result, ga_address address) {
     struct ga_cuda_draw *d = &c->draw;
     if (result != GA_CUDA_SUCCESS) {
         undo(c);
         return result;
+    }
+    if (GA_UNLIKELY(!follow(c, address))) {
+        if (GA_REAL(cuMemFree_v2)(address) != GA_CUDA_SUCCESS)
+            return result;
+        ga_cuda_pool_shed(d->root, d->pool);
+        return GA_CUDA_OUT_OF_MEMORY;
     }
     struct ga_entry entry = entry_of(d, address);
     // Without memory to remember it by: better no block than one that nobody can account for.
@@ -80,6 +103,8 @@ static enum opened open_claim(struct claim *c, uint64_t bytes, bool named, ga_po
     int device = ga_cuda_device_of_stream(root, stream, &context);
     if (device < 0)
         return PASS;
+    c->named = named;
+    c->turn = ga_cuda_pool_turn(root);
     struct ga_cuda_pool *pool = named ? ga_cuda_pool_named(root, handle, device)
                                       : ga_cuda_pool_current(root, (uint32_t)device);
     if (!pool)

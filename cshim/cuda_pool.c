@@ -31,6 +31,8 @@ struct ga_cuda_pool {
 struct ga_cuda_pools {
     struct ga_spin lock;
     struct ga_cuda_pool *first; // nothing leaves this list
+    _Atomic uint64_t changes;   // of which pool a device takes from, begun so far
+    _Atomic uint32_t changing;  // of these, how many are with the driver
 };
 
 static struct ga_cuda_pools *get(struct ga_root *root, bool make) {
@@ -165,6 +167,37 @@ struct ga_cuda_pool *ga_cuda_pool_named(struct ga_root *root, ga_pool handle, in
     if (pool)
         return pool;
     return find_or_make(root, handle, device_of(root, handle, otherwise), ORDINARY);
+}
+
+static struct ga_cuda_pools *change_begin(struct ga_root *root) {
+    struct ga_cuda_pools *p = get(root, true);
+    if (p) {
+        atomic_fetch_add(&p->changing, 1);
+        atomic_fetch_add(&p->changes, 1);
+    }
+    return p;
+}
+
+static void change_end(struct ga_cuda_pools *p) {
+    if (p)
+        atomic_fetch_sub(&p->changing, 1);
+}
+
+// In the reverse order: a change that begins between the two is on its way.
+uint64_t ga_cuda_pool_turn(struct ga_root *root) {
+    struct ga_cuda_pools *p = get(root, false);
+    uint64_t changes = p ? atomic_load(&p->changes) : 0;
+    return p && atomic_load(&p->changing) ? 0 : changes + 1;
+}
+
+struct ga_cuda_pool *ga_cuda_pool_asked(struct ga_root *root, ga_address address, int device) {
+    ga_pool handle = NULL;
+    if (!GA_REAL(cuPointerGetAttribute) ||
+        GA_REAL(cuPointerGetAttribute)(&handle, GA_CUDA_POINTER_POOL, address) != GA_CUDA_SUCCESS ||
+        !handle)
+        return NULL;
+    struct ga_cuda_pool *pool = ga_cuda_pool_named(root, handle, device);
+    return pool && pool->device == device ? pool : NULL;
 }
 
 struct ga_cuda_pool *ga_cuda_pool_of_graphs(struct ga_root *root, uint32_t device) {
@@ -395,6 +428,11 @@ static uint64_t squeeze(struct ga_root *root, struct ga_cuda_pool *pool, uint64_
     return given;
 }
 
+void ga_cuda_pool_shed(struct ga_root *root, struct ga_cuda_pool *pool) {
+    struct sums s = sums_of(root, pool);
+    trim(&s, s.charged);
+}
+
 static uint64_t reap_pool(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t wanted) {
     uint64_t reserved;
     uint64_t given = settle(root, pool, &reserved);
@@ -494,7 +532,9 @@ ga_result ga_cuda_pool_destroy(GA_FN_cuMemPoolDestroy *real, ga_pool handle) {
     if (ours)
         ga_cuda_pool_blocks(root, pool, 1); // so that it does not end before the driver has spoken
     set_handle(root, pool, NULL);
+    struct ga_cuda_pools *changing = change_begin(root);
     ga_result result = real(handle);
+    change_end(changing);
     if (result != GA_CUDA_SUCCESS)
         set_handle(root, pool, handle);
     struct ga_cuda_pools *p = begin(root);
@@ -504,6 +544,21 @@ ga_result ga_cuda_pool_destroy(GA_FN_cuMemPoolDestroy *real, ga_pool handle) {
         pool->kind = UNUSED;
     end(p);
     tell(root, notify);
+    return result;
+}
+
+ga_result ga_cuda_pool_use(GA_FN_cuDeviceSetMemPool *real, ga_cu_device device, ga_pool pool) {
+    struct ga_cuda_pools *changing = change_begin(ga_root_get());
+    ga_result result = real(device, pool);
+    change_end(changing);
+    return result;
+}
+
+ga_result ga_cuda_pool_use_at(GA_FN_cuMemSetMemPool *real, struct ga_cu_location *location,
+                              int type, ga_pool pool) {
+    struct ga_cuda_pools *changing = change_begin(ga_root_get());
+    ga_result result = real(location, type, pool);
+    change_end(changing);
     return result;
 }
 

@@ -19,6 +19,13 @@ struct ga_cuda_pool *ga_cuda_pool_current(struct ga_root *root, uint32_t device)
 // The pool of a handle. One that was never seen before is taken to be on the device that
 // otherwise says, unless it is another device's own.
 struct ga_cuda_pool *ga_cuda_pool_named(struct ga_root *root, ga_pool handle, int otherwise);
+// Which pool devices take from: a number that is another one when that may have changed since; 0
+// while it changes.
+uint64_t ga_cuda_pool_turn(struct ga_root *root);
+// The pool that the driver took a block from, or NULL where it does not say.
+struct ga_cuda_pool *ga_cuda_pool_asked(struct ga_root *root, ga_address address, int device);
+// Has a pool give up what it holds and is not charged with.
+void ga_cuda_pool_shed(struct ga_root *root, struct ga_cuda_pool *pool);
 struct ga_cuda_pool *ga_cuda_pool_of_graphs(struct ga_root *root, uint32_t device);
 // The ordinal of its device; or −1: what it holds is not on one that is arbitrated; or
 // GA_CUDA_POOL_IN_HOST.
@@ -62,6 +69,9 @@ ga_result ga_cuda_pool_destroy(GA_FN_cuMemPoolDestroy *real, ga_pool pool);
 ga_result ga_cuda_pool_trim(GA_FN_cuMemPoolTrimTo *real, ga_pool pool, size_t keep);
 ga_result ga_cuda_pool_get(GA_FN_cuMemGetMemPool *real, ga_pool *pool,
                            struct ga_cu_location *location, int type);
+ga_result ga_cuda_pool_use(GA_FN_cuDeviceSetMemPool *real, ga_cu_device device, ga_pool pool);
+ga_result ga_cuda_pool_use_at(GA_FN_cuMemSetMemPool *real, struct ga_cu_location *location,
+                              int type, ga_pool pool);
 ga_result ga_cuda_pool_trim_graphs(GA_FN_cuDeviceGraphMemTrim *real, ga_cu_device device);
 
 #endif

@@ -246,8 +246,12 @@ func TestPoolsSince13(t *testing.T) {
 			pid := p.PID()
 			p.Want("stream s", "ok")
 			p.Want("pool own", "ok")
-			p.Want("pooluse own", "ok")
+			p.Want("pooluse13 own", "ok")
 			p.Want("poolnow now", "ok")
+			p.Want("allocasync a 1M s", "ok")
+			p.Want("poolholds own", "ok 1048576")
+			p.Want("free a", "ok")
+			p.Want("syncall", "ok")
 			p.Want("pooldefault other", "ok")
 			for _, pool := range []string{"now", "other"} {
 				p.Want("poolkeep "+pool+" 4M", "ok")
@@ -534,5 +538,29 @@ func TestPoolsTakeTurns(t *testing.T) {
 		p.Want("syncall", "ok")
 		keeps(t, m, pid, 0, 0)
 		exactly(p, limit)
+	})
+}
+
+// A thread changes the pool that the device takes from while another one allocates. Each
+// block is charged to the pool that the driver took it from.
+func TestPoolsChangeUnderAnAllocation(t *testing.T) {
+	const limit = 8 << 20
+	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("pool own", "ok")
+		p.Want("poolkeep own 64M", "ok")
+		p.Want("poolkeep default 64M", "ok")
+		for i := range 120 {
+			size := "1M"
+			if i%4 == 0 {
+				size = "8M" // all that there is: what one keeps the other needs
+			}
+			p.Want("poolrace own 20 "+size, "ok")
+			keepsAll(t, m, pid, p.Number("poolholds own")+p.Number("poolholds default"))
+			p.Want("pooltrim own 0", "ok")
+			p.Want("pooltrim default 0", "ok")
+			keeps(t, m, pid, 0, 0)
+			exactly(p, limit)
+		}
 	})
 }

@@ -48,10 +48,13 @@
 //               poolnow NAME, pooldefault NAME  the device's, by cuMemGetMemPool and
 //                                            cuMemGetDefaultMemPool
 //               pooldestroy NAME             (by name, also after it was destroyed)
-//               pooluse NAME                 cuDeviceSetMemPool
+//               pooluse NAME                 cuDeviceSetMemPool;   pooluse13: cuMemSetMemPool
 //               pooltrim NAME BYTES          cuMemPoolTrimTo
 //               poolkeep NAME BYTES          its release threshold
 //               poolholds NAME               what it holds: "poolholds a ok 4096"
+//               poolrace NAME COUNT SIZE     allocasync and freeasync in turn, while another thread
+//               has
+//                                            the device take from NAME and from its default in turn
 //   graphs      graph NAME; graphdestroy NAME
 //               graphalloc NAME GRAPH SIZE [DEVICE]  cuGraphAddMemAllocNode: NAME is the address;
 //                                            graphnode: cuGraphAddNode with the same; graphnodev2
@@ -189,6 +192,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -1314,6 +1318,9 @@ static void do_poolcall(const struct command *c) {
     else if (strcmp(what, "poolshow") == 0) {
         const struct access to = {place(c, 2), (int)number(c, 3)};
         r = CU(cuMemPoolSetAccess)(pool, &to, 1);
+    } else if (strcmp(what, "pooluse13") == 0) {
+        const struct cu_location at = {1, device};
+        r = CU(cuMemSetMemPool)(&at, 1, pool);
     } else if (strcmp(what, "pooluse") == 0)
         r = CU(cuDeviceSetMemPool)(device, pool);
     else if (strcmp(what, "pooltrim") == 0)
@@ -1325,6 +1332,42 @@ static void do_poolcall(const struct command *c) {
         snprintf(more, sizeof more, "%" PRIu64, value);
     }
     answer(c, r, more);
+}
+
+struct swapping {
+    CUpool pools[2];
+    _Atomic bool over;
+    CUresult failed;
+};
+
+static void *swap_run(void *arg) {
+    struct swapping *s = arg;
+    for (unsigned i = 0; !atomic_load(&s->over) && s->failed == 0; i++)
+        s->failed = CU(cuDeviceSetMemPool)(device, s->pools[i % 2]);
+    return NULL;
+}
+
+static void do_poolrace(const struct command *c) {
+    struct swapping s = {.over = false};
+    uint64_t count = number(c, 2);
+    size_t size = number(c, 3);
+    pthread_t other;
+    CUresult r = named_pool(c, 1, &s.pools[0]);
+    if (r == 0)
+        r = CU(cuDeviceGetDefaultMemPool)(&s.pools[1], device);
+    if (pthread_create(&other, NULL, swap_run, &s) != 0)
+        abort();
+    for (uint64_t i = 0; i < count && r == 0; i++) {
+        CUdeviceptr p;
+        r = CU(cuMemAllocAsync)(&p, size, NULL);
+        if (r == 0)
+            r = CU(cuMemFreeAsync)(p, NULL);
+        if (r == 0)
+            r = CU(cuStreamSynchronize)(NULL);
+    }
+    atomic_store(&s.over, true);
+    pthread_join(other, NULL);
+    answer(c, r ? r : s.failed, "");
 }
 
 static CUgraph graph(const struct command *c, int i) {
@@ -1875,6 +1918,7 @@ static const struct {
     {"poolshared", do_pool},
     {"poolmost", do_pool},
     {"poolshow", do_poolcall},
+    {"poolrace", do_poolrace},
     {"poolexport", do_poolexport},
     {"poolimport", do_poolimport},
     {"ptrexport", do_ipcget},
@@ -1898,6 +1942,7 @@ static const struct {
     {"pooldefault", do_pool},
     {"pooldestroy", do_poolcall},
     {"pooluse", do_poolcall},
+    {"pooluse13", do_poolcall},
     {"pooltrim", do_poolcall},
     {"poolkeep", do_poolcall},
     {"poolholds", do_poolcall},

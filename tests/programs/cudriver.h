@@ -88,6 +88,7 @@ struct cu_location {
         (CUexec *, CUgraph, CUnode *, char *, size_t))                                             \
     ROW(cuCtxSynchronize_v2, cuCtxSynchronize, 13000, 0, (CUcontext))                              \
     ROW(cuMemGetDefaultMemPool, cuMemGetDefaultMemPool, 13000, 0, (CUpool *, const void *, int))   \
+    ROW(cuMemSetMemPool, cuMemSetMemPool, 13000, 0, (const void *, int, CUpool))                   \
     ROW(cuMemGetMemPool, cuMemGetMemPool, 13000, 0, (CUpool *, const void *, int))                 \
     ROW(cuMemGetInfo_v2, cuMemGetInfo, 3020, 0, (size_t *, size_t *))                              \
     ROW(cuMemAlloc_v2, cuMemAlloc, 3020, 0, (CUdeviceptr *, size_t))                               \

@@ -395,8 +395,7 @@ EXPORT CUresult cuMemGetMemPool(CUmemoryPool *out, const CUmemLocation *location
     return pool_of(out, location, type, current_locked);
 }
 
-EXPORT CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool handle) {
-    ENTER();
+static CUresult take_from(CUdevice dev, CUmemoryPool handle) {
     if (!dev_valid(dev))
         return CUDA_ERROR_INVALID_DEVICE;
     pthread_mutex_lock(&drv.lock);
@@ -406,6 +405,20 @@ EXPORT CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool handle) {
         pools.current[p->phys] = p;
     pthread_mutex_unlock(&drv.lock);
     return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+EXPORT CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool handle) {
+    ENTER();
+    return take_from(dev, handle);
+}
+
+EXPORT CUresult cuMemSetMemPool(const CUmemLocation *location, int type, CUmemoryPool handle) {
+    ENTER();
+    if (!location)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (type != ALLOCATION_PINNED || location->type != LOCATION_DEVICE)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return take_from(location->id, handle);
 }
 
 EXPORT CUresult cuDeviceGraphMemTrim(CUdevice dev) {
