@@ -303,6 +303,35 @@ func TestUseWaitsForASlot(t *testing.T) {
 	}
 }
 
+// The same where contexts are pushed and popped: what is left below is still in use.
+func TestPushWaitsForASlot(t *testing.T) {
+	for _, version := range []string{"", "v1"} {
+		push, pop := "push"+version, "pop"+version
+		t.Run(push, func(t *testing.T) {
+			p, m := setup(t, []string{"slots", "2"})
+			c := m.startTeam()
+			c.join(1)
+			c.act("1 "+push+" c", "1 "+push+" ok")
+			c.send("2 " + push + " c")
+			p.waits(1)
+			c.act("1 "+pop+" c", "1 "+pop+" ok")
+			p.waits(1)
+			c.send("1 " + pop + " c")
+			c.wantInAnyOrder("1 "+pop+" ok", "2 "+push+" ok")
+			c.act("2 "+push+" c", "2 "+push+" ok")
+			c.send("1 " + push + " c")
+			p.waits(1)
+			c.act("2 "+pop+" c", "2 "+pop+" ok")
+			p.waits(1)
+			c.send("2 " + pop + " c")
+			c.wantInAnyOrder("2 "+pop+" ok", "1 "+push+" ok")
+			if p.waits(0); p.most != 2 {
+				t.Errorf("%d threads had a slot at once", p.most)
+			}
+		})
+	}
+}
+
 // Own contexts and a shared one, more threads than slots: nobody is inside without one, and all
 // come to their end.
 func TestSlotsOfThreads(t *testing.T) {

@@ -57,3 +57,59 @@ func TestAgainWithoutEvents(t *testing.T) {
 		exactly(p, limit)
 	})
 }
+
+// ends are the ways in which a context begins and ends, with what the driver may fail.
+var ends = []struct{ begin, end, symbol string }{
+	{"context c", "destroy c", "cuCtxDestroy_v2"},
+	{"primary c", "release 0", "cuDevicePrimaryCtxRelease_v2"},
+	{"primary c", "reset 0", "cuDevicePrimaryCtxReset_v2"},
+}
+
+// Frees that nobody has seen to execute end with their context. Where its end fails they
+// go on as before.
+func TestAgainAfterAContext(t *testing.T) {
+	const limit = 2 << 20
+	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		for _, c := range ends {
+			p.Want(c.begin, "ok")
+			p.Want("stream s", "ok")
+			p.Want("allocasync a 2M s", "ok")
+			p.Want("gate s", "ok")
+			p.Want("freeasync a s", "ok")
+			m.Sim("fail", c.symbol+":1:999")
+			p.Want(c.end, "err 999")
+			m.Sim("clear")
+			keeps(t, m, pid, limit, 0)
+			p.Want("open", "ok")
+			p.Want("sync s", "ok")
+			keeps(t, m, pid, 0, 0)
+			p.Want("allocasync a 2M s", "ok")
+			p.Want("freeasync a s", "ok")
+			p.Want(c.end, "ok")
+			p.Want("use first", "ok")
+			p.Ask("release 0") // what a reset left retained
+			exactly(p, limit)
+		}
+	})
+}
+
+// Page-locked host memory goes with its context though that was to end once before, in vain.
+func TestAgainHost(t *testing.T) {
+	const limit = 1 << 20
+	withHost(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		for _, c := range ends {
+			p.Want(c.begin, "ok")
+			p.Want("host a 2000", "ok")
+			p.Want("register b 3000", "ok")
+			m.Sim("fail", c.symbol+":1:999")
+			p.Want(c.end, "err 999")
+			m.Sim("clear")
+			hostRest(t, m, p, limit, 5000)
+			p.Want(c.end, "ok")
+			p.Want("use first", "ok")
+			p.Ask("release 0")
+			hostRest(t, m, p, limit, 0)
+		}
+	})
+}

@@ -10,11 +10,10 @@
 //   context NAME [DEVICE]  cuCtxCreate_v2, current from now on;  destroy NAME
 //   retain NAME [DEVICE]   cuDevicePrimaryCtxRetain, made current;  release DEVICE
 //   use NAME               cuCtxSetCurrent
-//   alloc NAME BYTES       cuMemAlloc_v2;     free NAME     cuMemFree_v2
-//   stream NAME            cuStreamCreate;    streamdestroy NAME
-//   info                   cuMemGetInfo_v2
-//   pid                    "THREAD pid ok PID"
-//   end                    the thread ends
+//   push NAME; pop NAME    cuCtxPushCurrent_v2, cuCtxPopCurrent_v2; pushv1, popv1: the first
+//   versions alloc NAME BYTES       cuMemAlloc_v2;     free NAME     cuMemFree_v2 stream NAME
+//   cuStreamCreate;    streamdestroy NAME info                   cuMemGetInfo_v2 pid "THREAD pid ok
+//   PID" end                    the thread ends
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -66,7 +65,15 @@ static CUresult contexts(const char *word, uint64_t *value, int device) {
         return CU(cuCtxSetCurrent)((CUcontext)(uintptr_t)*value);
     if (strcmp(word, "destroy") == 0)
         return CU(cuCtxDestroy_v2)((CUcontext)(uintptr_t)*value);
-    if (strcmp(word, "retain") == 0) {
+    if (strcmp(word, "push") == 0)
+        return CU(cuCtxPushCurrent_v2)((CUcontext)(uintptr_t)*value);
+    if (strcmp(word, "pushv1") == 0)
+        return CU(cuCtxPushCurrent)((CUcontext)(uintptr_t)*value);
+    if (strcmp(word, "pop") == 0) {
+        r = CU(cuCtxPopCurrent_v2)(&context);
+    } else if (strcmp(word, "popv1") == 0) {
+        r = CU(cuCtxPopCurrent)(&context);
+    } else if (strcmp(word, "retain") == 0) {
         r = CU(cuDevicePrimaryCtxRetain)(&context, device);
         r = r ? r : CU(cuCtxSetCurrent)(context);
     } else {
@@ -106,7 +113,7 @@ static void perform(struct member *m, const char *word, const char *name, uint64
     }
     if (strcmp(word, "release") == 0)
         r = CU(cuDevicePrimaryCtxRelease_v2)(atoi(name));
-    else if (strchr("cdru", word[0]))
+    else if (strchr("cdpru", word[0]))
         r = contexts(word, named(name), (int)number);
     else
         r = others(word, named(name), number);
