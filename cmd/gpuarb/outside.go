@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -44,9 +45,18 @@ func gainsRights(program string, who ids) bool {
 	return err == nil && who.uid != 0
 }
 
+// everywhere is the loader's list of what it preloads into all programs, these too.
+const everywhere = "/etc/ld.so.preload"
+
+// isListed says whether the list has the library.
+func isListed(list, library string) bool {
+	text, err := os.ReadFile(list)
+	return err == nil && strings.Contains(string(text), library)
+}
+
 // warnOutside tells that a program will run outside the job that was opened for it.
 func (a *app) warnOutside(program string) {
-	if gainsRights(program, ourIDs()) {
+	if gainsRights(program, ourIDs()) && !isListed(everywhere, "libgpuarb.so") {
 		name := filepath.Base(program)
 		a.say("%s runs with rights that you lack, so that the loader drops the library: neither it nor what it starts is held to any limit; "+
 			"put gpuarb run behind it (%s … gpuarb run … -- COMMAND)", name, name)

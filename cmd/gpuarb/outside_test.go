@@ -64,3 +64,18 @@ func TestRunOutside(t *testing.T) {
 		t.Error("under no-new-privs nobody gains rights")
 	}
 }
+
+func TestListedForAll(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "ld.so.preload")
+	if isListed(list, "libgpuarb.so") {
+		t.Error("there is no list")
+	}
+	for text, want := range map[string]bool{"": false, "/usr/lib/libother.so\n": false, "/usr/lib/libother.so:/usr/lib/gpuarb/libgpuarb.so\n": true} {
+		if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := isListed(list, "libgpuarb.so"); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
