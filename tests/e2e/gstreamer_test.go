@@ -88,13 +88,13 @@ func TestGStreamerRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	var h rig.Held
-	rig.Eventually(t, "both branches have a frame on the device", func() bool {
+	rig.Eventually(t, "both branches have a frame on the device, each of the four elements a stream", func() bool {
 		held := m.Held()
 		if len(held) != 1 { // while plugins are looked at there are others
 			return false
 		}
 		h = held[0]
-		return h.Allocs == 2 && h.Streams > 0
+		return h.Allocs == 2 && h.Streams == 4
 	})
 	agree(t, m, h.PID, h.Device)
 	limit := rig.Run(t, m.Gpuarb("limit", strconv.Itoa(h.PID), "memory.max=1M"))
