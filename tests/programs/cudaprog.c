@@ -109,7 +109,11 @@
 //               ipcopenv1: cuIpcOpenMemHandle ipcclose NAME                cuIpcCloseMemHandle
 //               external NEW PID FD SIZE     cuImportExternalMemory of another process's descriptor
 //               externalmap NEW NAME SIZE    cuExternalMemoryGetMappedBuffer
+//               externalarray NEW NAME OFFSET WIDTH HEIGHT DEPTH FORMAT CHANNELS FLAGS LEVELS
+//                                            cuExternalMemoryGetMappedMipmappedArray
 //               externaldestroy NAME         cuDestroyExternalMemory
+//               semaphore NAME               cuImportExternalSemaphore of a descriptor of no use
+//               semsignal NAME STREAM; semwait NAME STREAM; semdestroy NAME
 //               poolexport NAME              cuMemPoolExportToShareableHandle: "poolexport a ok 7"
 //               poolimport NEW PID FD        cuMemPoolImportFromShareableHandle of another
 //               process's ptrexport NAME               cuMemPoolExportPointer: "ptrexport a ok
@@ -1011,6 +1015,59 @@ static void do_externalmap(const struct command *c) {
     CUresult r = CU(cuExternalMemoryGetMappedBuffer)(&p, external, &d);
     if (r == 0)
         n->value = p;
+    answer(c, r, "");
+}
+
+static void do_externalarray(const struct command *c) {
+    const struct {
+        unsigned long long offset;
+        struct {
+            size_t width, height, depth;
+            int format;
+            unsigned int channels, flags;
+        } array;
+        unsigned int levels, more[16];
+    } d = {.offset = number(c, 3),
+           .array = {number(c, 4), number(c, 5), number(c, 6), (int)number(c, 7),
+                     (unsigned)number(c, 8), (unsigned)number(c, 9)},
+           .levels = (unsigned)number(c, 10)};
+    CUmipmap mipmap = NULL;
+    struct name *n = lookup(c, 1, true);
+    void *external = (void *)(uintptr_t)lookup(c, 2, false)->value;
+    CUresult r = CU(cuExternalMemoryGetMappedMipmappedArray)(&mipmap, external, &d);
+    if (r == 0)
+        n->value = (uintptr_t)mipmap;
+    answer(c, r, "");
+}
+
+static void do_semaphore(const struct command *c) {
+    struct {
+        int type;
+        union {
+            int fd;
+            void *other[2];
+        } handle;
+        unsigned int flags, more[16];
+    } d = {.type = 1};
+    const uint64_t fence[18] = {0};
+    const char *what = c->word[0];
+    struct name *n = lookup(c, 1, strcmp(what, "semaphore") == 0);
+    void *semaphore = (void *)(uintptr_t)n->value;
+    CUresult r;
+    if (strcmp(what, "semaphore") == 0) {
+        d.handle.fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+        r = CU(cuImportExternalSemaphore)(&semaphore, &d);
+        if (r != 0)
+            close(d.handle.fd);
+    } else if (strcmp(what, "semsignal") == 0) {
+        r = CU(cuSignalExternalSemaphoresAsync)(&semaphore, fence, 1, stream(c, 2));
+    } else if (strcmp(what, "semwait") == 0) {
+        r = CU(cuWaitExternalSemaphoresAsync)(&semaphore, fence, 1, stream(c, 2));
+    } else {
+        r = CU(cuDestroyExternalSemaphore)(semaphore);
+    }
+    if (r == 0)
+        n->value = (uintptr_t)semaphore;
     answer(c, r, "");
 }
 
@@ -1982,7 +2039,12 @@ static const struct {
     {"ipcclose", do_ipcclose},
     {"external", do_external},
     {"externalmap", do_externalmap},
+    {"externalarray", do_externalarray},
     {"externaldestroy", do_externaldestroy},
+    {"semaphore", do_semaphore},
+    {"semsignal", do_semaphore},
+    {"semwait", do_semaphore},
+    {"semdestroy", do_semaphore},
     {"host", do_host},
     {"hostv1", do_host},
     {"hostflags", do_host},

@@ -237,6 +237,14 @@ struct cu_location {
     ROW(cuImportExternalMemory, cuImportExternalMemory, 10000, 0, (void **, const void *))         \
     ROW(cuExternalMemoryGetMappedBuffer, cuExternalMemoryGetMappedBuffer, 10000, 0,                \
         (CUdeviceptr *, void *, const void *))                                                     \
+    ROW(cuExternalMemoryGetMappedMipmappedArray, cuExternalMemoryGetMappedMipmappedArray, 10000,   \
+        0, (CUmipmap *, void *, const void *))                                                     \
+    ROW(cuImportExternalSemaphore, cuImportExternalSemaphore, 10000, 0, (void **, const void *))   \
+    ROW(cuSignalExternalSemaphoresAsync, cuSignalExternalSemaphoresAsync, 10000, 0,                \
+        (void *const *, const void *, unsigned int, CUstream))                                     \
+    ROW(cuWaitExternalSemaphoresAsync, cuWaitExternalSemaphoresAsync, 10000, 0,                    \
+        (void *const *, const void *, unsigned int, CUstream))                                     \
+    ROW(cuDestroyExternalSemaphore, cuDestroyExternalSemaphore, 10000, 0, (void *))                \
     ROW(cuDestroyExternalMemory, cuDestroyExternalMemory, 10000, 0, (void *))                      \
     ROW(cuMemsetD8_v2, cuMemsetD8, 3020, 0, (CUdeviceptr, unsigned char, size_t))                  \
     ROW(cuMemcpyDtoH_v2, cuMemcpyDtoH, 3020, 0, (void *, CUdeviceptr, size_t))                     \

@@ -274,6 +274,20 @@ static unsigned max_levels(const CUDA_ARRAY3D_DESCRIPTOR *d) {
     return n > 32 ? 32 : n;
 }
 
+static CUresult enlist(struct context *ctx, uintptr_t *out, const CUDA_ARRAY3D_DESCRIPTOR *d,
+                       unsigned levels, CUdeviceptr base) {
+    struct mipmap *m = calloc(1, sizeof *m);
+    pthread_mutex_lock(&drv.lock);
+    if (m) {
+        *m = (struct mipmap){.ctx = ctx->handle, .desc = *d, .base = base, .levels = levels};
+        *out = m->handle = handle_new(HANDLE_MIPMAP, m);
+    } else {
+        free_locked(base);
+    }
+    pthread_mutex_unlock(&drv.lock);
+    return m ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTOR *d,
                                        unsigned levels) {
     ENTER_CTX(ctx);
@@ -288,18 +302,19 @@ EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *out, const CUDA_ARRAY3D
         levels = max_levels(d);
     if (!offset_of(d, levels, &size))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if ((rc = back(ctx, size, d->Flags, &base)))
+    rc = back(ctx, size, d->Flags, &base);
+    return rc ? rc : enlist(ctx, out, d, levels, base);
+}
+
+CUresult array_foreign(struct context *ctx, uintptr_t *out, const CUDA_ARRAY3D_DESCRIPTOR *d,
+                       unsigned levels, uint64_t room) {
+    uint64_t size;
+    CUresult rc = levels && levels <= max_levels(d) ? check(d) : CUDA_ERROR_INVALID_VALUE;
+    if (rc)
         return rc;
-    struct mipmap *m = calloc(1, sizeof *m);
-    pthread_mutex_lock(&drv.lock);
-    if (m) {
-        *m = (struct mipmap){.ctx = ctx->handle, .desc = *d, .base = base, .levels = levels};
-        *out = m->handle = handle_new(HANDLE_MIPMAP, m);
-    } else {
-        free_locked(base);
-    }
-    pthread_mutex_unlock(&drv.lock);
-    return m ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if ((d->Flags & (FLAG_SPARSE | FLAG_DEFERRED)) || !offset_of(d, levels, &size) || size > room)
+        return CUDA_ERROR_INVALID_VALUE;
+    return enlist(ctx, out, d, levels, 0);
 }
 
 static CUresult get_level_locked(struct mipmap *m, unsigned level, CUarray *out) {

@@ -119,7 +119,8 @@ enum handle_type {
     HANDLE_NODE,
     HANDLE_CONDITION,
     HANDLE_GREEN,
-    HANDLE_EXTERNAL
+    HANDLE_EXTERNAL,
+    HANDLE_SEMAPHORE
 };
 uintptr_t handle_new(enum handle_type type, void *object);
 void handle_restore(enum handle_type type, uintptr_t handle, void *object);
@@ -251,6 +252,9 @@ struct sparse {
     bool layered, whole; // whole: mapped at once
     uint64_t bytes;      // of all of it
 };
+// A mipmapped array over memory of somebody else's, of so many bytes; its bytes are not here.
+CUresult array_foreign(struct context *ctx, uintptr_t *out, const CUDA_ARRAY3D_DESCRIPTOR *d,
+                       unsigned levels, uint64_t room);
 CUresult array_sparse(uintptr_t handle, bool mipmap, struct sparse *out);
 
 // sparse.c, under drv.lock

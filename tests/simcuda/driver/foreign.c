@@ -221,6 +221,26 @@ EXPORT CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *out, uintptr_t exte
     return rc;
 }
 
+struct mipmap_desc {
+    unsigned long long offset;
+    CUDA_ARRAY3D_DESCRIPTOR array;
+    unsigned levels, reserved[16];
+};
+
+EXPORT CUresult cuExternalMemoryGetMappedMipmappedArray(uintptr_t *out, uintptr_t external,
+                                                        const struct mipmap_desc *what) {
+    ENTER_CTX(ctx);
+    if (!out || !what)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&drv.lock);
+    const struct external *e = handle_get(HANDLE_EXTERNAL, external);
+    uint64_t room = e && what->offset <= e->size ? e->size - what->offset : 0;
+    pthread_mutex_unlock(&drv.lock);
+    if (!e)
+        return CUDA_ERROR_INVALID_HANDLE;
+    return array_foreign(ctx, out, &what->array, what->levels, room);
+}
+
 EXPORT CUresult cuDestroyExternalMemory(uintptr_t external) {
     ENTER_CTX(ctx);
     (void)ctx;
@@ -231,4 +251,131 @@ EXPORT CUresult cuDestroyExternalMemory(uintptr_t external) {
     pthread_mutex_unlock(&drv.lock);
     free(e);
     return e ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+// Semaphores of another API. Of the descriptor nothing is known here but that it is one: who
+// signals and who waits is this process alone.
+
+enum { TIMELINE_FD = 9 };
+
+struct semaphore {
+    uintptr_t handle;
+    bool timeline; // a value that grows; otherwise a signal is good for one wait
+    uint64_t value;
+    unsigned refs;
+};
+
+static pthread_cond_t signalled = PTHREAD_COND_INITIALIZER;
+
+struct semaphore_desc {
+    int type;
+    union {
+        int fd;
+        const void *win32[2];
+    } handle;
+    unsigned flags, reserved[16];
+};
+
+struct fence {
+    unsigned long long value, more[17];
+};
+_Static_assert(sizeof(struct fence) == 144, "of its size in cuda.h");
+
+EXPORT CUresult cuImportExternalSemaphore(uintptr_t *out, const struct semaphore_desc *what) {
+    struct stat st;
+    ENTER_CTX(ctx);
+    (void)ctx;
+    if (!out || !what || what->flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (what->type != OPAQUE_FD && what->type != TIMELINE_FD)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (fstat(what->handle.fd, &st) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct semaphore *s = calloc(1, sizeof *s);
+    if (!s)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    close(what->handle.fd);
+    s->timeline = what->type == TIMELINE_FD;
+    s->refs = 1;
+    pthread_mutex_lock(&drv.lock);
+    *out = s->handle = handle_new(HANDLE_SEMAPHORE, s);
+    pthread_mutex_unlock(&drv.lock);
+    return CUDA_SUCCESS;
+}
+
+struct semaphore_op {
+    struct semaphore *semaphore;
+    uint64_t value;
+};
+
+static void semaphore_unref(struct semaphore *s) {
+    if (--s->refs == 0)
+        free(s);
+}
+
+static void signal_now(void *arg) {
+    const struct semaphore_op *op = arg;
+    struct semaphore *s = op->semaphore;
+    pthread_mutex_lock(&drv.lock);
+    s->value = s->timeline ? op->value : s->value + 1;
+    pthread_cond_broadcast(&signalled);
+    semaphore_unref(s);
+    pthread_mutex_unlock(&drv.lock);
+}
+
+static void wait_now(void *arg) {
+    const struct semaphore_op *op = arg;
+    struct semaphore *s = op->semaphore;
+    pthread_mutex_lock(&drv.lock);
+    while (s->value < (s->timeline ? op->value : 1))
+        pthread_cond_wait(&signalled, &drv.lock);
+    if (!s->timeline)
+        s->value--;
+    semaphore_unref(s);
+    pthread_mutex_unlock(&drv.lock);
+}
+
+// In a capture they would be nodes, which are not here.
+static CUresult put_fences(struct context *ctx, const uintptr_t *list, const struct fence *fences,
+                           unsigned count, CUstream handle, op_fn fn) {
+    struct stream *s;
+    if (!list || !fences || !count)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult rc = queue_find(ctx, handle, &s);
+    if (rc)
+        return rc;
+    rc = capture_is_on(s) ? CUDA_ERROR_NOT_SUPPORTED : capture_implicit(s);
+    pthread_mutex_lock(&drv.lock);
+    for (unsigned i = 0; i < count && !rc; i++)
+        if (!handle_get(HANDLE_SEMAPHORE, list[i]))
+            rc = CUDA_ERROR_INVALID_HANDLE;
+    for (unsigned i = 0; i < count && !rc; i++) {
+        struct semaphore_op op = {handle_get(HANDLE_SEMAPHORE, list[i]), fences[i].value};
+        rc = queue_add(s, fn, &op, sizeof op, NULL, NULL);
+        op.semaphore->refs += !rc;
+    }
+    pthread_mutex_unlock(&drv.lock);
+    queue_kick(s);
+    queue_unref(s);
+    return rc;
+}
+
+BOTH(cuSignalExternalSemaphoresAsync, _ptsz,
+     (const uintptr_t *list, const struct fence *fences, unsigned count, CUstream hStream),
+     put_fences(ctx, list, fences, count, s, signal_now))
+BOTH(cuWaitExternalSemaphoresAsync, _ptsz,
+     (const uintptr_t *list, const struct fence *fences, unsigned count, CUstream hStream),
+     put_fences(ctx, list, fences, count, s, wait_now))
+
+EXPORT CUresult cuDestroyExternalSemaphore(uintptr_t handle) {
+    ENTER_CTX(ctx);
+    (void)ctx;
+    pthread_mutex_lock(&drv.lock);
+    struct semaphore *s = handle_get(HANDLE_SEMAPHORE, handle);
+    if (s) {
+        handle_drop(handle);
+        semaphore_unref(s);
+    }
+    pthread_mutex_unlock(&drv.lock);
+    return s ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
