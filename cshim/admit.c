@@ -17,7 +17,8 @@ void ga_admit_set_reaper(const struct ga_reaper *r) {
 
 uint64_t ga_admit_reap(struct ga_root *root, uint32_t device, uint64_t wanted) {
     const struct ga_reaper *r = atomic_load(&reaper);
-    if (!r || atomic_load(&root->devices[device].pending) == 0)
+    if (!r || (atomic_load(&root->devices[device].pending) == 0 &&
+               atomic_load(&root->leaving[device]) == 0))
         return 0;
     return r->reap(root, device, wanted);
 }
@@ -25,20 +26,24 @@ uint64_t ga_admit_reap(struct ga_root *root, uint32_t device, uint64_t wanted) {
 uint64_t ga_admit_late(struct ga_root *root, uint32_t device) {
     uint64_t kept = atomic_load(&root->devices[device].kept);
     uint64_t pending = atomic_load(&root->devices[device].pending);
-    return pending > kept ? pending - kept : 0;
+    uint64_t leaving = atomic_load(&root->leaving[device]);
+    return leaving + (pending > kept ? pending - kept : 0);
 }
 
-// Waits until enough of what is pending came back. True: something has.
-static bool wait_for_pending(struct ga_root *root, uint32_t device, uint64_t missing) {
+// Waits until enough of what is pending came back. True: something has, from a pool, or by itself,
+// since so much was late.
+static bool wait_for_pending(struct ga_root *root, uint32_t device, uint64_t missing,
+                             uint64_t before) {
     uint64_t reaped = 0;
     uint64_t end = ga_os_now_ms() + PENDING_WAIT_MS;
     for (uint64_t step_us = 20;; step_us += step_us / 4) {
         // Under pressure what pools keep has to come back, too.
         reaped += ga_admit_reap(root, device, missing - reaped);
         uint64_t late = ga_admit_late(root, device);
-        uint64_t pending = atomic_load(&root->devices[device].pending);
+        uint64_t pending =
+            atomic_load(&root->devices[device].pending) + atomic_load(&root->leaving[device]);
         if (reaped >= missing || late == 0 || reaped + pending < missing || ga_os_now_ms() >= end)
-            return reaped > 0;
+            return reaped > 0 || late < before;
         ga_os_sleep_us(step_us < 2000 ? step_us : 2000);
     }
 }
@@ -145,6 +150,7 @@ GA_NOINLINE bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t b
     uint8_t text[GA_TEXT_SIZE] = {0};
     uint32_t flags = 0;
     for (bool again = true;;) {
+        uint64_t late = ga_admit_late(root, device);
         switch (ask(root, device, bytes, kind, flags, &reply, &way)) {
         case GRANTED:
             *tag = reply.tag;
@@ -162,7 +168,8 @@ GA_NOINLINE bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t b
         }
         uint64_t missing = remaining < bytes ? bytes - remaining : 1;
         uint32_t status = reply.header.status;
-        if (hopeless || !again || !is_no_room(status) || !wait_for_pending(root, device, missing))
+        if (hopeless || !again || !is_no_room(status) ||
+            !wait_for_pending(root, device, missing, late))
             break;
         again = false;
         // Where others have the room, whether to wait for them was decided just now.

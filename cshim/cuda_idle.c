@@ -40,9 +40,14 @@ static bool find(struct threads *t) {
            t->create && t->at_exit;
 }
 
+static bool may_come(struct ga_root *root, uint32_t device) {
+    return atomic_load(&root->devices[device].pending) != 0 ||
+           atomic_load(&root->leaving[device]) != 0;
+}
+
 static bool is_pending(struct ga_root *root) {
     for (uint32_t d = 0; d < GA_DEVICES; d++)
-        if (atomic_load(&root->devices[d].pending) != 0)
+        if (may_come(root, d))
             return true;
     return false;
 }
@@ -50,7 +55,7 @@ static bool is_pending(struct ga_root *root) {
 static bool is_waited_for(struct ga_root *root, uint32_t device) {
     struct ga_view *view = atomic_load(&root->view);
     uint32_t slot = view ? atomic_load(&view->slot[device]) : 0;
-    return slot && atomic_load(&root->devices[device].pending) != 0 &&
+    return slot && may_come(root, device) &&
            (atomic_load(ga_credit_word(&view->page->lease[slot - 1])) & GA_FLAG_NOTIFY) != 0;
 }
 

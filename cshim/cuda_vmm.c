@@ -6,7 +6,6 @@
 #include "cuda_device.h"
 #include "cuda_host.h"
 #include "cuda_memory.h"
-#include "cuda_pool.h"
 #include "host.h"
 
 // Memory that somebody refers to or maps. What it is charged with is in root.blocks, under the
@@ -17,7 +16,7 @@ struct ga_cuda_vmm_memory {
     uint64_t host;       // bytes of host memory, which lives in no context; 0: it is a device's
     uint32_t leaving;    // mappings that end in stream order
     uint32_t device;     // of what is a device's
-    uint64_t pending;    // bytes that are counted as pending while any are
+    uint64_t counted;    // bytes in root.leaving meanwhile
     bool object;         // not charged, but memory may be bound to it
     struct ga_cuda_vmm_memory *next; // unused, or about to be given back
 };
@@ -491,23 +490,16 @@ void ga_cuda_vmm_let_go(struct ga_root *root, struct ga_cuda_vmm_memory *memory)
     end(root, v, gone);
 }
 
-static void count_pending(struct ga_root *root, const struct ga_cuda_vmm_memory *m,
-                          uint64_t delta) {
-    ga_move_begin(root);
-    ga_cuda_pool_count(root, m->device, delta, atomic_load(&root->tag));
-    ga_move_end();
-}
-
 void ga_cuda_vmm_leave(struct ga_root *root, struct ga_cuda_vmm_memory *memory) {
     struct ga_cuda_vmm *v = get(root, false);
     struct ga_entry e;
     lock(v);
     bool first = memory->leaving++ == 0;
     if (first)
-        memory->pending = ga_table_find(&root->blocks, key_of(memory), &e) ? e.bytes : 0;
+        memory->counted = ga_table_find(&root->blocks, key_of(memory), &e) ? e.bytes : 0;
     unlock(v);
-    if (first && memory->pending)
-        count_pending(root, memory, memory->pending);
+    if (first)
+        atomic_fetch_add(&root->leaving[memory->device], memory->counted);
 }
 
 void ga_cuda_vmm_left(struct ga_root *root, struct ga_cuda_vmm_memory *memory) {
@@ -515,8 +507,8 @@ void ga_cuda_vmm_left(struct ga_root *root, struct ga_cuda_vmm_memory *memory) {
     lock(v);
     bool last = --memory->leaving == 0;
     unlock(v);
-    if (last && memory->pending)
-        count_pending(root, memory, 0 - memory->pending);
+    if (last)
+        atomic_fetch_sub(&root->leaving[memory->device], memory->counted);
     ga_cuda_vmm_let_go(root, memory);
 }
 

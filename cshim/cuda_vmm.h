@@ -31,7 +31,7 @@ struct ga_cuda_vmm_memory *ga_cuda_vmm_keep(struct ga_root *root, ga_memory hand
 struct ga_cuda_vmm_memory *ga_cuda_vmm_keep_at(struct ga_root *root, uint64_t address);
 void ga_cuda_vmm_keep_more(struct ga_root *root, struct ga_cuda_vmm_memory *memory);
 void ga_cuda_vmm_let_go(struct ga_root *root, struct ga_cuda_vmm_memory *memory);
-// The same once a stream has got there: what it is charged with is pending meanwhile.
+// The same once a stream has got there: what it is charged with may come back then.
 void ga_cuda_vmm_leave(struct ga_root *root, struct ga_cuda_vmm_memory *memory);
 void ga_cuda_vmm_left(struct ga_root *root, struct ga_cuda_vmm_memory *memory);
 // Its key in root.blocks, and its device, where it is a device's.

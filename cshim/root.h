@@ -165,6 +165,9 @@ struct ga_root {
     _Atomic uint32_t idle_thread;   // enum ga_cuda_idle
     _Atomic uint32_t idle_sleeping; // until there is something pending
     _Atomic uint32_t idle_busy;     // it asks the driver
+    // Bytes of blocks that may come back once a stream gets there: cuda_vmm.c. Each is counted in
+    // its block; so this is no part of what is held.
+    _Atomic uint64_t leaving[GA_DEVICES];
     // Who holds it asks the driver about events and pools, none of which ends meanwhile.
     struct ga_mutex asking;
     _Atomic(struct ga_cuda_pools *) pools;     // cuda_pool.c

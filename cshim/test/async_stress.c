@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // async_stress PEER [THREADS [STEPS [RESTARTS [SEED]]]]: threads that allocate and free in stream
-// order, at once, from pools and by graphs, through the wrappers and on the simulated driver
-// (DRIVER is its path), against a peer that dies and comes back. Nothing may end but granted or
-// refused; at the end neither the driver nor the peer counts a byte.
+// order, at once, from pools and by graphs, which they update, and map tiles of arrays, through the
+// wrappers and on the simulated driver (DRIVER is its path), against a peer that dies and comes
+// back. Nothing may end but granted or refused; at the end neither the driver nor the peer counts a
+// byte.
 #include <dlfcn.h>
 #include <pthread.h>
 
@@ -15,7 +16,7 @@
 #ifndef DRIVER
 #define DRIVER "libcuda.so.1"
 #endif
-#define LIMIT 200000ull
+#define LIMIT 4394304ull // two tiles' memory, and 200,000
 
 // The wrappers, as a program links them.
 extern GA_FN_cuMemAlloc_v2 cuMemAlloc_v2;
@@ -33,6 +34,12 @@ extern GA_FN_cuGraphInstantiateWithFlags cuGraphInstantiateWithFlags;
 extern GA_FN_cuGraphLaunch cuGraphLaunch;
 extern GA_FN_cuGraphUpload cuGraphUpload;
 extern GA_FN_cuGraphExecDestroy cuGraphExecDestroy;
+extern GA_FN_cuGraphExecUpdate_v2 cuGraphExecUpdate_v2;
+extern GA_FN_cuMemCreate cuMemCreate;
+extern GA_FN_cuMemRelease cuMemRelease;
+extern GA_FN_cuMemMapArrayAsync cuMemMapArrayAsync;
+extern GA_FN_cuArray3DCreate_v2 cuArray3DCreate_v2;
+extern GA_FN_cuArrayDestroy cuArrayDestroy;
 extern GA_FN_cuStreamCreate cuStreamCreate;
 extern GA_FN_cuStreamDestroy_v2 cuStreamDestroy_v2;
 extern GA_FN_cuStreamSynchronize cuStreamSynchronize;
@@ -85,23 +92,57 @@ struct worker {
     ga_stream stream[2];
     ga_address slot[SLOTS];
     bool plain[SLOTS]; // not from a pool
-    ga_exec own;       // frees what it allocates
+    ga_graph graph[2]; // that free what they allocate
+    ga_exec own;       // of one of them
     ga_exec leaving;   // leaves a block behind
     ga_address left;
     bool is_left;
+    ga_array tiles; // 4 × 4 of them
 };
 
-static ga_exec make_graph(ga_stream stream, bool frees, ga_address *address) {
+static ga_graph make_graph(ga_stream stream, bool frees, size_t bytes, ga_address *address) {
     ga_graph graph = NULL;
-    ga_exec exec = NULL;
     CHECK(begin_capture(stream, 1) == 0); // a capture that others could break
-    CHECK(cuMemAllocAsync(address, 3001, stream) == 0);
+    CHECK(cuMemAllocAsync(address, bytes, stream) == 0);
     if (frees)
         CHECK(cuMemFreeAsync(*address, stream) == 0);
     CHECK(end_capture(stream, &graph) == 0);
+    return graph;
+}
+
+static ga_exec make_exec(ga_graph graph) {
+    ga_exec exec = NULL;
     CHECK(cuGraphInstantiateWithFlags(&exec, graph, 0) == 0);
-    CHECK(graph_destroy(graph) == 0);
     return exec;
+}
+
+static ga_array make_tiles(void) {
+    const struct ga_cu_array3d sparse = {512, 512, 0, 0x20, 1, GA_CUDA_ARRAY_SPARSE};
+    ga_array array = NULL;
+    CHECK(cuArray3DCreate_v2(&array, &sparse) == 0);
+    return array;
+}
+
+// Some tiles in a row are mapped to memory that nothing else keeps, or unmapped.
+static void use_tiles(struct worker *w, ga_stream stream) {
+    enum { SIDE = 128, MAP = 1, UNMAP = 2 };
+    const int tile_pool[8] = {1, 0, 1, 0, 0, 0, 1 << 16, 0}; // CUmemAllocationProp
+    ga_memory memory = 0;
+    uint64_t first = test_random(&w->seed) % 4, row = test_random(&w->seed) % 4;
+    bool maps = test_random(&w->seed) % 2;
+    if (maps && !judge(cuMemCreate(&memory, 2 << 20, (const void *)tile_pool, 0)))
+        return;
+    struct ga_cu_array_map m = {
+        .object = w->tiles,
+        .level = {.offset = {(unsigned)first * SIDE, (unsigned)row * SIDE, 0},
+                  .extent = {(unsigned)(4 - first) * SIDE, SIDE, 1}},
+        .operation = maps ? MAP : UNMAP,
+        .memory = memory,
+        .devices = 1,
+    };
+    CHECK(cuMemMapArrayAsync(&m, 1, stream) == 0);
+    if (maps)
+        CHECK(cuMemRelease(memory) == 0);
 }
 
 static void allocate(struct worker *w, size_t i, ga_stream stream) {
@@ -188,7 +229,8 @@ static void swap_pools(struct worker *w) {
 
 // Rare things: a stream or a pool that ends, trimming, uploads.
 static void shake(struct worker *w, size_t which) {
-    switch (test_random(&w->seed) % 8) {
+    char update[64];
+    switch (test_random(&w->seed) % 10) {
     case 0:
         CHECK(cuStreamDestroy_v2(w->stream[1]) == 0);
         CHECK(cuStreamCreate(&w->stream[1], 1) == 0);
@@ -211,6 +253,13 @@ static void shake(struct worker *w, size_t which) {
     case 6:
         CHECK(cuMemPoolTrimTo(exported, 0) == 0);
         break;
+    case 7:
+        CHECK(cuGraphExecUpdate_v2(w->own, w->graph[test_random(&w->seed) % 2], update) == 0);
+        break;
+    case 8:
+        CHECK(cuArrayDestroy(w->tiles) == 0);
+        w->tiles = make_tiles();
+        break;
     default:
         CHECK(cuStreamSynchronize(w->stream[which]) == 0);
     }
@@ -221,12 +270,18 @@ static void *work(void *arg) {
     CHECK(set_current(context) == 0);
     CHECK(cuStreamCreate(&w.stream[0], 1) == 0 && cuStreamCreate(&w.stream[1], 1) == 0);
     ga_address p;
-    w.own = make_graph(w.stream[0], true, &p);
-    w.leaving = make_graph(w.stream[0], false, &w.left);
+    w.graph[0] = make_graph(w.stream[0], true, 3001, &p);
+    w.graph[1] = make_graph(w.stream[0], true, 7001, &p);
+    w.own = make_exec(w.graph[0]);
+    ga_graph leaving = make_graph(w.stream[0], false, 3001, &w.left);
+    w.leaving = make_exec(leaving);
+    w.tiles = make_tiles();
     for (long i = 0; i < steps || !atomic_load(&settled); i++) {
         size_t which = test_random(&w.seed) % 2;
-        size_t slot = test_random(&w.seed) % (SLOTS + 4);
-        if (slot >= SLOTS)
+        size_t slot = test_random(&w.seed) % (SLOTS + 5);
+        if (slot > SLOTS + 3)
+            use_tiles(&w, w.stream[which]);
+        else if (slot >= SLOTS)
             use_graphs(&w, w.stream[which]);
         else if (w.slot[slot])
             release(&w, slot, w.stream[which]);
@@ -241,6 +296,8 @@ static void *work(void *arg) {
     if (w.is_left)
         CHECK(cuMemFreeAsync(w.left, w.stream[0]) == 0);
     CHECK(cuGraphExecDestroy(w.own) == 0 && cuGraphExecDestroy(w.leaving) == 0);
+    CHECK(graph_destroy(w.graph[0]) == 0 && graph_destroy(w.graph[1]) == 0);
+    CHECK(graph_destroy(leaving) == 0 && cuArrayDestroy(w.tiles) == 0);
     CHECK(cuStreamDestroy_v2(w.stream[0]) == 0 && cuStreamDestroy_v2(w.stream[1]) == 0);
     return NULL;
 }
@@ -249,7 +306,7 @@ static char socket_path[64];
 static const char *peer_path;
 
 static struct test_daemon start_peer(void) {
-    const char *const options[] = {"limit", "200000", "surplus", "20000", "quiet", "1", NULL};
+    const char *const options[] = {"limit", "4394304", "surplus", "20000", "quiet", "1", NULL};
     return test_daemon_start(peer_path, socket_path, options);
 }
 

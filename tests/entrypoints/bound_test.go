@@ -105,6 +105,35 @@ func TestMappedOver(t *testing.T) {
 	})
 }
 
+// What is on its way back is waited for before anything is refused, with what was freed in
+// stream order and is of no pool.
+func TestUnmappedIsWaitedFor(t *testing.T) {
+	const limit = 8 * mib
+	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		p.Want("stream s", "ok")
+		for _, a := range sparseArrays[:4] {
+			p.Want(a.make, "ok")
+			p.Want("createtiles m 2M", "ok")
+			p.Want(fmt.Sprintf(a.one, "m"), "ok")
+			p.Want("releasemem m", "ok")
+			p.Want("alloc plain 3M", "ok")
+			p.Want("alloc most 3M", "ok")
+			p.Want("delay s 100", "ok")
+			p.Want(fmt.Sprintf(a.one, "-"), "ok")
+			p.Want("create n 2M", "ok")
+			p.Want("delay s 100", "ok")
+			p.Want("freeasync plain s", "ok")
+			p.Want("alloc plain 3M", "ok")
+			holds(t, m, p.PID(), 0, limit)
+			p.Want("free plain", "ok")
+			p.Want("free most", "ok")
+			p.Want("releasemem n", "ok")
+			p.Want(a.destroy, "ok")
+			exactly(p, limit)
+		}
+	})
+}
+
 // Parts are cut out of parts, in all three directions: what is charged is what the driver
 // holds, whatever overlaps.
 func TestMappedInParts(t *testing.T) {
