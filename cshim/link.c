@@ -315,23 +315,12 @@ static void fill_leases(struct ga_root *root, struct ga_wire_resume_request *res
     }
 }
 
-// Without the page's descriptor the daemon will make a new page, and counts what we say we use.
-// So that no thread takes from the old page meanwhile, its credit is withdrawn first, and comes
-// back when the old page stays after all.
-static void withdraw(struct ga_view *view, uint64_t held[GA_PAGE_SLOTS]) {
-    for (size_t i = 0; i < GA_PAGE_SLOTS; i++) {
-        ga_word *word = ga_credit_word(&view->page->lease[i]);
-        uint64_t seen = atomic_load(word);
-        while (!atomic_compare_exchange_weak(word, &seen, seen & ~GA_CREDIT_MASK))
-            ;
-        held[i] = seen & GA_CREDIT_MASK;
-    }
-}
-
-static void put_back(struct ga_view *view, const uint64_t held[GA_PAGE_SLOTS]) {
+// Without the page's descriptor the daemon may make a new page, and counts what we say we use; the
+// rest of what it granted it has again, to give it anew. So the credit is withdrawn first, and for
+// good: a daemon that has the old page still counts the same way, whether we hear of it or not.
+static void withdraw(struct ga_view *view) {
     for (size_t i = 0; i < GA_PAGE_SLOTS; i++)
-        if (held[i])
-            ga_credit_give(&view->page->lease[i], held[i]);
+        atomic_fetch_and(ga_credit_word(&view->page->lease[i]), ~GA_CREDIT_MASK);
 }
 
 // Opens the leases that the new page has no slot for yet: what is freed there must find one.
@@ -363,22 +352,19 @@ static enum resumed resume_on(struct ga_root *root, int fd) {
     struct ga_wire_resume_request resume;
     struct ga_reply reply;
     struct ga_view *view = atomic_load(&root->view);
-    uint64_t held[GA_PAGE_SLOTS];
     bool has_page = root->page_fd >= 0 && ga_os_is(root->page_fd, &root->page_id);
     ga_os_zero(&resume, sizeof resume);
     ga_os_copy(resume.session, root->token, sizeof resume.session);
     fill_hello(&root->env, &resume.hello);
     resume.has_page = has_page;
     if (view && !has_page)
-        withdraw(view, held);
+        withdraw(view);
     fill_leases(root, &resume);
     bool ok = exchange(root, fd, GA_TYPE_RESUME, &resume, sizeof resume,
                        has_page ? root->page_fd : -1, &reply);
     bool accepted = ok && reply.header.status == GA_STATUS_OK &&
                     ga_session_fits(&reply, sizeof reply.body.hello);
     bool new_page = accepted && reply.fd >= 0;
-    if (view && !has_page && !new_page)
-        put_back(view, held);
     if (ok && !accepted)
         log_status("Resume", &reply);
     if (!accepted && reply.fd >= 0)

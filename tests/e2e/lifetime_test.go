@@ -157,6 +157,49 @@ func TestClosedDescriptorsKeepTheLease(t *testing.T) {
 	rig.Eventually(t, "its lease is gone", func() bool { return len(m.Snapshot().Leases) == 0 })
 }
 
+// TestClosedDescriptorsOverARestart: a program that has closed its lease page's descriptor
+// with all others counts for itself. The next daemon opens the page all the same, and what
+// idled there is not had twice.
+func TestClosedDescriptorsOverARestart(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Config: "schema_version = 1\n[defaults]\nmemory.max = \"64M\"\n"})
+	p := m.Interact(m.Command(append(m.PreloadEnv(), "GPUARB_ON_LOSS=open"), cudaprog(t, "dlsym")))
+	pid := p.PID()
+	p.Want("alloc a 40M", "ok")
+	p.Want("alloc b 1M", "ok")
+	p.Want("free a", "ok") // 40 MiB idle
+	p.Want("closefds", "ok")
+	m.Kill()
+	p.Want("alloc c 50M", "ok") // there is no daemon
+	m.Start()
+	rig.Eventually(t, "it has found the daemon", func() bool {
+		p.Want("stream s", "ok") // is asked for
+		p.Want("streamdestroy s", "ok")
+		return m.Lease(pid, 0).Used != 1<<20
+	})
+	agree := func() {
+		t.Helper()
+		got, held := m.Lease(pid, 0), m.HeldBy(pid, 0)
+		if uint64(got.Used) != held.Bytes {
+			t.Errorf("%d bytes are used, the driver says %d", got.Used, held.Bytes)
+		}
+	}
+	agree()
+	p.Want(fmt.Sprintf("alloc e %d", 13<<20), "ok")
+	p.Want("alloc f 1", "err 2")
+	agree()
+	for _, name := range []string{"b", "c", "e"} {
+		p.Want("free "+name, "ok")
+	}
+	agree()
+	p.Want("alloc g 64M", "ok")
+	agree()
+	if n := m.Snapshot().Stats.ClampedWords; n != 0 {
+		t.Errorf("%d words were clamped", n)
+	}
+	p.End()
+}
+
 // TestForkedChildKeepsTheMemory: the parent is dead, its child still has the
 // device open; what it held is out of reach until the child is gone too.
 func TestForkedChildKeepsTheMemory(t *testing.T) {
