@@ -77,12 +77,22 @@ static const char *file_name(const char *path) {
     return name;
 }
 
+// glibc's, or that of a program built for musl: no driver comes to such a one, but this library
+// does, and its look-ups are to be answered.
+static bool has_loader(const char *name) {
+    static const char musl[] = "ld-musl-";
+    size_t i = 0;
+    while (musl[i] && name[i] == musl[i])
+        i++;
+    return !musl[i] || ga_os_equal(name, "libc.so.6") || ga_os_equal(name, "libdl.so.2") ||
+           ga_os_equal(name, "libc.so");
+}
+
 static int visit(struct dl_phdr_info *info, size_t size, void *arg) {
     (void)size;
     struct ga_loader *l = arg;
-    const char *name = info->dlpi_name ? file_name(info->dlpi_name) : "";
     struct symbols s;
-    if (!ga_os_equal(name, "libc.so.6") && !ga_os_equal(name, "libdl.so.2"))
+    if (!info->dlpi_name || !has_loader(file_name(info->dlpi_name)))
         return 0;
     if (!read_dynamic(info, &s))
         return 0;

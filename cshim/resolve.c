@@ -134,8 +134,9 @@ static void *decide(struct lookup *l) {
     if (!found)
         return NULL;
     bool own = found == l->wrapper;
+    // Asked again, so that dlerror says nothing of what was looked for in between.
     if (!ga_library_contact(l->library, own ? NULL : found))
-        return own ? settled(found_in(l, RTLD_NEXT)) : found;
+        return settled(found_in(l, own ? RTLD_NEXT : l->handle));
     if (own) // through the handle of the program, whose scope we are in
         return atomic_load(&l->library->functions[l->row]) ? found : in_library(l);
     return ga_resolve_translate(l->library, found, l->name);

@@ -26,6 +26,7 @@ gstreamer1.0-plugins-base /usr/lib/*/gstreamer-1.0/libgstvideotestsrc.so test
 gstreamer1.0-plugins-bad  /usr/lib/*/gstreamer-1.0/libgstnvcodec.so test
 python3-dev               /usr/include/python3.*/Python.h        test
 strace                    strace                                 test
+musl-tools                musl-gcc                               test
 procps                    ps                                     demo test
 util-linux                unshare                                demo test
 clang-format              clang-format                           lint

@@ -82,7 +82,7 @@ build/cshim-test/peer "$scratch/s" limit 1M >"$scratch/peer" <"$scratch/orders" 
 exec 3>"$scratch/orders"
 while ! grep -q listening "$scratch/peer"; do sleep 0.1; done
 for how in dlsym link gpa; do
-    check "session by $how" "$(shimmed "$build/sim/stub" "$build/programs/cudaprog-$how" \
+    check "session by $how" "$(shimmed "$build/sim/stub:$build/sim" "$build/programs/cudaprog-$how" \
         'alloc a 1M; alloc b 1; free a; alloc b 1M; alloc c 1; pid' | grep -v '^ready\|^pid' | cut -d ' ' -f 1-4)" \
         "$(printf '%s\n' 'alloc a ok' 'alloc b err 2' 'free a ok' 'alloc b ok' 'alloc c err 2')"
 done

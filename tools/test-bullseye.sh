@@ -14,7 +14,8 @@ if [ "$(id -u)" -ne 0 ] || ! command -v debootstrap >/dev/null; then
     exit 1
 fi
 if [ ! -e "$root/usr/bin/gcc" ]; then
-    archive=$({ grep -hs '^URIs:' /etc/apt/sources.list.d/debian.sources; grep -hs '^deb .*debian' /etc/apt/sources.list; } |
+    archive=$({ grep -hs "^URIs:" /etc/apt/sources.list.d/debian.sources || true
+              grep -hs "^deb .*debian" /etc/apt/sources.list || true; } |
         grep -o 'https\?://[^ ]*' | grep -m 1 '/debian/\?$')
     debootstrap --variant=minbase --include=gcc,libc6-dev,make bullseye "$root" "$archive" >"$root.log" 2>&1 ||
         { tail -n 20 "$root.log"; exit 1; }

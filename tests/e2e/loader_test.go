@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/tests/bounded"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -42,6 +43,27 @@ func TestLoaderKeepsItsMeaning(t *testing.T) {
 					want.Code, want.Stdout, want.Stderr)
 			}
 		})
+	}
+}
+
+// TestOtherCLibrary: a program of a container, say, whose C library is not the driver's. The
+// library is preloaded there too, and what is looked up is found.
+func TestOtherCLibrary(t *testing.T) {
+	t.Parallel()
+	env := preload(t)
+	program := filepath.Join(t.TempDir(), "musl")
+	if r := rig.Run(t, bounded.Command(t, rig.Patience, "musl-gcc", "-D_GNU_SOURCE", "-rdynamic", "-o", program, "testdata/musl.c")); r.Code != 0 {
+		t.Fatalf("musl-gcc: %s", r.Stderr)
+	}
+	want, err := runOrdinary(rig.Patience, t.TempDir(), nil, program)
+	if err != nil || want.code != 0 || strings.Count(want.stdout, ": found") != 8 {
+		t.Fatalf("%v, without the preload %+v", err, want)
+	}
+	for _, off := range []string{"0", "1"} {
+		got, err := runOrdinary(rig.Patience, t.TempDir(), append(slices.Clone(env), "GPUARB_DISABLE="+off), program)
+		if err != nil || got != want {
+			t.Errorf("%v, with the preload %+v, without %+v", err, got, want)
+		}
 	}
 }
 

@@ -35,7 +35,7 @@ typedef int plain_function(void);
 static void show(const char *what, void *found) {
     const char *error = dlerror();
     if (found)
-        printf("%s: %d\n", what, ((plain_function *)found)());
+        printf("%s: %d%s\n", what, ((plain_function *)found)(), error ? ", and an error" : "");
     else
         printf("%s: %s\n", what, error ? error : "nothing, and no error");
 }
