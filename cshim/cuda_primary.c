@@ -131,23 +131,18 @@ uint64_t ga_cuda_primary_of(struct ga_root *root, ga_cu_device device) {
 // it to, when a context ends; what they call of ours is inside their thread's own turn.
 static bool begin_turn(struct ga_root *root, uint32_t device) {
     struct ga_primary *p = &root->primaries[device];
-    if (atomic_load(&p->turn_of) == ga_self.tid)
-        return false;
-    if (!ga_mutex_lock(&p->turn, TURN_MS)) {
+    if (ga_mutex_lock(&p->turn, TURN_MS))
+        return true;
+    if (!ga_mutex_is_mine(&p->turn))
         ga_log("the driver is busy with GPU %u's primary context for %u s: goes on without",
                (uint64_t)device, (uint64_t)TURN_MS / 1000);
-        return false;
-    }
-    atomic_store(&p->turn_of, ga_self.tid);
-    return true;
+    return false;
 }
 
 static void end_turn(struct ga_root *root, uint32_t device, bool mine) {
     struct ga_primary *p = &root->primaries[device];
-    if (!mine)
-        return;
-    atomic_store(&p->turn_of, 0);
-    ga_mutex_unlock(&p->turn);
+    if (mine)
+        ga_mutex_unlock(&p->turn);
 }
 
 static ga_result retain(const struct ga_cuda_context_ask *ask, struct ga_root *root,

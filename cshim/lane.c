@@ -40,8 +40,11 @@ void ga_lane_forget_inherited(void) {
 }
 
 static bool swap_owner(struct ga_lane *lane, uint32_t from) {
-    return atomic_compare_exchange_strong_explicit(&lane->busy, &from, ga_self.tid,
-                                                   memory_order_acquire, memory_order_relaxed);
+    bool mine = atomic_compare_exchange_strong_explicit(&lane->busy, &from, ga_self.tid,
+                                                        memory_order_acquire, memory_order_relaxed);
+    if (mine)
+        atomic_store_explicit(&lane->stack, ga_os_stack(), memory_order_relaxed);
+    return mine;
 }
 
 static struct ga_lane *try_take(struct ga_root *root, size_t lanes) {
@@ -93,6 +96,7 @@ struct ga_lane *ga_lane_take_to_wait(struct ga_root *root, int timeout_ms) {
 
 void ga_lane_give(struct ga_root *root, struct ga_lane *lane) {
     lane->type = 0;
+    atomic_store_explicit(&lane->stack, 0, memory_order_relaxed);
     atomic_store(&lane->busy, 0);
     if (GA_UNLIKELY(atomic_load(&root->lane_waiters) != 0)) {
         atomic_fetch_add(&root->lane_freed, 1);
@@ -101,11 +105,29 @@ void ga_lane_give(struct ga_root *root, struct ga_lane *lane) {
     }
 }
 
+// In the place of an owner who is not coming back, and is no thread.
+#define NOBODY UINT32_MAX
+
+bool ga_lane_abandon(struct ga_root *root) {
+    uint32_t now = ga_os_stack() + GA_SIGNAL_FRAME;
+    bool any = false;
+    for (size_t i = 0; i < GA_LANES; i++) {
+        struct ga_lane *lane = &root->lanes[i];
+        uint32_t mine = ga_self.tid;
+        uint32_t then = atomic_load_explicit(&lane->stack, memory_order_relaxed);
+        if (atomic_load_explicit(&lane->busy, memory_order_relaxed) == mine && then != 0 &&
+            ga_os_left(then, now))
+            any |= atomic_compare_exchange_strong(&lane->busy, &mine, NOBODY);
+    }
+    return any;
+}
+
 struct ga_lane *ga_lane_orphan(struct ga_root *root) {
     int pid = ga_os_pid();
     for (size_t i = 0; i < GA_LANES; i++) {
         uint32_t tid = atomic_load(&root->lanes[i].busy);
-        if (tid != 0 && tid != ga_self.tid && !ga_os_thread_lives(pid, (int)tid) &&
+        if (tid != 0 && tid != ga_self.tid &&
+            (tid == NOBODY || !ga_os_thread_lives(pid, (int)tid)) &&
             swap_owner(&root->lanes[i], tid))
             return &root->lanes[i];
     }

@@ -9,23 +9,21 @@
 #include "log.h"
 #include "wait.h"
 
-#define SLICE_MS 500
+// Who had it before may have gone, and what he was in the middle of is to be undone.
+static void begin_linking(struct ga_root *root) {
+    if (atomic_exchange(&root->linking_on, 1) == 0)
+        return;
+    ga_threads_thaw(root);
+    int fd = atomic_exchange(&root->opening_plus_1, 0) - 1;
+    if (fd >= 0)
+        ga_os_shutdown(fd);
+}
 
+// It is not had already: a handler that interrupts who has it finds no root.
 void ga_link_lock(struct ga_root *root) {
     ga_self_go_away();
-    while (!ga_mutex_lock(&root->linking, SLICE_MS)) {
-        uint32_t holder = atomic_load(&root->linking_tid);
-        if (holder == 0 || holder == ga_self.tid || ga_os_thread_lives(ga_os_pid(), (int)holder) ||
-            !atomic_compare_exchange_strong(&root->linking_tid, &holder, ga_self.tid))
-            continue;
-        // The lock is ours, and what its holder was in the middle of is to be undone.
-        ga_threads_thaw(root);
-        int fd = atomic_exchange(&root->opening_plus_1, 0) - 1;
-        if (fd >= 0)
-            ga_os_shutdown(fd);
-        return;
-    }
-    atomic_store(&root->linking_tid, ga_self.tid);
+    ga_mutex_lock(&root->linking, -1);
+    begin_linking(root);
 }
 
 bool ga_link_try_lock(struct ga_root *root) {
@@ -34,12 +32,12 @@ bool ga_link_try_lock(struct ga_root *root) {
         ga_self_come_back();
         return false;
     }
-    atomic_store(&root->linking_tid, ga_self.tid);
+    begin_linking(root);
     return true;
 }
 
 void ga_link_unlock(struct ga_root *root) {
-    atomic_store(&root->linking_tid, 0);
+    atomic_store(&root->linking_on, 0);
     ga_mutex_unlock(&root->linking);
     ga_self_come_back();
 }

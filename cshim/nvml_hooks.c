@@ -22,7 +22,7 @@ struct ga_library ga_nvml = {.file = "libnvidia-ml.so.1",
                              .wrapper = ga_nvml_wrapper,
                              .rows = GA_NVML_ROWS};
 
-// This thread is in a wrapper.
+// This thread is in a wrapper: its stack there, or 0.
 static __thread uint32_t inside __attribute__((tls_model("initial-exec")));
 
 static void *find(enum ga_nvml_row row) {
@@ -33,7 +33,7 @@ static void *find(enum ga_nvml_row row) {
 // itself, it asks the device. By a jump it leaves no address of its own on the stack; but then
 // this thread is inside of a wrapper.
 static bool is_nvmls_own(const void *caller) {
-    return inside || ga_library_contains(&ga_nvml, caller);
+    return (inside && !ga_os_left(inside, 0)) || ga_library_contains(&ga_nvml, caller);
 }
 
 #define GA_HOOK(symbol, parameters, arguments, call)                                               \
@@ -49,7 +49,7 @@ static bool is_nvmls_own(const void *caller) {
             return real arguments;                                                                 \
         int *error = &errno;                                                                       \
         int saved = *error;                                                                        \
-        inside = 1;                                                                                \
+        inside = ga_os_stack() | 1;                                                                \
         ga_nvml_result result = call;                                                              \
         inside = 0;                                                                                \
         *error = saved;                                                                            \

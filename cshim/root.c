@@ -87,7 +87,19 @@ static struct ga_thread *register_thread(struct ga_root *root) {
     return found;
 }
 
+// A thread that jumped out of a signal handler did not come to the end of what that interrupted.
+static void come_to_itself(void) {
+    uint32_t now = ga_os_stack() + GA_SIGNAL_FRAME;
+    if (ga_self.inside && ga_os_left(ga_self.inside, now))
+        ga_self_leave();
+    if (ga_self.away && ga_os_left(ga_self.away_stack, now)) {
+        ga_self.away = 1;
+        ga_self_come_back();
+    }
+}
+
 GA_NOINLINE struct ga_root *ga_root_enter(void) {
+    come_to_itself();
     if (ga_self.inside)
         return NULL;
     struct ga_root *root = atomic_load(&ga_root_pointer);
@@ -105,8 +117,8 @@ GA_NOINLINE struct ga_root *ga_root_enter(void) {
     if (ga_self.away && ga_self.away_generation == generation)
         return NULL;
     if (ga_self.generation != generation) {
-        ga_self = (struct ga_self){.inside = 1, .unseen = ga_self.unseen};
-        ga_self.tid = (uint32_t)ga_os_tid();
+        ga_self = (struct ga_self){.inside = ga_os_stack() | 1, .unseen = ga_self.unseen};
+        ga_self.tid = ga_lock_know_self();
         ga_self.number = atomic_fetch_add(&root->threads_numbered, 1) + 1;
         ga_self.thread = register_thread(root);
         ga_self.generation = generation;

@@ -29,6 +29,7 @@ struct ga_view {
 // whose owner died, who swaps that for his own.
 struct ga_lane {
     _Atomic uint32_t busy;
+    _Atomic uint32_t stack; // its owner's, when he took it: ga_os_stack
     _Atomic int fd_plus_1;
     _Atomic uint32_t epoch; // ga_root.link_epoch when it was opened
     uint16_t type;          // of the request whose reply is awaited, or 0
@@ -37,7 +38,7 @@ struct ga_lane {
     uint64_t request; // its number
     uint64_t body[3]; // what it asks for
     int device;
-    uint32_t reserved;
+    uint32_t heard; // the status of the reply + 1, once it was read
 };
 
 // What is known of a device. One cache line of what the fast path reads is enough.
@@ -77,8 +78,7 @@ struct ga_retainer {
     bool told; // the daemon knows of this hold
 };
 struct ga_primary {
-    struct ga_mutex turn;     // of a call that makes it or may end it
-    _Atomic uint32_t turn_of; // the thread (its tid) that has it
+    struct ga_mutex turn; // of a call that makes it or may end it
     struct ga_spin lock;
     struct ga_retainer retainers[GA_RETAINERS];
 };
@@ -123,7 +123,7 @@ struct ga_root {
     _Atomic uint64_t mend_at_ms;    // the same, of one on the way
     _Atomic uint32_t hello_refused; // by policy: what it asks for is not to be had now
     struct ga_mutex linking;        // guards what follows, up to next_request; ga_link_lock
-    _Atomic uint32_t linking_tid;   // who holds it
+    _Atomic uint32_t linking_on;    // who has it is in the middle of something
     _Atomic int opening_plus_1;     // the connection that he opens the link on
     uint64_t hello_request;         // number of the Hello that has no reply yet, or 0
     uint64_t lost_at_ms;
@@ -188,8 +188,9 @@ struct ga_self {
     uint64_t home;    // where that one's memory is charged: itself, or the one it stands for
     uint64_t context_epoch;
     uint32_t device;
-    uint32_t inside; // 1: in a critical section; a signal handler must not enter
+    uint32_t inside; // not 0: in a critical section; a signal handler must not enter. Its stack
     uint32_t away;   // 1: in a longer one, which takes a mutex: ga_self_go_away
+    uint32_t away_stack;
     uint64_t away_generation;
     uint32_t number; // of the thread: from 1 on, given to no other of this process
     uint32_t tid;
@@ -225,7 +226,7 @@ void *ga_root_alloc(struct ga_root *root, size_t size);
 
 // Brackets what takes a spin lock, for ga_root_get's sake. Does not nest.
 static inline void ga_self_enter(void) {
-    ga_self.inside = 1;
+    ga_self.inside = ga_os_stack() | 1;
     atomic_signal_fence(memory_order_seq_cst);
 }
 static inline void ga_self_leave(void) {
@@ -239,6 +240,7 @@ static inline void ga_self_go_away(void) {
     if (ga_self.away++ > 0)
         return;
     ga_self.away_generation = ga_self.generation;
+    ga_self.away_stack = ga_os_stack();
     atomic_signal_fence(memory_order_seq_cst);
     ga_self.generation = 0;
     atomic_signal_fence(memory_order_seq_cst);

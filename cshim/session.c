@@ -173,13 +173,13 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
         if (GA_LIKELY(atomic_load(&view->slot[device]) != 0))
             return GA_WAY_ASK;
         ga_self_go_away();
-        // Not for ever: who has it may have died. It saves requests, no more: a lease that two open
-        // is one, and a lock that is given back twice is free.
-        ga_mutex_lock(&d->attaching, GA_REPLY_MS);
+        // Not for ever. It saves requests, no more: a lease that two open is one.
+        bool turn = ga_mutex_lock(&d->attaching, GA_REPLY_MS);
         view = atomic_load(&root->view);
         uint32_t epoch = atomic_load(&root->link_epoch);
         if (atomic_load(&view->slot[device]) != 0 || atomic_load(&d->refused) == epoch + 1) {
-            ga_mutex_unlock(&d->attaching);
+            if (turn)
+                ga_mutex_unlock(&d->attaching);
             ga_self_come_back();
         } else {
             struct ga_wire_attach_request attach;
@@ -201,7 +201,8 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
                        (uint64_t)reply.header.status);
                 atomic_store(&d->refused, atomic_load(&root->link_epoch) + 1);
             }
-            ga_mutex_unlock(&d->attaching);
+            if (turn)
+                ga_mutex_unlock(&d->attaching);
             ga_self_come_back();
             if (way != GA_WAY_ASK)
                 return way;
@@ -258,6 +259,7 @@ static void note(struct ga_lane *lane, uint16_t type, int device, uint64_t reque
     if (count_of(type, body) <= 0)
         return;
     lane->device = device;
+    lane->heard = 0;
     lane->request = request;
     lane->tag = tag;
     ga_os_copy(lane->body, body, size < sizeof lane->body ? size : sizeof lane->body);
@@ -313,20 +315,12 @@ static int exchange(struct ga_root *root, struct ga_lane *lane, int fd, struct a
     if (GA_LIKELY(error == 0))
         error = ga_wait_for_reply(root, fd, &lane->id, a->type, reply->request, reply,
                                   a->timeout_ms, &waited);
+    if (GA_LIKELY(error == 0))
+        lane->heard = reply->header.status + 1;
     return error;
 }
 
-static enum outcome attempt(struct ga_root *root, struct asking *a) {
-    if (a->waits && ga_threads_publish(root))
-        ga_session_bury(root);
-    if (GA_UNLIKELY(a->waits && atomic_load(&root->walled))) {
-        // The few that there are must not be waited on.
-        ga_os_sleep_us((uint64_t)a->lane_ms * 1000);
-        return NO_LANE;
-    }
-    struct ga_lane *lane = a->waits ? ga_lane_take_to_wait(root, a->lane_ms) : ga_lane_take(root);
-    if (GA_UNLIKELY(!lane))
-        return NO_LANE;
+static enum outcome attempt_on(struct ga_root *root, struct ga_lane *lane, struct asking *a) {
     int fd = ga_lane_fd(root, lane);
     if (GA_UNLIKELY(fd < 0))
         fd = connect_lane(root, lane);
@@ -353,6 +347,20 @@ static enum outcome attempt(struct ga_root *root, struct asking *a) {
     report_lost(root, a->reply->epoch);
     a->quick_failures = began && ga_os_now_ms() - began > 1000 ? 1 : a->quick_failures + 1;
     return AGAIN;
+}
+
+static enum outcome attempt(struct ga_root *root, struct asking *a) {
+    if (GA_UNLIKELY(ga_lane_abandon(root)) || (a->waits && ga_threads_publish(root)))
+        ga_session_bury(root);
+    if (GA_UNLIKELY(a->waits && atomic_load(&root->walled))) {
+        // The few that there are must not be waited on.
+        ga_os_sleep_us((uint64_t)a->lane_ms * 1000);
+        return NO_LANE;
+    }
+    struct ga_lane *lane = a->waits ? ga_lane_take_to_wait(root, a->lane_ms) : ga_lane_take(root);
+    if (GA_UNLIKELY(!lane))
+        return NO_LANE;
+    return attempt_on(root, lane, a);
 }
 
 // *full: it may wait, and there is no connection to do so on.
@@ -435,14 +443,17 @@ static bool is_granted(int fd, uint16_t type, uint64_t request) {
 static void settle_orphan(struct ga_root *root, struct ga_lane *lane) {
     uint64_t request = atomic_fetch_add(&root->next_request, 1) + 1;
     int fd = ga_lane_fd(root, lane);
-    if (fd >= 0 && ga_lane_send(fd, GA_TYPE_GIVE_UP, request, NULL, 0, -1, ORPHAN_MS) == 0 &&
-        is_granted(fd, lane->type, lane->request))
+    if (lane->heard == GA_STATUS_OK + 1)
+        ga_admit_return(root, lane);
+    else if (lane->heard == 0 && fd >= 0 &&
+             ga_lane_send(fd, GA_TYPE_GIVE_UP, request, NULL, 0, -1, ORPHAN_MS) == 0 &&
+             is_granted(fd, lane->type, lane->request))
         ga_admit_return(root, lane);
 }
 
 void ga_session_bury(struct ga_root *root) {
     // Who is opening a session has none to give back to, and would wait for itself.
-    if (atomic_load(&root->linking_tid) == ga_self.tid)
+    if (ga_mutex_is_mine(&root->linking))
         return;
     ga_hold_bury(root);
     for (struct ga_lane *lane; (lane = ga_lane_orphan(root)) != NULL;) {

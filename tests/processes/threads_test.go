@@ -40,6 +40,67 @@ func TestThreadVanishes(t *testing.T) {
 	allGone(m)
 }
 
+// TestThreadVanishesInATurn: one that ends while it makes the primary context is not
+// waited for by the next.
+func TestThreadVanishesInATurn(t *testing.T) {
+	t.Parallel()
+	m := machine(t)
+	env := append(m.PreloadEnv(), "GPUARB_LOG=stderr")
+	words := story(t, []string{"turn"})
+	p := m.Begin(m.Command(env, words[0], words[1:]...))
+	for line := ""; line != "end"; {
+		line = p.Line()
+		switch line {
+		case "at the driver is slow from here on":
+			m.Sim("fail", "cuDevicePrimaryCtxRetain:1:delay=3600s")
+		case "at it is in the driver":
+			rig.Eventually(t, "it is", func() bool { return strings.Contains(m.Sim("faults"), "hits=1") })
+		case "at it is gone":
+			m.Sim("clear")
+		default:
+			if strings.HasPrefix(line, "retain ") && line != "retain 0" || strings.HasPrefix(line, "release ") && line != "release 0" {
+				t.Error(line)
+			}
+		}
+		if strings.HasPrefix(line, "at ") {
+			p.Tell("go on")
+		}
+	}
+	if said := p.End(); strings.Contains(said, "busy") {
+		t.Errorf("it waited for a thread that is gone: %s", said)
+	}
+	allGone(m)
+}
+
+// TestJumpOutOfAWait: a signal handler that jumps leaves no request behind that others
+// wait behind, its own thread among them.
+func TestJumpOutOfAWait(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "2G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
+		Config: "schema_version = 1\n[defaults]\non_full = \"wait\"\nwait_timeout = \"10m\"\n"})
+	hog := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym")))
+	hog.Want("alloc a 1G", "ok")
+	words := story(t, []string{"jump"})
+	p := m.Begin(m.Command(m.PreloadEnv(), words[0], words[1:]...))
+	p.Expect("alloc 0")
+	p.Expect("waits")
+	rig.Eventually(t, "it waits", func() bool { return len(m.Snapshot().Queue) == 1 })
+	p.Signal(unix.SIGUSR1)
+	p.Expect("out of it")
+	p.Expect("alloc 0")
+	p.Expect("at it has jumped")
+	if n := len(m.Snapshot().Queue); n != 0 {
+		t.Errorf("%d requests wait still", n)
+	}
+	agree(m, "after the jump")
+	p.Tell("go on")
+	p.Expect("free 0")
+	p.Expect("end")
+	p.End()
+	hog.End()
+	allGone(m)
+}
+
 // TestKeys: a program that has used up what a process has for its threads' own data.
 func TestKeys(t *testing.T) {
 	t.Parallel()

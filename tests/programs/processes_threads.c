@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -135,6 +136,65 @@ static int tell_vanish(char **arguments) {
     crowd_take("after a thread vanished");
     at("after a thread vanished");
     crowd_give("after a thread vanished");
+    say("end");
+    return 0;
+}
+
+// A thread that is gone in the middle of a call that makes or ends the primary context: the others
+// need not wait for it. The caller has the driver take its time there.
+static void *is_in_a_turn(void *arg) {
+    CUcontext context;
+    (void)arg;
+    atomic_store(&calling, 1);
+    CU(cuDevicePrimaryCtxRetain)(&context, 0);
+    return NULL;
+}
+
+static int tell_turn(char **arguments) {
+    CUcontext context = NULL;
+    pthread_t thread;
+    (void)arguments;
+    signal(SIGUSR2, vanish);
+    begin();
+    at("the driver is slow from here on");
+    must(pthread_create(&thread, NULL, is_in_a_turn, NULL) == 0, "pthread_create");
+    while (!atomic_load(&calling))
+        sched_yield();
+    at("it is in the driver");
+    pthread_kill(thread, SIGUSR2);
+    must(pthread_join(thread, NULL) == 0, "pthread_join");
+    at("it is gone");
+    for (int i = 0; i < 3; i++) {
+        say("retain %d", CU(cuDevicePrimaryCtxRetain)(&context, 0));
+        say("release %d", CU(cuDevicePrimaryCtxRelease_v2)(0));
+    }
+    say("end");
+    return 0;
+}
+
+// A signal whose handler jumps out of a call that waits for memory: what was asked for is nobody's,
+// and the thread is arbitrated as before.
+static sigjmp_buf before_the_call;
+
+static void jump_out(int number) {
+    (void)number;
+    siglongjmp(before_the_call, 1); // NOLINT(bugprone-signal-handler,cert-err52-cpp)
+}
+
+static int tell_jump(char **arguments) {
+    CUdeviceptr p = 0;
+    (void)arguments;
+    signal(SIGUSR1, jump_out);
+    begin();
+    say("alloc %d", CU(cuMemAlloc_v2)(&p, 10 * MIB));
+    if (sigsetjmp(before_the_call, 1) == 0) {
+        say("waits");
+        say("alloc %d", CU(cuMemAlloc_v2)(&p, 1500 * MIB));
+    }
+    say("out of it");
+    say("alloc %d", CU(cuMemAlloc_v2)(&p, 100 * MIB));
+    at("it has jumped");
+    say("free %d", CU(cuMemFree_v2)(p));
     say("end");
     return 0;
 }
@@ -301,6 +361,8 @@ static int tell_exit(char **arguments) {
 }
 
 const struct story threads[] = {
-    {"die", tell_die},     {"vanish", tell_vanish}, {"keys", tell_keys}, {"signal", tell_signal},
-    {"timer", tell_timer}, {"atexit", tell_atexit}, {"exit", tell_exit}, {NULL, NULL},
+    {"die", tell_die},     {"vanish", tell_vanish}, {"turn", tell_turn},
+    {"jump", tell_jump},   {"keys", tell_keys},     {"signal", tell_signal},
+    {"timer", tell_timer}, {"atexit", tell_atexit}, {"exit", tell_exit},
+    {NULL, NULL},
 };

@@ -10,7 +10,10 @@ int cuMemAllocPitch(void) {
 
 static void show(const char *how, const char *name, void *found) {
     const char *error = dlerror();
-    printf("%s %s: %s\n", how, name, found ? "found" : error ? "an error" : "nothing, and no error");
+    printf("%s %s: %s\n", how, name,
+           found   ? "found"
+           : error ? "an error"
+                   : "nothing, and no error");
 }
 
 int main(void) {
