@@ -44,7 +44,7 @@ inside 'ldd --version | head -n 1; cd /src
 include tests/simcuda/build.mk
 include tests/programs/build.mk
 EOF
-    make -s -f build/inside.mk CC=gcc BUILD=build $(for p in cudaprog-dlsym cudaprog-link cudaprog-gpa lookups loader loader-own; do echo build/programs/$p; done)'
+    make -s -f build/inside.mk CC=gcc BUILD=build $(for p in cudaprog-dlsym cudaprog-link cudaprog-gpa team permits lookups loader loader-own reenter/libcuda.so.1; do echo build/programs/$p; done)'
 # There is no ffmpeg.
 inside 'cd /src/cshim/cshimtest && ./tests -test.skip "FFmpeg"'
 inside 'cd /src/cshim/entrypoints && ./tests -test.run Resolver'
