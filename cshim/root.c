@@ -192,6 +192,9 @@ static bool count_threads(struct ga_root *root) {
 }
 
 void ga_move_wait(struct ga_root *root, struct ga_thread *thread) {
+    // Who froze them moves nothing meanwhile: this one has jumped out of that.
+    if (ga_mutex_is_mine(&root->linking))
+        ga_threads_thaw(root);
     do {
         atomic_store_explicit(&thread->moving, 0, memory_order_release);
         ga_os_wait(&root->frozen, 1, 100);

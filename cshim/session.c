@@ -453,7 +453,8 @@ static void settle_orphan(struct ga_root *root, struct ga_lane *lane) {
 
 void ga_session_bury(struct ga_root *root) {
     // Who is opening a session has none to give back to, and would wait for itself.
-    if (ga_mutex_is_mine(&root->linking))
+    // One that a handler has jumped out of opens none any more.
+    if (ga_self.away && ga_mutex_is_mine(&root->linking))
         return;
     ga_hold_bury(root);
     for (struct ga_lane *lane; (lane = ga_lane_orphan(root)) != NULL;) {
