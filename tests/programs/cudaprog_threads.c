@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// cudaprog's commands for threads that race for memory:
+//
+//   threads T COUNT SIZE SEED    T threads, each COUNT random allocations of up to
+//                                SIZE bytes and frees: "threads ok GRANTED REFUSED"
+//   racethreads T COUNT SIZE SEED  the same; none frees its last before all are done
+//   mapthreads T COUNT           T threads, each COUNT rounds of mapping and unmapping
+//                                2M at addresses of their own, and of small arrays:
+//                                "mapthreads ok GRANTED REFUSED"
+#include "cudaprog.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct stress {
+    pthread_t thread;
+    CUcontext context;
+    uint64_t count, size, seed, granted, refused;
+    CUresult failed;
+    pthread_barrier_t *met; // of threads that hold what they have until all are done
+};
+
+static uint64_t random_next(uint64_t *seed) {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    return *seed;
+}
+
+#define KEPT 64
+
+// Each order of magnitude from 256 bytes up to the size asked for is as likely.
+static size_t random_size(struct stress *s) {
+    uint64_t most = s->size >> random_next(&s->seed) % 23;
+    return most <= 256 ? (size_t)256 : (size_t)(256 + random_next(&s->seed) % (most - 255));
+}
+
+static void *stress_run(void *arg) {
+    struct stress *s = arg;
+    CUdeviceptr held[KEPT] = {0};
+    s->failed = CU(cuCtxSetCurrent)(s->context);
+    for (uint64_t i = 0; i < s->count && s->failed == 0; i++) {
+        CUdeviceptr *p = &held[random_next(&s->seed) % KEPT];
+        if (*p) {
+            s->failed = CU(cuMemFree_v2)(*p);
+            *p = 0;
+            continue;
+        }
+        CUresult r = CU(cuMemAlloc_v2)(p, random_size(s));
+        if (r == 0) {
+            s->granted++;
+        } else {
+            *p = 0;
+            s->refused++;
+            if (r != 2)
+                s->failed = r;
+        }
+    }
+    if (s->met)
+        pthread_barrier_wait(s->met);
+    for (size_t i = 0; i < KEPT; i++)
+        if (held[i] && s->failed == 0)
+            s->failed = CU(cuMemFree_v2)(held[i]);
+    return NULL;
+}
+
+static void *map_run(void *arg);
+
+static void do_threads(const struct command *c) {
+    bool maps = strcmp(c->word[0], "mapthreads") == 0;
+    bool meet = strcmp(c->word[0], "racethreads") == 0;
+    pthread_barrier_t met;
+    size_t threads = number(c, 1);
+    struct stress *all = calloc(threads, sizeof *all);
+    CUcontext context = NULL;
+    uint64_t granted = 0, refused = 0;
+    CUresult r = CU(cuCtxGetCurrent)(&context);
+    char more[64];
+    if (!all || (meet && pthread_barrier_init(&met, NULL, (unsigned)threads) != 0))
+        abort();
+    for (size_t i = 0; i < threads; i++) {
+        all[i] = (struct stress){.context = context,
+                                 .met = meet ? &met : NULL,
+                                 .count = number(c, 2),
+                                 .size = number_or(c, 3, 0),
+                                 .seed = number_or(c, 4, 0) * 1000003 + i + 1};
+        if (pthread_create(&all[i].thread, NULL, maps ? map_run : stress_run, &all[i]) != 0)
+            abort();
+    }
+    for (size_t i = 0; i < threads; i++) {
+        pthread_join(all[i].thread, NULL);
+        granted += all[i].granted;
+        refused += all[i].refused;
+        if (all[i].failed)
+            r = all[i].failed;
+    }
+    free(all);
+    snprintf(more, sizeof more, "%" PRIu64 " %" PRIu64, granted, refused);
+    answer(c, r, more);
+}
+
+#define SLOTS 4
+#define SLOT (2ull << 20)
+
+struct slots {
+    CUdeviceptr base;
+    CUarray array;
+    bool mapped[SLOTS];
+};
+
+// The mapping alone keeps what is mapped.
+static CUresult map_one(CUdeviceptr p) {
+    const int properties[8] = {1, 0, 1, device};
+    uint64_t handle;
+    CUresult r = CU(cuMemCreate)(&handle, SLOT, properties, 0);
+    if (r != 0)
+        return r;
+    r = CU(cuMemMap)(p, SLOT, 0, handle, 0);
+    CUresult released = CU(cuMemRelease)(handle);
+    return r ? r : released;
+}
+
+// It comes back from the mapping, and is kept by its handle for a moment.
+static CUresult unmap_one(CUdeviceptr p) {
+    uint64_t handle;
+    CUresult r = CU(cuMemRetainAllocationHandle)(&handle, (void *)(uintptr_t)(p + 1));
+    if (r == 0)
+        r = CU(cuMemUnmap)(p, SLOT);
+    return r ? r : CU(cuMemRelease)(handle);
+}
+
+static CUresult swap_array(CUarray *array) {
+    const struct {
+        size_t width, height;
+        int format;
+        unsigned int channels;
+    } d = {1000, 3, 0x20, 4};
+    CUarray old = *array;
+    *array = NULL;
+    return old ? CU(cuArrayDestroy)(old) : CU(cuArrayCreate_v2)(array, &d);
+}
+
+static void map_round(struct stress *s, struct slots *m) {
+    uint64_t i = random_next(&s->seed) % (SLOTS + 1);
+    CUresult r;
+    if (i == SLOTS) {
+        r = swap_array(&m->array);
+    } else {
+        CUdeviceptr p = m->base + i * SLOT;
+        r = m->mapped[i] ? unmap_one(p) : map_one(p);
+        m->mapped[i] ^= r == 0;
+    }
+    s->granted += r == 0;
+    s->refused += r == 2;
+    if (r != 0 && r != 2)
+        s->failed = r;
+}
+
+static void *map_run(void *arg) {
+    struct stress *s = arg;
+    struct slots m = {0};
+    s->failed = CU(cuCtxSetCurrent)(s->context);
+    if (s->failed == 0)
+        s->failed = CU(cuMemAddressReserve)(&m.base, SLOTS * SLOT, 0, 0, 0);
+    for (uint64_t i = 0; i < s->count && s->failed == 0; i++)
+        map_round(s, &m);
+    for (size_t i = 0; i < SLOTS; i++)
+        if (m.mapped[i] && s->failed == 0)
+            s->failed = unmap_one(m.base + i * SLOT);
+    if (m.array && s->failed == 0)
+        s->failed = CU(cuArrayDestroy)(m.array);
+    return NULL;
+}
+
+const struct verb threads_verbs[] = {
+    {"threads", do_threads},
+    {"racethreads", do_threads},
+    {"mapthreads", do_threads},
+    {NULL, NULL},
+};
