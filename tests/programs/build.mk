@@ -16,8 +16,8 @@ programs: $(PROGRAMS_OF_THE_DRIVER) $(PROGRAMS_OUT)/team $(PROGRAMS_OUT)/permits
           $(PROGRAMS_OUT)/processes $(PROGRAMS_OUT)/reenter/libcuda.so.1 \
           $(PROGRAMS_OUT)/openacc $(PROGRAMS_OUT)/nvcuvid/libnvcuvid.so.1
 
-PROGRAMS_DEPS := $(PROGRAMS_SRC)/cudaprog.c $(PROGRAMS_SRC)/cudriver.c $(PROGRAMS_SRC)/cudriver.h $(PROGRAMS_SRC)/cunvml.c \
-                 $(PROGRAMS_SRC)/cunvml.h $(PROGRAMS_SRC)/build.mk
+PROGRAMS_DEPS := $(wildcard $(PROGRAMS_SRC)/cudaprog*.[ch]) $(PROGRAMS_SRC)/cudriver.c $(PROGRAMS_SRC)/cudriver.h \
+                 $(PROGRAMS_SRC)/cunvml.c $(PROGRAMS_SRC)/cunvml.h $(PROGRAMS_SRC)/build.mk
 
 $(PROGRAMS_OUT)/cudaprog-dlsym: $(PROGRAMS_DEPS)
 	@mkdir -p $(@D)
