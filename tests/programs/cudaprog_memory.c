@@ -210,13 +210,12 @@ static void do_pairs(const struct command *c) {
 static void do_asyncpairs(const struct command *c) {
     uint64_t count = number(c, 1);
     size_t size = number(c, 2);
-    CUstream s[WORDS];
-    uint64_t streams = (uint64_t)c->words - 3;
+    CUstream s[WORDS] = {stream(c, 3)};
+    uint64_t streams = 1;
     CUresult r = 0;
     char more[32];
-    stream(c, 3); // one at least
-    for (uint64_t i = 0; i < streams; i++)
-        s[i] = stream(c, (int)i + 3);
+    for (int i = 4; i < c->words; i++)
+        s[streams++] = stream(c, i);
     for (uint64_t i = 0; i < count && r == 0; i++) {
         CUdeviceptr p;
         r = CU(cuMemAllocAsync)(&p, size, s[i % streams]);
