@@ -4,6 +4,7 @@
 #include "admit.h"
 #include "cuda_bound.h"
 #include "cuda_device.h"
+#include "cuda_late.h"
 #include "cuda_memory.h"
 
 // What a descriptor of any version says.
@@ -145,6 +146,7 @@ struct claim {
     bool whole;            // and to all of it at once
     uint64_t bytes;
     uint64_t context;
+    uint64_t epoch; // ga_cuda_late_epoch
     uint32_t device;
     uint16_t tag;
 };
@@ -175,6 +177,7 @@ static bool open_claim(struct claim *c, const struct shape *s, unsigned int leve
     if (!ga_admit(root, c->device, bytes, GA_MEMORY_PLAIN, &c->tag))
         return false;
     c->root = root;
+    c->epoch = ga_cuda_late_epoch(root);
     return true;
 }
 
@@ -196,7 +199,10 @@ static bool settle(struct claim *c, ga_result result, uint64_t key) {
         .device = (uint8_t)c->device,
         .kind = GA_MEMORY_PLAIN,
     };
-    return ga_hold(c->root, &entry);
+    if (!ga_hold(c->root, &entry))
+        return false;
+    ga_cuda_late_look(c->root, &c->root->blocks, &entry, c->epoch);
+    return true;
 }
 
 static uint64_t key_of_array(ga_array array) {
@@ -282,21 +288,25 @@ ga_result ga_cuda_mipmap_create(GA_FN_cuMipmappedArrayCreate *real, ga_mipmap *m
 struct ending {
     struct ga_root *root;
     struct ga_entry entry;
+    uint64_t epoch; // ga_cuda_late_epoch
     bool ours;
     struct ga_cuda_bound *bound;
 };
 
 static void begin_ending(struct ending *e, uint64_t key) {
     e->root = ga_root_get();
+    e->epoch = e->root ? ga_cuda_late_epoch(e->root) : 0;
     e->ours = e->root && ga_withdraw(e->root, key, &e->entry);
     e->bound = e->root && !e->ours ? ga_cuda_bound_take(e->root, key) : NULL;
 }
 
 static ga_result settle_ending(struct ending *e, ga_result result) {
-    if (e->ours && result == GA_CUDA_SUCCESS)
+    if (e->ours && result == GA_CUDA_SUCCESS) {
         ga_release(e->root, e->entry.device, e->entry.bytes, e->entry.tag);
-    else if (e->ours)
+    } else if (e->ours) {
         ga_hold(e->root, &e->entry);
+        ga_cuda_late_join(e->root, &e->root->blocks, &e->entry, e->epoch);
+    }
     if (e->bound && result == GA_CUDA_SUCCESS)
         ga_cuda_bound_end(e->root, e->bound);
     else if (e->bound)

@@ -6,6 +6,7 @@
 #include "cuda_device.h"
 #include "cuda_draw.h"
 #include "cuda_host.h"
+#include "cuda_late.h"
 #include "cuda_pending.h"
 #include "cuda_pool.h"
 
@@ -154,16 +155,18 @@ ga_result ga_cuda_free_async(GA_FN_cuMemFreeAsync *real, ga_address address, ga_
     // Captured, it frees when the graph runs: the block stays, and its charge.
     if (!root || ga_cuda_capturing(effective))
         return real(address, stream);
+    uint64_t epoch = ga_cuda_late_epoch(root);
     if (!ga_withdraw(root, address, &entry)) {
         bool pooled = ga_cuda_host_begin_free(root, address, &entry);
         ga_result host = real(address, stream);
         if (pooled)
-            ga_cuda_host_end_free(root, host, &entry);
+            ga_cuda_host_end_free(root, host, &entry, epoch);
         return host;
     }
     ga_result result = real(address, stream);
     if (result != GA_CUDA_SUCCESS) {
         ga_hold(root, &entry);
+        ga_cuda_late_join(root, &root->blocks, &entry, epoch);
         return result;
     }
     ga_cuda_pending_add(root, &entry, effective);

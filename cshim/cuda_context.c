@@ -6,6 +6,7 @@
 #include "cuda_device.h"
 #include "cuda_hold.h"
 #include "cuda_host.h"
+#include "cuda_late.h"
 #include "cuda_pending.h"
 #include "cuda_stream.h"
 
@@ -54,6 +55,7 @@ void ga_cuda_context_made(const struct ga_cuda_context_ask *ask, const struct ga
     ga_self_enter();
     bool put = ga_table_put(&ask->root->contexts, &entry, &old);
     ga_self_leave();
+    ga_cuda_late_made(ask->root, entry.key);
     if (!put)
         ga_cuda_context_unmade(ask);
     else if (old.key)
@@ -71,6 +73,8 @@ uint64_t ga_cuda_context_notice(struct ga_root *root, ga_context context, uint32
     bool known = ga_table_find(&root->contexts, entry.key, &old) && old.device == device;
     bool put = !known && ga_table_put(&root->contexts, &entry, &old);
     ga_self_leave();
+    if (put)
+        ga_cuda_late_made(root, entry.key);
     if (known)
         return old.kind == GA_CUDA_CONTEXT_OF_GREEN ? old.context : entry.key;
     if (!put || (old.key && old.device == device))
@@ -166,9 +170,14 @@ static void mark_pending(struct ga_root *root, uint64_t context, uint64_t become
 // The entries of a context are marked with a ticket before the driver is called, not looked for
 // afterwards: by then its addresses, and its handle, may be somebody else's. A ticket is odd, so
 // that it is no address.
-uint64_t ga_cuda_context_mark(struct ga_root *root, uint64_t context) {
+uint64_t ga_cuda_context_ticket(void) {
     static _Atomic uint64_t tickets;
-    uint64_t ticket = atomic_fetch_add(&tickets, 2) + 1;
+    return atomic_fetch_add(&tickets, 2) + 1;
+}
+
+uint64_t ga_cuda_context_mark(struct ga_root *root, uint64_t context) {
+    uint64_t ticket = ga_cuda_context_ticket();
+    ga_cuda_late_begin(root, context, ticket);
     ga_self_enter();
     ga_table_mark(&root->blocks, context, ticket);
     ga_table_mark(&root->streams, context, ticket);
@@ -180,6 +189,7 @@ uint64_t ga_cuda_context_mark(struct ga_root *root, uint64_t context) {
 }
 
 void ga_cuda_context_unmark(struct ga_root *root, uint64_t context, uint64_t ticket) {
+    ga_cuda_late_end(root, ticket, false);
     ga_self_enter();
     ga_table_mark(&root->blocks, ticket, context);
     ga_table_mark(&root->streams, ticket, context);
@@ -189,8 +199,7 @@ void ga_cuda_context_unmark(struct ga_root *root, uint64_t context, uint64_t tic
     ga_cuda_pending_mark(root, ticket, context);
 }
 
-// The context of this ticket is gone, and the driver freed what lived in it.
-static void sweep(struct ga_root *root, uint64_t ticket) {
+void ga_cuda_context_sweep(struct ga_root *root, uint64_t ticket) {
     struct leaving l;
     ga_os_zero(&l, sizeof l);
     uint32_t notify[GA_DEVICES];
@@ -220,7 +229,8 @@ void ga_cuda_context_forget(struct ga_root *root, uint64_t key) {
 }
 
 void ga_cuda_context_gone(struct ga_root *root, uint64_t context, uint64_t ticket) {
-    sweep(root, ticket);
+    ga_cuda_late_end(root, ticket, true);
+    ga_cuda_context_sweep(root, ticket);
     ga_cuda_context_forget(root, context);
 }
 

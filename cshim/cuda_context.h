@@ -39,6 +39,10 @@ uint64_t ga_cuda_context_notice(struct ga_root *root, ga_context context, uint32
 uint64_t ga_cuda_context_mark(struct ga_root *root, uint64_t context);
 void ga_cuda_context_unmark(struct ga_root *root, uint64_t context, uint64_t ticket);
 void ga_cuda_context_gone(struct ga_root *root, uint64_t context, uint64_t ticket);
+// One that nothing has yet.
+uint64_t ga_cuda_context_ticket(void);
+// The context of this ticket is gone, and the driver freed what lived in it.
+void ga_cuda_context_sweep(struct ga_root *root, uint64_t ticket);
 // Takes a context out of the table and gives it back.
 void ga_cuda_context_forget(struct ga_root *root, uint64_t key);
 

@@ -2,6 +2,7 @@
 #include "cuda_host.h"
 
 #include "cuda_device.h"
+#include "cuda_late.h"
 #include "host.h"
 
 // How a block came to be page-locked (ga_entry.kind), so that the wrong call gives nothing back.
@@ -15,6 +16,7 @@ static bool take(struct ga_cuda_host_claim *c, struct ga_root *root, uint64_t by
     if (!ga_host_take(root, bytes))
         return false;
     c->root = root;
+    c->epoch = ga_cuda_late_epoch(root);
     return true;
 }
 
@@ -66,6 +68,7 @@ static ga_result settle(const struct ga_cuda_host_claim *c, ga_result result, vo
                              .tag = 1,
                              .kind = kind};
     put_in(c->root, &entry);
+    ga_cuda_late_look(c->root, &c->root->hosts, &entry, c->epoch);
     return result;
 }
 
@@ -111,21 +114,25 @@ bool ga_cuda_host_begin_free(struct ga_root *root, ga_address address, struct ga
     return address && take_out(root, (void *)(uintptr_t)address, POOLED, entry);
 }
 
-void ga_cuda_host_end_free(struct ga_root *root, ga_result result, const struct ga_entry *entry) {
-    if (result == GA_CUDA_SUCCESS)
+void ga_cuda_host_end_free(struct ga_root *root, ga_result result, const struct ga_entry *entry,
+                           uint64_t epoch) {
+    if (result == GA_CUDA_SUCCESS) {
         ga_host_give(root, entry->bytes);
-    else
-        put_in(root, entry);
+        return;
+    }
+    put_in(root, entry);
+    ga_cuda_late_join(root, &root->hosts, entry, epoch);
 }
 
 // As with device memory: out of the table before the driver, which may give the address out again.
 static ga_result end(ga_result (*real)(void *), void *at, uint8_t kind) {
     struct ga_root *root = ga_root_get();
     struct ga_entry entry;
+    uint64_t epoch = root ? ga_cuda_late_epoch(root) : 0;
     bool ours = root && at && take_out(root, at, kind, &entry);
     ga_result result = real(at);
     if (ours)
-        ga_cuda_host_end_free(root, result, &entry);
+        ga_cuda_host_end_free(root, result, &entry, epoch);
     return result;
 }
 

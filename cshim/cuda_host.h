@@ -28,13 +28,16 @@ struct ga_cuda_host_claim {
     struct ga_root *root; // NULL: the driver alone decides
     uint64_t bytes;
     uint64_t context; // that it ends with, or 0
+    uint64_t epoch;   // ga_cuda_late_epoch
 };
 bool ga_cuda_host_open_pooled(struct ga_cuda_host_claim *c, struct ga_root *root, uint64_t bytes);
 ga_result ga_cuda_host_settle_pooled(const struct ga_cuda_host_claim *c, ga_result result,
                                      ga_address address);
 // The entry leaves the table before the driver is asked to free the address. False: none such.
 bool ga_cuda_host_begin_free(struct ga_root *root, ga_address address, struct ga_entry *entry);
-void ga_cuda_host_end_free(struct ga_root *root, ga_result result, const struct ga_entry *entry);
+// epoch: ga_cuda_late_epoch before.
+void ga_cuda_host_end_free(struct ga_root *root, ga_result result, const struct ga_entry *entry,
+                           uint64_t epoch);
 
 // What lived in a context has gone with it: the entries of this ticket leave the table.
 void ga_cuda_host_sweep(struct ga_root *root, uint64_t ticket);

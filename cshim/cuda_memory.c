@@ -4,6 +4,7 @@
 #include "admit.h"
 #include "cuda_device.h"
 #include "cuda_host.h"
+#include "cuda_late.h"
 #include "cuda_pool.h"
 
 // One allocation on its way: open, then the driver, then settle.
@@ -11,6 +12,7 @@ struct claim {
     struct ga_root *root;
     uint64_t bytes;
     uint64_t context;
+    uint64_t epoch; // ga_cuda_late_epoch
     uint32_t device;
     uint16_t tag;
     uint8_t kind;
@@ -28,7 +30,10 @@ static inline enum opened open_on(struct claim *c, int device) {
         return PASS;
     c->device = (uint32_t)device;
     c->v1 = false;
-    return GA_LIKELY(ga_admit(c->root, c->device, c->bytes, c->kind, &c->tag)) ? ADMITTED : REFUSED;
+    if (GA_UNLIKELY(!ga_admit(c->root, c->device, c->bytes, c->kind, &c->tag)))
+        return REFUSED;
+    c->epoch = ga_cuda_late_epoch(c->root);
+    return ADMITTED;
 }
 
 static inline enum opened open_current(struct claim *c, uint64_t bytes, uint8_t kind) {
@@ -67,6 +72,7 @@ static inline ga_result settle(struct claim *c, ga_result result, ga_address add
         roll_back(c);
         return GA_CUDA_OUT_OF_MEMORY;
     }
+    ga_cuda_late_look(c->root, &c->root->blocks, &entry, c->epoch);
     return result;
 }
 
@@ -200,37 +206,41 @@ ga_result ga_cuda_alloc_pitch_v1(GA_FN_cuMemAllocPitch *real, uint32_t *address,
 
 // A free takes the entry out before the driver is called: once the driver has freed the address,
 // another thread may get it again and record it. Refused by the driver, it goes back in.
-static inline void free_settle(struct ga_root *root, ga_result result,
-                               const struct ga_entry *entry) {
+static inline void free_settle(struct ga_root *root, ga_result result, const struct ga_entry *entry,
+                               uint64_t epoch) {
     struct ga_cuda_pool *pool = ga_cuda_pool_of(entry);
-    if (GA_UNLIKELY(result != GA_CUDA_SUCCESS))
+    if (GA_UNLIKELY(result != GA_CUDA_SUCCESS)) {
         ga_hold(root, entry);
-    else if (GA_UNLIKELY(pool != NULL))
+        ga_cuda_late_join(root, &root->blocks, entry, epoch);
+    } else if (GA_UNLIKELY(pool != NULL)) {
         ga_cuda_pool_freed(root, pool, entry->bytes, entry->tag);
-    else
+    } else {
         ga_release(root, entry->device, entry->bytes, entry->tag);
+    }
 }
 
 ga_result ga_cuda_free(GA_FN_cuMemFree_v2 *real, ga_address address) {
     struct ga_entry entry;
     struct ga_root *root = ga_root_get();
+    uint64_t epoch = GA_LIKELY(root != NULL) ? ga_cuda_late_epoch(root) : 0;
     bool ours = GA_LIKELY(root != NULL) && ga_withdraw(root, address, &entry);
     bool pooled =
         GA_UNLIKELY(root != NULL && !ours) && ga_cuda_host_begin_free(root, address, &entry);
     ga_result result = real(address);
     if (GA_LIKELY(ours))
-        free_settle(root, result, &entry);
+        free_settle(root, result, &entry, epoch);
     else if (pooled)
-        ga_cuda_host_end_free(root, result, &entry);
+        ga_cuda_host_end_free(root, result, &entry, epoch);
     return result;
 }
 
 ga_result ga_cuda_free_v1(GA_FN_cuMemFree *real, uint32_t address) {
     struct ga_entry entry;
     struct ga_root *root = ga_root_get();
+    uint64_t epoch = root ? ga_cuda_late_epoch(root) : 0;
     bool ours = root && ga_withdraw(root, address, &entry);
     ga_result result = real(address);
     if (ours)
-        free_settle(root, result, &entry);
+        free_settle(root, result, &entry, epoch);
     return result;
 }

@@ -4,11 +4,13 @@
 #include "admit.h"
 #include "cuda_device.h"
 #include "cuda_green.h"
+#include "cuda_late.h"
 #include "cuda_pending.h"
 
 struct claim {
     struct ga_root *root;
     uint64_t context;
+    uint64_t epoch; // ga_cuda_late_epoch
     uint32_t device;
     uint16_t tag;
 };
@@ -19,7 +21,10 @@ static enum opened open_on(struct claim *c, int device) {
     if (device < 0)
         return PASS;
     c->device = (uint32_t)device;
-    return ga_admit_streams(c->root, c->device, 1, ga_self.number, &c->tag) ? ADMITTED : REFUSED;
+    if (!ga_admit_streams(c->root, c->device, 1, ga_self.number, &c->tag))
+        return REFUSED;
+    c->epoch = ga_cuda_late_epoch(c->root);
+    return ADMITTED;
 }
 
 static enum opened open_claim(struct claim *c) {
@@ -52,6 +57,7 @@ static ga_result settle(struct claim *c, ga_result result, const ga_stream *stre
         give_back(c->root, &entry, 1);
     else if (old.key) // destroyed out of our sight
         give_back(c->root, &old, 1);
+    ga_cuda_late_look(c->root, &c->root->streams, &entry, c->epoch);
     return result;
 }
 
@@ -92,6 +98,7 @@ ga_result ga_cuda_stream_destroy(GA_FN_cuStreamDestroy_v2 *real, ga_stream strea
     struct ga_entry old;
     if (!root)
         return real(stream);
+    uint64_t epoch = ga_cuda_late_epoch(root);
     ga_self_enter();
     bool ours = ga_table_take(&root->streams, (uint64_t)(uintptr_t)stream, &entry);
     ga_self_leave();
@@ -108,6 +115,7 @@ ga_result ga_cuda_stream_destroy(GA_FN_cuStreamDestroy_v2 *real, ga_stream strea
     ga_self_enter();
     ga_table_put(&root->streams, &entry, &old);
     ga_self_leave();
+    ga_cuda_late_join(root, &root->streams, &entry, epoch);
     return result;
 }
 

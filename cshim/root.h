@@ -83,6 +83,26 @@ struct ga_primary {
     struct ga_retainer retainers[GA_RETAINERS];
 };
 
+// Contexts that end, and that ended lately: cuda_late.c.
+#define GA_ENDINGS 16
+#define GA_ENDED 64
+struct ga_ending {
+    uint64_t context; // 0: it has ended, and its handle is another one's by now
+    uint64_t ticket;  // 0: none
+};
+struct ga_ended { // or it was not ended after all
+    uint64_t context;
+    uint64_t ticket;
+    uint64_t epoch; // root.context_epoch from then on
+    bool ended;
+};
+struct ga_late {
+    struct ga_spin lock;
+    uint32_t count; // of all that ended
+    struct ga_ending ending[GA_ENDINGS];
+    struct ga_ended ended[GA_ENDED];
+};
+
 // budget.c: the most that is ever said to be free and used of a device, by whatever API it is
 // asked.
 struct ga_latch {
@@ -107,10 +127,12 @@ struct ga_root {
     _Atomic(struct ga_view *) view;
     _Atomic uint16_t tag; // the tag of what is charged now, with or without a daemon
 
-    _Atomic uint32_t frozen;        // no thread may begin to move bytes
-    _Atomic uint32_t device_count;  // 0: not asked yet
-    _Atomic uint64_t context_epoch; // counts contexts that ended
-    uint64_t pad[2];
+    _Atomic uint32_t frozen;          // no thread may begin to move bytes
+    _Atomic uint32_t device_count;    // 0: not asked yet
+    _Atomic uint64_t context_epoch;   // counts contexts that ended
+    _Atomic uint32_t contexts_ending; // calls under way that may end one
+    uint32_t reserved;
+    uint64_t pad;
 
     // What follows is written now and then, so it begins a cache line of its own.
     // The link to the daemon: session.c
@@ -153,9 +175,10 @@ struct ga_root {
     _Atomic uint32_t slot_scope[GA_DEVICES]; // whose one slot is: GA_SCOPE_…, or 0
     struct ga_spin latches_lock;             // guards which is whose
     struct ga_latch latches[GA_DEVICES];
-    struct ga_table blocks;        // device memory by address
-    struct ga_table streams;       // by handle
-    struct ga_table contexts;      // by handle
+    struct ga_table blocks;   // device memory by address
+    struct ga_table streams;  // by handle
+    struct ga_table contexts; // by handle
+    struct ga_late late;
     struct ga_table holds;         // of threads: hold.c
     struct ga_table hosts;         // page-locked host memory by address
     _Atomic uint64_t host_held;    // its bytes: host.c

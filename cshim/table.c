@@ -222,6 +222,23 @@ static bool lives_in(const struct ga_shard *s, uint32_t i, uint64_t context) {
            (s->values[i].context_device & LOW48) == (context & LOW48);
 }
 
+static void change_context(struct ga_table_value *value, uint64_t becomes) {
+    value->context_device = (value->context_device & ~LOW48) | (becomes & LOW48);
+}
+
+bool ga_table_move(struct ga_table *table, uint64_t key, uint64_t context, uint64_t becomes) {
+    struct place p = place_of(key);
+    struct ga_shard *s = &table->shards[p.shard];
+    struct found at;
+    ga_spin_lock(&s->lock);
+    bool found =
+        locate(s, key, p, &at) && (value_at(s, &at)->context_device & LOW48) == (context & LOW48);
+    if (found)
+        change_context(value_at(s, &at), becomes);
+    ga_spin_unlock(&s->lock);
+    return found;
+}
+
 uint64_t ga_table_mark(struct ga_table *table, uint64_t context, uint64_t becomes) {
     uint64_t marked = 0;
     for (size_t n = 0; n < GA_TABLE_SHARDS; n++) {
@@ -230,8 +247,7 @@ uint64_t ga_table_mark(struct ga_table *table, uint64_t context, uint64_t become
         for (uint32_t i = 0; s->used && i < s->lines * KEYS; i++) {
             if (!lives_in(s, i, context))
                 continue;
-            uint64_t *word = &s->values[i].context_device;
-            *word = (*word & ~LOW48) | (becomes & LOW48);
+            change_context(&s->values[i], becomes);
             marked++;
         }
         ga_spin_unlock(&s->lock);

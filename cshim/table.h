@@ -47,6 +47,8 @@ bool ga_table_take(struct ga_table *table, uint64_t key, struct ga_entry *entry)
 bool ga_table_find(struct ga_table *table, uint64_t key, struct ga_entry *entry);
 // Changes the context of all entries of one context. Returns how many.
 uint64_t ga_table_mark(struct ga_table *table, uint64_t context, uint64_t becomes);
+// Changes the context of one entry. False: there is none with this key in that context.
+bool ga_table_move(struct ga_table *table, uint64_t key, uint64_t context, uint64_t becomes);
 // Takes out every entry of a context and gives each to take(). The lock of a shard is
 // held meanwhile: take() must not call back, and must be quick.
 void ga_table_drain(struct ga_table *table, uint64_t context,

@@ -91,6 +91,9 @@ static void contexts(void) {
     CHECK(ga_table_mark(&table, 5, 1001) == 0);
     struct ga_entry late = {.key = 0x123456789000, .bytes = 1, .context = 5}, old;
     CHECK(ga_table_put(&table, &late, &old));
+    CHECK(!ga_table_move(&table, late.key, 6, 1001) && !ga_table_move(&table, 0x1234, 5, 1001));
+    CHECK(ga_table_move(&table, late.key, 5, 7) && ga_table_find(&table, late.key, &old));
+    CHECK(old.context == 7 && old.bytes == late.bytes && ga_table_move(&table, late.key, 7, 5));
     seen_count = 0;
     ga_table_drain(&table, 1001, add, NULL);
     CHECK(seen_count == in_five);

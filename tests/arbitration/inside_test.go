@@ -61,7 +61,7 @@ func TestSignalInsideARun(t *testing.T) {
 	for name, before := range map[string]string{"here": "", "namespace": "unshare --pid --fork --kill-child --mount-proc "} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			signalInside(t, before+`$G run -- sh -c 'trap "" HUP; exec "$0" "alloc c 2G"' $P`)
+			signalInside(t, before+`$G run -- sh -c 'trap "" TERM; exec "$0" "alloc c 2G"' $P`)
 		})
 	}
 }
@@ -77,7 +77,7 @@ func signalInside(t *testing.T, run string) {
 		}
 	}
 	waiting(m, 2)
-	if err := unix.Kill(parentOf(t, waiter(m, "alloc c")), unix.SIGHUP); err != nil {
+	if err := unix.Kill(parentOf(t, waiter(m, "alloc c")), unix.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	waiting(m, 1)

@@ -358,3 +358,19 @@ func TestContextIsAskedFor(t *testing.T) {
 		})
 	}
 }
+
+// A context ends while threads take something in it: what one of them gets at that moment
+// has gone with it too, whether it was written down before or after.
+func TestContextsThatEndUnderThreads(t *testing.T) {
+	everyWay(t, 4<<30, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("endthreads 4 200", "ok")
+		holds(t, m, pid, 0, 0)
+		l, h := m.Lease(pid, 0), m.HeldBy(pid, 0)
+		if l.Streams != 0 || h.Streams != 0 || l.Contexts != 1 || h.Contexts != 1 {
+			t.Errorf("the daemon says %d streams and %d contexts; the driver has %d and %d",
+				l.Streams, l.Contexts, h.Streams, h.Contexts)
+		}
+		exactly(p, 4<<30)
+	})
+}

@@ -7,10 +7,14 @@
 //   mapthreads T COUNT           T threads, each COUNT rounds of mapping and unmapping
 //                                2M at addresses of their own, and of small arrays:
 //                                "mapthreads ok GRANTED REFUSED"
+//   endthreads T COUNT           COUNT contexts, every other one the primary one, that end while
+//                                T threads take memory, arrays, host memory and streams in each
 #include "cudaprog.h"
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,9 +179,87 @@ static void *map_run(void *arg) {
     return NULL;
 }
 
+struct taker {
+    pthread_t thread;
+    CUcontext context;
+    _Atomic unsigned *busy;
+    CUresult failed; // as the context had ended: the rest has gone with it
+};
+
+static CUresult take_some(void) {
+    const struct {
+        size_t width, height;
+        int format;
+        unsigned int channels;
+    } d = {16, 16, 0x20, 4};
+    CUdeviceptr p;
+    CUarray array;
+    CUstream s;
+    void *host;
+    CUresult r = CU(cuMemAlloc_v2)(&p, 4096);
+    if (r == 0)
+        r = CU(cuStreamCreate)(&s, 1);
+    if (r == 0)
+        r = CU(cuArrayCreate_v2)(&array, &d);
+    if (r == 0)
+        r = CU(cuMemAllocHost_v2)(&host, 4096);
+    return r == 0 ? CU(cuStreamDestroy_v2)(s) : r;
+}
+
+static void *take_run(void *arg) {
+    struct taker *t = arg;
+    CUresult r = CU(cuCtxSetCurrent)(t->context);
+    for (bool first = true; r == 0; first = false) {
+        r = take_some();
+        *t->busy += first;
+    }
+    t->failed = r;
+    return NULL;
+}
+
+static CUresult end_context(CUcontext context, bool primary) {
+    if (!primary)
+        return CU(cuCtxDestroy_v2)(context);
+    CUresult r = CU(cuDevicePrimaryCtxReset_v2)(device);
+    return r ? r : CU(cuDevicePrimaryCtxRelease_v2)(device);
+}
+
+// 201 and 709: there is none, and it has ended. 400: nor has it the stream that was just made.
+static CUresult end_round(unsigned n, bool primary) {
+    enum { MOST = 16 };
+    struct taker all[MOST] = {0};
+    _Atomic unsigned busy = 0;
+    CUcontext context;
+    CUresult r = primary ? CU(cuDevicePrimaryCtxRetain)(&context, device)
+                         : CU(cuCtxCreate_v2)(&context, 0, device);
+    n = n < MOST ? n : MOST;
+    for (unsigned i = 0; i < n && r == 0; i++) {
+        all[i] = (struct taker){.context = context, .busy = &busy};
+        if (pthread_create(&all[i].thread, NULL, take_run, &all[i]) != 0)
+            abort();
+    }
+    while (r == 0 && busy < n)
+        sched_yield();
+    CUresult ended = r == 0 ? end_context(context, primary) : 0;
+    for (unsigned i = 0; i < n && r == 0; i++) {
+        pthread_join(all[i].thread, NULL);
+        CUresult f = all[i].failed;
+        ended = f == 201 || f == 709 || f == 400 ? ended : f;
+    }
+    return r ? r : ended;
+}
+
+static void do_endthreads(const struct command *c) {
+    CUresult r = 0;
+    for (uint64_t i = 0; i < number(c, 2) && r == 0; i++)
+        r = end_round((unsigned)number(c, 1), i % 2);
+    answer(c, r, "");
+}
+
 const struct verb threads_verbs[] = {
     {"threads", do_threads},
     {"racethreads", do_threads},
     {"mapthreads", do_threads},
+    {"endthreads", do_endthreads},
     {NULL, NULL},
 };

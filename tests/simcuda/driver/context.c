@@ -23,6 +23,10 @@ struct context *ctx_by_handle(CUcontext handle) {
     return handle_get(HANDLE_CONTEXT, handle);
 }
 
+bool ctx_lives(const struct context *c) {
+    return ctx_by_handle(c->handle) == c;
+}
+
 CUresult ctx_current(struct context **out) {
     if (!top())
         return CUDA_ERROR_INVALID_CONTEXT;

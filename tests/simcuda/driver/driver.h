@@ -132,6 +132,7 @@ void handle_drop(uintptr_t handle);    // both
 // context.c
 CUresult ctx_current(struct context **out);
 struct context *ctx_by_handle(CUcontext handle); // drv.lock held
+bool ctx_lives(const struct context *c);         // the same
 // The primary context, retained and released; made if need be, and ended.
 CUresult primary_keep(CUdevice dev, struct context **out);
 CUresult primary_leave(CUdevice dev);

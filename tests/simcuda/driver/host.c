@@ -47,7 +47,8 @@ static CUresult host_alloc(struct context *ctx, void **out, uint64_t size, unsig
     if (!out || !size || (flags & ~7u))
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&drv.lock);
-    struct block *b = block_new(size);
+    bool lives = ctx_lives(ctx);
+    struct block *b = lives ? block_new(size) : NULL;
     if (b) {
         b->ctx = ctx->handle;
         b->phys = ctx->phys;
@@ -57,6 +58,8 @@ static CUresult host_alloc(struct context *ctx, void **out, uint64_t size, unsig
         *out = (void *)(uintptr_t)b->base;
     }
     pthread_mutex_unlock(&drv.lock);
+    if (!lives)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     return b ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -32,7 +32,8 @@ CUresult mem_alloc(struct context *ctx, uint64_t size, enum block_kind kind, CUd
     if (!sim_take(drv.sim, drv.me, ctx->phys, mem_cost(size)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&drv.lock);
-    struct block *b = block_new(size);
+    bool lives = ctx_lives(ctx);
+    struct block *b = lives ? block_new(size) : NULL;
     if (b) {
         b->ctx = ctx->handle;
         b->phys = ctx->phys;
@@ -43,7 +44,7 @@ CUresult mem_alloc(struct context *ctx, uint64_t size, enum block_kind kind, CUd
     if (b)
         return CUDA_SUCCESS;
     sim_give(drv.sim, drv.me, ctx->phys, mem_cost(size));
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    return lives ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 void mem_free_locked(struct block *b) {

@@ -64,14 +64,21 @@ struct stream *queue_new(struct context *ctx, unsigned flags, int priority, bool
         return NULL;
     s->counted = counted;
     pthread_mutex_lock(&drv.lock);
-    s->id = ++drv.next_id;
-    s->handle = handle_new(HANDLE_STREAM, s);
+    bool lives = ctx_lives(ctx);
+    if (lives) {
+        s->id = ++drv.next_id;
+        s->handle = handle_new(HANDLE_STREAM, s);
+        pthread_mutex_lock(&strm.lock);
+        s->next = ctx->streams;
+        ctx->streams = s;
+        pthread_mutex_unlock(&strm.lock);
+    }
     pthread_mutex_unlock(&drv.lock);
-    pthread_mutex_lock(&strm.lock);
-    s->next = ctx->streams;
-    ctx->streams = s;
-    pthread_mutex_unlock(&strm.lock);
-    return s;
+    if (lives)
+        return s;
+    pthread_cond_destroy(&s->work);
+    free(s);
+    return NULL;
 }
 
 void queue_attach_context(struct context *ctx) {

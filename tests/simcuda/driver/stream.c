@@ -22,7 +22,7 @@ CUresult stream_create(struct context *ctx, CUstream *out, unsigned flags, int p
     struct stream *s = queue_new(ctx, flags, priority, true);
     if (!s) {
         sim_give(drv.sim, drv.me, ctx->phys, cost());
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     }
     s->green = green;
     *out = s->handle;
