@@ -33,7 +33,7 @@ static void *find(enum ga_nvml_row row) {
 // itself, it asks the device. By a jump it leaves no address of its own on the stack; but then
 // this thread is inside of a wrapper.
 static bool is_nvmls_own(const void *caller) {
-    return (inside && !ga_os_left(inside, 0)) || ga_library_contains(&ga_nvml, caller);
+    return (inside && !ga_os_left(inside, ga_os_stack())) || ga_library_contains(&ga_nvml, caller);
 }
 
 #define GA_HOOK(symbol, parameters, arguments, call)                                               \
