@@ -36,6 +36,7 @@ DESTDIR ?=
 
 FRAGMENTS := cshim/build.mk tests/simcuda/build.mk tests/programs/build.mk tests/bench/build.mk
 C_TESTS := $(shell sed -n 's/^\([a-z-]*-test\):.*/\1/p' $(FRAGMENTS))
+FULL_STEPS := $(shell sed -n 's/^\([a-z-]*-full\):.*/\1/p' $(FRAGMENTS))
 C_BENCHES := $(shell sed -n 's/^\([a-z-]*-bench\):.*/\1/p' $(FRAGMENTS))
 
 .PHONY: all build
@@ -80,6 +81,12 @@ demo: setup-demo ## show two programs share one simulated GPU
 test: setup-test ## build everything and run all tests; ends in "N passed, N failed, N skipped"
 	@$(MAKE) --no-print-directory test-build $(BUILD)/tools/testsum
 	@GO='$(GO)' MAKE='$(MAKE)' C_TESTS='$(C_TESTS)' tools/test.sh $(PKG)
+
+# Steps of its own are targets NAME-full of a fragment. RUN=TestFullKill picks Go tests by name.
+.PHONY: test-full
+test-full: setup-test ## run the tests that take long, and say how long; PKG= as with test
+	@$(MAKE) --no-print-directory test-build $(BUILD)/tools/testsum
+	@GO='$(GO)' MAKE='$(MAKE)' FULL_STEPS='$(FULL_STEPS)' RUN='$(or $(RUN),TestFull)' tools/test-full.sh $(PKG)
 
 .PHONY: test-gpu
 test-gpu: setup-build ## run the tests that need a real GPU; says so where there is none

@@ -35,13 +35,14 @@ lint_gofmt() { sources '*.go' | xargs -r gofmt -l | empty 'not formatted'; }
 
 lint_vet() {
     "$GO" vet ./...
+    "$GO" vet -tags full ./...
     "$GO" vet -tags libcuda,cudart ./cshim/entrypoints
     if [ -d tests/gpu ]; then
         "$GO" vet -tags gpu ./tests/gpu/...
     fi
 }
 
-lint_staticcheck() { "$GO" tool staticcheck ./...; }
+lint_staticcheck() { "$GO" tool staticcheck ./... && "$GO" tool staticcheck -tags full ./...; }
 
 lint_generated() { "$GO" run ./ipc/genlayout -i ipc/layout.go | diff -u cshim/wire.h -; }
 

@@ -6,6 +6,6 @@
 //
 // which counts tests and subtests. Steps that were run by something else are
 // added with -passed and -failed; -show names lines of tests that pass which are
-// wanted too. The exit status is 0 when something passed and
+// wanted too, and -times says how long each test took. The exit status is 0 when something passed and
 // nothing failed or was skipped: a test that steps aside proves nothing.
 package main

@@ -20,12 +20,13 @@ func main() {
 	passed := flag.Int("passed", 0, "`count` of steps that passed before")
 	failed := flag.Int("failed", 0, "`count` of steps that failed before")
 	show := flag.String("show", "", "`pattern` of lines to show of tests that pass, too")
+	times := flag.Bool("times", false, "show how long each test took")
 	flag.Parse()
 	sum := newSummary(os.Stdout)
 	if *show != "" {
 		sum.show = regexp.MustCompile(*show)
 	}
-	sum.passed, sum.failed = *passed, *failed
+	sum.passed, sum.failed, sum.times = *passed, *failed, *times
 	if err := errors.Join(sum.read(os.Stdin), sum.finish()); err != nil {
 		log.Fatal(err)
 	}
@@ -41,6 +42,7 @@ type event struct {
 	ImportPath string // of a package that does not build
 	Test       string
 	Output     string
+	Elapsed    float64 // seconds
 }
 
 // testID names one test of one package; the test is empty for the package itself.
@@ -59,6 +61,7 @@ type summary struct {
 	broken map[string]int
 	bad    []string
 	show   *regexp.Regexp // lines that are wanted of a test that passes; nil: none
+	times  bool           // say of each test, its parts excepted, how long it took
 }
 
 func newSummary(out io.Writer) *summary {
@@ -106,6 +109,10 @@ func (s *summary) line(line string) {
 			s.endPackage(id, e.Action)
 		} else {
 			s.endTest(id, e.Action)
+			if s.times && !strings.Contains(e.Test, "/") {
+				s.print(fmt.Sprintf("%-4s %s %s %.1fs\n", e.Action, e.Package, e.Test, e.Elapsed))
+				_ = s.out.Flush() // each may take minutes; finish reports the error
+			}
 		}
 		delete(s.output, id)
 	}

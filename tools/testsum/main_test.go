@@ -76,3 +76,17 @@ func TestShow(t *testing.T) {
 		}
 	}
 }
+
+func TestTimes(t *testing.T) {
+	const in = `{"Action":"pass","Package":"p","Test":"TestA/part","Elapsed":1}` + "\n" +
+		`{"Action":"pass","Package":"p","Test":"TestA","Elapsed":61.25}` + "\n"
+	var out strings.Builder
+	s := newSummary(&out)
+	s.times = true
+	if err := s.read(strings.NewReader(in)); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := out.String(), "pass p TestA 61.2s\n"; got != want {
+		t.Errorf("with -times: %q, want %q", got, want)
+	}
+}
