@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"time"
-
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/ipc"
@@ -30,7 +28,7 @@ func (cl *client) alloc(m ipc.Message) error {
 		d.mu.Unlock()
 		return ipc.Reply(cl.conn, h, ipc.StatusOK, &ipc.AllocReply{Granted: req.Bytes, Requested: req.Bytes}, -1)
 	}
-	now := time.Now()
+	now := d.now()
 	d.threads(now, cl.s)
 	out := d.arb.Alloc(now, arbiter.AllocRequest{Lease: l.id, Bytes: accounting.Bytes(req.Bytes), Kind: req.Kind,
 		Request: h.Request, Thread: req.Thread, NoWait: req.Flags&ipc.FlagNoWait != 0, Place: place})
@@ -97,7 +95,7 @@ func (d *Daemon) giveBack(request uint64, b givenBytes) {
 		return // its own sum settles it when it resumes
 	}
 	if b.s.page.Guard(func() { b.s.page.GiveCredit(uint32(slot), b.bytes) }) == nil {
-		d.arb.Freed(time.Now(), b.lease.id)
+		d.arb.Freed(d.now(), b.lease.id)
 	}
 }
 
@@ -122,7 +120,7 @@ func (cl *client) freed(m ipc.Message) error {
 	if err != nil {
 		return err
 	}
-	d.arb.Freed(time.Now(), l.id)
+	d.arb.Freed(d.now(), l.id)
 	d.drainEvents()
 	return nil
 }
@@ -185,7 +183,7 @@ func (d *Daemon) streams(s *session, l leaseRef, request uint64, r arbiter.Strea
 		d.toldAgain(s.peer.PID, request)
 		r.Count = 0
 	}
-	now := time.Now()
+	now := d.now()
 	d.threads(now, s)
 	out := d.arb.Stream(now, r)
 	if r.Count != 0 {
@@ -206,7 +204,7 @@ func (d *Daemon) keepStreams(s *session, l leaseRef, request uint64, out arbiter
 // The lock is held.
 func (d *Daemon) untake(s *session, taken int, l leaseRef, request uint64, r arbiter.StreamRequest) {
 	if s.untold(request, taken) {
-		d.keepStreams(s, l, 0, d.arb.Stream(time.Now(), r))
+		d.keepStreams(s, l, 0, d.arb.Stream(d.now(), r))
 	}
 }
 
@@ -218,7 +216,7 @@ func (cl *client) query(r *ipc.QueryRequest) (ipc.QueryReply, error) {
 	}
 	cl.d.mu.Lock()
 	defer cl.d.mu.Unlock()
-	room, err := cl.d.arb.Query(time.Now(), cl.s.id, dev.Index)
+	room, err := cl.d.arb.Query(cl.d.now(), cl.s.id, dev.Index)
 	if err != nil {
 		return ipc.QueryReply{}, err
 	}

@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"time"
-
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/statefile"
@@ -65,7 +63,7 @@ func (d *Daemon) contexts(s *session, l leaseRef, request uint64, r arbiter.Cont
 		d.toldAgain(s.peer.PID, request)
 		return arbiter.ContextOutcome{Granted: true, Current: int(record.Contexts)}
 	}
-	now := time.Now()
+	now := d.now()
 	d.threads(now, s)
 	out := d.arb.Context(now, r)
 	d.keepContexts(s, l, request, out)
@@ -85,7 +83,7 @@ func (d *Daemon) keepContexts(s *session, l leaseRef, request uint64, out arbite
 func (d *Daemon) uncount(s *session, taken int, l leaseRef, request uint64, r arbiter.ContextRequest) {
 	if s.untold(request, taken) {
 		r.Count, r.Place = -r.Count, arbiter.Place{}
-		d.keepContexts(s, l, 0, d.arb.Context(time.Now(), r))
+		d.keepContexts(s, l, 0, d.arb.Context(d.now(), r))
 	}
 }
 

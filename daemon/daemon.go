@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,19 +26,22 @@ import (
 
 // Daemon is one running daemon. Start makes it, Stop ends it.
 type Daemon struct {
-	log    *slog.Logger
-	place  place
-	inv    *inventory.Inventory
-	uuids  map[ipc.UUID]inventory.Device
-	listen *ipc.Listener
-	fs     *gpufs.Server
-	reaper *inventory.Reaper
-	ctx    context.Context // ends with Stop
-	cancel context.CancelFunc
-	wg     sync.WaitGroup // every goroutine of ours
-	failed chan error
-	logs   *logQueue
-	texts  snapshots
+	parts
+	log      *slog.Logger
+	place    place
+	inv      machine
+	uuids    map[ipc.UUID]inventory.Device
+	listener *ipc.Listener
+	fs       *gpufs.Server
+	reaper   *inventory.Reaper
+	ctx      context.Context // ends with Stop
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup // every goroutine of ours
+	failed   chan error
+	over     sync.Once // Stop
+	ended    error     // what it returned
+	logs     *logQueue
+	texts    snapshots
 	// awaited: requests that waited for the last daemon are to come again.
 	awaited atomic.Bool
 
@@ -66,7 +68,10 @@ type Daemon struct {
 
 // Start starts a daemon and returns when it is ready for clients. Every error
 // says what was wrong and what to do.
-func Start(o Options) (*Daemon, error) {
+func Start(o Options) (*Daemon, error) { return startWith(o, nil) }
+
+// startWith is Start with other parts than the real ones, where change says so.
+func startWith(o Options, change func(*parts)) (*Daemon, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -85,8 +90,12 @@ func Start(o Options) (*Daemon, error) {
 		sessions: map[ipc.Token]*session{}, byKey: map[uint64]*session{},
 		sessionsOf: newCounts(), jobsOf: newCounts(),
 		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]string{}, queue: newWaiters()}
+	d.parts = d.realParts()
+	if change != nil {
+		change(&d.parts)
+	}
 	d.arb = arbiter.New(cfg.Policy, d.words)
-	d.words.OnClamp = func(id arbiter.LeaseID) { d.arb.Clamped(time.Now(), id) }
+	d.words.OnClamp = func(id arbiter.LeaseID) { d.arb.Clamped(d.now(), id) }
 	d.onLoss = lossOf(cfg)
 	if err := d.start(); err != nil {
 		return nil, errors.Join(err, d.Stop())
@@ -97,10 +106,10 @@ func Start(o Options) (*Daemon, error) {
 // start brings the parts up in order; what is up when it fails, Stop takes down.
 func (d *Daemon) start() error {
 	raiseFileLimit()
-	if err := d.openSocket(); err != nil {
+	var err error
+	if d.listener, err = d.listen(); err != nil {
 		return err
 	}
-	var err error
 	var fresh bool
 	if fresh, err = d.openState(); err != nil {
 		return err
@@ -108,7 +117,7 @@ func (d *Daemon) start() error {
 	if d.reaper, err = inventory.NewReaper(d.onExit); err != nil {
 		return err
 	}
-	if d.inv, err = inventory.Open(inventory.Options{SysfsRoot: d.place.sysfs}); err != nil {
+	if d.inv, err = d.inventory(); err != nil {
 		return err
 	}
 	d.addDevices()
@@ -123,7 +132,7 @@ func (d *Daemon) start() error {
 	}
 	d.spawn(d.poll)
 	d.spawn(d.deliver)
-	d.spawn(d.clock)
+	d.spawn(d.tickWhenDue)
 	d.spawn(d.watchEvents)
 	d.spawn(d.accept)
 	d.spawn(d.watchdog)
@@ -169,7 +178,7 @@ func (d *Daemon) addDevices() {
 	if why := d.inv.Why(); why != "" {
 		d.log.Info("devices", "found", len(devices), "note", why)
 	}
-	now := time.Now()
+	now := d.now()
 	for _, dev := range devices {
 		if dev.UUIDBytes != (ipc.UUID{}) { // without one it cannot be asked for, only shown
 			d.uuids[dev.UUIDBytes] = dev
@@ -215,7 +224,7 @@ func (d *Daemon) mount() error {
 // Snapshot is the whole state at this moment. It implements gpufs.View.
 func (d *Daemon) Snapshot() accounting.Snapshot {
 	d.mu.Lock()
-	s := d.arb.Snapshot(time.Now())
+	s := d.arb.Snapshot(d.now())
 	s.Stats.ClampedWords = max(s.Stats.ClampedWords, d.words.Clamped())
 	s.Stats.Malformed = d.bad
 	d.mu.Unlock()
@@ -238,7 +247,7 @@ func (d *Daemon) Reload() {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.arb.SetPolicy(time.Now(), cfg.Policy)
+	d.arb.SetPolicy(d.now(), cfg.Policy)
 	d.onLoss = lossOf(cfg)
 	d.drainEvents()
 	d.log.Info("configuration read again", "files", cfg.Files)
@@ -247,6 +256,11 @@ func (d *Daemon) Reload() {
 // Stop ends the daemon in good order. Clients go on with what they hold; the
 // state file stays for the next daemon.
 func (d *Daemon) Stop() error {
+	d.over.Do(func() { d.ended = d.stop() })
+	return d.ended
+}
+
+func (d *Daemon) stop() error {
 	notify("STOPPING=1")
 	d.mu.Lock()
 	d.stopping = true
@@ -260,8 +274,8 @@ func (d *Daemon) Stop() error {
 	if d.fs != nil {
 		errs = append(errs, d.fs.Unmount())
 	}
-	if d.listen != nil {
-		errs = append(errs, d.listen.Close())
+	if d.listener != nil {
+		errs = append(errs, d.listener.Close())
 	}
 	if d.reaper != nil {
 		errs = append(errs, d.reaper.Close())

@@ -135,7 +135,7 @@ func (d *Daemon) addJob(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, proc a
 	statefile.SetText(&record.Command, r.Command.String())
 	request := jobRequest(proc, record)
 	request.Command, request.Place = r.Command.String(), place
-	info, err := d.arb.OpenJob(time.Now(), request)
+	info, err := d.arb.OpenJob(d.now(), request)
 	if err != nil {
 		d.file.Jobs.Free(index)
 		closeFD(pidfd)
@@ -145,7 +145,7 @@ func (d *Daemon) addJob(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, proc a
 	j := &job{id: info.ID, token: record.Token, pid: peer.PID, start: proc.StartTicks, uid: uint32(peer.UID),
 		request: h.Request, index: index}
 	if err := d.watchJob(j, pidfd); err != nil {
-		d.arb.CloseJob(time.Now(), j.id)
+		d.arb.CloseJob(d.now(), j.id)
 		d.file.Jobs.Free(index)
 		return nil, none, err
 	}
@@ -188,7 +188,7 @@ func (d *Daemon) holdJob(j *job, info arbiter.JobInfo) {
 			record.Given++
 		}
 	}
-	record.HeldSince = uint32(sinceBoot() / time.Second)
+	record.HeldSince = uint32(d.uptime() / time.Second)
 	j.open = true
 	j.budget = info.Budget
 	d.file.Jobs.Commit(j.index)
@@ -280,7 +280,7 @@ func (cl *client) jobClose(r *ipc.JobCloseRequest) (ipc.Empty, error) {
 	if err != nil {
 		return ipc.Empty{}, err
 	}
-	d.arb.ReleaseJob(time.Now(), j.id)
+	d.arb.ReleaseJob(d.now(), j.id)
 	d.file.Jobs.At(j.index).Released = 1
 	if j.pid == peer.PID && j.start == peer.StartTicks {
 		d.endRunner(j)
@@ -332,7 +332,7 @@ func (d *Daemon) endRunner(j *job) {
 		return
 	}
 	j.closed = true
-	d.arb.CloseJob(time.Now(), j.id)
+	d.arb.CloseJob(d.now(), j.id)
 	d.reaper.Remove(uint64(j.id) | jobKey)
 	d.file.Jobs.At(j.index).RunnerPID = 0
 	d.dropJob(j)
@@ -349,7 +349,7 @@ func (d *Daemon) dropJob(j *job) {
 	if !j.closed || j.sessions > 0 || d.jobs[j.token] != j {
 		return
 	}
-	d.arb.CloseJob(time.Now(), j.id)
+	d.arb.CloseJob(d.now(), j.id)
 	closeFD(j.pidfd)
 	d.file.Jobs.Free(j.index)
 	delete(d.jobs, j.token)

@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"time"
-
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/ipc"
@@ -121,12 +119,12 @@ func (d *Daemon) recoverLimit(r *statefile.Limit) error {
 	}
 	switch r.Target {
 	case ipc.LimitDevice:
-		return d.arb.SetSlots(time.Now(), int(r.Device), int(r.Slots))
+		return d.arb.SetSlots(d.now(), int(r.Device), int(r.Slots))
 	case ipc.LimitJob:
-		return d.arb.SetJobLimits(time.Now(), arbiter.JobID(r.ID), change)
+		return d.arb.SetJobLimits(d.now(), arbiter.JobID(r.ID), change)
 	}
 	for _, s := range d.sessionsOfProcess(int(r.ID), r.Start) {
-		if err := d.arb.SetProcessLimits(time.Now(), s.id, change); err != nil {
+		if err := d.arb.SetProcessLimits(d.now(), s.id, change); err != nil {
 			return err
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
@@ -44,7 +43,7 @@ func (d *Daemon) endSession(s *session) {
 	}
 	s.dead = true
 	d.forgetPlaces(func(k placeKey) bool { return k.pid == s.peer.PID && k.start == s.peer.StartTicks })
-	d.arb.EndSession(time.Now(), s.id)
+	d.arb.EndSession(d.now(), s.id)
 	var devices []int
 	for _, l := range s.leases {
 		if l.open {
@@ -53,7 +52,7 @@ func (d *Daemon) endSession(s *session) {
 		}
 	}
 	if len(devices) == 0 {
-		d.arb.Forget(time.Now(), s.id)
+		d.arb.Forget(d.now(), s.id)
 		d.dropSession(s)
 		return
 	}
@@ -78,7 +77,7 @@ func (d *Daemon) forgetLease(s *session, device int) {
 			return
 		}
 	}
-	d.arb.Forget(time.Now(), s.id)
+	d.arb.Forget(d.now(), s.id)
 	d.dropSession(s)
 }
 

@@ -4,8 +4,6 @@ import (
 	"math"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/statefile"
@@ -57,22 +55,16 @@ func keyOf(peer ipc.Peer, h ipc.Header) placeKey {
 }
 
 // bootTime is t on the clock of this boot, which nobody can set.
-func bootTime(t time.Time) int64 { return int64(sinceBoot() - time.Since(t)) }
+func (c clock) bootTime(t time.Time) int64 { return int64(c.uptime() - c.now().Sub(t)) }
 
 // fromBootTime is the inverse of bootTime.
-func fromBootTime(at int64) time.Time {
-	return time.Now().Add(-max(sinceBoot()-time.Duration(at), 0))
-}
-
-func sinceBoot() time.Duration {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
-	return time.Duration(ts.Nano())
+func (c clock) fromBootTime(at int64) time.Time {
+	return c.now().Add(-max(c.uptime()-time.Duration(at), 0))
 }
 
 // recoverPlaces takes up the places of processes that live. The lock is held.
 func (d *Daemon) recoverPlaces() {
-	d.places = places{of: map[placeKey]kept{}, began: time.Now(), changed: make(chan struct{})}
+	d.places = places{of: map[placeKey]kept{}, began: d.now(), changed: make(chan struct{})}
 	d.file.Tickets.Each(func(i int, r *statefile.Ticket) {
 		key := placeKey{int(r.PID), r.StartTicks, ipc.Type(r.Type), r.Request}
 		_, pidfd, err := d.alive(key.pid, key.start)
@@ -81,7 +73,7 @@ func (d *Daemon) recoverPlaces() {
 			d.file.Tickets.Free(i)
 			return
 		}
-		d.places.of[key] = kept{arbiter.Place{Arrival: r.Arrival, Since: fromBootTime(r.Since)}, i}
+		d.places.of[key] = kept{arbiter.Place{Arrival: r.Arrival, Since: d.fromBootTime(r.Since)}, i}
 	})
 	d.awaited.Store(len(d.places.of) > 0)
 }
@@ -101,12 +93,11 @@ func (d *Daemon) comesAgain(peer ipc.Peer, h ipc.Header, retry bool) arbiter.Pla
 	ahead, changed := d.ahead(arrival)
 	began := d.places.began
 	d.mu.Unlock()
-	late := time.NewTimer(time.Until(began.Add(returnPatience)))
-	defer late.Stop()
+	late := d.after(began.Add(returnPatience).Sub(d.now()))
 	for ahead {
 		select {
 		case <-changed:
-		case <-late.C:
+		case <-late:
 			return place
 		case <-d.ctx.Done():
 			return place
@@ -161,7 +152,7 @@ func (d *Daemon) forgetPlaces(gone func(placeKey) bool) {
 
 // agePlaces drops places that nobody came for. The lock is held.
 func (d *Daemon) agePlaces() {
-	if d.awaited.Load() && time.Since(d.places.began) > placePatience {
+	if d.awaited.Load() && d.now().Sub(d.places.began) > placePatience {
 		d.forgetPlaces(func(placeKey) bool { return true })
 	}
 }

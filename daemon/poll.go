@@ -14,20 +14,18 @@ const pollEvery = time.Second
 // poll reads the devices once a second until ctx ends. A device that takes long
 // to answer delays only its next reading.
 func (d *Daemon) poll(ctx context.Context) {
-	t := time.NewTicker(pollEvery)
-	defer t.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.C:
+		case <-d.after(pollEvery):
 		}
 		for _, dev := range d.inv.Devices() {
 			d.observe(dev.Index)
 		}
 		d.checkSilent()
 		d.mu.Lock()
-		d.arb.Tick(time.Now())
+		d.arb.Tick(d.now())
 		d.checkState()
 		d.agePlaces()
 		d.drainEvents()
@@ -42,7 +40,7 @@ func (d *Daemon) observe(index int) {
 	d.mu.Lock()
 	before := d.arb.Used(index)
 	d.mu.Unlock()
-	began := time.Now()
+	began := d.now()
 	usage, err := d.inv.Read(index)
 	if err != nil {
 		d.log.Debug("cannot read the device", "device", index, "err", err)
@@ -60,9 +58,9 @@ func (d *Daemon) observe(index int) {
 		return
 	}
 	if usage.Lost {
-		d.arb.LoseDevice(time.Now(), index)
+		d.arb.LoseDevice(d.now(), index)
 	} else {
-		d.arb.Observe(time.Now(), u)
+		d.arb.Observe(d.now(), u)
 	}
 	d.drainEvents()
 }

@@ -81,7 +81,7 @@ func (cl *client) leave(h ipc.Header, ticket arbiter.TicketID) (waits bool) {
 func (cl *client) tellFirst() error {
 	p := cl.waits
 	cl.d.mu.Lock()
-	notice := waitingReply(p.ticket, cl.d.arb.Notice(time.Now(), p.ticket))
+	notice := waitingReply(p.ticket, cl.d.arb.Notice(cl.d.now(), p.ticket))
 	cl.d.mu.Unlock()
 	return p.tell(notice)
 }
@@ -213,7 +213,7 @@ func (cl *client) abandon(unread bool) {
 	switch {
 	case d.stopping: // what the client holds is settled when it resumes
 	case waiting:
-		d.arb.Cancel(time.Now(), cl.waits.ticket, arbiter.ReasonCancelled)
+		d.arb.Cancel(d.now(), cl.waits.ticket, arbiter.ReasonCancelled)
 		d.drainEvents()
 	case unread:
 		cl.takeBack()
@@ -228,7 +228,7 @@ func (cl *client) giveUp() {
 	}
 	cl.d.mu.Lock()
 	defer cl.d.mu.Unlock()
-	cl.d.arb.Cancel(time.Now(), cl.waits.ticket, arbiter.ReasonCancelled)
+	cl.d.arb.Cancel(cl.d.now(), cl.waits.ticket, arbiter.ReasonCancelled)
 	cl.d.drainEvents()
 }
 
@@ -241,29 +241,26 @@ func (d *Daemon) dismiss() {
 	}
 }
 
-// clock calls the arbiter whenever something is due with time.
-func (d *Daemon) clock(ctx context.Context) {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
+// tickWhenDue calls the arbiter whenever something is due with time.
+func (d *Daemon) tickWhenDue(ctx context.Context) {
+	var due <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-timer.C:
+		case <-due:
 		case <-d.queue.sooner:
 		}
 		d.mu.Lock()
-		now := time.Now()
+		now := d.now()
 		if due := d.queue.due; !due.IsZero() && !now.Before(due) {
 			d.queue.due = time.Time{}
 			d.countThreads()
 			d.arb.Tick(now)
 			d.drainEvents()
 		}
-		if d.queue.due.IsZero() {
-			timer.Reset(time.Hour)
-		} else {
-			timer.Reset(max(time.Until(d.queue.due), time.Millisecond))
+		if due = nil; !d.queue.due.IsZero() {
+			due = d.after(max(d.queue.due.Sub(now), time.Millisecond))
 		}
 		d.mu.Unlock()
 	}
@@ -272,7 +269,7 @@ func (d *Daemon) clock(ctx context.Context) {
 // countThreads tells the arbiter how many threads each session has that waits: one may
 // have ended without a word. The lock is held.
 func (d *Daemon) countThreads() {
-	now := time.Now()
+	now := d.now()
 	for _, p := range d.queue.parked {
 		if p.s != nil {
 			d.threads(now, p.s)
@@ -294,7 +291,7 @@ func (d *Daemon) threads(now time.Time, s *session) {
 // cancelRequest takes tickets out of the queue: of its asker's own user, or anybody's
 // for root.
 func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
-	d, peer, now := cl.d, cl.conn.Peer(), time.Now()
+	d, peer, now := cl.d, cl.conn.Peer(), cl.d.now()
 	if r.Ticket == 0 && r.Job.IsZero() {
 		return ipc.CancelReply{Cancelled: d.cancelBelow(peer)}, nil
 	}
@@ -336,7 +333,7 @@ func (d *Daemon) cancelBelow(peer ipc.Peer) (cancelled uint64) {
 	for _, id := range below {
 		uid, _, waits := d.arb.Owner(id)
 		if waits && (uid == uint32(peer.UID) || privileged(uint32(peer.UID))) {
-			d.arb.Cancel(time.Now(), id, arbiter.ReasonCancelled)
+			d.arb.Cancel(d.now(), id, arbiter.ReasonCancelled)
 			cancelled++
 		}
 	}
@@ -352,7 +349,7 @@ func (d *Daemon) keepPlace(peer ipc.Peer, h ipc.Header, ticket arbiter.TicketID)
 	}
 	place := d.arb.Place(ticket)
 	*record = statefile.Ticket{PID: uint32(peer.PID), StartTicks: peer.StartTicks, Type: uint32(h.Type),
-		Request: requestOf(h), Arrival: place.Arrival, Since: bootTime(place.Since)}
+		Request: requestOf(h), Arrival: place.Arrival, Since: d.bootTime(place.Since)}
 	d.file.Tickets.Commit(index)
 	return index
 }

@@ -25,12 +25,12 @@ const (
 // devices, and then makes its bytes grantable. A driver frees a process's memory
 // when its last descriptor of the device closes, which may be later than its death.
 func (d *Daemon) reclaim(s *session, devices []int) {
-	dead := time.Now()
+	dead := d.now()
 	deadline, named := dead.Add(reclaimPatience), false
 	for pause := reclaimFirst; ; {
 		left := devices[:0]
 		for _, index := range devices {
-			if d.memoryGone(index, s.peer.PID, time.Now().After(deadline)) {
+			if d.memoryGone(index, s.peer.PID, d.now().After(deadline)) {
 				d.gone(s, index)
 			} else {
 				left = append(left, index)
@@ -39,17 +39,17 @@ func (d *Daemon) reclaim(s *session, devices []int) {
 		if devices = left; len(devices) == 0 {
 			return
 		}
-		if !named && time.Since(dead) > keeperAfter {
+		if !named && d.now().Sub(dead) > keeperAfter {
 			d.nameKeeper(s)
 			named = true
 		}
-		if pause = min(2*pause, reclaimMost); time.Now().After(deadline) {
+		if pause = min(2*pause, reclaimMost); d.now().After(deadline) {
 			pause = reclaimLate
 		}
 		select {
 		case <-d.ctx.Done():
 			return // the records stay; the next daemon goes on
-		case <-time.After(pause):
+		case <-d.after(pause):
 		}
 	}
 }
@@ -73,7 +73,7 @@ func (d *Daemon) gone(s *session, index int) {
 		return
 	}
 	delete(d.keepers, s.peer.PID)
-	d.arb.Gone(time.Now(), s.id, index)
+	d.arb.Gone(d.now(), s.id, index)
 	d.forgetLease(s, index)
 	d.drainEvents()
 }

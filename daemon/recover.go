@@ -69,9 +69,9 @@ func (d *Daemon) recoverJob(i int, r *statefile.Job) {
 	proc.UID, proc.GID = r.UID, r.GID
 	var since time.Time
 	if r.HeldSince != 0 {
-		since = fromBootTime(int64(r.HeldSince) * int64(time.Second))
+		since = d.fromBootTime(int64(r.HeldSince) * int64(time.Second))
 	}
-	err = d.arb.RestoreJob(time.Now(), arbiter.RestoredJob{ID: j.id, Closed: j.closed, Since: since,
+	err = d.arb.RestoreJob(d.now(), arbiter.RestoredJob{ID: j.id, Closed: j.closed, Since: since,
 		Request: jobRequest(proc, r), Devices: d.devicesOf(r), Released: r.Released == 1})
 	if err != nil {
 		d.log.Warn("a job could not be taken up again", "job", r.ID, "err", err)
@@ -154,7 +154,7 @@ func (d *Daemon) recoverLease(s *session, l *statefile.Lease, index int, dev inv
 
 // restore makes a session known everywhere again. The lock is held.
 func (d *Daemon) restore(s *session, req arbiter.RestoredSession, records []int, dead bool) error {
-	id, ids, err := d.arb.Restore(time.Now(), req)
+	id, ids, err := d.arb.Restore(d.now(), req)
 	if err != nil {
 		d.release(s)
 		return err
@@ -180,7 +180,7 @@ func (d *Daemon) refresh(s *session) {
 		if !l.open {
 			continue
 		}
-		if info, err := d.arb.Attach(time.Now(), s.id, l.device); err == nil {
+		if info, err := d.arb.Attach(d.now(), s.id, l.device); err == nil {
 			d.words.Limit(l.id, info.Budget)
 			d.words.Flag(l.id, info.Closed, info.Closed || info.Notify)
 		}

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"fmt"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -58,7 +57,7 @@ func (d *Daemon) hearDevices(s *session) {
 		figure := d.figure(q.device, s.peer.PID)
 		d.mu.Lock()
 		if !s.dead {
-			granted, _ := d.arb.Recount(time.Now(), q.lease, accounting.Bytes(q.used), figure)
+			granted, _ := d.arb.Recount(d.now(), q.lease, accounting.Bytes(q.used), figure)
 			d.words.Resize(q.lease, granted)
 			d.refresh(s)
 			d.drainEvents()
@@ -119,7 +118,7 @@ func (d *Daemon) takeUp(c *ipc.Conn, req *ipc.ResumeRequest, fd int) (s *session
 func (d *Daemon) freedMeanwhile(s *session) {
 	for _, l := range s.leases {
 		if l.open {
-			d.arb.Freed(time.Now(), l.id)
+			d.arb.Freed(d.now(), l.id)
 		}
 	}
 }
@@ -141,7 +140,7 @@ func (d *Daemon) settle(s *session, rl ipc.ResumeLease) error {
 // recount takes a client's own sum of one lease, and writes down what comes of it. The
 // lock is held.
 func (d *Daemon) recount(s *session, l leaseRef, used uint64) {
-	granted, doubted := d.arb.Recount(time.Now(), l.id, accounting.Bytes(used), 0)
+	granted, doubted := d.arb.Recount(d.now(), l.id, accounting.Bytes(used), 0)
 	d.words.Resize(l.id, granted)
 	if doubted > 0 {
 		s.doubts = append(s.doubts, doubt{l.id, l.device, used})
@@ -275,7 +274,7 @@ func (d *Daemon) forget(s *session) {
 		d.forgetLease(s, device) // and the session with the last
 	}
 	if len(devices) == 0 {
-		d.arb.Forget(time.Now(), s.id)
+		d.arb.Forget(d.now(), s.id)
 		d.dropSession(s)
 	}
 }
@@ -291,14 +290,14 @@ func (d *Daemon) adoptLease(s *session, rl ipc.ResumeLease) error {
 		return err
 	}
 	streams := min(rl.Streams, maxClaimed)
-	id, err := d.arb.Adopt(time.Now(), s.id, arbiter.RestoredLease{Device: dev.Index,
+	id, err := d.arb.Adopt(d.now(), s.id, arbiter.RestoredLease{Device: dev.Index,
 		Streams: int(streams), Contexts: int(min(rl.Contexts, maxClaimed)), Unverified: true})
 	if err != nil {
 		d.file.Leases.Free(index)
 		return err
 	}
 	*record = statefile.Lease{Session: uint32(s.index), Slot: rl.Slot, Device: uint32(dev.Index), UUID: dev.UUIDBytes,
-		Streams: streams, Contexts: min(rl.Contexts, maxClaimed), OpenedAt: time.Now().UnixNano()}
+		Streams: streams, Contexts: min(rl.Contexts, maxClaimed), OpenedAt: d.now().UnixNano()}
 	d.file.Leases.Commit(index)
 	l := leaseRef{id: id, device: dev.Index, open: true}
 	s.setLease(rl.Slot, l)

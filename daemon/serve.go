@@ -13,33 +13,32 @@ import (
 )
 
 // openSocket listens: on the socket that systemd hands over, else on our own.
-func (d *Daemon) openSocket() error {
+func (d *Daemon) openSocket() (*ipc.Listener, error) {
 	files := activation.Files(true)
 	for _, f := range files {
 		defer f.Close()
 	}
-	var err error
 	if len(files) > 0 {
-		if d.listen, err = ipc.ListenFile(files[0], ipc.ListenOptions{Limits: connLimits()}); err == nil {
-			d.log.Info("listening on the socket that systemd opened", "socket", d.listen.Path())
+		l, err := ipc.ListenFile(files[0], ipc.ListenOptions{Limits: connLimits()})
+		if err == nil {
+			d.log.Info("listening on the socket that systemd opened", "socket", l.Path())
 		}
-		return err
+		return l, err
 	}
 	if err := d.place.ensureDir(); err != nil {
-		return err
+		return nil, err
 	}
 	o := ipc.ListenOptions{Mode: 0o600, Limits: connLimits()}
 	if d.place.system {
 		o.Mode = 0o666 // whoever is kept out runs unarbitrated; the rules decide what he gets
 	}
-	d.listen, err = ipc.Listen(d.place.socket, o)
-	return err
+	return ipc.Listen(d.place.socket, o)
 }
 
 // accept hands each client to a goroutine of its own.
 func (d *Daemon) accept(ctx context.Context) {
 	for {
-		c, err := d.listen.Accept()
+		c, err := d.listener.Accept()
 		if err != nil {
 			if !errors.Is(err, net.ErrClosed) && ctx.Err() == nil {
 				d.failed <- err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
@@ -175,7 +174,7 @@ func (d *Daemon) addSession(c *ipc.Conn, proc arbiter.Process, h ipc.HelloReques
 	if err != nil {
 		return nil, 0, refused(ipc.StatusTooMany, "%d sessions are open: no room for another", statefile.MaxSessions)
 	}
-	info, err := d.arb.OpenSession(time.Now(), arbiter.SessionRequest{
+	info, err := d.arb.OpenSession(d.now(), arbiter.SessionRequest{
 		Process: proc, Job: job, Max: wishes(h), Streams: int(h.Streams), OnFull: onFullOf(h.OnFull),
 		Slots: int(h.Slots), SlotScope: scopeOf(h.SlotScope), StreamReserve: reserveOf(h.StreamReserve), Place: place})
 	if err != nil {
@@ -197,7 +196,7 @@ func (d *Daemon) addSession(c *ipc.Conn, proc arbiter.Process, h ipc.HelloReques
 		err = d.watch(s, pidfd)
 	}
 	if err != nil {
-		d.arb.EndSession(time.Now(), id)
+		d.arb.EndSession(d.now(), id)
 		d.file.Sessions.Free(index)
 		return nil, 0, err
 	}
@@ -227,7 +226,7 @@ func (d *Daemon) attach(s *session, uuid ipc.UUID) (ipc.AttachReply, error) {
 	if s.dead {
 		return ipc.AttachReply{}, refused(ipc.StatusNoSession, "the session has ended")
 	}
-	info, err := d.arb.Attach(time.Now(), s.id, dev.Index)
+	info, err := d.arb.Attach(d.now(), s.id, dev.Index)
 	if err != nil {
 		return ipc.AttachReply{}, err
 	}
@@ -269,7 +268,7 @@ func (d *Daemon) openSlot(s *session, dev inventory.Device, id arbiter.LeaseID) 
 		return -1, refused(ipc.StatusTooMany, "%d leases are open: no room for another", statefile.MaxLeases)
 	}
 	*record = statefile.Lease{Session: uint32(s.index), Slot: uint32(slot), Device: uint32(dev.Index),
-		UUID: dev.UUIDBytes, OpenedAt: time.Now().UnixNano()}
+		UUID: dev.UUIDBytes, OpenedAt: d.now().UnixNano()}
 	d.file.Leases.Commit(index)
 	s.setLease(uint32(slot), leaseRef{id: id, device: dev.Index, open: true})
 	d.words.Add(id, s.page, s.record, record, index)

@@ -6,7 +6,6 @@ import (
 	"math"
 	"os"
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -141,7 +140,7 @@ func (d *Daemon) setSlots(uid uint32, device, most int) error {
 	if !privileged(uid) {
 		return fmt.Errorf("slots.max of GPU %d: only root may change it: %w", device, arbiter.ErrPermission)
 	}
-	if err := d.arb.SetSlots(time.Now(), device, most); err != nil {
+	if err := d.arb.SetSlots(d.now(), device, most); err != nil {
 		return err
 	}
 	d.keepLimit(target{kind: ipc.LimitDevice, device: int32(device)}, arbiter.Change{UID: uid}, &most)
@@ -150,7 +149,7 @@ func (d *Daemon) setSlots(uid uint32, device, most int) error {
 
 // setJobLimits changes the limits of a job. The lock is held.
 func (d *Daemon) setJobLimits(id uint64, change arbiter.Change) error {
-	if err := d.arb.SetJobLimits(time.Now(), arbiter.JobID(id), change); err != nil {
+	if err := d.arb.SetJobLimits(d.now(), arbiter.JobID(id), change); err != nil {
 		return err
 	}
 	if d.jobByKey[id|jobKey] != nil { // a bare process's job is known by the process
@@ -174,7 +173,7 @@ func (d *Daemon) setProcessLimits(pid int, start uint64, change arbiter.Change) 
 		return fmt.Errorf("process %d: %w", pid, arbiter.ErrNoSession)
 	}
 	for _, s := range of {
-		if err := d.arb.SetProcessLimits(time.Now(), s.id, change); err != nil {
+		if err := d.arb.SetProcessLimits(d.now(), s.id, change); err != nil {
 			return err
 		}
 	}

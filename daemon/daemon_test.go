@@ -1,0 +1,231 @@
+package daemon
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/tests/bounded"
+)
+
+// bench is a daemon in the test's own process, over devices and a clock of the test's.
+type bench struct {
+	*Daemon
+	t       *testing.T
+	dir     string
+	machine *fakeMachine
+	clock   *fakeClock // nil: time passes as it does
+}
+
+// newBench starts a daemon over devices of these sizes, whose time passes as it does.
+func newBench(t *testing.T, sizes ...uint64) *bench {
+	t.Helper()
+	b := &bench{t: t, dir: shortDir(t), machine: newFakeMachine(t, sizes...)}
+	b.start()
+	return b
+}
+
+// newClockedBench is newBench with time that passes when the test says so.
+func newClockedBench(t *testing.T, sizes ...uint64) *bench {
+	t.Helper()
+	b := &bench{t: t, dir: shortDir(t), machine: newFakeMachine(t, sizes...), clock: newFakeClock()}
+	b.start()
+	return b
+}
+
+// shortDir is a folder whose name leaves room for that of a socket.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gpuarb-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func (b *bench) socket() string { return filepath.Join(b.dir, "s") }
+
+// options are those of a daemon that lives in the bench's folder.
+func (b *bench) options() Options {
+	config := filepath.Join(b.dir, "gpuarb.toml")
+	if _, err := os.Stat(config); err != nil {
+		b.write(config, "schema_version = 1\n")
+	}
+	return Options{Socket: b.socket(), Mount: NoMount, Config: config,
+		Log: slog.New(slog.NewTextHandler(b.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))}
+}
+
+func (b *bench) write(path, text string) {
+	b.t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// parts puts the bench's machine, clock and listener in the place of the real ones.
+func (b *bench) parts(p *parts) {
+	p.inventory = func() (machine, error) { return b.machine, nil }
+	p.listen = func() (*ipc.Listener, error) { return ipc.Listen(b.socket(), ipc.ListenOptions{Limits: connLimits()}) }
+	if b.clock != nil {
+		p.clock = clock{b.clock.now, b.clock.after, b.clock.uptime}
+	}
+}
+
+// start starts the daemon, which the test's end stops.
+func (b *bench) start() {
+	b.t.Helper()
+	d, err := startWith(b.options(), b.parts)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.Daemon = d
+	b.t.Cleanup(func() { b.machine.unhang(); _ = d.Stop() })
+}
+
+// restart stops the daemon and starts the next one.
+func (b *bench) restart() {
+	b.t.Helper()
+	if err := b.Stop(); err != nil {
+		b.t.Fatal(err)
+	}
+	b.start()
+}
+
+// until lets time pass until something is true.
+func (b *bench) until(what string, f func() bool) {
+	b.t.Helper()
+	bounded.Until(b.t, what, func() bool {
+		if b.clock != nil {
+			b.clock.Advance(pollEvery / 10)
+		}
+		return f()
+	})
+}
+
+// lease is what a process holds on a device; the zero value: it has none.
+func (b *bench) lease(pid, device int) accounting.LeaseState {
+	for _, l := range b.Snapshot().Leases {
+		if l.PID == pid && l.Device == device {
+			return l
+		}
+	}
+	return accounting.LeaseState{}
+}
+
+// child is a client of the daemon in a process of its own.
+type child struct {
+	b     *bench
+	pid   int
+	stdin io.WriteCloser
+	lines *bufio.Reader
+	kill  func()
+}
+
+// child starts a client that takes bytes on devices, the first on the first.
+func (b *bench) child(bytes ...uint64) *child {
+	b.t.Helper()
+	var args []string
+	for i, n := range bytes {
+		uuid := b.machine.list[i].UUIDBytes
+		args = append(args, hex.EncodeToString(uuid[:]), fmt.Sprint(n))
+	}
+	cmd := bounded.Command(b.t, bounded.Lifetime, os.Args[0], args...)
+	cmd.Env = append(os.Environ(), clientVariable+"="+b.socket())
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+	c := &child{b: b, pid: cmd.Process.Pid, stdin: stdin, lines: bufio.NewReader(stdout)}
+	c.kill = func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
+	b.t.Cleanup(c.kill)
+	c.want("ready")
+	for i, n := range bytes {
+		b.machine.set(func() { b.machine.held[i][c.pid] = n })
+	}
+	return c
+}
+
+// want reads a line that is known.
+func (c *child) want(line string) {
+	c.b.t.Helper()
+	if got, err := c.lines.ReadString('\n'); got != line+"\n" {
+		c.b.t.Fatalf("a client says %q (%v), want %q", got, err, line)
+	}
+}
+
+// ask has the client ask for bytes, and says what came of it.
+func (c *child) ask(slot, bytes int) string {
+	c.b.t.Helper()
+	if _, err := fmt.Fprintf(c.stdin, "alloc %d %d\n", slot, bytes); err != nil {
+		c.b.t.Fatal(err)
+	}
+	line, err := c.lines.ReadString('\n')
+	if err != nil {
+		c.b.t.Fatal(err)
+	}
+	return line[:len(line)-1]
+}
+
+// die ends the client. Its memory is back when the test says so.
+func (c *child) die() { c.kill() }
+
+// freed has the devices say that a dead client's memory is back.
+func (c *child) freed() {
+	c.b.machine.set(func() {
+		for _, held := range c.b.machine.held {
+			delete(held, c.pid)
+		}
+	})
+}
+
+// TestBooks runs a client through its life: what it takes is counted, what it leaves is
+// free when the device says so, and the next daemon knows it.
+func TestBooks(t *testing.T) {
+	const size = 1 << 30
+	b := newBench(t, size)
+	first := b.child(size - 4096)
+	if got := b.lease(first.pid, 0); got.Used != size-4096 {
+		t.Fatalf("it used %d", got.Used)
+	}
+	b.restart()
+	b.until("the next daemon knows it", func() bool { return b.lease(first.pid, 0).Granted == size-4096 })
+	first.die()
+	b.until("it drains", func() bool { return b.lease(first.pid, 0).State == accounting.StateDraining })
+	first.freed()
+	b.until("its bytes are back", func() bool { return len(b.Snapshot().Leases) == 0 })
+	b.child(size)
+}
+
+// TestStopAndStart starts a daemon again and again in one place, with a client inside.
+func TestStopAndStart(t *testing.T) {
+	b := newBench(t, 1<<30, 1<<30)
+	c := b.child(4096, 8192)
+	for range 5 {
+		b.restart()
+		if one, other := b.lease(c.pid, 0).Granted, b.lease(c.pid, 1).Granted; one < 4096 || other < 8192 {
+			t.Fatalf("after a restart it has %d and %d", one, other)
+		}
+	}
+	if err := b.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ipc.Dial(context.Background(), b.socket()); err == nil {
+		t.Error("a daemon that was stopped answers")
+	}
+}

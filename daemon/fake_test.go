@@ -1,0 +1,210 @@
+package daemon
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/gpuarb/gpuarb/inventory"
+)
+
+// fakeClock is a clock that goes when it is told to. Its times have a wall clock and an
+// even one, as those of time.Now do, and Jump moves the one without the other.
+type fakeClock struct {
+	mu     sync.Mutex
+	base   time.Time
+	passed time.Duration // on the even clock
+	jumped time.Duration // of the wall clock, in whole seconds
+	timers []fakeTimer
+}
+
+type fakeTimer struct {
+	at   time.Duration
+	ring chan time.Time
+}
+
+func newFakeClock() *fakeClock { return &fakeClock{base: time.Now()} }
+
+// timeBits is how a time.Time begins: a bit that says it has an even clock's reading,
+// 33 of seconds on the wall clock and 30 of nanoseconds. Nothing else can set the two apart.
+type timeBits struct{ wall uint64 }
+
+func (c *fakeClock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.nowLocked()
+}
+
+func (c *fakeClock) nowLocked() time.Time {
+	t := c.base.Add(c.passed)
+	(*timeBits)(unsafe.Pointer(&t)).wall += uint64(c.jumped/time.Second) << 30
+	return t
+}
+
+func (c *fakeClock) after(d time.Duration) <-chan time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := fakeTimer{at: c.passed + d, ring: make(chan time.Time, 1)}
+	c.timers = append(c.timers, t)
+	c.ringLocked()
+	return t.ring
+}
+
+func (c *fakeClock) uptime() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Hour + c.passed
+}
+
+// Advance lets time pass, for everybody alike.
+func (c *fakeClock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.passed += d
+	c.ringLocked()
+}
+
+// Jump is somebody who sets the machine's clock, or a machine that slept.
+func (c *fakeClock) Jump(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.jumped += d.Truncate(time.Second)
+}
+
+func (c *fakeClock) ringLocked() {
+	left := c.timers[:0]
+	for _, t := range c.timers {
+		if t.at <= c.passed {
+			t.ring <- c.nowLocked()
+		} else {
+			left = append(left, t)
+		}
+	}
+	c.timers = left
+}
+
+// TestFakeClock checks that a jump moves the wall clock alone.
+func TestFakeClock(t *testing.T) {
+	c := newFakeClock()
+	before := c.now()
+	c.Jump(-24 * time.Hour)
+	c.Advance(time.Minute)
+	after := c.now()
+	if even, wall := after.Sub(before), after.Round(0).Sub(before.Round(0)); even != time.Minute || wall != time.Minute-24*time.Hour {
+		t.Errorf("%v on the even clock, %v on the wall's", even, wall)
+	}
+}
+
+// fakeMachine has devices that a test can lose, hang and fill. What it says of processes
+// is the truth.
+type fakeMachine struct {
+	*inventory.Inventory
+	list []inventory.Device
+
+	mu       sync.Mutex
+	lost     map[int]bool
+	failing  map[int]error
+	hung     map[int]chan struct{}
+	held     map[int]map[int]uint64 // bytes, by device and process
+	readings map[int]int
+	closed   bool
+}
+
+// newFakeMachine makes devices of these sizes.
+func newFakeMachine(t *testing.T, sizes ...uint64) *fakeMachine {
+	t.Helper()
+	real, err := inventory.Open(inventory.Options{SysfsRoot: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &fakeMachine{Inventory: real, lost: map[int]bool{}, failing: map[int]error{}, hung: map[int]chan struct{}{},
+		held: map[int]map[int]uint64{}, readings: map[int]int{}}
+	for i, size := range sizes {
+		m.held[i] = map[int]uint64{}
+		m.list = append(m.list, inventory.Device{Index: i, Ordinal: i, Vendor: "nvidia", Name: fmt.Sprintf("Fake %d", i),
+			UUID: fmt.Sprintf("GPU-%08d-0000-0000-0000-000000000000", i), PCI: fmt.Sprintf("0000:%02x:00.0", i),
+			UUIDBytes: [16]byte{1, byte(i)}, Total: size})
+	}
+	t.Cleanup(func() { m.unhang(); real.Close() })
+	return m
+}
+
+func (m *fakeMachine) Devices() []inventory.Device { return append([]inventory.Device(nil), m.list...) }
+
+func (m *fakeMachine) Why() string { return "" }
+
+func (m *fakeMachine) Close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+}
+
+// answer waits for as long as the device hangs.
+func (m *fakeMachine) answer(index int) error {
+	m.mu.Lock()
+	m.readings[index]++
+	hung, err := m.hung[index], m.failing[index]
+	m.mu.Unlock()
+	if hung != nil {
+		<-hung
+	}
+	return err
+}
+
+func (m *fakeMachine) Read(index int) (inventory.Usage, error) {
+	if err := m.answer(index); err != nil {
+		return inventory.Usage{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lost[index] {
+		return inventory.Usage{Lost: true}, nil
+	}
+	u := inventory.Usage{ProcessesKnown: true}
+	for pid, bytes := range m.held[index] {
+		u.Processes = append(u.Processes, inventory.ProcessUsage{PID: pid, Bytes: bytes})
+		u.UsedBytes += bytes
+	}
+	return u, nil
+}
+
+func (m *fakeMachine) ProcessBytes(index, pid int) (bytes uint64, ok bool, err error) {
+	if err := m.answer(index); err != nil {
+		return 0, false, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	bytes, ok = m.held[index][pid]
+	return bytes, ok, nil
+}
+
+// set changes what the machine does next.
+func (m *fakeMachine) set(change func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change()
+}
+
+// hang has a device answer nobody from here on, until unhang.
+func (m *fakeMachine) hang(index int) {
+	m.set(func() { m.hung[index] = make(chan struct{}) })
+}
+
+// unhang has all devices answer, those too who wait.
+func (m *fakeMachine) unhang() {
+	m.set(func() {
+		for index, hung := range m.hung {
+			close(hung)
+			delete(m.hung, index)
+		}
+	})
+}
+
+// read is how often a device was asked.
+func (m *fakeMachine) read(index int) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.readings[index]
+}

@@ -1,0 +1,56 @@
+package daemon
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/inventory"
+	"github.com/gpuarb/gpuarb/ipc"
+)
+
+// machine is what the daemon asks about devices and processes: *inventory.Inventory,
+// but in tests.
+type machine interface {
+	Devices() []inventory.Device
+	Why() string
+	Read(index int) (inventory.Usage, error)
+	ProcessBytes(index, pid int) (bytes uint64, ok bool, err error)
+	Facts(pid int) (inventory.ProcessFacts, error)
+	IsMapped(pid int, inode uint64, name string) (bool, error)
+	TaskOwner(tid uint32) (pid int, ok bool)
+	Descends(pid, ancestor int) bool
+	Close()
+}
+
+// clock is the time that the daemon goes by. All three go on evenly while the machine is
+// awake and stand still while it sleeps, whatever somebody sets its clock to: what a time
+// of now says to people may jump, the difference of two does not.
+type clock struct {
+	now    func() time.Time
+	after  func(time.Duration) <-chan time.Time
+	uptime func() time.Duration // means the same to the next daemon, until the machine is started again
+}
+
+// parts are what the daemon is made of that a test may put something else in the place of.
+type parts struct {
+	clock
+	inventory func() (machine, error)
+	listen    func() (*ipc.Listener, error)
+}
+
+// realParts are those of a daemon at work.
+func (d *Daemon) realParts() parts {
+	return parts{
+		clock:     clock{time.Now, time.After, awake},
+		inventory: func() (machine, error) { return inventory.Open(inventory.Options{SysfsRoot: d.place.sysfs}) },
+		listen:    d.openSocket,
+	}
+}
+
+// awake is how long the machine has been up, without the time that it slept.
+func awake() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return time.Duration(ts.Nano())
+}
