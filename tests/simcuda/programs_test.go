@@ -21,6 +21,7 @@ func TestPrograms(t *testing.T) {
 		{"what is handed over stays as long as somebody has it", "share", ""},
 		{"what is mapped without an address is kept", "bound", ""},
 		{"contexts of every kind, and memory that leaves", "green", ""},
+		{"memory that no call names", "modules", ""},
 		{"the resolver answers as measured", "resolver", rows},
 	} {
 		t.Run(c.name, func(t *testing.T) {

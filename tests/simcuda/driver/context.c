@@ -87,11 +87,14 @@ static void destroy(struct context *c) {
     green_context_gone(c);
     peer_context_gone(c);
     queue_detach_context(c);
+    uint64_t grown = c->local + limits_cost(c);
     handle_end(c->handle);
     if (!c->primary) // which has this one again
         handle_recycle(c->handle);
     pthread_mutex_unlock(&drv.lock);
-    sim_give(drv.sim, drv.me, c->phys, cost());
+    struct sim_delta all = cost();
+    all.extra += (int64_t)grown;
+    sim_give(drv.sim, drv.me, c->phys, all);
 }
 
 static CUresult create(CUcontext *out, unsigned flags, CUdevice dev, unsigned version) {

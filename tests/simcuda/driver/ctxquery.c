@@ -69,12 +69,44 @@ EXPORT CUresult cuCtxGetLimit(size_t *value, int limit) {
     return CUDA_SUCCESS;
 }
 
+uint64_t limits_cost(const struct context *ctx) {
+    uint64_t sum = 0;
+    for (int i = 0; i < LIMITS; i++)
+        sum += ctx->limit_cost[i];
+    return sum;
+}
+
+// The heap and the buffer for printf are taken at once, beyond what every context has of them.
+static CUresult resize(struct context *ctx, int limit, size_t value) {
+    static const uint64_t free_of_charge[] = {0, 1u << 20, 8u << 20};
+    uint64_t least = free_of_charge[limit], was = ctx->limit_cost[limit];
+    uint64_t is = value > least ? value - least : 0;
+    if (is > (uint64_t)INT64_MAX)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (is > was &&
+        !sim_take(drv.sim, drv.me, ctx->phys, (struct sim_delta){.extra = (int64_t)(is - was)}))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (is < was)
+        sim_give(drv.sim, drv.me, ctx->phys, (struct sim_delta){.extra = (int64_t)(was - is)});
+    ctx->limit_cost[limit] = is;
+    return CUDA_SUCCESS;
+}
+
 EXPORT CUresult cuCtxSetLimit(int limit, size_t value) {
+    enum { STACK_SIZE = 0, PRINTF_FIFO_SIZE = 1, MALLOC_HEAP_SIZE = 2, FIRST_STACK = 1024 };
     ENTER_CTX(ctx);
+    CUresult rc = CUDA_SUCCESS;
     if (limit < 0 || limit >= LIMITS)
         return CUDA_ERROR_INVALID_VALUE;
-    ctx->limits[limit] = value;
-    return CUDA_SUCCESS;
+    if (limit == STACK_SIZE && value > FIRST_STACK)
+        rc = launch_local(ctx, value);
+    pthread_mutex_lock(&drv.lock);
+    if (limit == PRINTF_FIFO_SIZE || limit == MALLOC_HEAP_SIZE)
+        rc = ctx_lives(ctx) ? resize(ctx, limit, value) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (!rc)
+        ctx->limits[limit] = value;
+    pthread_mutex_unlock(&drv.lock);
+    return rc;
 }
 
 EXPORT CUresult cuCtxGetCacheConfig(int *config) {

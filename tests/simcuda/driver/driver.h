@@ -32,6 +32,8 @@ struct context {
     struct stream *streams;   // all but the legacy one, guarded by the queues' lock
     _Atomic uint64_t pending; // operations that are queued or run on its streams
     size_t limits[8];
+    uint64_t limit_cost[8]; // of each, beyond what every context has
+    uint64_t local;         // bytes of local memory, which only grow; guarded by lock
 };
 
 struct primary {
@@ -120,7 +122,10 @@ enum handle_type {
     HANDLE_CONDITION,
     HANDLE_GREEN,
     HANDLE_EXTERNAL,
-    HANDLE_SEMAPHORE
+    HANDLE_SEMAPHORE,
+    HANDLE_MODULE,
+    HANDLE_LIBRARY,
+    HANDLE_FUNCTION
 };
 uintptr_t handle_new(enum handle_type type, void *object);
 void handle_restore(enum handle_type type, uintptr_t handle, void *object);
@@ -158,7 +163,8 @@ enum block_kind {
     BLOCK_ASYNC,
     BLOCK_HOST,
     BLOCK_ARRAY,
-    BLOCK_FOREIGN
+    BLOCK_FOREIGN,
+    BLOCK_MODULE
 };
 struct block {
     CUdeviceptr base;
@@ -171,7 +177,7 @@ struct block {
     bool touched;               // its pages may be real
     bool freeing;               // an asynchronous free is on its way
     bool unborn;                // a graph's address, without memory until the graph is launched
-    bool closed_by_handle;      // foreign: no free ends it
+    bool closed_by_handle;      // foreign or a module's: no free ends it
     uint64_t foreign_id;        // foreign, of a pool: as its owner calls it
     struct graph_memory *graph; // the address is kept for it
     unsigned host_flags;
@@ -206,6 +212,21 @@ void mem_delay(void);
 void foreign_dropped(const struct block *b); // drv.lock held
 bool foreign_owner_lives(uint64_t serial);
 struct block *foreign_block(struct context *ctx, uint64_t size, int phys); // drv.lock held
+
+// module.c
+struct fatbin_wrapper { // as the compiler writes it
+    unsigned magic, version;
+    const void *data, *more;
+};
+CUresult module_load_wrapped(uintptr_t *out, const struct fatbin_wrapper *wrapper);
+void module_block_gone(const struct block *b);          // drv.lock held
+void module_release_context(const struct context *ctx); // drv.lock held
+
+// launch.c: makes sure of local memory, of so many bytes for each thread.
+CUresult launch_local(struct context *ctx, uint64_t local);
+
+// ctxquery.c
+uint64_t limits_cost(const struct context *ctx);
 
 // host.c
 bool host_registered(CUdeviceptr p, uint64_t size);

@@ -52,6 +52,8 @@ void mem_free_locked(struct block *b) {
         pool_take_back_locked(b);
     else if (b->kind == BLOCK_FOREIGN)
         foreign_dropped(b);
+    else if (b->kind == BLOCK_MODULE)
+        module_block_gone(b);
     else if (b->kind == BLOCK_HOST)
         host_count(-(int64_t)b->size);
     else
@@ -67,6 +69,7 @@ static bool lives_in(struct block *b, void *ctx) {
 }
 
 void mem_release_context(struct context *ctx) {
+    module_release_context(ctx);
     block_each(lives_in, ctx, mem_free_locked);
     host_release_context(ctx);
     sparse_release_context(ctx);

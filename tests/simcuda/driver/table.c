@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The driver's private tables, by which the CUDA runtime reaches what no exported function does.
-// Two entries are modelled: the runtime's way to the primary context, and what it has called when a
-// context ends. The others say that they are not supported, so programs of the runtime do not start
-// here.
+// Three entries are modelled: the runtime's ways to a module and to the primary context, and what
+// it has called when a context ends. The others say that they are not supported, so programs of the
+// runtime do not start here.
 
 #include "driver.h"
 
 #include <string.h>
 
-enum { SLOTS = 11, SLOT_SIZE = 0, SLOT_PRIMARY = 2, STORAGE_SLOTS = 4, STORAGE_PUT = 0 };
+enum {
+    SLOTS = 11,
+    SLOT_SIZE = 0,
+    SLOT_MODULE = 1,
+    SLOT_PRIMARY = 2,
+    STORAGE_SLOTS = 4,
+    STORAGE_PUT = 0
+};
 
 static const unsigned char cudart_interface[16] = {0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a,
                                                    0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9};
@@ -29,6 +36,12 @@ static CUresult primary_context(CUcontext *out, CUdevice dev) {
     if (!dev_valid(dev))
         return CUDA_ERROR_INVALID_DEVICE;
     return primary_of_runtime(dev, out);
+}
+
+// The runtime loads its modules so, into the context that is current.
+static CUresult load_module(uintptr_t *out, const void *wrapper) {
+    ENTER();
+    return module_load_wrapped(out, wrapper);
 }
 
 // One value in all is kept here, of whichever context it is.
@@ -80,7 +93,9 @@ EXPORT CUresult cuGetExportTable(const void **out, const void *id) {
     pthread_mutex_lock(&drv.lock);
     table[SLOT_SIZE] = (const void *)sizeof table;
     for (int i = 1; i < SLOTS; i++)
-        table[i] = i == SLOT_PRIMARY ? (const void *)primary_context : (const void *)nothing;
+        table[i] = (const void *)nothing;
+    table[SLOT_MODULE] = (const void *)load_module;
+    table[SLOT_PRIMARY] = (const void *)primary_context;
     pthread_mutex_unlock(&drv.lock);
     *out = table;
     return CUDA_SUCCESS;

@@ -215,6 +215,7 @@ int sim_config_load(struct sim_state *s) {
         !size_var("SIMCUDA_STREAM_BYTES", &c->stream_bytes, 0) ||
         !size_var("SIMCUDA_GRANULARITY", &c->granularity, 0) ||
         !size_var("SIMCUDA_PITCH", &c->pitch, 512) || (!c->pitch && !wrong("SIMCUDA_PITCH")) ||
+        !size_var("SIMCUDA_RESIDENT_THREADS", &c->resident_threads, 65536) ||
         !size_var("SIMCUDA_RESERVED", &c->reserved_bytes, 0) ||
         !duration_var("SIMCUDA_STREAM_DELAY_US", &c->stream_delay_ns) ||
         !duration_var("SIMCUDA_ALLOC_DELAY_US", &c->alloc_delay_ns) ||

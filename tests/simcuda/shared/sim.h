@@ -51,6 +51,7 @@ struct sim_config {
     uint64_t stream_bytes;
     uint64_t granularity;       // 0: bytes are taken exactly as asked for
     uint64_t pitch;             // rows of pitched memory are rounded up to it
+    uint64_t resident_threads;  // that have local memory at once
     uint64_t reserved_bytes;    // of each device, kept by the driver
     uint64_t stream_delay_ns;   // per operation on a stream
     uint64_t alloc_delay_ns;    // per allocation

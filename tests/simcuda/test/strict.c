@@ -135,8 +135,7 @@ static void handles(void) {
 }
 
 static void unsupported(void) {
-    CHECK(CU(cuLaunchKernel, void)(), 801);
-    CHECK(CU(cuModuleLoadData, void *, void *)(NULL, NULL), 801);
+    CHECK(CU(cuLaunchCooperativeKernel, void)(), 801);
     CHECK(CU(cuIpcGetEventHandle, void)(), 801);
 }
 
