@@ -155,6 +155,10 @@ func (d *Daemon) openState() (fresh bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("state file: %w", err)
 	}
+	if aside := d.file.Aside(); aside != "" {
+		d.log.Warn("the state file is none that this version can take up: programs say themselves what they hold",
+			"file", d.place.state, "set_aside_as", aside)
+	}
 	d.checkState()
 	return fresh, nil
 }

@@ -84,3 +84,12 @@ func (b *backing) replace(page int, why error) {
 		b.volatile = errors.Join(why, err)
 	}
 }
+
+// close unmaps the memory; what lies in the file stays.
+func (b *backing) close() error {
+	err := unix.Munmap(b.mem)
+	if b.fd >= 0 {
+		err = errors.Join(err, unix.Close(b.fd))
+	}
+	return err
+}

@@ -29,26 +29,59 @@ type File struct {
 	mem      []byte
 	back     *backing
 	head     *header
+	aside    string
+	annex    *annex
 	Jobs     table[Job]
 	Sessions table[Session]
 	Leases   table[Lease]
 	Tickets  table[Ticket]
 	Limits   table[Limit]
+	Threads  table[Thread] // in the annex
 }
 
-// Open maps the state file at path, making it when it is absent. A file of
-// another version, another boot or of a wrong size holds nothing that is true
-// any more: it is begun anew, and fresh says so. The caller holds the lock that
+// Open maps the state file at path, making it when it is absent. A file of another boot
+// holds nothing that is true any more: it is begun anew, and fresh says so. So is one of
+// another version, one that was cut or damaged, or one that is not ours alone; but that one
+// is set aside before, and Aside says where it is. The caller holds the lock that
 // keeps a second daemon away.
 func Open(path string) (f *File, fresh bool, err error) {
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	f, fresh, err = openPath(path)
+	var strange *strange
+	aside := ""
+	if errors.As(err, &strange) {
+		if aside, err = setAside(path, strange.kind); err != nil {
+			return nil, false, errors.Join(strange, err)
+		}
+		f, fresh, err = openPath(path)
+	}
 	if err != nil {
+		return nil, false, err
+	}
+	f.aside = aside
+	f.collect()
+	if err := f.openAnnex(path+annexSuffix, fresh); err != nil {
+		return nil, false, errors.Join(err, f.back.close())
+	}
+	return f, fresh, nil
+}
+
+func openPath(path string) (f *File, fresh bool, err error) {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	switch {
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.EACCES) && isFile(path):
+		return nil, false, &strange{kindForeign, fmt.Sprintf("%s is not ours: %v", path, err)}
+	case err != nil:
 		return nil, false, fmt.Errorf("open %s: %w", path, err)
 	}
 	if f, fresh, err = openFD(fd, path); err != nil {
 		unix.Close(fd)
 	}
 	return f, fresh, err
+}
+
+func isFile(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // Anonymous is a state file without a file: nothing in it survives the daemon. It is
@@ -60,6 +93,11 @@ func Anonymous(why error) (*File, error) {
 	}
 	f.back.volatile = why
 	f.begin()
+	a, err := anonymousAnnex(why)
+	if err != nil {
+		return nil, errors.Join(err, f.back.close())
+	}
+	f.bindAnnex(a)
 	return f, nil
 }
 
@@ -71,36 +109,33 @@ func openFD(fd int, path string) (f *File, fresh bool, err error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, false, fmt.Errorf("%s is no file: remove it", path)
 	}
-	if uint32(os.Geteuid()) != st.Uid || st.Mode&0o077 != 0 {
-		return nil, false, fmt.Errorf("%s: owner %d mode %o: must be ours alone (owner %d, mode 600); remove it",
-			path, st.Uid, st.Mode&0o777, os.Geteuid())
+	if fresh, err = examine(fd, path, &st); err != nil {
+		return nil, false, err
 	}
-	if fresh = st.Size != int64(fileSize); fresh {
-		if err := empty(fd); err != nil {
+	if fresh {
+		if err := empty(fd, int64(fileSize)); err != nil {
 			return nil, false, fmt.Errorf("truncate %s: %w", path, err)
 		}
 	}
 	if f, err = mapFile(fd, unix.MAP_SHARED); err != nil {
 		return nil, false, fmt.Errorf("map %s: %w", path, err)
 	}
-	if !fresh && !f.current() {
-		if err := empty(fd); err != nil {
-			return nil, false, errors.Join(fmt.Errorf("begin %s anew: %w", path, err), unix.Munmap(f.mem))
-		}
-		clear(f.back.ready)
-		f.back.ensure(0, headerSize)
-		fresh = true
-	}
 	if fresh {
 		f.begin()
 	}
+	return f, fresh, nil
+}
+
+func (f *File) collect() {
 	f.Jobs.collect()
 	f.Sessions.collect()
 	f.Leases.collect()
 	f.Tickets.collect()
 	f.Limits.collect()
-	return f, fresh, nil
 }
+
+// Aside says where Open put a file that it could not read; empty: there was none.
+func (f *File) Aside() string { return f.aside }
 
 // mapFile maps all of it, with a header that can be touched.
 func mapFile(fd, flags int) (*File, error) {
@@ -116,23 +151,34 @@ func mapFile(fd, flags int) (*File, error) {
 
 // begin writes the header of a file that holds nothing.
 func (f *File) begin() {
-	*f.head = header{Version: fileVersion, HeaderSize: headerSize, JobSize: uint32(jobSize),
-		SessSize: uint32(sessSize), LeaseSize: uint32(leaseSize), TicketSize: uint32(tickSize),
-		LimitSize: uint32(limitSize), BootID: bootID()}
+	*f.head = ours()
 	atomic.StoreUint64(&f.head.Magic, fileMagic)
 }
 
+// ours is the header of a file that this daemon can read and that holds nothing, but for
+// its Magic.
+func ours() header {
+	return header{Version: fileVersion, HeaderSize: headerSize, JobSize: uint32(jobSize),
+		SessSize: uint32(sessSize), LeaseSize: uint32(leaseSize), TicketSize: uint32(tickSize),
+		LimitSize: uint32(limitSize), BootID: bootID()}
+}
+
 // empty forgets all content at once, without touching each record.
-func empty(fd int) error {
+func empty(fd int, size int64) error {
 	if err := unix.Ftruncate(fd, 0); err != nil {
 		return err
 	}
-	return unix.Ftruncate(fd, int64(fileSize))
+	return unix.Ftruncate(fd, size)
 }
 
 // Volatile says why some of the records would not survive the daemon: the filesystem
 // is full, say. nil: all would.
-func (f *File) Volatile() error { return f.back.volatile }
+func (f *File) Volatile() error {
+	if err := f.back.volatile; err != nil {
+		return err
+	}
+	return f.annex.back.volatile
+}
 
 func (f *File) bind() {
 	base := unsafe.Pointer(&f.mem[0])
@@ -158,15 +204,6 @@ func (f *File) bind() {
 	f.Limits.live = func(l *Limit) *uint32 { return &l.Live }
 }
 
-// current says whether the mapping was written by this layout in this boot.
-func (f *File) current() bool {
-	h := f.head
-	return h.Magic == fileMagic && h.Version == fileVersion && h.HeaderSize == headerSize &&
-		h.JobSize == uint32(jobSize) && h.SessSize == uint32(sessSize) &&
-		h.LeaseSize == uint32(leaseSize) && h.TicketSize == uint32(tickSize) &&
-		h.LimitSize == uint32(limitSize) && h.BootID == bootID()
-}
-
 // bootID is the kernel's random name for this boot; zero when it cannot be read.
 func bootID() (id [16]byte) {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -178,13 +215,7 @@ func bootID() (id [16]byte) {
 }
 
 // Close unmaps the file; the content stays.
-func (f *File) Close() error {
-	err := unix.Munmap(f.mem)
-	if f.back.fd >= 0 {
-		err = errors.Join(err, unix.Close(f.back.fd))
-	}
-	return err
-}
+func (f *File) Close() error { return errors.Join(f.back.close(), f.annex.back.close()) }
 
 // table is one array of records. high is kept in the file: records from there on
 // were never used, so that recovery reads no page of the sparse rest.

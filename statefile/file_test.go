@@ -2,7 +2,6 @@ package statefile
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"testing"
 )
@@ -134,33 +133,6 @@ func TestRecover(t *testing.T) {
 				t.Errorf("remembered %d times", s.RingNext)
 			}
 		})
-	}
-}
-
-func TestForeignFiles(t *testing.T) {
-	dir := t.TempDir()
-	for name, content := range map[string]string{"short": "x", "rubbish": string(make([]byte, int(fileSize)))} {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, fresh := open(t, path); !fresh {
-			t.Errorf("%s: taken for a state file", name)
-		}
-	}
-	public := filepath.Join(dir, "public")
-	if err := os.WriteFile(public, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := Open(public); err == nil {
-		t.Error("a file that others can read was taken")
-	}
-	link := filepath.Join(dir, "link")
-	if err := os.Symlink(public, link); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := Open(link); err == nil {
-		t.Error("a symbolic link was followed")
 	}
 }
 
@@ -303,15 +275,5 @@ func TestPlacesOutliveTheMapping(t *testing.T) {
 	})
 	if n != 1 {
 		t.Errorf("%d places, want 1", n)
-	}
-}
-
-// TestOlderVersion: a file of the version before is begun anew.
-func TestOlderVersion(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state")
-	f, _ := open(t, path)
-	f.head.Version--
-	if _, fresh := open(t, path); !fresh {
-		t.Error("it is taken for one of this version")
 	}
 }

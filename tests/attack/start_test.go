@@ -31,7 +31,6 @@ func TestImpossibleStarts(t *testing.T) {
 	check(t, os.WriteFile(filepath.Join(m.Dir, "file"), nil, 0o600))
 	check(t, os.Mkdir(filepath.Join(m.Dir, "dir.sock"), 0o700))
 	check(t, os.WriteFile(sock+".public", nil, 0o600))
-	check(t, os.WriteFile(filepath.Join(m.Dir, "pub.sock.state"), nil, 0o644))
 	check(t, unix.Mkfifo(filepath.Join(m.Dir, "fifo.sock.state"), 0o600))
 	long := filepath.Join(m.Dir, strings.Repeat("long-", 25)+".sock")
 	readonly := smallDisk(t, 1<<20)
@@ -44,7 +43,6 @@ func TestImpossibleStarts(t *testing.T) {
 		"below a file":    {[]string{"--socket", m.Dir + "/file/x.sock", "--mount", "none"}, []string{m.Dir + "/file", "not a directory"}},
 		"a folder":        {[]string{"--socket", m.Dir + "/dir.sock", "--mount", "none"}, []string{m.Dir + "/dir.sock"}},
 		"read-only":       {[]string{"--socket", readonly + "/x.sock", "--mount", "none"}, []string{readonly, "read-only"}},
-		"public state":    {[]string{"--socket", m.Dir + "/pub.sock", "--mount", "none"}, []string{"pub.sock.state", "remove it"}},
 		"state a pipe":    {[]string{"--socket", m.Dir + "/fifo.sock", "--mount", "none"}, []string{"fifo.sock.state", "remove it"}},
 		"no mount parent": {[]string{"--socket", sock, "--mount", m.Dir + "/no/such"}, []string{m.Dir + "/no", "no such file"}},
 		"mount read-only": {[]string{"--socket", sock, "--mount", readonly + "/gpu"}, []string{readonly, "read-only"}},

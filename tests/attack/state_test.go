@@ -20,19 +20,19 @@ var damage = map[string]func(t *testing.T, r *rand.Rand, path string){
 	"empty":   func(t *testing.T, _ *rand.Rand, path string) { check(t, os.Truncate(path, 0)) },
 	"cut":     func(t *testing.T, _ *rand.Rand, path string) { check(t, os.Truncate(path, 5000)) },
 	"of another boot": func(t *testing.T, _ *rand.Rand, path string) {
-		overwriteFile(t, path, 32, []byte("another boot's !"))
+		overwriteFile(t, path, 40, []byte("another boot's !"))
 	},
 	"of another version": func(t *testing.T, _ *rand.Rand, path string) { overwriteFile(t, path, 8, []byte{99}) },
 	"a header of rubbish": func(t *testing.T, r *rand.Rand, path string) {
 		overwriteFile(t, path, 0, noise(r, 4096))
 	},
 	"counts of rubbish": func(t *testing.T, _ *rand.Rand, path string) {
-		overwriteFile(t, path, 48, []byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"))
+		overwriteFile(t, path, 56, []byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"))
 	},
 	"records of rubbish": func(t *testing.T, r *rand.Rand, path string) {
 		info, err := os.Stat(path)
 		check(t, err)
-		overwriteFile(t, path, 48, []byte{0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0}) // 256 of each
+		overwriteFile(t, path, 56, []byte{0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0}) // 256 of each
 		for range 2000 {
 			at := 4096 + r.Int64N(info.Size()-4200)
 			overwriteFile(t, path, at, []byte{1, 0, 0, 0})

@@ -1,0 +1,177 @@
+package statefile
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The annex is a second file, for what version 3 of the state file has no room for. It is
+// a file of its own so that the layout of the first one stays what the daemons before this
+// one read: they begin every other anew, and a return to one of them would lift the
+// budgets of what runs.
+//
+// A daemon that does not know of the annex leaves it as it is. So no row of it is believed
+// without the record that it belongs to, and what it says in sum has to agree with that.
+const (
+	annexSuffix  = ".annex"
+	annexMagic   = 0x58454e4e41424741 // "AGBANNEX" as it lies in memory
+	annexVersion = 1
+	olderSize    = 64
+	// MaxThreads bounds the threads of all leases together, beyond those in the leases' records.
+	MaxThreads = 1 << 18
+)
+
+// annexHeader is the first page of the annex.
+type annexHeader struct {
+	Magic      uint64
+	Version    uint32
+	OlderSize  uint32
+	ThreadSize uint32
+	Pad        uint32
+	BootID     [16]byte
+
+	HighThread uint32
+	Pad2       uint32
+}
+
+// Older is what a session's record has no room for: requests that were answered before those
+// in its Ring. It has the index of the record, and belongs to it as long as it has its Token.
+type Older struct {
+	Token [16]byte
+	Next  uint32
+	Pad   uint32
+	Ring  [olderSize]Answered
+}
+
+// Thread is a thread of a lease, where the lease's record has no room for another Maker.
+// OpenedAt is the lease's: a row with another is a lease's that had the index before.
+type Thread struct {
+	Live     uint32
+	Lease    uint32 // index of its record
+	OpenedAt int64
+	Maker    Maker
+}
+
+const annexSize = headerSize + MaxSessions*unsafe.Sizeof(Older{}) + MaxThreads*unsafe.Sizeof(Thread{})
+
+// annex is the mapping of the annex.
+type annex struct {
+	back  *backing
+	head  *annexHeader
+	older []Older
+}
+
+// Older is the row of the annex that belongs to a session's record. What another session
+// left there is gone.
+func (f *File) Older(session int) *Older {
+	o := &f.annex.older[session]
+	base := uintptr(unsafe.Pointer(o)) - uintptr(unsafe.Pointer(&f.annex.back.mem[0]))
+	f.annex.back.ensure(base, base+unsafe.Sizeof(*o))
+	if token := f.Sessions.rows[session].Token; o.Token != token {
+		*o = Older{Token: token}
+	}
+	return o
+}
+
+// openAnnex maps the annex at path, begun anew where it is none of ours or the state file
+// is fresh. Where there can be none it does not outlive the daemon, as Volatile says.
+func (f *File) openAnnex(path string, fresh bool) error {
+	a, err := mapAnnex(path, fresh)
+	if err != nil {
+		a, err = anonymousAnnex(err)
+	}
+	if err != nil {
+		return err
+	}
+	f.bindAnnex(a)
+	f.Threads.collect()
+	f.Threads.Each(func(i int, t *Thread) {
+		if t.Lease >= *f.Leases.high || f.Leases.rows[t.Lease].Live != 1 || f.Leases.rows[t.Lease].OpenedAt != t.OpenedAt {
+			f.Threads.Free(i)
+		}
+	})
+	return nil
+}
+
+func mapAnnex(path string, fresh bool) (*annex, error) {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	a, err := annexOf(fd, path, fresh)
+	if err != nil {
+		unix.Close(fd)
+	}
+	return a, err
+}
+
+func annexOf(fd int, path string, fresh bool) (*annex, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, fmt.Errorf("stat %s: %w", path, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || uint32(os.Geteuid()) != st.Uid || st.Mode&0o077 != 0 {
+		return nil, fmt.Errorf("%s: must be a file of ours alone (owner %d, mode 600); remove it", path, os.Geteuid())
+	}
+	var h annexHeader
+	if _, err := unix.Pread(fd, unsafe.Slice((*byte)(unsafe.Pointer(&h)), unsafe.Sizeof(h)), 0); err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	high := h.HighThread
+	h.HighThread = 0
+	if fresh = fresh || h != ourAnnex() || st.Size != int64(annexSize); fresh {
+		high = 0
+		if err := empty(fd, int64(annexSize)); err != nil {
+			return nil, fmt.Errorf("truncate %s: %w", path, err)
+		}
+	}
+	mem, err := unix.Mmap(fd, 0, int(annexSize), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map %s: %w", path, err)
+	}
+	a := newAnnex(fd, mem)
+	a.head.HighThread = min(high, MaxThreads)
+	return a, nil
+}
+
+func ourAnnex() annexHeader {
+	return annexHeader{Magic: annexMagic, Version: annexVersion, OlderSize: uint32(unsafe.Sizeof(Older{})),
+		ThreadSize: uint32(unsafe.Sizeof(Thread{})), BootID: bootID()}
+}
+
+// newAnnex makes the header of a mapping ours.
+func newAnnex(fd int, mem []byte) *annex {
+	a := &annex{back: newBacking(fd, mem), head: (*annexHeader)(unsafe.Pointer(&mem[0]))}
+	a.back.ensure(0, headerSize)
+	h := ourAnnex()
+	h.Magic, h.HighThread = 0, a.head.HighThread
+	*a.head = h
+	atomic.StoreUint64(&a.head.Magic, annexMagic)
+	return a
+}
+
+// anonymousAnnex is an annex without a file; why is what Volatile says.
+func anonymousAnnex(why error) (*annex, error) {
+	mem, err := unix.Mmap(-1, 0, int(annexSize), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, errors.Join(why, fmt.Errorf("map %d bytes: %w", annexSize, err))
+	}
+	a := newAnnex(-1, mem)
+	a.back.volatile = why
+	return a, nil
+}
+
+func (f *File) bindAnnex(a *annex) {
+	f.annex = a
+	base := unsafe.Pointer(&f.annex.back.mem[0])
+	older := unsafe.Add(base, headerSize)
+	f.annex.older = unsafe.Slice((*Older)(older), MaxSessions)
+	threads := unsafe.Add(older, MaxSessions*unsafe.Sizeof(Older{}))
+	f.Threads = table[Thread]{rows: unsafe.Slice((*Thread)(threads), MaxThreads), high: &f.annex.head.HighThread,
+		back: f.annex.back, live: func(t *Thread) *uint32 { return &t.Live }}
+}

@@ -1,0 +1,102 @@
+package statefile
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// withLease adds a session with a lease to a file.
+func withLease(t *testing.T, f *File, token byte) (session, lease int) {
+	t.Helper()
+	session, s, err := f.Sessions.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Token[0] = token
+	f.Sessions.Commit(session)
+	lease, l, err := f.Leases.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Session, l.OpenedAt = uint32(session), int64(token)
+	f.Leases.Commit(lease)
+	return session, lease
+}
+
+func addThread(t *testing.T, f *File, lease int, openedAt int64, thread uint32) {
+	t.Helper()
+	i, row, err := f.Threads.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	row.Lease, row.OpenedAt, row.Maker = uint32(lease), openedAt, Maker{Thread: thread, Contexts: 1}
+	f.Threads.Commit(i)
+}
+
+func threadsOf(f *File) (threads []uint32) {
+	f.Threads.Each(func(_ int, row *Thread) { threads = append(threads, row.Maker.Thread) })
+	return threads
+}
+
+// TestAnnexOutlivesTheMapping: as long as what it belongs to is there.
+func TestAnnexOutlivesTheMapping(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	f, _ := open(t, path)
+	session, lease := withLease(t, f, 1)
+	f.Older(session).Ring[3] = Answered{Request: 9}
+	addThread(t, f, lease, 1, 17)
+	addThread(t, f, lease, 2, 18)   // of a lease that had the index before
+	addThread(t, f, lease+1, 1, 19) // of none
+
+	g, _ := open(t, path)
+	if g.Volatile() != nil || g.Older(session).Ring[3].Request != 9 {
+		t.Errorf("%v, %+v", g.Volatile(), g.Older(session).Ring[3])
+	}
+	if got := threadsOf(g); len(got) != 1 || got[0] != 17 {
+		t.Errorf("threads %v, want 17 alone", got)
+	}
+	g.Sessions.At(session).Token[0] = 2 // a daemon that knows of no annex gave the record to another
+	if g.Older(session).Ring[3].Request != 0 {
+		t.Error("what one session was answered is taken for another's")
+	}
+}
+
+// TestAnnexIsBegunAnew: with the state file, and where it is none of ours.
+func TestAnnexIsBegunAnew(t *testing.T) {
+	for name, harm := range map[string]func(path string) error{
+		"the state file is gone": os.Remove,
+		"cut":                    func(path string) error { return os.Truncate(path+annexSuffix, 5000) },
+		"a letter":               func(path string) error { return os.WriteFile(path+annexSuffix, []byte("Dear daemon,"), 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "state")
+			f, _ := open(t, path)
+			session, lease := withLease(t, f, 1)
+			f.Older(session).Ring[3] = Answered{Request: 9}
+			addThread(t, f, lease, 1, 17)
+			if err := harm(path); err != nil {
+				t.Fatal(err)
+			}
+			g, _ := open(t, path)
+			withLease(t, g, 1)
+			if got := threadsOf(g); g.Older(session).Ring[3].Request != 0 || len(got) != 0 || g.Volatile() != nil {
+				t.Errorf("threads %v, volatile %v", got, g.Volatile())
+			}
+		})
+	}
+}
+
+// TestNoAnnex: where there can be none, the daemon works, and says that not all is kept.
+func TestNoAnnex(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	if err := os.Mkdir(path+annexSuffix, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f, _ := open(t, path)
+	session, lease := withLease(t, f, 1)
+	addThread(t, f, lease, 1, 17)
+	if f.Older(session).Ring[0].Request != 0 || len(threadsOf(f)) != 1 || f.Volatile() == nil {
+		t.Errorf("threads %v, volatile %v", threadsOf(f), f.Volatile())
+	}
+}

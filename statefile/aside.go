@@ -1,0 +1,118 @@
+package statefile
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// strange is a file that is there and cannot be taken up. It is not destroyed: a daemon
+// of another version may be able to read it, and people may want to see what it is.
+type strange struct {
+	kind string // what it is called from here on, behind the file's own name
+	text string
+}
+
+func (s *strange) Error() string { return s.text }
+
+// The kinds, beside "v" and the number of a version.
+const (
+	kindForeign = "foreign" // somebody else's, or open to others
+	kindDamaged = "damaged" // cut, or never one of ours
+)
+
+// mostAside is how many files are kept that were set aside.
+const mostAside = 4
+
+// examine tells what a file holds that was opened. fresh: nothing that is true any more,
+// since it is empty or of another boot.
+func examine(fd int, path string, st *unix.Stat_t) (fresh bool, err error) {
+	if uint32(os.Geteuid()) != st.Uid || st.Mode&0o077 != 0 {
+		return false, &strange{kindForeign, fmt.Sprintf("%s: owner %d mode %o: must be ours alone (owner %d, mode 600); remove it",
+			path, st.Uid, st.Mode&0o777, os.Geteuid())}
+	}
+	var h header
+	n, err := unix.Pread(fd, unsafe.Slice((*byte)(unsafe.Pointer(&h)), unsafe.Sizeof(h)), 0)
+	if err != nil {
+		return false, fmt.Errorf("read %s: %w", path, err)
+	}
+	if h == (header{}) { // a daemon that was killed before it wrote a word leaves that, too
+		return true, nil
+	}
+	damaged := &strange{kindDamaged, path + " is no state file, or was cut"}
+	if n < int(unsafe.Sizeof(h)) || h.Magic != fileMagic {
+		return false, damaged
+	}
+	want := ours()
+	switch {
+	case h.BootID != want.BootID:
+		return true, nil
+	case h.Version != fileVersion:
+		return false, &strange{fmt.Sprintf("v%d", h.Version), fmt.Sprintf("%s is of version %d, not %d", path, h.Version, fileVersion)}
+	}
+	want.Magic = fileMagic
+	want.HighJob, want.HighSession, want.HighLease = h.HighJob, h.HighSession, h.HighLease
+	want.HighTicket, want.HighLimit = h.HighTicket, h.HighLimit
+	if h != want || st.Size != int64(fileSize) {
+		return false, damaged
+	}
+	return false, nil
+}
+
+// setAside renames a file to a name of its own that says what it is, and returns that. Of
+// those that were set aside earlier the oldest go.
+func setAside(path, kind string) (string, error) {
+	for n := 1; ; n++ {
+		name := path + "." + kind
+		if n > 1 {
+			name += "-" + strconv.Itoa(n)
+		}
+		err := unix.Renameat2(unix.AT_FDCWD, path, unix.AT_FDCWD, name, unix.RENAME_NOREPLACE)
+		if errors.Is(err, unix.EEXIST) {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("set it aside as %s: %w", name, err)
+		}
+		forgetAside(path, name)
+		return name, nil
+	}
+}
+
+var asideName = regexp.MustCompile(`^\.(v\d+|` + kindForeign + `|` + kindDamaged + `)(-\d+)?$`)
+
+// forgetAside removes the files that were set aside first, when there are more than may be.
+func forgetAside(path, latest string) {
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return
+	}
+	type file struct {
+		name string
+		when int64 // its last rename
+	}
+	var all []file
+	base := filepath.Base(path)
+	for _, e := range entries {
+		name := filepath.Join(filepath.Dir(path), e.Name())
+		var st unix.Stat_t
+		if len(e.Name()) <= len(base) || e.Name()[:len(base)] != base || !asideName.MatchString(e.Name()[len(base):]) ||
+			name == latest || unix.Lstat(name, &st) != nil {
+			continue
+		}
+		all = append(all, file{name, st.Ctim.Nano()})
+	}
+	slices.SortFunc(all, func(a, b file) int { return int(max(-1, min(1, b.when-a.when))) })
+	for i, f := range all {
+		if i >= mostAside-1 {
+			_ = os.Remove(f.name)
+		}
+	}
+}

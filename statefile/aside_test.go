@@ -1,0 +1,171 @@
+package statefile
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// saved is a state file with one session in it, as it lies on the disk.
+func saved(t *testing.T) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "state")
+	f, _ := open(t, path)
+	i, s, err := f.Sessions.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.PID = 7
+	f.Sessions.Commit(i)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// TestAside: a file that cannot be taken up is not destroyed, and keeps nobody from starting.
+func TestAside(t *testing.T) {
+	good := saved(t)
+	with := func(at int, bytes ...byte) []byte {
+		text := slices.Clone(good)
+		copy(text[at:], bytes)
+		return text
+	}
+	for name, c := range map[string]struct {
+		content []byte
+		aside   string // its name from here on; empty: it held nothing
+	}{
+		"a later version":          {with(8, 4), "v4"},
+		"an earlier version":       {with(8, 2), "v2"},
+		"a later version, shorter": {with(8, 200)[:9000], "v200"},
+		"cut in its records":       {good[:len(good)/2], "damaged"},
+		"cut in its header":        {good[:40], "damaged"},
+		"longer":                   {append(slices.Clone(good), 0), "damaged"},
+		"records of another size":  {with(20, 1, 0, 0, 0), "damaged"},
+		"somebody's letter":        {[]byte("Dear daemon,"), "damaged"},
+		"empty":                    {nil, ""},
+		"zeros":                    {make([]byte, len(good)), ""},
+		"of another boot":          {with(40, 1, 2, 3), ""},
+		"of another boot, later":   {slices.Concat(with(8, 9)[:40], []byte{1, 2, 3}, good[43:]), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "state")
+			if err := os.WriteFile(path, c.content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			f, fresh := open(t, path)
+			if !fresh {
+				t.Error("it was taken up")
+			}
+			f.Sessions.Each(func(int, *Session) { t.Error("it has a session") })
+			want := ""
+			if c.aside != "" {
+				want = path + "." + c.aside
+			}
+			if f.Aside() != want {
+				t.Fatalf("set aside as %q, want %q", f.Aside(), want)
+			}
+			if want == "" {
+				return
+			}
+			if kept, err := os.ReadFile(want); err != nil || !slices.Equal(kept, c.content) {
+				t.Errorf("what was set aside is not what was there: %v", err)
+			}
+			if _, fresh := open(t, path); fresh {
+				t.Error("what was begun anew is not taken up")
+			}
+		})
+	}
+}
+
+// TestForeign: a file that others can write, or that a link leads to, is not taken up, and
+// not written to.
+func TestForeign(t *testing.T) {
+	good := saved(t)
+	for name, put := range map[string]func(path string) error{
+		"open to others": func(path string) error {
+			if err := os.WriteFile(path, good, 0o600); err != nil {
+				return err
+			}
+			return os.Chmod(path, 0o620)
+		},
+		"a link": func(path string) error {
+			if err := os.WriteFile(path+".target", good, 0o600); err != nil {
+				return err
+			}
+			return os.Symlink(path+".target", path)
+		},
+		"another user's": func(path string) error {
+			if err := os.WriteFile(path, good, 0o600); err != nil || os.Geteuid() != 0 {
+				return err
+			}
+			return os.Chown(path, 65534, 65534)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "state")
+			if err := put(path); err != nil {
+				t.Fatal(err)
+			}
+			f, fresh := open(t, path)
+			if !fresh && (name != "another user's" || os.Geteuid() == 0) {
+				t.Error("it was taken up")
+			}
+			if fresh && f.Aside() != path+".foreign" {
+				t.Errorf("set aside as %q", f.Aside())
+			}
+			if text, err := os.ReadFile(path + ".target"); err == nil && !slices.Equal(text, good) {
+				t.Error("what the link leads to was written to")
+			}
+		})
+	}
+	dir := filepath.Join(t.TempDir(), "state")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Open(dir); err == nil {
+		t.Error("a folder was taken for a file")
+	}
+}
+
+// TestAsideIsBounded: what was set aside is not overwritten, and does not pile up.
+func TestAsideIsBounded(t *testing.T) {
+	good := saved(t)
+	path := filepath.Join(t.TempDir(), "state")
+	if err := os.WriteFile(path+".vain", nil, 0o600); err != nil { // none of ours
+		t.Fatal(err)
+	}
+	var last []string
+	for n := range 2 * mostAside {
+		binary.LittleEndian.PutUint32(good[8:], uint32(5+n%2))
+		good[headerSize] = byte(n)
+		if err := os.WriteFile(path, good, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, _ := open(t, path)
+		if slices.Contains(last, f.Aside()) {
+			t.Errorf("%s was overwritten", f.Aside())
+		}
+		last = append(last, f.Aside())
+		last = last[max(0, len(last)-mostAside):]
+		if kept, err := os.ReadFile(f.Aside()); err != nil || kept[headerSize] != byte(n) {
+			t.Errorf("round %d: %s: %v", n, f.Aside(), err)
+		}
+	}
+	found, err := filepath.Glob(path + ".v*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found = slices.DeleteFunc(found, func(name string) bool { return strings.HasSuffix(name, ".vain") })
+	slices.Sort(last)
+	if slices.Sort(found); !slices.Equal(found, last) {
+		t.Errorf("kept are %q, want the last ones, %q", found, last)
+	}
+	if _, err := os.Stat(path + ".vain"); err != nil {
+		t.Error(err)
+	}
+}
