@@ -35,6 +35,12 @@ type Arbiter struct {
 	arrival    uint64 // of the last request
 	lastTicket TicketID
 
+	ticketsOf    map[uint32]int // by user
+	ticketsOfPID map[int]int    // by process
+
+	threads   int            // of leases whose slots are threads', all together
+	threadsOf map[uint32]int // and by user
+
 	overs    map[place]bool // budgets that hold more than their limit; true: announced
 	draining []*session     // ended, their memory not yet back
 	stale    []*lease       // leases whose flags must be told to the word
@@ -66,7 +72,8 @@ func New(policy Policy, words Words) *Arbiter {
 		sessions: make(map[SessionID]*session),
 		leases:   make(map[LeaseID]*lease),
 		tickets:  make(map[TicketID]*ticket),
-		overs:    make(map[place]bool),
+		overs:    make(map[place]bool), threadsOf: make(map[uint32]int),
+		ticketsOf: make(map[uint32]int), ticketsOfPID: make(map[int]int),
 	}
 }
 

@@ -42,6 +42,9 @@ func (a *Arbiter) choice(r JobRequest) ([]*device, error) {
 // claimedBy returns a device on which a user has a claim, or nil.
 func (a *Arbiter) claimedBy(uid uint32) *device {
 	for _, d := range a.devices {
+		if d.claims == 0 {
+			continue
+		}
 		for _, h := range d.holders {
 			if h.claim && h.key.job.request.Process.UID == uid {
 				return d
@@ -118,10 +121,13 @@ func (a *Arbiter) letGo(now time.Time, j *job) {
 // leave takes back the slots of a session that has ended.
 func (a *Arbiter) leave(now time.Time, s *session) {
 	for _, l := range s.leases {
-		for _, h := range l.device.holders {
-			if h.key.session == s {
-				a.drop(now, h)
+		for _, m := range l.makers.all {
+			if m.slot != nil {
+				a.drop(now, m.slot)
 			}
+		}
+		if h := l.device.holders[slotKey{s.job, s, 0}]; h != nil { // the process's
+			a.drop(now, h)
 		}
 		if h := l.slot; h != nil {
 			l.slot = nil
@@ -129,7 +135,8 @@ func (a *Arbiter) leave(now time.Time, s *session) {
 				a.drop(now, h)
 			}
 		}
-		l.makers = nil
+		a.forgotten(l, len(l.makers.all))
+		l.makers = threads{}
 	}
 }
 

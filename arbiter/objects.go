@@ -2,59 +2,161 @@ package arbiter
 
 import (
 	"cmp"
-	"maps"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
+// MaxThreads is how many threads of a lease are remembered that hold something, and
+// MaxThreadsInAll of all leases together. They are for slots that are threads'.
+const (
+	MaxThreads      = 1024
+	MaxThreadsInAll = 1 << 18
+)
+
 // maker is what a thread has made on a lease's device and not given back. Memory is
 // not counted by thread, as nobody knows who frees what: it keeps the slot of a thread
 // that has nothing else until the lease uses none.
 type maker struct {
+	thread                   uint32
 	contexts, streams, holds int
 	bytes                    bool
+	slot                     *holder // of its own; nil: none
+	noted                    bool    // it is in its lease's list of changes
 }
 
-// makes counts objects of a thread, in leases whose slots are threads'.
-func (l *lease) makes(thread uint32) *maker {
+// count is how many objects a thread has.
+func (m *maker) count() int { return m.contexts + m.streams + m.holds }
+
+// threads are the threads of a lease that hold something, where slots are threads'. A
+// client numbers them as it likes: so they are bounded, and no request goes through all
+// of them that does not have to.
+type threads struct {
+	all     []*maker // by thread
+	byBytes int      // of them, those that memory alone may keep
+	slots   int      // of them, those that have a slot
+	emptied bool     // some may hold nothing any more
+	changed []*maker // whose objects have changed since Makers was last asked
+}
+
+// find returns a thread's place in the list, and whether it is there.
+func (ts *threads) find(thread uint32) (int, bool) {
+	return slices.BinarySearchFunc(ts.all, thread, func(m *maker, t uint32) int { return cmp.Compare(m.thread, t) })
+}
+
+// of returns what is remembered of a thread, or nil.
+func (ts *threads) of(thread uint32) *maker {
+	if i, ok := ts.find(thread); ok {
+		return ts.all[i]
+	}
+	return nil
+}
+
+// note has the objects of a thread told to the state file.
+func (ts *threads) note(m *maker) {
+	if !m.noted {
+		m.noted = true
+		ts.changed = append(ts.changed, m)
+	}
+}
+
+// remembers tells whether a thread's objects can be counted: of a lease there is room for
+// MaxThreads, and of a user's for its share of all.
+func (a *Arbiter) remembers(l *lease, thread uint32) (yes bool, why string) {
+	if l.scope != ScopeThread || l.makers.of(thread) != nil {
+		return true, ""
+	}
+	uid, name := l.session.process.UID, l.session.name()
+	switch {
+	case len(l.makers.all) >= MaxThreads:
+		return false, fmt.Sprintf("%d threads of %s hold something on GPU %d, the most of one process (slots.scope is \"thread\"): "+
+			"thread %d has to wait until one of them has freed what it holds", MaxThreads, name, l.device.Index, thread)
+	case uid != 0 && (a.threadsOf[uid] >= MaxThreadsInAll/2 || a.threads >= MaxThreadsInAll/8*7), a.threads >= MaxThreadsInAll:
+		return false, fmt.Sprintf("%d threads hold something, %d of them of user %d, and there is room for %d (a user may have half): "+
+			"thread %d of %s has to wait until some have freed what they hold", a.threads, a.threadsOf[uid], uid, MaxThreadsInAll, thread, name)
+	}
+	return true, ""
+}
+
+// makes counts objects of a thread, in leases whose slots are threads'. A thread that there
+// is no room for counts as one that is not known.
+func (a *Arbiter) makes(l *lease, thread uint32) *maker {
 	if l.scope != ScopeThread {
-		return &maker{} // nobody looks at it
+		return &maker{noted: true} // nobody looks at it
 	}
-	m := l.makers[thread]
-	if m == nil {
-		m = &maker{}
-		if l.makers == nil {
-			l.makers = make(map[uint32]*maker)
+	if yes, _ := a.remembers(l, thread); !yes {
+		thread = 0
+	}
+	i, ok := l.makers.find(thread)
+	if !ok {
+		l.makers.all = slices.Insert(l.makers.all, i, &maker{thread: thread})
+		a.threads++
+		a.threadsOf[l.session.process.UID]++
+	}
+	return l.makers.all[i]
+}
+
+// forgetThreads forgets the threads of a lease that hold nothing any more, and takes their
+// slots back.
+func (a *Arbiter) forgetThreads(now time.Time, l *lease) {
+	ts := &l.makers
+	if unused := ts.byBytes > 0 && !a.uses(l); unused {
+		for _, m := range ts.all {
+			m.bytes = false
 		}
-		l.makers[thread] = m
+		ts.byBytes, ts.emptied = 0, true
 	}
-	return m
+	if !ts.emptied {
+		return
+	}
+	ts.emptied = false
+	gone := func(m *maker) bool { return m.count() == 0 && !m.bytes }
+	for _, m := range ts.all {
+		if m.slot != nil && gone(m) {
+			a.drop(now, m.slot)
+		}
+	}
+	before := len(ts.all)
+	ts.all = slices.DeleteFunc(ts.all, gone)
+	a.forgotten(l, before-len(ts.all))
+}
+
+// forgotten counts threads that are remembered no longer.
+func (a *Arbiter) forgotten(l *lease, n int) {
+	uid := l.session.process.UID
+	a.threads -= n
+	if a.threadsOf[uid] -= n; a.threadsOf[uid] <= 0 {
+		delete(a.threadsOf, uid)
+	}
 }
 
 // made reports whether a thread has an object on the lease's device.
 func (a *Arbiter) made(l *lease, thread uint32) bool {
-	m := l.makers[thread]
-	if m == nil {
-		return false
-	}
-	return m.contexts > 0 || m.streams > 0 || m.holds > 0 || m.bytes && a.uses(l)
+	m := l.makers.of(thread)
+	return m != nil && (m.count() > 0 || m.bytes && a.uses(l))
 }
 
 // unmake takes n objects off what a thread made, which one says; what it has too few of
 // is taken off others.
 func (l *lease) unmake(thread uint32, n int, which func(*maker) *int) {
+	ts := &l.makers
 	take := func(m *maker) {
 		c := min(n, *which(m))
+		if c == 0 {
+			return
+		}
 		*which(m) -= c
 		n -= c
+		ts.note(m)
+		ts.emptied = ts.emptied || m.count() == 0
 	}
-	if m := l.makers[thread]; m != nil {
+	if m := ts.of(thread); m != nil {
 		take(m)
 	}
-	for _, t := range slices.Sorted(maps.Keys(l.makers)) {
-		take(l.makers[t])
+	for i := 0; i < len(ts.all) && n > 0; i++ {
+		take(ts.all[i])
 	}
 }
 
@@ -62,18 +164,19 @@ func contextsOf(m *maker) *int { return &m.contexts }
 func streamsOf(m *maker) *int  { return &m.streams }
 func holdsOf(m *maker) *int    { return &m.holds }
 
-// Makers tells who made the objects of a lease, for RestoredLease.Makers; nil where
-// slots are not threads'.
+// Makers tells which threads of a lease have come to hold other objects than when it was last
+// asked, and how many: for RestoredLease.Makers. Nil where slots are not threads'.
 func (a *Arbiter) Makers(id LeaseID) []Maker {
 	l := a.leases[id]
-	if l == nil || l.scope != ScopeThread {
+	if l == nil || len(l.makers.changed) == 0 {
 		return nil
 	}
-	var all []Maker
-	for t, m := range l.makers {
-		all = append(all, Maker{Thread: t, Contexts: m.contexts, Streams: m.streams, Holds: m.holds})
+	all := make([]Maker, 0, len(l.makers.changed))
+	for _, m := range l.makers.changed {
+		m.noted = false
+		all = append(all, Maker{Thread: m.thread, Contexts: m.contexts, Streams: m.streams, Holds: m.holds})
 	}
-	slices.SortFunc(all, func(x, y Maker) int { return cmp.Compare(x.Thread, y.Thread) })
+	l.makers.changed = l.makers.changed[:0]
 	return all
 }
 
@@ -179,7 +282,8 @@ func (a *Arbiter) noticed(now time.Time, l *lease, thread uint32, n int, hold bo
 }
 
 func (a *Arbiter) makeContexts(l *lease, thread uint32, n int, hold bool) {
-	m := l.makes(thread)
+	m := a.makes(l, thread)
+	l.makers.note(m)
 	if hold {
 		l.holds = min(l.holds+n, maxContexts)
 		m.holds = min(m.holds+n, maxContexts)

@@ -26,13 +26,15 @@ const (
 	ReasonCancelled         // its ticket was cancelled, or its process is gone
 	ReasonDeadlock          // it was the youngest of a circle of waiters
 	ReasonSlots             // slots.max is reached, or the device is another's alone
+	ReasonThreads           // more threads hold something than are remembered
+	ReasonCrowded           // the user, or the process, has as many requests waiting as it may
 )
 
 // String returns the reason as the event log spells it.
 func (r Reason) String() string {
 	names := [...]string{
 		"", "over_budget", "shared_full", "device_full", "too_large", "streams", "device_lost",
-		"denied", "no_lease", "range", "busy", "timeout", "cancelled", "deadlock", "slots",
+		"denied", "no_lease", "range", "busy", "timeout", "cancelled", "deadlock", "slots", "threads", "crowded",
 	}
 	if int(r) < len(names) {
 		return names[r]

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
 )
 
 // line is those that wait at a limit: who comes later than the first waits too.
@@ -58,6 +60,12 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 	if l := t.lease; l != nil && (width(l.scope) > 0 || l.session.slots > 0 || len(l.device.queue) > 0) {
 		a.left(now, l)
 	}
+	if t.lease != nil {
+		if yes, why := a.remembers(t.lease, t.thread); !yes {
+			a.refuseTicket(now, t, ReasonThreads, &accounting.Refusal{Device: t.lease.device.Index, Requested: t.bytes}, why)
+			return
+		}
+	}
 	v := a.judge(now, t)
 	if t.lease != nil && t.at()&(atBytes|atShared) != 0 || v.final {
 		a.countLimit(t)
@@ -92,6 +100,10 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 		a.refuseNow(now, t, why)
 		return
 	}
+	if !t.again && a.crowded(t) != "" {
+		a.refuseNow(now, t, ReasonCrowded)
+		return
+	}
 	a.park(now, t)
 }
 
@@ -118,7 +130,11 @@ func (a *Arbiter) refuseNow(now time.Time, t *ticket, why Reason) {
 	if r == nil || why != ReasonBusy && t.job.reason(r) != why {
 		r = a.refusal(t, why)
 	}
-	a.refuseTicket(now, t, why, r, "")
+	text := ""
+	if why == ReasonCrowded {
+		text = a.crowded(t)
+	}
+	a.refuseTicket(now, t, why, r, text)
 }
 
 // arrive gives a request its place.
@@ -157,6 +173,44 @@ func (a *Arbiter) mayWait(now time.Time, t *ticket) Reason {
 	return ReasonNone
 }
 
+// MaxTickets is how many requests wait at most, and MaxTicketsOfProcess how many of them one
+// process's. A user other than root may have half of them, and all users but root seven eighths.
+const (
+	MaxTickets          = 1 << 14
+	MaxTicketsOfProcess = 128
+)
+
+// crowded says why a request may not wait besides those that do; "": it may.
+func (a *Arbiter) crowded(t *ticket) string {
+	p := t.process()
+	user, all := MaxTickets/2, MaxTickets/8*7
+	if privileged(p.UID) {
+		user, all = MaxTickets, MaxTickets
+	}
+	switch {
+	case a.ticketsOfPID[p.PID] >= MaxTicketsOfProcess:
+		return fmt.Sprintf("%s has %d requests waiting already, the most of one process: wait for one of them, or give it up",
+			t.name(), MaxTicketsOfProcess)
+	case a.ticketsOf[p.UID] >= user:
+		return fmt.Sprintf("user %d has %d requests waiting already, the most of one user: `gpuarb queue` lists them, `gpuarb queue cancel` takes one out",
+			p.UID, user)
+	case len(a.tickets) >= all:
+		return fmt.Sprintf("%d requests wait already, and there is room for no more: ask again when some have been served", len(a.tickets))
+	}
+	return ""
+}
+
+// countTicket counts a ticket that begins to wait (by 1), or does no longer (by -1).
+func (a *Arbiter) countTicket(t *ticket, by int) {
+	p := t.process()
+	if a.ticketsOfPID[p.PID] += by; a.ticketsOfPID[p.PID] <= 0 {
+		delete(a.ticketsOfPID, p.PID)
+	}
+	if a.ticketsOf[p.UID] += by; a.ticketsOf[p.UID] <= 0 {
+		delete(a.ticketsOf, p.UID)
+	}
+}
+
 // waitsForBytes tells whether a request of a lease waits for room beyond memory.min.
 func (t *ticket) waitsForBytes() bool {
 	switch {
@@ -190,7 +244,7 @@ func (l *lease) burst(now time.Time, thread uint32, most int) bool {
 	if b.count >= most {
 		return false
 	}
-	if l.bursts == nil {
+	if l.bursts == nil || len(l.bursts) >= MaxThreads { // those who are forgotten are refused at once again
 		l.bursts = make(map[uint32]burst)
 	}
 	l.bursts[thread] = burst{b.count + 1, now}
@@ -205,6 +259,7 @@ func (a *Arbiter) park(now time.Time, t *ticket) {
 		t.deadline = t.place.Since.Add(wait)
 	}
 	a.tickets[t.id] = t
+	a.countTicket(t, 1)
 	t.job.tickets = append(t.job.tickets, t)
 	a.mixed = len(a.order) > 0 && (a.mixed || t.priority != a.order[0].priority)
 	a.order = a.insert(now, a.order, t)
@@ -244,6 +299,7 @@ func (j *job) timeout() time.Duration {
 // unpark takes a ticket out of the queues.
 func (a *Arbiter) unpark(t *ticket) {
 	delete(a.tickets, t.id)
+	a.countTicket(t, -1)
 	gone := func(x *ticket) bool { return x == t }
 	t.job.tickets = slices.DeleteFunc(t.job.tickets, gone)
 	a.order = slices.DeleteFunc(a.order, gone)
@@ -523,12 +579,7 @@ func (l *lease) slotByBytes() bool {
 	if l.scope != ScopeThread || l.slot != nil {
 		return l.contexts == 0 && l.sum.Streams() == 0
 	}
-	for _, m := range l.makers {
-		if m.bytes {
-			return true
-		}
-	}
-	return false
+	return l.makers.byBytes > 0
 }
 
 // contended tells whether somebody waits for bytes at a limit above a lease, or its own

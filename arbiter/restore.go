@@ -138,21 +138,29 @@ func (a *Arbiter) restoreObjects(now time.Time, l *lease, makers []Maker) {
 		makers = []Maker{{Contexts: l.contexts, Streams: l.sum.Streams()}}
 	}
 	for _, m := range makers {
-		*l.makes(m.Thread) = maker{contexts: max(0, m.Contexts), streams: max(0, m.Streams), holds: max(0, m.Holds)}
+		to := a.makes(l, m.Thread)
+		to.contexts, to.streams, to.holds = max(0, m.Contexts), max(0, m.Streams), max(0, m.Holds)
+		l.makers.emptied = l.makers.emptied || to.count() == 0
 		l.holds += max(0, m.Holds)
 		a.enter(now, l, m.Thread)
 	}
 	if l.contexts+l.sum.Streams()+l.holds == 0 {
-		l.makes(0).bytes = true
+		a.makes(l, 0).bytes = true
+		l.makers.byBytes++
 		a.enter(now, l, 0)
 	}
 }
 
 // backdate has a restored lease's holders hold their slots no shorter than it is open.
 func (l *lease) backdate() {
-	for key, h := range l.device.holders {
-		if key.job == l.session.job && (key.session == nil || key.session == l.session) && l.opened.Before(h.since) {
+	backdate := func(h *holder) {
+		if h != nil && l.opened.Before(h.since) {
 			h.since = l.opened
 		}
+	}
+	backdate(l.device.holders[slotKey{job: l.session.job}])
+	backdate(l.slot)
+	for _, m := range l.makers.all {
+		backdate(m.slot)
 	}
 }

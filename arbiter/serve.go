@@ -28,15 +28,22 @@ func (a *Arbiter) serveLease(now time.Time, t *ticket) bool {
 			StreamOutcome{Reason: ReasonStreams, Explain: explainStreams(l, t.count)}))})
 		return true
 	}
+	if yes, why := a.remembers(l, t.thread); !yes { // others were remembered while it waited
+		a.refuseTicket(now, t, ReasonThreads, &accounting.Refusal{Device: l.device.Index, Requested: t.bytes}, why)
+		return true
+	}
 	if !a.fit(t) {
 		t.alone().judge(atBytes, true, false)
 		return false
 	}
 	a.enter(now, l, t.thread)
-	m := l.makes(t.thread)
+	m := a.makes(l, t.thread)
 	switch t.kind {
 	case wantsBytes:
-		m.bytes = m.bytes || m.contexts+m.streams+m.holds == 0
+		if !m.bytes && m.count() == 0 {
+			m.bytes = true
+			l.makers.byBytes++
+		}
 		a.grant(l, AllocRequest{Lease: l.id, Bytes: t.bytes, Request: t.number}, t.own)
 		t.own = 0
 		delete(l.bursts, t.thread)
@@ -45,6 +52,7 @@ func (a *Arbiter) serveLease(now time.Time, t *ticket) bool {
 		a.disown(t)
 		a.ledger.TakeStreams(l.sum, t.count)
 		m.streams += t.count
+		l.makers.note(m)
 		a.recost(now, l, func() {})
 		a.finish(now, t, Decision{Stream: &StreamOutcome{Granted: true, Current: l.sum.Streams(), Max: l.sum.StreamsMax()}})
 	default:

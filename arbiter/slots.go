@@ -21,6 +21,7 @@ type holder struct {
 	since  time.Time
 	kept   bool
 	claim  bool
+	lease  *lease // whose thread it is, where the slot is a thread's; else nil
 }
 
 // scopeOf says whose the slots are that a session takes on a device: as the device's
@@ -81,9 +82,14 @@ func (a *Arbiter) enter(now time.Time, l *lease, thread uint32) {
 	if a.inside(l, thread) {
 		return
 	}
-	h := a.hold(now, l.device, l.keyOf(thread))
 	if l.scope != ScopeThread {
-		l.slot = h
+		l.slot = a.hold(now, l.device, l.keyOf(thread))
+		return
+	}
+	m := a.makes(l, thread)
+	if h := a.hold(now, l.device, l.keyOf(m.thread)); m.slot == nil {
+		h.lease, m.slot = l, h
+		l.makers.slots++
 	}
 }
 
@@ -109,6 +115,14 @@ func (a *Arbiter) drop(now time.Time, h *holder) {
 	if h.claim {
 		d.claims--
 	}
+	a.stats.LastRunMs = uint64(max(0, now.Sub(h.since)/time.Millisecond))
+	if l := h.lease; l != nil {
+		if m := l.makers.of(h.key.thread); m != nil && m.slot == h {
+			m.slot = nil
+			l.makers.slots--
+		}
+		return
+	}
 	for _, s := range h.key.job.sessions {
 		for _, l := range s.leases {
 			if l.slot == h {
@@ -117,13 +131,16 @@ func (a *Arbiter) drop(now time.Time, h *holder) {
 			}
 		}
 	}
-	a.stats.LastRunMs = uint64(max(0, now.Sub(h.since)/time.Millisecond))
 }
 
 // busy reports whether a holder has an object left.
 func (a *Arbiter) busy(h *holder) bool {
-	if h.kept {
+	switch {
+	case h.kept:
 		return true
+	case h.lease != nil:
+		l := h.lease
+		return l.session.alive() && !l.lost && a.made(l, h.key.thread)
 	}
 	for _, s := range h.key.job.sessions {
 		if !s.alive() || h.key.session != nil && h.key.session != s {
@@ -133,7 +150,7 @@ func (a *Arbiter) busy(h *holder) bool {
 			if l.device != h.device || l.lost {
 				continue
 			}
-			if l.slot == h && a.live(l) || l.scope == ScopeThread && h.key.session == s && a.made(l, h.key.thread) {
+			if l.slot == h && a.live(l) {
 				return true
 			}
 		}
@@ -164,10 +181,8 @@ func (a *Arbiter) uses(l *lease) bool {
 
 // left looks whether a lease's holders have an object left, after some went.
 func (a *Arbiter) left(now time.Time, l *lease) {
-	if l.scope == ScopeThread && !a.uses(l) {
-		for _, m := range l.makers {
-			m.bytes = false
-		}
+	if l.scope == ScopeThread {
+		a.forgetThreads(now, l)
 	}
 	h := l.slot
 	if h == nil { // what others of its job have, or it kept before it was released
@@ -175,24 +190,13 @@ func (a *Arbiter) left(now time.Time, l *lease) {
 	}
 	switch {
 	case h == nil:
-		a.threadsLeft(now, l)
+		a.reflag(l)
 	case h.kept || l.contexts > 0 || l.sum.Streams() > 0:
 	case a.busy(h):
 		a.reflag(l) // its memory alone keeps the slot
 	default:
 		a.drop(now, h)
 	}
-}
-
-// threadsLeft does so for the threads of a lease.
-func (a *Arbiter) threadsLeft(now time.Time, l *lease) {
-	for thread := range l.makers {
-		if h := l.device.holders[l.keyOf(thread)]; h != nil && !a.busy(h) {
-			a.drop(now, h)
-			delete(l.makers, thread)
-		}
-	}
-	a.reflag(l)
 }
 
 // sweep gives back the slots of those who freed their last object without a word.

@@ -54,7 +54,7 @@ func (a *Arbiter) leaseState(to *accounting.LeaseState, l *lease, now time.Time)
 		Job: uint64(l.session.job.id), AgeSeconds: max(0, int64(now.Sub(l.opened)/time.Second)),
 		Admitted: l.admitted, Denied: l.denied, AtMax: l.atMax, Command: p.Command,
 	}
-	to.Slot = l.slot != nil || len(l.makers) > 0 && a.threadSlots(l)
+	to.Slot = l.slot != nil || l.makers.slots > 0
 	a.activity(to, l, now)
 	if l.session.alive() && !l.lost {
 		to.Pending = min(a.words.Pending(l.id), l.seen)
@@ -111,16 +111,6 @@ func (a *Arbiter) deviceState(d *device) accounting.DeviceState {
 	return state
 }
 
-// threadSlots reports whether a thread of a lease has a slot.
-func (a *Arbiter) threadSlots(l *lease) bool {
-	for thread := range l.makers {
-		if l.device.holders[l.keyOf(thread)] != nil {
-			return true
-		}
-	}
-	return false
-}
-
 // activity tells whether a lease is active, which it is from the moment that it queues
 // until it has given its slot back, where there are slots to be had; and since when.
 func (a *Arbiter) activity(to *accounting.LeaseState, l *lease, now time.Time) {
@@ -133,8 +123,8 @@ func (a *Arbiter) activity(to *accounting.LeaseState, l *lease, now time.Time) {
 	if h := l.slot; h != nil && l.device.slotsMax() > 0 && (since.IsZero() || h.since.Before(since)) {
 		since = h.since
 	}
-	for thread := range l.makers {
-		h := l.device.holders[l.keyOf(thread)]
+	for _, m := range l.makers.all {
+		h := m.slot
 		if h != nil && l.device.slotsMax() > 0 && (since.IsZero() || h.since.Before(since)) {
 			since = h.since
 		}

@@ -125,12 +125,12 @@ type lease struct {
 	stale      bool // its word's flags are not known: restored
 	lost       bool
 	unverified bool
-	spoiled    bool              // its word was clamped: not believed any more
-	notify     bool              // a free reports itself, too
-	scope      Scope             // of its slots
-	slot       *holder           // nil: none, or its threads'
-	makers     map[uint32]*maker // where slots are threads'
-	bursts     map[uint32]burst  // of refusals, by thread
+	spoiled    bool             // its word was clamped: not believed any more
+	notify     bool             // a free reports itself, too
+	scope      Scope            // of its slots
+	slot       *holder          // nil: none, or its threads'
+	makers     threads          // where slots are threads'
+	bursts     map[uint32]burst // of refusals, by thread
 	contexts   int
 	holds      int              // on shared contexts
 	waits      int              // tickets of it that wait

@@ -238,13 +238,13 @@ func statusOfReason(r arbiter.Reason) ipc.Status {
 		return ipc.StatusStreams
 	case arbiter.ReasonDeviceLost:
 		return ipc.StatusDeviceLost
-	case arbiter.ReasonDenied:
+	case arbiter.ReasonDenied, arbiter.ReasonThreads:
 		return ipc.StatusDenied
 	case arbiter.ReasonNoLease:
 		return ipc.StatusNoLease
 	case arbiter.ReasonRange:
 		return ipc.StatusRange
-	case arbiter.ReasonBusy:
+	case arbiter.ReasonBusy, arbiter.ReasonCrowded:
 		return ipc.StatusBusy
 	case arbiter.ReasonTimeout:
 		return ipc.StatusTimeout

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"slices"
+
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/statefile"
@@ -87,16 +89,20 @@ func (d *Daemon) uncount(s *session, taken int, l leaseRef, request uint64, r ar
 	}
 }
 
-// keepMakers writes down which threads made a lease's objects, where slots are theirs.
-// The lock is held.
+// keepMakers writes down which threads hold a lease's objects, where slots are theirs: of
+// those for which that has changed. The lock is held.
 func (d *Daemon) keepMakers(l leaseRef, record *statefile.Lease) {
-	makers := d.arb.Makers(l.id)
-	for i := range record.Makers {
-		record.Makers[i] = statefile.Maker{}
-		if i < len(makers) {
-			m := makers[i]
-			record.Makers[i] = statefile.Maker{Thread: m.Thread, Contexts: uint32(m.Contexts),
-				Streams: uint32(m.Streams), Holds: uint32(m.Holds)}
+	for _, m := range d.arb.Makers(l.id) {
+		now := statefile.Maker{Thread: m.Thread, Contexts: uint32(m.Contexts), Streams: uint32(m.Streams), Holds: uint32(m.Holds)}
+		at := slices.IndexFunc(record.Makers[:], func(x statefile.Maker) bool { return x != (statefile.Maker{}) && x.Thread == m.Thread })
+		if at < 0 {
+			at = slices.Index(record.Makers[:], statefile.Maker{})
+		}
+		if now == (statefile.Maker{Thread: m.Thread}) {
+			now = statefile.Maker{}
+		}
+		if at >= 0 {
+			record.Makers[at] = now
 		}
 	}
 }

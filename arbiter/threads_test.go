@@ -1,0 +1,140 @@
+package arbiter_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+)
+
+// TestThreadsAreBounded: a client numbers its threads as it likes, and so many of them are
+// remembered. The next is refused by name, and takes nothing from anybody.
+func TestThreadsAreBounded(t *testing.T) {
+	for what, take := range map[string]func(c *client, thread int) string{
+		"holds":    func(c *client, n int) string { return c.of(uint32(n)).hold(1).Explain },
+		"memory":   func(c *client, n int) string { return c.of(uint32(n)).alloc(1).Explain },
+		"contexts": func(c *client, n int) string { return c.of(uint32(n)).contexts(1).Explain },
+		"streams":  func(c *client, n int) string { return c.of(uint32(n)).streams(1).Explain },
+	} {
+		t.Run(what, func(t *testing.T) {
+			p := capped(0, arbiter.ScopeThread)
+			p.Defaults.StreamsMax = 1 << 20
+			w := newWorld(t, p, 1<<40)
+			c, other := w.client(0, 0), w.client(0, 0)
+			for n := 1; n <= arbiter.MaxThreads; n++ {
+				if text := take(c, n); text != "" {
+					t.Fatalf("thread %d: %s", n, text)
+				}
+			}
+			for n := arbiter.MaxThreads + 1; n <= 8000; n++ {
+				if text := take(c, n); !strings.Contains(text, fmt.Sprintf("thread %d has to wait", n)) || !strings.Contains(text, "1024 threads") {
+					t.Fatalf("thread %d: %q", n, text)
+				}
+			}
+			if got := w.holders(); got != arbiter.MaxThreads {
+				t.Errorf("%d slots are taken", got)
+			}
+			if text := take(c, 7); text != "" { // who is remembered goes on
+				t.Errorf("thread 7: %s", text)
+			}
+			if text := take(other, 1); text != "" {
+				t.Errorf("another process: %s", text)
+			}
+		})
+	}
+}
+
+// TestAThreadIsForgottenWithItsLastObject: whatever it was, and in whose name it was freed.
+func TestAThreadIsForgottenWithItsLastObject(t *testing.T) {
+	w := newWorld(t, capped(0, arbiter.ScopeThread), 1<<40)
+	c := w.client(0, 0)
+	for n := uint32(1); n <= 8000; n++ { // one after the other
+		x := c.of(n)
+		if x.streams(1).Explain+x.hold(1).Explain != "" {
+			t.Fatalf("thread %d is refused", n)
+		}
+		x.hold(-1)
+		x.streams(-1)
+	}
+	for n := uint32(1); n <= arbiter.MaxThreads; n++ {
+		c.of(n).hold(1)
+	}
+	c.of(99999).hold(-1) // somebody whom nobody knows: of the others the first
+	if o := c.of(5000).hold(1); !o.Granted {
+		t.Error(o.Explain)
+	}
+	if o := c.of(5001).hold(1); o.Granted || o.Reason != arbiter.ReasonThreads {
+		t.Errorf("%+v", o)
+	}
+	w.arb.EndSession(w.now, c.session)
+	w.arb.Gone(w.now, c.session, 0)
+	if got := w.holders(); got != 0 {
+		t.Errorf("%d slots are left behind", got)
+	}
+}
+
+// TestThreadsOfAUser: many processes have no more than half of what there is together.
+func TestThreadsOfAUser(t *testing.T) {
+	w := newWorld(t, capped(0, arbiter.ScopeThread), 1<<40)
+	refused := ""
+	for range arbiter.MaxThreadsInAll/2/arbiter.MaxThreads + 1 {
+		c := w.client(0, 0)
+		for n := uint32(1); n <= arbiter.MaxThreads && refused == ""; n++ {
+			refused = c.of(n).hold(1).Explain
+		}
+	}
+	if !strings.Contains(refused, "user 1000") || w.holders() != arbiter.MaxThreadsInAll/2 {
+		t.Errorf("%d slots are taken: %q", w.holders(), refused)
+	}
+	if o := w.clientOf(w.process(1001, "x"), 0, 0).of(1).hold(1); !o.Granted {
+		t.Error(o.Explain)
+	}
+}
+
+// TestWaitersOfAProcessAreBounded: the next is refused, and others wait as before.
+func TestWaitersOfAProcessAreBounded(t *testing.T) {
+	p := exact(unlimited())
+	p.Defaults.OnFull = arbiter.OnFullWait
+	w := newWorld(t, p, 1000)
+	w.client(0, 0).must(1000)
+	c := w.client(0, 0)
+	for n := range arbiter.MaxTicketsOfProcess {
+		if o := c.alloc(accounting.Bytes(1 + n)); o.Waiting == 0 {
+			t.Fatalf("request %d: %+v", n, o)
+		}
+	}
+	if o := c.alloc(1); o.Waiting != 0 || o.Reason != arbiter.ReasonCrowded || !strings.Contains(o.Explain, "128 requests waiting") {
+		t.Errorf("%+v", o)
+	}
+	other := w.client(0, 0)
+	if o := other.alloc(1); o.Waiting == 0 {
+		t.Errorf("%+v", o)
+	}
+	w.arb.EndSession(w.now, c.session)
+	if o := w.client(0, 0).alloc(1); o.Waiting == 0 {
+		t.Errorf("afterwards: %+v", o)
+	}
+}
+
+// BenchmarkRequestBesideThreads is a request of one process beside as many threads of
+// another as may hold something, and one of that other.
+func BenchmarkRequestBesideThreads(b *testing.B) {
+	for _, threads := range []uint32{0, arbiter.MaxThreads} {
+		w := newWorld(b, capped(0, arbiter.ScopeThread), 1<<40)
+		c, other := w.client(0, 0), w.client(0, 0)
+		for n := range threads {
+			c.of(n + 1).hold(1)
+		}
+		for who, x := range map[string]*thread{"other": other.of(1), "same": c.of(1)} {
+			b.Run(fmt.Sprintf("threads=%d/%s", threads, who), func(b *testing.B) {
+				for b.Loop() {
+					x.hold(1)
+					x.hold(-1)
+					w.arb.Events()
+				}
+			})
+		}
+	}
+}
