@@ -1,7 +1,8 @@
 # gpuarb: build, checks, installation. `make help` lists the targets.
 #
 # The C parts bring their own rules in fragments, which may use the variables
-# set here (BUILD, CC, PYTHON):
+# set here (BUILD, CC, PYTHON), and `line` of tools/lines.mk, which has the build print one
+# line for each file (V=1: the whole commands):
 #   cshim/build.mk            target shim
 #   tests/simcuda/build.mk    target sim
 #   tests/programs/build.mk   target programs
@@ -34,6 +35,7 @@ PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
 DESTDIR ?=
 
+include tools/lines.mk
 FRAGMENTS := cshim/build.mk tests/simcuda/build.mk tests/programs/build.mk tests/bench/build.mk
 C_TESTS := $(shell sed -n 's/^\([a-z-]*-test\):.*/\1/p' $(FRAGMENTS))
 FULL_STEPS := $(shell sed -n 's/^\([a-z-]*-full\):.*/\1/p' $(FRAGMENTS))
@@ -48,14 +50,14 @@ build: $(BUILD)/gpuarbd $(BUILD)/gpuarb shim sim
 FORCE:
 
 $(BUILD)/gpuarbd: FORCE
-	@$(GOBUILD) -o $@ ./cmd/gpuarbd
+	$(call line,GO,$@)$(GOBUILD) -o $@ ./cmd/gpuarbd
 
 # Without cgo: the command has to run in any container and on any libc.
 $(BUILD)/gpuarb: FORCE
-	@CGO_ENABLED=0 $(GOBUILD) -o $@ ./cmd/gpuarb
+	$(call line,GO,$@)CGO_ENABLED=0 $(GOBUILD) -o $@ ./cmd/gpuarb
 
 $(BUILD)/tools/testsum: FORCE
-	@CGO_ENABLED=0 $(GO) build -o $@ ./tools/testsum
+	$(call line,GO,$@)CGO_ENABLED=0 $(GO) build -o $@ ./tools/testsum
 
 include $(FRAGMENTS)
 
@@ -73,8 +75,7 @@ test-build: build programs bench-programs
 
 .PHONY: demo
 demo: setup-demo ## show two programs share one simulated GPU
-	@$(MAKE) --no-print-directory test-build
-	@tests/demo/demo.sh
+	@MAKE='$(MAKE)' tests/demo/demo.sh
 
 # `make test` can be narrowed: PKG=./arbiter/... runs those Go tests alone.
 .PHONY: test
@@ -84,7 +85,7 @@ test: setup-test ## build everything and run all tests; ends in "N passed, N fai
 
 # Steps of its own are targets NAME-full of a fragment. RUN=TestFullKill picks Go tests by name.
 .PHONY: test-full
-test-full: setup-test ## run the tests that take long, and say how long; PKG= as with test
+test-full: setup-full ## run the tests that take long, and say how long; PKG= as with test
 	@$(MAKE) --no-print-directory test-build $(BUILD)/tools/testsum
 	@GO='$(GO)' MAKE='$(MAKE)' FULL_STEPS='$(FULL_STEPS)' RUN='$(or $(RUN),TestFull)' tools/test-full.sh $(PKG)
 

@@ -4,6 +4,7 @@
 
 BUILD ?= build
 SHIM_CFLAGS ?=
+include tools/lines.mk
 
 # What the core is: no driver, no loader. The unit tests link it.
 SHIM_CORE := admit budget env hold host job lane link lock log os root session table wait
@@ -27,19 +28,19 @@ shim: $(BUILD)/libgpuarb.so
 
 $(SHIM_DIR)/%.o: cshim/%.c $(SHIM_HEADERS) cshim/build.mk
 	@mkdir -p $(@D)
-	$(CC) $(SHIM_FLAGS) $(if $(filter preload,$*),,$(SHIM_LTO)) $(SHIM_CFLAGS) -c -o $@ $<
+	$(call line,CC,$<)$(CC) $(SHIM_FLAGS) $(if $(filter preload,$*),,$(SHIM_LTO)) $(SHIM_CFLAGS) -c -o $@ $<
 
 $(SHIM_DIR)/gpuarb.map: cshim/gpuarb.map.in cshim/hooks.def cshim/nvml.def
 	@mkdir -p $(@D)
-	$(CC) -E -P -x c -o $@ $<
+	$(call line,GEN,$@)$(CC) -E -P -x c -o $@ $<
 
 # No start files: nothing of theirs is needed, and each imported symbol costs every program that
 # is started under the preload.
 $(BUILD)/libgpuarb.so: $(SHIM_OBJECTS) $(SHIM_DIR)/gpuarb.map
-	$(CC) $(SHIM_FLAGS) $(SHIM_LTO) -shared -nostartfiles -Wl,-soname,libgpuarb.so -Wl,-z,relro,-z,now,-z,noexecstack \
+	$(call line,LD,$@)$(CC) $(SHIM_FLAGS) $(SHIM_LTO) -shared -nostartfiles -Wl,-soname,libgpuarb.so -Wl,-z,relro,-z,now,-z,noexecstack \
 	  -Wl,-Bsymbolic-functions -Wl,--as-needed -Wl,--hash-style=gnu -Wl,-z,defs \
 	  -Wl,--version-script,$(SHIM_DIR)/gpuarb.map -o $@.new $(SHIM_OBJECTS)
-	mv $@.new $@ # programs that start meanwhile find the old one, never half a new one
+	@mv $@.new $@ # programs that start meanwhile find the old one, never half a new one
 
 # Tests. The core is linked into each, so that sanitizers work without a preload. What kind of
 # build a program is, its folder says: asan (with ubsan), tsan, and plain for the peer.
@@ -62,19 +63,19 @@ cshim-test-programs: $(SHIM_TEST)/peer $(SHIM_TEST_PROGRAMS) $(SHIM_TEST)/asan/a
 cshim-fuzz-programs: $(SHIM_FUZZ_PROGRAMS)
 
 cshim-test: cshim-test-programs shim
-	cshim/test/run.sh $(BUILD)
+	@cshim/test/run.sh $(BUILD)
 
 $(SHIM_TEST)/peer: cshim/test/peer.c cshim/wire.h cshim/build.mk
 	@mkdir -p $(@D)
-	$(CC) $(filter-out -Wconversion,$(SHIM_TEST_FLAGS)) -o $@ $<
+	$(call line,LD,$@)$(CC) $(filter-out -Wconversion,$(SHIM_TEST_FLAGS)) -o $@ $<
 
 $(SHIM_TEST)/asan/%: cshim/test/%.c $(wildcard cshim/test/*.h) $(SHIM_CORE_SOURCES) $(SHIM_HEADERS) cshim/build.mk
 	@mkdir -p $(@D)
-	$(CC) $(SHIM_TEST_FLAGS) -fsanitize=address,undefined -fno-sanitize-recover=all -o $@ $< $(SHIM_CORE_SOURCES)
+	$(call line,LD,$@)$(CC) $(SHIM_TEST_FLAGS) -fsanitize=address,undefined -fno-sanitize-recover=all -o $@ $< $(SHIM_CORE_SOURCES)
 
 $(SHIM_TEST)/tsan/%: cshim/test/%.c $(wildcard cshim/test/*.h) $(SHIM_CORE_SOURCES) $(SHIM_HEADERS) cshim/build.mk
 	@mkdir -p $(@D)
-	$(CC) $(SHIM_TEST_FLAGS) -fsanitize=thread -o $@ $< $(SHIM_CORE_SOURCES)
+	$(call line,LD,$@)$(CC) $(SHIM_TEST_FLAGS) -fsanitize=thread -o $@ $< $(SHIM_CORE_SOURCES)
 
 # All but the interposition, on the simulated driver.
 SHIM_ALL_SOURCES := $(SHIM_CORE_SOURCES) $(patsubst %,cshim/%.c,$(filter-out preload,$(SHIM_GLUE)))
@@ -82,24 +83,24 @@ SHIM_ON_DRIVER = $(CC) $(SHIM_TEST_FLAGS) -DDRIVER='"$(abspath $(BUILD)/sim/libc
 $(SHIM_TEST)/asan/async_stress: cshim/test/async_stress.c $(wildcard cshim/test/*.h) $(SHIM_ALL_SOURCES) $(SHIM_HEADERS) \
   cshim/build.mk $(BUILD)/sim/libcuda.so
 	@mkdir -p $(@D)
-	$(SHIM_ON_DRIVER) -fsanitize=address,undefined -fno-sanitize-recover=all -o $@ $< $(SHIM_ALL_SOURCES) -ldl
+	$(call line,LD,$@)$(SHIM_ON_DRIVER) -fsanitize=address,undefined -fno-sanitize-recover=all -o $@ $< $(SHIM_ALL_SOURCES) -ldl
 
 $(SHIM_TEST)/tsan/async_stress: cshim/test/async_stress.c $(wildcard cshim/test/*.h) $(SHIM_ALL_SOURCES) $(SHIM_HEADERS) \
   cshim/build.mk $(BUILD)/sim/libcuda.so
 	@mkdir -p $(@D)
-	$(SHIM_ON_DRIVER) -fsanitize=thread -o $@ $< $(SHIM_ALL_SOURCES) -ldl
+	$(call line,LD,$@)$(SHIM_ON_DRIVER) -fsanitize=thread -o $@ $< $(SHIM_ALL_SOURCES) -ldl
 
 $(SHIM_TEST)/fuzz/table_fuzz: cshim/test/fuzz/table_fuzz.c cshim/table.c cshim/lock.c cshim/os.c $(SHIM_HEADERS) cshim/build.mk
 	@mkdir -p $(@D)
-	clang $(SHIM_FUZZ_FLAGS) -o $@ $(filter %.c,$^)
+	$(call line,LD,$@)clang $(SHIM_FUZZ_FLAGS) -o $@ $(filter %.c,$^)
 
 # All but the interposition, on a driver without locks.
 $(SHIM_TEST)/fuzz/resolve_fuzz: cshim/test/fuzz/resolve_fuzz.c $(SHIM_CORE_SOURCES) $(SHIM_HEADERS) cshim/build.mk \
   $(patsubst %,cshim/%.c,$(filter-out preload,$(SHIM_GLUE))) $(BUILD)/sim/stub/libcuda.so
 	@mkdir -p $(@D)
-	clang $(SHIM_FUZZ_FLAGS) -DDRIVER='"$(abspath $(BUILD)/sim/stub/libcuda.so.1)"' -o $@ $(filter %.c,$^) -ldl
+	$(call line,LD,$@)clang $(SHIM_FUZZ_FLAGS) -DDRIVER='"$(abspath $(BUILD)/sim/stub/libcuda.so.1)"' -o $@ $(filter %.c,$^) -ldl
 
 cshim-bench: $(BUILD)/cshim-bench $(SHIM_TEST)/peer shim
 
 $(BUILD)/cshim-bench: cshim/test/bench.c $(SHIM_HEADERS) $(SHIM_DIR)/table.o $(SHIM_DIR)/lock.o $(SHIM_DIR)/os.o
-	$(CC) $(SHIM_TEST_FLAGS) -O2 -o $@ $< $(SHIM_DIR)/table.o $(SHIM_DIR)/lock.o $(SHIM_DIR)/os.o -ldl
+	$(call line,LD,$@)$(CC) $(SHIM_TEST_FLAGS) -O2 -o $@ $< $(SHIM_DIR)/table.o $(SHIM_DIR)/lock.o $(SHIM_DIR)/os.o -ldl

@@ -2,15 +2,19 @@
 # The main job, shown on this machine: two unmodified ffmpeg processes share a GPU
 # under gpuarb, a third one exceeds its budget, and a killed holder's bytes come
 # back. It starts a daemon on a socket and a mount of its own in a temporary
-# folder, touches nothing of the system's, and leaves nothing behind.
+# folder, touches nothing of the system's, and leaves nothing behind. What it runs is
+# built first; it shows its story alone, and where it fails, the log as well.
 #
-# Usage: tests/demo/demo.sh   (after `make test-build`; `make demo` does both)
+# Usage: tests/demo/demo.sh   (`make demo` installs what it needs, too)
 set -euo pipefail
 
 top=$(cd "$(dirname "$0")/../.." && pwd)
 export PATH="$top/build:$PATH"
+# What the caller has set for gpuarb is for his programs.
+unset LD_PRELOAD "${!GPUARB_@}" "${!SIMCUDA_@}" "${!CUDA_@}"
 dir=$(mktemp -d /tmp/gpuarb-demo-XXXXXX)
 pids=()
+what=
 
 finish() {
     local code=$?
@@ -20,28 +24,36 @@ finish() {
     fi
     if mountpoint -q "$dir/gpu"; then umount -l "$dir/gpu" || fusermount3 -uz "$dir/gpu"; fi
     if ((code != 0)); then
-        echo "demo: failed; the daemon's last words:" >&2
-        tail -n 5 "$dir/gpuarbd.log" >&2 || true
+        echo "demo: failed${what:+ at: $what}; the log:" >&2
+        cat "$dir"/*.log >&2
     fi
     rm -rf "$dir"
     exit "$code"
 }
 trap finish EXIT
 
-say() { printf '\n== %s\n' "$*"; }
+say() {
+    what=$*
+    printf '\n== %s\n' "$*"
+}
 die() {
     echo "demo: $*" >&2
     exit 1
 }
-# wait_for TEXT COMMAND...: until the command succeeds, or 30 seconds have passed.
+# wait_for TEXT COMMAND...: until the command succeeds, the daemon has ended, or 30 seconds have passed.
 wait_for() {
     local what=$1 end=$((SECONDS + 30))
     shift
     until "$@"; do
+        kill -0 "${pids[0]}" 2>/dev/null || die "the daemon has ended"
         ((SECONDS < end)) || die "timed out waiting until $what"
         read -rt 0.05 <> <(:) || true
     done
 }
+
+say "Build it, with a simulated driver for machines without a GPU"
+"${MAKE:-make}" -C "$top" --no-print-directory test-build >"$dir/build.log" 2>&1
+rm "$dir/build.log"
 
 # With a real GPU its own driver is used; else the simulated one stands in, found
 # like the real one, through the library path.
@@ -55,7 +67,8 @@ else
 fi
 
 say "Start a daemon of our own, on $gpu: gpuarbd --socket … --mount …"
-gpuarbd --socket "$GPUARB_SOCKET" --mount "$dir/gpu" >"$dir/gpuarbd.log" 2>&1 &
+echo 'schema_version = 1' >"$dir/gpuarb.toml" # not the machine's
+gpuarbd --config "$dir/gpuarb.toml" --socket "$GPUARB_SOCKET" --mount "$dir/gpu" >"$dir/gpuarbd.log" 2>&1 &
 pids+=($!)
 wait_for "the daemon serves its files" grep -qs . "$dir/gpu/version"
 gpuarb devices

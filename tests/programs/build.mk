@@ -2,6 +2,7 @@
 # The test programs: build/programs/. Needs the simulated driver to link against.
 
 BUILD ?= build
+include tools/lines.mk
 PROGRAMS_SRC := tests/programs
 PROGRAMS_OUT := $(BUILD)/programs
 PROGRAMS_CFLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wshadow \
@@ -21,67 +22,67 @@ PROGRAMS_DEPS := $(wildcard $(PROGRAMS_SRC)/cudaprog*.[ch]) $(PROGRAMS_SRC)/cudr
 
 $(PROGRAMS_OUT)/cudaprog-dlsym: $(PROGRAMS_DEPS)
 	@mkdir -p $(@D)
-	$(CC) $(PROGRAMS_CFLAGS) -DHOW_DLSYM -o $@ $(filter %.c,$^) -ldl
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_DLSYM -o $@ $(filter %.c,$^) -ldl
 
 $(PROGRAMS_OUT)/cudaprog-gpa: $(PROGRAMS_DEPS)
 	@mkdir -p $(@D)
-	$(CC) $(PROGRAMS_CFLAGS) -DHOW_GPA -o $@ $(filter %.c,$^) -ldl
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_GPA -o $@ $(filter %.c,$^) -ldl
 
 $(PROGRAMS_OUT)/team $(PROGRAMS_OUT)/permits: $(PROGRAMS_OUT)/%: $(PROGRAMS_SRC)/%.c $(PROGRAMS_DEPS)
 	@mkdir -p $(@D)
-	$(CC) $(PROGRAMS_CFLAGS) -DHOW_DLSYM -o $@ $< $(PROGRAMS_SRC)/cudriver.c -ldl
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_DLSYM -o $@ $< $(PROGRAMS_SRC)/cudriver.c -ldl
 
 # Found at run time through LD_LIBRARY_PATH, as on a machine with a driver. Bound lazily: an older
 # driver lacks some of what it may call.
 $(PROGRAMS_OUT)/cudaprog-link: $(PROGRAMS_DEPS) $(BUILD)/sim/libcuda.so $(BUILD)/sim/libnvidia-ml.so
 	@mkdir -p $(@D)
-	$(CC) $(PROGRAMS_CFLAGS) -DHOW_LINK -o $@ $(filter %.c,$^) \
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_LINK -o $@ $(filter %.c,$^) \
 	  -Wl,-z,lazy -L$(BUILD)/sim -lcuda -lnvidia-ml
 
 # For the system's Python, whatever comes first in PATH.
 $(PROGRAMS_OUT)/cudaext.so: $(PROGRAMS_SRC)/cudaext.c $(PROGRAMS_SRC)/build.mk $(BUILD)/sim/libcuda.so
 	@mkdir -p $(@D)
-	$(CC) -O2 -g -Wall -Wextra -Wshadow -Werror -fPIC -shared \
+	$(call line,LD,$@)$(CC) -O2 -g -Wall -Wextra -Wshadow -Werror -fPIC -shared \
 	  $$(/usr/bin/python3-config --includes) -o $@ $< -L$(BUILD)/sim -lcuda
 
 PROCESSES := $(wildcard $(PROGRAMS_SRC)/processes*.c) $(PROGRAMS_SRC)/cudriver.c
 $(PROGRAMS_OUT)/processes: $(PROCESSES) $(PROGRAMS_SRC)/processes.h $(PROGRAMS_SRC)/cudriver.h $(PROGRAMS_SRC)/build.mk
 	@mkdir -p $(@D)
-	$(CC) $(PROGRAMS_CFLAGS) -DHOW_DLSYM -o $@ $(PROCESSES) -ldl
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_DLSYM -o $@ $(PROCESSES) -ldl
 
 $(PROGRAMS_OUT)/lookups: $(PROGRAMS_SRC)/lookups.c $(PROGRAMS_SRC)/build.mk
 	@mkdir -p $(@D)
-	$(CC) $(PROGRAMS_CFLAGS) -o $@ $< -ldl
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -o $@ $< -ldl
 
 # loader, its libraries, and the same with functions called like the driver's.
 LOADER_DEPS := $(wildcard $(PROGRAMS_SRC)/loader*) $(PROGRAMS_SRC)/build.mk
 $(PROGRAMS_OUT)/libloader%.so: $(LOADER_DEPS)
 	@mkdir -p $(@D)
-	$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -DWHO=$(firstword $(subst -, ,$*)) $(if $(findstring -own,$*),-DOWN) \
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -DWHO=$(firstword $(subst -, ,$*)) $(if $(findstring -own,$*),-DOWN) \
 	  -Wl,--version-script=$(PROGRAMS_SRC)/loader.map -Wl,-soname,$(@F) -o $@ $(PROGRAMS_SRC)/loaderlib.c -ldl
 
 # A library that nothing is called of is still to be there.
 $(PROGRAMS_OUT)/loader $(PROGRAMS_OUT)/loader-own: $(PROGRAMS_OUT)/loader%: $(LOADER_DEPS) \
   $(PROGRAMS_OUT)/libloader1%.so $(PROGRAMS_OUT)/libloader2%.so $(PROGRAMS_OUT)/libloader3%.so
-	$(CC) $(PROGRAMS_CFLAGS) -rdynamic $(if $*,-DOWN) -o $@ $(PROGRAMS_SRC)/loader.c -Wl,-rpath,'$$ORIGIN' \
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -rdynamic $(if $*,-DOWN) -o $@ $(PROGRAMS_SRC)/loader.c -Wl,-rpath,'$$ORIGIN' \
 	  -Wl,--no-as-needed $(PROGRAMS_OUT)/libloader1$*.so $(PROGRAMS_OUT)/libloader2$*.so -ldl
 
 # A driver of its own kind: what it calls of itself goes through the global scope.
 $(PROGRAMS_OUT)/reenter/libcuda.so.1: $(PROGRAMS_SRC)/reenter.c $(PROGRAMS_SRC)/build.mk
 	@mkdir -p $(@D)
-	$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $< -ldl
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $< -ldl
 
 # The runtime is GCC's, whatever else is built with; its plugin for the driver is opened at run time.
 $(PROGRAMS_OUT)/openacc: $(PROGRAMS_SRC)/openacc.c $(PROGRAMS_SRC)/build.mk
 	@mkdir -p $(@D)
-	gcc $(PROGRAMS_CFLAGS) -fopenmp -fopenacc -o $@ $<
+	$(call line,LD,$@)gcc $(PROGRAMS_CFLAGS) -fopenmp -fopenacc -o $@ $<
 
 $(PROGRAMS_OUT)/nvcuvid/libnvcuvid.so.1: $(PROGRAMS_SRC)/nvcuvid.c $(PROGRAMS_SRC)/build.mk
 	@mkdir -p $(@D)
-	$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -Wl,-soname,libnvcuvid.so.1 -o $@ $<
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -Wl,-soname,libnvcuvid.so.1 -o $@ $<
 
 # Alone, without the driver's own rules, at least have it built once.
 ifndef SIM_OUT
 $(BUILD)/sim/libcuda.so $(BUILD)/sim/libnvidia-ml.so:
-	$(MAKE) -f tests/simcuda/build.mk BUILD=$(BUILD) sim
+	@$(MAKE) --no-print-directory -f tests/simcuda/build.mk BUILD=$(BUILD) sim
 endif

@@ -4,6 +4,7 @@
 
 BUILD ?= build
 CC ?= cc
+include tools/lines.mk
 
 SIM_SRC := tests/simcuda
 SIM_OUT := $(BUILD)/sim
@@ -34,10 +35,10 @@ sim: $(SIM_OUT)/libcuda.so $(SIM_OUT)/libnvidia-ml.so $(SIM_OUT)/simcuda \
 
 $(SIM_OBJ)/%.o: $(SIM_SRC)/%.c $(SIM_SRC)/build.mk
 	@mkdir -p $(@D)
-	@$(CC) $(SIM_CFLAGS) -MMD -MP -c -o $@ $<
+	$(call line,CC,$<)$(CC) $(SIM_CFLAGS) -MMD -MP -c -o $@ $<
 
 $(SIM_OBJ)/gen/%.o: $(SIM_OBJ)/gen/%.c $(SIM_SRC)/build.mk
-	@$(CC) $(SIM_CFLAGS) -MMD -MP -c -o $@ $<
+	$(call line,CC,$<)$(CC) $(SIM_CFLAGS) -MMD -MP -c -o $@ $<
 
 # What is exported although nobody wrote it: a list says what the real library has, the objects say
 # what is here.
@@ -46,42 +47,42 @@ $(SIM_OBJ)/gen/nvml.names: $(SIM_NVML)
 $(SIM_OBJ)/gen/stub.names: $(SIM_STUB)
 $(SIM_OBJ)/gen/%.names:
 	@mkdir -p $(@D)
-	@nm -g --defined-only $^ | awk '$$2 == "T" { print $$3 }' > $@
+	$(call line,GEN,$@)nm -g --defined-only $^ | awk '$$2 == "T" { print $$3 }' > $@
 
 $(SIM_OBJ)/gen/driver_stubs.c: $(SIM_SRC)/gen/stubs.awk $(SIM_OBJ)/gen/driver.names \
 		$(SIM_SRC)/data/exports-555.txt
-	@awk -v header=driver.h -f $^ > $@
+	$(call line,GEN,$@)awk -v header=driver.h -f $^ > $@
 
 $(SIM_OBJ)/gen/stub_stubs.c: $(SIM_SRC)/gen/stubs.awk $(SIM_OBJ)/gen/stub.names \
 		$(SIM_SRC)/data/exports-555.txt
-	@awk -v header=cuda_abi.h -f $^ > $@
+	$(call line,GEN,$@)awk -v header=cuda_abi.h -f $^ > $@
 
 $(SIM_OBJ)/gen/nvml_stubs.c: $(SIM_SRC)/gen/nvml_stubs.awk $(SIM_OBJ)/gen/nvml.names \
 		$(SIM_SRC)/data/nvml-exports.txt
-	@awk -f $^ > $@
+	$(call line,GEN,$@)awk -f $^ > $@
 
 $(SIM_OBJ)/gen/resolve_table.c: $(SIM_SRC)/gen/resolve.awk $(SIM_SRC)/data/resolve-555.tsv
 	@mkdir -p $(@D)
-	@awk -f $^ > $@
+	$(call line,GEN,$@)awk -f $^ > $@
 
 $(SIM_OUT)/libcuda.so.1: $(SIM_SHARED) $(SIM_DRIVER) $(SIM_OBJ)/gen/driver_stubs.o $(SIM_RESOLVE)
 $(SIM_OUT)/libnvidia-ml.so.1: $(SIM_SHARED) $(SIM_NVML) $(SIM_OBJ)/gen/nvml_stubs.o
 $(SIM_OUT)/stub/libcuda.so.1: $(SIM_STUB) $(SIM_OBJ)/gen/stub_stubs.o $(SIM_RESOLVE)
 $(SIM_OUT)/%.so.1:
 	@mkdir -p $(@D)
-	@$(CC) $(SIM_LDFLAGS) $(SIM_SYMBOLIC) -Wl,-soname,$(@F) -o $@ $^ -ldl
+	$(call line,LD,$@)$(CC) $(SIM_LDFLAGS) $(SIM_SYMBOLIC) -Wl,-soname,$(@F) -o $@ $^ -ldl
 
 $(SIM_OUT)/%.so: $(SIM_OUT)/%.so.1
 	@ln -sfn $(<F) $@
 
 $(SIM_OUT)/simcuda: $(SIM_SHARED) $(call sim_objects,oracle)
 	@mkdir -p $(@D)
-	@$(CC) -pthread -o $@ $^
+	$(call line,LD,$@)$(CC) -pthread -o $@ $^
 
 # Test programs find the driver as any program does: by its name, on the library path.
 $(SIM_OUT)/test/%: $(SIM_SRC)/test/%.c $(SIM_SRC)/test/testlib.h $(SIM_SRC)/build.mk
 	@mkdir -p $(@D)
-	@$(CC) $(filter-out -fPIC,$(SIM_CFLAGS)) -o $@ $< -ldl
+	$(call line,LD,$@)$(CC) $(filter-out -fPIC,$(SIM_CFLAGS)) -o $@ $< -ldl
 
 .SECONDARY: $(SIM_SHARED) $(SIM_DRIVER) $(SIM_NVML) $(SIM_STUB)
 -include $(wildcard $(SIM_OBJ)/*/*.d)

@@ -1,7 +1,10 @@
 package structure
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/gpuarb/gpuarb/tests/bounded"
@@ -21,4 +24,79 @@ func TestGPUTestsNeedACompilerAlone(t *testing.T) {
 			t.Errorf("%s in what is built: %v, want %v", pattern, got, want)
 		}
 	}
+}
+
+// TestBuildPrintsALineAFile: what is built is named, one line a file; V=1 shows the commands, and -s nothing.
+func TestBuildPrintsALineAFile(t *testing.T) {
+	for _, row := range []struct {
+		argument, line string
+		lines          int
+	}{
+		{"V=0", `^LD \S+/bench/(ask|crowd|spawn|empty\.so)$`, 4},
+		{"V=1", `^gcc -std=c11 .* -o \S+/bench/\S+ `, 4},
+		{"-s", `^$`, 0},
+	} {
+		t.Run(row.argument, func(t *testing.T) {
+			cmd := bounded.Command(t, bounded.Patience, "make", "--no-print-directory", row.argument, "BUILD="+t.TempDir(), "CC=gcc", "bench-programs")
+			cmd.Dir = root
+			cmd.Env = withoutMake(os.Environ())
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			lines := strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' })
+			if len(lines) != row.lines {
+				t.Errorf("%d lines, want %d:\n%s", len(lines), row.lines, out)
+			}
+			for _, line := range lines {
+				if !regexp.MustCompile(row.line).MatchString(line) {
+					t.Errorf("%q, want %s", line, row.line)
+				}
+			}
+		})
+	}
+}
+
+// TestDemoFailsWithTheLog: the demonstration shows none of what is built before it, unless that fails.
+func TestDemoFailsWithTheLog(t *testing.T) {
+	for status, shown := range map[string]bool{"0": false, "1": true} {
+		fake := filepath.Join(t.TempDir(), "make")
+		// It builds nothing; the demonstration ends for want of a daemon then.
+		script := "#!/bin/sh\necho a line of the build\nexit " + status + "\n"
+		if err := os.WriteFile(fake, []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		demo := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(demo, "tests", "demo"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(filepath.Join(root, "tests", "demo", "demo.sh"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(demo, "tests", "demo", "demo.sh")
+		if err := os.WriteFile(path, text, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		cmd := bounded.Command(t, bounded.Patience, "bash", path)
+		cmd.Env = []string{"PATH=/usr/bin:/bin", "MAKE=" + fake, "GPUARB_SOCKET=/nowhere"}
+		out, err := cmd.CombinedOutput()
+		if err == nil {
+			t.Fatalf("it has not failed:\n%s", out)
+		}
+		if got := strings.Contains(string(out), "a line of the build"); got != shown {
+			t.Errorf("the build's status %s, its output shown: %v, want %v:\n%s", status, got, shown, out)
+		}
+	}
+}
+
+// withoutMake is an environment in which make is not called by another one.
+func withoutMake(env []string) []string {
+	var kept []string
+	for _, kv := range env {
+		if name, _, _ := strings.Cut(kv, "="); name != "MAKEFLAGS" && name != "MFLAGS" && name != "MAKELEVEL" && name != "V" && name != "BUILD" {
+			kept = append(kept, kv)
+		}
+	}
+	return kept
 }
