@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# setup.sh build|demo|test|lint: make sure that the tools for one target are
+# setup.sh build|demo|test|full|lint|root: make sure that the tools for one target are
 # there. Each is looked for by itself, so that one from elsewhere than Debian
 # counts; what is missing is installed when we are root on Debian, and named
 # otherwise. With everything in place this takes a few milliseconds.
@@ -34,6 +34,8 @@ clang-tidy                clang-tidy                             lint
 cppcheck                  cppcheck                               lint
 shellcheck                shellcheck                             lint
 systemd                   systemd-analyze                        lint
+debootstrap               debootstrap                            full root
+systemd-container         systemd-nspawn                         full
 '
 
 # present PROBE: is the command, or a file of that pattern, here?
@@ -49,9 +51,11 @@ wanted() {
     local target=$1 group
     shift
     for group; do
-        if [ "$group" = build ] || [ "$group" = "$target" ]; then
-            return 0
-        fi
+        case $target/$group in
+        root/root | full/test) return 0 ;;
+        root/*) ;; # it builds nothing
+        */build | "$target/$target") return 0 ;;
+        esac
     done
     return 1
 }
@@ -67,10 +71,11 @@ missing() {
     done <<<"$packages"
 }
 
+# install_packages PACKAGE...: what apt says is shown where it fails.
 install_packages() {
     export DEBIAN_FRONTEND=noninteractive
     if ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; then
-        apt-get update -q >&2
+        apt-get update -q >&2 || return
     fi
     # A list older than the archive names files that are gone: fetch it and try once more.
     apt-get install -q -y --no-install-recommends "$@" >&2 </dev/null ||
@@ -78,7 +83,7 @@ install_packages() {
 }
 
 main() {
-    local target=${1:?usage: setup.sh build|demo|test|lint}
+    local target=${1:?usage: setup.sh build|demo|test|full|lint|root}
     local -a need
     if ! command -v "${GO:-go}" >/dev/null; then
         echo "gpuarb: no Go toolchain in PATH; go.mod says which release is needed" >&2
@@ -94,7 +99,14 @@ main() {
         return 1
     fi
     echo "gpuarb: installing ${need[*]}" >&2
-    install_packages "${need[@]}"
+    local log
+    log=$(mktemp)
+    if ! install_packages "${need[@]}" 2>"$log"; then
+        cat "$log" >&2
+        rm -f "$log"
+        return 1
+    fi
+    rm -f "$log"
     mapfile -t need < <(missing "$target")
     if [ "${#need[@]}" -ne 0 ]; then
         echo "gpuarb: installed, and still not found: ${need[*]}" >&2

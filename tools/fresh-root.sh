@@ -1,0 +1,206 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# fresh-root.sh [--with PACKAGES] [--pid] COMMAND: run a shell command where a newcomer would: in
+# ~/gpuarb, a clone of this commit, in a Debian 12 system that has nothing but apt, git, make and gcc (debootstrap's minbase). The machine's Go is bound in, since Debian's is too old, with its
+# settings and caches; the machine's own apt sources, proxies and certificates are taken along, and
+# packages that were downloaded once are kept for the next time.
+#
+#   --with "a b"   install these packages before: a machine with other software
+#   --pid          with a PID namespace of its own, as a container has
+#
+# The system lies in build/.root. Everything is mounted in a mount namespace of its own, so that
+# nothing is left mounted however this ends. Without --pid, processes and network are the machine's:
+# the kernel's process events reach no other PID namespace. Where such a system cannot be made, a
+# line says why, and the command runs in place (with --with or --pid it fails).
+set -euo pipefail
+
+cd "$(dirname "$0")/.."
+: "${GO:=go}"
+readonly home=/root
+readonly suite=bookworm
+readonly root=$PWD/build/.root
+readonly log=$PWD/build/root.log
+readonly debs=${XDG_CACHE_HOME:-$HOME/.cache}/gpuarb/debs
+
+readonly certificates=${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}
+
+# sources FORMAT: the machine's apt entries for this release of Debian, of one format.
+sources() {
+    case $1 in
+    list)
+        cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null |
+            grep -E "^deb .* $suite(-[a-z]+)? " || true
+        ;;
+    sources) # a stanza ends with an empty line
+        for file in /etc/apt/sources.list.d/*.sources; do
+            if [ -e "$file" ]; then cat "$file"; fi
+            echo
+        done | awk -v suite="$suite" 'BEGIN { RS = ""; ORS = "\n\n" }
+            $0 ~ "(^|\n)Suites:([^\n]*[ \t])?" suite "(-[a-z]+)?([ \t\n]|$)"'
+        ;;
+    esac
+}
+
+# mirror: where the machine gets this release from; nothing where its sources do not say.
+mirror() {
+    {
+        sources list | sed -nE "s/^deb (\[[^]]*\] )?([^ ]+) $suite .*/\2/p"
+        sources sources | sed -n 's/^URIs: *\([^ ]*\).*/\1/p'
+    } | sed -n 1p
+}
+
+# cannot: says why there can be no such system here; fails when there can.
+cannot() {
+    if [ "$(id -u)" -ne 0 ]; then
+        echo "it takes root"
+    elif ! tools/setup.sh root >"$log" 2>&1; then
+        echo "debootstrap is not to be had: $(tail -n 1 "$log")"
+    elif ! unshare --mount true 2>"$log"; then
+        echo "no mount namespace: $(tail -n 1 "$log")"
+    elif ! make_root 2>>"$log"; then
+        echo "debootstrap failed: $(tail -n 1 "$log")"
+    else
+        return 1
+    fi
+}
+
+# make_root: the system, with what this machine has to say to apt.
+make_root() {
+    local mirror proxy=''
+    rm -rf --one-file-system "$root" && mkdir -p "$root" "$debs" || return
+    mirror=$(mirror)
+    eval "$(apt-config shell proxy Acquire::http::Proxy)"
+    # In a namespace, because it mounts.
+    http_proxy=${http_proxy:-$proxy} unshare --mount --propagation private \
+        debootstrap --variant=minbase --cache-dir="$debs" --include=git,make,gcc \
+        "$suite" "$root" ${mirror:+"$mirror"} >"$log" 2>&1 || return
+    if [ -n "$mirror" ]; then
+        : >"$root/etc/apt/sources.list"
+        sources list >"$root/etc/apt/sources.list.d/machine.list"
+        sources sources >"$root/etc/apt/sources.list.d/machine.sources"
+    fi
+    cp -r /etc/apt/keyrings /etc/apt/trusted.gpg.d /etc/apt/auth.conf.d "$root/etc/apt/" 2>/dev/null || true
+    cp -n /usr/share/keyrings/* "$root/usr/share/keyrings/" 2>/dev/null || true
+    cp -L /etc/resolv.conf /etc/hosts "$root/etc/" || return
+    {
+        apt-config dump | grep '^Acquire::' || true
+        if [ -e "$certificates" ]; then
+            mkdir -p "$root/etc/ssl" && cp -L "$certificates" "$root/etc/ssl/machine.crt"
+            echo 'Acquire::https::CAInfo "/etc/ssl/machine.crt";'
+        fi
+    } >"$root/etc/apt/apt.conf.d/90machine"
+    echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/no-sync" # what is thrown away need not be safe
+    cp "$debs"/*.deb "$root/var/cache/apt/archives/" || return
+    git clone --quiet --no-local . "$root$home/gpuarb"
+}
+
+# keep_debs: for the next time. What nobody needed for a month goes.
+keep_debs() {
+    local deb kept
+    for deb in "$root"/var/cache/apt/archives/*.deb; do
+        kept=$debs/${deb##*/}
+        if [ -e "$kept" ]; then touch "$kept"; else cp "$deb" "$kept.new" && mv "$kept.new" "$kept"; fi
+    done
+    find "$debs" -type f -mtime +30 -delete
+}
+
+# settings: the environment inside, a word a line: a newcomer's, and what it takes to reach servers.
+settings() {
+    local name go_dir
+    go_dir=$("$GO" env GOROOT)
+    echo "HOME=$home"
+    echo "PATH=$go_dir/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    for name in CI TERM GPUARB_TEST_PATIENCE {http,https,ftp,all,no}_proxy {HTTP,HTTPS,FTP,ALL,NO}_PROXY; do
+        if [ -n "${!name-}" ]; then echo "$name=${!name}"; fi
+    done
+    for name in GOPROXY GOFLAGS GOPRIVATE GONOPROXY GOSUMDB GONOSUMDB GOINSECURE GOVCS GOTOOLCHAIN GOMODCACHE GOCACHE; do
+        echo "$name=$("$GO" env "$name")"
+    done
+    if [ -e "$root/etc/ssl/machine.crt" ]; then echo "SSL_CERT_FILE=/etc/ssl/machine.crt"; fi
+}
+
+# inside COMMAND: in the namespaces: mounts, goes there, and runs it.
+inside() {
+    local dir
+    local -a env
+    mapfile -t env < <(settings)
+    mount --bind "$root" "$root"
+    for dir in /dev /sys; do
+        mount --rbind "$dir" "$root$dir"
+    done
+    if [ -n "$pid" ]; then mount -t proc proc "$root/proc"; else mount --rbind /proc "$root/proc"; fi
+    mount -t tmpfs -o mode=755 tmpfs "$root/run"
+    for dir in GOROOT GOMODCACHE GOCACHE; do
+        dir=$("$GO" env "$dir")
+        mkdir -p "$dir" "$root$dir"
+        mount --rbind "$dir" "$root$dir"
+    done
+    mount -o remount,bind,ro "$root$("$GO" env GOROOT)"
+    cd "$root"
+    mkdir .machine
+    pivot_root . .machine
+    umount -l /.machine
+    rmdir /.machine
+    cd "$home/gpuarb"
+    # What is installed first goes the way of all else.
+    # shellcheck disable=SC2016 # for the shell inside
+    exec env -i "${env[@]}" bash -euc '
+        if [ -n "$1" ]; then
+            { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $1; } >&2
+        fi
+        eval "$2"' bash "$with" "$1"
+}
+
+# end: nothing is left, neither a process in there nor a file.
+end() {
+    local process
+    if [ -s "$root.ns" ]; then
+        for process in /proc/[0-9]*; do
+            if [ "$(readlink "$process/ns/mnt" 2>/dev/null)" = "$(cat "$root.ns")" ]; then
+                kill -KILL "${process#/proc/}" 2>/dev/null || true
+            fi
+        done
+        rm -f "$root.ns"
+    fi
+    keep_debs 2>/dev/null || true
+    rm -rf --one-file-system "$root"
+}
+
+main() {
+    local reason command status
+    mkdir -p build
+    if reason=$(cannot); then
+        rm -rf --one-file-system "$root"
+        echo "fresh-root: no fresh Debian 12 here: $reason"
+        if [ -n "$pid$with" ]; then return 1; fi
+        echo "fresh-root: running in place: $1"
+        exec bash -euc "$1"
+    fi
+    if [ -n "$(git status --porcelain)" ]; then echo "fresh-root: what is not committed is not in there"; fi
+    trap end EXIT
+    trap 'exit 130' INT TERM HUP
+    echo "fresh-root: in a fresh Debian 12: $1"
+    set -m # a group of its own, with a terminal's signals as they are
+    unshare --mount --propagation private ${pid:+--pid --fork} "$0" --inside "$pid" "$with" "$1" &
+    command=$!
+    set +m
+    status=0
+    wait "$command" || status=$?
+    return "$status"
+}
+
+pid='' with=''
+while :; do
+    case ${1:-} in
+    --with) with=$2; shift 2 ;;
+    --pid) pid=yes; shift ;;
+    --inside)
+        pid=$2 with=$3
+        readlink /proc/self/ns/mnt >"$root.ns"
+        inside "$4"
+        ;;
+    *) break ;;
+    esac
+done
+main "${1:?usage: fresh-root.sh [--with PACKAGES] [--pid] COMMAND}"
