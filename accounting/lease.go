@@ -31,6 +31,17 @@ func (l *Ledger) OpenLease(b *Budget, device int, streamsMax int) (*Lease, error
 	return lease, nil
 }
 
+// Probe stands for a lease that could be opened below a budget: Check and the like tell what
+// that one would be handed. It is in no list and cannot hold anything. nil when there is no
+// such device.
+func (l *Ledger) Probe(b *Budget, device int) *Lease {
+	d := l.device(device)
+	if d == nil {
+		return nil
+	}
+	return &Lease{account: b.open(d)}
+}
+
 // CloseLease takes a lease and all that it holds out of the ledger.
 func (l *Ledger) CloseLease(lease *Lease) {
 	l.Charge(lease, 0)

@@ -17,9 +17,10 @@ type Refusal struct {
 	// (Max: that, or more).
 	Short Bytes
 
-	at    *account // nil: the device
-	plain bool     // the sum is what is held, reservations apart
-	path  []step   // the request on its way up to the limit
+	at       *account // nil: the device
+	plain    bool     // the sum is what is held, reservations apart
+	path     []step   // the request on its way up to the limit
+	gathered map[*account]sum
 }
 
 // step is how much a request adds to the load of one account.
@@ -109,22 +110,6 @@ func (l *Ledger) Room(s *Lease) Bytes {
 	return min(left, s.account.dev.room(slack))
 }
 
-// BudgetRoom returns what the device alone would let through for a lease that
-// was opened below b.
-func (l *Ledger) BudgetRoom(b *Budget, device int) Bytes {
-	d := l.device(device)
-	if d == nil {
-		return 0
-	}
-	var slack Bytes
-	for ; b != nil; b = b.parent {
-		if a := b.account(d); a != nil {
-			slack = slack.Plus(of(a.min()).over(a.load).bytes())
-		}
-	}
-	return d.room(slack)
-}
-
 // Growth returns by how much the load of a budget above the lease (nil: of the
 // device) would grow if the lease were handed n bytes: less than n, or nothing, where
 // they are reserved below it already.
@@ -201,6 +186,29 @@ func (r *Refusal) Yield(s *Lease, n Bytes) Bytes {
 	}
 	for a := s.account; a != r.at && a != nil; a = a.parent {
 		n = min(n, a.load.add(of(r.delta(a))).over(of(a.min())).bytes())
+	}
+	return n
+}
+
+// Gather returns by how much the sum at the limit would fall further, if s released n bytes
+// after all those of which Gather was asked before: leases below one reservation yield less
+// together than the sum of what each would alone.
+func (r *Refusal) Gather(s *Lease, n Bytes) Bytes {
+	n = min(n, s.granted)
+	if r.plain {
+		return n
+	}
+	for a := s.account; a != r.at && a != nil; a = a.parent {
+		least := of(a.min())
+		if least == (sum{}) {
+			continue
+		}
+		if r.gathered == nil {
+			r.gathered = make(map[*account]sum)
+		}
+		was := a.load.add(of(r.delta(a))).over(r.gathered[a])
+		r.gathered[a] = r.gathered[a].add(of(n))
+		n = min(n, was.over(least).bytes())
 	}
 	return n
 }

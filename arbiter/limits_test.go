@@ -256,29 +256,3 @@ func TestReload(t *testing.T) {
 	}
 	one.must(5 * gib)
 }
-
-func TestQuery(t *testing.T) {
-	w := newWorld(t, exact(unlimited()), 8*gib)
-	job := w.job(t, arbiter.JobRequest{Max: ptr(size(gib))})
-	x, bare := w.client(job, 0), w.client(0, 0)
-	x.must(300 * mib)
-	x.free(100 * mib)
-	bare.must(7 * gib)
-	for _, c := range []struct {
-		who  *client
-		want arbiter.Room
-	}{
-		{x, arbiter.Room{Total: gib, Used: 200 * mib, Room: gib - 200*mib}},
-		{bare, arbiter.Room{Total: 8 * gib, Used: 7 * gib, Room: gib - 200*mib}},
-	} {
-		if got, err := w.arb.Query(w.now, c.who.session, 0); err != nil || got != c.want {
-			t.Errorf("got %+v, %v, want %+v", got, err, c.want)
-		}
-	}
-	if _, err := w.arb.Query(w.now, 99, 0); !errors.Is(err, arbiter.ErrNoSession) {
-		t.Error(err)
-	}
-	if _, err := w.arb.Query(w.now, x.session, 9); !errors.Is(err, arbiter.ErrNoDevice) {
-		t.Error(err)
-	}
-}

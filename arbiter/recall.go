@@ -50,7 +50,7 @@ func (a *Arbiter) candidates(asker *lease, r *accounting.Refusal) ([]candidate, 
 		if idle := a.idle(l); idle > 0 {
 			if gain := r.Yield(l.sum, idle); gain > 0 {
 				found = append(found, candidate{l, gain})
-				total = total.Plus(gain)
+				total = total.Plus(r.Gather(l.sum, idle))
 			}
 		}
 	}

@@ -174,9 +174,11 @@ type ContextRequest struct {
 
 // Room answers what a program's memory query should say. All in bytes.
 type Room struct {
-	Total accounting.Bytes // the budget, or the device's total when there is none
-	Used  accounting.Bytes // Total − Used is what the budgets above the session have left
-	Room  accounting.Bytes // what the device could still give at this moment
+	Total  accounting.Bytes // the budget, or the device's total when there is none
+	Used   accounting.Bytes // Total − Used is what the budgets above the session have left
+	Room   accounting.Bytes // what the session could have now: its own credit, and what would be granted
+	Lease  LeaseID          // whose word the credit is in; 0: it has no lease there
+	Credit accounting.Bytes // of its own word, which counts as free in Used and in Room
 }
 
 // Change sets limits of a job or a process while it runs; what is nil stays.

@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "budget.h"
 
+#include "credit.h"
 #include "session.h"
+
+// How long the daemon's last answer is used again, so that a program that asks in a loop does not
+// ask the daemon as often: what others do shows with this delay.
+#define FRESH_MS 50
 
 static uint64_t least(uint64_t a, uint64_t b) {
     return a < b ? a : b;
+}
+
+static uint64_t less(uint64_t a, uint64_t b) {
+    return a > b ? a - b : 0;
 }
 
 static bool same(const uint8_t a[GA_UUID_SIZE], const uint8_t b[GA_UUID_SIZE]) {
@@ -14,68 +23,124 @@ static bool same(const uint8_t a[GA_UUID_SIZE], const uint8_t b[GA_UUID_SIZE]) {
     return true;
 }
 
-// The latch of a device; NULL: there are more devices than anybody has.
-static struct ga_latch *latch_of(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE]) {
-    struct ga_latch *found = NULL;
-    ga_self_enter();
-    ga_spin_lock(&root->latches_lock);
-    for (size_t i = 0; i < GA_DEVICES && !found; i++) {
-        struct ga_latch *l = &root->latches[i];
-        if (!l->known)
-            ga_os_copy(l->uuid, uuid, GA_UUID_SIZE);
-        l->known = true;
-        if (same(l->uuid, uuid))
-            found = l;
+// Where the answer about a device is kept; NULL: there are more devices than anybody has. The
+// caller holds the lock.
+static struct ga_answer *place_of(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE]) {
+    for (size_t i = 0; i < GA_DEVICES; i++) {
+        struct ga_answer *a = &root->answers[i];
+        if (!a->known || same(a->uuid, uuid))
+            return a;
     }
-    ga_spin_unlock(&root->latches_lock);
+    return NULL;
+}
+
+static bool recall(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], struct ga_answer *to) {
+    ga_self_enter();
+    ga_spin_lock(&root->answers_lock);
+    const struct ga_answer *a = place_of(root, uuid);
+    bool found = a && a->known;
+    if (found)
+        *to = *a;
+    ga_spin_unlock(&root->answers_lock);
     ga_self_leave();
     return found;
 }
 
-// Free is the budget less what is used, and never more than the device had room for when the
-// program first asked: frameworks abort when it grows by what others do. The most that it can
-// be is therefore fixed then, as room + used. One that is 0 is not fixed yet.
-static uint64_t latch(struct ga_latch *l, uint64_t room, uint64_t used) {
-    uint64_t seen = 0;
-    uint64_t most = room + used;
-    if (!l || atomic_compare_exchange_strong(&l->most, &seen, most))
-        return most;
-    return seen;
+static void remember(struct ga_root *root, const struct ga_answer *answer) {
+    ga_self_enter();
+    ga_spin_lock(&root->answers_lock);
+    struct ga_answer *a = place_of(root, answer->uuid);
+    if (a)
+        *a = *answer;
+    ga_spin_unlock(&root->answers_lock);
+    ga_self_leave();
 }
 
-static bool ask(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE],
-                struct ga_wire_query_reply *answer) {
-    struct ga_wire_query_request query;
-    struct ga_reply reply = {.request = 0};
-    if (!root->env.virtualize)
+// The credit word of the lease that an answer is about; 0: there is none.
+static uint64_t word_of(const struct ga_answer *a) {
+    return a->slot < GA_PAGE_SLOTS && a->view
+               ? atomic_load(ga_credit_word(&a->view->page->lease[a->slot]))
+               : 0;
+}
+
+// What follows from an answer now: what the process took out of its own credit since then is used,
+// what it gave back is free. False: something else has changed, too.
+static bool follows(struct ga_root *root, const struct ga_answer *a, struct ga_budget *budget) {
+    uint64_t word = word_of(a);
+    if (atomic_load(&root->view) != a->view || atomic_load(&root->link_epoch) != a->link_epoch ||
+        atomic_load(&root->asked) != a->asked || ((word ^ a->word) & GA_EPOCH_MASK))
         return false;
-    ga_os_copy(query.device, uuid, sizeof query.device);
-    if (ga_session_ask(root, GA_TYPE_QUERY, -1, &query, sizeof query, &reply, GA_REPLY_MS) !=
-            GA_WAY_ASK ||
-        reply.header.status != GA_STATUS_OK || !ga_session_fits(&reply, sizeof reply.body.query))
-        return false;
-    *answer = reply.body.query;
+    uint64_t then = a->word & GA_CREDIT_MASK;
+    uint64_t now = word & GA_CREDIT_MASK;
+    budget->total = a->total;
+    budget->used = less(a->used + less(then, now), less(now, then));
+    budget->room = less(a->room + less(now, then), less(then, now));
     return true;
+}
+
+// Asks the daemon. An older one does not say which word it has summed by; its answer holds only for
+// this moment.
+static enum ga_way ask(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], struct ga_answer *a,
+                       bool *ok) {
+    struct ga_wire_room_request request; // of the same form as a query
+    struct ga_reply reply = {.request = 0};
+    _Static_assert(sizeof request == sizeof(struct ga_wire_query_request), "a UUID");
+    *a = (struct ga_answer){.known = true, .slot = GA_NO_SLOT, .at_ms = ga_os_coarse_ms()};
+    ga_os_copy(a->uuid, uuid, sizeof a->uuid);
+    ga_os_copy(request.device, uuid, sizeof request.device);
+    enum ga_way way = ga_session_ensure(root);
+    *ok = false;
+    if (way != GA_WAY_ASK)
+        return way;
+    bool room = atomic_load(&root->able) & GA_ABLE_ROOM;
+    a->view = atomic_load(&root->view);
+    a->asked = atomic_load(&root->asked);
+    way = ga_session_ask(root, room ? GA_TYPE_ROOM : GA_TYPE_QUERY, -1, &request, sizeof request,
+                         &reply, GA_REPLY_MS);
+    if (way != GA_WAY_ASK || reply.header.status != GA_STATUS_OK)
+        return way;
+    // The first fields of both replies are the same.
+    a->total = reply.body.room.total;
+    a->used = reply.body.room.used;
+    a->room = reply.body.room.room;
+    a->link_epoch = reply.epoch;
+    if (room && ga_session_fits(&reply, sizeof reply.body.room)) {
+        a->word = reply.body.room.word;
+        a->slot = reply.body.room.slot;
+        remember(root, a);
+        *ok = true;
+    } else {
+        *ok = !room && ga_session_fits(&reply, sizeof reply.body.query);
+    }
+    return way;
+}
+
+// There is no daemon, and what it has granted already is all that can be had.
+static void without_daemon(struct ga_root *root, const struct ga_answer *a,
+                           struct ga_budget *budget) {
+    if (!follows(root, a, budget))
+        *budget = (struct ga_budget){.total = a->total, .used = a->used};
+    uint64_t word = word_of(a);
+    budget->room = word & GA_FLAG_CLOSED ? 0 : word & GA_CREDIT_MASK;
 }
 
 bool ga_budget_ask(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], uint64_t capacity,
                    struct ga_budget *budget) {
-    struct ga_wire_query_reply q;
-    if (!ask(root, uuid, &q))
+    struct ga_answer last, now;
+    bool ok;
+    if (!root->env.virtualize)
         return false;
-    uint64_t total = least(q.total, capacity);
-    uint64_t most = least(total, latch(latch_of(root, uuid), q.room, q.used));
-    *budget = (struct ga_budget){
-        .total = total, .used = q.used, .room = most > q.used ? most - q.used : 0};
-    return true;
-}
-
-// Programs ask this before they make a context, which takes room: what is free is not fixed by it.
-bool ga_budget_ask_total(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], uint64_t capacity,
-                         uint64_t *total) {
-    struct ga_wire_query_reply q;
-    if (!ask(root, uuid, &q))
-        return false;
-    *total = least(q.total, capacity);
+    bool known = recall(root, uuid, &last);
+    if (!known || ga_os_coarse_ms() - last.at_ms >= FRESH_MS || !follows(root, &last, budget)) {
+        enum ga_way way = ask(root, uuid, &now, &ok);
+        if (ok)
+            *budget = (struct ga_budget){.total = now.total, .used = now.used, .room = now.room};
+        else if (way == GA_WAY_CLOSED && known)
+            without_daemon(root, &last, budget);
+        else
+            return false;
+    }
+    budget->total = least(budget->total, capacity);
+    budget->room = least(budget->room, less(budget->total, budget->used));
     return true;
 }

@@ -8,16 +8,13 @@
 struct ga_budget {
     uint64_t total; // the budget, and no more than what the device has
     uint64_t used;  // of it, by all who share it
-    uint64_t room;  // free: never grows by what others do
+    uint64_t room;  // free: what could be had now
 };
 
-// Asks the daemon about a device of `capacity` bytes. It opens a session, and no lease. False: the
-// vendor's own answer stands.
+// Tells about a device of `capacity` bytes: what the process itself has done is in it, what others
+// did a moment ago may not be. It opens a session, and no lease. False: the vendor's own answer
+// stands.
 bool ga_budget_ask(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], uint64_t capacity,
                    struct ga_budget *budget);
-
-// The same of the total alone, which fixes nothing of what is free.
-bool ga_budget_ask_total(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], uint64_t capacity,
-                         uint64_t *total);
 
 #endif

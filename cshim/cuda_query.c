@@ -20,8 +20,12 @@ static bool ask_current(uint64_t capacity, struct ga_budget *answer) {
 }
 
 static bool ask_total(ga_cu_device device, uint64_t capacity, uint64_t *total) {
+    struct ga_budget answer;
     struct ga_root *root = root_with(device);
-    return root && ga_budget_ask_total(root, root->devices[device].uuid, capacity, total);
+    if (!root || !ga_budget_ask(root, root->devices[device].uuid, capacity, &answer))
+        return false;
+    *total = answer.total;
+    return true;
 }
 
 static unsigned int narrow(uint64_t value) {

@@ -137,6 +137,7 @@ static void adopt_hello(struct ga_root *root, const struct ga_reply *reply) {
     bool closed = reply->body.hello.on_loss == GA_LOSS_CLOSED || root->env.loss_named_closed;
     atomic_store(&root->on_loss, closed ? GA_LOSS_CLOSED : GA_LOSS_OPEN);
     atomic_store(&root->host_max, reply->body.hello.host_max);
+    atomic_store(&root->able, reply->body.hello.flags);
 }
 
 static void go_live(struct ga_root *root, int fd) {

@@ -103,12 +103,17 @@ struct ga_late {
     struct ga_ended ended[GA_ENDED];
 };
 
-// budget.c: the most that is ever said to be free and used of a device, by whatever API it is
-// asked.
-struct ga_latch {
+// What the daemon last said of a device's memory, and when: budget.c.
+struct ga_answer {
     bool known;
     uint8_t uuid[GA_UUID_SIZE];
-    _Atomic uint64_t most; // 0: not fixed yet
+    uint32_t link_epoch; // of the link that brought it
+    uint32_t slot;       // of the lease there, or GA_NO_SLOT
+    struct ga_view *view;
+    uint64_t asked; // root.asked then
+    uint64_t at_ms;
+    uint64_t total, used, room;
+    uint64_t word; // the lease's credit word when it was summed up
 };
 
 enum ga_link {
@@ -156,6 +161,8 @@ struct ga_root {
     _Atomic uint32_t walled; // no new connection can be had, while there are some: lanes are shared
     struct ga_lane spare;    // the connection that the session was opened on, until a lane wants it
     _Atomic uint64_t next_request;
+    _Atomic uint64_t asked; // requests that have been answered, but those about memory
+    _Atomic uint32_t able;  // GA_ABLE_…: what the daemon says that it is able to
     struct ga_env env;
     struct ga_lane lanes[GA_LANES];
     _Atomic uint32_t lane_freed;
@@ -173,8 +180,8 @@ struct ga_root {
     struct ga_device devices[GA_DEVICES];
     struct ga_primary primaries[GA_DEVICES];
     _Atomic uint32_t slot_scope[GA_DEVICES]; // whose one slot is: GA_SCOPE_…, or 0
-    struct ga_spin latches_lock;             // guards which is whose
-    struct ga_latch latches[GA_DEVICES];
+    struct ga_spin answers_lock;
+    struct ga_answer answers[GA_DEVICES];
     struct ga_table blocks;   // device memory by address
     struct ga_table streams;  // by handle
     struct ga_table contexts; // by handle

@@ -38,6 +38,7 @@
 #define GA_TYPE_CONTEXT 0x8u
 #define GA_TYPE_QUERY 0x9u
 #define GA_TYPE_BYE 0xau
+#define GA_TYPE_ROOM 0xbu
 #define GA_TYPE_JOB_OPEN 0x14u
 #define GA_TYPE_SNAPSHOT 0x15u
 #define GA_TYPE_CANCEL 0x16u
@@ -143,6 +144,7 @@ _Static_assert(offsetof(struct ga_wire_hello_reply, in_job) == 20, "HelloReply.I
 _Static_assert(offsetof(struct ga_wire_hello_reply, on_loss) == 24, "HelloReply.OnLoss");
 _Static_assert(offsetof(struct ga_wire_hello_reply, flags) == 28, "HelloReply.Flags");
 _Static_assert(offsetof(struct ga_wire_hello_reply, host_max) == 32, "HelloReply.HostMax");
+#define GA_ABLE_ROOM 0x1u
 
 struct ga_wire_waiting_reply {
     uint64_t ticket;
@@ -342,6 +344,29 @@ _Static_assert(sizeof(struct ga_wire_query_reply) == 24, "QueryReply");
 _Static_assert(offsetof(struct ga_wire_query_reply, total) == 0, "QueryReply.Total");
 _Static_assert(offsetof(struct ga_wire_query_reply, used) == 8, "QueryReply.Used");
 _Static_assert(offsetof(struct ga_wire_query_reply, room) == 16, "QueryReply.Room");
+
+struct ga_wire_room_request {
+    uint8_t device[16];
+};
+_Static_assert(sizeof(struct ga_wire_room_request) == 16, "RoomRequest");
+_Static_assert(offsetof(struct ga_wire_room_request, device) == 0, "RoomRequest.Device");
+
+struct ga_wire_room_reply {
+    uint64_t total;
+    uint64_t used;
+    uint64_t room;
+    uint64_t word;
+    uint32_t slot;
+    uint32_t pad;
+};
+_Static_assert(sizeof(struct ga_wire_room_reply) == 40, "RoomReply");
+_Static_assert(offsetof(struct ga_wire_room_reply, total) == 0, "RoomReply.Total");
+_Static_assert(offsetof(struct ga_wire_room_reply, used) == 8, "RoomReply.Used");
+_Static_assert(offsetof(struct ga_wire_room_reply, room) == 16, "RoomReply.Room");
+_Static_assert(offsetof(struct ga_wire_room_reply, word) == 24, "RoomReply.Word");
+_Static_assert(offsetof(struct ga_wire_room_reply, slot) == 32, "RoomReply.Slot");
+_Static_assert(offsetof(struct ga_wire_room_reply, pad) == 36, "RoomReply.Pad");
+#define GA_NO_SLOT 0xffffffffu
 #define GA_JOB_PER_PROCESS 0x1u
 #define GA_JOB_WAIT 0x2u
 #define GA_JOB_NO_WAIT 0x4u

@@ -210,17 +210,32 @@ func (d *Daemon) untake(s *session, taken int, l leaseRef, request uint64, r arb
 
 // query answers what a program's own memory query should say.
 func (cl *client) query(r *ipc.QueryRequest) (ipc.QueryReply, error) {
-	dev, ok := cl.d.deviceByUUID(r.Device)
+	room, err := cl.d.room(cl.s, r.Device)
+	return ipc.QueryReply{Total: room.Total, Used: room.Used, Room: room.Room}, err
+}
+
+// room is the same with the word that it was summed by.
+func (cl *client) room(r *ipc.RoomRequest) (ipc.RoomReply, error) {
+	return cl.d.room(cl.s, r.Device)
+}
+
+func (d *Daemon) room(s *session, device ipc.UUID) (ipc.RoomReply, error) {
+	dev, ok := d.deviceByUUID(device)
 	if !ok {
-		return ipc.QueryReply{}, refused(ipc.StatusNoDevice, "no device has the UUID %x", r.Device)
+		return ipc.RoomReply{}, refused(ipc.StatusNoDevice, "no device has the UUID %x", device)
 	}
-	cl.d.mu.Lock()
-	defer cl.d.mu.Unlock()
-	room, err := cl.d.arb.Query(cl.d.now(), cl.s.id, dev.Index)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	room, err := d.arb.Query(d.now(), s.id, dev.Index)
 	if err != nil {
-		return ipc.QueryReply{}, err
+		return ipc.RoomReply{}, err
 	}
-	return ipc.QueryReply{Total: uint64(room.Total), Used: uint64(room.Used), Room: uint64(room.Room)}, nil
+	rep := ipc.RoomReply{Total: uint64(room.Total), Used: uint64(room.Used), Room: uint64(room.Room), Slot: ipc.NoSlot}
+	if slot := s.slotOf(dev.Index); slot >= 0 && room.Lease != 0 {
+		rep.Slot = uint32(slot)
+		rep.Word = uint64(ipc.MakeWord(uint64(room.Credit), d.words.Epoch(room.Lease), 0))
+	}
+	return rep, nil
 }
 
 // statusOfReason spells an arbiter's reason on the wire.

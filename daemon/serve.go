@@ -186,6 +186,8 @@ func (cl *client) handle(m ipc.Message) error {
 		return cl.context(m)
 	case ipc.TypeQuery:
 		return answer(cl, m, cl.query)
+	case ipc.TypeRoom:
+		return answer(cl, m, cl.room)
 	case ipc.TypeBye:
 		return cl.bye(m)
 	}

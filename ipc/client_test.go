@@ -29,6 +29,9 @@ func TestClientAsTool(t *testing.T) {
 	if _, err := c.OpenJob(ctx, JobOpenRequest{Memory: 101}); !errors.Is(err, StatusDenied) || errors.Is(err, StatusDeviceFull) {
 		t.Errorf("OpenJob, denied: %v", err)
 	}
+	if r, err := c.Room(ctx, UUID{9}); err != nil || r != (RoomReply{Total: 9, Used: 2, Room: 3, Slot: NoSlot}) {
+		t.Errorf("Room: %+v, %v", r, err)
+	}
 	if q, err := c.Query(ctx, UUID{9}); err != nil || q != (QueryReply{9, 2, 3}) {
 		t.Errorf("Query: %+v, %v", q, err)
 	}

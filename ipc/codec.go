@@ -15,7 +15,7 @@ type Empty struct{}
 type Body interface {
 	Empty | ErrorReply | HelloRequest | HelloReply | JoinRequest | JoinReply | ResumeRequest |
 		AttachRequest | AttachReply | AllocRequest | AllocReply | FreedNotice | StreamRequest |
-		StreamReply | ContextRequest | ContextReply | QueryRequest | QueryReply |
+		StreamReply | ContextRequest | ContextReply | QueryRequest | QueryReply | RoomRequest | RoomReply |
 		JobOpenRequest | JobOpenReply | SnapshotRequest | SnapshotPart |
 		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | LimitRequest
 }
@@ -44,6 +44,7 @@ var shapes = map[Type]shape{
 	TypeStream:   {name: "Stream", request: size[StreamRequest](), reply: size[StreamReply](), waits: true},
 	TypeContext:  {name: "Context", request: size[ContextRequest](), reply: size[ContextReply](), waits: true},
 	TypeQuery:    {name: "Query", request: size[QueryRequest](), reply: size[QueryReply]()},
+	TypeRoom:     {name: "Room", request: size[RoomRequest](), reply: size[RoomReply]()},
 	TypeBye:      {name: "Bye", request: size[Empty](), reply: size[Empty]()},
 	TypeJobOpen:  {name: "JobOpen", request: size[JobOpenRequest](), reply: size[JobOpenReply](), waits: true},
 	TypeSnapshot: {name: "Snapshot", request: size[SnapshotRequest](), reply: size[SnapshotPart](), more: true},

@@ -144,6 +144,10 @@ func (d *fakeDaemon) answerRest(c *Conn, m Message) error {
 		return ask(c, m, -1, func(r *QueryRequest) (Status, QueryReply, error) {
 			return StatusOK, QueryReply{Total: uint64(r.Device[0]), Used: 2, Room: 3}, nil
 		})
+	case TypeRoom:
+		return ask(c, m, -1, func(r *RoomRequest) (Status, RoomReply, error) {
+			return StatusOK, RoomReply{Total: uint64(r.Device[0]), Used: 2, Room: 3, Slot: NoSlot}, nil
+		})
 	case TypeJobOpen:
 		return ask(c, m, -1, func(r *JobOpenRequest) (Status, JobOpenReply, error) {
 			if r.Memory > 100 {

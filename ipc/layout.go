@@ -59,6 +59,7 @@ const (
 	TypeContext  Type = 8  // ContextRequest → ContextReply
 	TypeQuery    Type = 9  // QueryRequest → QueryReply: what cuMemGetInfo should say
 	TypeBye      Type = 10 // Empty → Empty: the session ends in good order
+	TypeRoom     Type = 11 // RoomRequest → RoomReply: the same, with the word that it was summed by (AbleRoom)
 	TypeJobOpen  Type = 20 // JobOpenRequest → JobOpenReply: the job ends with this connection and its processes
 	TypeSnapshot Type = 21 // SnapshotRequest → SnapshotPart…: JSON, in parts, the last one marked
 	TypeCancel   Type = 22 // CancelRequest → CancelReply: waiting requests leave the queue
@@ -168,9 +169,14 @@ type HelloReply struct {
 	Devices uint32 // devices the daemon knows
 	InJob   uint32 // 1 when the session belongs to a job of `gpuarb run`; to a tool, that Job is one
 	OnLoss  uint32 // what to do when the daemon is gone: LossOpen or LossClosed
-	Flags   uint32 // none are defined
+	Flags   uint32 // what the daemon is able to, for shims: AbleRoom. Ignore the others
 	HostMax uint64 // bytes of pinned host memory that the process may hold, or NoLimit; the client keeps it
 }
+
+// What a daemon is able to beyond this version's first messages (HelloReply.Flags of a shim).
+const (
+	AbleRoom uint32 = 1 // answers Room
+)
 
 // WaitingReply follows Status Waiting, as often as what it says changes, and at most
 // once a second after the first. The asker sends nothing but GiveUp and Freed on this
@@ -347,6 +353,26 @@ type QueryReply struct {
 	Used  uint64
 	Room  uint64
 }
+
+// RoomRequest asks what Query asks.
+type RoomRequest struct {
+	Device UUID
+}
+
+// RoomReply: as QueryReply, for one moment of the session's own credit word. What the
+// process has taken out of the word or given back since then it can reckon itself, as long
+// as the word's epoch is the same.
+type RoomReply struct {
+	Total uint64
+	Used  uint64
+	Room  uint64
+	Word  uint64 // the credit word that Used and Room were summed by; 0 without a lease
+	Slot  uint32 // whose word; NoSlot: the session has no lease on the device
+	Pad   uint32
+}
+
+// NoSlot in RoomReply.Slot means that there is no lease.
+const NoSlot = ^uint32(0)
 
 // Flags of JobOpenRequest.
 const (

@@ -150,6 +150,14 @@ func (c *Client) Query(ctx context.Context, device UUID) (QueryReply, error) {
 	return reply, err
 }
 
+// Room asks the same, and for the word that it was summed by. Only a daemon that is
+// AbleRoom answers it.
+func (c *Client) Room(ctx context.Context, device UUID) (RoomReply, error) {
+	var reply RoomReply
+	err := Call(ctx, c, TypeRoom, &RoomRequest{Device: device}, &reply)
+	return reply, err
+}
+
 // closeFD closes a descriptor that came with something that failed, or is not wanted.
 func closeFD(fd int, err error) error {
 	if fd >= 0 {

@@ -38,8 +38,7 @@ func validate[T Body](body *T) *ProtocolError {
 	case *ErrorReply:
 		return text("ErrorReply.Text", &m.Text)
 	case *HelloReply:
-		return first(flag("HelloReply.InJob", m.InJob), flag("HelloReply.OnLoss", m.OnLoss),
-			zero("HelloReply.Flags", uint64(m.Flags)))
+		return first(flag("HelloReply.InJob", m.InJob), flag("HelloReply.OnLoss", m.OnLoss))
 	case *AttachReply:
 		return first(slot(m.Slot), upTo("AttachReply.SlotScope", m.SlotScope, ScopeThread))
 	case *AllocReply:
@@ -48,6 +47,11 @@ func validate[T Body](body *T) *ProtocolError {
 		return text("StreamReply.Text", &m.Text)
 	case *ContextReply:
 		return first(zero("ContextReply.Reserved", uint64(m.Reserved)), text("ContextReply.Text", &m.Text))
+	case *RoomReply:
+		if m.Slot != NoSlot {
+			return first(slot(m.Slot), zero("RoomReply.Pad", uint64(m.Pad)))
+		}
+		return first(zero("RoomReply.Word", m.Word), zero("RoomReply.Pad", uint64(m.Pad)))
 	case *SnapshotPart:
 		return first(flag("SnapshotPart.Last", m.Last), zero("SnapshotPart.Reserved", uint64(m.Reserved)))
 	}

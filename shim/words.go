@@ -71,6 +71,12 @@ func (w *Words) SetPage(id arbiter.LeaseID, page *ipc.LeasePage) {
 	}
 }
 
+// Epoch is the epoch of a lease's word, as its page shows it.
+func (w *Words) Epoch(id arbiter.LeaseID) (epoch uint16) {
+	w.guarded(id, func(e *entry) { epoch = ipc.Word(e.word().Load()).Epoch() })
+	return epoch
+}
+
 // Clamped counts words that were found with more credit than was granted.
 func (w *Words) Clamped() uint64 { return w.clamped }
 

@@ -242,7 +242,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// Queries answer with the budget, open no lease, and do not grow by what others give back.
+// Queries answer with the budget, and with what the device has room for; they open no lease.
 func TestQueries(t *testing.T) {
 	p, m := setup(t, []string{"limit", "1000", "total", "600"})
 	c := m.start("dlsym", "--context", "none")
@@ -253,11 +253,11 @@ func TestQueries(t *testing.T) {
 	c.do("context x", "ok")
 	c.do("info", "ok 600 1000")
 	p.say("total 900")
-	c.do("info", "ok 600 1000")
-	c.do("alloc a 100", "ok")
-	c.do("info", "ok 500 1000")
+	c.do("info", "ok 900 1000")
+	c.do("alloc a 200", "ok")
+	c.do("info", "ok 800 1000")
 	c.do("free a", "ok")
-	c.do("info", "ok 600 1000")
+	c.do("info", "ok 900 1000")
 
 	m.env = append(m.env, "GPUARB_VIRTUALIZE=0")
 	c = m.start("dlsym")

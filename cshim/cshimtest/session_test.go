@@ -48,6 +48,28 @@ func TestWithoutADaemon(t *testing.T) {
 	})
 }
 
+// A program that asks what is free in a loop asks the daemon now and then; a daemon that does not say
+// what its answer was summed by is asked each time.
+func TestQueriesAreFew(t *testing.T) {
+	for able, few := range map[string]bool{"1": true, "0": false} {
+		p, m := setup(t, []string{"able", able})
+		c := m.start("dlsym")
+		began := time.Now()
+		c.do("infos 20000", "ok 20000")
+		most := int(time.Since(began)/(50*time.Millisecond)) + 2
+		_, requests := p.show()
+		asked := 0
+		for _, r := range requests {
+			if strings.HasPrefix(r, "9 ") || strings.HasPrefix(r, "11 ") {
+				asked++
+			}
+		}
+		if few != (asked <= most) || asked == 0 {
+			t.Errorf("flags %s: 20,000 questions are %d requests, and %d are few", able, asked, most)
+		}
+	}
+}
+
 // What was taken while there was no daemon is told to one that comes.
 func TestDaemonComesLater(t *testing.T) {
 	socket := socketPath(t)

@@ -8,6 +8,7 @@
 //   surplus BYTES  credit that comes with a grant (default 0: every allocation asks)
 //   total BYTES    what Query says (default 8G)         loss 0|1    HelloReply.OnLoss
 //   wait 1         what does not fit waits for a FreedNotice instead of being refused
+//   able FLAGS     HelloReply.Flags
 //   slots N        so many threads may have streams, contexts or holds; others wait for a slot
 //   hello 1        Hello waits                          hello N     Hello is refused (N is a
 //   status) text 1         refusals carry a text delay MS       before each reply resume 0 refuses
@@ -39,7 +40,7 @@
 
 struct options {
     uint64_t limit, surplus, streams, total, loss, wait, text, delay, resume, newpage, die, drop,
-        quiet, slots, hello;
+        quiet, slots, hello, able;
 } o = {.limit = 1ull << 30, .streams = 256, .total = 8ull << 30, .resume = 1};
 
 static const struct {
@@ -49,7 +50,7 @@ static const struct {
     {"limit", &o.limit},   {"surplus", &o.surplus}, {"streams", &o.streams}, {"total", &o.total},
     {"loss", &o.loss},     {"wait", &o.wait},       {"text", &o.text},       {"delay", &o.delay},
     {"resume", &o.resume}, {"die", &o.die},         {"newpage", &o.newpage}, {"drop", &o.drop},
-    {"quiet", &o.quiet},   {"slots", &o.slots},     {"hello", &o.hello},
+    {"quiet", &o.quiet},   {"slots", &o.slots},     {"hello", &o.hello},     {"able", &o.able},
 };
 
 struct lease {
@@ -470,8 +471,10 @@ static void arbitrate(int fd, const struct ga_wire_header *h, struct session *s,
 // Sessions
 
 static void say_hello(int fd, const struct ga_wire_header *h, struct session *s, int send_fd) {
-    struct ga_wire_hello_reply r = {
-        .devices = 2, .on_loss = (uint32_t)o.loss, .host_max = GA_NO_LIMIT};
+    struct ga_wire_hello_reply r = {.devices = 2,
+                                    .on_loss = (uint32_t)o.loss,
+                                    .flags = (uint32_t)o.able,
+                                    .host_max = GA_NO_LIMIT};
     memcpy(r.session, s->token, sizeof r.session);
     reply(fd, h, GA_STATUS_OK, &r, sizeof r, send_fd);
 }
@@ -658,6 +661,13 @@ static bool handle(size_t at) {
         log_request(in.m.h.type, 0, in.m.b.freed.slot);
         serve_waiters();
         break;
+    case GA_TYPE_ROOM: {
+        struct ga_wire_room_reply a = {
+            .total = o.limit, .used = used(s), .room = o.total, .slot = GA_NO_SLOT};
+        log_request(in.m.h.type, 0, 0);
+        reply(fd, &in.m.h, GA_STATUS_OK, &a, sizeof a, -1);
+        break;
+    }
     case GA_TYPE_QUERY: {
         struct ga_wire_query_reply a = {.total = o.limit, .used = used(s), .room = o.total};
         log_request(in.m.h.type, 0, 0);

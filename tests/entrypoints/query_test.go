@@ -73,27 +73,127 @@ func TestQueriesAgree(t *testing.T) {
 	})
 }
 
-// What is free does not grow by what others give back, whichever API was asked first.
-func TestQueriesNeverGrow(t *testing.T) {
+// What is free is what can be had: it follows what others do, and what the process itself does
+// shows at once, whichever API is asked.
+func TestQueriesFollow(t *testing.T) {
 	t.Parallel()
 	for _, first := range []string{"info", "nvmlmemory", "nvmlmemory2"} {
 		t.Run(first, func(t *testing.T) {
 			t.Parallel()
 			m := rig.New(t, rig.Options{NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+			p := start(m, "dlsym", 4<<30)
+			p.Ask(first)
+			tells(t, p, 4<<30, 4<<30)
 			other := start(m, "dlsym", 8<<30)
 			other.Want("alloc a 6G", "ok")
-			p := start(m, "dlsym", 4<<30)
-			const room = 2 << 30
-			p.Ask(first)
-			tells(t, p, room, 4<<30)
-			other.Want("free a", "ok")
-			tells(t, p, room, 4<<30)
+			comesToTell(t, p, 2<<30, 4<<30)
 			p.Want("alloc a 1G", "ok")
-			tells(t, p, room-1<<30, 4<<30)
+			tells(t, p, 1<<30, 4<<30)
+			other.Want("free a", "ok") // which leaves it as idle credit
+			comesToTell(t, p, 3<<30, 4<<30)
 			p.Want("free a", "ok")
-			tells(t, p, room, 4<<30)
+			tells(t, p, 4<<30, 4<<30)
+			stranger := m.Interact(m.Command(m.Env(), rig.Build(t, "programs/cudaprog-dlsym")))
+			stranger.Want("alloc a 7G", "ok")
+			comesToTell(t, p, 1<<30, 4<<30)
+			p.Want(fmt.Sprint("alloc a ", 1<<30), "ok")
+			p.Want("alloc b 1", errOutOfMemory)
+			tells(t, p, 0, 4<<30)
 		})
 	}
+}
+
+// comesToTell waits until a program is told what others have done.
+func comesToTell(t *testing.T, p *rig.Program, free, total uint64) {
+	t.Helper()
+	want := fmt.Sprintf("ok %d %d", free, total)
+	rig.Eventually(t, fmt.Sprintf("the program is told of %d free bytes, not of those of %q", free, p.Ask("info")),
+		func() bool { return p.Ask("info") == want })
+	tells(t, p, free, total)
+}
+
+// What is reserved is there, whatever others do.
+func TestQueriesOfWhatIsReserved(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+	p := m.Interact(m.Gpuarb("run", "--memory", "4G", "--min", "4G", "--", rig.Build(t, "programs/cudaprog-dlsym")))
+	tells(t, p, 4<<30, 4<<30)
+	other, watcher := start(m, "dlsym", 8<<30), start(m, "dlsym", 8<<30)
+	for range 3 {
+		other.Want("alloc a 4G", "ok")
+		comesToTell(t, watcher, 0, 8<<30)
+		tells(t, p, 4<<30, 4<<30)
+		other.Want("free a", "ok")
+		comesToTell(t, watcher, 4<<30, 8<<30)
+		tells(t, p, 4<<30, 4<<30)
+	}
+}
+
+// Several threads take and free while one asks: when they are done, it is told what they hold, to the byte.
+func TestQueriesOfManyThreads(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{NoMount: true})
+	p := start(m, "dlsym", 1<<30)
+	p.Want("infothreads 4 200 100000", "ok 200") // by the credit alone, mostly
+	p.Want("infothreads 3 50 20000000", "ok 50") // asking each time
+	p.Want("stream s", "ok")
+	tells(t, p, 1<<30, 1<<30)
+}
+
+// A stream that is charged shows at once, too.
+func TestQueriesOfStreams(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{NoMount: true, Config: "schema_version = 1\n[defaults]\nstream_reserve = \"8MiB\"\n"})
+	p := start(m, "dlsym", 100*mib)
+	tells(t, p, 100*mib, 100*mib)
+	p.Want("stream s", "ok")
+	tells(t, p, 92*mib, 100*mib)
+	p.Want("streamdestroy s", "ok")
+	tells(t, p, 100*mib, 100*mib)
+}
+
+// Each device has figures of its own.
+func TestQueriesOfSeveralDevices(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{NoMount: true, Devices: "8G,8G"})
+	p := start(m, "dlsym", 100*mib)
+	q := m.Interact(m.Command(append(m.PreloadEnv(), "GPUARB_MEMORY=200M"), rig.Build(t, "programs/cudaprog-dlsym"), "--device", "1"))
+	p.Want("alloc a 10M", "ok")
+	q.Want("alloc a 30M", "ok")
+	for _, c := range []struct {
+		p      *rig.Program
+		device int
+		free   uint64
+		total  uint64
+	}{{p, 0, 90 * mib, 100 * mib}, {p, 1, 100 * mib, 100 * mib}, {q, 0, 200 * mib, 200 * mib}, {q, 1, 170 * mib, 200 * mib}} {
+		c.p.Want(fmt.Sprint("nvmlmemory ", c.device), fmt.Sprintf("ok %d %d %d", c.free, c.total-c.free, c.total))
+	}
+	p.Want("info", fmt.Sprintf("ok %d %d", uint64(90*mib), uint64(100*mib)))
+	q.Want("info", fmt.Sprintf("ok %d %d", uint64(170*mib), uint64(200*mib)))
+}
+
+// Without a daemon, what it has granted already is all that can be had; with the next one it is as before.
+func TestQueriesAfterTheDaemon(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{NoMount: true})
+	p := m.Interact(m.Gpuarb("run", "--memory", "100M", "--", rig.Build(t, "programs/cudaprog-dlsym")))
+	p.Want("alloc a 10M", "ok")
+	p.Want("alloc b 20M", "ok")
+	tells(t, p, 70*mib, 100*mib)
+	m.Kill()
+	p.Want("alloc big 60M", errOutOfMemory) // it was looked for, and is not there
+	p.Want("free b", "ok")
+	var free, total uint64
+	if _, err := fmt.Sscanf(p.Ask("info"), "ok %d %d", &free, &total); err != nil || free < 20*mib || free > 30*mib || total != 100*mib {
+		t.Errorf("without a daemon %d of %d are free: %v", free, total, err)
+	}
+	p.Want(fmt.Sprint("alloc c ", free), "ok")
+	tells(t, p, 0, 100*mib)
+	p.Want("alloc d 1", errOutOfMemory)
+	p.Want("free c", "ok")
+	m.Start()
+	comesToTell(t, p, 90*mib, 100*mib)
+	exactly(p, 90*mib)
 }
 
 // Without a budget it is the device, less what its driver keeps: the same figure

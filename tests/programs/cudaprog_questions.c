@@ -2,6 +2,12 @@
 // cudaprog's commands for what CUDA and NVML say of devices:
 //
 //   info                         cuMemGetInfo_v2: "info ok FREE TOTAL"; infov1: …Info
+//   infos COUNT                  so many cuMemGetInfo_v2 in turn: "infos ok 1000000 31.5", the
+//   nanoseconds each infothreads T COUNT SIZE     COUNT rounds in which T threads alloc and free,
+//   while one asks, and
+//                                in the end hold SIZE bytes each, and none; what is free must be
+//                                right to the byte then: "infothreads ok COUNT", else the first
+//                                round in which it is not
 //   total [DEVICE]               cuDeviceTotalMem_v2: "total ok BYTES"; totalv1: …Mem
 //   nvmlmemory [INDEX]           nvmlDeviceGetMemoryInfo: "nvmlmemory ok FREE USED TOTAL";
 //                                nvmlmemory2: _v2, and RESERVED behind it
@@ -15,8 +21,12 @@
 #include "cunvml.h"
 
 #include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static void do_info(const struct command *c) {
     size_t room = 0, total = 0;
@@ -31,6 +41,90 @@ static void do_info(const struct command *c) {
         r = CU(cuMemGetInfo_v2)(&room, &total);
     }
     snprintf(more, sizeof more, "%zu %zu", room, total);
+    answer(c, r, more);
+}
+
+static void do_infos(const struct command *c) {
+    uint64_t count = number(c, 1);
+    size_t room, total;
+    CUresult r = 0;
+    char more[64];
+    struct timespec from, to;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    for (uint64_t i = 0; i < count && r == 0; i++)
+        r = CU(cuMemGetInfo_v2)(&room, &total);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    double ns = (double)(to.tv_sec - from.tv_sec) * 1e9 + (double)(to.tv_nsec - from.tv_nsec);
+    snprintf(more, sizeof more, "%" PRIu64 " %.1f", count, ns / (double)(count ? count : 1));
+    answer(c, r, more);
+}
+
+struct asker {
+    CUcontext context;
+    uint64_t rounds, size;
+    pthread_barrier_t met;
+    atomic_size_t busy; // threads that still alloc and free
+};
+
+#define TURNS 50
+
+static void *alloc_and_free(void *arg) {
+    struct asker *a = arg;
+    CUresult r = CU(cuCtxSetCurrent)(a->context);
+    for (uint64_t i = 0; i < a->rounds; i++) {
+        CUdeviceptr p = 0;
+        for (int turn = 0; turn < TURNS && r == 0; turn++) {
+            if (p)
+                r = CU(cuMemFree_v2)(p);
+            r = r ? r : CU(cuMemAlloc_v2)(&p, a->size);
+        }
+        atomic_fetch_sub(&a->busy, 1);
+        pthread_barrier_wait(&a->met); // each holds one block, which is looked at
+        pthread_barrier_wait(&a->met);
+        r = r ? r : CU(cuMemFree_v2)(p);
+        pthread_barrier_wait(&a->met); // and now none
+        pthread_barrier_wait(&a->met);
+    }
+    return (void *)(intptr_t)r;
+}
+
+static size_t room_now(void) {
+    size_t room = 0, total;
+    return CU(cuMemGetInfo_v2)(&room, &total) == 0 ? room : 0;
+}
+
+static void do_infothreads(const struct command *c) {
+    struct asker a = {.rounds = number(c, 2), .size = number(c, 3)};
+    size_t threads = number(c, 1), begin = room_now(), wrong = 0;
+    pthread_t all[64];
+    CUresult r = CU(cuCtxGetCurrent)(&a.context);
+    char more[128] = "";
+    if (threads > 64 || pthread_barrier_init(&a.met, NULL, (unsigned)threads + 1) != 0)
+        abort();
+    atomic_store(&a.busy, threads);
+    for (size_t i = 0; i < threads; i++)
+        if (pthread_create(&all[i], NULL, alloc_and_free, &a) != 0)
+            abort();
+    for (uint64_t i = 0; i < a.rounds; i++) {
+        while (atomic_load(&a.busy) > 0)
+            room_now();
+        pthread_barrier_wait(&a.met);
+        size_t held = begin - room_now();
+        atomic_store(&a.busy, threads);
+        pthread_barrier_wait(&a.met);
+        pthread_barrier_wait(&a.met);
+        size_t left = begin - room_now();
+        if ((held != threads * a.size || left != 0) && wrong++ == 0)
+            snprintf(more, sizeof more, "%" PRIu64 ": %zu held and %zu left", i, held, left);
+        pthread_barrier_wait(&a.met);
+    }
+    for (size_t i = 0; i < threads; i++) {
+        void *result;
+        pthread_join(all[i], &result);
+        r = r ? r : (CUresult)(intptr_t)result;
+    }
+    if (wrong == 0)
+        snprintf(more, sizeof more, "%" PRIu64, a.rounds);
     answer(c, r, more);
 }
 
@@ -83,6 +177,8 @@ static void do_value(const struct command *c) {
 const struct verb questions_verbs[] = {
     {"info", do_info},
     {"infov1", do_info},
+    {"infos", do_infos},
+    {"infothreads", do_infothreads},
     {"total", do_total},
     {"totalv1", do_total},
     {"nvmlmemory", do_nvmlmemory},

@@ -1,0 +1,95 @@
+package arbiter
+
+import (
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// Query answers a program's memory query. It opens no lease. What of the asker's own
+// credit is in it was read once (Credit), so that what its process takes or gives back from
+// then on can be added by the process itself. ErrNoSession, ErrNoDevice; a *Refusal when the
+// device is lost.
+func (a *Arbiter) Query(now time.Time, id SessionID, device int) (Room, error) {
+	s, d := a.sessions[id], a.device(device)
+	if s == nil || !s.alive() {
+		return Room{}, noSession(id)
+	}
+	if d == nil {
+		return Room{}, noDevice(device)
+	}
+	if d.lost {
+		return Room{}, lostRefusal(d)
+	}
+	l := a.probe(s, d)
+	own := a.idle(l)
+	r := Room{Lease: l.id, Credit: own}
+	r.Total, r.Used = a.budgetUse(l, own)
+	r.Room = min(own.Plus(a.beyond(now, l, d.grantable())), d.grantable())
+	return r, nil
+}
+
+// probe is the lease of a session on a device, or one that stands for it and that nobody
+// else knows of.
+func (a *Arbiter) probe(s *session, d *device) *lease {
+	for _, l := range s.leases {
+		if l.device == d {
+			return l
+		}
+	}
+	return &lease{session: s, device: d, sum: a.ledger.Probe(s.budget, d.Index)}
+}
+
+// budgetUse is the smallest budget above a lease, or the device's total when there is
+// none, and what of it is in use. Total − Used is what the budgets have left, idle credit in
+// them included.
+func (a *Arbiter) budgetUse(l *lease, own accounting.Bytes) (total, used accounting.Bytes) {
+	d := l.device
+	idle := func(b *accounting.Budget) accounting.Bytes {
+		sum := own
+		for other := range owners(b.Leases(d.Index)) {
+			if other != l {
+				sum = sum.Plus(a.idle(other))
+			}
+		}
+		return sum
+	}
+	total, left := accounting.Max, accounting.Max
+	for b := l.session.budget; b != nil; b = b.Parent() {
+		if sums := b.Account(d.Index); sums.Limit != accounting.Max {
+			total = min(total, sums.Limit)
+			left = min(left, sums.Limit.Less(sums.Held.Less(idle(b))))
+		}
+	}
+	if total > d.Total {
+		total = d.Total
+		if left == accounting.Max {
+			b := l.session.job.budget
+			left = total.Less(b.Account(d.Index).Held.Less(idle(b)))
+		}
+	}
+	return total, total.Less(left)
+}
+
+// beyond is the most, up to n bytes, that a request of a lease would be granted now beyond
+// what its own word has: with the idle credit of others called back, and behind those who
+// wait. Nothing moves.
+func (a *Arbiter) beyond(now time.Time, l *lease, n accounting.Bytes) accounting.Bytes {
+	most := n
+	for r := range a.ledger.Refusals(l.sum, n) {
+		from, gain := a.candidates(l, r)
+		clear(from)
+		most = min(most, max(r.Remaining, n.Plus(gain).Less(r.Short)))
+	}
+	// Who asks now comes after those who wait. What is reserved for it does not concern them.
+	t := &ticket{job: l.session.job, session: l.session, lease: l, spots: []spot{{device: l.device}},
+		priority: l.session.job.rule.priority + l.session.job.request.Priority,
+		place:    Place{Arrival: ^uint64(0), Since: now}, fresh: a.holdsNothing(l.session.job)}
+	if a.behindBytes(now, l.device, t) {
+		most = min(most, n-l.sum.Growth(n, nil))
+	}
+	if sh := t.job.shared; sh != nil && a.behind(now, sh.line(l.device), t) {
+		most = min(most, n-l.sum.Growth(n, sh.budget))
+	}
+	return most
+}
