@@ -60,6 +60,24 @@ func (a *Arbiter) SetProcessLimits(now time.Time, id SessionID, c Change) error 
 	return a.change(now, c, s.job, &s.live, old, a.sessionChanges(nil, s))
 }
 
+// Given is what a session's job was given, or had changed on every device, beyond what the
+// rules say; a Size with Max set stands for nothing. streams are those in force.
+func (a *Arbiter) Given(id SessionID) (most Size, streams int) {
+	s := a.sessions[id]
+	if s == nil {
+		return Size{Max: true}, 0
+	}
+	j := s.job
+	most = Size{Max: true}
+	switch changed := j.live.of(AllDevices).max; {
+	case changed != nil:
+		most = *changed
+	case j.request.Max != nil:
+		most = *j.request.Max
+	}
+	return most, j.streamsMax()
+}
+
 // change applies changes that were written into v already, or puts old back
 // there and moves nothing.
 func (a *Arbiter) change(now time.Time, c Change, j *job, v *live, old live, changes []limitChange) error {
@@ -96,7 +114,7 @@ func (c Change) String() string {
 // checkChange tells whether a change makes sense and is permitted, and whether
 // it may pass the rule.
 func (a *Arbiter) checkChange(c Change, owner uint32, current func(*device) accounting.Limits, streams int) (bool, error) {
-	force := c.Privileged || privileged(c.UID)
+	force := (c.Privileged || privileged(c.UID)) && !c.Lowers
 	if !force && c.UID != owner {
 		return false, fmt.Errorf("user %d is not its owner: %w", c.UID, ErrPermission)
 	}
@@ -105,6 +123,9 @@ func (a *Arbiter) checkChange(c Change, owner uint32, current func(*device) acco
 	}
 	if c.Streams != nil && *c.Streams < 1 {
 		return false, fmt.Errorf("streams.max of %d: %w (1 is the least)", *c.Streams, ErrRange)
+	}
+	if c.Lowers { // what would raise something changes nothing
+		return false, nil
 	}
 	if c.Streams != nil && !force && *c.Streams > streams {
 		return false, fmt.Errorf("streams.max of %d is above %d, and only root may raise it: %w", *c.Streams, streams, ErrPermission)

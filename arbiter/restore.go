@@ -6,6 +6,10 @@ import (
 	"time"
 )
 
+// NextJob is an ID that no job has had. It is for RestoreJob of a job of which the ID is
+// not known any more.
+func (a *Arbiter) NextJob() JobID { return a.lastJob + 1 }
+
 // RestoreJob takes a job up again after a restart of the daemon, under the ID
 // that it had; before any session of it, and before new jobs are opened. Its
 // reservations hold whether there is room or not. ErrRange for ID 0, ErrExists for

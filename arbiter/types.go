@@ -190,6 +190,8 @@ type Change struct {
 	// Privileged: the asker may do anything. (uid 0 always is.) Others may only
 	// lower, and only what is theirs.
 	Privileged bool
+	// Lowers: it only lowers what is the target's own, whoever asks.
+	Lowers bool
 }
 
 // AllDevices in Change.Device means every device.

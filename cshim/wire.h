@@ -507,7 +507,12 @@ struct ga_wire_page {
     uint32_t threads;
     uint64_t pad;
     uint64_t host;
-    uint64_t reserved[4];
+    uint64_t memory;
+    uint32_t share;
+    uint32_t streams;
+    uint32_t said;
+    uint32_t job;
+    uint64_t reserved;
     struct ga_wire_lease_slot lease[32];
 };
 _Static_assert(sizeof(struct ga_wire_page) == 2112, "Page");
@@ -518,6 +523,11 @@ _Static_assert(offsetof(struct ga_wire_page, ended) == 8, "Page.Ended");
 _Static_assert(offsetof(struct ga_wire_page, threads) == 12, "Page.Threads");
 _Static_assert(offsetof(struct ga_wire_page, pad) == 16, "Page.Pad");
 _Static_assert(offsetof(struct ga_wire_page, host) == 24, "Page.Host");
-_Static_assert(offsetof(struct ga_wire_page, reserved) == 32, "Page.Reserved");
+_Static_assert(offsetof(struct ga_wire_page, memory) == 32, "Page.Memory");
+_Static_assert(offsetof(struct ga_wire_page, share) == 40, "Page.Share");
+_Static_assert(offsetof(struct ga_wire_page, streams) == 44, "Page.Streams");
+_Static_assert(offsetof(struct ga_wire_page, said) == 48, "Page.Said");
+_Static_assert(offsetof(struct ga_wire_page, job) == 52, "Page.Job");
+_Static_assert(offsetof(struct ga_wire_page, reserved) == 56, "Page.Reserved");
 _Static_assert(offsetof(struct ga_wire_page, lease) == 64, "Page.Lease");
 #endif

@@ -253,6 +253,7 @@ func (d *Daemon) Reload() {
 	defer d.mu.Unlock()
 	d.arb.SetPolicy(d.now(), cfg.Policy)
 	d.onLoss = lossOf(cfg)
+	d.showAll(func(*session) bool { return true })
 	d.drainEvents()
 	d.log.Info("configuration read again", "files", cfg.Files)
 }

@@ -19,6 +19,9 @@ type target struct {
 	device int32
 }
 
+// limitLowers in a record's Privileged: it was taken from a client's page, and only lowers.
+const limitLowers = 2
+
 func targetOf(r *statefile.Limit) target { return target{r.Target, r.ID, r.Start, r.Device} }
 
 // keepLimit writes a change down that was made. A change on every device takes the place
@@ -61,7 +64,10 @@ func (d *Daemon) keepLimit(to target, change arbiter.Change, slots *int) {
 		r.Slots = uint32(*slots)
 	}
 	r.UID, r.Privileged = change.UID, 0
-	if change.Privileged {
+	switch {
+	case change.Lowers:
+		r.Privileged = limitLowers
+	case change.Privileged:
 		r.Privileged = 1
 	}
 	r.Set |= set
@@ -107,7 +113,8 @@ func (d *Daemon) recoverLimit(r *statefile.Limit) error {
 	if d.limitGone(r) {
 		return nil // the next change frees it
 	}
-	change := arbiter.Change{Device: int(r.Device), UID: r.UID, Privileged: r.Privileged == 1}
+	change := arbiter.Change{Device: int(r.Device), UID: r.UID, Privileged: r.Privileged == 1,
+		Lowers: r.Privileged == limitLowers}
 	if r.Set&ipc.SetMax != 0 {
 		change.Max = sizeOf(r.Max, r.MaxPerMille)
 	}

@@ -90,7 +90,7 @@ func (d *Daemon) nameKeeper(s *session) {
 	}
 	for _, proc := range procs {
 		pid, err := strconv.Atoi(filepath.Base(proc))
-		if err != nil || pid == self || len(linksTo(filepath.Join(proc, "fd"), id)) == 0 {
+		if err != nil || pid == self || len(linksTo(filepath.Join(proc, "fd"), &id)) == 0 {
 			continue
 		}
 		name := "?"

@@ -26,6 +26,7 @@ func (d *Daemon) recover() {
 	defer d.mu.Unlock()
 	d.file.Jobs.Each(d.recoverJob)
 	d.recoverPlaces()
+	d.file.Sessions.Each(d.recoverJobOf)
 	leases := map[uint32][]int{}
 	d.file.Leases.Each(func(i int, l *statefile.Lease) { leases[l.Session] = append(leases[l.Session], i) })
 	taken := map[int]bool{}
@@ -81,6 +82,30 @@ func (d *Daemon) recoverJob(i int, r *statefile.Job) {
 	d.knownJob(j)
 }
 
+// recoverJobOf makes a session's job again where its own record made no sense, with the
+// limits that the session's page shows. No other job may get its number before.
+func (d *Daemon) recoverJobOf(_ int, r *statefile.Session) {
+	if r.Job == 0 || r.Job >= jobKey/2 || d.jobByKey[r.Job|jobKey] != nil {
+		return
+	}
+	proc, pidfd, err := d.alive(int(r.PID), r.StartTicks)
+	if err != nil {
+		return
+	}
+	closeFD(pidfd)
+	page := findPage(int(r.PID), ipc.PageID{Dev: r.PageDev, Ino: r.PageInode})
+	if page == nil {
+		return
+	}
+	defer page.Close()
+	if shown, err := ipc.ReadPage(page.FD()); err == nil {
+		proc.UID, proc.GID = r.UID, r.GID
+		if err := d.remakeJob(arbiter.JobID(r.Job), ipc.NewToken(), proc, shown); err != nil {
+			d.log.Warn("a job cannot be made again", "job", r.Job, "err", err)
+		}
+	}
+}
+
 // alive returns the facts and a pidfd of a process that still is the one with
 // this start time.
 func (d *Daemon) alive(pid int, start uint64) (arbiter.Process, int, error) {
@@ -116,6 +141,9 @@ func (d *Daemon) recoverSession(i int, r *statefile.Session, leases []int, taken
 	if !dead {
 		s.page = findPage(s.peer.PID, ipc.PageID{Dev: r.PageDev, Ino: r.PageInode})
 		s.mapped.Store(true)
+	}
+	if d.jobByKey[uint64(s.job)|jobKey] == nil { // its number may be another's by now
+		s.job = 0
 	}
 	req := arbiter.RestoredSession{Process: proc, Job: s.job, Streams: int(r.Streams),
 		Max: wishes(ipc.HelloRequest{Memory: r.Max, Share: r.MaxPerMille}), OnFull: onFullOf(r.OnFull),
@@ -185,14 +213,15 @@ func (d *Daemon) refresh(s *session) {
 			d.words.Flag(l.id, info.Closed, info.Closed || info.Notify)
 		}
 	}
+	d.show(s)
 }
 
 // findPage opens a live process's page again: through a descriptor that it still
 // has, else through its mapping, which only root may follow. nil: neither.
 func findPage(pid int, id ipc.PageID) *ipc.LeasePage {
 	proc := filepath.Join("/proc", strconv.Itoa(pid))
-	paths := linksTo(filepath.Join(proc, "fd"), id)
-	paths = append(paths, linksTo(filepath.Join(proc, "map_files"), id)...)
+	paths := linksTo(filepath.Join(proc, "fd"), &id)
+	paths = append(paths, linksTo(filepath.Join(proc, "map_files"), &id)...)
 	for _, path := range paths {
 		fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -205,8 +234,9 @@ func findPage(pid int, id ipc.PageID) *ipc.LeasePage {
 	return nil
 }
 
-// linksTo lists the links in a folder of /proc that lead to the page with this identity.
-func linksTo(dir string, id ipc.PageID) (paths []string) {
+// linksTo lists the links in a folder of /proc that lead to the page with this identity,
+// or to any page.
+func linksTo(dir string, id *ipc.PageID) (paths []string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil
@@ -218,7 +248,7 @@ func linksTo(dir string, id ipc.PageID) (paths []string) {
 			continue
 		}
 		var st unix.Stat_t
-		if unix.Stat(path, &st) == nil && st.Ino == id.Ino {
+		if id == nil || unix.Stat(path, &st) == nil && st.Ino == id.Ino {
 			paths = append(paths, path)
 		}
 	}

@@ -214,10 +214,16 @@ func (d *Daemon) adopt(c *ipc.Conn, req *ipc.ResumeRequest, fd int) (*session, e
 	if err != nil {
 		return nil, err
 	}
+	seen := pageOf(proc.PID, fd)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.endDamaged(proc, fd)
 	hello := req.Hello
+	if _, known := d.jobs[hello.Job]; !known && seen != nil && hello.Job != (ipc.Token{}) {
+		if err := d.remakeJob(d.arb.NextJob(), hello.Job, proc, seen); err != nil {
+			d.log.Warn("a program's job cannot be made again", "client_pid", proc.PID, "err", err)
+		}
+	}
 	// What it may have to wait for, it holds already.
 	s, _, err := d.addSession(c, proc, hello, page, arbiter.Place{})
 	if statusOf(err) == ipc.StatusNoSession && hello.Job != (ipc.Token{}) {
@@ -228,6 +234,9 @@ func (d *Daemon) adopt(c *ipc.Conn, req *ipc.ResumeRequest, fd int) (*session, e
 	}
 	if err != nil {
 		_ = page.Close()
+		if j := d.jobs[hello.Job]; j != nil {
+			d.dropJob(j)
+		}
 		return nil, err
 	}
 	s.conns[c] = struct{}{}
@@ -236,6 +245,9 @@ func (d *Daemon) adopt(c *ipc.Conn, req *ipc.ResumeRequest, fd int) (*session, e
 		if err := d.adoptLease(s, rl); err != nil {
 			d.log.Debug("a lease could not be taken up again", "client_pid", s.peer.PID, "err", err)
 		}
+	}
+	if seen != nil {
+		d.lowerTo(s, seen)
 	}
 	d.refresh(s)
 	d.drainEvents()

@@ -128,6 +128,7 @@ func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s
 		return nil, false, err
 	}
 	s.conns[c] = struct{}{}
+	d.show(s)
 	if ticket == 0 {
 		d.file.Sessions.Commit(s.index)
 		cl.gave(head, func() { d.endSession(s) })

@@ -152,6 +152,7 @@ func (d *Daemon) setJobLimits(id uint64, change arbiter.Change) error {
 	if err := d.arb.SetJobLimits(d.now(), arbiter.JobID(id), change); err != nil {
 		return err
 	}
+	d.showAll(func(s *session) bool { return uint64(s.job) == id })
 	if d.jobByKey[id|jobKey] != nil { // a bare process's job is known by the process
 		d.keepLimit(target{ipc.LimitJob, id, 0, int32(change.Device)}, change, nil)
 		return nil
@@ -176,6 +177,9 @@ func (d *Daemon) setProcessLimits(pid int, start uint64, change arbiter.Change) 
 		if err := d.arb.SetProcessLimits(d.now(), s.id, change); err != nil {
 			return err
 		}
+	}
+	for _, s := range of {
+		d.show(s)
 	}
 	d.keepLimit(target{ipc.LimitProcess, uint64(pid), of[0].peer.StartTicks, int32(change.Device)}, change, nil)
 	return nil

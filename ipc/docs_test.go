@@ -71,10 +71,12 @@ func TestLeasePagePage(t *testing.T) {
 	for name, offset := range map[string]uintptr{
 		"4 | Magic": unsafe.Offsetof(p.Magic), "2 | Version": unsafe.Offsetof(p.Version), "2 | Slots": unsafe.Offsetof(p.Slots),
 		"4 | Ended": unsafe.Offsetof(p.Ended), "4 | Threads": unsafe.Offsetof(p.Threads),
-		"8 | zeros": unsafe.Offsetof(p.Pad), "8 | Host": unsafe.Offsetof(p.Host), "32 | zeros": unsafe.Offsetof(p.Reserved), "Credit": unsafe.Offsetof(s.Credit), "Low": unsafe.Offsetof(s.Low),
+		"8 | zeros": unsafe.Offsetof(p.Pad), "8 | Host": unsafe.Offsetof(p.Host), "8 | Memory": unsafe.Offsetof(p.Memory),
+		"4 | Share": unsafe.Offsetof(p.Share), "4 | Streams": unsafe.Offsetof(p.Streams), "4 | Said": unsafe.Offsetof(p.Said),
+		"4 | Job": unsafe.Offsetof(p.Job), "8 | zeros |": unsafe.Offsetof(p.Reserved), "Credit": unsafe.Offsetof(s.Credit), "Low": unsafe.Offsetof(s.Low),
 		"Pending": unsafe.Offsetof(s.Pending), "Limit": unsafe.Offsetof(s.Limit), "zeros": unsafe.Offsetof(s.Reserved),
 	} {
-		if !regexp.MustCompile(fmt.Sprintf(`(?m)^\| %d \| %s\b`, offset, regexp.QuoteMeta(name))).MatchString(page) {
+		if !regexp.MustCompile(fmt.Sprintf(`(?m)^\| %d \| %s(\W|$)`, offset, regexp.QuoteMeta(name))).MatchString(page) {
 			t.Errorf("no row for %s at offset %d", name, offset)
 		}
 	}

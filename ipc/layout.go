@@ -491,7 +491,8 @@ type LeaseSlot struct {
 	Reserved [4]uint64
 }
 
-// Page is the lease page: one sealed memfd per session, made by the daemon.
+// Page is the lease page: one sealed memfd per session, made by the daemon. From Memory
+// on it is for the next daemon, should that know no more than what clients show it.
 type Page struct {
 	Magic    uint32 // PageMagic
 	Version  uint16 // PageVersion
@@ -500,6 +501,11 @@ type Page struct {
 	Threads  uint32 // client: threads alive that ever made an intercepted call
 	Pad      uint64
 	Host     uint64 // client: bytes of pinned host memory it holds, information only
-	Reserved [4]uint64
+	Memory   uint64 // daemon: memory.max of the job, bytes on each device, or NoLimit; see Share
+	Share    uint32 // daemon: per mille of each device; used when Memory is NoLimit and this is not 0
+	Streams  uint32 // daemon: streams.max of each lease
+	Said     uint32 // daemon: 1 when Memory, Share, Streams and Job mean something
+	Job      uint32 // daemon: JobPerProcess, JobWait and JobNoWait, as its job was opened
+	Reserved uint64
 	Lease    [PageSlots]LeaseSlot
 }

@@ -118,6 +118,26 @@ func ReceivePage(fd int) (*LeasePage, error) {
 	return p, nil
 }
 
+// ReadPage reads a page that somebody sends who says that a daemon made it, without mapping
+// it: one that this daemon has no record of. A file that is none, or could still be cut,
+// is not read.
+func ReadPage(fd int) (*Page, error) {
+	_, size, err := identify(fd)
+	if err != nil {
+		return nil, fmt.Errorf("lease page: %w", err)
+	}
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil || seals&pageSeals != pageSeals || size != PageSize {
+		return nil, fmt.Errorf("lease page: %d bytes, seals %#x: not a page", size, seals)
+	}
+	var p Page
+	n, err := unix.Pread(fd, unsafe.Slice((*byte)(unsafe.Pointer(&p)), unsafe.Sizeof(p)), 0)
+	if err != nil || n != int(unsafe.Sizeof(p)) || p.Magic != PageMagic || p.Version != PageVersion || p.Slots != PageSlots {
+		return nil, fmt.Errorf("lease page: %d bytes, magic %#x, version %d, %d slots: not a page", n, p.Magic, p.Version, p.Slots)
+	}
+	return &p, nil
+}
+
 func identify(fd int) (PageID, int64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -165,6 +185,30 @@ func (p *LeasePage) Pending(slot uint32) *atomic.Uint64 {
 
 // Limit is memory.max in bytes, for the client's information.
 func (p *LeasePage) Limit(slot uint32) *atomic.Uint64 { return atomic64(&p.page().Lease[slot].Limit) }
+
+// Given is what a job was given beyond what the rules say, as Page has it.
+type Given struct {
+	Memory  uint64
+	Share   uint32
+	Streams uint32
+	Job     uint32
+}
+
+// SetGiven shows what the session's job was given.
+func (p *LeasePage) SetGiven(g Given) {
+	page := p.page()
+	atomic.StoreUint64(&page.Memory, g.Memory)
+	atomic.StoreUint32(&page.Share, g.Share)
+	atomic.StoreUint32(&page.Streams, g.Streams)
+	atomic.StoreUint32(&page.Job, g.Job)
+	atomic.StoreUint32(&page.Said, 1)
+}
+
+// Given is what a page says of its session's job; ok is false where it says nothing, as one
+// does that an earlier version made.
+func (p *Page) Given() (g Given, ok bool) {
+	return Given{Memory: p.Memory, Share: min(p.Share, 1000), Streams: p.Streams, Job: p.Job}, p.Said == 1
+}
 
 // Ended is 1 when the session is over.
 func (p *LeasePage) Ended() *atomic.Uint32 { return atomic32(&p.page().Ended) }

@@ -212,3 +212,34 @@ func TestHoleInPage(t *testing.T) {
 		t.Errorf("opened again: %v", err)
 	}
 }
+
+// TestReadPage: a page is read as it is, and nothing else is.
+func TestReadPage(t *testing.T) {
+	p := newPage(t)
+	if page, err := ReadPage(p.FD()); err != nil {
+		t.Fatal(err)
+	} else if _, ok := page.Given(); ok {
+		t.Error("a page that nobody wrote to says something")
+	}
+	p.Limit(3).Store(77)
+	p.SetGiven(Given{Memory: NoLimit, Share: 250, Streams: 9, Job: JobWait})
+	page, err := ReadPage(p.FD())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g, ok := page.Given(); !ok || g != (Given{Memory: NoLimit, Share: 250, Streams: 9, Job: JobWait}) || page.Lease[3].Limit != 77 {
+		t.Errorf("%+v, %v", g, page.Lease[3])
+	}
+	pipe := make([]int, 2)
+	if err := unix.Pipe2(pipe, unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	for name, fd := range map[string]int{"unsealed": memfd(t, PageSize, 0), "short": memfd(t, 64, pageSeals),
+		"empty": memfd(t, PageSize, pageSeals), "a pipe": pipe[0], "its other end": pipe[1], "none": -1} {
+		if _, err := ReadPage(fd); err == nil {
+			t.Errorf("%s: taken for a page", name)
+		}
+	}
+	unix.Close(pipe[0])
+	unix.Close(pipe[1])
+}

@@ -100,7 +100,7 @@ type Limit struct {
 	Streams     uint32
 	Slots       uint32
 	UID         uint32 // who changed them
-	Privileged  uint32 // 1: he might raise them
+	Privileged  uint32 // 1: he might raise them; 2: whoever it was, they only lower
 }
 
 // Session is one client process.

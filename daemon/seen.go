@@ -1,0 +1,122 @@
+package daemon
+
+import (
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/statefile"
+)
+
+// A daemon whose state file is gone, or was written by another version, knows of no job and
+// of no limit that was changed while programs ran. Each client's page has them as the last
+// daemon showed them. A client can write there, so that nothing is taken from it but what
+// lowers its limits below what the rules give.
+
+// jobFlags are those of a job's flags that its processes' limits and waiting depend on.
+const jobFlags = ipc.JobPerProcess | ipc.JobWait | ipc.JobNoWait
+
+// show has a session's page say what its job was given. The lock is held.
+func (d *Daemon) show(s *session) {
+	if s.page == nil {
+		return
+	}
+	most, streams := d.arb.Given(s.id)
+	given := ipc.Given{Streams: uint32(streams)}
+	given.Memory, given.Share = wireSize(most)
+	if j := d.jobByKey[uint64(s.job)|jobKey]; j != nil {
+		given.Job = d.file.Jobs.At(j.index).Flags & jobFlags
+	}
+	_ = s.page.Guard(func() { s.page.SetGiven(given) })
+}
+
+// showAll is show for the sessions that a change of a limit concerns. The lock is held.
+func (d *Daemon) showAll(concerns func(*session) bool) {
+	for _, s := range d.sessions {
+		if !s.dead && concerns(s) {
+			d.show(s)
+		}
+	}
+}
+
+// pageOf reads the page that a client sends, or still has. nil: it has none.
+func pageOf(pid, fd int) *ipc.Page {
+	if fd >= 0 {
+		if page, err := ipc.ReadPage(fd); err == nil {
+			return page
+		}
+	}
+	proc := filepath.Join("/proc", strconv.Itoa(pid))
+	for _, path := range append(linksTo(filepath.Join(proc, "fd"), nil), linksTo(filepath.Join(proc, "map_files"), nil)...) {
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+		if err != nil {
+			continue
+		}
+		page, err := ipc.ReadPage(fd)
+		closeFD(fd)
+		if err == nil && page.Ended == 0 {
+			return page
+		}
+	}
+	return nil
+}
+
+// remakeJob makes a job again of which nobody knows but its processes: with the limits that the first of them saw. What it holds beyond its
+// processes, and which devices it may use, is not in their word. The lock is held.
+func (d *Daemon) remakeJob(id arbiter.JobID, token ipc.Token, proc arbiter.Process, page *ipc.Page) error {
+	if err := d.jobsOf.full("jobs", proc.PID, proc.UID, jobsPerProcess, jobsPerUser); err != nil {
+		return err
+	}
+	index, record, err := d.file.Jobs.New()
+	if err != nil {
+		return err
+	}
+	*record = statefile.Job{Run: 1, ID: uint64(id), Token: token, UID: proc.UID, GID: proc.GID,
+		Max: ipc.NoLimit, Min: ipc.NoLimit, Released: 1}
+	if given, ok := page.Given(); ok {
+		record.Max, record.MaxPerMille, record.Streams = given.Memory, given.Share, given.Streams
+		record.Flags = given.Job & jobFlags
+	}
+	statefile.SetText(&record.Command, proc.Command)
+	if err := d.arb.RestoreJob(d.now(), arbiter.RestoredJob{ID: id, Request: jobRequest(proc, record), Closed: true, Released: true}); err != nil {
+		d.file.Jobs.Free(index)
+		return err
+	}
+	d.file.Jobs.Commit(index)
+	d.knownJob(&job{id: id, token: token, pid: proc.PID, uid: proc.UID, open: true, closed: true, index: index, pidfd: -1})
+	d.log.Warn("a program's job is not known any more: it is made again with the limits that the program saw, "+
+		"without what was reserved for it", "client_pid", proc.PID, "job", id)
+	return nil
+}
+
+// lowerTo lowers a process's limits to those that its page shows: what was given to a job
+// that is not known, and memory.max on the devices that it uses. The lock is held.
+func (d *Daemon) lowerTo(s *session, page *ipc.Page) {
+	if given, ok := page.Given(); ok && d.jobByKey[uint64(s.job)|jobKey] == nil {
+		streams := int(max(1, min(given.Streams, maxClaimed)))
+		d.lower(s, arbiter.Change{Device: arbiter.AllDevices, Max: sizeOf(given.Memory, given.Share), Streams: &streams})
+	}
+	for slot, l := range s.leases {
+		if !l.open {
+			continue
+		}
+		info, err := d.arb.Attach(d.now(), s.id, l.device)
+		if seen := accounting.Bytes(page.Lease[slot].Limit); err == nil && seen < info.Budget {
+			d.lower(s, arbiter.Change{Device: l.device, Max: &arbiter.Size{Bytes: seen}})
+		}
+	}
+}
+
+func (d *Daemon) lower(s *session, change arbiter.Change) {
+	change.UID, change.Lowers = s.peer.UID, true
+	if err := d.arb.SetProcessLimits(d.now(), s.id, change); err != nil {
+		d.log.Warn("a limit that a program saw cannot be set again", "client_pid", s.peer.PID, "limit", change, "err", err)
+		return
+	}
+	d.keepLimit(target{ipc.LimitProcess, uint64(s.peer.PID), s.peer.StartTicks, int32(change.Device)}, change, nil)
+	d.log.Info("a program goes on with the limits that it saw", "client_pid", s.peer.PID, "limit", change)
+}
