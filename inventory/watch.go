@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	osexec "os/exec"
 	"syscall"
 	"time"
 	"unsafe"
@@ -16,7 +17,7 @@ import (
 )
 
 // ErrUnavailable says that the kernel gives no process events here: it needs root
-// in the machine's first namespaces.
+// in the machine's first namespaces, and so not in a container.
 var ErrUnavailable = errors.New("process events are not available")
 
 // What a message of the kernel's process connector looks like: the header of
@@ -38,7 +39,9 @@ const watchPause = 20 * time.Millisecond
 //
 // What it tells are hints: they come late, some are lost where exec is slow or the
 // machine busy, and the id may be another's by the time that it is handled.
-// Without the privilege it returns ErrUnavailable at once.
+// Without the privilege it returns ErrUnavailable at once. In a PID namespace of
+// its own it may listen and hears nothing; so it first runs a program itself, and
+// returns ErrUnavailable when there was no event of that.
 //
 // The kernel has events for every fork and exit of a thread, too. A filter on the
 // socket drops them before they wake anybody: a machine that builds software has
@@ -56,6 +59,9 @@ func Watch(ctx context.Context, exec func(pid int)) error {
 	defer f.Close()
 	defer context.AfterFunc(ctx, func() { _ = f.Close() })()
 	raw, err := f.SyscallConn()
+	if err == nil {
+		err = hearsOwn(ctx, raw, exec)
+	}
 	for err == nil && ctx.Err() == nil {
 		if err = readExecs(raw, exec); err == nil {
 			select {
@@ -70,30 +76,61 @@ func Watch(ctx context.Context, exec func(pid int)) error {
 	return fmt.Errorf("process events: %w", err)
 }
 
+// hearsOwn runs a program and looks whether its event came: the kernel sends it while
+// the program starts, so that it is here when the program has ended. One that the
+// kernel had no memory for may be missing, hence more than one try.
+func hearsOwn(ctx context.Context, raw syscall.RawConn, exec func(pid int)) error {
+	for range 3 {
+		program := osexec.CommandContext(ctx, "true")
+		program.Env = []string{} // nothing of ours concerns it
+		if err := program.Run(); err != nil {
+			return nil // whoever may start nothing cannot tell, and listens
+		}
+		heard := false
+		var failed error
+		err := raw.Control(func(fd uintptr) {
+			_, failed = receive(fd, func(pid int) {
+				heard = heard || pid == program.ProcessState.Pid()
+				exec(pid)
+			})
+		})
+		if err := errors.Join(err, failed); err != nil || heard {
+			return err
+		}
+	}
+	return ErrUnavailable
+}
+
 // readExecs waits for events and handles those that there are.
 func readExecs(raw syscall.RawConn, exec func(pid int)) error {
-	buf := make([]byte, 1024) // an event has 76 bytes
 	var failed error
-	some := false
 	err := raw.Read(func(fd uintptr) bool {
-		for {
-			n, from, err := unix.Recvfrom(int(fd), buf, 0)
-			switch {
-			case errors.Is(err, unix.EAGAIN):
-				return some
-			case errors.Is(err, unix.EINTR), errors.Is(err, unix.ENOBUFS): // what is lost is lost
-			case err != nil:
-				failed = os.NewSyscallError("recvfrom", err)
-				return true
-			default:
-				some = true
-				if pid, ok := parseExec(buf[:n], from); ok {
-					exec(pid)
-				}
-			}
-		}
+		var some bool
+		some, failed = receive(fd, exec)
+		return some || failed != nil
 	})
 	return errors.Join(err, failed)
+}
+
+// receive handles the events that there are, and says whether there were some.
+func receive(fd uintptr, exec func(pid int)) (bool, error) {
+	some := false
+	buf := make([]byte, 1024) // an event has 76 bytes
+	for {
+		n, from, err := unix.Recvfrom(int(fd), buf, 0)
+		switch {
+		case errors.Is(err, unix.EAGAIN):
+			return some, nil
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ENOBUFS): // what is lost is lost
+		case err != nil:
+			return some, os.NewSyscallError("recvfrom", err)
+		default:
+			some = true
+			if pid, ok := parseExec(buf[:n], from); ok {
+				exec(pid)
+			}
+		}
+	}
 }
 
 // parseExec returns the process of an exec event that the kernel sent.

@@ -12,7 +12,14 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// TestWatch checks that an exec is seen, or said at once that none ever will be.
 func TestWatch(t *testing.T) {
+	if !inFirstNamespace(t) {
+		if err := Watch(t.Context(), func(int) {}); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("in a PID namespace of its own: %v, want %v", err, ErrUnavailable)
+		}
+		return
+	}
 	ignore := goleak.IgnoreCurrent()
 	ctx, cancel := context.WithCancel(t.Context())
 	events := make(chan int, 1000)
@@ -47,6 +54,24 @@ func TestWatch(t *testing.T) {
 	}
 	if err := goleak.Find(ignore); err != nil {
 		t.Error(err)
+	}
+}
+
+// inFirstNamespace says whether processes have the ids that the kernel gives them.
+func inFirstNamespace(t *testing.T) bool {
+	const first = "pid:[4026531836]" // PROC_PID_INIT_INO
+	name, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name == first
+}
+
+// TestWatchInContainer runs TestWatch where the kernel lets it listen, and sends nothing.
+func TestWatchInContainer(t *testing.T) {
+	cmd := bounded.Command(t, bounded.Patience, "unshare", "--pid", "--fork", "--mount-proc", os.Args[0], "-test.run=^TestWatch$")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
