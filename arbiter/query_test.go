@@ -30,7 +30,7 @@ func TestQuery(t *testing.T) {
 		who  *client
 		want arbiter.Room
 	}{
-		{x, arbiter.Room{Total: gib, Used: 200 * mib, Room: gib - 200*mib, Lease: x.lease, Credit: 100 * mib}},
+		{x, arbiter.Room{Total: gib, Used: 200 * mib, Room: gib - 200*mib, Lease: x.lease, Credit: 100 * mib, Limited: true}},
 		{bare, arbiter.Room{Total: 8 * gib, Used: 7 * gib, Room: gib - 200*mib, Lease: bare.lease}},
 	} {
 		if got, err := w.arb.Query(w.now, c.who.session, 0); err != nil || got != c.want {
@@ -53,7 +53,7 @@ func TestQueryWithoutALease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := arbiter.Room{Total: 6 * gib, Room: 5 * gib}
+	want := arbiter.Room{Total: 6 * gib, Room: 5 * gib, Limited: true}
 	if got, err := w.arb.Query(w.now, s.ID, 0); err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}

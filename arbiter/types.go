@@ -179,6 +179,8 @@ type Room struct {
 	Room   accounting.Bytes // what the session could have now: its own credit, and what would be granted
 	Lease  LeaseID          // whose word the credit is in; 0: it has no lease there
 	Credit accounting.Bytes // of its own word, which counts as free in Used and in Room
+	// Limited: a budget above the session is below what the device can grant.
+	Limited bool
 }
 
 // Change sets limits of a job or a process while it runs; what is nil stays.

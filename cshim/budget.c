@@ -73,6 +73,7 @@ static bool follows(struct ga_root *root, const struct ga_answer *a, struct ga_b
     uint64_t then = a->word & GA_CREDIT_MASK;
     uint64_t now = word & GA_CREDIT_MASK;
     budget->total = a->total;
+    budget->limited = a->limited;
     budget->used = less(a->used + less(then, now), less(now, then));
     budget->room = less(a->room + less(now, then), less(then, now));
     return true;
@@ -85,7 +86,8 @@ static enum ga_way ask(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], s
     struct ga_wire_room_request request; // of the same form as a query
     struct ga_reply reply = {.request = 0};
     _Static_assert(sizeof request == sizeof(struct ga_wire_query_request), "a UUID");
-    *a = (struct ga_answer){.known = true, .slot = GA_NO_SLOT, .at_ms = ga_os_coarse_ms()};
+    *a = (struct ga_answer){
+        .known = true, .limited = true, .slot = GA_NO_SLOT, .at_ms = ga_os_coarse_ms()};
     ga_os_copy(a->uuid, uuid, sizeof a->uuid);
     ga_os_copy(request.device, uuid, sizeof request.device);
     enum ga_way way = ga_session_ensure(root);
@@ -107,6 +109,7 @@ static enum ga_way ask(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], s
     if (room && ga_session_fits(&reply, sizeof reply.body.room)) {
         a->word = reply.body.room.word;
         a->slot = reply.body.room.slot;
+        a->limited = reply.body.room.flags & GA_ROOM_LIMITED;
         remember(root, a);
         *ok = true;
     } else {
@@ -119,7 +122,7 @@ static enum ga_way ask(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], s
 static void without_daemon(struct ga_root *root, const struct ga_answer *a,
                            struct ga_budget *budget) {
     if (!follows(root, a, budget))
-        *budget = (struct ga_budget){.total = a->total, .used = a->used};
+        *budget = (struct ga_budget){.total = a->total, .used = a->used, .limited = a->limited};
     uint64_t word = word_of(a);
     budget->room = word & GA_FLAG_CLOSED ? 0 : word & GA_CREDIT_MASK;
 }
@@ -134,7 +137,8 @@ bool ga_budget_ask(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], uint6
     if (!known || ga_os_coarse_ms() - last.at_ms >= FRESH_MS || !follows(root, &last, budget)) {
         enum ga_way way = ask(root, uuid, &now, &ok);
         if (ok)
-            *budget = (struct ga_budget){.total = now.total, .used = now.used, .room = now.room};
+            *budget = (struct ga_budget){
+                .total = now.total, .used = now.used, .room = now.room, .limited = now.limited};
         else if (way == GA_WAY_CLOSED && known)
             without_daemon(root, &last, budget);
         else

@@ -9,6 +9,7 @@ struct ga_budget {
     uint64_t total; // the budget, and no more than what the device has
     uint64_t used;  // of it, by all who share it
     uint64_t room;  // free: what could be had now
+    bool limited;   // memory.max is below what the device can grant
 };
 
 // Tells about a device of `capacity` bytes: what the process itself has done is in it, what others

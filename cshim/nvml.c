@@ -44,6 +44,11 @@ static bool find(struct subject *s, ga_nvml_device device, uint64_t capacity) {
            parse_uuid(text, s->uuid) && ga_budget_ask(s->root, s->uuid, capacity, &s->budget);
 }
 
+// Where it has no budget there is nothing to fit the others into: it sees everybody.
+static bool find_limited(struct subject *s, ga_nvml_device device) {
+    return find(s, device, UINT64_MAX) && s->budget.limited;
+}
+
 #define MEMORY_V2 (sizeof(struct ga_nvml_memory_v2) | 2u << 24)
 
 // What CUDA calls the device's memory is the card's, less what the driver keeps for itself.
@@ -188,7 +193,7 @@ ga_nvml_result ga_nvml_processes(GA_FN_nvmlDeviceGetComputeRunningProcesses *rea
     struct list l = {.size = size};
     struct question q = {.processes = real, .device = device};
     size_t mapped;
-    if (!count || (*count && !to) || !find(&s, device, UINT64_MAX) ||
+    if (!count || (*count && !to) || !find_limited(&s, device) ||
         !collect(&l, ask_processes, &q, &mapped))
         return real(device, count, to);
     keep_sharers(&l, &s);
@@ -206,7 +211,7 @@ ga_nvml_result ga_nvml_process_details(GA_FN_nvmlDeviceGetRunningProcessDetailLi
     struct question q = {.details = real, .device = device};
     size_t mapped;
     if (!details || details->version != DETAILS_V1 || (details->count && !details->list) ||
-        !find(&s, device, UINT64_MAX))
+        !find_limited(&s, device))
         return real(device, details);
     q.form = *details;
     if (!collect(&l, ask_details, &q, &mapped))

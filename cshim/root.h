@@ -106,6 +106,7 @@ struct ga_late {
 // What the daemon last said of a device's memory, and when: budget.c.
 struct ga_answer {
     bool known;
+    bool limited;
     uint8_t uuid[GA_UUID_SIZE];
     uint32_t link_epoch; // of the link that brought it
     uint32_t slot;       // of the lease there, or GA_NO_SLOT

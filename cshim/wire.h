@@ -357,7 +357,7 @@ struct ga_wire_room_reply {
     uint64_t room;
     uint64_t word;
     uint32_t slot;
-    uint32_t pad;
+    uint32_t flags;
 };
 _Static_assert(sizeof(struct ga_wire_room_reply) == 40, "RoomReply");
 _Static_assert(offsetof(struct ga_wire_room_reply, total) == 0, "RoomReply.Total");
@@ -365,7 +365,8 @@ _Static_assert(offsetof(struct ga_wire_room_reply, used) == 8, "RoomReply.Used")
 _Static_assert(offsetof(struct ga_wire_room_reply, room) == 16, "RoomReply.Room");
 _Static_assert(offsetof(struct ga_wire_room_reply, word) == 24, "RoomReply.Word");
 _Static_assert(offsetof(struct ga_wire_room_reply, slot) == 32, "RoomReply.Slot");
-_Static_assert(offsetof(struct ga_wire_room_reply, pad) == 36, "RoomReply.Pad");
+_Static_assert(offsetof(struct ga_wire_room_reply, flags) == 36, "RoomReply.Flags");
+#define GA_ROOM_LIMITED 0x1u
 #define GA_NO_SLOT 0xffffffffu
 #define GA_JOB_PER_PROCESS 0x1u
 #define GA_JOB_WAIT 0x2u

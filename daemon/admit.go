@@ -231,6 +231,9 @@ func (d *Daemon) room(s *session, device ipc.UUID) (ipc.RoomReply, error) {
 		return ipc.RoomReply{}, err
 	}
 	rep := ipc.RoomReply{Total: uint64(room.Total), Used: uint64(room.Used), Room: uint64(room.Room), Slot: ipc.NoSlot}
+	if room.Limited {
+		rep.Flags = ipc.RoomLimited
+	}
 	if slot := s.slotOf(dev.Index); slot >= 0 && room.Lease != 0 {
 		rep.Slot = uint32(slot)
 		rep.Word = uint64(ipc.MakeWord(uint64(room.Credit), d.words.Epoch(room.Lease), 0))

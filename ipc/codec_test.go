@@ -77,7 +77,7 @@ func samples() []sample {
 		sampleOf("StreamReply", TypeStream, true, StreamReply{Current: 1, Max: 2, Text: MakeText("cap 2")}),
 		sampleOf("ContextReply", TypeContext, true, ContextReply{Current: 3, Requested: 9, Remaining: 8, Text: MakeText("full")}),
 		sampleOf("QueryReply", TypeQuery, true, QueryReply{Total: 3, Used: 2, Room: 1}),
-		sampleOf("RoomReply", TypeRoom, true, RoomReply{Total: 3, Used: 2, Room: 1, Word: 7, Slot: 31}),
+		sampleOf("RoomReply", TypeRoom, true, RoomReply{Total: 3, Used: 2, Room: 1, Word: 7, Slot: 31, Flags: RoomLimited}),
 		sampleOf("ByeReply", TypeBye, true, Empty{}),
 		sampleOf("JobOpenReply", TypeJobOpen, true, goodOpened),
 		sampleOf("SnapshotPart", TypeSnapshot, true, SnapshotPart{Last: 1}),

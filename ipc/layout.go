@@ -368,8 +368,13 @@ type RoomReply struct {
 	Room  uint64
 	Word  uint64 // the credit word that Used and Room were summed by; 0 without a lease
 	Slot  uint32 // whose word; NoSlot: the session has no lease on the device
-	Pad   uint32
+	Flags uint32 // RoomLimited
 }
+
+// Flags of RoomReply.
+const (
+	RoomLimited uint32 = 1 // a memory.max is in force that is below what the device can grant
+)
 
 // NoSlot in RoomReply.Slot means that there is no lease.
 const NoSlot = ^uint32(0)

@@ -49,9 +49,9 @@ func validate[T Body](body *T) *ProtocolError {
 		return first(zero("ContextReply.Reserved", uint64(m.Reserved)), text("ContextReply.Text", &m.Text))
 	case *RoomReply:
 		if m.Slot != NoSlot {
-			return first(slot(m.Slot), zero("RoomReply.Pad", uint64(m.Pad)))
+			return slot(m.Slot)
 		}
-		return first(zero("RoomReply.Word", m.Word), zero("RoomReply.Pad", uint64(m.Pad)))
+		return zero("RoomReply.Word", m.Word)
 	case *SnapshotPart:
 		return first(flag("SnapshotPart.Last", m.Last), zero("SnapshotPart.Reserved", uint64(m.Reserved)))
 	}

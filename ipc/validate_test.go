@@ -89,7 +89,6 @@ func TestValuesRefused(t *testing.T) {
 		broken("hello in job", HelloReply{}, StatusRange, "InJob is 2", func(m *HelloReply) { m.InJob = 2 }),
 		broken("hello on loss", HelloReply{}, StatusRange, "OnLoss is 2", func(m *HelloReply) { m.OnLoss = 2 }),
 		broken("room slot", RoomReply{}, StatusRange, "slot 32", func(m *RoomReply) { m.Slot = 32 }),
-		broken("room pad", RoomReply{}, StatusMalformed, "Pad", func(m *RoomReply) { m.Pad = 1 }),
 		broken("room word", RoomReply{Slot: NoSlot}, StatusMalformed, "Word", func(m *RoomReply) { m.Word = 1 }),
 		broken("attach slot", AttachReply{}, StatusRange, "slot", func(m *AttachReply) { m.Slot = 32 }),
 		broken("attach scope", AttachReply{}, StatusRange, "SlotScope", func(m *AttachReply) { m.SlotScope = 4 }),

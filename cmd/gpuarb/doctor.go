@@ -63,6 +63,7 @@ func (d *doctor) examine() []finding {
 	d.checkDriver()
 	d.checkShim()
 	d.checkCatches()
+	d.checkQueries()
 	d.checkFuse()
 	d.checkMounts()
 	d.checkLimits()
@@ -135,6 +136,17 @@ func (d *doctor) checkVersions() {
 	default:
 		d.found("version", fine, "", "gpuarb and the daemon are %s", version.Version)
 	}
+}
+
+// checkQueries tells what programs that are started from here see of the device.
+func (d *doctor) checkQueries() {
+	if d.getenv("GPUARB_VIRTUALIZE") == "0" {
+		d.found("queries", note, "unset it where programs size themselves by what is free",
+			"GPUARB_VIRTUALIZE=0: programs are told of the whole device and of every process on it; their budgets hold all the same")
+		return
+	}
+	d.found("queries", fine, "", "a program is told of its budget; under one that is below the device's memory, nvidia-smi and its "+
+		"kin list those who share it, else every process (GPUARB_VIRTUALIZE=0 shows all)")
 }
 
 func (d *doctor) checkDevices() {

@@ -87,6 +87,15 @@ func TestDoctorHealthy(t *testing.T) {
 	}
 }
 
+func TestDoctorQueries(t *testing.T) {
+	for value, want := range map[string]verdict{"": fine, "1": fine, "0": note} {
+		f := examine(t, machine(t, nil), map[string]string{"GPUARB_VIRTUALIZE": value})["queries"]
+		if len(f) != 1 || f[0].Verdict != want || !strings.Contains(f[0].Text, "GPUARB_VIRTUALIZE=0") {
+			t.Errorf("GPUARB_VIRTUALIZE=%q: %+v", value, f)
+		}
+	}
+}
+
 func TestDoctorSick(t *testing.T) {
 	daemon := startDaemon(t, func(d *fakeDaemon) { d.state.Devices = nil })
 	root := machine(t, map[string]string{"proc/self/mountinfo": mountTable, "gpu/version": "1.0\n", "dev/fuse": ""})

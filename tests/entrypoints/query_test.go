@@ -277,6 +277,34 @@ func TestQueriesOfEveryList(t *testing.T) {
 	})
 }
 
+// A program without a budget sees every process, with what the device says of it; so does one whose
+// budget is as large as what the device can grant. One byte less, and it sees who shares the budget.
+func TestQueriesWithoutABudget(t *testing.T) {
+	t.Parallel()
+	const grantable = 7 << 30
+	m := rig.New(t, rig.Options{NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
+		Config: "schema_version = 1\n[[device]]\nreserve = \"1GiB\"\n"})
+	stranger := m.Interact(m.Command(m.Env(), rig.Build(t, "programs/cudaprog-dlsym")))
+	stranger.Want("alloc a 1G", "ok")
+	bare := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym")))
+	bare.Want("alloc a 2G", "ok")
+	all := fmt.Sprintf(" %d:%d %d:%d", stranger.PID(), 1<<30, bare.PID(), 2<<30)
+	sees(t, bare, all)
+	for _, c := range []struct {
+		limit uint64
+		all   bool
+	}{{grantable, true}, {grantable - 1, false}} {
+		p := start(m, "dlsym", c.limit)
+		p.Want("alloc a 4M", "ok")
+		list := fmt.Sprintf(" %d:%d", p.PID(), 4*mib)
+		if c.all {
+			list = all + list
+		}
+		sees(t, p, list)
+		p.End()
+	}
+}
+
 // Switched off, the answers are the vendor's own, while the budget holds.
 func TestQueriesNotVirtualized(t *testing.T) {
 	t.Parallel()
