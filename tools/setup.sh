@@ -7,14 +7,17 @@
 # otherwise. With everything in place this takes a few milliseconds.
 set -euo pipefail
 
-# Debian package, what shows that it is there (a command, or a path that may be a
-# pattern), and the targets that need it.
-readonly packages='
+# The release of clang that is used, or would be.
+clang=$(clang -dumpversion 2>/dev/null || echo 14)
+
+# Debian package, what shows that it is there (a command, a path that may be a pattern, or
+# a file in the folder where clang looks for its runtime), and the targets that need it.
+readonly packages="
 gcc                       gcc                                    build
 libc6-dev                 /usr/include/stdlib.h                  build
 git                       git                                    lint test
 clang                     clang                                  test
-libclang-rt-14-dev        /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.tsan-*.a test
+libclang-rt-${clang%%.*}-dev        clang:libclang_rt.fuzzer*.a            test
 fuse3                     fusermount3                            demo test
 ffmpeg                    ffmpeg                                 demo test
 python3                   /usr/bin/python3                       demo test
@@ -36,11 +39,14 @@ shellcheck                shellcheck                             lint
 systemd                   systemd-analyze                        lint
 debootstrap               debootstrap                            full root
 systemd-container         systemd-nspawn                         full
-'
+"
 
 # present PROBE: is the command, or a file of that pattern, here?
 present() {
+    local folder
     case $1 in
+    # Another release's runtime is of no use to it, so it is asked for its own.
+    clang:*) folder=$(clang -print-runtime-dir 2>/dev/null) && compgen -G "$folder/${1#clang:}" >/dev/null ;;
     /*) compgen -G "$1" >/dev/null ;;
     *) command -v "$1" >/dev/null ;;
     esac
@@ -73,13 +79,24 @@ missing() {
 
 # install_packages PACKAGE...: what apt says is shown where it fails.
 install_packages() {
+    local log
+    log=$(mktemp)
+    if ! apt_install "$@" >"$log" 2>&1 </dev/null; then
+        cat "$log" >&2
+        rm -f "$log"
+        return 1
+    fi
+    rm -f "$log"
+}
+
+apt_install() {
     export DEBIAN_FRONTEND=noninteractive
     if ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; then
-        apt-get update -q >&2 || return
+        apt-get update -q || return
     fi
     # A list older than the archive names files that are gone: fetch it and try once more.
-    apt-get install -q -y --no-install-recommends "$@" >&2 </dev/null ||
-        { apt-get update -q >&2 && apt-get install -q -y --no-install-recommends "$@" >&2 </dev/null; }
+    apt-get install -q -y --no-install-recommends "$@" ||
+        { apt-get update -q && apt-get install -q -y --no-install-recommends "$@"; }
 }
 
 main() {
@@ -99,14 +116,7 @@ main() {
         return 1
     fi
     echo "gpuarb: installing ${need[*]}" >&2
-    local log
-    log=$(mktemp)
-    if ! install_packages "${need[@]}" 2>"$log"; then
-        cat "$log" >&2
-        rm -f "$log"
-        return 1
-    fi
-    rm -f "$log"
+    install_packages "${need[@]}"
     mapfile -t need < <(missing "$target")
     if [ "${#need[@]}" -ne 0 ]; then
         echo "gpuarb: installed, and still not found: ${need[*]}" >&2

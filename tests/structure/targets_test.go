@@ -90,6 +90,38 @@ func TestDemoFailsWithTheLog(t *testing.T) {
 	}
 }
 
+// TestSetupAsksTheCompiler: the sanitizers' runtime is there when the clang that is used finds it, whatever
+// other releases of LLVM have brought with them.
+func TestSetupAsksTheCompiler(t *testing.T) {
+	dir := t.TempDir()
+	runtime := filepath.Join(dir, "runtime")
+	for path, text := range map[string]string{
+		"clang": "case $1 in -print-runtime-dir) echo " + runtime + ";; -dumpversion) echo 15.0.6;; esac",
+		"id":    "echo 1000", // nothing is installed
+		"go":    "",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, path), []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, there := range []bool{false, true} {
+		if there {
+			if err := os.MkdirAll(runtime, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(runtime, "libclang_rt.fuzzer-x86_64.a"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := bounded.Command(t, bounded.Patience, filepath.Join(root, "tools", "setup.sh"), "test")
+		cmd.Env = []string{"PATH=" + dir + ":/usr/bin:/bin"}
+		out, err := cmd.CombinedOutput()
+		if named := strings.Contains(string(out), " libclang-rt-15-dev"); named == there {
+			t.Errorf("the runtime is there: %v; setup names its package: %v (%v)\n%s", there, named, err, out)
+		}
+	}
+}
+
 // withoutMake is an environment in which make is not called by another one.
 func withoutMake(env []string) []string {
 	var kept []string
