@@ -7,6 +7,7 @@
 #   tests/simcuda/build.mk    target sim
 #   tests/programs/build.mk   target programs
 #   tests/bench/build.mk      target bench-programs
+#   tests/upgrade/build.mk    target previous
 # Their targets NAME-test and NAME-bench are run by `make test` and `make bench`.
 # Everything that is built lies under build/.
 
@@ -36,7 +37,8 @@ SYSCONFDIR ?= /etc
 DESTDIR ?=
 
 include tools/lines.mk
-FRAGMENTS := cshim/build.mk tests/simcuda/build.mk tests/programs/build.mk tests/bench/build.mk
+FRAGMENTS := cshim/build.mk tests/simcuda/build.mk tests/programs/build.mk tests/bench/build.mk \
+             tests/upgrade/build.mk
 C_TESTS := $(shell sed -n 's/^\([a-z-]*-test\):.*/\1/p' $(FRAGMENTS))
 FULL_STEPS := $(shell sed -n 's/^\([a-z-]*-full\):.*/\1/p' $(FRAGMENTS))
 C_BENCHES := $(shell sed -n 's/^\([a-z-]*-bench\):.*/\1/p' $(FRAGMENTS))
@@ -80,13 +82,13 @@ demo: setup-demo ## show two programs share one simulated GPU
 # `make test` can be narrowed: PKG=./arbiter/... runs those Go tests alone.
 .PHONY: test
 test: setup-test ## build everything and run all tests; ends in "N passed, N failed, N skipped"
-	@$(MAKE) --no-print-directory test-build $(BUILD)/tools/testsum
+	@$(MAKE) --no-print-directory test-build previous $(BUILD)/tools/testsum
 	@GO='$(GO)' MAKE='$(MAKE)' C_TESTS='$(C_TESTS)' tools/test.sh $(PKG)
 
 # Steps of its own are targets NAME-full of a fragment. RUN=TestFullKill picks Go tests by name.
 .PHONY: test-full
 test-full: setup-full ## run the tests that take long, and say how long; PKG= as with test
-	@$(MAKE) --no-print-directory test-build $(BUILD)/tools/testsum
+	@$(MAKE) --no-print-directory test-build previous $(BUILD)/tools/testsum
 	@GO='$(GO)' MAKE='$(MAKE)' FULL_STEPS='$(FULL_STEPS)' RUN='$(or $(RUN),TestFull)' tools/test-full.sh $(PKG)
 
 .PHONY: test-gpu

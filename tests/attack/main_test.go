@@ -79,32 +79,7 @@ func agree(t *testing.T, m *rig.Machine, except ...int) {
 	}
 }
 
-func disagreement(m *rig.Machine, except ...int) string {
-	type place struct{ pid, device int }
-	held, wrong := map[place]rig.Held{}, ""
-	for _, h := range m.Held() {
-		held[place{h.PID, h.Device}] = h
-	}
-	for _, pid := range except {
-		for device := range 2 {
-			delete(held, place{pid, device})
-		}
-	}
-	for _, l := range m.Snapshot().Leases {
-		h, ok := held[place{l.PID, l.Device}]
-		delete(held, place{l.PID, l.Device})
-		if ok && (uint64(l.Used) != h.Bytes || l.Streams != h.Streams) {
-			wrong += fmt.Sprintf("process %d on GPU %d: the daemon says %d bytes and %d streams (%s), the driver %d and %d\n",
-				l.PID, l.Device, l.Used, l.Streams, l.State, h.Bytes, h.Streams)
-		}
-	}
-	for at, h := range held {
-		if h.Bytes > 0 || h.Streams > 0 {
-			wrong += fmt.Sprintf("process %d on GPU %d holds %d bytes and %d streams, and has no lease\n", at.pid, at.device, h.Bytes, h.Streams)
-		}
-	}
-	return wrong
-}
+func disagreement(m *rig.Machine, except ...int) string { return m.Disagreement(except...) }
 
 // allGone waits until no lease is left, and checks that nothing else is either.
 func allGone(t *testing.T, m *rig.Machine) {

@@ -153,6 +153,13 @@ func (m *Machine) Start() {
 	}
 }
 
+// Use has the daemons that are started from here on be another binary than the built one.
+func (m *Machine) Use(daemon string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.o.Binary = daemon
+}
+
 // TryStart is Start for a daemon that may refuse to.
 func (m *Machine) TryStart() error {
 	ready, path, err := notifySocket(m.Dir)
@@ -173,7 +180,9 @@ func (m *Machine) TryStart() error {
 		}
 		args = append(args, "--config", empty)
 	}
+	m.mu.Lock()
 	program := m.o.Binary
+	m.mu.Unlock()
 	if program == "" {
 		program = Build(m.T, "gpuarbd")
 	}

@@ -84,3 +84,33 @@ func (m *Machine) Lease(pid, device int) accounting.LeaseState {
 	m.fatalf("process %d has no lease on GPU %d: %+v", pid, device, s.Leases)
 	return accounting.LeaseState{}
 }
+
+// Disagreement says where the daemon's count is not the driver's own, process by process but
+// for those in except; empty: nowhere. It holds whenever no call is under way.
+func (m *Machine) Disagreement(except ...int) string {
+	m.T.Helper()
+	type place struct{ pid, device int }
+	held, wrong := map[place]Held{}, ""
+	for _, h := range m.Held() {
+		held[place{h.PID, h.Device}] = h
+	}
+	for _, pid := range except {
+		for device := range 2 {
+			delete(held, place{pid, device})
+		}
+	}
+	for _, l := range m.Snapshot().Leases {
+		h, ok := held[place{l.PID, l.Device}]
+		delete(held, place{l.PID, l.Device})
+		if ok && (uint64(l.Used) != h.Bytes || l.Streams != h.Streams) {
+			wrong += fmt.Sprintf("process %d on GPU %d: the daemon says %d bytes and %d streams (%s), the driver %d and %d\n",
+				l.PID, l.Device, l.Used, l.Streams, l.State, h.Bytes, h.Streams)
+		}
+	}
+	for at, h := range held {
+		if h.Bytes > 0 || h.Streams > 0 {
+			wrong += fmt.Sprintf("process %d on GPU %d holds %d bytes and %d streams, and has no lease\n", at.pid, at.device, h.Bytes, h.Streams)
+		}
+	}
+	return wrong
+}

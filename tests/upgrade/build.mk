@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+# What was built before: build/previous/, for the tests of an upgrade.
+
+BUILD ?= build
+include tools/lines.mk
+
+.PHONY: previous
+previous: $(BUILD)/previous/libgpuarb.so
+
+$(BUILD)/previous/libgpuarb.so: tests/upgrade/previous tests/upgrade/build.sh
+	$(call line,MAKE,$(@D))tests/upgrade/build.sh "$$(cat tests/upgrade/previous)" $(@D)
+	@touch $@
