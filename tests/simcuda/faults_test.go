@@ -49,9 +49,16 @@ func TestLostDevice(t *testing.T) {
 		t.Errorf("alloc says %s", got)
 	}
 	m.sim("restore", "0")
-	if got := h.ask("alloc 1"); got != "0" {
-		t.Errorf("alloc says %s", got)
+	if got := h.ask("alloc 1"); got != "46" {
+		t.Errorf("a context outlived its device: alloc says %s", got)
 	}
+	m.wantTotal(0)
+	again := m.hold("1")
+	m.wantTotal(1)
+	h.kill()
+	m.wantTotal(1)
+	again.kill()
+	m.wantTotal(0)
 }
 
 func TestNonsenseIsRefused(t *testing.T) {

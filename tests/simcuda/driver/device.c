@@ -61,7 +61,8 @@ bool dev_select(struct driver *d) {
 }
 
 CUresult dev_lost(int phys) {
-    if (atomic_load_explicit(&drv.sim->dev[phys].lost, memory_order_relaxed))
+    if (atomic_load_explicit(&drv.sim->dev[phys].lost, memory_order_relaxed) ||
+        sim_outlived(drv.sim, drv.me, phys))
         return drv.sim->config.lost_code;
     return CUDA_SUCCESS;
 }

@@ -4,15 +4,18 @@
 
 #include "nvml.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static struct {
     pthread_mutex_t lock;
     struct sim_state *sim;
     unsigned users;
+    uint32_t losses[SIM_MAX_DEVICES]; // of each device, when the first user came
 } lib = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 // A handle is the address of one of these: device n of NVML's own order.
@@ -23,6 +26,32 @@ struct sim_state *nvml_state(void) {
     struct sim_state *s = lib.users ? lib.sim : NULL;
     pthread_mutex_unlock(&lib.lock);
     return s;
+}
+
+// hang waits as long as somebody wants NVML to: while there is a file of that name. It is read, so
+// that one which leads to a filesystem that does not answer hangs as a driver does, beyond the
+// reach of any signal.
+static void hang(const char *what) {
+    char path[4096], c;
+    snprintf(path, sizeof path, "%s/hang-%s", sim_dir(), what);
+    for (int fd; (fd = open(path, O_RDONLY | O_CLOEXEC)) >= 0; close(fd)) {
+        struct timespec step = {0, 5000000};
+        if (read(fd, &c, 1) < 0)
+            nanosleep(&step, NULL);
+        nanosleep(&step, NULL);
+    }
+}
+
+static void hang_device(int phys) {
+    char what[16];
+    snprintf(what, sizeof what, "%d", phys);
+    hang(what);
+}
+
+// The library looks at the devices when it is initialised: one that was lost since is so for it
+// until it is initialised again.
+static bool is_lost(struct sim_state *s, int phys) {
+    return atomic_load(&s->dev[phys].lost) || atomic_load(&s->dev[phys].losses) != lib.losses[phys];
 }
 
 static int physical(const struct sim_state *s, unsigned index) {
@@ -37,9 +66,8 @@ nvmlReturn_t nvml_device(nvmlDevice_t handle, struct sim_state **s, int *phys) {
     if (!h || h < handles || h >= handles + (*s)->device_count)
         return NVML_ERROR_INVALID_ARGUMENT;
     *phys = physical(*s, (unsigned)(h - handles));
-    if (atomic_load(&(*s)->dev[*phys].lost))
-        return NVML_ERROR_GPU_IS_LOST;
-    return NVML_SUCCESS;
+    hang_device(*phys);
+    return is_lost(*s, *phys) ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
 }
 
 nvmlDevice_t nvml_handle(const struct sim_state *s, int phys) {
@@ -48,6 +76,7 @@ nvmlDevice_t nvml_handle(const struct sim_state *s, int phys) {
 
 static nvmlReturn_t init(void) {
     nvmlReturn_t rc = NVML_SUCCESS;
+    hang("init");
     pthread_mutex_lock(&lib.lock);
     if (!lib.sim)
         lib.sim = sim_open();
@@ -55,8 +84,9 @@ static nvmlReturn_t init(void) {
         rc = NVML_ERROR_UNKNOWN;
     else if (lib.sim->device_count == 0)
         rc = NVML_ERROR_DRIVER_NOT_LOADED;
-    else
-        lib.users++;
+    else if (lib.users++ == 0)
+        for (uint32_t i = 0; i < lib.sim->device_count; i++)
+            lib.losses[i] = atomic_load(&lib.sim->dev[i].losses);
     pthread_mutex_unlock(&lib.lock);
     return rc;
 }
@@ -187,7 +217,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *n) {
 }
 
 static nvmlReturn_t hand_out(struct sim_state *s, int phys, nvmlDevice_t *out) {
-    if (atomic_load(&s->dev[phys].lost))
+    hang_device(phys);
+    if (is_lost(s, phys))
         return NVML_ERROR_GPU_IS_LOST;
     *out = nvml_handle(s, phys);
     return NVML_SUCCESS;

@@ -5,10 +5,12 @@
 #include "sim.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char usage[] =
     "usage: simcuda COMMAND\n"
@@ -22,6 +24,7 @@ static const char usage[] =
     "  reset-peak            begin the peaks anew\n"
     "  devices               INDEX UUID PCI TOTAL CAPACITY STATE NAME\n"
     "  lose DEV, restore DEV a device falls off the bus, and comes back\n"
+    "  hang DEV, answer DEV  NVML does not answer for a device, or (DEV is init) at all, and does\n"
     "  release [PID]         give back now what dead processes hold (SIMCUDA_RELEASE_DELAY_MS)\n"
     "  fail RULE             add a fault: FUNCTION:WHEN:WHAT[:process][:pid=N]\n"
     "  faults                the rules, how many calls each saw and how many it hit\n"
@@ -153,7 +156,25 @@ static int cmd_lost(struct sim_state *s, const char *dev, bool lost) {
     int d = device_arg(s, dev);
     if (d < 0)
         return fail("no such device");
-    atomic_store(&s->dev[d].lost, lost);
+    if (lost)
+        sim_lose(s, d);
+    else
+        atomic_store(&s->dev[d].lost, 0);
+    return 0;
+}
+
+// The file that has NVML hang, for one device or for everybody who initialises it.
+static int cmd_hang(struct sim_state *s, const char *what, bool hang) {
+    char path[4096];
+    if (strcmp(what, "init") != 0 && device_arg(s, what) < 0)
+        return fail("neither init nor a device");
+    snprintf(path, sizeof path, "%s/hang-%s", sim_dir(), what);
+    if (!hang)
+        return unlink(path) == 0 ? 0 : fail("it does not hang");
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return fail("the folder cannot be written");
+    close(fd);
     return 0;
 }
 
@@ -244,6 +265,10 @@ static int run(struct sim_state *s, int argc, char **argv) {
         return cmd_lost(s, a, true);
     if (!strcmp(c, "restore") && a && !b)
         return cmd_lost(s, a, false);
+    if (!strcmp(c, "hang") && a && !b)
+        return cmd_hang(s, a, true);
+    if (!strcmp(c, "answer") && a && !b)
+        return cmd_hang(s, a, false);
     if (!strcmp(c, "release") && !b)
         return cmd_release(s, a);
     if (!strcmp(c, "fail") && a && !b)

@@ -216,6 +216,8 @@ static struct sim_proc *claim_record(struct sim_state *s, const struct sim_proc 
         }
     if (found) {
         memcpy(found, want, sizeof *found);
+        for (uint32_t d = 0; d < s->device_count; d++)
+            atomic_store(&found->dev[d].life, atomic_load(&s->dev[d].losses));
         atomic_store(&found->state, SIM_PROC_LIVE);
     }
     sim_unlock(s);

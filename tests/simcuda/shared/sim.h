@@ -73,6 +73,7 @@ struct sim_device {
     uint64_t user;      // guarded by lock: sum over the records, user alone
     uint64_t user_peak; // guarded by lock
     _Atomic uint32_t lost;
+    _Atomic uint32_t losses; // how often it fell off the bus
 };
 
 // What one process holds on one device. Written by that process alone, under the lock.
@@ -80,7 +81,8 @@ struct sim_usage {
     _Atomic uint64_t user;  // bytes that its program asked for and has not freed
     _Atomic uint64_t extra; // contexts, rounding, what pools keep
     _Atomic uint64_t user_peak;
-    _Atomic uint32_t allocs, streams, contexts, pad;
+    _Atomic uint32_t allocs, streams, contexts;
+    _Atomic uint32_t life; // the device's losses when the process came: nothing outlives one
 };
 
 enum sim_proc_state { SIM_PROC_FREE, SIM_PROC_LIVE };
@@ -146,6 +148,11 @@ struct sim_delta {
     int32_t allocs, streams, contexts;
 };
 bool sim_take(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d);
+
+// A device falls off the bus, with all that anybody has there. Whoever came before that has
+// nothing there any more, also when it is back.
+void sim_lose(struct sim_state *s, int dev);
+bool sim_outlived(const struct sim_state *s, const struct sim_proc *p, int dev);
 void sim_give(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d);
 void sim_give_locked(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d);
 

@@ -16,7 +16,7 @@
 
 #define SIM_MAGIC 0x73696d6375646131ull
 
-enum { SIM_VERSION = 5 };
+enum { SIM_VERSION = 6 };
 
 const char *sim_dir(void) {
     static char dir[3072];
@@ -162,11 +162,34 @@ uint64_t sim_capacity(const struct sim_state *s, int dev) {
     return total > reserved ? total - reserved : 0;
 }
 
+bool sim_outlived(const struct sim_state *s, const struct sim_proc *p, int dev) {
+    return atomic_load_explicit(&p->dev[dev].life, memory_order_relaxed) !=
+           atomic_load_explicit(&s->dev[dev].losses, memory_order_relaxed);
+}
+
+void sim_lose(struct sim_state *s, int dev) {
+    sim_lock(s);
+    atomic_store(&s->dev[dev].lost, 1);
+    atomic_fetch_add(&s->dev[dev].losses, 1);
+    for (uint32_t i = 0; i < atomic_load(&s->proc_high); i++) {
+        struct sim_usage *u = &s->proc[i].dev[dev];
+        atomic_store(&u->user, 0);
+        atomic_store(&u->extra, 0);
+        atomic_store(&u->allocs, 0);
+        atomic_store(&u->streams, 0);
+        atomic_store(&u->contexts, 0);
+    }
+    s->dev[dev].used = s->dev[dev].user = 0;
+    sim_unlock(s);
+}
+
 // A record is complete at every instant: a process killed between two of these stores leaves sums
 // that the next holder of the lock adds up anew.
 static void apply_locked(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d) {
     struct sim_usage *u = &p->dev[dev];
     struct sim_device *g = &s->dev[dev];
+    if (sim_outlived(s, p, dev))
+        return;
     uint64_t user = atomic_load_explicit(&u->user, memory_order_relaxed) + (uint64_t)d.user;
     uint64_t extra = atomic_load_explicit(&u->extra, memory_order_relaxed) + (uint64_t)d.extra;
     atomic_store_explicit(&u->user, user, memory_order_relaxed);
@@ -190,7 +213,8 @@ static bool try_take(struct sim_state *s, struct sim_proc *p, int dev, struct si
     int64_t bytes = d.user + d.extra;
     sim_lock(s);
     uint64_t used = s->dev[dev].used;
-    bool fits = bytes <= 0 || (used <= capacity && (uint64_t)bytes <= capacity - used);
+    bool fits = bytes <= 0 || (!sim_outlived(s, p, dev) && used <= capacity &&
+                               (uint64_t)bytes <= capacity - used);
     if (fits)
         apply_locked(s, p, dev, d);
     sim_unlock(s);
