@@ -44,6 +44,7 @@ type DeviceState struct {
 	UUID           string `json:"uuid"`
 	PCI            string `json:"pci"` // domain:bus:device.function, lower case
 	Lost           bool   `json:"lost"`
+	Unresponsive   bool   `json:"unresponsive"` // it does not answer: its figures are old
 	Total          Bytes  `json:"total_bytes"`
 	Reserve        Bytes  `json:"reserve_bytes"`   // never granted to anybody
 	Capacity       Bytes  `json:"capacity_bytes"`  // total − reserve − unmanaged − overhead

@@ -133,6 +133,28 @@ func (a *Arbiter) LoseDevice(now time.Time, index int) {
 		Text: fmt.Sprintf("GPU %d fell off the bus; %d leases are lost", index, len(leases))})
 }
 
+// Unresponsive marks a device that has not answered for some time. Everything goes on
+// with what it said last. Unknown and lost devices are ignored.
+func (a *Arbiter) Unresponsive(now time.Time, index int, silent time.Duration) {
+	d := a.device(index)
+	if d == nil || d.lost || d.hung {
+		return
+	}
+	d.hung = true
+	a.event(Event{Time: now, Kind: EventHung, Device: index, WaitedMs: silent.Milliseconds(), Text: fmt.Sprintf(
+		"GPU %d has not answered for %s: what it said last counts until it does", index, brief(silent))})
+}
+
+// Responsive tells that a device which did not answer does again.
+func (a *Arbiter) Responsive(now time.Time, index int) {
+	d := a.device(index)
+	if d == nil || !d.hung {
+		return
+	}
+	d.hung = false
+	a.event(Event{Time: now, Kind: EventHung, Device: index, Text: fmt.Sprintf("GPU %d answers again", index)})
+}
+
 // Events returns the events since the last call, oldest first. Where nobody
 // calls for long, the oldest are dropped.
 func (a *Arbiter) Events() []Event {

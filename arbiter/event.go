@@ -22,6 +22,7 @@ const (
 	EventVerified   Kind = "verified"    // the device confirms a restored lease
 	EventDeviceLost Kind = "device_lost" // a device fell off the bus
 	EventDevice     Kind = "device"      // a device came, or came back
+	EventHung       Kind = "device_hung" // a device does not answer, or does again
 	EventLimits     Kind = "limits"      // limits were changed
 	EventPolicy     Kind = "policy"      // a new configuration is in force
 	EventQueued     Kind = "queued"      // a request waits

@@ -95,7 +95,7 @@ func worse(x, y accounting.State) accounting.State {
 func (a *Arbiter) deviceState(d *device) accounting.DeviceState {
 	sums := a.ledger.Device(d.Index)
 	state := accounting.DeviceState{
-		Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: d.UUID, PCI: d.PCI, Lost: d.lost,
+		Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: d.UUID, PCI: d.PCI, Lost: d.lost, Unresponsive: d.hung,
 		Total: d.Total, Reserve: d.reserve(), Capacity: sums.Limit,
 		Granted: sums.Granted, Committed: sums.Committed, Used: d.peak.seen, Peak: d.peak.most,
 		Unmanaged: d.unmanaged, Overhead: d.overhead,

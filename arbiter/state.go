@@ -11,6 +11,7 @@ type device struct {
 	Device
 	rule     DeviceRule
 	lost     bool
+	hung     bool             // it does not answer
 	overhead accounting.Bytes // Σ over its leases, where not charged to them
 	peak     peak
 

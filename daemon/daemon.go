@@ -49,6 +49,7 @@ type Daemon struct {
 	// under it.
 	mu                 sync.Mutex
 	arb                *arbiter.Arbiter
+	readers            map[int]*reader // by device
 	words              *shim.Words
 	file               *statefile.File
 	onLoss             uint32
@@ -86,7 +87,7 @@ func startWith(o Options, change func(*parts)) (*Daemon, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	logs := newLogQueue(o.Log.Handler())
 	d := &Daemon{log: slog.New(logs), logs: logs, place: p, ctx: ctx, cancel: cancel, failed: make(chan error, 4),
-		words: shim.NewWords(), uuids: map[ipc.UUID]inventory.Device{},
+		words: shim.NewWords(), uuids: map[ipc.UUID]inventory.Device{}, readers: map[int]*reader{},
 		sessions: map[ipc.Token]*session{}, byKey: map[uint64]*session{},
 		sessionsOf: newCounts(), jobsOf: newCounts(),
 		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]string{}, queue: newWaiters()}
@@ -124,9 +125,7 @@ func (d *Daemon) start() error {
 	if !fresh {
 		d.recover()
 	}
-	for _, dev := range d.inv.Devices() {
-		d.observe(dev.Index) // what is in use at start counts from the start
-	}
+	d.startReaders()
 	if err := d.mount(); err != nil {
 		return err
 	}
@@ -183,13 +182,21 @@ func (d *Daemon) addDevices() {
 		d.log.Info("devices", "found", len(devices), "note", why)
 	}
 	now := d.now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for _, dev := range devices {
+		d.readers[dev.Index] = newReader(d, dev.Index)
 		if dev.UUIDBytes != (ipc.UUID{}) { // without one it cannot be asked for, only shown
 			d.uuids[dev.UUIDBytes] = dev
 		}
-		d.arb.AddDevice(now, arbiter.Device{Index: dev.Index, Vendor: dev.Vendor, Name: dev.Name,
-			UUID: dev.UUID, PCI: dev.PCI, Total: usable(dev)})
+		d.arb.AddDevice(now, deviceOf(dev))
 	}
+}
+
+// deviceOf is a device as the arbiter takes it.
+func deviceOf(dev inventory.Device) arbiter.Device {
+	return arbiter.Device{Index: dev.Index, Vendor: dev.Vendor, Name: dev.Name,
+		UUID: dev.UUID, PCI: dev.PCI, Total: usable(dev)}
 }
 
 // usable is what programs can have of a device: a driver may keep a part of it,
@@ -313,7 +320,7 @@ func (d *Daemon) logEvents() {
 	for _, e := range d.arb.Events() {
 		level := slog.LevelDebug
 		switch e.Kind {
-		case arbiter.EventClamped, arbiter.EventExcess, arbiter.EventKept, arbiter.EventDeviceLost,
+		case arbiter.EventClamped, arbiter.EventExcess, arbiter.EventKept, arbiter.EventDeviceLost, arbiter.EventHung,
 			arbiter.EventDeadlock:
 			level = slog.LevelWarn
 		case arbiter.EventDenied, arbiter.EventReclaimed, arbiter.EventVerified, arbiter.EventUnmanaged, arbiter.EventWithin,

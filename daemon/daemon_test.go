@@ -105,7 +105,7 @@ func (b *bench) until(what string, f func() bool) {
 	b.t.Helper()
 	bounded.Until(b.t, what, func() bool {
 		if b.clock != nil {
-			b.clock.Advance(pollEvery / 10)
+			b.clock.Advance(readEvery / 10)
 		}
 		return f()
 	})

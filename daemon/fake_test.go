@@ -170,16 +170,6 @@ func (m *fakeMachine) Read(index int) (inventory.Usage, error) {
 	return u, nil
 }
 
-func (m *fakeMachine) ProcessBytes(index, pid int) (bytes uint64, ok bool, err error) {
-	if err := m.answer(index); err != nil {
-		return 0, false, err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	bytes, ok = m.held[index][pid]
-	return bytes, ok, nil
-}
-
 // set changes what the machine does next.
 func (m *fakeMachine) set(change func()) {
 	m.mu.Lock()

@@ -56,7 +56,7 @@ func (d *Daemon) endSession(s *session) {
 		d.dropSession(s)
 		return
 	}
-	d.wg.Go(func() { d.reclaim(s, devices) })
+	d.reclaim(s, devices)
 }
 
 // forgetLease closes one lease of a dead session, and the session with its last.

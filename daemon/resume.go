@@ -68,8 +68,8 @@ func (d *Daemon) hearDevices(s *session) {
 
 // figure is what a device says that a process uses there; all, where it does not say.
 func (d *Daemon) figure(index, pid int) accounting.Bytes {
-	usage, err := d.inv.Read(index)
-	if err != nil || !usage.ProcessesKnown {
+	usage, ok := d.fresh(index, readEvery)
+	if !ok || !usage.ProcessesKnown {
 		return accounting.Max
 	}
 	for _, p := range usage.Processes {

@@ -15,8 +15,8 @@ type machine interface {
 	Devices() []inventory.Device
 	Why() string
 	Read(index int) (inventory.Usage, error)
-	ProcessBytes(index, pid int) (bytes uint64, ok bool, err error)
 	Facts(pid int) (inventory.ProcessFacts, error)
+	StartTicks(pid int) (uint64, error)
 	IsMapped(pid int, inode uint64, name string) (bool, error)
 	TaskOwner(tid uint32) (pid int, ok bool)
 	Descends(pid, ancestor int) bool

@@ -185,8 +185,6 @@ func (s *drmSource) usage() (Usage, error) {
 	return Usage{}, err
 }
 
-func (s *drmSource) processes() ([]ProcessUsage, bool, error) { return nil, false, nil }
-
 // sumFiles adds the numbers in files that hold one each.
 func sumFiles(paths []string) (sum uint64, err error) {
 	for _, path := range paths {

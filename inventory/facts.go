@@ -104,6 +104,19 @@ func (inv *Inventory) path(pid int, file string) string {
 	return filepath.Join(inv.root, strconv.Itoa(pid), file)
 }
 
+// StartTicks is when a process began, in clock ticks since boot. It reads one small file of
+// the kernel's memory, and does not block.
+func (inv *Inventory) StartTicks(pid int) (uint64, error) {
+	ticks, err := inv.startTicks(pid)
+	if isGone(err) {
+		err = ErrGone
+	}
+	if err != nil {
+		return 0, fmt.Errorf("process %d: %w", pid, err)
+	}
+	return ticks, nil
+}
+
 func (inv *Inventory) startTicks(pid int) (uint64, error) {
 	data, err := os.ReadFile(inv.path(pid, "stat"))
 	if err != nil {

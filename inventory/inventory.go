@@ -55,8 +55,6 @@ var ErrNoDevice = errors.New("no such device")
 // source reads one device. Its methods are safe for concurrent use.
 type source interface {
 	usage() (Usage, error)
-	// processes returns each process once, by PID; known is as Usage.ProcessesKnown.
-	processes() (list []ProcessUsage, known bool, err error)
 }
 
 // Inventory is the set of devices and the way to the facts about processes.
@@ -208,24 +206,4 @@ func (inv *Inventory) Read(index int) (Usage, error) {
 		return Usage{}, fmt.Errorf("device %d: %w", index, err)
 	}
 	return u, nil
-}
-
-// ProcessBytes says what one process holds on one device; ok is false if the
-// device does not list it (or does not know). It may block as Read does.
-func (inv *Inventory) ProcessBytes(index, pid int) (bytes uint64, ok bool, err error) {
-	src, err := inv.begin(index)
-	if err != nil {
-		return 0, false, err
-	}
-	defer inv.end()
-	list, _, err := src.processes()
-	if err != nil {
-		return 0, false, fmt.Errorf("device %d: %w", index, err)
-	}
-	for _, p := range list {
-		if p.PID == pid {
-			return p.Bytes, true, nil
-		}
-	}
-	return 0, false, nil
 }

@@ -56,12 +56,6 @@ func look(in io.Reader, out io.Writer) error {
 			if err != nil {
 				return err
 			}
-			for _, p := range u.Processes {
-				bytes, ok, err := inv.ProcessBytes(d.Index, p.PID)
-				if err != nil || !ok || bytes != p.Bytes {
-					return fmt.Errorf("process %d: %d, %v, %v", p.PID, bytes, ok, err)
-				}
-			}
 			a.Usage = append(a.Usage, u)
 		}
 		if err := enc.Encode(a); err != nil {

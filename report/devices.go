@@ -35,6 +35,8 @@ func deviceState(d accounting.DeviceState) string {
 	switch {
 	case d.Lost:
 		return string(accounting.StateLost)
+	case d.Unresponsive:
+		return "unresponsive"
 	case d.ExclusiveJob != 0:
 		return "exclusive"
 	case d.Leased:

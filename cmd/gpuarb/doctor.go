@@ -165,6 +165,11 @@ func (d *doctor) checkDevices() {
 				"device %d (%s) fell off the bus", device.Index, device.Name)
 			return
 		}
+		if device.Unresponsive {
+			d.found("devices", wrong, "see dmesg; nvidia-smi will hang as well. Programs on other devices are not affected",
+				"device %d (%s) does not answer: its figures are old", device.Index, device.Name)
+			return
+		}
 	}
 	d.found("devices", fine, "", "%s", listDevices(d.state.Devices))
 }

@@ -1,0 +1,326 @@
+package daemon
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/inventory"
+)
+
+const (
+	// readEvery is how often a device is read when nothing happens there.
+	readEvery = time.Second
+	// readFirst is the pause after which a device is looked at again that had not given back
+	// a dead process's memory; it doubles up to readOften.
+	readFirst = 200 * time.Microsecond
+	readOften = 10 * time.Millisecond
+	// readBurst is how many readings may come early where many processes die one after
+	// the other; in the long run there is one in each readOften.
+	readBurst = 1000
+	// hungAfter is how long a device may take to answer before it counts as hung: a card
+	// that wakes up takes seconds.
+	hungAfter = 5 * time.Second
+	// startPatience is how long the start waits for the devices' first answers.
+	startPatience = 2 * time.Second
+)
+
+// reader reads one device in a goroutine of its own, which is all that waits when the
+// device does: once a second, and at once where somebody waits for what it says. What a
+// reading lists serves all who wait, however many they are.
+type reader struct {
+	d     *Daemon
+	index int
+	wake  chan struct{}
+	first chan struct{} // closed when the first reading is in the books
+
+	names map[int]named // of processes that are no clients; run's own, as what follows
+	gap   time.Duration // the pause before the next look at what drains
+	paid  time.Time     // when all readings so far would have been due, one each readOften
+
+	mu     sync.Mutex
+	since  time.Time // when it last answered, or was first asked
+	asking bool      // a reading is under way
+	failed bool      // the last one got no answer
+	next   *reading  // the one that begins next, for those who wait for it; nil: nobody does
+
+	draining map[*session]*drain // dead sessions with a lease there; the daemon's lock guards it
+	hung     bool                // as the arbiter was told; the daemon's lock guards it
+}
+
+// named is what a process was called, and when that was looked up.
+type named struct {
+	start   uint64
+	command string
+	at      time.Time
+}
+
+// reading is one look at a device.
+type reading struct {
+	done  chan struct{} // closed when the rest is there
+	usage inventory.Usage
+	err   error
+}
+
+// drain is a dead session whose memory a device has not given back yet.
+type drain struct {
+	dead  time.Time
+	named bool // somebody was looked for who keeps the memory
+}
+
+func newReader(d *Daemon, index int) *reader {
+	return &reader{d: d, index: index, wake: make(chan struct{}, 1), first: make(chan struct{}), names: map[int]named{}, gap: readFirst,
+		since: d.now(), draining: map[*session]*drain{}}
+}
+
+// run reads until ctx ends. Stop does not wait for it: it may hang in the driver.
+func (r *reader) run(ctx context.Context) {
+	began := r.d.now()
+	booked := began // when the last reading for the books began
+	r.read(began, true)
+	close(r.first)
+	for r.wait(ctx, began, booked) {
+		began = r.d.now()
+		books := began.Sub(booked) >= readEvery
+		if books {
+			booked = began
+		}
+		r.read(began, books)
+	}
+}
+
+// wait waits until the next reading is due; false: ctx has ended.
+func (r *reader) wait(ctx context.Context, began, booked time.Time) bool {
+	next := booked.Add(readEvery).Sub(r.d.now())
+	if r.hurried() {
+		next = min(next, r.gap)
+		r.gap = min(2*r.gap, readOften)
+	}
+	if !r.pause(ctx, next, r.wake) {
+		return false
+	}
+	if r.paid = r.paid.Add(readOften); r.paid.Before(began) {
+		r.paid = began
+	}
+	early := r.paid.Sub(r.d.now()) - readBurst*readOften
+	return early <= 0 || r.pause(ctx, early, nil)
+}
+
+// pause waits for a time, or until somebody wakes it; false: ctx has ended.
+func (r *reader) pause(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-r.d.after(d):
+	case <-wake:
+		r.gap = readFirst
+	}
+	return true
+}
+
+// hurried says whether the next reading is due as soon as may be: a lease drains there.
+// What is not back after reclaimPatience the arbiter counts as unmanaged, by the name of
+// who keeps it, and no haste is of use.
+func (r *reader) hurried() bool {
+	now := r.d.now()
+	r.d.mu.Lock()
+	defer r.d.mu.Unlock()
+	for _, dr := range r.draining {
+		if now.Sub(dr.dead) <= reclaimPatience {
+			return true
+		}
+	}
+	return false
+}
+
+// read takes one reading. With books it is held against what the leases use, once a
+// second: a transient has to last from one such reading to the next to be believed. Any
+// reading tells whose memory is back.
+func (r *reader) read(began time.Time, books bool) {
+	d := r.d
+	var before map[arbiter.LeaseID]accounting.Bytes
+	if books {
+		d.mu.Lock()
+		before = d.arb.Used(r.index)
+		d.mu.Unlock()
+	}
+	result := r.begin()
+	usage, err := d.inv.Read(r.index)
+	r.end(result, usage, err)
+	if err != nil {
+		d.log.Debug("cannot read the device", "device", r.index, "err", err)
+		return
+	}
+	u := arbiter.Usage{Device: r.index, UsedBefore: before, Began: began}
+	if books {
+		for _, p := range usage.Processes {
+			pu := arbiter.ProcessUsage{PID: p.PID, Bytes: accounting.Bytes(p.Bytes)}
+			r.describe(&pu)
+			u.Processes = append(u.Processes, pu)
+		}
+		r.forgetNames(usage.Processes)
+	}
+	r.nameKeepers()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stopping {
+		return
+	}
+	r.answered()
+	switch {
+	case usage.Lost:
+		d.arb.LoseDevice(d.now(), r.index)
+	case books && usage.ProcessesKnown:
+		d.arb.Observe(d.now(), u)
+	}
+	r.drained(began, usage)
+	d.drainEvents()
+}
+
+// begin notes that a reading begins, and who waits for it.
+func (r *reader) begin() *reading {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	result := r.next
+	r.next = nil
+	if !r.failed {
+		r.since = r.d.now()
+	}
+	r.asking = true
+	return result
+}
+
+// end hands the reading to those who wait.
+func (r *reader) end(result *reading, usage inventory.Usage, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asking, r.failed = false, err != nil
+	if result != nil {
+		result.usage, result.err = usage, err
+		close(result.done)
+	}
+}
+
+// fresh is what a device says in a reading that begins after the call; false: it does not
+// answer in time. It is for goroutines that may wait; no lock is held.
+func (d *Daemon) fresh(index int, patience time.Duration) (inventory.Usage, bool) {
+	d.mu.Lock()
+	r := d.readers[index]
+	d.mu.Unlock()
+	if r == nil {
+		return inventory.Usage{}, false
+	}
+	r.mu.Lock()
+	if r.next == nil {
+		r.next = &reading{done: make(chan struct{})}
+	}
+	result := r.next
+	r.mu.Unlock()
+	signal(r.wake)
+	select {
+	case <-result.done:
+		return result.usage, result.err == nil
+	case <-d.after(patience):
+	case <-d.ctx.Done():
+	}
+	return inventory.Usage{}, false
+}
+
+// silent says for how long the device has owed an answer; 0: it owes none.
+func (r *reader) silent(now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.asking && !r.failed {
+		return 0
+	}
+	return now.Sub(r.since)
+}
+
+// checkDevices finds the devices that do not answer. All goes on with what they said
+// last. The lock is held.
+func (d *Daemon) checkDevices() {
+	now := d.now()
+	for _, r := range d.readers {
+		if silent := r.silent(now); silent > hungAfter && !r.hung {
+			r.hung = true
+			d.arb.Unresponsive(now, r.index, silent)
+		}
+	}
+}
+
+// answered is for a device that has answered. The lock is held.
+func (r *reader) answered() {
+	if r.hung {
+		r.hung = false
+		r.d.arb.Responsive(r.d.now(), r.index)
+	}
+}
+
+// startReaders has each device read, and waits a while for what they say first: what is
+// in use at the start counts from the start.
+func (d *Daemon) startReaders() {
+	late := d.after(startPatience)
+	for _, r := range d.readers {
+		go r.run(d.ctx)
+	}
+	for _, r := range d.readers {
+		select {
+		case <-r.first:
+		case <-late:
+			d.log.Warn("not every device answers: starting without its figures")
+			return
+		case <-d.ctx.Done():
+			return
+		}
+	}
+}
+
+// describe adds to a device's figure who the process is: a client is known by its
+// session; of any other the kernel tells; of a dead one, who keeps its memory.
+func (r *reader) describe(p *arbiter.ProcessUsage) {
+	d := r.d
+	d.mu.Lock()
+	client := d.sessionsOf.byPID[p.PID] > 0
+	p.Keeper = d.keepers[p.PID]
+	d.mu.Unlock()
+	start, err := d.inv.StartTicks(p.PID)
+	p.StartTicks = start
+	switch {
+	case p.Keeper != "":
+		p.Command = p.Keeper
+	case err != nil:
+		p.Command = "?"
+	case !client:
+		p.Command = r.nameOf(p.PID, start)
+	}
+}
+
+// nameEvery is how long a name is believed. A process can make the look at its name take
+// long, which would otherwise hold up every reading of its device.
+const nameEvery = 10 * time.Second
+
+// nameOf is what a process that is no client is called.
+func (r *reader) nameOf(pid int, start uint64) string {
+	now := r.d.now()
+	if n, ok := r.names[pid]; ok && n.start == start && now.Sub(n.at) < nameEvery {
+		return n.command
+	}
+	n := named{start: start, command: "?", at: now}
+	if facts, err := r.d.inv.Facts(pid); err == nil {
+		n.command = facts.Command
+	}
+	r.names[pid] = n
+	return n.command
+}
+
+// forgetNames drops the names of processes that the device does not list any more.
+func (r *reader) forgetNames(listed []inventory.ProcessUsage) {
+	for pid := range r.names {
+		if !slices.ContainsFunc(listed, func(p inventory.ProcessUsage) bool { return p.PID == pid }) {
+			delete(r.names, pid)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package daemon
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/tests/bounded"
+)
+
+const gib = 1 << 30
+
+// device is the state of one device.
+func (b *bench) device(index int) accounting.DeviceState { return b.Snapshot().Devices[index] }
+
+// TestHungDevice: one device does not answer. It is marked, its books stay as they are, all
+// goes on for the other one, and when it answers it is as before.
+func TestHungDevice(t *testing.T) {
+	b := newClockedBench(t, gib, gib)
+	stuck, other := b.child(4096), b.child(0, 8192)
+	b.until("both are known", func() bool { return b.lease(stuck.pid, 0).Used == 4096 && b.lease(other.pid, 1).Used == 8192 })
+	b.machine.hang(0)
+	b.until("the device is marked", func() bool { return b.device(0).Unresponsive })
+	if b.device(1).Unresponsive {
+		t.Error("so is the one that answers")
+	}
+
+	other.die()
+	b.until("a lease on the other device drains", func() bool { return b.lease(other.pid, 1).State == accounting.StateDraining })
+	other.freed()
+	b.until("and ends", func() bool { return b.lease(other.pid, 1).PID == 0 })
+	stuck.die()
+	b.until("a client of the hung one is dead", func() bool { return b.lease(stuck.pid, 0).State == accounting.StateDraining })
+	for range 100 {
+		b.clock.Advance(readEvery)
+	}
+	if got := b.lease(stuck.pid, 0); got.State != accounting.StateDraining || got.Granted != 4096 {
+		t.Errorf("nobody said that its memory is back, and it has %+v", got)
+	}
+	if answer := b.child(4096).ask(0, 4096); answer != "ok" {
+		t.Errorf("a newcomer on the hung device is told %q", answer)
+	}
+
+	stuck.freed()
+	b.machine.unhang()
+	b.until("the memory is back", func() bool { return b.lease(stuck.pid, 0).PID == 0 })
+	b.until("the device is as before", func() bool { return !b.device(0).Unresponsive })
+}
+
+// TestFailingDevice: a device that answers with errors alone is one that does not answer.
+func TestFailingDevice(t *testing.T) {
+	b := newClockedBench(t, gib)
+	b.machine.set(func() { b.machine.failing[0] = errors.New("unknown error") })
+	b.until("the device is marked", func() bool { return b.device(0).Unresponsive })
+	b.machine.set(func() { b.machine.failing[0] = nil })
+	b.until("it answers again", func() bool { return !b.device(0).Unresponsive })
+}
+
+// TestHungAtTheStart: a daemon starts though a device does not answer.
+func TestHungAtTheStart(t *testing.T) {
+	b := &bench{t: t, dir: shortDir(t), machine: newFakeMachine(t, gib, gib)}
+	b.machine.hang(1)
+	b.start()
+	b.child(4096, 4096)
+	b.until("the one that answers does", func() bool { return b.machine.read(0) > 1 })
+}
+
+// TestOneReaderForAll: however many of its clients die at a time, a device is read no more
+// often than a hundred times a second, and no goroutine waits for each.
+func TestOneReaderForAll(t *testing.T) {
+	const clients = 12
+	b := newClockedBench(t, gib)
+	var all []*child
+	for range clients {
+		all = append(all, b.child(4096))
+	}
+	before := b.Snapshot().Stats.Goroutines
+	for _, c := range all {
+		c.die()
+	}
+	bounded.Until(t, "all drain", func() bool {
+		n := 0
+		for _, l := range b.Snapshot().Leases {
+			if l.State == accounting.StateDraining {
+				n++
+			}
+		}
+		return n == clients
+	})
+	if now := b.Snapshot().Stats.Goroutines; now > before {
+		t.Errorf("%d goroutines, %d while they lived", now, before)
+	}
+	const readings = 20
+	first, passed := b.machine.read(0)+clients, time.Duration(0)
+	bounded.Until(t, "it is read often", func() bool {
+		b.clock.Advance(readOften / 10)
+		if b.machine.read(0) >= first {
+			passed += readOften / 10
+		}
+		return b.machine.read(0) >= first+readings
+	})
+	if least := (readings - 1) * readOften; passed < least {
+		t.Errorf("it was read %d times in %v, which is to take %v", readings, passed, least)
+	}
+	for _, c := range all {
+		c.freed()
+	}
+	b.until("all are gone", func() bool { return len(b.Snapshot().Leases) == 0 })
+}
+
+// TestFresh: a reading that somebody waits for begins after he asked, serves all who wait,
+// and is given up where the device hangs.
+func TestFresh(t *testing.T) {
+	b := newBench(t, gib)
+	b.machine.set(func() { b.machine.held[0][1] = 77 })
+	usage, ok := b.fresh(0, bounded.Patience)
+	if !ok || len(usage.Processes) != 1 || usage.Processes[0].Bytes != 77 {
+		t.Errorf("%+v, %v", usage, ok)
+	}
+	b.machine.hang(0)
+	bounded.Until(t, "it hangs", func() bool {
+		_, ok := b.fresh(0, time.Millisecond)
+		return !ok
+	})
+	b.machine.unhang()
+	if _, ok := b.fresh(0, bounded.Patience); !ok {
+		t.Error("it does not come back")
+	}
+	if _, ok := b.fresh(7, bounded.Patience); ok {
+		t.Error("a device that is none answers")
+	}
+}
