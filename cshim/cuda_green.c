@@ -50,24 +50,49 @@ static void record(const struct ga_cuda_context_ask *own, const struct ga_cuda_c
     ga_cuda_context_made(own, &entry);
 }
 
+// What one is asked for with: its own, and the primary context where that is not there.
+struct asks {
+    struct ga_cuda_context_ask own, primary;
+};
+
+// False: refused.
+static bool ask_for(struct asks *a, ga_cu_device device, bool first) {
+    a->primary = (struct ga_cuda_context_ask){.root = NULL};
+    if (!ga_cuda_context_ask(&a->own, device))
+        return false;
+    if (!first || ga_cuda_context_ask(&a->primary, device))
+        return true;
+    ga_cuda_context_unmade(&a->own);
+    return false;
+}
+
+static ga_result settle(const struct asks *a, ga_result result, const ga_green *green,
+                        ga_cu_device device) {
+    if (result == GA_CUDA_SUCCESS && a->own.root) {
+        record(&a->own, &a->primary, *green, device);
+    } else {
+        ga_cuda_context_unmade(&a->primary);
+        ga_cuda_context_unmade(&a->own);
+    }
+    return result;
+}
+
 // The first one on a device makes the primary context too.
 ga_result ga_cuda_green_create(GA_FN_cuGreenCtxCreate *real, ga_green *green, void *resources,
                                ga_cu_device device, unsigned int flags) {
-    struct ga_cuda_context_ask own;
-    struct ga_cuda_context_ask primary = {.root = NULL};
-    if (!ga_cuda_context_ask(&own, device))
-        return GA_CUDA_OUT_OF_MEMORY;
-    if (own.root && !ga_cuda_primary_active(device) && !ga_cuda_context_ask(&primary, device)) {
-        ga_cuda_context_unmade(&own);
-        return GA_CUDA_OUT_OF_MEMORY;
-    }
-    ga_result result = real(green, resources, device, flags);
-    if (result == GA_CUDA_SUCCESS && own.root) {
-        record(&own, &primary, *green, device);
-    } else {
-        ga_cuda_context_unmade(&primary);
-        ga_cuda_context_unmade(&own);
-    }
+    struct ga_root *root = ga_root_get();
+    if (!root || !ga_cuda_device_know(root, device))
+        return real(green, resources, device, flags);
+    struct asks asks;
+    enum ga_cuda_primary_way way = ga_cuda_primary_begin(root, device);
+    bool refused = way == GA_PRIMARY_REFUSED || !ask_for(&asks, device, way != GA_PRIMARY_LIVES);
+    ga_result result = GA_CUDA_OUT_OF_MEMORY;
+    if (way == GA_PRIMARY_ASK)
+        ga_cuda_primary_enters(root, device);
+    if (!refused)
+        result = settle(&asks, real(green, resources, device, flags), green, device);
+    if (way == GA_PRIMARY_ASK || way == GA_PRIMARY_ASK_BESIDE)
+        ga_cuda_primary_answered(root, device, way, refused);
     return result;
 }
 
@@ -104,6 +129,7 @@ ga_result ga_cuda_green_destroy(GA_FN_cuGreenCtxDestroy *real, ga_green green) {
     ga_result result = real(green);
     bool gone = result == GA_CUDA_SUCCESS;
     if (gone) {
+        ga_cuda_primary_others_left(root, entry.device);
         forget_conversions(root, green);
         ga_cuda_context_forget(root, entry.key);
     }

@@ -27,10 +27,14 @@ static bool hold_locked(struct ga_primary *p, uint32_t thread, uint16_t tag, boo
     return free != NULL;
 }
 
-static bool hold(struct ga_root *root, uint32_t device, const struct ga_retainer *mine) {
+// others: somebody else had it already.
+static bool hold(struct ga_root *root, uint32_t device, const struct ga_retainer *mine,
+                 bool others) {
     struct ga_primary *p = &root->primaries[device];
     ga_self_enter();
     ga_spin_lock(&p->lock);
+    if (p->uses++ == 0)
+        p->others = others;
     bool held = hold_locked(p, mine->thread, mine->tag, mine->told);
     ga_spin_unlock(&p->lock);
     ga_self_leave();
@@ -62,6 +66,8 @@ static void let_go(struct ga_root *root, uint32_t device) {
     struct ga_retainer last = {0};
     ga_self_enter();
     ga_spin_lock(&p->lock);
+    if (p->uses)
+        p->uses--;
     for (size_t i = 0; i < GA_RETAINERS; i++) {
         struct ga_retainer *r = &p->retainers[i];
         if (r->count && (!of || r->thread == ga_self.number))
@@ -79,6 +85,8 @@ static void all_let_go(struct ga_root *root, uint32_t device) {
     struct ga_retainer gone[GA_RETAINERS];
     ga_self_enter();
     ga_spin_lock(&p->lock);
+    p->uses = 0;
+    p->others = false;
     for (size_t i = 0; i < GA_RETAINERS; i++) {
         gone[i] = p->retainers[i];
         p->retainers[i] = (struct ga_retainer){0};
@@ -145,45 +153,174 @@ static void end_turn(struct ga_root *root, uint32_t device, bool mine) {
         ga_mutex_unlock(&p->turn);
 }
 
-static ga_result retain(const struct ga_cuda_context_ask *ask, struct ga_root *root,
-                        GA_FN_cuDevicePrimaryCtxRetain *real, ga_context *context,
-                        ga_cu_device device) {
-    ga_result result = real(context, device);
+// Who asks
+
+// A thread that is heard of no more for so long, and lives, has most likely left where it was by a
+// jump out of a signal handler. A driver may take its time for a context.
+#define SILENT_MS 5000
+#define SILENT_IN_DRIVER_MS 60000
+
+// What there is to hear of the thread that asks.
+struct heard {
+    uint32_t thread, asked, looks;
+};
+
+static struct heard hear(struct ga_primary *p) {
+    struct ga_thread *asker = atomic_load(&p->asker);
+    return (struct heard){ga_mutex_holder(&p->asking), atomic_load(&p->asked),
+                          asker ? atomic_load(&asker->looks) : 0};
+}
+
+static bool wait_for_asker(struct ga_primary *p) {
+    struct heard last = hear(p);
+    uint64_t since = ga_os_now_ms();
+    while (!ga_mutex_lock(&p->asking, 100)) {
+        struct heard now = hear(p);
+        uint64_t patience = atomic_load(&p->in_driver) ? SILENT_IN_DRIVER_MS : SILENT_MS;
+        if (now.thread != last.thread || now.asked != last.asked || now.looks != last.looks)
+            since = ga_os_now_ms();
+        else if (ga_os_now_ms() - since >= patience)
+            return ga_mutex_take_from(&p->asking, now.thread);
+        last = now;
+    }
+    return true;
+}
+
+// False: it goes on without.
+static bool begin_asking(struct ga_root *root, struct ga_primary *p) {
+    bool mine = ga_mutex_lock(&p->asking, 0);
+    if (!mine && ga_mutex_is_mine(&p->asking))
+        return false; // from a handler that interrupted it
+    if (!mine) {
+        ga_threads_aside(root, true);
+        while (!wait_for_asker(p))
+            ; // another one has taken over
+        ga_threads_aside(root, false);
+    }
+    atomic_store(&p->in_driver, 0);
+    atomic_store(&p->asker, ga_self.thread);
+    atomic_fetch_add(&p->asked, 1);
+    return true;
+}
+
+enum ga_cuda_primary_way ga_cuda_primary_begin(struct ga_root *root, ga_cu_device device) {
+    struct ga_primary *p = &root->primaries[device];
+    if (ga_cuda_primary_active(device))
+        return GA_PRIMARY_LIVES;
+    uint32_t refusals = atomic_load(&p->refusals);
+    enum ga_cuda_primary_way way = begin_asking(root, p) ? GA_PRIMARY_ASK : GA_PRIMARY_ASK_BESIDE;
+    bool refused = atomic_load(&p->refusals) != refusals;
+    if (way == GA_PRIMARY_ASK && !refused && !ga_cuda_primary_active(device))
+        return way;
+    if (way == GA_PRIMARY_ASK_BESIDE && !ga_cuda_primary_active(device))
+        return way;
+    ga_cuda_primary_answered(root, device, way, false);
+    return refused && !ga_cuda_primary_active(device) ? GA_PRIMARY_REFUSED : GA_PRIMARY_LIVES;
+}
+
+void ga_cuda_primary_enters(struct ga_root *root, ga_cu_device device) {
+    atomic_store(&root->primaries[device].in_driver, 1);
+}
+
+void ga_cuda_primary_answered(struct ga_root *root, ga_cu_device device,
+                              enum ga_cuda_primary_way way, bool refused) {
+    struct ga_primary *p = &root->primaries[device];
+    if (refused)
+        atomic_fetch_add(&p->refusals, 1);
+    if (way == GA_PRIMARY_ASK && ga_mutex_is_mine(&p->asking))
+        ga_mutex_unlock(&p->asking);
+}
+
+// Retain
+
+// One retain on its way.
+struct retaining {
+    struct ga_root *root;
+    GA_FN_cuDevicePrimaryCtxRetain *real;
+    ga_context *context;
+    ga_cu_device device;
+    struct ga_retainer mine;
+    bool held; // mine is written down
+};
+
+static ga_result retain(struct retaining *r, const struct ga_cuda_context_ask *ask, bool others) {
+    ga_result result = r->real(r->context, r->device);
     if (result != GA_CUDA_SUCCESS) {
         ga_cuda_context_unmade(ask);
         return result;
     }
-    struct ga_entry made = {.key = (uint64_t)(uintptr_t)*context, .kind = GA_CUDA_CONTEXT_PRIMARY};
+    struct ga_entry made = {.key = (uint64_t)(uintptr_t)*r->context,
+                            .kind = GA_CUDA_CONTEXT_PRIMARY};
     if (ask->root)
         ga_cuda_context_made(ask, &made);
     else
-        ga_cuda_context_notice(root, *context, (uint32_t)device, GA_CUDA_CONTEXT_PRIMARY);
+        ga_cuda_context_notice(r->root, *r->context, (uint32_t)r->device, GA_CUDA_CONTEXT_PRIMARY);
+    r->held = hold(r->root, (uint32_t)r->device, &r->mine, others);
     return result;
+}
+
+// False: it is not there.
+static bool retain_living(struct retaining *r, ga_result *result) {
+    static const struct ga_cuda_context_ask none;
+    bool turn = begin_turn(r->root, (uint32_t)r->device);
+    bool lives = ga_cuda_primary_active(r->device);
+    if (lives)
+        *result = retain(r, &none, true);
+    end_turn(r->root, (uint32_t)r->device, turn);
+    return lives;
+}
+
+// Asked for before a turn is taken, because that may wait.
+static ga_result retain_new(struct retaining *r, bool *refused) {
+    struct ga_cuda_context_ask ask;
+    *refused = !ga_cuda_context_ask(&ask, r->device);
+    if (*refused)
+        return GA_CUDA_OUT_OF_MEMORY;
+    bool turn = begin_turn(r->root, (uint32_t)r->device);
+    bool lives = ga_cuda_primary_active(r->device); // made by a way that nobody sees
+    ga_cuda_primary_enters(r->root, r->device);
+    ga_result result = retain(r, &ask, lives);
+    end_turn(r->root, (uint32_t)r->device, turn);
+    return result;
+}
+
+static ga_result retain_anyhow(struct retaining *r) {
+    ga_result result = GA_CUDA_OUT_OF_MEMORY;
+    for (;;) {
+        enum ga_cuda_primary_way way = ga_cuda_primary_begin(r->root, r->device);
+        if (way == GA_PRIMARY_REFUSED)
+            return GA_CUDA_OUT_OF_MEMORY;
+        if (way == GA_PRIMARY_LIVES) {
+            if (retain_living(r, &result))
+                return result;
+            continue; // it has ended since
+        }
+        bool refused;
+        result = retain_new(r, &refused);
+        ga_cuda_primary_answered(r->root, r->device, way, refused);
+        return result;
+    }
 }
 
 // The thread's slot comes first, then, where it is not there yet, the context.
 ga_result ga_cuda_primary_retain(GA_FN_cuDevicePrimaryCtxRetain *real, ga_context *context,
                                  ga_cu_device device) {
-    struct ga_cuda_context_ask ask = {.root = NULL};
     struct ga_root *root = ga_root_get();
     if (!root || !ga_cuda_device_know(root, device))
         return real(context, device);
-    struct ga_retainer mine = {.thread = ga_self.number};
-    mine.told =
+    struct retaining r = {.root = root,
+                          .real = real,
+                          .context = context,
+                          .device = device,
+                          .mine = {.thread = ga_self.number}};
+    r.mine.told =
         ga_hold_matters(root, (uint32_t)device) && !ga_cuda_primary_held(root, (uint32_t)device);
-    if (mine.told &&
-        !ga_admit_contexts(root, (uint32_t)device, 1, GA_FLAG_HOLD, mine.thread, &mine.tag))
+    if (r.mine.told &&
+        !ga_admit_contexts(root, (uint32_t)device, 1, GA_FLAG_HOLD, r.mine.thread, &r.mine.tag))
         return GA_CUDA_OUT_OF_MEMORY;
-    if (!ga_cuda_primary_active(device) && !ga_cuda_context_ask(&ask, device)) {
-        give_hold(root, (uint32_t)device, &mine);
-        return GA_CUDA_OUT_OF_MEMORY;
-    }
-    bool turn = begin_turn(root, (uint32_t)device);
-    ga_result result = retain(&ask, root, real, context, device);
-    bool held = result == GA_CUDA_SUCCESS && hold(root, (uint32_t)device, &mine);
-    end_turn(root, (uint32_t)device, turn);
-    if (!held)
-        give_hold(root, (uint32_t)device, &mine);
+    ga_result result = retain_anyhow(&r);
+    if (!r.held)
+        give_hold(root, (uint32_t)device, &r.mine);
     return result;
 }
 
@@ -197,20 +334,69 @@ void ga_cuda_primary_settle(struct ga_root *root, ga_cu_device device, uint64_t 
     all_let_go(root, (uint32_t)device);
 }
 
-// Release and Reset: the context may end with it, and what lived there with the context. After a
-// reset those who retained it have nothing to hold, though they still have to release it.
-static ga_result end_primary(ga_result (*real)(ga_cu_device), ga_cu_device device, bool reset) {
-    struct ga_root *root = ga_root_get();
-    uint64_t context = root ? ga_cuda_primary_of(root, device) : 0;
+// Whether it lives on without one of the retains that were seen, as far as that was seen. A
+// driver's own count nobody can read.
+static bool lives_on(struct ga_root *root, uint32_t device) {
+    struct ga_primary *p = &root->primaries[device];
+    ga_self_enter();
+    ga_spin_lock(&p->lock);
+    bool lives = p->uses > 1 || (p->uses == 1 && p->others);
+    ga_spin_unlock(&p->lock);
+    ga_self_leave();
+    return lives;
+}
+
+void ga_cuda_primary_others_left(struct ga_root *root, uint32_t device) {
+    struct ga_primary *p = &root->primaries[device];
+    ga_self_enter();
+    ga_spin_lock(&p->lock);
+    p->others = false;
+    ga_spin_unlock(&p->lock);
+    ga_self_leave();
+}
+
+// What lives there is not touched. Where it has ended all the same, somebody had let go of it out
+// of our sight: then what lived there is looked for afterwards. The turn is had.
+static ga_result release_one(struct ga_root *root, ga_result (*real)(ga_cu_device),
+                             ga_cu_device device) {
+    ga_result result = real(device);
+    if (result != GA_CUDA_SUCCESS)
+        return result;
+    if (ga_cuda_primary_active(device)) {
+        let_go(root, (uint32_t)device);
+        return result;
+    }
+    uint64_t context = ga_cuda_primary_of(root, device);
+    if (context)
+        ga_cuda_primary_settle(root, device, context, ga_cuda_context_mark(root, context), true);
+    return result;
+}
+
+// The context may end with it, and what lived there with the context. After a reset those who
+// retained it have nothing to hold, though they still have to release it. The turn is had, or
+// cannot be.
+static ga_result end_one(struct ga_root *root, ga_result (*real)(ga_cu_device), ga_cu_device device,
+                         bool reset) {
+    uint64_t context = ga_cuda_primary_of(root, device);
     if (!context)
         return real(device);
-    bool turn = begin_turn(root, (uint32_t)device);
     uint64_t ticket = ga_cuda_context_mark(root, context);
     ga_result result = real(device);
     bool ended = result == GA_CUDA_SUCCESS && (reset || !ga_cuda_primary_active(device));
     ga_cuda_primary_settle(root, device, context, ticket, ended);
     if (result == GA_CUDA_SUCCESS && !ended)
         let_go(root, (uint32_t)device);
+    return result;
+}
+
+static ga_result end_primary(ga_result (*real)(ga_cu_device), ga_cu_device device, bool reset) {
+    struct ga_root *root = ga_root_get();
+    if (!root || device < 0 || device >= (int)GA_DEVICES)
+        return real(device);
+    bool turn = begin_turn(root, (uint32_t)device);
+    ga_result result = turn && !reset && lives_on(root, (uint32_t)device)
+                           ? release_one(root, real, device)
+                           : end_one(root, real, device, reset);
     end_turn(root, (uint32_t)device, turn);
     return result;
 }

@@ -84,6 +84,17 @@ bool ga_mutex_is_mine(const struct ga_mutex *m) {
     return (atomic_load(&m->state) & ~WAITED) == ga_lock_self();
 }
 
+uint32_t ga_mutex_holder(const struct ga_mutex *m) {
+    return atomic_load(&m->state) & ~WAITED;
+}
+
+bool ga_mutex_take_from(struct ga_mutex *m, uint32_t holder) {
+    uint32_t seen = atomic_load(&m->state);
+    return (seen & ~WAITED) == holder &&
+           atomic_compare_exchange_strong(&m->state, &seen, ga_lock_self() | WAITED) &&
+           now_mine(m, ga_os_stack());
+}
+
 void ga_mutex_unlock(struct ga_mutex *m) {
     if (atomic_exchange_explicit(&m->state, 0, memory_order_release) & WAITED)
         ga_os_wake(&m->state, 1);

@@ -49,6 +49,9 @@ struct ga_mutex {
 // thread has it already.
 bool ga_mutex_lock(struct ga_mutex *m, int timeout_ms);
 bool ga_mutex_is_mine(const struct ga_mutex *m);
+// The thread that has it, or 0; and to have it in that one's place. False: another one has it now.
+uint32_t ga_mutex_holder(const struct ga_mutex *m);
+bool ga_mutex_take_from(struct ga_mutex *m, uint32_t holder);
 void ga_mutex_unlock(struct ga_mutex *m);
 
 #endif

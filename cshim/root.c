@@ -75,6 +75,7 @@ static struct ga_thread *register_thread(struct ga_root *root) {
     if (found) {
         atomic_store(&found->inflight, 0);
         atomic_store(&found->moving, 0);
+        found->aside = 0;
         found->number = ga_self.number;
         found->unseen = ga_self.unseen;
         atomic_store(&found->tid, ga_self.tid);
@@ -179,7 +180,7 @@ static bool count_threads(struct ga_root *root) {
         if (tid == 0)
             continue;
         if (ga_os_thread_lives(pid, (int)tid)) {
-            alive += root->threads[i].unseen == 0;
+            alive += root->threads[i].unseen == 0 && root->threads[i].aside == 0;
         } else {
             atomic_store(&root->threads[i].tid, 0);
             ended = true;
@@ -222,10 +223,28 @@ void ga_threads_thaw(struct ga_root *root) {
     ga_os_wake(&root->frozen, INT32_MAX);
 }
 
-bool ga_threads_publish(struct ga_root *root) {
-    bool ended = count_threads(root);
+static void publish_count(struct ga_root *root) {
     struct ga_view *view = atomic_load(&root->view);
     if (view)
         atomic_store((_Atomic uint32_t *)&view->page->threads, atomic_load(&root->threads_alive));
+}
+
+bool ga_threads_publish(struct ga_root *root) {
+    ga_threads_aside(root, false); // it may have jumped out of where it was
+    bool ended = count_threads(root);
+    publish_count(root);
     return ended;
+}
+
+void ga_threads_aside(struct ga_root *root, bool aside) {
+    struct ga_thread *t = ga_self.thread;
+    if (!t || ga_self.unseen || (t->aside != 0) == aside)
+        return;
+    ga_self_enter();
+    ga_spin_lock(&root->threads_lock);
+    t->aside = aside;
+    atomic_fetch_add(&root->threads_alive, aside ? UINT32_MAX : 1);
+    ga_spin_unlock(&root->threads_lock);
+    ga_self_leave();
+    publish_count(root);
 }

@@ -65,8 +65,9 @@ struct ga_thread {
     _Atomic uint32_t moving;           // between ga_move_begin and ga_move_end
     uint32_t number;                   // ga_self.number
     uint32_t unseen;                   // ga_self.unseen
-    uint32_t reserved;
-    uint64_t pad[4];
+    _Atomic uint32_t looks;            // while it waits for the daemon: it is there still
+    uint32_t aside;                    // ga_threads_aside
+    uint64_t pad[3];
 };
 
 // Who retained a device's primary context: cuda_primary.c.
@@ -79,7 +80,15 @@ struct ga_retainer {
 };
 struct ga_primary {
     struct ga_mutex turn; // of a call that makes it or may end it
-    struct ga_spin lock;
+    // The thread that asks the daemon for it, and has the driver make it; the others wait for that.
+    struct ga_mutex asking;
+    _Atomic(struct ga_thread *) asker;
+    _Atomic uint32_t asked;    // how many times
+    _Atomic uint32_t refusals; // of these, how many were refused
+    _Atomic uint32_t in_driver;
+    struct ga_spin lock; // guards what follows
+    uint32_t uses;       // retained, and not released since
+    bool others;         // it was there before the first of these
     struct ga_retainer retainers[GA_RETAINERS];
 };
 
@@ -320,5 +329,9 @@ void ga_threads_thaw(struct ga_root *root);
 // Says in the page how many threads there are, before one asks (deadlock detection). True: some
 // have ended.
 bool ga_threads_publish(struct ga_root *root);
+
+// The calling thread waits for another one of its process, which may wait for the daemon: the two
+// count as one there.
+void ga_threads_aside(struct ga_root *root, bool aside);
 
 #endif

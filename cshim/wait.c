@@ -31,6 +31,8 @@ static void tell(struct ga_root *root, const struct ga_reply *reply, uint8_t tol
 // Bytes of its own that have come back nobody else can find, and they may be what it waits for; so
 // may be what its pools keep.
 static void look(struct ga_root *root, uint32_t looks) {
+    if (ga_self.thread)
+        atomic_fetch_add(&ga_self.thread->looks, 1);
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         ga_admit_reap(root, d, UINT64_MAX);
     if (looks % BURY_EVERY == 0)

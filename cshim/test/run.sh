@@ -19,6 +19,9 @@ for kind in asan tsan; do
     tools/limit.sh 300 "$tests/$kind/async_stress" "$tests/peer" 4 300 3
 done
 
+echo "-- a primary context that lives on"
+tools/limit.sh 300 "$tests/asan/primary_test"
+
 echo "-- what fuzzing found worth keeping"
 for target in table resolve; do
     "$tests/fuzz/${target}_fuzz" cshim/test/fuzz/corpus/$target/* 2>"$tests/fuzz/$target.log" ||

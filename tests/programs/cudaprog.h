@@ -50,6 +50,7 @@ extern const struct verb memory_verbs[], threads_verbs[], arrays_verbs[], mappin
 
 // Of contexts: one as --context says (a word of that list, or a command's name).
 CUresult make_context(const char *how, CUcontext *context);
+CUresult make_green(void **green);
 
 // Of places: what kind of place a DEVICE is from now on, and a word as such a place.
 extern int place_type;

@@ -118,7 +118,7 @@ static void do_pop(const struct command *c) {
     answer(c, r, "");
 }
 
-static CUresult make_green(void **green) {
+CUresult make_green(void **green) {
     unsigned char resource[144];
     void *description = NULL;
     CUresult r = CU(cuDeviceGetDevResource)(device, resource, 1);

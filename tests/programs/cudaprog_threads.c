@@ -9,15 +9,26 @@
 //                                "mapthreads ok GRANTED REFUSED"
 //   endthreads T COUNT           COUNT contexts, every other one the primary one, that end while
 //                                T threads take memory, arrays, host memory and streams in each
+//   retainthreads T              T threads retain the primary context at once, and release it when
+//                                all have been answered: "retainthreads ok GRANTED REFUSED"
+//   greenthreads T               the same with a green context for each
+//   retainaside                  another thread retains the primary context; it is answered at once
+//   retainleave exit|jump        that thread leaves where it is: it ends, or jumps out of a signal
+//                                handler and does nothing more
+//   retainpairs COUNT            COUNT times the primary context is retained and released
 #include "cudaprog.h"
 
 #include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 struct stress {
     pthread_t thread;
@@ -256,10 +267,116 @@ static void do_endthreads(const struct command *c) {
     answer(c, r, "");
 }
 
+struct retainer {
+    pthread_t thread;
+    pthread_barrier_t *met;
+    bool green;
+    CUresult result, ended;
+};
+
+static void *retain_run(void *arg) {
+    struct retainer *r = arg;
+    CUcontext context = NULL;
+    void *green = NULL;
+    pthread_barrier_wait(r->met);
+    r->result = r->green ? make_green(&green) : CU(cuDevicePrimaryCtxRetain)(&context, device);
+    pthread_barrier_wait(r->met);
+    if (r->result == 0)
+        r->ended =
+            r->green ? CU(cuGreenCtxDestroy)(green) : CU(cuDevicePrimaryCtxRelease_v2)(device);
+    return NULL;
+}
+
+static void do_retainthreads(const struct command *c) {
+    enum { MOST = 64 };
+    struct retainer all[MOST] = {0};
+    size_t n = number(c, 1) < MOST ? number(c, 1) : MOST;
+    pthread_barrier_t met;
+    unsigned granted = 0, refused = 0;
+    CUresult failed = 0;
+    char more[32];
+    if (pthread_barrier_init(&met, NULL, (unsigned)n) != 0)
+        abort();
+    for (size_t i = 0; i < n; i++) {
+        all[i].met = &met;
+        all[i].green = strcmp(c->word[0], "greenthreads") == 0;
+        if (pthread_create(&all[i].thread, NULL, retain_run, &all[i]) != 0)
+            abort();
+    }
+    for (size_t i = 0; i < n; i++) {
+        pthread_join(all[i].thread, NULL);
+        granted += all[i].result == 0;
+        refused += all[i].result == 2;
+        if (all[i].ended || (all[i].result && all[i].result != 2))
+            failed = all[i].ended ? all[i].ended : all[i].result;
+    }
+    pthread_barrier_destroy(&met);
+    snprintf(more, sizeof more, "%u %u", granted, refused);
+    answer(c, failed, more);
+}
+
+static pthread_t aside;
+static sigjmp_buf aside_back;
+static _Atomic int aside_has_left;
+
+static void *aside_run(void *unused) {
+    CUcontext context;
+    (void)unused;
+    if (sigsetjmp(aside_back, 1) == 0)
+        (void)CU(cuDevicePrimaryCtxRetain)(&context, device);
+    atomic_store(&aside_has_left, 1);
+    for (;;)
+        pause();
+    return NULL;
+}
+
+static void do_retainaside(const struct command *c) {
+    if (pthread_create(&aside, NULL, aside_run, NULL) != 0)
+        abort();
+    answer(c, 0, "");
+}
+
+static void leave_by_end(int unused) {
+    (void)unused;
+    atomic_store(&aside_has_left, 1);
+    syscall(SYS_exit, 0);
+}
+
+static void leave_by_jump(int unused) {
+    (void)unused;
+    siglongjmp(aside_back, 1);
+}
+
+static void do_retainleave(const struct command *c) {
+    bool jumps = strcmp(word(c, 1), "jump") == 0;
+    struct sigaction action = {.sa_handler = jumps ? leave_by_jump : leave_by_end};
+    if (sigaction(SIGUSR2, &action, NULL) != 0 || pthread_kill(aside, SIGUSR2) != 0)
+        abort();
+    while (!atomic_load(&aside_has_left))
+        sched_yield();
+    answer(c, 0, "");
+}
+
+static void do_retainpairs(const struct command *c) {
+    CUcontext context;
+    CUresult r = 0;
+    for (uint64_t i = 0; i < number(c, 1) && r == 0; i++) {
+        r = CU(cuDevicePrimaryCtxRetain)(&context, device);
+        if (r == 0)
+            r = CU(cuDevicePrimaryCtxRelease_v2)(device);
+    }
+    answer(c, r, "");
+}
+
 const struct verb threads_verbs[] = {
     {"threads", do_threads},
     {"racethreads", do_threads},
     {"mapthreads", do_threads},
     {"endthreads", do_endthreads},
+    {"retainthreads", do_retainthreads},
+    {"greenthreads", do_retainthreads},
+    {"retainaside", do_retainaside},
+    {"retainleave", do_retainleave},
+    {"retainpairs", do_retainpairs},
     {NULL, NULL},
 };

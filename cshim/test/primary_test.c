@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// primary_test: what a retain and a release of a primary context that lives on look at. Linked
+// with ga_table_mark, ga_table_each and ga_table_drain wrapped (-Wl,--wrap), on the simulated
+// driver (DRIVER is its path), without a daemon.
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../driver.h"
+#include "../hooks.h"
+#include "../root.h"
+#include "check.h"
+
+extern GA_FN_cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRetain;
+extern GA_FN_cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxRelease_v2;
+extern GA_FN_cuMemAlloc_v2 cuMemAlloc_v2;
+extern GA_FN_cuCtxSetCurrent cuCtxSetCurrent;
+
+const char *__asan_default_options(void);
+const char *__asan_default_options(void) {
+    return "detect_leaks=0"; // the simulated driver keeps the records of contexts that ended
+}
+
+// Walks over a whole table: their cost grows with what is held.
+static _Atomic long walks;
+
+uint64_t __real_ga_table_mark(struct ga_table *, uint64_t, uint64_t);
+void __real_ga_table_each(struct ga_table *, void (*)(void *, const struct ga_entry *), void *);
+void __real_ga_table_drain(struct ga_table *, uint64_t, void (*)(void *, const struct ga_entry *),
+                           void *);
+uint64_t __wrap_ga_table_mark(struct ga_table *, uint64_t, uint64_t);
+void __wrap_ga_table_each(struct ga_table *, void (*)(void *, const struct ga_entry *), void *);
+void __wrap_ga_table_drain(struct ga_table *, uint64_t, void (*)(void *, const struct ga_entry *),
+                           void *);
+
+uint64_t __wrap_ga_table_mark(struct ga_table *t, uint64_t context, uint64_t becomes) {
+    atomic_fetch_add(&walks, 1);
+    return __real_ga_table_mark(t, context, becomes);
+}
+
+void __wrap_ga_table_each(struct ga_table *t, void (*show)(void *, const struct ga_entry *),
+                          void *arg) {
+    atomic_fetch_add(&walks, 1);
+    __real_ga_table_each(t, show, arg);
+}
+
+void __wrap_ga_table_drain(struct ga_table *t, uint64_t context,
+                           void (*take)(void *, const struct ga_entry *), void *arg) {
+    atomic_fetch_add(&walks, 1);
+    __real_ga_table_drain(t, context, take, arg);
+}
+
+static void count(void *arg, const struct ga_entry *e) {
+    (void)e;
+    ++*(long *)arg;
+}
+
+static long blocks(void) {
+    long n = 0;
+    __real_ga_table_each(&ga_root_get()->blocks, count, &n);
+    return n;
+}
+
+static void pairs(int times) {
+    ga_context context;
+    for (int i = 0; i < times; i++)
+        CHECK(cuDevicePrimaryCtxRetain(&context, 0) == 0 && cuDevicePrimaryCtxRelease_v2(0) == 0);
+}
+
+int main(void) {
+    char folder[] = "/tmp/gpuarb-primary-XXXXXX", command[64];
+    ga_context context;
+    ga_address p;
+    CHECK(mkdtemp(folder));
+    setenv("SIMCUDA_DIR", folder, 1);
+    setenv("GPUARB_SOCKET", "/nonexistent/gpuarb.sock", 1);
+    CHECK(dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL) && ga_library_contact(&ga_driver, NULL));
+    CHECK(GA_REAL(cuInit)(0) == 0);
+    CHECK(cuDevicePrimaryCtxRetain(&context, 0) == 0 && cuCtxSetCurrent(context) == 0);
+    for (int i = 0; i < 1000; i++)
+        CHECK(cuMemAlloc_v2(&p, 512) == 0);
+    CHECK(blocks() == 1000);
+    walks = 0;
+    pairs(100);
+    CHECK(walks == 0 && blocks() == 1000);
+    // Nobody saw how it was retained: as a runtime does, by a table of the driver's own.
+    CHECK(GA_REAL(cuDevicePrimaryCtxRetain)(&context, 0) == 0);
+    CHECK(cuDevicePrimaryCtxRelease_v2(0) == 0); // the last that was seen
+    CHECK(blocks() == 1000);
+    walks = 0;
+    pairs(100);
+    CHECK(walks == 0 && blocks() == 1000);
+    // Let go of unseen: what lived there is found to be gone with the release that ends it.
+    CHECK(cuDevicePrimaryCtxRetain(&context, 0) == 0);
+    CHECK(GA_REAL(cuDevicePrimaryCtxRelease_v2)(0) == 0);
+    CHECK(blocks() == 1000);
+    CHECK(cuDevicePrimaryCtxRelease_v2(0) == 0);
+    CHECK(blocks() == 0 && walks > 0);
+    // And with the last of those that were seen.
+    CHECK(cuDevicePrimaryCtxRetain(&context, 0) == 0 && cuCtxSetCurrent(context) == 0);
+    CHECK(cuMemAlloc_v2(&p, 512) == 0 && blocks() == 1);
+    CHECK(cuDevicePrimaryCtxRelease_v2(0) == 0 && blocks() == 0);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    CHECK(system(command) == 0);
+    return 0;
+}
