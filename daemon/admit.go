@@ -102,7 +102,7 @@ func (d *Daemon) giveBack(request uint64, b givenBytes) {
 // answered says whether a request that comes again was granted before, by this
 // daemon or the one before it. The lock is held.
 func (cl *client) answered(l leaseRef, request, bytes uint64) bool {
-	a, ok := cl.s.record.Answered(request)
+	a, ok := cl.s.answers.Granted(request)
 	_, index := cl.d.words.Record(l.id)
 	return ok && a.Bytes == bytes && int(a.Lease) == index
 }
@@ -179,7 +179,7 @@ func (cl *client) replyStream(h ipc.Header, out arbiter.StreamOutcome) error {
 // answer was lost with the connection only asks how many there are. The lock is held.
 func (d *Daemon) streams(s *session, l leaseRef, request uint64, r arbiter.StreamRequest) arbiter.StreamOutcome {
 	record, index := d.words.Record(l.id)
-	if record != nil && s.record.Streamed(request, index) {
+	if record != nil && s.answers.Streamed(request, index) {
 		d.toldAgain(s.peer.PID, request)
 		r.Count = 0
 	}
@@ -195,7 +195,7 @@ func (d *Daemon) streams(s *session, l leaseRef, request uint64, r arbiter.Strea
 // keepStreams writes down how many streams there are after a request. The lock is held.
 func (d *Daemon) keepStreams(s *session, l leaseRef, request uint64, out arbiter.StreamOutcome) {
 	if record, index := d.words.Record(l.id); record != nil && out.Granted {
-		record.SetStreams(s.record, index, request, uint32(out.Current))
+		record.SetStreams(s.answers, index, request, uint32(out.Current))
 		d.keepMakers(l, record)
 	}
 }

@@ -61,7 +61,7 @@ func (cl *client) replyContext(h ipc.Header, out arbiter.ContextOutcome) error {
 
 // contexts carries a request for contexts out, once, as streams does. The lock is held.
 func (d *Daemon) contexts(s *session, l leaseRef, request uint64, r arbiter.ContextRequest) arbiter.ContextOutcome {
-	if record, index := d.words.Record(l.id); record != nil && s.record.Contexted(request, index) {
+	if record, index := d.words.Record(l.id); record != nil && s.answers.Contexted(request, index) {
 		d.toldAgain(s.peer.PID, request)
 		return arbiter.ContextOutcome{Granted: true, Current: int(record.Contexts)}
 	}
@@ -75,7 +75,7 @@ func (d *Daemon) contexts(s *session, l leaseRef, request uint64, r arbiter.Cont
 // keepContexts writes down how many contexts there are after a request. The lock is held.
 func (d *Daemon) keepContexts(s *session, l leaseRef, request uint64, out arbiter.ContextOutcome) {
 	if record, index := d.words.Record(l.id); record != nil && out.Granted {
-		record.SetContexts(s.record, index, request, uint32(out.Current))
+		record.SetContexts(s.answers, index, request, uint32(out.Current))
 		d.keepMakers(l, record)
 	}
 }

@@ -135,7 +135,7 @@ func (d *Daemon) recoverSession(i int, r *statefile.Session, leases []int, taken
 		proc = arbiter.Process{PID: int(r.PID), StartTicks: r.StartTicks}
 	}
 	proc.UID, proc.GID = r.UID, r.GID
-	s := &session{token: r.Token, kind: ipc.KindShim, job: arbiter.JobID(r.Job), record: r, index: i,
+	s := &session{token: r.Token, kind: ipc.KindShim, job: arbiter.JobID(r.Job), record: r, answers: d.file.Answers(i), index: i,
 		peer: identity{PID: int(r.PID), StartTicks: r.StartTicks, UID: r.UID, GID: r.GID, pidfd: pidfd},
 		run:  r.Job != 0, conns: map[*ipc.Conn]struct{}{}}
 	if !dead {
@@ -172,7 +172,7 @@ func (d *Daemon) recoverLease(s *session, l *statefile.Lease, index int, dev inv
 		_ = s.page.Close()
 		s.page = nil
 	}
-	l.Recover(s.record, index, epoch, s.page != nil)
+	l.Recover(s.answers, index, epoch, s.page != nil)
 	if total := uint64(usable(dev)); total != 0 {
 		l.Granted, l.Peak = min(l.Granted, total), min(l.Peak, total)
 	}
@@ -191,7 +191,7 @@ func (d *Daemon) restore(s *session, req arbiter.RestoredSession, records []int,
 	for n, li := range records {
 		l := d.file.Leases.At(li)
 		s.leases[l.Slot].id = ids[n]
-		d.words.Add(ids[n], s.page, s.record, l, li)
+		d.words.Add(ids[n], s.page, s.answers, l, li)
 	}
 	d.known(s)
 	if dead || d.reaper.Add(s.peer.pidfd, uint64(id)) != nil {

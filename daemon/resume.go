@@ -96,7 +96,7 @@ func (d *Daemon) takeUp(c *ipc.Conn, req *ipc.ResumeRequest, fd int) (s *session
 	}
 	// What was granted and is not in the client's sums never reached it. It asks
 	// again, by the same number: as for something new, since here the bytes go back.
-	s.record.Resumed()
+	s.answers.Resumed()
 	s.taken++
 	for _, rl := range req.Leases[:req.Count] {
 		if err = d.settle(s, rl); err != nil {
@@ -313,7 +313,7 @@ func (d *Daemon) adoptLease(s *session, rl ipc.ResumeLease) error {
 	d.file.Leases.Commit(index)
 	l := leaseRef{id: id, device: dev.Index, open: true}
 	s.setLease(rl.Slot, l)
-	d.words.Add(id, s.page, s.record, record, index)
+	d.words.Add(id, s.page, s.answers, record, index)
 	d.recount(s, l, rl.Used)
 	return nil
 }

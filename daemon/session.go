@@ -16,20 +16,21 @@ import (
 // session is one client process, known to the kernel by (pid, start time) and to
 // itself by a token. The daemon's lock guards all of it but what never changes.
 type session struct {
-	id     arbiter.SessionID
-	token  ipc.Token
-	peer   identity
-	kind   uint32
-	job    arbiter.JobID
-	run    bool // below `gpuarb run`
-	page   *ipc.LeasePage
-	record *statefile.Session
-	index  int        // of record
-	leases []leaseRef // by slot, as far as any was used
-	conns  map[*ipc.Conn]struct{}
-	dead   bool
-	doubts []doubt // of a Resume that is being answered
-	taken  int     // how often it was taken up again
+	id      arbiter.SessionID
+	token   ipc.Token
+	peer    identity
+	kind    uint32
+	job     arbiter.JobID
+	run     bool // below `gpuarb run`
+	page    *ipc.LeasePage
+	record  *statefile.Session
+	answers statefile.Answers
+	index   int        // of record
+	leases  []leaseRef // by slot, as far as any was used
+	conns   map[*ipc.Conn]struct{}
+	dead    bool
+	doubts  []doubt // of a Resume that is being answered
+	taken   int     // how often it was taken up again
 	// mapped: the client was heard of since it was sent its page, so that it has it.
 	mapped atomic.Bool
 }
@@ -190,6 +191,7 @@ func (d *Daemon) addSession(c *ipc.Conn, proc arbiter.Process, h ipc.HelloReques
 		UID: uint32(peer.UID), GID: uint32(peer.GID), Job: uint64(job), PageDev: page.ID().Dev, PageInode: page.ID().Ino, Max: h.Memory,
 		MaxPerMille: h.Share, Streams: h.Streams, OnFull: h.OnFull, Slots: h.Slots, SlotScope: h.SlotScope,
 		StreamReserve: h.StreamReserve}
+	s.answers = d.file.Answers(index)
 	pidfd := c.TakePIDFD()
 	if pidfd < 0 {
 		err = refused(ipc.StatusOrder, "this connection opened a job: a session needs one of its own")
@@ -272,7 +274,7 @@ func (d *Daemon) openSlot(s *session, dev inventory.Device, id arbiter.LeaseID) 
 		UUID: dev.UUIDBytes, OpenedAt: d.now().UnixNano()}
 	d.file.Leases.Commit(index)
 	s.setLease(uint32(slot), leaseRef{id: id, device: dev.Index, open: true})
-	d.words.Add(id, s.page, s.record, record, index)
+	d.words.Add(id, s.page, s.answers, record, index)
 	return slot, nil
 }
 

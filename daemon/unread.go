@@ -62,6 +62,6 @@ func (s *session) untold(request uint64, taken int) bool {
 	if s.dead || s.taken != taken {
 		return false
 	}
-	s.record.Forget(request)
+	s.answers.Forget(request)
 	return true
 }

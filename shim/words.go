@@ -29,7 +29,7 @@ type entry struct {
 	slot    uint32
 	record  *statefile.Lease
 	index   int // of record
-	session *statefile.Session
+	answers statefile.Answers
 	peak    accounting.Bytes
 }
 
@@ -40,8 +40,8 @@ func NewWords() *Words {
 
 // Add makes a lease's word known: slot record.Slot of its client's page. page may
 // be nil: a lease whose page is not known (yet) has no credit.
-func (w *Words) Add(id arbiter.LeaseID, page *ipc.LeasePage, s *statefile.Session, record *statefile.Lease, index int) {
-	w.leases[id] = &entry{id: id, page: page, slot: record.Slot, record: record, index: index, session: s,
+func (w *Words) Add(id arbiter.LeaseID, page *ipc.LeasePage, answers statefile.Answers, record *statefile.Lease, index int) {
+	w.leases[id] = &entry{id: id, page: page, slot: record.Slot, record: record, index: index, answers: answers,
 		peak: accounting.Bytes(record.Peak)}
 }
 
@@ -148,7 +148,7 @@ func (w *Words) Grant(id arbiter.LeaseID, granted, n accounting.Bytes, request u
 	if e == nil {
 		return
 	}
-	e.record.Grant(e.session, e.index, request, uint64(n), uint64(granted+n))
+	e.record.Grant(e.answers, e.index, request, uint64(n), uint64(granted+n))
 	w.guarded(id, func(e *entry) {
 		// change folds the mark of the old epoch with the old sum.
 		w.change(e, statefile.ChangeFlag, granted, func(credit, flags uint64) (uint64, uint64, accounting.Bytes) {

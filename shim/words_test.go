@@ -23,7 +23,7 @@ type bench struct {
 	*Words
 	page    *ipc.LeasePage
 	record  *statefile.Lease
-	session *statefile.Session
+	answers statefile.Answers
 }
 
 func newBench(t *testing.T) bench {
@@ -33,8 +33,18 @@ func newBench(t *testing.T) bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = page.Close() })
-	b := bench{Words: NewWords(), page: page, record: &statefile.Lease{Slot: 3}, session: &statefile.Session{}}
-	b.Add(lease, page, b.session, b.record, 0)
+	b := bench{Words: NewWords(), page: page, record: &statefile.Lease{Slot: 3}}
+	file, err := statefile.Anonymous(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	index, _, err := file.Sessions.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.answers = file.Answers(index)
+	b.Add(lease, page, b.answers, b.record, 0)
 	return b
 }
 
@@ -80,7 +90,7 @@ func TestLifeOfAWord(t *testing.T) {
 		t.Errorf("took %d, want the 80 that are idle", got)
 	}
 	b.check(t, 0, 10, 130)
-	if a, ok := b.session.Answered(2); !ok || a.Bytes != 10 {
+	if a, ok := b.answers.Granted(2); !ok || a.Bytes != 10 {
 		t.Errorf("request 2: %+v, %v", a, ok)
 	}
 }

@@ -1,9 +1,6 @@
 package statefile
 
-import (
-	"slices"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // Announce writes down a change of this lease's credit word before it is made:
 // the epoch that the word will carry and what is granted once it does.
@@ -22,7 +19,7 @@ func (l *Lease) Finish() {
 // Grant writes down that bytes went to the thread whose request this is. The
 // announcement makes the two stores one: a daemon killed between them leaves an
 // open change, which Recover finishes.
-func (l *Lease) Grant(s *Session, index int, request, bytes, after uint64) {
+func (l *Lease) Grant(s Answers, index int, request, bytes, after uint64) {
 	l.Request, l.Bytes, l.After = request, bytes, after
 	atomic.StoreUint32(&l.Open, ChangeGrant)
 	s.remember(Answered{Request: request, Bytes: bytes, Lease: uint32(index)})
@@ -30,7 +27,7 @@ func (l *Lease) Grant(s *Session, index int, request, bytes, after uint64) {
 }
 
 // SetStreams writes down how many streams there are after a request, in the same way.
-func (l *Lease) SetStreams(s *Session, index int, request uint64, after uint32) {
+func (l *Lease) SetStreams(s Answers, index int, request uint64, after uint32) {
 	l.Request, l.After = request, uint64(after)
 	atomic.StoreUint32(&l.Open, ChangeStreams)
 	s.remember(Answered{Request: request, Lease: uint32(index), Kind: AnsweredStreams})
@@ -43,7 +40,7 @@ func (l *Lease) finishStreams() {
 }
 
 // SetContexts writes down how many contexts there are after a request, likewise.
-func (l *Lease) SetContexts(s *Session, index int, request uint64, after uint32) {
+func (l *Lease) SetContexts(s Answers, index int, request uint64, after uint32) {
 	l.Request, l.After = request, uint64(after)
 	atomic.StoreUint32(&l.Open, ChangeContexts)
 	s.remember(Answered{Request: request, Lease: uint32(index), Kind: AnsweredContexts})
@@ -59,88 +56,22 @@ func (l *Lease) finishContexts() {
 // epoch is the epoch of the word as the page shows it; pageKnown is false when
 // the page is lost, and the announced sum that is larger is kept then: too much
 // is safe, too little is not.
-func (l *Lease) Recover(s *Session, index int, epoch uint16, pageKnown bool) {
+func (l *Lease) Recover(s Answers, index int, epoch uint16, pageKnown bool) {
 	switch kind := atomic.LoadUint32(&l.Open); {
 	case kind == ChangeNone:
 	case kind == ChangeGrant:
-		if _, ok := s.Answered(l.Request); !ok {
-			s.remember(Answered{Request: l.Request, Bytes: l.Bytes, Lease: uint32(index)})
-		}
+		s.complete(Answered{Request: l.Request, Bytes: l.Bytes, Lease: uint32(index)})
 		l.Finish()
 	case kind == ChangeStreams:
-		if !s.has(l.Request, uint32(index), AnsweredStreams) {
-			s.remember(Answered{Request: l.Request, Lease: uint32(index), Kind: AnsweredStreams})
-		}
+		s.complete(Answered{Request: l.Request, Lease: uint32(index), Kind: AnsweredStreams})
 		l.finishStreams()
 	case kind == ChangeContexts:
-		if !s.has(l.Request, uint32(index), AnsweredContexts) {
-			s.remember(Answered{Request: l.Request, Lease: uint32(index), Kind: AnsweredContexts})
-		}
+		s.complete(Answered{Request: l.Request, Lease: uint32(index), Kind: AnsweredContexts})
 		l.finishContexts()
 	case pageKnown && uint32(epoch) == l.Epoch, !pageKnown && l.After > l.Granted:
 		l.Finish()
 	default:
 		atomic.StoreUint32(&l.Open, ChangeNone)
-	}
-}
-
-func (s *Session) remember(a Answered) {
-	s.Ring[s.RingNext%ringSize] = a
-	s.RingNext++
-}
-
-// Answered looks up a grant whose answer may have been lost.
-func (s *Session) Answered(request uint64) (Answered, bool) {
-	for _, a := range s.Ring {
-		if a.Request == request && request != 0 && a.Kind == AnsweredGrant {
-			return a, true
-		}
-	}
-	return Answered{}, false
-}
-
-// Streamed says whether a request for streams of a lease was carried out before the
-// session was taken up again.
-func (s *Session) Streamed(request uint64, lease int) bool {
-	return s.has(request, uint32(lease), AnsweredBefore)
-}
-
-// Contexted says the same of a request for contexts.
-func (s *Session) Contexted(request uint64, lease int) bool {
-	return s.has(request, uint32(lease), AnsweredContextsBefore)
-}
-
-// Forget is for a request that was carried out and is to be taken back, because nobody
-// heard the answer: asked again, it is new. False: it is not known any more. Whoever calls
-// it knows that the session was not taken up again since, which would have settled it.
-func (s *Session) Forget(request uint64) bool {
-	i := slices.IndexFunc(s.Ring[:], func(a Answered) bool { return request != 0 && a.Request == request })
-	if i < 0 {
-		return false
-	}
-	s.Ring[i] = Answered{}
-	return true
-}
-
-func (s *Session) has(request uint64, lease, kind uint32) bool {
-	return request != 0 && slices.ContainsFunc(s.Ring[:], func(a Answered) bool {
-		return a.Request == request && a.Lease == lease && a.Kind == kind
-	})
-}
-
-// Resumed is for a session that is taken up again. What was granted and did not
-// arrive has been settled then in another way, and is forgotten: when it is asked for
-// again, that is new. Requests for streams can come again.
-func (s *Session) Resumed() {
-	for i := range s.Ring {
-		switch a := &s.Ring[i]; a.Kind {
-		case AnsweredStreams:
-			a.Kind = AnsweredBefore
-		case AnsweredContexts:
-			a.Kind = AnsweredContextsBefore
-		case AnsweredGrant:
-			*a = Answered{}
-		}
 	}
 }
 
