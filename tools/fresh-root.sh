@@ -9,6 +9,8 @@
 #   --with "a b"   install these packages before: a machine with other software
 #   --pid          with a PID namespace of its own, as a container has
 #
+# fresh-root.sh --make FOLDER PACKAGES: such a system with these packages (a,b) besides, and no more.
+#
 # The system lies in build/.root. Everything is mounted in a mount namespace of its own, so that
 # nothing is left mounted however this ends. Without --pid, processes and network are the machine's:
 # the kernel's process events reach no other PID namespace. Where such a system cannot be made, a
@@ -65,17 +67,22 @@ cannot() {
     fi
 }
 
-# make_root: the system, with what this machine has to say to apt.
-make_root() {
+# base FOLDER PACKAGES: the system, with these packages besides.
+base() {
     local mirror proxy=''
-    rm -rf --one-file-system "$root" && mkdir -p "$root" "$debs" || return
+    rm -rf --one-file-system "$1" && mkdir -p "$1" "$debs" || return
     mirror=$(mirror)
     eval "$(apt-config shell proxy Acquire::http::Proxy)"
     # In a namespace, because it mounts.
     http_proxy=${http_proxy:-$proxy} unshare --mount --propagation private \
-        debootstrap --variant=minbase --cache-dir="$debs" --include=git,make,gcc \
-        "$suite" "$root" ${mirror:+"$mirror"} >"$log" 2>&1 || return
-    if [ -n "$mirror" ]; then
+        debootstrap --variant=minbase --cache-dir="$debs" --include="$2" \
+        "$suite" "$1" ${mirror:+"$mirror"} >"$log" 2>&1
+}
+
+# make_root: the system, the clone, and what this machine has to say to apt.
+make_root() {
+    base "$root" git,make,gcc || return
+    if [ -n "$(mirror)" ]; then
         : >"$root/etc/apt/sources.list"
         sources list >"$root/etc/apt/sources.list.d/machine.list"
         sources sources >"$root/etc/apt/sources.list.d/machine.sources"
@@ -155,6 +162,7 @@ inside() {
 # end: nothing is left, neither a process in there nor a file.
 end() {
     local process
+    if [ -n "$command" ]; then kill -KILL -- "-$command" 2>/dev/null || true; fi
     if [ -s "$root.ns" ]; then
         for process in /proc/[0-9]*; do
             if [ "$(readlink "$process/ns/mnt" 2>/dev/null)" = "$(cat "$root.ns")" ]; then
@@ -167,8 +175,9 @@ end() {
     rm -rf --one-file-system "$root"
 }
 
+command='' # the process group in there
 main() {
-    local reason command status
+    local reason status
     mkdir -p build
     if reason=$(cannot); then
         rm -rf --one-file-system "$root"
@@ -199,6 +208,11 @@ while :; do
         pid=$2 with=$3
         readlink /proc/self/ns/mnt >"$root.ns"
         inside "$4"
+        ;;
+    --make)
+        mkdir -p build
+        base "$(realpath -m "$2")" "$3" || { cat "$log" >&2; exit 1; }
+        exit
         ;;
     *) break ;;
     esac

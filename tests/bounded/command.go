@@ -69,18 +69,18 @@ func (p *process) cancel(ctx context.Context) error {
 	if p.t != nil && ctx.Err() == context.DeadlineExceeded {
 		p.t.Errorf("%v has not ended after %v\n%s", p.cmd.Args, p.limit, Threads(pid))
 		// A Go program tells by this where its goroutines are.
-		_ = signal(pid, unix.SIGQUIT)
+		_ = send(pid, unix.SIGQUIT)
 		time.AfterFunc(Grace, func() { killRest(pid) })
 		return nil
 	}
-	return signal(pid, unix.SIGKILL)
+	return send(pid, unix.SIGKILL)
 }
 
 // Kill kills a command that was started, with all that it started.
 func Kill(cmd *exec.Cmd) { killRest(cmd.Process.Pid) }
 
-// signal sends a signal to a child and to the group that it leads, if it does.
-func signal(pid int, sig unix.Signal) error {
+// send gives a signal to a child and to the group that it leads, if it does.
+func send(pid int, sig unix.Signal) error {
 	_ = unix.Kill(-pid, sig)
 	return unix.Kill(pid, sig)
 }
@@ -89,7 +89,7 @@ func signal(pid int, sig unix.Signal) error {
 // of a child that was waited for may be somebody else's by now, unless the group lives.
 func killRest(pid int) {
 	if isChild(pid) {
-		_ = signal(pid, unix.SIGKILL)
+		_ = send(pid, unix.SIGKILL)
 		return
 	}
 	if unix.Kill(pid, 0) == unix.ESRCH {

@@ -45,7 +45,7 @@ func (p pkg) shipped() bool {
 var listed = sync.OnceValues(func() ([]pkg, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), bounded.Lifetime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "list", "-e", "-tags", "gpu", "-json", "./...")
+	cmd := exec.CommandContext(ctx, "go", "list", "-e", "-tags", "gpu,full", "-json", "./...")
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {

@@ -1,0 +1,38 @@
+package bounded
+
+import (
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+)
+
+// longestTemp is how long the name of the folder for temporary files may be: a socket's
+// path has 107 bytes, and a test's own folder and file take up to 80 of them.
+const longestTemp = 24
+
+// What the tests inherit from whoever starts them is made what it is in a login shell:
+// no test depends on it.
+func init() {
+	inheritNoIgnoredSignals()
+	inheritNoLongTemp()
+}
+
+// inheritNoIgnoredSignals has the programs that a test starts begin with default
+// dispositions. nohup ignores SIGHUP, a shell without job control SIGINT for what runs in
+// its background, and a program keeps what is ignored. With a handler of ours they start
+// with the default. All other signals have handlers of Go's own.
+func inheritNoIgnoredSignals() {
+	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig) // to us it is still nothing
+		}
+	}
+}
+
+// inheritNoLongTemp has temporary files where the path of a socket is short enough.
+func inheritNoLongTemp() {
+	if len(os.TempDir()) > longestTemp {
+		_ = os.Setenv("TMPDIR", "/tmp") // where that is not allowed, sockets tell
+	}
+}
