@@ -41,6 +41,16 @@ func (a *Arbiter) SetJobLimits(now time.Time, id JobID, c Change) error {
 	return a.change(now, c, j, &j.live, old, changes)
 }
 
+// SoleProcess returns the process that is a job by itself; false where it is another kind
+// of job, or none.
+func (a *Arbiter) SoleProcess(id JobID) (Process, bool) {
+	j := a.jobs[id]
+	if j == nil || j.run || len(j.sessions) == 0 {
+		return Process{}, false
+	}
+	return j.sessions[0].process, true
+}
+
 // SetProcessLimits changes one process's limits; those of its job where that is
 // a bare process's. Errors as of SetJobLimits, with ErrNoSession.
 func (a *Arbiter) SetProcessLimits(now time.Time, id SessionID, c Change) error {

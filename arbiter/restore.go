@@ -130,7 +130,7 @@ func (a *Arbiter) restoreLease(now time.Time, s *session, held RestoredLease) *l
 // restoreObjects has a lease hold the slots again that its objects stand for, free or not,
 // from when the lease was opened: when they were taken is not known any closer.
 func (a *Arbiter) restoreObjects(now time.Time, l *lease, makers []Maker) {
-	if l.contexts == 0 && l.sum.Streams() == 0 && l.sum.Granted() == 0 {
+	if l.contexts == 0 && l.sum.Streams() == 0 && l.sum.Granted() == 0 && len(makers) == 0 {
 		return
 	}
 	defer l.backdate()

@@ -22,7 +22,7 @@ func (cl *client) alloc(m ipc.Message) error {
 	}
 	bytes := givenBytes{s: cl.s, taken: cl.s.taken, lease: l, bytes: req.Bytes}
 	if req.Flags&ipc.FlagRetry != 0 && cl.answered(l, h.Request, req.Bytes) {
-		d.toldAgain(cl.s.peer.PID, h.Request)
+		d.toldAgain(cl.s, h.Request)
 		cl.gaveBytes(h, bytes)
 		d.cameBack(cl.conn.Peer(), h)
 		d.mu.Unlock()
@@ -61,10 +61,16 @@ func (cl *client) replyAlloc(h ipc.Header, bytes uint64, out arbiter.Outcome) er
 		return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1)
 	}
 	rep.Remaining, rep.Limit = uint64(out.Remaining), uint64(out.Limit)
-	if out.First {
+	if out.First || isBound(out.Reason) {
 		rep.Text = ipc.MakeText(out.Explain)
 	}
 	return replyRefusal(cl, h, out.Reason, out.Explain, &rep)
+}
+
+// isBound tells a refusal that is about the client itself rather than about what others hold: it
+// is told each time.
+func isBound(why arbiter.Reason) bool {
+	return why == arbiter.ReasonThreads || why == arbiter.ReasonCrowded
 }
 
 // replyRefusal sends a refusal with its body, or as an error where there is none.
@@ -169,7 +175,7 @@ func (cl *client) replyStream(h ipc.Header, out arbiter.StreamOutcome) error {
 	if out.Granted {
 		return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1)
 	}
-	if out.First {
+	if out.First || isBound(out.Reason) {
 		rep.Text = ipc.MakeText(out.Explain)
 	}
 	return replyRefusal(cl, h, out.Reason, out.Explain, &rep)
@@ -180,7 +186,7 @@ func (cl *client) replyStream(h ipc.Header, out arbiter.StreamOutcome) error {
 func (d *Daemon) streams(s *session, l leaseRef, request uint64, r arbiter.StreamRequest) arbiter.StreamOutcome {
 	record, index := d.words.Record(l.id)
 	if record != nil && s.answers.Streamed(request, index) {
-		d.toldAgain(s.peer.PID, request)
+		d.toldAgain(s, request)
 		r.Count = 0
 	}
 	now := d.now()

@@ -53,7 +53,7 @@ func (cl *client) replyContext(h ipc.Header, out arbiter.ContextOutcome) error {
 		return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1)
 	}
 	rep.Requested, rep.Remaining = uint64(out.Requested), uint64(out.Remaining)
-	if out.First {
+	if out.First || isBound(out.Reason) {
 		rep.Text = ipc.MakeText(out.Explain)
 	}
 	return replyRefusal(cl, h, out.Reason, out.Explain, &rep)
@@ -62,7 +62,7 @@ func (cl *client) replyContext(h ipc.Header, out arbiter.ContextOutcome) error {
 // contexts carries a request for contexts out, once, as streams does. The lock is held.
 func (d *Daemon) contexts(s *session, l leaseRef, request uint64, r arbiter.ContextRequest) arbiter.ContextOutcome {
 	if record, index := d.words.Record(l.id); record != nil && s.answers.Contexted(request, index) {
-		d.toldAgain(s.peer.PID, request)
+		d.toldAgain(s, request)
 		return arbiter.ContextOutcome{Granted: true, Current: int(record.Contexts)}
 	}
 	now := d.now()
@@ -90,30 +90,87 @@ func (d *Daemon) uncount(s *session, taken int, l leaseRef, request uint64, r ar
 }
 
 // keepMakers writes down which threads hold a lease's objects, where slots are theirs: of
-// those for which that has changed. The lock is held.
+// those for which that has changed. The first few lie in the lease's record, the others in
+// rows of their own. The lock is held.
 func (d *Daemon) keepMakers(l leaseRef, record *statefile.Lease) {
+	_, index := d.words.Record(l.id)
 	for _, m := range d.arb.Makers(l.id) {
 		now := statefile.Maker{Thread: m.Thread, Contexts: uint32(m.Contexts), Streams: uint32(m.Streams), Holds: uint32(m.Holds)}
-		at := slices.IndexFunc(record.Makers[:], func(x statefile.Maker) bool { return x != (statefile.Maker{}) && x.Thread == m.Thread })
-		if at < 0 {
-			at = slices.Index(record.Makers[:], statefile.Maker{})
-		}
 		if now == (statefile.Maker{Thread: m.Thread}) {
 			now = statefile.Maker{}
 		}
-		if at >= 0 {
+		at := slices.IndexFunc(record.Makers[:], func(x statefile.Maker) bool { return x != (statefile.Maker{}) && x.Thread == m.Thread })
+		row, has := d.threadRows[index][m.Thread]
+		if at < 0 && !has {
+			at = slices.Index(record.Makers[:], statefile.Maker{})
+		}
+		switch {
+		case at >= 0:
 			record.Makers[at] = now
+		case !has:
+			d.newThread(index, record, now)
+		case now == (statefile.Maker{}):
+			d.file.Threads.Free(row)
+			delete(d.threadRows[index], m.Thread)
+		default:
+			d.file.Threads.At(row).Maker = now
 		}
 	}
 }
 
-// makersOf reads what keepMakers wrote; nil: nothing.
-func makersOf(record *statefile.Lease) (makers []arbiter.Maker) {
+// newThread takes a row for a thread of a lease. The lock is held.
+func (d *Daemon) newThread(index int, record *statefile.Lease, m statefile.Maker) {
+	if m == (statefile.Maker{}) {
+		return
+	}
+	row, r, err := d.file.Threads.New()
+	if err != nil {
+		return // the arbiter remembers no more of them than there are rows
+	}
+	*r = statefile.Thread{Lease: uint32(index), OpenedAt: record.OpenedAt, Maker: m}
+	d.file.Threads.Commit(row)
+	d.knownThread(index, m.Thread, row)
+}
+
+// knownThread enters a thread's row where it is looked for. The lock is held.
+func (d *Daemon) knownThread(index int, thread uint32, row int) {
+	if d.threadRows[index] == nil {
+		d.threadRows[index] = map[uint32]int{}
+	}
+	d.threadRows[index][thread] = row
+}
+
+// forgetThreads drops the rows of a lease. The lock is held.
+func (d *Daemon) forgetThreads(index int) {
+	for _, row := range d.threadRows[index] {
+		d.file.Threads.Free(row)
+	}
+	delete(d.threadRows, index)
+}
+
+// makersOf reads what keepMakers wrote; nil: nothing. Rows that do not add up to what the
+// lease has are not believed: a daemon that does not know of them ran in between. The lock
+// is held.
+func (d *Daemon) makersOf(index int, record *statefile.Lease) (makers []arbiter.Maker) {
+	var contexts, streams int
+	add := func(m statefile.Maker) {
+		to := arbiter.Maker{Thread: m.Thread, Contexts: int(min(m.Contexts, maxClaimed)),
+			Streams: int(min(m.Streams, maxClaimed)), Holds: int(min(m.Holds, maxClaimed))}
+		contexts, streams = contexts+to.Contexts, streams+to.Streams
+		makers = append(makers, to)
+	}
 	for _, m := range record.Makers {
 		if m != (statefile.Maker{}) {
-			makers = append(makers, arbiter.Maker{Thread: m.Thread, Contexts: int(min(m.Contexts, maxClaimed)),
-				Streams: int(min(m.Streams, maxClaimed)), Holds: int(min(m.Holds, maxClaimed))})
+			add(m)
 		}
+	}
+	own := len(makers)
+	for _, row := range d.threadRows[index] {
+		add(d.file.Threads.At(row).Maker)
+	}
+	if len(makers) > own && (contexts != int(record.Contexts) || streams != int(record.Streams)) {
+		d.forgetThreads(index)
+		makers = makers[:own]
 	}
 	return makers
 }

@@ -47,24 +47,29 @@ type Daemon struct {
 
 	// mu owns the arbiter and all that follows. Nothing that can block is done
 	// under it.
-	mu                 sync.Mutex
-	arb                *arbiter.Arbiter
-	readers            map[int]*reader // by device
-	words              *shim.Words
-	file               *statefile.File
-	onLoss             uint32
-	sessions           map[ipc.Token]*session
-	byKey              map[uint64]*session // the reaper's key: the session's number
-	jobs               map[ipc.Token]*job
-	jobByKey           map[uint64]*job
-	conns              map[*ipc.Conn]*client
-	sessionsOf, jobsOf counts
-	keepers            map[int]string // who keeps a dead client's memory, by its pid
-	queue              waiters
-	places             places
-	bad                uint64 // messages that were none
-	stopping           bool
-	volatile           bool // it was said that the state file is not whole
+	mu           sync.Mutex
+	arb          *arbiter.Arbiter
+	readers      map[int]*reader // by device
+	words        *shim.Words
+	file         *statefile.File
+	onLoss       uint32
+	sessions     map[ipc.Token]*session
+	byKey        map[uint64]*session // the reaper's key: the session's number
+	jobs         map[ipc.Token]*job
+	jobByKey     map[uint64]*job
+	conns        map[*ipc.Conn]*client
+	ofProcess    map[int][]*session
+	jobsOfRunner map[int][]*job
+	threadRows   map[int]map[uint32]int // rows of the state file, by lease record and thread
+	kept         keptLimits
+
+	sessionsOf, jobsOf, leasesOf *counts
+	keepers                      map[int]string // who keeps a dead client's memory, by its pid
+	queue                        waiters
+	places                       places
+	bad                          uint64 // messages that were none
+	stopping                     bool
+	volatile                     bool // it was said that the state file is not whole
 }
 
 // Start starts a daemon and returns when it is ready for clients. Every error
@@ -89,7 +94,8 @@ func startWith(o Options, change func(*parts)) (*Daemon, error) {
 	d := &Daemon{log: slog.New(logs), logs: logs, place: p, ctx: ctx, cancel: cancel, failed: make(chan error, 4),
 		words: shim.NewWords(), uuids: map[ipc.UUID]inventory.Device{}, readers: map[int]*reader{},
 		sessions: map[ipc.Token]*session{}, byKey: map[uint64]*session{},
-		sessionsOf: newCounts(), jobsOf: newCounts(),
+		ofProcess: map[int][]*session{}, jobsOfRunner: map[int][]*job{}, threadRows: map[int]map[uint32]int{}, kept: newKeptLimits(),
+		sessionsOf: newSessionCounts(), jobsOf: newJobCounts(), leasesOf: newLeaseCounts(),
 		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]string{}, queue: newWaiters()}
 	d.parts = d.realParts()
 	if change != nil {
@@ -260,7 +266,7 @@ func (d *Daemon) Reload() {
 	defer d.mu.Unlock()
 	d.arb.SetPolicy(d.now(), cfg.Policy)
 	d.onLoss = lossOf(cfg)
-	d.showAll(func(*session) bool { return true })
+	d.showAll()
 	d.drainEvents()
 	d.log.Info("configuration read again", "files", cfg.Files)
 }

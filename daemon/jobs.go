@@ -20,18 +20,19 @@ const jobKey = 1 << 63
 // its processes lives; the runner is watched by its pidfd, so that it outlives
 // a restart of the daemon without a word.
 type job struct {
-	id       arbiter.JobID
-	token    ipc.Token
-	pid      int    // of the runner
-	start    uint64 // ticks
-	uid      uint32
-	request  uint64 // the runner's number for it
-	index    int    // of its record
-	pidfd    int
-	sessions int
-	open     bool // it holds what it was to hold, and its runner was told, or will be
-	closed   bool // the runner is dead, or has given it back
-	budget   accounting.Bytes
+	id      arbiter.JobID
+	token   ipc.Token
+	pid     int    // of the runner
+	start   uint64 // ticks
+	uid     uint32
+	request uint64  // the runner's number for it
+	told    *client // whom the last reply with it went to
+	index   int     // of its record
+	pidfd   int
+	members map[*session]struct{}
+	open    bool // it holds what it was to hold, and its runner was told, or will be
+	closed  bool // the runner is dead, or has given it back
+	budget  accounting.Bytes
 }
 
 // jobOpen opens a job for the process at the other end. One that has to wait for its
@@ -69,7 +70,8 @@ func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc a
 	defer d.drainEvents()
 	defer d.cameBack(peer, h)
 	if j := d.openedBefore(peer, h, r); j != nil {
-		d.toldAgain(peer.PID, h.Request)
+		j.told.hasRead(h.Request)
+		j.told = cl
 		cl.gave(h, func() { d.endRunner(j) })
 		return d.opened(j), false, nil
 	}
@@ -85,6 +87,7 @@ func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc a
 		return rep, true, nil
 	}
 	d.holdJob(j, info)
+	j.told = cl
 	cl.gave(h, func() { d.endRunner(j) })
 	return d.opened(j), false, nil
 }
@@ -110,7 +113,7 @@ func (d *Daemon) mayOpen(peer ipc.Peer, r *ipc.JobOpenRequest) error {
 			return err
 		}
 	}
-	return d.jobsOf.full("jobs", peer.PID, uint32(peer.UID), jobsPerProcess, jobsPerUser)
+	return d.jobsOf.full(peer.PID, uint32(peer.UID))
 }
 
 // addJob makes a job known to the arbiter and the reaper, and writes its record, which
@@ -142,7 +145,7 @@ func (d *Daemon) addJob(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, proc a
 		return nil, none, err
 	}
 	record.ID = uint64(info.ID)
-	j := &job{id: info.ID, token: record.Token, pid: peer.PID, start: proc.StartTicks, uid: uint32(peer.UID),
+	j := &job{members: map[*session]struct{}{}, id: info.ID, token: record.Token, pid: peer.PID, start: proc.StartTicks, uid: uint32(peer.UID),
 		request: h.Request, index: index}
 	if err := d.watchJob(j, pidfd); err != nil {
 		d.arb.CloseJob(d.now(), j.id)
@@ -222,7 +225,7 @@ func (d *Daemon) openedBefore(peer ipc.Peer, h ipc.Header, r *ipc.JobOpenRequest
 	if r.Flags&ipc.JobRetry == 0 {
 		return nil
 	}
-	for _, j := range d.jobs {
+	for _, j := range d.jobsOfRunner[peer.PID] {
 		if j.open && !j.closed && j.pid == peer.PID && j.start == peer.StartTicks && j.request == h.Request {
 			return j
 		}
@@ -257,6 +260,7 @@ func (cl *client) jobDecided(h ipc.Header, j *job, dec arbiter.Decision) verdict
 		return verdict{send: func() error { return cl.replyJobRefusal(h, refusal) }}
 	}
 	d.holdJob(j, *dec.Job)
+	j.told = cl
 	rep := d.opened(j)
 	return verdict{
 		send: func() error { return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1) },
@@ -342,11 +346,12 @@ func (d *Daemon) endRunner(j *job) {
 func (d *Daemon) knownJob(j *job) {
 	d.jobs[j.token], d.jobByKey[uint64(j.id)|jobKey] = j, j
 	d.jobsOf.add(j.pid, j.uid)
+	d.jobsOfRunner[j.pid] = append(d.jobsOfRunner[j.pid], j)
 }
 
 // dropJob forgets a job if it is closed and without processes. The lock is held.
 func (d *Daemon) dropJob(j *job) {
-	if !j.closed || j.sessions > 0 || d.jobs[j.token] != j {
+	if !j.closed || len(j.members) > 0 || d.jobs[j.token] != j {
 		return
 	}
 	d.arb.CloseJob(d.now(), j.id)
@@ -355,6 +360,11 @@ func (d *Daemon) dropJob(j *job) {
 	delete(d.jobs, j.token)
 	delete(d.jobByKey, uint64(j.id)|jobKey)
 	d.jobsOf.drop(j.pid, j.uid)
+	d.jobsOfRunner[j.pid] = slices.DeleteFunc(d.jobsOfRunner[j.pid], func(x *job) bool { return x == j })
+	if len(d.jobsOfRunner[j.pid]) == 0 {
+		delete(d.jobsOfRunner, j.pid)
+	}
+	d.forgetLimits(limitOwner{ipc.LimitJob, uint64(j.id), 0})
 }
 
 // ownJob finds a job that is the peer's to end: his own user's, or anybody's for root.

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"slices"
+
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/ipc"
@@ -24,30 +26,68 @@ const limitLowers = 2
 
 func targetOf(r *statefile.Limit) target { return target{r.Target, r.ID, r.Start, r.Device} }
 
+// limitOwner is whose limits are kept: target without the device.
+type limitOwner struct {
+	kind  uint32
+	id    uint64
+	start uint64
+}
+
+// keptLimits knows where the records are, so that no change goes through all of them.
+type keptLimits struct {
+	of    map[limitOwner][]int
+	count *counts // by who made the change; a device's are root's
+}
+
+func newKeptLimits() keptLimits {
+	return keptLimits{of: map[limitOwner][]int{}, count: newLimitCounts()}
+}
+
+func (t target) owner() limitOwner { return limitOwner{t.kind, t.id, t.start} }
+
+// limitAt is the record of a target, or -1. The lock is held.
+func (d *Daemon) limitAt(to target) int {
+	for _, i := range d.kept.of[to.owner()] {
+		if targetOf(d.file.Limits.At(i)) == to {
+			return i
+		}
+	}
+	return -1
+}
+
+// roomForLimit says why one more change could not be kept, or nil. It is asked before the
+// change is made. The lock is held.
+func (d *Daemon) roomForLimit(to target, uid uint32) error {
+	if d.limitAt(to) >= 0 {
+		return nil
+	}
+	return d.kept.count.full(0, uid)
+}
+
 // keepLimit writes a change down that was made. A change on every device takes the place
 // of those on single ones. The lock is held.
 func (d *Daemon) keepLimit(to target, change arbiter.Change, slots *int) {
 	set := setOf(change, slots)
-	at := -1
-	d.file.Limits.Each(func(i int, r *statefile.Limit) {
-		switch {
-		case d.limitGone(r):
-			d.file.Limits.Free(i)
-		case targetOf(r) == to:
-			at = i
-		case to.device < 0 && r.Target == to.kind && r.ID == to.id && r.Start == to.start:
+	for _, i := range slices.Clone(d.kept.of[to.owner()]) {
+		r := d.file.Limits.At(i)
+		if to.device < 0 && targetOf(r) != to {
 			if r.Set &^= set; r.Set == 0 {
-				d.file.Limits.Free(i)
+				d.freeLimit(i)
 			}
 		}
-	})
+	}
+	at := d.limitAt(to)
 	if at < 0 {
-		var err error
-		if at, _, err = d.file.Limits.New(); err != nil {
+		err := d.kept.count.full(0, change.UID)
+		if err == nil {
+			at, _, err = d.file.Limits.New()
+		}
+		if err != nil {
 			d.log.Warn("a changed limit will not outlive this daemon", "err", err)
 			return
 		}
-		*d.file.Limits.At(at) = statefile.Limit{Target: to.kind, ID: to.id, Start: to.start, Device: to.device}
+		*d.file.Limits.At(at) = statefile.Limit{Target: to.kind, ID: to.id, Start: to.start, Device: to.device, UID: change.UID}
+		d.knownLimit(at)
 		defer d.file.Limits.Commit(at)
 	}
 	r := d.file.Limits.At(at)
@@ -63,7 +103,9 @@ func (d *Daemon) keepLimit(to target, change arbiter.Change, slots *int) {
 	if slots != nil {
 		r.Slots = uint32(*slots)
 	}
+	d.kept.count.drop(0, r.UID)
 	r.UID, r.Privileged = change.UID, 0
+	d.kept.count.add(0, r.UID)
 	switch {
 	case change.Lowers:
 		r.Privileged = limitLowers
@@ -71,6 +113,34 @@ func (d *Daemon) keepLimit(to target, change arbiter.Change, slots *int) {
 		r.Privileged = 1
 	}
 	r.Set |= set
+}
+
+// knownLimit enters a record where it is looked for. The lock is held.
+func (d *Daemon) knownLimit(i int) {
+	r := d.file.Limits.At(i)
+	owner := targetOf(r).owner()
+	d.kept.of[owner] = append(d.kept.of[owner], i)
+	d.kept.count.add(0, r.UID)
+}
+
+// freeLimit drops a record. The lock is held.
+func (d *Daemon) freeLimit(i int) {
+	r := d.file.Limits.At(i)
+	owner := targetOf(r).owner()
+	d.kept.count.drop(0, r.UID)
+	if left := slices.DeleteFunc(d.kept.of[owner], func(x int) bool { return x == i }); len(left) > 0 {
+		d.kept.of[owner] = left
+	} else {
+		delete(d.kept.of, owner)
+	}
+	d.file.Limits.Free(i)
+}
+
+// forgetLimits drops the records of a job or process that is no more. The lock is held.
+func (d *Daemon) forgetLimits(owner limitOwner) {
+	for _, i := range slices.Clone(d.kept.of[owner]) {
+		d.freeLimit(i)
+	}
 }
 
 func setOf(change arbiter.Change, slots *int) (set uint32) {
@@ -97,6 +167,13 @@ func (d *Daemon) limitGone(r *statefile.Limit) bool {
 // recoverLimits makes the changes again that the last daemon's clients had made, those on
 // every device first. The lock is held.
 func (d *Daemon) recoverLimits() {
+	d.file.Limits.Each(func(i int, r *statefile.Limit) {
+		if d.limitGone(r) {
+			d.file.Limits.Free(i)
+		} else {
+			d.knownLimit(i)
+		}
+	})
 	for _, single := range []bool{false, true} {
 		d.file.Limits.Each(func(i int, r *statefile.Limit) {
 			if single == (r.Device < 0) {
@@ -110,9 +187,6 @@ func (d *Daemon) recoverLimits() {
 }
 
 func (d *Daemon) recoverLimit(r *statefile.Limit) error {
-	if d.limitGone(r) {
-		return nil // the next change frees it
-	}
 	change := arbiter.Change{Device: int(r.Device), UID: r.UID, Privileged: r.Privileged == 1,
 		Lowers: r.Privileged == limitLowers}
 	if r.Set&ipc.SetMax != 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
@@ -68,8 +69,10 @@ func (d *Daemon) forgetLease(s *session, device int) {
 	}
 	l := &s.leases[slot]
 	if _, index := d.words.Record(l.id); index >= 0 {
+		d.forgetThreads(index)
 		d.file.Leases.Free(index)
 	}
+	d.leasesOf.drop(s.peer.PID, s.peer.UID)
 	d.words.Remove(l.id)
 	l.open = false
 	for _, l := range s.leases {
@@ -88,6 +91,14 @@ func (d *Daemon) dropSession(s *session) {
 	delete(d.sessions, s.token)
 	delete(d.byKey, uint64(s.id))
 	d.sessionsOf.drop(s.peer.PID, s.peer.UID)
+	if of := slices.DeleteFunc(d.ofProcess[s.peer.PID], func(x *session) bool { return x == s }); len(of) > 0 {
+		d.ofProcess[s.peer.PID] = of
+	} else {
+		delete(d.ofProcess, s.peer.PID)
+	}
+	if len(d.sessionsOfProcess(s.peer.PID, s.peer.StartTicks)) == 0 {
+		d.forgetLimits(limitOwner{ipc.LimitProcess, uint64(s.peer.PID), s.peer.StartTicks})
+	}
 	for c := range s.conns {
 		c.Close()
 	}
@@ -96,7 +107,7 @@ func (d *Daemon) dropSession(s *session) {
 	}
 	d.release(s)
 	if j := d.jobByKey[uint64(s.job)|jobKey]; j != nil {
-		j.sessions--
+		delete(j.members, s)
 		d.dropJob(j)
 	}
 }
@@ -176,11 +187,9 @@ func (d *Daemon) watchEvents(ctx context.Context) {
 	err := inventory.Watch(ctx, func(pid int) {
 		d.mu.Lock()
 		var hit []*session
-		if d.sessionsOf.byPID[pid] > 0 {
-			for _, s := range d.sessions {
-				if s.peer.PID == pid && s.mapped.Load() {
-					hit = append(hit, s)
-				}
+		for _, s := range d.ofProcess[pid] {
+			if s.mapped.Load() {
+				hit = append(hit, s)
 			}
 		}
 		d.mu.Unlock()

@@ -7,30 +7,56 @@ import (
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
-// Bounds on what one client may have open. One user other than root (and the
-// daemon's own) gets half of what there is.
+// Bounds on what one process may have open. Of each table a user other than root (and the
+// daemon's own) may have half, and all such users together seven eighths: what is left is
+// root's, to look and to clear up. docs/threat-model.md lists all bounds.
 const (
 	sessionsPerProcess = 8
 	connsPerSession    = 64
 	jobsPerProcess     = 64
-	sessionsPerUser    = statefile.MaxSessions / 2
-	jobsPerUser        = statefile.MaxJobs / 2
 )
 
-// counts is how many of something a process and a user have.
+// counts is how many rows of a table a process and a user have.
 type counts struct {
+	what       string
+	size       int // of the table
+	perProcess int // 0: as many as the user may have
+	remedy     string
+
+	all   int
 	byPID map[int]int
 	byUID map[uint32]int
 }
 
-func newCounts() counts { return counts{map[int]int{}, map[uint32]int{}} }
+func newCounts(what string, size, perProcess int, remedy string) *counts {
+	return &counts{what: what, size: size, perProcess: perProcess, remedy: remedy,
+		byPID: map[int]int{}, byUID: map[uint32]int{}}
+}
 
-func (c counts) add(pid int, uid uint32) {
+func newSessionCounts() *counts {
+	return newCounts("sessions", statefile.MaxSessions, sessionsPerProcess, "end some of the programs")
+}
+
+func newJobCounts() *counts {
+	return newCounts("jobs", statefile.MaxJobs, jobsPerProcess, "end some, `gpuarb ps` lists them")
+}
+
+func newLeaseCounts() *counts {
+	return newCounts("leases", statefile.MaxLeases, 0, "end some of the programs, `gpuarb ps` lists them")
+}
+
+func newLimitCounts() *counts {
+	return newCounts("changed limits", statefile.MaxLimits, 0, "end some of the programs whose limits were changed")
+}
+
+func (c *counts) add(pid int, uid uint32) {
+	c.all++
 	c.byPID[pid]++
 	c.byUID[uid]++
 }
 
-func (c counts) drop(pid int, uid uint32) {
+func (c *counts) drop(pid int, uid uint32) {
+	c.all--
 	if c.byPID[pid]--; c.byPID[pid] <= 0 {
 		delete(c.byPID, pid)
 	}
@@ -40,12 +66,20 @@ func (c counts) drop(pid int, uid uint32) {
 }
 
 // full says why one more is too many, or nil.
-func (c counts) full(what string, pid int, uid uint32, perProcess, perUser int) error {
+func (c *counts) full(pid int, uid uint32) error {
+	user, all := c.size/2, c.size/8*7
+	if privileged(uid) {
+		user, all = c.size, c.size
+	}
 	switch {
-	case c.byPID[pid] >= perProcess:
-		return refused(ipc.StatusTooMany, "process %d has %d %s already", pid, perProcess, what)
-	case uid != 0 && int(uid) != unix.Geteuid() && c.byUID[uid] >= perUser:
-		return refused(ipc.StatusTooMany, "user %d has %d %s already", uid, perUser, what)
+	case c.perProcess > 0 && c.byPID[pid] >= c.perProcess:
+		return refused(ipc.StatusTooMany, "process %d has %d %s already, the most of one process: %s", pid, c.perProcess, c.what, c.remedy)
+	case c.byUID[uid] >= user:
+		return refused(ipc.StatusTooMany, "user %d has %d %s already, the most of one user: %s", uid, user, c.what, c.remedy)
+	case c.all >= all && all < c.size:
+		return refused(ipc.StatusTooMany, "there are %d %s of %d, and the last eighth is root's: %s", c.all, c.what, c.size, c.remedy)
+	case c.all >= all:
+		return refused(ipc.StatusTooMany, "there are %d %s, and there is room for no more: %s", c.all, c.what, c.remedy)
 	}
 	return nil
 }
@@ -59,5 +93,5 @@ func connLimits() ipc.Limits {
 		files = lim.Cur
 	}
 	total := int(min(max(files/4, 16), 65536))
-	return ipc.Limits{Total: total, PerUID: max(min(total*3/4, 16384), 1), PerPID: max(min(total/4, 1024), 1)}
+	return ipc.Limits{Total: total, PerUID: total / 4 * 3, PerPID: max(min(total/4, 1024), 1), Reserved: total / 8}
 }

@@ -29,6 +29,7 @@ func (d *Daemon) recover() {
 	d.file.Sessions.Each(d.recoverJobOf)
 	leases := map[uint32][]int{}
 	d.file.Leases.Each(func(i int, l *statefile.Lease) { leases[l.Session] = append(leases[l.Session], i) })
+	d.file.Threads.Each(func(i int, t *statefile.Thread) { d.knownThread(int(t.Lease), t.Maker.Thread, i) })
 	taken := map[int]bool{}
 	d.file.Sessions.Each(func(i int, r *statefile.Session) {
 		if err := d.recoverSession(i, r, leases[uint32(i)], taken); err != nil {
@@ -41,6 +42,7 @@ func (d *Daemon) recover() {
 	})
 	d.file.Leases.Each(func(i int, _ *statefile.Lease) {
 		if !taken[i] {
+			d.forgetThreads(i)
 			d.file.Leases.Free(i)
 		}
 	})
@@ -58,7 +60,7 @@ func (d *Daemon) recoverJob(i int, r *statefile.Job) {
 		d.file.Jobs.Free(i)
 		return
 	}
-	j := &job{id: arbiter.JobID(r.ID), token: r.Token, pid: int(r.RunnerPID), start: r.RunnerStart, uid: r.UID,
+	j := &job{members: map[*session]struct{}{}, id: arbiter.JobID(r.ID), token: r.Token, pid: int(r.RunnerPID), start: r.RunnerStart, uid: r.UID,
 		request: r.Request, open: true, index: i, pidfd: -1}
 	proc, pidfd, err := d.alive(int(r.RunnerPID), r.RunnerStart)
 	if err != nil {
@@ -159,7 +161,7 @@ func (d *Daemon) recoverSession(i int, r *statefile.Session, leases []int, taken
 		known, taken[li] = append(known, li), true
 		req.Leases = append(req.Leases, arbiter.RestoredLease{Device: dev.Index, Granted: accounting.Bytes(l.Granted),
 			Streams: int(l.Streams), Contexts: int(l.Contexts), Peak: accounting.Bytes(l.Peak),
-			Opened: time.Unix(0, l.OpenedAt), Unverified: s.page == nil && !dead, Makers: makersOf(l)})
+			Opened: time.Unix(0, l.OpenedAt), Unverified: s.page == nil && !dead, Makers: d.makersOf(li, l)})
 	}
 	return d.restore(s, req, known, dead)
 }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -260,8 +261,8 @@ func (d *Daemon) adopt(c *ipc.Conn, req *ipc.ResumeRequest, fd int) (*session, e
 func (d *Daemon) endDamaged(proc arbiter.Process, fd int) {
 	var st unix.Stat_t
 	sent := unix.Fstat(fd, &st) == nil
-	for _, s := range d.sessions {
-		theirs := s.peer.PID == proc.PID && s.peer.StartTicks == proc.StartTicks
+	for _, s := range slices.Clone(d.ofProcess[proc.PID]) {
+		theirs := s.peer.StartTicks == proc.StartTicks
 		if !theirs || s.dead || len(s.conns) > 0 {
 			continue
 		}
@@ -297,6 +298,9 @@ func (d *Daemon) adoptLease(s *session, rl ipc.ResumeLease) error {
 	if !ok || s.leaseAt(rl.Slot).open || s.slotOf(dev.Index) >= 0 {
 		return fmt.Errorf("slot %d, device %x: not a lease that can be", rl.Slot, rl.Device)
 	}
+	if err := d.leasesOf.full(s.peer.PID, s.peer.UID); err != nil {
+		return err
+	}
 	index, record, err := d.file.Leases.New()
 	if err != nil {
 		return err
@@ -311,6 +315,7 @@ func (d *Daemon) adoptLease(s *session, rl ipc.ResumeLease) error {
 	*record = statefile.Lease{Session: uint32(s.index), Slot: rl.Slot, Device: uint32(dev.Index), UUID: dev.UUIDBytes,
 		Streams: streams, Contexts: min(rl.Contexts, maxClaimed), OpenedAt: d.now().UnixNano()}
 	d.file.Leases.Commit(index)
+	d.leasesOf.add(s.peer.PID, s.peer.UID)
 	l := leaseRef{id: id, device: dev.Index, open: true}
 	s.setLease(rl.Slot, l)
 	d.words.Add(id, s.page, s.answers, record, index)

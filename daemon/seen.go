@@ -34,10 +34,25 @@ func (d *Daemon) show(s *session) {
 	_ = s.page.Guard(func() { s.page.SetGiven(given) })
 }
 
-// showAll is show for the sessions that a change of a limit concerns. The lock is held.
-func (d *Daemon) showAll(concerns func(*session) bool) {
+// showAll is show for all sessions. The lock is held.
+func (d *Daemon) showAll() {
 	for _, s := range d.sessions {
-		if !s.dead && concerns(s) {
+		if !s.dead {
+			d.show(s)
+		}
+	}
+}
+
+// showJob is show for the sessions of a job, or of a process that is one by itself. The lock is held.
+func (d *Daemon) showJob(to target) {
+	if to.kind != ipc.LimitJob {
+		for _, s := range d.sessionsOfProcess(int(to.id), to.start) {
+			d.show(s)
+		}
+		return
+	}
+	for s := range d.jobByKey[to.id|jobKey].members {
+		if !s.dead {
 			d.show(s)
 		}
 	}
@@ -68,7 +83,7 @@ func pageOf(pid, fd int) *ipc.Page {
 // remakeJob makes a job again of which nobody knows but its processes: with the limits that the first of them saw. What it holds beyond its
 // processes, and which devices it may use, is not in their word. The lock is held.
 func (d *Daemon) remakeJob(id arbiter.JobID, token ipc.Token, proc arbiter.Process, page *ipc.Page) error {
-	if err := d.jobsOf.full("jobs", proc.PID, proc.UID, jobsPerProcess, jobsPerUser); err != nil {
+	if err := d.jobsOf.full(proc.PID, proc.UID); err != nil {
 		return err
 	}
 	index, record, err := d.file.Jobs.New()
@@ -87,7 +102,7 @@ func (d *Daemon) remakeJob(id arbiter.JobID, token ipc.Token, proc arbiter.Proce
 		return err
 	}
 	d.file.Jobs.Commit(index)
-	d.knownJob(&job{id: id, token: token, pid: proc.PID, uid: proc.UID, open: true, closed: true, index: index, pidfd: -1})
+	d.knownJob(&job{members: map[*session]struct{}{}, id: id, token: token, pid: proc.PID, uid: proc.UID, open: true, closed: true, index: index, pidfd: -1})
 	d.log.Warn("a program's job is not known any more: it is made again with the limits that the program saw, "+
 		"without what was reserved for it", "client_pid", proc.PID, "job", id)
 	return nil

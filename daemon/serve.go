@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync/atomic"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
 	"golang.org/x/sys/unix"
@@ -19,7 +20,7 @@ func (d *Daemon) openSocket() (*ipc.Listener, error) {
 		defer f.Close()
 	}
 	if len(files) > 0 {
-		l, err := ipc.ListenFile(files[0], ipc.ListenOptions{Limits: connLimits()})
+		l, err := ipc.ListenFile(files[0], ipc.ListenOptions{Limits: connLimits(), Patience: patience})
 		if err == nil {
 			d.log.Info("listening on the socket that systemd opened", "socket", l.Path())
 		}
@@ -28,7 +29,7 @@ func (d *Daemon) openSocket() (*ipc.Listener, error) {
 	if err := d.place.ensureDir(); err != nil {
 		return nil, err
 	}
-	o := ipc.ListenOptions{Mode: 0o600, Limits: connLimits()}
+	o := ipc.ListenOptions{Mode: 0o600, Limits: connLimits(), Patience: patience}
 	if d.place.system {
 		o.Mode = 0o666 // whoever is kept out runs unarbitrated; the rules decide what he gets
 	}
@@ -90,8 +91,15 @@ func (cl *client) serve() {
 			unread = errors.Is(err, unix.ECONNRESET) // what the kernel says where something lay unread
 			return
 		}
+		if errors.Is(err, ipc.ErrSilent) {
+			c.Silence()
+			return
+		}
 		if err == nil {
 			err = cl.handle(m)
+		}
+		if !isProtocolError(err) {
+			c.Accepted()
 		}
 		switch {
 		case err == nil:
@@ -104,6 +112,15 @@ func (cl *client) serve() {
 			return
 		}
 	}
+}
+
+// patience is how long a connection may be without a message that is one.
+const patience = 10 * time.Second
+
+// isProtocolError tells a message that was none.
+func isProtocolError(err error) bool {
+	var p *ipc.ProtocolError
+	return errors.As(err, &p)
 }
 
 // refuse answers a request with an error.

@@ -165,7 +165,7 @@ func (cl *client) sessionDecided(h ipc.Header, s *session, dec arbiter.Decision)
 func (d *Daemon) addSession(c *ipc.Conn, proc arbiter.Process, h ipc.HelloRequest,
 	page *ipc.LeasePage, place arbiter.Place) (*session, arbiter.TicketID, error) {
 	peer := c.Peer()
-	if err := d.sessionsOf.full("sessions", peer.PID, uint32(peer.UID), sessionsPerProcess, sessionsPerUser); err != nil {
+	if err := d.sessionsOf.full(peer.PID, uint32(peer.UID)); err != nil {
 		return nil, 0, err
 	}
 	job, run, err := d.jobOf(h.Job, peer)
@@ -212,8 +212,14 @@ func (d *Daemon) known(s *session) {
 	d.sessions[s.token] = s
 	d.byKey[uint64(s.id)] = s
 	d.sessionsOf.add(s.peer.PID, s.peer.UID)
+	d.ofProcess[s.peer.PID] = append(d.ofProcess[s.peer.PID], s)
+	for _, l := range s.leases {
+		if l.open {
+			d.leasesOf.add(s.peer.PID, s.peer.UID)
+		}
+	}
 	if j := d.jobByKey[uint64(s.job)|jobKey]; j != nil {
-		j.sessions++
+		j.members[s] = struct{}{}
 	}
 }
 
@@ -229,11 +235,16 @@ func (d *Daemon) attach(s *session, uuid ipc.UUID) (ipc.AttachReply, error) {
 	if s.dead {
 		return ipc.AttachReply{}, refused(ipc.StatusNoSession, "the session has ended")
 	}
+	slot := s.slotOf(dev.Index)
+	if slot < 0 {
+		if err := d.leasesOf.full(s.peer.PID, s.peer.UID); err != nil {
+			return ipc.AttachReply{}, err
+		}
+	}
 	info, err := d.arb.Attach(d.now(), s.id, dev.Index)
 	if err != nil {
 		return ipc.AttachReply{}, err
 	}
-	slot := s.slotOf(dev.Index)
 	if slot < 0 {
 		if slot, err = d.openSlot(s, dev, info.ID); err != nil {
 			return ipc.AttachReply{}, err
@@ -273,6 +284,7 @@ func (d *Daemon) openSlot(s *session, dev inventory.Device, id arbiter.LeaseID) 
 	*record = statefile.Lease{Session: uint32(s.index), Slot: uint32(slot), Device: uint32(dev.Index),
 		UUID: dev.UUIDBytes, OpenedAt: d.now().UnixNano()}
 	d.file.Leases.Commit(index)
+	d.leasesOf.add(s.peer.PID, s.peer.UID)
 	s.setLease(uint32(slot), leaseRef{id: id, device: dev.Index, open: true})
 	d.words.Add(id, s.page, s.answers, record, index)
 	return slot, nil

@@ -75,8 +75,8 @@ func parseCount(text string) (int, error) {
 func errnoOf(err error) unix.Errno {
 	var refusal *arbiter.Refusal
 	switch {
-	case errors.As(err, &refusal):
-		return unix.ENOSPC // a memory.min that has no room
+	case errors.As(err, &refusal), statusOf(err) == ipc.StatusTooMany:
+		return unix.ENOSPC // a memory.min that has no room, or a change that could not be kept
 	case errors.Is(err, arbiter.ErrPermission):
 		return unix.EPERM
 	case errors.Is(err, arbiter.ErrRange):
@@ -149,20 +149,22 @@ func (d *Daemon) setSlots(uid uint32, device, most int) error {
 
 // setJobLimits changes the limits of a job. The lock is held.
 func (d *Daemon) setJobLimits(id uint64, change arbiter.Change) error {
+	to := target{ipc.LimitJob, id, 0, int32(change.Device)}
+	if d.jobByKey[id|jobKey] == nil { // a bare process's job is known by the process
+		p, ok := d.arb.SoleProcess(arbiter.JobID(id))
+		if !ok {
+			return fmt.Errorf("job %d: %w", id, arbiter.ErrNoJob)
+		}
+		to = target{ipc.LimitProcess, uint64(p.PID), p.StartTicks, int32(change.Device)}
+	}
+	if err := d.roomForLimit(to, change.UID); err != nil {
+		return err
+	}
 	if err := d.arb.SetJobLimits(d.now(), arbiter.JobID(id), change); err != nil {
 		return err
 	}
-	d.showAll(func(s *session) bool { return uint64(s.job) == id })
-	if d.jobByKey[id|jobKey] != nil { // a bare process's job is known by the process
-		d.keepLimit(target{ipc.LimitJob, id, 0, int32(change.Device)}, change, nil)
-		return nil
-	}
-	for _, s := range d.sessions {
-		if uint64(s.job) == id && !s.dead {
-			d.keepLimit(target{ipc.LimitProcess, uint64(s.peer.PID), s.peer.StartTicks, int32(change.Device)}, change, nil)
-			return nil
-		}
-	}
+	d.showJob(to)
+	d.keepLimit(to, change, nil)
 	return nil
 }
 
@@ -173,6 +175,10 @@ func (d *Daemon) setProcessLimits(pid int, start uint64, change arbiter.Change) 
 	if len(of) == 0 {
 		return fmt.Errorf("process %d: %w", pid, arbiter.ErrNoSession)
 	}
+	to := target{ipc.LimitProcess, uint64(pid), of[0].peer.StartTicks, int32(change.Device)}
+	if err := d.roomForLimit(to, change.UID); err != nil {
+		return err
+	}
 	for _, s := range of {
 		if err := d.arb.SetProcessLimits(d.now(), s.id, change); err != nil {
 			return err
@@ -181,15 +187,15 @@ func (d *Daemon) setProcessLimits(pid int, start uint64, change arbiter.Change) 
 	for _, s := range of {
 		d.show(s)
 	}
-	d.keepLimit(target{ipc.LimitProcess, uint64(pid), of[0].peer.StartTicks, int32(change.Device)}, change, nil)
+	d.keepLimit(to, change, nil)
 	return nil
 }
 
 // sessionsOfProcess are the sessions of a live process. The lock is held.
 func (d *Daemon) sessionsOfProcess(pid int, start uint64) (of []*session) {
-	for _, s := range d.sessions {
+	for _, s := range d.ofProcess[pid] {
 		switch {
-		case s.dead || s.peer.PID != pid || start != 0 && s.peer.StartTicks != start:
+		case s.dead || start != 0 && s.peer.StartTicks != start:
 		case len(of) > 0 && s.peer.StartTicks < of[0].peer.StartTicks:
 		case len(of) > 0 && s.peer.StartTicks > of[0].peer.StartTicks:
 			of = []*session{s}

@@ -47,11 +47,19 @@ func (cl *client) unsent() {
 
 // toldAgain is for a request that came again after its answer was lost, and has it now: what
 // the lost answer gave stays given, whenever the end of its connection is seen. The lock is held.
-func (d *Daemon) toldAgain(pid int, request uint64) {
-	for _, cl := range d.conns {
-		if g := cl.unread.Load(); g != nil && g.request == request && cl.conn.Peer().PID == pid {
-			cl.unread.CompareAndSwap(g, nil)
-		}
+func (d *Daemon) toldAgain(s *session, request uint64) {
+	for c := range s.conns {
+		d.conns[c].hasRead(request)
+	}
+}
+
+// hasRead is for a client that has what a reply to this request gave.
+func (cl *client) hasRead(request uint64) {
+	if cl == nil {
+		return
+	}
+	if g := cl.unread.Load(); g != nil && g.request == request {
+		cl.unread.CompareAndSwap(g, nil)
 	}
 }
 

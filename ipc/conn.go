@@ -2,8 +2,10 @@ package ipc
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +22,7 @@ type Conn struct {
 	peer     Peer
 	pidfd    atomic.Int64 // −1 when taken or closed
 	once     sync.Once
+	heard    bool // by Accepted; the reader's
 }
 
 // Message is one request as it came. Body lies in the connection's buffer and is
@@ -57,6 +60,9 @@ func (c *Conn) ReadMessage() (Message, error) {
 		if r.fd >= 0 {
 			unix.Close(r.fd)
 		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = ErrSilent
+		}
 		return Message{FD: -1}, err
 	}
 	m := Message{FD: -1}
@@ -74,6 +80,21 @@ func (c *Conn) ReadMessage() (Message, error) {
 	c.listener.malformed.Add(1)
 	m.Body = nil
 	return m, err
+}
+
+// Accepted tells that a message of the client was a proper one: from here on the connection may
+// be silent for as long as it likes. It is for the goroutine that reads.
+func (c *Conn) Accepted() {
+	if !c.heard {
+		c.heard = true
+		_ = c.sock.conn.SetReadDeadline(time.Time{})
+	}
+}
+
+// Silence tells a client that its connection is closed because of it.
+func (c *Conn) Silence() {
+	_ = Reply(c, Header{}, StatusOrder, &ErrorReply{Text: MakeText(fmt.Sprintf(
+		"nothing that is a message came for %v: connect again when there is something to ask", c.listener.silent))}, -1)
 }
 
 // checkDescriptor holds what came along against what the message says.

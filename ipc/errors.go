@@ -91,6 +91,8 @@ var (
 	// ErrSlowReader: the peer does not read what is sent to it. The connection
 	// was closed.
 	ErrSlowReader = errors.New("the peer does not read its replies")
+	// ErrSilent: no message came on a new connection for as long as it may be silent.
+	ErrSilent = errors.New("the connection says nothing")
 	// ErrPageFault: the kernel could not give the memory of a lease page.
 	ErrPageFault = errors.New("the lease page cannot be used any more")
 	// ErrNoDaemon: nothing answers on any of the paths tried.

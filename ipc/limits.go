@@ -1,6 +1,9 @@
 package ipc
 
-import "sync"
+import (
+	"os"
+	"sync"
+)
 
 // Limits caps the connections that are open at one moment, so that one client
 // cannot use up the daemon's descriptors. A zero field is its default. The
@@ -8,8 +11,12 @@ import "sync"
 // anything is spent on it.
 type Limits struct {
 	PerPID int // connections of one process; 1,024 by default, as many as threads may wait at once
-	PerUID int // connections of one user; 16,384 by default
+	// PerUID is for one user other than root and the daemon's own; three quarters of Total by default.
+	PerUID int
 	Total  int // 65,536 by default
+	// Reserved of Total are for root and the daemon's own user, so that they can look and clear
+	// up; an eighth by default.
+	Reserved int
 }
 
 // connLimits counts the open connections.
@@ -23,11 +30,15 @@ type connLimits struct {
 }
 
 func newConnLimits(l Limits) *connLimits {
-	for v, def := range map[*int]int{&l.PerPID: 1024, &l.PerUID: 16384, &l.Total: 65536} {
+	put := func(v *int, def int) {
 		if *v == 0 {
 			*v = def
 		}
 	}
+	put(&l.PerPID, 1024)
+	put(&l.Total, 65536)
+	put(&l.PerUID, max(l.Total/4*3, 1))
+	put(&l.Reserved, l.Total/8)
 	return &connLimits{Limits: l, byPID: make(map[int]int), byUID: make(map[int]int)}
 }
 
@@ -35,13 +46,16 @@ func newConnLimits(l Limits) *connLimits {
 func (l *connLimits) enter(peer Peer) *ProtocolError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	other := peer.UID != 0 && peer.UID != os.Geteuid()
 	switch {
 	case l.byPID[peer.PID] >= l.PerPID:
-		return refuse(StatusTooMany, "process %d has %d connections, the most that one may have", peer.PID, l.PerPID)
-	case l.byUID[peer.UID] >= l.PerUID:
-		return refuse(StatusTooMany, "user %d has %d connections, the most that one may have", peer.UID, l.PerUID)
+		return refuse(StatusTooMany, "process %d has %d connections, the most that one may have: close some", peer.PID, l.PerPID)
+	case other && l.byUID[peer.UID] >= l.PerUID:
+		return refuse(StatusTooMany, "user %d has %d connections, the most that one may have: end some of the programs", peer.UID, l.PerUID)
+	case other && l.total >= l.Total-l.Reserved:
+		return refuse(StatusTooMany, "there are %d connections, the most that there may be but for %d of root's: try again later", l.total, l.Reserved)
 	case l.total >= l.Total:
-		return refuse(StatusTooMany, "there are %d connections, the most that there may be", l.Total)
+		return refuse(StatusTooMany, "there are %d connections, the most that there may be: try again later", l.Total)
 	}
 	l.byPID[peer.PID]++
 	l.byUID[peer.UID]++

@@ -13,17 +13,19 @@ import (
 )
 
 func TestLimits(t *testing.T) {
-	l := newConnLimits(Limits{PerPID: 2, PerUID: 3, Total: 4})
+	l := newConnLimits(Limits{PerPID: 2, PerUID: 3, Total: 5, Reserved: 1})
 	a, b, c := Peer{PID: 1, UID: 10}, Peer{PID: 2, UID: 10}, Peer{PID: 3, UID: 11}
+	root := Peer{PID: 4}
 	for i, s := range []struct {
 		peer Peer
 		word string
-	}{{a, ""}, {a, ""}, {a, "process 1 has 2"}, {b, ""}, {b, "user 10 has 3"}, {c, ""}, {c, "there are 4"}} {
+	}{{a, ""}, {a, ""}, {a, "process 1 has 2"}, {b, ""}, {b, "user 10 has 3"}, {c, ""}, {c, "there are 4"}, {root, ""}, {root, "there are 5"}} {
 		err := l.enter(s.peer)
 		if s.word == "" && err != nil || s.word != "" && (err == nil || err.Status != StatusTooMany || !strings.Contains(err.Text, s.word)) {
 			t.Errorf("step %d: %v", i, err)
 		}
 	}
+	l.leave(root)
 	l.leave(a) // a place for each of what was refused
 	if err := l.enter(b); err != nil {
 		t.Error(err)
@@ -34,8 +36,49 @@ func TestLimits(t *testing.T) {
 	if len(l.byPID)+len(l.byUID)+l.open() != 0 {
 		t.Errorf("all have left, and there remain %v, %v, %d", l.byPID, l.byUID, l.open())
 	}
-	if d := newConnLimits(Limits{}); d.PerPID != 1024 || d.PerUID != 16384 || d.Total != 65536 {
+	if d := newConnLimits(Limits{}); d.PerPID != 1024 || d.PerUID != 49152 || d.Total != 65536 || d.Reserved != 8192 {
 		t.Errorf("defaults %+v", d.Limits)
+	}
+}
+
+// TestSilence: a connection on which nothing comes is closed, and says why; one that has said
+// something waits for as long as it likes.
+func TestSilence(t *testing.T) {
+	ends := make(chan error, 2)
+	l := serve(t, ListenOptions{Patience: 50 * time.Millisecond}, func(c *Conn) {
+		_, err := c.ReadMessage()
+		if err == nil {
+			c.Accepted()
+			_, err = c.ReadMessage()
+		}
+		if errors.Is(err, ErrSilent) {
+			c.Silence()
+		}
+		ends <- err
+	})
+	heard, silent := dial(t, l.Path()), dial(t, l.Path())
+	if err := send(heard, Header{Type: TypeBye, Request: 1}, &Empty{}, -1, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ends; !errors.Is(err, ErrSilent) {
+		t.Errorf("the silent one ends with %v", err)
+	}
+	r, err := silent.sock.receive()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, body, err := ParseReply(r.msg, r.full)
+	if err != nil || h.Type != ReplyBit || h.Status != StatusOrder || !strings.Contains(string(body), "nothing that is a message came for 50ms") {
+		t.Errorf("it is told %v %q, %v", h, body, err)
+	}
+	select {
+	case err := <-ends:
+		t.Errorf("the other one ends with %v", err)
+	default:
+	}
+	_ = heard.Close()
+	if err := <-ends; !IsEnd(err) {
+		t.Errorf("the other one ends with %v", err)
 	}
 }
 

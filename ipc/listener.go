@@ -17,6 +17,9 @@ type ListenOptions struct {
 	Mode   os.FileMode // permission bits of the socket file; 0 means 0600
 	Owner  *Owner      // who the socket file belongs to; nil leaves it the daemon's own
 	Limits Limits
+	// Patience is how long a connection may be without a message that is accepted ([Conn.Accepted])
+	// before ReadMessage ends with ErrSilent; 0: for ever.
+	Patience time.Duration
 }
 
 // Owner is whom a file belongs to. −1 leaves that half as it is.
@@ -32,6 +35,7 @@ type Listener struct {
 	lock   *os.File // nil when the socket was inherited
 	inode  uint64   // of the socket file that we made
 	limits *connLimits
+	silent time.Duration // Patience of the options
 	kernel identifier
 	rooms  rooms // of the connections' readers
 
@@ -106,7 +110,7 @@ func ListenFile(f *os.File, opts ListenOptions) (*Listener, error) {
 
 func newListener(ln *net.UnixListener, path string, opts ListenOptions) *Listener {
 	ln.SetUnlinkOnClose(false)
-	return &Listener{ln: ln, path: path, limits: newConnLimits(opts.Limits),
+	return &Listener{ln: ln, path: path, limits: newConnLimits(opts.Limits), silent: opts.Patience,
 		kernel: identifier{proc: "/proc", option: unix.SO_PEERPIDFD}}
 }
 
@@ -231,6 +235,9 @@ func (l *Listener) admit(conn *net.UnixConn) *Conn {
 	}
 	c := &Conn{sock: sock, listener: l, peer: peer}
 	c.pidfd.Store(int64(peer.PIDFD))
+	if l.silent > 0 {
+		_ = conn.SetReadDeadline(time.Now().Add(l.silent))
+	}
 	return c
 }
 

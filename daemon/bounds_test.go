@@ -1,0 +1,79 @@
+package daemon
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/statefile"
+)
+
+// TestOneUserHasHalfOfEachTable: the other half is there for others, and the last eighth for
+// root, whoever came first.
+func TestOneUserHasHalfOfEachTable(t *testing.T) {
+	for _, c := range []*counts{newSessionCounts(), newJobCounts(), newLeaseCounts(), newLimitCounts()} {
+		pid := 0
+		take := func(uid uint32) (n int, err error) {
+			for ; err == nil; n++ {
+				pid++
+				if err = c.full(pid, uid); err == nil {
+					c.add(pid, uid)
+				}
+			}
+			return n - 1, err
+		}
+		for _, want := range []struct {
+			uid  uint32
+			rows int
+			says string
+		}{
+			{1000, c.size / 2, "user 1000 has"},
+			{1001, c.size * 3 / 8, "the last eighth is root's"},
+			{1002, 0, "the last eighth is root's"},
+			{0, c.size / 8, "room for no more"},
+		} {
+			n, err := take(want.uid)
+			if n != want.rows || err == nil || !strings.Contains(err.Error(), want.says) || !strings.Contains(err.Error(), c.remedy) ||
+				statusOf(err) != ipc.StatusTooMany {
+				t.Errorf("%s: user %d has %d, want %d: %v", c.what, want.uid, n, want.rows, err)
+			}
+		}
+	}
+}
+
+// TestChangedLimitsGoWithTheirProcess: a record is found without going through all, and is
+// free again when nobody is left whose limits it holds.
+func TestChangedLimitsGoWithTheirProcess(t *testing.T) {
+	b := newBench(t, 1<<30, 1<<30)
+	records := func() (n int) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.file.Limits.Each(func(int, *statefile.Limit) { n++ })
+		return n
+	}
+	c := b.child(1 << 20)
+	for device := range uint32(2) {
+		for _, most := range []uint64{1 << 29, 1 << 28} {
+			if err := b.limit(0, &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(c.pid), Set: ipc.SetMax, Device: device, Max: most}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := records(); got != 2 {
+		t.Errorf("%d records of one process on two devices", got)
+	}
+	job := b.lease(c.pid, 0).Job
+	if err := b.limit(0, &ipc.LimitRequest{Target: ipc.LimitJob, ID: job, Set: ipc.SetMax, Device: ipc.AllDevices, Max: 1 << 27}); err != nil {
+		t.Fatal(err)
+	}
+	if got := records(); got != 1 {
+		t.Errorf("%d records after a change on every device", got)
+	}
+	b.restart()
+	if l := b.lease(c.pid, 0); l.Budget != 1<<27 {
+		t.Errorf("after a restart: %+v", l)
+	}
+	c.die()
+	c.freed()
+	b.until("its record is free", func() bool { return records() == 0 })
+}
