@@ -9,15 +9,17 @@ include tools/lines.mk
 # What the core is: no driver, no loader. The unit tests link it.
 SHIM_CORE := admit budget env hold host job lane link lock log os root session table wait
 # What knows CUDA and the loader.
-SHIM_GLUE := cuda_array cuda_async cuda_bound cuda_context cuda_device cuda_draw cuda_graph cuda_graph_nodes cuda_green cuda_hold cuda_host cuda_idle cuda_late cuda_memory \
+SHIM_GLUE := copy cuda_array cuda_async cuda_bound cuda_context cuda_device cuda_draw cuda_graph cuda_graph_nodes cuda_green cuda_hold cuda_host cuda_idle cuda_late cuda_memory \
              cuda_pending cuda_pool cuda_primary cuda_query cuda_stream cuda_vmm driver hooks \
              library loader nvml nvml_hooks preload resolve
 
 SHIM_FLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wshadow \
               -Wstrict-prototypes -Werror -fvisibility=hidden -fPIC -fno-semantic-interposition \
               -fno-stack-protector -ftls-model=initial-exec
+# Loops stay loops: the compiler must not find libc's functions in them, which programs replace.
+SHIM_FLAGS += $(if $(findstring clang,$(CC)),-fno-builtin,-fno-tree-loop-distribute-patterns)
 # One unit for the optimiser, where the compiler is gcc: it takes 4 ns off an alloc and free. Not
-# the file whose assembly names its own functions.
+# the file whose assembly names its own functions, nor the one that the optimiser calls by itself.
 SHIM_LTO := $(if $(findstring clang,$(CC)),,-flto=auto -ffat-lto-objects)
 SHIM_DIR := $(BUILD)/cshim
 SHIM_OBJECTS := $(patsubst %,$(SHIM_DIR)/%.o,$(SHIM_CORE) $(SHIM_GLUE))
@@ -28,7 +30,7 @@ shim: $(BUILD)/libgpuarb.so
 
 $(SHIM_DIR)/%.o: cshim/%.c $(SHIM_HEADERS) cshim/build.mk
 	@mkdir -p $(@D)
-	$(call line,CC,$<)$(CC) $(SHIM_FLAGS) $(if $(filter preload,$*),,$(SHIM_LTO)) $(SHIM_CFLAGS) -c -o $@ $<
+	$(call line,CC,$<)$(CC) $(SHIM_FLAGS) $(if $(filter preload copy,$*),,$(SHIM_LTO)) $(SHIM_CFLAGS) -c -o $@ $<
 
 $(SHIM_DIR)/gpuarb.map: cshim/gpuarb.map.in cshim/hooks.def cshim/nvml.def
 	@mkdir -p $(@D)
@@ -78,7 +80,7 @@ $(SHIM_TEST)/tsan/%: cshim/test/%.c $(wildcard cshim/test/*.h) $(SHIM_CORE_SOURC
 	$(call line,LD,$@)$(CC) $(SHIM_TEST_FLAGS) -fsanitize=thread -o $@ $< $(SHIM_CORE_SOURCES)
 
 # All but the interposition, on the simulated driver.
-SHIM_ALL_SOURCES := $(SHIM_CORE_SOURCES) $(patsubst %,cshim/%.c,$(filter-out preload,$(SHIM_GLUE)))
+SHIM_ALL_SOURCES := $(SHIM_CORE_SOURCES) $(patsubst %,cshim/%.c,$(filter-out preload copy,$(SHIM_GLUE)))
 SHIM_ON_DRIVER = $(CC) $(SHIM_TEST_FLAGS) -DDRIVER='"$(abspath $(BUILD)/sim/libcuda.so.1)"'
 $(SHIM_TEST)/asan/async_stress: cshim/test/async_stress.c $(wildcard cshim/test/*.h) $(SHIM_ALL_SOURCES) $(SHIM_HEADERS) \
   cshim/build.mk $(BUILD)/sim/libcuda.so
@@ -102,7 +104,7 @@ $(SHIM_TEST)/fuzz/table_fuzz: cshim/test/fuzz/table_fuzz.c cshim/table.c cshim/l
 
 # All but the interposition, on a driver without locks.
 $(SHIM_TEST)/fuzz/resolve_fuzz: cshim/test/fuzz/resolve_fuzz.c $(SHIM_CORE_SOURCES) $(SHIM_HEADERS) cshim/build.mk \
-  $(patsubst %,cshim/%.c,$(filter-out preload,$(SHIM_GLUE))) $(BUILD)/sim/stub/libcuda.so
+  $(patsubst %,cshim/%.c,$(filter-out preload copy,$(SHIM_GLUE))) $(BUILD)/sim/stub/libcuda.so
 	@mkdir -p $(@D)
 	$(call line,LD,$@)clang $(SHIM_FUZZ_FLAGS) -DDRIVER='"$(abspath $(BUILD)/sim/stub/libcuda.so.1)"' -o $@ $(filter %.c,$^) -ldl
 

@@ -2,11 +2,16 @@
 // The dynamic loader's real functions. The library defines dlsym and dlvsym
 // itself, and imports none of the family: on glibc before 2.34 they lie in
 // libdl.so.2, which not every program has. They are looked up by hand in the
-// object that has them.
+// object that has them. Nor is dl_iterate_phdr imported, which programs and sanitizers
+// replace: the call would come to theirs, which may look the real one up by dlsym.
 #ifndef GA_LOADER_H
 #define GA_LOADER_H
 
 #include <stdbool.h>
+#include <stddef.h>
+
+struct dl_phdr_info;
+typedef int ga_loader_iterate(int (*visit)(struct dl_phdr_info *, size_t, void *), void *arg);
 
 struct ga_loader {
     void *(*dlsym)(void *handle, const char *name);
@@ -14,6 +19,7 @@ struct ga_loader {
     void *(*dlopen)(const char *name, int flags);
     int (*dlclose)(void *handle);
     int (*dladdr)(const void *address, void *info);
+    ga_loader_iterate *iterate; // dl_iterate_phdr
 };
 
 // Filled at the first use; members are NULL where libc has none (a static program).

@@ -103,10 +103,18 @@ uint64_t ga_os_now_ms(void) {
     return to_ms(&t);
 }
 
-// libc's, because only it finds the vDSO; asked on each call of a program without a daemon.
+static ga_os_clock *_Atomic vdso_clock;
+
+void ga_os_use_clock(ga_os_clock *clock) {
+    atomic_store(&vdso_clock, clock);
+}
+
+// Asked on each call of a program without a daemon.
 uint64_t ga_os_coarse_ms(void) {
     struct timespec t = {0, 0};
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    ga_os_clock *clock = atomic_load_explicit(&vdso_clock, memory_order_relaxed);
+    if (!clock || clock(CLOCK_MONOTONIC_COARSE, &t) != 0)
+        CALL2(SYS_clock_gettime, CLOCK_MONOTONIC_COARSE, &t);
     return to_ms(&t);
 }
 

@@ -79,8 +79,13 @@ int ga_os_tid(void);
 bool ga_os_thread_lives(int pid, int tid);
 // Milliseconds of a clock that never jumps.
 uint64_t ga_os_now_ms(void);
-// The same, cheap (no system call) and up to 4 ms late.
+// The same, cheap (no system call where there is a vDSO) and up to 4 ms late.
 uint64_t ga_os_coarse_ms(void);
+// The vDSO's clock_gettime, which the loader's part has found. Not libc's, which programs replace
+// to have another time.
+struct timespec;
+typedef int ga_os_clock(int clock, struct timespec *time);
+void ga_os_use_clock(ga_os_clock *clock);
 void ga_os_sleep_us(uint64_t us);
 // Blocks all signals of the calling thread, and puts back what was blocked before.
 uint64_t ga_os_block_signals(void);

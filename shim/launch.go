@@ -30,10 +30,15 @@ type Launch struct {
 // Environ returns the environment base, with what the shim and the program need:
 // the library first in LD_PRELOAD, the daemon and the job, and CUDA's devices in the
 // order of their PCI addresses (unless base says another order), so that an index
-// means the same to the program as to gpuarb. base is not changed.
+// means the same to the program as to gpuarb. A program of GCC's AddressSanitizer is
+// told that the library may come first. base is not changed.
 func (l Launch) Environ(base []string) []string {
 	env := slices.Clone(base)
-	env = setenv(env, "LD_PRELOAD", preload(l.Library, getenv(env, "LD_PRELOAD")))
+	libraries := preload(l.Library, getenv(env, "LD_PRELOAD"))
+	env = setenv(env, "LD_PRELOAD", libraries)
+	if options := getenv(env, "ASAN_OPTIONS"); libraries == l.Library && !strings.Contains(options, linkOrder) {
+		env = setenv(env, "ASAN_OPTIONS", strings.TrimPrefix(options+":"+linkOrder+"=0", ":"))
+	}
 	env = setenv(env, "GPUARB_SOCKET", l.Socket)
 	env = setenv(env, "GPUARB_JOB", hex.EncodeToString(l.Job[:]))
 	if getenv(env, "CUDA_DEVICE_ORDER") == "" {
@@ -48,6 +53,11 @@ func (l Launch) Environ(base []string) []string {
 	}
 	return env
 }
+
+// linkOrder is the option of AddressSanitizer that has it look for itself first among the
+// program's libraries, and end the program where it is not. A library that allocates
+// nothing before the program does, as the shim, may come first.
+const linkOrder = "verify_asan_link_order"
 
 // preload puts library before what was preloaded already, once.
 func preload(library, already string) string {

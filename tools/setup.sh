@@ -30,6 +30,15 @@ gstreamer1.0-plugins-bad  /usr/lib/*/gstreamer-1.0/libgstnvcodec.so test
 python3-dev               /usr/include/python3.*/Python.h        test
 strace                    strace                                 test
 musl-tools                musl-gcc                               test
+libjemalloc2              /usr/lib/*/libjemalloc.so.2            test
+libtcmalloc-minimal4      /usr/lib/*/libtcmalloc_minimal.so.4    full
+libgoogle-perftools4      /usr/lib/*/libtcmalloc.so.4            test
+libmimalloc2.0            /usr/lib/*/libmimalloc.so.2            full
+libfaketime               /usr/lib/*/faketime/libfaketime.so.1   test
+libeatmydata1             /usr/lib/*/libeatmydata.so             full
+heaptrack                 heaptrack                              full
+fakeroot                  fakeroot                               test
+valgrind                  valgrind                               full
 procps                    ps                                     demo test
 util-linux                unshare                                demo test
 clang-format              clang-format                           lint

@@ -164,7 +164,7 @@ func (a *app) claimForShell(options *claimOptions, library, path string, request
 
 // claimVariables are what a claim changes in the environment.
 var claimVariables = []string{"CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK",
-	"HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "LD_PRELOAD", "GPUARB_SOCKET", "GPUARB_JOB"}
+	"HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "LD_PRELOAD", "ASAN_OPTIONS", "GPUARB_SOCKET", "GPUARB_JOB"}
 
 // claimed is what `gpuarb claim --json` prints.
 type claimed struct {

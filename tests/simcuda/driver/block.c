@@ -46,20 +46,26 @@ static unsigned class_of(uint64_t size, uint64_t *slot) {
     return 4 * (top - MIN_SHIFT - 1) + (unsigned)(quarter - 4);
 }
 
+// Little where there is little: under valgrind, or with a limit on the address space.
 static bool reserve(void) {
-    for (uint64_t size = 16ull << 40; size >= (1ull << 36); size /= 2) {
+    for (uint64_t size = 16ull << 40; size >= (1ull << 30); size /= 2) {
         void *p = mmap(NULL, size + GRANULE, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (p == MAP_FAILED)
             continue;
         madvise(p, size + GRANULE, MADV_DONTDUMP);
         madvise(p, size + GRANULE, MADV_NOHUGEPAGE);
-        va.base = ((CUdeviceptr)(uintptr_t)p + GRANULE - 1) & ~(GRANULE - 1);
-        va.size = size;
-        va.by_granule =
+        void *spans =
             mmap(NULL, (size_t)(size / GRANULE) * sizeof *va.by_granule, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        return va.by_granule != MAP_FAILED;
+        if (spans == MAP_FAILED) {
+            munmap(p, size + GRANULE);
+            continue;
+        }
+        va.base = ((CUdeviceptr)(uintptr_t)p + GRANULE - 1) & ~(GRANULE - 1);
+        va.size = size;
+        va.by_granule = spans;
+        return true;
     }
     return false;
 }
