@@ -67,6 +67,7 @@ type DeviceState struct {
 	AtMax          uint64 `json:"at_max"` // requests that met the capacity, refused or not
 	DriverRefusals uint64 `json:"driver_refusals"`
 
+	Unnamed     bool             `json:"names_no_process"` // its readings say nothing of single processes
 	UnmanagedBy []UnmanagedState `json:"unmanaged_by,omitempty"`
 }
 
@@ -92,6 +93,7 @@ type LeaseState struct {
 	Min      Bytes  `json:"min_bytes"`
 	Peak     Bytes  `json:"peak_bytes"` // most bytes used at once
 	Overhead Bytes  `json:"overhead_bytes"`
+	Excess   Bytes  `json:"excess_bytes"` // of Overhead: what no allocation names, charged to its own budget
 
 	Streams    int    `json:"streams"`
 	StreamsMax int    `json:"streams_max"`

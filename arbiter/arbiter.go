@@ -98,7 +98,7 @@ func (a *Arbiter) AddDevice(now time.Time, d Device) {
 		for l := range a.leasesOn(known) {
 			a.ledger.Charge(l.sum, 0)
 			a.ledger.Release(l.sum, l.sum.Granted())
-			l.overhead = 0
+			l.overhead, l.reading, l.excess, l.suspected = 0, 0, 0, 0
 			a.look(l)
 		}
 		a.checkAll(now)

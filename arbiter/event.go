@@ -17,7 +17,7 @@ const (
 	EventReclaimed  Kind = "reclaimed"   // a dead process's memory is back
 	EventKept       Kind = "kept"        // a dead process's memory is not back: unmanaged from now on
 	EventClamped    Kind = "clamped"     // rubbish was found in a lease page
-	EventExcess     Kind = "excess"      // a client uses more than its word explains: charged to its budget
+	EventExcess     Kind = "excess"      // a client uses what no allocation names: charged to its budget
 	EventUnmanaged  Kind = "unmanaged"   // a process that is no client uses a device
 	EventVerified   Kind = "verified"    // the device confirms a restored lease
 	EventDeviceLost Kind = "device_lost" // a device fell off the bus

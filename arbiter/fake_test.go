@@ -31,6 +31,7 @@ type word struct {
 	limit   accounting.Bytes
 	pending accounting.Bytes
 	gone    bool // the page cannot be reached
+	told    arbiter.Told
 }
 
 // words is the daemon's side of all words. It fails the test when the arbiter
@@ -172,6 +173,21 @@ func (w *words) Pending(id arbiter.LeaseID) accounting.Bytes {
 		return x.pending
 	}
 	return 0
+}
+
+func (w *words) Recent(id arbiter.LeaseID, granted accounting.Bytes) accounting.Bytes {
+	x := w.of(id)
+	if x == nil || x.gone {
+		return 0
+	}
+	return granted - min(accounting.Bytes(x.low.Load()&creditMax), w.credit(id, x, x.state.Load()), granted)
+}
+
+func (w *words) Told(id arbiter.LeaseID) arbiter.Told {
+	if x := w.of(id); x != nil && !x.gone {
+		return x.told
+	}
+	return arbiter.Told{}
 }
 
 // fast takes n bytes without asking, as a client does.

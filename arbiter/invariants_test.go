@@ -62,6 +62,7 @@ func (u *universe) run(t *rapid.T) {
 		},
 		"observe": func(t *rapid.T) { u.observe(t, device.Draw(t, "device")) },
 		"tick":    func(*rapid.T) { u.arb.Tick(u.now) },
+		"module":  func(t *rapid.T) { u.pick(t).module = amount(t, 200) },
 		"rubbish": u.scribble,
 		"":        u.check,
 	})
@@ -75,6 +76,7 @@ func (u *universe) scribble(t *rapid.T) {
 			l.word.state.Store(rapid.Uint64().Draw(t, "word"))
 			l.word.low.Store(rand.Uint64())
 			l.word.pending = accounting.Max
+			l.word.told = arbiter.Told{Known: true, Blocks: rand.Uint32(), Pools: rand.Uint32(), Imported: accounting.Max}
 		}
 	}
 }
@@ -105,13 +107,17 @@ func (u *universe) check(t *rapid.T) {
 	u.checkDevices(t, s)
 }
 
-// checkRow checks I1, I3 and I4 on one lease.
+// checkRow checks I1, I3 (what its process uses beyond its word is charged to it, and to
+// nobody else) and I4 on one lease.
 func (u *universe) checkRow(t *rapid.T, l *modelLease, row accounting.LeaseState) {
 	if row.Granted != l.word.granted || row.Used+row.Credit != row.Granted || row.Pending > row.Used {
 		t.Fatalf("granted %d, and the word adds up to %d: %+v", row.Granted, l.word.granted, row)
 	}
 	if !l.rubbish && (row.Used != l.used || row.Peak != l.peak) {
 		t.Fatalf("used %d, peak %d: %+v", l.used, l.peak, row)
+	}
+	if !l.rubbish && !l.draining && row.Excess != l.excess() {
+		t.Fatalf("an excess of %d is charged: %+v", l.excess(), row)
 	}
 	over := row.State == accounting.StateOver || row.State == accounting.StateDraining
 	if row.Granted > row.Budget && !over {

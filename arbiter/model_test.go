@@ -19,7 +19,10 @@ type modelLease struct {
 	used     accounting.Bytes
 	peak     accounting.Bytes
 	draining bool
-	rubbish  bool // writes what it likes into its word
+	rubbish  bool             // writes what it likes into its word
+	module   accounting.Bytes // of memory that no call names
+	shown    accounting.Bytes // of it, by the last two readings
+	last     accounting.Bytes // by the last one
 }
 
 type modelJob struct {
@@ -88,6 +91,7 @@ func (u *universe) open(t *rapid.T) *modelLease {
 	c := u.clientOf(u.process(j.uid, "p"), j.id, 0)
 	rubbish := rapid.IntRange(0, 4).Draw(t, "rubbish") == 0
 	one := &modelLease{client: c, job: j, rubbish: rubbish}
+	one.word.told.Known = rapid.Bool().Draw(t, "told")
 	u.leases = append(u.leases, one)
 	if rapid.Bool().Draw(t, "both devices") {
 		u.leases = append(u.leases, &modelLease{client: c.on(1), job: j, device: 1, rubbish: rubbish})
@@ -147,6 +151,14 @@ func (u *universe) take(t *rapid.T, l *modelLease, n accounting.Bytes) {
 	u.judge(t, l, n, o)
 }
 
+// excess is what must be charged to it.
+func (l *modelLease) excess() accounting.Bytes {
+	if !l.word.told.Known {
+		return 0
+	}
+	return l.shown
+}
+
 func (l *modelLease) gain(n accounting.Bytes) {
 	l.used += n
 	l.peak = max(l.peak, l.used)
@@ -166,12 +178,12 @@ func (u *universe) judge(t *rapid.T, l *modelLease, n accounting.Bytes, o arbite
 		if x.device != l.device {
 			continue
 		}
-		all += x.used
+		all += x.used + x.excess()
 		if x.job == l.job {
-			job += x.used
+			job += x.used + x.excess()
 		}
 		if x.job.uid == l.job.uid {
-			user += x.used
+			user += x.used + x.excess()
 		}
 	}
 	used := map[arbiter.Reason]accounting.Bytes{
@@ -208,10 +220,20 @@ func (u *universe) gone(l *modelLease) {
 func (u *universe) observe(t *rapid.T, device int) {
 	usage := arbiter.Usage{Device: device, UsedBefore: u.arb.Used(device)}
 	for _, l := range u.leases {
-		if l.device == device && (l.used > 0 || l.draining) {
-			usage.Processes = append(usage.Processes, arbiter.ProcessUsage{
-				PID: l.process.PID, StartTicks: l.process.StartTicks, Bytes: l.used + 5})
+		if l.device != device {
+			continue
 		}
+		extra := l.module
+		if l.used > 0 || l.draining {
+			extra += 5 // of a context that it never told of
+			usage.Processes = append(usage.Processes, arbiter.ProcessUsage{
+				PID: l.process.PID, StartTicks: l.process.StartTicks, Bytes: l.used + extra})
+		} else {
+			extra = 0
+		}
+		// What it used and freed since its word's mark began may be what the device shows.
+		freed := u.words.Recent(l.lease, l.word.granted).Less(l.used)
+		l.shown, l.last = min(l.last, extra.Less(freed)), extra
 	}
 	if n := amount(t, 300); n > 200 {
 		u.unmanaged[device] = n - 200

@@ -272,6 +272,9 @@ func (a *Arbiter) unmakeContexts(now time.Time, l *lease, thread uint32, n int, 
 // none is, what comes next waits for it.
 func (a *Arbiter) noticed(now time.Time, l *lease, thread uint32, n int, hold bool) {
 	a.makeContexts(l, thread, n, hold)
+	if !hold {
+		l.proofs, l.promisedAt = 0, now
+	}
 	if l.lost || a.inside(l, thread) {
 		return
 	}
@@ -289,55 +292,6 @@ func (a *Arbiter) makeContexts(l *lease, thread uint32, n int, hold bool) {
 		m.holds = min(m.holds+n, maxContexts)
 		return
 	}
-	l.learning = true
 	l.contexts = min(l.contexts+n, maxContexts)
 	m.contexts = min(m.contexts+n, maxContexts)
-}
-
-// contextCost is what the next context is expected to cost: the most that one was seen
-// to, else the configured guess.
-func (d *device) contextCost(p *Policy) accounting.Bytes {
-	most := d.Total / 16
-	if d.contextSeen > 0 {
-		return min(d.contextSeen, most)
-	}
-	guess := p.ContextReserve
-	if d.rule.ContextReserve != nil {
-		guess = *d.rule.ContextReserve
-	}
-	return min(guess.Of(d.Total), most)
-}
-
-// promise reserves the cost of contexts that are about to be made, beyond the overhead
-// that the device shows already.
-func (a *Arbiter) promise(now time.Time, l *lease, cost accounting.Bytes) {
-	l.learning, l.proofs, l.promisedAt = true, 0, now
-	a.recost(now, l, func() { l.promised = max(l.promised, l.overhead).Plus(cost) })
-}
-
-// recost changes what a lease costs beyond its bytes, and has its budget and the
-// device's capacity show it.
-func (a *Arbiter) recost(now time.Time, l *lease, change func()) {
-	d, before := l.device, l.free()
-	change()
-	a.charge(now, l)
-	if after := l.free(); after != before {
-		d.overhead = d.overhead.Less(before).Plus(after)
-		a.recap(now, d)
-	}
-}
-
-// prove compares what was promised for contexts with what the device shows: two
-// readings that began after it take its place, and tell what the next context will cost.
-func (l *lease) prove(reading accounting.Bytes) {
-	if !l.learning || reading == 0 || l.device.began.Before(l.promisedAt) {
-		return
-	}
-	if l.proofs++; l.proofs < 2 {
-		return
-	}
-	l.learning, l.promised = false, 0
-	if l.contexts > 0 {
-		l.device.contextSeen = max(l.device.contextSeen, l.overhead/accounting.Bytes(l.contexts))
-	}
 }

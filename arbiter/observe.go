@@ -13,8 +13,8 @@ import (
 // counts as unmanaged.
 const keptAfter = time.Second
 
-// Used returns the bytes in use of each lease on a device, for Usage.UsedBefore.
-// Nil for a device that is not known.
+// Used returns the bytes in use of each lease on a device, for Usage.UsedBefore: a
+// reading is about to begin. Nil for a device that is not known.
 func (a *Arbiter) Used(device int) map[LeaseID]accounting.Bytes {
 	d := a.device(device)
 	if d == nil {
@@ -23,13 +23,15 @@ func (a *Arbiter) Used(device int) map[LeaseID]accounting.Bytes {
 	used := make(map[LeaseID]accounting.Bytes)
 	for l := range a.leasesOn(d) {
 		used[l.id] = l.sum.Granted() - a.idle(l)
+		l.recent = used[l.id]
 	}
 	return used
 }
 
 // Observe takes a reading of a device. What a client's process uses beyond its
 // bytes is its lease's overhead; what processes use that have no lease there is
-// unmanaged; both lower the capacity. A dead process that the reading does not list
+// unmanaged; both lower the capacity, but for the part of the overhead that is charged
+// to the lease's own budget (cost.go). A dead process that the reading does not list
 // any more is reclaimed. Readings of a lost or unknown device are ignored.
 //
 // An allocation or a free that is under way during the reading is in one of the two
@@ -40,6 +42,9 @@ func (a *Arbiter) Used(device int) map[LeaseID]accounting.Bytes {
 func (a *Arbiter) Observe(now time.Time, u Usage) {
 	d := a.device(u.Device)
 	if d == nil || d.lost {
+		return
+	}
+	if d.unnamed = u.Unnamed; u.Unnamed {
 		return
 	}
 	defer a.turn(now)
@@ -73,38 +78,26 @@ func (l *lease) reads(p ProcessUsage) bool {
 func (a *Arbiter) readOverheads(now time.Time, d *device, before map[LeaseID]accounting.Bytes) {
 	var charged []*lease
 	for pid, leases := range d.byPID {
-		figure, listed := d.figures[pid]
-		var used accounting.Bytes
-		var first *lease // a process with several sessions has one figure: its oldest lease takes the overhead
-		for _, l := range leases {
-			if !l.session.alive() { // the same process before an exec, say
-				used = used.Plus(l.sum.Granted())
-				continue
-			}
-			if l.lost {
-				continue
-			}
-			used = used.Plus(max(a.look(l), before[l.id]))
-			if first == nil {
-				first = l
-			} else {
-				l.overhead, l.reading = 0, 0
-			}
-		}
-		if first == nil {
+		h := a.addUp(leases, before)
+		if h.first == nil {
 			continue
 		}
-		var reading accounting.Bytes
-		if listed && first.reads(figure) {
-			reading = figure.Bytes.Less(used)
-			if first.unverified && figure.Bytes >= used {
+		var figure, reading accounting.Bytes
+		if f, listed := d.figures[pid]; listed && h.first.reads(f) {
+			figure = f.Bytes
+			reading = figure.Less(h.used)
+			if h.first.unverified && figure >= h.used {
 				a.verified(now, leases)
 			}
 		}
+		first := h.first
 		first.overhead, first.reading = min(reading, first.reading), reading
-		first.prove(reading)
-		if a.policy.ChargeOverhead || first.spoiled || first.sum.Charged() > 0 {
-			charged = append(charged, first)
+		a.exceed(&h, figure)
+		h.prove()
+		for _, l := range h.leases {
+			if a.policy.ChargeOverhead || l.excess > 0 || l.sum.Charged() > 0 {
+				charged = append(charged, l)
+			}
 		}
 	}
 	for _, l := range charged {
@@ -124,34 +117,6 @@ func (a *Arbiter) verified(now time.Time, leases []*lease) {
 			a.leaseEvent(now, l, EventVerified, l.sum.Granted(),
 				fmt.Sprintf("GPU %d confirms what %s holds", l.device.Index, l.session.name()))
 		}
-	}
-}
-
-// charge puts against a lease's own budget what its process uses and nobody
-// else should pay for: with a word that cannot be believed, what that does not
-// explain; the pools of its streams and all overhead, where the configuration says so.
-func (a *Arbiter) charge(now time.Time, l *lease) {
-	was := l.excess
-	if l.excess = 0; l.spoiled {
-		l.excess = l.overhead.Less(l.known)
-	}
-	if l.excess > was {
-		a.leaseEvent(now, l, EventExcess, l.excess, fmt.Sprintf(
-			"%s uses %s on GPU %d that its lease page does not explain: charged to its own budget",
-			l.session.name(), l.excess.Human(), l.device.Index))
-	}
-	streams := l.session.streamReserve().Times(uint64(l.sum.Streams()))
-	n := l.excess.Plus(streams)
-	if a.policy.ChargeOverhead {
-		n = max(l.cost(), streams)
-	}
-	if n == l.sum.Charged() {
-		return
-	}
-	a.ledger.Charge(l.sum, n)
-	a.noteChain(l)
-	for b := l.sum.Budget(); b != nil; b = b.Parent() {
-		a.enforce(now, b, l.device.Index)
 	}
 }
 
@@ -248,7 +213,7 @@ func (a *Arbiter) Clamped(now time.Time, id LeaseID) {
 	if l == nil || l.spoiled {
 		return
 	}
-	l.spoiled, l.known = true, l.overhead
+	l.spoiled, l.known = true, l.overhead.Less(l.excess)
 	a.leaseEvent(now, l, EventClamped, 0, fmt.Sprintf(
 		"%s wrote rubbish into its lease page on GPU %d: all that it was granted counts as used",
 		l.session.name(), l.device.Index))

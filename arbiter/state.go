@@ -20,12 +20,13 @@ type device struct {
 	figures     map[int]ProcessUsage // the last reading, by PID
 	began       time.Time            // when that began; zero: never read
 
-	holders     map[slotKey]*holder
-	claims      int              // holders by claim
-	crowded     bool             // there are more holders than slots: who left without a word must not come back so
-	exclusive   *job             // whose alone it is; nil: nobody's
-	slotsLive   *int             // slots.max set live
-	contextSeen accounting.Bytes // the most that a context was seen to cost
+	holders   map[slotKey]*holder
+	claims    int  // holders by claim
+	crowded   bool // there are more holders than slots: who left without a word must not come back so
+	exclusive *job // whose alone it is; nil: nobody's
+	slotsLive *int // slots.max set live
+	contexts  contextCosts
+	unnamed   bool // its readings name no process
 
 	queue    []*ticket // those that may be served there, in order
 	slots    line      // those that wait for a slot, behind whom nobody enters
@@ -141,12 +142,15 @@ type lease struct {
 	reading    accounting.Bytes // the last reading's overhead, not confirmed
 	promised   accounting.Bytes // overhead expected of contexts that no reading shows yet
 	promisedAt time.Time
-	learning   bool             // the next confirmed overhead tells what a context costs
-	proofs     int              // readings since promisedAt that show some
-	excess     accounting.Bytes // beyond what a spoiled word explains: charged to its budget
+	proofs     int              // readings since then, up to proven
+	excess     accounting.Bytes // what no call named, of two readings: charged to its budget
+	suspected  accounting.Bytes // of the last reading alone
+	announced  bool             // the event about its excess was sent
+	recent     accounting.Bytes // most used at once since the last reading began, as far as it was looked at
+	steady     accounting.Bytes // used at the last reading
 	touched    time.Time        // when it last asked for something, or ceased to be active
 	since      time.Time        // when it became active; zero: it is not
-	known      accounting.Bytes // overhead when its word was last believed
+	known      accounting.Bytes // what was no excess when its word was last believed
 	admitted   uint64
 	denied     uint64
 	atMax      uint64
@@ -232,6 +236,6 @@ func (a *Arbiter) look(l *lease) accounting.Bytes {
 	l.peak = max(l.peak, high)
 	l.device.peak.update(l.seen, used, high)
 	l.session.job.peakOn(l.device).update(l.seen, used, high)
-	l.seen = used
+	l.seen, l.recent = used, max(l.recent, used)
 	return used
 }

@@ -48,6 +48,23 @@ type Words interface {
 	// Pending returns the client's own word for bytes freed in stream order
 	// whose free has not executed.
 	Pending(id LeaseID) accounting.Bytes
+	// Recent returns the most bytes used at once since the word was last changed
+	// from this side, as its low-water mark shows it; at least what is used now.
+	Recent(id LeaseID, granted accounting.Bytes) accounting.Bytes
+	// Told returns what the client says of what it holds; the zero Told where it
+	// says nothing.
+	Told(id LeaseID) Told
+}
+
+// Told is a client's own word for what its blocks are, by which the arbiter tells
+// rounding and what belongs to others from memory that no call named. It can only
+// lower what the client itself is charged.
+type Told struct {
+	Known    bool             // false: the client's library says nothing of it
+	Soft     bool             // some of the used bytes may not be on the device (managed memory, a heap)
+	Blocks   uint32           // live ones
+	Pools    uint32           // that it takes memory from
+	Imported accounting.Bytes // of other processes' memory
 }
 
 // Process is what the kernel says about a client's process. PID alone names
@@ -213,6 +230,7 @@ type ProcessUsage struct {
 // Usage is one complete reading of a device.
 type Usage struct {
 	Device    int
+	Unnamed   bool // the device says nothing of single processes; Processes is empty
 	Processes []ProcessUsage
 	// Began is when the reading began. A draining lease is gone when a reading
 	// that began after its process's death does not list it. Zero: now.

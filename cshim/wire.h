@@ -496,14 +496,23 @@ struct ga_wire_lease_slot {
     uint64_t low;
     uint64_t pending;
     uint64_t limit;
-    uint64_t reserved[4];
+    uint64_t counts;
+    uint64_t imported;
+    uint64_t reserved[2];
 };
 _Static_assert(sizeof(struct ga_wire_lease_slot) == 64, "LeaseSlot");
 _Static_assert(offsetof(struct ga_wire_lease_slot, credit) == 0, "LeaseSlot.Credit");
 _Static_assert(offsetof(struct ga_wire_lease_slot, low) == 8, "LeaseSlot.Low");
 _Static_assert(offsetof(struct ga_wire_lease_slot, pending) == 16, "LeaseSlot.Pending");
 _Static_assert(offsetof(struct ga_wire_lease_slot, limit) == 24, "LeaseSlot.Limit");
-_Static_assert(offsetof(struct ga_wire_lease_slot, reserved) == 32, "LeaseSlot.Reserved");
+_Static_assert(offsetof(struct ga_wire_lease_slot, counts) == 32, "LeaseSlot.Counts");
+_Static_assert(offsetof(struct ga_wire_lease_slot, imported) == 40, "LeaseSlot.Imported");
+_Static_assert(offsetof(struct ga_wire_lease_slot, reserved) == 48, "LeaseSlot.Reserved");
+#define GA_COUNTS_TOLD 0x8000000000000000ull
+#define GA_COUNTS_SOFT 0x4000000000000000ull
+#define GA_COUNTS_POOLS_SHIFT 0x20u
+#define GA_COUNTS_POOLS_MAX 0xffffu
+#define GA_COUNTS_BLOCKS_MAX 0xffffffffu
 
 struct ga_wire_page {
     uint32_t magic;

@@ -326,7 +326,7 @@ func (d *Daemon) logEvents() {
 	for _, e := range d.arb.Events() {
 		level := slog.LevelDebug
 		switch e.Kind {
-		case arbiter.EventClamped, arbiter.EventExcess, arbiter.EventKept, arbiter.EventDeviceLost, arbiter.EventHung,
+		case arbiter.EventClamped, arbiter.EventKept, arbiter.EventDeviceLost, arbiter.EventHung,
 			arbiter.EventDeadlock:
 			level = slog.LevelWarn
 		case arbiter.EventDenied, arbiter.EventReclaimed, arbiter.EventVerified, arbiter.EventUnmanaged, arbiter.EventWithin,

@@ -154,7 +154,7 @@ func (r *reader) read(began time.Time, books bool) {
 		d.log.Debug("cannot read the device", "device", r.index, "err", err)
 		return
 	}
-	u := arbiter.Usage{Device: r.index, UsedBefore: before, Began: began}
+	u := arbiter.Usage{Device: r.index, UsedBefore: before, Began: began, Unnamed: !usage.ProcessesKnown}
 	if books {
 		for _, p := range usage.Processes {
 			pu := arbiter.ProcessUsage{PID: p.PID, Bytes: accounting.Bytes(p.Bytes)}
@@ -173,7 +173,7 @@ func (r *reader) read(began time.Time, books bool) {
 	switch {
 	case usage.Lost:
 		d.arb.LoseDevice(d.now(), r.index)
-	case books && usage.ProcessesKnown:
+	case books:
 		d.arb.Observe(d.now(), u)
 	}
 	r.drained(began, usage)

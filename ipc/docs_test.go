@@ -74,7 +74,8 @@ func TestLeasePagePage(t *testing.T) {
 		"8 | zeros": unsafe.Offsetof(p.Pad), "8 | Host": unsafe.Offsetof(p.Host), "8 | Memory": unsafe.Offsetof(p.Memory),
 		"4 | Share": unsafe.Offsetof(p.Share), "4 | Streams": unsafe.Offsetof(p.Streams), "4 | Said": unsafe.Offsetof(p.Said),
 		"4 | Job": unsafe.Offsetof(p.Job), "8 | zeros |": unsafe.Offsetof(p.Reserved), "Credit": unsafe.Offsetof(s.Credit), "Low": unsafe.Offsetof(s.Low),
-		"Pending": unsafe.Offsetof(s.Pending), "Limit": unsafe.Offsetof(s.Limit), "zeros": unsafe.Offsetof(s.Reserved),
+		"Pending": unsafe.Offsetof(s.Pending), "Limit": unsafe.Offsetof(s.Limit),
+		"Counts": unsafe.Offsetof(s.Counts), "Imported": unsafe.Offsetof(s.Imported), "zeros": unsafe.Offsetof(s.Reserved),
 	} {
 		if !regexp.MustCompile(fmt.Sprintf(`(?m)^\| %d \| %s(\W|$)`, offset, regexp.QuoteMeta(name))).MatchString(page) {
 			t.Errorf("no row for %s at offset %d", name, offset)
@@ -83,7 +84,7 @@ func TestLeasePagePage(t *testing.T) {
 	for _, want := range []string{"4,096 bytes", fmt.Sprintf("%d,%03d are used", unsafe.Sizeof(p)/1000, unsafe.Sizeof(p)%1000),
 		fmt.Sprintf("from offset %d on, %d bytes each", unsafe.Offsetof(p.Lease), unsafe.Sizeof(s)), fmt.Sprintf("%#x", uint32(PageMagic)),
 		fmt.Sprintf("| 0 to %d | credit", CreditBits-1), fmt.Sprintf("| %d to %d | epoch", EpochShift, EpochShift+EpochBits-1),
-		"| 62 | NOTIFY", "| 63 | CLOSED", pageName} {
+		"| 62 | NOTIFY", "| 63 | CLOSED", "| 62 | SOFT", "| 63 | TOLD", pageName} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
 		}

@@ -493,8 +493,26 @@ type LeaseSlot struct {
 	Low      uint64 // least credit since the daemon's last change, with its epoch; the client lowers, the daemon resets
 	Pending  uint64 // bytes freed in stream order and not yet given back; client, information only
 	Limit    uint64 // memory.max in force, bytes; daemon, information only
-	Reserved [4]uint64
+	Counts   uint64 // of what it holds: see CountsTold; client
+	Imported uint64 // bytes of other processes' memory that it has imported; client
+	Reserved [2]uint64
 }
+
+// LeaseSlot.Counts says what a client's blocks are, so that the daemon can tell what a
+// driver rounds up from memory that no call names. It can only lower what the client
+// itself is charged. Zero, as libraries leave it that know nothing of it: nothing is said.
+//
+//	bits  0..31  live blocks, or more
+//	bits 32..47  pools that it takes memory from, or more
+//	bit  62      SOFT: some of the used bytes may not be on the device (managed memory, a heap)
+//	bit  63      TOLD: the rest means something
+const (
+	CountsTold       = 1 << 63
+	CountsSoft       = 1 << 62
+	CountsPoolsShift = 32
+	CountsPoolsMax   = 1<<16 - 1
+	CountsBlocksMax  = 1<<32 - 1
+)
 
 // Page is the lease page: one sealed memfd per session, made by the daemon. From Memory
 // on it is for the next daemon, should that know no more than what clients show it.

@@ -210,6 +210,16 @@ func (p *Page) Given() (g Given, ok bool) {
 	return Given{Memory: p.Memory, Share: min(p.Share, 1000), Streams: p.Streams, Job: p.Job}, p.Said == 1
 }
 
+// Counts is what the client says of its blocks and pools: see CountsTold.
+func (p *LeasePage) Counts(slot uint32) *atomic.Uint64 {
+	return atomic64(&p.page().Lease[slot].Counts)
+}
+
+// Imported is how many bytes of other processes' memory the client has imported, as it says.
+func (p *LeasePage) Imported(slot uint32) *atomic.Uint64 {
+	return atomic64(&p.page().Lease[slot].Imported)
+}
+
 // Ended is 1 when the session is over.
 func (p *LeasePage) Ended() *atomic.Uint32 { return atomic32(&p.page().Ended) }
 

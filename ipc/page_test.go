@@ -61,6 +61,8 @@ func TestPageIsShared(t *testing.T) {
 			t.Errorf("slot %d: gave into %v", slot, old)
 		}
 		client.Pending(slot).Store(1000 * v)
+		client.Counts(slot).Store(2000 * v)
+		client.Imported(slot).Store(3000 * v)
 	}
 	for slot := range uint32(PageSlots) { // after all writes, so that overlap shows
 		v := uint64(slot + 1)
@@ -72,6 +74,9 @@ func TestPageIsShared(t *testing.T) {
 		}
 		if p, l := daemon.Pending(slot).Load(), client.Limit(slot).Load(); p != 1000*v || l != 100*v {
 			t.Errorf("slot %d: pending %d, limit %d", slot, p, l)
+		}
+		if c, i := daemon.Counts(slot).Load(), daemon.Imported(slot).Load(); c != 2000*v || i != 3000*v {
+			t.Errorf("slot %d: counts %d, imported %d", slot, c, i)
 		}
 	}
 	daemon.Ended().Store(1)

@@ -198,6 +198,28 @@ func (w *Words) Pending(id arbiter.LeaseID) (pending accounting.Bytes) {
 	return pending
 }
 
+// Recent returns the most bytes that were used at once since the word was last changed.
+func (w *Words) Recent(id arbiter.LeaseID, granted accounting.Bytes) (most accounting.Bytes) {
+	w.guarded(id, func(e *entry) { most = granted - e.least(granted, ipc.Word(e.word().Load())) })
+	return most
+}
+
+// Told returns what the client says of its blocks.
+func (w *Words) Told(id arbiter.LeaseID) (told arbiter.Told) {
+	w.guarded(id, func(e *entry) {
+		counts := e.page.Counts(e.slot).Load()
+		if counts&ipc.CountsTold == 0 {
+			return
+		}
+		told = arbiter.Told{
+			Known: true, Soft: counts&ipc.CountsSoft != 0, Blocks: uint32(counts & ipc.CountsBlocksMax),
+			Pools:    uint32(counts >> ipc.CountsPoolsShift & ipc.CountsPoolsMax),
+			Imported: accounting.Bytes(e.page.Imported(e.slot).Load()),
+		}
+	})
+	return told
+}
+
 // Resize notes a change of granted that involves no word: a lease restored,
 // closed, or charged for what the device says it holds.
 func (w *Words) Resize(id arbiter.LeaseID, granted accounting.Bytes) {
@@ -253,11 +275,16 @@ func (e *entry) fold(granted accounting.Bytes) {
 }
 
 func (e *entry) foldLow(granted accounting.Bytes, word ipc.Word) {
+	e.raisePeak(granted - e.least(granted, word))
+}
+
+// least is the least credit that there was since the word's last change.
+func (e *entry) least(granted accounting.Bytes, word ipc.Word) accounting.Bytes {
 	credit := min(accounting.Bytes(word.Credit()), granted)
 	if low := ipc.Word(e.low().Load()); low.Epoch() == word.Epoch() {
 		credit = min(credit, accounting.Bytes(low.Credit()))
 	}
-	e.raisePeak(granted - credit)
+	return credit
 }
 
 func (e *entry) raisePeak(used accounting.Bytes) {

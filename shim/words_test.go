@@ -148,6 +148,40 @@ func TestRubbishIsClamped(t *testing.T) {
 	}
 }
 
+func TestWhatTheClientTells(t *testing.T) {
+	b := newBench(t)
+	if told := b.Told(lease); told != (arbiter.Told{}) {
+		t.Errorf("nothing is said, and read as %+v", told)
+	}
+	b.page.Imported(3).Store(7)
+	b.page.Counts(3).Store(1<<62 | 5<<32 | 9)
+	if told := b.Told(lease); told != (arbiter.Told{}) {
+		t.Errorf("without TOLD it means nothing: %+v", told)
+	}
+	b.page.Counts(3).Store(1<<63 | 1<<62 | 5<<32 | 9)
+	if told := b.Told(lease); told != (arbiter.Told{Known: true, Soft: true, Blocks: 9, Pools: 5, Imported: 7}) {
+		t.Errorf("%+v", told)
+	}
+	b.page.Counts(3).Store(^uint64(0))
+	if told := b.Told(lease); told.Blocks != 1<<32-1 || told.Pools != 1<<16-1 {
+		t.Errorf("%+v", told)
+	}
+}
+
+func TestMostUsedSinceTheLastChange(t *testing.T) {
+	b := newBench(t)
+	b.Give(lease, 0, 50)
+	b.page.TakeCredit(3, 40)
+	b.page.GiveCredit(3, 40)
+	if got := b.Recent(lease, 50); got != 40 {
+		t.Errorf("%d", got)
+	}
+	b.Flag(lease, false, false)
+	if got := b.Recent(lease, 50); got != 0 {
+		t.Errorf("%d after a change", got)
+	}
+}
+
 // TestHoles: the client punches its page away; the daemon must live.
 func TestHoles(t *testing.T) {
 	b := newBench(t)

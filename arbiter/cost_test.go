@@ -1,0 +1,255 @@
+package arbiter_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+)
+
+// telling is a client whose library says what its blocks are.
+func (w *world) telling(told arbiter.Told) *client {
+	c := w.client(0, 0)
+	told.Known = true
+	c.word.told = told
+	return c
+}
+
+// read takes so many readings, a second apart, and returns the device's state.
+func (w *world) read(n int, processes ...arbiter.ProcessUsage) (d accounting.DeviceState) {
+	for range n {
+		d = w.see(processes...)
+	}
+	return d
+}
+
+// What no call names is charged to its own budget from the second reading on, and to
+// nobody else; when it is gone, so is the charge.
+func TestExcessIsChargedToItsOwner(t *testing.T) {
+	w := newWorld(t, exact(size(1000)), 16000)
+	other := w.client(0, 0)
+	x := w.telling(arbiter.Told{})
+	x.contexts(1)
+	x.must(300)
+	x.free(100)
+	if d := w.read(3, x.figure(264)); d.Overhead != 64 || x.row().Excess != 0 {
+		t.Fatalf("a context is no excess: %+v, %+v", d, x.row())
+	}
+	if d := w.read(1, x.figure(3264)); x.row().Excess != 0 || d.Capacity != 16000-64 {
+		t.Errorf("after one reading: %+v, %+v", x.row(), d)
+	}
+	d := w.read(1, x.figure(3264))
+	if row := x.row(); row.Excess != 3000 || row.Overhead != 3064 || row.State != accounting.StateOver || row.Used != 200 || row.Credit != 0 {
+		t.Errorf("after the second: %+v", row)
+	}
+	if d.Overhead != 64 || d.Capacity != 16000-64 || d.Committed != 3200 {
+		t.Errorf("what is charged is not taken off the capacity as well: %+v", d)
+	}
+	if o := x.alloc(1); o.Granted || o.Reason != arbiter.ReasonOverBudget {
+		t.Errorf("%+v", o)
+	}
+	other.must(1000)
+	w.read(3, x.figure(3264), other.figure(1000))
+	if kinds := kindsOf(w.arb.Events()); strings.Count(kinds, "excess") != 1 || strings.Contains(kinds, "clamped") {
+		t.Errorf("events: %s", kinds)
+	}
+	if row := other.row(); row.Excess != 0 || row.State != accounting.StateRunning || row.Used != 1000 {
+		t.Errorf("somebody else's row: %+v", row)
+	}
+	if d := w.read(1, x.figure(264), other.figure(1000)); x.row().Excess != 0 || d.Committed != 1200 {
+		t.Errorf("unloaded: %+v, %+v", x.row(), d)
+	}
+	x.must(800)
+}
+
+// The device has no room for two: what one took without a word is not granted to another.
+func TestExcessIsGrantedToNobody(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 1600)
+	x, y := w.telling(arbiter.Told{}), w.client(0, 0)
+	x.contexts(1)
+	w.read(3, x.figure(10))
+	w.read(2, x.figure(1010))
+	if o := y.alloc(591); o.Granted || o.Remaining != 590 {
+		t.Errorf("%+v", o)
+	}
+	y.must(590)
+}
+
+// Excess is no offence: idle credit is recalled and given as ever.
+func TestExcessStopsNoRecall(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 1600)
+	x, y := w.telling(arbiter.Told{}), w.client(0, 0)
+	x.contexts(1)
+	x.must(400)
+	w.read(3, x.figure(410))
+	x.free(400)
+	w.read(2, x.figure(510))
+	if row := x.row(); row.Excess != 500 || row.Credit != 400 {
+		t.Fatalf("%+v", row)
+	}
+	y.must(1000)
+	if row := x.row(); row.Credit != 90 {
+		t.Errorf("recalled as far as is needed: %+v, %+v", row, w.arb.Snapshot(w.now).Devices[0])
+	}
+}
+
+func TestWhatIsNoExcess(t *testing.T) {
+	const total = 1600 * mib
+	for _, c := range []struct {
+		name   string
+		told   arbiter.Told
+		over   accounting.Bytes // beyond 100 MiB of blocks and one context of 10 MiB
+		excess accounting.Bytes
+	}{
+		{"nothing", arbiter.Told{}, 0, 0},
+		{"one byte", arbiter.Told{}, 1, 1},
+		{"rounding of blocks", arbiter.Told{Blocks: 3}, 6 * mib, 0},
+		{"more than rounding", arbiter.Told{Blocks: 3}, 6*mib + 5, 5},
+		{"a pool's", arbiter.Told{Blocks: 1, Pools: 1}, 34 * mib, 0},
+		{"imports", arbiter.Told{Imported: 300 * mib}, 300 * mib, 0},
+		{"beyond imports", arbiter.Told{Imported: 300 * mib}, 301 * mib, mib},
+		{"absurd words", arbiter.Told{Blocks: 1<<32 - 1, Pools: 1<<32 - 1, Imported: accounting.Max}, 900 * mib, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, exact(unlimited()), total)
+			first := w.telling(arbiter.Told{})
+			first.contexts(1)
+			w.read(3, first.figure(10*mib)) // so the context's cost is known
+			x := w.telling(c.told)
+			x.contexts(1)
+			x.must(100 * mib)
+			d := w.read(2, first.figure(10*mib), x.figure(110*mib+c.over))
+			if row := x.row(); row.Excess != c.excess || d.Capacity != total-20*mib-(c.over-c.excess) {
+				t.Errorf("%+v, %+v", row, d)
+			}
+		})
+	}
+}
+
+// A library that says nothing of its blocks is charged as before: its overhead lowers
+// the capacity.
+func TestNothingToldNothingCharged(t *testing.T) {
+	w := newWorld(t, exact(size(1000)), 16000)
+	x := w.client(0, 0)
+	x.contexts(1)
+	if d := w.read(3, x.figure(5000)); x.row().Excess != 0 || d.Capacity != 11000 || x.row().State == accounting.StateOver {
+		t.Errorf("%+v, %+v", x.row(), d)
+	}
+}
+
+// A program that allocates and frees all the time is seen by readings with memory that
+// it has no more when they come back: its word's mark says so.
+func TestAllocatingIsNoExcess(t *testing.T) {
+	w := newWorld(t, exact(size(1000)), 16000)
+	x := w.telling(arbiter.Told{})
+	x.contexts(1)
+	w.read(3, x.figure(10))
+	x.must(900)
+	x.free(900)
+	for i := range 6 {
+		before := w.arb.Used(0)
+		if !x.word.fast(900) {
+			t.Fatalf("reading %d: no credit: %+v", i, x.row())
+		}
+		x.word.free(900)
+		w.now = w.now.Add(time.Second)
+		w.arb.Observe(w.now, arbiter.Usage{Device: 0, UsedBefore: before, Processes: []arbiter.ProcessUsage{x.figure(910)}})
+		if row := x.row(); row.Excess != 0 || row.State == accounting.StateOver {
+			t.Errorf("reading %d: %+v", i, row)
+		}
+	}
+	// The same figure with nothing allocated is what no call names.
+	w.read(2, x.figure(910))
+	if row := x.row(); row.Excess != 900 {
+		t.Errorf("%+v", row)
+	}
+}
+
+// One user's program that makes its contexts look cheap has nobody else's charged.
+func TestALiarsContextIsItsOwn(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 16000)
+	honest := w.telling(arbiter.Told{})
+	honest.contexts(1)
+	liar := &client{w: w, process: w.process(4711, "liar")}
+	*liar = *w.clientOf(liar.process, 0, 0)
+	liar.word.told.Known = true
+	liar.contexts(1)
+	liar.must(63) // of which it allocates nothing
+	w.read(9, honest.figure(64), liar.figure(64))
+	if row := honest.row(); row.Excess != 0 {
+		t.Errorf("%+v", row)
+	}
+}
+
+// Managed memory is charged and may lie in the host: it does not make contexts cheap.
+func TestSoftBytesTellNothingOfContexts(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 16000)
+	x, y := w.telling(arbiter.Told{Soft: true}), w.telling(arbiter.Told{})
+	x.contexts(1)
+	y.contexts(1)
+	x.must(1000)
+	if w.read(9, x.figure(1010), y.figure(64)); y.row().Excess != 0 {
+		t.Errorf("%+v", y.row())
+	}
+}
+
+// The next context is reserved at the largest of the last three programs.
+func TestReservationForgets(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 16000)
+	reserved := func() accounting.Bytes {
+		c := w.client(0, 0)
+		before := w.arb.Snapshot(w.now).Devices[0].Capacity
+		c.contexts(1)
+		after := w.arb.Snapshot(w.now).Devices[0].Capacity
+		w.arb.Forget(w.now, c.session)
+		return before - after
+	}
+	for i, c := range []struct{ cost, want accounting.Bytes }{{70, 70}, {900, 900}, {60, 900}, {65, 900}, {50, 65}, {55, 65}, {40, 55}} {
+		x := w.client(0, 0)
+		x.contexts(1)
+		w.read(2, x.figure(c.cost))
+		w.arb.Forget(w.now, x.session)
+		if got := reserved(); got != c.want {
+			t.Errorf("after program %d: %d are reserved, want %d", i, got, c.want)
+		}
+	}
+}
+
+// A promise ends at the second reading after it, whatever that shows.
+func TestAPromiseEnds(t *testing.T) {
+	for name, c := range map[string]struct{ figure, left accounting.Bytes }{
+		"shown": {70, 1530}, "nothing shown": {0, 1600}, "less shown": {20, 1580},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := exact(unlimited())
+			p.ContextReserve = size(50)
+			w := newWorld(t, p, 1600)
+			x := w.client(0, 0)
+			x.contexts(1)
+			if d := w.read(1, x.figure(c.figure)); d.Capacity != 1550 {
+				t.Errorf("after one reading: %+v", d)
+			}
+			if d := w.read(1, x.figure(c.figure)); d.Capacity != c.left {
+				t.Errorf("after the second: %+v", d)
+			}
+		})
+	}
+}
+
+func TestADeviceThatNamesNoProcess(t *testing.T) {
+	w := newWorld(t, exact(size(100)), 1600)
+	x := w.telling(arbiter.Told{})
+	x.contexts(1)
+	for range 3 {
+		w.now = w.now.Add(time.Second)
+		w.arb.Observe(w.now, arbiter.Usage{Device: 0, Unnamed: true})
+	}
+	if d := w.arb.Snapshot(w.now).Devices[0]; !d.Unnamed || d.Capacity != 1600 || x.row().Excess != 0 {
+		t.Errorf("%+v, %+v", d, x.row())
+	}
+	if d := w.see(x.figure(10)); d.Unnamed {
+		t.Errorf("%+v", d)
+	}
+}
