@@ -38,34 +38,33 @@ type Snapshot struct {
 
 // DeviceState is one GPU. All memory in bytes.
 type DeviceState struct {
-	Index          int    `json:"index"`
-	Vendor         string `json:"vendor"` // nvidia, amd or intel
-	Name           string `json:"name"`
-	UUID           string `json:"uuid"`
-	PCI            string `json:"pci"` // domain:bus:device.function, lower case
-	Lost           bool   `json:"lost"`
-	Unresponsive   bool   `json:"unresponsive"` // it does not answer: its figures are old
-	Total          Bytes  `json:"total_bytes"`
-	Reserve        Bytes  `json:"reserve_bytes"`   // never granted to anybody
-	Capacity       Bytes  `json:"capacity_bytes"`  // total − reserve − unmanaged − overhead
-	Granted        Bytes  `json:"granted_bytes"`   // handed to leases, idle credit included
-	Committed      Bytes  `json:"committed_bytes"` // Σ over jobs of max(granted, memory.min)
-	Used           Bytes  `json:"used_bytes"`      // granted − idle credit: memory.current
-	Peak           Bytes  `json:"peak_bytes"`
-	Unmanaged      Bytes  `json:"unmanaged_bytes"`
-	Overhead       Bytes  `json:"overhead_bytes"`
-	Streams        int    `json:"streams"`
-	SlotsMax       int    `json:"slots_max"` // 0: no limit
-	SlotsCurrent   int    `json:"slots_current"`
-	SlotsScope     string `json:"slots_scope"`
-	Leased         bool   `json:"leased"`        // a job has it by claim or as its only user
-	Claims         int    `json:"claims"`        // jobs that have it by claim
-	ExclusiveJob   uint64 `json:"exclusive_job"` // the job whose alone it is; 0: none's
-	Queue          int    `json:"queue_depth"`   // requests that wait there
-	Admitted       uint64 `json:"admitted"`      // requests granted
-	Denied         uint64 `json:"denied"`
-	AtMax          uint64 `json:"at_max"` // requests that met the capacity, refused or not
-	DriverRefusals uint64 `json:"driver_refusals"`
+	Index        int    `json:"index"`
+	Vendor       string `json:"vendor"` // nvidia, amd or intel
+	Name         string `json:"name"`
+	UUID         string `json:"uuid"`
+	PCI          string `json:"pci"` // domain:bus:device.function, lower case
+	Lost         bool   `json:"lost"`
+	Unresponsive bool   `json:"unresponsive"` // it does not answer: its figures are old
+	Total        Bytes  `json:"total_bytes"`
+	Reserve      Bytes  `json:"reserve_bytes"`   // never granted to anybody
+	Capacity     Bytes  `json:"capacity_bytes"`  // total − reserve − unmanaged − overhead
+	Granted      Bytes  `json:"granted_bytes"`   // handed to leases, idle credit included
+	Committed    Bytes  `json:"committed_bytes"` // Σ over jobs of max(granted, memory.min)
+	Used         Bytes  `json:"used_bytes"`      // granted − idle credit: memory.current
+	Peak         Bytes  `json:"peak_bytes"`
+	Unmanaged    Bytes  `json:"unmanaged_bytes"`
+	Overhead     Bytes  `json:"overhead_bytes"`
+	Streams      int    `json:"streams"`
+	SlotsMax     int    `json:"slots_max"` // 0: no limit
+	SlotsCurrent int    `json:"slots_current"`
+	SlotsScope   string `json:"slots_scope"`
+	Leased       bool   `json:"leased"`        // a job has it by claim or as its only user
+	Claims       int    `json:"claims"`        // jobs that have it by claim
+	ExclusiveJob uint64 `json:"exclusive_job"` // the job whose alone it is; 0: none's
+	Queue        int    `json:"queue_depth"`   // requests that wait there
+	Admitted     uint64 `json:"admitted"`      // requests granted
+	Denied       uint64 `json:"denied"`
+	AtMax        uint64 `json:"at_max"` // requests that met the capacity, refused or not
 
 	Unnamed     bool             `json:"names_no_process"` // its readings say nothing of single processes
 	UnmanagedBy []UnmanagedState `json:"unmanaged_by,omitempty"`
@@ -177,7 +176,6 @@ type Stats struct {
 	Cancelled       uint64 `json:"cancelled"`
 	Deadlocks       uint64 `json:"deadlocks"`
 	PendingClaimers uint64 `json:"pending_claimers"`
-	ReapedBytes     uint64 `json:"reaped_bytes"`
 	RecalledBytes   uint64 `json:"recalled_bytes"` // idle credit called back
 	ReclaimedLeases uint64 `json:"reclaimed_leases"`
 	ClampedWords    uint64 `json:"clamped_words"` // rubbish found in a lease page

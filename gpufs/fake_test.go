@@ -62,7 +62,7 @@ func sample() accounting.Snapshot {
 			{Index: 0, Vendor: "nvidia", Name: "Simulated GPU", UUID: "GPU-00000000-0000-0000-0000-000000000001",
 				PCI: "0000:01:00.0", Total: 8 * gib, Reserve: gib / 2, Capacity: 7 * gib, Granted: 4 * gib,
 				Committed: 5 * gib, Used: 3 * gib, Peak: 4 * gib, Unmanaged: gib / 4, Overhead: gib / 4,
-				Streams: 3, SlotsMax: 2, SlotsCurrent: 1, Admitted: 100, Denied: 7, AtMax: 8, DriverRefusals: 1},
+				Streams: 3, SlotsMax: 2, SlotsCurrent: 1, Admitted: 100, Denied: 7, AtMax: 8},
 			{Index: 1, Vendor: "amd", Name: "Card", PCI: "0000:02:00.0", Total: 16 * gib, Capacity: 16 * gib, Lost: true},
 		},
 		Leases: []accounting.LeaseState{

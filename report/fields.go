@@ -30,8 +30,7 @@ func DeviceFields() []Field[accounting.DeviceState] {
 			if d.Lost {
 				lost = 1
 			}
-			return fmt.Sprintf("max %d\nadmitted %d\ndenied %d\ndriver_refusals %d\nlost %d\n",
-				d.AtMax, d.Admitted, d.Denied, d.DriverRefusals, lost)
+			return fmt.Sprintf("max %d\nadmitted %d\ndenied %d\nlost %d\n", d.AtMax, d.Admitted, d.Denied, lost)
 		}},
 		one("memory.current", func(d device) string { return Value(d.Used) }),
 		one("memory.max", func(d device) string { return Value(d.Capacity) }),

@@ -103,7 +103,7 @@ func TestDeviceFields(t *testing.T) {
 	d := accounting.DeviceState{Total: 100, Capacity: 90, Used: 5, SlotsMax: 0, Lost: true, Name: "A\x1bB"}
 	compare(t, "device", valuesOf(t, DeviceFields(), d), map[string]string{
 		"memory.total": "100", "memory.max": "90", "memory.current": "5", "slots.max": "max", "uuid": "-", "name": `A\x1bB`,
-		"memory.events": "max 0\nadmitted 0\ndenied 0\ndriver_refusals 0\nlost 1", "state": "lost",
+		"memory.events": "max 0\nadmitted 0\ndenied 0\nlost 1", "state": "lost",
 	})
 	d = accounting.DeviceState{Leased: true}
 	compare(t, "claimed", valuesOf(t, DeviceFields(), d), map[string]string{"state": "leased"})

@@ -1,0 +1,190 @@
+package structure
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// names are what the Go files of some packages, tests apart, assign to (or name in a
+// composite literal), and what they read of something.
+type names struct{ set, read map[string]bool }
+
+func namesIn(t *testing.T, folders ...string) names {
+	t.Helper()
+	n := names{map[string]bool{}, map[string]bool{}}
+	for _, folder := range folders {
+		paths, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("%s: %d files, %v", folder, len(paths), err)
+		}
+		for _, path := range paths {
+			if strings.HasSuffix(path, "_test.go") {
+				continue
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(file, n.note)
+		}
+	}
+	return n
+}
+
+func (n names) note(node ast.Node) bool {
+	put := func(e ast.Expr) {
+		if s, ok := e.(*ast.SelectorExpr); ok {
+			n.set[s.Sel.Name] = true
+		}
+	}
+	switch node := node.(type) {
+	case *ast.AssignStmt:
+		for _, e := range node.Lhs {
+			put(e)
+		}
+	case *ast.IncDecStmt:
+		put(node.X)
+	case *ast.KeyValueExpr:
+		if key, ok := node.Key.(*ast.Ident); ok {
+			n.set[key.Name] = true
+		}
+	case *ast.SelectorExpr:
+		n.read[node.Sel.Name] = true
+	}
+	return true
+}
+
+// fieldsOf are the fields of the structures of a file, as Type.Field.
+func fieldsOf(t *testing.T, path string, types ...string) []string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, path), nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields []string
+	ast.Inspect(file, func(node ast.Node) bool {
+		spec, ok := node.(*ast.TypeSpec)
+		if !ok {
+			return true
+		}
+		of, ok := spec.Type.(*ast.StructType)
+		if !ok || len(types) > 0 && !slices.Contains(types, spec.Name.Name) {
+			return true
+		}
+		for _, field := range of.Fields.List {
+			for _, name := range field.Names {
+				fields = append(fields, spec.Name.Name+"."+name.Name)
+			}
+		}
+		return true
+	})
+	if len(fields) == 0 {
+		t.Fatalf("%s has no fields", path)
+	}
+	return fields
+}
+
+// A figure that is shown is one that somebody counts.
+func TestEveryFigureIsSet(t *testing.T) {
+	set := namesIn(t, "arbiter", "daemon").set
+	for _, field := range fieldsOf(t, "accounting/snapshot.go") {
+		if _, name, _ := strings.Cut(field, "."); !set[name] {
+			t.Errorf("accounting.%s is shown, and nothing sets it", field)
+		}
+	}
+}
+
+// What can be configured is looked at.
+func TestEveryOptionIsRead(t *testing.T) {
+	read := namesIn(t, "arbiter").read
+	for _, field := range fieldsOf(t, "arbiter/policy.go", "Limits", "Rule", "DeviceRule", "Policy") {
+		if _, name, _ := strings.Cut(field, "."); !read[name] {
+			t.Errorf("arbiter.%s can be configured, and nothing reads it", field)
+		}
+	}
+}
+
+// What a unit promises systemd, the daemon does.
+func TestUnitOptionsHaveCode(t *testing.T) {
+	code := ""
+	paths, err := filepath.Glob(filepath.Join(root, "daemon", "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(paths, filepath.Join(root, "cmd/gpuarbd/main.go")) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code += string(text)
+	}
+	for option, needs := range map[string]string{
+		"Type=notify": "READY=1", "ExecReload": "SIGHUP", "WatchdogSec": "sd.SdNotifyWatchdog", "FileDescriptorStoreMax": "FDSTORE=1",
+		"FileDescriptorStorePreserve": "FDSTORE=1", "RestartPreventExitStatus=78": "exitConfig = 78",
+	} {
+		for _, unit := range []string{"systemd/gpuarbd.service", "systemd/user/gpuarbd.service"} {
+			if strings.Contains(read(t, unit), "\n"+option) && !strings.Contains(code, needs) {
+				t.Errorf("%s has %s, and the daemon has no %s", unit, option, needs)
+			}
+		}
+	}
+}
+
+// Every variable that a page names is one that some code reads, and the other way round.
+func TestVariablesAreDocumented(t *testing.T) {
+	variable := regexp.MustCompile(`GPUARB_[A-Z_]+[A-Z]`)
+	collect := func(into map[string]bool, text string) {
+		for _, name := range variable.FindAllString(text, -1) {
+			into[name] = true
+		}
+	}
+	documented, inCode := map[string]bool{}, map[string]bool{}
+	for _, page := range []string{"README.md", "docs"} {
+		eachFile(t, page, ".md", func(_, text string) { collect(documented, text) })
+	}
+	for _, folder := range []string{"cshim", "cmd", "shim", "ipc", "daemon", "config"} {
+		for _, ext := range []string{".go", ".c", ".h"} {
+			eachFile(t, folder, ext, func(path, text string) {
+				if !strings.HasSuffix(path, "_test.go") && !strings.Contains(path, "test/") {
+					collect(inCode, text)
+				}
+			})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(documented)) {
+		if !inCode[name] && !strings.HasPrefix(name, "GPUARB_TEST_") {
+			t.Errorf("a page names %s, which nothing reads", name)
+		}
+	}
+	table := read(t, "docs/configuration.md")
+	for _, name := range slices.Sorted(maps.Keys(inCode)) {
+		if !strings.Contains(table, "`"+name+"`") {
+			t.Errorf("docs/configuration.md does not say what %s is", name)
+		}
+	}
+}
+
+// eachFile calls f for every file with an extension below a path of the tree.
+func eachFile(t *testing.T, path, ext string, f func(path, text string)) {
+	t.Helper()
+	err := filepath.WalkDir(filepath.Join(root, path), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ext {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		f(path, string(text))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
