@@ -36,7 +36,8 @@ type Daemon struct {
 	reaper   *inventory.Reaper
 	ctx      context.Context // ends with Stop
 	cancel   context.CancelFunc
-	wg       sync.WaitGroup // every goroutine of ours
+	wg       sync.WaitGroup // every goroutine of ours that Stop waits for
+	started  chan struct{}  // closed when the start is over
 	failed   chan error
 	over     sync.Once // Stop
 	ended    error     // what it returned
@@ -73,11 +74,12 @@ type Daemon struct {
 }
 
 // Start starts a daemon and returns when it is ready for clients. Every error
-// says what was wrong and what to do.
-func Start(o Options) (*Daemon, error) { return startWith(o, nil) }
+// says what was wrong and what to do. With the end of ctx the start is given up, whatever
+// it waits for.
+func Start(ctx context.Context, o Options) (*Daemon, error) { return startWith(ctx, o, nil) }
 
 // startWith is Start with other parts than the real ones, where change says so.
-func startWith(o Options, change func(*parts)) (*Daemon, error) {
+func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -89,9 +91,9 @@ func startWith(o Options, change func(*parts)) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	own, cancel := context.WithCancel(context.Background())
 	logs := newLogQueue(o.Log.Handler())
-	d := &Daemon{log: slog.New(logs), logs: logs, place: p, ctx: ctx, cancel: cancel, failed: make(chan error, 4),
+	d := &Daemon{log: slog.New(logs), logs: logs, place: p, ctx: own, cancel: cancel, failed: make(chan error, 4), started: make(chan struct{}),
 		words: shim.NewWords(), uuids: map[ipc.UUID]inventory.Device{}, readers: map[int]*reader{},
 		sessions: map[ipc.Token]*session{}, byKey: map[uint64]*session{},
 		ofProcess: map[int][]*session{}, jobsOfRunner: map[int][]*job{}, threadRows: map[int]map[uint32]int{}, kept: newKeptLimits(),
@@ -104,27 +106,40 @@ func startWith(o Options, change func(*parts)) (*Daemon, error) {
 	d.arb = arbiter.New(cfg.Policy, d.words)
 	d.words.OnClamp = func(id arbiter.LeaseID) { d.arb.Clamped(d.now(), id) }
 	d.onLoss = lossOf(cfg)
-	if err := d.start(); err != nil {
+	result := make(chan error, 1)
+	go func() {
+		defer close(d.started)
+		result <- d.start()
+	}()
+	select {
+	case err = <-result:
+	case <-ctx.Done():
+	}
+	if err = errors.Join(err, ctx.Err()); err != nil {
 		return nil, errors.Join(err, d.Stop())
 	}
 	return d, nil
 }
 
-// start brings the parts up in order; what is up when it fails, Stop takes down.
+// start brings the parts up in order; what is up when it fails, Stop takes down. Stop may
+// come at any moment.
 func (d *Daemon) start() error {
 	raiseFileLimit()
-	var err error
-	if d.listener, err = d.listen(); err != nil {
+	if err := d.openListener(); err != nil {
 		return err
 	}
-	var fresh bool
-	if fresh, err = d.openState(); err != nil {
+	fresh, err := d.openState()
+	if err != nil {
 		return err
 	}
-	if d.reaper, err = inventory.NewReaper(d.onExit); err != nil {
+	reaper, err := inventory.NewReaper(d.onExit)
+	if err != nil {
 		return err
 	}
-	if d.inv, err = d.inventory(); err != nil {
+	if err := d.up(func() { d.reaper = reaper }); err != nil {
+		return errors.Join(err, reaper.Close())
+	}
+	if err := d.openInventory(); err != nil {
 		return err
 	}
 	d.addDevices()
@@ -135,30 +150,62 @@ func (d *Daemon) start() error {
 	if err := d.mount(); err != nil {
 		return err
 	}
-	d.spawn(d.poll)
-	d.spawn(d.deliver)
-	d.spawn(d.tickWhenDue)
-	d.spawn(d.watchEvents)
-	d.spawn(d.accept)
-	d.spawn(d.watchdog)
+	for _, f := range []func(context.Context){d.poll, d.deliver, d.tickWhenDue, d.watchEvents, d.watchdog} {
+		if err := d.spawn(f); err != nil {
+			return err
+		}
+	}
+	go d.accept(d.ctx) // which ends when the listener closes
 	notify("READY=1")
 	d.log.Info("ready", "version", version.Version, "socket", d.place.socket, "mount", d.place.mount,
 		"devices", len(d.inv.Devices()))
 	return nil
 }
 
+func (d *Daemon) openListener() error {
+	l, err := d.listen()
+	if err != nil {
+		return err
+	}
+	if err := d.up(func() { d.listener = l }); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	return nil
+}
+
+// openInventory finds the devices. NVML may hang at its first call; the end of the daemon
+// does not wait for it.
+func (d *Daemon) openInventory() error {
+	var inv machine
+	var err error
+	found := background(func() {
+		if inv, err = d.inventory(); err == nil && d.up(func() { d.inv = inv }) != nil {
+			inv.Close()
+		}
+	})
+	select {
+	case <-found:
+		return err
+	case <-d.ctx.Done():
+		return errStopped
+	}
+}
+
 // openState opens the state file. Where there can be none the daemon goes on without.
 func (d *Daemon) openState() (fresh bool, err error) {
-	d.file, fresh, err = statefile.Open(d.place.state)
+	file, fresh, err := statefile.Open(d.place.state)
 	for _, cannot := range []error{unix.EROFS, unix.ENOSPC, unix.EDQUOT} {
 		if errors.Is(err, cannot) {
-			d.file, err = statefile.Anonymous(err)
+			file, err = statefile.Anonymous(err)
 			fresh = true
 			break
 		}
 	}
 	if err != nil {
 		return false, fmt.Errorf("state file: %w", err)
+	}
+	if err := d.up(func() { d.file = file }); err != nil {
+		return false, errors.Join(err, file.Close())
 	}
 	if aside := d.file.Aside(); aside != "" {
 		d.log.Warn("the state file is none that this version can take up: programs say themselves what they hold",
@@ -178,8 +225,8 @@ func (d *Daemon) checkState() {
 }
 
 // spawn runs f until it returns; Stop waits for it.
-func (d *Daemon) spawn(f func(context.Context)) {
-	d.wg.Go(func() { f(d.ctx) })
+func (d *Daemon) spawn(f func(context.Context)) error {
+	return d.up(func() { d.wg.Go(func() { f(d.ctx) }) })
 }
 
 func (d *Daemon) addDevices() {
@@ -227,15 +274,16 @@ func (d *Daemon) mount() error {
 	if err != nil {
 		return err
 	}
-	d.fs = fs
-	d.spawn(func(ctx context.Context) {
+	if err := d.up(func() { d.fs = fs }); err != nil {
+		return errors.Join(err, fs.Unmount())
+	}
+	return d.spawn(func(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-fs.Done():
 			d.log.Warn("the filesystem was unmounted by somebody; the socket goes on", "mount", d.place.mount)
 		}
 	})
-	return nil
 }
 
 // Snapshot is the whole state at this moment. It implements gpufs.View.
@@ -269,56 +317,6 @@ func (d *Daemon) Reload() {
 	d.showAll()
 	d.drainEvents()
 	d.log.Info("configuration read again", "files", cfg.Files)
-}
-
-// Stop ends the daemon in good order. Clients go on with what they hold; the
-// state file stays for the next daemon.
-func (d *Daemon) Stop() error {
-	d.over.Do(func() { d.ended = d.stop() })
-	return d.ended
-}
-
-func (d *Daemon) stop() error {
-	notify("STOPPING=1")
-	d.mu.Lock()
-	d.stopping = true
-	d.dismiss()
-	for c := range d.conns {
-		c.Close()
-	}
-	d.mu.Unlock()
-	d.cancel()
-	var errs []error
-	if d.fs != nil {
-		errs = append(errs, d.fs.Unmount())
-	}
-	if d.listener != nil {
-		errs = append(errs, d.listener.Close())
-	}
-	if d.reaper != nil {
-		errs = append(errs, d.reaper.Close())
-	}
-	d.wg.Wait()
-	d.closeSessions()
-	if d.file != nil {
-		errs = append(errs, d.file.Close())
-	}
-	if d.inv != nil {
-		d.inv.Close()
-	}
-	d.log.Info("stopped")
-	d.logs.stop()
-	return errors.Join(errs...)
-}
-
-// closeSessions gives back the descriptors and mappings of all sessions.
-func (d *Daemon) closeSessions() {
-	for _, s := range d.sessions {
-		d.release(s)
-	}
-	for _, j := range d.jobs {
-		closeFD(j.pidfd)
-	}
 }
 
 // logEvents writes the arbiter's events to the log. The lock is held.

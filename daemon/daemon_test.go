@@ -83,7 +83,7 @@ func (b *bench) parts(p *parts) {
 // start starts the daemon, which the test's end stops.
 func (b *bench) start() {
 	b.t.Helper()
-	d, err := startWith(b.options(), b.parts)
+	d, err := startWith(b.t.Context(), b.options(), b.parts)
 	if err != nil {
 		b.t.Fatal(err)
 	}

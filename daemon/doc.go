@@ -10,5 +10,9 @@
 // Order of start: configuration, socket (whoever holds its lock is the daemon),
 // state file, devices, what survived, mount, readiness, clients. Order of stop:
 // the reverse; the state file stays, so that programs go on and the next daemon
-// takes them up again.
+// takes them up again. Stop may come at any moment, also during the start, and waits
+// for no device (stop.go).
+//
+// Each device has a goroutine that reads it (reader.go), and nothing else asks a
+// driver: one that hangs holds up its own figures alone.
 package daemon

@@ -28,10 +28,10 @@ type logged struct {
 	record slog.Record
 }
 
-// queueSize is how many messages may wait; stopPatience, how long for them at the end.
+// queueSize is how many messages may wait; logPatience, how long for them at the end.
 const (
-	queueSize    = 4096
-	stopPatience = time.Second
+	queueSize   = 4096
+	logPatience = 300 * time.Millisecond
 )
 
 // newLogQueue starts a queue before a handler.
@@ -101,6 +101,6 @@ func (q *queue) stop() {
 	close(q.end)
 	select {
 	case <-q.ended:
-	case <-time.After(stopPatience):
+	case <-time.After(logPatience):
 	}
 }

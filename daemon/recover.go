@@ -21,10 +21,19 @@ import (
 // recover takes up what the daemon before this one left in the state file: jobs,
 // then sessions with their leases. Processes that live keep what they hold, and
 // their pages are opened again through /proc; those that died meanwhile drain.
+//
+// Where the daemon is stopped meanwhile it leaves the file to the next one as it is.
 func (d *Daemon) recover() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.file.Jobs.Each(d.recoverJob)
+	if d.stopping {
+		return
+	}
+	d.file.Jobs.Each(func(i int, r *statefile.Job) {
+		if d.ctx.Err() == nil {
+			d.recoverJob(i, r)
+		}
+	})
 	d.recoverPlaces()
 	d.file.Sessions.Each(d.recoverJobOf)
 	leases := map[uint32][]int{}
@@ -32,6 +41,9 @@ func (d *Daemon) recover() {
 	d.file.Threads.Each(func(i int, t *statefile.Thread) { d.knownThread(int(t.Lease), t.Maker.Thread, i) })
 	taken := map[int]bool{}
 	d.file.Sessions.Each(func(i int, r *statefile.Session) {
+		if d.ctx.Err() != nil {
+			return
+		}
 		if err := d.recoverSession(i, r, leases[uint32(i)], taken); err != nil {
 			d.log.Warn("a session could not be taken up again", "client_pid", r.PID, "err", err)
 			d.file.Sessions.Free(i)
@@ -40,6 +52,9 @@ func (d *Daemon) recover() {
 			}
 		}
 	})
+	if d.ctx.Err() != nil {
+		return
+	}
 	d.file.Leases.Each(func(i int, _ *statefile.Lease) {
 		if !taken[i] {
 			d.forgetThreads(i)

@@ -54,8 +54,8 @@ func (d *Daemon) accept(ctx context.Context) {
 		}
 		cl := &client{d: d, conn: c}
 		d.conns[c] = cl
-		d.mu.Unlock()
 		d.wg.Go(cl.serve)
+		d.mu.Unlock()
 	}
 }
 

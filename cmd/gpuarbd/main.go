@@ -29,7 +29,9 @@ func main() {
 	// Where the library is preloaded into everything, it is in here too. What it says to
 	// programs is asked of this very daemon, which has to know what the devices say.
 	_ = os.Setenv("GPUARB_DISABLE", "1")
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	code := run(os.Args[1:], os.Stdout, os.Stderr)
+	daemon.Leave()
+	os.Exit(code)
 }
 
 // usageError is a mistake on the command line.
@@ -115,18 +117,22 @@ func serve(ctx context.Context, o daemon.Options) error {
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
 
-	d, err := daemon.Start(o)
+	d, err := daemon.Start(ctx, o)
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	for {
-		select {
-		case <-hup:
+	go func() {
+		for range hup {
 			d.Reload()
-		case <-ctx.Done():
-			return d.Stop()
-		case err := <-d.Failed():
-			return errors.Join(err, d.Stop())
 		}
+	}()
+	select {
+	case <-ctx.Done():
+		return d.Stop()
+	case err := <-d.Failed():
+		return errors.Join(err, d.Stop())
 	}
 }

@@ -1,0 +1,162 @@
+package daemon
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// stopPatience is how long Stop waits for all that may hang: whoever reads the filesystem,
+// a start that is not over, a request that reads /proc. With what is logged it stays below
+// two seconds.
+const stopPatience = 1200 * time.Millisecond
+
+// errStopped ends a start while which Stop was called.
+var errStopped = errors.New("the daemon is being stopped")
+
+// up notes a part that is up; errStopped: Stop has not seen it, and who made it ends it.
+func (d *Daemon) up(note func()) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stopping {
+		return errStopped
+	}
+	note()
+	return nil
+}
+
+// Stop ends the daemon in good order, also while it starts. Clients go on with what they
+// hold; the state file stays for the next daemon. A device that hangs, it does not wait for.
+func (d *Daemon) Stop() error {
+	d.over.Do(func() { d.ended = d.stop() })
+	return d.ended
+}
+
+// stop takes down what is up: first what uses the state, then what tells the next daemon
+// that it may come.
+func (d *Daemon) stop() error {
+	late := time.After(stopPatience)
+	d.cancel() // a start that takes up what is left gives the lock back soon
+	d.mu.Lock()
+	d.stopping = true
+	d.dismiss()
+	for c := range d.conns {
+		c.Close()
+	}
+	d.mu.Unlock()
+	notify("STOPPING=1")
+
+	errs := &troubles{}
+	unmounted := background(func() {
+		if d.fs != nil {
+			errs.add(d.fs.Unmount())
+		}
+	})
+	quiet := background(func() {
+		<-d.started
+		if d.reaper != nil {
+			errs.add(d.reaper.Close())
+		}
+		d.wg.Wait()
+	})
+	if inTime(quiet, late) {
+		errs.add(d.closeState())
+	}
+	if !inTime(unmounted, late) {
+		errs.add(errors.New("the filesystem does not let go: it ends with the daemon"))
+	}
+	if d.listener != nil {
+		errs.add(d.listener.Close())
+	}
+	if d.inv != nil {
+		d.inv.Close()
+	}
+	d.log.Info("stopped")
+	d.logs.stop()
+	return errs.all()
+}
+
+// troubles are what went wrong, in goroutines that may still be at it.
+type troubles struct {
+	mu   sync.Mutex
+	list []error
+}
+
+func (f *troubles) add(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.list = append(f.list, err)
+}
+
+func (f *troubles) all() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return errors.Join(f.list...)
+}
+
+// background runs f; the channel is closed when it has returned.
+func background(f func()) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	return done
+}
+
+// inTime waits for done; false: late came first, and comes no more.
+func inTime(done <-chan struct{}, late <-chan time.Time) bool {
+	select {
+	case <-done:
+		return true
+	case <-late:
+		return false
+	}
+}
+
+// closeState gives back the descriptors and mappings of all sessions, and the state file.
+// Nobody uses them any more: a reader that comes back from its device sees that all is over.
+func (d *Daemon) closeState() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.sessions {
+		d.release(s)
+	}
+	for _, j := range d.jobs {
+		closeFD(j.pidfd)
+	}
+	if d.file == nil {
+		return nil
+	}
+	return d.file.Close()
+}
+
+// Leave closes what others could wait for, and is for a process that ends now. A thread that
+// sleeps in a driver, where no signal reaches it, keeps the descriptors of its process open
+// after all else of it has died: sockets, pages, the filesystem's own. What may itself lead
+// into a driver stays.
+func Leave() {
+	fds, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		return
+	}
+	for _, path := range fds {
+		target, err := os.Readlink(path)
+		if err != nil {
+			continue
+		}
+		for _, ours := range []string{"socket:", "pipe:", "anon_inode:[pidfd]", "/memfd:", "/dev/fuse"} {
+			if strings.HasPrefix(target, ours) {
+				if fd, err := strconv.Atoi(filepath.Base(path)); err == nil {
+					_ = unix.Close(fd)
+				}
+			}
+		}
+	}
+}

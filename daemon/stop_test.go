@@ -1,0 +1,149 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/inventory"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/tests/bounded"
+)
+
+// free says whether the next daemon could have the bench's socket.
+func (b *bench) free() bool {
+	l, err := ipc.Listen(b.socket(), ipc.ListenOptions{})
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
+}
+
+// TestStopBesideAHungDevice: a reading that does not come back keeps nobody from leaving.
+func TestStopBesideAHungDevice(t *testing.T) {
+	b := newBench(t, gib)
+	c := b.child(4096)
+	b.machine.hang(0)
+	read := b.machine.read(0)
+	c.die()
+	bounded.Until(t, "it is being read", func() bool { return b.machine.read(0) > read })
+	stopped := make(chan error, 1)
+	go func() { stopped <- b.Stop() }()
+	if err := bounded.Receive(t, "it stops", stopped); err != nil {
+		t.Error(err)
+	}
+	if !b.free() {
+		t.Error("its socket is not free")
+	}
+	b.machine.unhang()
+	c.freed()
+	b.start()
+	b.until("the next daemon ends what is over", func() bool { return len(b.Snapshot().Leases) == 0 })
+}
+
+// TestStopDuringTheStart: the start hangs where devices are looked for, and is given up.
+func TestStopDuringTheStart(t *testing.T) {
+	b := &bench{t: t, dir: shortDir(t), machine: newFakeMachine(t, gib)}
+	ctx, cancel := context.WithCancel(t.Context())
+	asked, answer := make(chan struct{}), make(chan struct{})
+	given := make(chan error, 1)
+	go func() {
+		_, err := startWith(ctx, b.options(), func(p *parts) {
+			b.parts(p)
+			p.inventory = func() (machine, error) {
+				close(asked)
+				<-answer
+				return b.machine, nil
+			}
+		})
+		given <- err
+	}()
+	bounded.Receive(t, "devices are looked for", asked)
+	cancel()
+	if err := bounded.Receive(t, "the start is given up", given); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if !b.free() {
+		t.Error("its socket is not free")
+	}
+	close(answer)
+	bounded.Until(t, "what was found is given back", func() bool {
+		b.machine.mu.Lock()
+		defer b.machine.mu.Unlock()
+		return b.machine.closed
+	})
+}
+
+// TestStopDuringTheRestore: what was not taken up yet is left to the next daemon.
+func TestStopDuringTheRestore(t *testing.T) {
+	b := newBench(t, gib)
+	var clients []*child
+	for range 4 {
+		clients = append(clients, b.child(4096))
+	}
+	if err := b.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := startWith(ctx, b.options(), func(p *parts) {
+		b.parts(p)
+		p.inventory = func() (machine, error) { return &cancelling{b.machine, cancel}, nil }
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("it was to be given up: %v", err)
+	}
+	b.start()
+	for _, c := range clients {
+		if got := b.lease(c.pid, 0); got.Granted < 4096 {
+			t.Errorf("a client has %d bytes", got.Granted)
+		}
+	}
+}
+
+// cancelling is a machine whose first word about a process ends the start.
+type cancelling struct {
+	*fakeMachine
+	cancel context.CancelFunc
+}
+
+func (c *cancelling) Facts(pid int) (inventory.ProcessFacts, error) {
+	c.cancel()
+	return c.fakeMachine.Facts(pid)
+}
+
+// TestLeave: what others could wait for is closed, in a process of its own.
+func TestLeave(t *testing.T) {
+	if os.Getenv("GPUARB_DAEMON_TEST_LEAVE") != "" {
+		Leave()
+		_ = unix.Pause() // as if a thread slept in the driver
+		return
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "ours"), os.NewFile(uintptr(pair[1]), "theirs")
+	defer ours.Close()
+	cmd := bounded.Command(t, bounded.Lifetime, os.Args[0], "-test.run=TestLeave$")
+	cmd.Env = append(os.Environ(), "GPUARB_DAEMON_TEST_LEAVE=1")
+	cmd.ExtraFiles = []*os.File{theirs}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = theirs.Close()
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	end := make(chan int, 1)
+	go func() {
+		n, _ := unix.Read(pair[0], make([]byte, 1))
+		end <- n
+	}()
+	if n := bounded.Receive(t, "the other end is closed", end); n != 0 {
+		t.Errorf("%d", n)
+	}
+	if err := unix.Kill(cmd.Process.Pid, 0); err != nil {
+		t.Errorf("it was to live: %v", err)
+	}
+}

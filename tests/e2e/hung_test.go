@@ -1,0 +1,187 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// holder starts a program that takes bytes on a device.
+func holder(m *rig.Machine, device int, bytes string) *rig.Program {
+	m.T.Helper()
+	p := m.Interact(m.Command(append(m.PreloadEnv(), fmt.Sprintf("CUDA_VISIBLE_DEVICES=%d", device)),
+		rig.Build(m.T, "programs/cudaprog-dlsym")))
+	p.Want("alloc a "+bytes, "ok")
+	return p
+}
+
+// TestHungDevice: NVML does not answer for a device. Everybody is told which, the other one
+// goes on, the daemon comes and goes beside it, and all is well when it answers.
+func TestHungDevice(t *testing.T) {
+	m := rig.New(t, rig.Options{Devices: "1G,1G"})
+	stuck, other := holder(m, 0, "256M"), holder(m, 1, "512M")
+	m.Sim("hang", "0")
+	rig.Eventually(t, "the device is marked", func() bool { return m.Read("devices/0/state") == "unresponsive\n" })
+	if state := m.Read("devices/1/state"); state != "ok\n" {
+		t.Errorf("the other one is %s", state)
+	}
+	if got := rig.Run(t, m.Gpuarb("devices")); !strings.Contains(got.Stdout, "unresponsive") {
+		t.Errorf("gpuarb devices:\n%s%s", got.Stdout, got.Stderr)
+	}
+	if got := rig.Run(t, m.Gpuarb("doctor")); !strings.Contains(got.Stdout+got.Stderr, "does not answer") {
+		t.Errorf("gpuarb doctor:\n%s%s", got.Stdout, got.Stderr)
+	}
+	if !strings.Contains(m.Log(), "GPU 0 has not answered for") {
+		t.Error("the log does not tell it")
+	}
+
+	other.Signal(unix.SIGKILL)
+	other.Wait()
+	rig.Eventually(t, "its bytes are free", func() bool { return len(m.Snapshot().Leases) == 1 })
+	stuck.Want("alloc b 64M", "ok")
+	stuck.Signal(unix.SIGKILL)
+	stuck.Wait()
+	m.Sim("answer", "0")
+	rig.Eventually(t, "all is as before", func() bool {
+		return m.Read("devices/0/state") == "ok\n" && len(m.Snapshot().Leases) == 0
+	})
+	holder(m, 0, "900M")
+}
+
+// TestStopBeforeItIsReady: SIGTERM comes while NVML hangs at its first call.
+func TestStopBeforeItIsReady(t *testing.T) {
+	m := rig.New(t, rig.Options{Stopped: true})
+	m.Sim("hang", "init")
+	started := make(chan error, 1)
+	go func() { started <- m.TryStart() }()
+	rig.Eventually(t, "it has its socket", func() bool { return exists(m.Socket) })
+	m.Stop()
+	if err := <-started; err == nil {
+		t.Error("it was ready?")
+	}
+	if exists(m.Socket) {
+		t.Error("its socket is still there")
+	}
+	m.Sim("answer", "init")
+	m.Start()
+}
+
+// silentFile is a file whose reader hangs until it is released, beyond the reach of signals:
+// the kernel waits for an answer to what a filesystem has taken on.
+type silentFile struct {
+	fs.Inode
+	asked   chan struct{} // closed when somebody reads
+	once    sync.Once
+	release chan struct{}
+}
+
+func (f *silentFile) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
+	return nil, fuse.FOPEN_DIRECT_IO, 0
+}
+
+func (f *silentFile) Read(_ context.Context, _ fs.FileHandle, _ []byte, _ int64) (fuse.ReadResult, syscall.Errno) {
+	f.once.Do(func() { close(f.asked) })
+	<-f.release
+	return fuse.ReadResultData(nil), 0
+}
+
+// silence mounts a silentFile and has NVML read it for a device.
+func silence(m *rig.Machine, device int) *silentFile {
+	m.T.Helper()
+	dir := filepath.Join(m.Dir, "silent")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		m.T.Fatal(err)
+	}
+	file := &silentFile{asked: make(chan struct{}), release: make(chan struct{})}
+	root := &fs.Inode{}
+	server, err := fs.Mount(dir, root, &fs.Options{OnAdd: func(ctx context.Context) {
+		root.AddChild("file", root.NewPersistentInode(ctx, file, fs.StableAttr{Mode: fuse.S_IFREG}), false)
+	}})
+	if err != nil {
+		m.T.Fatal(err)
+	}
+	m.T.Cleanup(func() {
+		select {
+		case <-file.release:
+		default:
+			close(file.release)
+		}
+		if err := server.Unmount(); err != nil {
+			m.T.Error(err)
+		}
+	})
+	if err := os.Symlink(filepath.Join(dir, "file"), filepath.Join(m.Dir, "sim", fmt.Sprintf("hang-%d", device))); err != nil {
+		m.T.Fatal(err)
+	}
+	return file
+}
+
+// TestStopBesideAThreadThatCannotDie: a thread sleeps in the driver where no signal reaches it.
+// The daemon's process cannot end, and yet its place is free for the next one.
+func TestStopBesideAThreadThatCannotDie(t *testing.T) {
+	m := rig.New(t, rig.Options{Devices: "1G,1G"})
+	p := holder(m, 1, "256M")
+	inside, err := os.Open(filepath.Join(m.Mount, "leases"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inside.Close()
+	file := silence(m, 0)
+	<-file.asked
+	old := m.DaemonPID()
+	if err := unix.Kill(old, unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	rig.Eventually(t, "its socket is gone", func() bool { return !exists(m.Socket) })
+	rig.Eventually(t, "its mount is gone", func() bool {
+		mounts, err := os.ReadFile("/proc/self/mountinfo")
+		return err == nil && !strings.Contains(string(mounts), " "+m.Mount+" ")
+	})
+	rig.Eventually(t, "it is dying", func() bool { return stateOf(old) == 'Z' })
+	if _, err := inside.ReadAt(make([]byte, 1), 0); err == nil {
+		t.Error("what it had mounted is still read")
+	}
+	if err := os.Remove(filepath.Join(m.Dir, "sim", "hang-0")); err != nil {
+		t.Fatal(err)
+	}
+	m.Start()
+	if threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", old)); err != nil || len(threads) < 2 {
+		t.Errorf("no thread of the old daemon is left to prove anything: %v, %v", threads, err)
+	}
+	if used := m.Lease(p.PID(), 1).Used; used != 256<<20 {
+		t.Errorf("the next daemon knows of %d bytes", used)
+	}
+	p.Want("alloc b 64M", "ok")
+	if _, err := ipc.Dial(t.Context(), m.Socket); err != nil {
+		t.Error(err)
+	}
+	close(file.release)
+	rig.Eventually(t, "the old one ends", func() bool { return stateOf(old) == 0 })
+}
+
+// stateOf is the state of a process, 'R' or 'Z'; 0: there is none.
+func stateOf(pid int) byte {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	_, after, _ := strings.Cut(string(text), ") ")
+	return after[0]
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
