@@ -91,6 +91,11 @@ test-full: setup-full ## run the tests that take long, and say how long; PKG= as
 	@$(MAKE) --no-print-directory test-build previous $(BUILD)/tools/testsum
 	@GO='$(GO)' MAKE='$(MAKE)' FULL_STEPS='$(FULL_STEPS)' RUN='$(or $(RUN),TestFull)' tools/test-full.sh $(PKG)
 
+# A part of test-full.
+.PHONY: test-systemd
+test-systemd: ## the service in a Debian 12 that systemd has booted, through restart, SIGKILL, upgrade
+	@$(MAKE) --no-print-directory test-full PKG=./tests/systemd
+
 .PHONY: test-gpu
 test-gpu: setup-build ## run the tests that need a real GPU; says so where there is none
 	@$(MAKE) --no-print-directory build $(PROGRAMS_OF_THE_DRIVER) $(BUILD)/tools/testsum

@@ -1,0 +1,168 @@
+//go:build full
+
+package systemd
+
+import (
+	"bufio"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+const (
+	budget = 64 << 20
+	held   = 48 << 20
+)
+
+// TestFullSystemdService: whatever happens to the service, a reader of /gpu/leases that sees
+// something sees the rows as they are, and the programs go on under their budgets.
+func TestFullSystemdService(t *testing.T) {
+	h := boot(t)
+	if got := h.shell("systemctl is-active gpuarbd.socket gpuarbd.service"); got != "active\nactive" {
+		t.Fatalf("the units are %q", got)
+	}
+	if rows := h.rows(h.shell("cat /gpu/leases")); len(rows) != 0 {
+		t.Fatalf("leases of nobody: %q", rows)
+	}
+	upgrade := filepath.Join(h.root, "usr/bin/gpuarbd.new")
+	here(t, "go", "build", "-trimpath", "-ldflags", "-X github.com/gpuarb/gpuarb/version.Version=9.9.9-upgrade", "-o", upgrade, "./cmd/gpuarbd")
+
+	var programs []*rig.Program
+	for range 3 {
+		p := h.Interact(h.command(fmt.Sprintf("exec gpuarb run --memory %d -- cudaprog-dlsym", budget)))
+		p.Want(fmt.Sprintf("alloc a %d", held), "ok")
+		programs = append(programs, p)
+	}
+	want := h.rows(h.shell("cat /gpu/leases"))
+	if len(want) != 3 {
+		t.Fatalf("rows %q, want those of 3 programs", want)
+	}
+	for _, step := range []struct {
+		name, script string
+		always       bool // somebody serves /gpu at every moment
+	}{
+		{"reload", "echo '[defaults]\nstreams.max = 100' >/etc/gpuarb/conf.d/test.toml && systemctl reload gpuarbd", true},
+		{"restart", "systemctl restart gpuarbd", false},
+		{"SIGKILL", "old=$(systemctl show -P MainPID gpuarbd); systemctl kill -s KILL gpuarbd; while [ $(systemctl show -P MainPID gpuarbd) = $old ]; do :; done", false},
+		{"upgrade", "mv /usr/bin/gpuarbd.new /usr/bin/gpuarbd && systemctl restart gpuarbd && grep 9.9.9 /gpu/version", false},
+		{"stop", "systemctl stop gpuarbd.socket gpuarbd.service && [ -z \"$(ls /gpu)\" ] && ! mountpoint -q /gpu", false},
+		{"start", "systemctl start gpuarbd.socket gpuarbd.service", false},
+	} {
+		r := h.read(want, step.always)
+		h.shell(step.script)
+		if step.name != "stop" {
+			h.served(want)
+		}
+		seen := r.end()
+		t.Logf("%s: a reader saw %s", step.name, seen)
+		for _, p := range programs {
+			p.Want("free a", "ok")
+			p.Want(fmt.Sprintf("alloc a %d", held), "ok")
+			p.Want(fmt.Sprintf("alloc b %d", budget-held+1), "err 2")
+		}
+	}
+	if got := h.shell("grep -c ' /gpu ' /proc/self/mounts"); got != "1" {
+		t.Errorf("%s mounts on /gpu, want 1", got)
+	}
+	for _, p := range programs {
+		p.End()
+	}
+	h.served(nil)
+	if got := h.shell("journalctl --no-pager --boot --unit=gpuarbd.service --grep 'panic|goroutine|stop-sigterm.*timed out' || true"); strings.Contains(got, "panic") || strings.Contains(got, "timed out") {
+		t.Errorf("the journal:\n%s", got)
+	}
+	// By the socket alone: the first who asks starts the daemon.
+	h.shell("systemctl stop gpuarbd.service && gpuarb ps && systemctl is-active gpuarbd.service")
+}
+
+// rows are who holds what: of each lease its process, bytes and budget.
+func (h *host) rows(leases string) []string {
+	var rows []string
+	for i, line := range strings.Split(strings.TrimSpace(leases), "\n") {
+		if f := strings.Fields(line); i > 0 && len(f) > 6 {
+			rows = append(rows, strings.Join([]string{f[0], f[4], f[5]}, " "))
+		}
+	}
+	slices.Sort(rows)
+	return rows
+}
+
+// served waits until the file says what is so.
+func (h *host) served(want []string) {
+	h.t.Helper()
+	bounded.Until(h.t, "/gpu/leases is served and has the rows", func() bool {
+		out, err := h.command("cat /gpu/leases").Output()
+		return err == nil && slices.Equal(h.rows(string(out)), want)
+	})
+}
+
+// reader is a shell on the machine that runs cat again and again.
+type reader struct {
+	h      *host
+	want   []string
+	always bool // there is somebody to ask at every moment
+	cmd    *exec.Cmd
+	done   chan struct{}
+	times  map[string]int // what it saw, how often
+}
+
+// read begins to. A read that succeeds has to have the rows; one that does not, to be told
+// that nothing is mounted, or that the daemon behind the mount is gone.
+func (h *host) read(want []string, always bool) *reader {
+	r := &reader{h: h, want: want, always: always, done: make(chan struct{}), times: make(map[string]int)}
+	r.cmd = h.command(`while :; do timeout 30 cat /gpu/leases 2>&1; echo "status $?"; done`)
+	out, err := r.cmd.StdoutPipe()
+	if err == nil {
+		err = r.cmd.Start()
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	go func() {
+		defer close(r.done)
+		var text strings.Builder
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if status, ok := strings.CutPrefix(lines.Text(), "status "); ok {
+				r.look(status, text.String())
+				text.Reset()
+			} else {
+				text.WriteString(lines.Text() + "\n")
+			}
+		}
+	}()
+	return r
+}
+
+// look judges one read.
+func (r *reader) look(status, text string) {
+	rows := r.h.rows(text)
+	_, reason, _ := strings.Cut(strings.TrimSpace(text), "/gpu/leases: ")
+	switch {
+	case status == "0" && slices.Equal(rows, r.want):
+		r.times["the rows"]++
+	case status == "0":
+		r.h.t.Errorf("a reader saw %q, want %q", rows, r.want)
+	case r.always || !slices.Contains(nobodyThere, reason):
+		r.h.t.Errorf("a reader was told %q (status %s)", text, status)
+	default:
+		r.times[reason]++
+	}
+}
+
+// nobodyThere is what a reader may be told: that nothing is mounted, that the daemon behind
+// the mount is gone, or that it went during the read.
+var nobodyThere = []string{"No such file or directory", "Transport endpoint is not connected", "Software caused connection abort"}
+
+// end ends the reading and says what was seen.
+func (r *reader) end() string {
+	bounded.Kill(r.cmd)
+	<-r.done
+	_ = r.cmd.Wait()
+	return fmt.Sprint(r.times)
+}
