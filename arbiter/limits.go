@@ -20,25 +20,11 @@ type limitChange struct {
 // may only lower), or a *Refusal when a memory.min has no room. What is lowered below
 // what is held closes the words and takes idle credit back before this returns.
 func (a *Arbiter) SetJobLimits(now time.Time, id JobID, c Change) error {
-	j := a.jobs[id]
-	if j == nil {
-		return fmt.Errorf("job %d: %w", id, ErrNoJob)
-	}
-	current := j.limits
-	if j.each() {
-		current = j.perProcess
-	}
-	force, err := a.checkChange(c, j.request.Process.UID, current, j.streamsMax())
+	edit, err := a.editJob(id, c)
 	if err != nil {
-		return fmt.Errorf("job %d: %w", id, err)
+		return err
 	}
-	old := j.live
-	j.live = old.with(c, force)
-	changes := a.jobChanges(j)
-	for _, s := range j.sessions {
-		changes = a.sessionChanges(changes, s)
-	}
-	return a.change(now, c, j, &j.live, old, changes)
+	return a.change(now, c, []limitEdit{edit})
 }
 
 // SoleProcess returns the process that is a job by itself; false where it is another kind
@@ -51,23 +37,77 @@ func (a *Arbiter) SoleProcess(id JobID) (Process, bool) {
 	return j.sessions[0].process, true
 }
 
-// SetProcessLimits changes one process's limits; those of its job where that is
-// a bare process's. Errors as of SetJobLimits, with ErrNoSession.
-func (a *Arbiter) SetProcessLimits(now time.Time, id SessionID, c Change) error {
+// SetProcessLimits changes the limits of one process, in all its sessions or in none;
+// those of its job where that is a bare process's. Errors as of SetJobLimits, with ErrNoSession.
+func (a *Arbiter) SetProcessLimits(now time.Time, c Change, ids ...SessionID) error {
+	edits := make([]limitEdit, 0, len(ids))
+	for _, id := range ids {
+		edit, err := a.editProcess(id, c)
+		if err != nil {
+			undo(edits)
+			return err
+		}
+		edits = append(edits, edit)
+	}
+	return a.change(now, c, edits)
+}
+
+// limitEdit is a change that is written into a job or a session, and not in force yet.
+type limitEdit struct {
+	job     *job
+	live    *live
+	old     live
+	changes func() []limitChange // of the ledger, by what is written in all of them
+}
+
+// undo puts back what edits have written, the last first.
+func undo(edits []limitEdit) {
+	for i := len(edits) - 1; i >= 0; i-- {
+		*edits[i].live = edits[i].old
+	}
+}
+
+// editJob writes a change into a job, unless it makes no sense there.
+func (a *Arbiter) editJob(id JobID, c Change) (limitEdit, error) {
+	j := a.jobs[id]
+	if j == nil {
+		return limitEdit{}, fmt.Errorf("job %d: %w", id, ErrNoJob)
+	}
+	current := j.limits
+	if j.each() {
+		current = j.perProcess
+	}
+	force, err := a.checkChange(c, j.request.Process.UID, current, j.streamsMax())
+	if err != nil {
+		return limitEdit{}, fmt.Errorf("job %d: %w", id, err)
+	}
+	edit := limitEdit{job: j, live: &j.live, old: j.live, changes: func() []limitChange {
+		changes := a.jobChanges(j)
+		for _, s := range j.sessions {
+			changes = a.sessionChanges(changes, s)
+		}
+		return changes
+	}}
+	j.live = j.live.with(c, force)
+	return edit, nil
+}
+
+// editProcess is editJob for one session.
+func (a *Arbiter) editProcess(id SessionID, c Change) (limitEdit, error) {
 	s := a.sessions[id]
 	if s == nil || !s.alive() {
-		return noSession(id)
+		return limitEdit{}, noSession(id)
 	}
 	if !s.job.run {
-		return a.SetJobLimits(now, s.job.id, c)
+		return a.editJob(s.job.id, c)
 	}
 	force, err := a.checkChange(c, s.process.UID, s.limits, s.streamsMax())
 	if err != nil {
-		return fmt.Errorf("process %d: %w", s.process.PID, err)
+		return limitEdit{}, fmt.Errorf("process %d: %w", s.process.PID, err)
 	}
-	old := s.live
-	s.live = old.with(c, force)
-	return a.change(now, c, s.job, &s.live, old, a.sessionChanges(nil, s))
+	edit := limitEdit{job: s.job, live: &s.live, old: s.live, changes: func() []limitChange { return a.sessionChanges(nil, s) }}
+	s.live = s.live.with(c, force)
+	return edit, nil
 }
 
 // Given is what a session's job was given, or had changed on every device, beyond what the
@@ -88,18 +128,28 @@ func (a *Arbiter) Given(id SessionID) (most Size, streams int) {
 	return most, j.streamsMax()
 }
 
-// change applies changes that were written into v already, or puts old back
-// there and moves nothing.
-func (a *Arbiter) change(now time.Time, c Change, j *job, v *live, old live, changes []limitChange) error {
+// change puts edits in force, or undoes them all and moves nothing.
+func (a *Arbiter) change(now time.Time, c Change, edits []limitEdit) error {
 	defer a.turn(now)
+	var changes []limitChange
+	for _, e := range edits {
+		changes = append(changes, e.changes()...)
+	}
 	done, refused := a.setLimits(changes, true) // a raised memory.max can bring a memory.min back too
 	if refused != nil {
-		*v = old
+		undo(edits)
+		j := edits[0].job
 		return a.minRefused(refused, j, j.reason(refused))
 	}
-	a.afterLimits(now, j, done)
-	a.event(Event{Time: now, Kind: EventLimits, Device: c.Device, Job: j.id, UID: c.UID,
-		Text: fmt.Sprintf("user %d set %s", c.UID, c)})
+	for i, e := range edits {
+		if i == 0 {
+			a.afterLimits(now, e.job, done)
+		} else {
+			a.afterLimits(now, e.job, nil)
+		}
+		a.event(Event{Time: now, Kind: EventLimits, Device: c.Device, Job: e.job.id, UID: c.UID,
+			Text: fmt.Sprintf("user %d set %s", c.UID, c)})
+	}
 	return nil
 }
 

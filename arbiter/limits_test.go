@@ -60,7 +60,7 @@ func TestLoweredBelowWhatIsGrantedButNotUsed(t *testing.T) {
 	x := w.client(0, 0)
 	x.must(900)
 	x.free(600)
-	if err := w.arb.SetProcessLimits(w.now, x.session, arbiter.Change{Device: 0, Max: ptr(size(500))}); err != nil {
+	if err := w.arb.SetProcessLimits(w.now, arbiter.Change{Device: 0, Max: ptr(size(500))}, x.session); err != nil {
 		t.Fatal(err)
 	}
 	if row := x.row(); row.Granted != 500 || row.Used != 300 || row.State != accounting.StateRunning || x.word.closed() {
@@ -74,7 +74,7 @@ func TestOneProcessOfAJobIsLowered(t *testing.T) {
 	one, two := w.client(job, 0), w.client(job, 0)
 	one.must(400)
 	two.must(400)
-	if err := w.arb.SetProcessLimits(w.now, one.session, arbiter.Change{Device: 0, Max: ptr(size(300))}); err != nil {
+	if err := w.arb.SetProcessLimits(w.now, arbiter.Change{Device: 0, Max: ptr(size(300))}, one.session); err != nil {
 		t.Fatal(err)
 	}
 	if one.row().State != accounting.StateOver || two.row().State != accounting.StateRunning || two.word.closed() {
@@ -93,7 +93,7 @@ func TestClosedWhileAnyBudgetAboveIsOver(t *testing.T) {
 	one, two := w.client(job, 0), w.client(job, 0)
 	one.must(400)
 	two.must(400)
-	if err := w.arb.SetProcessLimits(w.now, one.session, arbiter.Change{Device: 0, Max: ptr(size(300))}); err != nil {
+	if err := w.arb.SetProcessLimits(w.now, arbiter.Change{Device: 0, Max: ptr(size(300))}, one.session); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.arb.SetJobLimits(w.now, job, arbiter.Change{Device: 0, Max: ptr(size(500))}); err != nil {
@@ -132,7 +132,7 @@ func TestPermissionsAndNonsense(t *testing.T) {
 		{"the owner raises again", arbiter.Change{UID: 1000, Max: max(3001)}, arbiter.ErrPermission},
 	} {
 		before := x.row()
-		err := w.arb.SetProcessLimits(w.now, x.session, c.c)
+		err := w.arb.SetProcessLimits(w.now, c.c, x.session)
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -146,11 +146,11 @@ func TestPermissionsAndNonsense(t *testing.T) {
 	if err := w.arb.SetJobLimits(w.now, 77, arbiter.Change{}); !errors.Is(err, arbiter.ErrNoJob) {
 		t.Error(err)
 	}
-	if err := w.arb.SetProcessLimits(w.now, 77, arbiter.Change{}); !errors.Is(err, arbiter.ErrNoSession) {
+	if err := w.arb.SetProcessLimits(w.now, arbiter.Change{}, 77); !errors.Is(err, arbiter.ErrNoSession) {
 		t.Error(err)
 	}
 	var full *arbiter.Refusal
-	err := w.arb.SetProcessLimits(w.now, x.session, arbiter.Change{Max: &arbiter.Size{Max: true}, Min: max(8 * gib)})
+	err := w.arb.SetProcessLimits(w.now, arbiter.Change{Max: &arbiter.Size{Max: true}, Min: max(8 * gib)}, x.session)
 	if err != nil {
 		t.Error(err)
 	}
@@ -255,4 +255,47 @@ func TestReload(t *testing.T) {
 		t.Errorf("no budget any more: %v", one.row().State)
 	}
 	one.must(5 * gib)
+}
+
+// A change of all sessions of a process that one of them refuses changes none.
+func TestSetProcessLimitsOfSeveralSessions(t *testing.T) {
+	for name, inJob := range map[string]bool{"in a job": true, "bare": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, exact(unlimited()), 1000)
+			var job arbiter.JobID
+			if inJob {
+				job = w.job(t, arbiter.JobRequest{})
+			}
+			p := w.process(1000, "twice")
+			one, two := w.clientOf(p, job, 0), w.clientOf(p, job, 0)
+			w.client(0, 0).must(300)
+			before := w.arb.Snapshot(w.now)
+			err := w.arb.SetProcessLimits(w.now, arbiter.Change{Device: 0, Min: ptr(size(400)), Privileged: true}, one.session, two.session)
+			var refusal *arbiter.Refusal
+			if !errors.As(err, &refusal) { // there is room for one of them
+				t.Fatal(err)
+			}
+			after := w.arb.Snapshot(w.now)
+			for i := range before.Leases {
+				if after.Leases[i].Min != before.Leases[i].Min {
+					t.Errorf("%+v, and was %+v", after.Leases[i], before.Leases[i])
+				}
+			}
+			if after.Devices[0].Committed != 300 {
+				t.Errorf("%d bytes are promised", after.Devices[0].Committed)
+			}
+			if err := w.arb.SetProcessLimits(w.now, arbiter.Change{Device: 0, Min: ptr(size(350)), Privileged: true}, one.session, two.session); err != nil {
+				t.Error(err)
+			}
+			if got := w.arb.Snapshot(w.now).Devices[0].Committed; got != 1000 {
+				t.Errorf("%d bytes are promised", got)
+			}
+			if err := w.arb.SetProcessLimits(w.now, arbiter.Change{Device: 0, Max: ptr(size(10))}, one.session, 99); !errors.Is(err, arbiter.ErrNoSession) {
+				t.Error(err)
+			}
+			if got := one.word.limit; got == 10 {
+				t.Error("one of two was changed, and the other is not there")
+			}
+		})
+	}
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"math/bits"
 	"slices"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -66,31 +67,48 @@ func (d *Daemon) roomForLimit(to target, uid uint32) error {
 
 // keepLimit writes a change down that was made. A change on every device takes the place
 // of those on single ones. The lock is held.
+//
+// A record that is in force is not written to: it would be half the one and half the other limit
+// where the daemon dies meanwhile. So a new one takes its place, and where both are left
+// recoverLimits picks one.
 func (d *Daemon) keepLimit(to target, change arbiter.Change, slots *int) {
-	set := setOf(change, slots)
+	next := statefile.Limit{Target: to.kind, ID: to.id, Start: to.start, Device: to.device}
+	old := d.limitAt(to)
+	if old >= 0 {
+		next = *d.file.Limits.At(old)
+		next.Live = 0
+	}
+	setLimit(&next, change, slots)
+	var err error
+	if old < 0 {
+		err = d.kept.count.full(0, change.UID)
+	}
+	at, row := 0, (*statefile.Limit)(nil)
+	if err == nil {
+		at, row, err = d.file.Limits.New()
+	}
+	if err != nil {
+		d.log.Warn("a changed limit will not outlive this daemon", "err", err)
+		return
+	}
+	*row = next
+	d.file.Limits.Commit(at)
+	d.knownLimit(at)
+	if old >= 0 {
+		d.freeLimit(old)
+	}
 	for _, i := range slices.Clone(d.kept.of[to.owner()]) {
 		r := d.file.Limits.At(i)
-		if to.device < 0 && targetOf(r) != to {
-			if r.Set &^= set; r.Set == 0 {
+		if to.device < 0 && i != at {
+			if r.Set &^= setOf(change, slots); r.Set == 0 {
 				d.freeLimit(i)
 			}
 		}
 	}
-	at := d.limitAt(to)
-	if at < 0 {
-		err := d.kept.count.full(0, change.UID)
-		if err == nil {
-			at, _, err = d.file.Limits.New()
-		}
-		if err != nil {
-			d.log.Warn("a changed limit will not outlive this daemon", "err", err)
-			return
-		}
-		*d.file.Limits.At(at) = statefile.Limit{Target: to.kind, ID: to.id, Start: to.start, Device: to.device, UID: change.UID}
-		d.knownLimit(at)
-		defer d.file.Limits.Commit(at)
-	}
-	r := d.file.Limits.At(at)
+}
+
+// setLimit writes a change into a record.
+func setLimit(r *statefile.Limit, change arbiter.Change, slots *int) {
 	if change.Max != nil {
 		r.Max, r.MaxPerMille = wireSize(*change.Max)
 	}
@@ -103,16 +121,14 @@ func (d *Daemon) keepLimit(to target, change arbiter.Change, slots *int) {
 	if slots != nil {
 		r.Slots = uint32(*slots)
 	}
-	d.kept.count.drop(0, r.UID)
 	r.UID, r.Privileged = change.UID, 0
-	d.kept.count.add(0, r.UID)
 	switch {
 	case change.Lowers:
 		r.Privileged = limitLowers
 	case change.Privileged:
 		r.Privileged = 1
 	}
-	r.Set |= set
+	r.Set |= setOf(change, slots)
 }
 
 // knownLimit enters a record where it is looked for. The lock is held.
@@ -170,9 +186,17 @@ func (d *Daemon) recoverLimits() {
 	d.file.Limits.Each(func(i int, r *statefile.Limit) {
 		if d.limitGone(r) {
 			d.file.Limits.Free(i)
-		} else {
-			d.knownLimit(i)
+			return
 		}
+		// Of two, the last daemon died as it wrote the second: that sets all that the first does.
+		if other := d.limitAt(targetOf(r)); other >= 0 {
+			if bits.OnesCount32(d.file.Limits.At(other).Set) >= bits.OnesCount32(r.Set) {
+				d.file.Limits.Free(i)
+				return
+			}
+			d.freeLimit(other)
+		}
+		d.knownLimit(i)
 	})
 	for _, single := range []bool{false, true} {
 		d.file.Limits.Each(func(i int, r *statefile.Limit) {
@@ -204,12 +228,7 @@ func (d *Daemon) recoverLimit(r *statefile.Limit) error {
 	case ipc.LimitJob:
 		return d.arb.SetJobLimits(d.now(), arbiter.JobID(r.ID), change)
 	}
-	for _, s := range d.sessionsOfProcess(int(r.ID), r.Start) {
-		if err := d.arb.SetProcessLimits(d.now(), s.id, change); err != nil {
-			return err
-		}
-	}
-	return nil
+	return d.arb.SetProcessLimits(d.now(), change, idsOf(d.sessionsOfProcess(int(r.ID), r.Start))...)
 }
 
 // sizeOf is an amount as messages and records spell it.

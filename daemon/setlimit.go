@@ -179,16 +179,22 @@ func (d *Daemon) setProcessLimits(pid int, start uint64, change arbiter.Change) 
 	if err := d.roomForLimit(to, change.UID); err != nil {
 		return err
 	}
-	for _, s := range of {
-		if err := d.arb.SetProcessLimits(d.now(), s.id, change); err != nil {
-			return err
-		}
+	if err := d.arb.SetProcessLimits(d.now(), change, idsOf(of)...); err != nil {
+		return err
 	}
 	for _, s := range of {
 		d.show(s)
 	}
 	d.keepLimit(to, change, nil)
 	return nil
+}
+
+func idsOf(sessions []*session) []arbiter.SessionID {
+	ids := make([]arbiter.SessionID, len(sessions))
+	for i, s := range sessions {
+		ids[i] = s.id
+	}
+	return ids
 }
 
 // sessionsOfProcess are the sessions of a live process. The lock is held.

@@ -1,0 +1,105 @@
+package daemon
+
+import (
+	"os"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/statefile"
+)
+
+// session opens one more session of the test's own process, with a lease on device 0.
+func (b *bench) session() *ipc.ShimSession {
+	b.t.Helper()
+	c, err := ipc.Dial(b.t.Context(), b.socket())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = c.Close() })
+	s, err := c.HelloShim(b.t.Context(), ipc.HelloRequest{Memory: ipc.NoLimit, StreamReserve: ipc.NoLimit})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if _, err := c.Attach(b.t.Context(), b.machine.list[0].UUIDBytes); err != nil {
+		b.t.Fatal(err)
+	}
+	return s
+}
+
+// TestLimitsOfAllSessionsOrNone: a process with two sessions, of which one alone has room for what is to be
+// reserved, keeps the limits that it had.
+func TestLimitsOfAllSessionsOrNone(t *testing.T) {
+	b := newBench(t, 1<<30)
+	b.session()
+	b.session()
+	reserve := func(bytes uint64) error {
+		return b.limit(0, &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(os.Getpid()), Set: ipc.SetMin, Device: 0, Min: bytes, Max: ipc.NoLimit})
+	}
+	if err := reserve(700 << 20); err == nil {
+		t.Fatal("1400 MiB are reserved on a device of 1024")
+	}
+	if got := b.Snapshot().Devices[0].Committed; got != 0 {
+		t.Errorf("the change was refused, and %d bytes are reserved", got)
+	}
+	if err := reserve(500 << 20); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.Snapshot().Devices[0].Committed; got != 1000<<20 {
+		t.Errorf("%d bytes are reserved for two sessions", got)
+	}
+}
+
+// TestKeptLimitIsOneOrTheOther: the record of a limit in force is never half written, and of two that a daemon left
+// the whole one is set again.
+func TestKeptLimitIsOneOrTheOther(t *testing.T) {
+	b := newBench(t, 1<<30)
+	c := b.child(1 << 20)
+	change := func(set uint32, bytes uint64, share uint32) {
+		t.Helper()
+		r := &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(c.pid), Set: set, Device: 0, Max: bytes, MaxShare: share, Min: 1 << 20}
+		if err := b.limit(0, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	only := func() (index int, row statefile.Limit) {
+		t.Helper()
+		index = -1
+		b.file.Limits.Each(func(i int, r *statefile.Limit) {
+			if index >= 0 {
+				t.Error("there are two records")
+			}
+			index, row = i, *r
+		})
+		return index, row
+	}
+	change(ipc.SetMax, 1<<28, 0)
+	b.mu.Lock()
+	at, was := only()
+	b.mu.Unlock()
+	change(ipc.SetMax|ipc.SetMin, ipc.NoLimit, 500)
+	b.mu.Lock()
+	now, _ := only()
+	then := *b.file.Limits.At(at)
+	then.Live = was.Live
+	if now == at || then != was {
+		t.Errorf("record %d was %+v, and was written to while it was in force: %+v", at, was, then)
+	}
+	// As a daemon leaves them that dies between the two steps.
+	again, row, err := b.file.Limits.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	*row = was
+	b.file.Limits.Commit(again)
+	b.mu.Unlock()
+	b.restart()
+	if l := b.lease(c.pid, 0); l.Budget != 1<<29 || l.Min != 1<<20 {
+		t.Errorf("after a restart: %+v", l)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, r := only(); r.Set != ipc.SetMax|ipc.SetMin || arbiter.Size(*sizeOf(r.Max, r.MaxPerMille)) != (arbiter.Size{PerMille: 500}) {
+		t.Errorf("%+v", r)
+	}
+}
