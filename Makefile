@@ -58,6 +58,10 @@ $(BUILD)/gpuarbd: FORCE
 $(BUILD)/gpuarb: FORCE
 	$(call line,GO,$@)CGO_ENABLED=0 $(GOBUILD) -o $@ ./cmd/gpuarb
 
+# The daemon that dies where its tests say.
+$(BUILD)/faults/gpuarbd: FORCE
+	$(call line,GO,$@)$(GOBUILD) -tags faults -o $@ ./cmd/gpuarbd
+
 $(BUILD)/tools/testsum: FORCE
 	$(call line,GO,$@)CGO_ENABLED=0 $(GO) build -o $@ ./tools/testsum
 
@@ -73,7 +77,7 @@ setup-%:
 
 # What the tests and the demonstration run.
 .PHONY: test-build
-test-build: build programs bench-programs
+test-build: build programs bench-programs $(BUILD)/faults/gpuarbd
 
 .PHONY: demo
 demo: setup-demo ## show two programs share one simulated GPU

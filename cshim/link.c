@@ -171,7 +171,10 @@ static bool hello_on(struct ga_root *root, int fd, struct ga_reply *reply) {
         root->hello_request = 0;
         return true;
     }
-    if (waited) { // there was a daemon: it is looked for like one that had us
+    // There was a daemon: it is looked for like one that had us. One that did no more than take
+    // the connection is looked for once, since the next one may do the same.
+    bool broken = error != -ETIMEDOUT && atomic_load(&root->link) != GA_LINK_LOST;
+    if (waited || broken) {
         atomic_store(&root->link, GA_LINK_LOST);
         root->lost_at_ms = ga_os_now_ms();
     }

@@ -3,6 +3,7 @@ package daemon
 import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
@@ -32,6 +33,7 @@ func (cl *client) alloc(m ipc.Message) error {
 	d.threads(now, cl.s)
 	out := d.arb.Alloc(now, arbiter.AllocRequest{Lease: l.id, Bytes: accounting.Bytes(req.Bytes), Kind: req.Kind,
 		Request: h.Request, Thread: req.Thread, NoWait: req.Flags&ipc.FlagNoWait != 0, Place: place})
+	faults.At("alloc.decided")
 	switch {
 	case out.Granted:
 		cl.gaveBytes(h, bytes)
@@ -49,6 +51,7 @@ func (cl *client) alloc(m ipc.Message) error {
 func (cl *client) parkAlloc(h ipc.Header, ticket arbiter.TicketID, b givenBytes) {
 	undo := func() { cl.d.giveBack(h.Request, b) }
 	cl.d.park(cl, h, ticket, func(dec arbiter.Decision) verdict {
+		faults.At("alloc.served")
 		return verdictOf(dec.Alloc.Granted, undo, func() error { return cl.replyAlloc(h, b.bytes, *dec.Alloc) })
 	})
 }
@@ -56,6 +59,7 @@ func (cl *client) parkAlloc(h ipc.Header, ticket arbiter.TicketID, b givenBytes)
 // replyAlloc tells what became of a request for bytes.
 func (cl *client) replyAlloc(h ipc.Header, bytes uint64, out arbiter.Outcome) error {
 	rep := ipc.AllocReply{Requested: bytes}
+	faults.At("alloc.drained")
 	if out.Granted {
 		rep.Granted = bytes
 		return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1)
@@ -126,7 +130,9 @@ func (cl *client) freed(m ipc.Message) error {
 	if err != nil {
 		return err
 	}
+	faults.At("freed.heard")
 	d.arb.Freed(d.now(), l.id)
+	faults.At("freed.taken")
 	d.drainEvents()
 	return nil
 }
@@ -150,6 +156,7 @@ func (cl *client) stream(m ipc.Message) error {
 	}
 	out := d.streams(cl.s, l, h.Request, arbiter.StreamRequest{Lease: l.id, Count: int(req.Count), Thread: req.Thread,
 		NoWait: req.Flags&ipc.FlagNoWait != 0, Place: place})
+	faults.At("streams.decided")
 	taken := cl.s.taken
 	undo := func() {
 		d.untake(cl.s, taken, l, h.Request, arbiter.StreamRequest{Lease: l.id, Count: -int(req.Count), Thread: req.Thread})
@@ -171,6 +178,7 @@ func (cl *client) stream(m ipc.Message) error {
 
 // replyStream tells what became of a request for streams.
 func (cl *client) replyStream(h ipc.Header, out arbiter.StreamOutcome) error {
+	faults.At("streams.drained")
 	rep := ipc.StreamReply{Current: uint32(out.Current), Max: uint32(out.Max)}
 	if out.Granted {
 		return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1)

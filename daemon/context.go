@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/statefile"
 )
@@ -29,6 +30,7 @@ func (cl *client) context(m ipc.Message) error {
 		NoWait: req.Flags&ipc.FlagNoWait != 0, Noticed: req.Flags&ipc.FlagNoticed != 0,
 		Hold: req.Flags&ipc.FlagHold != 0, Place: place}
 	out := d.contexts(cl.s, l, h.Request, r)
+	faults.At("contexts.decided")
 	taken := cl.s.taken
 	undo := func() { d.uncount(cl.s, taken, l, h.Request, r) }
 	switch {
@@ -48,6 +50,7 @@ func (cl *client) context(m ipc.Message) error {
 
 // replyContext tells what became of a request for contexts.
 func (cl *client) replyContext(h ipc.Header, out arbiter.ContextOutcome) error {
+	faults.At("contexts.drained")
 	rep := ipc.ContextReply{Current: uint32(out.Current)}
 	if out.Granted {
 		return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1)

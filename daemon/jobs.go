@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/statefile"
@@ -145,6 +146,7 @@ func (d *Daemon) addJob(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, proc a
 		return nil, none, err
 	}
 	record.ID = uint64(info.ID)
+	faults.At("job.opened")
 	j := &job{members: map[*session]struct{}{}, id: info.ID, token: record.Token, pid: peer.PID, start: proc.StartTicks, uid: uint32(peer.UID),
 		request: h.Request, index: index}
 	if err := d.watchJob(j, pidfd); err != nil {
@@ -195,6 +197,7 @@ func (d *Daemon) holdJob(j *job, info arbiter.JobInfo) {
 	j.open = true
 	j.budget = info.Budget
 	d.file.Jobs.Commit(j.index)
+	faults.At("job.committed")
 }
 
 // devicesOf is the indices of the devices that a job was given, as they are now.
@@ -357,6 +360,7 @@ func (d *Daemon) dropJob(j *job) {
 	d.arb.CloseJob(d.now(), j.id)
 	closeFD(j.pidfd)
 	d.file.Jobs.Free(j.index)
+	faults.At("job.freed")
 	delete(d.jobs, j.token)
 	delete(d.jobByKey, uint64(j.id)|jobKey)
 	d.jobsOf.drop(j.pid, j.uid)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/statefile"
 )
@@ -121,6 +122,7 @@ func setLimit(r *statefile.Limit, change arbiter.Change, slots *int) {
 	if slots != nil {
 		r.Slots = uint32(*slots)
 	}
+	faults.At("limit.changed")
 	r.UID, r.Privileged = change.UID, 0
 	switch {
 	case change.Lowers:
@@ -129,6 +131,7 @@ func setLimit(r *statefile.Limit, change arbiter.Change, slots *int) {
 		r.Privileged = 1
 	}
 	r.Set |= setOf(change, slots)
+	faults.At("limit.kept")
 }
 
 // knownLimit enters a record where it is looked for. The lock is held.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
 )
@@ -44,7 +45,9 @@ func (d *Daemon) endSession(s *session) {
 	}
 	s.dead = true
 	d.forgetPlaces(func(k placeKey) bool { return k.pid == s.peer.PID && k.start == s.peer.StartTicks })
+	faults.At("session.ending")
 	d.arb.EndSession(d.now(), s.id)
+	faults.At("session.ended")
 	var devices []int
 	for _, l := range s.leases {
 		if l.open {
@@ -70,7 +73,9 @@ func (d *Daemon) forgetLease(s *session, device int) {
 	l := &s.leases[slot]
 	if _, index := d.words.Record(l.id); index >= 0 {
 		d.forgetThreads(index)
+		faults.At("lease.closing")
 		d.file.Leases.Free(index)
+		faults.At("lease.freed")
 	}
 	d.leasesOf.drop(s.peer.PID, s.peer.UID)
 	d.words.Remove(l.id)
@@ -88,6 +93,7 @@ func (d *Daemon) forgetLease(s *session, device int) {
 func (d *Daemon) dropSession(s *session) {
 	d.reaper.Remove(uint64(s.id))
 	d.file.Sessions.Free(s.index)
+	faults.At("session.freed")
 	delete(d.sessions, s.token)
 	delete(d.byKey, uint64(s.id))
 	d.sessionsOf.drop(s.peer.PID, s.peer.UID)

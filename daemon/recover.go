@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/statefile"
@@ -64,7 +65,9 @@ func (d *Daemon) recover() {
 	for _, j := range d.jobs {
 		d.dropJob(j)
 	}
+	faults.At("recover.sessions")
 	d.recoverLimits()
+	faults.At("recover.limits")
 	d.drainEvents()
 	d.log.Info("took up what the last daemon left", "jobs", len(d.jobs), "sessions", len(d.sessions))
 }
@@ -190,6 +193,7 @@ func (d *Daemon) recoverLease(s *session, l *statefile.Lease, index int, dev inv
 		s.page = nil
 	}
 	l.Recover(s.answers, index, epoch, s.page != nil)
+	faults.At("recover.lease")
 	if total := uint64(usable(dev)); total != 0 {
 		l.Granted, l.Peak = min(l.Granted, total), min(l.Peak, total)
 	}

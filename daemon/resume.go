@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/statefile"
 )
@@ -97,7 +98,9 @@ func (d *Daemon) takeUp(c *ipc.Conn, req *ipc.ResumeRequest, fd int) (s *session
 	}
 	// What was granted and is not in the client's sums never reached it. It asks
 	// again, by the same number: as for something new, since here the bytes go back.
+	faults.At("resume.found")
 	s.answers.Resumed()
+	faults.At("resume.forgotten")
 	s.taken++
 	for _, rl := range req.Leases[:req.Count] {
 		if err = d.settle(s, rl); err != nil {
@@ -142,7 +145,9 @@ func (d *Daemon) settle(s *session, rl ipc.ResumeLease) error {
 // lock is held.
 func (d *Daemon) recount(s *session, l leaseRef, used uint64) {
 	granted, doubted := d.arb.Recount(d.now(), l.id, accounting.Bytes(used), 0)
+	faults.At("resume.counted")
 	d.words.Resize(l.id, granted)
+	faults.At("resume.resized")
 	if doubted > 0 {
 		s.doubts = append(s.doubts, doubt{l.id, l.device, used})
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 	"golang.org/x/sys/unix"
 
+	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
@@ -97,6 +98,7 @@ func (cl *client) serve() {
 		}
 		if err == nil {
 			err = cl.handle(m)
+			faults.At("request.answered")
 		}
 		if !isProtocolError(err) {
 			c.Accepted()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/statefile"
@@ -131,7 +132,9 @@ func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s
 	s.conns[c] = struct{}{}
 	d.show(s)
 	if ticket == 0 {
+		faults.At("session.known")
 		d.file.Sessions.Commit(s.index)
+		faults.At("session.committed")
 		cl.gave(head, func() { d.endSession(s) })
 		return s, false, nil
 	}
@@ -187,6 +190,7 @@ func (d *Daemon) addSession(c *ipc.Conn, proc arbiter.Process, h ipc.HelloReques
 	s := &session{id: id, token: ipc.NewToken(), kind: h.Kind, job: job, run: run, page: page, record: record, index: index,
 		peer:  identity{PID: peer.PID, StartTicks: proc.StartTicks, UID: uint32(peer.UID), GID: uint32(peer.GID), pidfd: -1},
 		conns: map[*ipc.Conn]struct{}{}}
+	faults.At("session.opened")
 	*record = statefile.Session{PID: uint32(peer.PID), StartTicks: proc.StartTicks, Token: s.token,
 		UID: uint32(peer.UID), GID: uint32(peer.GID), Job: uint64(job), PageDev: page.ID().Dev, PageInode: page.ID().Ino, Max: h.Memory,
 		MaxPerMille: h.Share, Streams: h.Streams, OnFull: h.OnFull, Slots: h.Slots, SlotScope: h.SlotScope,
@@ -283,8 +287,10 @@ func (d *Daemon) openSlot(s *session, dev inventory.Device, id arbiter.LeaseID) 
 	}
 	*record = statefile.Lease{Session: uint32(s.index), Slot: uint32(slot), Device: uint32(dev.Index),
 		UUID: dev.UUIDBytes, OpenedAt: d.now().UnixNano()}
+	faults.At("lease.opened")
 	d.file.Leases.Commit(index)
 	d.leasesOf.add(s.peer.PID, s.peer.UID)
+	faults.At("lease.committed")
 	s.setLease(uint32(slot), leaseRef{id: id, device: dev.Index, open: true})
 	d.words.Add(id, s.page, s.answers, record, index)
 	return slot, nil

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/statefile"
 )
@@ -149,6 +150,7 @@ func (w *Words) Grant(id arbiter.LeaseID, granted, n accounting.Bytes, request u
 		return
 	}
 	e.record.Grant(e.answers, e.index, request, uint64(n), uint64(granted+n))
+	faults.At("grant.kept")
 	w.guarded(id, func(e *entry) {
 		// change folds the mark of the old epoch with the old sum.
 		w.change(e, statefile.ChangeFlag, granted, func(credit, flags uint64) (uint64, uint64, accounting.Bytes) {
@@ -239,6 +241,7 @@ func (w *Words) change(e *entry, kind uint32, granted accounting.Bytes,
 		old := ipc.Word(e.word().Load())
 		swapped := w.announce(e, kind, granted, old, next)
 		if e.word().CompareAndSwap(uint64(old), uint64(swapped)) {
+			stepSwapped(kind)
 			e.record.Finish()
 			return
 		}
@@ -254,6 +257,18 @@ func (w *Words) change(e *entry, kind uint32, granted accounting.Bytes,
 	e.record.Finish()
 }
 
+// stepSwapped is the place between a word's swap and the end of its change.
+func stepSwapped(kind uint32) {
+	switch kind {
+	case statefile.ChangeTake:
+		faults.At("take.swapped")
+	case statefile.ChangeGive:
+		faults.At("give.swapped")
+	case statefile.ChangeFlag:
+		faults.At("flag.swapped")
+	}
+}
+
 // announce works out a change and writes it down; it returns the word to be.
 func (w *Words) announce(e *entry, kind uint32, granted accounting.Bytes, old ipc.Word,
 	next func(credit, flags uint64) (uint64, uint64, accounting.Bytes)) ipc.Word {
@@ -265,7 +280,9 @@ func (w *Words) announce(e *entry, kind uint32, granted accounting.Bytes, old ip
 	newCredit, flags, after := next(credit, old.Flags())
 	swapped := ipc.MakeWord(newCredit, ipc.NextEpoch(old.Epoch()), flags)
 	e.record.Announce(kind, swapped.Epoch(), uint64(after))
+	faults.At("mark.announced")
 	e.low().Store(uint64(swapped.WithFlags(0)))
+	faults.At("mark.stored")
 	return swapped
 }
 

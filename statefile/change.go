@@ -1,6 +1,10 @@
 package statefile
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/gpuarb/gpuarb/faults"
+)
 
 // Announce writes down a change of this lease's credit word before it is made:
 // the epoch that the word will carry and what is granted once it does.
@@ -8,11 +12,29 @@ func (l *Lease) Announce(kind uint32, epoch uint16, after uint64) {
 	l.Epoch = uint32(epoch)
 	l.After = after
 	atomic.StoreUint32(&l.Open, kind)
+	switch kind {
+	case ChangeTake:
+		faults.At("take.announced")
+	case ChangeGive:
+		faults.At("give.announced")
+	case ChangeFlag:
+		faults.At("flag.announced")
+	}
 }
 
 // Finish makes the announced change true and closes it.
 func (l *Lease) Finish() {
 	atomic.StoreUint64(&l.Granted, l.After)
+	switch l.Open {
+	case ChangeTake:
+		faults.At("take.granted")
+	case ChangeGive:
+		faults.At("give.granted")
+	case ChangeGrant:
+		faults.At("grant.granted")
+	case ChangeFlag:
+		faults.At("flag.granted")
+	}
 	atomic.StoreUint32(&l.Open, ChangeNone)
 }
 
@@ -22,7 +44,9 @@ func (l *Lease) Finish() {
 func (l *Lease) Grant(s Answers, index int, request, bytes, after uint64) {
 	l.Request, l.Bytes, l.After = request, bytes, after
 	atomic.StoreUint32(&l.Open, ChangeGrant)
+	faults.At("grant.announced")
 	s.remember(Answered{Request: request, Bytes: bytes, Lease: uint32(index)})
+	faults.At("grant.remembered")
 	l.Finish()
 }
 
@@ -30,12 +54,15 @@ func (l *Lease) Grant(s Answers, index int, request, bytes, after uint64) {
 func (l *Lease) SetStreams(s Answers, index int, request uint64, after uint32) {
 	l.Request, l.After = request, uint64(after)
 	atomic.StoreUint32(&l.Open, ChangeStreams)
+	faults.At("streams.announced")
 	s.remember(Answered{Request: request, Lease: uint32(index), Kind: AnsweredStreams})
+	faults.At("streams.remembered")
 	l.finishStreams()
 }
 
 func (l *Lease) finishStreams() {
 	atomic.StoreUint32(&l.Streams, uint32(l.After))
+	faults.At("streams.counted")
 	atomic.StoreUint32(&l.Open, ChangeNone)
 }
 
@@ -43,12 +70,15 @@ func (l *Lease) finishStreams() {
 func (l *Lease) SetContexts(s Answers, index int, request uint64, after uint32) {
 	l.Request, l.After = request, uint64(after)
 	atomic.StoreUint32(&l.Open, ChangeContexts)
+	faults.At("contexts.announced")
 	s.remember(Answered{Request: request, Lease: uint32(index), Kind: AnsweredContexts})
+	faults.At("contexts.remembered")
 	l.finishContexts()
 }
 
 func (l *Lease) finishContexts() {
 	atomic.StoreUint32(&l.Contexts, uint32(l.After))
+	faults.At("contexts.counted")
 	atomic.StoreUint32(&l.Open, ChangeNone)
 }
 

@@ -36,6 +36,7 @@ type Options struct {
 	Stopped bool          // do not start the daemon yet
 	Daemon  []string      // more flags of gpuarbd
 	Binary  string        // another gpuarbd than the built one
+	Environ []string      // more of the daemon's environment, KEY=VALUE
 	System  bool          // this machine's own driver and devices in place of simulated ones
 	Life    time.Duration // how long the test may take; 0: bounded.Lifetime
 }
@@ -160,6 +161,24 @@ func (m *Machine) Use(daemon string) {
 	m.o.Binary = daemon
 }
 
+// Arm gives the daemons that are started from here on more environment, KEY=VALUE.
+func (m *Machine) Arm(env ...string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.o.Environ = env
+}
+
+// Exited is closed when the daemon that runs now, or ran last, has ended, by itself or not.
+func (m *Machine) Exited() <-chan struct{} {
+	m.T.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.daemon == nil {
+		m.fatalf("no daemon runs")
+	}
+	return m.daemon.exited
+}
+
 // TryStart is Start for a daemon that may refuse to.
 func (m *Machine) TryStart() error {
 	ready, path, err := notifySocket(m.Dir)
@@ -181,13 +200,13 @@ func (m *Machine) TryStart() error {
 		args = append(args, "--config", empty)
 	}
 	m.mu.Lock()
-	program := m.o.Binary
+	program, environ := m.o.Binary, m.o.Environ
 	m.mu.Unlock()
 	if program == "" {
 		program = Build(m.T, "gpuarbd")
 	}
 	cmd := exec.Command(program, args...)
-	cmd.Env = append(m.Env(), "NOTIFY_SOCKET="+path)
+	cmd.Env = append(append(m.Env(), "NOTIFY_SOCKET="+path), environ...)
 	cmd.Stdout, cmd.Stderr = m, m
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = bounded.Grace

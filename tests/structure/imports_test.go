@@ -20,7 +20,11 @@ type ban struct {
 var bans = []ban{
 	{from: "accounting", what: []string{module}, reason: "the ledger is a leaf"},
 	{from: "ipc", what: []string{module}, reason: "the wire is a leaf: it knows bytes, not policy"},
-	{from: "statefile", what: []string{module}, reason: "the surviving mapping decides nothing"},
+	{from: "faults", what: []string{module}, reason: "everybody may name a place to die"},
+	{
+		from: "statefile", what: []string{module}, allow: []string{module + "/faults"},
+		reason: "the surviving mapping decides nothing",
+	},
 	{from: "version", what: []string{module}, reason: "everybody may name the version"},
 	{
 		from: "arbiter", what: []string{module}, allow: []string{module + "/accounting"},

@@ -1,0 +1,19 @@
+//go:build full
+
+package soak
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestFullDiesInEachPlace has the daemon die in each place, the first time that it comes
+// there, and the second, and so on.
+func TestFullDiesInEachPlace(t *testing.T) {
+	for time := range 12 {
+		t.Run(fmt.Sprint(time+1), func(t *testing.T) {
+			t.Parallel()
+			dieAt(t, places(t), time+1, time > 0)
+		})
+	}
+}

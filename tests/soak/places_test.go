@@ -1,0 +1,212 @@
+package soak
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+const mib = 1 << 20
+
+var placeInSource = regexp.MustCompile(`faults\.At\("([^"]+)"\)`)
+
+// places are those that the source names.
+func places(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	for _, dir := range []string{"daemon", "shim", "statefile"} {
+		err := filepath.WalkDir(filepath.Join("..", "..", dir), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(path) != ".go" {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, m := range placeInSource.FindAllSubmatch(text, -1) {
+				names = append(names, string(m[1]))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// TestShippedWithoutPlaces: the daemon that is installed cannot be told to die.
+func TestShippedWithoutPlaces(t *testing.T) {
+	t.Parallel()
+	shipped, err := os.ReadFile(rig.Build(t, "gpuarbd"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	armed, err := os.ReadFile(rig.Build(t, "faults/gpuarbd"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(places(t), "GPUARB_FAULT") {
+		if bytes.Contains(shipped, []byte(name)) {
+			t.Errorf("%s is in the shipped binary", name)
+		}
+		if !bytes.Contains(armed, []byte(name)) {
+			t.Errorf("%s is not in the other one: this test sees nothing", name)
+		}
+	}
+}
+
+// scene is a machine where everything happens that a place is in.
+type scene struct {
+	t              *testing.T
+	m              *rig.Machine
+	k              *keeper
+	kept           *rig.Program // of a job of 300 MiB, of which it holds 100
+	lender, waiter *rig.Program
+}
+
+func newScene(t *testing.T) *scene {
+	m := rig.New(t, rig.Options{Devices: "1G", NoMount: true, Binary: rig.Build(t, "faults/gpuarbd"), Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
+		Config: "schema_version = 1\n[defaults]\non_loss = \"closed\"\non_full = \"wait\"\nwait_timeout = \"max\"\ndeadlock_grace = \"10m\"\n"})
+	s := &scene{t: t, m: m, kept: run(m, "--memory", "300M"), lender: preload(m), waiter: preload(m)}
+	s.kept.Want("alloc kept 100M", "ok")
+	s.k = keep(t, m)
+	return s
+}
+
+// run starts a program under `gpuarb run`.
+func run(m *rig.Machine, args ...string) *rig.Program {
+	m.T.Helper()
+	return m.Interact(m.Gpuarb(append(append([]string{"run"}, args...), "--", rig.Build(m.T, "programs/cudaprog-dlsym"), "-")...))
+}
+
+// preload starts a program with the bare preload.
+func preload(m *rig.Machine) *rig.Program {
+	m.T.Helper()
+	return m.Interact(m.Command(m.PreloadEnv(), rig.Build(m.T, "programs/cudaprog-dlsym"), "-"))
+}
+
+// act is one of everything: a job and a bare process begin and end, bytes are granted, lent,
+// recalled, waited for, reported and taken back, streams and contexts come and go, and limits
+// change.
+func (s *scene) act() {
+	s.t.Helper()
+	guest, job := s.begin(), s.begin("--memory", "64M", "--streams", "2")
+	job.Want("alloc a 20M", "ok")
+	brim(s.t, job, 20*mib, 64*mib)
+	for range 2 {
+		guest.Want("stream s", "ok")
+		guest.Want("context c", "ok")
+		guest.Want("alloc small 1000", "ok")
+		guest.Want("free small", "ok")
+		guest.Want("destroy c", "ok")
+		guest.Want("streamdestroy s", "ok")
+	}
+	guest.Want("primary p", "ok") // a context again
+	s.lender.Want("alloc big 500M", "ok")
+	s.lender.Want("free big", "ok") // and is its credit
+	guest.Want("alloc much 600M", "ok")
+	s.waiter.Tell("alloc w 450M")
+	rig.Eventually(s.t, "it waits", func() bool { return s.queued() == 1 })
+	guest.Want("free much", "ok")
+	s.waiter.Expect("alloc w ok")
+	s.waiter.Want("free w", "ok")
+	s.lender.Want("alloc big 300M", "ok")
+	s.lender.Want("free big", "ok")
+	s.limit(s.lender, "memory.max=200M")
+	brim(s.t, s.lender, 0, 200*mib)
+	s.limit(s.lender, "memory.max=max")
+	guest.End()
+	job.End()
+	rig.Eventually(s.t, "the guests are gone", func() bool { return s.leases() == 3 })
+}
+
+// begin starts a program under `gpuarb run`, again where it finds no daemon: one that it never
+// saw it does not look for.
+func (s *scene) begin(args ...string) *rig.Program {
+	s.t.Helper()
+	const again = `for i in $(seq 100); do "$@"; r=$?; [ $r -eq 125 ] || exit $r; sleep 0.05; done`
+	cmd := s.m.Gpuarb(append(append([]string{"run"}, args...), "--", rig.Build(s.t, "programs/cudaprog-dlsym"), "-")...)
+	cmd.Args = append([]string{"sh", "-c", again, "sh", cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = "/bin/sh"
+	return s.m.Interact(cmd)
+}
+
+// queued and leases ask a daemon that may die of it.
+func (s *scene) queued() int { return len(s.text("queue")) }
+func (s *scene) leases() int { return len(s.text("ps")) }
+
+// text is what a command of gpuarb lists, line by line, without the header.
+func (s *scene) text(command string) []string {
+	s.t.Helper()
+	for range 100 {
+		r := rig.Run(s.t, s.m.Gpuarb(command))
+		if lines := strings.Split(strings.TrimSpace(r.Stdout), "\n"); r.Code == 0 {
+			return lines[1:]
+		}
+	}
+	s.t.Fatalf("gpuarb %s says nothing", command)
+	return nil
+}
+
+// limit sets a limit of a program's, again where the daemon died of it.
+func (s *scene) limit(p *rig.Program, to string) {
+	s.t.Helper()
+	pid := fmt.Sprint(p.PID())
+	rig.Eventually(s.t, "the limit is set", func() bool { return rig.Run(s.t, s.m.Gpuarb("limit", pid, to)).Code == 0 })
+}
+
+// dieAt has the daemon die in each of the places, at the time there that is said. rare says
+// that it need not come there so often.
+func dieAt(t *testing.T, names []string, time int, rare bool) {
+	s := newScene(t)
+	for _, name := range names {
+		deaths := s.k.died()
+		s.k.again(fmt.Sprintf("GPUARB_FAULT=%s:%d", name, time))
+		s.t.Logf("it is to die in %s, the %d. time", name, time)
+		for _, p := range []*rig.Program{s.kept, s.lender, s.waiter} {
+			p.Ask("info") // takes its session up again
+		}
+		s.act()
+		switch died := s.k.died() > deaths; {
+		case !died && !rare:
+			t.Errorf("%s: nothing that is done here leads there", name)
+		case !died:
+			s.k.again()
+		}
+		s.k.ready()
+		settle(t, s.m, s.kept, s.lender, s.waiter)
+		brim(t, s.kept, 100*mib, 300*mib)
+		if t.Failed() {
+			t.FailNow()
+		}
+	}
+	s.k.stop()
+	gone(t, s.m, s.kept, s.lender, s.waiter)
+}
+
+// TestDiesInEachPlace has the daemon die once in each place that the source names.
+func TestDiesInEachPlace(t *testing.T) {
+	t.Parallel()
+	const groups = 4
+	all := places(t)
+	if len(all) < 40 {
+		t.Fatalf("only %d places", len(all))
+	}
+	for g := range groups {
+		var names []string
+		for i := g; i < len(all); i += groups {
+			names = append(names, all[i])
+		}
+		t.Run(fmt.Sprint(g), func(t *testing.T) {
+			t.Parallel()
+			dieAt(t, names, 1, false)
+		})
+	}
+}
