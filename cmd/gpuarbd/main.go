@@ -111,6 +111,9 @@ func serve(ctx context.Context, o daemon.Options) error {
 	// Deciding on a request makes no garbage, and so a collection costs less than the
 	// memory that would wait for it.
 	debug.SetGCPercent(50)
+	// Each file is made with the mode that it is to have, whoever starts the daemon: in a
+	// folder that is his alone, others could not ask, and would run unarbitrated.
+	syscall.Umask(0o022)
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	hup := make(chan os.Signal, 1)

@@ -1,0 +1,61 @@
+package e2e
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// TestUmask: whatever umask the daemon is started with, its socket, folders and files are for
+// the same people.
+func TestUmask(t *testing.T) {
+	t.Parallel()
+	want := ""
+	for _, umask := range []string{"022", "000", "027", "077", "777"} {
+		m := rig.New(t, rig.Options{Devices: "8G", Stopped: true})
+		script := filepath.Join(m.Dir, "gpuarbd")
+		text := fmt.Sprintf("#!/bin/sh\numask %s\nexec %s \"$@\"\n", umask, rig.Build(t, "gpuarbd"))
+		if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		m.Socket = filepath.Join(m.Dir, "run", "gpuarb.sock")
+		m.Use(script)
+		m.Start()
+		m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym"))).End()
+		got := modes(t, filepath.Join(m.Dir, "run"), filepath.Join(m.Dir, "gpu"))
+		if want == "" {
+			want = got
+		}
+		if got != want {
+			t.Errorf("umask %s:\n%swant, as with 022:\n%s", umask, got, want)
+		}
+		m.Stop()
+	}
+}
+
+// modes lists what is in some folders with its mode, without its bytes.
+func modes(t *testing.T, dirs ...string) string {
+	t.Helper()
+	var text strings.Builder
+	for _, dir := range dirs {
+		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := entry.Info()
+			if err == nil {
+				fmt.Fprintln(&text, info.Mode(), strings.TrimPrefix(path, filepath.Dir(dir)))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return text.String()
+}
