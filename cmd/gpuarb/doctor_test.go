@@ -99,13 +99,13 @@ func TestDoctorQueries(t *testing.T) {
 func TestDoctorSick(t *testing.T) {
 	daemon := startDaemon(t, func(d *fakeDaemon) { d.state.Devices = nil })
 	root := machine(t, map[string]string{"proc/self/mountinfo": mountTable, "gpu/version": "1.0\n", "dev/fuse": ""})
-	got := examine(t, root, map[string]string{"GPUARB_SOCKET": daemon.socket, "LD_LIBRARY_PATH": "/no:"})
+	got := examine(t, root, map[string]string{"GPUARB_SOCKET": daemon.socket, "LD_LIBRARY_PATH": "/no:", "GPUARB_LIB": "/nowhere/libgpuarb.so"})
 	for check, want := range map[string]finding{
 		"daemon":  {Verdict: fine, Text: "answers at " + daemon.socket},
 		"version": {Verdict: note, Text: "gpuarb is " + version.Version + ", the daemon is 9.9"},
 		"devices": {Verdict: wrong, Text: "the daemon knows no GPU on this machine"},
 		"driver":  {Verdict: wrong, Text: "the dynamic linker finds no libcuda.so.1 (LD_LIBRARY_PATH, its cache, the standard folders)"},
-		"shim":    {Verdict: wrong, Text: "no libgpuarb.so that can be preloaded (tried /nowhere/bin/libgpuarb.so: no such file or directory;"},
+		"shim":    {Verdict: wrong, Text: "no libgpuarb.so that can be preloaded (tried /nowhere/libgpuarb.so: no such file or directory)"},
 		"catches": {Verdict: unknown, Text: "needs both the driver and the shim"},
 		"fuse":    {Verdict: note, Text: "/dev/fuse is no device"},
 		"mount":   {Verdict: wrong, Text: `/gpu is served by version "1.0", the daemon is "9.9"`},

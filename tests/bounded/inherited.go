@@ -3,6 +3,8 @@ package bounded
 import (
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,10 +14,14 @@ import (
 const longestTemp = 24
 
 // What the tests inherit from whoever starts them is made what it is in a login shell:
-// no test depends on it.
+// no test depends on it. A test binary that is started again as another program, without
+// go test's flags, keeps what it was given.
 func init() {
-	inheritNoIgnoredSignals()
-	inheritNoLongTemp()
+	if slices.ContainsFunc(os.Args, func(arg string) bool { return strings.HasPrefix(arg, "-test.") }) {
+		inheritNoIgnoredSignals()
+		inheritNoLongTemp()
+		unix.Umask(0o022) // tests hand files to other users; TestUmask has the daemon under others
+	}
 }
 
 // inheritNoIgnoredSignals has the programs that a test starts begin with default

@@ -1,6 +1,7 @@
 package bounded
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,15 +10,21 @@ import (
 )
 
 // TestInherited runs this program again as nohup, a background job and a user with a long
-// TMPDIR have it: what it starts knows nothing of that.
+// TMPDIR and another umask have it: what it starts knows nothing of that.
 func TestInherited(t *testing.T) {
 	if os.Getenv("BOUNDED_TEST_INHERITED") != "" {
-		out, err := exec.Command("sh", "-c", `grep ^SigIgn /proc/$$/status; echo "$TMPDIR"`).CombinedOutput()
+		const script = `grep ^SigIgn /proc/$$/status; echo "$TMPDIR"; umask`
+		out, err := exec.Command("sh", "-c", script).CombinedOutput()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Fields(string(out)); len(got) != 3 || got[1] != "0000000000000000" || got[2] != "/tmp" {
-			t.Errorf("a program starts with %q", got)
+		var ignored uint64
+		var dir, umask string
+		if _, err := fmt.Sscanf(string(out), "SigIgn: %x\n%s\n%s\n", &ignored, &dir, &umask); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if hupOrInt := uint64(3); ignored&hupOrInt != 0 || dir != "/tmp" || umask != "0022" {
+			t.Errorf("a program starts with\n%s", out)
 		}
 		return
 	}
@@ -25,7 +32,7 @@ func TestInherited(t *testing.T) {
 	if err := os.MkdirAll(long, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	cmd := Command(t, Patience, "sh", "-c", `trap "" HUP INT; exec "$0" "$@"`, os.Args[0], "-test.run=^TestInherited$")
+	cmd := Command(t, Patience, "sh", "-c", `trap "" HUP INT; umask 077; exec "$0" "$@"`, os.Args[0], "-test.run=^TestInherited$")
 	cmd.Env = append(os.Environ(), "BOUNDED_TEST_INHERITED=1", "TMPDIR="+long)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)

@@ -202,7 +202,7 @@ func TestRootless(t *testing.T) {
 	if r.Code != 0 || !strings.HasPrefix(r.Stdout, "PID USER GPU") {
 		t.Errorf("exit status %d\n%s\n%s", r.Code, r.Stdout, r.Stderr)
 	}
-	mistake{"no daemon any more", as(filepath.Join(build, "gpuarb"), "ps"),
+	mistake{"no daemon any more", bounded.Bare(as(filepath.Join(build, "gpuarb"), "ps")),
 		[]string{filepath.Join(runtime, "gpuarb/gpuarb.sock"), "/run/gpuarb/gpuarb.sock"}, 69}.check(t)
 }
 
