@@ -177,7 +177,7 @@ func (a *Arbiter) mayWait(now time.Time, t *ticket) Reason {
 // process's. A user other than root may have half of them, and all users but root seven eighths.
 const (
 	MaxTickets          = 1 << 14
-	MaxTicketsOfProcess = 128
+	MaxTicketsOfProcess = 512
 )
 
 // crowded says why a request may not wait besides those that do; "": it may.

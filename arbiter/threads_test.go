@@ -105,7 +105,7 @@ func TestWaitersOfAProcessAreBounded(t *testing.T) {
 			t.Fatalf("request %d: %+v", n, o)
 		}
 	}
-	if o := c.alloc(1); o.Waiting != 0 || o.Reason != arbiter.ReasonCrowded || !strings.Contains(o.Explain, "128 requests waiting") {
+	if o := c.alloc(1); o.Waiting != 0 || o.Reason != arbiter.ReasonCrowded || !strings.Contains(o.Explain, "512 requests waiting") {
 		t.Errorf("%+v", o)
 	}
 	other := w.client(0, 0)

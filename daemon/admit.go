@@ -14,7 +14,7 @@ func (cl *client) alloc(m ipc.Message) error {
 		return err
 	}
 	d, h := cl.d, m.Header
-	place := d.comesAgain(cl.conn.Peer(), h, req.Flags&ipc.FlagRetry != 0)
+	place := cl.comesAgain(h, req.Flags&ipc.FlagRetry != 0)
 	d.mu.Lock()
 	l, err := cl.s.lease(req.Slot)
 	if err != nil {
@@ -146,7 +146,7 @@ func (cl *client) stream(m ipc.Message) error {
 	d, h := cl.d, m.Header
 	var place arbiter.Place
 	if req.Count > 0 {
-		place = d.comesAgain(cl.conn.Peer(), h, req.Flags&ipc.FlagRetry != 0)
+		place = cl.comesAgain(h, req.Flags&ipc.FlagRetry != 0)
 	}
 	d.mu.Lock()
 	l, err := cl.s.lease(req.Slot)

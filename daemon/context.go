@@ -18,7 +18,7 @@ func (cl *client) context(m ipc.Message) error {
 	d, h := cl.d, m.Header
 	var place arbiter.Place
 	if req.Count > 0 && req.Flags&ipc.FlagNoticed == 0 {
-		place = d.comesAgain(cl.conn.Peer(), h, req.Flags&ipc.FlagRetry != 0)
+		place = cl.comesAgain(h, req.Flags&ipc.FlagRetry != 0)
 	}
 	d.mu.Lock()
 	l, err := cl.s.lease(req.Slot)

@@ -60,6 +60,7 @@ type Daemon struct {
 	jobByKey     map[uint64]*job
 	conns        map[*ipc.Conn]*client
 	ofProcess    map[int][]*session
+	turns        turns // has a lock of its own
 	jobsOfRunner map[int][]*job
 	threadRows   map[int]map[uint32]int // rows of the state file, by lease record and thread
 	kept         keptLimits
@@ -125,6 +126,9 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 // come at any moment.
 func (d *Daemon) start() error {
 	raiseFileLimit()
+	// With one processor, a connection that is never without a message would keep the runtime from
+	// looking at the others for 10 ms at a time.
+	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
 	if err := d.openListener(); err != nil {
 		return err
 	}
@@ -287,7 +291,10 @@ func (d *Daemon) mount() error {
 }
 
 // Snapshot is the whole state at this moment. It implements gpufs.View.
-func (d *Daemon) Snapshot() accounting.Snapshot {
+func (d *Daemon) Snapshot() accounting.Snapshot { return d.texts.states.get(d.snapshot) }
+
+// snapshot is Snapshot, however often it is asked for.
+func (d *Daemon) snapshot() accounting.Snapshot {
 	d.mu.Lock()
 	s := d.arb.Snapshot(d.now())
 	s.Stats.ClampedWords = max(s.Stats.ClampedWords, d.words.Clamped())

@@ -48,7 +48,7 @@ func (cl *client) jobOpen(m ipc.Message) error {
 	if err != nil {
 		return err
 	}
-	place := d.comesAgain(c.Peer(), h, req.Flags&ipc.JobRetry != 0)
+	place := cl.comesAgain(h, req.Flags&ipc.JobRetry != 0)
 	rep, waits, err := d.openJob(cl, h, &req, proc, place)
 	var refusal *arbiter.Refusal
 	switch {

@@ -80,11 +80,14 @@ func (d *Daemon) recoverPlaces() {
 
 // comesAgain returns the place of a request that waited before, when it is its turn to
 // come back; the zero Place for any other, when nobody is to come back before it.
-func (d *Daemon) comesAgain(peer ipc.Peer, h ipc.Header, retry bool) arbiter.Place {
-	if !d.awaited.Load() {
-		return arbiter.Place{}
+func (cl *client) comesAgain(h ipc.Header, retry bool) (place arbiter.Place) {
+	if cl.d.awaited.Load() {
+		cl.outOfTurn(func() { place = cl.d.comesAgain(cl.conn.Peer(), h, retry) })
 	}
-	var place arbiter.Place
+	return place
+}
+
+func (d *Daemon) comesAgain(peer ipc.Peer, h ipc.Header, retry bool) (place arbiter.Place) {
 	arrival := uint64(math.MaxUint64)
 	d.mu.Lock()
 	if k, ok := d.places.of[keyOf(peer, h)]; ok && retry {

@@ -53,7 +53,7 @@ func (d *Daemon) accept(ctx context.Context) {
 			_ = c.Close()
 			return
 		}
-		cl := &client{d: d, conn: c}
+		cl := &client{d: d, conn: c, turn: d.turns.enter(c.Peer())}
 		d.conns[c] = cl
 		d.wg.Go(cl.serve)
 		d.mu.Unlock()
@@ -71,6 +71,8 @@ type client struct {
 	waits  *parked
 	unread atomic.Pointer[grant] // last, or nil
 	last   grant                 // the daemon's lock guards it
+	turn   *turn
+	held   held // its goroutine's
 }
 
 // serve answers one connection's requests, one after the other.
@@ -79,6 +81,7 @@ func (cl *client) serve() {
 	defer func() {
 		_ = c.Close()
 		cl.abandon(unread)
+		d.turns.leave(c.Peer())
 		d.mu.Lock()
 		delete(d.conns, c)
 		d.mu.Unlock()
@@ -167,6 +170,8 @@ func (cl *client) handle(m ipc.Message) error {
 		cl.waits = nil // whoever asks the next thing has read the reply to the last
 		cl.unread.Store(nil)
 	}
+	cl.takeTurn(heldFor(m.Header.Type))
+	defer cl.giveTurn()
 	switch m.Header.Type {
 	case ipc.TypeGiveUp:
 		cl.giveUp()

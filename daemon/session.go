@@ -119,7 +119,7 @@ func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s
 	if err != nil {
 		return nil, false, err
 	}
-	place := d.comesAgain(c.Peer(), head, true)
+	place := cl.comesAgain(head, true)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer d.drainEvents()

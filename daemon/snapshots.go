@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
@@ -16,43 +17,18 @@ const (
 	readersPerUser = 32
 )
 
-// snapshots makes the texts that clients ask for, one at a time: who asks while
-// another waits for his turn gets the same text, which is made after both have asked.
+// snapshots makes the state, and the texts of it that clients ask for.
 type snapshots struct {
-	turn sync.Mutex // held by whoever makes a text; taken before mu
+	states paced[accounting.Snapshot]
+	texts  paced[text]
 
 	mu      sync.Mutex
-	pending *flight                  // waits for its turn; nil: none does
 	readers map[uint32]chan struct{} // by user: a token for each that is sent one
 }
 
-// flight is a text for everybody who asked before it was made.
-type flight struct {
-	done chan struct{}
-	text []byte
+type text struct {
+	json []byte
 	err  error
-}
-
-// text returns a text that is made after it was asked for.
-func (s *snapshots) text(marshal func() ([]byte, error)) ([]byte, error) {
-	s.mu.Lock()
-	if f := s.pending; f != nil {
-		s.mu.Unlock()
-		<-f.done
-		return f.text, f.err
-	}
-	f := &flight{done: make(chan struct{})}
-	s.pending = f
-	s.mu.Unlock()
-
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	s.mu.Lock()
-	s.pending = nil
-	s.mu.Unlock()
-	defer close(f.done)
-	f.text, f.err = marshal()
-	return f.text, f.err
 }
 
 // enter waits for a place among a user's readers; false: none came free in time.
@@ -85,9 +61,12 @@ func (cl *client) snapshot(m ipc.Message) error {
 		return refused(ipc.StatusTooMany, "%d clients of user %d are reading snapshots, and do not come to an end", readersPerUser, uid)
 	}
 	defer leave()
-	text, err := cl.d.texts.text(func() ([]byte, error) { return json.Marshal(cl.d.Snapshot()) })
-	if err != nil {
-		return err
+	made := cl.d.texts.texts.get(func() (t text) {
+		t.json, t.err = json.Marshal(cl.d.snapshot())
+		return t
+	})
+	if made.err != nil {
+		return made.err
 	}
-	return cl.conn.ReplySnapshot(m.Header, text, snapshotTimeout)
+	return cl.conn.ReplySnapshot(m.Header, made.json, snapshotTimeout)
 }

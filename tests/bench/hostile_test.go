@@ -1,0 +1,285 @@
+package bench
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// BenchmarkBesideHostile is the median round trip of an honest request, alone and beside one
+// hostile process, in turns: each round starts one, and ends it. The hostile one has the lowest
+// priority, so that what is measured is the daemon's work for it and not its own; on a machine
+// that is busy with other things it hardly runs, and the figures say nothing. ratio is the
+// median of the rounds.
+func BenchmarkBesideHostile(b *testing.B) {
+	for _, name := range slices.Sorted(maps.Keys(hostiles)) {
+		b.Run("by="+name, func(b *testing.B) {
+			m := rig.New(b, rig.Options{Devices: "64T,64T", NoMount: true, Binary: *daemonPath,
+				Daemon: []string{"--debug=false"}}) // whose lines this process would have to read
+			var alone, beside, ratios []float64
+			s, slot := session(b, m) // who waits for the device finds it there
+			honest := func() float64 { return honestMedian(b, s, slot) }
+			for range b.N {
+				x := honest()
+				h := start(b, m.Command(append(m.Env(), hostileVariable+"="+name, "GPUARB_SOCKET="+m.Socket,
+					"HOSTILE_DEVICES="+uuids(m)), "nice", "-n", fmt.Sprint(*niceness), os.Args[0]))
+				y := honest()
+				_ = h.cmd.Process.Kill()
+				h.end()
+				rig.Eventually(b, "the hostile process is gone", func() bool {
+					return len(m.Snapshot().Processes) == 1 && len(m.Snapshot().Queue) == 0
+				})
+				alone, beside, ratios = append(alone, x), append(beside, y), append(ratios, y/x)
+			}
+			slices.Sort(ratios)
+			b.ReportMetric(middle(alone), "alone-p50-ns")
+			b.ReportMetric(middle(beside), "beside-p50-ns")
+			b.ReportMetric(middle(ratios), "ratio")
+			b.ReportMetric(ratios[0], "ratio-min")
+			b.ReportMetric(ratios[len(ratios)-1], "ratio-max")
+		})
+	}
+}
+
+// honestMedian is the median round trip of a client's requests, in nanoseconds.
+func honestMedian(b *testing.B, s *ipc.ShimSession, slot uint32) float64 {
+	b.Helper()
+	took := make([]time.Duration, 5000)
+	for i := range took {
+		began := time.Now()
+		if _, err := s.Main.Alloc(context.Background(), ipc.AllocRequest{Slot: slot, Kind: ipc.MemoryPlain, Bytes: 4096}); err != nil {
+			b.Fatal(err)
+		}
+		took[i] = time.Since(began)
+	}
+	return float64(percentile(took, 50).Nanoseconds())
+}
+
+func uuids(m *rig.Machine) string {
+	var all []string
+	for _, d := range m.Snapshot().Devices {
+		all = append(all, strings.ReplaceAll(strings.TrimPrefix(d.UUID, "GPU-"), "-", ""))
+	}
+	return strings.Join(all, ",")
+}
+
+func parse(text string) (id ipc.UUID) {
+	if n, err := hex.Decode(id[:], []byte(text)); err != nil || n != len(id) {
+		panic("no UUID: " + text)
+	}
+	return id
+}
+
+func middle(all []float64) float64 {
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// daemonPath lets a daemon of another commit be measured.
+var daemonPath = flag.String("bench.daemon", "", "another gpuarbd to measure")
+
+// niceness is the hostile process's: 0 competes for the processors too.
+var niceness = flag.Int("bench.nice", 19, "of the hostile process")
+
+// hostileVariable makes this binary a hostile process instead of the benchmarks.
+const hostileVariable = "BENCH_HOSTILE"
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(hostileVariable); name != "" {
+		h := &hostile{socket: os.Getenv("GPUARB_SOCKET")}
+		for _, text := range strings.Split(os.Getenv("HOSTILE_DEVICES"), ",") {
+			h.devices = append(h.devices, parse(text))
+		}
+		hostiles[name](h)
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// hostile is this process as it does one thing for as long as it lives, as fast as it can.
+type hostile struct {
+	socket  string
+	devices []ipc.UUID
+	once    sync.Once
+}
+
+// ready says that what it does has begun.
+func (h *hostile) ready() { h.once.Do(func() { fmt.Println("ready") }) }
+
+func (h *hostile) dial() *ipc.Client {
+	c, err := ipc.Dial(context.Background(), h.socket)
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// session opens a session with a lease on each device; the slot is that of the first.
+func (h *hostile) session(scope uint32) (*ipc.Client, ipc.Token, uint32) {
+	c := h.dial()
+	s, err := c.HelloShim(context.Background(), ipc.HelloRequest{Memory: ipc.NoLimit, SlotScope: scope})
+	for errors.Is(err, ipc.StatusTooMany) { // those that have ended are not forgotten yet
+		s, err = c.HelloShim(context.Background(), ipc.HelloRequest{Memory: ipc.NoLimit, SlotScope: scope})
+	}
+	if err != nil {
+		panic(err)
+	}
+	var slot uint32
+	for i, d := range slices.Backward(h.devices) {
+		at, err := c.Attach(context.Background(), d)
+		if err != nil {
+			panic(err)
+		}
+		if i == 0 {
+			slot = at.Slot
+		}
+	}
+	return c, s.Hello.Session, slot
+}
+
+// all runs n of f at once, for ever.
+func all(n int, f func(i int)) {
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			for {
+				f(i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// pour sends messages without waiting for replies, which it throws away.
+func (h *hostile) pour(token ipc.Token, message []byte) {
+	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: h.socket, Net: "unixpacket"})
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	go func() {
+		for room := make([]byte, 1<<16); ; {
+			if _, err := c.Read(room); err != nil {
+				return
+			}
+		}
+	}()
+	if !token.IsZero() {
+		_, _ = c.Write(ipc.Marshal(nil, ipc.Header{Type: ipc.TypeJoin, Request: 1}, &ipc.JoinRequest{Session: token}))
+	}
+	for err == nil {
+		_, err = c.Write(message)
+	}
+}
+
+var hostiles = map[string]func(h *hostile){
+	"threads": func(h *hostile) { // as many thread numbers as there are
+		c, _, slot := h.session(ipc.ScopeThread)
+		for n := uint32(1); ; n++ {
+			_, _ = c.ContextWaiting(context.Background(), ipc.ContextRequest{Slot: slot, Count: 1, Thread: n, Flags: ipc.FlagHold}, ipc.Wait{})
+			if n == 8000 {
+				h.ready()
+			}
+			if n > 8000 {
+				_, _ = c.Stream(context.Background(), slot, 1)
+				_, _ = c.Stream(context.Background(), slot, -1)
+			}
+		}
+	},
+	"leases": func(h *hostile) { // sessions with their leases, one after the other
+		h.ready()
+		all(4, func(int) {
+			c, _, _ := h.session(0)
+			_ = c.Bye(context.Background())
+			_ = c.Close()
+		})
+	},
+	"snapshots": func(h *hostile) {
+		var clients []*ipc.Client
+		for range 64 {
+			clients = append(clients, h.dial())
+		}
+		h.ready()
+		all(len(clients), func(i int) { _, _ = clients[i].Snapshot(context.Background()) })
+	},
+	"connections": func(h *hostile) { // that say nothing, and more and more of them
+		for range 800 {
+			h.dial()
+		}
+		h.ready()
+		all(8, func(int) {
+			if c, err := net.Dial("unixpacket", h.socket); err == nil {
+				_ = c.Close()
+			}
+		})
+	},
+	"queries": func(h *hostile) { // on as many connections as it may have
+		var clients []*ipc.Client
+		for range 8 {
+			c, token, _ := h.session(0)
+			clients = append(clients, c)
+			for range 60 {
+				other := h.dial()
+				if err := other.Join(context.Background(), token); err == nil {
+					clients = append(clients, other)
+				}
+			}
+		}
+		h.ready()
+		all(len(clients), func(i int) { _, _ = clients[i].Query(context.Background(), h.devices[0]) })
+	},
+	"freed": func(h *hostile) { // notices, which nothing answers
+		_, token, slot := h.session(0)
+		h.ready()
+		all(16, func(int) {
+			h.pour(token, ipc.Marshal(nil, ipc.Header{Type: ipc.TypeFreed, Request: 1}, &ipc.FreedNotice{Slot: slot}))
+		})
+	},
+	"rubbish": func(h *hostile) {
+		h.ready()
+		all(16, func(int) {
+			h.pour(ipc.Token{}, ipc.Marshal(nil, ipc.Header{Type: 9999, Request: 1}, &ipc.Empty{}))
+		})
+	},
+	"tickets": func(h *hostile) { // waiters on the honest one's device, that come and go
+		var wg sync.WaitGroup
+		for range 60 {
+			wg.Add(1)
+			go func() {
+				told := sync.OnceFunc(wg.Done)
+				for {
+					c := h.dial()
+					ctx, cancel := context.WithCancel(context.Background())
+					_, _ = c.OpenJobWaiting(ctx, ipc.JobOpenRequest{Memory: ipc.NoLimit, Min: ipc.NoLimit, WaitMillis: ipc.NoLimit,
+						Flags: ipc.JobExclusive | ipc.JobWait, Devices: 1}, ipc.Wait{Told: func(ipc.WaitingReply) { told(); cancel() }})
+					cancel()
+					_ = c.Close()
+				}
+			}()
+		}
+		h.ready()
+		wg.Wait()
+		select {}
+	},
+	"limits": func(h *hostile) { // its own, again and again
+		c, _, _ := h.session(0)
+		h.ready()
+		for n := uint64(1); ; n++ {
+			_ = ipc.Call(context.Background(), c, ipc.TypeLimit, &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(os.Getpid()),
+				Set: ipc.SetMax, Device: uint32(n % 2), Max: 1<<50 - n}, &ipc.Empty{})
+		}
+	},
+}
