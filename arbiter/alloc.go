@@ -16,7 +16,7 @@ func (a *Arbiter) Alloc(now time.Time, r AllocRequest) Outcome {
 		return Outcome{Reason: ReasonNoLease, Requested: r.Bytes, Explain: "the lease has ended"}
 	}
 	if l.lost {
-		return a.refuse(now, l, ReasonDeviceLost, &accounting.Refusal{Device: l.device.Index, Requested: r.Bytes}, "")
+		return a.refuse(now, l, ReasonDeviceLost, &accounting.Refusal{Device: l.device.Index, Requested: r.Bytes}, "", "")
 	}
 	a.sync(l)
 	if r.Bytes == 0 {
@@ -26,7 +26,7 @@ func (a *Arbiter) Alloc(now time.Time, r AllocRequest) Outcome {
 	if most := l.budget(); r.Bytes > most { // no recall could ever help
 		left := min(a.ledger.Room(l.sum), most)
 		return a.refuse(now, l, ReasonTooLarge, &accounting.Refusal{
-			Device: l.device.Index, Requested: r.Bytes, Remaining: left, Limit: most}, "")
+			Device: l.device.Index, Requested: r.Bytes, Remaining: left, Limit: most}, "", "")
 	}
 	if l.closed { // what was freed goes back before anything is given
 		a.settle(now, l)
@@ -91,14 +91,15 @@ func (j *job) reason(r *accounting.Refusal) Reason {
 	return ReasonOverBudget
 }
 
-// refuse counts a refusal and says why; text says it where the figures do not.
-func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.Refusal, text string) Outcome {
+// refuse counts a refusal and says why; text says it where the figures do not, and aside what
+// is free and not for this one.
+func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.Refusal, text, aside string) Outcome {
 	o := Outcome{
 		Reason: reason, Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit,
 		First: a.denied(l), Explain: text,
 	}
 	if text == "" {
-		a.explain(l, &o, r)
+		a.explain(l, &o, r, aside)
 	}
 	switch reason {
 	case ReasonTimeout, ReasonCancelled, ReasonDeadlock: // there is an event that says more

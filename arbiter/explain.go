@@ -51,7 +51,7 @@ func plain(text string) string {
 }
 
 // explain fills in who holds what at the limit that refused, and the line for people.
-func (a *Arbiter) explain(l *lease, o *Outcome, r *accounting.Refusal) {
+func (a *Arbiter) explain(l *lease, o *Outcome, r *accounting.Refusal, aside string) {
 	gpu, asked := l.device.Index, o.Requested.Exact()
 	switch o.Reason {
 	case ReasonDeviceLost:
@@ -59,7 +59,7 @@ func (a *Arbiter) explain(l *lease, o *Outcome, r *accounting.Refusal) {
 		return
 	case ReasonBusy, ReasonSlots:
 		o.Explain = fmt.Sprintf("GPU %d: what %s asks for would have to wait: %s", gpu, l.session.name(),
-			cmp.Or(a.slotHolders(l.touched, l.device), "others come first"))
+			cmp.Or(aside, a.slotHolders(l.touched, l.device), "others come first"))
 		return
 	case ReasonTooLarge:
 		whose := fmt.Sprintf("the device's %s", o.Limit.Human())
@@ -75,9 +75,46 @@ func (a *Arbiter) explain(l *lease, o *Outcome, r *accounting.Refusal) {
 		whose = a.whose(l, r.Budget, o.Limit)
 	}
 	o.Explain = fmt.Sprintf("out of memory on GPU %d: asked %s, %s left of %s", gpu, asked, o.Remaining.Exact(), whose)
+	if aside != "" {
+		o.Explain += ": " + aside
+	}
 	if o.Holders != "" {
 		o.Explain += "; holds: " + o.Holders
 	}
+}
+
+// setAside says what is free at the limit that refuses a lease's bytes and is kept for those
+// who wait in front, and for whom: "" where nothing is. What is left in the refusal is then what
+// this one would have been granted.
+func (a *Arbiter) setAside(now time.Time, t *ticket, why Reason, r *accounting.Refusal) string {
+	if t.lease == nil || t.bytes == 0 || why != ReasonDeviceFull && why != ReasonSharedFull && why != ReasonBusy {
+		return ""
+	}
+	d, sh := t.lease.device, t.job.shared
+	sums := a.ledger.Device(d.Index)
+	first, free := d.bytes.first, sums.Limit.Less(sums.Committed)
+	switch {
+	case t.at()&atShared != 0:
+		first, free = sh.line(d).first, sh.limits(d).Max.Less(sh.budget.Load(d.Index))
+	case t.fresh && !a.behind(now, &d.bytes, t):
+		first = d.fresh.first
+	}
+	if t.at()&(atBytes|atShared) == 0 || free == 0 || first == nil || !a.behind(now, &line{first: first}, t) {
+		return ""
+	}
+	r.Remaining = min(r.Remaining, a.beyond(now, t.lease, t.bytes))
+	ahead := 0
+	for _, other := range d.queue {
+		if other != first && other != t && a.compare(now, other, t) < 0 {
+			ahead++
+		}
+	}
+	whom := first.name() + ", which"
+	if ahead > 0 {
+		whom = fmt.Sprintf("%s and %d more, the first of which", first.name(), ahead)
+	}
+	return fmt.Sprintf("%s are free, and set aside for %s has waited %s for %s", free.Human(), whom,
+		brief(now.Sub(first.place.Since)), a.wants(first))
 }
 
 // limiter is the budget above the lease with the smallest memory.max.

@@ -1,6 +1,7 @@
 package arbiter_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -556,5 +557,39 @@ func TestAgeOfWaitersAndActivity(t *testing.T) {
 	}
 	if s := w.arb.Snapshot(w.now).Stats; s.LastRunMs != 5000 || s.LastWaitMs != 3000 || s.OldestQueuedMs != 0 || s.InFlight != 1 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// Who is refused because others wait in front hears what is free, and for whom it is set aside.
+func TestARefusalNamesThoseInFront(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 64*gib)
+	holder := w.client(0, 0)
+	holder.must(64*gib - 500*mib)
+	first := w.waiter(t, 1000)
+	first.must(100 * mib)
+	first.wait(2 * gib)
+	w.pass(12 * time.Second)
+	o := w.client(0, 0).alloc(100 * mib)
+	name := fmt.Sprintf("waiter[%d]", first.process.PID)
+	want := "out of memory on GPU 0: asked 100 MiB, 0 bytes left of the device's 64 GiB: 400 MiB are free, " +
+		"and set aside for " + name + ", which has waited 12 s for 2 GiB; holds: "
+	if o.Reason != arbiter.ReasonDeviceFull || o.Remaining != 0 || !strings.HasPrefix(o.Explain, want) {
+		t.Errorf("%+v\nwant %s", o, want)
+	}
+	if o := w.client(0, 0).alloc(450 * mib); o.Remaining != 0 || !strings.Contains(o.Explain, "400 MiB are free, and set aside for "+name) {
+		t.Errorf("%+v", o) // it would not have fitted either
+	}
+	second := w.waiter(t, 1000)
+	second.wait(3 * gib)
+	if o := w.client(0, 0).alloc(100 * mib); !strings.Contains(o.Explain, "set aside for "+name+" and 1 more, the first of which has waited 12 s for 2 GiB") {
+		t.Errorf("%+v", o)
+	}
+	busy := w.client(0, 0)
+	if o := w.arb.Alloc(w.now, arbiter.AllocRequest{Lease: busy.lease, Bytes: mib, Request: 1, NoWait: true}); !strings.Contains(o.Explain, "400 MiB are free, and set aside for "+name) {
+		t.Errorf("%+v", o)
+	}
+	holder.free(10 * gib)
+	if o := w.client(0, 0).alloc(100 * mib); !o.Granted {
+		t.Errorf("nobody waits any more: %+v", o)
 	}
 }

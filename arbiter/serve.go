@@ -230,16 +230,20 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, r *accounti
 		r = a.refusal(t, why)
 	}
 	a.disown(t)
+	aside := ""
+	if text == "" {
+		aside = a.setAside(now, t, why, r)
+	}
 	var answer Decision
 	switch t.kind {
 	case wantsBytes:
-		answer.Alloc = ptrTo(a.refuse(now, t.lease, why, r, text))
+		answer.Alloc = ptrTo(a.refuse(now, t.lease, why, r, text, aside))
 	case wantsStreams:
-		o := a.refuse(now, t.lease, why, r, text)
+		o := a.refuse(now, t.lease, why, r, text, aside)
 		answer.Stream = &StreamOutcome{Reason: why, Explain: o.Explain, First: o.First,
 			Current: t.lease.sum.Streams(), Max: t.lease.sum.StreamsMax()}
 	case wantsContexts:
-		o := a.refuse(now, t.lease, why, r, text)
+		o := a.refuse(now, t.lease, why, r, text, aside)
 		answer.Context = &ContextOutcome{Reason: why, Explain: o.Explain, First: o.First,
 			Current: t.lease.contexts, Requested: o.Requested, Remaining: o.Remaining}
 	default:
