@@ -82,6 +82,8 @@ static GA_NOINLINE enum ga_way ensure_slow(struct ga_root *root) {
     ga_link_lock(root);
     if (atomic_load(&root->link) == GA_LINK_LIVE && is_over(root))
         lose(root);
+    if (atomic_load(&root->link) == GA_LINK_NONE && root->env.in_job)
+        lose(root); // there was a daemon just now: it opened the job
     bool live = atomic_load(&root->link) == GA_LINK_LIVE;
     if (!live && ga_os_coarse_ms() >= atomic_load(&root->retry_at_ms)) {
         uint64_t began = ga_os_now_ms();

@@ -127,15 +127,10 @@ func (s *scene) act() {
 	rig.Eventually(s.t, "the guests are gone", func() bool { return s.leases() == 3 })
 }
 
-// begin starts a program under `gpuarb run`, again where it finds no daemon: one that it never
-// saw it does not look for.
+// begin starts a program under `gpuarb run`.
 func (s *scene) begin(args ...string) *rig.Program {
 	s.t.Helper()
-	const again = `for i in $(seq 100); do "$@"; r=$?; [ $r -eq 125 ] || exit $r; sleep 0.05; done`
-	cmd := s.m.Gpuarb(append(append([]string{"run"}, args...), "--", rig.Build(s.t, "programs/cudaprog-dlsym"), "-")...)
-	cmd.Args = append([]string{"sh", "-c", again, "sh", cmd.Path}, cmd.Args[1:]...)
-	cmd.Path = "/bin/sh"
-	return s.m.Interact(cmd)
+	return s.m.Interact(again(s.m, append(args, "--", rig.Build(s.t, "programs/cudaprog-dlsym"), "-")...))
 }
 
 // queued and leases ask a daemon that may die of it.
