@@ -100,6 +100,12 @@ test-full: setup-full ## run the tests that take long, and say how long; PKG= as
 test-systemd: ## the service in a Debian 12 that systemd has booted, through restart, SIGKILL, upgrade
 	@$(MAKE) --no-print-directory test-full PKG=./tests/systemd
 
+# FOR=20m says how long, SEED=2 which faults come when.
+.PHONY: soak
+soak: setup-test ## run fifty programs with a fault every few seconds; a line of figures a minute (FOR=2m)
+	@$(MAKE) --no-print-directory test-build
+	@$(GO) test -tags soak -count=1 -timeout 0 -v -run '^TestSoak$$' ./tests/soak -soak.for='$(or $(FOR),2m)' -soak.seed='$(or $(SEED),1)'
+
 .PHONY: test-gpu
 test-gpu: setup-build ## run the tests that need a real GPU; says so where there is none
 	@$(MAKE) --no-print-directory build $(PROGRAMS_OF_THE_DRIVER) $(BUILD)/tools/testsum

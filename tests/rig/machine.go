@@ -37,6 +37,7 @@ type Options struct {
 	Daemon  []string      // more flags of gpuarbd
 	Binary  string        // another gpuarbd than the built one
 	Environ []string      // more of the daemon's environment, KEY=VALUE
+	Quiet   bool          // the daemon logs no decisions: for a test that takes very long
 	System  bool          // this machine's own driver and devices in place of simulated ones
 	Life    time.Duration // how long the test may take; 0: bounded.Lifetime
 }
@@ -186,7 +187,10 @@ func (m *Machine) TryStart() error {
 		return err
 	}
 	defer ready.Close()
-	args := append([]string{"--socket", m.Socket, "--mount", "none", "--debug"}, m.o.Daemon...)
+	args := append([]string{"--socket", m.Socket, "--mount", "none"}, m.o.Daemon...)
+	if !m.o.Quiet {
+		args = append(args, "--debug")
+	}
 	if m.Mount != "" {
 		args[3] = m.Mount
 	}
