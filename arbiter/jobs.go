@@ -88,7 +88,7 @@ func (a *Arbiter) checkJob(r JobRequest, rule ruled) error {
 	if r.Streams < 0 {
 		return fmt.Errorf("%d streams: %w (1 is the least)", r.Streams, ErrRange)
 	}
-	if r.Priority > 0 && !privileged(r.Process.UID) {
+	if r.Priority > 0 && !r.Process.privileged() {
 		return &Refusal{Reason: ReasonDenied, Explain: fmt.Sprintf(
 			"asked for a priority of %d: only root may ask for one above 0", r.Priority)}
 	}
@@ -98,7 +98,7 @@ func (a *Arbiter) checkJob(r JobRequest, rule ruled) error {
 		if r.Max != nil {
 			ask = amount(*r.Max, d)
 		}
-		if !privileged(r.Process.UID) && r.Max != nil && !r.Max.Max && ask > most {
+		if !r.Process.privileged() && r.Max != nil && !r.Max.Max && ask > most {
 			return &Refusal{Reason: ReasonDenied, Requested: ask, Remaining: most, Limit: most, Explain: fmt.Sprintf(
 				"asked for a budget of %s on GPU %d, but %s allows %s: ask for no more than that, or have root change the rule",
 				ask.Human(), d.Index, rule.name, most.Human())}
@@ -111,7 +111,7 @@ func (a *Arbiter) checkJob(r JobRequest, rule ruled) error {
 				least.Human(), ask.Human(), d.Index, ErrRange)
 		}
 	}
-	if !privileged(r.Process.UID) && r.Streams > rule.streams {
+	if !r.Process.privileged() && r.Streams > rule.streams {
 		return &Refusal{Reason: ReasonDenied, Explain: fmt.Sprintf(
 			"asked for %d streams, but %s allows %d: ask for no more than that, or have root change the rule",
 			r.Streams, rule.name, rule.streams)}
@@ -137,7 +137,7 @@ func (a *Arbiter) newJob(now time.Time, j *job) {
 
 // exceeds reports whether a request of root's passes the rule on any device.
 func (a *Arbiter) exceeds(r JobRequest, rule ruled) bool {
-	return r.Max != nil && privileged(r.Process.UID) && slices.ContainsFunc(a.devices, func(d *device) bool {
+	return r.Max != nil && r.Process.privileged() && slices.ContainsFunc(a.devices, func(d *device) bool {
 		return amount(*r.Max, d) > amount(rule.max, d)
 	})
 }

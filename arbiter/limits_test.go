@@ -299,3 +299,26 @@ func TestSetProcessLimitsOfSeveralSessions(t *testing.T) {
 		})
 	}
 }
+
+// Whose daemon it is may pass the rules, as root may.
+func TestWhoMayPassTheRules(t *testing.T) {
+	w := newWorld(t, exact(size(gib)), 8*gib)
+	for name, c := range map[string]struct {
+		uid        uint32
+		privileged bool
+		may        bool
+	}{"root": {0, false, true}, "the daemon's owner": {1000, true, true}, "another user": {1000, false, false}} {
+		for what, r := range map[string]arbiter.JobRequest{"priority": {Priority: 5}, "budget": {Max: ptr(size(2 * gib))},
+			"streams": {Streams: 300}} {
+			r.Process = w.process(c.uid, "a")
+			r.Process.Privileged = c.privileged
+			info, err := w.arb.OpenJob(w.now, r)
+			if (err == nil) != c.may {
+				t.Errorf("%s asks for %s beyond the rule: %v", name, what, err)
+			}
+			if err == nil && what == "budget" && info.Budget != 2*gib {
+				t.Errorf("%s gets %s", name, info.Budget.Human())
+			}
+		}
+	}
+}

@@ -184,7 +184,7 @@ const (
 func (a *Arbiter) crowded(t *ticket) string {
 	p := t.process()
 	user, all := MaxTickets/2, MaxTickets/8*7
-	if privileged(p.UID) {
+	if p.privileged() {
 		user, all = MaxTickets, MaxTickets
 	}
 	switch {

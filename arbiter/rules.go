@@ -169,7 +169,7 @@ func (v liveLimits) over(l accounting.Limits, d *device) accounting.Limits {
 // place of the rule's.
 func (j *job) wished(l accounting.Limits, d *device) accounting.Limits {
 	if w := j.request.Max; w != nil {
-		if most := amount(*w, d); most < l.Max || privileged(j.request.Process.UID) {
+		if most := amount(*w, d); most < l.Max || j.request.Process.privileged() {
 			l.Max = most
 		}
 	}
@@ -251,7 +251,7 @@ func (s *session) wants(d *device) accounting.Limits {
 // streamsMax is how many streams each lease of the job may have.
 func (j *job) streamsMax() int {
 	n := j.rule.streams
-	if w := j.request.Streams; w != 0 && (w < n || privileged(j.request.Process.UID)) {
+	if w := j.request.Streams; w != 0 && (w < n || j.request.Process.privileged()) {
 		n = w
 	}
 	return j.live.limitStreams(n)
@@ -274,5 +274,8 @@ func (v *live) limitStreams(n int) int {
 	return max(1, n)
 }
 
-// privileged reports whether a user may pass the rules.
+// privileged reports whether a process may pass the rules.
+func (p *Process) privileged() bool { return p.Privileged || privileged(p.UID) }
+
+// privileged reports whether a user may pass the rules of every daemon.
 func privileged(uid uint32) bool { return uid == 0 }

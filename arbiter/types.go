@@ -73,6 +73,7 @@ type Process struct {
 	PID        int
 	StartTicks uint64 // clock ticks since boot; 0 when not known
 	UID, GID   uint32
+	Privileged bool     // may pass the rules, as root always may: whose daemon it is
 	User       string   // name, or the number where there is none
 	Groups     []string // names of all groups of the process
 	Exe        string   // path of the executable

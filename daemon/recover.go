@@ -87,7 +87,7 @@ func (d *Daemon) recoverJob(i int, r *statefile.Job) {
 	} else if d.watchJob(j, pidfd) != nil {
 		j.closed = true
 	}
-	proc.UID, proc.GID = r.UID, r.GID
+	asUser(&proc, r.UID, r.GID)
 	var since time.Time
 	if r.HeldSince != 0 {
 		since = d.fromBootTime(int64(r.HeldSince) * int64(time.Second))
@@ -119,7 +119,7 @@ func (d *Daemon) recoverJobOf(_ int, r *statefile.Session) {
 	}
 	defer page.Close()
 	if shown, err := ipc.ReadPage(page.FD()); err == nil {
-		proc.UID, proc.GID = r.UID, r.GID
+		asUser(&proc, r.UID, r.GID)
 		if err := d.remakeJob(arbiter.JobID(r.Job), ipc.NewToken(), proc, shown); err != nil {
 			d.log.Warn("a job cannot be made again", "job", r.Job, "err", err)
 		}
@@ -154,7 +154,7 @@ func (d *Daemon) recoverSession(i int, r *statefile.Session, leases []int, taken
 	if dead {
 		proc = arbiter.Process{PID: int(r.PID), StartTicks: r.StartTicks}
 	}
-	proc.UID, proc.GID = r.UID, r.GID
+	asUser(&proc, r.UID, r.GID)
 	s := &session{token: r.Token, kind: ipc.KindShim, job: arbiter.JobID(r.Job), record: r, answers: d.file.Answers(i), index: i,
 		peer: identity{PID: int(r.PID), StartTicks: r.StartTicks, UID: r.UID, GID: r.GID, pidfd: pidfd},
 		run:  r.Job != 0, conns: map[*ipc.Conn]struct{}{}}

@@ -103,8 +103,13 @@ func (d *Daemon) facts(peer ipc.Peer) (arbiter.Process, error) {
 		return arbiter.Process{}, fmt.Errorf("process %d is not the one that connected", peer.PID)
 	}
 	p := process(f, peer.PID)
-	p.UID, p.GID = uint32(peer.UID), uint32(peer.GID)
+	asUser(&p, uint32(peer.UID), uint32(peer.GID))
 	return p, nil
+}
+
+// asUser notes whose a process is: by the kernel's word on its connection, or by a record of that.
+func asUser(p *arbiter.Process, uid, gid uint32) {
+	p.UID, p.GID, p.Privileged = uid, gid, privileged(uid)
 }
 
 // openSession opens a session with its page and records. One whose memory.min has no

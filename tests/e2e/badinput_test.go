@@ -170,6 +170,14 @@ func TestRootless(t *testing.T) {
 		}
 	}
 	build := portable(t, m)
+	if err := os.MkdirAll(filepath.Join(m.Dir, ".config/gpuarb"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// Whose daemon it is may do what root may: ask for more than the rule allows, too.
+	if err := os.WriteFile(filepath.Join(m.Dir, ".config/gpuarb/gpuarb.toml"),
+		[]byte("schema_version = 1\n[defaults]\nmemory.max = \"1GiB\"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	nobody(t, m.Dir)
 	env := append(m.Env(), "XDG_RUNTIME_DIR="+runtime, "HOME="+m.Dir, "LD_LIBRARY_PATH="+build)
 	as := func(args ...string) *exec.Cmd {
@@ -193,6 +201,8 @@ func TestRootless(t *testing.T) {
 			"$1" run --memory 16M -- ffmpeg "${@:3}"
 			cat "$XDG_RUNTIME_DIR/gpuarb/gpu/leases"
 			"$1" ps --json >/dev/null
+			"$1" run --memory 2G -- true
+			for limit in "$XDG_RUNTIME_DIR"/gpuarb/gpu/devices/*/slots.max; do echo 2 >"$limit"; cat "$limit" >&2; done
 			kill "$daemon_PID"
 			wait "$daemon_PID"
 		' "${@:2}"`
