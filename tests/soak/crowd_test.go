@@ -216,6 +216,7 @@ func killUnderCrowd(t *testing.T, kills int) {
 			n++
 		}
 		c.serve()
+		c.rest(func() { settle(t, c.m, c.everybody()...) })
 	}
 	t.Logf("%d kills in %v: %d rounds of busy programs, %d films, %d bytes beyond a limit refused",
 		kills, time.Since(began).Round(time.Second), c.rounds.Load(), c.filmed.Load(), c.refused.Load())
