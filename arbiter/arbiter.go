@@ -77,9 +77,9 @@ func New(policy Policy, words Words) *Arbiter {
 	}
 }
 
-// AddDevice makes a device known, or known again after it was lost: what lost
-// leases held there is forgotten, as it is gone. A device with the index of one
-// that is there replaces its description.
+// AddDevice makes a device known, or known again after it was lost: it has room for new
+// leases, and the lost ones stay so. A device with the index of one that is there replaces
+// its description.
 func (a *Arbiter) AddDevice(now time.Time, d Device) {
 	defer a.turn(now)
 	known := a.device(d.Index)
@@ -95,12 +95,6 @@ func (a *Arbiter) AddDevice(now time.Time, d Device) {
 		known.lost = false
 		known.unmanaged, known.unmanagedBy, known.began = 0, nil, time.Time{}
 		clear(known.figures)
-		for l := range a.leasesOn(known) {
-			a.ledger.Charge(l.sum, 0)
-			a.ledger.Release(l.sum, l.sum.Granted())
-			l.overhead, l.reading, l.excess, l.suspected = 0, 0, 0, 0
-			a.look(l)
-		}
 		a.checkAll(now)
 	}
 	a.recap(now, known)
@@ -111,8 +105,9 @@ func (a *Arbiter) AddDevice(now time.Time, d Device) {
 		Text: fmt.Sprintf("GPU %d is there: %s, %s", d.Index, plain(d.Name), d.Total.Human())})
 }
 
-// LoseDevice marks a device lost: its leases are lost, requests there are refused
-// with ReasonDeviceLost, the other devices go on. Unknown indices are ignored.
+// LoseDevice marks a device lost: its leases are lost and hold nothing, as no context
+// outlives its device; requests there are refused with ReasonDeviceLost, the other devices
+// go on. Unknown indices are ignored.
 func (a *Arbiter) LoseDevice(now time.Time, index int) {
 	d := a.device(index)
 	if d == nil || d.lost {
@@ -122,15 +117,28 @@ func (a *Arbiter) LoseDevice(now time.Time, index int) {
 	d.lost, d.dirty = true, true
 	leases := slices.Collect(a.leasesOn(d))
 	for _, l := range leases {
-		a.look(l)
-		l.lost = true
-		if !l.session.alive() { // nothing to wait for
+		if a.lose(l); !l.session.alive() { // nothing to wait for
 			a.closeLease(now, l)
 		}
 	}
 	a.sweep(now, d)
 	a.event(Event{Time: now, Kind: EventDeviceLost, Device: index,
 		Text: fmt.Sprintf("GPU %d fell off the bus; %d leases are lost", index, len(leases))})
+}
+
+// lose takes from a lease all that it held on a device that is gone. Its word is closed and
+// empty: whoever allocates asks, and is told.
+func (a *Arbiter) lose(l *lease) {
+	a.look(l)
+	a.take(l, a.idle(l))
+	l.closed, l.notify, l.stale = true, false, false
+	a.flag(l)
+	l.lost = true
+	a.ledger.Charge(l.sum, 0)
+	a.ledger.Release(l.sum, l.sum.Granted())
+	a.ledger.GiveStreams(l.sum, l.sum.Streams())
+	l.contexts, l.overhead, l.reading, l.excess, l.suspected = 0, 0, 0, 0, 0
+	a.look(l)
 }
 
 // Unresponsive marks a device that has not answered for some time. Everything goes on

@@ -75,7 +75,7 @@ func TestRecountOfWhatIsNoMore(t *testing.T) {
 	c := w.client(0, 0)
 	c.must(100)
 	w.arb.LoseDevice(w.now, 0)
-	if got, _ := w.arb.Recount(w.now, c.lease, 50, 0); got != 100 {
-		t.Errorf("lost: %d bytes, want 100", got)
+	if got, _ := w.arb.Recount(w.now, c.lease, 50, 0); got != 0 {
+		t.Errorf("lost: %d bytes, want 0", got)
 	}
 }

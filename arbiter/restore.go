@@ -105,6 +105,9 @@ func (a *Arbiter) Adopt(now time.Time, id SessionID, held RestoredLease) (LeaseI
 func (a *Arbiter) restoreLease(now time.Time, s *session, held RestoredLease) *lease {
 	d := a.device(held.Device)
 	l := a.newLease(now, s, d)
+	if held.Lost {
+		held = RestoredLease{Device: held.Device, Peak: held.Peak, Opened: held.Opened, Lost: true}
+	}
 	granted := held.Granted
 	if held.Unverified { // a client's own word: no more than there is
 		granted = min(granted, d.Total)
@@ -112,7 +115,7 @@ func (a *Arbiter) restoreLease(now time.Time, s *session, held RestoredLease) *l
 	a.ledger.Force(l.sum, granted)
 	a.ledger.ForceStreams(l.sum, held.Streams)
 	l.contexts = min(max(held.Contexts, 0), maxContexts)
-	l.peak, l.unverified, l.lost = held.Peak, held.Unverified, d.lost
+	l.peak, l.unverified, l.lost = held.Peak, held.Unverified, d.lost || held.Lost
 	if !held.Opened.IsZero() {
 		l.opened = held.Opened
 	}

@@ -250,6 +250,7 @@ type RestoredLease struct {
 	Peak       accounting.Bytes
 	Opened     time.Time // zero: now
 	Unverified bool      // the client's own sum; no record of ours confirms it
+	Lost       bool      // its device was lost since: it holds nothing
 	Makers     []Maker   // who made its objects, where slots are threads'; nil: not known
 }
 

@@ -147,6 +147,7 @@ func (d *Daemon) start() error {
 		return err
 	}
 	d.addDevices()
+	d.keepDevices()
 	if !fresh {
 		d.recover()
 	}
@@ -231,41 +232,6 @@ func (d *Daemon) checkState() {
 // spawn runs f until it returns; Stop waits for it.
 func (d *Daemon) spawn(f func(context.Context)) error {
 	return d.up(func() { d.wg.Go(func() { f(d.ctx) }) })
-}
-
-func (d *Daemon) addDevices() {
-	devices := d.inv.Devices()
-	if why := d.inv.Why(); why != "" {
-		d.log.Info("devices", "found", len(devices), "note", why)
-	}
-	now := d.now()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, dev := range devices {
-		d.readers[dev.Index] = newReader(d, dev.Index)
-		if dev.UUIDBytes != (ipc.UUID{}) { // without one it cannot be asked for, only shown
-			d.uuids[dev.UUIDBytes] = dev
-		}
-		d.arb.AddDevice(now, deviceOf(dev))
-	}
-}
-
-// deviceOf is a device as the arbiter takes it.
-func deviceOf(dev inventory.Device) arbiter.Device {
-	return arbiter.Device{Index: dev.Index, Vendor: dev.Vendor, Name: dev.Name,
-		UUID: dev.UUID, PCI: dev.PCI, Total: usable(dev)}
-}
-
-// usable is what programs can have of a device: a driver may keep a part of it,
-// which its own total counts and CUDA's does not.
-func usable(dev inventory.Device) accounting.Bytes {
-	return accounting.Bytes(dev.Total - min(dev.Reserved, dev.Total))
-}
-
-// deviceByUUID finds a device; the map does not change after the start.
-func (d *Daemon) deviceByUUID(uuid ipc.UUID) (inventory.Device, bool) {
-	dev, ok := d.uuids[uuid]
-	return dev, ok
 }
 
 // mount mounts the filesystem unless the socket alone is wanted.

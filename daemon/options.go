@@ -33,8 +33,8 @@ var ErrNoRuntimeDir = errors.New("XDG_RUNTIME_DIR is not set: a daemon of a user
 
 // place is where one daemon lives, every path absolute.
 type place struct {
-	socket, state, mount, config, sysfs string
-	system                              bool // root's, for every user of the machine
+	socket, state, devices, mount, config, sysfs string
+	system                                       bool // root's, for every user of the machine
 }
 
 // resolve turns options into paths.
@@ -70,7 +70,7 @@ func (o Options) resolve() (place, error) {
 		}
 		*path = abs
 	}
-	p.state = p.socket + ".state"
+	p.state, p.devices = p.socket+".state", p.socket+".devices"
 	p.config = o.ConfigPath()
 	if !o.User && os.Geteuid() != 0 && o.Socket == "" {
 		return p, fmt.Errorf("the system's daemon needs root: run `gpuarbd --user` for a daemon of your own")

@@ -48,7 +48,8 @@ type reader struct {
 	next   *reading  // the one that begins next, for those who wait for it; nil: nobody does
 
 	draining map[*session]*drain // dead sessions with a lease there; the daemon's lock guards it
-	hung     bool                // as the arbiter was told; the daemon's lock guards it
+	hung     bool                // as the arbiter was told; the daemon's lock guards both
+	lost     bool
 }
 
 // named is what a process was called, and when that was looked up.
@@ -172,7 +173,9 @@ func (r *reader) read(began time.Time, books bool) {
 	r.answered()
 	switch {
 	case usage.Lost:
-		d.arb.LoseDevice(d.now(), r.index)
+		d.loseDevice(r)
+	case r.lost:
+		d.findDevice(r)
 	case books:
 		d.arb.Observe(d.now(), u)
 	}

@@ -179,7 +179,8 @@ func (d *Daemon) recoverSession(i int, r *statefile.Session, leases []int, taken
 		known, taken[li] = append(known, li), true
 		req.Leases = append(req.Leases, arbiter.RestoredLease{Device: dev.Index, Granted: accounting.Bytes(l.Granted),
 			Streams: int(l.Streams), Contexts: int(l.Contexts), Peak: accounting.Bytes(l.Peak),
-			Opened: time.Unix(0, l.OpenedAt), Unverified: s.page == nil && !dead, Makers: d.makersOf(li, l)})
+			Opened: time.Unix(0, l.OpenedAt), Unverified: s.page == nil && !dead, Makers: d.makersOf(li, l),
+			Lost: l.Device&statefile.LeaseLost != 0})
 	}
 	return d.restore(s, req, known, dead)
 }
@@ -198,6 +199,9 @@ func (d *Daemon) recoverLease(s *session, l *statefile.Lease, index int, dev inv
 		l.Granted, l.Peak = min(l.Granted, total), min(l.Peak, total)
 	}
 	l.Streams, l.Contexts = min(l.Streams, maxClaimed), min(l.Contexts, maxClaimed)
+	if l.Device&statefile.LeaseLost != 0 {
+		l.Granted, l.Streams, l.Contexts = 0, 0, 0
+	}
 	s.setLease(l.Slot, leaseRef{device: dev.Index, open: true})
 }
 

@@ -42,9 +42,11 @@ type parts struct {
 // realParts are those of a daemon at work.
 func (d *Daemon) realParts() parts {
 	return parts{
-		clock:     clock{time.Now, time.After, awake},
-		inventory: func() (machine, error) { return inventory.Open(inventory.Options{SysfsRoot: d.place.sysfs}) },
-		listen:    d.openSocket,
+		clock: clock{time.Now, time.After, awake},
+		inventory: func() (machine, error) {
+			return inventory.Open(inventory.Options{SysfsRoot: d.place.sysfs, Last: d.lastDevices()})
+		},
+		listen: d.openSocket,
 	}
 }
 

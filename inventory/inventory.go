@@ -47,6 +47,9 @@ type Usage struct {
 type Options struct {
 	SysfsRoot string // instead of /sys
 	ProcRoot  string // instead of /proc
+	// Last is what Devices said the last time. A device that does not answer is taken from
+	// there, and read when it does.
+	Last []Device
 }
 
 // ErrNoDevice is returned for an index that Devices does not have.
@@ -95,7 +98,7 @@ func Open(o Options) (*Inventory, error) {
 		slow:    make(chan struct{}, maxSlowReaders),
 	}
 	var reasons []string
-	found, release, reason := openNVML()
+	found, release, reason := openNVML(o.Last)
 	inv.release = release
 	inv.add(found)
 	reasons = appendReason(reasons, reason)

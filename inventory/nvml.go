@@ -7,14 +7,9 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
-
-// nvmlMu orders loads and unloads: the binding keeps the versions of the functions
-// that it found in variables of its own package, shared by all who load the library.
-var nvmlMu sync.Mutex
 
 // nvmlNeeded are the functions that are called, in the spellings that will do: the
 // binding ends the whole process where one is called that the library lacks.
@@ -23,44 +18,13 @@ var nvmlNeeded = [][]string{
 	{"nvmlErrorString"},
 	{"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"},
 	{"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"},
+	{"nvmlDeviceGetHandleByUUID"},
 	{"nvmlDeviceGetName"},
 	{"nvmlDeviceGetUUID"},
 	{"nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"},
 	{"nvmlDeviceGetMemoryInfo"},
 	{"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",
 		"nvmlDeviceGetComputeRunningProcesses"},
-}
-
-// openNVML loads the library and finds its devices. reason says why some or all are absent.
-func openNVML() (list []found, release func(), reason string) {
-	nvmlMu.Lock()
-	defer nvmlMu.Unlock()
-	lib := nvml.New()
-	if ret := lib.Init(); ret != nvml.SUCCESS {
-		return nil, nil, nvmlReason(ret)
-	}
-	release = func() {
-		nvmlMu.Lock()
-		defer nvmlMu.Unlock()
-		lib.Shutdown()
-	}
-	has := func(names ...string) bool {
-		return slices.ContainsFunc(names, func(n string) bool { return lib.Extensions().LookupSymbol(n) == nil })
-	}
-	for _, names := range nvmlNeeded {
-		if !has(names...) {
-			return nil, release, "NVIDIA: libnvidia-ml.so.1 is too old: it has no " + names[0]
-		}
-	}
-	optional := nvmlOptional{
-		graphics: has("nvmlDeviceGetGraphicsRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses_v2",
-			"nvmlDeviceGetGraphicsRunningProcesses_v3"),
-		mps: has("nvmlDeviceGetMPSComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses_v2",
-			"nvmlDeviceGetMPSComputeRunningProcesses_v3"),
-		reserved: has("nvmlDeviceGetMemoryInfo_v2"),
-	}
-	list, reason = nvmlDevices(lib, optional)
-	return list, release, reason
 }
 
 // nvmlOptional says which functions there are that one can do without.
@@ -78,37 +42,6 @@ func nvmlReason(ret nvml.Return) string {
 		return "NVIDIA: library and kernel driver are of different versions (an update that waits for a reboot?)"
 	}
 	return fmt.Sprintf("NVIDIA: NVML did not start: %v (%d)", ret, int(ret))
-}
-
-// nvmlLibrary is what is asked of the library as a whole.
-type nvmlLibrary interface {
-	DeviceGetCount() (int, nvml.Return)
-	DeviceGetHandleByIndex(int) (nvml.Device, nvml.Return)
-}
-
-func nvmlDevices(lib nvmlLibrary, optional nvmlOptional) (list []found, reason string) {
-	count, ret := lib.DeviceGetCount()
-	if ret != nvml.SUCCESS {
-		return nil, fmt.Sprintf("NVIDIA: the devices cannot be counted: %v", ret)
-	}
-	var reasons []string
-	if count == 0 {
-		reasons = append(reasons, "NVIDIA: the driver has no device")
-	}
-	for i := range count {
-		handle, ret := lib.DeviceGetHandleByIndex(i)
-		if ret != nvml.SUCCESS {
-			reasons = append(reasons, fmt.Sprintf("NVIDIA: device %d: %v", i, ret))
-			continue
-		}
-		d, err := describeNVML(handle, i, optional)
-		if err != nil {
-			reasons = append(reasons, fmt.Sprintf("NVIDIA: device %d: %v", i, err))
-			continue
-		}
-		list = append(list, found{d, &nvmlSource{device: handle, optional: optional}})
-	}
-	return list, strings.Join(reasons, "; ")
 }
 
 func describeNVML(handle nvmlDevice, index int, optional nvmlOptional) (Device, error) {
@@ -179,9 +112,10 @@ type nvmlDevice interface {
 	GetMPSComputeRunningProcesses() ([]nvml.ProcessInfo, nvml.Return)
 }
 
+// nvmlSource reads one device, by whatever handle it has now.
 type nvmlSource struct {
-	device   nvmlDevice
-	optional nvmlOptional
+	host *nvmlHost
+	uuid string
 }
 
 // errLost is what a source's methods see when the device is gone.
@@ -197,18 +131,29 @@ func nvmlError(what string, ret nvml.Return) error {
 	return fmt.Errorf("%s: %w", what, ret)
 }
 
+// usage tells of a lost device that it is, and has the library look for it again.
 func (s *nvmlSource) usage() (Usage, error) {
-	used, err := s.used()
+	u, err := s.read()
+	if err != nil && s.host.mustRenew(err) {
+		s.host.renew()
+	}
 	if errors.Is(err, errLost) {
 		return Usage{Lost: true}, nil
 	}
+	return u, err
+}
+
+func (s *nvmlSource) read() (Usage, error) {
+	device, err := s.host.enter(s.uuid)
 	if err != nil {
 		return Usage{}, err
 	}
-	list, known, err := s.processes()
-	if errors.Is(err, errLost) {
-		return Usage{Lost: true}, nil
+	defer s.host.leave()
+	used, err := s.host.optional.used(device)
+	if err != nil {
+		return Usage{}, err
 	}
+	list, known, err := s.host.optional.processes(device)
 	if err != nil {
 		return Usage{}, err
 	}
@@ -217,25 +162,25 @@ func (s *nvmlSource) usage() (Usage, error) {
 
 // used leaves out what the driver reserved for itself, where the driver can tell
 // the two apart: version 1 of the call counts the reserve as used.
-func (s *nvmlSource) used() (uint64, error) {
-	if s.optional.reserved {
-		if v2, ret := s.device.GetMemoryInfo_v2(); ret == nvml.SUCCESS {
+func (o nvmlOptional) used(device nvmlDevice) (uint64, error) {
+	if o.reserved {
+		if v2, ret := device.GetMemoryInfo_v2(); ret == nvml.SUCCESS {
 			return v2.Used, nil
 		}
 	}
-	memory, ret := s.device.GetMemoryInfo()
+	memory, ret := device.GetMemoryInfo()
 	return memory.Used, nvmlError("memory in use", ret)
 }
 
-func (s *nvmlSource) processes() ([]ProcessUsage, bool, error) {
+func (o nvmlOptional) processes(device nvmlDevice) ([]ProcessUsage, bool, error) {
 	lists := []struct {
 		have bool
 		what string
 		read func() ([]nvml.ProcessInfo, nvml.Return)
 	}{
-		{true, "compute processes", s.device.GetComputeRunningProcesses},
-		{s.optional.graphics, "graphics processes", s.device.GetGraphicsRunningProcesses},
-		{s.optional.mps, "MPS processes", s.device.GetMPSComputeRunningProcesses},
+		{true, "compute processes", device.GetComputeRunningProcesses},
+		{o.graphics, "graphics processes", device.GetGraphicsRunningProcesses},
+		{o.mps, "MPS processes", device.GetMPSComputeRunningProcesses},
 	}
 	known := true
 	merged := make(map[int]uint64)

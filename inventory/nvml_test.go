@@ -242,7 +242,7 @@ func TestProcessesMerged(t *testing.T) {
 		{"no figure", []nvml.ProcessInfo{{Pid: 7, UsedGpuMemory: math.MaxUint64}}, nil, []ProcessUsage{{7, 0}}, false},
 	}
 	for _, c := range table {
-		s := &nvmlSource{fakeDevice(c.compute, c.graphics, nvml.SUCCESS), nvmlOptional{graphics: true, mps: true}}
+		s := fakeSource(fakeDevice(c.compute, c.graphics, nvml.SUCCESS), nvmlOptional{graphics: true, mps: true})
 		u, err := s.usage()
 		if err != nil || !reflect.DeepEqual(u, Usage{UsedBytes: 5000, Processes: c.want, ProcessesKnown: c.known}) {
 			t.Errorf("%s: %+v, %v", c.name, u, err)
@@ -256,12 +256,12 @@ func TestProcessErrors(t *testing.T) {
 		nvml.ERROR_GPU_IS_LOST:   {Lost: true},
 		nvml.ERROR_NOT_SUPPORTED: {UsedBytes: 4000, Processes: []ProcessUsage{}},
 	} {
-		u, err := (&nvmlSource{fakeDevice(nil, nil, ret), all}).usage()
+		u, err := fakeSource(fakeDevice(nil, nil, ret), all).usage()
 		if err != nil || !reflect.DeepEqual(u, want) {
 			t.Errorf("%v: %+v, %v", ret, u, err)
 		}
 	}
-	_, err := (&nvmlSource{fakeDevice(nil, nil, nvml.ERROR_UNKNOWN), all}).usage()
+	_, err := fakeSource(fakeDevice(nil, nil, nvml.ERROR_UNKNOWN), all).usage()
 	if !errors.Is(err, nvml.ERROR_UNKNOWN) {
 		t.Errorf("an error of the driver: %v", err)
 	}

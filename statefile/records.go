@@ -163,7 +163,7 @@ type Lease struct {
 	Live     uint32
 	Session  uint32 // index of its session record
 	Slot     uint32 // in the session's page
-	Device   uint32 // index when it was opened; UUID decides
+	Device   uint32 // index when it was opened, LeaseLost; UUID decides which it is
 	UUID     [16]byte
 	Granted  uint64
 	Peak     uint64
@@ -179,6 +179,10 @@ type Lease struct {
 
 	Makers [makersSize]Maker // who made the objects, where slots are threads'; thread 0: nobody
 }
+
+// LeaseLost in Lease.Device: the device was lost since, and the lease holds nothing there any
+// more, whether or not the device is back.
+const LeaseLost = 1 << 31
 
 // Maker is a thread of a client, and what it has made on a device and not given back.
 type Maker struct {

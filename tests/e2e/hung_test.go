@@ -51,6 +51,11 @@ func TestHungDevice(t *testing.T) {
 	other.Wait()
 	rig.Eventually(t, "its bytes are free", func() bool { return len(m.Snapshot().Leases) == 1 })
 	stuck.Want("alloc b 64M", "ok")
+	m.Stop()
+	m.Start()
+	if used := m.Lease(stuck.PID(), 0).Used; used != 320<<20 {
+		t.Errorf("after a restart beside a hung device it has %d", used)
+	}
 	stuck.Signal(unix.SIGKILL)
 	stuck.Wait()
 	m.Sim("answer", "0")

@@ -1,0 +1,104 @@
+package daemon
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/inventory"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/statefile"
+)
+
+func (d *Daemon) addDevices() {
+	devices := d.inv.Devices()
+	if why := d.inv.Why(); why != "" {
+		d.log.Info("devices", "found", len(devices), "note", why)
+	}
+	now := d.now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, dev := range devices {
+		d.readers[dev.Index] = newReader(d, dev.Index)
+		if dev.UUIDBytes != (ipc.UUID{}) { // without one it cannot be asked for, only shown
+			d.uuids[dev.UUIDBytes] = dev
+		}
+		d.arb.AddDevice(now, deviceOf(dev))
+	}
+}
+
+// deviceOf is a device as the arbiter takes it.
+func deviceOf(dev inventory.Device) arbiter.Device {
+	return arbiter.Device{Index: dev.Index, Vendor: dev.Vendor, Name: dev.Name,
+		UUID: dev.UUID, PCI: dev.PCI, Total: usable(dev)}
+}
+
+// usable is what programs can have of a device: a driver may keep a part of it,
+// which its own total counts and CUDA's does not.
+func usable(dev inventory.Device) accounting.Bytes {
+	return accounting.Bytes(dev.Total - min(dev.Reserved, dev.Total))
+}
+
+// deviceByUUID finds a device; the map does not change after the start.
+func (d *Daemon) deviceByUUID(uuid ipc.UUID) (inventory.Device, bool) {
+	dev, ok := d.uuids[uuid]
+	return dev, ok
+}
+
+// loseDevice is for a device that has fallen off the bus. What is written down of its leases
+// says so too, so that the next daemon does not take them for alive. The lock is held.
+func (d *Daemon) loseDevice(r *reader) {
+	if r.lost {
+		return
+	}
+	r.lost = true
+	d.arb.LoseDevice(d.now(), r.index)
+	for _, s := range d.sessions {
+		slot := s.slotOf(r.index)
+		if slot < 0 {
+			continue
+		}
+		if record, _ := d.words.Record(s.leases[slot].id); record != nil {
+			record.Device |= statefile.LeaseLost
+			record.Granted, record.Streams, record.Contexts = 0, 0, 0
+		}
+	}
+}
+
+// findDevice is for a device that was lost and answers again. The lock is held.
+func (d *Daemon) findDevice(r *reader) {
+	r.lost = false
+	if dev, ok := d.deviceByIndex(r.index); ok {
+		d.arb.AddDevice(d.now(), deviceOf(dev))
+	}
+}
+
+// lastDevices is what the daemon before this one found: a device that hangs at the start is
+// known from there, and with it what was granted on it.
+func (d *Daemon) lastDevices() (last []inventory.Device) {
+	text, err := os.ReadFile(d.place.devices)
+	if err != nil || json.Unmarshal(text, &last) != nil {
+		return nil
+	}
+	return last
+}
+
+// keepDevices writes down what was found.
+func (d *Daemon) keepDevices() {
+	found := d.inv.Devices()
+	if slices.Equal(found, d.lastDevices()) {
+		return
+	}
+	text, err := json.Marshal(found)
+	if err == nil {
+		err = os.WriteFile(d.place.devices+".new", text, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(d.place.devices+".new", d.place.devices)
+	}
+	if err != nil {
+		d.log.Warn("the devices cannot be written down: where one hangs as the daemon starts again, it is not known then", "err", err)
+	}
+}

@@ -1,0 +1,292 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+const (
+	// openPatience is how long the first look at a device, or at all, may take where
+	// something is known to go by instead.
+	openPatience = 5 * time.Second
+	// renewEvery is how often a library is initialised again that does not see a device.
+	renewEvery = 3 * time.Second
+	// renewPatience is how long that waits for calls that are under way.
+	renewPatience = 200 * time.Millisecond
+)
+
+// nvmlMu orders loads and unloads: the binding keeps the versions of the functions
+// that it found in variables of its own package, shared by all who load the library.
+var nvmlMu sync.Mutex
+
+// nvmlHost is the library, and the handles that were taken since it was initialised. It
+// looks at the devices at that moment: one that was lost is seen again after the next, which
+// ends all handles, so that they are taken anew by UUID. No call may be under way then.
+type nvmlHost struct {
+	lib      nvmlLibrary
+	optional nvmlOptional // set when the library is first up
+
+	mu      sync.Mutex
+	changed sync.Cond // of mu: busy, calls
+	up      bool      // initialised
+	busy    bool      // being initialised: whoever calls waits
+	calls   int       // under way
+	handles map[string]nvmlDevice
+	renewed time.Time
+}
+
+// nvmlLibrary is what is asked of the library as a whole.
+type nvmlLibrary interface {
+	Init() nvml.Return
+	Shutdown() nvml.Return
+	DeviceGetCount() (int, nvml.Return)
+	DeviceGetHandleByIndex(int) (nvml.Device, nvml.Return)
+	DeviceGetHandleByUUID(string) (nvml.Device, nvml.Return)
+	Extensions() nvml.ExtendedInterface
+}
+
+// errDown is what a source sees while the library is not initialised.
+var errDown = errors.New("NVML is not initialised")
+
+func newNVMLHost(lib nvmlLibrary) *nvmlHost {
+	h := &nvmlHost{lib: lib, busy: true, handles: map[string]nvmlDevice{}}
+	h.changed.L = &h.mu
+	return h
+}
+
+// openNVML loads the library and finds its devices. reason says why some or all are absent.
+// Where it hangs, the devices are those that it had last time, and answer when it does.
+func openNVML(last []Device) (list []found, release func(), reason string) {
+	return newNVMLHost(nvml.New()).open(last)
+}
+
+func (h *nvmlHost) open(last []Device) (list []found, release func(), reason string) {
+	last = slices.DeleteFunc(slices.Clone(last), func(d Device) bool { return d.Vendor != "nvidia" })
+	first := make(chan string, 1)
+	go func() { first <- h.start() }()
+	var late <-chan time.Time
+	if len(last) > 0 {
+		late = time.After(openPatience)
+	}
+	select {
+	case reason = <-first:
+	case <-late:
+		for _, d := range last {
+			list = append(list, found{d, &nvmlSource{h, d.UUID}})
+		}
+		return list, h.release, "NVIDIA: NVML does not answer: its devices are those that it had last"
+	}
+	if reason != "" {
+		return nil, h.release, reason
+	}
+	list, reason = h.devices(last)
+	return list, h.release, reason
+}
+
+// start initialises the library for the first time, and says why that is of no use.
+func (h *nvmlHost) start() (reason string) {
+	ret := h.init()
+	if ret == nvml.SUCCESS {
+		if h.optional, reason = h.abilities(); reason != "" {
+			h.lib.Shutdown()
+		}
+	} else {
+		reason = nvmlReason(ret)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.up, h.busy, h.renewed = reason == "", false, time.Now()
+	h.changed.Broadcast()
+	return reason
+}
+
+func (h *nvmlHost) init() nvml.Return {
+	nvmlMu.Lock()
+	defer nvmlMu.Unlock()
+	return h.lib.Init()
+}
+
+// abilities says what the library can do; a reason, where that is too little.
+func (h *nvmlHost) abilities() (o nvmlOptional, reason string) {
+	has := func(names ...string) bool {
+		return slices.ContainsFunc(names, func(n string) bool { return h.lib.Extensions().LookupSymbol(n) == nil })
+	}
+	for _, names := range nvmlNeeded {
+		if !has(names...) {
+			return o, "NVIDIA: libnvidia-ml.so.1 is too old: it has no " + names[0]
+		}
+	}
+	return nvmlOptional{
+		graphics: has("nvmlDeviceGetGraphicsRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses_v2",
+			"nvmlDeviceGetGraphicsRunningProcesses_v3"),
+		mps: has("nvmlDeviceGetMPSComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses_v2",
+			"nvmlDeviceGetMPSComputeRunningProcesses_v3"),
+		reserved: has("nvmlDeviceGetMemoryInfo_v2"),
+	}, ""
+}
+
+// release gives the library back. No call is under way.
+func (h *nvmlHost) release() {
+	h.mu.Lock()
+	up := h.up && !h.busy
+	h.up = false
+	h.mu.Unlock()
+	if up {
+		nvmlMu.Lock()
+		defer nvmlMu.Unlock()
+		h.lib.Shutdown()
+	}
+}
+
+// devices finds the devices, all at the same time. One that hangs or is lost is as it was last.
+func (h *nvmlHost) devices(last []Device) (list []found, reason string) {
+	count, ret := h.lib.DeviceGetCount()
+	if ret != nvml.SUCCESS {
+		return nil, fmt.Sprintf("NVIDIA: the devices cannot be counted: %v", ret)
+	}
+	var reasons []string
+	if count == 0 {
+		reasons = append(reasons, "NVIDIA: the driver has no device")
+	}
+	looks := make([]chan sight, count)
+	for i := range looks {
+		looks[i] = make(chan sight, 1)
+		go func() { looks[i] <- h.lookAt(i) }()
+	}
+	late, stop := context.WithTimeout(context.Background(), openPatience)
+	defer stop()
+	for i := range looks {
+		l := sight{err: errors.New("it does not answer")}
+		select {
+		case l = <-looks[i]:
+		case <-late.Done():
+		}
+		if l.err != nil {
+			reasons = append(reasons, fmt.Sprintf("NVIDIA: device %d: %v", i, l.err))
+			known := slices.IndexFunc(last, func(d Device) bool { return d.Index == i })
+			if known < 0 {
+				continue
+			}
+			l.device = last[known]
+		}
+		list = append(list, found{l.device, &nvmlSource{h, l.device.UUID}})
+	}
+	return list, strings.Join(reasons, "; ")
+}
+
+// sight is what became of the first look at a device.
+type sight struct {
+	device Device
+	err    error
+}
+
+func (h *nvmlHost) lookAt(index int) sight {
+	if err := h.begin(); err != nil {
+		return sight{err: err}
+	}
+	defer h.leave()
+	handle, ret := h.lib.DeviceGetHandleByIndex(index)
+	if ret != nvml.SUCCESS {
+		return sight{err: ret}
+	}
+	d, err := describeNVML(handle, index, h.optional)
+	if err == nil {
+		h.keep(d.UUID, handle)
+	}
+	return sight{d, err}
+}
+
+// begin waits until the library is initialised, and keeps it so until leave.
+func (h *nvmlHost) begin() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for h.busy {
+		h.changed.Wait()
+	}
+	if !h.up {
+		return errDown
+	}
+	h.calls++
+	return nil
+}
+
+func (h *nvmlHost) leave() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls--
+	h.changed.Broadcast()
+}
+
+func (h *nvmlHost) keep(uuid string, handle nvmlDevice) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.handles[uuid] = handle
+}
+
+// enter is begin with the handle of a device.
+func (h *nvmlHost) enter(uuid string) (nvmlDevice, error) {
+	if err := h.begin(); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	handle := h.handles[uuid]
+	h.mu.Unlock()
+	if handle != nil {
+		return handle, nil
+	}
+	handle, ret := h.lib.DeviceGetHandleByUUID(uuid)
+	if ret == nvml.ERROR_NOT_FOUND {
+		ret = nvml.ERROR_GPU_NOT_FOUND // it was there
+	}
+	if err := nvmlError("the device", ret); err != nil {
+		h.leave()
+		return nil, err
+	}
+	h.keep(uuid, handle)
+	return handle, nil
+}
+
+// mustRenew says whether an error may go away when the library is initialised again.
+func (h *nvmlHost) mustRenew(err error) bool {
+	return errors.Is(err, errLost) || errors.Is(err, errDown)
+}
+
+// renew initialises the library again, now and then. Where a call into it does not end, that
+// is left for another time.
+func (h *nvmlHost) renew() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.busy || time.Since(h.renewed) < renewEvery {
+		return
+	}
+	h.busy, h.renewed = true, time.Now()
+	late := false
+	defer time.AfterFunc(renewPatience, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		late = true
+		h.changed.Broadcast()
+	}).Stop()
+	for h.calls > 0 && !late {
+		h.changed.Wait()
+	}
+	if h.calls == 0 {
+		up := h.up
+		h.mu.Unlock()
+		if up {
+			h.lib.Shutdown()
+		}
+		ret := h.init()
+		h.mu.Lock()
+		h.up, h.handles = ret == nvml.SUCCESS, map[string]nvmlDevice{}
+	}
+	h.busy = false
+	h.changed.Broadcast()
+}

@@ -1,0 +1,130 @@
+package inventory
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
+)
+
+// fakeSource is a device of a library that is up.
+func fakeSource(device nvmlDevice, o nvmlOptional) *nvmlSource {
+	h := newNVMLHost(&fakeLibrary{})
+	h.optional, h.up, h.busy, h.renewed = o, true, false, time.Now()
+	h.keep("x", device)
+	return &nvmlSource{h, "x"}
+}
+
+// fakeLibrary is a library that sees what there is when it is initialised.
+type fakeLibrary struct {
+	nvml.Interface
+
+	mu    sync.Mutex
+	inits int
+	there map[string]nvml.Device // now
+	seen  map[string]nvml.Device // at the last initialisation
+}
+
+func (l *fakeLibrary) Init() nvml.Return {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.inits++
+	l.seen = l.there
+	return nvml.SUCCESS
+}
+
+func (l *fakeLibrary) Shutdown() nvml.Return { return nvml.SUCCESS }
+
+func (l *fakeLibrary) DeviceGetHandleByUUID(uuid string) (nvml.Device, nvml.Return) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if d, ok := l.seen[uuid]; ok {
+		return d, nvml.SUCCESS
+	}
+	return nil, nvml.ERROR_NOT_FOUND
+}
+
+func (l *fakeLibrary) set(there map[string]nvml.Device) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.there = there
+}
+
+// again has a library be initialised at the next occasion.
+func (s *nvmlSource) again() {
+	s.host.mu.Lock()
+	defer s.host.mu.Unlock()
+	s.host.renewed = time.Time{}
+}
+
+// TestLostDeviceIsSeenAgain: the library is initialised again for a device that is lost, and
+// its handle taken anew, and not while a call is under way.
+func TestLostDeviceIsSeenAgain(t *testing.T) {
+	lib := &fakeLibrary{there: map[string]nvml.Device{}}
+	s := fakeSource(fakeDevice(nil, nil, nvml.ERROR_GPU_IS_LOST), nvmlOptional{})
+	s.host.lib = lib
+	want := func(lost bool, inits int) {
+		t.Helper()
+		if u, err := s.usage(); err != nil || u.Lost != lost || lib.inits != inits {
+			t.Errorf("%+v, %v, initialised %d times; want lost %v, %d times", u, err, lib.inits, lost, inits)
+		}
+	}
+	want(true, 0) // it is too soon
+	s.again()
+	want(true, 1) // and sees no device there
+	s.again()
+	want(true, 2)
+	lib.set(map[string]nvml.Device{"x": fakeDevice(nil, nil, nvml.SUCCESS)})
+	if err := s.host.begin(); err != nil {
+		t.Fatal(err)
+	}
+	s.again()
+	want(true, 2) // a call is under way
+	s.host.leave()
+	s.again()
+	want(true, 3) // this was the old handle's answer
+	want(false, 3)
+}
+
+// TestHungAtOpen: a library that hangs has the devices of the last time, which answer when it does.
+func TestHungAtOpen(t *testing.T) {
+	lib := &hangingLibrary{fakeLibrary: fakeLibrary{there: map[string]nvml.Device{"GPU-1": fakeDevice(nil, nil, nvml.SUCCESS)}},
+		answer: make(chan struct{})}
+	last := []Device{{Index: 0, Vendor: "nvidia", UUID: "GPU-1", Total: 5}, {Index: 1, Vendor: "amd"}}
+	list, release, reason := newNVMLHost(lib).open(last)
+	if len(list) != 1 || list[0].device.UUID != "GPU-1" || reason == "" {
+		t.Fatalf("%+v, %q", list, reason)
+	}
+	read := make(chan error, 1)
+	go func() {
+		_, err := list[0].source.usage()
+		read <- err
+	}()
+	close(lib.answer)
+	if err := bounded.Receive(t, "it is read", read); err != nil && !errors.Is(err, errDown) {
+		t.Error(err)
+	}
+	release()
+}
+
+// hangingLibrary is one that hangs at first.
+type hangingLibrary struct {
+	fakeLibrary
+	answer chan struct{}
+}
+
+func (l *hangingLibrary) Init() nvml.Return {
+	<-l.answer
+	return l.fakeLibrary.Init()
+}
+
+func (l *hangingLibrary) Extensions() nvml.ExtendedInterface { return everything{} }
+
+// everything is what a library has that lacks no function.
+type everything struct{}
+
+func (everything) LookupSymbol(string) error { return nil }

@@ -1,0 +1,59 @@
+package e2e
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// TestLostDeviceComesBack: a GPU falls off the bus and comes back, which NVML tells only
+// whoever initialises it again. Who was there keeps a lease that holds nothing; newcomers
+// have the whole device.
+func TestLostDeviceComesBack(t *testing.T) {
+	m := rig.New(t, rig.Options{Devices: "1G,1G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n[defaults]\ncontext_reserve = \"0\"\n"})
+	old, other := holder(m, 0, "512M"), holder(m, 1, "256M")
+	m.Sim("lose", "0")
+	rig.Eventually(t, "it is lost", func() bool { return m.Read("devices/0/state") == "lost\n" })
+	if answer := old.Ask("alloc b 1M"); answer == "ok" {
+		t.Error("there is memory on a device that is gone")
+	}
+	other.Want("alloc b 1M", "ok")
+	m.Sim("restore", "0")
+	rig.Eventually(t, "it is back", func() bool { return m.Read("devices/0/state") == "ok\n" })
+	if got := m.Lease(old.PID(), 0); got.State != accounting.StateLost || got.Granted != 0 {
+		t.Errorf("the old lease is %+v", got)
+	}
+	if answer := old.Ask("alloc b 1M"); answer == "ok" {
+		t.Error("a context outlived its device")
+	}
+	all := holder(m, 0, "1G")
+	other.Want("alloc c 1M", "ok")
+	m.Kill()
+	m.Start()
+	rig.Eventually(t, "the next daemon knows both", func() bool {
+		return m.Lease(old.PID(), 0).State == accounting.StateLost && m.Lease(all.PID(), 0).Used == 1<<30
+	})
+	old.Signal(unix.SIGKILL)
+	old.Wait()
+	rig.Eventually(t, "the old lease ends with its process", func() bool { return len(m.Snapshot().Leases) == 2 })
+}
+
+// TestLostAtTheStart: a device is gone as the daemon starts. It is known from the last time,
+// and comes back as if it had gone later.
+func TestLostAtTheStart(t *testing.T) {
+	m := rig.New(t, rig.Options{Devices: "1G,1G"})
+	p := holder(m, 0, "512M")
+	m.Stop()
+	m.Sim("lose", "0")
+	m.Start()
+	rig.Eventually(t, "it is lost", func() bool { return m.Read("devices/0/state") == "lost\n" })
+	if got := m.Lease(p.PID(), 0); got.State != accounting.StateLost {
+		t.Errorf("its lease is %+v", got)
+	}
+	m.Sim("restore", "0")
+	rig.Eventually(t, "it is back", func() bool { return m.Read("devices/0/state") == "ok\n" })
+	holder(m, 0, "900M")
+}
