@@ -15,8 +15,8 @@ uint64_t ga_cuda_primary_of(struct ga_root *root, ga_cu_device device);
 
 // What a call has to do that needs the primary context.
 enum ga_cuda_primary_way {
-    GA_PRIMARY_LIVES,      // it is there
-    GA_PRIMARY_ASK,        // ask for it and have it made, while others wait; ga_cuda_primary_answered
+    GA_PRIMARY_LIVES, // it is there
+    GA_PRIMARY_ASK,   // ask for it and have it made, while others wait; ga_cuda_primary_answered
     GA_PRIMARY_ASK_BESIDE, // the same, in a signal handler that interrupted just that
     GA_PRIMARY_REFUSED,    // another thread was refused it meanwhile
 };

@@ -12,6 +12,10 @@
 #include "../root.h"
 #include "check.h"
 
+#ifndef DRIVER
+#define DRIVER "libcuda.so.1"
+#endif
+
 extern GA_FN_cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRetain;
 extern GA_FN_cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxRelease_v2;
 extern GA_FN_cuMemAlloc_v2 cuMemAlloc_v2;
