@@ -7,7 +7,7 @@ SHIM_CFLAGS ?=
 include tools/lines.mk
 
 # What the core is: no driver, no loader. The unit tests link it.
-SHIM_CORE := admit budget env hold host job lane link lock log os root session table wait
+SHIM_CORE := admit budget codec env hold host job lane link lock log os root session table wait
 # What knows CUDA and the loader.
 SHIM_GLUE := copy cuda_array cuda_async cuda_bound cuda_context cuda_device cuda_draw cuda_graph cuda_graph_nodes cuda_green cuda_hold cuda_host cuda_idle cuda_late cuda_memory \
              cuda_pending cuda_pool cuda_primary cuda_query cuda_stream cuda_vmm driver hooks \
@@ -60,7 +60,7 @@ SHIM_FUZZ_FLAGS := $(filter-out -Wconversion,$(SHIM_TEST_FLAGS)) -fsanitize=fuzz
                    -fno-sanitize-recover=all
 
 .PHONY: cshim-test-programs cshim-fuzz-programs cshim-test cshim-bench
-cshim-test-programs: $(SHIM_TEST)/peer $(SHIM_TEST_PROGRAMS) $(SHIM_TEST)/asan/async_stress \
+cshim-test-programs: $(SHIM_TEST)/peer $(SHIM_TEST)/codec $(SHIM_TEST_PROGRAMS) $(SHIM_TEST)/asan/async_stress \
                      $(SHIM_TEST)/tsan/async_stress $(SHIM_TEST)/asan/primary_test cshim-fuzz-programs
 cshim-fuzz-programs: $(SHIM_FUZZ_PROGRAMS)
 
@@ -70,6 +70,10 @@ cshim-test: cshim-test-programs shim
 $(SHIM_TEST)/peer: cshim/test/peer.c cshim/wire.h cshim/build.mk
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(filter-out -Wconversion,$(SHIM_TEST_FLAGS)) -o $@ $<
+
+$(SHIM_TEST)/codec: cshim/test/codec.c cshim/codec.c cshim/codec.h cshim/wire.h cshim/build.mk
+	@mkdir -p $(@D)
+	$(call line,CC,$<)$(CC) $(SHIM_TEST_FLAGS) -fsanitize=address,undefined -fno-sanitize-recover=all -o $@ $(filter %.c,$^)
 
 $(SHIM_TEST)/asan/%: cshim/test/%.c $(wildcard cshim/test/*.h) $(SHIM_CORE_SOURCES) $(SHIM_HEADERS) cshim/build.mk
 	@mkdir -p $(@D)

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include "codec.h"
+
 // What descriptors this process holds, outside of the wiped root, so that a child can close the
 // copies that it inherited. A record is only ever acted upon when the identity fits.
 struct inherited {
@@ -214,8 +216,7 @@ int ga_lane_receive(int socket, uint16_t type, uint64_t request, struct ga_reply
             return -EPIPE;
         if (n < 0)
             return n;
-        bool ours = n >= (int)sizeof message.header && message.header.magic == GA_MAGIC &&
-                    message.header.length == (uint32_t)n;
+        bool ours = ga_codec_is_reply(&message.header, (size_t)n);
         if (ours && message.header.type == (type | GA_REPLY_BIT) &&
             message.header.request == request) {
             reply->header = message.header;

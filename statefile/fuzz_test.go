@@ -1,0 +1,93 @@
+package statefile
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"unsafe"
+)
+
+// FuzzOpen: a file whose bytes were damaged, wherever they are, is opened or refused; what is
+// read from it stays inside its tables, and it can be written to as before.
+func FuzzOpen(f *testing.F) {
+	jobs := int64(headerSize)
+	sessions := jobs + MaxJobs*int64(jobSize)
+	leases := sessions + MaxSessions*int64(sessSize)
+	tickets := leases + MaxLeases*int64(leaseSize)
+	ff := []byte{0xff, 0xff, 0xff, 0xff}
+	one := []byte{1, 0, 0, 0}
+	high := int64(unsafe.Offsetof(header{}.HighJob))
+	for _, at := range []int64{0, 8, 16, 40, high, high + 4, high + 8, high + 12, jobs, sessions, leases, leases + int64(leaseSize), tickets} {
+		f.Add(at, ff, false)
+		f.Add(at, one, true)
+	}
+	f.Fuzz(func(t *testing.T, at int64, damage []byte, annex bool) {
+		path := filepath.Join(t.TempDir(), "state")
+		begin(t, path)
+		target, size := path, int64(fileSize)
+		if annex {
+			target, size = path+annexSuffix, int64(annexSize)
+		}
+		at = ((at % size) + size) % size
+		file, err := os.OpenFile(target, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := file.WriteAt(damage[:min(int64(len(damage)), size-at, 1<<16)], at); err != nil {
+			t.Fatal(err)
+		}
+		_ = file.Close()
+		s, _, err := Open(path)
+		if err != nil {
+			return
+		}
+		defer s.Close()
+		s.Jobs.Each(func(_ int, j *Job) { _ = TextOf(&j.Command) })
+		s.Leases.Each(func(i int, l *Lease) { _ = l.Granted })
+		s.Threads.Each(func(i int, r *Thread) {
+			if int(r.Lease) >= MaxLeases {
+				t.Errorf("a thread of lease record %d", r.Lease)
+			}
+		})
+		seen := map[int]bool{}
+		s.Sessions.Each(func(i int, _ *Session) { seen[i] = true })
+		i, row, err := s.Sessions.New()
+		if err != nil {
+			return // as full as the damage says
+		}
+		if seen[i] || row.Live != 0 {
+			t.Errorf("record %d is given out, and was in use", i)
+		}
+		s.Sessions.Commit(i)
+		s.Sessions.Free(i)
+	})
+}
+
+// begin makes a file with a record in each table.
+func begin(t *testing.T, path string) {
+	t.Helper()
+	s, _, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		j, _, _ := s.Jobs.New()
+		s.Jobs.Commit(j)
+		n, r, _ := s.Sessions.New()
+		r.Token[0] = 1
+		s.Sessions.Commit(n)
+		l, lease, _ := s.Leases.New()
+		lease.Session, lease.OpenedAt = uint32(n), 7
+		s.Leases.Commit(l)
+		th, thread, _ := s.Threads.New()
+		thread.Lease, thread.OpenedAt = uint32(l), 7
+		s.Threads.Commit(th)
+		k, _, _ := s.Tickets.New()
+		s.Tickets.Commit(k)
+		m, _, _ := s.Limits.New()
+		s.Limits.Commit(m)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,11 @@
+//go:build full
+
+package attack
+
+import "testing"
+
+// TestFullMillionMessages: a million messages of any content and 10,000 hostile sessions, beside
+// honest programs whose answers are checked.
+func TestFullMillionMessages(t *testing.T) {
+	besideHonest(t, 1_000_000, 10_000)
+}
