@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a message from the daemon has to be, before anything of it is read. The Go side has the
 // same in ipc/codec.go, and cshimtest holds the two against each other.
-#ifndef GPUARB_CODEC_H
-#define GPUARB_CODEC_H
+#ifndef GA_CODEC_H
+#define GA_CODEC_H
 
 #include <stdbool.h>
 #include <stddef.h>
