@@ -164,14 +164,13 @@ func dieAt(t *testing.T, names []string, time int, rare bool) {
 	for _, name := range names {
 		deaths := s.k.died()
 		s.k.again(fmt.Sprintf("GPUARB_FAULT=%s:%d", name, time))
-		s.t.Logf("it is to die in %s, the %d. time", name, time)
 		for _, p := range []*rig.Program{s.kept, s.lender, s.waiter} {
 			p.Ask("info") // takes its session up again
 		}
 		s.act()
 		switch died := s.k.died() > deaths; {
 		case !died && !rare:
-			t.Errorf("%s: nothing that is done here leads there", name)
+			t.Error("nothing that is done here leads there")
 		case !died:
 			s.k.again()
 		}
@@ -179,9 +178,10 @@ func dieAt(t *testing.T, names []string, time int, rare bool) {
 		settle(t, s.m, s.kept, s.lender, s.waiter)
 		brim(t, s.kept, 100*mib, 300*mib)
 		if t.Failed() {
-			t.FailNow()
+			t.Fatalf("it was to die in %s, the %d. time", name, time)
 		}
 	}
+	t.Logf("%d places, the %d. time: it came to %d of them", len(names), time, s.k.died())
 	s.k.stop()
 	gone(t, s.m, s.kept, s.lender, s.waiter)
 }

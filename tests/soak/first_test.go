@@ -1,0 +1,44 @@
+package soak
+
+import (
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// TestDaemonDiesOfTheFirstMessage: a program with which the daemon died looks for the next
+// one, though it never had a session, and takes nothing that nobody knows of.
+func TestDaemonDiesOfTheFirstMessage(t *testing.T) {
+	t.Parallel()
+	for _, place := range []string{"session.opened", "session.known", "session.committed"} {
+		t.Run(place, func(t *testing.T) {
+			t.Parallel()
+			m := rig.New(t, rig.Options{Devices: "1G", NoMount: true, Binary: rig.Build(t, "faults/gpuarbd"),
+				Environ: []string{"GPUARB_FAULT=" + place}, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+			k := keep(t, m)
+			p := preload(m)
+			p.Want("alloc a 100M", "ok")
+			k.ready()
+			if got := m.Lease(p.PID(), 0); got.Used != 100*mib || k.died() != 1 {
+				t.Errorf("after %d deaths the daemon knows of %d bytes", k.died(), got.Used)
+			}
+			k.stop()
+			gone(t, m, p)
+		})
+	}
+}
+
+// TestFirstCallWithoutADaemon: a job's program that wants its first memory while the daemon is
+// being restarted waits for it.
+func TestFirstCallWithoutADaemon(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+	p := m.Interact(m.Gpuarb("run", "--memory", "100M", "--", rig.Build(t, "programs/cudaprog-dlsym"), "--context", "none", "-"))
+	m.Kill()
+	p.Tell("context c")
+	m.Start()
+	p.Expect("context c ok")
+	p.Want("alloc a 100M", "ok")
+	p.Want("alloc b 1", "err 2")
+	gone(t, m, p)
+}
