@@ -9,6 +9,9 @@
 // stream may be waiting for something that this very thread does next.
 #define PENDING_WAIT_MS 2000
 
+// So often it asks again when something came back meanwhile: its siblings take of that too.
+#define TRIES 16
+
 static _Atomic(const struct ga_reaper *) reaper;
 
 void ga_admit_set_reaper(const struct ga_reaper *r) {
@@ -30,10 +33,30 @@ uint64_t ga_admit_late(struct ga_root *root, uint32_t device) {
     return leaving + (pending > kept ? pending - kept : 0);
 }
 
-// Waits until enough of what is pending came back. True: something has, from a pool, or by itself,
-// since so much was late.
+void ga_admit_lost(struct ga_root *root, const struct ga_entry *entry) {
+    const struct ga_reaper *r = atomic_load(&reaper);
+    if (!r || !r->lose(root, entry))
+        ga_release(root, entry->device, entry->bytes, entry->tag);
+}
+
+// What was seen before the daemon was asked.
+struct before {
+    uint64_t late, returned;
+};
+
+static struct before look_before(struct ga_root *root, uint32_t device) {
+    return (struct before){ga_admit_late(root, device), atomic_load(&root->returned[device])};
+}
+
+static bool has_come(struct ga_root *root, uint32_t device, const struct before *b) {
+    return atomic_load(&root->returned[device]) != b->returned ||
+           ga_admit_late(root, device) < b->late;
+}
+
+// Waits until enough of what is pending came back. True: something has, from a pool, by itself, or
+// by another thread that wanted it as well.
 static bool wait_for_pending(struct ga_root *root, uint32_t device, uint64_t missing,
-                             uint64_t before) {
+                             const struct before *before) {
     uint64_t reaped = 0;
     uint64_t end = ga_os_now_ms() + PENDING_WAIT_MS;
     for (uint64_t step_us = 20;; step_us += step_us / 4) {
@@ -43,7 +66,7 @@ static bool wait_for_pending(struct ga_root *root, uint32_t device, uint64_t mis
         uint64_t pending =
             atomic_load(&root->devices[device].pending) + atomic_load(&root->leaving[device]);
         if (reaped >= missing || late == 0 || reaped + pending < missing || ga_os_now_ms() >= end)
-            return reaped > 0 || late < before;
+            return reaped > 0 || has_come(root, device, before);
         ga_os_sleep_us(step_us < 2000 ? step_us : 2000);
     }
 }
@@ -149,8 +172,8 @@ GA_NOINLINE bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t b
     struct ga_reply reply;
     uint8_t text[GA_TEXT_SIZE] = {0};
     uint32_t flags = 0;
-    for (bool again = true;;) {
-        uint64_t late = ga_admit_late(root, device);
+    for (int tries = 1;; tries++) {
+        struct before before = look_before(root, device);
         switch (ask(root, device, bytes, kind, flags, &reply, &way)) {
         case GRANTED:
             *tag = reply.tag;
@@ -168,10 +191,9 @@ GA_NOINLINE bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t b
         }
         uint64_t missing = remaining < bytes ? bytes - remaining : 1;
         uint32_t status = reply.header.status;
-        if (hopeless || !again || !is_no_room(status) ||
-            !wait_for_pending(root, device, missing, late))
+        if (hopeless || tries == TRIES || !is_no_room(status) ||
+            !wait_for_pending(root, device, missing, &before))
             break;
-        again = false;
         // Where others have the room, whether to wait for them was decided just now.
         flags = status == GA_STATUS_OVER_BUDGET ? 0 : GA_FLAG_NO_WAIT;
         if (take_from_credit(root, device, bytes, tag))

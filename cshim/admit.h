@@ -85,20 +85,22 @@ static inline void ga_release(struct ga_root *root, uint32_t device, uint64_t by
         ga_admit_notify(root, notify - 1);
 }
 
+// A block was freed out of our sight; its bytes are on their way.
+void ga_admit_lost(struct ga_root *root, const struct ga_entry *entry);
+
 // Puts a block into the table: its bytes are no longer on their way, but held. False: no memory.
-// An entry that it replaces was freed out of our sight; its bytes are given back.
+// An entry that it replaces was freed out of our sight; its bytes go where they came from.
 static inline bool ga_hold(struct ga_root *root, const struct ga_entry *entry) {
     struct ga_entry old;
-    uint32_t notify = 0;
     ga_move_begin(root);
     bool put = ga_table_put(&root->blocks, entry, &old);
     if (GA_LIKELY(put))
         ga_inflight_add(entry->device, 0 - entry->bytes);
     if (GA_UNLIKELY(old.key != 0))
-        notify = ga_give(root, old.device, old.bytes, old.tag);
+        ga_inflight_add(old.device, old.bytes);
     ga_move_end();
-    if (GA_UNLIKELY(notify))
-        ga_admit_notify(root, notify - 1);
+    if (GA_UNLIKELY(old.key != 0))
+        ga_admit_lost(root, &old);
     return put;
 }
 
@@ -116,6 +118,8 @@ static inline bool ga_withdraw(struct ga_root *root, uint64_t key, struct ga_ent
 // stream order.
 struct ga_reaper {
     uint64_t (*reap)(struct ga_root *root, uint32_t device, uint64_t wanted);
+    // Takes a block that was lost where it is not the budget alone that it came from. False: it is.
+    bool (*lose)(struct ga_root *root, const struct ga_entry *entry);
 };
 // Gives back what has executed and its pool has given up; how many bytes of the device that was.
 // Pools are made to give up what they keep until wanted bytes came back (0: they are not).

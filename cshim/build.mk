@@ -61,7 +61,7 @@ SHIM_FUZZ_FLAGS := $(filter-out -Wconversion,$(SHIM_TEST_FLAGS)) -fsanitize=fuzz
 
 .PHONY: cshim-test-programs cshim-fuzz-programs cshim-test cshim-bench
 cshim-test-programs: $(SHIM_TEST)/peer $(SHIM_TEST)/codec $(SHIM_TEST_PROGRAMS) $(SHIM_TEST)/asan/async_stress \
-                     $(SHIM_TEST)/tsan/async_stress $(SHIM_TEST)/asan/primary_test cshim-fuzz-programs
+                     $(SHIM_TEST)/tsan/async_stress $(SHIM_TEST)/asan/primary_test $(SHIM_TEST)/asan/pools_test cshim-fuzz-programs
 cshim-fuzz-programs: $(SHIM_FUZZ_PROGRAMS)
 
 cshim-test: cshim-test-programs shim
@@ -101,6 +101,11 @@ $(SHIM_TEST)/asan/primary_test: cshim/test/primary_test.c $(wildcard cshim/test/
   cshim/build.mk $(BUILD)/sim/libcuda.so
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(SHIM_ON_DRIVER) -fsanitize=address,undefined -fno-sanitize-recover=all $(SHIM_WRAP_WALKS) -o $@ $< $(SHIM_ALL_SOURCES) -ldl
+
+$(SHIM_TEST)/asan/pools_test: cshim/test/pools_test.c $(wildcard cshim/test/*.h) $(SHIM_ALL_SOURCES) $(SHIM_HEADERS) \
+  cshim/build.mk $(BUILD)/sim/libcuda.so
+	@mkdir -p $(@D)
+	$(call line,LD,$@)$(SHIM_ON_DRIVER) -fsanitize=address,undefined -fno-sanitize-recover=all -Wl,--wrap=ga_root_alloc -o $@ $< $(SHIM_ALL_SOURCES) -ldl
 
 $(SHIM_TEST)/fuzz/table_fuzz: cshim/test/fuzz/table_fuzz.c cshim/table.c cshim/lock.c cshim/os.c $(SHIM_HEADERS) cshim/build.mk
 	@mkdir -p $(@D)

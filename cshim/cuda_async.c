@@ -12,7 +12,7 @@
 
 // One allocation on its way: drawn, then the driver, then settled. Its bytes come from a block of
 // the same size that was freed on the same stream, which the driver uses again at once; or they
-// are drawn.
+// are drawn. What the pool then holds says whether that was right.
 struct claim {
     struct ga_cuda_draw draw;
     struct ga_cuda_host_claim host; // in its place where the pool is in the host
@@ -37,9 +37,10 @@ static bool again(struct claim *c) {
     struct ga_cuda_draw *d = &c->draw;
     d->device = (uint32_t)ga_cuda_pool_device(d->pool);
     d->tag = atomic_load(&d->root->tag);
-    d->kept = d->bytes;
+    d->admitted = 0;
     struct ga_entry like = entry_of(d, 0);
-    c->again = ga_cuda_pending_again(d->root, &like, c->stream);
+    c->again = ga_cuda_pending_user(d->root, d->device, c->stream, &d->user) &&
+               ga_cuda_pending_again(d->root, &like, c->stream, d->user.context);
     return c->again;
 }
 
@@ -69,6 +70,30 @@ static bool follow(struct claim *c, ga_address address) {
     return ga_cuda_draw(d);
 }
 
+static bool free_now(ga_address address) {
+    int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
+    ga_result result = GA_REAL(cuMemFree_v2)(address);
+    ga_cuda_capture_exchange(mode);
+    return result == GA_CUDA_SUCCESS;
+}
+
+// The pool grew by more than was admitted, and for that there is no room: the block goes, and what
+// came with it. False: it cannot.
+static bool give_up(struct claim *c, ga_address address) {
+    struct ga_cuda_draw *d = &c->draw;
+    struct ga_entry entry;
+    if (!ga_withdraw(d->root, address, &entry))
+        return false;
+    if (!free_now(address)) {
+        ga_hold(d->root, &entry);
+        return false;
+    }
+    ga_cuda_pool_lost(d->root, d->pool, entry.bytes, entry.tag);
+    ga_cuda_pool_shed(d->root, d->pool);
+    ga_admit_reap(d->root, d->device, 0);
+    return true;
+}
+
 static ga_result settle(struct claim *c, ga_result result, ga_address address) {
     struct ga_cuda_draw *d = &c->draw;
     if (result != GA_CUDA_SUCCESS) {
@@ -76,7 +101,7 @@ static ga_result settle(struct claim *c, ga_result result, ga_address address) {
         return result;
     }
     if (GA_UNLIKELY(!follow(c, address))) {
-        if (GA_REAL(cuMemFree_v2)(address) != GA_CUDA_SUCCESS)
+        if (!free_now(address))
             return result;
         ga_cuda_pool_shed(d->root, d->pool);
         return GA_CUDA_OUT_OF_MEMORY;
@@ -84,13 +109,15 @@ static ga_result settle(struct claim *c, ga_result result, ga_address address) {
     struct ga_entry entry = entry_of(d, address);
     // Without memory to remember it by: better no block than one that nobody can account for.
     if (GA_UNLIKELY(!ga_hold(d->root, &entry))) {
-        if (GA_REAL(cuMemFree_v2)(address) != GA_CUDA_SUCCESS)
+        if (!free_now(address))
             return result;
         undo(c);
         return GA_CUDA_OUT_OF_MEMORY;
     }
-    ga_cuda_pool_grew(d->root, d->pool, d->bytes - d->kept, d->tag);
-    return result;
+    ga_cuda_pool_grew(d->root, d->pool, d->admitted, d->tag);
+    if (GA_LIKELY(ga_cuda_pool_balance(d->root, d->pool, d->admitted, &d->user)))
+        return result;
+    return give_up(c, address) ? GA_CUDA_OUT_OF_MEMORY : result;
 }
 
 enum opened { PASS, REFUSED, ADMITTED, IN_HOST };

@@ -4,61 +4,44 @@
 #include "admit.h"
 #include "cuda_pool.h"
 
-static void put_kept_back(struct ga_cuda_draw *d) {
-    if (d->kept)
-        ga_cuda_pool_keep(d->root, d->pool, d->kept, d->tag);
-    d->kept = 0;
-}
-
-// Takes what the pool keeps, beyond what was taken before. Returns how much is missing still.
-static uint64_t draw_kept(struct ga_cuda_draw *d) {
-    uint16_t tag = d->tag;
-    uint64_t more = ga_cuda_pool_take(d->root, d->pool, d->bytes - d->kept, &tag);
-    if (tag != d->tag) // of another session: what came before is nobody's
-        put_kept_back(d);
-    d->tag = tag;
-    d->kept += more;
-    return d->bytes - d->kept;
-}
-
 // Frees that are about to execute are looked for a few times, which takes no longer than to ask.
 #define LOOKS 32
 
-static bool worth_a_look(const struct ga_cuda_draw *d, uint64_t rest, int looks) {
-    return looks < LOOKS && rest <= ga_admit_late(d->root, d->device) &&
+static bool worth_a_look(const struct ga_cuda_draw *d, int looks) {
+    return looks < LOOKS && d->bytes <= ga_admit_late(d->root, d->device) &&
            !ga_admit_exceeds(d->root, d->device, d->bytes);
 }
 
-static bool admit_rest(struct ga_cuda_draw *d, uint64_t rest, bool ask, uint16_t *tag) {
-    return ga_admit_fast(d->root, d->device, rest, tag) ||
-           (ask && ga_admit_slow(d->root, d->device, rest, d->kind, tag));
+// Where bytes last came of pools alone, these are asked before the daemon is.
+static bool ask(struct ga_cuda_draw *d) {
+    struct ga_root *root = d->root;
+    if (ga_cuda_pool_is_strait(root, d->device) && !ga_admit_exceeds(root, d->device, d->bytes)) {
+        ga_admit_reap(root, d->device, d->bytes);
+        if (ga_admit_fast(root, d->device, d->bytes, &d->tag))
+            return true;
+    }
+    uint64_t returned = atomic_load(&root->returned[d->device]);
+    if (!ga_admit_slow(root, d->device, d->bytes, d->kind, &d->tag))
+        return false;
+    bool of_pools = atomic_load(&root->returned[d->device]) != returned;
+    ga_cuda_pool_asked_for(root, d->device, of_pools);
+    return true;
 }
 
 bool ga_cuda_draw(struct ga_cuda_draw *d) {
     d->device = (uint32_t)ga_cuda_pool_device(d->pool);
-    d->kept = 0;
-    d->tag = atomic_load(&d->root->tag);
+    d->admitted = 0;
     for (int looks = 0;; looks++) {
-        uint64_t rest = draw_kept(d);
-        uint16_t tag = d->tag;
-        if (rest == 0)
+        if (d->user.id && ga_cuda_pool_ready(d->root, d->pool, &d->user, d->bytes, &d->tag))
             return true;
-        bool ask = !worth_a_look(d, rest, looks);
-        if (admit_rest(d, rest, ask, &tag)) {
-            if (d->kept == 0)
-                d->tag = tag;
-            if (d->tag == tag)
-                return true;
-            ga_release(d->root, d->device, rest, tag); // it began anew in between
-            put_kept_back(d);
-            looks = 0;
-        } else if (ask) {
-            // What came to the pool meanwhile may do.
-            if (draw_kept(d) == 0)
-                return true;
-            put_kept_back(d);
-            return false;
+        bool last = !worth_a_look(d, looks);
+        if (ga_admit_fast(d->root, d->device, d->bytes, &d->tag) || (last && ask(d))) {
+            d->admitted = d->bytes;
+            ga_cuda_pool_enter(d->root, d->pool, d->bytes);
+            return true;
         }
+        if (last)
+            return false;
         if (looks > 0)
             ga_os_yield();
         ga_admit_reap(d->root, d->device, 0);
@@ -66,8 +49,10 @@ bool ga_cuda_draw(struct ga_cuda_draw *d) {
 }
 
 void ga_cuda_draw_undo(struct ga_cuda_draw *d) {
-    uint64_t rest = d->bytes - d->kept;
-    put_kept_back(d);
-    if (rest)
-        ga_release(d->root, d->device, rest, d->tag);
+    if (d->admitted == 0) {
+        ga_cuda_pool_keep(d->root, d->pool, d->bytes, d->tag);
+        return;
+    }
+    ga_cuda_pool_leave(d->root, d->pool, d->bytes);
+    ga_release(d->root, d->device, d->bytes, d->tag);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes for memory of a pool: from what the pool keeps, and the rest from the budget.
+// Bytes for memory of a pool: a block that its user freed there, or else from the budget.
 #ifndef GA_CUDA_DRAW_H
 #define GA_CUDA_DRAW_H
 
@@ -8,15 +8,16 @@
 struct ga_cuda_draw {
     struct ga_root *root;
     struct ga_cuda_pool *pool;
+    struct ga_cuda_pool_user user; // 0: nobody
     uint64_t bytes;
-    uint64_t kept; // of them the pool was charged with before
+    uint64_t admitted; // all of them, or 0: the pool was charged with them before
     uint32_t device;
     uint32_t kind;
     uint16_t tag;
 };
 
-// Root, pool, bytes and kind are given. False: refused, and nothing is taken. True: they are on
-// their way.
+// Root, pool, user, bytes and kind are given. False: refused, and nothing is taken. True: they are
+// on their way.
 bool ga_cuda_draw(struct ga_cuda_draw *draw);
 // The driver did not take them.
 void ga_cuda_draw_undo(struct ga_cuda_draw *draw);

@@ -15,6 +15,7 @@ struct exec {
     uint64_t own[GA_DEVICES]; // bytes that it allocates and frees again
     bool frees_itself;        // any
     bool pends;               // own is taken, and pending until no launch is on its way
+    uint64_t life;            // of the record, which is used again
     uint16_t tag;             // of own then
     uint32_t launches;        // on their way, or about to be
     uint32_t references;      // of the handle, and of each launch
@@ -54,6 +55,11 @@ static bool is_own(const struct ga_cuda_graph_block *b) {
     return b->bytes != 0 && b->frees >= b->allocs;
 }
 
+// Who it is to the pool that keeps its own memory.
+static struct ga_cuda_pool_user user_of(const struct exec *x) {
+    return (struct ga_cuda_pool_user){(uint64_t)(uintptr_t)x, x->life};
+}
+
 static struct exec *new_exec(struct ga_root *root, struct ga_cuda_graphs *g,
                              const struct ga_cuda_graph_blocks *blocks) {
     lock(g);
@@ -65,7 +71,7 @@ static struct exec *new_exec(struct ga_root *root, struct ga_cuda_graphs *g,
         x = ga_root_alloc(root, sizeof *x);
     if (!x)
         return NULL;
-    *x = (struct exec){.blocks = *blocks, .references = 1};
+    *x = (struct exec){.blocks = *blocks, .life = x->life + 1, .references = 1};
     for (uint32_t i = 0; i < blocks->count; i++)
         if (is_own(&blocks->block[i])) {
             x->own[blocks->block[i].device] += blocks->block[i].bytes;
@@ -186,6 +192,8 @@ static bool draw_all(struct start *s) {
         draw->root = s->root;
         draw->kind = GA_MEMORY_GRAPH;
         draw->pool = ga_cuda_pool_of_graphs(s->root, d);
+        if (draw->bytes == s->exec->own[d]) // what it left behind is not among it
+            draw->user = user_of(s->exec);
         if (draw->pool && ga_cuda_draw(draw))
             continue;
         draw->bytes = 0;
@@ -205,12 +213,13 @@ static void done(struct ga_root *root, void *argument) {
     lock(g);
     bool last = --x->launches == 0 && x->pends;
     uint16_t tag = x->tag;
+    struct ga_cuda_pool_user user = user_of(x);
     if (last)
         x->pends = false;
     unlock(g);
     for (uint32_t d = 0; last && d < GA_DEVICES; d++)
         if (x->own[d])
-            ga_cuda_pool_executed(root, ga_cuda_pool_of_graphs(root, d), x->own[d], tag);
+            ga_cuda_pool_executed(root, ga_cuda_pool_of_graphs(root, d), x->own[d], tag, &user);
     drop_reference(g, x);
 }
 
@@ -239,7 +248,7 @@ static bool open_start(struct start *s, bool launch, ga_stream stream) {
 static void place(struct start *s, uint32_t device) {
     const struct ga_cuda_draw *d = &s->draw[device];
     const struct ga_cuda_graph_blocks *blocks = &s->exec->blocks;
-    uint64_t grew = d->bytes - d->kept;
+    uint64_t grew = d->admitted;
     if (s->first && s->exec->own[device]) {
         ga_cuda_pool_pends(s->root, d->pool, s->exec->own[device], grew, d->tag);
         lock(s->graphs);
@@ -256,6 +265,9 @@ static void place(struct start *s, uint32_t device) {
         ga_cuda_pool_grew(s->root, d->pool, grew, d->tag);
         grew = 0;
     }
+    // What is launched cannot be called back: what there is no room for stays uncharged until the
+    // pool has given it up.
+    ga_cuda_pool_balance(s->root, d->pool, d->admitted, &d->user);
 }
 
 // The blocks of others that the graph frees as it runs.
@@ -287,8 +299,9 @@ static void settle_upload(struct start *s) {
         const struct ga_cuda_draw *draw = &s->draw[d];
         if (draw->bytes == 0)
             continue;
-        ga_cuda_pool_grew(s->root, draw->pool, draw->bytes - draw->kept, draw->tag);
+        ga_cuda_pool_grew(s->root, draw->pool, draw->admitted, draw->tag);
         ga_cuda_pool_freed(s->root, draw->pool, draw->bytes, draw->tag);
+        ga_cuda_pool_balance(s->root, draw->pool, draw->admitted, &draw->user);
     }
     done(s->root, s->exec);
 }

@@ -236,12 +236,20 @@ static void call_back(struct ga_root *root, struct ga_cuda_pending *p, struct it
     drop_item(p, item);
 }
 
-bool ga_cuda_pending_again(struct ga_root *root, const struct ga_entry *like, ga_stream stream) {
-    struct ga_cuda_pending *p = get(root, false);
-    if (!p || atomic_load(&root->devices[like->device].pending) == 0 ||
-        stream == GA_CUDA_STREAM_PER_THREAD)
+bool ga_cuda_pending_user(struct ga_root *root, uint32_t device, ga_stream stream,
+                          struct ga_cuda_pool_user *user) {
+    *user = (struct ga_cuda_pool_user){0, 0};
+    if (stream == GA_CUDA_STREAM_PER_THREAD)
         return false;
-    uint64_t context = context_of(stream);
+    *user = (struct ga_cuda_pool_user){(uint64_t)(uintptr_t)stream, context_of(stream)};
+    return atomic_load(&root->devices[device].pending) != 0;
+}
+
+bool ga_cuda_pending_again(struct ga_root *root, const struct ga_entry *like, ga_stream stream,
+                           uint64_t context) {
+    struct ga_cuda_pending *p = get(root, false);
+    if (!p)
+        return false;
     lock(p);
     struct item *found = p->last;
     while (found && (found->looked || found->stream != stream || found->context != context ||
@@ -302,15 +310,18 @@ static int look(const struct item *item) {
 // An item that was taken off the list has executed.
 static void finish(struct ga_root *root, struct ga_cuda_pending *p, struct item *item) {
     uint32_t notify = 0;
+    bool own = item->stream && item->stream != GA_CUDA_STREAM_PER_THREAD && !(item->context & 1);
+    struct ga_cuda_pool_user user = {own ? (uint64_t)(uintptr_t)item->stream : 0, item->context};
     if (item->run) {
         item->run(root, item->argument);
     } else if (item->pool) {
-        ga_cuda_pool_executed(root, item->pool, item->bytes, item->tag);
+        ga_cuda_pool_executed(root, item->pool, item->bytes, item->tag, &user);
     } else {
         ga_move_begin(root);
         ga_cuda_pool_count(root, item->device, 0 - item->bytes, item->tag);
         notify = ga_give(root, item->device, item->bytes, item->tag);
         ga_move_end();
+        atomic_fetch_add(&root->returned[item->device], 1);
     }
     if (notify)
         ga_admit_notify(root, notify - 1);
@@ -408,9 +419,14 @@ static void look_at_pending(struct ga_root *root, struct ga_cuda_pending *p) {
         GA_REAL(cuCtxPopCurrent_v2)(&current);
 }
 
+// Who wants what pools keep waits for a thread that has them give it up: what it gives back is
+// there then, and for whoever is short still it is his turn. Whoever merely looks does not.
+#define LOOK_MS 100
+#define TRIM_MS 10000
+
 static uint64_t reap(struct ga_root *root, uint32_t device, uint64_t wanted) {
     struct ga_cuda_pending *p = get(root, false);
-    if (!ga_mutex_lock(&root->asking, 100))
+    if (!ga_mutex_lock(&root->asking, wanted ? TRIM_MS : LOOK_MS))
         return 0;
     int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
     if (p)
@@ -421,8 +437,15 @@ static uint64_t reap(struct ga_root *root, uint32_t device, uint64_t wanted) {
     return given;
 }
 
+static bool lose(struct ga_root *root, const struct ga_entry *entry) {
+    struct ga_cuda_pool *pool = ga_cuda_pool_of(entry);
+    if (pool)
+        ga_cuda_pool_lost(root, pool, entry->bytes, entry->tag);
+    return pool != NULL;
+}
+
 void ga_cuda_pending_watch(void) {
-    static const struct ga_reaper reaper = {reap};
+    static const struct ga_reaper reaper = {reap, lose};
     ga_admit_set_reaper(&reaper);
 }
 
@@ -432,6 +455,7 @@ void ga_cuda_pending_mark(struct ga_root *root, uint64_t context, uint64_t becom
     struct ga_cuda_pending *p = get(root, false);
     if (!p)
         return;
+    ga_cuda_pool_forget_users(root, 0, context);
     bool held = ga_mutex_lock(&root->asking, 5000);
     lock(p);
     for (struct item *i = p->first; i; i = i->next)
@@ -487,6 +511,7 @@ void ga_cuda_pending_stream_ends(struct ga_root *root, ga_stream stream) {
     struct ga_cuda_pending *p = get(root, false);
     if (!p || !stream)
         return;
+    ga_cuda_pool_forget_users(root, (uint64_t)(uintptr_t)stream, 0);
     lock(p);
     for (struct item *item = p->first; item; item = item->next)
         if (item->event && item->stream == stream)

@@ -4,6 +4,7 @@
 #ifndef GA_CUDA_PENDING_H
 #define GA_CUDA_PENDING_H
 
+#include "cuda_pool.h"
 #include "driver.h"
 #include "root.h"
 
@@ -14,7 +15,11 @@ void ga_cuda_pending_watch(void);
 void ga_cuda_pending_add(struct ga_root *root, const struct ga_entry *entry, ga_stream stream);
 // What freed a block of these bytes on the same stream is to be forgotten: the driver uses a
 // block again in its own stream at once. The bytes are on their way then. False: there is none.
-bool ga_cuda_pending_again(struct ga_root *root, const struct ga_entry *like, ga_stream stream);
+bool ga_cuda_pending_again(struct ga_root *root, const struct ga_entry *like, ga_stream stream,
+                           uint64_t context);
+// Who a stream is to what it freed. False: nothing is pending or kept on the device, or nobody.
+bool ga_cuda_pending_user(struct ga_root *root, uint32_t device, ga_stream stream,
+                          struct ga_cuda_pool_user *user);
 // The same for the free of this very block, on whatever stream; *tag: what it was charged in. An
 // address alone says little: the driver gives it out again before the free is known to be done.
 bool ga_cuda_pending_recall(struct ga_root *root, const struct ga_entry *block, uint16_t *tag);

@@ -9,9 +9,18 @@
 
 enum pool_kind {
     ORDINARY,
-    GRAPHS, // of a device: it has no handle
+    GRAPHS,   // of a device: it has no handle
+    NAMELESS, // of a device, where the driver does not say which one that takes from
     UNUSED,
 };
+
+// A block that is kept, and whose own stream, or graph, would have it again: nothing has come from
+// the pool, or gone from it, since, that may have used its place.
+struct ready {
+    struct ga_cuda_pool_user user;
+    uint64_t bytes;
+};
+#define READY 64
 
 // Guarded by ga_cuda_pools.lock, but for what never changes while anybody can know it.
 struct ga_cuda_pool {
@@ -26,6 +35,17 @@ struct ga_cuda_pool {
     uint64_t blocks;    // whatever their tag
     uint64_t changes;   // of charged or kept
     uint64_t untrimmed; // changes when trimming did not help: it need not be tried again
+    uint64_t gives;     // how often something was given back
+    uint64_t underway;  // bytes that were admitted for blocks which the driver is asked for
+    uint64_t begun;     // how many such blocks there were
+    uint64_t stale;     // of what it holds, charged in a session that is over
+    // Since it was empty: the one that has taken all its blocks, and whether there were others, or
+    // a block that the pool had room for though it was admitted as new. Then a block that was freed
+    // may be in use.
+    struct ga_cuda_pool_user sole;
+    bool doubt;
+    uint32_t readies;
+    struct ready ready[READY];
 };
 
 struct ga_cuda_pools {
@@ -33,6 +53,10 @@ struct ga_cuda_pools {
     struct ga_cuda_pool *first; // nothing leaves this list
     _Atomic uint64_t changes;   // of which pool a device takes from, begun so far
     _Atomic uint32_t changing;  // of these, how many are with the driver
+    // What was seen of how the driver makes pools larger.
+    bool rounds;                         // by more than was asked for
+    bool small;                          // by less than LARGE at a time
+    _Atomic uint32_t strait[GA_DEVICES]; // ga_cuda_pool_is_strait
 };
 
 static struct ga_cuda_pools *get(struct ga_root *root, bool make) {
@@ -76,7 +100,7 @@ static struct ga_cuda_pool *find_locked(struct ga_cuda_pools *p, ga_pool handle,
                                         enum pool_kind kind) {
     for (struct ga_cuda_pool *pool = p->first; pool; pool = pool->next)
         if (pool->kind == kind &&
-            (kind == GRAPHS ? pool->device == device : pool->handle == handle && handle != NULL))
+            (kind == ORDINARY ? pool->handle == handle && handle != NULL : pool->device == device))
             return pool;
     return NULL;
 }
@@ -150,7 +174,8 @@ static ga_pool default_of(int device) {
 }
 
 struct ga_cuda_pool *ga_cuda_pool_current(struct ga_root *root, uint32_t device) {
-    return find_or_make(root, current_of((int)device), (int)device, ORDINARY);
+    ga_pool handle = current_of((int)device);
+    return find_or_make(root, handle, (int)device, handle ? ORDINARY : NAMELESS);
 }
 
 static int device_of(struct ga_root *root, ga_pool handle, int otherwise) {
@@ -239,24 +264,62 @@ static void refresh(struct ga_root *root, struct ga_cuda_pool *pool) {
     if (pool->kept)
         ga_cuda_pool_count(root, (uint32_t)pool->device, 0 - pool->kept, pool->tag);
     add_kept(root, pool, 0 - pool->kept);
+    pool->stale += pool->charged;
     pool->charged = 0;
+    pool->readies = 0;
     pool->tag = now;
 }
 
-uint64_t ga_cuda_pool_take(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
-                           uint16_t *tag) {
+static bool is_same(const struct ga_cuda_pool_user *a, const struct ga_cuda_pool_user *b) {
+    return a->id == b->id && a->context == b->context;
+}
+
+static bool find_ready_locked(struct ga_cuda_pool *pool, const struct ga_cuda_pool_user *user,
+                              uint64_t bytes) {
+    for (uint32_t i = pool->readies; i-- > 0;) {
+        if (pool->ready[i].bytes != bytes || !is_same(&pool->ready[i].user, user))
+            continue;
+        pool->ready[i] = pool->ready[--pool->readies];
+        return true;
+    }
+    return false;
+}
+
+// Where there are more than that, one is forgotten.
+static void note_ready_locked(struct ga_cuda_pool *pool, const struct ga_cuda_pool_user *user,
+                              uint64_t bytes) {
+    uint32_t at = pool->readies < READY ? pool->readies++ : (uint32_t)(pool->changes % READY);
+    pool->ready[at] = (struct ready){*user, bytes};
+}
+
+bool ga_cuda_pool_ready(struct ga_root *root, struct ga_cuda_pool *pool,
+                        const struct ga_cuda_pool_user *user, uint64_t bytes, uint16_t *tag) {
     struct ga_cuda_pools *p = begin(root);
     refresh(root, pool);
-    *tag = pool->tag;
-    if (bytes > pool->kept)
-        bytes = pool->kept;
-    if (bytes) {
+    bool found = pool->kept >= bytes && find_ready_locked(pool, user, bytes);
+    if (found) {
+        *tag = pool->tag;
         add_kept(root, pool, 0 - bytes);
         ga_cuda_pool_count(root, (uint32_t)pool->device, 0 - bytes, pool->tag);
         ga_inflight_add((uint32_t)pool->device, bytes);
     }
     end(p);
-    return bytes;
+    return found;
+}
+
+void ga_cuda_pool_enter(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes) {
+    struct ga_cuda_pools *p = atomic_load(&root->pools);
+    lock(p);
+    pool->underway += bytes;
+    pool->begun++;
+    unlock(p);
+}
+
+void ga_cuda_pool_leave(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes) {
+    struct ga_cuda_pools *p = atomic_load(&root->pools);
+    lock(p);
+    pool->underway -= bytes;
+    unlock(p);
 }
 
 static void keep_locked(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
@@ -278,6 +341,13 @@ static uint64_t give_locked(struct ga_root *root, struct ga_cuda_pool *pool, uin
         return 0;
     add_kept(root, pool, 0 - bytes);
     pool->charged -= bytes;
+    pool->gives++;
+    pool->readies = 0;
+    if (pool->charged == 0) {
+        pool->sole.id = 0;
+        pool->doubt = false;
+    }
+    atomic_fetch_add(&root->returned[pool->device], 1);
     ga_cuda_pool_count(root, (uint32_t)pool->device, 0 - bytes, pool->tag);
     *notify = ga_give(root, (uint32_t)pool->device, bytes, pool->tag);
     return bytes;
@@ -287,10 +357,11 @@ static uint64_t give_locked(struct ga_root *root, struct ga_cuda_pool *pool, uin
 static void lose_block_locked(struct ga_root *root, struct ga_cuda_pool *pool, uint32_t *notify) {
     refresh(root, pool);
     pool->blocks--;
-    if (pool->blocks != 0 || pool->handle || pool->kind != ORDINARY)
+    if (pool->blocks != 0 || pool->handle || pool->kind == GRAPHS)
         return;
     give_locked(root, pool, UINT64_MAX, notify);
-    pool->kind = UNUSED;
+    if (pool->kind == ORDINARY)
+        pool->kind = UNUSED;
 }
 
 static void tell(struct ga_root *root, uint32_t notify) {
@@ -311,6 +382,7 @@ void ga_cuda_pool_grew(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t
     refresh(root, pool);
     pool->blocks++;
     pool->changes++;
+    pool->underway -= bytes;
     if (tag == pool->tag)
         pool->charged += bytes;
     end(p);
@@ -330,14 +402,16 @@ void ga_cuda_pool_pends(struct ga_root *root, struct ga_cuda_pool *pool, uint64_
 }
 
 void ga_cuda_pool_executed(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
-                           uint16_t tag) {
+                           uint16_t tag, const struct ga_cuda_pool_user *user) {
     uint32_t notify = 0;
     struct ga_cuda_pools *p = begin(root);
     refresh(root, pool);
-    if (tag == pool->tag)
+    if (tag == pool->tag) {
         add_kept(root, pool, bytes);
-    else
+        note_ready_locked(pool, user, bytes);
+    } else {
         ga_cuda_pool_count(root, (uint32_t)pool->device, 0 - bytes, tag);
+    }
     lose_block_locked(root, pool, &notify);
     end(p);
     tell(root, notify);
@@ -349,9 +423,23 @@ void ga_cuda_pool_blocks(struct ga_root *root, struct ga_cuda_pool *pool, int bl
     end(p);
 }
 
-// What the pools gave up
+void ga_cuda_pool_forget_users(struct ga_root *root, uint64_t id, uint64_t context) {
+    struct ga_cuda_pools *p = get(root, false);
+    if (!p)
+        return;
+    lock(p);
+    for (struct ga_cuda_pool *pool = p->first; pool; pool = pool->next)
+        for (uint32_t i = pool->readies; i-- > 0;) {
+            const struct ga_cuda_pool_user *user = &pool->ready[i].user;
+            if (context ? user->context == context : user->id == id)
+                pool->ready[i] = pool->ready[--pool->readies];
+        }
+    unlock(p);
+}
 
-// What a pool holds of its device. UINT64_MAX: that cannot be known, so it gave up nothing.
+// What the pools hold
+
+// What a pool holds of its device. UINT64_MAX: that cannot be known.
 static uint64_t reserved_by(enum pool_kind kind, ga_pool handle, int device) {
     uint64_t bytes = UINT64_MAX;
     ga_result result = GA_CUDA_NOT_FOUND;
@@ -366,7 +454,7 @@ struct sums {
     enum pool_kind kind;
     int device;
     ga_pool handle;
-    uint64_t charged, kept, changes, untrimmed;
+    uint64_t charged, kept, changes, untrimmed, gives, underway, begun;
     uint32_t life;
     uint16_t tag;
 };
@@ -374,29 +462,142 @@ struct sums {
 static struct sums sums_of(struct ga_root *root, struct ga_cuda_pool *pool) {
     struct ga_cuda_pools *p = begin(root);
     refresh(root, pool);
-    struct sums s = {pool->kind,    pool->device,    pool->handle, pool->charged, pool->kept,
-                     pool->changes, pool->untrimmed, pool->life,   pool->tag};
+    struct sums s = {pool->kind,     pool->device,  pool->handle,    pool->charged,
+                     pool->kept,     pool->changes, pool->untrimmed, pool->gives,
+                     pool->underway, pool->begun,   pool->life,      pool->tag};
     end(p);
     return s;
 }
 
+static bool is_of(const struct ga_cuda_pool *pool, const struct sums *s) {
+    return pool->tag == s->tag && pool->life == s->life;
+}
+
+// Drivers make pools larger by whole granules; both are believed to be in use, and which it is
+// shows in what pools hold.
+#define LARGE (32ull << 20)
+#define SMALL (2ull << 20)
+
+static uint64_t granule_locked(const struct ga_cuda_pools *p) {
+    return !p->rounds ? 0 : p->small ? SMALL : LARGE;
+}
+
+// What a pool is charged with that holds so much, beyond its blocks: the last granule is rounding.
+static uint64_t charge_locked(struct ga_cuda_pools *p, struct ga_cuda_pool *pool, uint64_t reserved,
+                              const struct sums *s) {
+    uint64_t blocks = pool->charged - pool->kept;
+    uint64_t others = reserved > blocks ? reserved - blocks : 0;
+    if (pool->stale > others)
+        pool->stale = others;
+    reserved -= pool->stale;
+    if (reserved % LARGE)
+        p->small = true;
+    // No other call has begun since: it holds more than all of them together were to have.
+    if (pool->begun == s->begun && reserved > s->charged + s->underway)
+        p->rounds = true;
+    uint64_t granule = granule_locked(p);
+    return reserved > granule ? reserved - granule : 0;
+}
+
 // What is charged to a pool beyond what it holds it has given up. The charge is read before the
-// driver is asked: what the program takes meanwhile can only make the pool hold more.
-static uint64_t settle(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t *reserved) {
+// driver is asked: what the program takes meanwhile can only make the pool hold more. *missing: the
+// reverse, as far as it can be told.
+static uint64_t compare(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t *missing) {
     uint32_t notify = 0;
     uint64_t given = 0;
-    struct sums s = sums_of(root, pool);
-    if (s.kept == 0)
-        return 0;
-    *reserved = reserved_by(s.kind, s.handle, s.device);
-    if (s.charged <= *reserved)
-        return 0;
-    struct ga_cuda_pools *p = begin(root);
-    if (pool->tag == s.tag && pool->life == s.life)
-        given = give_locked(root, pool, s.charged - *reserved, &notify);
-    end(p);
+    *missing = 0;
+    for (int tries = 0; tries < 4; tries++) {
+        struct sums s = sums_of(root, pool);
+        uint64_t reserved = reserved_by(s.kind, s.handle, s.device);
+        if (reserved == UINT64_MAX)
+            break;
+        struct ga_cuda_pools *p = begin(root);
+        bool alone = is_of(pool, &s) && pool->gives == s.gives;
+        uint64_t charge = alone ? charge_locked(p, pool, reserved, &s) : 0;
+        bool still = alone && pool->begun == s.begun && pool->changes == s.changes;
+        if (alone && s.charged > charge) {
+            pool->doubt = true;
+            given = give_locked(root, pool, s.charged - charge, &notify);
+        }
+        if (still && charge > s.charged + s.underway)
+            *missing = charge - s.charged - s.underway;
+        end(p);
+        if (still || given || !is_of(pool, &s))
+            break;
+    }
     tell(root, notify);
     return given;
+}
+
+static uint64_t settle(struct ga_root *root, struct ga_cuda_pool *pool) {
+    uint64_t missing;
+    if (sums_of(root, pool).kept == 0)
+        return 0;
+    return compare(root, pool, &missing);
+}
+
+// The driver does not say what the pool holds: it is taken to have used what it kept.
+static void use_kept(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes) {
+    uint32_t notify = 0;
+    struct ga_cuda_pools *p = begin(root);
+    give_locked(root, pool, bytes, &notify);
+    end(p);
+    tell(root, notify);
+}
+
+// More than what the pool has been charged with is charged now.
+static bool charge_more(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes) {
+    uint16_t tag;
+    uint32_t device = (uint32_t)pool->device;
+    uint64_t changes = sums_of(root, pool).changes;
+    if (!ga_admit(root, device, bytes, GA_MEMORY_ASYNC, &tag))
+        return false;
+    struct ga_cuda_pools *p = begin(root);
+    refresh(root, pool);
+    bool same = pool->changes == changes && pool->tag == tag;
+    if (same) {
+        pool->charged += bytes;
+        keep_locked(root, pool, bytes, tag);
+    }
+    end(p);
+    if (!same)
+        ga_release(root, device, bytes, tag);
+    return true;
+}
+
+// Whether a block that a user had again may be new memory all the same.
+static bool is_in_doubt(struct ga_root *root, struct ga_cuda_pool *pool,
+                        const struct ga_cuda_pool_user *user) {
+    struct ga_cuda_pools *p = atomic_load(&root->pools);
+    lock(p);
+    if (pool->sole.id == 0)
+        pool->sole = *user;
+    if (user->id == 0 || !is_same(&pool->sole, user))
+        pool->doubt = true;
+    bool doubt = pool->doubt;
+    unlock(p);
+    return doubt;
+}
+
+bool ga_cuda_pool_balance(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t admitted,
+                          const struct ga_cuda_pool_user *user) {
+    if (!is_in_doubt(root, pool, user) && admitted == 0)
+        return true;
+    struct sums s = sums_of(root, pool);
+    if (s.kind == NAMELESS || !(s.kind == GRAPHS ? (void *)GA_REAL(cuDeviceGetGraphMemAttribute)
+                                                 : (void *)GA_REAL(cuMemPoolGetAttribute))) {
+        use_kept(root, pool, admitted);
+        return true;
+    }
+    for (int tries = 0; tries < 4; tries++) {
+        uint64_t missing;
+        compare(root, pool, &missing);
+        if (missing == 0)
+            return true;
+        if (!charge_more(root, pool, missing))
+            return false;
+    }
+    return true;
 }
 
 static bool trim(const struct sums *s, uint64_t keep) {
@@ -410,15 +611,14 @@ static bool trim(const struct sums *s, uint64_t keep) {
 // Has a pool give up so many bytes, or all that it can where that is not enough: it gives up
 // whole pieces of memory, and what is charged to it is spread over them.
 static uint64_t squeeze(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes) {
-    uint64_t reserved;
     struct sums s = sums_of(root, pool);
     if (bytes > s.kept)
         bytes = s.kept;
     if (bytes == 0 || s.untrimmed == s.changes)
         return 0;
-    uint64_t given = trim(&s, s.charged - bytes) ? settle(root, pool, &reserved) : 0;
+    uint64_t given = trim(&s, s.charged - bytes) ? settle(root, pool) : 0;
     if (given < bytes && trim(&s, 0))
-        given += settle(root, pool, &reserved);
+        given += settle(root, pool);
     if (given < bytes) {
         uint64_t changes = sums_of(root, pool).changes;
         struct ga_cuda_pools *p = begin(root);
@@ -434,8 +634,7 @@ void ga_cuda_pool_shed(struct ga_root *root, struct ga_cuda_pool *pool) {
 }
 
 static uint64_t reap_pool(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t wanted) {
-    uint64_t reserved;
-    uint64_t given = settle(root, pool, &reserved);
+    uint64_t given = settle(root, pool);
     return given >= wanted ? given : given + squeeze(root, pool, wanted - given);
 }
 
@@ -459,25 +658,48 @@ uint64_t ga_cuda_pool_reap(struct ga_root *root, uint32_t device, uint64_t wante
     return given;
 }
 
+// So often in a row bytes have to come of pools, before these are asked first for a while.
+#define IN_A_ROW 4
+#define FOR_A_WHILE 64
+
+bool ga_cuda_pool_is_strait(struct ga_root *root, uint32_t device) {
+    _Atomic uint32_t *strait = &atomic_load(&root->pools)->strait[device];
+    uint32_t now = atomic_load(strait);
+    return now > IN_A_ROW && atomic_compare_exchange_strong(strait, &now, now - 1);
+}
+
+void ga_cuda_pool_asked_for(struct ga_root *root, uint32_t device, bool of_pools) {
+    _Atomic uint32_t *strait = &atomic_load(&root->pools)->strait[device];
+    uint32_t now = atomic_load(strait);
+    if (!of_pools)
+        atomic_store(strait, 0);
+    else
+        atomic_store(strait, now < IN_A_ROW ? now + 1 : IN_A_ROW + FOR_A_WHILE);
+}
+
 // One pool, after a call that may have made it give up something.
 static void settle_now(struct ga_root *root, struct ga_cuda_pool *pool) {
-    uint64_t reserved;
     if (!ga_mutex_lock(&root->asking, 100))
         return; // whoever reaps next will see it
     int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
-    settle(root, pool, &reserved);
+    settle(root, pool);
     ga_cuda_capture_exchange(mode);
     ga_mutex_unlock(&root->asking);
 }
 
-void ga_cuda_pool_freed(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
-                        uint16_t tag) {
+void ga_cuda_pool_lost(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
+                       uint16_t tag) {
     uint32_t notify = 0;
     struct ga_cuda_pools *p = begin(root);
     keep_locked(root, pool, bytes, tag);
     lose_block_locked(root, pool, &notify);
     end(p);
     tell(root, notify);
+}
+
+void ga_cuda_pool_freed(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
+                        uint16_t tag) {
+    ga_cuda_pool_lost(root, pool, bytes, tag);
     settle_now(root, pool);
 }
 

@@ -3,8 +3,15 @@
 //
 // What is freed in stream order stays with its pool after it has executed, until the pool gives it
 // up: at a synchronisation, as its release threshold says, when it is trimmed, or with its end.
-// Until then it is gone from the device, so that it stays charged; it is the program's to use again
-// in that pool. What a pool holds the driver says (RESERVED_MEM_CURRENT).
+// Until then it is gone from the device, so that it stays charged. What a pool holds the driver
+// says (RESERVED_MEM_CURRENT). A pool is charged with its blocks, or with what it holds less one
+// granule of rounding where that is more.
+//
+// A pool may take new memory though it keeps enough in pieces: so an allocation is admitted as new
+// as a whole, and what the pool did not grow by goes back afterwards. NVIDIA's programming guide
+// says that a driver may remap such pieces, reports say that pools grow (rmm#1245, pytorch#110194):
+// which it is is a belief, and nothing here depends on it. Only a block that the same stream
+// freed, and that nothing can have used since, is counted on beforehand.
 #ifndef GA_CUDA_POOL_H
 #define GA_CUDA_POOL_H
 
@@ -34,25 +41,48 @@ int ga_cuda_pool_device(const struct ga_cuda_pool *pool);
 // The pool that a block came from, or NULL.
 struct ga_cuda_pool *ga_cuda_pool_of(const struct ga_entry *entry);
 
-// Takes up to so many bytes of what the pool keeps: they are on their way. Returns how many;
+// Who freed a block, and surely has it again when it asks for as many bytes: a stream in its
+// context, or a graph.
+struct ga_cuda_pool_user {
+    uint64_t id, context;
+};
+// Takes such a block of what the pool keeps: its bytes are on their way. False: there is none.
 // *tag: the session that they, and all that the pool is charged with, belong to.
-uint64_t ga_cuda_pool_take(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
-                           uint16_t *tag);
-// The reverse, also for what was never taken: bytes on their way are kept from now on.
+bool ga_cuda_pool_ready(struct ga_root *root, struct ga_cuda_pool *pool,
+                        const struct ga_cuda_pool_user *user, uint64_t bytes, uint16_t *tag);
+// The reverse: the driver did not use it.
 void ga_cuda_pool_keep(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
                        uint16_t tag);
-// A block of the pool is held, and with it so many bytes beyond what the pool was charged with.
+// A stream has ended, or where context is not 0, a context: what either freed is nobody's to have
+// again.
+void ga_cuda_pool_forget_users(struct ga_root *root, uint64_t id, uint64_t context);
+// Bytes were admitted for a block that the driver is asked for now; and there is none of it.
+void ga_cuda_pool_enter(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes);
+void ga_cuda_pool_leave(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes);
+// A block of the pool is held, for which so many bytes were admitted and entered (0: it had been
+// the pool's before).
 void ga_cuda_pool_grew(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
                        uint16_t tag);
+// After a block has come, for which so many bytes were admitted: gives back what the pool did not
+// grow by, or has what it grew by beyond that admitted too. False: that was refused.
+bool ga_cuda_pool_balance(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t admitted,
+                          const struct ga_cuda_pool_user *user);
+// Whether bytes of a device came of pools often enough in a row for these to be asked before the
+// daemon is; and that the daemon was asked, and whether the bytes came of pools.
+bool ga_cuda_pool_is_strait(struct ga_root *root, uint32_t device);
+void ga_cuda_pool_asked_for(struct ga_root *root, uint32_t device, bool of_pools);
 // A block of the pool has come, and is pending already: its bytes were on their way.
 void ga_cuda_pool_pends(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
                         uint64_t grew, uint16_t tag);
 // A block of the pool is no more, and was pending until now: its bytes are kept.
 void ga_cuda_pool_executed(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
-                           uint16_t tag);
+                           uint16_t tag, const struct ga_cuda_pool_user *user);
 // The same for one that was freed at once, whose bytes are on their way.
 void ga_cuda_pool_freed(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
                         uint16_t tag);
+// The same for one whose address another block has: it was freed out of our sight.
+void ga_cuda_pool_lost(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
+                       uint16_t tag);
 // A pending block became another one, or the reverse (+1, −1 blocks).
 void ga_cuda_pool_blocks(struct ga_root *root, struct ga_cuda_pool *pool, int blocks);
 

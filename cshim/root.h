@@ -208,6 +208,7 @@ struct ga_root {
     // Bytes of blocks that may come back once a stream gets there: cuda_vmm.c. Each is counted in
     // its block; so this is no part of what is held.
     _Atomic uint64_t leaving[GA_DEVICES];
+    _Atomic uint64_t returned[GA_DEVICES]; // how often pending bytes came back
     // Who holds it asks the driver about events and pools, none of which ends meanwhile.
     struct ga_mutex asking;
     _Atomic(struct ga_cuda_pools *) pools;     // cuda_pool.c

@@ -22,6 +22,9 @@ done
 echo "-- a primary context that lives on"
 tools/limit.sh 300 "$tests/asan/primary_test"
 
+echo "-- pools, and what is freed out of sight"
+tools/limit.sh 300 "$tests/asan/pools_test" "$tests/peer"
+
 echo "-- what fuzzing found worth keeping"
 for target in table resolve; do
     "$tests/fuzz/${target}_fuzz" cshim/test/fuzz/corpus/$target/* 2>"$tests/fuzz/$target.log" ||

@@ -564,3 +564,186 @@ func TestPoolsChangeUnderAnAllocation(t *testing.T) {
 		}
 	})
 }
+
+// chunked runs a test on machines whose pools are made of chunks of 2 and of 32 MiB, and
+// whose driver remaps what they keep, or does not.
+func chunked(t *testing.T, limit uint64, f func(t *testing.T, m *rig.Machine, p *rig.Program, granule uint64)) {
+	t.Parallel()
+	for _, granule := range []uint64{2 * mib, 32 * mib} {
+		for _, remap := range []int{0, 1} {
+			t.Run(fmt.Sprintf("%dM/remap=%d", granule/mib, remap), func(t *testing.T) {
+				t.Parallel()
+				m := rig.New(t, rig.Options{NoMount: true, Devices: "2G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0",
+					fmt.Sprintf("SIMCUDA_POOL_GRANULE=%d", granule), fmt.Sprintf("SIMCUDA_POOL_REMAP=%d", remap)}})
+				f(t, m, start(m, "dlsym", limit), granule)
+			})
+		}
+	}
+}
+
+// within checks that the driver has no more in use than the limit and one granule for
+// each of so many pools, and that the daemon counts what is beyond that.
+func within(t *testing.T, m *rig.Machine, pid int, limit, granule uint64) {
+	t.Helper()
+	used := m.SimNumber("used", "0")
+	if used >= limit+granule {
+		t.Errorf("the driver counts %d MiB under a budget of %d", used/mib, limit/mib)
+	}
+	if l := m.Lease(pid, 0); uint64(l.Used)+granule < used || uint64(l.Used) > limit {
+		t.Errorf("the daemon says %d bytes, the driver has %d", l.Used, used)
+	}
+}
+
+// Two pieces of a pool are not one of their size: what a pool keeps does not let a
+// program pass its budget.
+func TestPoolsFragment(t *testing.T) {
+	const limit = 256 * mib
+	chunked(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program, granule uint64) {
+		pid := p.PID()
+		p.Want("stream s", "ok")
+		p.Want("stream other", "ok")
+		p.Want("poolkeep default 1G", "ok")
+		for _, stream := range []string{"s", "other"} {
+			p.Want("allocasync a 100M s", "ok")
+			p.Want("allocasync b 100M s", "ok")
+			p.Want("freeasync a s", "ok")
+			p.Want("freeasync b s", "ok")
+			p.Want("sync s", "ok")
+			p.Want("allocasync c 200M "+stream, "ok")
+			within(t, m, pid, limit, granule)
+			p.Want("freeasync c "+stream, "ok")
+			p.Want("sync "+stream, "ok")
+			within(t, m, pid, limit, granule)
+		}
+		p.Want("pooltrim default 0", "ok")
+		// Chunks that a block lies in cannot be given up.
+		for i := range 3 {
+			p.Want(fmt.Sprintf("allocasync a%d 65024K s", i), "ok")
+			p.Want(fmt.Sprintf("allocasync b%d 512K s", i), "ok")
+		}
+		for i := range 3 {
+			p.Want(fmt.Sprintf("freeasync a%d s", i), "ok")
+		}
+		p.Want("sync s", "ok")
+		p.Want("allocasync c 100M other", errOutOfMemory)
+		within(t, m, pid, limit, granule)
+		p.Want("allocasync c 20M other", "ok") // a piece
+		within(t, m, pid, limit, granule)
+		p.Want("free c", "ok")
+		for i := range 3 {
+			p.Want(fmt.Sprintf("free b%d", i), "ok")
+		}
+		p.Want("syncall", "ok")
+		p.Want("pooltrim default 0", "ok")
+		keeps(t, m, pid, 0, 0)
+		exactly(p, limit)
+	})
+}
+
+// One block of exactly the budget is granted, and not one byte more, whatever the driver
+// rounds it up to; and again when it was freed, on whatever stream.
+func TestPoolsOfChunksToTheByte(t *testing.T) {
+	const limit = 250*mib + 3
+	chunked(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program, granule uint64) {
+		pid := p.PID()
+		p.Want("stream s", "ok")
+		p.Want("stream other", "ok")
+		p.Want("poolkeep default 1G", "ok")
+		for _, stream := range []string{"s", "s", "other", "0", "s"} {
+			p.Want(fmt.Sprintf("allocasync a %d %s", limit+1, stream), errOutOfMemory)
+			p.Want(fmt.Sprintf("allocasync a %d %s", limit, stream), "ok")
+			p.Want("alloc more 1", errOutOfMemory)
+			p.Want("allocasync more 1 "+stream, errOutOfMemory)
+			within(t, m, pid, limit, granule)
+			p.Want("freeasync a "+stream, "ok")
+			p.Want("sync "+stream, "ok")
+		}
+		exactly(p, limit)
+		// Many small ones lie in one granule.
+		for i := range 200 {
+			p.Want(fmt.Sprintf("allocasync a%d 10000 s", i), "ok")
+		}
+		within(t, m, pid, limit, granule)
+		exactly(p, limit-200*10000)
+		for i := range 200 {
+			p.Want(fmt.Sprintf("freeasync a%d s", i), "ok")
+		}
+		p.Want("syncall", "ok")
+		p.Want("pooltrim default 0", "ok")
+		keeps(t, m, pid, 0, 0)
+		exactly(p, limit)
+	})
+}
+
+// A stream has what it freed again without a question, also when it has executed: so a
+// program that has come to its budget takes and frees the same blocks over and over, and
+// its pool is never trimmed.
+func TestPoolsSteady(t *testing.T) {
+	const limit = 96 * mib
+	chunked(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program, granule uint64) {
+		pid := p.PID()
+		p.Want("stream s", "ok")
+		p.Want("poolkeep default 1G", "ok")
+		m.CountCalls("cuMemPoolTrimTo")
+		for range 5 {
+			for _, mib := range []int{64, 32} {
+				p.Want(fmt.Sprintf("allocasync a%d %dM s", mib, mib), "ok")
+			}
+			within(t, m, pid, limit, granule)
+			p.Want("alloc more 1", errOutOfMemory)
+			for _, mib := range []int{64, 32} {
+				p.Want(fmt.Sprintf("freeasync a%d s", mib), "ok")
+			}
+			p.Want("sync s", "ok")
+		}
+		if n := m.Calls("cuMemPoolTrimTo"); n != 0 {
+			t.Errorf("the pool was trimmed %d times", n)
+		}
+	})
+}
+
+// Two threads share a budget that a pool keeps most of, and trimming takes its time: each
+// gets what it wants, whoever of them finds the other at it.
+func TestPoolsTrimmedForTwo(t *testing.T) {
+	t.Parallel()
+	const limit = 256 * mib
+	m := rig.New(t, rig.Options{NoMount: true, Devices: "1G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+	p := start(m, "dlsym", limit)
+	p.Want("stream s", "ok")
+	p.Want("poolkeep default 1G", "ok")
+	m.Sim("fail", "cuMemPoolTrimTo:*:delay=400ms")
+	for range 2 {
+		p.Want("allocasync a 200M s", "ok")
+		p.Want("freeasync a s", "ok")
+		p.Want("sync s", "ok")
+		keeps(t, m, p.PID(), 0, 200*mib)
+		p.Want("together 2 100M", "ok 2 0")
+		p.Want("together 8 25M", "ok 8 0")
+	}
+	m.Sim("clear")
+	p.Want("pooltrim default 0", "ok")
+	exactly(p, limit)
+}
+
+// Where the driver does not say which pool it takes from, what comes of it is charged all
+// the same, and given back when the last of it is freed.
+func TestPoolsWithoutAName(t *testing.T) {
+	const limit = 8 << 20
+	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("stream s", "ok")
+		m.Sim("fail", "cuDeviceGetMemPool:*:999")
+		for range 3 {
+			p.Want("allocasync a 3M s", "ok")
+			p.Want("allocasync b 5M s", "ok")
+			p.Want("allocasync c 1 s", errOutOfMemory)
+			keeps(t, m, pid, limit, 0)
+			p.Want("freeasync a s", "ok")
+			p.Want("freeasync b s", "ok")
+			p.Want("syncall", "ok")
+			keeps(t, m, pid, 0, 0)
+		}
+		m.Sim("clear")
+		exactly(p, limit)
+	})
+}

@@ -9,6 +9,8 @@
 //                                "mapthreads ok GRANTED REFUSED"
 //   endthreads T COUNT           COUNT contexts, every other one the primary one, that end while
 //                                T threads take memory, arrays, host memory and streams in each
+//   together T SIZE              T threads, each with one block of SIZE bytes at once, which are
+//                                freed when all have been answered: "together ok GRANTED REFUSED"
 //   retainthreads T              T threads retain the primary context at once, and release it when
 //                                all have been answered: "retainthreads ok GRANTED REFUSED"
 //   greenthreads T               the same with a green context for each
@@ -271,8 +273,22 @@ struct retainer {
     pthread_t thread;
     pthread_barrier_t *met;
     bool green;
+    CUcontext context; // of together, as is bytes
+    size_t bytes;
     CUresult result, ended;
 };
+
+static void *together_run(void *arg) {
+    struct retainer *r = arg;
+    CUdeviceptr p = 0;
+    CUresult set = CU(cuCtxSetCurrent)(r->context);
+    pthread_barrier_wait(r->met);
+    r->result = set ? set : CU(cuMemAlloc_v2)(&p, r->bytes);
+    pthread_barrier_wait(r->met);
+    if (r->result == 0)
+        r->ended = CU(cuMemFree_v2)(p);
+    return NULL;
+}
 
 static void *retain_run(void *arg) {
     struct retainer *r = arg;
@@ -291,6 +307,7 @@ static void do_retainthreads(const struct command *c) {
     enum { MOST = 64 };
     struct retainer all[MOST] = {0};
     size_t n = number(c, 1) < MOST ? number(c, 1) : MOST;
+    bool blocks = strcmp(c->word[0], "together") == 0;
     pthread_barrier_t met;
     unsigned granted = 0, refused = 0;
     CUresult failed = 0;
@@ -300,7 +317,10 @@ static void do_retainthreads(const struct command *c) {
     for (size_t i = 0; i < n; i++) {
         all[i].met = &met;
         all[i].green = strcmp(c->word[0], "greenthreads") == 0;
-        if (pthread_create(&all[i].thread, NULL, retain_run, &all[i]) != 0)
+        all[i].bytes = number_or(c, 2, 0);
+        if (blocks && CU(cuCtxGetCurrent)(&all[i].context) != 0)
+            abort();
+        if (pthread_create(&all[i].thread, NULL, blocks ? together_run : retain_run, &all[i]) != 0)
             abort();
     }
     for (size_t i = 0; i < n; i++) {
@@ -373,6 +393,7 @@ const struct verb threads_verbs[] = {
     {"racethreads", do_threads},
     {"mapthreads", do_threads},
     {"endthreads", do_endthreads},
+    {"together", do_retainthreads},
     {"retainthreads", do_retainthreads},
     {"greenthreads", do_retainthreads},
     {"retainaside", do_retainaside},

@@ -5,6 +5,19 @@ import (
 	"testing"
 )
 
+// Pools are made of chunks of either size, and remapped or not.
+func TestPoolsOfChunks(t *testing.T) {
+	for _, granule := range []string{"2097152", "33554432"} {
+		for _, remap := range []string{"0", "1"} {
+			t.Run(granule+"/"+remap, func(t *testing.T) {
+				m := newMachine(t, "SIMCUDA_POOL_GRANULE="+granule, "SIMCUDA_POOL_REMAP="+remap)
+				m.run("chunks", granule, remap)
+				m.wantTotal(0)
+			})
+		}
+	}
+}
+
 // What needs one process alone is checked by a program in C.
 func TestPrograms(t *testing.T) {
 	rows, err := filepath.Abs("data/resolve-555.tsv")

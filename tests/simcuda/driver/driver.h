@@ -14,6 +14,7 @@ enum { MAX_DEV = SIM_MAX_DEVICES };
 
 typedef void (*op_fn)(void *arg); // an operation of a stream
 
+struct chunk;
 struct op;
 struct pool;
 struct span;
@@ -166,12 +167,17 @@ enum block_kind {
     BLOCK_FOREIGN,
     BLOCK_MODULE
 };
+struct spot { // in a pool that is made of chunks
+    struct chunk *chunk;
+    uint64_t at;
+};
 struct block {
     CUdeviceptr base;
     uint64_t size; // 0: the place is free
     uint64_t id;
     CUcontext ctx;
     struct pool *pool;
+    struct spot place;
     int phys;
     uint8_t kind;
     bool touched;               // its pages may be real

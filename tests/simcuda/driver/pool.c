@@ -2,7 +2,7 @@
 //
 // Memory in stream order. What is freed so stays with its pool once the free has executed, and goes
 // back to the device at the next synchronisation as far as the pool's release threshold says.
-// A pool counts bytes: how it would cut them into chunks is not modelled. One that can be exported
+// A pool counts bytes, unless pools are made of chunks (chunk.c). One that can be exported
 // keeps what it has to its end: NVIDIA's programming guide says that trimming one does nothing, and
 // that its threshold is ignored.
 
@@ -78,11 +78,22 @@ void pool_note_high(struct pool *p) {
         p->used_high = p->used;
 }
 
+static bool is_chunked(const struct pool *p) {
+    return drv.sim->config.pool_granule != 0 && p->phys >= 0;
+}
+
+// What a block takes of its pool.
+static struct sim_delta cost_in(const struct pool *p, uint64_t size) {
+    return is_chunked(p) ? (struct sim_delta){.user = (int64_t)size, .allocs = 1} : mem_cost(size);
+}
+
 static void trim_locked(struct pool *p, uint64_t keep) {
     uint64_t reserved = p->used + p->idle;
     if (reserved <= keep || !p->idle || (p->exportable && !p->dying))
         return;
     uint64_t give = reserved - keep < p->idle ? reserved - keep : p->idle;
+    if (is_chunked(p))
+        give = chunk_trim(p, give);
     p->idle -= give;
     sim_give(drv.sim, drv.me, p->phys, (struct sim_delta){.extra = (int64_t)give});
 }
@@ -155,8 +166,10 @@ void pool_take_back_locked(struct block *b) {
     }
     if (p->exportable)
         sim_take_home(drv.sim, drv.me, b->id);
-    struct sim_delta whole = mem_cost(b->size);
+    struct sim_delta whole = cost_in(p, b->size);
     uint64_t bytes = (uint64_t)(whole.user + whole.extra);
+    if (is_chunked(p))
+        chunk_give(b->place, b->size);
     // The program's bytes become the pool's, in one step: the device never sees them free.
     sim_give(drv.sim, drv.me, b->phys,
              (struct sim_delta){whole.user, whole.extra - (int64_t)bytes, 1, 0, 0});
@@ -174,28 +187,60 @@ void pool_sync_point(int phys) {
     pthread_mutex_unlock(&drv.lock);
 }
 
-// Takes a block's bytes, first from what the pool keeps, then from the device.
-static bool charge_locked(struct pool *p, uint64_t size) {
+// What other pools of this program keep unused is the program's to take as well.
+static bool take_of_device(struct pool *p, struct sim_delta d) {
+    if (sim_take(drv.sim, drv.me, p->phys, d))
+        return true;
+    for (struct pool *q = pools.all; q; q = q->next)
+        if (q != p && q->phys == p->phys && !q->dying)
+            trim_locked(q, 0);
+    return sim_take(drv.sim, drv.me, p->phys, d);
+}
+
+// A piece that is there already, or a chunk more.
+static bool charge_chunk(struct pool *p, struct sim_delta d, struct spot *out) {
+    uint64_t size = (uint64_t)d.user;
+    if (chunk_take(p, size, out)) {
+        d.extra = -d.user; // which takes nothing of the device
+        p->idle -= size;
+        return sim_take(drv.sim, drv.me, p->phys, d);
+    }
+    uint64_t chunk = chunk_round(size);
+    uint64_t remapped = chunk_remappable(p, chunk);
+    d.extra = (int64_t)(chunk - size - remapped);
+    if (!take_of_device(p, d))
+        return false;
+    chunk_remap(p, remapped);
+    p->idle += chunk - size - remapped;
+    if (!chunk_add(p, chunk) || !chunk_take(p, size, out))
+        abort();
+    return true;
+}
+
+// From what the pool keeps, and then from the device.
+static bool charge_bytes(struct pool *p, struct sim_delta d, uint64_t bytes) {
+    uint64_t kept = p->idle < bytes ? p->idle : bytes;
+    d.extra -= (int64_t)kept;
+    if (!take_of_device(p, d))
+        return false;
+    p->idle -= kept;
+    return true;
+}
+
+// Takes a block's bytes.
+static bool charge_locked(struct pool *p, uint64_t size, struct spot *out) {
+    *out = (struct spot){0};
     if (p->phys == ON_HOST) {
         host_count((int64_t)size);
         p->blocks++;
         return true;
     }
-    struct sim_delta d = mem_cost(size);
+    struct sim_delta d = cost_in(p, size);
     uint64_t bytes = (uint64_t)(d.user + d.extra);
     if (p->most && (p->used > p->most || bytes > p->most - p->used))
         return false;
-    uint64_t kept = p->idle < bytes ? p->idle : bytes;
-    d.extra -= (int64_t)kept;
-    if (!sim_take(drv.sim, drv.me, p->phys, d)) {
-        // What other pools of this program keep unused is the program's to take as well.
-        for (struct pool *q = pools.all; q; q = q->next)
-            if (q != p && q->phys == p->phys && !q->dying)
-                trim_locked(q, 0);
-        if (!sim_take(drv.sim, drv.me, p->phys, d))
-            return false;
-    }
-    p->idle -= kept;
+    if (!(is_chunked(p) ? charge_chunk(p, d, out) : charge_bytes(p, d, bytes)))
+        return false;
     p->used += bytes;
     p->blocks++;
     pool_note_high(p);
@@ -207,21 +252,23 @@ bool pool_charge_graph(struct block *b) {
     if (!*p && !(*p = pool_new(b->phys)))
         return false;
     (*p)->threshold = UINT64_MAX;
-    if (!charge_locked(*p, b->size))
+    if (!charge_locked(*p, b->size, &b->place))
         return false;
     b->pool = *p;
     return true;
 }
 
 static struct block *alloc_locked(struct context *ctx, struct pool *p, uint64_t size) {
-    if (!charge_locked(p, size))
+    struct spot place;
+    if (!charge_locked(p, size, &place))
         return NULL;
     struct block *b = block_new(size);
     if (!b) {
-        struct block gone = {.size = size, .pool = p, .phys = p->phys};
+        struct block gone = {.size = size, .pool = p, .place = place, .phys = p->phys};
         pool_take_back_locked(&gone);
         return NULL;
     }
+    b->place = place;
     b->ctx = ctx->handle;
     b->pool = p;
     b->phys = p->phys;

@@ -50,6 +50,7 @@ struct sim_config {
     uint64_t context_bytes;
     uint64_t stream_bytes;
     uint64_t granularity;       // 0: bytes are taken exactly as asked for
+    uint64_t pool_granule;      // pools are made of chunks of it; 0: they count bytes
     uint64_t pitch;             // rows of pitched memory are rounded up to it
     uint64_t resident_threads;  // that have local memory at once
     uint64_t reserved_bytes;    // of each device, kept by the driver
@@ -61,6 +62,7 @@ struct sim_config {
     int32_t nvml_order_reverse; // NVML counts the devices from the other end
     int32_t compute_capability; // 86 is 8.6
     int32_t reuse_handles;      // a handle is used again as soon as may be
+    int32_t pool_remap;         // whole free granules of a pool become part of another chunk
     int32_t nvml_list;          // which list of NVML's has the processes: SIM_NVML_…
 };
 

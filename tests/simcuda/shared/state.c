@@ -16,7 +16,7 @@
 
 #define SIM_MAGIC 0x73696d6375646131ull
 
-enum { SIM_VERSION = 6 };
+enum { SIM_VERSION = 7 };
 
 const char *sim_dir(void) {
     static char dir[3072];

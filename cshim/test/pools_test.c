@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// pools_test PEER: what a program frees out of our sight, and what is asked of a driver that does
+// not answer. Linked with ga_root_alloc wrapped (-Wl,--wrap), on the simulated driver (DRIVER is
+// its path).
+#include <dlfcn.h>
+#include <stdatomic.h>
+
+#include "../driver.h"
+#include "../hooks.h"
+#include "../root.h"
+#include "daemon.h"
+
+extern GA_FN_cuMemAllocAsync cuMemAllocAsync;
+extern GA_FN_cuMemFreeAsync cuMemFreeAsync;
+extern GA_FN_cuMemPoolTrimTo cuMemPoolTrimTo;
+extern GA_FN_cuCtxCreate_v2 cuCtxCreate_v2;
+extern GA_FN_cuCtxSynchronize cuCtxSynchronize;
+extern GA_FN_cuStreamCreate cuStreamCreate;
+
+#define MIB (1ull << 20)
+
+const char *__asan_default_options(void);
+const char *__asan_default_options(void) {
+    return "detect_leaks=0"; // the simulated driver has its records to the end
+}
+
+static _Atomic long records;
+void *__real_ga_root_alloc(struct ga_root *root, size_t size);
+void *__wrap_ga_root_alloc(struct ga_root *root, size_t size);
+void *__wrap_ga_root_alloc(struct ga_root *root, size_t size) {
+    atomic_fetch_add(&records, 1);
+    return __real_ga_root_alloc(root, size);
+}
+
+static struct test_daemon peer;
+static ga_stream stream;
+static ga_pool pool;
+
+static void holds(uint64_t blocks, uint64_t kept) {
+    struct ga_root *root = ga_root_get();
+    uint64_t used = test_daemon_show(&peer).used;
+    uint64_t counted = atomic_load(&root->devices[0].kept);
+    if (used != blocks + kept || counted != kept)
+        fprintf(stderr, "used %llu, kept %llu\n", (unsigned long long)used,
+                (unsigned long long)counted);
+    CHECK(used == blocks + kept && counted == kept);
+}
+
+static ga_address take(size_t bytes) {
+    ga_address p;
+    CHECK(cuMemAllocAsync(&p, bytes, stream) == 0);
+    return p;
+}
+
+static void give(ga_address p) {
+    CHECK(cuMemFreeAsync(p, stream) == 0 && cuCtxSynchronize() == 0);
+}
+
+static void replaced_unseen(void) {
+    for (int i = 0; i < 5; i++) {
+        ga_address a = take(MIB);
+        ga_address c = take(2 * MIB);
+        CHECK(GA_REAL(cuMemFree_v2)(a) == 0);
+        CHECK(take(MIB) == a); // the driver gives the address out again
+        holds(3 * MIB, 0);
+        give(a);
+        holds(2 * MIB, MIB);
+        give(c);
+        holds(0, 3 * MIB);
+        CHECK(cuMemPoolTrimTo(pool, MIB) == 0);
+        holds(0, MIB);
+        a = take(MIB);
+        holds(MIB, 0);
+        give(a);
+        CHECK(cuMemPoolTrimTo(pool, 0) == 0);
+        holds(0, 0);
+    }
+}
+
+static void without_a_name(void) {
+    give(take(MIB));
+    CHECK(cuMemPoolTrimTo(pool, 0) == 0);
+    GA_FN_cuDeviceGetMemPool *real = GA_REAL(cuDeviceGetMemPool);
+    atomic_store(&ga_driver_functions[GA_ROW_cuDeviceGetMemPool], NULL);
+    give(take(MIB));
+    holds(0, 0);
+    long before = records;
+    for (int i = 0; i < 1000; i++) {
+        give(take(MIB));
+        ga_address p;
+        CHECK(cuMemAllocAsync(&p, 1ull << 40, stream) == GA_CUDA_OUT_OF_MEMORY);
+    }
+    CHECK(records == before);
+    holds(0, 0);
+    atomic_store(&ga_driver_functions[GA_ROW_cuDeviceGetMemPool], (void *)real);
+}
+
+int main(int argc, char **argv) {
+    static const char *const options[] = {"limit", "8388608", "quiet", "1", NULL};
+    char folder[] = "/tmp/gpuarb-pools-XXXXXX", socket_path[64], command[64];
+    uint64_t keep = 1 << 30;
+    ga_context context;
+    CHECK(argc == 2 && mkdtemp(folder));
+    snprintf(socket_path, sizeof socket_path, "%s/socket", folder);
+    setenv("SIMCUDA_DIR", folder, 1);
+    setenv("GPUARB_SOCKET", socket_path, 1);
+    peer = test_daemon_start(argv[1], socket_path, options);
+    void *driver = dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL);
+    CHECK(driver && ga_library_contact(&ga_driver, NULL));
+    ga_result (*default_pool)(ga_pool *, ga_cu_device);
+    ga_result (*pool_set)(ga_pool, int, void *);
+    *(void **)&default_pool = dlsym(driver, "cuDeviceGetDefaultMemPool");
+    *(void **)&pool_set = dlsym(driver, "cuMemPoolSetAttribute");
+    CHECK(GA_REAL(cuInit)(0) == 0 && cuCtxCreate_v2(&context, 0, 0) == 0);
+    CHECK(cuStreamCreate(&stream, 1) == 0);
+    CHECK(default_pool(&pool, 0) == 0 && pool_set(pool, 4, &keep) == 0);
+    replaced_unseen();
+    without_a_name();
+    test_daemon_stop(&peer);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    CHECK(system(command) == 0);
+    return 0;
+}
