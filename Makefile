@@ -130,7 +130,7 @@ test-arm64: setup-build ## build the shim for aarch64 and run it in an emulator 
 
 .PHONY: fuzz
 fuzz: setup-test ## run each fuzz target for a while (FUZZTIME=10s)
-	@$(MAKE) --no-print-directory cshim-fuzz-programs
+	@$(MAKE) --no-print-directory build cshim-fuzz-programs $(BUILD)/cshim-test/codec
 	@GO='$(GO)' FUZZTIME='$(or $(FUZZTIME),10s)' tools/fuzz.sh $(SHIM_FUZZ_PROGRAMS)
 
 # BENCH=regexp picks by name, COUNT=10 repeats for benchstat.

@@ -33,7 +33,7 @@ func TestManyMessages(t *testing.T) {
 // besideHonest sends so many messages of any content, and opens so many hostile sessions in a
 // bomb of processes, beside honest programs whose every answer is checked.
 func besideHonest(t *testing.T, messages, sessions int) {
-	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
+	m := machine(t, rig.Options{Devices: "16G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Life: time.Hour,
 		Config: "schema_version = 1\n[defaults]\nmemory.max = \"600M\"\n"})
 	honest := cudaprog(m)
 	say(t, honest, "alloc a 100M", "ok")
