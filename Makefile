@@ -8,7 +8,9 @@
 #   tests/programs/build.mk   target programs
 #   tests/bench/build.mk      target bench-programs
 #   tests/upgrade/build.mk    target previous
-# Their targets NAME-test and NAME-bench are run by `make test` and `make bench`.
+#   tests/machines/build.mk   other machines
+# Their targets NAME-test, NAME-bench and NAME-full are run by `make test`, `make bench` and
+# `make test-full`.
 # Everything that is built lies under build/.
 
 SHELL := /bin/bash
@@ -38,7 +40,7 @@ DESTDIR ?=
 
 include tools/lines.mk
 FRAGMENTS := cshim/build.mk tests/simcuda/build.mk tests/programs/build.mk tests/bench/build.mk \
-             tests/upgrade/build.mk
+             tests/upgrade/build.mk tests/machines/build.mk
 C_TESTS := $(shell sed -n 's/^\([a-z-]*-test\):.*/\1/p' $(FRAGMENTS))
 FULL_STEPS := $(shell sed -n 's/^\([a-z-]*-full\):.*/\1/p' $(FRAGMENTS))
 C_BENCHES := $(shell sed -n 's/^\([a-z-]*-bench\):.*/\1/p' $(FRAGMENTS))
@@ -89,7 +91,7 @@ test: setup-test ## build everything and run all tests; ends in "N passed, N fai
 	@$(MAKE) --no-print-directory test-build previous $(BUILD)/tools/testsum
 	@GO='$(GO)' MAKE='$(MAKE)' C_TESTS='$(C_TESTS)' tools/test.sh $(PKG)
 
-# Steps of its own are targets NAME-full of a fragment. RUN=TestFullKill picks Go tests by name.
+# RUN=TestFullKill picks Go tests by name.
 .PHONY: test-full
 test-full: setup-full ## run the tests that take long, and say how long; PKG= as with test
 	@$(MAKE) --no-print-directory test-build previous $(BUILD)/tools/testsum
