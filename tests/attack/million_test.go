@@ -38,21 +38,29 @@ func besideHonest(t *testing.T, messages, sessions int) {
 	honest := cudaprog(m)
 	say(t, honest, "alloc a 100M", "ok")
 	id := fmt.Sprintf("%x", [16]byte(uuid(m, 0)))
-	const babblers = 3
-	var evil []*rig.Program
-	for i := range babblers {
-		p := start(m, "babbler")
-		p.Tell(fmt.Sprintf("%s %d %d", id, *seed*1000+uint64(i), messages/babblers))
-		evil = append(evil, p)
+	var hostile sync.WaitGroup
+	for i := range 3 {
+		hostile.Go(func() {
+			for n, seed := 0, *seed*1_000_000+uint64(i); n < messages/3; n, seed = n+5000, seed+3 {
+				p := start(m, "babbler")
+				p.Tell(fmt.Sprintf("%s %d %d", id, seed, min(5000, messages/3-n)))
+				p.Line()
+				p.CloseStdin()
+			}
+		})
 	}
-	bomber := start(m, "bomber")
-	bomber.Tell(fmt.Sprintf("%s %d", id, sessions))
+	hostile.Go(func() {
+		for n := 0; n < sessions; n += 96 {
+			p := start(m, "bomber")
+			p.Tell(fmt.Sprintf("%s %d %d", id, n, 96))
+			p.Line()
+			p.CloseStdin()
+		}
+	})
 	rounds, over := 0, make(chan struct{})
 	go func() {
 		defer close(over)
-		for _, p := range append(evil, bomber) {
-			p.Line()
-		}
+		hostile.Wait()
 	}()
 	for ended := false; !ended; rounds++ {
 		say(t, honest, "alloc b 1M", "ok")
@@ -65,9 +73,6 @@ func besideHonest(t *testing.T, messages, sessions int) {
 		}
 	}
 	t.Logf("%d messages, %d sessions, %d rounds of the honest program", messages, sessions, rounds)
-	for _, p := range append(evil, bomber) {
-		p.CloseStdin()
-	}
 	rig.Eventually(t, "the hostile are forgotten", func() bool { return len(m.Snapshot().Processes) == 1 })
 	say(t, honest, "alloc d 500M", "ok")
 	agree(t, m)
@@ -76,11 +81,11 @@ func besideHonest(t *testing.T, messages, sessions int) {
 }
 
 // bomb starts brief clients, many at once, until they have opened so many sessions
-// ("UUID SESSIONS"): each as many as one process may have.
+// ("UUID SEED SESSIONS"): each as many as one process may have.
 func bomb(a *attacker) error {
 	words, _ := a.next()
-	var sessions int
-	if _, err := fmt.Sscan(words[1], &sessions); err != nil {
+	var first, sessions int
+	if _, err := fmt.Sscan(words[1]+" "+words[2], &first, &sessions); err != nil {
 		return err
 	}
 	var wg sync.WaitGroup
@@ -90,7 +95,7 @@ func bomb(a *attacker) error {
 		wg.Go(func() {
 			defer func() { <-places }()
 			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), roleVariable+"=brief", "BRIEF="+fmt.Sprint(words[0], " ", n))
+			cmd.Env = append(os.Environ(), roleVariable+"=brief", "BRIEF="+fmt.Sprint(words[0], " ", first+n))
 			_ = cmd.Run() // it ends as it likes
 		})
 	}
