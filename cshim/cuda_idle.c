@@ -105,9 +105,10 @@ static void end(void *argument) {
         ga_os_sleep_us(1000);
 }
 
-// Its stack is small, but thread-local memory of the program's counts as stack.
+// The vendor's driver runs on it, which nobody knows the needs of, and thread-local memory of the
+// program's counts as stack. What is not used of it costs address space alone.
 static bool create(const struct threads *t, struct ga_root *root) {
-    static const size_t stacks[] = {64 << 10, 512 << 10, 8 << 20};
+    static const size_t stacks[] = {1 << 20, 8 << 20};
     bool created = false;
     for (size_t i = 0; i < sizeof stacks / sizeof stacks[0] && !created; i++) {
         pthread_attr_t attr;

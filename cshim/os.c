@@ -124,7 +124,8 @@ void ga_os_sleep_us(uint64_t us) {
 }
 
 uint64_t ga_os_block_signals(void) {
-    uint64_t all = UINT64_MAX;
+    enum { CANCEL = 32, SET_ID = 33 };
+    uint64_t all = ~(1ull << (CANCEL - 1) | 1ull << (SET_ID - 1));
     uint64_t blocked = 0;
     CALL4(SYS_rt_sigprocmask, SIG_SETMASK, &all, &blocked, sizeof all);
     return blocked;

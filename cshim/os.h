@@ -87,7 +87,9 @@ struct timespec;
 typedef int ga_os_clock(int clock, struct timespec *time);
 void ga_os_use_clock(ga_os_clock *clock);
 void ga_os_sleep_us(uint64_t us);
-// Blocks all signals of the calling thread, and puts back what was blocked before.
+// Blocks all signals of the calling thread, and puts back what was blocked before. Two stay open,
+// by which libc reaches each thread of a program and waits for it: to end it, and to have it change
+// its user (setuid) with the others.
 uint64_t ga_os_block_signals(void);
 void ga_os_restore_signals(uint64_t blocked);
 // What the calling thread is called in lists of threads, up to 15 characters.
