@@ -18,12 +18,14 @@ static const char names[] =
 #undef GA_NEED
     ;
 
-// One that is not bound to itself reaches functions of its own through the global scope, where it
-// finds ours.
+// The functions of all rows are known. A driver that is not bound to itself reaches functions of
+// its own through the global scope, where it finds ours.
 static void met(const struct ga_library *library) {
-    int mode = GA_DRIVER_PLAIN;
-    if (!ga_driver_disabled() && !ga_loader_symbolic(atomic_load(&library->base)))
-        atomic_compare_exchange_strong(&ga_driver_mode, &mode, GA_DRIVER_REENTERS);
+    int new = GA_DRIVER_NEW;
+    int mode = ga_driver_disabled()                              ? GA_DRIVER_DISABLED
+               : ga_loader_symbolic(atomic_load(&library->base)) ? GA_DRIVER_PLAIN
+                                                                 : GA_DRIVER_REENTERS;
+    atomic_compare_exchange_strong(&ga_driver_mode, &new, mode);
 }
 
 struct ga_library ga_driver = {.file = "libcuda.so.1",
@@ -35,13 +37,15 @@ struct ga_library ga_driver = {.file = "libcuda.so.1",
                                .rows = GA_ROWS};
 
 bool ga_driver_disabled(void) {
-    int seen = atomic_load_explicit(&ga_driver_mode, memory_order_relaxed);
-    if (GA_UNLIKELY(seen == GA_DRIVER_NEW)) {
-        int found = ga_env_disabled() ? GA_DRIVER_DISABLED : GA_DRIVER_PLAIN;
-        if (atomic_compare_exchange_strong(&ga_driver_mode, &seen, found))
+    enum { NOT_ASKED, NO, YES };
+    static _Atomic int disabled;
+    int seen = atomic_load_explicit(&disabled, memory_order_relaxed);
+    if (GA_UNLIKELY(seen == NOT_ASKED)) {
+        int found = ga_env_disabled() ? YES : NO;
+        if (atomic_compare_exchange_strong(&disabled, &seen, found))
             seen = found;
     }
-    return seen == GA_DRIVER_DISABLED;
+    return seen == YES;
 }
 
 // By a jump it leaves no address of its own: then a wrapper of ours is the caller.
@@ -51,8 +55,7 @@ bool ga_driver_lets_through(const void *caller) {
             (ga_library_contains(&ga_driver, caller) || ga_loader_ours(caller)));
 }
 
-void *ga_driver_find(enum ga_row row) {
-    if (!ga_library_contact(&ga_driver, NULL))
-        return NULL;
-    return atomic_load(&ga_driver_functions[row]);
+int ga_driver_contact(void) {
+    ga_library_contact(&ga_driver, NULL);
+    return atomic_load(&ga_driver_mode);
 }

@@ -32,7 +32,7 @@ extern struct ga_library ga_driver;
                                             memory_order_relaxed))
 
 enum {
-    GA_DRIVER_NEW = 0,      // not asked yet
+    GA_DRIVER_NEW = 0,      // not met yet: its functions are not all known
     GA_DRIVER_PLAIN = 1,    // what comes to a wrapper is the program's
     GA_DRIVER_DISABLED = 2, // GPUARB_DISABLE
     GA_DRIVER_REENTERS = 3, // it may be the driver's own
@@ -42,13 +42,16 @@ extern _Atomic int ga_driver_mode;
 // GPUARB_DISABLE; asked once a process.
 bool ga_driver_disabled(void);
 bool ga_driver_lets_through(const void *caller);
-// Whether a wrapper that was called from there has nothing to do.
-static inline bool ga_driver_passes(const void *caller) {
-    return GA_UNLIKELY(atomic_load_explicit(&ga_driver_mode, memory_order_relaxed) !=
-                       GA_DRIVER_PLAIN) &&
-           ga_driver_lets_through(caller);
+// A wrapper that was reached by direct link meets the driver here. From then on GA_REAL is what the
+// driver has, of all rows: a wrapper needs more than its own.
+int ga_driver_contact(void);
+static inline int ga_driver_meet(void) {
+    int mode = atomic_load_explicit(&ga_driver_mode, memory_order_acquire);
+    return GA_UNLIKELY(mode == GA_DRIVER_NEW) ? ga_driver_contact() : mode;
 }
-// The way into the driver of a wrapper that was reached without contact (by direct link).
-void *ga_driver_find(enum ga_row row);
+// Whether a wrapper that was called from there has nothing to do.
+static inline bool ga_driver_passes(int mode, const void *caller) {
+    return GA_UNLIKELY(mode != GA_DRIVER_PLAIN) && ga_driver_lets_through(caller);
+}
 
 #endif

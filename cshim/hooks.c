@@ -27,13 +27,11 @@
 #define GA_HOOK(symbol, parameters, arguments, call)                                               \
     __attribute__((visibility("default"))) ga_result symbol parameters;                            \
     ga_result symbol parameters {                                                                  \
+        int mode = ga_driver_meet();                                                               \
         GA_FN_##symbol *real = GA_REAL(symbol);                                                    \
-        if (GA_UNLIKELY(real == NULL)) {                                                           \
-            real = (GA_FN_##symbol *)ga_driver_find(GA_ROW_##symbol);                              \
-            if (real == NULL)                                                                      \
-                return GA_CUDA_NOT_FOUND;                                                          \
-        }                                                                                          \
-        if (ga_driver_passes(__builtin_return_address(0)))                                         \
+        if (GA_UNLIKELY(real == NULL))                                                             \
+            return GA_CUDA_NOT_FOUND;                                                              \
+        if (ga_driver_passes(mode, __builtin_return_address(0)))                                   \
             return real arguments;                                                                 \
         int *error = &errno;                                                                       \
         int saved = *error;                                                                        \

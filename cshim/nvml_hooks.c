@@ -25,6 +25,7 @@ struct ga_library ga_nvml = {.file = "libnvidia-ml.so.1",
 // This thread is in a wrapper: its stack there, or 0.
 static __thread uint32_t inside __attribute__((tls_model("initial-exec")));
 
+// All of its functions, or none: a wrapper needs more than its own.
 static void *find(enum ga_nvml_row row) {
     return ga_library_contact(&ga_nvml, NULL) ? atomic_load(&ga_nvml_functions[row]) : NULL;
 }
@@ -39,12 +40,9 @@ static bool is_nvmls_own(const void *caller) {
 #define GA_HOOK(symbol, parameters, arguments, call)                                               \
     __attribute__((visibility("default"))) ga_nvml_result symbol parameters;                       \
     ga_nvml_result symbol parameters {                                                             \
-        GA_FN_##symbol *real = GA_NVML_REAL(symbol);                                               \
-        if (real == NULL) {                                                                        \
-            real = (GA_FN_##symbol *)find(GA_NVML_ROW_##symbol);                                   \
-            if (real == NULL)                                                                      \
-                return GA_NVML_FUNCTION_NOT_FOUND;                                                 \
-        }                                                                                          \
+        GA_FN_##symbol *real = (GA_FN_##symbol *)find(GA_NVML_ROW_##symbol);                       \
+        if (real == NULL)                                                                          \
+            return GA_NVML_FUNCTION_NOT_FOUND;                                                     \
         if (ga_driver_disabled() || is_nvmls_own(__builtin_return_address(0)))                     \
             return real arguments;                                                                 \
         int *error = &errno;                                                                       \
