@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "admit.h"
 
+#include "link.h"
 #include "log.h"
 #include "session.h"
 
@@ -93,17 +94,96 @@ bool ga_admit_exceeds(struct ga_root *root, uint32_t device, uint64_t bytes) {
     return limit != 0 && bytes > limit;
 }
 
-// No daemon. What is taken all the same is counted, for the daemon that may come.
-static bool without_daemon(struct ga_root *root, enum ga_way way, uint32_t device, uint64_t bytes,
-                           uint16_t *tag) {
-    if (way != GA_WAY_OPEN)
-        return false;
-    ga_move_begin(root);
-    *tag = atomic_load(&root->tag);
-    atomic_fetch_add(&root->devices[device].debt, bytes);
-    ga_inflight_add(device, bytes);
-    ga_move_end();
+// How an admission ended; ANOTHER_LINK: a daemon has come meanwhile, to be asked.
+enum admitted { TAKEN, DENIED, ANOTHER_LINK };
+
+// Counts bytes as debt, up to the most that there may be.
+static bool add_debt(struct ga_root *root, uint32_t device, uint64_t bytes, uint64_t most) {
+    _Atomic uint64_t *debt = &root->devices[device].debt;
+    uint64_t owed = atomic_load(debt);
+    do {
+        if (owed > most || bytes > most - owed)
+            return false;
+    } while (!atomic_compare_exchange_weak(debt, &owed, owed + bytes));
     return true;
+}
+
+// Of a device that no daemon ever had a lease on all that is used is debt.
+static enum admitted take_alone(struct ga_root *root, uint32_t device, uint64_t bytes,
+                                uint64_t most, uint32_t epoch, uint16_t *tag) {
+    enum admitted result = ANOTHER_LINK;
+    ga_move_begin(root);
+    if (atomic_load(&root->link_epoch) == epoch) {
+        *tag = atomic_load(&root->tag);
+        result = add_debt(root, device, bytes, most) ? TAKEN : DENIED;
+        if (result == TAKEN)
+            ga_inflight_add(device, bytes);
+    }
+    ga_move_end();
+    return result;
+}
+
+// How many of the bytes come out of the lease's credit, so that what is used, and the credit that
+// may still be used, stay within most together. No byte moves meanwhile.
+static bool share_credit(struct ga_wire_lease_slot *lease, uint64_t used, uint64_t bytes,
+                         uint64_t most, uint64_t *credit) {
+    uint64_t word = atomic_load(ga_credit_word(lease));
+    uint64_t idle = (word & GA_FLAG_CLOSED) != 0 ? 0 : word & GA_CREDIT_MASK;
+    *credit = 0;
+    if (used > most || bytes > most - used)
+        return false;
+    if (idle > most - used - bytes)
+        *credit = idle - (most - used - bytes);
+    if (*credit > bytes)
+        *credit = bytes;
+    return *credit == 0 || ga_credit_take(lease, *credit);
+}
+
+// Of another one it has to be summed up, while no byte moves: seldom, and only where the daemon
+// is gone or answers with errors.
+static enum admitted take_beside(struct ga_root *root, uint32_t device, uint64_t bytes,
+                                 uint64_t most, uint32_t epoch, uint16_t *tag) {
+    enum admitted result = ANOTHER_LINK;
+    uint64_t credit;
+    ga_link_lock(root);
+    ga_threads_freeze(root);
+    struct ga_view *view = atomic_load(&root->view);
+    uint32_t slot = atomic_load(&view->slot[device]);
+    if (atomic_load(&root->link_epoch) == epoch && slot != 0) {
+        uint64_t used = ga_link_used(root, device);
+        bool fits = share_credit(&view->page->lease[slot - 1], used, bytes, most, &credit);
+        result = fits ? TAKEN : DENIED;
+    }
+    if (result == TAKEN) {
+        *tag = atomic_load(&root->tag);
+        atomic_fetch_add(&root->devices[device].debt, bytes - credit);
+        ga_inflight_add(device, bytes);
+    }
+    ga_threads_thaw(root);
+    ga_link_unlock(root);
+    return result;
+}
+
+// No daemon, by the link of that epoch. What is taken all the same is counted, for the daemon that
+// may come, and bounded by what the program declares for itself.
+static enum admitted without_daemon(struct ga_root *root, enum ga_way way, uint32_t device,
+                                    uint64_t bytes, uint32_t epoch, uint16_t *tag) {
+    if (way != GA_WAY_OPEN)
+        return DENIED;
+    uint64_t declared = atomic_load(&root->declared[device]);
+    struct ga_view *view = atomic_load(&root->view);
+    enum admitted result;
+    if (declared == 0)
+        return take_alone(root, device, bytes, UINT64_MAX, epoch, tag);
+    if (view && atomic_load(&view->slot[device]) != 0)
+        result = take_beside(root, device, bytes, declared - 1, epoch, tag);
+    else
+        result = take_alone(root, device, bytes, declared - 1, epoch, tag);
+    if (result == DENIED)
+        ga_log("refused: %u bytes on device %u, beyond the %u that GPUARB_MEMORY says, without a "
+               "daemon",
+               bytes, (uint64_t)device, declared - 1);
+    return result;
 }
 
 static void tell_refusal(struct ga_root *root, const uint8_t text[GA_TEXT_SIZE]) {
@@ -154,32 +234,30 @@ static bool is_no_room(uint32_t status) {
            status == GA_STATUS_DEVICE_FULL;
 }
 
-GA_NOINLINE bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
-                               uint16_t *tag) {
-    if (bytes == 0) { // the driver's own matter
-        *tag = atomic_load(&root->tag);
-        return true;
-    }
+static enum admitted admit(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
+                           uint16_t *tag) {
+    uint32_t epoch = atomic_load(&root->link_epoch);
     enum ga_way way = ga_session_attach(root, device);
     if (way != GA_WAY_ASK)
-        return without_daemon(root, way, device, bytes, tag);
+        return without_daemon(root, way, device, bytes, epoch, tag);
     // What can never fit is asked for at once, so that the refusal is counted, and moves nothing.
     bool hopeless = ga_admit_exceeds(root, device, bytes);
     if (!hopeless)
         ga_admit_reap(root, device, 0);
     if (take_from_credit(root, device, bytes, tag))
-        return true;
+        return TAKEN;
     struct ga_reply reply;
     uint8_t text[GA_TEXT_SIZE] = {0};
     uint32_t flags = 0;
     for (int tries = 1;; tries++) {
         struct before before = look_before(root, device);
+        epoch = atomic_load(&root->link_epoch);
         switch (ask(root, device, bytes, kind, flags, &reply, &way)) {
         case GRANTED:
             *tag = reply.tag;
-            return true;
+            return TAKEN;
         case WITHOUT:
-            return without_daemon(root, way, device, bytes, tag);
+            return without_daemon(root, way, device, bytes, epoch, tag);
         case REFUSED:
             break;
         }
@@ -197,12 +275,25 @@ GA_NOINLINE bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t b
         // Where others have the room, whether to wait for them was decided just now.
         flags = status == GA_STATUS_OVER_BUDGET ? 0 : GA_FLAG_NO_WAIT;
         if (take_from_credit(root, device, bytes, tag))
-            return true;
+            return TAKEN;
     }
     tell_refusal(root, text);
     ga_log("refused: %u bytes on device %u (status %u, remaining %u)", bytes, (uint64_t)device,
            (uint64_t)reply.header.status, reply.body.alloc.remaining);
-    return false;
+    return DENIED;
+}
+
+GA_NOINLINE bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
+                               uint16_t *tag) {
+    enum admitted result;
+    if (bytes == 0) { // the driver's own matter
+        *tag = atomic_load(&root->tag);
+        return true;
+    }
+    do {
+        result = admit(root, device, bytes, kind, tag);
+    } while (result == ANOTHER_LINK);
+    return result == TAKEN;
 }
 
 // One way, and never blocking. When no connection takes it their buffers are full of what the

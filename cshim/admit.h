@@ -64,11 +64,12 @@ static inline uint64_t ga_pay(struct ga_root *root, uint32_t device, uint64_t by
 static inline uint32_t ga_give(struct ga_root *root, uint32_t device, uint64_t bytes,
                                uint16_t tag) {
     struct ga_view *view = atomic_load_explicit(&root->view, memory_order_acquire);
-    if (GA_UNLIKELY(view == NULL || view->tag != tag || bytes == 0))
+    if (GA_UNLIKELY((view ? view->tag : atomic_load(&root->tag)) != tag || bytes == 0))
         return 0;
-    uint32_t slot = atomic_load_explicit(&view->slot[device], memory_order_acquire);
-    bytes = slot ? ga_pay(root, device, bytes) : 0;
-    if (GA_UNLIKELY(bytes == 0))
+    uint32_t slot =
+        GA_LIKELY(view) ? atomic_load_explicit(&view->slot[device], memory_order_acquire) : 0;
+    bytes = ga_pay(root, device, bytes);
+    if (GA_UNLIKELY(bytes == 0 || slot == 0))
         return 0;
     uint64_t before = ga_credit_give(&view->page->lease[slot - 1], bytes);
     ga_self.credit_seen = before + bytes;

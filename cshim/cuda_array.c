@@ -156,8 +156,10 @@ static bool open_claim(struct claim *c, const struct shape *s, unsigned int leve
     uint64_t bytes = 0;
     *c = (struct claim){0};
     struct ga_root *root = ga_root_get();
-    if (!root || !s->width)
+    if (!s->width)
         return true;
+    if (!root)
+        return !ga_root_denies();
     // The memory of such an array is mapped later, and charged where it was created.
     if (s->flags & (GA_CUDA_ARRAY_SPARSE | GA_CUDA_ARRAY_DEFERRED_MAPPING)) {
         c->later = ga_cuda_device_current(root, &c->context) >= 0 ? root : NULL;

@@ -126,8 +126,10 @@ static enum opened open_claim(struct claim *c, uint64_t bytes, bool named, ga_po
                               ga_stream stream) {
     uint64_t context;
     struct ga_root *root = ga_root_get();
-    if (!root || bytes == 0 || ga_cuda_capturing(stream))
+    if (bytes == 0 || ga_cuda_capturing(stream))
         return PASS;
+    if (!root)
+        return ga_root_denies() ? REFUSED : PASS;
     int device = ga_cuda_device_of_stream(root, stream, &context);
     if (device < 0)
         return PASS;

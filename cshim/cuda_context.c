@@ -27,7 +27,9 @@ static void give_back(struct ga_root *root, const struct ga_entry *entry) {
 bool ga_cuda_context_ask(struct ga_cuda_context_ask *ask, ga_cu_device device) {
     struct ga_root *root = ga_root_get();
     ask->root = NULL;
-    if (!root || !ga_cuda_device_know(root, device))
+    if (!root)
+        return !ga_root_denies();
+    if (!ga_cuda_device_know(root, device))
         return true; // the driver alone decides
     ask->device = (uint32_t)device;
     if (!ga_admit_contexts(root, ask->device, 1, 0, ga_self.number, &ask->tag))
@@ -56,9 +58,8 @@ void ga_cuda_context_made(const struct ga_cuda_context_ask *ask, const struct ga
     bool put = ga_table_put(&ask->root->contexts, &entry, &old);
     ga_self_leave();
     ga_cuda_late_made(ask->root, entry.key);
-    if (!put)
-        ga_cuda_context_unmade(ask);
-    else if (old.key)
+    // Without memory to remember it by it stays counted.
+    if (put && old.key)
         give_back(ask->root, &old);
 }
 

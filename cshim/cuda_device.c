@@ -35,6 +35,18 @@ static bool read_identity(ga_cu_device ordinal, uint8_t identity[GA_UUID_SIZE]) 
     return true;
 }
 
+// What the program wants to have of it at most, whatever a daemon says.
+static void declare(struct ga_root *root, ga_cu_device ordinal) {
+    uint64_t most = root->env.memory;
+    size_t total = 0;
+    if (root->env.memory_mill != 0 && GA_REAL(cuDeviceTotalMem_v2) &&
+        GA_REAL(cuDeviceTotalMem_v2)(&total, ordinal) == GA_CUDA_SUCCESS)
+        most = (uint64_t)total / 1000 * root->env.memory_mill +
+               (uint64_t)total % 1000 * root->env.memory_mill / 1000;
+    if (most != GA_NO_LIMIT)
+        atomic_store(&root->declared[ordinal], most + 1);
+}
+
 bool ga_cuda_device_know(struct ga_root *root, ga_cu_device ordinal) {
     if (ordinal < 0 || ordinal >= (int)GA_DEVICES)
         return false;
@@ -48,6 +60,7 @@ bool ga_cuda_device_know(struct ga_root *root, ga_cu_device ordinal) {
     }
     // Threads that come here together write the same bytes.
     ga_os_copy(d->uuid, identity, sizeof identity);
+    declare(root, ordinal);
     atomic_store_explicit(&d->known, 1, memory_order_release);
     return true;
 }

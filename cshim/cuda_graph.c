@@ -316,6 +316,12 @@ static bool find_start(struct start *s, ga_exec handle, ga_stream stream) {
     return s->exec != NULL;
 }
 
+// A graph takes no memory where none with memory nodes was ever made.
+static bool is_denied(const struct start *s) {
+    const struct ga_root *root = atomic_load(&ga_root_pointer);
+    return !s->root && root && atomic_load(&root->graphs) && ga_root_denies();
+}
+
 static ga_result fail(struct start *s, ga_result result, ga_stream stream) {
     undo_draws(s);
     settle_recalled(s, false, stream);
@@ -327,7 +333,7 @@ ga_result ga_cuda_graph_launch(GA_FN_cuGraphLaunch *real, ga_exec exec, ga_strea
                                ga_stream effective) {
     struct start s;
     if (!find_start(&s, exec, effective))
-        return real(exec, stream);
+        return is_denied(&s) ? GA_CUDA_OUT_OF_MEMORY : real(exec, stream);
     if (!open_start(&s, true, effective))
         return GA_CUDA_OUT_OF_MEMORY;
     ga_result result = real(exec, stream);
@@ -341,7 +347,7 @@ ga_result ga_cuda_graph_upload(GA_FN_cuGraphUpload *real, ga_exec exec, ga_strea
                                ga_stream effective) {
     struct start s;
     if (!find_start(&s, exec, effective))
-        return real(exec, stream);
+        return is_denied(&s) ? GA_CUDA_OUT_OF_MEMORY : real(exec, stream);
     if (!open_start(&s, false, effective))
         return GA_CUDA_OUT_OF_MEMORY;
     ga_result result = real(exec, stream);
@@ -363,8 +369,10 @@ struct making {
 static bool begin_making(struct making *m, ga_graph graph) {
     struct ga_cuda_graph_blocks blocks;
     *m = (struct making){.root = ga_root_get()};
-    if (!m->root || !graph)
+    if (!graph)
         return true;
+    if (!m->root)
+        return !ga_root_denies();
     if (!ga_cuda_graph_blocks_read(m->root, graph, &blocks))
         return false;
     if (blocks.count == 0)

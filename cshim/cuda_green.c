@@ -81,6 +81,8 @@ static ga_result settle(const struct asks *a, ga_result result, const ga_green *
 ga_result ga_cuda_green_create(GA_FN_cuGreenCtxCreate *real, ga_green *green, void *resources,
                                ga_cu_device device, unsigned int flags) {
     struct ga_root *root = ga_root_get();
+    if (!root && ga_root_denies())
+        return GA_CUDA_OUT_OF_MEMORY;
     if (!root || !ga_cuda_device_know(root, device))
         return real(green, resources, device, flags);
     struct asks asks;

@@ -24,7 +24,9 @@ static bool take(struct ga_cuda_host_claim *c, struct ga_root *root, uint64_t by
 static bool open_claim(struct ga_cuda_host_claim *c, uint64_t bytes) {
     struct ga_root *root = ga_root_get();
     c->root = NULL;
-    return !root || ga_cuda_device_current(root, &c->context) < 0 || take(c, root, bytes);
+    if (!root)
+        return !ga_root_denies();
+    return ga_cuda_device_current(root, &c->context) < 0 || take(c, root, bytes);
 }
 
 bool ga_cuda_host_open_pooled(struct ga_cuda_host_claim *c, struct ga_root *root, uint64_t bytes) {

@@ -40,8 +40,10 @@ static inline enum opened open_current(struct claim *c, uint64_t bytes, uint8_t 
     c->root = ga_root_get();
     c->bytes = bytes;
     c->kind = kind;
-    if (GA_UNLIKELY(c->root == NULL || bytes == 0))
+    if (GA_UNLIKELY(bytes == 0))
         return PASS;
+    if (GA_UNLIKELY(c->root == NULL))
+        return ga_root_denies() ? REFUSED : PASS;
     return open_on(c, ga_cuda_device_current(c->root, &c->context));
 }
 
@@ -136,8 +138,10 @@ static enum opened open_pitched(struct claim *c, uint64_t width, uint64_t height
     uint64_t bytes;
     c->root = ga_root_get();
     c->kind = GA_MEMORY_PITCHED;
-    if (c->root == NULL || width == 0 || height == 0)
+    if (width == 0 || height == 0)
         return PASS;
+    if (c->root == NULL)
+        return ga_root_denies() ? REFUSED : PASS;
     int device = ga_cuda_device_current(c->root, &c->context);
     // A size that no number holds is the driver's to refuse.
     if (width > UINT64_MAX / 2 ||

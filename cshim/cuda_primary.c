@@ -306,6 +306,8 @@ static ga_result retain_anyhow(struct retaining *r) {
 ga_result ga_cuda_primary_retain(GA_FN_cuDevicePrimaryCtxRetain *real, ga_context *context,
                                  ga_cu_device device) {
     struct ga_root *root = ga_root_get();
+    if (!root && ga_root_denies())
+        return GA_CUDA_OUT_OF_MEMORY;
     if (!root || !ga_cuda_device_know(root, device))
         return real(context, device);
     struct retaining r = {.root = root,

@@ -29,7 +29,9 @@ static enum opened open_on(struct claim *c, int device) {
 
 static enum opened open_claim(struct claim *c) {
     c->root = ga_root_get();
-    return open_on(c, c->root ? ga_cuda_device_current(c->root, &c->context) : -1);
+    if (!c->root)
+        return ga_root_denies() ? REFUSED : PASS;
+    return open_on(c, ga_cuda_device_current(c->root, &c->context));
 }
 
 static void give_back(struct ga_root *root, const struct ga_entry *entry, int32_t count) {
@@ -53,9 +55,13 @@ static ga_result settle(struct claim *c, ga_result result, const ga_stream *stre
     ga_self_enter();
     bool put = ga_table_put(&c->root->streams, &entry, &old);
     ga_self_leave();
-    if (!put)
+    // Without memory to remember it by it is unmade. One that cannot be stays counted.
+    if (!put && GA_REAL(cuStreamDestroy_v2) &&
+        GA_REAL(cuStreamDestroy_v2)(*stream) == GA_CUDA_SUCCESS) {
         give_back(c->root, &entry, 1);
-    else if (old.key) // destroyed out of our sight
+        return GA_CUDA_OUT_OF_MEMORY;
+    }
+    if (old.key) // destroyed out of our sight
         give_back(c->root, &old, 1);
     ga_cuda_late_look(c->root, &c->root->streams, &entry, c->epoch);
     return result;
@@ -83,6 +89,8 @@ ga_result ga_cuda_stream_create_priority(GA_FN_cuStreamCreateWithPriority *real,
 ga_result ga_cuda_stream_create_green(GA_FN_cuGreenCtxStreamCreate *real, ga_stream *stream,
                                       ga_green green, unsigned int flags, int priority) {
     struct claim c = {.root = ga_root_get()};
+    if (!c.root && ga_root_denies())
+        return GA_CUDA_OUT_OF_MEMORY;
     int device = c.root ? ga_cuda_green_device(c.root, green, &c.context) : -1;
     if (device < 0)
         return real(stream, green, flags, priority);

@@ -192,7 +192,9 @@ static enum opened open_claim(struct claim *c, uint64_t bytes,
                               const struct ga_cu_memory_properties *properties) {
     c->root = ga_root_get();
     c->bytes = bytes;
-    if (!c->root || bytes == 0 || !place(c, properties))
+    if (!c->root && bytes != 0)
+        return ga_root_denies() ? REFUSED : PASS;
+    if (bytes == 0 || !place(c, properties))
         return PASS;
     if (c->host && bytes > GA_CREDIT_LIMIT) // no host has so much
         return PASS;

@@ -115,6 +115,8 @@ static bool adopt_page(struct ga_root *root, struct ga_reply *reply, uint16_t ta
     struct ga_view *view = page ? ga_root_alloc(root, sizeof *view) : NULL;
     if (!view) {
         ga_log("the daemon's lease page cannot be used");
+        // It has a session for us whose limits nobody would keep.
+        atomic_store(&root->hello_refused, 1);
         ga_os_close(fd);
         return false;
     }
@@ -192,21 +194,24 @@ static void note_refusal(struct ga_root *root, const struct ga_reply *reply) {
 }
 
 // Takes over the session that a Hello opened. What was taken so far was taken from nobody: it
-// gets no place in the new session, and no byte moves meanwhile.
+// gets no place in the new session, and no byte moves meanwhile. Nor where nothing was held when
+// it was asked for: another thread may take the first bytes at this moment, on the word that there
+// is no daemon. It has them before the freeze, and then they are found here; or it finds behind it
+// that the link is another one, and asks again (without_daemon in admit.c).
 static bool begin_session(struct ga_root *root, int fd, struct ga_reply *reply) {
+    ga_threads_freeze(root);
     bool anew = root->has_token || ga_link_holds(root);
     uint16_t tag = atomic_load(&root->tag);
-    if (anew)
-        ga_threads_freeze(root);
     bool ok = adopt_page(root, reply, (uint16_t)(tag + anew));
     if (ok) {
-        for (uint32_t d = 0; anew && d < GA_DEVICES; d++)
+        for (uint32_t d = 0; anew && d < GA_DEVICES; d++) {
             atomic_store(&root->devices[d].contexts, 0);
+            atomic_store(&root->stranded[d], 0);
+        }
         adopt_hello(root, reply);
         go_live(root, fd);
     }
-    if (anew)
-        ga_threads_thaw(root);
+    ga_threads_thaw(root);
     return ok;
 }
 
@@ -261,16 +266,17 @@ static void sum_up(struct ga_root *root, struct sums *s) {
     ga_os_zero(s, sizeof *s);
     s->tag = atomic_load(&root->tag);
     for (uint32_t i = 0; i < atomic_load(&root->threads_used); i++) {
-        uint32_t device = atomic_load(&root->threads[i].device);
+        struct ga_thread *t = ga_threads_at(root, i);
+        uint32_t device = atomic_load(&t->device);
         if (device < GA_DEVICES)
-            s->used[device] += atomic_load(&root->threads[i].inflight);
+            s->used[device] += atomic_load(&t->inflight);
     }
     ga_self_enter();
     ga_table_each(&root->blocks, add_block, s);
     ga_table_each(&root->streams, add_stream, s);
     ga_self_leave();
     for (uint32_t d = 0; d < GA_DEVICES; d++)
-        s->used[d] += atomic_load(&root->devices[d].pending);
+        s->used[d] += atomic_load(&root->devices[d].pending) + atomic_load(&root->stranded[d]);
 }
 
 bool ga_link_holds(struct ga_root *root) {
@@ -390,6 +396,7 @@ bool ga_link_open(struct ga_root *root) {
     int fd = connect_any(root);
     if (fd < 0)
         return false;
+    atomic_store(&root->hello_refused, 0);
     // From the sums to the new link no byte moves, so that the daemon hears of each one once.
     ga_threads_freeze(root);
     enum resumed resumed = resume_on(root, fd);

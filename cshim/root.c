@@ -11,21 +11,21 @@ struct ga_root *_Atomic ga_root_pointer;
 // its copies of thread-local memory can hold.
 static _Atomic uint64_t last_generation;
 
-static size_t root_size(void) {
-    return (sizeof(struct ga_root) + 0xffff) & ~(size_t)0xffff;
-}
+// It lies in the library itself, so that a process without address space to spare has one all the
+// same. Whole pages of the largest size there is, which are wiped in a forked child; as long as
+// nobody writes to them they cost nothing.
+#define PAGES ((size_t)0x10000)
+#define ROOT_SIZE ((sizeof(struct ga_root) + PAGES - 1) & ~(PAGES - 1))
+static uint8_t room[ROOT_SIZE + PAGES];
 
+// Several threads may do this at once: all do the same.
 static struct ga_root *make(void) {
-    struct ga_root *root = ga_os_map(root_size());
-    if (!root)
-        return NULL;
-    if (!ga_os_wipe_on_fork(root, root_size()))
+    uintptr_t at = ((uintptr_t)room + PAGES - 1) & ~(uintptr_t)(PAGES - 1);
+    struct ga_root *root = (struct ga_root *)at;
+    if (!ga_os_wipe_on_fork(root, ROOT_SIZE))
         atomic_store(&root->check_pid, (uint32_t)ga_os_pid());
-    struct ga_root *other = NULL;
-    if (atomic_compare_exchange_strong(&ga_root_pointer, &other, root))
-        return root;
-    ga_os_unmap(root, root_size());
-    return other;
+    atomic_store(&ga_root_pointer, root);
+    return root;
 }
 
 // Where the kernel cannot wipe, a pid that changed shows the child. Costs a system call per
@@ -61,31 +61,123 @@ static void start(struct ga_root *root) {
     }
 }
 
-static struct ga_thread *register_thread(struct ga_root *root) {
-    ga_spin_lock(&root->threads_lock);
+// Memory in pages of its own.
+static void *alloc_pages(size_t size) {
+    size = (size + PAGES - 1) & ~(PAGES - 1);
+    void *own = ga_os_map(size);
+    if (own)
+        ga_os_wipe_on_fork(own, size);
+    return own;
+}
+
+// The thread has ended. The caller holds threads_lock.
+static void free_record(struct ga_root *root, uint32_t i) {
+    struct ga_thread *t = ga_threads_at(root, i);
+    uint64_t inflight = atomic_load(&t->inflight);
+    if (inflight != 0)
+        atomic_fetch_add(&root->stranded[atomic_load(&t->device)], inflight);
+    atomic_store(&t->inflight, 0);
+    atomic_store(&t->moving, 0);
+    atomic_store(&t->tid, 0);
+    t->free = root->threads_free;
+    root->threads_free = i + 1;
+}
+
+// Asks the kernel which threads have ended. True: some have. The caller holds threads_lock.
+static bool find_ended(struct ga_root *root) {
+    int pid = ga_os_pid();
+    bool ended = false;
+    uint32_t alive = 0;
+    root->threads_fresh = 0;
+    for (uint32_t i = 0; i < atomic_load(&root->threads_used); i++) {
+        struct ga_thread *t = ga_threads_at(root, i);
+        uint32_t tid = atomic_load(&t->tid);
+        if (tid == 0)
+            continue;
+        if (ga_os_thread_lives(pid, (int)tid)) {
+            alive += t->unseen == 0 && t->aside == 0;
+        } else {
+            free_record(root, i);
+            ended = true;
+        }
+    }
+    atomic_store(&root->threads_alive, alive);
+    return ended;
+}
+
+// NULL: all are taken. The caller holds threads_lock.
+static struct ga_thread *take_record(struct ga_root *root) {
     uint32_t used = atomic_load(&root->threads_used);
+    uint32_t free = root->threads_free;
+    if (free != 0) {
+        struct ga_thread *t = ga_threads_at(root, free - 1);
+        root->threads_free = t->free;
+        return t;
+    }
+    if (used >= GA_THREADS) {
+        uint32_t block = (used - GA_THREADS) / GA_THREAD_BLOCK;
+        if (block >= GA_THREAD_BLOCKS || !atomic_load(&root->threads_beyond[block]))
+            return NULL;
+    }
+    atomic_store(&root->threads_used, used + 1);
+    return ga_threads_at(root, used);
+}
+
+// Half of all that there are may have ended, at least, when they are asked for: so this costs a
+// thread no more than two questions.
+static struct ga_thread *reuse_record(struct ga_root *root, bool any) {
+    if (any || 2 * root->threads_fresh >= atomic_load(&root->threads_used))
+        find_ended(root);
+    return root->threads_free != 0 ? take_record(root) : NULL;
+}
+
+// Room for more records; false: there is no memory.
+static bool add_block(struct ga_root *root) {
+    struct ga_thread *block = alloc_pages(GA_THREAD_BLOCK * sizeof *block);
+    for (size_t i = 0; block && i < GA_THREAD_BLOCKS; i++) {
+        struct ga_thread *none = NULL;
+        if (atomic_compare_exchange_strong(&root->threads_beyond[i], &none, block))
+            return true;
+    }
+    return false;
+}
+
+// NULL: there is no memory for one more record.
+static struct ga_thread *register_thread(struct ga_root *root) {
     struct ga_thread *found = NULL;
-    for (uint32_t i = 0; i < used && !found; i++)
-        if (atomic_load(&root->threads[i].tid) == 0)
-            found = &root->threads[i];
-    if (!found && used < GA_THREADS) {
-        found = &root->threads[used];
-        atomic_store(&root->threads_used, used + 1);
+    bool more = true;
+    while (!found) {
+        ga_spin_lock(&root->threads_lock);
+        found = take_record(root);
+        if (!found)
+            found = reuse_record(root, !more);
+        if (found) {
+            found->number = ga_self.number;
+            found->unseen = ga_self.unseen;
+            found->aside = 0;
+            root->threads_fresh++;
+            atomic_store(&found->tid, ga_self.tid);
+            if (!ga_self.unseen)
+                atomic_fetch_add(&root->threads_alive, 1);
+        }
+        ga_spin_unlock(&root->threads_lock);
+        if (!found && !more)
+            break;
+        more = found || add_block(root);
     }
-    if (found) {
-        atomic_store(&found->inflight, 0);
-        atomic_store(&found->moving, 0);
-        found->aside = 0;
-        found->number = ga_self.number;
-        found->unseen = ga_self.unseen;
-        atomic_store(&found->tid, ga_self.tid);
-    } else {
-        atomic_fetch_add(&root->threads_more, 1);
-    }
-    if (!ga_self.unseen)
-        atomic_fetch_add(&root->threads_alive, 1);
-    ga_spin_unlock(&root->threads_lock);
     return found;
+}
+
+bool ga_root_denies(void) {
+    struct ga_root *root = atomic_load(&ga_root_pointer);
+    if (!root || atomic_load(&root->generation) == 0) {
+        struct ga_env env;
+        ga_env_read(&env);
+        return env.loss_closed || env.memory != GA_NO_LIMIT || env.memory_mill != 0;
+    }
+    return atomic_load(&root->on_loss) == GA_LOSS_CLOSED ||
+           atomic_load(&root->link) == GA_LINK_LIVE || root->env.memory != GA_NO_LIMIT ||
+           root->env.memory_mill != 0;
 }
 
 // A thread that jumped out of a signal handler did not come to the end of what that interrupted.
@@ -106,8 +198,6 @@ GA_NOINLINE struct ga_root *ga_root_enter(void) {
     struct ga_root *root = atomic_load(&ga_root_pointer);
     if (!root)
         root = make();
-    if (!root)
-        return NULL;
     wipe_by_hand(root);
     if (atomic_load(&root->generation) == 0)
         start(root);
@@ -122,30 +212,24 @@ GA_NOINLINE struct ga_root *ga_root_enter(void) {
         ga_self.tid = ga_lock_know_self();
         ga_self.number = atomic_fetch_add(&root->threads_numbered, 1) + 1;
         ga_self.thread = register_thread(root);
-        ga_self.generation = generation;
+        ga_self.generation = ga_self.thread ? generation : 0;
         ga_self.inside = 0;
     }
-    return root;
+    return ga_self.generation == generation ? root : NULL;
 }
 
 #define ARENA_SIZE ((size_t)64 << 10)
 
 void *ga_root_alloc(struct ga_root *root, size_t size) {
     size = (size + 63) & ~(size_t)63;
-    if (size > ARENA_SIZE / 4) {
-        size = (size + 0xffff) & ~(size_t)0xffff;
-        void *own = ga_os_map(size);
-        if (own)
-            ga_os_wipe_on_fork(own, size);
-        return own;
-    }
+    if (size > ARENA_SIZE / 4)
+        return alloc_pages(size);
     void *at = NULL;
     ga_self_enter();
     ga_spin_lock(&root->arena_lock);
     if (root->arena_left < size) {
-        uint8_t *more = ga_os_map(ARENA_SIZE);
+        uint8_t *more = alloc_pages(ARENA_SIZE);
         if (more) {
-            ga_os_wipe_on_fork(more, ARENA_SIZE);
             root->arena = more;
             root->arena_left = ARENA_SIZE;
         }
@@ -170,23 +254,9 @@ static bool count_threads(struct ga_root *root) {
     if (used <= 1 || (used > 8 && now - atomic_load(&root->threads_counted_ms) < 100))
         return false;
     atomic_store(&root->threads_counted_ms, now);
-    int pid = ga_os_pid();
-    bool ended = false;
     ga_self_enter();
     ga_spin_lock(&root->threads_lock);
-    uint32_t alive = atomic_load(&root->threads_more);
-    for (uint32_t i = 0; i < atomic_load(&root->threads_used); i++) {
-        uint32_t tid = atomic_load(&root->threads[i].tid);
-        if (tid == 0)
-            continue;
-        if (ga_os_thread_lives(pid, (int)tid)) {
-            alive += root->threads[i].unseen == 0 && root->threads[i].aside == 0;
-        } else {
-            atomic_store(&root->threads[i].tid, 0);
-            ended = true;
-        }
-    }
-    atomic_store(&root->threads_alive, alive);
+    bool ended = find_ended(root);
     ga_spin_unlock(&root->threads_lock);
     ga_self_leave();
     return ended;
@@ -211,9 +281,10 @@ void ga_threads_freeze(struct ga_root *root) {
     ga_os_barrier_of_all_threads();
     uint64_t end = ga_os_now_ms() + FREEZE_MS;
     for (uint32_t i = 0; i < atomic_load(&root->threads_used); i++) {
-        while (atomic_load(&root->threads[i].moving) && ga_os_now_ms() < end)
+        struct ga_thread *t = ga_threads_at(root, i);
+        while (atomic_load(&t->moving) && ga_os_now_ms() < end)
             ga_os_sleep_us(20);
-        if (atomic_load(&root->threads[i].moving))
+        if (atomic_load(&t->moving))
             ga_log("a thread does not come to rest: what is in use may be counted wrongly");
     }
 }

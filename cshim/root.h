@@ -15,7 +15,10 @@
 #define GA_DEVICES GA_PAGE_SLOTS // ordinals that can be arbitrated in one process
 #define GA_LANES 48              // connections, so threads that can ask at the same time
 #define GA_LANES_TO_WAIT 44      // so many may wait for admission; the rest is for who never waits
-#define GA_THREADS 512           // threads that are told apart; further ones are only counted
+// Records of threads: so many in the root, and further ones in blocks.
+#define GA_THREADS 512
+#define GA_THREAD_BLOCK 1024
+#define GA_THREAD_BLOCKS 256
 
 // One page with the session that it belongs to. Published as a whole, so that a thread
 // never pairs the page of one session with the tag of another. Never freed.
@@ -67,7 +70,8 @@ struct ga_thread {
     uint32_t unseen;                   // ga_self.unseen
     _Atomic uint32_t looks;            // while it waits for the daemon: it is there still
     uint32_t aside;                    // ga_threads_aside
-    uint64_t pad[3];
+    uint32_t free;                     // where tid is 0: the next free record + 1
+    uint64_t pad[2];
 };
 
 // Who retained a device's primary context: cuda_primary.c.
@@ -178,15 +182,23 @@ struct ga_root {
     _Atomic uint32_t lane_freed;
     _Atomic uint32_t lane_waiters;
 
-    // Threads: thread.c
+    // Threads: root.c
     struct ga_spin threads_lock;
-    _Atomic uint32_t threads_used; // of the array
-    _Atomic uint32_t threads_more; // beyond it
+    _Atomic uint32_t threads_used; // records, of which some may be free
+    uint32_t threads_free;         // the first free one + 1
+    uint32_t threads_fresh;        // registered since it was last asked which have ended
     _Atomic uint32_t threads_numbered;
     _Atomic uint32_t threads_alive;
     _Atomic uint64_t threads_counted_ms;
     struct ga_thread threads[GA_THREADS];
+    _Atomic(struct ga_thread *) threads_beyond[GA_THREAD_BLOCKS];
+    // Bytes that threads had on their way when they died. Whether the driver has given them memory
+    // nobody can tell, so they count as used.
+    _Atomic uint64_t stranded[GA_DEVICES];
 
+    // The most of each device that the program itself declares to use, + 1; 0: nothing declared.
+    // It holds where no daemon decides.
+    _Atomic uint64_t declared[GA_DEVICES];
     struct ga_device devices[GA_DEVICES];
     struct ga_primary primaries[GA_DEVICES];
     _Atomic uint32_t slot_scope[GA_DEVICES]; // whose one slot is: GA_SCOPE_…, or 0
@@ -248,9 +260,9 @@ extern struct ga_root *_Atomic ga_root_pointer;
 // The slow way into ga_root_get: first call of a process, of a child, of a thread.
 struct ga_root *ga_root_enter(void);
 
-// The root, with the calling thread known to it. NULL: there is no memory, or the call comes
-// from a signal handler that interrupted a critical section of this thread. Then the caller
-// lets the program through unarbitrated.
+// The root, with the calling thread known to it. NULL: the call comes from a signal handler that
+// interrupted a critical section of this thread, or there is no memory for a record of the thread.
+// Then what it takes cannot be accounted for: ga_root_denies says whether it may.
 static inline struct ga_root *ga_root_get(void) {
     struct ga_root *root = atomic_load_explicit(&ga_root_pointer, memory_order_acquire);
     if (GA_LIKELY(root != NULL)) {
@@ -260,6 +272,19 @@ static inline struct ga_root *ga_root_get(void) {
             return root;
     }
     return ga_root_enter();
+}
+
+// Whether what cannot be accounted for is refused: where a session is there or a loss is closed,
+// and where the program has declared a limit itself. Frees never are.
+bool ga_root_denies(void);
+
+// A thread's record, from 0 to below threads_used.
+static inline struct ga_thread *ga_threads_at(struct ga_root *root, uint32_t i) {
+    if (i < GA_THREADS)
+        return &root->threads[i];
+    i -= GA_THREADS;
+    return atomic_load_explicit(&root->threads_beyond[i / GA_THREAD_BLOCK], memory_order_acquire) +
+           i % GA_THREAD_BLOCK;
 }
 
 // Memory that lives as long as the process and that a forked child does not share; zeroed.

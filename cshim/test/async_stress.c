@@ -374,7 +374,7 @@ int main(int argc, char **argv) {
     struct ga_root *root = ga_root_get();
     uint64_t astray = atomic_load(&root->devices[0].pending);
     for (uint32_t i = 0; i < atomic_load(&root->threads_used); i++)
-        astray |= atomic_load(&root->threads[i].inflight);
+        astray |= atomic_load(&ga_threads_at(root, i)->inflight);
     fprintf(stderr, "pending %llu, kept %llu, astray %llx\n",
             (unsigned long long)atomic_load(&root->devices[0].pending),
             (unsigned long long)atomic_load(&root->devices[0].kept), (unsigned long long)astray);

@@ -14,6 +14,10 @@ for kind in asan tsan; do
     tools/limit.sh 300 "$tests/$kind/env_test"
     tools/limit.sh 300 "$tests/$kind/stress" 4 20000
     tools/limit.sh 300 "$tests/$kind/wait_test" "$tests/peer"
+    tools/limit.sh 300 "$tests/$kind/threads_test"
+    for _ in 1 2 3 4 5; do
+        tools/limit.sh 300 "$tests/$kind/threads_test" "$tests/peer"
+    done
     tools/limit.sh 300 "$tests/$kind/session_stress" "$tests/peer" 24 300
     tools/limit.sh 300 "$tests/$kind/session_stress" "$tests/peer" 60 100 1 wait
     tools/limit.sh 300 "$tests/$kind/async_stress" "$tests/peer" 4 300 3

@@ -24,6 +24,8 @@
 //   rawfork … join               the same by the system call itself, past libc
 //   exec PROGRAM [ARGUMENT…]     becomes another program
 //   closefds                     closes all descriptors above 2
+//   noroom BYTES                 so much address space more, and no further: RLIMIT_AS
+//   setuid                       setuid to itself, which libc has all threads do
 //   reload                       dlclose, dlopen and look up again (dlsym, gpa)
 //   sleep MS; hold               hold: waits for the end of stdin
 //   print TEXT; exit STATUS; kill SIGNAL
@@ -34,6 +36,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -143,6 +146,21 @@ static void do_closefds(const struct command *c) {
     answer(c, 0, "");
 }
 
+static void do_noroom(const struct command *c) {
+    unsigned long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    bool read = f && fscanf(f, "%lu", &pages) == 1;
+    if (f)
+        fclose(f);
+    rlim_t most = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (rlim_t)number(c, 1);
+    struct rlimit limit = {most, most};
+    answer(c, read && setrlimit(RLIMIT_AS, &limit) == 0 ? 0 : 1, "");
+}
+
+static void do_setuid(const struct command *c) {
+    answer(c, setuid(getuid()) == 0 ? 0 : errno, "");
+}
+
 static void do_reload(const struct command *c) {
     cu_close();
     CUresult r = cu_open();
@@ -177,10 +195,10 @@ static void do_kill(const struct command *c) {
 }
 
 static const struct verb process_verbs[] = {
-    {"pid", do_pid},       {"exec", do_exec},   {"closefds", do_closefds},
-    {"reload", do_reload}, {"sleep", do_sleep}, {"hold", do_hold},
-    {"print", do_print},   {"exit", do_exit},   {"kill", do_kill},
-    {"init", do_init},     {NULL, NULL},
+    {"pid", do_pid},       {"exec", do_exec},     {"closefds", do_closefds}, {"noroom", do_noroom},
+    {"setuid", do_setuid}, {"reload", do_reload}, {"sleep", do_sleep},       {"hold", do_hold},
+    {"print", do_print},   {"exit", do_exit},     {"kill", do_kill},         {"init", do_init},
+    {NULL, NULL},
 };
 
 static const struct verb *const verbs[] = {

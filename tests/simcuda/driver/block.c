@@ -47,7 +47,9 @@ static unsigned class_of(uint64_t size, uint64_t *slot) {
 }
 
 // Little where there is little: under valgrind, or with a limit on the address space.
-static bool reserve(void) {
+bool block_reserve(void) {
+    if (va.base)
+        return true;
     for (uint64_t size = 16ull << 40; size >= (1ull << 30); size /= 2) {
         void *p = mmap(NULL, size + GRANULE, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -71,7 +73,7 @@ static bool reserve(void) {
 }
 
 static struct span *new_span(uint64_t slot) {
-    if (!va.base && !reserve())
+    if (!block_reserve())
         return NULL;
     uint64_t bytes = slot > GRANULE ? (slot + GRANULE - 1) & ~(GRANULE - 1) : GRANULE;
     if (bytes > va.size - va.top)

@@ -194,6 +194,7 @@ struct block {
     uint32_t launches;  // of a graph that frees it itself, on their way
     struct span *span;
 };
+bool block_reserve(void); // the address space of all blocks, once
 struct block *block_new(uint64_t size);
 void block_renew(struct block *b);        // another block from now on, at the same address
 struct block *block_find(CUdeviceptr p);  // the live block around p

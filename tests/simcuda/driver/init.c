@@ -43,6 +43,7 @@ static CUresult start(void) {
         return CUDA_ERROR_UNKNOWN;
     if (!(drv.me = sim_proc_register(drv.sim)))
         return CUDA_ERROR_UNKNOWN;
+    block_reserve(); // as a driver does; the first block tries again
     *page = 1;
     drv.alive = page;
     return CUDA_SUCCESS;
