@@ -181,9 +181,11 @@ main() {
     mkdir -p build
     if reason=$(cannot); then
         rm -rf --one-file-system "$root"
-        echo "fresh-root: no fresh Debian 12 here: $reason"
-        if [ -n "$pid$with" ]; then return 1; fi
-        echo "fresh-root: running in place: $1"
+        if [ -n "$pid$with" ]; then
+            echo "fresh-root: no fresh Debian 12 here: $reason"
+            return 1
+        fi
+        echo "fresh-root: no fresh Debian 12 here ($reason): runs in place: $1"
         exec bash -euc "$1"
     fi
     if [ -n "$(git status --porcelain)" ]; then echo "fresh-root: what is not committed is not in there"; fi
