@@ -122,8 +122,7 @@ _Static_assert(offsetof(struct ga_wire_hello_request, on_full) == 40, "HelloRequ
 _Static_assert(offsetof(struct ga_wire_hello_request, slots) == 44, "HelloRequest.Slots");
 _Static_assert(offsetof(struct ga_wire_hello_request, slot_scope) == 48, "HelloRequest.SlotScope");
 _Static_assert(offsetof(struct ga_wire_hello_request, reserved) == 52, "HelloRequest.Reserved");
-_Static_assert(offsetof(struct ga_wire_hello_request, stream_reserve) == 56,
-               "HelloRequest.StreamReserve");
+_Static_assert(offsetof(struct ga_wire_hello_request, stream_reserve) == 56, "HelloRequest.StreamReserve");
 #define GA_ON_FULL_DENY 0x1u
 #define GA_ON_FULL_WAIT 0x2u
 #define GA_SCOPE_JOB 0x1u
@@ -394,16 +393,12 @@ struct ga_wire_job_open_request {
 _Static_assert(sizeof(struct ga_wire_job_open_request) == 688, "JobOpenRequest");
 _Static_assert(offsetof(struct ga_wire_job_open_request, memory) == 0, "JobOpenRequest.Memory");
 _Static_assert(offsetof(struct ga_wire_job_open_request, min) == 8, "JobOpenRequest.Min");
-_Static_assert(offsetof(struct ga_wire_job_open_request, memory_share) == 16,
-               "JobOpenRequest.MemoryShare");
-_Static_assert(offsetof(struct ga_wire_job_open_request, min_share) == 20,
-               "JobOpenRequest.MinShare");
+_Static_assert(offsetof(struct ga_wire_job_open_request, memory_share) == 16, "JobOpenRequest.MemoryShare");
+_Static_assert(offsetof(struct ga_wire_job_open_request, min_share) == 20, "JobOpenRequest.MinShare");
 _Static_assert(offsetof(struct ga_wire_job_open_request, streams) == 24, "JobOpenRequest.Streams");
 _Static_assert(offsetof(struct ga_wire_job_open_request, flags) == 28, "JobOpenRequest.Flags");
-_Static_assert(offsetof(struct ga_wire_job_open_request, wait_millis) == 32,
-               "JobOpenRequest.WaitMillis");
-_Static_assert(offsetof(struct ga_wire_job_open_request, priority) == 40,
-               "JobOpenRequest.Priority");
+_Static_assert(offsetof(struct ga_wire_job_open_request, wait_millis) == 32, "JobOpenRequest.WaitMillis");
+_Static_assert(offsetof(struct ga_wire_job_open_request, priority) == 40, "JobOpenRequest.Priority");
 _Static_assert(offsetof(struct ga_wire_job_open_request, devices) == 44, "JobOpenRequest.Devices");
 _Static_assert(offsetof(struct ga_wire_job_open_request, device) == 48, "JobOpenRequest.Device");
 _Static_assert(offsetof(struct ga_wire_job_open_request, command) == 176, "JobOpenRequest.Command");
