@@ -56,5 +56,9 @@ bool ga_codec_is_reply(const struct ga_wire_header *header, size_t n) {
         return false;
     if (header->status == GA_STATUS_WAITING)
         return waits(type) && got == sizeof(struct ga_wire_waiting_reply);
+    // A session that is refused by policy: its reply's body has no room for the reason.
+    if ((type == GA_TYPE_HELLO || type == GA_TYPE_RESUME) && header->status != GA_STATUS_OK &&
+        got == sizeof(struct ga_wire_error_reply))
+        return true;
     return type == GA_TYPE_SNAPSHOT ? got >= want : got == want;
 }
