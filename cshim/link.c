@@ -183,9 +183,10 @@ static bool hello_on(struct ga_root *root, int fd, struct ga_reply *reply) {
     return false;
 }
 
-// A refusal, as opposed to an error: what the session asks for is not to be had.
+// A refusal, as opposed to an error: what the session asks for is not to be had. A Hello's reply has
+// no room for words, so the daemon spells it as the error that has.
 static void note_refusal(struct ga_root *root, const struct ga_reply *reply) {
-    if (reply->header.status == GA_STATUS_OK || reply->header.status >= 100)
+    if (reply->header.status != GA_STATUS_PERMISSION)
         return;
     atomic_store(&root->hello_refused, 1);
     if (root->env.in_job && ga_session_fits(reply, sizeof reply->body.error) &&

@@ -226,7 +226,7 @@ func TestHelloWaits(t *testing.T) {
 		wantUsed(t, p, 900)
 	})
 	t.Run("refused", func(t *testing.T) {
-		p, m := setup(t, []string{"hello", "2"})
+		p, m := setup(t, []string{"hello", "107"})
 		c := m.launch("team")
 		c.act("0 context c", "0 context err 2")
 		c.act("0 context c", "0 context err 2")
@@ -243,7 +243,7 @@ func TestHelloWaits(t *testing.T) {
 		c := m.launch("team")
 		c.send("0 context c")
 		p.waits(1)
-		p.say("answer 9")
+		p.say("answer 107")
 		c.want("0 context err 2")
 		if text := c.end(); text != "gpuarb: waits for the peer\ngpuarb: refused by the peer\n" {
 			t.Errorf("stderr: %q", text)
