@@ -38,6 +38,7 @@ type Daemon struct {
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // every goroutine of ours that Stop waits for
 	started  chan struct{}  // closed when the start is over
+	overrun  chan struct{}  // events of exec were lost
 	failed   chan error
 	over     sync.Once // Stop
 	ended    error     // what it returned
@@ -94,7 +95,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	}
 	own, cancel := context.WithCancel(context.Background())
 	logs := newLogQueue(o.Log.Handler())
-	d := &Daemon{log: slog.New(logs), logs: logs, place: p, ctx: own, cancel: cancel, failed: make(chan error, 4), started: make(chan struct{}),
+	d := &Daemon{log: slog.New(logs), logs: logs, place: p, ctx: own, cancel: cancel, failed: make(chan error, 4), started: make(chan struct{}), overrun: make(chan struct{}, 1),
 		words: shim.NewWords(), uuids: map[ipc.UUID]inventory.Device{}, readers: map[int]*reader{},
 		sessions: map[ipc.Token]*session{}, byKey: map[uint64]*session{},
 		ofProcess: map[int][]*session{}, jobsOfRunner: map[int][]*job{}, threadRows: map[int]map[uint32]int{}, kept: newKeptLimits(),
@@ -155,7 +156,7 @@ func (d *Daemon) start() error {
 	if err := d.mount(); err != nil {
 		return err
 	}
-	for _, f := range []func(context.Context){d.poll, d.deliver, d.tickWhenDue, d.watchEvents, d.watchdog} {
+	for _, f := range []func(context.Context){d.poll, d.deliver, d.tickWhenDue, d.watchEvents, d.lookAgain, d.watchdog} {
 		if err := d.spawn(f); err != nil {
 			return err
 		}

@@ -109,6 +109,7 @@ type fakeMachine struct {
 	hung     map[int]chan struct{}
 	held     map[int]map[int]uint64 // bytes, by device and process
 	readings map[int]int
+	unmapped map[int]bool // processes that have done exec
 	closed   bool
 }
 
@@ -120,7 +121,7 @@ func newFakeMachine(t *testing.T, sizes ...uint64) *fakeMachine {
 		t.Fatal(err)
 	}
 	m := &fakeMachine{Inventory: real, lost: map[int]bool{}, failing: map[int]error{}, hung: map[int]chan struct{}{},
-		held: map[int]map[int]uint64{}, readings: map[int]int{}}
+		held: map[int]map[int]uint64{}, readings: map[int]int{}, unmapped: map[int]bool{}}
 	for i, size := range sizes {
 		m.held[i] = map[int]uint64{}
 		m.list = append(m.list, inventory.Device{Index: i, Ordinal: i, Vendor: "nvidia", Name: fmt.Sprintf("Fake %d", i),
@@ -132,6 +133,16 @@ func newFakeMachine(t *testing.T, sizes ...uint64) *fakeMachine {
 }
 
 func (m *fakeMachine) Devices() []inventory.Device { return append([]inventory.Device(nil), m.list...) }
+
+func (m *fakeMachine) IsMapped(pid int, inode uint64, name string) (bool, error) {
+	m.mu.Lock()
+	gone := m.unmapped[pid]
+	m.mu.Unlock()
+	if gone {
+		return false, nil
+	}
+	return m.Inventory.IsMapped(pid, inode, name)
+}
 
 func (m *fakeMachine) Why() string { return "" }
 

@@ -184,6 +184,35 @@ func (d *Daemon) checkMapped(s *session) {
 	}
 }
 
+// lookAgain looks at every session when exec events were lost: which, nobody knows. It is
+// apart from what is due with time, because a process can make it wait.
+func (d *Daemon) lookAgain(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.overrun:
+		}
+		var all []*session
+		d.mu.Lock()
+		for _, s := range d.sessions {
+			if !s.dead && s.mapped.Load() {
+				all = append(all, s)
+			}
+		}
+		d.mu.Unlock()
+		for _, s := range all {
+			if ctx.Err() == nil {
+				d.checkMapped(s)
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-d.after(readEvery): // more may be lost meanwhile; one look serves for that
+		}
+	}
+}
+
 // watchEvents listens for exec: a program can exec with its connection still
 // open elsewhere (a forked child inherited it). It is a hint that root gets;
 // without it the closed connection and the next look tell the same. The hint may
@@ -202,7 +231,7 @@ func (d *Daemon) watchEvents(ctx context.Context) {
 		for _, s := range hit {
 			d.checkMapped(s)
 		}
-	})
+	}, func() { signal(d.overrun) })
 	if err != nil && ctx.Err() == nil {
 		d.log.Debug("no process events: exec is noticed by closed connections alone", "err", err)
 	}

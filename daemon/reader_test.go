@@ -131,3 +131,20 @@ func TestFresh(t *testing.T) {
 		t.Error("a device that is none answers")
 	}
 }
+
+// TestLostEvents: where events of exec were lost, every session is looked at: one whose
+// process is another program by now ends though its connection is held open elsewhere.
+func TestLostEvents(t *testing.T) {
+	b := newBench(t, gib)
+	gone, there := b.child(4096), b.child(8192)
+	b.machine.set(func() { b.machine.unmapped[gone.pid] = true })
+	if b.lease(gone.pid, 0).State == accounting.StateDraining {
+		t.Error("nobody has looked yet")
+	}
+	signal(b.overrun)
+	gone.freed()
+	b.until("the one ends", func() bool { return b.lease(gone.pid, 0).PID == 0 })
+	if got := b.lease(there.pid, 0); got.Used != 8192 || got.State == accounting.StateDraining {
+		t.Errorf("the other is %+v", got)
+	}
+}

@@ -37,8 +37,9 @@ const watchPause = 20 * time.Millisecond
 // Watch calls exec with the id of each process on the machine that did exec, from
 // one goroutine at a time, until ctx ends; it then returns nil.
 //
-// What it tells are hints: they come late, some are lost where exec is slow or the
-// machine busy, and the id may be another's by the time that it is handled.
+// What it tells are hints: they come late, and the id may be another's by the time that it
+// is handled. Where exec is slow or the machine busy some are lost; lost is called then,
+// from the same goroutine, and who wants to know looks for himself.
 // Without the privilege it returns ErrUnavailable at once. In a PID namespace of
 // its own it may listen and hears nothing; so it first runs a program itself, and
 // returns ErrUnavailable when there was no event of that.
@@ -46,7 +47,7 @@ const watchPause = 20 * time.Millisecond
 // The kernel has events for every fork and exit of a thread, too. A filter on the
 // socket drops them before they wake anybody: a machine that builds software has
 // thousands of them a second.
-func Watch(ctx context.Context, exec func(pid int)) error {
+func Watch(ctx context.Context, exec func(pid int), lost func()) error {
 	fd, err := connect()
 	switch {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES),
@@ -60,10 +61,10 @@ func Watch(ctx context.Context, exec func(pid int)) error {
 	defer context.AfterFunc(ctx, func() { _ = f.Close() })()
 	raw, err := f.SyscallConn()
 	if err == nil {
-		err = hearsOwn(ctx, raw, exec)
+		err = hearsOwn(ctx, raw, exec, lost)
 	}
 	for err == nil && ctx.Err() == nil {
-		if err = readExecs(raw, exec); err == nil {
+		if err = readExecs(raw, exec, lost); err == nil {
 			select {
 			case <-ctx.Done():
 			case <-time.After(watchPause):
@@ -79,7 +80,7 @@ func Watch(ctx context.Context, exec func(pid int)) error {
 // hearsOwn runs a program and looks whether its event came: the kernel sends it while
 // the program starts, so that it is here when the program has ended. One that the
 // kernel had no memory for may be missing, hence more than one try.
-func hearsOwn(ctx context.Context, raw syscall.RawConn, exec func(pid int)) error {
+func hearsOwn(ctx context.Context, raw syscall.RawConn, exec func(pid int), lost func()) error {
 	for range 3 {
 		program := osexec.CommandContext(ctx, "true")
 		program.Env = []string{} // nothing of ours concerns it
@@ -92,7 +93,7 @@ func hearsOwn(ctx context.Context, raw syscall.RawConn, exec func(pid int)) erro
 			_, failed = receive(fd, func(pid int) {
 				heard = heard || pid == program.ProcessState.Pid()
 				exec(pid)
-			})
+			}, lost)
 		})
 		if err := errors.Join(err, failed); err != nil || heard {
 			return err
@@ -102,18 +103,18 @@ func hearsOwn(ctx context.Context, raw syscall.RawConn, exec func(pid int)) erro
 }
 
 // readExecs waits for events and handles those that there are.
-func readExecs(raw syscall.RawConn, exec func(pid int)) error {
+func readExecs(raw syscall.RawConn, exec func(pid int), lost func()) error {
 	var failed error
 	err := raw.Read(func(fd uintptr) bool {
 		var some bool
-		some, failed = receive(fd, exec)
+		some, failed = receive(fd, exec, lost)
 		return some || failed != nil
 	})
 	return errors.Join(err, failed)
 }
 
 // receive handles the events that there are, and says whether there were some.
-func receive(fd uintptr, exec func(pid int)) (bool, error) {
+func receive(fd uintptr, exec func(pid int), lost func()) (bool, error) {
 	some := false
 	buf := make([]byte, 1024) // an event has 76 bytes
 	for {
@@ -121,7 +122,9 @@ func receive(fd uintptr, exec func(pid int)) (bool, error) {
 		switch {
 		case errors.Is(err, unix.EAGAIN):
 			return some, nil
-		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ENOBUFS): // what is lost is lost
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.ENOBUFS): // the kernel had no room for some
+			lost()
 		case err != nil:
 			return some, os.NewSyscallError("recvfrom", err)
 		default:

@@ -3,7 +3,11 @@ package inventory
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,7 +19,7 @@ import (
 // TestWatch checks that an exec is seen, or said at once that none ever will be.
 func TestWatch(t *testing.T) {
 	if !inFirstNamespace(t) {
-		if err := Watch(t.Context(), func(int) {}); !errors.Is(err, ErrUnavailable) {
+		if err := Watch(t.Context(), func(int) {}, func() {}); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("in a PID namespace of its own: %v, want %v", err, ErrUnavailable)
 		}
 		return
@@ -24,7 +28,7 @@ func TestWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	events := make(chan int, 1000)
 	ended := make(chan error, 1)
-	go func() { ended <- Watch(ctx, func(pid int) { events <- pid }) }()
+	go func() { ended <- Watch(ctx, func(pid int) { events <- pid }, func() {}) }()
 
 	// Listening has no moment that can be seen, so programs are run until one is.
 	deadline := time.After(bounded.Patience)
@@ -80,7 +84,7 @@ func TestWatchUnprivileged(t *testing.T) {
 	if os.Getenv("INVENTORY_TEST_WATCH") != "" {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		if err := Watch(ctx, func(int) {}); err != nil && !errors.Is(err, ErrUnavailable) {
+		if err := Watch(ctx, func(int) {}, func() {}); err != nil && !errors.Is(err, ErrUnavailable) {
 			t.Error(err)
 		}
 		return
@@ -89,5 +93,49 @@ func TestWatchUnprivileged(t *testing.T) {
 	cmd.Env = append(os.Environ(), "INVENTORY_TEST_WATCH=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestWatchOverrun: what the kernel had no room for is not known, but that there was some.
+func TestWatchOverrun(t *testing.T) {
+	if !inFirstNamespace(t) {
+		return // no events come, and TestWatch says so
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	held, release, lost := make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
+	ended := make(chan error, 1)
+	first := sync.OnceFunc(func() {
+		close(held)
+		<-release
+	})
+	go func() {
+		ended <- Watch(ctx, func(int) { first() }, func() {
+			select {
+			case lost <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	bounded.Receive(t, "it is busy with the first", held)
+	// More events than the socket's buffer has room for, by whatever it is set to here.
+	room, err := os.ReadFile("/proc/sys/net/core/rmem_default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bytes, err := strconv.Atoi(strings.TrimSpace(string(room)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const least = 256 // that an event takes
+	busy := bounded.Command(t, bounded.Lifetime, "sh", "-c", fmt.Sprintf("i=0; while [ $i -lt %d ]; do /bin/true; i=$((i+1)); done", bytes/least))
+	if out, err := busy.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	close(release)
+	bounded.Receive(t, "it says that some are lost", lost)
+	cancel()
+	if err := bounded.Receive(t, "Watch returns", ended); err != nil {
+		t.Error(err)
 	}
 }
