@@ -40,7 +40,7 @@ DESTDIR ?=
 
 include tools/lines.mk
 FRAGMENTS := cshim/build.mk tests/simcuda/build.mk tests/programs/build.mk tests/bench/build.mk \
-             tests/upgrade/build.mk tests/machines/build.mk
+             tests/rig/build.mk tests/upgrade/build.mk tests/machines/build.mk
 C_TESTS := $(shell sed -n 's/^\([a-z-]*-test\):.*/\1/p' $(FRAGMENTS))
 FULL_STEPS := $(shell sed -n 's/^\([a-z-]*-full\):.*/\1/p' $(FRAGMENTS))
 C_BENCHES := $(shell sed -n 's/^\([a-z-]*-bench\):.*/\1/p' $(FRAGMENTS))

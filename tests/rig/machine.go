@@ -98,9 +98,13 @@ func New(t testing.TB, o Options) *Machine {
 
 func (m *Machine) configPath() string { return filepath.Join(m.Dir, "gpuarb.toml") }
 
-// Build is the path of something that make builds.
+// Build is the path of something that make builds. GPUARBD in the environment is the path of
+// another daemon than the usual one.
 func Build(t testing.TB, name string) string {
 	t.Helper()
+	if other := os.Getenv("GPUARBD"); other != "" && name == "gpuarbd" {
+		return other
+	}
 	_, file, _, _ := runtime.Caller(0)
 	path := filepath.Join(filepath.Dir(file), "..", "..", "build", name)
 	if _, err := os.Stat(path); err != nil {

@@ -171,6 +171,9 @@ func (m *Machine) remove() {
 	if m.Mount != "" {
 		_ = unix.Unmount(m.Mount, unix.MNT_DETACH) // where the daemon could not
 	}
+	if strings.Contains(m.Log(), "WARNING: DATA RACE") {
+		m.T.Error("the daemon found a data race")
+	}
 	if m.T.Failed() {
 		log := m.Log()
 		m.T.Logf("the daemon's log (its end):\n%s", log[max(0, len(log)-8000):])

@@ -1,0 +1,68 @@
+package daemon
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
+)
+
+// TestClockJumps: somebody sets the machine's clock, a day forth and two back, while a request
+// waits. It waits as long as it would have, and nobody's age or place moves.
+func TestClockJumps(t *testing.T) {
+	b := &bench{t: t, dir: shortDir(t), machine: newFakeMachine(t, gib), clock: newFakeClock()}
+	b.write(filepath.Join(b.dir, "gpuarb.toml"), "schema_version = 1\n[defaults]\non_full = \"wait\"\nwait_timeout = \"10m\"\n")
+	b.start()
+	holder, waiter := b.child(gib), b.child(0)
+	answer := make(chan string, 1)
+	go func() { answer <- waiter.askAnybody(0, gib/2) }()
+	bounded.Until(t, "it waits", func() bool { return len(b.Snapshot().Queue) == 1 })
+
+	for _, jump := range []time.Duration{24 * time.Hour, -48 * time.Hour} {
+		b.clock.Jump(jump)
+		b.clock.Advance(4 * time.Minute)
+		b.until("the second has passed", func() bool { return true })
+	}
+	bounded.Until(t, "it waits on", func() bool { return len(b.Snapshot().Queue) == 1 })
+	if waited := b.Snapshot().Queue[0].WaitedMs; waited < (8*time.Minute).Milliseconds() || waited > (9*time.Minute).Milliseconds() {
+		t.Errorf("it has waited %d ms", waited)
+	}
+	if age := b.lease(holder.pid, 0).AgeSeconds; age < 480 || age > 540 {
+		t.Errorf("a lease of eight minutes is %d s old", age)
+	}
+	b.clock.Advance(3 * time.Minute)
+	if got := bounded.Receive(t, "its time is up", answer); !strings.Contains(got, "waited") && !strings.Contains(got, "timeout") {
+		t.Errorf("it is told %q", got)
+	}
+}
+
+// askAnybody is ask for a goroutine of its own: it fails nothing.
+func (c *child) askAnybody(slot, bytes int) string {
+	if _, err := fmt.Fprintf(c.stdin, "alloc %d %d\n", slot, bytes); err != nil {
+		return err.Error()
+	}
+	line, _ := c.lines.ReadString('\n')
+	return strings.TrimSpace(line)
+}
+
+// TestSleepIsNoWait: what is kept for the next daemon are times of the clock that stands
+// still while the machine sleeps, so that a night between two daemons is no wait.
+func TestSleepIsNoWait(t *testing.T) {
+	f := newFakeClock()
+	c := clock{f.now, f.after, f.uptime}
+	began := c.now()
+	f.Advance(5 * time.Minute)
+	kept := c.bootTime(began)
+	f.Jump(8 * time.Hour) // the machine sleeps: the even clocks stand still
+	f.Advance(time.Minute)
+	if waited := c.now().Sub(c.fromBootTime(kept)); waited != 6*time.Minute {
+		t.Errorf("the next daemon counts %v, which is to be 6m", waited)
+	}
+	// The real one is of this kind.
+	if a, b := awake(), awake(); a <= 0 || b < a || b-a > time.Minute {
+		t.Errorf("%v and then %v", a, b)
+	}
+}

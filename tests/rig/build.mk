@@ -1,0 +1,10 @@
+# The tests that drive the daemon from outside, once against one that looks for data races:
+# it ends at the first, and the test with it. Included by the top Makefile.
+
+$(BUILD)/raced/gpuarbd: FORCE
+	$(call line,GO,$@)$(GO) build -race -trimpath -o $@ ./cmd/gpuarbd
+
+.PHONY: raced-full
+raced-full: test-build $(BUILD)/raced/gpuarbd
+	GPUARBD=$(abspath $(BUILD)/raced/gpuarbd) GORACE=halt_on_error=1 GPUARB_TEST_PATIENCE=$(or $(GPUARB_TEST_PATIENCE),60s) \
+		$(GO) test -count=1 -timeout 60m -p 1 ./tests/e2e ./tests/arbitration ./tests/attack ./tests/conformance ./tests/stress
