@@ -17,6 +17,9 @@ extern GA_FN_cuCtxCreate_v2 cuCtxCreate_v2;
 extern GA_FN_cuCtxSynchronize cuCtxSynchronize;
 extern GA_FN_cuStreamCreate cuStreamCreate;
 
+#ifndef DRIVER
+#define DRIVER "libcuda.so.1"
+#endif
 #define MIB (1ull << 20)
 
 const char *__asan_default_options(void);
