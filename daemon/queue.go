@@ -22,7 +22,7 @@ type parked struct {
 	// decide carries out what the arbiter decided. The daemon's lock is held.
 	decide func(arbiter.Decision) verdict
 
-	mu   sync.Mutex // held for one send, which never blocks; the daemon's lock may be held before it
+	mu   sync.Mutex // held while a notice is sent, which never blocks; the daemon's lock may be held before it
 	over bool       // the reply is sent, or could not be
 }
 
@@ -101,14 +101,16 @@ func (p *parked) tell(notice *ipc.WaitingReply) error {
 	return p.cl.conn.Notice(p.head, notice)
 }
 
-// end sends the reply, once.
+// end sends the reply, once. No notice comes after it. What it sends may need the daemon's
+// lock, whose holder may be at this request: so its own lock is not held meanwhile.
 func (p *parked) end(send func() error) error {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.over {
+	ended := p.over
+	p.over = true
+	p.mu.Unlock()
+	if ended {
 		return nil
 	}
-	p.over = true
 	return send()
 }
 

@@ -27,7 +27,12 @@ func (cl *client) resume(m ipc.Message) error {
 	if cl.s != nil || cl.tool {
 		return refused(ipc.StatusOrder, "this connection belongs to a session already")
 	}
-	s, fresh, err := cl.d.takeUp(cl.conn, &req, m.FD)
+	page, err := cl.d.pageFor(&req, m.FD)
+	if err != nil {
+		return err
+	}
+	defer page.close()
+	s, fresh, err := cl.d.takeUp(cl.conn, &req, page)
 	if statusOf(err) == ipc.StatusNoSession {
 		s, err = cl.d.adopt(cl.conn, &req, m.FD)
 		fresh = true
@@ -38,6 +43,42 @@ func (cl *client) resume(m ipc.Message) error {
 	cl.s = s
 	cl.d.hearDevices(s)
 	return cl.replyHello(m.Header, s, fresh)
+}
+
+// pageOffer is a page for a session that has none: opened before the lock is taken, and
+// closed where it was not wanted after all.
+type pageOffer struct {
+	page  *ipc.LeasePage // nil: none
+	fresh bool           // not the one that the client has
+}
+
+func (o *pageOffer) close() {
+	if o.page != nil {
+		_ = o.page.Close()
+	}
+}
+
+// pageFor opens the page that a client sends, if its session has none and it is the one that was
+// made for it; else a new one.
+func (d *Daemon) pageFor(req *ipc.ResumeRequest, fd int) (*pageOffer, error) {
+	var id ipc.PageID
+	d.mu.Lock()
+	s := d.sessions[req.Session]
+	needed := s != nil && !s.dead && s.page == nil
+	if needed {
+		id = ipc.PageID{Dev: s.record.PageDev, Ino: s.record.PageInode}
+	}
+	d.mu.Unlock()
+	if !needed {
+		return &pageOffer{}, nil
+	}
+	if own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3); err == nil {
+		if page := openPage(own, id); page != nil {
+			return &pageOffer{page: page}, nil
+		}
+	}
+	page, err := ipc.NewPage()
+	return &pageOffer{page: page, fresh: true}, err
 }
 
 // doubt is a client's sum that was not believed on its word alone.
@@ -84,17 +125,19 @@ func (d *Daemon) figure(index, pid int) accounting.Bytes {
 
 // takeUp takes up a session that is known, with the page that it had or a new one,
 // which fresh tells. What the client counts settles what was lost with the connection.
-func (d *Daemon) takeUp(c *ipc.Conn, req *ipc.ResumeRequest, fd int) (s *session, fresh bool, err error) {
+func (d *Daemon) takeUp(c *ipc.Conn, req *ipc.ResumeRequest, page *pageOffer) (s *session, fresh bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if s, err = d.find(req.Session, c); err != nil {
 		return nil, false, err
 	}
 	if s.page == nil {
-		if fresh, err = d.takePage(s, req, fd); err != nil {
+		if page.page == nil { // it became known just now
 			delete(s.conns, c)
-			return nil, false, err
+			return nil, false, refused(ipc.StatusShuttingDown, "the session is just being taken up: resume again")
 		}
+		fresh = page.fresh
+		d.takePage(s, req, page)
 	}
 	// What was granted and is not in the client's sums never reached it. It asks
 	// again, by the same number: as for something new, since here the bytes go back.
@@ -153,30 +196,23 @@ func (d *Daemon) recount(s *session, l leaseRef, used uint64) {
 	}
 }
 
-// takePage gives a session whose page could not be opened again the one that the
-// client sends, if it is the one that was made for it; else a new one, which
-// fresh tells. What of a lease's bytes the client does not say that it uses is its
-// credit in a new page.
-func (d *Daemon) takePage(s *session, req *ipc.ResumeRequest, fd int) (fresh bool, err error) {
-	if own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3); err == nil {
-		s.page = openPage(own, ipc.PageID{Dev: s.record.PageDev, Ino: s.record.PageInode})
-	}
-	if s.page == nil {
-		if s.page, err = ipc.NewPage(); err != nil {
-			return false, err
-		}
-		fresh = true
+// takePage gives a session whose page could not be opened again the one that is offered.
+// What of a lease's bytes the client does not say that it uses is its credit in a new page.
+// The lock is held.
+func (d *Daemon) takePage(s *session, req *ipc.ResumeRequest, offer *pageOffer) {
+	s.page = offer.page
+	offer.page = nil
+	if offer.fresh {
 		s.record.PageDev, s.record.PageInode = s.page.ID().Dev, s.page.ID().Ino
 	}
 	for slot := range s.leases {
 		if l := &s.leases[slot]; l.open {
-			if fresh {
+			if offer.fresh {
 				d.begin(s, uint32(slot), req)
 			}
 			d.words.SetPage(l.id, s.page)
 		}
 	}
-	return fresh, nil
 }
 
 // begin writes the credit of a lease into a new page.
@@ -220,10 +256,10 @@ func (d *Daemon) adopt(c *ipc.Conn, req *ipc.ResumeRequest, fd int) (*session, e
 	if err != nil {
 		return nil, err
 	}
-	seen := pageOf(proc.PID, fd)
+	seen, sent := pageOf(proc.PID, fd), pageIDOf(fd)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.endDamaged(proc, fd)
+	d.endDamaged(proc, sent)
 	hello := req.Hello
 	if _, known := d.jobs[hello.Job]; !known && seen != nil && hello.Job != (ipc.Token{}) {
 		if err := d.remakeJob(d.arb.NextJob(), hello.Job, proc, seen); err != nil {
@@ -263,19 +299,26 @@ func (d *Daemon) adopt(c *ipc.Conn, req *ipc.ResumeRequest, fd int) (*session, e
 // endDamaged ends what a damaged file says of a process that now says itself what it
 // holds: sessions that nobody has taken up, and whose page the process has not, or sends
 // under another token. Else it would be counted twice as long as it lives. The lock is held.
-func (d *Daemon) endDamaged(proc arbiter.Process, fd int) {
-	var st unix.Stat_t
-	sent := unix.Fstat(fd, &st) == nil
+func (d *Daemon) endDamaged(proc arbiter.Process, sent ipc.PageID) {
 	for _, s := range slices.Clone(d.ofProcess[proc.PID]) {
 		theirs := s.peer.StartTicks == proc.StartTicks
 		if !theirs || s.dead || len(s.conns) > 0 {
 			continue
 		}
-		if s.page == nil || sent && s.page.ID() == (ipc.PageID{Dev: st.Dev, Ino: st.Ino}) {
+		if s.page == nil || s.page.ID() == sent {
 			d.log.Warn("what is recorded of a session is not what its process has: it begins anew", "client_pid", proc.PID)
 			d.forget(s)
 		}
 	}
+}
+
+// pageIDOf is the identity of a descriptor that a client sent; zero where it sent none.
+func pageIDOf(fd int) ipc.PageID {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil {
+		return ipc.PageID{}
+	}
+	return ipc.PageID{Dev: st.Dev, Ino: st.Ino}
 }
 
 // forget drops a session at once, whose memory its process counts in another one from

@@ -1,0 +1,146 @@
+package structure
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// slow are calls that have no place under the daemon's lock once clients are served: they reach
+// the disk, other processes or the driver, or make and map memory.
+var slow = regexp.MustCompile(`^(unix\.(Open|Mmap\w*|Munmap|MemfdCreate|Fallocate|Ftruncate|Fstat|Stat|Read|Pread|Write|PidfdOpen)` +
+	`|os\.(Open\w*|ReadFile|ReadDir|Readlink|Stat|WriteFile)|filepath\.(Glob|WalkDir)` +
+	`|ipc\.(NewPage|OpenPage|ReadPage|Reply|Notice|Listen\w*)|config\.Load` +
+	`|d\.inv\.(Facts|Read|Processes|TaskOwner|Descends)|(c|cl\.conn)\.(ReplyError|ReplySnapshot|Notice))$`)
+
+// beforeClients are reached only while nobody is served yet, or nobody any more.
+var beforeClients = regexp.MustCompile(`^(recover\w*|alive|findPage|startPages|dismiss)$`)
+
+// function is what is known of one of the daemon's functions.
+type function struct {
+	decl  *ast.FuncDecl
+	calls map[string]bool // as they are written, "d.arb.Query"
+}
+
+func daemonFunctions(t *testing.T) map[string]function {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(root, "daemon", "*.go"))
+	if err != nil || len(paths) == 0 {
+		t.Fatal(err)
+	}
+	all := map[string]function{}
+	for _, name := range paths {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && f.Body != nil {
+				all[f.Name.Name] = function{f, callsIn(f.Body)}
+			}
+		}
+	}
+	return all
+}
+
+// callsIn are the calls of a body that it makes itself: not those of functions that it hands on.
+func callsIn(body ast.Node) map[string]bool {
+	calls := map[string]bool{}
+	ast.Inspect(body, func(node ast.Node) bool {
+		switch node := node.(type) {
+		case *ast.FuncLit, *ast.GoStmt:
+			return false
+		case *ast.CallExpr:
+			if name := written(node.Fun); name != "" {
+				calls[name] = true
+			}
+		}
+		return true
+	})
+	return calls
+}
+
+// written spells a name as the source has it: "d.mu.Lock".
+func written(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		if of := written(e.X); of != "" {
+			return of + "." + e.Sel.Name
+		}
+	}
+	return ""
+}
+
+// underLock tells a function that runs under the daemon's lock from its beginning: it says so, or takes it
+// and keeps it to its end.
+func (f function) underLock() bool {
+	if f.decl.Doc != nil && strings.Contains(strings.Join(strings.Fields(f.decl.Doc.Text()), " "), "lock is held") {
+		return true
+	}
+	if len(f.decl.Body.List) < 2 {
+		return false
+	}
+	lock, ok := f.decl.Body.List[0].(*ast.ExprStmt)
+	if !ok {
+		return false
+	}
+	call, ok := lock.X.(*ast.CallExpr)
+	if !ok || !strings.HasSuffix(written(call.Fun), "d.mu.Lock") && written(call.Fun) != "d.mu.Lock" {
+		return false
+	}
+	later, ok := f.decl.Body.List[1].(*ast.DeferStmt)
+	return ok && strings.HasSuffix(written(later.Call.Fun), "d.mu.Unlock")
+}
+
+// TestNothingSlowUnderTheLock follows what the daemon calls under its lock, by the names of its functions.
+func TestNothingSlowUnderTheLock(t *testing.T) {
+	all := daemonFunctions(t)
+	seen := map[string]string{} // by whom it is called under the lock
+	var queue []string
+	for name, f := range all {
+		if f.underLock() && !beforeClients.MatchString(name) {
+			seen[name] = ""
+			queue = append(queue, name)
+		}
+	}
+	if len(queue) < 40 {
+		t.Fatalf("only %d functions are known to run under the lock", len(queue))
+	}
+	slices.Sort(queue)
+	for len(queue) > 0 {
+		name := queue[0]
+		queue = queue[1:]
+		for call := range all[name].calls {
+			if slow.MatchString(call) {
+				t.Errorf("%s runs under the daemon's lock and calls %s%s", name, call, calledBy(seen, name))
+			}
+			callee := call[strings.LastIndex(call, ".")+1:]
+			_, known := all[callee]
+			_, done := seen[callee]
+			ours := callee == call || slices.Contains([]string{"d", "cl", "cl.d", "s", "p", "j"}, call[:max(0, strings.LastIndex(call, "."))])
+			if known && !done && ours && !beforeClients.MatchString(callee) {
+				seen[callee] = name
+				queue = append(queue, callee)
+			}
+		}
+	}
+}
+
+// calledBy says how a function is reached.
+func calledBy(seen map[string]string, name string) string {
+	text := ""
+	for by := seen[name]; by != ""; by = seen[by] {
+		text += ", called by " + by
+	}
+	return text
+}
