@@ -153,7 +153,7 @@ func (d *Daemon) start() error {
 		d.recover()
 	}
 	d.startReaders()
-	if err := d.mount(); err != nil {
+	if err := d.mount(); err != nil && !d.goesWithout(err) {
 		return err
 	}
 	for _, f := range []func(context.Context){d.poll, d.deliver, d.tickWhenDue, d.watchEvents, d.lookAgain, d.watchdog} {
@@ -255,6 +255,22 @@ func (d *Daemon) mount() error {
 			d.log.Warn("the filesystem was unmounted by somebody; the socket goes on", "mount", d.place.mount)
 		}
 	})
+}
+
+// goesWithout says whether the daemon starts without its filesystem. Where FUSE has gone
+// from a machine whose programs are to be taken up, they are worth more than the view of
+// them; a first start says instead what is missing.
+func (d *Daemon) goesWithout(err error) bool {
+	if !errors.Is(err, gpufs.ErrNoFuse) {
+		return false
+	}
+	d.mu.Lock()
+	running := len(d.sessions) + len(d.jobs)
+	d.mu.Unlock()
+	if running > 0 {
+		d.log.Error("no filesystem: programs run, and are served over the socket alone", "err", err)
+	}
+	return running > 0
 }
 
 // Snapshot is the whole state at this moment. It implements gpufs.View.

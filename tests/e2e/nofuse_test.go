@@ -1,0 +1,39 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// TestFuseGone: /dev/fuse has gone when the daemon starts again. Programs that run are served
+// without the filesystem, which is there with the next daemon that can have one.
+func TestFuseGone(t *testing.T) {
+	m := rig.New(t, rig.Options{Devices: "1G"})
+	p := holder(m, 0, "256M")
+	m.Stop()
+	without := filepath.Join(m.Dir, "without")
+	text := fmt.Sprintf("#!/bin/sh\nexec unshare -m sh -c 'mount -t tmpfs none /dev && exec \"$@\"' sh %s \"$@\"\n", rig.Build(t, "gpuarbd"))
+	if err := os.WriteFile(without, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	m.Use(without)
+	m.Start()
+	p.Want("alloc b 64M", "ok")
+	if used := m.Lease(p.PID(), 0).Used; used != 320<<20 {
+		t.Errorf("it has %d", used)
+	}
+	if log := m.Log(); !strings.Contains(log, "no filesystem") || !strings.Contains(log, "/dev/fuse") {
+		t.Error("the log does not say so")
+	}
+	m.Stop()
+	m.Use("")
+	m.Start()
+	if got := m.Read("leases"); !strings.Contains(got, "335544320") {
+		t.Errorf("leases:\n%s", got)
+	}
+}
