@@ -80,8 +80,8 @@ void chunk_give(struct spot where, uint64_t size) {
         abort();
     *piece = (struct piece){where.at, size, *at};
     *at = piece;
-    for (struct piece *q = where.chunk->pieces; q && q->next;) {
-        struct piece *next = q->next;
+    struct piece *q = where.chunk->pieces;
+    for (struct piece *next = q->next; next; next = q->next) {
         if (q->at + q->size != next->at) {
             q = next;
             continue;
