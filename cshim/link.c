@@ -183,8 +183,8 @@ static bool hello_on(struct ga_root *root, int fd, struct ga_reply *reply) {
     return false;
 }
 
-// A refusal, as opposed to an error: what the session asks for is not to be had. A Hello's reply has
-// no room for words, so the daemon spells it as the error that has.
+// A refusal, as opposed to an error: what the session asks for is not to be had. A Hello's reply
+// has no room for words, so the daemon spells it as the error that has.
 static void note_refusal(struct ga_root *root, const struct ga_reply *reply) {
     if (reply->header.status != GA_STATUS_PERMISSION)
         return;

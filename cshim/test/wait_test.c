@@ -192,7 +192,7 @@ static uint64_t look(struct ga_root *root, uint32_t device, uint64_t wanted) {
 static void ended_at_hello(void) {
     static const char *const again[] = {"limit", "1000", "resume", "0", "hello", "1",
                                         "wait",  "1",    "quiet",  "1", NULL};
-    static const struct ga_reaper reaper = {look};
+    static const struct ga_reaper reaper = {.reap = look};
     CHECK(pthread_barrier_init(&turn, NULL, 2) == 0);
     pthread_t h = start(holder, NULL);
     pthread_barrier_wait(&turn); // it has it
