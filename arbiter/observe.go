@@ -28,6 +28,15 @@ func (a *Arbiter) Used(device int) map[LeaseID]accounting.Bytes {
 	return used
 }
 
+// UsedBy returns the bytes in use of one lease; 0 for one that is not known.
+func (a *Arbiter) UsedBy(id LeaseID) accounting.Bytes {
+	l := a.leases[id]
+	if l == nil {
+		return 0
+	}
+	return l.sum.Granted() - a.idle(l)
+}
+
 // Observe takes a reading of a device. What a client's process uses beyond its
 // bytes is its lease's overhead; what processes use that have no lease there is
 // unmanaged; both lower the capacity, but for the part of the overhead that is charged

@@ -208,6 +208,7 @@ static enum answer ask(struct ga_root *root, uint32_t device, uint64_t bytes, ui
                        uint32_t flags, struct ga_reply *reply, enum ga_way *way) {
     struct ga_wire_alloc_request request = {
         .kind = kind, .bytes = bytes, .flags = flags, .thread = ga_self.number};
+    ga_tell_again(root);
     for (reply->request = 0, *way = GA_WAY_ASK; *way == GA_WAY_ASK;) {
         *way =
             ga_session_ask(root, GA_TYPE_ALLOC, (int)device, &request, sizeof request, reply, -1);
@@ -294,6 +295,34 @@ GA_NOINLINE bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t b
         result = admit(root, device, bytes, kind, tag);
     } while (result == ANOTHER_LINK);
     return result == TAKEN;
+}
+
+enum ga_at_once ga_admit_at_once(struct ga_root *root, uint32_t device, uint64_t bytes,
+                                 uint32_t kind, uint16_t *tag) {
+    struct ga_reply reply;
+    enum ga_way way;
+    if (ga_admit_fast(root, device, bytes, tag))
+        return GA_AT_ONCE;
+    way = ga_session_attach(root, device);
+    for (bool again = true;; again = false) {
+        enum answer answer = WITHOUT;
+        if (way == GA_WAY_ASK)
+            answer = ask(root, device, bytes, kind, GA_FLAG_NO_WAIT, &reply, &way);
+        if (answer == WITHOUT) // no daemon has anybody wait
+            return ga_admit_slow(root, device, bytes, kind, tag) ? GA_AT_ONCE : GA_AT_ONCE_REFUSED;
+        *tag = reply.tag;
+        if (answer == GRANTED)
+            return GA_AT_ONCE;
+        if (reply.header.status == GA_STATUS_BUSY)
+            return GA_AT_ONCE_WAITS;
+        if (!again || !ga_admit_reap(root, device, bytes))
+            break;
+    }
+    if (ga_session_fits(&reply, sizeof reply.body.alloc))
+        tell_refusal(root, reply.body.alloc.text);
+    ga_log("refused: %u bytes that a call took on device %u (status %u)", bytes, (uint64_t)device,
+           (uint64_t)reply.header.status);
+    return GA_AT_ONCE_REFUSED;
 }
 
 // One way, and never blocking. When no connection takes it their buffers are full of what the

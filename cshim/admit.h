@@ -7,6 +7,7 @@
 #include "credit.h"
 #include "root.h"
 #include "session.h"
+#include "tell.h"
 
 // Asks for bytes on a device by the daemon. *tag as for ga_admit.
 bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
@@ -44,6 +45,11 @@ static inline bool ga_admit(struct ga_root *root, uint32_t device, uint64_t byte
     return GA_LIKELY(ga_admit_fast(root, device, bytes, tag)) ||
            ga_admit_slow(root, device, bytes, kind, tag);
 }
+
+// The same for what a call has taken already: never waits. WAITS: it would have had to.
+enum ga_at_once { GA_AT_ONCE, GA_AT_ONCE_REFUSED, GA_AT_ONCE_WAITS };
+enum ga_at_once ga_admit_at_once(struct ga_root *root, uint32_t device, uint64_t bytes,
+                                 uint32_t kind, uint16_t *tag);
 
 // What was taken without a daemon was never part of what is granted: as long as none was told of
 // it, what is freed makes up for it first. Returns what is left of the bytes.
@@ -102,6 +108,7 @@ static inline bool ga_hold(struct ga_root *root, const struct ga_entry *entry) {
     ga_move_end();
     if (GA_UNLIKELY(old.key != 0))
         ga_admit_lost(root, &old);
+    ga_tell_more(root);
     return put;
 }
 

@@ -22,6 +22,11 @@ typedef struct ga_cu_mipmap_object *ga_mipmap;
 typedef struct ga_cu_graph *ga_graph;
 typedef struct ga_cu_node *ga_node;
 typedef struct ga_cu_exec *ga_exec;
+typedef struct ga_cu_module *ga_module;
+typedef struct ga_cu_library *ga_library_handle;
+struct ga_cu_ipc {
+    uint8_t bytes[64]; // CUipcMemHandle, handed over by value
+};
 
 struct ga_cu_uuid {
     uint8_t bytes[16];
@@ -113,6 +118,9 @@ struct ga_cu_instantiate {
 #define GA_CUDA_OUT_OF_MEMORY 2
 #define GA_CUDA_NOT_FOUND 500
 #define GA_CUDA_NOT_READY 600
+
+#define GA_CUDA_LIMIT_BUFFER 1 // CU_LIMIT_PRINTF_FIFO_SIZE
+#define GA_CUDA_LIMIT_HEAP 2   // CU_LIMIT_MALLOC_HEAP_SIZE
 
 #define GA_CUDA_STREAM_LEGACY ((ga_stream)1)
 #define GA_CUDA_STREAM_PER_THREAD ((ga_stream)2)

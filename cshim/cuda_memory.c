@@ -110,6 +110,7 @@ ga_result ga_cuda_alloc_managed(GA_FN_cuMemAllocManaged *real, ga_address *addre
     ga_result result = real(address, bytes, flags);
     if (opened == PASS)
         return result;
+    ga_tell_soft(c.root); // its pages go where they are used
     return settle(&c, result, result == GA_CUDA_SUCCESS ? *address : 0);
 }
 

@@ -136,6 +136,7 @@ static struct ga_cuda_pool *make_pool(struct ga_root *root, struct ga_cuda_pools
     p->first = fresh;
     pool = use_locked(p, fresh, handle, device, kind);
     unlock(p);
+    ga_tell_pool(root);
     return pool;
 }
 

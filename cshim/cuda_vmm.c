@@ -278,6 +278,8 @@ ga_result ga_cuda_vmm_import(GA_FN_cuMemImportFromShareableHandle *real, ga_memo
     struct ga_root *root = result == GA_CUDA_SUCCESS ? ga_root_get() : NULL;
     if (root && handle)
         note(root, *handle);
+    if (root)
+        ga_tell_foreign(root);
     return result;
 }
 

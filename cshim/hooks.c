@@ -14,6 +14,7 @@
 #include "cuda_hold.h"
 #include "cuda_host.h"
 #include "cuda_memory.h"
+#include "cuda_module.h"
 #include "cuda_pool.h"
 #include "cuda_primary.h"
 #include "cuda_query.h"

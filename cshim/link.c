@@ -7,6 +7,7 @@
 #include "host.h"
 #include "lane.h"
 #include "log.h"
+#include "tell.h"
 #include "wait.h"
 
 // Who had it before may have gone, and what he was in the middle of is to be undone.
@@ -150,6 +151,7 @@ static void go_live(struct ga_root *root, int fd) {
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         atomic_store(&root->devices[d].debt, 0); // it was told, or is not of this session
     atomic_store(&root->link, GA_LINK_LIVE);
+    ga_tell(root);
 }
 
 // Asks for a session, and waits for it as long as the daemon does. A Hello that is sent again

@@ -20,6 +20,8 @@
 #define GA_THREAD_BLOCK 1024
 #define GA_THREAD_BLOCKS 256
 
+typedef _Atomic uint64_t ga_page_word; // one that both sides of the page use
+
 // One page with the session that it belongs to. Published as a whole, so that a thread
 // never pairs the page of one session with the tag of another. Never freed.
 struct ga_view {
@@ -130,6 +132,15 @@ struct ga_answer {
     uint64_t word; // the lease's credit word when it was summed up
 };
 
+// What a process used beyond its bytes at the last reading around a call: cuda_measure.c
+struct ga_cuda_measured {
+    _Atomic uint64_t at_ms; // 0: never
+    _Atomic uint64_t beyond;
+    _Atomic uint32_t contexts;
+    _Atomic uint32_t under_way; // calls that are measured
+    _Atomic uint32_t begun;
+};
+
 enum ga_link {
     GA_LINK_NONE = 0,   // not tried yet
     GA_LINK_LIVE = 1,   // a daemon has us
@@ -221,6 +232,16 @@ struct ga_root {
     // its block; so this is no part of what is held.
     _Atomic uint64_t leaving[GA_DEVICES];
     _Atomic uint64_t returned[GA_DEVICES]; // how often pending bytes came back
+    struct ga_cuda_measured measured[GA_DEVICES];
+    // Bytes that were charged for heaps which a driver may take only when a module needs them.
+    _Atomic uint64_t ahead[GA_DEVICES];
+    _Atomic uint64_t readings_since;
+    _Atomic uint32_t readings;
+    // What the page says beside the number of blocks: tell.c
+    _Atomic uint64_t told_ms;
+    _Atomic uint64_t imported; // bytes of other processes' memory
+    _Atomic uint32_t pools_seen;
+    _Atomic uint32_t soft; // some of the charged bytes may not be on the device
     // Who holds it asks the driver about events and pools, none of which ends meanwhile.
     struct ga_mutex asking;
     _Atomic(struct ga_cuda_pools *) pools;     // cuda_pool.c

@@ -197,6 +197,7 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
                 atomic_store(&root->slot_scope[device], reply.body.attach.slot_scope);
             if (ok && view->tag == reply.tag) {
                 atomic_store(&view->slot[device], (uint8_t)(reply.body.attach.slot + 1));
+                ga_tell(root);
                 atomic_store(&d->refused, 0);
             } else if (way == GA_WAY_ASK && !ok) {
                 ga_log("device %u: the daemon opens no lease (status %u)", (uint64_t)device,
@@ -423,7 +424,7 @@ enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void
         bool full;
         enum ga_way way = insist(root, &a, &full);
         if (GA_LIKELY(!full || !a.flags) || ask_aside(root, &a, &way)) {
-            if (type != GA_TYPE_QUERY && type != GA_TYPE_ROOM)
+            if (type != GA_TYPE_QUERY && type != GA_TYPE_ROOM && type != GA_TYPE_MEASURE)
                 atomic_fetch_add(&root->asked, 1); // it may have changed what is free
             return way;
         }

@@ -169,6 +169,13 @@ static GA_NOINLINE bool grow(struct ga_shard *s) {
     return true;
 }
 
+// A large shard gets some room, so that this stays rare.
+static GA_NOINLINE void raise_most(struct ga_table *table, struct ga_shard *s) {
+    uint32_t most = s->used + s->used / 8;
+    atomic_fetch_add(&table->most, most - s->most);
+    s->most = most;
+}
+
 bool ga_table_put(struct ga_table *table, const struct ga_entry *entry, struct ga_entry *old) {
     struct place p = place_of(entry->key);
     struct ga_shard *s = &table->shards[p.shard];
@@ -186,9 +193,21 @@ bool ga_table_put(struct ga_table *table, const struct ga_entry *entry, struct g
             done = grow(s) || s->used + 1 < s->lines * KEYS;
         if (GA_LIKELY(done))
             claim(s, entry->key, value, p);
+        if (GA_UNLIKELY(s->used > s->most))
+            raise_most(table, s);
     }
     ga_spin_unlock(&s->lock);
     return done;
+}
+
+void ga_table_recount(struct ga_table *table) {
+    for (size_t n = 0; n < GA_TABLE_SHARDS; n++) {
+        struct ga_shard *s = &table->shards[n];
+        ga_spin_lock(&s->lock);
+        atomic_fetch_sub(&table->most, s->most - s->used);
+        s->most = s->used;
+        ga_spin_unlock(&s->lock);
+    }
 }
 
 bool ga_table_take(struct ga_table *table, uint64_t key, struct ga_entry *entry) {

@@ -27,7 +27,7 @@ struct ga_shard {
     _Alignas(64) struct ga_spin lock;
     uint32_t used;
     uint32_t lines; // a power of two, or 0
-    uint32_t reserved;
+    uint32_t most;  // never less than used: its part of ga_table.most
     struct ga_table_line *keys;
     struct ga_table_value *values; // one for each key
     uint8_t *passed;               // for each line: keys that found it full, saturating
@@ -36,6 +36,9 @@ struct ga_shard {
 
 struct ga_table {
     struct ga_shard shards[GA_TABLE_SHARDS];
+    // The most entries that each shard had, added up, or a little more; and what was told of it.
+    _Alignas(64) _Atomic uint64_t most;
+    _Atomic uint64_t told;
 };
 
 // Puts *entry in. An entry with the same key is replaced and handed out in *old
@@ -56,5 +59,7 @@ void ga_table_drain(struct ga_table *table, uint64_t context,
 // Shows every entry; the same rule.
 void ga_table_each(struct ga_table *table, void (*show)(void *arg, const struct ga_entry *entry),
                    void *arg);
+// Makes table->most what there is now.
+void ga_table_recount(struct ga_table *table);
 
 #endif

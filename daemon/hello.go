@@ -63,7 +63,7 @@ func (d *Daemon) greeting(s *session, withPage bool) (rep ipc.HelloReply, fd int
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	rep = ipc.HelloReply{Session: s.token, Devices: uint32(len(d.inv.Devices())), OnLoss: d.onLoss,
-		Flags: ipc.AbleRoom, HostMax: uint64(d.arb.HostMax(s.id))}
+		Flags: ipc.AbleRoom | ipc.AbleMeasure, HostMax: uint64(d.arb.HostMax(s.id))}
 	if s.run {
 		rep.InJob, rep.OnLoss = 1, ipc.LossClosed
 	}

@@ -212,6 +212,8 @@ func (cl *client) handle(m ipc.Message) error {
 		return answer(cl, m, cl.query)
 	case ipc.TypeRoom:
 		return answer(cl, m, cl.room)
+	case ipc.TypeMeasure:
+		return answer(cl, m, cl.measure)
 	case ipc.TypeBye:
 		return cl.bye(m)
 	}

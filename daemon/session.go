@@ -17,21 +17,22 @@ import (
 // session is one client process, known to the kernel by (pid, start time) and to
 // itself by a token. The daemon's lock guards all of it but what never changes.
 type session struct {
-	id      arbiter.SessionID
-	token   ipc.Token
-	peer    identity
-	kind    uint32
-	job     arbiter.JobID
-	run     bool // below `gpuarb run`
-	page    *ipc.LeasePage
-	record  *statefile.Session
-	answers statefile.Answers
-	index   int        // of record
-	leases  []leaseRef // by slot, as far as any was used
-	conns   map[*ipc.Conn]struct{}
-	dead    bool
-	doubts  []doubt // of a Resume that is being answered
-	taken   int     // how often it was taken up again
+	id       arbiter.SessionID
+	token    ipc.Token
+	peer     identity
+	kind     uint32
+	job      arbiter.JobID
+	run      bool // below `gpuarb run`
+	page     *ipc.LeasePage
+	record   *statefile.Session
+	answers  statefile.Answers
+	index    int        // of record
+	leases   []leaseRef // by slot, as far as any was used
+	conns    map[*ipc.Conn]struct{}
+	dead     bool
+	doubts   []doubt // of a Resume that is being answered
+	taken    int     // how often it was taken up again
+	measured measures
 	// mapped: the client was heard of since it was sent its page, so that it has it.
 	mapped atomic.Bool
 }

@@ -32,6 +32,9 @@ func TestClientAsTool(t *testing.T) {
 	if r, err := c.Room(ctx, UUID{9}); err != nil || r != (RoomReply{Total: 9, Used: 2, Room: 3, Slot: NoSlot}) {
 		t.Errorf("Room: %+v, %v", r, err)
 	}
+	if m, err := c.Measure(ctx, 9); err != nil || m != (MeasureReply{Known: 1, Figure: 9}) {
+		t.Errorf("Measure: %+v, %v", m, err)
+	}
 	if q, err := c.Query(ctx, UUID{9}); err != nil || q != (QueryReply{9, 2, 3}) {
 		t.Errorf("Query: %+v, %v", q, err)
 	}

@@ -16,6 +16,7 @@ type Body interface {
 	Empty | ErrorReply | HelloRequest | HelloReply | JoinRequest | JoinReply | ResumeRequest |
 		AttachRequest | AttachReply | AllocRequest | AllocReply | FreedNotice | StreamRequest |
 		StreamReply | ContextRequest | ContextReply | QueryRequest | QueryReply | RoomRequest | RoomReply |
+		MeasureRequest | MeasureReply |
 		JobOpenRequest | JobOpenReply | SnapshotRequest | SnapshotPart |
 		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | LimitRequest
 }
@@ -45,6 +46,7 @@ var shapes = map[Type]shape{
 	TypeContext:  {name: "Context", request: size[ContextRequest](), reply: size[ContextReply](), waits: true},
 	TypeQuery:    {name: "Query", request: size[QueryRequest](), reply: size[QueryReply]()},
 	TypeRoom:     {name: "Room", request: size[RoomRequest](), reply: size[RoomReply]()},
+	TypeMeasure:  {name: "Measure", request: size[MeasureRequest](), reply: size[MeasureReply]()},
 	TypeBye:      {name: "Bye", request: size[Empty](), reply: size[Empty]()},
 	TypeJobOpen:  {name: "JobOpen", request: size[JobOpenRequest](), reply: size[JobOpenReply](), waits: true},
 	TypeSnapshot: {name: "Snapshot", request: size[SnapshotRequest](), reply: size[SnapshotPart](), more: true},

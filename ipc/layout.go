@@ -60,6 +60,7 @@ const (
 	TypeQuery    Type = 9  // QueryRequest → QueryReply: what cuMemGetInfo should say
 	TypeBye      Type = 10 // Empty → Empty: the session ends in good order
 	TypeRoom     Type = 11 // RoomRequest → RoomReply: the same, with the word that it was summed by (AbleRoom)
+	TypeMeasure  Type = 12 // MeasureRequest → MeasureReply: the device's figure for the process (AbleMeasure)
 	TypeJobOpen  Type = 20 // JobOpenRequest → JobOpenReply: the job ends with this connection and its processes
 	TypeSnapshot Type = 21 // SnapshotRequest → SnapshotPart…: JSON, in parts, the last one marked
 	TypeCancel   Type = 22 // CancelRequest → CancelReply: waiting requests leave the queue
@@ -169,13 +170,14 @@ type HelloReply struct {
 	Devices uint32 // devices the daemon knows
 	InJob   uint32 // 1 when the session belongs to a job of `gpuarb run`; to a tool, that Job is one
 	OnLoss  uint32 // what to do when the daemon is gone: LossOpen or LossClosed
-	Flags   uint32 // what the daemon is able to, for shims: AbleRoom. Ignore the others
+	Flags   uint32 // what the daemon is able to, for shims: AbleRoom, AbleMeasure. Ignore the others
 	HostMax uint64 // bytes of pinned host memory that the process may hold, or NoLimit; the client keeps it
 }
 
 // What a daemon is able to beyond this version's first messages (HelloReply.Flags of a shim).
 const (
-	AbleRoom uint32 = 1 // answers Room
+	AbleRoom    uint32 = 1 // answers Room
+	AbleMeasure uint32 = 2 // answers Measure
 )
 
 // WaitingReply follows Status Waiting, as often as what it says changes, and at most
@@ -375,6 +377,23 @@ type RoomReply struct {
 const (
 	RoomLimited uint32 = 1 // a memory.max is in force that is below what the device can grant
 )
+
+// MeasureRequest asks what a device says that the process uses on it, before and after
+// something that takes memory and does not say how much.
+type MeasureRequest struct {
+	Slot     uint32
+	Reserved uint32 // must be 0
+}
+
+// MeasureReply: a reading that began after the request. Known is 0 where the device names
+// no process or does not answer in time, and when a session asks more than ten times a second.
+type MeasureReply struct {
+	Known    uint32
+	Reserved uint32
+	Figure   uint64 // bytes, as the device says
+	Most     uint64 // the most bytes of the lease that were used just before or after the reading
+	Least    uint64 // the fewest
+}
 
 // NoSlot in RoomReply.Slot means that there is no lease.
 const NoSlot = ^uint32(0)

@@ -158,6 +158,14 @@ func (c *Client) Room(ctx context.Context, device UUID) (RoomReply, error) {
 	return reply, err
 }
 
+// Measure asks what the device says that the process uses. Only a daemon that is
+// AbleMeasure answers it.
+func (c *Client) Measure(ctx context.Context, slot uint32) (MeasureReply, error) {
+	var reply MeasureReply
+	err := Call(ctx, c, TypeMeasure, &MeasureRequest{Slot: slot}, &reply)
+	return reply, err
+}
+
 // closeFD closes a descriptor that came with something that failed, or is not wanted.
 func closeFD(fd int, err error) error {
 	if fd >= 0 {

@@ -13,6 +13,8 @@ func validate[T Body](body *T) *ProtocolError {
 		return m.validate()
 	case *FreedNotice:
 		return first(slot(m.Slot), zero("FreedNotice.Pad", uint64(m.Pad)))
+	case *MeasureRequest:
+		return first(slot(m.Slot), zero("MeasureRequest.Reserved", uint64(m.Reserved)))
 	case *StreamRequest:
 		return first(slot(m.Slot), count("StreamRequest.Count", m.Count),
 			bits("StreamRequest.Flags", m.Flags, FlagRetry|FlagNoWait))
@@ -52,6 +54,8 @@ func validate[T Body](body *T) *ProtocolError {
 			return slot(m.Slot)
 		}
 		return zero("RoomReply.Word", m.Word)
+	case *MeasureReply:
+		return first(flag("MeasureReply.Known", m.Known), zero("MeasureReply.Reserved", uint64(m.Reserved)))
 	case *SnapshotPart:
 		return first(flag("SnapshotPart.Last", m.Last), zero("SnapshotPart.Reserved", uint64(m.Reserved)))
 	}

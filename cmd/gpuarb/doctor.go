@@ -171,5 +171,11 @@ func (d *doctor) checkDevices() {
 			return
 		}
 	}
+	for _, device := range d.state.Devices {
+		if device.Unnamed {
+			d.found("figures", note, "leave room for modules and contexts beside the budgets (reserve)",
+				"device %d (%s) does not say what a process uses: memory that no call names is charged to nobody", device.Index, device.Name)
+		}
+	}
 	d.found("devices", fine, "", "%s", listDevices(d.state.Devices))
 }

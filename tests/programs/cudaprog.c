@@ -202,8 +202,9 @@ static const struct verb process_verbs[] = {
 };
 
 static const struct verb *const verbs[] = {
-    process_verbs, memory_verbs,  threads_verbs, arrays_verbs, mappings_verbs, foreign_verbs,
-    places_verbs,  streams_verbs, pools_verbs,   graphs_verbs, contexts_verbs, questions_verbs,
+    process_verbs,  memory_verbs,    threads_verbs, arrays_verbs, mappings_verbs,
+    foreign_verbs,  places_verbs,    streams_verbs, pools_verbs,  graphs_verbs,
+    contexts_verbs, questions_verbs, modules_verbs,
 };
 
 // fork … join: the child runs the commands between, the parent skips them.

@@ -46,7 +46,7 @@ struct verb {
 // Those of cudaprog_memory.c and its neighbours, each ended by a row without a name.
 extern const struct verb memory_verbs[], threads_verbs[], arrays_verbs[], mappings_verbs[],
     foreign_verbs[], places_verbs[], streams_verbs[], pools_verbs[], graphs_verbs[],
-    contexts_verbs[], questions_verbs[];
+    contexts_verbs[], questions_verbs[], modules_verbs[];
 
 // Of contexts: one as --context says (a word of that list, or a command's name).
 CUresult make_context(const char *how, CUcontext *context);

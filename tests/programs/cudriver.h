@@ -61,6 +61,25 @@ struct cu_location {
     ROW(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease, 7000, 0, (CUdevice))                 \
     ROW(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset, 7000, 0, (CUdevice))                     \
     ROW(cuGetExportTable, cuGetExportTable, 3000, 0, (const void **, const void *))                \
+    ROW(cuModuleLoad, cuModuleLoad, 2000, 0, (void **, const char *))                              \
+    ROW(cuModuleLoadData, cuModuleLoadData, 2000, 0, (void **, const void *))                      \
+    ROW(cuModuleLoadDataEx, cuModuleLoadDataEx, 2010, 0,                                           \
+        (void **, const void *, unsigned int, int *, void **))                                     \
+    ROW(cuModuleLoadFatBinary, cuModuleLoadFatBinary, 2000, 0, (void **, const void *))            \
+    ROW(cuModuleUnload, cuModuleUnload, 2000, 0, (void *))                                         \
+    ROW(cuModuleGetFunction, cuModuleGetFunction, 2000, 0, (void **, void *, const char *))        \
+    ROW(cuModuleGetGlobal_v2, cuModuleGetGlobal, 3020, 0,                                          \
+        (CUdeviceptr *, size_t *, void *, const char *))                                           \
+    ROW(cuLibraryLoadData, cuLibraryLoadData, 12000, 0,                                            \
+        (void **, const void *, int *, void **, unsigned int, int *, void **, unsigned int))       \
+    ROW(cuLibraryLoadFromFile, cuLibraryLoadFromFile, 12000, 0,                                    \
+        (void **, const char *, int *, void **, unsigned int, int *, void **, unsigned int))       \
+    ROW(cuLibraryUnload, cuLibraryUnload, 12000, 0, (void *))                                      \
+    ROW(cuLaunchKernel, cuLaunchKernel, 4000, 0,                                                   \
+        (void *, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,             \
+         unsigned int, unsigned int, CUstream, void **, void **))                                  \
+    ROW(cuCtxSetLimit, cuCtxSetLimit, 3010, 0, (int, size_t))                                      \
+    ROW(cuCtxGetLimit, cuCtxGetLimit, 3010, 0, (size_t *, int))                                    \
     ROW(cuDeviceGetDevResource, cuDeviceGetDevResource, 12040, 0, (CUdevice, void *, int))         \
     ROW(cuDevResourceGenerateDesc, cuDevResourceGenerateDesc, 12040, 0,                            \
         (void **, void *, unsigned int))                                                           \

@@ -1,0 +1,68 @@
+package daemon
+
+import (
+	"time"
+
+	"github.com/gpuarb/gpuarb/inventory"
+	"github.com/gpuarb/gpuarb/ipc"
+)
+
+const (
+	// measuresMost is how often a session may have a device read in a second.
+	measuresMost = 10
+	// measurePatience is how long a client waits for a reading: it holds up a call of
+	// its program, which can do without.
+	measurePatience = time.Second
+)
+
+// measures counts a session's readings, second by second. The lock guards it.
+type measures struct {
+	since time.Time
+	count int
+}
+
+// may tells whether another reading may be asked for, and counts it.
+func (m *measures) may(now time.Time) bool {
+	if now.Sub(m.since) >= time.Second {
+		m.since, m.count = now, 0
+	}
+	m.count++
+	return m.count <= measuresMost
+}
+
+// measure tells a client what the device says of its process, and what its lease used
+// around the reading. Nothing follows from it here: a client that is told nothing goes on,
+// and what it takes is found by the readings for the books.
+func (cl *client) measure(r *ipc.MeasureRequest) (ipc.MeasureReply, error) {
+	d, s := cl.d, cl.s
+	d.mu.Lock()
+	ref, err := s.lease(r.Slot)
+	may := err == nil && s.measured.may(d.now())
+	var before uint64
+	if may {
+		before = uint64(d.arb.UsedBy(ref.id))
+	}
+	d.mu.Unlock()
+	if err != nil || !may {
+		return ipc.MeasureReply{}, err
+	}
+	usage, ok := d.fresh(ref.device, measurePatience)
+	if !ok || !usage.ProcessesKnown || usage.Lost {
+		return ipc.MeasureReply{}, nil
+	}
+	d.mu.Lock()
+	after := uint64(d.arb.UsedBy(ref.id))
+	d.mu.Unlock()
+	return ipc.MeasureReply{Known: 1, Figure: figureOf(usage, s.peer.PID),
+		Most: max(before, after), Least: min(before, after)}, nil
+}
+
+// figureOf is what a reading says of a process; graphics and compute may be listed apart.
+func figureOf(usage inventory.Usage, pid int) (bytes uint64) {
+	for _, p := range usage.Processes {
+		if p.PID == pid {
+			bytes = max(bytes, p.Bytes)
+		}
+	}
+	return bytes
+}
