@@ -6,7 +6,8 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// Alloc decides on a request for bytes. Refused, nothing has moved; larger than
+// Alloc decides on a request for bytes. Refused, nothing has moved (but a slot with nothing
+// in it goes back where others wait or slots are narrower than jobs, and idle credit with it); larger than
 // could ever fit, no word was even looked at (idle credit then counts as used in
 // Remaining). Its cost is the depth of the tree of budgets, however many leases
 // there are; only a request that is about to be refused looks at the others at that limit.

@@ -104,18 +104,23 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 		a.refuseNow(now, t, ReasonCrowded)
 		return
 	}
+	if t.lease != nil { // who waits keeps no slot that nothing of its is in
+		a.left(now, t.lease)
+		a.judge(now, t)
+	}
 	a.park(now, t)
 }
 
-// tidy has those give their slots back who have no object left and did not say so: others,
-// where one is wanted or a device that nobody is on, and who asks itself.
+// tidy has those give their slots back who have no object left and did not say so, where a
+// slot is wanted or a device that nobody is on. Whoever is only short of bytes may be
+// refused, and keeps its own: with the slot would go what it has idle.
 func (a *Arbiter) tidy(now time.Time, t *ticket) {
 	for i := range t.spots {
 		if t.any || t.spots[i].hard&(atSlots|atWish) != 0 {
 			a.sweep(now, t.spots[i].device)
 		}
 	}
-	if t.lease != nil {
+	if t.lease != nil && t.at()&(atSlots|atWish) != 0 {
 		a.left(now, t.lease)
 	}
 }

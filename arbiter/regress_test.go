@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 )
 
@@ -179,4 +180,49 @@ func TestACapThatComesLaterLetsNobodyIn(t *testing.T) {
 	if d := w.arb.Snapshot(w.now).Devices[0]; d.SlotsCurrent != 1 {
 		t.Errorf("%d have a slot of a device that one has alone", d.SlotsCurrent)
 	}
+}
+
+// Who has freed all that it had may be refused more: what is idle in its word stays there.
+func TestARefusalLeavesTheAskerItsIdleCredit(t *testing.T) {
+	for name, refused := range map[string]struct {
+		uid   uint32
+		bytes accounting.Bytes // idle credit and all, one too many
+		want  arbiter.Reason
+	}{
+		"the shared budget is full": {eve, 207, arbiter.ReasonSharedFull},
+		"the device is full":        {bob, 707, arbiter.ReasonDeviceFull},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := exact(unlimited())
+			p.Rules = []arbiter.Rule{{Match: arbiter.Match{User: "eve"}, Scope: ptr(arbiter.ScopeUser), Max: ptr(size(500))}}
+			w := newWorld(t, p, 1000)
+			other, asker := w.clientOf(w.process(refused.uid, "other"), 0, 0), w.clientOf(w.process(refused.uid, "asker"), 0, 0)
+			other.must(294)
+			asker.must(1)
+			asker.free(1)
+			o := asker.alloc(refused.bytes)
+			if o.Granted || o.Reason != refused.want || o.Remaining != refused.bytes-1 {
+				t.Errorf("%+v", o)
+			}
+			if asker.word.granted != 1 || asker.word.idle() != 1 {
+				t.Errorf("refused, and of one idle byte %d are left, %d granted", asker.word.idle(), asker.word.granted)
+			}
+			asker.must(refused.bytes - 1)
+		})
+	}
+}
+
+// Who waits keeps no slot that it has nothing in.
+func TestWhoWaitsForBytesGivesAnEmptySlotBack(t *testing.T) {
+	w := newWorld(t, waiting(), 1000)
+	other, asker := w.client(0, 0), w.client(0, 0)
+	other.must(294)
+	asker.must(1)
+	asker.free(1)
+	ticket := asker.wait(707)
+	if got := w.holders(); got != 1 {
+		t.Errorf("%d have a slot, and one of them has nothing in it", got)
+	}
+	other.free(294)
+	w.served(ticket)
 }
