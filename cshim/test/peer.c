@@ -479,6 +479,28 @@ static void say_hello(int fd, const struct ga_wire_header *h, struct session *s,
     reply(fd, h, GA_STATUS_OK, &r, sizeof r, send_fd);
 }
 
+// Takes a client's own sum: it has given back what its page no longer shows, and what it was
+// granted and does not count never reached it.
+static void recount(struct session *s, const struct ga_wire_resume_lease *r) {
+    struct lease *l = &s->lease[r->slot];
+    if (!l->open) {
+        memcpy(l->device, r->device, 16);
+        l->streams = r->streams;
+        l->contexts = r->contexts;
+        l->open = true;
+    }
+    l->granted = r->used + credit(s, r->slot);
+    s->page->lease[r->slot].limit = o.limit;
+}
+
+// A session that is known goes on. The numbers of what was granted are forgotten: what of it
+// arrived is in the sums, and the rest is asked for anew.
+static void take_up(struct session *s, const struct ga_wire_resume_request *r) {
+    memset(s->granted, 0, sizeof s->granted);
+    for (uint32_t i = 0; i < r->count; i++)
+        recount(s, &r->leases[i]);
+}
+
 static struct session *do_resume(int fd, const struct ga_wire_header *h,
                                  const struct ga_wire_resume_request *r, int page_fd) {
     struct session *s = find_session(r->session);
@@ -489,7 +511,9 @@ static struct session *do_resume(int fd, const struct ga_wire_header *h,
     }
     if (s) {
         log_request(h->type, 0, r->count);
+        take_up(s, r);
         say_hello(fd, h, s, -1);
+        serve_waiters();
         return s;
     }
     s = make_session(fd);
@@ -502,13 +526,7 @@ static struct session *do_resume(int fd, const struct ga_wire_header *h,
         make_page(s);
     }
     for (uint32_t i = 0; i < r->count; i++) {
-        struct lease *l = &s->lease[r->leases[i].slot];
-        l->open = true;
-        memcpy(l->device, r->leases[i].device, 16);
-        l->granted = r->leases[i].used + credit(s, r->leases[i].slot);
-        l->streams = r->leases[i].streams;
-        l->contexts = r->leases[i].contexts;
-        s->page->lease[r->leases[i].slot].limit = o.limit;
+        recount(s, &r->leases[i]);
         log_request(h->type, 0, (int64_t)r->leases[i].used);
     }
     say_hello(fd, h, s, reuse ? -1 : s->memfd);
