@@ -204,14 +204,14 @@ int ga_lane_send(int socket, uint16_t type, uint64_t request, const void *body, 
 
 // Replies to another request are stale (of a wait that was given up) and are skipped; anything
 // that is no reply of this protocol ends the connection.
-int ga_lane_receive(int socket, uint16_t type, uint64_t request, struct ga_reply *reply,
-                    int timeout_ms) {
+int ga_lane_receive(int socket, const struct ga_os_identity *id, uint16_t type, uint64_t request,
+                    struct ga_reply *reply, int timeout_ms) {
     for (;;) {
         struct {
             struct ga_wire_header header;
             uint8_t body[sizeof reply->body];
         } message;
-        int n = ga_os_receive(socket, &message, sizeof message, &reply->fd, timeout_ms);
+        int n = ga_os_receive(socket, id, &message, sizeof message, &reply->fd, timeout_ms);
         if (n == 0)
             return -EPIPE;
         if (n < 0)

@@ -26,12 +26,12 @@ int ga_lane_fd(struct ga_root *root, struct ga_lane *lane);
 // Gives it a descriptor, or takes it away (−1). What it had is closed if it still is ours.
 void ga_lane_set(struct ga_lane *lane, int fd, uint32_t epoch);
 
-// One message out, one in, on a descriptor that the caller owns.
-// 0, or a negative errno; −EPIPE when the peer is gone.
+// One message out, one in, on a descriptor that the caller owns; id is what it is.
+// 0, or a negative errno; −EPIPE when the peer is gone, or the program has closed it meanwhile.
 int ga_lane_send(int socket, uint16_t type, uint64_t request, const void *body, size_t size, int fd,
                  int timeout_ms);
-int ga_lane_receive(int socket, uint16_t type, uint64_t request, struct ga_reply *reply,
-                    int timeout_ms);
+int ga_lane_receive(int socket, const struct ga_os_identity *id, uint16_t type, uint64_t request,
+                    struct ga_reply *reply, int timeout_ms);
 
 // Hands the connection of one lane to another that has none. The caller owns both.
 void ga_lane_move(struct ga_lane *to, struct ga_lane *from);

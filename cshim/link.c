@@ -66,11 +66,13 @@ static uint64_t next_request(struct ga_root *root) {
 // One request and its reply on a connection that no lane has yet; true when it was answered.
 static bool exchange(struct ga_root *root, int fd, uint16_t type, const void *body, size_t size,
                      int send_fd, struct ga_reply *reply) {
+    struct ga_os_identity id;
     uint64_t request = next_request(root);
     reply->fd = -1;
-    if (ga_lane_send(fd, type, request, body, size, send_fd, GA_REPLY_MS) != 0)
+    if (!ga_os_identify(fd, &id) ||
+        ga_lane_send(fd, type, request, body, size, send_fd, GA_REPLY_MS) != 0)
         return false;
-    return ga_lane_receive(fd, type, request, reply, GA_REPLY_MS) == 0;
+    return ga_lane_receive(fd, &id, type, request, reply, GA_REPLY_MS) == 0;
 }
 
 static void log_status(const char *what, const struct ga_reply *reply) {

@@ -270,7 +270,8 @@ static int take_fd(struct msghdr *m) {
     return taken;
 }
 
-int ga_os_receive(int socket, void *buffer, size_t size, int *fd, int timeout_ms) {
+int ga_os_receive(int socket, const struct ga_os_identity *id, void *buffer, size_t size, int *fd,
+                  int timeout_ms) {
     *fd = -1;
     for (;;) {
         struct iovec iov = {buffer, size};
@@ -282,10 +283,14 @@ int ga_os_receive(int socket, void *buffer, size_t size, int *fd, int timeout_ms
                            .msg_controllen = sizeof control.room};
         // Straight to the wait on the common path: the reply is never there yet.
         long ready = wait_for(socket, POLLIN, timeout_ms);
-        if (ready == 0)
-            return -ETIMEDOUT;
         if (ready < 0)
             return (int)ready;
+        // The number may have become another file's, and the wait was for that one, or for what
+        // it was before.
+        if (!ga_os_is(socket, id))
+            return -EPIPE;
+        if (ready == 0)
+            return -ETIMEDOUT;
         long n = CALL3(SYS_recvmsg, socket, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
         if (n == -EINTR || n == -EAGAIN)
             continue;

@@ -124,9 +124,12 @@ int ga_os_connect(const char *path);
 bool ga_os_hung_up(int fd);
 // Sends one whole message; fd ≥ 0 goes along. Never blocks longer than timeout_ms (0: not at all).
 int ga_os_send(int socket, const void *message, size_t size, int fd, int timeout_ms);
-// Receives one message; *fd is a descriptor that came along, or −1.
-// −ETIMEDOUT after timeout_ms (−1: never); 0 when the peer is gone; −EMSGSIZE when cut.
-int ga_os_receive(int socket, void *buffer, size_t size, int *fd, int timeout_ms);
+// Receives one message; *fd is a descriptor that came along, or −1. id is what the socket is:
+// nothing is taken from another that has its number since the program closed it.
+// −ETIMEDOUT after timeout_ms (−1: never); 0 when the peer is gone; −EMSGSIZE when cut; −EPIPE when
+// the program has closed it.
+int ga_os_receive(int socket, const struct ga_os_identity *id, void *buffer, size_t size, int *fd,
+                  int timeout_ms);
 int ga_os_raise_fd(int fd);
 void ga_os_close(int fd);
 // Ends a connection for both sides, whoever else has the descriptor.

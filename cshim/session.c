@@ -432,11 +432,11 @@ enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void
 }
 
 // The reply to a request that was given up just now. It may have been granted before.
-static bool is_granted(int fd, uint16_t type, uint64_t request) {
+static bool is_granted(int fd, const struct ga_os_identity *id, uint16_t type, uint64_t request) {
     struct ga_reply reply;
     uint64_t end = ga_os_now_ms() + ORPHAN_MS;
     do {
-        if (ga_lane_receive(fd, type, request, &reply, ORPHAN_MS) != 0)
+        if (ga_lane_receive(fd, id, type, request, &reply, ORPHAN_MS) != 0)
             return false;
         if (reply.fd >= 0)
             ga_os_close(reply.fd);
@@ -453,7 +453,7 @@ static void settle_orphan(struct ga_root *root, struct ga_lane *lane) {
         ga_admit_return(root, lane);
     else if (lane->heard == 0 && fd >= 0 &&
              ga_lane_send(fd, GA_TYPE_GIVE_UP, request, NULL, 0, -1, ORPHAN_MS) == 0 &&
-             is_granted(fd, lane->type, lane->request))
+             is_granted(fd, &lane->id, lane->type, lane->request))
         ga_admit_return(root, lane);
 }
 

@@ -55,18 +55,15 @@ static GA_NOINLINE int wait_on(struct ga_root *root, int fd, const struct ga_os_
             return error;
         } else {
             look(root, looks);
-            // The program may have closed it, and the number may be another file's by now.
-            if (!ga_os_is(fd, id))
-                return -EPIPE;
         }
-        error = ga_lane_receive(fd, type, request, reply, LOOK_MS);
+        error = ga_lane_receive(fd, id, type, request, reply, LOOK_MS);
     }
 }
 
 int ga_wait_for_reply(struct ga_root *root, int fd, const struct ga_os_identity *id, uint16_t type,
                       uint64_t request, struct ga_reply *reply, int timeout_ms, bool *waited) {
     bool limited = timeout_ms >= 0;
-    int error = ga_lane_receive(fd, type, request, reply, limited ? timeout_ms : LOOK_MS);
+    int error = ga_lane_receive(fd, id, type, request, reply, limited ? timeout_ms : LOOK_MS);
     *waited = false;
     if (GA_LIKELY(error == 0 && reply->header.status != GA_STATUS_WAITING))
         return 0;

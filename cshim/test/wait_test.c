@@ -340,6 +340,32 @@ static void closed(void) {
     check_nothing_used();
 }
 
+// Another thread's connection gets the number of the one that was closed: nobody takes what comes
+// for the other.
+#define HALF (MOST / 2)
+
+static void *waiter_of_half(void *arg) {
+    (void)arg;
+    give(HALF, take(HALF));
+    return NULL;
+}
+
+static void used_again(void) {
+    for (int i = 0; i < 20; i++) {
+        uint16_t tag = take(MOST);
+        pthread_t first = start(waiter_of_half, NULL);
+        test_daemon_waiters(&peer, 1);
+        for (int fd = 30; fd < 1024; fd++)
+            close(fd);
+        pthread_t second = start(waiter_of_half, NULL);
+        test_daemon_waiters(&peer, 2);
+        give(MOST, tag);
+        pthread_join(first, NULL);
+        pthread_join(second, NULL);
+        check_nothing_used();
+    }
+}
+
 // The daemon dies and comes back, with another thread's free in between.
 static void restarted(void) {
     static const char *const again[] = {"limit", "1000", "wait", "1", "quiet", "1", NULL};
@@ -371,6 +397,7 @@ static const struct {
     {"exec", exec_another},
     {"exit", exit_elsewhere},
     {"closed", closed},
+    {"used again", used_again},
     {"restarted", restarted},
 };
 
