@@ -44,6 +44,8 @@ type Daemon struct {
 	ended    error     // what it returned
 	logs     *logQueue
 	texts    snapshots
+	spare    spare
+	shortAt  atomic.Int64 // when it was said last that descriptors are short
 	// awaited: requests that waited for the last daemon are to come again.
 	awaited atomic.Bool
 
@@ -149,11 +151,12 @@ func (d *Daemon) start() error {
 	}
 	d.addDevices()
 	d.keepDevices()
+	d.spare.take()
 	if !fresh {
 		d.recover()
 	}
 	d.startReaders()
-	if err := d.mount(); err != nil && !d.goesWithout(err) {
+	if err := d.spare.lend(d.mount); err != nil && !d.goesWithout(err) {
 		return err
 	}
 	for _, f := range []func(context.Context){d.poll, d.deliver, d.tickWhenDue, d.watchEvents, d.lookAgain, d.watchdog} {
@@ -161,8 +164,8 @@ func (d *Daemon) start() error {
 			return err
 		}
 	}
+	d.notify("READY=1")
 	go d.accept(d.ctx) // which ends when the listener closes
-	notify("READY=1")
 	d.log.Info("ready", "version", version.Version, "socket", d.place.socket, "mount", d.place.mount,
 		"devices", len(d.inv.Devices()))
 	return nil
@@ -258,10 +261,10 @@ func (d *Daemon) mount() error {
 }
 
 // goesWithout says whether the daemon starts without its filesystem. Where FUSE has gone
-// from a machine whose programs are to be taken up, they are worth more than the view of
-// them; a first start says instead what is missing.
+// from a machine whose programs are to be taken up, or there are too few descriptors for
+// both, they are worth more than the view of them; a first start says instead what is missing.
 func (d *Daemon) goesWithout(err error) bool {
-	if !errors.Is(err, gpufs.ErrNoFuse) {
+	if !errors.Is(err, gpufs.ErrNoFuse) && !isShort(err) {
 		return false
 	}
 	d.mu.Lock()
@@ -293,8 +296,8 @@ func (d *Daemon) Failed() <-chan error { return d.failed }
 
 // Reload reads the configuration again. With a mistake in it the old one stays.
 func (d *Daemon) Reload() {
-	notify("RELOADING=1")
-	defer notify("READY=1")
+	d.notify("RELOADING=1")
+	defer d.notify("READY=1")
 	cfg, err := config.Load(d.place.config)
 	if err != nil {
 		d.log.Error("the configuration has mistakes: the old one stays in force", "err", err)

@@ -49,7 +49,11 @@ func (cl *client) helloTool(h ipc.Header, req *ipc.HelloRequest) error {
 
 // replyHello tells a client what its session is, with the page when withPage says so.
 func (cl *client) replyHello(h ipc.Header, s *session, withPage bool) error {
-	rep, fd, err := cl.d.greeting(s, withPage)
+	var fd int
+	rep, err := whenRoom(cl, func() (rep ipc.HelloReply, err error) {
+		rep, fd, err = cl.d.greeting(s, withPage)
+		return rep, err
+	})
 	if err != nil {
 		return err
 	}

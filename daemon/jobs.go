@@ -44,7 +44,7 @@ func (cl *client) jobOpen(m ipc.Message) error {
 		return err
 	}
 	d, h, c := cl.d, m.Header, cl.conn
-	proc, err := d.facts(c.Peer())
+	proc, err := whenRoom(cl, func() (arbiter.Process, error) { return d.facts(c.Peer()) })
 	if err != nil {
 		return err
 	}
@@ -297,12 +297,10 @@ func (cl *client) jobClose(r *ipc.JobCloseRequest) (ipc.Empty, error) {
 
 // watchJob has the reaper wait for the runner's death. The job owns the pidfd
 // from here on.
-func (d *Daemon) watchJob(j *job, pidfd int) error {
-	if err := d.reaper.Add(pidfd, uint64(j.id)|jobKey); err != nil {
-		closeFD(pidfd)
+func (d *Daemon) watchJob(j *job, pidfd int) (err error) {
+	if j.pidfd, err = d.watched(pidfd, uint64(j.id)|jobKey); err != nil {
 		return fmt.Errorf("pidfd of the runner: %w", err)
 	}
-	j.pidfd = pidfd
 	return nil
 }
 

@@ -16,12 +16,10 @@ const pageName = "gpuarb-lease"
 
 // watch has the reaper wait for the death of a session's process. The session
 // owns the pidfd from here on.
-func (d *Daemon) watch(s *session, pidfd int) error {
-	if err := d.reaper.Add(pidfd, uint64(s.id)); err != nil {
-		closeFD(pidfd)
+func (d *Daemon) watch(s *session, pidfd int) (err error) {
+	if s.peer.pidfd, err = d.watched(pidfd, uint64(s.id)); err != nil {
 		return fmt.Errorf("pidfd of process %d: %w", s.peer.PID, err)
 	}
-	s.peer.pidfd = pidfd
 	return nil
 }
 
@@ -48,6 +46,9 @@ func (d *Daemon) endSession(s *session) {
 	faults.At("session.ending")
 	d.arb.EndSession(d.now(), s.id)
 	faults.At("session.ended")
+	d.reaper.Remove(uint64(s.id)) // nothing more is learnt from it, and others may lack the descriptor
+	closeFD(s.peer.pidfd)
+	s.peer.pidfd = -1
 	var devices []int
 	for _, l := range s.leases {
 		if l.open {
@@ -219,20 +220,35 @@ func (d *Daemon) lookAgain(ctx context.Context) {
 // be late: that of a program's own start can come when it has said Hello and not
 // mapped its page yet, and tells nothing then.
 func (d *Daemon) watchEvents(ctx context.Context) {
-	err := inventory.Watch(ctx, func(pid int) {
-		d.mu.Lock()
-		var hit []*session
-		for _, s := range d.ofProcess[pid] {
-			if s.mapped.Load() {
-				hit = append(hit, s)
+	for {
+		err := inventory.Watch(ctx, d.didExec, func() { signal(d.overrun) })
+		if !isShort(err) {
+			if err != nil && ctx.Err() == nil {
+				d.log.Debug("no process events: exec is noticed by closed connections alone", "err", err)
 			}
+			return
 		}
-		d.mu.Unlock()
-		for _, s := range hit {
-			d.checkMapped(s)
+		d.short(err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.after(readEvery):
+			signal(d.overrun) // what was missed meanwhile
 		}
-	}, func() { signal(d.overrun) })
-	if err != nil && ctx.Err() == nil {
-		d.log.Debug("no process events: exec is noticed by closed connections alone", "err", err)
+	}
+}
+
+// didExec is for a process that did exec, or so it is said.
+func (d *Daemon) didExec(pid int) {
+	d.mu.Lock()
+	var hit []*session
+	for _, s := range d.ofProcess[pid] {
+		if s.mapped.Load() {
+			hit = append(hit, s)
+		}
+	}
+	d.mu.Unlock()
+	for _, s := range hit {
+		d.checkMapped(s)
 	}
 }

@@ -67,9 +67,9 @@ func (d *Daemon) recoverPlaces() {
 	d.places = places{of: map[placeKey]kept{}, began: d.now(), changed: make(chan struct{})}
 	d.file.Tickets.Each(func(i int, r *statefile.Ticket) {
 		key := placeKey{int(r.PID), r.StartTicks, ipc.Type(r.Type), r.Request}
-		_, pidfd, err := d.alive(key.pid, key.start)
+		pidfd, gone := d.stillThere(key.pid, key.start)
 		closeFD(pidfd)
-		if _, twice := d.places.of[key]; err != nil || twice {
+		if _, twice := d.places.of[key]; gone || twice {
 			d.file.Tickets.Free(i)
 			return
 		}

@@ -11,6 +11,7 @@ func (d *Daemon) poll(ctx context.Context) {
 		case <-d.after(readEvery):
 		}
 		d.checkSilent()
+		d.watchUnwatched()
 		d.mu.Lock()
 		d.checkDevices()
 		d.arb.Tick(d.now())

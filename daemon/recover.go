@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -80,8 +79,8 @@ func (d *Daemon) recoverJob(i int, r *statefile.Job) {
 	}
 	j := &job{members: map[*session]struct{}{}, id: arbiter.JobID(r.ID), token: r.Token, pid: int(r.RunnerPID), start: r.RunnerStart, uid: r.UID,
 		request: r.Request, open: true, index: i, pidfd: -1}
-	proc, pidfd, err := d.alive(int(r.RunnerPID), r.RunnerStart)
-	if err != nil {
+	proc, pidfd, gone := d.alive(int(r.RunnerPID), r.RunnerStart)
+	if gone {
 		proc = arbiter.Process{UID: r.UID, GID: r.GID, Command: statefile.TextOf(&r.Command)}
 		j.closed = true
 	} else if d.watchJob(j, pidfd) != nil {
@@ -92,7 +91,7 @@ func (d *Daemon) recoverJob(i int, r *statefile.Job) {
 	if r.HeldSince != 0 {
 		since = d.fromBootTime(int64(r.HeldSince) * int64(time.Second))
 	}
-	err = d.arb.RestoreJob(d.now(), arbiter.RestoredJob{ID: j.id, Closed: j.closed, Since: since,
+	err := d.arb.RestoreJob(d.now(), arbiter.RestoredJob{ID: j.id, Closed: j.closed, Since: since,
 		Request: jobRequest(proc, r), Devices: d.devicesOf(r), Released: r.Released == 1})
 	if err != nil {
 		d.log.Warn("a job could not be taken up again", "job", r.ID, "err", err)
@@ -108,8 +107,8 @@ func (d *Daemon) recoverJobOf(_ int, r *statefile.Session) {
 	if r.Job == 0 || r.Job >= jobKey/2 || d.jobByKey[r.Job|jobKey] != nil {
 		return
 	}
-	proc, pidfd, err := d.alive(int(r.PID), r.StartTicks)
-	if err != nil {
+	proc, pidfd, gone := d.alive(int(r.PID), r.StartTicks)
+	if gone {
 		return
 	}
 	closeFD(pidfd)
@@ -126,22 +125,24 @@ func (d *Daemon) recoverJobOf(_ int, r *statefile.Session) {
 	}
 }
 
-// alive returns the facts and a pidfd of a process that still is the one with
-// this start time.
-func (d *Daemon) alive(pid int, start uint64) (arbiter.Process, int, error) {
-	pidfd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return arbiter.Process{}, -1, fmt.Errorf("process %d: %w", pid, err)
+// alive returns the facts and a pidfd of a process that still is the one with this start
+// time. Where that cannot be asked it is: its facts are then what the record says, and the
+// pidfd is −1.
+func (d *Daemon) alive(pid int, start uint64) (proc arbiter.Process, pidfd int, gone bool) {
+	if pidfd, gone = d.stillThere(pid, start); gone {
+		return proc, -1, true
 	}
-	f, err := d.inv.Facts(pid)
-	if err == nil && f.StartTicks != start {
-		err = inventory.ErrGone
-	}
-	if err != nil {
+	var f inventory.ProcessFacts
+	err := d.spare.lend(func() (err error) { f, err = d.inv.Facts(pid); return err })
+	switch {
+	case errors.Is(err, inventory.ErrGone), err == nil && f.StartTicks != start:
 		closeFD(pidfd)
-		return arbiter.Process{}, -1, fmt.Errorf("process %d: %w", pid, err)
+		return proc, -1, true
+	case err != nil:
+		d.log.Warn("little is known of a program that runs: rules for its name, unit or group do not meet it", "client_pid", pid, "err", err)
+		return arbiter.Process{PID: pid, StartTicks: start}, pidfd, false
 	}
-	return process(f, pid), pidfd, nil
+	return process(f, pid), pidfd, false
 }
 
 // recoverSession makes a session of a record and of its leases' records.
@@ -149,8 +150,7 @@ func (d *Daemon) recoverSession(i int, r *statefile.Session, leases []int, taken
 	if d.sessions[r.Token] != nil {
 		return errors.New("its token is another's")
 	}
-	proc, pidfd, err := d.alive(int(r.PID), r.StartTicks)
-	dead := err != nil
+	proc, pidfd, dead := d.alive(int(r.PID), r.StartTicks)
 	if dead {
 		proc = arbiter.Process{PID: int(r.PID), StartTicks: r.StartTicks}
 	}
@@ -219,7 +219,10 @@ func (d *Daemon) restore(s *session, req arbiter.RestoredSession, records []int,
 		d.words.Add(ids[n], s.page, s.answers, l, li)
 	}
 	d.known(s)
-	if dead || d.reaper.Add(s.peer.pidfd, uint64(id)) != nil {
+	if !dead {
+		s.peer.pidfd, err = d.watched(s.peer.pidfd, uint64(id))
+	}
+	if dead || err != nil {
 		d.endSession(s)
 		return nil
 	}

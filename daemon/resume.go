@@ -27,14 +27,14 @@ func (cl *client) resume(m ipc.Message) error {
 	if cl.s != nil || cl.tool {
 		return refused(ipc.StatusOrder, "this connection belongs to a session already")
 	}
-	page, err := cl.d.pageFor(&req, m.FD)
+	page, err := whenRoom(cl, func() (*pageOffer, error) { return cl.d.pageFor(&req, m.FD) })
 	if err != nil {
 		return err
 	}
 	defer page.close()
 	s, fresh, err := cl.d.takeUp(cl.conn, &req, page)
 	if statusOf(err) == ipc.StatusNoSession {
-		s, err = cl.d.adopt(cl.conn, &req, m.FD)
+		s, err = cl.adopt(&req, m.FD)
 		fresh = true
 	}
 	if err != nil {
@@ -247,12 +247,13 @@ func openPage(fd int, id ipc.PageID) *ipc.LeasePage {
 
 // adopt makes a session of what a client says that nothing of ours confirms: its
 // own sums, unverified until the devices agree.
-func (d *Daemon) adopt(c *ipc.Conn, req *ipc.ResumeRequest, fd int) (*session, error) {
-	proc, err := d.facts(c.Peer())
+func (cl *client) adopt(req *ipc.ResumeRequest, fd int) (*session, error) {
+	d, c := cl.d, cl.conn
+	proc, err := whenRoom(cl, func() (arbiter.Process, error) { return d.facts(c.Peer()) })
 	if err != nil {
 		return nil, err
 	}
-	page, err := ipc.NewPage()
+	page, err := whenRoom(cl, ipc.NewPage)
 	if err != nil {
 		return nil, err
 	}

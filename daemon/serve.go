@@ -21,7 +21,7 @@ func (d *Daemon) openSocket() (*ipc.Listener, error) {
 		defer f.Close()
 	}
 	if len(files) > 0 {
-		l, err := ipc.ListenFile(files[0], ipc.ListenOptions{Limits: connLimits(), Patience: patience})
+		l, err := ipc.ListenFile(files[0], ipc.ListenOptions{Limits: connLimits(), Patience: patience, Short: d.short})
 		if err == nil {
 			d.log.Info("listening on the socket that systemd opened", "socket", l.Path())
 		}
@@ -30,7 +30,7 @@ func (d *Daemon) openSocket() (*ipc.Listener, error) {
 	if err := d.place.ensureDir(); err != nil {
 		return nil, err
 	}
-	o := ipc.ListenOptions{Mode: 0o600, Limits: connLimits(), Patience: patience}
+	o := ipc.ListenOptions{Mode: 0o600, Limits: connLimits(), Patience: patience, Short: d.short}
 	if d.place.system {
 		o.Mode = 0o666 // whoever is kept out runs unarbitrated; the rules decide what he gets
 	}

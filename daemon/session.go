@@ -117,11 +117,11 @@ func asUser(p *arbiter.Process, uid, gid uint32) {
 // room yet waits for it: the reply comes when it is reserved.
 func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s *session, waits bool, err error) {
 	c := cl.conn
-	proc, err := d.facts(c.Peer())
+	proc, err := whenRoom(cl, func() (arbiter.Process, error) { return d.facts(c.Peer()) })
 	if err != nil {
 		return nil, false, err
 	}
-	page, err := ipc.NewPage()
+	page, err := whenRoom(cl, ipc.NewPage)
 	if err != nil {
 		return nil, false, err
 	}

@@ -50,7 +50,7 @@ func (d *Daemon) stop() error {
 		c.Close()
 	}
 	d.mu.Unlock()
-	notify("STOPPING=1")
+	d.notify("STOPPING=1")
 
 	errs := &troubles{}
 	unmounted := background(func() {
@@ -131,6 +131,7 @@ func (d *Daemon) closeState() error {
 	for _, j := range d.jobs {
 		closeFD(j.pidfd)
 	}
+	d.spare.give()
 	if d.file == nil {
 		return nil
 	}

@@ -8,8 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// notify tells systemd how the daemon is doing; without systemd it does nothing.
-func notify(state string) { _, _ = sd.SdNotify(false, state) }
+// notify tells systemd how the daemon is doing; without systemd it does nothing. A daemon
+// that is short of descriptors has one for that: it is not to be restarted for silence.
+func (d *Daemon) notify(state string) {
+	_ = d.spare.lend(func() error { _, err := sd.SdNotify(false, state); return err })
+}
 
 // watchdog pings systemd's watchdog for as long as the lock can be had: a daemon
 // that hangs is restarted, and its clients resume.
@@ -29,7 +32,7 @@ func (d *Daemon) watchdog(ctx context.Context) {
 			alive := !d.stopping
 			d.mu.Unlock()
 			if alive {
-				notify(sd.SdNotifyWatchdog)
+				d.notify(sd.SdNotifyWatchdog)
 			}
 		}
 	}

@@ -92,8 +92,11 @@ func (inv *Inventory) facts(pid int) (f ProcessFacts, err error) {
 		f.Command = f.Comm
 	}
 	// The same process from beginning to end, or else all of it is worth nothing.
-	if now, err := inv.startTicks(pid); err != nil || now != f.StartTicks {
-		return f, errors.Join(ErrGone, err)
+	switch now, err := inv.startTicks(pid); {
+	case err != nil:
+		return f, err
+	case now != f.StartTicks:
+		return f, ErrGone
 	}
 	f.User = inv.names.user(f.UID)
 	f.GroupNames = inv.names.groups(f.GID, f.Groups)

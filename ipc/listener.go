@@ -20,6 +20,9 @@ type ListenOptions struct {
 	// Patience is how long a connection may be without a message that is accepted ([Conn.Accepted])
 	// before ReadMessage ends with ErrSilent; 0: for ever.
 	Patience time.Duration
+	// Short is told when the machine has no descriptor or memory for a connection, which
+	// waits then; it may be called often.
+	Short func(error)
 }
 
 // Owner is whom a file belongs to. −1 leaves that half as it is.
@@ -36,6 +39,8 @@ type Listener struct {
 	inode  uint64   // of the socket file that we made
 	limits *connLimits
 	silent time.Duration // Patience of the options
+	short  func(error)   // Short of the options, or nil
+	closed chan struct{}
 	kernel identifier
 	rooms  rooms // of the connections' readers
 
@@ -111,6 +116,7 @@ func ListenFile(f *os.File, opts ListenOptions) (*Listener, error) {
 func newListener(ln *net.UnixListener, path string, opts ListenOptions) *Listener {
 	ln.SetUnlinkOnClose(false)
 	return &Listener{ln: ln, path: path, limits: newConnLimits(opts.Limits), silent: opts.Patience,
+		short: opts.Short, closed: make(chan struct{}),
 		kernel: identifier{proc: "/proc", option: unix.SO_PEERPIDFD}}
 }
 
@@ -188,13 +194,26 @@ func (l *Listener) Accept() (*Conn, error) {
 				return c, nil
 			}
 		case isTransient(err):
-			l.transient.Add(1)
-			wait = min(max(2*wait, 5*time.Millisecond), 100*time.Millisecond)
-			time.Sleep(wait)
+			wait = l.rest(wait, err)
 		default:
 			return nil, err
 		}
 	}
+}
+
+// rest waits for the machine to have again what err says that it lacks, a while longer
+// than the last time, or until Close.
+func (l *Listener) rest(last time.Duration, err error) time.Duration {
+	l.transient.Add(1)
+	if l.short != nil && !errors.Is(err, unix.ECONNABORTED) {
+		l.short(err)
+	}
+	wait := min(max(2*last, 5*time.Millisecond), 100*time.Millisecond)
+	select {
+	case <-time.After(wait):
+	case <-l.closed:
+	}
+	return wait
 }
 
 func isTransient(err error) bool {
@@ -223,7 +242,12 @@ func (l *Listener) admit(conn *net.UnixConn) *Conn {
 		l.turnAway(sock, err)
 		return nil
 	}
-	if err := l.kernel.identify(sock, &peer); err != nil {
+	err = l.kernel.identify(sock, &peer)
+	for wait := time.Duration(0); err != nil && isTransient(err) && !l.isClosed(); {
+		wait = l.rest(wait, err) // and those behind it wait in the socket's queue
+		err = l.kernel.identify(sock, &peer)
+	}
+	if err != nil {
 		l.limits.leave(peer)
 		if errors.Is(err, errPeerGone) {
 			l.gone.Add(1)
@@ -239,6 +263,15 @@ func (l *Listener) admit(conn *net.UnixConn) *Conn {
 		_ = conn.SetReadDeadline(time.Now().Add(l.silent))
 	}
 	return c
+}
+
+func (l *Listener) isClosed() bool {
+	select {
+	case <-l.closed:
+		return true
+	default:
+		return false
+	}
 }
 
 // turnAway tells a client why it is not let in, as a reply to no request in
@@ -258,6 +291,7 @@ func (l *Listener) turnAway(sock *socket, why *ProtocolError) {
 func (l *Listener) Close() error {
 	var err error
 	l.once.Do(func() {
+		close(l.closed)
 		err = l.ln.Close()
 		if l.lock != nil {
 			if l.inode != 0 && inode(l.path) == l.inode {

@@ -1,0 +1,217 @@
+package daemon
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/inventory"
+	"github.com/gpuarb/gpuarb/ipc"
+)
+
+// The daemon can be short of descriptors, or of the kernel's memory: somebody has lowered
+// its limit, or the machine has no more. Who is there is served without any. Who comes
+// waits, here or in the socket's queue, until there are some again. What could not be
+// asked about a process is not known, and is asked again.
+
+const (
+	// roomPatience is how long a client waits for descriptors once it has some.
+	roomPatience = 30 * time.Second
+	// roomEvery is the pause between two attempts.
+	roomEvery = 50 * time.Millisecond
+	// sayAgain is how long the daemon is silent about a shortage that it told of.
+	sayAgain = time.Minute
+	// spareFiles are kept for what the daemon itself opens for a moment.
+	spareFiles = 8
+)
+
+// isShort tells that a call failed for want of descriptors or memory alone.
+func isShort(err error) bool {
+	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// short tells of a shortage, once and not for each that it hits.
+func (d *Daemon) short(err error) {
+	now := d.now().UnixNano()
+	last := d.shortAt.Load()
+	if last != 0 && now-last < int64(sayAgain) || !d.shortAt.CompareAndSwap(last, now) {
+		return
+	}
+	var lim unix.Rlimit
+	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &lim)
+	d.log.Warn("no descriptors left: programs that run go on, others wait to be let in. Raise the daemon's limit of "+
+		"open files (LimitNOFILE= of its unit)", "limit", lim.Cur, "err", err)
+}
+
+// whenRoom does for a client what takes descriptors, and waits for them where there are
+// none. Others of its process and user are not held up. No lock is held.
+func whenRoom[T any](cl *client, f func() (T, error)) (v T, err error) {
+	if v, err = f(); !isShort(err) {
+		return v, err
+	}
+	d := cl.d
+	late := d.after(roomPatience)
+	cl.outOfTurn(func() {
+		for isShort(err) {
+			d.short(err)
+			select {
+			case <-d.after(roomEvery):
+				v, err = f()
+			case <-late:
+				err = refused(ipc.StatusTooMany, "the daemon has no descriptors left for another program: "+
+					"raise its limit of open files (LimitNOFILE= of its unit)")
+			case <-d.ctx.Done():
+				err = refused(ipc.StatusShuttingDown, "the daemon is stopping")
+			}
+		}
+	})
+	return v, err
+}
+
+// spare keeps some descriptors for what the daemon itself opens for a moment, whoever
+// else takes all that there are. Its lock may be taken with the daemon's held.
+type spare struct {
+	mu  sync.Mutex
+	fds []int
+}
+
+func (s *spare) take() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.takeLocked()
+}
+
+func (s *spare) takeLocked() {
+	for len(s.fds) < spareFiles {
+		fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return
+		}
+		s.fds = append(s.fds, fd)
+	}
+}
+
+func (s *spare) give() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.giveLocked()
+}
+
+func (s *spare) giveLocked() {
+	for _, fd := range s.fds {
+		closeFD(fd)
+	}
+	s.fds = nil
+}
+
+// lend does f, and where that needs a descriptor, with those that are kept.
+func (s *spare) lend(f func() error) error {
+	err := f()
+	if isShort(err) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.giveLocked()
+		err = f()
+		s.takeLocked()
+	}
+	return err
+}
+
+// unwatched is a process that lives as far as is known, and that no pidfd tells the
+// death of.
+type unwatched struct {
+	pid   int
+	start uint64
+	key   uint64 // the reaper's
+}
+
+// watchUnwatched looks at the processes that could not be watched: whether they live, and
+// whether they can be now.
+func (d *Daemon) watchUnwatched() {
+	var all []unwatched
+	d.mu.Lock()
+	for key, s := range d.byKey {
+		if s.peer.pidfd < 0 && !s.dead {
+			all = append(all, unwatched{s.peer.PID, s.peer.StartTicks, key})
+		}
+	}
+	for key, j := range d.jobByKey {
+		if j.pidfd < 0 && !j.closed {
+			all = append(all, unwatched{j.pid, j.start, key})
+		}
+	}
+	d.mu.Unlock()
+	for _, u := range all {
+		pidfd, gone := d.stillThere(u.pid, u.start)
+		if gone {
+			d.onExit(u.pid, u.key)
+		} else {
+			d.watchLate(u.key, pidfd)
+		}
+	}
+}
+
+// watchLate gives a session or a job the pidfd that it could not have before.
+func (d *Daemon) watchLate(key uint64, pidfd int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var owner *int
+	if s := d.byKey[key]; s != nil && !s.dead {
+		owner = &s.peer.pidfd
+	} else if j := d.jobByKey[key]; j != nil && !j.closed {
+		owner = &j.pidfd
+	}
+	if owner == nil || *owner >= 0 || d.stopping {
+		closeFD(pidfd)
+		return
+	}
+	*owner, _ = d.watched(pidfd, key)
+}
+
+// watched has the reaper wait for the death that a pidfd tells of, and returns the pidfd,
+// which is its owner's from here on. Where there is no room for that the process is one
+// that is not watched, and the pidfd −1; with any other error too.
+func (d *Daemon) watched(pidfd int, key uint64) (int, error) {
+	if pidfd < 0 {
+		return -1, nil
+	}
+	err := d.spare.lend(func() error { return d.reaper.Add(pidfd, key) })
+	if err == nil {
+		return pidfd, nil
+	}
+	closeFD(pidfd)
+	if isShort(err) {
+		d.short(err)
+		err = nil
+	}
+	return -1, err
+}
+
+// stillThere says whether a process is the one with this start time, and returns a pidfd
+// of it where one is to be had. Only the kernel's word that it has gone makes it gone.
+func (d *Daemon) stillThere(pid int, start uint64) (pidfd int, gone bool) {
+	pidfd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		pidfd = -1
+		if errors.Is(err, unix.ESRCH) {
+			return -1, true
+		}
+		if isShort(err) {
+			d.short(err)
+		}
+	}
+	var now uint64
+	err = d.spare.lend(func() (err error) { now, err = d.inv.StartTicks(pid); return err })
+	if errors.Is(err, inventory.ErrGone) || err == nil && now != start {
+		closeFD(pidfd)
+		return -1, true
+	}
+	return pidfd, false
+}
