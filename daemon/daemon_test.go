@@ -88,7 +88,14 @@ func (b *bench) start() {
 		b.t.Fatal(err)
 	}
 	b.Daemon = d
-	b.t.Cleanup(func() { b.machine.unhang(); _ = d.Stop() })
+	late := d.file.Late()
+	b.t.Cleanup(func() {
+		if now := d.file.Late(); now != late {
+			b.t.Errorf("memory was allocated %d times for records under the lock: who takes them has to promise it", now-late)
+		}
+		b.machine.unhang()
+		_ = d.Stop()
+	})
 }
 
 // restart stops the daemon and starts the next one.

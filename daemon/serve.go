@@ -172,6 +172,9 @@ func (cl *client) handle(m ipc.Message) error {
 	}
 	cl.takeTurn(heldFor(m.Header.Type))
 	defer cl.giveTurn()
+	leases := mostLeases(m.Header.Type)
+	cl.d.file.Promise(leases) // what it writes down needs memory, which is not to be allocated under the lock
+	defer cl.d.file.Kept(leases)
 	switch m.Header.Type {
 	case ipc.TypeGiveUp:
 		cl.giveUp()
@@ -218,6 +221,14 @@ func (cl *client) handle(m ipc.Message) error {
 		return cl.bye(m)
 	}
 	return refused(ipc.StatusUnknownType, "no request has type %d", m.Header.Type)
+}
+
+// mostLeases is how many leases a request of a type opens at the most.
+func mostLeases(t ipc.Type) int {
+	if t == ipc.TypeResume {
+		return ipc.PageSlots
+	}
+	return 1
 }
 
 // answer decodes a request, has f decide, and sends what it returns.

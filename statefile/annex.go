@@ -64,14 +64,25 @@ type annex struct {
 	back  *backing
 	head  *annexHeader
 	older []Older
+
+	backed atomic.Int64 // the first so many of older are fit to be touched
+}
+
+// ensure makes the rows of sessions fit to be touched.
+func (a *annex) ensure(from, to int) {
+	base := uintptr(unsafe.Pointer(&a.older[0])) - uintptr(unsafe.Pointer(&a.back.mem[0]))
+	size := unsafe.Sizeof(a.older[0])
+	a.back.ensure(base+uintptr(from)*size, base+uintptr(to)*size)
 }
 
 // Older is the row of the annex that belongs to a session's record. What another session
 // left there is gone.
 func (f *File) Older(session int) *Older {
 	o := &f.annex.older[session]
-	base := uintptr(unsafe.Pointer(o)) - uintptr(unsafe.Pointer(&f.annex.back.mem[0]))
-	f.annex.back.ensure(base, base+unsafe.Sizeof(*o))
+	if int64(session) >= f.annex.backed.Load() {
+		f.annex.back.late.Add(1)
+		f.annex.ensure(session, session+1)
+	}
 	if token := f.Sessions.rows[session].Token; o.Token != token {
 		*o = Older{Token: token}
 	}
@@ -162,7 +173,7 @@ func anonymousAnnex(why error) (*annex, error) {
 		return nil, errors.Join(why, fmt.Errorf("map %d bytes: %w", annexSize, err))
 	}
 	a := newAnnex(-1, mem)
-	a.back.volatile = why
+	a.back.volatile.Store(&why)
 	return a, nil
 }
 

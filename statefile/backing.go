@@ -3,6 +3,8 @@ package statefile
 import (
 	"errors"
 	"os"
+	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -12,11 +14,25 @@ import (
 // of a sparse file on a full filesystem is a fault that ends the process: so a page is
 // allocated before it is touched, and where that fails, anonymous memory takes its
 // place. What lies there does not survive the daemon; admission goes on.
+//
+// It has a lock of its own, as memory is allocated ahead of what is written under the
+// daemon's (see Promise).
 type backing struct {
 	fd       int // −1: nothing survives
 	mem      []byte
-	ready    []bool // by page
-	volatile error  // why some of it does not survive; nil: all does
+	volatile atomic.Pointer[error] // why some of it does not survive; nil: all does
+	late     atomic.Int64          // how often it was allocated for a record that was not promised
+
+	mu    sync.Mutex
+	ready []bool // by page
+}
+
+// lasting says why some of it does not survive; nil: all does.
+func (b *backing) lasting() error {
+	if why := b.volatile.Load(); why != nil {
+		return *why
+	}
+	return nil
 }
 
 // chunk is how many pages are allocated at a time.
@@ -30,6 +46,8 @@ var pageSize = os.Getpagesize()
 
 // ensure makes the pages of mem[from:to] fit to be touched.
 func (b *backing) ensure(from, to uintptr) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	first, last := int(from)/pageSize, (int(to)+pageSize-1)/pageSize
 	for page := first; page < last; page++ {
 		if b.ready[page] {
@@ -76,13 +94,11 @@ func (b *backing) allocate(first, end int) error {
 
 // replace puts anonymous memory in a page's place.
 func (b *backing) replace(page int, why error) {
-	b.volatile = why
 	at := unsafe.Pointer(&b.mem[page*pageSize])
 	_, err := unix.MmapPtr(-1, 0, at, uintptr(pageSize), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED)
-	if err != nil {
-		b.volatile = errors.Join(why, err)
-	}
+	why = errors.Join(why, err)
+	b.volatile.Store(&why)
 }
 
 // close unmaps the memory; what lies in the file stays.

@@ -24,7 +24,8 @@ const (
 		MaxLimits*limitSize
 )
 
-// File is the mapping. It is not safe for concurrent use: the daemon's lock owns it.
+// File is the mapping. It is not safe for concurrent use: the daemon's lock owns it (but for
+// Promise and Kept).
 type File struct {
 	mem      []byte
 	back     *backing
@@ -37,6 +38,8 @@ type File struct {
 	Tickets  table[Ticket]
 	Limits   table[Limit]
 	Threads  table[Thread] // in the annex
+
+	promised, promisedLeases atomic.Int64 // records that requests may take
 }
 
 // Open maps the state file at path, making it when it is absent. A file of another boot
@@ -91,7 +94,7 @@ func Anonymous(why error) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.back.volatile = why
+	f.back.volatile.Store(&why)
 	f.begin()
 	a, err := anonymousAnnex(why)
 	if err != nil {
@@ -174,10 +177,10 @@ func empty(fd int, size int64) error {
 // Volatile says why some of the records would not survive the daemon: the filesystem
 // is full, say. nil: all would.
 func (f *File) Volatile() error {
-	if err := f.back.volatile; err != nil {
+	if err := f.back.lasting(); err != nil {
 		return err
 	}
-	return f.annex.back.volatile
+	return f.annex.back.lasting()
 }
 
 func (f *File) bind() {
@@ -225,6 +228,8 @@ type table[T any] struct {
 	high *uint32
 	free []int // below high, reused last in first out: the file stays small
 	back *backing
+
+	backed atomic.Int64 // the first so many are fit to be touched
 }
 
 // ensure makes the records up to n fit to be touched.
@@ -240,6 +245,7 @@ func (t *table[T]) collect() {
 		*t.high = uint32(len(t.rows))
 	}
 	t.ensure(0, int(*t.high))
+	raise(&t.backed, int64(*t.high))
 	for i := int(*t.high) - 1; i >= 0; i-- {
 		if *t.live(&t.rows[i]) == 0 {
 			t.free = append(t.free, i)
@@ -256,8 +262,11 @@ func (t *table[T]) New() (int, *T, error) {
 		i, t.free = t.free[n-1], t.free[:n-1]
 	case int(*t.high) < len(t.rows):
 		i = int(*t.high)
-		t.ensure(i, i+1)
-		*t.high++
+		if int64(i) >= t.backed.Load() {
+			t.back.late.Add(1)
+			t.ensure(i, i+1)
+		}
+		atomic.StoreUint32(t.high, uint32(i+1))
 	default:
 		return 0, nil, ErrFull
 	}
