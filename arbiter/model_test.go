@@ -178,6 +178,9 @@ func (u *universe) judge(t *rapid.T, l *modelLease, n accounting.Bytes, o arbite
 		if x.device != l.device {
 			continue
 		}
+		if x.draining && x.excess() > 0 { // what was charged at its death stays, whatever is read after it
+			return
+		}
 		all += x.used + x.excess()
 		if x.job == l.job {
 			job += x.used + x.excess()
