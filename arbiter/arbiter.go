@@ -199,13 +199,16 @@ func (a *Arbiter) device(index int) *device {
 // recap computes a device's capacity anew, and calls idle credit back where it
 // has fallen below what is committed.
 func (a *Arbiter) recap(now time.Time, d *device) {
-	capacity := d.grantable().Less(d.unmanaged).Less(d.overhead)
-	_ = a.ledger.SetCapacity(d.Index, capacity) // it is there
+	a.setCapacity(d)
 	if over := a.ledger.Overload(d.Index); over != nil && !d.lost {
 		from, _ := a.candidates(nil, over)
 		a.recall(from, over)
 		a.checkAll(now)
 	}
+}
+
+func (a *Arbiter) setCapacity(d *device) {
+	_ = a.ledger.SetCapacity(d.Index, d.grantable().Less(d.unmanaged).Less(d.overhead)) // it is there
 }
 
 // Tick does what is due with time: once a second, and at [Arbiter.Due], is right.

@@ -199,6 +199,29 @@ func (a *Arbiter) exceed(h *holding, figure accounting.Bytes) {
 	}
 }
 
+// excessOf is the excess of a lease's process, whichever of its leases is charged with it.
+func (a *Arbiter) excessOf(l *lease) (sum accounting.Bytes) {
+	for _, l := range l.device.byPID[l.session.process.PID] {
+		sum = sum.Plus(l.excess)
+	}
+	return sum
+}
+
+// named takes bytes that a client has just accounted for off what the last readings could
+// not explain, and touches no word. The next reading would show it too, but a program may
+// free them before that, and ask again.
+func (a *Arbiter) named(l *lease, n accounting.Bytes) {
+	d := l.device
+	for _, l := range d.byPID[l.session.process.PID] {
+		before, n := l.free(), min(n, l.suspected)
+		l.suspected, l.reading = l.suspected.Less(n), l.reading.Less(n)
+		l.excess, l.overhead = min(l.excess, l.suspected), min(l.overhead, l.reading)
+		a.ledger.Charge(l.sum, a.charged(l))
+		d.overhead = d.overhead.Less(before).Plus(l.free())
+	}
+	a.setCapacity(d)
+}
+
 // prove compares what was promised for contexts with what the device shows: the second
 // reading that began after it takes its place, whatever that shows, and tells what the
 // next context will cost.
@@ -224,9 +247,17 @@ func (h *holding) prove() {
 	}
 }
 
-// charge puts against a lease's own budget what its process uses and nobody
-// else should pay for: its excess, the pools of its streams, and all overhead where
-// the configuration says so.
+// charged is what a process uses beyond its bytes and nobody else should pay for: its
+// excess, the pools of its streams, and all overhead where the configuration says so.
+func (a *Arbiter) charged(l *lease) accounting.Bytes {
+	streams := l.streamCharge()
+	if a.policy.ChargeOverhead {
+		return max(l.cost(), streams)
+	}
+	return l.excess.Plus(streams)
+}
+
+// charge puts that against the lease's own budget.
 func (a *Arbiter) charge(now time.Time, l *lease) {
 	if l.excess > 0 && !l.announced {
 		l.announced = true
@@ -234,11 +265,7 @@ func (a *Arbiter) charge(now time.Time, l *lease) {
 			"%s uses %s on GPU %d that no allocation names (modules, stacks, heaps): charged to its own budget",
 			l.session.name(), l.excess.Human(), l.device.Index))
 	}
-	streams := l.streamCharge()
-	n := l.excess.Plus(streams)
-	if a.policy.ChargeOverhead {
-		n = max(l.cost(), streams)
-	}
+	n := a.charged(l)
 	if n == l.sum.Charged() {
 		return
 	}

@@ -31,10 +31,11 @@ func (a *Arbiter) Recount(now time.Time, id LeaseID, used, figure accounting.Byt
 	case used < known:
 		a.ledger.Release(l.sum, known-used)
 	case used > known:
-		most := max(known.Plus(a.ledger.Room(l.sum)), min(figure, l.device.Total))
+		most := max(known.Plus(a.excessOf(l)).Plus(a.ledger.Room(l.sum)), min(figure, l.device.Total))
 		doubted = used.Less(most)
 		if used -= doubted; used > known {
 			a.ledger.Force(l.sum, used-known)
+			a.named(l, used-known)
 			l.unverified = true
 			if l.slot == nil {
 				a.restoreObjects(now, l, nil)

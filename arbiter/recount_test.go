@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
 )
 
 func TestRecount(t *testing.T) {
@@ -38,6 +39,34 @@ func TestRecount(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What was taken while there was no daemon looks like excess until the client says what
+// it is: it counts once from then on, and is free again the moment the client frees it.
+func TestRecountExplainsExcess(t *testing.T) {
+	w := newWorld(t, exact(size(1000)), 8000)
+	x := w.telling(arbiter.Told{})
+	x.contexts(1)
+	x.must(200)
+	w.read(3, x.figure(264))
+	w.read(2, x.figure(2264)) // 2000 bytes more, of which nobody was asked
+	if row := x.row(); row.Excess != 2000 {
+		t.Fatalf("not seen as excess: %+v", row)
+	}
+	for used, doubted := accounting.Bytes(2300), accounting.Bytes(100); ; used, doubted = 2200, 0 {
+		got, d := w.arb.Recount(w.now, x.lease, used, 0)
+		x.word.granted = got
+		if row, dev := x.row(), w.arb.Snapshot(w.now).Devices[0]; d != doubted || row.Used != 2200 || row.Excess != 0 ||
+			row.Overhead != 64 || dev.Committed != 2200 || dev.Overhead != 64 {
+			t.Errorf("told of %d: %d doubted; %+v, %+v", used, d, row, dev)
+		}
+		if doubted == 0 {
+			break
+		}
+	}
+	x.free(2100)
+	w.arb.Freed(w.now, x.lease)
+	x.must(900)
 }
 
 // TestRecountPushesNobodyAside: what a client says alone takes no more than asking would.
