@@ -6,10 +6,11 @@
 #include "codec.h"
 
 // What descriptors this process holds, outside of the wiped root, so that a child can close the
-// copies that it inherited. A record is only ever acted upon when the identity fits.
+// copies that it inherited. A record is only ever acted upon when the identity fits: a number that
+// the program has closed may be another connection's by now, which has a record of its own.
 struct inherited {
     _Atomic int fd_plus_1;
-    struct ga_os_identity id;
+    _Atomic uint64_t dev, ino;
 };
 static struct inherited table[GA_LANES + 2];
 
@@ -17,17 +18,20 @@ static void remember(int fd, const struct ga_os_identity *id) {
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         int free = 0;
         if (atomic_compare_exchange_strong(&table[i].fd_plus_1, &free, -1)) {
-            table[i].id = *id;
+            atomic_store(&table[i].dev, id->dev);
+            atomic_store(&table[i].ino, id->ino);
             atomic_store(&table[i].fd_plus_1, fd + 1);
             return;
         }
     }
 }
 
-static void forget(int fd) {
+static void forget(int fd, const struct ga_os_identity *id) {
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         int mine = fd + 1;
-        if (atomic_compare_exchange_strong(&table[i].fd_plus_1, &mine, 0))
+        if (atomic_load(&table[i].fd_plus_1) == mine && atomic_load(&table[i].ino) == id->ino &&
+            atomic_load(&table[i].dev) == id->dev &&
+            atomic_compare_exchange_strong(&table[i].fd_plus_1, &mine, 0))
             return;
     }
 }
@@ -35,7 +39,8 @@ static void forget(int fd) {
 void ga_lane_forget_inherited(void) {
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         int fd = atomic_load(&table[i].fd_plus_1) - 1;
-        if (fd >= 0 && ga_os_is(fd, &table[i].id))
+        struct ga_os_identity id = {atomic_load(&table[i].dev), atomic_load(&table[i].ino)};
+        if (fd >= 0 && ga_os_is(fd, &id))
             ga_os_close(fd);
         atomic_store(&table[i].fd_plus_1, 0);
     }
@@ -139,7 +144,7 @@ struct ga_lane *ga_lane_orphan(struct ga_root *root) {
 void ga_lane_set(struct ga_lane *lane, int fd, uint32_t epoch) {
     int had = atomic_exchange(&lane->fd_plus_1, 0) - 1;
     if (had >= 0) {
-        forget(had);
+        forget(had, &lane->id);
         if (ga_os_is(had, &lane->id)) {
             // A forked child may have it too, and the daemon is to see the end.
             ga_os_shutdown(had);
@@ -172,7 +177,7 @@ void ga_lane_move(struct ga_lane *to, struct ga_lane *from) {
 
 void ga_lane_replace_page_fd(struct ga_root *root, int fd) {
     if (root->page_fd >= 0) {
-        forget(root->page_fd);
+        forget(root->page_fd, &root->page_id);
         if (ga_os_is(root->page_fd, &root->page_id))
             ga_os_close(root->page_fd);
     }

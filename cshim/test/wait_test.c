@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // wait_test PEER [CASE]: what can happen to a thread while it waits, and to its process. Each case
 // has a process and a peer of its own, and an alarm that bounds it.
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 
 #include "../admit.h"
 #include "../hold.h"
+#include "../lane.h"
 #include "../session.h"
 #include "daemon.h"
 
@@ -366,6 +370,33 @@ static void used_again(void) {
     }
 }
 
+// A connection that has the number of one which the program closed is remembered as its own: a
+// child closes its copy of it, though the other lane has let go of that number since.
+static int connection(void) {
+    int pair[2];
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0);
+    return pair[0];
+}
+
+static void renumbered(void) {
+    struct ga_root *root = enter();
+    struct ga_lane *lane = root->lanes;
+    int first = connection();
+    int number = connection();
+    int status;
+    ga_lane_set(&lane[0], first, 1);
+    ga_lane_set(&lane[1], number, 1);
+    ga_lane_set(&lane[0], -1, 0);
+    CHECK(dup2(connection(), number) == number); // closed, and the next one gets its number
+    ga_lane_set(&lane[2], number, 1);
+    ga_lane_set(&lane[1], -1, 0);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(ga_root_get() && fcntl(number, F_GETFD) < 0 && errno == EBADF ? 0 : 1);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    ga_lane_set(&lane[2], -1, 0);
+}
+
 // The daemon dies and comes back, with another thread's free in between.
 static void restarted(void) {
     static const char *const again[] = {"limit", "1000", "wait", "1", "quiet", "1", NULL};
@@ -398,6 +429,7 @@ static const struct {
     {"exit", exit_elsewhere},
     {"closed", closed},
     {"used again", used_again},
+    {"renumbered", renumbered},
     {"restarted", restarted},
 };
 
