@@ -56,7 +56,8 @@ void ga_cuda_pool_keep(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t
 // A stream has ended, or where context is not 0, a context: what either freed is nobody's to have
 // again.
 void ga_cuda_pool_forget_users(struct ga_root *root, uint64_t id, uint64_t context);
-// Bytes were admitted for a block that the driver is asked for now; and there is none of it.
+// The driver is about to be asked for a block, for which so many bytes were admitted: the pool may
+// grow by them. And the reverse, where no block came of that.
 void ga_cuda_pool_enter(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes);
 void ga_cuda_pool_leave(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes);
 // A block of the pool is held, for which so many bytes were admitted and entered (0: it had been

@@ -10,7 +10,7 @@ enum ga_way {
     GA_WAY_ASK = 0,     // there is a session
     GA_WAY_OPEN = 1,    // no daemon: go on without
     GA_WAY_CLOSED = 2,  // no daemon: refuse
-    GA_WAY_REFUSED = 3, // there is one, and it refuses the session for now
+    GA_WAY_REFUSED = 3, // there is one, which refused to open the session: so is the request
 };
 
 struct ga_reply {
