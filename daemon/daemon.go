@@ -260,12 +260,18 @@ func (d *Daemon) mount() error {
 	})
 }
 
-// goesWithout says whether the daemon starts without its filesystem. Where FUSE has gone
-// from a machine whose programs are to be taken up, or there are too few descriptors for
+// goesWithout says whether the daemon starts without its filesystem. A user's own daemon does
+// wherever FUSE is not to be had, as in most containers, unless --mount named a place. Where FUSE
+// has gone from a machine whose programs are to be taken up, or there are too few descriptors for
 // both, they are worth more than the view of them; a first start says instead what is missing.
 func (d *Daemon) goesWithout(err error) bool {
 	if !errors.Is(err, gpufs.ErrNoFuse) && !isShort(err) {
 		return false
+	}
+	if d.place.optional {
+		d.log.Warn("no filesystem: the commands work without it (gpuarb ps, queue, devices)", "err", err)
+		d.place.mount = ""
+		return true
 	}
 	d.mu.Lock()
 	running := len(d.sessions) + len(d.jobs)

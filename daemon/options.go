@@ -35,6 +35,7 @@ var ErrNoRuntimeDir = errors.New("XDG_RUNTIME_DIR is not set: a daemon of a user
 type place struct {
 	socket, state, devices, mount, config, sysfs string
 	system                                       bool // root's, for every user of the machine
+	optional                                     bool // the mount: nobody asked for it by name
 }
 
 // resolve turns options into paths.
@@ -54,7 +55,7 @@ func (o Options) resolve() (place, error) {
 	if p.mount == "" {
 		p.mount = systemMount
 		if o.User {
-			p.mount = filepath.Join(runtime, "gpu")
+			p.mount, p.optional = filepath.Join(runtime, "gpu"), true
 		}
 	}
 	if p.mount == NoMount {

@@ -50,7 +50,8 @@ func mountFuse(path string, raw fuse.RawFileSystem, o *fuse.MountOptions) (*fuse
 	if os.Geteuid() != 0 {
 		server, err := fuse.NewServer(raw, path, o)
 		if err != nil {
-			return nil, fmt.Errorf("mount %s: fusermount3: %w", path, err)
+			return nil, &MountError{Path: path, Err: ErrNoFuse, Detail: "fusermount3: " + err.Error(),
+				Advice: "see what fusermount3 printed; in a container or under no-new-privileges it may not mount, " + elseAdvice}
 		}
 		return server, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -32,6 +33,7 @@ func (a *app) connect(ctx context.Context) (*ipc.Client, error) {
 	if err != nil {
 		return nil, &exitError{exitUnavailable, explainNoDaemon(err)}
 	}
+	a.sayInstead(client.Path())
 	if _, err := client.Hello(ctx, ipc.HelloRequest{Memory: ipc.NoLimit}); err != nil {
 		_ = client.Close()
 		return nil, &exitError{exitUnavailable, explainCall(client, err)}
@@ -48,7 +50,31 @@ func (a *app) snapshot() (accounting.Snapshot, error) {
 		return accounting.Snapshot{}, err
 	}
 	defer client.Close()
+	a.sayWhich(client.Path())
 	return snapshotOf(ctx, client)
+}
+
+// sayInstead says that the user's own daemon has died, where another answers in its place: its
+// socket outlives it only then.
+func (a *app) sayInstead(answers string) {
+	if own := a.socketPaths()[0]; own != answers && isSocket(own) {
+		a.say("your own daemon at %s does not answer; this is the system's at %s. Start yours again (gpuarbd --user), or remove its socket",
+			own, answers)
+	}
+}
+
+// sayWhich names the daemon whose table follows, where the user's own answers beside the
+// system's. Nobody is asked: that would have systemd start the other one.
+func (a *app) sayWhich(answers string) {
+	paths := a.socketPaths()
+	if other := paths[len(paths)-1]; paths[0] == answers && other != answers && isSocket(other) {
+		a.say("this is your own daemon at %s; for the system's: --socket %s", answers, other)
+	}
+}
+
+func isSocket(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode()&os.ModeSocket != 0
 }
 
 func snapshotOf(ctx context.Context, client *ipc.Client) (accounting.Snapshot, error) {

@@ -1,0 +1,70 @@
+package scenes
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// play runs testdata/NAME.sh in a mount namespace of its own. It finds gpuarb, gpuarbd, the library
+// and cudaprog-dlsym in PATH, an empty /run, and $scene, a folder that every user may look into.
+// Each daemon is the script's own to start, with the function daemon.
+func play(t *testing.T, name, devices string) {
+	t.Helper()
+	m := rig.New(t, rig.Options{Devices: devices, Stopped: true, NoMount: true})
+	bin := filepath.Join(m.Dir, "bin")
+	for _, dir := range []string{bin, filepath.Join(m.Dir, "sim")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, built := range []string{"gpuarb", "gpuarbd", "libgpuarb.so", "sim/libcuda.so.1", "sim/libnvidia-ml.so.1", "programs/cudaprog-dlsym"} {
+		text, err := os.ReadFile(rig.Build(t, built))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(bin, filepath.Base(built)), text, 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	script, err := filepath.Abs(filepath.Join("testdata", name+".sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What the simulated driver keeps is for all users of the scene, as a device is.
+	open := bounded.Command(t, bounded.Patience, "chmod", "-R", "a+rwX", m.Dir)
+	if out, err := open.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	env := append(m.Env(), "PATH="+bin+":"+os.Getenv("PATH"), "LD_LIBRARY_PATH="+bin, "scene="+m.Dir)
+	cmd := bounded.Bare(m.Command(env, "unshare", "--mount", "bash", "-euo", "pipefail", "-c", stage, script))
+	if r := rig.RunFor(t, bounded.Lifetime, cmd); r.Code != 0 {
+		t.Errorf("%s.sh: exit status %d\n%s\n%s", name, r.Code, r.Stdout, r.Stderr)
+	}
+}
+
+// stage is what every script may use.
+const stage = `
+	mount -t tmpfs none /run
+	umask 022
+	# daemon LOG COMMAND...: starts a daemon, which ends with the scene, and waits until it is ready.
+	daemon() {
+		local log=$1
+		shift
+		setpriv --pdeathsig KILL "$@" >"$log" 2>&1 &
+		until grep -qs msg=ready "$log"; do
+			kill -0 $! || { cat "$log"; exit 1; }
+			sleep 0.02
+		done
+	}
+	# as UID COMMAND...: runs a command as another user.
+	as() { setpriv --reuid="$1" --regid="$1" --clear-groups "${@:2}"; }
+	# expect TEXT FILE: the file has to contain the text.
+	expect() { grep -qF -- "$1" "$2" || { echo "no \"$1\" in:"; cat "$2"; exit 1; }; }
+	# nowhere TEXT FILE: it must not.
+	nowhere() { ! grep -F -- "$1" "$2" || { echo "and it should not be there"; exit 1; }; }
+	. "$0"
+`
