@@ -1,6 +1,9 @@
 package accounting
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 // Bytes is an amount of device memory. Max stands for "no limit".
 type Bytes uint64
@@ -72,9 +75,14 @@ type DeviceState struct {
 
 // UnmanagedState is a process that uses a device and is no client.
 type UnmanagedState struct {
-	PID     int    `json:"pid"`
-	Command string `json:"command"`
-	Bytes   Bytes  `json:"bytes"`
+	PID        int       `json:"pid"`
+	StartTicks uint64    `json:"start_ticks"` // as of a client; 0: not known
+	UID        uint32    `json:"uid"`
+	User       string    `json:"user"` // "": not known, and UID neither
+	Command    string    `json:"command"`
+	Bytes      Bytes     `json:"bytes"`
+	AgeMs      int64     `json:"age_ms"` // since a reading first listed it
+	Since      time.Time `json:"-"`
 }
 
 // LeaseState is what one client holds on one device: a row of /gpu/leases.

@@ -3,6 +3,7 @@ package arbiter_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
@@ -241,9 +242,62 @@ func TestExplain(t *testing.T) {
 	if o := big.alloc(2 * gib); o.Explain != "out of memory on GPU 0: asked 2 GiB, more than the job's 1 GiB budget could ever hold" {
 		t.Errorf("%q", o.Explain)
 	}
-	w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{{PID: 7, Bytes: 7 * gib, Command: "blender"}}})
-	if o := w.client(0, 0).alloc(512 * mib); !strings.Contains(o.Holders, "blender[7] 7 GiB (unmanaged)") {
+	w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{
+		{PID: 7, Bytes: 7 * gib, UID: 1001, User: "ann", Command: "/usr/bin/blender -b scene.blend"}}})
+	if o := w.client(0, 0).alloc(512 * mib); !strings.Contains(o.Holders, "ann's blender[7] 7 GiB (unmanaged)") {
 		t.Errorf("%q", o.Explain)
+	}
+}
+
+// TestHoldersHaveTheirUsers: each holder in a message has its user, and of those that it does
+// not name it tells how many they are: of memory, and of slots.
+func TestHoldersHaveTheirUsers(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 1000)
+	users := []string{"ann", "bob", "", "4711", "eve"}
+	for i, user := range users {
+		p := arbiter.Process{PID: 10 + i, UID: uint32(1000 + i), User: user, Exe: "/usr/bin/python3"}
+		w.clientOf(p, 0, 0).must(accounting.Bytes(200 - i))
+	}
+	o := w.client(0, 0).alloc(512)
+	want := "ann's python3[10] 200 bytes, bob's python3[11] 199 bytes, python3[12] 198 bytes and 2 more"
+	if o.Holders != want {
+		t.Errorf("got  %q\nwant %q", o.Holders, want)
+	}
+	w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{
+		{PID: 7, Bytes: 900, UID: 1001, User: "4711", Command: "X"}}})
+	if o := w.client(0, 0).alloc(512); !strings.HasPrefix(o.Holders, "user 4711's X[7] 900 bytes (unmanaged), ann's ") {
+		t.Errorf("%q", o.Holders)
+	}
+
+	w = newWorld(t, capped(5, arbiter.ScopeJob), 1000)
+	for i, user := range users {
+		r := arbiter.JobRequest{Process: arbiter.Process{PID: 10 + i, UID: uint32(1000 + i), User: user}, Command: "sleep 9", Claim: true}
+		if _, err := w.arb.OpenJob(w.now, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want = "5 of 5 (slots.max) taken: ann's job 1 (sleep) for 0 ms, bob's job 2 (sleep) for 0 ms, job 3 (sleep) for 0 ms and 2 more"
+	if n := w.arb.Notice(w.now, w.mustClaim(arbiter.JobRequest{}).Waiting); !strings.HasSuffix(n.Text, want) {
+		t.Errorf("got %q, want … %q", n.Text, want)
+	}
+}
+
+// TestUnmanagedIsKnownSince: the snapshot tells whose an unmanaged process is, and since when
+// the device lists it; another process of the same PID begins anew.
+func TestUnmanagedIsKnownSince(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 8*gib)
+	see := func(start uint64) accounting.UnmanagedState {
+		w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{
+			{PID: 7, StartTicks: start, Bytes: gib, UID: 1001, User: "ann", Command: "blender"}}})
+		return w.arb.Snapshot(w.now).Devices[0].UnmanagedBy[0]
+	}
+	see(5)
+	w.now = w.now.Add(90 * time.Second)
+	if u := see(5); u.User != "ann" || u.UID != 1001 || u.AgeMs != 90000 {
+		t.Errorf("%+v", u)
+	}
+	if u := see(6); u.AgeMs != 0 {
+		t.Errorf("another process: %+v", u)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// namedHolders is how many holders a refusal names.
+// namedHolders is how many holders a message names; of the others it tells the number.
 const namedHolders = 3
 
 // maxName bounds a name in a sentence, in runes.
@@ -152,17 +152,19 @@ type memoryHolder struct {
 // text names a holder in a sentence, with what he holds; with a time, since when too. Only
 // those few are asked for it that the sentence has room for.
 func (h *memoryHolder) text(now time.Time) string {
-	var name, what string
+	var user, name, what string
 	var since time.Time
 	switch {
 	case h.lease != nil:
-		name, since = h.lease.session.name(), h.lease.opened
+		user, name, since = h.lease.session.process.User, h.lease.session.name(), h.lease.opened
 	case h.job != nil:
-		name, what, since = h.job.name(), " (reserved)", h.job.opened
+		user, name, what, since = h.job.request.Process.User, h.job.name(), " (reserved)", h.job.opened
 	default:
-		name, what = fmt.Sprintf("%s[%d]", plain(h.unmanaged.Command), h.unmanaged.PID), " (unmanaged)"
+		u := h.unmanaged
+		user, name, what = u.User, unmanagedName(u), " (unmanaged)"
+		since = u.Since
 	}
-	text := name + " " + h.bytes.Human() + what
+	text := owned(user, name) + " " + h.bytes.Human() + what
 	if !now.IsZero() && !since.IsZero() {
 		text += " for " + brief(now.Sub(since))
 	}
@@ -174,7 +176,11 @@ func (h *memoryHolder) text(now time.Time) string {
 // it tells since when.
 func (a *Arbiter) holders(now time.Time, d *device, leases iter.Seq[*lease], all bool) string {
 	var top [namedHolders]memoryHolder
+	count := 0
 	insert := func(h memoryHolder) {
+		if h.bytes > 0 {
+			count++
+		}
 		for i := range top {
 			if h.bytes > top[i].bytes {
 				h, top[i] = top[i], h
@@ -199,7 +205,28 @@ func (a *Arbiter) holders(now time.Time, d *device, leases iter.Seq[*lease], all
 		}
 		names = append(names, h.text(now))
 	}
-	return strings.Join(names, ", ")
+	return listed(names, count)
+}
+
+// listed joins the names of holders, and says how many more there are.
+func listed(names []string, count int) string {
+	text := strings.Join(names, ", ")
+	if more := count - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// owned puts the user before the name of what is his: "ann's python3[42]". A user without a
+// name is known by his number.
+func owned(user, name string) string {
+	if user == "" {
+		return name
+	}
+	if _, err := strconv.ParseUint(user, 10, 32); err == nil {
+		user = "user " + user
+	}
+	return plain(user) + "'s " + name
 }
 
 // reserved yields the jobs for which more of a device is reserved than they hold, and by

@@ -147,20 +147,20 @@ func (a *Arbiter) slotHolders(now time.Time, d *device) string {
 	var names []string
 	for _, h := range sortedHolders(d) {
 		if len(names) == namedHolders {
-			names = append(names, "…")
 			break
 		}
-		names = append(names, fmt.Sprintf("%s for %s", h.name(), brief(now.Sub(h.since))))
+		names = append(names, fmt.Sprintf("%s for %s", owned(h.key.job.request.Process.User, h.name()), brief(now.Sub(h.since))))
 	}
+	who := listed(names, len(d.holders))
 	switch {
 	case len(names) == 0:
 		return ""
 	case d.exclusive != nil:
-		return "alone there: " + strings.Join(names, ", ")
+		return "alone there: " + who
 	case d.slotsMax() == 0:
-		return "there: " + strings.Join(names, ", ")
+		return "there: " + who
 	}
-	return fmt.Sprintf("%d of %d (slots.max) taken: %s", len(d.holders), d.slotsMax(), strings.Join(names, ", "))
+	return fmt.Sprintf("%d of %d (slots.max) taken: %s", len(d.holders), d.slotsMax(), who)
 }
 
 // sortedHolders returns a device's holders, the oldest first.

@@ -3,7 +3,9 @@ package arbiter
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -138,11 +140,13 @@ func (a *Arbiter) readUnmanaged(now time.Time, d *device) {
 		if figure.Bytes == 0 || slices.ContainsFunc(d.byPID[pid], mine) {
 			continue
 		}
-		d.addUnmanaged(figure)
-		known := func(u accounting.UnmanagedState) bool { return u.PID == pid }
-		if !slices.ContainsFunc(before, known) {
+		u := d.addUnmanaged(now, figure)
+		known := func(b accounting.UnmanagedState) bool { return b.PID == pid && b.StartTicks == u.StartTicks }
+		if i := slices.IndexFunc(before, known); i >= 0 {
+			u.Since = before[i].Since
+		} else {
 			a.event(Event{Time: now, Kind: EventUnmanaged, Device: d.Index, PID: pid, Bytes: figure.Bytes,
-				Text: fmt.Sprintf("%s[%d] uses %s on GPU %d without gpuarb", plain(figure.Command), pid,
+				Text: fmt.Sprintf("%s uses %s on GPU %d without gpuarb", owned(u.User, unmanagedName(u)),
 					figure.Bytes.Human(), d.Index)})
 		}
 	}
@@ -152,13 +156,28 @@ func (a *Arbiter) readUnmanaged(now time.Time, d *device) {
 }
 
 // addUnmanaged counts a process as unmanaged, by the name of who keeps its memory.
-func (d *device) addUnmanaged(p ProcessUsage) {
+func (d *device) addUnmanaged(now time.Time, p ProcessUsage) *accounting.UnmanagedState {
 	d.unmanaged = d.unmanaged.Plus(p.Bytes)
 	name := p.Command
 	if p.Keeper != "" && p.Keeper != p.Command {
 		name = p.Keeper + " keeps the memory of " + p.Command
 	}
-	d.unmanagedBy = append(d.unmanagedBy, accounting.UnmanagedState{PID: p.PID, Command: name, Bytes: p.Bytes})
+	d.unmanagedBy = append(d.unmanagedBy, accounting.UnmanagedState{PID: p.PID, StartTicks: p.StartTicks,
+		UID: p.UID, User: p.User, Command: name, Bytes: p.Bytes, Since: now})
+	return &d.unmanagedBy[len(d.unmanagedBy)-1]
+}
+
+// unmanagedName is how a process that is no client is called in a message: "blender[7]", or
+// the name of the process that keeps the memory of a dead one, which has its PID already.
+func unmanagedName(u *accounting.UnmanagedState) string {
+	name, _, _ := strings.Cut(u.Command, " ")
+	if strings.HasSuffix(name, "]") {
+		return plain(u.Command)
+	}
+	if strings.HasPrefix(name, "/") {
+		name = path.Base(name)
+	}
+	return fmt.Sprintf("%s[%d]", plain(name), u.PID)
 }
 
 // absent returns the draining leases that the last reading does not list.
@@ -207,7 +226,7 @@ func (a *Arbiter) expire(now time.Time) {
 		a.leaseEvent(now, l, EventKept, figure.Bytes, fmt.Sprintf(
 			"%s is dead, and %s keeps its %s on GPU %d: unmanaged from now on",
 			l.session.name(), who, figure.Bytes.Human(), d.Index))
-		d.addUnmanaged(figure)
+		d.addUnmanaged(now, figure)
 		a.closeLease(now, l)
 	}
 }

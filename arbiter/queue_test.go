@@ -472,20 +472,20 @@ func TestWhoHoldsWhatIsReserved(t *testing.T) {
 	if err != nil || info.Waiting == 0 {
 		t.Fatalf("%+v, %v", info, err)
 	}
-	want := "waits for its memory.min of 700 bytes on GPU 0, position 1: 400 bytes free; holds: job 1 (sleep) 600 bytes (reserved) for 5 s"
+	want := "waits for its memory.min of 700 bytes on GPU 0, position 1: 400 bytes free; holds: bob's job 1 (sleep) 600 bytes (reserved) for 5 s"
 	if n := w.arb.Notice(w.now, info.Waiting); n.Text != want {
 		t.Errorf("got  %q\nwant %q", n.Text, want)
 	}
 	program := w.client(holder, 0)
 	program.must(500)
 	want = "waits for its memory.min of 700 bytes on GPU 0, position 1: 400 bytes free; " +
-		"holds: ffmpeg[103] 500 bytes for 0 ms, job 1 (sleep) 100 bytes (reserved) for 5 s"
+		"holds: bob's ffmpeg[103] 500 bytes for 0 ms, bob's job 1 (sleep) 100 bytes (reserved) for 5 s"
 	if n := w.arb.Notice(w.now, info.Waiting); n.Text != want {
 		t.Errorf("got  %q\nwant %q", n.Text, want)
 	}
 	try := min(700)
 	try.NoWait = true
-	if _, err := w.arb.OpenJob(w.now, try); err == nil || !strings.Contains(err.Error(), "holds: ffmpeg[103] 500 bytes, job 1 (sleep) 100 bytes (reserved);") {
+	if _, err := w.arb.OpenJob(w.now, try); err == nil || !strings.Contains(err.Error(), "holds: bob's ffmpeg[103] 500 bytes, bob's job 1 (sleep) 100 bytes (reserved);") {
 		t.Errorf("%v", err)
 	}
 	w.arb.Decisions()

@@ -408,7 +408,7 @@ func TestHoldersComeBackWithTheirTime(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := "3 of 3 (slots.max) taken: job 7 (sleep) for 3 h, job 8 (sleep) for 70 s, job 9 (sleep) for 0 ms"
+	want := "3 of 3 (slots.max) taken: bob's job 7 (sleep) for 3 h, bob's job 8 (sleep) for 70 s, bob's job 9 (sleep) for 0 ms"
 	if n := w.arb.Notice(w.now, w.mustClaim(arbiter.JobRequest{}).Waiting); !strings.HasSuffix(n.Text, want) {
 		t.Errorf("got %q, want … %q", n.Text, want)
 	}

@@ -31,7 +31,7 @@ func (a *Arbiter) Snapshot(now time.Time) accounting.Snapshot {
 	}
 	s.Devices = make([]accounting.DeviceState, len(a.devices))
 	for i, d := range a.devices {
-		s.Devices[i] = a.deviceState(d)
+		s.Devices[i] = a.deviceState(d, now)
 	}
 	s.Queue = a.ticketStates(now)
 	a.queueStats(now, &s.Stats)
@@ -92,7 +92,7 @@ func worse(x, y accounting.State) accounting.State {
 }
 
 // deviceState describes a device whose leases were just looked at.
-func (a *Arbiter) deviceState(d *device) accounting.DeviceState {
+func (a *Arbiter) deviceState(d *device, now time.Time) accounting.DeviceState {
 	sums := a.ledger.Device(d.Index)
 	state := accounting.DeviceState{
 		Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: d.UUID, PCI: d.PCI, Lost: d.lost, Unresponsive: d.hung,
@@ -106,6 +106,10 @@ func (a *Arbiter) deviceState(d *device) accounting.DeviceState {
 		UnmanagedBy: slices.Clone(d.unmanagedBy),
 	}
 	state.Unnamed = d.unnamed
+	for i := range state.UnmanagedBy {
+		u := &state.UnmanagedBy[i]
+		u.AgeMs = max(0, now.Sub(u.Since).Milliseconds())
+	}
 	if d.exclusive != nil {
 		state.ExclusiveJob = uint64(d.exclusive.id)
 	}

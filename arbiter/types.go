@@ -222,6 +222,8 @@ type ProcessUsage struct {
 	PID        int
 	StartTicks uint64 // 0 when not known
 	Bytes      accounting.Bytes
+	UID        uint32
+	User       string // "": not known, and UID neither
 	Command    string // for people
 	// Keeper names who keeps the memory of a process that is dead, such as a
 	// forked child that still has the device open: "python3[4242]". Empty: not known.

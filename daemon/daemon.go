@@ -69,7 +69,7 @@ type Daemon struct {
 	kept         keptLimits
 
 	sessionsOf, jobsOf, leasesOf *counts
-	keepers                      map[int]string // who keeps a dead client's memory, by its pid
+	keepers                      map[int]named // who keeps a dead client's memory, by its pid
 	queue                        waiters
 	places                       places
 	bad                          uint64 // messages that were none
@@ -102,7 +102,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 		sessions: map[ipc.Token]*session{}, byKey: map[uint64]*session{},
 		ofProcess: map[int][]*session{}, jobsOfRunner: map[int][]*job{}, threadRows: map[int]map[uint32]int{}, kept: newKeptLimits(),
 		sessionsOf: newSessionCounts(), jobsOf: newJobCounts(), leasesOf: newLeaseCounts(),
-		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]string{}, queue: newWaiters()}
+		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters()}
 	d.parts = d.realParts()
 	if change != nil {
 		change(&d.parts)

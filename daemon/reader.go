@@ -55,6 +55,8 @@ type reader struct {
 // named is what a process was called, and when that was looked up.
 type named struct {
 	start   uint64
+	uid     uint32
+	user    string
 	command string
 	at      time.Time
 }
@@ -287,17 +289,19 @@ func (r *reader) describe(p *arbiter.ProcessUsage) {
 	d := r.d
 	d.mu.Lock()
 	client := d.sessionsOf.byPID[p.PID] > 0
-	p.Keeper = d.keepers[p.PID]
+	keeper := d.keepers[p.PID]
 	d.mu.Unlock()
+	p.Keeper = keeper.command
 	start, err := d.inv.StartTicks(p.PID)
 	p.StartTicks = start
 	switch {
 	case p.Keeper != "":
-		p.Command = p.Keeper
+		p.UID, p.User, p.Command = keeper.uid, keeper.user, keeper.command
 	case err != nil:
 		p.Command = "?"
 	case !client:
-		p.Command = r.nameOf(p.PID, start)
+		n := r.nameOf(p.PID, start)
+		p.UID, p.User, p.Command = n.uid, n.user, n.command
 	}
 }
 
@@ -305,18 +309,18 @@ func (r *reader) describe(p *arbiter.ProcessUsage) {
 // long, which would otherwise hold up every reading of its device.
 const nameEvery = 10 * time.Second
 
-// nameOf is what a process that is no client is called.
-func (r *reader) nameOf(pid int, start uint64) string {
+// nameOf is what a process that is no client is called, and whose it is.
+func (r *reader) nameOf(pid int, start uint64) named {
 	now := r.d.now()
 	if n, ok := r.names[pid]; ok && n.start == start && now.Sub(n.at) < nameEvery {
-		return n.command
+		return n
 	}
 	n := named{start: start, command: "?", at: now}
 	if facts, err := r.d.inv.Facts(pid); err == nil {
-		n.command = facts.Command
+		n.uid, n.user, n.command = facts.UID, facts.User, facts.Command
 	}
 	r.names[pid] = n
-	return n.command
+	return n
 }
 
 // forgetNames drops the names of processes that the device does not list any more.

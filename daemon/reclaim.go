@@ -100,12 +100,12 @@ func (d *Daemon) nameKeeper(pid int, proc string, dead map[ipc.PageID]int) {
 			continue
 		}
 		delete(dead, id) // the first that is found
-		name := "?"
+		k := named{command: fmt.Sprintf("?[%d]", pid)}
 		if f, err := d.inv.Facts(pid); err == nil {
-			name = f.Comm
+			k = named{uid: f.UID, user: f.User, command: fmt.Sprintf("%s[%d]", f.Comm, pid)}
 		}
 		d.mu.Lock()
-		d.keepers[client] = fmt.Sprintf("%s[%d]", name, pid)
+		d.keepers[client] = k
 		d.mu.Unlock()
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
+	"os/user"
 	"strconv"
 	"strings"
 	"sync"
@@ -224,4 +226,13 @@ func (p *Program) Expect(line string) {
 	if got := p.Line(); got != line {
 		p.m.fatalf("%v: %q, want %q\n%s", p.cmd.Args, got, line, &p.stderr)
 	}
+}
+
+// User is the name of the user who runs the tests.
+func User() string {
+	me, err := user.Current()
+	if err != nil {
+		return strconv.Itoa(os.Getuid())
+	}
+	return me.Username
 }
