@@ -35,7 +35,8 @@ type Snapshot struct {
 	Leases       []LeaseState   `json:"leases"`
 	Processes    []ProcessState `json:"processes"`
 	Jobs         []JobState     `json:"jobs"`
-	Queue        []TicketState  `json:"queue"` // in the order that they are served in
+	Budgets      []BudgetState  `json:"budgets"` // those that jobs share, by name
+	Queue        []TicketState  `json:"queue"`   // in the order that they are served in
 	Stats        Stats          `json:"stats"`
 }
 
@@ -107,6 +108,7 @@ type LeaseState struct {
 	Contexts   int    `json:"contexts"`
 	Slot       bool   `json:"slot"`
 	Job        uint64 `json:"job"`
+	Shared     string `json:"shared_budget"` // that of BudgetState with this name; "": its job shares none
 	AgeSeconds int64  `json:"age_s"`
 	Admitted   uint64 `json:"admitted"`
 	Denied     uint64 `json:"denied"`
@@ -167,6 +169,26 @@ type JobDeviceState struct {
 	Max    Bytes `json:"max_bytes"`
 	Used   Bytes `json:"used_bytes"`
 	Peak   Bytes `json:"peak_bytes"`
+}
+
+// BudgetState is a budget that several jobs share by a rule, as long as there is one of them.
+type BudgetState struct {
+	Name    string              `json:"name"`   // for people: "rule students", "user bob"
+	Rule    string              `json:"rule"`   // by which rule: its name, or what it matches
+	Scope   string              `json:"scope"`  // user, cgroup or rule
+	UID     uint32              `json:"uid"`    // of scope user
+	Cgroup  string              `json:"cgroup"` // of scope cgroup
+	Jobs    []uint64            `json:"jobs"`   // those that share it now
+	Devices []BudgetDeviceState `json:"devices"`
+}
+
+// BudgetDeviceState is such a budget's account on one device.
+type BudgetDeviceState struct {
+	Device int   `json:"device"`
+	Min    Bytes `json:"min_bytes"`
+	Max    Bytes `json:"max_bytes"`
+	Used   Bytes `json:"used_bytes"`
+	Over   bool  `json:"over"` // more is held than may be
 }
 
 // Stats counts since the daemon started; *_bytes in bytes, *_ms in milliseconds.

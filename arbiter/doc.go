@@ -9,8 +9,8 @@
 //
 // Budgets are per device: "25%" is a quarter of each device, "4G" is 4 GiB on each
 // device, and an allocation is charged on the device that it is on. A lease charges
-// a chain of budgets: its process's, its job's and, where a rule's scope is "user" or
-// "cgroup", one shared with others.
+// a chain of budgets: its process's, its job's and, where a rule's scope is "user",
+// "cgroup" or "rule", one shared with others.
 //
 //	lease ─ process budget ─ job budget ─ [shared budget] ─ device
 //

@@ -130,14 +130,14 @@ func (l *lease) limiter() *accounting.Budget {
 
 // whose names a budget above a lease: "the job's 1 GiB budget".
 func (a *Arbiter) whose(l *lease, b *accounting.Budget, limit accounting.Bytes) string {
-	who := "the job's"
+	j := l.session.job
 	switch {
-	case b == l.session.budget || !l.session.job.run && b == l.session.job.budget:
-		who = "the process's"
-	case l.session.job.shared != nil && b == l.session.job.shared.budget:
-		who = l.session.job.shared.label
+	case b == l.session.budget || !j.run && b == j.budget:
+		return fmt.Sprintf("the process's %s budget", limit.Human())
+	case j.shared != nil && b == j.shared.budget:
+		return j.shared.named(limit)
 	}
-	return fmt.Sprintf("%s %s budget", who, limit.Human())
+	return fmt.Sprintf("the job's %s budget", limit.Human())
 }
 
 // memoryHolder is who holds memory of a device: a lease, a job for which it is reserved, or
@@ -266,7 +266,7 @@ func (a *Arbiter) minRefused(r *accounting.Refusal, j *job, reason Reason) *Refu
 	switch {
 	case r.Budget == nil:
 	case j.shared != nil && r.Budget == j.shared.budget:
-		where = fmt.Sprintf("%s %s budget", j.shared.label, r.Limit.Human())
+		where = j.shared.named(r.Limit)
 	default:
 		where = fmt.Sprintf("the job's %s budget", r.Limit.Human())
 	}

@@ -260,8 +260,12 @@ func ptr[T any](v T) *T { return &v }
 // process is a new process of a user.
 func (w *world) process(uid uint32, exe string) arbiter.Process {
 	w.pid++
+	groups := []string{"users"}
+	if uid == eve || uid == ann {
+		groups = append(groups, "students")
+	}
 	return arbiter.Process{PID: w.pid, StartTicks: uint64(w.pid) * 10, UID: uid, GID: uid,
-		User: map[uint32]string{0: "root", 1000: "bob", 1001: "eve"}[uid], Exe: "/usr/bin/" + exe,
+		User: map[uint32]string{0: "root", bob: "bob", eve: "eve", ann: "ann"}[uid], Groups: groups, Exe: "/usr/bin/" + exe,
 		Command: exe + " --run", Cgroup: "/user.slice"}
 }
 

@@ -149,19 +149,21 @@ func (a *Arbiter) shareFor(j *job) *shared {
 	if j.detached {
 		return nil
 	}
-	key := sharedKey{scope: j.rule.scope, match: j.rule.match}
-	label := ""
+	key := sharedKey{scope: j.rule.scope, rule: j.rule.key}
+	who := ""
 	switch j.rule.scope {
 	case ScopeUser:
-		key.uid, label = p.UID, fmt.Sprintf("user %s's", plain(cmp.Or(p.User, fmt.Sprint(p.UID))))
+		key.uid, who = p.UID, "user "+plain(cmp.Or(p.User, fmt.Sprint(p.UID)))
 	case ScopeCgroup:
-		key.cgroup, label = p.Cgroup, fmt.Sprintf("cgroup %s's", plain(p.Cgroup))
+		key.cgroup, who = p.Cgroup, "cgroup "+plain(p.Cgroup)
+	case ScopeRule:
+		who = j.rule.key.String()
 	default:
 		return nil
 	}
 	s := a.shareds[key]
 	if s == nil {
-		s = &shared{key: key, label: label, budget: a.ledger.OpenBudget(nil)}
+		s = &shared{key: key, who: who, budget: a.ledger.OpenBudget(nil)}
 		s.budget.Owner = s
 		a.shareds[key] = s
 	}

@@ -40,7 +40,8 @@ type universe struct {
 	leases    []*modelLease
 	jobs      []*modelJob
 	unmanaged map[int]accounting.Bytes
-	shared    map[int]accounting.Bytes // eve's budget
+	shared    map[int]accounting.Bytes // the budget of the students
+	users     []uint32
 	last      map[arbiter.LeaseID]accounting.Bytes
 	deficit   map[int]accounting.Bytes // by how much each device is over
 	mins      bool
@@ -49,15 +50,28 @@ type universe struct {
 
 const (
 	bob = 1000
-	eve = 1001 // has a budget over all that she runs
+	eve = 1001 // has a budget over all that she runs, or
+	ann = 1002 // one that she shares with eve
 )
+
+// student tells whose programs share a budget: ann is there only where the rule is for both.
+func student(uid uint32) bool { return uid == eve || uid == ann }
+
+// sharing is the rule by which the students share, and who uses the machine.
+func sharing(together bool, most arbiter.Size) (arbiter.Rule, []uint32) {
+	if together {
+		return arbiter.Rule{Match: arbiter.Match{Group: "students"}, Scope: ptr(arbiter.ScopeRule), Max: &most}, []uint32{bob, eve, ann}
+	}
+	return arbiter.Rule{Match: arbiter.Match{User: "eve"}, Scope: ptr(arbiter.ScopeUser), Max: &most}, []uint32{bob, eve}
+}
 
 var totals = []accounting.Bytes{1000, 400}
 
 func newUniverse(t *rapid.T, tb testing.TB, mins bool) *universe {
 	p := exact(unlimited())
-	p.Rules = []arbiter.Rule{{Match: arbiter.Match{User: "eve"}, Scope: ptr(arbiter.ScopeUser), Max: ptr(size(500))}}
-	u := &universe{world: newWorld(tb, p, totals...), t: t, mins: mins}
+	rule, users := sharing(rapid.Bool().Draw(t, "one budget for all students"), size(500))
+	p.Rules = []arbiter.Rule{rule}
+	u := &universe{world: newWorld(tb, p, totals...), t: t, mins: mins, users: users}
 	u.unmanaged = map[int]accounting.Bytes{}
 	u.shared = map[int]accounting.Bytes{0: 500, 1: 400}
 	return u
@@ -82,7 +96,7 @@ func (u *universe) pick(t *rapid.T) *modelLease {
 
 // open starts a process, in a job or bare, and attaches it to one device or both.
 func (u *universe) open(t *rapid.T) *modelLease {
-	uid := rapid.SampledFrom([]uint32{bob, eve}).Draw(t, "uid")
+	uid := rapid.SampledFrom(u.users).Draw(t, "uid")
 	j := &modelJob{uid: uid, max: map[int]accounting.Bytes{}}
 	joinable := slices.DeleteFunc(slices.Clone(u.jobs), func(j *modelJob) bool { return j.closed })
 	if len(joinable) > 0 && rapid.Bool().Draw(t, "join") {
@@ -100,7 +114,7 @@ func (u *universe) open(t *rapid.T) *modelLease {
 }
 
 func (u *universe) openJob(t *rapid.T) {
-	j := &modelJob{uid: rapid.SampledFrom([]uint32{bob, eve}).Draw(t, "uid"), max: map[int]accounting.Bytes{}}
+	j := &modelJob{uid: rapid.SampledFrom(u.users).Draw(t, "uid"), max: map[int]accounting.Bytes{}}
 	r := arbiter.JobRequest{Process: u.process(j.uid, "gpuarb"), NoWait: true}
 	if rapid.Bool().Draw(t, "limited") {
 		most := amount(t, 400)
@@ -170,7 +184,7 @@ func (u *universe) judge(t *rapid.T, l *modelLease, n accounting.Bytes, o arbite
 	if u.mins || o.Reason == arbiter.ReasonTooLarge {
 		return
 	}
-	var job, user, all accounting.Bytes
+	var job, students, all accounting.Bytes
 	for _, x := range u.leases {
 		if x.rubbish {
 			return
@@ -185,12 +199,12 @@ func (u *universe) judge(t *rapid.T, l *modelLease, n accounting.Bytes, o arbite
 		if x.job == l.job {
 			job += x.used + x.excess()
 		}
-		if x.job.uid == l.job.uid {
-			user += x.used + x.excess()
+		if student(x.job.uid) {
+			students += x.used + x.excess()
 		}
 	}
 	used := map[arbiter.Reason]accounting.Bytes{
-		arbiter.ReasonOverBudget: job, arbiter.ReasonSharedFull: user, arbiter.ReasonDeviceFull: all,
+		arbiter.ReasonOverBudget: job, arbiter.ReasonSharedFull: students, arbiter.ReasonDeviceFull: all,
 	}[o.Reason]
 	// What a lease has idle it may spend, also where the capacity fell below the sum.
 	if want := max(o.Limit.Less(used), l.word.idle()); o.Remaining != want || n <= want {

@@ -132,7 +132,7 @@ func (a *Arbiter) heldBy(now time.Time, t *ticket, d *device, at limits) string 
 	case atShared:
 		s := t.job.shared
 		names := a.holders(now, d, owners(s.budget.Leases(d.Index)), false)
-		return fmt.Sprintf("of %s %s budget, %s", s.label, s.limits(d).Max.Human(), cmp.Or(names, "nothing is free"))
+		return fmt.Sprintf("of %s, %s", s.named(s.limits(d).Max), cmp.Or(names, "nothing is free"))
 	}
 	names := a.holders(now, d, a.leasesOn(d), true)
 	if names == "" {

@@ -13,7 +13,7 @@ type Reason uint8
 const (
 	ReasonNone       Reason = iota
 	ReasonOverBudget        // more than the budget of the process or job has left
-	ReasonSharedFull        // a budget shared with others (user, cgroup) has no room
+	ReasonSharedFull        // a budget shared with others (user, cgroup, rule) has no room
 	ReasonDeviceFull        // the device has no room
 	ReasonTooLarge          // larger than could ever fit
 	ReasonStreams           // streams.max reached

@@ -152,7 +152,10 @@ func (a *Arbiter) overEvent(now time.Time, p place, kind Kind) {
 	case *job:
 		e.UID, e.Job, whose = owner.request.Process.UID, owner.id, fmt.Sprintf("job %d", owner.id)
 	case *shared:
-		whose = owner.label + " budget"
+		whose = owner.who + "'s budget"
+		if owner.key.scope == ScopeRule {
+			whose = "the budget shared by " + owner.who
+		}
 	}
 	if kind == EventOver {
 		e.Text = fmt.Sprintf("%s holds %s on GPU %d, more than its limit of %s: it gets nothing new until it is under",

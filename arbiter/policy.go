@@ -55,6 +55,7 @@ const (
 	ScopeProcess Scope = "process"
 	ScopeUser    Scope = "user"
 	ScopeCgroup  Scope = "cgroup"
+	ScopeRule    Scope = "rule"   // all that the rule matches
 	ScopeThread  Scope = "thread" // of slots alone
 )
 
@@ -90,6 +91,7 @@ type Limits struct {
 // the policy's defaults.
 type Rule struct {
 	Name       string // for messages, such as "rule 2"; may be empty
+	Key        string // the name that it was given: it is the same rule as before where that is the same; "": where Match is
 	Match      Match
 	Min, Max   *Size
 	StreamsMax *int // below 1 becomes 1

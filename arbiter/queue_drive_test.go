@@ -19,6 +19,7 @@ type drive struct {
 	*world
 	*reference
 	rng      *rand.Rand
+	users    []uint32
 	arrivals int
 	seed     uint64
 	steps    int
@@ -36,11 +37,10 @@ func newDrive(t testing.TB, seed uint64) *drive {
 	scope := []arbiter.Scope{arbiter.ScopeJob, arbiter.ScopeJob, arbiter.ScopeProcess, arbiter.ScopeThread}[rng.IntN(4)]
 	p := exact(unlimited())
 	p.AgeAfter, p.DeadlockGrace = time.Minute, 2*time.Second
-	p.Rules = []arbiter.Rule{
-		{Match: arbiter.Match{User: "eve"}, Scope: ptr(arbiter.ScopeUser), Max: ptr(size(60)), OnFull: ptr(arbiter.OnFullWait)},
-		{Match: arbiter.Match{Exe: "waiter"}, OnFull: ptr(arbiter.OnFullWait)},
-	}
-	d := &drive{rng: rng, seed: seed, reference: &reference{scope: scope, age: time.Minute, grace: 2 * time.Second, shared: 60, now: start}}
+	students, users := sharing(rng.IntN(2) == 0, size(60))
+	students.OnFull = ptr(arbiter.OnFullWait)
+	p.Rules = []arbiter.Rule{students, {Match: arbiter.Match{Exe: "waiter"}, OnFull: ptr(arbiter.OnFullWait)}}
+	d := &drive{rng: rng, seed: seed, users: users, reference: &reference{scope: scope, age: time.Minute, grace: 2 * time.Second, shared: 60, now: start}}
 	totals := []accounting.Bytes{100, 80}
 	if rng.IntN(4) > 0 { // few have to wait
 		totals = []accounting.Bytes{300, 200}
@@ -186,7 +186,7 @@ func (d *drive) openSession() {
 	} else {
 		uid, exe := d.user()
 		req.Process = d.process(uid, exe)
-		j = &refJob{uid: uid, closed: true, wait: exe == "waiter" || uid == eve, max: accounting.Max, timeout: 10 * time.Minute}
+		j = &refJob{uid: uid, closed: true, wait: exe == "waiter" || student(uid), max: accounting.Max, timeout: 10 * time.Minute}
 		d.jobs = append(d.jobs, j)
 	}
 	s := &refSession{job: j}
@@ -209,7 +209,11 @@ func (d *drive) openSession() {
 }
 
 func (d *drive) user() (uint32, string) {
-	return []uint32{bob, bob, eve}[d.rng.IntN(3)], []string{"waiter", "waiter", "x"}[d.rng.IntN(3)]
+	uid := uint32(bob)
+	if d.rng.IntN(3) == 0 {
+		uid = d.users[1+d.rng.IntN(len(d.users)-1)]
+	}
+	return uid, []string{"waiter", "waiter", "x"}[d.rng.IntN(3)]
 }
 
 func (d *drive) openJob() {
@@ -217,7 +221,7 @@ func (d *drive) openJob() {
 		return
 	}
 	uid, exe := d.user()
-	j := &refJob{uid: uid, run: true, pending: true, wait: exe == "waiter" || uid == eve, max: accounting.Max}
+	j := &refJob{uid: uid, run: true, pending: true, wait: exe == "waiter" || student(uid), max: accounting.Max}
 	req := arbiter.JobRequest{}
 	if d.rng.IntN(8) == 0 {
 		j.uid, j.wait = 0, exe == "waiter"
@@ -233,7 +237,7 @@ func (d *drive) openJob() {
 		} else {
 			j.max = j.min + accounting.Bytes(d.rng.IntN(40))
 		}
-		if j.uid == eve {
+		if student(j.uid) {
 			j.max = min(j.max, d.shared)
 		}
 		req.Max = ptr(size(j.max))

@@ -94,12 +94,12 @@ func (m *ifOthers) lacks(t *refTicket, d *refDevice) (slot, bytes, share bool) {
 	var all, eves accounting.Bytes
 	for _, s := range m.stuck {
 		all += m.held(s, d)
-		if s.uid == eve {
+		if student(s.uid) {
 			eves += m.held(s, d)
 		}
 	}
 	bytes = grow > 0 && grow+all > d.total
-	share = grow > 0 && j.uid == eve && grow+eves > min(m.r.shared, d.total)
+	share = grow > 0 && student(j.uid) && grow+eves > min(m.r.shared, d.total)
 	return m.lacksSlot(t, d), bytes, share
 }
 
@@ -181,7 +181,7 @@ func (m *ifOthers) barred(t *refTicket, behind lines) bool {
 		b := behind[d.index]
 		n := m.r.look(t, d, bars{})
 		grows := m.growsNow(t, d)
-		stopped := n.enters && b.keepOut(t) || grows && (b.bytes || m.r.fresh(t.job) && b.fresh || t.job.uid == eve && b.shared)
+		stopped := n.enters && b.keepOut(t) || grows && (b.bytes || m.r.fresh(t.job) && b.fresh || student(t.job.uid) && b.shared)
 		if stopped != t.any {
 			return stopped
 		}
@@ -204,7 +204,7 @@ func (m *ifOthers) waitsFor(t *refTicket, j *refJob) bool {
 	}
 	for _, d := range m.r.spots(t) {
 		slot, bytes, share := m.lacks(t, d)
-		if (bytes || share && j.uid == eve) && m.held(j, d) > 0 {
+		if (bytes || share && student(j.uid)) && m.held(j, d) > 0 {
 			return true
 		}
 		if slot && slices.ContainsFunc(m.stuckHolders(d), func(h refHolder) bool { return h.job == j }) {

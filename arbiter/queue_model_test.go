@@ -86,7 +86,7 @@ type reference struct {
 	scope   arbiter.Scope
 	age     time.Duration
 	grace   time.Duration
-	shared  accounting.Bytes // the budget of user eve
+	shared  accounting.Bytes // the budget of the students
 	devices []*refDevice
 	jobs    []*refJob
 	tickets []*refTicket // by arrival
@@ -138,7 +138,7 @@ func (r *reference) changed() {
 }
 
 // count looks at everybody on a device: who has a slot, what is left of its bytes, and what
-// of the budget that all of eve's share.
+// of the budget that all of the students' share.
 func (r *reference) count(d *refDevice) *refDevice {
 	if d.known {
 		return d
@@ -148,7 +148,7 @@ func (r *reference) count(d *refDevice) *refDevice {
 	for _, j := range r.jobs {
 		n := committed(j, d)
 		all += n
-		if j.uid == eve {
+		if student(j.uid) {
 			eves += n
 		}
 	}
@@ -317,7 +317,7 @@ func (r *reference) look(t *refTicket, d *refDevice, b bars) (n need) {
 	if grow > 0 {
 		n.hardBytes = grow > r.count(d).room
 		n.bytes = n.hardBytes || b.bytes || r.fresh(j) && b.fresh
-		if j.uid == eve {
+		if student(j.uid) {
 			n.hardShared = grow > r.count(d).eves
 			n.shared = n.hardShared || b.shared
 		}
@@ -339,7 +339,7 @@ func (r *reference) never(t *refTicket) arbiter.Reason {
 	}
 	d, j := t.lease.device, t.job
 	most := min(j.max, d.total)
-	if j.uid == eve {
+	if student(j.uid) {
 		most = min(most, r.shared)
 	}
 	switch {
@@ -402,7 +402,7 @@ func (r *reference) judge(t *refTicket, behind lines) (needs []need, at *refDevi
 	ok = !t.any
 	for _, d := range spots {
 		b := behind[d.index]
-		if t.job.uid != eve {
+		if !student(t.job.uid) {
 			b.shared = false
 		}
 		n := r.look(t, d, b)
@@ -478,7 +478,7 @@ func (r *reference) barAll(t *refTicket, needs []need, behind lines) {
 	for i, d := range r.spots(t) {
 		b := behind[d.index]
 		add := r.behind(t, needs, i)
-		add.shared = add.shared && t.job.uid == eve
+		add.shared = add.shared && student(t.job.uid)
 		b.add(add)
 		behind[d.index] = b
 	}

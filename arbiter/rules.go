@@ -11,7 +11,7 @@ import (
 // ruled is what the configuration gives to a process.
 type ruled struct {
 	name     string // for messages: `rule 2 (user student)`, or "the defaults"
-	match    Match
+	key      ruleKey
 	min, max Size
 	streams  int
 	scope    Scope
@@ -23,6 +23,24 @@ type ruled struct {
 	slotScope Scope
 	reserve   accounting.Bytes // for each stream
 	hostMax   *accounting.Bytes
+}
+
+// ruleKey says which rule it is, wherever in the configuration it stands: one that has a
+// name goes by that, another by what it matches. The zero key is the defaults'.
+type ruleKey struct {
+	name  string
+	match Match
+}
+
+// String is how people call the rule.
+func (k ruleKey) String() string {
+	switch {
+	case k.name != "":
+		return "rule " + k.name
+	case k.match == (Match{}):
+		return "the defaults"
+	}
+	return "the rule for " + plain(k.match.String())
 }
 
 // ruleFor returns what the first matching rule gives, over the defaults.
@@ -54,7 +72,10 @@ func (r *ruled) apply(rule *Rule, i int) {
 	if name == "" {
 		name = fmt.Sprintf("rule %d", i+1)
 	}
-	r.name, r.match = fmt.Sprintf("%s (%s)", name, rule.Match), rule.Match
+	r.name, r.key = fmt.Sprintf("%s (%s)", name, rule.Match), ruleKey{name: rule.Key}
+	if rule.Key == "" {
+		r.key.match = rule.Match
+	}
 	put(&r.min, rule.Min)
 	put(&r.max, rule.Max)
 	put(&r.streams, rule.StreamsMax)
@@ -87,7 +108,7 @@ func (p Policy) normal() Policy {
 		d.StreamsMax = DefaultStreams
 	}
 	switch d.Scope {
-	case ScopeProcess, ScopeUser, ScopeCgroup:
+	case ScopeProcess, ScopeUser, ScopeCgroup, ScopeRule:
 	default:
 		d.Scope = ScopeJob
 	}

@@ -37,6 +37,7 @@ func (a *Arbiter) Snapshot(now time.Time) accounting.Snapshot {
 	a.queueStats(now, &s.Stats)
 	s.Processes = a.processStates()
 	s.Jobs = a.jobStates()
+	s.Budgets = a.budgetStates()
 	s.Stats.Clients = uint64(len(s.Processes))
 	s.Stats.Leases = uint64(len(leases))
 	return s
@@ -53,6 +54,9 @@ func (a *Arbiter) leaseState(to *accounting.LeaseState, l *lease, now time.Time)
 		Streams: l.sum.Streams(), StreamsMax: l.sum.StreamsMax(), Contexts: l.contexts,
 		Job: uint64(l.session.job.id), AgeSeconds: max(0, int64(now.Sub(l.opened)/time.Second)),
 		Admitted: l.admitted, Denied: l.denied, AtMax: l.atMax, Command: p.Command,
+	}
+	if sh := l.session.job.shared; sh != nil {
+		to.Shared = sh.who
 	}
 	to.Slot = l.slot != nil || l.makers.slots > 0
 	a.activity(to, l, now)
@@ -250,6 +254,38 @@ func (a *Arbiter) jobStates() []accounting.JobState {
 			on = append(on, j.deviceState(d))
 		}
 		to.Devices = on[first:len(on):len(on)]
+	}
+	return states
+}
+
+// budgetStates describes the budgets that jobs share, by name, after the leases were looked at.
+func (a *Arbiter) budgetStates() []accounting.BudgetState {
+	states := make([]accounting.BudgetState, 0, len(a.shareds))
+	at := make(map[*shared]*accounting.BudgetState, len(a.shareds))
+	for _, s := range slices.SortedFunc(maps.Values(a.shareds), func(x, y *shared) int {
+		return cmp.Or(cmp.Compare(x.who, y.who), cmp.Compare(x.key.rule.String(), y.key.rule.String()))
+	}) {
+		states = append(states, accounting.BudgetState{Name: s.who, Rule: s.key.rule.String(), Scope: string(s.key.scope),
+			UID: s.key.uid, Cgroup: s.key.cgroup, Devices: make([]accounting.BudgetDeviceState, len(a.devices))})
+		to := &states[len(states)-1]
+		for i, d := range a.devices {
+			l := s.budget.Limits(d.Index)
+			to.Devices[i] = accounting.BudgetDeviceState{Device: d.Index, Min: l.Min, Max: l.Max, Over: s.budget.Over(d.Index)}
+		}
+		at[s] = to
+	}
+	for _, j := range a.sortedJobs() {
+		to := at[j.shared]
+		if j.shared == nil || to == nil {
+			continue
+		}
+		to.Jobs = append(to.Jobs, uint64(j.id))
+		for _, s := range j.sessions {
+			for _, l := range s.leases {
+				i := slices.Index(a.devices, l.device)
+				to.Devices[i].Used = to.Devices[i].Used.Plus(l.seen)
+			}
+		}
 	}
 	return states
 }

@@ -1,6 +1,7 @@
 package arbiter
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -50,11 +51,11 @@ func (d *device) grantable() accounting.Bytes { return d.Total.Less(d.reserve())
 // reserve is what is never granted to anybody.
 func (d *device) reserve() accounting.Bytes { return min(d.rule.Reserve.Of(d.Total), d.Total) }
 
-// shared is a budget of a rule whose scope is "user" or "cgroup".
+// shared is a budget of a rule whose scope is "user", "cgroup" or "rule".
 type shared struct {
 	key    sharedKey
 	rule   ruled
-	label  string // "user bob's"
+	who    string // "user bob", "cgroup /a.slice", "rule students"
 	budget *accounting.Budget
 	lines  map[*device]*line // those that wait for its bytes
 }
@@ -63,9 +64,17 @@ type shared struct {
 // reload that only moves the rule.
 type sharedKey struct {
 	scope  Scope
-	match  Match
+	rule   ruleKey
 	uid    uint32
 	cgroup string
+}
+
+// named is the budget in a sentence, with its limit: "user bob's 1 GiB budget".
+func (s *shared) named(limit accounting.Bytes) string {
+	if s.key.scope == ScopeRule {
+		return fmt.Sprintf("the %s budget shared by %s", limit.Human(), s.who)
+	}
+	return fmt.Sprintf("%s's %s budget", s.who, limit.Human())
 }
 
 // job is what one `gpuarb run` started, or one bare process.

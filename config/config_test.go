@@ -45,8 +45,9 @@ context_reserve = "300MiB"
 match = { vendor = "nvidia", uuid = "GPU-1", pci = "0000:01:00.0" }
 
 [[rule]]
+name = "students"
 match.user = "student"
-scope = "user"
+scope = "rule"
 memory.max = 8_589_934_592
 
 [[rule]]
@@ -124,13 +125,14 @@ func TestParseEverything(t *testing.T) {
 	}
 	want.Policy.Rules = []arbiter.Rule{
 		{
-			Name:  "rule 1 (f.toml:32)",
+			Name:  "rule students (f.toml:32)",
+			Key:   "students",
 			Match: arbiter.Match{User: "student"},
-			Scope: ptr(arbiter.ScopeUser),
+			Scope: ptr(arbiter.ScopeRule),
 			Max:   &arbiter.Size{Bytes: accounting.Bytes(8 << 30)},
 		},
 		{
-			Name: "rule 2 (f.toml:37)",
+			Name: "rule 2 (f.toml:38)",
 			Match: arbiter.Match{
 				Group: "lab", Exe: "/usr/bin/python*", Command: "*train*",
 				Cgroup: "/user.slice/*", Unit: "a.service", Container: "c1",

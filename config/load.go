@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"github.com/gpuarb/gpuarb/arbiter"
 )
@@ -91,7 +92,8 @@ func set[T any](to *T, given *T) {
 
 func (l *loader) takeRule(d *draft) {
 	l.config.Policy.Rules = append(l.config.Policy.Rules, arbiter.Rule{
-		Name:       fmt.Sprintf("rule %d (%s:%d)", len(l.rules)+1, filepath.Base(d.file), d.line),
+		Name:       fmt.Sprintf("rule %s (%s:%d)", cmp.Or(d.name, strconv.Itoa(len(l.rules)+1)), filepath.Base(d.file), d.line),
+		Key:        d.name,
 		Match:      d.match,
 		Min:        d.min,
 		Max:        d.max,
@@ -141,7 +143,14 @@ func (l *loader) finish() (*Config, error) {
 			l.checkOrder(d, limits.Min, limits.Max)
 		}
 	}
+	named := map[string]*draft{}
 	for _, d := range l.rules {
+		if first := named[d.name]; d.name != "" && first != nil {
+			l.mistakes = append(l.mistakes, Mistake{d.file, d.lines["name"], fmt.Sprintf(
+				"name: %q is the name of the rule at %s:%d already", d.name, first.file, first.line)})
+		} else {
+			named[d.name] = d
+		}
 		min, max := limits.Min, limits.Max
 		set(&min, d.min)
 		set(&max, d.max)

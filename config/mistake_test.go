@@ -14,7 +14,7 @@ func TestMistakes(t *testing.T) {
 			"[defaults]\nmemory.max = true\nmemory.min = 1.5\nscope = 3\nstreams.max = \"8\"\non_loss = \"ajar\"\n[[device]]\nmatch.index = -1\nmatch.vendor = \"voodoo\"\nreserve = [1]",
 			`f.toml:3: memory.max: must be a size ("4GiB", "25%", "max" or a number of bytes), not true
 f.toml:4: memory.min: must be a size ("4GiB", "25%", "max" or a number of bytes), not 1.5
-f.toml:5: scope: must be "job" or "process" or "user" or "cgroup", not 3
+f.toml:5: scope: must be "job" or "process" or "user" or "cgroup" or "rule", not 3
 f.toml:6: streams.max: must be an integer, not "8"
 f.toml:7: on_loss: must be "open" or "closed", not "ajar"
 f.toml:9: match.index: must be from 0 to 65536, not -1
@@ -100,6 +100,13 @@ f.toml:12: stream_reserve: cannot be "max": nothing would be left; write a size 
 			`f.toml:3: memory.min (2GiB) is more than memory.max (1GiB)
 f.toml:7: memory.min (60%) is more than memory.max (50%)
 f.toml:11: memory.min (2GiB) is more than memory.max (512MiB)`,
+		},
+		"names of rules": {
+			"[[rule]]\nname = \"a b\"\n[[rule]]\nname = 3\n[[rule]]\nname = \"a\"\n[[rule]]\nname = \"a\"\n[defaults]\nname = \"a\"",
+			`f.toml:3: name: must be a word of at most 64 letters, digits, _, . and -, not "a b"
+f.toml:5: name: must be a word of at most 64 letters, digits, _, . and -, not 3
+f.toml:9: name: "a" is the name of the rule at f.toml:6 already
+f.toml:11: unknown key "name" in [defaults]; known are DEFAULTS`,
 		},
 		"syntax": {"[defaults\n", `f.toml:2: no valid TOML: SYNTAX`},
 		"a key twice": {

@@ -32,6 +32,7 @@ type draft struct {
 	lines map[string]int // of each key
 
 	version *int
+	name    string
 	match   arbiter.Match
 	min     *arbiter.Size
 	max     *arbiter.Size
@@ -101,6 +102,7 @@ var (
 		"deadlock_grace":  belongs("[defaults]"),
 		"charge_overhead": belongs("[defaults]"),
 		"context_reserve": belongs("[defaults] or in a [[device]]"),
+		"name":            readName,
 		"match.user":      func(d *draft, v value) error { return readGlob(&d.match.User, v) },
 		"match.group":     func(d *draft, v value) error { return readGlob(&d.match.Group, v) },
 		"match.exe":       func(d *draft, v value) error { return readGlob(&d.match.Exe, v) },

@@ -36,6 +36,7 @@ func (c *Config) String() string {
 	}
 	for _, rule := range c.Policy.Rules {
 		b.WriteString("\n[[rule]]\n")
+		writeText(&b, "name", rule.Key)
 		writeMatch(&b, rule.Match)
 		writeLimits(&b, rule)
 	}

@@ -81,7 +81,8 @@ func quoted(words []string) []string {
 }
 
 func readScope(d *draft, v value) error {
-	word, err := readWord(v, string(arbiter.ScopeJob), string(arbiter.ScopeProcess), string(arbiter.ScopeUser), string(arbiter.ScopeCgroup))
+	word, err := readWord(v, string(arbiter.ScopeJob), string(arbiter.ScopeProcess), string(arbiter.ScopeUser),
+		string(arbiter.ScopeCgroup), string(arbiter.ScopeRule))
 	if err == nil {
 		scope := arbiter.Scope(word)
 		d.scope = &scope
@@ -96,6 +97,17 @@ func readOnLoss(d *draft, v value) error {
 		d.onLoss = &loss
 	}
 	return err
+}
+
+// ruleName is what a rule may be called: one word on a command line.
+var ruleName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
+
+func readName(d *draft, v value) error {
+	if v.kind != unstable.String || !ruleName.MatchString(v.text) {
+		return v.wrongType("a word of at most 64 letters, digits, _, . and -")
+	}
+	d.name = v.text
+	return nil
 }
 
 func readVendor(d *draft, v value) error {

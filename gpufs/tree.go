@@ -118,6 +118,7 @@ func (b *builder) root() *directory {
 		return err
 	}
 	entries := []entry{
+		{name: "budgets", text: rendered(report.Budgets)},
 		{name: "devices", dir: &directory{changing: true, list: b.devices, find: b.findDevice}},
 		{name: "jobs", dir: &directory{changing: true, list: b.jobs, find: b.findJob}},
 		{name: "leases", text: rendered(report.Leases)},

@@ -81,7 +81,7 @@ const (
 	StatusDeviceFull   Status = 2  // the device has no room
 	StatusTooLarge     Status = 3  // larger than could ever fit
 	StatusStreams      Status = 4  // streams.max reached
-	StatusSharedFull   Status = 5  // a budget shared with others (user, cgroup) has no room
+	StatusSharedFull   Status = 5  // a budget shared with others (user, cgroup, rule) has no room
 	StatusDeviceLost   Status = 6  // the device fell off the bus
 	StatusDenied       Status = 7  // asked for more than a rule allows
 	StatusBusy         Status = 8  // it would have to wait, and is not to

@@ -20,7 +20,7 @@ func (a *app) printJSON(v any) error {
 func (a *app) psCommand() *cobra.Command {
 	return a.jsonFlag(&cobra.Command{
 		Use:   "ps",
-		Short: "show who holds what, one line per lease, as /gpu/leases",
+		Short: "show who holds what, one line per lease, as /gpu/leases; below it the budgets that several share, as /gpu/budgets",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			snapshot, err := a.snapshot()
@@ -30,7 +30,13 @@ func (a *app) psCommand() *cobra.Command {
 			case a.json:
 				return report.LeasesJSON(a.stdout, snapshot)
 			}
-			return report.Leases(a.stdout, snapshot)
+			if err := report.Leases(a.stdout, snapshot); err != nil || len(snapshot.Budgets) == 0 {
+				return err
+			}
+			if _, err := fmt.Fprintln(a.stdout); err != nil {
+				return err
+			}
+			return report.Budgets(a.stdout, snapshot)
 		},
 	})
 }

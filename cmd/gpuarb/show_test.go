@@ -181,7 +181,7 @@ func TestConfigCheck(t *testing.T) {
 	}{
 		{"schema_version = 1", 0, "FILE: no mistakes\n", ""},
 		{"schema_version = 1\n[defaults]\nscope = \"x\"\npriority = 1.5", 78, "",
-			"FILE:3: scope: must be \"job\" or \"process\" or \"user\" or \"cgroup\", not \"x\"\n" +
+			"FILE:3: scope: must be \"job\" or \"process\" or \"user\" or \"cgroup\" or \"rule\", not \"x\"\n" +
 				"FILE:4: priority: must be an integer, not 1.5\ngpuarb: 2 mistakes in the configuration\n"},
 	} {
 		if err := os.WriteFile(file, []byte(c.text), 0o644); err != nil {

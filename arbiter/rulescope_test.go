@@ -1,0 +1,115 @@
+package arbiter_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+)
+
+// students is a policy in which all of a group share a quarter of each device.
+func students(rules ...arbiter.Rule) arbiter.Policy {
+	p := exact(unlimited())
+	p.Rules = append(rules, arbiter.Rule{Key: "students", Match: arbiter.Match{Group: "students"},
+		Scope: ptr(arbiter.ScopeRule), Max: &arbiter.Size{PerMille: 250}})
+	return p
+}
+
+// TestOneBudgetForARule: whoever the rule matches takes from the same budget, on each device
+// by itself, and nobody else does.
+func TestOneBudgetForARule(t *testing.T) {
+	w := newWorld(t, students(), 8*gib, 4*gib)
+	one := w.clientOf(w.process(eve, "a"), 0, 0)
+	two := w.clientOf(w.process(ann, "b"), 0, 0)
+	other := w.clientOf(w.process(bob, "c"), 0, 0)
+	one.must(gib)
+	two.must(gib)
+	o := two.alloc(1)
+	if o.Granted || o.Reason != arbiter.ReasonSharedFull || o.Limit != 2*gib || o.Remaining != 0 ||
+		!strings.Contains(o.Explain, "0 bytes left of the 2 GiB budget shared by rule students; holds: eve's a[") {
+		t.Errorf("%+v", o)
+	}
+	two.on(1).must(gib)
+	if o := one.on(1).alloc(1); o.Granted {
+		t.Errorf("more than a quarter of the second device: %+v", o)
+	}
+	other.must(6 * gib)
+	one.free(gib)
+	two.must(gib)
+}
+
+// TestARuleIsTheSameElsewhere: a rule that moves, or that is known by its name and matches
+// others from now on, keeps its budget; so nobody has room for a second one meanwhile.
+func TestARuleIsTheSameElsewhere(t *testing.T) {
+	w := newWorld(t, students(), 8*gib)
+	one, two := w.clientOf(w.process(eve, "a"), 0, 0), w.clientOf(w.process(ann, "b"), 0, 0)
+	one.must(gib)
+	first := arbiter.Rule{Match: arbiter.Match{User: "bob"}, Max: ptr(size(gib))}
+	w.arb.SetPolicy(w.now, students(first))
+	two.must(gib)
+	if o := two.alloc(1); o.Reason != arbiter.ReasonSharedFull {
+		t.Errorf("after a rule came before it: %+v", o)
+	}
+	p := students()
+	p.Rules[0].Match = arbiter.Match{User: "[ae]*"}
+	p.Rules[0].Max = ptr(size(3 * gib))
+	w.arb.SetPolicy(w.now, p)
+	two.must(gib)
+	if o := one.alloc(1); o.Reason != arbiter.ReasonSharedFull || o.Limit != 3*gib {
+		t.Errorf("after it matched by other words: %+v", o)
+	}
+	if b := w.arb.Snapshot(w.now).Budgets; len(b) != 1 || b[0].Name != "rule students" || b[0].Devices[0].Used != 3*gib {
+		t.Errorf("%+v", b)
+	}
+	p.Rules[0].Match = arbiter.Match{User: "ann"} // eve's programs leave it
+	w.arb.SetPolicy(w.now, p)
+	one.must(gib)
+	if b := w.arb.Snapshot(w.now).Budgets; len(b) != 1 || b[0].Devices[0].Used != 2*gib {
+		t.Errorf("%+v", b)
+	}
+	w.arb.SetPolicy(w.now, exact(unlimited()))
+	if b := w.arb.Snapshot(w.now).Budgets; len(b) != 0 {
+		t.Errorf("no rule, and a budget: %+v", b)
+	}
+}
+
+// TestARestartKeepsTheRulesBudget: what was held before counts, whichever lease comes back first.
+func TestARestartKeepsTheRulesBudget(t *testing.T) {
+	w := newWorld(t, students(), 8*gib)
+	for i, uid := range []uint32{eve, ann} {
+		p := w.process(uid, "a")
+		job := arbiter.JobID(0)
+		if i == 0 {
+			job = 7
+			if err := w.arb.RestoreJob(w.now, arbiter.RestoredJob{ID: job, Request: arbiter.JobRequest{Process: p}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, ids, err := w.arb.Restore(w.now, arbiter.RestoredSession{Process: p, Job: job, Leases: []arbiter.RestoredLease{{Granted: gib}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.words.add(ids[0], gib, 0)
+	}
+	w.arb.Tick(w.now)
+	if o := w.clientOf(w.process(ann, "b"), 0, 0).alloc(1); o.Reason != arbiter.ReasonSharedFull {
+		t.Errorf("%+v", o)
+	}
+	row := w.arb.Snapshot(w.now).Budgets[0]
+	if row.Scope != "rule" || row.Devices[0].Max != 2*gib || row.Devices[0].Used != 2*gib || len(row.Jobs) != 3 {
+		t.Errorf("%+v", row)
+	}
+}
+
+// TestLeaseNamesItsSharedBudget: whose budget a row's BUDGET is.
+func TestLeaseNamesItsSharedBudget(t *testing.T) {
+	w := newWorld(t, students(), 8*gib)
+	w.clientOf(w.process(eve, "a"), 0, 0).must(1)
+	w.clientOf(w.process(bob, "b"), 0, 0).must(1)
+	leases := w.arb.Snapshot(w.now).Leases
+	if i := slices.IndexFunc(leases, func(l accounting.LeaseState) bool { return l.UID == eve }); leases[i].Shared != "rule students" || leases[1-i].Shared != "" {
+		t.Errorf("%+v", leases)
+	}
+}

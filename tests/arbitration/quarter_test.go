@@ -1,0 +1,102 @@
+package arbitration
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// Three students and the users and groups that they are; nobody has to know their names.
+const (
+	anne, bert, carl, teacher = 61001, 61002, 61003, 61004
+	class                     = 61100
+)
+
+// quarter is the configuration by which the class has a quarter of each device together.
+const quarter = `schema_version = 1
+[[rule]]
+name = "students"
+match.group = "61100"
+scope = "rule"
+memory.max = "25%"
+`
+
+// shared is the one budget that is shared, on a device.
+func shared(m *rig.Machine, device int) accounting.BudgetDeviceState {
+	m.T.Helper()
+	s := m.Snapshot()
+	if len(s.Budgets) != 1 || s.Budgets[0].Name != "rule students" || s.Budgets[0].Scope != "rule" {
+		m.T.Fatalf("%+v", s.Budgets)
+	}
+	return s.Budgets[0].Devices[device]
+}
+
+// TestThreeUsersShareAQuarter: what one of them holds the others cannot have, whatever they
+// are started by; who is none of them has the rest. So it stays when the daemon is killed and
+// when the rule moves in the file.
+func TestThreeUsersShareAQuarter(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "400M,200M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: quarter})
+	a, b := m.Person(anne, class).Bare(), m.Person(bert, class).Bare()
+	c := m.Interact(m.Person(carl, class).Gpuarb("run", "--memory", "45M", "--", m.Person(carl).Program("cudaprog-dlsym")))
+	d := m.Person(teacher, teacher).Bare("--device", "0", "-")
+	a.Want("alloc a 40M", "ok")
+	b.Want("alloc a 30M", "ok")
+	c.Want("alloc a 30M", "ok")
+	full := func() {
+		t.Helper()
+		for _, p := range []*rig.Program{a, b, c} {
+			p.Want("alloc more 1", errOutOfMemory)
+		}
+		if on := shared(m, 0); on.Used != 100*mib || on.Max != 100*mib || on.Over {
+			t.Errorf("%+v", on)
+		}
+	}
+	full()
+	d.Want("alloc a 300M", "ok")
+	if !strings.Contains(c.Stderr(), "0 bytes left of the 100 MiB budget shared by rule students; holds: user 61001's cudaprog-dlsym[") {
+		t.Errorf("under `gpuarb run` it is said: %s", c.Stderr())
+	}
+	table := fmt.Sprintf("GPU STATE      USED       MAX MIN JOBS SHARED-BY\n  0 ok    %d %d   0    3 rule students\n"+
+		"  1 ok            0  %d   0    3 rule students\n", 100*mib, 100*mib, 50*mib)
+	if got := m.Read("budgets"); got != table {
+		t.Errorf("/gpu/budgets:\n%swant:\n%s", got, table)
+	}
+	if r := rig.Run(t, m.Person(bert, class).Gpuarb("ps")); r.Code != 0 || !strings.HasSuffix(r.Stdout, "\n\n"+table) {
+		t.Errorf("gpuarb ps: exit status %d\n%s%s", r.Code, r.Stdout, r.Stderr)
+	}
+
+	m.Kill()
+	m.Start()
+	rig.Eventually(t, "the four are taken up again", func() bool { return len(m.Snapshot().Leases) == 4 })
+	full()
+
+	before := "schema_version = 1\n[[rule]]\nmatch.user = \"61004\"\nmemory.max = \"300M\"\n" + strings.TrimPrefix(quarter, "schema_version = 1\n")
+	if err := os.WriteFile(filepath.Join(m.Dir, "gpuarb.toml"), []byte(before), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(m.DaemonPID(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	rig.Eventually(t, "the new configuration is in force", func() bool {
+		return strings.Contains(m.Log(), "a configuration with 2 rules is in force")
+	})
+	full()
+	a.Want("free a", "ok")
+	b.Want("alloc b 25M", "ok")
+	c.Want("alloc b 15M", "ok")
+	full()
+	for _, p := range []*rig.Program{a, b, c, d} {
+		p.End()
+	}
+	idle(m)
+	if left := m.Snapshot().Budgets; len(left) != 0 {
+		t.Errorf("a budget that nobody shares: %+v", left)
+	}
+}
