@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -41,7 +42,8 @@ func (d *Daemon) Stop() error {
 // stop takes down what is up: first what uses the state, then what tells the next daemon
 // that it may come.
 func (d *Daemon) stop() error {
-	late := time.After(stopPatience)
+	late, cancel := context.WithTimeout(context.Background(), stopPatience)
+	defer cancel()
 	d.cancel() // a start that takes up what is left gives the lock back soon
 	d.mu.Lock()
 	d.stopping = true
@@ -65,11 +67,12 @@ func (d *Daemon) stop() error {
 		}
 		d.wg.Wait()
 	})
-	if inTime(quiet, late) {
-		errs.add(d.closeState())
-	}
-	if !inTime(unmounted, late) {
+	// Whoever still reads the filesystem reads the pages.
+	if !inTime(late, unmounted) {
 		errs.add(errors.New("the filesystem does not let go: it ends with the daemon"))
+	}
+	if inTime(late, quiet) {
+		errs.add(d.closeState())
 	}
 	if d.listener != nil {
 		errs.add(d.listener.Close())
@@ -110,14 +113,18 @@ func background(f func()) <-chan struct{} {
 	return done
 }
 
-// inTime waits for done; false: late came first, and comes no more.
-func inTime(done <-chan struct{}, late <-chan time.Time) bool {
+// inTime waits for done, until late is over.
+func inTime(late context.Context, done <-chan struct{}) bool {
 	select {
 	case <-done:
-		return true
-	case <-late:
-		return false
+	case <-late.Done():
+		select {
+		case <-done:
+		default:
+			return false
+		}
 	}
+	return true
 }
 
 // closeState gives back the descriptors and mappings of all sessions, and the state file.

@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -227,4 +229,43 @@ func TestForkedChildKeepsTheMemory(t *testing.T) {
 		d := m.Snapshot().Devices[0]
 		return d.Unmanaged == 0 && d.Capacity == d.Total
 	})
+}
+
+// TestRowsWhileTheDaemonStops: who reads the table again and again while a daemon stops and the
+// next one takes up what it left, sees the bytes as they are, or nothing. Credit is not in use,
+// and is no peak.
+func TestRowsWhileTheDaemonStops(t *testing.T) {
+	t.Parallel()
+	const held = 48 << 20
+	m := rig.New(t, rig.Options{})
+	p := m.Interact(m.Gpuarb("run", "--memory", "64M", "--", cudaprog(t, "dlsym")))
+	p.Want(fmt.Sprintf("alloc a %d", held), "ok")
+	if l := m.Lease(p.PID(), 0); l.Credit == 0 {
+		t.Fatalf("%+v, want credit that is not in use", l)
+	}
+	want := fmt.Sprintf(`"used_bytes":%d,`, held)
+	stop, wrong := make(chan struct{}), make(chan string, 1)
+	go func() {
+		defer close(wrong)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			text, err := os.ReadFile(filepath.Join(m.Mount, "leases.json"))
+			if err == nil && strings.Contains(string(text), `"pid"`) && !strings.Contains(string(text), want) {
+				wrong <- string(text)
+				return
+			}
+		}
+	}()
+	for range 10 {
+		m.Stop()
+		m.Start()
+	}
+	close(stop)
+	if text, ok := <-wrong; ok {
+		t.Errorf("a reader saw %s, want %s", text, want)
+	}
 }
