@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -205,8 +206,10 @@ func TestRivals(t *testing.T) {
 // rule, and told again when it resumes.
 func TestHostMaxIsTold(t *testing.T) {
 	t.Parallel()
+	self, err := os.Executable()
+	check(t, err)
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true,
-		Config: "schema_version = 1\n[[rule]]\nmatch.exe = \"attack.test\"\nhost.max = \"64MiB\"\n"})
+		Config: fmt.Sprintf("schema_version = 1\n[[rule]]\nmatch.exe = %q\nhost.max = \"64MiB\"\n", filepath.Base(self))})
 	a := partyOf(t, m, 0)
 	if got := a.s.Hello.HostMax; got != 64*mib {
 		t.Errorf("told %d bytes", got)

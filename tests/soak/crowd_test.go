@@ -193,7 +193,7 @@ func (c *crowd) end() {
 // again is `gpuarb run`, again where it finds no daemon: one that it never saw it does not
 // look for.
 func again(m *rig.Machine, args ...string) *exec.Cmd {
-	const retry = `for i in $(seq 100); do "$@"; r=$?; [ $r -eq 125 ] || exit $r; sleep 0.05; done; exit 125`
+	const retry = `while :; do "$@"; r=$?; [ $r -eq 125 ] || exit $r; sleep 0.05; done`
 	cmd := m.Gpuarb(append([]string{"run"}, args...)...)
 	cmd.Args = append([]string{"sh", "-c", retry, "sh", cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = "/bin/sh"
