@@ -96,6 +96,25 @@ func (a *Arbiter) promise(now time.Time, l *lease, cost accounting.Bytes) {
 	a.recost(now, l, func() { l.promised = max(l.promised, l.overhead).Plus(cost) })
 }
 
+// vacate notes that contexts of a lease are gone, before it is counted. What the device
+// showed of them stays overhead until the next reading; but the lease's own next contexts
+// go where they were. Nobody else is granted it on the client's word.
+func (l *lease) vacate(now time.Time, n int) {
+	if n == 0 {
+		return
+	}
+	was := l.overhead.Less(l.excess).Less(l.vacated) / accounting.Bytes(l.contexts)
+	l.vacated, l.vacatedAt = l.vacated.Plus(was.Times(uint64(n))), now
+}
+
+// refill forgets what a reading that began after it was vacated shows by itself.
+func (l *lease) refill(began time.Time) {
+	if began.After(l.vacatedAt) {
+		l.vacated = 0
+	}
+	l.vacated = min(l.vacated, l.overhead)
+}
+
 // recost changes what a lease costs beyond its bytes, and has its budget and the
 // device's capacity show it.
 func (a *Arbiter) recost(now time.Time, l *lease, change func()) {

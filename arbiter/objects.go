@@ -238,11 +238,21 @@ func (a *Arbiter) Context(now time.Time, r ContextRequest) ContextOutcome {
 	default:
 		t := &ticket{kind: wantsContexts, job: l.session.job, session: l.session, lease: l, thread: r.Thread,
 			count: n, hold: r.Hold, noWait: r.NoWait, place: r.Place}
+		var again accounting.Bytes // where its contexts were that are gone
 		if !r.Hold {
 			t.bytes = l.device.contextCost(&a.policy).Times(uint64(n))
+			again = min(t.bytes, l.vacated)
+			t.bytes -= again
 		}
 		a.ask(now, t)
-		return *t.result().Context
+		o := *t.result().Context
+		switch {
+		case o.Granted:
+			l.vacated = l.vacated.Less(again)
+		case o.Waiting != 0:
+			t.bytes += again // readings come meanwhile
+		}
+		return o
 	}
 	return ContextOutcome{Granted: true, Current: l.contexts}
 }
@@ -257,6 +267,7 @@ func (a *Arbiter) unmakeContexts(now time.Time, l *lease, thread uint32, n int, 
 		l.unmake(thread, n, holdsOf)
 	} else {
 		n = min(n, l.contexts)
+		l.vacate(now, n)
 		a.recost(now, l, func() {
 			if l.contexts > 0 {
 				l.promised = l.promised / accounting.Bytes(l.contexts) * accounting.Bytes(l.contexts-n)

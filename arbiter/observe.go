@@ -103,6 +103,7 @@ func (a *Arbiter) readOverheads(now time.Time, d *device, before map[LeaseID]acc
 		}
 		first := h.first
 		first.overhead, first.reading = min(reading, first.reading), reading
+		first.refill(d.began)
 		a.exceed(&h, figure)
 		h.prove()
 		for _, l := range h.leases {

@@ -362,6 +362,62 @@ func TestAContextsCostIsReserved(t *testing.T) {
 	w.served(ticket)
 }
 
+// A program whose context is gone makes the next one in its place, before any reading shows
+// the place free; nobody else is granted that on its word, and nothing goes there twice.
+func TestAContextTakesTheLastOnesPlace(t *testing.T) {
+	p := exact(unlimited())
+	p.ContextReserve = size(50)
+	w := newWorld(t, p, 1600)
+	c, other := w.client(0, 0), w.client(0, 0)
+	c.contexts(2)
+	own := c.figure(100)
+	w.read(3, own)
+	other.must(1500)
+	full := other.figure(1500)
+	for range 3 {
+		if c.contexts(-1); c.contexts(1).Reason != arbiter.ReasonNone {
+			t.Fatal("refused where its last context was")
+		}
+		if o := c.contexts(1); o.Reason != arbiter.ReasonDeviceFull {
+			t.Errorf("one more than there were: %+v", o)
+		}
+	}
+	w.read(2, own, full)
+	c.contexts(-1)
+	if o := other.contexts(1); o.Reason != arbiter.ReasonDeviceFull {
+		t.Errorf("granted on somebody else's word: %+v", o)
+	}
+	w.read(1, own, full) // it was no context that went
+	if o := c.contexts(1); o.Reason != arbiter.ReasonDeviceFull {
+		t.Errorf("what the reading shows is not free: %+v", o)
+	}
+	w.read(1, c.figure(50), full)
+	if d := w.read(1, c.figure(50), full); d.Overhead != 50 || !other.contexts(1).Granted {
+		t.Errorf("%+v", d)
+	}
+}
+
+// Who waits for room for contexts waits for that of all of them: the place of those that are
+// gone is not theirs any more when a reading has come.
+func TestAWaitingContextHasNoPlace(t *testing.T) {
+	w := newWorld(t, waiting(), 1600)
+	c, other := w.client(0, 0), w.client(0, 0)
+	c.contexts(1)
+	w.read(3, c.figure(50))
+	other.must(1550)
+	c.contexts(-1)
+	ticket := c.contexts(2).Waiting
+	w.read(2, other.figure(1550))
+	other.free(40)
+	w.arb.Freed(w.now, other.lease)
+	if got := w.decided(); ticket == 0 || len(got) != 0 {
+		t.Fatalf("ticket %d, decided %v with room for one context and a half", ticket, got)
+	}
+	other.free(10)
+	w.arb.Freed(w.now, other.lease)
+	w.served(ticket)
+}
+
 func TestSlotsComeBackAfterARestart(t *testing.T) {
 	p := capped(1, arbiter.ScopeThread)
 	w := newWorld(t, p, 1000)

@@ -151,6 +151,8 @@ type lease struct {
 	reading    accounting.Bytes // the last reading's overhead, not confirmed
 	promised   accounting.Bytes // overhead expected of contexts that no reading shows yet
 	promisedAt time.Time
+	vacated    accounting.Bytes // of overhead: contexts had it that are gone
+	vacatedAt  time.Time
 	proofs     int              // readings since then, up to proven
 	excess     accounting.Bytes // what no call named, of two readings: charged to its budget
 	suspected  accounting.Bytes // of the last reading alone

@@ -50,6 +50,22 @@ func TestPrimaryContextWithSiblings(t *testing.T) {
 	}
 }
 
+// A context that the device has shown takes its place again when it is destroyed and made
+// anew, though no reading has shown that it went: the device has room for one.
+func TestPrimaryContextMadeAnew(t *testing.T) {
+	t.Parallel()
+	m, p := roomFor(t, "dlsym", 1)
+	for range 3 {
+		p.Want("primary c", "ok")
+		rig.Eventually(t, "the device shows the context", func() bool { return m.Lease(p.PID(), 0).Overhead > 0 })
+		for range 3 {
+			p.Want("release 0", "ok")
+			p.Want("primary c", "ok")
+		}
+		p.Want("release 0", "ok")
+	}
+}
+
 // Where there is no room each of them is refused, and the driver hears of none.
 func TestPrimaryContextRefusedToSiblings(t *testing.T) {
 	t.Parallel()
