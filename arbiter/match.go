@@ -36,13 +36,18 @@ func (m Match) matches(p Process) bool {
 		one(m.Unit, p.Unit) && one(m.Container, p.Container)
 }
 
+// Fields are what is compared, with its pattern.
+func (m Match) Fields() [7][2]string {
+	return [...][2]string{
+		{"user", m.User}, {"group", m.Group}, {"exe", m.Exe}, {"command", m.Command},
+		{"cgroup", m.Cgroup}, {"unit", m.Unit}, {"container", m.Container},
+	}
+}
+
 // String names the fields that are set, for messages: "user student, exe python3*".
 func (m Match) String() string {
 	var parts []string
-	for _, f := range [...][2]string{
-		{"user", m.User}, {"group", m.Group}, {"exe", m.Exe}, {"command", m.Command},
-		{"cgroup", m.Cgroup}, {"unit", m.Unit}, {"container", m.Container},
-	} {
+	for _, f := range m.Fields() {
 		if f[1] != "" {
 			parts = append(parts, f[0]+" "+f[1])
 		}

@@ -114,6 +114,12 @@ type DeviceMatch struct {
 	Vendor string
 }
 
+// Matches reports whether d is one of those that m picks.
+func (m DeviceMatch) Matches(d Device) bool {
+	return (m.Index == nil || *m.Index == d.Index) && (m.UUID == "" || m.UUID == d.UUID) &&
+		(m.PCI == "" || m.PCI == d.PCI) && (m.Vendor == "" || m.Vendor == d.Vendor)
+}
+
 // DeviceRule configures the devices that it matches; the first match counts.
 type DeviceRule struct {
 	Match    DeviceMatch

@@ -130,9 +130,7 @@ func (p Policy) normal() Policy {
 // deviceRule returns the first device rule that matches d; the zero rule if none does.
 func (p *Policy) deviceRule(d Device) DeviceRule {
 	for _, r := range p.Devices {
-		m := r.Match
-		if (m.Index == nil || *m.Index == d.Index) && (m.UUID == "" || m.UUID == d.UUID) &&
-			(m.PCI == "" || m.PCI == d.PCI) && (m.Vendor == "" || m.Vendor == d.Vendor) {
+		if r.Match.Matches(d) {
 			return r
 		}
 	}

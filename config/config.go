@@ -52,7 +52,10 @@ func Defaults() *Config {
 // DefaultPath, which need not exist (its conf.d is read all the same); a file that is
 // named must. The error is always Mistakes: all of them, of all files, those that
 // cannot be read included.
-func Load(path string) (*Config, error) {
+func Load(path string) (*Config, error) { return load(path).finish() }
+
+// load reads the files of Load.
+func load(path string) *loader {
 	named := path != ""
 	if !named {
 		path = DefaultPath
@@ -62,7 +65,7 @@ func Load(path string) (*Config, error) {
 		data, err := readFile(file)
 		loader.file(file, data, err, file == path)
 	}
-	return loader.finish()
+	return loader
 }
 
 // Parse reads one file from r, as Load does with the main file; name is for messages.

@@ -48,6 +48,7 @@ type document struct {
 	file     string
 	sections []*section
 	mistakes Mistakes
+	warnings Mistakes
 }
 
 // scanner builds a document out of the parser's expressions.

@@ -16,6 +16,7 @@ import (
 type loader struct {
 	config   *Config
 	mistakes Mistakes
+	warnings Mistakes
 	defaults []*draft // the [defaults] of each file
 	rules    []*draft // one for each of config.Policy.Rules
 	devices  []*draft // one for each of config.Policy.Devices
@@ -57,6 +58,7 @@ func (l *loader) file(name string, data []byte, err error, main bool) {
 		}
 	}
 	l.mistakes = append(l.mistakes, doc.mistakes...)
+	l.warnings = append(l.warnings, doc.warnings...)
 }
 
 func (l *loader) takeDefaults(d *draft) {
@@ -162,11 +164,16 @@ func (l *loader) finish() (*Config, error) {
 	if len(l.mistakes) == 0 {
 		return l.config, nil
 	}
+	l.sort(l.mistakes)
+	return nil, slices.Compact(l.mistakes)
+}
+
+// sort puts mistakes into the order of the files and lines.
+func (l *loader) sort(mistakes Mistakes) {
 	order := func(m Mistake) int { return slices.Index(l.config.Files, m.File) } // −1, a folder: first
-	slices.SortStableFunc(l.mistakes, func(a, b Mistake) int {
+	slices.SortStableFunc(mistakes, func(a, b Mistake) int {
 		return cmp.Or(cmp.Compare(order(a), order(b)), cmp.Compare(a.Line, b.Line))
 	})
-	return nil, slices.Compact(l.mistakes)
 }
 
 // checkOrder notes a memory.min above the memory.max that goes with it. A share and

@@ -39,11 +39,11 @@ f.toml:7: match.uuid: must be a string with something in it, not " "`,
 		"unknown keys": {
 			"color = 1\n[defaults]\nmatch.user = \"x\"\nmemory.mox = 1\n\"memory.max\" = 1\n[defaults.memroy]\n[[device]]\nmemory.max = 1\n[colors]\nred = 1",
 			`f.toml:2: unknown key "color" in the top of the file; known are schema_version
-f.toml:4: unknown key "match.user" in [defaults]; known are DEFAULTS
-f.toml:5: unknown key "memory.mox" in [defaults]; known are DEFAULTS
-f.toml:6: unknown key "\"memory.max\"" in [defaults]; known are DEFAULTS
+f.toml:4: match.user: cannot be set in [defaults]; it belongs in [[rule]]
+f.toml:5: unknown key "memory.mox" in [defaults]; did you mean memory.max?
+f.toml:6: unknown key "\"memory.max\"" in [defaults]; did you mean memory.max?
 f.toml:7: unknown key "memroy" in [defaults]; known are DEFAULTS
-f.toml:9: unknown key "memory.max" in [[device]]; known are DEVICE
+f.toml:9: memory.max: cannot be set in [[device]]; it belongs in [defaults] or [[rule]]
 f.toml:10: unknown section [colors]; known are [defaults], [[rule]] and [[device]]`,
 		},
 		"wrong sections": {
@@ -61,17 +61,17 @@ f.toml:6: unknown section [[colors]]; known are [defaults], [[rule]] and [[devic
 		"a table for a value": {
 			"[defaults.memory.max]\nx = 1",
 			`f.toml:2: memory.max: must be a size ("4GiB", "25%", "max" or a number of bytes), not {…}
-f.toml:3: unknown key "memory.max.x" in [defaults]; known are DEFAULTS`,
+f.toml:3: unknown key "memory.max.x" in [defaults]; did you mean memory.max?`,
 		},
 		"of another section": {
 			"[[rule]]\non_loss = \"closed\"\nslots.max = 1\nage_after = \"1s\"\ndeadlock_grace = \"1s\"\ncharge_overhead = true\ncontext_reserve = 1\n[[device]]\npriority = 1",
-			`f.toml:3: on_loss: cannot be set in a rule; it belongs in [defaults]
-f.toml:4: slots.max: cannot be set in a rule; it belongs in [defaults] or in a [[device]]
-f.toml:5: age_after: cannot be set in a rule; it belongs in [defaults]
-f.toml:6: deadlock_grace: cannot be set in a rule; it belongs in [defaults]
-f.toml:7: charge_overhead: cannot be set in a rule; it belongs in [defaults]
-f.toml:8: context_reserve: cannot be set in a rule; it belongs in [defaults] or in a [[device]]
-f.toml:10: unknown key "priority" in [[device]]; known are DEVICE`,
+			`f.toml:3: on_loss: cannot be set in [[rule]]; it belongs in [defaults]
+f.toml:4: slots.max: cannot be set in [[rule]]; it belongs in [defaults] or [[device]]
+f.toml:5: age_after: cannot be set in [[rule]]; it belongs in [defaults]
+f.toml:6: deadlock_grace: cannot be set in [[rule]]; it belongs in [defaults]
+f.toml:7: charge_overhead: cannot be set in [[rule]]; it belongs in [defaults]
+f.toml:8: context_reserve: cannot be set in [[rule]]; it belongs in [defaults] or [[device]]
+f.toml:10: priority: cannot be set in [[device]]; it belongs in [defaults] or [[rule]]`,
 		},
 		"waiting": {
 			"[defaults]\non_full = \"panic\"\nwait_timeout = 10\nage_after = \"soon\"\npriority = \"high\"\nwait_after = 2\ndeadlock_grace = \"0s\"\n[[rule]]\nwait_timeout = \"-1s\"\npriority = 1_000_001",
@@ -106,7 +106,7 @@ f.toml:11: memory.min (2GiB) is more than memory.max (512MiB)`,
 			`f.toml:3: name: must be a word of at most 64 letters, digits, _, . and -, not "a b"
 f.toml:5: name: must be a word of at most 64 letters, digits, _, . and -, not 3
 f.toml:9: name: "a" is the name of the rule at f.toml:6 already
-f.toml:11: unknown key "name" in [defaults]; known are DEFAULTS`,
+f.toml:11: name: cannot be set in [defaults]; it belongs in [[rule]]`,
 		},
 		"syntax": {"[defaults\n", `f.toml:2: no valid TOML: SYNTAX`},
 		"a key twice": {

@@ -65,8 +65,7 @@ type draft struct {
 // with the value, and is put after the key's name.
 type reader func(d *draft, v value) error
 
-// The keys of each kind of section. A key that has its meaning in another section only
-// is here too, so that the mistake says where it belongs.
+// The keys of each kind of section.
 var (
 	rootKeys = map[string]reader{"schema_version": readVersion}
 
@@ -96,12 +95,6 @@ var (
 	})
 
 	ruleKeys = with(limitKeys, map[string]reader{
-		"on_loss":         belongs("[defaults]"),
-		"slots.max":       belongs("[defaults] or in a [[device]]"),
-		"age_after":       belongs("[defaults]"),
-		"deadlock_grace":  belongs("[defaults]"),
-		"charge_overhead": belongs("[defaults]"),
-		"context_reserve": belongs("[defaults] or in a [[device]]"),
 		"name":            readName,
 		"match.user":      func(d *draft, v value) error { return readGlob(&d.match.User, v) },
 		"match.group":     func(d *draft, v value) error { return readGlob(&d.match.Group, v) },
@@ -151,16 +144,36 @@ func (sec *section) read(doc *document) *draft {
 		read, known := keys[set.key]
 		if !known {
 			if set.value.kind != unstable.InlineTable || !isParent(keys, set.key) {
-				doc.mistake(set.line, "unknown key %q in %s; known are %s", set.key, where, keyNames(keys))
+				doc.mistake(set.line, "%s", unknownKey(set.key, where, keys))
 			}
 			continue
 		}
 		d.lines[set.key] = set.line
 		if err := read(d, set.value); err != nil {
 			doc.mistake(set.line, "%s: %v", set.key, err)
+		} else if text := forgotUnit(set.key, set.value); text != "" {
+			doc.warnings = append(doc.warnings, Mistake{doc.file, set.line, text})
 		}
 	}
 	return d
+}
+
+// unknownKey says what is to be done about a key that means nothing where it stands: it is
+// another section's, or much like one that does mean something there.
+func unknownKey(key, where string, keys map[string]reader) string {
+	var homes []string
+	for _, section := range []string{sectionRoot, sectionDefaults, sectionRule, sectionDevice} {
+		if theirs, name := keysOf(section); theirs[key] != nil {
+			homes = append(homes, name)
+		}
+	}
+	if len(homes) > 0 {
+		return fmt.Sprintf("%s: cannot be set in %s; it belongs in %s", key, where, strings.Join(homes, " or "))
+	}
+	if near := Near(key, slices.Collect(maps.Keys(keys))); len(near) > 0 {
+		return fmt.Sprintf("unknown key %q in %s; did you mean %s?", key, where, strings.Join(near, " or "))
+	}
+	return fmt.Sprintf("unknown key %q in %s; known are %s", key, where, keyNames(keys))
 }
 
 func keyNames(keys map[string]reader) string {

@@ -237,8 +237,3 @@ func readChargeOverhead(d *draft, v value) error {
 	d.chargeOverhead = &charge
 	return nil
 }
-
-// belongs refuses a key that has its meaning elsewhere.
-func belongs(where string) reader {
-	return func(*draft, value) error { return fmt.Errorf("cannot be set in a rule; it belongs in %s", where) }
-}

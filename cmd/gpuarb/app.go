@@ -137,7 +137,7 @@ func (a *app) rootCommand() *cobra.Command {
 		Args:          cobra.ArbitraryArgs,
 		RunE: func(command *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return fmt.Errorf("unknown command %q", args[0])
+				return unknownCommand(command, args[0])
 			}
 			return errors.New("no command given")
 		},
@@ -158,6 +158,8 @@ func (a *app) rootCommand() *cobra.Command {
 		a.versionCommand(),
 	)
 	root.AddCommand(a.laterCommands()...)
+	root.SetHelpCommand(a.helpCommand(root))
+	explainArguments(root)
 	return root
 }
 

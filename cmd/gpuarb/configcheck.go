@@ -1,11 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/config"
+	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/spf13/cobra"
 )
 
@@ -14,9 +17,9 @@ func (a *app) configCommand() *cobra.Command {
 		Use:   "config",
 		Short: "check the configuration",
 		Args:  cobra.ArbitraryArgs,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(command *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return fmt.Errorf("unknown command %q", "config "+args[0])
+				return unknownCommand(command, args[0])
 			}
 			return errors.New("config: say what to do: config check")
 		},
@@ -24,8 +27,10 @@ func (a *app) configCommand() *cobra.Command {
 	command.AddCommand(a.jsonFlag(&cobra.Command{
 		Use:   "check [FILE]",
 		Short: "print every mistake in the configuration, with its file and line",
-		Long: "Checks FILE (" + config.DefaultPath + " if none is given) and the conf.d/*.toml beside it.\n" +
-			"Nothing is changed, and no daemon is needed.",
+		Long: "Checks FILE (" + config.DefaultPath + " if none is given) and the conf.d/*.toml beside it, and warns\n" +
+			"of what is allowed and cannot be meant: a rule that is never used, a user or group that\n" +
+			"does not exist, a size that looks as if its unit was forgotten. Nothing is changed. Where a\n" +
+			"daemon answers, the devices of the machine are known too.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.configCheck(strings.Join(args, ""), len(args) > 0)
@@ -39,6 +44,7 @@ type checkResult struct {
 	OK       bool            `json:"ok"`
 	Files    []string        `json:"files"`
 	Mistakes []configMistake `json:"mistakes"`
+	Warnings []configMistake `json:"warnings"` // of what is allowed
 }
 
 type configMistake struct {
@@ -51,22 +57,25 @@ func (a *app) configCheck(path string, named bool) error {
 	if named && path == "" {
 		return errors.New("config check: the file's name is empty")
 	}
-	loaded, err := config.Load(path)
+	loaded, warnings, err := config.Check(path, a.machine())
 	var mistakes config.Mistakes
 	if err != nil && !errors.As(err, &mistakes) {
 		return &exitError{exitConfig, err}
 	}
-	result := checkResult{OK: err == nil, Files: []string{}, Mistakes: []configMistake{}}
+	result := checkResult{OK: err == nil, Files: []string{}, Mistakes: []configMistake{}, Warnings: []configMistake{}}
 	if loaded != nil {
 		result.Files = append(result.Files, loaded.Files...)
 	}
 	for _, m := range mistakes {
 		result.Mistakes = append(result.Mistakes, configMistake{m.File, m.Line, m.Reason})
 	}
+	for _, w := range warnings {
+		result.Warnings = append(result.Warnings, configMistake{w.File, w.Line, w.Reason})
+	}
 	if a.json {
 		err = a.printJSON(result)
 	} else {
-		err = a.printCheck(result, mistakes)
+		err = a.printCheck(result, mistakes, warnings)
 	}
 	if err == nil && !result.OK {
 		return &exitError{code: exitConfig}
@@ -76,7 +85,7 @@ func (a *app) configCheck(path string, named bool) error {
 
 // printCheck prints the mistakes on stderr, each line beginning with file and line, as
 // compilers do and editors expect.
-func (a *app) printCheck(result checkResult, mistakes config.Mistakes) error {
+func (a *app) printCheck(result checkResult, mistakes, warnings config.Mistakes) error {
 	if !result.OK {
 		fmt.Fprintln(a.stderr, mistakes.Error())
 		noun := "mistakes"
@@ -86,10 +95,38 @@ func (a *app) printCheck(result checkResult, mistakes config.Mistakes) error {
 		a.say("%d %s in the configuration", len(mistakes), noun)
 		return nil
 	}
+	for _, w := range warnings {
+		w.Reason = "warning: " + w.Reason
+		fmt.Fprintln(a.stderr, w.Error())
+	}
 	files := strings.Join(result.Files, ", ")
 	if files == "" {
 		files = "no file (built-in defaults)"
 	}
 	_, err := fmt.Fprintf(a.stdout, "%s: no mistakes\n", files)
 	return err
+}
+
+// machine is what can be found out about this machine without a word to anybody: its users
+// and groups, and its devices where a daemon answers.
+func (a *app) machine() config.Machine {
+	m := config.Machine{User: inDatabase("passwd"), Group: inDatabase("group")}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	client, err := ipc.DialAny(ctx, a.socketPaths())
+	if err != nil {
+		return m
+	}
+	defer client.Close()
+	if _, err := client.Hello(ctx, ipc.HelloRequest{Memory: ipc.NoLimit}); err != nil {
+		return m
+	}
+	snapshot, err := snapshotOf(ctx, client)
+	if err != nil {
+		return m
+	}
+	for _, d := range snapshot.Devices {
+		m.Devices = append(m.Devices, arbiter.Device{Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: d.UUID, PCI: d.PCI, Total: d.Total})
+	}
+	return m
 }

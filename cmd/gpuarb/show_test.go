@@ -180,6 +180,10 @@ func TestConfigCheck(t *testing.T) {
 		stdout, stderr string
 	}{
 		{"schema_version = 1", 0, "FILE: no mistakes\n", ""},
+		{"schema_version = 1\n[[rule]]\nmemory.max = 4\n[[rule]]\nmatch.user = \"nobody-of-that-name\"", 0, "FILE: no mistakes\n",
+			"FILE:3: warning: memory.max is 4 bytes; did you mean \"4GiB\"?\n" +
+				"FILE:4: warning: this rule is never used: rule 1 (g.toml:2), which comes first, matches everybody\n" +
+				"FILE:5: warning: match.user: there is no user \"nobody-of-that-name\" on this machine\n"},
 		{"schema_version = 1\n[defaults]\nscope = \"x\"\npriority = 1.5", 78, "",
 			"FILE:3: scope: must be \"job\" or \"process\" or \"user\" or \"cgroup\" or \"rule\", not \"x\"\n" +
 				"FILE:4: priority: must be an integer, not 1.5\ngpuarb: 2 mistakes in the configuration\n"},

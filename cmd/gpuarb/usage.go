@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+
+	"github.com/gpuarb/gpuarb/config"
+	"github.com/spf13/cobra"
+)
+
+// unknownCommand says that there is no such command below another one, and which may be meant.
+func unknownCommand(parent *cobra.Command, name string) error {
+	var known []string
+	for _, c := range parent.Commands() {
+		if c.IsAvailableCommand() || c.Name() == "help" {
+			known = append(known, c.Name())
+		}
+	}
+	path := strings.TrimPrefix(parent.CommandPath()+" ", parent.Root().Name()+" ")
+	text := fmt.Sprintf("unknown command %q", path+name)
+	if near := config.Near(name, known); len(near) > 0 {
+		text += fmt.Sprintf(": did you mean %s%s?", path, strings.Join(near, " or "+path))
+	}
+	return fmt.Errorf("%s", text)
+}
+
+// explainArguments has every command say in plain words how many arguments it takes.
+func explainArguments(command *cobra.Command) {
+	for _, c := range command.Commands() {
+		explainArguments(c)
+	}
+	if count := command.Args; count != nil && command.HasParent() {
+		command.Args = func(c *cobra.Command, args []string) error {
+			return explainCount(c, args, count)
+		}
+	}
+}
+
+// explainCount puts a wrong number of arguments into plain words, where the library says it.
+func explainCount(c *cobra.Command, args []string, count cobra.PositionalArgs) error {
+	err := count(c, args)
+	switch {
+	case err == nil:
+		return nil
+	case strings.HasPrefix(err.Error(), "unknown command ") && c.HasSubCommands():
+		return unknownCommand(c, args[0])
+	case strings.HasPrefix(err.Error(), "unknown command "):
+		return fmt.Errorf("%s takes no arguments, and was given %q", c.CommandPath(), args[0])
+	case strings.HasPrefix(err.Error(), "accepts at most 1 arg"):
+		return fmt.Errorf("%s takes one argument at most, and was given %d", c.CommandPath(), len(args))
+	case strings.HasPrefix(err.Error(), "requires at least 1 arg"):
+		return fmt.Errorf("%s needs an argument: %s", c.CommandPath(), c.UseLine())
+	}
+	return err
+}
+
+// helpCommand is `gpuarb help`, which fails where there is no such command.
+func (a *app) helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "show what a command does, and its flags",
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			command := root
+			for _, name := range args {
+				next, _, err := command.Find([]string{name})
+				if err != nil || next == command {
+					return unknownCommand(command, name)
+				}
+				command = next
+			}
+			command.InitDefaultHelpFlag()
+			return command.Help()
+		},
+	}
+}
+
+// inDatabase tells whether getent, which asks the directory services too, finds a name. nil:
+// there is no getent.
+func inDatabase(database string) func(name string) bool {
+	getent, err := exec.LookPath("getent")
+	if err != nil {
+		return nil
+	}
+	return func(name string) bool {
+		err := exec.Command(getent, "--", database, name).Run()
+		missing, ended := err.(*exec.ExitError)
+		return err == nil || !ended || missing.ExitCode() != notInDatabase
+	}
+}
+
+// notInDatabase is how getent says that it does not find a name.
+const notInDatabase = 2

@@ -1,0 +1,155 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// Machine is what is known of the machine that a configuration is for. What is nil is not
+// known, and nothing is said of it.
+type Machine struct {
+	Devices []arbiter.Device
+	User    func(name string) bool // tells whether there is such a user
+	Group   func(name string) bool // and such a group
+}
+
+// Check is Load, and what is allowed in the files and cannot be meant: of each the place
+// and what is odd about it, in the order of the files and lines.
+func Check(path string, m Machine) (config *Config, warnings Mistakes, err error) {
+	l := load(path)
+	config, err = l.finish()
+	if err != nil {
+		return nil, nil, err
+	}
+	l.checkRules(m)
+	l.checkDevices(m)
+	l.sort(l.warnings)
+	return config, l.warnings, nil
+}
+
+// warn notes that something in a section cannot be meant, at the line of a key.
+func (l *loader) warn(d *draft, key, format string, args ...any) {
+	l.warnings = append(l.warnings, Mistake{d.file, cmp.Or(d.lines[key], d.line), fmt.Sprintf(format, args...)})
+}
+
+// fewBytes is more than anybody counts by single bytes, and less than any budget.
+const fewBytes = 1 << 20
+
+// sizeKeys are those whose value is bytes where it has no unit.
+var sizeKeys = []string{"memory.max", "memory.min", "stream_reserve", "host.max", "reserve", "context_reserve"}
+
+// forgotUnit tells of a number without a unit that looks as if one was meant; "" where none does.
+func forgotUnit(key string, v value) string {
+	n, err := strconv.ParseUint(v.text, 0, 64)
+	if err != nil || v.kind != unstable.String && v.kind != unstable.Integer || n == 0 || n >= fewBytes || !slices.Contains(sizeKeys, key) {
+		return ""
+	}
+	unit := "GiB"
+	if n >= 256 {
+		unit = "MiB"
+	}
+	return fmt.Sprintf("%s is %d bytes; did you mean \"%d%s\"?", key, n, n, unit)
+}
+
+// checkRules looks at whom the rules are for.
+func (l *loader) checkRules(m Machine) {
+	rules := l.config.Policy.Rules
+	for i, d := range l.rules {
+		for _, who := range []struct {
+			key, what, pattern string
+			known              func(string) bool
+		}{{"match.user", "user", d.match.User, m.User}, {"match.group", "group", d.match.Group, m.Group}} {
+			if who.known == nil || who.pattern == "" || strings.ContainsAny(who.pattern, `*?[\`) {
+				continue
+			}
+			if _, err := strconv.ParseUint(who.pattern, 10, 32); err != nil && !who.known(who.pattern) {
+				l.warn(d, who.key, "%s: there is no %s %q on this machine", who.key, who.what, who.pattern)
+			}
+		}
+		for k := range i {
+			if covers(rules[k].Match, d.match) {
+				l.warn(d, "", "this rule is never used: %s, which comes first, matches %s", rules[k].Name, rules[k].Match)
+				break
+			}
+		}
+		l.checkMin(d, m)
+	}
+	for _, d := range l.defaults {
+		l.checkMin(d, m)
+	}
+}
+
+// covers tells whether one rule matches everybody whom another one matches, as far as that
+// can be seen without knowing them: it asks for nothing else.
+func covers(first, second arbiter.Match) bool {
+	a, b := first.Fields(), second.Fields()
+	for i := range a {
+		if pattern := a[i][1]; strings.Trim(pattern, "*") != "" && pattern != b[i][1] {
+			return false
+		}
+	}
+	return true
+}
+
+// checkMin looks whether a reservation is more than any device has.
+func (l *loader) checkMin(d *draft, m Machine) {
+	if d.min != nil && d.min.Bytes > 0 && d.min.PerMille == 0 {
+		l.checkSize(d, "memory.min", *d.min, m.Devices, "can never be reserved")
+	}
+}
+
+// checkSize looks whether an amount is more than each of some devices has.
+func (l *loader) checkSize(d *draft, key string, size arbiter.Size, devices []arbiter.Device, then string) {
+	var largest accounting.Bytes
+	for _, dev := range devices {
+		if largest = max(largest, dev.Total); size.Of(dev.Total) <= dev.Total {
+			return
+		}
+	}
+	if largest > 0 {
+		l.warn(d, key, "%s of %s is more than a device has (%s): it %s", key, size.Of(largest).Human(), largest.Human(), then)
+	}
+}
+
+// checkDevices looks at which devices are meant, and what is left of them.
+func (l *loader) checkDevices(m Machine) {
+	taken := map[string]int{} // devices that a block before counts for, by the place in l.devices
+	for i, d := range l.devices {
+		rule := arbiter.DeviceMatch{Index: d.index, UUID: d.uuid, PCI: d.pci, Vendor: d.vendor}
+		var meant []arbiter.Device
+		for _, dev := range m.Devices {
+			if rule.Matches(dev) {
+				meant = append(meant, dev)
+			}
+		}
+		if len(m.Devices) > 0 && len(meant) == 0 {
+			l.warn(d, "", "there is no such device on this machine: `gpuarb devices` lists them")
+		}
+		before := 0
+		for _, dev := range meant {
+			if _, given := taken[dev.UUID+dev.PCI+strconv.Itoa(dev.Index)]; given {
+				before++
+			}
+			taken[dev.UUID+dev.PCI+strconv.Itoa(dev.Index)] = i
+		}
+		if before > 0 && before == len(meant) {
+			l.warn(d, "", "this block is never used: for each of its devices one that comes first counts")
+		}
+		if d.reserve != nil {
+			for _, dev := range meant {
+				if dev.Total > 0 && d.reserve.Of(dev.Total) >= dev.Total {
+					l.warn(d, "reserve", "reserve of %s is all that GPU %d has (%s): nothing is left for anybody",
+						d.reserve.Of(dev.Total).Human(), dev.Index, dev.Total.Human())
+					break
+				}
+			}
+		}
+	}
+}

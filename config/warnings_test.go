@@ -1,0 +1,69 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpuarb/gpuarb/arbiter"
+)
+
+// TestWarnings: what is allowed and cannot be meant, on a machine with two cards, the users
+// ann and bob, and the group students.
+func TestWarnings(t *testing.T) {
+	machine := Machine{
+		Devices: []arbiter.Device{{Index: 0, Vendor: "nvidia", UUID: "GPU-a", PCI: "0000:01:00.0", Total: 8 << 30},
+			{Index: 1, Vendor: "nvidia", UUID: "GPU-b", PCI: "0000:02:00.0", Total: 4 << 30}},
+		User:  func(name string) bool { return name == "ann" || name == "bob" },
+		Group: func(name string) bool { return name == "students" },
+	}
+	for name, c := range map[string]struct{ text, want string }{
+		"nothing": {"[defaults]\nmemory.max = \"4G\"\nmemory.min = 0\n[[device]]\nmatch.index = 1\nreserve = \"50%\"\n[[device]]\nmatch.vendor = \"nvidia\"\n" +
+			"[[rule]]\nmatch.user = \"ann\"\n[[rule]]\nmatch.user = \"b*\"\n[[rule]]\nmatch.group = \"students\"\nmatch.exe = \"python*\"\n" +
+			"[[rule]]\nmatch.user = \"1000\"\n[[rule]]\nmatch.exe = \"python3\"\n[[rule]]\nmemory.max = \"1G\"", ""},
+		"users and groups": {"[[rule]]\nmatch.user = \"anne\"\n[[rule]]\nmatch.group = \"bob\"\nmatch.user = \"carl\"",
+			`f.toml:3: match.user: there is no user "anne" on this machine
+f.toml:5: match.group: there is no group "bob" on this machine
+f.toml:6: match.user: there is no user "carl" on this machine`},
+		"devices": {"[[device]]\nmatch.index = 2\nreserve = \"1G\"\n[[device]]\nmatch.uuid = \"GPU-c\"\n[[device]]\nmatch.vendor = \"amd\"",
+			`f.toml:2: there is no such device on this machine: ` + "`gpuarb devices`" + ` lists them
+f.toml:5: there is no such device on this machine: ` + "`gpuarb devices`" + ` lists them
+f.toml:7: there is no such device on this machine: ` + "`gpuarb devices`" + ` lists them`},
+		"a block for all before others": {"[[device]]\nreserve = \"1G\"\n[[device]]\nmatch.index = 0",
+			"f.toml:4: this block is never used: for each of its devices one that comes first counts"},
+		"reserves": {"[[device]]\nmatch.index = 1\nreserve = \"4G\"\n[[device]]\nmatch.index = 0\nreserve = \"100%\"\n[defaults]\nmemory.min = \"9G\"",
+			`f.toml:4: reserve of 4 GiB is all that GPU 1 has (4 GiB): nothing is left for anybody
+f.toml:7: reserve of 8 GiB is all that GPU 0 has (8 GiB): nothing is left for anybody
+f.toml:9: memory.min of 9 GiB is more than a device has (8 GiB): it can never be reserved`},
+		"a catch-all first": {"[[rule]]\nmatch.user = \"*\"\n[[rule]]\nmatch.user = \"ann\"\n[[rule]]\nname = \"last\"",
+			`f.toml:4: this rule is never used: rule 1 (f.toml:2), which comes first, matches user *
+f.toml:6: this rule is never used: rule 1 (f.toml:2), which comes first, matches user *`},
+		"a wider one first": {"[[rule]]\nname = \"all\"\nmatch.user = \"ann\"\n[[rule]]\nmatch.user = \"ann\"\nmatch.exe = \"x\"\n[[rule]]\nmatch.exe = \"x\"",
+			"f.toml:5: this rule is never used: rule all (f.toml:2), which comes first, matches user ann"},
+		"forgotten units": {"[defaults]\nmemory.max = 8\nstreams.max = 8\nhost.max = \"512\"\n[[rule]]\nmemory.max = 4294967296\nmemory.min = 0x10",
+			`f.toml:3: memory.max is 8 bytes; did you mean "8GiB"?
+f.toml:5: host.max is 512 bytes; did you mean "512MiB"?
+f.toml:8: memory.min is 16 bytes; did you mean "16GiB"?`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "f.toml")
+			if err := os.WriteFile(path, []byte("schema_version = 1\n"+c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, warnings, err := Check(path, machine)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, strings.ReplaceAll(warnings.Error(), dir+"/", "")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if _, warnings, _ := Check(path, Machine{}); len(warnings) > 0 && strings.Contains(warnings.Error(), "machine") {
+				t.Errorf("on a machine of which nothing is known: %v", warnings)
+			}
+		})
+	}
+}
