@@ -72,6 +72,7 @@ type Daemon struct {
 	keepers                      map[int]named // who keeps a dead client's memory, by its pid
 	queue                        waiters
 	places                       places
+	left                         left
 	bad                          uint64 // messages that were none
 	stopping                     bool
 	volatile                     bool // it was said that the state file is not whole
@@ -102,7 +103,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 		sessions: map[ipc.Token]*session{}, byKey: map[uint64]*session{},
 		ofProcess: map[int][]*session{}, jobsOfRunner: map[int][]*job{}, threadRows: map[int]map[uint32]int{}, kept: newKeptLimits(),
 		sessionsOf: newSessionCounts(), jobsOf: newJobCounts(), leasesOf: newLeaseCounts(),
-		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters()}
+		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft()}
 	d.parts = d.realParts()
 	if change != nil {
 		change(&d.parts)
@@ -159,7 +160,7 @@ func (d *Daemon) start() error {
 	if err := d.spare.lend(d.mount); err != nil && !d.goesWithout(err) {
 		return err
 	}
-	for _, f := range []func(context.Context){d.poll, d.deliver, d.tickWhenDue, d.watchEvents, d.lookAgain, d.watchdog} {
+	for _, f := range []func(context.Context){d.poll, d.deliver, d.tickWhenDue, d.findLeft, d.watchEvents, d.lookAgain, d.watchdog} {
 		if err := d.spawn(f); err != nil {
 			return err
 		}

@@ -18,21 +18,23 @@ import (
 const jobKey = 1 << 63
 
 // job is what one `gpuarb run` opened. It lasts as long as the runner or any of
-// its processes lives; the runner is watched by its pidfd, so that it outlives
-// a restart of the daemon without a word.
+// its processes lives, whether that has connected or not: see remain.go. The runner is
+// watched by its pidfd, so that the job outlives a restart of the daemon without a word.
 type job struct {
 	id      arbiter.JobID
 	token   ipc.Token
 	pid     int    // of the runner
 	start   uint64 // ticks
 	uid     uint32
-	request uint64  // the runner's number for it
-	told    *client // whom the last reply with it went to
-	index   int     // of its record
-	pidfd   int
+	request uint64            // the runner's number for it
+	told    *client           // whom the last reply with it went to
+	index   int               // of its record
+	by      inventory.Started // whose end it waits for: the runner's, then that of another process of it
+	pidfd   int               // of that one
 	members map[*session]struct{}
+	live    int  // members that have not ended
 	open    bool // it holds what it was to hold, and its runner was told, or will be
-	closed  bool // the runner is dead, or has given it back
+	closed  bool // nothing of it lives but its members
 	budget  accounting.Bytes
 }
 
@@ -44,6 +46,9 @@ func (cl *client) jobOpen(m ipc.Message) error {
 		return err
 	}
 	d, h, c := cl.d, m.Header, cl.conn
+	if req.Flags&ipc.JobNoWait != 0 {
+		cl.othersEnded()
+	}
 	proc, err := whenRoom(cl, func() (arbiter.Process, error) { return d.facts(c.Peer()) })
 	if err != nil {
 		return err
@@ -148,7 +153,7 @@ func (d *Daemon) addJob(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, proc a
 	record.ID = uint64(info.ID)
 	faults.At("job.opened")
 	j := &job{members: map[*session]struct{}{}, id: info.ID, token: record.Token, pid: peer.PID, start: proc.StartTicks, uid: uint32(peer.UID),
-		request: h.Request, index: index}
+		request: h.Request, index: index, by: inventory.Started{PID: peer.PID, StartTicks: proc.StartTicks}}
 	if err := d.watchJob(j, pidfd); err != nil {
 		d.arb.CloseJob(d.now(), j.id)
 		d.file.Jobs.Free(index)
@@ -289,17 +294,17 @@ func (cl *client) jobClose(r *ipc.JobCloseRequest) (ipc.Empty, error) {
 	}
 	d.arb.ReleaseJob(d.now(), j.id)
 	d.file.Jobs.At(j.index).Released = 1
-	if j.pid == peer.PID && j.start == peer.StartTicks {
-		d.endRunner(j)
+	if j.by.PID == peer.PID && j.by.StartTicks == peer.StartTicks {
+		d.runnerEnded(j)
 	}
 	return ipc.Empty{}, nil
 }
 
-// watchJob has the reaper wait for the runner's death. The job owns the pidfd
-// from here on.
+// watchJob has the reaper wait for the death of the process that the job lives by. The job
+// owns the pidfd from here on.
 func (d *Daemon) watchJob(j *job, pidfd int) (err error) {
 	if j.pidfd, err = d.watched(pidfd, uint64(j.id)|jobKey); err != nil {
-		return fmt.Errorf("pidfd of the runner: %w", err)
+		return fmt.Errorf("pidfd of process %d: %w", j.by.PID, err)
 	}
 	return nil
 }
@@ -321,14 +326,18 @@ func (d *Daemon) fitsSomeDevice(budget arbiter.Size) error {
 		"`gpuarb devices` lists them", budget.Of(largest), largest)
 }
 
-// closeJob is for a job whose runner is dead. It ends with its last process. The
-// lock is held.
+// closeJob is for a job whose runner is dead, or the process that it lived by after that.
+// It ends with its last process. The lock is held.
 func (d *Daemon) closeJob(key uint64) {
 	j := d.jobByKey[key]
 	if j == nil || d.stopping {
 		return
 	}
-	d.endRunner(j)
+	if !j.open {
+		d.endRunner(j) // no program was told of it
+		return
+	}
+	d.runnerEnded(j)
 }
 
 // endRunner is for a job that nobody can start programs in any more. The lock is held.
@@ -338,8 +347,7 @@ func (d *Daemon) endRunner(j *job) {
 	}
 	j.closed = true
 	d.arb.CloseJob(d.now(), j.id)
-	d.reaper.Remove(uint64(j.id) | jobKey)
-	d.file.Jobs.At(j.index).RunnerPID = 0
+	d.letRunnerGo(j)
 	d.dropJob(j)
 }
 

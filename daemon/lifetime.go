@@ -42,6 +42,7 @@ func (d *Daemon) endSession(s *session) {
 		return
 	}
 	s.dead = true
+	d.memberEnded(s)
 	d.forgetPlaces(func(k placeKey) bool { return k.pid == s.peer.PID && k.start == s.peer.StartTicks })
 	faults.At("session.ending")
 	d.arb.EndSession(d.now(), s.id)

@@ -63,6 +63,7 @@ func (d *Daemon) recover() {
 	})
 	for _, j := range d.jobs {
 		d.dropJob(j)
+		d.lookFor(j)
 	}
 	faults.At("recover.sessions")
 	d.recoverLimits()
@@ -82,16 +83,18 @@ func (d *Daemon) recoverJob(i int, r *statefile.Job) {
 	proc, pidfd, gone := d.alive(int(r.RunnerPID), r.RunnerStart)
 	if gone {
 		proc = arbiter.Process{UID: r.UID, GID: r.GID, Command: statefile.TextOf(&r.Command)}
-		j.closed = true
-	} else if d.watchJob(j, pidfd) != nil {
-		j.closed = true
+	} else {
+		j.by = inventory.Started{PID: j.pid, StartTicks: j.start}
+		if d.watchJob(j, pidfd) != nil {
+			j.by = inventory.Started{}
+		}
 	}
 	asUser(&proc, r.UID, r.GID)
 	var since time.Time
 	if r.HeldSince != 0 {
 		since = d.fromBootTime(int64(r.HeldSince) * int64(time.Second))
 	}
-	err := d.arb.RestoreJob(d.now(), arbiter.RestoredJob{ID: j.id, Closed: j.closed, Since: since,
+	err := d.arb.RestoreJob(d.now(), arbiter.RestoredJob{ID: j.id, Since: since,
 		Request: jobRequest(proc, r), Devices: d.devicesOf(r), Released: r.Released == 1})
 	if err != nil {
 		d.log.Warn("a job could not be taken up again", "job", r.ID, "err", err)

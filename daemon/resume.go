@@ -326,6 +326,7 @@ func pageIDOf(fd int) ipc.PageID {
 // here on. The lock is held.
 func (d *Daemon) forget(s *session) {
 	s.dead = true
+	d.memberEnded(s)
 	var devices []int
 	for _, l := range s.leases {
 		if l.open {

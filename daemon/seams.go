@@ -20,6 +20,7 @@ type machine interface {
 	IsMapped(pid int, inode uint64, name string) (bool, error)
 	TaskOwner(tid uint32) (pid int, ok bool)
 	Descends(pid, ancestor int) bool
+	WithEnviron(variables map[string]uint32) map[string]inventory.Started
 	Close()
 }
 

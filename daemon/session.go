@@ -230,6 +230,7 @@ func (d *Daemon) known(s *session) {
 	}
 	if j := d.jobByKey[uint64(s.job)|jobKey]; j != nil {
 		j.members[s] = struct{}{}
+		j.live++
 	}
 }
 

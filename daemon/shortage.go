@@ -143,8 +143,8 @@ func (d *Daemon) watchUnwatched() {
 		}
 	}
 	for key, j := range d.jobByKey {
-		if j.pidfd < 0 && !j.closed {
-			all = append(all, unwatched{j.pid, j.start, key})
+		if j.pidfd < 0 && j.by.PID != 0 {
+			all = append(all, unwatched{j.by.PID, j.by.StartTicks, key})
 		}
 	}
 	d.mu.Unlock()
@@ -165,7 +165,7 @@ func (d *Daemon) watchLate(key uint64, pidfd int) {
 	var owner *int
 	if s := d.byKey[key]; s != nil && !s.dead {
 		owner = &s.peer.pidfd
-	} else if j := d.jobByKey[key]; j != nil && !j.closed {
+	} else if j := d.jobByKey[key]; j != nil && j.by.PID != 0 {
 		owner = &j.pidfd
 	}
 	if owner == nil || *owner >= 0 || d.stopping {

@@ -21,6 +21,8 @@ type Reaper struct {
 	raw    syscall.RawConn
 	ended  chan struct{}
 
+	turn sync.Mutex // held from taking events to the end of onExit for them; taken before mu
+
 	mu    sync.Mutex // never held while onExit runs
 	next  uint64     // the last token
 	byKey map[uint64]uint64
@@ -126,21 +128,36 @@ func (r *Reaper) control(op, fd int, event *unix.EpollEvent) (err error) {
 
 func (r *Reaper) run() {
 	defer close(r.ended)
-	events := make([]unix.EpollEvent, 128)
 	for {
-		n := 0
-		err := r.raw.Read(func(epfd uintptr) bool {
-			var err error
-			n, err = unix.EpollWait(int(epfd), events, 0)
-			return n > 0 && err == nil
-		})
-		if err != nil {
+		if err := r.raw.Read(r.reap); err != nil {
 			return // closed
 		}
-		for _, e := range events[:n] {
-			r.exited(uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32)
+	}
+}
+
+// Sync returns when onExit has returned for every process that had ended before. It must
+// not be called with anything held that onExit takes.
+func (r *Reaper) Sync() {
+	for more := true; more; {
+		if r.raw.Control(func(epfd uintptr) { more = r.reap(epfd) }) != nil {
+			return // closed
 		}
 	}
+}
+
+// reap handles some ends; false: there were none.
+func (r *Reaper) reap(epfd uintptr) bool {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	var events [128]unix.EpollEvent
+	n, err := unix.EpollWait(int(epfd), events[:], 0)
+	if err != nil {
+		return false
+	}
+	for _, e := range events[:n] {
+		r.exited(uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32)
+	}
+	return n > 0
 }
 
 func (r *Reaper) exited(token uint64) {

@@ -1,0 +1,162 @@
+package daemon
+
+import (
+	"context"
+	"encoding/hex"
+	"time"
+
+	"github.com/gpuarb/gpuarb/inventory"
+)
+
+// A job outlives its runner where it left something behind: a program in the background,
+// one that made itself a daemon. What belongs to a job has its token in the environment,
+// and keeps it over fork, setsid and exec. So when the runner has ended and no member is
+// connected, the processes of the machine are looked through for the token. One that has it
+// stands in for the runner, until it ends too; where none has it, the job has ended.
+
+// variableOfJob names the token in the environment.
+const variableOfJob = "GPUARB_JOB="
+
+// settlePatience is how long a request waits for others' ends to be known.
+const settlePatience = 10 * time.Second
+
+// left are the jobs of which it is to be found out whether anything of them lives.
+type left struct {
+	jobs map[*job]struct{}
+	done chan struct{} // closed when the latest of them are known
+	wake chan struct{}
+}
+
+func newLeft() left {
+	done := make(chan struct{})
+	close(done)
+	return left{jobs: map[*job]struct{}{}, done: done, wake: make(chan struct{}, 1)}
+}
+
+// runnerEnded is for a job that has nobody to live by any more. The lock is held.
+func (d *Daemon) runnerEnded(j *job) {
+	d.letRunnerGo(j)
+	d.lookFor(j)
+}
+
+// letRunnerGo has the job live by nobody. The lock is held.
+func (d *Daemon) letRunnerGo(j *job) {
+	d.reaper.Remove(uint64(j.id) | jobKey)
+	closeFD(j.pidfd)
+	j.pidfd, j.by = -1, inventory.Started{}
+	d.file.Jobs.At(j.index).RunnerPID = 0
+}
+
+// memberEnded counts a session that has ended out of its job. The lock is held.
+func (d *Daemon) memberEnded(s *session) {
+	if j := d.jobByKey[uint64(s.job)|jobKey]; j != nil {
+		j.live--
+		d.lookFor(j)
+	}
+}
+
+// lookFor has it found out whether anything of a job lives, where that is in question. The
+// lock is held.
+func (d *Daemon) lookFor(j *job) {
+	if j.closed || j.by.PID != 0 || j.live > 0 || d.stopping {
+		return
+	}
+	if len(d.left.jobs) == 0 {
+		d.left.done = make(chan struct{})
+	}
+	d.left.jobs[j] = struct{}{}
+	signal(d.left.wake)
+}
+
+// mostRest bounds how long findLeft rests.
+const mostRest = time.Second
+
+// findLeft finds out what became of jobs whose runner has ended. It takes a quarter of the
+// time at the most, however many there are, unless that takes very long.
+func (d *Daemon) findLeft(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.left.wake:
+		}
+		began := time.Now()
+		d.lookForLeft()
+		rest := time.NewTimer(min(paceRest*time.Since(began), mostRest)) // of the processor's time, not of the daemon's clock
+		select {
+		case <-ctx.Done():
+		case <-rest.C:
+		}
+		rest.Stop()
+	}
+}
+
+// lookForLeft goes through the processes once for all the jobs in question.
+func (d *Daemon) lookForLeft() {
+	d.mu.Lock()
+	jobs, done := d.left.jobs, d.left.done
+	d.left.jobs = map[*job]struct{}{}
+	variables := map[string]uint32{}
+	for j := range jobs {
+		variables[tokenVariable(j)] = j.uid
+	}
+	d.mu.Unlock()
+	if len(jobs) == 0 {
+		return
+	}
+	found := d.inv.WithEnviron(variables)
+	for j := range jobs {
+		p, ok := found[tokenVariable(j)]
+		pidfd, gone := -1, false
+		if ok {
+			pidfd, gone = d.stillThere(p.PID, p.StartTicks)
+		}
+		d.settleLeft(j, p, pidfd, ok, gone)
+	}
+	close(done)
+}
+
+// tokenVariable is what a process of the job has in its environment.
+func tokenVariable(j *job) string { return variableOfJob + hex.EncodeToString(j.token[:]) }
+
+// settleLeft has a job live by the process that was found, or end where none was.
+func (d *Daemon) settleLeft(j *job, p inventory.Started, pidfd int, found, gone bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	defer d.drainEvents()
+	switch {
+	case d.stopping, j.closed, j.by.PID != 0, d.jobs[j.token] != j:
+		closeFD(pidfd)
+	case found && gone: // it may have left something behind in turn
+		d.lookFor(j)
+	case found:
+		j.by = p
+		record := d.file.Jobs.At(j.index)
+		record.RunnerStart, record.RunnerPID = p.StartTicks, uint32(p.PID)
+		if err := d.watchJob(j, pidfd); err != nil {
+			d.log.Warn("a process that a job lives by cannot be watched", "job", j.id, "client_pid", p.PID, "err", err)
+			d.endRunner(j)
+			return
+		}
+		d.log.Debug("the command of a job has ended, and something of it lives on", "job", j.id, "client_pid", p.PID)
+	case j.live == 0:
+		d.endRunner(j)
+	}
+}
+
+// othersEnded waits until it is known of the jobs whose runners have ended whether they have
+// ended too: a request that is not to wait is not refused for what nobody has any more.
+func (cl *client) othersEnded() {
+	d := cl.d
+	cl.outOfTurn(func() {
+		d.reaper.Sync()
+		d.mu.Lock()
+		done := d.left.done
+		d.mu.Unlock()
+		select {
+		case <-done:
+		case <-d.after(settlePatience):
+		case <-d.ctx.Done():
+		}
+	})
+}
