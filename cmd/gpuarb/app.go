@@ -154,6 +154,9 @@ func (a *app) rootCommand() *cobra.Command {
 		a.limitCommand(),
 		a.doctorCommand(),
 		a.planCommand(),
+		a.enableCommand(),
+		a.disableCommand(),
+		a.statusCommand(),
 		a.configCommand(),
 		a.versionCommand(),
 	)

@@ -45,7 +45,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	return a.jsonFlag(&cobra.Command{
 		Use:   "doctor",
 		Short: "check this machine, and say what to do about what is wrong",
-		Long: "Checks the daemon, its socket, the GPUs, the driver, the shim, /dev/fuse and the mount.\n" +
+		Long: "Checks the daemon, its socket, the GPUs, the driver, the shim, /dev/fuse, the mount, and who uses a GPU outside of gpuarb.\n" +
 			"Exits with 0 when nothing is wrong, else with 1.",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -67,6 +67,7 @@ func (d *doctor) examine() []finding {
 	d.checkFuse()
 	d.checkMounts()
 	d.checkLimits()
+	d.checkControl()
 	return d.findings
 }
 

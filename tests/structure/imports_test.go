@@ -26,6 +26,7 @@ var bans = []ban{
 		reason: "the surviving mapping decides nothing",
 	},
 	{from: "version", what: []string{module}, reason: "everybody may name the version"},
+	{from: "preload", what: []string{module}, reason: "it writes the system's files, with a daemon or without one"},
 	{
 		from: "arbiter", what: []string{module}, allow: []string{module + "/accounting"},
 		reason: "the policy knows the ledger and nothing else, so that a table can test it",

@@ -32,7 +32,7 @@ func boot(t *testing.T) *host {
 	h := &host{t: t, root: filepath.Join(build, ".systemd")}
 	h.Machine = rig.New(t, rig.Options{Stopped: true, NoMount: true, Life: 20 * time.Minute})
 	t.Cleanup(func() { _ = os.RemoveAll(h.root) })
-	here(t, "tools/fresh-root.sh", "--make", h.root, "systemd,systemd-sysv,dbus,procps")
+	here(t, "tools/fresh-root.sh", "--make", h.root, "systemd,systemd-sysv,dbus,procps,libpam-systemd")
 	here(t, "make", "--no-print-directory", "install", "DESTDIR="+h.root, "PREFIX=/usr")
 	here(t, "cp", "build/sim/libcuda.so.1", "build/sim/libnvidia-ml.so.1", h.root+"/usr/lib")
 	here(t, "cp", "build/programs/cudaprog-dlsym", h.root+"/usr/bin")

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/preload"
+)
+
+// checkControl says which programs are put under gpuarb, and who uses a GPU without it.
+func (d *doctor) checkControl() {
+	machine := preload.Machine{Root: d.root, Patience: d.patience}
+	entries, err := machine.Entries()
+	if err != nil {
+		d.found("control", unknown, "", "what is enabled cannot be read: %v", err)
+		return
+	}
+	machine.Count(entries)
+	for _, e := range entries {
+		verdict, advice := fine, ""
+		if e.Known && e.Kind == preload.Unit && e.Held < e.Running {
+			verdict, advice = note, "systemctl restart "+e.Name
+		}
+		d.found("control", verdict, advice, "%v: under gpuarb: %s", e.Target, e.State())
+	}
+	if len(entries) == 0 {
+		d.found("control", note, "to have a service, a user, a group or everybody under gpuarb for good: gpuarb help enable",
+			"only programs under gpuarb run are held to limits: nothing else is enabled")
+	}
+	d.checkUnmanaged(entries)
+}
+
+// checkUnmanaged names who uses a GPU without the library, and what would put it under gpuarb.
+func (d *doctor) checkUnmanaged(entries []preload.Entry) {
+	if d.state == nil {
+		return
+	}
+	for _, device := range d.state.Devices {
+		for _, u := range device.UnmanagedBy {
+			who, advice := "", "start it with gpuarb run"
+			if u.User != "" {
+				who, advice = u.User+"'s ", advice+", or put the user's sessions under gpuarb: gpuarb enable --user "+u.User
+			}
+			if unit := preload.UnitOf(d.path("/proc"), u.PID); unit != "" {
+				who, advice = unit+": ", "gpuarb enable --unit "+unit
+				if isEnabled(entries, unit) {
+					advice = "it is enabled: systemctl restart " + unit
+				}
+			}
+			d.found("control", note, advice, "%s", outsideOf(who, u, device.Index))
+		}
+	}
+}
+
+func isEnabled(entries []preload.Entry, unit string) bool {
+	return slices.ContainsFunc(entries, func(e preload.Entry) bool { return e.Kind == preload.Unit && e.Name == unit })
+}
+
+func outsideOf(who string, u accounting.UnmanagedState, device int) string {
+	return fmt.Sprintf("%s%s[%d] holds %s of GPU %d and is not under gpuarb", who, u.Command, u.PID, u.Bytes.Human(), device)
+}

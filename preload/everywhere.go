@@ -1,0 +1,95 @@
+package preload
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+const (
+	// preloadList is the loader's list of what it loads into every program. It has the library alone,
+	// in a line of its own: glibc takes what stands behind a second # for names of libraries.
+	preloadList = "/etc/ld.so.preload"
+	// everywhereRecord says which line of the list is ours, and whether the list was made for it.
+	everywhereRecord = "/etc/gpuarb/everywhere.conf"
+	listMade         = "# the list was made for it\n"
+)
+
+func (m Machine) record(lines string) block {
+	return m.block(Target{Kind: All}, everywhereRecord, lines)
+}
+
+// listEverywhere puts the library before all that is in the list. A line of ours that named another
+// place of it is taken out first.
+func (m Machine) listEverywhere(library string) error {
+	if _, err := m.unlistEverywhere(); err != nil {
+		return err
+	}
+	old, err := os.ReadFile(m.path(preloadList))
+	lines := "# library " + library + "\n"
+	if errors.Is(err, fs.ErrNotExist) {
+		lines, err = lines+listMade, nil
+	}
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(old)) {
+		if strings.TrimSpace(line) == library {
+			return fmt.Errorf("%s has the library already, by another's hand", preloadList)
+		}
+	}
+	record := m.record(lines)
+	if err := record.insert(); err != nil {
+		return err
+	}
+	if err := replace(m.path(preloadList), []byte(library+"\n"+string(old))); err != nil {
+		_, undone := record.remove()
+		return errors.Join(err, undone)
+	}
+	return nil
+}
+
+// unlistEverywhere takes our line out of the list, and the list away where it was made for it and
+// has nothing else.
+func (m Machine) unlistEverywhere() (bool, error) {
+	record := m.record("")
+	text, err := os.ReadFile(record.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	entry, found := parse(string(text))
+	if !found {
+		return false, nil
+	}
+	list := m.path(preloadList)
+	old, err := os.ReadFile(list)
+	if err == nil {
+		rest := without(string(old), entry.Library+"\n")
+		switch {
+		case rest == "" && strings.Contains(string(text), listMade):
+			err = os.Remove(list)
+		case rest != string(old):
+			err = replace(list, []byte(rest))
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	return record.remove()
+}
+
+// without takes the first line that is this one out of a text.
+func without(text, line string) string {
+	if rest, ok := strings.CutPrefix(text, line); ok {
+		return rest
+	}
+	if before, after, ok := strings.Cut(text, "\n"+line); ok {
+		return before + "\n" + after
+	}
+	return text
+}

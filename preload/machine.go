@@ -1,0 +1,195 @@
+package preload
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Machine is a system that programs run on: the one that we run on, with Root "/", or another that
+// lies below a folder, as for systemctl --root.
+type Machine struct {
+	Root     string
+	Patience time.Duration // with each program that is started to try something
+}
+
+// Here says whether it is the system that we run on.
+func (m Machine) Here() bool { return m.Root == "/" }
+
+func (m Machine) path(name string) string { return filepath.Join(m.Root, name) }
+
+// Enable puts a target's programs under the library at a path of the machine. Before anything is
+// written a program is started with the library, and another after it, in the way of the
+// target's; where that one fails all is as it was before.
+func (m Machine) Enable(t Target, library, memory string) error {
+	if err := m.trusted(library); err != nil {
+		return err
+	}
+	if err := m.exists(t); err != nil {
+		return err
+	}
+	if err := m.loads(library, "LD_PRELOAD="+library); err != nil {
+		return err
+	}
+	unlock, err := lock(m.path("/etc"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if t.Kind == All {
+		err = m.listEverywhere(library)
+	} else {
+		err = m.write(m.blocks(t, library, memory, m.preloaded(t, library)))
+	}
+	if err != nil {
+		return err
+	}
+	if err := m.try(t, library); err != nil {
+		_, undone := m.removeAll(t)
+		return errors.Join(fmt.Errorf("%w; nothing was changed", err), undone)
+	}
+	return nil
+}
+
+// write inserts all blocks, or none.
+func (m Machine) write(blocks []block) error {
+	for i, b := range blocks {
+		if err := b.insert(); err != nil {
+			for _, written := range slices.Backward(blocks[:i]) {
+				_, undone := written.remove()
+				err = errors.Join(err, undone)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// Disable takes out what Enable wrote, and leaves all else; false: there was nothing.
+func (m Machine) Disable(t Target) (bool, error) {
+	unlock, err := lock(m.path("/etc"))
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	found, err := m.removeAll(t)
+	if err == nil && found && t.Kind == Unit && m.Here() {
+		err = m.reloadUnits()
+	}
+	return found, err
+}
+
+// removeAll takes the blocks out in the opposite order: who reads them meanwhile finds none that
+// names a file that is gone.
+func (m Machine) removeAll(t Target) (found bool, err error) {
+	if t.Kind == All {
+		return m.unlistEverywhere()
+	}
+	for _, b := range slices.Backward(m.blocks(t, "", "", nil)) {
+		one, failed := b.remove()
+		found = found || one
+		err = errors.Join(err, failed)
+	}
+	return found, err
+}
+
+// trusted says why programs of everybody should not load a library: whoever can write the file, or
+// replace a folder above it, decides what they do; whom it is closed to gets a message for each
+// program.
+func (m Machine) trusted(library string) error {
+	if !filepath.IsAbs(library) || strings.ContainsAny(library, " :#\"\\$%@{}") {
+		return fmt.Errorf("%s: the library has to lie under an absolute path without blanks and signs; install gpuarb (make install)", library)
+	}
+	for path := library; ; path = filepath.Dir(path) {
+		info, err := os.Stat(m.path(path))
+		if err != nil {
+			return err
+		}
+		owner := info.Sys().(*syscall.Stat_t).Uid
+		needed := fs.FileMode(0o004)
+		if info.IsDir() {
+			needed = 0o001
+		}
+		switch {
+		case owner != 0:
+			return fmt.Errorf("%s belongs to user %d, who could change what runs in everybody's programs; install gpuarb (make install)", path, owner)
+		case info.Mode().Perm()&0o022 != 0:
+			return fmt.Errorf("%s can be written by others than root (mode %04o), who could change what runs in everybody's programs; install gpuarb (make install)",
+				path, info.Mode().Perm())
+		case info.Mode().Perm()&needed == 0:
+			return fmt.Errorf("%s is closed to other users (mode %04o), whose programs could not load the library", path, info.Mode().Perm())
+		}
+		if path == "/" {
+			return nil
+		}
+	}
+}
+
+// command is a program that is run on the machine.
+func (m Machine) command(ctx context.Context, env []string, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}, env...)
+	cmd.WaitDelay = time.Second
+	if !m.Here() {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: m.Root}
+		cmd.Path, cmd.Err, cmd.Dir = m.find(name), nil, "/"
+	}
+	return cmd
+}
+
+// find is where the machine has a program.
+func (m Machine) find(name string) string {
+	for _, dir := range []string{"/usr/bin", "/bin", "/usr/sbin", "/sbin"} {
+		if _, err := os.Stat(m.path(filepath.Join(dir, name))); err == nil && !filepath.IsAbs(name) {
+			return filepath.Join(dir, name)
+		}
+	}
+	return name
+}
+
+// output runs a program and returns what it prints; what it says on stderr is an error.
+func (m Machine) output(env []string, name string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), m.Patience)
+	defer cancel()
+	cmd := m.command(ctx, env, name, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	said := strings.TrimSpace(stderr.String())
+	switch {
+	case ctx.Err() != nil:
+		return "", fmt.Errorf("%s has not ended after %v", name, m.Patience)
+	case err != nil && said != "":
+		return "", fmt.Errorf("%s: %s", name, said)
+	case err != nil:
+		return "", fmt.Errorf("%s: %w", name, err)
+	case said != "":
+		return string(out), fmt.Errorf("%s said: %s", name, said)
+	}
+	return string(out), nil
+}
+
+// loads starts a small program twice: once only to be told by the loader what it loads, then in
+// earnest. The loader complains of a library that it cannot load, and goes on without.
+func (m Machine) loads(library string, env ...string) error {
+	listed, err := m.output(append(env, "LD_TRACE_LOADED_OBJECTS=1"), "true")
+	if err == nil && !strings.Contains(listed, library) {
+		err = errors.New("the loader passes it over")
+	}
+	if err == nil {
+		_, err = m.output(env, "true")
+	}
+	if err != nil {
+		return fmt.Errorf("%s does not load into a small program: %w", library, err)
+	}
+	return nil
+}

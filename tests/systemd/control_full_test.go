@@ -1,0 +1,90 @@
+//go:build full
+
+package systemd
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
+)
+
+// modelService is a service that knows nothing of gpuarb: it takes 48 MiB and keeps them. The
+// library in front of it is another's.
+const modelService = `[Service]
+User=ann
+Environment=LD_PRELOAD=libdl.so.2 "MODEL=a b" SIMCUDA_DIR=/dev/shm/simcuda-0
+ExecStart=/bin/sh -c '(echo alloc a 50331648; exec sleep infinity) | exec cudaprog-dlsym'
+[Install]
+WantedBy=multi-user.target
+`
+
+// TestFullSystemdControl: a home server. A rule for a service does nothing until the service is
+// put under gpuarb; then it holds, over restarts of both; and after the service was released again
+// all files are as they were.
+func TestFullSystemdControl(t *testing.T) {
+	h := boot(t)
+	h.shell("useradd --create-home --shell /bin/sh ann")
+	h.shell("cat >/etc/systemd/system/model.service <<'.'\n" + modelService + ".\nsystemctl daemon-reload; systemctl enable --now model")
+	h.shell("printf '[[rule]]\nmatch.unit = \"model.service\"\nmemory.max = \"64MiB\"\n' >/etc/gpuarb/conf.d/model.toml; systemctl reload gpuarbd")
+	const state = "cd /etc; find . -type f -exec md5sum {} + | sort; find . -type d | sort"
+	before := h.shell(state)
+	unmanaged := func() bool {
+		return strings.Contains(h.shell("gpuarb doctor || true"), "model.service: cudaprog-dlsym[")
+	}
+	bounded.Until(t, "the service is seen as unmanaged", unmanaged)
+	if got := h.shell("gpuarb doctor || true"); !strings.Contains(got, "model.service") || !strings.Contains(got, "gpuarb enable --unit model.service") {
+		t.Errorf("doctor says nothing of who is not under gpuarb:\n%s", got)
+	}
+
+	h.shell("gpuarb enable --unit model --memory 1G --now")
+	budget := func(want string) {
+		t.Helper()
+		bounded.Until(t, "the service has a lease of "+want, func() bool {
+			out, err := h.command("cat /gpu/leases").Output()
+			return err == nil && strings.Contains(string(out), " ann ") && strings.Contains(string(out), " 50331648 "+want+" ")
+		})
+	}
+	budget("67108864")
+	h.shell("systemctl restart model")
+	budget("67108864")
+	h.shell("systemctl restart gpuarbd")
+	budget("67108864")
+	if got := h.shell("systemctl show -P Environment model; gpuarb status"); !strings.Contains(got, "libgpuarb.so:libdl.so.2") || !strings.Contains(got, "MODEL=a b") ||
+		!strings.Contains(got, "GPUARB_MEMORY=1G") || !strings.Contains(got, "all ") {
+		t.Errorf("the service's environment and the state:\n%s", got)
+	}
+	if got := h.shell("gpuarb doctor || true"); !strings.Contains(got, "unit model.service") {
+		t.Errorf("doctor says nothing of who is under gpuarb:\n%s", got)
+	}
+	h.shell("gpuarb enable --unit model --memory 50M --now") // the service's own word is less than the rule
+	budget("52428800")
+
+	h.shell("gpuarb disable --unit model --now")
+	bounded.Until(t, "the service is seen as unmanaged again", unmanaged)
+	if after := h.shell(state); after != before {
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	}
+	for script, want := range map[string]string{
+		"gpuarb enable --unit nothere": "systemd has no unit nothere.service",
+		"gpuarb enable --unit gpuarbd": "the daemon itself",
+		"gpuarb disable --unit model":  "was not enabled",
+		"echo 'User=nobodyatall' >>/etc/systemd/system/model.service; gpuarb enable --unit model": "nothing was changed",
+	} {
+		if got := h.shell("! { " + script + "; } 2>&1"); !strings.Contains(got, want) {
+			t.Errorf("%s:\n%s\nwant %q", script, got, want)
+		}
+	}
+
+	// Sessions, those of systemd's own manager of a user among them; then all programs.
+	h.shell("gpuarb enable --user ann --memory 2G")
+	own := h.shell(`loginctl enable-linger ann; systemctl restart user@$(id -u ann)
+		su --login ann --command 'XDG_RUNTIME_DIR=/run/user/$(id -u) systemctl --user show-environment'`)
+	if !strings.Contains(own, "LD_PRELOAD=/usr/lib/gpuarb/libgpuarb.so") || !strings.Contains(own, "GPUARB_MEMORY=2G") {
+		t.Errorf("a user's own services have\n%s", own)
+	}
+	h.shell("gpuarb enable --all && systemctl daemon-reexec && systemctl restart gpuarbd model && gpuarb disable --all && gpuarb disable --user ann")
+	if got := h.shell("ls /etc/ld.so.preload /etc/gpuarb"); strings.Contains(got, "session") || strings.Contains(got, "everywhere") {
+		t.Errorf("there is left: %s", got)
+	}
+}
