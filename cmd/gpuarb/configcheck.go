@@ -57,7 +57,7 @@ func (a *app) configCheck(path string, named bool) error {
 	if named && path == "" {
 		return errors.New("config check: the file's name is empty")
 	}
-	loaded, warnings, err := config.Check(path, a.machine())
+	loaded, warnings, err := config.Check(path, a.knownMachine())
 	var mistakes config.Mistakes
 	if err != nil && !errors.As(err, &mistakes) {
 		return &exitError{exitConfig, err}
@@ -107,9 +107,9 @@ func (a *app) printCheck(result checkResult, mistakes, warnings config.Mistakes)
 	return err
 }
 
-// machine is what can be found out about this machine without a word to anybody: its users
+// knownMachine is what can be found out about this machine without a word to anybody: its users
 // and groups, and its devices where a daemon answers.
-func (a *app) machine() config.Machine {
+func (a *app) knownMachine() config.Machine {
 	m := config.Machine{User: inDatabase("passwd"), Group: inDatabase("group")}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
