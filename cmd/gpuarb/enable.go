@@ -57,8 +57,8 @@ func (o *targetOptions) target(flags *pflag.FlagSet) (preload.Target, error) {
 	return found, nil
 }
 
-// machine is the system that is meant. To change it takes root.
-func (a *app) machine(root string, changes bool, doing string) (preload.Machine, error) {
+// systemAt is the system that is meant. To change it takes root.
+func (a *app) systemAt(root string, changes bool, doing string) (preload.Machine, error) {
 	path, err := filepath.Abs(root)
 	if err == nil {
 		_, err = os.Stat(filepath.Join(path, "etc"))
@@ -107,7 +107,7 @@ func (a *app) enable(flags *pflag.FlagSet, options *targetOptions, memory string
 			return errors.New("--memory does not go with --all, which gives programs no environment: write a rule (memory.max) in the configuration")
 		}
 	}
-	machine, err := a.machine(options.root, true, "enable …")
+	machine, err := a.systemAt(options.root, true, "enable …")
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (a *app) disable(flags *pflag.FlagSet, options *targetOptions) error {
 	if err != nil {
 		return err
 	}
-	machine, err := a.machine(options.root, true, "disable …")
+	machine, err := a.systemAt(options.root, true, "disable …")
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (a *app) statusCommand() *cobra.Command {
 }
 
 func (a *app) status(root string) error {
-	machine, err := a.machine(root, false, "")
+	machine, err := a.systemAt(root, false, "")
 	if err != nil {
 		return err
 	}
