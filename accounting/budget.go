@@ -120,6 +120,22 @@ func (b *Budget) Limits(device int) Limits {
 	return Limits{Max: Max}
 }
 
+// Reserved returns what is reserved on a device for a budget and those below it, used or not.
+func (b *Budget) Reserved(device int) Bytes {
+	if a := b.find(device); a != nil {
+		return a.reserved()
+	}
+	return 0
+}
+
+// reserved is what is kept for an account: its own memory.min, or the sum of those below it.
+func (a *account) reserved() (below Bytes) {
+	for _, kid := range a.kids {
+		below = below.Plus(kid.reserved())
+	}
+	return max(below, a.min())
+}
+
 // Account returns a budget's sums on a device.
 func (b *Budget) Account(device int) Account {
 	a := b.find(device)

@@ -54,6 +54,7 @@ type DeviceState struct {
 	Capacity     Bytes  `json:"capacity_bytes"`  // total − reserve − unmanaged − overhead
 	Granted      Bytes  `json:"granted_bytes"`   // handed to leases, idle credit included
 	Committed    Bytes  `json:"committed_bytes"` // Σ over jobs of max(granted, memory.min)
+	Reserved     Bytes  `json:"reserved_bytes"`  // Σ over jobs of memory.min, used or not
 	Used         Bytes  `json:"used_bytes"`      // granted − idle credit: memory.current
 	Peak         Bytes  `json:"peak_bytes"`
 	Unmanaged    Bytes  `json:"unmanaged_bytes"`
@@ -72,7 +73,30 @@ type DeviceState struct {
 
 	Unnamed     bool             `json:"names_no_process"` // its readings say nothing of single processes
 	UnmanagedBy []UnmanagedState `json:"unmanaged_by,omitempty"`
+	Holders     []HolderState    `json:"holders,omitempty"` // jobs with slots, by the time that they have them
 }
+
+// HolderState is a job that has a device as a whole, or slots of it.
+type HolderState struct {
+	Job     uint64     `json:"job"`
+	PID     int        `json:"pid"` // who asked for it: gpuarb run, or the process itself
+	UID     uint32     `json:"uid"`
+	User    string     `json:"user"`
+	Command string     `json:"command"`
+	Kind    HolderKind `json:"kind"`
+	Slots   int        `json:"slots"`
+	AgeMs   int64      `json:"age_ms"`
+}
+
+// HolderKind says how a job has a device.
+type HolderKind string
+
+// The kinds. Where several are true, the first counts.
+const (
+	HoldsExclusive HolderKind = "exclusive" // nobody else gets anything there
+	HoldsClaim     HolderKind = "claim"
+	HoldsSlot      HolderKind = "slot"
+)
 
 // UnmanagedState is a process that uses a device and is no client.
 type UnmanagedState struct {
@@ -158,6 +182,8 @@ type JobState struct {
 	Run        bool             `json:"run"`         // opened by `gpuarb run`
 	PerProcess bool             `json:"per_process"` // the limits are each process's own
 	StreamsMax int              `json:"streams_max"`
+	PID        int              `json:"pid"` // who asked for it: gpuarb run, or the process itself
+	AgeMs      int64            `json:"age_ms"`
 	Processes  []int            `json:"processes"`
 	Devices    []JobDeviceState `json:"devices"`
 }
@@ -167,8 +193,10 @@ type JobDeviceState struct {
 	Device int   `json:"device"`
 	Min    Bytes `json:"min_bytes"`
 	Max    Bytes `json:"max_bytes"`
-	Used   Bytes `json:"used_bytes"`
-	Peak   Bytes `json:"peak_bytes"`
+
+	Reserved Bytes `json:"reserved_bytes"` // for the job and its processes, used or not
+	Used     Bytes `json:"used_bytes"`
+	Peak     Bytes `json:"peak_bytes"`
 }
 
 // BudgetState is a budget that several jobs share by a rule, as long as there is one of them.

@@ -32,11 +32,13 @@ func (a *Arbiter) Snapshot(now time.Time) accounting.Snapshot {
 	s.Devices = make([]accounting.DeviceState, len(a.devices))
 	for i, d := range a.devices {
 		s.Devices[i] = a.deviceState(d, now)
+		s.Devices[i].Holders = holderStates(d, now)
 	}
 	s.Queue = a.ticketStates(now)
 	a.queueStats(now, &s.Stats)
 	s.Processes = a.processStates()
-	s.Jobs = a.jobStates()
+	s.Jobs = a.jobStates(now)
+	a.addReserved(s.Devices)
 	s.Budgets = a.budgetStates()
 	s.Stats.Clients = uint64(len(s.Processes))
 	s.Stats.Leases = uint64(len(leases))
@@ -227,7 +229,7 @@ func (s *session) state() accounting.State {
 }
 
 // jobStates describes the jobs, by ID.
-func (a *Arbiter) jobStates() []accounting.JobState {
+func (a *Arbiter) jobStates(now time.Time) []accounting.JobState {
 	jobs := a.sortedJobs()
 	states := make([]accounting.JobState, len(jobs))
 	pids := make([]int, 0, len(a.sessions))
@@ -238,6 +240,7 @@ func (a *Arbiter) jobStates() []accounting.JobState {
 		*to = accounting.JobState{
 			ID: uint64(j.id), UID: p.UID, User: p.User, Command: cmp.Or(j.request.Command, p.Command),
 			State: accounting.StateRunning, Run: j.run, PerProcess: j.each(), StreamsMax: j.streamsMax(),
+			PID: p.PID, AgeMs: max(0, now.Sub(j.opened).Milliseconds()),
 		}
 		if j.pending {
 			to.State = accounting.StateWaiting
@@ -296,11 +299,51 @@ func (j *job) deviceState(d *device) accounting.JobDeviceState {
 	if j.each() {
 		limits = j.perProcess(d)
 	}
-	state := accounting.JobDeviceState{Device: d.Index, Min: limits.Min, Max: limits.Max}
+	state := accounting.JobDeviceState{Device: d.Index, Min: limits.Min, Max: limits.Max, Reserved: j.budget.Reserved(d.Index)}
 	for _, p := range j.peaks {
 		if p.device == d {
 			state.Used, state.Peak = p.seen, p.most
 		}
 	}
 	return state
+}
+
+// addReserved sums up what is reserved on each device: budgets that jobs share, with what is
+// below them, and jobs without.
+func (a *Arbiter) addReserved(states []accounting.DeviceState) {
+	for i, d := range a.devices {
+		for _, s := range a.shareds {
+			states[i].Reserved = states[i].Reserved.Plus(s.budget.Reserved(d.Index))
+		}
+		for _, j := range a.jobs {
+			if j.shared == nil {
+				states[i].Reserved = states[i].Reserved.Plus(j.budget.Reserved(d.Index))
+			}
+		}
+	}
+}
+
+// holderStates describes the jobs that have a device or slots of it, the oldest first.
+func holderStates(d *device, now time.Time) []accounting.HolderState {
+	var states []accounting.HolderState
+	at := make(map[*job]int, len(d.holders))
+	for _, h := range sortedHolders(d) {
+		j := h.key.job
+		i, known := at[j]
+		if !known {
+			i = len(states)
+			at[j] = i
+			p := &j.request.Process
+			states = append(states, accounting.HolderState{Job: uint64(j.id), PID: p.PID, UID: p.UID, User: p.User,
+				Command: cmp.Or(j.request.Command, p.Command), Kind: accounting.HoldsSlot, AgeMs: max(0, now.Sub(h.since).Milliseconds())})
+		}
+		states[i].Slots++
+		switch {
+		case d.exclusive == j:
+			states[i].Kind = accounting.HoldsExclusive
+		case h.claim:
+			states[i].Kind = accounting.HoldsClaim
+		}
+	}
+	return states
 }

@@ -34,19 +34,23 @@ func (b *builder) deviceEntry(index int) entry {
 	dir := alive(find, func(accounting.DeviceState) []entry {
 		entries := append(values(b.device, find),
 			entry{name: "leases", text: rendered(func(w io.Writer, s accounting.Snapshot) error {
-				return report.Leases(w, onDevice(s, index))
+				return files.Leases(w, onDevice(s, index))
 			})},
 			entry{name: "queue", text: rendered(func(w io.Writer, s accounting.Snapshot) error {
-				return report.Queue(w, onDevice(s, index))
+				return files.Queue(w, onDevice(s, index))
+			})},
+			entry{name: "unmanaged", text: rendered(func(w io.Writer, s accounting.Snapshot) error {
+				return files.Unmanaged(w, onDevice(s, index))
 			})})
 		return numbered(b.knobs(entries, deviceKnobs, Setting{Of: OfDevice, Device: index}), id, b.uid)
 	})
 	return entry{name: strconv.Itoa(index), id: id, uid: b.uid, dir: dir}
 }
 
-// onDevice leaves the leases of one device, and the tickets that wait for it, those
+// onDevice leaves one device, the leases of it, and the tickets that wait for it, those
 // that would take any device among them.
 func onDevice(s accounting.Snapshot, index int) accounting.Snapshot {
+	s.Devices = slices.DeleteFunc(slices.Clone(s.Devices), func(d accounting.DeviceState) bool { return d.Index != index })
 	var leases []accounting.LeaseState
 	for _, l := range s.Leases {
 		if l.Device == index {

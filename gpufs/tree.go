@@ -80,6 +80,9 @@ func static(entries []entry) *directory {
 	return &directory{list: func(*snapshot) ([]entry, bool) { return entries, true }}
 }
 
+// files is how tables are printed here: nothing rounded, nothing left out.
+var files report.Style
+
 // rendered is a file that prints a whole snapshot.
 func rendered(print func(io.Writer, accounting.Snapshot) error) func(*snapshot) ([]byte, bool) {
 	return func(s *snapshot) ([]byte, bool) {
@@ -118,14 +121,16 @@ func (b *builder) root() *directory {
 		return err
 	}
 	entries := []entry{
-		{name: "budgets", text: rendered(report.Budgets)},
+		{name: "budgets", text: rendered(files.Budgets)},
 		{name: "devices", dir: &directory{changing: true, list: b.devices, find: b.findDevice}},
+		{name: "holders", text: rendered(files.Holders)},
 		{name: "jobs", dir: &directory{changing: true, list: b.jobs, find: b.findJob}},
-		{name: "leases", text: rendered(report.Leases)},
+		{name: "leases", text: rendered(files.Leases)},
 		{name: "leases.json", text: rendered(report.LeasesJSON)},
 		{name: "processes", dir: &directory{changing: true, list: b.processes, find: b.findProcess}},
-		{name: "queue", text: rendered(report.Queue)},
+		{name: "queue", text: rendered(files.Queue)},
 		{name: "stats", text: rendered(report.Stats)},
+		{name: "unmanaged", text: rendered(files.Unmanaged)},
 		{name: "version", text: rendered(version)},
 	}
 	if b.selfOf != nil {

@@ -2,7 +2,6 @@ package report
 
 import (
 	"io"
-	"strconv"
 
 	"github.com/gpuarb/gpuarb/accounting"
 )
@@ -16,13 +15,13 @@ type budgetRow struct {
 // budgetColumns are the columns of the table of shared budgets. Their names and order are
 // an interface.
 var budgetColumns = []column[budgetRow]{
-	{"GPU", right, func(b budgetRow) string { return strconv.Itoa(b.on.Device) }},
-	{"STATE", left, budgetState},
-	{"USED", right, func(b budgetRow) string { return Value(b.on.Used) }},
-	{"MAX", right, func(b budgetRow) string { return Value(b.on.Max) }},
-	{"MIN", right, func(b budgetRow) string { return Value(b.on.Min) }},
-	{"JOBS", right, func(b budgetRow) string { return strconv.Itoa(len(b.Jobs)) }},
-	{"SHARED-BY", last, func(b budgetRow) string { return line(b.Name) }},
+	number("GPU", func(b budgetRow) int { return b.on.Device }, 0),
+	plain("STATE", left, budgetState, 0),
+	amount("USED", func(b budgetRow) accounting.Bytes { return b.on.Used }, 0),
+	amount("MAX", func(b budgetRow) accounting.Bytes { return b.on.Max }, 0),
+	amount("MIN", func(b budgetRow) accounting.Bytes { return b.on.Min }, 0),
+	number("JOBS", func(b budgetRow) int { return len(b.Jobs) }, 0),
+	plain("SHARED-BY", last, func(b budgetRow) string { return line(b.Name) }, 0),
 }
 
 func budgetState(b budgetRow) string {
@@ -33,13 +32,13 @@ func budgetState(b budgetRow) string {
 }
 
 // Budgets writes the table of the budgets that jobs share: a header, and a line per budget
-// and device. Memory is in bytes.
-func Budgets(w io.Writer, s accounting.Snapshot) error {
+// and device.
+func (style Style) Budgets(w io.Writer, s accounting.Snapshot) error {
 	var rows []budgetRow
 	for _, b := range s.Budgets {
 		for _, on := range b.Devices {
 			rows = append(rows, budgetRow{b, on})
 		}
 	}
-	return table(w, budgetColumns, rows)
+	return table(w, style, budgetColumns, rows)
 }

@@ -3,7 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
-	"strconv"
+	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
 )
@@ -15,19 +15,48 @@ type deviceRow struct {
 }
 
 var deviceColumns = []column[deviceRow]{
-	{"GPU", right, func(d deviceRow) string { return strconv.Itoa(d.Index) }},
-	{"STATE", left, func(d deviceRow) string { return deviceState(d.DeviceState) }},
-	{"USED", right, func(d deviceRow) string { return compact(d.Used) }},
-	{"RESERVED", right, func(d deviceRow) string { return compact(d.Committed) }},
-	{"CAPACITY", right, func(d deviceRow) string { return compact(d.Capacity) }},
-	{"UNMANAGED", right, func(d deviceRow) string { return compact(d.Unmanaged) }},
-	{"OVERHEAD", right, func(d deviceRow) string { return compact(d.Overhead) }},
-	{"TOTAL", right, func(d deviceRow) string { return compact(d.Total) }},
-	{"LEASES", right, func(d deviceRow) string { return strconv.Itoa(d.leases) }},
-	{"STREAMS", right, func(d deviceRow) string { return strconv.Itoa(d.Streams) }},
-	{"SLOTS", right, func(d deviceRow) string { return fmt.Sprintf("%d/%s", d.SlotsCurrent, count(d.SlotsMax)) }},
-	{"PCI", left, func(d deviceRow) string { return word(d.PCI) }},
-	{"NAME", last, func(d deviceRow) string { return line(d.Name) }},
+	number("GPU", func(d deviceRow) int { return d.Index }, 0),
+	plain("STATE", left, func(d deviceRow) string { return deviceState(d.DeviceState) }, 0),
+	amount("USED", func(d deviceRow) accounting.Bytes { return d.Used }, 0),
+	amount("RESERVED", func(d deviceRow) accounting.Bytes { return d.Reserved }, 0),
+	amount("CAPACITY", func(d deviceRow) accounting.Bytes { return d.Capacity }, 0),
+	amount("UNMANAGED", func(d deviceRow) accounting.Bytes { return d.Unmanaged }, 3),
+	amount("OVERHEAD", func(d deviceRow) accounting.Bytes { return d.Overhead }, 4),
+	amount("TOTAL", func(d deviceRow) accounting.Bytes { return d.Total }, 1),
+	number("LEASES", func(d deviceRow) int { return d.leases }, 5),
+	number("STREAMS", func(d deviceRow) int { return d.Streams }, 6),
+	plain("SLOTS", right, func(d deviceRow) string { return fmt.Sprintf("%d/%s", d.SlotsCurrent, count(d.SlotsMax)) }, 2),
+	plain("HOLDER", left, func(d deviceRow) string { return owners(d.Holders) }, 0),
+	plain("PCI", left, func(d deviceRow) string { return word(d.PCI) }, 7),
+	plain("NAME", last, func(d deviceRow) string { return line(d.Name) }, 0),
+}
+
+// owners names who has a device as a whole, by claim or alone: "ann:python3[4711]", and how
+// many more there are.
+func owners(holders []accounting.HolderState) string {
+	first, more := "-", -1
+	for _, h := range holders {
+		if h.Kind == accounting.HoldsSlot {
+			continue
+		}
+		if more++; more == 0 {
+			name := program(h.Command)
+			if !strings.HasSuffix(name, "]") { // a shell that claimed it has its own PID there
+				name += fmt.Sprintf("[%d]", h.PID)
+			}
+			first = word(h.User + ":" + name)
+		}
+	}
+	if more > 0 {
+		first += fmt.Sprintf("+%d", more)
+	}
+	return first
+}
+
+// program is the name of a command's program, without its folder and arguments.
+func program(command string) string {
+	name, _, _ := strings.Cut(command, " ")
+	return name[strings.LastIndex(name, "/")+1:]
 }
 
 // deviceState is how a device is doing, and whether somebody has it as a whole.
@@ -45,9 +74,9 @@ func deviceState(d accounting.DeviceState) string {
 	return "ok"
 }
 
-// Devices writes the table of devices for people: sizes are rounded, RESERVED is
-// what is granted or set aside for a memory.min.
-func Devices(w io.Writer, s accounting.Snapshot) error {
+// Devices writes the table of devices. RESERVED is what is set aside for a memory.min,
+// whether it is used or not.
+func (style Style) Devices(w io.Writer, s accounting.Snapshot) error {
 	leases := make(map[int]int)
 	for _, l := range s.Leases {
 		leases[l.Device]++
@@ -56,5 +85,5 @@ func Devices(w io.Writer, s accounting.Snapshot) error {
 	for _, d := range s.Devices {
 		rows = append(rows, deviceRow{d, leases[d.Index]})
 	}
-	return table(w, deviceColumns, rows)
+	return table(w, style, deviceColumns, rows)
 }

@@ -2,42 +2,86 @@ package report
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"io"
-	"strconv"
+	"slices"
 
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
 // leaseColumns are the columns of the table of leases. Their names and order are
 // an interface.
-var leaseColumns = []column[accounting.LeaseState]{
-	{"PID", right, func(l accounting.LeaseState) string { return strconv.Itoa(l.PID) }},
-	{"USER", left, func(l accounting.LeaseState) string { return word(l.User) }},
-	{"GPU", right, func(l accounting.LeaseState) string { return strconv.Itoa(l.Device) }},
-	{"STATE", left, func(l accounting.LeaseState) string { return word(string(l.State)) }},
-	{"USED", right, func(l accounting.LeaseState) string { return Value(l.Used) }},
-	{"BUDGET", right, func(l accounting.LeaseState) string { return Value(l.Budget) }},
-	{"MIN", right, func(l accounting.LeaseState) string { return Value(l.Min) }},
-	{"PEAK", right, func(l accounting.LeaseState) string { return Value(l.Peak) }},
-	{"OVERHEAD", right, func(l accounting.LeaseState) string { return Value(l.Overhead) }},
-	{"STREAMS", right, func(l accounting.LeaseState) string { return strconv.Itoa(l.Streams) }},
-	{"SLOT", right, func(l accounting.LeaseState) string { return slot(l.Slot) }},
-	{"AGE", right, func(l accounting.LeaseState) string { return strconv.FormatInt(l.AgeSeconds, 10) }},
-	{"COMMAND", last, func(l accounting.LeaseState) string { return line(l.Command) }},
+var leaseColumns = []column[leaseRow]{
+	number("PID", func(l leaseRow) int { return l.PID }, 0),
+	plain("USER", left, func(l leaseRow) string { return word(l.User) }, 0),
+	number("GPU", func(l leaseRow) int { return l.Device }, 0),
+	plain("STATE", left, func(l leaseRow) string { return word(string(l.State)) }, 0),
+	amount("USED", func(l leaseRow) accounting.Bytes { return l.Used }, 0),
+	amount("BUDGET", func(l leaseRow) accounting.Bytes { return l.Budget }, 0),
+	amount("MIN", func(l leaseRow) accounting.Bytes { return l.Min }, 2),
+	amount("PEAK", func(l leaseRow) accounting.Bytes { return l.Peak }, 3),
+	amount("OVERHEAD", func(l leaseRow) accounting.Bytes { return l.Overhead }, 5),
+	number("STREAMS", func(l leaseRow) int { return l.Streams }, 4),
+	plain("SLOT", right, func(l leaseRow) string { return l.slot }, 6),
+	span("AGE", func(l leaseRow) int64 { return l.AgeSeconds * 1000 }, 1),
+	plain("COMMAND", last, func(l leaseRow) string { return line(l.Command) }, 0),
 }
 
-func slot(held bool) string {
-	if held {
-		return "1"
+// leaseRow is a lease, or a claim, and how it has its device.
+type leaseRow struct {
+	*accounting.LeaseState
+	slot string
+}
+
+func leaseRows(s accounting.Snapshot) []leaseRow {
+	rows := make([]leaseRow, len(s.Leases))
+	for i := range s.Leases {
+		rows[i] = leaseRow{&s.Leases[i], "-"}
+		if s.Leases[i].Slot {
+			rows[i].slot = "1"
+		}
 	}
-	return "-"
+	return rows
 }
 
 // Leases writes the table of leases: a header, and a line per lease in the
-// snapshot's order. Memory is in bytes, AGE in seconds, SLOT the number of slots held.
-func Leases(w io.Writer, s accounting.Snapshot) error {
-	return table(w, leaseColumns, s.Leases)
+// snapshot's order. SLOT is the number of slots held.
+func (style Style) Leases(w io.Writer, s accounting.Snapshot) error {
+	return table(w, style, leaseColumns, leaseRows(s))
+}
+
+// Programs writes the table of leases with those who have a device as a whole: a line
+// for each who has no lease there, and "claim" or "exclusive" as the slot of those who have.
+func (style Style) Programs(w io.Writer, s accounting.Snapshot) error {
+	rows := leaseRows(s)
+	for i := range s.Devices {
+		rows = addOwners(rows, &s.Devices[i])
+	}
+	slices.SortStableFunc(rows, func(x, y leaseRow) int { return cmp.Compare(x.Device, y.Device) })
+	return table(w, style, leaseColumns, rows)
+}
+
+// addOwners marks the leases of those who have a device as a whole, and adds a row for each
+// who has none.
+func addOwners(rows []leaseRow, d *accounting.DeviceState) []leaseRow {
+	for i := range d.Holders {
+		h, leases := &d.Holders[i], 0
+		if h.Kind == accounting.HoldsSlot {
+			continue
+		}
+		for k := range rows {
+			if l := rows[k].LeaseState; l.Device == d.Index && l.Job == h.Job {
+				rows[k].slot = string(h.Kind)
+				leases++
+			}
+		}
+		if leases == 0 {
+			rows = append(rows, leaseRow{&accounting.LeaseState{PID: h.PID, User: h.User, Device: d.Index, State: "-",
+				Budget: accounting.Max, AgeSeconds: h.AgeMs / 1000, Command: h.Command}, string(h.Kind)})
+		}
+	}
+	return rows
 }
 
 // jsonLease is a lease with null where it has no budget: the number that stands for

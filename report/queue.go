@@ -11,15 +11,15 @@ import (
 // queueColumns are the columns of the table of waiting requests. Their names and order
 // are an interface.
 var queueColumns = []column[accounting.TicketState]{
-	{"POS", right, func(t accounting.TicketState) string { return strconv.Itoa(t.Pos) }},
-	{"PID", right, func(t accounting.TicketState) string { return strconv.Itoa(t.PID) }},
-	{"USER", left, func(t accounting.TicketState) string { return word(t.User) }},
-	{"GPU", right, func(t accounting.TicketState) string { return orAny(t.Device) }},
-	{"WANTS", right, wants},
-	{"WAITED", right, func(t accounting.TicketState) string { return strconv.FormatInt(t.WaitedMs/1000, 10) }},
-	{"REASON", left, func(t accounting.TicketState) string { return word(t.Reason) }},
-	{"TICKET", right, func(t accounting.TicketState) string { return strconv.FormatUint(t.Ticket, 10) }},
-	{"COMMAND", last, func(t accounting.TicketState) string { return line(t.Command) }},
+	number("POS", func(t accounting.TicketState) int { return t.Pos }, 0),
+	number("PID", func(t accounting.TicketState) int { return t.PID }, 0),
+	plain("USER", left, func(t accounting.TicketState) string { return word(t.User) }, 0),
+	plain("GPU", right, func(t accounting.TicketState) string { return orAny(t.Device) }, 0),
+	{"WANTS", right, Style.wants, 0},
+	span("WAITED", func(t accounting.TicketState) int64 { return t.WaitedMs }, 0),
+	plain("REASON", left, func(t accounting.TicketState) string { return word(t.Reason) }, 1),
+	plain("TICKET", right, func(t accounting.TicketState) string { return strconv.FormatUint(t.Ticket, 10) }, 0),
+	plain("COMMAND", last, func(t accounting.TicketState) string { return line(t.Command) }, 0),
 }
 
 // orAny spells the index of a device, where below 0 is any of several.
@@ -31,17 +31,17 @@ func orAny(device int) string {
 }
 
 // wants is an amount in bytes, or the words for something else without their article.
-func wants(t accounting.TicketState) string {
+func (s Style) wants(t accounting.TicketState) string {
 	if t.WantsBytes > 0 {
-		return Value(t.WantsBytes)
+		return s.amount(t.WantsBytes)
 	}
 	return strings.ReplaceAll(word(strings.TrimPrefix(t.Wants, "a ")), `\x20`, "-")
 }
 
 // Queue writes the table of waiting requests: a header, and a line per ticket in the
-// snapshot's order. WANTS is in bytes where it is memory, WAITED in seconds.
-func Queue(w io.Writer, s accounting.Snapshot) error {
-	return table(w, queueColumns, s.Queue)
+// snapshot's order. WANTS is in bytes where it is memory.
+func (style Style) Queue(w io.Writer, s accounting.Snapshot) error {
+	return table(w, style, queueColumns, s.Queue)
 }
 
 // QueueJSON writes the waiting requests as one JSON array, an object per line. The

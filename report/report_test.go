@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -68,12 +69,63 @@ func printed(t *testing.T, print func(io.Writer, accounting.Snapshot) error, s a
 	return b.String()
 }
 
-func TestGolden(t *testing.T) {
-	for name, print := range map[string]func(io.Writer, accounting.Snapshot) error{
-		"leases": Leases, "devices": Devices, "queue": Queue,
+// crowd is a machine with more than fits a terminal: 200 leases, long names, waiters, claims
+// and programs that are no clients.
+func crowd() accounting.Snapshot {
+	s := sample()
+	s.Devices[0].Holders = []accounting.HolderState{
+		{Job: 1000, PID: 900, UID: 1000, User: "ann", Command: "/bin/bash -i", Kind: accounting.HoldsClaim, Slots: 1, AgeMs: 7_300_000},
+		{Job: 1, PID: 4000, UID: 1001, User: "somebody-with-a-long-name", Command: "python3 train.py", Kind: accounting.HoldsSlot, Slots: 1},
+	}
+	s.Devices[0].Leased, s.Devices[0].Claims, s.Devices[0].Reserved = true, 1, 2*gib
+	s.Devices[0].UnmanagedBy = []accounting.UnmanagedState{
+		{PID: 77, UID: 0, User: "root", Command: "/usr/lib/xorg/Xorg :0 -nolisten tcp vt1 -keeptty -auth /tmp/serverauth.fGLkr5T8Xq", Bytes: 200 << 20, AgeMs: 200_000_000},
+		{PID: 78, Command: "?", Bytes: 100 << 20, AgeMs: 61_000},
+	}
+	s.Leases = nil
+	job := accounting.JobState{ID: 1000, PID: 900, UID: 1000, User: "ann", Command: "/bin/bash -i", Devices: []accounting.JobDeviceState{{}, {Device: 11}}}
+	s.Jobs = []accounting.JobState{job}
+	for i := range 200 {
+		j := accounting.JobState{ID: uint64(i + 1), PID: 4000 + i, UID: 1001, User: "somebody-with-a-long-name", AgeMs: int64(i) * 90_000,
+			Command: fmt.Sprintf("/opt/conda/envs/experiment-%d/bin/python3 -m torch.distributed.run --nproc-per-node 8 train.py", i), Processes: []int{4000 + i},
+			Devices: []accounting.JobDeviceState{{Used: accounting.Bytes(i) * 12345678, Reserved: accounting.Bytes(i%3) * gib}, {Device: 11}}}
+		s.Jobs = append(s.Jobs, j)
+		s.Leases = append(s.Leases, accounting.LeaseState{PID: j.PID, User: j.User, Job: j.ID, State: accounting.StateUnverified,
+			Used: j.Devices[0].Used, Budget: 100 * gib, Min: j.Devices[0].Reserved, Peak: 140 * gib, Overhead: 314572800,
+			Streams: i, AgeSeconds: int64(i) * 90, Slot: i == 0, Command: j.Command})
+	}
+	s.Queue = append(s.Queue, accounting.TicketState{Pos: 1, Ticket: 12, PID: 4005, User: "somebody-with-a-long-name", Job: 6, Wants: "512 MiB", WantsBytes: gib / 2,
+		WaitedMs: 61_500, Reason: "device_full", Text: "waits for 512 MiB on GPU 0", Command: "世界 世界 世界 世界 世界 世界 世界 世界 世界"})
+	return s
+}
+
+type golden struct {
+	name  string
+	print func(io.Writer, accounting.Snapshot) error
+	of    accounting.Snapshot
+}
+
+// goldens are the tables as files have them, and as a person sees them without a terminal
+// and on one of 80 and of 120 columns.
+func goldens() (list []golden) {
+	for style, suffix := range map[Style]string{
+		{}: "", {Human: true}: "-human", {Human: true, Width: 80}: "-80", {Human: true, Width: 120}: "-120",
 	} {
-		got := printed(t, print, sample())
-		path := filepath.Join("testdata", name+".golden")
+		of := sample()
+		if suffix != "" {
+			of = crowd()
+		}
+		list = append(list, golden{"leases" + suffix, style.Leases, of}, golden{"devices" + suffix, style.Devices, of},
+			golden{"queue" + suffix, style.Queue, of}, golden{"ps" + suffix, style.Programs, crowd()},
+			golden{"holders" + suffix, style.Holders, crowd()}, golden{"unmanaged" + suffix, style.Unmanaged, crowd()})
+	}
+	return list
+}
+
+func TestGolden(t *testing.T) {
+	for _, g := range goldens() {
+		got := printed(t, g.print, g.of)
+		path := filepath.Join("testdata", g.name+".golden")
 		if *update {
 			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 				t.Fatal(err)
@@ -89,10 +141,39 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// TestFits: no line is longer than the terminal, there is one for each row, and each says
+// whose it is.
+func TestFits(t *testing.T) {
+	s := crowd()
+	for width := 20; width <= 200; width += 20 {
+		style := Style{Human: true, Width: width}
+		for _, print := range []func(io.Writer, accounting.Snapshot) error{style.Leases, style.Programs, style.Queue, style.Devices, style.Holders, style.Unmanaged} {
+			for _, text := range strings.Split(printed(t, print, s), "\n") {
+				cells := 0
+				for _, r := range text {
+					cells += cellsOf(r)
+				}
+				if cells > width {
+					t.Errorf("%d cells on %d: %s", cells, width, text)
+				}
+			}
+		}
+		rows := strings.Split(strings.TrimSuffix(printed(t, style.Programs, s), "\n"), "\n")
+		if len(rows) != 1+200+1 {
+			t.Errorf("%d lines on %d columns", len(rows), width)
+		}
+		for _, row := range rows[1:] {
+			if f := strings.Fields(row); len(f) < 2 || !strings.HasPrefix("somebody-with-a-long-name", strings.TrimSuffix(f[1], "…")) && f[1] != "ann" {
+				t.Errorf("no user on %d columns: %s", width, row)
+			}
+		}
+	}
+}
+
 // TestRows checks what a script relies on: as many lines as leases, and fields that awk finds.
 func TestRows(t *testing.T) {
 	s := sample()
-	lines := strings.Split(strings.TrimSuffix(printed(t, Leases, s), "\n"), "\n")
+	lines := strings.Split(strings.TrimSuffix(printed(t, Style{}.Leases, s), "\n"), "\n")
 	if len(lines) != 1+len(s.Leases) {
 		t.Fatalf("%d lines for %d leases", len(lines), len(s.Leases))
 	}
@@ -111,7 +192,7 @@ func TestRows(t *testing.T) {
 			}
 		}
 	}
-	if got := printed(t, Leases, accounting.Snapshot{}); got != header+"\n" {
+	if got := printed(t, Style{}.Leases, accounting.Snapshot{}); got != header+"\n" {
 		t.Errorf("without leases: %q", got)
 	}
 }
@@ -151,13 +232,16 @@ func FuzzEscape(f *testing.F) {
 	})
 }
 
-func TestSize(t *testing.T) {
+func TestAmount(t *testing.T) {
 	for in, want := range map[accounting.Bytes]string{
-		0: "0 B", 1: "1 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 1<<20 - 1: "1.0 MiB", 4 * gib: "4.0 GiB",
-		4*gib - 1: "4.0 GiB", 1023*gib + 1000<<20: "1.0 TiB", 1 << 60: "1.0 EiB", accounting.Max - 1: "16.0 EiB", accounting.Max: "max",
+		0: "0B", 1: "1B", 1023: "1023B", 1024: "1KiB", 1536: "1.5KiB", 1<<20 - 1: "1023KiB", 4 * gib: "4GiB",
+		4*gib - 1: "3.9GiB", 1 << 60: "1EiB", accounting.Max: "max",
 	} {
-		if got := Size(in); got != want {
+		if got := (Style{Human: true}).amount(in); got != want {
 			t.Errorf("%d: %q, want %q", in, got, want)
+		}
+		if got := (Style{}).amount(in); got != Value(in) {
+			t.Errorf("%d: %q in a file", in, got)
 		}
 	}
 }
@@ -219,8 +303,8 @@ func (f *failing) Write(p []byte) (int, error) {
 }
 
 func TestWriteErrors(t *testing.T) {
-	for _, print := range []func(io.Writer, accounting.Snapshot) error{Leases, LeasesJSON, Stats, Devices} {
-		if err := print(&failing{left: 10}, sample()); !errors.Is(err, errFull) {
+	for _, print := range []func(io.Writer, accounting.Snapshot) error{Style{}.Leases, LeasesJSON, Stats, Style{Human: true}.Devices, Style{}.Holders, HoldersJSON} {
+		if err := print(&failing{left: 10}, crowd()); !errors.Is(err, errFull) {
 			t.Errorf("the writer's error was lost: %v", err)
 		}
 	}

@@ -3,8 +3,23 @@ package report
 import (
 	"bufio"
 	"io"
+	"strconv"
+	"strings"
+	"unicode"
 	"unicode/utf8"
+
+	"github.com/gpuarb/gpuarb/accounting"
 )
+
+// Style says how a table is printed. The zero Style is that of files and scripts: bytes,
+// seconds, and nothing left out.
+type Style struct {
+	// Human: amounts are rounded ("3.5GiB"), times have their unit ("5min").
+	Human bool
+	// Width is that of the terminal; 0: there is none. Where a table is wider, the columns
+	// that matter least are left out, and what is still too long is cut, with "…" at its end.
+	Width int
+}
 
 type alignment int
 
@@ -19,56 +34,174 @@ const (
 type column[T any] struct {
 	name  string
 	align alignment
-	text  func(T) string
+	text  func(Style, T) string
+	spare int // the columns with the highest are left out first; 0: never
 }
 
-// spaces is cut to pad; a wider column is padded in pieces.
-const spaces = "                                "
+// plain makes a column of texts that are the same in every style.
+func plain[T any](name string, align alignment, text func(T) string, spare int) column[T] {
+	return column[T]{name, align, func(_ Style, t T) string { return text(t) }, spare}
+}
+
+// number makes a column of numbers.
+func number[T any](name string, of func(T) int, spare int) column[T] {
+	return plain(name, right, func(t T) string { return strconv.Itoa(of(t)) }, spare)
+}
+
+// amount makes a column of bytes.
+func amount[T any](name string, of func(T) accounting.Bytes, spare int) column[T] {
+	return column[T]{name, right, func(s Style, t T) string { return s.amount(of(t)) }, spare}
+}
+
+// span makes a column of times, which are milliseconds.
+func span[T any](name string, of func(T) int64, spare int) column[T] {
+	return column[T]{name, right, func(s Style, t T) string { return s.span(of(t)) }, spare}
+}
+
+const (
+	widestLeft = 16 // cells that a column of text keeps where its table is too wide
+	leastLast  = 16 // cells that the last column keeps before others are left out
+)
 
 // table writes a header and a line per row, each column as wide as its widest text.
-func table[T any](w io.Writer, columns []column[T], rows []T) error {
-	widths := make([]int, len(columns))
+func table[T any](w io.Writer, style Style, columns []column[T], rows []T) error {
 	cells := make([]string, 0, (len(rows)+1)*len(columns))
-	add := func(i int, text string) {
-		widths[i] = max(widths[i], utf8.RuneCountInString(text))
-		cells = append(cells, text)
-	}
-	for i, c := range columns {
-		add(i, c.name)
+	for _, c := range columns {
+		cells = append(cells, c.name)
 	}
 	for _, row := range rows {
-		for i, c := range columns {
-			add(i, c.text(row))
+		for _, c := range columns {
+			cells = append(cells, c.text(style, row))
 		}
 	}
+	widths := widthsOf(cells, len(columns))
+	shown := make([]bool, len(columns))
+	for i := range shown {
+		shown[i] = true
+	}
+	if style.Width > 0 {
+		fit(columns, widths, shown, style.Width)
+	}
 	out := bufio.NewWriter(w)
-	for k, text := range cells {
-		i := k % len(columns)
-		fill := widths[i] - utf8.RuneCountInString(text)
-		switch columns[i].align {
-		case right:
-			pad(out, fill)
-			out.WriteString(text)
-		case left:
-			out.WriteString(text)
-			pad(out, fill)
-		case last:
-			out.WriteString(text)
+	for k := 0; k < len(cells); k += len(columns) {
+		text := lineOf(columns, cells[k:k+len(columns)], widths, shown)
+		if style.Width > 0 {
+			text = cut(text, style.Width)
 		}
-		if i == len(columns)-1 {
-			out.WriteByte('\n')
-		} else {
-			out.WriteByte(' ')
-		}
+		out.WriteString(text)
+		out.WriteByte('\n')
 	}
 	return out.Flush()
 }
 
-func pad(out *bufio.Writer, n int) {
-	for ; n > len(spaces); n -= len(spaces) {
-		out.WriteString(spaces)
+// widthsOf returns how wide each of n columns is.
+func widthsOf(cells []string, n int) []int {
+	widths := make([]int, n)
+	for k, text := range cells {
+		widths[k%n] = max(widths[k%n], utf8.RuneCountInString(text))
 	}
-	if n > 0 {
-		out.WriteString(spaces[:n])
+	return widths
+}
+
+// lineOf lays out the cells of one row.
+func lineOf[T any](columns []column[T], cells []string, widths []int, shown []bool) string {
+	var b strings.Builder
+	for i, text := range cells {
+		if !shown[i] {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		if columns[i].align != last {
+			text = cut(text, widths[i])
+		}
+		fill := max(0, widths[i]-utf8.RuneCountInString(text))
+		switch columns[i].align {
+		case right:
+			b.WriteString(strings.Repeat(" ", fill))
+			b.WriteString(text)
+		case left:
+			b.WriteString(text)
+			b.WriteString(strings.Repeat(" ", fill))
+		case last:
+			b.WriteString(text)
+		}
 	}
+	return b.String()
+}
+
+// fit makes a table narrower: first its long columns of text, then by leaving out those that
+// matter least.
+func fit[T any](columns []column[T], widths []int, shown []bool, most int) {
+	wide := func() bool {
+		sum := -1
+		for i := range columns {
+			switch {
+			case !shown[i]:
+			case columns[i].align == last:
+				sum += 1 + min(widths[i], leastLast)
+			default:
+				sum += 1 + widths[i]
+			}
+		}
+		return sum > most
+	}
+	for i, c := range columns {
+		if wide() && c.align == left {
+			widths[i] = min(widths[i], max(widestLeft, len(c.name)))
+		}
+	}
+	for wide() {
+		least := -1
+		for i, c := range columns {
+			if shown[i] && c.spare > 0 && (least < 0 || c.spare > columns[least].spare) {
+				least = i
+			}
+		}
+		if least < 0 {
+			return
+		}
+		shown[least] = false
+	}
+}
+
+// cut cuts a text to as many cells of a terminal as there are.
+func cut(text string, most int) string {
+	if len(text) <= most { // no rune has more cells than bytes
+		return text
+	}
+	sum, keep := 0, 0 // keep: what fits with "…" behind it
+	for i, r := range text {
+		if sum < most {
+			keep = i
+		}
+		if sum += cellsOf(r); sum > most {
+			return text[:keep] + "…"
+		}
+	}
+	return text
+}
+
+// cellsOf is how many cells of a terminal a rune takes.
+func cellsOf(r rune) int {
+	switch {
+	case unicode.In(r, unicode.Mn, unicode.Me):
+		return 0
+	case unicode.Is(wideRunes, r):
+		return 2
+	}
+	return 1
+}
+
+// wideRunes are those that the Unicode standard's annex 11 gives two cells, in coarse blocks.
+var wideRunes = &unicode.RangeTable{
+	R16: []unicode.Range16{
+		{Lo: 0x1100, Hi: 0x115f, Stride: 1}, {Lo: 0x2e80, Hi: 0xa4cf, Stride: 1}, {Lo: 0xac00, Hi: 0xd7a3, Stride: 1},
+		{Lo: 0xf900, Hi: 0xfaff, Stride: 1}, {Lo: 0xfe30, Hi: 0xfe6f, Stride: 1}, {Lo: 0xff00, Hi: 0xff60, Stride: 1},
+		{Lo: 0xffe0, Hi: 0xffe6, Stride: 1},
+	},
+	R32: []unicode.Range32{
+		{Lo: 0x1f300, Hi: 0x1faff, Stride: 1}, {Lo: 0x20000, Hi: 0x3fffd, Stride: 1},
+	},
 }

@@ -18,26 +18,32 @@ func Value(b accounting.Bytes) string {
 	return strconv.FormatUint(uint64(b), 10)
 }
 
-// Size spells an amount for a message: "4.0 GiB", "512 B", "max". It rounds to the
-// nearest tenth.
-func Size(b accounting.Bytes) string {
-	const units = "KMGTPE"
-	if b == accounting.Max {
-		return "max"
+// amount spells an amount for a table: as Value, or for people as in messages, without a space: "3.5GiB".
+func (s Style) amount(b accounting.Bytes) string {
+	if !s.Human {
+		return Value(b)
 	}
 	if b < 1024 {
-		return fmt.Sprintf("%d B", b)
+		return fmt.Sprintf("%dB", b)
 	}
-	amount, unit := float64(b)/1024, 0
-	for amount >= 1023.95 { // it would be rounded to 1024.0
-		amount /= 1024
-		unit++
-	}
-	return fmt.Sprintf("%.1f %ciB", amount, units[unit])
+	return strings.Replace(b.Human(), " ", "", 1)
 }
 
-// compact is Size without its space, for a column.
-func compact(b accounting.Bytes) string { return strings.Replace(Size(b), " ", "", 1) }
+// span spells a time, given in ms, for a table: in seconds, or for people with its unit.
+func (s Style) span(ms int64) string {
+	seconds := ms / 1000
+	switch {
+	case !s.Human:
+		return strconv.FormatInt(seconds, 10)
+	case seconds < 120:
+		return fmt.Sprintf("%ds", seconds)
+	case seconds < 2*60*60:
+		return fmt.Sprintf("%dmin", seconds/60)
+	case seconds < 2*24*60*60:
+		return fmt.Sprintf("%dh", seconds/60/60)
+	}
+	return fmt.Sprintf("%dd", seconds/60/60/24)
+}
 
 // count spells a limit on a number of things, where 0 limits nothing.
 func count(n int) string {

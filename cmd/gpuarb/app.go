@@ -36,7 +36,8 @@ type app struct {
 	environ        []string
 	getenv         func(string) string
 	uid            int
-	executable     string // absolute path of this program
+	executable     string     // absolute path of this program
+	width          func() int // of the terminal that stdout is; 0: it is none
 
 	socket string // --socket
 	json   bool   // --json
@@ -54,6 +55,7 @@ func newApp() *app {
 		getenv:     os.Getenv,
 		uid:        os.Getuid(),
 		executable: executable,
+		width:      terminalWidth,
 	}
 }
 
@@ -147,6 +149,7 @@ func (a *app) rootCommand() *cobra.Command {
 	root.AddCommand(
 		a.runCommand(),
 		a.psCommand(),
+		a.jobsCommand(),
 		a.claimCommand(),
 		a.keeperCommand(),
 		a.queueCommand(),

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/config"
-	"github.com/gpuarb/gpuarb/report"
 	"github.com/spf13/cobra"
 )
 
@@ -73,9 +72,9 @@ func (a *app) plan(p plan, reserve string, given bool) error {
 	return err
 }
 
-// sizeText is report.Size, but for the number that stands for no limit elsewhere.
+// sizeText spells an amount, also the number that stands for no limit elsewhere.
 func sizeText(b accounting.Bytes) string {
-	return report.Size(min(b, accounting.Max-1))
+	return min(b, accounting.Max-1).Human()
 }
 
 // saturatingProduct returns a × b, or the largest number and true.

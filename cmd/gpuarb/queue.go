@@ -11,21 +11,10 @@ import (
 )
 
 func (a *app) queueCommand() *cobra.Command {
-	queue := a.jsonFlag(&cobra.Command{
+	queue := a.tableCommand(&cobra.Command{
 		Use:   "queue",
 		Short: "show what waits, one line per request, as /gpu/queue",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			snapshot, err := a.snapshot()
-			switch {
-			case err != nil:
-				return err
-			case a.json:
-				return report.QueueJSON(a.stdout, snapshot)
-			}
-			return report.Queue(a.stdout, snapshot)
-		},
-	})
+	}, false, func(style report.Style) error { return a.showTable(style.Queue, report.QueueJSON) })
 	queue.AddCommand(&cobra.Command{
 		Use:   "cancel TICKET…",
 		Short: "take requests out of the queue, by the number that queue shows",

@@ -12,7 +12,6 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/report"
 	"github.com/spf13/pflag"
 )
 
@@ -222,5 +221,5 @@ func checkSize(devices []accounting.DeviceState, flag string, size arbiter.Size)
 		which = ", the largest here,"
 	}
 	return fmt.Errorf("%s: %s is more than device %d (%s)%s has: %s; ask for less, or for a share such as 50%%",
-		flag, config.FormatSize(size), largest.Index, largest.Name, which, report.Size(largest.Total))
+		flag, config.FormatSize(size), largest.Index, largest.Name, which, largest.Total.Human())
 }

@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/report"
 	"github.com/gpuarb/gpuarb/version"
 	"github.com/spf13/cobra"
@@ -17,40 +19,77 @@ func (a *app) printJSON(v any) error {
 	return encoder.Encode(v)
 }
 
+// units are the flags of a table: in what its amounts and times are printed.
+type units struct{ human, bytes bool }
+
+// tableCommand makes a command that prints a table, in the units that its flags say.
+// Without one: rounded for people where rounded is true or stdout is a terminal, else as the files
+// under /gpu.
+func (a *app) tableCommand(command *cobra.Command, rounded bool, show func(report.Style) error) *cobra.Command {
+	var u units
+	command.Args = cobra.NoArgs
+	command.Flags().BoolVarP(&u.human, "human", "h", false, "round amounts and times: 3.5GiB, 5min (as on a terminal)")
+	command.Flags().BoolVar(&u.bytes, "bytes", false, "print amounts in bytes, and times in seconds")
+	command.Flags().Bool("help", false, "help for "+command.Name()) // -h is taken
+	command.MarkFlagsMutuallyExclusive("human", "bytes")
+	command.RunE = func(*cobra.Command, []string) error {
+		style := report.Style{Width: a.width()}
+		style.Human = u.human || !u.bytes && (rounded || style.Width > 0)
+		return show(style)
+	}
+	return a.jsonFlag(command)
+}
+
+// showTable prints what the daemon knows, as JSON or as a table.
+func (a *app) showTable(table, json func(io.Writer, accounting.Snapshot) error) error {
+	snapshot, err := a.snapshot()
+	switch {
+	case err != nil:
+		return err
+	case a.json:
+		return json(a.stdout, snapshot)
+	}
+	return table(a.stdout, snapshot)
+}
+
 func (a *app) psCommand() *cobra.Command {
-	return a.jsonFlag(&cobra.Command{
+	return a.tableCommand(&cobra.Command{
 		Use:   "ps",
-		Short: "show who holds what, one line per lease, as /gpu/leases; below it the budgets that several share, as /gpu/budgets",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			snapshot, err := a.snapshot()
-			switch {
-			case err != nil:
-				return err
-			case a.json:
-				return report.LeasesJSON(a.stdout, snapshot)
-			}
-			if err := report.Leases(a.stdout, snapshot); err != nil || len(snapshot.Budgets) == 0 {
+		Short: "show the programs that use a GPU, one line per lease and per claim",
+		Long: `Shows the programs that use a GPU: one line per lease, as /gpu/leases, and one for each program
+that has a GPU as a whole (gpuarb claim, gpuarb run --exclusive) and uses nothing of it yet. Where
+programs share budgets, a second table shows those, as /gpu/budgets.`,
+	}, false, func(style report.Style) error {
+		return a.showTable(func(w io.Writer, s accounting.Snapshot) error {
+			if err := style.Programs(w, s); err != nil || len(s.Budgets) == 0 {
 				return err
 			}
-			if _, err := fmt.Fprintln(a.stdout); err != nil {
+			if _, err := fmt.Fprintln(w); err != nil {
 				return err
 			}
-			return report.Budgets(a.stdout, snapshot)
-		},
+			return style.Budgets(w, s)
+		}, report.LeasesJSON)
 	})
+}
+
+func (a *app) jobsCommand() *cobra.Command {
+	return a.tableCommand(&cobra.Command{
+		Use:   "jobs",
+		Short: "show who holds what, and who waits for what, one line per job and GPU",
+		Long: `Shows every job with what it holds of each GPU (a lease: memory, contexts or streams in use; a
+reservation: memory.min; a slot; a claim; the GPU exclusively), since when, and what it waits for. Programs
+that use a GPU without gpuarb are listed as unmanaged.`,
+	}, true, func(style report.Style) error { return a.showTable(style.Holders, report.HoldersJSON) })
 }
 
 func (a *app) devicesCommand() *cobra.Command {
-	return a.jsonFlag(&cobra.Command{
+	return a.tableCommand(&cobra.Command{
 		Use:   "devices",
-		Short: "show the GPUs, and how much of each is taken",
-		Args:  cobra.NoArgs,
-		RunE:  func(*cobra.Command, []string) error { return a.devices() },
-	})
+		Short: "show the GPUs, how much of each is taken, and who has one as a whole",
+	}, true, a.devices)
 }
 
-func (a *app) devices() error {
+func (a *app) devices(style report.Style) error {
 	snapshot, err := a.snapshot()
 	if err != nil {
 		return err
@@ -62,7 +101,7 @@ func (a *app) devices() error {
 			err = a.printJSON(snapshot.Devices)
 		}
 	} else if len(snapshot.Devices) > 0 {
-		err = report.Devices(a.stdout, snapshot)
+		err = style.Devices(a.stdout, snapshot)
 	}
 	if err == nil && len(snapshot.Devices) == 0 {
 		return fail(exitUnavailable, "no device: the daemon knows no GPU on this machine; `gpuarb doctor` says why")

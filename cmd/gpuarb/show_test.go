@@ -22,7 +22,7 @@ func someLeases(d *fakeDaemon) {
 func TestPs(t *testing.T) {
 	daemon := startDaemon(t, someLeases)
 	var table strings.Builder
-	if err := report.Leases(&table, daemon.state); err != nil {
+	if err := (report.Style{}).Leases(&table, daemon.state); err != nil {
 		t.Fatal(err)
 	}
 	got := finish(t, gpuarb(t, daemon.environment(t), "ps"))
@@ -138,20 +138,20 @@ func TestPlan(t *testing.T) {
 	for _, c := range []struct {
 		env, args, stdout, stderr string
 	}{
-		{"", "--arms 4 --streams 8", "4 arms × 8 streams × 256.0 MiB = 8.0 GiB (8589934592 bytes)", ""},
+		{"", "--arms 4 --streams 8", "4 arms × 8 streams × 256 MiB = 8 GiB (8589934592 bytes)", ""},
 		{"", "--arms 1 --streams 1 --stream-reserve 1.5G", "1 arms × 1 streams × 1.5 GiB = 1.5 GiB (1610612736 bytes)", ""},
-		{"GPUARB_STREAM_RESERVE=64", "--arms 2 --streams 2", "2 arms × 2 streams × 64.0 MiB = 256.0 MiB (268435456 bytes)", ""},
-		{"GPUARB_STREAM_RESERVE=1G", "--arms 2 --streams 2", "2 arms × 2 streams × 1.0 GiB = 4.0 GiB (4294967296 bytes)", ""},
-		{"GPUARB_STREAM_RESERVE=64", "--arms 2 --streams 2 --stream-reserve 1K", "2 arms × 2 streams × 1.0 KiB = 4.0 KiB (4096 bytes)", ""},
-		{"GPUARB_STREAM_RESERVE=much", "--arms 1 --streams 1", "1 arms × 1 streams × 256.0 MiB = 256.0 MiB (268435456 bytes)",
+		{"GPUARB_STREAM_RESERVE=64", "--arms 2 --streams 2", "2 arms × 2 streams × 64 MiB = 256 MiB (268435456 bytes)", ""},
+		{"GPUARB_STREAM_RESERVE=1G", "--arms 2 --streams 2", "2 arms × 2 streams × 1 GiB = 4 GiB (4294967296 bytes)", ""},
+		{"GPUARB_STREAM_RESERVE=64", "--arms 2 --streams 2 --stream-reserve 1K", "2 arms × 2 streams × 1 KiB = 4 KiB (4096 bytes)", ""},
+		{"GPUARB_STREAM_RESERVE=much", "--arms 1 --streams 1", "1 arms × 1 streams × 256 MiB = 256 MiB (268435456 bytes)",
 			`gpuarb: GPUARB_STREAM_RESERVE=much is ignored: "much" is no size: it does not start with a number; write bytes, "4GiB", "25%" or "max"` + "\n"},
-		{"", "--arms 4 --streams 4", "4 arms × 4 streams × 256.0 MiB = 4.0 GiB (4294967296 bytes)", ""},
-		{"GPUARB_STREAM_RESERVE=0", "--arms 4 --streams 4", "4 arms × 4 streams × 256.0 MiB = 4.0 GiB (4294967296 bytes)",
+		{"", "--arms 4 --streams 4", "4 arms × 4 streams × 256 MiB = 4 GiB (4294967296 bytes)", ""},
+		{"GPUARB_STREAM_RESERVE=0", "--arms 4 --streams 4", "4 arms × 4 streams × 256 MiB = 4 GiB (4294967296 bytes)",
 			"gpuarb: GPUARB_STREAM_RESERVE=0 is ignored: must be above 0\n"},
-		{"GPUARB_STREAM_RESERVE=-1", "--arms 4 --streams 4", "4 arms × 4 streams × 256.0 MiB = 4.0 GiB (4294967296 bytes)",
+		{"GPUARB_STREAM_RESERVE=-1", "--arms 4 --streams 4", "4 arms × 4 streams × 256 MiB = 4 GiB (4294967296 bytes)",
 			`gpuarb: GPUARB_STREAM_RESERVE=-1 is ignored: "-1" is no size: it is negative` + "\n"},
-		{"", "--arms 18446744073709551615 --streams 2", "18446744073709551615 arms × 2 streams × 256.0 MiB = at least 16.0 EiB (18446744073709551615 bytes)", ""},
-		{"", "--arms 0 --streams 2", "0 arms × 2 streams × 256.0 MiB = 0 B (0 bytes)", ""},
+		{"", "--arms 18446744073709551615 --streams 2", "18446744073709551615 arms × 2 streams × 256 MiB = at least 15.9 EiB (18446744073709551615 bytes)", ""},
+		{"", "--arms 0 --streams 2", "0 arms × 2 streams × 256 MiB = 0 bytes (0 bytes)", ""},
 		{"", "--arms 1 --streams 3 --json", `{
   "arms": 1,
   "streams": 3,

@@ -53,7 +53,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{"unknown command", m.Gpuarb("rnu"), []string{"rnu"}, 2},
 		{"malformed size", m.Gpuarb("run", "--memory", "4X", "--", "true"), []string{`"4X"`, "unit"}, 125},
 		{"negative size", m.Gpuarb("run", "--memory", "-4G", "--", "true"), []string{"-4G"}, 125},
-		{"more than the device", m.Gpuarb("run", "--memory", "9G", "--", "true"), []string{"9GiB", "8.0 GiB", "ask for less"}, 125},
+		{"more than the device", m.Gpuarb("run", "--memory", "9G", "--", "true"), []string{"9GiB", "8 GiB", "ask for less"}, 125},
 		{"no command", m.Gpuarb("run", "--memory", "1G"), []string{"no program to run", "run --help"}, 125},
 		{"no such command", m.Gpuarb("run", "--", "no-such-program"), []string{"no-such-program"}, 127},
 		{"not executable", m.Gpuarb("run", "--", "/etc/passwd"), []string{"/etc/passwd"}, 126},

@@ -67,7 +67,7 @@ func normal(lines []string) string {
 			line = d.what.ReplaceAllString(line, d.show)
 		}
 		fields := strings.Fields(line)
-		if len(fields) > 3 && strings.ToUpper(line) == line && (strings.Contains(line, "STATE") || strings.Contains(line, "TICKET")) {
+		if len(fields) > 3 && strings.ToUpper(line) == line && (strings.Contains(line, "STATE") || strings.Contains(line, "TICKET") || strings.Contains(line, "HOLDS")) {
 			header = fields
 		} else if header != nil && len(fields) >= len(header) {
 			for i, name := range header {
@@ -175,7 +175,7 @@ func TestTranscript(t *testing.T) {
 func (s step) check(t *testing.T, sh shell) {
 	t.Helper()
 	looks := false
-	for _, word := range []string{"cat ", "grep ", "gpuarb devices"} {
+	for _, word := range []string{"cat ", "grep ", "gpuarb devices", "gpuarb jobs"} {
 		looks = looks || strings.HasPrefix(s.command, word)
 	}
 	want := normal(s.want)
