@@ -44,7 +44,7 @@ func random(t *testing.T) *rand.Rand {
 // machine is a machine whose daemon is watched for data races.
 func machine(t *testing.T, o rig.Options) *rig.Machine {
 	t.Helper()
-	o.Binary, o.Life = *daemonPath, time.Duration(*scale)*bounded.Lifetime
+	o.Binary, o.Life = *daemonPath, max(o.Life, time.Duration(*scale)*bounded.Lifetime)
 	m := rig.New(t, o)
 	t.Cleanup(func() {
 		for _, sign := range []string{"DATA RACE", "panic: ", "fatal error: "} {

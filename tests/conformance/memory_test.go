@@ -296,6 +296,21 @@ func TestC6AsynchronousFree(t *testing.T) {
 			p.Want("free kept", "ok")
 			p.Want("syncall", "ok")
 			holds(t, m, pid, 0, 0, m.HeldBy(pid, 0).Streams)
+			// Nor is a block of no pool there before its turn.
+			p.Want(fmt.Sprintf("alloc rest %d", limit-late), "ok")
+			p.Want(fmt.Sprintf("alloc late %d", late), "ok")
+			p.Want("gate "+stream, "ok")
+			p.Want("freeasync late "+stream, "ok")
+			p.Want("alloc more 8M", errOutOfMemory) // it reaps, and does not wait
+			if l := m.Lease(pid, 0); uint64(l.Used) != limit {
+				t.Errorf("on stream %s: %d bytes are used, want %d: the free was not late", stream, l.Used, limit)
+			}
+			p.Want("open", "ok")
+			p.Want("sync "+stream, "ok")
+			p.Want(fmt.Sprintf("alloc late %d", late), "ok")
+			p.Want("free late", "ok")
+			p.Want("free rest", "ok")
+			holds(t, m, pid, 0, 0, m.HeldBy(pid, 0).Streams)
 		}
 		if peak := m.SimNumber("peak", "0"); peak != limit {
 			t.Errorf("the driver saw %d bytes at once, the limit is %d", peak, limit)
