@@ -29,9 +29,11 @@ func (d *Daemon) recover() {
 	if d.stopping {
 		return
 	}
+	members := map[uint64][]*statefile.Session{}
+	d.file.Sessions.Each(func(_ int, r *statefile.Session) { members[r.Job] = append(members[r.Job], r) })
 	d.file.Jobs.Each(func(i int, r *statefile.Job) {
 		if d.ctx.Err() == nil {
-			d.recoverJob(i, r)
+			d.recoverJob(i, r, members[r.ID])
 		}
 	})
 	d.recoverPlaces()
@@ -72,7 +74,7 @@ func (d *Daemon) recover() {
 	d.log.Info("took up what the last daemon left", "jobs", len(d.jobs), "sessions", len(d.sessions))
 }
 
-func (d *Daemon) recoverJob(i int, r *statefile.Job) {
+func (d *Daemon) recoverJob(i int, r *statefile.Job, members []*statefile.Session) {
 	if d.jobs[r.Token] != nil || r.ID == 0 || r.ID >= jobKey/2 {
 		d.log.Warn("a job's record makes no sense", "job", r.ID)
 		d.file.Jobs.Free(i)
@@ -82,7 +84,7 @@ func (d *Daemon) recoverJob(i int, r *statefile.Job) {
 		request: r.Request, open: true, index: i, pidfd: -1}
 	proc, pidfd, gone := d.alive(int(r.RunnerPID), r.RunnerStart)
 	if gone {
-		proc = arbiter.Process{UID: r.UID, GID: r.GID, Command: statefile.TextOf(&r.Command)}
+		proc = d.asMember(r, members)
 	} else {
 		j.by = inventory.Started{PID: j.pid, StartTicks: j.start}
 		if d.watchJob(j, pidfd) != nil {
@@ -102,6 +104,27 @@ func (d *Daemon) recoverJob(i int, r *statefile.Job) {
 		return
 	}
 	d.knownJob(j)
+}
+
+// asMember is what is known of a runner that is dead, so that its job stays under the rule
+// that it began under: its user's name and groups, and where it ran, are those of a process of
+// the job that lives. What it was, nobody knows any more.
+func (d *Daemon) asMember(r *statefile.Job, members []*statefile.Session) arbiter.Process {
+	proc := arbiter.Process{UID: r.UID, GID: r.GID, Command: statefile.TextOf(&r.Command)}
+	for _, m := range members {
+		if m.UID != r.UID {
+			continue
+		}
+		facts, pidfd, gone := d.alive(int(m.PID), m.StartTicks)
+		if gone {
+			continue
+		}
+		closeFD(pidfd)
+		proc.User, proc.Groups = facts.User, facts.Groups
+		proc.Cgroup, proc.Unit, proc.Container = facts.Cgroup, facts.Unit, facts.Container
+		break
+	}
+	return proc
 }
 
 // recoverJobOf makes a session's job again where its own record made no sense, with the

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,13 +39,17 @@ func shared(m *rig.Machine, device int) accounting.BudgetDeviceState {
 }
 
 // TestThreeUsersShareAQuarter: what one of them holds the others cannot have, whatever they
-// are started by; who is none of them has the rest. So it stays when the daemon is killed and
-// when the rule moves in the file.
+// are started by; who is none of them has the rest. So it stays when the daemon is killed (a
+// `gpuarb run` before it, too) and when the rule moves in the file.
 func TestThreeUsersShareAQuarter(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "400M,200M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: quarter})
 	a, b := m.Person(anne, class).Bare(), m.Person(bert, class).Bare()
-	c := m.Interact(m.Person(carl, class).Gpuarb("run", "--memory", "45M", "--", m.Person(carl).Program("cudaprog-dlsym")))
+	third := m.Person(carl, class)
+	c := m.Interact(third.Command(append(m.Env(), "GPUARB_SOCKET="+m.Socket), "sh", "-c", `
+		exec 3<&0
+		"$1" run --memory 45M -- sh -c 'trap "" TERM; "$1"; true' sh "$2" <&3 &
+		wait`, "sh", third.Program("gpuarb"), third.Program("cudaprog-dlsym")))
 	d := m.Person(teacher, teacher).Bare("--device", "0", "-")
 	a.Want("alloc a 40M", "ok")
 	b.Want("alloc a 30M", "ok")
@@ -72,6 +77,12 @@ func TestThreeUsersShareAQuarter(t *testing.T) {
 		t.Errorf("gpuarb ps: exit status %d\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
 
+	// Its runner alone: the daemon has to know the class by the program then.
+	runner := parent(t, parent(t, c.PID()))
+	if err := syscall.Kill(runner, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	rig.Eventually(t, "the runner is gone", func() bool { return syscall.Kill(runner, 0) != nil })
 	m.Kill()
 	m.Start()
 	rig.Eventually(t, "the four are taken up again", func() bool { return len(m.Snapshot().Leases) == 4 })
@@ -99,4 +110,19 @@ func TestThreeUsersShareAQuarter(t *testing.T) {
 	if left := m.Snapshot().Budgets; len(left) != 0 {
 		t.Errorf("a budget that nobody shares: %+v", left)
 	}
+}
+
+// parent is the process that started another one.
+func parent(t *testing.T, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "\nPPid:")
+	n, err := strconv.Atoi(strings.Fields(rest)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
