@@ -45,6 +45,7 @@ type Daemon struct {
 	logs     *logQueue
 	texts    snapshots
 	spare    spare
+	ready    atomic.Bool  // it was up
 	shortAt  atomic.Int64 // when it was said last that descriptors are short
 	// awaited: requests that waited for the last daemon are to come again.
 	awaited atomic.Bool
@@ -165,6 +166,7 @@ func (d *Daemon) start() error {
 			return err
 		}
 	}
+	d.ready.Store(true)
 	d.notify("READY=1")
 	go d.accept(d.ctx) // which ends when the listener closes
 	d.log.Info("ready", "version", version.Version, "socket", d.place.socket, "mount", d.place.mount,

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"encoding/json"
+	"log/slog"
 	"os"
 	"slices"
 
@@ -15,7 +16,11 @@ import (
 func (d *Daemon) addDevices() {
 	devices := d.inv.Devices()
 	if why := d.inv.Why(); why != "" {
-		d.log.Info("devices", "found", len(devices), "note", why)
+		level := slog.LevelInfo
+		if len(devices) == 0 {
+			level = slog.LevelWarn
+		}
+		d.log.Log(d.ctx, level, "devices", "found", len(devices), "note", why)
 	}
 	now := d.now()
 	d.mu.Lock()

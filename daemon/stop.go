@@ -80,7 +80,9 @@ func (d *Daemon) stop() error {
 	if d.inv != nil {
 		d.inv.Close()
 	}
-	d.log.Info("stopped")
+	if d.ready.Load() { // else what it failed for is all that there is to say
+		d.log.Info("stopped")
+	}
 	d.logs.stop()
 	return errs.all()
 }

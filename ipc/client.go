@@ -40,6 +40,9 @@ func NewRequest() uint64 { return requests.Add(1) }
 // have passed, for a daemon that has more newcomers than it can take at the
 // moment; all else fails at once.
 func Dial(ctx context.Context, path string) (*Client, error) {
+	if len(path) > maxSocketPath {
+		return nil, fmt.Errorf("%w, not %d", ErrLongPath, len(path))
+	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var dialer net.Dialer

@@ -14,13 +14,16 @@ import (
 // maxSocketPath is sun_path less its NUL.
 const maxSocketPath = 107
 
+// ErrLongPath says that no socket can have a path: it does not fit into an address.
+var ErrLongPath = fmt.Errorf("a socket's path has at most %d bytes", maxSocketPath)
+
 // lockSocket takes the lock that decides who owns the socket at path: an flock
 // on PATH.lock, which the kernel gives back when the daemon ends, however it
 // ends. The file holds the daemon's pid for people; it is never removed, since
 // two daemons could then lock two files of one name.
 func lockSocket(path string) (*os.File, error) {
 	if len(path) > maxSocketPath {
-		return nil, fmt.Errorf("%s: a socket's path has at most %d bytes, not %d", path, maxSocketPath, len(path))
+		return nil, fmt.Errorf("%s: %w, not %d", path, ErrLongPath, len(path))
 	}
 	f, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {

@@ -93,6 +93,10 @@ func (a *app) run(args []string) int {
 		return exitOK
 	}
 	var exit *exitError
+	var output *os.PathError
+	if !errors.As(err, &exit) && errors.As(err, &output) && output.Op == "write" {
+		err = fail(exitFailed, "the output cannot be written: %w", output.Err)
+	}
 	if !errors.As(err, &exit) { // cobra's own: flags and arguments
 		exit = &exitError{exitUsage, fmt.Errorf("%w; see `%s --help`", explainFlag(err), command.CommandPath())}
 		if command.Name() == runName {

@@ -30,6 +30,9 @@ func (a *app) socketPaths() []string {
 // exitUnavailable.
 func (a *app) connect(ctx context.Context) (*ipc.Client, error) {
 	client, err := ipc.DialAny(ctx, a.socketPaths())
+	if a.socket != "" && errors.Is(err, ipc.ErrLongPath) {
+		return nil, fail(exitUsage, "--socket: %w, not %d", ipc.ErrLongPath, len(a.socket))
+	}
 	if err != nil {
 		return nil, &exitError{exitUnavailable, explainNoDaemon(err)}
 	}

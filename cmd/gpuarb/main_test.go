@@ -451,7 +451,7 @@ func TestExitCodes(t *testing.T) {
 		{"run: not found", daemon, "run no-such-program", 127, "no-such-program: command not found in PATH (PATHS)"},
 		{"run: no such path", daemon, "run DIR/none", 127, "DIR/none cannot be executed: no such file or directory"},
 		{"run: not executable", daemon, "run DIR/noexec", 126, "DIR/noexec cannot be executed: permission denied"},
-		{"run: a folder", daemon, "run DIR/", 126, "DIR/ cannot be executed: permission denied"},
+		{"run: a folder", daemon, "run DIR/", 126, "DIR/ cannot be executed: is a directory"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			replace := strings.NewReplacer("DIR", folder, "PATHS", os.Getenv("PATH"))

@@ -101,6 +101,9 @@ func startFailure(program string, err error) error {
 	if errors.As(err, &at) {
 		err = at.Err
 	}
+	if info, statErr := os.Stat(program); statErr == nil && info.IsDir() {
+		err = unix.EISDIR
+	}
 	if errors.Is(err, unix.ENOENT) {
 		code = exitRunNotFound
 		if _, statErr := os.Stat(program); statErr == nil {

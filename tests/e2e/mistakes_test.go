@@ -1,0 +1,87 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// mistakes are what people type wrong: the line as they type it, what they read on stderr (each
+// part of it), and the exit status. "|" separates the parts. A daemon with one GPU of 8 GiB runs.
+var mistakes = []struct {
+	line string
+	says string
+	code int
+}{
+	// Which daemon, and where the output goes.
+	{`gpuarb --socket /tmp/$(printf 'a%.0s' $(seq 200)) ps`, `gpuarb: --socket: a socket's path has at most 107 bytes, not 205`, 2},
+	{`gpuarb --socket /tmp/$(printf 'a%.0s' $(seq 200)) run true`, `a socket's path has at most 107 bytes`, 125},
+	{`gpuarb --socket /nowhere/gpuarb.sock ps`, `no gpuarb daemon answers|/nowhere/gpuarb.sock: no such file or directory|start gpuarbd`, 69},
+	{`gpuarb ps >/dev/full`, `gpuarb: the output cannot be written: no space left on device`, 1},
+	{`gpuarb devices --json >/dev/full`, `gpuarb: the output cannot be written: no space left on device`, 1},
+
+	// What to run.
+	{`gpuarb run`, `no program to run was given: gpuarb run [flags] -- COMMAND`, 125},
+	{`gpuarb run /tmp`, `gpuarb: /tmp cannot be executed: is a directory`, 126},
+	{`gpuarb run /etc/passwd`, `/etc/passwd cannot be executed: permission denied`, 126},
+	{`gpuarb run no-such-program`, `no-such-program: command not found in PATH`, 127},
+	{`gpuarb run ''`, `the command is empty`, 127},
+	{`gpuarb run --memory 64X true`, `--memory: "64X" is no size`, 125},
+	{`gpuarb run --memory -4G true`, `is negative`, 125},
+	{`gpuarb run --memory 9G true`, `9GiB is more than device 0|8 GiB|ask for less`, 125},
+	{`gpuarb run --min 2G --memory 1G true`, `--min: 2G is more than the budget, --memory 1G`, 125},
+	{`gpuarb run --wait --no-wait true`, `exclude each other`, 125},
+	{`gpuarb run --wait=soon true`, `"soon" is no duration; write 90s, 10m, 2h or max`, 125},
+	{`gpuarb run --device 7 true`, `7`, 125},
+	{`gpuarb run --memroy 1G true`, `unknown flag: --memroy`, 125},
+
+	// Programs under gpuarb for good.
+	{`gpuarb enable`, `say whose programs: --unit NAME, --group NAME, --user NAME or --all`, 2},
+	{`gpuarb enable --unit a --user b`, `one of --unit, --group, --user and --all at a time`, 2},
+	{`gpuarb enable --unit a.socket`, `--unit: a.socket is no service`, 2},
+	{`gpuarb enable --all --memory 4G`, `--memory does not go with --all|write a rule`, 2},
+	{`gpuarb enable --user ann --memory 4Q`, `--memory: "4Q" is no size`, 2},
+	{`gpuarb enable --user ann --now`, `--now restarts a service of this machine`, 2},
+	{`gpuarb disable`, `say whose programs`, 2},
+	{`setpriv --reuid=65534 --clear-groups gpuarb enable --all`, `only root may do this|sudo gpuarb enable`, 1},
+	{`gpuarb status --root /nowhere`, `--root: |/nowhere|no such file or directory`, 2},
+
+	// The daemon.
+	{`gpuarbd --sokcet x`, `gpuarbd: unknown flag: --sokcet`, 2},
+	{`gpuarbd --socket /etc/passwd/x/y --mount none`, `^gpuarbd: cannot make the runtime directory /etc/passwd/x`, 1},
+	{`gpuarbd --socket /tmp/$(printf 'a%.0s' $(seq 200)) --mount none`, `^gpuarbd: |a socket's path has at most 107 bytes`, 1},
+	{`gpuarbd --config /nowhere.toml`, `/nowhere.toml`, 78},
+}
+
+// TestMistakes: whatever somebody gets wrong, he is told in words what it was, with the exit status
+// that docs/exit-codes.md gives it, and nothing is printed that a script would take for the answer.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
+	build := portable(t, m)
+	env := append(m.Env(), "PATH="+build+":"+os.Getenv("PATH"), "GPUARB_SOCKET="+m.Socket, "GPUARB_LIB="+filepath.Join(build, "libgpuarb.so"))
+	for _, c := range mistakes {
+		t.Run(c.line, func(t *testing.T) {
+			r := rig.Run(t, m.Command(env, "bash", "-c", c.line))
+			if r.Code != c.code {
+				t.Errorf("exit status %d, want %d", r.Code, c.code)
+			}
+			for part := range strings.SplitSeq(c.says, "|") {
+				if first, only := strings.CutPrefix(part, "^"); only && !strings.HasPrefix(r.Stderr, first) {
+					t.Errorf("it does not begin with %q:\n%s", first, r.Stderr)
+				} else if !only && !strings.Contains(r.Stderr, part) {
+					t.Errorf("%q is missing in:\n%s", part, r.Stderr)
+				}
+			}
+			if r.Stdout != "" {
+				t.Errorf("stdout: %s", r.Stdout)
+			}
+		})
+	}
+	if log := m.Log(); strings.Contains(log, "panic") {
+		t.Errorf("the daemon:\n%s", log)
+	}
+}
