@@ -114,7 +114,8 @@ func Build(t testing.TB, name string) string {
 }
 
 // Env is the environment of a program on the machine, before any shim: the
-// simulated driver first in its library path (unless System), and nothing of gpuarb's.
+// simulated driver first in its library path (unless System), and nothing of gpuarb's. What
+// it leaves in its folder for temporary files goes with the machine.
 // SIMCUDA_DIR names the machine to the rig, whatever the driver is.
 func (m *Machine) Env() []string {
 	var env []string
@@ -122,12 +123,12 @@ func (m *Machine) Env() []string {
 		key, _, _ := strings.Cut(kv, "=")
 		if strings.HasPrefix(key, "GPUARB_") || strings.HasPrefix(key, "SIMCUDA_") ||
 			strings.HasPrefix(key, "CUDA_") && !(m.o.System && isToolkit(key)) || key == "LD_LIBRARY_PATH" || key == "LD_PRELOAD" ||
-			key == "XDG_RUNTIME_DIR" || key == "NOTIFY_SOCKET" {
+			key == "XDG_RUNTIME_DIR" || key == "NOTIFY_SOCKET" || key == "TMPDIR" {
 			continue
 		}
 		env = append(env, kv)
 	}
-	env = append(env, "SIMCUDA_DIR="+filepath.Join(m.Dir, "sim"))
+	env = append(env, "SIMCUDA_DIR="+filepath.Join(m.Dir, "sim"), "TMPDIR="+m.Dir)
 	if m.o.System {
 		return append(env, "LD_LIBRARY_PATH="+os.Getenv("LD_LIBRARY_PATH"))
 	}
