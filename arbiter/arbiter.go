@@ -22,6 +22,7 @@ type Arbiter struct {
 	leases   map[LeaseID]*lease
 
 	tickets    map[TicketID]*ticket // those that wait
+	waiting    map[*job]bool        // whose they are
 	order      []*ticket            // the same, in the order that they are served in
 	mixed      bool                 // they are of different priorities: time changes their order
 	sorted     time.Time
@@ -72,6 +73,7 @@ func New(policy Policy, words Words) *Arbiter {
 		sessions: make(map[SessionID]*session),
 		leases:   make(map[LeaseID]*lease),
 		tickets:  make(map[TicketID]*ticket),
+		waiting:  make(map[*job]bool),
 		overs:    make(map[place]bool), threadsOf: make(map[uint32]int),
 		ticketsOf: make(map[uint32]int), ticketsOfPID: make(map[int]int),
 	}

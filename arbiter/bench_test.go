@@ -3,6 +3,7 @@ package arbiter_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/gpuarb/gpuarb/arbiter"
 )
@@ -100,5 +101,43 @@ func BenchmarkAllocWhileOthersWait(b *testing.B) {
 	for b.Loop() {
 		c.must(mib)
 		c.free(mib)
+	}
+}
+
+// BenchmarkBesideWaiters is what requests cost a daemon at whose device so many others wait:
+// 512 of one process, 8000 of one user.
+func BenchmarkBesideWaiters(b *testing.B) {
+	for _, n := range []int{1, 512, 8000} {
+		p := exact(unlimited())
+		p.Defaults.OnFull, p.Defaults.WaitTimeout = arbiter.OnFullWait, 1<<62
+		w := newWorld(b, p, gib)
+		holder, c := w.client(0, 0), w.client(0, 0)
+		holder.must(gib - 100*mib)
+		c.must(mib)
+		var waiter *client
+		for i := range n {
+			if i%512 == 0 {
+				waiter = w.client(0, 0)
+			}
+			waiter.wait(500 * mib)
+		}
+		for _, x := range []struct {
+			name string
+			do   func()
+		}{
+			{"stream", func() { c.streams(1); c.streams(-1) }},
+			{"bytes", func() { c.must(mib); c.free(mib) }},
+			{"wait", func() { w.arb.Cancel(w.now, c.wait(400*mib), arbiter.ReasonCancelled) }},
+			{"snapshot", func() { w.arb.Snapshot(w.now) }},
+			{"tick", func() { w.now = w.now.Add(time.Second); w.arb.Tick(w.now) }},
+		} {
+			b.Run(fmt.Sprintf("waiting=%d/%s", n, x.name), func(b *testing.B) {
+				for b.Loop() {
+					x.do()
+					w.arb.Events()
+					w.arb.Decisions()
+				}
+			})
+		}
 	}
 }

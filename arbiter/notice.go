@@ -22,7 +22,7 @@ func (a *Arbiter) Notice(now time.Time, id TicketID) Notice {
 	if t == nil {
 		return Notice{}
 	}
-	n := a.standing(now, t)
+	n := (&moment{a: a, now: now}).standing(t)
 	t.told = told{n.Position, a.stateOf(t)}
 	return n
 }
@@ -60,12 +60,76 @@ func (a *Arbiter) position(t *ticket) int {
 	return n
 }
 
-// standing says how a ticket stands.
-func (a *Arbiter) standing(now time.Time, t *ticket) Notice {
-	n := Notice{Position: a.position(t), Waited: now.Sub(t.place.Since)}
+// moment is how all who wait stand at one time. What would be counted anew for each of
+// them, who comes before it and who holds what it waits for, is found once.
+type moment struct {
+	a         *Arbiter
+	now       time.Time
+	positions map[*ticket]int // nil: each is counted by itself
+	held      map[obstacle]string
+}
+
+// obstacle is a limit at which tickets wait.
+type obstacle struct {
+	device *device
+	at     limits
+	shared *shared // nil: not a shared budget
+}
+
+func (t *ticket) obstacle() obstacle {
 	d, at := t.where()
-	n.Text = fmt.Sprintf("waits for %s on %s, position %d", a.wants(t), t.gpu(), n.Position)
-	switch held := a.heldBy(now, t, d, at); {
+	if at == atShared {
+		return obstacle{d, at, t.job.shared}
+	}
+	return obstacle{d, at, nil}
+}
+
+// moment counts where everybody stands.
+func (a *Arbiter) moment(now time.Time) *moment {
+	m := &moment{a: a, now: now, positions: make(map[*ticket]int, len(a.tickets)), held: make(map[obstacle]string)}
+	for _, d := range a.devices {
+		before := make(map[obstacle]int)
+		for _, t := range d.queue {
+			if o := t.obstacle(); o.device == d {
+				m.positions[t] = before[o] + 1
+			}
+			for _, at := range [...]limits{atWish, atSlots, atBytes} {
+				if t.waitsAt(d, at) {
+					before[obstacle{d, at, nil}]++
+				}
+			}
+			if t.waitsAt(d, atShared) {
+				before[obstacle{d, atShared, t.job.shared}]++
+			}
+		}
+	}
+	return m
+}
+
+func (m *moment) position(t *ticket) int {
+	if m.positions != nil {
+		return m.positions[t]
+	}
+	return m.a.position(t)
+}
+
+func (m *moment) heldBy(t *ticket) string {
+	o := t.obstacle()
+	held, known := m.held[o]
+	if !known {
+		held = m.a.heldBy(m.now, t, o.device, o.at)
+		if m.held != nil {
+			m.held[o] = held
+		}
+	}
+	return held
+}
+
+// standing says how a ticket stands.
+func (m *moment) standing(t *ticket) Notice {
+	n := Notice{Position: m.position(t), Waited: m.now.Sub(t.place.Since)}
+	n.Text = fmt.Sprintf("waits for %s on %s, position %d", m.a.wants(t), t.gpu(), n.Position)
+	switch held := m.heldBy(t); {
 	case held != "":
 		n.Text += ": " + held
 	case t.turn():
@@ -325,11 +389,12 @@ func (a *Arbiter) tell(now time.Time) {
 		return
 	}
 	a.noticesDue, a.noticedAt = false, now
+	m := a.moment(now)
 	for _, t := range a.sortedTickets() {
-		is := told{a.position(t), a.stateOf(t)}
+		is := told{m.position(t), a.stateOf(t)}
 		if is != t.told {
 			t.told = is
-			a.decisions = append(a.decisions, Decision{Ticket: t.id, Kind: DecisionNotice, Notice: a.standing(now, t)})
+			a.decisions = append(a.decisions, Decision{Ticket: t.id, Kind: DecisionNotice, Notice: m.standing(t)})
 		}
 	}
 }

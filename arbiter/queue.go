@@ -266,6 +266,7 @@ func (a *Arbiter) park(now time.Time, t *ticket) {
 	a.tickets[t.id] = t
 	a.countTicket(t, 1)
 	t.job.tickets = append(t.job.tickets, t)
+	a.waiting[t.job] = true
 	a.mixed = len(a.order) > 0 && (a.mixed || t.priority != a.order[0].priority)
 	a.order = a.insert(now, a.order, t)
 	for i := range t.spots {
@@ -306,7 +307,9 @@ func (a *Arbiter) unpark(t *ticket) {
 	delete(a.tickets, t.id)
 	a.countTicket(t, -1)
 	gone := func(x *ticket) bool { return x == t }
-	t.job.tickets = slices.DeleteFunc(t.job.tickets, gone)
+	if t.job.tickets = slices.DeleteFunc(t.job.tickets, gone); len(t.job.tickets) == 0 {
+		delete(a.waiting, t.job)
+	}
 	a.order = slices.DeleteFunc(a.order, gone)
 	for i := range t.spots {
 		d := t.spots[i].device
@@ -369,15 +372,16 @@ func (a *Arbiter) turn(now time.Time) {
 // version counts what may have let somebody in at a device.
 func (a *Arbiter) version(d *device) uint64 { return a.ledger.Eased(d.Index) + d.eased }
 
-// reclass looks whose job has come to hold something, or holds nothing any more.
+// reclass looks whose job has come to hold something, or holds nothing any more. It goes by
+// jobs: one process may have hundreds of requests wait.
 func (a *Arbiter) reclass() {
-	for _, t := range a.tickets {
-		if t.kind == wantsJob { // it has not begun
-			continue
-		}
-		if fresh := a.holdsNothing(t.job); fresh != t.fresh {
-			t.fresh = fresh
-			t.setDirty()
+	for j := range a.waiting {
+		fresh := a.holdsNothing(j)
+		for _, t := range j.tickets {
+			if t.fresh != fresh && t.kind != wantsJob { // a job that has not begun holds nothing
+				t.fresh = fresh
+				t.setDirty()
+			}
 		}
 	}
 }

@@ -807,6 +807,11 @@ func (d *drive) checkSums() {
 	if len(s.Queue) != len(d.tickets) {
 		d.fail("%d in the queue, not %d", len(s.Queue), len(d.tickets))
 	}
+	for _, q := range s.Queue { // all at once, and each by itself
+		if n := d.arb.Notice(d.world.now, arbiter.TicketID(q.Ticket)); n.Position != q.Pos || n.Text != q.Text {
+			d.fail("ticket %d in the queue: %d, %q; asked for: %d, %q", q.Ticket, q.Pos, q.Text, n.Position, n.Text)
+		}
+	}
 }
 
 // finish ends everybody; then nobody may wait.

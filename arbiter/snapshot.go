@@ -152,22 +152,23 @@ func (a *Arbiter) activity(to *accounting.LeaseState, l *lease, now time.Time) {
 func (a *Arbiter) ticketStates(now time.Time) []accounting.TicketState {
 	states := make([]accounting.TicketState, 0, len(a.tickets))
 	seen := make(map[*ticket]bool, len(a.tickets))
+	m := a.moment(now)
 	for _, d := range a.devices {
 		for _, t := range d.queue {
 			if !seen[t] {
 				seen[t] = true
-				states = append(states, a.ticketState(now, t))
+				states = append(states, m.ticketState(t))
 			}
 		}
 	}
 	return states
 }
 
-func (a *Arbiter) ticketState(now time.Time, t *ticket) accounting.TicketState {
-	p, stand := t.process(), a.standing(now, t)
+func (m *moment) ticketState(t *ticket) accounting.TicketState {
+	p, stand := t.process(), m.standing(t)
 	state := accounting.TicketState{
 		Pos: stand.Position, Ticket: uint64(t.id), PID: p.PID, User: p.User, UID: p.UID, Device: -1,
-		Wants: a.wants(t), WantsBytes: a.wantsBytes(t), WaitedMs: max(0, stand.Waited.Milliseconds()),
+		Wants: m.a.wants(t), WantsBytes: m.a.wantsBytes(t), WaitedMs: max(0, stand.Waited.Milliseconds()),
 		Reason: t.why.reason.String(), Text: stand.Text, Job: uint64(t.job.id), Command: p.Command,
 	}
 	if t.session == nil {
