@@ -393,13 +393,16 @@ bool ga_admit_contexts(struct ga_root *root, uint32_t device, int32_t count, uin
     return true;
 }
 
-void ga_admit_return(struct ga_root *root, const struct ga_lane *lane) {
+void ga_admit_return(struct ga_root *root, struct ga_lane *lane) {
     uint32_t device = (uint32_t)lane->device;
     uint16_t tag = lane->tag;
+    uint16_t type = lane->type;
     struct ga_wire_alloc_request alloc;
     struct ga_wire_stream_request stream;
     struct ga_wire_context_request context;
-    switch (lane->type) {
+    lane->type = 0;
+    atomic_signal_fence(memory_order_seq_cst);
+    switch (type) {
     case GA_TYPE_ALLOC:
         ga_os_copy(&alloc, lane->body, sizeof alloc);
         if (take_grant(root, device, alloc.bytes, atomic_load(&lane->epoch)))

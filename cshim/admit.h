@@ -12,8 +12,9 @@
 // Asks for bytes on a device by the daemon. *tag as for ga_admit.
 bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
                    uint16_t *tag);
-// Gives back what was granted to a request whose thread has died.
-void ga_admit_return(struct ga_root *root, const struct ga_lane *lane);
+// Gives back what was granted to a request whose thread has died. Once: who is interrupted in it
+// for good gives the rest to nobody.
+void ga_admit_return(struct ga_root *root, struct ga_lane *lane);
 // Tells the daemon that a free saw NOTIFY.
 void ga_admit_notify(struct ga_root *root, uint32_t slot);
 

@@ -40,6 +40,8 @@ struct ga_cuda_pending {
     struct item *first, *last;
     struct item *unused;
     uint32_t count;
+    uint32_t life;               // of the list: begin_anew_locked
+    uint64_t listed[GA_DEVICES]; // bytes of what is on it
     uint32_t reap_at;
     uint32_t events;
     struct cached_event cache[CACHED_EVENTS];
@@ -60,9 +62,28 @@ static struct ga_cuda_pending *get(struct ga_root *root, bool make) {
     return p;
 }
 
+// Somebody left in the middle of a change: the list may lead nowhere, or in a circle. What was on
+// it stays charged for ever.
+static void begin_anew_locked(struct ga_cuda_pending *p) {
+    struct ga_root *root = atomic_load(&ga_root_pointer);
+    p->first = p->last = p->unused = NULL;
+    p->count = p->events = 0;
+    p->life++;
+    for (uint32_t d = 0; d < GA_DEVICES; d++) {
+        atomic_fetch_add(&root->stranded[d], p->listed[d]);
+        atomic_fetch_sub(&root->devices[d].pending, p->listed[d]);
+        p->listed[d] = 0;
+    }
+}
+
+static void lock_moving(struct ga_cuda_pending *p) {
+    if (GA_UNLIKELY(ga_spin_lock(&p->lock)))
+        begin_anew_locked(p);
+}
+
 static void lock(struct ga_cuda_pending *p) {
     ga_self_enter();
-    ga_spin_lock(&p->lock);
+    lock_moving(p);
 }
 
 static void unlock(struct ga_cuda_pending *p) {
@@ -156,6 +177,8 @@ static void drop_item(struct ga_cuda_pending *p, struct item *item) {
 }
 
 static void append_locked(struct ga_cuda_pending *p, struct item *item) {
+    if (item->device < GA_DEVICES)
+        p->listed[item->device] += item->bytes;
     item->looked = false;
     item->next = NULL;
     item->previous = p->last;
@@ -168,18 +191,28 @@ static void take_locked(struct ga_cuda_pending *p, struct item *item) {
     *(item->previous ? &item->previous->next : &p->first) = item->next;
     *(item->next ? &item->next->previous : &p->last) = item->previous;
     p->count--;
+    if (item->device < GA_DEVICES)
+        p->listed[item->device] -= item->bytes;
 }
 
-// Puts an item in that is filled but for its event. Returns true when it is time to look.
-static bool enlist(struct ga_cuda_pending *p, struct item *item, ga_stream stream) {
+// Puts an item in that is filled but for its event: its bytes, which were on their way, are pending
+// from then on. Returns true when it is time to look.
+static bool enlist(struct ga_root *root, struct ga_cuda_pending *p, struct item *item,
+                   ga_stream stream) {
     // A per-thread default stream goes by a name that every thread has one of.
     item->stream = stream;
     item->context = context_of(stream);
     item->event = record_event(p, item->context, stream);
-    lock(p);
+    ga_move_begin(root);
+    lock_moving(p);
     append_locked(p, item);
+    if (item->bytes) {
+        ga_cuda_pool_count(root, item->device, item->bytes, item->tag);
+        ga_inflight_add(item->device, 0 - item->bytes);
+    }
     bool many = p->count >= p->reap_at;
-    unlock(p);
+    ga_spin_unlock(&p->lock);
+    ga_move_end();
     return many;
 }
 
@@ -201,11 +234,7 @@ void ga_cuda_pending_add(struct ga_root *root, const struct ga_entry *entry, ga_
         .device = entry->device,
         .tag = entry->tag,
     };
-    ga_move_begin(root);
-    ga_cuda_pool_count(root, entry->device, entry->bytes, entry->tag);
-    ga_inflight_add(entry->device, 0 - entry->bytes);
-    ga_move_end();
-    bool many = enlist(p, item, stream);
+    bool many = enlist(root, p, item, stream);
     ga_cuda_idle_wake(root);
     if (many)
         ga_admit_reap(root, entry->device, 0);
@@ -218,7 +247,7 @@ bool ga_cuda_pending_call(struct ga_root *root, ga_stream stream,
     if (!item)
         return false;
     *item = (struct item){.run = run, .argument = argument, .device = GA_DEVICES};
-    enlist(p, item, stream);
+    enlist(root, p, item, stream);
     ga_cuda_idle_wake(root);
     return true;
 }
@@ -357,26 +386,33 @@ struct walk {
     struct item *item; // the one that is looked at; NULL: the end
     struct item copy;
     uint32_t left; // what comes in meanwhile is for the next walk
+    uint32_t life;
 };
 
-static void step_locked(struct ga_cuda_pending *p, struct walk *w, bool take) {
+// False: the list is another one by now.
+static bool step_locked(struct ga_cuda_pending *p, struct walk *w, bool take) {
+    if (w->life != p->life) {
+        w->item = NULL;
+        return false;
+    }
     struct item *next = w->item ? w->item->next : p->first;
     if (w->item)
         w->item->looked = false;
     if (take)
         take_locked(p, w->item);
     w->item = w->left ? next : NULL;
-    if (!w->item)
-        return;
-    w->left--;
-    w->item->looked = true;
-    w->copy = *w->item;
+    if (w->item) {
+        w->left--;
+        w->item->looked = true;
+        w->copy = *w->item;
+    }
+    return true;
 }
 
 static void look_at_all(struct ga_root *root, struct ga_cuda_pending *p) {
     struct blocked blocked = {.count = 0};
     lock(p);
-    struct walk w = {.item = NULL, .left = p->count};
+    struct walk w = {.item = NULL, .left = p->count, .life = p->life};
     step_locked(p, &w, false);
     unlock(p);
     while (w.item) {
@@ -385,7 +421,7 @@ static void look_at_all(struct ga_root *root, struct ga_cuda_pending *p) {
         uint64_t context = w.copy.context;
         bool done = judge(&blocked, &w.copy) == EXECUTED;
         lock(p);
-        step_locked(p, &w, done);
+        done = step_locked(p, &w, done) && done;
         unlock(p);
         if (!done)
             continue;

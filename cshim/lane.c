@@ -46,12 +46,10 @@ void ga_lane_forget_inherited(void) {
     }
 }
 
-static bool swap_owner(struct ga_lane *lane, uint32_t from) {
-    bool mine = atomic_compare_exchange_strong_explicit(&lane->busy, &from, ga_self.tid,
-                                                        memory_order_acquire, memory_order_relaxed);
-    if (mine)
-        atomic_store_explicit(&lane->stack, ga_os_stack(), memory_order_relaxed);
-    return mine;
+static bool swap_owner(struct ga_lane *lane, uint64_t from) {
+    uint64_t mine = (uint64_t)ga_os_stack() << 32 | ga_self.tid;
+    return atomic_compare_exchange_strong_explicit(&lane->owner, &from, mine, memory_order_acquire,
+                                                   memory_order_relaxed);
 }
 
 static struct ga_lane *try_take(struct ga_root *root, size_t lanes) {
@@ -103,8 +101,7 @@ struct ga_lane *ga_lane_take_to_wait(struct ga_root *root, int timeout_ms) {
 
 void ga_lane_give(struct ga_root *root, struct ga_lane *lane) {
     lane->type = 0;
-    atomic_store_explicit(&lane->stack, 0, memory_order_relaxed);
-    atomic_store(&lane->busy, 0);
+    atomic_store(&lane->owner, 0);
     if (GA_UNLIKELY(atomic_load(&root->lane_waiters) != 0)) {
         atomic_fetch_add(&root->lane_freed, 1);
         // All: one alone might be one that may not have this lane.
@@ -120,11 +117,11 @@ bool ga_lane_abandon(struct ga_root *root) {
     bool any = false;
     for (size_t i = 0; i < GA_LANES; i++) {
         struct ga_lane *lane = &root->lanes[i];
-        uint32_t mine = ga_self.tid;
-        uint32_t then = atomic_load_explicit(&lane->stack, memory_order_relaxed);
-        if (atomic_load_explicit(&lane->busy, memory_order_relaxed) == mine && then != 0 &&
-            ga_os_left(then, now))
-            any |= atomic_compare_exchange_strong(&lane->busy, &mine, NOBODY);
+        uint64_t owner = atomic_load_explicit(&lane->owner, memory_order_relaxed);
+        if ((uint32_t)owner == ga_self.tid && ga_os_left((uint32_t)(owner >> 32), now) &&
+            atomic_compare_exchange_strong(&lane->owner, &owner, NOBODY))
+            any = true;
+        any |= owner == NOBODY;
     }
     return any;
 }
@@ -132,24 +129,26 @@ bool ga_lane_abandon(struct ga_root *root) {
 struct ga_lane *ga_lane_orphan(struct ga_root *root) {
     int pid = ga_os_pid();
     for (size_t i = 0; i < GA_LANES; i++) {
-        uint32_t tid = atomic_load(&root->lanes[i].busy);
+        uint64_t owner = atomic_load(&root->lanes[i].owner);
+        uint32_t tid = (uint32_t)owner;
         if (tid != 0 && tid != ga_self.tid &&
             (tid == NOBODY || !ga_os_thread_lives(pid, (int)tid)) &&
-            swap_owner(&root->lanes[i], tid))
+            swap_owner(&root->lanes[i], owner))
             return &root->lanes[i];
     }
     return NULL;
 }
 
 void ga_lane_set(struct ga_lane *lane, int fd, uint32_t epoch) {
-    int had = atomic_exchange(&lane->fd_plus_1, 0) - 1;
+    int had = atomic_load(&lane->fd_plus_1) - 1;
     if (had >= 0) {
-        forget(had, &lane->id);
         if (ga_os_is(had, &lane->id)) {
             // A forked child may have it too, and the daemon is to see the end.
             ga_os_shutdown(had);
             ga_os_close(had);
         }
+        forget(had, &lane->id);
+        atomic_store(&lane->fd_plus_1, 0);
     }
     if (fd < 0 || !ga_os_identify(fd, &lane->id))
         return;

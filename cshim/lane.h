@@ -17,7 +17,7 @@ void ga_lane_give(struct ga_root *root, struct ga_lane *lane);
 // A lane whose owner died in the middle of a request, taken over; NULL: there is none.
 struct ga_lane *ga_lane_orphan(struct ga_root *root);
 // Has those that this very thread left behind (a jump out of a signal handler) be such. True: there
-// were some.
+// are some, of whomever.
 bool ga_lane_abandon(struct ga_root *root);
 
 // Its descriptor, or −1 when it has none, belongs to an earlier link, or the program closed it

@@ -15,9 +15,8 @@ static void begin_linking(struct ga_root *root) {
     if (atomic_exchange(&root->linking_on, 1) == 0)
         return;
     ga_threads_thaw(root);
-    int fd = atomic_exchange(&root->opening_plus_1, 0) - 1;
-    if (fd >= 0)
-        ga_os_shutdown(fd);
+    if (atomic_load(&root->spare.epoch) == 0)
+        ga_lane_set(&root->spare, -1, 0);
 }
 
 // It is not had already: a handler that interrupts who has it finds no root.
@@ -59,20 +58,33 @@ static int connect_any(struct ga_root *root) {
     return fd;
 }
 
+// Connects a lane, which has the connection before a handler can jump away from it. It is of no
+// link yet (epoch 0), so that nobody uses it but who opens it.
+static bool connect_lane(struct ga_root *root, struct ga_lane *lane) {
+    uint64_t blocked = ga_os_block_signals();
+    int fd = connect_any(root);
+    if (fd >= 0)
+        ga_lane_set(lane, fd, 0);
+    ga_os_restore_signals(blocked);
+    return fd >= 0;
+}
+
 static uint64_t next_request(struct ga_root *root) {
     return atomic_fetch_add(&root->next_request, 1) + 1;
 }
 
-// One request and its reply on a connection that no lane has yet; true when it was answered.
-static bool exchange(struct ga_root *root, int fd, uint16_t type, const void *body, size_t size,
-                     int send_fd, struct ga_reply *reply) {
-    struct ga_os_identity id;
+static int fd_of(const struct ga_lane *lane) {
+    return atomic_load(&lane->fd_plus_1) - 1;
+}
+
+// One request and its reply on a connection that is being opened; true when it was answered.
+static bool exchange(struct ga_root *root, struct ga_lane *lane, uint16_t type, const void *body,
+                     size_t size, int send_fd, struct ga_reply *reply) {
     uint64_t request = next_request(root);
+    int fd = fd_of(lane);
     reply->fd = -1;
-    if (!ga_os_identify(fd, &id) ||
-        ga_lane_send(fd, type, request, body, size, send_fd, GA_REPLY_MS) != 0)
-        return false;
-    return ga_lane_receive(fd, &id, type, request, reply, GA_REPLY_MS) == 0;
+    return fd >= 0 && ga_lane_send(fd, type, request, body, size, send_fd, GA_REPLY_MS) == 0 &&
+           ga_lane_receive(fd, &lane->id, type, request, reply, GA_REPLY_MS) == 0;
 }
 
 static void log_status(const char *what, const struct ga_reply *reply) {
@@ -145,9 +157,8 @@ static void adopt_hello(struct ga_root *root, const struct ga_reply *reply) {
     atomic_store(&root->able, reply->body.hello.flags);
 }
 
-static void go_live(struct ga_root *root, int fd) {
-    uint32_t epoch = atomic_fetch_add(&root->link_epoch, 1) + 1;
-    ga_lane_set(&root->spare, fd, epoch);
+static void go_live(struct ga_root *root) {
+    atomic_store(&root->spare.epoch, atomic_fetch_add(&root->link_epoch, 1) + 1);
     atomic_store(&root->warned, 0);
     atomic_store(&root->walled, 0);
     for (uint32_t d = 0; d < GA_DEVICES; d++)
@@ -158,21 +169,20 @@ static void go_live(struct ga_root *root, int fd) {
 
 // Asks for a session, and waits for it as long as the daemon does. A Hello that is sent again
 // because its daemon died has the number of the first.
-static bool hello_on(struct ga_root *root, int fd, struct ga_reply *reply) {
+static bool ask_hello(struct ga_root *root, struct ga_reply *reply) {
     struct ga_wire_hello_request hello;
-    struct ga_os_identity id = {0, 0};
+    int fd = fd_of(&root->spare);
     bool waited = false;
     fill_hello(&root->env, &hello);
     if (root->hello_request == 0)
         root->hello_request = next_request(root);
     reply->fd = -1;
-    int error = ga_os_identify(fd, &id) ? 0 : -EPIPE;
+    int error = fd >= 0 ? ga_lane_send(fd, GA_TYPE_HELLO, root->hello_request, &hello, sizeof hello,
+                                       -1, GA_REPLY_MS)
+                        : -EPIPE;
     if (error == 0)
-        error = ga_lane_send(fd, GA_TYPE_HELLO, root->hello_request, &hello, sizeof hello, -1,
-                             GA_REPLY_MS);
-    if (error == 0)
-        error = ga_wait_for_reply(root, fd, &id, GA_TYPE_HELLO, root->hello_request, reply,
-                                  GA_REPLY_MS, &waited);
+        error = ga_wait_for_reply(root, fd, &root->spare.id, GA_TYPE_HELLO, root->hello_request,
+                                  reply, GA_REPLY_MS, &waited);
     if (error == 0 && reply->header.status != GA_STATUS_SHUTTING_DOWN) {
         root->hello_request = 0;
         return true;
@@ -203,7 +213,7 @@ static void note_refusal(struct ga_root *root, const struct ga_reply *reply) {
 // it was asked for: another thread may take the first bytes at this moment, on the word that there
 // is no daemon. It has them before the freeze, and then they are found here; or it finds behind it
 // that the link is another one, and asks again (without_daemon in admit.c).
-static bool begin_session(struct ga_root *root, int fd, struct ga_reply *reply) {
+static bool begin_session(struct ga_root *root, struct ga_reply *reply) {
     ga_threads_freeze(root);
     bool anew = root->has_token || ga_link_holds(root);
     uint16_t tag = atomic_load(&root->tag);
@@ -214,7 +224,7 @@ static bool begin_session(struct ga_root *root, int fd, struct ga_reply *reply) 
             atomic_store(&root->stranded[d], 0);
         }
         adopt_hello(root, reply);
-        go_live(root, fd);
+        go_live(root);
     }
     ga_threads_thaw(root);
     return ok;
@@ -224,13 +234,10 @@ static bool begin_session(struct ga_root *root, int fd, struct ga_reply *reply) 
 // session, too.
 static bool say_hello(struct ga_root *root) {
     struct ga_reply reply = {.fd = -1};
-    int fd = connect_any(root);
-    if (fd < 0)
+    if (!connect_lane(root, &root->spare))
         return false;
     atomic_store(&root->hello_refused, 0);
-    atomic_store(&root->opening_plus_1, fd + 1);
-    bool ok = hello_on(root, fd, &reply);
-    atomic_store(&root->opening_plus_1, 0);
+    bool ok = ask_hello(root, &reply);
     if (ok && reply.header.status != GA_STATUS_OK) {
         log_status("Hello", &reply);
         note_refusal(root, &reply);
@@ -239,12 +246,12 @@ static bool say_hello(struct ga_root *root) {
     if (ok && reply.fd < 0) // the kernel drops the page's descriptor where there is no room for it
         atomic_store(&root->barred, -EMFILE);
     ok = ok && ga_session_fits(&reply, sizeof reply.body.hello) && reply.fd >= 0 &&
-         begin_session(root, fd, &reply);
+         begin_session(root, &reply);
     if (ok)
         return true;
     if (reply.fd >= 0)
         ga_os_close(reply.fd);
-    ga_os_close(fd);
+    ga_lane_set(&root->spare, -1, 0);
     return false;
 }
 
@@ -337,7 +344,7 @@ static void withdraw(struct ga_view *view) {
 }
 
 // Opens the leases that the new page has no slot for yet: what is freed there must find one.
-static void attach_held(struct ga_root *root, int fd) {
+static void attach_held(struct ga_root *root) {
     struct ga_view *view = atomic_load(&root->view);
     struct sums s;
     sum_up(root, &s);
@@ -348,7 +355,7 @@ static void attach_held(struct ga_root *root, int fd) {
         struct ga_wire_attach_request attach;
         struct ga_reply reply;
         ga_os_copy(attach.device, root->devices[d].uuid, sizeof attach.device);
-        if (!exchange(root, fd, GA_TYPE_ATTACH, &attach, sizeof attach, -1, &reply))
+        if (!exchange(root, &root->spare, GA_TYPE_ATTACH, &attach, sizeof attach, -1, &reply))
             return;
         if (reply.header.status == GA_STATUS_OK &&
             ga_session_fits(&reply, sizeof reply.body.attach) &&
@@ -361,19 +368,19 @@ static void attach_held(struct ga_root *root, int fd) {
 
 enum resumed { RESUMED, REFUSED, FAILED };
 
-static enum resumed resume_on(struct ga_root *root, int fd) {
-    struct ga_wire_resume_request resume;
+static enum resumed resume(struct ga_root *root) {
+    struct ga_wire_resume_request request;
     struct ga_reply reply;
     struct ga_view *view = atomic_load(&root->view);
     bool has_page = root->page_fd >= 0 && ga_os_is(root->page_fd, &root->page_id);
-    ga_os_zero(&resume, sizeof resume);
-    ga_os_copy(resume.session, root->token, sizeof resume.session);
-    fill_hello(&root->env, &resume.hello);
-    resume.has_page = has_page;
+    ga_os_zero(&request, sizeof request);
+    ga_os_copy(request.session, root->token, sizeof request.session);
+    fill_hello(&root->env, &request.hello);
+    request.has_page = has_page;
     if (view && !has_page)
         withdraw(view);
-    fill_leases(root, &resume);
-    bool ok = exchange(root, fd, GA_TYPE_RESUME, &resume, sizeof resume,
+    fill_leases(root, &request);
+    bool ok = exchange(root, &root->spare, GA_TYPE_RESUME, &request, sizeof request,
                        has_page ? root->page_fd : -1, &reply);
     bool accepted = ok && reply.header.status == GA_STATUS_OK &&
                     ga_session_fits(&reply, sizeof reply.body.hello);
@@ -391,44 +398,44 @@ static enum resumed resume_on(struct ga_root *root, int fd) {
     if (!atomic_load(&root->view))
         return REFUSED; // no page of ours, none of theirs
     adopt_hello(root, &reply);
-    attach_held(root, fd);
+    attach_held(root);
     return RESUMED;
 }
 
 bool ga_link_open(struct ga_root *root) {
     if (!root->has_token && !ga_link_holds(root))
         return say_hello(root);
-    int fd = connect_any(root);
-    if (fd < 0)
+    if (!connect_lane(root, &root->spare))
         return false;
     atomic_store(&root->hello_refused, 0);
     // From the sums to the new link no byte moves, so that the daemon hears of each one once.
     ga_threads_freeze(root);
-    enum resumed resumed = resume_on(root, fd);
+    enum resumed resumed = resume(root);
     if (resumed == RESUMED)
-        go_live(root, fd);
+        go_live(root);
     ga_threads_thaw(root);
     if (resumed == RESUMED)
         return true;
-    ga_os_close(fd);
+    ga_lane_set(&root->spare, -1, 0);
     // A daemon that does not take us up: a session from scratch, on a connection from scratch.
     return resumed == REFUSED && say_hello(root);
 }
 
-int ga_link_join(struct ga_root *root) {
-    int fd = connect_any(root);
-    if (fd < 0)
+int ga_link_join(struct ga_root *root, struct ga_lane *lane) {
+    if (!connect_lane(root, lane))
         return -EBUSY;
     struct ga_wire_join_request join;
     struct ga_reply reply;
     ga_os_copy(join.session, root->token, sizeof join.session);
-    bool ok = exchange(root, fd, GA_TYPE_JOIN, &join, sizeof join, -1, &reply);
+    bool ok = exchange(root, lane, GA_TYPE_JOIN, &join, sizeof join, -1, &reply);
     if (reply.fd >= 0)
         ga_os_close(reply.fd);
-    if (ok && reply.header.status == GA_STATUS_OK)
-        return fd;
+    if (ok && reply.header.status == GA_STATUS_OK) {
+        atomic_store(&lane->epoch, atomic_load(&root->link_epoch));
+        return fd_of(lane);
+    }
     if (ok)
         log_status("Join", &reply);
-    ga_os_close(fd);
+    ga_lane_set(lane, -1, 0);
     return ok && reply.header.status == GA_STATUS_TOO_MANY ? -EAGAIN : -1;
 }

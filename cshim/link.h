@@ -14,9 +14,10 @@ void ga_link_unlock(struct ga_root *root);
 // One attempt, which may wait for what the session reserves; the caller holds root->linking.
 // True: root->link is live.
 bool ga_link_open(struct ga_root *root);
-// A further connection of the session, by Join; −EAGAIN when there is no room for one, −1 when
-// the daemon is gone or does not know the session.
-int ga_link_join(struct ga_root *root);
+// A further connection of the session, by Join, for a lane that has none. Its descriptor; −EAGAIN
+// when there is no room for one, −EBUSY when none can be made, −1 when the daemon is gone or does
+// not know the session.
+int ga_link_join(struct ga_root *root, struct ga_lane *lane);
 
 // True when the process holds something that is charged under the present tag.
 bool ga_link_holds(struct ga_root *root);

@@ -26,20 +26,20 @@ static bool take_over(struct ga_spin *lock) {
            atomic_compare_exchange_strong(&lock->held, &holder, ga_lock_self());
 }
 
-void ga_spin_wait(struct ga_spin *lock) {
+bool ga_spin_wait(struct ga_spin *lock) {
     for (unsigned spins = 0;; spins++) {
         uint32_t free = 0;
         if (atomic_load_explicit(&lock->held, memory_order_relaxed) == 0 &&
             atomic_compare_exchange_weak_explicit(&lock->held, &free, ga_lock_self(),
                                                   memory_order_acquire, memory_order_relaxed))
-            return;
+            return false;
         // The holder may have been preempted, and may have a lower priority.
         if (spins >= SPINS)
             ga_os_sleep_us(20);
         else
             ga_os_relax();
         if (spins % SLEEPS_TO_A_LOOK == SPINS && take_over(lock))
-            return;
+            return true;
     }
 }
 

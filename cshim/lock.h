@@ -27,13 +27,14 @@ struct ga_spin {
     _Atomic uint32_t held; // by which thread; 0: free
 };
 
-void ga_spin_wait(struct ga_spin *lock);
+bool ga_spin_wait(struct ga_spin *lock);
 
-static inline void ga_spin_lock(struct ga_spin *lock) {
+// True: its holder died, or left it by a jump, and what it guards may be half done.
+static inline bool ga_spin_lock(struct ga_spin *lock) {
     uint32_t free = 0;
-    if (GA_UNLIKELY(!atomic_compare_exchange_strong_explicit(
-            &lock->held, &free, ga_lock_self(), memory_order_acquire, memory_order_relaxed)))
-        ga_spin_wait(lock);
+    return GA_UNLIKELY(!atomic_compare_exchange_strong_explicit(
+               &lock->held, &free, ga_lock_self(), memory_order_acquire, memory_order_relaxed)) &&
+           ga_spin_wait(lock);
 }
 
 static inline void ga_spin_unlock(struct ga_spin *lock) {

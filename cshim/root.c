@@ -231,13 +231,15 @@ void *ga_root_alloc(struct ga_root *root, size_t size) {
         uint8_t *more = alloc_pages(ARENA_SIZE);
         if (more) {
             root->arena = more;
+            atomic_signal_fence(memory_order_seq_cst);
             root->arena_left = ARENA_SIZE;
         }
     }
     if (root->arena_left >= size) {
         at = root->arena;
+        root->arena_left -= size; // first: who jumps out of here leaves less, never more
+        atomic_signal_fence(memory_order_seq_cst);
         root->arena += size;
-        root->arena_left -= size;
     }
     ga_spin_unlock(&root->arena_lock);
     ga_self_leave();

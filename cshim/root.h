@@ -30,11 +30,10 @@ struct ga_view {
     _Atomic uint8_t slot[GA_DEVICES]; // slot + 1 of each device's lease, 0: not attached
 };
 
-// A connection. Who swapped busy from 0 to his thread's id owns it, and all that is in it; of one
-// whose owner died, who swaps that for his own.
+// A connection. Who swapped owner from 0 to his own owns it, and all that is in it; of one whose
+// owner died, who swaps that for his own.
 struct ga_lane {
-    _Atomic uint32_t busy;
-    _Atomic uint32_t stack; // its owner's, when he took it: ga_os_stack
+    _Atomic uint64_t owner; // his thread's id, and above it his stack when he took it: ga_os_stack
     _Atomic int fd_plus_1;
     _Atomic uint32_t epoch; // ga_root.link_epoch when it was opened
     uint16_t type;          // of the request whose reply is awaited, or 0
@@ -176,7 +175,6 @@ struct ga_root {
     _Atomic uint32_t hello_refused; // by policy: what it asks for is not to be had now
     struct ga_mutex linking;        // guards what follows, up to next_request; ga_link_lock
     _Atomic uint32_t linking_on;    // who has it is in the middle of something
-    _Atomic int opening_plus_1;     // the connection that he opens the link on
     uint64_t hello_request;         // number of the Hello that has no reply yet, or 0
     uint64_t lost_at_ms;
     uint8_t token[GA_TOKEN_SIZE];

@@ -144,20 +144,17 @@ static bool some_lane_lives(struct ga_root *root) {
 // (another root or user, a filter of system calls, no more descriptors); the others must do.
 static int connect_lane(struct ga_root *root, struct ga_lane *lane) {
     ga_link_lock(root);
-    uint32_t epoch = atomic_load(&root->link_epoch);
     int fd = -1;
     if (atomic_load(&root->link) == GA_LINK_LIVE) {
         fd = ga_lane_fd(root, &root->spare);
         if (fd >= 0)
             ga_lane_move(lane, &root->spare);
         else
-            fd = ga_link_join(root);
+            fd = ga_link_join(root, lane);
         if (fd == -EBUSY && some_lane_lives(root))
             atomic_store(&root->walled, 1);
         else if (fd < 0 && fd != -EAGAIN)
             lose(root);
-        else if (fd >= 0 && atomic_load(&lane->fd_plus_1) == 0)
-            ga_lane_set(lane, fd, epoch);
         if (fd >= 0)
             atomic_store(&root->walled, 0);
     }
@@ -449,11 +446,11 @@ static bool is_granted(int fd, const struct ga_os_identity *id, uint16_t type, u
 static void settle_orphan(struct ga_root *root, struct ga_lane *lane) {
     uint64_t request = atomic_fetch_add(&root->next_request, 1) + 1;
     int fd = ga_lane_fd(root, lane);
+    if (lane->heard == 0 && fd >= 0 &&
+        ga_lane_send(fd, GA_TYPE_GIVE_UP, request, NULL, 0, -1, ORPHAN_MS) == 0 &&
+        is_granted(fd, &lane->id, lane->type, lane->request))
+        lane->heard = GA_STATUS_OK + 1;
     if (lane->heard == GA_STATUS_OK + 1)
-        ga_admit_return(root, lane);
-    else if (lane->heard == 0 && fd >= 0 &&
-             ga_lane_send(fd, GA_TYPE_GIVE_UP, request, NULL, 0, -1, ORPHAN_MS) == 0 &&
-             is_granted(fd, &lane->id, lane->type, lane->request))
         ga_admit_return(root, lane);
 }
 

@@ -45,5 +45,6 @@ struct story {
 extern const struct story births[];  // processes_birth.c: fork, exec and their like
 extern const struct story walls[];   // processes_walls.c: what a process may not do any more
 extern const struct story threads[]; // processes_threads.c: threads, signals, and ends
+int tell_jumps(char **arguments);    // processes_jumps.c
 
 #endif

@@ -361,8 +361,7 @@ static int tell_exit(char **arguments) {
 }
 
 const struct story threads[] = {
-    {"die", tell_die},     {"vanish", tell_vanish}, {"turn", tell_turn},
-    {"jump", tell_jump},   {"keys", tell_keys},     {"signal", tell_signal},
-    {"timer", tell_timer}, {"atexit", tell_atexit}, {"exit", tell_exit},
-    {NULL, NULL},
+    {"die", tell_die},   {"vanish", tell_vanish}, {"turn", tell_turn},   {"jump", tell_jump},
+    {"keys", tell_keys}, {"signal", tell_signal}, {"timer", tell_timer}, {"atexit", tell_atexit},
+    {"exit", tell_exit}, {"jumps", tell_jumps},   {NULL, NULL},
 };
