@@ -49,9 +49,10 @@ C_BENCHES := $(shell sed -n 's/^\([a-z-]*-bench\):.*/\1/p' $(FRAGMENTS))
 all: build ## build gpuarbd, gpuarb, libgpuarb.so and the simulated driver into build/
 build: $(BUILD)/gpuarbd $(BUILD)/gpuarb shim sim
 
-# Go knows by itself what is out of date.
+# Go knows by itself what is out of date, once there is one.
 .PHONY: FORCE
 FORCE:
+	@GO='$(GO)' tools/setup.sh go
 
 $(BUILD)/gpuarbd: FORCE
 	$(call line,GO,$@)$(GOBUILD) -o $@ ./cmd/gpuarbd

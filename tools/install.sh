@@ -3,7 +3,7 @@
 #
 # install.sh BUILD | --remove: put what was built, the units and the documents
 # under $DESTDIR$PREFIX, or take them away again. A configuration that is there
-# already is never touched.
+# already is never touched. Without DESTDIR the removal also stops what it removes.
 set -euo pipefail
 
 : "${DESTDIR:=}" "${PREFIX:=/usr/local}" "${SYSCONFDIR:=/etc}"
@@ -37,21 +37,47 @@ install_all() {
     text systemd/user/gpuarbd.service "$root/lib/systemd/user/gpuarbd.service"
     install -D -m 0644 systemd/gpuarb.sysusers "$root/lib/sysusers.d/gpuarb.conf"
     install -D -m 0644 systemd/gpuarb.tmpfiles "$root/lib/tmpfiles.d/gpuarb.conf"
-    install -D -m 0644 -t "$doc" docs/*.md LICENSE CHANGELOG.md
+    rm -f "$doc"/*.md # an older version had the pages there
+    install -D -m 0644 -t "$doc" README.md LICENSE CHANGELOG.md
+    install -D -m 0644 -t "$doc/docs" docs/*.md
     text systemd/gpuarb.toml "$doc/gpuarb.toml"
     if [ ! -e "$DESTDIR$SYSCONFDIR/gpuarb/gpuarb.toml" ]; then
         text systemd/gpuarb.toml "$DESTDIR$SYSCONFDIR/gpuarb/gpuarb.toml"
     fi
     install -d "$DESTDIR$SYSCONFDIR/gpuarb/conf.d"
     if [ -z "$DESTDIR" ]; then
+        if booted && systemctl --quiet is-active gpuarbd.service; then
+            echo "installed under $PREFIX, over what runs. To start the new daemon, which takes running programs over, as root:"
+            echo "    systemctl daemon-reload && systemctl restart gpuarbd.service"
+            return
+        fi
         echo "installed under $PREFIX. To start the daemon, as root:"
         echo "    systemd-sysusers && systemd-tmpfiles --create gpuarb.conf"
         echo "    systemctl daemon-reload && systemctl enable --now gpuarbd.socket gpuarbd.service"
     fi
 }
 
+# booted: does systemd run this machine, and is it this machine that we install on?
+booted() { [ -z "$DESTDIR" ] && [ -d /run/systemd/system ]; }
+
+# enabled: what `gpuarb enable` has put under gpuarb, a line each.
+enabled() {
+    if [ -z "$DESTDIR" ] && [ -s "$root/bin/gpuarb" ]; then
+        "$root/bin/gpuarb" status 2>/dev/null | awk 'NR > 1 { print ($1 == "all" ? "--all" : "--" $1 " " $2) }'
+    fi
+}
+
 remove_all() {
-    local file
+    local file left
+    left=$(enabled)
+    if [ -n "$left" ]; then
+        echo "uninstall: programs are still put under gpuarb, and would miss the library. First, as root:" >&2
+        while read -r file; do echo "    gpuarb disable $file"; done <<<"$left" >&2
+        return 1
+    fi
+    if booted && [ "$(systemctl show --property=FragmentPath --value gpuarbd.service | xargs -r realpath)" = "$(realpath -m "$root/lib/systemd/system/gpuarbd.service")" ]; then
+        systemctl --quiet disable --now gpuarbd.socket gpuarbd.service
+    fi
     rm -f "$root/bin/gpuarb" "$root/bin/gpuarbd"
     for file in "${units[@]}"; do
         rm -f "$root/lib/systemd/system/$file"
@@ -59,6 +85,24 @@ remove_all() {
     rm -f "$root/lib/systemd/user/gpuarbd.service" \
         "$root/lib/sysusers.d/gpuarb.conf" "$root/lib/tmpfiles.d/gpuarb.conf"
     rm -rf "$root/lib/gpuarb" "$doc"
+    if booted; then systemctl daemon-reload; fi
+    if [ -z "$DESTDIR" ]; then tell_left; fi
+}
+
+# tell_left: what is left on the machine on purpose, and how to remove it.
+tell_left() {
+    local path pid
+    for path in "$SYSCONFDIR/gpuarb" /run/gpuarb; do
+        if [ -e "$path" ]; then echo "left: $path; to remove it: rm -r $path"; fi
+    done
+    if [ -d /gpu ]; then echo "left: /gpu; to remove it: rmdir /gpu"; fi
+    if getent group gpuarb >/dev/null; then echo "left: the group gpuarb; to remove it: groupdel gpuarb"; fi
+    for pid in $(pgrep -x gpuarbd 2>/dev/null || true); do
+        echo "left: process $pid, a daemon that somebody started ($(ps -o user= -p "$pid")); to stop it: kill $pid"
+    done
+    if grep -lqs /libgpuarb.so /proc/[0-9]*/maps; then
+        echo "left: programs that run with the library loaded; they keep it until they end"
+    fi
 }
 
 case ${1:?usage: install.sh BUILD or --remove} in

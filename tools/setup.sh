@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# setup.sh build|demo|test|full|lint|root: make sure that the tools for one target are
+# setup.sh go|build|demo|test|full|lint|root: make sure that the tools for one target are
 # there. Each is looked for by itself, so that one from elsewhere than Debian
 # counts; what is missing is installed when we are root on Debian, and named
 # otherwise. With everything in place this takes a few milliseconds.
@@ -108,13 +108,26 @@ apt_install() {
         { apt-get update -q && apt-get install -q -y --no-install-recommends "$@"; }
 }
 
-main() {
-    local target=${1:?usage: setup.sh build|demo|test|full|lint|root}
-    local -a need
+# check_go: is there a Go that can build this? Since 1.21 it fetches the release that go.mod asks for.
+check_go() {
+    local needed have
+    needed=$(sed -n 's/^go //p' "$(dirname "$0")/../go.mod")
     if ! command -v "${GO:-go}" >/dev/null; then
-        echo "gpuarb: no Go toolchain in PATH; go.mod says which release is needed" >&2
+        echo "gpuarb: no Go toolchain in PATH (\"${GO:-go}\"). Go $needed is needed: https://go.dev/dl; then put its bin into PATH, or say make GO=/path/to/go" >&2
         return 1
     fi
+    have=$("${GO:-go}" env GOVERSION 2>&1) || true
+    if [[ $have == go1.* ]] && ! printf '%s\n' "${have#go}" 1.21 | sort -CVr; then
+        echo "gpuarb: $(command -v "${GO:-go}") is Go ${have#go}. Go $needed is needed: https://go.dev/dl" >&2
+        return 1
+    fi
+}
+
+main() {
+    local target=${1:?usage: setup.sh go|build|demo|test|full|lint|root}
+    local -a need
+    check_go || return
+    if [ "$target" = go ]; then return; fi
     mapfile -t need < <(missing "$target")
     if [ "${#need[@]}" -eq 0 ]; then
         return 0

@@ -72,6 +72,12 @@ func TestInstall(t *testing.T) {
 		t.Error("the unit does not start the daemon that was installed")
 	}
 
+	for _, page := range []string{"README.md", "CHANGELOG.md", "docs/README.md", "docs/configuration.md"} {
+		if _, err := os.Stat(filepath.Join(dest, "opt/gpuarb/share/doc/gpuarb", page)); err != nil {
+			t.Error(err)
+		}
+	}
+
 	const own = "schema_version = 1 # ours\n"
 	config := filepath.Join(dest, "etc/gpuarb/gpuarb.toml")
 	if err := os.WriteFile(config, []byte(own), 0o600); err != nil {

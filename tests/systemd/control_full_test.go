@@ -87,4 +87,18 @@ func TestFullSystemdControl(t *testing.T) {
 	if got := h.shell("ls /etc/ld.so.preload /etc/gpuarb 2>/dev/null || true"); strings.Contains(got, "session") || strings.Contains(got, "everywhere") {
 		t.Errorf("there is left: %s", got)
 	}
+
+	// Nothing is uninstalled under programs that need it; then it stops, and says what is left.
+	here(t, "cp", "tools/install.sh", h.root+"/mnt")
+	const uninstall = "PREFIX=/usr bash /mnt/install.sh --remove 2>&1"
+	h.shell("gpuarb enable --user ann")
+	if got := h.shell("! " + uninstall); !strings.Contains(got, "gpuarb disable --user ann") {
+		t.Errorf("uninstall while something is enabled:\n%s", got)
+	}
+	got := h.shell("gpuarb disable --user ann && " + uninstall + "; systemctl is-active gpuarbd.socket gpuarbd.service || true; find / -xdev -path /proc -prune -o -name '*gpuarb*' -print")
+	for _, want := range []string{"left: /etc/gpuarb; to remove it: rm -r /etc/gpuarb", "left: /gpu; to remove it: rmdir /gpu", "inactive\ninactive\n/etc/gpuarb\n/etc/gpuarb/gpuarb.toml"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("uninstall:\n%s\nwant %q", got, want)
+		}
+	}
 }

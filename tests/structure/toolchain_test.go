@@ -1,0 +1,29 @@
+package structure
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
+)
+
+// TestNoGo: where Go is missing or too old, make says so before it does anything else.
+func TestNoGo(t *testing.T) {
+	old := filepath.Join(t.TempDir(), "go")
+	if err := os.WriteFile(old, []byte("#!/bin/sh\necho go1.19.8\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for toolchain, want := range map[string]string{
+		"/nowhere/go": "gpuarb: no Go toolchain in PATH (\"/nowhere/go\"). Go 1.",
+		old:           "gpuarb: " + old + " is Go 1.19.8. Go 1.",
+	} {
+		cmd := bounded.Command(t, bounded.Patience, "make", "--no-print-directory", "GO="+toolchain, "BUILD="+t.TempDir(), "build")
+		cmd.Dir = root
+		out, err := cmd.CombinedOutput()
+		if err == nil || !strings.HasPrefix(string(out), want) || !strings.Contains(string(out), "https://go.dev/dl") {
+			t.Errorf("make GO=%s: %v\n%s", toolchain, err, out)
+		}
+	}
+}
