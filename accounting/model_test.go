@@ -257,7 +257,7 @@ func (m *model) room(t *rapid.T, l *modelLease) {
 }
 
 func (m *model) checkMin(t *rapid.T, b *modelBudget, d int, least accounting.Bytes) {
-	r := m.ledger.CheckMin(b.real, d, least)
+	r := m.ledger.CheckMin(b.real, d, least, 0)
 	before := map[*modelBudget]*big.Int{}
 	for p := b.parent; p != nil; p = p.parent {
 		before[p] = m.load(p, d)

@@ -254,9 +254,9 @@ func (l *Ledger) Charge(s *Lease, n Bytes) {
 }
 
 // CheckMin tells whether a budget's memory.min on a device could be raised to
-// min: nil, or which limit has no room for the difference. A device that is not
-// there has room for nothing.
-func (l *Ledger) CheckMin(b *Budget, device int, min Bytes) *Refusal {
+// min while the device gives up beside bytes more to nobody's budget: nil, or which
+// limit has no room for the difference. A device that is not there has room for nothing.
+func (l *Ledger) CheckMin(b *Budget, device int, min, beside Bytes) *Refusal {
 	d := l.device(device)
 	if d == nil {
 		return &Refusal{Device: device, Requested: min, Short: min}
@@ -280,10 +280,11 @@ func (l *Ledger) CheckMin(b *Budget, device int, min Bytes) *Refusal {
 		}
 		grow = grow.Less(of(a.min()).over(a.load).bytes())
 	}
-	if left := of(d.capacity).over(d.committed).bytes(); grow > left {
+	if left := of(d.capacity).over(d.committed).bytes(); grow.Plus(beside) > left {
+		short := grow.Plus(beside) - left
 		return &Refusal{
-			Device: device, Requested: min, Remaining: min - (grow - left),
-			Limit: d.capacity, Short: grow - left,
+			Device: device, Requested: min, Remaining: min.Less(short),
+			Limit: d.capacity.Less(beside), Short: short,
 		}
 	}
 	return nil

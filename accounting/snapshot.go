@@ -59,6 +59,7 @@ type DeviceState struct {
 	Peak         Bytes  `json:"peak_bytes"`
 	Unmanaged    Bytes  `json:"unmanaged_bytes"`
 	Overhead     Bytes  `json:"overhead_bytes"`
+	Context      Bytes  `json:"context_bytes"` // what a reservation keeps for its context: known or assumed
 	Streams      int    `json:"streams"`
 	SlotsMax     int    `json:"slots_max"` // 0: no limit
 	SlotsCurrent int    `json:"slots_current"`

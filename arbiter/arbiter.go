@@ -87,7 +87,7 @@ func (a *Arbiter) AddDevice(now time.Time, d Device) {
 	known := a.device(d.Index)
 	if known == nil {
 		known = &device{Device: d, figures: make(map[int]ProcessUsage), byPID: make(map[int][]*lease),
-			holders: make(map[slotKey]*holder)}
+			holders: make(map[slotKey]*holder), headrooms: make(map[*accounting.Budget]*headroom), policy: &a.policy}
 		a.devices = append(a.devices, known)
 		slices.SortFunc(a.devices, func(x, y *device) int { return cmp.Compare(x.Index, y.Index) })
 		_ = a.ledger.AddDevice(d.Index, 0) // it is not there yet
@@ -210,7 +210,7 @@ func (a *Arbiter) recap(now time.Time, d *device) {
 }
 
 func (a *Arbiter) setCapacity(d *device) {
-	_ = a.ledger.SetCapacity(d.Index, d.grantable().Less(d.unmanaged).Less(d.overhead)) // it is there
+	_ = a.ledger.SetCapacity(d.Index, d.grantable().Less(d.unmanaged).Less(d.overhead).Less(d.headroom)) // it is there
 }
 
 // Tick does what is due with time: once a second, and at [Arbiter.Due], is right.

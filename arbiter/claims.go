@@ -56,7 +56,8 @@ func (a *Arbiter) claimedBy(uid uint32) *device {
 
 // keeps reports whether a job takes a slot of a device at its start and keeps it to its
 // end: by claim, to be alone there, or, where slots are jobs', where there is a cap and on a
-// device that it names or has memory reserved on.
+// device that it names or has memory reserved on. One that never waits keeps all of its own:
+// nobody is to have them alone when its program comes to use them.
 func (j *job) keeps(d *device) bool {
 	if !j.run || j.released || j.ended || d.lost || !j.uses(d) {
 		return false
@@ -66,7 +67,7 @@ func (j *job) keeps(d *device) bool {
 		return true
 	}
 	scope := cmp.Or(j.rule.slotScope, d.rule.SlotScope)
-	return width(scope) == 0 && (d.slotsMax() > 0 || len(r.Devices) > 0 || j.wants(d).Min > 0)
+	return width(scope) == 0 && (d.slotsMax() > 0 || len(r.Devices) > 0 || r.NoWait || j.wants(d).Min > 0)
 }
 
 // ReleaseJob takes back what a job holds beyond its processes: claim, slots and

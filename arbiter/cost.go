@@ -122,7 +122,7 @@ func (a *Arbiter) recost(now time.Time, l *lease, change func()) {
 	change()
 	a.charge(now, l)
 	if after := l.free(); after != before {
-		d.overhead = d.overhead.Less(before).Plus(after)
+		l.recharge(before, after)
 		a.recap(now, d)
 	}
 }
@@ -236,7 +236,7 @@ func (a *Arbiter) named(l *lease, n accounting.Bytes) {
 		l.suspected, l.reading = l.suspected.Less(n), l.reading.Less(n)
 		l.excess, l.overhead = min(l.excess, l.suspected), min(l.overhead, l.reading)
 		a.ledger.Charge(l.sum, a.charged(l))
-		d.overhead = d.overhead.Less(before).Plus(l.free())
+		l.recharge(before, l.free())
 	}
 	a.setCapacity(d)
 }

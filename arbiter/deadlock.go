@@ -191,6 +191,8 @@ func (a *Arbiter) holdings(j *job) string {
 		var what []string
 		if n := j.committed(d); n > 0 {
 			what = append(what, n.Human())
+		} else if j.beside(d) > 0 {
+			what = append(what, "a context")
 		}
 		if slots > 0 && (d.slotsMax() > 0 || d.exclusive == j || d.claims > 0) {
 			what = append(what, "a slot")
@@ -308,14 +310,7 @@ func (m *simulation) add(j *job, d *device) {
 	if s := j.shared; s != nil {
 		m.below[place{s.budget, d.Index}] = m.below[place{s.budget, d.Index}].Plus(n)
 	}
-	for _, s := range j.sessions {
-		for _, l := range s.leases {
-			if l.device == d && s.alive() {
-				n = n.Plus(l.free())
-			}
-		}
-	}
-	m.held[d] = m.held[d].Plus(n)
+	m.held[d] = m.held[d].Plus(n).Plus(j.beside(d))
 }
 
 // remove is the reverse of add.
@@ -395,7 +390,19 @@ func (m *simulation) shortOfSlots(t *ticket, s *spot) bool {
 	return t.session != nil && t.session.slots > 0 && taken >= t.session.slots
 }
 
-// grows is by how much a ticket's party would come to hold more on a device.
+// takes is by how much less of a device there would be for others.
+func (m *simulation) takes(t *ticket, d *device) accounting.Bytes {
+	switch {
+	case t.lease == nil:
+		least, budget := t.reserves(d)
+		return m.grows(t, d).Plus(m.a.headroomFor(budget, d, least))
+	case !m.a.chained(t):
+		return t.bytes // a context's, which no budget has a part of
+	}
+	return m.grows(t, d)
+}
+
+// grows is by how much a ticket's party would come to hold more in its budgets.
 func (m *simulation) grows(t *ticket, d *device) accounting.Bytes {
 	if t.lease == nil {
 		n, _ := t.reserves(d)
@@ -423,7 +430,7 @@ func (j *job) heldOn(d *device) accounting.Bytes {
 }
 
 func (m *simulation) shortOfBytes(t *ticket, d *device) bool {
-	n := m.grows(t, d)
+	n := m.takes(t, d)
 	return n > 0 && n > d.grantable().Less(m.held[d])
 }
 
@@ -453,8 +460,8 @@ func (m *simulation) barred(t *ticket, barred map[*line]bool) bool {
 		s := &t.spots[i]
 		d := s.device
 		stopped := s.enters && (barred[&d.slots] || (s.claims || s.alone) && barred[&d.claimers] || s.alone && barred[&d.entrants]) ||
-			m.grows(t, d) > 0 && (barred[&d.bytes] || t.fresh && barred[&d.fresh]) ||
-			t.job.shared != nil && m.grows(t, d) > 0 && barred[t.job.shared.line(d)]
+			m.takes(t, d) > 0 && (barred[&d.bytes] || t.fresh && barred[&d.fresh]) ||
+			t.job.shared != nil && (t.lease == nil || m.a.chained(t)) && m.grows(t, d) > 0 && barred[t.job.shared.line(d)]
 		if stopped != t.any {
 			return stopped
 		}
@@ -491,7 +498,7 @@ func (m *simulation) waitsFor(t *ticket, j *job) bool {
 	for i := range t.spots {
 		s := &t.spots[i]
 		d := s.device
-		if m.shortOfBytes(t, d) && m.stuck[j] && j.committed(d) > 0 {
+		if m.shortOfBytes(t, d) && m.stuck[j] && j.committed(d).Plus(j.beside(d)) > 0 {
 			return true
 		}
 		if m.shortOfShare(t, d) && m.stuck[j] && j.shared == t.job.shared && j.committed(d) > 0 {

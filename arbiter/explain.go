@@ -263,6 +263,9 @@ func explainStreams(l *lease, count int) string {
 // minRefused makes the error of a memory.min that has no room.
 func (a *Arbiter) minRefused(r *accounting.Refusal, j *job, reason Reason) *Refusal {
 	where := fmt.Sprintf("GPU %d's %s", r.Device, r.Limit.Human())
+	if d := a.device(r.Device); d != nil && reason == ReasonTooLarge {
+		return &Refusal{Reason: reason, Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit, Explain: d.tooMuch(r.Requested)}
+	}
 	switch {
 	case r.Budget == nil:
 	case j.shared != nil && r.Budget == j.shared.budget:
@@ -277,9 +280,13 @@ func (a *Arbiter) minRefused(r *accounting.Refusal, j *job, reason Reason) *Refu
 	if held != "" {
 		where += "; holds: " + held
 	}
+	context := ""
+	if d := a.device(r.Device); d != nil && r.Budget == nil && d.headroomCost() > 0 {
+		context = fmt.Sprintf(" beside a context (%s)", d.headroomCost().Human())
+	}
 	return &Refusal{Reason: reason, Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit,
-		Explain: fmt.Sprintf("memory.min of %s on GPU %d cannot be reserved: %s could be, of %s; ask for less, or wait until others are done",
-			r.Requested.Human(), r.Device, r.Remaining.Human(), where)}
+		Explain: fmt.Sprintf("memory.min of %s on GPU %d cannot be reserved: %s could be%s, of %s; ask for less, or wait until others are done",
+			r.Requested.Human(), r.Device, r.Remaining.Human(), context, where)}
 }
 
 // String writes a size as files and flags spell it: bytes, "25%", "max".

@@ -63,6 +63,7 @@ func (u *universe) run(t *rapid.T) {
 		"observe": func(t *rapid.T) { u.observe(t, device.Draw(t, "device")) },
 		"tick":    func(*rapid.T) { u.arb.Tick(u.now) },
 		"module":  func(t *rapid.T) { u.pick(t).module = amount(t, 200) },
+		"context": u.contexts,
 		"rubbish": u.scribble,
 		"":        u.check,
 	})
@@ -78,6 +79,13 @@ func (u *universe) scribble(t *rapid.T) {
 			l.word.pending = accounting.Max
 			l.word.told = arbiter.Told{Known: true, Blocks: rand.Uint32(), Pools: rand.Uint32(), Imported: accounting.Max}
 		}
+	}
+}
+
+// contexts has a client make a context, or destroy one, where they cost something.
+func (u *universe) contexts(t *rapid.T) {
+	if l := u.pick(t); u.mins && !l.word.told.Known {
+		l.contexts(1 - 2*rapid.IntRange(0, 1).Draw(t, "destroy"))
 	}
 }
 
@@ -178,6 +186,9 @@ func (u *universe) checkDevices(t *rapid.T, s accounting.Snapshot) {
 		}
 		if d.Granted != granted || d.Used != used || d.Peak < d.Used || d.Committed < d.Granted {
 			t.Fatalf("rows add up to %d and %d: %+v", granted, used, d)
+		}
+		if beside := d.Unmanaged.Plus(d.Overhead); d.Capacity != d.Total.Less(beside) {
+			t.Fatalf("%d are taken beside the budgets: %+v", beside, d)
 		}
 		deficit[d.Index] = d.Committed.Less(d.Capacity)
 		if deficit[d.Index] > u.deficit[d.Index] && !u.observed {

@@ -24,14 +24,18 @@ func (a *Arbiter) OpenJob(now time.Time, r JobRequest) (JobInfo, error) {
 	if err != nil {
 		return JobInfo{}, err
 	}
+	all := len(from)
+	if from, err = a.reservable(r, rule, from); err != nil {
+		return JobInfo{}, err
+	}
 	j := &job{id: a.lastJob + 1, request: r, rule: rule, run: true, pending: true}
-	if len(r.Devices) > 0 && !r.Any {
+	if !r.Any && (len(r.Devices) > 0 || len(from) < all) {
 		j.on = from
 	}
 	a.newJob(now, j)
 	t := &ticket{kind: wantsJob, job: j, place: r.Place, any: r.Any}
 	for _, d := range from {
-		if r.Any || j.keeps(d) || j.wants(d).Min > 0 || j.shared != nil && j.shared.limits(d).Min > 0 {
+		if r.Any || r.NoWait || j.keeps(d) || j.wants(d).Min > 0 || j.shared != nil && j.shared.limits(d).Min > 0 {
 			t.spots = append(t.spots, spot{device: d})
 		}
 	}
@@ -103,13 +107,6 @@ func (a *Arbiter) checkJob(r JobRequest, rule ruled) error {
 				"asked for a budget of %s on GPU %d, but %s allows %s: ask for no more than that, or have root change the rule",
 				ask.Human(), d.Index, rule.name, most.Human())}
 		}
-		if r.Min == nil {
-			continue
-		}
-		if least := amount(*r.Min, d); least > min(ask, d.Total) && !r.Min.Max {
-			return fmt.Errorf("memory.min of %s is more than the memory.max of %s on GPU %d: %w",
-				least.Human(), ask.Human(), d.Index, ErrRange)
-		}
 	}
 	if !r.Process.privileged() && r.Streams > rule.streams {
 		return &Refusal{Reason: ReasonDenied, Explain: fmt.Sprintf(
@@ -117,6 +114,58 @@ func (a *Arbiter) checkJob(r JobRequest, rule ruled) error {
 			r.Streams, rule.name, rule.streams)}
 	}
 	return nil
+}
+
+// reservable leaves those of a job's devices on which what it reserves can be used in full.
+// Where it names its devices, that must be all of them; else at least one.
+func (a *Arbiter) reservable(r JobRequest, rule ruled, from []*device) (fit []*device, err error) {
+	if r.Min == nil || len(from) == 0 {
+		return from, nil
+	}
+	var refused error
+	var most accounting.Bytes
+	for _, d := range from {
+		why, room := a.neverReserves(r, rule, d)
+		if why == nil {
+			fit = append(fit, d)
+		} else if refused == nil || room > most {
+			refused, most = why, room
+		}
+	}
+	if len(fit) == 0 || len(fit) < len(from) && len(r.Devices) > 0 && !r.Any {
+		return nil, refused
+	}
+	return fit, nil
+}
+
+// neverReserves tells why a job's reservation can never be had on a device, or used in full,
+// and the most that could be.
+func (a *Arbiter) neverReserves(r JobRequest, rule ruled, d *device) (error, accounting.Bytes) {
+	least, ask := d.reserves(*r.Min), amount(rule.max, d)
+	if r.Max != nil {
+		ask = min(ask, amount(*r.Max, d))
+		if r.Process.privileged() {
+			ask = amount(*r.Max, d)
+		}
+	}
+	switch most := d.mostMin(); {
+	case least > ask && !r.Min.Max:
+		return fmt.Errorf("memory.min of %s is more than the memory.max of %s on GPU %d: %w",
+			least.Human(), ask.Human(), d.Index, ErrRange), ask
+	case least > most:
+		return &Refusal{Reason: ReasonTooLarge, Requested: least, Remaining: most, Limit: d.grantable(), Explain: d.tooMuch(least)}, most
+	}
+	return nil, least
+}
+
+// tooMuch says that a reservation can never be used in full, and what could be reserved.
+func (d *device) tooMuch(least accounting.Bytes) string {
+	text := fmt.Sprintf("memory.min of %s on GPU %d could never be used in full: %s is the most that can be reserved of its %s",
+		least.Human(), d.Index, d.mostMin().Human(), d.grantable().Human())
+	if cost := d.headroomCost(); cost > 0 {
+		text += fmt.Sprintf(", as a program needs a context there too, which takes %s", cost.Human())
+	}
+	return text
 }
 
 // newJob puts a job in place with its budgets, whether what it reserves has room or not.
@@ -204,6 +253,7 @@ func (a *Arbiter) dropShared(s *shared) {
 func (a *Arbiter) dropBudget(b *accounting.Budget) {
 	for _, d := range a.devices {
 		delete(a.overs, place{b, d.Index})
+		a.keepHeadroom(b, d, 0)
 	}
 	if err := a.ledger.CloseBudget(b); err != nil {
 		panic("arbiter: " + err.Error())

@@ -43,6 +43,9 @@ func (a *Arbiter) chained(t *ticket) bool {
 // judgeLease judges a request of a lease.
 func (a *Arbiter) judgeLease(now time.Time, t *ticket) verdict {
 	l, s := t.lease, t.alone()
+	if t.kind == wantsContexts && !t.hold {
+		t.bytes = a.contextsNeed(l, t.count)
+	}
 	d, need := l.device, t.need()
 	if l.lost {
 		return verdict{final: true, reason: ReasonDeviceLost, refusal: t.figures(0, 0)}
@@ -193,7 +196,7 @@ func (a *Arbiter) refusalOfStart(t *ticket) *accounting.Refusal {
 	for i := range t.spots {
 		d := t.spots[i].device
 		least, budget := t.reserves(d)
-		if r := a.ledger.CheckMin(budget, d.Index, least); r != nil && least > 0 {
+		if r := a.ledger.CheckMin(budget, d.Index, least, a.headroomFor(budget, d, least)); r != nil && least > 0 {
 			return r
 		}
 		if plain == nil {
@@ -276,9 +279,9 @@ func (a *Arbiter) judgeSpot(now time.Time, t *ticket, s *spot) verdict {
 	}
 	inShared, onDevice := a.growths(j, budget, d, least)
 	r := &j.request
-	kept := t.kind == wantsJob && j.keeps(d)
-	a.judgeSlot(now, t, s, 0, kept, r.Claim || r.Any, r.Exclusive)
-	if onDevice > 0 {
+	enters := t.kind == wantsJob && (r.NoWait || j.keeps(d))
+	a.judgeSlot(now, t, s, 0, enters, r.Claim || r.Any, r.Exclusive)
+	if onDevice = onDevice.Plus(a.headroomFor(budget, d, least)); onDevice > 0 {
 		sums := a.ledger.Device(d.Index)
 		s.judge(atBytes, onDevice > sums.Limit.Less(sums.Committed), a.behindBytes(now, d, t))
 	}
@@ -299,20 +302,21 @@ func (a *Arbiter) neverStarts(t *ticket, d *device, least accounting.Bytes, b *a
 		return verdict{}
 	}
 	final := func(why Reason) verdict {
-		r := a.ledger.CheckMin(b, d.Index, least)
+		r := a.ledger.CheckMin(b, d.Index, least, a.headroomFor(b, d, least))
 		if r == nil {
 			r = &accounting.Refusal{Device: d.Index, Requested: least, Limit: d.grantable()}
 		}
 		return verdict{final: true, reason: why, refusal: r}
 	}
-	if least > d.grantable() {
-		return final(ReasonDeviceFull)
+	if most := d.mostMin(); least > most {
+		return verdict{final: true, reason: ReasonTooLarge,
+			refusal: &accounting.Refusal{Device: d.Index, Requested: least, Remaining: most, Limit: d.grantable()}}
 	}
 	if sh := t.job.shared; sh != nil && least > sh.limits(d).Max {
 		return final(ReasonSharedFull)
 	}
 	if b != t.job.budget { // a process's: what its job has promised others may be in its way
-		if r := a.ledger.CheckMin(b, d.Index, least); r != nil && t.job.reason(r) == ReasonOverBudget {
+		if r := a.ledger.CheckMin(b, d.Index, least, 0); r != nil && t.job.reason(r) == ReasonOverBudget {
 			return final(ReasonOverBudget)
 		}
 	}
@@ -324,7 +328,11 @@ func (a *Arbiter) neverStarts(t *ticket, d *device, least accounting.Bytes, b *a
 func (t *ticket) reserves(d *device) (accounting.Bytes, *accounting.Budget) {
 	j, s := t.job, t.session
 	if t.kind == wantsJob || j.pending {
-		if l := j.wants(d); min(l.Min, l.Max) > 0 || s == nil {
+		l := j.wants(d)
+		if s == nil && j.request.NoWait && l.Min == 0 { // what its processes are to have, it does not start without
+			l = (&session{job: j}).wants(d)
+		}
+		if min(l.Min, l.Max) > 0 || s == nil {
 			return min(l.Min, l.Max), j.budget
 		}
 	}

@@ -13,6 +13,8 @@ type limitChange struct {
 	budget *accounting.Budget
 	device *device
 	limits accounting.Limits
+
+	headroom *headroom // before the change
 }
 
 // SetJobLimits changes a job's limits (its processes', where each has a budget of
@@ -267,9 +269,9 @@ func (a *Arbiter) jobChanges(j *job) []limitChange {
 			if j.pending { // what the rule reserves for all of them is part of what it waits for
 				l.Min = min(l.Min, s.budget.Limits(d.Index).Min)
 			}
-			changes = append(changes, limitChange{s.budget, d, l})
+			changes = append(changes, limitChange{budget: s.budget, device: d, limits: l})
 		}
-		changes = append(changes, limitChange{j.budget, d, j.limits(d)})
+		changes = append(changes, limitChange{budget: j.budget, device: d, limits: j.limits(d)})
 	}
 	return changes
 }
@@ -281,7 +283,7 @@ func (a *Arbiter) sessionChanges(changes []limitChange, s *session) []limitChang
 		if !s.alive() {
 			l.Min = 0
 		}
-		changes = append(changes, limitChange{s.budget, d, l})
+		changes = append(changes, limitChange{budget: s.budget, device: d, limits: l})
 	}
 	return changes
 }
@@ -300,13 +302,16 @@ func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChan
 		if old == c.limits {
 			continue
 		}
-		if least := min(c.limits.Min, c.limits.Max); admit && least > min(old.Min, old.Max) {
-			refused = a.ledger.CheckMin(c.budget, c.device.Index, least)
+		least := min(c.limits.Min, c.limits.Max)
+		if admit && least > min(old.Min, old.Max) {
+			refused = a.ledger.CheckMin(c.budget, c.device.Index, least, a.headroomFor(c.budget, c.device, least))
 		}
 		if refused != nil {
 			break
 		}
+		c.headroom = c.device.headrooms[c.budget]
 		_ = a.ledger.SetLimits(c.budget, c.device.Index, c.limits) // it is there
+		a.keepHeadroom(c.budget, c.device, least)
 		c.limits = old
 		done = append(done, c)
 	}
@@ -314,7 +319,9 @@ func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChan
 		return done, nil
 	}
 	for i := len(done) - 1; i >= 0; i-- {
-		_ = a.ledger.SetLimits(done[i].budget, done[i].device.Index, done[i].limits) // it is there
+		c := done[i]
+		_ = a.ledger.SetLimits(c.budget, c.device.Index, c.limits) // it is there
+		a.restoreHeadroom(c.budget, c.device, c.headroom)
 	}
 	return nil, refused
 }
@@ -353,6 +360,10 @@ func (a *Arbiter) SetPolicy(now time.Time, p Policy) {
 	a.policy = p.normal()
 	for _, d := range a.devices {
 		d.rule, d.dirty = a.policy.deviceRule(d.Device), true
+		if a.policy.ChargeOverhead {
+			clear(d.headrooms)
+			d.headroom = 0
+		}
 		a.recap(now, d)
 		a.recount(now, d)
 	}

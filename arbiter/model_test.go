@@ -71,6 +71,9 @@ func newUniverse(t *rapid.T, tb testing.TB, mins bool) *universe {
 	p := exact(unlimited())
 	rule, users := sharing(rapid.Bool().Draw(t, "one budget for all students"), size(500))
 	p.Rules = []arbiter.Rule{rule}
+	if mins {
+		p.ContextReserve = size(7)
+	}
 	u := &universe{world: newWorld(tb, p, totals...), t: t, mins: mins, users: users}
 	u.unmanaged = map[int]accounting.Bytes{}
 	u.shared = map[int]accounting.Bytes{0: 500, 1: 400}

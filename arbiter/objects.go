@@ -238,21 +238,8 @@ func (a *Arbiter) Context(now time.Time, r ContextRequest) ContextOutcome {
 	default:
 		t := &ticket{kind: wantsContexts, job: l.session.job, session: l.session, lease: l, thread: r.Thread,
 			count: n, hold: r.Hold, noWait: r.NoWait, place: r.Place}
-		var again accounting.Bytes // where its contexts were that are gone
-		if !r.Hold {
-			t.bytes = l.device.contextCost(&a.policy).Times(uint64(n))
-			again = min(t.bytes, l.vacated)
-			t.bytes -= again
-		}
 		a.ask(now, t)
-		o := *t.result().Context
-		switch {
-		case o.Granted:
-			l.vacated = l.vacated.Less(again)
-		case o.Waiting != 0:
-			t.bytes += again // readings come meanwhile
-		}
-		return o
+		return *t.result().Context
 	}
 	return ContextOutcome{Granted: true, Current: l.contexts}
 }
@@ -274,6 +261,7 @@ func (a *Arbiter) unmakeContexts(now time.Time, l *lease, thread uint32, n int, 
 			}
 			l.contexts -= n
 		})
+		l.offerHeadroom()
 		l.unmake(thread, n, contextsOf)
 	}
 	a.left(now, l)

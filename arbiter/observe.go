@@ -106,6 +106,7 @@ func (a *Arbiter) readOverheads(now time.Time, d *device, before map[LeaseID]acc
 		first.refill(d.began)
 		a.exceed(&h, figure)
 		h.prove()
+		first.trimHeadroom()
 		for _, l := range h.leases {
 			if a.policy.ChargeOverhead || l.excess > 0 || l.sum.Charged() > 0 {
 				charged = append(charged, l)
@@ -115,10 +116,7 @@ func (a *Arbiter) readOverheads(now time.Time, d *device, before map[LeaseID]acc
 	for _, l := range charged {
 		a.charge(now, l)
 	}
-	d.overhead = 0
-	for l := range a.leasesOn(d) {
-		d.overhead = d.overhead.Plus(l.free())
-	}
+	a.sumOverheads(d)
 }
 
 // verified notes that the device confirms what restored leases hold.

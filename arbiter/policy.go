@@ -150,6 +150,9 @@ type Policy struct {
 	// ContextReserve is the first guess of what a context costs; a sixteenth of the
 	// device at most. The zero Size: nothing, until one was seen.
 	ContextReserve Size
+	// ContextGuess is what a reservation assumes that its context costs where neither
+	// ContextReserve nor a context that was seen tells it.
+	ContextGuess Size
 }
 
 // NoSurplus in Policy.Surplus turns the surplus off.

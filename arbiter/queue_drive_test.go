@@ -32,15 +32,16 @@ type drive struct {
 // maxTrace is how many of the last steps a failure shows.
 const maxTrace = 100
 
-func newDrive(t testing.TB, seed uint64) *drive {
+func newDrive(t testing.TB, seed uint64, context accounting.Bytes) *drive {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	scope := []arbiter.Scope{arbiter.ScopeJob, arbiter.ScopeJob, arbiter.ScopeProcess, arbiter.ScopeThread}[rng.IntN(4)]
 	p := exact(unlimited())
 	p.AgeAfter, p.DeadlockGrace = time.Minute, 2*time.Second
+	p.ContextReserve = size(context)
 	students, users := sharing(rng.IntN(2) == 0, size(60))
 	students.OnFull = ptr(arbiter.OnFullWait)
 	p.Rules = []arbiter.Rule{students, {Match: arbiter.Match{Exe: "waiter"}, OnFull: ptr(arbiter.OnFullWait)}}
-	d := &drive{rng: rng, seed: seed, users: users, reference: &reference{scope: scope, age: time.Minute, grace: 2 * time.Second, shared: 60, now: start}}
+	d := &drive{rng: rng, seed: seed, users: users, reference: &reference{scope: scope, age: time.Minute, grace: 2 * time.Second, shared: 60, context: context, now: start}}
 	totals := []accounting.Bytes{100, 80}
 	if rng.IntN(4) > 0 { // few have to wait
 		totals = []accounting.Bytes{300, 200}
@@ -71,7 +72,7 @@ func (d *drive) fail(format string, args ...any) {
 		if d.verbose {
 			break
 		}
-		again := newDrive(d.t, d.seed)
+		again := newDrive(d.t, d.seed, d.context)
 		again.verbose = true
 		again.run(d.steps)
 	}
@@ -269,7 +270,7 @@ func (d *drive) openJob() {
 		from, req.Devices, j.on = []*refDevice{one}, []int{one.index}, []int{one.index}
 	}
 	for _, dev := range from {
-		if t.any || d.keeps(j, dev) || j.min > 0 {
+		if t.any || j.noWait || d.keeps(j, dev) || j.min > 0 {
 			t.choice = append(t.choice, dev)
 		}
 	}
@@ -621,6 +622,7 @@ func (d *drive) unmake() {
 	for thread := range l.threads {
 		m := &l.threads[thread]
 		if m.contexts > 0 && d.rng.IntN(2) == 0 {
+			l.costs = l.costs / accounting.Bytes(l.contexts()) * accounting.Bytes(l.contexts()-1)
 			m.contexts--
 			d.logf("session %d thread %d device %d: context gone", s.id, thread, l.device.index)
 			d.arb.Context(d.world.now, arbiter.ContextRequest{Lease: l.lease, Count: -1, Thread: uint32(thread)})
@@ -782,12 +784,16 @@ func (d *drive) checkSums() {
 	d.changed()
 	s := d.arb.Snapshot(d.world.now)
 	for i, dev := range d.devices {
-		var used, sum accounting.Bytes
+		var used, sum, beside accounting.Bytes
 		for _, j := range d.jobs {
 			used += usedBy(j, dev, false)
 			sum += committed(j, dev)
+			beside += costOf(j, dev, false) + d.headroom(j, dev)
 		}
 		state := s.Devices[i]
+		if state.Capacity != dev.total-beside || state.Overhead != beside {
+			d.fail("device %d: contexts cost %d, or are to: %+v", i, beside, state)
+		}
 		if state.Used != used || sum > dev.total || state.Committed > state.Capacity {
 			d.fail("device %d: %d used, %d committed: %+v", i, used, sum, state)
 		}
@@ -841,11 +847,11 @@ func (d *drive) finish() {
 func TestQueueFoundBefore(t *testing.T) {
 	for _, seed := range []uint64{0, 6, 16, 18, 24, 30, 31, 67, 90, 128, 130, 167, 169, 313, 344, 373, 391, 446, 456,
 		1081, 1396, 1556, 1822, 2145, 2472, 3724, 5158, 5238, 5430, 6057, 6142} {
-		newDrive(t, seed).run(3000)
+		newDrive(t, seed, 0).run(3000)
 	}
 }
 
-// TestQueueAgainstReference takes a million random steps.
+// TestQueueAgainstReference takes a million random steps, half of them where contexts cost something.
 func TestQueueAgainstReference(t *testing.T) {
 	const seeds, steps = 500, 2000
 	for part := range 2 {
@@ -853,7 +859,7 @@ func TestQueueAgainstReference(t *testing.T) {
 			t.Parallel()
 			for i := range uint64(seeds / 2) {
 				seed := i*2 + uint64(part)
-				d := newDrive(t, seed)
+				d := newDrive(t, seed, accounting.Bytes(5*(i%2)))
 				d.run(steps)
 			}
 		})

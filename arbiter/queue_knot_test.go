@@ -61,6 +61,11 @@ func (m *ifOthers) held(j *refJob, d *refDevice) accounting.Bytes {
 	return max(usedBy(j, d, true), j.reserved(d))
 }
 
+// beside is what a stuck party's contexts cost a device, or are to cost.
+func (m *ifOthers) beside(j *refJob, d *refDevice) accounting.Bytes {
+	return costOf(j, d, true) + m.r.headroom(j, d)
+}
+
 // stuckHolders are those of a device's holders that give nothing back.
 func (m *ifOthers) stuckHolders(d *refDevice) (all []refHolder) {
 	for _, h := range m.r.holdersOf(d) {
@@ -93,12 +98,13 @@ func (m *ifOthers) lacks(t *refTicket, d *refDevice) (slot, bytes, share bool) {
 	}
 	var all, eves accounting.Bytes
 	for _, s := range m.stuck {
-		all += m.held(s, d)
+		all += m.held(s, d) + m.beside(s, d)
 		if student(s.uid) {
 			eves += m.held(s, d)
 		}
 	}
-	bytes = grow > 0 && grow+all > d.total
+	takes := grow + m.r.beside(t)
+	bytes = takes > 0 && takes+all > d.total
 	share = grow > 0 && student(j.uid) && grow+eves > min(m.r.shared, d.total)
 	return m.lacksSlot(t, d), bytes, share
 }
@@ -181,7 +187,8 @@ func (m *ifOthers) barred(t *refTicket, behind lines) bool {
 		b := behind[d.index]
 		n := m.r.look(t, d, bars{})
 		grows := m.growsNow(t, d)
-		stopped := n.enters && b.keepOut(t) || grows && (b.bytes || m.r.fresh(t.job) && b.fresh || student(t.job.uid) && b.shared)
+		stopped := n.enters && b.keepOut(t) || (grows || m.r.beside(t) > 0) && (b.bytes || m.r.fresh(t.job) && b.fresh) ||
+			grows && student(t.job.uid) && b.shared
 		if stopped != t.any {
 			return stopped
 		}
@@ -204,7 +211,7 @@ func (m *ifOthers) waitsFor(t *refTicket, j *refJob) bool {
 	}
 	for _, d := range m.r.spots(t) {
 		slot, bytes, share := m.lacks(t, d)
-		if (bytes || share && student(j.uid)) && m.held(j, d) > 0 {
+		if bytes && m.held(j, d)+m.beside(j, d) > 0 || share && student(j.uid) && m.held(j, d) > 0 {
 			return true
 		}
 		if slot && slices.ContainsFunc(m.stuckHolders(d), func(h refHolder) bool { return h.job == j }) {

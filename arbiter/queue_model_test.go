@@ -57,7 +57,8 @@ type refLease struct {
 	session *refSession
 	device  *refDevice
 	used    accounting.Bytes
-	threads [4]refMaker // 0: not known
+	costs   accounting.Bytes // of its contexts, without the one that its job keeps headroom for
+	threads [4]refMaker      // 0: not known
 	gone    bool
 }
 
@@ -87,6 +88,7 @@ type reference struct {
 	age     time.Duration
 	grace   time.Duration
 	shared  accounting.Bytes // the budget of the students
+	context accounting.Bytes // what one costs
 	devices []*refDevice
 	jobs    []*refJob
 	tickets []*refTicket // by arrival
@@ -126,6 +128,61 @@ func usedBy(j *refJob, d *refDevice, living bool) (n accounting.Bytes) {
 	return n
 }
 
+// costOf is what the contexts of a job cost a device; of living processes only, or of all.
+func costOf(j *refJob, d *refDevice, living bool) (n accounting.Bytes) {
+	for _, s := range j.sessions {
+		for _, l := range s.leases {
+			if l.device == d && !l.gone && !(living && s.dead) {
+				n += l.costs
+			}
+		}
+	}
+	return n
+}
+
+// headroom is what is kept for a job's context beyond what its contexts cost already.
+func (r *reference) headroom(j *refJob, d *refDevice) accounting.Bytes {
+	if j.reserved(d) == 0 {
+		return 0
+	}
+	return r.context.Less(costOf(j, d, false))
+}
+
+// beside is what a ticket takes of a device and of no budget: contexts that there is no
+// headroom for, and with a reservation that headroom.
+func (r *reference) beside(t *refTicket) accounting.Bytes {
+	switch {
+	case t.kind == 'j' && t.job.min > 0:
+		return r.context
+	case t.kind != 'c':
+		return 0
+	}
+	n := t.count
+	if t.lease.isOffered() {
+		n--
+	}
+	return r.context.Times(uint64(n))
+}
+
+// isOffered: the headroom of a lease's job is there for its next context.
+func (l *refLease) isOffered() bool {
+	j := l.session.job
+	free := j.reserved(l.device) > 0
+	for _, s := range j.sessions {
+		for _, x := range s.leases {
+			free = free && (s.dead || x.gone || x.device != l.device || x.contexts() == 0)
+		}
+	}
+	return free
+}
+
+func (l *refLease) contexts() (n int) {
+	for i := range l.threads {
+		n += l.threads[i].contexts
+	}
+	return n
+}
+
 func committed(j *refJob, d *refDevice) accounting.Bytes {
 	return max(usedBy(j, d, false), j.reserved(d))
 }
@@ -147,7 +204,7 @@ func (r *reference) count(d *refDevice) *refDevice {
 	var all, eves accounting.Bytes
 	for _, j := range r.jobs {
 		n := committed(j, d)
-		all += n
+		all += n + costOf(j, d, false) + r.headroom(j, d)
 		if student(j.uid) {
 			eves += n
 		}
@@ -266,7 +323,7 @@ func (r *reference) noSlot(d *refDevice, j *refJob, wish int, start bool) (full,
 // keeps: a job takes a slot there at its start.
 func (r *reference) keeps(j *refJob, d *refDevice) bool {
 	return j.run && !j.released && j.uses(d) && (j.exclusive || j.claim ||
-		r.scope == arbiter.ScopeJob && (d.slots > 0 || j.on != nil || j.min > 0))
+		r.scope == arbiter.ScopeJob && (d.slots > 0 || j.on != nil || j.noWait || j.min > 0))
 }
 
 // need is what a ticket lacks at one device. hard: by itself; else only by turn.
@@ -303,7 +360,7 @@ func (r *reference) look(t *refTicket, d *refDevice, b bars) (n need) {
 	var grow accounting.Bytes
 	if t.kind == 'j' {
 		grow = min(j.min, j.max, d.total)
-		if n.enters = r.keeps(j, d); n.enters {
+		if n.enters = r.keeps(j, d) || j.noWait; n.enters {
 			n.hardSlot, n.wish = r.noSlot(d, j, 0, true)
 		}
 	} else {
@@ -314,13 +371,13 @@ func (r *reference) look(t *refTicket, d *refDevice, b bars) (n need) {
 		}
 	}
 	n.slot = n.hardSlot || n.enters && !n.wish && b.keepOut(t)
-	if grow > 0 {
-		n.hardBytes = grow > r.count(d).room
+	if takes := grow + r.beside(t); takes > 0 {
+		n.hardBytes = takes > r.count(d).room
 		n.bytes = n.hardBytes || b.bytes || r.fresh(j) && b.fresh
-		if student(j.uid) {
-			n.hardShared = grow > r.count(d).eves
-			n.shared = n.hardShared || b.shared
-		}
+	}
+	if grow > 0 && student(j.uid) {
+		n.hardShared = grow > r.count(d).eves
+		n.shared = n.hardShared || b.shared
 	}
 	return n
 }
@@ -334,10 +391,16 @@ func (r *reference) spots(t *refTicket) []*refDevice {
 
 // never: what a ticket asks is refused at once, whatever others do.
 func (r *reference) never(t *refTicket) arbiter.Reason {
-	if t.kind != 'a' {
+	if t.kind != 'a' && t.kind != 'c' {
 		return arbiter.ReasonNone
 	}
 	d, j := t.lease.device, t.job
+	if t.kind == 'c' {
+		if n := r.beside(t); r.look(t, d, bars{}).hardBytes && t.lease.used+t.lease.costs+n > d.total {
+			return arbiter.ReasonDeviceFull
+		}
+		return arbiter.ReasonNone
+	}
 	most := min(j.max, d.total)
 	if student(j.uid) {
 		most = min(most, r.shared)
@@ -352,7 +415,7 @@ func (r *reference) never(t *refTicket) arbiter.Reason {
 	switch {
 	case n.hardShared && usedBy(j, d, true)+t.n > min(r.shared, d.total):
 		return arbiter.ReasonSharedFull
-	case n.hardBytes && t.lease.used+t.n > d.total:
+	case n.hardBytes && t.lease.used+t.lease.costs+t.n > d.total:
 		return arbiter.ReasonDeviceFull
 	}
 	return arbiter.ReasonNone
@@ -420,6 +483,10 @@ func (r *reference) serve(t *refTicket, at *refDevice) fate {
 	r.drop(t)
 	defer r.changed()
 	f := fate{ticket: t, device: -1}
+	costs := r.beside(t)
+	if t.kind == 'c' && t.lease.isOffered() {
+		costs += r.headroom(t.job, t.lease.device)
+	}
 	if l := t.lease; l != nil {
 		m := &l.threads[t.thread]
 		switch t.kind {
@@ -430,6 +497,7 @@ func (r *reference) serve(t *refTicket, at *refDevice) fate {
 			m.streams += t.count
 		case 'c':
 			m.contexts += t.count
+			l.costs += costs
 		}
 		return f
 	}

@@ -193,9 +193,18 @@ func (j *job) wished(l accounting.Limits, d *device) accounting.Limits {
 		}
 	}
 	if w := j.request.Min; w != nil {
-		l.Min = min(amount(*w, d), d.Total)
+		l.Min = d.reserves(*w)
 	}
 	return l
+}
+
+// reservesByRule is what a rule reserves on a device: nothing on one that is too small for it,
+// and no more than can be reserved there.
+func (d *device) reservesByRule(s Size) accounting.Bytes {
+	if n := d.reserves(s); n <= d.Total {
+		return min(n, d.mostMin())
+	}
+	return 0
 }
 
 // each reports whether the job's limits are each process's own.
@@ -207,6 +216,7 @@ func (j *job) limits(d *device) accounting.Limits {
 	if j.pending || j.released || j.ended || !j.uses(d) {
 		l.Min = 0
 	}
+	l.Min = min(l.Min, d.Total)
 	return l
 }
 
@@ -219,7 +229,7 @@ func (j *job) wants(d *device) accounting.Limits {
 	if j.rule.scope == ScopeJob {
 		l.Max = amount(j.rule.max, d)
 		if !j.request.PerProcess {
-			l.Min = amount(j.rule.min, d)
+			l.Min = d.reservesByRule(j.rule.min)
 		}
 	}
 	if !j.request.PerProcess {
@@ -237,6 +247,7 @@ func (s *session) limits(d *device) accounting.Limits {
 	if s.pending || !s.job.uses(d) {
 		l.Min = 0
 	}
+	l.Min = min(l.Min, d.Total)
 	return l
 }
 
@@ -253,7 +264,7 @@ func (s *session) wants(d *device) accounting.Limits {
 	j := s.job
 	l := accounting.Limits{Max: accounting.Max}
 	if j.rule.scope == ScopeProcess {
-		l.Max, l.Min = amount(j.rule.max, d), amount(j.rule.min, d)
+		l.Max, l.Min = amount(j.rule.max, d), d.reservesByRule(j.rule.min)
 	}
 	if j.request.PerProcess {
 		l = j.wished(l, d)

@@ -56,8 +56,16 @@ func (a *Arbiter) serveLease(now time.Time, t *ticket) bool {
 		a.recost(now, l, func() {})
 		a.finish(now, t, Decision{Stream: &StreamOutcome{Granted: true, Current: l.sum.Streams(), Max: l.sum.StreamsMax()}})
 	default:
+		cost := t.bytes
+		if !t.hold {
+			cost = cost.Plus(l.offered())
+			l.vacated = l.vacated.Less(l.device.contextCost(&a.policy).Times(uint64(t.count)))
+		}
 		a.makeContexts(l, t.thread, t.count, t.hold)
-		a.promise(now, l, t.bytes)
+		a.promise(now, l, cost)
+		if len(l.session.job.tickets) > 0 { // what its own context takes, another of its threads may now want in vain
+			l.device.dirty = true
+		}
 		a.finish(now, t, Decision{Context: &ContextOutcome{Granted: true, Current: l.contexts}})
 	}
 	a.reflag(l)
@@ -113,7 +121,9 @@ func (a *Arbiter) helpsAt(t *ticket, d *device) bool {
 	switch {
 	case t.lease == nil:
 		least, budget := t.reserves(d)
-		return a.recallFor(func() *accounting.Refusal { return a.ledger.CheckMin(budget, d.Index, least) })
+		return a.recallFor(func() *accounting.Refusal {
+			return a.ledger.CheckMin(budget, d.Index, least, a.headroomFor(budget, d, least))
+		})
 	case a.chained(t):
 		t.own, t.short = a.makeRoom(t.lease, t.bytes)
 		return t.short == nil
@@ -150,7 +160,7 @@ func (a *Arbiter) serveJob(now time.Time, t *ticket, at *spot) {
 	j := t.job
 	var keeps []*device // as it was judged: a cap that came later does not let it in elsewhere
 	for i := range t.spots {
-		if s := &t.spots[i]; s.enters && (!t.any || s == at) {
+		if s := &t.spots[i]; s.enters && (!t.any || s == at) && j.keeps(s.device) {
 			keeps = append(keeps, s.device)
 		}
 	}

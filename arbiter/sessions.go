@@ -72,6 +72,7 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 		a.look(l)
 		a.take(l, a.idle(l)) // no memory is behind it
 		a.look(l)
+		l.offerHeadroom()
 	}
 	s.ended = now
 	if now.IsZero() {
@@ -201,7 +202,7 @@ func (a *Arbiter) closeLease(now time.Time, l *lease) {
 	l.device.peak.update(l.seen, 0, 0)
 	s.job.peakOn(d).update(l.seen, 0, 0)
 	l.seen = 0
-	d.overhead = d.overhead.Less(l.free())
+	l.recharge(l.free(), 0)
 	a.ledger.CloseLease(l.sum)
 	delete(a.leases, l.id)
 	s.leases = slices.DeleteFunc(s.leases, func(x *lease) bool { return x == l })

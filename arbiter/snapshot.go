@@ -104,7 +104,7 @@ func (a *Arbiter) deviceState(d *device, now time.Time) accounting.DeviceState {
 		Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: d.UUID, PCI: d.PCI, Lost: d.lost, Unresponsive: d.hung,
 		Total: d.Total, Reserve: d.reserve(), Capacity: sums.Limit,
 		Granted: sums.Granted, Committed: sums.Committed, Used: d.peak.seen, Peak: d.peak.most,
-		Unmanaged: d.unmanaged, Overhead: d.overhead,
+		Unmanaged: d.unmanaged, Overhead: d.overhead.Plus(d.headroom), Context: d.headroomCost(),
 		Streams: sums.Streams, SlotsMax: d.slotsMax(), SlotsCurrent: len(d.holders),
 		SlotsScope: string(cmp.Or(d.rule.SlotScope, ScopeJob)), Claims: d.claims,
 		Leased: d.claims > 0 || d.exclusive != nil, Queue: len(d.queue),

@@ -14,6 +14,8 @@ type device struct {
 	lost     bool
 	hung     bool             // it does not answer
 	overhead accounting.Bytes // Σ over its leases, where not charged to them
+	headroom accounting.Bytes // Σ of what headrooms lack beyond that
+	policy   *Policy
 	peak     peak
 
 	unmanaged   accounting.Bytes
@@ -27,6 +29,7 @@ type device struct {
 	exclusive *job // whose alone it is; nil: nobody's
 	slotsLive *int // slots.max set live
 	contexts  contextCosts
+	headrooms map[*accounting.Budget]*headroom
 	unnamed   bool // its readings name no process
 
 	queue    []*ticket // those that may be served there, in order

@@ -37,6 +37,9 @@ type Config struct {
 	Files  []string // what it was read from, in order; empty for the built-in defaults
 }
 
+// contextGuess is about what a context takes of a large device, and more than of a small one.
+const contextGuess = 512 << 20
+
 // Defaults returns the configuration of a machine without any file: every default said,
 // so that String shows them.
 func Defaults() *Config {
@@ -45,6 +48,7 @@ func Defaults() *Config {
 	policy.Defaults.WaitTimeout = arbiter.DefaultWaitTimeout
 	policy.AgeAfter = arbiter.DefaultAgeAfter
 	policy.DeadlockGrace = arbiter.DefaultDeadlockGrace
+	policy.ContextGuess = arbiter.Size{Bytes: contextGuess}
 	return &Config{Policy: policy, OnLoss: LossOpen}
 }
 

@@ -116,7 +116,7 @@ func TestParseEverything(t *testing.T) {
 	want.Policy.AgeAfter = 90 * time.Second
 	want.Policy.DeadlockGrace = 500 * time.Millisecond
 	want.Policy.ChargeOverhead = true
-	want.Policy.ContextReserve = arbiter.Size{PerMille: 10}
+	want.Policy.ContextReserve, want.Policy.ContextGuess = arbiter.Size{PerMille: 10}, arbiter.Size{}
 	want.Policy.Devices = []arbiter.DeviceRule{
 		{Match: arbiter.DeviceMatch{Index: ptr(0)}, Reserve: arbiter.Size{Bytes: 512 << 20},
 			SlotScope: arbiter.ScopeThread, ContextReserve: &arbiter.Size{Bytes: 300 << 20}},

@@ -82,7 +82,9 @@ func (l *loader) takeDefaults(d *draft) {
 	set(&policy.AgeAfter, d.ageAfter)
 	set(&policy.DeadlockGrace, d.grace)
 	set(&policy.ChargeOverhead, d.chargeOverhead)
-	set(&policy.ContextReserve, d.contextReserve)
+	if d.contextReserve != nil { // else a reservation goes by the guess
+		policy.ContextReserve, policy.ContextGuess = *d.contextReserve, arbiter.Size{}
+	}
 	l.defaults = append(l.defaults, d)
 }
 

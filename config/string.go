@@ -29,7 +29,9 @@ func (c *Config) String() string {
 	writeKey(&b, "age_after", c.Policy.AgeAfter.String())
 	writeKey(&b, "deadlock_grace", c.Policy.DeadlockGrace.String())
 	fmt.Fprintf(&b, "charge_overhead = %t\n", c.Policy.ChargeOverhead)
-	writeKey(&b, "context_reserve", FormatSize(c.Policy.ContextReserve))
+	if c.Policy.ContextGuess == (arbiter.Size{}) { // it was said
+		writeKey(&b, "context_reserve", FormatSize(c.Policy.ContextReserve))
+	}
 	for _, rule := range c.Policy.Devices {
 		b.WriteString("\n[[device]]\n")
 		writeDevice(&b, rule)

@@ -42,10 +42,10 @@ func TestLimitsOfAllSessionsOrNone(t *testing.T) {
 	if got := b.Snapshot().Devices[0].Committed; got != 0 {
 		t.Errorf("the change was refused, and %d bytes are reserved", got)
 	}
-	if err := reserve(500 << 20); err != nil {
+	if err := reserve(400 << 20); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.Snapshot().Devices[0].Committed; got != 1000<<20 {
+	if got := b.Snapshot().Devices[0].Committed; got != 800<<20 {
 		t.Errorf("%d bytes are reserved for two sessions", got)
 	}
 }

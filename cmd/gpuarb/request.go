@@ -138,6 +138,9 @@ func (o *jobOptions) request(flags *pflag.FlagSet) (ipc.JobOpenRequest, arbiter.
 		}
 		if request.Min, request.MinShare = wireSize(least); least.Max {
 			request.Min, request.MinShare = request.Memory, request.MemoryShare // all of the budget
+			if size.Max {
+				request.MinShare = 1000 // all that can be
+			}
 		}
 		if moreThan(least, size) {
 			return request, size, fmt.Errorf("--min: %s is more than the budget, --memory %s", o.min, o.memory)

@@ -23,7 +23,8 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "run a program, and all that it starts, under one budget",
 		Long: `Runs COMMAND with its GPU memory and streams admitted by the daemon. Everything that
 it starts shares one budget. What it reserves (--min) and its slot are taken before it
-starts, which may wait: one line on stderr for each change says for what. Inside another
+starts, which may wait: one line on stderr for each change says for what. With what it
+reserves comes the memory of one context on each device. Inside another
 job it joins that: its budget, slot and devices are the programs' here too, and --memory
 and --streams bound each of them further. Signals and
 the exit status are passed through: the exit code is the command's own, 128+n when
@@ -97,6 +98,9 @@ func (a *app) runProgram(flags *pflag.FlagSet, options *jobOptions, args []strin
 	job, err := a.openJob(client.Path(), request, caught)
 	if err != nil {
 		return jobRefused(err)
+	}
+	if request.Devices == 0 && job.Devices > 0 {
+		a.say("--min %s fits GPU %s alone: the program is given no other", options.min, indices(job))
 	}
 	launch, err := launchOf(library, client.Path(), job)
 	if err != nil {

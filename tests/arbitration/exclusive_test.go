@@ -34,8 +34,8 @@ func TestExclusive(t *testing.T) {
 	if r := rig.Run(t, m.Gpuarb("run", "--no-wait", "--exclusive", "--", "/bin/true")); r.Code != 75 {
 		t.Errorf("gpuarb run --no-wait --exclusive beside it: %d %s", r.Code, r.Stderr)
 	}
-	if r := rig.Run(t, m.Gpuarb("run", "--no-wait", "--", rig.Build(t, "programs/cudaprog-dlsym"))); r.Stdout != "init err 2\n" {
-		t.Errorf("a program that does not wait, beside it: %d %q", r.Code, r.Stdout)
+	if r := rig.Run(t, m.Gpuarb("run", "--no-wait", "--", rig.Build(t, "programs/cudaprog-dlsym"))); r.Code != 75 || r.Stdout != "" || !strings.Contains(r.Stderr, "alone there") {
+		t.Errorf("a program that does not wait is started beside it: %d %q %q", r.Code, r.Stdout, r.Stderr)
 	}
 	job.CloseStdin()
 	if status := job.Wait(); status != 0 {
@@ -61,5 +61,27 @@ func TestExclusiveWaits(t *testing.T) {
 	holder.End()
 	job.Expect("ready")
 	job.End()
+	idle(m)
+}
+
+// TestReservationOnDevicesOfTwoSizes: it is not cut down on the smaller one, which the job is
+// not given; who names both is told what the smaller one could have.
+func TestReservationOnDevicesOfTwoSizes(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "4G,8G", "")
+	p := cudaprog(m, "--min", "7G")
+	p.Want("alloc a 7G", "ok")
+	if !strings.Contains(p.Stderr(), "--min 7G fits GPU 1 alone: the program is given no other") {
+		t.Errorf("it says %q", p.Stderr())
+	}
+	s := m.Snapshot()
+	if s.Devices[0].Committed != 0 || s.Devices[1].Committed < 7*gib {
+		t.Errorf("reserved: %d and %d", s.Devices[0].Committed, s.Devices[1].Committed)
+	}
+	p.End()
+	r := rig.Run(t, m.Gpuarb("run", "--min", "7G", "--device", "0,1", "--", "/bin/true"))
+	if r.Code != 125 || !strings.Contains(r.Stderr, "memory.min of 7 GiB on GPU 0 could never be used in full: 3.7 GiB is the most") {
+		t.Errorf("on both by name: %d %s", r.Code, r.Stderr)
+	}
 	idle(m)
 }

@@ -220,7 +220,7 @@ memory.max = "30M"
 // afterwards nothing within it waits, whoever else wants the device.
 func TestReservation(t *testing.T) {
 	t.Parallel()
-	m := machine(t, "100M", "")
+	m := machine(t, "100M", "[defaults]\ncontext_reserve = \"0\"\n")
 	holder := bare(m)
 	holder.Want("alloc a 60M", "ok")
 	guaranteed := m.Begin(m.Gpuarb("run", "--min", "50M", "--memory", "50M", "--", rig.Build(t, "programs/cudaprog-dlsym")))

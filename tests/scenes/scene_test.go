@@ -11,10 +11,10 @@ import (
 
 // play runs testdata/NAME.sh in a mount namespace of its own. It finds gpuarb, gpuarbd, the library
 // and cudaprog-dlsym in PATH, an empty /run, and $scene, a folder that every user may look into.
-// Each daemon is the script's own to start, with the function daemon.
-func play(t *testing.T, name, devices string) {
+// Each daemon is the script's own to start, with the function daemon. sim are more SIMCUDA_* variables.
+func play(t *testing.T, name, devices string, sim ...string) {
 	t.Helper()
-	m := rig.New(t, rig.Options{Devices: devices, Stopped: true, NoMount: true})
+	m := rig.New(t, rig.Options{Devices: devices, Sim: sim, Stopped: true, NoMount: true})
 	bin := filepath.Join(m.Dir, "bin")
 	for _, dir := range []string{bin, filepath.Join(m.Dir, "sim")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {

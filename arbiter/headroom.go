@@ -1,0 +1,248 @@
+package arbiter
+
+import (
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// A program can only use what is reserved for it when it has a context, which takes memory
+// of the device as well. So a reservation comes with headroom for one context: what a context
+// is known to cost there, beside memory.min and like all overhead at the device's expense.
+// A context that it was kept for neither waits nor is refused. With charge_overhead contexts
+// come out of the budgets, and of what is reserved there: then there is no headroom.
+
+// headroom is what a budget with a reservation on a device keeps for a context there.
+type headroom struct {
+	bytes accounting.Bytes
+	taken accounting.Bytes // what the leases below cost, this context or more
+
+	counted bool // in the device's sum
+}
+
+// left is the part of it that the capacity still lacks for it alone.
+func (h *headroom) left() accounting.Bytes { return h.bytes.Less(h.taken) }
+
+// headroomCost is what a reservation on a device keeps for a context. Where nothing is known
+// of what one costs, something is assumed: two jobs that begin at the same time must not both
+// be promised the memory that their contexts will take.
+func (d *device) headroomCost() accounting.Bytes {
+	p := d.policy
+	if p.ChargeOverhead {
+		return 0
+	}
+	if cost := d.contextCost(p); cost > 0 || d.rule.ContextReserve != nil {
+		return cost
+	}
+	return min(p.ContextGuess.Of(d.Total), d.mostContext())
+}
+
+// mostMin is the most that can be reserved there at all, with a context beside it.
+func (d *device) mostMin() accounting.Bytes { return d.grantable().Less(d.headroomCost()) }
+
+// reserves is what a size reserves on a device: all that there is stands for all that can be.
+func (d *device) reserves(s Size) accounting.Bytes {
+	if s.Max || s.PerMille >= 1000 {
+		return d.mostMin()
+	}
+	return s.Of(d.Total)
+}
+
+// headroomOf is what a lease's contexts have headroom in: its process's, or its job's, or nil.
+func (l *lease) headroomOf() *headroom {
+	d := l.device
+	if len(d.headrooms) == 0 {
+		return nil
+	}
+	if h := d.headrooms[l.session.budget]; h != nil {
+		return h
+	}
+	return d.headrooms[l.session.job.budget]
+}
+
+// headroomFor is by how much the capacity falls when a budget comes to reserve least bytes.
+func (a *Arbiter) headroomFor(b *accounting.Budget, d *device, least accounting.Bytes) accounting.Bytes {
+	if _, shared := b.Owner.(*shared); least == 0 || shared || d.headrooms[b] != nil {
+		return 0
+	}
+	return d.headroomCost().Less(costBelow(b, d))
+}
+
+// costBelow is what the leases below a budget cost beyond their bytes.
+func costBelow(b *accounting.Budget, d *device) (sum accounting.Bytes) {
+	for l := range owners(b.Leases(d.Index)) {
+		sum = sum.Plus(l.free())
+	}
+	return sum
+}
+
+// keepHeadroom makes the headroom of a budget that reserves least bytes on a device now, or
+// gives back that of one that reserves nothing any more.
+func (a *Arbiter) keepHeadroom(b *accounting.Budget, d *device, least accounting.Bytes) {
+	var j *job
+	switch owner := b.Owner.(type) {
+	case *job:
+		j = owner
+	case *session:
+		j = owner.job
+	default: // what several jobs share is not one program's
+		return
+	}
+	h := d.headrooms[b]
+	switch {
+	case least == 0 && h != nil:
+		d.headroom = d.headroom.Less(h.left())
+		delete(d.headrooms, b)
+	case least > 0 && h == nil && d.headroomCost() > 0:
+		d.headrooms[b] = &headroom{bytes: d.headroomCost()}
+	default:
+		return
+	}
+	j.countHeadrooms(d)
+	a.setCapacity(d)
+}
+
+// restoreHeadroom has a budget keep what it kept before (nil: nothing).
+func (a *Arbiter) restoreHeadroom(b *accounting.Budget, d *device, was *headroom) {
+	if d.headrooms[b] == was {
+		return
+	}
+	if was == nil {
+		a.keepHeadroom(b, d, 0)
+		return
+	}
+	a.keepHeadroom(b, d, 1)
+	if h := d.headrooms[b]; h != nil {
+		d.headroom = d.headroom.Less(h.left())
+		h.bytes = was.bytes
+		d.headroom = d.headroom.Plus(h.left())
+		a.setCapacity(d)
+	}
+}
+
+// countHeadrooms adds up anew what the headrooms of a job lack, after one came or went: a
+// process's own takes the place of the job's for what that process costs.
+func (j *job) countHeadrooms(d *device) {
+	each := func(do func(h *headroom)) {
+		if h := d.headrooms[j.budget]; h != nil {
+			do(h)
+		}
+		for _, s := range j.sessions {
+			if h := d.headrooms[s.budget]; h != nil {
+				do(h)
+			}
+		}
+	}
+	each(func(h *headroom) {
+		if h.counted {
+			d.headroom = d.headroom.Less(h.left())
+		}
+		h.taken, h.counted = 0, true
+	})
+	for _, s := range j.sessions {
+		for _, l := range s.leases {
+			if h := l.headroomOf(); h != nil && l.device == d {
+				h.taken = h.taken.Plus(l.free())
+			}
+		}
+	}
+	each(func(h *headroom) { d.headroom = d.headroom.Plus(h.left()) })
+}
+
+// sumOverheads adds up anew what the leases on a device cost it, and what headrooms lack.
+func (a *Arbiter) sumOverheads(d *device) {
+	d.overhead, d.headroom = 0, 0
+	for _, h := range d.headrooms {
+		h.taken = 0
+	}
+	for l := range a.leasesOn(d) {
+		d.overhead = d.overhead.Plus(l.free())
+		if h := l.headroomOf(); h != nil {
+			h.taken = h.taken.Plus(l.free())
+		}
+	}
+	for _, h := range d.headrooms {
+		d.headroom = d.headroom.Plus(h.left())
+	}
+}
+
+// recharge has the sums of a device follow what a lease costs it, which was before and is now.
+func (l *lease) recharge(before, now accounting.Bytes) {
+	d := l.device
+	d.overhead = d.overhead.Less(before).Plus(now)
+	if h := l.headroomOf(); h != nil {
+		d.headroom = d.headroom.Less(h.left())
+		h.taken = h.taken.Less(before).Plus(now)
+		d.headroom = d.headroom.Plus(h.left())
+	}
+}
+
+// trimHeadroom gives back what headroom has turned out not to be needed, once the context that
+// it was kept for has been measured.
+func (l *lease) trimHeadroom() {
+	h, d := l.headroomOf(), l.device
+	if h != nil && l.proofs >= proven && l.contexts > 0 && l.overhead > 0 {
+		h.bytes = min(h.bytes, d.contextCost(d.policy))
+	}
+}
+
+// contextsNeed is what contexts of a lease take beyond the headroom that is kept for them,
+// nothing for the first of those that have it, and beyond what those took that are gone.
+func (a *Arbiter) contextsNeed(l *lease, n int) accounting.Bytes {
+	if l.isOffered() {
+		n--
+	}
+	return l.device.contextCost(&a.policy).Times(uint64(n)).Less(l.vacated)
+}
+
+// offered is what of its headroom the next context of a lease comes to have.
+func (l *lease) offered() accounting.Bytes {
+	if l.isOffered() {
+		return l.headroomOf().left()
+	}
+	return 0
+}
+
+// isOffered reports whether headroom is there for the next context of a lease: no process that
+// it was kept for has one.
+func (l *lease) isOffered() bool {
+	h := l.headroomOf()
+	return h != nil && !l.session.job.hasContext(l.device, h)
+}
+
+// offerHeadroom has those looked at who wait for a context, when one has gone that headroom
+// may have been kept for: no sum tells.
+func (l *lease) offerHeadroom() {
+	if l.headroomOf() != nil {
+		l.device.dirty = true
+	}
+}
+
+// hasContext reports whether a process of a job has a context that headroom was kept for.
+func (j *job) hasContext(d *device, h *headroom) bool {
+	for _, s := range j.sessions {
+		for _, l := range s.leases {
+			if l.device == d && l.contexts > 0 && !l.lost && s.alive() && l.headroomOf() == h {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// beside is what a job's living processes cost a device beyond their bytes, or what is kept
+// for their contexts.
+func (j *job) beside(d *device) (sum accounting.Bytes) {
+	for _, s := range j.sessions {
+		for _, l := range s.leases {
+			if l.device == d && s.alive() {
+				sum = sum.Plus(l.free())
+			}
+		}
+		if h := d.headrooms[s.budget]; h != nil && s.alive() {
+			sum = sum.Plus(h.left())
+		}
+	}
+	if h := d.headrooms[j.budget]; h != nil {
+		sum = sum.Plus(h.left())
+	}
+	return sum
+}

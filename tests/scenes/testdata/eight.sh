@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2154 # $scene and the functions are scene_test.go's
+#
+# Eight tests of 2 GiB each on a card of 8 GiB, started together: none fails, and none waits for
+# what the others only give back when they end, such as the context that it needs besides.
+daemon "$scene/log" gpuarbd --mount none --debug
+
+for takes in 2G 2100M; do
+    seq 8 | xargs -P8 -I{} gpuarb run --min 2G --wait -- \
+        sh -c "cudaprog-dlsym 'alloc a $takes; sleep 100' >$scene/$takes.{}" 2>"$scene/err"
+    for i in $(seq 8); do
+        expect 'alloc a ok' "$scene/$takes.$i"
+    done
+done
+cp "$scene/log" "$scene/events"
+expect 'waits for its memory.min of 2 GiB' "$scene/events"
+for never in 'waits for a context' event=deadlock event=denied event=timeout; do
+    nowhere "$never" "$scene/events"
+done
+
+# A reservation that leaves no room for a context is refused, with the most that it could be:
+# by what a context is assumed to cost, and by what it does once that was measured.
+most() { echo $(((8 << 30) - $(gpuarb devices --json | sed -n 's/.*"context_bytes": \([0-9]*\).*/\1/p'))); }
+refused() {
+    local status=0
+    gpuarb run --min 8G --wait -- cudaprog-dlsym 'alloc a 8G' 2>"$scene/err" || status=$?
+    [ $status = 125 ]
+    expect "memory.min of 8 GiB on GPU 0 could never be used in full: $1 is the most that can be reserved" "$scene/err"
+}
+refused '7.5 GiB'
+mkfifo "$scene/never"
+gpuarb run -- cudaprog-dlsym hold <>"$scene/never" >"$scene/out" &
+holder=$!
+until [ "$(most)" = $(((8 << 30) - (300 << 20))) ]; do sleep 0.1; done
+refused '7.7 GiB'
+kill $holder
+wait $holder || true
+for least in "$(most)" max; do
+    gpuarb run --min "$least" --wait -- cudaprog-dlsym "alloc a $(most)" >"$scene/out"
+    expect 'alloc a ok' "$scene/out"
+done
