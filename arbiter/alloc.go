@@ -118,12 +118,12 @@ func (a *Arbiter) deniedEvent(now time.Time, l *lease, o Outcome) {
 		Requested: o.Requested, Remaining: o.Remaining, Limit: o.Limit, Text: o.Explain})
 }
 
-// denied counts a refusal, and tells whether it is the first one of a process below `gpuarb run`.
+// denied counts a refusal, and tells whether it is the first one of a process.
 func (a *Arbiter) denied(l *lease) bool {
 	l.denied++
 	l.device.denied++
 	a.stats.Denied++
-	first := !l.session.refused && l.session.job.run
+	first := !l.session.refused
 	l.session.refused = true
 	return first
 }

@@ -69,6 +69,14 @@ func (a *Arbiter) jobInfo(j *job) JobInfo {
 // perProcess are the limits that each process of the job begins with.
 func (j *job) perProcess(d *device) accounting.Limits { return (&session{job: j}).limits(d) }
 
+// JobName is how people know a job: "job 3 (python3)".
+func (a *Arbiter) JobName(id JobID) string {
+	if j := a.jobs[id]; j != nil {
+		return j.name()
+	}
+	return fmt.Sprintf("job %d", id)
+}
+
 // CloseJob tells that the runner is gone; the job ends with its last process, one that
 // waits for its start at once. Unknown jobs are ignored.
 func (a *Arbiter) CloseJob(now time.Time, id JobID) {

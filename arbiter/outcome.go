@@ -55,7 +55,7 @@ type Outcome struct {
 	Limit     accounting.Bytes // that limit
 	Holders   string           // the largest holders at that limit
 	Explain   string           // one line for people
-	First     bool             // the first refusal of a process below `gpuarb run`: to be printed
+	First     bool             // the first refusal of a process: to be printed
 }
 
 // StreamOutcome is the decision on streams. Current and Max are always set.

@@ -23,8 +23,9 @@ var units = map[string]uint{"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 // ParseSize reads an amount of device memory: bytes ("4294967296"), a number with a
 // binary unit ("4G", "4GiB", "4096M", "1.5G"), a share of the device ("25%") or
 // "max" for no limit. K, M, G and T are powers of 1024, also as KB, MB, GB and TB;
-// case does not matter, and a space before the unit is allowed. A fraction is taken
-// when it comes to whole bytes (or, of a share, to whole tenths of a percent).
+// case does not matter, and a space before the unit is allowed. A fraction of a unit is rounded
+// down to whole bytes; a share goes in tenths of a percent. The library reads sizes in its
+// environment the same way (cshim/env.c).
 //
 // The error names the text and what is wrong with it, in one line.
 func ParseSize(text string) (arbiter.Size, error) {
@@ -108,8 +109,8 @@ func absolute(digits *big.Int, places int, unit string) (accounting.Bytes, error
 	if !value.IsInt64() {
 		return 0, errors.New(`it is larger than 8 EiB; for no limit write "max"`)
 	}
-	if !whole {
-		return 0, errors.New("it does not come to whole bytes")
+	if !whole && shift == 0 {
+		return 0, errors.New("there is no part of a byte")
 	}
 	return accounting.Bytes(value.Uint64()), nil
 }

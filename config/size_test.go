@@ -25,6 +25,8 @@ func TestParseSize(t *testing.T) {
 		" 4 GiB ":             bytes(4 << 30),
 		"1.5G":                bytes(3 << 29),
 		"0.5K":                bytes(512),
+		"7.9G":                bytes(8482560409), // rounded down
+		"0.3K":                bytes(307),
 		"1.000":               bytes(1),
 		"1T":                  bytes(1 << 40),
 		"9223372036854775807": bytes(1<<63 - 1),
@@ -53,8 +55,7 @@ func TestParseSizeMistakes(t *testing.T) {
 		"1.":                   `"1." is no size: it does not start with a number; write bytes, "4GiB", "25%" or "max"`,
 		"1.2.3G":               `"1.2.3G" is no size: it does not start with a number; write bytes, "4GiB", "25%" or "max"`,
 		"1e9":                  `"1e9" is no size: its unit "e9" is unknown; K, M, G, T (powers of 1024) and % are known`,
-		"1.5":                  `"1.5" is no size: it does not come to whole bytes`,
-		"0.3G":                 `"0.3G" is no size: it does not come to whole bytes`,
+		"1.5":                  `"1.5" is no size: there is no part of a byte`,
 		"9223372036854775808":  `"9223372036854775808" is no size: it is larger than 8 EiB; for no limit write "max"`,
 		"18446744073709551616": `"18446744073709551616" is no size: it is larger than 8 EiB; for no limit write "max"`,
 		"9000000T":             `"9000000T" is no size: it is larger than 8 EiB; for no limit write "max"`,

@@ -29,30 +29,8 @@ bool ga_env_disabled(void) {
     return is_set(ga_env_get("GPUARB_DISABLE"));
 }
 
-// Reads "12.345" as thousandths: 12345. Returns where it stopped, or NULL.
-static const char *thousandths(const char *s, uint64_t *out) {
-    uint64_t value = 0;
-    uint64_t unit = 1000;
-    bool fraction = false;
-    if (*s < '0' || *s > '9')
-        return NULL;
-    for (; (*s >= '0' && *s <= '9') || (*s == '.' && !fraction); s++) {
-        if (*s == '.') {
-            fraction = true;
-            continue;
-        }
-        uint64_t digit = (uint64_t)(*s - '0');
-        if (!fraction) {
-            if (value > (UINT64_MAX / 10000 - 1))
-                return NULL;
-            value = value * 10 + digit * 1000;
-        } else {
-            unit /= 10;
-            value += digit * unit;
-        }
-    }
-    *out = value;
-    return s;
+bool ga_env_quiet(void) {
+    return is_set(ga_env_get("GPUARB_QUIET"));
 }
 
 static char upper(char c) {
@@ -76,62 +54,105 @@ static int unit_shift(char c) {
     return -1;
 }
 
+static bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+
+static const char *skip_spaces(const char *s) {
+    while (*s == ' ' || *s == '\t')
+        s++;
+    return s;
+}
+
+// A decimal number, as it is spelled: "12.345".
+struct decimal {
+    const char *whole;
+    const char *fraction; // behind the dot; at its end where there is none
+    const char *end;
+};
+
+static bool read_decimal(const char *s, struct decimal *d) {
+    d->whole = s = skip_spaces(s);
+    while (is_digit(*s))
+        s++;
+    if (s == d->whole)
+        return false;
+    d->fraction = d->end = s;
+    if (*s != '.')
+        return true;
+    d->fraction = ++s;
+    while (is_digit(*s))
+        s++;
+    d->end = s;
+    return s > d->fraction;
+}
+
+// The number times 2^shift, rounded down; false: it is too large. *exact: nothing was cut off.
+static bool scale(const struct decimal *d, int shift, uint64_t *value, bool *exact) {
+    uint64_t whole = 0;
+    uint64_t part = 0;
+    for (const char *s = d->whole; is_digit(*s); s++) {
+        if (whole > (UINT64_MAX >> 11) / 10)
+            return false;
+        whole = whole * 10 + (uint64_t)(*s - '0');
+    }
+    if (whole > (UINT64_MAX >> 11) >> shift)
+        return false;
+    *exact = true;
+    for (const char *s = d->end; s > d->fraction; s--) { // from the last digit on: none is lost
+        part += (uint64_t)(s[-1] - '0') << shift;
+        *exact = *exact && part % 10 == 0;
+        part /= 10;
+    }
+    *value = (whole << shift) + part;
+    return true;
+}
+
+static bool is_max(const char *s) {
+    s = skip_spaces(s);
+    return upper(s[0]) == 'M' && upper(s[1]) == 'A' && upper(s[2]) == 'X' && !*skip_spaces(s + 3);
+}
+
+// As config.ParseSize reads it.
 bool ga_env_size(const char *text, uint64_t *bytes) {
-    if (ga_os_equal(text, "max")) {
+    struct decimal d;
+    bool exact;
+    if (is_max(text)) {
         *bytes = GA_NO_LIMIT;
         return true;
     }
-    uint64_t value;
-    const char *s = thousandths(text, &value);
-    if (!s)
+    if (!read_decimal(text, &d))
         return false;
+    const char *s = skip_spaces(d.end);
     int shift = 0;
     if (*s) {
         shift = unit_shift(*s++);
         if (shift < 0)
             return false;
-        if (shift > 0 && upper(*s) == 'I')
+        if (shift > 0 && upper(*s) == 'I' && upper(s[1]) == 'B')
             s++;
         if (shift > 0 && upper(*s) == 'B')
             s++;
     }
-    if (*s || (value % 1000 != 0 && shift == 0))
-        return false;
-    uint64_t whole = value / 1000;
-    if (whole > (UINT64_MAX >> 11) >> shift)
-        return false;
-    *bytes = (whole << shift) + (((value % 1000) << shift) / 1000);
-    return true;
-}
-
-bool ga_env_size_in_mib(const char *text, uint64_t *bytes) {
-    uint64_t value = 0;
-    size_t digits = 0;
-    for (; text[digits] >= '0' && text[digits] <= '9'; digits++) {
-        value = value * 10 + (uint64_t)(text[digits] - '0');
-        if (value > GA_CREDIT_LIMIT)
-            value = GA_CREDIT_LIMIT; // saturates; no digit makes it small again
-    }
-    bool bare = digits > 0 && !text[digits];
-    if (bare)
-        value = value > GA_CREDIT_LIMIT >> 20 ? GA_CREDIT_LIMIT : value << 20;
-    else if (!ga_env_size(text, &value) || value == GA_NO_LIMIT)
-        return false;
-    if (value == 0)
-        return false;
-    *bytes = value < GA_CREDIT_LIMIT ? value : GA_CREDIT_LIMIT;
-    return true;
+    return !*skip_spaces(s) && scale(&d, shift, bytes, &exact) && (exact || shift > 0);
 }
 
 bool ga_env_share(const char *text, uint32_t *per_mille) {
+    struct decimal d;
     uint64_t value;
-    const char *s = thousandths(text, &value);
-    if (!s || s[0] != '%' || s[1])
+    bool exact;
+    if (!read_decimal(text, &d) || *skip_spaces(d.end) != '%' ||
+        *skip_spaces(skip_spaces(d.end) + 1))
         return false;
-    value /= 100; // thousandths of a per cent → per mille
-    if (value < 1 || value > 1000)
+    // Tenths of a per cent: no digit may follow them but 0.
+    for (const char *s = d.fraction + 1; s < d.end; s++)
+        if (*s != '0')
+            return false;
+    uint64_t tenth = d.end > d.fraction ? (uint64_t)(*d.fraction - '0') : 0;
+    struct decimal whole = {d.whole, d.end, d.end};
+    if (!scale(&whole, 0, &value, &exact) || value > 100 || value * 10 + tenth > 1000)
         return false;
-    *per_mille = (uint32_t)value;
+    *per_mille = (uint32_t)(value * 10 + tenth);
     return true;
 }
 
@@ -155,8 +176,18 @@ static bool read_token(const char *text, uint8_t token[16]) {
     return true;
 }
 
+// A variable that limits and cannot be read. To go on without the limit would be the opposite of
+// what was meant.
+static void is_wrong(struct ga_env *env, const char *name, const char *what) {
+    ga_log("%s=%s is no %s", name, ga_env_get(name), what);
+    if (!env->wrong) {
+        env->wrong = name;
+        env->wrong_what = what;
+    }
+}
+
 // A number from 1 on; 0: there is none. What is below is 1, what no number holds is the largest.
-static uint32_t read_count(const char *name) {
+static uint32_t read_count(struct ga_env *env, const char *name) {
     const char *text = ga_env_get(name);
     if (!text || !*text)
         return 0;
@@ -167,30 +198,41 @@ static uint32_t read_count(const char *name) {
         if (count <= UINT32_MAX)
             count = count * 10 + (uint64_t)(text[i] - '0');
     if (text[i] || i == (size_t)negative) {
-        ga_log("%s=%s is not a whole number; ignored", name, text);
+        is_wrong(env, name, "whole number");
         return 0;
     }
     count = negative ? 0 : count;
     return count < 1 ? 1 : count > UINT32_MAX ? UINT32_MAX : (uint32_t)count;
 }
 
+#define SIZE "size; write 4G, 4GiB, 512M, bytes or max"
+#define SIZE_OR_SHARE "size; write 4G, 4GiB, 512M, bytes, 25% or max"
+
+static uint64_t read_size(struct ga_env *env, const char *name) {
+    const char *text = ga_env_get(name);
+    uint64_t bytes = GA_NO_LIMIT;
+    if (text && *text && !ga_env_size(text, &bytes))
+        is_wrong(env, name, SIZE);
+    return bytes;
+}
+
 static void read_limits(struct ga_env *env) {
     env->memory = GA_NO_LIMIT;
     const char *memory = ga_env_get("GPUARB_MEMORY");
-    if (memory && *memory && !ga_env_share(memory, &env->memory_mill) &&
-        !ga_env_size(memory, &env->memory))
-        ga_log("GPUARB_MEMORY=%s is not a size (4G, 4GiB, 512M, bytes, 25%%, max); ignored",
-               memory);
-    env->host = GA_NO_LIMIT;
-    const char *host = ga_env_get("GPUARB_HOST");
-    if (host && *host && !ga_env_size(host, &env->host))
-        ga_log("GPUARB_HOST=%s is not a size (4G, 4GiB, 512M, bytes, max); ignored", host);
-    env->streams = read_count("GPUARB_STREAMS");
-    env->slots = read_count("GPUARB_SLOTS");
-    env->stream_reserve = GA_NO_LIMIT;
-    const char *reserve = ga_env_get("GPUARB_STREAM_RESERVE");
-    if (reserve && *reserve && !ga_env_size_in_mib(reserve, &env->stream_reserve))
-        ga_log("GPUARB_STREAM_RESERVE=%s is not a size above 0 (256 is MiB, 1G); ignored", reserve);
+    if (memory && *memory && ga_env_share(memory, &env->memory_mill)) {
+        if (env->memory_mill == 0)
+            env->memory = 0; // a share of 0 stands for none
+    } else if (memory && *memory && !ga_env_size(memory, &env->memory)) {
+        is_wrong(env, "GPUARB_MEMORY", SIZE_OR_SHARE);
+    }
+    env->host = read_size(env, "GPUARB_HOST");
+    env->streams = read_count(env, "GPUARB_STREAMS");
+    env->slots = read_count(env, "GPUARB_SLOTS");
+    env->stream_reserve = read_size(env, "GPUARB_STREAM_RESERVE");
+    if (env->stream_reserve == 0)
+        env->stream_reserve = GA_NO_LIMIT; // no wish
+    else if (env->stream_reserve > GA_CREDIT_LIMIT && env->stream_reserve != GA_NO_LIMIT)
+        env->stream_reserve = GA_CREDIT_LIMIT;
 }
 
 // One of the words, counted from 1; 0: none of them.

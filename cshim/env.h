@@ -20,6 +20,8 @@ struct ga_env {
     uint32_t slots;          // GPUARB_SLOTS, or 0
     uint32_t slot_scope;     // GPUARB_SLOT_SCOPE: GA_SCOPE_…, or 0
     uint64_t stream_reserve; // GPUARB_STREAM_RESERVE in bytes, or GA_NO_LIMIT
+    const char *wrong;       // a variable that limits and cannot be read, or NULL
+    const char *wrong_what;  // what it is not
     char socket[2][108];     // where the daemon may be, in order; empty: no further one
 };
 
@@ -27,13 +29,13 @@ struct ga_env {
 const char *ga_env_get(const char *name);
 // True with GPUARB_DISABLE=1 (anything but "", "0").
 bool ga_env_disabled(void);
+bool ga_env_quiet(void);
 void ga_env_read(struct ga_env *env);
 
 // A size as people write it: 4G, 4GiB, 4096M, 123, 1.5G, max. False: not a size.
 bool ga_env_size(const char *text, uint64_t *bytes);
 // The same, but a bare number is MiB, one that no number holds is the largest, and nothing below
 // one byte is a size.
-bool ga_env_size_in_mib(const char *text, uint64_t *bytes);
 // A share as people write it: 25%, 12.5%. False: not a share of 0.1% to 100%.
 bool ga_env_share(const char *text, uint32_t *per_mille);
 

@@ -24,7 +24,7 @@ static uint64_t cap(struct ga_root *root) {
 }
 
 static void say_refused(struct ga_root *root, uint64_t bytes, uint64_t held, uint64_t most) {
-    if (root->env.in_job && atomic_exchange(&root->host_refused, 1) == 0)
+    if (atomic_exchange(&root->host_refused, 1) == 0)
         ga_log_user("refused: %u bytes of page-locked host memory, %u of %u are held", bytes, held,
                     most);
     else

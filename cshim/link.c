@@ -197,15 +197,23 @@ static bool ask_hello(struct ga_root *root, struct ga_reply *reply) {
     return false;
 }
 
-// A refusal, as opposed to an error: what the session asks for is not to be had. A Hello's reply
-// has no room for words, so the daemon spells it as the error that has.
+// There is a daemon, and it opens no session. What was refused by policy is not to be had at all; a
+// Hello's reply has no room for words, so the daemon spells that as the error that has. Else it is
+// as without a daemon, but that the user hears the true reason.
 static void note_refusal(struct ga_root *root, const struct ga_reply *reply) {
-    if (reply->header.status != GA_STATUS_PERMISSION)
-        return;
-    atomic_store(&root->hello_refused, 1);
-    if (root->env.in_job && ga_session_fits(reply, sizeof reply->body.error) &&
-        reply->body.error.text[0])
-        ga_log_text(reply->body.error.text, GA_TEXT_SIZE);
+    char text[GA_TEXT_SIZE] = "";
+    bool refused = reply->header.status == GA_STATUS_PERMISSION;
+    bool closed = refused || atomic_load(&root->on_loss) == GA_LOSS_CLOSED;
+    if (refused)
+        atomic_store(&root->hello_refused, 1);
+    if (ga_session_fits(reply, sizeof reply->body.error)) {
+        ga_os_copy(text, reply->body.error.text, sizeof text - 1);
+        text[sizeof text - 1] = '\0';
+    }
+    ga_log_plain(text);
+    if (text[0] && atomic_exchange(&root->warned, 1) == 0)
+        ga_log_user("%s: %s", text,
+                    closed ? "device memory is refused" : "running without any GPU memory limit");
 }
 
 // Takes over the session that a Hello opened. What was taken so far was taken from nobody: it

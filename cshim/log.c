@@ -95,6 +95,12 @@ static void end_line(struct line *l, int fd) {
     ga_os_write(fd, l->text, l->used);
 }
 
+// What is for the user goes to standard error, unless he wants nothing there.
+static void end_user_line(struct line *l) {
+    if (!ga_env_quiet())
+        end_line(l, 2);
+}
+
 void ga_log(const char *f, ...) {
     static _Atomic uint32_t lines;
     const char *where = ga_env_get("GPUARB_LOG");
@@ -129,7 +135,13 @@ void ga_log_user(const char *f, ...) {
     va_start(args, f);
     format(&l, f, args);
     va_end(args);
-    end_line(&l, 2);
+    end_user_line(&l);
+}
+
+void ga_log_plain(char *text) {
+    for (; *text; text++)
+        if ((uint8_t)*text < 0x20 || *text == 0x7f)
+            *text = ' ';
 }
 
 void ga_log_text(const uint8_t *text, size_t size) {
@@ -138,5 +150,5 @@ void ga_log_text(const uint8_t *text, size_t size) {
     start_line(&l, buffer, false);
     for (size_t i = 0; i < size && text[i]; i++)
         put(&l, text[i] < 0x20 || text[i] == 0x7f ? ' ' : (char)text[i]);
-    end_line(&l, 2);
+    end_user_line(&l);
 }

@@ -13,6 +13,7 @@ void ga_log(const char *format, ...);
 void ga_log_user(const char *format, ...);
 // A text of the daemon's on stderr as one line; what is no printable character becomes a blank.
 void ga_log_text(const uint8_t *text, size_t size);
+void ga_log_plain(char *text);
 
 // Formats into line (of size bytes, NUL-terminated) and returns the length.
 size_t ga_log_format(char *line, size_t size, const char *format, ...);

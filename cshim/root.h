@@ -168,7 +168,9 @@ struct ga_root {
     _Atomic uint32_t link; // enum ga_link
     _Atomic uint32_t link_epoch;
     _Atomic uint32_t on_loss;
-    _Atomic uint32_t warned;        // the user has had the line about the missing daemon
+    _Atomic uint32_t warned; // the user has had the line about the missing daemon, or about its no
+    _Atomic uint32_t told;   // the user of a bare preload has had the one line about refusals
+    _Atomic uint32_t told_wait;     // and the one about waiting
     _Atomic int barred;             // what kept us from a daemon that may be there; 0: nothing
     _Atomic uint64_t retry_at_ms;   // no attempt before
     _Atomic uint64_t mend_at_ms;    // the same, of one on the way

@@ -41,7 +41,7 @@ static enum ga_way policy(struct ga_root *root) {
     if (atomic_exchange(&root->warned, 1) == 0) {
         const char *also = root->env.socket[1][0] ? " or " : "";
         const char *what = closed ? "device memory is refused until there is one"
-                                  : "this program runs unarbitrated";
+                                  : "running without any GPU memory limit";
         ga_log_user("no daemon at %s%s%s%s: %s", root->env.socket[0], also, root->env.socket[1],
                     bar(root), what);
     }
@@ -75,7 +75,17 @@ static void lose(struct ga_root *root) {
     root->lost_at_ms = ga_os_now_ms();
 }
 
+// A limit that cannot be read is not "no limit".
+static enum ga_way refuse_wrong(struct ga_root *root) {
+    if (atomic_exchange(&root->warned, 1) == 0)
+        ga_log_user("%s=%s is no %s: device memory is refused", root->env.wrong,
+                    ga_env_get(root->env.wrong), root->env.wrong_what);
+    return GA_WAY_REFUSED;
+}
+
 static GA_NOINLINE enum ga_way ensure_slow(struct ga_root *root) {
+    if (GA_UNLIKELY(root->env.wrong != NULL))
+        return refuse_wrong(root);
     if (atomic_load(&root->link) != GA_LINK_LIVE &&
         ga_os_coarse_ms() < atomic_load(&root->retry_at_ms))
         return policy(root);

@@ -10,8 +10,7 @@
 #define LOOK_MS 100 // how often a thread that waits looks after what is its process's own
 #define BURY_EVERY 10
 
-// Tells what is waited for, once per change: under gpuarb run to the user, else to who asked for
-// it.
+// Tells what is waited for: under gpuarb run the user hears of each change, else of the first wait.
 static void tell(struct ga_root *root, const struct ga_reply *reply, uint8_t told[GA_TEXT_SIZE]) {
     const uint8_t *text = reply->body.waiting.text;
     size_t i = 0;
@@ -22,7 +21,7 @@ static void tell(struct ga_root *root, const struct ga_reply *reply, uint8_t tol
     if (i == GA_TEXT_SIZE || text[i] == told[i])
         return;
     ga_os_copy(told, text, GA_TEXT_SIZE);
-    if (root->env.in_job)
+    if (root->env.in_job || atomic_exchange(&root->told_wait, 1) == 0)
         ga_log_text(told, GA_TEXT_SIZE);
     told[GA_TEXT_SIZE - 1] = '\0';
     ga_log("%s", (const char *)told);

@@ -74,6 +74,7 @@ type Daemon struct {
 	queue                        waiters
 	places                       places
 	left                         left
+	endedJobs                    endedJobs
 	bad                          uint64 // messages that were none
 	stopping                     bool
 	volatile                     bool // it was said that the state file is not whole

@@ -346,6 +346,7 @@ func (d *Daemon) endRunner(j *job) {
 		return
 	}
 	j.closed = true
+	d.rememberEnded(j)
 	d.arb.CloseJob(d.now(), j.id)
 	d.letRunnerGo(j)
 	d.dropJob(j)
@@ -397,9 +398,8 @@ func (d *Daemon) jobOf(token ipc.Token, peer ipc.Peer) (id arbiter.JobID, run bo
 		return 0, false, nil
 	}
 	j := d.jobs[token]
-	if j == nil {
-		return 0, false, refused(ipc.StatusNoSession, "GPUARB_JOB names no job of this daemon: "+
-			"start the program through `gpuarb run`, or without that variable")
+	if j == nil || j.closed && j.live == 0 {
+		return 0, false, d.noJob(token)
 	}
 	if uint32(peer.UID) != j.uid && peer.UID != 0 && j.uid != 0 {
 		return 0, false, refused(ipc.StatusPermission, "GPUARB_JOB names a job of user %d, this is user %d", j.uid, peer.UID)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"strconv"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/config"
@@ -86,18 +85,14 @@ func saturatingProduct(a, b uint64) (uint64, bool) {
 	return low, false
 }
 
-// environmentReserve reads GPUARB_STREAM_RESERVE, where a bare number is MiB. A value
-// that cannot be read is reported and ignored, as in every program under the shim.
+// environmentReserve reads GPUARB_STREAM_RESERVE. A value that cannot be read is reported and
+// ignored: nothing runs here.
 func (a *app) environmentReserve() accounting.Bytes {
 	text := a.getenv("GPUARB_STREAM_RESERVE")
 	if text == "" {
 		return customaryReserve
 	}
-	spelled := text
-	if _, err := strconv.ParseUint(text, 10, 64); err == nil {
-		spelled += "M"
-	}
-	reserve, err := parseReserve(spelled)
+	reserve, err := parseReserve(text)
 	if err == nil && reserve == 0 {
 		err = errors.New("must be above 0")
 	}

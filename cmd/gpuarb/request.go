@@ -154,6 +154,29 @@ func (o *jobOptions) request(flags *pflag.FlagSet) (ipc.JobOpenRequest, arbiter.
 	return request, size, o.flags(&request)
 }
 
+// checkEnvironment refuses limits in the environment that cannot be read: the library would
+// refuse the program all device memory for them.
+func (a *app) checkEnvironment() error {
+	for _, name := range []string{"GPUARB_MEMORY", "GPUARB_HOST", "GPUARB_STREAM_RESERVE"} {
+		if text := a.getenv(name); text != "" {
+			size, err := config.ParseSize(text)
+			if err == nil && size.PerMille != 0 && name != "GPUARB_MEMORY" {
+				err = fmt.Errorf("%q is a share; write an amount, as 256M", text)
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	for _, name := range []string{"GPUARB_STREAMS", "GPUARB_SLOTS"} {
+		text := a.getenv(name)
+		if digits := strings.TrimPrefix(text, "-"); text != "" && (digits == "" || strings.Trim(digits, "0123456789") != "") {
+			return fmt.Errorf("%s: %q is no whole number", name, text)
+		}
+	}
+	return nil
+}
+
 // moreThan tells an amount that is surely larger than another.
 func moreThan(a, b arbiter.Size) bool {
 	switch {

@@ -73,6 +73,9 @@ func (a *app) runProgram(flags *pflag.FlagSet, options *jobOptions, args []strin
 	if err != nil {
 		program = args[0] // after what is wrong with the flags
 	}
+	if err := a.checkEnvironment(); err != nil {
+		return err
+	}
 	if around, inside := a.jobAround(); inside {
 		return a.runInside(around, flags, options, program, args, err)
 	}

@@ -140,7 +140,7 @@ func TestPlan(t *testing.T) {
 	}{
 		{"", "--arms 4 --streams 8", "4 arms × 8 streams × 256 MiB = 8 GiB (8589934592 bytes)", ""},
 		{"", "--arms 1 --streams 1 --stream-reserve 1.5G", "1 arms × 1 streams × 1.5 GiB = 1.5 GiB (1610612736 bytes)", ""},
-		{"GPUARB_STREAM_RESERVE=64", "--arms 2 --streams 2", "2 arms × 2 streams × 64 MiB = 256 MiB (268435456 bytes)", ""},
+		{"GPUARB_STREAM_RESERVE=64M", "--arms 2 --streams 2", "2 arms × 2 streams × 64 MiB = 256 MiB (268435456 bytes)", ""},
 		{"GPUARB_STREAM_RESERVE=1G", "--arms 2 --streams 2", "2 arms × 2 streams × 1 GiB = 4 GiB (4294967296 bytes)", ""},
 		{"GPUARB_STREAM_RESERVE=64", "--arms 2 --streams 2 --stream-reserve 1K", "2 arms × 2 streams × 1 KiB = 4 KiB (4096 bytes)", ""},
 		{"GPUARB_STREAM_RESERVE=much", "--arms 1 --streams 1", "1 arms × 1 streams × 256 MiB = 256 MiB (268435456 bytes)",

@@ -17,7 +17,7 @@ func TestWithoutADaemon(t *testing.T) {
 		c.do("pairs 1000 1K", "ok")
 		c.do("stream s", "ok")
 		c.do("info", "ok 8")
-		if text := c.end(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "unarbitrated") {
+		if text := c.end(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "without any GPU memory limit") {
 			t.Errorf("stderr: %q", text)
 		}
 	})

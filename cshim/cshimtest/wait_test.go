@@ -46,12 +46,14 @@ func (p *program) wantInAnyOrder(lines ...string) {
 	}
 }
 
-// What is waited for is told once per change: below gpuarb run to the user, else to who asks.
+// What is waited for is told once per change: below gpuarb run to the user, else to who asks; the user of a bare
+// preload hears of the first wait alone.
 func TestWaitIsTold(t *testing.T) {
 	const told = "gpuarb: waits for the peer\ngpuarb: first\ngpuarb: second\n"
 	for name, c := range map[string]struct{ variable, want string }{
 		"job":    {job, told},
-		"bare":   {"GPUARB_VIRTUALIZE=1", ""},
+		"bare":   {"GPUARB_VIRTUALIZE=1", "gpuarb: waits for the peer\n"},
+		"quiet":  {"GPUARB_QUIET=1", ""},
 		"logged": {"GPUARB_LOG=stderr", "second"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -234,7 +236,7 @@ func TestHelloWaits(t *testing.T) {
 		c.act("0 context c", "0 context ok")
 		c.act("0 alloc a 900", "0 alloc ok")
 		wantUsed(t, p, 900)
-		if text := c.end(); text != "" {
+		if text := c.end(); text != "gpuarb: refused by the peer: device memory is refused\n" {
 			t.Errorf("stderr: %q", text)
 		}
 	})
@@ -245,7 +247,7 @@ func TestHelloWaits(t *testing.T) {
 		p.waits(1)
 		p.say("answer 107")
 		c.want("0 context err 2")
-		if text := c.end(); text != "gpuarb: waits for the peer\ngpuarb: refused by the peer\n" {
+		if text := c.end(); text != "gpuarb: waits for the peer\ngpuarb: refused by the peer: device memory is refused\n" {
 			t.Errorf("stderr: %q", text)
 		}
 	})
