@@ -26,8 +26,9 @@ const (
 
 // Snapshot is the whole state at one moment, by value: what the filesystem and
 // the command line show. Slices are in a stable order: devices by index, leases
-// by device, then by age, jobs by ID, processes by PID. The JSON names are an
-// interface: /gpu/leases.json and `gpuarb … --json` print them.
+// by device, then by age, jobs by ID, processes by PID. The JSON names are those of
+// the wire, between a daemon and commands of other versions: they are added to, and not changed.
+// What --json prints are types of package report.
 type Snapshot struct {
 	TimeUnixNano int64          `json:"time_unix_ns"`
 	Version      string         `json:"version"`

@@ -13,12 +13,12 @@ import (
 // Entry is one target that is put under the library.
 type Entry struct {
 	Target
-	Library string `json:"library"`
-	Memory  string `json:"memory,omitempty"` // GPUARB_MEMORY of its programs
-	File    string `json:"file"`
-	Running int    `json:"processes"`       // its processes that run now
-	Held    int    `json:"processes_held"`  // of those, which have the library loaded
-	Known   bool   `json:"processes_known"` // whether that could be seen
+	Library string
+	Memory  string // GPUARB_MEMORY of its programs
+	File    string
+	Running int  // its processes that run now
+	Held    int  // of those, which have the library loaded
+	Known   bool // whether that could be seen
 }
 
 // Entries lists what is written on the machine, from the files alone.

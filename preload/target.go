@@ -21,8 +21,8 @@ const (
 
 // Target is whose programs are put under the library. Name is empty with All.
 type Target struct {
-	Kind Kind   `json:"kind"`
-	Name string `json:"name"`
+	Kind Kind
+	Name string
 }
 
 func (t Target) String() string { return strings.TrimSpace(string(t.Kind) + " " + t.Name) }

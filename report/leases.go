@@ -1,9 +1,7 @@
 package report
 
 import (
-	"bufio"
 	"cmp"
-	"encoding/json"
 	"io"
 	"slices"
 
@@ -82,46 +80,4 @@ func addOwners(rows []leaseRow, d *accounting.DeviceState) []leaseRow {
 		}
 	}
 	return rows
-}
-
-// jsonLease is a lease with null where it has no budget: the number that stands for
-// "no limit" has more digits than many readers of JSON keep.
-type jsonLease struct {
-	accounting.LeaseState
-	Budget *accounting.Bytes `json:"budget_bytes"`
-}
-
-// LeasesJSON writes the leases as one JSON array, an object per line. The fields
-// are those of accounting.LeaseState; budget_bytes is null where there is no limit.
-func LeasesJSON(w io.Writer, s accounting.Snapshot) error {
-	rows := make([]jsonLease, 0, len(s.Leases))
-	for _, l := range s.Leases {
-		row := jsonLease{LeaseState: l}
-		if l.Budget != accounting.Max {
-			row.Budget = &l.Budget
-		}
-		rows = append(rows, row)
-	}
-	return jsonLines(w, rows)
-}
-
-// jsonLines writes one JSON array with a line for each row.
-func jsonLines[T any](w io.Writer, rows []T) error {
-	out := bufio.NewWriter(w)
-	out.WriteString("[")
-	separator := "\n"
-	for _, row := range rows {
-		data, err := json.Marshal(row)
-		if err != nil {
-			return err
-		}
-		out.WriteString(separator)
-		out.Write(data)
-		separator = ",\n"
-	}
-	if len(rows) > 0 {
-		out.WriteString("\n")
-	}
-	out.WriteString("]\n")
-	return out.Flush()
 }

@@ -43,9 +43,3 @@ func (s Style) wants(t accounting.TicketState) string {
 func (style Style) Queue(w io.Writer, s accounting.Snapshot) error {
 	return table(w, style, queueColumns, s.Queue)
 }
-
-// QueueJSON writes the waiting requests as one JSON array, an object per line. The
-// fields are those of accounting.TicketState.
-func QueueJSON(w io.Writer, s accounting.Snapshot) error {
-	return jsonLines(w, s.Queue)
-}

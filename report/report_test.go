@@ -256,7 +256,7 @@ func TestLeasesJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &rows); err != nil {
 		t.Fatal(err)
 	}
-	fields := reflect.TypeFor[accounting.LeaseState]()
+	fields := reflect.TypeFor[Lease]()
 	for i, row := range rows {
 		if len(row) != fields.NumField() {
 			t.Errorf("%d fields, want %d: %v", len(row), fields.NumField(), row)
@@ -307,16 +307,5 @@ func TestWriteErrors(t *testing.T) {
 		if err := print(&failing{left: 10}, crowd()); !errors.Is(err, errFull) {
 			t.Errorf("the writer's error was lost: %v", err)
 		}
-	}
-}
-
-// TestQueueJSON checks that a script gets the numbers as they are.
-func TestQueueJSON(t *testing.T) {
-	var rows []accounting.TicketState
-	if err := json.Unmarshal([]byte(printed(t, QueueJSON, sample())), &rows); err != nil || !reflect.DeepEqual(rows, sample().Queue) {
-		t.Errorf("%v: %+v", err, rows)
-	}
-	if got := printed(t, QueueJSON, accounting.Snapshot{}); got != "[]\n" {
-		t.Errorf("an empty queue: %q", got)
 	}
 }

@@ -49,8 +49,16 @@ type checkResult struct {
 
 type configMistake struct {
 	File   string `json:"file"`
-	Line   int    `json:"line"` // 0: the whole file
+	Line   *int   `json:"line"` // null: the whole file
 	Reason string `json:"reason"`
+}
+
+func mistakeOf(m config.Mistake) configMistake {
+	c := configMistake{File: m.File, Reason: m.Reason}
+	if m.Line != 0 {
+		c.Line = &m.Line
+	}
+	return c
 }
 
 func (a *app) configCheck(path string, named bool) error {
@@ -67,10 +75,10 @@ func (a *app) configCheck(path string, named bool) error {
 		result.Files = append(result.Files, loaded.Files...)
 	}
 	for _, m := range mistakes {
-		result.Mistakes = append(result.Mistakes, configMistake{m.File, m.Line, m.Reason})
+		result.Mistakes = append(result.Mistakes, mistakeOf(m))
 	}
 	for _, w := range warnings {
-		result.Warnings = append(result.Warnings, configMistake{w.File, w.Line, w.Reason})
+		result.Warnings = append(result.Warnings, mistakeOf(w))
 	}
 	if a.json {
 		err = a.printJSON(result)

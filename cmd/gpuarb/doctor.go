@@ -26,7 +26,7 @@ type finding struct {
 	Check   string  `json:"check"`
 	Verdict verdict `json:"verdict"`
 	Text    string  `json:"text"`
-	Advice  string  `json:"advice,omitempty"` // what to do about it
+	Advice  orNull  `json:"advice"` // what to do about it
 }
 
 // doctor looks at the machine. What it reads lies below root, so that a test can give
@@ -72,7 +72,7 @@ func (d *doctor) examine() []finding {
 }
 
 func (d *doctor) found(check string, v verdict, advice, format string, args ...any) {
-	d.findings = append(d.findings, finding{check, v, fmt.Sprintf(format, args...), advice})
+	d.findings = append(d.findings, finding{check, v, fmt.Sprintf(format, args...), orNull(advice)})
 }
 
 // path is a path of the machine that is looked at.

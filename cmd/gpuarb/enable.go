@@ -218,10 +218,7 @@ func (a *app) status(root string) error {
 	}
 	machine.Count(entries)
 	if a.json {
-		if entries == nil {
-			entries = []preload.Entry{}
-		}
-		return a.printJSON(entries)
+		return a.printJSON(statusRows(entries))
 	}
 	if len(entries) == 0 {
 		return a.tell("Nothing is enabled: only programs under `gpuarb run` are held to limits. See gpuarb help enable.\n")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -10,14 +9,6 @@ import (
 	"github.com/gpuarb/gpuarb/version"
 	"github.com/spf13/cobra"
 )
-
-// printJSON prints a value, indented, with a newline at the end.
-func (a *app) printJSON(v any) error {
-	encoder := json.NewEncoder(a.stdout)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(v)
-}
 
 // units are the flags of a table: in what its amounts and times are printed.
 type units struct{ human, bytes bool }
@@ -95,11 +86,7 @@ func (a *app) devices(style report.Style) error {
 		return err
 	}
 	if a.json {
-		if snapshot.Devices == nil {
-			_, err = fmt.Fprintln(a.stdout, "[]")
-		} else {
-			err = a.printJSON(snapshot.Devices)
-		}
+		err = report.DevicesJSON(a.stdout, snapshot)
 	} else if len(snapshot.Devices) > 0 {
 		err = style.Devices(a.stdout, snapshot)
 	}

@@ -29,7 +29,7 @@ func TestPs(t *testing.T) {
 	if got.code != 0 || got.stdout != table.String() {
 		t.Errorf("code %d\n%v\nwant:\n%s", got.code, got, table.String())
 	}
-	var leases []accounting.LeaseState
+	var leases []report.Lease
 	got = finish(t, gpuarb(t, daemon.environment(t), "ps", "--json"))
 	if err := json.Unmarshal([]byte(got.stdout), &leases); err != nil || len(leases) != 1 || leases[0].PID != 42 || leases[0].Command != "train\nx" {
 		t.Errorf("%v: %+v\n%v", err, leases, got)
@@ -47,9 +47,9 @@ func TestQueue(t *testing.T) {
 	if got.code != 0 || got.stdout != want {
 		t.Errorf("code %d\n%v\nwant:\n%s", got.code, got, want)
 	}
-	var queue []accounting.TicketState
+	var queue []report.Ticket
 	got = finish(t, gpuarb(t, daemon.environment(t), "queue", "--json"))
-	if err := json.Unmarshal([]byte(got.stdout), &queue); err != nil || len(queue) != 1 || queue[0] != daemon.state.Queue[0] {
+	if err := json.Unmarshal([]byte(got.stdout), &queue); err != nil || len(queue) != 1 || queue[0].Device != nil || queue[0].WantsBytes != nil || queue[0].Ticket != 12 {
 		t.Errorf("%v: %+v\n%v", err, queue, got)
 	}
 	got = finish(t, gpuarb(t, daemon.environment(t), "__complete", "queue", "cancel", ""))
@@ -100,7 +100,7 @@ func TestDevices(t *testing.T) {
 	if got.code != 0 || strings.Count(got.stdout, "\n") != 4 || !strings.Contains(got.stdout, "Card B") {
 		t.Errorf("code %d\n%v", got.code, got)
 	}
-	var devices []accounting.DeviceState
+	var devices []report.Device
 	got = finish(t, gpuarb(t, daemon.environment(t), "devices", "--json"))
 	if err := json.Unmarshal([]byte(got.stdout), &devices); err != nil || len(devices) != 3 || devices[1].Total != 16<<30 {
 		t.Errorf("%v: %+v\n%v", err, devices, got)
@@ -201,7 +201,7 @@ func TestConfigCheck(t *testing.T) {
 	var result checkResult
 	err := json.Unmarshal([]byte(got.stdout), &result)
 	if err != nil || got.code != 78 || result.OK || len(result.Mistakes) != 2 ||
-		result.Mistakes[1] != (configMistake{file, 4, "priority: must be an integer, not 1.5"}) {
+		*result.Mistakes[1].Line != 4 || result.Mistakes[1].Reason != "priority: must be an integer, not 1.5" {
 		t.Errorf("code %d, %v: %+v", got.code, err, result)
 	}
 }

@@ -1,0 +1,304 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/report"
+)
+
+var update = flag.Bool("update", false, "write docs/json.schema.json anew")
+
+// printed is what each command prints with --json.
+var printed = map[string]reflect.Type{
+	"ps": reflect.TypeFor[[]report.Lease](), "jobs": reflect.TypeFor[[]report.Holder](), "queue": reflect.TypeFor[[]report.Ticket](),
+	"devices": reflect.TypeFor[[]report.Device](), "claim": reflect.TypeFor[claimed](), "status": reflect.TypeFor[[]statusRow](),
+	"doctor": reflect.TypeFor[[]finding](), "config check": reflect.TypeFor[checkResult](), "plan": reflect.TypeFor[plan](),
+	"version": reflect.TypeFor[versions](),
+}
+
+// key is a key as docs/json.md has it.
+type key struct{ name, kind, meaning string }
+
+// documented reads docs/json.md: the keys of each command, in their order.
+func documented(t *testing.T) map[string][]key {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/json.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile("^\\| `([^`]+)` \\| ([a-z ]+) \\| (.+) \\|$")
+	all, command := map[string][]key{}, ""
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if name, ok := strings.CutPrefix(line, "## gpuarb "); ok {
+			command = name
+		} else if m := row.FindStringSubmatch(line); m != nil {
+			all[command] = append(all[command], key{m[1], m[2], m[3]})
+		}
+	}
+	return all
+}
+
+// kindOf is the type of a value in docs/json.md.
+func kindOf(t reflect.Type) string {
+	if t == reflect.TypeFor[orNull]() {
+		return "string or null"
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return kindOf(t.Elem()) + " or null"
+	case reflect.Bool:
+		return "boolean"
+	case reflect.String:
+		return "string"
+	case reflect.Slice:
+		return "array of " + kindOf(t.Elem())
+	case reflect.Map:
+		return "object of " + kindOf(t.Elem())
+	case reflect.Struct:
+		return "object"
+	}
+	return "integer"
+}
+
+// keysOf are the keys of a type, in their order, those of what lies in it behind each.
+func keysOf(t reflect.Type, prefix string) (keys []key) {
+	for t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name := prefix + f.Tag.Get("json")
+		keys = append(keys, key{name: name, kind: kindOf(f.Type)})
+		if f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct {
+			keys = append(keys, keysOf(f.Type, name+"[].")...)
+		}
+	}
+	return keys
+}
+
+// TestJSONIsDocumented: each command with --json has its keys in docs/json.md, and they
+// follow the convention.
+func TestJSONIsDocumented(t *testing.T) {
+	docs := documented(t)
+	for name, of := range printed {
+		got := docs[name]
+		for i := range got {
+			got[i].meaning = ""
+		}
+		want := keysOf(of, "")
+		for _, k := range want {
+			if !slices.Contains(got, k) {
+				t.Errorf("docs/json.md, gpuarb %s: no line for `%s` (%s)", name, k.name, k.kind)
+			}
+			if strings.ContainsAny(k.name, ",-") || regexp.MustCompile(`_(s|sec|seconds|ns|mib)$`).MatchString(k.name) {
+				t.Errorf("gpuarb %s: the key %s is against the convention", name, k.name)
+			}
+		}
+		for _, k := range got {
+			if !slices.Contains(want, k) {
+				t.Errorf("docs/json.md, gpuarb %s: `%s` (%s) is not printed", name, k.name, k.kind)
+			}
+		}
+	}
+	var walk func(*cobra.Command)
+	walk = func(c *cobra.Command) {
+		name := strings.TrimPrefix(c.CommandPath(), "gpuarb ")
+		if _, known := printed[name]; !known && c.Flags().Lookup("json") != nil {
+			t.Errorf("gpuarb %s has --json, and no keys in this test and docs/json.md", name)
+		}
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(newApp().rootCommand())
+}
+
+// schemaOf is the JSON Schema of a type, with the meanings of its keys.
+func schemaOf(t reflect.Type, path string, meaning map[string]string) map[string]any {
+	if t == reflect.TypeFor[orNull]() {
+		return map[string]any{"type": []string{"string", "null"}}
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		s := schemaOf(t.Elem(), path, meaning)
+		s["type"] = []string{s["type"].(string), "null"}
+		return s
+	case reflect.Bool:
+		return map[string]any{"type": "boolean"}
+	case reflect.String:
+		return map[string]any{"type": "string"}
+	case reflect.Slice:
+		if path != "" {
+			path += "[]."
+		}
+		return map[string]any{"type": "array", "items": schemaOf(t.Elem(), path, meaning)}
+	case reflect.Map:
+		return map[string]any{"type": "object", "additionalProperties": schemaOf(t.Elem(), path, meaning)}
+	case reflect.Struct:
+		properties, required := map[string]any{}, []string{}
+		for i := range t.NumField() {
+			f := t.Field(i)
+			name := f.Tag.Get("json")
+			s := schemaOf(f.Type, path+name, meaning)
+			s["description"] = meaning[path+name]
+			properties[name] = s
+			required = append(required, name)
+		}
+		return map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
+	}
+	return map[string]any{"type": "integer"}
+}
+
+// TestSchema: docs/json.schema.json is what the commands print.
+func TestSchema(t *testing.T) {
+	definitions := map[string]any{}
+	docs := documented(t)
+	for name, of := range printed {
+		meaning := map[string]string{}
+		for _, k := range docs[name] {
+			meaning[k.name] = k.meaning
+		}
+		definitions["gpuarb "+name] = schemaOf(of, "", meaning)
+	}
+	want, err := json.MarshalIndent(map[string]any{
+		"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "What gpuarb prints with --json", "$defs": definitions,
+	}, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "../../docs/json.schema.json"
+	if *update {
+		if err := os.WriteFile(path, append(want, '\n'), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(path); err != nil || strings.TrimSpace(string(got)) != string(want) {
+		t.Errorf("%s is not what the commands print (%v); go test ./cmd/gpuarb -run TestSchema -update writes it anew", path, err)
+	}
+}
+
+// validate holds a value against a schema of the kind that schemaOf makes.
+func validate(schema map[string]any, value any, path string) (wrong []string) {
+	types, ok := schema["type"].([]any)
+	if !ok {
+		types = []any{schema["type"]}
+	}
+	is := "null"
+	switch v := value.(type) {
+	case bool:
+		is = "boolean"
+	case string:
+		is = "string"
+	case json.Number:
+		is = "integer"
+		if strings.ContainsAny(v.String(), ".eE") {
+			is = "number"
+		}
+	case []any:
+		is = "array"
+		for i, item := range v {
+			wrong = append(wrong, validate(schema["items"].(map[string]any), item, fmt.Sprintf("%s[%d]", path, i))...)
+		}
+	case map[string]any:
+		is = "object"
+		properties, _ := schema["properties"].(map[string]any)
+		for name, item := range v {
+			of, known := properties[name].(map[string]any)
+			if !known {
+				of, known = schema["additionalProperties"].(map[string]any)
+			}
+			if !known {
+				wrong = append(wrong, path+"."+name+" is not in the schema")
+				continue
+			}
+			wrong = append(wrong, validate(of, item, path+"."+name)...)
+		}
+		required, _ := schema["required"].([]any)
+		for _, name := range required {
+			if _, there := v[name.(string)]; !there {
+				wrong = append(wrong, fmt.Sprintf("%s.%s is missing", path, name))
+			}
+		}
+	}
+	if !slices.Contains(types, any(is)) {
+		wrong = append(wrong, fmt.Sprintf("%s is %s, not %v", path, is, types))
+	}
+	return wrong
+}
+
+// TestOutputsFollowTheSchema runs the commands, and holds what they print against the file
+// that users have: with everything there, and with nothing.
+func TestOutputsFollowTheSchema(t *testing.T) {
+	text, err := os.ReadFile("../../docs/json.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema struct {
+		Defs map[string]map[string]any `json:"$defs"`
+	}
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "etc"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	toml := filepath.Join(t.TempDir(), "gpuarb.toml")
+	if err := os.WriteFile(toml, []byte("schema_version = 1\n[[rule]]\npriority = 1.5\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	full, bare := startDaemon(t, everything), startDaemon(t, nil)
+	none := []string{"GPUARB_SOCKET=/no/socket"}
+	for _, c := range []struct {
+		env  []string
+		args string
+	}{
+		{full.environment(t), "ps"}, {full.environment(t), "jobs"}, {full.environment(t), "queue"}, {full.environment(t), "devices"},
+		{bare.environment(t), "ps"}, {bare.environment(t), "jobs"}, {bare.environment(t), "queue"}, {bare.environment(t), "devices"},
+		{full.environment(t), "version"}, {none, "version"}, {none, "doctor"}, {nil, "plan --arms 1 --streams 2"},
+		{nil, "config check " + toml}, {nil, "status --root " + root},
+	} {
+		name := strings.Join(strings.Fields(c.args)[:1], "")
+		if name == "config" {
+			name = "config check"
+		}
+		got := finish(t, gpuarb(t, c.env, append(strings.Fields(c.args), "--json")...))
+		decoder := json.NewDecoder(strings.NewReader(got.stdout))
+		decoder.UseNumber()
+		var value any
+		if err := decoder.Decode(&value); err != nil {
+			t.Errorf("gpuarb %s --json: %v\n%v", c.args, err, got)
+			continue
+		}
+		for _, wrong := range validate(schema.Defs["gpuarb "+name], value, name) {
+			t.Errorf("gpuarb %s --json: %s", c.args, wrong)
+		}
+	}
+}
+
+// everything is a state in which nothing is missing that may be, and some of it is.
+func everything(d *fakeDaemon) {
+	someLeases(d)
+	d.state.Leases = append(d.state.Leases, accounting.LeaseState{PID: 43, User: "bob", State: accounting.StateWaiting, Budget: 1 << 30,
+		Job: 7, Shared: "user bob", Active: true, ActiveMs: 5})
+	d.state.Queue = []accounting.TicketState{{Pos: 1, Ticket: 12, PID: 42, User: "ada", Device: -1, Wants: "a slot", Job: 7},
+		{Pos: 2, Ticket: 13, PID: 43, Device: 1, Wants: "1 GiB", WantsBytes: 1 << 30, Job: 7}}
+	d.state.Jobs = []accounting.JobState{{ID: 7, User: "bob", PID: 43, Processes: []int{43},
+		Devices: []accounting.JobDeviceState{{Device: 0, Used: 5, Reserved: 6}, {Device: 1}}}, {ID: 8}}
+	d.state.Devices[0].SlotsMax = 2
+	d.state.Devices[0].Holders = []accounting.HolderState{{Job: 7, PID: 43, User: "bob", Kind: accounting.HoldsClaim}}
+	d.state.Devices[1].UnmanagedBy = []accounting.UnmanagedState{{PID: 9, User: "root", Command: "X", Bytes: 5}, {PID: 10, Command: "?"}}
+}

@@ -1,0 +1,202 @@
+package report
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// What --json and leases.json print. The wire has types of its own (package accounting), since
+// a daemon and a command of two versions understand each other; these here follow one
+// convention: null for "none", "not known" and "no limit", amounts end in _bytes and durations
+// in _ms, and what a state says is not said by a boolean as well. docs/json.md has each key.
+
+// Device is a row of `gpuarb devices --json`.
+type Device struct {
+	Index          int               `json:"index"`
+	Vendor         string            `json:"vendor"`
+	Name           string            `json:"name"`
+	UUID           *string           `json:"uuid"`
+	PCI            *string           `json:"pci"`
+	State          string            `json:"state"`
+	Total          accounting.Bytes  `json:"total_bytes"`
+	Reserve        accounting.Bytes  `json:"reserve_bytes"`
+	Capacity       accounting.Bytes  `json:"capacity_bytes"`
+	Granted        accounting.Bytes  `json:"granted_bytes"`
+	Committed      accounting.Bytes  `json:"committed_bytes"`
+	Reserved       accounting.Bytes  `json:"reserved_bytes"`
+	Used           accounting.Bytes  `json:"used_bytes"`
+	Peak           accounting.Bytes  `json:"peak_bytes"`
+	Unmanaged      accounting.Bytes  `json:"unmanaged_bytes"`
+	Overhead       accounting.Bytes  `json:"overhead_bytes"`
+	Streams        int               `json:"streams"`
+	SlotsMax       *int              `json:"slots_max"`
+	SlotsCurrent   int               `json:"slots_current"`
+	SlotsScope     string            `json:"slots_scope"`
+	Queue          int               `json:"queue_depth"`
+	Admitted       uint64            `json:"admitted"`
+	Denied         uint64            `json:"denied"`
+	AtMax          uint64            `json:"at_max"`
+	NamesProcesses bool              `json:"names_processes"`
+	Holders        []DeviceHolder    `json:"holders"`
+	UnmanagedBy    []UnmanagedHolder `json:"unmanaged_by"`
+}
+
+// DeviceHolder is a job that has a device as a whole, or slots of it.
+type DeviceHolder struct {
+	Job     uint64 `json:"job"`
+	PID     int    `json:"pid"`
+	UID     uint32 `json:"uid"`
+	User    string `json:"user"`
+	Command string `json:"command"`
+	Kind    string `json:"kind"`
+	Slots   int    `json:"slots"`
+	AgeMs   int64  `json:"age_ms"`
+}
+
+// UnmanagedHolder is a process that uses a device without gpuarb.
+type UnmanagedHolder struct {
+	PID     int              `json:"pid"`
+	UID     *uint32          `json:"uid"`
+	User    *string          `json:"user"`
+	Command string           `json:"command"`
+	Used    accounting.Bytes `json:"used_bytes"`
+	AgeMs   int64            `json:"age_ms"`
+}
+
+// Lease is a row of `gpuarb ps --json` and of leases.json.
+type Lease struct {
+	PID        int               `json:"pid"`
+	UID        uint32            `json:"uid"`
+	User       string            `json:"user"`
+	Device     int               `json:"device"`
+	Job        uint64            `json:"job"`
+	State      accounting.State  `json:"state"`
+	Used       accounting.Bytes  `json:"used_bytes"`
+	Granted    accounting.Bytes  `json:"granted_bytes"`
+	Credit     accounting.Bytes  `json:"credit_bytes"`
+	Pending    accounting.Bytes  `json:"pending_bytes"`
+	Budget     *accounting.Bytes `json:"budget_bytes"`
+	Shared     *string           `json:"shared_budget"`
+	Min        accounting.Bytes  `json:"min_bytes"`
+	Peak       accounting.Bytes  `json:"peak_bytes"`
+	Overhead   accounting.Bytes  `json:"overhead_bytes"`
+	Excess     accounting.Bytes  `json:"excess_bytes"`
+	Streams    int               `json:"streams"`
+	StreamsMax int               `json:"streams_max"`
+	Contexts   int               `json:"contexts"`
+	Slot       bool              `json:"slot"`
+	AgeMs      int64             `json:"age_ms"`
+	ActiveMs   *int64            `json:"active_ms"`
+	IdleMs     *int64            `json:"idle_ms"`
+	Admitted   uint64            `json:"admitted"`
+	Denied     uint64            `json:"denied"`
+	AtMax      uint64            `json:"at_max"`
+	Command    string            `json:"command"`
+}
+
+// Ticket is a row of `gpuarb queue --json`.
+type Ticket struct {
+	Pos        int               `json:"pos"`
+	Ticket     uint64            `json:"ticket"`
+	PID        int               `json:"pid"`
+	UID        uint32            `json:"uid"`
+	User       string            `json:"user"`
+	Job        uint64            `json:"job"`
+	Device     *int              `json:"device"`
+	Wants      string            `json:"wants"`
+	WantsBytes *accounting.Bytes `json:"wants_bytes"`
+	WaitedMs   int64             `json:"waited_ms"`
+	Reason     string            `json:"reason"`
+	Text       string            `json:"text"`
+	Command    string            `json:"command"`
+}
+
+// unless is null for the value that stands for none.
+func unless[T comparable](value, none T) *T {
+	if value == none {
+		return nil
+	}
+	return &value
+}
+
+// DevicesJSON writes the devices as one JSON array, an object per line.
+func DevicesJSON(w io.Writer, s accounting.Snapshot) error {
+	rows := make([]Device, 0, len(s.Devices))
+	for _, d := range s.Devices {
+		row := Device{Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: unless(d.UUID, ""), PCI: unless(d.PCI, ""), State: deviceState(d),
+			Total: d.Total, Reserve: d.Reserve, Capacity: d.Capacity, Granted: d.Granted, Committed: d.Committed, Reserved: d.Reserved,
+			Used: d.Used, Peak: d.Peak, Unmanaged: d.Unmanaged, Overhead: d.Overhead, Streams: d.Streams,
+			SlotsMax: unless(d.SlotsMax, 0), SlotsCurrent: d.SlotsCurrent, SlotsScope: d.SlotsScope, Queue: d.Queue,
+			Admitted: d.Admitted, Denied: d.Denied, AtMax: d.AtMax, NamesProcesses: !d.Unnamed,
+			Holders: []DeviceHolder{}, UnmanagedBy: []UnmanagedHolder{}}
+		for _, h := range d.Holders {
+			row.Holders = append(row.Holders, DeviceHolder{h.Job, h.PID, h.UID, h.User, h.Command, string(h.Kind), h.Slots, h.AgeMs})
+		}
+		for _, u := range d.UnmanagedBy {
+			holder := UnmanagedHolder{PID: u.PID, Command: u.Command, Used: u.Bytes, AgeMs: u.AgeMs}
+			if u.User != "" {
+				holder.UID, holder.User = &u.UID, &u.User
+			}
+			row.UnmanagedBy = append(row.UnmanagedBy, holder)
+		}
+		rows = append(rows, row)
+	}
+	return jsonLines(w, rows)
+}
+
+// LeasesJSON writes the leases as one JSON array, an object per line.
+func LeasesJSON(w io.Writer, s accounting.Snapshot) error {
+	rows := make([]Lease, 0, len(s.Leases))
+	for _, l := range s.Leases {
+		row := Lease{PID: l.PID, UID: l.UID, User: l.User, Device: l.Device, Job: l.Job, State: l.State,
+			Used: l.Used, Granted: l.Granted, Credit: l.Credit, Pending: l.Pending, Budget: unless(l.Budget, accounting.Max),
+			Shared: unless(l.Shared, ""), Min: l.Min, Peak: l.Peak, Overhead: l.Overhead, Excess: l.Excess,
+			Streams: l.Streams, StreamsMax: l.StreamsMax, Contexts: l.Contexts, Slot: l.Slot, AgeMs: l.AgeSeconds * 1000,
+			Admitted: l.Admitted, Denied: l.Denied, AtMax: l.AtMax, Command: l.Command}
+		if l.Active {
+			row.ActiveMs = &l.ActiveMs
+		} else {
+			row.IdleMs = &l.IdleMs
+		}
+		rows = append(rows, row)
+	}
+	return jsonLines(w, rows)
+}
+
+// QueueJSON writes the waiting requests as one JSON array, an object per line.
+func QueueJSON(w io.Writer, s accounting.Snapshot) error {
+	rows := make([]Ticket, 0, len(s.Queue))
+	for _, t := range s.Queue {
+		rows = append(rows, Ticket{Pos: t.Pos, Ticket: t.Ticket, PID: t.PID, UID: t.UID, User: t.User, Job: t.Job, Device: unless(t.Device, -1),
+			Wants: t.Wants, WantsBytes: unless(t.WantsBytes, 0), WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text, Command: t.Command})
+	}
+	return jsonLines(w, rows)
+}
+
+// HoldersJSON writes all that hold something of a device or wait for it as one JSON array, an
+// object per line.
+func HoldersJSON(w io.Writer, s accounting.Snapshot) error { return jsonLines(w, Holders(s)) }
+
+// jsonLines writes one JSON array with a line for each row.
+func jsonLines[T any](w io.Writer, rows []T) error {
+	out := bufio.NewWriter(w)
+	out.WriteString("[")
+	separator := "\n"
+	for _, row := range rows {
+		data, err := json.Marshal(row)
+		if err != nil {
+			return err
+		}
+		out.WriteString(separator)
+		out.Write(data)
+		separator = ",\n"
+	}
+	if len(rows) > 0 {
+		out.WriteString("\n")
+	}
+	out.WriteString("]\n")
+	return out.Flush()
+}
