@@ -39,7 +39,7 @@ install_all() {
     install -D -m 0644 systemd/gpuarb.tmpfiles "$root/lib/tmpfiles.d/gpuarb.conf"
     rm -f "$doc"/*.md # an older version had the pages there
     install -D -m 0644 -t "$doc" README.md LICENSE CHANGELOG.md
-    install -D -m 0644 -t "$doc/docs" docs/*.md
+    install -D -m 0644 -t "$doc/docs" docs/*.md docs/*.json
     text systemd/gpuarb.toml "$doc/gpuarb.toml"
     if [ ! -e "$DESTDIR$SYSCONFDIR/gpuarb/gpuarb.toml" ]; then
         text systemd/gpuarb.toml "$DESTDIR$SYSCONFDIR/gpuarb/gpuarb.toml"
