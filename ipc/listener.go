@@ -64,6 +64,11 @@ type ListenerStats struct {
 	Transient uint64 // times that the machine had no descriptor or memory for a connection
 }
 
+const (
+	leftPatience = 5 * time.Second
+	leftEvery    = 10 * time.Millisecond
+)
+
 // InUseError says that a socket's path belongs to another daemon that lives.
 type InUseError struct {
 	Path string
@@ -83,7 +88,20 @@ func (e *InUseError) Error() string {
 // unlinked: two daemons cannot both think that the other's socket is stale. The
 // error is then an *InUseError. A socket file that nobody listens on is replaced;
 // what is no socket is left alone, and an error.
+//
+// A daemon that was killed while it started a program may be survived by that for a moment,
+// with all that was its own: what a dead process holds is waited for.
 func Listen(path string, opts ListenOptions) (*Listener, error) {
+	for late := time.Now().Add(leftPatience); ; time.Sleep(leftEvery) {
+		l, err := listenOnce(path, opts)
+		var used *InUseError
+		if !errors.As(err, &used) || used.PID == 0 || unix.Kill(used.PID, 0) != unix.ESRCH || time.Now().After(late) {
+			return l, err
+		}
+	}
+}
+
+func listenOnce(path string, opts ListenOptions) (*Listener, error) {
 	lock, err := lockSocket(path)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)

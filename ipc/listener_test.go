@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -116,6 +118,31 @@ func TestTwoDaemons(t *testing.T) {
 	dial(t, path)
 	if text, _ := os.ReadFile(path + ".lock"); string(text) != itoa(os.Getpid())+"\n" {
 		t.Errorf("the lock file says %q", text)
+	}
+	l.Close()
+}
+
+// TestListenAfterADeadDaemonsChild: a daemon that is killed between fork and exec leaves a
+// child that holds its lock until it is another program.
+func TestListenAfterADeadDaemonsChild(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "gpuarb.sock")
+	dead := exec.Command("true")
+	if err := dead.Run(); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := errors.Join(unix.Flock(int(lock.Fd()), unix.LOCK_EX), os.WriteFile(path+".lock", []byte(itoa(dead.Process.Pid)), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	child := time.AfterFunc(100*time.Millisecond, func() { _ = unix.Flock(int(lock.Fd()), unix.LOCK_UN) })
+	defer child.Stop()
+	l, err := Listen(path, ListenOptions{})
+	if err != nil {
+		t.Fatal(err)
 	}
 	l.Close()
 }

@@ -209,7 +209,7 @@ func TestRootless(t *testing.T) {
 	args := append([]string{"-m", "bash", "-c", script, "bash", node, filepath.Join(build, "gpuarbd"), filepath.Join(build, "gpuarb"), "--"},
 		append(source("640x360", 5), "-vf", oneUpload, "-f", "null", "-")...)
 	r := rig.Run(t, m.Command(env, "unshare", args...))
-	if r.Code != 0 || !strings.HasPrefix(r.Stdout, "PID USER GPU") {
+	if r.Code != 0 || !strings.HasPrefix(strings.TrimSpace(r.Stdout), "PID USER") {
 		t.Errorf("exit status %d\n%s\n%s", r.Code, r.Stdout, r.Stderr)
 	}
 	mistake{"no daemon any more", bounded.Bare(as(filepath.Join(build, "gpuarb"), "ps")),
