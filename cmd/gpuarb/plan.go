@@ -25,25 +25,35 @@ type plan struct {
 
 func (a *app) planCommand() *cobra.Command {
 	var wanted plan
-	var reserve string
+	var reserve, least string
 	command := a.jsonFlag(&cobra.Command{
-		Use:   "plan --arms A --streams S",
-		Short: "print how much memory A × S streams take, before anything runs",
-		Long: "Prints arms × streams × the memory that each stream's working pool takes\n" +
-			"(--stream-reserve, otherwise GPUARB_STREAM_RESERVE, otherwise 256 MiB).",
+		Use:   "plan --arms A {--streams S | --min SIZE}",
+		Short: "print how much memory A programs take together, before anything runs",
+		Long: "With --streams, prints arms × streams × the memory that each stream's working pool takes\n" +
+			"(--stream-reserve, otherwise GPUARB_STREAM_RESERVE, otherwise 256 MiB). With --min, prints for\n" +
+			"each device what the reservations come to (`gpuarb run --min`), with the memory of a context\n" +
+			"beside each, at what one is known to cost there, and how many of the programs run at once.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			given := command.Flags().Changed("stream-reserve")
+			streams, reserves := command.Flags().Changed("streams"), command.Flags().Changed("min")
+			switch {
+			case reserves && (streams || given):
+				return fail(exitUsage, "--min and --streams are planned one at a time: give one of them")
+			case reserves:
+				return a.planReservations(wanted.Arms, least)
+			case !streams:
+				return fail(exitUsage, "nothing to plan: give --streams S, or --min SIZE")
+			}
 			return a.plan(wanted, reserve, given)
 		},
 	})
 	command.Flags().Uint64Var(&wanted.Arms, "arms", 0, "how many run at once")
 	command.Flags().Uint64Var(&wanted.Streams, "streams", 0, "streams of each")
 	command.Flags().StringVar(&reserve, "stream-reserve", "", "memory of each stream, as 256M")
-	for _, name := range []string{"arms", "streams"} {
-		if err := command.MarkFlagRequired(name); err != nil {
-			panic(err) // the flag was defined above
-		}
+	command.Flags().StringVar(&least, "min", "", "memory that each reserves, as 2G")
+	if err := command.MarkFlagRequired("arms"); err != nil {
+		panic(err) // the flag was defined above
 	}
 	return command
 }

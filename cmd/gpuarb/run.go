@@ -102,7 +102,7 @@ func (a *app) runProgram(flags *pflag.FlagSet, options *jobOptions, args []strin
 	if err != nil {
 		return jobRefused(err)
 	}
-	if request.Devices == 0 && job.Devices > 0 {
+	if options.min != "" && request.Devices == 0 && job.Devices > 0 {
 		a.say("--min %s fits GPU %s alone: the program is given no other", options.min, indices(job))
 	}
 	launch, err := launchOf(library, client.Path(), job)

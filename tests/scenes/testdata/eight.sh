@@ -25,14 +25,17 @@ refused() {
     local status=0
     gpuarb run --min 8G --wait -- cudaprog-dlsym 'alloc a 8G' 2>"$scene/err" || status=$?
     [ $status = 125 ]
+    gpuarb plan --arms 8 --min 2G >"$scene/plan"
     expect "memory.min of 8 GiB on GPU 0 could never be used in full: $1 is the most that can be reserved" "$scene/err"
 }
 refused '7.5 GiB'
+expect 'GPU 0: 8 arms × (2 GiB + 512 MiB for a context) = 20 GiB, of 8 GiB: 3 run at once' "$scene/plan"
 mkfifo "$scene/never"
 gpuarb run -- cudaprog-dlsym hold <>"$scene/never" >"$scene/out" &
 holder=$!
 until [ "$(most)" = $(((8 << 30) - (300 << 20))) ]; do sleep 0.1; done
 refused '7.7 GiB'
+expect 'GPU 0: 8 arms × (2 GiB + 300 MiB for a context) = 18.3 GiB, of 8 GiB: 3 run at once' "$scene/plan"
 kill $holder
 wait $holder || true
 for least in "$(most)" max; do
