@@ -9,7 +9,7 @@ include tools/lines.mk
 # What the core is: no driver, no loader. The unit tests link it.
 SHIM_CORE := admit budget codec env hold host job lane link lock log os root session table tell wait
 # What knows CUDA and the loader.
-SHIM_GLUE := copy cuda_array cuda_async cuda_bound cuda_context cuda_device cuda_draw cuda_graph cuda_graph_nodes cuda_green cuda_hold cuda_host cuda_idle cuda_late cuda_measure cuda_memory cuda_module \
+SHIM_GLUE := copy cuda_array cuda_async cuda_bound cuda_context cuda_device cuda_draw cuda_graph cuda_graph_nodes cuda_green cuda_hold cuda_host cuda_idle cuda_import cuda_late cuda_measure cuda_memory cuda_module \
              cuda_pending cuda_pool cuda_primary cuda_query cuda_stream cuda_vmm driver hooks \
              library loader nvml nvml_hooks preload resolve
 

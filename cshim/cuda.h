@@ -67,6 +67,19 @@ struct ga_cu_memory_properties {
     struct ga_cu_location location;
 };
 
+// All of it, and more: the driver writes it.
+struct ga_cu_memory_properties_room {
+    struct ga_cu_memory_properties properties;
+    uint64_t rest[30];
+};
+
+// The beginning of CUDA_EXTERNAL_MEMORY_HANDLE_DESC.
+struct ga_cu_external {
+    int type;
+    void *handle[2];
+    unsigned long long bytes;
+};
+
 // The beginning of CUmemPoolProps.
 struct ga_cu_pool_properties {
     int allocation_type;
@@ -137,12 +150,13 @@ struct ga_cu_instantiate {
 #define GA_CUDA_NODE_ALLOC 10
 #define GA_CUDA_NODE_FREE 11
 #define GA_CUDA_INSTANTIATE_UPLOAD 2u
-#define GA_CUDA_POINTER_POOL 17  // CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
-#define GA_CUDA_POOL_RESERVED 5  // CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
-#define GA_CUDA_GRAPH_RESERVED 2 // CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT
-#define GA_CUDA_MAP_MIPMAP 1     // CU_RESOURCE_TYPE_MIPMAPPED_ARRAY
-#define GA_CUDA_MAP_TAIL 1       // CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL
-#define GA_CUDA_MAP_MAP 1        // CU_MEM_OPERATION_TYPE_MAP
+#define GA_CUDA_POINTER_ORDINAL 9 // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+#define GA_CUDA_POINTER_POOL 17   // CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
+#define GA_CUDA_POOL_RESERVED 5   // CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
+#define GA_CUDA_GRAPH_RESERVED 2  // CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT
+#define GA_CUDA_MAP_MIPMAP 1      // CU_RESOURCE_TYPE_MIPMAPPED_ARRAY
+#define GA_CUDA_MAP_TAIL 1        // CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL
+#define GA_CUDA_MAP_MAP 1         // CU_MEM_OPERATION_TYPE_MAP
 #define GA_CUDA_ARRAY_LAYERED 0x01u
 #define GA_CUDA_ARRAY_CUBEMAP 0x04u
 #define GA_CUDA_ARRAY_SPARSE 0x40u

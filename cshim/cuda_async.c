@@ -6,6 +6,7 @@
 #include "cuda_device.h"
 #include "cuda_draw.h"
 #include "cuda_host.h"
+#include "cuda_import.h"
 #include "cuda_late.h"
 #include "cuda_pending.h"
 #include "cuda_pool.h"
@@ -187,10 +188,13 @@ ga_result ga_cuda_free_async(GA_FN_cuMemFreeAsync *real, ga_address address, ga_
     uint64_t epoch = ga_cuda_late_epoch(root);
     if (!ga_withdraw(root, address, &entry)) {
         bool pooled = ga_cuda_host_begin_free(root, address, &entry);
-        ga_result host = real(address, stream);
+        bool imported = !pooled && ga_cuda_import_begin_free(root, address, &entry);
+        ga_result other = real(address, stream);
         if (pooled)
-            ga_cuda_host_end_free(root, host, &entry, epoch);
-        return host;
+            ga_cuda_host_end_free(root, other, &entry, epoch);
+        else if (imported)
+            ga_cuda_import_end_free(root, other, &entry);
+        return other;
     }
     ga_result result = real(address, stream);
     if (result != GA_CUDA_SUCCESS) {

@@ -6,6 +6,7 @@
 #include "cuda_device.h"
 #include "cuda_hold.h"
 #include "cuda_host.h"
+#include "cuda_import.h"
 #include "cuda_late.h"
 #include "cuda_pending.h"
 #include "cuda_stream.h"
@@ -183,6 +184,7 @@ uint64_t ga_cuda_context_mark(struct ga_root *root, uint64_t context) {
     ga_table_mark(&root->blocks, context, ticket);
     ga_table_mark(&root->streams, context, ticket);
     ga_table_mark(&root->hosts, context, ticket);
+    ga_table_mark(&root->imports, context, ticket);
     ga_self_leave();
     ga_cuda_bound_mark(root, context, ticket);
     mark_pending(root, context, ticket);
@@ -195,6 +197,7 @@ void ga_cuda_context_unmark(struct ga_root *root, uint64_t context, uint64_t tic
     ga_table_mark(&root->blocks, ticket, context);
     ga_table_mark(&root->streams, ticket, context);
     ga_table_mark(&root->hosts, ticket, context);
+    ga_table_mark(&root->imports, ticket, context);
     ga_self_leave();
     ga_cuda_bound_mark(root, ticket, context);
     ga_cuda_pending_mark(root, ticket, context);
@@ -213,6 +216,7 @@ void ga_cuda_context_sweep(struct ga_root *root, uint64_t ticket) {
     ga_cuda_pending_sweep(root, ticket);
     ga_cuda_bound_sweep(root, ticket);
     ga_cuda_host_sweep(root, ticket);
+    ga_cuda_import_sweep(root, ticket);
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         if (notify[d])
             ga_admit_notify(root, notify[d] - 1);

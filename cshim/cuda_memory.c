@@ -4,6 +4,7 @@
 #include "admit.h"
 #include "cuda_device.h"
 #include "cuda_host.h"
+#include "cuda_import.h"
 #include "cuda_late.h"
 #include "cuda_pool.h"
 
@@ -231,11 +232,15 @@ ga_result ga_cuda_free(GA_FN_cuMemFree_v2 *real, ga_address address) {
     bool ours = GA_LIKELY(root != NULL) && ga_withdraw(root, address, &entry);
     bool pooled =
         GA_UNLIKELY(root != NULL && !ours) && ga_cuda_host_begin_free(root, address, &entry);
+    bool imported = GA_UNLIKELY(root != NULL && !ours && !pooled) &&
+                    ga_cuda_import_begin_free(root, address, &entry);
     ga_result result = real(address);
     if (GA_LIKELY(ours))
         free_settle(root, result, &entry, epoch);
     else if (pooled)
         ga_cuda_host_end_free(root, result, &entry, epoch);
+    else if (imported)
+        ga_cuda_import_end_free(root, result, &entry);
     return result;
 }
 

@@ -32,13 +32,6 @@ static void drop(struct ga_root *root, const struct ga_entry *entry) {
     ga_release(root, entry->device, entry->bytes, entry->tag);
 }
 
-ga_result ga_cuda_imported(ga_result result) {
-    struct ga_root *root = result == GA_CUDA_SUCCESS ? ga_root_get() : NULL;
-    if (root)
-        ga_tell_foreign(root);
-    return result;
-}
-
 // Heaps and buffers of a context
 
 // What of a limit's value is charged: what the context did not have of itself.

@@ -12,9 +12,6 @@
 #include "driver.h"
 #include "root.h"
 
-// Of a call that imports other processes' memory: its result.
-ga_result ga_cuda_imported(ga_result result);
-
 ga_result ga_cuda_limit_set(GA_FN_cuCtxSetLimit *real, int limit, size_t value);
 
 ga_result ga_cuda_module_load(GA_FN_cuModuleLoad *real, ga_module *module, const char *path);

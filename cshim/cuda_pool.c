@@ -5,6 +5,7 @@
 #include "cuda_capture.h"
 #include "cuda_device.h"
 #include "cuda_host.h"
+#include "cuda_import.h"
 #include "cuda_pending.h"
 
 enum pool_kind {
@@ -748,8 +749,12 @@ static void set_handle(struct ga_root *root, struct ga_cuda_pool *pool, ga_pool 
 ga_result ga_cuda_pool_destroy(GA_FN_cuMemPoolDestroy *real, ga_pool handle) {
     struct ga_root *root = ga_root_get();
     struct ga_cuda_pool *pool = root ? find(root, handle, 0, ORDINARY) : NULL;
-    if (!pool)
-        return real(handle);
+    if (!pool) {
+        ga_result result = real(handle);
+        if (root && result == GA_CUDA_SUCCESS)
+            ga_cuda_import_sweep(root, (uint64_t)(uintptr_t)handle);
+        return result;
+    }
     bool ours = pool->device >= 0;
     uint32_t notify = 0;
     if (ours)
@@ -760,6 +765,8 @@ ga_result ga_cuda_pool_destroy(GA_FN_cuMemPoolDestroy *real, ga_pool handle) {
     change_end(changing);
     if (result != GA_CUDA_SUCCESS)
         set_handle(root, pool, handle);
+    else
+        ga_cuda_import_sweep(root, (uint64_t)(uintptr_t)handle);
     struct ga_cuda_pools *p = begin(root);
     if (ours)
         lose_block_locked(root, pool, &notify);

@@ -18,6 +18,8 @@ struct ga_cuda_vmm_memory {
     uint32_t device;     // of what is a device's
     uint64_t counted;    // bytes in root.leaving meanwhile
     bool object;         // not charged, but memory may be bound to it
+    bool imported;       // the same, and another process's: device and size are known
+    uint64_t size;       // then: the most that was seen to be mapped of it, 0: nothing yet
     struct ga_cuda_vmm_memory *next; // unused, or about to be given back
 };
 
@@ -118,6 +120,8 @@ static void end(struct ga_root *root, struct ga_cuda_vmm *v, struct ga_cuda_vmm_
         struct ga_cuda_vmm_memory *m = gone;
         struct ga_entry entry;
         gone = m->next;
+        if (m->imported)
+            ga_tell_import(root, m->device, 0 - m->size, m->size ? 0 : -1);
         if (m->object)
             ga_cuda_bound_end(root, ga_cuda_bound_take(root, key_of(m)));
         else if (m->host)
@@ -251,14 +255,16 @@ ga_result ga_cuda_vmm_create(GA_FN_cuMemCreate *real, ga_memory *handle, size_t 
 
 // A handle that stands for no memory that is charged here: one that memory can be bound to, or
 // another process's. Its references and mappings are counted all the same. Where the driver has
-// given out one again that is known, it is a further reference.
-static void note(struct ga_root *root, ga_memory handle) {
+// given out one again that is known, it is a further reference. device ≥ 0: it was imported there.
+static void note(struct ga_root *root, ga_memory handle, int device) {
     struct ga_cuda_vmm *v = get(root, true);
     struct ga_cuda_vmm_memory *fresh = v ? new_memory(root, v) : NULL;
     struct ga_cuda_vmm_memory *gone = NULL;
     if (!fresh)
         return;
     fresh->object = true;
+    fresh->imported = device >= 0;
+    fresh->device = device >= 0 ? (uint32_t)device : 0;
     lock(v);
     struct ga_cuda_vmm_memory *m = memory_locked(v, handle);
     if (m)
@@ -269,7 +275,33 @@ static void note(struct ga_root *root, ga_memory handle) {
     unlock(v);
     if (m || !kept)
         drop_memory(v, fresh);
+    else if (device >= 0)
+        ga_tell_import(root, (uint32_t)device, 0, 1);
     end(root, v, gone);
+}
+
+// The device that a handle's memory is on; −1: none that is arbitrated.
+static int device_of(struct ga_root *root, ga_memory handle) {
+    struct ga_cu_memory_properties_room room = {.properties = {0}};
+    uint64_t context;
+    if (GA_REAL(cuMemGetAllocationPropertiesFromHandle) &&
+        GA_REAL(cuMemGetAllocationPropertiesFromHandle)(&room, handle) == GA_CUDA_SUCCESS)
+        return ga_cuda_in_host(room.properties.location.type)
+                   ? -1
+                   : ga_cuda_device_at(root, &room.properties.location);
+    return ga_cuda_device_current(root, &context);
+}
+
+// What is mapped tells how large an import is, at least.
+static void measure(struct ga_root *root, struct ga_cuda_vmm_memory *m, uint64_t size) {
+    struct ga_cuda_vmm *v = get(root, false);
+    lock(v);
+    uint64_t was = m->size;
+    if (size > was)
+        m->size = size;
+    unlock(v);
+    if (size > was)
+        ga_tell_import(root, m->device, size - was, was ? 0 : -1);
 }
 
 ga_result ga_cuda_vmm_import(GA_FN_cuMemImportFromShareableHandle *real, ga_memory *handle,
@@ -277,9 +309,7 @@ ga_result ga_cuda_vmm_import(GA_FN_cuMemImportFromShareableHandle *real, ga_memo
     ga_result result = real(handle, shared, type);
     struct ga_root *root = result == GA_CUDA_SUCCESS ? ga_root_get() : NULL;
     if (root && handle)
-        note(root, *handle);
-    if (root)
-        ga_tell_foreign(root);
+        note(root, *handle, device_of(root, *handle));
     return result;
 }
 
@@ -288,7 +318,7 @@ ga_result ga_cuda_vmm_multicast(GA_FN_cuMulticastCreate *real, ga_memory *handle
     ga_result result = real(handle, properties);
     struct ga_root *root = result == GA_CUDA_SUCCESS ? ga_root_get() : NULL;
     if (root && handle)
-        note(root, *handle);
+        note(root, *handle, -1);
     return result;
 }
 
@@ -387,6 +417,8 @@ ga_result ga_cuda_vmm_map(GA_FN_cuMemMap *real, ga_address address, size_t bytes
         n->memory->mappings++;
     unlock(v);
     ga_result result = real(address, bytes, offset, handle, flags);
+    if (result == GA_CUDA_SUCCESS && n->memory && n->memory->imported)
+        measure(root, n->memory, offset + bytes);
     struct ga_entry e = {.key = address, .context = (uint64_t)(uintptr_t)n};
     lock(v);
     if (result != GA_CUDA_SUCCESS) {

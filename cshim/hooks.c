@@ -13,6 +13,7 @@
 #include "cuda_green.h"
 #include "cuda_hold.h"
 #include "cuda_host.h"
+#include "cuda_import.h"
 #include "cuda_memory.h"
 #include "cuda_module.h"
 #include "cuda_pool.h"

@@ -239,7 +239,12 @@ struct ga_root {
     _Atomic uint32_t readings;
     // What the page says beside the number of blocks: tell.c
     _Atomic uint64_t told_ms;
-    _Atomic uint64_t imported; // bytes of other processes' memory
+    // Other processes' memory: cuda_import.c
+    _Atomic uint64_t imported[GA_DEVICES];
+    _Atomic uint32_t imports_unknown; // pieces of which nobody tells the size
+    _Atomic uint32_t imports_changed; // how often
+    struct ga_spin imports_lock;
+    struct ga_table imports; // by address or handle
     _Atomic uint32_t pools_seen;
     _Atomic uint32_t soft; // some of the charged bytes may not be on the device
     // Who holds it asks the driver about events and pools, none of which ends meanwhile.

@@ -18,9 +18,10 @@ void ga_tell_again(struct ga_root *root);
 void ga_tell_soft(struct ga_root *root);
 // One more pool that memory is taken from.
 void ga_tell_pool(struct ga_root *root);
-// Other processes' memory was imported. How much of it is left, and whether the device counts it
-// for this process, nobody says: from here on nothing beyond the bytes is explained by less.
-void ga_tell_foreign(struct ga_root *root);
+// So many more bytes of other processes' memory are imported on a device, and so many more pieces
+// of which nobody tells the size; either may be less than none. As long as there are such pieces,
+// nothing is beyond what they explain.
+void ga_tell_import(struct ga_root *root, uint32_t device, uint64_t bytes, int unknown);
 
 // After something was put into the table of blocks.
 static inline void ga_tell_more(struct ga_root *root) {

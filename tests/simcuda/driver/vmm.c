@@ -243,7 +243,10 @@ static struct memory *import_locked(const struct label *l, int fd, int type) {
         free(m);
         return NULL;
     }
-    *m = (struct memory){.prop = {.type = 1, .requestedHandleTypes = type},
+    CUmemLocation at = {.type = l->phys < 0 ? LOCATION_HOST_NUMA : LOCATION_DEVICE};
+    while (l->phys >= 0 && at.id < drv.device_count && drv.phys[at.id] != l->phys)
+        at.id++;
+    *m = (struct memory){.prop = {.type = 1, .requestedHandleTypes = type, .location = at},
                          .size = l->size,
                          .phys = l->phys,
                          .fd = fd,
