@@ -48,6 +48,10 @@ shellcheck                shellcheck                             lint
 systemd                   systemd-analyze                        lint
 debootstrap               debootstrap                            full root
 systemd-container         systemd-nspawn                         full
+podman                    podman                                 full
+runc                      runc                                   full
+python3-ipykernel         /usr/lib/python3/dist-packages/ipykernel full
+python3-jupyter-client    /usr/lib/python3/dist-packages/jupyter_client full
 "
 
 # present PROBE: is the command, or a file of that pattern, here?

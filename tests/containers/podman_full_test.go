@@ -1,0 +1,82 @@
+//go:build full
+
+package containers
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// TestFullPodman: each command of the page runs a program that is held to 64 MiB, and that the
+// daemon outside shows.
+func TestFullPodman(t *testing.T) {
+	page, err := os.ReadFile("../../docs/containers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(page), "```sh\n")[1:]
+	if len(blocks) != 2 {
+		t.Fatalf("the page has %d commands", len(blocks))
+	}
+	for _, block := range blocks {
+		command, _, _ := strings.Cut(block, "```")
+		m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
+		root := image(t, m)
+		store := filepath.Join(m.Dir, "store")
+		library := filepath.Dir(rig.Build(t, "libgpuarb.so"))
+		command = strings.NewReplacer(
+			// As it runs on any machine: without a network of its own, with limits that a container may set.
+			"podman run", "podman --runtime runc --root "+store+" --runroot "+store+"-run run -i --network host --ulimit nofile=1024:1024 --ulimit nproc=1024:1024",
+			"-v /usr/lib/gpuarb:", "-v "+library+":",
+			"-v /run/gpuarb:", "-v "+m.Dir+":",
+			"-v /usr/bin/gpuarb:", "-v "+rig.Build(t, "gpuarb")+":",
+			"--device nvidia.com/gpu=all IMAGE", "-v "+filepath.Join(m.Dir, "sim")+":/sim -e SIMCUDA_DIR=/sim -e SIMCUDA_DEVICES=8G --rootfs "+root,
+			"COMMAND", "/cudaprog-dlsym",
+		).Replace(command)
+		p := m.Interact(m.Command(m.Env(), "sh", "-c", command))
+		p.Want("alloc a 50331648", "ok")
+		leases := m.Snapshot().Leases
+		if len(leases) != 1 || leases[0].Used != 50331648 || leases[0].Command != "/cudaprog-dlsym" {
+			t.Errorf("the daemon shows %+v", leases)
+		}
+		p.Want("alloc b 16777216", "ok")
+		p.Want("alloc c 1", "err 2")
+		p.End()
+	}
+}
+
+// image is a system with the one program in it, its libraries and the driver.
+func image(t *testing.T, m *rig.Machine) string {
+	t.Helper()
+	root := filepath.Join(m.Dir, "root")
+	program := rig.Build(t, "programs/cudaprog-dlsym")
+	linked, err := exec.Command("ldd", program).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{program: "/cudaprog-dlsym", rig.Build(t, "sim/libcuda.so.1"): "/usr/lib/libcuda.so.1",
+		rig.Build(t, "sim/libnvidia-ml.so.1"): "/usr/lib/libnvidia-ml.so.1"}
+	for word := range strings.FieldsSeq(string(linked)) {
+		if strings.HasPrefix(word, "/") {
+			files[word] = word
+		}
+	}
+	for _, dir := range []string{"proc", "sys", "dev", "run", "tmp", "etc", "usr/bin"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for from, to := range files {
+		install := bounded.Command(t, bounded.Patience, "install", "-D", from, filepath.Join(root, to))
+		if out, err := install.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	return root
+}

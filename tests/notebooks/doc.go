@@ -1,0 +1,2 @@
+// Package notebooks starts Jupyter's own kernel as docs/notebooks.md has it.
+package notebooks

@@ -1,0 +1,42 @@
+//go:build full
+
+package notebooks
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// TestFullKernel: the page's kernel has 4 GiB in each life, is interrupted as any other, and gives all back.
+func TestFullKernel(t *testing.T) {
+	page, err := os.ReadFile("../../docs/notebooks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(page), "```json\n")
+	spec, _, ends := strings.Cut(rest, "```")
+	if !found || !ends {
+		t.Fatal("the page has no kernel")
+	}
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
+	kernel := filepath.Join(m.Dir, "kernels/gpu/kernel.json")
+	if err := os.MkdirAll(filepath.Dir(kernel), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(kernel, []byte(spec), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	env := append(m.Env(), "PATH="+filepath.Dir(rig.Build(t, "gpuarb"))+":/usr/bin:/bin", "GPUARB_SOCKET="+m.Socket, // with the python3 of Debian, which has the kernel
+		"JUPYTER_PATH="+m.Dir, "JUPYTER_RUNTIME_DIR="+m.Dir, "IPYTHONDIR="+m.Dir, "HOME="+m.Dir)
+	r := rig.RunFor(t, bounded.Lifetime, m.Command(env, "/usr/bin/python3", "testdata/notebook.py"))
+	const life = "\n0 2 0\nKeyboardInterrupt\n"
+	if want := life + life + "over\n"; r.Code != 0 || r.Stdout != want {
+		t.Errorf("exit status %d, want %q, got\n%s\n%s", r.Code, want, r.Stdout, r.Stderr)
+	}
+	bounded.Until(t, "the kernel holds nothing", func() bool { return len(m.Snapshot().Leases) == 0 })
+}
