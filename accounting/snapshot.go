@@ -184,7 +184,8 @@ type JobState struct {
 	Run        bool             `json:"run"`         // opened by `gpuarb run`
 	PerProcess bool             `json:"per_process"` // the limits are each process's own
 	StreamsMax int              `json:"streams_max"`
-	PID        int              `json:"pid"` // who asked for it: gpuarb run, or the process itself
+	Rule       string           `json:"rule"` // that it is under: "rule 2 (user student)", "the defaults"
+	PID        int              `json:"pid"`  // who asked for it: gpuarb run, or the process itself
 	AgeMs      int64            `json:"age_ms"`
 	Processes  []int            `json:"processes"`
 	Devices    []JobDeviceState `json:"devices"`
@@ -196,9 +197,10 @@ type JobDeviceState struct {
 	Min    Bytes `json:"min_bytes"`
 	Max    Bytes `json:"max_bytes"`
 
-	Reserved Bytes `json:"reserved_bytes"` // for the job and its processes, used or not
-	Used     Bytes `json:"used_bytes"`
-	Peak     Bytes `json:"peak_bytes"`
+	Reserved Bytes  `json:"reserved_bytes"` // for the job and its processes, used or not
+	MaxBy    string `json:"max_by"`         // what gave Max: a rule, --memory, or gpuarb limit
+	Used     Bytes  `json:"used_bytes"`
+	Peak     Bytes  `json:"peak_bytes"`
 }
 
 // BudgetState is a budget that several jobs share by a rule, as long as there is one of them.

@@ -241,7 +241,7 @@ func (a *Arbiter) jobStates(now time.Time) []accounting.JobState {
 		*to = accounting.JobState{
 			ID: uint64(j.id), UID: p.UID, User: p.User, Command: cmp.Or(j.request.Command, p.Command),
 			State: accounting.StateRunning, Run: j.run, PerProcess: j.each(), StreamsMax: j.streamsMax(),
-			PID: p.PID, AgeMs: max(0, now.Sub(j.opened).Milliseconds()),
+			Rule: j.rule.name, PID: p.PID, AgeMs: max(0, now.Sub(j.opened).Milliseconds()),
 		}
 		if j.pending {
 			to.State = accounting.StateWaiting
@@ -300,7 +300,7 @@ func (j *job) deviceState(d *device) accounting.JobDeviceState {
 	if j.each() {
 		limits = j.perProcess(d)
 	}
-	state := accounting.JobDeviceState{Device: d.Index, Min: limits.Min, Max: limits.Max, Reserved: j.budget.Reserved(d.Index)}
+	state := accounting.JobDeviceState{Device: d.Index, Min: limits.Min, Max: limits.Max, Reserved: j.budget.Reserved(d.Index), MaxBy: j.maxBy(d)}
 	for _, p := range j.peaks {
 		if p.device == d {
 			state.Used, state.Peak = p.seen, p.most
@@ -347,4 +347,18 @@ func holderStates(d *device, now time.Time) []accounting.HolderState {
 		}
 	}
 	return states
+}
+
+// maxBy says what gave a job its memory.max on a device; "" where the budget that it shares is
+// all that limits it.
+func (j *job) maxBy(d *device) string {
+	switch {
+	case j.live.of(d.Index).max != nil:
+		return "gpuarb limit"
+	case j.request.Max != nil:
+		return "gpuarb run --memory"
+	case j.shared != nil:
+		return ""
+	}
+	return j.rule.name
 }

@@ -122,6 +122,10 @@ func unless[T comparable](value, none T) *T {
 	return &value
 }
 
+func deviceHolder(h accounting.HolderState) DeviceHolder {
+	return DeviceHolder{h.Job, h.PID, h.UID, h.User, h.Command, string(h.Kind), h.Slots, h.AgeMs}
+}
+
 // DevicesJSON writes the devices as one JSON array, an object per line.
 func DevicesJSON(w io.Writer, s accounting.Snapshot) error {
 	rows := make([]Device, 0, len(s.Devices))
@@ -133,7 +137,7 @@ func DevicesJSON(w io.Writer, s accounting.Snapshot) error {
 			Admitted: d.Admitted, Denied: d.Denied, AtMax: d.AtMax, NamesProcesses: !d.Unnamed,
 			Holders: []DeviceHolder{}, UnmanagedBy: []UnmanagedHolder{}}
 		for _, h := range d.Holders {
-			row.Holders = append(row.Holders, DeviceHolder{h.Job, h.PID, h.UID, h.User, h.Command, string(h.Kind), h.Slots, h.AgeMs})
+			row.Holders = append(row.Holders, deviceHolder(h))
 		}
 		for _, u := range d.UnmanagedBy {
 			holder := UnmanagedHolder{PID: u.PID, Command: u.Command, Used: u.Bytes, AgeMs: u.AgeMs}

@@ -154,6 +154,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.runCommand(),
 		a.psCommand(),
 		a.jobsCommand(),
+		a.whyCommand(),
 		a.claimCommand(),
 		a.keeperCommand(),
 		a.queueCommand(),

@@ -1,5 +1,5 @@
 // Command gpuarb is the command line of gpuarb. It starts programs under the shim
-// (run), takes devices (claim), shows what the daemon knows (ps, queue, devices), changes
+// (run), takes devices (claim), shows what the daemon knows (ps, jobs, why, queue, devices), changes
 // limits (limit), checks the machine and the configuration (doctor, config check), and
 // computes (plan).
 //

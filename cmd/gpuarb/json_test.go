@@ -25,7 +25,7 @@ var printed = map[string]reflect.Type{
 	"ps": reflect.TypeFor[[]report.Lease](), "jobs": reflect.TypeFor[[]report.Holder](), "queue": reflect.TypeFor[[]report.Ticket](),
 	"devices": reflect.TypeFor[[]report.Device](), "claim": reflect.TypeFor[claimed](), "status": reflect.TypeFor[[]statusRow](),
 	"doctor": reflect.TypeFor[[]finding](), "config check": reflect.TypeFor[checkResult](), "plan": reflect.TypeFor[plan](),
-	"version": reflect.TypeFor[versions](),
+	"why": reflect.TypeFor[[]report.Why](), "version": reflect.TypeFor[versions](),
 }
 
 // key is a key as docs/json.md has it.
@@ -266,7 +266,7 @@ func TestOutputsFollowTheSchema(t *testing.T) {
 		env  []string
 		args string
 	}{
-		{full.environment(t), "ps"}, {full.environment(t), "jobs"}, {full.environment(t), "queue"}, {full.environment(t), "devices"},
+		{full.environment(t), "ps"}, {full.environment(t), "jobs"}, {full.environment(t), "queue"}, {full.environment(t), "why 7"}, {bare.environment(t), "why"}, {full.environment(t), "devices"},
 		{bare.environment(t), "ps"}, {bare.environment(t), "jobs"}, {bare.environment(t), "queue"}, {bare.environment(t), "devices"},
 		{full.environment(t), "version"}, {none, "version"}, {none, "doctor"}, {nil, "plan --arms 1 --streams 2"},
 		{nil, "config check " + toml}, {nil, "status --root " + root},

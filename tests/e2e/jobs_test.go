@@ -116,6 +116,35 @@ func TestWhoHoldsWhat(t *testing.T) {
 	}
 }
 
+// TestWhy: gpuarb why tells what limits a job, who holds what it waits for, and what to do; of
+// a program without gpuarb, that nothing does.
+func TestWhy(t *testing.T) {
+	t.Parallel()
+	m := newBusyMachine(t)
+	user := rig.User()
+	waiting := m.Snapshot().Queue[0]
+	for number, want := range map[uint64][]string{
+		waiting.Job: {": " + user + "'s true, PID", "budget of 7 GiB (by gpuarb run --memory)", "waits for its memory.min of 7 GiB on GPU 0",
+			"holds: " + user + "'s ", fmt.Sprintf("`gpuarb queue cancel %d`", waiting.Ticket)},
+		uint64(m.lease.PID()): {"uses 8 MiB of its budget of 4 GiB", "2 GiB are reserved for it", "it waits for nothing", "under the defaults"},
+	} {
+		r := rig.Run(t, m.Gpuarb("why", fmt.Sprint(number)))
+		for _, text := range want {
+			if r.Code != 0 || !strings.Contains(r.Stdout, text) {
+				t.Errorf("gpuarb why %d (%d) does not say %q:\n%s%s", number, r.Code, text, r.Stdout, r.Stderr)
+			}
+		}
+	}
+	if r := rig.Run(t, m.Gpuarb("why")); strings.Count(r.Stdout, "\njob ") != 2 {
+		t.Errorf("of all my jobs:\n%s%s", r.Stdout, r.Stderr)
+	}
+	for number, want := range map[string]string{fmt.Sprint(m.unmanaged.PID()): "runs without gpuarb", "999999999": "neither a process"} {
+		if r := rig.Run(t, m.Gpuarb("why", number)); r.Code != 1 || !strings.Contains(r.Stderr, want) {
+			t.Errorf("gpuarb why %s: %d, %s", number, r.Code, r.Stderr)
+		}
+	}
+}
+
 // TestTerminal: on a terminal tables are as wide as that, and rounded.
 func TestTerminal(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,175 @@
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// Why is what limits a job now, who holds what it waits for, and what its user can do.
+type Why struct {
+	Job     uint64      `json:"job"`
+	PID     int         `json:"pid"`
+	UID     uint32      `json:"uid"`
+	User    string      `json:"user"`
+	Command string      `json:"command"`
+	AgeMs   int64       `json:"age_ms"`
+	Rule    string      `json:"rule"`
+	Devices []WhyDevice `json:"devices"`
+	Waits   []Wait      `json:"waits"`
+	Advice  []string    `json:"advice"`
+}
+
+// WhyDevice is what limits a job on one device.
+type WhyDevice struct {
+	Device     int               `json:"device"`
+	Used       accounting.Bytes  `json:"used_bytes"`
+	Max        *accounting.Bytes `json:"max_bytes"`
+	MaxBy      *string           `json:"max_by"`
+	Reserved   accounting.Bytes  `json:"reserved_bytes"`
+	Shared     *string           `json:"shared_budget"`
+	SharedUsed *accounting.Bytes `json:"shared_used_bytes"`
+	SharedMax  *accounting.Bytes `json:"shared_max_bytes"`
+	Free       accounting.Bytes  `json:"free_bytes"`
+	Capacity   accounting.Bytes  `json:"capacity_bytes"`
+	SlotsMax   *int              `json:"slots_max"`
+	Slots      int               `json:"slots_current"`
+	Holders    []DeviceHolder    `json:"holders"`
+}
+
+// Whys explains the jobs that are wanted, by their number.
+func Whys(s accounting.Snapshot, wanted func(accounting.JobState) bool) []Why {
+	f := find(s)
+	all := []Why{}
+	for _, j := range s.Jobs {
+		if !wanted(j) {
+			continue
+		}
+		w := Why{Job: j.ID, PID: j.PID, UID: j.UID, User: j.User, Command: j.Command, AgeMs: j.AgeMs, Rule: j.Rule,
+			Devices: []WhyDevice{}, Waits: []Wait{}, Advice: []string{}}
+		for _, on := range j.Devices {
+			_, leased := f.leases[spot{j.ID, on.Device}]
+			waits := slices.ContainsFunc(f.waits[j.ID], func(t accounting.TicketState) bool { return t.Device == on.Device })
+			if leased || waits || on.Reserved > 0 || len(j.Devices) == 1 {
+				w.Devices = append(w.Devices, whyDevice(s, j.ID, on))
+			}
+		}
+		for _, t := range f.waits[j.ID] {
+			w.Waits = append(w.Waits, waitOf(t))
+			w.Advice = append(w.Advice, adviceFor(t))
+		}
+		w.Advice = slices.Compact(append(w.Advice, w.overBudget()...))
+		all = append(all, w)
+	}
+	return all
+}
+
+func whyDevice(s accounting.Snapshot, job uint64, on accounting.JobDeviceState) WhyDevice {
+	w := WhyDevice{Device: on.Device, Used: on.Used, Max: unless(on.Max, accounting.Max), MaxBy: unless(on.MaxBy, ""),
+		Reserved: on.Reserved, Holders: []DeviceHolder{}}
+	if w.Max == nil {
+		w.MaxBy = nil
+	}
+	for _, d := range s.Devices {
+		if d.Index != on.Device {
+			continue
+		}
+		w.Free, w.Capacity, w.SlotsMax, w.Slots = d.Capacity.Less(d.Committed), d.Capacity, unless(d.SlotsMax, 0), d.SlotsCurrent
+		for _, h := range d.Holders {
+			if h.Kind != accounting.HoldsSlot && h.Job != job {
+				w.Holders = append(w.Holders, deviceHolder(h))
+			}
+		}
+	}
+	for _, b := range s.Budgets {
+		for _, at := range b.Devices {
+			if at.Device == on.Device && slices.Contains(b.Jobs, job) {
+				w.Shared, w.SharedUsed, w.SharedMax = &b.Name, &at.Used, unless(at.Max, accounting.Max)
+			}
+		}
+	}
+	return w
+}
+
+// adviceFor says what can be done about a request that waits.
+func adviceFor(t accounting.TicketState) string {
+	const giveUp = "or give up with `gpuarb queue cancel %d`"
+	what := map[string]string{
+		"device_full": "it goes on when the holders that it names free memory: ask their users, ",
+		"shared_full": "it goes on when the programs that share its budget free memory: end one of them, ",
+		"slots":       "it goes on when a holder that it names ends: ask its user, ",
+	}[t.Reason]
+	if what == "" {
+		what = "it goes on when those before it have been served: `gpuarb queue` lists them, "
+	}
+	return fmt.Sprintf(what+giveUp, t.Ticket)
+}
+
+// overBudget says what can be done where a budget of its own is what limits a job.
+func (w Why) overBudget() (advice []string) {
+	for _, d := range w.Devices {
+		if d.Max == nil || *d.Max > d.Used.Plus(*d.Max/8) || len(w.Waits) > 0 {
+			continue // an eighth is left
+		}
+		how := fmt.Sprintf("`sudo gpuarb limit --job %d memory.max=SIZE` raises it", w.Job)
+		if d.MaxBy != nil && strings.Contains(*d.MaxBy, "--memory") {
+			how = "start it with more --memory, or " + how
+		}
+		advice = append(advice, fmt.Sprintf("its own budget on GPU %d is nearly used up, and what it asks for beyond that is refused: %s", d.Device, how))
+	}
+	return advice
+}
+
+// WriteWhy writes what Whys found, for people.
+func WriteWhy(w io.Writer, all []Why) error {
+	out := bufio.NewWriter(w)
+	style := Style{Human: true}
+	for _, y := range all {
+		fmt.Fprintf(out, "job %d: %s's %s, PID %d, for %s, under %s\n", y.Job, line(y.User), line(y.Command), y.PID, style.span(y.AgeMs), line(y.Rule))
+		for _, d := range y.Devices {
+			writeWhyDevice(out, d)
+		}
+		for _, t := range y.Waits {
+			fmt.Fprintf(out, "  for %s it %s\n", style.span(t.WaitedMs), Escape(t.Text))
+		}
+		if len(y.Waits) == 0 {
+			fmt.Fprintln(out, "  it waits for nothing")
+		}
+		for _, a := range y.Advice {
+			fmt.Fprintf(out, "  → %s\n", a)
+		}
+	}
+	return out.Flush()
+}
+
+func writeWhyDevice(out io.Writer, d WhyDevice) {
+	fmt.Fprintf(out, "  GPU %d: uses %s", d.Device, d.Used.Human())
+	if d.Max != nil {
+		fmt.Fprintf(out, " of its budget of %s", d.Max.Human())
+	}
+	if d.MaxBy != nil {
+		fmt.Fprintf(out, " (by %s)", Escape(*d.MaxBy))
+	}
+	if d.Reserved > 0 {
+		fmt.Fprintf(out, "; %s are reserved for it", d.Reserved.Human())
+	}
+	if d.Shared != nil {
+		fmt.Fprintf(out, "; with others it shares the budget of %s: %s", Escape(*d.Shared), d.SharedUsed.Human())
+		if d.SharedMax != nil {
+			fmt.Fprintf(out, " of %s", d.SharedMax.Human())
+		}
+		fmt.Fprint(out, " are used")
+	}
+	fmt.Fprintf(out, "; the GPU has %s free of %s", d.Free.Human(), d.Capacity.Human())
+	if d.SlotsMax != nil {
+		fmt.Fprintf(out, ", and %d of %d slots are taken", d.Slots, *d.SlotsMax)
+	}
+	fmt.Fprintln(out)
+	for _, h := range d.Holders {
+		fmt.Fprintf(out, "         %s's %s[%d] has it (%s) for %s\n", Escape(h.User), Escape(program(h.Command)), h.PID, h.Kind, Style{Human: true}.span(h.AgeMs))
+	}
+}
