@@ -176,7 +176,7 @@ static bool read_token(const char *text, uint8_t token[16]) {
     return true;
 }
 
-// A variable that limits and cannot be read. To go on without the limit would be the opposite of
+// A size that limits and cannot be read. To go on without the limit would be the opposite of
 // what was meant.
 static void is_wrong(struct ga_env *env, const char *name, const char *what) {
     ga_log("%s=%s is no %s", name, ga_env_get(name), what);
@@ -187,7 +187,7 @@ static void is_wrong(struct ga_env *env, const char *name, const char *what) {
 }
 
 // A number from 1 on; 0: there is none. What is below is 1, what no number holds is the largest.
-static uint32_t read_count(struct ga_env *env, const char *name) {
+static uint32_t read_count(const char *name) {
     const char *text = ga_env_get(name);
     if (!text || !*text)
         return 0;
@@ -198,7 +198,7 @@ static uint32_t read_count(struct ga_env *env, const char *name) {
         if (count <= UINT32_MAX)
             count = count * 10 + (uint64_t)(text[i] - '0');
     if (text[i] || i == (size_t)negative) {
-        is_wrong(env, name, "whole number");
+        ga_log("%s=%s is not a whole number; ignored", name, text);
         return 0;
     }
     count = negative ? 0 : count;
@@ -226,8 +226,8 @@ static void read_limits(struct ga_env *env) {
         is_wrong(env, "GPUARB_MEMORY", SIZE_OR_SHARE);
     }
     env->host = read_size(env, "GPUARB_HOST");
-    env->streams = read_count(env, "GPUARB_STREAMS");
-    env->slots = read_count(env, "GPUARB_SLOTS");
+    env->streams = read_count("GPUARB_STREAMS");
+    env->slots = read_count("GPUARB_SLOTS");
     env->stream_reserve = read_size(env, "GPUARB_STREAM_RESERVE");
     if (env->stream_reserve == 0)
         env->stream_reserve = GA_NO_LIMIT; // no wish

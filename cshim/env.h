@@ -20,7 +20,7 @@ struct ga_env {
     uint32_t slots;          // GPUARB_SLOTS, or 0
     uint32_t slot_scope;     // GPUARB_SLOT_SCOPE: GA_SCOPE_…, or 0
     uint64_t stream_reserve; // GPUARB_STREAM_RESERVE in bytes, or GA_NO_LIMIT
-    const char *wrong;       // a variable that limits and cannot be read, or NULL
+    const char *wrong;       // a size that cannot be read: its variable, or NULL
     const char *wrong_what;  // what it is not
     char socket[2][108];     // where the daemon may be, in order; empty: no further one
 };

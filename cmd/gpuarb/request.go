@@ -154,7 +154,7 @@ func (o *jobOptions) request(flags *pflag.FlagSet) (ipc.JobOpenRequest, arbiter.
 	return request, size, o.flags(&request)
 }
 
-// checkEnvironment refuses limits in the environment that cannot be read: the library would
+// checkEnvironment refuses sizes in the environment that cannot be read: the library would
 // refuse the program all device memory for them.
 func (a *app) checkEnvironment() error {
 	for _, name := range []string{"GPUARB_MEMORY", "GPUARB_HOST", "GPUARB_STREAM_RESERVE"} {
@@ -166,12 +166,6 @@ func (a *app) checkEnvironment() error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
-		}
-	}
-	for _, name := range []string{"GPUARB_STREAMS", "GPUARB_SLOTS"} {
-		text := a.getenv(name)
-		if digits := strings.TrimPrefix(text, "-"); text != "" && (digits == "" || strings.Trim(digits, "0123456789") != "") {
-			return fmt.Errorf("%s: %q is no whole number", name, text)
 		}
 	}
 	return nil

@@ -21,11 +21,11 @@ func TestB6Plan(t *testing.T) {
 	}{
 		{"4", "4", "", 4 << 30},
 		{"1", "1", "", 256 << 20},
-		{"4", "4", "64", 1 << 30},
+		{"4", "4", "64M", 1 << 30},
 		{"4", "4", "0", 4 << 30},
 		{"4", "4", "-5", 4 << 30},
 		{"4", "4", "plenty", 4 << 30},
-		{"4294967295", "4294967295", "4294967295", math.MaxUint64},
+		{"4294967295", "4294967295", "4294967295M", math.MaxUint64},
 	} {
 		cmd := m.Gpuarb("plan", "--arms", c.arms, "--streams", c.streams)
 		if c.env != "" {
@@ -42,7 +42,7 @@ func TestB6Plan(t *testing.T) {
 func TestB6Charged(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
-	p := bare(m, "GPUARB_STREAM_RESERVE=100", "GPUARB_MEMORY=250M")
+	p := bare(m, "GPUARB_STREAM_RESERVE=100M", "GPUARB_MEMORY=250M")
 	p.Want("context c", "ok")
 	p.Want("stream s", "ok")
 	p.Want("stream t", "ok")
