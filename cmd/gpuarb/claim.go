@@ -32,16 +32,16 @@ func (a *app) claimCommand() *cobra.Command {
 		Short: "take a device that is free, or wait for one in order of arrival",
 		Long: `Takes a device for this shell, and prints the variables that make programs use it:
 
-  eval "$(gpuarb claim)"             the device is this shell's until it ends,
-  eval "$(gpuarb claim --release)"   or until this
+  eval "$(gpuarb claim)"             claims a device until this shell ends,
+  eval "$(gpuarb claim --release)"   or until this command
 
-A process in the background keeps the claim until the one that asked for it ends (a
-subshell counts as its shell), or the one that --for names. What still runs then
-keeps the device to its end. With --exec the claim lasts as long as COMMAND, which
-gets the variables; nothing is printed.
+A background process holds the claim until this shell ends (a subshell counts as its
+shell), or the process that --for names. Programs that still run then keep the device
+until they end. With --exec the claim lasts as long as COMMAND, which gets the
+variables; nothing is printed.
 
 The exit code is 0, 1 when it failed, 2 for usage, 69 when there is no device or no
-daemon, 75 when none is free and it is not to wait, 124 when it waited too long, 128+n
+daemon, 75 when none is free and waiting is ruled out, 124 when the wait timed out, 128+n
 when signal n ended the wait; with --exec COMMAND's own, 126 and 127 as with run.`,
 		RunE: func(command *cobra.Command, args []string) error {
 			return claimFailure(a.claim(command.Flags(), &options, args))
@@ -54,7 +54,7 @@ when signal n ended the wait; with --exec COMMAND's own, 126 and 127 as with run
 	flags.BoolVar(&options.try, "try", false, "fail with 75 rather than wait")
 	flags.BoolVar(&options.noWait, "no-wait", false, "the same")
 	flags.BoolVar(&options.onlyIfNone, "only-if-none", false, "fail with 75 when you have a claim already")
-	flags.BoolVar(&options.exec, "exec", false, "run the command that follows, for as long as which the claim lasts")
+	flags.BoolVar(&options.exec, "exec", false, "run the command that follows, and end the claim when it ends")
 	flags.IntVar(&options.holder, "for", 0, "the claim lasts as long as the process with this PID")
 	flags.BoolVar(&options.release, "release", false, "end this shell's claim, or the one whose number follows (GPUARB_CLAIM)")
 	flags.BoolVar(&options.index, "index", false, "print the device's index alone")

@@ -25,11 +25,11 @@ func (a *app) runCommand() *cobra.Command {
 it starts shares one budget. What it reserves (--min) and its slot are taken before it
 starts, which may wait: one line on stderr for each change says for what. With what it
 reserves comes the memory of one context on each device. Inside another
-job it joins that: its budget, slot and devices are the programs' here too, and --memory
-and --streams bound each of them further. Signals and
+job it joins that job and shares its budget, slot and devices; --memory and --streams
+then limit each of its programs further. Signals and
 the exit status are passed through: the exit code is the command's own, 128+n when
-signal n ended it (or the wait for it), 75 when it would have to wait and is not to,
-124 when it waited too long, 125 when gpuarb itself failed, 126 when the command cannot
+signal n ended it (or the wait for it), 75 when it would have to wait and --no-wait is
+given, 124 when the wait timed out, 125 when gpuarb itself failed, 126 when the command cannot
 be executed and 127 when it is not found.
 
 A device is an index, UUID, beginning of a UUID or PCI address. Sizes: 4G, 4GiB, 4096M,
