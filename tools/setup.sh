@@ -23,6 +23,8 @@ ffmpeg                    ffmpeg                                 demo test
 python3                   /usr/bin/python3                       demo test
 python3-numba             /usr/lib/python3/dist-packages/numba   demo test
 python3-halide            /usr/lib/python3/dist-packages/halide* test
+python3-pytest-xdist      /usr/lib/python3/dist-packages/xdist   test
+cmake                     ctest                                  test
 libgomp-plugin-nvptx1     /usr/lib/*/libgomp-plugin-nvptx.so.1   test
 gstreamer1.0-tools        gst-launch-1.0                         test
 gstreamer1.0-plugins-base /usr/lib/*/gstreamer-1.0/libgstvideotestsrc.so test

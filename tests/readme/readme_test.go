@@ -17,6 +17,7 @@ import (
 
 // step is one command of the transcript and what it prints.
 type step struct {
+	page    string
 	line    int
 	command string
 	want    []string
@@ -29,14 +30,18 @@ func steps(t *testing.T, path string) (list []step) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inside := false
+	inside, here := false, false // here: in a document that a command reads, up to a dot
 	for i, line := range strings.Split(string(text), "\n") {
 		switch {
 		case strings.HasPrefix(line, "```"):
 			inside = line == "```console"
 		case !inside:
+		case here:
+			list[len(list)-1].command += "\n" + line
+			here = line != "."
 		case strings.HasPrefix(line, "$ "):
-			list = append(list, step{line: i + 1, command: line[2:]})
+			here = strings.HasSuffix(line, "<<'.'")
+			list = append(list, step{page: filepath.Base(path), line: i + 1, command: line[2:]})
 		case len(list) > 0:
 			list[len(list)-1].want = append(list[len(list)-1].want, line)
 		}
@@ -141,13 +146,24 @@ const machine = `
 // TestTranscript runs README.md as the reader has it: on /run and /gpu, with a
 // daemon that has no flags.
 func TestTranscript(t *testing.T) {
-	list := steps(t, "../../README.md")
+	play(t, "../../README.md")
+}
+
+// TestCI runs docs/ci.md, with the test runners of Debian.
+func TestCI(t *testing.T) {
+	play(t, "../../docs/ci.md")
+}
+
+// play runs the console blocks of a page in one shell.
+func play(t *testing.T, path string) {
+	t.Helper()
+	list := steps(t, path)
 	if len(list) < 8 {
-		t.Fatalf("README.md has only %d commands: is the transcript gone?", len(list))
+		t.Fatalf("%s has only %d commands: is the transcript gone?", path, len(list))
 	}
 	m := rig.New(t, rig.Options{Devices: "8G", Stopped: true, NoMount: true})
 	build := filepath.Dir(rig.Build(t, "gpuarbd"))
-	cmd := m.Command(append(m.Env(), "PATH="+build+":"+os.Getenv("PATH")), "unshare", "-m", "bash", "-c", machine, "bash", m.Dir)
+	cmd := m.Command(append(m.Env(), "PATH="+build+":/usr/bin:"+os.Getenv("PATH")), "unshare", "-m", "bash", "-c", machine, "bash", m.Dir)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +201,7 @@ func (s step) check(t *testing.T, sh shell) {
 			return
 		}
 		if !looks || time.Now().After(deadline) {
-			t.Errorf("README.md:%d: %s\nprints\n%s\nnot\n%s", s.line, s.command, got, want)
+			t.Errorf("%s:%d: %s\nprints\n%s\nnot\n%s", s.page, s.line, s.command, got, want)
 			return
 		}
 	}
