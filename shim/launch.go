@@ -54,6 +54,26 @@ func (l Launch) Environ(base []string) []string {
 	return env
 }
 
+// Without returns an environment without what Environ has put into it.
+func Without(environ []string) []string {
+	env := slices.Clone(environ)
+	libraries := strings.FieldsFunc(getenv(env, "LD_PRELOAD"), separatesPreloads)
+	libraries = slices.DeleteFunc(libraries, func(path string) bool { return filepath.Base(path) == LibraryName })
+	options := strings.TrimPrefix(strings.TrimSuffix(getenv(env, "ASAN_OPTIONS"), linkOrder+"=0"), ":")
+	for name, value := range map[string]string{"LD_PRELOAD": strings.Join(libraries, ":"), "ASAN_OPTIONS": strings.TrimSuffix(options, ":")} {
+		if env = unsetenv(env, name); value != "" {
+			env = append(env, name+"="+value)
+		}
+	}
+	for _, name := range []string{"GPUARB_SOCKET", "GPUARB_JOB", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"} {
+		env = unsetenv(env, name)
+	}
+	if getenv(env, "CUDA_DEVICE_ORDER") == "PCI_BUS_ID" {
+		env = unsetenv(env, "CUDA_DEVICE_ORDER")
+	}
+	return env
+}
+
 // linkOrder is the option of AddressSanitizer that has it look for itself first among the
 // program's libraries, and end the program where it is not. A library that allocates
 // nothing before the program does, as the shim, may come first.

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
 	"github.com/spf13/cobra"
@@ -114,7 +117,53 @@ func (a *app) claim(flags *pflag.FlagSet, options *claimOptions, args []string) 
 	if options.exec {
 		return a.claimFor(library, client.Path(), request, args)
 	}
+	if options.holder == 0 && !a.json && !options.index {
+		if err := a.shellHolds(client.Path(), options.onlyIfNone); err != nil {
+			return err
+		}
+	}
 	return a.claimForShell(options, library, client.Path(), request)
+}
+
+// shellHolds refuses a second claim of a shell that has one and did not take its variables: it
+// would wait for itself.
+func (a *app) shellHolds(socket string, onlyIfNone bool) error {
+	holder, err := shellOf(os.Getppid())
+	if err != nil {
+		return nil // claimForShell says so
+	}
+	keeper := claimOf(holder, socket)
+	if keeper == 0 {
+		return nil
+	}
+	what := "a device"
+	if snapshot, err := a.snapshot(); err == nil {
+		what = cmp.Or(heldBy(snapshot.Devices, keeper), what)
+	}
+	code := exitFailed
+	if onlyIfNone {
+		code = exitBusy
+	}
+	return fail(code, "this shell holds %s already (claim %d), and its variables are not set here; "+
+		"`gpuarb claim --release` gives it back, and eval \"$(gpuarb claim)\" takes one with its variables", what, keeper)
+}
+
+// heldBy names the devices that a claim has.
+func heldBy(devices []accounting.DeviceState, keeper int) string {
+	var held []string
+	for _, device := range devices {
+		if slices.ContainsFunc(device.Holders, func(h accounting.HolderState) bool { return h.PID == keeper }) {
+			held = append(held, fmt.Sprintf("GPU %d", device.Index))
+		}
+	}
+	return strings.Join(held, ", ")
+}
+
+// hint tells on a terminal, which no shell reads, how the output is meant to be used.
+func (a *app) hint(format string, args ...any) {
+	if a.width() > 0 {
+		a.say(format, args...)
+	}
 }
 
 // claimFor claims for a program, as run does for its job.
@@ -191,6 +240,9 @@ func (a *app) printClaim(options *claimOptions, launch shim.Launch, keeper int, 
 	}
 	text := exports(launch.Environ(a.environ)) + fmt.Sprintf("export GPUARB_CLAIM=%d\n", keeper)
 	_, err := fmt.Fprint(a.stdout, text)
+	if err == nil {
+		a.hint("this shell holds GPU %s, and nothing has read its variables; write eval \"$(gpuarb claim)\"; `gpuarb claim --release` gives it back", indices(job))
+	}
 	return err
 }
 
@@ -246,12 +298,18 @@ func (a *app) releaseClaim(args []string) error {
 	if len(args) > 1 {
 		return fail(exitUsage, "one claim at a time: gpuarb claim --release [NUMBER]")
 	}
-	text := a.getenv(claimName)
-	if len(args) == 1 {
+	text, own := a.getenv(claimName), len(args) == 0
+	if !own {
 		text = args[0]
-	}
-	if text == "" {
-		return fail(exitUsage, "which claim? %s is not set; give its number", claimName)
+	} else if a.ownClaim() == 0 {
+		pid := 0
+		if holder, err := shellOf(os.Getppid()); err == nil {
+			pid = claimOf(holder, "")
+		}
+		if pid == 0 {
+			return a.unsetClaim(text != "")
+		}
+		text = strconv.Itoa(pid)
 	}
 	pid, err := strconv.Atoi(text)
 	if err != nil || pid <= 0 {
@@ -261,8 +319,24 @@ func (a *app) releaseClaim(args []string) error {
 	if err != nil {
 		return fail(exitFailed, "claim %d: %w", pid, err)
 	}
-	if text == a.getenv(claimName) { // this shell's own: it has the variables
+	if own || text == a.getenv(claimName) { // this shell's own: it has the variables
 		_, err = fmt.Fprintf(a.stdout, "%sunset %s\n", exports(before), claimName)
+		if err == nil {
+			a.hint("the claim is given back; where its variables were set, eval \"$(gpuarb claim --release)\" takes them out of this shell")
+		}
 	}
+	return err
+}
+
+// unsetClaim prints what undoes the variables of a claim that has ended. What they were before
+// it nobody knows any more.
+func (a *app) unsetClaim(stale bool) error {
+	a.say("this shell has no claim")
+	text := "unset " + claimName + "\n"
+	if stale {
+		environ := shim.Without(a.environ)
+		text = exports(environ) + text
+	}
+	_, err := fmt.Fprint(a.stdout, text)
 	return err
 }

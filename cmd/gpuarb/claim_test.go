@@ -110,6 +110,26 @@ func TestClaimRelease(t *testing.T) {
 	}
 }
 
+// A shell that took no variables of its claim is told that it has one, and does not wait for
+// itself; a release finds that claim, and a second one is none the worse.
+func TestClaimWithoutEval(t *testing.T) {
+	daemon := claimDaemon(t)
+	got := finish(t, daemon.shell(t, `
+		"$G" claim >/dev/null; echo "code $?"
+		"$G" claim >/dev/null; echo "code $?"
+		"$G" claim --only-if-none >/dev/null; echo "code $?"
+		"$G" claim --release | grep -c -e "unset GPUARB_JOB" -e "unset GPUARB_CLAIM"; echo "code $?"
+		"$G" claim --release; echo "code $?"
+		GPUARB_CLAIM=1 GPUARB_JOB=00 LD_PRELOAD= "$G" claim --release | grep -c -e "unset GPUARB_JOB" -e "unset GPUARB_CLAIM"
+		exit 0`))
+	if want := "code 0\ncode 1\ncode 75\n2\ncode 0\nunset GPUARB_CLAIM\ncode 0\n2\n"; got.stdout != want {
+		t.Errorf("%v\nwant:\n%s", got, want)
+	}
+	if strings.Count(got.stderr, "this shell holds") != 2 || strings.Count(got.stderr, "this shell has no claim") != 2 {
+		t.Errorf("stderr: %s", got.stderr)
+	}
+}
+
 // The claim lasts as long as the process that --for names, whoever asked for it.
 func TestClaimForAnother(t *testing.T) {
 	daemon := claimDaemon(t)

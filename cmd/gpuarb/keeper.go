@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -49,7 +50,7 @@ func (a *app) keeperCommand() *cobra.Command {
 		Use:    keeperName,
 		Short:  "keep a claim; started by gpuarb claim",
 		Hidden: true,
-		Args:   cobra.NoArgs,
+		Args:   cobra.ArbitraryArgs, // the holder and the socket, for those who look for a shell's claim
 		RunE:   func(*cobra.Command, []string) error { return a.keepClaim(os.Stdin) },
 	}
 }
@@ -192,7 +193,7 @@ type keeper struct {
 // startKeeper has a keeper open a job. Signals end the wait, and the keeper with it.
 func (a *app) startKeeper(request keepRequest) (*keeper, ipc.JobOpenReply, error) {
 	none := ipc.JobOpenReply{}
-	command := exec.Command(a.executable, keeperName)
+	command := exec.Command(a.executable, keeperName, strconv.Itoa(request.Holder), request.Path)
 	command.Env = a.environ
 	command.Stderr = os.Stderr
 	command.SysProcAttr = &unix.SysProcAttr{Setsid: true} // Ctrl-C at the terminal is the starter's
@@ -296,10 +297,36 @@ func (a *app) ownClaim() int {
 func procFile(pid int, name string) string { return fmt.Sprintf("/proc/%d/%s", pid, name) }
 
 // isKeeper tells a keeper from another process that has its PID by now.
-func isKeeper(pid int) bool {
+func isKeeper(pid int) bool { return keeperArguments(pid) != nil }
+
+// keeperArguments are the words of a keeper's command line; nil: it is none.
+func keeperArguments(pid int) []string {
 	text, err := os.ReadFile(procFile(pid, "cmdline"))
-	args := bytes.Split(bytes.TrimSuffix(text, []byte{0}), []byte{0})
-	return err == nil && len(args) == 2 && string(args[1]) == keeperName
+	args := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
+	if err != nil || len(args) < 2 || args[1] != keeperName {
+		return nil
+	}
+	return args
+}
+
+// claimOf is the claim that a process has of the daemon at a socket ("": of any), whether its
+// variables are set or not; 0: it has none.
+func claimOf(holder int, socket string) int {
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return 0
+	}
+	for _, path := range processes {
+		pid, err := strconv.Atoi(filepath.Base(path))
+		if err != nil {
+			continue
+		}
+		args := keeperArguments(pid)
+		if len(args) == 4 && args[2] == strconv.Itoa(holder) && (socket == "" || args[3] == socket) {
+			return pid
+		}
+	}
+	return 0
 }
 
 // commandName is a process's name for people.
