@@ -5,6 +5,7 @@
 
 #define READINGS 10     // of a process in a second
 #define READING_MS 2000 // for the reply: the daemon gives the device one second
+#define TURN_MS 10000   // for a turn: a load may compile
 #define FRESH_MS 1000   // for so long what a call ended with is what the next one begins with
 
 static bool may_read(struct ga_root *root) {
@@ -43,14 +44,14 @@ static uint64_t on_their_way(struct ga_root *root, uint32_t device) {
 void ga_cuda_measure_begin(struct ga_root *root, uint32_t device, struct ga_cuda_measure *m) {
     struct ga_cuda_measured *last = &root->measured[device];
     struct ga_wire_measure_reply r;
-    bool alone = atomic_fetch_add(&last->under_way, 1) == 0;
-    *m = (struct ga_cuda_measure){.device = device,
+    *m = (struct ga_cuda_measure){.mine = ga_mutex_lock(&last->turn, TURN_MS),
+                                  .device = device,
                                   .contexts = atomic_load(&root->devices[device].contexts),
-                                  .begun = atomic_fetch_add(&last->begun, 1) + 1};
-    if (!alone)
+                                  .imports = atomic_load(&root->imports_changed)};
+    if (!m->mine)
         return;
     if (ga_os_coarse_ms() - atomic_load(&last->at_ms) < FRESH_MS &&
-        atomic_load(&last->contexts) == m->contexts) {
+        atomic_load(&last->contexts) == m->contexts && atomic_load(&last->imports) == m->imports) {
         m->base = (int64_t)atomic_load(&last->beyond);
         m->known = true;
     } else if (read_device(root, device, &r)) {
@@ -62,13 +63,12 @@ void ga_cuda_measure_begin(struct ga_root *root, uint32_t device, struct ga_cuda
         m->base = 0;
 }
 
-uint64_t ga_cuda_measure_end(struct ga_root *root, struct ga_cuda_measure *m) {
+uint64_t ga_cuda_measure_taken(struct ga_root *root, struct ga_cuda_measure *m) {
     struct ga_cuda_measured *last = &root->measured[m->device];
     struct ga_wire_measure_reply r;
-    bool read = m->known && read_device(root, m->device, &r);
-    bool alone = atomic_load(&last->begun) == m->begun;
-    atomic_fetch_sub(&last->under_way, 1);
-    if (!read || !alone || atomic_load(&root->devices[m->device].contexts) != m->contexts)
+    if (!m->known || !read_device(root, m->device, &r) ||
+        atomic_load(&root->devices[m->device].contexts) != m->contexts ||
+        atomic_load(&root->imports_changed) != m->imports)
         return 0;
     int64_t beyond = (int64_t)r.figure - (int64_t)r.most;
     uint64_t ahead = atomic_exchange(&root->ahead[m->device], 0);
@@ -78,6 +78,12 @@ uint64_t ga_cuda_measure_end(struct ga_root *root, struct ga_cuda_measure *m) {
     // What is charged from now on is beyond the bytes no more.
     atomic_store(&last->beyond, (uint64_t)(beyond - took > 0 ? beyond - took : 0));
     atomic_store(&last->contexts, m->contexts);
+    atomic_store(&last->imports, m->imports);
     atomic_store(&last->at_ms, ga_os_coarse_ms());
     return (uint64_t)took;
+}
+
+void ga_cuda_measure_done(struct ga_root *root, const struct ga_cuda_measure *m) {
+    if (m->mine)
+        ga_mutex_unlock(&root->measured[m->device].turn);
 }

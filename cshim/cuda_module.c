@@ -122,10 +122,9 @@ ga_result ga_cuda_limit_set(GA_FN_cuCtxSetLimit *real, int limit, size_t value) 
 
 // Loads
 
-// One load: how it is done and undone. Its result is the handle.
+// One load: how it is done. Its result is the handle.
 struct load {
     ga_result (*run)(const struct load *load, void **handle);
-    ga_result (*undo)(void *handle);
     enum what what;
     void *real;
     const void *from;
@@ -133,6 +132,14 @@ struct load {
     void **jit_values, **values;
     unsigned int jits, count;
 };
+
+typedef ga_result undo(void *handle);
+
+// The driver's function that undoes it.
+static undo *undo_of(enum what what) {
+    return what == MODULE ? (undo *)(void *)GA_REAL(cuModuleUnload)
+                          : (undo *)(void *)GA_REAL(cuLibraryUnload);
+}
 
 // What a load took becomes its entry. WAITS: it was not charged.
 static enum ga_at_once settle(struct ga_root *root, const struct load *load, void *handle,
@@ -160,7 +167,7 @@ static ga_result load_again(struct ga_root *root, const struct load *load, void 
         drop(root, entry);
     } else if (!keep(root, entry, epoch)) {
         drop(root, entry);
-        load->undo(*handle);
+        undo_of(load->what)(*handle);
         result = GA_CUDA_OUT_OF_MEMORY;
     }
     return result;
@@ -172,34 +179,27 @@ static ga_result run(const struct load *load, void **out) {
     uint64_t context;
     int device;
     void *handle = NULL;
-    if (!out || !load->undo || !find(&root, &device, &context))
+    if (!out || !undo_of(load->what) || !find(&root, &device, &context))
         return load->run(load, out);
     uint64_t epoch = ga_cuda_late_epoch(root);
     ga_cuda_measure_begin(root, (uint32_t)device, &m);
     ga_result result = load->run(load, &handle);
-    struct ga_entry entry = {.bytes = ga_cuda_measure_end(root, &m),
+    struct ga_entry entry = {.bytes = ga_cuda_measure_taken(root, &m),
                              .context = context,
                              .device = (uint8_t)device,
                              .kind = GA_MEMORY_PLAIN};
-    if (result != GA_CUDA_SUCCESS)
-        return result;
-    enum ga_at_once charged = settle(root, load, handle, &entry, epoch);
-    if (charged != GA_AT_ONCE && load->undo(handle) == GA_CUDA_SUCCESS) {
-        if (charged == GA_AT_ONCE_REFUSED)
-            return GA_CUDA_OUT_OF_MEMORY;
+    enum ga_at_once charged = GA_AT_ONCE;
+    if (result == GA_CUDA_SUCCESS)
+        charged = settle(root, load, handle, &entry, epoch);
+    bool undone = charged != GA_AT_ONCE && undo_of(load->what)(handle) == GA_CUDA_SUCCESS;
+    ga_cuda_measure_done(root, &m);
+    if (undone && charged == GA_AT_ONCE_REFUSED)
+        return GA_CUDA_OUT_OF_MEMORY;
+    if (undone)
         result = load_again(root, load, &handle, &entry, epoch);
-    }
     if (result == GA_CUDA_SUCCESS)
         *out = handle;
     return result;
-}
-
-static ga_result unload_module(void *handle) {
-    return GA_REAL(cuModuleUnload)(handle);
-}
-
-static ga_result unload_library(void *handle) {
-    return GA_REAL(cuLibraryUnload)(handle);
 }
 
 static ga_result run_path(const struct load *l, void **handle) {
@@ -224,14 +224,7 @@ static ga_result run_library(const struct load *l, void **handle) {
 static ga_result load_module(ga_result (*way)(const struct load *, void **), void *real,
                              ga_module *module, const void *from, unsigned int count, int *options,
                              void **values) {
-    struct load l = {.run = way,
-                     .undo = GA_REAL(cuModuleUnload) ? unload_module : NULL,
-                     .what = MODULE,
-                     .real = real,
-                     .from = from,
-                     .options = options,
-                     .values = values,
-                     .count = count};
+    struct load l = {way, MODULE, real, from, NULL, options, NULL, values, 0, count};
     return run(&l, (void **)module);
 }
 
@@ -253,52 +246,31 @@ ga_result ga_cuda_module_load_with(GA_FN_cuModuleLoadDataEx *real, ga_module *mo
 ga_result ga_cuda_library_load(GA_FN_cuLibraryLoadData *real, ga_library_handle *library,
                                const void *from, int *jit, void **jit_values, unsigned int jits,
                                int *options, void **values, unsigned int count) {
-    struct load l = {.run = run_library,
-                     .undo = GA_REAL(cuLibraryUnload) ? unload_library : NULL,
-                     .what = LIBRARY,
-                     .real = (void *)real,
-                     .from = from,
-                     .jit = jit,
-                     .options = options,
-                     .jit_values = jit_values,
-                     .values = values,
-                     .jits = jits,
-                     .count = count};
+    struct load l = {run_library, LIBRARY,    (void *)real, from, jit,
+                     options,     jit_values, values,       jits, count};
     return run(&l, (void **)library);
 }
 
 // As with a free: the entry leaves the table before the driver is called, which may give the handle
 // out again.
-static struct ga_root *begin_unload(const void *handle, enum what what, struct ga_entry *entry) {
+static ga_result unload(void *handle, enum what what, undo *real) {
+    struct ga_entry entry;
     struct ga_root *root = ga_root_get();
-    return root && ga_withdraw(root, key_of(handle, what), entry) ? root : NULL;
-}
-
-static void end_unload(struct ga_root *root, const struct ga_entry *entry, ga_result result,
-                       uint64_t epoch) {
-    if (!root)
-        return;
-    if (result != GA_CUDA_SUCCESS && keep(root, entry, epoch))
-        return;
-    drop(root, entry);
-    atomic_store(&root->measured[entry->device].at_ms,
-                 0); // what it used beyond its bytes may differ
+    uint64_t epoch = root ? ga_cuda_late_epoch(root) : 0;
+    bool ours = root && ga_withdraw(root, key_of(handle, what), &entry);
+    ga_result result = real(handle);
+    if (!ours || (result != GA_CUDA_SUCCESS && keep(root, &entry, epoch)))
+        return result;
+    drop(root, &entry);
+    // What it used beyond its bytes may differ.
+    atomic_store(&root->measured[entry.device].at_ms, 0);
+    return result;
 }
 
 ga_result ga_cuda_module_unload(GA_FN_cuModuleUnload *real, ga_module module) {
-    struct ga_entry entry;
-    struct ga_root *root = begin_unload(module, MODULE, &entry);
-    uint64_t epoch = root ? ga_cuda_late_epoch(root) : 0;
-    ga_result result = real(module);
-    end_unload(root, &entry, result, epoch);
-    return result;
+    return unload(module, MODULE, (undo *)(void *)real);
 }
 
 ga_result ga_cuda_library_unload(GA_FN_cuLibraryUnload *real, ga_library_handle library) {
-    struct ga_entry entry;
-    struct ga_root *root = begin_unload(library, LIBRARY, &entry);
-    uint64_t epoch = root ? ga_cuda_late_epoch(root) : 0;
-    ga_result result = real(library);
-    end_unload(root, &entry, result, epoch);
-    return result;
+    return unload(library, LIBRARY, (undo *)(void *)real);
 }

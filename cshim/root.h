@@ -136,8 +136,8 @@ struct ga_cuda_measured {
     _Atomic uint64_t at_ms; // 0: never
     _Atomic uint64_t beyond;
     _Atomic uint32_t contexts;
-    _Atomic uint32_t under_way; // calls that are measured
-    _Atomic uint32_t begun;
+    _Atomic uint32_t imports; // root.imports_changed then
+    struct ga_mutex turn;     // of a call that is measured
 };
 
 enum ga_link {

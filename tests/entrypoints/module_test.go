@@ -57,6 +57,22 @@ func way(t *testing.T) string {
 	return name
 }
 
+// Modules that are loaded at the same time are charged, and refused, one by one.
+func TestModulesAreChargedTogether(t *testing.T) {
+	everyWay(t, gib, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		p.Want("alloc a 1M", "ok")
+		m.Sim("fail", "cuModuleLoadData:3:delay=300ms")
+		p.Want("loadthreads 3 384M", "ok 2 1")
+		if used := uint64(m.Lease(p.PID(), 0).Used); used != 769*mib {
+			t.Errorf("%d bytes are used", used)
+		}
+		if got := beside(m, 1); got != 768*mib {
+			t.Errorf("the driver has %d bytes", got)
+		}
+		exactly(p, 255*mib)
+	})
+}
+
 // The context's end gives back what its modules were charged with.
 func TestModulesEndWithTheirContext(t *testing.T) {
 	everyWay(t, gib, func(t *testing.T, m *rig.Machine, p *rig.Program) {

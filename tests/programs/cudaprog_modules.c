@@ -4,6 +4,8 @@
 //
 //   load NAME SIZE [LOCAL]       cuModuleLoadData;   loadex, loadfat, loadfile: the others
 //   loadtable NAME SIZE [LOCAL]  by the driver's private table, as the CUDA runtime does
+//   loadthreads N SIZE           N threads load one each at the same time: how many are granted,
+//                                and how many refused
 //   unload NAME                  cuModuleUnload
 //   loadlibrary NAME SIZE        cuLibraryLoadData;   loadlibraryfile;   unloadlibrary NAME
 //   global NEW MODULE            the address of its variable
@@ -11,6 +13,7 @@
 //   setlimit N SIZE; getlimit N  cuCtxSetLimit, cuCtxGetLimit
 #include "cudaprog.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +85,50 @@ static void do_load(const struct command *c) {
     answer(c, r, "");
 }
 
+struct loader {
+    pthread_t thread;
+    pthread_barrier_t *met;
+    CUcontext context;
+    const char *text;
+    CUresult result;
+};
+
+static void *load_run(void *arg) {
+    struct loader *l = arg;
+    void *module;
+    pthread_barrier_wait(l->met);
+    l->result = CU(cuCtxSetCurrent)(l->context);
+    if (l->result == 0)
+        l->result = CU(cuModuleLoadData)(&module, l->text);
+    return NULL;
+}
+
+static void do_loadthreads(const struct command *c) {
+    enum { MOST = 16 };
+    struct loader all[MOST] = {0};
+    size_t n = number(c, 1) < MOST ? number(c, 1) : MOST;
+    unsigned granted = 0, refused = 0;
+    pthread_barrier_t met;
+    char more[32];
+    if (pthread_barrier_init(&met, NULL, (unsigned)n) != 0)
+        abort();
+    for (size_t i = 0; i < n; i++) {
+        all[i].met = &met;
+        all[i].text = image(c);
+        if (CU(cuCtxGetCurrent)(&all[i].context) != 0 ||
+            pthread_create(&all[i].thread, NULL, load_run, &all[i]) != 0)
+            abort();
+    }
+    for (size_t i = 0; i < n; i++) {
+        pthread_join(all[i].thread, NULL);
+        granted += all[i].result == 0;
+        refused += all[i].result == 2;
+    }
+    pthread_barrier_destroy(&met);
+    snprintf(more, sizeof more, "%u %u", granted, refused);
+    answer(c, 0, more);
+}
+
 static void *named(const struct command *c, int i) {
     return (void *)(uintptr_t)lookup(c, i, false)->value;
 }
@@ -129,6 +176,7 @@ const struct verb modules_verbs[] = {
     {"loadtable", do_load},
     {"loadlibrary", do_load},
     {"loadlibraryfile", do_load},
+    {"loadthreads", do_loadthreads},
     {"unload", do_unload},
     {"unloadlibrary", do_unload},
     {"global", do_global},
