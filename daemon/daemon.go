@@ -75,6 +75,7 @@ type Daemon struct {
 	places                       places
 	left                         left
 	endedJobs                    endedJobs
+	decisions                    decisions
 	bad                          uint64 // messages that were none
 	stopping                     bool
 	volatile                     bool // it was said that the state file is not whole
@@ -105,7 +106,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 		sessions: map[ipc.Token]*session{}, byKey: map[uint64]*session{},
 		ofProcess: map[int][]*session{}, jobsOfRunner: map[int][]*job{}, threadRows: map[int]map[uint32]int{}, kept: newKeptLimits(),
 		sessionsOf: newSessionCounts(), jobsOf: newJobCounts(), leasesOf: newLeaseCounts(),
-		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft()}
+		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), decisions: decisions{}}
 	d.parts = d.realParts()
 	if change != nil {
 		change(&d.parts)
@@ -330,12 +331,19 @@ func (d *Daemon) logEvents() {
 		case arbiter.EventClamped, arbiter.EventKept, arbiter.EventDeviceLost, arbiter.EventHung,
 			arbiter.EventDeadlock:
 			level = slog.LevelWarn
-		case arbiter.EventDenied, arbiter.EventReclaimed, arbiter.EventVerified, arbiter.EventUnmanaged, arbiter.EventWithin,
-			arbiter.EventQueued, arbiter.EventServed, arbiter.EventCancelled:
+		case arbiter.EventReclaimed, arbiter.EventVerified, arbiter.EventUnmanaged, arbiter.EventWithin:
+		case arbiter.EventDenied, arbiter.EventQueued, arbiter.EventServed, arbiter.EventCancelled, arbiter.EventTimeout:
+			ok, dropped := d.decisions.admit(d.now(), e.UID)
+			if dropped > 0 {
+				d.log.Info("decisions on this user's requests were not logged in the last minute, they were too many", "uid", e.UID, "lines", dropped)
+			}
+			if ok {
+				level = slog.LevelInfo
+			}
 		default:
 			level = slog.LevelInfo
 		}
-		attributes := []any{"event", e.Kind, "client_pid", e.PID, "device", e.Device}
+		attributes := []any{"event", e.Kind, "client_pid", e.PID, "uid", e.UID, "device", e.Device}
 		if e.Ticket != 0 {
 			attributes = append(attributes, "ticket", e.Ticket, "waited_ms", e.WaitedMs)
 		}
