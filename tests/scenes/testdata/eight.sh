@@ -20,7 +20,7 @@ done
 
 # A reservation that leaves no room for a context is refused, with the most that it could be:
 # by what a context is assumed to cost, and by what it does once that was measured.
-most() { echo $(((8 << 30) - $(gpuarb devices --json | sed -n 's/.*"context_bytes": \([0-9]*\).*/\1/p'))); }
+most() { echo $(((8 << 30) - $(gpuarb plan --arms 1 --min 1G --json | sed -n 's/.*"context_bytes": \([0-9]*\).*/\1/p'))); }
 refused() {
     local status=0
     gpuarb run --min 8G --wait -- cudaprog-dlsym 'alloc a 8G' 2>"$scene/err" || status=$?
