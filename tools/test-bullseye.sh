@@ -39,7 +39,7 @@ trap 'umount "$root/proc"' EXIT
 # shellcheck disable=SC2016 # for the shell inside
 inside 'ldd --version | head -n 1; cd /src
     make -s -f tests/simcuda/build.mk sim
-    make -s -f cshim/build.mk CC=gcc build/cshim-test/peer
+    make -s -f cshim/build.mk CC=gcc build/cshim-test/peer build/cshim-test/codec
     cat >build/inside.mk <<EOF
 include tests/simcuda/build.mk
 include tests/programs/build.mk
