@@ -63,6 +63,7 @@ type DeviceState struct {
 	Context      Bytes  `json:"context_bytes"` // what a reservation keeps for its context: known or assumed
 	Streams      int    `json:"streams"`
 	SlotsMax     int    `json:"slots_max"` // 0: no limit
+	SlotsBy      string `json:"slots_by"`  // who or what set it; "": nobody
 	SlotsCurrent int    `json:"slots_current"`
 	SlotsScope   string `json:"slots_scope"`
 	Leased       bool   `json:"leased"`        // a job has it by claim or as its only user
@@ -138,7 +139,10 @@ type LeaseState struct {
 	AgeSeconds int64  `json:"age_s"`
 	Admitted   uint64 `json:"admitted"`
 	Denied     uint64 `json:"denied"`
-	AtMax      uint64 `json:"at_max"` // requests that met a budget's limit, refused or not
+	AtMax      uint64 `json:"at_max"`    // requests that met a budget's limit, refused or not
+	BudgetBy   string `json:"budget_by"` // who or what set it, as of JobDeviceState
+	MinBy      string `json:"min_by"`
+	StreamsBy  string `json:"streams_by"`
 	Command    string `json:"command"`
 
 	Active   bool  `json:"active"`    // it waits, or holds a slot
@@ -187,6 +191,7 @@ type JobState struct {
 	Rule       string           `json:"rule"` // that it is under: "rule 2 (user student)", "the defaults"
 	PID        int              `json:"pid"`  // who asked for it: gpuarb run, or the process itself
 	AgeMs      int64            `json:"age_ms"`
+	StreamsBy  string           `json:"streams_by"` // who or what set StreamsMax
 	Processes  []int            `json:"processes"`
 	Devices    []JobDeviceState `json:"devices"`
 }
@@ -197,10 +202,12 @@ type JobDeviceState struct {
 	Min    Bytes `json:"min_bytes"`
 	Max    Bytes `json:"max_bytes"`
 
-	Reserved Bytes  `json:"reserved_bytes"` // for the job and its processes, used or not
-	MaxBy    string `json:"max_by"`         // what gave Max: a rule, --memory, or gpuarb limit
-	Used     Bytes  `json:"used_bytes"`
-	Peak     Bytes  `json:"peak_bytes"`
+	Reserved Bytes `json:"reserved_bytes"` // for the job and its processes, used or not
+	Used     Bytes `json:"used_bytes"`
+	Peak     Bytes `json:"peak_bytes"`
+
+	MinBy string `json:"min_by"` // who or what set it: a rule, the flags that it was started with, a user; "": there is none
+	MaxBy string `json:"max_by"` // likewise
 }
 
 // BudgetState is a budget that several jobs share by a rule, as long as there is one of them.

@@ -48,5 +48,9 @@ type Event struct {
 	Bytes     accounting.Bytes `json:"bytes,omitempty"`
 	Ticket    TicketID         `json:"ticket,omitempty"`
 	WaitedMs  int64            `json:"waited_ms,omitempty"`
+	Setting   string           `json:"setting,omitempty"` // which limit was changed, whose it is, and from what to what
+	Whose     string           `json:"whose,omitempty"`
+	From      string           `json:"from,omitempty"`
+	To        string           `json:"to,omitempty"`
 	Text      string           `json:"text"`
 }

@@ -224,7 +224,7 @@ func (a *Arbiter) shareFor(j *job) *shared {
 		s.budget.Owner = s
 		a.shareds[key] = s
 	}
-	s.rule = j.rule
+	s.rule, s.by = j.rule, j.rule.name+", shared"
 	return s
 }
 

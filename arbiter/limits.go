@@ -3,6 +3,7 @@ package arbiter
 import (
 	"fmt"
 	"maps"
+	"strconv"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -60,6 +61,19 @@ type limitEdit struct {
 	live    *live
 	old     live
 	changes func() []limitChange // of the ledger, by what is written in all of them
+	whose   string               // for the audit trail
+	now     func(*device) given  // the limits as they are
+	streams func() streamLimit
+	was     []given // now on each device, before the change
+	had     int     // streams, likewise
+}
+
+// remember notes what is in force before a change.
+func (e *limitEdit) remember(a *Arbiter) {
+	e.had = e.streams().max
+	for _, d := range a.devices {
+		e.was = append(e.was, e.now(d))
+	}
 }
 
 // undo puts back what edits have written, the last first.
@@ -75,22 +89,27 @@ func (a *Arbiter) editJob(id JobID, c Change) (limitEdit, error) {
 	if j == nil {
 		return limitEdit{}, fmt.Errorf("job %d: %w", id, ErrNoJob)
 	}
-	current := j.limits
+	current, p := j.given, &j.request.Process
 	if j.each() {
-		current = j.perProcess
+		current = (&session{job: j}).given
 	}
-	force, err := a.checkChange(c, j.request.Process.UID, current, j.streamsMax())
+	who, whose := fmt.Sprintf("job %d", id), owned(p.User, j.name())
+	if !j.run && len(j.sessions) > 0 {
+		who, whose = fmt.Sprintf("process %d", p.PID), owned(p.User, j.sessions[0].name())
+	}
+	force, err := a.checkChange(c, p.UID, current, j.streamsGiven())
 	if err != nil {
-		return limitEdit{}, fmt.Errorf("job %d: %w", id, err)
+		return limitEdit{}, fmt.Errorf("%s: %w", who, err)
 	}
-	edit := limitEdit{job: j, live: &j.live, old: j.live, changes: func() []limitChange {
+	edit := limitEdit{job: j, live: &j.live, old: j.live, whose: whose, now: current, streams: j.streamsGiven, changes: func() []limitChange {
 		changes := a.jobChanges(j)
 		for _, s := range j.sessions {
 			changes = a.sessionChanges(changes, s)
 		}
 		return changes
 	}}
-	j.live = j.live.with(c, force)
+	edit.remember(a)
+	j.live = j.live.with(c, force, by(c.UID, p))
 	return edit, nil
 }
 
@@ -103,12 +122,14 @@ func (a *Arbiter) editProcess(id SessionID, c Change) (limitEdit, error) {
 	if !s.job.run {
 		return a.editJob(s.job.id, c)
 	}
-	force, err := a.checkChange(c, s.process.UID, s.limits, s.streamsMax())
+	force, err := a.checkChange(c, s.process.UID, s.given, s.streamsGiven())
 	if err != nil {
 		return limitEdit{}, fmt.Errorf("process %d: %w", s.process.PID, err)
 	}
-	edit := limitEdit{job: s.job, live: &s.live, old: s.live, changes: func() []limitChange { return a.sessionChanges(nil, s) }}
-	s.live = s.live.with(c, force)
+	edit := limitEdit{job: s.job, live: &s.live, old: s.live, whose: owned(s.process.User, s.name()), now: s.given, streams: s.streamsGiven,
+		changes: func() []limitChange { return a.sessionChanges(nil, s) }}
+	edit.remember(a)
+	s.live = s.live.with(c, force, by(c.UID, &s.process))
 	return edit, nil
 }
 
@@ -122,8 +143,10 @@ func (a *Arbiter) Given(id SessionID) (most Size, streams int) {
 	j := s.job
 	most = Size{Max: true}
 	switch changed := j.live.of(AllDevices).max; {
-	case changed != nil:
-		most = *changed
+	case changed.own.value != nil:
+		most = *changed.own.value
+	case changed.forced.value != nil:
+		most = *changed.forced.value
 	case j.request.Max != nil:
 		most = *j.request.Max
 	}
@@ -149,10 +172,53 @@ func (a *Arbiter) change(now time.Time, c Change, edits []limitEdit) error {
 		} else {
 			a.afterLimits(now, e.job, nil)
 		}
-		a.event(Event{Time: now, Kind: EventLimits, Device: c.Device, Job: e.job.id, UID: c.UID,
-			Text: fmt.Sprintf("user %d set %s", c.UID, c)})
+		a.audit(now, c, e)
 	}
 	return nil
+}
+
+// audit says who changed which limit of whose from what to what, device by device where they
+// differ. What was only set again after a restart is no change.
+func (a *Arbiter) audit(now time.Time, c Change, e limitEdit) {
+	if c.Again {
+		return
+	}
+	say := func(d *device, limit, from, to string) {
+		p := &e.job.request.Process
+		event := Event{Time: now, Kind: EventLimits, Device: AllDevices, Job: e.job.id, UID: c.UID, Setting: limit, From: from, To: to, Whose: e.whose}
+		where := ""
+		if d != nil {
+			event.Device, where = d.Index, fmt.Sprintf(" on GPU %d", d.Index)
+		}
+		event.Text = fmt.Sprintf("%s changed %s of %s%s from %s to %s", by(c.UID, p), limit, e.whose, where, from, to)
+		a.event(event)
+	}
+	if c.Streams != nil {
+		say(nil, "streams.max", strconv.Itoa(e.had), strconv.Itoa(e.streams().max))
+	}
+	for i, d := range a.devices {
+		if c.Device != AllDevices && c.Device != d.Index {
+			continue
+		}
+		is := e.now(d)
+		if c.Max != nil {
+			say(d, "memory.max", e.was[i].Max.Human(), is.Max.Human())
+		}
+		if c.Min != nil {
+			say(d, "memory.min", e.was[i].Min.Human(), is.Min.Human())
+		}
+	}
+}
+
+// by is how people know who changed a limit of a process or job.
+func by(uid uint32, owner *Process) string {
+	switch {
+	case uid == 0:
+		return "root"
+	case uid == owner.UID && owner.User != "" && owner.User != strconv.FormatUint(uint64(uid), 10):
+		return plain(owner.User)
+	}
+	return fmt.Sprintf("user %d", uid)
 }
 
 // String says what a change sets.
@@ -175,7 +241,7 @@ func (c Change) String() string {
 
 // checkChange tells whether a change makes sense and is permitted, and whether
 // it may pass the rule.
-func (a *Arbiter) checkChange(c Change, owner uint32, current func(*device) accounting.Limits, streams int) (bool, error) {
+func (a *Arbiter) checkChange(c Change, owner uint32, current func(*device) given, streams streamLimit) (bool, error) {
 	force := (c.Privileged || privileged(c.UID)) && !c.Lowers
 	if !force && c.UID != owner {
 		return false, fmt.Errorf("user %d is not its owner: %w", c.UID, ErrPermission)
@@ -189,8 +255,8 @@ func (a *Arbiter) checkChange(c Change, owner uint32, current func(*device) acco
 	if c.Lowers { // what would raise something changes nothing
 		return false, nil
 	}
-	if c.Streams != nil && !force && *c.Streams > streams {
-		return false, fmt.Errorf("streams.max of %d is above %d, and only root may raise it: %w", *c.Streams, streams, ErrPermission)
+	if c.Streams != nil && !force && *c.Streams > streams.most {
+		return false, fmt.Errorf("streams.max of %d is above %d, and only root may raise it beyond that: %w", *c.Streams, streams.most, ErrPermission)
 	}
 	for _, d := range a.devices {
 		if c.Device != AllDevices && c.Device != d.Index {
@@ -205,21 +271,21 @@ func (a *Arbiter) checkChange(c Change, owner uint32, current func(*device) acco
 }
 
 // checkLimits tells whether a change of the limits on one device makes sense and is permitted.
-func checkLimits(c Change, l accounting.Limits, d *device, force bool) error {
+func checkLimits(c Change, l given, d *device, force bool) error {
 	most := l.Max
 	if c.Max != nil {
-		if most = amount(*c.Max, d); most > l.Max && !force {
-			return fmt.Errorf("memory.max of %s is above %s on GPU %d, and only root may raise it: %w",
-				most.Human(), l.Max.Human(), d.Index, ErrPermission)
+		if most = amount(*c.Max, d); most > l.most.Max && !force {
+			return fmt.Errorf("memory.max of %s is above the %s that is allowed on GPU %d, and only root may raise it beyond that: %w",
+				most.Human(), l.most.Max.Human(), d.Index, ErrPermission)
 		}
 	}
 	if c.Min == nil {
 		return nil
 	}
 	least := min(amount(*c.Min, d), d.Total)
-	if least > l.Min && !force {
-		return fmt.Errorf("memory.min of %s is above %s on GPU %d, and only root may raise it: %w",
-			least.Human(), l.Min.Human(), d.Index, ErrPermission)
+	if least > l.most.Min && !force {
+		return fmt.Errorf("memory.min of %s is above the %s that is allowed on GPU %d, and only root may raise it beyond that: %w",
+			least.Human(), l.most.Min.Human(), d.Index, ErrPermission)
 	}
 	if least > most && !c.Min.Max {
 		return fmt.Errorf("memory.min of %s is above the memory.max of %s on GPU %d: %w",
@@ -230,19 +296,19 @@ func checkLimits(c Change, l accounting.Limits, d *device, force bool) error {
 
 // with returns v with a change written over it. What somebody privileged once set
 // stays free of the rule when the owner lowers it further.
-func (v live) with(c Change, force bool) live {
+func (v live) with(c Change, force bool, by string) live {
 	if c.Streams != nil {
-		v.streams, v.forced = c.Streams, force || v.forced
+		v.streams = v.streams.with(setting[int]{c.Streams, by, c.Lowers}, force)
 	}
 	if c.Min == nil && c.Max == nil {
 		return v
 	}
 	set := func(l liveLimits) liveLimits {
 		if c.Max != nil {
-			l.max, l.forcedMax = c.Max, force || l.forcedMax
+			l.max = l.max.with(setting[Size]{c.Max, by, c.Lowers}, force)
 		}
 		if c.Min != nil {
-			l.min, l.forcedMin = c.Min, force || l.forcedMin
+			l.min = l.min.with(setting[Size]{c.Min, by, c.Lowers}, force)
 		}
 		return l
 	}

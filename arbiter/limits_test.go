@@ -129,7 +129,10 @@ func TestPermissionsAndNonsense(t *testing.T) {
 		{"root raises", arbiter.Change{Max: max(4000)}, nil},
 		{"the privileged raise", arbiter.Change{UID: 5, Privileged: true, Max: max(5000)}, nil},
 		{"the owner lowers", arbiter.Change{UID: 1000, Max: max(3000), Streams: ptr(4)}, nil},
-		{"the owner raises again", arbiter.Change{UID: 1000, Max: max(3001)}, arbiter.ErrPermission},
+		{"the owner lowers further", arbiter.Change{UID: 1000, Max: max(2000), Streams: ptr(3)}, nil},
+		{"the owner raises beyond what root gave", arbiter.Change{UID: 1000, Max: max(5001)}, arbiter.ErrPermission},
+		{"the owner raises his streams beyond the rule's", arbiter.Change{UID: 1000, Streams: ptr(257)}, arbiter.ErrPermission},
+		{"the owner raises again", arbiter.Change{UID: 1000, Max: max(3000), Streams: ptr(4)}, nil},
 	} {
 		before := x.row()
 		err := w.arb.SetProcessLimits(w.now, c.c, x.session)

@@ -141,15 +141,30 @@ func (p *Policy) deviceRule(d Device) DeviceRule {
 // under AllDevices for devices without an entry of their own.
 type live struct {
 	on      map[int]liveLimits
-	streams *int
-	forced  bool // streams were set by somebody privileged
+	streams change[int]
 }
 
-// liveLimits are limits set on one device; nil: not set.
-type liveLimits struct {
-	min, max  *Size
-	forcedMin bool // set by somebody privileged: may pass the rule
-	forcedMax bool
+// liveLimits are limits set on one device.
+type liveLimits struct{ min, max change[Size] }
+
+// change is a limit that was changed: by somebody privileged, whose word takes the place of
+// the rule's, and by the owner, who stays within that.
+type change[T any] struct{ forced, own setting[T] }
+
+// setting is a limit as somebody set it; with value nil nobody did.
+type setting[T any] struct {
+	value  *T
+	by     string // who
+	lowers bool   // it never raises anything
+}
+
+// with returns c with a new setting: the last word counts.
+func (c change[T]) with(s setting[T], force bool) change[T] {
+	if force {
+		return change[T]{forced: s}
+	}
+	c.own = s
+	return c
 }
 
 // of returns what was set for a device.
@@ -169,33 +184,83 @@ func amount(s Size, d *device) accounting.Bytes {
 	return min(b, d.Total)
 }
 
-// over lowers limits to what was set live, or sets them where that was forced.
-func (v liveLimits) over(l accounting.Limits, d *device) accounting.Limits {
-	if v.max != nil {
-		if most := amount(*v.max, d); v.forcedMax || most < l.Max {
-			l.Max = most
-		}
-	}
-	if v.min != nil {
-		if least := min(amount(*v.min, d), d.Total); v.forcedMin || least < l.Min {
-			l.Min = least
-		}
-	}
-	return l
+// given are limits with what they come from.
+type given struct {
+	accounting.Limits
+	most  accounting.Limits // what the owner may raise them to
+	maxBy string            // who or what set Max; "": nobody, there is none
+	minBy string
 }
+
+// unlimited are no limits.
+func unlimited() given {
+	return given{Limits: accounting.Limits{Max: accounting.Max}, most: accounting.Limits{Max: accounting.Max}}
+}
+
+// ruled puts what a rule gives in force.
+func (g *given) ruled(r *ruled, d *device, min bool) {
+	if g.Max = amount(r.max, d); g.Max != accounting.Max {
+		g.maxBy = r.name
+	}
+	if min {
+		if g.Min = d.reservesByRule(r.min); g.Min > 0 {
+			g.minBy = r.name
+		}
+	}
+	g.most = g.Limits
+}
+
+// asked lowers memory.max to what a program asked for.
+func (g *given) asked(max accounting.Bytes, by string) {
+	if max < g.Max {
+		g.Max, g.maxBy = max, by
+	}
+}
+
+// change puts what was set live in force.
+func (g *given) change(v liveLimits, d *device) {
+	if f := v.max.forced; f.value != nil {
+		g.Max, g.maxBy = amount(*f.value, d), f.by
+		g.most.Max = g.Max
+	}
+	if own := v.max.own; own.value != nil {
+		if most := min(amount(*own.value, d), g.most.Max); most < g.Max || !own.lowers {
+			g.Max, g.maxBy = most, own.by
+		}
+	}
+	if f := v.min.forced; f.value != nil {
+		g.Min, g.minBy = min(amount(*f.value, d), d.Total), f.by
+		g.most.Min = g.Min
+	}
+	if own := v.min.own; own.value != nil {
+		if least := min(amount(*own.value, d), g.most.Min); least < g.Min {
+			g.Min, g.minBy = least, own.by
+		}
+	}
+}
+
+// What limits that a job was started with come from.
+const (
+	flagMemory  = "gpuarb run --memory"
+	flagMin     = "gpuarb run --min"
+	flagStreams = "gpuarb run --streams"
+)
 
 // wished lowers limits to what a job's request asks; root's request takes the
 // place of the rule's.
-func (j *job) wished(l accounting.Limits, d *device) accounting.Limits {
+func (j *job) wished(g *given, d *device) {
 	if w := j.request.Max; w != nil {
-		if most := amount(*w, d); most < l.Max || j.request.Process.privileged() {
-			l.Max = most
+		if most := amount(*w, d); most < g.Max || j.request.Process.privileged() {
+			g.Max, g.maxBy = most, flagMemory
 		}
 	}
 	if w := j.request.Min; w != nil {
-		l.Min = d.reserves(*w)
+		g.Min, g.minBy = d.reserves(*w), flagMin
 	}
-	return l
+	if j.request.Process.privileged() {
+		g.most.Max = g.Max
+	}
+	g.most.Min = g.Min
 }
 
 // reservesByRule is what a rule reserves on a device: nothing on one that is too small for it,
@@ -224,21 +289,21 @@ func (j *job) limits(d *device) accounting.Limits {
 func (j *job) uses(d *device) bool { return j.on == nil || slices.Contains(j.on, d) }
 
 // wants are the limits that the job's own become with its start.
-func (j *job) wants(d *device) accounting.Limits {
-	l := accounting.Limits{Max: accounting.Max}
+func (j *job) wants(d *device) accounting.Limits { return j.given(d).Limits }
+
+// given is wants, with what they come from.
+func (j *job) given(d *device) given {
+	g := unlimited()
 	if j.rule.scope == ScopeJob {
-		l.Max = amount(j.rule.max, d)
-		if !j.request.PerProcess {
-			l.Min = d.reservesByRule(j.rule.min)
-		}
+		g.ruled(&j.rule, d, !j.request.PerProcess)
 	}
 	if !j.request.PerProcess {
-		l = j.wished(l, d)
+		j.wished(&g, d)
 	}
 	if !j.each() {
-		l = j.live.of(d.Index).over(l, d)
+		g.change(j.live.of(d.Index), d)
 	}
-	return l
+	return g
 }
 
 // limits are the limits of one process on a device, as they are in force.
@@ -260,48 +325,77 @@ func (s *session) streamReserve() accounting.Bytes {
 }
 
 // wants are the limits that one process's become with its start.
-func (s *session) wants(d *device) accounting.Limits {
+func (s *session) wants(d *device) accounting.Limits { return s.given(d).Limits }
+
+// given is wants, with what they come from.
+func (s *session) given(d *device) given {
 	j := s.job
-	l := accounting.Limits{Max: accounting.Max}
+	g := unlimited()
 	if j.rule.scope == ScopeProcess {
-		l.Max, l.Min = amount(j.rule.max, d), d.reservesByRule(j.rule.min)
+		g.ruled(&j.rule, d, true)
 	}
 	if j.request.PerProcess {
-		l = j.wished(l, d)
+		j.wished(&g, d)
 	}
 	if j.each() {
-		l = j.live.of(d.Index).over(l, d)
+		g.change(j.live.of(d.Index), d)
 	}
 	if s.max != nil {
-		l.Max = min(l.Max, amount(*s.max, d))
+		g.asked(amount(*s.max, d), "GPUARB_MEMORY, in the program's environment")
 	}
-	return s.live.of(d.Index).over(l, d)
+	g.change(s.live.of(d.Index), d)
+	return g
+}
+
+// streamLimit is how many streams each lease may have, to how many the owner may raise that,
+// and who or what set it.
+type streamLimit struct {
+	max, most int
+	by        string
+}
+
+// asked lowers the limit to what a program asked for.
+func (l *streamLimit) asked(n int, by string) {
+	if n != 0 && n < l.max {
+		l.max, l.by = n, by
+	}
+}
+
+// change puts what was set live in force, and the least that makes sense.
+func (l *streamLimit) change(v change[int]) {
+	if f := v.forced; f.value != nil {
+		l.max, l.most, l.by = *f.value, *f.value, f.by
+	}
+	if own := v.own; own.value != nil {
+		if n := min(*own.value, l.most); n < l.max || !own.lowers {
+			l.max, l.by = n, own.by
+		}
+	}
+	l.max = max(1, l.max)
 }
 
 // streamsMax is how many streams each lease of the job may have.
-func (j *job) streamsMax() int {
-	n := j.rule.streams
-	if w := j.request.Streams; w != 0 && (w < n || j.request.Process.privileged()) {
-		n = w
+func (j *job) streamsMax() int { return j.streamsGiven().max }
+
+func (j *job) streamsGiven() streamLimit {
+	l := streamLimit{j.rule.streams, j.rule.streams, j.rule.name}
+	if w := j.request.Streams; w != 0 && j.request.Process.privileged() {
+		l = streamLimit{w, w, flagStreams}
+	} else {
+		l.asked(w, flagStreams)
 	}
-	return j.live.limitStreams(n)
+	l.change(j.live.streams)
+	return l
 }
 
 // streamsMax is how many streams each lease of the session may have.
-func (s *session) streamsMax() int {
-	n := s.job.streamsMax()
-	if s.streams != 0 {
-		n = min(n, s.streams)
-	}
-	return s.live.limitStreams(n)
-}
+func (s *session) streamsMax() int { return s.streamsGiven().max }
 
-// limitStreams applies what was set live, and the least that makes sense.
-func (v *live) limitStreams(n int) int {
-	if v.streams != nil && (v.forced || *v.streams < n) {
-		n = *v.streams
-	}
-	return max(1, n)
+func (s *session) streamsGiven() streamLimit {
+	l := s.job.streamsGiven()
+	l.asked(s.streams, "GPUARB_STREAMS, in the program's environment")
+	l.change(s.live.streams)
+	return l
 }
 
 // privileged reports whether a process may pass the rules.

@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -246,7 +247,7 @@ func (d *device) slotsMax() int {
 
 // SetSlots sets slots.max of a device while it runs: 0 for no limit. Who has a slot
 // keeps it. ErrNoDevice, ErrRange.
-func (a *Arbiter) SetSlots(now time.Time, device, most int) error {
+func (a *Arbiter) SetSlots(now time.Time, device, most int, uid uint32) error {
 	d := a.device(device)
 	if d == nil {
 		return noDevice(device)
@@ -254,13 +255,29 @@ func (a *Arbiter) SetSlots(now time.Time, device, most int) error {
 	if most < 0 {
 		return fmt.Errorf("slots.max of %d: %w", most, ErrRange)
 	}
-	d.slotsLive = &most
-	a.recount(now, d)
-	text := fmt.Sprintf("slots.max=%d on GPU %d", most, device)
-	if most == 0 {
-		text = fmt.Sprintf("slots.max=max on GPU %d", device)
+	name := func(n int) string {
+		if n == 0 {
+			return "max"
+		}
+		return strconv.Itoa(n)
 	}
-	a.event(Event{Time: now, Kind: EventLimits, Device: device, Text: text})
+	e := Event{Time: now, Kind: EventLimits, Device: device, UID: uid, Setting: "slots.max", Whose: fmt.Sprintf("GPU %d", device),
+		From: name(d.slotsMax()), To: name(most)}
+	e.Text = fmt.Sprintf("%s changed slots.max of GPU %d from %s to %s", by(uid, &Process{}), device, e.From, e.To)
+	d.slotsLive, d.slotsChanger = &most, by(uid, &Process{})
+	a.recount(now, d)
+	a.event(e)
 	a.turn(now)
 	return nil
+}
+
+// slotsBy is what slots.max comes from.
+func (d *device) slotsBy() string {
+	switch {
+	case d.slotsLive != nil:
+		return d.slotsChanger
+	case d.slotsMax() > 0:
+		return "the configuration"
+	}
+	return ""
 }

@@ -60,6 +60,7 @@ func (a *Arbiter) leaseState(to *accounting.LeaseState, l *lease, now time.Time)
 	if sh := l.session.job.shared; sh != nil {
 		to.Shared = sh.who
 	}
+	l.setBy(to)
 	to.Slot = l.slot != nil || l.makers.slots > 0
 	a.activity(to, l, now)
 	if l.session.alive() && !l.lost {
@@ -111,7 +112,7 @@ func (a *Arbiter) deviceState(d *device, now time.Time) accounting.DeviceState {
 		Admitted: d.admitted, Denied: d.denied, AtMax: d.atMax,
 		UnmanagedBy: slices.Clone(d.unmanagedBy),
 	}
-	state.Unnamed = d.unnamed
+	state.Unnamed, state.SlotsBy = d.unnamed, d.slotsBy()
 	for i := range state.UnmanagedBy {
 		u := &state.UnmanagedBy[i]
 		u.AgeMs = max(0, now.Sub(u.Since).Milliseconds())
@@ -240,7 +241,7 @@ func (a *Arbiter) jobStates(now time.Time) []accounting.JobState {
 		to := &states[i]
 		*to = accounting.JobState{
 			ID: uint64(j.id), UID: p.UID, User: p.User, Command: cmp.Or(j.request.Command, p.Command),
-			State: accounting.StateRunning, Run: j.run, PerProcess: j.each(), StreamsMax: j.streamsMax(),
+			State: accounting.StateRunning, Run: j.run, PerProcess: j.each(), StreamsMax: j.streamsMax(), StreamsBy: j.streamsGiven().by,
 			Rule: j.rule.name, PID: p.PID, AgeMs: max(0, now.Sub(j.opened).Milliseconds()),
 		}
 		if j.pending {
@@ -260,6 +261,24 @@ func (a *Arbiter) jobStates(now time.Time) []accounting.JobState {
 		to.Devices = on[first:len(on):len(on)]
 	}
 	return states
+}
+
+// setBy tells what a lease's limits come from: of several that are as tight, the narrowest.
+func (l *lease) setBy(to *accounting.LeaseState) {
+	chain := []given{l.session.given(l.device), l.session.job.given(l.device)}
+	if sh := l.session.job.shared; sh != nil {
+		g := given{Limits: sh.limits(l.device), maxBy: sh.by, minBy: sh.by}
+		chain = append(chain, g)
+	}
+	for _, g := range chain {
+		if to.BudgetBy == "" && g.Max == to.Budget {
+			to.BudgetBy = g.maxBy
+		}
+		if to.MinBy == "" && g.Min == to.Min && g.Min > 0 {
+			to.MinBy = g.minBy
+		}
+	}
+	to.StreamsBy = l.session.streamsGiven().by
 }
 
 // budgetStates describes the budgets that jobs share, by name, after the leases were looked at.
@@ -296,11 +315,11 @@ func (a *Arbiter) budgetStates() []accounting.BudgetState {
 
 // deviceState is a job's account on a device. A device that it never touched costs nothing.
 func (j *job) deviceState(d *device) accounting.JobDeviceState {
-	limits := j.limits(d)
+	limits, by := j.limits(d), j.given(d)
 	if j.each() {
-		limits = j.perProcess(d)
+		limits, by = j.perProcess(d), (&session{job: j}).given(d)
 	}
-	state := accounting.JobDeviceState{Device: d.Index, Min: limits.Min, Max: limits.Max, Reserved: j.budget.Reserved(d.Index), MaxBy: j.maxBy(d)}
+	state := accounting.JobDeviceState{Device: d.Index, Min: limits.Min, Max: limits.Max, MinBy: by.minBy, MaxBy: by.maxBy, Reserved: j.budget.Reserved(d.Index)}
 	for _, p := range j.peaks {
 		if p.device == d {
 			state.Used, state.Peak = p.seen, p.most
@@ -347,18 +366,4 @@ func holderStates(d *device, now time.Time) []accounting.HolderState {
 		}
 	}
 	return states
-}
-
-// maxBy says what gave a job its memory.max on a device; "" where the budget that it shares is
-// all that limits it.
-func (j *job) maxBy(d *device) string {
-	switch {
-	case j.live.of(d.Index).max != nil:
-		return "gpuarb limit"
-	case j.request.Max != nil:
-		return "gpuarb run --memory"
-	case j.shared != nil:
-		return ""
-	}
-	return j.rule.name
 }

@@ -23,14 +23,15 @@ type device struct {
 	figures     map[int]ProcessUsage // the last reading, by PID
 	began       time.Time            // when that began; zero: never read
 
-	holders   map[slotKey]*holder
-	claims    int  // holders by claim
-	crowded   bool // there are more holders than slots: who left without a word must not come back so
-	exclusive *job // whose alone it is; nil: nobody's
-	slotsLive *int // slots.max set live
-	contexts  contextCosts
-	headrooms map[*accounting.Budget]*headroom
-	unnamed   bool // its readings name no process
+	holders      map[slotKey]*holder
+	claims       int    // holders by claim
+	crowded      bool   // there are more holders than slots: who left without a word must not come back so
+	exclusive    *job   // whose alone it is; nil: nobody's
+	slotsLive    *int   // slots.max set live
+	slotsChanger string // by whom
+	contexts     contextCosts
+	headrooms    map[*accounting.Budget]*headroom
+	unnamed      bool // its readings name no process
 
 	queue    []*ticket // those that may be served there, in order
 	slots    line      // those that wait for a slot, behind whom nobody enters
@@ -59,6 +60,7 @@ type shared struct {
 	key    sharedKey
 	rule   ruled
 	who    string // "user bob", "cgroup /a.slice", "rule students"
+	by     string // what its limits come from
 	budget *accounting.Budget
 	lines  map[*device]*line // those that wait for its bytes
 }

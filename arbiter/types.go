@@ -210,6 +210,8 @@ type Change struct {
 	// Privileged: the asker may do anything. (uid 0 always is.) Others may only
 	// lower, and only what is theirs.
 	Privileged bool
+	// Again: it was in force before a restart.
+	Again bool
 	// Lowers: it only lowers what is the target's own, whoever asks.
 	Lowers bool
 }

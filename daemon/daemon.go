@@ -347,6 +347,9 @@ func (d *Daemon) logEvents() {
 		if e.Ticket != 0 {
 			attributes = append(attributes, "ticket", e.Ticket, "waited_ms", e.WaitedMs)
 		}
+		if e.Setting != "" {
+			attributes = append(attributes, "uid", e.UID, "limit", e.Setting, "of", e.Whose, "from", e.From, "to", e.To)
+		}
 		d.log.Log(d.ctx, level, e.Text, attributes...)
 	}
 }

@@ -21,12 +21,15 @@ type target struct {
 	id     uint64
 	start  uint64
 	device int32
+	own    bool // by the owner, within what somebody privileged may have set beside it
 }
 
 // limitLowers in a record's Privileged: it was taken from a client's page, and only lowers.
 const limitLowers = 2
 
-func targetOf(r *statefile.Limit) target { return target{r.Target, r.ID, r.Start, r.Device} }
+func targetOf(r *statefile.Limit) target {
+	return target{r.Target, r.ID, r.Start, r.Device, r.Target != ipc.LimitDevice && r.Privileged != 1}
+}
 
 // limitOwner is whose limits are kept: target without the device.
 type limitOwner struct {
@@ -67,7 +70,7 @@ func (d *Daemon) roomForLimit(to target, uid uint32) error {
 }
 
 // keepLimit writes a change down that was made. A change on every device takes the place
-// of those on single ones. The lock is held.
+// of those on single ones, and one by somebody privileged that of the owner's. The lock is held.
 //
 // A record that is in force is not written to: it would be half the one and half the other limit
 // where the daemon dies meanwhile. So a new one takes its place, and where both are left
@@ -100,7 +103,8 @@ func (d *Daemon) keepLimit(to target, change arbiter.Change, slots *int) {
 	}
 	for _, i := range slices.Clone(d.kept.of[to.owner()]) {
 		r := d.file.Limits.At(i)
-		if to.device < 0 && i != at {
+		of := targetOf(r)
+		if i != at && (to.device < 0 || of.device == to.device) && (of.own == to.own || !to.own) {
 			if r.Set &^= setOf(change, slots); r.Set == 0 {
 				d.freeLimit(i)
 			}
@@ -183,8 +187,9 @@ func (d *Daemon) limitGone(r *statefile.Limit) bool {
 	return false
 }
 
-// recoverLimits makes the changes again that the last daemon's clients had made, those on
-// every device first. The lock is held.
+// recoverLimits makes the changes again that the last daemon's clients had made: those of the
+// privileged before those of owners, which stay within them, and those on every device first.
+// The lock is held.
 func (d *Daemon) recoverLimits() {
 	d.file.Limits.Each(func(i int, r *statefile.Limit) {
 		if d.limitGone(r) {
@@ -201,9 +206,9 @@ func (d *Daemon) recoverLimits() {
 		}
 		d.knownLimit(i)
 	})
-	for _, single := range []bool{false, true} {
+	for _, turn := range []struct{ own, single bool }{{false, false}, {false, true}, {true, false}, {true, true}} {
 		d.file.Limits.Each(func(i int, r *statefile.Limit) {
-			if single == (r.Device < 0) {
+			if turn.single == (r.Device < 0) || turn.own != targetOf(r).own {
 				return
 			}
 			if err := d.recoverLimit(r); err != nil {
@@ -214,7 +219,7 @@ func (d *Daemon) recoverLimits() {
 }
 
 func (d *Daemon) recoverLimit(r *statefile.Limit) error {
-	change := arbiter.Change{Device: int(r.Device), UID: r.UID, Privileged: r.Privileged == 1,
+	change := arbiter.Change{Device: int(r.Device), UID: r.UID, Privileged: r.Privileged == 1, Again: true,
 		Lowers: r.Privileged == limitLowers}
 	if r.Set&ipc.SetMax != 0 {
 		change.Max = sizeOf(r.Max, r.MaxPerMille)
@@ -227,7 +232,7 @@ func (d *Daemon) recoverLimit(r *statefile.Limit) error {
 	}
 	switch r.Target {
 	case ipc.LimitDevice:
-		return d.arb.SetSlots(d.now(), int(r.Device), int(r.Slots))
+		return d.arb.SetSlots(d.now(), int(r.Device), int(r.Slots), r.UID)
 	case ipc.LimitJob:
 		return d.arb.SetJobLimits(d.now(), arbiter.JobID(r.ID), change)
 	}

@@ -132,6 +132,6 @@ func (d *Daemon) lower(s *session, change arbiter.Change) {
 		d.log.Warn("a limit that a program saw cannot be set again", "client_pid", s.peer.PID, "limit", change, "err", err)
 		return
 	}
-	d.keepLimit(target{ipc.LimitProcess, uint64(s.peer.PID), s.peer.StartTicks, int32(change.Device)}, change, nil)
+	d.keepLimit(target{ipc.LimitProcess, uint64(s.peer.PID), s.peer.StartTicks, int32(change.Device), true}, change, nil)
 	d.log.Info("a program goes on with the limits that it saw", "client_pid", s.peer.PID, "limit", change)
 }

@@ -140,22 +140,22 @@ func (d *Daemon) setSlots(uid uint32, device, most int) error {
 	if !privileged(uid) {
 		return fmt.Errorf("slots.max of GPU %d: only root may change it: %w", device, arbiter.ErrPermission)
 	}
-	if err := d.arb.SetSlots(d.now(), device, most); err != nil {
+	if err := d.arb.SetSlots(d.now(), device, most, uid); err != nil {
 		return err
 	}
-	d.keepLimit(target{kind: ipc.LimitDevice, device: int32(device)}, arbiter.Change{UID: uid}, &most)
+	d.keepLimit(target{kind: ipc.LimitDevice, device: int32(device)}, arbiter.Change{UID: uid, Privileged: true}, &most)
 	return nil
 }
 
 // setJobLimits changes the limits of a job. The lock is held.
 func (d *Daemon) setJobLimits(id uint64, change arbiter.Change) error {
-	to := target{ipc.LimitJob, id, 0, int32(change.Device)}
+	to := target{ipc.LimitJob, id, 0, int32(change.Device), !change.Privileged}
 	if d.jobByKey[id|jobKey] == nil { // a bare process's job is known by the process
 		p, ok := d.arb.SoleProcess(arbiter.JobID(id))
 		if !ok {
 			return fmt.Errorf("job %d: %w", id, arbiter.ErrNoJob)
 		}
-		to = target{ipc.LimitProcess, uint64(p.PID), p.StartTicks, int32(change.Device)}
+		to = target{ipc.LimitProcess, uint64(p.PID), p.StartTicks, int32(change.Device), !change.Privileged}
 	}
 	if err := d.roomForLimit(to, change.UID); err != nil {
 		return err
@@ -175,7 +175,7 @@ func (d *Daemon) setProcessLimits(pid int, start uint64, change arbiter.Change) 
 	if len(of) == 0 {
 		return fmt.Errorf("process %d: %w", pid, arbiter.ErrNoSession)
 	}
-	to := target{ipc.LimitProcess, uint64(pid), of[0].peer.StartTicks, int32(change.Device)}
+	to := target{ipc.LimitProcess, uint64(pid), of[0].peer.StartTicks, int32(change.Device), !change.Privileged}
 	if err := d.roomForLimit(to, change.UID); err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ var printed = map[string]reflect.Type{
 	"ps": reflect.TypeFor[[]report.Lease](), "jobs": reflect.TypeFor[[]report.Holder](), "queue": reflect.TypeFor[[]report.Ticket](),
 	"devices": reflect.TypeFor[[]report.Device](), "claim": reflect.TypeFor[claimed](), "status": reflect.TypeFor[[]statusRow](),
 	"doctor": reflect.TypeFor[[]finding](), "config check": reflect.TypeFor[checkResult](), "plan": reflect.TypeFor[plan](),
-	"why": reflect.TypeFor[[]report.Why](), "version": reflect.TypeFor[versions](),
+	"why": reflect.TypeFor[[]report.Why](), "version": reflect.TypeFor[versions](), "limit": reflect.TypeFor[[]report.Limit](),
 }
 
 // key is a key as docs/json.md has it.

@@ -1,0 +1,74 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// TestWhoseLimit: a user sees what limits his program and what set that, lowers it, is told
+// what that means, and raises it again up to what his rule gives; the daemon logs who changed
+// what. So it is after a restart, and after a word of root's.
+func TestWhoseLimit(t *testing.T) {
+	t.Parallel()
+	const anne = 61001
+	m := rig.New(t, rig.Options{Devices: "400M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: `schema_version = 1
+[[rule]]
+name = "guests"
+match.user = "61001"
+memory.max = "200M"
+streams.max = 9
+`})
+	u := m.Person(anne)
+	p := u.Bare()
+	p.Want("alloc a 150M", "ok")
+	pid := fmt.Sprint(p.PID())
+	limit := func(code int, stderr string, args ...string) string {
+		t.Helper()
+		r := rig.Run(t, u.Gpuarb(append([]string{"limit", pid}, args...)...))
+		if r.Code != code || strings.TrimSpace(r.Stderr) != stderr {
+			t.Errorf("limit %q: %d, %q; want %d, %q", args, r.Code, r.Stderr, code, stderr)
+		}
+		return r.Stdout
+	}
+	shows := func(max, by string) {
+		t.Helper()
+		want := fmt.Sprintf("GPU LIMIT           VALUE      HELD SET-BY\n"+
+			"  0 memory.max  %9s 157286400 %s\n  0 memory.min          0 157286400 -\n"+
+			"  0 streams.max         9         0 rule guests (gpuarb.toml:2) (user 61001)\n", max, by)
+		if got := limit(0, ""); got != want {
+			t.Errorf("got\n%swant\n%s", got, want)
+		}
+	}
+	rule := "rule guests (gpuarb.toml:2) (user 61001)"
+	shows("209715200", rule)
+	limit(0, "gpuarb: process "+pid+" holds 150 MiB on GPU 0: over until it frees 50 MiB", "memory.max=100M")
+	shows("104857600", "user 61001")
+	p.Want("alloc b 1", "err 2")
+	limit(1, "gpuarb: process "+pid+": memory.max of 201 MiB is above the 200 MiB that is allowed on GPU 0, and only root may raise it beyond that: not permitted", "memory.max=201M")
+	limit(0, "", "memory.max=180M")
+	p.Want("alloc b 30M", "ok")
+	p.Want("free b", "ok")
+	for _, said := range []string{"user 61001 changed memory.max of user 61001's cudaprog-dlsym[" + pid + "] on GPU 0 from 200 MiB to 100 MiB",
+		"uid=61001 limit=memory.max", `from="200 MiB" to="100 MiB"`, `from="100 MiB" to="180 MiB"`} {
+		if !strings.Contains(m.Log(), said) {
+			t.Errorf("the log does not say %q", said)
+		}
+	}
+	if r := rig.Run(t, m.Gpuarb("limit", pid, "memory.max=300M")); r.Code != 0 {
+		t.Errorf("root: %d, %s", r.Code, r.Stderr)
+	}
+	shows("314572800", "root")
+	limit(0, "", "memory.max=160M")
+	m.Kill()
+	m.Start()
+	rig.Eventually(t, "it is taken up again", func() bool { return len(m.Snapshot().Leases) == 1 })
+	shows("167772160", "user 61001")
+	limit(0, "", "memory.max=300M")
+	shows("314572800", "user 61001")
+	p.Want("alloc b 150M", "ok")
+	p.Want("alloc c 1", "err 2")
+	p.End()
+}
