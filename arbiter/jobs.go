@@ -133,7 +133,7 @@ func (a *Arbiter) reservable(r JobRequest, rule ruled, from []*device) (fit []*d
 	var refused error
 	var most accounting.Bytes
 	for _, d := range from {
-		why, room := a.neverReserves(r, rule, d)
+		room, why := a.neverReserves(r, rule, d)
 		if why == nil {
 			fit = append(fit, d)
 		} else if refused == nil || room > most {
@@ -146,9 +146,9 @@ func (a *Arbiter) reservable(r JobRequest, rule ruled, from []*device) (fit []*d
 	return fit, nil
 }
 
-// neverReserves tells why a job's reservation can never be had on a device, or used in full,
-// and the most that could be.
-func (a *Arbiter) neverReserves(r JobRequest, rule ruled, d *device) (error, accounting.Bytes) {
+// neverReserves tells why a job's reservation can never be had on a device, or used in full, and
+// the most that could be.
+func (a *Arbiter) neverReserves(r JobRequest, rule ruled, d *device) (room accounting.Bytes, why error) {
 	least, ask := d.reserves(*r.Min), amount(rule.max, d)
 	if r.Max != nil {
 		ask = min(ask, amount(*r.Max, d))
@@ -158,12 +158,12 @@ func (a *Arbiter) neverReserves(r JobRequest, rule ruled, d *device) (error, acc
 	}
 	switch most := d.mostMin(); {
 	case least > ask && !r.Min.Max:
-		return fmt.Errorf("memory.min of %s is more than the memory.max of %s on GPU %d: %w",
-			least.Human(), ask.Human(), d.Index, ErrRange), ask
+		return ask, fmt.Errorf("memory.min of %s is more than the memory.max of %s on GPU %d: %w",
+			least.Human(), ask.Human(), d.Index, ErrRange)
 	case least > most:
-		return &Refusal{Reason: ReasonTooLarge, Requested: least, Remaining: most, Limit: d.grantable(), Explain: d.tooMuch(least)}, most
+		return most, &Refusal{Reason: ReasonTooLarge, Requested: least, Remaining: most, Limit: d.grantable(), Explain: d.tooMuch(least)}
 	}
-	return nil, least
+	return least, nil
 }
 
 // tooMuch says that a reservation can never be used in full, and what could be reserved.
