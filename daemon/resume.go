@@ -278,7 +278,7 @@ func (cl *client) adopt(req *ipc.ResumeRequest, fd int) (*session, error) {
 	if err != nil {
 		_ = page.Close()
 		if j := d.jobs[hello.Job]; j != nil {
-			d.dropJob(j)
+			d.lookFor(j)
 		}
 		return nil, err
 	}

@@ -97,12 +97,12 @@ func (d *Daemon) remakeJob(id arbiter.JobID, token ipc.Token, proc arbiter.Proce
 		record.Flags = given.Job & jobFlags
 	}
 	statefile.SetText(&record.Command, proc.Command)
-	if err := d.arb.RestoreJob(d.now(), arbiter.RestoredJob{ID: id, Request: jobRequest(proc, record), Closed: true, Released: true}); err != nil {
+	if err := d.arb.RestoreJob(d.now(), arbiter.RestoredJob{ID: id, Request: jobRequest(proc, record), Released: true}); err != nil {
 		d.file.Jobs.Free(index)
 		return err
 	}
 	d.file.Jobs.Commit(index)
-	d.knownJob(&job{members: map[*session]struct{}{}, id: id, token: token, pid: proc.PID, uid: proc.UID, open: true, closed: true, index: index, pidfd: -1})
+	d.knownJob(&job{members: map[*session]struct{}{}, id: id, token: token, pid: proc.PID, uid: proc.UID, open: true, index: index, pidfd: -1})
 	d.log.Warn("a program's job is not known any more: it is made again with the limits that the program saw, "+
 		"without what was reserved for it", "client_pid", proc.PID, "job", id)
 	return nil

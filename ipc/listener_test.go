@@ -138,10 +138,10 @@ func TestListenAfterADeadDaemonsChild(t *testing.T) {
 	if err := errors.Join(unix.Flock(int(lock.Fd()), unix.LOCK_EX), os.WriteFile(path+".lock", []byte(itoa(dead.Process.Pid)), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	child := time.AfterFunc(100*time.Millisecond, func() { _ = unix.Flock(int(lock.Fd()), unix.LOCK_UN) })
-	defer child.Stop()
+	child := make(chan error, 1)
+	time.AfterFunc(100*time.Millisecond, func() { child <- unix.Flock(int(lock.Fd()), unix.LOCK_UN) })
 	l, err := Listen(path, ListenOptions{})
-	if err != nil {
+	if err := errors.Join(err, <-child); err != nil {
 		t.Fatal(err)
 	}
 	l.Close()

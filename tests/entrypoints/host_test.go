@@ -2,6 +2,7 @@ package entrypoints
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/gpuarb/gpuarb/tests/rig"
@@ -216,12 +217,17 @@ func TestHostWithoutContext(t *testing.T) {
 func TestHostMax(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true, Config: "schema_version = 1\n[defaults]\nhost.max = \"1MiB\"\n"})
-	for own, limit := range map[string]uint64{"": 1 << 20, "2M": 1 << 20, "max": 1 << 20, "nonsense": 1 << 20, "64K": 64 << 10} {
+	for own, limit := range map[string]uint64{"": 1 << 20, "2M": 1 << 20, "max": 1 << 20, "64K": 64 << 10} {
 		env := append(m.PreloadEnv(), "GPUARB_HOST="+own)
 		p := m.Interact(m.Command(env, rig.Build(t, "programs/cudaprog-dlsym")))
 		p.Want("host a 1000", "ok")
 		hostRest(t, m, p, limit, 1000)
 		p.End()
+	}
+	// What cannot be read is no cap, and not the lack of one either.
+	r := rig.Run(t, m.Command(append(m.PreloadEnv(), "GPUARB_HOST=64X"), rig.Build(t, "programs/cudaprog-dlsym")))
+	if !strings.Contains(r.Stdout, "init err 2") || !strings.Contains(r.Stderr, "GPUARB_HOST=64X is no size") {
+		t.Errorf("%s%s", r.Stdout, r.Stderr)
 	}
 }
 

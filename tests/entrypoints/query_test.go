@@ -115,7 +115,8 @@ func comesToTell(t *testing.T, p *rig.Program, free, total uint64) {
 // What is reserved is there, whatever others do.
 func TestQueriesOfWhatIsReserved(t *testing.T) {
 	t.Parallel()
-	m := rig.New(t, rig.Options{NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+	m := rig.New(t, rig.Options{NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
+		Config: "schema_version = 1\n[defaults]\ncontext_reserve = \"0\"\n"})
 	p := m.Interact(m.Gpuarb("run", "--memory", "4G", "--min", "4G", "--", rig.Build(t, "programs/cudaprog-dlsym")))
 	tells(t, p, 4<<30, 4<<30)
 	other, watcher := start(m, "dlsym", 8<<30), start(m, "dlsym", 8<<30)
