@@ -61,7 +61,11 @@ func TestBuildPrintsALineAFile(t *testing.T) {
 func TestDemoFailsWithTheLog(t *testing.T) {
 	for status, shown := range map[string]bool{"0": false, "1": true} {
 		fake := filepath.Join(t.TempDir(), "make")
-		// It builds nothing; the demonstration ends for want of a daemon then.
+		// It builds nothing; the demonstration ends for want of a daemon then, whatever is installed.
+		none := filepath.Join(filepath.Dir(fake), "gpuarbd")
+		if err := os.WriteFile(none, []byte("#!/bin/sh\nexit 1\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
 		script := "#!/bin/sh\necho a line of the build\nexit " + status + "\n"
 		if err := os.WriteFile(fake, []byte(script), 0o700); err != nil {
 			t.Fatal(err)
@@ -79,7 +83,7 @@ func TestDemoFailsWithTheLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		cmd := bounded.Command(t, bounded.Patience, "bash", path)
-		cmd.Env = []string{"PATH=/usr/bin:/bin", "MAKE=" + fake, "GPUARB_SOCKET=/nowhere"}
+		cmd.Env = []string{"PATH=" + filepath.Dir(fake) + ":/usr/bin:/bin", "MAKE=" + fake, "GPUARB_SOCKET=/nowhere"}
 		out, err := cmd.CombinedOutput()
 		if err == nil {
 			t.Fatalf("it has not failed:\n%s", out)
