@@ -107,7 +107,7 @@ func (l *lease) vacate(now time.Time, n int) {
 	l.vacated, l.vacatedAt = l.vacated.Plus(was.Times(uint64(n))), now
 }
 
-// refill forgets what a reading that began after it was vacated shows by itself.
+// refill forgets what was vacated, once a reading shows it: one that began after that.
 func (l *lease) refill(began time.Time) {
 	if began.After(l.vacatedAt) {
 		l.vacated = 0

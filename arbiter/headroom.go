@@ -118,8 +118,8 @@ func (a *Arbiter) restoreHeadroom(b *accounting.Budget, d *device, was *headroom
 	}
 }
 
-// countHeadrooms adds up anew what the headrooms of a job lack, after one came or went: a
-// process's own takes the place of the job's for what that process costs.
+// countHeadrooms adds up a job's headrooms anew, after one came or went. What a process costs
+// counts against its own headroom where it has one, else against its job's.
 func (j *job) countHeadrooms(d *device) {
 	each := func(do func(h *headroom)) {
 		if h := d.headrooms[j.budget]; h != nil {
@@ -175,8 +175,8 @@ func (l *lease) recharge(before, now accounting.Bytes) {
 	}
 }
 
-// trimHeadroom gives back what headroom has turned out not to be needed, once the context that
-// it was kept for has been measured.
+// trimHeadroom lowers the headroom to the known cost of a context, after the context that it
+// was kept for was measured.
 func (l *lease) trimHeadroom() {
 	h, d := l.headroomOf(), l.device
 	if h != nil && l.proofs >= proven && l.contexts > 0 && l.overhead > 0 {
@@ -184,8 +184,8 @@ func (l *lease) trimHeadroom() {
 	}
 }
 
-// contextsNeed is what contexts of a lease take beyond the headroom that is kept for them,
-// nothing for the first of those that have it, and beyond what those took that are gone.
+// contextsNeed is what n new contexts of a lease have to be granted. A context that headroom is
+// kept for needs nothing, and contexts that are gone have left their place.
 func (a *Arbiter) contextsNeed(l *lease, n int) accounting.Bytes {
 	if l.isOffered() {
 		n--
@@ -201,15 +201,15 @@ func (l *lease) offered() accounting.Bytes {
 	return 0
 }
 
-// isOffered reports whether headroom is there for the next context of a lease: no process that
-// it was kept for has one.
+// isOffered reports whether headroom is there for the next context of a lease: as long as no
+// process of the job has made the one that it is kept for.
 func (l *lease) isOffered() bool {
 	h := l.headroomOf()
 	return h != nil && !l.session.job.hasContext(l.device, h)
 }
 
-// offerHeadroom has those looked at who wait for a context, when one has gone that headroom
-// may have been kept for: no sum tells.
+// offerHeadroom is for a context that has gone, and that headroom may be kept for: who waits for
+// a context is looked at again. No sum changes with that, so that nothing else would cause it.
 func (l *lease) offerHeadroom() {
 	if l.headroomOf() != nil {
 		l.device.dirty = true

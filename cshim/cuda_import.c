@@ -4,8 +4,8 @@
 #include "cuda_device.h"
 #include "tell.h"
 
-// In root.imports the tag of an entry is how often the same was opened; bytes 0: it has a size
-// that nobody tells. A handle of another API's memory is no address: it has a bit more.
+// An entry of root.imports: its tag counts how often the memory was opened, and bytes is 0 where
+// nobody tells its size. The key is an address, or a handle of another API's memory with this bit.
 #define EXTERNAL (1ull << 60)
 
 static void lock(struct ga_root *root) {
@@ -22,8 +22,8 @@ static void count(struct ga_root *root, const struct ga_entry *e, bool more) {
     ga_tell_import(root, e->device, more ? e->bytes : 0 - e->bytes, e->bytes ? 0 : (more ? 1 : -1));
 }
 
-// Opened once more, it is the same address again; of another size, another block, and the one
-// before has ended out of our sight.
+// Memory that is opened twice has the same address twice. With another size it is another block:
+// the one before has ended, and no call that we see said so.
 static void note(struct ga_root *root, const struct ga_entry *entry) {
     struct ga_entry e = *entry;
     struct ga_entry old = {0};

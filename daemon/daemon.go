@@ -343,12 +343,12 @@ func (d *Daemon) logEvents() {
 		default:
 			level = slog.LevelInfo
 		}
-		attributes := []any{"event", e.Kind, "client_pid", e.PID, "uid", e.UID, "device", e.Device}
+		attributes := []any{"event", e.Kind, "client_pid", e.PID, "device", e.Device, "uid", e.UID}
 		if e.Ticket != 0 {
 			attributes = append(attributes, "ticket", e.Ticket, "waited_ms", e.WaitedMs)
 		}
 		if e.Setting != "" {
-			attributes = append(attributes, "uid", e.UID, "limit", e.Setting, "of", e.Whose, "from", e.From, "to", e.To)
+			attributes = append(attributes, "limit", e.Setting, "of", e.Whose, "from", e.From, "to", e.To)
 		}
 		d.log.Log(d.ctx, level, e.Text, attributes...)
 	}

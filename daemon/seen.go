@@ -127,7 +127,7 @@ func (d *Daemon) lowerTo(s *session, page *ipc.Page) {
 }
 
 func (d *Daemon) lower(s *session, change arbiter.Change) {
-	change.UID, change.Lowers = s.peer.UID, true
+	change.UID, change.Lowers, change.Again = s.peer.UID, true, true
 	if err := d.arb.SetProcessLimits(d.now(), change, s.id); err != nil {
 		d.log.Warn("a limit that a program saw cannot be set again", "client_pid", s.peer.PID, "limit", change, "err", err)
 		return

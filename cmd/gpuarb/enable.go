@@ -144,7 +144,7 @@ func (a *app) libraryOn(machine preload.Machine) (string, error) {
 	return "", fmt.Errorf("gpuarb is not installed in %s (looked for %s)", machine.Root, strings.Join(paths, ", "))
 }
 
-// afterwards says from when on it is so, since what runs already is left alone.
+// afterwards says when a change takes effect: programs that run already are left alone.
 func afterwards(machine preload.Machine, target preload.Target, restarted bool) string {
 	switch {
 	case !machine.Here() || restarted:
