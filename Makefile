@@ -71,8 +71,8 @@ $(BUILD)/tools/testsum: FORCE
 include $(FRAGMENTS)
 
 .PHONY: generate
-generate: ## write the generated sources again (cshim/wire.h)
-	$(GO) run ./ipc/genlayout -i ipc/layout.go -o cshim/wire.h
+generate: ## write the generated sources again (cshim/core/wire.h)
+	$(GO) run ./ipc/genlayout -i ipc/layout.go -o cshim/core/wire.h
 
 .PHONY: setup-%
 setup-%:
@@ -142,6 +142,17 @@ bench: setup-build ## run all benchmarks; benchstat reads what it keeps in build
 	@$(MAKE) --no-print-directory test-build
 	@GO='$(GO)' MAKE='$(MAKE)' BENCH='$(or $(BENCH),.)' COUNT='$(or $(COUNT),1)' \
 		C_BENCHES='$(C_BENCHES)' tools/bench.sh
+
+.PHONY: bench-growth
+bench-growth: setup-build ## draw how costs grow with leases, waiting requests and threads: docs/growth.svg and the table in build/growth.md
+	@$(MAKE) --no-print-directory test-build cshim-bench
+	@$(GO) test ./tests/bench -timeout 5m -run '^$$' -bench Growth -benchtime 1x -args -bench.growth '$(CURDIR)/$(BUILD)/growth' -bench.asks $(or $(ASKS),4000)
+	@cp $(BUILD)/growth.svg docs/growth.svg && cat $(BUILD)/growth.md
+
+# AT=COMMIT measures another commit, LIST=grant names what one way crosses (limit, death, restart).
+.PHONY: shape
+shape: setup-build ## measure how the project is built: lines, circles, what a request crosses
+	@$(GO) run ./tools/shape $(if $(AT),-at $(AT)) $(if $(LIST),-list $(LIST))
 
 # MUTANTS=B2,C3 runs those rows alone.
 .PHONY: mutants

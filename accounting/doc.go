@@ -4,8 +4,10 @@
 //
 // A lease charges a chain of budgets (its process's, its job's, one shared by a
 // user or a cgroup); each budget has, on each device, a memory.min that is
-// reserved for it and a memory.max that it may not pass. The invariants that
-// hold after every operation:
+// reserved for it and a memory.max that it may not pass. Leases, budgets on a device
+// and the device are nodes of one tree; a node sums up each amount (bytes, streams), and
+// whether it has room is one function of its sums. The invariants that hold after every
+// operation:
 //
 //   - I1: per lease, granted ≤ memory.max of every budget above it, or the
 //     budget is over and its sum only falls;

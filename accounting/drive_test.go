@@ -37,6 +37,11 @@ func drive(t *rapid.T, bytes *rapid.Generator[accounting.Bytes]) {
 			t.Fatal(err)
 		}
 	}
+	for range 2 {
+		c := &modelBudget{limits: map[int]accounting.Limits{}, real: m.ledger.OpenCap()}
+		c.real.Owner = c
+		m.caps = append(m.caps, c)
+	}
 	device := rapid.SampledFrom([]int{0, 3})
 	budget := func(t *rapid.T) *modelBudget {
 		if len(m.budgets) == 0 {
@@ -62,6 +67,13 @@ func drive(t *rapid.T, bytes *rapid.Generator[accounting.Bytes]) {
 			least, most := bytes.Draw(t, "min"), bytes.Draw(t, "max")
 			m.setLimits(t, budget(t), device.Draw(t, "device"), accounting.Limits{Min: least, Max: most})
 		},
+		"setCap": func(t *rapid.T) {
+			m.setCap(t, budget(t), rapid.SampledFrom(append(m.caps[:2:2], nil)).Draw(t, "cap"))
+		},
+		"limitCap": func(t *rapid.T) {
+			least, most := bytes.Draw(t, "min"), bytes.Draw(t, "max")
+			m.setLimits(t, rapid.SampledFrom(m.caps).Draw(t, "cap"), device.Draw(t, "device"), accounting.Limits{Min: least, Max: most})
+		},
 		"setCapacity": func(t *rapid.T) { m.setCapacity(t, device.Draw(t, "device"), bytes.Draw(t, "capacity")) },
 		"checkMin": func(t *rapid.T) {
 			m.checkMin(t, budget(t), device.Draw(t, "device"), bytes.Draw(t, "min"))
@@ -73,7 +85,7 @@ func drive(t *rapid.T, bytes *rapid.Generator[accounting.Bytes]) {
 		"":           m.check,
 	}
 	for name, act := range map[string]func(*rapid.T, *modelLease, accounting.Bytes){
-		"reserve": m.reserve, "release": m.release, "force": m.force, "charge": m.charge,
+		"reserve": m.reserve, "release": m.release, "force": m.force, "charge": m.charge, "growth": m.growth,
 	} {
 		actions[name] = func(t *rapid.T) { act(t, lease(t), bytes.Draw(t, "n")) }
 	}
@@ -101,7 +113,7 @@ func (m *model) closeLease(l *modelLease) {
 
 func (m *model) release(t *rapid.T, l *modelLease, n accounting.Bytes) {
 	want := min(n, l.granted)
-	if got := m.ledger.Release(l.real, n); got != want {
+	if got := m.ledger.Release(l.real, accounting.Memory, n); got != want {
 		t.Fatalf("released %d, want %d", got, want)
 	}
 	l.granted -= want
@@ -109,7 +121,7 @@ func (m *model) release(t *rapid.T, l *modelLease, n accounting.Bytes) {
 
 func (m *model) force(t *rapid.T, l *modelLease, n accounting.Bytes) {
 	want := min(n, accounting.Max-l.granted-l.charged)
-	if got := m.ledger.Force(l.real, n); got != want {
+	if got := m.ledger.Force(l.real, accounting.Memory, n); got != want {
 		t.Fatalf("forced %d, want %d", got, want)
 	}
 	l.granted += want

@@ -19,19 +19,20 @@ var (
 // Not safe for concurrent use. Budgets and leases belong to the ledger that opened
 // them; using one after it was closed is the caller's mistake.
 type Ledger struct {
+	// Changed is called when what a lease holds changes. nil: nobody wants to know.
+	Changed func(*Lease)
+
 	devices []*device // by index
 }
 
 // device is one device's account.
 type device struct {
-	index     int
-	capacity  Bytes
-	committed sum // Σ of the root accounts' commitments
-	granted   sum // Σ of leases' granted
-	held      sum // Σ of leases' granted and charged
-	streams   int
-	leases    []*Lease
-	eased     uint64 // changes after which something may fit that did not
+	node
+	ledger  *Ledger
+	index   int
+	charged Sum // Σ of leases' charged
+	leases  []*Lease
+	eased   uint64 // changes after which something may fit that did not
 }
 
 // Account is the sum of a device or of a budget on a device, in bytes.
@@ -53,7 +54,9 @@ func (l *Ledger) AddDevice(index int, capacity Bytes) error {
 	if found {
 		return fmt.Errorf("device %d: %w", index, ErrExists)
 	}
-	l.devices = slices.Insert(l.devices, at, &device{index: index, capacity: capacity})
+	d := &device{ledger: l, index: index, node: node{max: unbounded()}}
+	d.max[Memory] = capacity
+	l.devices = slices.Insert(l.devices, at, d)
 	return nil
 }
 
@@ -65,10 +68,10 @@ func (l *Ledger) SetCapacity(index int, capacity Bytes) error {
 	if d == nil {
 		return fmt.Errorf("device %d: %w", index, ErrNoDevice)
 	}
-	if capacity > d.capacity {
+	if capacity > d.max[Memory] {
 		d.eased++
 	}
-	d.capacity = capacity
+	d.max[Memory] = capacity
 	return nil
 }
 
@@ -79,8 +82,8 @@ func (l *Ledger) Device(index int) Account {
 		return Account{}
 	}
 	return Account{
-		Limit: d.capacity, Granted: d.granted.bytes(), Held: d.held.bytes(),
-		Committed: d.committed.bytes(), Streams: d.streams, Leases: len(d.leases),
+		Limit: d.max[Memory], Granted: d.held[Memory].Sub(d.charged).bytes(), Held: d.held[Memory].bytes(),
+		Committed: d.load[Memory].bytes(), Streams: int(d.held[Streams].bytes()), Leases: len(d.leases),
 	}
 }
 

@@ -9,6 +9,12 @@ import (
 
 const mib accounting.Bytes = 1 << 20
 
+func memory(n accounting.Bytes) accounting.Amounts { return accounting.Amounts{accounting.Memory: n} }
+
+func streams(n int) accounting.Amounts {
+	return accounting.Amounts{accounting.Streams: accounting.Bytes(n)}
+}
+
 // machine is a ledger with one device of the given capacity.
 func machine(t *testing.T, capacity accounting.Bytes) *accounting.Ledger {
 	t.Helper()
@@ -65,14 +71,14 @@ func TestReserve(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			l := machine(t, c.capacity)
 			s := lease(t, l, budget(t, l, nil, c.least, c.most))
-			if r := l.Reserve(lease(t, l, l.OpenBudget(nil)), c.other); r != nil {
+			if r := l.Reserve(lease(t, l, l.OpenBudget(nil)), memory(c.other)); r != nil {
 				t.Fatal(r)
 			}
-			if r := l.Reserve(s, c.held); r != nil {
+			if r := l.Reserve(s, memory(c.held)); r != nil {
 				t.Fatal(r)
 			}
 			before := l.Device(0)
-			r := l.Reserve(s, c.n)
+			r := l.Reserve(s, memory(c.n))
 			if (r == nil) != c.want.granted {
 				t.Fatalf("reserve: %v", r)
 			}
@@ -97,7 +103,7 @@ func TestCapacityFallsBelowTheSum(t *testing.T) {
 	l := machine(t, 1000)
 	promised := lease(t, l, budget(t, l, nil, 300, 600))
 	free := lease(t, l, l.OpenBudget(nil))
-	if r := l.Reserve(free, 700); r != nil {
+	if r := l.Reserve(free, memory(700)); r != nil {
 		t.Fatal(r)
 	}
 	if err := l.SetCapacity(0, 500); err != nil {
@@ -106,20 +112,20 @@ func TestCapacityFallsBelowTheSum(t *testing.T) {
 	if r := l.Overload(0); r == nil || r.Short != 500 {
 		t.Errorf("overload: %+v", r)
 	}
-	if r := l.Reserve(free, 1); r == nil || r.Remaining != 0 || r.Limit != 500 {
+	if r := l.Reserve(free, memory(1)); r == nil || r.Remaining != 0 || r.Limit != 500 {
 		t.Errorf("a byte beyond the capacity: %v", r)
 	}
-	if r := l.Reserve(promised, 300); r != nil {
+	if r := l.Reserve(promised, memory(300)); r != nil {
 		t.Errorf("inside memory.min: %v", r)
 	}
-	if r := l.Reserve(promised, 1); r == nil {
+	if r := l.Reserve(promised, memory(1)); r == nil {
 		t.Error("a byte beyond memory.min was granted")
 	}
-	l.Release(free, 600)
+	l.Release(free, accounting.Memory, 600)
 	if l.Overload(0) != nil {
 		t.Error("still overloaded")
 	}
-	if r := l.Reserve(promised, 100); r != nil {
+	if r := l.Reserve(promised, memory(100)); r != nil {
 		t.Errorf("within again: %v", r)
 	}
 }
@@ -129,14 +135,14 @@ func TestSharedBudgetKeepsWhatItsMembersReserved(t *testing.T) {
 	user := budget(t, l, nil, 0, 1000)
 	first := lease(t, l, budget(t, l, user, 600, accounting.Max))
 	second := lease(t, l, l.OpenBudget(user))
-	if r := l.Reserve(second, 400); r != nil {
+	if r := l.Reserve(second, memory(400)); r != nil {
 		t.Fatal(r)
 	}
-	r := l.Reserve(second, 1)
+	r := l.Reserve(second, memory(1))
 	if r == nil || r.Budget != user || r.Remaining != 0 || r.Limit != 1000 {
 		t.Errorf("took what another has reserved: %v", r)
 	}
-	if r := l.Reserve(first, 600); r != nil {
+	if r := l.Reserve(first, memory(600)); r != nil {
 		t.Errorf("inside its reservation: %v", r)
 	}
 }
@@ -146,11 +152,11 @@ func TestYieldSparesReservations(t *testing.T) {
 	rich := lease(t, l, budget(t, l, nil, 500, accounting.Max))
 	asker := lease(t, l, l.OpenBudget(nil))
 	for s, n := range map[*accounting.Lease]accounting.Bytes{rich: 600, asker: 400} {
-		if r := l.Reserve(s, n); r != nil {
+		if r := l.Reserve(s, memory(n)); r != nil {
 			t.Fatal(r)
 		}
 	}
-	r := l.Check(asker, 200)
+	r := l.Check(asker, memory(200))
 	if r == nil || r.Short != 200 {
 		t.Fatalf("refusal: %+v", r)
 	}
@@ -163,7 +169,7 @@ func TestLoweredLimit(t *testing.T) {
 	l := machine(t, 10000)
 	job := budget(t, l, nil, 0, 1000)
 	s := lease(t, l, job)
-	if r := l.Reserve(s, 800); r != nil {
+	if r := l.Reserve(s, memory(800)); r != nil {
 		t.Fatal(r)
 	}
 	if err := l.SetLimits(job, 0, accounting.Limits{Min: 900, Max: 500}); err != nil {
@@ -175,10 +181,10 @@ func TestLoweredLimit(t *testing.T) {
 	if got := l.Device(0).Committed; got != 800 {
 		t.Errorf("a memory.min above memory.max reserves %d", got)
 	}
-	if r := l.Reserve(s, 1); r == nil || r.Remaining != 0 || r.Short != 301 {
+	if r := l.Reserve(s, memory(1)); r == nil || r.Remaining != 0 || r.Short != 301 {
 		t.Errorf("over, and granted: %+v", r)
 	}
-	l.Release(s, 300)
+	l.Release(s, accounting.Memory, 300)
 	if s.Over() {
 		t.Error("still over at the limit")
 	}
@@ -191,10 +197,10 @@ func TestB4StreamsCap(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.StreamsMax() != c.want || !l.TakeStreams(s, c.want) || l.TakeStreams(s, 1) {
+		if s.StreamsMax() != c.want || l.Reserve(s, streams(c.want)) != nil || l.Reserve(s, streams(1)) == nil {
 			t.Errorf("cap of %d: %d streams, max %d", c.most, s.Streams(), s.StreamsMax())
 		}
-		if got := l.GiveStreams(s, 1<<40); got != c.want || l.Device(0).Streams != 0 {
+		if got := l.Release(s, accounting.Streams, 1<<40); got != accounting.Bytes(c.want) || l.Device(0).Streams != 0 {
 			t.Errorf("gave back %d", got)
 		}
 	}

@@ -2,6 +2,7 @@ package accounting_test
 
 import (
 	"math/big"
+	"slices"
 
 	"pgregory.net/rapid"
 
@@ -13,6 +14,7 @@ import (
 type (
 	modelBudget struct {
 		parent *modelBudget
+		cap    *modelBudget
 		real   *accounting.Budget
 		limits map[int]accounting.Limits
 	}
@@ -27,6 +29,7 @@ type (
 		ledger   *accounting.Ledger
 		capacity map[int]accounting.Bytes
 		budgets  []*modelBudget
+		caps     []*modelBudget
 		leases   []*modelLease
 	}
 )
@@ -47,12 +50,33 @@ func (b *modelBudget) limit(device int) accounting.Limits {
 	return accounting.Limits{Max: accounting.Max}
 }
 
+// chain is b and all that it is charged to, in the order in which they are asked.
+func (b *modelBudget) chain() (all []*modelBudget) {
+	for ; b != nil; b = b.parent {
+		if all = append(all, b); b.cap != nil {
+			all = append(all, b.cap)
+		}
+	}
+	return all
+}
+
+// twice tells whether a budget below b (or b) has a cap that one from above on upwards has too:
+// the ledger is not asked for that.
+func (m *model) twice(b, above *modelBudget) bool {
+	for _, x := range m.budgets {
+		if x.cap != nil && slices.Contains(x.chain(), b) && slices.Contains(above.chain(), x.cap) {
+			return true
+		}
+	}
+	return false
+}
+
 // held is what all leases at or below b hold.
 func (m *model) held(b *modelBudget, device int) *big.Int {
 	total := new(big.Int)
 	for _, l := range m.leases {
-		for p := l.budget; l.device == device && p != nil; p = p.parent {
-			if p == b {
+		for _, p := range l.budget.chain() {
+			if l.device == device && p == b {
 				total.Add(total, integer(l.granted))
 				total.Add(total, integer(l.charged))
 			}
@@ -71,7 +95,7 @@ func (m *model) load(b *modelBudget, device int) *big.Int {
 		}
 	}
 	for _, kid := range m.budgets {
-		if kid.parent == b {
+		if kid.parent == b || kid.cap == b {
 			total.Add(total, m.commit(kid, device))
 		}
 	}
@@ -80,6 +104,9 @@ func (m *model) load(b *modelBudget, device int) *big.Int {
 
 func (m *model) commit(b *modelBudget, device int) *big.Int {
 	l := b.limit(device)
+	if slices.Contains(m.caps, b) {
+		l.Min = 0
+	}
 	return larger(m.load(b, device), integer(min(l.Min, l.Max)))
 }
 
@@ -129,7 +156,7 @@ func (m *model) passes(at *modelBudget, l *modelLease, n accounting.Bytes) bool 
 
 // refuser returns the first limit that refuses, from the lease's own upwards.
 func (m *model) refuser(l *modelLease, n accounting.Bytes) (at *modelBudget, refused bool) {
-	for b := l.budget; b != nil; b = b.parent {
+	for _, b := range l.budget.chain() {
 		if !m.passes(b, l, n) {
 			return b, true
 		}
@@ -157,6 +184,9 @@ func (m *model) closeBudget(t *rapid.T, b *modelBudget) {
 }
 
 func (m *model) move(t *rapid.T, b, to *modelBudget, root bool) {
+	if !root && m.twice(b, to) {
+		return
+	}
 	cycle := false
 	for p := to; p != nil && !root; p = p.parent {
 		cycle = cycle || p == b
@@ -173,9 +203,57 @@ func (m *model) move(t *rapid.T, b, to *modelBudget, root bool) {
 	}
 }
 
+// setCap puts a budget under one of the caps, or under none.
+func (m *model) setCap(t *rapid.T, b, cap *modelBudget) {
+	var real *accounting.Budget
+	if cap != nil {
+		real = cap.real
+	}
+	old := b.cap
+	b.cap = cap
+	if m.twice(b, b.parent) || slices.ContainsFunc(m.budgets, func(x *modelBudget) bool {
+		return x != b && cap != nil && x.cap == cap && slices.Contains(x.chain(), b)
+	}) {
+		b.cap = old
+		return
+	}
+	if err := m.ledger.SetCap(b.real, real); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// growth checks by how much a budget above a lease, or the device, is said to grow.
+func (m *model) growth(t *rapid.T, l *modelLease, n accounting.Bytes) {
+	if n > accounting.Max-l.granted-l.charged {
+		return
+	}
+	chain := append(l.budget.chain(), nil)
+	before := make([]*big.Int, len(chain))
+	sum := func(b *modelBudget) *big.Int {
+		if b == nil {
+			return m.committed(l.device)
+		}
+		return m.load(b, l.device)
+	}
+	for i, b := range chain {
+		before[i] = sum(b)
+	}
+	l.granted += n
+	for i, b := range chain {
+		var real *accounting.Budget
+		if b != nil {
+			real = b.real
+		}
+		if got, want := integer(l.real.Growth(n, real)), new(big.Int).Sub(sum(b), before[i]); i > 0 && got.Cmp(want) != 0 {
+			t.Errorf("level %d grows by %d, said to by %d", i, want, got)
+		}
+	}
+	l.granted -= n
+}
+
 func (m *model) reserve(t *rapid.T, l *modelLease, n accounting.Bytes) {
 	at, refused := m.refuser(l, n)
-	r := m.ledger.Reserve(l.real, n)
+	r := m.ledger.Reserve(l.real, memory(n))
 	if r == nil && n > accounting.Max-l.granted-l.charged {
 		t.Fatalf("granted %d bytes beyond what a lease can hold", n)
 	}
@@ -228,12 +306,7 @@ func (m *model) yields(t *rapid.T, r *accounting.Refusal, at *modelBudget, l *mo
 }
 
 func (l *modelLease) below(at *modelBudget) bool {
-	for b := l.budget; b != nil; b = b.parent {
-		if b == at {
-			return true
-		}
-	}
-	return at == nil
+	return at == nil || slices.Contains(l.budget.chain(), at)
 }
 
 func owner(b *accounting.Budget) (*modelBudget, bool) {
@@ -259,7 +332,8 @@ func (m *model) room(t *rapid.T, l *modelLease) {
 func (m *model) checkMin(t *rapid.T, b *modelBudget, d int, least accounting.Bytes) {
 	r := m.ledger.CheckMin(b.real, d, least, 0)
 	before := map[*modelBudget]*big.Int{}
-	for p := b.parent; p != nil; p = p.parent {
+	above := b.chain()[1:]
+	for _, p := range above {
 		before[p] = m.load(p, d)
 	}
 	was, old := m.committed(d), b.limit(d)
@@ -268,7 +342,7 @@ func (m *model) checkMin(t *rapid.T, b *modelBudget, d int, least accounting.Byt
 	}
 	b.limits[d] = accounting.Limits{Min: least, Max: accounting.Max}
 	refused := false
-	for p := b.parent; p != nil; p = p.parent {
+	for _, p := range above {
 		after := m.load(p, d)
 		refused = refused || after.Cmp(before[p]) > 0 && after.Cmp(integer(p.limit(d).Max)) > 0
 	}
@@ -283,14 +357,14 @@ func (m *model) checkMin(t *rapid.T, b *modelBudget, d int, least accounting.Byt
 func (m *model) streams(t *rapid.T, l *modelLease, n int) {
 	if n < 0 {
 		want := min(-n, l.streams)
-		if got := m.ledger.GiveStreams(l.real, -n); got != want {
+		if got := int(m.ledger.Release(l.real, accounting.Streams, accounting.Bytes(-n))); got != want {
 			t.Fatalf("gave back %d streams, want %d", got, want)
 		}
 		l.streams -= want
 		return
 	}
 	want := l.streams+n <= l.most
-	if got := m.ledger.TakeStreams(l.real, n); got != want {
+	if got := m.ledger.Reserve(l.real, streams(n)) == nil; got != want {
 		t.Fatalf("took %d streams of %d with %d: %v", n, l.most, l.streams, got)
 	}
 	if want {
@@ -303,6 +377,15 @@ func saturated(x *big.Int) accounting.Bytes {
 		return accounting.Max
 	}
 	return accounting.Bytes(x.Uint64())
+}
+
+// left checks what is said to be left of a limit.
+func (m *model) left(t *rapid.T, b *accounting.Budget, device int, most accounting.Bytes, load *big.Int) {
+	want := saturated(larger(new(big.Int).Sub(integer(most), load), new(big.Int)))
+	direct := m.ledger.Probe(nil, device)
+	if got := m.ledger.Left(b, device); got != want || b == nil && m.ledger.Room(direct) != want {
+		t.Fatalf("%d left on %d, want %d", got, device, want)
+	}
 }
 
 // check compares every sum.
@@ -326,12 +409,14 @@ func (m *model) check(t *rapid.T) {
 		if got := m.ledger.Device(d); got != want {
 			t.Fatalf("device %d: %+v, want %+v", d, got, want)
 		}
-		for _, b := range m.budgets {
+		m.left(t, nil, d, capacity, m.committed(d))
+		for _, b := range slices.Concat(m.budgets, m.caps) {
 			held, most := m.held(b, d), b.limit(d).Max
 			want := accounting.Account{Limit: most, Held: saturated(held), Committed: saturated(m.commit(b, d))}
 			if got := b.real.Account(d); got != want {
 				t.Fatalf("budget on %d: %+v, want %+v", d, got, want)
 			}
+			m.left(t, b.real, d, most, m.load(b, d))
 			if got, want := b.real.Over(d), held.Cmp(integer(most)) > 0; got != want {
 				t.Fatalf("over: %v, want %v", got, want)
 			}

@@ -6,8 +6,9 @@ import (
 )
 
 // Refusal says which limit refused a request first, going from the lease's own
-// budget up to the device, and its figures in bytes.
+// budget up to the device, a budget's cap before the budget above it, and its figures.
 type Refusal struct {
+	Amount    Amount
 	Device    int
 	Budget    *Budget // nil: the device itself
 	Requested Bytes
@@ -17,15 +18,15 @@ type Refusal struct {
 	// (Max: that, or more).
 	Short Bytes
 
-	at       *account // nil: the device
-	plain    bool     // the sum is what is held, reservations apart
-	path     []step   // the request on its way up to the limit
-	gathered map[*account]sum
+	at       *node
+	plain    bool   // the sum is what is held, reservations apart
+	path     []step // the request on its way up to the limit
+	gathered map[*node]Sum
 }
 
-// step is how much a request adds to the load of one account.
+// step is how much a request adds to the load of one node.
 type step struct {
-	at    *account
+	at    *node
 	delta Bytes
 }
 
@@ -35,90 +36,105 @@ func (r *Refusal) Error() string {
 	if r.Budget == nil {
 		what = "the capacity"
 	}
-	return fmt.Sprintf("device %d: %d bytes requested, %d left of %s of %d bytes",
-		r.Device, r.Requested, r.Remaining, what, r.Limit)
+	return fmt.Sprintf("device %d: %d %s requested, %d left of %s of %d",
+		r.Device, r.Requested, rows[r.Amount].unit, r.Remaining, what, r.Limit)
 }
 
-// Reserve hands n bytes to a lease, or refuses and moves nothing. It passes
+// Reserve hands amounts to a lease, or refuses and moves nothing. It passes
 // when no budget above the lease comes to hold or promise more than its Max, and
 // the device's commitment stays within the capacity or does not grow (which is so
 // inside memory.min, whatever became of the capacity). Its cost depends on the
 // depth of the tree alone.
-func (l *Ledger) Reserve(s *Lease, n Bytes) *Refusal {
-	if r := l.Check(s, n); r != nil {
+func (l *Ledger) Reserve(s *Lease, need Amounts) *Refusal {
+	if r := l.Check(s, need); r != nil {
 		return r
 	}
-	s.shift(of(n), sum{})
-	s.granted += n
-	d := s.account.dev
-	d.granted = d.granted.add(of(n))
+	for k, n := range need {
+		s.shift(Amount(k), n, 0)
+	}
 	return nil
 }
 
 // Check returns what Reserve would, and moves nothing.
-func (l *Ledger) Check(s *Lease, n Bytes) (refused *Refusal) {
-	for r := range l.Refusals(s, n) {
-		return r
+func (l *Ledger) Check(s *Lease, need Amounts) (refused *Refusal) {
+	for t := range s.tight(need) {
+		return s.refuse(t, need[t.amount])
 	}
 	return nil
 }
 
-// Refusals yields every limit that refuses n bytes, from the lease's own budget
-// up to the device; nothing where Reserve would pass.
-func (l *Ledger) Refusals(s *Lease, n Bytes) iter.Seq[*Refusal] {
+// Refusals yields every limit that refuses something of what a lease needs, from its own
+// budget up to the device; nothing where Reserve would pass.
+func (l *Ledger) Refusals(s *Lease, need Amounts) iter.Seq[*Refusal] {
 	return func(yield func(*Refusal) bool) {
-		var slack Bytes // what the reservations passed so far absorb
-		for a := s.account; a != nil; a = a.parent {
-			if left := a.room(slack); n > left && !yield(s.refuse(a, n, slack, left)) {
+		for t := range s.tight(need) {
+			if !yield(s.refuse(t, need[t.amount])) {
 				return
 			}
-			slack = slack.Plus(of(a.min()).over(a.load).bytes())
-		}
-		if left := s.account.dev.room(slack); n > left && !yield(s.refuse(nil, n, slack, left)) {
-			return
-		}
-		if left := Max - s.granted - s.charged; n > left { // no client holds 2^64 bytes
-			yield(s.refuse(nil, n, Max, left))
 		}
 	}
 }
 
-// Tight yields the budgets that refuse n bytes, from the lease's own up, and nil for
-// the device: as Refusals, without the figures.
-func (l *Ledger) Tight(s *Lease, n Bytes) iter.Seq[*Budget] {
-	return func(yield func(*Budget) bool) {
-		var slack Bytes
-		for a := s.account; a != nil; a = a.parent {
-			if n > a.room(slack) && !yield(a.budget) {
+// Tight yields the budgets that refuse something of what a lease needs, from its own up, and nil
+// for the device or the lease itself: as Refusals, without the figures.
+func (l *Ledger) Tight(s *Lease, need Amounts) iter.Seq2[Amount, *Budget] {
+	return func(yield func(Amount, *Budget) bool) {
+		for t := range s.tight(need) {
+			if !yield(t.amount, t.at.budget) {
 				return
 			}
-			slack = slack.Plus(of(a.min()).over(a.load).bytes())
-		}
-		if n > s.account.dev.room(slack) || n > Max-s.granted-s.charged {
-			yield(nil)
 		}
 	}
 }
 
-// Room returns the most that Reserve would let through now.
+// Room returns the most bytes that Reserve would let through now.
 func (l *Ledger) Room(s *Lease) Bytes {
-	left, slack := Max-s.granted-s.charged, Bytes(0)
-	for a := s.account; a != nil; a = a.parent {
-		left = min(left, a.room(slack))
-		slack = slack.Plus(of(a.min()).over(a.load).bytes())
+	left := Max
+	for at, slack := range s.above(Memory) {
+		left = min(left, at.room(Memory, slack))
 	}
-	return min(left, s.account.dev.room(slack))
+	return left
+}
+
+// Left returns the most bytes by which the load of a budget on a device (nil: of the device) may
+// grow now.
+func (l *Ledger) Left(b *Budget, device int) Bytes {
+	if b != nil {
+		return b.on(device).room(Memory, 0)
+	}
+	if d := l.device(device); d != nil {
+		return d.room(Memory, 0)
+	}
+	return 0
+}
+
+// tight is a limit that has no room for what is needed of an amount.
+type tight struct {
+	amount      Amount
+	at          *node
+	slack, left Bytes
+}
+
+// tight yields the limits that have no room for what a lease needs.
+func (s *Lease) tight(need Amounts) iter.Seq[tight] {
+	return func(yield func(tight) bool) {
+		for k, n := range need {
+			if n == 0 {
+				continue
+			}
+			for at, slack := range s.above(Amount(k)) {
+				if left := at.room(Amount(k), slack); n > left && !yield(tight{Amount(k), at, slack, left}) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Growth returns by how much the load of a budget above the lease (nil: of the
 // device) would grow if the lease were handed n bytes: less than n, or nothing, where
 // they are reserved below it already.
-func (s *Lease) Growth(n Bytes, above *Budget) Bytes {
-	for a := s.account; a != nil && a.budget != above; a = a.parent {
-		n = n.Less(of(a.min()).over(a.load).bytes())
-	}
-	return n
-}
+func (s *Lease) Growth(n Bytes, above *Budget) Bytes { return s.growth(n, above) }
 
 // MinGrowth is the same for a budget whose memory.min is raised to min.
 func (l *Ledger) MinGrowth(b *Budget, device int, min Bytes, above *Budget) Bytes {
@@ -126,53 +142,28 @@ func (l *Ledger) MinGrowth(b *Budget, device int, min Bytes, above *Budget) Byte
 	if d == nil {
 		return 0
 	}
-	load, was := sum{}, sum{}
-	if a := b.account(d); a != nil {
-		load, was = a.load, a.commit()
-	}
-	grow := larger(load, of(min)).over(was).bytes()
-	for p := b.parent; p != nil && p != above; p = p.parent {
-		if a := p.account(d); a != nil {
-			grow = grow.Less(of(a.min()).over(a.load).bytes())
-		}
-	}
-	return grow
+	a := b.open(d)
+	return a.growth(a.raised(min), above)
 }
 
-// room is the most that a lets through, when reservations below it absorb slack.
-// What they absorb is loaded on a already, and so passes, unless more was promised
-// below than a may hold.
-func (a *account) room(slack Bytes) Bytes {
-	most := of(a.limits.Max)
-	if most.less(a.load) {
-		return min(slack, most.over(a.held).bytes())
-	}
-	return slack.Plus(most.sub(a.load).bytes())
+// raised is by how much a claims more when its memory.min is raised to min.
+func (a *node) raised(min Bytes) Bytes {
+	return larger(a.load[Memory], SumOf(min)).over(a.commit(Memory)).bytes()
 }
 
-// room is the same for the device, which promised no more than it had at the time.
-func (d *device) room(slack Bytes) Bytes {
-	return slack.Plus(of(d.capacity).over(d.committed).bytes())
-}
-
-// refuse builds the refusal of n bytes at a (nil: the device).
-func (s *Lease) refuse(at *account, n, slack, left Bytes) *Refusal {
-	r := &Refusal{Device: s.Device(), Requested: n, Remaining: left, at: at}
+// refuse builds the refusal of n at a limit.
+func (s *Lease) refuse(t tight, n Bytes) *Refusal {
+	r := &Refusal{Amount: t.amount, Device: s.Device(), Budget: t.at.budget, Requested: n, Remaining: t.left, Limit: t.at.max[t.amount], at: t.at}
 	delta := n
-	for a := s.account; a != at && a != nil; a = a.parent {
+	for a := range s.way(t.at) {
 		r.path = append(r.path, step{a, delta})
-		delta = delta.Less(of(a.min()).over(a.load).bytes())
+		delta = delta.Less(a.absorbs(t.amount))
 	}
-	load, limit := s.account.dev.committed, s.account.dev.capacity
-	if at != nil {
-		r.Budget = at.budget
-		load, limit = at.load, at.limits.Max
-		if n <= slack {
-			r.plain, load, delta = true, at.held, n
-		}
+	load := t.at.load[t.amount]
+	if n <= t.slack {
+		r.plain, load, delta = true, t.at.held[t.amount], n
 	}
-	r.Limit = limit
-	r.Short = max(load.add(of(delta)).over(of(limit)).bytes(), n-left)
+	r.Short = max(load.Add(SumOf(delta)).over(SumOf(r.Limit)).bytes(), n-t.left)
 	return r
 }
 
@@ -180,12 +171,12 @@ func (s *Lease) refuse(at *account, n, slack, left Bytes) *Refusal {
 // s released n bytes: less than n, or nothing, where they are reserved for its
 // budget anyway.
 func (r *Refusal) Yield(s *Lease, n Bytes) Bytes {
-	n = min(n, s.granted)
+	n = min(n, s.Granted())
 	if r.plain {
 		return n
 	}
-	for a := s.account; a != r.at && a != nil; a = a.parent {
-		n = min(n, a.load.add(of(r.delta(a))).over(of(a.min())).bytes())
+	for a := range s.way(r.at) {
+		n = min(n, a.load[Memory].Add(SumOf(r.delta(a))).over(SumOf(a.reserve(Memory))).bytes())
 	}
 	return n
 }
@@ -194,27 +185,27 @@ func (r *Refusal) Yield(s *Lease, n Bytes) Bytes {
 // after all those of which Gather was asked before: leases below one reservation yield less
 // together than the sum of what each would alone.
 func (r *Refusal) Gather(s *Lease, n Bytes) Bytes {
-	n = min(n, s.granted)
+	n = min(n, s.Granted())
 	if r.plain {
 		return n
 	}
-	for a := s.account; a != r.at && a != nil; a = a.parent {
-		least := of(a.min())
-		if least == (sum{}) {
+	for a := range s.way(r.at) {
+		least := SumOf(a.reserve(Memory))
+		if least == (Sum{}) {
 			continue
 		}
 		if r.gathered == nil {
-			r.gathered = make(map[*account]sum)
+			r.gathered = make(map[*node]Sum)
 		}
-		was := a.load.add(of(r.delta(a))).over(r.gathered[a])
-		r.gathered[a] = r.gathered[a].add(of(n))
+		was := a.load[Memory].Add(SumOf(r.delta(a))).over(r.gathered[a])
+		r.gathered[a] = r.gathered[a].Add(SumOf(n))
 		n = min(n, was.over(least).bytes())
 	}
 	return n
 }
 
 // delta returns how much the request that was refused adds to a.
-func (r *Refusal) delta(a *account) Bytes {
+func (r *Refusal) delta(a *node) Bytes {
 	for _, s := range r.path {
 		if s.at == a {
 			return s.delta
@@ -223,34 +214,34 @@ func (r *Refusal) delta(a *account) Bytes {
 	return 0
 }
 
-// Force hands n bytes to a lease, whatever the limits say: what a client holds
+// Force hands n of an amount to a lease, whatever the limits say: what a client holds
 // that lived through a restart. It returns how many it were; less than n only when
-// the lease would come to hold more than Max.
-func (l *Ledger) Force(s *Lease, n Bytes) Bytes {
-	n = min(n, Max-s.granted-s.charged)
-	s.shift(of(n), sum{})
-	s.granted += n
-	d := s.account.dev
-	d.granted = d.granted.add(of(n))
+// the lease would come to hold more than it ever can.
+func (l *Ledger) Force(s *Lease, k Amount, n Bytes) Bytes {
+	n = min(n, rows[k].most.Less(s.held[k].bytes()))
+	s.shift(k, n, 0)
 	return n
 }
 
-// Release takes n bytes back from a lease, at most those that it has, and returns how many it were.
-func (l *Ledger) Release(s *Lease, n Bytes) Bytes {
-	n = min(n, s.granted)
-	s.shift(sum{}, of(n))
-	s.granted -= n
-	d := s.account.dev
-	d.granted = d.granted.sub(of(n))
+// Release takes n of an amount back from a lease, at most what it has, and returns how many it were.
+func (l *Ledger) Release(s *Lease, k Amount, n Bytes) Bytes {
+	has := s.held[k].bytes()
+	if k == Memory {
+		has -= s.charged
+	}
+	n = min(n, has)
+	s.shift(k, 0, n)
 	return n
 }
 
 // Charge sets the bytes that count against the lease's budgets, and the
 // device's commitment, without having been handed out, whatever the limits say.
 func (l *Ledger) Charge(s *Lease, n Bytes) {
-	n = min(n, Max-s.granted)
-	s.shift(of(n), of(s.charged))
+	n = min(n, Max-s.Granted())
+	was := s.charged
+	s.dev.charged = s.dev.charged.Add(SumOf(n)).Sub(SumOf(was))
 	s.charged = n
+	s.shift(Memory, n, was)
 }
 
 // CheckMin tells whether a budget's memory.min on a device could be raised to
@@ -259,32 +250,18 @@ func (l *Ledger) Charge(s *Lease, n Bytes) {
 func (l *Ledger) CheckMin(b *Budget, device int, min, beside Bytes) *Refusal {
 	d := l.device(device)
 	if d == nil {
-		return &Refusal{Device: device, Requested: min, Short: min}
+		return &Refusal{Amount: Memory, Device: device, Requested: min, Short: min}
 	}
-	a := b.account(d)
-	load, was := sum{}, sum{}
-	if a != nil {
-		load, was = a.load, a.commit()
-	}
-	grow := larger(load, of(min)).over(was).bytes()
-	for p := b.parent; p != nil && grow > 0; p = p.parent {
-		a := p.account(d)
-		if a == nil {
-			continue
+	a := b.open(d)
+	raised := a.raised(min)
+	for at, slack := range a.above(Memory) {
+		grow, apart := raised.Less(slack), Bytes(0)
+		if at == &d.node {
+			apart = beside
 		}
-		if left := of(a.limits.Max).over(a.load).bytes(); grow > left {
-			return &Refusal{
-				Device: device, Budget: p, Requested: min, Remaining: min - (grow - left),
-				Limit: a.limits.Max, Short: grow - left, at: a,
-			}
-		}
-		grow = grow.Less(of(a.min()).over(a.load).bytes())
-	}
-	if left := of(d.capacity).over(d.committed).bytes(); grow.Plus(beside) > left {
-		short := grow.Plus(beside) - left
-		return &Refusal{
-			Device: device, Requested: min, Remaining: min.Less(short),
-			Limit: d.capacity.Less(beside), Short: short,
+		if short := grow.Plus(apart).Less(at.room(Memory, 0)); short > 0 {
+			return &Refusal{Amount: Memory, Device: device, Budget: at.budget, Requested: min, Remaining: min.Less(short),
+				Limit: at.max[Memory].Less(apart), Short: short, at: at}
 		}
 	}
 	return nil
@@ -294,27 +271,25 @@ func (l *Ledger) CheckMin(b *Budget, device int, min, beside Bytes) *Refusal {
 // refusal of an empty request there; nil when it does not.
 func (l *Ledger) Overload(index int) *Refusal {
 	d := l.device(index)
-	if d == nil || !of(d.capacity).less(d.committed) {
+	if d == nil || !SumOf(d.max[Memory]).less(d.load[Memory]) {
 		return nil
 	}
-	return &Refusal{Device: index, Limit: d.capacity, Short: d.committed.over(of(d.capacity)).bytes()}
+	return &Refusal{Amount: Memory, Device: index, Limit: d.max[Memory], Short: d.load[Memory].over(SumOf(d.max[Memory])).bytes(), at: &d.node}
 }
 
-// shift adds and takes away bytes all the way up from the lease.
-func (s *Lease) shift(add, take sum) {
+// shift adds and takes away of an amount all the way up from the lease.
+func (s *Lease) shift(k Amount, add, take Bytes) {
 	if add == take {
 		return
 	}
-	a := s.account
-	if add.less(take) {
-		a.dev.eased++
+	s.replace(k, even(take), even(add))
+	if !k.Awaited() {
+		return
 	}
-	was := a.commit()
-	a.load = a.load.add(add).sub(take)
-	a.parentLoad(was)
-	for ; a != nil; a = a.parent {
-		a.held = a.held.add(add).sub(take)
+	if add < take {
+		s.dev.eased++
 	}
-	d := s.account.dev
-	d.held = d.held.add(add).sub(take)
+	if changed := s.dev.ledger.Changed; changed != nil {
+		changed(s)
+	}
 }

@@ -36,7 +36,8 @@ type Snapshot struct {
 	Leases       []LeaseState   `json:"leases"`
 	Processes    []ProcessState `json:"processes"`
 	Jobs         []JobState     `json:"jobs"`
-	Budgets      []BudgetState  `json:"budgets"` // those that jobs share, by name
+	Budgets      []BudgetState  `json:"budgets"` // those that jobs share, and limits of users, by name
+	Rules        []RuleState    `json:"rules"`   // of the configuration, in its order
 	Queue        []TicketState  `json:"queue"`   // in the order that they are served in
 	Stats        Stats          `json:"stats"`
 }
@@ -82,7 +83,8 @@ type DeviceState struct {
 // HolderState is a job that has a device as a whole, or slots of it.
 type HolderState struct {
 	Job     uint64     `json:"job"`
-	PID     int        `json:"pid"` // who asked for it: gpuarb run, or the process itself
+	JobName string     `json:"job_name"` // that its user gave it; "": none
+	PID     int        `json:"pid"`      // who asked for it: gpuarb run, or the process itself
 	UID     uint32     `json:"uid"`
 	User    string     `json:"user"`
 	Command string     `json:"command"`
@@ -135,6 +137,7 @@ type LeaseState struct {
 	Contexts   int    `json:"contexts"`
 	Slot       bool   `json:"slot"`
 	Job        uint64 `json:"job"`
+	JobName    string `json:"job_name"`
 	Shared     string `json:"shared_budget"` // that of BudgetState with this name; "": its job shares none
 	AgeSeconds int64  `json:"age_s"`
 	Admitted   uint64 `json:"admitted"`
@@ -164,6 +167,7 @@ type TicketState struct {
 	Reason     string `json:"reason"` // device_full, shared_full, slots, …
 	Text       string `json:"text"`   // what is waited for, and who holds it
 	Job        uint64 `json:"job"`
+	JobName    string `json:"job_name"`
 	Command    string `json:"command"`
 }
 
@@ -176,11 +180,13 @@ type ProcessState struct {
 	Command    string `json:"command"`
 	State      State  `json:"state"`
 	Job        uint64 `json:"job"`
+	JobName    string `json:"job_name"`
 }
 
 // JobState is a job: what one `gpuarb run` started, or one bare preloaded process.
 type JobState struct {
 	ID         uint64           `json:"id"`
+	Name       string           `json:"name"` // that its user gave it; "": none
 	UID        uint32           `json:"uid"`
 	User       string           `json:"user"`
 	Command    string           `json:"command"`
@@ -188,8 +194,10 @@ type JobState struct {
 	Run        bool             `json:"run"`         // opened by `gpuarb run`
 	PerProcess bool             `json:"per_process"` // the limits are each process's own
 	StreamsMax int              `json:"streams_max"`
-	Rule       string           `json:"rule"` // that it is under: "rule 2 (user student)", "the defaults"
-	PID        int              `json:"pid"`  // who asked for it: gpuarb run, or the process itself
+	Denial     string           `json:"denial"`    // why the last of its requests was refused; "": none was
+	DenialMs   int64            `json:"denial_ms"` // since then
+	Rule       string           `json:"rule"`      // that it is under: "rule 2 (user student)", "the defaults"
+	PID        int              `json:"pid"`       // who asked for it: gpuarb run, or the process itself
 	AgeMs      int64            `json:"age_ms"`
 	StreamsBy  string           `json:"streams_by"` // who or what set StreamsMax
 	Processes  []int            `json:"processes"`
@@ -210,24 +218,46 @@ type JobDeviceState struct {
 	MaxBy string `json:"max_by"` // likewise
 }
 
-// BudgetState is a budget that several jobs share by a rule, as long as there is one of them.
+// BudgetState is a budget that several jobs share by a rule, as long as there is one of them; or
+// what all programs of a user may hold (without a rule), as long as it is limited.
 type BudgetState struct {
-	Name    string              `json:"name"`   // for people: "rule students", "user bob"
-	Rule    string              `json:"rule"`   // by which rule: its name, or what it matches
-	Scope   string              `json:"scope"`  // user, cgroup or rule
-	UID     uint32              `json:"uid"`    // of scope user
-	Cgroup  string              `json:"cgroup"` // of scope cgroup
-	Jobs    []uint64            `json:"jobs"`   // those that share it now
-	Devices []BudgetDeviceState `json:"devices"`
+	Name      string              `json:"name"`       // for people: "rule students", "user bob"
+	Rule      string              `json:"rule"`       // by which rule: its name, or what it matches; "": the limit of a user
+	Scope     string              `json:"scope"`      // user, cgroup or rule
+	UID       uint32              `json:"uid"`        // of scope user
+	Cgroup    string              `json:"cgroup"`     // of scope cgroup
+	Streams   int                 `json:"streams"`    // the most of each lease of a user; 0: not limited
+	StreamsBy string              `json:"streams_by"` // by whom
+	Jobs      []uint64            `json:"jobs"`       // those that share it now
+	Devices   []BudgetDeviceState `json:"devices"`
 }
 
 // BudgetDeviceState is such a budget's account on one device.
 type BudgetDeviceState struct {
-	Device int   `json:"device"`
-	Min    Bytes `json:"min_bytes"`
-	Max    Bytes `json:"max_bytes"`
-	Used   Bytes `json:"used_bytes"`
-	Over   bool  `json:"over"` // more is held than may be
+	Device int    `json:"device"`
+	Min    Bytes  `json:"min_bytes"`
+	Max    Bytes  `json:"max_bytes"`
+	MaxBy  string `json:"max_by"` // a rule, or who set it; "": there is none
+	Used   Bytes  `json:"used_bytes"`
+	Over   bool   `json:"over"` // more is held than may be
+}
+
+// RuleState is a rule of the configuration, and what it gives now.
+type RuleState struct {
+	ID        uint64            `json:"id"`    // by which messages name it
+	Name      string            `json:"name"`  // or its number, where it has none
+	Title     string            `json:"title"` // as JobState.Rule has it
+	Scope     string            `json:"scope"`
+	Streams   int               `json:"streams"` // the most of each lease
+	StreamsBy string            `json:"streams_by"`
+	Devices   []RuleDeviceState `json:"devices"`
+}
+
+// RuleDeviceState is what a rule gives on one device.
+type RuleDeviceState struct {
+	Device int    `json:"device"`
+	Max    Bytes  `json:"max_bytes"`
+	MaxBy  string `json:"max_by"` // "": there is none
 }
 
 // Stats counts since the daemon started; *_bytes in bytes, *_ms in milliseconds.

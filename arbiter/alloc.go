@@ -1,49 +1,88 @@
 package arbiter
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// Alloc decides on a request for bytes. Refused, nothing has moved (but a slot with nothing
-// in it goes back where others wait or slots are narrower than jobs, and idle credit with it); larger than
-// could ever fit, no word was even looked at (idle credit then counts as used in
-// Remaining). Its cost is the depth of the tree of budgets, however many leases
-// there are; only a request that is about to be refused looks at the others at that limit.
-func (a *Arbiter) Alloc(now time.Time, r AllocRequest) Outcome {
+// Ask decides on a request of a lease, or counts what it gives back. Refused, nothing has moved
+// (but a slot with nothing in it goes back where others wait or slots are narrower than jobs, and
+// idle credit with it); larger than could ever fit, no word was even looked at (idle credit then
+// counts as used in Remaining). For bytes its cost is the depth of the tree of budgets, however
+// many leases there are; only a request that is about to be refused looks at the others at that
+// limit. The first object of who has no slot waits for one. The cost of a context is reserved
+// until the device's own figures show it.
+func (a *Arbiter) Ask(now time.Time, r Request) Outcome {
 	l := a.leases[r.Lease]
 	if l == nil || !l.session.alive() {
 		return Outcome{Reason: ReasonNoLease, Requested: r.Bytes, Explain: "the lease has ended"}
 	}
-	if l.lost {
-		return a.refuse(now, l, ReasonDeviceLost, &accounting.Refusal{Device: l.device.Index, Requested: r.Bytes}, "", "")
-	}
-	a.sync(l)
-	if r.Bytes == 0 {
-		return Outcome{Granted: true}
-	}
 	a.touch(now, l)
-	if most := l.budget(); r.Bytes > most { // no recall could ever help
-		left := min(a.ledger.Room(l.sum), most)
-		return a.refuse(now, l, ReasonTooLarge, &accounting.Refusal{
-			Device: l.device.Index, Requested: r.Bytes, Remaining: left, Limit: most}, "", "")
+	if r.What == WantsBytes {
+		if a.sync(l); r.Bytes == 0 && !l.lost {
+			return Outcome{Granted: true}
+		}
+	} else if r.Count = min(max(r.Count, -maxObjects), maxObjects); r.Count <= 0 || r.Noticed {
+		defer a.turn(now)
+		a.countObjects(now, l, r)
+		return l.counted(r.What, Outcome{Granted: true})
 	}
-	if l.closed { // what was freed goes back before anything is given
-		a.settle(now, l)
+	if v := a.never(l, r.takes()); v.final {
+		return l.counted(r.What, a.refuse(now, l, v.reason, v.refusal, "", ""))
 	}
-	if a.calm(l) && a.ledger.Check(l.sum, r.Bytes) == nil {
-		a.grant(l, r, 0)
-		return Outcome{Granted: true}
+	if r.What == WantsBytes {
+		if l.closed { // what was freed goes back before anything is given
+			a.settle(now, l)
+		}
+		if a.calm(l) && a.grant(l, r.Bytes, 0, r.Number) {
+			return Outcome{Granted: true, Receipt: r.Receipt()}
+		}
 	}
 	defer a.turn(now)
-	if l.contended() { // what it freed goes back before it gets more than others
+	if r.What == WantsBytes && l.contended() { // what it freed goes back before it gets more than others
 		a.recallAll(l)
 	}
-	t := &ticket{kind: wantsBytes, job: l.session.job, session: l.session, lease: l, thread: r.Thread,
-		bytes: r.Bytes, number: r.Request, noWait: r.NoWait, place: r.Place}
+	t := &ticket{kind: r.What, job: l.session.job, session: l.session, lease: l, thread: r.Thread,
+		bytes: r.Bytes, count: r.Count, number: r.Number, noWait: r.NoWait, place: r.Place}
+	if r.What == WantsStreams {
+		t.bytes = l.session.streamReserve().Times(uint64(r.Count))
+	}
 	a.ask(now, t)
-	return *t.result().Alloc
+	a.checkAll(now) // what was called back for it may have been too much for a budget
+	return t.result().Outcome
+}
+
+// TakeBack takes back what a client never heard that it was granted. Bytes become credit of the lease, as if
+// the client had freed them; where they cannot, its own sum settles them when it resumes.
+func (a *Arbiter) TakeBack(now time.Time, r Receipt) Outcome {
+	if r.What != WantsBytes {
+		return a.Ask(now, Request{Lease: r.Lease, What: r.What, Count: -r.Count, Thread: r.Thread})
+	}
+	if a.words.Free(r.Lease, r.Bytes) {
+		a.Freed(now, r.Lease)
+	}
+	return Outcome{Granted: true}
+}
+
+// takes is what a request adds to the sums by itself.
+func (r *Request) takes() accounting.Amounts {
+	if r.What == WantsStreams {
+		return accounting.Amounts{accounting.Streams: accounting.Bytes(r.Count)}
+	}
+	return memory(r.Bytes)
+}
+
+// counted is an outcome with how many of what there are.
+func (l *lease) counted(what What, o Outcome) Outcome {
+	switch what {
+	case WantsStreams:
+		o.Current, o.Max = l.sum.Streams(), l.sum.StreamsMax()
+	case WantsContexts, WantsHolds:
+		o.Current = l.contexts
+	}
+	return o
 }
 
 // calm reports that nobody waits who could mind what a lease gets, and that it has a slot.
@@ -61,24 +100,25 @@ func (a *Arbiter) touch(now time.Time, l *lease) {
 	}
 }
 
-// grant hands out what was found to fit; own bytes of it came out of the lease's
-// own word, and are granted to it already.
-func (a *Arbiter) grant(l *lease, r AllocRequest, own accounting.Bytes) {
+// grant hands n bytes out, where they fit; own bytes of them came out of the lease's own word,
+// and are granted to it already.
+func (a *Arbiter) grant(l *lease, n, own accounting.Bytes, number uint64) bool {
 	before := l.sum.Granted() - own
-	if refused := a.ledger.Reserve(l.sum, r.Bytes-own); refused != nil {
-		panic("arbiter: " + refused.Error()) // it was checked, under one lock
+	if a.ledger.Reserve(l.sum, memory(n-own)) != nil {
+		return false
 	}
-	a.words.Grant(l.id, before, r.Bytes, r.Request)
+	a.words.Grant(l.id, before, n, number)
 	a.look(l)
 	if !l.contended() {
 		a.surplus(l)
 	}
-	if j := l.session.job; len(j.tickets) > 0 || j.shared != nil { // a narrower budget may have no room for who waits now
+	if j := l.session.job; len(j.tickets) > 0 || j.shared != nil || j.cap != nil { // a narrower budget may have no room for who waits now
 		l.device.dirty = true
 	}
 	l.admitted++
 	l.device.admitted++
 	a.stats.Admitted++
+	return true
 }
 
 // reason says whose limit refused.
@@ -86,7 +126,7 @@ func (j *job) reason(r *accounting.Refusal) Reason {
 	switch {
 	case r.Budget == nil:
 		return ReasonDeviceFull
-	case j.shared != nil && r.Budget == j.shared.budget:
+	case j.sharesBudget(r.Budget) != nil:
 		return ReasonSharedFull
 	}
 	return ReasonOverBudget
@@ -95,13 +135,15 @@ func (j *job) reason(r *accounting.Refusal) Reason {
 // refuse counts a refusal and says why; text says it where the figures do not, and aside what
 // is free and not for this one.
 func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.Refusal, text, aside string) Outcome {
-	o := Outcome{
-		Reason: reason, Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit,
-		First: a.denied(l), Explain: text,
+	o := Outcome{Reason: reason, First: a.denied(l), Explain: text}
+	if r.Amount == accounting.Memory {
+		o.Requested, o.Remaining, o.Limit = r.Requested, r.Remaining, r.Limit
 	}
 	if text == "" {
 		a.explain(l, &o, r, aside)
 	}
+	j := l.session.job
+	j.denial, j.denied = l.session.name()+": "+o.Explain, now
 	switch reason {
 	case ReasonTimeout, ReasonCancelled, ReasonDeadlock: // there is an event that says more
 	default:
@@ -115,13 +157,15 @@ func (a *Arbiter) deniedEvent(now time.Time, l *lease, o Outcome) {
 	p := &l.session.process
 	a.event(Event{Time: now, Kind: EventDenied, Device: l.device.Index, PID: p.PID, UID: p.UID,
 		Job: l.session.job.id, Lease: l.id, Reason: o.Reason,
-		Requested: o.Requested, Remaining: o.Remaining, Limit: o.Limit, Text: o.Explain})
+		Requested: o.Requested, Remaining: o.Remaining, Limit: o.Limit,
+		Text: fmt.Sprintf("%s is refused: %s", owned(p.User, l.session.name()), o.Explain)})
 }
 
 // denied counts a refusal, and tells whether it is the first one of a process.
 func (a *Arbiter) denied(l *lease) bool {
 	l.denied++
 	l.device.denied++
+	l.session.job.tally.refused++
 	a.stats.Denied++
 	first := !l.session.refused
 	l.session.refused = true

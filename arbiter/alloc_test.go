@@ -90,7 +90,7 @@ func TestC7LargerThanCouldEverFit(t *testing.T) {
 }
 
 func TestC11EachDeviceByItself(t *testing.T) {
-	w := newWorld(t, exact(arbiter.Size{PerMille: 250}), 8*gib, 4*gib)
+	w := newWorld(t, exact(accounting.Size{PerMille: 250}), 8*gib, 4*gib)
 	zero := w.client(0, 0)
 	one := zero.on(1)
 	zero.must(2 * gib)
@@ -182,7 +182,7 @@ func TestReservationsAreKeptFree(t *testing.T) {
 		t.Errorf("reserved what is not there: %v", err)
 	}
 	w.arb.CloseJob(w.now, job)
-	w.arb.Forget(w.now, member.session)
+	forget(w.arb, w.now, member.session)
 	if got := w.arb.Snapshot(w.now).Devices[0].Committed; got != 400 {
 		t.Errorf("committed %d after the job's end", got)
 	}
@@ -324,20 +324,20 @@ func TestB2StreamsAtTheCap(t *testing.T) {
 func TestUnknownIDs(t *testing.T) {
 	w := newWorld(t, arbiter.DefaultPolicy(), gib)
 	a := w.arb
-	if o := a.Alloc(start, arbiter.AllocRequest{Lease: 9, Bytes: 1}); o.Granted || o.Reason != arbiter.ReasonNoLease {
+	if o := a.Ask(start, arbiter.Request{Lease: 9, What: arbiter.WantsBytes, Bytes: 1}); o.Granted || o.Reason != arbiter.ReasonNoLease {
 		t.Errorf("%+v", o)
 	}
-	if o := a.Stream(start, arbiter.StreamRequest{Lease: 9, Count: 1}); o.Granted || o.Reason != arbiter.ReasonNoLease {
+	if o := a.Ask(start, arbiter.Request{Lease: 9, What: arbiter.WantsStreams, Count: 1}); o.Granted || o.Reason != arbiter.ReasonNoLease {
 		t.Errorf("%+v", o)
 	}
-	if o := a.Context(start, arbiter.ContextRequest{Lease: 9, Count: 1}); o.Granted || o.Current != 0 {
+	if o := a.Ask(start, arbiter.Request{Lease: 9, What: arbiter.WantsContexts, Count: 1}); o.Granted || o.Current != 0 {
 		t.Errorf("%+v", o)
 	}
 	a.Freed(start, 9)
 	a.Clamped(start, 9)
 	a.EndSession(start, 9)
 	a.Gone(start, 9, 9)
-	a.Forget(start, 9)
+	forget(a, start, 9)
 	a.CloseJob(start, 9)
 	a.LoseDevice(start, 9)
 	a.Observe(start, arbiter.Usage{Device: 9})

@@ -14,26 +14,38 @@ import (
 type Arbiter struct {
 	words    Words
 	policy   Policy
+	changed  map[ruleKey]live // what somebody changed of the rules since the policy was put in force
 	ledger   *accounting.Ledger
 	devices  []*device // by index
 	shareds  map[sharedKey]*shared
+	users    map[uint32]*user // those with a limit of their own
 	jobs     map[JobID]*job
 	sessions map[SessionID]*session
 	leases   map[LeaseID]*lease
 
 	tickets    map[TicketID]*ticket // those that wait
+	stirred    []*job               // of those that wait: something of them has changed, and they are to be looked at
 	waiting    map[*job]bool        // whose they are
-	order      []*ticket            // the same, in the order that they are served in
+	awake      []*ticket            // of these, those that do not rest, in the order that they are served in
+	pumped     []*ticket            // those, while they are looked at
+	priority   int                  // of each that waits, where they are not mixed
 	mixed      bool                 // they are of different priorities: time changes their order
-	sorted     time.Time
+	aged       bool                 // time may have changed it since they were sorted
+	sorted     time.Time            // when the queues were in order
+	looked     uint64               // how often a ticket was looked at, for tests
 	decisions  []Decision
-	asking     *ticket   // the one that is being decided by the call that made it
-	turning    bool      // queues are being looked at
-	tangled    bool      // there may be a new circle of waiters
-	looseAt    time.Time // when to look for a circle in which something might have moved; zero: never
-	noticesDue bool      // something has changed for those who wait
+	asking     *ticket    // the one that is being decided by the call that made it
+	turning    bool       // queues are being looked at
+	tangled    bool       // there may be a new circle of waiters
+	searched   time.Time  // when a search was last begun that is made elsewhere
+	changes    uint64     // that may have moved something of those who wait
+	outdated   int        // searches in a row whose result came too late
+	dues       ticketHeap // those for whom something comes about with time alone
+	looseAt    time.Time  // when to look for a circle in which something might have moved; zero: never
+	noticesDue bool       // something has changed for those who wait
 	noticedAt  time.Time
-	arrival    uint64 // of the last request
+	telling    *moment // notices are being sent; nil: none are
+	arrival    uint64  // of the last request
 	lastTicket TicketID
 
 	ticketsOf    map[uint32]int // by user
@@ -42,10 +54,10 @@ type Arbiter struct {
 	threads   int            // of leases whose slots are threads', all together
 	threadsOf map[uint32]int // and by user
 
-	overs    map[place]bool // budgets that hold more than their limit; true: announced
-	draining []*session     // ended, their memory not yet back
-	stale    []*lease       // leases whose flags must be told to the word
-	scratch  []candidate    // kept between recalls
+	overs    map[account]bool // budgets that hold more than their limit; true: announced
+	draining []*session       // ended, their memory not yet back
+	stale    []*lease         // leases whose flags must be told to the word
+	scratch  []candidate      // kept between recalls
 	events   []Event
 	stats    accounting.Stats
 
@@ -54,8 +66,8 @@ type Arbiter struct {
 	lastLease   LeaseID
 }
 
-// place is a budget on a device.
-type place struct {
+// account is a budget on a device.
+type account struct {
 	budget *accounting.Budget
 	device int
 }
@@ -66,17 +78,26 @@ const maxEvents = 8192
 
 // New returns an arbiter without devices.
 func New(policy Policy, words Words) *Arbiter {
-	return &Arbiter{
+	a := &Arbiter{
 		words: words, policy: policy.normal(), ledger: accounting.NewLedger(),
+		changed:  make(map[ruleKey]live),
 		shareds:  make(map[sharedKey]*shared),
+		users:    make(map[uint32]*user),
 		jobs:     make(map[JobID]*job),
 		sessions: make(map[SessionID]*session),
 		leases:   make(map[LeaseID]*lease),
 		tickets:  make(map[TicketID]*ticket),
 		waiting:  make(map[*job]bool),
-		overs:    make(map[place]bool), threadsOf: make(map[uint32]int),
+		overs:    make(map[account]bool), threadsOf: make(map[uint32]int),
 		ticketsOf: make(map[uint32]int), ticketsOfPID: make(map[int]int),
 	}
+	a.dues = ticketHeap{before: func(x, y *ticket) bool { return x.due.Before(y.due) }, at: func(t *ticket) *int { return &t.dueAt }}
+	a.ledger.Changed = func(s *accounting.Lease) {
+		if l, ok := s.Owner.(*lease); ok {
+			a.stir(l.session.job)
+		}
+	}
+	return a
 }
 
 // AddDevice makes a device known, or known again after it was lost: it has room for new
@@ -91,8 +112,9 @@ func (a *Arbiter) AddDevice(now time.Time, d Device) {
 		a.devices = append(a.devices, known)
 		slices.SortFunc(a.devices, func(x, y *device) int { return cmp.Compare(x.Index, y.Index) })
 		_ = a.ledger.AddDevice(d.Index, 0) // it is not there yet
+		known.direct = a.ledger.Probe(nil, d.Index)
 	}
-	known.Device, known.rule, known.dirty = d, a.policy.deviceRule(d), true
+	known.Device, known.rule, known.dirty, known.anew = d, a.policy.deviceRule(d), true, true
 	if known.lost {
 		known.lost = false
 		known.unmanaged, known.unmanagedBy, known.began = 0, nil, time.Time{}
@@ -116,7 +138,7 @@ func (a *Arbiter) LoseDevice(now time.Time, index int) {
 		return
 	}
 	defer a.turn(now)
-	d.lost, d.dirty = true, true
+	d.lost, d.dirty, d.anew = true, true, true
 	leases := slices.Collect(a.leasesOn(d))
 	for _, l := range leases {
 		if a.lose(l); !l.session.alive() { // nothing to wait for
@@ -136,9 +158,7 @@ func (a *Arbiter) lose(l *lease) {
 	l.closed, l.notify, l.stale = true, false, false
 	a.flag(l)
 	l.lost = true
-	a.ledger.Charge(l.sum, 0)
-	a.ledger.Release(l.sum, l.sum.Granted())
-	a.ledger.GiveStreams(l.sum, l.sum.Streams())
+	a.ledger.Clear(l.sum)
 	l.contexts, l.overhead, l.reading, l.excess, l.suspected = 0, 0, 0, 0, 0
 	a.look(l)
 }

@@ -2,9 +2,14 @@ package arbiter_test
 
 import (
 	"fmt"
+	"runtime"
+	"slices"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 )
 
@@ -104,40 +109,148 @@ func BenchmarkAllocWhileOthersWait(b *testing.B) {
 	}
 }
 
-// BenchmarkBesideWaiters is what requests cost a daemon at whose device so many others wait:
-// 512 of one process, 8000 of one user.
+// BenchmarkBesideWaiters is what requests cost a daemon at whose device so many others wait.
 func BenchmarkBesideWaiters(b *testing.B) {
-	for _, n := range []int{1, 512, 8000} {
-		p := exact(unlimited())
-		p.Defaults.OnFull, p.Defaults.WaitTimeout = arbiter.OnFullWait, 1<<62
-		w := newWorld(b, p, gib)
-		holder, c := w.client(0, 0), w.client(0, 0)
-		holder.must(gib - 100*mib)
-		c.must(mib)
-		var waiter *client
-		for i := range n {
-			if i%512 == 0 {
-				waiter = w.client(0, 0)
-			}
-			waiter.wait(500 * mib)
-		}
-		for _, x := range []struct {
-			name string
-			do   func()
-		}{
-			{"stream", func() { c.streams(1); c.streams(-1) }},
-			{"bytes", func() { c.must(mib); c.free(mib) }},
-			{"wait", func() { w.arb.Cancel(w.now, c.wait(400*mib), arbiter.ReasonCancelled) }},
-			{"snapshot", func() { w.arb.Snapshot(w.now) }},
-			{"tick", func() { w.now = w.now.Add(time.Second); w.arb.Tick(w.now) }},
-		} {
-			b.Run(fmt.Sprintf("waiting=%d/%s", n, x.name), func(b *testing.B) {
-				for b.Loop() {
-					x.do()
-					w.arb.Events()
-					w.arb.Decisions()
+	for _, what := range waitedFor {
+		for _, n := range []int{0, 1, 500, 8000} {
+			w, c, _ := waitersFor(b, what, n, 500)
+			for _, x := range []struct {
+				name string
+				do   func()
+			}{
+				{"stream", func() { w.now = w.now.Add(time.Microsecond); c.streams(1); c.streams(-1) }},
+				{"bytes", func() { w.now = w.now.Add(time.Microsecond); c.must(mib); c.free(mib) }},
+				{"wait", func() { w.arb.Cancel(w.now, c.wait(400*mib), arbiter.ReasonCancelled) }},
+				{"snapshot", func() { w.arb.Snapshot(w.now) }},
+				{"tick", func() { w.now = w.now.Add(time.Second); w.arb.Tick(w.now) }},
+			} {
+				if what != "bytes" && x.name == "wait" && what != "mixed" || what != "bytes" && x.name == "snapshot" {
+					continue // as where they wait for bytes, or granted
 				}
-			})
+				b.Run(fmt.Sprintf("for=%s/waiting=%d/%s", what, n, x.name), func(b *testing.B) {
+					for b.Loop() {
+						x.do()
+						w.arb.Events()
+						w.arb.Decisions()
+					}
+				})
+			}
 		}
 	}
+}
+
+// BenchmarkDeadlockSearch is what the search for circles costs where so many that hold
+// something wait: "nobody" where somebody who goes on will free enough for each of them, "one"
+// where all of them wait for each other and nothing has moved for deadlock_grace.
+func BenchmarkDeadlockSearch(b *testing.B) {
+	for _, n := range []int{100, 1000} {
+		p := exact(unlimited())
+		p.Defaults.OnFull, p.Defaults.WaitTimeout = arbiter.OnFullWait, 1<<62
+		w := newWorld(b, p, 1<<40)
+		holders := func(w *world, threads int, wants accounting.Bytes) (last *client) {
+			all := make([]*client, n)
+			for i := range all {
+				all[i] = w.client(0, 0).threaded(threads)
+				all[i].must(mib)
+			}
+			for _, c := range all {
+				c.wait(wants)
+			}
+			return all[n-1]
+		}
+		w.client(0, 0).must(1<<39 + gib)
+		last := holders(w, 1, 1<<39)
+		b.Run(fmt.Sprintf("holders=%d/circles=nobody", n), func(b *testing.B) {
+			for b.Loop() {
+				last.threaded(2)
+				last.threaded(1)
+				w.now = w.now.Add(time.Second)
+				w.search()
+				w.arb.Events()
+			}
+		})
+		b.Run(fmt.Sprintf("holders=%d/circles=one", n), func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				w = newWorld(b, p, accounting.Bytes(n)*mib)
+				holders(w, 0, 2*mib)
+				w.now = w.now.Add(arbiter.DefaultDeadlockGrace)
+				b.StartTimer()
+				w.arb.Tick(w.now)
+				w.search()
+				if len(w.knots()) == 0 {
+					b.Fatal("no circle was found")
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkHold is the longest that a part of a snapshot, or of the notices of a second, keeps
+// everybody else from the arbiter: 10,000 leases on four devices, and 8,000 requests that wait
+// on one of them, each part as large as the daemon makes it.
+func BenchmarkHold(b *testing.B) {
+	for _, x := range []struct{ leases, waiting int }{{10000, 0}, {1000, 8000}, {10000, 8000}} {
+		p := exact(unlimited())
+		p.Defaults.OnFull, p.Defaults.WaitTimeout = arbiter.OnFullWait, 1<<62
+		w := newWorld(b, p, 1<<50, 1<<50, 1<<50, 1<<50)
+		for i := range x.leases {
+			w.client(0, i%4).must(mib)
+		}
+		runs := w.client(0, 0)
+		runs.must(1<<50 - 1<<40)
+		var waiter *client
+		for i := range x.waiting {
+			if i%500 == 0 {
+				waiter = w.client(0, 0)
+			}
+			waiter.wait(1 << 41)
+		}
+		part := func(longest *time.Duration, do func()) {
+			began := ownTime(b)
+			do()
+			*longest = max(*longest, ownTime(b)-began)
+			w.arb.Events()
+			w.arb.Decisions()
+		}
+		hold := func(name string, round func() time.Duration) {
+			b.Run(fmt.Sprintf("leases=%d/waiting=%d/%s", x.leases, x.waiting, name), func(b *testing.B) {
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				var all []time.Duration
+				for b.Loop() {
+					all = append(all, round())
+				}
+				slices.Sort(all)
+				b.ReportMetric(float64(all[len(all)/2].Nanoseconds()), "hold-ns")
+			})
+		}
+		hold("snapshot", func() (longest time.Duration) {
+			var p *arbiter.Picture
+			part(&longest, func() { p = w.arb.Picture(w.now) })
+			p.Sort()
+			for more := true; more; {
+				part(&longest, func() { more = p.Add(128) })
+			}
+			return longest
+		})
+		hold("tick", func() (longest time.Duration) {
+			w.now = w.now.Add(time.Second)
+			runs.must(mib)
+			runs.free(mib)
+			for range 2 * x.waiting / 128 { // as many as there may be parts
+				part(&longest, func() { w.arb.Tick(w.now) })
+			}
+			return longest
+		})
+	}
+}
+
+// ownTime is how long this thread has run: what others do on the machine is not in it.
+func ownTime(b *testing.B) time.Duration {
+	var ran unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ran); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(ran.Nano())
 }

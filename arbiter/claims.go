@@ -56,19 +56,28 @@ func (a *Arbiter) claimedBy(uid uint32) *device {
 
 // keeps reports whether a job takes a slot of a device at its start and keeps it to its
 // end: by claim, to be alone there, or, where slots are jobs', where there is a cap and on a
-// device that it names or has memory reserved on. One that never waits keeps all of its own:
-// nobody is to have them alone when its program comes to use them.
+// device that it names or has memory reserved on. One that never waits keeps all of its own,
+// whosever slots are: nobody is to have them when its program comes to use them.
 func (j *job) keeps(d *device) bool {
 	if !j.run || j.released || j.ended || d.lost || !j.uses(d) {
 		return false
 	}
 	r := &j.request
-	if r.Exclusive || r.Claim || r.Any {
+	if r.Exclusive || r.Claim || r.Any || r.NoWait {
 		return true
 	}
-	scope := cmp.Or(j.rule.slotScope, d.rule.SlotScope)
-	return width(scope) == 0 && (d.slotsMax() > 0 || len(r.Devices) > 0 || r.NoWait || j.wants(d).Min > 0)
+	return j.width(d) == 0 && (d.slotsMax() > 0 || len(r.Devices) > 0 || j.wants(d).Min > 0)
 }
+
+// keepsSpare reports whether what a job keeps of a device is for the first of its processes or
+// threads alone, as slots there are not jobs'.
+func (j *job) keepsSpare(d *device) bool {
+	r := &j.request
+	return r.NoWait && !r.Exclusive && !r.Claim && !r.Any && j.width(d) > 0
+}
+
+// width is the width of the slots that rules give a job on a device.
+func (j *job) width(d *device) int { return width(cmp.Or(j.rule.slotScope, d.rule.SlotScope)) }
 
 // ReleaseJob takes back what a job holds beyond its processes: claim, slots and
 // reservation. One that waits for its start leaves the queue. Unknown jobs are ignored.

@@ -96,6 +96,22 @@ func (a *Arbiter) promise(now time.Time, l *lease, cost accounting.Bytes) {
 	a.recost(now, l, func() { l.promised = max(l.promised, l.overhead).Plus(cost) })
 }
 
+// makesContexts reports whether the driver of a lease's process may be making contexts that were
+// granted: of those that it asks for or makes, some do not wait. Making one takes a driver as long as
+// it likes, and readings go on meanwhile, which cannot show it yet.
+func (a *Arbiter) makesContexts(l *lease) bool {
+	if l.proofs >= proven || !l.session.alive() {
+		return false
+	}
+	n := a.words.Told(l.id).Making
+	for _, t := range l.session.job.tickets {
+		if t.lease == l && t.kind == WantsContexts {
+			n -= t.count
+		}
+	}
+	return n > 0
+}
+
 // vacate notes that contexts of a lease are gone, before it is counted. What the device
 // showed of them stays overhead until the next reading; but the lease's own next contexts
 // go where they were. Nobody else is granted it on the client's word.
@@ -120,6 +136,7 @@ func (l *lease) refill(began time.Time) {
 func (a *Arbiter) recost(now time.Time, l *lease, change func()) {
 	d, before := l.device, l.free()
 	change()
+	a.stir(l.session.job)
 	a.charge(now, l)
 	if after := l.free(); after != before {
 		l.recharge(before, after)
@@ -158,7 +175,7 @@ func (a *Arbiter) addUp(leases []*lease, before map[LeaseID]accounting.Bytes) ho
 		h.used, h.most = h.used.Plus(used), h.most.Plus(recent)
 		h.steady = h.steady && now == used && now == l.steady && l.proofs >= proven
 		l.steady = now
-		h.contexts = min(h.contexts+l.contexts, maxContexts)
+		h.contexts = min(h.contexts+l.contexts, maxObjects)
 		h.told.add(a.words.Told(l.id))
 		h.leases = append(h.leases, l)
 		if h.first == nil {
@@ -237,18 +254,19 @@ func (a *Arbiter) named(l *lease, n accounting.Bytes) {
 		l.excess, l.overhead = min(l.excess, l.suspected), min(l.overhead, l.reading)
 		a.ledger.Charge(l.sum, a.charged(l))
 		l.recharge(before, l.free())
+		a.stir(l.session.job)
 	}
 	a.setCapacity(d)
 }
 
 // prove compares what was promised for contexts with what the device shows: the second
-// reading that began after it takes its place, whatever that shows, and tells what the
-// next context will cost.
+// reading that began after they were made takes its place, whatever that shows, and tells
+// what the next context will cost.
 func (h *holding) prove() {
 	l, proves := h.first, false
 	d := l.device
 	for _, l := range h.leases {
-		if d.began.Before(l.promisedAt) || l.proofs >= proven {
+		if d.began.Before(l.promisedAt) || l.making || l.proofs >= proven {
 			continue
 		}
 		if l.proofs++; l.proofs == proven {
@@ -290,7 +308,7 @@ func (a *Arbiter) charge(now time.Time, l *lease) {
 	}
 	a.ledger.Charge(l.sum, n)
 	a.noteChain(l)
-	for b := l.sum.Budget(); b != nil; b = b.Parent() {
+	for b := range l.sum.Budget().Chain() {
 		a.enforce(now, b, l.device.Index)
 	}
 }

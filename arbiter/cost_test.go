@@ -203,14 +203,14 @@ func TestReservationForgets(t *testing.T) {
 		before := w.arb.Snapshot(w.now).Devices[0].Capacity
 		c.contexts(1)
 		after := w.arb.Snapshot(w.now).Devices[0].Capacity
-		w.arb.Forget(w.now, c.session)
+		forget(w.arb, w.now, c.session)
 		return before - after
 	}
 	for i, c := range []struct{ cost, want accounting.Bytes }{{70, 70}, {900, 900}, {60, 900}, {65, 900}, {50, 65}, {55, 65}, {40, 55}} {
 		x := w.client(0, 0)
 		x.contexts(1)
 		w.read(2, x.figure(c.cost))
-		w.arb.Forget(w.now, x.session)
+		forget(w.arb, w.now, x.session)
 		if got := reserved(); got != c.want {
 			t.Errorf("after program %d: %d are reserved, want %d", i, got, c.want)
 		}
@@ -251,5 +251,54 @@ func TestADeviceThatNamesNoProcess(t *testing.T) {
 	}
 	if d := w.see(x.figure(10)); d.Unnamed {
 		t.Errorf("%+v", d)
+	}
+}
+
+// A driver takes its time for a context, and readings go on meanwhile: the promise holds until the
+// library says that the call has ended, and a reading that began after that shows the context.
+func TestAPromiseLastsAsLongAsTheCall(t *testing.T) {
+	w := newWorld(t, costly(300), 6000)
+	x, other := w.telling(arbiter.Told{}), w.client(0, 0)
+	x.word.told.Making = 1
+	x.context()
+	if d := w.read(5, x.figure(100)); d.Capacity != 5700 {
+		t.Errorf("five readings while it is being made: capacity %d", d.Capacity)
+	}
+	o := other.alloc(5701)
+	if o.Waiting == 0 {
+		t.Errorf("others are granted what was promised: %+v", o)
+	}
+	w.now = w.now.Add(time.Second)
+	before := w.arb.Used(0)
+	x.word.told.Making = 0 // while a reading is under way: that one may have seen half of it
+	w.arb.Observe(w.now, arbiter.Usage{Device: 0, UsedBefore: before, Processes: []arbiter.ProcessUsage{x.figure(200)}})
+	if d := w.read(1, x.figure(250)); d.Capacity != 5700 {
+		t.Errorf("one reading since: capacity %d", d.Capacity)
+	}
+	if d := w.read(1, x.figure(250)); d.Capacity != 5750 || d.Context != 250 {
+		t.Errorf("two readings since: %+v", d)
+	}
+	w.served(o.Waiting)
+}
+
+// Who waits for a context is not having one made: what was promised before is not kept for that.
+func TestAPromiseIsNotKeptForWhoWaits(t *testing.T) {
+	w := newWorld(t, costly(300), 6000)
+	x := w.telling(arbiter.Told{})
+	x.context()
+	other := w.client(0, 0)
+	other.must(5700)
+	x.word.told.Making = 1
+	o := x.contexts(1)
+	if o.Waiting == 0 {
+		t.Fatalf("%+v", o)
+	}
+	if d := w.read(2, x.figure(250), other.figure(5700)); d.Capacity != 5750 {
+		t.Errorf("the one before is shown: capacity %d", d.Capacity)
+	}
+	other.free(5700)
+	w.served(o.Waiting)
+	if d := w.read(3, x.figure(250)); d.Capacity != 5500 {
+		t.Errorf("the second is being made: capacity %d", d.Capacity)
 	}
 }

@@ -196,3 +196,42 @@ func TestACircleFormsWhenAThreadEnds(t *testing.T) {
 	one.threaded(1)
 	w.refused(b, arbiter.ReasonDeadlock)
 }
+
+// A job whose processes all wait for each other stands still, whether another process of it, or
+// a thread, goes on that holds nothing: the youngest is refused, and told what would have helped.
+func TestOneJobStandsStill(t *testing.T) {
+	w := newWorld(t, waiting(), 1000)
+	job := w.job(t, arbiter.JobRequest{})
+	w.client(job, 0).threaded(1) // only counts the devices
+	one, two := w.client(job, 0).threaded(2), w.client(job, 0).threaded(1)
+	one.must(400)
+	two.must(400)
+	a, b := one.wait(400), two.wait(400)
+	w.pass(1900 * time.Millisecond)
+	w.served()
+	w.pass(100 * time.Millisecond)
+	w.refused(b, arbiter.ReasonDeadlock)
+	if knots := w.knots(); len(knots) != 1 || !strings.Contains(knots[0], "holds 800 bytes on GPU 0, and all of its processes that hold memory wait for each other; "+
+		"the request of ffmpeg[104] for 400 bytes on GPU 0 came last") {
+		t.Errorf("%q", knots)
+	}
+	two.free(400)
+	w.served(a)
+}
+
+// One of a job's processes that holds something and waits for nothing may free it yet.
+func TestOneJobGoesOn(t *testing.T) {
+	w := newWorld(t, waiting(), 1000)
+	job := w.job(t, arbiter.JobRequest{})
+	one, two, busy := w.client(job, 0).threaded(1), w.client(job, 0).threaded(1), w.client(job, 0).threaded(1)
+	one.must(300)
+	two.must(300)
+	busy.must(300)
+	a, b := one.wait(300), two.wait(300)
+	w.pass(time.Hour / 10)
+	w.served()
+	busy.free(300)
+	w.served(a)
+	one.free(600)
+	w.served(b)
+}

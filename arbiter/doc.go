@@ -31,8 +31,8 @@
 // which it may be served, and is judged against each limit that can refuse it, the
 // narrower ones first: its own budgets (nobody waits for those), one that it shares, the
 // slots of the device, its bytes. What it is due is set aside where no narrower limit
-// refuses it. The whole of a queue is gone through again when something at that
-// device, or before it, has changed; while nobody waits none of it is looked at. The rules
+// refuses it. When something at that device has changed, those are looked at again who might be
+// served: of all that wait behind others for the same, the first stands for all. The rules
 // are written down a second time, naively, in the tests, and both must decide alike.
 //
 // An Arbiter is not safe for concurrent use: the daemon's one lock owns it, and

@@ -17,10 +17,14 @@ import (
 // namedHolders is how many holders a message names; of the others it tells the number.
 const namedHolders = 3
 
-// maxName bounds a name in a sentence, in runes.
-const maxName = 64
+// maxName bounds a name in a sentence, in runes, and maxCaller the command at its beginning.
+const (
+	maxName   = 64
+	maxCaller = 40
+)
 
-// name is how people know a process: "ffmpeg[1234]".
+// name is how people know a process: "ffmpeg[1234]", or "train-a (ffmpeg[1234])" in a job with a
+// name.
 func (s *session) name() string {
 	p := &s.process
 	name := p.Exe
@@ -30,15 +34,42 @@ func (s *session) name() string {
 	if name == "" {
 		name = "process"
 	}
-	return plain(path.Base(name)) + "[" + strconv.Itoa(p.PID) + "]"
+	name = plain(path.Base(name)) + "[" + strconv.Itoa(p.PID) + "]"
+	if job := s.job.request.Name; job != "" {
+		return plain(job) + " (" + name + ")"
+	}
+	return name
+}
+
+// Caller is how a message that a program prints tells whom it is about, so that several in one
+// log can be told apart: "train.py 3 (PID 1234)", or "train-a (train.py 3, PID 1234)".
+func Caller(name, command string, pid int) string {
+	first, rest, _ := strings.Cut(command, " ")
+	command = cut(strings.TrimSpace(path.Base(first)+" "+rest), maxCaller)
+	if name == "" {
+		return fmt.Sprintf("%s (PID %d)", command, pid)
+	}
+	return fmt.Sprintf("%s (%s, PID %d)", plain(name), command, pid)
+}
+
+// CallerIn is that of a process in a job; 0: in none of `gpuarb run`.
+func (a *Arbiter) CallerIn(id JobID, p Process) string {
+	name := ""
+	if j := a.jobs[id]; j != nil {
+		name = j.request.Name
+	}
+	return Caller(name, p.Command, p.PID)
 }
 
 // plain makes a text that others chose fit for a sentence on a terminal.
-func plain(text string) string {
+func plain(text string) string { return cut(text, maxName) }
+
+// cut is plain with a bound of its own, in runes.
+func cut(text string, most int) string {
 	var b strings.Builder
 	n := 0
 	for _, r := range text {
-		if n++; n > maxName {
+		if n++; n > most {
 			b.WriteString("…")
 			break
 		}
@@ -56,6 +87,10 @@ func (a *Arbiter) explain(l *lease, o *Outcome, r *accounting.Refusal, aside str
 	switch o.Reason {
 	case ReasonDeviceLost:
 		o.Explain = lostRefusal(l.device).Explain
+		return
+	case ReasonStreams:
+		o.Explain = fmt.Sprintf("no stream on GPU %d: asked %d, and %d of %d (streams.max) are in use; destroy some, or raise the limit",
+			gpu, r.Requested, l.sum.Streams(), l.sum.StreamsMax())
 		return
 	case ReasonBusy, ReasonSlots:
 		o.Explain = fmt.Sprintf("GPU %d: what %s asks for would have to wait: %s", gpu, l.session.name(),
@@ -81,6 +116,17 @@ func (a *Arbiter) explain(l *lease, o *Outcome, r *accounting.Refusal, aside str
 	if o.Holders != "" {
 		o.Explain += "; holds: " + o.Holders
 	}
+	if r.Budget == l.session.job.budget && l.crowdedOut(o) {
+		o.Explain += "; its processes share this budget: with `gpuarb run --per-process` each has its own"
+	}
+}
+
+// crowdedOut reports whether it is other processes of a lease's own job for which a request that
+// the job's budget refuses has no room there.
+func (l *lease) crowdedOut(o *Outcome) bool {
+	j := l.session.job
+	return j.run && l.sum.Granted().Plus(l.sum.Charged()).Plus(o.Requested) <= o.Limit &&
+		slices.ContainsFunc(j.sessions, func(s *session) bool { return s != l.session && s.alive() && s.holds() })
 }
 
 // setAside says what is free at the limit that refuses a lease's bytes and is kept for those
@@ -90,16 +136,15 @@ func (a *Arbiter) setAside(now time.Time, t *ticket, why Reason, r *accounting.R
 	if t.lease == nil || t.bytes == 0 || why != ReasonDeviceFull && why != ReasonSharedFull && why != ReasonBusy {
 		return ""
 	}
-	d, sh := t.lease.device, t.job.shared
-	sums := a.ledger.Device(d.Index)
-	first, free := d.bytes.first, sums.Limit.Less(sums.Committed)
+	d, sh := t.lease.device, t.job.shareAt(t.at())
+	first, free := d.bytes.first, a.ledger.Left(nil, d.Index)
 	switch {
-	case t.at()&atShared != 0:
-		first, free = sh.line(d).first, sh.limits(d).Max.Less(sh.budget.Load(d.Index))
+	case sh != nil:
+		first, free = sh.line(d).first, a.ledger.Left(sh.budget, d.Index)
 	case t.fresh && !a.behind(now, &d.bytes, t):
 		first = d.fresh.first
 	}
-	if t.at()&(atBytes|atShared) == 0 || free == 0 || first == nil || !a.behind(now, &line{first: first}, t) {
+	if t.at()&(atBytes|atBudgets) == 0 || free == 0 || first == nil || !a.behind(now, &line{first: first}, t) {
 		return ""
 	}
 	r.Remaining = min(r.Remaining, a.beyond(now, t.lease, t.bytes))
@@ -120,7 +165,7 @@ func (a *Arbiter) setAside(now time.Time, t *ticket, why Reason, r *accounting.R
 // limiter is the budget above the lease with the smallest memory.max.
 func (l *lease) limiter() *accounting.Budget {
 	least := l.sum.Budget()
-	for b := least; b != nil; b = b.Parent() {
+	for b := range least.Chain() {
 		if b.Limits(l.device.Index).Max < least.Limits(l.device.Index).Max {
 			least = b
 		}
@@ -131,11 +176,12 @@ func (l *lease) limiter() *accounting.Budget {
 // whose names a budget above a lease: "the job's 1 GiB budget".
 func (a *Arbiter) whose(l *lease, b *accounting.Budget, limit accounting.Bytes) string {
 	j := l.session.job
+	if sh := j.sharesBudget(b); sh != nil {
+		return sh.named(l.device, limit)
+	}
 	switch {
 	case b == l.session.budget || !j.run && b == j.budget:
 		return fmt.Sprintf("the process's %s budget", limit.Human())
-	case j.shared != nil && b == j.shared.budget:
-		return j.shared.named(limit)
 	}
 	return fmt.Sprintf("the job's %s budget", limit.Human())
 }
@@ -254,12 +300,6 @@ func (a *Arbiter) reserved(d *device) iter.Seq2[*job, accounting.Bytes] {
 	}
 }
 
-// explainStreams says why streams were refused.
-func explainStreams(l *lease, count int) string {
-	return fmt.Sprintf("no stream on GPU %d: asked %d, and %d of %d (streams.max) are in use; destroy some, or raise the limit",
-		l.device.Index, count, l.sum.Streams(), l.sum.StreamsMax())
-}
-
 // minRefused makes the error of a memory.min that has no room.
 func (a *Arbiter) minRefused(r *accounting.Refusal, j *job, reason Reason) *Refusal {
 	where := fmt.Sprintf("GPU %d's %s", r.Device, r.Limit.Human())
@@ -268,8 +308,8 @@ func (a *Arbiter) minRefused(r *accounting.Refusal, j *job, reason Reason) *Refu
 	}
 	switch {
 	case r.Budget == nil:
-	case j.shared != nil && r.Budget == j.shared.budget:
-		where = j.shared.named(r.Limit)
+	case j.sharesBudget(r.Budget) != nil:
+		where = j.sharesBudget(r.Budget).named(a.device(r.Device), r.Limit)
 	default:
 		where = fmt.Sprintf("the job's %s budget", r.Limit.Human())
 	}
@@ -289,26 +329,5 @@ func (a *Arbiter) minRefused(r *accounting.Refusal, j *job, reason Reason) *Refu
 			r.Requested.Human(), r.Device, r.Remaining.Human(), context, where)}
 }
 
-// String writes a size as files and flags spell it: bytes, "25%", "max".
-func (s Size) String() string {
-	switch {
-	case s.Max:
-		return "max"
-	case s.PerMille == 0:
-		return strconv.FormatUint(uint64(s.Bytes), 10)
-	case s.PerMille%10 == 0:
-		return strconv.FormatUint(uint64(s.PerMille/10), 10) + "%"
-	}
-	return fmt.Sprintf("%d.%d%%", s.PerMille/10, s.PerMille%10)
-}
-
 func noSession(id SessionID) error { return fmt.Errorf("session %d: %w", id, ErrNoSession) }
 func noDevice(index int) error     { return fmt.Errorf("GPU %d: %w", index, ErrNoDevice) }
-
-// byAge orders leases by age.
-func byAge(x, y *lease) int {
-	if c := x.opened.Compare(y.opened); c != 0 {
-		return c
-	}
-	return cmp.Compare(x.id, y.id)
-}

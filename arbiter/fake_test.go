@@ -126,6 +126,15 @@ func (w *words) Give(id arbiter.LeaseID, granted, n accounting.Bytes) bool {
 	return true
 }
 
+func (w *words) Free(id arbiter.LeaseID, n accounting.Bytes) bool {
+	x := w.of(id)
+	if x == nil || x.gone {
+		return false
+	}
+	x.free(n)
+	return true
+}
+
 func (w *words) Grant(id arbiter.LeaseID, granted, n accounting.Bytes, _ uint64) {
 	x := w.of(id)
 	if x == nil {
@@ -245,15 +254,15 @@ func newWorld(t testing.TB, p arbiter.Policy, totals ...accounting.Bytes) *world
 }
 
 // exact is a policy without surplus, so that every byte is where it was put.
-func exact(max arbiter.Size) arbiter.Policy {
+func exact(max accounting.Size) arbiter.Policy {
 	p := arbiter.DefaultPolicy()
 	p.Defaults.Max, p.Surplus = max, arbiter.NoSurplus
 	return p
 }
 
-func unlimited() arbiter.Size { return arbiter.Size{Max: true} }
+func unlimited() accounting.Size { return accounting.Size{Max: true} }
 
-func size(b accounting.Bytes) arbiter.Size { return arbiter.Size{Bytes: b} }
+func size(b accounting.Bytes) accounting.Size { return accounting.Size{Bytes: b} }
 
 func ptr[T any](v T) *T { return &v }
 
@@ -318,7 +327,7 @@ func (c *client) on(device int) *client {
 
 func (c *client) alloc(n accounting.Bytes) arbiter.Outcome {
 	c.request++
-	return c.w.arb.Alloc(c.w.now, arbiter.AllocRequest{Lease: c.lease, Bytes: n, Request: c.request})
+	return c.w.arb.Ask(c.w.now, arbiter.Request{Lease: c.lease, What: arbiter.WantsBytes, Bytes: n, Number: c.request})
 }
 
 // must allocates what has to fit.
@@ -330,13 +339,13 @@ func (c *client) must(n accounting.Bytes) {
 }
 
 // streams takes streams, or gives them back.
-func (c *client) streams(n int) arbiter.StreamOutcome {
-	return c.w.arb.Stream(c.w.now, arbiter.StreamRequest{Lease: c.lease, Count: n})
+func (c *client) streams(n int) arbiter.Outcome {
+	return c.w.arb.Ask(c.w.now, arbiter.Request{Lease: c.lease, What: arbiter.WantsStreams, Count: n})
 }
 
 // contexts makes contexts, or destroys them.
-func (c *client) contexts(n int) arbiter.ContextOutcome {
-	return c.w.arb.Context(c.w.now, arbiter.ContextRequest{Lease: c.lease, Count: n})
+func (c *client) contexts(n int) arbiter.Outcome {
+	return c.w.arb.Ask(c.w.now, arbiter.Request{Lease: c.lease, What: arbiter.WantsContexts, Count: n})
 }
 
 // free gives bytes back, and reports it where that is asked for.
@@ -358,4 +367,12 @@ func (c *client) row() accounting.LeaseState {
 	}
 	c.w.t.Fatalf("no row for lease %d (last device %d)", c.lease, device)
 	return accounting.LeaseState{}
+}
+
+// forget ends a session whose memory is back at once, or that had none.
+func forget(a *arbiter.Arbiter, now time.Time, id arbiter.SessionID) {
+	a.EndSession(now, id)
+	for device := range a.Snapshot(now).Devices {
+		a.Gone(now, id, device)
+	}
 }

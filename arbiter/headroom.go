@@ -39,7 +39,7 @@ func (d *device) headroomCost() accounting.Bytes {
 func (d *device) mostMin() accounting.Bytes { return d.grantable().Less(d.headroomCost()) }
 
 // reserves is what a size reserves on a device: all that there is stands for all that can be.
-func (d *device) reserves(s Size) accounting.Bytes {
+func (d *device) reserves(s accounting.Size) accounting.Bytes {
 	if s.Max || s.PerMille >= 1000 {
 		return d.mostMin()
 	}
@@ -64,6 +64,12 @@ func (a *Arbiter) headroomFor(b *accounting.Budget, d *device, least accounting.
 		return 0
 	}
 	return d.headroomCost().Less(costBelow(b, d))
+}
+
+// checkMin tells whether a budget can come to reserve least bytes on a device, with what that
+// keeps for a context: nil, or the limit that has no room for it.
+func (a *Arbiter) checkMin(b *accounting.Budget, d *device, least accounting.Bytes) *accounting.Refusal {
+	return a.ledger.CheckMin(b, d.Index, least, a.headroomFor(b, d, least))
 }
 
 // costBelow is what the leases below a budget cost beyond their bytes.
@@ -206,6 +212,11 @@ func (l *lease) offered() accounting.Bytes {
 func (l *lease) isOffered() bool {
 	h := l.headroomOf()
 	return h != nil && !l.session.job.hasContext(l.device, h)
+}
+
+// isFurther reports whether a ticket wants a context beyond the one that headroom was kept for.
+func (a *Arbiter) isFurther(t *ticket) bool {
+	return t.kind == WantsContexts && t.lease.headroomOf() != nil && !t.lease.isOffered()
 }
 
 // offerHeadroom is for a context that has gone, and that headroom may be kept for: who waits for

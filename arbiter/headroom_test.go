@@ -66,7 +66,7 @@ func TestAReservationHasRoomForItsContext(t *testing.T) {
 	if o := clients[0].contexts(1); o.Waiting != 0 || !o.Granted {
 		t.Errorf("there is room for one more: %+v", o)
 	}
-	w.arb.Forget(w.now, clients[0].session)
+	forget(w.arb, w.now, clients[0].session)
 	w.arb.CloseJob(w.now, begun[0])
 	w.served(waits[0])
 	if kinds := kindsOf(w.arb.Events()); strings.Contains(kinds, "deadlock") {
@@ -89,7 +89,7 @@ func TestHeadroomIsThereForOneAfterTheOther(t *testing.T) {
 		w.arb.Gone(w.now, c.session, 0)
 		for _, p := range w.arb.Snapshot(w.now).Processes {
 			if p.PID != c.process.PID {
-				w.arb.Forget(w.now, arbiter.SessionID(c.session+1))
+				forget(w.arb, w.now, arbiter.SessionID(c.session+1))
 			}
 		}
 		if d := w.arb.Snapshot(w.now).Devices[0]; d.Capacity != 940 || d.Overhead != 60 {
@@ -238,10 +238,10 @@ func TestReservationsThatCannotBe(t *testing.T) {
 		"any, and none":   {arbiter.JobRequest{Min: ptr(size(7900)), Any: true}, nil, "7.6 KiB is the most"},
 		"each process's":  {arbiter.JobRequest{Min: ptr(size(7000)), PerProcess: true}, []int{0}, ""},
 		"all there is":    {arbiter.JobRequest{Min: ptr(unlimited())}, nil, ""},
-		"a share":         {arbiter.JobRequest{Min: ptr(arbiter.Size{PerMille: 900})}, nil, ""},
-		"a large share":   {arbiter.JobRequest{Min: ptr(arbiter.Size{PerMille: 990})}, nil, "7.6 KiB is the most"},
-		"beyond a budget": {arbiter.JobRequest{Min: ptr(size(3000)), Max: ptr(arbiter.Size{PerMille: 500})}, []int{0}, ""},
-		"beyond them all": {arbiter.JobRequest{Min: ptr(size(5000)), Max: ptr(arbiter.Size{PerMille: 500})}, nil, "is more than the memory.max"},
+		"a share":         {arbiter.JobRequest{Min: ptr(accounting.Size{PerMille: 900})}, nil, ""},
+		"a large share":   {arbiter.JobRequest{Min: ptr(accounting.Size{PerMille: 990})}, nil, "7.6 KiB is the most"},
+		"beyond a budget": {arbiter.JobRequest{Min: ptr(size(3000)), Max: ptr(accounting.Size{PerMille: 500})}, []int{0}, ""},
+		"beyond them all": {arbiter.JobRequest{Min: ptr(size(5000)), Max: ptr(accounting.Size{PerMille: 500})}, nil, "is more than the memory.max"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, costly(200), 8000, 4000)
@@ -264,7 +264,7 @@ func TestReservationsThatCannotBe(t *testing.T) {
 // can be.
 func TestReservationsOfRules(t *testing.T) {
 	for name, c := range map[string]struct {
-		min       arbiter.Size
+		min       accounting.Size
 		committed [2]accounting.Bytes
 	}{
 		"fits":         {size(3000), [2]accounting.Bytes{3000, 3000}},

@@ -60,6 +60,9 @@ func (u *universe) run(t *rapid.T) {
 				u.limit(t, rapid.SampledFrom(u.jobs).Draw(t, "job"), device.Draw(t, "device"))
 			}
 		},
+		"limitUser": func(t *rapid.T) {
+			u.limitUser(t, rapid.SampledFrom(u.users).Draw(t, "uid"), device.Draw(t, "device"))
+		},
 		"observe": func(t *rapid.T) { u.observe(t, device.Draw(t, "device")) },
 		"tick":    func(*rapid.T) { u.arb.Tick(u.now) },
 		"module":  func(t *rapid.T) { u.pick(t).module = amount(t, 200) },
@@ -142,7 +145,7 @@ func (u *universe) checkRow(t *rapid.T, l *modelLease, row accounting.LeaseState
 // checkJobs checks I1 on the budgets that leases share.
 func (u *universe) checkJobs(t *rapid.T, s accounting.Snapshot, rows map[[2]int]accounting.LeaseState,
 	held map[*modelJob]map[int]accounting.Bytes) {
-	eves := map[int]accounting.Bytes{}
+	eves, of := map[int]accounting.Bytes{}, map[uint32]map[int]accounting.Bytes{}
 	for j, on := range held {
 		for d, n := range on {
 			if most, limited := j.max[d]; limited && n > most {
@@ -150,6 +153,17 @@ func (u *universe) checkJobs(t *rapid.T, s accounting.Snapshot, rows map[[2]int]
 			}
 			if student(j.uid) {
 				eves[d] += n
+			}
+			if of[j.uid] == nil {
+				of[j.uid] = map[int]accounting.Bytes{}
+			}
+			of[j.uid][d] += n
+		}
+	}
+	for uid, on := range of {
+		for d, n := range on {
+			if most, limited := u.caps[uid][d]; limited && n > most {
+				u.allOver(t, rows, d, func(l *modelLease) bool { return l.job.uid == uid })
 			}
 		}
 	}
@@ -202,7 +216,7 @@ func (u *universe) checkDevices(t *rapid.T, s accounting.Snapshot) {
 func (u *universe) finish(t *rapid.T) {
 	for _, l := range slices.Clone(u.leases) {
 		if !l.draining && rapid.Bool().Draw(t, "forget") {
-			u.arb.Forget(u.now, l.session)
+			forget(u.arb, u.now, l.session)
 			u.leases = slices.DeleteFunc(u.leases, func(x *modelLease) bool { return x.session == l.session })
 			continue
 		}

@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,8 +16,28 @@ import (
 // or that it would have to wait and is not to (ReasonBusy); ErrRange, that the request
 // makes no sense; ErrNoDevice, that there is no device for it.
 func (a *Arbiter) OpenJob(now time.Time, r JobRequest) (JobInfo, error) {
+	info, err := a.openJob(now, r)
+	p := r.Process
+	p.Exe, p.Command = "", cmp.Or(r.Command, p.Command) // what it is to run, not who runs it
+	a.startRefused(now, &session{process: p, job: &job{request: r}}, err)
+	return info, err
+}
+
+// startRefused tells that a job, or a process, was refused what it takes before it begins.
+func (a *Arbiter) startRefused(now time.Time, s *session, err error) {
+	var r *Refusal
+	if !errors.As(err, &r) {
+		return
+	}
+	p := &s.process
+	a.event(Event{Time: now, Kind: EventDenied, Device: -1, PID: p.PID, UID: p.UID, Reason: r.Reason,
+		Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit,
+		Text: fmt.Sprintf("%s is refused: %s", owned(p.User, s.name()), r.Explain)})
+}
+
+func (a *Arbiter) openJob(now time.Time, r JobRequest) (JobInfo, error) {
 	defer a.turn(now)
-	rule := a.policy.ruleFor(r.Process)
+	rule := a.ruleFor(r.Process)
 	if err := a.checkJob(r, rule); err != nil {
 		return JobInfo{}, err
 	}
@@ -35,7 +56,7 @@ func (a *Arbiter) OpenJob(now time.Time, r JobRequest) (JobInfo, error) {
 	a.newJob(now, j)
 	t := &ticket{kind: wantsJob, job: j, place: r.Place, any: r.Any}
 	for _, d := range from {
-		if r.Any || r.NoWait || j.keeps(d) || j.wants(d).Min > 0 || j.shared != nil && j.shared.limits(d).Min > 0 {
+		if j.keeps(d) || j.wants(d).Min > 0 || j.shared != nil && j.shared.limits(d).Min > 0 {
 			t.spots = append(t.spots, spot{device: d})
 		}
 	}
@@ -55,8 +76,10 @@ func (a *Arbiter) jobInfo(j *job) JobInfo {
 		if !d.lost && d.Total > largest && j.uses(d) {
 			largest = d.Total
 			info.Budget = min(j.limits(d).Max, j.perProcess(d).Max, d.grantable())
-			if j.shared != nil {
-				info.Budget = min(info.Budget, j.shared.budget.Limits(d.Index).Max)
+			for _, sh := range j.shares() {
+				if sh != nil {
+					info.Budget = min(info.Budget, sh.budget.Limits(d.Index).Max)
+				}
 			}
 		}
 	}
@@ -105,7 +128,7 @@ func (a *Arbiter) checkJob(r JobRequest, rule ruled) error {
 			"asked for a priority of %d: only root may ask for one above 0", r.Priority)}
 	}
 	for _, d := range a.devices {
-		most := amount(rule.max, d)
+		most := rule.given(d).Max
 		ask := most
 		if r.Max != nil {
 			ask = amount(*r.Max, d)
@@ -116,10 +139,10 @@ func (a *Arbiter) checkJob(r JobRequest, rule ruled) error {
 				ask.Human(), d.Index, rule.name, most.Human())}
 		}
 	}
-	if !r.Process.privileged() && r.Streams > rule.streams {
+	if !r.Process.privileged() && r.Streams > rule.streamsGiven().max {
 		return &Refusal{Reason: ReasonDenied, Explain: fmt.Sprintf(
 			"asked for %d streams, but %s allows %d: ask for no more than that, or have root change the rule",
-			r.Streams, rule.name, rule.streams)}
+			r.Streams, rule.name, rule.streamsGiven().max)}
 	}
 	return nil
 }
@@ -149,7 +172,7 @@ func (a *Arbiter) reservable(r JobRequest, rule ruled, from []*device) (fit []*d
 // neverReserves tells why a job's reservation can never be had on a device, or used in full, and
 // the most that could be.
 func (a *Arbiter) neverReserves(r JobRequest, rule ruled, d *device) (room accounting.Bytes, why error) {
-	least, ask := d.reserves(*r.Min), amount(rule.max, d)
+	least, ask := d.reserves(*r.Min), rule.given(d).Max
 	if r.Max != nil {
 		ask = min(ask, amount(*r.Max, d))
 		if r.Process.privileged() {
@@ -187,6 +210,7 @@ func (a *Arbiter) newJob(now time.Time, j *job) {
 	}
 	j.budget = a.ledger.OpenBudget(parent)
 	j.budget.Owner = j
+	a.capJob(j)
 	_, _ = a.setLimits(a.jobChanges(j), false)
 	a.lastJob = max(a.lastJob, j.id)
 	a.jobs[j.id] = j
@@ -195,7 +219,7 @@ func (a *Arbiter) newJob(now time.Time, j *job) {
 // exceeds reports whether a request of root's passes the rule on any device.
 func (a *Arbiter) exceeds(r JobRequest, rule ruled) bool {
 	return r.Max != nil && r.Process.privileged() && slices.ContainsFunc(a.devices, func(d *device) bool {
-		return amount(*r.Max, d) > amount(rule.max, d)
+		return amount(*r.Max, d) > rule.given(d).Max
 	})
 }
 
@@ -224,7 +248,7 @@ func (a *Arbiter) shareFor(j *job) *shared {
 		s.budget.Owner = s
 		a.shareds[key] = s
 	}
-	s.rule, s.by = j.rule, j.rule.name+", shared"
+	s.rule = j.rule
 	return s
 }
 
@@ -242,11 +266,13 @@ func (a *Arbiter) endJob(now time.Time, j *job) {
 	}
 }
 
-// dropJob takes a job without sessions out, and the shared budget that it was the last of.
+// dropJob takes a job without sessions out, and the shared budgets that it was the last of.
 func (a *Arbiter) dropJob(j *job) {
 	delete(a.jobs, j.id)
 	a.dropBudget(j.budget)
-	a.dropShared(j.shared)
+	for _, sh := range j.shares() {
+		a.dropShared(sh)
+	}
 }
 
 // dropShared takes a shared budget out when nothing is below it.
@@ -260,7 +286,7 @@ func (a *Arbiter) dropShared(s *shared) {
 // dropBudget takes a budget out of the ledger that has nothing below it.
 func (a *Arbiter) dropBudget(b *accounting.Budget) {
 	for _, d := range a.devices {
-		delete(a.overs, place{b, d.Index})
+		delete(a.overs, account{b, d.Index})
 		a.keepHeadroom(b, d, 0)
 	}
 	if err := a.ledger.CloseBudget(b); err != nil {

@@ -31,35 +31,86 @@ func (a *Arbiter) judge(now time.Time, t *ticket) verdict {
 	return t.why
 }
 
+// memory is so much memory, and nothing else.
+func memory(n accounting.Bytes) accounting.Amounts { return accounting.Amounts{accounting.Memory: n} }
+
 // need is what a request still takes of the sums.
 func (t *ticket) need() accounting.Bytes { return t.bytes - t.own }
 
 // chained reports whether a request is charged to the budgets above its lease; else
 // to the device alone.
 func (a *Arbiter) chained(t *ticket) bool {
-	return t.kind != wantsContexts || a.policy.ChargeOverhead
+	return t.kind != WantsContexts && t.kind != WantsHolds || a.policy.ChargeOverhead
+}
+
+// takes is what a ticket adds to the sums of its lease by itself.
+func (t *ticket) takes(a *Arbiter) (all accounting.Amounts) {
+	if a.chained(t) {
+		all[accounting.Memory] = t.bytes
+	}
+	if t.kind == WantsStreams {
+		all[accounting.Streams] = accounting.Bytes(t.count)
+	}
+	return all
+}
+
+// never tells whether a lease is refused whatever others do: its device is lost, it is more than
+// could ever fit, or nobody waits for what there is no room for.
+func (a *Arbiter) never(l *lease, takes accounting.Amounts) verdict {
+	no := func(why Reason, r accounting.Refusal) verdict {
+		r.Device = l.device.Index
+		return verdict{final: true, reason: why, refusal: &r}
+	}
+	n := takes[accounting.Memory]
+	if l.lost {
+		return no(ReasonDeviceLost, accounting.Refusal{Amount: accounting.Memory, Requested: n})
+	}
+	if most := l.budget(); n > most { // no recall could ever help
+		return no(ReasonTooLarge, accounting.Refusal{Amount: accounting.Memory, Requested: n,
+			Remaining: min(a.ledger.Room(l.sum), most), Limit: most})
+	}
+	for k := range takes { // what one may wait for is judged with what others want of it
+		if accounting.Amount(k).Awaited() {
+			takes[k] = 0
+		}
+	}
+	if r := a.ledger.Check(l.sum, takes); r != nil {
+		return verdict{final: true, reason: ReasonStreams, refusal: r}
+	}
+	return verdict{}
+}
+
+// payer is what a request is charged to: its lease, or its device alone.
+func (a *Arbiter) payer(t *ticket) *accounting.Lease {
+	if a.chained(t) {
+		return t.lease.sum
+	}
+	return t.lease.device.direct
 }
 
 // judgeLease judges a request of a lease.
 func (a *Arbiter) judgeLease(now time.Time, t *ticket) verdict {
 	l, s := t.lease, t.alone()
-	if t.kind == wantsContexts && !t.hold {
+	if t.kind == WantsContexts {
 		t.bytes = a.contextsNeed(l, t.count)
 	}
 	d, need := l.device, t.need()
-	if l.lost {
-		return verdict{final: true, reason: ReasonDeviceLost, refusal: t.figures(0, 0)}
+	if v := a.never(l, t.takes(a)); v.final {
+		return v
 	}
-	shared, device, final := a.tight(t)
+	hard, final := a.tight(t)
 	if final.final {
 		return final
 	}
 	a.judgeSlot(now, t, s, l.session.slots, !a.inside(l, t.thread), false, false)
-	if need > 0 && (!a.chained(t) || l.sum.Growth(need, nil) > 0) {
-		s.judge(atBytes, device, a.behindBytes(now, d, t))
+	payer := a.payer(t)
+	if payer.Growth(need, nil) > 0 {
+		s.judge(atBytes, hard&atBytes != 0, a.behindBytes(now, d, t))
 	}
-	if sh := t.job.shared; sh != nil && need > 0 && a.chained(t) && l.sum.Growth(need, sh.budget) > 0 {
-		s.judge(atShared, shared, a.behind(now, sh.line(d), t))
+	for i, sh := range t.job.shares() {
+		if at := atUser << i; sh != nil && payer.Growth(need, sh.budget) > 0 {
+			s.judge(at, hard&at != 0, a.behind(now, sh.line(d), t))
+		}
 	}
 	if s.at == 0 {
 		return verdict{spot: s}
@@ -70,7 +121,7 @@ func (a *Arbiter) judgeLease(now time.Time, t *ticket) verdict {
 // reason is the narrowest limit that refuses on a device.
 func (s *spot) reason() Reason {
 	switch {
-	case s.at&atShared != 0:
+	case s.at&atBudgets != 0:
 		return ReasonSharedFull
 	case s.at&(atSlots|atWish) != 0:
 		return ReasonSlots
@@ -90,7 +141,7 @@ func (s *spot) judge(at limits, hard, behind bool) {
 
 // figures are those of a refusal that no sum explains.
 func (t *ticket) figures(left, limit accounting.Bytes) *accounting.Refusal {
-	return &accounting.Refusal{Device: t.spots[0].device.Index, Requested: t.bytes, Remaining: left, Limit: limit}
+	return &accounting.Refusal{Amount: accounting.Memory, Device: t.spots[0].device.Index, Requested: t.bytes, Remaining: left, Limit: limit}
 }
 
 // behindBytes tells whether bytes of a device are set aside for somebody who comes first.
@@ -127,41 +178,37 @@ func (s *spot) entry() *line {
 	return &s.device.entrants
 }
 
-// tight asks the ledger about a lease's request: whether a shared budget and the device
-// have no room for it, and a refusal that is final: by the lease's own budgets, or because
-// what is in the way is its own.
-func (a *Arbiter) tight(t *ticket) (shared, device bool, final verdict) {
+// tight asks the ledger about a lease's request: which budgets that it shares with others, and
+// whether the device (atBytes), have no room for it; and a refusal that is final: by the
+// lease's own budgets, or because what is in the way is its own.
+func (a *Arbiter) tight(t *ticket) (hard limits, final verdict) {
 	l, need := t.lease, t.need()
 	if need == 0 {
-		return false, false, verdict{}
+		return 0, verdict{}
 	}
-	if most := l.budget(); a.chained(t) && t.bytes > most {
-		return false, false, verdict{final: true, reason: ReasonTooLarge, refusal: t.figures(min(a.ledger.Room(l.sum), most), most)}
-	}
-	if a.chained(t) {
-		for b := range a.ledger.Tight(l.sum, need) {
-			switch sh := t.job.shared; {
-			case b == nil:
-				device = true
-			case sh != nil && b == sh.budget:
-				shared = true
-			default:
-				if r := a.beyondOwn(t); r != nil {
-					return false, false, verdict{final: true, reason: ReasonOverBudget, refusal: r}
-				}
+	for _, b := range a.ledger.Tight(a.payer(t), memory(need)) {
+		switch {
+		case b == nil:
+			hard |= atBytes
+		case t.job.cap != nil && b == t.job.cap.budget:
+			hard |= atUser
+		case t.job.shared != nil && b == t.job.shared.budget:
+			hard |= atShared
+		default:
+			if r := a.beyondOwn(t); r != nil {
+				return 0, verdict{final: true, reason: ReasonOverBudget, refusal: r}
 			}
 		}
-	} else {
-		sums := a.ledger.Device(l.device.Index)
-		device = need > sums.Limit.Less(sums.Committed)
 	}
-	switch {
-	case shared && a.ownPart(t, t.job).Plus(need) > t.job.shared.limits(l.device).Max:
-		final = verdict{final: true, reason: ReasonSharedFull}
-	case device && a.ownPart(t, nil).Plus(need) > l.device.grantable():
+	for i, sh := range t.job.shares() {
+		if hard&(atUser<<i) != 0 && a.ownPart(t, t.job).Plus(need) > sh.limits(l.device).Max {
+			return hard, verdict{final: true, reason: ReasonSharedFull}
+		}
+	}
+	if hard&atBytes != 0 && a.ownPart(t, nil).Plus(need) > l.device.grantable() {
 		final = verdict{final: true, reason: ReasonDeviceFull}
 	}
-	return shared, device, final
+	return hard, final
 }
 
 // refusal returns the figures at the limit for which a ticket is refused.
@@ -175,19 +222,16 @@ func (a *Arbiter) refusal(t *ticket, why Reason) *accounting.Refusal {
 	if t.lease == nil {
 		return a.refusalOfStart(t)
 	}
-	sums := a.ledger.Device(t.lease.device.Index)
-	if a.chained(t) && t.bytes > 0 {
-		for r := range a.ledger.Refusals(t.lease.sum, t.bytes) {
-			if got := t.job.reason(r); got == why || got == t.why.reason {
-				return r
-			}
+	for r := range a.ledger.Refusals(a.payer(t), memory(t.bytes)) {
+		if got := t.job.reason(r); !a.chained(t) || got == why || got == t.why.reason {
+			return r
 		}
-		return t.figures(0, sums.Limit) // it is only not its turn
 	}
-	left := sums.Limit.Less(sums.Committed)
-	r := t.figures(min(left, t.bytes.Less(1)), sums.Limit)
-	r.Short = t.bytes.Less(left)
-	return r
+	d, left := t.lease.device, accounting.Bytes(0) // it is only not its turn
+	if !a.chained(t) {
+		left = min(a.ledger.Left(nil, d.Index), t.bytes.Less(1))
+	}
+	return t.figures(left, a.ledger.Device(d.Index).Limit)
 }
 
 // refusalOfStart is the same for what a job or a process takes before it begins.
@@ -196,7 +240,7 @@ func (a *Arbiter) refusalOfStart(t *ticket) *accounting.Refusal {
 	for i := range t.spots {
 		d := t.spots[i].device
 		least, budget := t.reserves(d)
-		if r := a.ledger.CheckMin(budget, d.Index, least, a.headroomFor(budget, d, least)); r != nil && least > 0 {
+		if r := a.checkMin(budget, d, least); r != nil && least > 0 {
 			return r
 		}
 		if plain == nil {
@@ -277,17 +321,18 @@ func (a *Arbiter) judgeSpot(now time.Time, t *ticket, s *spot) verdict {
 	if v := a.neverStarts(t, d, least, budget); v.final {
 		return v
 	}
-	inShared, onDevice := a.growths(j, budget, d, least)
 	r := &j.request
-	enters := t.kind == wantsJob && (r.NoWait || j.keeps(d))
-	a.judgeSlot(now, t, s, 0, enters, r.Claim || r.Any, r.Exclusive)
-	if onDevice = onDevice.Plus(a.headroomFor(budget, d, least)); onDevice > 0 {
-		sums := a.ledger.Device(d.Index)
-		s.judge(atBytes, onDevice > sums.Limit.Less(sums.Committed), a.behindBytes(now, d, t))
+	a.judgeSlot(now, t, s, 0, t.kind == wantsJob && j.keeps(d), r.Claim || r.Any, r.Exclusive)
+	if onDevice := a.growth(j, budget, d, least).Plus(a.headroomFor(budget, d, least)); onDevice > 0 {
+		s.judge(atBytes, onDevice > a.ledger.Left(nil, d.Index), a.behindBytes(now, d, t))
 	}
-	if inShared > 0 {
-		limit := j.shared.limits(d).Max
-		s.judge(atShared, inShared > limit.Less(j.shared.budget.Load(d.Index)), a.behind(now, j.shared.line(d), t))
+	for i, sh := range j.shares() {
+		if sh == nil {
+			continue
+		}
+		if grows := a.ledger.MinGrowth(budget, d.Index, least, sh.budget); grows > 0 {
+			s.judge(atUser<<i, grows > a.ledger.Left(sh.budget, d.Index), a.behind(now, sh.line(d), t))
+		}
 	}
 	if s.at == 0 {
 		return verdict{spot: s}
@@ -302,7 +347,7 @@ func (a *Arbiter) neverStarts(t *ticket, d *device, least accounting.Bytes, b *a
 		return verdict{}
 	}
 	final := func(why Reason) verdict {
-		r := a.ledger.CheckMin(b, d.Index, least, a.headroomFor(b, d, least))
+		r := a.checkMin(b, d, least)
 		if r == nil {
 			r = &accounting.Refusal{Device: d.Index, Requested: least, Limit: d.grantable()}
 		}
@@ -312,8 +357,10 @@ func (a *Arbiter) neverStarts(t *ticket, d *device, least accounting.Bytes, b *a
 		return verdict{final: true, reason: ReasonTooLarge,
 			refusal: &accounting.Refusal{Device: d.Index, Requested: least, Remaining: most, Limit: d.grantable()}}
 	}
-	if sh := t.job.shared; sh != nil && least > sh.limits(d).Max {
-		return final(ReasonSharedFull)
+	for _, sh := range t.job.shares() {
+		if sh != nil && least > sh.limits(d).Max {
+			return final(ReasonSharedFull)
+		}
 	}
 	if b != t.job.budget { // a process's: what its job has promised others may be in its way
 		if r := a.ledger.CheckMin(b, d.Index, least, 0); r != nil && t.job.reason(r) == ReasonOverBudget {
@@ -340,15 +387,14 @@ func (t *ticket) reserves(d *device) (accounting.Bytes, *accounting.Budget) {
 	return min(l.Min, l.Max), s.budget
 }
 
-// growths returns by how much the loads of a job's shared budget and of the device grow
-// with a reservation, and with what the rule reserves for the shared budget itself.
-func (a *Arbiter) growths(j *job, b *accounting.Budget, d *device, least accounting.Bytes) (shared, onDevice accounting.Bytes) {
+// growth returns by how much the load of the device grows with a reservation, and with what
+// the rule reserves for the job's shared budget itself.
+func (a *Arbiter) growth(j *job, b *accounting.Budget, d *device, least accounting.Bytes) accounting.Bytes {
 	s := j.shared
 	if s == nil {
-		return 0, a.ledger.MinGrowth(b, d.Index, least, nil)
+		return a.ledger.MinGrowth(b, d.Index, least, nil)
 	}
-	shared = a.ledger.MinGrowth(b, d.Index, least, s.budget)
+	inShared := a.ledger.MinGrowth(b, d.Index, least, s.budget)
 	l := s.limits(d)
-	onDevice = max(s.budget.Load(d.Index).Plus(shared), min(l.Min, l.Max)).Less(s.budget.Account(d.Index).Committed)
-	return shared, onDevice
+	return max(s.budget.Load(d.Index).Plus(inShared), min(l.Min, l.Max)).Less(s.budget.Account(d.Index).Committed)
 }

@@ -57,7 +57,8 @@ func (a *Arbiter) SetProcessLimits(now time.Time, c Change, ids ...SessionID) er
 
 // limitEdit is a change that is written into a job or a session, and not in force yet.
 type limitEdit struct {
-	job     *job
+	job     *job     // nil: a user's, or a rule's
+	owner   *Process // for the audit trail
 	live    *live
 	old     live
 	changes func() []limitChange // of the ledger, by what is written in all of them
@@ -68,12 +69,19 @@ type limitEdit struct {
 	had     int     // streams, likewise
 }
 
-// remember notes what is in force before a change.
-func (e *limitEdit) remember(a *Arbiter) {
-	e.had = e.streams().max
+// edit notes what is in force and writes a change over it, unless it makes no sense there or is not
+// permitted. who names, in the error, whose limits they are.
+func (a *Arbiter) edit(c Change, who string, e limitEdit) (limitEdit, error) {
+	force, err := a.checkChange(c, e.owner.UID, e.now, e.streams())
+	if err != nil {
+		return limitEdit{}, fmt.Errorf("%s: %w", who, err)
+	}
+	e.old, e.had = *e.live, e.streams().max
 	for _, d := range a.devices {
 		e.was = append(e.was, e.now(d))
 	}
+	*e.live = e.live.with(c, force, by(c.UID, e.owner))
+	return e, nil
 }
 
 // undo puts back what edits have written, the last first.
@@ -97,20 +105,8 @@ func (a *Arbiter) editJob(id JobID, c Change) (limitEdit, error) {
 	if !j.run && len(j.sessions) > 0 {
 		who, whose = fmt.Sprintf("process %d", p.PID), owned(p.User, j.sessions[0].name())
 	}
-	force, err := a.checkChange(c, p.UID, current, j.streamsGiven())
-	if err != nil {
-		return limitEdit{}, fmt.Errorf("%s: %w", who, err)
-	}
-	edit := limitEdit{job: j, live: &j.live, old: j.live, whose: whose, now: current, streams: j.streamsGiven, changes: func() []limitChange {
-		changes := a.jobChanges(j)
-		for _, s := range j.sessions {
-			changes = a.sessionChanges(changes, s)
-		}
-		return changes
-	}}
-	edit.remember(a)
-	j.live = j.live.with(c, force, by(c.UID, p))
-	return edit, nil
+	return a.edit(c, who, limitEdit{job: j, owner: p, live: &j.live, whose: whose, now: current, streams: j.streamsGiven,
+		changes: func() []limitChange { return a.allChanges(j) }})
 }
 
 // editProcess is editJob for one session.
@@ -122,26 +118,20 @@ func (a *Arbiter) editProcess(id SessionID, c Change) (limitEdit, error) {
 	if !s.job.run {
 		return a.editJob(s.job.id, c)
 	}
-	force, err := a.checkChange(c, s.process.UID, s.given, s.streamsGiven())
-	if err != nil {
-		return limitEdit{}, fmt.Errorf("process %d: %w", s.process.PID, err)
-	}
-	edit := limitEdit{job: s.job, live: &s.live, old: s.live, whose: owned(s.process.User, s.name()), now: s.given, streams: s.streamsGiven,
-		changes: func() []limitChange { return a.sessionChanges(nil, s) }}
-	edit.remember(a)
-	s.live = s.live.with(c, force, by(c.UID, &s.process))
-	return edit, nil
+	return a.edit(c, fmt.Sprintf("process %d", s.process.PID), limitEdit{job: s.job, owner: &s.process, live: &s.live,
+		whose: owned(s.process.User, s.name()), now: s.given, streams: s.streamsGiven,
+		changes: func() []limitChange { return a.sessionChanges(nil, s) }})
 }
 
 // Given is what a session's job was given, or had changed on every device, beyond what the
 // rules say; a Size with Max set stands for nothing. streams are those in force.
-func (a *Arbiter) Given(id SessionID) (most Size, streams int) {
+func (a *Arbiter) Given(id SessionID) (most accounting.Size, streams int) {
 	s := a.sessions[id]
 	if s == nil {
-		return Size{Max: true}, 0
+		return accounting.Size{Max: true}, 0
 	}
 	j := s.job
-	most = Size{Max: true}
+	most = accounting.Size{Max: true}
 	switch changed := j.live.of(AllDevices).max; {
 	case changed.own.value != nil:
 		most = *changed.own.value
@@ -184,17 +174,19 @@ func (a *Arbiter) audit(now time.Time, c Change, e limitEdit) {
 		return
 	}
 	say := func(d *device, limit, from, to string) {
-		p := &e.job.request.Process
-		event := Event{Time: now, Kind: EventLimits, Device: AllDevices, Job: e.job.id, UID: c.UID, Setting: limit, From: from, To: to, Whose: e.whose}
+		event := Event{Time: now, Kind: EventLimits, Device: AllDevices, UID: c.UID, Setting: limit, From: from, To: to, Whose: e.whose}
+		if e.job != nil {
+			event.Job = e.job.id
+		}
 		where := ""
 		if d != nil {
 			event.Device, where = d.Index, fmt.Sprintf(" on GPU %d", d.Index)
 		}
-		event.Text = fmt.Sprintf("%s changed %s of %s%s from %s to %s", by(c.UID, p), limit, e.whose, where, from, to)
+		event.Text = fmt.Sprintf("%s changed %s of %s%s from %s to %s", by(c.UID, e.owner), limit, e.whose, where, from, to)
 		a.event(event)
 	}
 	if c.Streams != nil {
-		say(nil, "streams.max", strconv.Itoa(e.had), strconv.Itoa(e.streams().max))
+		say(nil, "streams.max", streamsText(e.had), streamsText(e.streams().max))
 	}
 	for i, d := range a.devices {
 		if c.Device != AllDevices && c.Device != d.Index {
@@ -208,6 +200,14 @@ func (a *Arbiter) audit(now time.Time, c Change, e limitEdit) {
 			say(d, "memory.min", e.was[i].Min.Human(), is.Min.Human())
 		}
 	}
+}
+
+// streamsText writes a streams.max.
+func streamsText(n int) string {
+	if n == NoStreams {
+		return "max"
+	}
+	return strconv.Itoa(n)
 }
 
 // by is how people know who changed a limit of a process or job.
@@ -305,10 +305,10 @@ func (v live) with(c Change, force bool, by string) live {
 	}
 	set := func(l liveLimits) liveLimits {
 		if c.Max != nil {
-			l.max = l.max.with(setting[Size]{c.Max, by, c.Lowers}, force)
+			l.max = l.max.with(setting[accounting.Size]{c.Max, by, c.Lowers}, force)
 		}
 		if c.Min != nil {
-			l.min = l.min.with(setting[Size]{c.Min, by, c.Lowers}, force)
+			l.min = l.min.with(setting[accounting.Size]{c.Min, by, c.Lowers}, force)
 		}
 		return l
 	}
@@ -326,11 +326,14 @@ func (v live) with(c Change, force bool, by string) live {
 	return v
 }
 
-// jobChanges returns the limits of a job's budget, and of the one it shares.
+// jobChanges returns the limits of a job's budget, and of those it shares.
 func (a *Arbiter) jobChanges(j *job) []limitChange {
-	changes := make([]limitChange, 0, 2*len(a.devices))
+	changes := make([]limitChange, 0, 3*len(a.devices))
 	for _, d := range a.devices {
-		if s := j.shared; s != nil {
+		for _, s := range j.shares() {
+			if s == nil {
+				continue
+			}
 			l := s.limits(d)
 			if j.pending { // what the rule reserves for all of them is part of what it waits for
 				l.Min = min(l.Min, s.budget.Limits(d.Index).Min)
@@ -338,6 +341,15 @@ func (a *Arbiter) jobChanges(j *job) []limitChange {
 			changes = append(changes, limitChange{budget: s.budget, device: d, limits: l})
 		}
 		changes = append(changes, limitChange{budget: j.budget, device: d, limits: j.limits(d)})
+	}
+	return changes
+}
+
+// allChanges returns the limits of a job's budgets, and of those of its sessions.
+func (a *Arbiter) allChanges(j *job) []limitChange {
+	changes := a.jobChanges(j)
+	for _, s := range j.sessions {
+		changes = a.sessionChanges(changes, s)
 	}
 	return changes
 }
@@ -356,7 +368,10 @@ func (a *Arbiter) sessionChanges(changes []limitChange, s *session) []limitChang
 
 // limits are a shared budget's limits on a device.
 func (s *shared) limits(d *device) accounting.Limits {
-	return accounting.Limits{Min: amount(s.rule.min, d), Max: amount(s.rule.max, d)}
+	if s.user != nil {
+		return s.user.given(d).Limits
+	}
+	return accounting.Limits{Min: amount(s.rule.min, d), Max: s.rule.given(d).Max}
 }
 
 // setLimits writes limits into the ledger, and returns those that it changed
@@ -370,13 +385,14 @@ func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChan
 		}
 		least := min(c.limits.Min, c.limits.Max)
 		if admit && least > min(old.Min, old.Max) {
-			refused = a.ledger.CheckMin(c.budget, c.device.Index, least, a.headroomFor(c.budget, c.device, least))
+			refused = a.checkMin(c.budget, c.device, least)
 		}
 		if refused != nil {
 			break
 		}
 		c.headroom = c.device.headrooms[c.budget]
 		_ = a.ledger.SetLimits(c.budget, c.device.Index, c.limits) // it is there
+		a.stirOwner(c.budget)
 		a.keepHeadroom(c.budget, c.device, least)
 		c.limits = old
 		done = append(done, c)
@@ -387,6 +403,7 @@ func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChan
 	for i := len(done) - 1; i >= 0; i-- {
 		c := done[i]
 		_ = a.ledger.SetLimits(c.budget, c.device.Index, c.limits) // it is there
+		a.stirOwner(c.budget)
 		a.restoreHeadroom(c.budget, c.device, c.headroom)
 	}
 	return nil, refused
@@ -411,11 +428,7 @@ func (a *Arbiter) afterLimits(now time.Time, j *job, done []limitChange) {
 
 // relimit computes a job's limits anew and puts them in force.
 func (a *Arbiter) relimit(now time.Time, j *job) {
-	changes := a.jobChanges(j)
-	for _, s := range j.sessions {
-		changes = a.sessionChanges(changes, s)
-	}
-	done, _ := a.setLimits(changes, false)
+	done, _ := a.setLimits(a.allChanges(j), false)
 	a.afterLimits(now, j, done)
 }
 
@@ -424,8 +437,9 @@ func (a *Arbiter) relimit(now time.Time, j *job) {
 func (a *Arbiter) SetPolicy(now time.Time, p Policy) {
 	defer a.turn(now)
 	a.policy = p.normal()
+	clear(a.changed)
 	for _, d := range a.devices {
-		d.rule, d.dirty = a.policy.deviceRule(d.Device), true
+		d.rule, d.dirty, d.anew = a.policy.deviceRule(d.Device), true, true
 		if a.policy.ChargeOverhead {
 			clear(d.headrooms)
 			d.headroom = 0
@@ -433,8 +447,15 @@ func (a *Arbiter) SetPolicy(now time.Time, p Policy) {
 		a.recap(now, d)
 		a.recount(now, d)
 	}
+	a.applyRules(now)
+	a.event(Event{Time: now, Kind: EventPolicy, Device: -1,
+		Text: fmt.Sprintf("a configuration with %d rules is in force", len(p.Rules))})
+}
+
+// applyRules puts what the rules say in force for all jobs.
+func (a *Arbiter) applyRules(now time.Time) {
 	for _, j := range a.sortedJobs() {
-		j.rule = a.policy.ruleFor(j.request.Process)
+		j.rule = a.ruleFor(j.request.Process)
 		j.detached = a.exceeds(j.request, j.rule)
 		if old := j.shared; a.shareFor(j) != old {
 			a.moveJob(j, old)
@@ -444,8 +465,8 @@ func (a *Arbiter) SetPolicy(now time.Time, p Policy) {
 	for _, l := range a.leases {
 		a.noteChain(l) // jobs that moved may have brought more than there is room for
 	}
-	for place := range a.overs {
-		a.squeeze(now, place)
+	for p := range a.overs {
+		a.squeeze(now, p)
 	}
 	for _, l := range a.leases {
 		if l.stale || l.lost || !l.session.alive() {
@@ -457,13 +478,12 @@ func (a *Arbiter) SetPolicy(now time.Time, p Policy) {
 		}
 		a.words.Limit(l.id, l.budget())
 	}
-	a.event(Event{Time: now, Kind: EventPolicy, Device: -1,
-		Text: fmt.Sprintf("a configuration with %d rules is in force", len(p.Rules))})
 }
 
 // moveJob puts a job under the shared budget that its rule says, or under none.
 func (a *Arbiter) moveJob(j *job, old *shared) {
 	j.shared = a.shareFor(j)
+	a.stir(j)
 	var parent *accounting.Budget
 	if j.shared != nil {
 		parent = j.shared.budget

@@ -113,7 +113,7 @@ func TestPermissionsAndNonsense(t *testing.T) {
 	w := newWorld(t, exact(size(1000)), 8*gib)
 	x := w.client(0, 0)
 	x.must(10)
-	max := func(n accounting.Bytes) *arbiter.Size { return ptr(size(n)) }
+	max := func(n accounting.Bytes) *accounting.Size { return ptr(size(n)) }
 	for _, c := range []struct {
 		name string
 		c    arbiter.Change
@@ -153,7 +153,7 @@ func TestPermissionsAndNonsense(t *testing.T) {
 		t.Error(err)
 	}
 	var full *arbiter.Refusal
-	err := w.arb.SetProcessLimits(w.now, arbiter.Change{Max: &arbiter.Size{Max: true}, Min: max(8 * gib)}, x.session)
+	err := w.arb.SetProcessLimits(w.now, arbiter.Change{Max: &accounting.Size{Max: true}, Min: max(8 * gib)}, x.session)
 	if err != nil {
 		t.Error(err)
 	}
@@ -166,7 +166,7 @@ func TestRules(t *testing.T) {
 	p := exact(size(4 * gib))
 	p.Rules = []arbiter.Rule{
 		{Match: arbiter.Match{User: "bob", Exe: "ff*"}, Max: ptr(size(2 * gib)), StreamsMax: ptr(8)},
-		{Name: "eve's rule", Match: arbiter.Match{User: "1001"}, Scope: ptr(arbiter.ScopeUser), Max: ptr(arbiter.Size{PerMille: 125})},
+		{Name: "eve's rule", Match: arbiter.Match{User: "1001"}, Scope: ptr(arbiter.ScopeUser), Max: ptr(accounting.Size{PerMille: 125})},
 		{Match: arbiter.Match{Command: "worker *"}, Scope: ptr(arbiter.ScopeProcess), Max: ptr(size(gib))},
 	}
 	w := newWorld(t, p, 8*gib)

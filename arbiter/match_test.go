@@ -3,8 +3,6 @@ package arbiter
 import (
 	"errors"
 	"testing"
-
-	"github.com/gpuarb/gpuarb/accounting"
 )
 
 func TestGlob(t *testing.T) {
@@ -47,21 +45,6 @@ func TestMatch(t *testing.T) {
 	} {
 		if got := c.match.matches(p); got != c.want {
 			t.Errorf("%s: %v", c.match, got)
-		}
-	}
-}
-
-func TestSizeOf(t *testing.T) {
-	for _, c := range []struct {
-		size        Size
-		total, want accounting.Bytes
-	}{
-		{Size{Bytes: 7}, 3, 7}, {Size{PerMille: 250}, 1000, 250}, {Size{PerMille: 333}, 10, 3},
-		{Size{PerMille: 1000}, accounting.Max, accounting.Max}, {Size{PerMille: 1 << 31}, accounting.Max, accounting.Max},
-		{Size{Max: true, Bytes: 1}, 5, accounting.Max}, {Size{}, 5, 0},
-	} {
-		if got := c.size.Of(c.total); got != c.want {
-			t.Errorf("%s of %d: %d, want %d", c.size, c.total, got, c.want)
 		}
 	}
 }

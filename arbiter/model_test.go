@@ -3,6 +3,7 @@ package arbiter_test
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -42,6 +43,7 @@ type universe struct {
 	unmanaged map[int]accounting.Bytes
 	shared    map[int]accounting.Bytes // the budget of the students
 	users     []uint32
+	caps      map[uint32]map[int]accounting.Bytes // what one user may hold in all
 	last      map[arbiter.LeaseID]accounting.Bytes
 	deficit   map[int]accounting.Bytes // by how much each device is over
 	mins      bool
@@ -58,7 +60,7 @@ const (
 func student(uid uint32) bool { return uid == eve || uid == ann }
 
 // sharing is the rule by which the students share, and who uses the machine.
-func sharing(together bool, most arbiter.Size) (arbiter.Rule, []uint32) {
+func sharing(together bool, most accounting.Size) (arbiter.Rule, []uint32) {
 	if together {
 		return arbiter.Rule{Match: arbiter.Match{Group: "students"}, Scope: ptr(arbiter.ScopeRule), Max: &most}, []uint32{bob, eve, ann}
 	}
@@ -75,7 +77,7 @@ func newUniverse(t *rapid.T, tb testing.TB, mins bool) *universe {
 		p.ContextReserve = size(7)
 	}
 	u := &universe{world: newWorld(tb, p, totals...), t: t, mins: mins, users: users}
-	u.unmanaged = map[int]accounting.Bytes{}
+	u.unmanaged, u.caps = map[int]accounting.Bytes{}, map[uint32]map[int]accounting.Bytes{}
 	u.shared = map[int]accounting.Bytes{0: 500, 1: 400}
 	return u
 }
@@ -187,7 +189,7 @@ func (u *universe) judge(t *rapid.T, l *modelLease, n accounting.Bytes, o arbite
 	if u.mins || o.Reason == arbiter.ReasonTooLarge {
 		return
 	}
-	var job, students, all accounting.Bytes
+	var job, students, user, all accounting.Bytes
 	for _, x := range u.leases {
 		if x.rubbish {
 			return
@@ -202,6 +204,9 @@ func (u *universe) judge(t *rapid.T, l *modelLease, n accounting.Bytes, o arbite
 		if x.job == l.job {
 			job += x.used + x.excess()
 		}
+		if x.job.uid == l.job.uid {
+			user += x.used + x.excess()
+		}
 		if student(x.job.uid) {
 			students += x.used + x.excess()
 		}
@@ -209,6 +214,11 @@ func (u *universe) judge(t *rapid.T, l *modelLease, n accounting.Bytes, o arbite
 	used := map[arbiter.Reason]accounting.Bytes{
 		arbiter.ReasonOverBudget: job, arbiter.ReasonSharedFull: students, arbiter.ReasonDeviceFull: all,
 	}[o.Reason]
+	if most, limited := u.caps[l.job.uid][l.device]; limited && o.Reason == arbiter.ReasonSharedFull && strings.Contains(o.Explain, "that root set for user") {
+		if used = user; o.Limit != most {
+			t.Fatalf("refused by a limit of %d, and the user's is %d", o.Limit, most)
+		}
+	}
 	// What a lease has idle it may spend, also where the capacity fell below the sum.
 	if want := max(o.Limit.Less(used), l.word.idle()); o.Remaining != want || n <= want {
 		t.Fatalf("%d refused, %d remaining of %d (%v), and %d are used", n, o.Remaining, o.Limit, o.Reason, used)
@@ -274,6 +284,34 @@ func (u *universe) limit(t *rapid.T, j *modelJob, device int) {
 	}
 	j.max[device] = min(most, totals[device])
 	u.settled(t, j, device)
+}
+
+// limitUser sets what a user may hold in all on a device, or takes that off.
+func (u *universe) limitUser(t *rapid.T, uid uint32, device int) {
+	limit := size(amount(t, 500))
+	if u.caps[uid] == nil {
+		u.caps[uid] = map[int]accounting.Bytes{}
+	}
+	u.caps[uid][device] = min(limit.Bytes, totals[device])
+	if rapid.IntRange(0, 2).Draw(t, "off") == 0 {
+		limit = unlimited()
+		delete(u.caps[uid], device)
+	}
+	if err := u.arb.SetUserLimits(u.now, uid, "", arbiter.Change{Device: device, Max: &limit}); err != nil {
+		t.Fatal(err)
+	}
+	var held accounting.Bytes
+	for _, l := range u.leases {
+		if l.job.uid == uid && l.device == device {
+			held += l.word.granted
+		}
+	}
+	for _, l := range u.live() {
+		if most, limited := u.caps[uid][device]; limited && held > most && l.job.uid == uid && l.device == device && !l.rubbish &&
+			(l.word.idle() != 0 || !l.word.closed()) {
+			t.Fatalf("over, and %d bytes idle in a word that is closed: %v", l.word.idle(), l.word.closed())
+		}
+	}
 }
 
 // settled checks that a lowered limit was in force before the call returned: no

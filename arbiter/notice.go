@@ -31,7 +31,7 @@ func (a *Arbiter) Notice(now time.Time, id TicketID) Notice {
 func (t *ticket) where() (d *device, at limits) {
 	for i := range t.spots {
 		s := &t.spots[i]
-		for _, at := range [...]limits{atShared, atWish, atSlots, atBytes} {
+		for _, at := range [...]limits{atUser, atShared, atWish, atSlots, atBytes} {
 			if s.at&at != 0 && (!s.device.lost || i == len(t.spots)-1) {
 				return s.device, at
 			}
@@ -53,7 +53,7 @@ func (a *Arbiter) position(t *ticket) int {
 		if u == t {
 			break
 		}
-		if u.waitsAt(d, at) && (at != atShared || u.job.shared == t.job.shared) {
+		if u.waitsAt(d, at) && (at&atBudgets == 0 || u.job.shareAt(at) == t.job.shareAt(at)) {
 			n++
 		}
 	}
@@ -61,12 +61,24 @@ func (a *Arbiter) position(t *ticket) int {
 }
 
 // moment is how all who wait stand at one time. What would be counted anew for each of
-// them, who comes before it and who holds what it waits for, is found once.
+// them, who comes before it and who holds what it waits for, is found once. Of thousands
+// that takes longer than anybody should hold the daemon's lock: they are counted in parts.
 type moment struct {
 	a         *Arbiter
 	now       time.Time
 	positions map[*ticket]int // nil: each is counted by itself
 	held      map[obstacle]string
+	states    map[obstacle]string
+	queues    []queueOf        // still to be counted
+	before    map[obstacle]int // in the first of these, as far as it was counted
+	listed    []*ticket        // those counted, device by device in the order that they are served in, each once
+	seen      map[*ticket]bool // those listed
+}
+
+// queueOf is who waits at a device.
+type queueOf struct {
+	device  *device
+	tickets []*ticket
 }
 
 // obstacle is a limit at which tickets wait.
@@ -78,32 +90,69 @@ type obstacle struct {
 
 func (t *ticket) obstacle() obstacle {
 	d, at := t.where()
-	if at == atShared {
-		return obstacle{d, at, t.job.shared}
-	}
-	return obstacle{d, at, nil}
+	return obstacle{d, at, t.job.shareAt(at)}
 }
 
-// moment counts where everybody stands.
+// moment begins to count where everybody stands.
 func (a *Arbiter) moment(now time.Time) *moment {
-	m := &moment{a: a, now: now, positions: make(map[*ticket]int, len(a.tickets)), held: make(map[obstacle]string)}
+	m := &moment{a: a, now: now, positions: make(map[*ticket]int, len(a.tickets)), seen: make(map[*ticket]bool, len(a.tickets)),
+		held: make(map[obstacle]string), states: make(map[obstacle]string), before: make(map[obstacle]int)}
 	for _, d := range a.devices {
-		before := make(map[obstacle]int)
-		for _, t := range d.queue {
-			if o := t.obstacle(); o.device == d {
-				m.positions[t] = before[o] + 1
-			}
-			for _, at := range [...]limits{atWish, atSlots, atBytes} {
-				if t.waitsAt(d, at) {
-					before[obstacle{d, at, nil}]++
-				}
-			}
-			if t.waitsAt(d, atShared) {
-				before[obstacle{d, atShared, t.job.shared}]++
-			}
-		}
+		m.queues = append(m.queues, queueOf{d, slices.Clone(d.queue)})
 	}
 	return m
+}
+
+// countedAtOnce is how many times as many tickets are counted at once as are described.
+const countedAtOnce = 4
+
+// count counts up to so many; those that wait no longer are left out. False: all are counted.
+func (m *moment) count(most int) (more bool) {
+	for ; len(m.queues) > 0; m.queues = m.queues[1:] {
+		q := &m.queues[0]
+		for ; len(q.tickets) > 0; q.tickets = q.tickets[1:] {
+			if most--; most < 0 {
+				return true
+			}
+			if t := q.tickets[0]; !t.done {
+				m.add(q.device, t)
+			}
+		}
+		clear(m.before)
+	}
+	return false
+}
+
+// add counts one, at a device.
+func (m *moment) add(d *device, t *ticket) {
+	if !m.seen[t] {
+		m.seen[t] = true
+		m.listed = append(m.listed, t)
+	}
+	if o := t.obstacle(); o.device == d {
+		m.positions[t] = m.before[o] + 1
+	}
+	for _, at := range [...]limits{atWish, atSlots, atBytes} {
+		if t.waitsAt(d, at) {
+			m.before[obstacle{d, at, nil}]++
+		}
+	}
+	for i, sh := range t.job.shares() {
+		if at := atUser << i; t.waitsAt(d, at) {
+			m.before[obstacle{d, at, sh}]++
+		}
+	}
+}
+
+// next returns the next of those counted that waits still; nil: that was all.
+func (m *moment) next() *ticket {
+	for len(m.listed) > 0 {
+		t := m.listed[0]
+		if m.listed = m.listed[1:]; !t.done {
+			return t
+		}
+	}
+	return nil
 }
 
 func (m *moment) position(t *ticket) int {
@@ -111,6 +160,17 @@ func (m *moment) position(t *ticket) int {
 		return m.positions[t]
 	}
 	return m.a.position(t)
+}
+
+// state is what a notice to a ticket is about: the same for all that wait at one limit.
+func (m *moment) state(t *ticket) string {
+	o := t.obstacle()
+	state, known := m.states[o]
+	if !known {
+		state = m.a.stateOf(t)
+		m.states[o] = state
+	}
+	return state
 }
 
 func (m *moment) heldBy(t *ticket) string {
@@ -135,6 +195,9 @@ func (m *moment) standing(t *ticket) Notice {
 	case t.turn():
 		n.Text += ": others come first"
 	}
+	if m.a.isFurther(t) {
+		n.Text += "; its job's memory.min has room for one context, and this is a further one"
+	}
 	return n
 }
 
@@ -150,11 +213,14 @@ func (t *ticket) gpu() string {
 // wants says what a ticket wants.
 func (a *Arbiter) wants(t *ticket) string {
 	switch t.kind {
-	case wantsStreams:
+	case WantsStreams:
 		return "a stream"
-	case wantsContexts:
+	case WantsContexts, WantsHolds:
+		if a.isFurther(t) {
+			return "a further context"
+		}
 		return "a context"
-	case wantsBytes:
+	case WantsBytes:
 		return t.bytes.Human()
 	case wantsSession:
 		return "its memory.min of " + a.wantsBytes(t).Human()
@@ -176,7 +242,7 @@ func (a *Arbiter) wants(t *ticket) string {
 	return what
 }
 
-// wantsBytes is how many bytes a ticket wants on a device.
+// WantsBytes is how many bytes a ticket wants on a device.
 func (a *Arbiter) wantsBytes(t *ticket) (most accounting.Bytes) {
 	if t.lease != nil {
 		return t.bytes
@@ -193,17 +259,16 @@ func (a *Arbiter) heldBy(now time.Time, t *ticket, d *device, at limits) string 
 	switch at {
 	case atSlots, atWish:
 		return a.slotHolders(now, d)
-	case atShared:
-		s := t.job.shared
+	case atUser, atShared:
+		s := t.job.shareAt(at)
 		names := a.holders(now, d, owners(s.budget.Leases(d.Index)), false)
-		return fmt.Sprintf("of %s, %s", s.named(s.limits(d).Max), cmp.Or(names, "nothing is free"))
+		return fmt.Sprintf("of %s, %s", s.named(d, s.limits(d).Max), cmp.Or(names, "nothing is free"))
 	}
 	names := a.holders(now, d, a.leasesOn(d), true)
 	if names == "" {
 		return ""
 	}
-	sums := a.ledger.Device(d.Index)
-	return fmt.Sprintf("%s free; holds: %s", sums.Limit.Less(sums.Committed).Human(), names)
+	return fmt.Sprintf("%s free; holds: %s", a.ledger.Left(nil, d.Index).Human(), names)
 }
 
 // slotHolders names who has the slots of a device, and since when.
@@ -229,14 +294,16 @@ func (a *Arbiter) slotHolders(now time.Time, d *device) string {
 
 // sortedHolders returns a device's holders, the oldest first.
 func sortedHolders(d *device) []*holder {
-	return slices.SortedFunc(maps.Values(d.holders), func(x, y *holder) int {
-		p, q := x.key, y.key
-		c := cmp.Or(x.since.Compare(y.since), cmp.Compare(p.job.id, q.job.id), cmp.Compare(p.thread, q.thread))
-		if c == 0 && p.session != nil && q.session != nil {
-			c = cmp.Compare(p.session.id, q.session.id)
-		}
-		return c
-	})
+	return slices.SortedFunc(maps.Values(d.holders), oldestFirst)
+}
+
+func oldestFirst(x, y *holder) int {
+	p, q := x.key, y.key
+	c := cmp.Or(x.since.Compare(y.since), cmp.Compare(p.job.id, q.job.id), cmp.Compare(p.thread, q.thread))
+	if c == 0 && p.session != nil && q.session != nil {
+		c = cmp.Compare(p.session.id, q.session.id)
+	}
+	return c
 }
 
 // name is how people know a holder.
@@ -250,14 +317,19 @@ func (h *holder) name() string {
 	return h.key.job.name()
 }
 
-// name is how people know a job: "job 3 (python3)".
+// name is how people know a job: "job 3 (python3)", or "train-a (job 3, python3)".
 func (j *job) name() string {
 	if !j.run && len(j.sessions) == 1 {
 		return j.sessions[0].name()
 	}
 	words := strings.Fields(cmp.Or(j.request.Command, j.request.Process.Command))
-	if len(words) == 0 {
+	switch name := plain(j.request.Name); {
+	case len(words) == 0 && name == "":
 		return fmt.Sprintf("job %d", j.id)
+	case len(words) == 0:
+		return fmt.Sprintf("%s (job %d)", name, j.id)
+	case name != "":
+		return fmt.Sprintf("%s (job %d, %s)", name, j.id, plain(path.Base(words[0])))
 	}
 	return fmt.Sprintf("job %d (%s)", j.id, plain(path.Base(words[0])))
 }
@@ -323,19 +395,19 @@ func (a *Arbiter) stateOf(t *ticket) string {
 		for _, h := range sortedHolders(d) {
 			b.WriteString(h.name())
 		}
-	case atShared:
-		a.writeHolders(&b, d, t)
+	case atUser, atShared:
+		a.writeHolders(&b, d, t.job.shareAt(at))
 	default:
 		a.writeHolders(&b, d, nil)
 	}
 	return b.String()
 }
 
-// writeHolders writes who holds bytes at a device, or of a ticket's shared budget there.
-func (a *Arbiter) writeHolders(b *strings.Builder, d *device, t *ticket) {
+// writeHolders writes who holds bytes at a device, or of a shared budget there.
+func (a *Arbiter) writeHolders(b *strings.Builder, d *device, sh *shared) {
 	leases := a.leasesOn(d)
-	if t != nil {
-		leases = owners(t.job.shared.budget.Leases(d.Index))
+	if sh != nil {
+		leases = owners(sh.budget.Leases(d.Index))
 	}
 	n := 0
 	for l := range leases {
@@ -344,7 +416,7 @@ func (a *Arbiter) writeHolders(b *strings.Builder, d *device, t *ticket) {
 			n++
 		}
 	}
-	if t != nil {
+	if sh != nil {
 		return
 	}
 	for j := range a.reserved(d) {
@@ -355,14 +427,16 @@ func (a *Arbiter) writeHolders(b *strings.Builder, d *device, t *ticket) {
 // pass does what time alone brings about for those who wait.
 func (a *Arbiter) pass(now time.Time) {
 	if len(a.tickets) == 0 {
+		a.telling = nil
 		return
 	}
-	for _, t := range a.sortedTickets() {
-		if !t.done && !t.deadline.IsZero() && !now.Before(t.deadline) {
-			a.cancel(now, t, ReasonTimeout)
-		}
+	if a.telling != nil && now.Sub(a.noticedAt) < noticeEvery { // all else was done when this pass began
+		a.tell(now)
+		return
 	}
+	a.age(now)
 	for _, d := range a.devices {
+		a.rouse(d)
 		d.dirty = true // they have aged
 		if len(d.queue) > 0 {
 			a.gather(now, d)
@@ -383,15 +457,28 @@ func (a *Arbiter) gather(now time.Time, d *device) {
 	}
 }
 
-// tell sends notices to those for whom something has changed.
+// toldAtOnce is how many of those who wait are told something each time that the arbiter ticks.
+const toldAtOnce = 128
+
+// tell sends notices to those for whom something has changed, in one pass a second.
 func (a *Arbiter) tell(now time.Time) {
-	if !a.noticesDue || now.Sub(a.noticedAt) < noticeEvery {
+	if a.telling == nil {
+		if !a.noticesDue || now.Sub(a.noticedAt) < noticeEvery {
+			return
+		}
+		a.noticesDue, a.noticedAt, a.telling = false, now, a.moment(now)
+	}
+	m := a.telling
+	if m.count(countedAtOnce * toldAtOnce) {
 		return
 	}
-	a.noticesDue, a.noticedAt = false, now
-	m := a.moment(now)
-	for _, t := range a.sortedTickets() {
-		is := told{m.position(t), a.stateOf(t)}
+	for range toldAtOnce {
+		t := m.next()
+		if t == nil {
+			a.telling = nil
+			return
+		}
+		is := told{m.position(t), m.state(t)}
 		if is != t.told {
 			t.told = is
 			a.decisions = append(a.decisions, Decision{Ticket: t.id, Kind: DecisionNotice, Notice: m.standing(t)})
@@ -401,45 +488,100 @@ func (a *Arbiter) tell(now time.Time) {
 
 // sortedTickets returns the tickets in the order of their arrival.
 func (a *Arbiter) sortedTickets() []*ticket {
-	return slices.SortedFunc(maps.Values(a.tickets), func(x, y *ticket) int {
-		return cmp.Or(cmp.Compare(x.place.Arrival, y.place.Arrival), cmp.Compare(x.id, y.id))
-	})
+	return slices.SortedFunc(maps.Values(a.tickets), byArrival)
 }
 
 // Due returns when Tick has something to do that will not come about by itself; the zero
 // time: nothing.
-func (a *Arbiter) Due() time.Time {
-	var due time.Time
-	sooner := func(t time.Time) {
-		if due.IsZero() || t.Before(due) {
-			due = t
-		}
-	}
+func (a *Arbiter) Due() (due time.Time) {
 	if len(a.tickets) == 0 {
 		return due
 	}
-	age := a.policy.AgeAfter
-	mixed, last := false, 0
-	for _, t := range a.tickets {
-		if !t.deadline.IsZero() {
-			sooner(t.deadline)
-		}
-		if t.fresh && t.age < 1 {
-			sooner(t.place.Since.Add(age))
-		}
-		mixed = mixed || last != 0 && t.priority != last-1<<20
-		last = t.priority + 1<<20
-	}
-	if mixed {
-		for _, t := range a.tickets {
-			sooner(t.place.Since.Add(age * time.Duration(t.age+1)))
-		}
-	}
-	if !a.looseAt.IsZero() {
-		sooner(a.looseAt)
-	}
-	if a.noticesDue {
-		sooner(a.noticedAt.Add(noticeEvery))
+	for _, t := range [...]time.Time{a.nextDue(), a.looseAt, a.searchDue(), a.noticesAt()} {
+		due = earlier(due, t)
 	}
 	return due
+}
+
+// noticesAt is when notices are due; zero: nothing has changed.
+func (a *Arbiter) noticesAt() time.Time {
+	switch {
+	case a.telling != nil: // not all have been told
+		return a.noticedAt
+	case !a.noticesDue:
+		return time.Time{}
+	}
+	return a.noticedAt.Add(noticeEvery)
+}
+
+// age refuses those who have waited as long as they may, and notes which others have come before
+// those that they were behind.
+func (a *Arbiter) age(now time.Time) {
+	var due []*ticket
+	for t := a.dues.first(); t != nil && !now.Before(t.due); t = a.dues.first() {
+		a.dues.remove(t)
+		due = append(due, t)
+	}
+	slices.SortFunc(due, byArrival)
+	for _, t := range due {
+		switch {
+		case t.done:
+		case !t.deadline.IsZero() && !now.Before(t.deadline):
+			a.cancel(now, t, ReasonTimeout)
+		default:
+			t.age = a.rank(now, t) - t.priority
+			a.aged = true
+			a.noteDue(t)
+		}
+	}
+}
+
+// byArrival orders tickets by who came first.
+func byArrival(x, y *ticket) int {
+	return cmp.Or(cmp.Compare(x.place.Arrival, y.place.Arrival), cmp.Compare(x.id, y.id))
+}
+
+// nextDue is when something becomes due for a ticket with time alone; zero: nothing does.
+func (a *Arbiter) nextDue() time.Time {
+	if t := a.dues.first(); t != nil {
+		return t.due
+	}
+	return time.Time{}
+}
+
+// ticketDue is the same for one ticket: its deadline, or when it comes before others.
+func (a *Arbiter) ticketDue(t *ticket) time.Time {
+	due, older := t.deadline, time.Time{}
+	switch {
+	case a.mixed:
+		older = t.place.Since.Add(a.policy.AgeAfter * time.Duration(t.age+1))
+	case t.fresh && t.age < 1:
+		older = t.place.Since.Add(a.policy.AgeAfter)
+	}
+	return earlier(due, older)
+}
+
+// earlier is the earlier one of two times; the zero time is none.
+func earlier(x, y time.Time) time.Time {
+	if x.IsZero() || !y.IsZero() && y.Before(x) {
+		return y
+	}
+	return x
+}
+
+// noteDue notes when something is due for a ticket that has begun to wait, or has changed.
+func (a *Arbiter) noteDue(t *ticket) {
+	if t.due = a.ticketDue(t); t.due.IsZero() {
+		a.dues.remove(t)
+		return
+	}
+	a.dues.put(t)
+}
+
+// mix is for when those who wait are no longer of one priority: from then on all age.
+func (a *Arbiter) mix() {
+	a.aged = true
+	for _, t := range a.tickets {
+		a.noteDue(t)
+	}
 }

@@ -72,10 +72,10 @@ func (a *Arbiter) remembers(l *lease, thread uint32) (yes bool, why string) {
 	switch {
 	case len(l.makers.all) >= MaxThreads:
 		return false, fmt.Sprintf("%d threads of %s hold something on GPU %d, the most of one process (slots.scope is \"thread\"): "+
-			"thread %d has to wait until one of them has freed what it holds", MaxThreads, name, l.device.Index, thread)
+			"thread %d is refused until one of them has freed what it holds", MaxThreads, name, l.device.Index, thread)
 	case uid != 0 && (a.threadsOf[uid] >= MaxThreadsInAll/2 || a.threads >= MaxThreadsInAll/8*7), a.threads >= MaxThreadsInAll:
 		return false, fmt.Sprintf("%d threads hold something, %d of them of user %d, and there is room for %d (a user may have half): "+
-			"thread %d of %s has to wait until some have freed what they hold", a.threads, a.threadsOf[uid], uid, MaxThreadsInAll, thread, name)
+			"thread %d of %s is refused until some have freed what they hold", a.threads, a.threadsOf[uid], uid, MaxThreadsInAll, thread, name)
 	}
 	return true, ""
 }
@@ -180,117 +180,67 @@ func (a *Arbiter) Makers(id LeaseID) []Maker {
 	return all
 }
 
-// Stream takes or gives back streams. With Granted false nothing was taken. Giving
-// back more than there are gives back all. The first object of who has no slot waits for one.
-func (a *Arbiter) Stream(now time.Time, r StreamRequest) StreamOutcome {
-	l := a.leases[r.Lease]
-	if l == nil || !l.session.alive() {
-		return StreamOutcome{Reason: ReasonNoLease, Explain: "the lease has ended"}
-	}
-	defer a.turn(now)
-	a.touch(now, l)
+// maxObjects is more than any program makes.
+const maxObjects = 1 << 30
+
+// countObjects counts what is gone, and what exists already.
+func (a *Arbiter) countObjects(now time.Time, l *lease, r Request) {
 	switch {
-	case r.Count <= 0:
-		n := a.ledger.GiveStreams(l.sum, -max(r.Count, -1<<31))
+	case r.Noticed && r.Count > 0:
+		a.noticed(now, l, r.Thread, r.Count, r.What)
+		return
+	case r.What == WantsStreams:
+		n := int(a.ledger.Release(l.sum, accounting.Streams, accounting.Bytes(-r.Count)))
 		l.unmake(r.Thread, n, streamsOf)
 		a.recost(now, l, func() {})
-		a.left(now, l)
-		return StreamOutcome{Granted: true, Current: l.sum.Streams(), Max: l.sum.StreamsMax()}
-	case l.lost:
-		return a.refuseStream(now, l, StreamOutcome{Reason: ReasonDeviceLost, Explain: lostRefusal(l.device).Explain})
-	case r.Count > l.sum.StreamsMax()-l.sum.Streams():
-		return a.refuseStream(now, l, StreamOutcome{Reason: ReasonStreams, Explain: explainStreams(l, r.Count)})
-	}
-	t := &ticket{kind: wantsStreams, job: l.session.job, session: l.session, lease: l, thread: r.Thread,
-		count: r.Count, noWait: r.NoWait, place: r.Place}
-	t.bytes = l.session.streamReserve().Times(uint64(r.Count))
-	a.ask(now, t)
-	return *t.result().Stream
-}
-
-// refuseStream counts a refusal of streams and tells of it.
-func (a *Arbiter) refuseStream(now time.Time, l *lease, o StreamOutcome) StreamOutcome {
-	o.First = a.denied(l)
-	o.Current, o.Max = l.sum.Streams(), l.sum.StreamsMax()
-	a.deniedEvent(now, l, Outcome{Reason: o.Reason, Explain: o.Explain})
-	return o
-}
-
-// Context decides on contexts that are to be made, and counts them; and counts those
-// that are gone. The cost of a context is reserved until the device's own figures show it.
-func (a *Arbiter) Context(now time.Time, r ContextRequest) ContextOutcome {
-	l := a.leases[r.Lease]
-	if l == nil || !l.session.alive() {
-		return ContextOutcome{Reason: ReasonNoLease, Explain: "the lease has ended"}
-	}
-	defer a.turn(now)
-	a.touch(now, l)
-	n := min(max(r.Count, -maxContexts), maxContexts)
-	switch {
-	case r.Count <= 0:
-		a.unmakeContexts(now, l, r.Thread, -n, r.Hold)
-	case r.Noticed:
-		a.noticed(now, l, r.Thread, n, r.Hold)
-	case l.lost:
-		o := lostRefusal(l.device)
-		a.deniedEvent(now, l, Outcome{Reason: o.Reason, Explain: o.Explain})
-		return ContextOutcome{Reason: o.Reason, Explain: o.Explain, Current: l.contexts, First: a.denied(l)}
+	case r.What == WantsHolds:
+		l.holds -= min(-r.Count, l.holds)
+		l.unmake(r.Thread, -r.Count, holdsOf)
 	default:
-		t := &ticket{kind: wantsContexts, job: l.session.job, session: l.session, lease: l, thread: r.Thread,
-			count: n, hold: r.Hold, noWait: r.NoWait, place: r.Place}
-		a.ask(now, t)
-		return *t.result().Context
-	}
-	return ContextOutcome{Granted: true, Current: l.contexts}
-}
-
-// maxContexts is more than any program makes.
-const maxContexts = 1 << 30
-
-// unmakeContexts counts contexts, or holds, that are gone.
-func (a *Arbiter) unmakeContexts(now time.Time, l *lease, thread uint32, n int, hold bool) {
-	if hold {
-		l.holds -= min(n, l.holds)
-		l.unmake(thread, n, holdsOf)
-	} else {
-		n = min(n, l.contexts)
-		l.vacate(now, n)
-		a.recost(now, l, func() {
-			if l.contexts > 0 {
-				l.promised = l.promised / accounting.Bytes(l.contexts) * accounting.Bytes(l.contexts-n)
-			}
-			l.contexts -= n
-		})
-		l.offerHeadroom()
-		l.unmake(thread, n, contextsOf)
+		a.unmakeContexts(now, l, r.Thread, -r.Count)
 	}
 	a.left(now, l)
 }
 
+// unmakeContexts counts contexts that are gone.
+func (a *Arbiter) unmakeContexts(now time.Time, l *lease, thread uint32, n int) {
+	n = min(n, l.contexts)
+	l.vacate(now, n)
+	a.recost(now, l, func() {
+		if l.contexts > 0 {
+			l.promised = l.promised / accounting.Bytes(l.contexts) * accounting.Bytes(l.contexts-n)
+		}
+		l.contexts -= n
+	})
+	l.offerHeadroom()
+	l.unmake(thread, n, contextsOf)
+}
+
 // noticed counts contexts that exist already. They take a slot where one is free; where
 // none is, what comes next waits for it.
-func (a *Arbiter) noticed(now time.Time, l *lease, thread uint32, n int, hold bool) {
-	a.makeContexts(l, thread, n, hold)
-	if !hold {
+func (a *Arbiter) noticed(now time.Time, l *lease, thread uint32, n int, what What) {
+	a.makeContexts(l, thread, n, what)
+	if what == WantsContexts {
 		l.proofs, l.promisedAt = 0, now
 	}
-	if l.lost || a.inside(l, thread) {
+	if l.lost || a.entered(l, thread) {
 		return
 	}
 	d := l.device
-	if full, own := d.full(l.session.job, l.session.slots, false, false); !full && !own && d.slots.first == nil {
+	full, own := d.full(l.session.job, l.session.slots, false, false)
+	if a.inside(l, thread) || !full && !own && d.slots.first == nil {
 		a.enter(now, l, thread)
 	}
 }
 
-func (a *Arbiter) makeContexts(l *lease, thread uint32, n int, hold bool) {
+func (a *Arbiter) makeContexts(l *lease, thread uint32, n int, what What) {
 	m := a.makes(l, thread)
 	l.makers.note(m)
-	if hold {
-		l.holds = min(l.holds+n, maxContexts)
-		m.holds = min(m.holds+n, maxContexts)
+	if what == WantsHolds {
+		l.holds = min(l.holds+n, maxObjects)
+		m.holds = min(m.holds+n, maxObjects)
 		return
 	}
-	l.contexts = min(l.contexts+n, maxContexts)
-	m.contexts = min(m.contexts+n, maxContexts)
+	l.contexts = min(l.contexts+n, maxObjects)
+	m.contexts = min(m.contexts+n, maxObjects)
 }

@@ -26,6 +26,7 @@ func (a *Arbiter) Used(device int) map[LeaseID]accounting.Bytes {
 	for l := range a.leasesOn(d) {
 		used[l.id] = l.sum.Granted() - a.idle(l)
 		l.recent = used[l.id]
+		l.making = a.makesContexts(l)
 	}
 	return used
 }
@@ -240,6 +241,7 @@ func (a *Arbiter) Clamped(now time.Time, id LeaseID) {
 	if l == nil || l.spoiled {
 		return
 	}
+	a.stir(l.session.job)
 	l.spoiled, l.known = true, l.overhead.Less(l.excess)
 	a.leaseEvent(now, l, EventClamped, 0, fmt.Sprintf(
 		"%s wrote rubbish into its lease page on GPU %d: all that it was granted counts as used",

@@ -33,7 +33,7 @@ func TestOverheadHasToLast(t *testing.T) {
 			t.Errorf("reading %d of %d: overhead %d, capacity %d, want %d", i, c.figure, d.Overhead, d.Capacity, c.want)
 		}
 	}
-	w.arb.Forget(w.now, x.session)
+	forget(w.arb, w.now, x.session)
 	if d := w.arb.Snapshot(w.now).Devices[0]; d.Overhead != 0 || d.Capacity != 1000 {
 		t.Errorf("it is gone: %+v", d)
 	}

@@ -45,9 +45,10 @@ func (r Reason) String() string {
 // MarshalText spells the reason in JSON.
 func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// Outcome is the decision on an AllocRequest. With Granted or Waiting, nothing else is set.
+// Outcome is the decision on a Request.
 type Outcome struct {
 	Granted   bool
+	Receipt   Receipt  // what was granted, to be taken back where the client never hears of it
 	Waiting   TicketID // the decision comes later, out of [Arbiter.Decisions]
 	Reason    Reason
 	Requested accounting.Bytes
@@ -56,29 +57,30 @@ type Outcome struct {
 	Holders   string           // the largest holders at that limit
 	Explain   string           // one line for people
 	First     bool             // the first refusal of a process: to be printed
+
+	Current int // streams, or contexts, that there are, whatever was decided
+	Max     int // streams that there may be
 }
 
-// StreamOutcome is the decision on streams. Current and Max are always set.
-type StreamOutcome struct {
-	Granted bool
-	Waiting TicketID
-	Reason  Reason
-	Current int
-	Max     int
-	Explain string
-	First   bool
+// Receipt is what a request was granted; the zero Receipt is nothing. Its slot goes back with the last of
+// what its holder has.
+type Receipt struct {
+	Lease  LeaseID
+	What   What
+	Bytes  accounting.Bytes
+	Count  int // of streams, contexts or holds
+	Thread uint32
 }
 
-// ContextOutcome is the decision on contexts. Current is always set.
-type ContextOutcome struct {
-	Granted   bool
-	Waiting   TicketID
-	Reason    Reason
-	Current   int
-	Requested accounting.Bytes // what the contexts were to cost
-	Remaining accounting.Bytes
-	Explain   string
-	First     bool
+// Receipt is that of a request that is granted: nothing, where it gives back or tells what is there.
+func (r *Request) Receipt() Receipt {
+	switch {
+	case r.What == WantsBytes:
+		return Receipt{Lease: r.Lease, What: r.What, Bytes: r.Bytes, Thread: r.Thread}
+	case r.Count > 0 && !r.Noticed:
+		return Receipt{Lease: r.Lease, What: r.What, Count: r.Count, Thread: r.Thread}
+	}
+	return Receipt{}
 }
 
 // Refusal is the error of a request that policy refuses.
@@ -98,6 +100,7 @@ func (r *Refusal) Error() string { return r.Explain }
 var (
 	ErrNoSession  = errors.New("no such session")
 	ErrNoJob      = errors.New("no such job")
+	ErrNoRule     = errors.New("no such rule")
 	ErrNoLease    = errors.New("no such lease")
 	ErrNoDevice   = errors.New("no such device")
 	ErrRange      = errors.New("out of range")

@@ -35,8 +35,11 @@ func (a *Arbiter) flag(l *lease) { a.words.Flag(l.id, l.closed, l.closed || l.no
 // opens the words again where that suffices. Its cost is the depth of the tree, but
 // for the reopening.
 func (a *Arbiter) settle(now time.Time, l *lease) {
-	for b := l.sum.Budget(); b != nil && len(a.overs) > 0; b = b.Parent() {
-		p := place{b, l.device.Index}
+	if len(a.overs) == 0 {
+		return
+	}
+	for b := range l.sum.Budget().Chain() {
+		p := account{b, l.device.Index}
 		if _, over := a.overs[p]; over {
 			if b.Over(p.device) {
 				a.drainWord(l, p)
@@ -49,7 +52,7 @@ func (a *Arbiter) settle(now time.Time, l *lease) {
 // enforce puts a budget's limit in force after it, or what is held, has changed:
 // where it is over, words are closed and idle credit is taken back.
 func (a *Arbiter) enforce(now time.Time, b *accounting.Budget, device int) {
-	p := place{b, device}
+	p := account{b, device}
 	a.noteOver(p)
 	if _, over := a.overs[p]; over {
 		a.squeeze(now, p)
@@ -57,7 +60,7 @@ func (a *Arbiter) enforce(now time.Time, b *accounting.Budget, device int) {
 }
 
 // noteOver remembers that a budget is over. The words are told later.
-func (a *Arbiter) noteOver(p place) {
+func (a *Arbiter) noteOver(p account) {
 	if _, known := a.overs[p]; !known && p.budget.Over(p.device) {
 		a.overs[p] = false
 	}
@@ -65,15 +68,15 @@ func (a *Arbiter) noteOver(p place) {
 
 // noteChain does so for every budget above a lease.
 func (a *Arbiter) noteChain(l *lease) {
-	for b := l.sum.Budget(); b != nil; b = b.Parent() {
-		a.noteOver(place{b, l.device.Index})
+	for b := range l.sum.Budget().Chain() {
+		a.noteOver(account{b, l.device.Index})
 	}
 }
 
 // squeeze takes idle credit back at a budget that holds more than its limit, and
 // opens the words below it again when that suffices. Every word is closed before
 // any is read: what is freed in between then reports itself.
-func (a *Arbiter) squeeze(now time.Time, p place) {
+func (a *Arbiter) squeeze(now time.Time, p account) {
 	if p.budget.Over(p.device) {
 		for l := range owners(p.budget.Leases(p.device)) {
 			a.shut(l)
@@ -95,7 +98,7 @@ func (a *Arbiter) shut(l *lease) {
 }
 
 // drainWord takes back what a lease has idle, up to what the budget holds too much.
-func (a *Arbiter) drainWord(l *lease, p place) {
+func (a *Arbiter) drainWord(l *lease, p account) {
 	sums := p.budget.Account(p.device)
 	most := min(a.idle(l), sums.Held.Less(sums.Limit))
 	if most == 0 {
@@ -108,7 +111,7 @@ func (a *Arbiter) drainWord(l *lease, p place) {
 
 // reopen opens the words below a budget again if it is over no longer, and
 // announces what has become of it.
-func (a *Arbiter) reopen(now time.Time, p place) {
+func (a *Arbiter) reopen(now time.Time, p account) {
 	announced, known := a.overs[p]
 	if !known {
 		return
@@ -142,7 +145,7 @@ func (a *Arbiter) checkAll(now time.Time) {
 }
 
 // overEvent announces that a budget has become over, or is within again.
-func (a *Arbiter) overEvent(now time.Time, p place, kind Kind) {
+func (a *Arbiter) overEvent(now time.Time, p account, kind Kind) {
 	sums := p.budget.Account(p.device)
 	e := Event{Time: now, Kind: kind, Device: p.device, Limit: sums.Limit, Bytes: sums.Held}
 	whose := "a budget"
@@ -152,9 +155,13 @@ func (a *Arbiter) overEvent(now time.Time, p place, kind Kind) {
 	case *job:
 		e.UID, e.Job, whose = owner.request.Process.UID, owner.id, fmt.Sprintf("job %d", owner.id)
 	case *shared:
-		whose = owner.who + "'s budget"
-		if owner.key.scope == ScopeRule {
+		switch {
+		case owner.user != nil:
+			e.UID, whose = owner.user.uid, owner.who
+		case owner.key.scope == ScopeRule:
 			whose = "the budget shared by " + owner.who
+		default:
+			whose = owner.who + "'s budget"
 		}
 	}
 	if kind == EventOver {

@@ -1,7 +1,6 @@
 package arbiter
 
 import (
-	"math/bits"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -16,35 +15,6 @@ const (
 	DefaultAgeAfter      = time.Minute
 	DefaultDeadlockGrace = 2 * time.Second
 )
-
-// Size is an amount that may be a share of a device. Max comes first, then a
-// PerMille above 0, then Bytes.
-type Size struct {
-	Bytes    accounting.Bytes
-	PerMille uint32 // of each device
-	Max      bool   // no limit
-}
-
-// Of returns the amount on a device of total bytes, rounded down: accounting.Max for no limit.
-func (s Size) Of(total accounting.Bytes) accounting.Bytes {
-	switch {
-	case s.Max:
-		return accounting.Max
-	case s.PerMille == 0:
-		return s.Bytes
-	}
-	hi, lo := bits.Mul64(uint64(total), uint64(s.PerMille))
-	if hi >= 1000 {
-		return accounting.Max
-	}
-	q, _ := bits.Div64(hi, lo, 1000)
-	return accounting.Bytes(q)
-}
-
-// Absolute returns the size of b bytes; accounting.Max gives no limit.
-func Absolute(b accounting.Bytes) Size {
-	return Size{Bytes: b, Max: b == accounting.Max}
-}
 
 // Scope says who shares a rule's budget.
 type Scope string
@@ -73,10 +43,10 @@ const NoTimeout time.Duration = -1
 
 // Limits is what a rule or the defaults give.
 type Limits struct {
-	Min        Size  // reserved; the zero Size is none
-	Max        Size  // the budget
-	StreamsMax int   // per lease; 0: DefaultStreams, below 1: 1
-	Scope      Scope // "": ScopeJob
+	Min        accounting.Size // reserved; the zero Size is none
+	Max        accounting.Size // the budget
+	StreamsMax int             // per lease; 0: DefaultStreams, below 1: 1
+	Scope      Scope           // "": ScopeJob
 
 	OnFull        OnFull            // "": OnFullDeny
 	WaitTimeout   time.Duration     // 0: DefaultWaitTimeout
@@ -93,7 +63,7 @@ type Rule struct {
 	Name       string // for messages, such as "rule 2"; may be empty
 	Key        string // the name that it was given: it is the same rule as before where that is the same; "": where Match is
 	Match      Match
-	Min, Max   *Size
+	Min, Max   *accounting.Size
 	StreamsMax *int // below 1 becomes 1
 	Scope      *Scope
 
@@ -123,11 +93,11 @@ func (m DeviceMatch) Matches(d Device) bool {
 // DeviceRule configures the devices that it matches; the first match counts.
 type DeviceRule struct {
 	Match    DeviceMatch
-	Reserve  Size // never granted to anybody
-	SlotsMax int  // 0: no limit
+	Reserve  accounting.Size // never granted to anybody
+	SlotsMax int             // 0: no limit
 
-	SlotScope      Scope // "": ScopeJob
-	ContextReserve *Size // nil: as Policy.ContextReserve
+	SlotScope      Scope            // "": ScopeJob
+	ContextReserve *accounting.Size // nil: as Policy.ContextReserve
 }
 
 // Policy is the configuration in force.
@@ -149,10 +119,10 @@ type Policy struct {
 	DeadlockGrace time.Duration
 	// ContextReserve is the first guess of what a context costs; a sixteenth of the
 	// device at most. The zero Size: nothing, until one was seen.
-	ContextReserve Size
+	ContextReserve accounting.Size
 	// ContextGuess is what a reservation assumes that its context costs where neither
 	// ContextReserve nor a context that was seen tells it.
-	ContextGuess Size
+	ContextGuess accounting.Size
 }
 
 // NoSurplus in Policy.Surplus turns the surplus off.
@@ -161,7 +131,7 @@ const NoSurplus = accounting.Max
 // DefaultPolicy limits nothing but streams.
 func DefaultPolicy() Policy {
 	return Policy{
-		Defaults: Limits{Max: Size{Max: true}, StreamsMax: DefaultStreams, Scope: ScopeJob},
+		Defaults: Limits{Max: accounting.Size{Max: true}, StreamsMax: DefaultStreams, Scope: ScopeJob},
 		Surplus:  DefaultSurplus,
 	}
 }

@@ -56,7 +56,7 @@ func (a *Arbiter) budgetUse(l *lease, own accounting.Bytes) (total, used account
 		return sum
 	}
 	total, left := accounting.Max, accounting.Max
-	for b := l.session.budget; b != nil; b = b.Parent() {
+	for b := range l.session.budget.Chain() {
 		if sums := b.Account(d.Index); sums.Limit != accounting.Max {
 			total = min(total, sums.Limit)
 			left = min(left, sums.Limit.Less(sums.Held.Less(idle(b))))
@@ -77,7 +77,7 @@ func (a *Arbiter) budgetUse(l *lease, own accounting.Bytes) (total, used account
 // wait. Nothing moves.
 func (a *Arbiter) beyond(now time.Time, l *lease, n accounting.Bytes) accounting.Bytes {
 	most := n
-	for r := range a.ledger.Refusals(l.sum, n) {
+	for r := range a.ledger.Refusals(l.sum, memory(n)) {
 		from, gain := a.candidates(l, r)
 		clear(from)
 		most = min(most, max(r.Remaining, n.Plus(gain).Less(r.Short)))
@@ -89,8 +89,10 @@ func (a *Arbiter) beyond(now time.Time, l *lease, n accounting.Bytes) accounting
 	if a.behindBytes(now, l.device, t) {
 		most = min(most, n-l.sum.Growth(n, nil))
 	}
-	if sh := t.job.shared; sh != nil && a.behind(now, sh.line(l.device), t) {
-		most = min(most, n-l.sum.Growth(n, sh.budget))
+	for _, sh := range t.job.shares() {
+		if sh != nil && a.behind(now, sh.line(l.device), t) {
+			most = min(most, n-l.sum.Growth(n, sh.budget))
+		}
 	}
 	return most
 }

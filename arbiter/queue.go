@@ -67,7 +67,7 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 		}
 	}
 	v := a.judge(now, t)
-	if t.lease != nil && t.at()&(atBytes|atShared) != 0 || v.final {
+	if t.lease != nil && t.at()&(atBytes|atBudgets) != 0 || v.final {
 		a.countLimit(t)
 	}
 	if v.final {
@@ -167,15 +167,24 @@ func (a *Arbiter) mayWait(now time.Time, t *ticket) Reason {
 	slots := t.lease == nil || t.at()&(atSlots|atWish) != 0
 	switch {
 	case !slots && !t.waitsForBytes():
-		return t.why.reason
+		return t.shortOf()
 	case t.noWait || t.job.request.NoWait:
 		return ReasonBusy
 	case slots:
 		return ReasonNone
-	case t.kind == wantsBytes && !t.again && t.lease.burst(now, t.thread, t.job.rule.after):
-		return t.why.reason
+	case t.kind == WantsBytes && !t.again && t.lease.burst(now, t.thread, t.job.rule.after):
+		return t.shortOf()
 	}
 	return ReasonNone
+}
+
+// shortOf is the limit that a request is refused for: where several refuse, the narrowest
+// that idle credit would not have made room at.
+func (t *ticket) shortOf() Reason {
+	if t.short != nil {
+		return t.job.reason(t.short)
+	}
+	return t.why.reason
 }
 
 // MaxTickets is how many requests wait at most, and MaxTicketsOfProcess how many of them one
@@ -267,15 +276,24 @@ func (a *Arbiter) park(now time.Time, t *ticket) {
 	a.countTicket(t, 1)
 	t.job.tickets = append(t.job.tickets, t)
 	a.waiting[t.job] = true
-	a.mixed = len(a.order) > 0 && (a.mixed || t.priority != a.order[0].priority)
-	a.order = a.insert(now, a.order, t)
+	a.stir(t.job)
+	mixed := a.mixed
+	if len(a.tickets) == 1 {
+		a.priority, a.mixed = t.priority, false
+	}
+	a.mixed = a.mixed || t.priority != a.priority
+	a.awake = a.insert(a.awake, t)
 	for i := range t.spots {
 		d := t.spots[i].device
-		d.queue = a.insert(now, d.queue, t)
+		d.queue = a.insert(d.queue, t)
 		d.dirty = true
 	}
 	if l := t.lease; l != nil {
 		l.waits++
+	}
+	t.sole(1)
+	if a.noteDue(t); a.mixed && !mixed {
+		a.mix()
 	}
 	for _, s := range t.job.sessions {
 		a.collect(now, s.leases)
@@ -310,12 +328,14 @@ func (a *Arbiter) unpark(t *ticket) {
 	if t.job.tickets = slices.DeleteFunc(t.job.tickets, gone); len(t.job.tickets) == 0 {
 		delete(a.waiting, t.job)
 	}
-	a.order = slices.DeleteFunc(a.order, gone)
+	a.wake(t)
+	a.awake = a.remove(a.awake, t)
+	a.dues.remove(t)
 	for i := range t.spots {
 		d := t.spots[i].device
-		d.queue = slices.DeleteFunc(d.queue, gone)
+		d.queue = a.remove(d.queue, t)
 		d.dirty = true
-		for _, l := range d.lines(t.job.shared) {
+		for _, l := range d.lines(t.job) {
 			if l.first == t {
 				l.first = nil
 			}
@@ -325,14 +345,17 @@ func (a *Arbiter) unpark(t *ticket) {
 	if l := t.lease; l != nil {
 		l.waits--
 	}
+	t.sole(-1)
 	a.tangled = true
 }
 
-// lines are a device's, and those of a shared budget there.
-func (d *device) lines(s *shared) []*line {
+// lines are a device's, and those there of the budgets that a job shares with others.
+func (d *device) lines(j *job) []*line {
 	lines := []*line{&d.slots, &d.claimers, &d.entrants, &d.bytes, &d.fresh}
-	if s != nil {
-		lines = append(lines, s.line(d))
+	for _, sh := range j.shares() {
+		if sh != nil {
+			lines = append(lines, sh.line(d))
+		}
 	}
 	return lines
 }
@@ -343,6 +366,7 @@ func (a *Arbiter) turn(now time.Time) {
 		return
 	}
 	a.turning = true
+	a.changes++
 	defer func() { a.turning = false }()
 	// Each round serves or refuses somebody, or finds more in somebody's way than before:
 	// the bound is never reached, but a daemon that hangs would be worse than a late turn.
@@ -361,51 +385,99 @@ func (a *Arbiter) turn(now time.Time) {
 			again = a.untangle(now)
 		case a.pump(now, changed):
 			for _, d := range changed {
-				d.dirty = false
+				d.dirty, d.anew = false, false
 			}
 			a.tangled = true
 		}
 	}
+	a.checkAll(now)
 	a.noticesDue = true
 }
 
 // version counts what may have let somebody in at a device.
 func (a *Arbiter) version(d *device) uint64 { return a.ledger.Eased(d.Index) + d.eased }
 
-// reclass looks whose job has come to hold something, or holds nothing any more. It goes by
-// jobs: one process may have hundreds of requests wait.
+// reclass looks at the jobs of which something has changed: whether they have come to hold
+// something, or hold nothing any more. It goes by jobs: one process may have hundreds of
+// requests wait.
 func (a *Arbiter) reclass() {
-	for j := range a.waiting {
+	stirred := a.stirred
+	a.stirred = nil
+	for _, j := range stirred {
+		if j.stirred = false; len(j.tickets) == 0 {
+			continue
+		}
 		fresh := a.holdsNothing(j)
 		for _, t := range j.tickets {
+			a.wake(t)
 			if t.fresh != fresh && t.kind != wantsJob { // a job that has not begun holds nothing
-				t.fresh = fresh
-				t.setDirty()
+				a.setFresh(t, fresh)
 			}
 		}
 	}
 }
 
+// stir notes that something of a job has changed by which its requests were judged, and by
+// which others may come to wait for it.
+func (a *Arbiter) stir(j *job) {
+	if len(j.tickets) > 0 && !j.stirred {
+		j.stirred, a.tangled = true, true
+		a.stirred = append(a.stirred, j)
+	}
+}
+
+// stirOwner does so for whose a budget is.
+func (a *Arbiter) stirOwner(b *accounting.Budget) {
+	switch owner := b.Owner.(type) {
+	case *job:
+		a.stir(owner)
+	case *session:
+		a.stir(owner.job)
+	case *shared: // whoever it is that shares it
+		for _, d := range a.devices {
+			d.dirty, d.anew = true, true
+		}
+	}
+}
+
+// setFresh notes whether a ticket's job holds nothing yet.
+func (a *Arbiter) setFresh(t *ticket, fresh bool) {
+	t.fresh = fresh
+	t.setDirty()
+	a.noteDue(t)
+}
+
 // sort brings the queues into the order that they are served in, where time has changed it.
 func (a *Arbiter) sort(now time.Time) {
-	if !a.mixed || !now.After(a.sorted) {
+	if !a.mixed || !now.After(a.sorted) || !a.aged && a.nextDue().After(now) {
 		return
 	}
-	a.sorted = now
+	a.sorted, a.aged = now, false
 	by := func(x, y *ticket) int { return a.compare(now, x, y) }
-	slices.SortFunc(a.order, by)
+	slices.SortFunc(a.awake, by)
 	for _, d := range a.devices {
 		slices.SortFunc(d.queue, by)
 	}
 }
 
 // insert puts a ticket into a queue behind those that come first.
-func (a *Arbiter) insert(now time.Time, queue []*ticket, t *ticket) []*ticket {
-	i := len(queue)
-	for i > 0 && a.compare(now, t, queue[i-1]) < 0 {
-		i--
+func (a *Arbiter) insert(queue []*ticket, t *ticket) []*ticket {
+	return slices.Insert(queue, a.search(queue, t), t)
+}
+
+// remove takes a ticket out of a queue.
+func (a *Arbiter) remove(queue []*ticket, t *ticket) []*ticket {
+	i := a.search(queue, t)
+	if i == len(queue) || queue[i] != t { // a place that its client brought along may be out of order
+		i = slices.Index(queue, t)
 	}
-	return slices.Insert(queue, i, t)
+	return slices.Delete(queue, i, i+1)
+}
+
+// search is where a ticket belongs in a queue.
+func (a *Arbiter) search(queue []*ticket, t *ticket) int {
+	i, _ := slices.BinarySearchFunc(queue, t, func(x, y *ticket) int { return a.compare(a.sorted, x, y) })
+	return i
 }
 
 // setDirty has the queues looked at in which a ticket stands.
@@ -433,11 +505,11 @@ func (a *Arbiter) pump(now time.Time, devices []*device) bool {
 		l.first, l.waits = nil, false
 	}
 	a.sort(now)
-	for _, t := range slices.Clone(a.order) {
-		if !slices.ContainsFunc(t.spots, func(s spot) bool { return slices.Contains(devices, s.device) }) {
-			continue
-		}
-		if !a.step(now, devices, t) {
+	walk := a.walk(now, devices)
+	defer a.settleDown()
+	for t := walk.next(); t != nil; t = walk.next() {
+		a.looked++
+		if t.nest == nil && !a.step(now, devices, t) {
 			return false
 		}
 		for _, d := range devices {
@@ -455,8 +527,7 @@ func (a *Arbiter) pump(now time.Time, devices []*device) bool {
 func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
 	t.age = a.rank(now, t) - t.priority
 	if fresh := t.kind == wantsJob || a.holdsNothing(t.job); fresh != t.fresh { // by what was served a moment ago
-		t.fresh = fresh
-		t.setDirty()
+		a.setFresh(t, fresh)
 	}
 	whole := t.at()
 	for i := range t.spots {
@@ -480,6 +551,7 @@ func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
 		a.refuseTicket(now, t, v.reason, a.refusal(t, v.reason), "")
 		return false
 	}
+	t.rests = a.mayRest(now, t)
 	inside := true
 	for i := range t.spots { // what it sets aside elsewhere has changed
 		s := &t.spots[i]
@@ -504,11 +576,15 @@ func (a *Arbiter) bar(now time.Time, d *device, t *ticket) {
 		at := t.waitsOn(&t.spots[i])
 		d.bytes.waits = d.bytes.waits || at&atBytes != 0
 		d.slots.waits = d.slots.waits || at&(atSlots|atWish) != 0
-		if at&atShared != 0 {
-			t.job.shared.line(d).waits = true
-			put(t.job.shared.line(d))
+		for i, sh := range t.job.shares() {
+			if sh != nil && at&(atUser<<i) != 0 {
+				sh.line(d).waits = true
+			}
 		}
-		if at&(atShared|atWish) != 0 {
+		if sh := t.job.shareAt(at); sh != nil {
+			put(sh.line(d))
+		}
+		if at&(atBudgets|atWish) != 0 {
 			continue // it is stuck on a narrower limit, and does not hold up the device's queue
 		}
 		if t.spots[i].enters {
@@ -544,9 +620,11 @@ func (a *Arbiter) watch(now time.Time, t *ticket) (again bool) {
 			d.bytes.watched, again = true, true
 			a.collect(now, slices.Collect(a.leasesOn(d)))
 		}
-		if at&atShared != 0 && !t.job.shared.line(d).watched {
-			t.job.shared.line(d).watched, again = true, true
-			a.collect(now, slices.Collect(owners(t.job.shared.budget.Leases(d.Index))))
+		for i, sh := range t.job.shares() {
+			if sh != nil && at&(atUser<<i) != 0 && !sh.line(d).watched {
+				sh.line(d).watched, again = true, true
+				a.collect(now, slices.Collect(owners(sh.budget.Leases(d.Index))))
+			}
 		}
 		if at&(atSlots|atWish) != 0 && !d.slots.watched {
 			d.slots.watched, again = true, true
@@ -557,6 +635,17 @@ func (a *Arbiter) watch(now time.Time, t *ticket) (again bool) {
 		}
 	}
 	return again
+}
+
+// heeded reports whether watch has nothing to do for a lease's ticket.
+func (t *ticket) heeded() bool {
+	s := t.alone()
+	for i, sh := range t.job.shares() {
+		if sh != nil && s.at&(atUser<<i) != 0 && !sh.line(s.device).watched {
+			return false
+		}
+	}
+	return (s.at&atBytes == 0 || s.device.bytes.watched) && (s.at&(atSlots|atWish) == 0 || s.device.slots.watched)
 }
 
 // collect flags leases and takes back what they have idle.
@@ -597,8 +686,12 @@ func (l *lease) contended() bool {
 	if len(l.session.job.tickets) > 0 {
 		return true
 	}
-	s := l.session.job.shared
-	return l.device.bytes.watched || s != nil && s.lines[l.device] != nil && s.lines[l.device].watched
+	for _, sh := range l.session.job.shares() {
+		if sh != nil && sh.lines[l.device] != nil && sh.lines[l.device].watched {
+			return true
+		}
+	}
+	return l.device.bytes.watched
 }
 
 // reflag has a lease's word report frees where somebody wants to know. It is not

@@ -26,6 +26,7 @@ type drive struct {
 	verbose  bool
 	trace    []string
 	last     time.Time
+	capped   bool               // users are limited now and then
 	held     []arbiter.Decision // taken from the arbiter, and not compared yet
 }
 
@@ -41,7 +42,7 @@ func newDrive(t testing.TB, seed uint64, context accounting.Bytes) *drive {
 	students, users := sharing(rng.IntN(2) == 0, size(60))
 	students.OnFull = ptr(arbiter.OnFullWait)
 	p.Rules = []arbiter.Rule{students, {Match: arbiter.Match{Exe: "waiter"}, OnFull: ptr(arbiter.OnFullWait)}}
-	d := &drive{rng: rng, seed: seed, users: users, reference: &reference{scope: scope, age: time.Minute, grace: 2 * time.Second, shared: 60, context: context, now: start}}
+	d := &drive{rng: rng, seed: seed, users: users, reference: &reference{scope: scope, age: time.Minute, grace: 2 * time.Second, shared: 60, caps: map[uint32]accounting.Bytes{}, context: context, now: start}}
 	totals := []accounting.Bytes{100, 80}
 	if rng.IntN(4) > 0 { // few have to wait
 		totals = []accounting.Bytes{300, 200}
@@ -73,11 +74,12 @@ func (d *drive) fail(format string, args ...any) {
 			break
 		}
 		again := newDrive(d.t, d.seed, d.context)
+		again.capped = d.capped
 		again.verbose = true
 		again.run(d.steps)
 	}
 	for _, j := range d.jobs {
-		d.logf("job %d uid %d wait %v min %d max %d on %v kept %v tail %v pending %v released %v closed %v fresh %v blocked %v", j.id, j.uid, j.wait, j.min, j.max, j.on, j.kept, j.tail, j.pending, j.released, j.closed, d.fresh(j), d.blocked(j))
+		d.logf("job %d uid %d wait %v min %d max %d on %v kept %v spare %v tail %v pending %v released %v closed %v fresh %v blocked %v", j.id, j.uid, j.wait, j.min, j.max, j.on, j.kept, j.spare, j.tail, j.pending, j.released, j.closed, d.fresh(j), d.blocked(j))
 		for _, s := range j.sessions {
 			d.logf("  session %d dead %v threads %d wish %d", s.id, s.dead, s.threads, s.wish)
 			for _, l := range s.leases {
@@ -270,7 +272,7 @@ func (d *drive) openJob() {
 		from, req.Devices, j.on = []*refDevice{one}, []int{one.index}, []int{one.index}
 	}
 	for _, dev := range from {
-		if t.any || j.noWait || d.keeps(j, dev) || j.min > 0 {
+		if t.any || d.keeps(j, dev) || j.min > 0 {
 			t.choice = append(t.choice, dev)
 		}
 	}
@@ -362,7 +364,7 @@ func (d *drive) alloc() {
 	}
 	l.request++
 	noWait := d.rng.IntN(8) == 0
-	o := d.arb.Alloc(d.world.now, arbiter.AllocRequest{Lease: l.lease, Bytes: n, Request: l.request, Thread: thread, NoWait: noWait})
+	o := d.arb.Ask(d.world.now, arbiter.Request{Lease: l.lease, What: arbiter.WantsBytes, Bytes: n, Number: l.request, Thread: thread, NoWait: noWait})
 	d.logf("session %d of job %d thread %d device %d: alloc %d (no wait: %v) -> %v %d %v %d", l.session.id, l.session.job.id, thread, l.device.index, n, noWait,
 		o.Granted, o.Waiting, o.Reason, o.Remaining)
 	t := &refTicket{kind: 'a', job: l.session.job, lease: l, thread: thread, n: n}
@@ -375,14 +377,12 @@ func (d *drive) object(kind byte, count int) {
 		return
 	}
 	t := &refTicket{kind: kind, job: l.session.job, lease: l, thread: thread, count: count}
-	var got answer
+	what := arbiter.WantsStreams
 	if kind == 'c' {
-		o := d.arb.Context(d.world.now, arbiter.ContextRequest{Lease: l.lease, Count: count, Thread: thread})
-		got = answer{o.Granted, o.Waiting, o.Reason}
-	} else {
-		o := d.arb.Stream(d.world.now, arbiter.StreamRequest{Lease: l.lease, Count: count, Thread: thread})
-		got = answer{o.Granted, o.Waiting, o.Reason}
+		what = arbiter.WantsContexts
 	}
+	o := d.arb.Ask(d.world.now, arbiter.Request{Lease: l.lease, What: what, Count: count, Thread: thread})
+	got := answer{o.Granted, o.Waiting, o.Reason}
 	d.logf("session %d thread %d device %d: %c -> %+v", l.session.id, thread, l.device.index, kind, got)
 	d.ask(t, got, false)
 }
@@ -433,7 +433,7 @@ func (d *drive) decide(t *refTicket) *fate {
 	slots, shared := t.kind == 'j', false
 	for _, n := range needs {
 		slots = slots || n.slot || n.wish
-		shared = shared || n.shared
+		shared = shared || n.shared || n.user
 	}
 	why := arbiter.ReasonNone
 	switch {
@@ -544,17 +544,10 @@ func (d *drive) apply(f fate) {
 }
 
 func reasonIn(x arbiter.Decision) arbiter.Reason {
-	switch {
-	case x.Alloc != nil:
-		return x.Alloc.Reason
-	case x.Stream != nil:
-		return x.Stream.Reason
-	case x.Context != nil:
-		return x.Context.Reason
-	case x.Refusal != nil:
+	if x.Refusal != nil {
 		return x.Refusal.Reason
 	}
-	return arbiter.ReasonNone
+	return x.Outcome.Reason
 }
 
 // withdrawn takes tickets out of the reference that the arbiter decided without serving
@@ -625,14 +618,14 @@ func (d *drive) unmake() {
 			l.costs = l.costs / accounting.Bytes(l.contexts()) * accounting.Bytes(l.contexts()-1)
 			m.contexts--
 			d.logf("session %d thread %d device %d: context gone", s.id, thread, l.device.index)
-			d.arb.Context(d.world.now, arbiter.ContextRequest{Lease: l.lease, Count: -1, Thread: uint32(thread)})
+			d.arb.Ask(d.world.now, arbiter.Request{Lease: l.lease, What: arbiter.WantsContexts, Count: -1, Thread: uint32(thread)})
 			d.settled(nil)
 			return
 		}
 		if m.streams > 0 {
 			m.streams--
 			d.logf("session %d thread %d device %d: stream gone", s.id, thread, l.device.index)
-			d.arb.Stream(d.world.now, arbiter.StreamRequest{Lease: l.lease, Count: -1, Thread: uint32(thread)})
+			d.arb.Ask(d.world.now, arbiter.Request{Lease: l.lease, What: arbiter.WantsStreams, Count: -1, Thread: uint32(thread)})
 			d.settled(nil)
 			return
 		}
@@ -661,7 +654,7 @@ func (d *drive) tidy() {
 			}
 		}
 		if !j.alive() {
-			j.kept = nil
+			j.kept, j.spare = nil, nil
 			if len(j.sessions) == 0 {
 				d.forget(j)
 			}
@@ -696,7 +689,7 @@ func (d *drive) endJob() {
 		d.logf("job %d is released", j.id)
 		d.arb.ReleaseJob(d.world.now, j.id)
 		if !j.pending && !j.released {
-			j.released, j.tail, j.kept = true, j.kept, nil
+			j.released, j.tail, j.kept, j.spare = true, j.kept, nil, nil
 		}
 		d.withdrawn(arbiter.ReasonCancelled, own)
 	} else {
@@ -740,6 +733,10 @@ func (d *drive) setThreads() {
 }
 
 func (d *drive) limits() {
+	if d.capped && d.rng.IntN(3) == 0 {
+		d.limitUser()
+		return
+	}
 	if d.rng.IntN(2) == 0 {
 		dev, _ := pickOf(d, d.devices)
 		dev.slots = d.rng.IntN(4)
@@ -760,6 +757,27 @@ func (d *drive) limits() {
 		d.fail("%v", err)
 	}
 	j.max = most
+	d.settled(nil)
+}
+
+// limitUser sets what a user may hold in all, or takes that off. It is never less than what one
+// job may reserve, and where something is reserved it is not lowered.
+func (d *drive) limitUser() {
+	uid := append(d.users[:len(d.users):len(d.users)], 0)[d.rng.IntN(len(d.users)+1)]
+	if slices.ContainsFunc(d.jobs, func(j *refJob) bool { return j.uid == uid && j.min > 0 }) {
+		return
+	}
+	most := accounting.Bytes(50 + d.rng.IntN(60))
+	limit := size(most)
+	d.caps[uid] = most
+	if d.rng.IntN(4) == 0 {
+		limit = unlimited()
+		delete(d.caps, uid)
+	}
+	d.logf("user %d may hold %v in all", uid, limit)
+	if err := d.arb.SetUserLimits(d.world.now, uid, "", arbiter.Change{Device: arbiter.AllDevices, Max: &limit}); err != nil {
+		d.fail("%v", err)
+	}
 	d.settled(nil)
 }
 
@@ -825,7 +843,7 @@ func (d *drive) finish() {
 	for len(d.jobs) > 0 {
 		for _, j := range slices.Clone(d.jobs) {
 			for _, s := range slices.Clone(j.sessions) {
-				d.arb.Forget(d.world.now, s.id)
+				forget(d.arb, d.world.now, s.id)
 			}
 			d.arb.CloseJob(d.world.now, j.id)
 		}
@@ -846,9 +864,10 @@ func (d *drive) finish() {
 // cases of its own besides.
 func TestQueueFoundBefore(t *testing.T) {
 	for _, seed := range []uint64{0, 6, 16, 18, 24, 30, 31, 67, 90, 128, 130, 167, 169, 313, 344, 373, 391, 446, 456,
-		1081, 1396, 1556, 1822, 2145, 2472, 3724, 5158, 5238, 5430, 6057, 6142} {
+		1081, 1396, 1556, 1822, 2145, 2472, 3724, 5158, 5238, 5430, 6057, 6142, 2003228, 2011740} {
 		newDrive(t, seed, 0).run(3000)
 	}
+	newDrive(t, 2017471, 5).run(2000)
 }
 
 // TestQueueAgainstReference takes a million random steps, half of them where contexts cost something.
@@ -860,6 +879,7 @@ func TestQueueAgainstReference(t *testing.T) {
 			for i := range uint64(seeds / 2) {
 				seed := i*2 + uint64(part)
 				d := newDrive(t, seed, accounting.Bytes(5*(i%2)))
+				d.capped = i%3 == 0
 				d.run(steps)
 			}
 		})

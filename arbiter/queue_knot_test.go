@@ -34,6 +34,21 @@ func (r *reference) allWait(s *refSession) bool {
 	return s.threads > 0 && waiting >= s.threads
 }
 
+// standsStill: several processes of a job hold something, and each of them waits.
+func (r *reference) standsStill(j *refJob) bool {
+	holding := 0
+	for _, s := range j.sessions {
+		if s.dead || !slices.ContainsFunc(s.leases, func(l *refLease) bool { return !l.gone && l.objects() }) {
+			continue
+		}
+		holding++
+		if !slices.ContainsFunc(r.tickets, func(t *refTicket) bool { return t.lease != nil && t.lease.session == s }) {
+			return false
+		}
+	}
+	return holding > 1
+}
+
 // holdsAny: a job has bytes or a slot somewhere.
 func (r *reference) holdsAny(j *refJob) bool {
 	if !r.fresh(j) {
@@ -87,7 +102,7 @@ func (m *ifOthers) stuckHolders(d *refDevice) (all []refHolder) {
 }
 
 // lacks tells what a ticket would still lack on a device.
-func (m *ifOthers) lacks(t *refTicket, d *refDevice) (slot, bytes, share bool) {
+func (m *ifOthers) lacks(t *refTicket, d *refDevice) (slot, bytes, share, user bool) {
 	j := t.job
 	var grow accounting.Bytes
 	if t.kind == 'j' {
@@ -96,9 +111,12 @@ func (m *ifOthers) lacks(t *refTicket, d *refDevice) (slot, bytes, share bool) {
 		used := usedBy(j, d, true)
 		grow = max(used+t.n, j.reserved(d)) - max(used, j.reserved(d))
 	}
-	var all, eves accounting.Bytes
+	var all, eves, same accounting.Bytes
 	for _, s := range m.stuck {
 		all += m.held(s, d) + m.beside(s, d)
+		if s.uid == j.uid {
+			same += m.held(s, d)
+		}
 		if student(s.uid) {
 			eves += m.held(s, d)
 		}
@@ -106,7 +124,9 @@ func (m *ifOthers) lacks(t *refTicket, d *refDevice) (slot, bytes, share bool) {
 	takes := grow + m.r.beside(t)
 	bytes = takes > 0 && takes+all > d.total
 	share = grow > 0 && student(j.uid) && grow+eves > min(m.r.shared, d.total)
-	return m.lacksSlot(t, d), bytes, share
+	_, capped := m.r.caps[j.uid]
+	user = capped && grow > 0 && grow+same > m.r.capOf(j.uid, d)
+	return m.lacksSlot(t, d), bytes, share, user
 }
 
 func (m *ifOthers) lacksSlot(t *refTicket, d *refDevice) bool {
@@ -139,8 +159,8 @@ func (m *ifOthers) lacksSlot(t *refTicket, d *refDevice) bool {
 
 func (m *ifOthers) fits(t *refTicket) bool {
 	for _, d := range m.r.spots(t) {
-		slot, bytes, share := m.lacks(t, d)
-		if ok := !slot && !bytes && !share; ok == t.any {
+		slot, bytes, share, user := m.lacks(t, d)
+		if ok := !slot && !bytes && !share && !user; ok == t.any {
 			return ok
 		}
 	}
@@ -188,7 +208,7 @@ func (m *ifOthers) barred(t *refTicket, behind lines) bool {
 		n := m.r.look(t, d, bars{})
 		grows := m.growsNow(t, d)
 		stopped := n.enters && b.keepOut(t) || (grows || m.r.beside(t) > 0) && (b.bytes || m.r.fresh(t.job) && b.fresh) ||
-			grows && student(t.job.uid) && b.shared
+			grows && (student(t.job.uid) && b.shared || b.users&setOf(t.job.uid) != 0)
 		if stopped != t.any {
 			return stopped
 		}
@@ -210,8 +230,8 @@ func (m *ifOthers) waitsFor(t *refTicket, j *refJob) bool {
 		return false
 	}
 	for _, d := range m.r.spots(t) {
-		slot, bytes, share := m.lacks(t, d)
-		if bytes && m.held(j, d)+m.beside(j, d) > 0 || share && student(j.uid) && m.held(j, d) > 0 {
+		slot, bytes, share, user := m.lacks(t, d)
+		if bytes && m.held(j, d)+m.beside(j, d) > 0 || m.held(j, d) > 0 && (share && student(j.uid) || user && j.uid == t.job.uid) {
 			return true
 		}
 		if slot && slices.ContainsFunc(m.stuckHolders(d), func(h refHolder) bool { return h.job == j }) {
@@ -278,12 +298,13 @@ func (r *reference) untangle(strict bool, only *refTicket) (fate, bool) {
 			return fate{ticket: t, reason: arbiter.ReasonDeadlock}, true
 		}
 	}
-	if strict {
-		for _, t := range byAge {
-			if m.waitsFor(t, t.job) {
-				r.drop(t)
-				return fate{ticket: t, reason: arbiter.ReasonDeadlock}, true
+	for _, t := range byAge {
+		if (strict || r.standsStill(t.job)) && m.waitsFor(t, t.job) {
+			if only != nil && only != t {
+				return fate{}, false
 			}
+			r.drop(t)
+			return fate{ticket: t, reason: arbiter.ReasonDeadlock}, true
 		}
 	}
 	return fate{}, false

@@ -21,6 +21,7 @@ type refDevice struct {
 	holders []refHolder
 	room    accounting.Bytes
 	eves    accounting.Bytes
+	of      map[uint32]accounting.Bytes // what each user's jobs hold or have reserved
 }
 
 type refJob struct {
@@ -35,6 +36,7 @@ type refJob struct {
 	priority  int
 	on        []int // devices that it may use; nil: all
 	kept      []int // devices whose slot it has until it ends
+	spare     []int // devices of which it has one slot at least, whoever of it uses it
 	tail      []int // devices whose slot its processes go on to share after its release
 	pending   bool
 	released  bool
@@ -87,8 +89,9 @@ type reference struct {
 	scope   arbiter.Scope
 	age     time.Duration
 	grace   time.Duration
-	shared  accounting.Bytes // the budget of the students
-	context accounting.Bytes // what one costs
+	shared  accounting.Bytes            // the budget of the students
+	caps    map[uint32]accounting.Bytes // what one user may hold in all
+	context accounting.Bytes            // what one costs
 	devices []*refDevice
 	jobs    []*refJob
 	tickets []*refTicket // by arrival
@@ -200,11 +203,12 @@ func (r *reference) count(d *refDevice) *refDevice {
 	if d.known {
 		return d
 	}
-	d.known, d.holders = true, r.findHolders(d, d.holders[:0])
+	d.known, d.holders, d.of = true, r.findHolders(d, d.holders[:0]), map[uint32]accounting.Bytes{}
 	var all, eves accounting.Bytes
 	for _, j := range r.jobs {
 		n := committed(j, d)
 		all += n + costOf(j, d, false) + r.headroom(j, d)
+		d.of[j.uid] += n
 		if student(j.uid) {
 			eves += n
 		}
@@ -256,7 +260,7 @@ func (r *reference) findHolders(d *refDevice, all []refHolder) []refHolder {
 			all = append(all, refHolder{job: j, claim: j.claim})
 			continue // its processes are inside
 		}
-		whole := false
+		before, whole := len(all), false
 		tail := slices.Contains(j.tail, d.index)
 		for _, s := range j.sessions {
 			for _, l := range s.leases {
@@ -279,6 +283,9 @@ func (r *reference) findHolders(d *refDevice, all []refHolder) []refHolder {
 					}
 				}
 			}
+		}
+		if len(all) == before && slices.Contains(j.spare, d.index) {
+			all = append(all, refHolder{job: j})
 		}
 	}
 	return all
@@ -322,22 +329,43 @@ func (r *reference) noSlot(d *refDevice, j *refJob, wish int, start bool) (full,
 
 // keeps: a job takes a slot there at its start.
 func (r *reference) keeps(j *refJob, d *refDevice) bool {
-	return j.run && !j.released && j.uses(d) && (j.exclusive || j.claim ||
-		r.scope == arbiter.ScopeJob && (d.slots > 0 || j.on != nil || j.noWait || j.min > 0))
+	return j.run && !j.released && j.uses(d) && (j.exclusive || j.claim || j.noWait ||
+		r.scope == arbiter.ScopeJob && (d.slots > 0 || j.on != nil || j.min > 0))
 }
 
 // need is what a ticket lacks at one device. hard: by itself; else only by turn.
 type need struct {
-	shared, wish, slot, bytes bool // refused there
-	hardShared, hardSlot      bool
-	hardBytes                 bool
-	enters                    bool
+	user, shared, wish, slot, bytes bool // refused there
+	hardUser, hardShared, hardSlot  bool
+	hardBytes                       bool
+	enters                          bool
 }
 
-func (n need) any() bool { return n.shared || n.wish || n.slot || n.bytes }
+func (n need) any() bool { return n.user || n.shared || n.wish || n.slot || n.bytes }
 
 // bars are the lines of a device behind a waiting ticket.
-type bars struct{ shared, slots, claims, entrants, bytes, fresh bool }
+type bars struct {
+	shared, slots, claims, entrants, bytes, fresh bool
+
+	users userSet // those at whose limit somebody waits
+}
+
+type userSet uint8
+
+func setOf(uid uint32) userSet {
+	if uid < bob {
+		return 1
+	}
+	return 2 << (uid - bob)
+}
+
+// capOf is what a user may hold on a device with all of his programs.
+func (r *reference) capOf(uid uint32, d *refDevice) accounting.Bytes {
+	if most, ok := r.caps[uid]; ok {
+		return min(most, d.total)
+	}
+	return accounting.Max
+}
 
 // lines are the bars of each device.
 type lines []bars
@@ -346,6 +374,7 @@ func (b *bars) add(c bars) {
 	b.shared, b.slots = b.shared || c.shared, b.slots || c.slots
 	b.claims, b.entrants = b.claims || c.claims, b.entrants || c.entrants
 	b.bytes, b.fresh = b.bytes || c.bytes, b.fresh || c.fresh
+	b.users |= c.users
 }
 
 // keepOut: somebody is to enter first.
@@ -360,7 +389,7 @@ func (r *reference) look(t *refTicket, d *refDevice, b bars) (n need) {
 	var grow accounting.Bytes
 	if t.kind == 'j' {
 		grow = min(j.min, j.max, d.total)
-		if n.enters = r.keeps(j, d) || j.noWait; n.enters {
+		if n.enters = r.keeps(j, d); n.enters {
 			n.hardSlot, n.wish = r.noSlot(d, j, 0, true)
 		}
 	} else {
@@ -374,6 +403,10 @@ func (r *reference) look(t *refTicket, d *refDevice, b bars) (n need) {
 	if takes := grow + r.beside(t); takes > 0 {
 		n.hardBytes = takes > r.count(d).room
 		n.bytes = n.hardBytes || b.bytes || r.fresh(j) && b.fresh
+	}
+	if _, capped := r.caps[j.uid]; capped && grow > 0 {
+		n.hardUser = grow > r.capOf(j.uid, d).Less(r.count(d).of[j.uid])
+		n.user = n.hardUser || b.users&setOf(j.uid) != 0
 	}
 	if grow > 0 && student(j.uid) {
 		n.hardShared = grow > r.count(d).eves
@@ -405,6 +438,7 @@ func (r *reference) never(t *refTicket) arbiter.Reason {
 	if student(j.uid) {
 		most = min(most, r.shared)
 	}
+	most = min(most, r.capOf(j.uid, d))
 	switch {
 	case t.n > most:
 		return arbiter.ReasonTooLarge
@@ -413,6 +447,8 @@ func (r *reference) never(t *refTicket) arbiter.Reason {
 	}
 	n := r.look(t, d, bars{})
 	switch {
+	case n.hardUser && usedBy(j, d, true)+t.n > r.capOf(j.uid, d):
+		return arbiter.ReasonSharedFull
 	case n.hardShared && usedBy(j, d, true)+t.n > min(r.shared, d.total):
 		return arbiter.ReasonSharedFull
 	case n.hardBytes && t.lease.used+t.lease.costs+t.n > d.total:
@@ -438,12 +474,15 @@ func (r *reference) behind(t *refTicket, needs []need, i int) (b bars) {
 	n := needs[i]
 	if !t.any {
 		for _, o := range needs {
-			n.shared, n.wish = n.shared || o.shared, n.wish || o.wish
+			n.user, n.shared, n.wish = n.user || o.user, n.shared || o.shared, n.wish || o.wish
 			n.slot, n.bytes = n.slot || o.slot, n.bytes || o.bytes
 		}
 	}
-	b.shared = n.shared
-	if n.shared || n.wish {
+	b.shared = n.shared && !n.user
+	if n.user {
+		b.users = setOf(t.job.uid)
+	}
+	if n.user || n.shared || n.wish {
 		return b
 	}
 	if needs[i].enters {
@@ -506,8 +545,12 @@ func (r *reference) serve(t *refTicket, at *refDevice) fate {
 	}
 	t.job.pending = false
 	for _, d := range t.choice {
-		if r.keeps(t.job, d) {
-			t.job.kept = append(t.job.kept, d.index)
+		switch j := t.job; {
+		case !r.keeps(j, d):
+		case r.scope != arbiter.ScopeJob && !j.exclusive && !j.claim:
+			j.spare = append(j.spare, d.index)
+		default:
+			j.kept = append(j.kept, d.index)
 		}
 	}
 	return f
@@ -532,7 +575,7 @@ func (r *reference) step() (fate, bool) {
 		if t.lease != nil && !t.job.wait && !needs[0].slot && !needs[0].wish { // its slot is there, and it does not wait for bytes
 			r.drop(t)
 			why := arbiter.ReasonDeviceFull
-			if needs[0].shared {
+			if needs[0].shared || needs[0].user {
 				why = arbiter.ReasonSharedFull
 			}
 			return fate{ticket: t, reason: why}, true

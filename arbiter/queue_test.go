@@ -96,7 +96,7 @@ func TestWhoAsksLaterDoesNotOvertake(t *testing.T) {
 	ticket := other.wait(300)
 	p := w.process(1000, "deny")
 	late := w.clientOf(p, 0, 0)
-	if o := w.arb.Alloc(w.now, arbiter.AllocRequest{Lease: late.lease, Bytes: 1, NoWait: true}); o.Reason != arbiter.ReasonBusy {
+	if o := w.arb.Ask(w.now, arbiter.Request{Lease: late.lease, What: arbiter.WantsBytes, Bytes: 1, NoWait: true}); o.Reason != arbiter.ReasonBusy {
 		t.Errorf("what is set aside was taken: %+v", o)
 	}
 	holder.free(100)
@@ -363,7 +363,7 @@ func TestWhoComesAgainHasItsOldPlace(t *testing.T) {
 	one, two, new := again.client(0, 0), again.client(0, 0), again.client(0, 0)
 	late := new.wait(800)
 	ask := func(c *client, place arbiter.Place, n accounting.Bytes) arbiter.TicketID {
-		return again.arb.Alloc(again.now, arbiter.AllocRequest{Lease: c.lease, Bytes: n, Place: place}).Waiting
+		return again.arb.Ask(again.now, arbiter.Request{Lease: c.lease, What: arbiter.WantsBytes, Bytes: n, Place: place}).Waiting
 	}
 	b = ask(two, places[second], 800)
 	a = ask(one, places[first], 500)
@@ -585,7 +585,7 @@ func TestARefusalNamesThoseInFront(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	busy := w.client(0, 0)
-	if o := w.arb.Alloc(w.now, arbiter.AllocRequest{Lease: busy.lease, Bytes: mib, Request: 1, NoWait: true}); !strings.Contains(o.Explain, "400 MiB are free, and set aside for "+name) {
+	if o := w.arb.Ask(w.now, arbiter.Request{Lease: busy.lease, What: arbiter.WantsBytes, Bytes: mib, Number: 1, NoWait: true}); !strings.Contains(o.Explain, "400 MiB are free, and set aside for "+name) {
 		t.Errorf("%+v", o)
 	}
 	holder.free(10 * gib)

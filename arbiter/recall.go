@@ -90,7 +90,7 @@ func (a *Arbiter) makeRoom(l *lease, n accounting.Bytes) (own accounting.Bytes, 
 		if own, refused = a.shortage(l, n); refused != nil {
 			return 0, refused
 		}
-		if r := a.ledger.Check(l.sum, n-own); r != nil {
+		if r := a.ledger.Check(l.sum, memory(n-own)); r != nil {
 			from, _ := a.candidates(l, r)
 			a.recall(from, r) // the first limit; the next round sees what is left to do
 			continue
@@ -99,9 +99,9 @@ func (a *Arbiter) makeRoom(l *lease, n accounting.Bytes) (own accounting.Bytes, 
 		if got == own {
 			return own, nil
 		}
-		a.ledger.Release(l.sum, got)
+		a.ledger.Release(l.sum, accounting.Memory, got)
 	}
-	if r := a.ledger.Check(l.sum, n); r != nil {
+	if r := a.ledger.Check(l.sum, memory(n)); r != nil {
 		return 0, reckon(r, n, 0, 0)
 	}
 	return 0, nil
@@ -112,7 +112,7 @@ func (a *Arbiter) makeRoom(l *lease, n accounting.Bytes) (own accounting.Bytes, 
 // would have been granted at that limit. Nothing is taken.
 func (a *Arbiter) shortage(l *lease, n accounting.Bytes) (own accounting.Bytes, refused *accounting.Refusal) {
 	own = min(a.idle(l), n)
-	for r := range a.ledger.Refusals(l.sum, n-own) {
+	for r := range a.ledger.Refusals(l.sum, memory(n-own)) {
 		from, gain := a.candidates(l, r)
 		clear(from)
 		if gain < r.Short {
@@ -146,7 +146,7 @@ func (a *Arbiter) countLimit(t *ticket) {
 		return
 	}
 	if a.chained(t) {
-		for b := range a.ledger.Tight(t.lease.sum, t.need()) {
+		for _, b := range a.ledger.Tight(t.lease.sum, memory(t.need())) {
 			if b != nil {
 				t.lease.atMax++
 			} else {
@@ -167,8 +167,8 @@ func (a *Arbiter) surplus(l *lease) {
 		return
 	}
 	granted := l.sum.Granted()
-	if a.ledger.Reserve(l.sum, n) == nil && !a.words.Give(l.id, granted, n) {
-		a.ledger.Release(l.sum, n)
+	if a.ledger.Reserve(l.sum, memory(n)) == nil && !a.words.Give(l.id, granted, n) {
+		a.ledger.Release(l.sum, accounting.Memory, n)
 	}
 }
 

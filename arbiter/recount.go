@@ -29,12 +29,12 @@ func (a *Arbiter) Recount(now time.Time, id LeaseID, used, figure accounting.Byt
 	a.look(l)
 	switch {
 	case used < known:
-		a.ledger.Release(l.sum, known-used)
+		a.ledger.Release(l.sum, accounting.Memory, known-used)
 	case used > known:
 		most := max(known.Plus(a.excessOf(l)).Plus(a.ledger.Room(l.sum)), min(figure, l.device.Total))
 		doubted = used.Less(most)
 		if used -= doubted; used > known {
-			a.ledger.Force(l.sum, used-known)
+			a.ledger.Force(l.sum, accounting.Memory, used-known)
 			a.named(l, used-known)
 			l.unverified = true
 			if l.slot == nil {

@@ -99,7 +99,7 @@ func TestRecountOfWhatIsNoMore(t *testing.T) {
 		if got, _ := w.arb.Recount(w.now, c.lease, 900, accounting.Max); got != 100 {
 			t.Errorf("%s: %d bytes, want 100", name, got)
 		}
-		w.arb.Forget(w.now, c.session)
+		forget(w.arb, w.now, c.session)
 	}
 	c := w.client(0, 0)
 	c.must(100)

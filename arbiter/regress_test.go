@@ -88,7 +88,7 @@ func TestWhatLacksOnOneDeviceIsWaitedForOnAll(t *testing.T) {
 	if o := other.alloc(50); o.Waiting == 0 {
 		t.Errorf("it overtook the job: %+v", o)
 	}
-	w.arb.Forget(w.now, eves.session)
+	forget(w.arb, w.now, eves.session)
 	if got := w.decided(); len(got) != 2 {
 		t.Errorf("%v", got)
 	}
@@ -225,4 +225,23 @@ func TestWhoWaitsForBytesGivesAnEmptySlotBack(t *testing.T) {
 	}
 	other.free(294)
 	w.served(ticket)
+}
+
+// What one process wrote into its word without a report is called back for another's request,
+// and that brings their user below his limit: both words are open again.
+func TestWordsOpenAfterARecall(t *testing.T) {
+	w := newWorld(t, arbiter.Policy{}, 1000)
+	one, other := w.client(0, 0), w.client(0, 0)
+	one.must(35)
+	limit := accounting.Size{Bytes: 10}
+	if err := w.arb.SetUserLimits(w.now, 1000, "", arbiter.Change{Device: 0, Max: &limit}); err != nil {
+		t.Fatal(err)
+	}
+	one.word.state.Add(30)
+	other.must(3)
+	for _, c := range []*client{one, other} {
+		if row := c.row(); c.word.closed() || row.State == accounting.StateOver {
+			t.Errorf("closed: %v, %+v", c.word.closed(), row)
+		}
+	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
 )
 
 // NextJob is an ID that no job has had. It is for RestoreJob of a job of which the ID is
@@ -23,7 +25,7 @@ func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 		return fmt.Errorf("job %d: %w", r.ID, ErrExists)
 	}
 	defer a.turn(now)
-	j := &job{id: r.ID, request: r.Request, rule: a.policy.ruleFor(r.Request.Process), run: true, closed: r.Closed,
+	j := &job{id: r.ID, request: r.Request, rule: a.ruleFor(r.Request.Process), run: true, closed: r.Closed,
 		released: r.Released}
 	for _, index := range r.Devices {
 		if d := a.device(index); d != nil {
@@ -33,6 +35,7 @@ func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 	if j.on == nil && len(r.Devices) > 0 {
 		j.on = []*device{} // what it had is not there any more
 	}
+	j.tally.since = now
 	a.newJob(now, j)
 	var keeps []*device
 	for _, d := range a.devices {
@@ -112,9 +115,9 @@ func (a *Arbiter) restoreLease(now time.Time, s *session, held RestoredLease) *l
 	if held.Unverified { // a client's own word: no more than there is
 		granted = min(granted, d.Total)
 	}
-	a.ledger.Force(l.sum, granted)
-	a.ledger.ForceStreams(l.sum, held.Streams)
-	l.contexts = min(max(held.Contexts, 0), maxContexts)
+	a.ledger.Force(l.sum, accounting.Memory, granted)
+	a.ledger.Force(l.sum, accounting.Streams, accounting.Bytes(max(held.Streams, 0)))
+	l.contexts = min(max(held.Contexts, 0), maxObjects)
 	l.peak, l.unverified, l.lost = held.Peak, held.Unverified, d.lost || held.Lost
 	if !held.Opened.IsZero() {
 		l.opened = held.Opened

@@ -12,9 +12,10 @@ import (
 type ruled struct {
 	name     string // for messages: `rule 2 (user student)`, or "the defaults"
 	key      ruleKey
-	min, max Size
+	min, max accounting.Size
 	streams  int
 	scope    Scope
+	live     live // what was changed of max and streams since the configuration was read
 
 	onFull    OnFull
 	timeout   time.Duration
@@ -43,27 +44,34 @@ func (k ruleKey) String() string {
 	return "the rule for " + plain(k.match.String())
 }
 
-// ruleFor returns what the first matching rule gives, over the defaults.
-func (p *Policy) ruleFor(proc Process) ruled {
-	r := ruled{
+// ruleFor returns what the first matching rule gives now, over the defaults.
+func (a *Arbiter) ruleFor(proc Process) ruled {
+	p := &a.policy
+	r := p.defaults()
+	for i := range p.Rules {
+		rule := &p.Rules[i]
+		if rule.Match.matches(proc) {
+			r.apply(rule, i)
+			r.live = a.changed[r.key]
+			break
+		}
+	}
+	r.streams = max(1, r.streams)
+	if r.min.Max { // "max" reserves all that there is
+		r.min = accounting.Size{PerMille: 1000}
+	}
+	return r
+}
+
+// defaults is what processes get that no rule matches.
+func (p *Policy) defaults() ruled {
+	return ruled{
 		name: "the defaults", min: p.Defaults.Min, max: p.Defaults.Max,
 		streams: p.Defaults.StreamsMax, scope: p.Defaults.Scope,
 		onFull: p.Defaults.OnFull, timeout: p.Defaults.WaitTimeout, after: p.Defaults.WaitAfter,
 		priority: p.Defaults.Priority, slotScope: p.Defaults.SlotScope, reserve: p.Defaults.StreamReserve,
 		hostMax: p.Defaults.HostMax,
 	}
-	for i := range p.Rules {
-		rule := &p.Rules[i]
-		if rule.Match.matches(proc) {
-			r.apply(rule, i)
-			break
-		}
-	}
-	r.streams = max(1, r.streams)
-	if r.min.Max { // "max" reserves all that there is
-		r.min = Size{PerMille: 1000}
-	}
-	return r
 }
 
 // apply lets a rule's settings take the place of the defaults.
@@ -72,10 +80,7 @@ func (r *ruled) apply(rule *Rule, i int) {
 	if name == "" {
 		name = fmt.Sprintf("rule %d", i+1)
 	}
-	r.name, r.key = fmt.Sprintf("%s (%s)", name, rule.Match), ruleKey{name: rule.Key}
-	if rule.Key == "" {
-		r.key.match = rule.Match
-	}
+	r.name, r.key = fmt.Sprintf("%s (%s)", name, rule.Match), rule.key()
 	put(&r.min, rule.Min)
 	put(&r.max, rule.Max)
 	put(&r.streams, rule.StreamsMax)
@@ -101,8 +106,8 @@ func put[T any](to, given *T) {
 // normal fills in what the zero Policy leaves open.
 func (p Policy) normal() Policy {
 	d := &p.Defaults
-	if d.Max == (Size{}) {
-		d.Max = Size{Max: true}
+	if d.Max == (accounting.Size{}) {
+		d.Max = accounting.Size{Max: true}
 	}
 	if d.StreamsMax == 0 {
 		d.StreamsMax = DefaultStreams
@@ -145,7 +150,7 @@ type live struct {
 }
 
 // liveLimits are limits set on one device.
-type liveLimits struct{ min, max change[Size] }
+type liveLimits struct{ min, max change[accounting.Size] }
 
 // change is a limit that was changed: by somebody privileged, whose word takes the place of
 // the rule's, and by the owner, who stays within that.
@@ -176,7 +181,7 @@ func (v *live) of(device int) liveLimits {
 }
 
 // amount is a limit on a device: never more than the device has, unless it is no limit.
-func amount(s Size, d *device) accounting.Bytes {
+func amount(s accounting.Size, d *device) accounting.Bytes {
 	b := s.Of(d.Total)
 	if b == accounting.Max {
 		return b
@@ -199,9 +204,8 @@ func unlimited() given {
 
 // ruled puts what a rule gives in force.
 func (g *given) ruled(r *ruled, d *device, min bool) {
-	if g.Max = amount(r.max, d); g.Max != accounting.Max {
-		g.maxBy = r.name
-	}
+	is := r.given(d)
+	g.Max, g.maxBy = is.Max, is.maxBy
 	if min {
 		if g.Min = d.reservesByRule(r.min); g.Min > 0 {
 			g.minBy = r.name
@@ -265,7 +269,7 @@ func (j *job) wished(g *given, d *device) {
 
 // reservesByRule is what a rule reserves on a device: nothing on one that is too small for it,
 // and no more than can be reserved there.
-func (d *device) reservesByRule(s Size) accounting.Bytes {
+func (d *device) reservesByRule(s accounting.Size) accounting.Bytes {
 	if n := d.reserves(s); n <= d.Total {
 		return min(n, d.mostMin())
 	}
@@ -378,13 +382,16 @@ func (l *streamLimit) change(v change[int]) {
 func (j *job) streamsMax() int { return j.streamsGiven().max }
 
 func (j *job) streamsGiven() streamLimit {
-	l := streamLimit{j.rule.streams, j.rule.streams, j.rule.name}
+	l := j.rule.streamsGiven()
 	if w := j.request.Streams; w != 0 && j.request.Process.privileged() {
 		l = streamLimit{w, w, flagStreams}
 	} else {
 		l.asked(w, flagStreams)
 	}
 	l.change(j.live.streams)
+	if j.cap != nil {
+		j.cap.user.limit(&l)
+	}
 	return l
 }
 
@@ -395,6 +402,9 @@ func (s *session) streamsGiven() streamLimit {
 	l := s.job.streamsGiven()
 	l.asked(s.streams, "GPUARB_STREAMS, in the program's environment")
 	l.change(s.live.streams)
+	if c := s.job.cap; c != nil {
+		c.user.limit(&l)
+	}
 	return l
 }
 

@@ -13,7 +13,7 @@ import (
 func students(rules ...arbiter.Rule) arbiter.Policy {
 	p := exact(unlimited())
 	p.Rules = append(rules, arbiter.Rule{Key: "students", Match: arbiter.Match{Group: "students"},
-		Scope: ptr(arbiter.ScopeRule), Max: &arbiter.Size{PerMille: 250}})
+		Scope: ptr(arbiter.ScopeRule), Max: &accounting.Size{PerMille: 250}})
 	return p
 }
 

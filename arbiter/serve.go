@@ -10,12 +10,12 @@ import (
 // serve gives a ticket what it was judged to fit for. False: it did not fit after all.
 func (a *Arbiter) serve(now time.Time, t *ticket, at *spot) bool {
 	switch t.kind {
-	case wantsBytes, wantsStreams, wantsContexts:
-		return a.serveLease(now, t)
 	case wantsJob:
 		a.serveJob(now, t, at)
-	default:
+	case wantsSession:
 		a.serveSession(now, t)
+	default:
+		return a.serveLease(now, t)
 	}
 	return true
 }
@@ -23,11 +23,6 @@ func (a *Arbiter) serve(now time.Time, t *ticket, at *spot) bool {
 // serveLease hands a lease what it asked for, with a slot where it has none.
 func (a *Arbiter) serveLease(now time.Time, t *ticket) bool {
 	l := t.lease
-	if t.kind == wantsStreams && t.count > l.sum.StreamsMax()-l.sum.Streams() { // another thread was faster
-		a.finish(now, t, Decision{Stream: ptrTo(a.refuseStream(now, l,
-			StreamOutcome{Reason: ReasonStreams, Explain: explainStreams(l, t.count)}))})
-		return true
-	}
 	if yes, why := a.remembers(l, t.thread); !yes { // others were remembered while it waited
 		a.refuseTicket(now, t, ReasonThreads, &accounting.Refusal{Device: l.device.Index, Requested: t.bytes}, why)
 		return true
@@ -37,39 +32,46 @@ func (a *Arbiter) serveLease(now time.Time, t *ticket) bool {
 		return false
 	}
 	a.enter(now, l, t.thread)
-	m := a.makes(l, t.thread)
+	a.finish(now, t, Decision{Outcome: Outcome{Granted: true, Receipt: a.apply(now, t)}})
+	a.reflag(l)
+	return true
+}
+
+// apply gives a lease what it asked for, and returns the receipt.
+func (a *Arbiter) apply(now time.Time, t *ticket) Receipt {
+	l, m := t.lease, a.makes(t.lease, t.thread)
+	got := Receipt{Lease: l.id, What: t.kind, Count: t.count, Thread: t.thread}
 	switch t.kind {
-	case wantsBytes:
+	case WantsBytes:
 		if !m.bytes && m.count() == 0 {
 			m.bytes = true
 			l.makers.byBytes++
 		}
-		a.grant(l, AllocRequest{Lease: l.id, Bytes: t.bytes, Request: t.number}, t.own)
+		if !a.grant(l, t.bytes, t.own, t.number) {
+			panic("arbiter: what fits was refused") // it was checked, under one lock
+		}
 		t.own = 0
+		got.Bytes = t.bytes
 		delete(l.bursts, t.thread)
-		a.finish(now, t, Decision{Alloc: &Outcome{Granted: true}})
-	case wantsStreams:
+	case WantsStreams:
 		a.disown(t)
-		a.ledger.TakeStreams(l.sum, t.count)
+		a.ledger.Reserve(l.sum, accounting.Amounts{accounting.Streams: accounting.Bytes(t.count)})
 		m.streams += t.count
 		l.makers.note(m)
 		a.recost(now, l, func() {})
-		a.finish(now, t, Decision{Stream: &StreamOutcome{Granted: true, Current: l.sum.Streams(), Max: l.sum.StreamsMax()}})
 	default:
 		cost := t.bytes
-		if !t.hold {
+		if t.kind == WantsContexts {
 			cost = cost.Plus(l.offered())
 			l.vacated = l.vacated.Less(l.device.contextCost(&a.policy).Times(uint64(t.count)))
 		}
-		a.makeContexts(l, t.thread, t.count, t.hold)
+		a.makeContexts(l, t.thread, t.count, t.kind)
 		a.promise(now, l, cost)
 		if len(l.session.job.tickets) > 0 { // what its own context takes, another of its threads may now want in vain
 			l.device.dirty = true
 		}
-		a.finish(now, t, Decision{Context: &ContextOutcome{Granted: true, Current: l.contexts}})
 	}
-	a.reflag(l)
-	return true
+	return got
 }
 
 // fit makes sure that the budgets above a lease let its request through: idle credit
@@ -78,7 +80,7 @@ func (a *Arbiter) fit(t *ticket) bool {
 	if !a.chained(t) {
 		return true
 	}
-	if a.ledger.Check(t.lease.sum, t.need()) == nil {
+	if a.ledger.Check(t.lease.sum, memory(t.need())) == nil {
 		return true
 	}
 	a.countLimit(t)
@@ -91,7 +93,7 @@ func (a *Arbiter) fit(t *ticket) bool {
 // have it, or not in this way.
 func (a *Arbiter) disown(t *ticket) {
 	if t.own > 0 {
-		a.ledger.Release(t.lease.sum, t.own)
+		a.ledger.Release(t.lease.sum, accounting.Memory, t.own)
 		t.own = 0
 	}
 }
@@ -121,20 +123,12 @@ func (a *Arbiter) helpsAt(t *ticket, d *device) bool {
 	switch {
 	case t.lease == nil:
 		least, budget := t.reserves(d)
-		return a.recallFor(func() *accounting.Refusal {
-			return a.ledger.CheckMin(budget, d.Index, least, a.headroomFor(budget, d, least))
-		})
+		return a.recallFor(func() *accounting.Refusal { return a.checkMin(budget, d, least) })
 	case a.chained(t):
 		t.own, t.short = a.makeRoom(t.lease, t.bytes)
 		return t.short == nil
 	}
-	return a.recallFor(func() *accounting.Refusal {
-		sums := a.ledger.Device(d.Index)
-		if left := sums.Limit.Less(sums.Committed); t.bytes > left {
-			return &accounting.Refusal{Device: d.Index, Limit: sums.Limit, Short: t.bytes - left}
-		}
-		return nil
-	})
+	return a.recallFor(func() *accounting.Refusal { return a.ledger.Check(a.payer(t), memory(t.bytes)) })
 }
 
 // recallFor calls idle credit back until nothing refuses any more; nothing, where it
@@ -200,7 +194,7 @@ func (a *Arbiter) begin(now time.Time, j *job, keeps []*device) {
 // keep makes a job a holder of a device until it ends.
 func (a *Arbiter) keep(now time.Time, j *job, d *device) {
 	h := a.hold(now, d, slotKey{job: j})
-	h.kept = true
+	h.kept, h.spare = true, j.keepsSpare(d)
 	if (j.request.Claim || j.request.Any) && !h.claim {
 		h.claim = true
 		d.claims++
@@ -210,28 +204,38 @@ func (a *Arbiter) keep(now time.Time, j *job, d *device) {
 	}
 }
 
+// toldWait is how long a request has to have waited for its program to hear that it was served.
+const toldWait = time.Second
+
 // finish decides a ticket.
 func (a *Arbiter) finish(now time.Time, t *ticket, answer Decision) {
-	answer.Ticket = t.id
+	if answer.Ticket = t.id; t.lease != nil {
+		answer.Outcome = t.lease.counted(t.kind, answer.Outcome)
+	}
 	t.done, t.answer = true, answer
 	if t.parked.IsZero() {
 		return
 	}
 	a.unpark(t)
 	waited := now.Sub(t.place.Since)
+	t.job.tally.waits++
+	t.job.tally.waited += max(0, waited)
 	a.stats.LastWaitMs = uint64(max(0, waited/time.Millisecond))
 	if answer.granted() {
 		a.ticketEvent(now, t, EventServed, fmt.Sprintf("%s has %s after %s", t.name(), a.wants(t), brief(waited)))
 	}
 	if a.asking != t {
+		if answer.granted() && t.lease != nil && waited >= toldWait {
+			a.decisions = append(a.decisions, Decision{Ticket: t.id, Kind: DecisionNotice, Notice: Notice{Waited: waited,
+				Text: fmt.Sprintf("has %s on %s after %s", a.wants(t), t.gpu(), brief(waited))}})
+		}
 		a.decisions = append(a.decisions, answer)
 	}
 }
 
 // granted reports whether a decision gives what was asked for.
 func (d *Decision) granted() bool {
-	return d.Alloc != nil && d.Alloc.Granted || d.Stream != nil && d.Stream.Granted ||
-		d.Context != nil && d.Context.Granted || d.Job != nil || d.Session != nil
+	return d.Outcome.Granted || d.Job != nil || d.Session != nil
 }
 
 // refuseTicket decides a ticket that is not served. text says why, where the figures do not.
@@ -242,21 +246,15 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, r *accounti
 	a.disown(t)
 	aside := ""
 	if text == "" {
-		aside = a.setAside(now, t, why, r)
+		if aside = a.setAside(now, t, why, r); aside == "" && a.isFurther(t) {
+			aside = "its job's memory.min has room for one context, and this is a further one"
+		}
 	}
 	var answer Decision
-	switch t.kind {
-	case wantsBytes:
-		answer.Alloc = ptrTo(a.refuse(now, t.lease, why, r, text, aside))
-	case wantsStreams:
-		o := a.refuse(now, t.lease, why, r, text, aside)
-		answer.Stream = &StreamOutcome{Reason: why, Explain: o.Explain, First: o.First,
-			Current: t.lease.sum.Streams(), Max: t.lease.sum.StreamsMax()}
-	case wantsContexts:
-		o := a.refuse(now, t.lease, why, r, text, aside)
-		answer.Context = &ContextOutcome{Reason: why, Explain: o.Explain, First: o.First,
-			Current: t.lease.contexts, Requested: o.Requested, Remaining: o.Remaining}
-	default:
+	if t.lease != nil {
+		answer.Outcome = a.refuse(now, t.lease, why, r, text, aside)
+	} else {
+		t.job.tally.refused++
 		answer.Refusal = a.refuseStart(t, why, r, text)
 	}
 	a.finish(now, t, answer)

@@ -24,6 +24,7 @@ func (a *Arbiter) OpenSession(now time.Time, r SessionRequest) (SessionInfo, err
 	a.ask(now, t)
 	answer := t.result()
 	if answer.Refusal != nil {
+		a.startRefused(now, s, answer.Refusal)
 		return SessionInfo{}, answer.Refusal
 	}
 	return *answer.Session, nil
@@ -38,7 +39,7 @@ func (a *Arbiter) newSession(now time.Time, r SessionRequest, pending bool) (*se
 	}
 	if j == nil {
 		request := JobRequest{Process: r.Process, Command: r.Process.Command}
-		j = &job{id: a.lastJob + 1, request: request, rule: a.policy.ruleFor(r.Process), closed: true, pending: pending}
+		j = &job{id: a.lastJob + 1, request: request, rule: a.ruleFor(r.Process), closed: true, pending: pending}
 		a.newJob(now, j)
 	}
 	a.lastSession++
@@ -110,18 +111,6 @@ func (a *Arbiter) Gone(now time.Time, id SessionID, device int) {
 		if l.device.Index == device {
 			a.reclaim(now, l)
 			return
-		}
-	}
-}
-
-// Forget ends a session whose memory is known to be back, or that had none:
-// EndSession, and Gone on every device.
-func (a *Arbiter) Forget(now time.Time, id SessionID) {
-	defer a.turn(now)
-	a.EndSession(now, id)
-	if s := a.sessions[id]; s != nil {
-		for _, l := range slices.Clone(s.leases) {
-			a.reclaim(now, l)
 		}
 	}
 }
@@ -213,6 +202,7 @@ func (a *Arbiter) closeLease(now time.Time, l *lease) {
 	}
 	a.recap(now, d)
 	a.checkAll(now)
+	a.tangled = true // who waited for these bytes may wait for nothing that comes now
 	if len(s.leases) == 0 && !s.alive() {
 		a.dropSession(now, s)
 	}

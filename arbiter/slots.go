@@ -15,12 +15,14 @@ type slotKey struct {
 
 // holder has a slot of a device. It takes it with its first object there (context,
 // stream, memory) and gives it back with the last; one that is kept was taken when its
-// job began, and stays until that ends.
+// job began, and stays until that ends. A spare one stays until the first of the job's
+// processes, or threads, takes it.
 type holder struct {
 	key    slotKey
 	device *device
 	since  time.Time
 	kept   bool
+	spare  bool
 	claim  bool
 	lease  *lease // whose thread it is, where the slot is a thread's; else nil
 }
@@ -61,13 +63,28 @@ func (l *lease) keyOf(thread uint32) slotKey {
 	return slotKey{job: s.job}
 }
 
-// inside reports whether what a thread makes on a lease's device needs no slot of its own.
+// inside reports whether what a thread makes on a lease's device needs no slot that its job
+// does not have.
 func (a *Arbiter) inside(l *lease, thread uint32) bool {
+	return l.device.spareOf(l.session.job) != nil || a.entered(l, thread)
+}
+
+// spareOf returns the slot that a job keeps for the first who comes; nil: it has none.
+func (d *device) spareOf(j *job) *holder {
+	if h := d.holders[slotKey{job: j}]; h != nil && h.spare {
+		return h
+	}
+	return nil
+}
+
+// entered reports whether there is a slot already that what a thread makes on a lease's
+// device counts against.
+func (a *Arbiter) entered(l *lease, thread uint32) bool {
 	if l.slot != nil {
 		return true
 	}
 	d := l.device
-	if h := d.holders[slotKey{job: l.session.job}]; h != nil {
+	if h := d.holders[slotKey{job: l.session.job}]; h != nil && !h.spare {
 		l.slot = h
 		return true
 	}
@@ -80,8 +97,11 @@ func (a *Arbiter) inside(l *lease, thread uint32) bool {
 
 // enter takes a slot for what a thread is about to make, if it has none.
 func (a *Arbiter) enter(now time.Time, l *lease, thread uint32) {
-	if a.inside(l, thread) {
+	if a.entered(l, thread) {
 		return
+	}
+	if h := l.device.spareOf(l.session.job); h != nil {
+		a.forget(h)
 	}
 	if l.scope != ScopeThread {
 		l.slot = a.hold(now, l.device, l.keyOf(thread))
@@ -102,15 +122,23 @@ func (a *Arbiter) hold(now time.Time, d *device, key slotKey) *holder {
 		d.holders[key] = h
 		d.dirty = true // there may be more now than somebody wishes who waits
 		key.job.slots++
+		a.stir(key.job)
 	}
 	return h
 }
 
-// drop takes a slot back.
+// forget takes somebody out of the holders.
+func (a *Arbiter) forget(h *holder) {
+	delete(h.device.holders, h.key)
+	h.key.job.slots--
+	a.stir(h.key.job)
+}
+
+// drop takes a slot back. The last one of a job that never waits becomes its spare one.
 func (a *Arbiter) drop(now time.Time, h *holder) {
 	d := h.device
-	delete(d.holders, h.key)
-	h.key.job.slots--
+	a.forget(h)
+	defer a.keepSpare(now, d, h.key.job)
 	d.eased++
 	d.crowded = d.crowded && len(d.holders) > d.slotsMax()
 	if h.claim {
@@ -132,6 +160,19 @@ func (a *Arbiter) drop(now time.Time, h *holder) {
 			}
 		}
 	}
+}
+
+// keepSpare has a job that never waits keep a slot of a device where it has none left.
+func (a *Arbiter) keepSpare(now time.Time, d *device, j *job) {
+	if !j.request.NoWait || !j.keeps(d) {
+		return
+	}
+	for k := range d.holders {
+		if k.job == j {
+			return
+		}
+	}
+	a.keep(now, j, d)
 }
 
 // busy reports whether a holder has an object left.
@@ -209,9 +250,19 @@ func (a *Arbiter) sweep(now time.Time, d *device) {
 	}
 }
 
+// sweepAll does so on all devices. True: there were some.
+func (a *Arbiter) sweepAll(now time.Time) (swept bool) {
+	for _, d := range a.devices {
+		before := d.eased
+		a.sweep(now, d)
+		swept = swept || d.eased != before
+	}
+	return swept
+}
+
 // recount looks who still has a slot of a device after slots.max has changed.
 func (a *Arbiter) recount(now time.Time, d *device) {
-	d.eased++
+	d.dirty, d.anew = true, true
 	a.sweep(now, d)
 	d.crowded = d.slotsMax() > 0 && len(d.holders) > d.slotsMax()
 }

@@ -28,21 +28,21 @@ type thread struct {
 	number uint32
 }
 
-func (t *thread) contexts(n int) arbiter.ContextOutcome {
-	return t.w.arb.Context(t.w.now, arbiter.ContextRequest{Lease: t.lease, Count: n, Thread: t.number})
+func (t *thread) contexts(n int) arbiter.Outcome {
+	return t.w.arb.Ask(t.w.now, arbiter.Request{Lease: t.lease, What: arbiter.WantsContexts, Count: n, Thread: t.number})
 }
 
-func (t *thread) hold(n int) arbiter.ContextOutcome {
-	return t.w.arb.Context(t.w.now, arbiter.ContextRequest{Lease: t.lease, Count: n, Thread: t.number, Hold: true})
+func (t *thread) hold(n int) arbiter.Outcome {
+	return t.w.arb.Ask(t.w.now, arbiter.Request{Lease: t.lease, What: arbiter.WantsHolds, Count: n, Thread: t.number})
 }
 
-func (t *thread) streams(n int) arbiter.StreamOutcome {
-	return t.w.arb.Stream(t.w.now, arbiter.StreamRequest{Lease: t.lease, Count: n, Thread: t.number})
+func (t *thread) streams(n int) arbiter.Outcome {
+	return t.w.arb.Ask(t.w.now, arbiter.Request{Lease: t.lease, What: arbiter.WantsStreams, Count: n, Thread: t.number})
 }
 
 func (t *thread) alloc(n accounting.Bytes) arbiter.Outcome {
 	t.request++
-	return t.w.arb.Alloc(t.w.now, arbiter.AllocRequest{Lease: t.lease, Bytes: n, Request: t.request, Thread: t.number})
+	return t.w.arb.Ask(t.w.now, arbiter.Request{Lease: t.lease, What: arbiter.WantsBytes, Bytes: n, Number: t.request, Thread: t.number})
 }
 
 func TestA3HoldersAreReentrant(t *testing.T) {
@@ -105,6 +105,61 @@ func TestSlotsOfAJob(t *testing.T) {
 	w.served(info.Waiting)
 }
 
+// Who never waits has a slot for the first of its processes or threads before its program starts, and for
+// the next when that one has given it back: none of them is refused what others took meanwhile.
+func TestWhoNeverWaitsHasOneSlotAtLeast(t *testing.T) {
+	for _, scope := range []arbiter.Scope{arbiter.ScopeProcess, arbiter.ScopeThread} {
+		t.Run(string(scope), func(t *testing.T) {
+			w := newWorld(t, capped(1, scope), 1000)
+			job, other := w.job(t, arbiter.JobRequest{NoWait: true}), w.client(0, 0)
+			ticket := other.contexts(1).Waiting
+			if ticket == 0 || w.holders() != 1 {
+				t.Fatalf("another has its slot before its program came, %d holders", w.holders())
+			}
+			if _, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(1000, "x"), NoWait: true}); reasonOf(err) != arbiter.ReasonBusy {
+				t.Errorf("one more of its kind starts: %v", err)
+			}
+			one, two := w.client(job, 0).of(1), w.client(job, 0).of(2)
+			if !one.contexts(1).Granted || !one.alloc(10).Granted || w.holders() != 1 {
+				t.Errorf("the first of its processes, %d holders", w.holders())
+			}
+			if o := two.contexts(1); o.Reason != arbiter.ReasonBusy {
+				t.Errorf("a second at the same time: %+v", o)
+			}
+			one.contexts(-1)
+			one.free(10)
+			w.served()
+			if !two.contexts(1).Granted {
+				t.Error("the next one")
+			}
+			forget(w.arb, w.now, two.session)
+			w.served()
+			if !one.streams(1).Granted || w.holders() != 1 {
+				t.Errorf("and the first again, %d holders", w.holders())
+			}
+			forget(w.arb, w.now, one.session)
+			w.arb.CloseJob(w.now, job)
+			w.served(ticket)
+		})
+	}
+}
+
+// What it keeps for its first process it gives back at its end and when it is released.
+func TestASlotThatNobodyCameFor(t *testing.T) {
+	for name, end := range map[string]func(w *world, id arbiter.JobID){
+		"ended":    func(w *world, id arbiter.JobID) { w.arb.CloseJob(w.now, id) },
+		"released": func(w *world, id arbiter.JobID) { w.arb.ReleaseJob(w.now, id) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, capped(1, arbiter.ScopeProcess), 1000)
+			job := w.job(t, arbiter.JobRequest{NoWait: true})
+			ticket := w.client(0, 0).contexts(1).Waiting
+			end(w, job)
+			w.served(ticket)
+		})
+	}
+}
+
 func TestSlotsOfProcessesAndThreads(t *testing.T) {
 	w := newWorld(t, capped(1, arbiter.ScopeProcess), 1000)
 	job := w.job(t, arbiter.JobRequest{})
@@ -126,7 +181,7 @@ func TestSlotsOfProcessesAndThreads(t *testing.T) {
 	}
 	first.contexts(-1)
 	w.served()
-	second.w.arb.Stream(w.now, arbiter.StreamRequest{Lease: c.lease, Count: -1, Thread: 1}) // another thread destroys it: the count is the maker's
+	second.w.arb.Ask(w.now, arbiter.Request{Lease: c.lease, What: arbiter.WantsStreams, Count: -1, Thread: 1}) // another thread destroys it: the count is the maker's
 	w.served(ticket)
 	c.free(10)
 	want := []arbiter.Maker{{Thread: 1}, {Thread: 2, Streams: 1}} // the first has nothing any more
@@ -238,8 +293,8 @@ func TestSlotsNobodyOvertakes(t *testing.T) {
 	one.contexts(1)
 	a, b := two.contexts(1).Waiting, three.streams(1).Waiting
 	late := w.client(0, 0)
-	try := func() arbiter.ContextOutcome {
-		return w.arb.Context(w.now, arbiter.ContextRequest{Lease: late.lease, Count: 1, NoWait: true})
+	try := func() arbiter.Outcome {
+		return w.arb.Ask(w.now, arbiter.Request{Lease: late.lease, What: arbiter.WantsContexts, Count: 1, NoWait: true})
 	}
 	if o := try(); o.Reason != arbiter.ReasonBusy {
 		t.Errorf("%+v", o)
@@ -262,8 +317,8 @@ func TestSlotsNobodyOvertakes(t *testing.T) {
 func TestContextsThatExistAlready(t *testing.T) {
 	w := newWorld(t, capped(1, ""), 1000)
 	one, two := w.client(0, 0), w.client(0, 0)
-	noticed := func(c *client) arbiter.ContextOutcome {
-		return w.arb.Context(w.now, arbiter.ContextRequest{Lease: c.lease, Count: 1, Noticed: true})
+	noticed := func(c *client) arbiter.Outcome {
+		return w.arb.Ask(w.now, arbiter.Request{Lease: c.lease, What: arbiter.WantsContexts, Count: 1, Noticed: true})
 	}
 	if o := noticed(one); !o.Granted || w.holders() != 1 {
 		t.Errorf("%+v", o)
@@ -353,7 +408,7 @@ func TestAContextsCostIsReserved(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	full := waiting()
-	full.ContextReserve = arbiter.Size{PerMille: 500}
+	full.ContextReserve = accounting.Size{PerMille: 500}
 	w = newWorld(t, full, 1600)
 	c, other = w.client(0, 0), w.client(0, 0)
 	c.must(1510)

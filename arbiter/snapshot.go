@@ -3,6 +3,7 @@ package arbiter
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -13,36 +14,11 @@ import (
 // and the sums of devices and jobs are of those readings. Version and the counters
 // of messages are the caller's to fill in.
 func (a *Arbiter) Snapshot(now time.Time) accounting.Snapshot {
-	s := accounting.Snapshot{TimeUnixNano: now.UnixNano(), Stats: a.stats}
-	leases := make([]*lease, 0, len(a.leases))
-	for _, l := range a.leases {
-		a.look(l)
-		leases = append(leases, l)
+	p := a.Picture(now)
+	p.Sort()
+	for p.Add(math.MaxInt32) {
 	}
-	slices.SortFunc(leases, func(x, y *lease) int {
-		if x.device != y.device {
-			return cmp.Compare(x.device.Index, y.device.Index)
-		}
-		return byAge(x, y)
-	})
-	s.Leases = make([]accounting.LeaseState, len(leases))
-	for i, l := range leases {
-		a.leaseState(&s.Leases[i], l, now)
-	}
-	s.Devices = make([]accounting.DeviceState, len(a.devices))
-	for i, d := range a.devices {
-		s.Devices[i] = a.deviceState(d, now)
-		s.Devices[i].Holders = holderStates(d, now)
-	}
-	s.Queue = a.ticketStates(now)
-	a.queueStats(now, &s.Stats)
-	s.Processes = a.processStates()
-	s.Jobs = a.jobStates(now)
-	a.addReserved(s.Devices)
-	s.Budgets = a.budgetStates()
-	s.Stats.Clients = uint64(len(s.Processes))
-	s.Stats.Leases = uint64(len(leases))
-	return s
+	return p.Done()
 }
 
 // leaseState describes a lease that was just looked at.
@@ -55,10 +31,12 @@ func (a *Arbiter) leaseState(to *accounting.LeaseState, l *lease, now time.Time)
 		Budget: l.sum.Max(), Min: l.sum.Min(), Peak: l.peak, Overhead: l.overhead, Excess: l.excess,
 		Streams: l.sum.Streams(), StreamsMax: l.sum.StreamsMax(), Contexts: l.contexts,
 		Job: uint64(l.session.job.id), AgeSeconds: max(0, int64(now.Sub(l.opened)/time.Second)),
-		Admitted: l.admitted, Denied: l.denied, AtMax: l.atMax, Command: p.Command,
+		Admitted: l.admitted, Denied: l.denied, AtMax: l.atMax, Command: p.Command, JobName: l.session.job.request.Name,
 	}
-	if sh := l.session.job.shared; sh != nil {
-		to.Shared = sh.who
+	for _, sh := range l.session.job.shares() {
+		if sh != nil {
+			to.Shared = sh.who
+		}
 	}
 	l.setBy(to)
 	to.Slot = l.slot != nil || l.makers.slots > 0
@@ -148,29 +126,13 @@ func (a *Arbiter) activity(to *accounting.LeaseState, l *lease, now time.Time) {
 	}
 }
 
-// ticketStates describes those who wait: device by device, in the order that they are
-// served in there, each once.
-func (a *Arbiter) ticketStates(now time.Time) []accounting.TicketState {
-	states := make([]accounting.TicketState, 0, len(a.tickets))
-	seen := make(map[*ticket]bool, len(a.tickets))
-	m := a.moment(now)
-	for _, d := range a.devices {
-		for _, t := range d.queue {
-			if !seen[t] {
-				seen[t] = true
-				states = append(states, m.ticketState(t))
-			}
-		}
-	}
-	return states
-}
-
+// ticketState describes one that waits.
 func (m *moment) ticketState(t *ticket) accounting.TicketState {
 	p, stand := t.process(), m.standing(t)
 	state := accounting.TicketState{
 		Pos: stand.Position, Ticket: uint64(t.id), PID: p.PID, User: p.User, UID: p.UID, Device: -1,
 		Wants: m.a.wants(t), WantsBytes: m.a.wantsBytes(t), WaitedMs: max(0, stand.Waited.Milliseconds()),
-		Reason: t.why.reason.String(), Text: stand.Text, Job: uint64(t.job.id), Command: p.Command,
+		Reason: t.why.reason.String(), Text: stand.Text, Job: uint64(t.job.id), JobName: t.job.request.Name, Command: p.Command,
 	}
 	if t.session == nil {
 		state.Command = cmp.Or(t.job.request.Command, p.Command)
@@ -182,37 +144,22 @@ func (m *moment) ticketState(t *ticket) accounting.TicketState {
 	return state
 }
 
-// queueStats fills in the figures of the queue.
-func (a *Arbiter) queueStats(now time.Time, s *accounting.Stats) {
-	s.QueueDepth = uint64(len(a.tickets))
-	for _, d := range a.devices {
-		s.InFlight += uint64(len(d.holders))
-	}
-	for _, t := range a.tickets {
-		s.OldestQueuedMs = max(s.OldestQueuedMs, uint64(max(0, now.Sub(t.place.Since).Milliseconds())))
-		if r := &t.job.request; t.kind == wantsJob && (r.Claim || r.Any || r.Exclusive) {
-			s.PendingClaimers++
-		}
+// addToStats adds one that waits to the figures of the queue.
+func (t *ticket) addToStats(now time.Time, s *accounting.Stats) {
+	s.QueueDepth++
+	s.OldestQueuedMs = max(s.OldestQueuedMs, uint64(max(0, now.Sub(t.place.Since).Milliseconds())))
+	if r := &t.job.request; t.kind == wantsJob && (r.Claim || r.Any || r.Exclusive) {
+		s.PendingClaimers++
 	}
 }
 
-// processStates describes the clients, by PID.
-func (a *Arbiter) processStates() []accounting.ProcessState {
-	sessions := slices.SortedFunc(maps.Values(a.sessions), func(x, y *session) int {
-		if x.process.PID != y.process.PID {
-			return cmp.Compare(x.process.PID, y.process.PID)
-		}
-		return cmp.Compare(x.id, y.id)
-	})
-	states := make([]accounting.ProcessState, len(sessions))
-	for i, s := range sessions {
-		p := &s.process
-		states[i] = accounting.ProcessState{
-			PID: p.PID, StartTicks: p.StartTicks, UID: p.UID, User: p.User, Command: p.Command,
-			State: s.state(), Job: uint64(s.job.id),
-		}
+// processState describes a client.
+func (s *session) processState() accounting.ProcessState {
+	p := &s.process
+	return accounting.ProcessState{
+		PID: p.PID, StartTicks: p.StartTicks, UID: p.UID, User: p.User, Command: p.Command,
+		State: s.state(), Job: uint64(s.job.id), JobName: s.job.request.Name,
 	}
-	return states
 }
 
 // state is how a process is doing: as the worst of its leases.
@@ -230,44 +177,43 @@ func (s *session) state() accounting.State {
 	return state
 }
 
-// jobStates describes the jobs, by ID.
-func (a *Arbiter) jobStates(now time.Time) []accounting.JobState {
-	jobs := a.sortedJobs()
-	states := make([]accounting.JobState, len(jobs))
-	pids := make([]int, 0, len(a.sessions))
-	on := make([]accounting.JobDeviceState, 0, len(jobs)*len(a.devices))
-	for i, j := range jobs {
-		p := &j.request.Process
-		to := &states[i]
-		*to = accounting.JobState{
-			ID: uint64(j.id), UID: p.UID, User: p.User, Command: cmp.Or(j.request.Command, p.Command),
-			State: accounting.StateRunning, Run: j.run, PerProcess: j.each(), StreamsMax: j.streamsMax(), StreamsBy: j.streamsGiven().by,
-			Rule: j.rule.name, PID: p.PID, AgeMs: max(0, now.Sub(j.opened).Milliseconds()),
-		}
-		if j.pending {
-			to.State = accounting.StateWaiting
-		}
-		first := len(pids)
-		for _, s := range j.sessions {
-			pids = append(pids, s.process.PID)
-			to.State = worse(to.State, s.state())
-		}
-		to.Processes = pids[first:len(pids):len(pids)]
-		slices.Sort(to.Processes)
-		first = len(on)
-		for _, d := range a.devices {
-			on = append(on, j.deviceState(d))
-		}
-		to.Devices = on[first:len(on):len(on)]
+// jobState describes a job.
+func (a *Arbiter) jobState(j *job, now time.Time) accounting.JobState {
+	p := &j.request.Process
+	state := accounting.JobState{
+		ID: uint64(j.id), Name: j.request.Name, UID: p.UID, User: p.User, Command: cmp.Or(j.request.Command, p.Command),
+		State: accounting.StateRunning, Run: j.run, PerProcess: j.each(), StreamsMax: j.streamsMax(), StreamsBy: j.streamsGiven().by,
+		Denial: j.denial, DenialMs: max(0, now.Sub(j.denied).Milliseconds()), Rule: j.rule.name, PID: p.PID, AgeMs: max(0, now.Sub(j.opened).Milliseconds()),
+		Processes: make([]int, 0, len(j.sessions)), Devices: make([]accounting.JobDeviceState, 0, len(a.devices)),
 	}
-	return states
+	if j.pending {
+		state.State = accounting.StateWaiting
+	}
+	for _, s := range j.sessions {
+		state.Processes = append(state.Processes, s.process.PID)
+		state.State = worse(state.State, s.state())
+	}
+	slices.Sort(state.Processes)
+	for _, d := range a.devices {
+		state.Devices = append(state.Devices, j.deviceState(d))
+	}
+	return state
 }
 
 // setBy tells what a lease's limits come from: of several that are as tight, the narrowest.
 func (l *lease) setBy(to *accounting.LeaseState) {
 	chain := []given{l.session.given(l.device), l.session.job.given(l.device)}
+	if c := l.session.job.cap; c != nil {
+		if g := c.user.given(l.device); g.maxBy != "" {
+			g.maxBy = c.user.by(g.maxBy)
+			chain = append(chain, g)
+		}
+	}
 	if sh := l.session.job.shared; sh != nil {
-		g := given{Limits: sh.limits(l.device), maxBy: sh.by, minBy: sh.by}
+		g := given{Limits: sh.limits(l.device), maxBy: sh.maxBy(l.device), minBy: sh.rule.name + ", shared"}
+		if g.maxBy != "" {
+			g.maxBy += ", shared"
+		}
 		chain = append(chain, g)
 	}
 	for _, g := range chain {
@@ -281,36 +227,65 @@ func (l *lease) setBy(to *accounting.LeaseState) {
 	to.StreamsBy = l.session.streamsGiven().by
 }
 
-// budgetStates describes the budgets that jobs share, by name, after the leases were looked at.
-func (a *Arbiter) budgetStates() []accounting.BudgetState {
-	states := make([]accounting.BudgetState, 0, len(a.shareds))
-	at := make(map[*shared]*accounting.BudgetState, len(a.shareds))
-	for _, s := range slices.SortedFunc(maps.Values(a.shareds), func(x, y *shared) int {
-		return cmp.Or(cmp.Compare(x.who, y.who), cmp.Compare(x.key.rule.String(), y.key.rule.String()))
-	}) {
-		states = append(states, accounting.BudgetState{Name: s.who, Rule: s.key.rule.String(), Scope: string(s.key.scope),
-			UID: s.key.uid, Cgroup: s.key.cgroup, Devices: make([]accounting.BudgetDeviceState, len(a.devices))})
-		to := &states[len(states)-1]
-		for i, d := range a.devices {
-			l := s.budget.Limits(d.Index)
-			to.Devices[i] = accounting.BudgetDeviceState{Device: d.Index, Min: l.Min, Max: l.Max, Over: s.budget.Over(d.Index)}
+// budgetStates describes the budgets that jobs share, by name, and the limits of users, whether
+// anything of theirs runs or not, and which is whose; their jobs add what they use.
+func (a *Arbiter) budgetStates() ([]accounting.BudgetState, map[*shared]*accounting.BudgetState) {
+	all := slices.Collect(maps.Values(a.shareds))
+	for _, u := range a.users {
+		if a.shareds[u.key()] == nil {
+			all = append(all, &shared{key: u.key(), user: u, who: u.who()})
 		}
-		at[s] = to
 	}
-	for _, j := range a.sortedJobs() {
-		to := at[j.shared]
-		if j.shared == nil || to == nil {
-			continue
+	slices.SortFunc(all, func(x, y *shared) int {
+		return cmp.Or(cmp.Compare(x.who, y.who), cmp.Compare(x.key.rule.String(), y.key.rule.String()), cmp.Compare(x.state().Name, y.state().Name))
+	})
+	states := make([]accounting.BudgetState, 0, len(all))
+	at := make(map[*shared]*accounting.BudgetState, len(all))
+	for _, s := range all {
+		state := s.state()
+		state.Devices = make([]accounting.BudgetDeviceState, len(a.devices))
+		for i, d := range a.devices {
+			l := s.limits(d)
+			state.Devices[i] = accounting.BudgetDeviceState{Device: d.Index, Min: l.Min, Max: l.Max, MaxBy: s.maxBy(d),
+				Over: s.budget != nil && s.budget.Over(d.Index)}
 		}
-		to.Jobs = append(to.Jobs, uint64(j.id))
-		for _, s := range j.sessions {
-			for _, l := range s.leases {
-				i := slices.Index(a.devices, l.device)
+		states = append(states, state)
+		at[s] = &states[len(states)-1]
+	}
+	return states, at
+}
+
+// addToBudget counts what a job uses of a budget that it shares.
+func (a *Arbiter) addToBudget(to *accounting.BudgetState, j *job) {
+	to.Jobs = append(to.Jobs, uint64(j.id))
+	for _, s := range j.sessions {
+		for _, l := range s.leases {
+			if i := slices.Index(a.devices, l.device); i < len(to.Devices) {
 				to.Devices[i].Used = to.Devices[i].Used.Plus(l.seen)
 			}
 		}
 	}
-	return states
+}
+
+// state is a shared budget's part in the state that no device has.
+func (s *shared) state() accounting.BudgetState {
+	if u := s.user; u != nil {
+		streams := u.streams()
+		state := accounting.BudgetState{Name: "all programs of " + u.who(), Scope: string(ScopeUser), UID: u.uid, StreamsBy: streams.by}
+		if streams.max < NoStreams {
+			state.Streams = streams.max
+		}
+		return state
+	}
+	return accounting.BudgetState{Name: s.who, Rule: s.key.rule.String(), Scope: string(s.key.scope), UID: s.key.uid, Cgroup: s.key.cgroup}
+}
+
+// maxBy is what a shared budget's memory.max comes from on a device.
+func (s *shared) maxBy(d *device) string {
+	if s.user != nil {
+		return s.user.given(d).maxBy
+	}
+	return s.rule.given(d).maxBy
 }
 
 // deviceState is a job's account on a device. A device that it never touched costs nothing.
@@ -328,42 +303,19 @@ func (j *job) deviceState(d *device) accounting.JobDeviceState {
 	return state
 }
 
-// addReserved sums up what is reserved on each device: budgets that jobs share, with what is
-// below them, and jobs without.
-func (a *Arbiter) addReserved(states []accounting.DeviceState) {
-	for i, d := range a.devices {
-		for _, s := range a.shareds {
-			states[i].Reserved = states[i].Reserved.Plus(s.budget.Reserved(d.Index))
-		}
-		for _, j := range a.jobs {
-			if j.shared == nil {
-				states[i].Reserved = states[i].Reserved.Plus(j.budget.Reserved(d.Index))
-			}
+// reservedBelow is what the budgets that jobs share reserve on a device, with what is below them.
+func (a *Arbiter) reservedBelow(d *device) (sum accounting.Bytes) {
+	for _, s := range a.shareds {
+		if s.user == nil {
+			sum = sum.Plus(s.budget.Reserved(d.Index))
 		}
 	}
+	return sum
 }
 
-// holderStates describes the jobs that have a device or slots of it, the oldest first.
-func holderStates(d *device, now time.Time) []accounting.HolderState {
-	var states []accounting.HolderState
-	at := make(map[*job]int, len(d.holders))
-	for _, h := range sortedHolders(d) {
-		j := h.key.job
-		i, known := at[j]
-		if !known {
-			i = len(states)
-			at[j] = i
-			p := &j.request.Process
-			states = append(states, accounting.HolderState{Job: uint64(j.id), PID: p.PID, UID: p.UID, User: p.User,
-				Command: cmp.Or(j.request.Command, p.Command), Kind: accounting.HoldsSlot, AgeMs: max(0, now.Sub(h.since).Milliseconds())})
-		}
-		states[i].Slots++
-		switch {
-		case d.exclusive == j:
-			states[i].Kind = accounting.HoldsExclusive
-		case h.claim:
-			states[i].Kind = accounting.HoldsClaim
-		}
-	}
-	return states
+// holderState describes a job that has a device or slots of it, by its oldest holder there.
+func (j *job) holderState(h *holder, now time.Time) accounting.HolderState {
+	p := &j.request.Process
+	return accounting.HolderState{Job: uint64(j.id), JobName: j.request.Name, PID: p.PID, UID: p.UID, User: p.User,
+		Command: cmp.Or(j.request.Command, p.Command), Kind: accounting.HoldsSlot, AgeMs: max(0, now.Sub(h.since).Milliseconds())}
 }

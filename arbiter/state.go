@@ -1,6 +1,7 @@
 package arbiter
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 type device struct {
 	Device
 	rule     DeviceRule
+	direct   *accounting.Lease // stands for what is charged to the device alone
 	lost     bool
 	hung     bool             // it does not answer
 	overhead accounting.Bytes // Σ over its leases, where not charged to them
@@ -39,9 +41,13 @@ type device struct {
 	entrants line      // to enter, where there is no cap: behind whom nobody has it alone
 	bytes    line      // for bytes; nobody who comes later gets any
 	fresh    line      // for bytes, before they hold any: nobody who holds none and comes later gets any
+	nests    []*nest   // of queue, those that rest
+	looked   int       // how many of queue were looked at anew with time alone
+	soles    int       // of queue, those that want the device alone
 	eased    uint64    // changes of slots after which somebody may be served
 	pumped   uint64    // the count of changes when its queue was last looked at
 	dirty    bool      // its queue is to be looked at whatever the count
+	anew     bool      // and each in it judged anew, also those that rest
 
 	byPID    map[int][]*lease // leases by their process, draining ones too
 	admitted uint64
@@ -55,12 +61,13 @@ func (d *device) grantable() accounting.Bytes { return d.Total.Less(d.reserve())
 // reserve is what is never granted to anybody.
 func (d *device) reserve() accounting.Bytes { return min(d.rule.Reserve.Of(d.Total), d.Total) }
 
-// shared is a budget of a rule whose scope is "user", "cgroup" or "rule".
+// shared is a budget that jobs share: of a rule whose scope is "user", "cgroup" or "rule", or
+// what one user may hold with all of his programs, whatever rules they are under.
 type shared struct {
 	key    sharedKey
+	user   *user // whose limit it is; nil: a rule's budget
 	rule   ruled
 	who    string // "user bob", "cgroup /a.slice", "rule students"
-	by     string // what its limits come from
 	budget *accounting.Budget
 	lines  map[*device]*line // those that wait for its bytes
 }
@@ -69,13 +76,17 @@ type shared struct {
 // reload that only moves the rule.
 type sharedKey struct {
 	scope  Scope
+	all    bool // of all programs of a user, and by no rule
 	rule   ruleKey
 	uid    uint32
 	cgroup string
 }
 
-// named is the budget in a sentence, with its limit: "user bob's 1 GiB budget".
-func (s *shared) named(limit accounting.Bytes) string {
+// named is the budget in a sentence, with its limit on a device: "user bob's 1 GiB budget".
+func (s *shared) named(d *device, limit accounting.Bytes) string {
+	if s.user != nil {
+		return fmt.Sprintf("the %s that %s set for %s", limit.Human(), cmp.Or(s.user.given(d).maxBy, "somebody"), s.who)
+	}
 	if s.key.scope == ScopeRule {
 		return fmt.Sprintf("the %s budget shared by %s", limit.Human(), s.who)
 	}
@@ -91,7 +102,8 @@ type job struct {
 	ended    bool // and so are all its processes: nothing is reserved for it any more
 	detached bool // root asked for more than the rule: no shared budget
 	rule     ruled
-	shared   *shared // nil: none
+	shared   *shared // by its rule; nil: none
+	cap      *shared // what its user may hold in all; nil: no limit
 	budget   *accounting.Budget
 	sessions []*session // ended ones too, while they drain
 	live     live
@@ -102,7 +114,35 @@ type job struct {
 	released bool      // by ReleaseJob: it holds nothing beyond its processes
 	slots    int       // that it and its processes hold
 	tickets  []*ticket // that wait, its processes' too
+	tally    tally
+	stirred  bool      // something of it has changed since they were looked at
 	moved    time.Time // when something of it last asked or freed
+	denial   string    // why the last of its requests was refused; "": none was
+	denied   time.Time // when
+}
+
+// shares are the budgets that a job shares with others, the narrower one first: what refuses
+// there is atUser<<i.
+func (j *job) shares() [2]*shared { return [...]*shared{j.cap, j.shared} }
+
+// shareAt is the budget at a limit, the narrower one where there are several; nil: that is at none.
+func (j *job) shareAt(at limits) *shared {
+	for i, sh := range j.shares() {
+		if at&(atUser<<i) != 0 {
+			return sh
+		}
+	}
+	return nil
+}
+
+// sharesBudget tells whether a budget is one that the job shares with others.
+func (j *job) sharesBudget(b *accounting.Budget) *shared {
+	for _, sh := range j.shares() {
+		if sh != nil && sh.budget == b {
+			return sh
+		}
+	}
+	return nil
 }
 
 // session is one client process.
@@ -112,7 +152,7 @@ type session struct {
 	job     *job
 	budget  *accounting.Budget
 	leases  []*lease
-	max     *Size // its own wish
+	max     *accounting.Size // its own wish
 	streams int
 	live    live
 	opened  time.Time
@@ -156,6 +196,7 @@ type lease struct {
 	reading    accounting.Bytes // the last reading's overhead, not confirmed
 	promised   accounting.Bytes // overhead expected of contexts that no reading shows yet
 	promisedAt time.Time
+	making     bool             // some of these were being made when the last reading began
 	vacated    accounting.Bytes // of overhead: contexts had it that are gone
 	vacatedAt  time.Time
 	proofs     int              // readings since then, up to proven
@@ -236,7 +277,7 @@ func (a *Arbiter) take(l *lease, most accounting.Bytes) accounting.Bytes {
 		return 0
 	}
 	got := min(a.words.Take(l.id, granted, most), most, granted)
-	return a.ledger.Release(l.sum, got)
+	return a.ledger.Release(l.sum, accounting.Memory, got)
 }
 
 // look brings the peaks up to date with what a lease uses, and returns that.

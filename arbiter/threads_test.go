@@ -29,7 +29,7 @@ func TestThreadsAreBounded(t *testing.T) {
 				}
 			}
 			for n := arbiter.MaxThreads + 1; n <= 8000; n++ {
-				if text := take(c, n); !strings.Contains(text, fmt.Sprintf("thread %d has to wait", n)) || !strings.Contains(text, "1024 threads") {
+				if text := take(c, n); !strings.Contains(text, fmt.Sprintf("thread %d is refused until", n)) || !strings.Contains(text, "1024 threads") {
 					t.Fatalf("thread %d: %q", n, text)
 				}
 			}

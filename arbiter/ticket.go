@@ -27,14 +27,12 @@ const (
 	DecisionNotice                     // something has changed for one that waits
 )
 
-// Decision is what became of a ticket. Of Alloc, Stream, Context, Job and Session the
-// one is set that was asked for; Refusal instead of the last two when it is refused.
+// Decision is what became of a ticket: the Outcome of a Request; of a job or a session that
+// one, or the Refusal.
 type Decision struct {
 	Ticket  TicketID
 	Kind    DecisionKind
-	Alloc   *Outcome
-	Stream  *StreamOutcome
-	Context *ContextOutcome
+	Outcome Outcome
 	Job     *JobInfo
 	Session *SessionInfo
 	Refusal *Refusal
@@ -48,26 +46,19 @@ type Notice struct {
 	Text     string // one line for people: what it waits for, who holds that and since when
 }
 
-// wish is what a ticket wants.
-type wish uint8
-
-const (
-	wantsBytes wish = iota
-	wantsStreams
-	wantsContexts
-	wantsJob     // what a job takes at its start
-	wantsSession // what a process reserves
-)
-
 // limits is a set of limits that refuse a ticket, the narrower ones first.
 type limits uint8
 
 const (
-	atShared limits = 1 << iota // a budget shared with others
+	atUser   limits = 1 << iota // what its user may hold with all of his programs
+	atShared                    // a budget that its rule has it share with others
 	atWish                      // the program's own wish to be one of few
 	atSlots                     // slots.max, a claim, or a job that has the device alone
 	atBytes                     // the device's bytes
 )
+
+// atBudgets are the limits of budgets shared with others: one of job.shares for each bit.
+const atBudgets = atUser | atShared
 
 // spot is a device on which a ticket may be served, and what refuses it there.
 type spot struct {
@@ -84,7 +75,7 @@ type spot struct {
 type ticket struct {
 	id       TicketID
 	place    Place
-	kind     wish
+	kind     What
 	job      *job
 	session  *session // nil for a job's
 	lease    *lease   // nil for a job's and a session's
@@ -93,10 +84,12 @@ type ticket struct {
 	own      accounting.Bytes // of those, what came out of the lease's own word
 	count    int              // of streams, contexts or holds
 	number   uint64           // the client's number for the request
-	hold     bool
 	noWait   bool
 	priority int
 	deadline time.Time // zero: none
+	due      time.Time // when something comes about for it with time alone; zero: nothing does
+	dueAt    int       // its place among those for whom it does
+	restsAt  int       // its place in its nest
 
 	spots  []spot
 	any    bool                // one of the spots will do; else it needs all
@@ -104,6 +97,8 @@ type ticket struct {
 	fresh  bool                // its job holds nothing yet
 	age    int                 // what waiting had added to its priority when last judged
 	why    verdict             // as last judged
+	rests  bool                // it waits behind others at the limit that stops it: it is not looked at before these, or something of its own job changes
+	nest   *nest               // where it does so; nil: it is looked at with the others
 	short  *accounting.Refusal // with all idle credit counted in, where that was found not to suffice
 	parked time.Time           // zero: it does not wait
 
@@ -147,18 +142,13 @@ func (t *ticket) result() Decision {
 	if t.done {
 		return t.answer
 	}
-	id := t.id
 	switch t.kind {
-	case wantsBytes:
-		return Decision{Alloc: &Outcome{Waiting: id}}
-	case wantsStreams:
-		return Decision{Stream: &StreamOutcome{Waiting: id, Current: t.lease.sum.Streams(), Max: t.lease.sum.StreamsMax()}}
-	case wantsContexts:
-		return Decision{Context: &ContextOutcome{Waiting: id, Current: t.lease.contexts}}
 	case wantsJob:
-		return Decision{Job: &JobInfo{ID: t.job.id, Waiting: id}}
+		return Decision{Job: &JobInfo{ID: t.job.id, Waiting: t.id}}
+	case wantsSession:
+		return Decision{Session: &SessionInfo{ID: t.session.id, Waiting: t.id}}
 	}
-	return Decision{Session: &SessionInfo{ID: t.session.id, Waiting: id}}
+	return Decision{Outcome: t.lease.counted(t.kind, Outcome{Waiting: t.id})}
 }
 
 // Decisions returns what became of tickets since the last call, oldest first. Every

@@ -36,6 +36,9 @@ type Words interface {
 	// Grant notes that n bytes went to the thread whose request this is;
 	// granted is the sum before it.
 	Grant(id LeaseID, granted, n accounting.Bytes, request uint64)
+	// Free adds n idle bytes to the word as its client does that frees them: they were
+	// granted before. False: it could not, and nothing changed.
+	Free(id LeaseID, n accounting.Bytes) bool
 	// Flag sets the word's two flags, and returns after the word shows them.
 	Flag(id LeaseID, closed, notify bool)
 	// Limit tells the client its memory.max in force (information only): never
@@ -65,6 +68,7 @@ type Told struct {
 	Blocks   uint32           // live ones
 	Pools    uint32           // that it takes memory from
 	Imported accounting.Bytes // of other processes' memory
+	Making   int              // contexts that it asks for, or that its driver makes for it at this moment
 }
 
 // Process is what the kernel says about a client's process. PID alone names
@@ -95,12 +99,13 @@ type Device struct {
 
 // JobRequest opens a job for what `gpuarb run` starts.
 type JobRequest struct {
-	Process    Process // the runner; the rule is chosen by it
-	Max        *Size   // memory.max per device; nil: as the rule says
-	Min        *Size   // memory.min per device; nil: as the rule says
-	Streams    int     // streams per lease; 0: as the rule says
-	PerProcess bool    // Max, Min and Streams are each process's own
-	Command    string  // for people; the process's own when empty
+	Process    Process          // the runner; the rule is chosen by it
+	Max        *accounting.Size // memory.max per device; nil: as the rule says
+	Min        *accounting.Size // memory.min per device; nil: as the rule says
+	Streams    int              // streams per lease; 0: as the rule says
+	PerProcess bool             // Max, Min and Streams are each process's own
+	Command    string           // for people; the process's own when empty
+	Name       string           // that its user gave it; "": none
 
 	Wait       bool          // its allocations wait when there is no room, whatever on_full says
 	NoWait     bool          // nothing of it waits: ReasonBusy instead
@@ -129,7 +134,7 @@ type JobInfo struct {
 type SessionRequest struct {
 	Process Process
 	Job     JobID // 0: a job of its own
-	Max     *Size
+	Max     *accounting.Size
 	Streams int // 0: no wish
 
 	OnFull        OnFull            // "": as the rule says
@@ -157,36 +162,30 @@ type LeaseInfo struct {
 	Notify     bool             // somebody waits for what it will free: the word must begin with NOTIFY
 }
 
-// AllocRequest asks for bytes that the credit did not cover.
-type AllocRequest struct {
+// What says of what a request is.
+type What uint8
+
+// What a client asks for.
+const (
+	WantsBytes What = iota // that the credit did not cover
+	WantsStreams
+	WantsContexts
+	WantsHolds   // no contexts, but threads' holds on a shared one
+	wantsJob     // what a job takes at its start
+	wantsSession // what a process reserves
+)
+
+// Request asks for something on a lease's device before it is taken: Bytes, or Count of what is
+// no bytes. A Count below 0 gives back; 0 asks how many there are.
+type Request struct {
 	Lease   LeaseID
+	What    What
 	Bytes   accounting.Bytes
-	Kind    uint32 // what is being taken; for statistics and messages
-	Request uint64 // the client's number for it, handed to Words.Grant
-	Thread  uint32 // which of the client's threads asks; 0: not known
-	NoWait  bool   // ReasonBusy rather than wait
-	Place   Place  // of a request that comes again
-}
-
-// StreamRequest takes (Count above 0) or gives back (below 0) streams; 0 asks how
-// many there are.
-type StreamRequest struct {
-	Lease  LeaseID
-	Count  int
-	Thread uint32 // who asks; when giving back, who made them
-	NoWait bool   // ReasonBusy rather than wait
-	Place  Place  // of a request that comes again
-}
-
-// ContextRequest asks for contexts before they are made (Count above 0), or tells
-// that they are gone, or were not made after all (below 0).
-type ContextRequest struct {
-	Lease   LeaseID
 	Count   int
-	Thread  uint32 // who asks; when giving back, who made them
+	Number  uint64 // the client's number for it, handed to Words.Grant
+	Thread  uint32 // which of the client's threads asks, or when giving back, whose they are; 0: not known
 	NoWait  bool   // ReasonBusy rather than wait
 	Noticed bool   // they exist already: never refused, never waits
-	Hold    bool   // no context, but a thread's hold on a shared one
 	Place   Place  // of a request that comes again
 }
 
@@ -203,9 +202,9 @@ type Room struct {
 
 // Change sets limits of a job or a process while it runs; what is nil stays.
 type Change struct {
-	Device   int   // index, or AllDevices
-	Min, Max *Size // Max with Size.Max set: no limit of its own
-	Streams  *int  // of each lease; on all devices, whatever Device says
+	Device   int              // index, or AllDevices
+	Min, Max *accounting.Size // Max with Size.Max set: no limit of its own
+	Streams  *int             // of each lease; on all devices, whatever Device says
 	UID      uint32
 	// Privileged: the asker may do anything. (uid 0 always is.) Others may only
 	// lower, and only what is theirs.
@@ -270,7 +269,7 @@ type Maker struct {
 type RestoredSession struct {
 	Process Process
 	Job     JobID // as given to RestoreJob; 0 or unknown: a job of its own
-	Max     *Size
+	Max     *accounting.Size
 	Streams int
 	Leases  []RestoredLease
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 )
 
@@ -26,7 +27,7 @@ type OnLoss string
 
 // The values of on_loss.
 const (
-	LossOpen   OnLoss = "open"   // goes on unarbitrated
+	LossOpen   OnLoss = "open"   // goes on without a limit
 	LossClosed OnLoss = "closed" // is refused device memory
 )
 
@@ -48,7 +49,7 @@ func Defaults() *Config {
 	policy.Defaults.WaitTimeout = arbiter.DefaultWaitTimeout
 	policy.AgeAfter = arbiter.DefaultAgeAfter
 	policy.DeadlockGrace = arbiter.DefaultDeadlockGrace
-	policy.ContextGuess = arbiter.Size{Bytes: contextGuess}
+	policy.ContextGuess = accounting.Size{Bytes: contextGuess}
 	return &Config{Policy: policy, OnLoss: LossOpen}
 }
 

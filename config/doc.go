@@ -9,7 +9,6 @@
 // The files are taken in order: the main file, then conf.d by name. In [defaults] a
 // later file overrides the keys it sets; [[rule]] and [[device]] are appended.
 //
-// The package also owns how a size is spelled (ParseSize), for files, flags and
-// control files alike. It decides nothing: what a limit means is the arbiter's.
+// It decides nothing: what a limit means is the arbiter's.
 // Everything here is safe for concurrent use; a Config is not changed after Load.
 package config

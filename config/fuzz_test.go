@@ -5,29 +5,6 @@ import (
 	"testing"
 )
 
-// FuzzParseSize: what is taken is spelled back to the same; nothing panics.
-func FuzzParseSize(f *testing.F) {
-	for _, seed := range []string{"4G", "4GiB", "4096M", "1.5G", "25%", "12.5%", "max", "0", "-1", "9223372036854775807", "4GB", "1e9", "0.1K", "", ".", "1..2", "4 GiB"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		size, err := ParseSize(text)
-		if err != nil {
-			if strings.Contains(err.Error(), "\n") {
-				t.Errorf("ParseSize(%q): the message has several lines: %q", text, err)
-			}
-			return
-		}
-		if size.PerMille > 1000 {
-			t.Errorf("ParseSize(%q) = %+v: more than a whole device", text, size)
-		}
-		again, err := ParseSize(FormatSize(size))
-		if err != nil || again != size {
-			t.Errorf("ParseSize(%q) = %+v; spelled %q it reads as %+v, %v", text, size, FormatSize(size), again, err)
-		}
-	})
-}
-
 // FuzzParse: a file is taken or has mistakes, each in one line and inside the file;
 // what is taken is spelled back to the same.
 func FuzzParse(f *testing.F) {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 )
 
@@ -83,7 +84,7 @@ func (l *loader) takeDefaults(d *draft) {
 	set(&policy.DeadlockGrace, d.grace)
 	set(&policy.ChargeOverhead, d.chargeOverhead)
 	if d.contextReserve != nil { // else a reservation goes by the guess
-		policy.ContextReserve, policy.ContextGuess = *d.contextReserve, arbiter.Size{}
+		policy.ContextReserve, policy.ContextGuess = *d.contextReserve, accounting.Size{}
 	}
 	l.defaults = append(l.defaults, d)
 }
@@ -180,12 +181,11 @@ func (l *loader) sort(mistakes Mistakes) {
 
 // checkOrder notes a memory.min above the memory.max that goes with it. A share and
 // a number of bytes can be compared only on a device; the arbiter bounds min there.
-func (l *loader) checkOrder(d *draft, min, max arbiter.Size) {
-	comparable := !max.Max && (min.PerMille == 0) == (max.PerMille == 0)
-	if !comparable || (min.PerMille <= max.PerMille && min.Bytes <= max.Bytes) {
+func (l *loader) checkOrder(d *draft, min, max accounting.Size) {
+	if !min.MoreThan(max) {
 		return
 	}
 	line := cmp.Or(d.lines["memory.min"], d.lines["memory.max"])
 	l.mistakes = append(l.mistakes, Mistake{d.file, line, fmt.Sprintf(
-		"memory.min (%s) is more than memory.max (%s)", FormatSize(min), FormatSize(max))})
+		"memory.min (%s) is more than memory.max (%s)", min.WithUnit(), max.WithUnit())})
 }

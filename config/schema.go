@@ -34,8 +34,8 @@ type draft struct {
 	version *int
 	name    string
 	match   arbiter.Match
-	min     *arbiter.Size
-	max     *arbiter.Size
+	min     *accounting.Size
+	max     *accounting.Size
 	scope   *arbiter.Scope
 	streams *int
 	onLoss  *OnLoss
@@ -52,13 +52,13 @@ type draft struct {
 	ageAfter       *time.Duration
 	grace          *time.Duration
 	chargeOverhead *bool
-	contextReserve *arbiter.Size
+	contextReserve *accounting.Size
 
 	index   *int
 	uuid    string
 	pci     string
 	vendor  string
-	reserve *arbiter.Size
+	reserve *accounting.Size
 }
 
 // reader checks one value and stores it in the draft. Its error says what is wrong

@@ -29,8 +29,8 @@ func (c *Config) String() string {
 	writeKey(&b, "age_after", c.Policy.AgeAfter.String())
 	writeKey(&b, "deadlock_grace", c.Policy.DeadlockGrace.String())
 	fmt.Fprintf(&b, "charge_overhead = %t\n", c.Policy.ChargeOverhead)
-	if c.Policy.ContextGuess == (arbiter.Size{}) { // it was said
-		writeKey(&b, "context_reserve", FormatSize(c.Policy.ContextReserve))
+	if c.Policy.ContextGuess == (accounting.Size{}) { // it was said
+		writeKey(&b, "context_reserve", c.Policy.ContextReserve.WithUnit())
 	}
 	for _, rule := range c.Policy.Devices {
 		b.WriteString("\n[[device]]\n")
@@ -54,8 +54,8 @@ func notEmpty(scope arbiter.Scope) *arbiter.Scope {
 }
 
 func writeLimits(b *strings.Builder, rule arbiter.Rule) {
-	writeIf(b, "memory.max", rule.Max, FormatSize)
-	writeIf(b, "memory.min", rule.Min, FormatSize)
+	writeIf(b, "memory.max", rule.Max, accounting.Size.WithUnit)
+	writeIf(b, "memory.min", rule.Min, accounting.Size.WithUnit)
 	writeIf(b, "scope", rule.Scope, func(s arbiter.Scope) string { return string(s) })
 	writeNumber(b, "streams.max", rule.StreamsMax)
 	writeIf(b, "on_full", rule.OnFull, func(f arbiter.OnFull) string { return string(f) })
@@ -79,7 +79,7 @@ func writeNumber(b *strings.Builder, key string, given *int) {
 	}
 }
 
-func formatBytes(n accounting.Bytes) string { return FormatSize(arbiter.Absolute(n)) }
+func formatBytes(n accounting.Bytes) string { return accounting.Absolute(n).WithUnit() }
 
 func formatTimeout(d time.Duration) string {
 	if d == arbiter.NoTimeout {
@@ -95,14 +95,14 @@ func writeDevice(b *strings.Builder, rule arbiter.DeviceRule) {
 	writeText(b, "match.uuid", rule.Match.UUID)
 	writeText(b, "match.pci", rule.Match.PCI)
 	writeText(b, "match.vendor", rule.Match.Vendor)
-	writeKey(b, "reserve", FormatSize(rule.Reserve))
+	writeKey(b, "reserve", rule.Reserve.WithUnit())
 	if rule.SlotsMax == 0 {
 		writeKey(b, "slots.max", "max")
 	} else {
 		fmt.Fprintf(b, "slots.max = %d\n", rule.SlotsMax)
 	}
 	writeIf(b, "slots.scope", notEmpty(rule.SlotScope), func(s arbiter.Scope) string { return string(s) })
-	writeIf(b, "context_reserve", rule.ContextReserve, FormatSize)
+	writeIf(b, "context_reserve", rule.ContextReserve, accounting.Size.WithUnit)
 }
 
 func writeMatch(b *strings.Builder, match arbiter.Match) {

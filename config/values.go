@@ -37,7 +37,7 @@ func readInt(to **int, v value, least, most int64) error {
 	return nil
 }
 
-func readSize(to **arbiter.Size, v value) error {
+func readSize(to **accounting.Size, v value) error {
 	if v.kind != unstable.String && v.kind != unstable.Integer {
 		return v.wrongType(`a size ("4GiB", "25%", "max" or a number of bytes)`)
 	}
@@ -45,7 +45,7 @@ func readSize(to **arbiter.Size, v value) error {
 	if n, err := strconv.ParseInt(text, 0, 64); v.kind == unstable.Integer && err == nil {
 		text = strconv.FormatInt(n, 10)
 	}
-	size, err := ParseSize(text)
+	size, err := accounting.ParseSize(text)
 	if err == nil {
 		*to = &size
 	}
@@ -53,8 +53,8 @@ func readSize(to **arbiter.Size, v value) error {
 }
 
 // readMin reads a size that must have an end.
-func readMin(to **arbiter.Size, v value) error {
-	var size *arbiter.Size
+func readMin(to **accounting.Size, v value) error {
+	var size *accounting.Size
 	if err := readSize(&size, v); err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func readDuration(to **time.Duration, v value, endless bool) error {
 
 // readBytes reads a size that is no share of anything; with most, "max" may stand for no limit.
 func readBytes(to **accounting.Bytes, v value, most bool) error {
-	var size *arbiter.Size
+	var size *accounting.Size
 	read := readMin
 	if most {
 		read = readSize

@@ -106,7 +106,7 @@ func (l *loader) checkMin(d *draft, m Machine) {
 }
 
 // checkSize looks whether an amount is more than each of some devices has.
-func (l *loader) checkSize(d *draft, key string, size arbiter.Size, devices []arbiter.Device, then string) {
+func (l *loader) checkSize(d *draft, key string, size accounting.Size, devices []arbiter.Device, then string) {
 	var largest accounting.Bytes
 	for _, dev := range devices {
 		if largest = max(largest, dev.Total); size.Of(dev.Total) <= dev.Total {

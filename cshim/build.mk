@@ -6,14 +6,17 @@ BUILD ?= build
 SHIM_CFLAGS ?=
 include tools/lines.mk
 
-# What the core is: no driver, no loader. The unit tests link it.
-SHIM_CORE := admit budget codec env hold host job lane link lock log os root session table tell wait
-# What knows CUDA and the loader.
-SHIM_GLUE := copy cuda_array cuda_async cuda_bound cuda_context cuda_device cuda_draw cuda_graph cuda_graph_nodes cuda_green cuda_hold cuda_host cuda_idle cuda_import cuda_late cuda_measure cuda_memory cuda_module \
-             cuda_pending cuda_pool cuda_primary cuda_query cuda_stream cuda_vmm driver hooks \
-             library loader nvml nvml_hooks preload resolve
+# The rooms: core knows no driver and no loader, and is what the unit tests link; hook is how a program
+# comes to the library; cuda and nvml are what is known of each interface.
+SHIM_CORE := admit budget codec device env environ hold host inherit interface job lane link lock log message os records root session table tell wait
+SHIM_HOOK := interfaces library loader preload resolve
+SHIM_CUDA := array async bound capture context device draw driver ending graph graph_nodes green hold hooks host idle import late measure memory module pending pool primary query stream vmm
+SHIM_NVML := hooks nvml
+SHIM_UNITS := core/copy $(SHIM_CORE:%=core/%) $(SHIM_HOOK:%=hook/%) $(SHIM_CUDA:%=cuda/%) $(SHIM_NVML:%=nvml/%)
 
-SHIM_FLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wshadow \
+# Headers are named by their room: "core/root.h".
+SHIM_INCLUDE := -iquote cshim
+SHIM_FLAGS := $(SHIM_INCLUDE) -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wshadow \
               -Wstrict-prototypes -Werror -fvisibility=hidden -fPIC -fno-semantic-interposition \
               -fno-stack-protector -ftls-model=initial-exec
 # Loops stay loops: the compiler must not find libc's functions in them, which programs replace.
@@ -22,19 +25,19 @@ SHIM_FLAGS += $(if $(findstring clang,$(CC)),-fno-builtin,-fno-tree-loop-distrib
 # the file whose assembly names its own functions, nor the one that the optimiser calls by itself.
 SHIM_LTO := $(if $(findstring clang,$(CC)),,-flto=auto -ffat-lto-objects)
 SHIM_DIR := $(BUILD)/cshim
-SHIM_OBJECTS := $(patsubst %,$(SHIM_DIR)/%.o,$(SHIM_CORE) $(SHIM_GLUE))
-SHIM_HEADERS := $(wildcard cshim/*.h) cshim/hooks.def cshim/nvml.def
+SHIM_OBJECTS := $(SHIM_UNITS:%=$(SHIM_DIR)/%.o)
+SHIM_HEADERS := $(wildcard cshim/*/*.h) cshim/cuda/hooks.def cshim/nvml/hooks.def
 
 .PHONY: shim
 shim: $(BUILD)/libgpuarb.so
 
 $(SHIM_DIR)/%.o: cshim/%.c $(SHIM_HEADERS) cshim/build.mk
 	@mkdir -p $(@D)
-	$(call line,CC,$<)$(CC) $(SHIM_FLAGS) $(if $(filter preload copy,$*),,$(SHIM_LTO)) $(SHIM_CFLAGS) -c -o $@ $<
+	$(call line,CC,$<)$(CC) $(SHIM_FLAGS) $(if $(filter hook/preload core/copy,$*),,$(SHIM_LTO)) $(SHIM_CFLAGS) -c -o $@ $<
 
-$(SHIM_DIR)/gpuarb.map: cshim/gpuarb.map.in cshim/hooks.def cshim/nvml.def
+$(SHIM_DIR)/gpuarb.map: cshim/gpuarb.map.in cshim/cuda/hooks.def cshim/nvml/hooks.def
 	@mkdir -p $(@D)
-	$(call line,GEN,$@)$(CC) -E -P -x c -o $@ $<
+	$(call line,GEN,$@)$(CC) $(SHIM_INCLUDE) -E -P -x c -o $@ $<
 
 # No start files: nothing of theirs is needed, and each imported symbol costs every program that
 # is started under the preload.
@@ -47,9 +50,9 @@ $(BUILD)/libgpuarb.so: $(SHIM_OBJECTS) $(SHIM_DIR)/gpuarb.map
 # Tests. The core is linked into each, so that sanitizers work without a preload. What kind of
 # build a program is, its folder says: asan (with ubsan), tsan, and plain for the peer.
 SHIM_TEST := $(BUILD)/cshim-test
-SHIM_TEST_FLAGS := -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Wconversion -Wshadow \
+SHIM_TEST_FLAGS := $(SHIM_INCLUDE) -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Wconversion -Wshadow \
                    -Wstrict-prototypes -Werror -pthread
-SHIM_CORE_SOURCES := $(patsubst %,cshim/%.c,$(SHIM_CORE))
+SHIM_CORE_SOURCES := $(SHIM_CORE:%=cshim/core/%.c)
 SHIM_TESTS := table_test credit_test env_test stress session_stress wait_test threads_test
 SHIM_TEST_PROGRAMS := $(foreach kind,asan tsan,$(patsubst %,$(SHIM_TEST)/$(kind)/%,$(SHIM_TESTS)))
 
@@ -67,11 +70,11 @@ cshim-fuzz-programs: $(SHIM_FUZZ_PROGRAMS)
 cshim-test: cshim-test-programs shim
 	@cshim/test/run.sh $(BUILD)
 
-$(SHIM_TEST)/peer: cshim/test/peer.c cshim/wire.h cshim/build.mk
+$(SHIM_TEST)/peer: cshim/test/peer.c cshim/core/wire.h cshim/build.mk
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(filter-out -Wconversion,$(SHIM_TEST_FLAGS)) -o $@ $<
 
-$(SHIM_TEST)/codec: cshim/test/codec.c cshim/codec.c cshim/codec.h cshim/wire.h cshim/build.mk
+$(SHIM_TEST)/codec: cshim/test/codec.c cshim/core/codec.c cshim/core/codec.h cshim/core/wire.h cshim/build.mk
 	@mkdir -p $(@D)
 	$(call line,CC,$<)$(CC) $(SHIM_TEST_FLAGS) -fsanitize=address,undefined -fno-sanitize-recover=all -o $@ $(filter %.c,$^)
 
@@ -84,7 +87,7 @@ $(SHIM_TEST)/tsan/%: cshim/test/%.c $(wildcard cshim/test/*.h) $(SHIM_CORE_SOURC
 	$(call line,LD,$@)$(CC) $(SHIM_TEST_FLAGS) -fsanitize=thread -o $@ $< $(SHIM_CORE_SOURCES)
 
 # All but the interposition, on the simulated driver.
-SHIM_ALL_SOURCES := $(SHIM_CORE_SOURCES) $(patsubst %,cshim/%.c,$(filter-out preload copy,$(SHIM_GLUE)))
+SHIM_ALL_SOURCES := $(patsubst %,cshim/%.c,$(filter-out hook/preload core/copy,$(SHIM_UNITS)))
 SHIM_ON_DRIVER = $(CC) $(SHIM_TEST_FLAGS) -DDRIVER='"$(abspath $(BUILD)/sim/libcuda.so.1)"'
 $(SHIM_TEST)/asan/async_stress: cshim/test/async_stress.c $(wildcard cshim/test/*.h) $(SHIM_ALL_SOURCES) $(SHIM_HEADERS) \
   cshim/build.mk $(BUILD)/sim/libcuda.so
@@ -107,17 +110,17 @@ $(SHIM_TEST)/asan/pools_test: cshim/test/pools_test.c $(wildcard cshim/test/*.h)
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(SHIM_ON_DRIVER) -fsanitize=address,undefined -fno-sanitize-recover=all -Wl,--wrap=ga_root_alloc -o $@ $< $(SHIM_ALL_SOURCES) -ldl
 
-$(SHIM_TEST)/fuzz/table_fuzz: cshim/test/fuzz/table_fuzz.c cshim/table.c cshim/lock.c cshim/os.c $(SHIM_HEADERS) cshim/build.mk
+$(SHIM_TEST)/fuzz/table_fuzz: cshim/test/fuzz/table_fuzz.c cshim/core/table.c cshim/core/lock.c cshim/core/os.c $(SHIM_HEADERS) cshim/build.mk
 	@mkdir -p $(@D)
 	$(call line,LD,$@)clang $(SHIM_FUZZ_FLAGS) -o $@ $(filter %.c,$^)
 
 # All but the interposition, on a driver without locks.
-$(SHIM_TEST)/fuzz/resolve_fuzz: cshim/test/fuzz/resolve_fuzz.c $(SHIM_CORE_SOURCES) $(SHIM_HEADERS) cshim/build.mk \
-  $(patsubst %,cshim/%.c,$(filter-out preload copy,$(SHIM_GLUE))) $(BUILD)/sim/stub/libcuda.so
+$(SHIM_TEST)/fuzz/resolve_fuzz: cshim/test/fuzz/resolve_fuzz.c $(SHIM_ALL_SOURCES) $(SHIM_HEADERS) cshim/build.mk \
+  $(BUILD)/sim/stub/libcuda.so
 	@mkdir -p $(@D)
 	$(call line,LD,$@)clang $(SHIM_FUZZ_FLAGS) -DDRIVER='"$(abspath $(BUILD)/sim/stub/libcuda.so.1)"' -o $@ $(filter %.c,$^) -ldl
 
 cshim-bench: $(BUILD)/cshim-bench $(SHIM_TEST)/peer shim
 
-$(BUILD)/cshim-bench: cshim/test/bench.c $(SHIM_HEADERS) $(SHIM_DIR)/table.o $(SHIM_DIR)/lock.o $(SHIM_DIR)/os.o
-	$(call line,LD,$@)$(CC) $(SHIM_TEST_FLAGS) -O2 -o $@ $< $(SHIM_DIR)/table.o $(SHIM_DIR)/lock.o $(SHIM_DIR)/os.o -ldl
+$(BUILD)/cshim-bench: cshim/test/bench.c $(SHIM_HEADERS) $(SHIM_DIR)/core/table.o $(SHIM_DIR)/core/lock.o $(SHIM_DIR)/core/os.o
+	$(call line,LD,$@)$(CC) $(SHIM_TEST_FLAGS) -O2 -o $@ $< $(SHIM_DIR)/core/table.o $(SHIM_DIR)/core/lock.o $(SHIM_DIR)/core/os.o -ldl

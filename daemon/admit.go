@@ -5,6 +5,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/shim"
 )
 
 // alloc decides on bytes: the slow path of an allocation.
@@ -13,62 +14,82 @@ func (cl *client) alloc(m ipc.Message) error {
 	if err := ipc.Unmarshal(m.Body, &req); err != nil {
 		return err
 	}
-	d, h := cl.d, m.Header
-	place := cl.comesAgain(h, req.Flags&ipc.FlagRetry != 0)
-	d.mu.Lock()
-	l, err := cl.s.lease(req.Slot)
-	if err != nil {
-		d.mu.Unlock()
-		return err
-	}
-	bytes := givenBytes{s: cl.s, taken: cl.s.taken, lease: l, bytes: req.Bytes}
-	if req.Flags&ipc.FlagRetry != 0 && cl.answered(l, h.Request, req.Bytes) {
-		d.toldAgain(cl.s, h.Request)
-		cl.gaveBytes(h, bytes)
-		d.cameBack(cl.conn.Peer(), h)
-		d.mu.Unlock()
-		return ipc.Reply(cl.conn, h, ipc.StatusOK, &ipc.AllocReply{Granted: req.Bytes, Requested: req.Bytes}, -1)
-	}
-	now := d.now()
-	d.threads(now, cl.s)
-	out := d.arb.Alloc(now, arbiter.AllocRequest{Lease: l.id, Bytes: accounting.Bytes(req.Bytes), Kind: req.Kind,
-		Request: h.Request, Thread: req.Thread, NoWait: req.Flags&ipc.FlagNoWait != 0, Place: place})
-	faults.At("alloc.decided")
-	switch {
-	case out.Granted:
-		cl.gaveBytes(h, bytes)
-	case out.Waiting != 0:
-		cl.parkAlloc(h, out.Waiting, bytes)
-	}
-	if cl.leave(h, out.Waiting) {
-		return cl.tellFirst()
-	}
-	return cl.replyAlloc(h, req.Bytes, out)
+	return cl.ask(m.Header, req.Slot, req.Flags, arbiter.Request{What: arbiter.WantsBytes, Bytes: accounting.Bytes(req.Bytes), Thread: req.Thread})
 }
 
-// parkAlloc has a request for bytes wait. It is apart from alloc for what it needs on the
+// ask has a request of a lease decided, whatever it asks for, and answers it or tells that it waits.
+func (cl *client) ask(h ipc.Header, slot, flags uint32, r arbiter.Request) error {
+	r.Number, r.NoWait = h.Request, flags&ipc.FlagNoWait != 0
+	retry := flags&ipc.FlagRetry != 0
+	if r.Receipt() != (arbiter.Receipt{}) { // what is only noticed is there, whoever reads that
+		r.Place = cl.comesAgain(h, retry)
+	}
+	out, err := cl.decide(h, slot, retry, r)
+	switch {
+	case err != nil:
+		return err
+	case out.Waiting != 0:
+		return cl.tellFirst()
+	}
+	return cl.replyAsked(h, r, out)
+}
+
+// decide has the arbiter decide on a request of a lease, and keeps what comes of it.
+func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Request) (arbiter.Outcome, error) {
+	d := cl.d
+	d.lock()
+	defer d.unlock()
+	l, err := cl.s.lease(slot)
+	if err != nil {
+		return arbiter.Outcome{}, err
+	}
+	r.Lease = l.ID
+	out := d.askOnce(cl.s, l, retry, r)
+	if out.Waiting != 0 {
+		cl.parkAsked(h, l, r, out.Waiting)
+	} else {
+		cl.gave(receipt{request: h.Request, s: cl.s, taken: cl.s.taken, lease: l, got: out.Receipt})
+	}
+	d.cameBack(cl.conn.Peer(), h)
+	return out, nil
+}
+
+// parkAsked has a request of a lease wait. It is apart from decide for what it needs on the
 // heap, which an answer at once does not. The lock is held.
-func (cl *client) parkAlloc(h ipc.Header, ticket arbiter.TicketID, b givenBytes) {
-	undo := func() { cl.d.giveBack(h.Request, b) }
-	cl.d.park(cl, h, ticket, func(dec arbiter.Decision) verdict {
-		faults.At("alloc.served")
-		return verdictOf(dec.Alloc.Granted, undo, func() error { return cl.replyAlloc(h, b.bytes, *dec.Alloc) })
+func (cl *client) parkAsked(h ipc.Header, l *shim.Lease, r arbiter.Request, ticket arbiter.TicketID) {
+	s, taken := cl.s, cl.s.taken
+	cl.d.park(cl, h, ticket, func(dec arbiter.Decision) (receipt, func() error) {
+		faults.At("asked.served")
+		cl.d.keepObjects(l, r.Number, r.What, dec.Outcome)
+		return receipt{request: r.Number, s: s, taken: taken, lease: l, got: dec.Outcome.Receipt},
+			func() error { return cl.replyAsked(h, r, dec.Outcome) }
 	})
 }
 
-// replyAlloc tells what became of a request for bytes.
-func (cl *client) replyAlloc(h ipc.Header, bytes uint64, out arbiter.Outcome) error {
-	rep := ipc.AllocReply{Requested: bytes}
-	faults.At("alloc.drained")
-	if out.Granted {
-		rep.Granted = bytes
-		return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1)
+// replyAsked tells what became of a request of a lease.
+func (cl *client) replyAsked(h ipc.Header, r arbiter.Request, out arbiter.Outcome) error {
+	if r.What == arbiter.WantsBytes {
+		faults.At("alloc.drained")
+		rep := ipc.AllocReply{Requested: uint64(r.Bytes), Remaining: uint64(out.Remaining), Limit: uint64(out.Limit), Text: cl.told(out)}
+		if out.Granted {
+			rep.Granted = uint64(r.Bytes)
+		}
+		return reply(cl, h, out, &rep)
 	}
-	rep.Remaining, rep.Limit = uint64(out.Remaining), uint64(out.Limit)
+	faults.At("objects.drained")
+	if r.What == arbiter.WantsStreams {
+		return reply(cl, h, out, &ipc.StreamReply{Current: uint32(out.Current), Max: uint32(out.Max), Text: cl.told(out)})
+	}
+	return reply(cl, h, out, &ipc.ContextReply{Current: uint32(out.Current), Requested: uint64(out.Requested),
+		Remaining: uint64(out.Remaining), Text: cl.told(out)})
+}
+
+// told is the line that a refused program is to print: of its first refusal.
+func (cl *client) told(out arbiter.Outcome) (text ipc.Text) {
 	if out.First || isBound(out.Reason) {
-		rep.Text = ipc.MakeText(out.Explain)
+		text = addressed(cl.s.caller, out.Explain)
 	}
-	return replyRefusal(cl, h, out.Reason, out.Explain, &rep)
+	return text
 }
 
 // isBound tells a refusal that is about the client itself rather than about what others hold: it
@@ -77,44 +98,58 @@ func isBound(why arbiter.Reason) bool {
 	return why == arbiter.ReasonThreads || why == arbiter.ReasonCrowded
 }
 
-// replyRefusal sends a refusal with its body, or as an error where there is none.
-func replyRefusal[T ipc.Body](cl *client, h ipc.Header, reason arbiter.Reason, explain string, rep *T) error {
-	status := statusOfReason(reason)
+// reply sends what became of a request with its body, or as an error where there is none.
+func reply[T ipc.Body](cl *client, h ipc.Header, out arbiter.Outcome, rep *T) error {
+	status := ipc.StatusOK
+	if !out.Granted {
+		status = statusOfReason(out.Reason)
+	}
 	if status.IsError() {
-		return cl.conn.ReplyError(h, &ipc.ProtocolError{Status: status, Text: explain})
+		return cl.conn.ReplyError(h, &ipc.ProtocolError{Status: status, Text: out.Explain})
 	}
 	return ipc.Reply(cl.conn, h, status, rep, -1)
 }
 
-// givenBytes are bytes that a request was granted.
-type givenBytes struct {
-	s     *session
-	taken int // the session's, at that time
-	lease leaseRef
-	bytes uint64
+// answered says whether a request that comes again was granted before, by this daemon or the one before it.
+// The lock is held.
+func answered(l *shim.Lease, retry bool, r arbiter.Request) bool {
+	switch {
+	case l.Record == nil:
+		return false
+	case r.What == arbiter.WantsStreams:
+		return l.Answers.Streamed(r.Number, l.Index)
+	case r.What != arbiter.WantsBytes:
+		return l.Answers.Contexted(r.Number, l.Index)
+	}
+	a, ok := l.Answers.Granted(r.Number)
+	return retry && ok && a.Bytes == uint64(r.Bytes) && int(a.Lease) == l.Index
 }
 
-// giveBack takes bytes that were granted to somebody who was not there any more. They go
-// into the lease's credit, as the client would have put them. The lock is held.
-func (d *Daemon) giveBack(request uint64, b givenBytes) {
-	if !b.s.untold(request, b.taken) {
-		return
+// askOnce has a request decided once: one that was sent again after its answer was lost with the connection
+// has what it was granted, and only asks how many there are. The lock is held.
+func (d *Daemon) askOnce(s *session, l *shim.Lease, retry bool, r arbiter.Request) arbiter.Outcome {
+	got, again := r.Receipt(), answered(l, retry, r)
+	if again {
+		d.toldAgain(s, r.Number)
+		if r.What == arbiter.WantsBytes {
+			return arbiter.Outcome{Granted: true, Receipt: got}
+		}
+		r.Count = 0
 	}
-	slot := b.s.slotOf(b.lease.device)
-	if slot < 0 || b.s.page == nil {
-		return // its own sum settles it when it resumes
+	now := d.now()
+	d.threads(now, s)
+	out := d.arb.Ask(now, r)
+	switch {
+	case r.What == arbiter.WantsBytes:
+		faults.At("alloc.decided")
+	case again:
+		out.Receipt = got
+	case r.Count != 0:
+		d.words.Hide(l.ID) // a stream may be charged, and what a context is expected to take is not free
+		d.keepObjects(l, r.Number, r.What, out)
+		faults.At("objects.decided")
 	}
-	if b.s.page.Guard(func() { b.s.page.GiveCredit(uint32(slot), b.bytes) }) == nil {
-		d.arb.Freed(d.now(), b.lease.id)
-	}
-}
-
-// answered says whether a request that comes again was granted before, by this
-// daemon or the one before it. The lock is held.
-func (cl *client) answered(l leaseRef, request, bytes uint64) bool {
-	a, ok := cl.s.answers.Granted(request)
-	_, index := cl.d.words.Record(l.id)
-	return ok && a.Bytes == bytes && int(a.Lease) == index
+	return out
 }
 
 // freed is a free that saw NOTIFY.
@@ -124,102 +159,16 @@ func (cl *client) freed(m ipc.Message) error {
 		return err
 	}
 	d := cl.d
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.lock()
+	defer d.unlock()
 	l, err := cl.s.lease(req.Slot)
 	if err != nil {
 		return err
 	}
 	faults.At("freed.heard")
-	d.arb.Freed(d.now(), l.id)
+	d.arb.Freed(d.now(), l.ID)
 	faults.At("freed.taken")
-	d.drainEvents()
 	return nil
-}
-
-// stream takes streams or gives them back.
-func (cl *client) stream(m ipc.Message) error {
-	var req ipc.StreamRequest
-	if err := ipc.Unmarshal(m.Body, &req); err != nil {
-		return err
-	}
-	d, h := cl.d, m.Header
-	var place arbiter.Place
-	if req.Count > 0 {
-		place = cl.comesAgain(h, req.Flags&ipc.FlagRetry != 0)
-	}
-	d.mu.Lock()
-	l, err := cl.s.lease(req.Slot)
-	if err != nil {
-		d.mu.Unlock()
-		return err
-	}
-	out := d.streams(cl.s, l, h.Request, arbiter.StreamRequest{Lease: l.id, Count: int(req.Count), Thread: req.Thread,
-		NoWait: req.Flags&ipc.FlagNoWait != 0, Place: place})
-	faults.At("streams.decided")
-	taken := cl.s.taken
-	undo := func() {
-		d.untake(cl.s, taken, l, h.Request, arbiter.StreamRequest{Lease: l.id, Count: -int(req.Count), Thread: req.Thread})
-	}
-	switch {
-	case out.Granted && req.Count > 0:
-		cl.gave(h, undo)
-	case out.Waiting != 0:
-		d.park(cl, h, out.Waiting, func(dec arbiter.Decision) verdict {
-			d.keepStreams(cl.s, l, h.Request, *dec.Stream)
-			return verdictOf(dec.Stream.Granted, undo, func() error { return cl.replyStream(h, *dec.Stream) })
-		})
-	}
-	if cl.leave(h, out.Waiting) {
-		return cl.tellFirst()
-	}
-	return cl.replyStream(h, out)
-}
-
-// replyStream tells what became of a request for streams.
-func (cl *client) replyStream(h ipc.Header, out arbiter.StreamOutcome) error {
-	faults.At("streams.drained")
-	rep := ipc.StreamReply{Current: uint32(out.Current), Max: uint32(out.Max)}
-	if out.Granted {
-		return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1)
-	}
-	if out.First || isBound(out.Reason) {
-		rep.Text = ipc.MakeText(out.Explain)
-	}
-	return replyRefusal(cl, h, out.Reason, out.Explain, &rep)
-}
-
-// streams carries a request for streams out, once: one that was sent again after its
-// answer was lost with the connection only asks how many there are. The lock is held.
-func (d *Daemon) streams(s *session, l leaseRef, request uint64, r arbiter.StreamRequest) arbiter.StreamOutcome {
-	record, index := d.words.Record(l.id)
-	if record != nil && s.answers.Streamed(request, index) {
-		d.toldAgain(s, request)
-		r.Count = 0
-	}
-	now := d.now()
-	d.threads(now, s)
-	out := d.arb.Stream(now, r)
-	if r.Count != 0 {
-		d.keepStreams(s, l, request, out)
-	}
-	return out
-}
-
-// keepStreams writes down how many streams there are after a request. The lock is held.
-func (d *Daemon) keepStreams(s *session, l leaseRef, request uint64, out arbiter.StreamOutcome) {
-	if record, index := d.words.Record(l.id); record != nil && out.Granted {
-		record.SetStreams(s.answers, index, request, uint32(out.Current))
-		d.keepMakers(l, record)
-	}
-}
-
-// untake gives streams back that were granted to somebody who was not there any more.
-// The lock is held.
-func (d *Daemon) untake(s *session, taken int, l leaseRef, request uint64, r arbiter.StreamRequest) {
-	if s.untold(request, taken) {
-		d.keepStreams(s, l, 0, d.arb.Stream(d.now(), r))
-	}
 }
 
 // query answers what a program's own memory query should say.
@@ -238,8 +187,8 @@ func (d *Daemon) room(s *session, device ipc.UUID) (ipc.RoomReply, error) {
 	if !ok {
 		return ipc.RoomReply{}, refused(ipc.StatusNoDevice, "no device has the UUID %x", device)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.lock()
+	defer d.unlock()
 	room, err := d.arb.Query(d.now(), s.id, dev.Index)
 	if err != nil {
 		return ipc.RoomReply{}, err
@@ -248,8 +197,10 @@ func (d *Daemon) room(s *session, device ipc.UUID) (ipc.RoomReply, error) {
 	if room.Limited {
 		rep.Flags = ipc.RoomLimited
 	}
-	if slot := s.slotOf(dev.Index); slot >= 0 && room.Lease != 0 {
-		rep.Slot = uint32(slot)
+	if l := s.leaseOn(dev.Index); l != nil && room.Lease != 0 {
+		d.shown[room.Lease] = showing{s, dev.Index, showFor}
+		d.showRoom(room)
+		rep.Slot = l.Record.Slot
 		rep.Word = uint64(ipc.MakeWord(uint64(room.Credit), d.words.Epoch(room.Lease), 0))
 	}
 	return rep, nil

@@ -46,8 +46,8 @@ func TestOneUserHasHalfOfEachTable(t *testing.T) {
 func TestChangedLimitsGoWithTheirProcess(t *testing.T) {
 	b := newBench(t, 1<<30, 1<<30)
 	records := func() (n int) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
+		b.lock()
+		defer b.unlock()
 		b.file.Limits.Each(func(int, *statefile.Limit) { n++ })
 		return n
 	}

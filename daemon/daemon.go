@@ -45,14 +45,15 @@ type Daemon struct {
 	logs     *logQueue
 	texts    snapshots
 	spare    spare
-	ready    atomic.Bool  // it was up
+	ready    atomic.Bool // it was up
+	throttle throttle
 	shortAt  atomic.Int64 // when it was said last that descriptors are short
 	// awaited: requests that waited for the last daemon are to come again.
 	awaited atomic.Bool
 
-	// mu owns the arbiter and all that follows. Nothing that can block is done
-	// under it.
-	mu           sync.Mutex
+	// mutex owns the arbiter and all that follows; it is taken and given back by lock and unlock
+	// alone. Nothing that can block is done under it.
+	mutex        sync.Mutex
 	arb          *arbiter.Arbiter
 	readers      map[int]*reader // by device
 	words        *shim.Words
@@ -74,6 +75,7 @@ type Daemon struct {
 	queue                        waiters
 	places                       places
 	left                         left
+	shown                        map[arbiter.LeaseID]showing // whose pages show what is free
 	endedJobs                    endedJobs
 	decisions                    decisions
 	bad                          uint64 // messages that were none
@@ -106,11 +108,12 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 		sessions: map[ipc.Token]*session{}, byKey: map[uint64]*session{},
 		ofProcess: map[int][]*session{}, jobsOfRunner: map[int][]*job{}, threadRows: map[int]map[uint32]int{}, kept: newKeptLimits(),
 		sessionsOf: newSessionCounts(), jobsOf: newJobCounts(), leasesOf: newLeaseCounts(),
-		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), decisions: decisions{}}
+		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[arbiter.LeaseID]showing{}, decisions: decisions{}}
 	d.parts = d.realParts()
 	if change != nil {
 		change(&d.parts)
 	}
+	d.throttle.clock = d.clock
 	d.arb = arbiter.New(cfg.Policy, d.words)
 	d.words.OnClamp = func(id arbiter.LeaseID) { d.arb.Clamped(d.now(), id) }
 	d.onLoss = lossOf(cfg)
@@ -163,7 +166,7 @@ func (d *Daemon) start() error {
 	if err := d.spare.lend(d.mount); err != nil && !d.goesWithout(err) {
 		return err
 	}
-	for _, f := range []func(context.Context){d.poll, d.deliver, d.tickWhenDue, d.findLeft, d.watchEvents, d.lookAgain, d.watchdog} {
+	for _, f := range []func(context.Context){d.poll, d.deliver, d.tickWhenDue, d.findLeft, d.keepShown, d.watchEvents, d.lookAgain, d.watchdog} {
 		if err := d.spawn(f); err != nil {
 			return err
 		}
@@ -190,16 +193,14 @@ func (d *Daemon) openListener() error {
 // openInventory finds the devices. NVML may hang at its first call; the end of the daemon
 // does not wait for it.
 func (d *Daemon) openInventory() error {
-	var inv machine
-	var err error
 	found := background(func() {
-		if inv, err = d.inventory(); err == nil && d.up(func() { d.inv = inv }) != nil {
+		if inv := d.inventory(); d.up(func() { d.inv = inv }) != nil {
 			inv.Close()
 		}
 	})
 	select {
 	case <-found:
-		return err
+		return nil
 	case <-d.ctx.Done():
 		return errStopped
 	}
@@ -278,9 +279,9 @@ func (d *Daemon) goesWithout(err error) bool {
 		d.place.mount = ""
 		return true
 	}
-	d.mu.Lock()
+	d.lock()
 	running := len(d.sessions) + len(d.jobs)
-	d.mu.Unlock()
+	d.unlock()
 	if running > 0 {
 		d.log.Error("no filesystem: programs run, and are served over the socket alone", "err", err)
 	}
@@ -290,13 +291,27 @@ func (d *Daemon) goesWithout(err error) bool {
 // Snapshot is the whole state at this moment. It implements gpufs.View.
 func (d *Daemon) Snapshot() accounting.Snapshot { return d.texts.states.get(d.snapshot) }
 
+// rowsAtOnce is how many rows of a snapshot are made without giving the lock away.
+const rowsAtOnce = 128
+
 // snapshot is Snapshot, however often it is asked for.
 func (d *Daemon) snapshot() accounting.Snapshot {
-	d.mu.Lock()
-	s := d.arb.Snapshot(d.now())
+	d.lock()
+	picture := d.arb.Picture(d.now())
+	if picture.Rows() <= rowsAtOnce {
+		picture.Sort()
+	} else {
+		d.unlock()
+		picture.Sort()
+		d.lock()
+	}
+	for picture.Add(rowsAtOnce) {
+		d.yield()
+	}
+	s := picture.Done()
 	s.Stats.ClampedWords = max(s.Stats.ClampedWords, d.words.Clamped())
 	s.Stats.Malformed = d.bad
-	d.mu.Unlock()
+	d.unlock()
 	s.Version = version.Version
 	s.Stats.Goroutines = uint64(runtime.NumGoroutine())
 	return s
@@ -314,18 +329,28 @@ func (d *Daemon) Reload() {
 		d.log.Error("the configuration has mistakes: the old one stays in force", "err", err)
 		return
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.lock()
 	d.arb.SetPolicy(d.now(), cfg.Policy)
+	d.forgetRuleLimits()
 	d.onLoss = lossOf(cfg)
 	d.showAll()
-	d.drainEvents()
+	d.unlock()
 	d.log.Info("configuration read again", "files", cfg.Files)
 }
 
+// logsDecision tells whether one more decision on a user's requests is logged, and says how many were
+// not. The lock is held.
+func (d *Daemon) logsDecision(uid uint32) bool {
+	ok, dropped := d.decisions.admit(d.now(), uid)
+	if dropped > 0 {
+		d.log.Info("decisions on this user's requests were not logged in the last minute, they were too many", "uid", uid, "lines", dropped)
+	}
+	return ok
+}
+
 // logEvents writes the arbiter's events to the log. The lock is held.
-func (d *Daemon) logEvents() {
-	for _, e := range d.arb.Events() {
+func (d *Daemon) logEvents(events []arbiter.Event) {
+	for _, e := range events {
 		level := slog.LevelDebug
 		switch e.Kind {
 		case arbiter.EventClamped, arbiter.EventKept, arbiter.EventDeviceLost, arbiter.EventHung,
@@ -333,11 +358,7 @@ func (d *Daemon) logEvents() {
 			level = slog.LevelWarn
 		case arbiter.EventReclaimed, arbiter.EventVerified, arbiter.EventUnmanaged, arbiter.EventWithin:
 		case arbiter.EventDenied, arbiter.EventQueued, arbiter.EventServed, arbiter.EventCancelled, arbiter.EventTimeout:
-			ok, dropped := d.decisions.admit(d.now(), e.UID)
-			if dropped > 0 {
-				d.log.Info("decisions on this user's requests were not logged in the last minute, they were too many", "uid", e.UID, "lines", dropped)
-			}
-			if ok {
+			if d.logsDecision(e.UID) {
 				level = slog.LevelInfo
 			}
 		default:

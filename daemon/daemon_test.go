@@ -73,8 +73,10 @@ func (b *bench) write(path, text string) {
 
 // parts puts the bench's machine, clock and listener in the place of the real ones.
 func (b *bench) parts(p *parts) {
-	p.inventory = func() (machine, error) { return b.machine, nil }
-	p.listen = func() (*ipc.Listener, error) { return ipc.Listen(b.socket(), ipc.ListenOptions{Limits: connLimits()}) }
+	p.inventory = func() machine { return b.machine }
+	p.listen = func() (*ipc.Listener, error) {
+		return ipc.Listen(b.socket(), ipc.ListenOptions{Limits: connLimits(), StartTicks: b.machine.StartTicks})
+	}
 	if b.clock != nil {
 		p.clock = clock{b.clock.now, b.clock.after, b.clock.uptime}
 	}

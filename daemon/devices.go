@@ -23,8 +23,8 @@ func (d *Daemon) addDevices() {
 		d.log.Log(d.ctx, level, "devices", "found", len(devices), "note", why)
 	}
 	now := d.now()
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.lock()
+	defer d.unlock()
 	for _, dev := range devices {
 		d.readers[dev.Index] = newReader(d, dev.Index)
 		if dev.UUIDBytes != (ipc.UUID{}) { // without one it cannot be asked for, only shown
@@ -61,13 +61,9 @@ func (d *Daemon) loseDevice(r *reader) {
 	r.lost = true
 	d.arb.LoseDevice(d.now(), r.index)
 	for _, s := range d.sessions {
-		slot := s.slotOf(r.index)
-		if slot < 0 {
-			continue
-		}
-		if record, _ := d.words.Record(s.leases[slot].id); record != nil {
-			record.Device |= statefile.LeaseLost
-			record.Granted, record.Streams, record.Contexts = 0, 0, 0
+		if l := s.leaseOn(r.index); l != nil {
+			l.Record.Device |= statefile.LeaseLost
+			l.Record.Granted, l.Record.Streams, l.Record.Contexts = 0, 0, 0
 		}
 	}
 }

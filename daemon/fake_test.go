@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/gpuarb/gpuarb/inventory"
+	"github.com/gpuarb/gpuarb/procfacts"
 )
 
 // fakeClock is a clock that goes when it is told to. Its times have a wall clock and an
@@ -100,7 +101,7 @@ func TestFakeClock(t *testing.T) {
 // fakeMachine has devices that a test can lose, hang and fill. What it says of processes
 // is the truth.
 type fakeMachine struct {
-	*inventory.Inventory
+	realMachine
 	list []inventory.Device
 
 	mu       sync.Mutex
@@ -116,11 +117,8 @@ type fakeMachine struct {
 // newFakeMachine makes devices of these sizes.
 func newFakeMachine(t *testing.T, sizes ...uint64) *fakeMachine {
 	t.Helper()
-	real, err := inventory.Open(inventory.Options{SysfsRoot: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := &fakeMachine{Inventory: real, lost: map[int]bool{}, failing: map[int]error{}, hung: map[int]chan struct{}{},
+	real := realMachine{inventory.Open(inventory.Options{SysfsRoot: t.TempDir()}), procfacts.NewReader()}
+	m := &fakeMachine{realMachine: real, lost: map[int]bool{}, failing: map[int]error{}, hung: map[int]chan struct{}{},
 		held: map[int]map[int]uint64{}, readings: map[int]int{}, unmapped: map[int]bool{}}
 	for i, size := range sizes {
 		m.held[i] = map[int]uint64{}
@@ -141,7 +139,7 @@ func (m *fakeMachine) IsMapped(pid int, inode uint64, name string) (bool, error)
 	if gone {
 		return false, nil
 	}
-	return m.Inventory.IsMapped(pid, inode, name)
+	return m.realMachine.IsMapped(pid, inode, name)
 }
 
 func (m *fakeMachine) Why() string { return "" }

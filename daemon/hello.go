@@ -35,9 +35,9 @@ func (cl *client) hello(m ipc.Message) error {
 func (cl *client) helloTool(h ipc.Header, req *ipc.HelloRequest) error {
 	rep := ipc.HelloReply{Devices: uint32(len(cl.d.inv.Devices()))}
 	if !req.Job.IsZero() {
-		cl.d.mu.Lock()
+		cl.d.lock()
 		_, _, err := cl.d.jobOf(req.Job, cl.conn.Peer())
-		cl.d.mu.Unlock()
+		cl.d.unlock()
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (cl *client) helloTool(h ipc.Header, req *ipc.HelloRequest) error {
 // replyHello tells a client what its session is, with the page when withPage says so.
 func (cl *client) replyHello(h ipc.Header, s *session, withPage bool) error {
 	var fd int
-	rep, err := whenRoom(cl, func() (rep ipc.HelloReply, err error) {
+	rep, err := whenRoom(cl, h, func() (rep ipc.HelloReply, err error) {
 		rep, fd, err = cl.d.greeting(s, withPage)
 		return rep, err
 	})
@@ -64,8 +64,8 @@ func (cl *client) replyHello(h ipc.Header, s *session, withPage bool) error {
 // greeting is the reply to Hello or Resume. The descriptor is the caller's to close; −1
 // where none is wanted.
 func (d *Daemon) greeting(s *session, withPage bool) (rep ipc.HelloReply, fd int, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.lock()
+	defer d.unlock()
 	rep = ipc.HelloReply{Session: s.token, Devices: uint32(len(d.inv.Devices())), OnLoss: d.onLoss,
 		Flags: ipc.AbleRoom | ipc.AbleMeasure, HostMax: uint64(d.arb.HostMax(s.id))}
 	if s.run {
@@ -110,9 +110,9 @@ func (cl *client) join(m ipc.Message) error {
 		if cl.s != nil {
 			return ipc.JoinReply{}, refused(ipc.StatusOrder, "this connection belongs to a session already")
 		}
-		cl.d.mu.Lock()
+		cl.d.lock()
 		s, err := cl.d.find(r.Session, cl.conn)
-		cl.d.mu.Unlock()
+		cl.d.unlock()
 		if err != nil {
 			return ipc.JoinReply{}, err
 		}
@@ -124,11 +124,10 @@ func (cl *client) join(m ipc.Message) error {
 // bye ends the session in good order.
 func (cl *client) bye(m ipc.Message) error {
 	return answer(cl, m, func(*ipc.Empty) (ipc.Empty, error) {
-		cl.d.mu.Lock()
-		defer cl.d.mu.Unlock()
+		cl.d.lock()
+		defer cl.d.unlock()
 		delete(cl.s.conns, cl.conn) // which the answer has yet to go out on
 		cl.d.endSession(cl.s)
-		cl.d.drainEvents()
 		return ipc.Empty{}, nil
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/procfacts"
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
@@ -29,7 +30,7 @@ type job struct {
 	request uint64            // the runner's number for it
 	told    *client           // whom the last reply with it went to
 	index   int               // of its record
-	by      inventory.Started // whose end it waits for: the runner's, then that of another process of it
+	by      procfacts.Started // whose end it waits for: the runner's, then that of another process of it
 	pidfd   int               // of that one
 	members map[*session]struct{}
 	live    int  // members that have not ended
@@ -49,7 +50,7 @@ func (cl *client) jobOpen(m ipc.Message) error {
 	if req.Flags&ipc.JobNoWait != 0 {
 		cl.othersEnded()
 	}
-	proc, err := whenRoom(cl, func() (arbiter.Process, error) { return d.facts(c.Peer()) })
+	proc, err := whenRoom(cl, h, func() (arbiter.Process, error) { return d.facts(c.Peer()) })
 	if err != nil {
 		return err
 	}
@@ -71,14 +72,13 @@ func (cl *client) jobOpen(m ipc.Message) error {
 func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc arbiter.Process,
 	place arbiter.Place) (rep ipc.JobOpenReply, waits bool, err error) {
 	peer := cl.conn.Peer()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	defer d.drainEvents()
+	d.lock()
+	defer d.unlock()
 	defer d.cameBack(peer, h)
 	if j := d.openedBefore(peer, h, r); j != nil {
 		j.told.hasRead(h.Request)
 		j.told = cl
-		cl.gave(h, func() { d.endRunner(j) })
+		cl.gave(receipt{request: h.Request, job: j})
 		return d.opened(j), false, nil
 	}
 	if err := d.mayOpen(peer, r); err != nil {
@@ -89,12 +89,12 @@ func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc a
 		return rep, false, err
 	}
 	if info.Waiting != 0 {
-		d.park(cl, h, info.Waiting, func(dec arbiter.Decision) verdict { return cl.jobDecided(h, j, dec) })
+		d.park(cl, h, info.Waiting, func(dec arbiter.Decision) (receipt, func() error) { return cl.jobDecided(h, j, dec) })
 		return rep, true, nil
 	}
 	d.holdJob(j, info)
 	j.told = cl
-	cl.gave(h, func() { d.endRunner(j) })
+	cl.gave(receipt{request: h.Request, job: j})
 	return d.opened(j), false, nil
 }
 
@@ -111,7 +111,7 @@ func (d *Daemon) mayOpen(peer ipc.Peer, r *ipc.JobOpenRequest) error {
 			return refused(ipc.StatusNoDevice, "there is no GPU %d: `gpuarb devices` lists them", index)
 		}
 	}
-	for _, size := range []*arbiter.Size{sizeWish(r.Memory, r.MemoryShare), sizeWish(r.Min, r.MinShare)} {
+	for _, size := range []*accounting.Size{sizeWish(r.Memory, r.MemoryShare), sizeWish(r.Min, r.MinShare)} {
 		if size == nil {
 			continue
 		}
@@ -141,7 +141,7 @@ func (d *Daemon) addJob(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, proc a
 		Flags: r.Flags, Streams: r.Streams, Max: r.Memory, MaxPerMille: r.MemoryShare, Min: r.Min, MinPerMille: r.MinShare,
 		WaitMillis: r.WaitMillis, Priority: r.Priority, RunnerPID: uint32(peer.PID), RunnerStart: proc.StartTicks,
 		Request: h.Request, Asked: r.Devices, AskedFor: r.Device}
-	statefile.SetText(&record.Command, r.Command.String())
+	statefile.SetTexts(&record.Command, r.Command.String(), r.Command.Name())
 	request := jobRequest(proc, record)
 	request.Command, request.Place = r.Command.String(), place
 	info, err := d.arb.OpenJob(d.now(), request)
@@ -153,7 +153,7 @@ func (d *Daemon) addJob(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, proc a
 	record.ID = uint64(info.ID)
 	faults.At("job.opened")
 	j := &job{members: map[*session]struct{}{}, id: info.ID, token: record.Token, pid: peer.PID, start: proc.StartTicks, uid: uint32(peer.UID),
-		request: h.Request, index: index, by: inventory.Started{PID: peer.PID, StartTicks: proc.StartTicks}}
+		request: h.Request, index: index, by: procfacts.Started{PID: peer.PID, StartTicks: proc.StartTicks}}
 	if err := d.watchJob(j, pidfd); err != nil {
 		d.arb.CloseJob(d.now(), j.id)
 		d.file.Jobs.Free(index)
@@ -167,7 +167,7 @@ func (d *Daemon) addJob(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, proc a
 func jobRequest(proc arbiter.Process, r *statefile.Job) arbiter.JobRequest {
 	has := func(flag uint32) bool { return r.Flags&flag != 0 }
 	request := arbiter.JobRequest{Process: proc, Max: sizeWish(r.Max, r.MaxPerMille), Min: sizeWish(r.Min, r.MinPerMille),
-		Streams: int(r.Streams), PerProcess: has(ipc.JobPerProcess), Command: statefile.TextOf(&r.Command),
+		Streams: int(r.Streams), PerProcess: has(ipc.JobPerProcess), Command: statefile.TextOf(&r.Command), Name: nameOf(r),
 		Wait: has(ipc.JobWait), NoWait: has(ipc.JobNoWait), Exclusive: has(ipc.JobExclusive), Any: has(ipc.JobAny),
 		OnlyIfNone: has(ipc.JobOnlyIfNone), Claim: has(ipc.JobClaim), Priority: int(r.Priority)}
 	if request.Forever = r.WaitMillis == ipc.NoLimit; !request.Forever {
@@ -179,13 +179,17 @@ func jobRequest(proc arbiter.Process, r *statefile.Job) arbiter.JobRequest {
 	return request
 }
 
+// nameOf is the name of a record's job. The file may have been damaged.
+func nameOf(r *statefile.Job) string {
+	name := statefile.SecondOf(&r.Command)
+	if ipc.CheckName(name) != nil {
+		return ""
+	}
+	return name
+}
+
 // maxWaitMillis is a wait so long that it makes no difference: a hundred years.
 const maxWaitMillis = 100 * 365 * 24 * 3600 * 1000
-
-// sizeWish is an amount that a job or client asks for; nil: none.
-func sizeWish(bytes uint64, share uint32) *arbiter.Size {
-	return wishes(ipc.HelloRequest{Memory: bytes, Share: share})
-}
 
 // holdJob is for a job that has got what it waited for: from here on it outlives the
 // daemon. The lock is held.
@@ -247,17 +251,15 @@ func (d *Daemon) opened(j *job) ipc.JobOpenReply {
 	rep := ipc.JobOpenReply{Job: j.token, ID: uint64(j.id), Budget: uint64(j.budget)}
 	for _, index := range d.devicesOf(record) {
 		dev, _ := d.deviceByIndex(index)
-		rep.Device[rep.Devices] = ipc.JobDevice{Index: uint32(index), Vendor: vendors[dev.Vendor],
+		rep.Device[rep.Devices] = ipc.JobDevice{Index: uint32(index), Vendor: ipc.Vendors[dev.Vendor],
 			Ordinal: uint32(dev.Ordinal), UUID: dev.UUIDBytes}
 		rep.Devices++
 	}
 	return rep
 }
 
-var vendors = map[string]uint32{"nvidia": ipc.VendorNVIDIA, "amd": ipc.VendorAMD, "intel": ipc.VendorIntel}
-
 // jobDecided carries out what became of a job that waited. The lock is held.
-func (cl *client) jobDecided(h ipc.Header, j *job, dec arbiter.Decision) verdict {
+func (cl *client) jobDecided(h ipc.Header, j *job, dec arbiter.Decision) (receipt, func() error) {
 	d := cl.d
 	if dec.Refusal != nil || dec.Job == nil || d.jobs[j.token] != j {
 		d.endRunner(j)
@@ -265,29 +267,25 @@ func (cl *client) jobDecided(h ipc.Header, j *job, dec arbiter.Decision) verdict
 		if refusal == nil {
 			refusal = &arbiter.Refusal{Reason: arbiter.ReasonCancelled, Explain: "the job has ended"}
 		}
-		return verdict{send: func() error { return cl.replyJobRefusal(h, refusal) }}
+		return receipt{}, func() error { return cl.replyJobRefusal(h, refusal) }
 	}
 	d.holdJob(j, *dec.Job)
 	j.told = cl
 	rep := d.opened(j)
-	return verdict{
-		send: func() error { return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1) },
-		undo: func() { d.endRunner(j) },
-	}
+	return receipt{request: h.Request, job: j}, func() error { return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1) }
 }
 
 // replyJobRefusal tells the runner why it has no job.
 func (cl *client) replyJobRefusal(h ipc.Header, r *arbiter.Refusal) error {
-	return replyRefusal(cl, h, r.Reason, r.Explain, &ipc.JobOpenReply{Text: ipc.MakeText(r.Explain)})
+	return reply(cl, h, arbiter.Outcome{Reason: r.Reason, Explain: r.Explain}, &ipc.JobOpenReply{Text: ipc.MakeText(r.Explain)})
 }
 
 // jobClose gives back what a job holds beyond its processes. From its runner it is the
 // runner's leave, too: what is inside goes on, and the job ends with the last of it.
 func (cl *client) jobClose(r *ipc.JobCloseRequest) (ipc.Empty, error) {
 	d, peer := cl.d, cl.conn.Peer()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	defer d.drainEvents()
+	d.lock()
+	defer d.unlock()
 	j, err := d.ownJob(r.Job, peer)
 	if err != nil {
 		return ipc.Empty{}, err
@@ -311,7 +309,7 @@ func (d *Daemon) watchJob(j *job, pidfd int) (err error) {
 
 // fitsSomeDevice refuses a budget that is larger than every device: a budget
 // that limits nothing is a mistake. The lock is held.
-func (d *Daemon) fitsSomeDevice(budget arbiter.Size) error {
+func (d *Daemon) fitsSomeDevice(budget accounting.Size) error {
 	var largest accounting.Bytes
 	for _, dev := range d.inv.Devices() {
 		largest = max(largest, usable(dev))

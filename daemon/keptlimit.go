@@ -1,13 +1,14 @@
 package daemon
 
 import (
+	"maps"
 	"math/bits"
 	"slices"
 
-	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/shim"
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
@@ -115,10 +116,10 @@ func (d *Daemon) keepLimit(to target, change arbiter.Change, slots *int) {
 // setLimit writes a change into a record.
 func setLimit(r *statefile.Limit, change arbiter.Change, slots *int) {
 	if change.Max != nil {
-		r.Max, r.MaxPerMille = wireSize(*change.Max)
+		r.Max, r.MaxPerMille = shim.WireSize(*change.Max)
 	}
 	if change.Min != nil {
-		r.Min, r.MinPerMille = wireSize(*change.Min)
+		r.Min, r.MinPerMille = shim.WireSize(*change.Min)
 	}
 	if change.Streams != nil {
 		r.Streams = uint32(*change.Streams)
@@ -176,13 +177,27 @@ func setOf(change arbiter.Change, slots *int) (set uint32) {
 	return set
 }
 
-// limitGone tells a record of a job or process that is no more. The lock is held.
+// forgetRuleLimits drops the records of what rules give, as they say it themselves again. The
+// lock is held.
+func (d *Daemon) forgetRuleLimits() {
+	for owner := range maps.Clone(d.kept.of) {
+		if owner.kind == ipc.LimitRule {
+			d.forgetLimits(owner)
+		}
+	}
+}
+
+// limitGone tells a record of a job or process that is no more, or of a rule that the
+// configuration has no longer as it was. The lock is held.
 func (d *Daemon) limitGone(r *statefile.Limit) bool {
 	switch r.Target {
 	case ipc.LimitJob:
 		return d.jobByKey[r.ID|jobKey] == nil
 	case ipc.LimitProcess:
 		return len(d.sessionsOfProcess(int(r.ID), r.Start)) == 0
+	case ipc.LimitRule:
+		says, ok := d.arb.RuleSays(r.ID)
+		return !ok || says != r.Start
 	}
 	return false
 }
@@ -222,10 +237,10 @@ func (d *Daemon) recoverLimit(r *statefile.Limit) error {
 	change := arbiter.Change{Device: int(r.Device), UID: r.UID, Privileged: r.Privileged == 1, Again: true,
 		Lowers: r.Privileged == limitLowers}
 	if r.Set&ipc.SetMax != 0 {
-		change.Max = sizeOf(r.Max, r.MaxPerMille)
+		change.Max = new(shim.SizeOf(r.Max, r.MaxPerMille))
 	}
 	if r.Set&ipc.SetMin != 0 {
-		change.Min = sizeOf(r.Min, r.MinPerMille)
+		change.Min = new(shim.SizeOf(r.Min, r.MinPerMille))
 	}
 	if streams := int(r.Streams); r.Set&ipc.SetStreams != 0 {
 		change.Streams = &streams
@@ -235,28 +250,10 @@ func (d *Daemon) recoverLimit(r *statefile.Limit) error {
 		return d.arb.SetSlots(d.now(), int(r.Device), int(r.Slots), r.UID)
 	case ipc.LimitJob:
 		return d.arb.SetJobLimits(d.now(), arbiter.JobID(r.ID), change)
+	case ipc.LimitUser:
+		return d.arb.SetUserLimits(d.now(), uint32(r.ID), d.inv.UserName(uint32(r.ID)), change)
+	case ipc.LimitRule:
+		return d.arb.SetRuleLimits(d.now(), r.ID, change)
 	}
 	return d.arb.SetProcessLimits(d.now(), change, idsOf(d.sessionsOfProcess(int(r.ID), r.Start))...)
-}
-
-// sizeOf is an amount as messages and records spell it.
-func sizeOf(bytes uint64, share uint32) *arbiter.Size {
-	switch {
-	case bytes != ipc.NoLimit:
-		return &arbiter.Size{Bytes: accounting.Bytes(bytes)}
-	case share != 0:
-		return &arbiter.Size{PerMille: share}
-	}
-	return &arbiter.Size{Max: true}
-}
-
-// wireSize is sizeOf the other way round.
-func wireSize(size arbiter.Size) (bytes uint64, share uint32) {
-	switch {
-	case size.Max:
-		return ipc.NoLimit, 0
-	case size.PerMille != 0:
-		return ipc.NoLimit, size.PerMille
-	}
-	return uint64(size.Bytes), 0
 }

@@ -9,10 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/procfacts"
 )
-
-// pageName is how a lease page shows in /proc/PID/maps.
-const pageName = "gpuarb-lease"
 
 // watch has the reaper wait for the death of a session's process. The session
 // owns the pidfd from here on.
@@ -25,14 +23,13 @@ func (d *Daemon) watch(s *session, pidfd int) (err error) {
 
 // onExit is the reaper's word that a process is dead: a client or a job's runner.
 func (d *Daemon) onExit(_ int, key uint64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.lock()
+	defer d.unlock()
 	if key&jobKey != 0 {
 		d.closeJob(key)
 	} else if s := d.byKey[key]; s != nil {
 		d.endSession(s)
 	}
-	d.drainEvents()
 }
 
 // endSession is for a session whose process is dead, did exec, or said goodbye.
@@ -50,49 +47,18 @@ func (d *Daemon) endSession(s *session) {
 	d.reaper.Remove(uint64(s.id)) // nothing more is learnt from it, and others may lack the descriptor
 	closeFD(s.peer.pidfd)
 	s.peer.pidfd = -1
-	var devices []int
-	for _, l := range s.leases {
-		if l.open {
-			d.words.DropPage(l.id)
-			devices = append(devices, l.device)
-		}
+	for l := range s.open() {
+		l.SetPage(nil)
+		d.readers[l.Device].drain(s)
 	}
-	if len(devices) == 0 {
-		d.arb.Forget(d.now(), s.id)
-		d.dropSession(s)
-		return
-	}
-	d.reclaim(s, devices)
-}
-
-// forgetLease closes one lease of a dead session, and the session with its last.
-// The lock is held.
-func (d *Daemon) forgetLease(s *session, device int) {
-	slot := s.slotOf(device)
-	if slot < 0 {
-		return
-	}
-	l := &s.leases[slot]
-	if _, index := d.words.Record(l.id); index >= 0 {
-		d.forgetThreads(index)
-		faults.At("lease.closing")
-		d.file.Leases.Free(index)
-		faults.At("lease.freed")
-	}
-	d.leasesOf.drop(s.peer.PID, s.peer.UID)
-	d.words.Remove(l.id)
-	l.open = false
-	for _, l := range s.leases {
-		if l.open {
-			return
-		}
-	}
-	d.arb.Forget(d.now(), s.id)
 	d.dropSession(s)
 }
 
-// dropSession removes a session that has no lease left. The lock is held.
+// dropSession removes a dead session that has no lease left. The lock is held.
 func (d *Daemon) dropSession(s *session) {
+	for range s.open() {
+		return
+	}
 	d.reaper.Remove(uint64(s.id))
 	d.file.Sessions.Free(s.index)
 	faults.At("session.freed")
@@ -135,10 +101,10 @@ func (d *Daemon) release(s *session) {
 // process that did exec no longer maps the page, and its lease ends; one that
 // merely closed its descriptors keeps it.
 func (d *Daemon) connClosed(s *session, c *ipc.Conn) {
-	d.mu.Lock()
+	d.lock()
 	delete(s.conns, c)
 	look := len(s.conns) == 0 && !s.dead && !d.stopping
-	d.mu.Unlock()
+	d.unlock()
 	if look {
 		d.checkMapped(s)
 	}
@@ -151,13 +117,13 @@ const checksPerTick = 16
 // one broke they may have had their page still, and done exec since.
 func (d *Daemon) checkSilent() {
 	var silent []*session
-	d.mu.Lock()
+	d.lock()
 	for _, s := range d.sessions { // which ones is left to chance, so that all have their turn
 		if len(silent) < checksPerTick && len(s.conns) == 0 && !s.dead && s.mapped.Load() {
 			silent = append(silent, s)
 		}
 	}
-	d.mu.Unlock()
+	d.unlock()
 	for _, s := range silent {
 		d.checkMapped(s)
 	}
@@ -165,24 +131,23 @@ func (d *Daemon) checkSilent() {
 
 // checkMapped ends a session whose process no longer maps its page.
 func (d *Daemon) checkMapped(s *session) {
-	d.mu.Lock()
+	d.lock()
 	var id ipc.PageID
 	if !s.dead {
 		id = ipc.PageID{Dev: s.record.PageDev, Ino: s.record.PageInode}
 	}
-	d.mu.Unlock()
+	d.unlock()
 	if id == (ipc.PageID{}) {
 		return
 	}
-	mapped, err := d.inv.IsMapped(s.peer.PID, id.Ino, pageName)
-	if mapped || err != nil && !errors.Is(err, inventory.ErrGone) {
+	mapped, err := d.inv.IsMapped(s.peer.PID, id.Ino, ipc.PageName)
+	if mapped || err != nil && !errors.Is(err, procfacts.ErrGone) {
 		return
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.lock()
+	defer d.unlock()
 	if !s.dead && id == (ipc.PageID{Dev: s.record.PageDev, Ino: s.record.PageInode}) { // no new one meanwhile
 		d.endSession(s)
-		d.drainEvents()
 	}
 }
 
@@ -196,13 +161,13 @@ func (d *Daemon) lookAgain(ctx context.Context) {
 		case <-d.overrun:
 		}
 		var all []*session
-		d.mu.Lock()
+		d.lock()
 		for _, s := range d.sessions {
 			if !s.dead && s.mapped.Load() {
 				all = append(all, s)
 			}
 		}
-		d.mu.Unlock()
+		d.unlock()
 		for _, s := range all {
 			if ctx.Err() == nil {
 				d.checkMapped(s)
@@ -241,14 +206,14 @@ func (d *Daemon) watchEvents(ctx context.Context) {
 
 // didExec is for a process that did exec, or so it is said.
 func (d *Daemon) didExec(pid int) {
-	d.mu.Lock()
+	d.lock()
 	var hit []*session
 	for _, s := range d.ofProcess[pid] {
 		if s.mapped.Load() {
 			hit = append(hit, s)
 		}
 	}
-	d.mu.Unlock()
+	d.unlock()
 	for _, s := range hit {
 		d.checkMapped(s)
 	}

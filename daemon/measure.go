@@ -35,24 +35,24 @@ func (m *measures) may(now time.Time) bool {
 // and what it takes is found by the readings for the books.
 func (cl *client) measure(r *ipc.MeasureRequest) (ipc.MeasureReply, error) {
 	d, s := cl.d, cl.s
-	d.mu.Lock()
+	d.lock()
 	ref, err := s.lease(r.Slot)
 	may := err == nil && s.measured.may(d.now())
 	var before uint64
 	if may {
-		before = uint64(d.arb.UsedBy(ref.id))
+		before = uint64(d.arb.UsedBy(ref.ID))
 	}
-	d.mu.Unlock()
+	d.unlock()
 	if err != nil || !may {
 		return ipc.MeasureReply{}, err
 	}
-	usage, ok := d.fresh(ref.device, measurePatience)
+	usage, ok := d.fresh(ref.Device, measurePatience)
 	if !ok || !usage.ProcessesKnown || usage.Lost {
 		return ipc.MeasureReply{}, nil
 	}
-	d.mu.Lock()
-	after := uint64(d.arb.UsedBy(ref.id))
-	d.mu.Unlock()
+	d.lock()
+	after := uint64(d.arb.UsedBy(ref.ID))
+	d.unlock()
 	return ipc.MeasureReply{Known: 1, Figure: figureOf(usage, s.peer.PID),
 		Most: max(before, after), Least: min(before, after)}, nil
 }

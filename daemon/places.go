@@ -89,13 +89,13 @@ func (cl *client) comesAgain(h ipc.Header, retry bool) (place arbiter.Place) {
 
 func (d *Daemon) comesAgain(peer ipc.Peer, h ipc.Header, retry bool) (place arbiter.Place) {
 	arrival := uint64(math.MaxUint64)
-	d.mu.Lock()
+	d.lock()
 	if k, ok := d.places.of[keyOf(peer, h)]; ok && retry {
 		place, arrival = k.Place, k.Arrival
 	}
 	ahead, changed := d.ahead(arrival)
 	began := d.places.began
-	d.mu.Unlock()
+	d.unlock()
 	late := d.after(began.Add(returnPatience).Sub(d.now()))
 	for ahead {
 		select {
@@ -105,9 +105,9 @@ func (d *Daemon) comesAgain(peer ipc.Peer, h ipc.Header, retry bool) (place arbi
 		case <-d.ctx.Done():
 			return place
 		}
-		d.mu.Lock()
+		d.lock()
 		ahead, changed = d.ahead(arrival)
-		d.mu.Unlock()
+		d.unlock()
 	}
 	return place
 }

@@ -12,12 +12,11 @@ func (d *Daemon) poll(ctx context.Context) {
 		}
 		d.checkSilent()
 		d.watchUnwatched()
-		d.mu.Lock()
+		d.lock()
 		d.checkDevices()
 		d.arb.Tick(d.now())
 		d.checkState()
 		d.agePlaces()
-		d.drainEvents()
-		d.mu.Unlock()
+		d.unlock()
 	}
 }

@@ -18,29 +18,17 @@ type parked struct {
 	s      *session // that asks; nil where it asks for a session or a job
 	head   ipc.Header
 	ticket arbiter.TicketID
-	place  int // its record, or -1
-	// decide carries out what the arbiter decided. The daemon's lock is held.
-	decide func(arbiter.Decision) verdict
+	place  int    // its record, or -1
+	caller string // how its notices name the program; "": its client does that itself
+	// decide carries out what the arbiter decided: what that gives, and what sends the reply. The
+	// daemon's lock is held.
+	decide func(arbiter.Decision) (receipt, func() error)
 
 	mu   sync.Mutex // held while a notice is sent, which never blocks; the daemon's lock may be held before it
 	over bool       // the reply is sent, or could not be
 }
 
-// verdict is a decision that was carried out, and is to be told.
-type verdict struct {
-	send func() error // sends the reply
-	undo func()       // takes back what was granted, with the lock held; nil: nothing was
-}
-
-// verdictOf is the decision on a request of a session.
-func verdictOf(granted bool, undo func(), send func() error) verdict {
-	if !granted {
-		undo = nil
-	}
-	return verdict{send: send, undo: undo}
-}
-
-// delivery is what is to be sent to a client that waits: a notice, or the verdict.
+// delivery is what is to be sent to a client that waits: a notice, or the reply.
 type delivery struct {
 	to     *parked
 	notice *ipc.WaitingReply
@@ -49,46 +37,49 @@ type delivery struct {
 
 // waiters are the requests that wait, and what is to be sent to them.
 type waiters struct {
-	parked map[arbiter.TicketID]*parked
-	outbox []delivery
-	wake   chan struct{} // the outbox has something
-	due    time.Time     // when the clock wakes the arbiter; zero: not at all
-	sooner chan struct{} // due was moved forward
+	parked  map[arbiter.TicketID]*parked
+	outbox  []delivery
+	wake    chan struct{} // the outbox has something
+	due     time.Time     // when the clock wakes the arbiter; zero: not at all
+	sooner  chan struct{} // due was moved forward
+	counted time.Time     // when the threads of many that wait were last counted
 }
 
 func newWaiters() waiters {
 	return waiters{parked: map[arbiter.TicketID]*parked{}, wake: make(chan struct{}, 1), sooner: make(chan struct{}, 1)}
 }
 
-// park enters a request that must wait. The lock is held. The caller drains, gives the
-// lock back, and then tells the client that it waits.
-func (d *Daemon) park(cl *client, h ipc.Header, ticket arbiter.TicketID, decide func(arbiter.Decision) verdict) {
+// park enters a request that must wait. The lock is held. The caller gives it back, and then
+// tells the client that it waits.
+func (d *Daemon) park(cl *client, h ipc.Header, ticket arbiter.TicketID, decide func(arbiter.Decision) (receipt, func() error)) {
 	p := &parked{cl: cl, s: cl.s, head: h, ticket: ticket, decide: decide, place: d.keepPlace(cl.conn.Peer(), h, ticket)}
+	if cl.s != nil {
+		p.caller = cl.s.caller
+	}
 	d.queue.parked[ticket] = p
 	cl.waits = p
-}
-
-// leave ends what a request of a session does under the lock, and gives that back. True: it
-// waits, and its client is to be told.
-func (cl *client) leave(h ipc.Header, ticket arbiter.TicketID) (waits bool) {
-	cl.d.cameBack(cl.conn.Peer(), h)
-	cl.d.drainEvents()
-	cl.d.mu.Unlock()
-	return ticket != 0
 }
 
 // tellFirst tells a client whose request was parked how it stands.
 func (cl *client) tellFirst() error {
 	p := cl.waits
-	cl.d.mu.Lock()
-	notice := waitingReply(p.ticket, cl.d.arb.Notice(cl.d.now(), p.ticket))
-	cl.d.mu.Unlock()
+	cl.d.lock()
+	notice := p.waitingReply(cl.d.arb.Notice(cl.d.now(), p.ticket))
+	cl.d.unlock()
 	return p.tell(notice)
 }
 
-func waitingReply(ticket arbiter.TicketID, n arbiter.Notice) *ipc.WaitingReply {
-	return &ipc.WaitingReply{Ticket: uint64(ticket), Position: uint32(max(n.Position, 0)),
-		Waited: uint64(max(n.Waited, 0).Milliseconds()), Text: ipc.MakeText(n.Text)}
+func (p *parked) waitingReply(n arbiter.Notice) *ipc.WaitingReply {
+	return &ipc.WaitingReply{Ticket: uint64(p.ticket), Position: uint32(max(n.Position, 0)),
+		Waited: uint64(max(n.Waited, 0).Milliseconds()), Text: addressed(p.caller, n.Text)}
+}
+
+// addressed is a text that tells whom it is about.
+func addressed(caller, text string) ipc.Text {
+	if caller == "" || text == "" {
+		return ipc.MakeText(text)
+	}
+	return ipc.MakeText(caller + ": " + text)
 }
 
 // tell sends a notice, unless the request is over.
@@ -121,26 +112,6 @@ func (p *parked) isOver() bool {
 	return p.over
 }
 
-// drainEvents takes what the arbiter has to say: events go to the log, decisions to those that
-// wait for them. It comes after every call into the arbiter. The lock is held.
-func (d *Daemon) drainEvents() {
-	for again := true; again; { // carrying a decision out may bring others
-		again = false
-		for _, decision := range d.arb.Decisions() {
-			again = true
-			d.decided(decision)
-		}
-	}
-	d.logEvents()
-	if len(d.queue.outbox) > 0 {
-		signal(d.queue.wake)
-	}
-	if due := d.arb.Due(); !due.IsZero() && (d.queue.due.IsZero() || due.Before(d.queue.due)) {
-		d.queue.due = due
-		signal(d.queue.sooner)
-	}
-}
-
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -156,15 +127,13 @@ func (d *Daemon) decided(decision arbiter.Decision) {
 		return
 	}
 	if decision.Kind == arbiter.DecisionNotice {
-		d.queue.outbox = append(d.queue.outbox, delivery{to: p, notice: waitingReply(p.ticket, decision.Notice)})
+		d.queue.outbox = append(d.queue.outbox, delivery{to: p, notice: p.waitingReply(decision.Notice)})
 		return
 	}
 	delete(d.queue.parked, decision.Ticket)
-	v := p.decide(decision)
-	if v.undo != nil {
-		p.cl.gave(p.head, v.undo)
-	}
-	d.queue.outbox = append(d.queue.outbox, delivery{to: p, send: v.send})
+	got, send := p.decide(decision)
+	p.cl.gave(got)
+	d.queue.outbox = append(d.queue.outbox, delivery{to: p, send: send})
 }
 
 // deliver sends what is in the outbox until ctx ends. Nothing that it sends can make it
@@ -176,10 +145,10 @@ func (d *Daemon) deliver(ctx context.Context) {
 			return
 		case <-d.queue.wake:
 		}
-		d.mu.Lock()
+		d.lock()
 		box := d.queue.outbox
 		d.queue.outbox = nil
-		d.mu.Unlock()
+		d.unlock()
 		for _, out := range box {
 			d.send(out)
 		}
@@ -194,8 +163,8 @@ func (d *Daemon) send(out delivery) {
 		return
 	}
 	err := p.end(out.send)
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.lock()
+	defer d.unlock()
 	if d.stopping {
 		return // what the client holds is settled when it resumes
 	}
@@ -210,13 +179,12 @@ func (d *Daemon) send(out delivery) {
 // reply; what that granted goes back.
 func (cl *client) abandon(unread bool) {
 	d, waiting := cl.d, cl.waiting()
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.lock()
+	defer d.unlock()
 	switch {
 	case d.stopping: // what the client holds is settled when it resumes
 	case waiting:
 		d.arb.Cancel(d.now(), cl.waits.ticket, arbiter.ReasonCancelled)
-		d.drainEvents()
 	case unread:
 		cl.takeBack()
 	}
@@ -228,10 +196,9 @@ func (cl *client) giveUp() {
 	if !cl.waiting() {
 		return
 	}
-	cl.d.mu.Lock()
-	defer cl.d.mu.Unlock()
+	cl.d.lock()
+	defer cl.d.unlock()
 	cl.d.arb.Cancel(cl.d.now(), cl.waits.ticket, arbiter.ReasonCancelled)
-	cl.d.drainEvents()
 }
 
 // dismiss tells all that wait that the daemon goes: they come again to the next one, and
@@ -253,29 +220,60 @@ func (d *Daemon) tickWhenDue(ctx context.Context) {
 		case <-due:
 		case <-d.queue.sooner:
 		}
-		d.mu.Lock()
+		d.lock()
 		now := d.now()
 		if due := d.queue.due; !due.IsZero() && !now.Before(due) {
 			d.queue.due = time.Time{}
 			d.countThreads()
+			d.searchCircles(now)
 			d.arb.Tick(now)
-			d.drainEvents()
 		}
 		if due = nil; !d.queue.due.IsZero() {
 			due = d.after(max(d.queue.due.Sub(now), time.Millisecond))
 		}
-		d.mu.Unlock()
+		d.unlock()
 	}
 }
 
+// searchCircles has circles of waiters searched where many wait. The lock is held before and
+// after, and not while the search goes on.
+func (d *Daemon) searchCircles(now time.Time) {
+	search := d.arb.Search(now)
+	if search == nil {
+		return
+	}
+	d.unlock()
+	search.Run()
+	d.lock()
+	d.arb.Settle(now, search)
+}
+
+// sessionsAtOnce is of how many sessions the threads are counted without giving the lock away, and
+// of how many that wait this is done whenever something is due. Those of more are counted once a second.
+const sessionsAtOnce = 256
+
 // countThreads tells the arbiter how many threads each session has that waits: one may
-// have ended without a word. The lock is held.
+// have ended without a word. The lock is held before and after.
 func (d *Daemon) countThreads() {
 	now := d.now()
+	if len(d.queue.parked) > sessionsAtOnce {
+		if now.Sub(d.queue.counted) < time.Second {
+			return
+		}
+		d.queue.counted = now
+	}
+	waiting := make(map[*session]bool)
 	for _, p := range d.queue.parked {
 		if p.s != nil {
-			d.threads(now, p.s)
+			waiting[p.s] = true
 		}
+	}
+	done := 0
+	for s := range waiting {
+		if done++; done%sessionsAtOnce == 0 {
+			d.yield()
+		}
+		d.threads(now, s)
 	}
 }
 
@@ -297,9 +295,8 @@ func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 	if r.Ticket == 0 && r.Job.IsZero() {
 		return ipc.CancelReply{Cancelled: d.cancelBelow(peer)}, nil
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	defer d.drainEvents()
+	d.lock()
+	defer d.unlock()
 	if r.Ticket != 0 {
 		ticket := arbiter.TicketID(r.Ticket)
 		uid, _, waits := d.arb.Owner(ticket)
@@ -329,9 +326,8 @@ func (d *Daemon) cancelBelow(peer ipc.Peer) (cancelled uint64) {
 			below = append(below, arbiter.TicketID(t.Ticket))
 		}
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	defer d.drainEvents()
+	d.lock()
+	defer d.unlock()
 	for _, id := range below {
 		uid, _, waits := d.arb.Owner(id)
 		if waits && (uid == uint32(peer.UID) || privileged(uint32(peer.UID))) {

@@ -129,8 +129,8 @@ func (r *reader) pause(ctx context.Context, d time.Duration, wake <-chan struct{
 // who keeps it, and no haste is of use.
 func (r *reader) hurried() bool {
 	now := r.d.now()
-	r.d.mu.Lock()
-	defer r.d.mu.Unlock()
+	r.d.lock()
+	defer r.d.unlock()
 	for _, dr := range r.draining {
 		if now.Sub(dr.dead) <= reclaimPatience {
 			return true
@@ -146,9 +146,9 @@ func (r *reader) read(began time.Time, books bool) {
 	d := r.d
 	var before map[arbiter.LeaseID]accounting.Bytes
 	if books {
-		d.mu.Lock()
+		d.lock()
 		before = d.arb.Used(r.index)
-		d.mu.Unlock()
+		d.unlock()
 	}
 	result := r.begin()
 	usage, err := d.inv.Read(r.index)
@@ -167,8 +167,8 @@ func (r *reader) read(began time.Time, books bool) {
 		r.forgetNames(usage.Processes)
 	}
 	r.nameKeepers()
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.lock()
+	defer d.unlock()
 	if d.stopping {
 		return
 	}
@@ -182,7 +182,6 @@ func (r *reader) read(began time.Time, books bool) {
 		d.arb.Observe(d.now(), u)
 	}
 	r.drained(began, usage)
-	d.drainEvents()
 }
 
 // begin notes that a reading begins, and who waits for it.
@@ -212,9 +211,9 @@ func (r *reader) end(result *reading, usage inventory.Usage, err error) {
 // fresh is what a device says in a reading that begins after the call; false: it does not
 // answer in time. It is for goroutines that may wait; no lock is held.
 func (d *Daemon) fresh(index int, patience time.Duration) (inventory.Usage, bool) {
-	d.mu.Lock()
+	d.lock()
 	r := d.readers[index]
-	d.mu.Unlock()
+	d.unlock()
 	if r == nil {
 		return inventory.Usage{}, false
 	}
@@ -287,10 +286,10 @@ func (d *Daemon) startReaders() {
 // session; of any other the kernel tells; of a dead one, who keeps its memory.
 func (r *reader) describe(p *arbiter.ProcessUsage) {
 	d := r.d
-	d.mu.Lock()
+	d.lock()
 	client := d.sessionsOf.byPID[p.PID] > 0
 	keeper := d.keepers[p.PID]
-	d.mu.Unlock()
+	d.unlock()
 	p.Keeper = keeper.command
 	start, err := d.inv.StartTicks(p.PID)
 	p.StartTicks = start

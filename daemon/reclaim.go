@@ -3,12 +3,11 @@ package daemon
 import (
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
 )
@@ -21,15 +20,12 @@ const (
 	keeperAfter = reclaimPatience / 2
 )
 
-// reclaim has the devices of a dead session looked at until its memory is really back on
-// each, which makes its bytes grantable. A driver frees a process's memory when its last
+// drain has the device of a dead session's lease looked at until its memory is really back
+// there, which makes its bytes grantable. A driver frees a process's memory when its last
 // descriptor of the device closes, which may be later than its death. The lock is held.
-func (d *Daemon) reclaim(s *session, devices []int) {
-	for _, index := range devices {
-		r := d.readers[index]
-		r.draining[s] = &drain{dead: d.now()}
-		signal(r.wake)
-	}
+func (r *reader) drain(s *session) {
+	r.draining[s] = &drain{dead: r.d.now()}
+	signal(r.wake)
 }
 
 // drained closes the leases of dead sessions whose memory is back, as a reading shows
@@ -50,13 +46,21 @@ func (r *reader) drained(began time.Time, usage inventory.Usage) {
 	}
 }
 
-// gone closes a dead session's lease on the device. The lock is held.
+// gone closes a dead session's lease on the device, and the session with its last. The lock is held.
 func (r *reader) gone(s *session) {
 	d := r.d
 	delete(r.draining, s)
 	delete(d.keepers, s.peer.PID)
 	d.arb.Gone(d.now(), s.id, r.index)
-	d.forgetLease(s, r.index)
+	l := s.leaseOn(r.index)
+	d.forgetThreads(l.Index)
+	faults.At("lease.closing")
+	d.file.Leases.Free(l.Index)
+	faults.At("lease.freed")
+	d.leasesOf.drop(s.peer.PID, s.peer.UID)
+	s.leases[l.Record.Slot] = nil
+	d.words.Remove(l)
+	d.dropSession(s)
 }
 
 // nameKeepers looks for who keeps the memory of those that are dead for a while. A forked
@@ -65,31 +69,31 @@ func (r *reader) gone(s *session) {
 func (r *reader) nameKeepers() {
 	d, now := r.d, r.d.now()
 	dead := map[ipc.PageID]int{} // whose page it is
-	d.mu.Lock()
+	d.lock()
 	for s, dr := range r.draining {
 		if !dr.named && now.Sub(dr.dead) > keeperAfter {
 			dr.named = true
 			dead[ipc.PageID{Dev: s.record.PageDev, Ino: s.record.PageInode}] = s.peer.PID
 		}
 	}
-	d.mu.Unlock()
+	d.unlock()
 	if len(dead) == 0 {
 		return
 	}
-	procs, err := filepath.Glob("/proc/[0-9]*")
+	pids, err := d.inv.PIDs()
 	if err != nil {
 		return
 	}
-	for _, proc := range procs {
-		if pid, err := strconv.Atoi(filepath.Base(proc)); err == nil && pid != os.Getpid() {
-			d.nameKeeper(pid, proc, dead)
+	for _, pid := range pids {
+		if pid != os.Getpid() {
+			d.nameKeeper(pid, dead)
 		}
 	}
 }
 
 // nameKeeper notes a process that has pages of dead clients as who keeps their memory.
-func (d *Daemon) nameKeeper(pid int, proc string, dead map[ipc.PageID]int) {
-	for _, path := range linksTo(filepath.Join(proc, "fd"), nil) {
+func (d *Daemon) nameKeeper(pid int, dead map[ipc.PageID]int) {
+	for _, path := range linksTo(fmt.Sprintf("/proc/%d/fd", pid), nil) {
 		var st unix.Stat_t
 		if unix.Stat(path, &st) != nil {
 			continue
@@ -104,8 +108,8 @@ func (d *Daemon) nameKeeper(pid int, proc string, dead map[ipc.PageID]int) {
 		if f, err := d.inv.Facts(pid); err == nil {
 			k = named{uid: f.UID, user: f.User, command: fmt.Sprintf("%s[%d]", f.Comm, pid)}
 		}
-		d.mu.Lock()
+		d.lock()
 		d.keepers[client] = k
-		d.mu.Unlock()
+		d.unlock()
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/procfacts"
+	"github.com/gpuarb/gpuarb/shim"
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
@@ -24,8 +26,8 @@ import (
 //
 // Where the daemon is stopped meanwhile it leaves the file to the next one as it is.
 func (d *Daemon) recover() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.lock()
+	defer d.unlock()
 	if d.stopping {
 		return
 	}
@@ -69,8 +71,8 @@ func (d *Daemon) recover() {
 	}
 	faults.At("recover.sessions")
 	d.recoverLimits()
+	d.arb.Tick(d.now()) // words that such a limit closes: nobody spends what he frees before the first second is over
 	faults.At("recover.limits")
-	d.drainEvents()
 	d.log.Info("took up what the last daemon left", "jobs", len(d.jobs), "sessions", len(d.sessions))
 }
 
@@ -80,15 +82,16 @@ func (d *Daemon) recoverJob(i int, r *statefile.Job, members []*statefile.Sessio
 		d.file.Jobs.Free(i)
 		return
 	}
+	d.boundMin(r)
 	j := &job{members: map[*session]struct{}{}, id: arbiter.JobID(r.ID), token: r.Token, pid: int(r.RunnerPID), start: r.RunnerStart, uid: r.UID,
 		request: r.Request, open: true, index: i, pidfd: -1}
 	proc, pidfd, gone := d.alive(int(r.RunnerPID), r.RunnerStart)
 	if gone {
 		proc = d.asMember(r, members)
 	} else {
-		j.by = inventory.Started{PID: j.pid, StartTicks: j.start}
+		j.by = procfacts.Started{PID: j.pid, StartTicks: j.start}
 		if d.watchJob(j, pidfd) != nil {
-			j.by = inventory.Started{}
+			j.by = procfacts.Started{}
 		}
 	}
 	asUser(&proc, r.UID, r.GID)
@@ -104,6 +107,22 @@ func (d *Daemon) recoverJob(i int, r *statefile.Job, members []*statefile.Sessio
 		return
 	}
 	d.knownJob(j)
+}
+
+// boundMin takes a reservation off a record that is more than any device has: it was never
+// granted, the file has been damaged.
+func (d *Daemon) boundMin(r *statefile.Job) {
+	devices := d.inv.Devices()
+	if r.Min == ipc.NoLimit || len(devices) == 0 {
+		return
+	}
+	for _, dev := range devices {
+		if total := uint64(usable(dev)); total == 0 || r.Min <= total { // 0: it is not known
+			return
+		}
+	}
+	d.log.Warn("a job's record reserves more than any device has: nothing is reserved", "job", r.ID, "bytes", r.Min)
+	r.Min = ipc.NoLimit
 }
 
 // asMember is what is known of a runner that is dead, so that its job stays under the rule
@@ -158,10 +177,10 @@ func (d *Daemon) alive(pid int, start uint64) (proc arbiter.Process, pidfd int, 
 	if pidfd, gone = d.stillThere(pid, start); gone {
 		return proc, -1, true
 	}
-	var f inventory.ProcessFacts
+	var f procfacts.Facts
 	err := d.spare.lend(func() (err error) { f, err = d.inv.Facts(pid); return err })
 	switch {
-	case errors.Is(err, inventory.ErrGone), err == nil && f.StartTicks != start:
+	case errors.Is(err, procfacts.ErrGone), err == nil && f.StartTicks != start:
 		closeFD(pidfd)
 		return proc, -1, true
 	case err != nil:
@@ -191,18 +210,19 @@ func (d *Daemon) recoverSession(i int, r *statefile.Session, leases []int, taken
 	if d.jobByKey[uint64(s.job)|jobKey] == nil { // its number may be another's by now
 		s.job = 0
 	}
+	s.caller = d.arb.CallerIn(s.job, proc)
 	req := arbiter.RestoredSession{Process: proc, Job: s.job, Streams: int(r.Streams),
-		Max: wishes(ipc.HelloRequest{Memory: r.Max, Share: r.MaxPerMille}), OnFull: onFullOf(r.OnFull),
+		Max: sizeWish(r.Max, r.MaxPerMille), OnFull: onFullOf(r.OnFull),
 		Slots: int(r.Slots), SlotScope: scopeOf(r.SlotScope), StreamReserve: reserveOf(r.StreamReserve)}
-	var known []int
+	var known []*shim.Lease
 	for _, li := range leases {
 		l := d.file.Leases.At(li)
 		dev, ok := d.deviceByUUID(l.UUID)
-		if !ok || l.Slot >= ipc.PageSlots || s.leaseAt(l.Slot).open || s.slotOf(dev.Index) >= 0 {
+		if !ok || l.Slot >= ipc.PageSlots || s.leaseAt(l.Slot) != nil || s.leaseOn(dev.Index) != nil {
 			continue // the device has gone, and what was held there with it
 		}
 		d.recoverLease(s, l, li, dev)
-		known, taken[li] = append(known, li), true
+		known, taken[li] = append(known, s.leases[l.Slot]), true
 		req.Leases = append(req.Leases, arbiter.RestoredLease{Device: dev.Index, Granted: accounting.Bytes(l.Granted),
 			Streams: int(l.Streams), Contexts: int(l.Contexts), Peak: accounting.Bytes(l.Peak),
 			Opened: time.Unix(0, l.OpenedAt), Unverified: s.page == nil && !dead, Makers: d.makersOf(li, l),
@@ -228,21 +248,20 @@ func (d *Daemon) recoverLease(s *session, l *statefile.Lease, index int, dev inv
 	if l.Device&statefile.LeaseLost != 0 {
 		l.Granted, l.Streams, l.Contexts = 0, 0, 0
 	}
-	s.setLease(l.Slot, leaseRef{device: dev.Index, open: true})
+	s.setLease(&shim.Lease{Device: dev.Index, Record: l, Index: index, Answers: s.answers})
 }
 
 // restore makes a session known everywhere again. The lock is held.
-func (d *Daemon) restore(s *session, req arbiter.RestoredSession, records []int, dead bool) error {
+func (d *Daemon) restore(s *session, req arbiter.RestoredSession, leases []*shim.Lease, dead bool) error {
 	id, ids, err := d.arb.Restore(d.now(), req)
 	if err != nil {
 		d.release(s)
 		return err
 	}
 	s.id = id
-	for n, li := range records {
-		l := d.file.Leases.At(li)
-		s.leases[l.Slot].id = ids[n]
-		d.words.Add(ids[n], s.page, s.answers, l, li)
+	for n, l := range leases {
+		l.ID = ids[n]
+		d.words.Add(l, s.page)
 	}
 	d.known(s)
 	if !dead {
@@ -258,13 +277,10 @@ func (d *Daemon) restore(s *session, req arbiter.RestoredSession, records []int,
 
 // refresh has the words of a session show what the arbiter thinks of its leases.
 func (d *Daemon) refresh(s *session) {
-	for _, l := range s.leases {
-		if !l.open {
-			continue
-		}
-		if info, err := d.arb.Attach(d.now(), s.id, l.device); err == nil {
-			d.words.Limit(l.id, info.Budget)
-			d.words.Flag(l.id, info.Closed, info.Closed || info.Notify)
+	for l := range s.open() {
+		if info, err := d.arb.Attach(d.now(), s.id, l.Device); err == nil {
+			d.words.Limit(l.ID, info.Budget)
+			d.words.Flag(l.ID, info.Closed, info.Closed || info.Notify)
 		}
 	}
 	d.show(s)
@@ -298,7 +314,7 @@ func linksTo(dir string, id *ipc.PageID) (paths []string) {
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		target, err := os.Readlink(path)
-		if err != nil || !strings.Contains(target, "memfd:"+pageName) {
+		if err != nil || !strings.Contains(target, "memfd:"+ipc.PageName) {
 			continue
 		}
 		var st unix.Stat_t

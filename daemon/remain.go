@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 	"time"
 
-	"github.com/gpuarb/gpuarb/inventory"
+	"github.com/gpuarb/gpuarb/procfacts"
 )
 
 // A job outlives its runner where it left something behind: a program in the background,
@@ -43,7 +43,7 @@ func (d *Daemon) runnerEnded(j *job) {
 func (d *Daemon) letRunnerGo(j *job) {
 	d.reaper.Remove(uint64(j.id) | jobKey)
 	closeFD(j.pidfd)
-	j.pidfd, j.by = -1, inventory.Started{}
+	j.pidfd, j.by = -1, procfacts.Started{}
 	d.file.Jobs.At(j.index).RunnerPID = 0
 }
 
@@ -68,8 +68,11 @@ func (d *Daemon) lookFor(j *job) {
 	signal(d.left.wake)
 }
 
-// mostRest bounds how long findLeft rests.
-const mostRest = time.Second
+// lookRest is how many times as long as it looked findLeft rests, and mostRest for how long at the most.
+const (
+	lookRest = 3
+	mostRest = time.Second
+)
 
 // findLeft finds out what became of jobs whose runner has ended. It takes a quarter of the
 // time at the most, however many there are, unless that takes very long.
@@ -82,7 +85,7 @@ func (d *Daemon) findLeft(ctx context.Context) {
 		}
 		began := time.Now()
 		d.lookForLeft()
-		rest := time.NewTimer(min(paceRest*time.Since(began), mostRest)) // of the processor's time, not of the daemon's clock
+		rest := time.NewTimer(min(lookRest*time.Since(began), mostRest)) // of the processor's time, not of the daemon's clock
 		select {
 		case <-ctx.Done():
 		case <-rest.C:
@@ -93,14 +96,14 @@ func (d *Daemon) findLeft(ctx context.Context) {
 
 // lookForLeft goes through the processes once for all the jobs in question.
 func (d *Daemon) lookForLeft() {
-	d.mu.Lock()
+	d.lock()
 	jobs, done := d.left.jobs, d.left.done
 	d.left.jobs = map[*job]struct{}{}
 	variables := map[string]uint32{}
 	for j := range jobs {
 		variables[tokenVariable(j)] = j.uid
 	}
-	d.mu.Unlock()
+	d.unlock()
 	if len(jobs) == 0 {
 		return
 	}
@@ -120,10 +123,9 @@ func (d *Daemon) lookForLeft() {
 func tokenVariable(j *job) string { return variableOfJob + hex.EncodeToString(j.token[:]) }
 
 // settleLeft has a job live by the process that was found, or end where none was.
-func (d *Daemon) settleLeft(j *job, p inventory.Started, pidfd int, found, gone bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	defer d.drainEvents()
+func (d *Daemon) settleLeft(j *job, p procfacts.Started, pidfd int, found, gone bool) {
+	d.lock()
+	defer d.unlock()
 	switch {
 	case d.stopping, j.closed, j.by.PID != 0, d.jobs[j.token] != j:
 		closeFD(pidfd)
@@ -150,9 +152,9 @@ func (cl *client) othersEnded() {
 	d := cl.d
 	cl.outOfTurn(func() {
 		d.reaper.Sync()
-		d.mu.Lock()
+		d.lock()
 		done := d.left.done
-		d.mu.Unlock()
+		d.unlock()
 		select {
 		case <-done:
 		case <-d.after(settlePatience):

@@ -10,6 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/shim"
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
@@ -27,14 +28,14 @@ func (cl *client) resume(m ipc.Message) error {
 	if cl.s != nil || cl.tool {
 		return refused(ipc.StatusOrder, "this connection belongs to a session already")
 	}
-	page, err := whenRoom(cl, func() (*pageOffer, error) { return cl.d.pageFor(&req, m.FD) })
+	page, err := whenRoom(cl, m.Header, func() (*pageOffer, error) { return cl.d.pageFor(&req, m.FD) })
 	if err != nil {
 		return err
 	}
 	defer page.close()
 	s, fresh, err := cl.d.takeUp(cl.conn, &req, page)
 	if statusOf(err) == ipc.StatusNoSession {
-		s, err = cl.adopt(&req, m.FD)
+		s, err = cl.adopt(m.Header, &req, m.FD)
 		fresh = true
 	}
 	if err != nil {
@@ -62,13 +63,13 @@ func (o *pageOffer) close() {
 // made for it; else a new one.
 func (d *Daemon) pageFor(req *ipc.ResumeRequest, fd int) (*pageOffer, error) {
 	var id ipc.PageID
-	d.mu.Lock()
+	d.lock()
 	s := d.sessions[req.Session]
 	needed := s != nil && !s.dead && s.page == nil
 	if needed {
 		id = ipc.PageID{Dev: s.record.PageDev, Ino: s.record.PageInode}
 	}
-	d.mu.Unlock()
+	d.unlock()
 	if !needed {
 		return &pageOffer{}, nil
 	}
@@ -77,7 +78,7 @@ func (d *Daemon) pageFor(req *ipc.ResumeRequest, fd int) (*pageOffer, error) {
 			return &pageOffer{page: page}, nil
 		}
 	}
-	page, err := ipc.NewPage()
+	page, err := d.spare.newPage()
 	return &pageOffer{page: page, fresh: true}, err
 }
 
@@ -92,20 +93,19 @@ type doubt struct {
 // may take long; the client waits for the answer to its Resume meanwhile, and moves
 // no byte.
 func (d *Daemon) hearDevices(s *session) {
-	d.mu.Lock()
+	d.lock()
 	doubts := s.doubts
 	s.doubts = nil
-	d.mu.Unlock()
+	d.unlock()
 	for _, q := range doubts {
 		figure := d.figure(q.device, s.peer.PID)
-		d.mu.Lock()
+		d.lock()
 		if !s.dead {
 			granted, _ := d.arb.Recount(d.now(), q.lease, accounting.Bytes(q.used), figure)
 			d.words.Resize(q.lease, granted)
 			d.refresh(s)
-			d.drainEvents()
 		}
-		d.mu.Unlock()
+		d.unlock()
 	}
 }
 
@@ -126,8 +126,8 @@ func (d *Daemon) figure(index, pid int) accounting.Bytes {
 // takeUp takes up a session that is known, with the page that it had or a new one,
 // which fresh tells. What the client counts settles what was lost with the connection.
 func (d *Daemon) takeUp(c *ipc.Conn, req *ipc.ResumeRequest, page *pageOffer) (s *session, fresh bool, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.lock()
+	defer d.unlock()
 	if s, err = d.find(req.Session, c); err != nil {
 		return nil, false, err
 	}
@@ -156,17 +156,14 @@ func (d *Daemon) takeUp(c *ipc.Conn, req *ipc.ResumeRequest, page *pageOffer) (s
 	}
 	d.refresh(s)
 	d.freedMeanwhile(s)
-	d.drainEvents()
 	return s, fresh, err
 }
 
 // freedMeanwhile has those who wait served from what a session freed while its reports
 // reached nobody. The lock is held.
 func (d *Daemon) freedMeanwhile(s *session) {
-	for _, l := range s.leases {
-		if l.open {
-			d.arb.Freed(d.now(), l.id)
-		}
+	for l := range s.open() {
+		d.arb.Freed(d.now(), l.ID)
 	}
 }
 
@@ -177,7 +174,7 @@ func (d *Daemon) settle(s *session, rl ipc.ResumeLease) error {
 	if !ok {
 		return nil // nothing is arbitrated there
 	}
-	if l := s.leaseAt(rl.Slot); l.open && l.device == dev.Index {
+	if l := s.leaseAt(rl.Slot); l != nil && l.Device == dev.Index {
 		d.recount(s, l, rl.Used)
 		return nil
 	}
@@ -186,13 +183,13 @@ func (d *Daemon) settle(s *session, rl ipc.ResumeLease) error {
 
 // recount takes a client's own sum of one lease, and writes down what comes of it. The
 // lock is held.
-func (d *Daemon) recount(s *session, l leaseRef, used uint64) {
-	granted, doubted := d.arb.Recount(d.now(), l.id, accounting.Bytes(used), 0)
+func (d *Daemon) recount(s *session, l *shim.Lease, used uint64) {
+	granted, doubted := d.arb.Recount(d.now(), l.ID, accounting.Bytes(used), 0)
 	faults.At("resume.counted")
-	d.words.Resize(l.id, granted)
+	d.words.Resize(l.ID, granted)
 	faults.At("resume.resized")
 	if doubted > 0 {
-		s.doubts = append(s.doubts, doubt{l.id, l.device, used})
+		s.doubts = append(s.doubts, doubt{l.ID, l.Device, used})
 	}
 }
 
@@ -205,27 +202,24 @@ func (d *Daemon) takePage(s *session, req *ipc.ResumeRequest, offer *pageOffer) 
 	if offer.fresh {
 		s.record.PageDev, s.record.PageInode = s.page.ID().Dev, s.page.ID().Ino
 	}
-	for slot := range s.leases {
-		if l := &s.leases[slot]; l.open {
-			if offer.fresh {
-				d.begin(s, uint32(slot), req)
-			}
-			d.words.SetPage(l.id, s.page)
+	for l := range s.open() {
+		if offer.fresh {
+			s.begin(l, req)
 		}
+		l.SetPage(s.page)
 	}
 }
 
 // begin writes the credit of a lease into a new page.
-func (d *Daemon) begin(s *session, slot uint32, req *ipc.ResumeRequest) {
-	record, _ := d.words.Record(s.leases[slot].id)
+func (s *session) begin(l *shim.Lease, req *ipc.ResumeRequest) {
 	for _, rl := range req.Leases[:req.Count] {
-		if rl.Slot != slot || record == nil || rl.Device != record.UUID {
+		if rl.Slot != l.Record.Slot || rl.Device != l.Record.UUID {
 			continue
 		}
-		idle := uint64(ipc.MakeWord(record.Granted-min(rl.Used, record.Granted), 0, 0))
+		idle := uint64(ipc.MakeWord(l.Record.Granted-min(rl.Used, l.Record.Granted), 0, 0))
 		_ = s.page.Guard(func() {
-			s.page.Word(slot).Store(idle)
-			s.page.Low(slot).Store(idle)
+			s.page.Word(rl.Slot).Store(idle)
+			s.page.Low(rl.Slot).Store(idle)
 		})
 	}
 }
@@ -247,19 +241,19 @@ func openPage(fd int, id ipc.PageID) *ipc.LeasePage {
 
 // adopt makes a session of what a client says that nothing of ours confirms: its
 // own sums, unverified until the devices agree.
-func (cl *client) adopt(req *ipc.ResumeRequest, fd int) (*session, error) {
+func (cl *client) adopt(head ipc.Header, req *ipc.ResumeRequest, fd int) (*session, error) {
 	d, c := cl.d, cl.conn
-	proc, err := whenRoom(cl, func() (arbiter.Process, error) { return d.facts(c.Peer()) })
+	proc, err := whenRoom(cl, head, func() (arbiter.Process, error) { return d.facts(c.Peer()) })
 	if err != nil {
 		return nil, err
 	}
-	page, err := whenRoom(cl, ipc.NewPage)
+	page, err := whenRoom(cl, head, d.spare.newPage)
 	if err != nil {
 		return nil, err
 	}
 	seen, sent := pageOf(proc.PID, fd), pageIDOf(fd)
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.lock()
+	defer d.unlock()
 	d.endDamaged(proc, sent)
 	hello := req.Hello
 	if _, known := d.jobs[hello.Job]; !known && seen != nil && hello.Job != (ipc.Token{}) {
@@ -293,7 +287,6 @@ func (cl *client) adopt(req *ipc.ResumeRequest, fd int) (*session, error) {
 		d.lowerTo(s, seen)
 	}
 	d.refresh(s)
-	d.drainEvents()
 	return s, nil
 }
 
@@ -327,17 +320,12 @@ func pageIDOf(fd int) ipc.PageID {
 func (d *Daemon) forget(s *session) {
 	s.dead = true
 	d.memberEnded(s)
-	var devices []int
-	for _, l := range s.leases {
-		if l.open {
-			devices = append(devices, l.device)
-		}
+	d.arb.EndSession(d.now(), s.id)
+	leases := slices.Collect(s.open())
+	for _, l := range leases {
+		d.readers[l.Device].gone(s)
 	}
-	for _, device := range devices {
-		d.forgetLease(s, device) // and the session with the last
-	}
-	if len(devices) == 0 {
-		d.arb.Forget(d.now(), s.id)
+	if len(leases) == 0 {
 		d.dropSession(s)
 	}
 }
@@ -345,30 +333,16 @@ func (d *Daemon) forget(s *session) {
 // adoptLease opens a lease with the client's own sum.
 func (d *Daemon) adoptLease(s *session, rl ipc.ResumeLease) error {
 	dev, ok := d.deviceByUUID(rl.Device)
-	if !ok || s.leaseAt(rl.Slot).open || s.slotOf(dev.Index) >= 0 {
+	if !ok || s.leaseAt(rl.Slot) != nil || s.leaseOn(dev.Index) != nil {
 		return fmt.Errorf("slot %d, device %x: not a lease that can be", rl.Slot, rl.Device)
 	}
-	if err := d.leasesOf.full(s.peer.PID, s.peer.UID); err != nil {
-		return err
+	said := statefile.Lease{Slot: rl.Slot, Streams: min(rl.Streams, maxClaimed), Contexts: min(rl.Contexts, maxClaimed)}
+	l, err := d.openLease(s, dev, said, func() (arbiter.LeaseID, error) {
+		return d.arb.Adopt(d.now(), s.id, arbiter.RestoredLease{Device: dev.Index,
+			Streams: int(said.Streams), Contexts: int(said.Contexts), Unverified: true})
+	})
+	if err == nil {
+		d.recount(s, l, rl.Used)
 	}
-	index, record, err := d.file.Leases.New()
-	if err != nil {
-		return err
-	}
-	streams := min(rl.Streams, maxClaimed)
-	id, err := d.arb.Adopt(d.now(), s.id, arbiter.RestoredLease{Device: dev.Index,
-		Streams: int(streams), Contexts: int(min(rl.Contexts, maxClaimed)), Unverified: true})
-	if err != nil {
-		d.file.Leases.Free(index)
-		return err
-	}
-	*record = statefile.Lease{Session: uint32(s.index), Slot: rl.Slot, Device: uint32(dev.Index), UUID: dev.UUIDBytes,
-		Streams: streams, Contexts: min(rl.Contexts, maxClaimed), OpenedAt: d.now().UnixNano()}
-	d.file.Leases.Commit(index)
-	d.leasesOf.add(s.peer.PID, s.peer.UID)
-	l := leaseRef{id: id, device: dev.Index, open: true}
-	s.setLease(rl.Slot, l)
-	d.words.Add(id, s.page, s.answers, record, index)
-	d.recount(s, l, rl.Used)
-	return nil
+	return err
 }

@@ -7,21 +7,28 @@ import (
 
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/procfacts"
 )
 
-// machine is what the daemon asks about devices and processes: *inventory.Inventory,
-// but in tests.
+// machine is what the daemon asks about devices and processes: a realMachine, but in tests.
 type machine interface {
 	Devices() []inventory.Device
 	Why() string
 	Read(index int) (inventory.Usage, error)
-	Facts(pid int) (inventory.ProcessFacts, error)
+	Facts(pid int) (procfacts.Facts, error)
+	UserName(uid uint32) string
+	PIDs() ([]int, error)
 	StartTicks(pid int) (uint64, error)
 	IsMapped(pid int, inode uint64, name string) (bool, error)
 	TaskOwner(tid uint32) (pid int, ok bool)
 	Descends(pid, ancestor int) bool
-	WithEnviron(variables map[string]uint32) map[string]inventory.Started
+	WithEnviron(variables map[string]uint32) map[string]procfacts.Started
 	Close()
+}
+
+type realMachine struct {
+	*inventory.Inventory
+	*procfacts.Reader
 }
 
 // clock is the time that the daemon goes by. All three go on evenly while the machine is
@@ -36,7 +43,7 @@ type clock struct {
 // parts are what the daemon is made of that a test may put something else in the place of.
 type parts struct {
 	clock
-	inventory func() (machine, error)
+	inventory func() machine
 	listen    func() (*ipc.Listener, error)
 }
 
@@ -44,8 +51,9 @@ type parts struct {
 func (d *Daemon) realParts() parts {
 	return parts{
 		clock: clock{time.Now, time.After, awake},
-		inventory: func() (machine, error) {
-			return inventory.Open(inventory.Options{SysfsRoot: d.place.sysfs, Last: d.lastDevices()})
+		inventory: func() machine {
+			found := inventory.Open(inventory.Options{SysfsRoot: d.place.sysfs, Last: d.lastDevices()})
+			return realMachine{found, procfacts.NewReader()}
 		},
 		listen: d.openSocket,
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/shim"
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
@@ -27,7 +28,7 @@ func (d *Daemon) show(s *session) {
 	}
 	most, streams := d.arb.Given(s.id)
 	given := ipc.Given{Streams: uint32(streams)}
-	given.Memory, given.Share = wireSize(most)
+	given.Memory, given.Share = shim.WireSize(most)
 	if j := d.jobByKey[uint64(s.job)|jobKey]; j != nil {
 		given.Job = d.file.Jobs.At(j.index).Flags & jobFlags
 	}
@@ -113,15 +114,12 @@ func (d *Daemon) remakeJob(id arbiter.JobID, token ipc.Token, proc arbiter.Proce
 func (d *Daemon) lowerTo(s *session, page *ipc.Page) {
 	if given, ok := page.Given(); ok && d.jobByKey[uint64(s.job)|jobKey] == nil {
 		streams := int(max(1, min(given.Streams, maxClaimed)))
-		d.lower(s, arbiter.Change{Device: arbiter.AllDevices, Max: sizeOf(given.Memory, given.Share), Streams: &streams})
+		d.lower(s, arbiter.Change{Device: arbiter.AllDevices, Max: new(shim.SizeOf(given.Memory, given.Share)), Streams: &streams})
 	}
-	for slot, l := range s.leases {
-		if !l.open {
-			continue
-		}
-		info, err := d.arb.Attach(d.now(), s.id, l.device)
-		if seen := accounting.Bytes(page.Lease[slot].Limit); err == nil && seen < info.Budget {
-			d.lower(s, arbiter.Change{Device: l.device, Max: &arbiter.Size{Bytes: seen}})
+	for l := range s.open() {
+		info, err := d.arb.Attach(d.now(), s.id, l.Device)
+		if seen := accounting.Bytes(page.Lease[l.Record.Slot].Limit); err == nil && seen < info.Budget {
+			d.lower(s, arbiter.Change{Device: l.Device, Max: &accounting.Size{Bytes: seen}})
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/procfacts"
 )
 
 // openSocket listens: on the socket that systemd hands over, else on our own.
@@ -21,7 +22,8 @@ func (d *Daemon) openSocket() (*ipc.Listener, error) {
 		defer f.Close()
 	}
 	if len(files) > 0 {
-		l, err := ipc.ListenFile(files[0], ipc.ListenOptions{Limits: connLimits(), Patience: patience, Short: d.short})
+		l, err := ipc.ListenFile(files[0], ipc.ListenOptions{Limits: connLimits(), Patience: patience, Short: d.short,
+			StartTicks: procfacts.Here.StartTicks, Lend: d.spare.lend})
 		if err == nil {
 			d.log.Info("listening on the socket that systemd opened", "socket", l.Path())
 		}
@@ -30,9 +32,10 @@ func (d *Daemon) openSocket() (*ipc.Listener, error) {
 	if err := d.place.ensureDir(); err != nil {
 		return nil, err
 	}
-	o := ipc.ListenOptions{Mode: 0o600, Limits: connLimits(), Patience: patience, Short: d.short}
+	o := ipc.ListenOptions{Mode: 0o600, Limits: connLimits(), Patience: patience, Short: d.short,
+		StartTicks: procfacts.Here.StartTicks, Lend: d.spare.lend}
 	if d.place.system {
-		o.Mode = 0o666 // whoever is kept out runs unarbitrated; the rules decide what he gets
+		o.Mode = 0o666 // whoever is kept out runs without a limit; the rules decide what he gets
 	}
 	return ipc.Listen(d.place.socket, o)
 }
@@ -47,16 +50,16 @@ func (d *Daemon) accept(ctx context.Context) {
 			}
 			return
 		}
-		d.mu.Lock()
+		d.lock()
 		if d.stopping {
-			d.mu.Unlock()
+			d.unlock()
 			_ = c.Close()
 			return
 		}
 		cl := &client{d: d, conn: c, turn: d.turns.enter(c.Peer())}
 		d.conns[c] = cl
 		d.wg.Go(cl.serve)
-		d.mu.Unlock()
+		d.unlock()
 	}
 }
 
@@ -69,8 +72,8 @@ type client struct {
 	// waits is the last request of this connection that was parked, unread what the last
 	// reply gave; both are dropped by the connection's own goroutine.
 	waits  *parked
-	unread atomic.Pointer[grant] // last, or nil
-	last   grant                 // the daemon's lock guards it
+	unread atomic.Pointer[receipt] // last, or nil
+	last   receipt                 // the daemon's lock guards it
 	turn   *turn
 	held   held // its goroutine's
 }
@@ -82,9 +85,9 @@ func (cl *client) serve() {
 		_ = c.Close()
 		cl.abandon(unread)
 		d.turns.leave(c.Peer())
-		d.mu.Lock()
+		d.lock()
 		delete(d.conns, c)
-		d.mu.Unlock()
+		d.unlock()
 		if cl.s != nil {
 			d.connClosed(cl.s, c)
 		}
@@ -142,9 +145,9 @@ func (cl *client) answerError(h ipc.Header, err error) bool {
 	d := cl.d
 	var p *ipc.ProtocolError
 	if errors.As(err, &p) {
-		d.mu.Lock()
+		d.lock()
 		d.bad++
-		d.mu.Unlock()
+		d.unlock()
 		d.log.Debug("not a proper request", "client_pid", cl.conn.Peer().PID, "err", err)
 		return cl.conn.ReplyError(h, err) == nil && !p.Fatal()
 	}
@@ -189,6 +192,8 @@ func (cl *client) handle(m ipc.Message) error {
 		return cl.jobOpen(m)
 	case ipc.TypeJobClose:
 		return answer(cl, m, cl.jobClose)
+	case ipc.TypeJobTally:
+		return answer(cl, m, cl.jobTally)
 	case ipc.TypeCancel:
 		return answer(cl, m, cl.cancelRequest)
 	case ipc.TypeSnapshot:

@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync/atomic"
 
@@ -11,6 +12,8 @@ import (
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/procfacts"
+	"github.com/gpuarb/gpuarb/shim"
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
@@ -22,12 +25,13 @@ type session struct {
 	peer     identity
 	kind     uint32
 	job      arbiter.JobID
-	run      bool // below `gpuarb run`
+	run      bool   // below `gpuarb run`
+	caller   string // how what its program prints names it
 	page     *ipc.LeasePage
 	record   *statefile.Session
 	answers  statefile.Answers
-	index    int        // of record
-	leases   []leaseRef // by slot, as far as any was used
+	index    int           // of record
+	leases   []*shim.Lease // by slot of the page, as far as any was used; nil: none
 	conns    map[*ipc.Conn]struct{}
 	dead     bool
 	doubts   []doubt // of a Resume that is being answered
@@ -45,20 +49,10 @@ type identity struct {
 	pidfd      int // ours, until the session is over
 }
 
-// leaseRef ties a slot of the page to the arbiter's lease.
-type leaseRef struct {
-	id     arbiter.LeaseID
-	device int
-	open   bool
-}
-
-// wishes is what a client's environment asks for; it can only lower.
-func wishes(h ipc.HelloRequest) *arbiter.Size {
-	switch {
-	case h.Memory != ipc.NoLimit:
-		return &arbiter.Size{Bytes: accounting.Bytes(h.Memory)}
-	case h.Share != 0:
-		return &arbiter.Size{PerMille: h.Share}
+// sizeWish is an amount that a job or client asks for; nil: none.
+func sizeWish(bytes uint64, share uint32) *accounting.Size {
+	if size := shim.SizeOf(bytes, share); !size.Max {
+		return &size
 	}
 	return nil
 }
@@ -88,7 +82,7 @@ func reserveOf(v uint64) *accounting.Bytes {
 }
 
 // process turns what the kernel says into what rules are matched on.
-func process(f inventory.ProcessFacts, pid int) arbiter.Process {
+func process(f procfacts.Facts, pid int) arbiter.Process {
 	return arbiter.Process{PID: pid, StartTicks: f.StartTicks, UID: f.UID, GID: f.GID, User: f.User,
 		Groups: f.GroupNames, Exe: f.Exe, Command: f.Command, Cgroup: f.Cgroup, Unit: f.Unit, Container: f.Container}
 }
@@ -117,18 +111,17 @@ func asUser(p *arbiter.Process, uid, gid uint32) {
 // room yet waits for it: the reply comes when it is reserved.
 func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s *session, waits bool, err error) {
 	c := cl.conn
-	proc, err := whenRoom(cl, func() (arbiter.Process, error) { return d.facts(c.Peer()) })
+	proc, err := whenRoom(cl, head, func() (arbiter.Process, error) { return d.facts(c.Peer()) })
 	if err != nil {
 		return nil, false, err
 	}
-	page, err := whenRoom(cl, ipc.NewPage)
+	page, err := whenRoom(cl, head, d.spare.newPage)
 	if err != nil {
 		return nil, false, err
 	}
 	place := cl.comesAgain(head, true)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	defer d.drainEvents()
+	d.lock()
+	defer d.unlock()
 	defer d.cameBack(c.Peer(), head)
 	s, ticket, err := d.addSession(c, proc, h, page, place)
 	if err != nil {
@@ -141,32 +134,41 @@ func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s
 		faults.At("session.known")
 		d.file.Sessions.Commit(s.index)
 		faults.At("session.committed")
-		cl.gave(head, func() { d.endSession(s) })
+		cl.gave(receipt{request: head.Request, s: s})
 		return s, false, nil
 	}
-	d.park(cl, head, ticket, func(dec arbiter.Decision) verdict { return cl.sessionDecided(head, s, dec) })
+	d.park(cl, head, ticket, func(dec arbiter.Decision) (receipt, func() error) { return cl.sessionDecided(head, s, dec) })
+	cl.waits.caller = s.caller
 	return s, true, nil
 }
 
 // sessionDecided carries out what became of a session that waited for its reservation.
 // Only now would the next daemon take it up: before that its client knows no token of it.
 // The lock is held.
-func (cl *client) sessionDecided(h ipc.Header, s *session, dec arbiter.Decision) verdict {
+func (cl *client) sessionDecided(h ipc.Header, s *session, dec arbiter.Decision) (receipt, func() error) {
 	d := cl.d
 	if dec.Refusal != nil || s.dead {
 		delete(s.conns, cl.conn) // which the answer has yet to go out on
 		d.endSession(s)
 		err := refused(ipc.StatusNoSession, "the session has ended")
 		if dec.Refusal != nil {
-			err = dec.Refusal
+			err = about(s.caller, dec.Refusal)
 		}
-		return verdict{send: func() error { return cl.refuse(h, err) }}
+		return receipt{}, func() error { return cl.refuse(h, err) }
 	}
 	d.file.Sessions.Commit(s.index)
-	return verdict{
-		send: func() error { return cl.replyHello(h, s, true) },
-		undo: func() { d.endSession(s) },
+	return receipt{request: h.Request, s: s}, func() error { return cl.replyHello(h, s, true) }
+}
+
+// about is an error that tells whom a refusal in it is about.
+func about(caller string, err error) error {
+	var refusal *arbiter.Refusal
+	if !errors.As(err, &refusal) {
+		return err
 	}
+	told := *refusal
+	told.Explain = caller + ": " + told.Explain
+	return &told
 }
 
 // addSession makes a session known everywhere: arbiter, reaper, and the state file, where
@@ -186,14 +188,15 @@ func (d *Daemon) addSession(c *ipc.Conn, proc arbiter.Process, h ipc.HelloReques
 		return nil, 0, refused(ipc.StatusTooMany, "%d sessions are open: no room for another", statefile.MaxSessions)
 	}
 	info, err := d.arb.OpenSession(d.now(), arbiter.SessionRequest{
-		Process: proc, Job: job, Max: wishes(h), Streams: int(h.Streams), OnFull: onFullOf(h.OnFull),
+		Process: proc, Job: job, Max: sizeWish(h.Memory, h.Share), Streams: int(h.Streams), OnFull: onFullOf(h.OnFull),
 		Slots: int(h.Slots), SlotScope: scopeOf(h.SlotScope), StreamReserve: reserveOf(h.StreamReserve), Place: place})
+	caller := d.arb.CallerIn(job, proc)
 	if err != nil {
 		d.file.Sessions.Free(index)
-		return nil, 0, err
+		return nil, 0, about(caller, err)
 	}
 	id := info.ID
-	s := &session{id: id, token: ipc.NewToken(), kind: h.Kind, job: job, run: run, page: page, record: record, index: index,
+	s := &session{id: id, caller: caller, token: ipc.NewToken(), kind: h.Kind, job: job, run: run, page: page, record: record, index: index,
 		peer:  identity{PID: peer.PID, StartTicks: proc.StartTicks, UID: uint32(peer.UID), GID: uint32(peer.GID), pidfd: -1},
 		conns: map[*ipc.Conn]struct{}{}}
 	faults.At("session.opened")
@@ -223,10 +226,8 @@ func (d *Daemon) known(s *session) {
 	d.byKey[uint64(s.id)] = s
 	d.sessionsOf.add(s.peer.PID, s.peer.UID)
 	d.ofProcess[s.peer.PID] = append(d.ofProcess[s.peer.PID], s)
-	for _, l := range s.leases {
-		if l.open {
-			d.leasesOf.add(s.peer.PID, s.peer.UID)
-		}
+	for range s.open() {
+		d.leasesOf.add(s.peer.PID, s.peer.UID)
 	}
 	if j := d.jobByKey[uint64(s.job)|jobKey]; j != nil {
 		j.members[s] = struct{}{}
@@ -241,94 +242,123 @@ func (d *Daemon) attach(s *session, uuid ipc.UUID) (ipc.AttachReply, error) {
 		return ipc.AttachReply{}, refused(ipc.StatusNoDevice,
 			"no device has the UUID %x: `gpuarb devices` lists those the daemon knows", uuid)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.lock()
+	defer d.unlock()
 	if s.dead {
 		return ipc.AttachReply{}, refused(ipc.StatusNoSession, "the session has ended")
 	}
-	slot := s.slotOf(dev.Index)
-	if slot < 0 {
-		if err := d.leasesOf.full(s.peer.PID, s.peer.UID); err != nil {
-			return ipc.AttachReply{}, err
-		}
+	l := s.leaseOn(dev.Index)
+	opens := l == nil
+	var info arbiter.LeaseInfo
+	attach := func() (id arbiter.LeaseID, err error) {
+		info, err = d.arb.Attach(d.now(), s.id, dev.Index)
+		return info.ID, err
 	}
-	info, err := d.arb.Attach(d.now(), s.id, dev.Index)
+	var err error
+	if opens {
+		l, err = d.openLease(s, dev, statefile.Lease{Slot: s.freeSlot()}, attach)
+	} else {
+		_, err = attach()
+	}
 	if err != nil {
 		return ipc.AttachReply{}, err
 	}
-	if slot < 0 {
-		if slot, err = d.openSlot(s, dev, info.ID); err != nil {
-			return ipc.AttachReply{}, err
-		}
+	if opens {
 		d.words.Limit(info.ID, info.Budget)
 		if info.Closed || info.Notify {
 			d.words.Flag(info.ID, info.Closed, true)
 		}
 	}
-	return ipc.AttachReply{Slot: uint32(slot), Index: uint32(dev.Index), Total: uint64(info.Total),
+	return ipc.AttachReply{Slot: l.Record.Slot, Index: uint32(dev.Index), Total: uint64(info.Total),
 		Budget: uint64(info.Budget), StreamsMax: uint32(info.StreamsMax), SlotScope: wireScope(info.SlotScope)}, nil
 }
 
-// slotOf returns the slot of the session's lease on a device, or -1.
-func (s *session) slotOf(device int) int {
-	for i, l := range s.leases {
-		if l.open && l.device == device {
-			return i
+// open yields the session's leases.
+func (s *session) open() iter.Seq[*shim.Lease] {
+	return func(yield func(*shim.Lease) bool) {
+		for _, l := range s.leases {
+			if l != nil && !yield(l) {
+				return
+			}
 		}
 	}
-	return -1
 }
 
-// openSlot takes a slot of the page and a record for a new lease.
-func (d *Daemon) openSlot(s *session, dev inventory.Device, id arbiter.LeaseID) (int, error) {
-	slot := slices.IndexFunc(s.leases, func(l leaseRef) bool { return !l.open })
-	if slot < 0 {
-		slot = len(s.leases)
+// leaseOn returns the session's lease on a device, or nil.
+func (s *session) leaseOn(device int) *shim.Lease {
+	for l := range s.open() {
+		if l.Device == device {
+			return l
+		}
 	}
-	if slot >= ipc.PageSlots {
-		return -1, refused(ipc.StatusTooMany, "a session can use %d devices", ipc.PageSlots)
+	return nil
+}
+
+// freeSlot is the first slot of the page without a lease; ipc.PageSlots where all have one.
+func (s *session) freeSlot() uint32 {
+	if slot := slices.Index(s.leases, nil); slot >= 0 {
+		return uint32(slot)
+	}
+	return uint32(len(s.leases))
+}
+
+// openLease opens a lease everywhere or nowhere: with the arbiter, by open, in the state file, by what
+// is known of it already, and in the client's page.
+func (d *Daemon) openLease(s *session, dev inventory.Device, known statefile.Lease, open func() (arbiter.LeaseID, error)) (*shim.Lease, error) {
+	if err := d.leasesOf.full(s.peer.PID, s.peer.UID); err != nil {
+		return nil, err
+	}
+	if known.Slot >= ipc.PageSlots {
+		return nil, refused(ipc.StatusTooMany, "a session can use %d devices", ipc.PageSlots)
 	}
 	index, record, err := d.file.Leases.New()
 	if err != nil {
-		return -1, refused(ipc.StatusTooMany, "%d leases are open: no room for another", statefile.MaxLeases)
+		return nil, refused(ipc.StatusTooMany, "%d leases are open: no room for another", statefile.MaxLeases)
 	}
-	*record = statefile.Lease{Session: uint32(s.index), Slot: uint32(slot), Device: uint32(dev.Index),
-		UUID: dev.UUIDBytes, OpenedAt: d.now().UnixNano()}
+	id, err := open()
+	if err != nil {
+		d.file.Leases.Free(index)
+		return nil, err
+	}
+	known.Session, known.Device, known.UUID = uint32(s.index), uint32(dev.Index), dev.UUIDBytes
+	known.OpenedAt = d.now().UnixNano()
+	*record = known
 	faults.At("lease.opened")
 	d.file.Leases.Commit(index)
 	d.leasesOf.add(s.peer.PID, s.peer.UID)
 	faults.At("lease.committed")
-	s.setLease(uint32(slot), leaseRef{id: id, device: dev.Index, open: true})
-	d.words.Add(id, s.page, s.answers, record, index)
-	return slot, nil
+	l := &shim.Lease{ID: id, Device: dev.Index, Record: record, Index: index, Answers: s.answers}
+	s.setLease(l)
+	d.words.Add(l, s.page)
+	return l, nil
 }
 
-// lease returns the arbiter's lease of a slot.
-func (s *session) lease(slot uint32) (leaseRef, error) {
+// lease returns the lease of a slot that a client names.
+func (s *session) lease(slot uint32) (*shim.Lease, error) {
 	if s.dead {
-		return leaseRef{}, refused(ipc.StatusNoSession, "the session has ended")
+		return nil, refused(ipc.StatusNoSession, "the session has ended")
 	}
 	l := s.leaseAt(slot)
-	if !l.open {
-		return leaseRef{}, refused(ipc.StatusNoLease, "slot %d has no lease: Attach comes first", slot)
+	if l == nil {
+		return nil, refused(ipc.StatusNoLease, "slot %d has no lease: Attach comes first", slot)
 	}
 	return l, nil
 }
 
-// leaseAt is what a slot of the page stands for; where it has no lease, one that is not open.
-func (s *session) leaseAt(slot uint32) leaseRef {
+// leaseAt is the lease in a slot of the page; nil: there is none.
+func (s *session) leaseAt(slot uint32) *shim.Lease {
 	if int64(slot) >= int64(len(s.leases)) {
-		return leaseRef{}
+		return nil
 	}
 	return s.leases[slot]
 }
 
-// setLease gives a slot, which is below ipc.PageSlots, its lease.
-func (s *session) setLease(slot uint32, l leaseRef) {
-	for int(slot) >= len(s.leases) {
-		s.leases = append(s.leases, leaseRef{})
+// setLease enters a lease in its slot, which is below ipc.PageSlots.
+func (s *session) setLease(l *shim.Lease) {
+	for int(l.Record.Slot) >= len(s.leases) {
+		s.leases = append(s.leases, nil)
 	}
-	s.leases[slot] = l
+	s.leases[l.Record.Slot] = l
 }
 
 // wireError is an error with the status that the client shall see.
@@ -355,7 +385,7 @@ func statusOf(err error) ipc.Status {
 		return p.Status
 	case errors.As(err, &r):
 		return statusOfReason(r.Reason)
-	case errors.Is(err, inventory.ErrGone), errors.Is(err, arbiter.ErrNoSession):
+	case errors.Is(err, procfacts.ErrGone), errors.Is(err, arbiter.ErrNoSession):
 		return ipc.StatusNoSession
 	case errors.Is(err, arbiter.ErrNoDevice):
 		return ipc.StatusNoDevice

@@ -1,34 +1,51 @@
 package daemon
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"math"
+	"log/slog"
 	"os"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
-	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/gpufs"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/shim"
 )
 
 // privileged tells who may change anybody's limits: root, and whose daemon it is.
 func privileged(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
 
 // Set changes a limit that somebody wrote into the filesystem.
-func (d *Daemon) Set(s gpufs.Setting) error {
+func (d *Daemon) Set(ctx context.Context, s gpufs.Setting) error {
+	if d.throttle.wait(ctx, s.UID) != nil {
+		return unix.EINTR
+	}
 	err := d.set(s)
 	if err != nil {
-		d.log.Debug("a limit was not changed", "file", s.Name, "value", s.Value, "uid", s.UID, "err", err)
+		whose := map[gpufs.Owner]string{gpufs.OfDevice: fmt.Sprintf("GPU %d", s.Device), gpufs.OfJob: fmt.Sprintf("job %d", s.Job)}[s.Of]
+		d.lock()
+		defer d.unlock()
+		d.refusedChange(s.UID, cmp.Or(whose, fmt.Sprintf("process %d", s.PID)), s.Name+"="+s.Value, err)
 	}
 	return err
 }
 
+// refusedChange logs who wanted to change what of whose, and why that was refused. The lock is held.
+func (d *Daemon) refusedChange(uid uint32, whose, change string, err error) {
+	level := slog.LevelDebug
+	if d.logsDecision(uid) {
+		level = slog.LevelInfo
+	}
+	d.log.Log(d.ctx, level, "a change of a limit was refused", "event", "limits_refused", "uid", uid, "of", whose, "change", change, "err", err)
+}
+
 func (d *Daemon) set(s gpufs.Setting) error {
-	size, err := config.ParseSize(s.Value)
+	size, err := accounting.ParseSize(s.Value)
 	count := 0
 	change := arbiter.Change{Device: s.Device, UID: s.UID, Privileged: privileged(s.UID)}
 	switch s.Name {
@@ -37,7 +54,7 @@ func (d *Daemon) set(s gpufs.Setting) error {
 	case "memory.min":
 		change.Min = &size
 	case "streams.max", "slots.max":
-		if count, err = parseCount(s.Value); s.Name == "slots.max" && s.Value == "max" {
+		if count, err = accounting.ParseCount(s.Value); s.Name == "slots.max" && s.Value == "max" {
 			count, err = 0, nil
 		}
 		change.Streams = &count
@@ -45,8 +62,8 @@ func (d *Daemon) set(s gpufs.Setting) error {
 	if err != nil {
 		return errors.Join(unix.EINVAL, err)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.lock()
+	defer d.unlock()
 	switch s.Of {
 	case gpufs.OfDevice:
 		err = d.setSlots(s.UID, s.Device, count)
@@ -55,20 +72,10 @@ func (d *Daemon) set(s gpufs.Setting) error {
 	case gpufs.OfProcess:
 		err = d.setProcessLimits(s.PID, s.StartTicks, change)
 	}
-	d.drainEvents()
 	if err != nil {
 		return errors.Join(errnoOf(err), err)
 	}
 	return nil
-}
-
-// parseCount reads a number of things, from 1 on.
-func parseCount(text string) (int, error) {
-	n, err := strconv.ParseUint(text, 10, 31)
-	if err != nil || n == 0 {
-		return 0, fmt.Errorf("%q is no number from 1 to %d", text, math.MaxInt32)
-	}
-	return int(n), nil
 }
 
 // errnoOf says by which errno a write is refused.
@@ -89,7 +96,11 @@ func errnoOf(err error) unix.Errno {
 
 // limit answers a Limit request.
 func (cl *client) limit(r *ipc.LimitRequest) (ipc.Empty, error) {
-	err := cl.d.limit(uint32(cl.conn.Peer().UID), r)
+	uid := uint32(cl.conn.Peer().UID)
+	if cl.d.throttle.wait(cl.d.ctx, uid) != nil {
+		return ipc.Empty{}, refused(ipc.StatusShuttingDown, "the daemon is being stopped")
+	}
+	err := cl.d.limit(uid, r)
 	switch {
 	case errors.Is(err, arbiter.ErrPermission):
 		err = refused(ipc.StatusPermission, "%v", err)
@@ -97,6 +108,8 @@ func (cl *client) limit(r *ipc.LimitRequest) (ipc.Empty, error) {
 		err = refused(ipc.StatusRange, "there is no job %d (any more); /gpu/jobs lists them", r.ID)
 	case errors.Is(err, arbiter.ErrNoSession):
 		err = refused(ipc.StatusRange, "process %d is no client of this daemon (any more); `gpuarb ps` lists those that hold something", r.ID)
+	case errors.Is(err, arbiter.ErrNoRule):
+		err = refused(ipc.StatusRange, "the configuration has no such rule (any more)")
 	case errors.Is(err, arbiter.ErrRange):
 		err = refused(ipc.StatusRange, "%v", err)
 	case errors.Is(err, arbiter.ErrNoDevice):
@@ -111,19 +124,58 @@ func (d *Daemon) limit(uid uint32, r *ipc.LimitRequest) error {
 		change.Device = int(r.Device)
 	}
 	if r.Set&ipc.SetMax != 0 {
-		change.Max = sizeOf(r.Max, r.MaxShare)
+		change.Max = new(shim.SizeOf(r.Max, r.MaxShare))
 	}
 	if r.Set&ipc.SetMin != 0 {
-		change.Min = sizeOf(r.Min, r.MinShare)
+		change.Min = new(shim.SizeOf(r.Min, r.MinShare))
 	}
 	if r.Set&ipc.SetStreams != 0 {
 		streams := int(r.Streams)
 		change.Streams = &streams
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	defer d.drainEvents()
+	user := ""
+	if r.Target == ipc.LimitUser {
+		user = d.inv.UserName(uint32(r.ID)) // the user database may be slow
+	}
+	d.lock()
+	defer d.unlock()
+	err := d.change(uid, user, r, change)
+	if err != nil {
+		d.refusedChange(uid, d.whoseLimit(r, user), changeText(r, change), err)
+	}
+	return err
+}
+
+// whoseLimit is whose limits a request is about, for people. The lock is held.
+func (d *Daemon) whoseLimit(r *ipc.LimitRequest, user string) string {
 	switch r.Target {
+	case ipc.LimitDevice:
+		return fmt.Sprintf("GPU %d", r.Device)
+	case ipc.LimitJob:
+		return d.arb.JobName(arbiter.JobID(r.ID))
+	case ipc.LimitUser:
+		return "user " + user
+	case ipc.LimitRule:
+		return d.arb.RuleName(r.ID)
+	}
+	return fmt.Sprintf("process %d", r.ID)
+}
+
+// changeText says what a request wants to set.
+func changeText(r *ipc.LimitRequest, change arbiter.Change) string {
+	if r.Target == ipc.LimitDevice {
+		return fmt.Sprintf("slots.max=%d", r.Slots)
+	}
+	return change.String()
+}
+
+// change changes limits as a request says. The lock is held.
+func (d *Daemon) change(uid uint32, user string, r *ipc.LimitRequest, change arbiter.Change) error {
+	switch r.Target {
+	case ipc.LimitUser:
+		return d.setUserLimits(uint32(r.ID), user, change)
+	case ipc.LimitRule:
+		return d.setRuleLimits(r.ID, change)
 	case ipc.LimitDevice:
 		if r.Set&ipc.SetSlots == 0 {
 			return nil
@@ -144,6 +196,43 @@ func (d *Daemon) setSlots(uid uint32, device, most int) error {
 		return err
 	}
 	d.keepLimit(target{kind: ipc.LimitDevice, device: int32(device)}, arbiter.Change{UID: uid, Privileged: true}, &most)
+	return nil
+}
+
+// ofNobody is what the record of a user's limits has as the start of a process: so a daemon that
+// knows no such records, after a return to an older gpuarb, finds no process for it.
+const ofNobody = ^uint64(0)
+
+// setUserLimits changes what all programs of a user may hold. The lock is held.
+func (d *Daemon) setUserLimits(uid uint32, name string, change arbiter.Change) error {
+	to := target{ipc.LimitUser, uint64(uid), ofNobody, int32(change.Device), !change.Privileged}
+	if err := d.roomForLimit(to, change.UID); err != nil {
+		return err
+	}
+	if err := d.arb.SetUserLimits(d.now(), uid, name, change); err != nil {
+		return err
+	}
+	d.keepLimit(to, change, nil)
+	if !d.arb.UserLimited(uid) {
+		d.forgetLimits(to.owner())
+	}
+	return nil
+}
+
+// setRuleLimits changes what a rule gives, until the configuration is read again. The lock is held.
+func (d *Daemon) setRuleLimits(id uint64, change arbiter.Change) error {
+	says, ok := d.arb.RuleSays(id)
+	if !ok {
+		return arbiter.ErrNoRule
+	}
+	to := target{ipc.LimitRule, id, says, int32(change.Device), !change.Privileged}
+	if err := d.roomForLimit(to, change.UID); err != nil {
+		return err
+	}
+	if err := d.arb.SetRuleLimits(d.now(), id, change); err != nil {
+		return err
+	}
+	d.keepLimit(to, change, nil)
 	return nil
 }
 

@@ -4,8 +4,9 @@ import (
 	"os"
 	"testing"
 
-	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/shim"
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
@@ -74,11 +75,11 @@ func TestKeptLimitIsOneOrTheOther(t *testing.T) {
 		return index, row
 	}
 	change(ipc.SetMax, 1<<28, 0)
-	b.mu.Lock()
+	b.lock()
 	at, was := only()
-	b.mu.Unlock()
+	b.unlock()
 	change(ipc.SetMax|ipc.SetMin, ipc.NoLimit, 500)
-	b.mu.Lock()
+	b.lock()
 	now, _ := only()
 	then := *b.file.Limits.At(at)
 	then.Live = was.Live
@@ -92,14 +93,14 @@ func TestKeptLimitIsOneOrTheOther(t *testing.T) {
 	}
 	*row = was
 	b.file.Limits.Commit(again)
-	b.mu.Unlock()
+	b.unlock()
 	b.restart()
 	if l := b.lease(c.pid, 0); l.Budget != 1<<29 || l.Min != 1<<20 {
 		t.Errorf("after a restart: %+v", l)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if _, r := only(); r.Set != ipc.SetMax|ipc.SetMin || arbiter.Size(*sizeOf(r.Max, r.MaxPerMille)) != (arbiter.Size{PerMille: 500}) {
+	b.lock()
+	defer b.unlock()
+	if _, r := only(); r.Set != ipc.SetMax|ipc.SetMin || shim.SizeOf(r.Max, r.MaxPerMille) != (accounting.Size{PerMille: 500}) {
 		t.Errorf("%+v", r)
 	}
 }

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/procfacts"
 )
 
 // The daemon can be short of descriptors, or of the kernel's memory: somebody has lowered
@@ -17,8 +17,10 @@ import (
 // asked about a process is not known, and is asked again.
 
 const (
-	// roomPatience is how long a client waits for descriptors once it has some.
-	roomPatience = 30 * time.Second
+	// roomPatience is how long a client waits for descriptors once it has some, and hears that
+	// it waits; resumePatience is for one that cannot be told, less than it waits for an answer.
+	roomPatience   = 30 * time.Second
+	resumePatience = 3 * time.Second
 	// roomEvery is the pause between two attempts.
 	roomEvery = 50 * time.Millisecond
 	// sayAgain is how long the daemon is silent about a shortage that it told of.
@@ -51,13 +53,18 @@ func (d *Daemon) short(err error) {
 }
 
 // whenRoom does for a client what takes descriptors, and waits for them where there are
-// none. Others of its process and user are not held up. No lock is held.
-func whenRoom[T any](cl *client, f func() (T, error)) (v T, err error) {
+// none. Others of its process and user are not held up. The caller has no lock.
+func whenRoom[T any](cl *client, h ipc.Header, f func() (T, error)) (v T, err error) {
 	if v, err = f(); !isShort(err) {
 		return v, err
 	}
 	d := cl.d
-	late := d.after(roomPatience)
+	late := d.after(resumePatience)
+	if h.Type != ipc.TypeResume {
+		late = d.after(roomPatience)
+		// Who hears nothing takes the daemon for gone, and goes on without.
+		_ = cl.conn.Notice(h, &ipc.WaitingReply{Text: ipc.MakeText("waits for the daemon to have descriptors left")})
+	}
 	cl.outOfTurn(func() {
 		for isShort(err) {
 			d.short(err)
@@ -65,8 +72,7 @@ func whenRoom[T any](cl *client, f func() (T, error)) (v T, err error) {
 			case <-d.after(roomEvery):
 				v, err = f()
 			case <-late:
-				err = refused(ipc.StatusTooMany, "the daemon has no descriptors left for another program: "+
-					"raise its limit of open files (LimitNOFILE= of its unit)")
+				err = refused(ipc.StatusTooMany, ipc.NoRoom)
 			case <-d.ctx.Done():
 				err = refused(ipc.StatusShuttingDown, "the daemon is stopping")
 			}
@@ -111,6 +117,14 @@ func (s *spare) giveLocked() {
 	s.fds = nil
 }
 
+// newPage makes a lease page, and not with a descriptor that is lent at the moment: it would
+// be lent for good.
+func (s *spare) newPage() (*ipc.LeasePage, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return ipc.NewPage()
+}
+
 // lend does f, and where that needs a descriptor, with those that are kept.
 func (s *spare) lend(f func() error) error {
 	err := f()
@@ -136,7 +150,7 @@ type unwatched struct {
 // whether they can be now.
 func (d *Daemon) watchUnwatched() {
 	var all []unwatched
-	d.mu.Lock()
+	d.lock()
 	for key, s := range d.byKey {
 		if s.peer.pidfd < 0 && !s.dead {
 			all = append(all, unwatched{s.peer.PID, s.peer.StartTicks, key})
@@ -147,7 +161,7 @@ func (d *Daemon) watchUnwatched() {
 			all = append(all, unwatched{j.by.PID, j.by.StartTicks, key})
 		}
 	}
-	d.mu.Unlock()
+	d.unlock()
 	for _, u := range all {
 		pidfd, gone := d.stillThere(u.pid, u.start)
 		if gone {
@@ -160,8 +174,8 @@ func (d *Daemon) watchUnwatched() {
 
 // watchLate gives a session or a job the pidfd that it could not have before.
 func (d *Daemon) watchLate(key uint64, pidfd int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.lock()
+	defer d.unlock()
 	var owner *int
 	if s := d.byKey[key]; s != nil && !s.dead {
 		owner = &s.peer.pidfd
@@ -209,7 +223,7 @@ func (d *Daemon) stillThere(pid int, start uint64) (pidfd int, gone bool) {
 	}
 	var now uint64
 	err = d.spare.lend(func() (err error) { now, err = d.inv.StartTicks(pid); return err })
-	if errors.Is(err, inventory.ErrGone) || err == nil && now != start {
+	if errors.Is(err, procfacts.ErrGone) || err == nil && now != start {
 		closeFD(pidfd)
 		return -1, true
 	}

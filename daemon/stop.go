@@ -23,8 +23,8 @@ var errStopped = errors.New("the daemon is being stopped")
 
 // up notes a part that is up; errStopped: Stop has not seen it, and who made it ends it.
 func (d *Daemon) up(note func()) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.lock()
+	defer d.unlock()
 	if d.stopping {
 		return errStopped
 	}
@@ -45,13 +45,16 @@ func (d *Daemon) stop() error {
 	late, cancel := context.WithTimeout(context.Background(), stopPatience)
 	defer cancel()
 	d.cancel() // a start that takes up what is left gives the lock back soon
-	d.mu.Lock()
+	d.lock()
 	d.stopping = true
 	d.dismiss()
+	for id := range d.shown {
+		d.words.Hide(id) // nobody keeps it true
+	}
 	for c := range d.conns {
 		c.Close()
 	}
-	d.mu.Unlock()
+	d.unlock()
 	d.notify("STOPPING=1")
 
 	errs := &troubles{}
@@ -132,8 +135,8 @@ func inTime(late context.Context, done <-chan struct{}) bool {
 // closeState gives back the descriptors and mappings of all sessions, and the state file.
 // Nobody uses them any more: a reader that comes back from its device sees that all is over.
 func (d *Daemon) closeState() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.lock()
+	defer d.unlock()
 	for _, s := range d.sessions {
 		d.release(s)
 	}

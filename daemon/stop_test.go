@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/procfacts"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
@@ -53,10 +53,10 @@ func TestStopDuringTheStart(t *testing.T) {
 	go func() {
 		_, err := startWith(ctx, b.options(), func(p *parts) {
 			b.parts(p)
-			p.inventory = func() (machine, error) {
+			p.inventory = func() machine {
 				close(asked)
 				<-answer
-				return b.machine, nil
+				return b.machine
 			}
 		})
 		given <- err
@@ -90,7 +90,7 @@ func TestStopDuringTheRestore(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := startWith(ctx, b.options(), func(p *parts) {
 		b.parts(p)
-		p.inventory = func() (machine, error) { return &cancelling{b.machine, cancel}, nil }
+		p.inventory = func() machine { return &cancelling{b.machine, cancel} }
 	})
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("it was to be given up: %v", err)
@@ -109,7 +109,7 @@ type cancelling struct {
 	cancel context.CancelFunc
 }
 
-func (c *cancelling) Facts(pid int) (inventory.ProcessFacts, error) {
+func (c *cancelling) Facts(pid int) (procfacts.Facts, error) {
 	c.cancel()
 	return c.fakeMachine.Facts(pid)
 }

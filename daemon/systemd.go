@@ -28,9 +28,9 @@ func (d *Daemon) watchdog(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-			d.mu.Lock()
+			d.lock()
 			alive := !d.stopping
-			d.mu.Unlock()
+			d.unlock()
 			if alive {
 				d.notify(sd.SdNotifyWatchdog)
 			}

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"sync"
-	"time"
 
 	"github.com/gpuarb/gpuarb/ipc"
 )
@@ -71,7 +70,7 @@ func (ts *turns) leave(peer ipc.Peer) {
 func fromMemory(t ipc.Type) bool {
 	switch t {
 	case ipc.TypeJoin, ipc.TypeAttach, ipc.TypeAlloc, ipc.TypeFreed, ipc.TypeStream, ipc.TypeContext, ipc.TypeQuery,
-		ipc.TypeRoom, ipc.TypeBye, ipc.TypeJobClose, ipc.TypeLimit:
+		ipc.TypeRoom, ipc.TypeBye, ipc.TypeJobClose, ipc.TypeJobTally, ipc.TypeLimit:
 		return true
 	}
 	return false
@@ -129,49 +128,4 @@ func (cl *client) outOfTurn(wait func()) {
 	cl.giveTurn()
 	wait()
 	cl.takeTurn(had)
-}
-
-// paced makes something for many who ask for it, one after the other: who asks while another
-// waits gets the same, made after both have asked. Making it takes a quarter of the time at
-// the most, however often it is asked for.
-type paced[T any] struct {
-	turn sync.Mutex // held by whoever makes one; taken before mu
-	free time.Time  // when the next may be made; turn guards it
-
-	mu      sync.Mutex
-	pending *flight[T] // waits for its turn; nil: none does
-}
-
-// flight is for everybody who asked before it was made.
-type flight[T any] struct {
-	done chan struct{}
-	made T
-}
-
-// paceRest is how many times as long as it took to make one the next has to wait.
-const paceRest = 3
-
-// get returns one that is made after it was asked for.
-func (p *paced[T]) get(produce func() T) T {
-	p.mu.Lock()
-	if f := p.pending; f != nil {
-		p.mu.Unlock()
-		<-f.done
-		return f.made
-	}
-	f := &flight[T]{done: make(chan struct{})}
-	p.pending = f
-	p.mu.Unlock()
-
-	p.turn.Lock()
-	defer p.turn.Unlock()
-	time.Sleep(time.Until(p.free)) // of the processor's time, not of the daemon's clock
-	p.mu.Lock()
-	p.pending = nil
-	p.mu.Unlock()
-	defer close(f.done)
-	began := time.Now()
-	f.made = produce()
-	p.free = time.Now().Add(paceRest * time.Since(began))
-	return f.made
 }

@@ -1,45 +1,49 @@
 package daemon
 
-import "github.com/gpuarb/gpuarb/ipc"
+import (
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/shim"
+)
 
-// grant is what the last reply on a connection gave, for as long as the client is not known
-// to have read it. A client that goes without that counts nothing for it.
-type grant struct {
+// receipt is what a reply gave, for as long as the client is not known to have read it. A client
+// that goes without that counts nothing for it. The zero receipt is nothing.
+type receipt struct {
 	request uint64
-	undo    func() // takes it back; nil: it is bytes. The daemon's lock is held
-	bytes   givenBytes
+	job     *job            // that was opened
+	s       *session        // that was opened; with got, whose lease was given it
+	taken   int             // how often the session had been taken up again
+	lease   *shim.Lease     // that was given got
+	got     arbiter.Receipt // what its request was granted
 }
 
 // gave notes what a reply that is about to be sent gives. The lock is held.
-func (cl *client) gave(h ipc.Header, undo func()) {
-	cl.last = grant{request: h.Request, undo: undo}
-	cl.unread.Store(&cl.last)
-}
-
-// gaveBytes is gave for bytes, which are asked for so often that it allocates nothing.
-func (cl *client) gaveBytes(h ipc.Header, b givenBytes) {
-	cl.last = grant{request: h.Request, bytes: b}
+func (cl *client) gave(r receipt) {
+	if r.lease != nil && r.got == (arbiter.Receipt{}) || r == (receipt{}) {
+		return
+	}
+	cl.last = r
 	cl.unread.Store(&cl.last)
 }
 
 // takeBack undoes, once, what a reply gave that was not read. The lock is held.
 func (cl *client) takeBack() {
-	g := cl.unread.Swap(nil)
+	d, r := cl.d, cl.unread.Swap(nil)
 	switch {
-	case g == nil:
-		return
-	case g.undo != nil:
-		g.undo()
-	default:
-		cl.d.giveBack(g.request, g.bytes)
+	case r == nil:
+	case r.job != nil:
+		d.endRunner(r.job)
+	case r.lease == nil:
+		d.endSession(r.s)
+	case !r.s.dead && r.s.taken == r.taken: // else its own sums have settled it
+		r.s.answers.Forget(r.request) // asked again, the request is new
+		d.keepObjects(r.lease, 0, r.got.What, d.arb.TakeBack(d.now(), r.got))
 	}
-	cl.d.drainEvents()
 }
 
 // unsent is for a reply that could not be sent.
 func (cl *client) unsent() {
-	cl.d.mu.Lock()
-	defer cl.d.mu.Unlock()
+	cl.d.lock()
+	defer cl.d.unlock()
 	if !cl.d.stopping {
 		cl.takeBack()
 	}
@@ -61,15 +65,4 @@ func (cl *client) hasRead(request uint64) {
 	if g := cl.unread.Load(); g != nil && g.request == request {
 		cl.unread.CompareAndSwap(g, nil)
 	}
-}
-
-// untold tells whether what a request of a session was given can be taken back: not when
-// the session was taken up again since, by taken, because its own sums have settled it then.
-// Asked again, the request is new. The lock is held.
-func (s *session) untold(request uint64, taken int) bool {
-	if s.dead || s.taken != taken {
-		return false
-	}
-	s.answers.Forget(request)
-	return true
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// Control changes limits while programs run. Set must be safe for concurrent use, and
-// must not block for longer than it takes to change the state. Its error tells the
+// Control changes limits while programs run. Set must be safe for concurrent use; where it has the
+// writer wait, that ends with the context, which a signal to the writer ends. Its error tells the
 // writer what was wrong: the syscall.Errno that it wraps, EIO without one.
 type Control interface {
-	Set(Setting) error
+	Set(context.Context, Setting) error
 }
 
 // Whose a limit is (Setting.Of).
@@ -59,9 +59,9 @@ func (b *builder) knobs(entries []entry, names map[string]bool, s Setting) []ent
 		if names[entries[i].name] {
 			s := s
 			s.Name = entries[i].name
-			entries[i].set = func(value string, uid uint32) error {
+			entries[i].set = func(ctx context.Context, value string, uid uint32) error {
 				s.Value, s.UID = value, uid
-				return b.control.Set(s)
+				return b.control.Set(ctx, s)
 			}
 		}
 	}
@@ -74,7 +74,7 @@ const maxCommand = 4096
 var _ fs.FileWriter = (*handle)(nil)
 
 // Write takes one whole command, wherever in the file it is written, as cgroupfs does.
-func (h *handle) Write(_ context.Context, data []byte, _ int64) (uint32, syscall.Errno) {
+func (h *handle) Write(ctx context.Context, data []byte, _ int64) (uint32, syscall.Errno) {
 	value := strings.TrimSpace(string(data))
 	switch {
 	case h.file.set == nil:
@@ -84,7 +84,7 @@ func (h *handle) Write(_ context.Context, data []byte, _ int64) (uint32, syscall
 	case value == "":
 		return 0, syscall.EINVAL
 	}
-	if err := h.file.set(value, h.uid); err != nil {
+	if err := h.file.set(ctx, value, h.uid); err != nil {
 		return 0, toErrno(err)
 	}
 	return uint32(len(data)), 0

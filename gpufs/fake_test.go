@@ -2,6 +2,7 @@ package gpufs
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,7 +27,7 @@ type fakeView struct {
 	refusal error // of every setting
 }
 
-func (v *fakeView) Set(s Setting) error {
+func (v *fakeView) Set(_ context.Context, s Setting) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.written = append(v.written, s)

@@ -16,7 +16,7 @@ func FuzzWrite(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte, offset int64, taken bool) {
 		var got []string
-		h := &handle{uid: 1000, file: &fileNode{set: func(value string, uid uint32) error {
+		h := &handle{uid: 1000, file: &fileNode{set: func(_ context.Context, value string, uid uint32) error {
 			if got = append(got, value); uid != 1000 {
 				t.Errorf("set by user %d", uid)
 			}

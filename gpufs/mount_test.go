@@ -314,34 +314,3 @@ func TestNoFuse(t *testing.T) {
 		t.Errorf("%v: %s%s", err, out, errs)
 	}
 }
-
-func TestParseMountinfo(t *testing.T) {
-	const table = `22 1 0:21 / /proc rw shared:5 - proc proc rw
-36 22 0:30 / /a\040b rw,nosuid - fuse.gpuarb gpuarb rw,user_id=0
-37 36 0:31 / /a\040b rw - tmpfs no\134ne rw
-38 22 0:32 /sub /c rw shared:1 master:2 - ext4 /dev/sda1 rw
-`
-	for path, want := range map[string]string{"/a b": `tmpfs from no\ne`, "/proc": "proc from proc", "/c": "ext4 from /dev/sda1", "/a": ""} {
-		m, err := parseMountinfo(strings.NewReader(table), path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := ""; m == nil && want != got || m != nil && m.String() != want {
-			t.Errorf("%s: %v, want %q", path, m, want)
-		}
-	}
-	if _, err := parseMountinfo(strings.NewReader("rubbish\n"), "/"); err == nil {
-		t.Error("rubbish was taken")
-	}
-}
-
-func FuzzParseMountinfo(f *testing.F) {
-	f.Add("36 22 0:30 / /a\\040b rw,nosuid - fuse.gpuarb gpuarb rw\n", "/a b")
-	f.Add("\\", "")
-	f.Fuzz(func(t *testing.T, text, path string) {
-		m, err := parseMountinfo(strings.NewReader(text), path)
-		if m != nil && (err != nil || m.point != path) && err == nil {
-			t.Errorf("a mount at %q for %q", m.point, path)
-		}
-	})
-}

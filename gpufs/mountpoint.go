@@ -7,10 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/procfacts"
 )
 
 // mountPoint is a directory that is ready to be mounted on.
@@ -176,4 +179,25 @@ func fusermount() (string, error) {
 		}
 	}
 	return "", errors.New("fusermount3 was not found")
+}
+
+// mounted is what the kernel's table says of a mount.
+type mounted procfacts.Mount
+
+func (m *mounted) String() string { return m.Type + " from " + m.Source }
+
+func (m *mounted) ours() bool { return m.Type == fsType }
+
+// mountedAt returns the topmost mount at path, or nil.
+func mountedAt(path string) (*mounted, error) {
+	mounts, err := procfacts.Here.Mounts()
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range slices.Backward(mounts) {
+		if m.Point == path {
+			return (*mounted)(&m), nil
+		}
+	}
+	return nil, nil
 }

@@ -159,7 +159,7 @@ type fileNode struct {
 	state *state
 	uid   uint32
 	text  func(*snapshot) ([]byte, bool)
-	set   func(value string, uid uint32) error // nil: nobody can write
+	set   func(ctx context.Context, value string, uid uint32) error // nil: nobody can write
 }
 
 func (n *fileNode) mode() uint32 {

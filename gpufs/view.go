@@ -9,8 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// View is what the filesystem shows. Snapshot must be safe for concurrent use,
-// and must not block for longer than it takes to copy the state; what it returns
+// View is what the filesystem shows. Snapshot must be safe for concurrent use, and be made for
+// many who ask at once; it must not block for longer than it takes to copy the state; what it returns
 // is not changed afterwards, by either side. Its slices are ordered as
 // accounting.Snapshot says.
 type View interface {
@@ -22,15 +22,12 @@ type View interface {
 // of "no such file", and everything that is read, is always fresh.
 const recentEnough = 10 * time.Millisecond
 
-// snapshots takes snapshots from a view, one at a time.
-// Its methods are safe for concurrent use.
+// snapshots takes snapshots from a view. Its methods are safe for concurrent use.
 type snapshots struct {
 	view View
-	turn sync.Mutex // held by whoever asks the view; taken before mu
 
-	mu      sync.Mutex
-	pending *flight   // waits for its turn, and may be joined; nil if none does
-	last    *snapshot // the newest
+	mu   sync.Mutex
+	last *snapshot // the newest
 }
 
 // snapshot is what a view gave, and when it was asked for.
@@ -39,39 +36,16 @@ type snapshot struct {
 	taken time.Time
 }
 
-// flight is a snapshot for everybody who asked before it was taken.
-type flight struct {
-	done chan struct{}
-	s    *snapshot // valid once done is closed
-}
-
 // fresh returns a snapshot that was taken after fresh was called.
 func (s *snapshots) fresh() *snapshot {
-	s.mu.Lock()
-	if f := s.pending; f != nil {
-		s.mu.Unlock()
-		<-f.done
-		return f.s
-	}
-	f := &flight{done: make(chan struct{})}
-	s.pending = f
-	s.mu.Unlock()
-	s.fly(f)
-	return f.s
-}
-
-func (s *snapshots) fly(f *flight) {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	defer close(f.done)
-	s.mu.Lock()
-	s.pending = nil // who comes from now on is too late for this one
-	s.mu.Unlock()
 	taken := time.Now()
-	f.s = &snapshot{s.view.Snapshot(), taken}
+	now := &snapshot{s.view.Snapshot(), taken}
 	s.mu.Lock()
-	s.last = f.s
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	if s.last == nil || s.last.taken.Before(taken) {
+		s.last = now
+	}
+	return now
 }
 
 // recent returns the newest snapshot if it is recent enough, else a fresh one.

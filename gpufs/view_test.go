@@ -1,64 +1,6 @@
 package gpufs
 
-import (
-	"sync"
-	"testing"
-	"time"
-
-	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/tests/bounded"
-)
-
-// slowView counts who is inside at once, and numbers its answers.
-type slowView struct {
-	mu     sync.Mutex
-	inside int
-	most   int
-	number int64
-}
-
-func (v *slowView) Snapshot() accounting.Snapshot {
-	v.mu.Lock()
-	v.inside++
-	v.most = max(v.most, v.inside)
-	v.number++
-	n := v.number
-	v.mu.Unlock()
-	time.Sleep(time.Millisecond)
-	v.mu.Lock()
-	v.inside--
-	v.mu.Unlock()
-	return accounting.Snapshot{TimeUnixNano: n}
-}
-
-// TestShared checks that readers share snapshots, and that none gets one that was
-// begun before he asked.
-func TestShared(t *testing.T) {
-	v := &slowView{}
-	s := &snapshots{view: v}
-	var wg sync.WaitGroup
-	const readers, rounds = 32, 20
-	for range readers {
-		wg.Go(func() {
-			for range rounds {
-				v.mu.Lock()
-				begun := v.number
-				v.mu.Unlock()
-				if got := s.fresh().TimeUnixNano; got <= begun {
-					t.Errorf("answer %d, where %d was begun before", got, begun)
-				}
-				s.recent()
-			}
-		})
-	}
-	bounded.Within(t, "all have their snapshot", wg.Wait)
-	if v.most != 1 {
-		t.Errorf("%d snapshots at once", v.most)
-	}
-	if v.number > readers*rounds/4 {
-		t.Errorf("%d snapshots for %d readings: they are not shared", v.number, readers*rounds)
-	}
-}
+import "testing"
 
 // TestIdentities checks that no two nodes of the tree share an inode number and generation.
 func TestIdentities(t *testing.T) {

@@ -1,18 +1,16 @@
-// Package inventory says which GPUs the machine has, who uses them, and what the
-// kernel knows about a process. It only reads: it sets nothing on any device.
+// Package inventory says which GPUs the machine has and who uses them, and when a process does
+// exec or ends. It only reads: it sets nothing on any device.
 //
 // NVIDIA devices come from NVML, whose library is loaded by Open through the
 // ordinary search path; AMD and Intel devices come from DRM's files in sysfs. A
 // machine without the one or the other is no error: the devices are then absent,
 // and Why says for what reason.
 //
-// Everything that talks to a driver or to /proc may block: NVML for seconds while
-// a card wakes up, for good when its driver hangs; a process's command line for as
-// long as that process holds its own memory busy. Facts bounds its waits, Read
-// cannot. Neither may be called with a lock held that admission needs.
+// Read may block: NVML does for seconds while a card wakes up, for good when its driver
+// hangs. It must not be called with a lock held that admission needs.
 //
 // All methods are safe for concurrent use. Nothing here is kept open for a process:
 // pidfds given to a Reaper stay the caller's.
 //
-// This package alone imports go-nvml and procfs, and is the only one with cgo.
+// This package alone imports go-nvml and netlink, and is the only one with cgo.
 package inventory

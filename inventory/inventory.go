@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
-
-	"github.com/prometheus/procfs"
 )
 
 // Device is one GPU as it was found. Nothing in it changes while the inventory is open.
@@ -46,7 +43,6 @@ type Usage struct {
 // Options says where to look. The zero value is the running machine.
 type Options struct {
 	SysfsRoot string // instead of /sys
-	ProcRoot  string // instead of /proc
 	// Last is what Devices said the last time. A device that does not answer is taken from
 	// there, and read when it does.
 	Last []Device
@@ -60,16 +56,12 @@ type source interface {
 	usage() (Usage, error)
 }
 
-// Inventory is the set of devices and the way to the facts about processes.
+// Inventory is the set of devices.
 // Its methods are safe for concurrent use.
 type Inventory struct {
 	devices []Device
 	sources map[int]source // by index
 	why     string
-	proc    procfs.FS
-	root    string // of /proc
-	names   *names
-	slow    chan struct{} // one token per reader of /proc that may be stuck
 
 	mu      sync.Mutex
 	reading int    // calls into the driver's library
@@ -78,25 +70,12 @@ type Inventory struct {
 }
 
 // Open finds the devices. It does not fail where there is none: Devices is then
-// empty and Why says why. It fails only if ProcRoot is no directory.
-func Open(o Options) (*Inventory, error) {
+// empty and Why says why.
+func Open(o Options) *Inventory {
 	if o.SysfsRoot == "" {
 		o.SysfsRoot = "/sys"
 	}
-	if o.ProcRoot == "" {
-		o.ProcRoot = procfs.DefaultMountPoint
-	}
-	proc, err := procfs.NewFS(o.ProcRoot)
-	if err != nil {
-		return nil, fmt.Errorf("process facts: %w", err)
-	}
-	inv := &Inventory{
-		sources: make(map[int]source),
-		proc:    proc,
-		root:    o.ProcRoot,
-		names:   newNames(systemNames{}, time.Now),
-		slow:    make(chan struct{}, maxSlowReaders),
-	}
+	inv := &Inventory{sources: make(map[int]source)}
 	var reasons []string
 	found, release, reason := openNVML(o.Last)
 	inv.release = release
@@ -106,7 +85,7 @@ func Open(o Options) (*Inventory, error) {
 	inv.add(found)
 	reasons = appendReason(reasons, reason)
 	inv.why = strings.Join(reasons, "; ")
-	return inv, nil
+	return inv
 }
 
 // found is a device with the way to read it.
@@ -156,7 +135,7 @@ func (inv *Inventory) Devices() []Device {
 func (inv *Inventory) Why() string { return inv.why }
 
 // Close gives the driver's library back, as soon as no call into it is under way;
-// it does not wait for one. Read fails afterwards. Process facts go on working.
+// it does not wait for one. Read fails afterwards.
 func (inv *Inventory) Close() {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()

@@ -73,7 +73,7 @@ func pidfdOf(t testing.TB, pid int) int {
 
 func TestReaper(t *testing.T) {
 	r, e := newReaper(t)
-	first, second, third := sleeper(t, "sleep", "1000"), sleeper(t, "sleep", "1000"), sleeper(t, "sleep", "1000")
+	first, second, third := bounded.Start(t, "sleep", "1000"), bounded.Start(t, "sleep", "1000"), bounded.Start(t, "sleep", "1000")
 	for i, pid := range []int{first.Process.Pid, second.Process.Pid, third.Process.Pid} {
 		if err := r.Add(pidfdOf(t, pid), uint64(i)<<40); err != nil {
 			t.Fatal(err)
@@ -106,7 +106,7 @@ func TestReaper(t *testing.T) {
 
 func TestReaperOfTheDead(t *testing.T) {
 	r, e := newReaper(t)
-	cmd := sleeper(t, "true")
+	cmd := bounded.Start(t, "true")
 	fd := pidfdOf(t, cmd.Process.Pid)
 	// Dead, and not yet waited for.
 	bounded.Until(t, "it is dead", func() bool {
@@ -164,7 +164,7 @@ func TestReaperMany(t *testing.T) {
 		}
 	}
 	r, e := newReaper(t)
-	stays := sleeper(t, "sleep", "1000").Process.Pid
+	stays := bounded.Start(t, "sleep", "1000").Process.Pid
 	for key := range uint64(many) {
 		if err := r.Add(pidfdOf(t, stays), key); err != nil {
 			t.Fatal(err)
@@ -172,7 +172,7 @@ func TestReaperMany(t *testing.T) {
 	}
 	var delays []time.Duration
 	for i := range 20 {
-		cmd := sleeper(t, "sleep", "1000")
+		cmd := bounded.Start(t, "sleep", "1000")
 		if err := r.Add(pidfdOf(t, cmd.Process.Pid), uint64(many+i)); err != nil {
 			t.Fatal(err)
 		}
@@ -199,5 +199,16 @@ func TestReaperLeaksNothing(t *testing.T) {
 	}
 	if err := goleak.Find(ignore); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestParsePidfd(t *testing.T) {
+	if pid, err := parsePidfd("pos:\t0\nflags:\t02000002\nPid:\t4711\nNSpid:\t4711\n"); pid != 4711 || err != nil {
+		t.Errorf("%d, %v", pid, err)
+	}
+	for _, text := range []string{"", "pos:\t0\n", "Pid:\tx\n"} {
+		if pid, err := parsePidfd(text); err == nil {
+			t.Errorf("%q: %d", text, pid)
+		}
 	}
 }

@@ -317,6 +317,14 @@ func (c *Client) CloseJob(ctx context.Context, job Token) error {
 	return Call(ctx, c, TypeJobClose, &JobCloseRequest{Job: job}, &Empty{})
 }
 
+// Tally returns what became of a job so far. A daemon that keeps no such count answers with
+// StatusUnknownType.
+func (c *Client) Tally(ctx context.Context, job Token) (JobTallyReply, error) {
+	var reply JobTallyReply
+	err := Call(ctx, c, TypeJobTally, &JobTallyRequest{Job: job}, &reply)
+	return reply, err
+}
+
 // Cancel takes waiting requests out of the queue, and returns how many they were.
 func (c *Client) Cancel(ctx context.Context, req CancelRequest) (int, error) {
 	var reply CancelReply

@@ -18,7 +18,7 @@ type Body interface {
 		StreamReply | ContextRequest | ContextReply | QueryRequest | QueryReply | RoomRequest | RoomReply |
 		MeasureRequest | MeasureReply |
 		JobOpenRequest | JobOpenReply | SnapshotRequest | SnapshotPart |
-		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | LimitRequest
+		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | JobTallyRequest | JobTallyReply | LimitRequest
 }
 
 // shape is what the table of messages knows of one type.
@@ -53,6 +53,7 @@ var shapes = map[Type]shape{
 	TypeCancel:   {name: "Cancel", request: size[CancelRequest](), reply: size[CancelReply]()},
 	TypeJobClose: {name: "JobClose", request: size[JobCloseRequest](), reply: size[Empty]()},
 	TypeLimit:    {name: "Limit", request: size[LimitRequest](), reply: size[Empty]()},
+	TypeJobTally: {name: "JobTally", request: size[JobTallyRequest](), reply: size[JobTallyReply]()},
 	TypeGiveUp:   {name: "GiveUp", request: size[Empty](), noReply: true},
 }
 

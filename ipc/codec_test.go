@@ -68,6 +68,7 @@ func samples() []sample {
 		sampleOf("Snapshot", TypeSnapshot, false, SnapshotRequest{}),
 		sampleOf("Cancel", TypeCancel, false, CancelRequest{Job: Token{2}}),
 		sampleOf("JobClose", TypeJobClose, false, JobCloseRequest{Job: Token{2}}),
+		sampleOf("JobTally", TypeJobTally, false, JobTallyRequest{Job: Token{2}}),
 		sampleOf("Limit", TypeLimit, false, goodLimit),
 		sampleOf("GiveUp", TypeGiveUp, false, Empty{}),
 		sampleOf("HelloReply", TypeHello, true, HelloReply{Session: Token{1}, Devices: 2, InJob: 1, OnLoss: LossClosed, HostMax: NoLimit}),
@@ -85,6 +86,8 @@ func samples() []sample {
 		sampleOf("SnapshotPart", TypeSnapshot, true, SnapshotPart{Last: 1}),
 		sampleOf("CancelReply", TypeCancel, true, CancelReply{Cancelled: 3}),
 		sampleOf("JobCloseReply", TypeJobClose, true, Empty{}),
+		sampleOf("JobTallyReply", TypeJobTally, true, JobTallyReply{Waits: 1, Waited: 2, Refused: 3, Since: 4, Devices: 1,
+			Device: [PageSlots]JobTallyDevice{{Index: 1, Peak: 5, Max: NoLimit}}}),
 		sampleOf("LimitReply", TypeLimit, true, Empty{}),
 	}
 }
@@ -274,5 +277,42 @@ func mustDecode[T Body](t *testing.T, msg []byte, body *T) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A job's name travels behind its command, where a daemon that knows of none does not look.
+func TestNameBehindACommand(t *testing.T) {
+	long := strings.Repeat("é", 300)
+	for _, c := range []struct{ command, name, wantCommand, wantName string }{
+		{"python train.py", "train-a", "python train.py", "train-a"},
+		{"python train.py", "", "python train.py", ""},
+		{"python train.py", "a/b", "python train.py", ""},
+		{"", "train-a", "", "train-a"},
+		{long, strings.Repeat("n", MaxName), strings.Repeat("é", (TextSize-2-MaxName)/2), strings.Repeat("n", MaxName)},
+		{long, strings.Repeat("n", MaxName+1), strings.Repeat("é", (TextSize-1)/2), ""},
+	} {
+		text := MakeCommand(c.command, c.name)
+		if text.String() != c.wantCommand || text.Name() != c.wantName || text[TextSize-1] != 0 {
+			t.Errorf("%q, %q: %q, %q", c.command, c.name, text.String(), text.Name())
+		}
+	}
+	for i := range TextSize {
+		text := MakeCommand(strings.Repeat("c", i), "train-a")
+		if text.Name() != "train-a" || !strings.HasPrefix(text.String(), strings.Repeat("c", min(i, TextSize-10))) {
+			t.Fatalf("a command of %d bytes: %q, %q", i, text.String(), text.Name())
+		}
+	}
+}
+
+func TestCheckName(t *testing.T) {
+	for _, good := range []string{"train-a", "nightly run 3", "größe", "7b", strings.Repeat("x", MaxName)} {
+		if err := CheckName(good); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+	for _, bad := range []string{"", " a", "a ", "-a", "a/b", "a\nb", "a\x1bb", "1532", "\xff", "\u202ea", strings.Repeat("x", MaxName+1)} {
+		if CheckName(bad) == nil {
+			t.Errorf("%q is a name", bad)
+		}
 	}
 }

@@ -84,7 +84,7 @@ func TestLeasePagePage(t *testing.T) {
 	for _, want := range []string{"4,096 bytes", fmt.Sprintf("%d,%03d are used", unsafe.Sizeof(p)/1000, unsafe.Sizeof(p)%1000),
 		fmt.Sprintf("from offset %d on, %d bytes each", unsafe.Offsetof(p.Lease), unsafe.Sizeof(s)), fmt.Sprintf("%#x", uint32(PageMagic)),
 		fmt.Sprintf("| 0 to %d | credit", CreditBits-1), fmt.Sprintf("| %d to %d | epoch", EpochShift, EpochShift+EpochBits-1),
-		"| 62 | NOTIFY", "| 63 | CLOSED", "| 62 | SOFT", "| 63 | TOLD", pageName} {
+		"| 62 | NOTIFY", "| 63 | CLOSED", "| 62 | SOFT", "| 63 | TOLD", PageName} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
 		}

@@ -3,7 +3,6 @@ package ipc
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -112,19 +111,6 @@ func FuzzText(f *testing.F) {
 		if utf8.ValidString(s) && !strings.Contains(s, "\x00") &&
 			(!strings.HasPrefix(s, got) || len(got) < min(len(s), TextSize-utf8.UTFMax)) {
 			t.Fatalf("%q became %q", s, got)
-		}
-	})
-}
-
-// FuzzStartTicks: any file parses or is refused, and a command of any bytes
-// hides nothing.
-func FuzzStartTicks(f *testing.F) {
-	f.Add([]byte("1 (a) b) S 1 2"), uint64(1))
-	f.Fuzz(func(t *testing.T, noise []byte, start uint64) {
-		_, _ = parseStartTicks(noise)
-		stat := fmt.Sprintf("7 (%s) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 %d 99 88\n", noise, start)
-		if got, err := parseStartTicks([]byte(stat)); err != nil || got != start {
-			t.Fatalf("%q: %d, %v", stat, got, err)
 		}
 	})
 }

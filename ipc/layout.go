@@ -1,6 +1,6 @@
 package ipc
 
-//go:generate go run ./genlayout -o ../cshim/wire.h
+//go:generate go run ./genlayout -o ../cshim/core/wire.h
 
 // The constants of the protocol. A change of any layout below is a new Version.
 const (
@@ -67,6 +67,7 @@ const (
 	TypeJobClose Type = 23 // JobCloseRequest → Empty: what the job itself holds goes back
 	TypeLimit    Type = 24 // LimitRequest → Empty: limits change while programs run
 	TypeGiveUp   Type = 25 // Empty, no reply: the request that waits on this connection is to have its reply now
+	TypeJobTally Type = 26 // JobTallyRequest → JobTallyReply: what a job used at most, how long it waited, what it was refused
 	ReplyBit     Type = 0x8000
 )
 
@@ -206,7 +207,7 @@ type CancelReply struct {
 
 // What a client does without a daemon (HelloReply.OnLoss).
 const (
-	LossOpen   uint32 = 0 // goes on unarbitrated
+	LossOpen   uint32 = 0 // goes on without any GPU memory limit
 	LossClosed uint32 = 1 // refuses device memory
 )
 
@@ -462,11 +463,39 @@ type JobCloseRequest struct {
 	Job Token
 }
 
+// JobTallyRequest asks what became of a job so far, its processes that have ended included.
+type JobTallyRequest struct {
+	Job Token
+}
+
+// JobTallyDevice is a job's account on a device.
+type JobTallyDevice struct {
+	Index    uint32
+	Reserved uint32
+	Peak     uint64 // bytes, the most that its processes used at once
+	Max      uint64 // bytes, memory.max of the job as it is now, or NoLimit
+}
+
+// JobTallyReply answers JobTally. Since is 0, or where the daemon was restarted while the job
+// ran, how long ago that was: the counts begin there, and peaks may have been higher before.
+type JobTallyReply struct {
+	Waits    uint64 // requests that had to wait, and wait no more
+	Waited   uint64 // milliseconds that they waited, summed
+	Refused  uint64 // requests that were refused
+	Since    uint64 // milliseconds
+	Job      uint64 // its number, as everywhere where jobs are shown
+	Devices  uint32 // valid entries in Device
+	Reserved uint32
+	Device   [PageSlots]JobTallyDevice // those that it used
+}
+
 // Whose limits change (LimitRequest.Target).
 const (
 	LimitProcess uint32 = 1 // ID is its PID
 	LimitJob     uint32 = 2 // ID is the job's number
 	LimitDevice  uint32 = 3 // Device alone counts; it has SetSlots
+	LimitUser    uint32 = 4 // ID is the user's number; of all of his programs, SetMax and SetStreams
+	LimitRule    uint32 = 5 // ID is that of the rule in the snapshot; SetMax and SetStreams
 )
 
 // Which limits change (LimitRequest.Set); the rest stay.
@@ -480,8 +509,11 @@ const (
 // AllDevices in LimitRequest.Device means every device.
 const AllDevices = ^uint32(0)
 
-// LimitRequest changes limits. The owner of a process or a job may lower its own, root
-// may do anything.
+// NoStreams in LimitRequest.Streams is no limit.
+const NoStreams = 1<<31 - 1
+
+// LimitRequest changes limits. The owner of a process or a job may lower its own, a user that of
+// all of his programs; root may do anything. Streams of NoStreams takes a user's limit off.
 type LimitRequest struct {
 	Target   uint32
 	Set      uint32
@@ -523,14 +555,37 @@ type LeaseSlot struct {
 //
 //	bits  0..31  live blocks, or more
 //	bits 32..47  pools that it takes memory from, or more
+//	bits 48..61  MAKING: contexts that it asks for here, or that the driver makes at this moment
 //	bit  62      SOFT: some of the used bytes may not be on the device (managed memory, a heap)
 //	bit  63      TOLD: the rest means something
 const (
-	CountsTold       = 1 << 63
-	CountsSoft       = 1 << 62
-	CountsPoolsShift = 32
-	CountsPoolsMax   = 1<<16 - 1
-	CountsBlocksMax  = 1<<32 - 1
+	CountsTold        = 1 << 63
+	CountsSoft        = 1 << 62
+	CountsPoolsShift  = 32
+	CountsPoolsMax    = 1<<16 - 1
+	CountsMakingShift = 48
+	CountsMakingMax   = 1<<14 - 1
+	CountsBlocksMax   = 1<<32 - 1
+)
+
+// Shown is what a program is to be told of a device's memory, so that it need not ask each
+// time: written by the daemon alone, for a minute after the client last asked (Room), anew
+// each second and with each change of the credit word. Whoever reads it loads the credit word,
+// these, and the word again; they hold when both words and Room have one epoch, the word
+// is not closed, and At is no more than ShownMs ago. Then free = Room's bytes + credit, and
+// used = Used − credit.
+type Shown struct {
+	Room  uint64 // as a credit word: bytes that could be had beyond the credit, the epoch, ShownTold, ShownLimited
+	Used  uint64 // bytes, of Total, the lease's credit included
+	Total uint64 // bytes, the budget
+	At    uint64 // CLOCK_MONOTONIC_COARSE, milliseconds
+}
+
+// Bits of Shown.Room, where a credit word has its flags.
+const (
+	ShownTold    = 1 << 63 // the rest means something
+	ShownLimited = 1 << 62 // as RoomLimited
+	ShownMs      = 2500    // milliseconds that it holds for: two of the daemon's rounds and a half
 )
 
 // Page is the lease page: one sealed memfd per session, made by the daemon. From Memory
@@ -550,4 +605,5 @@ type Page struct {
 	Job      uint32 // daemon: JobPerProcess, JobWait and JobNoWait, as its job was opened
 	Reserved uint64
 	Lease    [PageSlots]LeaseSlot
+	Shown    [PageSlots]Shown // of the lease in the slot with the same number
 }

@@ -45,7 +45,7 @@ func TestLimits(t *testing.T) {
 // something waits for as long as it likes.
 func TestSilence(t *testing.T) {
 	ends := make(chan error, 2)
-	l := serve(t, ListenOptions{Patience: 50 * time.Millisecond}, func(c *Conn) {
+	l := serve(t, ListenOptions{Patience: time.Second}, func(c *Conn) {
 		_, err := c.ReadMessage()
 		if err == nil {
 			c.Accepted()
@@ -68,7 +68,7 @@ func TestSilence(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, body, err := ParseReply(r.msg, r.full)
-	if err != nil || h.Type != ReplyBit || h.Status != StatusOrder || !strings.Contains(string(body), "nothing that is a message came for 50ms") {
+	if err != nil || h.Type != ReplyBit || h.Status != StatusOrder || !strings.Contains(string(body), "nothing that is a message came for 1s") {
 		t.Errorf("it is told %v %q, %v", h, body, err)
 	}
 	select {
@@ -79,6 +79,32 @@ func TestSilence(t *testing.T) {
 	_ = heard.Close()
 	if err := <-ends; !IsEnd(err) {
 		t.Errorf("the other one ends with %v", err)
+	}
+}
+
+// TestHeldUp: what a client has said is heard by a daemon that comes to it when the client's time is
+// over, for once.
+func TestHeldUp(t *testing.T) {
+	sent, ends := make(chan struct{}), make(chan error, 2)
+	l := serve(t, ListenOptions{Patience: time.Nanosecond}, func(c *Conn) {
+		<-sent
+		for range 2 {
+			_, err := c.ReadMessage()
+			ends <- err
+		}
+	})
+	client := dial(t, l.Path())
+	for range 2 {
+		if err := send(client, Header{Type: TypeBye, Request: 1}, &Empty{}, -1, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(sent)
+	if err := <-ends; err != nil {
+		t.Errorf("what came in time: %v", err)
+	}
+	if err := <-ends; !errors.Is(err, ErrSilent) {
+		t.Errorf("after the time is over: %v", err)
 	}
 }
 

@@ -23,6 +23,13 @@ type ListenOptions struct {
 	// Short is told when the machine has no descriptor or memory for a connection, which
 	// waits then; it may be called often.
 	Short func(error)
+	// StartTicks says when a process began, in clock ticks since the machine booted; nil:
+	// no [Peer] has that.
+	StartTicks func(pid int) (uint64, error)
+	// Lend does something with descriptors that are kept for such a moment, where there are no
+	// others: who connects is then turned away with them, instead of waiting without an answer.
+	// nil: there are none.
+	Lend func(func() error) error
 }
 
 // Owner is whom a file belongs to. −1 leaves that half as it is.
@@ -40,6 +47,8 @@ type Listener struct {
 	limits *connLimits
 	silent time.Duration // Patience of the options
 	short  func(error)   // Short of the options, or nil
+	lend   func(func() error) error
+	since  time.Time // when the machine began to lack what a connection needs; zero: it does not. Accept's
 	closed chan struct{}
 	kernel identifier
 	rooms  rooms // of the connections' readers
@@ -134,8 +143,8 @@ func ListenFile(f *os.File, opts ListenOptions) (*Listener, error) {
 func newListener(ln *net.UnixListener, path string, opts ListenOptions) *Listener {
 	ln.SetUnlinkOnClose(false)
 	return &Listener{ln: ln, path: path, limits: newConnLimits(opts.Limits), silent: opts.Patience,
-		short: opts.Short, closed: make(chan struct{}),
-		kernel: identifier{proc: "/proc", option: unix.SO_PEERPIDFD}}
+		short: opts.Short, lend: opts.Lend, closed: make(chan struct{}),
+		kernel: identifier{startTicks: opts.StartTicks, option: unix.SO_PEERPIDFD}}
 }
 
 // listenLocked makes the socket, the path's lock being held.
@@ -209,10 +218,12 @@ func (l *Listener) Accept() (*Conn, error) {
 			wait = 0
 			if c := l.admit(conn); c != nil {
 				l.accepted.Add(1)
+				l.since = time.Time{}
 				return c, nil
 			}
 		case isTransient(err):
 			wait = l.rest(wait, err)
+			l.dismiss()
 		default:
 			return nil, err
 		}
@@ -223,6 +234,9 @@ func (l *Listener) Accept() (*Conn, error) {
 // than the last time, or until Close.
 func (l *Listener) rest(last time.Duration, err error) time.Duration {
 	l.transient.Add(1)
+	if l.since.IsZero() {
+		l.since = time.Now()
+	}
 	if l.short != nil && !errors.Is(err, unix.ECONNABORTED) {
 		l.short(err)
 	}
@@ -232,6 +246,49 @@ func (l *Listener) rest(last time.Duration, err error) time.Duration {
 	case <-l.closed:
 	}
 	return wait
+}
+
+// shortPatience is how long a connection waits for the machine to have again what it lacks: less
+// than clients wait for their first answer, after which they would think that nobody answers.
+const shortPatience = 3 * time.Second
+
+// NoRoom is what a client is told that the daemon has no descriptors for.
+const NoRoom = "the daemon has no descriptors left for another program: raise its limit of open files (LimitNOFILE= of its unit)"
+
+func (l *Listener) isLate() bool { return !l.since.IsZero() && time.Since(l.since) >= shortPatience }
+
+// dismissed is how many connections are turned away at a time.
+const dismissed = 256
+
+// dismiss turns away those that have waited in the socket's queue for too long, by a descriptor
+// that is lent for that.
+func (l *Listener) dismiss() {
+	if l.lend == nil || !l.isLate() {
+		return
+	}
+	raw, err := l.ln.SyscallConn()
+	if err != nil {
+		return
+	}
+	msg := turnedAway(refuse(StatusTooMany, NoRoom))
+	_ = raw.Control(func(fd uintptr) {
+		for range dismissed {
+			if l.lend(func() error { return answerNext(int(fd), msg) }) != nil {
+				return
+			}
+			l.refused.Add(1)
+		}
+	})
+}
+
+// answerNext sends a message to the next connection of a listening socket, and closes it.
+func answerNext(listening int, msg []byte) error {
+	fd, _, err := unix.Accept4(listening, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+	if err != nil {
+		return err
+	}
+	_ = unix.Sendto(fd, msg, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil)
+	return unix.Close(fd)
 }
 
 func isTransient(err error) bool {
@@ -261,7 +318,7 @@ func (l *Listener) admit(conn *net.UnixConn) *Conn {
 		return nil
 	}
 	err = l.kernel.identify(sock, &peer)
-	for wait := time.Duration(0); err != nil && isTransient(err) && !l.isClosed(); {
+	for wait := time.Duration(0); err != nil && isTransient(err) && !l.isClosed() && !l.isLate(); {
 		wait = l.rest(wait, err) // and those behind it wait in the socket's queue
 		err = l.kernel.identify(sock, &peer)
 	}
@@ -270,6 +327,8 @@ func (l *Listener) admit(conn *net.UnixConn) *Conn {
 		if errors.Is(err, errPeerGone) {
 			l.gone.Add(1)
 			_ = sock.close()
+		} else if isTransient(err) {
+			l.turnAway(sock, refuse(StatusTooMany, NoRoom))
 		} else {
 			l.turnAway(sock, refuse(StatusInternal, "%v", err))
 		}
@@ -296,11 +355,15 @@ func (l *Listener) isClosed() bool {
 // particular, and closes the connection.
 func (l *Listener) turnAway(sock *socket, why *ProtocolError) {
 	l.refused.Add(1)
-	msg := Marshal(nil, Header{Type: ReplyBit, Status: why.Status}, &ErrorReply{Text: MakeText(why.Text)})
+	msg := turnedAway(why)
 	sock.wMu.Lock()
 	_ = sock.trySend(msg, nil, -1)
 	sock.wMu.Unlock()
 	_ = sock.close()
+}
+
+func turnedAway(why *ProtocolError) []byte {
+	return Marshal(nil, Header{Type: ReplyBit, Status: why.Status}, &ErrorReply{Text: MakeText(why.Text)})
 }
 
 // Close stops listening, removes the socket file if it is still the one that was

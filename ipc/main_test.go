@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/gpuarb/gpuarb/procfacts"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
@@ -152,6 +153,9 @@ func openFDs(t *testing.T) map[string]string {
 // listen starts a listener in a folder of the test's own.
 func listen(t testing.TB, opts ListenOptions) *Listener {
 	t.Helper()
+	if opts.StartTicks == nil {
+		opts.StartTicks = procfacts.Here.StartTicks
+	}
 	l, err := Listen(filepath.Join(t.TempDir(), "s"), opts)
 	if err != nil {
 		t.Fatal(err)

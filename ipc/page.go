@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pageName is what /proc/PID/maps shows of a lease page, as /memfd:gpuarb-lease.
-const pageName = "gpuarb-lease"
+// PageName is what /proc/PID/maps shows of a lease page, as /memfd:gpuarb-lease.
+const PageName = "gpuarb-lease"
 
 // pageSeals is what seals a page: its size cannot change, so that no one's
 // mapping can be cut short, and nobody can add a seal that stops the writing.
@@ -35,9 +35,9 @@ type LeasePage struct {
 // NewPage makes the page of a session, as the daemon does: a memfd of PageSize
 // bytes, sealed, mapped, its header written, every slot zero.
 func NewPage() (*LeasePage, error) {
-	fd, err := unix.MemfdCreate(pageName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
+	fd, err := unix.MemfdCreate(PageName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
-		fd, err = unix.MemfdCreate(pageName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+		fd, err = unix.MemfdCreate(PageName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lease page: memfd_create: %w", err)
@@ -218,6 +218,13 @@ func (p *LeasePage) Counts(slot uint32) *atomic.Uint64 {
 // Imported is how many bytes of other processes' memory the client has imported, as it says.
 func (p *LeasePage) Imported(slot uint32) *atomic.Uint64 {
 	return atomic64(&p.page().Lease[slot].Imported)
+}
+
+// Shown is what the client is to be told of the memory behind a slot. The daemon alone writes
+// it, by these accessors; Room last.
+func (p *LeasePage) Shown(slot uint32) (room, used, total, at *atomic.Uint64) {
+	s := &p.page().Shown[slot]
+	return atomic64(&s.Room), atomic64(&s.Used), atomic64(&s.Total), atomic64(&s.At)
 }
 
 // Ended is 1 when the session is over.

@@ -1,11 +1,9 @@
 package ipc
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,7 +14,7 @@ type Peer struct {
 	PID        int    // in the daemon's pid namespace; never 0
 	UID        int    // effective, in the daemon's user namespace
 	GID        int    // effective
-	StartTicks uint64 // field 22 of /proc/PID/stat: clock ticks since the machine booted
+	StartTicks uint64 // clock ticks since the machine booted; 0: the listener was not told how to ask
 	PIDFD      int    // becomes readable when the process ends; −1 after Conn.TakePIDFD
 }
 
@@ -43,10 +41,10 @@ func (s *socket) credentials() (Peer, error) {
 	return peer, nil
 }
 
-// identifier is where the kernel is asked about a peer; tests put others in.
+// identifier is how the kernel is asked about a peer; tests put others in.
 type identifier struct {
-	proc   string // where /proc is
-	option int    // SO_PEERPIDFD
+	startTicks func(pid int) (uint64, error) // nil: nobody asks when a process began
+	option     int                           // SO_PEERPIDFD
 }
 
 // identify fills in what holds a process beyond its pid: a pidfd, and the start
@@ -60,9 +58,12 @@ func (id identifier) identify(s *socket, peer *Peer) error {
 	if err != nil {
 		return err
 	}
-	start, err := startTicks(id.proc, peer.PID)
-	if err == nil {
-		err = alive(fd)
+	var start uint64
+	if id.startTicks != nil {
+		start, err = id.startTicks(peer.PID)
+	}
+	if gone := alive(fd); gone != nil { // of a process that has ended there is nothing to be known
+		err = gone
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -106,39 +107,4 @@ func alive(pidfd int) error {
 		}
 		return nil
 	}
-}
-
-func startTicks(procRoot string, pid int) (uint64, error) {
-	stat, err := os.ReadFile(procRoot + "/" + strconv.Itoa(pid) + "/stat")
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-		return 0, fmt.Errorf("pid %d: %w", pid, errPeerGone)
-	}
-	if err != nil {
-		return 0, err
-	}
-	start, err := parseStartTicks(stat)
-	if err != nil {
-		return 0, fmt.Errorf("pid %d: %w", pid, err)
-	}
-	return start, nil
-}
-
-// parseStartTicks finds field 22 of /proc/PID/stat. Field 2 is the command in
-// parentheses, which may hold spaces, parentheses and newlines of its own, so
-// that counting starts after the last closing one.
-func parseStartTicks(stat []byte) (uint64, error) {
-	const after = 22 - 3 // fields between the command and the start time
-	end := bytes.LastIndexByte(stat, ')')
-	if end < 0 {
-		return 0, fmt.Errorf("/proc/PID/stat without a command: %.80q", stat)
-	}
-	fields := bytes.Fields(stat[end+1:])
-	if len(fields) <= after {
-		return 0, fmt.Errorf("/proc/PID/stat with %d fields after the command", len(fields))
-	}
-	start, err := strconv.ParseUint(string(fields[after]), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("/proc/PID/stat: start time: %w", err)
-	}
-	return start, nil
 }

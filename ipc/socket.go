@@ -98,6 +98,23 @@ func (s *socket) receive() (received, error) {
 	if err := s.raw.Read(s.recvF); err != nil {
 		return received{fd: -1}, err
 	}
+	return s.took()
+}
+
+// receiveNow is receive for a message that is there already, whatever the deadline says.
+func (s *socket) receiveNow() (received, error) {
+	there := false
+	if err := s.raw.Control(func(fd uintptr) { there = s.recvF(fd) }); err != nil {
+		return received{fd: -1}, err
+	}
+	if !there {
+		return received{fd: -1}, os.ErrDeadlineExceeded
+	}
+	return s.took()
+}
+
+// took is what recvOnce has received.
+func (s *socket) took() (received, error) {
 	if s.rErr != 0 {
 		return received{fd: -1}, os.NewSyscallError("recvmsg", s.rErr)
 	}

@@ -27,8 +27,10 @@ func validate[T Body](body *T) *ProtocolError {
 		return m.validate()
 	case *JobOpenRequest:
 		return m.validate()
-	case *CancelReply, *JobCloseRequest:
+	case *CancelReply, *JobCloseRequest, *JobTallyRequest:
 		return nil
+	case *JobTallyReply:
+		return first(upTo("JobTallyReply.Devices", m.Devices, PageSlots), zero("JobTallyReply.Reserved", uint64(m.Reserved)))
 	case *CancelRequest:
 		return m.validate()
 	case *LimitRequest:
@@ -148,12 +150,15 @@ func (m *JobOpenRequest) validate() *ProtocolError {
 }
 
 func (m *LimitRequest) validate() *ProtocolError {
-	if m.Target < LimitProcess || m.Target > LimitDevice {
-		return refuse(StatusRange, "LimitRequest.Target is %d, not %d to %d", m.Target, LimitProcess, LimitDevice)
+	if m.Target < LimitProcess || m.Target > LimitRule {
+		return refuse(StatusRange, "LimitRequest.Target is %d, not %d to %d", m.Target, LimitProcess, LimitRule)
 	}
 	settable := SetMax | SetMin | SetStreams
-	if m.Target == LimitDevice {
+	switch m.Target {
+	case LimitDevice:
 		settable = SetSlots
+	case LimitUser, LimitRule:
+		settable = SetMax | SetStreams
 	}
 	return first(bits("LimitRequest.Set", m.Set, settable), share(m.MaxShare), share(m.MinShare),
 		upTo("LimitRequest.Slots", m.Slots, math.MaxInt32), upTo("LimitRequest.Streams", m.Streams, math.MaxInt32),

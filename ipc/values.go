@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -46,6 +48,55 @@ func (t *Text) String() string {
 	return strings.ToValidUTF8(string(s), "\uFFFD")
 }
 
+// MaxName bounds the name of a job, in bytes.
+const MaxName = 64
+
+// MakeCommand makes the text of JobOpenRequest.Command. The job's name stands behind the NUL of
+// the command, where a daemon that knows of no names does not look.
+func MakeCommand(command, name string) (t Text) {
+	if CheckName(name) != nil {
+		return MakeText(command)
+	}
+	t = MakeText(command)
+	end := min(bytes.IndexByte(t[:], 0), TextSize-len(name)-2)
+	for end > 0 && t[end] != 0 && !utf8.RuneStart(t[end]) {
+		end--
+	}
+	clear(t[end:])
+	copy(t[end+1:], name)
+	return t
+}
+
+// Name is the job's name in such a text; "" where there is none, or none that can be one.
+func (t *Text) Name() string {
+	_, rest, _ := bytes.Cut(t[:], []byte{0})
+	name, _, _ := bytes.Cut(rest, []byte{0})
+	if CheckName(string(name)) != nil {
+		return ""
+	}
+	return string(name)
+}
+
+// CheckName says why a text cannot be the name of a job; nil when it can. A number would be taken
+// for a PID or the number of a job.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("it is empty")
+	case len(name) > MaxName:
+		return fmt.Errorf("it has %d bytes, the most is %d", len(name), MaxName)
+	case !utf8.ValidString(name), strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return errors.New("it has a character that cannot be printed")
+	case strings.Contains(name, "/"):
+		return errors.New("it has a slash")
+	case name != strings.TrimSpace(name), name[0] == '-':
+		return errors.New("it begins with a space or \"-\", or ends with a space")
+	case strings.Trim(name, "0123456789") == "":
+		return errors.New("it is a number, as a PID is")
+	}
+	return nil
+}
+
 // NewToken makes a fresh secret from the kernel's random numbers.
 func NewToken() (t Token) {
 	rand.Read(t[:]) // never fails: it ends the program rather than return
@@ -76,6 +127,9 @@ func (t Token) String() string {
 
 // IsZero tells that no token was given.
 func (t Token) IsZero() bool { return t == Token{} }
+
+// Vendors are the numbers of the vendors, by their names.
+var Vendors = map[string]uint32{"nvidia": VendorNVIDIA, "amd": VendorAMD, "intel": VendorIntel}
 
 // String is the UUID in its usual five groups, without a vendor's prefix.
 func (u UUID) String() string {

@@ -249,3 +249,19 @@ func TestWords(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// TestPageForOtherDistributions: what docs/control.md has people write themselves is what enable writes.
+func TestPageForOtherDistributions(t *testing.T) {
+	page, err := os.ReadFile("../docs/control.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		session(Target{Kind: Group, Name: "students"}, "/etc/gpuarb/students.conf"),
+		"LD_PRELOAD DEFAULT=/usr/lib/gpuarb/libgpuarb.so\n",
+	} {
+		if !strings.Contains(string(page), "```\n"+want+"```\n") {
+			t.Errorf("docs/control.md lacks\n%s", want)
+		}
+	}
+}

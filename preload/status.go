@@ -7,7 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
+
+	"github.com/gpuarb/gpuarb/procfacts"
 )
 
 // Entry is one target that is put under the library.
@@ -91,8 +92,8 @@ func (e *Entry) read(line string) {
 // process is one that runs on this machine.
 type process struct {
 	uid    uint32
-	groups []string // their numbers
-	unit   string   // of systemd's, by its cgroup
+	groups []uint32
+	unit   string // of systemd's, by its cgroup
 	held   bool
 }
 
@@ -102,11 +103,11 @@ func (m Machine) Count(entries []Entry) {
 	if !m.Here() {
 		return
 	}
-	paths, _ := filepath.Glob("/proc/[0-9]*")
+	pids, _ := procfacts.Here.PIDs()
 	var all []process
 	known := os.Geteuid() == 0
-	for _, dir := range paths {
-		if p, ok := look(dir); ok {
+	for _, pid := range pids {
+		if p, ok := look(pid); ok {
 			all = append(all, p)
 		}
 	}
@@ -135,44 +136,24 @@ func (p process) of(t Target, id string) bool {
 	case User:
 		return strconv.Itoa(int(p.uid)) == id
 	case Group:
-		return slices.Contains(p.groups, id)
+		return slices.ContainsFunc(p.groups, func(gid uint32) bool { return strconv.Itoa(int(gid)) == id })
 	}
 	return true
 }
 
-// look reads what there is to know of a process; false: it has ended, or is a thread of the kernel's.
-func look(dir string) (p process, ok bool) {
-	info, err := os.Stat(dir)
-	if err != nil {
+// look reads what there is to know of a process; false: it has ended, or is the kernel's own.
+func look(pid int) (p process, ok bool) {
+	if arguments, err := procfacts.Here.Arguments(pid); err != nil || len(arguments) == 0 {
 		return p, false
 	}
-	if command, err := os.ReadFile(dir + "/cmdline"); err != nil || len(command) == 0 {
+	var err error
+	if p.uid, p.groups, err = procfacts.Here.Owner(pid); err != nil {
 		return p, false
 	}
-	p.uid = info.Sys().(*syscall.Stat_t).Uid
-	status, _ := os.ReadFile(dir + "/status")
-	for line := range strings.Lines(string(status)) {
-		if fields := strings.Fields(line); len(fields) > 1 && (fields[0] == "Groups:" || fields[0] == "Gid:") {
-			p.groups = append(p.groups, fields[1:]...)
-		}
-	}
-	p.unit = unitOf(dir)
-	maps, _ := os.ReadFile(dir + "/maps")
+	p.unit = procfacts.Here.Unit(pid)
+	maps, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	p.held = strings.Contains(string(maps), "/libgpuarb.so")
 	return p, true
-}
-
-// UnitOf is the service that a process belongs to by its cgroup; empty: none.
-func UnitOf(proc string, pid int) string { return unitOf(filepath.Join(proc, strconv.Itoa(pid))) }
-
-func unitOf(dir string) (unit string) {
-	cgroups, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
-	for line := range strings.Lines(string(cgroups)) {
-		if base := filepath.Base(strings.TrimSpace(line)); strings.HasSuffix(base, ".service") {
-			unit = base
-		}
-	}
-	return unit
 }
 
 // State says in words how far an entry's programs are under the library.

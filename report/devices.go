@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -40,7 +41,7 @@ func owners(holders []accounting.HolderState) string {
 			continue
 		}
 		if more++; more == 0 {
-			name := program(h.Command)
+			name := cmp.Or(h.JobName, program(h.Command))
 			if !strings.HasSuffix(name, "]") { // a shell that claimed it has its own PID there
 				name += fmt.Sprintf("[%d]", h.PID)
 			}

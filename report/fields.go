@@ -234,6 +234,7 @@ func JobFields() []Field[accounting.JobState] {
 		one("memory.max", func(j job) string { return Value(lowestOf(j, jobMax, accounting.Max)) }),
 		one("memory.min", func(j job) string { return Value(lowestOf(j, jobMin, 0)) }),
 		total("memory.peak", func(d accounting.JobDeviceState) accounting.Bytes { return d.Peak }),
+		one("name", func(j job) string { return line(j.Name) }),
 		{"processes", func(j job) string {
 			var b strings.Builder
 			for _, pid := range j.Processes {

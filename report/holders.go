@@ -13,9 +13,10 @@ import (
 
 // Holder is what a job, or a process that is no client, has of a device, or of none yet.
 type Holder struct {
-	Job       *uint64          `json:"job"`    // null: a process that is no client
-	Device    *int             `json:"device"` // null: none yet
-	PID       int              `json:"pid"`    // who asked for the job: gpuarb run, or the process itself
+	Job       *uint64          `json:"job"`      // null: a process that is no client
+	JobName   *string          `json:"job_name"` // null: none
+	Device    *int             `json:"device"`   // null: none yet
+	PID       int              `json:"pid"`      // who asked for the job: gpuarb run, or the process itself
 	UID       *uint32          `json:"uid"`
 	User      *string          `json:"user"` // null: the process is dead, and its memory is not back
 	Holds     []string         `json:"holds"`
@@ -108,7 +109,7 @@ func (h Holder) place() int {
 func (f found) of(j *accounting.JobState) []Holder {
 	var rows []Holder
 	row := func() Holder {
-		return Holder{Job: &j.ID, PID: j.PID, UID: &j.UID, User: &j.User, AgeMs: j.AgeMs, Processes: append([]int{}, j.Processes...),
+		return Holder{Job: &j.ID, JobName: unless(j.Name, ""), PID: j.PID, UID: &j.UID, User: &j.User, AgeMs: j.AgeMs, Processes: append([]int{}, j.Processes...),
 			Holds: []string{}, Waits: []Wait{}, Command: j.Command}
 	}
 	waits := f.waits[j.ID]
@@ -189,7 +190,7 @@ var holderColumns = []column[Holder]{
 	span("AGE", func(h Holder) int64 { return h.AgeMs }, 0),
 	{"WAITS", right, Style.waits, 0},
 	{"WAITED", right, Style.waited, 2},
-	plain("COMMAND", last, func(h Holder) string { return line(h.Command) }, 0),
+	plain("COMMAND", last, func(h Holder) string { return named(orEmpty(h.JobName), h.Command) }, 0),
 }
 
 // waits is what a holder waits for first, and how many requests more of it wait.

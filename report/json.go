@@ -46,14 +46,15 @@ type Device struct {
 
 // DeviceHolder is a job that has a device as a whole, or slots of it.
 type DeviceHolder struct {
-	Job     uint64 `json:"job"`
-	PID     int    `json:"pid"`
-	UID     uint32 `json:"uid"`
-	User    string `json:"user"`
-	Command string `json:"command"`
-	Kind    string `json:"kind"`
-	Slots   int    `json:"slots"`
-	AgeMs   int64  `json:"age_ms"`
+	Job     uint64  `json:"job"`
+	JobName *string `json:"job_name"`
+	PID     int     `json:"pid"`
+	UID     uint32  `json:"uid"`
+	User    string  `json:"user"`
+	Command string  `json:"command"`
+	Kind    string  `json:"kind"`
+	Slots   int     `json:"slots"`
+	AgeMs   int64   `json:"age_ms"`
 }
 
 // UnmanagedHolder is a process that uses a device without gpuarb.
@@ -73,6 +74,7 @@ type Lease struct {
 	User       string            `json:"user"`
 	Device     int               `json:"device"`
 	Job        uint64            `json:"job"`
+	JobName    *string           `json:"job_name"`
 	State      accounting.State  `json:"state"`
 	Used       accounting.Bytes  `json:"used_bytes"`
 	Granted    accounting.Bytes  `json:"granted_bytes"`
@@ -105,6 +107,7 @@ type Ticket struct {
 	UID        uint32            `json:"uid"`
 	User       string            `json:"user"`
 	Job        uint64            `json:"job"`
+	JobName    *string           `json:"job_name"`
 	Device     *int              `json:"device"`
 	Wants      string            `json:"wants"`
 	WantsBytes *accounting.Bytes `json:"wants_bytes"`
@@ -123,7 +126,7 @@ func unless[T comparable](value, none T) *T {
 }
 
 func deviceHolder(h accounting.HolderState) DeviceHolder {
-	return DeviceHolder{h.Job, h.PID, h.UID, h.User, h.Command, string(h.Kind), h.Slots, h.AgeMs}
+	return DeviceHolder{h.Job, unless(h.JobName, ""), h.PID, h.UID, h.User, h.Command, string(h.Kind), h.Slots, h.AgeMs}
 }
 
 // DevicesJSON writes the devices as one JSON array, an object per line.
@@ -155,7 +158,7 @@ func DevicesJSON(w io.Writer, s accounting.Snapshot) error {
 func LeasesJSON(w io.Writer, s accounting.Snapshot) error {
 	rows := make([]Lease, 0, len(s.Leases))
 	for _, l := range s.Leases {
-		row := Lease{PID: l.PID, UID: l.UID, User: l.User, Device: l.Device, Job: l.Job, State: l.State,
+		row := Lease{PID: l.PID, UID: l.UID, User: l.User, Device: l.Device, Job: l.Job, JobName: unless(l.JobName, ""), State: l.State,
 			Used: l.Used, Granted: l.Granted, Credit: l.Credit, Pending: l.Pending, Budget: unless(l.Budget, accounting.Max),
 			Shared: unless(l.Shared, ""), Min: l.Min, Peak: l.Peak, Overhead: l.Overhead, Excess: l.Excess,
 			Streams: l.Streams, StreamsMax: l.StreamsMax, Contexts: l.Contexts, Slot: l.Slot, AgeMs: l.AgeSeconds * 1000,
@@ -174,7 +177,7 @@ func LeasesJSON(w io.Writer, s accounting.Snapshot) error {
 func QueueJSON(w io.Writer, s accounting.Snapshot) error {
 	rows := make([]Ticket, 0, len(s.Queue))
 	for _, t := range s.Queue {
-		rows = append(rows, Ticket{Pos: t.Pos, Ticket: t.Ticket, PID: t.PID, UID: t.UID, User: t.User, Job: t.Job, Device: unless(t.Device, -1),
+		rows = append(rows, Ticket{Pos: t.Pos, Ticket: t.Ticket, PID: t.PID, UID: t.UID, User: t.User, Job: t.Job, JobName: unless(t.JobName, ""), Device: unless(t.Device, -1),
 			Wants: t.Wants, WantsBytes: unless(t.WantsBytes, 0), WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text, Command: t.Command})
 	}
 	return jsonLines(w, rows)

@@ -23,7 +23,7 @@ var leaseColumns = []column[leaseRow]{
 	number("STREAMS", func(l leaseRow) int { return l.Streams }, 4),
 	plain("SLOT", right, func(l leaseRow) string { return l.slot }, 6),
 	span("AGE", func(l leaseRow) int64 { return l.AgeSeconds * 1000 }, 1),
-	plain("COMMAND", last, func(l leaseRow) string { return line(l.Command) }, 0),
+	plain("COMMAND", last, func(l leaseRow) string { return named(l.JobName, l.Command) }, 0),
 }
 
 // leaseRow is a lease, or a claim, and how it has its device.
@@ -76,7 +76,7 @@ func addOwners(rows []leaseRow, d *accounting.DeviceState) []leaseRow {
 		}
 		if leases == 0 {
 			rows = append(rows, leaseRow{&accounting.LeaseState{PID: h.PID, User: h.User, Device: d.Index, State: "-",
-				Budget: accounting.Max, AgeSeconds: h.AgeMs / 1000, Command: h.Command}, string(h.Kind)})
+				Budget: accounting.Max, AgeSeconds: h.AgeMs / 1000, JobName: h.JobName, Command: h.Command}, string(h.Kind)})
 		}
 	}
 	return rows

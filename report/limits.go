@@ -2,6 +2,7 @@ package report
 
 import (
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -52,6 +53,7 @@ func ProcessLimits(s accounting.Snapshot, pid int) (all []Limit, ok bool) {
 			all = append(all, memoryLimit(l.Device, "memory.max", l.Budget, l.Used, l.BudgetBy),
 				memoryLimit(l.Device, "memory.min", l.Min, l.Used, l.MinBy),
 				countLimit(l.Device, "streams.max", l.StreamsMax, l.Streams, l.StreamsBy))
+			all = append(all, sharedLimits(s, l.Job, l.Device)...)
 		}
 	}
 	for _, p := range s.Processes {
@@ -72,10 +74,110 @@ func JobLimits(s accounting.Snapshot, id uint64) (all []Limit, ok bool) {
 			all = append(all, memoryLimit(d.Device, "memory.max", d.Max, d.Used, d.MaxBy),
 				memoryLimit(d.Device, "memory.min", d.Min, d.Used, d.MinBy),
 				countLimit(d.Device, "streams.max", j.StreamsMax, streamsOf(s, id, d.Device), j.StreamsBy))
+			all = append(all, sharedLimits(s, id, d.Device)...)
 		}
 		return all, true
 	}
 	return nil, false
+}
+
+// sharedLimits are those of the budgets that a job shares with others on a device: what is held
+// of them is what all hold.
+func sharedLimits(s accounting.Snapshot, job uint64, device int) (all []Limit) {
+	for _, b := range s.Budgets {
+		for _, at := range b.Devices {
+			if at.Device == device && at.Max != accounting.Max && slices.Contains(b.Jobs, job) {
+				all = append(all, memoryLimit(device, "memory.max", at.Max, at.Used, at.MaxBy+"; shared by "+b.Name))
+			}
+		}
+	}
+	return all
+}
+
+// UserLimits are the limits of all programs of a user: what somebody set for him, and what rules
+// have his programs share.
+func UserLimits(s accounting.Snapshot, uid uint32) (all []Limit) {
+	for _, d := range s.Devices {
+		own := memoryLimit(d.Index, "memory.max", accounting.Max, 0, "")
+		streams := countLimit(d.Index, "streams.max", 0, 0, "")
+		var rules []Limit
+		for _, l := range s.Leases {
+			if l.Device == d.Index && userOf(s, l.Job) == uid {
+				own.Held += uint64(l.Used)
+				streams.Held = max(streams.Held, uint64(max(0, l.Streams)))
+			}
+		}
+		for _, b := range s.Budgets {
+			for _, at := range b.Devices {
+				switch {
+				case at.Device != d.Index || b.Scope != "user" || b.UID != uid:
+				case b.Rule == "":
+					own = memoryLimit(d.Index, "memory.max", at.Max, accounting.Bytes(own.Held), at.MaxBy)
+					streams = countLimit(d.Index, "streams.max", b.Streams, int(streams.Held), b.StreamsBy)
+				case at.Max != accounting.Max:
+					rules = append(rules, memoryLimit(d.Index, "memory.max", at.Max, at.Used, at.MaxBy+"; shared by "+b.Name))
+				}
+			}
+		}
+		all = append(append(all, own), append(rules, streams)...)
+	}
+	return all
+}
+
+// userOf is whose a job is.
+func userOf(s accounting.Snapshot, job uint64) uint32 {
+	for _, j := range s.Jobs {
+		if j.ID == job {
+			return j.UID
+		}
+	}
+	return ^uint32(0)
+}
+
+// RuleLimits are what a rule gives: to all together, or to each of those that it is about, of
+// whom the one counts that holds most. False where there is no such rule.
+func RuleLimits(s accounting.Snapshot, id uint64) (all []Limit, ok bool) {
+	for _, r := range s.Rules {
+		if r.ID != id {
+			continue
+		}
+		for _, d := range r.Devices {
+			held, streams := underRule(s, r, d.Device)
+			all = append(all, memoryLimit(d.Device, "memory.max", d.Max, held, d.MaxBy),
+				countLimit(d.Device, "streams.max", r.Streams, streams, r.StreamsBy))
+		}
+		return all, true
+	}
+	return nil, false
+}
+
+// underRule is the most that one of a rule's budgets holds on a device, and streams of a lease.
+func underRule(s accounting.Snapshot, r accounting.RuleState, device int) (held accounting.Bytes, streams int) {
+	jobs := map[uint64]bool{}
+	for _, j := range s.Jobs {
+		jobs[j.ID] = j.Rule == r.Title
+		for _, on := range j.Devices {
+			if jobs[j.ID] && on.Device == device && r.Scope == "job" {
+				held = max(held, on.Used)
+			}
+		}
+	}
+	for _, b := range s.Budgets {
+		for _, on := range b.Devices {
+			if b.Rule != "" && on.Device == device && slices.ContainsFunc(b.Jobs, func(j uint64) bool { return jobs[j] }) {
+				held = max(held, on.Used)
+			}
+		}
+	}
+	for _, l := range s.Leases {
+		if jobs[l.Job] && l.Device == device {
+			streams = max(streams, l.Streams)
+			if r.Scope == "process" {
+				held = max(held, l.Used)
+			}
+		}
+	}
+	return held, streams
 }
 
 // streamsOf is the most streams that a process of a job has on a device.

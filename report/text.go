@@ -93,5 +93,13 @@ func line(s string) string {
 	return Escape(s)
 }
 
+// named is a command behind the name of its job: "train-a: python3 train.py".
+func named(job, command string) string {
+	if job == "" {
+		return line(command)
+	}
+	return Escape(job) + ": " + line(command)
+}
+
 // word makes s fit for a column that is not the last: as line, and without white space.
 func word(s string) string { return strings.ReplaceAll(line(s), " ", `\x20`) }

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -13,6 +14,7 @@ import (
 // Why is what limits a job now, who holds what it waits for, and what its user can do.
 type Why struct {
 	Job     uint64      `json:"job"`
+	JobName *string     `json:"job_name"`
 	PID     int         `json:"pid"`
 	UID     uint32      `json:"uid"`
 	User    string      `json:"user"`
@@ -21,6 +23,8 @@ type Why struct {
 	Rule    string      `json:"rule"`
 	Devices []WhyDevice `json:"devices"`
 	Waits   []Wait      `json:"waits"`
+	Denial  *string     `json:"denial"`
+	Denied  *int64      `json:"denial_age_ms"`
 	Advice  []string    `json:"advice"`
 }
 
@@ -34,6 +38,7 @@ type WhyDevice struct {
 	Shared     *string           `json:"shared_budget"`
 	SharedUsed *accounting.Bytes `json:"shared_used_bytes"`
 	SharedMax  *accounting.Bytes `json:"shared_max_bytes"`
+	SharedBy   *string           `json:"shared_max_by"`
 	Free       accounting.Bytes  `json:"free_bytes"`
 	Capacity   accounting.Bytes  `json:"capacity_bytes"`
 	SlotsMax   *int              `json:"slots_max"`
@@ -49,7 +54,7 @@ func Whys(s accounting.Snapshot, wanted func(accounting.JobState) bool) []Why {
 		if !wanted(j) {
 			continue
 		}
-		w := Why{Job: j.ID, PID: j.PID, UID: j.UID, User: j.User, Command: j.Command, AgeMs: j.AgeMs, Rule: j.Rule,
+		w := Why{Job: j.ID, JobName: unless(j.Name, ""), PID: j.PID, UID: j.UID, User: j.User, Command: j.Command, AgeMs: j.AgeMs, Rule: j.Rule,
 			Devices: []WhyDevice{}, Waits: []Wait{}, Advice: []string{}}
 		for _, on := range j.Devices {
 			_, leased := f.leases[spot{j.ID, on.Device}]
@@ -57,6 +62,9 @@ func Whys(s accounting.Snapshot, wanted func(accounting.JobState) bool) []Why {
 			if leased || waits || on.Reserved > 0 || len(j.Devices) == 1 {
 				w.Devices = append(w.Devices, whyDevice(s, j.ID, on))
 			}
+		}
+		if w.Denial = unless(j.Denial, ""); w.Denial != nil {
+			w.Denied = &j.DenialMs
 		}
 		for _, t := range f.waits[j.ID] {
 			w.Waits = append(w.Waits, waitOf(t))
@@ -85,10 +93,12 @@ func whyDevice(s accounting.Snapshot, job uint64, on accounting.JobDeviceState) 
 			}
 		}
 	}
+	left := accounting.Max
 	for _, b := range s.Budgets {
 		for _, at := range b.Devices {
-			if at.Device == on.Device && slices.Contains(b.Jobs, job) {
-				w.Shared, w.SharedUsed, w.SharedMax = &b.Name, &at.Used, unless(at.Max, accounting.Max)
+			if at.Device == on.Device && slices.Contains(b.Jobs, job) && (w.Shared == nil || at.Max.Less(at.Used) < left) {
+				left = at.Max.Less(at.Used) // of two, the one with less room
+				w.Shared, w.SharedUsed, w.SharedMax, w.SharedBy = &b.Name, &at.Used, unless(at.Max, accounting.Max), unless(at.MaxBy, "")
 			}
 		}
 	}
@@ -129,7 +139,11 @@ func WriteWhy(w io.Writer, all []Why) error {
 	out := bufio.NewWriter(w)
 	style := Style{Human: true}
 	for _, y := range all {
-		fmt.Fprintf(out, "job %d: %s's %s, PID %d, for %s, under %s\n", y.Job, line(y.User), line(y.Command), y.PID, style.span(y.AgeMs), line(y.Rule))
+		name := ""
+		if y.JobName != nil {
+			name = " (" + line(*y.JobName) + ")"
+		}
+		fmt.Fprintf(out, "job %d%s: %s's %s, PID %d, for %s, under %s\n", y.Job, name, line(y.User), line(y.Command), y.PID, style.span(y.AgeMs), line(y.Rule))
 		for _, d := range y.Devices {
 			writeWhyDevice(out, d)
 		}
@@ -138,6 +152,9 @@ func WriteWhy(w io.Writer, all []Why) error {
 		}
 		if len(y.Waits) == 0 {
 			fmt.Fprintln(out, "  it waits for nothing")
+		}
+		if y.Denial != nil {
+			fmt.Fprintf(out, "  last refused %s ago: %s\n", style.span(*y.Denied), Escape(*y.Denial))
 		}
 		for _, a := range y.Advice {
 			fmt.Fprintf(out, "  → %s\n", a)
@@ -163,6 +180,9 @@ func writeWhyDevice(out io.Writer, d WhyDevice) {
 			fmt.Fprintf(out, " of %s", d.SharedMax.Human())
 		}
 		fmt.Fprint(out, " are used")
+		if d.SharedBy != nil {
+			fmt.Fprintf(out, " (by %s)", Escape(*d.SharedBy))
+		}
 	}
 	fmt.Fprintf(out, "; the GPU has %s free of %s", d.Free.Human(), d.Capacity.Human())
 	if d.SlotsMax != nil {
@@ -170,6 +190,6 @@ func writeWhyDevice(out io.Writer, d WhyDevice) {
 	}
 	fmt.Fprintln(out)
 	for _, h := range d.Holders {
-		fmt.Fprintf(out, "         %s's %s[%d] has it (%s) for %s\n", Escape(h.User), Escape(program(h.Command)), h.PID, h.Kind, Style{Human: true}.span(h.AgeMs))
+		fmt.Fprintf(out, "         %s's %s[%d] has it (%s) for %s\n", Escape(h.User), Escape(cmp.Or(orEmpty(h.JobName), program(h.Command))), h.PID, h.Kind, Style{Human: true}.span(h.AgeMs))
 	}
 }

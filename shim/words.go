@@ -18,63 +18,60 @@ type Words struct {
 	// granted. It may be called within any method. nil: nobody is told.
 	OnClamp func(arbiter.LeaseID)
 
-	leases   map[arbiter.LeaseID]*entry
+	leases   map[arbiter.LeaseID]*Lease
 	clamped  uint64
 	patience int // how often a swap may fail before the change is made in another way
 }
 
-// entry is one lease: its slot in the client's page and its records.
-type entry struct {
-	id      arbiter.LeaseID
-	page    *ipc.LeasePage // nil when it is not known, or gone
-	slot    uint32
-	record  *statefile.Lease
-	index   int // of record
-	answers statefile.Answers
-	peak    accounting.Bytes
+// Lease is what a session holds on a device: the arbiter's lease ID, shown in the client's page
+// and written down in the state file.
+type Lease struct {
+	ID      arbiter.LeaseID
+	Device  int               // its index now
+	Record  *statefile.Lease  // which says the slot of the page; nil: the lease is over
+	Index   int               // of Record
+	Answers statefile.Answers // the session's
+
+	page  *ipc.LeasePage // nil when it is not known, or gone
+	slot  uint32         // this and the next as in Record, whose mapping a reader that hangs can outlive
+	peak  accounting.Bytes
+	told  bool // the client is shown what follows
+	shown Shown
+}
+
+// Shown is what a lease's client is told of its device's memory, so that it need not ask.
+// All in bytes.
+type Shown struct {
+	Beyond  accounting.Bytes // free, beyond the credit
+	Used    accounting.Bytes // of Total, the credit included
+	Total   accounting.Bytes // the budget
+	Limited bool             // it is below what the device can grant
 }
 
 // NewWords returns an empty set.
 func NewWords() *Words {
-	return &Words{leases: map[arbiter.LeaseID]*entry{}, patience: 256}
+	return &Words{leases: map[arbiter.LeaseID]*Lease{}, patience: 256}
 }
 
-// Add makes a lease's word known: slot record.Slot of its client's page. page may
-// be nil: a lease whose page is not known (yet) has no credit.
-func (w *Words) Add(id arbiter.LeaseID, page *ipc.LeasePage, answers statefile.Answers, record *statefile.Lease, index int) {
-	w.leases[id] = &entry{id: id, page: page, slot: record.Slot, record: record, index: index, answers: answers,
-		peak: accounting.Bytes(record.Peak)}
+// Add makes a lease's word known, in its client's page; see SetPage.
+func (w *Words) Add(l *Lease, page *ipc.LeasePage) {
+	l.page, l.slot, l.peak = page, l.Record.Slot, accounting.Bytes(l.Record.Peak)
+	w.leases[l.ID] = l
 }
 
-// Remove forgets a lease.
-func (w *Words) Remove(id arbiter.LeaseID) { delete(w.leases, id) }
-
-// Record returns a lease's record and its index in the state file, or nil.
-func (w *Words) Record(id arbiter.LeaseID) (*statefile.Lease, int) {
-	if e := w.leases[id]; e != nil {
-		return e.record, e.index
-	}
-	return nil, 0
+// Remove ends a lease. Who has it still finds no record.
+func (w *Words) Remove(l *Lease) {
+	delete(w.leases, l.ID)
+	l.Record, l.page = nil, nil
 }
 
-// DropPage is for a page that is about to be unmapped or whose client is gone:
-// from now on the lease's word reads as no credit.
-func (w *Words) DropPage(id arbiter.LeaseID) {
-	if e := w.leases[id]; e != nil {
-		e.page = nil
-	}
-}
-
-// SetPage gives a lease a page again.
-func (w *Words) SetPage(id arbiter.LeaseID, page *ipc.LeasePage) {
-	if e := w.leases[id]; e != nil {
-		e.page = page
-	}
-}
+// SetPage gives a lease its client's page. nil, for one that is not known, is about to be
+// unmapped or whose client is gone: from now on the lease's word reads as no credit.
+func (l *Lease) SetPage(page *ipc.LeasePage) { l.page = page }
 
 // Epoch is the epoch of a lease's word, as its page shows it.
 func (w *Words) Epoch(id arbiter.LeaseID) (epoch uint16) {
-	w.guarded(id, func(e *entry) { epoch = ipc.Word(e.word().Load()).Epoch() })
+	w.guarded(id, func(l *Lease) { epoch = ipc.Word(l.word().Load()).Epoch() })
 	return epoch
 }
 
@@ -84,42 +81,42 @@ func (w *Words) Clamped() uint64 { return w.clamped }
 // guarded runs f on a lease's slot. A fault in the page (its owner can punch
 // holes into it, and memory to fill them may lack) takes the page from the lease
 // instead of ending the daemon.
-func (w *Words) guarded(id arbiter.LeaseID, f func(e *entry)) {
-	e := w.leases[id]
-	if e == nil || e.page == nil {
+func (w *Words) guarded(id arbiter.LeaseID, f func(l *Lease)) {
+	l := w.leases[id]
+	if l == nil || l.page == nil {
 		return
 	}
-	if err := e.page.Guard(func() { f(e) }); err != nil {
-		e.page = nil
+	if err := l.page.Guard(func() { f(l) }); err != nil {
+		l.page = nil
 	}
 }
 
-func (e *entry) word() *atomic.Uint64 { return e.page.Word(e.slot) }
-func (e *entry) low() *atomic.Uint64  { return e.page.Low(e.slot) }
+func (l *Lease) word() *atomic.Uint64 { return l.page.Word(l.slot) }
+func (l *Lease) low() *atomic.Uint64  { return l.page.Low(l.slot) }
 
 // Credit returns the idle bytes in the word, clamped to [0, granted].
 func (w *Words) Credit(id arbiter.LeaseID, granted accounting.Bytes) (credit accounting.Bytes) {
-	w.guarded(id, func(e *entry) {
-		if credit = creditOf(e.word().Load()); credit > granted {
+	w.guarded(id, func(l *Lease) {
+		if credit = creditOf(l.word().Load()); credit > granted {
 			credit = granted
-			w.clamp(e)
+			w.clamp(l)
 		}
 	})
 	return credit
 }
 
 // clamp counts and reports a word that held rubbish.
-func (w *Words) clamp(e *entry) {
+func (w *Words) clamp(l *Lease) {
 	w.clamped++
 	if w.OnClamp != nil {
-		w.OnClamp(e.id)
+		w.OnClamp(l.ID)
 	}
 }
 
 // Take takes up to most idle bytes out of the word and returns what it got.
 func (w *Words) Take(id arbiter.LeaseID, granted, most accounting.Bytes) (taken accounting.Bytes) {
-	w.guarded(id, func(e *entry) {
-		w.change(e, statefile.ChangeTake, granted, func(credit, flags uint64) (uint64, uint64, accounting.Bytes) {
+	w.guarded(id, func(l *Lease) {
+		w.change(l, statefile.ChangeTake, granted, func(credit, flags uint64) (uint64, uint64, accounting.Bytes) {
 			taken = min(accounting.Bytes(credit), most)
 			return credit - uint64(taken), flags, granted - taken
 		})
@@ -129,11 +126,11 @@ func (w *Words) Take(id arbiter.LeaseID, granted, most accounting.Bytes) (taken 
 
 // Give adds n idle bytes to the word. False: there is no page; nothing changed.
 func (w *Words) Give(id arbiter.LeaseID, granted, n accounting.Bytes) (given bool) {
-	w.guarded(id, func(e *entry) {
+	w.guarded(id, func(l *Lease) {
 		if uint64(granted)+uint64(n) > ipc.CreditLimit {
 			return
 		}
-		w.change(e, statefile.ChangeGive, granted, func(credit, flags uint64) (uint64, uint64, accounting.Bytes) {
+		w.change(l, statefile.ChangeGive, granted, func(credit, flags uint64) (uint64, uint64, accounting.Bytes) {
 			return credit + uint64(n), flags, granted + n
 		})
 		given = true
@@ -141,23 +138,32 @@ func (w *Words) Give(id arbiter.LeaseID, granted, n accounting.Bytes) (given boo
 	return given
 }
 
+// Free adds n idle bytes to the word as its client does that frees them.
+func (w *Words) Free(id arbiter.LeaseID, n accounting.Bytes) (freed bool) {
+	w.guarded(id, func(l *Lease) {
+		l.page.GiveCredit(l.slot, uint64(n))
+		freed = true
+	})
+	return freed
+}
+
 // Grant notes that n bytes went to the thread that asked with this request.
 // The word keeps its credit and gets a new epoch, so that its low-water mark
 // counts from here.
 func (w *Words) Grant(id arbiter.LeaseID, granted, n accounting.Bytes, request uint64) {
-	e := w.leases[id]
-	if e == nil {
+	l := w.leases[id]
+	if l == nil {
 		return
 	}
-	e.record.Grant(e.answers, e.index, request, uint64(n), uint64(granted+n))
+	l.Record.Grant(l.Answers, l.Index, request, uint64(n), uint64(granted+n))
 	faults.At("grant.kept")
-	w.guarded(id, func(e *entry) {
+	w.guarded(id, func(l *Lease) {
 		// change folds the mark of the old epoch with the old sum.
-		w.change(e, statefile.ChangeFlag, granted, func(credit, flags uint64) (uint64, uint64, accounting.Bytes) {
+		w.change(l, statefile.ChangeFlag, granted, func(credit, flags uint64) (uint64, uint64, accounting.Bytes) {
 			return credit, flags, granted + n
 		})
 	})
-	e.raisePeak(granted + n - w.Credit(id, granted+n))
+	l.raisePeak(granted + n - w.Credit(id, granted+n))
 }
 
 // Flag sets the two flags of the word.
@@ -169,9 +175,9 @@ func (w *Words) Flag(id arbiter.LeaseID, closed, notify bool) {
 	if notify {
 		flags |= ipc.FlagNotify
 	}
-	w.guarded(id, func(e *entry) {
-		granted := accounting.Bytes(e.record.Granted)
-		w.change(e, statefile.ChangeFlag, granted, func(credit, _ uint64) (uint64, uint64, accounting.Bytes) {
+	w.guarded(id, func(l *Lease) {
+		granted := accounting.Bytes(l.Record.Granted)
+		w.change(l, statefile.ChangeFlag, granted, func(credit, _ uint64) (uint64, uint64, accounting.Bytes) {
 			return credit, flags, granted
 		})
 	})
@@ -179,54 +185,101 @@ func (w *Words) Flag(id arbiter.LeaseID, closed, notify bool) {
 
 // Limit shows the client its memory.max in force.
 func (w *Words) Limit(id arbiter.LeaseID, limit accounting.Bytes) {
-	w.guarded(id, func(e *entry) { e.page.Limit(e.slot).Store(uint64(limit)) })
+	w.guarded(id, func(l *Lease) { l.page.Limit(l.slot).Store(uint64(limit)) })
+	w.Hide(id)
 }
 
 // Peak returns the most bytes that were used at once since the lease was opened.
 func (w *Words) Peak(id arbiter.LeaseID, granted accounting.Bytes) accounting.Bytes {
-	e := w.leases[id]
-	if e == nil {
+	l := w.leases[id]
+	if l == nil {
 		return 0
 	}
-	w.guarded(id, func(e *entry) { e.fold(granted) })
-	return e.peak
+	w.guarded(id, func(l *Lease) { l.fold(granted) })
+	return l.peak
 }
 
 // Pending returns the client's own figure of bytes freed in stream order.
 func (w *Words) Pending(id arbiter.LeaseID) (pending accounting.Bytes) {
-	w.guarded(id, func(e *entry) {
-		pending = min(accounting.Bytes(e.page.Pending(e.slot).Load()), accounting.Bytes(e.record.Granted))
+	w.guarded(id, func(l *Lease) {
+		pending = min(accounting.Bytes(l.page.Pending(l.slot).Load()), accounting.Bytes(l.Record.Granted))
 	})
 	return pending
 }
 
 // Recent returns the most bytes that were used at once since the word was last changed.
 func (w *Words) Recent(id arbiter.LeaseID, granted accounting.Bytes) (most accounting.Bytes) {
-	w.guarded(id, func(e *entry) { most = granted - e.least(granted, ipc.Word(e.word().Load())) })
+	w.guarded(id, func(l *Lease) { most = granted - l.least(granted, ipc.Word(l.word().Load())) })
 	return most
 }
 
 // Told returns what the client says of its blocks.
 func (w *Words) Told(id arbiter.LeaseID) (told arbiter.Told) {
-	w.guarded(id, func(e *entry) {
-		counts := e.page.Counts(e.slot).Load()
+	w.guarded(id, func(l *Lease) {
+		counts := l.page.Counts(l.slot).Load()
 		if counts&ipc.CountsTold == 0 {
 			return
 		}
 		told = arbiter.Told{
 			Known: true, Soft: counts&ipc.CountsSoft != 0, Blocks: uint32(counts & ipc.CountsBlocksMax),
 			Pools:    uint32(counts >> ipc.CountsPoolsShift & ipc.CountsPoolsMax),
-			Imported: accounting.Bytes(e.page.Imported(e.slot).Load()),
+			Imported: accounting.Bytes(l.page.Imported(l.slot).Load()),
+			Making:   int(counts >> ipc.CountsMakingShift & ipc.CountsMakingMax),
 		}
 	})
 	return told
 }
 
+// Show tells a lease's client how its device's memory is now, at a time in milliseconds of
+// CLOCK_MONOTONIC_COARSE.
+func (w *Words) Show(id arbiter.LeaseID, s Shown, at uint64) {
+	w.guarded(id, func(l *Lease) {
+		l.told, l.shown = true, s
+		_, _, total, seen := l.page.Shown(l.slot)
+		total.Store(uint64(s.Total))
+		seen.Store(at)
+		l.show(ipc.Word(l.word().Load()).Epoch(), s)
+	})
+}
+
+// Hide has a lease's client ask again.
+func (w *Words) Hide(id arbiter.LeaseID) {
+	w.guarded(id, func(l *Lease) {
+		l.told = false
+		room, _, _, _ := l.page.Shown(l.slot)
+		room.Store(0)
+	})
+}
+
+// show writes down what is shown from an epoch on. Before the credit word has that epoch,
+// nobody takes it for true.
+func (l *Lease) show(epoch uint16, s Shown) {
+	if !l.told {
+		return
+	}
+	flags := uint64(ipc.ShownTold)
+	if s.Limited {
+		flags |= ipc.ShownLimited
+	}
+	room, used, _, _ := l.page.Shown(l.slot)
+	used.Store(uint64(s.Used))
+	room.Store(uint64(ipc.MakeWord(uint64(s.Beyond), epoch, flags)))
+}
+
+// granted is what is shown when the sum that is granted has changed: what was given came out
+// of what was free.
+func (s Shown) granted(before, after accounting.Bytes) Shown {
+	s.Beyond = s.Beyond.Plus(before).Less(after)
+	s.Used = s.Used.Plus(after).Less(before)
+	return s
+}
+
 // Resize notes a change of granted that involves no word: a lease restored,
 // closed, or charged for what the device says it holds.
 func (w *Words) Resize(id arbiter.LeaseID, granted accounting.Bytes) {
-	if e := w.leases[id]; e != nil {
-		atomic.StoreUint64(&e.record.Granted, uint64(granted))
+	w.Hide(id)
+	if l := w.leases[id]; l != nil {
+		atomic.StoreUint64(&l.Record.Granted, uint64(granted))
 	}
 }
 
@@ -235,26 +288,28 @@ func (w *Words) Resize(id arbiter.LeaseID, granted accounting.Bytes) {
 // is granted afterwards. The low-water mark of the new epoch is set before the
 // swap: a client that sees the new epoch in the word finds it there, and one that
 // still sees the old leaves it alone.
-func (w *Words) change(e *entry, kind uint32, granted accounting.Bytes,
+func (w *Words) change(l *Lease, kind uint32, granted accounting.Bytes,
 	next func(credit, flags uint64) (uint64, uint64, accounting.Bytes)) {
 	for range w.patience {
-		old := ipc.Word(e.word().Load())
-		swapped := w.announce(e, kind, granted, old, next)
-		if e.word().CompareAndSwap(uint64(old), uint64(swapped)) {
+		old := ipc.Word(l.word().Load())
+		swapped, shown := w.announce(l, kind, granted, old, next)
+		if l.word().CompareAndSwap(uint64(old), uint64(swapped)) {
 			stepSwapped(kind)
-			e.record.Finish()
+			l.shown = shown
+			l.Record.Finish()
 			return
 		}
 	}
 	// Somebody changes the word without a pause. So that he cannot hold the lock up,
 	// all credit is taken out at once, and what is to be there is added to what was
 	// given meanwhile.
-	epoch := ipc.Word(e.word().Load()).Epoch()
+	epoch := ipc.Word(l.word().Load()).Epoch()
 	empty := ipc.MakeWord(0, ipc.NextEpoch(epoch), ipc.FlagClosed)
-	old := ipc.Word(e.word().Swap(uint64(empty))).WithEpoch(epoch)
-	swapped := w.announce(e, kind, granted, old, next)
-	e.word().Add(uint64(swapped) - uint64(empty))
-	e.record.Finish()
+	old := ipc.Word(l.word().Swap(uint64(empty))).WithEpoch(epoch)
+	swapped, shown := w.announce(l, kind, granted, old, next)
+	l.word().Add(uint64(swapped) - uint64(empty))
+	l.shown = shown
+	l.Record.Finish()
 }
 
 // stepSwapped is the place between a word's swap and the end of its change.
@@ -269,45 +324,48 @@ func stepSwapped(kind uint32) {
 	}
 }
 
-// announce works out a change and writes it down; it returns the word to be.
-func (w *Words) announce(e *entry, kind uint32, granted accounting.Bytes, old ipc.Word,
-	next func(credit, flags uint64) (uint64, uint64, accounting.Bytes)) ipc.Word {
+// announce works out a change and writes it down; it returns the word to be, and what is shown
+// from then on.
+func (w *Words) announce(l *Lease, kind uint32, granted accounting.Bytes, old ipc.Word,
+	next func(credit, flags uint64) (uint64, uint64, accounting.Bytes)) (ipc.Word, Shown) {
 	credit := min(old.Credit(), uint64(granted))
 	if credit != old.Credit() {
-		w.clamp(e)
+		w.clamp(l)
 	}
-	e.foldLow(granted, old)
+	l.foldLow(granted, old)
 	newCredit, flags, after := next(credit, old.Flags())
 	swapped := ipc.MakeWord(newCredit, ipc.NextEpoch(old.Epoch()), flags)
-	e.record.Announce(kind, swapped.Epoch(), uint64(after))
+	l.Record.Announce(kind, swapped.Epoch(), uint64(after))
 	faults.At("mark.announced")
-	e.low().Store(uint64(swapped.WithFlags(0)))
+	l.low().Store(uint64(swapped.WithFlags(0)))
 	faults.At("mark.stored")
-	return swapped
+	shown := l.shown.granted(granted, after)
+	l.show(swapped.Epoch(), shown)
+	return swapped, shown
 }
 
 // fold takes what the low-water mark shows into the peak.
-func (e *entry) fold(granted accounting.Bytes) {
-	e.foldLow(granted, ipc.Word(e.word().Load()))
+func (l *Lease) fold(granted accounting.Bytes) {
+	l.foldLow(granted, ipc.Word(l.word().Load()))
 }
 
-func (e *entry) foldLow(granted accounting.Bytes, word ipc.Word) {
-	e.raisePeak(granted - e.least(granted, word))
+func (l *Lease) foldLow(granted accounting.Bytes, word ipc.Word) {
+	l.raisePeak(granted - l.least(granted, word))
 }
 
 // least is the least credit that there was since the word's last change.
-func (e *entry) least(granted accounting.Bytes, word ipc.Word) accounting.Bytes {
+func (l *Lease) least(granted accounting.Bytes, word ipc.Word) accounting.Bytes {
 	credit := min(accounting.Bytes(word.Credit()), granted)
-	if low := ipc.Word(e.low().Load()); low.Epoch() == word.Epoch() {
+	if low := ipc.Word(l.low().Load()); low.Epoch() == word.Epoch() {
 		credit = min(credit, accounting.Bytes(low.Credit()))
 	}
 	return credit
 }
 
-func (e *entry) raisePeak(used accounting.Bytes) {
-	if used > e.peak {
-		e.peak = used
-		atomic.StoreUint64(&e.record.Peak, uint64(used))
+func (l *Lease) raisePeak(used accounting.Bytes) {
+	if used > l.peak {
+		l.peak = used
+		atomic.StoreUint64(&l.Record.Peak, uint64(used))
 	}
 }
 

@@ -24,6 +24,7 @@ type bench struct {
 	page    *ipc.LeasePage
 	record  *statefile.Lease
 	answers statefile.Answers
+	lease   *Lease
 }
 
 func newBench(t *testing.T) bench {
@@ -44,7 +45,8 @@ func newBench(t *testing.T) bench {
 		t.Fatal(err)
 	}
 	b.answers = file.Answers(index)
-	b.Add(lease, page, b.answers, b.record, 0)
+	b.lease = &Lease{ID: lease, Record: b.record, Answers: b.answers}
+	b.Add(b.lease, page)
 	return b
 }
 
@@ -196,7 +198,7 @@ func TestHoles(t *testing.T) {
 
 func TestUnknownLease(t *testing.T) {
 	b := newBench(t)
-	b.DropPage(lease)
+	b.lease.SetPage(nil)
 	for _, id := range []arbiter.LeaseID{lease, 8} {
 		if b.Give(id, 0, 1) || b.Take(id, 1, 1) != 0 || b.Credit(id, 1) != 0 {
 			t.Errorf("lease %d has no page and yet a word", id)

@@ -1,6 +1,7 @@
 package statefile
 
 import (
+	"bytes"
 	"sync/atomic"
 
 	"github.com/gpuarb/gpuarb/faults"
@@ -109,6 +110,25 @@ func (l *Lease) Recover(s Answers, index int, epoch uint16, pageKnown bool) {
 func SetText(field *[textSize]byte, s string) {
 	*field = [textSize]byte{}
 	copy(field[:textSize-1], s)
+}
+
+// SetTexts stores two texts in one field: the second behind the NUL of the first, where a daemon
+// that knows of one alone does not look. It is the first that is cut to fit.
+func SetTexts(field *[textSize]byte, s, second string) {
+	SetText(field, s)
+	if second == "" || len(second) > textSize-2 {
+		return
+	}
+	end := min(len(TextOf(field)), textSize-2-len(second))
+	clear(field[end:])
+	copy(field[end+1:], second)
+}
+
+// SecondOf reads the second text of such a field.
+func SecondOf(field *[textSize]byte) string {
+	_, rest, _ := bytes.Cut(field[:], []byte{0})
+	second, _, _ := bytes.Cut(rest, []byte{0})
+	return string(second)
 }
 
 // TextOf reads a record's text field.

@@ -36,7 +36,7 @@ type header struct {
 }
 
 // Job is a job as it must survive the daemon. All fields but Live, RunnerPID and Released
-// are written once. PerMille and Max as in arbiter.Size: Max is bytes, ^0 for none.
+// are written once. PerMille and Max as in accounting.Size: Max is bytes, ^0 for none.
 type Job struct {
 	Live        uint32 // 0: free record
 	Run         uint32 // opened by `gpuarb run`

@@ -44,7 +44,7 @@ lint_vet() {
 
 lint_staticcheck() { "$GO" tool staticcheck ./... && "$GO" tool staticcheck -tags full ./...; }
 
-lint_generated() { "$GO" run ./ipc/genlayout -i ipc/layout.go | diff -u cshim/wire.h -; }
+lint_generated() { "$GO" run ./ipc/genlayout -i ipc/layout.go | diff -u cshim/core/wire.h -; }
 
 lint_modules() {
     "$GO" mod tidy -diff
@@ -76,8 +76,8 @@ c_flags() {
     if grep -q '<openacc.h>' "$1"; then # GCC's own, beside its compiler
         printf '%s\n' -idirafter "$(gcc -print-file-name=include)"
     fi
-    git ls-files --cached --others --exclude-standard -- "$part/*.h" 'cshim/*.h' |
-        xargs -r dirname | sort -u | sed 's/^/-iquote/'
+    echo -iquotecshim # its headers are named by their rooms
+    git ls-files --cached --others --exclude-standard -- "$part/*.h" | xargs -r dirname | sort -u | sed 's/^/-iquote/'
 }
 
 tidy_one() {
@@ -94,7 +94,7 @@ lint_clang-tidy() {
 lint_cppcheck() {
     sources '*.c' '*.h' |
         cppcheck --quiet --file-list=- --std=c11 --platform=unix64 -j "$(nproc)" \
-            -D_GNU_SOURCE -D__x86_64__ '-DElfW(type)=Elf64_##type' \
+            -I cshim -D_GNU_SOURCE -D__x86_64__ '-DElfW(type)=Elf64_##type' \
             --enable=warning,performance,portability --inline-suppr \
             --suppress=missingIncludeSystem --error-exitcode=1
 }

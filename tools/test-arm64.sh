@@ -59,7 +59,7 @@ done
     cat tests/simcuda/data/exports-555.txt
     cut -f 1 tests/simcuda/data/resolve-555.tsv | sort -u
 } >"$scratch/questions"
-hooked=$(sed -n 's/^GA_HOOK(\([A-Za-z0-9_]*\),.*/\1/p' cshim/hooks.def)
+hooked=$(sed -n 's/^GA_HOOK(\([A-Za-z0-9_]*\),.*/\1/p' cshim/cuda/hooks.def)
 for how in dlsym dlvsym gpa; do
     want=$(emulate "$build/sim/stub" "$build/walk" "$how" "$scratch/questions" |
         awk 'NR == FNR { hooked["driver:" $1] = 1; next } $NF in hooked { sub(/driver:/, "shim:") } { print }' <(echo "$hooked") -)
@@ -69,8 +69,8 @@ done
 # The core's own tests, without a sanitizer.
 # shellcheck disable=SC2016 # for make
 read -ra core < <(make -s -f cshim/build.mk --eval 'core: ; @echo $(SHIM_CORE_SOURCES)' core)
-for unit in 'table_test 60000' credit_test env_test 'stress 4 20000'; do
-    "$CROSS-gcc" -std=c11 -D_GNU_SOURCE -O2 -pthread -o "$build/unit" "cshim/test/${unit%% *}.c" "${core[@]}"
+for unit in 'table_test 60000' credit_test 'env_test accounting/testdata/sizes.tsv' 'stress 4 20000'; do
+    "$CROSS-gcc" -iquote cshim -std=c11 -D_GNU_SOURCE -O2 -pthread -o "$build/unit" "cshim/test/${unit%% *}.c" "${core[@]}"
     # shellcheck disable=SC2086 # a program and its arguments
     check "$unit" "$(emulate "$build/sim" "$build/unit" ${unit#"${unit%% *}"} >"$scratch/unit" 2>&1; echo "status $?")" 'status 0'
 done

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -86,27 +87,44 @@ func (a *app) run(args []string) int {
 		args = append([]string{command.Name()}, joinWait(command.Flags(), rest)...)
 	}
 	root.SetArgs(args)
-	root.SetOut(a.stdout)
+	var help bytes.Buffer // cobra does not look whether its text could be written
+	root.SetOut(&help)
 	root.SetErr(a.stderr)
 	command, err := root.ExecuteC()
+	if err == nil {
+		_, err = help.WriteTo(a.stdout)
+	}
 	if err == nil {
 		return exitOK
 	}
 	var exit *exitError
 	var output *os.PathError
-	if !errors.As(err, &exit) && errors.As(err, &output) && output.Op == "write" {
-		err = fail(exitFailed, "the output cannot be written: %w", output.Err)
+	failed, usage := exitFailed, exitUsage
+	if command.Name() == runName { // its other codes are the program's
+		failed, usage = exitRunFailed, exitRunFailed
 	}
-	if !errors.As(err, &exit) { // cobra's own: flags and arguments
-		exit = &exitError{exitUsage, fmt.Errorf("%w; see `%s --help`", explainFlag(err), command.CommandPath())}
-		if command.Name() == runName {
-			exit.code = exitRunFailed
-		}
+	switch {
+	case errors.As(err, &output) && output.Path == os.Stdout.Name():
+		exit = &exitError{failed, fmt.Errorf("the output cannot be written: %w", output.Err)}
+	case !errors.As(err, &exit): // cobra's own: flags and arguments
+		exit = &exitError{usage, fmt.Errorf("%w%s", explainFlag(err), see(command, err))}
 	}
 	if exit.err != nil {
 		a.say("%v", exit.err)
 	}
 	return exit.code
+}
+
+// see names the help for a command line that is wrong.
+func see(command *cobra.Command, err error) string {
+	link := "; see"
+	if strings.HasSuffix(err.Error(), "?") {
+		link = " See"
+	}
+	if command.Name() == "help" {
+		return link + " `gpuarb help`"
+	}
+	return fmt.Sprintf("%s `%s --help`", link, command.CommandPath())
 }
 
 // explainFlag says what a flag takes, where the parser has only strconv's words for it.
@@ -170,6 +188,13 @@ func (a *app) rootCommand() *cobra.Command {
 	)
 	root.AddCommand(a.laterCommands()...)
 	root.SetHelpCommand(a.helpCommand(root))
+	root.InitDefaultCompletionCmd()
+	for _, command := range root.Commands() {
+		if command.Name() == "completion" {
+			command.Short = "print what makes a shell complete gpuarb's commands and flags"
+			command.Args, command.RunE = cobra.ArbitraryArgs, sayWhich
+		}
+	}
 	explainArguments(root)
 	return root
 }

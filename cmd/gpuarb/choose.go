@@ -2,38 +2,35 @@ package main
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/shim"
 )
 
 // anyDevice as --device asks for whichever is free.
 const anyDevice = "any"
 
-// vendors are the names by which --device takes any device of one vendor.
-var vendors = map[string]uint32{"nvidia": ipc.VendorNVIDIA, "amd": ipc.VendorAMD, "intel": ipc.VendorIntel}
-
 // needsDevices tells whether the options cannot be turned into a request without
 // knowing the devices.
-func (o *jobOptions) needsDevices(size arbiter.Size) bool {
-	return o.device != "" || o.prefer != "" || isAbsolute(size) || isAbsolute(o.least) && o.least.Bytes > 0
+func (o *jobOptions) needsDevices(size accounting.Size) bool {
+	return o.device != "" || o.prefer != "" || o.takes() || size.IsAbsolute() || o.least.IsAbsolute() && o.least.Bytes > 0
 }
 
 // choose writes into the request which devices are meant, and refuses a budget that
 // none of them could give.
-func (a *app) choose(request *ipc.JobOpenRequest, o *jobOptions, size arbiter.Size, all []accounting.DeviceState) error {
+func (a *app) choose(request *ipc.JobOpenRequest, o *jobOptions, size accounting.Size, all []accounting.DeviceState) error {
 	name := strings.ToLower(o.device)
 	if name == "" && o.prefer != "" {
 		name = anyDevice
 	}
-	vendor, ofVendor := vendors[name]
+	vendor, ofVendor := ipc.Vendors[name]
 	switch {
 	case name == "":
-		return o.checkSizes(all, size)
+		if err := o.checkSizes(all, size); err != nil {
+			return err
+		}
+		return a.chooseSeen(request, o, all)
 	case name == anyDevice || ofVendor:
 		return a.chooseAny(request, o, size, a.pool(all, vendor), len(all))
 	case o.prefer != "":
@@ -55,7 +52,7 @@ func (a *app) choose(request *ipc.JobOpenRequest, o *jobOptions, size arbiter.Si
 }
 
 // chooseAny asks for any device of the pool, those that are preferred first.
-func (a *app) chooseAny(request *ipc.JobOpenRequest, o *jobOptions, size arbiter.Size, pool []accounting.DeviceState, known int) error {
+func (a *app) chooseAny(request *ipc.JobOpenRequest, o *jobOptions, size accounting.Size, pool []accounting.DeviceState, known int) error {
 	if known == 0 {
 		return fail(exitUnavailable, "no device: the daemon knows no GPU on this machine; `gpuarb doctor` says why")
 	}
@@ -106,47 +103,6 @@ func namedDevices(all []accounting.DeviceState, list string) ([]accounting.Devic
 		}
 	}
 	return found, nil
-}
-
-// pool is what `any` is taken from: the devices that work, of a vendor (0: of each),
-// and of those the ones that this program's own environment lets it see.
-func (a *app) pool(all []accounting.DeviceState, vendor uint32) []accounting.DeviceState {
-	var pool []accounting.DeviceState
-	ordinals := map[uint32]int{}
-	for _, device := range all {
-		of := vendors[device.Vendor]
-		ordinal := ordinals[of]
-		ordinals[of]++
-		if of == ipc.VendorNVIDIA {
-			ordinal = device.Index // it begins with 0, and a card that does not answer leaves a gap
-		}
-		if !device.Lost && (vendor == 0 || vendor == of) && a.sees(device, of, ordinal) {
-			pool = append(pool, device)
-		}
-	}
-	return pool
-}
-
-// sees tells whether the environment lets a program see a device. As CUDA does, a list
-// is read up to the first name that names nothing.
-func (a *app) sees(device accounting.DeviceState, vendor uint32, ordinal int) bool {
-	list, set := a.lookupEnv(shim.VisibilityVariables[vendor])
-	if !set {
-		return true
-	}
-	for _, name := range strings.Split(list, ",") {
-		name = strings.TrimSpace(name)
-		n, err := strconv.Atoi(name)
-		switch {
-		case err == nil && n < 0, name == "":
-			return false
-		case err == nil && n == ordinal:
-			return true
-		case err != nil && isNamed(device, name):
-			return true
-		}
-	}
-	return false
 }
 
 // lookupEnv finds a variable in the environment that programs are given.

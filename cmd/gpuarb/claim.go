@@ -117,8 +117,8 @@ func (a *app) claim(flags *pflag.FlagSet, options *claimOptions, args []string) 
 	if options.exec {
 		return a.claimFor(library, client.Path(), request, args)
 	}
-	if options.holder == 0 && !a.json && !options.index {
-		if err := a.shellHolds(client.Path(), options.onlyIfNone); err != nil {
+	if options.holder == 0 {
+		if err := a.shellHolds(client.Path(), options, &request); err != nil {
 			return err
 		}
 	}
@@ -126,37 +126,60 @@ func (a *app) claim(flags *pflag.FlagSet, options *claimOptions, args []string) 
 }
 
 // shellHolds refuses a second claim of a shell that has one and did not take its variables: it
-// would wait for itself.
-func (a *app) shellHolds(socket string, onlyIfNone bool) error {
+// would wait for itself. Who only asks which device it got may have several, as long as there
+// is one that it does not hold.
+func (a *app) shellHolds(socket string, options *claimOptions, request *ipc.JobOpenRequest) error {
 	holder, err := shellOf(os.Getppid())
 	if err != nil {
 		return nil // claimForShell says so
 	}
-	keeper := claimOf(holder, socket)
-	if keeper == 0 {
+	claims := claimsOf(holder, socket)
+	if len(claims) == 0 {
 		return nil
 	}
 	what := "a device"
-	if snapshot, err := a.snapshot(); err == nil {
-		what = cmp.Or(heldBy(snapshot.Devices, keeper), what)
+	snapshot, err := a.snapshot()
+	if err == nil {
+		what = cmp.Or(heldBy(snapshot.Devices, claims), what)
+	}
+	if (a.json || options.index) && (err != nil || !waitsForOwn(snapshot.Devices, claims, request)) {
+		return nil
 	}
 	code := exitFailed
-	if onlyIfNone {
+	if options.onlyIfNone {
 		code = exitBusy
 	}
 	return fail(code, "this shell holds %s already (claim %d), and its variables are not set here; "+
-		"`gpuarb claim --release` gives it back, and eval \"$(gpuarb claim)\" takes one with its variables", what, keeper)
+		"`gpuarb claim --release` gives it back, and eval \"$(gpuarb claim)\" takes one with its variables", what, claims[0])
 }
 
-// heldBy names the devices that a claim has.
-func heldBy(devices []accounting.DeviceState, keeper int) string {
+// heldBy names the devices that some claims have.
+func heldBy(devices []accounting.DeviceState, claims []int) string {
 	var held []string
-	for _, device := range devices {
-		if slices.ContainsFunc(device.Holders, func(h accounting.HolderState) bool { return h.PID == keeper }) {
-			held = append(held, fmt.Sprintf("GPU %d", device.Index))
+	for i := range devices {
+		if isHeldBy(&devices[i], claims) {
+			held = append(held, fmt.Sprintf("GPU %d", devices[i].Index))
 		}
 	}
 	return strings.Join(held, ", ")
+}
+
+func isHeldBy(device *accounting.DeviceState, claims []int) bool {
+	return slices.ContainsFunc(device.Holders, func(h accounting.HolderState) bool { return slices.Contains(claims, h.PID) })
+}
+
+// waitsForOwn reports whether a request would wait for nothing but claims of the shell's own: they
+// have all devices that it chooses among, or one of those that it names.
+func waitsForOwn(devices []accounting.DeviceState, claims []int, request *ipc.JobOpenRequest) bool {
+	own := 0
+	for _, index := range request.Device[:request.Devices] {
+		for i := range devices {
+			if d := &devices[i]; d.Index == int(index) && d.SlotsMax <= 1 && isHeldBy(d, claims) {
+				own++
+			}
+		}
+	}
+	return own > 0 && (request.Flags&ipc.JobAny == 0 || own == int(request.Devices))
 }
 
 // hint tells on a terminal, which no shell reads, how the output is meant to be used.
@@ -175,7 +198,7 @@ func (a *app) claimFor(library, path string, request ipc.JobOpenRequest, args []
 	request.Command = ipc.MakeText(strings.Join(args, " "))
 	caught, stop := catchSignals()
 	defer stop()
-	job, err := a.openJob(path, request, caught)
+	job, err := a.openJob(path, "", request, caught)
 	if err != nil {
 		return err
 	}
@@ -258,7 +281,7 @@ func describeClaim(environ []string, keeper int, job ipc.JobOpenReply) claimed {
 	c.Environment["GPUARB_CLAIM"] = strconv.Itoa(keeper)
 	for _, d := range job.Device[:job.Devices] {
 		device := claimedDevice{Index: d.Index, Ordinal: d.Ordinal}
-		for name, vendor := range vendors {
+		for name, vendor := range ipc.Vendors {
 			if vendor == d.Vendor {
 				device.Vendor = name
 			}
@@ -302,14 +325,14 @@ func (a *app) releaseClaim(args []string) error {
 	if !own {
 		text = args[0]
 	} else if a.ownClaim() == 0 {
-		pid := 0
+		var claims []int
 		if holder, err := shellOf(os.Getppid()); err == nil {
-			pid = claimOf(holder, "")
+			claims = claimsOf(holder, "")
 		}
-		if pid == 0 {
+		if len(claims) == 0 {
 			return a.unsetClaim(text != "")
 		}
-		text = strconv.Itoa(pid)
+		text = strconv.Itoa(claims[0])
 	}
 	pid, err := strconv.Atoi(text)
 	if err != nil || pid <= 0 {

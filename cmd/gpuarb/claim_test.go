@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/procfacts"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 	"golang.org/x/sys/unix"
 )
@@ -209,7 +210,7 @@ func (d *fakeDaemon) keepers(t *testing.T) (pids []int) {
 		if err != nil || !isKeeper(pid) {
 			continue
 		}
-		if environ, err := os.ReadFile(procFile(pid, "environ")); err == nil && strings.Contains(string(environ), d.socket) {
+		if environ, err := procfacts.Here.Environ(pid); err == nil && strings.Contains(strings.Join(environ, " "), d.socket) {
 			pids = append(pids, pid)
 		}
 	}

@@ -17,12 +17,7 @@ func (a *app) configCommand() *cobra.Command {
 		Use:   "config",
 		Short: "check the configuration",
 		Args:  cobra.ArbitraryArgs,
-		RunE: func(command *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return unknownCommand(command, args[0])
-			}
-			return errors.New("config: say what to do: config check")
-		},
+		RunE:  sayWhich,
 	}
 	command.AddCommand(a.jsonFlag(&cobra.Command{
 		Use:   "check [FILE]",

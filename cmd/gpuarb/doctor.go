@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/procfacts"
 	"github.com/gpuarb/gpuarb/version"
 	"github.com/spf13/cobra"
 )
@@ -77,6 +78,8 @@ func (d *doctor) found(check string, v verdict, advice, format string, args ...a
 
 // path is a path of the machine that is looked at.
 func (d *doctor) path(name string) string { return filepath.Join(d.root, name) }
+
+func (d *doctor) processes() procfacts.Root { return procfacts.Root(d.path("/proc")) }
 
 // report prints the findings. The error has the exit code, when something is wrong.
 func (d *doctor) report(findings []finding) error {

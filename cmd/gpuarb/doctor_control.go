@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/preload"
@@ -42,7 +43,7 @@ func (d *doctor) checkUnmanaged(entries []preload.Entry) {
 			if u.User != "" {
 				who, advice = u.User+"'s ", advice+", or put the user's sessions under gpuarb: gpuarb enable --user "+u.User
 			}
-			if unit := preload.UnitOf(d.path("/proc"), u.PID); unit != "" {
+			if unit := d.processes().Unit(u.PID); strings.HasSuffix(unit, ".service") {
 				who, advice = unit+": ", "gpuarb enable --unit "+unit
 				if isEnabled(entries, unit) {
 					advice = "it is enabled: systemctl restart " + unit

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -38,51 +37,21 @@ func reasonOf(err error) error {
 }
 
 func (d *doctor) checkMounts() {
-	table, err := os.ReadFile(d.path("/proc/self/mountinfo"))
+	mounts, err := d.processes().Mounts()
 	if err != nil {
 		d.found("mount", unknown, "", "the table of mounts cannot be read: %v", reasonOf(err))
 		return
 	}
-	points := mountPoints(string(table))
-	if len(points) == 0 {
+	some := false
+	for _, m := range mounts {
+		if strings.HasPrefix(m.Type, "fuse") && (strings.Contains(m.Type, "gpuarb") || strings.Contains(m.Source, "gpuarb")) {
+			some = true
+			d.checkMount(m.Point)
+		}
+	}
+	if !some {
 		d.found("mount", note, "", "nothing of gpuarb is mounted here; the commands work without")
 	}
-	for _, point := range points {
-		d.checkMount(point)
-	}
-}
-
-// mountPoints returns where filesystems of gpuarb are mounted, from the text of
-// /proc/self/mountinfo: "… mountpoint options - type source superoptions".
-func mountPoints(table string) []string {
-	var points []string
-	for line := range strings.Lines(table) {
-		before, after, found := strings.Cut(line, " - ")
-		fields, kind := strings.Fields(before), strings.Fields(after)
-		if !found || len(fields) < 5 || len(kind) < 2 || !strings.HasPrefix(kind[0], "fuse") {
-			continue
-		}
-		if strings.Contains(kind[0], "gpuarb") || strings.Contains(kind[1], "gpuarb") {
-			points = append(points, unescapeMount(fields[4]))
-		}
-	}
-	return points
-}
-
-// unescapeMount undoes the kernel's \040 for a space, and its like.
-func unescapeMount(path string) string {
-	var b strings.Builder
-	for i := 0; i < len(path); i++ {
-		if path[i] == '\\' && i+3 < len(path) {
-			if code, err := strconv.ParseUint(path[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(code))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(path[i])
-	}
-	return b.String()
 }
 
 func (d *doctor) checkMount(point string) {

@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/gpuarb/gpuarb/config"
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/preload"
 	"github.com/gpuarb/gpuarb/shim"
 	"github.com/spf13/cobra"
@@ -100,7 +100,7 @@ func (a *app) enable(flags *pflag.FlagSet, options *targetOptions, memory string
 		return err
 	}
 	if flags.Changed("memory") {
-		if _, err := config.ParseSize(memory); err != nil {
+		if _, err := accounting.ParseSize(memory); err != nil {
 			return fmt.Errorf("--memory: %w", err)
 		}
 		if target.Kind == preload.All {

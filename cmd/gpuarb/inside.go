@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gpuarb/gpuarb/config"
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
 	"github.com/spf13/pflag"
@@ -91,8 +91,8 @@ func (a *app) wishesInside(flags *pflag.FlagSet, options *jobOptions) (wishes []
 	flags.Visit(func(f *pflag.Flag) {
 		switch {
 		case f.Name == "memory":
-			if around, err := config.ParseSize(a.getenv("GPUARB_MEMORY")); !size.Max && (err != nil || !moreThan(size, around)) {
-				wishes = append(wishes, "GPUARB_MEMORY="+config.FormatSize(size)) // the library reads fewer spellings
+			if around, err := accounting.ParseSize(a.getenv("GPUARB_MEMORY")); !size.Max && (err != nil || !size.MoreThan(around)) {
+				wishes = append(wishes, "GPUARB_MEMORY="+size.WithUnit())
 			}
 		case f.Name == "streams":
 			if around, err := strconv.Atoi(a.getenv("GPUARB_STREAMS")); err != nil || options.streams < around {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/report"
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 var update = flag.Bool("update", false, "write docs/json.schema.json anew")
@@ -25,7 +26,8 @@ var printed = map[string]reflect.Type{
 	"ps": reflect.TypeFor[[]report.Lease](), "jobs": reflect.TypeFor[[]report.Holder](), "queue": reflect.TypeFor[[]report.Ticket](),
 	"devices": reflect.TypeFor[[]report.Device](), "claim": reflect.TypeFor[claimed](), "status": reflect.TypeFor[[]statusRow](),
 	"doctor": reflect.TypeFor[[]finding](), "config check": reflect.TypeFor[checkResult](), "plan": reflect.TypeFor[plan](),
-	"why": reflect.TypeFor[[]report.Why](), "version": reflect.TypeFor[versions](), "limit": reflect.TypeFor[[]report.Limit](),
+	"plan --min": reflect.TypeFor[reservationPlan](),
+	"why":        reflect.TypeFor[[]report.Why](), "version": reflect.TypeFor[versions](), "limit": reflect.TypeFor[[]report.Limit](),
 }
 
 // key is a key as docs/json.md has it.
@@ -269,13 +271,24 @@ func TestOutputsFollowTheSchema(t *testing.T) {
 		{full.environment(t), "ps"}, {full.environment(t), "jobs"}, {full.environment(t), "queue"}, {full.environment(t), "why 7"}, {bare.environment(t), "why"}, {full.environment(t), "devices"},
 		{bare.environment(t), "ps"}, {bare.environment(t), "jobs"}, {bare.environment(t), "queue"}, {bare.environment(t), "devices"},
 		{full.environment(t), "version"}, {none, "version"}, {none, "doctor"}, {nil, "plan --arms 1 --streams 2"},
+		{full.environment(t), "plan --arms 8 --min 2G"}, {bare.environment(t), "plan --arms 8 --min 2G"}, {full.environment(t), "limit 42"},
+		{full.environment(t), "limit --device 0"}, {full.environment(t), "claim"}, {bare.environment(t), "claim --device 1"},
 		{nil, "config check " + toml}, {nil, "status --root " + root},
 	} {
 		name := strings.Join(strings.Fields(c.args)[:1], "")
-		if name == "config" {
+		switch {
+		case name == "config":
 			name = "config check"
+		case strings.Contains(c.args, "--min"):
+			name = "plan --min"
 		}
-		got := finish(t, gpuarb(t, c.env, append(strings.Fields(c.args), "--json")...))
+		command := gpuarb(t, c.env, append(strings.Fields(c.args), "--json")...)
+		if name == "claim" { // it ends with the shell that asked, and not with this test
+			shell := bounded.Command(t, bounded.Patience, "bash", "-c", `said=$("$@") && echo "$said"`, "bash")
+			shell.Env, shell.Args = command.Env, append(shell.Args, command.Args...)
+			command = shell
+		}
+		got := finish(t, command)
 		decoder := json.NewDecoder(strings.NewReader(got.stdout))
 		decoder.UseNumber()
 		var value any

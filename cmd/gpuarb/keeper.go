@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/gob"
 	"errors"
@@ -10,12 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/procfacts"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
@@ -78,7 +77,7 @@ func (a *app) keepClaim(stdin io.Reader) error {
 		}
 		arrived <- err == nil && yes
 	}()
-	job, err := a.openJob(request.Path, request.Job, caught)
+	job, err := a.openJob(request.Path, "", request.Job, caught)
 	if err != nil {
 		return a.answerStarter(failureOf(err))
 	}
@@ -272,7 +271,7 @@ func endKeeper(pid int) (environ []string, err error) {
 		return nil, errNoClaim
 	}
 	defer unix.Close(pidfd)
-	text, err := os.ReadFile(procFile(pid, "environ"))
+	environ, err = procfacts.Here.Environ(pid)
 	if err != nil {
 		return nil, err
 	}
@@ -282,7 +281,7 @@ func endKeeper(pid int) (environ []string, err error) {
 	if !waitForEnd(pidfd, patience) {
 		return nil, fmt.Errorf("its keeper (process %d) does not end", pid)
 	}
-	return strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00"), nil
+	return environ, nil
 }
 
 // ownClaim is the claim of the shell that this runs in; 0: it has none that still holds.
@@ -294,48 +293,41 @@ func (a *app) ownClaim() int {
 	return pid
 }
 
-func procFile(pid int, name string) string { return fmt.Sprintf("/proc/%d/%s", pid, name) }
-
 // isKeeper tells a keeper from another process that has its PID by now.
 func isKeeper(pid int) bool { return keeperArguments(pid) != nil }
 
 // keeperArguments are the words of a keeper's command line; nil: it is none.
 func keeperArguments(pid int) []string {
-	text, err := os.ReadFile(procFile(pid, "cmdline"))
-	args := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
+	args, err := procfacts.Here.Arguments(pid)
 	if err != nil || len(args) < 2 || args[1] != keeperName {
 		return nil
 	}
 	return args
 }
 
-// claimOf is the claim that a process has of the daemon at a socket ("": of any), whether its
-// variables are set or not; 0: it has none.
-func claimOf(holder int, socket string) int {
-	processes, err := filepath.Glob("/proc/[0-9]*")
+// claimsOf are the claims that a process has of the daemon at a socket ("": of any), whether their
+// variables are set or not.
+func claimsOf(holder int, socket string) (claims []int) {
+	pids, err := procfacts.Here.PIDs()
 	if err != nil {
-		return 0
+		return nil
 	}
-	for _, path := range processes {
-		pid, err := strconv.Atoi(filepath.Base(path))
-		if err != nil {
-			continue
-		}
+	for _, pid := range pids {
 		args := keeperArguments(pid)
 		if len(args) == 4 && args[2] == strconv.Itoa(holder) && (socket == "" || args[3] == socket) {
-			return pid
+			claims = append(claims, pid)
 		}
 	}
-	return 0
+	return claims
 }
 
 // commandName is a process's name for people.
 func commandName(pid int) string {
-	text, err := os.ReadFile(procFile(pid, "comm"))
+	name, err := procfacts.Here.Name(pid)
 	if err != nil {
 		return "process"
 	}
-	return strings.TrimSpace(string(text))
+	return name
 }
 
 // shellOf is the process that a command's parent stands for: a shell makes a subshell of
@@ -345,35 +337,20 @@ func shellOf(parent int) (int, error) {
 		if parent <= 1 {
 			return 0, errors.New("the process that asked has ended")
 		}
-		next := parentOf(parent)
-		if next <= 1 || !sameProgram(parent, next) {
+		next, err := procfacts.Here.Parent(parent)
+		if err != nil || next <= 1 || !sameProgram(parent, next) {
 			return parent, nil
 		}
 		parent = next
 	}
 }
 
-// parentOf reads the fourth field of /proc/PID/stat; 0 when it cannot.
-func parentOf(pid int) int {
-	text, err := os.ReadFile(procFile(pid, "stat"))
-	_, rest, found := strings.Cut(string(text[max(bytes.LastIndexByte(text, ')'), 0):]), ") ")
-	fields := strings.Fields(rest)
-	if err != nil || !found || len(fields) < 2 {
-		return 0
-	}
-	parent, err := strconv.Atoi(fields[1])
-	if err != nil {
-		return 0
-	}
-	return parent
-}
-
 // sameProgram tells that one process is a fork of the other that has not become another
 // program.
 func sameProgram(a, b int) bool {
-	exeA, errA := os.Readlink(procFile(a, "exe"))
-	exeB, errB := os.Readlink(procFile(b, "exe"))
-	argsA, errC := os.ReadFile(procFile(a, "cmdline"))
-	argsB, errD := os.ReadFile(procFile(b, "cmdline"))
-	return errors.Join(errA, errB, errC, errD) == nil && exeA == exeB && bytes.Equal(argsA, argsB)
+	exeA, errA := procfacts.Here.Executable(a)
+	exeB, errB := procfacts.Here.Executable(b)
+	argsA, errC := procfacts.Here.Arguments(a)
+	argsB, errD := procfacts.Here.Arguments(b)
+	return errors.Join(errA, errB, errC, errD) == nil && exeA == exeB && slices.Equal(argsA, argsB)
 }

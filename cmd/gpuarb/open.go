@@ -18,6 +18,7 @@ import (
 // has changed, and one when it was served.
 type waitLines struct {
 	*app
+	who   string // whom it is about; "": a shell's claim
 	said  string // the latest line
 	since time.Time
 }
@@ -32,7 +33,7 @@ func (w *waitLines) told(n ipc.WaitingReply) {
 		line = fmt.Sprintf("waits, position %d", n.Position)
 	}
 	if line != w.said {
-		w.say("%s", line)
+		w.sayAbout("%s", line)
 	}
 	w.said = line
 }
@@ -44,10 +45,18 @@ func (w *waitLines) served(job ipc.JobOpenReply) {
 	}
 	waited := max(time.Since(w.since), 0).Round(time.Second)
 	if job.Devices == 0 {
-		w.say("served after %v", waited)
+		w.sayAbout("served after %v", waited)
 		return
 	}
-	w.say("served after %v: GPU %s", waited, indices(job))
+	w.sayAbout("served after %v: GPU %s", waited, indices(job))
+}
+
+// sayAbout prints a line on stderr that tells whom it is about.
+func (w *waitLines) sayAbout(format string, args ...any) {
+	if w.who != "" {
+		format, args = "%s: "+format, append([]any{report.Escape(w.who)}, args...)
+	}
+	w.say(format, args...)
 }
 
 // indices are those of a job's devices, as 0,2.
@@ -70,10 +79,10 @@ func endsWait(sig os.Signal) bool {
 }
 
 // openJob opens a job, and waits for what it is to hold. A signal gives it up.
-func (a *app) openJob(path string, request ipc.JobOpenRequest, caught <-chan os.Signal) (ipc.JobOpenReply, error) {
+func (a *app) openJob(path, who string, request ipc.JobOpenRequest, caught <-chan os.Signal) (ipc.JobOpenReply, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	lines := &waitLines{app: a}
+	lines := &waitLines{app: a, who: who}
 	silent := time.AfterFunc(patience, cancel) // a daemon that says nothing at all
 	defer silent.Stop()
 	var job ipc.JobOpenReply
@@ -91,7 +100,7 @@ func (a *app) openJob(path string, request ipc.JobOpenRequest, caught <-chan os.
 		cancel()
 		<-done
 		if lines.said != "" {
-			a.say("%v: the place in the queue is given up", sig)
+			lines.sayAbout("%v: the place in the queue is given up", sig)
 		}
 		return job, &exitError{code: exitRunSignal + int(sig.(syscall.Signal))}
 	}

@@ -7,7 +7,6 @@ import (
 	"math/bits"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/config"
 	"github.com/spf13/cobra"
 )
 
@@ -32,12 +31,16 @@ func (a *app) planCommand() *cobra.Command {
 		Long: "With --streams, prints arms × streams × the memory that each stream's working pool takes\n" +
 			"(--stream-reserve, otherwise GPUARB_STREAM_RESERVE, otherwise 256 MiB). With --min, prints for\n" +
 			"each device what the reservations come to (`gpuarb run --min`), with the memory of a context\n" +
-			"beside each, at what one is known to cost there, and how many of the programs run at once.",
+			"beside each, at what one is known to cost there, and how many of the programs run at once. A program\n" +
+			"of several processes needs a context for each: those beyond the first take free memory, unless\n" +
+			"it runs with --per-process, where each process reserves for itself.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			given := command.Flags().Changed("stream-reserve")
 			streams, reserves := command.Flags().Changed("streams"), command.Flags().Changed("min")
 			switch {
+			case !command.Flags().Changed("arms"):
+				return fail(exitUsage, "--arms: say how many run at once; see `gpuarb plan --help`")
 			case reserves && (streams || given):
 				return fail(exitUsage, "--min and --streams are planned one at a time: give one of them")
 			case reserves:
@@ -52,9 +55,6 @@ func (a *app) planCommand() *cobra.Command {
 	command.Flags().Uint64Var(&wanted.Streams, "streams", 0, "streams of each")
 	command.Flags().StringVar(&reserve, "stream-reserve", "", "memory of each stream, as 256M")
 	command.Flags().StringVar(&least, "min", "", "memory that each reserves, as 2G")
-	if err := command.MarkFlagRequired("arms"); err != nil {
-		panic(err) // the flag was defined above
-	}
 	return command
 }
 
@@ -114,8 +114,8 @@ func (a *app) environmentReserve() accounting.Bytes {
 }
 
 func parseReserve(text string) (accounting.Bytes, error) {
-	size, err := config.ParseSize(text)
-	if err == nil && (size.Max || size.PerMille != 0) {
+	size, err := accounting.ParseSize(text)
+	if err == nil && !size.IsAbsolute() {
 		err = errors.New("must be an amount, as 256M")
 	}
 	return size.Bytes, err

@@ -5,14 +5,14 @@ import (
 	"fmt"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/arbiter"
-	"github.com/gpuarb/gpuarb/config"
 )
 
 // reservationPlan is what `gpuarb plan --min --json` prints.
 type reservationPlan struct {
-	Arms    uint64              `json:"arms"`
-	Devices []reservationDevice `json:"devices"`
+	Arms      uint64              `json:"arms"`
+	AtOnce    uint64              `json:"at_once"`     // how many run at once: each reserves on every device that it is given
+	AtOnceAny uint64              `json:"at_once_any"` // the same with --device any: each takes one of them
+	Devices   []reservationDevice `json:"devices"`
 }
 
 // reservationDevice is what arms come to that each reserve memory on a device.
@@ -22,13 +22,15 @@ type reservationDevice struct {
 	Context accounting.Bytes `json:"context_bytes"` // that is reserved beside it
 	Total   accounting.Bytes `json:"total_bytes"`   // all of them together
 	Room    accounting.Bytes `json:"room_bytes"`    // that can be reserved on the device, were nobody else there
+	Most    accounting.Bytes `json:"most_bytes"`    // that one of them could reserve at all
+	Given   bool             `json:"given"`         // `gpuarb run --min` reserves there, and gives the program the device
 	AtOnce  uint64           `json:"at_once"`       // how many of them run at once
 }
 
 // planReservations tells how many of the arms run at once that each reserve memory.
 func (a *app) planReservations(arms uint64, text string) error {
-	least, err := config.ParseSize(text)
-	if err == nil && least == (arbiter.Size{}) {
+	least, err := accounting.ParseSize(text)
+	if err == nil && least == (accounting.Size{}) {
 		err = errors.New("must be above 0")
 	}
 	if err != nil {
@@ -44,22 +46,48 @@ func (a *app) planReservations(arms uint64, text string) error {
 			plan.Devices = append(plan.Devices, planDevice(arms, least, d))
 		}
 	}
+	for i, d := range filter(plan.Devices, func(d reservationDevice) bool { return d.Given }) {
+		if plan.AtOnceAny = min(arms, plan.AtOnceAny+d.AtOnce); i == 0 || d.AtOnce < plan.AtOnce {
+			plan.AtOnce = d.AtOnce
+		}
+	}
 	if a.json {
 		return a.printJSON(plan)
 	}
+	return a.printReservations(plan)
+}
+
+// printReservations writes a line for each device.
+func (a *app) printReservations(plan reservationPlan) error {
+	given := filter(plan.Devices, func(d reservationDevice) bool { return d.Given })
 	for _, d := range plan.Devices {
-		if err := d.print(a, arms); err != nil {
+		line := d.line(plan.Arms)
+		switch {
+		case d.Given:
+		case len(given) == 0:
+			line = d.tooMuch() + ": `gpuarb run` refuses it"
+		default:
+			line = d.tooMuch() + ": the programs are not given this device"
+		}
+		if _, err := fmt.Fprintf(a.stdout, "GPU %d: %s\n", d.Device, line); err != nil {
 			return err
 		}
 	}
-	return nil
+	if len(given) < 2 {
+		return nil
+	}
+	_, err := fmt.Fprintf(a.stdout, "Each reserves on these %d devices: %d run at once. With --device any each takes one of them: %d run at once\n",
+		len(given), plan.AtOnce, plan.AtOnceAny)
+	return err
 }
 
-func planDevice(arms uint64, least arbiter.Size, d accounting.DeviceState) reservationDevice {
+func planDevice(arms uint64, least accounting.Size, d accounting.DeviceState) reservationDevice {
 	p := reservationDevice{Device: d.Index, Context: d.Context, Room: d.Total.Less(d.Reserve).Less(d.Unmanaged)}
+	p.Most = mostMin(d)
 	if p.Min = least.Of(d.Total); least.Max || least.PerMille == 1000 {
-		p.Min = p.Room.Less(p.Context)
+		p.Min = p.Most
 	}
+	p.Given = p.Min <= p.Most
 	each := p.Min.Plus(p.Context)
 	p.Total = each.Times(arms)
 	if each > 0 {
@@ -68,16 +96,24 @@ func planDevice(arms uint64, least arbiter.Size, d accounting.DeviceState) reser
 	return p
 }
 
-// print writes the line of a device.
-func (d *reservationDevice) print(a *app, arms uint64) error {
+// tooMuch says that a reservation could never be used in full.
+func (d *reservationDevice) tooMuch() string {
+	text := fmt.Sprintf("%s could never be used in full: %s is the most that can be reserved", sizeText(d.Min), sizeText(d.Most))
+	if d.Context > 0 {
+		text += fmt.Sprintf(" beside a context (%s)", sizeText(d.Context))
+	}
+	return text
+}
+
+// line says how many of the arms run at once.
+func (d *reservationDevice) line(arms uint64) string {
 	all := "all run at once"
 	switch {
 	case d.AtOnce == 0:
-		all = "none can run"
+		all = "none can run while programs without gpuarb use the rest"
 	case d.AtOnce < arms:
 		all = fmt.Sprintf("%d run at once", d.AtOnce)
 	}
-	_, err := fmt.Fprintf(a.stdout, "GPU %d: %d arms × (%s + %s for a context) = %s, of %s: %s\n",
-		d.Device, arms, sizeText(d.Min), sizeText(d.Context), sizeText(d.Total), sizeText(d.Room), all)
-	return err
+	return fmt.Sprintf("%d arms × (%s + %s for a context) = %s, of %s: %s",
+		arms, sizeText(d.Min), sizeText(d.Context), sizeText(d.Total), sizeText(d.Room), all)
 }

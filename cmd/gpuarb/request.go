@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/arbiter"
-	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/shim"
 	"github.com/spf13/pflag"
 )
 
 // jobOptions is what run and claim can be asked for on their command line.
 type jobOptions struct {
+	name       string
+	summary    bool
 	memory     string
 	min        string
 	streams    int
@@ -27,7 +28,8 @@ type jobOptions struct {
 	wait       patienceFlag
 	noWait     bool
 
-	least arbiter.Size // --min, as it was read
+	least  accounting.Size // --min, as it was read
+	asSeen bool            // its devices are those that its program sees anyway
 }
 
 // addTo adds the flags that run and claim have in common.
@@ -113,9 +115,9 @@ func joinWait(flags *pflag.FlagSet, args []string) []string {
 }
 
 // request turns the options into a request; the budget is returned apart.
-func (o *jobOptions) request(flags *pflag.FlagSet) (ipc.JobOpenRequest, arbiter.Size, error) {
+func (o *jobOptions) request(flags *pflag.FlagSet) (ipc.JobOpenRequest, accounting.Size, error) {
 	request := ipc.JobOpenRequest{Memory: ipc.NoLimit, Min: ipc.NoLimit}
-	size := arbiter.Size{Max: true}
+	size := accounting.Size{Max: true}
 	var err error
 	for _, name := range []string{"device", "prefer"} {
 		if flag := flags.Lookup(name); flag.Changed && strings.TrimSpace(flag.Value.String()) == "" {
@@ -123,26 +125,26 @@ func (o *jobOptions) request(flags *pflag.FlagSet) (ipc.JobOpenRequest, arbiter.
 		}
 	}
 	if flags.Changed("memory") {
-		if size, err = config.ParseSize(o.memory); err != nil {
+		if size, err = accounting.ParseSize(o.memory); err != nil {
 			return request, size, fmt.Errorf("--memory: %w", err)
 		}
-		if size == (arbiter.Size{}) {
+		if size == (accounting.Size{}) {
 			return request, size, errors.New("--memory: a program without any device memory needs no GPU; write more than 0")
 		}
-		request.Memory, request.MemoryShare = wireSize(size)
+		request.Memory, request.MemoryShare = shim.WireSize(size)
 	}
 	if flags.Changed("min") {
-		least, err := config.ParseSize(o.min)
+		least, err := accounting.ParseSize(o.min)
 		if err != nil {
 			return request, size, fmt.Errorf("--min: %w", err)
 		}
-		if request.Min, request.MinShare = wireSize(least); least.Max {
+		if request.Min, request.MinShare = shim.WireSize(least); least.Max {
 			request.Min, request.MinShare = request.Memory, request.MemoryShare // all of the budget
 			if size.Max {
 				request.MinShare = 1000 // all that can be
 			}
 		}
-		if moreThan(least, size) {
+		if least.MoreThan(size) {
 			return request, size, fmt.Errorf("--min: %s is more than the budget, --memory %s", o.min, o.memory)
 		}
 		o.least = least
@@ -159,7 +161,7 @@ func (o *jobOptions) request(flags *pflag.FlagSet) (ipc.JobOpenRequest, arbiter.
 func (a *app) checkEnvironment() error {
 	for _, name := range []string{"GPUARB_MEMORY", "GPUARB_HOST", "GPUARB_STREAM_RESERVE"} {
 		if text := a.getenv(name); text != "" {
-			size, err := config.ParseSize(text)
+			size, err := accounting.ParseSize(text)
 			if err == nil && size.PerMille != 0 && name != "GPUARB_MEMORY" {
 				err = fmt.Errorf("%q is a share; write an amount, as 256M", text)
 			}
@@ -169,31 +171,6 @@ func (a *app) checkEnvironment() error {
 		}
 	}
 	return nil
-}
-
-// moreThan tells an amount that is surely larger than another.
-func moreThan(a, b arbiter.Size) bool {
-	switch {
-	case a.Max || b.Max:
-		return false
-	case a.PerMille != 0 || b.PerMille != 0:
-		return a.PerMille > b.PerMille && b.PerMille != 0
-	}
-	return a.Bytes > b.Bytes
-}
-
-// isAbsolute tells an amount of bytes from a share and from no limit.
-func isAbsolute(size arbiter.Size) bool { return !size.Max && size.PerMille == 0 }
-
-// wireSize spells an amount as messages do: bytes, or no limit and a share.
-func wireSize(size arbiter.Size) (bytes uint64, share uint32) {
-	switch {
-	case size.Max:
-		return ipc.NoLimit, 0
-	case size.PerMille != 0:
-		return ipc.NoLimit, size.PerMille
-	}
-	return uint64(size.Bytes), 0
 }
 
 func (o *jobOptions) flags(request *ipc.JobOpenRequest) error {
@@ -216,15 +193,15 @@ func (o *jobOptions) flags(request *ipc.JobOpenRequest) error {
 
 // checkSizes refuses an absolute budget that no device could ever give: it would be
 // no budget. And so for what is to be reserved of it.
-func (o *jobOptions) checkSizes(devices []accounting.DeviceState, size arbiter.Size) error {
+func (o *jobOptions) checkSizes(devices []accounting.DeviceState, size accounting.Size) error {
 	if err := checkSize(devices, "--memory", size); err != nil {
 		return err
 	}
 	return checkSize(devices, "--min", o.least)
 }
 
-func checkSize(devices []accounting.DeviceState, flag string, size arbiter.Size) error {
-	if len(devices) == 0 || !isAbsolute(size) {
+func checkSize(devices []accounting.DeviceState, flag string, size accounting.Size) error {
+	if len(devices) == 0 || !size.IsAbsolute() {
 		return nil
 	}
 	largest := devices[0]
@@ -241,5 +218,5 @@ func checkSize(devices []accounting.DeviceState, flag string, size arbiter.Size)
 		which = ", the largest here,"
 	}
 	return fmt.Errorf("%s: %s is more than device %d (%s)%s has: %s; ask for less, or for a share such as 50%%",
-		flag, config.FormatSize(size), largest.Index, largest.Name, which, largest.Total.Human())
+		flag, size.WithUnit(), largest.Index, largest.Name, which, largest.Total.Human())
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
@@ -32,6 +34,9 @@ signal n ended it (or the wait for it), 75 when it would have to wait and --no-w
 given, 124 when the wait timed out, 125 when gpuarb itself failed, 126 when the command cannot
 be executed and 127 when it is not found.
 
+Where something waited or was refused, or with --summary, it ends with one line on stderr: the most
+memory that was used, how long requests waited, and how many were refused.
+
 A device is an index, UUID, beginning of a UUID or PCI address. Sizes: 4G, 4GiB, 4096M,
 bytes, 25% (of each device), max. K, M and G are binary.`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -47,6 +52,8 @@ bytes, 25% (of each device), max. K, M and G are binary.`,
 	flags := command.Flags()
 	flags.SetInterspersed(false) // what follows COMMAND is the command's
 	options.addTo(flags)
+	flags.StringVar(&options.name, "name", "", "what the job is called in tables, messages and logs, and where commands take its number")
+	flags.BoolVar(&options.summary, "summary", false, "end with a line on stderr: most memory used, time waited, requests refused; =false: never")
 	flags.BoolVar(&options.perProcess, "per-process", false, "the budget is each process's own")
 	flags.BoolVar(&options.noWait, "no-wait", false, "fail with 75 rather than wait")
 	flags.StringVar(&options.device, "device", "", "the devices to use, as 0 or 0,1; or any, nvidia, amd, intel: one that is free")
@@ -90,7 +97,13 @@ func (a *app) runProgram(flags *pflag.FlagSet, options *jobOptions, args []strin
 	if err != nil {
 		return err
 	}
-	request.Command = ipc.MakeText(strings.Join(args, " "))
+	if flags.Changed("name") {
+		if wrong := ipc.CheckName(options.name); wrong != nil {
+			return fmt.Errorf("--name %q: %w; a name has up to %d printable characters, none of them a slash, and is no number", options.name, wrong, ipc.MaxName)
+		}
+	}
+	request.Command = ipc.MakeCommand(strings.Join(args, " "), options.name)
+	who := arbiter.Caller(options.name, strings.Join(args, " "), os.Getpid())
 	caught, stop := catchSignals()
 	defer stop()
 	client, err := a.prepare(&request, options, size)
@@ -98,19 +111,35 @@ func (a *app) runProgram(flags *pflag.FlagSet, options *jobOptions, args []strin
 		return err
 	}
 	defer client.Close()
-	job, err := a.openJob(client.Path(), request, caught)
+	job, err := a.openJob(client.Path(), who, request, caught)
 	if err != nil {
-		return jobRefused(err)
+		return about(who, jobRefused(err))
 	}
-	if options.min != "" && request.Devices == 0 && job.Devices > 0 {
-		a.say("--min %s fits GPU %s alone: the program is given no other", options.min, indices(job))
+	switch {
+	case options.asSeen && job.Devices == request.Devices:
+		job.Devices = 0 // the environment stays as its user wrote it
+	case options.min != "" && options.device == "" && options.prefer == "" && job.Devices > 0:
+		a.say("%s: --min %s fits GPU %s alone: the program is given no other", who, options.min, indices(job))
 	}
 	launch, err := launchOf(library, client.Path(), job)
 	if err != nil {
 		return err
 	}
 	cancel := func() { a.cancelTickets(client.Path(), job.Job) }
-	return a.supervise(program, args, launch.Environ(a.environ), caught, cancel)
+	err = a.supervise(program, args, launch.Environ(a.environ), caught, cancel)
+	a.summarize(client.Path(), who, job.Job, options.summaryWish(flags))
+	return err
+}
+
+// summaryWish is what the command line says of a line at the end.
+func (o *jobOptions) summaryWish(flags *pflag.FlagSet) summaryWish {
+	switch {
+	case o.summary:
+		return summaryAlways
+	case flags.Changed("summary"):
+		return summaryNever
+	}
+	return summaryIfNeeded
 }
 
 // jobRefused says what was refused, where the daemon's own words do not.
@@ -118,6 +147,15 @@ func jobRefused(err error) error {
 	var exit *exitError
 	if errors.As(err, &exit) && exit.code == exitFailed {
 		return fail(exitFailed, "the job was refused: %w", err)
+	}
+	return err
+}
+
+// about is a failure that tells whom it is about: several runs may write into one log.
+func about(who string, err error) error {
+	var exit *exitError
+	if errors.As(err, &exit) && exit.err != nil {
+		return &exitError{exit.code, fmt.Errorf("%s: %w", who, exit.err)}
 	}
 	return err
 }
@@ -133,7 +171,7 @@ func (a *app) library() (string, error) {
 
 // prepare connects to the daemon, and completes the request with the devices that it
 // knows.
-func (a *app) prepare(request *ipc.JobOpenRequest, options *jobOptions, size arbiter.Size) (*ipc.Client, error) {
+func (a *app) prepare(request *ipc.JobOpenRequest, options *jobOptions, size accounting.Size) (*ipc.Client, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	client, err := a.connect(ctx)

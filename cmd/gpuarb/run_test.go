@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 	"golang.org/x/sys/unix"
@@ -126,6 +128,75 @@ func TestAnyWithinTheEnvironment(t *testing.T) {
 	got := finish(t, gpuarb(t, daemon.environment(t, "CUDA_VISIBLE_DEVICES="), "claim", "--device", "nvidia"))
 	wantCode(t, got, 69)
 	wantStderr(t, got, "no device: there is none here that may be taken; `gpuarb devices` lists them, and CUDA_VISIBLE_DEVICES and its like narrow them")
+}
+
+// What a run takes at its start it takes on the devices that its program is going to see, as CUDA
+// reads the environment, which stays as it is.
+func TestTakenWithinTheEnvironment(t *testing.T) {
+	big := func(d *fakeDaemon) {
+		d.state.Devices = twoDevices()[:2]
+		d.state.Devices = append(d.state.Devices, accounting.DeviceState{Index: 2, Vendor: "nvidia", Name: "Card D",
+			UUID: "GPU-22dd0000-0000-0000-0000-000000000000", PCI: "0000:03:00.0", Total: 16 << 30, Context: 1 << 30})
+	}
+	const all = "all"
+	for _, c := range []struct{ env, flags, want string }{
+		{"CUDA_VISIBLE_DEVICES=1", "", all}, // takes nothing
+		{"CUDA_VISIBLE_DEVICES=1", "--no-wait", "1"},
+		{"CUDA_VISIBLE_DEVICES=1", "--exclusive", "1"},
+		{"CUDA_VISIBLE_DEVICES=1", "--min 1G", "1"},
+		{"CUDA_VISIBLE_DEVICES=1", "--min 1G --no-wait", "1"},
+		{"CUDA_VISIBLE_DEVICES=2,0", "--no-wait", "2 0"},
+		{"CUDA_VISIBLE_DEVICES= 2 , 0", "--no-wait", "2 0"},
+		{"CUDA_VISIBLE_DEVICES=GPU-22dd0000-0000-0000-0000-000000000000", "--no-wait", "2"},
+		{"CUDA_VISIBLE_DEVICES=gpu-22", "--no-wait", "2"},
+		{"CUDA_VISIBLE_DEVICES=GPU-11", "--no-wait", ""}, // two begin so
+		{"CUDA_VISIBLE_DEVICES=2,GPU-11,1", "--no-wait", "2"},
+		{"CUDA_VISIBLE_DEVICES=2,7,1", "--no-wait", "2"},
+		{"CUDA_VISIBLE_DEVICES=2,x,1", "--no-wait", "2"},
+		{"CUDA_VISIBLE_DEVICES=2,-1,1", "--no-wait", "2"},
+		{"CUDA_VISIBLE_DEVICES=2,2,1", "--no-wait", "2"},
+		{"CUDA_VISIBLE_DEVICES=2,,1", "--no-wait", "2"},
+		{"CUDA_VISIBLE_DEVICES=NoDevFiles", "--no-wait", ""},
+		{"CUDA_VISIBLE_DEVICES=", "--no-wait", ""},
+		{"CUDA_VISIBLE_DEVICES=MIG-GPU-22dd0000-0000-0000-0000-000000000000/1/0", "--no-wait", "2"},
+		{"CUDA_VISIBLE_DEVICES=MIG-01234567-89ab-cdef-0123-456789abcdef", "--no-wait", all},
+		{"CUDA_VISIBLE_DEVICES=0,1,2", "--no-wait", all},
+		{"CUDA_VISIBLE_DEVICES=1 CUDA_DEVICE_ORDER=FASTEST_FIRST", "--no-wait", all},
+		{"CUDA_VISIBLE_DEVICES=GPU-22 CUDA_DEVICE_ORDER=FASTEST_FIRST", "--no-wait", "2"},
+		{"CUDA_VISIBLE_DEVICES=1 CUDA_DEVICE_ORDER=PCI_BUS_ID", "--no-wait", "1"},
+		{"CUDA_VISIBLE_DEVICES=2,1,0", "--min 12G", all},
+		{"CUDA_VISIBLE_DEVICES=1,0", "--min 12G", "1"},     // the other is too small
+		{"CUDA_VISIBLE_DEVICES=2,0", "--min 15.5G", "2 0"}, // with its context it fits none
+		{"CUDA_VISIBLE_DEVICES=2,0", "--min max", "2 0"},
+		{"CUDA_VISIBLE_DEVICES=2,0", "--device any --no-wait", "0 2"},
+		{"CUDA_VISIBLE_DEVICES=2", "--device 1 --no-wait", "1"},
+		{"ROCR_VISIBLE_DEVICES=7", "--no-wait", all},
+	} {
+		daemon := startDaemon(t, big)
+		env := strings.Split(strings.Replace(c.env, " CUDA_", "\nCUDA_", 1), "\n")
+		got := finish(t, gpuarb(t, daemon.environment(t, env...), append(append([]string{"run"}, strings.Fields(c.flags)...), "true")...))
+		wantCode(t, got, 0)
+		job := daemon.lastJob(t)
+		text := strings.Trim(fmt.Sprint(job.Device[:job.Devices]), "[]")
+		if job.Devices == 0 {
+			text = all
+			if c.want == "" && job.Flags&ipc.JobNoWait == 0 {
+				text = "" // it sees none, so that nobody is in its way
+			}
+		}
+		if text != c.want {
+			t.Errorf("%s %s: on %q, want %q", c.env, c.flags, text, c.want)
+		}
+	}
+	daemon := startDaemon(t, big)
+	got := finish(t, gpuarb(t, daemon.environment(t, "CUDA_VISIBLE_DEVICES="), "run", "--min", "1G", "true"))
+	wantCode(t, got, 125)
+	wantStderr(t, got, "no device: CUDA_VISIBLE_DEVICES and its like let the program see none; `gpuarb devices` lists them")
+	daemon = startDaemon(t, func(d *fakeDaemon) { big(d); d.given = []ipc.JobDevice{cardB} })
+	got = finish(t, gpuarb(t, daemon.environment(t, "CUDA_VISIBLE_DEVICES=1"), "run", "--no-wait", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"))
+	if got.stdout != "1\n" {
+		t.Errorf("the program is given %q", got.stdout)
+	}
 }
 
 func TestRunNeedsDaemon(t *testing.T) {
@@ -413,6 +484,38 @@ func awaitLine(t *testing.T, screen *bufio.Reader, want string) {
 		}
 		if strings.Contains(line, "count") {
 			t.Fatalf("got %q, want %q", line, want)
+		}
+	}
+}
+
+// A daemon of a version that counts nothing for its jobs is no reason to fail, and is told of to
+// who asked for a summary.
+func TestSummaryOfAnOlderDaemon(t *testing.T) {
+	older := startDaemon(t, func(d *fakeDaemon) {
+		d.refuse[ipc.TypeJobTally] = &ipc.ProtocolError{Status: ipc.StatusUnknownType, Text: "no request has type 26"}
+	})
+	got := finish(t, gpuarb(t, older.environment(t), "run", "--summary", "true"))
+	want := "gpuarb: no summary: the daemon at " + older.socket + " is of an older version, which keeps none\n"
+	if got.code != 0 || unaddressed(got.stderr) != want {
+		t.Errorf("code %d, %q, want %q", got.code, got.stderr, want)
+	}
+	if got := finish(t, gpuarb(t, older.environment(t), "run", "true")); got.code != 0 || got.stderr != "" {
+		t.Errorf("not asked for: code %d, %q", got.code, got.stderr)
+	}
+}
+
+func TestSummaryLine(t *testing.T) {
+	device := func(index uint32, peak, most uint64) ipc.JobTallyDevice {
+		return ipc.JobTallyDevice{Index: index, Peak: peak, Max: most}
+	}
+	for want, tally := range map[string]ipc.JobTallyReply{
+		"used no GPU memory": {},
+		"used at most 5 GiB of 6 GiB on GPU 0, 1 KiB on GPU 3; 2 requests waited 1m2s in all; 1 request refused": {Waits: 2, Waited: 61_600, Refused: 1,
+			Devices: 2, Device: [ipc.PageSlots]ipc.JobTallyDevice{device(0, 5<<30, 6<<30), device(3, 1<<10, ipc.NoLimit)}},
+		"used no GPU memory; 1 request waited 40ms; 7 requests refused (counted since the daemon was restarted 3s ago)": {Waits: 1, Waited: 40, Refused: 7, Since: 3100},
+	} {
+		if got := summary(tally); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

@@ -25,6 +25,18 @@ func unknownCommand(parent *cobra.Command, name string) error {
 	return fmt.Errorf("%s", text)
 }
 
+// sayWhich fails for a command that is nothing without one of those below it.
+func sayWhich(command *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return unknownCommand(command, args[0])
+	}
+	var known []string
+	for _, c := range command.Commands() {
+		known = append(known, command.Name()+" "+c.Name())
+	}
+	return fmt.Errorf("%s: say what to do: %s", command.Name(), strings.Join(known, ", "))
+}
+
 // explainArguments has every command say in plain words how many arguments it takes.
 func explainArguments(command *cobra.Command) {
 	for _, c := range command.Commands() {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -16,6 +17,12 @@ import (
 func notice(position uint32, text string) ipc.WaitingReply {
 	return ipc.WaitingReply{Ticket: 5, Position: position, Waited: 2000, Text: ipc.MakeText(text)}
 }
+
+// callers are the beginnings of lines that tell whom they are about.
+var callers = regexp.MustCompile(`(?m)^gpuarb: (.*\S) \(PID [0-9]+\): `)
+
+// unaddressed is what lines say, whomever they are about.
+func unaddressed(lines string) string { return callers.ReplaceAllString(lines, "gpuarb: ") }
 
 // One line for each change of state, and one at the end; none when nothing waits.
 func TestWaitLines(t *testing.T) {
@@ -28,6 +35,14 @@ func TestWaitLines(t *testing.T) {
 	})
 	for _, args := range [][]string{{"run", "echo", "ran"}, {"claim", "--exec", "echo", "ran"}} {
 		got := finish(t, gpuarb(t, waits.environment(t), args...))
+		about := 0
+		if args[0] == "run" { // a claim is the shell's
+			about = strings.Count(got.stderr, "\n")
+		}
+		if n := strings.Count(callers.ReplaceAllString(got.stderr, "<$1>"), "<echo ran>"); n != about {
+			t.Errorf("%d of %d lines say whom they are about", n, about)
+		}
+		got.stderr = unaddressed(got.stderr)
 		want := "gpuarb: waits, 2: held by 42\n" +
 			"gpuarb: waits, 1: held by 42\n" +
 			"gpuarb: waits, 1: held by 7 (evil\\nname)\n" +
@@ -57,7 +72,7 @@ func waitingRun(t *testing.T, args ...string) (*fakeDaemon, *running, *os.File) 
 	theirs.Close()
 	text := make([]byte, 200)
 	n, err := stderr.Read(text)
-	if err != nil || !strings.HasPrefix(string(text[:n]), "gpuarb: waits for GPU 0\n") {
+	if err != nil || !strings.HasPrefix(unaddressed(string(text[:n])), "gpuarb: waits for GPU 0\n") {
 		t.Fatalf("%v: %q", err, text[:n])
 	}
 	return daemon, r, stderr
@@ -76,7 +91,7 @@ func TestWaitInterrupted(t *testing.T) {
 			}
 			await(t, name+": the request is given up", daemon.givenUp)
 			rest, err := io.ReadAll(stderr)
-			if want := "gpuarb: " + sig.String() + ": the place in the queue is given up\n"; err != nil || string(rest) != want {
+			if want := "gpuarb: " + sig.String() + ": the place in the queue is given up\n"; err != nil || unaddressed(string(rest)) != want {
 				t.Errorf("%s, %v: %v: %q, want %q", name, sig, err, rest, want)
 			}
 			if got := r.wait(t); got != code {
@@ -186,7 +201,7 @@ func TestWaitDaemonGone(t *testing.T) {
 	for _, args := range [][]string{{"run", "--wait=0.001", "true"}, {"claim", "--wait=0.001", "--for", "1"}} {
 		daemon := startDaemon(t, dies)
 		got := finish(t, gpuarb(t, daemon.environment(t), args...))
-		last := got.stderr[strings.LastIndex(strings.TrimSpace(got.stderr), "\n")+1:]
+		last := unaddressed(got.stderr[strings.LastIndex(strings.TrimSpace(got.stderr), "\n")+1:])
 		if got.code != 124 || !strings.HasPrefix(last, "gpuarb: waited too long: no gpuarb daemon answers (tried "+daemon.socket+": ") ||
 			!strings.HasSuffix(last, "); start gpuarbd, or name its socket with --socket or GPUARB_SOCKET\n") {
 			t.Errorf("%q: code %d\n%v", args, got.code, got)
@@ -205,7 +220,7 @@ func TestWaitDaemonGone(t *testing.T) {
 		theirs.Close()
 		lines := bufio.NewReader(stderr)
 		for _, want := range []string{"waits for GPU 0", "the daemon at " + daemon.socket + " is gone; waits for it to come back"} {
-			if got, err := lines.ReadString('\n'); got != "gpuarb: "+want+"\n" {
+			if got, err := lines.ReadString('\n'); unaddressed(got) != "gpuarb: "+want+"\n" {
 				t.Errorf("%q: said %q, want %q: %v", args, got, want, err)
 			}
 		}

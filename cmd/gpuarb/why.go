@@ -1,21 +1,25 @@
 package main
 
 import (
+	"context"
 	"slices"
 	"strconv"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/report"
 	"github.com/spf13/cobra"
 )
 
 func (a *app) whyCommand() *cobra.Command {
 	return a.jsonFlag(&cobra.Command{
-		Use:   "why [PID | JOB]",
+		Use:   "why [PID | JOB | NAME]",
 		Short: "say what limits a program now, who holds what it waits for, and what can be done",
 		Long: `Says what limits a program now and by which rule, who holds what it waits for and since when, and
-what can be done. Without an argument it tells of all your jobs. A number is taken for a process if
-one of that PID uses gpuarb, else for a job, by the number that gpuarb jobs shows.`,
+what can be done. Without an argument it tells of the job that it runs in, and outside of one of all
+your jobs. A number is taken for a process if
+one of that PID uses gpuarb, else for a job, by the number that gpuarb jobs shows. NAME is that of
+gpuarb run --name: all jobs of that name are told of.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.why(args) },
 	})
@@ -23,10 +27,13 @@ one of that PID uses gpuarb, else for a job, by the number that gpuarb jobs show
 
 func (a *app) why(args []string) error {
 	var number uint64
+	var name string
 	if len(args) > 0 {
 		var err error
-		if number, err = strconv.ParseUint(args[0], 10, 63); err != nil || number == 0 {
-			return fail(exitUsage, "%q is neither a PID nor the number of a job; `gpuarb jobs` shows both", args[0])
+		if number, err = strconv.ParseUint(args[0], 10, 63); err != nil && ipc.CheckName(args[0]) == nil {
+			name = args[0]
+		} else if err != nil || number == 0 {
+			return fail(exitUsage, "%q is neither a PID nor the number or name of a job; `gpuarb jobs` shows them", args[0])
 		}
 	}
 	snapshot, err := a.snapshot()
@@ -34,7 +41,11 @@ func (a *app) why(args []string) error {
 		return err
 	}
 	wanted := func(j accounting.JobState) bool { return j.UID == uint32(a.uid) }
-	if len(args) > 0 {
+	if own := a.ownJob(); len(args) == 0 && own != 0 {
+		wanted = func(j accounting.JobState) bool { return j.ID == own }
+	} else if name != "" {
+		wanted = func(j accounting.JobState) bool { return j.Name == name }
+	} else if len(args) > 0 {
 		if u := unmanaged(snapshot, number); u != nil {
 			return fail(exitFailed, "process %d (%s) runs without gpuarb: no limit holds for it, and it waits for nothing; start it with `gpuarb run`, or see `gpuarb help enable`",
 				number, report.Escape(u.Command))
@@ -44,6 +55,8 @@ func (a *app) why(args []string) error {
 	}
 	whys := report.Whys(snapshot, wanted)
 	switch {
+	case name != "" && len(whys) == 0:
+		return fail(exitFailed, "no job is called %q (any more); `gpuarb jobs` shows those that there are", name)
 	case len(args) > 0 && len(whys) == 0:
 		return fail(exitFailed, "%d is neither a process that uses gpuarb nor a job; `gpuarb jobs` shows both", number)
 	case a.json:
@@ -52,6 +65,22 @@ func (a *app) why(args []string) error {
 		return a.tell("Nothing of yours uses a GPU through gpuarb or waits for one. `gpuarb jobs` shows who does.\n")
 	}
 	return report.WriteWhy(a.stdout, whys)
+}
+
+// ownJob is the number of the job that this command runs in; 0: in none, or in none that a
+// daemon knows any more.
+func (a *app) ownJob() uint64 {
+	job, err := ipc.ParseToken(a.getenv("GPUARB_JOB"))
+	if err != nil || job.IsZero() {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	tally, err := tallyOf(ctx, a.socketPaths(), job)
+	if err != nil {
+		return 0
+	}
+	return tally.Job
 }
 
 // unmanaged finds a process that uses a device without gpuarb; nil: there is none of that PID.

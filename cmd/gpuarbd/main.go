@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,7 @@ type usageError struct{ error }
 func run(args []string, stdout, stderr io.Writer) int {
 	var o daemon.Options
 	var check, debug bool
+	var out bytes.Buffer // cobra does not look whether its help could be written
 	cmd := &cobra.Command{
 		Use:           "gpuarbd",
 		Short:         "Share the GPUs of this machine between unmodified programs",
@@ -54,7 +56,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if check {
-				return checkConfig(o, stdout)
+				return checkConfig(o, &out)
 			}
 			level := slog.LevelInfo
 			if debug {
@@ -65,7 +67,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		},
 	}
 	cmd.SetArgs(args)
-	cmd.SetOut(stdout)
+	cmd.SetOut(&out)
 	cmd.SetErr(stderr)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	f := cmd.Flags()
@@ -79,10 +81,23 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 	err := cmd.ExecuteContext(context.Background())
 	if err == nil {
+		err = output(stdout, &out)
+	}
+	if err == nil {
 		return 0
 	}
 	fmt.Fprintf(stderr, "gpuarbd: %v\n", err)
 	return exitCode(err)
+}
+
+// output writes what was asked for, and says plainly where it cannot.
+func output(stdout io.Writer, out *bytes.Buffer) error {
+	_, err := out.WriteTo(stdout)
+	var at *os.PathError
+	if errors.As(err, &at) {
+		return fmt.Errorf("the output cannot be written: %w", at.Err)
+	}
+	return err
 }
 
 func exitCode(err error) int {
@@ -97,12 +112,12 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-func checkConfig(o daemon.Options, stdout io.Writer) error {
+func checkConfig(o daemon.Options, out io.Writer) error {
 	c, err := config.Load(o.ConfigPath())
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(stdout, c.String())
+	_, err = io.WriteString(out, c.String())
 	return err
 }
 
@@ -112,7 +127,7 @@ func serve(ctx context.Context, o daemon.Options) error {
 	// memory that would wait for it.
 	debug.SetGCPercent(50)
 	// Each file is made with the mode that it is to have, whoever starts the daemon: in a
-	// folder that is his alone, others could not ask, and would run unarbitrated.
+	// folder that is his alone, others could not ask, and would run without a limit.
 	syscall.Umask(0o022)
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

@@ -240,6 +240,22 @@ func TestHelloWaits(t *testing.T) {
 			t.Errorf("stderr: %q", text)
 		}
 	})
+	t.Run("no room for its session", func(t *testing.T) {
+		p, m := setup(t, []string{"hello", "109"})
+		c := m.launch("team")
+		c.act("0 context c", "0 context err 2")
+		p.say("hello 0")
+		p.say("attach 109")
+		c.act("0 context c", "0 context err 2")
+		c.act("0 context c", "0 context err 2") // it is not taken for a device that nobody arbitrates
+		p.say("attach 0")
+		c.act("0 context c", "0 context ok")
+		c.act("0 alloc a 900", "0 alloc ok")
+		wantUsed(t, p, 900)
+		if text := c.end(); text != "gpuarb: refused by the peer: device memory is refused\n" {
+			t.Errorf("stderr: %q", text)
+		}
+	})
 	t.Run("refused after a wait", func(t *testing.T) {
 		p, m := setup(t, []string{"hello", "1"}, job)
 		c := m.launch("team")

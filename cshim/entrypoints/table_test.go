@@ -16,13 +16,13 @@ type function struct {
 	acquires, prototype string
 }
 
-// takes is a GA_TAKES line: what a row of the table is.
+// takes is what a GA_HOOK row says of its function.
 type takes struct{ class, bytes string }
 
 // pass is a GA_PASS line: why a function is not wrapped.
 type pass struct{ reason, by string }
 
-// table is hooks.def, nvml.def and passes.def.
+// table is both interfaces' hooks.def, and passes.def.
 type table struct {
 	hooked, needed map[string]bool
 	takes          map[string]takes
@@ -56,13 +56,13 @@ func inventory(t testing.TB) map[string]function {
 }
 
 // row is one line of a table that begins with a macro.
-var row = regexp.MustCompile(`(?m)^GA_(HOOK|NEED|TAKES|PASS)\((\w+)(?:, (\w+))?(?:, (\w+))?`)
+var row = regexp.MustCompile(`(?m)^GA_(HOOK|NEED|PASS)\((\w+)(?:, (\w+))?(?:, (\w+))?`)
 
 func readTable(t testing.TB) table {
 	t.Helper()
 	tab := table{map[string]bool{}, map[string]bool{}, map[string]takes{}, map[string]pass{}, nil}
 	seen := map[string]bool{}
-	for _, m := range row.FindAllStringSubmatch(read(t, "../hooks.def")+read(t, "../nvml.def")+read(t, "../passes.def"), -1) {
+	for _, m := range row.FindAllStringSubmatch(read(t, "../cuda/hooks.def")+read(t, "../nvml/hooks.def")+read(t, "../cuda/passes.def"), -1) {
 		macro, symbol := m[1], m[2]
 		if seen[macro+symbol] {
 			tab.twice = append(tab.twice, symbol)
@@ -71,10 +71,9 @@ func readTable(t testing.TB) table {
 		switch macro {
 		case "HOOK":
 			tab.hooked[symbol] = true
+			tab.takes[symbol] = takes{m[3], m[4]}
 		case "NEED":
 			tab.needed[symbol] = true
-		case "TAKES":
-			tab.takes[symbol] = takes{m[3], m[4]}
 		case "PASS":
 			tab.passes[symbol] = pass{m[3], m[4]}
 		}

@@ -7,11 +7,12 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
-#include "../driver.h"
-#include "../hooks.h"
-#include "../root.h"
-#include "../session.h"
+#include "core/device.h"
+#include "core/session.h"
+#include "cuda/driver.h"
+#include "cuda/hooks.h"
 #include "daemon.h"
+#include "hook/library.h"
 
 #ifndef DRIVER
 #define DRIVER "libcuda.so.1"
@@ -29,6 +30,7 @@ extern GA_FN_cuMemFreeAsync_ptsz cuMemFreeAsync_ptsz;
 extern GA_FN_cuMemPoolCreate cuMemPoolCreate;
 extern GA_FN_cuMemPoolDestroy cuMemPoolDestroy;
 extern GA_FN_cuMemPoolTrimTo cuMemPoolTrimTo;
+extern GA_FN_cuDeviceSetMemPool cuDeviceSetMemPool;
 extern GA_FN_cuDeviceGraphMemTrim cuDeviceGraphMemTrim;
 extern GA_FN_cuGraphInstantiateWithFlags cuGraphInstantiateWithFlags;
 extern GA_FN_cuGraphLaunch cuGraphLaunch;
@@ -42,17 +44,16 @@ extern GA_FN_cuArray3DCreate_v2 cuArray3DCreate_v2;
 extern GA_FN_cuArrayDestroy cuArrayDestroy;
 extern GA_FN_cuStreamCreate cuStreamCreate;
 extern GA_FN_cuStreamDestroy_v2 cuStreamDestroy_v2;
+extern GA_FN_cuStreamBeginCapture_v2 cuStreamBeginCapture_v2;
+extern GA_FN_cuStreamEndCapture cuStreamEndCapture;
 extern GA_FN_cuStreamSynchronize cuStreamSynchronize;
 extern GA_FN_cuCtxCreate_v2 cuCtxCreate_v2;
 extern GA_FN_cuCtxSynchronize cuCtxSynchronize;
 
 // What is not wrapped.
-static ga_result (*begin_capture)(ga_stream, int);
-static ga_result (*end_capture)(ga_stream, ga_graph *);
 static ga_result (*graph_destroy)(ga_graph);
 static ga_result (*set_current)(ga_context);
 static ga_result (*pool_set)(ga_pool, int, void *);
-static ga_result (*use_pool)(ga_cu_device, ga_pool);
 static ga_result (*default_pool)(ga_pool *, ga_cu_device);
 static ga_result (*get_info)(size_t *, size_t *);
 
@@ -66,16 +67,12 @@ static _Atomic long granted, refused;
 
 // POSIX promises the conversion from object to function pointers that ISO C lacks.
 static void look_up(void *driver) {
-    *(void **)&begin_capture = dlsym(driver, "cuStreamBeginCapture_v2");
-    *(void **)&end_capture = dlsym(driver, "cuStreamEndCapture");
     *(void **)&graph_destroy = dlsym(driver, "cuGraphDestroy");
     *(void **)&set_current = dlsym(driver, "cuCtxSetCurrent");
     *(void **)&pool_set = dlsym(driver, "cuMemPoolSetAttribute");
     *(void **)&get_info = dlsym(driver, "cuMemGetInfo_v2");
-    *(void **)&use_pool = dlsym(driver, "cuDeviceSetMemPool");
     *(void **)&default_pool = dlsym(driver, "cuDeviceGetDefaultMemPool");
-    CHECK(begin_capture && end_capture && graph_destroy && set_current && pool_set && get_info);
-    CHECK(use_pool && default_pool);
+    CHECK(graph_destroy && set_current && pool_set && get_info && default_pool);
 }
 
 // True: granted.
@@ -102,11 +99,11 @@ struct worker {
 
 static ga_graph make_graph(ga_stream stream, bool frees, size_t bytes, ga_address *address) {
     ga_graph graph = NULL;
-    CHECK(begin_capture(stream, 1) == 0); // a capture that others could break
+    CHECK(cuStreamBeginCapture_v2(stream, 1) == 0); // a capture that others could break
     CHECK(cuMemAllocAsync(address, bytes, stream) == 0);
     if (frees)
         CHECK(cuMemFreeAsync(*address, stream) == 0);
-    CHECK(end_capture(stream, &graph) == 0);
+    CHECK(cuStreamEndCapture(stream, &graph) == 0);
     return graph;
 }
 
@@ -224,7 +221,7 @@ static void swap_pools(struct worker *w) {
     ga_pool pool = shared;
     if (test_random(&w->seed) % 2)
         CHECK(default_pool(&pool, 0) == 0);
-    CHECK(use_pool(0, pool) == 0);
+    CHECK(cuDeviceSetMemPool(0, pool) == 0);
 }
 
 // Rare things: a stream or a pool that ends, trimming, uploads.
@@ -313,10 +310,10 @@ static struct test_daemon start_peer(void) {
 static void set_up(void) {
     uint64_t keep = 50000;
     void *driver = dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL);
-    CHECK(driver && ga_library_contact(&ga_driver, NULL));
+    CHECK(driver && ga_library_contact(&ga_cuda_interface, NULL));
     look_up(driver);
     // A thread of the library's own is made by the sanitizer's pthread_create, or it knows none.
-    atomic_store(&ga_driver.handle, dlopen(NULL, RTLD_LAZY));
+    atomic_store(&ga_driver_handle, dlopen(NULL, RTLD_LAZY));
     CHECK(GA_REAL(cuInit)(0) == 0 && cuCtxCreate_v2(&context, 0, 0) == 0);
     shared = make_pool(0);
     exported = make_pool(1);
@@ -334,6 +331,9 @@ static void give_back(void) {
     CHECK(cuCtxSynchronize() == 0);
 }
 
+// The number of the driver's first device: another interface has named another one before.
+#define DEVICE 1
+
 int main(int argc, char **argv) {
     size_t threads = argc > 2 ? (size_t)atol(argv[2]) : 6;
     long restarts = argc > 4 ? atol(argv[4]) : 3;
@@ -349,6 +349,7 @@ int main(int argc, char **argv) {
     setenv("GPUARB_SOCKET", socket_path, 1);
     setenv("GPUARB_ON_LOSS", "closed", 1);
     struct test_daemon p = start_peer();
+    CHECK(ga_device_number(ga_root_get(), (const uint8_t[GA_UUID_SIZE]){9}) == DEVICE - 1);
     set_up();
     CHECK(get_info(&before, &total) == 0);
     pthread_t thread[64];
@@ -372,12 +373,13 @@ int main(int argc, char **argv) {
     fprintf(stderr, "granted %ld, refused %ld, used %llu, driver %zd\n", (long)granted,
             (long)refused, end.used, (ssize_t)(before - after));
     struct ga_root *root = ga_root_get();
-    uint64_t astray = atomic_load(&root->devices[0].pending);
+    uint64_t astray = atomic_load(&root->devices[DEVICE].pending);
     for (uint32_t i = 0; i < atomic_load(&root->threads_used); i++)
         astray |= atomic_load(&ga_threads_at(root, i)->inflight);
     fprintf(stderr, "pending %llu, kept %llu, astray %llx\n",
-            (unsigned long long)atomic_load(&root->devices[0].pending),
-            (unsigned long long)atomic_load(&root->devices[0].kept), (unsigned long long)astray);
+            (unsigned long long)atomic_load(&root->devices[DEVICE].pending),
+            (unsigned long long)atomic_load(&root->devices[DEVICE].kept),
+            (unsigned long long)astray);
     test_daemon_stop(&p);
     char command[64];
     snprintf(command, sizeof command, "rm -r %s", folder);

@@ -22,8 +22,8 @@
 
 #include <dlfcn.h>
 
-#include "../credit.h"
-#include "../table.h"
+#include "core/credit.h"
+#include "core/table.h"
 
 static double now_ns(void) {
     struct timespec t;
@@ -108,9 +108,11 @@ static void *run_job(void *arg) {
     return NULL;
 }
 
+#define MOST_THREADS 64
+
 static double run_threads(const char *what, int threads, long count) {
-    pthread_t thread[16];
-    struct job job[16];
+    pthread_t thread[MOST_THREADS];
+    struct job job[MOST_THREADS];
     pthread_barrier_t start;
     double worst = 0;
     pthread_barrier_init(&start, NULL, (unsigned)threads);
@@ -251,6 +253,9 @@ int main(int argc, char **argv) {
         return worker(atol(argv[2]));
     if (argc == 2 && strcmp(argv[1], "once") == 0)
         rounds = argc = 1;
+    bool growth = argc == 2 && strcmp(argv[1], "growth") == 0;
+    if (growth)
+        rounds = 21, argc = 1;
     const char *library = argc > 1 ? argv[1] : "build/libgpuarb.so";
     const char *folder = argc > 2 ? argv[2] : "build/sim/stub";
     char *peer_path = argc > 3 ? argv[3] : "build/cshim-test/peer";
@@ -261,6 +266,20 @@ int main(int argc, char **argv) {
     char *peer_argv[] = {peer_path, socket, "limit", "64T", "surplus", "8G", "quiet", "1", NULL};
     struct child peer = start(peer_argv, NULL, stub, socket);
     printf("pkg: gpuarb/cshim\n");
+    if (growth) {
+        char name[64], *worker_argv[] = {argv[0], "worker", "0", NULL};
+        struct child bare = start(worker_argv, NULL, stub, socket);
+        struct child shim = start(worker_argv, preload, stub, socket);
+        for (int threads = 1; threads <= MOST_THREADS; threads *= 2) {
+            snprintf(name, sizeof name, "AllocFree/held=0/threads=%d", threads);
+            compare(&bare, &shim, name, "allocfree", threads, 4000, false);
+        }
+        kill(bare.pid, 9);
+        kill(shim.pid, 9);
+        kill(peer.pid, 9);
+        unlink(socket);
+        return 0;
+    }
     const char *held_names[] = {"0", "10000", "100000", "1000000"};
     for (int i = 0; i < 4; i++) {
         char held[16], name[64];

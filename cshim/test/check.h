@@ -3,6 +3,7 @@
 #ifndef GA_TEST_CHECK_H
 #define GA_TEST_CHECK_H
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../codec.h"
+#include "core/codec.h"
 
 #define U(field) ((uint64_t)(field))
 

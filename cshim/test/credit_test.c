@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The credit word: what each side may change, and what it finds.
-#include "../credit.h"
+#include "core/credit.h"
 
 #include "check.h"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# entrypoints.sh: compare the rows of hooks.def and nvml.def with the vendor's prototypes, which are in the
+# entrypoints.sh: compare the rows of both interfaces' hooks.def with the vendor's prototypes, which are in the
 # inventory of all functions, or in entrypoints.tsv (symbol, prototype) where they are not: every row
 # has one, and both have the same parameters, as far as the machine sees them: pointer, 64-bit,
 # 32-bit, in order.
@@ -18,7 +18,7 @@ classes() {
         if (p ~ /^(void *)?$/) return ""
         if (p ~ /^(CUdeviceptr_v1|unsigned int|int|uint32_t|CUdevice|ga_cu_device|VdpDevice|CUstreamCaptureMode|CUdevice_attribute|CUmemPool_attribute|CUpointer_attribute|CUmemAllocationType|CUmemAllocationHandleType|CUgraphMem_attribute|CUgraphNodeType|CUlimit)( |$)/) return "32"
         if (p ~ /^(CUdeviceptr|size_t|uint64_t|cuuint64_t|unsigned long long|CUmemGenericAllocationHandle|ga_address|ga_memory)( |$)/) return "64"
-        if (p ~ /^(CUcontext|CUmodule|CUlibrary|CUexternalMemory|ga_module|ga_library_handle|CUgreenCtx|CUdevResourceDesc|ga_green|nvmlDevice_t|ga_nvml_device|CUstream|CUevent|CUmemoryPool|CUarray|CUmipmappedArray|ga_context|ga_stream|ga_event|ga_pool|ga_array|ga_mipmap|CUgraph|CUgraphNode|CUgraphExec|ga_graph|ga_node|ga_exec)( |$)/) return "pointer"
+        if (p ~ /^(CUcontext|CUgraphRecaptureCallback|CUmodule|CUlibrary|CUexternalMemory|ga_module|ga_library_handle|CUgreenCtx|CUdevResourceDesc|ga_green|nvmlDevice_t|ga_nvml_device|CUstream|CUevent|CUmemoryPool|CUarray|CUmipmappedArray|ga_context|ga_stream|ga_event|ga_pool|ga_array|ga_mipmap|CUgraph|CUgraphNode|CUgraphExec|ga_graph|ga_node|ga_exec)( |$)/) return "pointer"
         if (p ~ /^(CUipcMemHandle|struct ga_cu_ipc)( |$)/) return "64 bytes"
         return "unknown:" p
     }
@@ -36,8 +36,8 @@ classes() {
 }
 
 rows() {
-    printf '#define GA_HOOK(symbol, parameters, arguments, call) @symbol parameters\n#define GA_NEED(symbol, parameters) @symbol parameters\n#include "../hooks.def"\n#include "../nvml.def"\n' |
-        "${CC:-gcc}" -E -P -x c -I. - | tr '\n' ' ' | tr '@' '\n' | grep '('
+    printf '#define GA_HOOK(symbol, class, bytes, parameters, arguments, call) @symbol parameters\n#define GA_NEED(symbol, parameters) @symbol parameters\n#include "cuda/hooks.def"\n#include "nvml/hooks.def"\n' |
+        "${CC:-gcc}" -E -P -x c -iquote .. - | tr '\n' ' ' | tr '@' '\n' | grep '('
 }
 
 # The prototypes of the symbols that come in, one a line.

@@ -11,10 +11,10 @@
 //   able FLAGS     HelloReply.Flags
 //   slots N        so many threads may have streams, contexts or holds; others wait for a slot
 //   hello 1        Hello waits                          hello N     Hello is refused (N is a
-//   status) text 1         refusals carry a text delay MS       before each reply resume 0 refuses
-//   Resume, as a stranger newpage 1      answers Resume with a new page       die N       exits at
-//   the N-th request quiet 1        logs no requests drop TYPE      closes the connection of the
-//   next request of this type, unanswered
+//   status) attach N   so is Attach                     text 1         refusals carry a text delay
+//   MS       before each reply resume 0 refuses Resume, as a stranger newpage 1      answers Resume
+//   with a new page       die N       exits at the N-th request quiet 1        logs no requests
+//   drop TYPE      closes the connection of the next request of this type, unanswered
 //
 // The same as lines on stdin change things while it runs; also "show", which prints a line
 // "lease PID DEVICE GRANTED USED STREAMS CONTEXTS PENDING" for each lease, then "end"; "stop",
@@ -36,11 +36,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "../wire.h"
+#include "core/wire.h"
 
 struct options {
     uint64_t limit, surplus, streams, total, loss, wait, text, delay, resume, newpage, die, drop,
-        quiet, slots, hello, able;
+        quiet, slots, hello, able, attach;
 } o = {.limit = 1ull << 30, .streams = 256, .total = 8ull << 30, .resume = 1};
 
 static const struct {
@@ -51,6 +51,7 @@ static const struct {
     {"loss", &o.loss},     {"wait", &o.wait},       {"text", &o.text},       {"delay", &o.delay},
     {"resume", &o.resume}, {"die", &o.die},         {"newpage", &o.newpage}, {"drop", &o.drop},
     {"quiet", &o.quiet},   {"slots", &o.slots},     {"hello", &o.hello},     {"able", &o.able},
+    {"attach", &o.attach},
 };
 
 struct lease {
@@ -535,6 +536,11 @@ static struct session *do_resume(int fd, const struct ga_wire_header *h,
 
 static void do_attach(int fd, const struct ga_wire_header *h, struct session *s,
                       const struct ga_wire_attach_request *r) {
+    if (o.attach) {
+        log_request(h->type, (uint32_t)o.attach, 0);
+        refuse(fd, h, (uint32_t)o.attach, "refused by the peer");
+        return;
+    }
     struct ga_wire_attach_reply a = {
         .total = o.total, .budget = o.limit, .slot_scope = o.slots ? GA_SCOPE_THREAD : 0};
     for (a.slot = 0; a.slot < GA_PAGE_SLOTS; a.slot++)

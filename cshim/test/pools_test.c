@@ -5,14 +5,16 @@
 #include <dlfcn.h>
 #include <stdatomic.h>
 
-#include "../driver.h"
-#include "../hooks.h"
-#include "../root.h"
+#include "core/device.h"
+#include "cuda/driver.h"
+#include "cuda/hooks.h"
 #include "daemon.h"
+#include "hook/library.h"
 
 extern GA_FN_cuMemAllocAsync cuMemAllocAsync;
 extern GA_FN_cuMemFreeAsync cuMemFreeAsync;
 extern GA_FN_cuMemPoolTrimTo cuMemPoolTrimTo;
+extern GA_FN_cuDeviceSetMemPool cuDeviceSetMemPool;
 extern GA_FN_cuCtxCreate_v2 cuCtxCreate_v2;
 extern GA_FN_cuCtxSynchronize cuCtxSynchronize;
 extern GA_FN_cuStreamCreate cuStreamCreate;
@@ -35,6 +37,9 @@ void *__wrap_ga_root_alloc(struct ga_root *root, size_t size) {
     return __real_ga_root_alloc(root, size);
 }
 
+// The number of the driver's first device: another interface has named another one before.
+#define DEVICE 1
+
 static struct test_daemon peer;
 static ga_stream stream;
 static ga_pool pool;
@@ -42,7 +47,7 @@ static ga_pool pool;
 static void holds(uint64_t blocks, uint64_t kept) {
     struct ga_root *root = ga_root_get();
     uint64_t used = test_daemon_show(&peer).used;
-    uint64_t counted = atomic_load(&root->devices[0].kept);
+    uint64_t counted = atomic_load(&root->devices[DEVICE].kept);
     if (used != blocks + kept || counted != kept)
         fprintf(stderr, "used %llu, kept %llu\n", (unsigned long long)used,
                 (unsigned long long)counted);
@@ -85,6 +90,7 @@ static void without_a_name(void) {
     CHECK(cuMemPoolTrimTo(pool, 0) == 0);
     GA_FN_cuDeviceGetMemPool *real = GA_REAL(cuDeviceGetMemPool);
     atomic_store(&ga_driver_functions[GA_ROW_cuDeviceGetMemPool], NULL);
+    CHECK(cuDeviceSetMemPool(0, pool) == 0); // so that it is asked again
     give(take(MIB));
     holds(0, 0);
     long before = records;
@@ -109,11 +115,12 @@ int main(int argc, char **argv) {
     setenv("GPUARB_SOCKET", socket_path, 1);
     peer = test_daemon_start(argv[1], socket_path, options);
     void *driver = dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL);
-    CHECK(driver && ga_library_contact(&ga_driver, NULL));
+    CHECK(driver && ga_library_contact(&ga_cuda_interface, NULL));
     ga_result (*default_pool)(ga_pool *, ga_cu_device);
     ga_result (*pool_set)(ga_pool, int, void *);
     *(void **)&default_pool = dlsym(driver, "cuDeviceGetDefaultMemPool");
     *(void **)&pool_set = dlsym(driver, "cuMemPoolSetAttribute");
+    CHECK(ga_device_number(ga_root_get(), (const uint8_t[GA_UUID_SIZE]){9}) == DEVICE - 1);
     CHECK(GA_REAL(cuInit)(0) == 0 && cuCtxCreate_v2(&context, 0, 0) == 0);
     CHECK(cuStreamCreate(&stream, 1) == 0);
     CHECK(default_pool(&pool, 0) == 0 && pool_set(pool, 4, &keep) == 0);

@@ -11,7 +11,7 @@ for kind in asan tsan; do
     echo "-- $kind"
     tools/limit.sh 300 "$tests/$kind/table_test" 60000
     tools/limit.sh 300 "$tests/$kind/credit_test"
-    tools/limit.sh 300 "$tests/$kind/env_test"
+    tools/limit.sh 300 "$tests/$kind/env_test" accounting/testdata/sizes.tsv
     tools/limit.sh 300 "$tests/$kind/stress" 4 20000
     tools/limit.sh 300 "$tests/$kind/wait_test" "$tests/peer"
     tools/limit.sh 300 "$tests/$kind/threads_test"
@@ -49,7 +49,7 @@ if [ "$needed" != libc.so.6 ]; then
 fi
 # What is exported is what the tables list, with dlsym and dlvsym.
 diff <(nm -D --defined-only "$build/libgpuarb.so" | awk '{ print $3 }' | sort) \
-    <({ sed -n 's/^GA_HOOK(\([A-Za-z0-9_]*\),.*/\1/p' cshim/hooks.def cshim/nvml.def; printf 'dlsym\ndlvsym\n'; } | sort)
+    <({ sed -n 's/^GA_HOOK(\([A-Za-z0-9_]*\),.*/\1/p' cshim/cuda/hooks.def cshim/nvml/hooks.def; printf 'dlsym\ndlvsym\n'; } | sort)
 # Nothing of it runs in a program that never calls it, so that it can change nothing there.
 if objdump -p "$build/libgpuarb.so" | grep -E '\b(INIT|FINI|PREINIT)'; then
     echo "runs code when it is loaded"

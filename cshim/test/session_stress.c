@@ -5,7 +5,7 @@
 // block at a time, what does not fit waits for it, and nothing may be refused.
 #include <pthread.h>
 
-#include "../admit.h"
+#include "core/admit.h"
 #include "daemon.h"
 
 static long steps = 300;

@@ -6,9 +6,9 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "../credit.h"
-#include "../table.h"
 #include "check.h"
+#include "core/credit.h"
+#include "core/table.h"
 
 static struct ga_table table;
 static struct ga_wire_lease_slot slot;

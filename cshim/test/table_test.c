@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // table_test [STEPS [SEED]]: the pointer table against a plain array, with addresses that lie
 // dense, far apart, and on top of each other.
-#include "../table.h"
+#include "core/table.h"
 
 #include <string.h>
 

@@ -4,8 +4,9 @@
 #include <pthread.h>
 #include <sys/syscall.h>
 
-#include "../admit.h"
-#include "../link.h"
+#include "core/admit.h"
+#include "core/device.h"
+#include "core/link.h"
 #include "daemon.h"
 
 #define DEVICE 0
@@ -16,8 +17,7 @@
 static struct ga_root *enter(void) {
     struct ga_root *root = ga_root_get();
     CHECK(root && ga_self.thread);
-    memset(root->devices[DEVICE].uuid, 7, sizeof root->devices[DEVICE].uuid);
-    atomic_store(&root->devices[DEVICE].known, 1);
+    CHECK(ga_device_number(root, (const uint8_t[GA_UUID_SIZE]){7}) == DEVICE);
     return root;
 }
 
@@ -103,6 +103,44 @@ static void stranded(void) {
     atomic_store(&root->devices[DEVICE].debt, 0);
 }
 
+// Contexts in the making are no longer once who makes them has died, or jumped out of the call.
+static void *never_makes(void *arg) {
+    atomic_store((_Atomic pid_t *)arg, gettid());
+    ga_tell_making(enter(), DEVICE);
+    return NULL;
+}
+
+// As a signal handler, or what the driver calls of the program's.
+static GA_NOINLINE void called_by_the_driver(struct ga_root *root) {
+    volatile char room[2 * GA_SIGNAL_FRAME];
+    room[0] = 0;
+    ga_tell_not_making(root);
+    CHECK(atomic_load(&root->making[DEVICE]) == 2 && room[0] == 0);
+}
+
+static GA_NOINLINE void jumped_out_of(struct ga_root *root) {
+    volatile char room[2 * GA_SIGNAL_FRAME];
+    room[0] = 0;
+    ga_tell_making(root, DEVICE);
+    ga_tell_making(root, DEVICE);
+    called_by_the_driver(root);
+    ga_tell_made(root, DEVICE);
+    CHECK(atomic_load(&root->making[DEVICE]) == 1 && room[0] == 0);
+}
+
+static void abandoned(void) {
+    struct ga_root *root = enter();
+    _Atomic pid_t tid = 0;
+    join(start(never_makes, &tid), &tid);
+    CHECK(atomic_load(&root->making[DEVICE]) == 1);
+    for (int i = 0; i < LATER; i++)
+        join(start(comes_and_goes, NULL), NULL);
+    CHECK(atomic_load(&root->making[DEVICE]) == 0);
+    jumped_out_of(root);
+    ga_tell_not_making(root);
+    CHECK(atomic_load(&root->making[DEVICE]) == 0);
+}
+
 #define DECLARED 100
 static _Atomic int64_t most_seen, taken_now;
 
@@ -157,13 +195,21 @@ static void *busy(void *arg) {
     return NULL;
 }
 
+// Whether the thread is in a move, and somebody waits for the end of that; he does not for ever.
+static bool is_in_the_way(struct ga_root *root) {
+    return atomic_load(&root->frozen) && ga_self.thread && atomic_load(&ga_self.thread->moving);
+}
+
 // Holds a thread up wherever it is, until the daemon is there; not for ever, since it may be where
 // others have to wait for it.
 static void hold_up(int number) {
     struct ga_root *root = atomic_load(&ga_root_pointer);
     (void)number;
-    for (int i = 0; i < 2000 && atomic_load(&root->link) != GA_LINK_LIVE; i++)
+    for (int i = 0; i < 2000 && atomic_load(&root->link) != GA_LINK_LIVE; i++) {
+        if (is_in_the_way(root))
+            return;
         usleep(100);
+    }
 }
 
 // A daemon comes while threads take their first bytes. What was taken without it never becomes
@@ -195,6 +241,21 @@ static void comes(const char *path, const char *socket) {
     test_daemon_stop(&peer);
 }
 
+// Whoever names a device, and in whatever order, it has one number; and it keeps it.
+static void numbers(void) {
+    struct ga_root *root = enter();
+    uint8_t uuid[GA_UUID_SIZE] = {0};
+    for (uint8_t i = 1; i < GA_DEVICES; i++) {
+        uuid[GA_UUID_SIZE - 1] = i;
+        CHECK(ga_device_find(root, uuid) == -1);
+        CHECK(ga_device_number(root, uuid) == i && ga_device_number(root, uuid) == i);
+    }
+    uuid[GA_UUID_SIZE - 1] = 1;
+    CHECK(ga_device_number(root, uuid) == 1 && ga_device_find(root, uuid) == 1);
+    uuid[GA_UUID_SIZE - 1] = GA_DEVICES; // one more than can be arbitrated
+    CHECK(ga_device_number(root, uuid) == -1 && ga_device_find(root, uuid) == -1);
+}
+
 int main(int argc, char **argv) {
     char socket[64];
     snprintf(socket, sizeof socket, "/tmp/gpuarb-threads-%d", (int)getpid());
@@ -208,6 +269,8 @@ int main(int argc, char **argv) {
     }
     declared();
     stranded();
+    abandoned();
     records();
+    numbers();
     return 0;
 }

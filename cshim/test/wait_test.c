@@ -9,10 +9,10 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
-#include "../admit.h"
-#include "../hold.h"
-#include "../lane.h"
-#include "../session.h"
+#include "core/admit.h"
+#include "core/hold.h"
+#include "core/lane.h"
+#include "core/session.h"
 #include "daemon.h"
 
 #define LIMIT 1000
@@ -196,7 +196,7 @@ static uint64_t look(struct ga_root *root, uint32_t device, uint64_t wanted) {
 static void ended_at_hello(void) {
     static const char *const again[] = {"limit", "1000", "resume", "0", "hello", "1",
                                         "wait",  "1",    "quiet",  "1", NULL};
-    static const struct ga_reaper reaper = {.reap = look};
+    static struct ga_interface reaper = {.reap = look};
     CHECK(pthread_barrier_init(&turn, NULL, 2) == 0);
     pthread_t h = start(holder, NULL);
     pthread_barrier_wait(&turn); // it has it
@@ -206,7 +206,7 @@ static void ended_at_hello(void) {
     test_daemon_waiters(&peer, 1);
     pthread_barrier_wait(&turn);
     join(h);
-    ga_admit_set_reaper(&reaper);
+    CHECK(ga_interface_join(&reaper));
     atomic_store(&enter()->devices[0].pending, 1);
     while (atomic_load(&looks) < 15) // every tenth is after the dead
         usleep(1000);

@@ -1,4 +1,4 @@
-// Command genlayout writes cshim/wire.h from ipc/layout.go, so that the layout
+// Command genlayout writes cshim/core/wire.h from ipc/layout.go, so that the layout
 // of messages and of the lease page is written down once. It type-checks the one
 // file (which has no imports) and prints its constants and structures as C11,
 // with a static assertion for every size and offset.

@@ -14,12 +14,12 @@ func TestHeaderIsCurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := os.ReadFile("../../cshim/wire.h")
+	got, err := os.ReadFile("../../cshim/core/wire.h")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Error("cshim/wire.h is not what ipc/layout.go makes: run go generate ./ipc")
+		t.Error("cshim/core/wire.h is not what ipc/layout.go makes: run go generate ./ipc")
 	}
 }
 

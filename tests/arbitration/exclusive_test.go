@@ -1,6 +1,8 @@
 package arbitration
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -47,6 +49,35 @@ func TestExclusive(t *testing.T) {
 	idle(m)
 }
 
+// TestNoWaitHasItsSlot: where each process, or thread, needs a slot, who does not wait has one from
+// its start, before its program uses the GPU, and over a restart of the daemon.
+func TestNoWaitHasItsSlot(t *testing.T) {
+	t.Parallel()
+	for _, scope := range []string{"process", "thread"} {
+		t.Run(scope, func(t *testing.T) {
+			t.Parallel()
+			m := machine(t, "8G", "[[device]]\nslots.max = 1\nslots.scope = \""+scope+"\"\n")
+			job := m.Begin(m.Gpuarb("run", "--no-wait", "--", "/bin/sh", "-c", `echo started; read go; "$0" "alloc a 1M" && "$0" "alloc b 1M"`,
+				rig.Build(t, "programs/cudaprog-dlsym")))
+			job.Expect("started")
+			other := m.Begin(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym")))
+			waiting(m, 1)
+			if r := rig.Run(t, m.Gpuarb("run", "--no-wait", "--", "/bin/echo", "started")); r.Code != 75 || r.Stdout != "" {
+				t.Errorf("one more is started, and would be refused: %d %q", r.Code, r.Stdout)
+			}
+			m.Kill()
+			m.Start()
+			job.Tell("go")
+			if status := job.Wait(); status != 0 {
+				t.Errorf("a program that was started is refused: %d %s", status, job.Stderr())
+			}
+			other.Expect("ready")
+			other.End()
+			idle(m)
+		})
+	}
+}
+
 // TestExclusiveWaits: it waits until everybody else is gone, and is told whom it waits for.
 func TestExclusiveWaits(t *testing.T) {
 	t.Parallel()
@@ -71,9 +102,9 @@ func TestReservationOnDevicesOfTwoSizes(t *testing.T) {
 	m := machine(t, "4G,8G", "")
 	p := cudaprog(m, "--min", "7G")
 	p.Want("alloc a 7G", "ok")
-	if !strings.Contains(p.Stderr(), "--min 7G fits GPU 1 alone: the program is given no other") {
-		t.Errorf("it says %q", p.Stderr())
-	}
+	rig.Eventually(t, "it is told", func() bool {
+		return strings.Contains(p.Stderr(), "--min 7G fits GPU 1 alone: the program is given no other")
+	})
 	s := m.Snapshot()
 	if s.Devices[0].Committed != 0 || s.Devices[1].Committed < 7*gib {
 		t.Errorf("reserved: %d and %d", s.Devices[0].Committed, s.Devices[1].Committed)
@@ -84,4 +115,122 @@ func TestReservationOnDevicesOfTwoSizes(t *testing.T) {
 		t.Errorf("on both by name: %d %s", r.Code, r.Stderr)
 	}
 	idle(m)
+}
+
+// TestNoWaitSees: who is not to wait is judged on the devices that its program is going to see, and
+// not started where somebody is in its way there.
+func TestNoWaitSees(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "4G,8G", "")
+	alone := cudaprog(m, "--device", "0", "--exclusive")
+	uuid := m.Snapshot().Devices[1].UUID
+	run := func(visible string, flags ...string) rig.Result {
+		cmd := m.Gpuarb(append(append([]string{"run", "--no-wait"}, flags...), "--", rig.Build(t, "programs/cudaprog-dlsym"), "alloc a 1M")...)
+		if visible != "all" {
+			cmd.Env = append(cmd.Env, "CUDA_VISIBLE_DEVICES="+visible)
+		}
+		return rig.Run(t, cmd)
+	}
+	for _, visible := range []string{"1", uuid, uuid[:len(uuid)-1], "1,x,0", "1,9,0"} {
+		if r := run(visible); r.Code != 0 || !strings.Contains(r.Stdout, "alloc a ok") {
+			t.Errorf("it sees %s: %d %q %q", visible, r.Code, r.Stdout, r.Stderr)
+		}
+	}
+	for _, visible := range []string{"0", "all", "1,0", "0,1"} {
+		if r := run(visible); r.Code != 75 || r.Stdout != "" || !strings.Contains(r.Stderr, "alone there") {
+			t.Errorf("it sees %s, and GPU 0 is another's: %d %q %q", visible, r.Code, r.Stdout, r.Stderr)
+		}
+	}
+	if r := run("x"); r.Code == 75 || !strings.Contains(r.Stdout+r.Stderr, "100") {
+		t.Errorf("it sees none: %d %q %q", r.Code, r.Stdout, r.Stderr)
+	}
+	// What it reserves it reserves there, or it is not started.
+	if r := run("1", "--min", "7G"); r.Code != 0 {
+		t.Errorf("GPU 1 has room for it: %d %q %q", r.Code, r.Stdout, r.Stderr)
+	}
+	rig.Eventually(t, "nothing is reserved any more", func() bool { return m.Snapshot().Devices[1].Committed == 0 })
+	holder := bare(m, "CUDA_VISIBLE_DEVICES=1")
+	holder.Want("alloc a 2G", "ok")
+	if r := run("1", "--min", "7G"); r.Code != 75 || r.Stdout != "" || !strings.Contains(r.Stderr, "on GPU 1 cannot be reserved") {
+		t.Errorf("GPU 1 has no room for it: %d %q %q", r.Code, r.Stdout, r.Stderr)
+	}
+	if r := run("all", "--device", "any"); r.Code != 0 {
+		t.Errorf("GPU 1 is free for one more: %d %q %q", r.Code, r.Stdout, r.Stderr)
+	}
+	if r := run("all", "--device", "any", "--min", "7G"); r.Code != 75 || r.Stdout != "" {
+		t.Errorf("no device has room for it: %d %q %q", r.Code, r.Stdout, r.Stderr)
+	}
+	if r := run("0", "--device", "any"); r.Code != 75 || r.Stdout != "" {
+		t.Errorf("any of those that it sees: %d %q %q", r.Code, r.Stdout, r.Stderr)
+	}
+	holder.End()
+	alone.End()
+	everything := cudaprog(m, "--exclusive")
+	for _, flags := range [][]string{nil, {"--min", "1G"}, {"--device", "any"}, {"--device", "any", "--min", "1G"}} {
+		for _, visible := range []string{"all", "1"} {
+			if r := run(visible, flags...); r.Code != 75 || r.Stdout != "" {
+				t.Errorf("all devices are another's, %v of %s: %d %q %q", flags, visible, r.Code, r.Stdout, r.Stderr)
+			}
+		}
+	}
+	everything.End()
+	idle(m)
+}
+
+// TestPlanIsWhatRuns: plan says of each device what `gpuarb run --min` then does there, and how many run at once.
+func TestPlanIsWhatRuns(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "4G,8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=256M"},
+		Config: "schema_version = 1\n[defaults]\ncontext_reserve = \"256MiB\"\n[[device]]\nmatch.index = 1\nreserve = \"1GiB\"\n"})
+	for _, size := range []string{"1G", "3G", "3840M", "3841M", "6G", "6912M", "6913M", "8G", "50%", "90%", "max"} {
+		var plan struct {
+			AtOnce  int `json:"at_once"`
+			Devices []struct {
+				Device int    `json:"device"`
+				Min    uint64 `json:"min_bytes"`
+				Most   uint64 `json:"most_bytes"`
+				Given  bool   `json:"given"`
+			} `json:"devices"`
+		}
+		out := rig.Run(t, m.Gpuarb("plan", "--arms", "9", "--min", size, "--json"))
+		if err := json.Unmarshal([]byte(out.Stdout), &plan); err != nil {
+			t.Fatalf("%s: %v %+v", size, err, out)
+		}
+		text := rig.Run(t, m.Gpuarb("plan", "--arms", "9", "--min", size)).Stdout
+		anywhere := plan.Devices[0].Given || plan.Devices[1].Given
+		if !anywhere {
+			r := rig.Run(t, m.Gpuarb("run", "--min", size, "--", "/bin/true"))
+			most := "6.7 GiB is the most" // of the larger one
+			if r.Code != 125 || !strings.Contains(r.Stderr, most) || !strings.Contains(text, most) || !strings.Contains(text, "`gpuarb run` refuses it") {
+				t.Errorf("--min %s fits none: %d %s\nplan: %s", size, r.Code, r.Stderr, text)
+			}
+			continue
+		}
+		var running []*rig.Program
+		for range plan.AtOnce {
+			p := m.Interact(m.Gpuarb("run", "--no-wait", "--min", size, "--", rig.Build(t, "programs/cudaprog-dlsym"), "--context", "none", "-"))
+			p.Want("pid", fmt.Sprintf("ok %d", p.PID()))
+			running = append(running, p)
+		}
+		s := m.Snapshot()
+		for i, d := range plan.Devices {
+			var reserved uint64
+			if d.Given {
+				reserved = d.Min * uint64(plan.AtOnce)
+			}
+			if uint64(s.Devices[i].Reserved) != reserved || d.Given != (d.Min <= d.Most) {
+				t.Errorf("--min %s on GPU %d: plan says %+v, %d bytes are reserved\n%s", size, i, d, s.Devices[i].Reserved, text)
+			}
+		}
+		if r := rig.Run(t, m.Gpuarb("run", "--no-wait", "--min", size, "--", "/bin/true")); r.Code != 75 {
+			t.Errorf("--min %s: one more than the plan says runs: %d %s", size, r.Code, r.Stderr)
+		}
+		if one := plan.Devices[0].Given != plan.Devices[1].Given; one != strings.Contains(text, "the programs are not given this device") {
+			t.Errorf("--min %s: plan says %s", size, text)
+		}
+		for _, p := range running {
+			p.End()
+		}
+		idle(m)
+	}
 }

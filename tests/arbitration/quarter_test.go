@@ -65,9 +65,9 @@ func TestThreeUsersShareAQuarter(t *testing.T) {
 	}
 	full()
 	d.Want("alloc a 300M", "ok")
-	if !strings.Contains(c.Stderr(), "0 bytes left of the 100 MiB budget shared by rule students; holds: user 61001's cudaprog-dlsym[") {
-		t.Errorf("under `gpuarb run` it is said: %s", c.Stderr())
-	}
+	rig.Eventually(t, "under `gpuarb run` it is said", func() bool {
+		return strings.Contains(c.Stderr(), "0 bytes left of the 100 MiB budget shared by rule students; holds: user 61001's cudaprog-dlsym[")
+	})
 	table := fmt.Sprintf("GPU STATE      USED       MAX MIN JOBS SHARED-BY\n  0 ok    %d %d   0    3 rule students\n"+
 		"  1 ok            0  %d   0    3 rule students\n", 100*mib, 100*mib, 50*mib)
 	if got := m.Read("budgets"); got != table {
@@ -95,9 +95,7 @@ func TestThreeUsersShareAQuarter(t *testing.T) {
 	if err := syscall.Kill(m.DaemonPID(), syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	rig.Eventually(t, "the new configuration is in force", func() bool {
-		return strings.Contains(m.Log(), "a configuration with 2 rules is in force")
-	})
+	m.AwaitLog("a configuration with 2 rules is in force")
 	full()
 	a.Want("free a", "ok")
 	b.Want("alloc b 25M", "ok")

@@ -51,9 +51,7 @@ func leaveBehind(t *testing.T, m *rig.Machine, script string) (goOn func(), said
 // livesOn waits until the daemon has seen that the command of the job has ended.
 func livesOn(m *rig.Machine) {
 	m.T.Helper()
-	rig.Eventually(m.T, "the job lives on without its command", func() bool {
-		return strings.Contains(m.Log(), "something of it lives on")
-	})
+	m.AwaitLog("something of it lives on")
 }
 
 // TestJobOutlivesItsCommand: what a command leaves behind is in its job, and the job keeps

@@ -61,7 +61,7 @@ func TestDaemonKilledUnderLoad(t *testing.T) {
 	for _, p := range crowd {
 		p.End()
 	}
-	allGone(t, m)
+	m.AllGone()
 }
 
 // settle has each program ask for something, so that it takes its session up again,

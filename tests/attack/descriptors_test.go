@@ -1,13 +1,18 @@
 package attack
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -20,7 +25,8 @@ import (
 const shortOf = "no descriptors left"
 
 // leaveRoom sets the daemon's limit of files so that it can open this many more. What it
-// opens for a moment may be in one look, and is not in the next.
+// opens for a moment may be in one look, and is not in the next. Less than none: as many that
+// it has open may be closed, and there is still no room.
 func leaveRoom(t *testing.T, m *rig.Machine, room int) {
 	t.Helper()
 	looks := map[int]int{}
@@ -39,7 +45,7 @@ func leaveRoom(t *testing.T, m *rig.Machine, room int) {
 			room--
 		}
 	}
-	limitFiles(t, m, uint64(limit))
+	limitFiles(t, m, uint64(limit+min(room, 0)))
 }
 
 // limitFiles sets how many files the daemon may have open, up to the most that it could.
@@ -67,14 +73,17 @@ func TestNoDescriptorsForNewcomers(t *testing.T) {
 			leaveRoom(t, m, room)
 			in := make(chan error, 1)
 			go func() {
-				c, err := ipc.Dial(t.Context(), m.Socket)
-				if err == nil {
-					defer c.Close()
-					_, err = c.HelloShim(t.Context(), ipc.HelloRequest{Memory: ipc.NoLimit})
+				var err error = ipc.StatusTooMany
+				for errors.Is(err, ipc.StatusTooMany) { // who waits for long is told to come again
+					var c *ipc.Client
+					if c, err = ipc.Dial(t.Context(), m.Socket); err == nil {
+						_, err = c.HelloShim(t.Context(), ipc.HelloRequest{Memory: ipc.NoLimit})
+						defer c.Close()
+					}
 				}
 				in <- err
 			}()
-			rig.Eventually(t, "the daemon says so", func() bool { return strings.Contains(m.Log(), shortOf) })
+			m.AwaitLog(shortOf)
 			check(t, ask(40<<20))
 			if err := ask(1); err == nil {
 				t.Error("a byte beyond its budget was granted to a client that is there")
@@ -90,9 +99,165 @@ func TestNoDescriptorsForNewcomers(t *testing.T) {
 				t.Errorf("it was said %d times", n)
 			}
 			check(t, s.Close())
-			allGone(t, m)
+			m.AllGone()
 		})
 	}
+}
+
+func init() { roles["hoarder"] = hoard }
+
+// hoard takes every connection that is to be had, and asks for more, until it is told to stop.
+func hoard(a *attacker) error {
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		var held [64]net.Conn
+		for i := 0; ; i = (i + 1) % len(held) {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if held[i] != nil {
+				_ = held[i].Close()
+			}
+			if c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: a.socket, Net: "unixpacket"}); err == nil {
+				held[i] = c
+				_ = c.SetReadDeadline(time.Now().Add(10 * time.Millisecond)) // the word that turns it away
+				_, _ = c.Read(make([]byte, 1000))
+			}
+		}
+	}()
+	a.next()
+	close(stop)
+	<-done
+	return nil
+}
+
+// TestStartedWithoutDescriptors: a program that is started while the daemon has no descriptors
+// left is never without its limit. It waits, and then is refused, whoever keeps the
+// descriptors; and has its budget when there are some again.
+func TestStartedWithoutDescriptors(t *testing.T) {
+	t.Parallel()
+	served := "ready alloc a err 2 alloc b ok alloc c err 2 alloc d ok"
+	for name, c := range map[string]struct {
+		room int
+		ends bool // the shortage, before the program's patience does
+		want []string
+	}{
+		"0 left": {0, true, []string{served}}, "1 left": {1, true, []string{served}},
+		"2 left": {2, true, []string{served}}, "3 left": {3, true, []string{served}},
+		"for good": {-4, false, []string{"init err 2"}},
+		"hoarder":  {20, false, []string{"init err 2", served}}, // between two of his connections it may come in
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
+				Config: "schema_version = 1\n[defaults]\nmemory.max = \"100M\"\n"})
+			first := cudaprog(m)
+			say(t, first, "alloc a 1M", "ok")
+			first.End()
+			m.AllGone()
+			leaveRoom(t, m, c.room)
+			var other *rig.Program
+			if name == "hoarder" {
+				other = start(m, "hoarder", "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+				m.AwaitLog(shortOf)
+			}
+			said := filepath.Join(m.Dir, "said")
+			file, err := os.Create(said)
+			check(t, err)
+			defer file.Close()
+			var out bytes.Buffer
+			p := m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym"), // on_loss is "open"
+				"alloc a 101M; alloc b 60M; alloc c 41M; alloc d 40M")
+			p.Stdout, p.Stderr = &out, file
+			check(t, p.Start())
+			ended := make(chan error, 1)
+			go func() { ended <- p.Wait() }()
+			rig.Eventually(t, "it says that it waits, or found room after all", func() bool {
+				text, err := os.ReadFile(said)
+				return err == nil && strings.Contains(string(text), "waits") || len(ended) > 0
+			})
+			if c.ends {
+				limitFiles(t, m, 1024)
+			}
+			_ = bounded.Receive(t, "it ends", ended)
+			if got := strings.Join(strings.Fields(out.String()), " "); !slices.Contains(c.want, got) {
+				text, _ := os.ReadFile(said)
+				t.Errorf("%s, want %q: %s", got, c.want, text)
+			}
+			if other != nil {
+				other.Tell("stop")
+				other.Wait()
+			}
+			limitFiles(t, m, 1024)
+			if got := rig.Run(t, m.Command(m.PreloadEnv(), p.Path, "alloc a 1M")); !strings.Contains(got.Stdout, "alloc a ok") {
+				t.Errorf("afterwards: %s%s", got.Stdout, got.Stderr)
+			}
+			m.AllGone()
+		})
+	}
+}
+
+// TestStartedAmongTooManyConnections: two users have all the connections that users may have. A
+// third one's programs are not without their limit for that.
+func TestStartedAmongTooManyConnections(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Stopped: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
+		Config: "schema_version = 1\n[defaults]\nmemory.max = \"100M\"\n"})
+	m.Use(frugal(t, m, 256)) // that is 64 connections, of which 56 are users'
+	m.Start()
+	for i := range 4 { // a process may have a quarter
+		crowd := start(m, "crowd", "setpriv", fmt.Sprintf("--reuid=%d", 61001+i%2), "--regid=65534", "--clear-groups")
+		crowd.Tell("64")
+		crowd.Line()
+	}
+	third := m.Person(61003)
+	env := append(m.Env(), "LD_PRELOAD="+third.Program("libgpuarb.so"), "GPUARB_SOCKET="+m.Socket)
+	got := rig.Run(t, third.Command(env, third.Program("cudaprog-dlsym"), "alloc a 101M"))
+	if !strings.Contains(got.Stdout, "init err 2") || !strings.Contains(got.Stderr, "device memory is refused") {
+		t.Errorf("beside them: %s%s", got.Stdout, got.Stderr)
+	}
+}
+
+// frugal is a daemon that may have so many files open.
+func frugal(t *testing.T, m *rig.Machine, files int) string {
+	t.Helper()
+	path := filepath.Join(m.Dir, "frugal")
+	check(t, bounded.WriteProgram(path, fmt.Appendf(nil, "#!/bin/sh\nulimit -n %d\nexec %s \"$@\"\n", files, gpuarbd(t))))
+	return path
+}
+
+// TestFilesWithoutDescriptors: what lies under the mount is read as ever while the daemon has no
+// descriptor left, by who opens it then, and is written.
+func TestFilesWithoutDescriptors(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+	p := cudaprog(m)
+	say(t, p, "alloc a 60M", "ok")
+	pid := fmt.Sprint(p.PID())
+	m.Read("leases")
+	leaveRoom(t, m, -4)
+	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: m.Socket, Net: "unixpacket"})
+	check(t, err)
+	defer c.Close()
+	m.AwaitLog(shortOf)
+	for range 100 {
+		if leases := m.Read("leases"); !strings.Contains(leases, pid) {
+			t.Fatalf("leases: %q", leases)
+		}
+	}
+	limit := filepath.Join(m.Mount, "processes", pid, "memory.max")
+	check(t, os.WriteFile(limit, []byte("100M\n"), 0))
+	say(t, p, "alloc b 41M", "err 2")
+	limitFiles(t, m, 1024)
+	say(t, p, "alloc b 40M", "ok")
+	if got := m.Read(filepath.Join("processes", pid, "memory.current")); got != fmt.Sprintln(100<<20) {
+		t.Errorf("memory.current: %q", got)
+	}
+	p.End()
+	m.AllGone()
 }
 
 // TestRestartWithoutDescriptors: a daemon that starts again and has too few to watch the
@@ -100,7 +265,16 @@ func TestNoDescriptorsForNewcomers(t *testing.T) {
 func TestRestartWithoutDescriptors(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
-	files := descriptors(t, m) + 8 // and each program would take two
+	files, same := 0, 0
+	rig.Eventually(t, "the daemon has what it starts with", func() bool {
+		before := files
+		if files = descriptors(t, m); files != before {
+			same = 0
+		}
+		same++
+		return same == 20
+	})
+	files += 9 // and each program would take two
 	programs, pids := make([]*rig.Program, 10), make([]int, 10)
 	for i := range programs {
 		programs[i] = cudaprog(m)
@@ -109,11 +283,9 @@ func TestRestartWithoutDescriptors(t *testing.T) {
 		signalTo(t, pids[i], syscall.SIGSTOP) // so that none tells the next daemon what it holds
 	}
 	m.Kill()
-	frugal := filepath.Join(m.Dir, "frugal")
-	check(t, os.WriteFile(frugal, fmt.Appendf(nil, "#!/bin/sh\nulimit -n %d\nexec %s \"$@\"\n", files, gpuarbd(t)), 0o700))
-	m.Use(frugal)
+	m.Use(frugal(t, m, files))
 	m.Start()
-	rig.Eventually(t, "the daemon says so", func() bool { return strings.Contains(m.Log(), shortOf) })
+	m.AwaitLog(shortOf)
 	for _, i := range []int{0, 1, 2, 3, 9} { // of which the last is not watched
 		check(t, syscall.Kill(pids[i], syscall.SIGKILL))
 		programs[i].Wait()
@@ -136,5 +308,5 @@ func TestRestartWithoutDescriptors(t *testing.T) {
 	for _, p := range programs[4:9] {
 		p.End()
 	}
-	allGone(t, m)
+	m.AllGone()
 }

@@ -116,7 +116,7 @@ func TestUnmountedBySomebody(t *testing.T) {
 	check(t, unix.Unmount(m.Mount, unix.MNT_DETACH))
 	check(t, held.Close())
 	stop()
-	rig.Eventually(t, "the log says so", func() bool { return strings.Contains(m.Log(), "unmounted by somebody") })
+	m.AwaitLog("unmounted by somebody")
 	say(t, p, "alloc b 100M", "ok")
 	agree(t, m)
 	m.Stop()

@@ -85,7 +85,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	id := fmt.Sprintf("%x", [16]byte(uuid(m, 0)))
 	rig.Run(t, m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym"), "alloc a 1M"))
 	m.Read("leases")
-	allGone(t, m)
+	m.AllGone()
 	fds, goroutines := descriptors(t, m), m.Snapshot().Stats.Goroutines
 	var visitors []*rig.Program
 	for range 4 {
@@ -111,7 +111,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		}
 		p.End()
 	}
-	allGone(t, m)
+	m.AllGone()
 	rig.Eventually(t, "all records are free", func() bool { return records(t, m) == "0 0 0" })
 	if s := m.Snapshot(); len(s.Jobs) != 0 || len(s.Processes) != 0 {
 		t.Errorf("%d jobs and %d processes are left", len(s.Jobs), len(s.Processes))

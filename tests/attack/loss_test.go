@@ -37,7 +37,7 @@ func TestStoppedDaemonIsResumed(t *testing.T) {
 	}
 }
 
-// TestTakenWithoutADaemon: what a program takes while it may run unarbitrated is
+// TestTakenWithoutADaemon: what a program takes while it may run without a limit is
 // counted when there is a daemon again, and what it gave back meanwhile is not taken
 // for rubbish.
 func TestTakenWithoutADaemon(t *testing.T) {

@@ -81,20 +81,6 @@ func agree(t *testing.T, m *rig.Machine, except ...int) {
 
 func disagreement(m *rig.Machine, except ...int) string { return m.Disagreement(except...) }
 
-// allGone waits until no lease is left, and checks that nothing else is either.
-func allGone(t *testing.T, m *rig.Machine) {
-	t.Helper()
-	rig.Eventually(t, "every lease is gone", func() bool { return len(m.Snapshot().Leases) == 0 })
-	for _, d := range m.Snapshot().Devices {
-		if d.Granted != 0 || d.Committed != 0 || d.Used != 0 || d.Streams != 0 {
-			t.Errorf("GPU %d: at the end %d granted, %d committed, %d used, %d streams", d.Index, d.Granted, d.Committed, d.Used, d.Streams)
-		}
-	}
-	if used := m.SimNumber("total"); used != 0 {
-		t.Errorf("at the end the driver holds %d bytes:\n%s", used, m.Sim("held"))
-	}
-}
-
 // uuid is a device's, as a client names it.
 func uuid(m *rig.Machine, device int) ipc.UUID {
 	m.T.Helper()

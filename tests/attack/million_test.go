@@ -159,6 +159,7 @@ func TestEveryFieldMalformed(t *testing.T) {
 		"Room":     ipc.Marshal(nil, ipc.Header{Type: ipc.TypeRoom, Request: 1}, &ipc.RoomRequest{}),
 		"Bye":      ipc.Marshal(nil, ipc.Header{Type: ipc.TypeBye, Request: 1}, &ipc.Empty{}),
 		"JobOpen":  ipc.Marshal(nil, ipc.Header{Type: ipc.TypeJobOpen, Request: 1}, &ipc.JobOpenRequest{Memory: ipc.NoLimit, Min: ipc.NoLimit, Devices: 1}),
+		"JobTally": ipc.Marshal(nil, ipc.Header{Type: ipc.TypeJobTally, Request: 1}, &ipc.JobTallyRequest{}),
 		"JobClose": ipc.Marshal(nil, ipc.Header{Type: ipc.TypeJobClose, Request: 1}, &ipc.JobCloseRequest{}),
 		"Snapshot": ipc.Marshal(nil, ipc.Header{Type: ipc.TypeSnapshot, Request: 1}, &ipc.SnapshotRequest{}),
 		"Cancel":   ipc.Marshal(nil, ipc.Header{Type: ipc.TypeCancel, Request: 1}, &ipc.CancelRequest{}),

@@ -85,7 +85,7 @@ func TestStoppedDaemon(t *testing.T) {
 	for _, p := range crowd {
 		p.End()
 	}
-	allGone(t, m)
+	m.AllGone()
 }
 
 // TestExecUnderFire: programs that become others again and again, while the daemon is

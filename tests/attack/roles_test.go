@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/tests/bounded"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -92,7 +93,7 @@ func start(m *rig.Machine, name string, before ...string) *rig.Program {
 			m.T.Fatal(err)
 		}
 		self = filepath.Join(m.Dir, "attacker")
-		if err := os.WriteFile(self, text, 0o755); err != nil && !errors.Is(err, unix.ETXTBSY) {
+		if err := bounded.WriteProgram(self, text); err != nil && !errors.Is(err, unix.ETXTBSY) {
 			m.T.Fatal(err)
 		}
 	}

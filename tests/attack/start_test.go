@@ -109,7 +109,7 @@ func awaitSocket(m *rig.Machine) {
 // start the daemon.
 func awaitListening(m *rig.Machine) {
 	m.T.Helper()
-	rig.Eventually(m.T, "it listens", func() bool { return strings.Contains(m.Log(), "Listening on ") })
+	m.AwaitLog("Listening on ")
 }
 
 // TestReadOnlyRuntime: where nothing can be written the daemon of an inherited socket
@@ -127,12 +127,11 @@ func TestReadOnlyRuntime(t *testing.T) {
 	say(t, p, "alloc a 100M", "ok")
 	agree(t, m)
 	p.End()
-	allGone(t, m)
+	m.AllGone()
 	check(t, cmd.Process.Signal(syscall.SIGTERM))
 	check(t, rig.Wait(t, rig.Patience, cmd))
-	if log := m.Log(); !strings.Contains(log, "not all of the state can be kept") || !strings.Contains(log, "read-only") {
-		t.Errorf("the log does not say so: %s", log)
-	}
+	m.AwaitLog("not all of the state can be kept")
+	m.AwaitLog("read-only")
 }
 
 // TestSocketActivation: the socket is somebody else's and stays; who connects while

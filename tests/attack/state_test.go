@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -115,9 +114,29 @@ func TestDamagedState(t *testing.T) {
 			}
 			p.End()
 			under.End()
-			allGone(t, m)
+			m.AllGone()
 		})
 	}
+}
+
+// TestReservationBeyondEveryDevice: a job whose record has come to reserve more than any device has
+// goes on, and nothing is reserved for it.
+func TestReservationBeyondEveryDevice(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+	p := m.Interact(m.Gpuarb("run", "--memory", "500M", "--", rig.Build(t, "programs/cudaprog-dlsym")))
+	say(t, p, "alloc a 200M", "ok")
+	m.Kill()
+	const ofMin = 56 // in the first job's record
+	overwriteFile(t, m.Socket+".state", 4096+ofMin+7, []byte{0x7f})
+	m.Start()
+	say(t, p, "alloc b 1M", "ok")
+	s := m.Snapshot()
+	if on := s.Jobs[0].Devices[0]; on.Max != 500<<20 || on.Reserved != 0 || s.Devices[0].Reserved != 0 {
+		t.Errorf("%+v; %d reserved on the device", on, s.Devices[0].Reserved)
+	}
+	p.End()
+	m.AllGone()
 }
 
 // smallDisk mounts a filesystem of so many bytes where a machine's runtime is.
@@ -168,9 +187,7 @@ func TestFullDisk(t *testing.T) {
 				all = append(all, p)
 			}
 			agree(t, m)
-			if !strings.Contains(m.Log(), "not all of the state can be kept") {
-				rig.Eventually(t, "the log says so", func() bool { return strings.Contains(m.Log(), "not all of the state can be kept") })
-			}
+			m.AwaitLog("not all of the state can be kept")
 			m.Kill()
 			m.Start()
 			for _, p := range all {
@@ -180,7 +197,7 @@ func TestFullDisk(t *testing.T) {
 			for _, p := range all {
 				p.End()
 			}
-			allGone(t, m)
+			m.AllGone()
 		})
 	}
 }

@@ -34,7 +34,7 @@ func TestThreadNumbers(t *testing.T) {
 	full := func(c *ipc.Client) {
 		t.Helper()
 		for _, n := range []int{most + 1, 8000, 1<<31 - 1} {
-			if err := hold(c, n, 1); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("thread %d has to wait", n)) {
+			if err := hold(c, n, 1); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("thread %d is refused", n)) {
 				t.Errorf("thread %d: %v", n, err)
 			}
 		}

@@ -6,12 +6,12 @@ include tools/lines.mk
 BENCH_SRC := tests/bench/client
 BENCH_OUT := $(BUILD)/bench
 BENCH_CFLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wshadow \
-                -Wstrict-prototypes -Werror -Icshim
+                -Wstrict-prototypes -Werror -iquote cshim
 
 .PHONY: bench-programs
 bench-programs: $(BENCH_OUT)/ask $(BENCH_OUT)/crowd $(BENCH_OUT)/spawn $(BENCH_OUT)/empty.so
 
-$(BENCH_OUT)/ask $(BENCH_OUT)/crowd: $(BENCH_OUT)/%: $(BENCH_SRC)/%.c $(BENCH_SRC)/link.c $(BENCH_SRC)/link.h cshim/wire.h tests/bench/build.mk
+$(BENCH_OUT)/ask $(BENCH_OUT)/crowd: $(BENCH_OUT)/%: $(BENCH_SRC)/%.c $(BENCH_SRC)/link.c $(BENCH_SRC)/link.h cshim/core/wire.h tests/bench/build.mk
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(BENCH_CFLAGS) -o $@ $< $(BENCH_SRC)/link.c
 

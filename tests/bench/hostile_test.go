@@ -9,9 +9,12 @@ import (
 	"maps"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,14 +30,17 @@ import (
 func BenchmarkBesideHostile(b *testing.B) {
 	for _, name := range slices.Sorted(maps.Keys(hostiles)) {
 		b.Run("by="+name, func(b *testing.B) {
-			m := rig.New(b, rig.Options{Devices: "64T,64T", NoMount: true, Binary: *daemonPath,
+			m := rig.New(b, rig.Options{Devices: "64T,64T", NoMount: name != "cat" && name != "echo", Binary: *daemonPath,
 				Daemon: []string{"--debug=false"}}) // whose lines this process would have to read
+			if err := os.Chmod(m.Dir, 0o755); err != nil { // the hostile one is somebody else
+				b.Fatal(err)
+			}
 			var alone, beside, ratios []float64
 			s, slot := session(b, m) // who waits for the device finds it there
 			honest := func() float64 { return honestMedian(b, s, slot) }
 			for range b.N {
 				x := honest()
-				h := start(b, m.Command(append(m.Env(), hostileVariable+"="+name, "GPUARB_SOCKET="+m.Socket,
+				h := start(b, m.Command(append(m.Env(), hostileVariable+"="+name, "GPUARB_SOCKET="+m.Socket, "HOSTILE_MOUNT="+m.Mount,
 					"HOSTILE_DEVICES="+uuids(m)), "nice", "-n", fmt.Sprint(*niceness), os.Args[0]))
 				y := honest()
 				_ = h.cmd.Process.Kill()
@@ -99,9 +105,17 @@ const hostileVariable = "BENCH_HOSTILE"
 
 func TestMain(m *testing.M) {
 	if name := os.Getenv(hostileVariable); name != "" {
-		h := &hostile{socket: os.Getenv("GPUARB_SOCKET")}
+		h := &hostile{socket: os.Getenv("GPUARB_SOCKET"), mount: os.Getenv("HOSTILE_MOUNT")}
+		if os.Geteuid() == 0 && name != waiters { // root may do what others wait for
+			if err := errors.Join(syscall.Setgid(nobody), syscall.Setuid(nobody)); err != nil {
+				panic(err)
+			}
+		}
 		for _, text := range strings.Split(os.Getenv("HOSTILE_DEVICES"), ",") {
 			h.devices = append(h.devices, parse(text))
+		}
+		if count, err := strconv.Atoi(os.Getenv("HOSTILE_COUNT")); name == waiters && err == nil {
+			h.wait(count)
 		}
 		hostiles[name](h)
 		os.Exit(0)
@@ -109,9 +123,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// nobody is who the hostile process is, where the benchmark is root's.
+const nobody = 65534
+
 // hostile is this process as it does one thing for as long as it lives, as fast as it can.
 type hostile struct {
 	socket  string
+	mount   string
 	devices []ipc.UUID
 	once    sync.Once
 }
@@ -186,6 +204,24 @@ func (h *hostile) pour(token ipc.Token, message []byte) {
 }
 
 var hostiles = map[string]func(h *hostile){
+	"cat": func(h *hostile) { // of the table, in a loop
+		h.session(0)
+		h.ready()
+		for {
+			if _, err := os.ReadFile(filepath.Join(h.mount, "leases")); err != nil {
+				panic(err)
+			}
+		}
+	},
+	"echo": func(h *hostile) { // a limit of its own, in a loop
+		h.session(0)
+		h.ready()
+		for file := filepath.Join(h.mount, "processes", fmt.Sprint(os.Getpid()), "memory.max"); ; {
+			if err := os.WriteFile(file, []byte("1T"), 0); err != nil {
+				panic(err)
+			}
+		}
+	},
 	"threads": func(h *hostile) { // as many thread numbers as there are
 		c, _, slot := h.session(ipc.ScopeThread)
 		for n := uint32(1); ; n++ {

@@ -55,8 +55,22 @@ func Command(t testing.TB, limit time.Duration, name string, args ...string) *ex
 		p.mu.Unlock()
 		cancel()
 		if cmd.Process != nil {
-			killRest(cmd.Process.Pid)
+			killRest(cmd.Process)
 		}
+	})
+	return cmd
+}
+
+// Start starts a program that is killed, and waited for, at the end of the test.
+func Start(t testing.TB, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := Command(t, Lifetime, name, args...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
 	})
 	return cmd
 }
@@ -70,14 +84,14 @@ func (p *process) cancel(ctx context.Context) error {
 		p.t.Errorf("%v has not ended after %v\n%s", p.cmd.Args, p.limit, Threads(pid))
 		// A Go program tells by this where its goroutines are.
 		_ = send(pid, unix.SIGQUIT)
-		time.AfterFunc(Grace, func() { killRest(pid) })
+		time.AfterFunc(Grace, func() { killRest(p.cmd.Process) })
 		return nil
 	}
 	return send(pid, unix.SIGKILL)
 }
 
 // Kill kills a command that was started, with all that it started.
-func Kill(cmd *exec.Cmd) { killRest(cmd.Process.Pid) }
+func Kill(cmd *exec.Cmd) { killRest(cmd.Process) }
 
 // send gives a signal to a child and to the group that it leads, if it does.
 func send(pid int, sig unix.Signal) error {
@@ -85,19 +99,16 @@ func send(pid int, sig unix.Signal) error {
 	return unix.Kill(pid, sig)
 }
 
-// killRest kills a child, if it still runs, and what is left of its group. The number
-// of a child that was waited for may be somebody else's by now, unless the group lives.
-func killRest(pid int) {
-	if isChild(pid) {
+// killRest kills a child, if it was not waited for yet, and what is left of its group. The
+// number of a child that was waited for may be another's by now, a daemon's that the same test
+// started later, unless its group lives: then nobody has that number.
+func killRest(child *os.Process) {
+	pid := child.Pid
+	if child.Signal(syscall.Signal(0)) == nil {
 		_ = send(pid, unix.SIGKILL)
 		return
 	}
 	if unix.Kill(pid, 0) == unix.ESRCH {
 		_ = unix.Kill(-pid, unix.SIGKILL)
 	}
-}
-
-// isChild says whether a child of this process was not waited for yet.
-func isChild(pid int) bool {
-	return unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) == nil
 }

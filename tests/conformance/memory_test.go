@@ -93,7 +93,7 @@ func TestC2ExactLimit(t *testing.T) {
 		}
 		stderr := p.End()
 		if w.run {
-			contains(t, stderr, "gpuarb: out of memory on GPU 0: asked 1 byte, 0 bytes left of the job's 24 MiB budget")
+			contains(t, stderr, "): out of memory on GPU 0: asked 1 byte, 0 bytes left of the job's 24 MiB budget")
 		} else {
 			contains(t, stderr, "refused: 1 bytes on device 0 (status ")
 			contains(t, stderr, ", remaining 0)")
@@ -158,7 +158,7 @@ func TestC3OverTheLimit(t *testing.T) {
 				stderr := p.End()
 				switch {
 				case w.run && c.limit == 1024:
-					contains(t, stderr, fmt.Sprintf("gpuarb: out of memory on GPU 0: asked 512 bytes, 256 bytes left of the job's 1 KiB budget; holds: %s's %s[%d] 768 bytes\n", rig.User(), w.build, pid))
+					contains(t, stderr, fmt.Sprintf("): out of memory on GPU 0: asked 512 bytes, 256 bytes left of the job's 1 KiB budget; holds: %s's %s[%d] 768 bytes\n", rig.User(), w.build, pid))
 				case !w.run:
 					contains(t, stderr, fmt.Sprintf("refused: %d bytes on device 0 (status ", c.asked))
 					contains(t, stderr, fmt.Sprintf(", remaining %d)", c.remaining))

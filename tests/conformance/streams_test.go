@@ -109,7 +109,7 @@ func TestB2AtTheCap(t *testing.T) {
 		p.Want("alloc a 1", "ok") // memory is another matter
 		stderr := p.End()
 		if w.run {
-			contains(t, stderr, "gpuarb: no stream on GPU 0: asked 1, and 3 of 3 (streams.max) are in use")
+			contains(t, stderr, "): no stream on GPU 0: asked 1, and 3 of 3 (streams.max) are in use")
 		} else {
 			contains(t, stderr, "refused: a stream on device 0, 3 of 3 are taken")
 		}

@@ -1,2 +1,2 @@
-// Package containers runs the commands of docs/containers.md with a real engine.
+// Package containers runs the commands of docs/containers.md with real engines.
 package containers

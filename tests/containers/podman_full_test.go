@@ -13,9 +13,26 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestFullPodman: each command of the page runs a program that is held to 64 MiB, and that the
-// daemon outside shows.
+// TestFullPodman: with podman, as the commands stand there.
 func TestFullPodman(t *testing.T) {
+	removeAfter(t, "/dev/shm/libpod_lock") // podman's, for its locks; it makes another one where there is none
+	play(t, func(m *rig.Machine) engine {
+		store := filepath.Join(m.Dir, "store")
+		return engine{
+			// As it runs on any machine: without a network of its own, with limits that a container may set.
+			run:   "podman --runtime runc --root " + store + " --runroot " + store + "-run run -i --network host --ulimit nofile=1024:1024 --ulimit nproc=1024:1024",
+			image: "--rootfs " + image(t, m),
+		}
+	})
+}
+
+// engine is how a container is started: what stands for `podman run` and for IMAGE.
+type engine struct{ run, image string }
+
+// play runs each command of the page, by an engine of this machine. Its program is held to 64 MiB,
+// and the daemon outside shows it.
+func play(t *testing.T, begin func(*rig.Machine) engine) {
+	t.Helper()
 	page, err := os.ReadFile("../../docs/containers.md")
 	if err != nil {
 		t.Fatal(err)
@@ -27,16 +44,14 @@ func TestFullPodman(t *testing.T) {
 	for _, block := range blocks {
 		command, _, _ := strings.Cut(block, "```")
 		m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
-		root := image(t, m)
-		store := filepath.Join(m.Dir, "store")
+		by := begin(m)
 		library := filepath.Dir(rig.Build(t, "libgpuarb.so"))
 		command = strings.NewReplacer(
-			// As it runs on any machine: without a network of its own, with limits that a container may set.
-			"podman run", "podman --runtime runc --root "+store+" --runroot "+store+"-run run -i --network host --ulimit nofile=1024:1024 --ulimit nproc=1024:1024",
+			"podman run", by.run,
 			"-v /usr/lib/gpuarb:", "-v "+library+":",
 			"-v /run/gpuarb:", "-v "+m.Dir+":",
 			"-v /usr/bin/gpuarb:", "-v "+rig.Build(t, "gpuarb")+":",
-			"--device nvidia.com/gpu=all IMAGE", "-v "+filepath.Join(m.Dir, "sim")+":/sim -e SIMCUDA_DIR=/sim -e SIMCUDA_DEVICES=8G --rootfs "+root,
+			"--device nvidia.com/gpu=all IMAGE", "-v "+filepath.Join(m.Dir, "sim")+":/sim -e SIMCUDA_DIR=/sim -e SIMCUDA_DEVICES=8G "+by.image,
 			"COMMAND", "/cudaprog-dlsym",
 		).Replace(command)
 		p := m.Interact(m.Command(m.Env(), "sh", "-c", command))
@@ -49,6 +64,15 @@ func TestFullPodman(t *testing.T) {
 		p.Want("alloc c 1", "err 2")
 		p.End()
 	}
+}
+
+// removeAfter has a file removed at the end that was not there before.
+func removeAfter(t *testing.T, path string) {
+	t.Helper()
+	if _, err := os.Stat(path); err == nil {
+		return
+	}
+	t.Cleanup(func() { _ = os.Remove(path) })
 }
 
 // image is a system with the one program in it, its libraries and the driver.

@@ -146,6 +146,7 @@ func TestNoGPUAtAll(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "none"})
 	mistake{"devices", m.Gpuarb("devices"), []string{"no GPU"}, 69}.check(t)
+	m.AwaitLog("level=WARN msg=devices found=0")
 	if got := strings.Count(m.Read("leases"), "\n"); got != 1 {
 		t.Errorf("leases has %d lines", got)
 	}

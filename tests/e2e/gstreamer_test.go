@@ -66,7 +66,7 @@ func TestGStreamersFramesAndPeak(t *testing.T) {
 	}
 	r, _ = run(budgeted(peak - 1))
 	if r.Code != 1 || !strings.Contains(r.Stderr, "ERROR: from element") ||
-		strings.Count(r.Stderr, "gpuarb: out of memory on GPU 0") != 1 {
+		strings.Count(r.Stderr, "): out of memory on GPU 0") != 1 {
 		t.Errorf("one byte less: %+v", r)
 	}
 	if got := m.SimNumber("peak", "0"); got != peak-peak/3 {

@@ -138,6 +138,10 @@ func TestWhy(t *testing.T) {
 	if r := rig.Run(t, m.Gpuarb("why")); strings.Count(r.Stdout, "\njob ") != 2 {
 		t.Errorf("of all my jobs:\n%s%s", r.Stdout, r.Stderr)
 	}
+	inside := rig.Run(t, m.Gpuarb("run", "--name", "asks", "--", rig.Build(t, "gpuarb"), "why"))
+	if strings.Count("\n"+inside.Stdout, "\njob ") != 1 || !strings.Contains(inside.Stdout, "asks") {
+		t.Errorf("inside of a job, of that job:\n%s%s", inside.Stdout, inside.Stderr)
+	}
 	for number, want := range map[string]string{fmt.Sprint(m.unmanaged.PID()): "runs without gpuarb", "999999999": "neither a process"} {
 		if r := rig.Run(t, m.Gpuarb("why", number)); r.Code != 1 || !strings.Contains(r.Stderr, want) {
 			t.Errorf("gpuarb why %s: %d, %s", number, r.Code, r.Stderr)
@@ -160,6 +164,19 @@ func TestTerminal(t *testing.T) {
 			if command != "devices" && !strings.Contains(out, "GiB") || !strings.Contains(out, rig.User()) {
 				t.Errorf("gpuarb %s on a terminal:\n%s", command, out)
 			}
+		}
+	}
+}
+
+// TestClaimOnATerminal: who types gpuarb claim and reads the answer himself is told what to do with it.
+func TestClaimOnATerminal(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
+	env := append(m.Env(), "GPUARB_SOCKET="+m.Socket, "G="+rig.Build(t, "gpuarb"))
+	out := onTerminal(t, 200, m.Command(env, "bash", "-c", `"$G" claim 2>&1; "$G" claim --release 2>&1`))
+	for _, want := range []string{`this shell holds GPU 0, and nothing has read its variables; write eval "$(gpuarb claim)"`, `the claim is given back`} {
+		if strings.Count(out, want) != 1 {
+			t.Errorf("not once %q in\n%s", want, out)
 		}
 	}
 }

@@ -221,9 +221,7 @@ func TestForkedChildKeepsTheMemory(t *testing.T) {
 	if len(by) != 1 || !strings.Contains(by[0].Command, "["+child+"]") {
 		t.Errorf("unmanaged by %+v, want the child, %s", by, child)
 	}
-	if !strings.Contains(m.Log(), "["+child+"] keeps its 1 GiB") {
-		t.Errorf("no event names the child, %s", child)
-	}
+	m.AwaitLog("[" + child + "] keeps its 1 GiB")
 	p.CloseStdin() // the child's hold ends
 	rig.Eventually(t, "the memory is back", func() bool {
 		d := m.Snapshot().Devices[0]

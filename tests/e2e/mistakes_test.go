@@ -23,6 +23,28 @@ var mistakes = []struct {
 	{`gpuarb ps >/dev/full`, `gpuarb: the output cannot be written: no space left on device`, 1},
 	{`gpuarb devices --json >/dev/full`, `gpuarb: the output cannot be written: no space left on device`, 1},
 
+	{`gpuarb help >/dev/full`, `gpuarb: the output cannot be written: no space left on device`, 1},
+
+	// Commands and their arguments.
+	{`gpuarb`, "no command given; see `gpuarb --help`", 2},
+	{`gpuarb pss`, "unknown command \"pss\": did you mean ps? See `gpuarb --help`", 2},
+	{`gpuarb staus`, `did you mean status?`, 2},
+	{`gpuarb help nope`, "unknown command \"nope\"; see `gpuarb help`", 2},
+	{`gpuarb status x`, `gpuarb status takes no arguments, and was given "x"`, 2},
+	{`gpuarb ps x`, `gpuarb ps takes no arguments, and was given "x"`, 2},
+	{`gpuarb config chekc`, `did you mean config check?`, 2},
+	{`gpuarb completion`, `completion: say what to do: completion bash, `, 2},
+	{`gpuarb completion bsh`, `unknown command "completion bsh": did you mean completion bash`, 2},
+	{`gpuarb plan --min 1G`, `--arms: say how many run at once`, 2},
+	{`gpuarb plan --arms 2`, `nothing to plan: give --streams S, or --min SIZE`, 2},
+	{`gpuarb queue cancel`, `gpuarb queue cancel needs an argument`, 2},
+	{`gpuarb queue cancel 99`, `no request waits with ticket 99`, 1},
+	{`gpuarb why 1`, "1 is neither a process that uses gpuarb nor a job; `gpuarb jobs` shows both", 1},
+	{`gpuarb limit --device 0 slot.max=1`, `"slot.max" is no limit of a device; there is slots.max`, 2},
+	{`gpuarb limit --device 5`, `there is no device "5"; there are 0 (Simulated GPU 0`, 69},
+	{`gpuarb config check /nowhere.toml >&2`, `/nowhere.toml: cannot be read: no such file or directory`, 78},
+	{`gpuarb config check <(printf '[[rule]]\nmatch.usr = "ann"\n') >&2`, `:2: unknown key "match.usr" in [[rule]]; did you mean match.user?`, 78},
+
 	// What to run.
 	{`gpuarb run`, `no program to run was given: gpuarb run [flags] -- COMMAND`, 125},
 	{`gpuarb run /tmp`, `gpuarb: /tmp cannot be executed: is a directory`, 126},
@@ -48,6 +70,12 @@ var mistakes = []struct {
 	{`gpuarb disable`, `say whose programs`, 2},
 	{`setpriv --reuid=65534 --clear-groups gpuarb enable --all`, `only root may do this|sudo gpuarb enable`, 1},
 	{`gpuarb status --root /nowhere`, `--root: |/nowhere|no such file or directory`, 2},
+
+	// Limits.
+	{`gpuarb limit --user no-such-user memory.max=2G`, `this machine has no user no-such-user`, 1},
+	{`gpuarb limit --rule students memory.max=2G`, `the configuration has no rule students, and no other`, 1},
+	{`gpuarb limit --user 1000 memory.min=2G`, `"memory.min" is no limit of a user; there are memory.max and streams.max`, 2},
+	{`gpuarb limit --user 1000 --rule students memory.max=2G`, `whose? Give a PID, --job, --user, --rule or --device`, 2},
 
 	// The daemon.
 	{`gpuarbd --sokcet x`, `gpuarbd: unknown flag: --sokcet`, 2},

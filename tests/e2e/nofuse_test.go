@@ -2,11 +2,11 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/gpuarb/gpuarb/tests/bounded"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -18,7 +18,7 @@ func TestFuseGone(t *testing.T) {
 	m.Stop()
 	without := filepath.Join(m.Dir, "without")
 	text := fmt.Sprintf("#!/bin/sh\nexec unshare -m sh -c 'mount -t tmpfs none /dev && exec \"$@\"' sh %s \"$@\"\n", rig.Build(t, "gpuarbd"))
-	if err := os.WriteFile(without, []byte(text), 0o700); err != nil {
+	if err := bounded.WriteProgram(without, []byte(text)); err != nil {
 		t.Fatal(err)
 	}
 	m.Use(without)
@@ -27,9 +27,8 @@ func TestFuseGone(t *testing.T) {
 	if used := m.Lease(p.PID(), 0).Used; used != 320<<20 {
 		t.Errorf("it has %d", used)
 	}
-	if log := m.Log(); !strings.Contains(log, "no filesystem") || !strings.Contains(log, "/dev/fuse") {
-		t.Error("the log does not say so")
-	}
+	m.AwaitLog("no filesystem")
+	m.AwaitLog("/dev/fuse")
 	m.Stop()
 	m.Use("")
 	m.Start()

@@ -95,7 +95,7 @@ func TestOpenACCSeesAndKeepsItsBudget(t *testing.T) {
 		t.Errorf("refused a stream it ends with %d, want its own 1", code)
 	}
 	for _, part := range []string{
-		"gpuarb: out of memory on GPU 0: asked 2 bytes, 1 byte left",
+		"): out of memory on GPU 0: asked 2 bytes, 1 byte left",
 		"libgomp: nvptx_alloc error: out of memory",
 		"libgomp: cuStreamCreate error: out of memory",
 	} {

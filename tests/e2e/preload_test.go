@@ -145,7 +145,7 @@ func copyFile(t *testing.T, from, to string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(to, text, 0o700); err != nil {
+	if err := bounded.WriteProgram(to, text); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -3,11 +3,11 @@ package e2e
 import (
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/gpuarb/gpuarb/tests/bounded"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -20,13 +20,14 @@ func TestUmask(t *testing.T) {
 		m := rig.New(t, rig.Options{Devices: "8G", Stopped: true})
 		script := filepath.Join(m.Dir, "gpuarbd")
 		text := fmt.Sprintf("#!/bin/sh\numask %s\nexec %s \"$@\"\n", umask, rig.Build(t, "gpuarbd"))
-		if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
+		if err := bounded.WriteProgram(script, []byte(text)); err != nil {
 			t.Fatal(err)
 		}
 		m.Socket = filepath.Join(m.Dir, "run", "gpuarb.sock")
 		m.Use(script)
 		m.Start()
 		m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym"))).End()
+		rig.Eventually(t, "the program's job has ended", func() bool { return len(m.Snapshot().Jobs) == 0 })
 		got := modes(t, filepath.Join(m.Dir, "run"), filepath.Join(m.Dir, "gpu"))
 		if want == "" {
 			want = got

@@ -53,9 +53,7 @@ streams.max = 9
 	p.Want("free b", "ok")
 	for _, said := range []string{"user 61001 changed memory.max of user 61001's cudaprog-dlsym[" + pid + "] on GPU 0 from 200 MiB to 100 MiB",
 		"uid=61001 limit=memory.max", `from="200 MiB" to="100 MiB"`, `from="100 MiB" to="180 MiB"`} {
-		if !strings.Contains(m.Log(), said) {
-			t.Errorf("the log does not say %q", said)
-		}
+		m.AwaitLog(said)
 	}
 	if r := rig.Run(t, m.Gpuarb("limit", pid, "memory.max=300M")); r.Code != 0 {
 		t.Errorf("root: %d, %s", r.Code, r.Stderr)

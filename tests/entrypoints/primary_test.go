@@ -1,10 +1,14 @@
 package entrypoints
 
 import (
+	"bytes"
 	"fmt"
+	"os"
 	"testing"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/tests/rig"
+	"golang.org/x/sys/unix"
 )
 
 // roomFor makes a machine with a program without a context, and with room for so many
@@ -144,4 +148,55 @@ func TestPrimaryContextRetainedAgain(t *testing.T) {
 			t.Errorf("the daemon counts %d contexts and %d streams", l.Contexts, l.Streams)
 		}
 	})
+}
+
+// A driver may take seconds for a context. What was promised for it is nobody else's until the call
+// has returned, however often the device is read meanwhile.
+func TestContextsThatTakeTheirTime(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ command, symbol, way string }{
+		{"primary c", "cuDevicePrimaryCtxRetain", "dlsym"},
+		{"primary c", "cuDevicePrimaryCtxRetain", "link"},
+		{"context c", "cuCtxCreate_v2", "gpa"},
+	} {
+		t.Run(c.symbol+"/"+c.way, func(t *testing.T) {
+			t.Parallel()
+			m := rig.New(t, rig.Options{NoMount: true, Devices: "1G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=64M"},
+				Config: "schema_version = 1\n[defaults]\ncontext_reserve = \"64MiB\"\n"})
+			bare := m.Interact(m.Command(m.Env(), rig.Build(t, "programs/cudaprog-dlsym")))
+			neighbour := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym")))
+			neighbour.Want(fmt.Sprintf("alloc all %d", 1<<30-4*64*mib), "ok")
+			p := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-"+c.way), "--context", "none"))
+			pid := p.PID()
+			m.Sim("fail", fmt.Sprintf("%s:1:stop:pid=%d", c.symbol, pid))
+			p.Tell(c.command)
+			rig.Eventually(t, "it is in the driver's call", func() bool { return stopped(t, pid) })
+			for i := range 4 {
+				command, used := "alloc a 1M", accounting.Bytes(65*mib)
+				if i%2 == 1 {
+					command, used = "free a", 64*mib
+				}
+				bare.Want(command, "ok")
+				rig.Eventually(t, "a further reading", func() bool { return m.Snapshot().Devices[0].Unmanaged == used })
+			}
+			neighbour.Want("alloc more 65M", "err 2")
+			if err := unix.Kill(pid, unix.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			p.Expect(c.command + " ok")
+			rig.Eventually(t, "the device shows the context", func() bool { return m.Lease(pid, 0).Overhead == 64*mib })
+			p.Want("alloc a 1M", "ok")
+		})
+	}
+}
+
+// stopped reports whether a process was stopped by a signal.
+func stopped(t *testing.T, pid int) bool {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := bytes.Cut(stat, []byte(") "))
+	return len(after) > 0 && after[0] == 'T'
 }

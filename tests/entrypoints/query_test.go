@@ -261,6 +261,26 @@ func TestQueriesOfAJob(t *testing.T) {
 	sees(t, stranger, fmt.Sprintf(" %d:%d", stranger.PID(), 30*mib))
 }
 
+// How busy processes keep a device a program is told of those alone that share its budget; one
+// without a budget, or that wants the device's answers, of all.
+func TestQueriesOfUtilization(t *testing.T) {
+	everyWay(t, 100*mib, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		const notFound, tooLittle = "err 6", "err 7"
+		program := rig.Build(t, "programs/cudaprog-dlsym")
+		stranger := m.Interact(m.Command(m.Env(), program))
+		stranger.Want("alloc a 1M", "ok")
+		p.Want("nvmlbusy 100", fmt.Sprintf("ok 1 %d", p.PID()))
+		p.Want("nvmlbusy 0", tooLittle)
+		other := m.Interact(m.Command(append(m.Env(), "CUDA_VISIBLE_DEVICES=1"), program))
+		other.Want("nvmlbusy 100 1", fmt.Sprintf("ok 1 %d", other.PID()))
+		p.Want("nvmlbusy 100 1", notFound)
+		bare := m.Interact(m.Command(m.PreloadEnv(), program))
+		bare.Want("nvmlbusy 100", fmt.Sprintf("ok 3 %d %d %d", p.PID(), stranger.PID(), bare.PID()))
+		plain := m.Interact(m.Command(append(m.PreloadEnv(), "GPUARB_MEMORY=1M", "GPUARB_VIRTUALIZE=0"), program))
+		plain.Want("nvmlbusy 100", fmt.Sprintf("ok 4 %d %d %d %d", p.PID(), stranger.PID(), bare.PID(), plain.PID()))
+	})
+}
+
 // Processes that draw, and those of an MPS server, are told of like others; the daemon
 // counts them too.
 func TestQueriesOfEveryList(t *testing.T) {

@@ -1,2 +1,2 @@
-// Package notebooks starts Jupyter's own kernel as docs/notebooks.md has it.
+// Package notebooks starts Jupyter's own kernel, and a JupyterHub, as docs/notebooks.md has them.
 package notebooks

@@ -40,3 +40,26 @@ func TestFullKernel(t *testing.T) {
 	}
 	bounded.Until(t, "the kernel holds nothing", func() bool { return len(m.Snapshot().Leases) == 0 })
 }
+
+// TestFullHub: with the page's line in the configuration of a JupyterHub, a notebook of a user's server has 8 GiB.
+func TestFullHub(t *testing.T) {
+	page, err := os.ReadFile("../../docs/notebooks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(page), "```python\n")
+	line, _, ends := strings.Cut(rest, "```")
+	if !found || !ends {
+		t.Fatal("the page has no line for a hub")
+	}
+	m := rig.New(t, rig.Options{Devices: "16G", NoMount: true})
+	// The hub needs a folder for its users, and passes on to their servers what it is told to.
+	env := append(m.Env(), "PATH="+filepath.Dir(rig.Build(t, "gpuarb"))+":/usr/bin:/bin", "GPUARB_SOCKET="+m.Socket,
+		"JUPYTER_RUNTIME_DIR="+m.Dir, "IPYTHONDIR="+m.Dir, "HOME="+m.Dir,
+		"NODE_PATH=/usr/share/nodejs") // where Debian has the modules of its proxy, also for a node from elsewhere
+	r := rig.RunFor(t, bounded.Lifetime, m.Command(env, "/usr/bin/python3", "testdata/hub.py", m.Dir, line))
+	if want := "0 0\n0 2 0\nover\n"; r.Code != 0 || r.Stdout != want {
+		t.Errorf("exit status %d, want %q, got\n%s\n%s", r.Code, want, r.Stdout, r.Stderr)
+	}
+	bounded.Until(t, "the user's server holds nothing", func() bool { return len(m.Snapshot().Leases) == 0 && len(m.Snapshot().Jobs) == 0 })
+}

@@ -80,6 +80,11 @@ func beside(t *testing.T, b build, c companion, all bool) {
 		bare = append(slices.Clone(first), library)
 	}
 	env := append(append(m.Env(), b.env...), c.env...)
+	words := uses
+	if c.forksHang {
+		env = append(env, "PLAIN_WITHOUT_FORK=1")
+		words = strings.Replace(words, "fork; init; alloc f 1M; free f; join; ", "", 1)
+	}
 	run := func(preload []string, more []string, words ...string) rig.Result {
 		e := append(slices.Clone(env), more...)
 		if len(preload) > 0 {
@@ -111,14 +116,14 @@ func beside(t *testing.T, b build, c companion, all bool) {
 	}
 	for _, how := range hows {
 		cudaprog := b.cudaprog(t, how)
-		before := run(bare, nil, cudaprog, uses)
+		before := run(bare, nil, cudaprog, words)
 		if before.Code != 0 || !strings.Contains(before.Stdout, "alloc b ok") {
 			t.Fatalf("without the shim: status %d\n%s%s", before.Code, before.Stdout, before.Stderr)
 		}
 		refused := before
 		refused.Stdout = strings.Replace(refused.Stdout, "alloc b ok", "alloc b err 2", 1)
 		for _, order := range orders {
-			got := run(order, []string{"GPUARB_SOCKET=" + m.Socket, "GPUARB_MEMORY=" + budget}, cudaprog, uses)
+			got := run(order, []string{"GPUARB_SOCKET=" + m.Socket, "GPUARB_MEMORY=" + budget}, cudaprog, words)
 			same("a program on a GPU ("+how+")", order, got, refused)
 			if s := m.SimNumber("total", "0"); s != 0 {
 				t.Errorf("%d bytes of the device are left behind", s)

@@ -95,6 +95,9 @@ type companion struct {
 	library string   // a pattern of its path
 	tool    []string // a command in front of the program, instead
 	env     []string
+	// forksHang says that a program's children hang now and then, without the shim as well: a thread
+	// of the companion's own may hold its locks when the program forks.
+	forksHang bool
 }
 
 var companions = []companion{
@@ -106,9 +109,9 @@ var companions = []companion{
 	{name: "faketime", library: "/usr/lib/*/faketime/libfaketime.so.1", env: []string{"FAKETIME=-10y x2", "DONT_FAKE_MONOTONIC=0"}},
 	{name: "faketime-threads", library: "/usr/lib/*/faketime/libfaketimeMT.so.1", env: []string{"FAKETIME=+1d"}},
 	{name: "eatmydata", library: "/usr/lib/*/libeatmydata.so"},
-	{name: "heaptrack", library: "/usr/lib/heaptrack/libheaptrack_preload.so", env: []string{"DUMP_HEAPTRACK_OUTPUT=/dev/null"}},
+	{name: "heaptrack", library: "/usr/lib/heaptrack/libheaptrack_preload.so", env: []string{"DUMP_HEAPTRACK_OUTPUT=/dev/null"}, forksHang: true},
 	{name: "fakeroot", tool: []string{"fakeroot", "--"}},
-	{name: "heaptrack-script", tool: []string{"heaptrack", "-o", "@"}},
+	{name: "heaptrack-script", tool: []string{"heaptrack", "-o", "@"}, forksHang: true},
 	// With little address space, so that the simulated driver reserves little: memcheck keeps a record of all.
 	{name: "valgrind", tool: []string{"prlimit", "--as=4294967296", "valgrind", "-q", "--error-exitcode=9", "--"}},
 }

@@ -15,6 +15,7 @@
 //                                0 is the list of details:
 //                                "nvmlprocesses compute ok 2 PID:BYTES PID:BYTES";
 //                                "err 7" with too little room
+//   nvmlbusy ROOM [INDEX]        nvmlDeviceGetProcessUtilization: "nvmlbusy ok 2 PID PID"
 //   devices                      "devices ok 2"
 //   value NAME                   the address or handle, in decimal: "value a ok 4096"
 #include "cudaprog.h"
@@ -160,6 +161,15 @@ static void do_nvmlprocesses(const struct command *c) {
     answer(c, r, more);
 }
 
+static void do_nvmlbusy(const struct command *c) {
+    char list[512], more[600];
+    unsigned count = 0;
+    int r = nvml_utilization((unsigned)number_or(c, 2, 0), (unsigned)number(c, 1), &count, list,
+                             sizeof list);
+    snprintf(more, sizeof more, "%u%s", count, list);
+    answer(c, r, more);
+}
+
 static void do_devices(const struct command *c) {
     int count = 0;
     char more[16];
@@ -184,6 +194,7 @@ const struct verb questions_verbs[] = {
     {"nvmlmemory", do_nvmlmemory},
     {"nvmlmemory2", do_nvmlmemory},
     {"nvmlprocesses", do_nvmlprocesses},
+    {"nvmlbusy", do_nvmlbusy},
     {"devices", do_devices},
     {"value", do_value},
     {NULL, NULL},

@@ -34,6 +34,12 @@ struct details {
     struct detail *list;
 };
 
+struct sample {
+    unsigned pid;
+    unsigned long long at_us;
+    unsigned busy[4];
+};
+
 #define NVML_FUNCTIONS(ROW)                                                                        \
     ROW(nvmlInit_v2, (void))                                                                       \
     ROW(nvmlDeviceGetHandleByIndex_v2, (unsigned, device *))                                       \
@@ -48,7 +54,8 @@ struct details {
     ROW(nvmlDeviceGetMPSComputeRunningProcesses, (device, unsigned *, void *))                     \
     ROW(nvmlDeviceGetMPSComputeRunningProcesses_v2, (device, unsigned *, void *))                  \
     ROW(nvmlDeviceGetMPSComputeRunningProcesses_v3, (device, unsigned *, void *))                  \
-    ROW(nvmlDeviceGetRunningProcessDetailList, (device, struct details *))
+    ROW(nvmlDeviceGetRunningProcessDetailList, (device, struct details *))                         \
+    ROW(nvmlDeviceGetProcessUtilization, (device, struct sample *, unsigned *, unsigned long long))
 
 #ifdef HOW_LINK
 #define DECLARE(symbol, parameters) extern int symbol parameters;
@@ -147,5 +154,21 @@ int nvml_processes(unsigned index, const char *kind, int version, unsigned room,
     // What lies behind the list is the program's.
     if (r == 0 && list[*count * step] != 0xee)
         r = 9999;
+    return r;
+}
+
+int nvml_utilization(unsigned index, unsigned room, unsigned *count, char *text, size_t size) {
+    struct sample list[64];
+    device d;
+    int r = find(index, &d);
+    *count = room;
+    memset(list, 0xee, sizeof list);
+    if (r == 0)
+        r = NVML(nvmlDeviceGetProcessUtilization)(d, room ? list : NULL, count, 0);
+    text[0] = 0;
+    for (unsigned i = 0; r == 0 && i < *count; i++) {
+        size_t used = strlen(text);
+        snprintf(text + used, size - used, " %u", list[i].pid);
+    }
     return r;
 }

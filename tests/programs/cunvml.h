@@ -15,5 +15,7 @@ int nvml_memory(unsigned index, int v2, uint64_t answer[4]);
 // "PID:BYTES" for each process, up to room of them; count what NVML says there are.
 int nvml_processes(unsigned index, const char *kind, int version, unsigned room, unsigned *count,
                    char *text, size_t size);
+// How busy processes are: text gets " PID" for each, up to room of them; 0 asks how many there are.
+int nvml_utilization(unsigned index, unsigned room, unsigned *count, char *text, size_t size);
 
 #endif

@@ -46,6 +46,9 @@ func steps(t *testing.T, path string) (list []step) {
 			list[len(list)-1].want = append(list[len(list)-1].want, line)
 		}
 	}
+	if len(list) < 8 {
+		t.Fatalf("%s has only %d commands: is the transcript gone?", path, len(list))
+	}
 	return list
 }
 
@@ -60,6 +63,8 @@ var differing = []struct {
 	{regexp.MustCompile(`0x[0-9a-f]+`), "0x…"},
 	{regexp.MustCompile(`\b(for|after|within) \d+ ?(ms|s)\b`), "$1 …"},
 	{regexp.MustCompile(`\[\d+\]`), "[PID]"},
+	{regexp.MustCompile(`\bPID \d+\)`), "PID)"},
+	{regexp.MustCompile(`\bwaited \d+(ms|s)\b`), "waited …"},
 }
 
 // normal makes printed lines comparable: runs of blanks are one, the masked
@@ -146,21 +151,17 @@ const machine = `
 // TestTranscript runs README.md as the reader has it: on /run and /gpu, with a
 // daemon that has no flags.
 func TestTranscript(t *testing.T) {
-	play(t, "../../README.md")
+	play(t, steps(t, "../../README.md"))
 }
 
 // TestCI runs docs/ci.md, with the test runners of Debian.
 func TestCI(t *testing.T) {
-	play(t, "../../docs/ci.md")
+	play(t, steps(t, "../../docs/ci.md"))
 }
 
-// play runs the console blocks of a page in one shell.
-func play(t *testing.T, path string) {
+// play runs commands in one shell.
+func play(t *testing.T, list []step) {
 	t.Helper()
-	list := steps(t, path)
-	if len(list) < 8 {
-		t.Fatalf("%s has only %d commands: is the transcript gone?", path, len(list))
-	}
 	m := rig.New(t, rig.Options{Devices: "8G", Stopped: true, NoMount: true})
 	build := filepath.Dir(rig.Build(t, "gpuarbd"))
 	cmd := m.Command(append(m.Env(), "PATH="+build+":/usr/bin:"+os.Getenv("PATH")), "unshare", "-m", "bash", "-c", machine, "bash", m.Dir)

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -278,6 +279,13 @@ func (m *Machine) Log() string {
 	return m.log.String()
 }
 
+// AwaitLog waits until the log has a text. The daemon writes it when there is time, so that
+// what it has told others already may not be there yet.
+func (m *Machine) AwaitLog(text string) {
+	m.T.Helper()
+	Eventually(m.T, fmt.Sprintf("the log says %q", text), func() bool { return strings.Contains(m.Log(), text) })
+}
+
 // DaemonPID is the running daemon's.
 func (m *Machine) DaemonPID() int {
 	m.T.Helper()
@@ -337,6 +345,22 @@ func (m *Machine) Sim(args ...string) string {
 		m.fatalf("simcuda %v: %v\n%s", args, err, &stderr)
 	}
 	return string(out)
+}
+
+// AllGone waits until there is no lease, and nothing of any in the sums: they follow a moment
+// later. Then the driver must hold nothing either.
+func (m *Machine) AllGone() {
+	m.T.Helper()
+	Eventually(m.T, "every lease is gone, and what it had", func() bool {
+		s := m.Snapshot()
+		held := slices.ContainsFunc(s.Devices, func(d accounting.DeviceState) bool {
+			return d.Granted != 0 || d.Committed != 0 || d.Used != 0 || d.Streams != 0
+		})
+		return len(s.Leases) == 0 && !held
+	})
+	if used := m.SimNumber("total"); used != 0 {
+		m.T.Errorf("at the end the driver holds %d bytes:\n%s", used, m.Sim("held"))
+	}
 }
 
 // SimNumber is Sim for a command that prints one number.

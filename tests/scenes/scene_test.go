@@ -24,7 +24,7 @@ func play(t *testing.T, name, devices string, sim ...string) {
 	for _, built := range []string{"gpuarb", "gpuarbd", "libgpuarb.so", "sim/libcuda.so.1", "sim/libnvidia-ml.so.1", "programs/cudaprog-dlsym"} {
 		text, err := os.ReadFile(rig.Build(t, built))
 		if err == nil {
-			err = os.WriteFile(filepath.Join(bin, filepath.Base(built)), text, 0o755)
+			err = bounded.WriteProgram(filepath.Join(bin, filepath.Base(built)), text)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -58,6 +58,18 @@ const stage = `
 		until grep -qs msg=ready "$log"; do
 			kill -0 $! || { cat "$log"; exit 1; }
 			sleep 0.02
+		done
+	}
+	# own_folders: /etc (a copy), /home and /usr/local are the scene's own from here on.
+	own_folders() {
+		for folder in etc home usr/local; do
+			mkdir -p "$scene/own/$folder"
+		done
+		cp -a /etc/. "$scene/own/etc" 2>/dev/null || true
+		chown root:root "$scene/own/etc" "$scene/own/usr/local"
+		chmod 755 "$scene/own/etc" "$scene/own/home" "$scene/own/usr/local"
+		for folder in etc home usr/local; do
+			mount --bind "$scene/own/$folder" "/$folder"
 		done
 	}
 	# as UID COMMAND...: runs a command as another user.

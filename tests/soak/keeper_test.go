@@ -153,13 +153,5 @@ func gone(t *testing.T, m *rig.Machine, programs ...*rig.Program) {
 	for _, p := range programs {
 		p.End()
 	}
-	rig.Eventually(t, "every lease is gone", func() bool { return len(m.Snapshot().Leases) == 0 })
-	for _, d := range m.Snapshot().Devices {
-		if d.Granted != 0 || d.Committed != 0 || d.Used != 0 || d.Streams != 0 {
-			t.Errorf("GPU %d: at the end %d granted, %d committed, %d used, %d streams", d.Index, d.Granted, d.Committed, d.Used, d.Streams)
-		}
-	}
-	if used := m.SimNumber("total"); used != 0 {
-		t.Errorf("at the end the driver holds %d bytes:\n%s", used, m.Sim("held"))
-	}
+	m.AllGone()
 }

@@ -10,7 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/gpuarb/gpuarb/tests/bounded"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -71,8 +73,8 @@ type scene struct {
 	lender, waiter *rig.Program
 }
 
-func newScene(t *testing.T) *scene {
-	m := rig.New(t, rig.Options{Devices: "1G", NoMount: true, Binary: rig.Build(t, "faults/gpuarbd"), Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
+func newScene(t *testing.T, life time.Duration) *scene {
+	m := rig.New(t, rig.Options{Devices: "1G", NoMount: true, Life: life, Binary: rig.Build(t, "faults/gpuarbd"), Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
 		Config: "schema_version = 1\n[defaults]\non_loss = \"closed\"\non_full = \"wait\"\nwait_timeout = \"max\"\ndeadlock_grace = \"10m\"\n"})
 	s := &scene{t: t, m: m, kept: run(m, "--memory", "300M"), lender: preload(m), waiter: preload(m)}
 	s.kept.Want("alloc kept 100M", "ok")
@@ -159,11 +161,11 @@ func (s *scene) limit(p *rig.Program, to string) {
 
 // dieAt has the daemon die in each of the places, at the time there that is said. rare says
 // that it need not come there so often.
-func dieAt(t *testing.T, names []string, time int, rare bool) {
-	s := newScene(t)
+func dieAt(t *testing.T, names []string, nth int, rare bool) {
+	s := newScene(t, bounded.Lifetime+time.Duration(len(names))*bounded.Patience)
 	for _, name := range names {
 		deaths := s.k.died()
-		s.k.again(fmt.Sprintf("GPUARB_FAULT=%s:%d", name, time))
+		s.k.again(fmt.Sprintf("GPUARB_FAULT=%s:%d", name, nth))
 		for _, p := range []*rig.Program{s.kept, s.lender, s.waiter} {
 			p.Ask("info") // takes its session up again
 		}
@@ -178,10 +180,10 @@ func dieAt(t *testing.T, names []string, time int, rare bool) {
 		settle(t, s.m, s.kept, s.lender, s.waiter)
 		brim(t, s.kept, 100*mib, 300*mib)
 		if t.Failed() {
-			t.Fatalf("it was to die in %s, the %d. time", name, time)
+			t.Fatalf("it was to die in %s, the %d. time", name, nth)
 		}
 	}
-	t.Logf("%d places, the %d. time: it came to %d of them", len(names), time, s.k.died())
+	t.Logf("%d places, the %d. time: it came to %d of them", len(names), nth, s.k.died())
 	s.k.stop()
 	gone(t, s.m, s.kept, s.lender, s.waiter)
 }

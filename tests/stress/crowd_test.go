@@ -184,15 +184,8 @@ func TestCrowd(t *testing.T) {
 	if peak > budget || peak < budget*95/100 {
 		t.Errorf("the driver saw %d bytes at once: want between 95 and 100 %% of the %d of the budget", peak, budget)
 	}
-	rig.Eventually(t, "every lease is gone", func() bool { return len(m.Snapshot().Leases) == 0 })
-	s := m.Snapshot()
-	if d := s.Devices[0]; d.Granted != 0 || d.Used != 0 || d.Streams != 0 {
-		t.Errorf("at the end %d granted, %d used, %d streams", d.Granted, d.Used, d.Streams)
-	}
-	if total := m.SimNumber("used", "0"); total != 0 {
-		t.Errorf("at the end the driver holds %d bytes:\n%s", total, m.Sim("held"))
-	}
-	if s.Stats.ClampedWords != 0 || s.Stats.Malformed != 0 {
+	m.AllGone()
+	if s := m.Snapshot(); s.Stats.ClampedWords != 0 || s.Stats.Malformed != 0 {
 		t.Errorf("%d words were clamped, %d messages malformed", s.Stats.ClampedWords, s.Stats.Malformed)
 	}
 	t.Logf("descriptors %d, then %d; goroutines %d, then %d", fdsBefore, descriptors(t, m.DaemonPID()), goroutinesBefore, m.Snapshot().Stats.Goroutines)

@@ -68,7 +68,7 @@ func callsIn(body ast.Node) map[string]bool {
 	return calls
 }
 
-// written spells a name as the source has it: "d.mu.Lock".
+// written spells a name as the source has it: "d.lock".
 func written(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:
@@ -95,11 +95,11 @@ func (f function) underLock() bool {
 		return false
 	}
 	call, ok := lock.X.(*ast.CallExpr)
-	if !ok || !strings.HasSuffix(written(call.Fun), "d.mu.Lock") && written(call.Fun) != "d.mu.Lock" {
+	if !ok || !strings.HasSuffix(written(call.Fun), "d.lock") {
 		return false
 	}
 	later, ok := f.decl.Body.List[1].(*ast.DeferStmt)
-	return ok && strings.HasSuffix(written(later.Call.Fun), "d.mu.Unlock")
+	return ok && strings.HasSuffix(written(later.Call.Fun), "d.unlock")
 }
 
 // TestNothingSlowUnderTheLock follows what the daemon calls under its lock, by the names of its functions.
@@ -133,6 +133,35 @@ func TestNothingSlowUnderTheLock(t *testing.T) {
 				queue = append(queue, callee)
 			}
 		}
+	}
+}
+
+// TestTheLockHandsOn: what the arbiter decides is handed on as the daemon's lock is given back, so nobody
+// takes or gives it back in another way, or takes what was decided for himself.
+func TestTheLockHandsOn(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join(root, "daemon", "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]int{}
+	for _, name := range paths {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(node ast.Node) bool {
+			of, ok := node.(*ast.SelectorExpr)
+			if !ok || !slices.Contains([]string{"mutex", "Decisions", "Events"}, of.Sel.Name) {
+				return true
+			}
+			if found[of.Sel.Name]++; filepath.Base(name) != "lock.go" {
+				t.Errorf("%s: %s is for the daemon's lock and unlock alone", filepath.Base(name), written(of))
+			}
+			return true
+		})
+	}
+	if found["mutex"] != 2 || found["Decisions"] != 1 || found["Events"] != 1 {
+		t.Errorf("the lock, or what is handed on, is not where it was: %v", found)
 	}
 }
 

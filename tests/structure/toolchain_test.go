@@ -9,7 +9,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// TestNoGo: where Go is missing or too old, make says so before it does anything else.
+// TestNoGo: where Go is missing or too old, make says so before it does anything else, and fails as make does.
 func TestNoGo(t *testing.T) {
 	old := filepath.Join(t.TempDir(), "go")
 	if err := os.WriteFile(old, []byte("#!/bin/sh\necho go1.19.8\n"), 0o755); err != nil {
@@ -19,11 +19,13 @@ func TestNoGo(t *testing.T) {
 		"/nowhere/go": "gpuarb: no Go toolchain in PATH (\"/nowhere/go\"). Go 1.",
 		old:           "gpuarb: " + old + " is Go 1.19.8. Go 1.",
 	} {
-		cmd := bounded.Command(t, bounded.Patience, "make", "--no-print-directory", "GO="+toolchain, "BUILD="+t.TempDir(), "build")
-		cmd.Dir = root
-		out, err := cmd.CombinedOutput()
-		if err == nil || !strings.HasPrefix(string(out), want) || !strings.Contains(string(out), "https://go.dev/dl") {
-			t.Errorf("make GO=%s: %v\n%s", toolchain, err, out)
+		for _, target := range []string{"all", "build", "test", "demo"} {
+			cmd := bounded.Command(t, bounded.Patience, "make", "--no-print-directory", "GO="+toolchain, "BUILD="+t.TempDir(), target)
+			cmd.Dir = root
+			out, err := cmd.CombinedOutput()
+			if err == nil || cmd.ProcessState.ExitCode() != 2 || !strings.HasPrefix(string(out), want) || !strings.Contains(string(out), "https://go.dev/dl") {
+				t.Errorf("make GO=%s %s: %v\n%s", toolchain, target, err, out)
+			}
 		}
 	}
 }

@@ -19,6 +19,10 @@ var unwanted = []struct {
 		regexp.MustCompile(`pro` + `xy\.golang\.org|deb\.deb` + `ian\.org|registry\.np` + `mjs\.org|pypi\.o` + `rg|sum\.gol` + `ang\.org`),
 		"which registry is asked is the machine's own setting",
 	},
+	{
+		regexp.MustCompile(`(?i)unar` + `bitrated|who wants what is no` + `t there`),
+		"say it in plain words: without any GPU memory limit, waits in a queue",
+	},
 }
 
 func TestUnwantedWords(t *testing.T) {

@@ -22,6 +22,7 @@ func TestFullSystemdConfiguration(t *testing.T) {
 	p.Want("alloc a 1048576", "ok")
 	shown := h.shell(mistake + `
 		if systemctl reload gpuarbd; then echo "the reload succeeds"; fi
+		journalctl --sync
 		systemctl status --no-pager gpuarbd`)
 	if strings.Contains(shown, "the reload succeeds") || !strings.Contains(shown, file+`:1: unknown key "memroy.max"`) {
 		t.Errorf("a reload with a mistake:\n%s", shown)
@@ -34,6 +35,7 @@ func TestFullSystemdConfiguration(t *testing.T) {
 			if systemctl restart gpuarbd; then echo "the restart succeeds"; fi
 			for j in $(seq 30); do ! gpuarb ps 2>/dev/null || echo "a daemon answers"; done
 		done 2>&1
+		journalctl --sync
 		systemctl status --no-pager gpuarbd || true`)
 	if strings.Contains(shown, "succeeds") || strings.Contains(shown, "a daemon answers") || !strings.Contains(shown, "status=78") {
 		t.Errorf("restarts with a mistake:\n%s", shown)

@@ -6,16 +6,24 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 // blocks are the commands of a page of docs/.
-func blocks(t *testing.T, page string) []string {
+func blocks(t *testing.T, page string) []string { return blocksOf(t, page, "sh") }
+
+// blocksOf are the blocks of one kind.
+func blocksOf(t *testing.T, page, kind string) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/" + page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := strings.Split(string(text), "```sh\n")[1:]
+	list := strings.Split(string(text), "```"+kind+"\n")[1:]
+	if len(list) == 0 {
+		t.Fatalf("%s has no such block: %s", page, kind)
+	}
 	for i := range list {
 		list[i], _, _ = strings.Cut(list[i], "```")
 	}
@@ -37,6 +45,8 @@ func TestFullSystemdPages(t *testing.T) {
 	if after := h.shell("cd /etc; find . -type f -exec md5sum {} + | sort"); after != before {
 		t.Errorf("before:\n%s\nafter:\n%s", before, after)
 	}
+
+	h.who()
 
 	// As a user, with a terminal's environment. The first block has the daemon answer; the last ends it.
 	own := blocks(t, "user-daemon.md")
@@ -70,4 +80,26 @@ func TestFullSystemdPages(t *testing.T) {
 			t.Errorf("%s\n%s\nwant %q", block, got, want)
 		}
 	}
+	block := strings.NewReplacer("make && sudo make install PREFIX=/usr", "PREFIX=/usr tools/install.sh build; systemctl daemon-reload", "sudo ", "").
+		Replace(blocks(t, "../README.md")[1])
+	if got := h.shell("set -e; cd /mnt/checkout\n" + block); strings.Contains(got, "FAIL") || !strings.Contains(got, "GPU 0") {
+		t.Errorf("%s\n%s", block, got)
+	}
+}
+
+// who plays what is said of who may ask the daemon, and of who changed a limit.
+func (h *host) who() {
+	_, line, _ := strings.Cut(blocksOf(h.t, "gpufs.md", "console")[0], "$ ")
+	line, _, _ = strings.Cut(line, "\n")
+	h.shell("echo 2 >/gpu/devices/0/slots.max; echo max >/gpu/devices/0/slots.max")
+	bounded.Until(h.t, line+" shows the change", func() bool { // the journal has it moments later
+		return strings.Contains(h.shell(line+" || true"), "limit=slots.max")
+	})
+	const dropIn = "/etc/systemd/system/gpuarbd.socket.d/who.conf"
+	const state = "; systemctl daemon-reload; systemctl restart gpuarbd.socket gpuarbd.service; stat -c '%a %G' /run/gpuarb/gpuarb.sock"
+	got := h.shell("mkdir $(dirname " + dropIn + "); cat >" + dropIn + " <<'.'\n" + blocksOf(h.t, "configuration.md", "ini")[0] + ".\n:" + state)
+	if got != "660 gpuarb" {
+		h.t.Errorf("the socket is %s", got)
+	}
+	h.shell("rm -r $(dirname " + dropIn + ")" + state)
 }

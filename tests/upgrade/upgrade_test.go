@@ -196,10 +196,7 @@ func (s *scene) end() {
 	for _, p := range s.busy {
 		p.End()
 	}
-	rig.Eventually(s.t, "every lease is gone", func() bool { return len(s.m.Snapshot().Leases) == 0 })
-	if used := s.m.SimNumber("total"); used != 0 {
-		s.t.Errorf("at the end the driver holds %d bytes:\n%s", used, s.m.Sim("held"))
-	}
+	s.m.AllGone()
 	if n := s.m.Snapshot().Stats.ClampedWords; n != 0 {
 		s.t.Errorf("%d words of honest programs were clamped", n)
 	}
@@ -258,7 +255,7 @@ func TestWithoutTheCommit(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(mine), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(mine, script, 0o700); err != nil {
+	if err := bounded.WriteProgram(mine, script); err != nil {
 		t.Fatal(err)
 	}
 	r := rig.Run(t, bounded.Command(t, bounded.Patience, mine, strings.TrimSpace(string(previous)), filepath.Join(dir, "out")))

@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../cuda_resolve.h"
-#include "../../hooks.h"
+#include "cuda/hooks.h"
+#include "hook/library.h"
+#include "hook/resolve.h"
 
 #ifndef DRIVER
 #define DRIVER "libcuda.so.1"
@@ -25,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc, (void)argv;
     driver = dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL);
-    CHECK(driver && ga_library_contact(&ga_driver, NULL));
+    CHECK(driver && ga_library_contact(&ga_cuda_interface, NULL));
     v1 = (GA_FN_cuGetProcAddress *)dlsym(driver, "cuGetProcAddress");
     v2 = (GA_FN_cuGetProcAddress_v2 *)dlsym(driver, "cuGetProcAddress_v2");
     CHECK(v1 && v2);
@@ -35,10 +36,10 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
 // What a program must get where the driver answers with p: found by the list of rows alone.
 static void *expected(void *p) {
 #define GA_NEED(symbol, parameters)
-#define GA_HOOK(symbol, parameters, arguments, call)                                               \
+#define GA_HOOK(symbol, class, bytes, parameters, arguments, call)                                 \
     if (p && p == dlsym(driver, #symbol))                                                          \
-        return ga_hooks_wrapper(GA_ROW_##symbol);
-#include "../../hooks.def"
+        return ga_cuda_interface.wrapper(GA_ROW_##symbol);
+#include "cuda/hooks.def"
 #undef GA_HOOK
 #undef GA_NEED
     return p;
@@ -49,7 +50,7 @@ static void make_name(char *name, const uint8_t *head, const uint8_t *data, size
     size_t length = 0;
     if (head[6] % 4) {
         const char *row =
-            ga_library_name(&ga_driver, (size_t)(head[6] >> 2 | head[7] << 6) % GA_ROWS);
+            ga_library_name(&ga_cuda_interface, (size_t)(head[6] >> 2 | head[7] << 6) % GA_ROWS);
         length = strlen(row);
         memcpy(name, row, length);
         length -= head[6] % 4 == 2 && length > 3 ? 3 : 0; // without its version
@@ -79,7 +80,7 @@ static void ask_v2(const char *name, int version, uint64_t flags, bool quiet) {
 static void look_up(const char *name, const char *version, const void *caller) {
     void *bare = version ? dlvsym(driver, name, version) : dlsym(driver, name);
     void *found = ga_resolve_decide(driver, name, version, caller);
-    if (ga_library_contains(&ga_driver, caller))
+    if (ga_library_contains(&ga_cuda_interface, caller))
         CHECK(found == NULL);
     else if (found == NULL)
         CHECK(bare == expected(bare));

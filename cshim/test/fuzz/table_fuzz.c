@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../table.h"
+#include "core/table.h"
 
 #define CHECK(condition) ((condition) ? (void)0 : abort())
 enum { MODEL = 2048, STEP = 4, RUN = 40 };

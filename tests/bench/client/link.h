@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "wire.h"
+#include "core/wire.h"
 
 // Prints "NAME: why: errno" and ends the program.
 _Noreturn void die(const char *why);

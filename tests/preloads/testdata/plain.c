@@ -107,13 +107,14 @@ int main(void) {
     say("map", map[65535] + munmap(map, 65536));
     struct timespec now = {0, 0};
     say("clock", clock_gettime(CLOCK_MONOTONIC, &now));
-    pid_t child = fork();
+    pid_t child = getenv("PLAIN_WITHOUT_FORK") ? -1 : fork();
     if (child == 0) {
         look_up();
         _exit(5);
     }
     int status = 0;
-    waitpid(child, &status, 0);
+    if (child > 0)
+        waitpid(child, &status, 0);
     say("child", WEXITSTATUS(status));
     return 0;
 }

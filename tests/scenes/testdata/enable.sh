@@ -3,15 +3,7 @@
 #
 # The sessions of a user, those of a group, and then every program of the machine are put under
 # gpuarb and released again. /etc, /home and /usr/local are the scene's own.
-for folder in /etc /home /usr/local; do
-    mkdir "$scene/$(basename $folder)"
-done
-cp -a /etc/. "$scene/etc" 2>/dev/null || true
-mount --bind "$scene/etc" /etc
-mount --bind "$scene/home" /home
-mount --bind "$scene/local" /usr/local
-chown root:root /etc /usr/local
-chmod 755 /etc /home /usr/local
+own_folders
 rm -f /etc/ld.so.preload
 install -D -t /usr/local/bin "$scene/bin/gpuarb"
 install -D -t /usr/local/lib/gpuarb "$scene/bin/libgpuarb.so"

@@ -175,7 +175,13 @@ static unsigned collect(struct sim_state *s, int phys, struct process_v2 *out, u
 
 // A kind of processes; of the other kinds there are none.
 static unsigned collect_kind(struct sim_state *s, int phys, unsigned kind, struct process_v2 *out) {
-    return (unsigned)s->config.nvml_list == kind ? collect(s, phys, out, SIM_MAX_PROCS) : 0;
+    bool figures = s->config.nvml_list != SIM_NVML_NO_FIGURES;
+    if (kind != (figures ? (unsigned)s->config.nvml_list : SIM_NVML_COMPUTE))
+        return 0;
+    unsigned n = collect(s, phys, out, SIM_MAX_PROCS);
+    for (unsigned i = 0; !figures && i < n && i < SIM_MAX_PROCS; i++)
+        out[i].used = ~0ull; // NVML_VALUE_NOT_AVAILABLE
+    return n;
 }
 
 static nvmlReturn_t running(nvmlDevice_t d, unsigned kind, unsigned *count, void *out,
@@ -283,5 +289,30 @@ EXPORT nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t d, int sensor, unsigne
     if (!out || sensor != 0)
         return NVML_ERROR_INVALID_ARGUMENT;
     *out = 40;
+    return NVML_SUCCESS;
+}
+
+struct sample {
+    unsigned pid;
+    unsigned long long at_us;
+    unsigned multiprocessors, memory, encoder, decoder;
+};
+
+// Everyone keeps the device as busy as everyone else, at the moment that is asked for. Without a
+// list it says for how many there has to be room, by the error for too little.
+EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t d, struct sample *samples,
+                                                    unsigned *count, unsigned long long since) {
+    struct process_v2 list[SIM_MAX_PROCS];
+    DEVICE(d, s, phys);
+    if (!count)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    unsigned room = samples ? *count : 0, n = collect(s, phys, list, SIM_MAX_PROCS);
+    *count = n;
+    if (n == 0)
+        return NVML_ERROR_NOT_FOUND;
+    if (n > room)
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    for (unsigned i = 0; i < n; i++)
+        samples[i] = (struct sample){list[i].pid, since + 1, 100 / n, 0, 0, 0};
     return NVML_SUCCESS;
 }

@@ -236,7 +236,7 @@ static int cmd_set(struct sim_state *s, const char *key, const char *value) {
         c->alloc_delay_ns = n * 1000;
     else if (!strcmp(key, "context-bytes"))
         c->context_bytes = n;
-    else if (!strcmp(key, "nvml-list") && n <= SIM_NVML_MPS)
+    else if (!strcmp(key, "nvml-list") && n <= SIM_NVML_NO_FIGURES)
         c->nvml_list = (int32_t)n;
     else
         return fail("no such setting");

@@ -43,7 +43,7 @@ struct sim_rule {
     _Atomic uint64_t hits;
 };
 
-enum { SIM_NVML_COMPUTE, SIM_NVML_GRAPHICS, SIM_NVML_MPS };
+enum { SIM_NVML_COMPUTE, SIM_NVML_GRAPHICS, SIM_NVML_MPS, SIM_NVML_NO_FIGURES };
 
 // Set once, by the process that creates the folder, from its environment.
 struct sim_config {

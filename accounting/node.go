@@ -1,0 +1,191 @@
+package accounting
+
+import "iter"
+
+// node is a place in the tree where amounts are summed up and bounded: a lease, a budget on a
+// device, a cap on a device, or the device itself. What a node holds counts at those that it
+// is linked to: at one in the tree, up to the device, and at a cap beside it.
+type node struct {
+	budget *Budget // nil: a lease, or a device
+	lease  *Lease  // of a lease
+	dev    *device
+
+	max  Amounts // the most that may be held
+	min  Bytes   // of memory: reserved, used or not
+	held [nAmounts]Sum
+	load [nAmounts]Sum // Σ of what the kids claim; of a lease, what it holds
+
+	links [2]link
+	kids  []*node
+}
+
+// The links of a node.
+const (
+	inTree = iota
+	toCap
+)
+
+// link is where a node counts, and its place among the kids there.
+type link struct {
+	to  *node
+	pos int
+}
+
+// claim is what a node adds to those that it is linked to: what is held, and what is held or
+// promised.
+type claim struct{ held, load Sum }
+
+// even is a claim without promises.
+func even(n Bytes) claim { return claim{SumOf(n), SumOf(n)} }
+
+// unbounded returns limits that bound nothing.
+func unbounded() (all Amounts) {
+	for k := range all {
+		all[k] = Max
+	}
+	return all
+}
+
+func (a *node) claim(k Amount) claim { return claim{a.held[k], a.commit(k)} }
+
+// commit is what a claims from those that it is linked to: what is loaded on it or reserved
+// for it, whichever is more.
+func (a *node) commit(k Amount) Sum { return larger(a.load[k], SumOf(a.reserve(k))) }
+
+// reserve is the reservation in force: never more than may be held, and nothing for a cap.
+func (a *node) reserve(k Amount) Bytes {
+	if k != Memory || a.budget != nil && a.budget.caps {
+		return 0
+	}
+	return min(a.min, a.max[k])
+}
+
+// absorbs is what a's reservation still takes up of what is loaded on it.
+func (a *node) absorbs(k Amount) Bytes { return SumOf(a.reserve(k)).over(a.load[k]).bytes() }
+
+// over reports that a holds more than it may.
+func (a *node) over(k Amount) bool { return SumOf(a.max[k]).less(a.held[k]) }
+
+// replace has a claim of a kid's be another one, here and at all above.
+func (a *node) replace(k Amount, was, now claim) {
+	if was == now {
+		return
+	}
+	before := a.claim(k)
+	a.held[k] = a.held[k].Add(now.held).Sub(was.held)
+	a.load[k] = a.load[k].Add(now.load).Sub(was.load)
+	a.tell(k, before)
+}
+
+// tell tells those above that a's claim was another one.
+func (a *node) tell(k Amount, was claim) {
+	for i := range a.links {
+		if to := a.links[i].to; to != nil {
+			to.replace(k, was, a.claim(k))
+		}
+	}
+}
+
+// link has a count at another node.
+func (a *node) link(which int, to *node) {
+	a.links[which] = link{to, len(to.kids)}
+	to.kids = append(to.kids, a)
+	for k := range nAmounts {
+		to.replace(k, claim{}, a.claim(k))
+	}
+}
+
+// unlink is the reverse of link.
+func (a *node) unlink(which int) {
+	l := a.links[which]
+	if l.to == nil {
+		return
+	}
+	a.dev.eased++
+	for k := range nAmounts {
+		l.to.replace(k, a.claim(k), claim{})
+	}
+	last := len(l.to.kids) - 1
+	l.to.kids[l.pos] = l.to.kids[last]
+	l.to.kids[l.pos].links[which].pos = l.pos
+	l.to.kids[last] = nil
+	l.to.kids = l.to.kids[:last]
+	a.links[which].to = nil
+}
+
+// room is the most of an amount that a lets through, when reservations below it absorb slack.
+// What they absorb is loaded on a already, and so passes; unless more was promised below than
+// a may hold. A device promised no more than it had at the time.
+func (a *node) room(k Amount, slack Bytes) Bytes {
+	most := SumOf(a.max[k])
+	if most.less(a.load[k]) && a.budget != nil {
+		return min(slack, most.over(a.held[k]).bytes())
+	}
+	return slack.Plus(most.over(a.load[k]).bytes())
+}
+
+// above yields the limits that a charge of a's comes to, the narrower ones first, and how much
+// of it the reservations passed before absorb. The device is the last; of a lease, its own
+// limit comes after that: no client holds 2^64 bytes.
+func (a *node) above(k Amount) iter.Seq2[*node, Bytes] {
+	return func(yield func(*node, Bytes) bool) {
+		var slack Bytes
+		for at := a; ; slack = slack.Plus(at.absorbs(k)) {
+			if c := at.links[toCap].to; c != nil && !yield(c, slack) {
+				return
+			}
+			if at = at.links[inTree].to; at == nil {
+				break
+			}
+			if !yield(at, slack) {
+				return
+			}
+		}
+		if a.lease != nil {
+			yield(a, 0)
+		}
+	}
+}
+
+// growth is by how much the load of a budget above a (nil: of the device) grows when a
+// claims n bytes more.
+func (a *node) growth(n Bytes, budget *Budget) Bytes {
+	for at, slack := range a.above(Memory) {
+		if at.budget == budget {
+			return n.Less(slack)
+		}
+	}
+	return 0
+}
+
+// way yields the nodes between a and one that it counts at.
+func (a *node) way(to *node) iter.Seq[*node] {
+	return func(yield func(*node) bool) {
+		for a = a.links[inTree].to; a != nil && a != to; a = a.links[inTree].to {
+			if !yield(a) || to != nil && a.links[toCap].to == to {
+				return
+			}
+		}
+	}
+}
+
+// leases calls yield for every lease at or below a, until it returns false.
+func (a *node) leases(yield func(*Lease) bool) bool {
+	if a.lease != nil {
+		return yield(a.lease)
+	}
+	for _, kid := range a.kids {
+		if !kid.leases(yield) {
+			return false
+		}
+	}
+	return true
+}
+
+// reserved is what is kept for a node: its own memory.min, or the sum of those below it.
+func (a *node) reserved() (below Bytes) {
+	for _, kid := range a.kids {
+		below = below.Plus(kid.reserved())
+	}
+	return max(below, a.reserve(Memory))
+}

@@ -1,0 +1,4 @@
+package arbiter
+
+// Looked is how often a ticket was looked at so far.
+func (a *Arbiter) Looked() uint64 { return a.looked }

@@ -1,0 +1,219 @@
+package arbiter
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// Picture is a snapshot that is made in parts: of thousands of leases and programs it takes
+// longer than anybody should hold the daemon's lock. Each row is exact at the moment that it
+// was added, and rows of what has ended meanwhile are left out; what is asked for in one part
+// is of one moment. [Arbiter.Picture] and Add want the lock, Sort and Done do not: what they read
+// of leases, processes and holders stays as it was when these came.
+type Picture struct {
+	a        *Arbiter
+	now      time.Time
+	state    accounting.Snapshot
+	devices  []*device
+	leases   []*lease
+	sessions []*session
+	jobs     []*job
+	holders  []*holder // as all above, those that are to be added yet
+	queue    *moment   // nil: devices and budgets are not there yet
+	budgets  map[*shared]*accounting.BudgetState
+	held     map[jobOn]int // the rows of holders
+}
+
+// jobOn is a job that has a device, or slots of it.
+type jobOn struct {
+	job    *job
+	device *device
+}
+
+// Picture begins a snapshot.
+func (a *Arbiter) Picture(now time.Time) *Picture {
+	p := &Picture{a: a, now: now, state: accounting.Snapshot{TimeUnixNano: now.UnixNano()}, devices: slices.Clone(a.devices), held: make(map[jobOn]int),
+		leases: make([]*lease, 0, len(a.leases)), sessions: make([]*session, 0, len(a.sessions)), jobs: make([]*job, 0, len(a.jobs))}
+	for _, l := range a.leases {
+		p.leases = append(p.leases, l)
+	}
+	for _, s := range a.sessions {
+		p.sessions = append(p.sessions, s)
+	}
+	for _, j := range a.jobs {
+		p.jobs = append(p.jobs, j)
+	}
+	for _, d := range a.devices {
+		for _, h := range d.holders {
+			p.holders = append(p.holders, h)
+		}
+	}
+	return p
+}
+
+// Sort brings what is to be shown into its order.
+func (p *Picture) Sort() {
+	at := make(map[*device]int, len(p.devices))
+	for i, d := range p.devices {
+		at[d] = i
+	}
+	slices.SortFunc(p.leases, func(x, y *lease) int {
+		return cmp.Or(cmp.Compare(at[x.device], at[y.device]), x.opened.Compare(y.opened), cmp.Compare(x.id, y.id))
+	})
+	slices.SortFunc(p.sessions, func(x, y *session) int {
+		return cmp.Or(cmp.Compare(x.process.PID, y.process.PID), cmp.Compare(x.id, y.id))
+	})
+	slices.SortFunc(p.jobs, func(x, y *job) int { return cmp.Compare(x.id, y.id) })
+	slices.SortFunc(p.holders, func(x, y *holder) int {
+		return cmp.Or(cmp.Compare(at[x.device], at[y.device]), oldestFirst(x, y))
+	})
+	p.state.Leases = make([]accounting.LeaseState, 0, len(p.leases))
+	p.state.Processes = make([]accounting.ProcessState, 0, len(p.sessions))
+	p.state.Jobs = make([]accounting.JobState, 0, len(p.jobs))
+}
+
+// Rows is how many rows there are to be added.
+func (p *Picture) Rows() int { return len(p.leases) + len(p.sessions) + len(p.jobs) }
+
+// Add adds up to so many rows: leases, then at once devices and budgets, holders, the queue, processes
+// and jobs, whose budgets add up with them. False: all are there.
+func (p *Picture) Add(rows int) (more bool) {
+	for _, part := range [...]func(*Picture, int) int{
+		(*Picture).addLeases, (*Picture).addMachine, (*Picture).addHolders, (*Picture).addQueue, (*Picture).addProcesses, (*Picture).addJobs,
+	} {
+		if rows = part(p, rows); rows <= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// addLeases, like all that add rows, returns how many may be added yet.
+func (p *Picture) addLeases(rows int) int {
+	for ; rows > 0 && len(p.leases) > 0; rows-- {
+		p.addLease(p.leases[0])
+		p.leases = p.leases[1:]
+	}
+	return rows
+}
+
+func (p *Picture) addHolders(rows int) int {
+	for ; rows > 0 && len(p.holders) > 0; rows-- {
+		h := p.holders[0]
+		if p.holders = p.holders[1:]; h.device.holders[h.key] == h {
+			p.addHolder(&p.state.Devices[slices.Index(p.devices, h.device)], h)
+		}
+	}
+	return rows
+}
+
+// addHolder adds a holder to its job's row at the device.
+func (p *Picture) addHolder(to *accounting.DeviceState, h *holder) {
+	j, at := h.key.job, jobOn{h.key.job, h.device}
+	i, known := p.held[at]
+	if !known {
+		i = len(to.Holders)
+		p.held[at] = i
+		to.Holders = append(to.Holders, j.holderState(h, p.now))
+	}
+	to.Holders[i].Slots++
+	switch {
+	case h.device.exclusive == j:
+		to.Holders[i].Kind = accounting.HoldsExclusive
+	case h.claim:
+		to.Holders[i].Kind = accounting.HoldsClaim
+	}
+}
+
+func (p *Picture) addQueue(rows int) int {
+	if len(p.queue.queues) > 0 {
+		if p.queue.count(countedAtOnce * rows) {
+			return 0
+		}
+		rows -= len(p.queue.listed) / countedAtOnce
+	}
+	for ; rows > 0; rows-- {
+		t := p.queue.next()
+		if t == nil {
+			break
+		}
+		p.state.Queue = append(p.state.Queue, p.queue.ticketState(t))
+		t.addToStats(p.now, &p.state.Stats)
+	}
+	return rows
+}
+
+func (p *Picture) addProcesses(rows int) int {
+	for ; rows > 0 && len(p.sessions) > 0; rows-- {
+		if s := p.sessions[0]; p.a.sessions[s.id] == s {
+			p.state.Processes = append(p.state.Processes, s.processState())
+		}
+		p.sessions = p.sessions[1:]
+	}
+	return rows
+}
+
+func (p *Picture) addJobs(rows int) int {
+	for ; rows > 0 && len(p.jobs) > 0; rows-- {
+		if j := p.jobs[0]; p.a.jobs[j.id] == j {
+			p.addJob(j)
+		}
+		p.jobs = p.jobs[1:]
+	}
+	return rows
+}
+
+func (p *Picture) addJob(j *job) {
+	p.state.Jobs = append(p.state.Jobs, p.a.jobState(j, p.now))
+	for _, sh := range j.shares() {
+		if to := p.budgets[sh]; sh != nil && to != nil {
+			p.a.addToBudget(to, j)
+		}
+	}
+	if j.shared != nil {
+		return
+	}
+	for i := range p.state.Devices {
+		d := &p.state.Devices[i]
+		d.Reserved = d.Reserved.Plus(j.budget.Reserved(d.Index))
+	}
+}
+
+func (p *Picture) addLease(l *lease) {
+	if p.a.leases[l.id] != l {
+		return
+	}
+	p.a.look(l)
+	p.state.Leases = append(p.state.Leases, accounting.LeaseState{})
+	p.a.leaseState(&p.state.Leases[len(p.state.Leases)-1], l, p.now)
+}
+
+// addMachine adds what is not of one lease, ticket, process or job.
+func (p *Picture) addMachine(rows int) int {
+	if p.queue != nil {
+		return rows
+	}
+	a, s := p.a, &p.state
+	s.Stats = a.stats
+	s.Devices = make([]accounting.DeviceState, len(p.devices))
+	for i, d := range p.devices {
+		s.Devices[i] = a.deviceState(d, p.now)
+		s.Devices[i].Reserved = a.reservedBelow(d)
+		s.Stats.InFlight += uint64(len(d.holders))
+	}
+	s.Rules = a.ruleStates()
+	s.Budgets, p.budgets = a.budgetStates()
+	p.queue = a.moment(p.now)
+	s.Queue = make([]accounting.TicketState, 0, len(a.tickets))
+	return rows
+}
+
+// Done returns the snapshot.
+func (p *Picture) Done() accounting.Snapshot {
+	p.state.Stats.Clients = uint64(len(p.state.Processes))
+	p.state.Stats.Leases = uint64(len(p.state.Leases))
+	return p.state
+}

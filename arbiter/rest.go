@@ -1,0 +1,193 @@
+package arbiter
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// Of thousands that wait nearly all wait behind others at the limit that stops them: whether that has
+// room or not makes no difference to them. They rest in a nest of their device, and are looked at
+// when the first of them might no longer, when something of their own job has changed, or now and then.
+
+// nest is those that rest at a device and are alike: who comes first stands for all.
+type nest struct {
+	ticketHeap
+	kind nestKind
+	most accounting.Bytes // that one of them takes of the budgets that its job shares
+}
+
+// nestKind is what those in a nest have in common: they set the same aside, and of two of them the
+// one that came first is always served first.
+type nestKind struct {
+	at            limits
+	fresh, enters bool
+	priority      int
+	shares        [2]*shared
+}
+
+// nestOf returns the nest in which a ticket rests.
+func (d *device) nestOf(t *ticket) *nest {
+	s := t.alone()
+	kind := nestKind{s.at, t.fresh, s.enters, t.priority, t.job.shares()}
+	i := slices.IndexFunc(d.nests, func(n *nest) bool { return n.kind == kind })
+	if i < 0 {
+		i = len(d.nests)
+		d.nests = append(d.nests, &nest{kind: kind, ticketHeap: ticketHeap{before: inOrder, at: func(t *ticket) *int { return &t.restsAt }}})
+	}
+	return d.nests[i]
+}
+
+// inOrder orders tickets of one priority.
+func inOrder(x, y *ticket) bool { return byArrival(x, y) < 0 }
+
+// mayRest reports whether a ticket that was judged waits behind others at the narrowest limit that
+// refuses it, where no narrower one can come to refuse it without a word.
+func (a *Arbiter) mayRest(now time.Time, t *ticket) bool {
+	return t.lease != nil && !t.job.stirred && a.stuck(now, t, a.ofShares(t))
+}
+
+// stays reports whether the first of a nest need not be judged: of its own job, and of what
+// concerns all at the device, nothing has changed, and others still come first.
+func (a *Arbiter) stays(now time.Time, t *ticket) bool {
+	d := t.alone().device
+	return !t.job.stirred && !d.anew && !d.lost && t.heeded() && a.stuck(now, t, t.nest.most)
+}
+
+// stuck reports whether a ticket cannot be served before others that wait in front of it. most is what
+// it takes at most of the budgets that its job shares.
+func (a *Arbiter) stuck(now time.Time, t *ticket, most accounting.Bytes) bool {
+	s := t.alone()
+	d := s.device
+	if s.enters && t.session.slots > 0 || t.kind == WantsContexts && a.chained(t) { // its own wish, and what it takes, change with what others do
+		return false
+	}
+	for i, sh := range t.job.shares() {
+		switch {
+		case sh == nil:
+		case s.at&(atUser<<i) != 0:
+			return t.waitsForBytes() && a.behind(now, sh.line(d), t) // else it is refused as soon as there is a slot
+		case sh.line(d).first != nil || most > a.ledger.Left(sh.budget, d.Index):
+			return false
+		}
+	}
+	if s.at&atSlots != 0 {
+		return d.slotsMax() > 0 && a.behind(now, &d.slots, t)
+	}
+	return s.at == atBytes && t.kind == WantsBytes && (!s.enters || d.open()) && a.behindBytes(now, d, t)
+}
+
+// ofShares is what a ticket takes at most of the budgets that its job shares.
+func (a *Arbiter) ofShares(t *ticket) accounting.Bytes {
+	if !a.chained(t) {
+		return 0
+	}
+	return t.need()
+}
+
+// open reports whether nobody can come to wait for a slot of a device who does not want to have it alone.
+func (d *device) open() bool { return d.slotsMax() == 0 && d.exclusive == nil && d.soles == 0 }
+
+// settleDown puts those into their nests that were found to rest.
+func (a *Arbiter) settleDown() {
+	clear(a.pumped)
+	a.awake = slices.DeleteFunc(a.awake, func(t *ticket) bool {
+		if t.rests {
+			t.nest = t.alone().device.nestOf(t)
+			t.nest.put(t)
+			t.nest.most = max(t.nest.most, a.ofShares(t))
+		}
+		return t.rests
+	})
+}
+
+// wake has a ticket judged the next time that its device is looked at.
+func (a *Arbiter) wake(t *ticket) {
+	t.rests = false
+	n := t.nest
+	if n == nil {
+		return
+	}
+	n.remove(t)
+	t.nest = nil
+	if d := t.alone().device; len(n.tickets) == 0 {
+		d.nests = slices.DeleteFunc(d.nests, func(x *nest) bool { return x == n })
+	}
+	a.awake = a.insert(a.awake, t)
+}
+
+// rousedAtOnce is how many tickets that rest at a device are judged anew each time that the
+// arbiter ticks.
+const rousedAtOnce = 64
+
+// rouse has a few tickets that rest judged anew, each in its turn: a client may write into its
+// words what the arbiter does not hear of.
+func (a *Arbiter) rouse(d *device) {
+	for range min(rousedAtOnce, len(d.queue)) {
+		d.looked++
+		a.wake(d.queue[d.looked%len(d.queue)])
+	}
+}
+
+// walk goes through those who wait in order: all who are awake, and of each nest those who might
+// be served, up to the first who still rests. The others of that nest do so as well.
+type walk struct {
+	a       *Arbiter
+	now     time.Time
+	devices []*device
+	awake   []*ticket
+	nests   []*nest // by the first of each
+}
+
+func (a *Arbiter) walk(now time.Time, devices []*device) *walk {
+	a.pumped = append(a.pumped[:0], a.awake...)
+	w := &walk{a: a, now: now, devices: devices, awake: a.pumped}
+	for _, d := range devices {
+		w.nests = append(w.nests, d.nests...)
+	}
+	slices.SortFunc(w.nests, w.compare)
+	return w
+}
+
+func (w *walk) compare(x, y *nest) int { return w.a.compare(w.now, x.first(), y.first()) }
+
+// next returns who comes next; nil: that was all.
+func (w *walk) next() (t *ticket) {
+	for len(w.awake) > 0 && !w.awake[0].on(w.devices) {
+		w.awake = w.awake[1:]
+	}
+	if len(w.awake) > 0 {
+		t = w.awake[0]
+	}
+	if len(w.nests) == 0 || t != nil && w.a.compare(w.now, t, w.nests[0].first()) < 0 {
+		w.awake = w.awake[min(1, len(w.awake)):]
+		return t
+	}
+	n := w.nests[0]
+	w.nests = w.nests[1:]
+	t = n.first()
+	if w.a.stays(w.now, t) {
+		return t
+	}
+	if w.a.wake(t); n.first() != nil {
+		at, _ := slices.BinarySearchFunc(w.nests, n, w.compare)
+		w.nests = slices.Insert(w.nests, at, n)
+	}
+	return t
+}
+
+// on reports whether a ticket waits at one of these devices.
+func (t *ticket) on(devices []*device) bool {
+	return slices.ContainsFunc(t.spots, func(s spot) bool { return slices.Contains(devices, s.device) })
+}
+
+// sole counts who waits to have a device alone (by 1), or does no longer (by -1).
+func (t *ticket) sole(by int) {
+	if t.kind != wantsJob || !t.job.request.Exclusive {
+		return
+	}
+	for i := range t.spots {
+		t.spots[i].device.soles += by
+	}
+}

@@ -1,0 +1,116 @@
+package arbiter_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/arbiter"
+)
+
+// waitedFor is what waitersFor can have requests wait for.
+var waitedFor = []string{"bytes", "mixed", "slots", "shared", "full"}
+
+// waitersFor has n requests wait at a device, so many of each process, and returns a client that is granted what it asks for
+// there, and one that holds most of what they wait for: bytes of the device, the same of two priorities, slots, a budget that their rule has them share, and bytes of the
+// device where they share one that has room.
+func waitersFor(t testing.TB, what string, n, each int) (w *world, runs, holder *client) {
+	p := exact(unlimited())
+	p.Defaults.OnFull, p.Defaults.WaitTimeout = arbiter.OnFullWait, 1<<62
+	waiters := arbiter.Rule{Match: arbiter.Match{User: "eve"}, OnFull: ptr(arbiter.OnFullWait)}
+	wait, slots := func(c *client) { c.wait(500 * mib) }, 0
+	switch what {
+	case "mixed":
+		waiters.Priority = ptr(1)
+	case "slots":
+		slots = 2
+		wait = func(c *client) {
+			if c.contexts(1).Waiting == 0 {
+				t.Fatal("there is a slot left")
+			}
+		}
+	case "shared":
+		waiters.Scope, waiters.Max = ptr(arbiter.ScopeUser), ptr(size(100*mib))
+		wait = func(c *client) { c.wait(80 * mib) }
+	case "full":
+		waiters.Scope, waiters.Max = ptr(arbiter.ScopeUser), ptr(size(gib))
+	}
+	p.Rules = []arbiter.Rule{waiters}
+	p.Devices = []arbiter.DeviceRule{{Match: arbiter.DeviceMatch{Index: ptr(0)}, SlotsMax: slots}}
+	w = newWorld(t, p, gib)
+	holder, runs = w.clientOf(w.process(map[bool]uint32{false: bob, true: eve}[what == "shared"], "holder"), 0, 0), w.client(0, 0)
+	held := gib - 100*mib
+	if what == "shared" {
+		held = 50 * mib
+	}
+	holder.must(held)
+	runs.must(mib)
+	var waiter *client
+	for i := range n {
+		if i%each == 0 {
+			uid := map[bool]uint32{false: bob, true: eve}[what == "shared" || what == "full" || what == "mixed" && i%(2*each) == 0]
+			waiter = w.clientOf(w.process(uid, "waiter"), 0, 0)
+		}
+		wait(waiter)
+	}
+	return w, runs, holder
+}
+
+// However many wait, a request that is granted beside them, and what goes back at the limit that stops
+// them, have only those looked at who might be served.
+func TestWhoWaitsBehindOthersIsNotLookedAt(t *testing.T) {
+	const waiting, each, most = 2000, 10, 40
+	for _, what := range waitedFor {
+		w, runs, holder := waitersFor(t, what, waiting, each)
+		for _, x := range []struct {
+			name string
+			do   func()
+		}{
+			{"a stream", func() { runs.streams(1); runs.streams(-1) }},
+			{"bytes", func() { runs.must(mib); runs.free(mib) }},
+			{"some of what they wait for", func() { holder.free(mib) }},
+			{"all of it", func() { holder.free(holder.word.granted) }},
+		} {
+			w.now = w.now.Add(time.Microsecond)
+			before := w.arb.Looked()
+			if x.do(); what == "full" && x.name == "all of it" {
+				continue // who is served leaves no room in their budget: there they wait now, all of them
+			}
+			if w.arb.Looked()-before > most {
+				t.Errorf("%d requests wait (%s): %s had %d of them looked at", waiting, what, x.name, w.arb.Looked()-before)
+			}
+		}
+	}
+}
+
+// Whoever rests is served in turn when the limit that stops him has room for him, and when it is raised.
+func TestWhoRestsIsServedInTurn(t *testing.T) {
+	for _, what := range waitedFor {
+		const n = 20
+		w, _, holder := waitersFor(t, what, n, 10)
+		w.arb.Decisions()
+		if what == "shared" {
+			if err := w.arb.SetRuleLimits(w.now, w.arb.Snapshot(w.now).Rules[0].ID, arbiter.Change{Device: 0, Max: ptr(size(900 * mib))}); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			holder.free(holder.word.granted)
+			if err := w.arb.SetSlots(w.now, 0, 0, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		served := 0
+		var last arbiter.TicketID
+		for _, d := range w.arb.Decisions() {
+			if d.Outcome.Granted {
+				if served++; what != "mixed" && d.Ticket < last {
+					t.Errorf("%s: ticket %d is served after %d", what, d.Ticket, last)
+				}
+				last = d.Ticket
+			}
+		}
+		want := map[string]int{"bytes": 2, "mixed": 2, "slots": n, "shared": int((900*mib - 50*mib) / (80 * mib)), "full": 2}[what]
+		if served != want {
+			t.Errorf("%s: %d are served, want %d", what, served, want)
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/shim"
+)
+
+// What of the devices this program's own environment lets a program see: CUDA_VISIBLE_DEVICES and
+// its like, read as the vendors' libraries read them.
+
+// pool is what `any` is taken from: the devices that work, of a vendor (0: of each), and of those
+// the ones that can be seen.
+func (a *app) pool(all []accounting.DeviceState, vendor uint32) []accounting.DeviceState {
+	seen := a.seen(all)
+	var pool []accounting.DeviceState
+	for _, device := range all {
+		if !device.Lost && (vendor == 0 || vendor == ipc.Vendors[device.Vendor]) && contains(seen, device) {
+			pool = append(pool, device)
+		}
+	}
+	return pool
+}
+
+func contains(devices []accounting.DeviceState, device accounting.DeviceState) bool {
+	return slices.ContainsFunc(devices, func(d accounting.DeviceState) bool { return d.Index == device.Index })
+}
+
+// seen are the devices that can be seen, in the order in which they are.
+func (a *app) seen(all []accounting.DeviceState) (seen []accounting.DeviceState) {
+	for _, vendor := range []uint32{ipc.VendorNVIDIA, ipc.VendorAMD, ipc.VendorIntel} {
+		var of []accounting.DeviceState
+		for _, device := range all {
+			if ipc.Vendors[device.Vendor] == vendor {
+				of = append(of, device)
+			}
+		}
+		list, set := a.lookupEnv(shim.VisibilityVariables[vendor])
+		if set {
+			of = listed(of, vendor, list)
+		}
+		seen = append(seen, of...)
+	}
+	return seen
+}
+
+// listed are the devices of one vendor that a list names. CUDA and ROCm read it up to the first
+// entry that names no device, or one for the second time.
+func listed(of []accounting.DeviceState, vendor uint32, list string) (found []accounting.DeviceState) {
+	for _, name := range strings.Split(list, ",") {
+		device, ok := entry(of, vendor, strings.TrimSpace(name))
+		switch {
+		case ok && !contains(found, device):
+			found = append(found, device)
+		case vendor != ipc.VendorIntel:
+			return found
+		}
+	}
+	return found
+}
+
+// entry is the device that one entry of a list names: by its number among the vendor's, by its UUID,
+// or the beginning of that where no other begins so. An instance of MIG is named with the UUID of its GPU
+// (MIG-GPU-…/1/0), and one tile of Intel's with its device (0.1).
+func entry(of []accounting.DeviceState, vendor uint32, name string) (device accounting.DeviceState, ok bool) {
+	if vendor == ipc.VendorIntel {
+		name, _, _ = strings.Cut(name, ".")
+	}
+	if n, err := strconv.ParseUint(name, 10, 31); err == nil {
+		for i, device := range of {
+			if vendor == ipc.VendorNVIDIA {
+				i = device.Index // it begins with 0, and a card that does not answer leaves a gap
+			}
+			if i == int(n) {
+				return device, true
+			}
+		}
+		return device, false
+	}
+	if gpu, instance := strings.CutPrefix(name, "MIG-GPU-"); instance {
+		gpu, _, _ = strings.Cut(gpu, "/")
+		name = "GPU-" + gpu
+	}
+	for _, d := range of {
+		if len(name) > len(uuidPrefix) && strings.HasPrefix(strings.ToLower(d.UUID), strings.ToLower(name)) {
+			if ok {
+				return device, false
+			}
+			device, ok = d, true
+		}
+	}
+	return device, ok
+}
+
+// takes reports whether something is taken at the start, or looked for there.
+func (o *jobOptions) takes() bool { return o.noWait || o.min != "" || o.exclusive }
+
+// chooseSeen has a job that takes something at its start take it on the devices that its program is
+// going to see. What it reserves must fit one of them.
+func (a *app) chooseSeen(request *ipc.JobOpenRequest, o *jobOptions, all []accounting.DeviceState) error {
+	works := func(d accounting.DeviceState) bool { return !d.Lost }
+	if !o.takes() || a.unclear(all) {
+		return nil
+	}
+	seen := filter(a.seen(all), works)
+	if len(seen) == len(filter(all, works)) {
+		return nil
+	}
+	if len(seen) == 0 {
+		if o.min != "" || o.exclusive {
+			return fail(exitUnavailable, "no device: CUDA_VISIBLE_DEVICES and its like let the program see none; `gpuarb devices` lists them")
+		}
+		request.Flags &^= ipc.JobNoWait // nobody can be in its way
+		return nil
+	}
+	fit := filter(seen, func(d accounting.DeviceState) bool { return reserves(request, d) <= mostMin(d) })
+	if len(fit) == 0 {
+		fit = seen // the daemon says what could be
+	}
+	o.asSeen = len(fit) == len(seen)
+	return setDevices(request, fit)
+}
+
+// unclear reports whether the environment names devices in a way that only the driver can tell: by their
+// number where the fastest is the first, or instances of MIG by UUIDs of their own.
+func (a *app) unclear(all []accounting.DeviceState) bool {
+	list, set := a.lookupEnv(shim.VisibilityVariables[ipc.VendorNVIDIA])
+	if !set || len(all) < 2 {
+		return false
+	}
+	order := a.getenv("CUDA_DEVICE_ORDER")
+	for _, name := range strings.Split(list, ",") {
+		name = strings.TrimSpace(name)
+		_, err := strconv.ParseUint(name, 10, 31)
+		if err == nil && order != "" && order != "PCI_BUS_ID" ||
+			strings.HasPrefix(name, "MIG-") && !strings.HasPrefix(name, "MIG-GPU-") {
+			return true
+		}
+	}
+	return false
+}
+
+func filter[T any](all []T, keep func(T) bool) (kept []T) {
+	for _, x := range all {
+		if keep(x) {
+			kept = append(kept, x)
+		}
+	}
+	return kept
+}
+
+// mostMin is the most that can be reserved on a device at all, with a context beside it.
+func mostMin(d accounting.DeviceState) accounting.Bytes {
+	return d.Total.Less(d.Reserve).Less(d.Context)
+}
+
+// reserves is what a job reserves on a device.
+func reserves(request *ipc.JobOpenRequest, d accounting.DeviceState) accounting.Bytes {
+	switch {
+	case request.Min != ipc.NoLimit:
+		return accounting.Bytes(request.Min)
+	case request.MinShare >= 1000:
+		return mostMin(d)
+	}
+	return accounting.Size{PerMille: request.MinShare}.Of(d.Total)
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// The core, as every API's glue sees it: admit before the driver is asked, release
+// after it gave back. Neither knows what the bytes are for.
+#ifndef GA_ADMIT_H
+#define GA_ADMIT_H
+
+#include "core/give.h"
+#include "core/interface.h"
+#include "core/root.h"
+#include "core/session.h"
+#include "core/tell.h"
+
+// Asks for bytes on a device by the daemon. *tag as for ga_admit.
+bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
+                   uint16_t *tag);
+
+// ga_admit from what the credit word has; nobody is asked.
+static inline bool ga_admit_fast(struct ga_root *root, uint32_t device, uint64_t bytes,
+                                 uint16_t *tag) {
+    ga_move_begin(root);
+    struct ga_view *view = atomic_load_explicit(&root->view, memory_order_acquire);
+    if (GA_LIKELY(view != NULL)) {
+        uint32_t slot = atomic_load_explicit(&view->slot[device], memory_order_acquire);
+        *tag = view->tag;
+        // What this thread left in the word is most likely still there.
+        if (GA_LIKELY(slot != 0 && ga_credit_take_seen(&view->page->lease[slot - 1], bytes,
+                                                       &ga_self.credit_seen))) {
+            ga_inflight_add(device, bytes);
+            ga_move_end();
+            return true;
+        }
+    }
+    ga_move_end();
+    return false;
+}
+
+// Takes bytes of a device into use, waiting if the policy says so. False: refused, nothing was
+// taken. True: they are on their way (inflight) until ga_hold has them in a table or ga_release
+// gives them back. Bytes may be 0. tag: which session they are charged in.
+static inline bool ga_admit(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
+                            uint16_t *tag) {
+    return GA_LIKELY(ga_admit_fast(root, device, bytes, tag)) ||
+           ga_admit_slow(root, device, bytes, kind, tag);
+}
+
+// The same for what a call has taken already: never waits. WAITS: it would have had to.
+enum ga_at_once { GA_AT_ONCE, GA_AT_ONCE_REFUSED, GA_AT_ONCE_WAITS };
+enum ga_at_once ga_admit_at_once(struct ga_root *root, uint32_t device, uint64_t bytes,
+                                 uint32_t kind, uint16_t *tag);
+
+// Gives back bytes that were on their way.
+static inline void ga_release(struct ga_root *root, uint32_t device, uint64_t bytes, uint16_t tag) {
+    ga_move_begin(root);
+    uint32_t notify = ga_give(root, device, bytes, tag);
+    ga_inflight_add(device, 0 - bytes);
+    ga_move_end();
+    if (GA_UNLIKELY(notify))
+        ga_session_freed(root, notify - 1);
+}
+
+// A block was freed out of our sight; its bytes are on their way.
+void ga_admit_lost(struct ga_root *root, const struct ga_entry *entry);
+
+// Puts a block into the table: its bytes are no longer on their way, but held. False: no memory.
+// An entry that it replaces was freed out of our sight; its bytes go where they came from.
+static inline bool ga_hold(struct ga_root *root, const struct ga_entry *entry) {
+    struct ga_entry old;
+    ga_move_begin(root);
+    bool put = ga_table_put(&root->blocks, entry, &old);
+    if (GA_LIKELY(put))
+        ga_inflight_add(entry->device, 0 - entry->bytes);
+    if (GA_UNLIKELY(old.key != 0))
+        ga_inflight_add(old.device, old.bytes);
+    ga_move_end();
+    if (GA_UNLIKELY(old.key != 0))
+        ga_admit_lost(root, &old);
+    ga_tell_more(root);
+    return put;
+}
+
+// The reverse: takes a block out, its bytes are on their way. False: none of ours.
+static inline bool ga_withdraw(struct ga_root *root, uint64_t key, struct ga_entry *entry) {
+    ga_move_begin(root);
+    bool found = ga_table_take(&root->blocks, key, entry);
+    if (GA_LIKELY(found))
+        ga_inflight_add(entry->device, entry->bytes);
+    ga_move_end();
+    return found;
+}
+
+// Bytes of the device whose free has not been seen to execute.
+uint64_t ga_admit_late(struct ga_root *root, uint32_t device);
+// More than the whole limit: it can never be had.
+bool ga_admit_exceeds(struct ga_root *root, uint32_t device, uint64_t bytes);
+
+// Objects are taken by the thread that asks, before the driver makes them, and given back in its
+// name whoever destroys them: maker is ga_self.number, kept in the entry (ga_entry.bytes), as is
+// tag, the session that they are counted in. Taking (count > 0) may wait, sets *tag, and is false
+// when it was refused: nothing was taken. Giving back (count < 0) never waits, is always true,
+// and does nothing when *tag is of a session that is over.
+
+bool ga_admit_streams(struct ga_root *root, uint32_t device, int32_t count, uint32_t maker,
+                      uint16_t *tag);
+// flags: 0, or GA_FLAG_NOTICED: they exist already, and nothing is refused or waited for; or
+// GA_FLAG_HOLD: no contexts, but the maker's hold on one that is shared; also when giving back.
+// Opens the lease.
+bool ga_admit_contexts(struct ga_root *root, uint32_t device, int32_t count, uint32_t flags,
+                       uint32_t maker, uint16_t *tag);
+
+#endif

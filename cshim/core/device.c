@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/device.h"
+
+bool ga_device_same(const uint8_t a[GA_UUID_SIZE], const uint8_t b[GA_UUID_SIZE]) {
+    for (size_t i = 0; i < GA_UUID_SIZE; i++)
+        if (a[i] != b[i])
+            return false;
+    return true;
+}
+
+int ga_device_find(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE]) {
+    for (uint32_t d = 0; d < GA_DEVICES && atomic_load(&root->devices[d].known); d++)
+        if (ga_device_same(root->devices[d].uuid, uuid))
+            return (int)d;
+    return -1;
+}
+
+int ga_device_number(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE]) {
+    uint32_t next = 0;
+    ga_self_lock(&root->devices_lock);
+    int number = ga_device_find(root, uuid);
+    while (next < GA_DEVICES && atomic_load(&root->devices[next].known))
+        next++;
+    if (number < 0 && next < GA_DEVICES) {
+        ga_os_copy(root->devices[next].uuid, uuid, GA_UUID_SIZE);
+        atomic_store(&root->devices[next].known, 1);
+        number = (int)next;
+    }
+    ga_self_unlock(&root->devices_lock);
+    return number;
+}
+
+void ga_device_declare(struct ga_root *root, uint32_t device, uint64_t total) {
+    uint64_t most = root->env.memory;
+    if (root->env.memory_mill != 0 && total != 0)
+        most = total / 1000 * root->env.memory_mill + total % 1000 * root->env.memory_mill / 1000;
+    if (most != GA_NO_LIMIT)
+        atomic_store(&root->declared[device], most + 1);
+}

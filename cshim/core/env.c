@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/env.h"
+
+#include "core/environ.h"
+#include "core/log.h"
+#include "core/os.h"
+#include "core/wire.h"
+
+static char upper(char c) {
+    return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
+}
+
+// The shift of a unit letter, all of them binary; −1: none of ours.
+static int unit_shift(char c) {
+    switch (upper(c)) {
+    case 'B':
+        return 0;
+    case 'K':
+        return 10;
+    case 'M':
+        return 20;
+    case 'G':
+        return 30;
+    case 'T':
+        return 40;
+    }
+    return -1;
+}
+
+static bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+
+static const char *skip_spaces(const char *s) {
+    while (*s == ' ' || (*s >= '\t' && *s <= '\r'))
+        s++;
+    return s;
+}
+
+// A decimal number, as it is spelled: "12.345".
+struct decimal {
+    const char *whole;
+    const char *fraction; // behind the dot; at its end where there is none
+    const char *end;
+};
+
+static bool read_decimal(const char *s, struct decimal *d) {
+    d->whole = s = skip_spaces(s);
+    while (is_digit(*s))
+        s++;
+    if (s == d->whole)
+        return false;
+    d->fraction = d->end = s;
+    if (*s != '.')
+        return true;
+    d->fraction = ++s;
+    while (is_digit(*s))
+        s++;
+    d->end = s;
+    return s > d->fraction;
+}
+
+#define MOST (UINT64_MAX >> 1) // as in Go; its bits are all ones, so that a part of a unit fits in
+
+// The number times 2^shift, rounded down; false: it is too large. *exact: nothing was cut off.
+static bool scale(const struct decimal *d, int shift, uint64_t *value, bool *exact) {
+    uint64_t whole = 0;
+    uint64_t part = 0;
+    for (const char *s = d->whole; is_digit(*s); s++) {
+        uint64_t digit = (uint64_t)(*s - '0');
+        if (whole > (MOST - digit) / 10)
+            return false;
+        whole = whole * 10 + digit;
+    }
+    if (whole > MOST >> shift)
+        return false;
+    *exact = true;
+    for (const char *s = d->end; s > d->fraction; s--) { // from the last digit on: none is lost
+        part += (uint64_t)(s[-1] - '0') << shift;
+        *exact = *exact && part % 10 == 0;
+        part /= 10;
+    }
+    *value = (whole << shift) + part;
+    return true;
+}
+
+static bool is_max(const char *s) {
+    s = skip_spaces(s);
+    return upper(s[0]) == 'M' && upper(s[1]) == 'A' && upper(s[2]) == 'X' && !*skip_spaces(s + 3);
+}
+
+// As accounting.ParseSize reads it: accounting/testdata/sizes.tsv holds both to the same.
+bool ga_env_size(const char *text, uint64_t *bytes) {
+    struct decimal d;
+    bool exact;
+    if (is_max(text)) {
+        *bytes = GA_NO_LIMIT;
+        return true;
+    }
+    if (!read_decimal(text, &d))
+        return false;
+    const char *s = skip_spaces(d.end);
+    int shift = 0;
+    if (*s) {
+        shift = unit_shift(*s++);
+        if (shift < 0)
+            return false;
+        if (shift > 0 && upper(*s) == 'I' && upper(s[1]) == 'B')
+            s++;
+        if (shift > 0 && upper(*s) == 'B')
+            s++;
+    }
+    return !*skip_spaces(s) && scale(&d, shift, bytes, &exact) && (exact || shift > 0);
+}
+
+bool ga_env_share(const char *text, uint32_t *per_mille) {
+    struct decimal d;
+    uint64_t value;
+    bool exact;
+    if (!read_decimal(text, &d) || *skip_spaces(d.end) != '%' ||
+        *skip_spaces(skip_spaces(d.end) + 1))
+        return false;
+    // Tenths of a per cent: no digit may follow them but 0.
+    for (const char *s = d.fraction + 1; s < d.end; s++)
+        if (*s != '0')
+            return false;
+    uint64_t tenth = d.end > d.fraction ? (uint64_t)(*d.fraction - '0') : 0;
+    struct decimal whole = {d.whole, d.end, d.end};
+    if (!scale(&whole, 0, &value, &exact) || value > 100 || value * 10 + tenth > 1000)
+        return false;
+    *per_mille = (uint32_t)(value * 10 + tenth);
+    return true;
+}
+
+static int hex(char c) {
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c = upper(c);
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+static bool read_token(const char *text, uint8_t token[16]) {
+    if (ga_os_length(text) != 32)
+        return false;
+    for (size_t i = 0; i < 16; i++) {
+        int high = hex(text[2 * i]);
+        int low = hex(text[2 * i + 1]);
+        if (high < 0 || low < 0)
+            return false;
+        token[i] = (uint8_t)(high << 4 | low);
+    }
+    return true;
+}
+
+// A size that limits and cannot be read. To go on without the limit would be the opposite of
+// what was meant.
+static void is_wrong(struct ga_env *env, const char *name, const char *what) {
+    ga_log("%s=%s is no %s", name, ga_environ_get(name), what);
+    if (!env->wrong) {
+        env->wrong = name;
+        env->wrong_what = what;
+    }
+}
+
+// A number from 1 on; 0: there is none. What is below is 1, what no number holds is the largest.
+static uint32_t read_count(const char *name) {
+    const char *text = ga_environ_get(name);
+    if (!text || !*text)
+        return 0;
+    bool negative = *text == '-';
+    uint64_t count = 0;
+    size_t i = negative;
+    for (; text[i] >= '0' && text[i] <= '9'; i++)
+        if (count <= UINT32_MAX)
+            count = count * 10 + (uint64_t)(text[i] - '0');
+    if (text[i] || i == (size_t)negative) {
+        ga_log("%s=%s is not a whole number; ignored", name, text);
+        return 0;
+    }
+    count = negative ? 0 : count;
+    return count < 1 ? 1 : count > UINT32_MAX ? UINT32_MAX : (uint32_t)count;
+}
+
+#define SIZE "size; write 4G, 4GiB, 512M, bytes or max"
+#define SIZE_OR_SHARE "size; write 4G, 4GiB, 512M, bytes, 25% or max"
+
+static uint64_t read_size(struct ga_env *env, const char *name) {
+    const char *text = ga_environ_get(name);
+    uint64_t bytes = GA_NO_LIMIT;
+    if (text && *text && !ga_env_size(text, &bytes))
+        is_wrong(env, name, SIZE);
+    return bytes;
+}
+
+static void read_limits(struct ga_env *env) {
+    env->memory = GA_NO_LIMIT;
+    const char *memory = ga_environ_get("GPUARB_MEMORY");
+    if (memory && *memory && ga_env_share(memory, &env->memory_mill)) {
+        if (env->memory_mill == 0)
+            env->memory = 0; // a share of 0 stands for none
+    } else if (memory && *memory && !ga_env_size(memory, &env->memory)) {
+        is_wrong(env, "GPUARB_MEMORY", SIZE_OR_SHARE);
+    }
+    env->host = read_size(env, "GPUARB_HOST");
+    env->streams = read_count("GPUARB_STREAMS");
+    env->slots = read_count("GPUARB_SLOTS");
+    env->stream_reserve = read_size(env, "GPUARB_STREAM_RESERVE");
+    if (env->stream_reserve == 0)
+        env->stream_reserve = GA_NO_LIMIT; // no wish
+    else if (env->stream_reserve > GA_CREDIT_LIMIT && env->stream_reserve != GA_NO_LIMIT)
+        env->stream_reserve = GA_CREDIT_LIMIT;
+}
+
+// One of the words, counted from 1; 0: none of them.
+static uint32_t read_word(const char *name, const char *const words[], size_t count) {
+    const char *value = ga_environ_get(name);
+    if (!value || !*value)
+        return 0;
+    for (size_t i = 0; i < count; i++)
+        if (ga_os_equal(value, words[i]))
+            return (uint32_t)i + 1;
+    ga_log("%s=%s is none of its words (%s, %s, …); ignored", name, value, words[0], words[1]);
+    return 0;
+}
+
+static void read_arbitration(struct ga_env *env) {
+    const char *const on_full[] = {"deny", "wait"};
+    const char *const scopes[] = {"job", "process", "thread"};
+    _Static_assert(GA_ON_FULL_DENY == 1 && GA_ON_FULL_WAIT == 2, "on_full");
+    _Static_assert(GA_SCOPE_JOB == 1 && GA_SCOPE_PROCESS == 2 && GA_SCOPE_THREAD == 3, "scopes");
+    env->on_full = read_word("GPUARB_ON_FULL", on_full, 2);
+    env->slot_scope = read_word("GPUARB_SLOT_SCOPE", scopes, 3);
+}
+
+static bool join_path(char to[108], const char *folder, const char *file) {
+    size_t a = ga_os_length(folder);
+    size_t b = ga_os_length(file);
+    if (a == 0 || a + b >= 108) {
+        to[0] = '\0';
+        return false;
+    }
+    ga_os_copy(to, folder, a);
+    ga_os_copy(to + a, file, b + 1);
+    return true;
+}
+
+static void read_socket(struct ga_env *env) {
+    const char *own = ga_environ_get("GPUARB_SOCKET");
+    if (own && *own) {
+        if (!join_path(env->socket[0], own, ""))
+            ga_log("GPUARB_SOCKET is longer than a socket's path can be");
+        return;
+    }
+    int next = 0;
+    const char *runtime = ga_environ_get("XDG_RUNTIME_DIR");
+    if (runtime && join_path(env->socket[0], runtime, "/gpuarb/gpuarb.sock"))
+        next = 1;
+    join_path(env->socket[next], "/run/gpuarb", "/gpuarb.sock");
+}
+
+void ga_env_read(struct ga_env *env) {
+    ga_os_zero(env, sizeof *env);
+    const char *virtualize = ga_environ_get("GPUARB_VIRTUALIZE");
+    env->virtualize = !virtualize || !*virtualize || ga_environ_set(virtualize);
+    const char *job = ga_environ_get("GPUARB_JOB");
+    if (job && *job) {
+        env->in_job = read_token(job, env->job);
+        if (!env->in_job)
+            ga_log("GPUARB_JOB is not a token of 32 hex digits; ignored");
+    }
+    env->loss_closed = env->in_job;
+    const char *loss = ga_environ_get("GPUARB_ON_LOSS");
+    if (loss && ga_os_equal(loss, "open"))
+        env->loss_closed = false;
+    else if (loss && ga_os_equal(loss, "closed"))
+        env->loss_closed = env->loss_named_closed = true;
+    else if (loss && *loss)
+        ga_log("GPUARB_ON_LOSS=%s is neither open nor closed; ignored", loss);
+    read_limits(env);
+    read_arbitration(env);
+    read_socket(env);
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/hold.h"
+
+#include "core/admit.h"
+#include "core/session.h"
+
+// In the key of what was retained. Such an entry counts in context; one of a use has the thread's
+// id there, by which the kernel knows whether it lives.
+#define RETAINED (1ull << 63)
+
+bool ga_hold_matters(struct ga_root *root, uint32_t device) {
+    return ga_session_attach(root, device) == GA_WAY_ASK &&
+           atomic_load(&root->slot_scope[device]) == GA_SCOPE_THREAD;
+}
+
+static uint64_t key_of(uint32_t thread, uint32_t device) {
+    return (uint64_t)thread << 8 | device;
+}
+
+static bool find(struct ga_root *root, uint64_t key, struct ga_entry *entry) {
+    ga_self_enter();
+    bool found = ga_table_find(&root->holds, key, entry);
+    ga_self_leave();
+    return found;
+}
+
+static bool ask(struct ga_root *root, uint32_t device, uint16_t *tag) {
+    return ga_admit_contexts(root, device, 1, GA_FLAG_HOLD, ga_self.number, tag);
+}
+
+static void give_back(struct ga_root *root, uint32_t device, uint32_t thread, uint16_t tag) {
+    ga_admit_contexts(root, device, -1, GA_FLAG_HOLD, thread, &tag);
+}
+
+// Of what is used
+
+bool ga_hold_take(struct ga_root *root, uint32_t device) {
+    struct ga_entry entry = {.key = key_of(ga_self.number, device),
+                             .bytes = ga_self.number,
+                             .context = ga_self.tid,
+                             .device = (uint8_t)device,
+                             .kind = GA_HOLD_USED};
+    struct ga_entry old;
+    if (find(root, entry.key, &old) && old.tag == atomic_load(&root->tag))
+        return true;
+    if (!ask(root, device, &entry.tag))
+        return false;
+    ga_self_enter();
+    bool put =
+        ga_table_put(&root->holds, &entry, &old); // what it replaces is of a session that is over
+    ga_self_leave();
+    if (put)
+        ga_self.holds |= 1u << device;
+    else
+        give_back(root, device, ga_self.number, entry.tag);
+    return true;
+}
+
+void ga_hold_drop(struct ga_root *root) {
+    for (uint32_t d = 0; ga_self.holds != 0; d++) {
+        if (ga_self.holds & 1u << d)
+            ga_session_return_hold(root, key_of(ga_self.number, d));
+        ga_self.holds &= ~(1u << d);
+    }
+}
+
+// Of what is retained
+
+bool ga_hold_retains(struct ga_root *root, uint32_t device) {
+    struct ga_entry entry;
+    return find(root, key_of(ga_self.number, device) | RETAINED, &entry);
+}
+
+bool ga_hold_ask(struct ga_root *root, uint32_t device, struct ga_hold *hold) {
+    *hold = (struct ga_hold){.device = device};
+    hold->asked = ga_hold_matters(root, device) && !ga_hold_retains(root, device);
+    return !hold->asked || ask(root, device, &hold->tag);
+}
+
+void ga_hold_unask(struct ga_root *root, const struct ga_hold *hold) {
+    if (hold->asked)
+        give_back(root, hold->device, ga_self.number, hold->tag);
+}
+
+// Without memory to remember it by, the thread has no slot of its own.
+void ga_hold_retain(struct ga_root *root, const struct ga_hold *hold) {
+    struct ga_entry entry = {.key = key_of(ga_self.number, hold->device) | RETAINED,
+                             .bytes = ga_self.number,
+                             .tag = hold->tag,
+                             .device = (uint8_t)hold->device,
+                             .kind = hold->asked ? GA_HOLD_RETAINED : GA_HOLD_UNASKED};
+    struct ga_entry old;
+    ga_self_lock(&root->retains_lock);
+    bool again = ga_table_find(&root->holds, entry.key, &old);
+    if (again)
+        entry = old;
+    entry.context++;
+    bool put = ga_table_put(&root->holds, &entry, &old);
+    ga_self_unlock(&root->retains_lock);
+    if (again || !put)
+        ga_hold_unask(root, hold);
+}
+
+struct search {
+    uint32_t device;
+    uint64_t key; // 0: none
+};
+
+static void match(void *arg, const struct ga_entry *e) {
+    struct search *s = arg;
+    if (e->kind != GA_HOLD_USED && e->device == s->device)
+        s->key = e->key;
+}
+
+static bool take_any_locked(struct ga_root *root, uint32_t device, struct ga_entry *entry) {
+    struct search s = {.device = device};
+    ga_table_each(&root->holds, match, &s);
+    return s.key != 0 && ga_table_take(&root->holds, s.key, entry);
+}
+
+static void end(struct ga_root *root, const struct ga_entry *entry) {
+    if (entry->kind == GA_HOLD_RETAINED)
+        give_back(root, entry->device, (uint32_t)entry->bytes, entry->tag);
+}
+
+void ga_hold_release(struct ga_root *root, uint32_t device) {
+    struct ga_entry entry;
+    struct ga_entry old;
+    ga_self_lock(&root->retains_lock);
+    bool found = ga_table_take(&root->holds, key_of(ga_self.number, device) | RETAINED, &entry) ||
+                 take_any_locked(root, device, &entry);
+    bool last = found && --entry.context == 0;
+    if (found && !last)
+        ga_table_put(&root->holds, &entry, &old);
+    ga_self_unlock(&root->retains_lock);
+    if (last)
+        end(root, &entry);
+}
+
+void ga_hold_release_all(struct ga_root *root, uint32_t device) {
+    struct ga_entry entry;
+    for (;;) {
+        ga_self_lock(&root->retains_lock);
+        bool found = take_any_locked(root, device, &entry);
+        ga_self_unlock(&root->retains_lock);
+        if (!found)
+            return;
+        end(root, &entry);
+    }
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/host.h"
+
+#include "core/log.h"
+#include "core/session.h"
+#include "core/tell.h"
+
+// What the daemon allows, or less where the program was told so.
+static uint64_t cap(struct ga_root *root) {
+    uint64_t max = atomic_load(&root->host_max);
+    return root->env.host < max ? root->env.host : max;
+}
+
+static void say_refused(struct ga_root *root, uint64_t bytes, uint64_t held, uint64_t most) {
+    if (atomic_exchange(&root->host_refused, 1) == 0)
+        ga_log_user("refused: %u bytes of page-locked host memory, %u of %u are held", bytes, held,
+                    most);
+    else
+        ga_log("refused: %u bytes of page-locked host memory, %u of %u are held", bytes, held,
+               most);
+}
+
+bool ga_host_take(struct ga_root *root, uint64_t bytes) {
+    ga_session_ensure(root); // the daemon has a word in it
+    uint64_t most = cap(root);
+    uint64_t held = atomic_load(&root->host_held);
+    do {
+        if (held > most || bytes > most - held) {
+            say_refused(root, bytes, held, most);
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak(&root->host_held, &held, held + bytes));
+    ga_tell_host(root);
+    return true;
+}
+
+void ga_host_give(struct ga_root *root, uint64_t bytes) {
+    atomic_fetch_sub(&root->host_held, bytes);
+    ga_tell_host(root);
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/interface.h"
+
+// Facts about the process, the same in a forked child. Without a lock, which a child might find
+// taken: a place is given once, and those before it stay.
+static _Atomic(struct ga_interface *) joined[GA_INTERFACES];
+
+#define LINE ((size_t)64)
+
+bool ga_interface_join(struct ga_interface *interface) {
+    size_t place = (sizeof(struct ga_root) + LINE - 1) & ~(LINE - 1);
+    for (size_t i = 0; i < GA_INTERFACES; i++) {
+        struct ga_interface *there = NULL;
+        if (place + interface->state > GA_ROOT_SIZE)
+            return false;
+        // Before it is there for others. Two threads that come here write the same.
+        if (interface->place)
+            *interface->place = place;
+        if (atomic_compare_exchange_strong(&joined[i], &there, interface) || there == interface)
+            return true;
+        place += (there->state + LINE - 1) & ~(LINE - 1);
+    }
+    return false;
+}
+
+uint64_t ga_interface_reap(struct ga_root *root, uint32_t device, uint64_t wanted) {
+    uint64_t got = 0;
+    if (atomic_load(&root->devices[device].pending) == 0 &&
+        atomic_load(&root->leaving[device]) == 0)
+        return 0;
+    for (size_t i = 0; i < GA_INTERFACES; i++) {
+        const struct ga_interface *interface = atomic_load(&joined[i]);
+        if (interface && interface->reap)
+            got += interface->reap(root, device, wanted > got ? wanted - got : 0);
+    }
+    return got;
+}
+
+bool ga_interface_lose(struct ga_root *root, const struct ga_entry *entry) {
+    for (size_t i = 0; i < GA_INTERFACES; i++) {
+        const struct ga_interface *interface = atomic_load(&joined[i]);
+        if (interface && interface->lose && interface->lose(root, entry))
+            return true;
+    }
+    return false;
+}

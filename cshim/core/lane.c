@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/lane.h"
+
+#include "core/inherit.h"
+
+_Static_assert(GA_LANES + 2 <= GA_INHERIT_MAX, "the spare lane and the page, too");
+
+static bool swap_owner(struct ga_lane *lane, uint64_t from) {
+    uint64_t mine = (uint64_t)ga_os_stack() << 32 | ga_self.tid;
+    return atomic_compare_exchange_strong_explicit(&lane->owner, &from, mine, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
+
+static struct ga_lane *try_take(struct ga_root *root, size_t lanes) {
+    uint32_t epoch = atomic_load(&root->link_epoch);
+    // First one that is connected, then any.
+    for (int connected = 1; connected >= 0; connected--) {
+        for (size_t i = 0; i < lanes; i++) {
+            struct ga_lane *lane = &root->lanes[i];
+            if (connected &&
+                (atomic_load(&lane->fd_plus_1) == 0 || atomic_load(&lane->epoch) != epoch))
+                continue;
+            if (swap_owner(lane, 0))
+                return lane;
+        }
+    }
+    return NULL;
+}
+
+#define SLICE_MS 500
+
+static struct ga_lane *take(struct ga_root *root, size_t lanes, int timeout_ms) {
+    struct ga_lane *lane = try_take(root, lanes);
+    if (GA_LIKELY(lane != NULL) || timeout_ms == 0)
+        return lane;
+    uint64_t end = ga_os_now_ms() + (uint64_t)timeout_ms;
+    atomic_fetch_add(&root->lane_waiters, 1);
+    for (;;) {
+        uint32_t seen = atomic_load(&root->lane_freed);
+        lane = try_take(root, lanes);
+        if (lane || ga_os_now_ms() >= end)
+            break;
+        ga_os_wait(&root->lane_freed, seen, SLICE_MS);
+    }
+    atomic_fetch_sub(&root->lane_waiters, 1);
+    return lane;
+}
+
+struct ga_lane *ga_lane_take(struct ga_root *root) {
+    struct ga_lane *lane;
+    do {
+        lane = take(root, GA_LANES, SLICE_MS);
+    } while (!lane);
+    return lane;
+}
+
+struct ga_lane *ga_lane_take_to_wait(struct ga_root *root, int timeout_ms) {
+    return take(root, GA_LANES_TO_WAIT, timeout_ms);
+}
+
+void ga_lane_give(struct ga_root *root, struct ga_lane *lane) {
+    lane->type = 0;
+    atomic_store(&lane->owner, 0);
+    if (GA_UNLIKELY(atomic_load(&root->lane_waiters) != 0)) {
+        atomic_fetch_add(&root->lane_freed, 1);
+        // All: one alone might be one that may not have this lane.
+        ga_os_wake(&root->lane_freed, INT32_MAX);
+    }
+}
+
+// In the place of an owner who is not coming back, and is no thread.
+#define NOBODY UINT32_MAX
+
+bool ga_lane_abandon(struct ga_root *root) {
+    uint32_t now = ga_os_stack() + GA_SIGNAL_FRAME;
+    bool any = false;
+    for (size_t i = 0; i < GA_LANES; i++) {
+        struct ga_lane *lane = &root->lanes[i];
+        uint64_t owner = atomic_load_explicit(&lane->owner, memory_order_relaxed);
+        if ((uint32_t)owner == ga_self.tid && ga_os_left((uint32_t)(owner >> 32), now) &&
+            atomic_compare_exchange_strong(&lane->owner, &owner, NOBODY))
+            any = true;
+        any |= owner == NOBODY;
+    }
+    return any;
+}
+
+struct ga_lane *ga_lane_orphan(struct ga_root *root) {
+    int pid = ga_os_pid();
+    for (size_t i = 0; i < GA_LANES; i++) {
+        uint64_t owner = atomic_load(&root->lanes[i].owner);
+        uint32_t tid = (uint32_t)owner;
+        if (tid != 0 && tid != ga_self.tid &&
+            (tid == NOBODY || !ga_os_thread_lives(pid, (int)tid)) &&
+            swap_owner(&root->lanes[i], owner))
+            return &root->lanes[i];
+    }
+    return NULL;
+}
+
+void ga_lane_set(struct ga_lane *lane, int fd, uint32_t epoch) {
+    int had = atomic_load(&lane->fd_plus_1) - 1;
+    if (had >= 0) {
+        if (ga_os_is(had, &lane->id)) {
+            // A forked child may have it too, and the daemon is to see the end.
+            ga_os_shutdown(had);
+            ga_os_close(had);
+        }
+        ga_inherit_drop(had, &lane->id);
+        atomic_store(&lane->fd_plus_1, 0);
+    }
+    if (fd < 0 || !ga_os_identify(fd, &lane->id))
+        return;
+    ga_inherit_note(fd, &lane->id);
+    atomic_store(&lane->epoch, epoch);
+    atomic_store(&lane->fd_plus_1, fd + 1);
+}
+
+int ga_lane_fd(struct ga_root *root, struct ga_lane *lane) {
+    int fd = atomic_load(&lane->fd_plus_1) - 1;
+    if (fd < 0)
+        return -1;
+    if (atomic_load(&lane->epoch) == atomic_load(&root->link_epoch) && ga_os_is(fd, &lane->id))
+        return fd;
+    ga_lane_set(lane, -1, 0);
+    return -1;
+}
+
+void ga_lane_move(struct ga_lane *to, struct ga_lane *from) {
+    int fd = atomic_exchange(&from->fd_plus_1, 0) - 1;
+    to->id = from->id;
+    atomic_store(&to->epoch, atomic_load(&from->epoch));
+    atomic_store(&to->fd_plus_1, fd + 1);
+}
+
+void ga_lane_replace_page_fd(struct ga_root *root, int fd) {
+    if (root->page_fd >= 0) {
+        ga_inherit_drop(root->page_fd, &root->page_id);
+        if (ga_os_is(root->page_fd, &root->page_id))
+            ga_os_close(root->page_fd);
+    }
+    root->page_fd = fd;
+    if (ga_os_identify(fd, &root->page_id))
+        ga_inherit_note(fd, &root->page_id);
+}

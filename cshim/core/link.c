@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/link.h"
+
+#include <errno.h>
+
+#include "core/credit.h"
+#include "core/lane.h"
+#include "core/log.h"
+#include "core/tell.h"
+
+// Who had it before may have gone, and what he was in the middle of is to be undone.
+static void begin_linking(struct ga_root *root) {
+    if (atomic_exchange(&root->linking_on, 1) == 0)
+        return;
+    ga_threads_thaw(root);
+    if (atomic_load(&root->spare.epoch) == 0)
+        ga_lane_set(&root->spare, -1, 0);
+}
+
+// It is not had already: a handler that interrupts who has it finds no root.
+void ga_link_lock(struct ga_root *root) {
+    ga_self_go_away();
+    ga_mutex_lock(&root->linking, -1);
+    begin_linking(root);
+}
+
+bool ga_link_try_lock(struct ga_root *root) {
+    ga_self_go_away();
+    if (!ga_mutex_lock(&root->linking, 0)) {
+        ga_self_come_back();
+        return false;
+    }
+    begin_linking(root);
+    return true;
+}
+
+void ga_link_unlock(struct ga_root *root) {
+    atomic_store(&root->linking_on, 0);
+    ga_mutex_unlock(&root->linking);
+    ga_self_come_back();
+}
+
+#define BUSY_MS 30000 // how long a daemon that has no room for one more program is asked for it
+
+// There is a daemon, and it has no room for this process now. It is asked again, and meanwhile
+// nothing is to be had: the process is not without a daemon.
+static void be_busy(struct ga_root *root, const char *why) {
+    uint64_t now = ga_os_now_ms();
+    if (root->busy_since_ms == 0)
+        root->busy_since_ms = now;
+    bool late = !ga_link_is_asked_again(root, now);
+    atomic_store(&root->busy, 1);
+    if (why[0] && atomic_exchange(late ? &root->warned : &root->told_wait, 1) == 0)
+        ga_log_user("%s: %s", why, late ? "device memory is refused" : "the program waits");
+}
+
+bool ga_link_is_asked_again(const struct ga_root *root, uint64_t now) {
+    return now < root->busy_since_ms + BUSY_MS;
+}
+
+static bool is_bar(int error) {
+    return error == -EACCES || error == -EPERM || error == -EMFILE || error == -ENFILE;
+}
+
+static int connect_any(struct ga_root *root) {
+    int fd = -ENOENT;
+    int bar = 0;
+    for (size_t i = 0; i < 2 && root->env.socket[i][0] && fd < 0; i++) {
+        fd = ga_os_connect(root->env.socket[i]);
+        if (is_bar(fd))
+            bar = fd;
+        if (fd == -EAGAIN) // so many are in front
+            be_busy(root, "the daemon has more programs waiting to connect than it can take in");
+    }
+    atomic_store(&root->barred, fd < 0 ? bar : 0);
+    return fd;
+}
+
+// Connects a lane, which has the connection before a handler can jump away from it. It is of no
+// link yet (epoch 0), so that nobody uses it but who opens it.
+static bool connect_lane(struct ga_root *root, struct ga_lane *lane) {
+    uint64_t blocked = ga_os_block_signals();
+    int fd = connect_any(root);
+    if (fd >= 0)
+        ga_lane_set(lane, fd, 0);
+    ga_os_restore_signals(blocked);
+    return fd >= 0;
+}
+
+static uint64_t next_request(struct ga_root *root) {
+    return atomic_fetch_add(&root->next_request, 1) + 1;
+}
+
+static int fd_of(const struct ga_lane *lane) {
+    return atomic_load(&lane->fd_plus_1) - 1;
+}
+
+// One request and its reply on a connection that is being opened; true when it was answered.
+static bool exchange(struct ga_root *root, struct ga_lane *lane, uint16_t type, const void *body,
+                     size_t size, int send_fd, struct ga_reply *reply) {
+    bool waited;
+    struct ga_request request = {type, next_request(root), body, size, send_fd};
+    return ga_wait_exchange(root, lane, &request, reply, GA_REPLY_MS, NULL, &waited) == 0;
+}
+
+// What an error says.
+static void copy_text(const struct ga_reply *reply, char text[GA_TEXT_SIZE]) {
+    text[0] = '\0';
+    if (ga_message_fits(reply, sizeof reply->body.error)) {
+        ga_os_copy(text, reply->body.error.text, GA_TEXT_SIZE - 1);
+        text[GA_TEXT_SIZE - 1] = '\0';
+    }
+}
+
+static void log_status(const char *what, const struct ga_reply *reply) {
+    char text[GA_TEXT_SIZE];
+    copy_text(reply, text);
+    ga_log("%s: the daemon answers %u %s", what, (uint64_t)reply->header.status, text);
+}
+
+static void fill_hello(const struct ga_env *env, struct ga_wire_hello_request *hello) {
+    ga_os_zero(hello, sizeof *hello);
+    hello->kind = GA_KIND_SHIM;
+    ga_os_copy(hello->job, env->job, sizeof hello->job);
+    hello->memory = env->memory;
+    hello->share = env->memory_mill;
+    hello->streams = env->streams;
+    hello->on_full = env->on_full;
+    hello->slots = env->slots;
+    hello->slot_scope = env->slot_scope;
+    hello->stream_reserve = env->stream_reserve;
+}
+
+// Maps the page that came with a reply. NULL: it is none of ours.
+static struct ga_wire_page *map_page(int fd) {
+    if (ga_os_file_size(fd) < GA_PAGE_SIZE)
+        return NULL;
+    struct ga_wire_page *page = ga_os_map_page(fd, GA_PAGE_SIZE);
+    if (page && (page->magic != GA_PAGE_MAGIC || page->version != GA_PAGE_VERSION ||
+                 page->slots != GA_PAGE_SLOTS)) {
+        ga_os_unmap(page, GA_PAGE_SIZE);
+        page = NULL;
+    }
+    return page;
+}
+
+// Takes over a page. The old one stays mapped: a thread may be looking at it.
+static bool adopt_page(struct ga_root *root, struct ga_reply *reply, uint16_t tag) {
+    int fd = ga_os_raise_fd(reply->fd);
+    reply->fd = -1;
+    struct ga_wire_page *page = map_page(fd);
+    struct ga_view *view = page ? ga_root_alloc(root, sizeof *view) : NULL;
+    if (!view) {
+        ga_log("the daemon's lease page cannot be used");
+        // It has a session for us whose limits nobody would keep.
+        atomic_store(&root->hello_refused, 1);
+        ga_os_close(fd);
+        return false;
+    }
+    struct ga_view *before = atomic_load(&root->view);
+    view->page = page;
+    view->tag = tag;
+    for (size_t i = 0; before && before->tag == tag && i < GA_DEVICES; i++)
+        atomic_store(&view->slot[i], atomic_load(&before->slot[i]));
+    ga_lane_replace_page_fd(root, fd);
+    atomic_store(&root->tag, tag);
+    atomic_store(&root->view, view);
+    return true;
+}
+
+static void adopt_hello(struct ga_root *root, const struct ga_reply *reply) {
+    ga_os_copy(root->token, reply->body.hello.session, GA_TOKEN_SIZE);
+    root->has_token = true;
+    // Who asked for "closed" by name keeps it, whatever the configuration says.
+    ga_tell_host(root);
+    bool closed = reply->body.hello.on_loss == GA_LOSS_CLOSED || root->env.loss_named_closed;
+    atomic_store(&root->on_loss, closed ? GA_LOSS_CLOSED : GA_LOSS_OPEN);
+    atomic_store(&root->host_max, reply->body.hello.host_max);
+    atomic_store(&root->able, reply->body.hello.flags);
+}
+
+static void go_live(struct ga_root *root) {
+    atomic_store(&root->spare.epoch, atomic_fetch_add(&root->link_epoch, 1) + 1);
+    atomic_store(&root->warned, 0);
+    atomic_store(&root->walled, 0);
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
+        atomic_store(&root->devices[d].debt, 0); // it was told, or is not of this session
+    atomic_store(&root->link, GA_LINK_LIVE);
+    ga_tell(root);
+}
+
+// Asks for a session, and waits for it as long as the daemon does. A Hello that is sent again
+// because its daemon died has the number of the first.
+static bool ask_hello(struct ga_root *root, ga_look *look, struct ga_reply *reply) {
+    struct ga_wire_hello_request hello;
+    bool waited;
+    fill_hello(&root->env, &hello);
+    if (root->hello_request == 0)
+        root->hello_request = next_request(root);
+    struct ga_request request = {GA_TYPE_HELLO, root->hello_request, &hello, sizeof hello, -1};
+    int error = ga_wait_exchange(root, &root->spare, &request, reply, GA_REPLY_MS, look, &waited);
+    if (error == 0 && reply->header.status != GA_STATUS_SHUTTING_DOWN) {
+        root->hello_request = 0;
+        return true;
+    }
+    // There was a daemon: it is looked for like one that had us. One that did no more than take
+    // the connection is looked for once, since the next one may do the same.
+    bool broken = error != -ETIMEDOUT && atomic_load(&root->link) != GA_LINK_LOST;
+    if (waited || broken) {
+        atomic_store(&root->link, GA_LINK_LOST);
+        root->lost_at_ms = ga_os_now_ms();
+    }
+    return false;
+}
+
+// There is a daemon, and it opens no session. What was refused by policy is not to be had at all; a
+// Hello's reply has no room for words, so the daemon spells that as the error that has. The same
+// where its tables are full: whoever fills them must not lift the limits of others. Else it is as
+// without a daemon, but that the user hears the true reason.
+static void note_refusal(struct ga_root *root, const struct ga_reply *reply) {
+    char text[GA_TEXT_SIZE];
+    copy_text(reply, text);
+    if (ga_message_is_turned_away(&reply->header)) {
+        be_busy(root, text);
+        return;
+    }
+    bool refused =
+        reply->header.status == GA_STATUS_PERMISSION || reply->header.status == GA_STATUS_TOO_MANY;
+    bool closed = refused || atomic_load(&root->on_loss) == GA_LOSS_CLOSED;
+    if (refused)
+        atomic_store(&root->hello_refused, 1);
+    ga_log_plain(text);
+    if (text[0] && atomic_exchange(&root->warned, 1) == 0)
+        ga_log_user("%s: %s", text,
+                    closed ? "device memory is refused" : "running without any GPU memory limit");
+}
+
+// Takes over the session that a Hello opened. What was taken so far was taken from nobody: it
+// gets no place in the new session, and no byte moves meanwhile. Nor where nothing was held when
+// it was asked for: another thread may take the first bytes at this moment, on the word that there
+// is no daemon. It has them before the freeze, and then they are found here; or it finds behind it
+// that the link is another one, and asks again (without_daemon in admit.c).
+static bool begin_session(struct ga_root *root, struct ga_reply *reply) {
+    ga_threads_freeze(root);
+    bool anew = root->has_token || ga_link_holds(root);
+    uint16_t tag = atomic_load(&root->tag);
+    bool ok = adopt_page(root, reply, (uint16_t)(tag + anew));
+    if (ok) {
+        for (uint32_t d = 0; anew && d < GA_DEVICES; d++) {
+            atomic_store(&root->devices[d].contexts, 0);
+            atomic_store(&root->stranded[d], 0);
+        }
+        adopt_hello(root, reply);
+        go_live(root);
+    }
+    ga_threads_thaw(root);
+    return ok;
+}
+
+// Here the thread may wait for long. It holds root->linking, which only those want who need a
+// session, too.
+static bool say_hello(struct ga_root *root, ga_look *look) {
+    struct ga_reply reply = {.fd = -1};
+    if (!connect_lane(root, &root->spare))
+        return false;
+    atomic_store(&root->hello_refused, 0);
+    bool ok = ask_hello(root, look, &reply);
+    if (ok && reply.header.status != GA_STATUS_OK) {
+        log_status("Hello", &reply);
+        note_refusal(root, &reply);
+        ok = false;
+    }
+    if (ok && reply.fd < 0) // the kernel drops the page's descriptor where there is no room for it
+        atomic_store(&root->barred, -EMFILE);
+    ok = ok && ga_message_fits(&reply, sizeof reply.body.hello) && reply.fd >= 0 &&
+         begin_session(root, &reply);
+    if (ok)
+        return true;
+    if (reply.fd >= 0)
+        ga_os_close(reply.fd);
+    ga_lane_set(&root->spare, -1, 0);
+    return false;
+}
+
+// What the process itself counts, device by device.
+struct sums {
+    uint16_t tag;
+    uint64_t used[GA_DEVICES];
+    uint32_t streams[GA_DEVICES];
+};
+
+static void add_block(void *arg, const struct ga_entry *e) {
+    struct sums *s = arg;
+    if (e->tag == s->tag && e->device < GA_DEVICES)
+        s->used[e->device] += e->bytes;
+}
+
+static void add_stream(void *arg, const struct ga_entry *e) {
+    struct sums *s = arg;
+    if (e->tag == s->tag && e->device < GA_DEVICES)
+        s->streams[e->device]++;
+}
+
+static void sum_up(struct ga_root *root, struct sums *s) {
+    ga_os_zero(s, sizeof *s);
+    s->tag = atomic_load(&root->tag);
+    for (uint32_t i = 0; i < atomic_load(&root->threads_used); i++) {
+        struct ga_thread *t = ga_threads_at(root, i);
+        uint32_t device = atomic_load(&t->device);
+        if (device < GA_DEVICES)
+            s->used[device] += atomic_load(&t->inflight);
+    }
+    ga_self_enter();
+    ga_table_each(&root->blocks, add_block, s);
+    ga_table_each(&root->streams, add_stream, s);
+    ga_self_leave();
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
+        s->used[d] += atomic_load(&root->devices[d].pending) + atomic_load(&root->stranded[d]);
+}
+
+bool ga_link_holds(struct ga_root *root) {
+    struct sums s;
+    sum_up(root, &s);
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
+        if (s.used[d] || s.streams[d] || atomic_load(&root->devices[d].contexts))
+            return true;
+    return false;
+}
+
+uint64_t ga_link_used(struct ga_root *root, uint32_t device) {
+    struct sums s;
+    sum_up(root, &s);
+    return s.used[device];
+}
+
+static void fill_leases(struct ga_root *root, struct ga_wire_resume_request *resume) {
+    struct sums s;
+    sum_up(root, &s);
+    struct ga_view *view = atomic_load(&root->view);
+    uint32_t taken = 0;
+    for (uint32_t d = 0; view && d < GA_DEVICES; d++)
+        if (atomic_load(&view->slot[d]))
+            taken |= 1u << (atomic_load(&view->slot[d]) - 1);
+    for (uint32_t d = 0; d < GA_DEVICES; d++) {
+        const struct ga_device *device = &root->devices[d];
+        uint32_t contexts = atomic_load(&device->contexts);
+        uint32_t slot = view ? atomic_load(&view->slot[d]) : 0;
+        if (!atomic_load(&device->known) || atomic_load(&device->refused) ||
+            !(slot || s.used[d] || s.streams[d] || contexts))
+            continue;
+        // A lease that never had a slot gets the first that is free.
+        if (slot == 0) { // there is one: no more devices than slots
+            slot = (uint32_t)__builtin_ctz(~taken) + 1;
+            taken |= 1u << (slot - 1);
+        }
+        struct ga_wire_resume_lease *l = &resume->leases[resume->count++];
+        ga_os_copy(l->device, device->uuid, sizeof l->device);
+        l->used = s.used[d] < GA_CREDIT_LIMIT ? s.used[d] : GA_CREDIT_LIMIT;
+        l->streams = s.streams[d];
+        l->contexts = contexts;
+        l->slot = slot - 1;
+    }
+}
+
+// Without the page's descriptor the daemon may make a new page, and counts what we say we use; the
+// rest of what it granted it has again, to give it anew. So the credit is withdrawn first, and for
+// good: a daemon that has the old page still counts the same way, whether we hear of it or not.
+static void withdraw(struct ga_view *view) {
+    for (size_t i = 0; i < GA_PAGE_SLOTS; i++)
+        atomic_fetch_and(ga_credit_word(&view->page->lease[i]), ~GA_CREDIT_MASK);
+}
+
+// Opens the leases that the new page has no slot for yet: what is freed there must find one.
+static void attach_held(struct ga_root *root) {
+    struct ga_view *view = atomic_load(&root->view);
+    struct sums s;
+    sum_up(root, &s);
+    for (uint32_t d = 0; view && d < GA_DEVICES; d++) {
+        if (atomic_load(&view->slot[d]) || !(s.used[d] || s.streams[d]) ||
+            !atomic_load(&root->devices[d].known))
+            continue;
+        struct ga_wire_attach_request attach;
+        struct ga_reply reply;
+        ga_os_copy(attach.device, root->devices[d].uuid, sizeof attach.device);
+        if (!exchange(root, &root->spare, GA_TYPE_ATTACH, &attach, sizeof attach, -1, &reply))
+            return;
+        if (reply.header.status == GA_STATUS_OK &&
+            ga_message_fits(&reply, sizeof reply.body.attach) &&
+            reply.body.attach.slot < GA_PAGE_SLOTS) {
+            atomic_store(&root->slot_scope[d], reply.body.attach.slot_scope);
+            atomic_store(&view->slot[d], (uint8_t)(reply.body.attach.slot + 1));
+        }
+    }
+}
+
+enum resumed { RESUMED, REFUSED, FAILED };
+
+static enum resumed resume(struct ga_root *root) {
+    struct ga_wire_resume_request request;
+    struct ga_reply reply;
+    struct ga_view *view = atomic_load(&root->view);
+    bool has_page = root->page_fd >= 0 && ga_os_is(root->page_fd, &root->page_id);
+    ga_os_zero(&request, sizeof request);
+    ga_os_copy(request.session, root->token, sizeof request.session);
+    fill_hello(&root->env, &request.hello);
+    request.has_page = has_page;
+    if (view && !has_page)
+        withdraw(view);
+    fill_leases(root, &request);
+    bool ok = exchange(root, &root->spare, GA_TYPE_RESUME, &request, sizeof request,
+                       has_page ? root->page_fd : -1, &reply);
+    bool accepted = ok && reply.header.status == GA_STATUS_OK &&
+                    ga_message_fits(&reply, sizeof reply.body.hello);
+    bool new_page = accepted && reply.fd >= 0;
+    if (ok && !accepted)
+        log_status("Resume", &reply);
+    if (!accepted && reply.fd >= 0)
+        ga_os_close(reply.fd);
+    if (!ok)
+        return FAILED;
+    if (!accepted && reply.header.status == GA_STATUS_TOO_MANY) {
+        char text[GA_TEXT_SIZE];
+        copy_text(&reply, text);
+        be_busy(root, text);
+        return FAILED;
+    }
+    if (!accepted)
+        return reply.header.status == GA_STATUS_SHUTTING_DOWN ? FAILED : REFUSED;
+    if (new_page && !adopt_page(root, &reply, atomic_load(&root->tag)))
+        return FAILED;
+    if (!atomic_load(&root->view))
+        return REFUSED; // no page of ours, none of theirs
+    adopt_hello(root, &reply);
+    attach_held(root);
+    return RESUMED;
+}
+
+static bool open_link(struct ga_root *root, ga_look *look) {
+    if (!root->has_token && !ga_link_holds(root))
+        return say_hello(root, look);
+    if (!connect_lane(root, &root->spare))
+        return false;
+    atomic_store(&root->hello_refused, 0);
+    // From the sums to the new link no byte moves, so that the daemon hears of each one once.
+    ga_threads_freeze(root);
+    enum resumed resumed = resume(root);
+    if (resumed == RESUMED)
+        go_live(root);
+    ga_threads_thaw(root);
+    if (resumed == RESUMED)
+        return true;
+    ga_lane_set(&root->spare, -1, 0);
+    // A daemon that does not take us up: a session from scratch, on a connection from scratch.
+    return resumed == REFUSED && say_hello(root, look);
+}
+
+bool ga_link_open(struct ga_root *root, ga_look *look) {
+    atomic_store(&root->busy, 0);
+    bool ok = open_link(root, look);
+    if (!atomic_load(&root->busy))
+        root->busy_since_ms = 0;
+    return ok;
+}
+
+int ga_link_join(struct ga_root *root, struct ga_lane *lane) {
+    if (!connect_lane(root, lane))
+        return -EBUSY;
+    struct ga_wire_join_request join;
+    struct ga_reply reply;
+    ga_os_copy(join.session, root->token, sizeof join.session);
+    bool ok = exchange(root, lane, GA_TYPE_JOIN, &join, sizeof join, -1, &reply);
+    if (reply.fd >= 0)
+        ga_os_close(reply.fd);
+    if (ok && reply.header.status == GA_STATUS_OK) {
+        atomic_store(&lane->epoch, atomic_load(&root->link_epoch));
+        return fd_of(lane);
+    }
+    if (ok)
+        log_status("Join", &reply);
+    ga_lane_set(lane, -1, 0);
+    if (ok && ga_message_is_turned_away(&reply.header))
+        return -EBUSY;
+    return ok && reply.header.status == GA_STATUS_TOO_MANY ? -EAGAIN : -1;
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening the link to the daemon: Hello for a new session, Resume for one that
+// lost its daemon or began without one.
+#ifndef GA_LINK_H
+#define GA_LINK_H
+
+#include "core/message.h"
+#include "core/wait.h"
+
+// root->linking, which passes on when its holder dies.
+void ga_link_lock(struct ga_root *root);
+bool ga_link_try_lock(struct ga_root *root);
+void ga_link_unlock(struct ga_root *root);
+
+// One attempt, which may wait for what the session reserves; the caller holds root->linking.
+// True: root->link is live.
+bool ga_link_open(struct ga_root *root, ga_look *look);
+// While root->busy says so: whether it is worth another attempt.
+bool ga_link_is_asked_again(const struct ga_root *root, uint64_t now);
+// A further connection of the session, by Join, for a lane that has none. Its descriptor; −EAGAIN
+// when the session may have no more, −EBUSY when none can be made or the daemon has no room for
+// one, −1 when the daemon is gone or does not know the session.
+int ga_link_join(struct ga_root *root, struct ga_lane *lane);
+
+// True when the process holds something that is charged under the present tag.
+bool ga_link_holds(struct ga_root *root);
+// The bytes of a device that it is charged with.
+uint64_t ga_link_used(struct ga_root *root, uint32_t device);
+
+#endif

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/log.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+
+#include "core/environ.h"
+#include "core/os.h"
+
+#define LINE_SIZE 640
+
+struct line {
+    char *text;
+    size_t used;
+    size_t size;
+};
+
+static void put(struct line *l, char c) {
+    if (l->used + 1 < l->size)
+        l->text[l->used++] = c;
+}
+
+static void put_number(struct line *l, uint64_t value, unsigned base) {
+    char digits[20];
+    size_t n = 0;
+    do {
+        digits[n++] = "0123456789abcdef"[value % base];
+        value /= base;
+    } while (value);
+    while (n > 0)
+        put(l, digits[--n]);
+}
+
+static void put_signed(struct line *l, int64_t value) {
+    if (value < 0)
+        put(l, '-');
+    put_number(l, value < 0 ? 0 - (uint64_t)value : (uint64_t)value, 10);
+}
+
+// Every number is 64 bits wide: callers cast.
+static void format(struct line *l, const char *f, va_list args) {
+    for (; *f; f++) {
+        if (*f != '%') {
+            put(l, *f);
+            continue;
+        }
+        switch (*++f) {
+        case 's':
+            for (const char *s = va_arg(args, const char *); s && *s; s++)
+                put(l, *s);
+            break;
+        case 'u':
+            put_number(l, va_arg(args, uint64_t), 10);
+            break;
+        case 'x':
+            put_number(l, va_arg(args, uint64_t), 16);
+            break;
+        case 'd':
+            put_signed(l, va_arg(args, int64_t));
+            break;
+        case '%':
+            put(l, '%');
+            break;
+        default:
+            return;
+        }
+    }
+}
+
+size_t ga_log_format(char *text, size_t size, const char *f, ...) {
+    struct line l = {text, 0, size};
+    va_list args;
+    va_start(args, f);
+    format(&l, f, args);
+    va_end(args);
+    text[l.used] = '\0';
+    return l.used;
+}
+
+// "gpuarb: … \n" in one write, so that lines of several processes stay whole.
+static void start_line(struct line *l, char *buffer, bool with_pid) {
+    *l = (struct line){buffer, 0, LINE_SIZE - 1};
+    for (const char *s = "gpuarb: "; *s; s++)
+        put(l, *s);
+    if (with_pid) {
+        put(l, '[');
+        put_number(l, (uint64_t)ga_os_pid(), 10);
+        put(l, ']');
+        put(l, ' ');
+    }
+}
+
+// The line that a function's last named parameter f, and what follows, make.
+#define FORMAT_LINE(l, buffer, with_pid, f)                                                        \
+    do {                                                                                           \
+        va_list args;                                                                              \
+        start_line(l, buffer, with_pid);                                                           \
+        va_start(args, f);                                                                         \
+        format(l, f, args);                                                                        \
+        va_end(args);                                                                              \
+    } while (0)
+
+static void end_line(struct line *l, int fd) {
+    l->text[l->used++] = '\n';
+    ga_os_write(fd, l->text, l->used);
+}
+
+// What is for the user goes to standard error, unless he wants nothing there.
+static void end_user_line(struct line *l) {
+    if (!ga_environ_quiet())
+        end_line(l, 2);
+}
+
+void ga_log(const char *f, ...) {
+    static _Atomic uint32_t lines;
+    const char *where = ga_environ_get("GPUARB_LOG");
+    if (!where || !*where || ga_os_equal(where, "0"))
+        return;
+    if (atomic_fetch_add_explicit(&lines, 1, memory_order_relaxed) >= GA_LOG_LINES)
+        return;
+    char buffer[LINE_SIZE];
+    struct line l;
+    FORMAT_LINE(&l, buffer, true, f);
+    if (ga_os_equal(where, "stderr")) {
+        end_line(&l, 2);
+        return;
+    }
+    // Opened for each line: messages are few, and no descriptor stays behind.
+    int fd = ga_os_open_append(where);
+    if (fd >= 0) {
+        end_line(&l, fd);
+        ga_os_close(fd);
+    }
+}
+
+void ga_log_user(const char *f, ...) {
+    char buffer[LINE_SIZE];
+    struct line l;
+    FORMAT_LINE(&l, buffer, false, f);
+    end_user_line(&l);
+}
+
+void ga_log_plain(char *text) {
+    for (; *text; text++)
+        if ((uint8_t)*text < 0x20 || *text == 0x7f)
+            *text = ' ';
+}
+
+void ga_log_text(const uint8_t *text, size_t size) {
+    char buffer[LINE_SIZE];
+    struct line l;
+    start_line(&l, buffer, false);
+    for (size_t i = 0; i < size && text[i]; i++)
+        put(&l, text[i] < 0x20 || text[i] == 0x7f ? ' ' : (char)text[i]);
+    end_user_line(&l);
+}

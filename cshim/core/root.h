@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+// The session root: everything that a process knows, in pages that a forked child
+// finds zeroed (MADV_WIPEONFORK), also after a raw clone. All zero means "nothing
+// done yet", so a child begins anew at its own first GPU call, whatever its parent
+// was in the middle of, and no lock can be inherited in a bad state.
+//
+// Nothing is ever torn down: at exit the kernel does it, and the daemon sees it.
+#ifndef GA_ROOT_H
+#define GA_ROOT_H
+
+#include "core/env.h"
+#include "core/table.h"
+#include "core/wire.h"
+
+#define GA_DEVICES GA_PAGE_SLOTS // that can be arbitrated in one process, numbered by device.c
+#define GA_LANES 48              // connections, so threads that can ask at the same time
+#define GA_LANES_TO_WAIT 44      // so many may wait for admission; the rest is for who never waits
+// Records of threads: so many in the root, and further ones in blocks.
+#define GA_THREADS 512
+#define GA_THREAD_BLOCK 1024
+#define GA_THREAD_BLOCKS 256
+
+typedef _Atomic uint64_t ga_page_word; // one that both sides of the page use
+
+// One page with the session that it belongs to. Published as a whole, so that a thread
+// never pairs the page of one session with the tag of another. Never freed.
+struct ga_view {
+    struct ga_wire_page *page;
+    uint16_t tag;                     // entries with this tag are charged in this session
+    _Atomic uint8_t slot[GA_DEVICES]; // slot + 1 of each device's lease, 0: not attached
+};
+
+// A connection. Who swapped owner from 0 to his own owns it, and all that is in it; of one whose
+// owner died, who swaps that for his own.
+struct ga_lane {
+    _Atomic uint64_t owner; // his thread's id, and above it his stack when he took it: ga_os_stack
+    _Atomic int fd_plus_1;
+    _Atomic uint32_t epoch; // ga_root.link_epoch when it was opened
+    uint16_t type;          // of the request whose reply is awaited, or 0
+    uint16_t tag;           // the session that it is for
+    struct ga_os_identity id;
+    uint64_t request; // its number
+    uint64_t body[3]; // what it asks for
+    int device;
+    uint32_t heard; // the status of the reply + 1, once it was read
+};
+
+// What is known of a device. One cache line of what the fast path reads is enough.
+struct ga_device {
+    _Atomic uint32_t known;   // 1: uuid is valid
+    _Atomic uint32_t refused; // the daemon would not open a lease: link_epoch + 1 of when
+    uint8_t uuid[GA_UUID_SIZE];
+    _Atomic uint64_t pending;  // bytes freed in stream order and not yet given back
+    _Atomic uint64_t kept;     // of them: executed, and with their pools
+    _Atomic uint64_t debt;     // bytes taken without a daemon, which no daemon was told of yet
+    _Atomic uint32_t contexts; // that were noticed
+    uint32_t pad;
+    struct ga_mutex attaching;
+};
+
+_Static_assert(sizeof(struct ga_device) == 64, "a cache line; more costs each call");
+
+// A thread that ever made an intercepted call. Written by it alone.
+struct ga_thread {
+    _Alignas(
+        64) _Atomic uint64_t inflight; // bytes in use that are in no table: a call is on its way
+    _Atomic uint32_t device;           // of inflight
+    _Atomic uint32_t tid;              // 0: free
+    _Atomic uint32_t moving;           // between ga_move_begin and ga_move_end
+    uint32_t number;                   // ga_self.number
+    uint32_t unseen;                   // ga_self.unseen
+    _Atomic uint32_t looks;            // while it waits for the daemon: it is there still
+    uint32_t aside;                    // ga_threads_aside
+    uint32_t free;                     // where tid is 0: the next free record + 1
+    // Contexts that it asks for, or that the driver makes in a call of it: ga_tell_making.
+    _Atomic uint32_t making;
+    uint32_t making_on;    // the device
+    uint32_t making_stack; // where it was when it began: ga_os_stack
+    uint32_t pad;
+};
+
+// What the daemon last said of a device's memory, and when: budget.c.
+struct ga_answer {
+    bool known;
+    bool limited;
+    uint8_t uuid[GA_UUID_SIZE];
+    uint32_t link_epoch; // of the link that brought it
+    uint32_t slot;       // of the lease there, or GA_NO_SLOT
+    struct ga_view *view;
+    uint64_t asked; // root.asked then
+    uint64_t at_ms;
+    uint64_t total, used, room;
+    uint64_t word; // the lease's credit word when it was summed up
+};
+
+// What a thread's hold on a device comes from (ga_entry.kind in root.holds).
+enum ga_holding {
+    GA_HOLD_USED = 0,     // it uses what another one made; ends with the thread
+    GA_HOLD_RETAINED = 1, // it has retained it, as often as the entry says
+    GA_HOLD_UNASKED = 2,  // the same where the daemon counts no holds
+};
+
+enum ga_link {
+    GA_LINK_NONE = 0,   // not tried yet
+    GA_LINK_LIVE = 1,   // a daemon has us
+    GA_LINK_ABSENT = 2, // there was never one
+    GA_LINK_LOST = 3,   // there was one
+};
+
+// Grouped by who writes what. What an interface keeps lies behind it: interface.h.
+// NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding)
+struct ga_root {
+    _Atomic uint64_t generation; // 0: not initialised (anew)
+    _Atomic uint32_t starting;
+    _Atomic uint32_t check_pid; // the pid, where the kernel cannot wipe pages; else 0
+    _Atomic(struct ga_view *) view;
+    _Atomic uint16_t tag; // the tag of what is charged now, with or without a daemon
+
+    _Atomic uint32_t frozen; // no thread may begin to move bytes
+    uint32_t reserved;
+    uint64_t pad[3];
+
+    // What follows is written now and then, so it begins a cache line of its own.
+    // The link to the daemon: session.c
+    _Atomic uint32_t link; // enum ga_link
+    _Atomic uint32_t link_epoch;
+    _Atomic uint32_t on_loss;
+    _Atomic uint32_t warned; // the user has had the line about the missing daemon, or about its no
+    _Atomic uint32_t told;   // the user of a bare preload has had the one line about refusals
+    _Atomic uint32_t told_wait;     // and the one about waiting
+    _Atomic int barred;             // what kept us from a daemon that may be there; 0: nothing
+    _Atomic uint64_t retry_at_ms;   // no attempt before
+    _Atomic uint64_t mend_at_ms;    // the same, of one on the way
+    _Atomic uint32_t hello_refused; // by policy: what it asks for is not to be had now
+    _Atomic uint32_t busy;          // there is a daemon, without room for this process now
+    struct ga_mutex linking;        // guards what follows, up to next_request; ga_link_lock
+    _Atomic uint32_t linking_on;    // who has it is in the middle of something
+    uint64_t hello_request;         // number of the Hello that has no reply yet, or 0
+    uint64_t lost_at_ms;
+    uint64_t busy_since_ms; // 0: it is not
+    uint8_t token[GA_TOKEN_SIZE];
+    bool has_token;
+    int page_fd;
+    struct ga_os_identity page_id;
+    _Atomic uint32_t walled; // no new connection can be had, while there are some: lanes are shared
+    struct ga_lane spare;    // the connection that the session was opened on, until a lane wants it
+    _Atomic uint64_t next_request;
+    _Atomic uint64_t asked; // requests that have been answered, but those about memory
+    _Atomic uint32_t able;  // GA_ABLE_…: what the daemon says that it is able to
+    struct ga_env env;
+    struct ga_lane lanes[GA_LANES];
+    _Atomic uint32_t lane_freed;
+    _Atomic uint32_t lane_waiters;
+
+    // Threads: root.c
+    struct ga_spin threads_lock;
+    _Atomic uint32_t threads_used; // records, of which some may be free
+    uint32_t threads_free;         // the first free one + 1
+    uint32_t threads_fresh;        // registered since it was last asked which have ended
+    _Atomic uint32_t threads_numbered;
+    _Atomic uint32_t threads_alive;
+    _Atomic uint64_t threads_counted_ms;
+    struct ga_thread threads[GA_THREADS];
+    _Atomic(struct ga_thread *) threads_beyond[GA_THREAD_BLOCKS];
+    // Bytes that threads had on their way when they died. Whether the driver has given them memory
+    // nobody can tell, so they count as used.
+    _Atomic uint64_t stranded[GA_DEVICES];
+
+    // The most of each device that the program itself declares to use, + 1; 0: nothing declared.
+    // It holds where no daemon decides.
+    _Atomic uint64_t declared[GA_DEVICES];
+    struct ga_device devices[GA_DEVICES];
+    struct ga_spin devices_lock;             // of who numbers one
+    _Atomic uint32_t slot_scope[GA_DEVICES]; // whose one slot is: GA_SCOPE_…, or 0
+    struct ga_spin answers_lock;
+    struct ga_answer answers[GA_DEVICES];
+    struct ga_table blocks;        // device memory by address
+    struct ga_table streams;       // by handle
+    struct ga_table holds;         // of threads, GA_HOLD_…: hold.c
+    struct ga_spin retains_lock;   // of those in it that count
+    struct ga_table hosts;         // page-locked host memory by address
+    _Atomic uint64_t host_held;    // its bytes: host.c
+    _Atomic uint64_t host_max;     // as the daemon said, or GA_NO_LIMIT
+    _Atomic uint32_t host_refused; // the user has had a line about it
+    // Bytes of blocks that may come back once a stream gets there. Each is counted in
+    // its block; so this is no part of what is held.
+    _Atomic uint64_t leaving[GA_DEVICES];
+    _Atomic uint64_t returned[GA_DEVICES]; // how often pending bytes came back
+    // What the page says beside the number of blocks: tell.c
+    _Atomic uint64_t told_ms;
+    // Other processes' memory
+    _Atomic uint64_t imported[GA_DEVICES];
+    _Atomic uint32_t imports_unknown; // pieces of which nobody tells the size
+    _Atomic uint32_t imports_changed; // how often
+    // Contexts that threads ask for, or that the driver makes
+    _Atomic uint32_t making[GA_DEVICES];
+    _Atomic uint32_t making_changed; // how often
+    struct ga_spin imports_lock;
+    struct ga_table imports; // by address or handle
+    _Atomic uint32_t pools_seen;
+    _Atomic uint32_t soft; // some of the charged bytes may not be on the device
+    struct ga_spin arena_lock;
+    uint8_t *arena;
+    size_t arena_left;
+};
+_Static_assert(offsetof(struct ga_root, link) == 64, "the first line is read, not written");
+
+// With what the interfaces keep. Whole pages of the largest size there is.
+#define GA_ROOT_PAGES ((size_t)0x10000)
+#define GA_ROOT_STATES ((size_t)128 << 10)
+#define GA_ROOT_SIZE                                                                               \
+    ((sizeof(struct ga_root) + GA_ROOT_STATES + GA_ROOT_PAGES - 1) & ~(GA_ROOT_PAGES - 1))
+
+// What a thread remembers. Valid only while generation is the root's.
+struct ga_self {
+    uint64_t generation;
+    uint64_t context; // the context that device and home were found for
+    uint64_t home;    // where that one's memory is charged: itself, or the one it stands for
+    uint64_t context_epoch;
+    uint32_t device;
+    uint32_t inside; // not 0: in a critical section; a signal handler must not enter. Its stack
+    uint32_t away;   // 1: in a longer one, which takes a mutex: ga_self_go_away
+    uint32_t away_stack;
+    uint64_t away_generation;
+    uint32_t number; // of the thread: from 1 on, given to no other of this process
+    uint32_t tid;
+    uint32_t holds;   // devices of which it may have a GA_HOLD_USED, a bit each: hold.c
+    uint16_t watched; // the end of the thread will be noticed
+    struct ga_thread *thread;
+    bool unseen;          // a thread of this library's own, which counts for nothing
+    uint64_t credit_seen; // what this thread last left in a credit word: a guess
+};
+extern __thread struct ga_self ga_self __attribute__((tls_model("initial-exec")));
+extern struct ga_root *_Atomic ga_root_pointer;
+
+// The slow way into ga_root_get: first call of a process, of a child, of a thread.
+struct ga_root *ga_root_enter(void);
+
+// The root, with the calling thread known to it. NULL: the call comes from a signal handler that
+// interrupted a critical section of this thread, or there is no memory for a record of the thread.
+// Then what it takes cannot be accounted for: ga_root_denies says whether it may.
+static inline struct ga_root *ga_root_get(void) {
+    struct ga_root *root = atomic_load_explicit(&ga_root_pointer, memory_order_acquire);
+    if (GA_LIKELY(root != NULL)) {
+        uint64_t generation = atomic_load_explicit(&root->generation, memory_order_acquire);
+        if (GA_LIKELY(ga_self.generation == generation && generation != 0 && ga_self.inside == 0 &&
+                      root->check_pid == 0))
+            return root;
+    }
+    return ga_root_enter();
+}
+
+// Whether what cannot be accounted for is refused: where a session is there or a loss is closed,
+// and where the program has declared a limit itself. Frees never are.
+bool ga_root_denies(void);
+
+// A thread's record, from 0 to below threads_used.
+static inline struct ga_thread *ga_threads_at(struct ga_root *root, uint32_t i) {
+    if (i < GA_THREADS)
+        return &root->threads[i];
+    i -= GA_THREADS;
+    return atomic_load_explicit(&root->threads_beyond[i / GA_THREAD_BLOCK], memory_order_acquire) +
+           i % GA_THREAD_BLOCK;
+}
+
+// Memory that lives as long as the process and that a forked child does not share; zeroed.
+void *ga_root_alloc(struct ga_root *root, size_t size);
+
+// The same, of this size, once: *part is where it is. size 0: it is not made, and NULL where it has
+// not been.
+void *ga_root_part(struct ga_root *root, void *_Atomic *part, size_t size);
+
+// Brackets what takes a spin lock, for ga_root_get's sake. Does not nest.
+static inline void ga_self_enter(void) {
+    ga_self.inside = ga_os_stack() | 1;
+    atomic_signal_fence(memory_order_seq_cst);
+}
+static inline void ga_self_leave(void) {
+    atomic_signal_fence(memory_order_seq_cst);
+    ga_self.inside = 0;
+}
+
+// A spin lock in such brackets. True: as of ga_spin_lock.
+static inline bool ga_self_lock(struct ga_spin *lock) {
+    ga_self_enter();
+    return ga_spin_lock(lock);
+}
+static inline void ga_self_unlock(struct ga_spin *lock) {
+    ga_spin_unlock(lock);
+    ga_self_leave();
+}
+
+// Brackets what takes a mutex that is no more to be had by a signal handler that interrupts its
+// holder: the handler's own calls find no root meanwhile. Nests. May contain the brackets above.
+static inline void ga_self_go_away(void) {
+    if (ga_self.away++ > 0)
+        return;
+    ga_self.away_generation = ga_self.generation;
+    ga_self.away_stack = ga_os_stack();
+    atomic_signal_fence(memory_order_seq_cst);
+    ga_self.generation = 0;
+    atomic_signal_fence(memory_order_seq_cst);
+}
+static inline void ga_self_come_back(void) {
+    atomic_signal_fence(memory_order_seq_cst);
+    if (ga_self.away > 0 && --ga_self.away == 0)
+        ga_self.generation = ga_self.away_generation;
+}
+
+// Brackets a step that moves bytes from one of the places where they are counted (credit word,
+// table, inflight, pending) to another, so that ga_threads_freeze finds each byte in one place.
+// Short: no driver call and no wait inside. Costs plain stores only: the freezing side pays.
+void ga_move_wait(struct ga_root *root, struct ga_thread *thread);
+static inline void ga_move_begin(struct ga_root *root) {
+    struct ga_thread *t = ga_self.thread;
+    ga_self_enter();
+    if (GA_LIKELY(t != NULL)) {
+        atomic_store_explicit(&t->moving, 1, memory_order_relaxed);
+        atomic_signal_fence(memory_order_seq_cst);
+        if (GA_UNLIKELY(atomic_load_explicit(&root->frozen, memory_order_acquire)))
+            ga_move_wait(root, t);
+    }
+}
+static inline void ga_move_end(void) {
+    struct ga_thread *t = ga_self.thread;
+    if (GA_LIKELY(t != NULL))
+        atomic_store_explicit(&t->moving, 0, memory_order_release);
+    ga_self_leave();
+}
+// Adds to what the thread has on its way; inside a move.
+static inline void ga_inflight_add(uint32_t device, uint64_t bytes) {
+    struct ga_thread *t = ga_self.thread;
+    if (GA_UNLIKELY(t == NULL))
+        return;
+    uint64_t now = atomic_load_explicit(&t->inflight, memory_order_relaxed);
+    atomic_store_explicit(&t->device, device, memory_order_relaxed);
+    atomic_store_explicit(&t->inflight, now + bytes, memory_order_relaxed);
+}
+
+// Stops all moves, and waits until those under way are done (not for ever: a thread may have been
+// killed in one). The caller holds root->linking.
+void ga_threads_freeze(struct ga_root *root);
+void ga_threads_thaw(struct ga_root *root);
+
+// Says in the page how many threads there are, before one asks (deadlock detection). True: some
+// have ended.
+bool ga_threads_publish(struct ga_root *root);
+
+// The calling thread waits for another one of its process, which may wait for the daemon: the two
+// count as one there.
+void ga_threads_aside(struct ga_root *root, bool aside);
+
+#endif

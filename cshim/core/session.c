@@ -1,0 +1,649 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/session.h"
+
+#include <errno.h>
+
+#include "core/environ.h"
+#include "core/give.h"
+#include "core/interface.h"
+#include "core/lane.h"
+#include "core/link.h"
+#include "core/log.h"
+#include "core/tell.h"
+#include "core/wait.h"
+
+#define LOSS_MS 2000   // how long a lost daemon is looked for before the policy applies
+#define RETRY_MS 1000  // and how often afterwards
+#define ORPHAN_MS 1000 // how long the reply to a thread that died is waited for
+#define MEND_MS 100
+#define ASIDE_MS 1000 // how often who finds no connection to wait on asks without one
+#define ROOM_MS 5000  // how long a connection that there is no room for is tried for
+
+// Why there may be a daemon all the same.
+static const char *bar(struct ga_root *root) {
+    switch (atomic_load(&root->barred)) {
+    case 0:
+        return "";
+    case -EMFILE:
+    case -ENFILE:
+        return " (no descriptor is free)";
+    default:
+        return " (permission denied)";
+    }
+}
+
+static enum ga_way policy(struct ga_root *root) {
+    if (atomic_load(&root->hello_refused) || atomic_load(&root->busy))
+        return GA_WAY_REFUSED;
+    bool closed = atomic_load(&root->on_loss) == GA_LOSS_CLOSED;
+    if (atomic_exchange(&root->warned, 1) == 0) {
+        const char *also = root->env.socket[1][0] ? " or " : "";
+        const char *what = closed ? "device memory is refused until there is one"
+                                  : "running without any GPU memory limit";
+        ga_log_user("no daemon at %s%s%s%s: %s", root->env.socket[0], also, root->env.socket[1],
+                    bar(root), what);
+    }
+    return closed ? GA_WAY_CLOSED : GA_WAY_OPEN;
+}
+
+static void bury(struct ga_root *root);
+
+#define BURY_EVERY 10
+
+// What a thread does that waits. Bytes of its process that have come back nobody else can find, and
+// they may be what it waits for; so may be what its pools keep.
+static void look(struct ga_root *root, uint32_t looks) {
+    if (ga_self.thread)
+        atomic_fetch_add(&ga_self.thread->looks, 1);
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
+        ga_interface_reap(root, d, UINT64_MAX);
+    if (looks % BURY_EVERY == 0)
+        bury(root);
+}
+
+// Tries until it works or the time is up; the steps grow from 1 ms.
+static bool look_for_daemon(struct ga_root *root) {
+    uint64_t step_us = 1000;
+    for (;;) {
+        if (ga_link_open(root, look))
+            return true;
+        uint64_t now = ga_os_now_ms();
+        bool again = atomic_load(&root->busy)
+                         ? ga_link_is_asked_again(root, now) // the last time it is told so
+                         : atomic_load(&root->link) == GA_LINK_LOST &&
+                               now + step_us / 1000 < root->lost_at_ms + LOSS_MS;
+        if (!again || atomic_load(&root->hello_refused))
+            return false;
+        ga_os_sleep_us(step_us);
+        if (step_us < 50000)
+            step_us *= 2;
+    }
+}
+
+static bool is_over(struct ga_root *root) {
+    struct ga_view *view = atomic_load(&root->view);
+    return view && atomic_load((_Atomic uint32_t *)&view->page->ended) != 0;
+}
+
+// The caller holds root->linking.
+static void lose(struct ga_root *root) {
+    atomic_store(&root->link, GA_LINK_LOST);
+    atomic_store(&root->retry_at_ms, 0);
+    root->lost_at_ms = ga_os_now_ms();
+}
+
+// A limit that cannot be read is not "no limit".
+static enum ga_way refuse_wrong(struct ga_root *root) {
+    if (atomic_exchange(&root->warned, 1) == 0)
+        ga_log_user("%s=%s is no %s: device memory is refused", root->env.wrong,
+                    ga_environ_get(root->env.wrong), root->env.wrong_what);
+    return GA_WAY_REFUSED;
+}
+
+static GA_NOINLINE enum ga_way ensure_slow(struct ga_root *root) {
+    if (GA_UNLIKELY(root->env.wrong != NULL))
+        return refuse_wrong(root);
+    if (atomic_load(&root->link) != GA_LINK_LIVE &&
+        ga_os_coarse_ms() < atomic_load(&root->retry_at_ms))
+        return policy(root);
+    ga_link_lock(root);
+    if (atomic_load(&root->link) == GA_LINK_LIVE && is_over(root))
+        lose(root);
+    if (atomic_load(&root->link) == GA_LINK_NONE && root->env.in_job)
+        lose(root); // there was a daemon just now: it opened the job
+    bool live = atomic_load(&root->link) == GA_LINK_LIVE;
+    if (!live && ga_os_coarse_ms() >= atomic_load(&root->retry_at_ms)) {
+        uint64_t began = ga_os_now_ms();
+        live = look_for_daemon(root);
+        if (!live) {
+            if (atomic_load(&root->link) == GA_LINK_NONE)
+                atomic_store(&root->link, GA_LINK_ABSENT);
+            // One that hangs must not hold the program up most of the time.
+            uint64_t now = ga_os_now_ms();
+            uint64_t pause = 4 * (now - began) > RETRY_MS && root->lost_at_ms + LOSS_MS < began
+                                 ? 4 * (now - began)
+                                 : RETRY_MS;
+            // What was refused may be had the next time.
+            bool soon = atomic_load(&root->hello_refused) || atomic_load(&root->busy);
+            atomic_store(&root->retry_at_ms, soon ? 0 : now + pause);
+        }
+    }
+    // Before another thread tries again: meanwhile nothing is known.
+    enum ga_way way = live ? GA_WAY_ASK : policy(root);
+    ga_link_unlock(root);
+    return way;
+}
+
+enum ga_way ga_session_ensure(struct ga_root *root) {
+    if (GA_LIKELY(atomic_load(&root->link) == GA_LINK_LIVE && !is_over(root)))
+        return GA_WAY_ASK;
+    return ensure_slow(root);
+}
+
+// A connection of this epoch broke: so did the link, unless somebody mended it since.
+static void report_lost(struct ga_root *root, uint32_t epoch) {
+    ga_link_lock(root);
+    if (atomic_load(&root->link) == GA_LINK_LIVE && atomic_load(&root->link_epoch) == epoch)
+        lose(root);
+    ga_link_unlock(root);
+}
+
+// The daemon lives and does not answer: the policy applies at once.
+static void report_hung(struct ga_root *root, uint32_t epoch) {
+    ga_link_lock(root);
+    if (atomic_load(&root->link) == GA_LINK_LIVE && atomic_load(&root->link_epoch) == epoch) {
+        lose(root);
+        root->lost_at_ms = 0;
+        atomic_store(&root->retry_at_ms, ga_os_now_ms() + RETRY_MS);
+    }
+    ga_link_unlock(root);
+}
+
+static bool some_lane_lives(struct ga_root *root) {
+    uint32_t epoch = atomic_load(&root->link_epoch);
+    for (size_t i = 0; i < GA_LANES; i++) {
+        int fd = atomic_load(&root->lanes[i].fd_plus_1) - 1;
+        if (fd >= 0 && atomic_load(&root->lanes[i].epoch) == epoch && !ga_os_hung_up(fd))
+            return true;
+    }
+    return false;
+}
+
+// A descriptor for a lane that has none: the one that the link was opened on, or a new one.
+// −EAGAIN: there is no room for one more now. −EBUSY: the process has come where it cannot connect
+// (another root or user, a filter of system calls, no more descriptors); the others must do.
+static int connect_lane(struct ga_root *root, struct ga_lane *lane) {
+    ga_link_lock(root);
+    int fd = -1;
+    if (atomic_load(&root->link) == GA_LINK_LIVE) {
+        fd = ga_lane_fd(root, &root->spare);
+        if (fd >= 0)
+            ga_lane_move(lane, &root->spare);
+        else
+            fd = ga_link_join(root, lane);
+        if (fd == -EBUSY && some_lane_lives(root))
+            atomic_store(&root->walled, 1);
+        else if (fd < 0 && fd != -EAGAIN)
+            lose(root);
+        if (fd >= 0)
+            atomic_store(&root->walled, 0);
+    }
+    ga_link_unlock(root);
+    return fd;
+}
+
+enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
+    struct ga_device *d = &root->devices[device];
+    for (;;) {
+        enum ga_way way = ga_session_ensure(root);
+        if (way != GA_WAY_ASK)
+            return way;
+        struct ga_view *view = atomic_load(&root->view);
+        if (GA_LIKELY(atomic_load(&view->slot[device]) != 0))
+            return GA_WAY_ASK;
+        ga_self_go_away();
+        // Not for ever. It saves requests, no more: a lease that two open is one.
+        bool turn = ga_mutex_lock(&d->attaching, GA_REPLY_MS);
+        view = atomic_load(&root->view);
+        uint32_t epoch = atomic_load(&root->link_epoch);
+        if (atomic_load(&view->slot[device]) != 0 || atomic_load(&d->refused) == epoch + 1) {
+            if (turn)
+                ga_mutex_unlock(&d->attaching);
+            ga_self_come_back();
+        } else {
+            struct ga_wire_attach_request attach;
+            struct ga_reply reply = {.request = 0};
+            ga_os_copy(attach.device, d->uuid, sizeof attach.device);
+            way = ga_session_ask(root, GA_TYPE_ATTACH, -1, &attach, sizeof attach, &reply,
+                                 GA_REPLY_MS);
+            bool full = way == GA_WAY_ASK && reply.header.status == GA_STATUS_TOO_MANY;
+            bool ok = way == GA_WAY_ASK && reply.header.status == GA_STATUS_OK &&
+                      ga_message_fits(&reply, sizeof reply.body.attach) &&
+                      reply.body.attach.slot < GA_PAGE_SLOTS;
+            view = atomic_load(&root->view);
+            if (ok)
+                atomic_store(&root->slot_scope[device], reply.body.attach.slot_scope);
+            if (ok && view->tag == reply.tag) {
+                atomic_store(&view->slot[device], (uint8_t)(reply.body.attach.slot + 1));
+                ga_tell(root);
+                atomic_store(&d->refused, 0);
+            } else if (way == GA_WAY_ASK && !ok) {
+                ga_log("device %u: the daemon opens no lease (status %u)", (uint64_t)device,
+                       (uint64_t)reply.header.status);
+                if (full) // it may have room the next time, and nothing is to be had till then
+                    way = GA_WAY_REFUSED;
+                else
+                    atomic_store(&d->refused, atomic_load(&root->link_epoch) + 1);
+            }
+            if (turn)
+                ga_mutex_unlock(&d->attaching);
+            ga_self_come_back();
+            if (way != GA_WAY_ASK)
+                return way;
+        }
+        // A device that the daemon does not arbitrate is as good as no daemon.
+        if (atomic_load(&d->refused) == atomic_load(&root->link_epoch) + 1)
+            return atomic_load(&root->on_loss) == GA_LOSS_CLOSED ? GA_WAY_CLOSED : GA_WAY_OPEN;
+    }
+}
+
+// Writes the slot of a device into a body, and which session that is.
+static void address(struct ga_root *root, int device, void *body, struct ga_reply *reply) {
+    struct ga_view *view = atomic_load(&root->view);
+    reply->tag = view->tag;
+    if (device < 0)
+        return;
+    uint32_t slot = (uint32_t)atomic_load(&view->slot[device]) - 1;
+    ga_os_copy(body, &slot, sizeof slot);
+}
+
+// The flags of a request that may wait; NULL: it has none.
+static uint32_t *flags_of(uint16_t type, void *body) {
+    switch (type) {
+    case GA_TYPE_ALLOC:
+        return &((struct ga_wire_alloc_request *)body)->flags;
+    case GA_TYPE_STREAM:
+        return &((struct ga_wire_stream_request *)body)->flags;
+    case GA_TYPE_CONTEXT:
+        return &((struct ga_wire_context_request *)body)->flags;
+    }
+    return NULL;
+}
+
+static int32_t count_of(uint16_t type, const void *body) {
+    switch (type) {
+    case GA_TYPE_ALLOC:
+        return 1;
+    case GA_TYPE_STREAM:
+        return ((const struct ga_wire_stream_request *)body)->count;
+    case GA_TYPE_CONTEXT:
+        return ((const struct ga_wire_context_request *)body)->count;
+    }
+    return 0;
+}
+
+static bool may_wait(uint16_t type, void *body) {
+    const uint32_t *flags = flags_of(type, body);
+    return count_of(type, body) > 0 && !(*flags & (GA_FLAG_NO_WAIT | GA_FLAG_NOTICED));
+}
+
+// Writes down what is asked, for the case that the thread does not live to hear the answer.
+static void note(struct ga_lane *lane, uint16_t type, int device, uint64_t request, uint16_t tag,
+                 const void *body, size_t size) {
+    if (count_of(type, body) <= 0)
+        return;
+    lane->device = device;
+    lane->heard = 0;
+    lane->request = request;
+    lane->tag = tag;
+    ga_os_copy(lane->body, body, size < sizeof lane->body ? size : sizeof lane->body);
+    atomic_signal_fence(memory_order_seq_cst);
+    lane->type = type;
+}
+
+static bool is_final(const struct ga_reply *reply) {
+    return reply->header.status != GA_STATUS_SHUTTING_DOWN &&
+           reply->header.status != GA_STATUS_NO_SESSION;
+}
+
+// A request on its way, over as many attempts as it takes.
+struct asking {
+    uint16_t type;
+    int device;
+    void *body;
+    size_t size;
+    struct ga_reply *reply;
+    int timeout_ms;
+    uint32_t *flags;   // in the body, or NULL
+    bool waits;        // the daemon may let it wait
+    int lane_ms;       // then: how long it waits for a connection
+    uint32_t asked_in; // the session that may have seen it
+    int quick_failures;
+    uint64_t no_room_since;
+};
+
+enum outcome { ANSWERED, AGAIN, NO_LANE, HUNG };
+
+// There is no connection to be had: at once that of a daemon that is gone, or, for a while, one
+// more than there may be.
+static void count_failure(struct asking *a, int error) {
+    uint64_t now = ga_os_now_ms();
+    a->no_room_since = a->no_room_since ? a->no_room_since : now;
+    if (error != -EBUSY && (error != -EAGAIN || now - a->no_room_since > ROOM_MS))
+        a->quick_failures++;
+    else
+        ga_os_sleep_us(20000);
+}
+
+// One attempt on a lane that is the caller's.
+static int exchange(struct ga_root *root, struct ga_lane *lane, struct asking *a) {
+    bool waited;
+    struct ga_reply *reply = a->reply;
+    reply->epoch = atomic_load(&lane->epoch);
+    address(root, a->device, a->body, reply);
+    if (a->flags)
+        *a->flags = (*a->flags & ~GA_FLAG_RETRY) | (a->asked_in == reply->tag ? GA_FLAG_RETRY : 0);
+    a->asked_in = reply->tag;
+    note(lane, a->type, a->device, reply->request, reply->tag, a->body, a->size);
+    struct ga_request request = {a->type, reply->request, a->body, a->size, -1};
+    int error = ga_wait_exchange(root, lane, &request, reply, a->timeout_ms, look, &waited);
+    if (GA_LIKELY(error == 0))
+        lane->heard = reply->header.status + 1;
+    return error;
+}
+
+static enum outcome attempt_on(struct ga_root *root, struct ga_lane *lane, struct asking *a) {
+    int fd = ga_lane_fd(root, lane);
+    if (GA_UNLIKELY(fd < 0))
+        fd = connect_lane(root, lane);
+    if (GA_UNLIKELY(fd < 0)) {
+        ga_lane_give(root, lane);
+        count_failure(a, fd);
+        return AGAIN;
+    }
+    uint64_t began = a->quick_failures ? ga_os_now_ms() : 0;
+    int error = exchange(root, lane, a);
+    if (GA_LIKELY(error == 0 && is_final(a->reply))) {
+        ga_lane_give(root, lane);
+        if (GA_UNLIKELY(a->reply->fd >= 0))
+            ga_os_close(a->reply->fd);
+        return ANSWERED;
+    }
+    ga_lane_set(lane, -1, 0);
+    ga_lane_give(root, lane);
+    if (error == -ETIMEDOUT) {
+        ga_log("the daemon does not answer");
+        report_hung(root, a->reply->epoch);
+        return HUNG;
+    }
+    report_lost(root, a->reply->epoch);
+    a->quick_failures = began && ga_os_now_ms() - began > 1000 ? 1 : a->quick_failures + 1;
+    return AGAIN;
+}
+
+static enum outcome attempt(struct ga_root *root, struct asking *a) {
+    if (GA_UNLIKELY(ga_lane_abandon(root)) || (a->waits && ga_threads_publish(root)))
+        bury(root);
+    if (GA_UNLIKELY(a->waits && atomic_load(&root->walled))) {
+        // The few that there are must not be waited on.
+        ga_os_sleep_us((uint64_t)a->lane_ms * 1000);
+        return NO_LANE;
+    }
+    struct ga_lane *lane = a->waits ? ga_lane_take_to_wait(root, a->lane_ms) : ga_lane_take(root);
+    if (GA_UNLIKELY(!lane))
+        return NO_LANE;
+    return attempt_on(root, lane, a);
+}
+
+// *full: it may wait, and there is no connection to do so on.
+static enum ga_way insist(struct ga_root *root, struct asking *a, bool *full) {
+    *full = false;
+    if (a->reply->request == 0)
+        a->reply->request = atomic_fetch_add(&root->next_request, 1) + 1;
+    for (a->quick_failures = 0; a->quick_failures < 6;) {
+        enum ga_way way =
+            a->device < 0 ? ga_session_ensure(root) : ga_session_attach(root, (uint32_t)a->device);
+        if (way != GA_WAY_ASK)
+            return way;
+        switch (attempt(root, a)) {
+        case ANSWERED:
+            return GA_WAY_ASK;
+        case NO_LANE:
+            *full = true;
+            return GA_WAY_ASK;
+        case HUNG:
+            return policy(root);
+        case AGAIN:
+            break;
+        }
+    }
+    ga_log("the daemon ends every connection");
+    return policy(root);
+}
+
+// As many wait as can. What may be had at once is not held up by them, and is asked for on one of
+// the connections that are kept; what may not, asks again. True: this is the answer.
+static bool ask_aside(struct ga_root *root, struct asking *a, enum ga_way *way) {
+    bool full;
+    *a->flags |= GA_FLAG_NO_WAIT;
+    a->waits = false;
+    *way = insist(root, a, &full);
+    *a->flags &= ~GA_FLAG_NO_WAIT;
+    a->waits = true;
+    if (*way != GA_WAY_ASK || a->reply->header.status != GA_STATUS_BUSY)
+        return true;
+    a->reply->request = 0;
+    a->asked_in = 0;
+    a->lane_ms = ASIDE_MS;
+    return false;
+}
+
+enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void *body, size_t size,
+                           struct ga_reply *reply, int timeout_ms) {
+    struct asking a = {.type = type,
+                       .device = device,
+                       .body = body,
+                       .size = size,
+                       .reply = reply,
+                       .timeout_ms = timeout_ms,
+                       .flags = flags_of(type, body),
+                       .waits = may_wait(type, body),
+                       .asked_in = reply->request != 0 ? reply->tag : 0};
+    for (;;) {
+        bool full;
+        enum ga_way way = insist(root, &a, &full);
+        if (GA_LIKELY(!full || !a.flags) || ask_aside(root, &a, &way)) {
+            if (type != GA_TYPE_QUERY && type != GA_TYPE_ROOM && type != GA_TYPE_MEASURE)
+                atomic_fetch_add(&root->asked, 1); // it may have changed what is free
+            return way;
+        }
+    }
+}
+
+// The reply to a request that was given up just now. It may have been granted before.
+static bool is_granted(int fd, const struct ga_os_identity *id, uint16_t type, uint64_t request) {
+    struct ga_reply reply;
+    uint64_t end = ga_os_now_ms() + ORPHAN_MS;
+    do {
+        if (ga_message_receive(fd, id, type, request, &reply, ORPHAN_MS) != 0)
+            return false;
+        if (reply.fd >= 0)
+            ga_os_close(reply.fd);
+        if (reply.header.status != GA_STATUS_WAITING)
+            return reply.header.status == GA_STATUS_OK;
+    } while (ga_os_now_ms() < end);
+    return false;
+}
+
+// Objects that nobody made in the end, or has any more: their maker is dead.
+static void return_objects(struct ga_root *root, uint16_t type, uint32_t device, void *body,
+                           size_t size, uint16_t tag) {
+    struct ga_reply reply = {.request = 0};
+    if (tag == atomic_load(&root->tag)) // else it was counted in a session that is over
+        ga_session_ask(root, type, (int)device, body, size, &reply, GA_REPLY_MS);
+}
+
+// Bytes that were granted in this session, and not since it was resumed: then the daemon has been
+// told what is in use, and these were not in it.
+static void return_bytes(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t epoch,
+                         uint16_t tag) {
+    uint32_t slot = 0;
+    ga_move_begin(root);
+    if (atomic_load(&root->link_epoch) == epoch)
+        slot = ga_give(root, device, bytes, tag);
+    ga_move_end();
+    if (slot)
+        ga_session_freed(root, slot - 1);
+}
+
+// Once: who is interrupted in it for good gives the rest to nobody.
+static void return_grant(struct ga_root *root, struct ga_lane *lane) {
+    uint32_t device = (uint32_t)lane->device;
+    uint16_t type = lane->type;
+    struct ga_wire_alloc_request alloc;
+    struct ga_wire_stream_request stream;
+    struct ga_wire_context_request context;
+    lane->type = 0;
+    atomic_signal_fence(memory_order_seq_cst);
+    switch (type) {
+    case GA_TYPE_ALLOC:
+        ga_os_copy(&alloc, lane->body, sizeof alloc);
+        return_bytes(root, device, alloc.bytes, atomic_load(&lane->epoch), lane->tag);
+        return;
+    case GA_TYPE_STREAM:
+        ga_os_copy(&stream, lane->body, sizeof stream);
+        stream.count = -stream.count;
+        return_objects(root, type, device, &stream, sizeof stream, lane->tag);
+        return;
+    case GA_TYPE_CONTEXT:
+        ga_os_copy(&context, lane->body, sizeof context);
+        context.count = -context.count;
+        context.flags &= GA_FLAG_HOLD;
+        return_objects(root, type, device, &context, sizeof context, lane->tag);
+        return;
+    }
+}
+
+void ga_session_return_hold(struct ga_root *root, uint64_t key) {
+    struct ga_entry entry;
+    ga_self_enter();
+    bool found = ga_table_take(&root->holds, key, &entry);
+    ga_self_leave();
+    struct ga_wire_context_request request = {
+        .count = -1, .flags = GA_FLAG_HOLD, .thread = (uint32_t)entry.bytes};
+    if (found)
+        return_objects(root, GA_TYPE_CONTEXT, entry.device, &request, sizeof request, entry.tag);
+}
+
+// Some of the entries: whether their threads live is not asked under the table's locks.
+#define BATCH 32
+struct batch {
+    uint32_t skip;
+    uint32_t count;
+    uint64_t key[BATCH];
+    int tid[BATCH];
+};
+
+static void collect(void *arg, const struct ga_entry *e) {
+    struct batch *b = arg;
+    if (e->kind != GA_HOLD_USED)
+        return;
+    if (b->skip > 0) {
+        b->skip--;
+        return;
+    }
+    if (b->count == BATCH)
+        return;
+    b->tid[b->count] = (int)e->context;
+    b->key[b->count++] = e->key;
+}
+
+// What moves in the table meanwhile is found the next time.
+static void return_holds(struct ga_root *root) {
+    struct batch b;
+    int pid = ga_os_pid();
+    uint32_t living = 0;
+    do {
+        b.skip = living;
+        b.count = 0;
+        ga_self_enter();
+        ga_table_each(&root->holds, collect, &b);
+        ga_self_leave();
+        for (uint32_t i = 0; i < b.count; i++) {
+            if (ga_os_thread_lives(pid, b.tid[i]))
+                living++;
+            else
+                ga_session_return_hold(root, b.key[i]);
+        }
+    } while (b.count == BATCH);
+}
+
+static void settle_orphan(struct ga_root *root, struct ga_lane *lane) {
+    uint64_t request = atomic_fetch_add(&root->next_request, 1) + 1;
+    int fd = ga_lane_fd(root, lane);
+    if (lane->heard == 0 && fd >= 0 &&
+        ga_message_send(fd, GA_TYPE_GIVE_UP, request, NULL, 0, -1, ORPHAN_MS) == 0 &&
+        is_granted(fd, &lane->id, lane->type, lane->request))
+        lane->heard = GA_STATUS_OK + 1;
+    if (lane->heard == GA_STATUS_OK + 1)
+        return_grant(root, lane);
+}
+
+// Gives back what threads that died were granted while they waited, or held, and their connections.
+static void bury(struct ga_root *root) {
+    // Who is opening a session has none to give back to, and would wait for itself.
+    // One that a handler has jumped out of opens none any more.
+    if (ga_self.away && ga_mutex_is_mine(&root->linking))
+        return;
+    ga_tell(root); // without what threads did that have died
+    return_holds(root);
+    for (struct ga_lane *lane; (lane = ga_lane_orphan(root)) != NULL;) {
+        if (lane->type)
+            settle_orphan(root, lane);
+        ga_lane_set(lane, -1, 0);
+        ga_lane_give(root, lane);
+    }
+}
+
+// A daemon that was restarted hears from us what is in use. One attempt, by one thread.
+static void mend(struct ga_root *root) {
+    if (atomic_load(&root->link) != GA_LINK_LOST ||
+        ga_os_coarse_ms() < atomic_load(&root->mend_at_ms) || !ga_link_try_lock(root))
+        return;
+    if (atomic_load(&root->link) == GA_LINK_LOST && !ga_link_open(root, look))
+        atomic_store(&root->mend_at_ms, ga_os_now_ms() + MEND_MS);
+    ga_link_unlock(root);
+}
+
+// Sends without waiting for anything but a connection. False: there is no daemon to tell.
+static bool tell(struct ga_root *root, uint16_t type, const void *body, size_t size) {
+    uint32_t epoch = atomic_load(&root->link_epoch);
+    if (atomic_load(&root->link) != GA_LINK_LIVE) {
+        mend(root);
+        return false;
+    }
+    uint64_t request = atomic_fetch_add(&root->next_request, 1) + 1;
+    struct ga_lane *lane = ga_lane_take(root);
+    int fd = ga_lane_fd(root, lane);
+    if (fd < 0)
+        fd = connect_lane(root, lane);
+    // A buffer that is full is full of notices that are yet to be read: nothing else is sent
+    // without waiting for its reply.
+    int error = fd < 0 ? fd : ga_message_send(fd, type, request, body, size, -1, 0);
+    bool broken = error != 0 && error != -EAGAIN && error != -EBUSY;
+    if (broken)
+        ga_lane_set(lane, -1, 0);
+    ga_lane_give(root, lane);
+    if (broken) {
+        report_lost(root, epoch);
+        mend(root);
+    }
+    return error == 0;
+}
+
+// When no connection takes it their buffers are full of what the daemon has yet to read, and it
+// will look at the word then; the next free sees NOTIFY again, too.
+GA_NOINLINE void ga_session_freed(struct ga_root *root, uint32_t slot) {
+    struct ga_wire_freed_notice notice = {.slot = slot};
+    tell(root, GA_TYPE_FREED, &notice, sizeof notice);
+}

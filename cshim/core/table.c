@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/table.h"
+
+#define KEYS 8U // in a line
+
+struct ga_table_line {
+    uint64_t key[KEYS];
+};
+
+// An entry without its key, packed: a million of them should fit somewhere near.
+struct ga_table_value {
+    uint64_t bytes_tag;      // bytes in the low 48 bits
+    uint64_t context_device; // context in the low 48 bits, then device, then kind
+};
+
+#define LOW48 ((1ull << 48) - 1)
+
+static inline struct ga_table_value pack(const struct ga_entry *e) {
+    return (struct ga_table_value){
+        .bytes_tag = (e->bytes & LOW48) | (uint64_t)e->tag << 48,
+        .context_device =
+            (e->context & LOW48) | (uint64_t)e->device << 48 | (uint64_t)e->kind << 56,
+    };
+}
+
+static inline void unpack(struct ga_entry *e, uint64_t key, struct ga_table_value v) {
+    e->key = key;
+    e->bytes = v.bytes_tag & LOW48;
+    e->context = v.context_device & LOW48;
+    e->tag = (uint16_t)(v.bytes_tag >> 48);
+    e->device = (uint8_t)(v.context_device >> 48);
+    e->kind = (uint8_t)(v.context_device >> 56);
+}
+
+// A group is eight lines, for the 64 granules of 512 bytes (which device addresses are multiples
+// of) that follow each other. The groups of a dense range of addresses get places of their own:
+// folding is a bijection of each aligned range. What collides (other ranges, large strides) is
+// scattered over the lines of a group and, when a line is full, over the groups. Handles are no
+// multiples of 512: their low bits count too.
+#define GRANULE_BITS 9
+#define GROUP_LINES 8U
+
+struct place {
+    uint32_t shard;
+    uint32_t group; // which group, before the shard's mask
+    uint32_t line;  // in the group
+    uint32_t key;   // in the line: where to look first
+    uint32_t step;  // to the next group, odd
+};
+
+static inline struct place place_of(uint64_t key) {
+    uint64_t granule = (key >> GRANULE_BITS) + (key & ((1u << GRANULE_BITS) - 1));
+    uint64_t fold = granule >> 6;
+    fold ^= fold >> 6;
+    fold ^= fold >> 12;
+    fold ^= fold >> 24;
+    uint64_t h = fold * 0x9e3779b97f4a7c15ull;
+    return (struct place){
+        .shard = (uint32_t)fold & (GA_TABLE_SHARDS - 1),
+        .group = (uint32_t)(fold >> 8),
+        .line = (uint32_t)((granule >> 3) + (h >> 61)) & (GROUP_LINES - 1),
+        .key = (uint32_t)granule & (KEYS - 1),
+        .step = (uint32_t)(h >> 32) | 1,
+    };
+}
+
+// The n-th line that a key may lie in: the same line of other groups, then, all groups done,
+// their next lines.
+static inline uint32_t line_of(const struct ga_shard *s, struct place p, uint32_t n) {
+    uint32_t groups = s->lines / GROUP_LINES;
+    uint32_t turn = GA_LIKELY(n < groups) ? 0 : n / groups;
+    return ((p.group + n * p.step) & (groups - 1)) * GROUP_LINES +
+           ((p.line + turn) & (GROUP_LINES - 1));
+}
+
+static inline uint32_t scan(const struct ga_table_line *line, uint64_t key, uint32_t first) {
+    for (uint32_t i = 0; i < KEYS; i++)
+        if (line->key[(first + i) & (KEYS - 1)] == key)
+            return (first + i) & (KEYS - 1);
+    return KEYS;
+}
+
+struct found {
+    uint32_t line, key, n; // n: how many lines passed it on
+};
+
+static inline bool locate(const struct ga_shard *s, uint64_t key, struct place p,
+                          struct found *at) {
+    if (GA_UNLIKELY(s->lines == 0 || key == 0))
+        return false;
+    for (at->n = 0; at->n < s->lines; at->n++) {
+        at->line = line_of(s, p, at->n);
+        at->key = scan(&s->keys[at->line], key, p.key);
+        if (GA_LIKELY(at->key < KEYS))
+            return true;
+        if (GA_LIKELY(s->passed[at->line] == 0))
+            return false;
+    }
+    return false;
+}
+
+static inline struct ga_table_value *value_at(const struct ga_shard *s, const struct found *at) {
+    return &s->values[at->line * KEYS + at->key];
+}
+
+// What changes a shard does so in steps of which each leaves a table that is right, or has one
+// entry less than it might: a thread may leave in the middle, by a jump out of a signal handler,
+// and its lock be had by another (lock.h). So no entry has another one's bytes, and none is found
+// twice.
+static inline void step(void) {
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+// The first free place. There is one: a shard is never more than half full.
+static inline void claim(struct ga_shard *s, uint64_t key, struct ga_table_value value,
+                         struct place p) {
+    for (uint32_t n = 0;; n++) {
+        uint32_t line = line_of(s, p, n);
+        uint32_t i = scan(&s->keys[line], 0, p.key);
+        if (GA_LIKELY(i < KEYS)) {
+            s->used++;
+            s->values[line * KEYS + i] = value;
+            step();
+            s->keys[line].key[i] = key;
+            return;
+        }
+        if (s->passed[line] < UINT8_MAX)
+            s->passed[line]++;
+    }
+}
+
+// Undoes claim. A count that was saturated stays: it only makes searches longer.
+static inline void vacate(struct ga_shard *s, struct place p, const struct found *at) {
+    s->keys[at->line].key[at->key] = 0;
+    step();
+    s->used--;
+    for (uint32_t n = 0; GA_UNLIKELY(n < at->n); n++) {
+        uint8_t *passed = &s->passed[line_of(s, p, n)];
+        if (*passed < UINT8_MAX)
+            (*passed)--;
+    }
+}
+
+#define HUGE ((size_t)2 << 20)
+
+// One mapping: keys, values, counts.
+static size_t size_of(uint32_t lines) {
+    size_t line = sizeof(struct ga_table_line) + KEYS * sizeof(struct ga_table_value) + 1;
+    return ((size_t)lines * line + 4095) & ~(size_t)4095;
+}
+
+static void lay_out(struct ga_shard *s, void *memory, uint32_t lines) {
+    s->lines = lines;
+    s->used = 0;
+    s->keys = memory;
+    s->values = (struct ga_table_value *)(s->keys + lines);
+    s->passed = (uint8_t *)(s->values + (size_t)lines * KEYS);
+}
+
+// All of it at once: no handler comes in between.
+static void exchange(struct ga_shard *s, const struct ga_shard *larger) {
+    uint64_t blocked = ga_os_block_signals();
+    s->lines = larger->lines;
+    s->used = larger->used;
+    s->keys = larger->keys;
+    s->values = larger->values;
+    s->passed = larger->passed;
+    step();
+    ga_os_restore_signals(blocked);
+}
+
+static GA_NOINLINE bool grow(struct ga_shard *s) {
+    uint32_t lines = s->lines ? s->lines * 2 : GROUP_LINES;
+    void *memory = lines ? ga_os_map_now(size_of(lines)) : NULL;
+    if (!memory)
+        return false;
+    // A child of fork must not see its parent's blocks. Where the kernel cannot wipe, the
+    // shards are wiped all the same (root.c), so that these pages are out of reach.
+    ga_os_wipe_on_fork(memory, size_of(lines));
+    if (size_of(lines) >= HUGE)
+        ga_os_huge_pages(memory, size_of(lines));
+    struct ga_shard larger;
+    struct ga_table_line *old = s->keys;
+    lay_out(&larger, memory, lines);
+    for (uint32_t i = 0; i < s->lines * KEYS; i++) {
+        uint64_t key = s->keys[i / KEYS].key[i % KEYS];
+        if (key)
+            claim(&larger, key, s->values[i], place_of(key));
+    }
+    exchange(s, &larger);
+    if (old)
+        ga_os_unmap(old, size_of(lines / 2));
+    return true;
+}
+
+// A large shard gets some room, so that this stays rare.
+static GA_NOINLINE void raise_most(struct ga_table *table, struct ga_shard *s) {
+    uint32_t most = s->used + s->used / 8;
+    atomic_fetch_add(&table->most, most - s->most);
+    s->most = most;
+}
+
+bool ga_table_put(struct ga_table *table, const struct ga_entry *entry, struct ga_entry *old) {
+    struct place p = place_of(entry->key);
+    struct ga_shard *s = &table->shards[p.shard];
+    struct ga_table_value value = pack(entry);
+    struct found at;
+    bool done = true;
+    old->key = 0;
+    ga_spin_lock(&s->lock);
+    if (GA_UNLIKELY(locate(s, entry->key, p, &at))) {
+        uint64_t *key = &s->keys[at.line].key[at.key];
+        unpack(old, entry->key, *value_at(s, &at));
+        *key = 0;
+        step();
+        *value_at(s, &at) = value;
+        step();
+        *key = entry->key;
+    } else {
+        // Without memory to grow it may fill up to the last but one.
+        if (GA_UNLIKELY(s->used >= s->lines * (KEYS / 2)))
+            done = grow(s) || s->used + 1 < s->lines * KEYS;
+        if (GA_LIKELY(done))
+            claim(s, entry->key, value, p);
+        if (GA_UNLIKELY(s->used > s->most))
+            raise_most(table, s);
+    }
+    ga_spin_unlock(&s->lock);
+    return done;
+}
+
+void ga_table_recount(struct ga_table *table) {
+    for (size_t n = 0; n < GA_TABLE_SHARDS; n++) {
+        struct ga_shard *s = &table->shards[n];
+        ga_spin_lock(&s->lock);
+        atomic_fetch_sub(&table->most, s->most - s->used);
+        s->most = s->used;
+        ga_spin_unlock(&s->lock);
+    }
+}
+
+bool ga_table_take(struct ga_table *table, uint64_t key, struct ga_entry *entry) {
+    struct place p = place_of(key);
+    struct ga_shard *s = &table->shards[p.shard];
+    struct found at;
+    ga_spin_lock(&s->lock);
+    bool found = locate(s, key, p, &at);
+    if (GA_LIKELY(found)) {
+        unpack(entry, key, *value_at(s, &at));
+        vacate(s, p, &at);
+    }
+    ga_spin_unlock(&s->lock);
+    return found;
+}
+
+bool ga_table_find(struct ga_table *table, uint64_t key, struct ga_entry *entry) {
+    struct place p = place_of(key);
+    struct ga_shard *s = &table->shards[p.shard];
+    struct found at;
+    ga_spin_lock(&s->lock);
+    bool found = locate(s, key, p, &at);
+    if (found)
+        unpack(entry, key, *value_at(s, &at));
+    ga_spin_unlock(&s->lock);
+    return found;
+}
+
+static bool lives_in(const struct ga_shard *s, uint32_t i, uint64_t context) {
+    return s->keys[i / KEYS].key[i % KEYS] != 0 &&
+           (s->values[i].context_device & LOW48) == (context & LOW48);
+}
+
+static void change_context(struct ga_table_value *value, uint64_t becomes) {
+    value->context_device = (value->context_device & ~LOW48) | (becomes & LOW48);
+}
+
+bool ga_table_move(struct ga_table *table, uint64_t key, uint64_t context, uint64_t becomes) {
+    struct place p = place_of(key);
+    struct ga_shard *s = &table->shards[p.shard];
+    struct found at;
+    ga_spin_lock(&s->lock);
+    bool found =
+        locate(s, key, p, &at) && (value_at(s, &at)->context_device & LOW48) == (context & LOW48);
+    if (found)
+        change_context(value_at(s, &at), becomes);
+    ga_spin_unlock(&s->lock);
+    return found;
+}
+
+uint64_t ga_table_mark(struct ga_table *table, uint64_t context, uint64_t becomes) {
+    uint64_t marked = 0;
+    for (size_t n = 0; n < GA_TABLE_SHARDS; n++) {
+        struct ga_shard *s = &table->shards[n];
+        ga_spin_lock(&s->lock);
+        for (uint32_t i = 0; s->used && i < s->lines * KEYS; i++) {
+            if (!lives_in(s, i, context))
+                continue;
+            change_context(&s->values[i], becomes);
+            marked++;
+        }
+        ga_spin_unlock(&s->lock);
+    }
+    return marked;
+}
+
+void ga_table_drain(struct ga_table *table, uint64_t context,
+                    void (*take)(void *arg, const struct ga_entry *entry), void *arg) {
+    for (size_t n = 0; n < GA_TABLE_SHARDS; n++) {
+        struct ga_shard *s = &table->shards[n];
+        ga_spin_lock(&s->lock);
+        for (uint32_t i = 0; s->used && i < s->lines * KEYS; i++) {
+            if (!lives_in(s, i, context))
+                continue;
+            uint64_t key = s->keys[i / KEYS].key[i % KEYS];
+            struct place p = place_of(key);
+            struct found at;
+            struct ga_entry entry;
+            unpack(&entry, key, s->values[i]);
+            if (locate(s, key, p, &at))
+                vacate(s, p, &at);
+            take(arg, &entry);
+        }
+        ga_spin_unlock(&s->lock);
+    }
+}
+
+void ga_table_each(struct ga_table *table, void (*show)(void *arg, const struct ga_entry *entry),
+                   void *arg) {
+    for (size_t n = 0; n < GA_TABLE_SHARDS; n++) {
+        struct ga_shard *s = &table->shards[n];
+        ga_spin_lock(&s->lock);
+        for (uint32_t i = 0; s->used && i < s->lines * KEYS; i++) {
+            uint64_t key = s->keys[i / KEYS].key[i % KEYS];
+            struct ga_entry entry;
+            if (!key)
+                continue;
+            unpack(&entry, key, s->values[i]);
+            show(arg, &entry);
+        }
+        ga_spin_unlock(&s->lock);
+    }
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pointer table: what the program holds, by address or handle.
+//
+// A hash table in shards, each with a spin lock of its own, grown by itself, so that growth costs
+// a few thousand entries at a time however many blocks are held. Keys lie eight to a cache line;
+// addresses that are neighbours lie in lines that are neighbours, because a program uses
+// neighbours one after the other, and a table of a million entries fits no cache. A line that is
+// full passes keys on and counts them; so removal leaves no gravestones. Memory comes from mmap
+// alone. All zero is an empty table, which is what a forked child finds.
+#ifndef GA_TABLE_H
+#define GA_TABLE_H
+
+#include "core/lock.h"
+
+#define GA_TABLE_SHARDS 256
+
+struct ga_entry {
+    uint64_t key;     // address or handle; 0: no entry
+    uint64_t bytes;   // what it is charged with, below 2⁴⁸; of a stream or context: who made it
+    uint64_t context; // the context it lives in (its low 48 bits), or a ticket
+    uint16_t tag;     // the session that it was charged in (ga_view.tag)
+    uint8_t device;   // by its number (device.h)
+    uint8_t kind;     // what a row is, to whoever owns the table
+};
+
+struct ga_shard {
+    _Alignas(64) struct ga_spin lock;
+    uint32_t used;
+    uint32_t lines; // a power of two, or 0
+    uint32_t most;  // never less than used: its part of ga_table.most
+    struct ga_table_line *keys;
+    struct ga_table_value *values; // one for each key
+    uint8_t *passed;               // for each line: keys that found it full, saturating
+    uint64_t pad[3];
+};
+
+struct ga_table {
+    struct ga_shard shards[GA_TABLE_SHARDS];
+    // The most entries that each shard had, added up, or a little more; and what was told of it.
+    _Alignas(64) _Atomic uint64_t most;
+    _Atomic uint64_t told;
+};
+
+// Puts *entry in. An entry with the same key is replaced and handed out in *old
+// (old->key is 0 when there was none). False: no memory, nothing changed.
+bool ga_table_put(struct ga_table *table, const struct ga_entry *entry, struct ga_entry *old);
+// Takes the entry with this key out. False when there is none.
+bool ga_table_take(struct ga_table *table, uint64_t key, struct ga_entry *entry);
+// Copies the entry with this key. False when there is none.
+bool ga_table_find(struct ga_table *table, uint64_t key, struct ga_entry *entry);
+// Changes the context of all entries of one context. Returns how many.
+uint64_t ga_table_mark(struct ga_table *table, uint64_t context, uint64_t becomes);
+// Changes the context of one entry. False: there is none with this key in that context.
+bool ga_table_move(struct ga_table *table, uint64_t key, uint64_t context, uint64_t becomes);
+// Takes out every entry of a context and gives each to take(). The lock of a shard is
+// held meanwhile: take() must not call back, and must be quick.
+void ga_table_drain(struct ga_table *table, uint64_t context,
+                    void (*take)(void *arg, const struct ga_entry *entry), void *arg);
+// Shows every entry; the same rule.
+void ga_table_each(struct ga_table *table, void (*show)(void *arg, const struct ga_entry *entry),
+                   void *arg);
+// Makes table->most what there is now.
+void ga_table_recount(struct ga_table *table);
+
+#endif

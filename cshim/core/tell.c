@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/tell.h"
+
+#define AGAIN_MS 1000
+
+static uint64_t least(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
+void ga_tell(struct ga_root *root) {
+    struct ga_view *view = atomic_load(&root->view);
+    uint64_t blocks;
+    uint32_t imports, makings;
+    if (!view)
+        return;
+    do { // another thread may write what it knew before
+        blocks = atomic_load(&root->blocks.most);
+        imports = atomic_load(&root->imports_changed);
+        makings = atomic_load(&root->making_changed);
+        uint64_t pools = least(atomic_load(&root->pools_seen), GA_COUNTS_POOLS_MAX);
+        uint64_t counts = GA_COUNTS_TOLD | (atomic_load(&root->soft) ? GA_COUNTS_SOFT : 0) |
+                          pools << GA_COUNTS_POOLS_SHIFT |
+                          least(blocks + atomic_load(&root->imports.most), GA_COUNTS_BLOCKS_MAX);
+        for (uint32_t d = 0; d < GA_DEVICES; d++) {
+            uint32_t slot = atomic_load(&view->slot[d]);
+            if (!slot)
+                continue;
+            uint64_t making = least(atomic_load(&root->making[d]), GA_COUNTS_MAKING_MAX);
+            uint64_t imported =
+                atomic_load(&root->imports_unknown) ? GA_NO_LIMIT : atomic_load(&root->imported[d]);
+            atomic_store((ga_page_word *)&view->page->lease[slot - 1].imported, imported);
+            atomic_store((ga_page_word *)&view->page->lease[slot - 1].counts,
+                         counts | making << GA_COUNTS_MAKING_SHIFT);
+        }
+        atomic_store(&root->blocks.told, blocks);
+    } while (atomic_load(&root->blocks.most) != blocks ||
+             atomic_load(&root->imports_changed) != imports ||
+             atomic_load(&root->making_changed) != makings);
+}
+
+void ga_tell_again(struct ga_root *root) {
+    uint64_t now = ga_os_coarse_ms();
+    uint64_t last = atomic_load(&root->told_ms);
+    if (now - last < AGAIN_MS || !atomic_compare_exchange_strong(&root->told_ms, &last, now))
+        return;
+    ga_self_enter();
+    ga_table_recount(&root->blocks);
+    ga_table_recount(&root->imports);
+    ga_self_leave();
+    ga_tell(root);
+}
+
+void ga_tell_soft(struct ga_root *root) {
+    if (atomic_exchange(&root->soft, 1) == 0)
+        ga_tell(root);
+}
+
+void ga_tell_pool(struct ga_root *root) {
+    atomic_fetch_add(&root->pools_seen, 1);
+    ga_tell(root);
+}
+
+void ga_tell_import(struct ga_root *root, uint32_t device, uint64_t bytes, int unknown) {
+    atomic_fetch_add(&root->imported[device], bytes);
+    atomic_fetch_add(&root->imports_unknown, (uint32_t)unknown);
+    atomic_fetch_add(&root->imports_changed, 1);
+    ga_tell(root);
+}
+
+static void change_making(struct ga_root *root, uint32_t device, uint32_t by) {
+    atomic_fetch_add(&root->making[device], by);
+    atomic_fetch_add(&root->making_changed, 1);
+    ga_tell(root);
+}
+
+// What a handler makes on another device while its thread makes one is in no record: should the
+// thread not come back from it, that is counted for good.
+void ga_tell_making(struct ga_root *root, uint32_t device) {
+    struct ga_thread *t = ga_self.thread;
+    if (t && (atomic_load(&t->making) == 0 || t->making_on == device)) {
+        if (atomic_load(&t->making) == 0)
+            t->making_stack = ga_os_stack();
+        t->making_on = device;
+        atomic_fetch_add(&t->making, 1);
+    }
+    change_making(root, device, 1);
+}
+
+void ga_tell_made(struct ga_root *root, uint32_t device) {
+    struct ga_thread *t = ga_self.thread;
+    if (t && atomic_load(&t->making) != 0 && t->making_on == device)
+        atomic_fetch_sub(&t->making, 1);
+    change_making(root, device, UINT32_MAX);
+}
+
+void ga_tell_not_making(struct ga_root *root) {
+    struct ga_thread *t = ga_self.thread;
+    if (t && atomic_load(&t->making) != 0 &&
+        ga_os_left(t->making_stack, ga_os_stack() + GA_SIGNAL_FRAME))
+        change_making(root, t->making_on, 0 - atomic_exchange(&t->making, 0));
+}
+
+// Threads that change the count together write it in any order: who finds that it has moved on
+// since writes again.
+void ga_tell_host(struct ga_root *root) {
+    struct ga_view *view = atomic_load(&root->view);
+    uint64_t held;
+    do {
+        held = atomic_load(&root->host_held);
+        if (view)
+            atomic_store((ga_page_word *)&view->page->host, held);
+    } while (held != atomic_load(&root->host_held));
+}

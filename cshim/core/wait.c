@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/wait.h"
+
+#include <errno.h>
+
+#include "core/log.h"
+
+#define LOOK_MS 100 // how often a thread that waits looks after what is its process's own
+
+// Tells what is waited for: under gpuarb run the user hears of each change, else of the first wait.
+static void tell(struct ga_root *root, const struct ga_reply *reply, uint8_t told[GA_TEXT_SIZE]) {
+    const uint8_t *text = reply->body.waiting.text;
+    size_t i = 0;
+    if (!ga_message_fits(reply, sizeof reply->body.waiting))
+        return;
+    while (i < GA_TEXT_SIZE && text[i] == told[i] && text[i])
+        i++;
+    if (i == GA_TEXT_SIZE || text[i] == told[i])
+        return;
+    ga_os_copy(told, text, GA_TEXT_SIZE);
+    if (root->env.in_job || atomic_exchange(&root->told_wait, 1) == 0)
+        ga_log_text(told, GA_TEXT_SIZE);
+    told[GA_TEXT_SIZE - 1] = '\0';
+    ga_log("%s", (const char *)told);
+}
+
+static int receive(struct ga_lane *lane, const struct ga_request *request, struct ga_reply *reply,
+                   int timeout_ms) {
+    return ga_message_receive(atomic_load(&lane->fd_plus_1) - 1, &lane->id, request->type,
+                              request->number, reply, timeout_ms);
+}
+
+static GA_NOINLINE int wait_on(struct ga_root *root, struct ga_lane *lane,
+                               const struct ga_request *request, struct ga_reply *reply, int error,
+                               bool limited, ga_look *look, bool *waited) {
+    uint8_t told[GA_TEXT_SIZE] = {0};
+    for (uint32_t looks = 1;; looks++) {
+        if (error == 0 && reply->header.status != GA_STATUS_WAITING)
+            return 0;
+        if (error == 0) {
+            if (reply->fd >= 0)
+                ga_os_close(reply->fd);
+            *waited = true;
+            tell(root, reply, told);
+        } else if (error != -ETIMEDOUT || (limited && !*waited)) {
+            return error;
+        } else if (look) {
+            look(root, looks);
+        }
+        error = receive(lane, request, reply, LOOK_MS);
+    }
+}
+
+// The daemon may turn a new connection away before it has read anything. What it said is there all
+// the same.
+static bool may_be_answered(struct ga_lane *lane, int error) {
+    return (error == -EPIPE || error == -ECONNRESET) && atomic_load(&lane->epoch) == 0;
+}
+
+int ga_wait_exchange(struct ga_root *root, struct ga_lane *lane, const struct ga_request *request,
+                     struct ga_reply *reply, int timeout_ms, ga_look *look, bool *waited) {
+    bool limited = timeout_ms >= 0;
+    int fd = atomic_load(&lane->fd_plus_1) - 1;
+    *waited = false;
+    reply->fd = -1;
+    if (GA_UNLIKELY(fd < 0))
+        return -EPIPE;
+    int error = ga_message_send(fd, request->type, request->number, request->body, request->size,
+                                request->fd, GA_REPLY_MS);
+    if (GA_UNLIKELY(error != 0) && !may_be_answered(lane, error))
+        return error;
+    error = receive(lane, request, reply, limited ? timeout_ms : LOOK_MS);
+    if (GA_LIKELY(error == 0 && reply->header.status != GA_STATUS_WAITING))
+        return 0;
+    return wait_on(root, lane, request, reply, error, limited, look, waited);
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Waiting for a reply that may be long in coming: the daemon says that the request waits, and
+// for what, and the thread stays on its connection until the reply itself comes.
+#ifndef GA_WAIT_H
+#define GA_WAIT_H
+
+#include "core/message.h"
+#include "core/root.h"
+
+// What a thread that waits does from time to time for its process. looks: how often it has.
+typedef void ga_look(struct ga_root *root, uint32_t looks);
+
+// One to send, on a lane that is the caller's.
+struct ga_request {
+    uint16_t type;
+    uint64_t number;
+    const void *body;
+    size_t size;
+    int fd; // that goes along, or −1
+};
+
+// Sends a request, and waits for its reply. Until the daemon says that the request waits, the reply
+// has timeout_ms (−1: as long as it takes); from then on it has no limit, and look is called
+// meanwhile. *waited: set when the daemon said so. Errors as of ga_message_receive; −EPIPE also
+// when the program has closed the connection.
+int ga_wait_exchange(struct ga_root *root, struct ga_lane *lane, const struct ga_request *request,
+                     struct ga_reply *reply, int timeout_ms, ga_look *look, bool *waited);
+
+#endif

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/array.h"
+
+#include "cuda/bound.h"
+#include "cuda/claim.h"
+#include "cuda/state.h"
+
+// What a descriptor of any version says.
+struct shape {
+    uint64_t width;
+    uint64_t height; // 0: none
+    uint64_t depth;  // 0: none. With LAYERED or CUBEMAP it counts layers or faces
+    int format;
+    uint32_t channels;
+    uint32_t flags;
+};
+
+// Bits of an element, by CUarray_format. What has no channels of its own counts them in.
+//
+// A format that came after this list is charged with the largest element that there is, four
+// channels of 32 bits. The driver tells the size of an array only where its memory is still to
+// come, so there is nothing to correct it by; and too much is refused early, where too little
+// would be held beyond the limit.
+static uint64_t element_bits(int format, uint32_t channels) {
+    switch (format) {
+    case 0x01: // UNSIGNED_INT8, SIGNED_INT8
+    case 0x08:
+        return 8 * (uint64_t)channels;
+    case 0x02: // UNSIGNED_INT16, SIGNED_INT16, HALF
+    case 0x09:
+    case 0x10:
+        return 16 * (uint64_t)channels;
+    case 0x03: // UNSIGNED_INT32, SIGNED_INT32, FLOAT
+    case 0x0a:
+    case 0x20:
+        return 32 * (uint64_t)channels;
+    case 0x91: // BC1, BC4: 8 bytes for 4 × 4
+    case 0x92:
+    case 0x97:
+    case 0x98:
+        return 4;
+    case 0x93: // BC2, BC3, BC5, BC6H, BC7: 16 bytes for 4 × 4
+    case 0x94:
+    case 0x95:
+    case 0x96:
+    case 0x99:
+    case 0x9a:
+    case 0x9b:
+    case 0x9c:
+    case 0x9d:
+    case 0x9e:
+    case 0xc0: // UNORM_INT8X1, SNORM_INT8X1
+    case 0xc6:
+        return 8;
+    case 0x53: // 8 bits, 4:2:0: semi-planar, planar, NV12
+    case 0x59:
+    case 0xb0:
+        return 12;
+    case 0x51: // 8 bits, 4:2:2: packed, semi-planar, planar, NV16, YUY2
+    case 0x55:
+    case 0x5b:
+    case 0xa2:
+    case 0xa5:
+    case 0xc1: // UNORM_INT8X2, INT16X1, and SNORM
+    case 0xc3:
+    case 0xc7:
+    case 0xc9:
+        return 16;
+    case 0x54: // 16 bits, 4:2:0: semi-planar, planar, P010, P016
+    case 0x5a:
+    case 0x9f:
+    case 0xa1:
+    case 0x57: // 8 bits, 4:4:4: semi-planar, planar
+    case 0x5d:
+    case 0xb2:
+    case 0xb4:
+        return 24;
+    case 0x50: // UNORM_INT_101010_2
+    case 0x52: // 8 bits, 4:4:4 with alpha: packed, AYUV; Y410
+    case 0xa8:
+    case 0xa9:
+    case 0x56: // 16 bits, 4:2:2: semi-planar, planar, P210, P216, Y210, Y216
+    case 0x5c:
+    case 0xa3:
+    case 0xa4:
+    case 0xa6:
+    case 0xa7:
+    case 0xc2: // UNORM_INT8X4, INT16X2, and SNORM
+    case 0xc4:
+    case 0xc8:
+    case 0xca:
+        return 32;
+    case 0x58: // 16 bits, 4:4:4: semi-planar, planar
+    case 0x5e:
+    case 0xb3:
+    case 0xb5:
+        return 48;
+    case 0xb1: // Y416
+    case 0xc5: // UNORM_INT16X4, SNORM_INT16X4
+    case 0xcb:
+        return 64;
+    default:
+        return 128;
+    }
+}
+
+static uint64_t whole_blocks(uint64_t length, int format) {
+    bool compressed = format >= 0x91 && format <= 0x9e;
+    return compressed ? (length + 3) & ~3ull : length;
+}
+
+static bool has_layers(const struct shape *s) {
+    return (s->flags & (GA_CUDA_ARRAY_LAYERED | GA_CUDA_ARRAY_CUBEMAP)) != 0;
+}
+
+static uint64_t at_level(uint64_t length, unsigned int level) {
+    return length >> level ? length >> level : 1;
+}
+
+// Adds the bytes of a level. False: no number holds them.
+static bool add_level(const struct shape *s, unsigned int level, uint64_t *sum) {
+    uint64_t depth = has_layers(s) ? at_level(s->depth, 0) : at_level(s->depth, level);
+    uint64_t bits;
+    return !__builtin_mul_overflow(whole_blocks(at_level(s->width, level), s->format),
+                                   whole_blocks(at_level(s->height, level), s->format), &bits) &&
+           !__builtin_mul_overflow(bits, depth, &bits) &&
+           !__builtin_mul_overflow(bits, element_bits(s->format, s->channels), &bits) &&
+           !__builtin_add_overflow(*sum, bits / 8 + (bits % 8 != 0), sum);
+}
+
+// The driver makes one level at least, and no more than the longest side can be halved.
+static unsigned int most_levels(const struct shape *s) {
+    uint64_t sides = s->width | s->height | (has_layers(s) ? 0 : s->depth);
+    unsigned int levels = 0;
+    for (; sides; sides >>= 1)
+        levels++;
+    return levels;
+}
+
+// One array on its way.
+struct claim {
+    struct ga_cuda_claim c;
+    struct ga_root *later; // its memory is mapped later; NULL otherwise
+    bool whole;            // and to all of it at once
+};
+
+// The bytes of all levels; 0 for what no number holds: that is the driver's to refuse.
+static uint64_t bytes_of(const struct shape *s, unsigned int levels) {
+    uint64_t bytes = 0;
+    unsigned int most = most_levels(s);
+    for (unsigned int level = 0; level == 0 || (level < levels && level < most); level++)
+        if (!add_level(s, level, &bytes))
+            return 0;
+    return bytes;
+}
+
+// False: refused.
+static bool open_claim(struct claim *c, const struct shape *s, unsigned int levels) {
+    *c = (struct claim){.later = NULL};
+    if (!s->width)
+        return true;
+    if (!(s->flags & (GA_CUDA_ARRAY_SPARSE | GA_CUDA_ARRAY_DEFERRED_MAPPING)))
+        return ga_cuda_claim_open(&c->c, bytes_of(s, levels), GA_MEMORY_PLAIN);
+    // The memory of such an array is mapped later, and charged where it was created.
+    if (!ga_cuda_claim_begin(&c->c))
+        return false;
+    if (c->c.root && ga_cuda_device_current(c->c.root, &c->c.context) >= 0)
+        c->later = c->c.root;
+    c->whole = !(s->flags & GA_CUDA_ARRAY_SPARSE);
+    c->c.root = NULL;
+    return true;
+}
+
+static ga_result settle(struct claim *c, ga_result result, uint64_t key, ga_cuda_undo *undo) {
+    if (c->later && result == GA_CUDA_SUCCESS)
+        ga_cuda_bound_begin(c->later, key, c->c.context, c->whole);
+    return ga_cuda_claim_settle(&c->c, result, key, undo);
+}
+
+static uint64_t key_of_array(ga_array array) {
+    return (uint64_t)(uintptr_t)array ^ GA_CUDA_KEY_ARRAY;
+}
+
+static uint64_t key_of_mipmap(ga_mipmap mipmap) {
+    return (uint64_t)(uintptr_t)mipmap ^ GA_CUDA_KEY_MIPMAP;
+}
+
+static bool destroy_array(uint64_t key) {
+    return GA_REAL(cuArrayDestroy)((ga_array)(uintptr_t)(key ^ GA_CUDA_KEY_ARRAY)) ==
+           GA_CUDA_SUCCESS;
+}
+
+static bool destroy_mipmap(uint64_t key) {
+    return GA_REAL(cuMipmappedArrayDestroy)((ga_mipmap)(uintptr_t)(key ^ GA_CUDA_KEY_MIPMAP)) ==
+           GA_CUDA_SUCCESS;
+}
+
+static ga_result settle_array(struct claim *c, ga_result result, const ga_array *array) {
+    return settle(c, result, result == GA_CUDA_SUCCESS ? key_of_array(*array) : 0, destroy_array);
+}
+
+// The versions of a descriptor differ in the widths of their fields. Of none: the driver refuses
+// it.
+#define FLAT(d)                                                                                    \
+    ((d) ? (struct shape){(d)->width, (d)->height, 0, (d)->format, (d)->channels, 0}               \
+         : (struct shape){0})
+#define DEEP(d)                                                                                    \
+    ((d) ? (struct shape){(d)->width, (d)->height, (d)->depth, (d)->format, (d)->channels,         \
+                          (d)->flags}                                                              \
+         : (struct shape){0})
+
+ga_result ga_cuda_array_create_v1(GA_FN_cuArrayCreate *real, ga_array *array,
+                                  const struct ga_cu_array_v1 *d) {
+    struct claim c;
+    struct shape s = FLAT(d);
+    if (!open_claim(&c, &s, 1))
+        return GA_CUDA_OUT_OF_MEMORY;
+    return settle_array(&c, real(array, d), array);
+}
+
+ga_result ga_cuda_array_create(GA_FN_cuArrayCreate_v2 *real, ga_array *array,
+                               const struct ga_cu_array *d) {
+    struct claim c;
+    struct shape s = FLAT(d);
+    if (!open_claim(&c, &s, 1))
+        return GA_CUDA_OUT_OF_MEMORY;
+    return settle_array(&c, real(array, d), array);
+}
+
+ga_result ga_cuda_array3d_create_v1(GA_FN_cuArray3DCreate *real, ga_array *array,
+                                    const struct ga_cu_array3d_v1 *d) {
+    struct claim c;
+    struct shape s = DEEP(d);
+    if (!open_claim(&c, &s, 1))
+        return GA_CUDA_OUT_OF_MEMORY;
+    return settle_array(&c, real(array, d), array);
+}
+
+ga_result ga_cuda_array3d_create(GA_FN_cuArray3DCreate_v2 *real, ga_array *array,
+                                 const struct ga_cu_array3d *d) {
+    struct claim c;
+    struct shape s = DEEP(d);
+    if (!open_claim(&c, &s, 1))
+        return GA_CUDA_OUT_OF_MEMORY;
+    return settle_array(&c, real(array, d), array);
+}
+
+ga_result ga_cuda_mipmap_create(GA_FN_cuMipmappedArrayCreate *real, ga_mipmap *mipmap,
+                                const struct ga_cu_array3d *d, unsigned int levels) {
+    struct claim c;
+    struct shape s = DEEP(d);
+    if (!open_claim(&c, &s, levels))
+        return GA_CUDA_OUT_OF_MEMORY;
+    ga_result result = real(mipmap, d, levels);
+    return settle(&c, result, result == GA_CUDA_SUCCESS ? key_of_mipmap(*mipmap) : 0,
+                  destroy_mipmap);
+}
+
+// One that is about to end, or will not after all. As with a free: out of the table before the
+// driver is called, which may give the handle out again.
+struct ending {
+    struct ga_root *root;
+    struct ga_entry entry;
+    uint64_t epoch; // ga_cuda_late_epoch
+    bool ours;
+    struct ga_cuda_bound *bound;
+};
+
+static void begin_ending(struct ending *e, uint64_t key) {
+    e->root = ga_root_get();
+    e->epoch = e->root ? ga_cuda_late_epoch(e->root) : 0;
+    e->ours = e->root && ga_withdraw(e->root, key, &e->entry);
+    e->bound = e->root && !e->ours ? ga_cuda_bound_take(e->root, key) : NULL;
+}
+
+static ga_result settle_ending(struct ending *e, ga_result result) {
+    if (e->ours && result == GA_CUDA_SUCCESS) {
+        ga_release(e->root, e->entry.device, e->entry.bytes, e->entry.tag);
+    } else if (e->ours) {
+        ga_cuda_claim_put_back(e->root, &e->entry, e->epoch);
+    }
+    if (e->bound && result == GA_CUDA_SUCCESS)
+        ga_cuda_bound_end(e->root, e->bound);
+    else if (e->bound)
+        ga_cuda_bound_put_back(e->root, e->bound);
+    return result;
+}
+
+ga_result ga_cuda_array_destroy(GA_FN_cuArrayDestroy *real, ga_array array) {
+    struct ending e;
+    begin_ending(&e, key_of_array(array));
+    return settle_ending(&e, real(array));
+}
+
+ga_result ga_cuda_mipmap_destroy(GA_FN_cuMipmappedArrayDestroy *real, ga_mipmap mipmap) {
+    struct ending e;
+    begin_ending(&e, key_of_mipmap(mipmap));
+    return settle_ending(&e, real(mipmap));
+}

@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/bound.h"
+
+#include "core/records.h"
+#include "cuda/pending.h"
+#include "cuda/state.h"
+#include "cuda/vmm.h"
+
+// A part of an object: on one plane (a level and layer of an array, its mip tail, a device of a
+// multicast object) from one corner to the other, which lies outside.
+struct part {
+    uint64_t plane;
+    uint64_t from[3], to[3];
+};
+
+// A part that memory is mapped to, and keeps.
+struct piece {
+    struct part part;
+    struct ga_cuda_vmm_memory *memory;
+    struct piece *next;
+};
+
+struct ga_cuda_bound {
+    uint64_t key, context;
+    bool whole;
+    struct piece *pieces;
+    struct ga_cuda_bound *next; // about to end
+};
+
+// In the table an entry's context is where the object lives, its bytes a pointer to it.
+struct ga_cuda_bounds {
+    struct ga_table objects;
+    struct ga_spin lock; // guards what the table points to
+    struct ga_records unused, unused_pieces;
+};
+
+static struct ga_cuda_bounds *get(struct ga_root *root, bool make) {
+    return root ? ga_root_part(root, &ga_cuda(root)->bounds,
+                               make ? sizeof(struct ga_cuda_bounds) : 0)
+                : NULL;
+}
+
+// Lets go of what pieces keep, in one of the two ways.
+static void let_go(struct ga_root *root, struct ga_cuda_bounds *b, struct piece *pieces,
+                   void (*drop)(struct ga_root *, struct ga_cuda_vmm_memory *)) {
+    while (pieces) {
+        struct piece *p = pieces;
+        pieces = p->next;
+        drop(root, p->memory);
+        ga_records_give(&b->unused_pieces, p);
+    }
+}
+
+static struct ga_cuda_bound *pointer_of(const struct ga_entry *e) {
+    return (struct ga_cuda_bound *)(uintptr_t)e->bytes;
+}
+
+void ga_cuda_bound_end(struct ga_root *root, struct ga_cuda_bound *bound) {
+    struct ga_cuda_bounds *b = get(root, false);
+    if (!bound)
+        return;
+    ga_self_lock(&b->lock);
+    struct piece *pieces = bound->pieces;
+    ga_self_unlock(&b->lock);
+    ga_records_give(&b->unused, bound);
+    let_go(root, b, pieces, ga_cuda_vmm_let_go);
+}
+
+void ga_cuda_bound_put_back(struct ga_root *root, struct ga_cuda_bound *bound) {
+    struct ga_cuda_bounds *b = get(root, false);
+    if (!bound)
+        return;
+    struct ga_entry old = {0};
+    struct ga_entry e = {
+        .key = bound->key, .bytes = (uint64_t)(uintptr_t)bound, .context = bound->context};
+    ga_self_lock(&b->lock);
+    ga_table_put(&b->objects, &e, &old); // without memory for it, what is mapped there stays kept
+    ga_self_unlock(&b->lock);
+    if (old.key) // ended out of our sight
+        ga_cuda_bound_end(root, pointer_of(&old));
+}
+
+void ga_cuda_bound_begin(struct ga_root *root, uint64_t key, uint64_t context, bool whole) {
+    struct ga_cuda_bounds *b = get(root, true);
+    struct ga_cuda_bound *bound = b ? ga_records_take(root, &b->unused, sizeof *bound) : NULL;
+    if (!bound)
+        return;
+    *bound = (struct ga_cuda_bound){.key = key, .context = context, .whole = whole};
+    ga_cuda_bound_put_back(root, bound);
+}
+
+struct ga_cuda_bound *ga_cuda_bound_take(struct ga_root *root, uint64_t key) {
+    struct ga_cuda_bounds *b = get(root, false);
+    struct ga_entry e;
+    if (!b)
+        return NULL;
+    ga_self_lock(&b->lock);
+    bool found = ga_table_take(&b->objects, key, &e);
+    ga_self_unlock(&b->lock);
+    return found ? pointer_of(&e) : NULL;
+}
+
+void ga_cuda_bound_mark(struct ga_root *root, uint64_t context, uint64_t becomes) {
+    struct ga_cuda_bounds *b = get(root, false);
+    if (!b)
+        return;
+    ga_self_lock(&b->lock);
+    ga_table_mark(&b->objects, context, becomes);
+    ga_self_unlock(&b->lock);
+}
+
+static void collect(void *arg, const struct ga_entry *e) {
+    struct ga_cuda_bound **gone = arg;
+    pointer_of(e)->next = *gone;
+    *gone = pointer_of(e);
+}
+
+void ga_cuda_bound_sweep(struct ga_root *root, uint64_t ticket) {
+    struct ga_cuda_bounds *b = get(root, false);
+    struct ga_cuda_bound *gone = NULL;
+    if (!b)
+        return;
+    ga_self_lock(&b->lock);
+    ga_table_drain(&b->objects, ticket, collect, &gone);
+    ga_self_unlock(&b->lock);
+    while (gone) {
+        struct ga_cuda_bound *bound = gone;
+        gone = bound->next;
+        ga_cuda_bound_end(root, bound);
+    }
+}
+
+// Parts
+
+static bool overlaps(const struct part *a, const struct part *b) {
+    bool all = a->plane == b->plane;
+    for (int i = 0; i < 3; i++)
+        all = all && a->from[i] < b->to[i] && b->from[i] < a->to[i];
+    return all;
+}
+
+// What is left of a part without another that overlaps it: up to six of them.
+static int remainder_of(struct part left, const struct part *without, struct part out[6]) {
+    int count = 0;
+    for (int i = 0; i < 3; i++) {
+        if (left.from[i] < without->from[i]) {
+            out[count] = left;
+            out[count++].to[i] = without->from[i];
+            left.from[i] = without->from[i];
+        }
+        if (left.to[i] > without->to[i]) {
+            out[count] = left;
+            out[count++].from[i] = without->to[i];
+            left.to[i] = without->to[i];
+        }
+    }
+    return count;
+}
+
+// Puts what is left of a piece in its object. Without memory for the records, it stays kept.
+static void keep_remainder(struct ga_root *root, struct ga_cuda_bounds *b,
+                           struct ga_cuda_bound *bound, const struct piece *cut,
+                           const struct part *without) {
+    struct part left[6];
+    int count = remainder_of(cut->part, without, left);
+    for (int i = 0; i < count; i++) {
+        ga_cuda_vmm_keep_more(root, cut->memory);
+        struct piece *p = ga_records_take(root, &b->unused_pieces, sizeof *p);
+        if (!p)
+            continue;
+        *p = (struct piece){.part = left[i], .memory = cut->memory};
+        ga_self_lock(&b->lock);
+        p->next = bound->pieces;
+        bound->pieces = p;
+        ga_self_unlock(&b->lock);
+    }
+}
+
+static struct ga_cuda_bound *find(struct ga_cuda_bounds *b, uint64_t key) {
+    struct ga_entry e;
+    ga_self_lock(&b->lock);
+    bool found = ga_table_find(&b->objects, key, &e);
+    ga_self_unlock(&b->lock);
+    return found ? pointer_of(&e) : NULL;
+}
+
+// Takes out what is mapped to a part; the pieces keep it still. Two threads that change what one
+// object maps to, at once, the driver has to put in an order; here each piece goes once.
+static struct piece *unmap(struct ga_root *root, struct ga_cuda_bounds *b,
+                           struct ga_cuda_bound *bound, const struct part *part,
+                           struct piece *gone) {
+    struct piece *cut = NULL;
+    ga_self_lock(&b->lock);
+    for (struct piece **at = &bound->pieces; *at;) {
+        struct piece *p = *at;
+        if (!overlaps(&p->part, part)) {
+            at = &p->next;
+            continue;
+        }
+        *at = p->next;
+        p->next = cut;
+        cut = p;
+    }
+    ga_self_unlock(&b->lock);
+    while (cut) {
+        struct piece *p = cut;
+        cut = p->next;
+        keep_remainder(root, b, bound, p, part);
+        p->next = gone;
+        gone = p;
+    }
+    return gone;
+}
+
+// Memory that is kept for it is mapped to a part.
+static void map(struct ga_root *root, struct ga_cuda_bounds *b, struct ga_cuda_bound *bound,
+                const struct part *part, struct ga_cuda_vmm_memory *memory) {
+    struct piece *p = ga_records_take(root, &b->unused_pieces, sizeof *p);
+    if (!p)
+        return;
+    *p = (struct piece){.part = *part, .memory = memory};
+    ga_self_lock(&b->lock);
+    p->next = bound->pieces;
+    bound->pieces = p;
+    ga_self_unlock(&b->lock);
+}
+
+// Arrays
+
+static uint64_t key_of(const struct ga_cu_array_map *m) {
+    return (uint64_t)(uintptr_t)m->object ^
+           (m->object_type == GA_CUDA_MAP_MIPMAP ? GA_CUDA_KEY_MIPMAP : GA_CUDA_KEY_ARRAY);
+}
+
+static struct part part_of(const struct ga_cu_array_map *m, bool whole) {
+    struct part p = {.to = {UINT64_MAX, UINT64_MAX, UINT64_MAX}};
+    if (whole)
+        return p;
+    if (m->part_type == GA_CUDA_MAP_TAIL) {
+        p.plane = 1ull << 63 | m->tail.layer;
+        p.from[0] = m->tail.offset;
+        p.to[0] = m->tail.offset + m->tail.bytes;
+        return p;
+    }
+    p.plane = (uint64_t)m->level.level << 32 | m->level.layer;
+    for (int i = 0; i < 3; i++) {
+        p.from[i] = m->level.offset[i];
+        p.to[i] = (uint64_t)m->level.offset[i] + m->level.extent[i];
+    }
+    return p;
+}
+
+// What a call maps, kept before the driver is asked.
+struct kept {
+    struct ga_cuda_vmm_memory **memory; // for each of the list, or NULL
+    size_t size;
+};
+
+static bool keep_all(struct ga_root *root, struct kept *k, const struct ga_cu_array_map *list,
+                     unsigned int count) {
+    k->size = (size_t)count * sizeof *k->memory;
+    k->memory = ga_os_map(k->size);
+    for (unsigned int i = 0; k->memory && i < count; i++)
+        if (list[i].operation == GA_CUDA_MAP_MAP)
+            k->memory[i] = ga_cuda_vmm_keep(root, list[i].memory);
+    return k->memory != NULL;
+}
+
+static void let_go_all(struct ga_root *root, struct kept *k, unsigned int count) {
+    for (unsigned int i = 0; i < count; i++)
+        if (k->memory[i])
+            ga_cuda_vmm_let_go(root, k->memory[i]);
+}
+
+// The stream has passed what unmapped these.
+static void unmapped(struct ga_root *root, void *argument) {
+    let_go(root, get(root, false), argument, ga_cuda_vmm_left);
+}
+
+static void note_all(struct ga_root *root, struct kept *k, const struct ga_cu_array_map *list,
+                     unsigned int count, ga_stream stream) {
+    struct ga_cuda_bounds *b = get(root, false);
+    struct piece *gone = NULL;
+    for (unsigned int i = 0; b && i < count; i++) {
+        struct ga_cuda_bound *bound = find(b, key_of(&list[i]));
+        if (!bound)
+            continue; // not known to take memory later: what is mapped there stays kept
+        struct part part = part_of(&list[i], bound->whole);
+        gone = unmap(root, b, bound, &part, gone);
+        if (k->memory[i])
+            map(root, b, bound, &part, k->memory[i]);
+    }
+    for (struct piece *p = gone; p; p = p->next)
+        ga_cuda_vmm_leave(root, p->memory);
+    if (gone)
+        ga_cuda_pending_call(root, stream, unmapped, gone);
+}
+
+ga_result ga_cuda_bound_map(GA_FN_cuMemMapArrayAsync *real, struct ga_cu_array_map *list,
+                            unsigned int count, ga_stream stream, ga_stream effective) {
+    struct ga_root *root = ga_root_get();
+    struct kept k;
+    if (!root || !list || count == 0)
+        return real(list, count, stream);
+    if (!keep_all(root, &k, list, count))
+        return GA_CUDA_OUT_OF_MEMORY;
+    ga_result result = real(list, count, stream);
+    if (result == GA_CUDA_SUCCESS)
+        note_all(root, &k, list, count, effective);
+    else
+        let_go_all(root, &k, count);
+    ga_os_unmap(k.memory, k.size);
+    return result;
+}
+
+// Multicast objects
+
+// A binding on its way. The object is kept meanwhile, so that it does not end in between.
+struct binding {
+    struct ga_root *root;
+    struct ga_cuda_vmm_memory *object, *memory; // NULL: not known
+};
+
+static void open_binding(struct binding *b, ga_memory object) {
+    b->root = ga_root_get();
+    b->object = b->root ? ga_cuda_vmm_keep(b->root, object) : NULL;
+    b->memory = NULL;
+}
+
+static struct part part_at(ga_cu_device device, size_t offset, size_t bytes) {
+    return (struct part){.plane = (uint64_t)(uint32_t)device,
+                         .from = {offset},
+                         .to = {(uint64_t)offset + bytes, 1, 1}};
+}
+
+static void object_ended(struct ga_root *root, uint64_t key) {
+    ga_cuda_bound_end(root, ga_cuda_bound_take(root, key));
+}
+
+// As with arrays, memory that is bound to what is not known stays kept.
+static ga_result close_binding(struct binding *b, ga_result result, const struct part *part) {
+    struct ga_cuda_bounds *all = b->object && b->memory ? get(b->root, true) : NULL;
+    uint64_t key = b->object ? ga_cuda_vmm_key(b->object) : 0;
+    if (b->memory && result != GA_CUDA_SUCCESS)
+        ga_cuda_vmm_let_go(b->root, b->memory);
+    if (all && result == GA_CUDA_SUCCESS) {
+        if (!find(all, key)) {
+            ga_cuda_bound_begin(b->root, key, 0, false);
+            ga_cuda_vmm_at_end(b->root, b->object, object_ended);
+        }
+        struct ga_cuda_bound *bound = find(all, key);
+        if (bound)
+            map(b->root, all, bound, part, b->memory);
+    }
+    if (b->object)
+        ga_cuda_vmm_let_go(b->root, b->object);
+    return result;
+}
+
+ga_result ga_cuda_multicast_bind(GA_FN_cuMulticastBindMem *real, ga_memory object, size_t offset,
+                                 ga_memory memory, size_t from, size_t bytes, uint64_t flags) {
+    struct binding b;
+    open_binding(&b, object);
+    if (b.root)
+        b.memory = ga_cuda_vmm_keep(b.root, memory);
+    struct part part = part_at(b.memory ? ga_cuda_vmm_ordinal(b.root, b.memory) : 0, offset, bytes);
+    return close_binding(&b, real(object, offset, memory, from, bytes, flags), &part);
+}
+
+ga_result ga_cuda_multicast_bind_v2(GA_FN_cuMulticastBindMem_v2 *real, ga_memory object,
+                                    ga_cu_device device, size_t offset, ga_memory memory,
+                                    size_t from, size_t bytes, uint64_t flags) {
+    struct binding b;
+    open_binding(&b, object);
+    if (b.root)
+        b.memory = ga_cuda_vmm_keep(b.root, memory);
+    struct part part = part_at(device, offset, bytes);
+    return close_binding(&b, real(object, device, offset, memory, from, bytes, flags), &part);
+}
+
+ga_result ga_cuda_multicast_bind_at(GA_FN_cuMulticastBindAddr *real, ga_memory object,
+                                    size_t offset, ga_address address, size_t bytes,
+                                    uint64_t flags) {
+    struct binding b;
+    open_binding(&b, object);
+    if (b.root)
+        b.memory = ga_cuda_vmm_keep_at(b.root, address);
+    struct part part = part_at(b.memory ? ga_cuda_vmm_ordinal(b.root, b.memory) : 0, offset, bytes);
+    return close_binding(&b, real(object, offset, address, bytes, flags), &part);
+}
+
+ga_result ga_cuda_multicast_bind_at_v2(GA_FN_cuMulticastBindAddr_v2 *real, ga_memory object,
+                                       ga_cu_device device, size_t offset, ga_address address,
+                                       size_t bytes, uint64_t flags) {
+    struct binding b;
+    open_binding(&b, object);
+    if (b.root)
+        b.memory = ga_cuda_vmm_keep_at(b.root, address);
+    struct part part = part_at(device, offset, bytes);
+    return close_binding(&b, real(object, device, offset, address, bytes, flags), &part);
+}
+
+ga_result ga_cuda_multicast_unbind(GA_FN_cuMulticastUnbind *real, ga_memory object,
+                                   ga_cu_device device, size_t offset, size_t bytes) {
+    struct binding b;
+    open_binding(&b, object);
+    struct ga_cuda_bounds *all = b.object ? get(b.root, false) : NULL;
+    ga_result result = real(object, device, offset, bytes);
+    struct ga_cuda_bound *bound =
+        all && result == GA_CUDA_SUCCESS ? find(all, ga_cuda_vmm_key(b.object)) : NULL;
+    struct part part = part_at(device, offset, bytes);
+    if (bound)
+        let_go(b.root, all, unmap(b.root, all, bound, &part, NULL), ga_cuda_vmm_let_go);
+    if (b.object)
+        ga_cuda_vmm_let_go(b.root, b.object);
+    return result;
+}

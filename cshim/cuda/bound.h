@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of cuMemCreate that is mapped where no address leads: into tiles of an array that was
+// made without memory (sparse, or with its mapping deferred), and into a multicast object. The
+// driver keeps it for as long as it is mapped there, released or not, and so does its charge.
+//
+// What an array is given it is given in stream order: memory that nothing else keeps comes back
+// once the stream has passed its unmapping. Pool memory that is bound to a multicast object by its
+// address is not followed: it is its pool's, and charged while that holds it.
+#ifndef GA_CUDA_BOUND_H
+#define GA_CUDA_BOUND_H
+
+#include "core/root.h"
+#include "cuda/driver.h"
+
+// An array, or a multicast object, and what is mapped there.
+struct ga_cuda_bound;
+
+// One that memory can be mapped into, by its key in root.blocks, and by the context that it ends
+// with (0: none). whole: memory is mapped to all of it, or none, whatever part is named.
+void ga_cuda_bound_begin(struct ga_root *root, uint64_t key, uint64_t context, bool whole);
+// Takes one out, as it is about to end. NULL: none is known. Then one of these two.
+struct ga_cuda_bound *ga_cuda_bound_take(struct ga_root *root, uint64_t key);
+void ga_cuda_bound_end(struct ga_root *root, struct ga_cuda_bound *bound);
+void ga_cuda_bound_put_back(struct ga_root *root, struct ga_cuda_bound *bound);
+// As with all that lives in a context (cuda/ending.c).
+void ga_cuda_bound_mark(struct ga_root *root, uint64_t context, uint64_t becomes);
+void ga_cuda_bound_sweep(struct ga_root *root, uint64_t ticket);
+
+// effective is the stream that is meant, where stream is what the program passed.
+ga_result ga_cuda_bound_map(GA_FN_cuMemMapArrayAsync *real, struct ga_cu_array_map *list,
+                            unsigned int count, ga_stream stream, ga_stream effective);
+
+ga_result ga_cuda_multicast_bind(GA_FN_cuMulticastBindMem *real, ga_memory object, size_t offset,
+                                 ga_memory memory, size_t from, size_t bytes, uint64_t flags);
+ga_result ga_cuda_multicast_bind_v2(GA_FN_cuMulticastBindMem_v2 *real, ga_memory object,
+                                    ga_cu_device device, size_t offset, ga_memory memory,
+                                    size_t from, size_t bytes, uint64_t flags);
+ga_result ga_cuda_multicast_bind_at(GA_FN_cuMulticastBindAddr *real, ga_memory object,
+                                    size_t offset, ga_address address, size_t bytes,
+                                    uint64_t flags);
+ga_result ga_cuda_multicast_bind_at_v2(GA_FN_cuMulticastBindAddr_v2 *real, ga_memory object,
+                                       ga_cu_device device, size_t offset, ga_address address,
+                                       size_t bytes, uint64_t flags);
+ga_result ga_cuda_multicast_unbind(GA_FN_cuMulticastUnbind *real, ga_memory object,
+                                   ga_cu_device device, size_t offset, size_t bytes);
+
+#endif

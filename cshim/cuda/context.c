@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/context.h"
+
+#include "core/admit.h"
+#include "core/tell.h"
+#include "cuda/device.h"
+#include "cuda/late.h"
+#include "cuda/state.h"
+
+static uint64_t key_of(ga_context context) {
+    return (uint64_t)(uintptr_t)context;
+}
+
+// A driver may make the handle of a green context and that of its context from one address.
+uint64_t ga_cuda_context_green_key(ga_green green) {
+    return (uint64_t)(uintptr_t)green ^ (1ull << 62);
+}
+
+bool ga_cuda_context_find(struct ga_root *root, uint64_t key, struct ga_entry *entry) {
+    ga_self_enter();
+    bool found = ga_table_find(&ga_cuda(root)->contexts, key, entry);
+    ga_self_leave();
+    return found;
+}
+
+static void give_back(struct ga_root *root, const struct ga_entry *entry) {
+    uint16_t tag = entry->tag;
+    if (entry->kind != GA_CUDA_CONTEXT_OF_GREEN)
+        ga_admit_contexts(root, entry->device, -1, 0, (uint32_t)entry->bytes, &tag);
+}
+
+bool ga_cuda_context_ask(struct ga_cuda_context_ask *ask, ga_cu_device device) {
+    struct ga_root *root = ga_root_get();
+    if (root)
+        ga_tell_not_making(root);
+    return ga_cuda_context_ask_with_it(ask, device);
+}
+
+bool ga_cuda_context_ask_with_it(struct ga_cuda_context_ask *ask, ga_cu_device device) {
+    struct ga_root *root = ga_root_get();
+    ask->root = NULL;
+    if (!root)
+        return !ga_root_denies();
+    int number = ga_cuda_device_number(root, device);
+    if (number < 0)
+        return true; // the driver alone decides
+    ask->device = (uint32_t)number;
+    ga_tell_making(root, ask->device);
+    if (!ga_admit_contexts(root, ask->device, 1, 0, ga_self.number, &ask->tag)) {
+        ga_tell_made(root, ask->device);
+        return false;
+    }
+    ask->root = root;
+    return true;
+}
+
+void ga_cuda_context_unmade(const struct ga_cuda_context_ask *ask) {
+    struct ga_entry entry = {
+        .bytes = ga_self.number, .device = (uint8_t)ask->device, .tag = ask->tag};
+    if (!ask->root)
+        return;
+    give_back(ask->root, &entry);
+    ga_tell_made(ask->root, ask->device);
+}
+
+// One that another thread has met meanwhile, or that ended out of our sight, was counted already.
+void ga_cuda_context_made(const struct ga_cuda_context_ask *ask, const struct ga_entry *made) {
+    struct ga_entry old = {0};
+    if (!ask->root)
+        return;
+    struct ga_entry entry = *made;
+    entry.bytes = ga_self.number;
+    entry.device = (uint8_t)ask->device;
+    entry.tag = ask->tag;
+    ga_self_enter();
+    bool put = ga_table_put(&ga_cuda(ask->root)->contexts, &entry, &old);
+    ga_self_leave();
+    ga_cuda_late_made(ask->root, entry.key);
+    // Without memory to remember it by it stays counted.
+    if (put && old.key)
+        give_back(ask->root, &old);
+    ga_tell_made(ask->root, ask->device);
+}
+
+uint64_t ga_cuda_context_notice(struct ga_root *root, ga_context context, uint32_t device,
+                                uint8_t kind) {
+    struct ga_entry entry = {
+        .key = key_of(context), .bytes = ga_self.number, .device = (uint8_t)device, .kind = kind};
+    struct ga_entry old = {0};
+    entry.tag = atomic_load(&root->tag);
+    ga_self_enter();
+    // What was merely met does not take away what is known better.
+    bool known = ga_table_find(&ga_cuda(root)->contexts, entry.key, &old) && old.device == device;
+    bool put = !known && ga_table_put(&ga_cuda(root)->contexts, &entry, &old);
+    ga_self_leave();
+    if (put)
+        ga_cuda_late_made(root, entry.key);
+    if (known)
+        return old.kind == GA_CUDA_CONTEXT_OF_GREEN ? old.context : entry.key;
+    if (!put || (old.key && old.device == device))
+        return entry.key;
+    if (old.key) // the address of one that ended unseen, used again for another device
+        give_back(root, &old);
+    ga_admit_contexts(root, device, 1, GA_FLAG_NOTICED, ga_self.number, &entry.tag);
+    return entry.key;
+}
+
+static ga_result settle(const struct ga_cuda_context_ask *ask, ga_result result,
+                        const ga_context *context) {
+    struct ga_entry made = {.kind = GA_CUDA_CONTEXT_CREATED};
+    if (result != GA_CUDA_SUCCESS) {
+        ga_cuda_context_unmade(ask);
+        return result;
+    }
+    made.key = key_of(*context);
+    ga_cuda_context_made(ask, &made);
+    return result;
+}
+
+ga_result ga_cuda_context_create(GA_FN_cuCtxCreate_v2 *real, ga_context *context,
+                                 unsigned int flags, ga_cu_device device) {
+    struct ga_cuda_context_ask ask;
+    if (!ga_cuda_context_ask(&ask, device))
+        return GA_CUDA_OUT_OF_MEMORY;
+    return settle(&ask, real(context, flags, device), context);
+}
+
+ga_result ga_cuda_context_create_v3(GA_FN_cuCtxCreate_v3 *real, ga_context *context, void *affinity,
+                                    int count, unsigned int flags, ga_cu_device device) {
+    struct ga_cuda_context_ask ask;
+    if (!ga_cuda_context_ask(&ask, device))
+        return GA_CUDA_OUT_OF_MEMORY;
+    return settle(&ask, real(context, affinity, count, flags, device), context);
+}
+
+ga_result ga_cuda_context_create_v4(GA_FN_cuCtxCreate_v4 *real, ga_context *context,
+                                    void *parameters, unsigned int flags, ga_cu_device device) {
+    struct ga_cuda_context_ask ask;
+    if (!ga_cuda_context_ask(&ask, device))
+        return GA_CUDA_OUT_OF_MEMORY;
+    return settle(&ask, real(context, parameters, flags, device), context);
+}
+
+ga_result ga_cuda_context_create_vdpau(GA_FN_cuVDPAUCtxCreate_v2 *real, ga_context *context,
+                                       unsigned int flags, ga_cu_device device, uint32_t vdpau,
+                                       void *get_proc_address) {
+    struct ga_cuda_context_ask ask;
+    if (!ga_cuda_context_ask(&ask, device))
+        return GA_CUDA_OUT_OF_MEMORY;
+    return settle(&ask, real(context, flags, device, vdpau, get_proc_address), context);
+}
+
+void ga_cuda_context_forget(struct ga_root *root, uint64_t key) {
+    struct ga_entry entry;
+    ga_self_enter();
+    bool known = ga_table_take(&ga_cuda(root)->contexts, key, &entry);
+    ga_self_leave();
+    atomic_fetch_add(&ga_cuda(root)->context_epoch, 1);
+    if (known)
+        give_back(root, &entry);
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Contexts: asked for before they are made, and noticed when they are first met. Their end is
+// cuda/ending.h.
+#ifndef GA_CUDA_CONTEXT_H
+#define GA_CUDA_CONTEXT_H
+
+#include "core/root.h"
+#include "cuda/driver.h"
+
+// What the contexts table says of a context (ga_entry.kind). Its maker and how often it was
+// attached are in ga_entry.bytes.
+enum ga_cuda_context_kind {
+    GA_CUDA_CONTEXT_SEEN = 1,    // met in use: the primary one, made out of our sight
+    GA_CUDA_CONTEXT_PRIMARY = 2, // cuDevicePrimaryCtxRetain
+    GA_CUDA_CONTEXT_CREATED = 3, // cuCtxCreate
+    GA_CUDA_CONTEXT_GREEN = 4,   // cuGreenCtxCreate; its key is marked, context its primary one
+    GA_CUDA_CONTEXT_OF_GREEN = 5 // cuCtxFromGreenCtx: none of its own, and not counted
+};
+
+// A context that the driver is about to make. root is NULL where it is not arbitrated.
+struct ga_cuda_context_ask {
+    struct ga_root *root;
+    uint32_t device;
+    uint16_t tag;
+};
+
+// Asks for a context before the driver makes it. False: refused. After true one of the others.
+bool ga_cuda_context_ask(struct ga_cuda_context_ask *ask, ga_cu_device device);
+// The same for a further one that comes with it, by the same call of the driver.
+bool ga_cuda_context_ask_with_it(struct ga_cuda_context_ask *ask, ga_cu_device device);
+void ga_cuda_context_made(const struct ga_cuda_context_ask *ask, const struct ga_entry *made);
+void ga_cuda_context_unmade(const struct ga_cuda_context_ask *ask);
+
+// Counts a context that was not known; tells the daemon. Returns where it is charged: itself,
+// or the primary context that one of a green context stands for.
+uint64_t ga_cuda_context_notice(struct ga_root *root, ga_context context, uint32_t device,
+                                uint8_t kind);
+
+// What is known of one, by its handle or by a green one's. False: nothing.
+uint64_t ga_cuda_context_green_key(ga_green green);
+bool ga_cuda_context_find(struct ga_root *root, uint64_t key, struct ga_entry *entry);
+// Takes a context out of the table and gives it back.
+void ga_cuda_context_forget(struct ga_root *root, uint64_t key);
+
+ga_result ga_cuda_context_create(GA_FN_cuCtxCreate_v2 *real, ga_context *context,
+                                 unsigned int flags, ga_cu_device device);
+ga_result ga_cuda_context_create_v3(GA_FN_cuCtxCreate_v3 *real, ga_context *context, void *affinity,
+                                    int count, unsigned int flags, ga_cu_device device);
+ga_result ga_cuda_context_create_v4(GA_FN_cuCtxCreate_v4 *real, ga_context *context,
+                                    void *parameters, unsigned int flags, ga_cu_device device);
+ga_result ga_cuda_context_create_vdpau(GA_FN_cuVDPAUCtxCreate_v2 *real, ga_context *context,
+                                       unsigned int flags, ga_cu_device device, uint32_t vdpau,
+                                       void *get_proc_address);
+
+#endif

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of CUDA's binary interface that the shim speaks. Declarations of our
+// own: no vendor header is needed, and cuda.h could not be used anyway, since its
+// macros rename the first versions of the functions away.
+#ifndef GA_CUDA_H
+#define GA_CUDA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef int ga_result;       // CUresult
+typedef int ga_cu_device;    // CUdevice
+typedef uint64_t ga_address; // CUdeviceptr
+typedef struct ga_cu_context *ga_context;
+typedef struct ga_cu_green_context *ga_green;
+typedef struct ga_cu_stream *ga_stream;
+typedef struct ga_cu_event *ga_event;
+typedef struct ga_cu_pool *ga_pool;
+typedef uint64_t ga_memory; // CUmemGenericAllocationHandle
+typedef struct ga_cu_array_object *ga_array;
+typedef struct ga_cu_mipmap_object *ga_mipmap;
+typedef struct ga_cu_graph *ga_graph;
+typedef struct ga_cu_node *ga_node;
+typedef struct ga_cu_exec *ga_exec;
+typedef struct ga_cu_module *ga_module;
+typedef struct ga_cu_library *ga_library_handle;
+struct ga_cu_ipc {
+    uint8_t bytes[64]; // CUipcMemHandle, handed over by value
+};
+
+struct ga_cu_uuid {
+    uint8_t bytes[16];
+};
+
+// CUDA_ARRAY_DESCRIPTOR and CUDA_ARRAY3D_DESCRIPTOR, and their first versions of 32 bits.
+struct ga_cu_array_v1 {
+    unsigned int width, height;
+    int format; // CUarray_format
+    unsigned int channels;
+};
+struct ga_cu_array {
+    size_t width, height;
+    int format;
+    unsigned int channels;
+};
+struct ga_cu_array3d_v1 {
+    unsigned int width, height, depth;
+    int format;
+    unsigned int channels, flags;
+};
+struct ga_cu_array3d {
+    size_t width, height, depth;
+    int format;
+    unsigned int channels, flags;
+};
+
+// CUmemLocation
+struct ga_cu_location {
+    int type; // CUmemLocationType
+    int id;   // the ordinal of a device, where it is one; of a domain's device, in the lowest byte
+};
+
+// The beginning of CUmemAllocationProp.
+struct ga_cu_memory_properties {
+    int type;
+    int handle_types;
+    struct ga_cu_location location;
+};
+
+// All of it, and more: the driver writes it.
+struct ga_cu_memory_properties_room {
+    struct ga_cu_memory_properties properties;
+    uint64_t rest[30];
+};
+
+// The beginning of CUDA_EXTERNAL_MEMORY_HANDLE_DESC.
+struct ga_cu_external {
+    int type;
+    void *handle[2];
+    unsigned long long bytes;
+};
+
+// The beginning of CUmemPoolProps.
+struct ga_cu_pool_properties {
+    int allocation_type;
+    int handle_types;
+    struct ga_cu_location location;
+};
+
+// CUarrayMapInfo
+struct ga_cu_array_map {
+    int object_type; // CUresourcetype
+    void *object;    // an array, or a mipmapped one
+    int part_type;   // CUarraySparseSubresourceType
+    union {
+        struct {
+            unsigned int level, layer, offset[3], extent[3];
+        } level;
+        struct {
+            unsigned int layer;
+            uint64_t offset, bytes;
+        } tail;
+    };
+    int operation; // CUmemOperationType
+    int memory_type;
+    ga_memory memory;
+    uint64_t offset;
+    unsigned int devices, flags, reserved[2];
+};
+
+// CUDA_MEM_ALLOC_NODE_PARAMS
+struct ga_cu_alloc_node {
+    struct ga_cu_pool_properties pool;
+    uint64_t pool_more[9];
+    const void *access;
+    size_t accesses;
+    size_t bytes;
+    ga_address address;
+};
+
+// CUDA_GRAPH_INSTANTIATE_PARAMS
+struct ga_cu_instantiate {
+    uint64_t flags;
+    ga_stream upload;
+    ga_node error;
+    int result;
+};
+
+// Of CUresult, what the shim itself returns or looks for.
+#define GA_CUDA_SUCCESS 0
+#define GA_CUDA_OUT_OF_MEMORY 2
+#define GA_CUDA_NOT_FOUND 500
+#define GA_CUDA_NOT_READY 600
+
+#define GA_CUDA_LIMIT_BUFFER 1 // CU_LIMIT_PRINTF_FIFO_SIZE
+#define GA_CUDA_LIMIT_HEAP 2   // CU_LIMIT_MALLOC_HEAP_SIZE
+
+#define GA_CUDA_STREAM_LEGACY ((ga_stream)1)
+#define GA_CUDA_STREAM_PER_THREAD ((ga_stream)2)
+#define GA_CUDA_EVENT_DISABLE_TIMING 2u
+#define GA_CUDA_CAPTURE_NONE 0
+#define GA_CUDA_CAPTURE_MODE_RELAXED 2
+#define GA_CUDA_ATTRIBUTE_TEXTURE_ALIGNMENT 14
+#define GA_CUDA_ALLOCATION_MANAGED 2 // CUmemAllocationType
+#define GA_CUDA_LOCATION_DEVICE 1
+#define GA_CUDA_LOCATION_HOST 2 // and a node of it: 3, and the calling thread's node: 4
+#define GA_CUDA_LOCATION_HOST_NUMA_CURRENT 4
+#define GA_CUDA_LOCATION_DOMAIN 6 // a locality domain: a part of a device, since 13.4
+#define GA_CUDA_NODE_GRAPH 4      // CUgraphNodeType
+#define GA_CUDA_NODE_ALLOC 10
+#define GA_CUDA_NODE_FREE 11
+#define GA_CUDA_INSTANTIATE_UPLOAD 2u
+#define GA_CUDA_POINTER_ORDINAL 9 // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+#define GA_CUDA_POINTER_POOL 17   // CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
+#define GA_CUDA_POOL_RESERVED 5   // CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
+#define GA_CUDA_GRAPH_RESERVED 2  // CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT
+#define GA_CUDA_MAP_MIPMAP 1      // CU_RESOURCE_TYPE_MIPMAPPED_ARRAY
+#define GA_CUDA_MAP_TAIL 1        // CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL
+#define GA_CUDA_MAP_MAP 1         // CU_MEM_OPERATION_TYPE_MAP
+#define GA_CUDA_ARRAY_LAYERED 0x01u
+#define GA_CUDA_ARRAY_CUBEMAP 0x04u
+#define GA_CUDA_ARRAY_SPARSE 0x40u
+#define GA_CUDA_ARRAY_DEFERRED_MAPPING 0x80u
+
+// A CUmemLocationType that is in the host.
+static inline bool ga_cuda_in_host(int location_type) {
+    return location_type >= GA_CUDA_LOCATION_HOST &&
+           location_type <= GA_CUDA_LOCATION_HOST_NUMA_CURRENT;
+}
+
+#endif

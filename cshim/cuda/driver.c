@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/driver.h"
+
+#include "cuda/state.h"
+
+void *_Atomic ga_driver_functions[GA_ROWS];
+void *_Atomic ga_driver_handle;
+size_t ga_cuda_place;

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The real driver: its functions, and where it is.
+#ifndef GA_DRIVER_H
+#define GA_DRIVER_H
+
+#include "core/os.h"
+#include "cuda/cuda.h"
+
+// One number for each row of hooks.def.
+enum ga_row {
+#define GA_HOOK(symbol, class, bytes, parameters, arguments, call) GA_ROW_##symbol,
+#define GA_NEED(symbol, parameters) GA_ROW_##symbol,
+#include "cuda/hooks.def"
+#undef GA_HOOK
+#undef GA_NEED
+    GA_ROWS
+};
+
+#define GA_HOOK(symbol, class, bytes, parameters, arguments, call)                                 \
+    typedef ga_result GA_FN_##symbol parameters;
+#define GA_NEED(symbol, parameters) typedef ga_result GA_FN_##symbol parameters;
+#include "cuda/hooks.def"
+#undef GA_HOOK
+#undef GA_NEED
+
+extern void *_Atomic ga_driver_functions[GA_ROWS];
+
+extern void *_Atomic ga_driver_handle; // of the library, for the loader
+
+// The driver's function of a row, or NULL. Only after contact (hooks.h).
+#define GA_REAL(symbol)                                                                            \
+    ((GA_FN_##symbol *)atomic_load_explicit(&ga_driver_functions[GA_ROW_##symbol],                 \
+                                            memory_order_relaxed))
+
+#endif

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/graph_nodes.h"
+
+#include "cuda/device.h"
+
+#define DEPTH 16 // of graphs in graphs; the driver does not say how many it allows
+
+// A hash table by address while it is read, packed afterwards.
+struct reading {
+    struct ga_root *root;
+    struct ga_cuda_graph_block *place;
+    size_t places; // a power of two, or 0
+    uint32_t used;
+    bool failed;
+};
+
+static struct ga_cuda_graph_block *find(struct reading *r, uint64_t address) {
+    size_t i = (size_t)((address >> 9) * 0x9e3779b97f4a7c15ull >> 20) & (r->places - 1);
+    while (r->place[i].address && r->place[i].address != address)
+        i = (i + 1) & (r->places - 1);
+    return &r->place[i];
+}
+
+static bool grow(struct reading *r) {
+    struct reading more = {.root = r->root, .places = r->places ? r->places * 2 : 64};
+    more.place = ga_os_map(more.places * sizeof *more.place);
+    if (!more.place)
+        return false;
+    for (size_t i = 0; i < r->places; i++)
+        if (r->place[i].address)
+            *find(&more, r->place[i].address) = r->place[i];
+    if (r->place)
+        ga_os_unmap(r->place, r->places * sizeof *r->place);
+    r->place = more.place;
+    r->places = more.places;
+    return true;
+}
+
+// NULL: no memory, and the reading has failed.
+static struct ga_cuda_graph_block *at(struct reading *r, uint64_t address) {
+    if (r->used * 2 >= r->places && !grow(r)) {
+        r->failed = true;
+        return NULL;
+    }
+    struct ga_cuda_graph_block *b = find(r, address);
+    if (b->address == 0) {
+        b->address = address;
+        r->used++;
+    }
+    return b;
+}
+
+static void add_alloc(struct reading *r, ga_node node) {
+    struct ga_cu_alloc_node n;
+    ga_os_zero(&n, sizeof n);
+    if (!GA_REAL(cuGraphMemAllocNodeGetParams) ||
+        GA_REAL(cuGraphMemAllocNodeGetParams)(node, &n) != GA_CUDA_SUCCESS || n.address == 0)
+        return;
+    int device = ga_cuda_device_at(r->root, &n.pool.location);
+    struct ga_cuda_graph_block *b = device >= 0 ? at(r, n.address) : NULL;
+    if (!b)
+        return;
+    b->allocs++;
+    b->device = (uint32_t)device;
+    if (n.bytes > b->bytes)
+        b->bytes = n.bytes;
+}
+
+static void add_free(struct reading *r, ga_node node) {
+    ga_address address = 0;
+    if (!GA_REAL(cuGraphMemFreeNodeGetParams) ||
+        GA_REAL(cuGraphMemFreeNodeGetParams)(node, &address) != GA_CUDA_SUCCESS || address == 0)
+        return;
+    struct ga_cuda_graph_block *b = at(r, address);
+    if (b)
+        b->frees++;
+}
+
+static void read_graph(struct reading *r, ga_graph graph, int depth);
+
+static void add_node(struct reading *r, ga_node node, int depth) {
+    int type = -1;
+    ga_graph child = NULL;
+    if (GA_REAL(cuGraphNodeGetType)(node, &type) != GA_CUDA_SUCCESS)
+        return;
+    if (type == GA_CUDA_NODE_ALLOC)
+        add_alloc(r, node);
+    else if (type == GA_CUDA_NODE_FREE)
+        add_free(r, node);
+    else if (type == GA_CUDA_NODE_GRAPH && GA_REAL(cuGraphChildGraphNodeGetGraph) &&
+             GA_REAL(cuGraphChildGraphNodeGetGraph)(node, &child) == GA_CUDA_SUCCESS)
+        read_graph(r, child, depth + 1);
+}
+
+static void read_graph(struct reading *r, ga_graph graph, int depth) {
+    size_t count = 0;
+    if (depth > DEPTH || GA_REAL(cuGraphGetNodes)(graph, NULL, &count) != GA_CUDA_SUCCESS ||
+        count == 0)
+        return;
+    size_t room = count;
+    ga_node *nodes = ga_os_map(room * sizeof *nodes);
+    if (!nodes) {
+        r->failed = true;
+        return;
+    }
+    if (GA_REAL(cuGraphGetNodes)(graph, nodes, &count) == GA_CUDA_SUCCESS)
+        for (size_t i = 0; i < count && i < room && !r->failed; i++)
+            add_node(r, nodes[i], depth);
+    ga_os_unmap(nodes, room * sizeof *nodes);
+}
+
+bool ga_cuda_graph_blocks_read(struct ga_root *root, ga_graph graph,
+                               struct ga_cuda_graph_blocks *blocks) {
+    struct reading r = {.root = root};
+    *blocks = (struct ga_cuda_graph_blocks){0};
+    // A driver without these has no memory nodes either.
+    if (!GA_REAL(cuGraphGetNodes) || !GA_REAL(cuGraphNodeGetType))
+        return true;
+    read_graph(&r, graph, 0);
+    blocks->block = r.place;
+    blocks->size = r.places * sizeof *r.place;
+    for (size_t i = 0; i < r.places; i++)
+        if (r.place[i].address)
+            r.place[blocks->count++] = r.place[i];
+    if (r.failed)
+        ga_cuda_graph_blocks_drop(blocks);
+    return !r.failed;
+}
+
+void ga_cuda_graph_blocks_drop(struct ga_cuda_graph_blocks *blocks) {
+    if (blocks->block)
+        ga_os_unmap(blocks->block, blocks->size);
+    *blocks = (struct ga_cuda_graph_blocks){0};
+}

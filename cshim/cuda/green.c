@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/green.h"
+
+#include "cuda/context.h"
+#include "cuda/device.h"
+#include "cuda/ending.h"
+#include "cuda/primary.h"
+#include "cuda/state.h"
+
+// The handle of a primary context that a green one keeps: retaining it a moment makes nothing.
+static uint64_t primary_handle(ga_cu_device device) {
+    ga_context context = NULL;
+    if (!GA_REAL(cuDevicePrimaryCtxRetain) ||
+        GA_REAL(cuDevicePrimaryCtxRetain)(&context, device) != GA_CUDA_SUCCESS)
+        return 0;
+    if (GA_REAL(cuDevicePrimaryCtxRelease_v2))
+        GA_REAL(cuDevicePrimaryCtxRelease_v2)(device);
+    else if (GA_REAL(cuDevicePrimaryCtxRelease))
+        GA_REAL(cuDevicePrimaryCtxRelease)(device);
+    return (uint64_t)(uintptr_t)context;
+}
+
+static void record(const struct ga_cuda_context_ask *own, const struct ga_cuda_context_ask *primary,
+                   ga_green green, ga_cu_device device) {
+    struct ga_entry entry = {.key = primary_handle(device), .kind = GA_CUDA_CONTEXT_PRIMARY};
+    uint64_t home = entry.key;
+    if (home)
+        ga_cuda_context_made(primary, &entry);
+    else
+        ga_cuda_context_unmade(primary);
+    entry = (struct ga_entry){
+        .key = ga_cuda_context_green_key(green), .context = home, .kind = GA_CUDA_CONTEXT_GREEN};
+    ga_cuda_context_made(own, &entry);
+}
+
+// What one is asked for with: its own, and the primary context where that is not there.
+struct asks {
+    struct ga_cuda_context_ask own, primary;
+};
+
+// False: refused.
+static bool ask_for(struct asks *a, ga_cu_device device, bool first) {
+    a->primary = (struct ga_cuda_context_ask){.root = NULL};
+    if (!ga_cuda_context_ask(&a->own, device))
+        return false;
+    if (!first || ga_cuda_context_ask_with_it(&a->primary, device))
+        return true;
+    ga_cuda_context_unmade(&a->own);
+    return false;
+}
+
+static ga_result settle(const struct asks *a, ga_result result, const ga_green *green,
+                        ga_cu_device device) {
+    if (result == GA_CUDA_SUCCESS && a->own.root) {
+        record(&a->own, &a->primary, *green, device);
+    } else {
+        ga_cuda_context_unmade(&a->primary);
+        ga_cuda_context_unmade(&a->own);
+    }
+    return result;
+}
+
+// The first one on a device makes the primary context too.
+ga_result ga_cuda_green_create(GA_FN_cuGreenCtxCreate *real, ga_green *green, void *resources,
+                               ga_cu_device device, unsigned int flags) {
+    struct ga_root *root = ga_root_get();
+    if (!root && ga_root_denies())
+        return GA_CUDA_OUT_OF_MEMORY;
+    if (!root || ga_cuda_device_number(root, device) < 0)
+        return real(green, resources, device, flags);
+    struct asks asks;
+    enum ga_cuda_primary_way way = ga_cuda_primary_begin(root, device);
+    bool refused = way == GA_PRIMARY_REFUSED || !ask_for(&asks, device, way != GA_PRIMARY_LIVES);
+    ga_result result = GA_CUDA_OUT_OF_MEMORY;
+    if (way == GA_PRIMARY_ASK)
+        ga_cuda_primary_enters(root, device);
+    if (!refused)
+        result = settle(&asks, real(green, resources, device, flags), green, device);
+    if (way == GA_PRIMARY_ASK || way == GA_PRIMARY_ASK_BESIDE)
+        ga_cuda_primary_answered(root, device, way, refused);
+    return result;
+}
+
+struct conversions {
+    uint64_t green;
+    uint64_t found;
+};
+
+static void match(void *arg, const struct ga_entry *e) {
+    struct conversions *c = arg;
+    if (e->kind == GA_CUDA_CONTEXT_OF_GREEN && e->bytes == c->green)
+        c->found = e->key;
+}
+
+static void forget_conversions(struct ga_root *root, ga_green green) {
+    struct conversions c = {.green = (uint64_t)(uintptr_t)green};
+    do {
+        c.found = 0;
+        ga_self_enter();
+        ga_table_each(&ga_cuda(root)->contexts, match, &c);
+        ga_self_leave();
+        if (c.found)
+            ga_cuda_context_forget(root, c.found);
+    } while (c.found);
+}
+
+// Memory and streams stay: they are the primary context's, which ends here if nobody else keeps it.
+ga_result ga_cuda_green_destroy(GA_FN_cuGreenCtxDestroy *real, ga_green green) {
+    struct ga_root *root = ga_root_get();
+    struct ga_entry entry;
+    if (!root || !ga_cuda_context_find(root, ga_cuda_context_green_key(green), &entry))
+        return real(green);
+    ga_cu_device device = ga_cuda_device_ordinal(root, entry.device);
+    uint64_t ticket = entry.context ? ga_cuda_ending_mark(root, entry.context) : 0;
+    ga_result result = real(green);
+    bool gone = result == GA_CUDA_SUCCESS;
+    if (gone) {
+        ga_cuda_primary_others_left(root, (uint32_t)device);
+        forget_conversions(root, green);
+        ga_cuda_context_forget(root, entry.key);
+    }
+    if (ticket)
+        ga_cuda_primary_settle(root, device, entry.context, ticket,
+                               gone && !ga_cuda_primary_active(device));
+    return result;
+}
+
+// What is taken while the converted context is current lies in the primary one.
+ga_result ga_cuda_green_convert(GA_FN_cuCtxFromGreenCtx *real, ga_context *context,
+                                ga_green green) {
+    ga_result result = real(context, green);
+    struct ga_root *root = result == GA_CUDA_SUCCESS ? ga_root_get() : NULL;
+    struct ga_entry entry;
+    struct ga_entry old;
+    if (!root || !ga_cuda_context_find(root, ga_cuda_context_green_key(green), &entry) ||
+        entry.context == 0 || entry.context == (uint64_t)(uintptr_t)*context)
+        return result;
+    entry.key = (uint64_t)(uintptr_t)*context;
+    entry.bytes = (uint64_t)(uintptr_t)green;
+    entry.kind = GA_CUDA_CONTEXT_OF_GREEN;
+    ga_self_enter();
+    ga_table_put(&ga_cuda(root)->contexts, &entry, &old);
+    ga_self_leave();
+    return result;
+}

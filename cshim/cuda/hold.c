@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/hold.h"
+
+#include <dlfcn.h>
+
+#include "core/hold.h"
+#include "cuda/context.h"
+#include "cuda/device.h"
+#include "hook/loader.h"
+
+// At the end of a thread that held something. A forked child has copies of the thread's memory,
+// and holds nothing.
+static void thread_ends(void *unused) {
+    (void)unused;
+    struct ga_root *root = atomic_load(&ga_root_pointer);
+    if (root && ga_self.generation == atomic_load(&root->generation) && ga_self.inside == 0)
+        ga_hold_drop(root);
+}
+
+// By what C++ ends thread-local objects with: nothing has to be linked for it, and nothing runs in
+// threads that never held. Without it, or when the thread is killed, somebody finds out later.
+static void watch_end(void) {
+    const struct ga_loader *loader = ga_loader_get();
+    int (*at_exit)(void (*)(void *), void *, void *) = NULL;
+    if (ga_self.watched)
+        return;
+    ga_self.watched = 1;
+    if (loader->dlsym)
+        *(void **)&at_exit = loader->dlsym(RTLD_DEFAULT, "__cxa_thread_atexit_impl");
+    if (at_exit)
+        at_exit(thread_ends, NULL, (void *)(uintptr_t)thread_ends);
+}
+
+bool ga_cuda_hold_context(struct ga_root *root, ga_context context) {
+    struct ga_entry entry;
+    bool known = ga_cuda_context_find(root, (uint64_t)(uintptr_t)context, &entry);
+    // Who meets it first counts as its maker, and the maker holds it anyway.
+    if (!known || (uint32_t)entry.bytes == ga_self.number || !ga_hold_matters(root, entry.device) ||
+        ga_hold_retains(root, entry.device))
+        return true;
+    watch_end();
+    return ga_hold_take(root, entry.device);
+}
+
+// Refused to hold it, what the thread asks for next will be, too.
+uint64_t ga_cuda_hold_meet(struct ga_root *root, ga_context context, uint32_t device) {
+    ga_cuda_hold_context(root, context);
+    return ga_cuda_context_notice(root, context, device, GA_CUDA_CONTEXT_SEEN);
+}
+
+void ga_cuda_hold_settle(struct ga_root *root) {
+    ga_context now = NULL;
+    if (ga_self.holds != 0 && GA_REAL(cuCtxGetCurrent) &&
+        (GA_REAL(cuCtxGetCurrent)(&now) != GA_CUDA_SUCCESS || now == NULL))
+        ga_hold_drop(root);
+}
+
+ga_result ga_cuda_hold_set(GA_FN_cuCtxSetCurrent *real, ga_context context) {
+    struct ga_root *root = ga_root_get();
+    uint64_t home;
+    if (root && context && !ga_cuda_hold_context(root, context))
+        return GA_CUDA_OUT_OF_MEMORY;
+    ga_result result = real(context);
+    if (root && result == GA_CUDA_SUCCESS && context)
+        ga_cuda_device_current(root, &home);
+    if (root)
+        ga_cuda_hold_settle(root);
+    return result;
+}
+
+ga_result ga_cuda_hold_pop(GA_FN_cuCtxPopCurrent_v2 *real, ga_context *context) {
+    ga_result result = real(context);
+    struct ga_root *root = result == GA_CUDA_SUCCESS ? ga_root_get() : NULL;
+    if (root)
+        ga_cuda_hold_settle(root);
+    return result;
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA as an interface: meeting its driver, and the wrappers, one function for each GA_HOOK row.
+// Each is an ordinary function of some length, so that tools that patch a function's beginning can.
+#include "cuda/hooks.h"
+
+#include <errno.h>
+
+#include "cuda/array.h"
+#include "cuda/async.h"
+#include "cuda/bound.h"
+#include "cuda/capture.h"
+#include "cuda/context.h"
+#include "cuda/device.h"
+#include "cuda/driver.h"
+#include "cuda/ending.h"
+#include "cuda/graph.h"
+#include "cuda/green.h"
+#include "cuda/hold.h"
+#include "cuda/host.h"
+#include "cuda/import.h"
+#include "cuda/late.h"
+#include "cuda/memory.h"
+#include "cuda/module.h"
+#include "cuda/pending.h"
+#include "cuda/pool.h"
+#include "cuda/primary.h"
+#include "cuda/query.h"
+#include "cuda/state.h"
+#include "cuda/stream.h"
+#include "cuda/vmm.h"
+#include "hook/library.h"
+#include "hook/loader.h"
+
+enum {
+    NEW = 0,      // not met yet: its functions are not all known
+    PLAIN = 1,    // what comes to a wrapper is the program's
+    DISABLED = 2, // GPUARB_DISABLE
+    REENTERS = 3, // it may be the driver's own
+};
+static _Atomic int mode;
+
+// The functions of all rows are known. A driver that is not bound to itself reaches functions of
+// its own through the global scope, where it finds ours.
+static void met(const struct ga_interface *driver, void *handle) {
+    int new = NEW;
+    int now = ga_library_disabled()                            ? DISABLED
+              : ga_loader_symbolic(atomic_load(&driver->base)) ? PLAIN
+                                                               : REENTERS;
+    atomic_store(&ga_driver_handle, handle);
+    atomic_store(&ga_cuda_device_meets, ga_cuda_hold_meet);
+    atomic_store(&ga_cuda_late_sweeps, ga_cuda_ending_sweep);
+    atomic_compare_exchange_strong(&mode, &new, now);
+}
+
+// By a jump it leaves no address of its own: then a wrapper of ours is the caller.
+static GA_NOINLINE bool lets_through(int now, const void *caller) {
+    return now == DISABLED || ga_library_disabled() ||
+           (now == REENTERS &&
+            (ga_library_contains(&ga_cuda_interface, caller) || ga_loader_ours(caller)));
+}
+
+static GA_NOINLINE int contact(void) {
+    ga_library_contact(&ga_cuda_interface, NULL);
+    return atomic_load(&mode);
+}
+
+// A wrapper that was reached by direct link meets the driver here. From then on GA_REAL is what the
+// driver has, of all rows: a wrapper needs more than its own.
+static inline int meet(void) {
+    int now = atomic_load_explicit(&mode, memory_order_acquire);
+    return GA_UNLIKELY(now == NEW) ? contact() : now;
+}
+
+// Whether a wrapper that was called from there has nothing to do.
+static inline bool passes(int now, const void *caller) {
+    return GA_UNLIKELY(now != PLAIN) && lets_through(now, caller);
+}
+
+// Nothing of the arguments is looked at before the driver did: a NULL that it does not accept
+// must fail in it, as without us.
+ga_result ga_cuda_get_proc_address(GA_FN_cuGetProcAddress *real, const char *name, void **pfn,
+                                   int version, uint64_t flags) {
+    ga_result result = real(name, pfn, version, flags);
+    if (result == GA_CUDA_SUCCESS && pfn && *pfn)
+        *pfn = ga_library_translate(&ga_cuda_interface, *pfn, name);
+    return result;
+}
+
+ga_result ga_cuda_get_proc_address_v2(GA_FN_cuGetProcAddress_v2 *real, const char *name, void **pfn,
+                                      int version, uint64_t flags, int *status) {
+    ga_result result = real(name, pfn, version, flags, status);
+    if (result == GA_CUDA_SUCCESS && pfn && *pfn)
+        *pfn = ga_library_translate(&ga_cuda_interface, *pfn, name);
+    return result;
+}
+
+// Reached by direct link, a wrapper exists even where the driver lacks the function: then the
+// answer is CUDA_ERROR_NOT_FOUND. The driver's errno is the program's business; ours is not.
+#define GA_HOOK(symbol, class, bytes, parameters, arguments, call)                                 \
+    __attribute__((visibility("default"))) ga_result symbol parameters;                            \
+    ga_result symbol parameters {                                                                  \
+        int now = meet();                                                                          \
+        GA_FN_##symbol *real = GA_REAL(symbol);                                                    \
+        if (GA_UNLIKELY(real == NULL))                                                             \
+            return GA_CUDA_NOT_FOUND;                                                              \
+        if (passes(now, __builtin_return_address(0)))                                              \
+            return real arguments;                                                                 \
+        int *error = &errno;                                                                       \
+        int saved = *error;                                                                        \
+        ga_result result = call;                                                                   \
+        *error = saved;                                                                            \
+        return result;                                                                             \
+    }
+#define GA_NEED(symbol, parameters)
+#include "cuda/hooks.def"
+#undef GA_HOOK
+#undef GA_NEED
+
+#define ROWS "cuda/hooks.def"
+#define ROW(symbol) GA_ROW_##symbol
+#include "hook/rows.inc"
+
+struct ga_interface ga_cuda_interface = {
+    .file = "libcuda.so.1",
+    .probe = "cuInit",
+    .prefix = "cu",
+    .names = names,
+    .functions = ga_driver_functions,
+    .wrapper = wrapper,
+    .rows = GA_ROWS,
+    .met = met,
+    .state = sizeof(struct ga_cuda_state),
+    .place = &ga_cuda_place,
+    .reap = ga_cuda_pending_reap,
+    .lose = ga_cuda_pool_lose,
+};

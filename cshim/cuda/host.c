@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/host.h"
+
+#include "core/host.h"
+
+// How a block came to be page-locked (ga_entry.kind), so that the wrong call gives nothing back.
+enum { ALLOCATED = 1, REGISTERED = 2, POOLED = 3 };
+
+// False: refused. What no entry can hold the driver refuses.
+static bool take(struct ga_cuda_claim *c, struct ga_root *root, uint64_t bytes) {
+    c->root = NULL;
+    c->bytes = bytes;
+    if (bytes == 0 || bytes > GA_CREDIT_LIMIT)
+        return true;
+    if (!ga_host_take(root, bytes))
+        return false;
+    c->root = root;
+    c->epoch = ga_cuda_late_epoch(root);
+    return true;
+}
+
+// Without a context the driver refuses.
+static bool open_claim(struct ga_cuda_claim *c, uint64_t bytes) {
+    if (!ga_cuda_claim_begin(c))
+        return false;
+    bool known = c->root && ga_cuda_device_current(c->root, &c->context) >= 0;
+    return take(c, c->root, known ? bytes : 0);
+}
+
+bool ga_cuda_host_open_pooled(struct ga_cuda_claim *c, struct ga_root *root, uint64_t bytes) {
+    *c = (struct ga_cuda_claim){.context = 0};
+    return take(c, root, bytes);
+}
+
+static bool take_out(struct ga_root *root, void *at, uint8_t kind, struct ga_entry *entry) {
+    struct ga_entry old;
+    ga_self_enter();
+    bool found = ga_table_take(&root->hosts, (uint64_t)(uintptr_t)at, entry);
+    if (found && entry->kind != kind) {
+        ga_table_put(&root->hosts, entry, &old);
+        found = false;
+    }
+    ga_self_leave();
+    return found;
+}
+
+// Without memory to remember it by, it stays counted: that errs on the side of the cap.
+static void put_in(struct ga_root *root, const struct ga_entry *entry) {
+    struct ga_entry old = {0};
+    ga_self_enter();
+    ga_table_put(&root->hosts, entry, &old);
+    ga_self_leave();
+    if (old.key) // ended out of our sight
+        ga_host_give(root, old.bytes);
+}
+
+static ga_result settle(const struct ga_cuda_claim *c, ga_result result, void *at, uint8_t kind) {
+    if (!c->root)
+        return result;
+    if (result != GA_CUDA_SUCCESS) {
+        ga_host_give(c->root, c->bytes);
+        return result;
+    }
+    struct ga_entry entry = {.key = (uint64_t)(uintptr_t)at,
+                             .bytes = c->bytes,
+                             .context = c->context,
+                             .tag = 1,
+                             .kind = kind};
+    put_in(c->root, &entry);
+    ga_cuda_late_look(c->root, &c->root->hosts, &entry, c->epoch);
+    return result;
+}
+
+ga_result ga_cuda_host_alloc_v1(GA_FN_cuMemAllocHost *real, void **at, unsigned int bytes) {
+    struct ga_cuda_claim c;
+    if (!open_claim(&c, bytes))
+        return GA_CUDA_OUT_OF_MEMORY;
+    ga_result result = real(at, bytes);
+    return settle(&c, result, result == GA_CUDA_SUCCESS ? *at : NULL, ALLOCATED);
+}
+
+ga_result ga_cuda_host_alloc(GA_FN_cuMemAllocHost_v2 *real, void **at, size_t bytes) {
+    struct ga_cuda_claim c;
+    if (!open_claim(&c, bytes))
+        return GA_CUDA_OUT_OF_MEMORY;
+    ga_result result = real(at, bytes);
+    return settle(&c, result, result == GA_CUDA_SUCCESS ? *at : NULL, ALLOCATED);
+}
+
+ga_result ga_cuda_host_alloc_flags(GA_FN_cuMemHostAlloc *real, void **at, size_t bytes,
+                                   unsigned int flags) {
+    struct ga_cuda_claim c;
+    if (!open_claim(&c, bytes))
+        return GA_CUDA_OUT_OF_MEMORY;
+    ga_result result = real(at, bytes, flags);
+    return settle(&c, result, result == GA_CUDA_SUCCESS ? *at : NULL, ALLOCATED);
+}
+
+ga_result ga_cuda_host_register(GA_FN_cuMemHostRegister_v2 *real, void *at, size_t bytes,
+                                unsigned int flags) {
+    struct ga_cuda_claim c;
+    if (!open_claim(&c, bytes))
+        return GA_CUDA_OUT_OF_MEMORY;
+    return settle(&c, real(at, bytes, flags), at, REGISTERED);
+}
+
+ga_result ga_cuda_host_settle_pooled(const struct ga_cuda_claim *c, ga_result result,
+                                     ga_address address) {
+    return settle(c, result, (void *)(uintptr_t)address, POOLED);
+}
+
+bool ga_cuda_host_begin_free(struct ga_root *root, ga_address address, struct ga_entry *entry) {
+    return address && take_out(root, (void *)(uintptr_t)address, POOLED, entry);
+}
+
+void ga_cuda_host_end_free(struct ga_root *root, ga_result result, const struct ga_entry *entry,
+                           uint64_t epoch) {
+    if (result == GA_CUDA_SUCCESS) {
+        ga_host_give(root, entry->bytes);
+        return;
+    }
+    put_in(root, entry);
+    ga_cuda_late_join(root, &root->hosts, entry, epoch);
+}
+
+// As with device memory: out of the table before the driver, which may give the address out again.
+static ga_result end(ga_result (*real)(void *), void *at, uint8_t kind) {
+    struct ga_root *root = ga_root_get();
+    struct ga_entry entry;
+    uint64_t epoch = root ? ga_cuda_late_epoch(root) : 0;
+    bool ours = root && at && take_out(root, at, kind, &entry);
+    ga_result result = real(at);
+    if (ours)
+        ga_cuda_host_end_free(root, result, &entry, epoch);
+    return result;
+}
+
+ga_result ga_cuda_host_free(GA_FN_cuMemFreeHost *real, void *at) {
+    return end(real, at, ALLOCATED);
+}
+
+ga_result ga_cuda_host_unregister(GA_FN_cuMemHostUnregister *real, void *at) {
+    return end(real, at, REGISTERED);
+}
+
+static void add(void *arg, const struct ga_entry *entry) {
+    *(uint64_t *)arg += entry->bytes;
+}
+
+void ga_cuda_host_sweep(struct ga_root *root, uint64_t ticket) {
+    uint64_t bytes = 0;
+    ga_self_enter();
+    ga_table_drain(&root->hosts, ticket, add, &bytes);
+    ga_self_leave();
+    if (bytes)
+        ga_host_give(root, bytes);
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host memory that the driver keeps page-locked: counted, under a cap of its own. It is
+// no device memory, and no budget's.
+#ifndef GA_CUDA_HOST_H
+#define GA_CUDA_HOST_H
+
+#include "cuda/claim.h"
+
+ga_result ga_cuda_host_alloc_v1(GA_FN_cuMemAllocHost *real, void **at, unsigned int bytes);
+ga_result ga_cuda_host_alloc(GA_FN_cuMemAllocHost_v2 *real, void **at, size_t bytes);
+ga_result ga_cuda_host_alloc_flags(GA_FN_cuMemHostAlloc *real, void **at, size_t bytes,
+                                   unsigned int flags);
+ga_result ga_cuda_host_free(GA_FN_cuMemFreeHost *real, void *at);
+ga_result ga_cuda_host_register(GA_FN_cuMemHostRegister_v2 *real, void *at, size_t bytes,
+                                unsigned int flags);
+ga_result ga_cuda_host_unregister(GA_FN_cuMemHostUnregister *real, void *at);
+
+// Memory of a pool in the host. It is given back with the call that frees it, though the free may
+// be late: open, then the driver, then settle. False: refused.
+bool ga_cuda_host_open_pooled(struct ga_cuda_claim *c, struct ga_root *root, uint64_t bytes);
+ga_result ga_cuda_host_settle_pooled(const struct ga_cuda_claim *c, ga_result result,
+                                     ga_address address);
+// The entry leaves the table before the driver is asked to free the address. False: none such.
+bool ga_cuda_host_begin_free(struct ga_root *root, ga_address address, struct ga_entry *entry);
+// epoch: ga_cuda_late_epoch before.
+void ga_cuda_host_end_free(struct ga_root *root, ga_result result, const struct ga_entry *entry,
+                           uint64_t epoch);
+
+// What lived in a context has gone with it: the entries of this ticket leave the table.
+void ga_cuda_host_sweep(struct ga_root *root, uint64_t ticket);
+
+#endif

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/idle.h"
+
+#include <pthread.h>
+
+#include "core/admit.h"
+#include "core/log.h"
+#include "cuda/driver.h"
+#include "cuda/state.h"
+#include "hook/loader.h"
+
+#define LOOK_MS 100 // how often it looks whether somebody waits
+
+enum ga_cuda_idle { NONE, STARTED, ENDING };
+
+// Looked up, not imported: before glibc 2.34 they are in a library that not every program has,
+// but every driver.
+struct threads {
+    int (*attr_init)(pthread_attr_t *);
+    int (*attr_setdetachstate)(pthread_attr_t *, int);
+    int (*attr_setstacksize)(pthread_attr_t *, size_t);
+    int (*attr_destroy)(pthread_attr_t *);
+    int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    int (*at_exit)(void (*)(void *), void *, void *);
+};
+
+static void *look_up(const char *name) {
+    void *handle = atomic_load(&ga_driver_handle);
+    return handle ? ga_loader_get()->dlsym(handle, name) : NULL;
+}
+
+static bool find(struct threads *t) {
+    t->attr_init = (int (*)(pthread_attr_t *))look_up("pthread_attr_init");
+    t->attr_setdetachstate = (int (*)(pthread_attr_t *, int))look_up("pthread_attr_setdetachstate");
+    t->attr_setstacksize = (int (*)(pthread_attr_t *, size_t))look_up("pthread_attr_setstacksize");
+    t->attr_destroy = (int (*)(pthread_attr_t *))look_up("pthread_attr_destroy");
+    t->create = (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))look_up(
+        "pthread_create");
+    t->at_exit = (int (*)(void (*)(void *), void *, void *))look_up("__cxa_atexit");
+    return t->attr_init && t->attr_setdetachstate && t->attr_setstacksize && t->attr_destroy &&
+           t->create && t->at_exit;
+}
+
+static bool may_come(struct ga_root *root, uint32_t device) {
+    return atomic_load(&root->devices[device].pending) != 0 ||
+           atomic_load(&root->leaving[device]) != 0;
+}
+
+static bool is_pending(struct ga_root *root) {
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
+        if (may_come(root, d))
+            return true;
+    return false;
+}
+
+static bool is_waited_for(struct ga_root *root, uint32_t device) {
+    struct ga_view *view = atomic_load(&root->view);
+    uint32_t slot = view ? atomic_load(&view->slot[device]) : 0;
+    return slot && may_come(root, device) &&
+           (atomic_load(ga_credit_word(&view->page->lease[slot - 1])) & GA_FLAG_NOTIFY) != 0;
+}
+
+static void look(struct ga_root *root) {
+    for (uint32_t d = 0; d < GA_DEVICES; d++) {
+        if (!is_waited_for(root, d))
+            continue;
+        atomic_store(&ga_cuda(root)->idle_busy, 1);
+        if (atomic_load(&ga_cuda(root)->idle_thread) == STARTED)
+            ga_interface_reap(root, d, UINT64_MAX);
+        atomic_store(&ga_cuda(root)->idle_busy, 0);
+    }
+}
+
+// Sleeps for as long as nothing is pending: who makes something pending sees that it does.
+static void rest(struct ga_root *root) {
+    atomic_store(&ga_cuda(root)->idle_sleeping, 1);
+    if (is_pending(root))
+        atomic_store(&ga_cuda(root)->idle_sleeping, 0);
+    else
+        ga_os_wait(&ga_cuda(root)->idle_sleeping, 1, -1);
+}
+
+static void *run(void *argument) {
+    struct ga_root *root = argument;
+    ga_os_name_thread("gpuarb");
+    ga_self.unseen = true;
+    if (ga_root_get() != root)
+        return NULL;
+    while (atomic_load(&ga_cuda(root)->idle_thread) == STARTED) {
+        rest(root);
+        look(root);
+        ga_os_wait(&ga_cuda(root)->idle_thread, STARTED, LOOK_MS);
+    }
+    return NULL;
+}
+
+// The driver ends with the program, in handlers that were there before this one: from here on it
+// is not asked any more.
+static void end(void *argument) {
+    struct ga_root *root = atomic_load(&ga_root_pointer);
+    (void)argument; // not every runtime hands it on
+    uint32_t started = STARTED;
+    if (!atomic_compare_exchange_strong(&ga_cuda(root)->idle_thread, &started, ENDING))
+        return; // a forked child, which has no such thread
+    for (int ms = 0; atomic_load(&ga_cuda(root)->idle_busy) && ms < LOOK_MS; ms++)
+        ga_os_sleep_us(1000);
+}
+
+// The vendor's driver runs on it, which nobody knows the needs of, and thread-local memory of the
+// program's counts as stack. What is not used of it costs address space alone.
+static bool create(const struct threads *t, struct ga_root *root) {
+    static const size_t stacks[] = {1 << 20, 8 << 20};
+    bool created = false;
+    for (size_t i = 0; i < sizeof stacks / sizeof stacks[0] && !created; i++) {
+        pthread_attr_t attr;
+        pthread_t thread;
+        if (t->attr_init(&attr) != 0)
+            return false;
+        t->attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+        created = t->attr_setstacksize(&attr, stacks[i]) == 0 &&
+                  t->create(&thread, &attr, run, root) == 0;
+        t->attr_destroy(&attr);
+    }
+    return created;
+}
+
+static GA_NOINLINE void start(struct ga_root *root) {
+    struct threads t;
+    uint32_t none = NONE;
+    if (!atomic_compare_exchange_strong(&ga_cuda(root)->idle_thread, &none, STARTED))
+        return;
+    // The program's signals are for its own threads.
+    uint64_t blocked = ga_os_block_signals();
+    if (!find(&t) || t.at_exit(end, NULL, NULL) != 0 || !create(&t, root)) {
+        atomic_store(&ga_cuda(root)->idle_thread, ENDING);
+        ga_log("no thread to give back what is pending while the program idles");
+    }
+    ga_os_restore_signals(blocked);
+}
+
+void ga_cuda_idle_wake(struct ga_root *root) {
+    if (GA_UNLIKELY(atomic_load_explicit(&ga_cuda(root)->idle_thread, memory_order_relaxed) ==
+                    NONE))
+        start(root);
+    // Behind what made it pending, which the thread looks for behind its own store.
+    atomic_thread_fence(memory_order_seq_cst);
+    if (GA_UNLIKELY(atomic_load_explicit(&ga_cuda(root)->idle_sleeping, memory_order_relaxed) !=
+                    0) &&
+        atomic_exchange(&ga_cuda(root)->idle_sleeping, 0) != 0)
+        ga_os_wake(&ga_cuda(root)->idle_sleeping, 1);
+}

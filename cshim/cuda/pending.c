@@ -1,0 +1,630 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/pending.h"
+
+#include "core/admit.h"
+#include "core/records.h"
+#include "cuda/capture.h"
+#include "cuda/device.h"
+#include "cuda/idle.h"
+#include "cuda/pool.h"
+#include "cuda/state.h"
+
+// A free that has not been seen to execute, or a call to be made then.
+//
+// It is on one list, that of the pending ones, from ga_cuda_pending_add to the moment when
+// somebody takes it off, who then owns it and alone puts it on the list of unused ones. Who holds
+// ga_cuda(root)->asking may look at one without the lock, which nobody takes off meanwhile
+// (looked).
+struct item {
+    struct item *next, *previous;
+    uint64_t address; // 0: not a block, but run(argument)
+    uint64_t bytes;
+    struct ga_cuda_pool *pool; // NULL: freed in stream order, but of no pool
+    void (*run)(struct ga_root *root, void *argument);
+    void *argument;
+    uint64_t context; // where event and stream live, or a ticket: then nothing may be asked of them
+    ga_stream stream; // NULL: it is gone
+    ga_event event;   // NULL: none yet, or it could not be had; the stream itself is asked
+    uint32_t device;
+    uint16_t tag;
+    bool looked;
+};
+
+struct cached_event {
+    uint64_t context;
+    ga_event event;
+};
+
+// A stream that had again what it had freed. It is expected to do so with the next block of that
+// size, which gets no event before somebody asks.
+struct habit {
+    ga_stream stream;
+    uint64_t bytes;
+};
+
+#define HABITS 64
+#define CACHED_EVENTS 256
+#define REAP_FROM 64 // so many queued frees are looked at without need
+
+struct ga_cuda_pending {
+    struct ga_spin lock; // guards all of it
+    struct item *first, *last;
+    struct ga_records unused;
+    uint32_t count;
+    uint32_t life;               // of the list: begin_anew_locked
+    uint64_t listed[GA_DEVICES]; // bytes of what is on it
+    uint32_t reap_at;
+    uint32_t events;
+    struct cached_event cache[CACHED_EVENTS];
+    struct habit habits[HABITS];
+};
+
+static struct ga_cuda_pending *get(struct ga_root *root, bool make) {
+    return root ? ga_root_part(root, &ga_cuda(root)->pending,
+                               make ? sizeof(struct ga_cuda_pending) : 0)
+                : NULL;
+}
+
+// Somebody left in the middle of a change: the list may lead nowhere, or in a circle. What was on
+// it stays charged for ever.
+static void begin_anew_locked(struct ga_cuda_pending *p) {
+    struct ga_root *root = atomic_load(&ga_root_pointer);
+    p->first = p->last = NULL;
+    p->count = p->events = 0;
+    p->life++;
+    for (uint32_t d = 0; d < GA_DEVICES; d++) {
+        atomic_fetch_add(&root->stranded[d], p->listed[d]);
+        atomic_fetch_sub(&root->devices[d].pending, p->listed[d]);
+        p->listed[d] = 0;
+    }
+}
+
+static void lock_moving(struct ga_cuda_pending *p) {
+    if (GA_UNLIKELY(ga_spin_lock(&p->lock)))
+        begin_anew_locked(p);
+}
+
+static void lock(struct ga_cuda_pending *p) {
+    ga_self_enter();
+    lock_moving(p);
+}
+
+static void unlock(struct ga_cuda_pending *p) {
+    ga_spin_unlock(&p->lock);
+    ga_self_leave();
+}
+
+// Not one of the default streams, which many threads call by one name.
+static bool is_handle(ga_stream stream) {
+    return (uintptr_t)stream > (uintptr_t)GA_CUDA_STREAM_PER_THREAD;
+}
+
+// Events
+
+static struct habit *habit_of(struct ga_cuda_pending *p, ga_stream stream, uint64_t bytes) {
+    uint64_t mixed = ((uint64_t)(uintptr_t)stream ^ bytes) * 0x9e3779b97f4a7c15ull;
+    return &p->habits[mixed >> 58];
+}
+
+void ga_cuda_pending_expect(struct ga_root *root, ga_stream stream, uint64_t bytes) {
+    struct ga_cuda_pending *p = get(root, false);
+    if (!p || !is_handle(stream))
+        return;
+    lock(p);
+    *habit_of(p, stream, bytes) = (struct habit){stream, bytes};
+    unlock(p);
+}
+
+static bool is_expected(struct ga_cuda_pending *p, const struct item *item) {
+    if (!is_handle(item->stream) || item->bytes == 0 || atomic_load(&ga_cuda_captures) != 0)
+        return false;
+    lock(p);
+    const struct habit *habit = habit_of(p, item->stream, item->bytes);
+    bool expected = habit->stream == item->stream && habit->bytes == item->bytes;
+    unlock(p);
+    return expected;
+}
+
+static ga_event take_event(struct ga_cuda_pending *p, uint64_t context) {
+    ga_event event = NULL;
+    lock(p);
+    for (uint32_t i = p->events; i-- > 0;) {
+        if (p->cache[i].context == context) {
+            event = p->cache[i].event;
+            p->cache[i] = p->cache[--p->events];
+            break;
+        }
+    }
+    unlock(p);
+    return event;
+}
+
+static void give_event(struct ga_cuda_pending *p, uint64_t context, ga_event event) {
+    lock(p);
+    bool kept = p->events < CACHED_EVENTS;
+    if (kept)
+        p->cache[p->events++] = (struct cached_event){context, event};
+    unlock(p);
+    if (!kept && GA_REAL(cuEventDestroy_v2))
+        GA_REAL(cuEventDestroy_v2)(event);
+}
+
+// An event belongs to the context that is current when it is made, and can be recorded only in
+// streams of the same.
+static ga_event make_event(uint64_t context) {
+    ga_event event = NULL;
+    ga_context current = NULL;
+    ga_context wanted = (ga_context)(uintptr_t)context;
+    if (!GA_REAL(cuEventCreate))
+        return NULL;
+    GA_REAL(cuCtxGetCurrent)(&current);
+    bool push = current != wanted && GA_REAL(cuCtxPushCurrent_v2) && GA_REAL(cuCtxPopCurrent_v2) &&
+                GA_REAL(cuCtxPushCurrent_v2)(wanted) == GA_CUDA_SUCCESS;
+    int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
+    if (GA_REAL(cuEventCreate)(&event, GA_CUDA_EVENT_DISABLE_TIMING) != GA_CUDA_SUCCESS)
+        event = NULL;
+    ga_cuda_capture_exchange(mode);
+    if (push)
+        GA_REAL(cuCtxPopCurrent_v2)(&current);
+    return event;
+}
+
+// *ours: the program was seen to make the stream, and will be seen to end it.
+static uint64_t context_of(struct ga_root *root, ga_stream stream, bool *ours) {
+    ga_context context = NULL;
+    struct ga_entry entry;
+    *ours = ga_cuda_device_find_stream(root, stream, &entry) && entry.kind == GA_CUDA_STREAM_PLAIN;
+    if (*ours)
+        return entry.context;
+    bool asked = is_handle(stream) && GA_REAL(cuStreamGetCtx) &&
+                 GA_REAL(cuStreamGetCtx)(stream, &context) == GA_CUDA_SUCCESS;
+    if (!asked)
+        GA_REAL(cuCtxGetCurrent)(&context);
+    return (uint64_t)(uintptr_t)context;
+}
+
+static ga_event record_event(struct ga_cuda_pending *p, uint64_t context, ga_stream stream) {
+    ga_event event = take_event(p, context);
+    if (!event)
+        event = make_event(context);
+    if (event && GA_REAL(cuEventRecord) && GA_REAL(cuEventRecord)(event, stream) == GA_CUDA_SUCCESS)
+        return event;
+    if (event)
+        give_event(p, context, event);
+    return NULL;
+}
+
+// The list
+
+static void append_locked(struct ga_cuda_pending *p, struct item *item) {
+    if (item->device < GA_DEVICES)
+        p->listed[item->device] += item->bytes;
+    item->looked = false;
+    item->next = NULL;
+    item->previous = p->last;
+    *(p->last ? &p->last->next : &p->first) = item;
+    p->last = item;
+    p->count++;
+}
+
+static void take_locked(struct ga_cuda_pending *p, struct item *item) {
+    *(item->previous ? &item->previous->next : &p->first) = item->next;
+    *(item->next ? &item->next->previous : &p->last) = item->previous;
+    p->count--;
+    if (item->device < GA_DEVICES)
+        p->listed[item->device] -= item->bytes;
+}
+
+// Puts an item in that is filled but for its event: its bytes, which were on their way, are pending
+// from then on. Returns true when it is time to look.
+static bool enlist(struct ga_root *root, struct ga_cuda_pending *p, struct item *item,
+                   ga_stream stream) {
+    // A per-thread default stream goes by a name that every thread has one of.
+    item->stream = stream;
+    bool ours;
+    item->context = context_of(root, stream, &ours);
+    bool late = ours && is_expected(p, item);
+    if (!late)
+        item->event = record_event(p, item->context, stream);
+    ga_move_begin(root);
+    lock_moving(p);
+    append_locked(p, item);
+    if (item->bytes) {
+        ga_cuda_pool_count(root, item->device, item->bytes, item->tag);
+        ga_inflight_add(item->device, 0 - item->bytes);
+    }
+    bool many = p->count >= REAP_FROM && p->count >= p->reap_at;
+    ga_spin_unlock(&p->lock);
+    ga_move_end();
+    if (GA_UNLIKELY(late && atomic_load(&ga_cuda_captures) != 0)) // one began meanwhile
+        ga_cuda_pending_watch(root, stream);
+    return many;
+}
+
+void ga_cuda_pending_add(struct ga_root *root, const struct ga_entry *entry, ga_stream stream) {
+    struct ga_cuda_pending *p = get(root, true);
+    struct item *item = p ? ga_records_take(root, &p->unused, sizeof *item) : NULL;
+    struct ga_cuda_pool *pool = ga_cuda_pool_of(entry);
+    if (!item) { // No memory to wait with.
+        if (pool)
+            ga_cuda_pool_freed(root, pool, entry->bytes, entry->tag);
+        else
+            ga_release(root, entry->device, entry->bytes, entry->tag);
+        return;
+    }
+    *item = (struct item){
+        .address = entry->key,
+        .bytes = entry->bytes,
+        .pool = pool,
+        .device = entry->device,
+        .tag = entry->tag,
+    };
+    bool many = enlist(root, p, item, stream);
+    ga_cuda_idle_wake(root);
+    if (many)
+        ga_interface_reap(root, entry->device, 0);
+}
+
+bool ga_cuda_pending_call(struct ga_root *root, ga_stream stream,
+                          void (*run)(struct ga_root *root, void *argument), void *argument) {
+    struct ga_cuda_pending *p = get(root, true);
+    struct item *item = p ? ga_records_take(root, &p->unused, sizeof *item) : NULL;
+    if (!item)
+        return false;
+    *item = (struct item){.run = run, .argument = argument, .device = GA_DEVICES};
+    enlist(root, p, item, stream);
+    ga_cuda_idle_wake(root);
+    return true;
+}
+
+// An item that was taken off the list is no longer pending after all.
+static void call_back(struct ga_root *root, struct ga_cuda_pending *p, struct item *item) {
+    ga_move_begin(root);
+    ga_cuda_pool_count(root, item->device, 0 - item->bytes, item->tag);
+    ga_inflight_add(item->device, item->bytes);
+    ga_move_end();
+    if (item->pool)
+        ga_cuda_pool_blocks(root, item->pool, -1);
+    if (item->event)
+        give_event(p, item->context, item->event);
+    ga_records_give(&p->unused, item);
+}
+
+bool ga_cuda_pending_user(struct ga_root *root, uint32_t device, ga_stream stream,
+                          struct ga_cuda_pool_user *user) {
+    *user = (struct ga_cuda_pool_user){0, 0};
+    bool ours;
+    if (stream == GA_CUDA_STREAM_PER_THREAD)
+        return false;
+    *user =
+        (struct ga_cuda_pool_user){(uint64_t)(uintptr_t)stream, context_of(root, stream, &ours)};
+    return atomic_load(&root->devices[device].pending) != 0;
+}
+
+bool ga_cuda_pending_again(struct ga_root *root, const struct ga_entry *like, ga_stream stream,
+                           uint64_t context) {
+    struct ga_cuda_pending *p = get(root, false);
+    if (!p)
+        return false;
+    lock(p);
+    struct item *found = p->last;
+    while (found && (found->looked || found->stream != stream || found->context != context ||
+                     found->pool != ga_cuda_pool_of(like) || found->bytes != like->bytes ||
+                     found->tag != like->tag))
+        found = found->previous;
+    if (found)
+        take_locked(p, found);
+    unlock(p);
+    if (found)
+        call_back(root, p, found);
+    return found != NULL;
+}
+
+bool ga_cuda_pending_recall(struct ga_root *root, const struct ga_entry *block, uint16_t *tag) {
+    struct ga_cuda_pending *p = get(root, false);
+    if (!p)
+        return false;
+    lock(p);
+    struct item *found = p->last;
+    while (found && (found->looked || found->address != block->key ||
+                     found->pool != ga_cuda_pool_of(block) || found->bytes != block->bytes))
+        found = found->previous;
+    if (found) {
+        take_locked(p, found);
+        *tag = found->tag;
+    }
+    unlock(p);
+    if (found)
+        call_back(root, p, found);
+    return found != NULL;
+}
+
+// Looking
+
+enum { EXECUTED, NOT_YET, LEAVE };
+
+static int look(const struct item *item) {
+    ga_result result;
+    if (item->context & 1)
+        return LEAVE; // its context is ending
+    if (item->event)
+        result = GA_REAL(cuEventQuery)(item->event);
+    else if (!item->stream || item->stream == GA_CUDA_STREAM_PER_THREAD || !GA_REAL(cuStreamQuery))
+        return LEAVE; // would ask another thread's stream; its context's end settles it
+    else if (atomic_load(&ga_cuda_captures) != 0)
+        return LEAVE; // a stream that is captured may not be asked
+    else
+        result = GA_REAL(cuStreamQuery)(item->stream);
+    switch (result) {
+    case GA_CUDA_SUCCESS:
+        return EXECUTED;
+    case GA_CUDA_NOT_READY:
+        return NOT_YET;
+    default:
+        return LEAVE; // an error of the context, or a capture: no news
+    }
+}
+
+// An item that was taken off the list has executed.
+static void finish(struct ga_root *root, struct ga_cuda_pending *p, struct item *item) {
+    uint32_t notify = 0;
+    bool own = item->stream && item->stream != GA_CUDA_STREAM_PER_THREAD && !(item->context & 1);
+    struct ga_cuda_pool_user user = {own ? (uint64_t)(uintptr_t)item->stream : 0, item->context};
+    if (item->run) {
+        item->run(root, item->argument);
+    } else if (item->pool) {
+        ga_cuda_pool_executed(root, item->pool, item->bytes, item->tag, &user);
+    } else {
+        ga_move_begin(root);
+        ga_cuda_pool_count(root, item->device, 0 - item->bytes, item->tag);
+        notify = ga_give(root, item->device, item->bytes, item->tag);
+        ga_move_end();
+        atomic_fetch_add(&root->returned[item->device], 1);
+    }
+    if (notify)
+        ga_session_freed(root, notify - 1);
+    ga_records_give(&p->unused, item);
+}
+
+// Streams whose first pending free was not there yet: the later ones are not either.
+#define BLOCKED 8
+struct blocked {
+    ga_stream stream[BLOCKED];
+    uint32_t count;
+};
+
+// Two per-thread default streams share one name, so that name says nothing.
+static bool is_behind(const struct blocked *b, const struct item *item) {
+    for (uint32_t i = 0; i < b->count && item->stream != GA_CUDA_STREAM_PER_THREAD; i++)
+        if (b->stream[i] == item->stream)
+            return item->stream != NULL;
+    return false;
+}
+
+static int judge(struct blocked *b, const struct item *item) {
+    if (is_behind(b, item))
+        return NOT_YET;
+    int seen = look(item);
+    if (seen == NOT_YET && b->count < BLOCKED)
+        b->stream[b->count++] = item->stream;
+    return seen;
+}
+
+// A walk over the list, while others put items in and take them off.
+struct walk {
+    struct item *item; // the one that is looked at; NULL: the end
+    struct item copy;
+    uint32_t left; // what comes in meanwhile is for the next walk
+    uint32_t life;
+};
+
+// False: the list is another one by now.
+static bool step_locked(struct ga_cuda_pending *p, struct walk *w, bool take) {
+    if (w->life != p->life) {
+        w->item = NULL;
+        return false;
+    }
+    struct item *next = w->item ? w->item->next : p->first;
+    if (w->item)
+        w->item->looked = false;
+    if (take)
+        take_locked(p, w->item);
+    w->item = w->left ? next : NULL;
+    if (w->item) {
+        w->left--;
+        w->item->looked = true;
+        w->copy = *w->item;
+    }
+    return true;
+}
+
+// Records the event that the item lacks. It comes behind the free, and behind all that the stream
+// has got since.
+static void watch(struct ga_cuda_pending *p, struct walk *w) {
+    if (w->copy.event || !is_handle(w->copy.stream) || w->copy.context & 1)
+        return;
+    ga_event event = record_event(p, w->copy.context, w->copy.stream);
+    lock(p);
+    *habit_of(p, w->copy.stream, w->copy.bytes) = (struct habit){NULL, 0};
+    if (w->life == p->life)
+        w->item->event = event;
+    unlock(p);
+}
+
+static void look_at_all(struct ga_root *root, struct ga_cuda_pending *p) {
+    struct blocked blocked = {.count = 0};
+    lock(p);
+    struct walk w = {.item = NULL, .left = p->count, .life = p->life};
+    step_locked(p, &w, false);
+    unlock(p);
+    while (w.item) {
+        struct item *item = w.item;
+        ga_event event = w.copy.event;
+        uint64_t context = w.copy.context;
+        int seen = judge(&blocked, &w.copy);
+        bool done = seen == EXECUTED;
+        if (seen == NOT_YET && atomic_load(&ga_cuda_captures) == 0)
+            watch(p, &w);
+        lock(p);
+        done = step_locked(p, &w, done) && done;
+        unlock(p);
+        if (!done)
+            continue;
+        if (event)
+            give_event(p, context, event);
+        finish(root, p, item);
+    }
+    lock(p);
+    p->reap_at = p->count * 2;
+    unlock(p);
+}
+
+static bool is_unwatched(struct ga_cuda_pending *p, ga_stream stream) {
+    lock(p);
+    const struct item *item = p->first;
+    while (item && (item->event || !is_handle(item->stream) || (stream && item->stream != stream)))
+        item = item->next;
+    unlock(p);
+    return item != NULL;
+}
+
+bool ga_cuda_pending_watch(struct ga_root *root, ga_stream stream) {
+    struct ga_cuda_pending *p = get(root, false);
+    if (!p || !is_unwatched(p, stream))
+        return true;
+    if (!ga_mutex_lock(&ga_cuda(root)->asking, 5000))
+        return false;
+    int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
+    lock(p);
+    struct walk w = {.item = NULL, .left = p->count, .life = p->life};
+    step_locked(p, &w, false);
+    unlock(p);
+    while (w.item) {
+        if (!stream || w.copy.stream == stream)
+            watch(p, &w);
+        lock(p);
+        step_locked(p, &w, false);
+        unlock(p);
+    }
+    ga_cuda_capture_exchange(mode);
+    ga_mutex_unlock(&ga_cuda(root)->asking);
+    return true;
+}
+
+// A thread without a context asks in one of those that it asks about; none of them ends meanwhile.
+static bool enter_context(struct ga_cuda_pending *p) {
+    ga_context current = NULL;
+    uint64_t context = 0;
+    lock(p);
+    for (struct item *item = p->first; item && context == 0; item = item->next)
+        context = item->context & 1 ? 0 : item->context;
+    unlock(p);
+    return context && GA_REAL(cuCtxPopCurrent_v2) && GA_REAL(cuCtxPushCurrent_v2) &&
+           GA_REAL(cuCtxGetCurrent)(&current) == GA_CUDA_SUCCESS && !current &&
+           GA_REAL(cuCtxPushCurrent_v2)((ga_context)(uintptr_t)context) == GA_CUDA_SUCCESS;
+}
+
+static void look_at_pending(struct ga_root *root, struct ga_cuda_pending *p) {
+    ga_context current;
+    bool entered = enter_context(p);
+    look_at_all(root, p);
+    if (entered)
+        GA_REAL(cuCtxPopCurrent_v2)(&current);
+}
+
+// Who wants what pools keep waits for a thread that has them give it up: what it gives back is
+// there then, and for whoever is short still it is his turn. Whoever merely looks does not.
+#define LOOK_MS 100
+#define TRIM_MS 10000
+
+uint64_t ga_cuda_pending_reap(struct ga_root *root, uint32_t device, uint64_t wanted) {
+    struct ga_cuda_pending *p = get(root, false);
+    if (!ga_mutex_lock(&ga_cuda(root)->asking, wanted ? TRIM_MS : LOOK_MS))
+        return 0;
+    int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
+    if (p)
+        look_at_pending(root, p);
+    uint64_t given = ga_cuda_pool_reap(root, device, wanted);
+    ga_cuda_capture_exchange(mode);
+    ga_mutex_unlock(&ga_cuda(root)->asking);
+    return given;
+}
+
+// What ends
+
+void ga_cuda_pending_mark(struct ga_root *root, uint64_t context, uint64_t becomes) {
+    struct ga_cuda_pending *p = get(root, false);
+    if (!p)
+        return;
+    ga_cuda_pool_forget_users(root, 0, context);
+    bool held = ga_mutex_lock(&ga_cuda(root)->asking, 5000);
+    lock(p);
+    for (struct item *i = p->first; i; i = i->next)
+        if (i->context == context)
+            i->context = becomes;
+    for (uint32_t i = 0; i < p->events; i++)
+        if (p->cache[i].context == context)
+            p->cache[i].context = becomes;
+    unlock(p);
+    if (held)
+        ga_mutex_unlock(&ga_cuda(root)->asking);
+}
+
+// Takes the items that fit off the list: they have executed.
+static void settle(struct ga_root *root, struct ga_cuda_pending *p, uint64_t context,
+                   ga_stream stream) {
+    struct item *done = NULL;
+    lock(p);
+    for (struct item *item = p->first, *next; item; item = next) {
+        next = item->next;
+        bool fits = stream ? !item->event && item->stream == stream : item->context == context;
+        if (!fits || item->looked)
+            continue;
+        take_locked(p, item);
+        item->next = done;
+        done = item;
+    }
+    for (uint32_t i = 0; !stream && i < p->events;) {
+        if (p->cache[i].context == context)
+            p->cache[i] = p->cache[--p->events]; // the driver destroyed it with its context
+        else
+            i++;
+    }
+    unlock(p);
+    while (done) {
+        struct item *item = done;
+        done = item->next;
+        finish(root, p, item);
+    }
+}
+
+void ga_cuda_pending_sweep(struct ga_root *root, uint64_t ticket) {
+    struct ga_cuda_pending *p = get(root, false);
+    if (!p)
+        return;
+    bool held = ga_mutex_lock(&ga_cuda(root)->asking, 5000);
+    settle(root, p, ticket, NULL);
+    if (held)
+        ga_mutex_unlock(&ga_cuda(root)->asking);
+}
+
+void ga_cuda_pending_stream_ends(struct ga_root *root, ga_stream stream) {
+    struct ga_cuda_pending *p = get(root, false);
+    if (!p || !stream)
+        return;
+    ga_cuda_pool_forget_users(root, (uint64_t)(uintptr_t)stream, 0);
+    bool watched = ga_cuda_pending_watch(root, stream); // else its context's end settles it
+    lock(p);
+    for (struct item *item = p->first; item; item = item->next)
+        if ((item->event || !watched) && item->stream == stream)
+            item->stream = NULL;
+    unlock(p);
+}
+
+void ga_cuda_pending_stream_gone(struct ga_root *root, ga_stream stream) {
+    struct ga_cuda_pending *p = get(root, false);
+    if (!p || !stream || !ga_mutex_lock(&ga_cuda(root)->asking, 100))
+        return;
+    settle(root, p, 0, stream);
+    ga_mutex_unlock(&ga_cuda(root)->asking);
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was freed in stream order: it stays charged until its stream has executed the free, which
+// an event recorded behind it tells; then it is its pool's to keep. Where the stream is expected to
+// have the block again at once, the event is recorded only when somebody asks: it comes behind all
+// that the stream has got by then.
+#ifndef GA_CUDA_PENDING_H
+#define GA_CUDA_PENDING_H
+
+#include "core/root.h"
+#include "cuda/driver.h"
+#include "cuda/pool.h"
+
+// ga_interface.reap.
+uint64_t ga_cuda_pending_reap(struct ga_root *root, uint32_t device, uint64_t wanted);
+
+// A block was freed on a stream, and the driver has accepted that. Its bytes are on their way.
+void ga_cuda_pending_add(struct ga_root *root, const struct ga_entry *entry, ga_stream stream);
+// What freed a block of these bytes on the same stream is to be forgotten: the driver uses a
+// block again in its own stream at once. The bytes are on their way then. False: there is none.
+bool ga_cuda_pending_again(struct ga_root *root, const struct ga_entry *like, ga_stream stream,
+                           uint64_t context);
+// A stream had a block of these bytes again that it had freed.
+void ga_cuda_pending_expect(struct ga_root *root, ga_stream stream, uint64_t bytes);
+// What was freed on a stream, or with NULL on any, gets the events that are missing: the stream is
+// about to end, or a capture to begin, in which streams may not be asked. False: somebody asks the
+// driver for longer than anyone waits.
+bool ga_cuda_pending_watch(struct ga_root *root, ga_stream stream);
+// Who a stream is to what it freed. False: nothing is pending or kept on the device, or nobody.
+bool ga_cuda_pending_user(struct ga_root *root, uint32_t device, ga_stream stream,
+                          struct ga_cuda_pool_user *user);
+// The same for the free of this very block, on whatever stream; *tag: what it was charged in. An
+// address alone says little: the driver gives it out again before the free is known to be done.
+bool ga_cuda_pending_recall(struct ga_root *root, const struct ga_entry *block, uint16_t *tag);
+
+// Calls run(argument) when the stream has executed all that is in it now. False: it never will.
+bool ga_cuda_pending_call(struct ga_root *root, ga_stream stream,
+                          void (*run)(struct ga_root *root, void *argument), void *argument);
+
+// A stream is about to end: its handle may come again.
+void ga_cuda_pending_stream_ends(struct ga_root *root, ga_stream stream);
+// It is gone, and nothing can be asked of it.
+void ga_cuda_pending_stream_gone(struct ga_root *root, ga_stream stream);
+// A context is about to end (becomes: a ticket), or did not end after all (the reverse).
+void ga_cuda_pending_mark(struct ga_root *root, uint64_t context, uint64_t becomes);
+// It has ended: what was pending there has executed.
+void ga_cuda_pending_sweep(struct ga_root *root, uint64_t ticket);
+
+#endif

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/primary.h"
+
+#include "core/admit.h"
+#include "core/hold.h"
+#include "core/log.h"
+#include "cuda/context.h"
+#include "cuda/device.h"
+#include "cuda/ending.h"
+#include "cuda/state.h"
+
+// Where slots are the threads', each thread that retains it takes one, its maker too, and keeps it
+// until it lets go.
+
+// Of one that is known: what is retained was asked for.
+static uint32_t number_of(struct ga_root *root, uint32_t ordinal) {
+    return (uint32_t)ga_cuda_device_number(root, (ga_cu_device)ordinal);
+}
+
+static struct ga_primary *lock(struct ga_root *root, uint32_t device) {
+    struct ga_primary *p = &ga_cuda(root)->primaries[device];
+    ga_self_lock(&p->lock);
+    return p;
+}
+
+// others: somebody else had it already.
+static void count_use(struct ga_root *root, uint32_t device, bool others) {
+    struct ga_primary *p = lock(root, device);
+    if (p->uses++ == 0)
+        p->others = others;
+    ga_self_unlock(&p->lock);
+}
+
+static void let_go(struct ga_root *root, uint32_t device) {
+    struct ga_primary *p = lock(root, device);
+    if (p->uses)
+        p->uses--;
+    ga_self_unlock(&p->lock);
+    ga_hold_release(root, number_of(root, device));
+}
+
+static void all_let_go(struct ga_root *root, uint32_t device) {
+    struct ga_primary *p = lock(root, device);
+    p->uses = 0;
+    p->others = false;
+    ga_self_unlock(&p->lock);
+    ga_hold_release_all(root, number_of(root, device));
+}
+
+bool ga_cuda_primary_active(ga_cu_device device) {
+    unsigned int flags;
+    int active = 0;
+    return GA_REAL(cuDevicePrimaryCtxGetState) &&
+           GA_REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active) == GA_CUDA_SUCCESS &&
+           active != 0;
+}
+
+struct search {
+    uint32_t device;
+    struct ga_entry found;
+};
+
+static void match_primary(void *arg, const struct ga_entry *e) {
+    struct search *s = arg;
+    bool better = e->kind == GA_CUDA_CONTEXT_PRIMARY || s->found.key == 0;
+    if (e->device == s->device && e->kind <= GA_CUDA_CONTEXT_PRIMARY && better)
+        s->found = *e;
+}
+
+static struct ga_entry find(struct ga_root *root, ga_cu_device device) {
+    struct search s = {.device = number_of(root, (uint32_t)device)};
+    ga_self_enter();
+    ga_table_each(&ga_cuda(root)->contexts, match_primary, &s);
+    ga_self_leave();
+    return s.found;
+}
+
+uint64_t ga_cuda_primary_of(struct ga_root *root, ga_cu_device device) {
+    return find(root, device).key;
+}
+
+// The driver's call and what is written down about it are one step: else one thread's end of the
+// context could be taken for the end of the one that another has made since. Bounded, because it
+// is a wait for the driver.
+#define TURN_MS 5000
+
+// False: it goes on without. The driver calls destructors of the CUDA runtime, and of whoever asked
+// it to, when a context ends; what they call of ours is inside their thread's own turn.
+static bool begin_turn(struct ga_root *root, uint32_t device) {
+    struct ga_primary *p = &ga_cuda(root)->primaries[device];
+    if (ga_mutex_lock(&p->turn, TURN_MS))
+        return true;
+    if (!ga_mutex_is_mine(&p->turn))
+        ga_log("the driver is busy with GPU %u's primary context for %u s: goes on without",
+               (uint64_t)device, (uint64_t)TURN_MS / 1000);
+    return false;
+}
+
+static void end_turn(struct ga_root *root, uint32_t device, bool mine) {
+    struct ga_primary *p = &ga_cuda(root)->primaries[device];
+    if (mine)
+        ga_mutex_unlock(&p->turn);
+}
+
+// Who asks
+
+// A thread that is heard of no more for so long, and lives, has most likely left where it was by a
+// jump out of a signal handler. A driver may take its time for a context.
+#define SILENT_MS 5000
+#define SILENT_IN_DRIVER_MS 60000
+
+// What there is to hear of the thread that asks.
+struct heard {
+    uint32_t thread, asked, looks;
+};
+
+static struct heard hear(struct ga_primary *p) {
+    struct ga_thread *asker = atomic_load(&p->asker);
+    return (struct heard){ga_mutex_holder(&p->asking), atomic_load(&p->asked),
+                          asker ? atomic_load(&asker->looks) : 0};
+}
+
+static bool wait_for_asker(struct ga_primary *p) {
+    struct heard last = hear(p);
+    uint64_t since = ga_os_now_ms();
+    while (!ga_mutex_lock(&p->asking, 100)) {
+        struct heard now = hear(p);
+        uint64_t patience = atomic_load(&p->in_driver) ? SILENT_IN_DRIVER_MS : SILENT_MS;
+        if (now.thread != last.thread || now.asked != last.asked || now.looks != last.looks)
+            since = ga_os_now_ms();
+        else if (ga_os_now_ms() - since >= patience)
+            return ga_mutex_take_from(&p->asking, now.thread);
+        last = now;
+    }
+    return true;
+}
+
+// False: it goes on without.
+static bool begin_asking(struct ga_root *root, struct ga_primary *p) {
+    bool mine = ga_mutex_lock(&p->asking, 0);
+    if (!mine && ga_mutex_is_mine(&p->asking))
+        return false; // from a handler that interrupted it
+    if (!mine) {
+        ga_threads_aside(root, true);
+        while (!wait_for_asker(p))
+            ; // another one has taken over
+        ga_threads_aside(root, false);
+    }
+    atomic_store(&p->in_driver, 0);
+    atomic_store(&p->asker, ga_self.thread);
+    atomic_fetch_add(&p->asked, 1);
+    return true;
+}
+
+enum ga_cuda_primary_way ga_cuda_primary_begin(struct ga_root *root, ga_cu_device device) {
+    struct ga_primary *p = &ga_cuda(root)->primaries[device];
+    if (ga_cuda_primary_active(device))
+        return GA_PRIMARY_LIVES;
+    uint32_t refusals = atomic_load(&p->refusals);
+    enum ga_cuda_primary_way way = begin_asking(root, p) ? GA_PRIMARY_ASK : GA_PRIMARY_ASK_BESIDE;
+    bool refused = atomic_load(&p->refusals) != refusals;
+    if (way == GA_PRIMARY_ASK && !refused && !ga_cuda_primary_active(device))
+        return way;
+    if (way == GA_PRIMARY_ASK_BESIDE && !ga_cuda_primary_active(device))
+        return way;
+    ga_cuda_primary_answered(root, device, way, false);
+    return refused && !ga_cuda_primary_active(device) ? GA_PRIMARY_REFUSED : GA_PRIMARY_LIVES;
+}
+
+void ga_cuda_primary_enters(struct ga_root *root, ga_cu_device device) {
+    atomic_store(&ga_cuda(root)->primaries[device].in_driver, 1);
+}
+
+void ga_cuda_primary_answered(struct ga_root *root, ga_cu_device device,
+                              enum ga_cuda_primary_way way, bool refused) {
+    struct ga_primary *p = &ga_cuda(root)->primaries[device];
+    if (refused)
+        atomic_fetch_add(&p->refusals, 1);
+    if (way == GA_PRIMARY_ASK && ga_mutex_is_mine(&p->asking))
+        ga_mutex_unlock(&p->asking);
+}
+
+// Retain
+
+// One retain on its way.
+struct retaining {
+    struct ga_root *root;
+    GA_FN_cuDevicePrimaryCtxRetain *real;
+    ga_context *context;
+    ga_cu_device device;
+    struct ga_hold hold; // the thread's
+};
+
+static ga_result retain(struct retaining *r, const struct ga_cuda_context_ask *ask, bool others) {
+    ga_result result = r->real(r->context, r->device);
+    if (result != GA_CUDA_SUCCESS) {
+        ga_cuda_context_unmade(ask);
+        return result;
+    }
+    struct ga_entry made = {.key = (uint64_t)(uintptr_t)*r->context,
+                            .kind = GA_CUDA_CONTEXT_PRIMARY};
+    if (ask->root)
+        ga_cuda_context_made(ask, &made);
+    else
+        ga_cuda_context_notice(r->root, *r->context, number_of(r->root, (uint32_t)r->device),
+                               GA_CUDA_CONTEXT_PRIMARY);
+    count_use(r->root, (uint32_t)r->device, others);
+    ga_hold_retain(r->root, &r->hold);
+    return result;
+}
+
+// False: it is not there.
+static bool retain_living(struct retaining *r, ga_result *result) {
+    static const struct ga_cuda_context_ask none;
+    bool turn = begin_turn(r->root, (uint32_t)r->device);
+    bool lives = ga_cuda_primary_active(r->device);
+    if (lives)
+        *result = retain(r, &none, true);
+    end_turn(r->root, (uint32_t)r->device, turn);
+    return lives;
+}
+
+// Asked for before a turn is taken, because that may wait.
+static ga_result retain_new(struct retaining *r, bool *refused) {
+    struct ga_cuda_context_ask ask;
+    *refused = !ga_cuda_context_ask(&ask, r->device);
+    if (*refused)
+        return GA_CUDA_OUT_OF_MEMORY;
+    bool turn = begin_turn(r->root, (uint32_t)r->device);
+    bool lives = ga_cuda_primary_active(r->device); // made by a way that nobody sees
+    ga_cuda_primary_enters(r->root, r->device);
+    ga_result result = retain(r, &ask, lives);
+    end_turn(r->root, (uint32_t)r->device, turn);
+    return result;
+}
+
+static ga_result retain_anyhow(struct retaining *r) {
+    ga_result result = GA_CUDA_OUT_OF_MEMORY;
+    for (;;) {
+        enum ga_cuda_primary_way way = ga_cuda_primary_begin(r->root, r->device);
+        if (way == GA_PRIMARY_REFUSED)
+            return GA_CUDA_OUT_OF_MEMORY;
+        if (way == GA_PRIMARY_LIVES) {
+            if (retain_living(r, &result))
+                return result;
+            continue; // it has ended since
+        }
+        bool refused;
+        result = retain_new(r, &refused);
+        ga_cuda_primary_answered(r->root, r->device, way, refused);
+        return result;
+    }
+}
+
+// The thread's slot comes first, then, where it is not there yet, the context.
+ga_result ga_cuda_primary_retain(GA_FN_cuDevicePrimaryCtxRetain *real, ga_context *context,
+                                 ga_cu_device device) {
+    struct ga_root *root = ga_root_get();
+    if (!root && ga_root_denies())
+        return GA_CUDA_OUT_OF_MEMORY;
+    int number = root ? ga_cuda_device_number(root, device) : -1;
+    if (number < 0)
+        return real(context, device);
+    struct retaining r = {.root = root, .real = real, .context = context, .device = device};
+    if (!ga_hold_ask(root, (uint32_t)number, &r.hold))
+        return GA_CUDA_OUT_OF_MEMORY;
+    ga_result result = retain_anyhow(&r);
+    if (result != GA_CUDA_SUCCESS)
+        ga_hold_unask(root, &r.hold);
+    return result;
+}
+
+void ga_cuda_primary_settle(struct ga_root *root, ga_cu_device device, uint64_t context,
+                            uint64_t ticket, bool ended) {
+    if (!ended) {
+        ga_cuda_ending_unmark(root, context, ticket);
+        return;
+    }
+    ga_cuda_ending_gone(root, context, ticket);
+    all_let_go(root, (uint32_t)device);
+}
+
+// Whether it lives on without one of the retains that were seen, as far as that was seen. A
+// driver's own count nobody can read.
+static bool lives_on(struct ga_root *root, uint32_t device) {
+    struct ga_primary *p = lock(root, device);
+    bool lives = p->uses > 1 || (p->uses == 1 && p->others);
+    ga_self_unlock(&p->lock);
+    return lives;
+}
+
+void ga_cuda_primary_others_left(struct ga_root *root, uint32_t device) {
+    struct ga_primary *p = lock(root, device);
+    p->others = false;
+    ga_self_unlock(&p->lock);
+}
+
+// What lives there is not touched. Where it has ended all the same, somebody had let go of it out
+// of our sight: then what lived there is looked for afterwards. The turn is had.
+static ga_result release_one(struct ga_root *root, ga_result (*real)(ga_cu_device),
+                             ga_cu_device device) {
+    ga_result result = real(device);
+    if (result != GA_CUDA_SUCCESS)
+        return result;
+    if (ga_cuda_primary_active(device)) {
+        let_go(root, (uint32_t)device);
+        return result;
+    }
+    uint64_t context = ga_cuda_primary_of(root, device);
+    if (context)
+        ga_cuda_primary_settle(root, device, context, ga_cuda_ending_mark(root, context), true);
+    return result;
+}
+
+// The context may end with it, and what lived there with the context. After a reset those who
+// retained it have nothing to hold, though they still have to release it. The turn is had, or
+// cannot be.
+static ga_result end_one(struct ga_root *root, ga_result (*real)(ga_cu_device), ga_cu_device device,
+                         bool reset) {
+    uint64_t context = ga_cuda_primary_of(root, device);
+    if (!context)
+        return real(device);
+    uint64_t ticket = ga_cuda_ending_mark(root, context);
+    ga_result result = real(device);
+    bool ended = result == GA_CUDA_SUCCESS && (reset || !ga_cuda_primary_active(device));
+    ga_cuda_primary_settle(root, device, context, ticket, ended);
+    if (result == GA_CUDA_SUCCESS && !ended)
+        let_go(root, (uint32_t)device);
+    return result;
+}
+
+static ga_result end_primary(ga_result (*real)(ga_cu_device), ga_cu_device device, bool reset) {
+    struct ga_root *root = ga_root_get();
+    if (!root || ga_cuda_device_number(root, device) < 0)
+        return real(device);
+    bool turn = begin_turn(root, (uint32_t)device);
+    ga_result result = turn && !reset && lives_on(root, (uint32_t)device)
+                           ? release_one(root, real, device)
+                           : end_one(root, real, device, reset);
+    end_turn(root, (uint32_t)device, turn);
+    return result;
+}
+
+ga_result ga_cuda_primary_release(GA_FN_cuDevicePrimaryCtxRelease_v2 *real, ga_cu_device device) {
+    return end_primary(real, device, false);
+}
+
+ga_result ga_cuda_primary_reset(GA_FN_cuDevicePrimaryCtxReset_v2 *real, ga_cu_device device) {
+    return end_primary(real, device, true);
+}

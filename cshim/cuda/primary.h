@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Primary contexts: one a device, shared by all of a process, made by the first who
+// retains it and ended by the last who releases it. Each thread that retains one holds on to it.
+#ifndef GA_CUDA_PRIMARY_H
+#define GA_CUDA_PRIMARY_H
+
+#include "core/root.h"
+#include "cuda/driver.h"
+
+bool ga_cuda_primary_active(ga_cu_device device);
+// The primary context of a device as far as it was noticed; 0 when it was not.
+uint64_t ga_cuda_primary_of(struct ga_root *root, ga_cu_device device);
+
+// What a call has to do that needs the primary context.
+enum ga_cuda_primary_way {
+    GA_PRIMARY_LIVES, // it is there
+    GA_PRIMARY_ASK,   // ask for it and have it made, while others wait; ga_cuda_primary_answered
+    GA_PRIMARY_ASK_BESIDE, // the same, in a signal handler that interrupted just that
+    GA_PRIMARY_REFUSED,    // another thread was refused it meanwhile
+};
+// Waits while another thread asks for it.
+enum ga_cuda_primary_way ga_cuda_primary_begin(struct ga_root *root, ga_cu_device device);
+// It was granted, and the driver is asked.
+void ga_cuda_primary_enters(struct ga_root *root, ga_cu_device device);
+void ga_cuda_primary_answered(struct ga_root *root, ga_cu_device device,
+                              enum ga_cuda_primary_way way, bool refused);
+// What else kept it may be gone.
+void ga_cuda_primary_others_left(struct ga_root *root, uint32_t device);
+
+// The call is over that may have ended it; ticket is ga_cuda_ending_mark's.
+void ga_cuda_primary_settle(struct ga_root *root, ga_cu_device device, uint64_t context,
+                            uint64_t ticket, bool ended);
+
+ga_result ga_cuda_primary_retain(GA_FN_cuDevicePrimaryCtxRetain *real, ga_context *context,
+                                 ga_cu_device device);
+ga_result ga_cuda_primary_release(GA_FN_cuDevicePrimaryCtxRelease_v2 *real, ga_cu_device device);
+ga_result ga_cuda_primary_reset(GA_FN_cuDevicePrimaryCtxReset_v2 *real, ga_cu_device device);
+
+#endif

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/stream.h"
+
+#include "cuda/capture.h"
+#include "cuda/claim.h"
+#include "cuda/context.h"
+#include "cuda/pending.h"
+
+// False: refused.
+static bool open_on(struct ga_cuda_claim *c, int device) {
+    if (device < 0) {
+        c->root = NULL;
+        return true;
+    }
+    c->device = (uint32_t)device;
+    // Current may be a context that stands for the one that is charged.
+    c->kind = ga_self.context == c->context ? GA_CUDA_STREAM_PLAIN : GA_CUDA_STREAM_GREEN;
+    if (!ga_admit_streams(c->root, c->device, 1, ga_self.number, &c->tag))
+        return false;
+    c->epoch = ga_cuda_late_epoch(c->root);
+    return true;
+}
+
+static bool open_claim(struct ga_cuda_claim *c) {
+    return ga_cuda_claim_begin(c) &&
+           (!c->root || open_on(c, ga_cuda_device_current(c->root, &c->context)));
+}
+
+static void give_back(struct ga_root *root, const struct ga_entry *entry, int32_t count) {
+    uint16_t tag = entry->tag;
+    ga_admit_streams(root, entry->device, -count, (uint32_t)entry->bytes, &tag);
+}
+
+static ga_result settle(struct ga_cuda_claim *c, ga_result result, const ga_stream *stream) {
+    if (!c->root)
+        return result;
+    struct ga_entry entry = {
+        .key = result == GA_CUDA_SUCCESS ? (uint64_t)(uintptr_t)*stream : 0,
+        .bytes = ga_self.number,
+        .context = c->context,
+        .tag = c->tag,
+        .device = (uint8_t)c->device,
+        .kind = c->kind,
+    };
+    struct ga_entry old;
+    if (result != GA_CUDA_SUCCESS) {
+        give_back(c->root, &entry, 1);
+        return result;
+    }
+    ga_self_enter();
+    bool put = ga_table_put(&c->root->streams, &entry, &old);
+    ga_self_leave();
+    // Without memory to remember it by it is unmade. One that cannot be stays counted.
+    if (!put && GA_REAL(cuStreamDestroy_v2) &&
+        GA_REAL(cuStreamDestroy_v2)(*stream) == GA_CUDA_SUCCESS) {
+        give_back(c->root, &entry, 1);
+        return GA_CUDA_OUT_OF_MEMORY;
+    }
+    if (old.key) // destroyed out of our sight
+        give_back(c->root, &old, 1);
+    ga_cuda_late_look(c->root, &c->root->streams, &entry, c->epoch);
+    return result;
+}
+
+ga_result ga_cuda_stream_create(GA_FN_cuStreamCreate *real, ga_stream *stream, unsigned int flags) {
+    struct ga_cuda_claim c;
+    if (!open_claim(&c))
+        return GA_CUDA_OUT_OF_MEMORY;
+    return settle(&c, real(stream, flags), stream);
+}
+
+ga_result ga_cuda_stream_create_priority(GA_FN_cuStreamCreateWithPriority *real, ga_stream *stream,
+                                         unsigned int flags, int priority) {
+    struct ga_cuda_claim c;
+    if (!open_claim(&c))
+        return GA_CUDA_OUT_OF_MEMORY;
+    return settle(&c, real(stream, flags, priority), stream);
+}
+
+ga_result ga_cuda_stream_create_green(GA_FN_cuGreenCtxStreamCreate *real, ga_stream *stream,
+                                      ga_green green, unsigned int flags, int priority) {
+    struct ga_cuda_claim c;
+    struct ga_entry on;
+    if (!ga_cuda_claim_begin(&c))
+        return GA_CUDA_OUT_OF_MEMORY;
+    bool known = c.root && ga_cuda_context_find(c.root, ga_cuda_context_green_key(green), &on);
+    c.context = known ? on.context : 0; // its streams are charged in the primary one
+    if (!open_on(&c, known ? on.device : -1))
+        return GA_CUDA_OUT_OF_MEMORY;
+    c.kind = GA_CUDA_STREAM_GREEN;
+    return settle(&c, real(stream, green, flags, priority), stream);
+}
+
+// As with memory: out of the table before the driver, which may give the handle out again.
+ga_result ga_cuda_stream_destroy(GA_FN_cuStreamDestroy_v2 *real, ga_stream stream) {
+    struct ga_root *root = ga_root_get();
+    struct ga_entry entry;
+    struct ga_entry old;
+    if (!root)
+        return real(stream);
+    uint64_t epoch = ga_cuda_late_epoch(root);
+    ga_self_enter();
+    bool ours = ga_table_take(&root->streams, (uint64_t)(uintptr_t)stream, &entry);
+    ga_self_leave();
+    ga_cuda_pending_stream_ends(root, stream);
+    ga_result result = real(stream);
+    if (result == GA_CUDA_SUCCESS)
+        ga_cuda_pending_stream_gone(root, stream);
+    if (!ours)
+        return result;
+    if (result == GA_CUDA_SUCCESS) {
+        give_back(root, &entry, 1);
+        return result;
+    }
+    ga_self_enter();
+    ga_table_put(&root->streams, &entry, &old);
+    ga_self_leave();
+    ga_cuda_late_join(root, &root->streams, &entry, epoch);
+    return result;
+}
+
+#define BATCH 64
+struct batch {
+    uint64_t ticket;
+    uint32_t count;
+    struct ga_entry entry[BATCH];
+};
+
+static void collect(void *arg, const struct ga_entry *e) {
+    struct batch *b = arg;
+    if (e->context == b->ticket && b->count < BATCH)
+        b->entry[b->count++] = *e;
+}
+
+// Gives back what is in the table still, in one request for each maker.
+static void give_back_batch(struct ga_root *root, struct batch *b) {
+    for (uint32_t i = 0; i < b->count; i++) {
+        ga_self_enter();
+        if (!ga_table_take(&root->streams, b->entry[i].key, &b->entry[i]))
+            b->entry[i].key = 0;
+        ga_self_leave();
+    }
+    for (uint32_t i = 0; i < b->count; i++) {
+        const struct ga_entry *first = &b->entry[i];
+        int32_t count = 1;
+        if (first->key == 0)
+            continue;
+        for (uint32_t j = i + 1; j < b->count; j++) {
+            struct ga_entry *e = &b->entry[j];
+            bool same = e->key && e->bytes == first->bytes && e->device == first->device &&
+                        e->tag == first->tag;
+            count += same;
+            e->key = same ? 0 : e->key;
+        }
+        give_back(root, first, count);
+    }
+}
+
+void ga_cuda_stream_sweep(struct ga_root *root, uint64_t ticket) {
+    struct batch b = {.ticket = ticket};
+    do {
+        b.count = 0;
+        ga_self_enter();
+        ga_table_each(&root->streams, collect, &b);
+        ga_self_leave();
+        give_back_batch(root, &b);
+    } while (b.count == BATCH);
+}
+
+void ga_cuda_stream_capture(void) {
+    struct ga_root *root = ga_root_get();
+    atomic_fetch_add(&ga_cuda_captures, 1); // first, so that what is freed from now on is watched
+    if (root)
+        ga_cuda_pending_watch(root, NULL);
+}

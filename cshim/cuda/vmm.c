@@ -1,0 +1,504 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/vmm.h"
+
+#include "core/host.h"
+#include "core/records.h"
+#include "cuda/claim.h"
+#include "cuda/state.h"
+
+// Memory that somebody refers to or maps. What it is charged with is in root.blocks, under the
+// address of this: a handle may be used again while what it stood for is still mapped.
+struct ga_cuda_vmm_memory {
+    uint64_t references; // by all its handles
+    uint64_t mappings;   // made, or being made; to addresses, and where cuda/bound.c says
+    uint64_t host;       // bytes of host memory, which lives in no context; 0: it is a device's
+    uint32_t leaving;    // mappings that end in stream order
+    uint32_t device;     // of what is a device's
+    uint64_t counted;    // bytes in root.leaving meanwhile
+    bool object;         // not charged, but memory may be bound to it
+    bool imported;       // the same, and another process's: device and size are known
+    uint64_t size;       // then: the most that was seen to be mapped of it, 0: nothing yet
+    ga_cuda_vmm_ended *ended;        // of an object, or NULL
+    struct ga_cuda_vmm_memory *next; // about to be given back
+};
+
+struct mapping {
+    uint64_t address;
+    uint64_t bytes;
+    struct ga_cuda_vmm_memory *memory; // NULL: none of ours
+    struct mapping *next;
+};
+
+// In the tables the context of an entry is a pointer: to the memory of a handle, where bytes are
+// the references by that handle; to a mapping, by its address.
+struct ga_cuda_vmm {
+    struct ga_table handles;
+    struct ga_table mapped;
+    struct ga_spin lock; // guards what the tables point to
+    struct ga_records unused, unused_mappings;
+};
+
+static struct ga_cuda_vmm *get(struct ga_root *root, bool make) {
+    return root ? ga_root_part(root, &ga_cuda(root)->vmm, make ? sizeof(struct ga_cuda_vmm) : 0)
+                : NULL;
+}
+
+static struct ga_cuda_vmm_memory *new_memory(struct ga_root *root, struct ga_cuda_vmm *v) {
+    struct ga_cuda_vmm_memory *m = ga_records_take(root, &v->unused, sizeof *m);
+    if (m)
+        *m = (struct ga_cuda_vmm_memory){.references = 1};
+    return m;
+}
+
+static void *pointer_of(const struct ga_entry *e) {
+    return (void *)(uintptr_t)e->context;
+}
+
+static uint64_t key_of(const struct ga_cuda_vmm_memory *m) {
+    return (uint64_t)(uintptr_t)m ^ GA_CUDA_KEY_MEMORY;
+}
+
+// Takes away references and mappings; puts the memory on the list when it was the last one.
+static void leave_locked(struct ga_cuda_vmm_memory *m, uint64_t references, uint64_t mappings,
+                         struct ga_cuda_vmm_memory **gone) {
+    m->references -= references;
+    m->mappings -= mappings;
+    if (m->references != 0 || m->mappings != 0)
+        return;
+    m->next = *gone;
+    *gone = m;
+}
+
+// Gives back what the driver has given back.
+static void end(struct ga_root *root, struct ga_cuda_vmm *v, struct ga_cuda_vmm_memory *gone) {
+    while (gone) {
+        struct ga_cuda_vmm_memory *m = gone;
+        struct ga_entry entry;
+        gone = m->next;
+        if (m->imported)
+            ga_tell_import(root, m->device, 0 - m->size, m->size ? 0 : -1);
+        if (m->ended)
+            m->ended(root, key_of(m));
+        if (m->host)
+            ga_host_give(root, m->host);
+        else if (!m->object && ga_withdraw(root, key_of(m), &entry))
+            ga_release(root, entry.device, entry.bytes, entry.tag);
+        ga_records_give(&v->unused, m);
+    }
+}
+
+static struct ga_cuda_vmm_memory *memory_locked(struct ga_cuda_vmm *v, ga_memory handle) {
+    struct ga_entry e;
+    return ga_table_find(&v->handles, handle, &e) ? pointer_of(&e) : NULL;
+}
+
+// Records references of a handle. What it stood for before has ended out of our sight.
+static bool refer_locked(struct ga_cuda_vmm *v, ga_memory handle, struct ga_cuda_vmm_memory *m,
+                         struct ga_cuda_vmm_memory **gone) {
+    struct ga_entry e;
+    struct ga_entry old = {0};
+    uint64_t references = 1;
+    if (ga_table_find(&v->handles, handle, &e) && pointer_of(&e) == m)
+        references += e.bytes;
+    e = (struct ga_entry){.key = handle, .bytes = references, .context = (uint64_t)(uintptr_t)m};
+    if (!ga_table_put(&v->handles, &e, &old))
+        return false;
+    if (old.key && pointer_of(&old) != m)
+        leave_locked(pointer_of(&old), old.bytes, 0, gone);
+    return true;
+}
+
+// Memory on its way.
+struct claim {
+    struct ga_cuda_claim c; // of a device's; but for root and bytes
+    struct ga_cuda_vmm *vmm;
+    struct ga_cuda_vmm_memory *memory;
+    bool host;
+};
+
+static bool take(struct claim *c, int device) {
+    return c->host ? ga_host_take(c->c.root, c->c.bytes) : ga_cuda_claim_on(&c->c, device);
+}
+
+static void roll_back(struct claim *c) {
+    if (c->host)
+        ga_host_give(c->c.root, c->c.bytes);
+    else
+        ga_cuda_claim_drop(&c->c);
+    ga_records_give(&c->vmm->unused, c->memory);
+}
+
+// False: refused.
+static bool open_claim(struct claim *c, uint64_t bytes,
+                       const struct ga_cu_memory_properties *properties) {
+    *c = (struct claim){.c = {.bytes = bytes, .kind = GA_MEMORY_PLAIN}};
+    if (bytes == 0 || !ga_cuda_claim_begin(&c->c))
+        return bytes == 0;
+    struct ga_root *root = c->c.root;
+    c->host = properties && ga_cuda_in_host(properties->location.type);
+    int device =
+        root && properties && !c->host ? ga_cuda_device_at(root, &properties->location) : -1;
+    if (!root || (c->host ? bytes > GA_CREDIT_LIMIT : device < 0)) { // no host has so much
+        c->c.root = NULL;
+        return true;
+    }
+    c->vmm = get(root, true);
+    c->memory = c->vmm ? new_memory(root, c->vmm) : NULL;
+    if (!c->memory)
+        return false;
+    if (take(c, device))
+        return true;
+    ga_records_give(&c->vmm->unused, c->memory);
+    return false;
+}
+
+// Puts what was created into the tables. False: no memory for that.
+static bool record(struct claim *c, ga_memory handle) {
+    struct ga_cuda_vmm_memory *gone = NULL;
+    struct ga_entry entry = {.key = key_of(c->memory),
+                             .bytes = c->c.bytes,
+                             .tag = c->c.tag,
+                             .device = (uint8_t)c->c.device,
+                             .kind = GA_MEMORY_PLAIN};
+    c->memory->host = c->host ? c->c.bytes : 0;
+    c->memory->device = c->c.device;
+    if (!c->host && !ga_hold(c->c.root, &entry))
+        return false;
+    ga_self_lock(&c->vmm->lock);
+    bool kept = refer_locked(c->vmm, handle, c->memory, &gone);
+    ga_self_unlock(&c->vmm->lock);
+    end(c->c.root, c->vmm, gone);
+    if (!kept && !c->host)
+        ga_withdraw(c->c.root, entry.key, &entry);
+    return kept;
+}
+
+ga_result ga_cuda_vmm_create(GA_FN_cuMemCreate *real, ga_memory *handle, size_t bytes,
+                             const struct ga_cu_memory_properties *properties, uint64_t flags) {
+    struct claim c;
+    if (!open_claim(&c, bytes, properties))
+        return GA_CUDA_OUT_OF_MEMORY;
+    ga_result result = real(handle, bytes, properties, flags);
+    if (!c.c.root)
+        return result;
+    // Without memory to remember it by: better none than what nobody can account for.
+    if (result == GA_CUDA_SUCCESS && !record(&c, *handle)) {
+        if (GA_REAL(cuMemRelease)(*handle) != GA_CUDA_SUCCESS)
+            return result;
+        result = GA_CUDA_OUT_OF_MEMORY;
+    }
+    if (result != GA_CUDA_SUCCESS)
+        roll_back(&c);
+    return result;
+}
+
+// A handle that stands for no memory that is charged here: one that memory can be bound to, or
+// another process's. Its references and mappings are counted all the same. Where the driver has
+// given out one again that is known, it is a further reference. device ≥ 0: it was imported there.
+static void note(struct ga_root *root, ga_memory handle, int device) {
+    struct ga_cuda_vmm *v = get(root, true);
+    struct ga_cuda_vmm_memory *fresh = v ? new_memory(root, v) : NULL;
+    struct ga_cuda_vmm_memory *gone = NULL;
+    if (!fresh)
+        return;
+    fresh->object = true;
+    fresh->imported = device >= 0;
+    fresh->device = device >= 0 ? (uint32_t)device : 0;
+    ga_self_lock(&v->lock);
+    struct ga_cuda_vmm_memory *m = memory_locked(v, handle);
+    if (m)
+        m->references++;
+    bool kept = refer_locked(v, handle, m ? m : fresh, &gone);
+    if (m && !kept)
+        m->references--;
+    ga_self_unlock(&v->lock);
+    if (m || !kept)
+        ga_records_give(&v->unused, fresh);
+    else if (device >= 0)
+        ga_tell_import(root, (uint32_t)device, 0, 1);
+    end(root, v, gone);
+}
+
+// The device that a handle's memory is on; −1: none that is arbitrated.
+static int device_of(struct ga_root *root, ga_memory handle) {
+    struct ga_cu_memory_properties_room room = {.properties = {0}};
+    uint64_t context;
+    if (GA_REAL(cuMemGetAllocationPropertiesFromHandle) &&
+        GA_REAL(cuMemGetAllocationPropertiesFromHandle)(&room, handle) == GA_CUDA_SUCCESS)
+        return ga_cuda_in_host(room.properties.location.type)
+                   ? -1
+                   : ga_cuda_device_at(root, &room.properties.location);
+    return ga_cuda_device_current(root, &context);
+}
+
+// What is mapped tells how large an import is, at least.
+static void measure(struct ga_root *root, struct ga_cuda_vmm_memory *m, uint64_t size) {
+    struct ga_cuda_vmm *v = get(root, false);
+    ga_self_lock(&v->lock);
+    uint64_t was = m->size;
+    if (size > was)
+        m->size = size;
+    ga_self_unlock(&v->lock);
+    if (size > was)
+        ga_tell_import(root, m->device, size - was, was ? 0 : -1);
+}
+
+ga_result ga_cuda_vmm_import(GA_FN_cuMemImportFromShareableHandle *real, ga_memory *handle,
+                             void *shared, int type) {
+    ga_result result = real(handle, shared, type);
+    struct ga_root *root = result == GA_CUDA_SUCCESS ? ga_root_get() : NULL;
+    if (root && handle)
+        note(root, *handle, device_of(root, *handle));
+    return result;
+}
+
+ga_result ga_cuda_vmm_multicast(GA_FN_cuMulticastCreate *real, ga_memory *handle,
+                                const void *properties) {
+    ga_result result = real(handle, properties);
+    struct ga_root *root = result == GA_CUDA_SUCCESS ? ga_root_get() : NULL;
+    if (root && handle)
+        note(root, *handle, -1);
+    return result;
+}
+
+// As with a free: a handle leaves the table before the driver is called, which may give it out
+// again. The memory keeps the reference meanwhile.
+ga_result ga_cuda_vmm_release(GA_FN_cuMemRelease *real, ga_memory handle) {
+    struct ga_root *root = ga_root_get();
+    struct ga_cuda_vmm *v = get(root, false);
+    struct ga_entry e;
+    struct ga_entry old;
+    struct ga_cuda_vmm_memory *gone = NULL;
+    if (!v)
+        return real(handle);
+    ga_self_lock(&v->lock);
+    bool ours = ga_table_take(&v->handles, handle, &e);
+    if (ours && e.bytes > 1) {
+        e.bytes--;
+        ga_table_put(&v->handles, &e, &old);
+    }
+    ga_self_unlock(&v->lock);
+    ga_result result = real(handle);
+    if (!ours)
+        return result;
+    ga_self_lock(&v->lock);
+    if (result == GA_CUDA_SUCCESS)
+        leave_locked(pointer_of(&e), 1, 0, &gone);
+    else
+        refer_locked(v, handle, pointer_of(&e), &gone);
+    ga_self_unlock(&v->lock);
+    end(root, v, gone);
+    return result;
+}
+
+struct search {
+    uint64_t address;
+    struct mapping *found;
+};
+
+static void match(void *arg, const struct ga_entry *e) {
+    struct search *s = arg;
+    struct mapping *n = pointer_of(e);
+    if (s->address >= n->address && s->address - n->address < n->bytes)
+        s->found = n;
+}
+
+// The memory that is mapped at an address, which need not be the beginning of a mapping.
+static struct ga_cuda_vmm_memory *mapped_at_locked(struct ga_cuda_vmm *v, uint64_t address) {
+    struct search s = {address, NULL};
+    struct ga_entry e;
+    if (ga_table_find(&v->mapped, address, &e))
+        s.found = pointer_of(&e);
+    else
+        ga_table_each(&v->mapped, match, &s);
+    return s.found ? s.found->memory : NULL;
+}
+
+ga_result ga_cuda_vmm_retain(GA_FN_cuMemRetainAllocationHandle *real, ga_memory *handle,
+                             void *address) {
+    struct ga_root *root = ga_root_get();
+    struct ga_cuda_vmm *v = get(root, false);
+    struct ga_cuda_vmm_memory *gone = NULL;
+    if (!v)
+        return real(handle, address);
+    ga_self_lock(&v->lock);
+    struct ga_cuda_vmm_memory *m = mapped_at_locked(v, (uint64_t)(uintptr_t)address);
+    if (m)
+        m->references++;
+    ga_self_unlock(&v->lock);
+    ga_result result = real(handle, address);
+    if (!m)
+        return result;
+    ga_self_lock(&v->lock);
+    if (result == GA_CUDA_SUCCESS)
+        refer_locked(v, *handle, m, &gone);
+    else
+        leave_locked(m, 1, 0, &gone);
+    ga_self_unlock(&v->lock);
+    end(root, v, gone);
+    return result;
+}
+
+// What is mapped and none of ours is remembered as well, for its length: an unmap may go over
+// several mappings.
+ga_result ga_cuda_vmm_map(GA_FN_cuMemMap *real, ga_address address, size_t bytes, size_t offset,
+                          ga_memory handle, uint64_t flags) {
+    struct ga_root *root = ga_root_get();
+    struct ga_cuda_vmm *v = get(root, true);
+    struct mapping *n = v ? ga_records_take(root, &v->unused_mappings, sizeof *n) : NULL;
+    struct ga_cuda_vmm_memory *gone = NULL;
+    struct ga_entry old = {0};
+    if (!n)
+        return root ? GA_CUDA_OUT_OF_MEMORY : real(address, bytes, offset, handle, flags);
+    ga_self_lock(&v->lock);
+    *n = (struct mapping){.address = address, .bytes = bytes, .memory = memory_locked(v, handle)};
+    if (n->memory)
+        n->memory->mappings++;
+    ga_self_unlock(&v->lock);
+    ga_result result = real(address, bytes, offset, handle, flags);
+    if (result == GA_CUDA_SUCCESS && n->memory && n->memory->imported)
+        measure(root, n->memory, offset + bytes);
+    struct ga_entry e = {.key = address, .context = (uint64_t)(uintptr_t)n};
+    ga_self_lock(&v->lock);
+    if (result != GA_CUDA_SUCCESS) {
+        if (n->memory)
+            leave_locked(n->memory, 0, 1, &gone);
+        ga_records_give(&v->unused_mappings, n);
+    } else {
+        // Without memory to remember it by, what it maps stays charged.
+        ga_table_put(&v->mapped, &e, &old);
+    }
+    if (old.key) { // unmapped out of our sight
+        struct mapping *before = pointer_of(&old);
+        if (before->memory)
+            leave_locked(before->memory, 0, 1, &gone);
+        ga_records_give(&v->unused_mappings, before);
+    }
+    ga_self_unlock(&v->lock);
+    end(root, v, gone);
+    return result;
+}
+
+// Takes the mappings of a range out: they are whole, and next to each other.
+static struct mapping *take_range_locked(struct ga_cuda_vmm *v, uint64_t address, uint64_t bytes) {
+    struct mapping *taken = NULL;
+    struct ga_entry e;
+    for (uint64_t done = 0; done < bytes && ga_table_take(&v->mapped, address + done, &e);) {
+        struct mapping *n = pointer_of(&e);
+        n->next = taken;
+        taken = n;
+        done += n->bytes;
+    }
+    return taken;
+}
+
+ga_result ga_cuda_vmm_unmap(GA_FN_cuMemUnmap *real, ga_address address, size_t bytes) {
+    struct ga_root *root = ga_root_get();
+    struct ga_cuda_vmm *v = get(root, false);
+    struct ga_cuda_vmm_memory *gone = NULL;
+    struct ga_entry old;
+    if (!v)
+        return real(address, bytes);
+    ga_self_lock(&v->lock);
+    struct mapping *taken = take_range_locked(v, address, bytes);
+    ga_self_unlock(&v->lock);
+    ga_result result = real(address, bytes);
+    ga_self_lock(&v->lock);
+    while (taken) {
+        struct mapping *n = taken;
+        taken = n->next;
+        if (result != GA_CUDA_SUCCESS) {
+            struct ga_entry e = {.key = n->address, .context = (uint64_t)(uintptr_t)n};
+            ga_table_put(&v->mapped, &e, &old);
+            continue;
+        }
+        if (n->memory)
+            leave_locked(n->memory, 0, 1, &gone);
+        ga_records_give(&v->unused_mappings, n);
+    }
+    ga_self_unlock(&v->lock);
+    end(root, v, gone);
+    return result;
+}
+
+// Other things that keep memory
+
+static struct ga_cuda_vmm_memory *keep_locked(struct ga_cuda_vmm_memory *m) {
+    if (m)
+        m->mappings++;
+    return m;
+}
+
+struct ga_cuda_vmm_memory *ga_cuda_vmm_keep(struct ga_root *root, ga_memory handle) {
+    struct ga_cuda_vmm *v = get(root, false);
+    if (!v)
+        return NULL;
+    ga_self_lock(&v->lock);
+    struct ga_cuda_vmm_memory *m = keep_locked(memory_locked(v, handle));
+    ga_self_unlock(&v->lock);
+    return m;
+}
+
+struct ga_cuda_vmm_memory *ga_cuda_vmm_keep_at(struct ga_root *root, uint64_t address) {
+    struct ga_cuda_vmm *v = get(root, false);
+    if (!v)
+        return NULL;
+    ga_self_lock(&v->lock);
+    struct ga_cuda_vmm_memory *m = keep_locked(mapped_at_locked(v, address));
+    ga_self_unlock(&v->lock);
+    return m;
+}
+
+void ga_cuda_vmm_keep_more(struct ga_root *root, struct ga_cuda_vmm_memory *memory) {
+    struct ga_cuda_vmm *v = get(root, false);
+    ga_self_lock(&v->lock);
+    keep_locked(memory);
+    ga_self_unlock(&v->lock);
+}
+
+void ga_cuda_vmm_let_go(struct ga_root *root, struct ga_cuda_vmm_memory *memory) {
+    struct ga_cuda_vmm *v = get(root, false);
+    struct ga_cuda_vmm_memory *gone = NULL;
+    ga_self_lock(&v->lock);
+    leave_locked(memory, 0, 1, &gone);
+    ga_self_unlock(&v->lock);
+    end(root, v, gone);
+}
+
+void ga_cuda_vmm_leave(struct ga_root *root, struct ga_cuda_vmm_memory *memory) {
+    struct ga_cuda_vmm *v = get(root, false);
+    struct ga_entry e;
+    ga_self_lock(&v->lock);
+    bool first = memory->leaving++ == 0;
+    if (first)
+        memory->counted = ga_table_find(&root->blocks, key_of(memory), &e) ? e.bytes : 0;
+    ga_self_unlock(&v->lock);
+    if (first)
+        atomic_fetch_add(&root->leaving[memory->device], memory->counted);
+}
+
+void ga_cuda_vmm_left(struct ga_root *root, struct ga_cuda_vmm_memory *memory) {
+    struct ga_cuda_vmm *v = get(root, false);
+    ga_self_lock(&v->lock);
+    bool last = --memory->leaving == 0;
+    ga_self_unlock(&v->lock);
+    if (last)
+        atomic_fetch_sub(&root->leaving[memory->device], memory->counted);
+    ga_cuda_vmm_let_go(root, memory);
+}
+
+void ga_cuda_vmm_at_end(struct ga_root *root, struct ga_cuda_vmm_memory *object,
+                        ga_cuda_vmm_ended *ended) {
+    struct ga_cuda_vmm *v = get(root, false);
+    ga_self_lock(&v->lock);
+    object->ended = ended;
+    ga_self_unlock(&v->lock);
+}
+
+uint64_t ga_cuda_vmm_key(const struct ga_cuda_vmm_memory *memory) {
+    return key_of(memory);
+}
+
+ga_cu_device ga_cuda_vmm_ordinal(struct ga_root *root, const struct ga_cuda_vmm_memory *memory) {
+    return ga_cuda_device_ordinal(root, memory->device);
+}

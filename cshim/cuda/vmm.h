@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Virtual memory management: device memory that is created without an address, by handle.
+//
+// The driver gives it back when nothing refers to it any more and nothing maps it, and so does
+// the shim. Reserving addresses costs nothing. A handle that was imported is another process's,
+// or another handle's, memory and is not charged here. What is held beyond our sight, by whoever
+// imported it, counts as overhead from its release on.
+#ifndef GA_CUDA_VMM_H
+#define GA_CUDA_VMM_H
+
+#include "core/root.h"
+#include "cuda/driver.h"
+
+ga_result ga_cuda_vmm_create(GA_FN_cuMemCreate *real, ga_memory *handle, size_t bytes,
+                             const struct ga_cu_memory_properties *properties, uint64_t flags);
+ga_result ga_cuda_vmm_release(GA_FN_cuMemRelease *real, ga_memory handle);
+ga_result ga_cuda_vmm_retain(GA_FN_cuMemRetainAllocationHandle *real, ga_memory *handle,
+                             void *address);
+ga_result ga_cuda_vmm_map(GA_FN_cuMemMap *real, ga_address address, size_t bytes, size_t offset,
+                          ga_memory handle, uint64_t flags);
+ga_result ga_cuda_vmm_unmap(GA_FN_cuMemUnmap *real, ga_address address, size_t bytes);
+ga_result ga_cuda_vmm_import(GA_FN_cuMemImportFromShareableHandle *real, ga_memory *handle,
+                             void *shared, int type);
+ga_result ga_cuda_vmm_multicast(GA_FN_cuMulticastCreate *real, ga_memory *handle,
+                                const void *properties);
+
+// What handles and mappings stand for.
+struct ga_cuda_vmm_memory;
+// It is kept, released or not, until it is let go as often. NULL: none of ours.
+struct ga_cuda_vmm_memory *ga_cuda_vmm_keep(struct ga_root *root, ga_memory handle);
+struct ga_cuda_vmm_memory *ga_cuda_vmm_keep_at(struct ga_root *root, uint64_t address);
+void ga_cuda_vmm_keep_more(struct ga_root *root, struct ga_cuda_vmm_memory *memory);
+void ga_cuda_vmm_let_go(struct ga_root *root, struct ga_cuda_vmm_memory *memory);
+// The same once a stream has got there: what it is charged with may come back then.
+void ga_cuda_vmm_leave(struct ga_root *root, struct ga_cuda_vmm_memory *memory);
+void ga_cuda_vmm_left(struct ga_root *root, struct ga_cuda_vmm_memory *memory);
+// What is done when an object ends, which nothing keeps any more then. The caller keeps it.
+typedef void ga_cuda_vmm_ended(struct ga_root *root, uint64_t key);
+void ga_cuda_vmm_at_end(struct ga_root *root, struct ga_cuda_vmm_memory *object,
+                        ga_cuda_vmm_ended *ended);
+// Its key in root.blocks, and the ordinal of its device, where it is a device's.
+uint64_t ga_cuda_vmm_key(const struct ga_cuda_vmm_memory *memory);
+ga_cu_device ga_cuda_vmm_ordinal(struct ga_root *root, const struct ga_cuda_vmm_memory *memory);
+
+#endif

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hook/library.h"
+
+#include <dlfcn.h>
+
+#include "core/environ.h"
+#include "hook/loader.h"
+
+const char *ga_library_name(const struct ga_interface *library, size_t row) {
+    const char *name = library->names;
+    while (row-- > 0)
+        name += ga_os_length(name) + 1;
+    return name;
+}
+
+static void *base_of(const struct ga_loader *loader, const void *address) {
+    Dl_info info;
+    if (!loader->dladdr || !address || !loader->dladdr(address, &info))
+        return NULL;
+    return info.dli_fbase;
+}
+
+// By its name, however it was loaded, and never unloaded from now on: pointers into it are kept.
+// Then by a function of it, for one that goes by another name.
+static void *find(const struct ga_loader *loader, const struct ga_interface *library, void *known) {
+    const int flags = RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE;
+    void *found = loader->dlopen(library->file, flags);
+    if (found)
+        return found;
+    Dl_info info;
+    if (!known)
+        known = loader->dlsym(RTLD_NEXT, library->probe);
+    if (!known || !loader->dladdr || !loader->dladdr(known, &info))
+        return NULL;
+    found = loader->dlopen(info.dli_fname, flags);
+    // An object that only forwards, or defines a function of the same name, is no such library.
+    return found && loader->dlsym(found, library->probe) ? found : NULL;
+}
+
+static GA_NOINLINE bool contact(struct ga_interface *library, void *known) {
+    const struct ga_loader *loader = ga_loader_get();
+    if (!loader->dlsym || !loader->dlopen)
+        return false;
+    void *found = find(loader, library, known);
+    if (!found)
+        return false;
+    const char *name = library->names;
+    for (size_t row = 0; row < library->rows; row++, name += ga_os_length(name) + 1)
+        atomic_store(&library->functions[row], loader->dlsym(found, name));
+    atomic_store(&library->base, base_of(loader, loader->dlsym(found, library->probe)));
+    if (!ga_interface_join(library))
+        return false;
+    if (library->met)
+        library->met(library, found);
+    atomic_store(&library->handle, found);
+    return true;
+}
+
+bool ga_library_contact(struct ga_interface *library, void *known) {
+    return GA_LIKELY(atomic_load(&library->handle) != NULL) || contact(library, known);
+}
+
+bool ga_library_contains(const struct ga_interface *library, const void *address) {
+    void *own = atomic_load(&library->base);
+    return own && base_of(ga_loader_get(), address) == own;
+}
+
+void *ga_library_translate(const struct ga_interface *library, void *real, const char *name) {
+    int match = -1;
+    for (size_t row = 0; row < library->rows; row++) {
+        if (!library->wrapper(row) || atomic_load(&library->functions[row]) != real)
+            continue;
+        if (match < 0 || ga_os_equal(ga_library_name(library, row), name))
+            match = (int)row;
+    }
+    return match < 0 ? real : library->wrapper((size_t)match);
+}
+
+bool ga_library_disabled(void) {
+    enum { NOT_ASKED, NO, YES };
+    static _Atomic int disabled;
+    int seen = atomic_load_explicit(&disabled, memory_order_relaxed);
+    if (GA_UNLIKELY(seen == NOT_ASKED)) {
+        int found = ga_environ_disabled() ? YES : NO;
+        if (atomic_compare_exchange_strong(&disabled, &seen, found))
+            seen = found;
+    }
+    return seen == YES;
+}

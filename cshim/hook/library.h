@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// A vendor's library as the process has loaded it: where it is, and its functions. The
+// shim loads none itself.
+#ifndef GA_LIBRARY_H
+#define GA_LIBRARY_H
+
+#include "core/interface.h"
+
+// Finds the library that is loaded, pins it, and fills the functions of all rows. known: a function
+// of it, or NULL. False: it is not there.
+bool ga_library_contact(struct ga_interface *library, void *known);
+// True when the address lies in the library that was found.
+bool ga_library_contains(const struct ga_interface *library, const void *address);
+// The name of a row.
+const char *ga_library_name(const struct ga_interface *library, size_t row);
+
+// The wrapper of the library's function at `real`, or real itself. name settles it should two rows
+// ever share one function.
+void *ga_library_translate(const struct ga_interface *library, void *real, const char *name);
+
+// GPUARB_DISABLE; asked once a process.
+bool ga_library_disabled(void);
+
+#endif

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hook/loader.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+
+#include "core/os.h"
+
+#if defined(__x86_64__)
+#define CLOCK_GETTIME "__vdso_clock_gettime"
+#else
+#define CLOCK_GETTIME "__kernel_clock_gettime"
+#endif
+
+void *ga_loader_next_dlsym;
+void *ga_loader_next_dlvsym;
+
+static struct ga_loader loader;
+static _Atomic bool ready;
+
+// What a lookup by hand needs of an object's dynamic section.
+struct symbols {
+    const ElfW(Sym) * table;
+    const char *strings;
+    const uint32_t *gnu_hash;
+    const uint32_t *hash; // of the older kind, which the vDSO may have instead
+    ElfW(Addr) base;
+};
+
+// glibc relocates these entries in place; other loaders, and the vDSO, do not.
+static const void *at(ElfW(Addr) base, ElfW(Addr) value) {
+    return (const void *)(value < base ? base + value : value);
+}
+
+static bool read_dynamic(const struct link_map *object, struct symbols *s) {
+    const ElfW(Dyn) *dynamic = object->l_ld;
+    *s = (struct symbols){.base = object->l_addr};
+    for (; dynamic && dynamic->d_tag != DT_NULL; dynamic++) {
+        if (dynamic->d_tag == DT_SYMTAB)
+            s->table = at(s->base, dynamic->d_un.d_ptr);
+        else if (dynamic->d_tag == DT_STRTAB)
+            s->strings = at(s->base, dynamic->d_un.d_ptr);
+        else if (dynamic->d_tag == DT_GNU_HASH)
+            s->gnu_hash = at(s->base, dynamic->d_un.d_ptr);
+        else if (dynamic->d_tag == DT_HASH)
+            s->hash = at(s->base, dynamic->d_un.d_ptr);
+    }
+    return s->table && s->strings && (s->gnu_hash || s->hash);
+}
+
+static void *function_of(const struct symbols *s, const ElfW(Sym) * sym, const char *name) {
+    if (sym->st_shndx == SHN_UNDEF || (sym->st_info & 0xf) != STT_FUNC ||
+        !ga_os_equal(s->strings + sym->st_name, name))
+        return NULL;
+    return (void *)(s->base + sym->st_value);
+}
+
+// The GNU hash table: buckets of chains, whose last hash has bit 0 set.
+static void *find_hashed(const struct symbols *s, const char *name) {
+    uint32_t h = 5381;
+    for (const char *c = name; *c; c++)
+        h = h * 33 + (unsigned char)*c;
+    uint32_t buckets = s->gnu_hash[0];
+    uint32_t first = s->gnu_hash[1];
+    const uint32_t *bucket = s->gnu_hash + 4 + s->gnu_hash[2] * (sizeof(ElfW(Addr)) / 4);
+    const uint32_t *chain = bucket + buckets;
+    uint32_t i = buckets ? bucket[h % buckets] : 0;
+    if (i < first)
+        return NULL;
+    for (;; i++) {
+        uint32_t hash = chain[i - first];
+        void *found = ((hash ^ h) >> 1) == 0 ? function_of(s, &s->table[i], name) : NULL;
+        if (found || (hash & 1))
+            return found;
+    }
+}
+
+// Of the older table only the number of symbols is used: the vDSO has a handful.
+static void *find(const struct symbols *s, const char *name) {
+    if (s->gnu_hash)
+        return find_hashed(s, name);
+    void *found = NULL;
+    for (uint32_t i = 0; i < s->hash[1] && !found; i++)
+        found = function_of(s, &s->table[i], name);
+    return found;
+}
+
+static const char *file_name(const char *path) {
+    const char *name = path;
+    for (; *path; path++)
+        if (*path == '/')
+            name = path + 1;
+    return name;
+}
+
+// glibc's, or that of a program built for musl: no driver comes to such a one, but this library
+// does, and its look-ups are to be answered.
+static bool has_loader(const char *name) {
+    static const char musl[] = "ld-musl-";
+    size_t i = 0;
+    while (musl[i] && name[i] == musl[i])
+        i++;
+    return !musl[i] || ga_os_equal(name, "libc.so.6") || ga_os_equal(name, "libdl.so.2") ||
+           ga_os_equal(name, "libc.so");
+}
+
+// A convention of all dynamic loaders: where a debugger finds what is loaded. glibc's loader has
+// the record, musl's a pointer to it. Data of the loader: no function, so nobody replaces it, and
+// no library of its own is needed for it.
+extern __attribute__((weak)) struct r_debug _r_debug;
+extern __attribute__((weak)) struct r_debug *_dl_debug_addr;
+
+static const struct link_map *first_object(void) {
+    if (&_r_debug)
+        return _r_debug.r_map;
+    return &_dl_debug_addr && _dl_debug_addr ? _dl_debug_addr->r_map : NULL;
+}
+
+// The standard has no conversion from object to function pointers; POSIX relies on it.
+static void look_into(const struct symbols *s, struct ga_loader *l) {
+    if (!l->dlsym)
+        l->dlsym = (void *(*)(void *, const char *))find(s, "dlsym");
+    if (!l->dlvsym)
+        l->dlvsym = (void *(*)(void *, const char *, const char *))find(s, "dlvsym");
+    if (!l->dlopen)
+        l->dlopen = (void *(*)(const char *, int))find(s, "dlopen");
+    if (!l->dlclose)
+        l->dlclose = (int (*)(void *))find(s, "dlclose");
+    if (!l->dladdr)
+        l->dladdr = (int (*)(const void *, void *))find(s, "dladdr");
+    if (!l->iterate)
+        l->iterate = (ga_loader_iterate *)find(s, "dl_iterate_phdr");
+}
+
+static bool is_complete(const struct ga_loader *l) {
+    return l->dlsym && l->dlvsym && l->dlopen && l->dlclose && l->dladdr && l->iterate;
+}
+
+// Without the loader's lock, which none but its own functions can take. What is looked for is there
+// from the program's start on, stays, and comes before all that is loaded and unloaded later, which
+// the search does not get to: only glibc before 2.34 has most of it in a library that a program may
+// load late, and musl lacks one (dlvsym), so that there it ends at the last object.
+static void search(struct ga_loader *found) {
+    for (const struct link_map *o = first_object(); o && !is_complete(found); o = o->l_next) {
+        struct symbols s;
+        const char *name = o->l_name ? file_name(o->l_name) : "";
+        if (ga_os_equal(name, "linux-vdso.so.1") && read_dynamic(o, &s))
+            ga_os_use_clock((ga_os_clock *)find(&s, CLOCK_GETTIME));
+        else if (has_loader(name) && read_dynamic(o, &s))
+            look_into(&s, found);
+    }
+}
+
+// Several threads may do this at once: all find the same.
+static GA_NOINLINE void look_up(void) {
+    struct ga_loader found = {0};
+    search(&found);
+    loader = found;
+    if (!found.dlsym)
+        return;
+    void *next = found.dlsym(RTLD_NEXT, "dlsym");
+    void *next_v = found.dlsym(RTLD_NEXT, "dlvsym");
+    ga_loader_next_dlsym = next ? next : (void *)found.dlsym;
+    ga_loader_next_dlvsym = next_v ? next_v : (void *)found.dlvsym;
+    atomic_store_explicit(&ready, true, memory_order_release);
+}
+
+static const ElfW(Dyn) * dynamic_of(const struct dl_phdr_info *info) {
+    for (size_t i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            return (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    return NULL;
+}
+
+// Under the loader's lock, by its own function: what a program puts in its place is not asked.
+static void iterate(int (*visit)(struct dl_phdr_info *, size_t, void *), void *arg) {
+    const struct ga_loader *l = ga_loader_get();
+    if (l->iterate)
+        l->iterate(visit, arg);
+}
+
+// Whose turn it is in the order of search: an address, or this library.
+struct order {
+    const void *address;
+    bool first;
+};
+
+static bool contains(const struct dl_phdr_info *info, const void *address) {
+    for (size_t i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        ElfW(Addr) offset = (ElfW(Addr))address - info->dlpi_addr - p->p_vaddr;
+        if (p->p_type == PT_LOAD && offset < p->p_memsz)
+            return true;
+    }
+    return false;
+}
+
+static int visit_order(struct dl_phdr_info *info, size_t size, void *arg) {
+    struct order *order = arg;
+    (void)size;
+    order->first = contains(info, order->address);
+    return order->first || contains(info, &loader);
+}
+
+bool ga_loader_precedes(const void *address) {
+    struct order order = {.address = address};
+    iterate(visit_order, &order);
+    return order.first;
+}
+
+struct binding {
+    const void *base;
+    bool symbolic;
+};
+
+static int visit_binding(struct dl_phdr_info *info, size_t size, void *arg) {
+    struct binding *binding = arg;
+    (void)size;
+    if (!contains(info, binding->base))
+        return 0;
+    for (const ElfW(Dyn) *d = dynamic_of(info); d && d->d_tag != DT_NULL; d++)
+        binding->symbolic |=
+            d->d_tag == DT_SYMBOLIC || (d->d_tag == DT_FLAGS && (d->d_un.d_val & DF_SYMBOLIC) != 0);
+    return 1;
+}
+
+bool ga_loader_symbolic(const void *base) {
+    struct binding binding = {.base = base};
+    iterate(visit_binding, &binding);
+    return binding.symbolic;
+}
+
+// The linker's own symbols.
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char _end[] __attribute__((visibility("hidden")));
+
+bool ga_loader_ours(const void *address) {
+    return (uintptr_t)address >= (uintptr_t)__ehdr_start && (uintptr_t)address < (uintptr_t)_end;
+}
+
+const struct ga_loader *ga_loader_get(void) {
+    if (GA_UNLIKELY(!atomic_load_explicit(&ready, memory_order_acquire)))
+        look_up();
+    return &loader;
+}

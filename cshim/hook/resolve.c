@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hook/resolve.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+
+#include "hook/interfaces.h"
+#include "hook/library.h"
+#include "hook/loader.h"
+
+static bool is_upper(char c) {
+    return c >= 'A' && c <= 'Z';
+}
+
+// The interface that a function of this name may be of, or NULL.
+static struct ga_interface *library_of(const char *name) {
+    for (size_t i = 0; i < GA_INTERFACES && ga_interfaces[i]; i++) {
+        const char *prefix = ga_interfaces[i]->prefix;
+        size_t n = 0;
+        while (prefix[n] && name[n] == prefix[n])
+            n++;
+        if (!prefix[n] && is_upper(name[n]))
+            return ga_interfaces[i];
+    }
+    return NULL;
+}
+
+// The row of a wrapped symbol, or −1.
+static int row_of(const struct ga_interface *library, const char *name) {
+    const char *of = library->names;
+    for (size_t row = 0; row < library->rows; row++, of += ga_os_length(of) + 1)
+        if (ga_os_equal(of, name))
+            return library->wrapper(row) ? (int)row : -1;
+    return -1;
+}
+
+// Where the answer is settled, nothing found is one too: a jump would find our own export.
+static void *settled(void *found) {
+    return found ? found : GA_RESOLVE_NOTHING;
+}
+
+static void *ask_loader(void *handle, const char *name, const char *version) {
+    const struct ga_loader *loader = ga_loader_get();
+    return version ? loader->dlvsym(handle, name, version) : loader->dlsym(handle, name);
+}
+
+// What somebody looks up, and where.
+struct lookup {
+    struct ga_interface *library;
+    void *handle;
+    const char *name, *version;
+    const void *caller;
+    size_t row;
+    void *wrapper;
+};
+
+static void *found_in(const struct lookup *l, void *handle) {
+    return ask_loader(handle, l->name, l->version);
+}
+
+// What the library itself says of a function that it may lack.
+static void *in_library(const struct lookup *l) {
+    return settled(found_in(l, atomic_load(&l->library->handle))); // dlerror says so
+}
+
+// In the scope of the caller's own object, which is searched behind the global one.
+static void *found_beside_caller(const struct lookup *l) {
+    const struct ga_loader *loader = ga_loader_get();
+    Dl_info info;
+    void *own = NULL;
+    if (loader->dladdr && loader->dlclose && loader->dladdr(l->caller, &info))
+        own = loader->dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (!own)
+        return NULL;
+    void *found = found_in(l, own);
+    loader->dlclose(own);
+    return found;
+}
+
+// What a search that meets our export would find without it.
+static void *found_without_us(const struct lookup *l) {
+    void *found = found_in(l, RTLD_NEXT);
+    if (!found && l->handle == RTLD_DEFAULT)
+        found = found_beside_caller(l);
+    return found ? found : settled(found_in(l, RTLD_NEXT)); // dlerror says so
+}
+
+// RTLD_DEFAULT and RTLD_NEXT search from the caller on, so only a jump from there can ask. What
+// it would find is one of our exports, since a preload comes first. That is right where the
+// library is there and has the function; where not, it must not be found.
+static void *decide_special(const struct lookup *l) {
+    if (ga_library_contact(l->library, NULL)) {
+        if (!atomic_load(&l->library->functions[l->row]))
+            return in_library(l);
+        // A library that is searched after us would get the vendor's own function.
+        return l->handle == RTLD_NEXT ? l->wrapper : NULL;
+    }
+    // It is not there: somebody else's function of that name, or nothing. A library that is
+    // searched after us cannot find our export as its next, and must not find its own.
+    if (l->handle == RTLD_NEXT && !ga_loader_precedes(l->caller))
+        return NULL;
+    void *found = l->handle == RTLD_DEFAULT ? found_in(l, RTLD_DEFAULT) : NULL;
+    if (found && found != l->wrapper)
+        return found;
+    return found_without_us(l);
+}
+
+// Switched off, our exports must not be found by anybody.
+static void *decide_disabled(const struct lookup *l) {
+    if (l->handle == RTLD_NEXT ? !ga_loader_precedes(l->caller)
+                               : found_in(l, l->handle) != l->wrapper)
+        return NULL; // the search does not meet ours
+    return found_without_us(l);
+}
+
+static void *decide(struct lookup *l) {
+    int row = row_of(l->library, l->name);
+    if (row < 0 || ga_library_contains(l->library, l->caller))
+        return NULL;
+    l->row = (size_t)row;
+    l->wrapper = l->library->wrapper(l->row);
+    if (ga_library_disabled())
+        return decide_disabled(l);
+    if (l->handle == RTLD_DEFAULT || l->handle == RTLD_NEXT)
+        return decide_special(l);
+    void *found = found_in(l, l->handle);
+    if (!found)
+        return NULL;
+    bool own = found == l->wrapper;
+    // Asked again, so that dlerror says nothing of what was looked for in between.
+    if (!ga_library_contact(l->library, own ? NULL : found))
+        return settled(found_in(l, own ? RTLD_NEXT : l->handle));
+    if (own) // through the handle of the program, whose scope we are in
+        return atomic_load(&l->library->functions[l->row]) ? found : in_library(l);
+    return ga_library_translate(l->library, found, l->name);
+}
+
+void *ga_resolve_decide(void *handle, const char *name, const char *version, const void *caller) {
+    const struct ga_loader *loader = ga_loader_get(); // also sets where the jump goes to
+    struct ga_interface *library = GA_LIKELY(name != NULL) ? library_of(name) : NULL;
+    if (GA_LIKELY(!library) || !loader->dlsym)
+        return NULL;
+    int saved = errno;
+    struct lookup l = {
+        .library = library, .handle = handle, .name = name, .version = version, .caller = caller};
+    void *found = decide(&l);
+    errno = saved;
+    return found;
+}

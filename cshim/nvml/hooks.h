@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVML as an interface.
+#ifndef GA_NVML_HOOKS_H
+#define GA_NVML_HOOKS_H
+
+#include "core/interface.h"
+
+extern struct ga_interface ga_nvml_interface;
+
+#endif

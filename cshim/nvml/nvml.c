@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nvml/nvml.h"
+
+#include "core/budget.h"
+#include "core/device.h"
+#include "core/job.h"
+#include "core/link.h"
+
+void *_Atomic ga_nvml_functions[GA_NVML_ROWS];
+
+static int hex(char c) {
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+// "GPU-" or "MIG-" and 32 digits with hyphens between.
+static bool parse_uuid(const char *text, uint8_t uuid[GA_UUID_SIZE]) {
+    size_t digits = 0;
+    while (*text && *text != '-')
+        text++;
+    for (; *text; text++) {
+        int value = hex(*text);
+        if (*text == '-')
+            continue;
+        if (value < 0 || digits == 2 * (size_t)GA_UUID_SIZE)
+            return false;
+        uuid[digits / 2] = (uint8_t)(digits % 2 ? uuid[digits / 2] | value : value << 4);
+        digits++;
+    }
+    return digits == 2 * (size_t)GA_UUID_SIZE;
+}
+
+// What is asked about. False: the library's own answer stands.
+struct subject {
+    struct ga_root *root;
+    uint8_t uuid[GA_UUID_SIZE];
+    struct ga_budget budget;
+};
+
+static bool find(struct subject *s, ga_nvml_device device, uint64_t capacity) {
+    char text[96] = "";
+    s->root = ga_root_get();
+    return s->root && s->root->env.virtualize && GA_NVML_REAL(nvmlDeviceGetUUID) &&
+           GA_NVML_REAL(nvmlDeviceGetUUID)(device, text, sizeof text) == GA_NVML_SUCCESS &&
+           parse_uuid(text, s->uuid) && ga_budget_ask(s->root, s->uuid, capacity, &s->budget);
+}
+
+// Where it has no budget there is nothing to fit the others into: it sees everybody.
+static bool find_limited(struct subject *s, ga_nvml_device device) {
+    return find(s, device, UINT64_MAX) && s->budget.limited;
+}
+
+#define MEMORY_V2 (sizeof(struct ga_nvml_memory_v2) | 2u << 24)
+
+// What CUDA calls the device's memory is the card's, less what the driver keeps for itself.
+static uint64_t capacity_of(ga_nvml_device device, uint64_t total) {
+    struct ga_nvml_memory_v2 m = {.version = MEMORY_V2};
+    if (GA_NVML_REAL(nvmlDeviceGetMemoryInfo_v2) &&
+        GA_NVML_REAL(nvmlDeviceGetMemoryInfo_v2)(device, &m) == GA_NVML_SUCCESS &&
+        m.reserved <= total)
+        return total - m.reserved;
+    return total;
+}
+
+ga_nvml_result ga_nvml_memory(GA_FN_nvmlDeviceGetMemoryInfo *real, ga_nvml_device device,
+                              struct ga_nvml_memory *memory) {
+    struct subject s;
+    ga_nvml_result result = real(device, memory);
+    if (result != GA_NVML_SUCCESS || !find(&s, device, capacity_of(device, memory->total)))
+        return result;
+    memory->total = s.budget.total;
+    memory->free = s.budget.room;
+    memory->used = s.budget.total - s.budget.room;
+    return result;
+}
+
+// What the driver keeps is no part of a budget.
+ga_nvml_result ga_nvml_memory_v2(GA_FN_nvmlDeviceGetMemoryInfo_v2 *real, ga_nvml_device device,
+                                 struct ga_nvml_memory_v2 *memory) {
+    struct subject s;
+    ga_nvml_result result = real(device, memory);
+    if (result != GA_NVML_SUCCESS || memory->version != MEMORY_V2 ||
+        !find(&s, device, memory->total - memory->reserved))
+        return result;
+    memory->total = s.budget.total;
+    memory->reserved = 0;
+    memory->free = s.budget.room;
+    memory->used = s.budget.total - s.budget.room;
+    return result;
+}
+
+static uint64_t own_bytes(const struct subject *s) {
+    int device = ga_device_find(s->root, s->uuid);
+    return device < 0 ? 0 : ga_link_used(s->root, (uint32_t)device);
+}
+
+// A list of processes on its way to the program.
+struct list {
+    uint8_t *records;
+    size_t size;        // of a record
+    unsigned int count; // of records
+};
+
+static struct ga_nvml_process_v1 *record(const struct list *l, unsigned int i) {
+    return (struct ga_nvml_process_v1 *)(void *)(l->records + i * l->size);
+}
+
+// Keeps who shares the budget: this process, with what it holds by the ledger, and the rest of its
+// job, with no more than what is left of the budget's use.
+static void keep_sharers(struct list *l, const struct subject *s) {
+    unsigned int own = (unsigned int)ga_os_pid();
+    uint64_t mine = own_bytes(s);
+    uint64_t rest = s->budget.used > mine ? s->budget.used - mine : 0;
+    unsigned int kept = 0;
+    for (unsigned int i = 0; i < l->count; i++) {
+        struct ga_nvml_process_v1 *r = record(l, i);
+        bool is_own = r->pid == own;
+        if (!is_own && !ga_job_has((int)r->pid))
+            continue;
+        if (is_own)
+            r->used = mine;
+        else if (r->used > rest)
+            r->used = rest;
+        rest -= is_own ? 0 : r->used;
+        ga_os_copy(record(l, kept++), r, l->size);
+    }
+    l->count = kept;
+}
+
+#define RECORDS 1024      // more processes than a device usually has
+#define RECORDS_MAX 65536 // and more than it can have
+
+// Lets ask fill a list with room for everybody. False: the library's own answer stands.
+static bool collect(struct list *l, bool (*ask)(void *arg, struct list *l), void *arg,
+                    size_t *mapped) {
+    for (unsigned int room = RECORDS; room <= RECORDS_MAX; room *= 8) {
+        *mapped = room * l->size;
+        l->count = room;
+        l->records = ga_os_map(*mapped);
+        if (!l->records)
+            return false;
+        if (ask(arg, l))
+            return true;
+        ga_os_unmap(l->records, *mapped);
+    }
+    return false;
+}
+
+struct question {
+    GA_FN_nvmlDeviceGetComputeRunningProcesses *processes;
+    GA_FN_nvmlDeviceGetRunningProcessDetailList *details;
+    ga_nvml_device device;
+    struct ga_nvml_details form;
+};
+
+static bool ask_processes(void *arg, struct list *l) {
+    struct question *q = arg;
+    return q->processes(q->device, &l->count, l->records) == GA_NVML_SUCCESS;
+}
+
+static bool ask_details(void *arg, struct list *l) {
+    struct question *q = arg;
+    struct ga_nvml_details d = q->form;
+    d.count = l->count;
+    d.list = (struct ga_nvml_detail *)(void *)l->records;
+    if (q->details(q->device, &d) != GA_NVML_SUCCESS)
+        return false;
+    l->count = d.count;
+    return true;
+}
+
+// Hands the list on in the library's manner: too little room is told with how much there must be.
+static ga_nvml_result hand_on(const struct list *l, unsigned int *count, void *to) {
+    unsigned int room = *count;
+    *count = l->count;
+    if (l->count > room)
+        return GA_NVML_INSUFFICIENT_SIZE;
+    ga_os_copy(to, l->records, l->count * l->size);
+    return GA_NVML_SUCCESS;
+}
+
+ga_nvml_result ga_nvml_processes(GA_FN_nvmlDeviceGetComputeRunningProcesses *real,
+                                 ga_nvml_device device, unsigned int *count, void *to,
+                                 size_t size) {
+    struct subject s;
+    struct list l = {.size = size};
+    struct question q = {.processes = real, .device = device};
+    size_t mapped;
+    if (!count || (*count && !to) || !find_limited(&s, device) ||
+        !collect(&l, ask_processes, &q, &mapped))
+        return real(device, count, to);
+    keep_sharers(&l, &s);
+    ga_nvml_result result = hand_on(&l, count, to);
+    ga_os_unmap(l.records, mapped);
+    return result;
+}
+
+#define DETAILS_V1 (sizeof(struct ga_nvml_details) | 1u << 24)
+
+ga_nvml_result ga_nvml_process_details(GA_FN_nvmlDeviceGetRunningProcessDetailList *real,
+                                       ga_nvml_device device, struct ga_nvml_details *details) {
+    struct subject s;
+    struct list l = {.size = sizeof(struct ga_nvml_detail)};
+    struct question q = {.details = real, .device = device};
+    size_t mapped;
+    if (!details || details->version != DETAILS_V1 || (details->count && !details->list) ||
+        !find_limited(&s, device))
+        return real(device, details);
+    q.form = *details;
+    if (!collect(&l, ask_details, &q, &mapped))
+        return real(device, details);
+    keep_sharers(&l, &s);
+    ga_nvml_result result = hand_on(&l, &details->count, details->list);
+    ga_os_unmap(l.records, mapped);
+    return result;
+}
+
+// Samples of those alone that the lists of processes show. There is room for everybody's, and where
+// none is left the library says so by an error.
+ga_nvml_result ga_nvml_process_utilization(GA_FN_nvmlDeviceGetProcessUtilization *real,
+                                           ga_nvml_device device, struct ga_nvml_sample *samples,
+                                           unsigned int *count, unsigned long long since) {
+    struct subject s;
+    unsigned int own = (unsigned int)ga_os_pid();
+    unsigned int kept = 0;
+    ga_nvml_result result = real(device, samples, count, since);
+    if (result != GA_NVML_SUCCESS || !samples || !count || !find_limited(&s, device))
+        return result;
+    for (unsigned int i = 0; i < *count; i++)
+        if (samples[i].pid == own || ga_job_has((int)samples[i].pid))
+            samples[kept++] = samples[i];
+    *count = kept;
+    return kept ? GA_NVML_SUCCESS : GA_NVML_NOT_FOUND;
+}

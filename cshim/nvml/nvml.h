@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVML, the vendor's monitoring library, as far as it tells a program how much memory
+// there is and who holds it. Declarations of our own; the library is the program's to load.
+#ifndef GA_NVML_H
+#define GA_NVML_H
+
+#include "core/os.h"
+
+typedef int ga_nvml_result; // nvmlReturn_t
+typedef struct ga_nvml_device_object *ga_nvml_device;
+
+#define GA_NVML_SUCCESS 0
+#define GA_NVML_NOT_FOUND 6
+#define GA_NVML_INSUFFICIENT_SIZE 7
+#define GA_NVML_FUNCTION_NOT_FOUND 13
+
+struct ga_nvml_memory {
+    uint64_t total, free, used;
+};
+struct ga_nvml_memory_v2 {
+    unsigned int version;
+    uint64_t total, reserved, free, used;
+};
+
+// Of a process, in the form of each version. The first two members lie in the same place in all.
+struct ga_nvml_process_v1 {
+    unsigned int pid;
+    uint64_t used;
+};
+struct ga_nvml_process {
+    unsigned int pid;
+    uint64_t used;
+    unsigned int gpu_instance, compute_instance;
+};
+struct ga_nvml_detail {
+    unsigned int pid;
+    uint64_t used;
+    unsigned int gpu_instance, compute_instance;
+    uint64_t protected_used;
+};
+struct ga_nvml_details {
+    unsigned int version, mode, count;
+    struct ga_nvml_detail *list;
+};
+
+// How busy a process kept the device, in percent (nvmlProcessUtilizationSample_t).
+struct ga_nvml_sample {
+    unsigned int pid;
+    unsigned long long at_us;
+    unsigned int multiprocessors, memory, encoder, decoder;
+};
+
+// One number for each row of hooks.def.
+enum ga_nvml_row {
+#define GA_HOOK(symbol, class, bytes, parameters, arguments, call) GA_NVML_ROW_##symbol,
+#define GA_NEED(symbol, parameters) GA_NVML_ROW_##symbol,
+#include "nvml/hooks.def"
+#undef GA_HOOK
+#undef GA_NEED
+    GA_NVML_ROWS
+};
+
+#define GA_HOOK(symbol, class, bytes, parameters, arguments, call)                                 \
+    typedef ga_nvml_result GA_FN_##symbol parameters;
+#define GA_NEED(symbol, parameters) typedef ga_nvml_result GA_FN_##symbol parameters;
+#include "nvml/hooks.def"
+#undef GA_HOOK
+#undef GA_NEED
+
+extern void *_Atomic ga_nvml_functions[GA_NVML_ROWS];
+
+#define GA_NVML_REAL(symbol)                                                                       \
+    ((GA_FN_##symbol *)atomic_load_explicit(&ga_nvml_functions[GA_NVML_ROW_##symbol],              \
+                                            memory_order_relaxed))
+
+ga_nvml_result ga_nvml_memory(GA_FN_nvmlDeviceGetMemoryInfo *real, ga_nvml_device device,
+                              struct ga_nvml_memory *memory);
+ga_nvml_result ga_nvml_memory_v2(GA_FN_nvmlDeviceGetMemoryInfo_v2 *real, ga_nvml_device device,
+                                 struct ga_nvml_memory_v2 *memory);
+// size: of a record in this version.
+ga_nvml_result ga_nvml_processes(GA_FN_nvmlDeviceGetComputeRunningProcesses *real,
+                                 ga_nvml_device device, unsigned int *count, void *list,
+                                 size_t size);
+ga_nvml_result ga_nvml_process_details(GA_FN_nvmlDeviceGetRunningProcessDetailList *real,
+                                       ga_nvml_device device, struct ga_nvml_details *details);
+ga_nvml_result ga_nvml_process_utilization(GA_FN_nvmlDeviceGetProcessUtilization *real,
+                                           ga_nvml_device device, struct ga_nvml_sample *samples,
+                                           unsigned int *count, unsigned long long since);
+
+#endif

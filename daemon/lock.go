@@ -1,0 +1,35 @@
+package daemon
+
+import "runtime"
+
+// lock takes the daemon's one lock.
+func (d *Daemon) lock() { d.mutex.Lock() }
+
+// unlock gives the lock back, and hands on what the arbiter decided meanwhile: events go to the
+// log, decisions to those that wait for them.
+func (d *Daemon) unlock() {
+	for again := true; again; { // carrying a decision out may bring others
+		again = false
+		for _, decision := range d.arb.Decisions() {
+			again = true
+			d.decided(decision)
+		}
+	}
+	d.logEvents(d.arb.Events())
+	if len(d.queue.outbox) > 0 {
+		signal(d.queue.wake)
+	}
+	if due := d.arb.Due(); !due.IsZero() && (d.queue.due.IsZero() || due.Before(d.queue.due)) {
+		d.queue.due = due
+		signal(d.queue.sooner)
+	}
+	d.mutex.Unlock()
+}
+
+// yield gives the lock to whoever waits for it, and takes it again. Without the rest in between this
+// goroutine would have it back before anybody else had woken.
+func (d *Daemon) yield() {
+	d.unlock()
+	runtime.Gosched()
+	d.lock()
+}

@@ -1,0 +1,133 @@
+package daemon
+
+import (
+	"slices"
+
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/shim"
+	"github.com/gpuarb/gpuarb/statefile"
+)
+
+// stream takes streams or gives them back.
+func (cl *client) stream(m ipc.Message) error {
+	var req ipc.StreamRequest
+	if err := ipc.Unmarshal(m.Body, &req); err != nil {
+		return err
+	}
+	r := arbiter.Request{What: arbiter.WantsStreams, Count: int(req.Count), Thread: req.Thread}
+	return cl.ask(m.Header, req.Slot, req.Flags, r)
+}
+
+// context asks for contexts before they are made, or tells that they are gone.
+func (cl *client) context(m ipc.Message) error {
+	var req ipc.ContextRequest
+	if err := ipc.Unmarshal(m.Body, &req); err != nil {
+		return err
+	}
+	r := arbiter.Request{What: arbiter.WantsContexts, Count: int(req.Count), Thread: req.Thread, Noticed: req.Flags&ipc.FlagNoticed != 0}
+	if req.Flags&ipc.FlagHold != 0 {
+		r.What = arbiter.WantsHolds
+	}
+	return cl.ask(m.Header, req.Slot, req.Flags, r)
+}
+
+// keepObjects writes down how many there are after a request; bytes were written down as they were granted.
+// The lock is held.
+func (d *Daemon) keepObjects(l *shim.Lease, request uint64, what arbiter.What, out arbiter.Outcome) {
+	switch {
+	case l.Record == nil || !out.Granted || what == arbiter.WantsBytes:
+		return
+	case what == arbiter.WantsStreams:
+		l.Record.SetStreams(l.Answers, l.Index, request, uint32(out.Current))
+	default:
+		l.Record.SetContexts(l.Answers, l.Index, request, uint32(out.Current))
+	}
+	d.keepMakers(l)
+}
+
+// keepMakers writes down which threads hold a lease's objects, where slots are theirs: of
+// those for which that has changed. The first few lie in the lease's record, the others in
+// rows of their own. The lock is held.
+func (d *Daemon) keepMakers(l *shim.Lease) {
+	makers := l.Record.Makers[:]
+	for _, m := range d.arb.Makers(l.ID) {
+		now := statefile.Maker{Thread: m.Thread, Contexts: uint32(m.Contexts), Streams: uint32(m.Streams), Holds: uint32(m.Holds)}
+		if now == (statefile.Maker{Thread: m.Thread}) {
+			now = statefile.Maker{}
+		}
+		at := slices.IndexFunc(makers, func(x statefile.Maker) bool { return x != (statefile.Maker{}) && x.Thread == m.Thread })
+		row, has := d.threadRows[l.Index][m.Thread]
+		if at < 0 && !has {
+			at = slices.Index(makers, statefile.Maker{})
+		}
+		switch {
+		case at >= 0:
+			makers[at] = now
+		case !has:
+			d.newThread(l, now)
+		case now == (statefile.Maker{}):
+			d.file.Threads.Free(row)
+			delete(d.threadRows[l.Index], m.Thread)
+		default:
+			d.file.Threads.At(row).Maker = now
+		}
+	}
+}
+
+// newThread takes a row for a thread of a lease. The lock is held.
+func (d *Daemon) newThread(l *shim.Lease, m statefile.Maker) {
+	if m == (statefile.Maker{}) {
+		return
+	}
+	row, r, err := d.file.Threads.New()
+	if err != nil {
+		return // the arbiter remembers no more of them than there are rows
+	}
+	*r = statefile.Thread{Lease: uint32(l.Index), OpenedAt: l.Record.OpenedAt, Maker: m}
+	d.file.Threads.Commit(row)
+	d.knownThread(l.Index, m.Thread, row)
+}
+
+// knownThread enters a thread's row where it is looked for. The lock is held.
+func (d *Daemon) knownThread(index int, thread uint32, row int) {
+	if d.threadRows[index] == nil {
+		d.threadRows[index] = map[uint32]int{}
+	}
+	d.threadRows[index][thread] = row
+}
+
+// forgetThreads drops the rows of a lease. The lock is held.
+func (d *Daemon) forgetThreads(index int) {
+	for _, row := range d.threadRows[index] {
+		d.file.Threads.Free(row)
+	}
+	delete(d.threadRows, index)
+}
+
+// makersOf reads what keepMakers wrote; nil: nothing. Rows that do not add up to what the
+// lease has are not believed: a daemon that does not know of them ran in between. The lock
+// is held.
+func (d *Daemon) makersOf(index int, record *statefile.Lease) (makers []arbiter.Maker) {
+	var contexts, streams int
+	add := func(m statefile.Maker) {
+		to := arbiter.Maker{Thread: m.Thread, Contexts: int(min(m.Contexts, maxClaimed)),
+			Streams: int(min(m.Streams, maxClaimed)), Holds: int(min(m.Holds, maxClaimed))}
+		contexts, streams = contexts+to.Contexts, streams+to.Streams
+		makers = append(makers, to)
+	}
+	for _, m := range record.Makers {
+		if m != (statefile.Maker{}) {
+			add(m)
+		}
+	}
+	own := len(makers)
+	for _, row := range d.threadRows[index] {
+		add(d.file.Threads.At(row).Maker)
+	}
+	if len(makers) > own && (contexts != int(record.Contexts) || streams != int(record.Streams)) {
+		d.forgetThreads(index)
+		makers = makers[:own]
+	}
+	return makers
+}

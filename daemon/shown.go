@@ -1,0 +1,89 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/shim"
+)
+
+// A program that asks how much memory is free asks again, some of them before each
+// allocation. So the answer is left in its page and kept true there: each second, and with
+// whatever the program itself is granted. Who has not asked for a minute asks once more, so
+// that this is done for those who look.
+
+const (
+	showEvery = time.Second
+	showFor   = 60                    // rounds after a question
+	showSlice = 32                    // leases that are worked out at a time under the lock
+	showMost  = 20 * time.Millisecond // for a round. Who is not reached in time asks
+)
+
+// showing is a lease whose client is shown its memory.
+type showing struct {
+	s      *session
+	device int
+	rounds int // that are left
+}
+
+// keepShown shows those who asked how their memory is now.
+func (d *Daemon) keepShown(ctx context.Context) {
+	ticker := time.NewTicker(showEvery) // of the time that pages show, not of the daemon's clock
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		d.lock()
+		due := make([]arbiter.LeaseID, 0, len(d.shown))
+		for id := range d.shown {
+			due = append(due, id)
+		}
+		d.unlock()
+		for began := time.Now(); len(due) > 0 && time.Since(began) < showMost; {
+			slice := due[:min(len(due), showSlice)]
+			due = due[len(slice):]
+			d.showAgain(slice)
+		}
+	}
+}
+
+// showAgain works some of what is shown out anew.
+func (d *Daemon) showAgain(slice []arbiter.LeaseID) {
+	d.lock()
+	defer d.unlock()
+	for _, id := range slice {
+		of, ok := d.shown[id]
+		if !ok {
+			continue
+		}
+		room, err := d.arb.Query(d.now(), of.s.id, of.device)
+		if of.rounds--; err != nil || of.rounds == 0 || room.Lease != id {
+			delete(d.shown, id)
+			d.words.Hide(id)
+			continue
+		}
+		d.shown[id] = of
+		d.showRoom(room)
+	}
+}
+
+// showRoom leaves the answer to a question in the asker's page. The lock is held.
+func (d *Daemon) showRoom(room arbiter.Room) {
+	d.words.Show(room.Lease, shim.Shown{
+		Beyond: min(room.Room, room.Total.Less(room.Used)).Less(room.Credit),
+		Used:   room.Used.Plus(room.Credit), Total: room.Total, Limited: room.Limited,
+	}, monotonicMillis())
+}
+
+// monotonicMillis is the time that pages show.
+func monotonicMillis() uint64 {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &now) // which cannot fail
+	return uint64(now.Nano() / int64(time.Millisecond))
+}

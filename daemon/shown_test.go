@@ -1,0 +1,87 @@
+package daemon
+
+import (
+	"os"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/ipc"
+)
+
+// told is what a client reads in its page: ok is false where it has to ask.
+func told(t *testing.T, s *ipc.ShimSession) (free, used, total uint64, ok bool) {
+	t.Helper()
+	word := ipc.Word(s.Page.Word(0).Load())
+	shownRoom, shownUsed, shownTotal, at := s.Page.Shown(0)
+	room := ipc.Word(shownRoom.Load())
+	if uint64(room)&ipc.ShownTold == 0 || room.Epoch() != word.Epoch() {
+		return 0, 0, 0, false
+	}
+	if now := monotonicMillis(); at.Load() > now {
+		t.Errorf("shown at %d, and it is %d", at.Load(), now)
+	}
+	return room.Credit() + word.Credit(), shownUsed.Load() - word.Credit(), shownTotal.Load(), true
+}
+
+// TestShown: whoever has asked what is free is shown it from then on: what itself is granted at
+// once, what others take in the next round, and after a change of limits it asks again.
+func TestShown(t *testing.T) {
+	const gib = 1 << 30
+	b := newBench(t, 8*gib)
+	s := b.session()
+	room := func() {
+		t.Helper()
+		var rep ipc.RoomReply
+		if err := ipc.Call(t.Context(), s.Main, ipc.TypeRoom, &ipc.RoomRequest{Device: b.machine.list[0].UUIDBytes}, &rep); err != nil {
+			t.Fatal(err)
+		}
+		free, used, total, ok := told(t, s)
+		if !ok || free != rep.Room || used != rep.Used || total != rep.Total {
+			t.Errorf("shown are %d free, %d used of %d (%v), answered %+v", free, used, total, ok, rep)
+		}
+	}
+	want := func(free, used, total uint64) {
+		t.Helper()
+		if f, u, of, ok := told(t, s); !ok || f != free || u != used || of != total {
+			t.Errorf("shown are %d free, %d used of %d (%v), want %d, %d, %d", f, u, of, ok, free, used, total)
+		}
+	}
+	if _, _, _, ok := told(t, s); ok {
+		t.Error("it is shown something before it asked")
+	}
+	room()
+	want(8*gib, 0, 8*gib)
+	if err := takeBytes(s, 0, 3*gib); err != nil {
+		t.Fatal(err)
+	}
+	want(5*gib, 3*gib, 8*gib)
+	s.Page.GiveCredit(0, gib) // freed
+	want(6*gib, 2*gib, 8*gib)
+
+	b.child(4 * gib)
+	b.until("a round shows what another took", func() bool { free, _, _, ok := told(t, s); return ok && free == 2*gib })
+
+	if err := b.limit(0, &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(os.Getpid()), Set: ipc.SetMax, Device: 0, Max: 3 * gib, Min: ipc.NoLimit}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, _, ok := told(t, s); ok {
+		t.Error("it is shown what it was told before its limit changed")
+	}
+	room()
+	want(gib, 2*gib, 3*gib)
+
+	id := b.sessions[s.Hello.Session].leases[0].ID
+	for range showFor {
+		b.showAgain([]arbiter.LeaseID{id})
+	}
+	if _, _, _, ok := told(t, s); ok {
+		t.Errorf("it is still shown after %d rounds without a question", showFor)
+	}
+	room()
+	if err := b.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, _, ok := told(t, s); ok {
+		t.Error("it is shown what a daemon knew that has stopped")
+	}
+}

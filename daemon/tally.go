@@ -1,0 +1,29 @@
+package daemon
+
+import (
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/ipc"
+)
+
+// jobTally says what became of a job so far: to its own user's processes, and to root.
+func (cl *client) jobTally(r *ipc.JobTallyRequest) (rep ipc.JobTallyReply, err error) {
+	d := cl.d
+	d.lock()
+	defer d.unlock()
+	j, err := d.ownJob(r.Job, cl.conn.Peer())
+	if err != nil {
+		return rep, err
+	}
+	tally, _ := d.arb.Tally(d.now(), j.id)
+	rep = ipc.JobTallyReply{Waits: tally.Waits, Waited: uint64(tally.Waited.Milliseconds()), Refused: tally.Refused,
+		Since: uint64(tally.Since.Milliseconds()), Job: uint64(j.id)}
+	for _, on := range tally.Devices[:min(len(tally.Devices), ipc.PageSlots)] {
+		most := uint64(on.Max)
+		if on.Max == accounting.Max {
+			most = ipc.NoLimit
+		}
+		rep.Device[rep.Devices] = ipc.JobTallyDevice{Index: uint32(on.Device), Peak: uint64(on.Peak), Max: most}
+		rep.Devices++
+	}
+	return rep, nil
+}

@@ -1,0 +1,180 @@
+package procfacts
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+)
+
+// Facts is what the kernel says about a process.
+type Facts struct {
+	StartTicks uint64 // clock ticks since boot: with the PID, its identity
+	UID, GID   uint32 // effective
+	User       string // the number, where it has no name
+	Groups     []uint32
+	GroupNames []string // of GID and then Groups, each once; the number, where it has no name
+	Exe        string   // empty where it may not be read
+	Command    string   // the arguments joined by spaces, cut at 4 KiB, not escaped; Comm where there are none
+	Comm       string
+	Cgroup     string // path in cgroup v2; where v2 is unused, in systemd's v1 hierarchy, else the longest of v1
+	Unit       string // the innermost .service or .scope of Cgroup
+	Container  string // the 64 digits of the innermost container of Cgroup
+}
+
+const (
+	maxCommand     = 4096
+	maxSlowReaders = 64
+	slowTimeout    = 100 * time.Millisecond
+)
+
+// Reader reads facts, and remembers what users and groups are called. Its methods are safe for
+// concurrent use.
+type Reader struct {
+	Root
+	names *names
+	slow  chan struct{} // one token per reader of /proc that may be stuck
+}
+
+// NewReader makes a reader of the running machine.
+func NewReader() *Reader {
+	return &Reader{Root: Here, names: newNames(systemNames{}, time.Now), slow: make(chan struct{}, maxSlowReaders)}
+}
+
+// Facts reads what there is to know about a process: one process from beginning
+// to end, or ErrGone. Of one that does exec meanwhile, parts may be from before.
+//
+// It takes a tenth of a millisecond, and a little over 100 ms at most where the
+// process keeps its own memory or the user database keeps its answer: Command is
+// then Comm, and names are numbers until the answer is there. It must not be
+// called with a lock held, or from a handler of the filesystem.
+func (r *Reader) Facts(pid int) (Facts, error) {
+	f, err := r.facts(pid)
+	if err != nil {
+		return Facts{}, ofProcess(pid, err)
+	}
+	return f, nil
+}
+
+func (r *Reader) facts(pid int) (f Facts, err error) {
+	proc, err := r.proc(pid)
+	if err != nil {
+		return f, err
+	}
+	stat, err := proc.Stat()
+	if err != nil {
+		return f, err
+	}
+	f.StartTicks = stat.Starttime
+	st, err := r.status(pid)
+	if err != nil {
+		return f, err
+	}
+	if st.tgid != pid {
+		return f, fmt.Errorf("it is a thread of process %d: %w", st.tgid, ErrGone)
+	}
+	f.UID, f.GID, f.Groups = st.uid, st.gid, st.groups
+	if f.Comm, err = proc.Comm(); err != nil {
+		return f, err
+	}
+	if f.Exe, err = proc.Executable(); err != nil && !errors.Is(err, fs.ErrPermission) {
+		return f, err
+	}
+	if f.Cgroup, err = cgroupOf(proc); err != nil {
+		return f, err
+	}
+	f.Unit, f.Container = unitOf(f.Cgroup), containerOf(f.Cgroup)
+	if f.Command = joinArguments(r.readSlowly(r.path(pid, "cmdline"), maxCommand)); f.Command == "" {
+		f.Command = f.Comm
+	}
+	// The same process from beginning to end, or else all of it is worth nothing.
+	switch now, err := proc.Stat(); {
+	case err != nil:
+		return f, err
+	case now.Starttime != f.StartTicks:
+		return f, ErrGone
+	}
+	f.User = r.names.user(f.UID)
+	f.GroupNames = r.names.groups(f.GID, f.Groups)
+	return f, nil
+}
+
+// within does what a process can hold up (its own memory is behind it), and gives up where that
+// takes too long. Who is stuck is left behind, up to a number, and ends with the process.
+func within[T any](r *Reader, read func() T) (result T, ok bool) {
+	select {
+	case r.slow <- struct{}{}:
+	default:
+		return result, false
+	}
+	done := make(chan T, 1)
+	go func() {
+		defer func() { <-r.slow }()
+		done <- read()
+	}()
+	return receive(done, slowTimeout)
+}
+
+// receive takes what comes within a time, which it waits in ten pauses: where this process itself gets
+// no processor for longer than that, one of them takes longer, and the answer comes in the next.
+func receive[T any](from <-chan T, timeout time.Duration) (v T, ok bool) {
+	const pauses = 10
+	pause := time.NewTicker(timeout / pauses)
+	defer pause.Stop()
+	for range pauses {
+		select {
+		case v = <-from:
+			return v, true
+		case <-pause.C:
+		}
+	}
+	return v, false
+}
+
+// readSlowly reads the beginning of a file; nil: it cannot be read, or takes too long.
+func (r *Reader) readSlowly(path string, limit int64) []byte {
+	data, _ := within(r, func() []byte {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil
+		}
+		defer file.Close()
+		data, _ := io.ReadAll(io.LimitReader(file, limit))
+		return data
+	})
+	return data
+}
+
+// IsMapped says whether a process has a memfd of that inode and name mapped. Where
+// it has not, the process did exec (or unmapped it), though its PID lives on.
+// It may take as long as the process holds its own address space, and 100 ms at
+// most: it then returns an error that is os.ErrDeadlineExceeded.
+func (r *Reader) IsMapped(pid int, inode uint64, name string) (bool, error) {
+	type answer struct {
+		found bool
+		err   error
+	}
+	a, ok := within(r, func() answer {
+		found, err := r.readMapping(pid, inode, name)
+		return answer{found, err}
+	})
+	if !ok {
+		a.err = os.ErrDeadlineExceeded
+	}
+	if a.err != nil {
+		return false, fmt.Errorf("mappings: %w", ofProcess(pid, a.err))
+	}
+	return a.found, nil
+}
+
+func (r *Reader) readMapping(pid int, inode uint64, name string) (bool, error) {
+	file, err := os.Open(r.path(pid, "maps"))
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	return findMapping(file, inode, strings.ReplaceAll(name, "\n", `\012`))
+}

@@ -1,0 +1,245 @@
+package procfacts
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
+)
+
+func TestFacts(t *testing.T) {
+	r := NewReader()
+	hostile := "sleep\nroot 1 \xff"
+	cmd := bounded.Start(t, "setpriv", "--reuid=65534", "--regid=65534", "--groups=4,65534", "bash", "-c",
+		`exec -a "$0" sleep 1000`, hostile)
+	deadline := time.Now().Add(bounded.Patience)
+	var f Facts
+	for f.Comm != "sleep" || f.Command == "sleep" {
+		var err error
+		if f, err = r.Facts(cmd.Process.Pid); err != nil {
+			t.Fatal(err)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it did not become sleep: %+v", f)
+		}
+	}
+	f, err := r.Facts(cmd.Process.Pid) // the first to see sleep may have begun before it
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.UID != 65534 || f.GID != 65534 || f.User != "nobody" {
+		t.Errorf("user: %+v", f)
+	}
+	if got := fmt.Sprint(f.Groups, f.GroupNames); got != "[4 65534] [nogroup adm]" {
+		t.Errorf("groups: %s", got)
+	}
+	if f.Command != "sleep\nroot 1 \uFFFD 1000" || !strings.HasSuffix(f.Exe, "/sleep") {
+		t.Errorf("command %q, exe %q", f.Command, f.Exe)
+	}
+	if f.StartTicks == 0 || !strings.HasPrefix(f.Cgroup, "/") {
+		t.Errorf("%+v", f)
+	}
+	again, err := r.Facts(cmd.Process.Pid)
+	if err != nil || again.StartTicks != f.StartTicks {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+}
+
+func TestFactsOfTheAbsent(t *testing.T) {
+	r := NewReader()
+	cmd := bounded.Start(t, "true")
+	_ = cmd.Wait()
+	for _, pid := range []int{cmd.Process.Pid, 0, -1, 1 << 29} {
+		if f, err := r.Facts(pid); !errors.Is(err, ErrGone) {
+			t.Errorf("process %d: %+v, %v", pid, f, err)
+		}
+	}
+	if mapped, err := r.IsMapped(cmd.Process.Pid, 1, "x"); mapped || !errors.Is(err, ErrGone) {
+		t.Errorf("mappings: %v, %v", mapped, err)
+	}
+}
+
+func TestTaskOwner(t *testing.T) {
+	r := NewReader()
+	tids := make(chan int)
+	done := make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		tids <- unix.Gettid()
+		<-done
+	}()
+	tid := bounded.Receive(t, "a thread's number", tids)
+	defer close(done)
+	if pid, ok := r.TaskOwner(uint32(tid)); !ok || pid != os.Getpid() {
+		t.Errorf("thread %d of %d: %d, %v", tid, os.Getpid(), pid, ok)
+	}
+	for _, tid := range []uint32{0, 1 << 29, 1<<32 - 1} {
+		if pid, ok := r.TaskOwner(tid); ok {
+			t.Errorf("thread %d: %d", tid, pid)
+		}
+	}
+	if _, err := r.Facts(tid); tid != os.Getpid() && !errors.Is(err, ErrGone) {
+		t.Errorf("a thread was taken for a process: %v", err)
+	}
+}
+
+func TestDescends(t *testing.T) {
+	r := NewReader()
+	command := bounded.Command(t, bounded.Patience, "cat")
+	stdin, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	child := command.Process.Pid
+	for _, c := range []struct {
+		pid, ancestor int
+		want          bool
+	}{
+		{child, os.Getpid(), true}, {child, os.Getppid(), true},
+		{os.Getpid(), child, false}, {child, child, false}, {1 << 29, 1, false}, {1, os.Getpid(), false},
+	} {
+		if got := r.Descends(c.pid, c.ancestor); got != c.want {
+			t.Errorf("%d below %d: %v", c.pid, c.ancestor, got)
+		}
+	}
+	if err := errors.Join(stdin.Close(), command.Wait()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestIsMapped(t *testing.T) {
+	r := NewReader()
+	fd, err := unix.MemfdCreate("page of\na lease", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Ftruncate(fd, 4096); err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		t.Fatal(err)
+	}
+	check := func(want bool, pid int, inode uint64, name string) {
+		t.Helper()
+		got, err := r.IsMapped(pid, inode, name)
+		if got != want || err != nil {
+			t.Errorf("%v, %v, want %v", got, err, want)
+		}
+	}
+	check(false, os.Getpid(), st.Ino, "page of\na lease")
+	page, err := unix.Mmap(fd, 0, 4096, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(true, os.Getpid(), st.Ino, "page of\na lease")
+	check(false, os.Getpid(), st.Ino+1, "page of\na lease")
+	check(false, os.Getpid(), st.Ino, "page")
+	check(false, bounded.Start(t, "sleep", "1000").Process.Pid, st.Ino, "page of\na lease")
+	if err := unix.Munmap(page); err != nil {
+		t.Fatal(err)
+	}
+	check(false, os.Getpid(), st.Ino, "page of\na lease")
+}
+
+// TestStuckReader checks that a file whose reading does not end holds nobody up.
+func TestStuckReader(t *testing.T) {
+	r := NewReader()
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(fifo, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range maxSlowReaders + 10 {
+		wg.Go(func() {
+			if got := r.readSlowly(fifo, 10); got != nil {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+	bounded.Within(t, "everybody gives up", wg.Wait)
+	if len(r.slow) != maxSlowReaders {
+		t.Errorf("%d readers are stuck", len(r.slow))
+	}
+	f, err := r.Facts(os.Getpid())
+	if err != nil || f.Command != f.Comm {
+		t.Errorf("facts while all readers are stuck: %+v, %v", f, err)
+	}
+	if _, err := r.IsMapped(os.Getpid(), 1, "x"); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("mappings while all readers are stuck: %v", err)
+	}
+	// Some may not have opened it yet: each look lets those go that have.
+	bounded.Until(t, "the readers end", func() bool {
+		if w, err := os.OpenFile(fifo, os.O_RDWR, 0); err == nil {
+			_ = w.Close()
+		}
+		return len(r.slow) == 0
+	})
+}
+
+// TestHeldUp: who asks while this process gets no processor for longer than a reading may take is
+// not told that the process asked for keeps its answer. A process of its own is stopped for so long, in
+// the middle of each reading.
+func TestHeldUp(t *testing.T) {
+	const variable = "PROCFACTS_HELD_UP"
+	if os.Getenv(variable) == "" {
+		cmd := bounded.Start(t, "env", variable+"=1", os.Args[0], "-test.run=^TestHeldUp$")
+		for {
+			var status unix.WaitStatus
+			if _, err := unix.Wait4(cmd.Process.Pid, &status, unix.WUNTRACED, nil); err != nil {
+				t.Fatal(err)
+			}
+			if !status.Stopped() {
+				if status != 0 {
+					t.Errorf("it ends with %d: it was told that this took too long", status.ExitStatus())
+				}
+				return
+			}
+			<-time.After(slowTimeout * 5 / 4) // for so long it is held up
+			if err := unix.Kill(cmd.Process.Pid, unix.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r := NewReader()
+	for range 10 {
+		if _, ok := within(r, func() error {
+			runtime.LockOSThread() // the thread stops before the call returns
+			defer runtime.UnlockOSThread()
+			return unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP)
+		}); !ok {
+			t.Error("it took too long")
+		}
+	}
+}
+
+func BenchmarkFacts(b *testing.B) {
+	r := NewReader()
+	for b.Loop() {
+		if _, err := r.Facts(os.Getpid()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkTaskOwner(b *testing.B) {
+	r := NewReader()
+	for b.Loop() {
+		if _, ok := r.TaskOwner(uint32(os.Getpid())); !ok {
+			b.Fatal("not found")
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package procfacts
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
+)
+
+// fakeNames answers when it is let.
+type fakeNames struct {
+	mu    sync.Mutex
+	asked int
+	name  string
+	gate  chan struct{}
+}
+
+func (f *fakeNames) userName(string) (string, error) {
+	f.mu.Lock()
+	f.asked++
+	name := f.name
+	f.mu.Unlock()
+	if f.gate != nil {
+		<-f.gate
+	}
+	if name == "" {
+		return "", errors.New("unknown")
+	}
+	return name, nil
+}
+
+func (f *fakeNames) groupName(gid string) (string, error) { return "g" + gid, nil }
+
+func TestNames(t *testing.T) {
+	f := &fakeNames{name: "ann"}
+	now := time.Unix(1000, 0)
+	var mu sync.Mutex
+	n := newNames(f, func() time.Time { mu.Lock(); defer mu.Unlock(); return now })
+	for range 3 {
+		if got := n.user(5); got != "ann" {
+			t.Errorf("got %q", got)
+		}
+	}
+	if f.asked != 1 {
+		t.Errorf("asked %d times", f.asked)
+	}
+	if got := n.groups(7, []uint32{8, 7, 9, 8}); len(got) != 3 || got[0] != "g7" || got[2] != "g9" {
+		t.Errorf("groups %q", got)
+	}
+	// After a while it is asked again, and the old name serves until the answer is there.
+	f.mu.Lock()
+	f.name, f.gate = "bob", make(chan struct{})
+	f.mu.Unlock()
+	mu.Lock()
+	now = now.Add(namesTTL + time.Second)
+	mu.Unlock()
+	if got := n.user(5); got != "ann" {
+		t.Errorf("got %q while it is being asked", got)
+	}
+	close(f.gate)
+	bounded.Until(t, "the new name is there", func() bool { return n.user(5) == "bob" })
+}
+
+func TestNamesUnknownAndStuck(t *testing.T) {
+	f := &fakeNames{gate: make(chan struct{})}
+	n := newNames(f, time.Now)
+	var wg sync.WaitGroup
+	for id := range uint32(3 * maxLookups) {
+		wg.Go(func() {
+			if got := n.user(id); got == "" || got[0] < '0' || got[0] > '9' {
+				t.Errorf("%d is called %q", id, got)
+			}
+		})
+	}
+	bounded.Within(t, "nobody waits for a name", wg.Wait)
+	f.mu.Lock()
+	if f.asked > maxLookups {
+		t.Errorf("%d lookups are stuck", f.asked)
+	}
+	f.mu.Unlock()
+	close(f.gate)
+}
+
+func TestNamesBounded(t *testing.T) {
+	n := newNames(&fakeNames{name: "x"}, time.Now)
+	for id := range uint32(2*maxNames + 10) {
+		n.user(id)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.known[usersDB]) > maxNames {
+		t.Errorf("%d names are remembered", len(n.known[usersDB]))
+	}
+}

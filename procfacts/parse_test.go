@@ -1,0 +1,162 @@
+package procfacts
+
+import (
+	"bytes"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/procfs"
+)
+
+const statusText = "Name:\tev\\nUid: 0 0 0 0\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t4711\nPid:\t4712\n" +
+	"Uid:\t1000\t1001\t1002\t1003\nGid:\t100\t101\t102\t103\nGroups:\t4 24 4294967294 \nSeccomp:\t0\n"
+
+func TestParseStatus(t *testing.T) {
+	got, err := parseStatus(strings.NewReader(statusText))
+	want := status{tgid: 4711, uid: 1001, gid: 101, groups: []uint32{4, 24, 4294967294}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for name, text := range map[string]string{
+		"empty":      "",
+		"no groups":  strings.Replace(statusText, "Groups:", "Other:", 1),
+		"twice":      statusText + "Tgid:\t1\n",
+		"negative":   strings.Replace(statusText, "4711", "-1", 1),
+		"too large":  strings.Replace(statusText, "1001", "4294967296", 1),
+		"few":        strings.Replace(statusText, "\t1003", "", 1),
+		"no number":  strings.Replace(statusText, "24", "x", 1),
+		"huge group": "Groups:\t" + strings.Repeat("1", 2<<20),
+	} {
+		if got, err := parseStatus(strings.NewReader(text)); err == nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func FuzzParseStatus(f *testing.F) {
+	f.Add([]byte(statusText))
+	f.Add([]byte("Tgid:\nUid:\nGid:\nGroups:\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if s, err := parseStatus(bytes.NewReader(data)); err == nil && s.tgid < 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestChooseCgroup(t *testing.T) {
+	v2 := func(path string) procfs.Cgroup { return procfs.Cgroup{Path: path} }
+	v1 := func(id int, controller, path string) procfs.Cgroup {
+		return procfs.Cgroup{HierarchyID: id, Controllers: strings.Split(controller, ","), Path: path}
+	}
+	table := []struct {
+		name   string
+		groups []procfs.Cgroup
+		want   string
+	}{
+		{"none", nil, "/"},
+		{"v2", []procfs.Cgroup{v2("/user.slice/a.scope")}, "/user.slice/a.scope"},
+		{"v2 root", []procfs.Cgroup{v2("/")}, "/"},
+		{"removed", []procfs.Cgroup{v2("/a.service (deleted)")}, "/a.service"},
+		{"hybrid", []procfs.Cgroup{v1(9, "memory", "/longer/than/that"), v1(1, "name=systemd", "/b.service"), v2("/")}, "/b.service"},
+		{"v2 first", []procfs.Cgroup{v1(1, "name=systemd", "/longer/b.service"), v2("/a")}, "/a"},
+		{"v1 without systemd", []procfs.Cgroup{v1(2, "cpu,cpuacct", "/x"), v1(4, "memory", "/docker/y"), v2("/")}, "/docker/y"},
+	}
+	for _, c := range table {
+		if got := chooseCgroup(c.groups); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestUnitAndContainer(t *testing.T) {
+	id := strings.Repeat("0123456789abcdef", 4)
+	inner := strings.Repeat("fedcba9876543210", 4)
+	for cgroup, want := range map[string][2]string{
+		"/":                            {},
+		"/system.slice/ollama.service": {"ollama.service", ""},
+		"/user.slice/user-1000.slice/session-3.scope":                               {"session-3.scope", ""},
+		"/user.slice/user-1000.slice/user@1000.service/app.slice/app-x.scope/sub":   {"app-x.scope", ""},
+		"/system.slice/docker-" + id + ".scope":                                     {"docker-" + id + ".scope", id},
+		"/docker/" + id:                                                             {"", id},
+		"/docker/" + id + "/docker/" + inner + "/x":                                 {"", inner},
+		"/machine.slice/libpod-" + id + ".scope/container":                          {"libpod-" + id + ".scope", id},
+		"/kubepods.slice/kubepods-pod1.slice/cri-containerd-" + id + ".scope":       {"cri-containerd-" + id + ".scope", id},
+		"/system.slice/containerd.service/kubepods-pod1.slice:cri-containerd:" + id: {"containerd.service", id},
+		"/docker/" + id[1:]:                                                         {},
+		"/docker/" + id + "0":                                                       {},
+		"/docker/" + strings.ToUpper(id):                                            {},
+	} {
+		if got := [2]string{unitOf(cgroup), containerOf(cgroup)}; got != want {
+			t.Errorf("%s: %q, want %q", cgroup, got, want)
+		}
+	}
+}
+
+func TestJoinArguments(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                                "",
+		"\x00\x00":                        "",
+		"a\x00b c\x00\x00d\x00":           "a b c  d",
+		"title: no terminator":            "title: no terminator",
+		"broken \xff\x00":                 "broken \uFFFD",
+		"evil\nroot 1\x1b[2J\x00\x00\x00": "evil\nroot 1\x1b[2J",
+	} {
+		if got := joinArguments([]byte(in)); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+const mapsText = `55d0a0000000-55d0a0001000 r--p 00000000 fd:01 77                         /usr/bin/python3
+7f1000000000-7f1000001000 rw-s 00000000 00:01 4711                       /memfd:gpuarb-lease (deleted)
+7f1000002000-7f1000003000 rw-p 00000000 00:00 0
+7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0                          [stack]
+`
+
+func TestFindMapping(t *testing.T) {
+	table := []struct {
+		inode uint64
+		name  string
+		want  bool
+	}{
+		{4711, "gpuarb-lease", true},
+		{4712, "gpuarb-lease", false},
+		{4711, "gpuarb", false},
+		{77, "gpuarb-lease", false},
+		{0, "", false},
+		{0, "[stack]", false},
+	}
+	for _, c := range table {
+		got, err := findMapping(strings.NewReader(mapsText), c.inode, c.name)
+		if got != c.want || err != nil {
+			t.Errorf("%d %q: %v, %v", c.inode, c.name, got, err)
+		}
+	}
+	if _, err := findMapping(strings.NewReader(strings.Repeat("x", 1<<20)), 1, "a"); err == nil {
+		t.Error("an endless line was read to its end")
+	}
+}
+
+func FuzzFindMapping(f *testing.F) {
+	f.Add([]byte(mapsText), uint64(4711), "gpuarb-lease")
+	f.Add([]byte("    \n\n1 2 3 4 5"), uint64(5), "")
+	f.Fuzz(func(t *testing.T, data []byte, inode uint64, name string) {
+		found, _ := findMapping(bytes.NewReader(data), inode, name)
+		if found && !bytes.Contains(data, []byte("/memfd:"+name+" (deleted)")) {
+			t.Errorf("%q was found in %q", name, data)
+		}
+	})
+}
+
+func FuzzCgroupNames(f *testing.F) {
+	f.Add("/system.slice/docker-" + strings.Repeat("a", 64) + ".scope")
+	f.Fuzz(func(t *testing.T, cgroup string) {
+		if id := containerOf(cgroup); id != "" && (len(id) != containerIDLen || !strings.Contains(cgroup, id)) {
+			t.Errorf("container %q of %q", id, cgroup)
+		}
+		if unit := unitOf(cgroup); strings.Contains(unit, "/") || !strings.Contains(cgroup, unit) {
+			t.Errorf("unit %q of %q", unit, cgroup)
+		}
+	})
+}

@@ -1,0 +1,170 @@
+package procfacts
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"github.com/prometheus/procfs"
+)
+
+// Root is where the kernel shows its processes. Each method reads a file or two of the kernel's
+// memory; those of which nothing else is said do not block.
+type Root string
+
+// Here is the running machine's.
+const Here Root = procfs.DefaultMountPoint
+
+// ErrGone says that there is no such process, or no more.
+var ErrGone = errors.New("no such process")
+
+// ofProcess adds to an error whose it is, and tells the ways in which /proc says that a process
+// has ended.
+func ofProcess(pid int, err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+		err = ErrGone
+	}
+	return fmt.Errorf("process %d: %w", pid, err)
+}
+
+func (r Root) path(pid int, file string) string {
+	return filepath.Join(string(r), strconv.Itoa(pid), file)
+}
+
+func (r Root) proc(pid int) (procfs.Proc, error) {
+	all, err := procfs.NewFS(string(r))
+	if err != nil {
+		return procfs.Proc{}, err
+	}
+	return all.Proc(pid)
+}
+
+func (r Root) stat(pid int) (procfs.ProcStat, error) {
+	proc, err := r.proc(pid)
+	if err != nil {
+		return procfs.ProcStat{}, err
+	}
+	return proc.Stat()
+}
+
+func (r Root) status(pid int) (status, error) {
+	file, err := os.Open(r.path(pid, "status"))
+	if err != nil {
+		return status{}, err
+	}
+	defer file.Close()
+	return parseStatus(file)
+}
+
+// PIDs lists the processes.
+func (r Root) PIDs() ([]int, error) {
+	all, err := procfs.NewFS(string(r))
+	if err != nil {
+		return nil, err
+	}
+	procs, err := all.AllProcs()
+	if err != nil {
+		return nil, err
+	}
+	pids := make([]int, len(procs))
+	for i, proc := range procs {
+		pids[i] = proc.PID
+	}
+	return pids, nil
+}
+
+// StartTicks is when a process began, in clock ticks since boot.
+func (r Root) StartTicks(pid int) (uint64, error) {
+	stat, err := r.stat(pid)
+	if err != nil {
+		return 0, ofProcess(pid, err)
+	}
+	return stat.Starttime, nil
+}
+
+// Parent is the process that a process is a child of; 0: none that can be seen.
+func (r Root) Parent(pid int) (int, error) {
+	stat, err := r.stat(pid)
+	if err != nil {
+		return 0, ofProcess(pid, err)
+	}
+	return stat.PPID, nil
+}
+
+// Descends says whether a process has another one above it.
+func (r Root) Descends(pid, ancestor int) bool {
+	for pid > 1 && pid != ancestor {
+		parent, err := r.Parent(pid)
+		if err != nil {
+			return false
+		}
+		if pid = parent; pid == ancestor {
+			return true
+		}
+	}
+	return false
+}
+
+// TaskOwner returns the process that a thread belongs to. It takes no lock that a process can hold.
+func (r Root) TaskOwner(tid uint32) (pid int, ok bool) {
+	if tid == 0 || tid > 1<<30 {
+		return 0, false // 0 is a task of another PID namespace
+	}
+	st, err := r.status(int(tid))
+	return st.tgid, err == nil
+}
+
+// Owner is whose a process is: its effective user, and all its groups.
+func (r Root) Owner(pid int) (uid uint32, groups []uint32, err error) {
+	st, err := r.status(pid)
+	if err != nil {
+		return 0, nil, ofProcess(pid, err)
+	}
+	return st.uid, append(st.groups, st.gid), nil
+}
+
+// Unit is the innermost service or scope of systemd's that a process belongs to by its cgroup;
+// empty: none.
+func (r Root) Unit(pid int) string {
+	proc, err := r.proc(pid)
+	if err != nil {
+		return ""
+	}
+	cgroup, _ := cgroupOf(proc)
+	return unitOf(cgroup)
+}
+
+// Name is what the kernel calls a process.
+func (r Root) Name(pid int) (string, error) {
+	proc, err := r.proc(pid)
+	if err != nil {
+		return "", ofProcess(pid, err)
+	}
+	return proc.Comm()
+}
+
+// Executable is the path of a process's program.
+func (r Root) Executable(pid int) (string, error) { return os.Readlink(r.path(pid, "exe")) }
+
+// Arguments is a process's command line; none: it is the kernel's own, or a dead one. It may take
+// as long as the process holds its own address space.
+func (r Root) Arguments(pid int) ([]string, error) {
+	proc, err := r.proc(pid)
+	if err != nil {
+		return nil, ofProcess(pid, err)
+	}
+	return proc.CmdLine()
+}
+
+// Environ is the environment that a process was started with. It may take as long as Arguments.
+func (r Root) Environ(pid int) ([]string, error) {
+	proc, err := r.proc(pid)
+	if err != nil {
+		return nil, ofProcess(pid, err)
+	}
+	return proc.Environ()
+}

@@ -1,0 +1,118 @@
+package arbitration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// narrow is a machine of 4 GiB on which each context costs 256 MiB, as is known.
+func narrow(t *testing.T) *rig.Machine {
+	return rig.New(t, rig.Options{Devices: "4G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=256M"},
+		Config: "schema_version = 1\n[defaults]\ncontext_reserve = \"256MiB\"\ndeadlock_grace = \"200ms\"\n"})
+}
+
+// couple is a job of two programs: the first holds what it has until the second has ended, which
+// begins with a line on stdin.
+func couple(m *rig.Machine, first, second string, flags ...string) *rig.Program {
+	m.T.Helper()
+	const script = `"$0" "alloc a $1; sleep 100000000" </dev/null & read line; "$0" "alloc b $2"; kill $!; wait`
+	args := append([]string{"run"}, flags...)
+	job := m.Begin(m.Gpuarb(append(args, "--", "/bin/sh", "-c", script, rig.Build(m.T, "programs/cudaprog-dlsym"), first, second)...))
+	job.Expect("ready")
+	job.Expect("alloc a ok")
+	return job
+}
+
+// fill has somebody hold all but so many bytes of what is left beside his own context. Nothing of
+// programs that have ended may be left: it would come back later.
+func fill(m *rig.Machine, but uint64) *rig.Program {
+	m.T.Helper()
+	d := m.Snapshot().Devices[0]
+	other := bare(m)
+	other.Want(fmt.Sprintf("alloc x %d", uint64(d.Capacity-d.Committed)-256*mib-but), "ok")
+	return other
+}
+
+// TestFurtherContext: what a job reserves has room for one context. That of its second process takes
+// what is free, or waits, and says why; what is reserved is there all the same.
+func TestFurtherContext(t *testing.T) {
+	t.Parallel()
+	m := narrow(t)
+	job := couple(m, "1G", "1G", "--memory", "2G", "--min", "2G", "--wait")
+	other := fill(m, 200*mib)
+	job.Tell("second")
+	waiting(m, 1)
+	rig.Eventually(t, "it says what it waits for", func() bool {
+		return strings.Contains(job.Stderr(), "waits for a further context on GPU 0") &&
+			strings.Contains(job.Stderr(), "memory.min has room for one context")
+	})
+	other.Want("free x", "ok")
+	job.Expect("ready")
+	job.Expect("alloc b ok")
+	job.Wait()
+	other.End()
+	idle(m)
+	// One that does not wait is refused, and is told why.
+	job = couple(m, "1G", "1G", "--memory", "2G", "--min", "2G")
+	other = fill(m, 200*mib)
+	job.Tell("second")
+	job.Expect("init err 2")
+	job.Wait()
+	if !strings.Contains(job.Stderr(), "its job's memory.min has room for one context, and this is a further one") {
+		t.Errorf("it says %q", job.Stderr())
+	}
+	other.End()
+	idle(m)
+	// With room for it on the device nobody hears of it.
+	job = couple(m, "1G", "1G", "--memory", "2G", "--min", "2G")
+	other = fill(m, 256*mib)
+	job.Tell("second")
+	job.Expect("ready")
+	job.Expect("alloc b ok")
+	job.Wait()
+	other.End()
+	idle(m)
+}
+
+// TestFurtherContextOfItsOwn: with --per-process each process has its reservation, with room for its
+// context, before it begins.
+func TestFurtherContextOfItsOwn(t *testing.T) {
+	t.Parallel()
+	m := narrow(t)
+	job := couple(m, "1G", "1G", "--min", "1G", "--per-process", "--wait")
+	other := fill(m, 1200*mib)
+	job.Tell("second")
+	waiting(m, 1)
+	rig.Eventually(t, "it says what it waits for", func() bool { return strings.Contains(job.Stderr(), "waits for its memory.min of 1 GiB") })
+	other.Want("free x", "ok")
+	job.Expect("ready")
+	other.Want("alloc x 1G", "ok")
+	job.Expect("alloc b ok")
+	job.Wait()
+	other.End()
+	idle(m)
+}
+
+// TestFurtherContextsInACircle: two jobs of which each waits for a second context, while its first
+// process waits for the second, are a circle: one is refused, and the other goes on.
+func TestFurtherContextsInACircle(t *testing.T) {
+	t.Parallel()
+	m := narrow(t)
+	one := couple(m, "1700M", "0", "--min", "1700M", "--wait")
+	two := couple(m, "1700M", "0", "--min", "1700M", "--wait")
+	one.Tell("second")
+	waiting(m, 1)
+	two.Tell("second")
+	two.Expect("init err 2")
+	two.Wait()
+	if !strings.Contains(two.Stderr(), "deadlock: ") || !strings.Contains(two.Stderr(), "wants a further context on GPU 0") {
+		t.Errorf("it says %q", two.Stderr())
+	}
+	one.Expect("ready")
+	one.Line() // of no bytes
+	one.Wait()
+	idle(m)
+}

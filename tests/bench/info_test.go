@@ -1,0 +1,47 @@
+package bench
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// BenchmarkMemGetInfo is a program's question what is free, under the library and without it, on
+// the simulated driver. In a row, and each a while after the last, where an answer that was kept
+// has become too old and the page has to have it.
+func BenchmarkMemGetInfo(b *testing.B) {
+	m := rig.New(b, rig.Options{Devices: "8G", NoMount: true})
+	program := rig.Build(b, "programs/cudaprog-dlsym")
+	shim := start(b, m.Gpuarb("run", "--memory", "1G", "--", program))
+	bare := start(b, m.Command(m.Env(), program))
+	shim.ask(b, "alloc a 1M")
+	bare.ask(b, "alloc a 1M")
+	infos := func(b *testing.B, p *process, n int) (ns float64) {
+		b.Helper()
+		var count int
+		answer := p.ask(b, fmt.Sprint("infos ", n))
+		if _, err := fmt.Sscanf(answer, "infos ok %d %f", &count, &ns); err != nil || count != n {
+			b.Fatalf("%q: %v", answer, err)
+		}
+		return ns
+	}
+	b.Run("in=row", func(b *testing.B) {
+		under, without := infos(b, shim, b.N), infos(b, bare, b.N)
+		b.ReportMetric(under, "ns/op")
+		b.ReportMetric(without, "bare-ns")
+		b.ReportMetric(under-without, "added-ns")
+	})
+	b.Run("every=100ms", func(b *testing.B) {
+		var under, without float64
+		for b.Loop() {
+			time.Sleep(100 * time.Millisecond)
+			under += infos(b, shim, 1)
+			without += infos(b, bare, 1)
+		}
+		b.ReportMetric(under/float64(b.N), "ns/op")
+		b.ReportMetric(without/float64(b.N), "bare-ns")
+		b.ReportMetric((under-without)/float64(b.N), "added-ns")
+	})
+}

@@ -1,0 +1,51 @@
+package bench
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// BenchmarkStartTogether starts so many programs at once, each of which makes a context, takes and
+// gives back 1 MiB and ends, and waits for all of them: bare, under the library where there is no daemon,
+// and under the library with one, in turns. ratio is the last to the second.
+func BenchmarkStartTogether(b *testing.B) {
+	const programs = 1000
+	m := rig.New(b, rig.Options{Devices: "64T", NoMount: true, Daemon: []string{"--debug=false"}})
+	program := rig.Build(b, "programs/cudaprog-dlsym")
+	round := func(env []string) float64 {
+		began := time.Now()
+		var all sync.WaitGroup
+		failed := make(chan string, programs)
+		for range programs {
+			cmd := exec.Command(program, "alloc a 1M; free a")
+			cmd.Env = env
+			all.Go(func() {
+				if out, err := cmd.CombinedOutput(); err != nil {
+					failed <- fmt.Sprintf("%v: %s", err, out)
+				}
+			})
+		}
+		all.Wait()
+		took := time.Since(began)
+		if len(failed) > 0 {
+			b.Fatalf("%d of %d failed; one: %s", len(failed), programs, <-failed)
+		}
+		return float64(took.Milliseconds())
+	}
+	alone := append(m.PreloadEnv(), "GPUARB_SOCKET="+filepath.Join(m.Dir, "none"), "GPUARB_ON_LOSS=open")
+	var bare, without, with []float64
+	for range b.N {
+		bare, without, with = append(bare, round(m.Env())), append(without, round(alone)), append(with, round(m.PreloadEnv()))
+	}
+	b.ReportMetric(middle(bare), "bare-ms")
+	b.ReportMetric(middle(without), "without-ms")
+	b.ReportMetric(middle(with), "with-ms")
+	b.ReportMetric(middle(with)/middle(without), "ratio")
+	b.ReportMetric(middle(with)/middle(bare), "ratio-bare")
+}

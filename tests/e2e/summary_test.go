@@ -1,0 +1,74 @@
+package e2e
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// summaryOf is the last line that a run printed, less whom it is about, and with … for a time.
+func summaryOf(stderr string) string {
+	lines := strings.Split(strings.TrimSpace(stderr), "\n")
+	_, line, _ := strings.Cut(lines[len(lines)-1], "): ")
+	return regexp.MustCompile(`\b\d[\dhm.]*s\b`).ReplaceAllString(line, "…")
+}
+
+// TestSummary: a run ends with a line of what became of it where something of it waited or was
+// refused, or where it is asked for; of all its processes, also those that ended before.
+func TestSummary(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G,8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+	for name, c := range map[string]struct{ script, want string }{
+		"nothing to say": {`"$G" run -- "$P" "alloc a 1G"`, ""},
+		"asked for":      {`"$G" run --summary -- "$P" "alloc a 1G; alloc b 2G; free a; alloc c 1G"`, "used at most 3 GiB on GPU 0"},
+		"no GPU":         {`"$G" run --summary -- true`, "used no GPU memory"},
+		"two devices":    {`"$G" run --summary --memory 4G -- "$P" "alloc a 1G; context c 1; alloc b 2G"`, "used at most 1 GiB of 4 GiB on GPU 0, 2 GiB of 4 GiB on GPU 1"},
+		"each its own":   {`"$G" run --summary --memory 1G --per-process -- sh -c '"$P" "alloc a 1G"; exit 0'`, "used at most 1 GiB on GPU 0"},
+		"refused":        {`"$G" run --memory 1G -- sh -c '"$P" "alloc a 512M; alloc b 1G"; "$P" "alloc a 1G; alloc b 2; alloc c 3"'`, "used at most 1 GiB of 1 GiB on GPU 0; 3 requests refused"},
+		"not wanted":     {`"$G" run --summary=false --memory 1M -- "$P" "alloc a 2M"`, "out of memory on GPU 0: asked 2 MiB, more than the job's 1 MiB budget could ever hold"},
+		"quiet":          {`GPUARB_QUIET=1 "$G" run --memory 1M -- "$P" "alloc a 2M"`, ""},
+		"status":         {`"$G" run --summary -- sh -c 'exit 7' || echo "x (PID 1): status $?" >&2; true`, "status 7"},
+	} {
+		if got := summaryOf(stderrOf(t, m, "export P G; "+c.script+" >/dev/null")); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+
+	holder := m.Interact(m.Gpuarb("run", "--device", "0", "--", cudaprog(t, "dlsym"), "-"))
+	holder.Want("alloc a 6G", "ok")
+	waits := m.Interact(m.Gpuarb("run", "--device", "0", "--wait", "--", cudaprog(t, "dlsym"), "-"))
+	waits.Tell("alloc a 4G")
+	rig.Eventually(t, "it waits", func() bool { return len(m.Snapshot().Queue) == 1 })
+	holder.Want("free a", "ok")
+	waits.Expect("alloc a ok")
+	if got := summaryOf(waits.End()); !strings.HasPrefix(got, "used at most 4 GiB on GPU 0; 1 request waited ") {
+		t.Errorf("waited: %q", got)
+	}
+
+	// After a restart of the daemon it says since when it counted.
+	holder.Want("alloc a 3G", "ok")
+	holder.Want("alloc b 6G", "err 2")
+	m.Kill()
+	m.Start()
+	holder.Want("alloc c 6G", "err 2")
+	if got := summaryOf(holder.End()); !strings.HasPrefix(got, "used at most ") || !strings.Contains(got, " on GPU 0; 1 request refused (counted since the daemon was restarted ") {
+		t.Errorf("restarted: %q", got)
+	}
+
+	// Without a daemon at the end only who asked for it hears that there is none.
+	for _, asked := range []bool{false, true} {
+		flags := []string{"run"}
+		if asked {
+			flags = append(flags, "--summary")
+		}
+		p := m.Interact(m.Gpuarb(append(flags, "--", cudaprog(t, "dlsym"), "-")...))
+		p.Want("alloc a 16G", "err 2")
+		m.Stop()
+		if got := strings.Contains(p.End(), "): no summary: the daemon at "+m.Socket+" does not answer"); got != asked {
+			t.Errorf("asked %v: told %v", asked, got)
+		}
+		m.Start()
+	}
+}

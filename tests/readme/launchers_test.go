@@ -1,0 +1,67 @@
+package readme
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// What follows runs what docs/ci.md has for test runners that Debian 12 lacks.
+
+// ciPage is the text of docs/ci.md.
+func ciPage(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/ci.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestLauncherOfCMake: what the page gives CMake as a launcher starts the tests of a project. A CMake
+// before 3.29 takes it as CMAKE_CROSSCOMPILING_EMULATOR, in the same form: a list of which the first is
+// the command, and the others its arguments.
+//
+//	https://cmake.org/cmake/help/latest/variable/CMAKE_TEST_LAUNCHER.html
+//	https://cmake.org/cmake/help/latest/policy/CMP0158.html
+func TestLauncherOfCMake(t *testing.T) {
+	m := regexp.MustCompile("`cmake -D(CMAKE_TEST_LAUNCHER)=(\"[^\"`]+\")`").FindStringSubmatch(ciPage(t))
+	if m == nil {
+		t.Fatal("docs/ci.md has no launcher for CMake")
+	}
+	play(t, []step{{page: "ci.md", command: `cd "$(mktemp -d)"
+cat >main.c <<'.'
+#include <stdlib.h>
+int main(void) { return getenv("GPUARB_JOB") == NULL; }
+.
+cat >CMakeLists.txt <<'.'
+cmake_minimum_required(VERSION 3.13)
+project(launched C)
+enable_testing()
+add_executable(launched main.c)
+add_test(NAME launched COMMAND launched)
+.
+launcher=` + m[1] + `
+cmake --version | awk 'NR == 1 { split($3, v, "."); exit v[1] * 100 + v[2] >= 329 }' && launcher=CMAKE_CROSSCOMPILING_EMULATOR
+cmake -D$launcher=` + m[2] + ` . >log 2>&1 && make >>log || cat log
+ctest | grep passed`, want: []string{"100% tests passed, 0 tests failed out of 1"}}})
+}
+
+// TestRunnerOfCargo: the variable of the page is the one that Cargo and nextest read on this machine's
+// target, and its words start a test that is put behind them.
+//
+//	https://nexte.st/book/target-runners
+//	https://doc.rust-lang.org/cargo/reference/config.html#targettriplerunner
+func TestRunnerOfCargo(t *testing.T) {
+	_, block, _ := strings.Cut(ciPage(t), "```sh\n")
+	block, _, ok := strings.Cut(block, "```")
+	if !ok {
+		t.Fatal("docs/ci.md has no commands for nextest")
+	}
+	play(t, []step{{page: "ci.md", command: `cargo() {
+	test "$*" = "nextest run" || { echo "cargo $*"; return; }
+	$(printenv "CARGO_TARGET_$(tr a-z- A-Z_ <<<x86_64-unknown-linux-gnu)_RUNNER") sh -c 'echo "in a job: ${GPUARB_JOB:+yes}"' </dev/null
+}
+` + block, want: []string{"in a job: yes"}}})
+}

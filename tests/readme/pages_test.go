@@ -1,0 +1,158 @@
+package readme
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/config"
+)
+
+// block is what stands between two fences of a page.
+type block struct{ page, kind, text string }
+
+// blocks are those of the README and of all pages.
+func blocks(t *testing.T) (list []block) {
+	t.Helper()
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(pages, "../../README.md") {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts := strings.Split("\n"+string(text), "\n```")
+		if len(parts)%2 == 0 {
+			t.Fatalf("%s: a block does not end", path)
+		}
+		for i := 1; i < len(parts); i += 2 {
+			kind, rest, _ := strings.Cut(parts[i], "\n")
+			list = append(list, block{filepath.Base(path), kind, rest})
+		}
+	}
+	return list
+}
+
+// played says for the blocks of a page that begin so which test runs them, "PACKAGE TEST", or behind
+// "not run: " why none does.
+var played = []struct{ page, kind, begins, by string }{
+	{"README.md", "console", "", "tests/readme TestTranscript"},
+	{"README.md", "sh", "make demo", "not run: the gate runs these two on a newcomer's machine"},
+	{"README.md", "sh", "make && sudo make install", "tests/systemd TestFullSystemdPages"},
+	{"README.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},
+	{"ci.md", "console", "", "tests/readme TestCI"},
+	{"ci.md", "sh", "", "tests/readme TestRunnerOfCargo"},
+	{"configuration.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},
+	{"configuration.md", "ini", "# systemctl edit", "tests/systemd TestFullSystemdPages"},
+	{"containers.md", "sh", "", "tests/containers TestFullPodman"},
+	{"control.md", "sh", "", "tests/systemd TestFullSystemdPages"},
+	{"control.md", "", "session ", "preload TestPageForOtherDistributions"},
+	{"control.md", "", "LD_PRELOAD", "preload TestPageForOtherDistributions"},
+	{"gpufs.md", "sh", "", "tests/readme TestLimitsOfThePage"},
+	{"gpufs.md", "console", "$ journalctl", "tests/systemd TestFullSystemdPages"},
+	{"gpufs.md", "", "", "not run: a tree and tables, not commands"},
+	{"notebooks.md", "json", "", "tests/notebooks TestFullKernel"},
+	{"notebooks.md", "python", "", "tests/notebooks TestFullHub"},
+	{"upgrade.md", "sh", "", "tests/systemd TestFullSystemdPages"},
+	{"user-daemon.md", "sh", "", "tests/systemd TestFullSystemdPages"},
+
+	{"architecture.md", "", "systemctl stop", "not run: it takes the vendor's kernel modules"},
+	{"architecture.md", "", "", "not run: drawings"},
+	{"adding-an-entry-point.md", "", "GA_HOOK", "not run: an example of a row, for who changes the library"},
+	{"adding-an-entry-point.md", "c", "", "not run: an example of a function, for who changes the library"},
+	{"performance.md", "", "make bench", "not run: it takes long, and make test runs each benchmark once"},
+}
+
+// TestPagesAreRun: what a page has a reader type, or write down, is run by a test, or it is said here why not.
+func TestPagesAreRun(t *testing.T) {
+	used := make([]bool, len(played))
+	for _, b := range blocks(t) {
+		known := false
+		for i, row := range played {
+			if !known && row.page == b.page && row.kind == b.kind && strings.HasPrefix(b.text, row.begins) {
+				known, used[i] = true, true
+			}
+		}
+		if !known {
+			first, _, _ := strings.Cut(b.text, "\n")
+			t.Errorf("%s: no test runs the block (%s) that begins with %q", b.page, b.kind, first)
+		}
+	}
+	for i, row := range played {
+		if !used[i] {
+			t.Errorf("%s has no block (%s) that begins with %q", row.page, row.kind, row.begins)
+		}
+		if !strings.HasPrefix(row.by, "not run: ") {
+			exists(t, row.by)
+		}
+	}
+}
+
+// exists holds the name of a test, "PACKAGE TEST", against the sources.
+func exists(t *testing.T, test string) {
+	t.Helper()
+	pkg, name, _ := strings.Cut(test, " ")
+	files, err := filepath.Glob(filepath.Join("../..", pkg, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if regexp.MustCompile(`(?m)^func ` + name + `\(`).Match(text) {
+			return
+		}
+	}
+	t.Errorf("%s has no test %s", pkg, name)
+}
+
+// TestConfigurationsOfThePages: each configuration that a page shows is one.
+func TestConfigurationsOfThePages(t *testing.T) {
+	found := 0
+	for _, b := range blocks(t) {
+		if b.kind != "toml" {
+			continue
+		}
+		found++
+		c, err := config.Parse(b.page, strings.NewReader(b.text))
+		if err != nil {
+			t.Errorf("%s: %v", b.page, err)
+		} else if len(c.Policy.Rules) == 0 {
+			t.Errorf("%s: no rule is in force by it", b.page)
+		}
+	}
+	if found < 2 {
+		t.Errorf("%d configurations are found", found)
+	}
+}
+
+// TestLimitsOfThePage: the writes of docs/gpufs.md are in force when they return.
+func TestLimitsOfThePage(t *testing.T) {
+	list := []step{
+		{page: "gpufs.md", command: `gpuarb run -- python3 -c 'import ctypes, signal
+cuda, c = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(c), 0) == 0
+signal.pause()' &
+until pid=$(awk 'NR > 1 { print $1 }' /gpu/leases) && [ "$pid" ]; do read -rt 0.02 <> <(:); done`},
+	}
+	for _, b := range blocks(t) {
+		if b.page == "gpufs.md" && b.kind == "sh" {
+			for line := range strings.Lines(strings.TrimSpace(b.text)) {
+				command := strings.TrimLeft(strings.TrimSpace(line), "#$ ")
+				file := strings.ReplaceAll(command[strings.Index(command, "/gpu/"):], "4242", "$pid")
+				want := map[string]string{"1": "1", "4G": "4294967296"}[strings.Fields(command)[1]]
+				list = append(list, step{page: b.page, command: strings.ReplaceAll(command, "4242", "$pid") + "; cat " + file, want: []string{want}})
+			}
+		}
+	}
+	if len(list) != 3 {
+		t.Errorf("%d commands: %v", len(list)-1, list)
+	}
+	play(t, append(list, step{page: "gpufs.md", command: "kill %1; wait %1 2>/dev/null"}))
+}

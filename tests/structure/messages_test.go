@@ -1,0 +1,62 @@
+package structure
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	use      = regexp.MustCompile(`Use:\s+"([a-z]+)`)
+	command  = regexp.MustCompile("`gpuarb ((?:[a-z]+ )*[a-z]+)?((?: --[a-z-]+)*)")
+	page     = regexp.MustCompile(`\b(docs/[a-z-]+\.md)`)
+	flagMade = regexp.MustCompile(`"([a-z][a-z-]*)"`)
+)
+
+// Whoever is sent to a page, a command or a flag, by a message or by another page, finds it.
+func TestWhatMessagesNameIsThere(t *testing.T) {
+	commands := map[string]bool{"completion": true, "run": true}
+	flags := map[string]bool{"help": true}
+	for _, name := range files(t) {
+		if !strings.HasPrefix(name, "cmd/gpuarb/") || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		for _, m := range use.FindAllStringSubmatch(read(t, name), -1) {
+			commands[m[1]] = true
+		}
+		for _, m := range flagMade.FindAllStringSubmatch(read(t, name), -1) {
+			flags[m[1]] = true
+		}
+	}
+	parents := map[string]bool{"config": true, "queue": true, "help": true}
+	told := 0
+	for _, name := range files(t) {
+		if strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "tests/") || name == "CHANGELOG.md" || name == "docs/decisions.md" {
+			continue
+		}
+		text := read(t, name)
+		for _, m := range page.FindAllString(text, -1) {
+			told++
+			if _, err := os.Stat(filepath.Join(root, m)); err != nil {
+				t.Errorf("%s names %s, which is not there", name, m)
+			}
+		}
+		for _, m := range command.FindAllStringSubmatch(text, -1) {
+			told++
+			words := strings.Fields(m[1])
+			if len(words) > 0 && !commands[words[0]] || len(words) > 1 && parents[words[0]] && !commands[words[1]] {
+				t.Errorf("%s names %q, and there is no such command", name, m[0])
+			}
+			for _, flag := range strings.Fields(m[2]) {
+				if !flags[strings.TrimPrefix(flag, "--")] {
+					t.Errorf("%s names %q, and nothing has that flag", name, m[0])
+				}
+			}
+		}
+	}
+	if told < 100 {
+		t.Errorf("only %d pages and commands are named: this test sees nothing", told)
+	}
+}

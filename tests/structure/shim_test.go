@@ -1,0 +1,204 @@
+package structure
+
+import (
+	"debug/elf"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The shim's rooms, and which others each may know. Every room may know the core.
+var rooms = map[string][]string{
+	"core": nil,
+	"hook": nil, // but for the list of the interfaces
+	"cuda": {"hook"},
+	"nvml": {"hook"},
+}
+
+// The one file that knows all interfaces: it lists them.
+const interfaces = "hook/interfaces"
+
+// unit is a .c with its .h, by its path below cshim/ without an ending.
+type unit struct {
+	text    string          // of its files
+	uses    map[string]bool // units: by includes, and by the symbols of its object
+	defines []string
+	lacks   []string // symbols that others define
+}
+
+var quoted = regexp.MustCompile(`(?m)^\s*#\s*include\s+"([^"]+)\.h"`)
+
+// shim reads the units and the objects that were built of them.
+func shim(t *testing.T) map[string]*unit {
+	t.Helper()
+	units := make(map[string]*unit)
+	var compiled []string
+	for _, name := range files(t) {
+		below, ok := strings.CutPrefix(name, "cshim/")
+		room, _, _ := strings.Cut(below, "/")
+		if _, known := rooms[room]; !ok || !known {
+			continue
+		}
+		id := strings.TrimSuffix(below, path.Ext(below))
+		if ext := path.Ext(name); ext != ".c" && ext != ".h" {
+			id = below // a list of rows is a file by itself
+		} else if ext == ".c" {
+			compiled = append(compiled, id)
+		}
+		if units[id] == nil {
+			units[id] = &unit{uses: make(map[string]bool)}
+		}
+		units[id].text += read(t, name)
+	}
+	for id, u := range units {
+		for _, m := range quoted.FindAllStringSubmatch(u.text, -1) {
+			if m[1] != id {
+				u.uses[m[1]] = true
+			}
+		}
+	}
+	definedIn := make(map[string]string)
+	for _, id := range compiled {
+		units[id].defines, units[id].lacks = symbols(t, id)
+		for _, symbol := range units[id].defines {
+			definedIn[symbol] = id
+		}
+	}
+	for _, id := range compiled {
+		for _, symbol := range units[id].lacks {
+			if by, ok := definedIn[symbol]; ok {
+				units[id].uses[by] = true
+			}
+		}
+	}
+	return units
+}
+
+// symbols lists what an object offers to others, and what it wants of them.
+func symbols(t *testing.T, id string) (defines, lacks []string) {
+	t.Helper()
+	object, err := elf.Open(root + "/build/cshim/" + id + ".o")
+	if err != nil {
+		t.Fatalf("%v: run make test-build first", err)
+	}
+	defer object.Close()
+	all, err := object.Symbols()
+	if err != nil {
+		t.Fatalf("%s.o: %v", id, err)
+	}
+	for _, symbol := range all {
+		switch {
+		case elf.ST_BIND(symbol.Info) == elf.STB_LOCAL:
+		case symbol.Section == elf.SHN_UNDEF:
+			lacks = append(lacks, symbol.Name)
+		default:
+			defines = append(defines, symbol.Name)
+		}
+	}
+	return defines, lacks
+}
+
+func roomOf(id string) string {
+	room, _, _ := strings.Cut(id, "/")
+	return room
+}
+
+// What an interface is does not reach the core, nor one interface another.
+func TestRoomsOfTheShim(t *testing.T) {
+	for id, u := range shim(t) {
+		for other := range u.uses {
+			from, to := roomOf(id), roomOf(other)
+			if _, known := rooms[to]; !known {
+				t.Errorf("%s knows %s, which is in no room", id, other)
+			} else if from != to && to != "core" && id != interfaces && !slices.Contains(rooms[from], to) {
+				t.Errorf("%s knows %s: %s is not to know %s", id, other, from, to)
+			}
+		}
+	}
+}
+
+// Neither in names nor in comments: who reads the core need not know any vendor's interface.
+var vendorsWords = regexp.MustCompile(`(?i)cuda|nvml|opencl|vulkan|\bcu_|_cu_|\b(?-i:cu[A-Z])`)
+
+func TestCoreHasNoWordOfAnInterface(t *testing.T) {
+	for id, u := range shim(t) {
+		if roomOf(id) != "core" {
+			continue
+		}
+		for _, line := range strings.Split(u.text, "\n") {
+			if word := vendorsWords.FindString(line); word != "" {
+				t.Errorf("%s: %q in: %s", id, word, strings.TrimSpace(line))
+			}
+		}
+		for _, symbol := range append(u.defines, u.lacks...) {
+			if vendorsWords.MatchString(symbol) {
+				t.Errorf("%s: the symbol %s", id, symbol)
+			}
+		}
+	}
+}
+
+// circles finds the units that reach each other: the strongly connected components of more than one
+// (Tarjan).
+func circles(units map[string]*unit) [][]string {
+	index, low := make(map[string]int), make(map[string]int)
+	var stack []string
+	var found [][]string
+	var visit func(id string)
+	visit = func(id string) {
+		index[id], low[id] = len(index)+1, len(index)+1
+		stack = append(stack, id)
+		for other := range units[id].uses {
+			if units[other] == nil {
+				continue
+			}
+			if index[other] == 0 {
+				visit(other)
+				low[id] = min(low[id], low[other])
+			} else if slices.Contains(stack, other) {
+				low[id] = min(low[id], index[other])
+			}
+		}
+		if low[id] == index[id] {
+			at := slices.Index(stack, id)
+			if circle := slices.Clone(stack[at:]); len(circle) > 1 {
+				slices.Sort(circle)
+				found = append(found, circle)
+			}
+			stack = stack[:at]
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(units)) {
+		if index[id] == 0 {
+			visit(id)
+		}
+	}
+	return found
+}
+
+func TestNoCircleInTheShim(t *testing.T) {
+	for _, circle := range circles(shim(t)) {
+		t.Errorf("each of these is reached from each other: %s", strings.Join(circle, ", "))
+	}
+}
+
+// That a circle is found: of two that name each other, and of three in a row.
+func TestCirclesAreFound(t *testing.T) {
+	units := make(map[string]*unit)
+	for id, uses := range map[string][]string{
+		"a": {"b"}, "b": {"a", "c"}, "c": {"d"}, "d": {"e", "f"}, "e": {"c"}, "f": {"nowhere"},
+	} {
+		units[id] = &unit{uses: make(map[string]bool)}
+		for _, other := range uses {
+			units[id].uses[other] = true
+		}
+	}
+	found := circles(units)
+	slices.SortFunc(found, slices.Compare)
+	if want := [][]string{{"a", "b"}, {"c", "d", "e"}}; !slices.EqualFunc(found, want, slices.Equal) {
+		t.Errorf("circles: %v, want %v", found, want)
+	}
+}
