@@ -348,16 +348,22 @@ func TestAdopt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.arb.Adopt(w.now, s.ID, arbiter.RestoredLease{Granted: accounting.Max, Unverified: true}); err != nil {
+	if _, _, err := w.arb.Adopt(w.now, s.ID, arbiter.RestoredLease{Granted: accounting.Max, Unverified: true}); err != nil {
 		t.Fatal(err)
 	}
 	if row := w.arb.Snapshot(w.now).Leases[0]; row.Granted != 1000 || row.State != accounting.StateUnverified {
 		t.Errorf("%+v", row)
 	}
-	if _, err := w.arb.Adopt(w.now, s.ID, arbiter.RestoredLease{}); !errors.Is(err, arbiter.ErrExists) {
+	if s, err = w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: w.process(1000, "y"), StreamReserve: ptr(accounting.Bytes(3))}); err != nil {
+		t.Fatal(err)
+	}
+	if _, streams, err := w.arb.Adopt(w.now, s.ID, arbiter.RestoredLease{Streams: 9, Unverified: true}); streams != 0 || err != nil {
+		t.Errorf("%d streams on a full device, %v", streams, err)
+	}
+	if _, _, err := w.arb.Adopt(w.now, s.ID, arbiter.RestoredLease{}); !errors.Is(err, arbiter.ErrExists) {
 		t.Error(err)
 	}
-	if _, err := w.arb.Adopt(w.now, 99, arbiter.RestoredLease{}); !errors.Is(err, arbiter.ErrNoSession) {
+	if _, _, err := w.arb.Adopt(w.now, 99, arbiter.RestoredLease{}); !errors.Is(err, arbiter.ErrNoSession) {
 		t.Error(err)
 	}
 }

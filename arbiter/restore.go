@@ -85,23 +85,25 @@ func (a *Arbiter) Restore(now time.Time, r RestoredSession) (SessionID, []LeaseI
 	return s.id, ids, nil
 }
 
-// Adopt opens a lease in a living session that holds something already: what a
-// client says that no record of the daemon's confirms. As of Restore, what it holds is
-// taken as it is, no more than the device has where it is unverified, and no word is
-// touched. ErrNoSession; ErrNoDevice; ErrExists when the session has a lease there.
-func (a *Arbiter) Adopt(now time.Time, id SessionID, held RestoredLease) (LeaseID, error) {
+// Adopt opens a lease in a living session that holds something already: what a client says that no
+// record of the daemon's confirms. As of Restore, what it holds is taken as it is, and no word is
+// touched; but where it is unverified it has no more bytes than the device, and no more streams than
+// there is room for what each is charged. It returns how many those are. ErrNoSession; ErrNoDevice;
+// ErrExists when the session has a lease there.
+func (a *Arbiter) Adopt(now time.Time, id SessionID, held RestoredLease) (_ LeaseID, streams int, _ error) {
 	s := a.sessions[id]
 	if s == nil || !s.alive() {
-		return 0, noSession(id)
+		return 0, 0, noSession(id)
 	}
 	if a.device(held.Device) == nil {
-		return 0, noDevice(held.Device)
+		return 0, 0, noDevice(held.Device)
 	}
 	if slices.ContainsFunc(s.leases, func(l *lease) bool { return l.device.Index == held.Device }) {
-		return 0, fmt.Errorf("session %d, a lease on GPU %d: %w", id, held.Device, ErrExists)
+		return 0, 0, fmt.Errorf("session %d, a lease on GPU %d: %w", id, held.Device, ErrExists)
 	}
 	defer a.turn(now)
-	return a.restoreLease(now, s, held).id, nil
+	l := a.restoreLease(now, s, held)
+	return l.id, l.sum.Streams(), nil
 }
 
 // restoreLease opens a lease that holds something already.
@@ -111,12 +113,15 @@ func (a *Arbiter) restoreLease(now time.Time, s *session, held RestoredLease) *l
 	if held.Lost {
 		held = RestoredLease{Device: held.Device, Peak: held.Peak, Opened: held.Opened, Lost: true}
 	}
-	granted := held.Granted
-	if held.Unverified { // a client's own word: no more than there is
+	granted, streams := held.Granted, accounting.Bytes(max(held.Streams, 0))
+	if held.Unverified { // a client's own word: no more than there is, or asking would get
 		granted = min(granted, d.Total)
+		if each := s.streamReserve(); each > 0 {
+			streams = min(streams, a.ledger.Room(l.sum)/each)
+		}
 	}
 	a.ledger.Force(l.sum, accounting.Memory, granted)
-	a.ledger.Force(l.sum, accounting.Streams, accounting.Bytes(max(held.Streams, 0)))
+	a.ledger.Force(l.sum, accounting.Streams, streams)
 	l.contexts = min(max(held.Contexts, 0), maxObjects)
 	l.peak, l.unverified, l.lost = held.Peak, held.Unverified, d.lost || held.Lost
 	if !held.Opened.IsZero() {

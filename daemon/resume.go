@@ -337,9 +337,11 @@ func (d *Daemon) adoptLease(s *session, rl ipc.ResumeLease) error {
 		return fmt.Errorf("slot %d, device %x: not a lease that can be", rl.Slot, rl.Device)
 	}
 	said := statefile.Lease{Slot: rl.Slot, Streams: min(rl.Streams, maxClaimed), Contexts: min(rl.Contexts, maxClaimed)}
-	l, err := d.openLease(s, dev, said, func() (arbiter.LeaseID, error) {
-		return d.arb.Adopt(d.now(), s.id, arbiter.RestoredLease{Device: dev.Index,
+	l, err := d.openLease(s, dev, &said, func() (arbiter.LeaseID, error) {
+		id, streams, err := d.arb.Adopt(d.now(), s.id, arbiter.RestoredLease{Device: dev.Index,
 			Streams: int(said.Streams), Contexts: int(said.Contexts), Unverified: true})
+		said.Streams = uint32(streams)
+		return id, err
 	})
 	if err == nil {
 		d.recount(s, l, rl.Used)

@@ -256,7 +256,7 @@ func (d *Daemon) attach(s *session, uuid ipc.UUID) (ipc.AttachReply, error) {
 	}
 	var err error
 	if opens {
-		l, err = d.openLease(s, dev, statefile.Lease{Slot: s.freeSlot()}, attach)
+		l, err = d.openLease(s, dev, &statefile.Lease{Slot: s.freeSlot()}, attach)
 	} else {
 		_, err = attach()
 	}
@@ -303,8 +303,8 @@ func (s *session) freeSlot() uint32 {
 }
 
 // openLease opens a lease everywhere or nowhere: with the arbiter, by open, in the state file, by what
-// is known of it already, and in the client's page.
-func (d *Daemon) openLease(s *session, dev inventory.Device, known statefile.Lease, open func() (arbiter.LeaseID, error)) (*shim.Lease, error) {
+// is known of it already, or open finds, and in the client's page.
+func (d *Daemon) openLease(s *session, dev inventory.Device, known *statefile.Lease, open func() (arbiter.LeaseID, error)) (*shim.Lease, error) {
 	if err := d.leasesOf.full(s.peer.PID, s.peer.UID); err != nil {
 		return nil, err
 	}
@@ -322,7 +322,7 @@ func (d *Daemon) openLease(s *session, dev inventory.Device, known statefile.Lea
 	}
 	known.Session, known.Device, known.UUID = uint32(s.index), uint32(dev.Index), dev.UUIDBytes
 	known.OpenedAt = d.now().UnixNano()
-	*record = known
+	*record = *known
 	faults.At("lease.opened")
 	d.file.Leases.Commit(index)
 	d.leasesOf.add(s.peer.PID, s.peer.UID)

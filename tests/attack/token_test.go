@@ -21,7 +21,7 @@ func init() {
 }
 
 // steal does with a token of somebody else's what it is told: "join TOKEN", "resume
-// TOKEN UUID BYTES", "page TOKEN" (with a page of its own making), "job TOKEN". It
+// TOKEN UUID BYTES STREAMS", "page TOKEN" (with a page of its own making), "job TOKEN". It
 // answers with what the daemon said.
 func steal(a *attacker) error {
 	for {
@@ -66,11 +66,11 @@ func (a *attacker) misuse(words []string, token ipc.Token) error {
 		}
 		return resumeAs(a.socket, token, page.FD(), nil)
 	case "resume":
-		var used uint64
-		if _, err := fmt.Sscan(words[3], &used); err != nil {
+		claim := ipc.ResumeLease{Device: parseUUID(words[2])}
+		if _, err := fmt.Sscan(words[3]+" "+words[4], &claim.Used, &claim.Streams); err != nil {
 			return err
 		}
-		return resumeAs(a.socket, token, -1, []ipc.ResumeLease{{Device: parseUUID(words[2]), Used: used}})
+		return resumeAs(a.socket, token, -1, []ipc.ResumeLease{claim})
 	}
 	c, err := a.dial()
 	if err != nil {
@@ -91,7 +91,7 @@ func resumeAs(socket string, token ipc.Token, page int, leases []ipc.ResumeLease
 		return err
 	}
 	req := ipc.ResumeRequest{Session: token, Count: uint32(len(leases)),
-		Hello: ipc.HelloRequest{Kind: ipc.KindShim, Memory: ipc.NoLimit}}
+		Hello: ipc.HelloRequest{Kind: ipc.KindShim, Memory: ipc.NoLimit, StreamReserve: ipc.NoLimit}}
 	copy(req.Leases[:], leases)
 	var rights []byte
 	if page >= 0 {
@@ -159,7 +159,7 @@ func TestStolenTokens(t *testing.T) {
 		says string
 	}{
 		{thief, "join " + token, "belongs to process"},
-		{thief, "resume " + token + " " + id + " 0", "belongs to process"},
+		{thief, "resume " + token + " " + id + " 0 0", "belongs to process"},
 		{thief, "page " + token, "belongs to process"},
 		{thief, "job " + token, "names no job"},
 		{nobody, "join " + token, "belongs to process"},
@@ -186,13 +186,38 @@ func TestClaimsOnResume(t *testing.T) {
 	thief := start(m, "thief")
 	id := fmt.Sprintf("%x", [16]byte(uuid(m, 0)))
 	for i, used := range []uint64{1 << 63, 1<<48 - 1, 1 << 40, 600 << 20, 1} {
-		thief.Tell(fmt.Sprintf("resume %032x %s %d", i+1, id, used))
+		thief.Tell(fmt.Sprintf("resume %032x %s %d 0", i+1, id, used))
 		if got := thief.Line(); (got == "taken") != (used < 1<<48) {
 			t.Errorf("a claim of %d bytes: %s", used, got)
 		}
 		sane(t, m)
 	}
 	say(t, honest, "alloc b 20M", honest.Ask("alloc b 20M")) // as there is room; no lie took what it holds
+	agree(t, m, thief.PID())
+}
+
+// TestStreamsClaimedOnResume: as many streams as a client says that it has are charged to its own
+// budget, and no further: what others may have stays theirs.
+func TestStreamsClaimedOnResume(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
+		Config: "schema_version = 1\n[defaults]\nmemory.max = \"500M\"\nstream_reserve = \"12M\"\n"})
+	honest := cudaprog(m)
+	say(t, honest, "alloc a 480M", "ok")
+	thief := start(m, "thief")
+	thief.Tell(fmt.Sprintf("resume %032x %x 0 %d", 1, [16]byte(uuid(m, 0)), 1<<20))
+	if got := thief.Line(); got != "taken" {
+		t.Fatal(got)
+	}
+	for _, when := range []string{"at once", "after a restart"} {
+		if l := m.Lease(thief.PID(), 0); l.Streams != 41 { // 492 MiB
+			t.Errorf("%s: %d streams", when, l.Streams)
+		}
+		say(t, honest, "alloc b 20M", "ok")
+		say(t, honest, "free b", "ok")
+		m.Kill()
+		m.Start()
+	}
 	agree(t, m, thief.PID())
 }
 
