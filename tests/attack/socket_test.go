@@ -67,7 +67,7 @@ func request(r *rand.Rand, device ipc.UUID) []byte {
 		return ipc.Marshal(nil, h, &ipc.JoinRequest{Session: ipc.Token(noise(r, ipc.TokenSize))})
 	case ipc.TypeResume:
 		req := ipc.ResumeRequest{Session: ipc.Token(noise(r, ipc.TokenSize)), Count: 1,
-			Hello: ipc.HelloRequest{Kind: ipc.KindShim, Memory: ipc.NoLimit}}
+			Hello: ipc.HelloRequest{Kind: ipc.KindShim, Memory: ipc.NoLimit, StreamReserve: extreme(r)}}
 		req.Leases[0] = ipc.ResumeLease{Device: device, Used: extreme(r), Streams: uint32(extreme(r)), Contexts: uint32(extreme(r)), Slot: slot}
 		return ipc.Marshal(nil, h, &req)
 	case ipc.TypeAttach:
