@@ -31,11 +31,13 @@ static double now_ns(void) {
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-// The worker: "allocfree|stream|info|retain|floor THREADS COUNT" on stdin, nanoseconds a call on
-// stdout.
+// The worker: "allocfree|async|cross|stream|info|retain|floor THREADS COUNT" on stdin, nanoseconds
+// a call on stdout.
 
 static int (*mem_alloc)(uint64_t *, size_t);
 static int (*mem_free)(uint64_t);
+static int (*alloc_async)(uint64_t *, size_t, void *);
+static int (*free_async)(uint64_t, void *);
 static int (*stream_create)(void **, unsigned);
 static int (*stream_destroy)(void *);
 static int (*mem_info)(size_t *, size_t *);
@@ -68,6 +70,21 @@ static void run_floor(const struct job *j) {
     }
 }
 
+// Pairs in stream order: freed on the stream that has the next block, or ("cross") on another.
+static void run_async(const struct job *j) {
+    void *s = NULL, *other = NULL;
+    if (stream_create(&s, 1) != 0 || stream_create(&other, 1) != 0)
+        die("a stream is refused");
+    void *last = strcmp(j->what, "cross") == 0 ? other : s;
+    for (long i = 0; i < j->count; i++) {
+        uint64_t p;
+        if (alloc_async(&p, 512, s) != 0 || free_async(p, last) != 0)
+            die("refused in stream order");
+    }
+    stream_destroy(s);
+    stream_destroy(other);
+}
+
 static void *run_job(void *arg) {
     struct job *j = arg;
     uint64_t p = 0;
@@ -83,6 +100,8 @@ static void *run_job(void *arg) {
                 die("refused");
             mem_free(p);
         }
+    else if (strcmp(j->what, "async") == 0 || strcmp(j->what, "cross") == 0)
+        run_async(j);
     else if (strcmp(j->what, "stream") == 0)
         for (long i = 0; i < j->count; i++) {
             stream_create(&s, 0);
@@ -145,6 +164,8 @@ static int worker(long held) {
     mem_alloc = (int (*)(uint64_t *, size_t))symbol(h, "cuMemAlloc_v2");
     mem_free = (int (*)(uint64_t))symbol(h, "cuMemFree_v2");
     mem_info = (int (*)(size_t *, size_t *))symbol(h, "cuMemGetInfo_v2");
+    alloc_async = (int (*)(uint64_t *, size_t, void *))symbol(h, "cuMemAllocAsync");
+    free_async = (int (*)(uint64_t, void *))symbol(h, "cuMemFreeAsync");
     stream_create = (int (*)(void **, unsigned))symbol(h, "cuStreamCreate");
     stream_destroy = (int (*)(void *))symbol(h, "cuStreamDestroy_v2");
     primary_retain = (int (*)(void **, int))symbol(h, "cuDevicePrimaryCtxRetain");
@@ -298,6 +319,8 @@ int main(int argc, char **argv) {
         if (i == 0) {
             compare(&bare, &shim, "StreamCreateDestroy", "stream", 1, 200, false);
             compare(&bare, &shim, "MemGetInfo", "info", 1, 200, false);
+            compare(&bare, &shim, "AsyncPair/freed=same", "async", 1, 4000, false);
+            compare(&bare, &shim, "AsyncPair/freed=other", "cross", 1, 1000, false);
         }
         kill(bare.pid, 9);
         kill(shim.pid, 9);

@@ -13,6 +13,7 @@
 
 #define STUB_TOTAL (64ull << 30)
 #define STUB_CONTEXT ((CUcontext)0x520000000040ull)
+#define STUB_POOL ((CUmemoryPool)0x540000000040ull)
 #define ARENA_FIRST 0x100000000000ull
 #define ARENA_BYTES (1ull << 40)
 
@@ -22,7 +23,7 @@ enum { STEP = 512, ARENAS = 64 };
 // and starts over after two thousand million of them.
 static uint64_t arenas;
 static _Thread_local uint64_t arena, next;
-static _Thread_local uint64_t next_stream;
+static _Thread_local uint64_t next_stream, next_event;
 
 static CUdeviceptr bump(void) {
     if (!arena) {
@@ -153,6 +154,33 @@ EXPORT CUresult cuMemFreeAsync(CUdeviceptr p, CUstream s) {
     return (void)p, (void)s, CUDA_SUCCESS;
 }
 
+EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice d) {
+    (void)d;
+    return *pool = STUB_POOL, CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice d) {
+    return cuDeviceGetDefaultMemPool(pool, d);
+}
+
+// It keeps a gigabyte, whatever is asked for.
+EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value) {
+    uint64_t kept = 1ull << 30;
+    (void)pool, (void)attribute;
+    memcpy(value, &kept, sizeof kept);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuStreamGetCtx(CUstream s, CUcontext *c) {
+    (void)s;
+    return *c = STUB_CONTEXT, CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuStreamIsCapturing(CUstream s, int *status) {
+    (void)s;
+    return *status = 0, CUDA_SUCCESS;
+}
+
 EXPORT CUresult cuStreamCreate(CUstream *s, unsigned flags) {
     (void)flags;
     *s = (CUstream)(0x530000000000ull + 64 * ++next_stream);
@@ -173,6 +201,22 @@ EXPORT CUresult cuStreamSynchronize(CUstream s) {
 EXPORT CUresult cuStreamQuery(CUstream s) {
     return (void)s, CUDA_SUCCESS;
 }
+EXPORT CUresult cuEventCreate(CUevent *e, unsigned flags) {
+    (void)flags;
+    *e = (CUevent)(0x550000000000ull + 64 * ++next_event);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuEventRecord(CUevent e, CUstream s) {
+    return (void)e, (void)s, CUDA_SUCCESS;
+}
+EXPORT CUresult cuEventQuery(CUevent e) {
+    return (void)e, CUDA_SUCCESS;
+}
+EXPORT CUresult cuEventDestroy_v2(CUevent e) {
+    return (void)e, CUDA_SUCCESS;
+}
+
 EXPORT CUresult cuLaunchKernel(void) {
     return CUDA_SUCCESS;
 } // the yardstick of a launch
