@@ -102,21 +102,18 @@ func TestNoDescriptorsForNewcomers(t *testing.T) {
 				return err
 			}
 			in := newcomer(t, m, room)
-			for !strings.Contains(m.Log(), shortOf) { // what the daemon had open for a moment was counted as kept
-				check(t, bounded.Receive(t, "it comes in", in))
+			for tries := 0; !strings.Contains(m.Log(), shortOf); tries++ { // what was open for a moment was counted as kept
+				if check(t, bounded.Receive(t, "it comes in", in)); tries == 100 {
+					t.Fatal("there was room each time")
+				}
 				in = newcomer(t, m, room)
 			}
 			check(t, ask(40<<20))
 			if err := ask(1); err == nil {
 				t.Error("a byte beyond its budget was granted to a client that is there")
 			}
-			select {
-			case err := <-in:
-				t.Errorf("a client that there is no room for: %v", err)
-			default:
-			}
 			limitFiles(t, m, 1024)
-			check(t, bounded.Receive(t, "it is let in", in))
+			check(t, bounded.Receive(t, "it is let in", in)) // now, or when something was closed before
 			if n := strings.Count(m.Log(), shortOf); n > 2 {
 				t.Errorf("it was said %d times", n)
 			}
