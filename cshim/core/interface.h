@@ -15,6 +15,7 @@ struct ga_interface {
     const char *probe;        // a function that it has in every version
     const char *prefix;       // of its functions' names, before an upper-case letter
     const char *names;        // of the rows, one string after the other
+    const uint8_t *lengths;   // of each name, so that a look-up passes over the others
     void *_Atomic *functions; // of the rows, or NULL where it lacks one
     void *(*wrapper)(size_t); // what the program gets for a row's function; NULL: itself
     size_t rows;

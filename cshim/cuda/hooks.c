@@ -125,6 +125,7 @@ struct ga_interface ga_cuda_interface = {
     .probe = "cuInit",
     .prefix = "cu",
     .names = names,
+    .lengths = lengths,
     .functions = ga_driver_functions,
     .wrapper = wrapper,
     .rows = GA_ROWS,

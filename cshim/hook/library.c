@@ -8,9 +8,18 @@
 
 const char *ga_library_name(const struct ga_interface *library, size_t row) {
     const char *name = library->names;
-    while (row-- > 0)
-        name += ga_os_length(name) + 1;
+    for (size_t i = 0; i < row; i++)
+        name += library->lengths[i] + 1;
     return name;
+}
+
+int ga_library_row(const struct ga_interface *library, const char *name) {
+    size_t length = ga_os_length(name);
+    const char *of = library->names;
+    for (size_t row = 0; row < library->rows; of += library->lengths[row] + 1, row++)
+        if (library->lengths[row] == length && ga_os_equal(of, name))
+            return (int)row;
+    return -1;
 }
 
 static void *base_of(const struct ga_loader *loader, const void *address) {
@@ -45,7 +54,7 @@ static GA_NOINLINE bool contact(struct ga_interface *library, void *known) {
     if (!found)
         return false;
     const char *name = library->names;
-    for (size_t row = 0; row < library->rows; row++, name += ga_os_length(name) + 1)
+    for (size_t row = 0; row < library->rows; name += library->lengths[row] + 1, row++)
         atomic_store(&library->functions[row], loader->dlsym(found, name));
     atomic_store(&library->base, base_of(loader, loader->dlsym(found, library->probe)));
     if (!ga_interface_join(library))
@@ -68,7 +77,7 @@ bool ga_library_contains(const struct ga_interface *library, const void *address
 void *ga_library_translate(const struct ga_interface *library, void *real, const char *name) {
     int match = -1;
     for (size_t row = 0; row < library->rows; row++) {
-        if (!library->wrapper(row) || atomic_load(&library->functions[row]) != real)
+        if (atomic_load(&library->functions[row]) != real || !library->wrapper(row))
             continue;
         if (match < 0 || ga_os_equal(ga_library_name(library, row), name))
             match = (int)row;

@@ -13,6 +13,8 @@ bool ga_library_contact(struct ga_interface *library, void *known);
 bool ga_library_contains(const struct ga_interface *library, const void *address);
 // The name of a row.
 const char *ga_library_name(const struct ga_interface *library, size_t row);
+// The row of a name; −1: there is none. Programs look up hundreds of functions as they start.
+int ga_library_row(const struct ga_interface *library, const char *name);
 
 // The wrapper of the library's function at `real`, or real itself. name settles it should two rows
 // ever share one function.

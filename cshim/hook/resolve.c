@@ -25,15 +25,6 @@ static struct ga_interface *library_of(const char *name) {
     return NULL;
 }
 
-// The row of a wrapped symbol, or −1.
-static int row_of(const struct ga_interface *library, const char *name) {
-    const char *of = library->names;
-    for (size_t row = 0; row < library->rows; row++, of += ga_os_length(of) + 1)
-        if (ga_os_equal(of, name))
-            return library->wrapper(row) ? (int)row : -1;
-    return -1;
-}
-
 // Where the answer is settled, nothing found is one too: a jump would find our own export.
 static void *settled(void *found) {
     return found ? found : GA_RESOLVE_NOTHING;
@@ -114,11 +105,12 @@ static void *decide_disabled(const struct lookup *l) {
 }
 
 static void *decide(struct lookup *l) {
-    int row = row_of(l->library, l->name);
-    if (row < 0 || ga_library_contains(l->library, l->caller))
+    int row = ga_library_row(l->library, l->name);
+    void *wrapper = row < 0 ? NULL : l->library->wrapper((size_t)row);
+    if (!wrapper || ga_library_contains(l->library, l->caller))
         return NULL;
     l->row = (size_t)row;
-    l->wrapper = l->library->wrapper(l->row);
+    l->wrapper = wrapper;
     if (ga_library_disabled())
         return decide_disabled(l);
     if (l->handle == RTLD_DEFAULT || l->handle == RTLD_NEXT)

@@ -54,6 +54,7 @@ struct ga_interface ga_nvml_interface = {
     .probe = "nvmlDeviceGetUUID",
     .prefix = "nvml",
     .names = names,
+    .lengths = lengths,
     .functions = ga_nvml_functions,
     .wrapper = wrapper,
     .rows = GA_NVML_ROWS,

@@ -31,9 +31,10 @@ static double now_ns(void) {
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-// The worker: "allocfree|async|cross|stream|info|retain|floor THREADS COUNT" on stdin, nanoseconds
-// a call on stdout.
+// The worker: "allocfree|async|cross|stream|info|retain|lookup|floor THREADS COUNT" on stdin,
+// nanoseconds a call on stdout.
 
+static void *driver_handle;
 static int (*mem_alloc)(uint64_t *, size_t);
 static int (*mem_free)(uint64_t);
 static int (*alloc_async)(uint64_t *, size_t, void *);
@@ -68,6 +69,13 @@ static void run_floor(const struct job *j) {
         ga_table_take(&floor_table, e.key, &old);
         ga_credit_give(&floor_slot, 512);
     }
+}
+
+static void *symbol(void *handle, const char *name) {
+    void *found = dlsym(handle, name);
+    if (!found)
+        die(name);
+    return found;
 }
 
 // Pairs in stream order: freed on the stream that has the next block, or ("cross") on another.
@@ -118,6 +126,9 @@ static void *run_job(void *arg) {
             if (primary_retain(&s, 0) != 0 || primary_release(0) != 0)
                 die("the primary context is refused");
         }
+    else if (strcmp(j->what, "lookup") == 0)
+        for (long i = 0; i < j->count; i++)
+            symbol(driver_handle, "cuStreamDestroy_v2");
     else if (strcmp(j->what, "info") == 0)
         for (long i = 0; i < j->count; i++)
             mem_info(&a, &b);
@@ -148,15 +159,8 @@ static double run_threads(const char *what, int threads, long count) {
     return worst;
 }
 
-static void *symbol(void *handle, const char *name) {
-    void *found = dlsym(handle, name);
-    if (!found)
-        die(name);
-    return found;
-}
-
 static int worker(long held) {
-    void *h = dlopen("libcuda.so.1", RTLD_NOW);
+    void *h = driver_handle = dlopen("libcuda.so.1", RTLD_NOW);
     if (!h)
         die(dlerror());
     void *context;
@@ -319,6 +323,7 @@ int main(int argc, char **argv) {
         if (i == 0) {
             compare(&bare, &shim, "StreamCreateDestroy", "stream", 1, 200, false);
             compare(&bare, &shim, "MemGetInfo", "info", 1, 200, false);
+            compare(&bare, &shim, "LookUp", "lookup", 1, 1000, false);
             compare(&bare, &shim, "AsyncPair/freed=same", "async", 1, 4000, false);
             compare(&bare, &shim, "AsyncPair/freed=other", "cross", 1, 1000, false);
         }
