@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // figures are the numbers of an outcome.
@@ -71,7 +72,7 @@ func TestC3CountsIdleCreditAsFree(t *testing.T) {
 
 func TestC7LargerThanCouldEverFit(t *testing.T) {
 	p := exact(unlimited())
-	p.Devices = []arbiter.DeviceRule{{Reserve: size(gib)}}
+	p.Devices = []rules.DeviceRule{{Reserve: size(gib)}}
 	w := newWorld(t, p, 8*gib)
 	x := w.client(0, 0)
 	x.must(gib)
@@ -202,7 +203,7 @@ func TestSiblingsShareTheirReservation(t *testing.T) {
 }
 
 func TestSurplus(t *testing.T) {
-	p := arbiter.DefaultPolicy()
+	p := rules.DefaultPolicy()
 	w := newWorld(t, p, 8*gib)
 	x := w.client(0, 0)
 	x.must(mib)
@@ -229,8 +230,8 @@ func TestSurplus(t *testing.T) {
 func TestExplain(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 8*gib)
 	job := w.job(t, arbiter.JobRequest{Max: ptr(size(gib))})
-	big := w.clientOf(arbiter.Process{PID: 1234, UID: 1000, Exe: "/usr/bin/ffmpeg"}, job, 0)
-	small := w.clientOf(arbiter.Process{PID: 99, UID: 1000, Command: "/opt/bin/python3 \x1b[2Jx"}, job, 0)
+	big := w.clientOf(rules.Process{PID: 1234, UID: 1000, Exe: "/usr/bin/ffmpeg"}, job, 0)
+	small := w.clientOf(rules.Process{PID: 99, UID: 1000, Command: "/opt/bin/python3 \x1b[2Jx"}, job, 0)
 	big.must(700 * mib)
 	small.must(68 * mib)
 	o := big.alloc(512 * mib)
@@ -255,7 +256,7 @@ func TestHoldersHaveTheirUsers(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1000)
 	users := []string{"ann", "bob", "", "4711", "eve"}
 	for i, user := range users {
-		p := arbiter.Process{PID: 10 + i, UID: uint32(1000 + i), User: user, Exe: "/usr/bin/python3"}
+		p := rules.Process{PID: 10 + i, UID: uint32(1000 + i), User: user, Exe: "/usr/bin/python3"}
 		w.clientOf(p, 0, 0).must(accounting.Bytes(200 - i))
 	}
 	o := w.client(0, 0).alloc(512)
@@ -269,9 +270,9 @@ func TestHoldersHaveTheirUsers(t *testing.T) {
 		t.Errorf("%q", o.Holders)
 	}
 
-	w = newWorld(t, capped(5, arbiter.ScopeJob), 1000)
+	w = newWorld(t, capped(5, rules.ScopeJob), 1000)
 	for i, user := range users {
-		r := arbiter.JobRequest{Process: arbiter.Process{PID: 10 + i, UID: uint32(1000 + i), User: user}, Command: "sleep 9", Claim: true}
+		r := arbiter.JobRequest{Process: rules.Process{PID: 10 + i, UID: uint32(1000 + i), User: user}, Command: "sleep 9", Claim: true}
 		if _, err := w.arb.OpenJob(w.now, r); err != nil {
 			t.Fatal(err)
 		}
@@ -302,8 +303,8 @@ func TestUnmanagedIsKnownSince(t *testing.T) {
 }
 
 func TestB2StreamsAtTheCap(t *testing.T) {
-	p := arbiter.DefaultPolicy()
-	p.Rules = []arbiter.Rule{{StreamsMax: ptr(-3)}}
+	p := rules.DefaultPolicy()
+	p.Rules = []rules.Rule{{StreamsMax: ptr(-3)}}
 	w := newWorld(t, p, gib)
 	x := w.client(0, 0)
 	if o := x.streams(1); !o.Granted || o.Current != 1 || o.Max != 1 {
@@ -322,7 +323,7 @@ func TestB2StreamsAtTheCap(t *testing.T) {
 }
 
 func TestUnknownIDs(t *testing.T) {
-	w := newWorld(t, arbiter.DefaultPolicy(), gib)
+	w := newWorld(t, rules.DefaultPolicy(), gib)
 	a := w.arb
 	if o := a.Ask(start, arbiter.Request{Lease: 9, What: arbiter.WantsBytes, Bytes: 1}); o.Granted || o.Reason != arbiter.ReasonNoLease {
 		t.Errorf("%+v", o)

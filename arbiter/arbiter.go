@@ -7,18 +7,18 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // Arbiter is the state of one machine. Make one with New. Not safe for
 // concurrent use.
 type Arbiter struct {
 	words    Words
-	policy   Policy
-	changed  map[ruleKey]live // what somebody changed of the rules since the policy was put in force
+	policy   rules.Policy
 	ledger   *accounting.Ledger
 	devices  []*device // by index
 	shareds  map[sharedKey]*shared
-	users    map[uint32]*user // those with a limit of their own
+	users    map[uint32]*rules.User // those with a limit of their own
 	jobs     map[JobID]*job
 	sessions map[SessionID]*session
 	leases   map[LeaseID]*lease
@@ -77,12 +77,11 @@ type account struct {
 const maxEvents = 8192
 
 // New returns an arbiter without devices.
-func New(policy Policy, words Words) *Arbiter {
+func New(policy rules.Policy, words Words) *Arbiter {
 	a := &Arbiter{
-		words: words, policy: policy.normal(), ledger: accounting.NewLedger(),
-		changed:  make(map[ruleKey]live),
+		words: words, policy: policy.InForce(), ledger: accounting.NewLedger(),
 		shareds:  make(map[sharedKey]*shared),
-		users:    make(map[uint32]*user),
+		users:    make(map[uint32]*rules.User),
 		jobs:     make(map[JobID]*job),
 		sessions: make(map[SessionID]*session),
 		leases:   make(map[LeaseID]*lease),
@@ -103,7 +102,7 @@ func New(policy Policy, words Words) *Arbiter {
 // AddDevice makes a device known, or known again after it was lost: it has room for new
 // leases, and the lost ones stay so. A device with the index of one that is there replaces
 // its description.
-func (a *Arbiter) AddDevice(now time.Time, d Device) {
+func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 	defer a.turn(now)
 	known := a.device(d.Index)
 	if known == nil {
@@ -114,7 +113,7 @@ func (a *Arbiter) AddDevice(now time.Time, d Device) {
 		_ = a.ledger.AddDevice(d.Index, 0) // it is not there yet
 		known.direct = a.ledger.Probe(nil, d.Index)
 	}
-	known.Device, known.rule, known.dirty, known.anew = d, a.policy.deviceRule(d), true, true
+	known.Device, known.rule, known.dirty, known.anew = d, a.policy.ForDevice(d), true, true
 	if known.lost {
 		known.lost = false
 		known.unmanaged, known.unmanagedBy, known.began = 0, nil, time.Time{}
@@ -126,7 +125,7 @@ func (a *Arbiter) AddDevice(now time.Time, d Device) {
 		a.relimit(now, j)
 	}
 	a.event(Event{Time: now, Kind: EventDevice, Device: d.Index, Bytes: d.Total,
-		Text: fmt.Sprintf("GPU %d is there: %s, %s", d.Index, plain(d.Name), d.Total.Human())})
+		Text: fmt.Sprintf("GPU %d is there: %s, %s", d.Index, rules.Plain(d.Name), d.Total.Human())})
 }
 
 // LoseDevice marks a device lost: its leases are lost and hold nothing, as no context

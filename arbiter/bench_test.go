@@ -11,11 +11,12 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // crowd is an arbiter with n other leases, each of a bare process with some bytes.
 func crowd(b *testing.B, n int) *world {
-	w := newWorld(b, arbiter.DefaultPolicy(), 1<<50, 1<<50)
+	w := newWorld(b, rules.DefaultPolicy(), 1<<50, 1<<50)
 	for i := range n {
 		w.client(0, i%2).must(mib)
 	}
@@ -64,7 +65,7 @@ func BenchmarkSnapshot1000(b *testing.B) {
 func BenchmarkHandOver(b *testing.B) {
 	for _, n := range []int{1, 200} {
 		b.Run(fmt.Sprintf("waiting=%d", n), func(b *testing.B) {
-			w := newWorld(b, arbiter.DefaultPolicy(), gib, gib, gib, gib)
+			w := newWorld(b, rules.DefaultPolicy(), gib, gib, gib, gib)
 			claim := func() arbiter.JobInfo {
 				info, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(1000, "x"), Any: true})
 				if err != nil {
@@ -95,7 +96,7 @@ func BenchmarkHandOver(b *testing.B) {
 // BenchmarkAllocWhileOthersWait allocates on a device where many wait for bytes.
 func BenchmarkAllocWhileOthersWait(b *testing.B) {
 	p := exact(unlimited())
-	p.Defaults.OnFull = arbiter.OnFullWait
+	p.Defaults.OnFull = rules.OnFullWait
 	w := newWorld(b, p, gib)
 	c := w.client(0, 0)
 	c.must(gib - 100*mib)
@@ -145,7 +146,7 @@ func BenchmarkBesideWaiters(b *testing.B) {
 func BenchmarkDeadlockSearch(b *testing.B) {
 	for _, n := range []int{100, 1000} {
 		p := exact(unlimited())
-		p.Defaults.OnFull, p.Defaults.WaitTimeout = arbiter.OnFullWait, 1<<62
+		p.Defaults.OnFull, p.Defaults.WaitTimeout = rules.OnFullWait, 1<<62
 		w := newWorld(b, p, 1<<40)
 		holders := func(w *world, threads int, wants accounting.Bytes) (last *client) {
 			all := make([]*client, n)
@@ -174,7 +175,7 @@ func BenchmarkDeadlockSearch(b *testing.B) {
 				b.StopTimer()
 				w = newWorld(b, p, accounting.Bytes(n)*mib)
 				holders(w, 0, 2*mib)
-				w.now = w.now.Add(arbiter.DefaultDeadlockGrace)
+				w.now = w.now.Add(rules.DefaultDeadlockGrace)
 				b.StartTimer()
 				w.arb.Tick(w.now)
 				w.search()
@@ -192,7 +193,7 @@ func BenchmarkDeadlockSearch(b *testing.B) {
 func BenchmarkHold(b *testing.B) {
 	for _, x := range []struct{ leases, waiting int }{{10000, 0}, {1000, 8000}, {10000, 8000}} {
 		p := exact(unlimited())
-		p.Defaults.OnFull, p.Defaults.WaitTimeout = arbiter.OnFullWait, 1<<62
+		p.Defaults.OnFull, p.Defaults.WaitTimeout = rules.OnFullWait, 1<<62
 		w := newWorld(b, p, 1<<50, 1<<50, 1<<50, 1<<50)
 		for i := range x.leases {
 			w.client(0, i%4).must(mib)

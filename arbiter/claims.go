@@ -66,7 +66,7 @@ func (j *job) keeps(d *device) bool {
 	if r.Exclusive || r.Claim || r.Any || r.NoWait {
 		return true
 	}
-	return j.width(d) == 0 && (d.slotsMax() > 0 || len(r.Devices) > 0 || j.wants(d).Min > 0)
+	return j.width(d) == 0 && (d.slotsMax() > 0 || len(r.Devices) > 0 || j.Memory(d.bounds()).Min > 0)
 }
 
 // keepsSpare reports whether what a job keeps of a device is for the first of its processes or
@@ -77,7 +77,7 @@ func (j *job) keepsSpare(d *device) bool {
 }
 
 // width is the width of the slots that rules give a job on a device.
-func (j *job) width(d *device) int { return width(cmp.Or(j.rule.slotScope, d.rule.SlotScope)) }
+func (j *job) width(d *device) int { return width(cmp.Or(j.Rule.SlotScope, d.rule.SlotScope)) }
 
 // ReleaseJob takes back what a job holds beyond its processes: claim, slots and
 // reservation. One that waits for its start leaves the queue. Unknown jobs are ignored.

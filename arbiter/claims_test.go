@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // claim asks for a device by claim.
@@ -38,7 +39,7 @@ func (w *world) given() map[arbiter.TicketID][]int {
 }
 
 func TestE1NoDevice(t *testing.T) {
-	w := newWorld(t, arbiter.DefaultPolicy())
+	w := newWorld(t, rules.DefaultPolicy())
 	for _, r := range []arbiter.JobRequest{{Any: true}, {Claim: true}, {Any: true, NoWait: true}, {Exclusive: true}, {Devices: []int{0}}} {
 		r.Process = w.process(1000, "x")
 		if _, err := w.arb.OpenJob(w.now, r); !errors.Is(err, arbiter.ErrNoDevice) {
@@ -51,7 +52,7 @@ func TestE1NoDevice(t *testing.T) {
 }
 
 func TestE2OneDeviceSerialisesClaims(t *testing.T) {
-	w := newWorld(t, arbiter.DefaultPolicy(), gib)
+	w := newWorld(t, rules.DefaultPolicy(), gib)
 	first := w.mustClaim(arbiter.JobRequest{})
 	if !slices.Equal(first.Devices, []int{0}) || !w.arb.Snapshot(w.now).Devices[0].Leased {
 		t.Fatalf("%+v", first)
@@ -71,7 +72,7 @@ func TestE2OneDeviceSerialisesClaims(t *testing.T) {
 }
 
 func TestE3TwoDevices(t *testing.T) {
-	w := newWorld(t, arbiter.DefaultPolicy(), gib, gib)
+	w := newWorld(t, rules.DefaultPolicy(), gib, gib)
 	a, b := w.mustClaim(arbiter.JobRequest{}), w.mustClaim(arbiter.JobRequest{})
 	if !slices.Equal(a.Devices, []int{0}) || !slices.Equal(b.Devices, []int{1}) {
 		t.Fatalf("%+v, %+v", a, b)
@@ -89,9 +90,9 @@ func TestE3TwoDevices(t *testing.T) {
 }
 
 func TestPreferenceAndSparseIndices(t *testing.T) {
-	w := newWorld(t, arbiter.DefaultPolicy())
+	w := newWorld(t, rules.DefaultPolicy())
 	for _, index := range []int{0, 2, 5} {
-		w.arb.AddDevice(w.now, arbiter.Device{Index: index, Vendor: "nvidia", Total: gib})
+		w.arb.AddDevice(w.now, rules.Device{Index: index, Vendor: "nvidia", Total: gib})
 	}
 	a := w.mustClaim(arbiter.JobRequest{Devices: []int{5, 2}})
 	b := w.mustClaim(arbiter.JobRequest{Devices: []int{5, 2}})
@@ -105,7 +106,7 @@ func TestPreferenceAndSparseIndices(t *testing.T) {
 // What is free comes first: a device that nobody is on, in order of preference, and only
 // then one that merely has room.
 func TestAClaimGetsADeviceThatNobodyIsOn(t *testing.T) {
-	for name, policy := range map[string]arbiter.Policy{"no cap": arbiter.DefaultPolicy(), "two slots": capped(2, "")} {
+	for name, policy := range map[string]rules.Policy{"no cap": rules.DefaultPolicy(), "two slots": capped(2, "")} {
 		w := newWorld(t, policy, gib, gib, gib)
 		there := w.client(0, 0)
 		there.must(100)
@@ -117,7 +118,7 @@ func TestAClaimGetsADeviceThatNobodyIsOn(t *testing.T) {
 			t.Errorf("%s: where somebody is on each: %+v", name, c)
 		}
 	}
-	w := newWorld(t, arbiter.DefaultPolicy(), gib, gib)
+	w := newWorld(t, rules.DefaultPolicy(), gib, gib)
 	gone := w.client(0, 0)
 	gone.must(100)
 	gone.free(100) // without a word
@@ -127,7 +128,7 @@ func TestAClaimGetsADeviceThatNobodyIsOn(t *testing.T) {
 }
 
 func TestE8And9ATryTakesNothingThatIsDue(t *testing.T) {
-	w := newWorld(t, arbiter.DefaultPolicy(), gib)
+	w := newWorld(t, rules.DefaultPolicy(), gib)
 	try := func() arbiter.Reason {
 		info, err := w.claim(arbiter.JobRequest{NoWait: true})
 		if err == nil {
@@ -156,7 +157,7 @@ func TestE8And9ATryTakesNothingThatIsDue(t *testing.T) {
 }
 
 func TestOnlyIfNone(t *testing.T) {
-	w := newWorld(t, arbiter.DefaultPolicy(), gib, gib)
+	w := newWorld(t, rules.DefaultPolicy(), gib, gib)
 	w.mustClaim(arbiter.JobRequest{})
 	if _, err := w.claim(arbiter.JobRequest{OnlyIfNone: true}); reasonOf(err) != arbiter.ReasonBusy {
 		t.Error(err)
@@ -254,7 +255,7 @@ func TestAJobsDevices(t *testing.T) {
 }
 
 func TestPriorityAboveZeroIsRoots(t *testing.T) {
-	w := newWorld(t, arbiter.DefaultPolicy(), gib)
+	w := newWorld(t, rules.DefaultPolicy(), gib)
 	_, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(1000, "x"), Priority: 1})
 	if reasonOf(err) != arbiter.ReasonDenied {
 		t.Error(err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // What a process uses beyond its bytes has two parts. Its contexts, the rounding of
@@ -44,7 +45,7 @@ func (d *device) mostContext() accounting.Bytes { return d.Total / 16 }
 
 // contextCost is what the next context is expected to cost: the most that one of the
 // last three programs cost, else the configured guess.
-func (d *device) contextCost(p *Policy) accounting.Bytes {
+func (d *device) contextCost(p *rules.Policy) accounting.Bytes {
 	var seen accounting.Bytes
 	for _, c := range d.contexts.latest {
 		seen = max(seen, c.bytes)

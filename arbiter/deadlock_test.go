@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // threaded tells how many threads of a client make calls.
@@ -85,7 +86,7 @@ func TestF4OnTwoDevices(t *testing.T) {
 
 func TestF4OverASharedBudget(t *testing.T) {
 	p := waiting()
-	p.Rules = []arbiter.Rule{{Match: arbiter.Match{User: "eve"}, Scope: ptr(arbiter.ScopeUser), Max: ptr(size(500))}}
+	p.Rules = []rules.Rule{{Match: rules.Match{User: "eve"}, Scope: ptr(rules.ScopeUser), Max: ptr(size(500))}}
 	w := newWorld(t, p, 1000)
 	one, two := w.clientOf(w.process(1001, "a"), 0, 0).threaded(1), w.clientOf(w.process(1001, "b"), 0, 0).threaded(1)
 	one.must(200)
@@ -98,7 +99,7 @@ func TestF4OverASharedBudget(t *testing.T) {
 
 func TestF4BytesAndSlotsMixed(t *testing.T) {
 	p := waiting()
-	p.Devices = []arbiter.DeviceRule{{Match: arbiter.DeviceMatch{Index: ptr(0)}, SlotsMax: 1}}
+	p.Devices = []rules.DeviceRule{{Match: rules.DeviceMatch{Index: ptr(0)}, SlotsMax: 1}}
 	w := newWorld(t, p, 1000, 1000)
 	one, two := w.client(0, 0).threaded(1), w.client(0, 1).threaded(1)
 	one.contexts(1) // has the slot of device 0
@@ -171,7 +172,7 @@ func TestWhoWaitsForACircleIsNotOfIt(t *testing.T) {
 
 // Threads of one process that wait for each other's slots.
 func TestACircleWithinAJob(t *testing.T) {
-	w := newWorld(t, capped(1, arbiter.ScopeThread), 1000, 1000)
+	w := newWorld(t, capped(1, rules.ScopeThread), 1000, 1000)
 	zero := w.client(0, 0).threaded(2)
 	one := zero.on(1)
 	zero.of(1).contexts(1)

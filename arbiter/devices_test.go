@@ -4,13 +4,14 @@ import (
 	"testing"
 
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // TestDevicesInOrder: devices are told by index, in whatever order they came.
 func TestDevicesInOrder(t *testing.T) {
-	a := arbiter.New(arbiter.DefaultPolicy(), nil)
+	a := arbiter.New(rules.DefaultPolicy(), nil)
 	for _, index := range []int{5, 0, 3, 1, 4, 2} {
-		a.AddDevice(start, arbiter.Device{Index: index, Total: 1 << 30})
+		a.AddDevice(start, rules.Device{Index: index, Total: 1 << 30})
 	}
 	for i, d := range a.Snapshot(start).Devices {
 		if d.Index != i {

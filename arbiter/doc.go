@@ -1,6 +1,6 @@
-// Package arbiter is the policy over the ledger: which rule applies to whom,
-// who gets bytes, streams and contexts, who is refused and why, whose idle credit
-// is called back for whom, and what people are told about it.
+// Package arbiter is the policy over the ledger: who gets bytes, streams and
+// contexts, who is refused and why, whose idle credit is called back for whom, and
+// what people are told about it. Which limits there are it asks arbiter/rules.
 //
 // It is a state machine. Time and events come in as arguments; decisions go out
 // as values ([Outcome], [Event], errors). There is no goroutine, no clock and no

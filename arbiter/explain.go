@@ -9,19 +9,16 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // namedHolders is how many holders a message names; of the others it tells the number.
 const namedHolders = 3
 
-// maxName bounds a name in a sentence, in runes, and maxCaller the command at its beginning.
-const (
-	maxName   = 64
-	maxCaller = 40
-)
+// maxCaller bounds the command at a sentence's beginning, in runes.
+const maxCaller = 40
 
 // name is how people know a process: "ffmpeg[1234]", or "train-a (ffmpeg[1234])" in a job with a
 // name.
@@ -34,9 +31,9 @@ func (s *session) name() string {
 	if name == "" {
 		name = "process"
 	}
-	name = plain(path.Base(name)) + "[" + strconv.Itoa(p.PID) + "]"
+	name = rules.Plain(path.Base(name)) + "[" + strconv.Itoa(p.PID) + "]"
 	if job := s.job.request.Name; job != "" {
-		return plain(job) + " (" + name + ")"
+		return rules.Plain(job) + " (" + name + ")"
 	}
 	return name
 }
@@ -45,40 +42,20 @@ func (s *session) name() string {
 // log can be told apart: "train.py 3 (PID 1234)", or "train-a (train.py 3, PID 1234)".
 func Caller(name, command string, pid int) string {
 	first, rest, _ := strings.Cut(command, " ")
-	command = cut(strings.TrimSpace(path.Base(first)+" "+rest), maxCaller)
+	command = rules.Cut(strings.TrimSpace(path.Base(first)+" "+rest), maxCaller)
 	if name == "" {
 		return fmt.Sprintf("%s (PID %d)", command, pid)
 	}
-	return fmt.Sprintf("%s (%s, PID %d)", plain(name), command, pid)
+	return fmt.Sprintf("%s (%s, PID %d)", rules.Plain(name), command, pid)
 }
 
 // CallerIn is that of a process in a job; 0: in none of `gpuarb run`.
-func (a *Arbiter) CallerIn(id JobID, p Process) string {
+func (a *Arbiter) CallerIn(id JobID, p rules.Process) string {
 	name := ""
 	if j := a.jobs[id]; j != nil {
 		name = j.request.Name
 	}
 	return Caller(name, p.Command, p.PID)
-}
-
-// plain makes a text that others chose fit for a sentence on a terminal.
-func plain(text string) string { return cut(text, maxName) }
-
-// cut is plain with a bound of its own, in runes.
-func cut(text string, most int) string {
-	var b strings.Builder
-	n := 0
-	for _, r := range text {
-		if n++; n > most {
-			b.WriteString("…")
-			break
-		}
-		if !unicode.IsPrint(r) {
-			r = '?'
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
 }
 
 // explain fills in who holds what at the limit that refused, and the line for people.
@@ -272,7 +249,7 @@ func owned(user, name string) string {
 	if _, err := strconv.ParseUint(user, 10, 32); err == nil {
 		user = "user " + user
 	}
-	return plain(user) + "'s " + name
+	return rules.Plain(user) + "'s " + name
 }
 
 // reserved yields the jobs for which more of a device is reserved than they hold, and by

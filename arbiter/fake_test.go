@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 const (
@@ -243,20 +244,20 @@ type world struct {
 }
 
 // newWorld makes an arbiter over devices 0, 1, … of the given totals.
-func newWorld(t testing.TB, p arbiter.Policy, totals ...accounting.Bytes) *world {
+func newWorld(t testing.TB, p rules.Policy, totals ...accounting.Bytes) *world {
 	t.Helper()
 	w := &words{t: t, all: map[arbiter.LeaseID]*word{}}
 	w.arb = arbiter.New(p, w)
 	for i, total := range totals {
-		w.arb.AddDevice(start, arbiter.Device{Index: i, Vendor: "nvidia", Name: "Test", Total: total})
+		w.arb.AddDevice(start, rules.Device{Index: i, Vendor: "nvidia", Name: "Test", Total: total})
 	}
 	return &world{t: t, arb: w.arb, words: w, now: start, pid: 100}
 }
 
 // exact is a policy without surplus, so that every byte is where it was put.
-func exact(max accounting.Size) arbiter.Policy {
-	p := arbiter.DefaultPolicy()
-	p.Defaults.Max, p.Surplus = max, arbiter.NoSurplus
+func exact(max accounting.Size) rules.Policy {
+	p := rules.DefaultPolicy()
+	p.Defaults.Max, p.Surplus = max, rules.NoSurplus
 	return p
 }
 
@@ -267,13 +268,13 @@ func size(b accounting.Bytes) accounting.Size { return accounting.Size{Bytes: b}
 func ptr[T any](v T) *T { return &v }
 
 // process is a new process of a user.
-func (w *world) process(uid uint32, exe string) arbiter.Process {
+func (w *world) process(uid uint32, exe string) rules.Process {
 	w.pid++
 	groups := []string{"users"}
 	if uid == eve || uid == ann {
 		groups = append(groups, "students")
 	}
-	return arbiter.Process{PID: w.pid, StartTicks: uint64(w.pid) * 10, UID: uid, GID: uid,
+	return rules.Process{PID: w.pid, StartTicks: uint64(w.pid) * 10, UID: uid, GID: uid,
 		User: map[uint32]string{0: "root", bob: "bob", eve: "eve", ann: "ann"}[uid], Groups: groups, Exe: "/usr/bin/" + exe,
 		Command: exe + " --run", Cgroup: "/user.slice"}
 }
@@ -281,7 +282,7 @@ func (w *world) process(uid uint32, exe string) arbiter.Process {
 // client is one process's lease on a device.
 type client struct {
 	w       *world
-	process arbiter.Process
+	process rules.Process
 	session arbiter.SessionID
 	lease   arbiter.LeaseID
 	word    *word
@@ -294,7 +295,7 @@ func (w *world) client(job arbiter.JobID, device int) *client {
 	return w.clientOf(w.process(1000, "ffmpeg"), job, device)
 }
 
-func (w *world) clientOf(p arbiter.Process, job arbiter.JobID, device int) *client {
+func (w *world) clientOf(p rules.Process, job arbiter.JobID, device int) *client {
 	w.t.Helper()
 	s, err := w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: p, Job: job})
 	if err != nil {

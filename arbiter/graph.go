@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/deadlock"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // graph is the arbiter's copy of itself for a search for circles: what package deadlock searches, and whose
@@ -153,7 +154,7 @@ func (g *graph) addSlots(i int, d *device) {
 func (h *holder) waits() bool {
 	k := h.key
 	waits := func(t *ticket) bool {
-		return t.session == k.session && (t.lease == nil || t.lease.scope != ScopeThread || t.thread == k.thread)
+		return t.session == k.session && (t.lease == nil || t.lease.scope != rules.ScopeThread || t.thread == k.thread)
 	}
 	switch {
 	case k.session == nil:

@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // A program can only use what is reserved for it when it has a context, which takes memory
@@ -38,12 +39,9 @@ func (d *device) headroomCost() accounting.Bytes {
 // mostMin is the most that can be reserved there at all, with a context beside it.
 func (d *device) mostMin() accounting.Bytes { return d.grantable().Less(d.headroomCost()) }
 
-// reserves is what a size reserves on a device: all that there is stands for all that can be.
-func (d *device) reserves(s accounting.Size) accounting.Bytes {
-	if s.Max || s.PerMille >= 1000 {
-		return d.mostMin()
-	}
-	return s.Of(d.Total)
+// bounds is what limits there can be about.
+func (d *device) bounds() rules.Bounds {
+	return rules.Bounds{Device: d.Index, Total: d.Total, Reservable: d.mostMin()}
 }
 
 // headroomOf is what a lease's contexts have headroom in: its process's, or its job's, or nil.

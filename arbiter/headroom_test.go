@@ -7,10 +7,11 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // costly is a policy under which a context costs something that is known.
-func costly(context accounting.Bytes) arbiter.Policy {
+func costly(context accounting.Bytes) rules.Policy {
 	p := waiting()
 	p.ContextReserve = size(context)
 	return p
@@ -171,7 +172,7 @@ func TestHeadroomEndsWithItsReservation(t *testing.T) {
 	capacity := func() accounting.Bytes { return w.arb.Snapshot(w.now).Devices[0].Capacity }
 	id, _ := w.reserve(400)
 	set := func(least accounting.Bytes) error {
-		return w.arb.SetJobLimits(w.now, id, arbiter.Change{Device: 0, Min: ptr(size(least)), Privileged: true})
+		return w.arb.SetJobLimits(w.now, id, rules.Change{Device: 0, Min: ptr(size(least)), Privileged: true})
 	}
 	for _, step := range []struct{ least, capacity accounting.Bytes }{{0, 1000}, {300, 950}, {950, 950}, {0, 1000}} {
 		if err := set(step.least); err != nil || capacity() != step.capacity {

@@ -6,12 +6,13 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // TestReservedIsWhatIsReserved: credit at hand and bytes in use are no reservation, and one
 // that is used is still there.
 func TestReservedIsWhatIsReserved(t *testing.T) {
-	w := newWorld(t, arbiter.DefaultPolicy(), 8*gib)
+	w := newWorld(t, rules.DefaultPolicy(), 8*gib)
 	reserved := func() accounting.Bytes { return w.arb.Snapshot(w.now).Devices[0].Reserved }
 	w.client(0, 0).must(mib) // and the surplus beyond it
 	if d := w.arb.Snapshot(w.now).Devices[0]; d.Reserved != 0 || d.Committed <= mib {
@@ -35,14 +36,14 @@ func TestReservedIsWhatIsReserved(t *testing.T) {
 // TestWhoHasADevice: a snapshot names who has a device by claim, alone, or a slot of it, with
 // his user and since when.
 func TestWhoHasADevice(t *testing.T) {
-	w := newWorld(t, capped(3, arbiter.ScopeJob), gib, gib)
-	claim := arbiter.JobRequest{Process: arbiter.Process{PID: 900, UID: 1000, User: "ann"}, Command: "bash", Claim: true, Devices: []int{0}}
+	w := newWorld(t, capped(3, rules.ScopeJob), gib, gib)
+	claim := arbiter.JobRequest{Process: rules.Process{PID: 900, UID: 1000, User: "ann"}, Command: "bash", Claim: true, Devices: []int{0}}
 	if _, err := w.claim(claim); err != nil {
 		t.Fatal(err)
 	}
 	w.now = w.now.Add(5 * time.Second)
-	w.clientOf(arbiter.Process{PID: 7, UID: 1001, User: "bob", Command: "python3 x.py"}, 0, 0).must(mib)
-	alone := arbiter.JobRequest{Process: arbiter.Process{PID: 901, UID: 1002, User: "eve"}, Command: "train", Exclusive: true, Devices: []int{1}}
+	w.clientOf(rules.Process{PID: 7, UID: 1001, User: "bob", Command: "python3 x.py"}, 0, 0).must(mib)
+	alone := arbiter.JobRequest{Process: rules.Process{PID: 901, UID: 1002, User: "eve"}, Command: "train", Exclusive: true, Devices: []int{1}}
 	if _, err := w.claim(alone); err != nil {
 		t.Fatal(err)
 	}

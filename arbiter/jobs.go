@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // OpenJob opens a job, or has it wait for what it takes at its start. A *Refusal tells
@@ -37,7 +38,7 @@ func (a *Arbiter) startRefused(now time.Time, s *session, err error) {
 
 func (a *Arbiter) openJob(now time.Time, r JobRequest) (JobInfo, error) {
 	defer a.turn(now)
-	rule := a.ruleFor(r.Process)
+	rule := a.policy.For(r.Process)
 	if err := a.checkJob(r, rule); err != nil {
 		return JobInfo{}, err
 	}
@@ -49,14 +50,14 @@ func (a *Arbiter) openJob(now time.Time, r JobRequest) (JobInfo, error) {
 	if from, err = a.reservable(r, rule, from); err != nil {
 		return JobInfo{}, err
 	}
-	j := &job{id: a.lastJob + 1, request: r, rule: rule, run: true, pending: true}
+	j := &job{id: a.lastJob + 1, request: r, Job: rules.Job{Rule: rule}, run: true, pending: true}
 	if !r.Any && (len(r.Devices) > 0 || len(from) < all) {
 		j.on = from
 	}
 	a.newJob(now, j)
 	t := &ticket{kind: wantsJob, job: j, place: r.Place, any: r.Any}
 	for _, d := range from {
-		if j.keeps(d) || j.wants(d).Min > 0 || j.shared != nil && j.shared.limits(d).Min > 0 {
+		if j.keeps(d) || j.Memory(d.bounds()).Min > 0 || j.shared != nil && j.shared.limits(d).Min > 0 {
 			t.spots = append(t.spots, spot{device: d})
 		}
 	}
@@ -75,7 +76,7 @@ func (a *Arbiter) jobInfo(j *job) JobInfo {
 	for _, d := range a.devices {
 		if !d.lost && d.Total > largest && j.uses(d) {
 			largest = d.Total
-			info.Budget = min(j.limits(d).Max, j.perProcess(d).Max, d.grantable())
+			info.Budget = min(j.limits(d).Max, j.newProcess().limits(d).Max, d.grantable())
 			for _, sh := range j.shares() {
 				if sh != nil {
 					info.Budget = min(info.Budget, sh.budget.Limits(d.Index).Max)
@@ -89,8 +90,16 @@ func (a *Arbiter) jobInfo(j *job) JobInfo {
 	return info
 }
 
-// perProcess are the limits that each process of the job begins with.
-func (j *job) perProcess(d *device) accounting.Limits { return (&session{job: j}).limits(d) }
+// newProcess stands for a process of the job that begins, for the limits that it has then.
+func (j *job) newProcess() *session { return &session{Client: rules.Client{In: &j.Job}, job: j} }
+
+// limits are the job's own limits on a device, as they are in force.
+func (j *job) limits(d *device) accounting.Limits {
+	return inForce(j.Memory(d.bounds()), d, !j.pending && !j.released && !j.ended && j.uses(d))
+}
+
+// uses reports whether a job may use a device.
+func (j *job) uses(d *device) bool { return j.on == nil || slices.Contains(j.on, d) }
 
 // JobName is how people know a job: "job 3 (python3)".
 func (a *Arbiter) JobName(id JobID) string {
@@ -119,37 +128,37 @@ func (a *Arbiter) CloseJob(now time.Time, id JobID) {
 }
 
 // checkJob tells whether the rule allows what a job asks.
-func (a *Arbiter) checkJob(r JobRequest, rule ruled) error {
+func (a *Arbiter) checkJob(r JobRequest, rule rules.Terms) error {
 	if r.Streams < 0 {
-		return fmt.Errorf("%d streams: %w (1 is the least)", r.Streams, ErrRange)
+		return fmt.Errorf("%d streams: %w (1 is the least)", r.Streams, rules.ErrRange)
 	}
-	if r.Priority > 0 && !r.Process.privileged() {
+	if r.Priority > 0 && !r.Process.MayPass() {
 		return &Refusal{Reason: ReasonDenied, Explain: fmt.Sprintf(
 			"asked for a priority of %d: only root may ask for one above 0", r.Priority)}
 	}
 	for _, d := range a.devices {
-		most := rule.given(d).Max
+		most := rule.Memory(d.bounds()).Max
 		ask := most
 		if r.Max != nil {
-			ask = amount(*r.Max, d)
+			ask = d.bounds().Amount(*r.Max)
 		}
-		if !r.Process.privileged() && r.Max != nil && !r.Max.Max && ask > most {
+		if !r.Process.MayPass() && r.Max != nil && !r.Max.Max && ask > most {
 			return &Refusal{Reason: ReasonDenied, Requested: ask, Remaining: most, Limit: most, Explain: fmt.Sprintf(
 				"asked for a budget of %s on GPU %d, but %s allows %s: ask for no more than that, or have root change the rule",
-				ask.Human(), d.Index, rule.name, most.Human())}
+				ask.Human(), d.Index, rule.Name, most.Human())}
 		}
 	}
-	if !r.Process.privileged() && r.Streams > rule.streamsGiven().max {
+	if !r.Process.MayPass() && r.Streams > rule.Streams().Max {
 		return &Refusal{Reason: ReasonDenied, Explain: fmt.Sprintf(
 			"asked for %d streams, but %s allows %d: ask for no more than that, or have root change the rule",
-			r.Streams, rule.name, rule.streamsGiven().max)}
+			r.Streams, rule.Name, rule.Streams().Max)}
 	}
 	return nil
 }
 
 // reservable leaves those of a job's devices on which what it reserves can be used in full.
 // Where it names its devices, that must be all of them; else at least one.
-func (a *Arbiter) reservable(r JobRequest, rule ruled, from []*device) (fit []*device, err error) {
+func (a *Arbiter) reservable(r JobRequest, rule rules.Terms, from []*device) (fit []*device, err error) {
 	if r.Min == nil || len(from) == 0 {
 		return from, nil
 	}
@@ -171,18 +180,19 @@ func (a *Arbiter) reservable(r JobRequest, rule ruled, from []*device) (fit []*d
 
 // neverReserves tells why a job's reservation can never be had on a device, or used in full, and
 // the most that could be.
-func (a *Arbiter) neverReserves(r JobRequest, rule ruled, d *device) (room accounting.Bytes, why error) {
-	least, ask := d.reserves(*r.Min), rule.given(d).Max
+func (a *Arbiter) neverReserves(r JobRequest, rule rules.Terms, d *device) (room accounting.Bytes, why error) {
+	b := d.bounds()
+	least, ask := b.Reserves(*r.Min), rule.Memory(b).Max
 	if r.Max != nil {
-		ask = min(ask, amount(*r.Max, d))
-		if r.Process.privileged() {
-			ask = amount(*r.Max, d)
+		ask = min(ask, b.Amount(*r.Max))
+		if r.Process.MayPass() {
+			ask = b.Amount(*r.Max)
 		}
 	}
-	switch most := d.mostMin(); {
+	switch most := b.Reservable; {
 	case least > ask && !r.Min.Max:
 		return ask, fmt.Errorf("memory.min of %s is more than the memory.max of %s on GPU %d: %w",
-			least.Human(), ask.Human(), d.Index, ErrRange)
+			least.Human(), ask.Human(), d.Index, rules.ErrRange)
 	case least > most:
 		return most, &Refusal{Reason: ReasonTooLarge, Requested: least, Remaining: most, Limit: d.grantable(), Explain: d.tooMuch(least)}
 	}
@@ -202,7 +212,9 @@ func (d *device) tooMuch(least accounting.Bytes) string {
 // newJob puts a job in place with its budgets, whether what it reserves has room or not.
 func (a *Arbiter) newJob(now time.Time, j *job) {
 	j.opened, j.moved = now, now
-	j.detached = a.exceeds(j.request, j.rule)
+	r := &j.request
+	j.Asked = rules.Request{Max: r.Max, Min: r.Min, Streams: r.Streams, PerProcess: r.PerProcess, MayPass: r.Process.MayPass()}
+	j.detached = a.exceeds(j.request, j.Rule)
 	j.shared = a.shareFor(j)
 	var parent *accounting.Budget
 	if j.shared != nil {
@@ -217,9 +229,9 @@ func (a *Arbiter) newJob(now time.Time, j *job) {
 }
 
 // exceeds reports whether a request of root's passes the rule on any device.
-func (a *Arbiter) exceeds(r JobRequest, rule ruled) bool {
-	return r.Max != nil && r.Process.privileged() && slices.ContainsFunc(a.devices, func(d *device) bool {
-		return amount(*r.Max, d) > rule.given(d).Max
+func (a *Arbiter) exceeds(r JobRequest, rule rules.Terms) bool {
+	return r.Max != nil && r.Process.MayPass() && slices.ContainsFunc(a.devices, func(d *device) bool {
+		return d.bounds().Amount(*r.Max) > rule.Memory(d.bounds()).Max
 	})
 }
 
@@ -230,15 +242,15 @@ func (a *Arbiter) shareFor(j *job) *shared {
 	if j.detached {
 		return nil
 	}
-	key := sharedKey{scope: j.rule.scope, rule: j.rule.key}
+	key := sharedKey{scope: j.Rule.Scope, rule: j.Rule.Key}
 	who := ""
-	switch j.rule.scope {
-	case ScopeUser:
-		key.uid, who = p.UID, "user "+plain(cmp.Or(p.User, fmt.Sprint(p.UID)))
-	case ScopeCgroup:
-		key.cgroup, who = p.Cgroup, "cgroup "+plain(p.Cgroup)
-	case ScopeRule:
-		who = j.rule.key.String()
+	switch j.Rule.Scope {
+	case rules.ScopeUser:
+		key.uid, who = p.UID, "user "+rules.Plain(cmp.Or(p.User, fmt.Sprint(p.UID)))
+	case rules.ScopeCgroup:
+		key.cgroup, who = p.Cgroup, "cgroup "+rules.Plain(p.Cgroup)
+	case rules.ScopeRule:
+		who = j.Rule.Key.String()
 	default:
 		return nil
 	}
@@ -248,7 +260,7 @@ func (a *Arbiter) shareFor(j *job) *shared {
 		s.budget.Owner = s
 		a.shareds[key] = s
 	}
-	s.rule = j.rule
+	s.rule = j.Rule
 	return s
 }
 

@@ -375,15 +375,15 @@ func (a *Arbiter) neverStarts(t *ticket, d *device, least accounting.Bytes, b *a
 func (t *ticket) reserves(d *device) (accounting.Bytes, *accounting.Budget) {
 	j, s := t.job, t.session
 	if t.kind == wantsJob || j.pending {
-		l := j.wants(d)
+		l := j.Memory(d.bounds())
 		if s == nil && j.request.NoWait && l.Min == 0 { // what its processes are to have, it does not start without
-			l = (&session{job: j}).wants(d)
+			l = j.newProcess().Memory(d.bounds())
 		}
 		if min(l.Min, l.Max) > 0 || s == nil {
 			return min(l.Min, l.Max), j.budget
 		}
 	}
-	l := s.wants(d)
+	l := s.Memory(d.bounds())
 	return min(l.Min, l.Max), s.budget
 }
 

@@ -1,12 +1,13 @@
 package arbiter
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"strconv"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // limitChange is a budget's new limits on a device.
@@ -22,7 +23,7 @@ type limitChange struct {
 // its own). All or nothing: ErrNoJob, ErrNoDevice, ErrRange, ErrPermission (the owner
 // may only lower), or a *Refusal when a memory.min has no room. What is lowered below
 // what is held closes the words and takes idle credit back before this returns.
-func (a *Arbiter) SetJobLimits(now time.Time, id JobID, c Change) error {
+func (a *Arbiter) SetJobLimits(now time.Time, id JobID, c rules.Change) error {
 	edit, err := a.editJob(id, c)
 	if err != nil {
 		return err
@@ -32,17 +33,17 @@ func (a *Arbiter) SetJobLimits(now time.Time, id JobID, c Change) error {
 
 // SoleProcess returns the process that is a job by itself; false where it is another kind
 // of job, or none.
-func (a *Arbiter) SoleProcess(id JobID) (Process, bool) {
+func (a *Arbiter) SoleProcess(id JobID) (rules.Process, bool) {
 	j := a.jobs[id]
 	if j == nil || j.run || len(j.sessions) == 0 {
-		return Process{}, false
+		return rules.Process{}, false
 	}
 	return j.sessions[0].process, true
 }
 
 // SetProcessLimits changes the limits of one process, in all its sessions or in none;
 // those of its job where that is a bare process's. Errors as of SetJobLimits, with ErrNoSession.
-func (a *Arbiter) SetProcessLimits(now time.Time, c Change, ids ...SessionID) error {
+func (a *Arbiter) SetProcessLimits(now time.Time, c rules.Change, ids ...SessionID) error {
 	edits := make([]limitEdit, 0, len(ids))
 	for _, id := range ids {
 		edit, err := a.editProcess(id, c)
@@ -57,30 +58,41 @@ func (a *Arbiter) SetProcessLimits(now time.Time, c Change, ids ...SessionID) er
 
 // limitEdit is a change that is written into a job or a session, and not in force yet.
 type limitEdit struct {
-	job     *job     // nil: a user's, or a rule's
-	owner   *Process // for the audit trail
-	live    *live
-	old     live
-	changes func() []limitChange // of the ledger, by what is written in all of them
-	whose   string               // for the audit trail
-	now     func(*device) given  // the limits as they are
-	streams func() streamLimit
-	was     []given // now on each device, before the change
-	had     int     // streams, likewise
+	job     *job           // nil: a user's, or a rule's
+	owner   *rules.Process // for the audit trail
+	live    *rules.Live
+	old     rules.Live
+	changes func() []limitChange            // of the ledger, by what is written in all of them
+	whose   string                          // for the audit trail
+	now     func(rules.Bounds) rules.Memory // the limits as they are
+	streams func() rules.Streams
+	was     []rules.Memory // now on each device, before the change
+	had     int            // streams, likewise
 }
 
 // edit notes what is in force and writes a change over it, unless it makes no sense there or is not
 // permitted. who names, in the error, whose limits they are.
-func (a *Arbiter) edit(c Change, who string, e limitEdit) (limitEdit, error) {
-	force, err := a.checkChange(c, e.owner.UID, e.now, e.streams())
+func (a *Arbiter) edit(c rules.Change, who string, e limitEdit) (limitEdit, error) {
+	force, err := c.Forces(e.owner.UID)
+	if err == nil && c.Device != rules.AllDevices && a.device(c.Device) == nil {
+		err = noDevice(c.Device)
+	}
+	streams := e.streams()
+	if err == nil {
+		err = c.CheckStreams(streams, force)
+	}
+	for _, d := range a.devices {
+		is := e.now(d.bounds())
+		e.was = append(e.was, is)
+		if err == nil && c.On(d.Index) {
+			err = c.CheckMemory(is, d.bounds(), force)
+		}
+	}
 	if err != nil {
 		return limitEdit{}, fmt.Errorf("%s: %w", who, err)
 	}
-	e.old, e.had = *e.live, e.streams().max
-	for _, d := range a.devices {
-		e.was = append(e.was, e.now(d))
-	}
-	*e.live = e.live.with(c, force, by(c.UID, e.owner))
+	e.old, e.had = *e.live, streams.Max
+	*e.live = e.live.With(c, force, by(c.UID, e.owner))
 	return e, nil
 }
 
@@ -92,25 +104,25 @@ func undo(edits []limitEdit) {
 }
 
 // editJob writes a change into a job, unless it makes no sense there.
-func (a *Arbiter) editJob(id JobID, c Change) (limitEdit, error) {
+func (a *Arbiter) editJob(id JobID, c rules.Change) (limitEdit, error) {
 	j := a.jobs[id]
 	if j == nil {
 		return limitEdit{}, fmt.Errorf("job %d: %w", id, ErrNoJob)
 	}
-	current, p := j.given, &j.request.Process
-	if j.each() {
-		current = (&session{job: j}).given
+	current, p := j.Memory, &j.request.Process
+	if j.Each() {
+		current = j.newProcess().Memory
 	}
 	who, whose := fmt.Sprintf("job %d", id), owned(p.User, j.name())
 	if !j.run && len(j.sessions) > 0 {
 		who, whose = fmt.Sprintf("process %d", p.PID), owned(p.User, j.sessions[0].name())
 	}
-	return a.edit(c, who, limitEdit{job: j, owner: p, live: &j.live, whose: whose, now: current, streams: j.streamsGiven,
+	return a.edit(c, who, limitEdit{job: j, owner: p, live: &j.Live, whose: whose, now: current, streams: j.Streams,
 		changes: func() []limitChange { return a.allChanges(j) }})
 }
 
 // editProcess is editJob for one session.
-func (a *Arbiter) editProcess(id SessionID, c Change) (limitEdit, error) {
+func (a *Arbiter) editProcess(id SessionID, c rules.Change) (limitEdit, error) {
 	s := a.sessions[id]
 	if s == nil || !s.alive() {
 		return limitEdit{}, noSession(id)
@@ -118,8 +130,8 @@ func (a *Arbiter) editProcess(id SessionID, c Change) (limitEdit, error) {
 	if !s.job.run {
 		return a.editJob(s.job.id, c)
 	}
-	return a.edit(c, fmt.Sprintf("process %d", s.process.PID), limitEdit{job: s.job, owner: &s.process, live: &s.live,
-		whose: owned(s.process.User, s.name()), now: s.given, streams: s.streamsGiven,
+	return a.edit(c, fmt.Sprintf("process %d", s.process.PID), limitEdit{job: s.job, owner: &s.process, live: &s.Live,
+		whose: owned(s.process.User, s.name()), now: s.Memory, streams: s.Streams,
 		changes: func() []limitChange { return a.sessionChanges(nil, s) }})
 }
 
@@ -132,19 +144,14 @@ func (a *Arbiter) Given(id SessionID) (most accounting.Size, streams int) {
 	}
 	j := s.job
 	most = accounting.Size{Max: true}
-	switch changed := j.live.of(AllDevices).max; {
-	case changed.own.value != nil:
-		most = *changed.own.value
-	case changed.forced.value != nil:
-		most = *changed.forced.value
-	case j.request.Max != nil:
-		most = *j.request.Max
+	if set := cmp.Or(j.Live.Max(), j.Asked.Max); set != nil {
+		most = *set
 	}
-	return most, j.streamsMax()
+	return most, j.Streams().Max
 }
 
 // change puts edits in force, or undoes them all and moves nothing.
-func (a *Arbiter) change(now time.Time, c Change, edits []limitEdit) error {
+func (a *Arbiter) change(now time.Time, c rules.Change, edits []limitEdit) error {
 	defer a.turn(now)
 	var changes []limitChange
 	for _, e := range edits {
@@ -156,25 +163,22 @@ func (a *Arbiter) change(now time.Time, c Change, edits []limitEdit) error {
 		j := edits[0].job
 		return a.minRefused(refused, j, j.reason(refused))
 	}
-	for i, e := range edits {
-		if i == 0 {
-			a.afterLimits(now, e.job, done)
-		} else {
-			a.afterLimits(now, e.job, nil)
-		}
+	for _, e := range edits {
+		a.afterLimits(now, e.job, done)
 		a.audit(now, c, e)
+		done = nil
 	}
 	return nil
 }
 
 // audit says who changed which limit of whose from what to what, device by device where they
 // differ. What was only set again after a restart is no change.
-func (a *Arbiter) audit(now time.Time, c Change, e limitEdit) {
+func (a *Arbiter) audit(now time.Time, c rules.Change, e limitEdit) {
 	if c.Again {
 		return
 	}
 	say := func(d *device, limit, from, to string) {
-		event := Event{Time: now, Kind: EventLimits, Device: AllDevices, UID: c.UID, Setting: limit, From: from, To: to, Whose: e.whose}
+		event := Event{Time: now, Kind: EventLimits, Device: rules.AllDevices, UID: c.UID, Setting: limit, From: from, To: to, Whose: e.whose}
 		if e.job != nil {
 			event.Job = e.job.id
 		}
@@ -186,13 +190,13 @@ func (a *Arbiter) audit(now time.Time, c Change, e limitEdit) {
 		a.event(event)
 	}
 	if c.Streams != nil {
-		say(nil, "streams.max", streamsText(e.had), streamsText(e.streams().max))
+		say(nil, "streams.max", streamsText(e.had), streamsText(e.streams().Max))
 	}
 	for i, d := range a.devices {
-		if c.Device != AllDevices && c.Device != d.Index {
+		if !c.On(d.Index) {
 			continue
 		}
-		is := e.now(d)
+		is := e.now(d.bounds())
 		if c.Max != nil {
 			say(d, "memory.max", e.was[i].Max.Human(), is.Max.Human())
 		}
@@ -204,126 +208,21 @@ func (a *Arbiter) audit(now time.Time, c Change, e limitEdit) {
 
 // streamsText writes a streams.max.
 func streamsText(n int) string {
-	if n == NoStreams {
+	if n == rules.NoStreams {
 		return "max"
 	}
 	return strconv.Itoa(n)
 }
 
 // by is how people know who changed a limit of a process or job.
-func by(uid uint32, owner *Process) string {
+func by(uid uint32, owner *rules.Process) string {
 	switch {
 	case uid == 0:
 		return "root"
 	case uid == owner.UID && owner.User != "" && owner.User != strconv.FormatUint(uint64(uid), 10):
-		return plain(owner.User)
+		return rules.Plain(owner.User)
 	}
 	return fmt.Sprintf("user %d", uid)
-}
-
-// String says what a change sets.
-func (c Change) String() string {
-	text := ""
-	if c.Max != nil {
-		text += " memory.max=" + c.Max.String()
-	}
-	if c.Min != nil {
-		text += " memory.min=" + c.Min.String()
-	}
-	if c.Streams != nil {
-		text += fmt.Sprintf(" streams.max=%d", *c.Streams)
-	}
-	if c.Device == AllDevices {
-		return text[min(1, len(text)):] + " on every GPU"
-	}
-	return fmt.Sprintf("%s on GPU %d", text[min(1, len(text)):], c.Device)
-}
-
-// checkChange tells whether a change makes sense and is permitted, and whether
-// it may pass the rule.
-func (a *Arbiter) checkChange(c Change, owner uint32, current func(*device) given, streams streamLimit) (bool, error) {
-	force := (c.Privileged || privileged(c.UID)) && !c.Lowers
-	if !force && c.UID != owner {
-		return false, fmt.Errorf("user %d is not its owner: %w", c.UID, ErrPermission)
-	}
-	if c.Device != AllDevices && a.device(c.Device) == nil {
-		return false, noDevice(c.Device)
-	}
-	if c.Streams != nil && *c.Streams < 1 {
-		return false, fmt.Errorf("streams.max of %d: %w (1 is the least)", *c.Streams, ErrRange)
-	}
-	if c.Lowers { // what would raise something changes nothing
-		return false, nil
-	}
-	if c.Streams != nil && !force && *c.Streams > streams.most {
-		return false, fmt.Errorf("streams.max of %d is above %d, and only root may raise it beyond that: %w", *c.Streams, streams.most, ErrPermission)
-	}
-	for _, d := range a.devices {
-		if c.Device != AllDevices && c.Device != d.Index {
-			continue
-		}
-		l := current(d)
-		if err := checkLimits(c, l, d, force); err != nil {
-			return false, err
-		}
-	}
-	return force, nil
-}
-
-// checkLimits tells whether a change of the limits on one device makes sense and is permitted.
-func checkLimits(c Change, l given, d *device, force bool) error {
-	most := l.Max
-	if c.Max != nil {
-		if most = amount(*c.Max, d); most > l.most.Max && !force {
-			return fmt.Errorf("memory.max of %s is above the %s that is allowed on GPU %d, and only root may raise it beyond that: %w",
-				most.Human(), l.most.Max.Human(), d.Index, ErrPermission)
-		}
-	}
-	if c.Min == nil {
-		return nil
-	}
-	least := min(amount(*c.Min, d), d.Total)
-	if least > l.most.Min && !force {
-		return fmt.Errorf("memory.min of %s is above the %s that is allowed on GPU %d, and only root may raise it beyond that: %w",
-			least.Human(), l.most.Min.Human(), d.Index, ErrPermission)
-	}
-	if least > most && !c.Min.Max {
-		return fmt.Errorf("memory.min of %s is above the memory.max of %s on GPU %d: %w",
-			least.Human(), most.Human(), d.Index, ErrRange)
-	}
-	return nil
-}
-
-// with returns v with a change written over it. What somebody privileged once set
-// stays free of the rule when the owner lowers it further.
-func (v live) with(c Change, force bool, by string) live {
-	if c.Streams != nil {
-		v.streams = v.streams.with(setting[int]{c.Streams, by, c.Lowers}, force)
-	}
-	if c.Min == nil && c.Max == nil {
-		return v
-	}
-	set := func(l liveLimits) liveLimits {
-		if c.Max != nil {
-			l.max = l.max.with(setting[accounting.Size]{c.Max, by, c.Lowers}, force)
-		}
-		if c.Min != nil {
-			l.min = l.min.with(setting[accounting.Size]{c.Min, by, c.Lowers}, force)
-		}
-		return l
-	}
-	on := make(map[int]liveLimits, len(v.on)+1)
-	maps.Copy(on, v.on)
-	on[c.Device] = set(v.of(c.Device))
-	if c.Device == AllDevices {
-		for index, l := range on {
-			if index != AllDevices {
-				on[index] = set(l)
-			}
-		}
-	}
-	v.on = on
-	return v
 }
 
 // jobChanges returns the limits of a job's budget, and of those it shares.
@@ -366,12 +265,26 @@ func (a *Arbiter) sessionChanges(changes []limitChange, s *session) []limitChang
 	return changes
 }
 
-// limits are a shared budget's limits on a device.
-func (s *shared) limits(d *device) accounting.Limits {
+// memory is a shared budget's limits on a device, with what they come from.
+func (s *shared) memory(d *device) rules.Memory {
 	if s.user != nil {
-		return s.user.given(d).Limits
+		return s.user.Memory(d.bounds())
 	}
-	return accounting.Limits{Min: amount(s.rule.min, d), Max: s.rule.given(d).Max}
+	m := s.rule.Memory(d.bounds())
+	m.Min, m.MinBy = d.bounds().Amount(s.rule.Min), s.rule.Name+", shared"
+	return m
+}
+
+// limits are a shared budget's limits on a device.
+func (s *shared) limits(d *device) accounting.Limits { return s.memory(d).Limits }
+
+// inForce are limits as they are in force: where nothing is kept any more, or not yet, without Min.
+func inForce(m rules.Memory, d *device, keeps bool) accounting.Limits {
+	if !keeps {
+		m.Min = 0
+	}
+	m.Min = min(m.Min, d.Total)
+	return m.Limits
 }
 
 // setLimits writes limits into the ledger, and returns those that it changed
@@ -421,7 +334,7 @@ func (a *Arbiter) afterLimits(now time.Time, j *job, done []limitChange) {
 	}
 	for _, s := range j.sessions {
 		for _, l := range s.leases {
-			l.sum.SetStreamsMax(s.streamsMax())
+			l.sum.SetStreamsMax(s.Streams().Max)
 		}
 	}
 }
@@ -434,12 +347,11 @@ func (a *Arbiter) relimit(now time.Time, j *job) {
 
 // SetPolicy puts a new configuration in force, for running leases too. Limits that
 // were changed live stay; what is lowered below what is held is over, as by SetJobLimits.
-func (a *Arbiter) SetPolicy(now time.Time, p Policy) {
+func (a *Arbiter) SetPolicy(now time.Time, p rules.Policy) {
 	defer a.turn(now)
-	a.policy = p.normal()
-	clear(a.changed)
+	a.policy = p.InForce()
 	for _, d := range a.devices {
-		d.rule, d.dirty, d.anew = a.policy.deviceRule(d.Device), true, true
+		d.rule, d.dirty, d.anew = a.policy.ForDevice(d.Device), true, true
 		if a.policy.ChargeOverhead {
 			clear(d.headrooms)
 			d.headroom = 0
@@ -452,14 +364,42 @@ func (a *Arbiter) SetPolicy(now time.Time, p Policy) {
 		Text: fmt.Sprintf("a configuration with %d rules is in force", len(p.Rules))})
 }
 
+// Rule is what a rule gives now, by its [rules.Key]'s ID. False: there is no such rule.
+func (a *Arbiter) Rule(id uint64) (rules.Terms, bool) { return a.policy.ByID(id) }
+
+// SetRuleLimits changes memory.max and streams.max of a rule, for those under it and those who come
+// later, whether they share its budget or each have their own; the next SetPolicy undoes it.
+// ErrNoRule, ErrRange, ErrNoDevice, ErrPermission (only root may).
+func (a *Arbiter) SetRuleLimits(now time.Time, id uint64, c rules.Change) error {
+	rule, ok := a.policy.ByID(id)
+	if !ok {
+		return ErrNoRule
+	}
+	who := rule.Key.String()
+	if c.Min != nil {
+		return fmt.Errorf("%s: memory.max and streams.max can be changed live, memory.min in the configuration: %w", who, rules.ErrRange)
+	}
+	if !c.MayPass() {
+		return fmt.Errorf("%s: only root may change what a rule gives: %w", who, rules.ErrPermission)
+	}
+	c.Lowers = false
+	edit, err := a.edit(c, who, limitEdit{owner: &rules.Process{}, live: &rule.Live, whose: who, now: rule.Memory, streams: rule.Streams})
+	if err != nil {
+		return err
+	}
+	defer a.turn(now)
+	a.policy.Lay(rule.Key, rule.Live)
+	a.applyRules(now)
+	a.audit(now, c, edit)
+	return nil
+}
+
 // applyRules puts what the rules say in force for all jobs.
 func (a *Arbiter) applyRules(now time.Time) {
 	for _, j := range a.sortedJobs() {
-		j.rule = a.ruleFor(j.request.Process)
-		j.detached = a.exceeds(j.request, j.rule)
-		if old := j.shared; a.shareFor(j) != old {
-			a.moveJob(j, old)
-		}
+		j.Rule = a.policy.For(j.request.Process)
+		j.detached = a.exceeds(j.request, j.Rule)
+		a.moveJob(j)
 		a.relimit(now, j)
 	}
 	for _, l := range a.leases {
@@ -481,8 +421,11 @@ func (a *Arbiter) applyRules(now time.Time) {
 }
 
 // moveJob puts a job under the shared budget that its rule says, or under none.
-func (a *Arbiter) moveJob(j *job, old *shared) {
-	j.shared = a.shareFor(j)
+func (a *Arbiter) moveJob(j *job) {
+	old := j.shared
+	if j.shared = a.shareFor(j); j.shared == old {
+		return
+	}
 	a.stir(j)
 	var parent *accounting.Budget
 	if j.shared != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 func TestLoweredBelowWhatIsHeld(t *testing.T) {
@@ -15,7 +16,7 @@ func TestLoweredBelowWhatIsHeld(t *testing.T) {
 	x.must(900)
 	x.free(100)
 	job := arbiter.JobID(x.row().Job)
-	lower := arbiter.Change{Device: arbiter.AllDevices, Max: ptr(size(500)), UID: 1000}
+	lower := rules.Change{Device: rules.AllDevices, Max: ptr(size(500)), UID: 1000}
 	if err := w.arb.SetJobLimits(w.now, job, lower); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +61,7 @@ func TestLoweredBelowWhatIsGrantedButNotUsed(t *testing.T) {
 	x := w.client(0, 0)
 	x.must(900)
 	x.free(600)
-	if err := w.arb.SetProcessLimits(w.now, arbiter.Change{Device: 0, Max: ptr(size(500))}, x.session); err != nil {
+	if err := w.arb.SetProcessLimits(w.now, rules.Change{Device: 0, Max: ptr(size(500))}, x.session); err != nil {
 		t.Fatal(err)
 	}
 	if row := x.row(); row.Granted != 500 || row.Used != 300 || row.State != accounting.StateRunning || x.word.closed() {
@@ -74,7 +75,7 @@ func TestOneProcessOfAJobIsLowered(t *testing.T) {
 	one, two := w.client(job, 0), w.client(job, 0)
 	one.must(400)
 	two.must(400)
-	if err := w.arb.SetProcessLimits(w.now, arbiter.Change{Device: 0, Max: ptr(size(300))}, one.session); err != nil {
+	if err := w.arb.SetProcessLimits(w.now, rules.Change{Device: 0, Max: ptr(size(300))}, one.session); err != nil {
 		t.Fatal(err)
 	}
 	if one.row().State != accounting.StateOver || two.row().State != accounting.StateRunning || two.word.closed() {
@@ -93,10 +94,10 @@ func TestClosedWhileAnyBudgetAboveIsOver(t *testing.T) {
 	one, two := w.client(job, 0), w.client(job, 0)
 	one.must(400)
 	two.must(400)
-	if err := w.arb.SetProcessLimits(w.now, arbiter.Change{Device: 0, Max: ptr(size(300))}, one.session); err != nil {
+	if err := w.arb.SetProcessLimits(w.now, rules.Change{Device: 0, Max: ptr(size(300))}, one.session); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.arb.SetJobLimits(w.now, job, arbiter.Change{Device: 0, Max: ptr(size(500))}); err != nil {
+	if err := w.arb.SetJobLimits(w.now, job, rules.Change{Device: 0, Max: ptr(size(500))}); err != nil {
 		t.Fatal(err)
 	}
 	one.free(150) // within its own limit, and the job is over by 150 still
@@ -116,23 +117,23 @@ func TestPermissionsAndNonsense(t *testing.T) {
 	max := func(n accounting.Bytes) *accounting.Size { return ptr(size(n)) }
 	for _, c := range []struct {
 		name string
-		c    arbiter.Change
+		c    rules.Change
 		want error
 	}{
-		{"a stranger lowers", arbiter.Change{UID: 1001, Max: max(1)}, arbiter.ErrPermission},
-		{"the owner raises", arbiter.Change{UID: 1000, Max: max(2000)}, arbiter.ErrPermission},
-		{"the owner reserves", arbiter.Change{UID: 1000, Min: max(1)}, arbiter.ErrPermission},
-		{"the owner raises streams", arbiter.Change{UID: 1000, Streams: ptr(257)}, arbiter.ErrPermission},
-		{"no streams", arbiter.Change{Streams: ptr(0)}, arbiter.ErrRange},
-		{"min above max", arbiter.Change{Min: max(2000)}, arbiter.ErrRange},
-		{"no such device", arbiter.Change{Device: 5, Max: max(1)}, arbiter.ErrNoDevice},
-		{"root raises", arbiter.Change{Max: max(4000)}, nil},
-		{"the privileged raise", arbiter.Change{UID: 5, Privileged: true, Max: max(5000)}, nil},
-		{"the owner lowers", arbiter.Change{UID: 1000, Max: max(3000), Streams: ptr(4)}, nil},
-		{"the owner lowers further", arbiter.Change{UID: 1000, Max: max(2000), Streams: ptr(3)}, nil},
-		{"the owner raises beyond what root gave", arbiter.Change{UID: 1000, Max: max(5001)}, arbiter.ErrPermission},
-		{"the owner raises his streams beyond the rule's", arbiter.Change{UID: 1000, Streams: ptr(257)}, arbiter.ErrPermission},
-		{"the owner raises again", arbiter.Change{UID: 1000, Max: max(3000), Streams: ptr(4)}, nil},
+		{"a stranger lowers", rules.Change{UID: 1001, Max: max(1)}, rules.ErrPermission},
+		{"the owner raises", rules.Change{UID: 1000, Max: max(2000)}, rules.ErrPermission},
+		{"the owner reserves", rules.Change{UID: 1000, Min: max(1)}, rules.ErrPermission},
+		{"the owner raises streams", rules.Change{UID: 1000, Streams: ptr(257)}, rules.ErrPermission},
+		{"no streams", rules.Change{Streams: ptr(0)}, rules.ErrRange},
+		{"min above max", rules.Change{Min: max(2000)}, rules.ErrRange},
+		{"no such device", rules.Change{Device: 5, Max: max(1)}, arbiter.ErrNoDevice},
+		{"root raises", rules.Change{Max: max(4000)}, nil},
+		{"the privileged raise", rules.Change{UID: 5, Privileged: true, Max: max(5000)}, nil},
+		{"the owner lowers", rules.Change{UID: 1000, Max: max(3000), Streams: ptr(4)}, nil},
+		{"the owner lowers further", rules.Change{UID: 1000, Max: max(2000), Streams: ptr(3)}, nil},
+		{"the owner raises beyond what root gave", rules.Change{UID: 1000, Max: max(5001)}, rules.ErrPermission},
+		{"the owner raises his streams beyond the rule's", rules.Change{UID: 1000, Streams: ptr(257)}, rules.ErrPermission},
+		{"the owner raises again", rules.Change{UID: 1000, Max: max(3000), Streams: ptr(4)}, nil},
 	} {
 		before := x.row()
 		err := w.arb.SetProcessLimits(w.now, c.c, x.session)
@@ -146,28 +147,28 @@ func TestPermissionsAndNonsense(t *testing.T) {
 	if row := x.row(); row.Budget != 3000 || row.StreamsMax != 4 {
 		t.Errorf("%+v", row)
 	}
-	if err := w.arb.SetJobLimits(w.now, 77, arbiter.Change{}); !errors.Is(err, arbiter.ErrNoJob) {
+	if err := w.arb.SetJobLimits(w.now, 77, rules.Change{}); !errors.Is(err, arbiter.ErrNoJob) {
 		t.Error(err)
 	}
-	if err := w.arb.SetProcessLimits(w.now, arbiter.Change{}, 77); !errors.Is(err, arbiter.ErrNoSession) {
+	if err := w.arb.SetProcessLimits(w.now, rules.Change{}, 77); !errors.Is(err, arbiter.ErrNoSession) {
 		t.Error(err)
 	}
 	var full *arbiter.Refusal
-	err := w.arb.SetProcessLimits(w.now, arbiter.Change{Max: &accounting.Size{Max: true}, Min: max(8 * gib)}, x.session)
+	err := w.arb.SetProcessLimits(w.now, rules.Change{Max: &accounting.Size{Max: true}, Min: max(8 * gib)}, x.session)
 	if err != nil {
 		t.Error(err)
 	}
-	if err = w.arb.SetJobLimits(w.now, w.job(t, arbiter.JobRequest{}), arbiter.Change{Min: max(1)}); !errors.As(err, &full) || full.Remaining != 0 {
+	if err = w.arb.SetJobLimits(w.now, w.job(t, arbiter.JobRequest{}), rules.Change{Min: max(1)}); !errors.As(err, &full) || full.Remaining != 0 {
 		t.Errorf("reserved on a full device: %v", err)
 	}
 }
 
 func TestRules(t *testing.T) {
 	p := exact(size(4 * gib))
-	p.Rules = []arbiter.Rule{
-		{Match: arbiter.Match{User: "bob", Exe: "ff*"}, Max: ptr(size(2 * gib)), StreamsMax: ptr(8)},
-		{Name: "eve's rule", Match: arbiter.Match{User: "1001"}, Scope: ptr(arbiter.ScopeUser), Max: ptr(accounting.Size{PerMille: 125})},
-		{Match: arbiter.Match{Command: "worker *"}, Scope: ptr(arbiter.ScopeProcess), Max: ptr(size(gib))},
+	p.Rules = []rules.Rule{
+		{Match: rules.Match{User: "bob", Exe: "ff*"}, Max: ptr(size(2 * gib)), StreamsMax: ptr(8)},
+		{Name: "eve's rule", Match: rules.Match{User: "1001"}, Scope: ptr(rules.ScopeUser), Max: ptr(accounting.Size{PerMille: 125})},
+		{Match: rules.Match{Command: "worker *"}, Scope: ptr(rules.ScopeProcess), Max: ptr(size(gib))},
 	}
 	w := newWorld(t, p, 8*gib)
 	if row := w.client(0, 0).row(); row.Budget != 2*gib || row.StreamsMax != 8 {
@@ -200,7 +201,7 @@ func TestRules(t *testing.T) {
 
 func TestPerProcess(t *testing.T) {
 	p := exact(unlimited())
-	p.Rules = []arbiter.Rule{{Scope: ptr(arbiter.ScopeUser), Max: ptr(size(1500))}}
+	p.Rules = []rules.Rule{{Scope: ptr(rules.ScopeUser), Max: ptr(size(1500))}}
 	w := newWorld(t, p, 8*gib)
 	job := w.job(t, arbiter.JobRequest{Max: ptr(size(1000)), PerProcess: true})
 	one, two := w.client(job, 0), w.client(job, 0)
@@ -212,7 +213,7 @@ func TestPerProcess(t *testing.T) {
 	if o := two.alloc(1); o.Reason != arbiter.ReasonSharedFull || o.Limit != 1500 {
 		t.Errorf("%+v", o)
 	}
-	if err := w.arb.SetJobLimits(w.now, job, arbiter.Change{Device: 0, Max: ptr(size(600))}); err != nil {
+	if err := w.arb.SetJobLimits(w.now, job, rules.Change{Device: 0, Max: ptr(size(600))}); err != nil {
 		t.Fatal(err)
 	}
 	if one.row().State != accounting.StateOver || two.row().State != accounting.StateRunning {
@@ -244,8 +245,8 @@ func TestReload(t *testing.T) {
 	one.must(600)
 	two.must(500)
 	p := exact(unlimited())
-	p.Rules = []arbiter.Rule{{Match: arbiter.Match{User: "eve"}, Scope: ptr(arbiter.ScopeUser), Max: ptr(size(1000))}}
-	p.Devices = []arbiter.DeviceRule{{Match: arbiter.DeviceMatch{Index: ptr(0)}, Reserve: size(gib), SlotsMax: 3}}
+	p.Rules = []rules.Rule{{Match: rules.Match{User: "eve"}, Scope: ptr(rules.ScopeUser), Max: ptr(size(1000))}}
+	p.Devices = []rules.DeviceRule{{Match: rules.DeviceMatch{Index: ptr(0)}, Reserve: size(gib), SlotsMax: 3}}
 	w.arb.SetPolicy(w.now, p)
 	if one.row().State != accounting.StateOver || !two.word.closed() {
 		t.Errorf("a budget that is shared now, and over: %v", one.row().State)
@@ -273,7 +274,7 @@ func TestSetProcessLimitsOfSeveralSessions(t *testing.T) {
 			one, two := w.clientOf(p, job, 0), w.clientOf(p, job, 0)
 			w.client(0, 0).must(300)
 			before := w.arb.Snapshot(w.now)
-			err := w.arb.SetProcessLimits(w.now, arbiter.Change{Device: 0, Min: ptr(size(400)), Privileged: true}, one.session, two.session)
+			err := w.arb.SetProcessLimits(w.now, rules.Change{Device: 0, Min: ptr(size(400)), Privileged: true}, one.session, two.session)
 			var refusal *arbiter.Refusal
 			if !errors.As(err, &refusal) { // there is room for one of them
 				t.Fatal(err)
@@ -287,13 +288,13 @@ func TestSetProcessLimitsOfSeveralSessions(t *testing.T) {
 			if after.Devices[0].Committed != 300 {
 				t.Errorf("%d bytes are promised", after.Devices[0].Committed)
 			}
-			if err := w.arb.SetProcessLimits(w.now, arbiter.Change{Device: 0, Min: ptr(size(350)), Privileged: true}, one.session, two.session); err != nil {
+			if err := w.arb.SetProcessLimits(w.now, rules.Change{Device: 0, Min: ptr(size(350)), Privileged: true}, one.session, two.session); err != nil {
 				t.Error(err)
 			}
 			if got := w.arb.Snapshot(w.now).Devices[0].Committed; got != 1000 {
 				t.Errorf("%d bytes are promised", got)
 			}
-			if err := w.arb.SetProcessLimits(w.now, arbiter.Change{Device: 0, Max: ptr(size(10))}, one.session, 99); !errors.Is(err, arbiter.ErrNoSession) {
+			if err := w.arb.SetProcessLimits(w.now, rules.Change{Device: 0, Max: ptr(size(10))}, one.session, 99); !errors.Is(err, arbiter.ErrNoSession) {
 				t.Error(err)
 			}
 			if got := one.word.limit; got == 10 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // The model of one client's lease: what it truly uses, by its own count.
@@ -60,11 +61,11 @@ const (
 func student(uid uint32) bool { return uid == eve || uid == ann }
 
 // sharing is the rule by which the students share, and who uses the machine.
-func sharing(together bool, most accounting.Size) (arbiter.Rule, []uint32) {
+func sharing(together bool, most accounting.Size) (rules.Rule, []uint32) {
 	if together {
-		return arbiter.Rule{Match: arbiter.Match{Group: "students"}, Scope: ptr(arbiter.ScopeRule), Max: &most}, []uint32{bob, eve, ann}
+		return rules.Rule{Match: rules.Match{Group: "students"}, Scope: ptr(rules.ScopeRule), Max: &most}, []uint32{bob, eve, ann}
 	}
-	return arbiter.Rule{Match: arbiter.Match{User: "eve"}, Scope: ptr(arbiter.ScopeUser), Max: &most}, []uint32{bob, eve}
+	return rules.Rule{Match: rules.Match{User: "eve"}, Scope: ptr(rules.ScopeUser), Max: &most}, []uint32{bob, eve}
 }
 
 var totals = []accounting.Bytes{1000, 400}
@@ -72,7 +73,7 @@ var totals = []accounting.Bytes{1000, 400}
 func newUniverse(t *rapid.T, tb testing.TB, mins bool) *universe {
 	p := exact(unlimited())
 	rule, users := sharing(rapid.Bool().Draw(t, "one budget for all students"), size(500))
-	p.Rules = []arbiter.Rule{rule}
+	p.Rules = []rules.Rule{rule}
 	if mins {
 		p.ContextReserve = size(7)
 	}
@@ -276,7 +277,7 @@ func (u *universe) observe(t *rapid.T, device int) {
 // limit sets a job's memory.max on a device, as root.
 func (u *universe) limit(t *rapid.T, j *modelJob, device int) {
 	most := amount(t, 500)
-	if err := u.arb.SetJobLimits(u.now, j.id, arbiter.Change{Device: device, Max: ptr(size(most))}); err != nil {
+	if err := u.arb.SetJobLimits(u.now, j.id, rules.Change{Device: device, Max: ptr(size(most))}); err != nil {
 		if _, refused := err.(*arbiter.Refusal); !refused || j.min == 0 {
 			t.Fatal(err)
 		}
@@ -297,7 +298,7 @@ func (u *universe) limitUser(t *rapid.T, uid uint32, device int) {
 		limit = unlimited()
 		delete(u.caps[uid], device)
 	}
-	if err := u.arb.SetUserLimits(u.now, uid, "", arbiter.Change{Device: device, Max: &limit}); err != nil {
+	if err := u.arb.SetUserLimits(u.now, uid, "", rules.Change{Device: device, Max: &limit}); err != nil {
 		t.Fatal(err)
 	}
 	var held accounting.Bytes

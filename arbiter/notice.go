@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // noticeEvery is how often a waiting client hears of changes, at most.
@@ -323,15 +324,15 @@ func (j *job) name() string {
 		return j.sessions[0].name()
 	}
 	words := strings.Fields(cmp.Or(j.request.Command, j.request.Process.Command))
-	switch name := plain(j.request.Name); {
+	switch name := rules.Plain(j.request.Name); {
 	case len(words) == 0 && name == "":
 		return fmt.Sprintf("job %d", j.id)
 	case len(words) == 0:
 		return fmt.Sprintf("%s (job %d)", name, j.id)
 	case name != "":
-		return fmt.Sprintf("%s (job %d, %s)", name, j.id, plain(path.Base(words[0])))
+		return fmt.Sprintf("%s (job %d, %s)", name, j.id, rules.Plain(path.Base(words[0])))
 	}
-	return fmt.Sprintf("job %d (%s)", j.id, plain(path.Base(words[0])))
+	return fmt.Sprintf("job %d (%s)", j.id, rules.Plain(path.Base(words[0])))
 }
 
 // brief writes a duration for a sentence.

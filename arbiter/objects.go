@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // MaxThreads is how many threads of a lease are remembered that hold something, and
@@ -65,7 +66,7 @@ func (ts *threads) note(m *maker) {
 // remembers tells whether a thread's objects can be counted: of a lease there is room for
 // MaxThreads, and of a user's for its share of all.
 func (a *Arbiter) remembers(l *lease, thread uint32) (yes bool, why string) {
-	if l.scope != ScopeThread || l.makers.of(thread) != nil {
+	if l.scope != rules.ScopeThread || l.makers.of(thread) != nil {
 		return true, ""
 	}
 	uid, name := l.session.process.UID, l.session.name()
@@ -83,7 +84,7 @@ func (a *Arbiter) remembers(l *lease, thread uint32) (yes bool, why string) {
 // makes counts objects of a thread, in leases whose slots are threads'. A thread that there
 // is no room for counts as one that is not known.
 func (a *Arbiter) makes(l *lease, thread uint32) *maker {
-	if l.scope != ScopeThread {
+	if l.scope != rules.ScopeThread {
 		return &maker{noted: true} // nobody looks at it
 	}
 	if yes, _ := a.remembers(l, thread); !yes {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // keptAfter is how long a dead process's memory may take to come back before it
@@ -172,12 +173,12 @@ func (d *device) addUnmanaged(now time.Time, p ProcessUsage) *accounting.Unmanag
 func unmanagedName(u *accounting.UnmanagedState) string {
 	name, _, _ := strings.Cut(u.Command, " ")
 	if strings.HasSuffix(name, "]") {
-		return plain(u.Command)
+		return rules.Plain(u.Command)
 	}
 	if strings.HasPrefix(name, "/") {
 		name = path.Base(name)
 	}
-	return fmt.Sprintf("%s[%d]", plain(name), u.PID)
+	return fmt.Sprintf("%s[%d]", rules.Plain(name), u.PID)
 }
 
 // absent returns the draining leases that the last reading does not list.
@@ -221,7 +222,7 @@ func (a *Arbiter) expire(now time.Time) {
 		}
 		who := "somebody (a forked child?)"
 		if figure.Keeper != "" {
-			who = plain(figure.Keeper)
+			who = rules.Plain(figure.Keeper)
 		}
 		a.leaseEvent(now, l, EventKept, figure.Bytes, fmt.Sprintf(
 			"%s is dead, and %s keeps its %s on GPU %d: unmanaged from now on",

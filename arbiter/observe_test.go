@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // see takes a reading of device 0, a second later.
@@ -283,7 +284,7 @@ func TestDeviceLost(t *testing.T) {
 	if !s.Devices[0].Lost || s.Devices[1].Lost || s.Leases[0].State != accounting.StateLost || s.Leases[1].State != accounting.StateRunning {
 		t.Errorf("%+v", s)
 	}
-	w.arb.AddDevice(w.now, arbiter.Device{Index: 0, Total: 1000})
+	w.arb.AddDevice(w.now, rules.Device{Index: 0, Total: 1000})
 	w.client(0, 0).must(1000)
 	w.arb.LoseDevice(w.now, 0)
 	w.arb.EndSession(w.now, zero.session)

@@ -98,12 +98,10 @@ func (r *Refusal) Error() string { return r.Explain }
 // Errors of requests that are wrong rather than refused. They come wrapped in
 // the number or name in question.
 var (
-	ErrNoSession  = errors.New("no such session")
-	ErrNoJob      = errors.New("no such job")
-	ErrNoRule     = errors.New("no such rule")
-	ErrNoLease    = errors.New("no such lease")
-	ErrNoDevice   = errors.New("no such device")
-	ErrRange      = errors.New("out of range")
-	ErrPermission = errors.New("not permitted")
-	ErrExists     = errors.New("exists already")
+	ErrNoSession = errors.New("no such session")
+	ErrNoJob     = errors.New("no such job")
+	ErrNoRule    = errors.New("no such rule")
+	ErrNoLease   = errors.New("no such lease")
+	ErrNoDevice  = errors.New("no such device")
+	ErrExists    = errors.New("exists already")
 )

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // Freed tells that a free saw NOTIFY in the word: while a budget above the lease
@@ -157,8 +158,8 @@ func (a *Arbiter) overEvent(now time.Time, p account, kind Kind) {
 	case *shared:
 		switch {
 		case owner.user != nil:
-			e.UID, whose = owner.user.uid, owner.who
-		case owner.key.scope == ScopeRule:
+			e.UID, whose = owner.user.UID, owner.who
+		case owner.key.scope == rules.ScopeRule:
 			whose = "the budget shared by " + owner.who
 		default:
 			whose = owner.who + "'s budget"

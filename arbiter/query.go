@@ -84,7 +84,7 @@ func (a *Arbiter) beyond(now time.Time, l *lease, n accounting.Bytes) accounting
 	}
 	// Who asks now comes after those who wait. What is reserved for it does not concern them.
 	t := &ticket{job: l.session.job, session: l.session, lease: l, spots: []spot{{device: l.device}},
-		priority: l.session.job.rule.priority + l.session.job.request.Priority,
+		priority: l.session.job.Rule.Priority + l.session.job.request.Priority,
 		place:    Place{Arrival: ^uint64(0), Since: now}, fresh: a.holdsNothing(l.session.job)}
 	if a.behindBytes(now, l.device, t) {
 		most = min(most, n-l.sum.Growth(n, nil))

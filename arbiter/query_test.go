@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // free is what a client is told that it can have.
@@ -66,7 +67,7 @@ func TestQueryWithoutALease(t *testing.T) {
 // is reserved for oneself is, whatever others do.
 func TestQueryCountsWhatIsPromised(t *testing.T) {
 	p := exact(unlimited())
-	p.Rules = []arbiter.Rule{{Match: arbiter.Match{User: "bob"}, Scope: ptr(arbiter.ScopeUser), Max: ptr(size(6 * gib))}}
+	p.Rules = []rules.Rule{{Match: rules.Match{User: "bob"}, Scope: ptr(rules.ScopeUser), Max: ptr(size(6 * gib))}}
 	w := newWorld(t, p, 8*gib)
 	kept := w.client(w.job(t, arbiter.JobRequest{Min: ptr(size(2 * gib)), Max: ptr(size(2 * gib))}), 0)
 	x := w.client(0, 0)
@@ -94,7 +95,7 @@ func TestQueryCountsWhatIsPromised(t *testing.T) {
 func (w *world) waiter(t *testing.T, uid uint32) *client {
 	t.Helper()
 	p := w.process(uid, "waiter")
-	s, err := w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: p, OnFull: arbiter.OnFullWait})
+	s, err := w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: p, OnFull: rules.OnFullWait})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,7 @@ func someBooks(t *testing.T, seed uint64) (*world, []*client) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	p := exact(unlimited())
 	if r.IntN(2) == 0 {
-		p.Rules = []arbiter.Rule{{Match: arbiter.Match{User: "bob"}, Scope: ptr(arbiter.ScopeUser), Max: ptr(size(700))}}
+		p.Rules = []rules.Rule{{Match: rules.Match{User: "bob"}, Scope: ptr(rules.ScopeUser), Max: ptr(size(700))}}
 	}
 	w := newWorld(t, p, 1000)
 	var clients []*client

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // line is those that wait at a limit: who comes later than the first waits too.
@@ -145,7 +146,7 @@ func (a *Arbiter) refuseNow(now time.Time, t *ticket, why Reason) {
 // arrive gives a request its place.
 func (a *Arbiter) arrive(now time.Time, t *ticket) {
 	t.again = t.place.Arrival != 0
-	t.priority = t.job.rule.priority + t.job.request.Priority
+	t.priority = t.job.Rule.Priority + t.job.request.Priority
 	if t.again {
 		a.arrival = max(a.arrival, t.place.Arrival)
 	} else {
@@ -172,7 +173,7 @@ func (a *Arbiter) mayWait(now time.Time, t *ticket) Reason {
 		return ReasonBusy
 	case slots:
 		return ReasonNone
-	case t.kind == WantsBytes && !t.again && t.lease.burst(now, t.thread, t.job.rule.after):
+	case t.kind == WantsBytes && !t.again && t.lease.burst(now, t.thread, t.job.Rule.WaitAfter):
 		return t.shortOf()
 	}
 	return ReasonNone
@@ -198,7 +199,7 @@ const (
 func (a *Arbiter) crowded(t *ticket) string {
 	p := t.process()
 	user, all := MaxTickets/2, MaxTickets/8*7
-	if p.privileged() {
+	if p.MayPass() {
 		user, all = MaxTickets, MaxTickets
 	}
 	switch {
@@ -229,11 +230,11 @@ func (a *Arbiter) countTicket(t *ticket, by int) {
 func (t *ticket) waitsForBytes() bool {
 	switch {
 	case t.session != nil && t.session.onFull != "":
-		return t.session.onFull == OnFullWait
+		return t.session.onFull == rules.OnFullWait
 	case t.job.request.Wait:
 		return true
 	}
-	return t.job.rule.onFull == OnFullWait
+	return t.job.Rule.OnFull == rules.OnFullWait
 }
 
 // burst counts refusals of a thread that come one after the other, so that it drops what
@@ -313,11 +314,11 @@ func (a *Arbiter) park(now time.Time, t *ticket) {
 func (j *job) timeout() time.Duration {
 	switch {
 	case j.request.Forever:
-		return NoTimeout
+		return rules.NoTimeout
 	case j.request.Timeout > 0:
 		return j.request.Timeout
 	}
-	return j.rule.timeout
+	return j.Rule.WaitTimeout
 }
 
 // unpark takes a ticket out of the queues.
@@ -674,7 +675,7 @@ func (l *lease) wanted() bool {
 
 // slotByBytes reports whether memory alone may keep a slot: what is freed gives it back.
 func (l *lease) slotByBytes() bool {
-	if l.scope != ScopeThread || l.slot != nil {
+	if l.scope != rules.ScopeThread || l.slot != nil {
 		return l.contexts == 0 && l.sum.Streams() == 0
 	}
 	return l.makers.byBytes > 0

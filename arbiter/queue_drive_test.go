@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // drive lets random clients use an arbiter and the reference of its queue side by side.
@@ -35,13 +36,13 @@ const maxTrace = 100
 
 func newDrive(t testing.TB, seed uint64, context accounting.Bytes) *drive {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	scope := []arbiter.Scope{arbiter.ScopeJob, arbiter.ScopeJob, arbiter.ScopeProcess, arbiter.ScopeThread}[rng.IntN(4)]
+	scope := []rules.Scope{rules.ScopeJob, rules.ScopeJob, rules.ScopeProcess, rules.ScopeThread}[rng.IntN(4)]
 	p := exact(unlimited())
 	p.AgeAfter, p.DeadlockGrace = time.Minute, 2*time.Second
 	p.ContextReserve = size(context)
 	students, users := sharing(rng.IntN(2) == 0, size(60))
-	students.OnFull = ptr(arbiter.OnFullWait)
-	p.Rules = []arbiter.Rule{students, {Match: arbiter.Match{Exe: "waiter"}, OnFull: ptr(arbiter.OnFullWait)}}
+	students.OnFull = ptr(rules.OnFullWait)
+	p.Rules = []rules.Rule{students, {Match: rules.Match{Exe: "waiter"}, OnFull: ptr(rules.OnFullWait)}}
 	d := &drive{rng: rng, seed: seed, users: users, reference: &reference{scope: scope, age: time.Minute, grace: 2 * time.Second, shared: 60, caps: map[uint32]accounting.Bytes{}, context: context, now: start}}
 	totals := []accounting.Bytes{100, 80}
 	if rng.IntN(4) > 0 { // few have to wait
@@ -51,7 +52,7 @@ func newDrive(t testing.TB, seed uint64, context accounting.Bytes) *drive {
 	for i, total := range totals {
 		slots := []int{0, 0, 1, 1, 2, 3}[rng.IntN(6)]
 		d.devices = append(d.devices, &refDevice{index: i, total: total, slots: slots})
-		p.Devices = append(p.Devices, arbiter.DeviceRule{Match: arbiter.DeviceMatch{Index: ptr(i)}, SlotsMax: slots, SlotScope: scope})
+		p.Devices = append(p.Devices, rules.DeviceRule{Match: rules.DeviceMatch{Index: ptr(i)}, SlotsMax: slots, SlotScope: scope})
 	}
 	d.world = newWorld(t, p, totals...)
 	return d
@@ -753,7 +754,7 @@ func (d *drive) limits() {
 	}
 	most := accounting.Bytes(d.rng.IntN(80))
 	d.logf("the budget of job %d is %d", j.id, most)
-	if err := d.arb.SetJobLimits(d.world.now, j.id, arbiter.Change{Device: arbiter.AllDevices, Max: ptr(size(most))}); err != nil {
+	if err := d.arb.SetJobLimits(d.world.now, j.id, rules.Change{Device: rules.AllDevices, Max: ptr(size(most))}); err != nil {
 		d.fail("%v", err)
 	}
 	j.max = most
@@ -775,7 +776,7 @@ func (d *drive) limitUser() {
 		delete(d.caps, uid)
 	}
 	d.logf("user %d may hold %v in all", uid, limit)
-	if err := d.arb.SetUserLimits(d.world.now, uid, "", arbiter.Change{Device: arbiter.AllDevices, Max: &limit}); err != nil {
+	if err := d.arb.SetUserLimits(d.world.now, uid, "", rules.Change{Device: rules.AllDevices, Max: &limit}); err != nil {
 		d.fail("%v", err)
 	}
 	d.settled(nil)

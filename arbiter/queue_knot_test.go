@@ -5,6 +5,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // The reference's way to find circles of waiters: try, for each set of parties that wait,
@@ -90,9 +91,9 @@ func (m *ifOthers) stuckHolders(d *refDevice) (all []refHolder) {
 		if h.session != nil {
 			waits := slices.ContainsFunc(m.left, func(t *refTicket) bool {
 				return t.lease != nil && t.lease.session == h.session &&
-					(m.r.scope != arbiter.ScopeThread || int(t.thread) == h.thread)
+					(m.r.scope != rules.ScopeThread || int(t.thread) == h.thread)
 			})
-			if !waits || (m.r.scope == arbiter.ScopeProcess || h.thread == 0) && !m.r.allWait(h.session) {
+			if !waits || (m.r.scope == rules.ScopeProcess || h.thread == 0) && !m.r.allWait(h.session) {
 				continue
 			}
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // The reference of the queue: every rule as it is written down, by looking at everything
@@ -86,7 +87,7 @@ type refTicket struct {
 }
 
 type reference struct {
-	scope   arbiter.Scope
+	scope   rules.Scope
 	age     time.Duration
 	grace   time.Duration
 	shared  accounting.Bytes            // the budget of the students
@@ -268,13 +269,13 @@ func (r *reference) findHolders(d *refDevice, all []refHolder) []refHolder {
 					continue
 				}
 				switch {
-				case !tail && r.scope == arbiter.ScopeThread:
+				case !tail && r.scope == rules.ScopeThread:
 					for t := range l.threads {
 						if l.has(t) {
 							all = append(all, refHolder{job: j, session: s, thread: t})
 						}
 					}
-				case !tail && r.scope == arbiter.ScopeProcess:
+				case !tail && r.scope == rules.ScopeProcess:
 					all = append(all, refHolder{job: j, session: s})
 				default:
 					if !whole {
@@ -297,7 +298,7 @@ func (r *reference) holdersOf(d *refDevice) []refHolder { return r.count(d).hold
 func (r *reference) enters(t *refTicket) bool {
 	for _, h := range r.holdersOf(t.lease.device) {
 		if h.job == t.job && (h.session == nil ||
-			h.session == t.lease.session && (r.scope != arbiter.ScopeThread || h.thread == int(t.thread))) {
+			h.session == t.lease.session && (r.scope != rules.ScopeThread || h.thread == int(t.thread))) {
 			return false
 		}
 	}
@@ -330,7 +331,7 @@ func (r *reference) noSlot(d *refDevice, j *refJob, wish int, start bool) (full,
 // keeps: a job takes a slot there at its start.
 func (r *reference) keeps(j *refJob, d *refDevice) bool {
 	return j.run && !j.released && j.uses(d) && (j.exclusive || j.claim || j.noWait ||
-		r.scope == arbiter.ScopeJob && (d.slots > 0 || j.on != nil || j.min > 0))
+		r.scope == rules.ScopeJob && (d.slots > 0 || j.on != nil || j.min > 0))
 }
 
 // need is what a ticket lacks at one device. hard: by itself; else only by turn.
@@ -547,7 +548,7 @@ func (r *reference) serve(t *refTicket, at *refDevice) fate {
 	for _, d := range t.choice {
 		switch j := t.job; {
 		case !r.keeps(j, d):
-		case r.scope != arbiter.ScopeJob && !j.exclusive && !j.claim:
+		case r.scope != rules.ScopeJob && !j.exclusive && !j.claim:
 			j.spare = append(j.spare, d.index)
 		default:
 			j.kept = append(j.kept, d.index)

@@ -8,12 +8,13 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // waiting is a policy under which everybody waits for bytes.
-func waiting() arbiter.Policy {
+func waiting() rules.Policy {
 	p := exact(unlimited())
-	p.Defaults.OnFull = arbiter.OnFullWait
+	p.Defaults.OnFull = rules.OnFullWait
 	return p
 }
 
@@ -105,7 +106,7 @@ func TestWhoAsksLaterDoesNotOvertake(t *testing.T) {
 
 func TestOverOnesOwnBudgetNobodyWaits(t *testing.T) {
 	p := waiting()
-	p.Rules = []arbiter.Rule{{Match: arbiter.Match{User: "eve"}, Scope: ptr(arbiter.ScopeUser), Max: ptr(size(500))}}
+	p.Rules = []rules.Rule{{Match: rules.Match{User: "eve"}, Scope: ptr(rules.ScopeUser), Max: ptr(size(500))}}
 	w := newWorld(t, p, 1000)
 	job := w.job(t, arbiter.JobRequest{Max: ptr(size(300))})
 	c := w.client(job, 0)
@@ -138,7 +139,7 @@ func TestASiblingFillsTheBudgetWhileOneWaits(t *testing.T) {
 
 func TestAUserStuckOnHisQuotaDelaysNobody(t *testing.T) {
 	p := waiting()
-	p.Rules = []arbiter.Rule{{Match: arbiter.Match{User: "eve"}, Scope: ptr(arbiter.ScopeUser), Max: ptr(size(500))}}
+	p.Rules = []rules.Rule{{Match: rules.Match{User: "eve"}, Scope: ptr(rules.ScopeUser), Max: ptr(size(500))}}
 	w := newWorld(t, p, 1000)
 	eves, stuck := w.clientOf(w.process(1001, "a"), 0, 0), w.clientOf(w.process(1001, "b"), 0, 0)
 	bob := w.client(0, 0)
@@ -177,7 +178,7 @@ func TestInsideMemoryMinNobodyQueues(t *testing.T) {
 
 func TestANewcomerSetsNothingAsideBeforeItIsOldEnough(t *testing.T) {
 	p := waiting()
-	p.Rules = []arbiter.Rule{{Match: arbiter.Match{Exe: "grower"}, OnFull: ptr(arbiter.OnFullDeny)}}
+	p.Rules = []rules.Rule{{Match: rules.Match{Exe: "grower"}, OnFull: ptr(rules.OnFullDeny)}}
 	w := newWorld(t, p, 1000)
 	grower := w.clientOf(w.process(1000, "grower"), 0, 0)
 	grower.must(200)
@@ -222,7 +223,7 @@ func TestARunningJobSetsAsideAtOnce(t *testing.T) {
 
 func TestPriorityAndAge(t *testing.T) {
 	p := waiting()
-	p.Rules = []arbiter.Rule{{Match: arbiter.Match{Exe: "urgent"}, Priority: ptr(2)}}
+	p.Rules = []rules.Rule{{Match: rules.Match{Exe: "urgent"}, Priority: ptr(2)}}
 	w := newWorld(t, p, 1000)
 	holder := w.client(0, 0)
 	holder.must(1000)
@@ -405,7 +406,7 @@ func TestAReservationWaits(t *testing.T) {
 
 func TestABareProcessWaitsForWhatItsRuleReserves(t *testing.T) {
 	p := exact(unlimited())
-	p.Rules = []arbiter.Rule{{Match: arbiter.Match{Exe: "server"}, Min: ptr(size(500))}}
+	p.Rules = []rules.Rule{{Match: rules.Match{Exe: "server"}, Min: ptr(size(500))}}
 	w := newWorld(t, p, 1000)
 	holder := w.client(0, 0)
 	holder.must(700)
@@ -533,7 +534,7 @@ func TestADeviceThatIsLostRefusesItsWaiters(t *testing.T) {
 
 func TestAgeOfWaitersAndActivity(t *testing.T) {
 	p := waiting()
-	p.Devices = []arbiter.DeviceRule{{SlotsMax: 1}}
+	p.Devices = []rules.DeviceRule{{SlotsMax: 1}}
 	w := newWorld(t, p, 1000)
 	holder, next := w.client(0, 0), w.client(0, 0)
 	holder.contexts(1)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
@@ -16,7 +17,7 @@ import (
 // use never passes the limit, and at the end the sums are what is outstanding.
 func TestC10RacingClients(t *testing.T) {
 	const limit, clients = 64 * mib, 6
-	p := arbiter.DefaultPolicy()
+	p := rules.DefaultPolicy()
 	w := newWorld(t, p, gib)
 	job := w.job(t, arbiter.JobRequest{Max: ptr(size(limit))})
 	var lock sync.Mutex // the daemon's
@@ -53,7 +54,7 @@ func TestC10RacingClients(t *testing.T) {
 			if i%2 == 0 {
 				most = 8 * mib
 			}
-			if err := w.arb.SetJobLimits(w.now, job, arbiter.Change{Device: 0, Max: ptr(size(most))}); err != nil {
+			if err := w.arb.SetJobLimits(w.now, job, rules.Change{Device: 0, Max: ptr(size(most))}); err != nil {
 				t.Error(err)
 			}
 			w.arb.Tick(w.now)
@@ -62,7 +63,7 @@ func TestC10RacingClients(t *testing.T) {
 		}
 	})
 	bounded.Within(t, "all come to an end", wg.Wait)
-	if err := w.arb.SetJobLimits(w.now, job, arbiter.Change{Device: 0, Max: ptr(size(limit))}); err != nil {
+	if err := w.arb.SetJobLimits(w.now, job, rules.Change{Device: 0, Max: ptr(size(limit))}); err != nil {
 		t.Fatal(err)
 	}
 	s := w.arb.Snapshot(w.now)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // candidate is a lease with idle credit that would help at a limit.
@@ -159,7 +160,7 @@ func (a *Arbiter) countLimit(t *ticket) {
 // surplus gives a lease some credit beyond its request, so that its next
 // allocations need not ask; not where that were more than an eighth of the room.
 func (a *Arbiter) surplus(l *lease) {
-	if a.policy.Surplus == NoSurplus || l.closed || l.spoiled {
+	if a.policy.Surplus == rules.NoSurplus || l.closed || l.spoiled {
 		return
 	}
 	n := min(a.policy.Surplus, a.ledger.Room(l.sum)/8).Less(a.idle(l)) &^ 4095

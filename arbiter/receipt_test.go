@@ -5,6 +5,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // TestReceipts: what a request is granted, at once or when it has waited, its receipt takes back, and no more:
@@ -28,7 +29,7 @@ func TestReceipts(t *testing.T) {
 				p := waiting()
 				p.Defaults.StreamReserve = 100
 				p.ContextReserve = size(1000)
-				p.Devices = []arbiter.DeviceRule{{SlotsMax: 1}}
+				p.Devices = []rules.DeviceRule{{SlotsMax: 1}}
 				w := newWorld(t, p, 1<<20)
 				other, c := w.client(0, 0), w.client(0, 0)
 				switch before {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // What the model once found wrong.
@@ -29,7 +30,7 @@ func TestANewcomerThatIsServedSetsAsideForItsNextRequest(t *testing.T) {
 // The memory of a thread may keep its slot while others of its process have contexts: what
 // is freed has to be told.
 func TestTheLastByteOfAThreadIsTold(t *testing.T) {
-	w := newWorld(t, capped(2, arbiter.ScopeThread), 1000)
+	w := newWorld(t, capped(2, rules.ScopeThread), 1000)
 	c := w.client(0, 0)
 	c.of(1).contexts(1)
 	c.of(2).alloc(10)
@@ -40,7 +41,7 @@ func TestTheLastByteOfAThreadIsTold(t *testing.T) {
 
 // A released job's processes go on to share its slot, and the last object gives it back.
 func TestAReleasedJobsLastByteIsTold(t *testing.T) {
-	w := newWorld(t, capped(1, arbiter.ScopeThread), 1000)
+	w := newWorld(t, capped(1, rules.ScopeThread), 1000)
 	info := w.mustClaim(arbiter.JobRequest{})
 	c := w.client(info.ID, 0)
 	c.of(1).streams(1)
@@ -71,7 +72,7 @@ func TestACircleFormsByADeath(t *testing.T) {
 // device's queue no more than that one's, and its own user's there.
 func TestWhatLacksOnOneDeviceIsWaitedForOnAll(t *testing.T) {
 	p := waiting()
-	p.Rules = []arbiter.Rule{{Match: arbiter.Match{User: "eve"}, Scope: ptr(arbiter.ScopeUser), Max: ptr(size(500))}}
+	p.Rules = []rules.Rule{{Match: rules.Match{User: "eve"}, Scope: ptr(rules.ScopeUser), Max: ptr(size(500))}}
 	w := newWorld(t, p, 1000, 1000)
 	eves := w.clientOf(w.process(1001, "a"), 0, 1)
 	eves.must(300)
@@ -97,7 +98,7 @@ func TestWhatLacksOnOneDeviceIsWaitedForOnAll(t *testing.T) {
 // What others were given since may be in the way of who would come first out of turn.
 func TestOutOfTurnIsWhoFitsNow(t *testing.T) {
 	p := waiting()
-	p.Rules = []arbiter.Rule{{Match: arbiter.Match{User: "eve"}, Scope: ptr(arbiter.ScopeUser), Max: ptr(size(600))}}
+	p.Rules = []rules.Rule{{Match: rules.Match{User: "eve"}, Scope: ptr(rules.ScopeUser), Max: ptr(size(600))}}
 	w := newWorld(t, p, 1000)
 	one, two := w.clientOf(w.process(1001, "a"), 0, 0).threaded(3), w.clientOf(w.process(1001, "b"), 0, 0).threaded(1)
 	one.must(300)
@@ -127,7 +128,7 @@ func TestPreferenceComesBeforeConvenience(t *testing.T) {
 // Idle credit elsewhere does not make a job one that runs.
 func TestIdleCreditElsewhereIsNothingHeld(t *testing.T) {
 	p := waiting()
-	p.Rules = []arbiter.Rule{{Match: arbiter.Match{Exe: "grower"}, OnFull: ptr(arbiter.OnFullDeny)}}
+	p.Rules = []rules.Rule{{Match: rules.Match{Exe: "grower"}, OnFull: ptr(rules.OnFullDeny)}}
 	w := newWorld(t, p, 1000, 1000)
 	grower := w.clientOf(w.process(1000, "grower"), 0, 0)
 	grower.must(300)
@@ -163,7 +164,7 @@ func TestWhoLeftWithoutAWordComesBackLast(t *testing.T) {
 // else is alone by now.
 func TestACapThatComesLaterLetsNobodyIn(t *testing.T) {
 	p := exact(unlimited())
-	p.Devices = []arbiter.DeviceRule{{Match: arbiter.DeviceMatch{Index: ptr(1)}, SlotsMax: 1}}
+	p.Devices = []rules.DeviceRule{{Match: rules.DeviceMatch{Index: ptr(1)}, SlotsMax: 1}}
 	w := newWorld(t, p, 1000, 1000)
 	there := w.client(0, 1)
 	there.contexts(1)
@@ -194,7 +195,7 @@ func TestARefusalLeavesTheAskerItsIdleCredit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := exact(unlimited())
-			p.Rules = []arbiter.Rule{{Match: arbiter.Match{User: "eve"}, Scope: ptr(arbiter.ScopeUser), Max: ptr(size(500))}}
+			p.Rules = []rules.Rule{{Match: rules.Match{User: "eve"}, Scope: ptr(rules.ScopeUser), Max: ptr(size(500))}}
 			w := newWorld(t, p, 1000)
 			other, asker := w.clientOf(w.process(refused.uid, "other"), 0, 0), w.clientOf(w.process(refused.uid, "asker"), 0, 0)
 			other.must(294)
@@ -230,11 +231,11 @@ func TestWhoWaitsForBytesGivesAnEmptySlotBack(t *testing.T) {
 // What one process wrote into its word without a report is called back for another's request,
 // and that brings their user below his limit: both words are open again.
 func TestWordsOpenAfterARecall(t *testing.T) {
-	w := newWorld(t, arbiter.Policy{}, 1000)
+	w := newWorld(t, rules.Policy{}, 1000)
 	one, other := w.client(0, 0), w.client(0, 0)
 	one.must(35)
 	limit := accounting.Size{Bytes: 10}
-	if err := w.arb.SetUserLimits(w.now, 1000, "", arbiter.Change{Device: 0, Max: &limit}); err != nil {
+	if err := w.arb.SetUserLimits(w.now, 1000, "", rules.Change{Device: 0, Max: &limit}); err != nil {
 		t.Fatal(err)
 	}
 	one.word.state.Add(30)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // waitedFor is what waitersFor can have requests wait for.
@@ -15,8 +16,8 @@ var waitedFor = []string{"bytes", "mixed", "slots", "shared", "full"}
 // device where they share one that has room.
 func waitersFor(t testing.TB, what string, n, each int) (w *world, runs, holder *client) {
 	p := exact(unlimited())
-	p.Defaults.OnFull, p.Defaults.WaitTimeout = arbiter.OnFullWait, 1<<62
-	waiters := arbiter.Rule{Match: arbiter.Match{User: "eve"}, OnFull: ptr(arbiter.OnFullWait)}
+	p.Defaults.OnFull, p.Defaults.WaitTimeout = rules.OnFullWait, 1<<62
+	waiters := rules.Rule{Match: rules.Match{User: "eve"}, OnFull: ptr(rules.OnFullWait)}
 	wait, slots := func(c *client) { c.wait(500 * mib) }, 0
 	switch what {
 	case "mixed":
@@ -29,13 +30,13 @@ func waitersFor(t testing.TB, what string, n, each int) (w *world, runs, holder 
 			}
 		}
 	case "shared":
-		waiters.Scope, waiters.Max = ptr(arbiter.ScopeUser), ptr(size(100*mib))
+		waiters.Scope, waiters.Max = ptr(rules.ScopeUser), ptr(size(100*mib))
 		wait = func(c *client) { c.wait(80 * mib) }
 	case "full":
-		waiters.Scope, waiters.Max = ptr(arbiter.ScopeUser), ptr(size(gib))
+		waiters.Scope, waiters.Max = ptr(rules.ScopeUser), ptr(size(gib))
 	}
-	p.Rules = []arbiter.Rule{waiters}
-	p.Devices = []arbiter.DeviceRule{{Match: arbiter.DeviceMatch{Index: ptr(0)}, SlotsMax: slots}}
+	p.Rules = []rules.Rule{waiters}
+	p.Devices = []rules.DeviceRule{{Match: rules.DeviceMatch{Index: ptr(0)}, SlotsMax: slots}}
 	w = newWorld(t, p, gib)
 	holder, runs = w.clientOf(w.process(map[bool]uint32{false: bob, true: eve}[what == "shared"], "holder"), 0, 0), w.client(0, 0)
 	held := gib - 100*mib
@@ -89,7 +90,7 @@ func TestWhoRestsIsServedInTurn(t *testing.T) {
 		w, _, holder := waitersFor(t, what, n, 10)
 		w.arb.Decisions()
 		if what == "shared" {
-			if err := w.arb.SetRuleLimits(w.now, w.arb.Snapshot(w.now).Rules[0].ID, arbiter.Change{Device: 0, Max: ptr(size(900 * mib))}); err != nil {
+			if err := w.arb.SetRuleLimits(w.now, w.arb.Snapshot(w.now).Rules[0].ID, rules.Change{Device: 0, Max: ptr(size(900 * mib))}); err != nil {
 				t.Fatal(err)
 			}
 		} else {

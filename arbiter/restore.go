@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // NextJob is an ID that no job has had. It is for RestoreJob of a job of which the ID is
@@ -19,13 +20,13 @@ func (a *Arbiter) NextJob() JobID { return a.lastJob + 1 }
 // restored, CloseJob ends one that has none.
 func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 	if r.ID == 0 {
-		return fmt.Errorf("job 0: %w", ErrRange)
+		return fmt.Errorf("job 0: %w", rules.ErrRange)
 	}
 	if a.jobs[r.ID] != nil {
 		return fmt.Errorf("job %d: %w", r.ID, ErrExists)
 	}
 	defer a.turn(now)
-	j := &job{id: r.ID, request: r.Request, rule: a.ruleFor(r.Request.Process), run: true, closed: r.Closed,
+	j := &job{id: r.ID, request: r.Request, Job: rules.Job{Rule: a.policy.For(r.Request.Process)}, run: true, closed: r.Closed,
 		released: r.Released}
 	for _, index := range r.Devices {
 		if d := a.device(index); d != nil {
@@ -145,7 +146,7 @@ func (a *Arbiter) restoreObjects(now time.Time, l *lease, makers []Maker) {
 		return
 	}
 	defer l.backdate()
-	if l.scope != ScopeThread {
+	if l.scope != rules.ScopeThread {
 		a.enter(now, l, 0)
 		return
 	}

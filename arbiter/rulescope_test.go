@@ -7,13 +7,14 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // students is a policy in which all of a group share a quarter of each device.
-func students(rules ...arbiter.Rule) arbiter.Policy {
+func students(first ...rules.Rule) rules.Policy {
 	p := exact(unlimited())
-	p.Rules = append(rules, arbiter.Rule{Key: "students", Match: arbiter.Match{Group: "students"},
-		Scope: ptr(arbiter.ScopeRule), Max: &accounting.Size{PerMille: 250}})
+	p.Rules = append(first, rules.Rule{Key: "students", Match: rules.Match{Group: "students"},
+		Scope: ptr(rules.ScopeRule), Max: &accounting.Size{PerMille: 250}})
 	return p
 }
 
@@ -46,14 +47,14 @@ func TestARuleIsTheSameElsewhere(t *testing.T) {
 	w := newWorld(t, students(), 8*gib)
 	one, two := w.clientOf(w.process(eve, "a"), 0, 0), w.clientOf(w.process(ann, "b"), 0, 0)
 	one.must(gib)
-	first := arbiter.Rule{Match: arbiter.Match{User: "bob"}, Max: ptr(size(gib))}
+	first := rules.Rule{Match: rules.Match{User: "bob"}, Max: ptr(size(gib))}
 	w.arb.SetPolicy(w.now, students(first))
 	two.must(gib)
 	if o := two.alloc(1); o.Reason != arbiter.ReasonSharedFull {
 		t.Errorf("after a rule came before it: %+v", o)
 	}
 	p := students()
-	p.Rules[0].Match = arbiter.Match{User: "[ae]*"}
+	p.Rules[0].Match = rules.Match{User: "[ae]*"}
 	p.Rules[0].Max = ptr(size(3 * gib))
 	w.arb.SetPolicy(w.now, p)
 	two.must(gib)
@@ -63,7 +64,7 @@ func TestARuleIsTheSameElsewhere(t *testing.T) {
 	if b := w.arb.Snapshot(w.now).Budgets; len(b) != 1 || b[0].Name != "rule students" || b[0].Devices[0].Used != 3*gib {
 		t.Errorf("%+v", b)
 	}
-	p.Rules[0].Match = arbiter.Match{User: "ann"} // eve's programs leave it
+	p.Rules[0].Match = rules.Match{User: "ann"} // eve's programs leave it
 	w.arb.SetPolicy(w.now, p)
 	one.must(gib)
 	if b := w.arb.Snapshot(w.now).Budgets; len(b) != 1 || b[0].Devices[0].Used != 2*gib {

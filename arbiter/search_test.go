@@ -6,6 +6,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // manyInACircle is a full device of which each of many clients, of so many threads, holds one
@@ -37,7 +38,7 @@ func (w *world) search() (searched bool) {
 }
 
 func TestACircleOfMany(t *testing.T) {
-	for threads, grace := range map[int]time.Duration{1: 0, 0: arbiter.DefaultDeadlockGrace} {
+	for threads, grace := range map[int]time.Duration{1: 0, 0: rules.DefaultDeadlockGrace} {
 		w, tickets := manyInACircle(t, threads)
 		w.pass(grace)
 		if due := w.arb.Due(); due.After(w.now) {

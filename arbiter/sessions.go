@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // OpenSession opens a client's session: in a job (ErrNoJob when that is over), or
@@ -39,14 +42,14 @@ func (a *Arbiter) newSession(now time.Time, r SessionRequest, pending bool) (*se
 	}
 	if j == nil {
 		request := JobRequest{Process: r.Process, Command: r.Process.Command}
-		j = &job{id: a.lastJob + 1, request: request, rule: a.ruleFor(r.Process), closed: true, pending: pending}
+		j = &job{id: a.lastJob + 1, request: request, Job: rules.Job{Rule: a.policy.For(r.Process)}, closed: true, pending: pending}
 		a.newJob(now, j)
 	}
 	a.lastSession++
-	s := &session{id: a.lastSession, process: r.Process, job: j, max: r.Max, opened: now, pending: pending,
+	s := &session{Client: rules.Client{In: &j.Job, Asked: rules.Request{Max: r.Max}}, id: a.lastSession, process: r.Process, job: j, opened: now, pending: pending,
 		onFull: r.OnFull, slots: max(0, r.Slots), slotScope: r.SlotScope, reserve: r.StreamReserve}
 	if r.Streams != 0 {
-		s.streams = max(1, r.Streams)
+		s.Asked.Streams = max(1, r.Streams)
 	}
 	s.budget = a.ledger.OpenBudget(j.budget)
 	s.budget.Owner = s
@@ -54,6 +57,28 @@ func (a *Arbiter) newSession(now time.Time, r SessionRequest, pending bool) (*se
 	j.sessions = append(j.sessions, s)
 	a.sessions[s.id] = s
 	return s, nil
+}
+
+// limits are the limits of one process on a device, as they are in force.
+func (s *session) limits(d *device) accounting.Limits {
+	return inForce(s.Memory(d.bounds()), d, !s.pending && s.job.uses(d))
+}
+
+// streamReserve is what each of the session's streams is charged.
+func (s *session) streamReserve() accounting.Bytes {
+	if s.reserve != nil {
+		return *s.reserve
+	}
+	return s.job.Rule.StreamReserve
+}
+
+// HostMax returns how many bytes of pinned host memory the session's process may hold,
+// accounting.Max for no limit. The arbiter keeps no count of them: the client keeps to it.
+func (a *Arbiter) HostMax(id SessionID) accounting.Bytes {
+	if s := a.sessions[id]; s != nil && s.job.Rule.HostMax != nil {
+		return *s.job.Rule.HostMax
+	}
+	return accounting.Max
 }
 
 // EndSession tells that a client's process is dead, however it died: its leases
@@ -156,12 +181,12 @@ func (a *Arbiter) info(l *lease) LeaseInfo {
 // lostRefusal refuses what concerns a lost device.
 func lostRefusal(d *device) *Refusal {
 	return &Refusal{Reason: ReasonDeviceLost, Explain: fmt.Sprintf(
-		"GPU %d (%s) fell off the bus: start the program again when the device is back", d.Index, plain(d.Name))}
+		"GPU %d (%s) fell off the bus: start the program again when the device is back", d.Index, rules.Plain(d.Name))}
 }
 
 // newLease opens a lease that holds nothing.
 func (a *Arbiter) newLease(now time.Time, s *session, d *device) *lease {
-	sum, err := a.ledger.OpenLease(s.budget, d.Index, s.streamsMax())
+	sum, err := a.ledger.OpenLease(s.budget, d.Index, s.Streams().Max)
 	if err != nil {
 		panic("arbiter: " + err.Error()) // the ledger has every device
 	}

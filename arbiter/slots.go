@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // slotKey says whose a slot is: a job's, a process's or a thread's.
@@ -29,10 +31,10 @@ type holder struct {
 
 // scopeOf says whose the slots are that a session takes on a device: as the device's
 // rule says, or its own, or its own wish where that is narrower.
-func (a *Arbiter) scopeOf(s *session, d *device) Scope {
+func (a *Arbiter) scopeOf(s *session, d *device) rules.Scope {
 	scope := d.rule.SlotScope
-	if s.job.rule.slotScope != "" {
-		scope = s.job.rule.slotScope
+	if s.job.Rule.SlotScope != "" {
+		scope = s.job.Rule.SlotScope
 	}
 	if width(s.slotScope) > width(scope) {
 		scope = s.slotScope
@@ -41,11 +43,11 @@ func (a *Arbiter) scopeOf(s *session, d *device) Scope {
 }
 
 // width orders the scopes of slots: the more slots a program needs, the larger.
-func width(s Scope) int {
+func width(s rules.Scope) int {
 	switch s {
-	case ScopeThread:
+	case rules.ScopeThread:
 		return 2
-	case ScopeProcess:
+	case rules.ScopeProcess:
 		return 1
 	}
 	return 0
@@ -55,9 +57,9 @@ func width(s Scope) int {
 func (l *lease) keyOf(thread uint32) slotKey {
 	s := l.session
 	switch l.scope {
-	case ScopeThread:
+	case rules.ScopeThread:
 		return slotKey{s.job, s, thread}
-	case ScopeProcess:
+	case rules.ScopeProcess:
 		return slotKey{s.job, s, 0}
 	}
 	return slotKey{job: s.job}
@@ -89,7 +91,7 @@ func (a *Arbiter) entered(l *lease, thread uint32) bool {
 		return true
 	}
 	h := d.holders[l.keyOf(thread)]
-	if h != nil && l.scope != ScopeThread {
+	if h != nil && l.scope != rules.ScopeThread {
 		l.slot = h
 	}
 	return h != nil
@@ -103,7 +105,7 @@ func (a *Arbiter) enter(now time.Time, l *lease, thread uint32) {
 	if h := l.device.spareOf(l.session.job); h != nil {
 		a.forget(h)
 	}
-	if l.scope != ScopeThread {
+	if l.scope != rules.ScopeThread {
 		l.slot = a.hold(now, l.device, l.keyOf(thread))
 		return
 	}
@@ -223,7 +225,7 @@ func (a *Arbiter) uses(l *lease) bool {
 
 // left looks whether a lease's holders have an object left, after some went.
 func (a *Arbiter) left(now time.Time, l *lease) {
-	if l.scope == ScopeThread {
+	if l.scope == rules.ScopeThread {
 		a.forgetThreads(now, l)
 	}
 	h := l.slot
@@ -304,7 +306,7 @@ func (a *Arbiter) SetSlots(now time.Time, device, most int, uid uint32) error {
 		return noDevice(device)
 	}
 	if most < 0 {
-		return fmt.Errorf("slots.max of %d: %w", most, ErrRange)
+		return fmt.Errorf("slots.max of %d: %w", most, rules.ErrRange)
 	}
 	name := func(n int) string {
 		if n == 0 {
@@ -314,8 +316,8 @@ func (a *Arbiter) SetSlots(now time.Time, device, most int, uid uint32) error {
 	}
 	e := Event{Time: now, Kind: EventLimits, Device: device, UID: uid, Setting: "slots.max", Whose: fmt.Sprintf("GPU %d", device),
 		From: name(d.slotsMax()), To: name(most)}
-	e.Text = fmt.Sprintf("%s changed slots.max of GPU %d from %s to %s", by(uid, &Process{}), device, e.From, e.To)
-	d.slotsLive, d.slotsChanger = &most, by(uid, &Process{})
+	e.Text = fmt.Sprintf("%s changed slots.max of GPU %d from %s to %s", by(uid, &rules.Process{}), device, e.From, e.To)
+	d.slotsLive, d.slotsChanger = &most, by(uid, &rules.Process{})
 	a.recount(now, d)
 	a.event(e)
 	a.turn(now)

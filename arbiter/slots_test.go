@@ -8,12 +8,13 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // capped is a policy with so many slots on each device.
-func capped(slots int, scope arbiter.Scope) arbiter.Policy {
+func capped(slots int, scope rules.Scope) rules.Policy {
 	p := exact(unlimited())
-	p.Devices = []arbiter.DeviceRule{{SlotsMax: slots, SlotScope: scope}}
+	p.Devices = []rules.DeviceRule{{SlotsMax: slots, SlotScope: scope}}
 	return p
 }
 
@@ -108,7 +109,7 @@ func TestSlotsOfAJob(t *testing.T) {
 // Who never waits has a slot for the first of its processes or threads before its program starts, and for
 // the next when that one has given it back: none of them is refused what others took meanwhile.
 func TestWhoNeverWaitsHasOneSlotAtLeast(t *testing.T) {
-	for _, scope := range []arbiter.Scope{arbiter.ScopeProcess, arbiter.ScopeThread} {
+	for _, scope := range []rules.Scope{rules.ScopeProcess, rules.ScopeThread} {
 		t.Run(string(scope), func(t *testing.T) {
 			w := newWorld(t, capped(1, scope), 1000)
 			job, other := w.job(t, arbiter.JobRequest{NoWait: true}), w.client(0, 0)
@@ -151,7 +152,7 @@ func TestASlotThatNobodyCameFor(t *testing.T) {
 		"released": func(w *world, id arbiter.JobID) { w.arb.ReleaseJob(w.now, id) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, capped(1, arbiter.ScopeProcess), 1000)
+			w := newWorld(t, capped(1, rules.ScopeProcess), 1000)
 			job := w.job(t, arbiter.JobRequest{NoWait: true})
 			ticket := w.client(0, 0).contexts(1).Waiting
 			end(w, job)
@@ -161,7 +162,7 @@ func TestASlotThatNobodyCameFor(t *testing.T) {
 }
 
 func TestSlotsOfProcessesAndThreads(t *testing.T) {
-	w := newWorld(t, capped(1, arbiter.ScopeProcess), 1000)
+	w := newWorld(t, capped(1, rules.ScopeProcess), 1000)
 	job := w.job(t, arbiter.JobRequest{})
 	one, two := w.client(job, 0), w.client(job, 0)
 	one.contexts(1)
@@ -169,7 +170,7 @@ func TestSlotsOfProcessesAndThreads(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 
-	w = newWorld(t, capped(1, arbiter.ScopeThread), 1000)
+	w = newWorld(t, capped(1, rules.ScopeThread), 1000)
 	c := w.client(0, 0)
 	first, second := c.of(1), c.of(2)
 	first.contexts(1)
@@ -194,7 +195,7 @@ func TestSlotsOfProcessesAndThreads(t *testing.T) {
 }
 
 func TestAThreadsMemoryAndHolds(t *testing.T) {
-	w := newWorld(t, capped(1, arbiter.ScopeThread), 1000)
+	w := newWorld(t, capped(1, rules.ScopeThread), 1000)
 	c := w.client(0, 0)
 	first, second := c.of(1), c.of(2)
 	first.hold(1) // of the primary context
@@ -217,7 +218,7 @@ func TestAThreadsMemoryAndHolds(t *testing.T) {
 
 // Twenty threads with one slot are no deadlock: who has it is not known to wait.
 func TestA6TwentyThreadsAndOneSlot(t *testing.T) {
-	w := newWorld(t, capped(1, arbiter.ScopeThread), 1000)
+	w := newWorld(t, capped(1, rules.ScopeThread), 1000)
 	c := w.client(0, 0)
 	w.arb.Threads(w.now, c.session, 20)
 	if !c.of(1).contexts(1).Granted {
@@ -352,7 +353,7 @@ func TestB6EachStreamIsCharged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := (&client{w: w, process: arbiter.Process{PID: w.pid}, session: s.ID}).on(0)
+	c := (&client{w: w, process: rules.Process{PID: w.pid}, session: s.ID}).on(0)
 	if !c.streams(3).Granted {
 		t.Fatal("three")
 	}
@@ -474,7 +475,7 @@ func TestAWaitingContextHasNoPlace(t *testing.T) {
 }
 
 func TestSlotsComeBackAfterARestart(t *testing.T) {
-	p := capped(1, arbiter.ScopeThread)
+	p := capped(1, rules.ScopeThread)
 	w := newWorld(t, p, 1000)
 	restore := func(l arbiter.RestoredLease) *client {
 		l.Device = 0
@@ -504,7 +505,7 @@ func TestSlotsComeBackAfterARestart(t *testing.T) {
 // Who waits is told since when others are there, over a restart too: since they got what
 // they hold, or at least since their lease is open.
 func TestHoldersComeBackWithTheirTime(t *testing.T) {
-	w := newWorld(t, capped(3, arbiter.ScopeJob), 1000)
+	w := newWorld(t, capped(3, rules.ScopeJob), 1000)
 	ago := func(d time.Duration) time.Time { return w.now.Add(-d) }
 	for id, since := range map[arbiter.JobID]time.Time{7: ago(3 * time.Hour), 8: {}, 9: {}} {
 		request := arbiter.JobRequest{Process: w.process(1000, "gpuarb"), Command: "sleep 9", Claim: true}

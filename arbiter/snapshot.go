@@ -5,9 +5,11 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // Snapshot returns the whole state, exact at this moment: every word is read once,
@@ -85,7 +87,7 @@ func (a *Arbiter) deviceState(d *device, now time.Time) accounting.DeviceState {
 		Granted: sums.Granted, Committed: sums.Committed, Used: d.peak.seen, Peak: d.peak.most,
 		Unmanaged: d.unmanaged, Overhead: d.overhead.Plus(d.headroom), Context: d.headroomCost(),
 		Streams: sums.Streams, SlotsMax: d.slotsMax(), SlotsCurrent: len(d.holders),
-		SlotsScope: string(cmp.Or(d.rule.SlotScope, ScopeJob)), Claims: d.claims,
+		SlotsScope: string(cmp.Or(d.rule.SlotScope, rules.ScopeJob)), Claims: d.claims,
 		Leased: d.claims > 0 || d.exclusive != nil, Queue: len(d.queue),
 		Admitted: d.admitted, Denied: d.denied, AtMax: d.atMax,
 		UnmanagedBy: slices.Clone(d.unmanagedBy),
@@ -182,8 +184,8 @@ func (a *Arbiter) jobState(j *job, now time.Time) accounting.JobState {
 	p := &j.request.Process
 	state := accounting.JobState{
 		ID: uint64(j.id), Name: j.request.Name, UID: p.UID, User: p.User, Command: cmp.Or(j.request.Command, p.Command),
-		State: accounting.StateRunning, Run: j.run, PerProcess: j.each(), StreamsMax: j.streamsMax(), StreamsBy: j.streamsGiven().by,
-		Denial: j.denial, DenialMs: max(0, now.Sub(j.denied).Milliseconds()), Rule: j.rule.name, PID: p.PID, AgeMs: max(0, now.Sub(j.opened).Milliseconds()),
+		State: accounting.StateRunning, Run: j.run, PerProcess: j.Each(), StreamsMax: j.Streams().Max, StreamsBy: j.Streams().By,
+		Denial: j.denial, DenialMs: max(0, now.Sub(j.denied).Milliseconds()), Rule: j.Rule.Name, PID: p.PID, AgeMs: max(0, now.Sub(j.opened).Milliseconds()),
 		Processes: make([]int, 0, len(j.sessions)), Devices: make([]accounting.JobDeviceState, 0, len(a.devices)),
 	}
 	if j.pending {
@@ -202,29 +204,30 @@ func (a *Arbiter) jobState(j *job, now time.Time) accounting.JobState {
 
 // setBy tells what a lease's limits come from: of several that are as tight, the narrowest.
 func (l *lease) setBy(to *accounting.LeaseState) {
-	chain := []given{l.session.given(l.device), l.session.job.given(l.device)}
+	b := l.device.bounds()
+	chain := []rules.Memory{l.session.Memory(b), l.session.job.Memory(b)}
 	if c := l.session.job.cap; c != nil {
-		if g := c.user.given(l.device); g.maxBy != "" {
-			g.maxBy = c.user.by(g.maxBy)
-			chain = append(chain, g)
+		if m := c.memory(l.device); m.MaxBy != "" {
+			m.MaxBy = c.user.By(m.MaxBy)
+			chain = append(chain, m)
 		}
 	}
 	if sh := l.session.job.shared; sh != nil {
-		g := given{Limits: sh.limits(l.device), maxBy: sh.maxBy(l.device), minBy: sh.rule.name + ", shared"}
-		if g.maxBy != "" {
-			g.maxBy += ", shared"
+		m := sh.memory(l.device)
+		if m.MaxBy != "" {
+			m.MaxBy += ", shared"
 		}
-		chain = append(chain, g)
+		chain = append(chain, m)
 	}
-	for _, g := range chain {
-		if to.BudgetBy == "" && g.Max == to.Budget {
-			to.BudgetBy = g.maxBy
+	for _, m := range chain {
+		if to.BudgetBy == "" && m.Max == to.Budget {
+			to.BudgetBy = m.MaxBy
 		}
-		if to.MinBy == "" && g.Min == to.Min && g.Min > 0 {
-			to.MinBy = g.minBy
+		if to.MinBy == "" && m.Min == to.Min && m.Min > 0 {
+			to.MinBy = m.MinBy
 		}
 	}
-	to.StreamsBy = l.session.streamsGiven().by
+	to.StreamsBy = l.session.Streams().By
 }
 
 // budgetStates describes the budgets that jobs share, by name, and the limits of users, whether
@@ -232,8 +235,8 @@ func (l *lease) setBy(to *accounting.LeaseState) {
 func (a *Arbiter) budgetStates() ([]accounting.BudgetState, map[*shared]*accounting.BudgetState) {
 	all := slices.Collect(maps.Values(a.shareds))
 	for _, u := range a.users {
-		if a.shareds[u.key()] == nil {
-			all = append(all, &shared{key: u.key(), user: u, who: u.who()})
+		if a.shareds[capKey(u.UID)] == nil {
+			all = append(all, &shared{key: capKey(u.UID), user: u, who: u.String()})
 		}
 	}
 	slices.SortFunc(all, func(x, y *shared) int {
@@ -245,8 +248,8 @@ func (a *Arbiter) budgetStates() ([]accounting.BudgetState, map[*shared]*account
 		state := s.state()
 		state.Devices = make([]accounting.BudgetDeviceState, len(a.devices))
 		for i, d := range a.devices {
-			l := s.limits(d)
-			state.Devices[i] = accounting.BudgetDeviceState{Device: d.Index, Min: l.Min, Max: l.Max, MaxBy: s.maxBy(d),
+			m := s.memory(d)
+			state.Devices[i] = accounting.BudgetDeviceState{Device: d.Index, Min: m.Min, Max: m.Max, MaxBy: m.MaxBy,
 				Over: s.budget != nil && s.budget.Over(d.Index)}
 		}
 		states = append(states, state)
@@ -270,31 +273,40 @@ func (a *Arbiter) addToBudget(to *accounting.BudgetState, j *job) {
 // state is a shared budget's part in the state that no device has.
 func (s *shared) state() accounting.BudgetState {
 	if u := s.user; u != nil {
-		streams := u.streams()
-		state := accounting.BudgetState{Name: "all programs of " + u.who(), Scope: string(ScopeUser), UID: u.uid, StreamsBy: streams.by}
-		if streams.max < NoStreams {
-			state.Streams = streams.max
+		streams := u.Streams()
+		state := accounting.BudgetState{Name: "all programs of " + u.String(), Scope: string(rules.ScopeUser), UID: u.UID, StreamsBy: streams.By}
+		if streams.Max < rules.NoStreams {
+			state.Streams = streams.Max
 		}
 		return state
 	}
 	return accounting.BudgetState{Name: s.who, Rule: s.key.rule.String(), Scope: string(s.key.scope), UID: s.key.uid, Cgroup: s.key.cgroup}
 }
 
-// maxBy is what a shared budget's memory.max comes from on a device.
-func (s *shared) maxBy(d *device) string {
-	if s.user != nil {
-		return s.user.given(d).maxBy
+// ruleStates describes the rules, in the order that they are asked in.
+func (a *Arbiter) ruleStates() []accounting.RuleState {
+	states := make([]accounting.RuleState, len(a.policy.Rules))
+	for i, r := range a.policy.All() {
+		streams := r.Streams()
+		to := &states[i]
+		*to = accounting.RuleState{ID: r.Key.ID(), Name: cmp.Or(r.Key.Name, strconv.Itoa(i+1)), Title: r.Name, Scope: string(r.Scope),
+			Streams: streams.Max, StreamsBy: streams.By, Devices: make([]accounting.RuleDeviceState, len(a.devices))}
+		for n, d := range a.devices {
+			m := r.Memory(d.bounds())
+			to.Devices[n] = accounting.RuleDeviceState{Device: d.Index, Max: m.Max, MaxBy: m.MaxBy}
+		}
 	}
-	return s.rule.given(d).maxBy
+	return states
 }
 
 // deviceState is a job's account on a device. A device that it never touched costs nothing.
 func (j *job) deviceState(d *device) accounting.JobDeviceState {
-	limits, by := j.limits(d), j.given(d)
-	if j.each() {
-		limits, by = j.perProcess(d), (&session{job: j}).given(d)
+	limits, by := j.limits(d), j.Memory(d.bounds())
+	if j.Each() {
+		s := j.newProcess()
+		limits, by = s.limits(d), s.Memory(d.bounds())
 	}
-	state := accounting.JobDeviceState{Device: d.Index, Min: limits.Min, Max: limits.Max, MinBy: by.minBy, MaxBy: by.maxBy, Reserved: j.budget.Reserved(d.Index)}
+	state := accounting.JobDeviceState{Device: d.Index, Min: limits.Min, Max: limits.Max, MinBy: by.MinBy, MaxBy: by.MaxBy, Reserved: j.budget.Reserved(d.Index)}
 	for _, p := range j.peaks {
 		if p.device == d {
 			state.Used, state.Peak = p.seen, p.most

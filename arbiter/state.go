@@ -6,18 +6,19 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // device is one GPU and what is known of it.
 type device struct {
-	Device
-	rule     DeviceRule
+	rules.Device
+	rule     rules.DeviceRule
 	direct   *accounting.Lease // stands for what is charged to the device alone
 	lost     bool
 	hung     bool             // it does not answer
 	overhead accounting.Bytes // Σ over its leases, where not charged to them
 	headroom accounting.Bytes // Σ of what headrooms lack beyond that
-	policy   *Policy
+	policy   *rules.Policy
 	peak     peak
 
 	unmanaged   accounting.Bytes
@@ -65,8 +66,8 @@ func (d *device) reserve() accounting.Bytes { return min(d.rule.Reserve.Of(d.Tot
 // what one user may hold with all of his programs, whatever rules they are under.
 type shared struct {
 	key    sharedKey
-	user   *user // whose limit it is; nil: a rule's budget
-	rule   ruled
+	user   *rules.User // whose limit it is; nil: a rule's budget
+	rule   rules.Terms
 	who    string // "user bob", "cgroup /a.slice", "rule students"
 	budget *accounting.Budget
 	lines  map[*device]*line // those that wait for its bytes
@@ -75,9 +76,9 @@ type shared struct {
 // sharedKey says whose budget it is, and by which rule; so it survives a
 // reload that only moves the rule.
 type sharedKey struct {
-	scope  Scope
+	scope  rules.Scope
 	all    bool // of all programs of a user, and by no rule
-	rule   ruleKey
+	rule   rules.Key
 	uid    uint32
 	cgroup string
 }
@@ -85,9 +86,9 @@ type sharedKey struct {
 // named is the budget in a sentence, with its limit on a device: "user bob's 1 GiB budget".
 func (s *shared) named(d *device, limit accounting.Bytes) string {
 	if s.user != nil {
-		return fmt.Sprintf("the %s that %s set for %s", limit.Human(), cmp.Or(s.user.given(d).maxBy, "somebody"), s.who)
+		return fmt.Sprintf("the %s that %s set for %s", limit.Human(), cmp.Or(s.user.Memory(d.bounds()).MaxBy, "somebody"), s.who)
 	}
-	if s.key.scope == ScopeRule {
+	if s.key.scope == rules.ScopeRule {
 		return fmt.Sprintf("the %s budget shared by %s", limit.Human(), s.who)
 	}
 	return fmt.Sprintf("%s's %s budget", s.who, limit.Human())
@@ -95,18 +96,17 @@ func (s *shared) named(d *device, limit accounting.Bytes) string {
 
 // job is what one `gpuarb run` started, or one bare process.
 type job struct {
+	rules.Job
 	id       JobID
 	request  JobRequest
 	run      bool
-	closed   bool // its runner is gone (always so for a bare process)
-	ended    bool // and so are all its processes: nothing is reserved for it any more
-	detached bool // root asked for more than the rule: no shared budget
-	rule     ruled
+	closed   bool    // its runner is gone (always so for a bare process)
+	ended    bool    // and so are all its processes: nothing is reserved for it any more
+	detached bool    // root asked for more than the rule: no shared budget
 	shared   *shared // by its rule; nil: none
 	cap      *shared // what its user may hold in all; nil: no limit
 	budget   *accounting.Budget
 	sessions []*session // ended ones too, while they drain
-	live     live
 	peaks    []*jobPeak // one for each device used
 	opened   time.Time
 	on       []*device // those that it may use; nil: all
@@ -147,21 +147,19 @@ func (j *job) sharesBudget(b *accounting.Budget) *shared {
 
 // session is one client process.
 type session struct {
+	rules.Client
 	id      SessionID
-	process Process
+	process rules.Process
 	job     *job
 	budget  *accounting.Budget
 	leases  []*lease
-	max     *accounting.Size // its own wish
-	streams int
-	live    live
 	opened  time.Time
 	ended   time.Time // zero: it lives
 	refused bool      // its first refusal was reported
 
-	onFull    OnFull // its own wishes
+	onFull    rules.OnFull // its own wishes
 	slots     int
-	slotScope Scope
+	slotScope rules.Scope
 	reserve   *accounting.Bytes // for each stream
 	threads   int               // that ever made an intercepted call; 0: not known
 	pending   bool              // what it reserves waits for room
@@ -183,7 +181,7 @@ type lease struct {
 	unverified bool
 	spoiled    bool             // its word was clamped: not believed any more
 	notify     bool             // a free reports itself, too
-	scope      Scope            // of its slots
+	scope      rules.Scope      // of its slots
 	slot       *holder          // nil: none, or its threads'
 	makers     threads          // where slots are threads'
 	bursts     map[uint32]burst // of refusals, by thread

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // TestThreadsAreBounded: a client numbers its threads as it likes, and so many of them are
@@ -19,7 +20,7 @@ func TestThreadsAreBounded(t *testing.T) {
 		"streams":  func(c *client, n int) string { return c.of(uint32(n)).streams(1).Explain },
 	} {
 		t.Run(what, func(t *testing.T) {
-			p := capped(0, arbiter.ScopeThread)
+			p := capped(0, rules.ScopeThread)
 			p.Defaults.StreamsMax = 1 << 20
 			w := newWorld(t, p, 1<<40)
 			c, other := w.client(0, 0), w.client(0, 0)
@@ -48,7 +49,7 @@ func TestThreadsAreBounded(t *testing.T) {
 
 // TestAThreadIsForgottenWithItsLastObject: whatever it was, and in whose name it was freed.
 func TestAThreadIsForgottenWithItsLastObject(t *testing.T) {
-	w := newWorld(t, capped(0, arbiter.ScopeThread), 1<<40)
+	w := newWorld(t, capped(0, rules.ScopeThread), 1<<40)
 	c := w.client(0, 0)
 	for n := uint32(1); n <= 8000; n++ { // one after the other
 		x := c.of(n)
@@ -77,7 +78,7 @@ func TestAThreadIsForgottenWithItsLastObject(t *testing.T) {
 
 // TestThreadsOfAUser: many processes have no more than half of what there is together.
 func TestThreadsOfAUser(t *testing.T) {
-	w := newWorld(t, capped(0, arbiter.ScopeThread), 1<<40)
+	w := newWorld(t, capped(0, rules.ScopeThread), 1<<40)
 	refused := ""
 	for range arbiter.MaxThreadsInAll/2/arbiter.MaxThreads + 1 {
 		c := w.client(0, 0)
@@ -96,7 +97,7 @@ func TestThreadsOfAUser(t *testing.T) {
 // TestWaitersOfAProcessAreBounded: the next is refused, and others wait as before.
 func TestWaitersOfAProcessAreBounded(t *testing.T) {
 	p := exact(unlimited())
-	p.Defaults.OnFull = arbiter.OnFullWait
+	p.Defaults.OnFull = rules.OnFullWait
 	w := newWorld(t, p, 1000)
 	w.client(0, 0).must(1000)
 	c := w.client(0, 0)
@@ -122,7 +123,7 @@ func TestWaitersOfAProcessAreBounded(t *testing.T) {
 // another as may hold something, and one of that other.
 func BenchmarkRequestBesideThreads(b *testing.B) {
 	for _, threads := range []uint32{0, arbiter.MaxThreads} {
-		w := newWorld(b, capped(0, arbiter.ScopeThread), 1<<40)
+		w := newWorld(b, capped(0, rules.ScopeThread), 1<<40)
 		c, other := w.client(0, 0), w.client(0, 0)
 		for n := range threads {
 			c.of(n + 1).hold(1)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // TicketID names a request that waits. 0 is none. Never reused.
@@ -178,7 +179,7 @@ func (a *Arbiter) Owner(id TicketID) (uid uint32, job JobID, waits bool) {
 }
 
 // process is whose request it is.
-func (t *ticket) process() *Process {
+func (t *ticket) process() *rules.Process {
 	if t.session != nil {
 		return &t.session.process
 	}

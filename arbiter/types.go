@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // SessionID names one client process's session. 0 is none. Never reused.
@@ -71,35 +72,9 @@ type Told struct {
 	Making   int              // contexts that it asks for, or that its driver makes for it at this moment
 }
 
-// Process is what the kernel says about a client's process. PID alone names
-// nobody: the pair of PID and StartTicks does.
-type Process struct {
-	PID        int
-	StartTicks uint64 // clock ticks since boot; 0 when not known
-	UID, GID   uint32
-	Privileged bool     // may pass the rules, as root always may: whose daemon it is
-	User       string   // name, or the number where there is none
-	Groups     []string // names of all groups of the process
-	Exe        string   // path of the executable
-	Command    string   // command line, for people and for match.command
-	Cgroup     string   // path below /sys/fs/cgroup, beginning with a slash
-	Unit       string   // systemd unit, or ""
-	Container  string   // container ID or name, or ""
-}
-
-// Device is one GPU as the inventory found it.
-type Device struct {
-	Index  int
-	Vendor string // nvidia, amd or intel
-	Name   string
-	UUID   string
-	PCI    string // domain:bus:device.function, lower case
-	Total  accounting.Bytes
-}
-
 // JobRequest opens a job for what `gpuarb run` starts.
 type JobRequest struct {
-	Process    Process          // the runner; the rule is chosen by it
+	Process    rules.Process    // the runner; the rule is chosen by it
 	Max        *accounting.Size // memory.max per device; nil: as the rule says
 	Min        *accounting.Size // memory.min per device; nil: as the rule says
 	Streams    int              // streams per lease; 0: as the rule says
@@ -132,14 +107,14 @@ type JobInfo struct {
 // SessionRequest opens a client's session. Max and Streams are the program's own
 // wishes (from its environment): they only lower what the rules give.
 type SessionRequest struct {
-	Process Process
+	Process rules.Process
 	Job     JobID // 0: a job of its own
 	Max     *accounting.Size
 	Streams int // 0: no wish
 
-	OnFull        OnFull            // "": as the rule says
+	OnFull        rules.OnFull      // "": as the rule says
 	Slots         int               // takes a slot only while fewer than these are taken; 0: no wish
-	SlotScope     Scope             // "": as the rule says; only a narrower one counts
+	SlotScope     rules.Scope       // "": as the rule says; only a narrower one counts
 	StreamReserve *accounting.Bytes // charged for each stream
 	Place         Place             // of a request that comes again
 }
@@ -156,7 +131,7 @@ type LeaseInfo struct {
 	Device     int
 	Budget     accounting.Bytes // memory.max in force; never more than the device can grant
 	StreamsMax int
-	SlotScope  Scope            // whose one slot is
+	SlotScope  rules.Scope      // whose one slot is
 	Total      accounting.Bytes // bytes of the device
 	Closed     bool             // the budget is over: the word must begin closed, with NOTIFY
 	Notify     bool             // somebody waits for what it will free: the word must begin with NOTIFY
@@ -199,24 +174,6 @@ type Room struct {
 	// Limited: a budget above the session is below what the device can grant.
 	Limited bool
 }
-
-// Change sets limits of a job or a process while it runs; what is nil stays.
-type Change struct {
-	Device   int              // index, or AllDevices
-	Min, Max *accounting.Size // Max with Size.Max set: no limit of its own
-	Streams  *int             // of each lease; on all devices, whatever Device says
-	UID      uint32
-	// Privileged: the asker may do anything. (uid 0 always is.) Others may only
-	// lower, and only what is theirs.
-	Privileged bool
-	// Again: it was in force before a restart.
-	Again bool
-	// Lowers: it only lowers what is the target's own, whoever asks.
-	Lowers bool
-}
-
-// AllDevices in Change.Device means every device.
-const AllDevices = -1
 
 // ProcessUsage is what a device reports for one process.
 type ProcessUsage struct {
@@ -267,15 +224,15 @@ type Maker struct {
 
 // RestoredSession is a session to take up again after a restart.
 type RestoredSession struct {
-	Process Process
+	Process rules.Process
 	Job     JobID // as given to RestoreJob; 0 or unknown: a job of its own
 	Max     *accounting.Size
 	Streams int
 	Leases  []RestoredLease
 
-	OnFull        OnFull
+	OnFull        rules.OnFull
 	Slots         int
-	SlotScope     Scope
+	SlotScope     rules.Scope
 	StreamReserve *accounting.Bytes
 }
 

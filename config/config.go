@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // DefaultPath is where the configuration of the machine is.
@@ -33,7 +33,7 @@ const (
 
 // Config is a whole configuration, checked.
 type Config struct {
-	Policy arbiter.Policy
+	Policy rules.Policy
 	OnLoss OnLoss   // for a bare preload; under `gpuarb run` it is LossClosed
 	Files  []string // what it was read from, in order; empty for the built-in defaults
 }
@@ -44,11 +44,11 @@ const contextGuess = 512 << 20
 // Defaults returns the configuration of a machine without any file: every default said,
 // so that String shows them.
 func Defaults() *Config {
-	policy := arbiter.DefaultPolicy()
-	policy.Defaults.OnFull = arbiter.OnFullDeny
-	policy.Defaults.WaitTimeout = arbiter.DefaultWaitTimeout
-	policy.AgeAfter = arbiter.DefaultAgeAfter
-	policy.DeadlockGrace = arbiter.DefaultDeadlockGrace
+	policy := rules.DefaultPolicy()
+	policy.Defaults.OnFull = rules.OnFullDeny
+	policy.Defaults.WaitTimeout = rules.DefaultWaitTimeout
+	policy.AgeAfter = rules.DefaultAgeAfter
+	policy.DeadlockGrace = rules.DefaultDeadlockGrace
 	policy.ContextGuess = accounting.Size{Bytes: contextGuess}
 	return &Config{Policy: policy, OnLoss: LossOpen}
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // unexported are the fields of a policy that no configuration has: what was changed live.
-var unexported = cmpopts.IgnoreUnexported(arbiter.Policy{})
+var unexported = cmpopts.IgnoreUnexported(rules.Policy{})
 
 // everything sets every key.
 const everything = `schema_version = 1
@@ -103,17 +103,17 @@ func TestParseEverything(t *testing.T) {
 	want := Defaults()
 	want.Files = []string{"f.toml"}
 	want.OnLoss = LossClosed
-	want.Policy.Defaults = arbiter.Limits{
+	want.Policy.Defaults = rules.Settings{
 		Max:        accounting.Size{PerMille: 750},
 		Min:        accounting.Size{Bytes: 1 << 30},
-		Scope:      arbiter.ScopeProcess,
+		Scope:      rules.ScopeProcess,
 		StreamsMax: 64,
 
-		OnFull:        arbiter.OnFullWait,
-		WaitTimeout:   arbiter.NoTimeout,
+		OnFull:        rules.OnFullWait,
+		WaitTimeout:   rules.NoTimeout,
 		WaitAfter:     1,
 		Priority:      -3,
-		SlotScope:     arbiter.ScopeProcess,
+		SlotScope:     rules.ScopeProcess,
 		StreamReserve: 256 << 20,
 		HostMax:       ptr(accounting.Bytes(1 << 30)),
 	}
@@ -121,23 +121,23 @@ func TestParseEverything(t *testing.T) {
 	want.Policy.DeadlockGrace = 500 * time.Millisecond
 	want.Policy.ChargeOverhead = true
 	want.Policy.ContextReserve, want.Policy.ContextGuess = accounting.Size{PerMille: 10}, accounting.Size{}
-	want.Policy.Devices = []arbiter.DeviceRule{
-		{Match: arbiter.DeviceMatch{Index: ptr(0)}, Reserve: accounting.Size{Bytes: 512 << 20},
-			SlotScope: arbiter.ScopeThread, ContextReserve: &accounting.Size{Bytes: 300 << 20}},
-		{Match: arbiter.DeviceMatch{Vendor: "nvidia", UUID: "GPU-1", PCI: "0000:01:00.0"}, SlotsMax: 4},
+	want.Policy.Devices = []rules.DeviceRule{
+		{Match: rules.DeviceMatch{Index: ptr(0)}, Reserve: accounting.Size{Bytes: 512 << 20},
+			SlotScope: rules.ScopeThread, ContextReserve: &accounting.Size{Bytes: 300 << 20}},
+		{Match: rules.DeviceMatch{Vendor: "nvidia", UUID: "GPU-1", PCI: "0000:01:00.0"}, SlotsMax: 4},
 		{SlotsMax: 4}, // the defaults, for all other devices
 	}
-	want.Policy.Rules = []arbiter.Rule{
+	want.Policy.Rules = []rules.Rule{
 		{
 			Name:  "rule students (f.toml:32)",
 			Key:   "students",
-			Match: arbiter.Match{User: "student"},
-			Scope: ptr(arbiter.ScopeRule),
+			Match: rules.Match{User: "student"},
+			Scope: ptr(rules.ScopeRule),
 			Max:   &accounting.Size{Bytes: accounting.Bytes(8 << 30)},
 		},
 		{
 			Name: "rule 2 (f.toml:38)",
-			Match: arbiter.Match{
+			Match: rules.Match{
 				Group: "lab", Exe: "/usr/bin/python*", Command: "*train*",
 				Cgroup: "/user.slice/*", Unit: "a.service", Container: "c1",
 			},
@@ -145,11 +145,11 @@ func TestParseEverything(t *testing.T) {
 			Max:        &accounting.Size{Max: true},
 			StreamsMax: ptr(16),
 
-			OnFull:        ptr(arbiter.OnFullDeny),
+			OnFull:        ptr(rules.OnFullDeny),
 			WaitTimeout:   ptr(30 * time.Second),
 			WaitAfter:     ptr(0),
 			Priority:      ptr(7),
-			SlotScope:     ptr(arbiter.ScopeJob),
+			SlotScope:     ptr(rules.ScopeJob),
 			StreamReserve: ptr(accounting.Bytes(0)),
 			HostMax:       ptr(accounting.Max),
 		},

@@ -10,7 +10,7 @@ import (
 	"strconv"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // loader merges files into a Config.
@@ -96,7 +96,7 @@ func set[T any](to *T, given *T) {
 }
 
 func (l *loader) takeRule(d *draft) {
-	l.config.Policy.Rules = append(l.config.Policy.Rules, arbiter.Rule{
+	l.config.Policy.Rules = append(l.config.Policy.Rules, rules.Rule{
 		Name:       fmt.Sprintf("rule %s (%s:%d)", cmp.Or(d.name, strconv.Itoa(len(l.rules)+1)), filepath.Base(d.file), d.line),
 		Key:        d.name,
 		Match:      d.match,
@@ -117,8 +117,8 @@ func (l *loader) takeRule(d *draft) {
 }
 
 func (l *loader) takeDevice(d *draft) {
-	rule := arbiter.DeviceRule{
-		Match: arbiter.DeviceMatch{Index: d.index, UUID: d.uuid, PCI: d.pci, Vendor: d.vendor},
+	rule := rules.DeviceRule{
+		Match: rules.DeviceMatch{Index: d.index, UUID: d.uuid, PCI: d.pci, Vendor: d.vendor},
 	}
 	set(&rule.Reserve, d.reserve)
 	set(&rule.SlotScope, d.slotScope)
@@ -130,13 +130,13 @@ func (l *loader) takeDevice(d *draft) {
 // spreadSlots gives slots.max to every device rule that says nothing of its own, and to
 // the devices that no rule matches by one that comes last.
 func (l *loader) spreadSlots() {
-	rules := l.config.Policy.Devices
+	devices := l.config.Policy.Devices
 	for i, d := range l.devices {
-		rules[i].SlotsMax = l.slots
-		set(&rules[i].SlotsMax, d.slots)
+		devices[i].SlotsMax = l.slots
+		set(&devices[i].SlotsMax, d.slots)
 	}
 	if l.slots != 0 {
-		l.config.Policy.Devices = append(rules, arbiter.DeviceRule{SlotsMax: l.slots})
+		l.config.Policy.Devices = append(devices, rules.DeviceRule{SlotsMax: l.slots})
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
@@ -33,20 +33,20 @@ type draft struct {
 
 	version *int
 	name    string
-	match   arbiter.Match
+	match   rules.Match
 	min     *accounting.Size
 	max     *accounting.Size
-	scope   *arbiter.Scope
+	scope   *rules.Scope
 	streams *int
 	onLoss  *OnLoss
 	hostMax *accounting.Bytes
 
-	onFull        *arbiter.OnFull
+	onFull        *rules.OnFull
 	waitTimeout   *time.Duration
 	waitAfter     *int
 	priority      *int
 	slots         *int // 0: no limit
-	slotScope     *arbiter.Scope
+	slotScope     *rules.Scope
 	streamReserve *accounting.Bytes
 
 	ageAfter       *time.Duration

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // String spells the configuration in force as a file that Parse reads back to the
@@ -21,7 +21,7 @@ func (c *Config) String() string {
 	}
 	defaults := c.Policy.Defaults
 	fmt.Fprintf(&b, "schema_version = %d\n\n[defaults]\n", SchemaVersion)
-	writeLimits(&b, arbiter.Rule{Min: &defaults.Min, Max: &defaults.Max, Scope: &defaults.Scope,
+	writeLimits(&b, rules.Rule{Min: &defaults.Min, Max: &defaults.Max, Scope: &defaults.Scope,
 		StreamsMax: &defaults.StreamsMax, OnFull: &defaults.OnFull, WaitTimeout: &defaults.WaitTimeout,
 		WaitAfter: &defaults.WaitAfter, Priority: &defaults.Priority, SlotScope: notEmpty(defaults.SlotScope),
 		StreamReserve: &defaults.StreamReserve, HostMax: defaults.HostMax})
@@ -46,23 +46,23 @@ func (c *Config) String() string {
 }
 
 // notEmpty is nil for a scope that is not said.
-func notEmpty(scope arbiter.Scope) *arbiter.Scope {
+func notEmpty(scope rules.Scope) *rules.Scope {
 	if scope == "" {
 		return nil
 	}
 	return &scope
 }
 
-func writeLimits(b *strings.Builder, rule arbiter.Rule) {
+func writeLimits(b *strings.Builder, rule rules.Rule) {
 	writeIf(b, "memory.max", rule.Max, accounting.Size.WithUnit)
 	writeIf(b, "memory.min", rule.Min, accounting.Size.WithUnit)
-	writeIf(b, "scope", rule.Scope, func(s arbiter.Scope) string { return string(s) })
+	writeIf(b, "scope", rule.Scope, func(s rules.Scope) string { return string(s) })
 	writeNumber(b, "streams.max", rule.StreamsMax)
-	writeIf(b, "on_full", rule.OnFull, func(f arbiter.OnFull) string { return string(f) })
+	writeIf(b, "on_full", rule.OnFull, func(f rules.OnFull) string { return string(f) })
 	writeIf(b, "wait_timeout", rule.WaitTimeout, formatTimeout)
 	writeNumber(b, "wait_after", rule.WaitAfter)
 	writeNumber(b, "priority", rule.Priority)
-	writeIf(b, "slots.scope", rule.SlotScope, func(s arbiter.Scope) string { return string(s) })
+	writeIf(b, "slots.scope", rule.SlotScope, func(s rules.Scope) string { return string(s) })
 	writeIf(b, "stream_reserve", rule.StreamReserve, formatBytes)
 	writeIf(b, "host.max", rule.HostMax, formatBytes)
 }
@@ -82,13 +82,13 @@ func writeNumber(b *strings.Builder, key string, given *int) {
 func formatBytes(n accounting.Bytes) string { return accounting.Absolute(n).WithUnit() }
 
 func formatTimeout(d time.Duration) string {
-	if d == arbiter.NoTimeout {
+	if d == rules.NoTimeout {
 		return "max"
 	}
 	return d.String()
 }
 
-func writeDevice(b *strings.Builder, rule arbiter.DeviceRule) {
+func writeDevice(b *strings.Builder, rule rules.DeviceRule) {
 	if rule.Match.Index != nil {
 		fmt.Fprintf(b, "match.index = %d\n", *rule.Match.Index)
 	}
@@ -101,11 +101,11 @@ func writeDevice(b *strings.Builder, rule arbiter.DeviceRule) {
 	} else {
 		fmt.Fprintf(b, "slots.max = %d\n", rule.SlotsMax)
 	}
-	writeIf(b, "slots.scope", notEmpty(rule.SlotScope), func(s arbiter.Scope) string { return string(s) })
+	writeIf(b, "slots.scope", notEmpty(rule.SlotScope), func(s rules.Scope) string { return string(s) })
 	writeIf(b, "context_reserve", rule.ContextReserve, accounting.Size.WithUnit)
 }
 
-func writeMatch(b *strings.Builder, match arbiter.Match) {
+func writeMatch(b *strings.Builder, match rules.Match) {
 	writeText(b, "match.user", match.User)
 	writeText(b, "match.group", match.Group)
 	writeText(b, "match.exe", match.Exe)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
@@ -81,10 +81,10 @@ func quoted(words []string) []string {
 }
 
 func readScope(d *draft, v value) error {
-	word, err := readWord(v, string(arbiter.ScopeJob), string(arbiter.ScopeProcess), string(arbiter.ScopeUser),
-		string(arbiter.ScopeCgroup), string(arbiter.ScopeRule))
+	word, err := readWord(v, string(rules.ScopeJob), string(rules.ScopeProcess), string(rules.ScopeUser),
+		string(rules.ScopeCgroup), string(rules.ScopeRule))
 	if err == nil {
-		scope := arbiter.Scope(word)
+		scope := rules.Scope(word)
 		d.scope = &scope
 	}
 	return err
@@ -154,7 +154,7 @@ func readGlob(to *string, v value) error {
 	if err := readText(to, v); err != nil {
 		return err
 	}
-	if arbiter.CheckGlob(v.text) != nil {
+	if rules.CheckGlob(v.text) != nil {
 		return fmt.Errorf("%q is no pattern: a [ without its ], or a \\ at the end", v.text)
 	}
 	return nil
@@ -173,18 +173,18 @@ func readSlots(d *draft, v value) error {
 }
 
 func readOnFull(d *draft, v value) error {
-	word, err := readWord(v, string(arbiter.OnFullDeny), string(arbiter.OnFullWait))
+	word, err := readWord(v, string(rules.OnFullDeny), string(rules.OnFullWait))
 	if err == nil {
-		full := arbiter.OnFull(word)
+		full := rules.OnFull(word)
 		d.onFull = &full
 	}
 	return err
 }
 
 func readSlotScope(d *draft, v value) error {
-	word, err := readWord(v, string(arbiter.ScopeJob), string(arbiter.ScopeProcess), string(arbiter.ScopeThread))
+	word, err := readWord(v, string(rules.ScopeJob), string(rules.ScopeProcess), string(rules.ScopeThread))
 	if err == nil {
-		scope := arbiter.Scope(word)
+		scope := rules.Scope(word)
 		d.slotScope = &scope
 	}
 	return err
@@ -201,7 +201,7 @@ func readDuration(to **time.Duration, v value, endless bool) error {
 	case v.kind != unstable.String:
 		return v.wrongType(want)
 	case endless && v.text == "max":
-		duration = arbiter.NoTimeout
+		duration = rules.NoTimeout
 	case err != nil || duration < 0:
 		return v.wrongType(want)
 	case duration == 0:

@@ -8,14 +8,14 @@ import (
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
 // Machine is what is known of the machine that a configuration is for. What is nil is not
 // known, and nothing is said of it.
 type Machine struct {
-	Devices []arbiter.Device
+	Devices []rules.Device
 	User    func(name string) bool // tells whether there is such a user
 	Group   func(name string) bool // and such a group
 }
@@ -60,7 +60,7 @@ func forgotUnit(key string, v value) string {
 
 // checkRules looks at whom the rules are for.
 func (l *loader) checkRules(m Machine) {
-	rules := l.config.Policy.Rules
+	all := l.config.Policy.Rules
 	for i, d := range l.rules {
 		for _, who := range []struct {
 			key, what, pattern string
@@ -74,8 +74,8 @@ func (l *loader) checkRules(m Machine) {
 			}
 		}
 		for k := range i {
-			if covers(rules[k].Match, d.match) {
-				l.warn(d, "", "this rule is never used: %s, which comes first, matches %s", rules[k].Name, rules[k].Match)
+			if covers(all[k].Match, d.match) {
+				l.warn(d, "", "this rule is never used: %s, which comes first, matches %s", all[k].Name, all[k].Match)
 				break
 			}
 		}
@@ -88,7 +88,7 @@ func (l *loader) checkRules(m Machine) {
 
 // covers tells whether one rule matches everybody whom another one matches, as far as that
 // can be seen without knowing them: it asks for nothing else.
-func covers(first, second arbiter.Match) bool {
+func covers(first, second rules.Match) bool {
 	a, b := first.Fields(), second.Fields()
 	for i := range a {
 		if pattern := a[i][1]; strings.Trim(pattern, "*") != "" && pattern != b[i][1] {
@@ -106,7 +106,7 @@ func (l *loader) checkMin(d *draft, m Machine) {
 }
 
 // checkSize looks whether an amount is more than each of some devices has.
-func (l *loader) checkSize(d *draft, key string, size accounting.Size, devices []arbiter.Device, then string) {
+func (l *loader) checkSize(d *draft, key string, size accounting.Size, devices []rules.Device, then string) {
 	var largest accounting.Bytes
 	for _, dev := range devices {
 		if largest = max(largest, dev.Total); size.Of(dev.Total) <= dev.Total {
@@ -122,8 +122,8 @@ func (l *loader) checkSize(d *draft, key string, size accounting.Size, devices [
 func (l *loader) checkDevices(m Machine) {
 	taken := map[string]int{} // devices that a block before counts for, by the place in l.devices
 	for i, d := range l.devices {
-		rule := arbiter.DeviceMatch{Index: d.index, UUID: d.uuid, PCI: d.pci, Vendor: d.vendor}
-		var meant []arbiter.Device
+		rule := rules.DeviceMatch{Index: d.index, UUID: d.uuid, PCI: d.pci, Vendor: d.vendor}
+		var meant []rules.Device
 		for _, dev := range m.Devices {
 			if rule.Matches(dev) {
 				meant = append(meant, dev)

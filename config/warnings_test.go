@@ -8,14 +8,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // TestWarnings: what is allowed and cannot be meant, on a machine with two cards, the users
 // ann and bob, and the group students.
 func TestWarnings(t *testing.T) {
 	machine := Machine{
-		Devices: []arbiter.Device{{Index: 0, Vendor: "nvidia", UUID: "GPU-a", PCI: "0000:01:00.0", Total: 8 << 30},
+		Devices: []rules.Device{{Index: 0, Vendor: "nvidia", UUID: "GPU-a", PCI: "0000:01:00.0", Total: 8 << 30},
 			{Index: 1, Vendor: "nvidia", UUID: "GPU-b", PCI: "0000:02:00.0", Total: 4 << 30}},
 		User:  func(name string) bool { return name == "ann" || name == "bob" },
 		Group: func(name string) bool { return name == "students" },

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/statefile"
@@ -35,8 +35,8 @@ func (d *Daemon) addDevices() {
 }
 
 // deviceOf is a device as the arbiter takes it.
-func deviceOf(dev inventory.Device) arbiter.Device {
-	return arbiter.Device{Index: dev.Index, Vendor: dev.Vendor, Name: dev.Name,
+func deviceOf(dev inventory.Device) rules.Device {
+	return rules.Device{Index: dev.Index, Vendor: dev.Vendor, Name: dev.Name,
 		UUID: dev.UUID, PCI: dev.PCI, Total: usable(dev)}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
@@ -50,7 +51,7 @@ func (cl *client) jobOpen(m ipc.Message) error {
 	if req.Flags&ipc.JobNoWait != 0 {
 		cl.othersEnded()
 	}
-	proc, err := whenRoom(cl, h, func() (arbiter.Process, error) { return d.facts(c.Peer()) })
+	proc, err := whenRoom(cl, h, func() (rules.Process, error) { return d.facts(c.Peer()) })
 	if err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func (cl *client) jobOpen(m ipc.Message) error {
 }
 
 // openJob opens a job, or parks the request for one.
-func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc arbiter.Process,
+func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc rules.Process,
 	place arbiter.Place) (rep ipc.JobOpenReply, waits bool, err error) {
 	peer := cl.conn.Peer()
 	d.lock()
@@ -124,7 +125,7 @@ func (d *Daemon) mayOpen(peer ipc.Peer, r *ipc.JobOpenRequest) error {
 
 // addJob makes a job known to the arbiter and the reaper, and writes its record, which
 // counts from holdJob on. The lock is held.
-func (d *Daemon) addJob(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, proc arbiter.Process,
+func (d *Daemon) addJob(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, proc rules.Process,
 	place arbiter.Place) (*job, arbiter.JobInfo, error) {
 	var none arbiter.JobInfo
 	peer := c.Peer()
@@ -164,7 +165,7 @@ func (d *Daemon) addJob(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, proc a
 }
 
 // jobRequest is a record's request, as the arbiter takes it.
-func jobRequest(proc arbiter.Process, r *statefile.Job) arbiter.JobRequest {
+func jobRequest(proc rules.Process, r *statefile.Job) arbiter.JobRequest {
 	has := func(flag uint32) bool { return r.Flags&flag != 0 }
 	request := arbiter.JobRequest{Process: proc, Max: sizeWish(r.Max, r.MaxPerMille), Min: sizeWish(r.Min, r.MinPerMille),
 		Streams: int(r.Streams), PerProcess: has(ipc.JobPerProcess), Command: statefile.TextOf(&r.Command), Name: nameOf(r),

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
@@ -76,7 +77,7 @@ func (d *Daemon) roomForLimit(to target, uid uint32) error {
 // A record that is in force is not written to: it would be half the one and half the other limit
 // where the daemon dies meanwhile. So a new one takes its place, and where both are left
 // recoverLimits picks one.
-func (d *Daemon) keepLimit(to target, change arbiter.Change, slots *int) {
+func (d *Daemon) keepLimit(to target, change rules.Change, slots *int) {
 	next := statefile.Limit{Target: to.kind, ID: to.id, Start: to.start, Device: to.device}
 	old := d.limitAt(to)
 	if old >= 0 {
@@ -114,7 +115,7 @@ func (d *Daemon) keepLimit(to target, change arbiter.Change, slots *int) {
 }
 
 // setLimit writes a change into a record.
-func setLimit(r *statefile.Limit, change arbiter.Change, slots *int) {
+func setLimit(r *statefile.Limit, change rules.Change, slots *int) {
 	if change.Max != nil {
 		r.Max, r.MaxPerMille = shim.WireSize(*change.Max)
 	}
@@ -167,7 +168,7 @@ func (d *Daemon) forgetLimits(owner limitOwner) {
 	}
 }
 
-func setOf(change arbiter.Change, slots *int) (set uint32) {
+func setOf(change rules.Change, slots *int) (set uint32) {
 	for bit, given := range map[uint32]bool{ipc.SetMax: change.Max != nil, ipc.SetMin: change.Min != nil,
 		ipc.SetStreams: change.Streams != nil, ipc.SetSlots: slots != nil} {
 		if given {
@@ -196,8 +197,8 @@ func (d *Daemon) limitGone(r *statefile.Limit) bool {
 	case ipc.LimitProcess:
 		return len(d.sessionsOfProcess(int(r.ID), r.Start)) == 0
 	case ipc.LimitRule:
-		says, ok := d.arb.RuleSays(r.ID)
-		return !ok || says != r.Start
+		rule, ok := d.arb.Rule(r.ID)
+		return !ok || rule.Says() != r.Start
 	}
 	return false
 }
@@ -234,7 +235,7 @@ func (d *Daemon) recoverLimits() {
 }
 
 func (d *Daemon) recoverLimit(r *statefile.Limit) error {
-	change := arbiter.Change{Device: int(r.Device), UID: r.UID, Privileged: r.Privileged == 1, Again: true,
+	change := rules.Change{Device: int(r.Device), UID: r.UID, Privileged: r.Privileged == 1, Again: true,
 		Lowers: r.Privileged == limitLowers}
 	if r.Set&ipc.SetMax != 0 {
 		change.Max = new(shim.SizeOf(r.Max, r.MaxPerMille))

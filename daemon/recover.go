@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
@@ -128,8 +129,8 @@ func (d *Daemon) boundMin(r *statefile.Job) {
 // asMember is what is known of a runner that is dead, so that its job stays under the rule
 // that it began under: its user's name and groups, and where it ran, are those of a process of
 // the job that lives. What it was, nobody knows any more.
-func (d *Daemon) asMember(r *statefile.Job, members []*statefile.Session) arbiter.Process {
-	proc := arbiter.Process{UID: r.UID, GID: r.GID, Command: statefile.TextOf(&r.Command)}
+func (d *Daemon) asMember(r *statefile.Job, members []*statefile.Session) rules.Process {
+	proc := rules.Process{UID: r.UID, GID: r.GID, Command: statefile.TextOf(&r.Command)}
 	for _, m := range members {
 		if m.UID != r.UID {
 			continue
@@ -173,7 +174,7 @@ func (d *Daemon) recoverJobOf(_ int, r *statefile.Session) {
 // alive returns the facts and a pidfd of a process that still is the one with this start
 // time. Where that cannot be asked it is: its facts are then what the record says, and the
 // pidfd is −1.
-func (d *Daemon) alive(pid int, start uint64) (proc arbiter.Process, pidfd int, gone bool) {
+func (d *Daemon) alive(pid int, start uint64) (proc rules.Process, pidfd int, gone bool) {
 	if pidfd, gone = d.stillThere(pid, start); gone {
 		return proc, -1, true
 	}
@@ -185,7 +186,7 @@ func (d *Daemon) alive(pid int, start uint64) (proc arbiter.Process, pidfd int, 
 		return proc, -1, true
 	case err != nil:
 		d.log.Warn("little is known of a program that runs: rules for its name, unit or group do not meet it", "client_pid", pid, "err", err)
-		return arbiter.Process{PID: pid, StartTicks: start}, pidfd, false
+		return rules.Process{PID: pid, StartTicks: start}, pidfd, false
 	}
 	return process(f, pid), pidfd, false
 }
@@ -197,7 +198,7 @@ func (d *Daemon) recoverSession(i int, r *statefile.Session, leases []int, taken
 	}
 	proc, pidfd, dead := d.alive(int(r.PID), r.StartTicks)
 	if dead {
-		proc = arbiter.Process{PID: int(r.PID), StartTicks: r.StartTicks}
+		proc = rules.Process{PID: int(r.PID), StartTicks: r.StartTicks}
 	}
 	asUser(&proc, r.UID, r.GID)
 	s := &session{token: r.Token, kind: ipc.KindShim, job: arbiter.JobID(r.Job), record: r, answers: d.file.Answers(i), index: i,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
@@ -243,7 +244,7 @@ func openPage(fd int, id ipc.PageID) *ipc.LeasePage {
 // own sums, unverified until the devices agree.
 func (cl *client) adopt(head ipc.Header, req *ipc.ResumeRequest, fd int) (*session, error) {
 	d, c := cl.d, cl.conn
-	proc, err := whenRoom(cl, head, func() (arbiter.Process, error) { return d.facts(c.Peer()) })
+	proc, err := whenRoom(cl, head, func() (rules.Process, error) { return d.facts(c.Peer()) })
 	if err != nil {
 		return nil, err
 	}
@@ -293,7 +294,7 @@ func (cl *client) adopt(head ipc.Header, req *ipc.ResumeRequest, fd int) (*sessi
 // endDamaged ends what a damaged file says of a process that now says itself what it
 // holds: sessions that nobody has taken up, and whose page the process has not, or sends
 // under another token. Else it would be counted twice as long as it lives. The lock is held.
-func (d *Daemon) endDamaged(proc arbiter.Process, sent ipc.PageID) {
+func (d *Daemon) endDamaged(proc rules.Process, sent ipc.PageID) {
 	for _, s := range slices.Clone(d.ofProcess[proc.PID]) {
 		theirs := s.peer.StartTicks == proc.StartTicks
 		if !theirs || s.dead || len(s.conns) > 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
 	"github.com/gpuarb/gpuarb/statefile"
@@ -44,17 +45,18 @@ func (d *Daemon) showAll() {
 	}
 }
 
-// showJob is show for the sessions of a job, or of a process that is one by itself. The lock is held.
-func (d *Daemon) showJob(to target) {
-	if to.kind != ipc.LimitJob {
+// showTarget is show for the sessions of a job or a process. The lock is held.
+func (d *Daemon) showTarget(to target) {
+	switch to.kind {
+	case ipc.LimitProcess:
 		for _, s := range d.sessionsOfProcess(int(to.id), to.start) {
 			d.show(s)
 		}
-		return
-	}
-	for s := range d.jobByKey[to.id|jobKey].members {
-		if !s.dead {
-			d.show(s)
+	case ipc.LimitJob:
+		for s := range d.jobByKey[to.id|jobKey].members {
+			if !s.dead {
+				d.show(s)
+			}
 		}
 	}
 }
@@ -83,7 +85,7 @@ func pageOf(pid, fd int) *ipc.Page {
 
 // remakeJob makes a job again of which nobody knows but its processes: with the limits that the first of them saw. What it holds beyond its
 // processes, and which devices it may use, is not in their word. The lock is held.
-func (d *Daemon) remakeJob(id arbiter.JobID, token ipc.Token, proc arbiter.Process, page *ipc.Page) error {
+func (d *Daemon) remakeJob(id arbiter.JobID, token ipc.Token, proc rules.Process, page *ipc.Page) error {
 	if err := d.jobsOf.full(proc.PID, proc.UID); err != nil {
 		return err
 	}
@@ -114,17 +116,17 @@ func (d *Daemon) remakeJob(id arbiter.JobID, token ipc.Token, proc arbiter.Proce
 func (d *Daemon) lowerTo(s *session, page *ipc.Page) {
 	if given, ok := page.Given(); ok && d.jobByKey[uint64(s.job)|jobKey] == nil {
 		streams := int(max(1, min(given.Streams, maxClaimed)))
-		d.lower(s, arbiter.Change{Device: arbiter.AllDevices, Max: new(shim.SizeOf(given.Memory, given.Share)), Streams: &streams})
+		d.lower(s, rules.Change{Device: rules.AllDevices, Max: new(shim.SizeOf(given.Memory, given.Share)), Streams: &streams})
 	}
 	for l := range s.open() {
 		info, err := d.arb.Attach(d.now(), s.id, l.Device)
 		if seen := accounting.Bytes(page.Lease[l.Record.Slot].Limit); err == nil && seen < info.Budget {
-			d.lower(s, arbiter.Change{Device: l.Device, Max: &accounting.Size{Bytes: seen}})
+			d.lower(s, rules.Change{Device: l.Device, Max: &accounting.Size{Bytes: seen}})
 		}
 	}
 }
 
-func (d *Daemon) lower(s *session, change arbiter.Change) {
+func (d *Daemon) lower(s *session, change rules.Change) {
 	change.UID, change.Lowers, change.Again = s.peer.UID, true, true
 	if err := d.arb.SetProcessLimits(d.now(), change, s.id); err != nil {
 		d.log.Warn("a limit that a program saw cannot be set again", "client_pid", s.peer.PID, "limit", change, "err", err)

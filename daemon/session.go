@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
@@ -58,19 +59,19 @@ func sizeWish(bytes uint64, share uint32) *accounting.Size {
 }
 
 // onFullOf, scopeOf and reserveOf are the other wishes, as the arbiter spells them.
-func onFullOf(v uint32) arbiter.OnFull {
-	return map[uint32]arbiter.OnFull{ipc.OnFullDeny: arbiter.OnFullDeny, ipc.OnFullWait: arbiter.OnFullWait}[v]
+func onFullOf(v uint32) rules.OnFull {
+	return map[uint32]rules.OnFull{ipc.OnFullDeny: rules.OnFullDeny, ipc.OnFullWait: rules.OnFullWait}[v]
 }
 
-func scopeOf(v uint32) arbiter.Scope {
-	return map[uint32]arbiter.Scope{ipc.ScopeJob: arbiter.ScopeJob, ipc.ScopeProcess: arbiter.ScopeProcess,
-		ipc.ScopeThread: arbiter.ScopeThread}[v]
+func scopeOf(v uint32) rules.Scope {
+	return map[uint32]rules.Scope{ipc.ScopeJob: rules.ScopeJob, ipc.ScopeProcess: rules.ScopeProcess,
+		ipc.ScopeThread: rules.ScopeThread}[v]
 }
 
 // wireScope is the reverse of scopeOf.
-func wireScope(s arbiter.Scope) uint32 {
-	return map[arbiter.Scope]uint32{arbiter.ScopeJob: ipc.ScopeJob, arbiter.ScopeProcess: ipc.ScopeProcess,
-		arbiter.ScopeThread: ipc.ScopeThread}[s]
+func wireScope(s rules.Scope) uint32 {
+	return map[rules.Scope]uint32{rules.ScopeJob: ipc.ScopeJob, rules.ScopeProcess: ipc.ScopeProcess,
+		rules.ScopeThread: ipc.ScopeThread}[s]
 }
 
 func reserveOf(v uint64) *accounting.Bytes {
@@ -82,20 +83,20 @@ func reserveOf(v uint64) *accounting.Bytes {
 }
 
 // process turns what the kernel says into what rules are matched on.
-func process(f procfacts.Facts, pid int) arbiter.Process {
-	return arbiter.Process{PID: pid, StartTicks: f.StartTicks, UID: f.UID, GID: f.GID, User: f.User,
+func process(f procfacts.Facts, pid int) rules.Process {
+	return rules.Process{PID: pid, StartTicks: f.StartTicks, UID: f.UID, GID: f.GID, User: f.User,
 		Groups: f.GroupNames, Exe: f.Exe, Command: f.Command, Cgroup: f.Cgroup, Unit: f.Unit, Container: f.Container}
 }
 
 // facts reads what the kernel says about a peer and checks that it still is the
 // process that connected.
-func (d *Daemon) facts(peer ipc.Peer) (arbiter.Process, error) {
+func (d *Daemon) facts(peer ipc.Peer) (rules.Process, error) {
 	f, err := d.inv.Facts(peer.PID)
 	if err != nil {
-		return arbiter.Process{}, fmt.Errorf("process %d: %w", peer.PID, err)
+		return rules.Process{}, fmt.Errorf("process %d: %w", peer.PID, err)
 	}
 	if peer.StartTicks != 0 && f.StartTicks != peer.StartTicks {
-		return arbiter.Process{}, fmt.Errorf("process %d is not the one that connected", peer.PID)
+		return rules.Process{}, fmt.Errorf("process %d is not the one that connected", peer.PID)
 	}
 	p := process(f, peer.PID)
 	asUser(&p, uint32(peer.UID), uint32(peer.GID))
@@ -103,7 +104,7 @@ func (d *Daemon) facts(peer ipc.Peer) (arbiter.Process, error) {
 }
 
 // asUser notes whose a process is: by the kernel's word on its connection, or by a record of that.
-func asUser(p *arbiter.Process, uid, gid uint32) {
+func asUser(p *rules.Process, uid, gid uint32) {
 	p.UID, p.GID, p.Privileged = uid, gid, privileged(uid)
 }
 
@@ -111,7 +112,7 @@ func asUser(p *arbiter.Process, uid, gid uint32) {
 // room yet waits for it: the reply comes when it is reserved.
 func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s *session, waits bool, err error) {
 	c := cl.conn
-	proc, err := whenRoom(cl, head, func() (arbiter.Process, error) { return d.facts(c.Peer()) })
+	proc, err := whenRoom(cl, head, func() (rules.Process, error) { return d.facts(c.Peer()) })
 	if err != nil {
 		return nil, false, err
 	}
@@ -173,7 +174,7 @@ func about(caller string, err error) error {
 
 // addSession makes a session known everywhere: arbiter, reaper, and the state file, where
 // the caller commits it. With a ticket its reservation is yet to be made.
-func (d *Daemon) addSession(c *ipc.Conn, proc arbiter.Process, h ipc.HelloRequest,
+func (d *Daemon) addSession(c *ipc.Conn, proc rules.Process, h ipc.HelloRequest,
 	page *ipc.LeasePage, place arbiter.Place) (*session, arbiter.TicketID, error) {
 	peer := c.Peer()
 	if err := d.sessionsOf.full(peer.PID, uint32(peer.UID)); err != nil {
@@ -389,9 +390,9 @@ func statusOf(err error) ipc.Status {
 		return ipc.StatusNoSession
 	case errors.Is(err, arbiter.ErrNoDevice):
 		return ipc.StatusNoDevice
-	case errors.Is(err, arbiter.ErrPermission):
+	case errors.Is(err, rules.ErrPermission):
 		return ipc.StatusPermission
-	case errors.Is(err, arbiter.ErrRange):
+	case errors.Is(err, rules.ErrRange):
 		return ipc.StatusRange
 	}
 	return ipc.StatusInternal

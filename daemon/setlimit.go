@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/gpufs"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
@@ -47,7 +48,7 @@ func (d *Daemon) refusedChange(uid uint32, whose, change string, err error) {
 func (d *Daemon) set(s gpufs.Setting) error {
 	size, err := accounting.ParseSize(s.Value)
 	count := 0
-	change := arbiter.Change{Device: s.Device, UID: s.UID, Privileged: privileged(s.UID)}
+	change := rules.Change{Device: s.Device, UID: s.UID, Privileged: privileged(s.UID)}
 	switch s.Name {
 	case "memory.max":
 		change.Max = &size
@@ -84,9 +85,9 @@ func errnoOf(err error) unix.Errno {
 	switch {
 	case errors.As(err, &refusal), statusOf(err) == ipc.StatusTooMany:
 		return unix.ENOSPC // a memory.min that has no room, or a change that could not be kept
-	case errors.Is(err, arbiter.ErrPermission):
+	case errors.Is(err, rules.ErrPermission):
 		return unix.EPERM
-	case errors.Is(err, arbiter.ErrRange):
+	case errors.Is(err, rules.ErrRange):
 		return unix.EINVAL
 	case errors.Is(err, arbiter.ErrNoJob), errors.Is(err, arbiter.ErrNoSession), errors.Is(err, arbiter.ErrNoDevice):
 		return unix.ENODEV
@@ -102,7 +103,7 @@ func (cl *client) limit(r *ipc.LimitRequest) (ipc.Empty, error) {
 	}
 	err := cl.d.limit(uid, r)
 	switch {
-	case errors.Is(err, arbiter.ErrPermission):
+	case errors.Is(err, rules.ErrPermission):
 		err = refused(ipc.StatusPermission, "%v", err)
 	case errors.Is(err, arbiter.ErrNoJob):
 		err = refused(ipc.StatusRange, "there is no job %d (any more); /gpu/jobs lists them", r.ID)
@@ -110,7 +111,7 @@ func (cl *client) limit(r *ipc.LimitRequest) (ipc.Empty, error) {
 		err = refused(ipc.StatusRange, "process %d is no client of this daemon (any more); `gpuarb ps` lists those that hold something", r.ID)
 	case errors.Is(err, arbiter.ErrNoRule):
 		err = refused(ipc.StatusRange, "the configuration has no such rule (any more)")
-	case errors.Is(err, arbiter.ErrRange):
+	case errors.Is(err, rules.ErrRange):
 		err = refused(ipc.StatusRange, "%v", err)
 	case errors.Is(err, arbiter.ErrNoDevice):
 		err = refused(ipc.StatusNoDevice, "%v", err)
@@ -119,7 +120,7 @@ func (cl *client) limit(r *ipc.LimitRequest) (ipc.Empty, error) {
 }
 
 func (d *Daemon) limit(uid uint32, r *ipc.LimitRequest) error {
-	change := arbiter.Change{Device: arbiter.AllDevices, UID: uid, Privileged: privileged(uid)}
+	change := rules.Change{Device: rules.AllDevices, UID: uid, Privileged: privileged(uid)}
 	if r.Device != ipc.AllDevices {
 		change.Device = int(r.Device)
 	}
@@ -156,13 +157,16 @@ func (d *Daemon) whoseLimit(r *ipc.LimitRequest, user string) string {
 	case ipc.LimitUser:
 		return "user " + user
 	case ipc.LimitRule:
-		return d.arb.RuleName(r.ID)
+		if rule, ok := d.arb.Rule(r.ID); ok {
+			return rule.Key.String()
+		}
+		return "a rule that is not there"
 	}
 	return fmt.Sprintf("process %d", r.ID)
 }
 
 // changeText says what a request wants to set.
-func changeText(r *ipc.LimitRequest, change arbiter.Change) string {
+func changeText(r *ipc.LimitRequest, change rules.Change) string {
 	if r.Target == ipc.LimitDevice {
 		return fmt.Sprintf("slots.max=%d", r.Slots)
 	}
@@ -170,7 +174,7 @@ func changeText(r *ipc.LimitRequest, change arbiter.Change) string {
 }
 
 // change changes limits as a request says. The lock is held.
-func (d *Daemon) change(uid uint32, user string, r *ipc.LimitRequest, change arbiter.Change) error {
+func (d *Daemon) change(uid uint32, user string, r *ipc.LimitRequest, change rules.Change) error {
 	switch r.Target {
 	case ipc.LimitUser:
 		return d.setUserLimits(uint32(r.ID), user, change)
@@ -190,12 +194,26 @@ func (d *Daemon) change(uid uint32, user string, r *ipc.LimitRequest, change arb
 // setSlots changes slots.max of a device. The lock is held.
 func (d *Daemon) setSlots(uid uint32, device, most int) error {
 	if !privileged(uid) {
-		return fmt.Errorf("slots.max of GPU %d: only root may change it: %w", device, arbiter.ErrPermission)
+		return fmt.Errorf("slots.max of GPU %d: only root may change it: %w", device, rules.ErrPermission)
 	}
 	if err := d.arb.SetSlots(d.now(), device, most, uid); err != nil {
 		return err
 	}
-	d.keepLimit(target{kind: ipc.LimitDevice, device: int32(device)}, arbiter.Change{UID: uid, Privileged: true}, &most)
+	d.keepLimit(target{kind: ipc.LimitDevice, device: int32(device)}, rules.Change{UID: uid, Privileged: true}, &most)
+	return nil
+}
+
+// setKept makes a change for which there is a record, shows it in the pages of whose it is, and
+// writes it down. The lock is held.
+func (d *Daemon) setKept(to target, change rules.Change, set func() error) error {
+	if err := d.roomForLimit(to, change.UID); err != nil {
+		return err
+	}
+	if err := set(); err != nil {
+		return err
+	}
+	d.showTarget(to)
+	d.keepLimit(to, change, nil)
 	return nil
 }
 
@@ -204,40 +222,27 @@ func (d *Daemon) setSlots(uid uint32, device, most int) error {
 const ofNobody = ^uint64(0)
 
 // setUserLimits changes what all programs of a user may hold. The lock is held.
-func (d *Daemon) setUserLimits(uid uint32, name string, change arbiter.Change) error {
+func (d *Daemon) setUserLimits(uid uint32, name string, change rules.Change) error {
 	to := target{ipc.LimitUser, uint64(uid), ofNobody, int32(change.Device), !change.Privileged}
-	if err := d.roomForLimit(to, change.UID); err != nil {
-		return err
-	}
-	if err := d.arb.SetUserLimits(d.now(), uid, name, change); err != nil {
-		return err
-	}
-	d.keepLimit(to, change, nil)
-	if !d.arb.UserLimited(uid) {
+	err := d.setKept(to, change, func() error { return d.arb.SetUserLimits(d.now(), uid, name, change) })
+	if err == nil && !d.arb.UserLimited(uid) {
 		d.forgetLimits(to.owner())
 	}
-	return nil
+	return err
 }
 
 // setRuleLimits changes what a rule gives, until the configuration is read again. The lock is held.
-func (d *Daemon) setRuleLimits(id uint64, change arbiter.Change) error {
-	says, ok := d.arb.RuleSays(id)
+func (d *Daemon) setRuleLimits(id uint64, change rules.Change) error {
+	rule, ok := d.arb.Rule(id)
 	if !ok {
 		return arbiter.ErrNoRule
 	}
-	to := target{ipc.LimitRule, id, says, int32(change.Device), !change.Privileged}
-	if err := d.roomForLimit(to, change.UID); err != nil {
-		return err
-	}
-	if err := d.arb.SetRuleLimits(d.now(), id, change); err != nil {
-		return err
-	}
-	d.keepLimit(to, change, nil)
-	return nil
+	to := target{ipc.LimitRule, id, rule.Says(), int32(change.Device), !change.Privileged}
+	return d.setKept(to, change, func() error { return d.arb.SetRuleLimits(d.now(), id, change) })
 }
 
 // setJobLimits changes the limits of a job. The lock is held.
-func (d *Daemon) setJobLimits(id uint64, change arbiter.Change) error {
+func (d *Daemon) setJobLimits(id uint64, change rules.Change) error {
 	to := target{ipc.LimitJob, id, 0, int32(change.Device), !change.Privileged}
 	if d.jobByKey[id|jobKey] == nil { // a bare process's job is known by the process
 		p, ok := d.arb.SoleProcess(arbiter.JobID(id))
@@ -246,36 +251,18 @@ func (d *Daemon) setJobLimits(id uint64, change arbiter.Change) error {
 		}
 		to = target{ipc.LimitProcess, uint64(p.PID), p.StartTicks, int32(change.Device), !change.Privileged}
 	}
-	if err := d.roomForLimit(to, change.UID); err != nil {
-		return err
-	}
-	if err := d.arb.SetJobLimits(d.now(), arbiter.JobID(id), change); err != nil {
-		return err
-	}
-	d.showJob(to)
-	d.keepLimit(to, change, nil)
-	return nil
+	return d.setKept(to, change, func() error { return d.arb.SetJobLimits(d.now(), arbiter.JobID(id), change) })
 }
 
 // setProcessLimits changes the limits of a process in all its sessions. Start tells two
 // processes of one PID apart; 0: the one that has it now. The lock is held.
-func (d *Daemon) setProcessLimits(pid int, start uint64, change arbiter.Change) error {
+func (d *Daemon) setProcessLimits(pid int, start uint64, change rules.Change) error {
 	of := d.sessionsOfProcess(pid, start)
 	if len(of) == 0 {
 		return fmt.Errorf("process %d: %w", pid, arbiter.ErrNoSession)
 	}
 	to := target{ipc.LimitProcess, uint64(pid), of[0].peer.StartTicks, int32(change.Device), !change.Privileged}
-	if err := d.roomForLimit(to, change.UID); err != nil {
-		return err
-	}
-	if err := d.arb.SetProcessLimits(d.now(), change, idsOf(of)...); err != nil {
-		return err
-	}
-	for _, s := range of {
-		d.show(s)
-	}
-	d.keepLimit(to, change, nil)
-	return nil
+	return d.setKept(to, change, func() error { return d.arb.SetProcessLimits(d.now(), change, idsOf(of)...) })
 }
 
 func idsOf(sessions []*session) []arbiter.SessionID {

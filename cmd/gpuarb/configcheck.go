@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/spf13/cobra"
@@ -129,7 +129,7 @@ func (a *app) knownMachine() config.Machine {
 		return m
 	}
 	for _, d := range snapshot.Devices {
-		m.Devices = append(m.Devices, arbiter.Device{Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: d.UUID, PCI: d.PCI, Total: d.Total})
+		m.Devices = append(m.Devices, rules.Device{Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: d.UUID, PCI: d.PCI, Total: d.Total})
 	}
 	return m
 }

@@ -105,10 +105,11 @@ func TestEveryFigureIsSet(t *testing.T) {
 
 // What can be configured is looked at.
 func TestEveryOptionIsRead(t *testing.T) {
-	read := namesIn(t, "arbiter").read
-	for _, field := range fieldsOf(t, "arbiter/policy.go", "Limits", "Rule", "DeviceRule", "Policy") {
+	read := namesIn(t, "arbiter", "arbiter/rules").read
+	options := append(fieldsOf(t, "arbiter/rules/rule.go", "Settings", "Rule", "DeviceRule"), fieldsOf(t, "arbiter/rules/policy.go", "Policy")...)
+	for _, field := range options {
 		if _, name, _ := strings.Cut(field, "."); !read[name] {
-			t.Errorf("arbiter.%s can be configured, and nothing reads it", field)
+			t.Errorf("rules.%s can be configured, and nothing reads it", field)
 		}
 	}
 }

@@ -32,8 +32,17 @@ var bans = []ban{
 		reason: "it writes the system's files, with a daemon or without one",
 	},
 	{
-		from: "arbiter", what: []string{module}, allow: []string{module + "/accounting", module + "/arbiter/deadlock"},
+		from: "arbiter", what: []string{module},
+		allow:  []string{module + "/accounting", module + "/arbiter/deadlock", module + "/arbiter/rules"},
 		reason: "the policy knows the ledger and nothing else, so that a table can test it",
+	},
+	{
+		from: "arbiter/rules", what: []string{module}, allow: []string{module + "/accounting"},
+		reason: "which limits follow from a rule depends on nobody who holds or waits",
+	},
+	{
+		from: "config", what: []string{module}, allow: []string{module + "/accounting", module + "/arbiter/rules"},
+		reason: "a file is checked without anybody who asks for anything",
 	},
 	{
 		from: "accounting", what: []string{"os", "net", "syscall", "golang.org/x/sys", "log"},
@@ -134,6 +143,11 @@ func TestBans(t *testing.T) {
 		{"arbiter", module + "/accounting", false},
 		{"arbiter", module + "/ipc", true},
 		{"arbiter", "time", false},
+		{"arbiter", module + "/arbiter/rules", false},
+		{"arbiter/rules", module + "/arbiter", true},
+		{"arbiter/rules", module + "/arbiter/deadlock", true},
+		{"config", module + "/arbiter", true},
+		{"config", module + "/arbiter/rules", false},
 		{"gpufs", "github.com/hanwen/go-fuse/v2/fs", false},
 		{"daemon", "github.com/hanwen/go-fuse/v2/fs", true},
 		{"inventory", "github.com/NVIDIA/go-nvml/pkg/nvml", false},

@@ -1,6 +1,9 @@
-package arbiter
+package rules
 
 import (
+	"fmt"
+	"hash/fnv"
+	"strconv"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -41,8 +44,8 @@ const (
 // NoTimeout as a wait_timeout waits without end.
 const NoTimeout time.Duration = -1
 
-// Limits is what a rule or the defaults give.
-type Limits struct {
+// Settings is what a rule or the defaults give.
+type Settings struct {
 	Min        accounting.Size // reserved; the zero Size is none
 	Max        accounting.Size // the budget
 	StreamsMax int             // per lease; 0: DefaultStreams, below 1: 1
@@ -100,38 +103,96 @@ type DeviceRule struct {
 	ContextReserve *accounting.Size // nil: as Policy.ContextReserve
 }
 
-// Policy is the configuration in force.
-type Policy struct {
-	Defaults Limits
-	Rules    []Rule // the first that matches decides
-	Devices  []DeviceRule
-	// Surplus is how much credit is given beyond a request when there is room;
-	// 0: DefaultSurplus, NoSurplus: none.
-	Surplus accounting.Bytes
-	// ChargeOverhead counts a lease's overhead against its own budget, instead
-	// of the device's capacity.
-	ChargeOverhead bool
-	// AgeAfter is what it takes to wait for one more of priority, and for a job that
-	// holds nothing yet to set bytes aside against those that run; 0: DefaultAgeAfter.
-	AgeAfter time.Duration
-	// DeadlockGrace is how long a circle of waiters stands in which something may yet
-	// move; 0: DefaultDeadlockGrace.
-	DeadlockGrace time.Duration
-	// ContextReserve is the first guess of what a context costs; a sixteenth of the
-	// device at most. The zero Size: nothing, until one was seen.
-	ContextReserve accounting.Size
-	// ContextGuess is what a reservation assumes that its context costs where neither
-	// ContextReserve nor a context that was seen tells it.
-	ContextGuess accounting.Size
+// Terms are what a rule, or the defaults, give to a process.
+type Terms struct {
+	Settings
+	Name string // for messages: `rule 2 (user student)`, or "the defaults"
+	Key  Key
+	Live Live // what was changed of memory.max and streams.max since the policy was put in force
 }
 
-// NoSurplus in Policy.Surplus turns the surplus off.
-const NoSurplus = accounting.Max
+// Key says which rule it is, wherever in the configuration it stands: one that has a
+// name goes by that, another by what it matches. The zero Key is the defaults'.
+type Key struct {
+	Name  string
+	match Match
+}
 
-// DefaultPolicy limits nothing but streams.
-func DefaultPolicy() Policy {
-	return Policy{
-		Defaults: Limits{Max: accounting.Size{Max: true}, StreamsMax: DefaultStreams, Scope: ScopeJob},
-		Surplus:  DefaultSurplus,
+// String is how people call the rule.
+func (k Key) String() string {
+	switch {
+	case k.Name != "":
+		return "rule " + k.Name
+	case k.match == (Match{}):
+		return "the defaults"
 	}
+	return "the rule for " + Plain(k.match.String())
+}
+
+// ID is the rule in a message, where its name has no room.
+func (k Key) ID() uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s\x00%s", k.Name, k.match)
+	return h.Sum64()
+}
+
+// key is how the rule is known after a reload.
+func (r *Rule) key() Key {
+	if r.Key == "" {
+		return Key{match: r.Match}
+	}
+	return Key{Name: r.Key}
+}
+
+// put lets a setting that is given take the place of another.
+func put[T any](to, given *T) {
+	if given != nil {
+		*to = *given
+	}
+}
+
+// normal is t with what makes no sense put right.
+func (t Terms) normal() Terms {
+	t.StreamsMax = max(1, t.StreamsMax)
+	if t.Min.Max { // "max" reserves all that there is
+		t.Min = accounting.Size{PerMille: 1000}
+	}
+	return t
+}
+
+// Says is what the configuration gives by a rule, in one number, and never 0: another one means
+// that the rule was changed there.
+func (t *Terms) Says() uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s %d %s", t.Max, t.StreamsMax, t.Scope)
+	return h.Sum64() | 1
+}
+
+// Memory is the memory.max that the terms give on a device now.
+func (t *Terms) Memory(b Bounds) Memory {
+	file := b.Amount(t.Max)
+	m := Unlimited()
+	if m.Max = file; file != accounting.Max {
+		m.MaxBy = t.Name
+	}
+	if f := t.Live.of(b.Device).max.forced; f.value != nil {
+		m.Max, m.MaxBy = b.Amount(*f.value), t.by(f.by, file.Human())
+	}
+	m.most = m.Limits
+	return m
+}
+
+// Streams is how many streams the terms give to each lease now.
+func (t *Terms) Streams() Streams {
+	s := Streams{t.StreamsMax, t.StreamsMax, t.Name}
+	if f := t.Live.streams.forced; f.value != nil {
+		n := max(1, *f.value)
+		s = Streams{n, n, t.by(f.by, strconv.Itoa(t.StreamsMax))}
+	}
+	return s
+}
+
+// by says where a limit comes from that somebody set for all under the rule.
+func (t *Terms) by(setter, file string) string {
+	return fmt.Sprintf("%s, for %s, which gives %s", setter, t.Name, file)
 }

@@ -1,4 +1,4 @@
-package arbiter
+package rules
 
 import (
 	"fmt"

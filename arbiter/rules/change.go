@@ -1,0 +1,111 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// Change sets limits of a job or a process while it runs; what is nil stays.
+type Change struct {
+	Device   int              // index, or AllDevices
+	Min, Max *accounting.Size // Max with Size.Max set: no limit of its own
+	Streams  *int             // of each lease; on all devices, whatever Device says
+	UID      uint32
+	// Privileged: the asker may do anything. (uid 0 always is.) Others may only
+	// lower, and only what is theirs.
+	Privileged bool
+	// Again: it was in force before a restart.
+	Again bool
+	// Lowers: it only lowers what is the target's own, whoever asks.
+	Lowers bool
+}
+
+// AllDevices in Change.Device means every device.
+const AllDevices = -1
+
+// NoStreams as a Change's Streams of a user takes that limit off.
+const NoStreams = math.MaxInt32
+
+// Errors of requests that are wrong rather than refused. They come wrapped in
+// the number or name in question.
+var (
+	ErrRange      = errors.New("out of range")
+	ErrPermission = errors.New("not permitted")
+)
+
+// String says what a change sets.
+func (c Change) String() string {
+	text := ""
+	if c.Max != nil {
+		text += " memory.max=" + c.Max.String()
+	}
+	if c.Min != nil {
+		text += " memory.min=" + c.Min.String()
+	}
+	if c.Streams != nil {
+		text += fmt.Sprintf(" streams.max=%d", *c.Streams)
+	}
+	if c.Device == AllDevices {
+		return text[min(1, len(text)):] + " on every GPU"
+	}
+	return fmt.Sprintf("%s on GPU %d", text[min(1, len(text)):], c.Device)
+}
+
+// MayPass reports whether who makes the change may pass the rules.
+func (c Change) MayPass() bool { return c.Privileged || root(c.UID) }
+
+// Forces tells whether a change of an owner's limits passes the rule; ErrPermission where they
+// are not for its maker to change.
+func (c Change) Forces(owner uint32) (bool, error) {
+	force := c.MayPass() && !c.Lowers
+	if !force && c.UID != owner {
+		return false, fmt.Errorf("user %d is not its owner: %w", c.UID, ErrPermission)
+	}
+	return force, nil
+}
+
+// On reports whether the change is for a device too.
+func (c Change) On(device int) bool { return c.Device == AllDevices || c.Device == device }
+
+// CheckStreams tells whether a change of streams.max makes sense and is permitted. What only
+// lowers changes nothing where it would raise something.
+func (c Change) CheckStreams(is Streams, force bool) error {
+	switch {
+	case c.Streams == nil:
+	case *c.Streams < 1:
+		return fmt.Errorf("streams.max of %d: %w (1 is the least)", *c.Streams, ErrRange)
+	case !c.Lowers && !force && *c.Streams > is.most:
+		return fmt.Errorf("streams.max of %d is above %d, and only root may raise it beyond that: %w", *c.Streams, is.most, ErrPermission)
+	}
+	return nil
+}
+
+// CheckMemory is CheckStreams for the limits on one device.
+func (c Change) CheckMemory(is Memory, b Bounds, force bool) error {
+	if c.Lowers {
+		return nil
+	}
+	most := is.Max
+	if c.Max != nil {
+		if most = b.Amount(*c.Max); most > is.most.Max && !force {
+			return fmt.Errorf("memory.max of %s is above the %s that is allowed on GPU %d, and only root may raise it beyond that: %w",
+				most.Human(), is.most.Max.Human(), b.Device, ErrPermission)
+		}
+	}
+	if c.Min == nil {
+		return nil
+	}
+	least := min(b.Amount(*c.Min), b.Total)
+	if least > is.most.Min && !force {
+		return fmt.Errorf("memory.min of %s is above the %s that is allowed on GPU %d, and only root may raise it beyond that: %w",
+			least.Human(), is.most.Min.Human(), b.Device, ErrPermission)
+	}
+	if least > most && !c.Min.Max {
+		return fmt.Errorf("memory.min of %s is above the memory.max of %s on GPU %d: %w",
+			least.Human(), most.Human(), b.Device, ErrRange)
+	}
+	return nil
+}

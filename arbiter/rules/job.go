@@ -1,0 +1,188 @@
+package rules
+
+import (
+	"fmt"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// Job is what a job's limits follow from.
+type Job struct {
+	Rule  Terms
+	Asked Request
+	Live  Live
+	User  *User // what all programs of its user may hold; nil: no limit
+}
+
+// Request is what a job or a program asks to be limited to.
+type Request struct {
+	Max, Min   *accounting.Size // nil: as the rule says
+	Streams    int              // of each lease; 0: as the rule says
+	PerProcess bool             // they are each process's own
+	MayPass    bool             // who asks may pass the rule
+}
+
+// Each reports whether the job's limits are each process's own.
+func (j *Job) Each() bool { return j.Asked.PerProcess || j.Rule.Scope == ScopeProcess }
+
+// Memory is what all processes of the job together may hold on a device, and what is kept for them.
+func (j *Job) Memory(b Bounds) Memory {
+	m := Unlimited()
+	if j.Rule.Scope == ScopeJob {
+		m = j.Rule.Memory(b)
+		if !j.Asked.PerProcess {
+			m.reserve(&j.Rule, b)
+		}
+	}
+	if !j.Asked.PerProcess {
+		m.request(&j.Asked, b)
+	}
+	if !j.Each() {
+		m.change(j.Live.of(b.Device), b)
+	}
+	return m
+}
+
+// Streams is how many streams each lease of the job may have.
+func (j *Job) Streams() Streams {
+	const flag = "gpuarb run --streams"
+	s := j.Rule.Streams()
+	if n := j.Asked.Streams; n != 0 && j.Asked.MayPass {
+		s = Streams{n, n, flag}
+	} else {
+		s.asked(n, flag)
+	}
+	s.change(j.Live.streams)
+	j.User.lower(&s)
+	return s
+}
+
+// Client is what the limits of one process of a job follow from. What it asks for itself comes
+// from its environment.
+type Client struct {
+	In    *Job
+	Asked Request
+	Live  Live
+}
+
+// Memory is what the process may hold on a device, and what is kept for it.
+func (c *Client) Memory(b Bounds) Memory {
+	j := c.In
+	m := Unlimited()
+	if j.Rule.Scope == ScopeProcess {
+		m = j.Rule.Memory(b)
+		m.reserve(&j.Rule, b)
+	}
+	if j.Asked.PerProcess {
+		m.request(&j.Asked, b)
+	}
+	if j.Each() {
+		m.change(j.Live.of(b.Device), b)
+	}
+	if c.Asked.Max != nil {
+		if most := b.Amount(*c.Asked.Max); most < m.Max {
+			m.Max, m.MaxBy = most, "GPUARB_MEMORY, in the program's environment"
+		}
+	}
+	m.change(c.Live.of(b.Device), b)
+	return m
+}
+
+// Streams is how many streams each lease of the process may have.
+func (c *Client) Streams() Streams {
+	s := c.In.Streams()
+	s.asked(c.Asked.Streams, "GPUARB_STREAMS, in the program's environment")
+	s.change(c.Live.streams)
+	c.In.User.lower(&s)
+	return s
+}
+
+// reserve adds what a rule reserves: nothing on a device that is too small for it, and no more
+// than can be reserved there.
+func (m *Memory) reserve(t *Terms, b Bounds) {
+	if n := b.Reserves(t.Min); n <= b.Total {
+		m.Min = min(n, b.Reservable)
+	}
+	if m.Min > 0 {
+		m.MinBy = t.Name
+	}
+	m.most.Min = m.Min
+}
+
+// request lowers limits to what a job's request asks; root's request takes the
+// place of the rule's.
+func (m *Memory) request(r *Request, b Bounds) {
+	if r.Max != nil {
+		if most := b.Amount(*r.Max); most < m.Max || r.MayPass {
+			m.Max, m.MaxBy = most, "gpuarb run --memory"
+		}
+	}
+	if r.Min != nil {
+		m.Min, m.MinBy = b.Reserves(*r.Min), "gpuarb run --min"
+	}
+	if r.MayPass {
+		m.most.Max = m.Max
+	}
+	m.most.Min = m.Min
+}
+
+// User is what somebody set for all programs of one user together: a memory.max that they
+// share, and a streams.max that each of their leases has. It stands beside what the rules
+// give: the budget is a cap on the user's jobs, whatever budgets their rules have them share.
+type User struct {
+	UID  uint32
+	Name string
+	Live Live
+}
+
+// String is how people know the user.
+func (u *User) String() string {
+	if u.Name == "" {
+		return fmt.Sprintf("user %d", u.UID)
+	}
+	return "user " + Plain(u.Name)
+}
+
+// Memory is what all programs of the user may hold on a device.
+func (u *User) Memory(b Bounds) Memory {
+	m := Unlimited()
+	m.change(u.Live.of(b.Device), b)
+	if m.Max == accounting.Max {
+		m.MaxBy = ""
+	}
+	return m
+}
+
+// Streams is how many streams each of the user's leases may have.
+func (u *User) Streams() Streams {
+	s := Streams{Max: NoStreams, most: NoStreams}
+	s.change(u.Live.streams)
+	return s
+}
+
+// Unlimited reports that nothing is limited any more.
+func (u *User) Unlimited() bool {
+	for _, on := range u.Live.on {
+		for _, s := range [...]setting[accounting.Size]{on.max.forced, on.max.own} {
+			if s.value != nil && !s.value.Max {
+				return false
+			}
+		}
+	}
+	return u.Streams().Max == NoStreams
+}
+
+// lower lowers the streams of a lease to what its user's may have.
+func (u *User) lower(s *Streams) {
+	if u == nil {
+		return
+	}
+	most := u.Streams()
+	if most.Max < s.Max {
+		s.Max, s.By = most.Max, u.By(most.By)
+	}
+	s.most = min(s.most, most.Max)
+}
+
+// By says where a limit comes from that somebody set for the user.
+func (u *User) By(setter string) string { return setter + ", for all programs of " + u.String() }

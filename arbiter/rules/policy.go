@@ -1,0 +1,143 @@
+package rules
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// Policy is the configuration in force.
+type Policy struct {
+	Defaults Settings
+	Rules    []Rule // the first that matches decides
+	Devices  []DeviceRule
+	// Surplus is how much credit is given beyond a request when there is room;
+	// 0: DefaultSurplus, NoSurplus: none.
+	Surplus accounting.Bytes
+	// ChargeOverhead counts a lease's overhead against its own budget, instead
+	// of the device's capacity.
+	ChargeOverhead bool
+	// AgeAfter is what it takes to wait for one more of priority, and for a job that
+	// holds nothing yet to set bytes aside against those that run; 0: DefaultAgeAfter.
+	AgeAfter time.Duration
+	// DeadlockGrace is how long a circle of waiters stands in which something may yet
+	// move; 0: DefaultDeadlockGrace.
+	DeadlockGrace time.Duration
+	// ContextReserve is the first guess of what a context costs; a sixteenth of the
+	// device at most. The zero Size: nothing, until one was seen.
+	ContextReserve accounting.Size
+	// ContextGuess is what a reservation assumes that its context costs where neither
+	// ContextReserve nor a context that was seen tells it.
+	ContextGuess accounting.Size
+
+	live map[Key]Live // what was changed of its rules since it was put in force
+}
+
+// NoSurplus in Policy.Surplus turns the surplus off.
+const NoSurplus = accounting.Max
+
+// DefaultPolicy limits nothing but streams.
+func DefaultPolicy() Policy {
+	return Policy{
+		Defaults: Settings{Max: accounting.Size{Max: true}, StreamsMax: DefaultStreams, Scope: ScopeJob},
+		Surplus:  DefaultSurplus,
+	}
+}
+
+// InForce returns the policy with what the zero Policy leaves open filled in, and nothing
+// changed of its rules.
+func (p Policy) InForce() Policy {
+	d := &p.Defaults
+	if d.Max == (accounting.Size{}) {
+		d.Max = accounting.Size{Max: true}
+	}
+	if d.StreamsMax == 0 {
+		d.StreamsMax = DefaultStreams
+	}
+	switch d.Scope {
+	case ScopeProcess, ScopeUser, ScopeCgroup, ScopeRule:
+	default:
+		d.Scope = ScopeJob
+	}
+	if p.Surplus == 0 {
+		p.Surplus = DefaultSurplus
+	}
+	if d.WaitTimeout == 0 {
+		d.WaitTimeout = DefaultWaitTimeout
+	}
+	if p.AgeAfter <= 0 {
+		p.AgeAfter = DefaultAgeAfter
+	}
+	if p.DeadlockGrace <= 0 {
+		p.DeadlockGrace = DefaultDeadlockGrace
+	}
+	p.live = make(map[Key]Live)
+	return p
+}
+
+// ForDevice returns the first device rule that matches d; the zero rule if none does.
+func (p *Policy) ForDevice(d Device) DeviceRule {
+	for _, r := range p.Devices {
+		if r.Match.Matches(d) {
+			return r
+		}
+	}
+	return DeviceRule{}
+}
+
+// For returns what the first matching rule gives now, over the defaults.
+func (p *Policy) For(proc Process) Terms {
+	for i := range p.Rules {
+		if p.Rules[i].Match.matches(proc) {
+			return p.terms(i)
+		}
+	}
+	return Terms{Settings: p.Defaults, Name: "the defaults"}.normal()
+}
+
+// All are the terms of the rules, in the order that they are asked in.
+func (p *Policy) All() []Terms {
+	all := make([]Terms, len(p.Rules))
+	for i := range all {
+		all[i] = p.terms(i)
+	}
+	return all
+}
+
+// ByID returns what the rule with that [Key.ID] gives now. False: there is no such rule.
+func (p *Policy) ByID(id uint64) (Terms, bool) {
+	for i := range p.Rules {
+		if p.Rules[i].key().ID() == id {
+			return p.terms(i), true
+		}
+	}
+	return Terms{}, false
+}
+
+// Lay lays live changes over what a rule gives, instead of those before.
+func (p *Policy) Lay(over Key, changes Live) { p.live[over] = changes }
+
+// terms are what a rule's settings give in the place of the defaults.
+func (p *Policy) terms(i int) Terms {
+	rule := &p.Rules[i]
+	name := rule.Name
+	if name == "" {
+		name = fmt.Sprintf("rule %d", i+1)
+	}
+	t := Terms{Settings: p.Defaults, Name: fmt.Sprintf("%s (%s)", name, rule.Match), Key: rule.key(), Live: p.live[rule.key()]}
+	put(&t.Min, rule.Min)
+	put(&t.Max, rule.Max)
+	put(&t.StreamsMax, rule.StreamsMax)
+	put(&t.Scope, rule.Scope)
+	put(&t.OnFull, rule.OnFull)
+	put(&t.WaitTimeout, rule.WaitTimeout)
+	put(&t.WaitAfter, rule.WaitAfter)
+	put(&t.Priority, rule.Priority)
+	put(&t.SlotScope, rule.SlotScope)
+	put(&t.StreamReserve, rule.StreamReserve)
+	if rule.HostMax != nil {
+		t.HostMax = rule.HostMax
+	}
+	return t.normal()
+}

@@ -1,0 +1,60 @@
+package rules
+
+import (
+	"strings"
+	"unicode"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// Process is what the kernel says about a client's process. PID alone names
+// nobody: the pair of PID and StartTicks does.
+type Process struct {
+	PID        int
+	StartTicks uint64 // clock ticks since boot; 0 when not known
+	UID, GID   uint32
+	Privileged bool     // may pass the rules, as root always may: whose daemon it is
+	User       string   // name, or the number where there is none
+	Groups     []string // names of all groups of the process
+	Exe        string   // path of the executable
+	Command    string   // command line, for people and for match.command
+	Cgroup     string   // path below /sys/fs/cgroup, beginning with a slash
+	Unit       string   // systemd unit, or ""
+	Container  string   // container ID or name, or ""
+}
+
+// Device is one GPU as the inventory found it.
+type Device struct {
+	Index  int
+	Vendor string // nvidia, amd or intel
+	Name   string
+	UUID   string
+	PCI    string // domain:bus:device.function, lower case
+	Total  accounting.Bytes
+}
+
+// MayPass reports whether a process may pass the rules.
+func (p *Process) MayPass() bool { return p.Privileged || root(p.UID) }
+
+// root reports whether a user may pass the rules of every daemon.
+func root(uid uint32) bool { return uid == 0 }
+
+// Plain makes a text of a process's, which others chose, fit for a sentence on a terminal.
+func Plain(text string) string { return Cut(text, 64) }
+
+// Cut is Plain with a bound of its own, in runes.
+func Cut(text string, most int) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range text {
+		if n++; n > most {
+			b.WriteString("…")
+			break
+		}
+		if !unicode.IsPrint(r) {
+			r = '?'
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
