@@ -1,0 +1,123 @@
+package rules
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+const (
+	owner   = 1000
+	program = "GPUARB_MEMORY, in the program's environment"
+	flag    = "gpuarb run --memory"
+)
+
+func size(n accounting.Bytes) *accounting.Size { return &accounting.Size{Bytes: n} }
+
+// card has 1000 bytes, of which 100 are for a context beside what is reserved.
+var card = Bounds{Device: 0, Total: 1000, Reservable: 900}
+
+// set is a job's rule with what was asked for and changed laid over it, in that order.
+type set struct {
+	scope         Scope
+	ruleMin, rule accounting.Bytes
+	asked         Request
+	program       *accounting.Size // what the process asks for itself
+	live          []Change         // of the job
+	own           []Change         // of the process
+}
+
+// TestWhichLimitCounts: who is last counts, within what may be, on the job's budget and on the
+// process's; and it is told who that was.
+func TestWhichLimitCounts(t *testing.T) {
+	root := func(n accounting.Bytes) Change { return Change{Max: size(n)} }
+	his := func(n accounting.Bytes) Change { return Change{Max: size(n), UID: owner} }
+	const none = accounting.Max
+	for name, c := range map[string]struct {
+		set
+		job, process     accounting.Bytes
+		jobBy, processBy string
+		jobMin           accounting.Bytes
+	}{
+		"a rule's is the job's":              {set{rule: 500, ruleMin: 100}, 500, none, "the rule", "", 100},
+		"or each process's":                  {set{scope: ScopeProcess, rule: 500, ruleMin: 100}, none, 500, "", "the rule", 0},
+		"a rule reserves no more than can":   {set{rule: 1000, ruleMin: 950}, 1000, none, "the rule", "", 900},
+		"and nothing on a small device":      {set{rule: 1000, ruleMin: 1001}, 1000, none, "the rule", "", 0},
+		"a flag lowers":                      {set{rule: 500, asked: Request{Max: size(400)}}, 400, none, flag, "", 0},
+		"and does not raise":                 {set{rule: 500, asked: Request{Max: size(600)}}, 500, none, "the rule", "", 0},
+		"root's raises":                      {set{rule: 500, asked: Request{Max: size(600), MayPass: true}}, 600, none, flag, "", 0},
+		"for each process":                   {set{rule: 500, asked: Request{Max: size(400), PerProcess: true}}, 500, 400, "the rule", flag, 0},
+		"a program lowers its own":           {set{rule: 500, program: size(300)}, 500, 300, "the rule", program, 0},
+		"the owner lowers":                   {set{rule: 500, live: []Change{his(200)}}, 200, none, "bob", "", 0},
+		"and is held to the rule":            {set{rule: 500, live: []Change{his(700)}}, 500, none, "bob", "", 0},
+		"root raises":                        {set{rule: 500, live: []Change{root(700)}}, 700, none, "root", "", 0},
+		"and the owner up to that":           {set{rule: 500, live: []Change{root(700), his(650)}}, 650, none, "bob", "", 0},
+		"root's later word takes his":        {set{rule: 500, live: []Change{his(100), root(700)}}, 700, none, "root", "", 0},
+		"that of one device before all's":    {set{rule: 500, live: []Change{{Device: AllDevices, Max: size(300)}, {Device: 1, Max: size(200)}}}, 300, none, "root", "", 0},
+		"of a job of processes, theirs":      {set{scope: ScopeProcess, rule: 500, live: []Change{root(700)}}, none, 700, "", "root", 0},
+		"of the process alone":               {set{rule: 500, own: []Change{root(50)}}, 500, 50, "the rule", "root", 0},
+		"never more than the device":         {set{rule: 500, live: []Change{root(5000)}}, 1000, none, "root", "", 0},
+		"from a page nothing rises":          {set{rule: 500, live: []Change{{Max: size(700), UID: owner, Lowers: true}}}, 500, none, "the rule", "", 0},
+		"and a reservation may be taken off": {set{rule: 500, ruleMin: 100, live: []Change{{Min: size(0), UID: owner}}}, 500, none, "the rule", "", 0},
+	} {
+		if c.scope == "" {
+			c.scope = ScopeJob
+		}
+		j := &Job{Rule: Terms{Settings: Settings{Scope: c.scope, Min: *size(c.ruleMin), Max: *size(c.rule), StreamsMax: 1}, Name: "the rule"}, Asked: c.asked}
+		p := &Client{In: j, Asked: Request{Max: c.program}}
+		for _, x := range c.live {
+			j.Live = lay(t, j.Live, x)
+		}
+		for _, x := range c.own {
+			p.Live = lay(t, p.Live, x)
+		}
+		all, one := j.Memory(card), p.Memory(card)
+		if all.Max != c.job || all.MaxBy != c.jobBy || all.Min != c.jobMin || one.Max != c.process || one.MaxBy != c.processBy {
+			t.Errorf("%s: the job %d by %q, %d kept, its process %d by %q; want %d by %q, %d, %d by %q", name,
+				all.Max, all.MaxBy, all.Min, one.Max, one.MaxBy, c.job, c.jobBy, c.jobMin, c.process, c.processBy)
+		}
+	}
+}
+
+// lay lays a change over others, as its owner's or root's.
+func lay(t *testing.T, over Live, c Change) Live {
+	t.Helper()
+	force, err := c.Forces(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return over.With(c, force, map[bool]string{true: "root", false: "bob"}[force])
+}
+
+// TestWhoMayChange: the owner within what he was given, root without a bound, nobody else.
+func TestWhoMayChange(t *testing.T) {
+	is := Memory{Limits: accounting.Limits{Max: 500}, most: accounting.Limits{Max: 500}}
+	for name, c := range map[string]struct {
+		change Change
+		want   error
+	}{
+		"root raises":             {Change{Max: size(900)}, nil},
+		"the owner lowers":        {Change{UID: owner, Max: size(1)}, nil},
+		"the owner raises":        {Change{UID: owner, Max: size(501)}, ErrPermission},
+		"the owner reserves":      {Change{UID: owner, Min: size(1)}, ErrPermission},
+		"a stranger":              {Change{UID: owner + 1, Max: size(1)}, ErrPermission},
+		"whose daemon it is":      {Change{UID: owner + 1, Privileged: true, Max: size(900)}, nil},
+		"more streams":            {Change{UID: owner, Streams: new(9)}, ErrPermission},
+		"no streams":              {Change{Streams: new(0)}, ErrRange},
+		"a min above its max":     {Change{Min: size(600)}, ErrRange},
+		"a page that asks for it": {Change{UID: owner, Max: size(900), Lowers: true}, nil},
+		"a page of somebody else": {Change{Max: size(900), Lowers: true}, ErrPermission},
+	} {
+		force, err := c.change.Forces(owner)
+		if err == nil {
+			err = c.change.CheckStreams(Streams{Max: 8, most: 8}, force)
+		}
+		if err == nil {
+			err = c.change.CheckMemory(is, card, force)
+		}
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}
