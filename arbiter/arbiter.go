@@ -37,9 +37,9 @@ type Arbiter struct {
 	asking     *ticket    // the one that is being decided by the call that made it
 	turning    bool       // queues are being looked at
 	tangled    bool       // there may be a new circle of waiters
-	searched   time.Time  // when a search was last begun that is made elsewhere
-	changes    uint64     // that may have moved something of those who wait
-	outdated   int        // searches in a row whose result came too late
+	searched   time.Time  // when a search was last begun that is made beside the lock
+	searching  *Search    // that one; nil: it has ended
+	atOnce     int        // searchedAtOnce, or fewer in a test
 	dues       ticketHeap // those for whom something comes about with time alone
 	looseAt    time.Time  // when to look for a circle in which something might have moved; zero: never
 	noticesDue bool       // something has changed for those who wait
@@ -79,7 +79,7 @@ const maxEvents = 8192
 // New returns an arbiter without devices.
 func New(policy rules.Policy, words Words) *Arbiter {
 	a := &Arbiter{
-		words: words, policy: policy.InForce(), ledger: accounting.NewLedger(),
+		words: words, policy: policy.InForce(), ledger: accounting.NewLedger(), atOnce: searchedAtOnce,
 		shareds:  make(map[sharedKey]*shared),
 		users:    make(map[uint32]*rules.User),
 		jobs:     make(map[JobID]*job),

@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -19,22 +20,19 @@ import (
 // Where every thread of all that are left waits, it is decided at once; where there are
 // threads elsewhere ([Arbiter.loosen]), after nothing of it has moved for deadlock_grace.
 func (a *Arbiter) untangle(now time.Time) bool {
-	if !a.tangled || len(a.tickets) > searchedAtOnce {
+	if !a.tangled || len(a.tickets) > a.atOnce || !a.isTangled(now) {
 		return false
 	}
-	if !a.isTangled(now) {
-		return false
-	}
-	if a.refresh(now) {
+	s := &Search{graph: a.graph(), strict: true}
+	if s.copy(now, math.MaxInt) {
 		return true
 	}
-	c := a.circle(now, true)
-	return c != nil && a.resolve(now, c)
+	s.Run()
+	return a.conclude(now, s)
 }
 
 // isTangled reports whether all threads of somebody wait who holds something: until something
-// changes it need not be asked again. Where somebody waits and holds something, a circle in
-// which something might have moved is to be looked for later.
+// changes it need not be asked again.
 func (a *Arbiter) isTangled(now time.Time) bool {
 	a.tangled = false
 	holding, blocked := false, false
@@ -47,25 +45,29 @@ func (a *Arbiter) isTangled(now time.Time) bool {
 			break
 		}
 	}
+	a.lookLater(now, holding)
+	return blocked
+}
+
+// lookLater has a circle in which something might have moved be looked for, where somebody waits who
+// holds something. Who holds nothing is in nobody's way.
+func (a *Arbiter) lookLater(now time.Time, holding bool) {
 	switch {
-	case !holding: // who holds nothing is in nobody's way
+	case !holding:
 		a.looseAt = time.Time{}
 	case a.looseAt.IsZero():
 		a.looseAt = now.Add(a.policy.DeadlockGrace)
 	}
-	return blocked
 }
 
-// refresh judges everybody anew: what others were given since may have put more in their
+// refresh judges a ticket anew: what others were given since may have put more in its
 // way. True: it did, and the queues are to be gone through again.
-func (a *Arbiter) refresh(now time.Time) (changed bool) {
-	for _, t := range a.tickets {
-		at, turn := t.at(), t.turn()
-		if a.judge(now, t); t.at() != at || t.turn() != turn {
-			a.wake(t)
-			t.setDirty()
-			changed, a.tangled = true, true
-		}
+func (a *Arbiter) refresh(now time.Time, t *ticket) (changed bool) {
+	at, turn := t.at(), t.turn()
+	if a.judge(now, t); t.at() != at || t.turn() != turn {
+		a.wake(t)
+		t.setDirty()
+		changed, a.tangled = true, true
 	}
 	return changed
 }
@@ -73,21 +75,23 @@ func (a *Arbiter) refresh(now time.Time) (changed bool) {
 // loosen ends the circles in which something might have moved, and nothing has.
 func (a *Arbiter) loosen(now time.Time) {
 	for range 2 + 2*len(a.tickets) {
-		if a.looseAt.IsZero() || now.Before(a.looseAt) || len(a.tickets) > searchedAtOnce {
+		if a.looseAt.IsZero() || now.Before(a.looseAt) || len(a.tickets) > a.atOnce {
 			return
 		}
-		if a.refresh(now) {
+		s := &Search{graph: a.graph(), loose: true}
+		if s.copy(now, math.MaxInt) {
 			a.turn(now)
 			continue
 		}
-		if !a.resolveLoose(now, a.circle(now, false)) {
+		if s.Run(); !a.conclude(now, s) {
 			return
 		}
+		a.turn(now)
 	}
 }
 
-// resolveLoose ends a circle in which something might have moved. True: there may be another.
-func (a *Arbiter) resolveLoose(now time.Time, c *circle) bool {
+// settleLoose ends a circle in which something might have moved. True: there may be another.
+func (a *Arbiter) settleLoose(now time.Time, c *circle) bool {
 	if c == nil {
 		a.looseAt = time.Time{}
 		return false
@@ -100,7 +104,6 @@ func (a *Arbiter) resolveLoose(now time.Time, c *circle) bool {
 		a.looseAt = now.Add(a.policy.DeadlockGrace)
 		return false
 	}
-	a.turn(now)
 	return true
 }
 
@@ -111,12 +114,6 @@ func (t *ticket) holding() bool { return !t.fresh || t.job.slots > 0 }
 type circle struct {
 	out  *ticket   // to be served out of turn; nil: none
 	path []*ticket // a true circle: the youngest of it, and the way from that one's job back to it
-}
-
-// circle finds one, in which all threads of all parties wait (strict), or some do.
-func (a *Arbiter) circle(now time.Time, strict bool) *circle {
-	g := a.graph(now, strict)
-	return g.circle(g.Search())
 }
 
 // moved tells when something of a circle last moved.
@@ -135,13 +132,8 @@ func (c *circle) moved() (last time.Time) {
 	return last
 }
 
-// resolve ends a circle. Slots that were left without a word go back first: who seemed to hold
-// one may hold nothing, and then the search is made once more.
+// resolve ends a circle.
 func (a *Arbiter) resolve(now time.Time, c *circle) bool {
-	if a.sweepAll(now) {
-		a.tangled = true
-		return true
-	}
 	if c.out != nil {
 		for i := range c.out.spots {
 			if s := &c.out.spots[i]; s.hard == 0 {
@@ -178,12 +170,7 @@ func (a *Arbiter) explainCircle(c *circle) string {
 func (a *Arbiter) holdings(j *job) string {
 	var parts []string
 	for _, d := range a.devices {
-		var slots int
-		for k := range d.holders {
-			if k.job == j {
-				slots++
-			}
-		}
+		slots := len(j.holders(d))
 		var what []string
 		if n := j.committed(d); n > 0 {
 			what = append(what, n.Human())

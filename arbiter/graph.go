@@ -11,15 +11,24 @@ import (
 )
 
 // graph is the arbiter's copy of itself for a search for circles: what package deadlock searches, and whose
-// its requests are.
+// its requests are. It can be made in parts: what moves meanwhile, [Arbiter.moves] notes.
 type graph struct {
 	deadlock.Graph
 	tickets []*ticket // by request
 
-	a     *Arbiter
-	now   time.Time
-	party map[*job]int               // −1: it goes on
-	share map[*accounting.Budget]int // the first of a shared budget's limits
+	a       *Arbiter
+	rest    []queueOf // still to be copied
+	copies  []requestOf
+	parties map[*job]int
+	share   map[*accounting.Budget]int // the first of a shared budget's limits
+	holding bool                       // somebody who waits holds something
+}
+
+// requestOf is a request that was copied, and by what it is served before others.
+type requestOf struct {
+	deadlock.Request
+	ticket *ticket
+	rank   int
 }
 
 // The limits of each device in the graph, and those of a shared budget on it.
@@ -42,48 +51,80 @@ const (
 	limitsOfShare
 )
 
-// graph copies who holds and waits. strict: parties are those alone all of whose threads wait.
-func (a *Arbiter) graph(now time.Time, strict bool) *graph {
-	g := &graph{a: a, now: now, party: make(map[*job]int, len(a.waiting)), share: make(map[*accounting.Budget]int)}
+// graph begins to copy who holds and waits.
+func (a *Arbiter) graph() graph {
+	g := graph{a: a, parties: make(map[*job]int, len(a.waiting)), share: make(map[*accounting.Budget]int),
+		copies: make([]requestOf, 0, len(a.tickets))}
+	g.Parties = make([]deadlock.Party, 0, len(a.waiting))
 	g.Limits = make([]deadlock.Limit, limitsOfDevice*len(a.devices))
-	byArrival := a.sortedTickets()
-	for _, t := range byArrival {
-		if _, known := g.party[t.job]; known || !t.holding() {
-			continue
-		}
-		g.party[t.job] = -1
-		if !strict || t.job.blocked() {
-			g.party[t.job] = len(g.Parties)
-			g.Parties = append(g.Parties, deadlock.Party{Still: strict || t.job.standsStill()})
-		}
-	}
-	for j, party := range g.party {
-		if party >= 0 {
-			g.addHoldings(j, party)
-		}
-	}
-	for i, d := range a.devices {
-		g.addSlots(i, d)
-	}
-	arrival := make(map[*ticket]int, len(byArrival))
-	for i, t := range byArrival {
-		arrival[t] = i
-	}
-	g.tickets = slices.Clone(byArrival)
-	slices.SortStableFunc(g.tickets, func(x, y *ticket) int { return cmp.Compare(a.rank(now, y), a.rank(now, x)) })
-	g.Requests = make([]deadlock.Request, len(g.tickets))
-	at := make([]int, len(g.tickets)) // by arrival
-	for i, t := range g.tickets {
-		at[arrival[t]] = i
-		g.Requests[i] = g.request(t, i)
-		g.Requests[i].Arrival = arrival[t]
-	}
-	for _, i := range at {
-		if party := g.Requests[i].Party; party >= 0 {
-			g.Parties[party].Requests = append(g.Parties[party].Requests, i)
-		}
+	for _, d := range a.devices {
+		g.rest = append(g.rest, queueOf{d, slices.Clone(d.queue)})
 	}
 	return g
+}
+
+// copy judges up to so many tickets anew and copies them. True: what others were given has put more in
+// somebody's way, or a slot was left without a word, and the queues are to be gone through again.
+func (g *graph) copy(now time.Time, most int) (changed bool) {
+	for ; len(g.rest) > 0; g.rest = g.rest[1:] {
+		q := &g.rest[0]
+		for ; len(q.tickets) > 0; q.tickets = q.tickets[1:] {
+			if most--; most < 0 {
+				return changed
+			}
+			t := q.tickets[0]
+			if t.done || t.alone().device != q.device {
+				continue
+			}
+			changed = g.a.refresh(now, t) || changed
+			party, swept := g.party(now, t)
+			changed = swept || changed
+			g.copies = append(g.copies, requestOf{g.request(now, t, party), t, g.a.rank(now, t)})
+		}
+	}
+	return changed
+}
+
+// party copies what a ticket's job holds, after it has given the slots back that it left without a word.
+func (g *graph) party(now time.Time, t *ticket) (party int, swept bool) {
+	party, known := g.parties[t.job]
+	if !known {
+		party = len(g.Parties)
+		g.parties[t.job] = party
+		g.Parties = append(g.Parties, deadlock.Party{})
+	}
+	p := &g.Parties[party]
+	if p.Holding || !t.holding() {
+		return party, false
+	}
+	g.holding = true
+	*p = deadlock.Party{Holding: true, Blocked: t.job.blocked(), Still: t.job.standsStill()}
+	g.addHoldings(t.job, party)
+	return party, g.addSlots(now, t.job, party)
+}
+
+// order brings the requests that were copied into the order in which they are served.
+func (g *graph) order() {
+	slices.SortFunc(g.copies, func(x, y requestOf) int { return byArrival(x.ticket, y.ticket) })
+	for i := range g.copies {
+		g.copies[i].Arrival = i
+	}
+	slices.SortStableFunc(g.copies, func(x, y requestOf) int { return cmp.Compare(y.rank, x.rank) })
+	at := make([]int, len(g.copies)) // by arrival
+	for i, c := range g.copies {
+		at[c.Arrival] = i
+		for k := range c.Needs {
+			if n := &c.Needs[k]; n.Order {
+				n.Level = accounting.SumOf(accounting.Bytes(len(g.copies) - i))
+			}
+		}
+		g.Requests = append(g.Requests, c.Request)
+		g.tickets = append(g.tickets, c.ticket)
+	}
+	for _, i := range at {
+		p := &g.Parties[g.Requests[i].Party]
+		p.Requests = append(p.Requests, i)
+	}
 }
 
 // circle is what a search found, in the arbiter's terms.
@@ -131,22 +172,51 @@ func (g *graph) addHoldings(j *job, party int) {
 	}
 }
 
-// addSlots notes which parties have slots of a device.
-func (g *graph) addSlots(i int, d *device) {
+// addSlots notes which slots a party has that it will not give back. True: it gave some back.
+func (g *graph) addSlots(now time.Time, j *job, party int) (swept bool) {
 	one := accounting.SumOf(1)
-	for _, h := range d.holders {
-		party, waits := g.party[h.key.job]
-		if !waits || party < 0 || !h.waits() {
-			continue
+	for i, d := range g.a.devices {
+		for _, h := range j.holders(d) {
+			switch {
+			case !h.kept && !g.a.busy(h):
+				g.a.drop(now, h)
+				swept = true
+			case h.waits():
+				g.Hold(party, limitsOfDevice*i+limitSlots, one)
+				if h.claim {
+					g.Hold(party, limitsOfDevice*i+limitClaims, one)
+				}
+			}
 		}
-		g.Hold(party, limitsOfDevice*i+limitSlots, one)
-		if h.claim {
-			g.Hold(party, limitsOfDevice*i+limitClaims, one)
+		if d.exclusive == j {
+			g.Hold(party, limitsOfDevice*i+limitAlone, one)
 		}
 	}
-	if party, waits := g.party[d.exclusive]; waits && party >= 0 {
-		g.Hold(party, limitsOfDevice*i+limitAlone, one)
+	return swept
+}
+
+// holders are those of a job, its processes and their threads on a device.
+func (j *job) holders(d *device) (all []*holder) {
+	if j.slots == 0 {
+		return nil
 	}
+	add := func(k slotKey) {
+		if h := d.holders[k]; h != nil {
+			all = append(all, h)
+		}
+	}
+	add(slotKey{job: j})
+	for _, s := range j.sessions {
+		add(slotKey{j, s, 0})
+		for _, l := range s.leases {
+			for _, m := range l.makers.all {
+				if l.device == d && m.thread != 0 {
+					add(slotKey{j, s, m.thread})
+				}
+			}
+		}
+	}
+	return all
 }
 
 // waits reports whether the holder of a slot, of a job that waits, waits itself. A thread or a
@@ -165,16 +235,13 @@ func (h *holder) waits() bool {
 	return k.thread != 0 || k.session.blocked()
 }
 
-// request copies what a ticket needs. place is where it stands in the order of service.
-func (g *graph) request(t *ticket, place int) deadlock.Request {
-	r := deadlock.Request{Party: -1, Holding: t.holding(), OrderOnly: t.turn(), Any: t.any, Spots: len(t.spots)}
-	if party, known := g.party[t.job]; known {
-		r.Party = party
-	}
+// request copies what a ticket needs.
+func (g *graph) request(now time.Time, t *ticket, party int) deadlock.Request {
+	r := deadlock.Request{Party: party, Holding: t.holding(), OrderOnly: t.turn(), Any: t.any, Spots: len(t.spots)}
 	for i := range t.spots {
 		g.addRoom(&r, t, i)
-		g.addOrder(&r, t, i, len(g.tickets)-place)
-		g.addLines(&r, t, i)
+		g.addOrder(&r, t, i)
+		g.addLines(now, &r, t, i)
 	}
 	return r
 }
@@ -218,12 +285,12 @@ func (g *graph) addRoom(r *deadlock.Request, t *ticket, spot int) {
 }
 
 // addOrder notes the lines in which a ticket stands at one of its spots.
-func (g *graph) addOrder(r *deadlock.Request, t *ticket, spot, before int) {
+func (g *graph) addOrder(r *deadlock.Request, t *ticket, spot int) {
 	s := &t.spots[spot]
 	d := s.device
 	behind := func(stands bool, limit int) {
 		if stands {
-			r.Needs = append(r.Needs, deadlock.Need{Limit: limit, Spot: spot, Level: accounting.SumOf(accounting.Bytes(before)), Order: true, Behind: limit})
+			r.Needs = append(r.Needs, deadlock.Need{Limit: limit, Spot: spot, Order: true, Behind: limit})
 		}
 	}
 	behind(s.enters, g.of(d, lineSlots))
@@ -238,7 +305,7 @@ func (g *graph) addOrder(r *deadlock.Request, t *ticket, spot, before int) {
 }
 
 // addLines notes at which lines a ticket keeps out those that come later, as it does now.
-func (g *graph) addLines(r *deadlock.Request, t *ticket, spot int) {
+func (g *graph) addLines(now time.Time, r *deadlock.Request, t *ticket, spot int) {
 	s := &t.spots[spot]
 	d, at := s.device, t.waitsOn(s)
 	if sh := t.job.shareAt(at); sh != nil {
@@ -253,7 +320,7 @@ func (g *graph) addLines(r *deadlock.Request, t *ticket, spot int) {
 	}
 	if at&atBytes != 0 && at&atSlots == 0 {
 		line := lineBytes
-		if t.fresh && g.now.Sub(t.place.Since) < g.a.policy.AgeAfter {
+		if t.fresh && now.Sub(t.place.Since) < g.a.policy.AgeAfter {
 			line = lineFresh
 		}
 		r.KeepsOut = append(r.KeepsOut, g.of(d, line))

@@ -72,7 +72,10 @@ func (a *Arbiter) Observe(now time.Time, u Usage) {
 		}
 		d.figures[p.PID] = p
 	}
-	a.readOverheads(now, d, u.UsedBefore)
+	cost := d.contextCost(&a.policy)
+	if a.readOverheads(now, d, u.UsedBefore); d.contextCost(&a.policy) != cost { // those who wait need more, or less
+		a.searchAgain()
+	}
 	a.readUnmanaged(now, d)
 	a.recap(now, d)
 	for _, l := range a.absent(d) {
@@ -103,12 +106,15 @@ func (a *Arbiter) readOverheads(now time.Time, d *device, before map[LeaseID]acc
 				a.verified(now, leases)
 			}
 		}
-		first := h.first
+		first, was := h.first, besideOf(leases)
 		first.overhead, first.reading = min(reading, first.reading), reading
 		first.refill(d.began)
 		a.exceed(&h, figure)
 		h.prove()
 		first.trimHeadroom()
+		if besideOf(leases) != was {
+			a.moves(first.session.job)
+		}
 		for _, l := range h.leases {
 			if a.policy.ChargeOverhead || l.excess > 0 || l.sum.Charged() > 0 {
 				charged = append(charged, l)
@@ -119,6 +125,17 @@ func (a *Arbiter) readOverheads(now time.Time, d *device, before map[LeaseID]acc
 		a.charge(now, l)
 	}
 	a.sumOverheads(d)
+}
+
+// besideOf is what a process's leases take beyond their bytes, with what is kept for their contexts.
+func besideOf(leases []*lease) (sum accounting.Bytes) {
+	for _, l := range leases {
+		sum = sum.Plus(l.free())
+		if h := l.headroomOf(); h != nil {
+			sum = sum.Plus(h.bytes)
+		}
+	}
+	return sum
 }
 
 // verified notes that the device confirms what restored leases hold.

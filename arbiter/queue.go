@@ -324,6 +324,7 @@ func (j *job) timeout() time.Duration {
 // unpark takes a ticket out of the queues.
 func (a *Arbiter) unpark(t *ticket) {
 	delete(a.tickets, t.id)
+	a.moves(t.job)
 	a.countTicket(t, -1)
 	gone := func(x *ticket) bool { return x == t }
 	if t.job.tickets = slices.DeleteFunc(t.job.tickets, gone); len(t.job.tickets) == 0 {
@@ -367,7 +368,6 @@ func (a *Arbiter) turn(now time.Time) {
 		return
 	}
 	a.turning = true
-	a.changes++
 	defer func() { a.turning = false }()
 	// Each round serves or refuses somebody, or finds more in somebody's way than before:
 	// the bound is never reached, but a daemon that hangs would be worse than a late turn.
@@ -377,7 +377,9 @@ func (a *Arbiter) turn(now time.Time) {
 		var changed []*device
 		for _, d := range a.devices {
 			if v := a.version(d); len(d.queue) > 0 && (d.dirty || v != d.pumped) {
-				d.dirty, d.pumped = true, v
+				if d.dirty, d.pumped = true, v; d.anew { // its limits may have changed
+					a.searchAgain()
+				}
 				changed = append(changed, d)
 			}
 		}
@@ -421,7 +423,10 @@ func (a *Arbiter) reclass() {
 // stir notes that something of a job has changed by which its requests were judged, and by
 // which others may come to wait for it.
 func (a *Arbiter) stir(j *job) {
-	if len(j.tickets) > 0 && !j.stirred {
+	if len(j.tickets) == 0 {
+		return
+	}
+	if a.moves(j); !j.stirred {
 		j.stirred, a.tangled = true, true
 		a.stirred = append(a.stirred, j)
 	}
@@ -556,7 +561,10 @@ func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
 	inside := true
 	for i := range t.spots { // what it sets aside elsewhere has changed
 		s := &t.spots[i]
-		if (s.at != s.was || t.at() != whole) && !slices.Contains(devices, s.device) {
+		if s.at == s.was && t.at() == whole {
+			continue
+		}
+		if a.moves(t.job); !slices.Contains(devices, s.device) {
 			s.device.dirty, inside = true, false
 		}
 	}

@@ -26,7 +26,7 @@ type drive struct {
 	steps    int
 	verbose  bool
 	trace    []string
-	last     time.Time
+	circles  int                // that were ended some time after they formed
 	capped   bool               // users are limited now and then
 	held     []arbiter.Decision // taken from the arbiter, and not compared yet
 }
@@ -459,12 +459,14 @@ func (d *drive) settled(new *refTicket) *fate {
 	d.changed()
 	var mine *fate
 	got := map[arbiter.TicketID]arbiter.Decision{}
+	var order []arbiter.TicketID
 	for _, x := range append(d.held, d.arb.Decisions()...) {
 		if x.Kind == arbiter.DecisionDone {
 			if _, twice := got[x.Ticket]; twice {
 				d.fail("ticket %d was decided twice", x.Ticket)
 			}
 			got[x.Ticket] = x
+			order = append(order, x.Ticket)
 			d.logf("  decided: ticket %d: %v", x.Ticket, reasonIn(x))
 		}
 	}
@@ -490,15 +492,16 @@ func (d *drive) settled(new *refTicket) *fate {
 		for _, f := range d.settle() {
 			take(f)
 		}
-		for id := range got {
+		for _, id := range order {
+			if _, waits := got[id]; !waits {
+				continue
+			}
 			t := d.find(id)
 			if t == nil {
 				d.fail("ticket %d was decided, and is not known", id)
 			}
-			if d.reference.now.Sub(t.parked) < d.grace {
-				continue
-			}
-			if f, ok := d.untangle(false, t); ok {
+			if f, ok := d.ended(t); ok {
+				d.circles++
 				take(f)
 				again = true
 				break
@@ -509,6 +512,21 @@ func (d *drive) settled(new *refTicket) *fate {
 		d.fail("ticket %d was decided %v, and was to wait", id, reasonIn(x))
 	}
 	return mine
+}
+
+// ended is what becomes of a ticket at the end of a circle.
+func (d *drive) ended(t *refTicket) (fate, bool) {
+	mayMove := d.reference.now.Sub(t.parked) >= d.grace
+	if !d.later {
+		if !mayMove {
+			return fate{}, false
+		}
+		return d.untangle(false, t)
+	}
+	if f, ok := d.disentangle(true, t); ok || !mayMove {
+		return f, ok
+	}
+	return d.disentangle(false, t)
 }
 
 // trim ends the slot that a released job's processes share with the last of their objects.
@@ -582,10 +600,12 @@ func (d *drive) withdrawn(why arbiter.Reason, of func(*refTicket) bool) {
 }
 
 func (d *drive) free() {
-	s, ok := pickOf(d, d.sessions())
-	if !ok {
-		return
+	if s, ok := pickOf(d, d.sessions()); ok {
+		d.freeOf(s)
 	}
+}
+
+func (d *drive) freeOf(s *refSession) {
 	l, ok := pickOf(d, s.leases)
 	if !ok || l.used == 0 {
 		return
@@ -605,10 +625,12 @@ func (d *drive) free() {
 }
 
 func (d *drive) unmake() {
-	s, ok := pickOf(d, d.sessions())
-	if !ok {
-		return
+	if s, ok := pickOf(d, d.sessions()); ok {
+		d.unmakeOf(s)
 	}
+}
+
+func (d *drive) unmakeOf(s *refSession) {
 	l, ok := pickOf(d, s.leases)
 	if !ok {
 		return
@@ -726,11 +748,15 @@ func (d *drive) cancel() {
 
 func (d *drive) setThreads() {
 	if s, ok := pickOf(d, d.sessions()); ok {
-		s.threads = d.rng.IntN(4)
-		d.logf("session %d has %d threads", s.id, s.threads)
-		d.arb.Threads(d.world.now, s.id, s.threads)
-		d.settled(nil)
+		d.setThreadsOf(s, d.rng.IntN(4))
 	}
+}
+
+func (d *drive) setThreadsOf(s *refSession, n int) {
+	s.threads = n
+	d.logf("session %d has %d threads", s.id, n)
+	d.arb.Threads(d.world.now, s.id, n)
+	d.settled(nil)
 }
 
 func (d *drive) limits() {
@@ -784,18 +810,23 @@ func (d *drive) limitUser() {
 
 // pass lets time go by.
 func (d *drive) pass() {
-	d.last = d.world.now // when anything moved at the latest
-	d.world.now = d.world.now.Add(time.Duration(d.rng.IntN(40)) * time.Second / time.Duration(1+d.rng.IntN(20)))
+	last := d.world.now // when anything moved at the latest
+	d.after(time.Duration(d.rng.IntN(40)) * time.Second / time.Duration(1+d.rng.IntN(20)))
+	if d.world.now.Sub(last) < d.grace || d.later {
+		return
+	}
+	if f, ok := d.untangle(false, nil); ok {
+		d.fail("nothing has moved for long, and ticket %d still waits in a circle", f.ticket.id)
+	}
+}
+
+func (d *drive) after(pause time.Duration) {
+	d.world.now = d.world.now.Add(pause)
 	d.reference.now = d.world.now
 	d.logf("it is %v", d.world.now.Sub(start))
 	d.arb.Tick(d.world.now)
 	d.withdrawn(arbiter.ReasonTimeout, func(t *refTicket) bool { return !t.deadline.After(d.world.now) })
 	d.settled(nil)
-	if d.world.now.Sub(d.last) >= d.grace {
-		if f, ok := d.untangle(false, nil); ok {
-			d.fail("nothing has moved for long, and ticket %d still waits in a circle", f.ticket.id)
-		}
-	}
 }
 
 // checkSums holds the arbiter's figures against what the clients truly use.

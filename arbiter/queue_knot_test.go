@@ -335,3 +335,23 @@ func (r *reference) turnOnly(t *refTicket) bool {
 	_, _, ok := r.judge(t, make(lines, len(r.devices)))
 	return ok
 }
+
+// disentangle ends a circle that a ticket is in, where there is one, as a search does that has not seen
+// everybody: the ticket need not be the youngest, or the first that waits for its turn alone.
+func (r *reference) disentangle(strict bool, t *refTicket) (fate, bool) {
+	if r.turnOnly(t) {
+		if m := r.without(strict, true); slices.Contains(m.left, t) && m.isStuck(t.job) {
+			i := slices.IndexFunc(r.spots(t), func(d *refDevice) bool { return !r.look(t, d, bars{}).any() })
+			return r.serve(t, r.spots(t)[i]), true
+		}
+	}
+	m := r.without(strict, false)
+	if !slices.Contains(m.left, t) || !m.isStuck(t.job) {
+		return fate{}, false
+	}
+	if m.reaches(t, t.job, []*refJob{t.job}) || (strict || r.standsStill(t.job)) && m.waitsFor(t, t.job) {
+		r.drop(t)
+		return fate{ticket: t, reason: arbiter.ReasonDeadlock}, true
+	}
+	return fate{}, false
+}

@@ -97,6 +97,7 @@ type reference struct {
 	jobs    []*refJob
 	tickets []*refTicket // by arrival
 	now     time.Time
+	later   bool // circles are ended some time after they form
 }
 
 // fate is what becomes of a ticket.
@@ -600,7 +601,7 @@ func (r *reference) barAll(t *refTicket, needs []need, behind lines) {
 func (r *reference) settle() (fates []fate) {
 	for len(r.tickets) > 0 {
 		f, ok := r.step()
-		if !ok {
+		if !ok && !r.later {
 			f, ok = r.untangle(true, nil)
 		}
 		if !ok {

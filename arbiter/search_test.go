@@ -31,10 +31,17 @@ func manyInACircle(t *testing.T, threads int) (w *world, tickets []arbiter.Ticke
 func (w *world) search() (searched bool) {
 	for s := w.arb.Search(w.now); s != nil; s = w.arb.Search(w.now) {
 		searched = true
-		s.Run()
+		w.run(s)
 		w.arb.Settle(w.now, s)
 	}
 	return searched
+}
+
+// run copies the state and searches.
+func (w *world) run(s *arbiter.Search) {
+	for s.Copy(w.now) {
+	}
+	s.Run()
 }
 
 func TestACircleOfMany(t *testing.T) {
@@ -60,7 +67,7 @@ func TestACircleOfMany(t *testing.T) {
 func TestASearchThatComesTooLate(t *testing.T) {
 	w, tickets := manyInACircle(t, 1)
 	s := w.arb.Search(w.now)
-	s.Run()
+	w.run(s)
 	w.arb.Cancel(w.now, tickets[len(tickets)-1], arbiter.ReasonCancelled)
 	w.decided()
 	w.arb.Settle(w.now, s)
@@ -76,7 +83,7 @@ func TestSearchesThatComeTooLate(t *testing.T) {
 	newcomer := w.client(0, 0)
 	for range 10 {
 		if s := w.arb.Search(w.now); s != nil {
-			s.Run()
+			w.run(s)
 			w.arb.Cancel(w.now, newcomer.wait(1), arbiter.ReasonCancelled)
 			w.arb.Settle(w.now, s)
 		}
@@ -84,5 +91,203 @@ func TestSearchesThatComeTooLate(t *testing.T) {
 	}
 	if got := w.decided(); got[tickets[len(tickets)-1]] != arbiter.ReasonDeadlock {
 		t.Errorf("the circle stands: %v", got)
+	}
+}
+
+// inParts is a drive in which circles are searched for beside all else that goes on, on a copy that is
+// made of one request at a time.
+type inParts struct {
+	*drive
+	search *arbiter.Search
+	ran    chan struct{} // nil: it is still copied
+}
+
+// part takes the search a part further, or begins one. False: there is none to be made.
+func (p *inParts) part() bool {
+	now := p.world.now
+	switch {
+	case p.search == nil:
+		p.search = p.arb.Search(now)
+		return p.search != nil
+	case p.ran != nil:
+		<-p.ran
+		p.logf("a search is settled")
+		p.arb.Settle(now, p.search)
+		p.search, p.ran = nil, nil
+	case !p.search.Copy(now):
+		s, ran := p.search, make(chan struct{})
+		p.ran = ran
+		go func() {
+			s.Run()
+			close(ran)
+		}()
+	}
+	p.settled(nil)
+	return true
+}
+
+// move has somebody move who waits.
+func (p *inParts) move() {
+	t, ok := pickOf(p.drive, p.tickets)
+	if !ok || t.lease == nil {
+		return
+	}
+	switch p.rng.IntN(4) {
+	case 0:
+		p.unmakeOf(t.lease.session)
+	case 1:
+		p.setThreadsOf(t.lease.session, 4)
+	default:
+		p.freeOf(t.lease.session)
+	}
+}
+
+// stand lets nobody move but with time, until nobody is decided any more: then no circle may be left.
+func (p *inParts) stand() {
+	for quiet := 0; quiet < 2; quiet++ {
+		left := len(p.tickets)
+		p.after(p.grace + time.Second)
+		for p.part() {
+		}
+		if left != len(p.tickets) {
+			quiet = -1
+		}
+	}
+	for _, strict := range []bool{true, false} {
+		if f, ok := p.untangle(strict, nil); ok {
+			p.fail("nothing has moved for long, and ticket %d still waits in a circle", f.ticket.id)
+		}
+	}
+}
+
+// What others do while a search goes on leads to no refusal but of who is in a circle then, and no circle
+// is left for long.
+func TestSearchesInParts(t *testing.T) {
+	circles := 0
+	for seed := range uint64(100) {
+		d := newDrive(t, seed, accounting.Bytes(5*(seed%2)))
+		d.later, d.verbose, d.capped = true, true, seed%3 == 0
+		d.arb.SearchInParts()
+		p := &inParts{drive: d}
+		for range 1500 {
+			d.one()
+			for range d.rng.IntN(6) {
+				if p.part(); p.ran != nil && d.rng.IntN(2) == 0 {
+					p.move()
+				}
+			}
+			if d.rng.IntN(4) == 0 {
+				d.after(time.Duration(d.rng.IntN(20)) * time.Millisecond)
+			}
+			if d.rng.IntN(64) == 0 {
+				p.stand()
+			}
+		}
+		d.finish()
+		circles += d.circles
+	}
+	if circles < 100 {
+		t.Errorf("too little was tried: %d circles", circles)
+	}
+}
+
+// Who moves while a search goes on is in no circle that it found, though nobody is served by that.
+func TestWhoMovesDuringASearch(t *testing.T) {
+	type waiters struct {
+		*world
+		one, two, process, other *client
+		ticket                   arbiter.TicketID
+		job                      arbiter.JobID
+	}
+	for name, x := range map[string]struct {
+		reserved, holds, wants accounting.Bytes // by the job of two; and by one, of what that leaves
+		loose                  bool
+		move                   func(waiters)
+		refused                bool
+	}{
+		"nobody":                 {0, 400, 400, false, func(waiters) {}, true},
+		"somebody else":          {0, 400, 400, false, func(w waiters) { w.other.free(20); w.other.wait(500) }, true},
+		"frees":                  {0, 400, 400, false, func(w waiters) { w.two.free(200) }, false},
+		"has a thread":           {0, 400, 400, false, func(w waiters) { w.two.threaded(2) }, false},
+		"waits no longer":        {0, 400, 400, false, func(w waiters) { w.arb.Cancel(w.now, w.ticket, arbiter.ReasonCancelled); w.decided() }, false},
+		"nobody, loosely":        {0, 400, 400, true, func(waiters) {}, true},
+		"loses a process":        {0, 400, 400, true, func(w waiters) { w.arb.EndSession(w.now, w.process.session) }, false},
+		"uses less":              {0, 300, 300, false, func(w waiters) { w.reads(103, 200) }, false},
+		"keeps what is reserved": {600, 200, 300, false, func(waiters) {}, true},
+		"reserves less": {600, 200, 300, false, func(w waiters) {
+			if err := w.arb.SetJobLimits(w.now, w.job, rules.Change{Device: 0, Min: ptr(size(0))}); err != nil {
+				t.Error(err)
+			}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := waiters{world: newWorld(t, waiting(), 1000)}
+			w.arb.SearchInParts()
+			w.job = w.world.job(t, arbiter.JobRequest{Min: ptr(size(x.reserved))})
+			w.one, w.two, w.process, w.other = w.client(0, 0), w.client(w.job, 0), w.client(w.job, 0), w.client(0, 0)
+			threads := 1
+			if x.loose {
+				threads = 0
+			}
+			w.one.threaded(threads).must(x.holds)
+			w.two.threaded(threads).must(200)
+			w.process.threaded(threads).must(200)
+			w.other.must(200)
+			if x.holds == 300 { // the rest is what two uses beyond its bytes
+				w.reads(103, 300)
+				w.reads(103, 300)
+			}
+			if !x.loose {
+				w.process.wait(500)
+			}
+			w.one.wait(x.wants)
+			w.ticket = w.two.wait(450)
+			if x.loose {
+				w.search()
+				w.pass(rules.DefaultDeadlockGrace)
+			}
+			s := w.arb.Search(w.now)
+			w.run(s)
+			x.move(w)
+			w.arb.Settle(w.now, s)
+			if _, refused := w.decided()[w.ticket]; refused != x.refused {
+				t.Errorf("refused: %v", refused)
+			}
+		})
+	}
+}
+
+// reads has device 0 show what a process uses.
+func (w *world) reads(pid int, n accounting.Bytes) {
+	w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{{PID: pid, Bytes: n}}})
+}
+
+// A limit that is raised while a search goes on has those go on whom it stopped.
+func TestALimitMovesDuringASearch(t *testing.T) {
+	p := waiting()
+	p.Devices = []rules.DeviceRule{{Match: rules.DeviceMatch{Index: ptr(0)}, SlotsMax: 2}}
+	for raised, refused := range map[int]bool{1: true, 2: false} {
+		w := newWorld(t, p, 1000, 1000)
+		w.arb.SearchInParts()
+		one, busy, two := w.client(0, 0).threaded(1), w.client(0, 0), w.client(0, 1).threaded(1)
+		one.contexts(1)
+		busy.contexts(1)
+		two.must(800)
+		if err := w.arb.SetSlots(w.now, 0, 1, 0); err != nil {
+			t.Fatal(err)
+		}
+		one.on(1).wait(500)
+		b := two.on(0).contexts(1).Waiting
+		s := w.arb.Search(w.now)
+		w.run(s)
+		if err := w.arb.SetSlots(w.now, 0, raised, 0); err != nil {
+			t.Fatal(err)
+		}
+		w.arb.Settle(w.now, s)
+		w.pass(time.Second)
+		w.search()
+		if _, decided := w.decided()[b]; decided != refused {
+			t.Errorf("slots.max %d: refused: %v", raised, decided)
+		}
 	}
 }

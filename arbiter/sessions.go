@@ -105,6 +105,7 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 		s.ended = time.Unix(0, 0)
 	}
 	a.leave(now, s)
+	a.moves(s.job)
 	a.tangled = true // its job may have nobody left who goes on
 	for _, l := range slices.Clone(s.leases) {
 		if l.lost { // the memory went with the device

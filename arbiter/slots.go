@@ -252,16 +252,6 @@ func (a *Arbiter) sweep(now time.Time, d *device) {
 	}
 }
 
-// sweepAll does so on all devices. True: there were some.
-func (a *Arbiter) sweepAll(now time.Time) (swept bool) {
-	for _, d := range a.devices {
-		before := d.eased
-		a.sweep(now, d)
-		swept = swept || d.eased != before
-	}
-	return swept
-}
-
 // recount looks who still has a slot of a device after slots.max has changed.
 func (a *Arbiter) recount(now time.Time, d *device) {
 	d.dirty, d.anew = true, true

@@ -248,6 +248,7 @@ func (a *Arbiter) cancel(now time.Time, t *ticket, why Reason) {
 func (a *Arbiter) Threads(now time.Time, id SessionID, n int) {
 	if s := a.sessions[id]; s != nil && s.threads != n {
 		s.threads = max(0, n)
+		a.moves(s.job)
 		if len(s.job.tickets) > 0 {
 			a.tangled = true
 			a.turn(now)

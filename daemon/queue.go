@@ -225,7 +225,8 @@ func (d *Daemon) tickWhenDue(ctx context.Context) {
 		if due := d.queue.due; !due.IsZero() && !now.Before(due) {
 			d.queue.due = time.Time{}
 			d.countThreads()
-			d.searchCircles(now)
+			d.searchCircles()
+			now = d.now()
 			d.arb.Tick(now)
 		}
 		if due = nil; !d.queue.due.IsZero() {
@@ -236,16 +237,19 @@ func (d *Daemon) tickWhenDue(ctx context.Context) {
 }
 
 // searchCircles has circles of waiters searched where many wait. The lock is held before and
-// after, and not while the search goes on.
-func (d *Daemon) searchCircles(now time.Time) {
-	search := d.arb.Search(now)
+// after, and given away between the parts of the copy that is searched and while that is done.
+func (d *Daemon) searchCircles() {
+	search := d.arb.Search(d.now())
 	if search == nil {
 		return
+	}
+	for search.Copy(d.now()) {
+		d.yield()
 	}
 	d.unlock()
 	search.Run()
 	d.lock()
-	d.arb.Settle(now, search)
+	d.arb.Settle(d.now(), search)
 }
 
 // sessionsAtOnce is of how many sessions the threads are counted without giving the lock away, and

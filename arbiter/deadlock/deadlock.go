@@ -8,10 +8,10 @@ import (
 
 // Graph is a copy of who holds what and who waits for what.
 //
-// Parties are jobs that hold something and wait. Each limit has a level, the sum of what
-// the parties hold of it, and each request names for each limit that it needs something
-// of the level up to which there is room for it. What everybody else holds is not in the
-// graph: they go on, and are taken to give it back. Order is a limit too: its level is the
+// Parties are jobs that wait. Each limit has a level, the sum of what the parties that do not
+// go on hold of it, and each request names for each limit that it needs something
+// of the level up to which there is room for it. What everybody else holds counts
+// nowhere: they go on, and are taken to give it back. Order is a limit too: its level is the
 // number of requests from the first one on that keeps others out and still waits.
 //
 // The search has every request served for which there is room, takes what its party holds
@@ -26,7 +26,7 @@ type Graph struct {
 
 // Request is a request that waits.
 type Request struct {
-	Party     int // index; −1: its job goes on, or holds nothing
+	Party     int // index; −1: its job goes on, whatever becomes of the request
 	Arrival   int // its rank by arrival
 	Holding   bool
 	OrderOnly bool // as last judged, nothing refuses it but that others come first
@@ -47,7 +47,10 @@ type Need struct {
 
 // Party is a job that waits, and what it holds.
 type Party struct {
-	Still    bool // nothing of it goes on: waiting for itself alone is a circle, too
+	Holding  bool // it holds something; else it goes on
+	Blocked  bool // all of its threads wait
+	Still    bool // all of it that holds something waits: waiting for itself alone is a circle then, and where it is blocked
+	Moved    bool // it is no longer as it was copied: it goes on, and its requests keep nobody out
 	Holds    []Hold
 	Requests []int
 }
@@ -60,14 +63,14 @@ type Hold struct {
 
 // Limit is something of which there is so much and no more.
 type Limit struct {
-	Level   accounting.Sum
 	Parties []int // those that hold something of it
 }
 
 // Finding is what a search found, by indices; nil: nobody waits in a circle.
 type Finding struct {
-	Out  int   // to be served out of turn; −1: none
-	Path []int // a true circle: the youngest request of it, and one of each party from there back to it
+	Out   int    // to be served out of turn; −1: none
+	Path  []int  // a true circle: the youngest request of it, and one of each party from there back to it
+	Rests []bool // by party: as long as none of these moves, the finding stands, whatever others do
 }
 
 // Hold notes that a party holds so much of a limit.
@@ -76,7 +79,6 @@ func (g *Graph) Hold(party, limit int, amount accounting.Sum) {
 		return
 	}
 	p, l := &g.Parties[party], &g.Limits[limit]
-	l.Level = l.Level.Add(amount)
 	for i := range p.Holds {
 		if p.Holds[i].Limit == limit {
 			p.Holds[i].Amount = p.Holds[i].Amount.Add(amount)
@@ -89,10 +91,11 @@ func (g *Graph) Hold(party, limit int, amount accounting.Sum) {
 
 // Search finds a circle. A request that waits for nothing but its turn, behind others who
 // wait for its party, comes before a true circle, whose youngest request is to be refused.
-func (g *Graph) Search() *Finding {
+// strict: who is not blocked goes on.
+func (g *Graph) Search(strict bool) *Finding {
 	orderOnly := func(r Request) bool { return r.OrderOnly && r.Holding }
 	if slices.ContainsFunc(g.Requests, orderOnly) {
-		s := g.settle(true)
+		s := g.settle(strict, true)
 		out := -1
 		for i := range g.Requests {
 			r := &g.Requests[i]
@@ -101,12 +104,12 @@ func (g *Graph) Search() *Finding {
 			}
 		}
 		if out >= 0 {
-			return &Finding{Out: out}
+			return &Finding{Out: out, Rests: s.rests()}
 		}
 	}
-	s := g.settle(false)
+	s := g.settle(strict, false)
 	if path := s.circle(); path != nil {
-		return &Finding{Out: -1, Path: path}
+		return &Finding{Out: -1, Path: path, Rests: s.rests()}
 	}
 	return nil
 }
@@ -114,6 +117,7 @@ func (g *Graph) Search() *Finding {
 // settling is one run of the search.
 type settling struct {
 	*Graph
+	strict  bool // who is not blocked goes on
 	inTurn  bool // nobody is served before those who come first
 	left    []bool
 	gone    []bool // parties that go on
@@ -146,17 +150,23 @@ func (n *Need) kind() int {
 }
 
 // settle serves whoever can be served, until nobody can.
-func (g *Graph) settle(inTurn bool) *settling {
-	s := &settling{Graph: g, inTurn: inTurn, left: make([]bool, len(g.Requests)), gone: make([]bool, len(g.Parties)),
+func (g *Graph) settle(strict, inTurn bool) *settling {
+	s := &settling{Graph: g, strict: strict, inTurn: inTurn, left: make([]bool, len(g.Requests)), gone: make([]bool, len(g.Parties)),
 		levels: make([]accounting.Sum, len(g.Limits)), waiting: make([][]waitingNeed, len(g.Limits)),
 		first: make([]int, len(g.Requests)), open: make([]int, 2*len(g.Requests)), keepers: make([][]int, len(g.Limits))}
-	for i := range g.Limits {
-		s.levels[i] = g.Limits[i].Level
+	for i := range g.Parties {
+		p := &g.Parties[i]
+		if s.gone[i] = !p.Holding || p.Moved || strict && !p.Blocked; s.gone[i] {
+			continue
+		}
+		for _, h := range p.Holds {
+			s.levels[h.Limit] = s.levels[h.Limit].Add(h.Amount)
+		}
 	}
 	spots := 0
 	for i := range g.Requests {
 		r := &g.Requests[i]
-		s.left[i] = inTurn || r.Holding
+		s.left[i] = (inTurn || r.Holding) && !(r.Party >= 0 && g.Parties[r.Party].Moved)
 		s.first[i], spots = spots, spots+2*r.Spots
 	}
 	s.unmet = make([]int, spots)
@@ -286,6 +296,18 @@ func (s *settling) fall(limit int, to accounting.Sum) {
 	s.waiting[limit] = w
 }
 
+// rests are the parties without which what was found might not stand: those left, and in turn those
+// whose requests keep others out.
+func (s *settling) rests() []bool {
+	rests := make([]bool, len(s.Parties))
+	for i := range s.Requests {
+		if party := s.Requests[i].Party; party >= 0 && s.left[i] && (s.inTurn || !s.gone[party]) {
+			rests[party] = true
+		}
+	}
+	return rests
+}
+
 // stuck reports whether a party is left.
 func (s *settling) stuck(party int) bool { return party >= 0 && !s.gone[party] }
 
@@ -327,7 +349,7 @@ func (s *settling) circle() []int {
 				}
 			})
 		}
-		if s.Parties[party].Still && younger(i, own) && s.waitsFor(i, party) {
+		if (s.strict || s.Parties[party].Still) && younger(i, own) && s.waitsFor(i, party) {
 			own = i
 		}
 	}

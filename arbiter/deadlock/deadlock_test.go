@@ -1,6 +1,7 @@
 package deadlock
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 
@@ -15,7 +16,8 @@ func TestSearchAgainstBruteForce(t *testing.T) {
 	found := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		g := randomGraph(t)
-		f, o := g.Search(), oracle{g}
+		strict := rapid.Bool().Draw(t, "strict")
+		f, o := g.Search(strict), oracle{g, strict}
 		out, youngest := o.search()
 		switch {
 		case f == nil && (out >= 0 || youngest >= 0):
@@ -32,6 +34,14 @@ func TestSearchAgainstBruteForce(t *testing.T) {
 			found["circle"]++
 			o.checkPath(t, f.Path)
 		}
+		if f != nil {
+			for p := range g.Parties {
+				g.Parties[p].Moved = g.Parties[p].Moved || !f.Rests[p]
+			}
+			if again := g.Search(strict); !reflect.DeepEqual(again, f) {
+				t.Fatalf("found %+v, and %+v where all others have moved\n%+v", f, again, g)
+			}
+		}
 	})
 	if len(found) < 3 {
 		t.Errorf("too little was tried: %v", found)
@@ -45,7 +55,7 @@ func randomGraph(t *rapid.T) *Graph {
 	g := &Graph{Parties: make([]Party, 1+below(4)), Limits: make([]Limit, 2+1+below(4))}
 	resources, lines := len(g.Limits)-2, len(g.Limits)-2
 	for p := range g.Parties {
-		g.Parties[p].Still = below(2) == 0
+		g.Parties[p] = Party{Holding: below(8) > 0, Blocked: below(4) > 0, Still: below(2) == 0, Moved: below(8) == 0}
 		for limit := range resources {
 			if amount := accounting.SumOf(accounting.Bytes(below(4))); amount != (accounting.Sum{}) {
 				g.Hold(p, limit, amount)
@@ -95,7 +105,10 @@ func numbers(n int) (all []int) {
 }
 
 // oracle looks at everything each time.
-type oracle struct{ *Graph }
+type oracle struct {
+	*Graph
+	strict bool
+}
 
 // state is who is left in thought.
 type oracleState struct {
@@ -124,7 +137,7 @@ func (o oracle) search() (out, youngest int) {
 		if younger(i, youngest) && o.reaches(s, i, r.Party, make([]bool, len(o.Parties))) {
 			youngest = i
 		}
-		if o.Parties[r.Party].Still && younger(i, own) && o.waits(s, i, r.Party) {
+		if (o.strict || o.Parties[r.Party].Still) && younger(i, own) && o.waits(s, i, r.Party) {
 			own = i
 		}
 	}
@@ -136,8 +149,11 @@ func (o oracle) search() (out, youngest int) {
 
 func (o oracle) settle(inTurn bool) *oracleState {
 	s := &oracleState{left: make([]bool, len(o.Requests)), gone: make([]bool, len(o.Parties))}
+	for p, party := range o.Parties {
+		s.gone[p] = !party.Holding || party.Moved || o.strict && !party.Blocked
+	}
 	for i, r := range o.Requests {
-		s.left[i] = inTurn || r.Holding
+		s.left[i] = (inTurn || r.Holding) && (r.Party < 0 || !o.Parties[r.Party].Moved)
 	}
 	for again := true; again; {
 		again = false
