@@ -425,39 +425,6 @@ func (a *Arbiter) writeHolders(b *strings.Builder, d *device, sh *shared) {
 	}
 }
 
-// pass does what time alone brings about for those who wait.
-func (a *Arbiter) pass(now time.Time) {
-	if len(a.tickets) == 0 {
-		a.telling = nil
-		return
-	}
-	if a.telling != nil && now.Sub(a.noticedAt) < noticeEvery { // all else was done when this pass began
-		a.tell(now)
-		return
-	}
-	a.age(now)
-	for _, d := range a.devices {
-		a.rouse(d)
-		d.dirty = true // they have aged
-		if len(d.queue) > 0 {
-			a.gather(now, d)
-		}
-	}
-	a.turn(now)
-	a.loosen(now)
-	a.tell(now)
-}
-
-// gather takes back what lies idle below limits that somebody waits at: a free's report
-// can be lost, with the connection to a daemon that was restarted.
-func (a *Arbiter) gather(now time.Time, d *device) {
-	for l := range a.leasesOn(d) {
-		if l.notify && a.idle(l) > 0 {
-			a.Freed(now, l.id)
-		}
-	}
-}
-
 // toldAtOnce is how many of those who wait are told something each time that the arbiter ticks.
 const toldAtOnce = 128
 
@@ -487,23 +454,6 @@ func (a *Arbiter) tell(now time.Time) {
 	}
 }
 
-// sortedTickets returns the tickets in the order of their arrival.
-func (a *Arbiter) sortedTickets() []*ticket {
-	return slices.SortedFunc(maps.Values(a.tickets), byArrival)
-}
-
-// Due returns when Tick has something to do that will not come about by itself; the zero
-// time: nothing.
-func (a *Arbiter) Due() (due time.Time) {
-	if len(a.tickets) == 0 {
-		return due
-	}
-	for _, t := range [...]time.Time{a.nextDue(), a.looseAt, a.searchDue(), a.noticesAt()} {
-		due = earlier(due, t)
-	}
-	return due
-}
-
 // noticesAt is when notices are due; zero: nothing has changed.
 func (a *Arbiter) noticesAt() time.Time {
 	switch {
@@ -513,76 +463,4 @@ func (a *Arbiter) noticesAt() time.Time {
 		return time.Time{}
 	}
 	return a.noticedAt.Add(noticeEvery)
-}
-
-// age refuses those who have waited as long as they may, and notes which others have come before
-// those that they were behind.
-func (a *Arbiter) age(now time.Time) {
-	var due []*ticket
-	for t := a.dues.first(); t != nil && !now.Before(t.due); t = a.dues.first() {
-		a.dues.remove(t)
-		due = append(due, t)
-	}
-	slices.SortFunc(due, byArrival)
-	for _, t := range due {
-		switch {
-		case t.done:
-		case !t.deadline.IsZero() && !now.Before(t.deadline):
-			a.cancel(now, t, ReasonTimeout)
-		default:
-			t.age = a.rank(now, t) - t.priority
-			a.aged = true
-			a.noteDue(t)
-		}
-	}
-}
-
-// byArrival orders tickets by who came first.
-func byArrival(x, y *ticket) int {
-	return cmp.Or(cmp.Compare(x.place.Arrival, y.place.Arrival), cmp.Compare(x.id, y.id))
-}
-
-// nextDue is when something becomes due for a ticket with time alone; zero: nothing does.
-func (a *Arbiter) nextDue() time.Time {
-	if t := a.dues.first(); t != nil {
-		return t.due
-	}
-	return time.Time{}
-}
-
-// ticketDue is the same for one ticket: its deadline, or when it comes before others.
-func (a *Arbiter) ticketDue(t *ticket) time.Time {
-	due, older := t.deadline, time.Time{}
-	switch {
-	case a.mixed:
-		older = t.place.Since.Add(a.policy.AgeAfter * time.Duration(t.age+1))
-	case t.fresh && t.age < 1:
-		older = t.place.Since.Add(a.policy.AgeAfter)
-	}
-	return earlier(due, older)
-}
-
-// earlier is the earlier one of two times; the zero time is none.
-func earlier(x, y time.Time) time.Time {
-	if x.IsZero() || !y.IsZero() && y.Before(x) {
-		return y
-	}
-	return x
-}
-
-// noteDue notes when something is due for a ticket that has begun to wait, or has changed.
-func (a *Arbiter) noteDue(t *ticket) {
-	if t.due = a.ticketDue(t); t.due.IsZero() {
-		a.dues.remove(t)
-		return
-	}
-	a.dues.put(t)
-}
-
-// mix is for when those who wait are no longer of one priority: from then on all age.
-func (a *Arbiter) mix() {
-	a.aged = true
-	for _, t := range a.tickets {
-		a.noteDue(t)
-	}
 }

@@ -42,7 +42,7 @@ func (a *Arbiter) compare(now time.Time, x, y *ticket) int {
 			return c
 		}
 	}
-	return cmp.Or(cmp.Compare(x.place.Arrival, y.place.Arrival), cmp.Compare(x.id, y.id))
+	return byArrival(x, y)
 }
 
 // behind tells whether somebody comes before t in a line.
