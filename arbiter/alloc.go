@@ -6,6 +6,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // Ask decides on a request of a lease, or counts what it gives back. Refused, nothing has moved
@@ -18,7 +19,7 @@ import (
 func (a *Arbiter) Ask(now time.Time, r Request) Outcome {
 	l := a.leases[r.Lease]
 	if l == nil || !l.session.alive() {
-		return Outcome{Reason: ReasonNoLease, Requested: r.Bytes, Explain: "the lease has ended"}
+		return Outcome{Reason: ReasonNoLease, Requested: r.Bytes, Explain: wording.LeaseEnded}
 	}
 	a.touch(now, l)
 	if r.What == WantsBytes {
@@ -148,18 +149,17 @@ func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.R
 	switch reason {
 	case ReasonTimeout, ReasonCancelled, ReasonDeadlock: // there is an event that says more
 	default:
-		a.deniedEvent(now, l, o)
+		a.deniedEvent(now, l.session, Event{Device: l.device.Index, Job: j.id, Lease: l.id, Reason: reason,
+			Requested: o.Requested, Remaining: o.Remaining, Limit: o.Limit}, o.Explain)
 	}
 	return o
 }
 
-// deniedEvent tells that a lease was refused something.
-func (a *Arbiter) deniedEvent(now time.Time, l *lease, o Outcome) {
-	p := &l.session.process
-	a.event(Event{Time: now, Kind: EventDenied, Device: l.device.Index, PID: p.PID, UID: p.UID,
-		Job: l.session.job.id, Lease: l.id, Reason: o.Reason,
-		Requested: o.Requested, Remaining: o.Remaining, Limit: o.Limit,
-		Text: fmt.Sprintf("%s is refused: %s", owned(p.User, l.session.name()), o.Explain)})
+// deniedEvent tells that a process was refused something.
+func (a *Arbiter) deniedEvent(now time.Time, s *session, e Event, why string) {
+	p := &s.process
+	e.Time, e.Kind, e.PID, e.UID, e.Text = now, EventDenied, p.PID, p.UID, fmt.Sprintf(wording.Refused, wording.Owned(p.User, s.name()), why)
+	a.event(e)
 }
 
 // denied counts a refusal, and tells whether it is the first one of a process.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // Arbiter is the state of one machine. Make one with New. Not safe for
@@ -125,7 +126,7 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 		a.relimit(now, j)
 	}
 	a.event(Event{Time: now, Kind: EventDevice, Device: d.Index, Bytes: d.Total,
-		Text: fmt.Sprintf("GPU %d is there: %s, %s", d.Index, rules.Plain(d.Name), d.Total.Human())})
+		Text: fmt.Sprintf(wording.DeviceCame, d.Index, wording.Plain(d.Name), d.Total.Human())})
 }
 
 // LoseDevice marks a device lost: its leases are lost and hold nothing, as no context
@@ -145,8 +146,7 @@ func (a *Arbiter) LoseDevice(now time.Time, index int) {
 		}
 	}
 	a.sweep(now, d)
-	a.event(Event{Time: now, Kind: EventDeviceLost, Device: index,
-		Text: fmt.Sprintf("GPU %d fell off the bus; %d leases are lost", index, len(leases))})
+	a.event(Event{Time: now, Kind: EventDeviceLost, Device: index, Text: fmt.Sprintf(wording.DeviceLost, index, len(leases))})
 }
 
 // lose takes from a lease all that it held on a device that is gone. Its word is closed and
@@ -170,8 +170,7 @@ func (a *Arbiter) Unresponsive(now time.Time, index int, silent time.Duration) {
 		return
 	}
 	d.hung = true
-	a.event(Event{Time: now, Kind: EventHung, Device: index, WaitedMs: silent.Milliseconds(), Text: fmt.Sprintf(
-		"GPU %d has not answered for %s: what it said last counts until it does", index, brief(silent))})
+	a.event(Event{Time: now, Kind: EventHung, Device: index, WaitedMs: silent.Milliseconds(), Text: fmt.Sprintf(wording.DeviceHangs, index, wording.Span(silent))})
 }
 
 // Responsive tells that a device which did not answer does again.
@@ -181,7 +180,7 @@ func (a *Arbiter) Responsive(now time.Time, index int) {
 		return
 	}
 	d.hung = false
-	a.event(Event{Time: now, Kind: EventHung, Device: index, Text: fmt.Sprintf("GPU %d answers again", index)})
+	a.event(Event{Time: now, Kind: EventHung, Device: index, Text: fmt.Sprintf(wording.DeviceAnswers, index)})
 }
 
 // Events returns the events since the last call, oldest first. Where nobody

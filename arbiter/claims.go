@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // choice returns the devices among which a job chooses, in its order of preference, or
@@ -29,11 +31,11 @@ func (a *Arbiter) choice(r JobRequest) ([]*device, error) {
 		}
 	}
 	if len(from) == 0 && (r.Any || r.Claim || r.Exclusive) {
-		return nil, fmt.Errorf("there is no GPU to claim: %w", ErrNoDevice)
+		return nil, fmt.Errorf(wording.NoneToClaim, ErrNoDevice)
 	}
 	if r.OnlyIfNone {
 		if d := a.claimedBy(r.Process.UID); d != nil {
-			return nil, &Refusal{Reason: ReasonBusy, Explain: fmt.Sprintf("the user has a claim on GPU %d already", d.Index)}
+			return nil, &Refusal{Reason: ReasonBusy, Explain: fmt.Sprintf(wording.HasClaim, d.Index)}
 		}
 	}
 	return from, nil
@@ -165,9 +167,7 @@ func (j *job) notItsDevice(d *device) *Refusal {
 	for _, x := range j.on {
 		given = append(given, fmt.Sprint(x.Index))
 	}
-	return &Refusal{Reason: ReasonDenied, Explain: fmt.Sprintf(
-		"GPU %d is not one of those that job %d was given (%s): let the program use what *_VISIBLE_DEVICES says",
-		d.Index, j.id, strings.Join(given, ", "))}
+	return &Refusal{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.NotGiven, d.Index, j.id, strings.Join(given, ", "))}
 }
 
 // holdsNothing reports whether a job has no memory in use yet and none reserved: who waits

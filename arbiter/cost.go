@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // What a process uses beyond its bytes has two parts. Its contexts, the rounding of
@@ -299,9 +300,7 @@ func (a *Arbiter) charged(l *lease) accounting.Bytes {
 func (a *Arbiter) charge(now time.Time, l *lease) {
 	if l.excess > 0 && !l.announced {
 		l.announced = true
-		a.leaseEvent(now, l, EventExcess, l.excess, fmt.Sprintf(
-			"%s uses %s on GPU %d that no allocation names (modules, stacks, heaps): charged to its own budget",
-			l.session.name(), l.excess.Human(), l.device.Index))
+		a.leaseEvent(now, l, EventExcess, l.excess, fmt.Sprintf(wording.Excess, l.session.name(), l.excess.Human(), l.device.Index))
 	}
 	n := a.charged(l)
 	if n == l.sum.Charged() {

@@ -1,10 +1,8 @@
 package arbiter
 
 import (
-	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -147,47 +145,6 @@ func (a *Arbiter) resolve(now time.Time, c *circle) bool {
 	a.ticketEvent(now, youngest, EventDeadlock, text)
 	a.refuseTicket(now, youngest, ReasonDeadlock, youngest.why.refusal, text)
 	return true
-}
-
-// explainCircle says who holds what and who wants what.
-func (a *Arbiter) explainCircle(c *circle) string {
-	youngest := c.path[0]
-	if j := youngest.job; len(c.path) == 1 && len(j.holding()) > 1 {
-		return fmt.Sprintf("deadlock: %s holds %s, and all of its processes that hold memory wait for each other; the request of %s for %s on %s "+
-			"came last and is refused; `gpuarb run --per-process --min SIZE` reserves what a process needs before it takes anything",
-			j.name(), a.holdings(j), youngest.name(), a.wants(youngest), youngest.gpu())
-	}
-	var parts []string
-	for _, t := range c.path {
-		d, _ := t.where()
-		parts = append(parts, fmt.Sprintf("%s holds %s and wants %s on GPU %d", t.name(), a.holdings(t.job), a.wants(t), d.Index))
-	}
-	return fmt.Sprintf("deadlock: %s; the request of %s came last and is refused",
-		strings.Join(parts, ", "), youngest.name())
-}
-
-// holdings says what a job holds.
-func (a *Arbiter) holdings(j *job) string {
-	var parts []string
-	for _, d := range a.devices {
-		slots := len(j.holders(d))
-		var what []string
-		if n := j.committed(d); n > 0 {
-			what = append(what, n.Human())
-		} else if j.beside(d) > 0 {
-			what = append(what, "a context")
-		}
-		if slots > 0 && (d.slotsMax() > 0 || d.exclusive == j || d.claims > 0) {
-			what = append(what, "a slot")
-		}
-		if what != nil {
-			parts = append(parts, fmt.Sprintf("%s on GPU %d", strings.Join(what, " and "), d.Index))
-		}
-	}
-	if parts == nil {
-		return "nothing"
-	}
-	return strings.Join(parts, ", ")
 }
 
 // committed is what a job's living processes hold on a device, or what is reserved for it.

@@ -2,7 +2,6 @@ package arbiter
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 )
@@ -40,11 +39,6 @@ func (a *Arbiter) gather(now time.Time, d *device) {
 			a.Freed(now, l.id)
 		}
 	}
-}
-
-// sortedTickets returns the tickets in the order of their arrival.
-func (a *Arbiter) sortedTickets() []*ticket {
-	return slices.SortedFunc(maps.Values(a.tickets), byArrival)
 }
 
 // Due returns when Tick has something to do that will not come about by itself; the zero

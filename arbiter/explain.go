@@ -3,98 +3,81 @@ package arbiter
 import (
 	"cmp"
 	"fmt"
-	"iter"
-	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// namedHolders is how many holders a message names; of the others it tells the number.
-const namedHolders = 3
+// Why something is refused, and by what name people know who is concerned.
 
-// maxCaller bounds the command at a sentence's beginning, in runes.
-const maxCaller = 40
-
-// name is how people know a process: "ffmpeg[1234]", or "train-a (ffmpeg[1234])" in a job with a
-// name.
+// name is how people know a process.
 func (s *session) name() string {
-	p := &s.process
-	name := p.Exe
-	if name == "" {
-		name, _, _ = strings.Cut(p.Command, " ")
-	}
-	if name == "" {
-		name = "process"
-	}
-	name = rules.Plain(path.Base(name)) + "[" + strconv.Itoa(p.PID) + "]"
-	if job := s.job.request.Name; job != "" {
-		return rules.Plain(job) + " (" + name + ")"
-	}
-	return name
+	return wording.Process(s.process.Exe, s.process.Command, s.job.request.Name, s.process.PID)
 }
 
-// Caller is how a message that a program prints tells whom it is about, so that several in one
-// log can be told apart: "train.py 3 (PID 1234)", or "train-a (train.py 3, PID 1234)".
-func Caller(name, command string, pid int) string {
-	first, rest, _ := strings.Cut(command, " ")
-	command = rules.Cut(strings.TrimSpace(path.Base(first)+" "+rest), maxCaller)
-	if name == "" {
-		return fmt.Sprintf("%s (PID %d)", command, pid)
+// name is how people know a job.
+func (j *job) name() string {
+	if !j.run && len(j.sessions) == 1 {
+		return j.sessions[0].name()
 	}
-	return fmt.Sprintf("%s (%s, PID %d)", rules.Plain(name), command, pid)
+	return wording.Job(uint64(j.id), j.request.Name, cmp.Or(j.request.Command, j.request.Process.Command))
 }
 
-// CallerIn is that of a process in a job; 0: in none of `gpuarb run`.
+// name is how people know a holder.
+func (h *holder) name() string {
+	switch s := h.key.session; {
+	case s == nil:
+		return h.key.job.name()
+	case h.key.thread != 0:
+		return fmt.Sprintf(wording.Thread, h.key.thread, s.name())
+	default:
+		return s.name()
+	}
+}
+
+// CallerIn is how a message that a process of a job prints begins; 0: in none of `gpuarb run`.
 func (a *Arbiter) CallerIn(id JobID, p rules.Process) string {
 	name := ""
 	if j := a.jobs[id]; j != nil {
 		name = j.request.Name
 	}
-	return Caller(name, p.Command, p.PID)
+	return wording.Caller(name, p.Command, p.PID)
 }
 
 // explain fills in who holds what at the limit that refused, and the line for people.
 func (a *Arbiter) explain(l *lease, o *Outcome, r *accounting.Refusal, aside string) {
-	gpu, asked := l.device.Index, o.Requested.Exact()
+	d, asked := l.device, o.Requested.Exact()
 	switch o.Reason {
 	case ReasonDeviceLost:
-		o.Explain = lostRefusal(l.device).Explain
+		o.Explain = lostRefusal(d).Explain
 		return
 	case ReasonStreams:
-		o.Explain = fmt.Sprintf("no stream on GPU %d: asked %d, and %d of %d (streams.max) are in use; destroy some, or raise the limit",
-			gpu, r.Requested, l.sum.Streams(), l.sum.StreamsMax())
+		o.Explain = fmt.Sprintf(wording.NoStream, d.Index, r.Requested, l.sum.Streams(), l.sum.StreamsMax())
 		return
 	case ReasonBusy, ReasonSlots:
-		o.Explain = fmt.Sprintf("GPU %d: what %s asks for would have to wait: %s", gpu, l.session.name(),
-			cmp.Or(aside, a.slotHolders(l.touched, l.device), "others come first"))
+		o.Explain = fmt.Sprintf(wording.WouldWait, d.Index, l.session.name(), cmp.Or(aside, slotsHeld(l.touched, d), wording.OthersFirst))
 		return
 	case ReasonTooLarge:
-		whose := fmt.Sprintf("the device's %s", o.Limit.Human())
-		if o.Limit < l.device.grantable() {
-			whose = a.whose(l, l.limiter(), o.Limit)
+		var at *accounting.Budget
+		if o.Limit < d.grantable() {
+			at = l.limiter()
 		}
-		o.Explain = fmt.Sprintf("out of memory on GPU %d: asked %s, more than %s could ever hold", gpu, asked, whose)
+		o.Explain = fmt.Sprintf(wording.TooLarge, d.Index, asked, l.limitAt(at, o.Limit))
 		return
 	}
-	o.Holders = a.holders(time.Time{}, l.device, a.below(r), r.Budget == nil)
-	whose := fmt.Sprintf("the device's %s", o.Limit.Human())
-	if r.Budget != nil {
-		whose = a.whose(l, r.Budget, o.Limit)
-	}
-	o.Explain = fmt.Sprintf("out of memory on GPU %d: asked %s, %s left of %s", gpu, asked, o.Remaining.Exact(), whose)
+	o.Explain = fmt.Sprintf(wording.OutOfMemory, d.Index, asked, o.Remaining.Exact(), l.limitAt(r.Budget, o.Limit))
 	if aside != "" {
 		o.Explain += ": " + aside
 	}
-	if o.Holders != "" {
-		o.Explain += "; holds: " + o.Holders
+	if o.Holders = a.holders(time.Time{}, d, a.below(r), r.Budget == nil); o.Holders != "" {
+		o.Explain += fmt.Sprintf(wording.Holds, o.Holders)
 	}
 	if r.Budget == l.session.job.budget && l.crowdedOut(o) {
-		o.Explain += "; its processes share this budget: with `gpuarb run --per-process` each has its own"
+		o.Explain += wording.OwnProcesses
 	}
 }
 
@@ -131,12 +114,11 @@ func (a *Arbiter) setAside(now time.Time, t *ticket, why Reason, r *accounting.R
 			ahead++
 		}
 	}
-	whom := first.name() + ", which"
+	whom := fmt.Sprintf(wording.First, first.name())
 	if ahead > 0 {
-		whom = fmt.Sprintf("%s and %d more, the first of which", first.name(), ahead)
+		whom = fmt.Sprintf(wording.FirstOf, first.name(), ahead)
 	}
-	return fmt.Sprintf("%s are free, and set aside for %s has waited %s for %s", free.Human(), whom,
-		brief(now.Sub(first.place.Since)), a.wants(first))
+	return fmt.Sprintf(wording.SetAside, free.Human(), whom, wording.Span(now.Sub(first.place.Since)), a.wants(first))
 }
 
 // limiter is the budget above the lease with the smallest memory.max.
@@ -150,160 +132,83 @@ func (l *lease) limiter() *accounting.Budget {
 	return least
 }
 
-// whose names a budget above a lease: "the job's 1 GiB budget".
-func (a *Arbiter) whose(l *lease, b *accounting.Budget, limit accounting.Bytes) string {
+// limitAt names a limit above a lease: that of a budget, or of its device.
+func (l *lease) limitAt(b *accounting.Budget, most accounting.Bytes) string {
 	j := l.session.job
-	if sh := j.sharesBudget(b); sh != nil {
-		return sh.named(l.device, limit)
-	}
+	sh := j.sharesBudget(b)
 	switch {
+	case b == nil:
+		return fmt.Sprintf(wording.DeviceLimit, most.Human())
+	case sh != nil:
+		return sh.named(l.device, most)
 	case b == l.session.budget || !j.run && b == j.budget:
-		return fmt.Sprintf("the process's %s budget", limit.Human())
+		return fmt.Sprintf(wording.ProcessLimit, most.Human())
 	}
-	return fmt.Sprintf("the job's %s budget", limit.Human())
+	return fmt.Sprintf(wording.JobLimit, most.Human())
 }
 
-// memoryHolder is who holds memory of a device: a lease, a job for which it is reserved, or
-// a program that is no client.
-type memoryHolder struct {
-	bytes     accounting.Bytes
-	lease     *lease
-	job       *job
-	unmanaged *accounting.UnmanagedState
+// refusal makes the error of what does not begin, or is not changed.
+func refusal(why Reason, r *accounting.Refusal, text string) *Refusal {
+	return &Refusal{Reason: why, Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit, Explain: text}
 }
 
-// text names a holder in a sentence, with what he holds; with a time, since when too. Only
-// those few are asked for it that the sentence has room for.
-func (h *memoryHolder) text(now time.Time) string {
-	var user, name, what string
-	var since time.Time
-	switch {
-	case h.lease != nil:
-		user, name, since = h.lease.session.process.User, h.lease.session.name(), h.lease.opened
-	case h.job != nil:
-		user, name, what, since = h.job.request.Process.User, h.job.name(), " (reserved)", h.job.opened
-	default:
-		u := h.unmanaged
-		user, name, what = u.User, unmanagedName(u), " (unmanaged)"
-		since = u.Since
+// minRefused makes that of a memory.min that has no room.
+func (a *Arbiter) minRefused(r *accounting.Refusal, j *job, why Reason) *Refusal {
+	d := a.device(r.Device)
+	if why == ReasonTooLarge {
+		return refusal(why, r, d.tooMuch(r.Requested))
 	}
-	text := owned(user, name) + " " + h.bytes.Human() + what
-	if !now.IsZero() && !since.IsZero() {
-		text += " for " + brief(now.Sub(since))
+	where, context := fmt.Sprintf(wording.JobLimit, r.Limit.Human()), ""
+	if sh := j.sharesBudget(r.Budget); sh != nil {
+		where = sh.named(d, r.Limit)
+	}
+	if r.Budget == nil {
+		where = fmt.Sprintf(wording.GPULimit, d.Index, r.Limit.Human())
+		if cost := d.headroomCost(); cost > 0 {
+			context = fmt.Sprintf(wording.BesideContext, cost.Human())
+		}
+	}
+	if held := a.holders(time.Time{}, d, a.below(r), r.Budget == nil); held != "" {
+		where += fmt.Sprintf(wording.Holds, held)
+	}
+	return refusal(why, r, fmt.Sprintf(wording.MinRefused, r.Requested.Human(), d.Index, r.Remaining.Human(), context, where))
+}
+
+// tooMuch says that a reservation can never be used in full, and what could be reserved.
+func (d *device) tooMuch(least accounting.Bytes) string {
+	text := fmt.Sprintf(wording.MinTooLarge, least.Human(), d.Index, d.mostMin().Human(), d.grantable().Human())
+	if cost := d.headroomCost(); cost > 0 {
+		text += fmt.Sprintf(wording.MinAndContext, cost.Human())
 	}
 	return text
 }
 
-// holders names the processes that use most there, and where it is the device the jobs
-// for which more is reserved than they use, and programs that are no clients. With a time
-// it tells since when.
-func (a *Arbiter) holders(now time.Time, d *device, leases iter.Seq[*lease], all bool) string {
-	var top [namedHolders]memoryHolder
-	count := 0
-	insert := func(h memoryHolder) {
-		if h.bytes > 0 {
-			count++
-		}
-		for i := range top {
-			if h.bytes > top[i].bytes {
-				h, top[i] = top[i], h
-			}
-		}
+// explainSlots says why there is no slot, or no device, for what would begin.
+func (a *Arbiter) explainSlots(t *ticket) string {
+	o, text := t.obstacle(), wording.NoGPU
+	if !t.any {
+		text = fmt.Sprintf(wording.NoSlot, o.device.Index)
 	}
-	for l := range leases {
-		insert(memoryHolder{bytes: l.sum.Granted() - a.idle(l), lease: l})
+	if held := a.heldAt(t.place.Since, o); held != "" {
+		text += ": " + held
 	}
-	if all {
-		for j, left := range a.reserved(d) {
-			insert(memoryHolder{bytes: left, job: j})
-		}
-		for i := range d.unmanagedBy {
-			insert(memoryHolder{bytes: d.unmanagedBy[i].Bytes, unmanaged: &d.unmanagedBy[i]})
-		}
-	}
-	var names []string
-	for _, h := range top {
-		if h.bytes == 0 {
-			break
-		}
-		names = append(names, h.text(now))
-	}
-	return listed(names, count)
-}
-
-// listed joins the names of holders, and says how many more there are.
-func listed(names []string, count int) string {
-	text := strings.Join(names, ", ")
-	if more := count - len(names); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
+	if t.turn() {
+		text += wording.OthersWait
 	}
 	return text
 }
 
-// owned puts the user before the name of what is his: "ann's python3[42]". A user without a
-// name is known by his number.
-func owned(user, name string) string {
-	if user == "" {
-		return name
+// explainCircle says who holds what and who wants what.
+func (a *Arbiter) explainCircle(c *circle) string {
+	youngest := c.path[0]
+	if j := youngest.job; len(c.path) == 1 && len(j.holding()) > 1 {
+		return fmt.Sprintf(wording.DeadlockWithin, j.name(), a.holdings(j), youngest.name(), a.wants(youngest), youngest.gpu())
 	}
-	if _, err := strconv.ParseUint(user, 10, 32); err == nil {
-		user = "user " + user
+	var parties []string
+	for _, t := range c.path {
+		parties = append(parties, fmt.Sprintf(wording.DeadlockParty, t.name(), a.holdings(t.job), a.wants(t), t.gpu()))
 	}
-	return rules.Plain(user) + "'s " + name
-}
-
-// reserved yields the jobs for which more of a device is reserved than they hold, and by
-// how much, the oldest first.
-func (a *Arbiter) reserved(d *device) iter.Seq2[*job, accounting.Bytes] {
-	left := func(j *job) accounting.Bytes {
-		sums := j.budget.Account(d.Index)
-		return sums.Committed.Less(sums.Held)
-	}
-	var jobs []*job
-	if sums := a.ledger.Device(d.Index); sums.Committed > sums.Held { // else nobody has anything reserved
-		for _, j := range a.jobs {
-			if left(j) > 0 {
-				jobs = append(jobs, j)
-			}
-		}
-	}
-	slices.SortFunc(jobs, func(x, y *job) int { return cmp.Compare(x.id, y.id) })
-	return func(yield func(*job, accounting.Bytes) bool) {
-		for _, j := range jobs {
-			if !yield(j, left(j)) {
-				return
-			}
-		}
-	}
-}
-
-// minRefused makes the error of a memory.min that has no room.
-func (a *Arbiter) minRefused(r *accounting.Refusal, j *job, reason Reason) *Refusal {
-	where := fmt.Sprintf("GPU %d's %s", r.Device, r.Limit.Human())
-	if d := a.device(r.Device); d != nil && reason == ReasonTooLarge {
-		return &Refusal{Reason: reason, Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit, Explain: d.tooMuch(r.Requested)}
-	}
-	switch {
-	case r.Budget == nil:
-	case j.sharesBudget(r.Budget) != nil:
-		where = j.sharesBudget(r.Budget).named(a.device(r.Device), r.Limit)
-	default:
-		where = fmt.Sprintf("the job's %s budget", r.Limit.Human())
-	}
-	held := ""
-	if d := a.device(r.Device); d != nil {
-		held = a.holders(time.Time{}, d, a.below(r), r.Budget == nil)
-	}
-	if held != "" {
-		where += "; holds: " + held
-	}
-	context := ""
-	if d := a.device(r.Device); d != nil && r.Budget == nil && d.headroomCost() > 0 {
-		context = fmt.Sprintf(" beside a context (%s)", d.headroomCost().Human())
-	}
-	return &Refusal{Reason: reason, Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit,
-		Explain: fmt.Sprintf("memory.min of %s on GPU %d cannot be reserved: %s could be%s, of %s; ask for less, or wait until others are done",
-			r.Requested.Human(), r.Device, r.Remaining.Human(), context, where)}
+	return fmt.Sprintf(wording.Deadlock, strings.Join(parties, ", "), youngest.name())
 }
 
 func noSession(id SessionID) error { return fmt.Errorf("session %d: %w", id, ErrNoSession) }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // OpenJob opens a job, or has it wait for what it takes at its start. A *Refusal tells
@@ -26,14 +27,9 @@ func (a *Arbiter) OpenJob(now time.Time, r JobRequest) (JobInfo, error) {
 
 // startRefused tells that a job, or a process, was refused what it takes before it begins.
 func (a *Arbiter) startRefused(now time.Time, s *session, err error) {
-	var r *Refusal
-	if !errors.As(err, &r) {
-		return
+	if r := (*Refusal)(nil); errors.As(err, &r) {
+		a.deniedEvent(now, s, Event{Device: -1, Reason: r.Reason, Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit}, r.Explain)
 	}
-	p := &s.process
-	a.event(Event{Time: now, Kind: EventDenied, Device: -1, PID: p.PID, UID: p.UID, Reason: r.Reason,
-		Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit,
-		Text: fmt.Sprintf("%s is refused: %s", owned(p.User, s.name()), r.Explain)})
 }
 
 func (a *Arbiter) openJob(now time.Time, r JobRequest) (JobInfo, error) {
@@ -106,7 +102,7 @@ func (a *Arbiter) JobName(id JobID) string {
 	if j := a.jobs[id]; j != nil {
 		return j.name()
 	}
-	return fmt.Sprintf("job %d", id)
+	return wording.Job(uint64(id), "", "")
 }
 
 // CloseJob tells that the runner is gone; the job ends with its last process, one that
@@ -130,28 +126,25 @@ func (a *Arbiter) CloseJob(now time.Time, id JobID) {
 // checkJob tells whether the rule allows what a job asks.
 func (a *Arbiter) checkJob(r JobRequest, rule rules.Terms) error {
 	if r.Streams < 0 {
-		return fmt.Errorf("%d streams: %w (1 is the least)", r.Streams, rules.ErrRange)
+		return fmt.Errorf(wording.StreamsTooFew, r.Streams, rules.ErrRange)
 	}
-	if r.Priority > 0 && !r.Process.MayPass() {
-		return &Refusal{Reason: ReasonDenied, Explain: fmt.Sprintf(
-			"asked for a priority of %d: only root may ask for one above 0", r.Priority)}
+	if r.Process.MayPass() {
+		return nil
+	}
+	if r.Priority > 0 {
+		return &Refusal{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.PriorityDenied, r.Priority)}
 	}
 	for _, d := range a.devices {
-		most := rule.Memory(d.bounds()).Max
-		ask := most
-		if r.Max != nil {
-			ask = d.bounds().Amount(*r.Max)
+		if r.Max == nil || r.Max.Max {
+			break
 		}
-		if !r.Process.MayPass() && r.Max != nil && !r.Max.Max && ask > most {
-			return &Refusal{Reason: ReasonDenied, Requested: ask, Remaining: most, Limit: most, Explain: fmt.Sprintf(
-				"asked for a budget of %s on GPU %d, but %s allows %s: ask for no more than that, or have root change the rule",
-				ask.Human(), d.Index, rule.Name, most.Human())}
+		if ask, most := d.bounds().Amount(*r.Max), rule.Memory(d.bounds()).Max; ask > most {
+			return &Refusal{Reason: ReasonDenied, Requested: ask, Remaining: most, Limit: most,
+				Explain: fmt.Sprintf(wording.BudgetBeyondRule, ask.Human(), d.Index, rule.Name, most.Human())}
 		}
 	}
-	if !r.Process.MayPass() && r.Streams > rule.Streams().Max {
-		return &Refusal{Reason: ReasonDenied, Explain: fmt.Sprintf(
-			"asked for %d streams, but %s allows %d: ask for no more than that, or have root change the rule",
-			r.Streams, rule.Name, rule.Streams().Max)}
+	if most := rule.Streams().Max; r.Streams > most {
+		return &Refusal{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.StreamsBeyondRule, r.Streams, rule.Name, most)}
 	}
 	return nil
 }
@@ -191,22 +184,11 @@ func (a *Arbiter) neverReserves(r JobRequest, rule rules.Terms, d *device) (room
 	}
 	switch most := b.Reservable; {
 	case least > ask && !r.Min.Max:
-		return ask, fmt.Errorf("memory.min of %s is more than the memory.max of %s on GPU %d: %w",
-			least.Human(), ask.Human(), d.Index, rules.ErrRange)
+		return ask, fmt.Errorf(wording.MinAboveMax, least.Human(), ask.Human(), d.Index, rules.ErrRange)
 	case least > most:
 		return most, &Refusal{Reason: ReasonTooLarge, Requested: least, Remaining: most, Limit: d.grantable(), Explain: d.tooMuch(least)}
 	}
 	return least, nil
-}
-
-// tooMuch says that a reservation can never be used in full, and what could be reserved.
-func (d *device) tooMuch(least accounting.Bytes) string {
-	text := fmt.Sprintf("memory.min of %s on GPU %d could never be used in full: %s is the most that can be reserved of its %s",
-		least.Human(), d.Index, d.mostMin().Human(), d.grantable().Human())
-	if cost := d.headroomCost(); cost > 0 {
-		text += fmt.Sprintf(", as a program needs a context there too, which takes %s", cost.Human())
-	}
-	return text
 }
 
 // newJob puts a job in place with its budgets, whether what it reserves has room or not.
@@ -246,9 +228,9 @@ func (a *Arbiter) shareFor(j *job) *shared {
 	who := ""
 	switch j.Rule.Scope {
 	case rules.ScopeUser:
-		key.uid, who = p.UID, "user "+rules.Plain(cmp.Or(p.User, fmt.Sprint(p.UID)))
+		key.uid, who = p.UID, wording.User(p.UID, p.User)
 	case rules.ScopeCgroup:
-		key.cgroup, who = p.Cgroup, "cgroup "+rules.Plain(p.Cgroup)
+		key.cgroup, who = p.Cgroup, fmt.Sprintf(wording.Cgroup, wording.Plain(p.Cgroup))
 	case rules.ScopeRule:
 		who = j.Rule.Key.String()
 	default:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // limitChange is a budget's new limits on a device.
@@ -92,7 +93,7 @@ func (a *Arbiter) edit(c rules.Change, who string, e limitEdit) (limitEdit, erro
 		return limitEdit{}, fmt.Errorf("%s: %w", who, err)
 	}
 	e.old, e.had = *e.live, streams.Max
-	*e.live = e.live.With(c, force, by(c.UID, e.owner))
+	*e.live = e.live.With(c, force, wording.Setter(c.UID, e.owner.UID, e.owner.User))
 	return e, nil
 }
 
@@ -113,9 +114,9 @@ func (a *Arbiter) editJob(id JobID, c rules.Change) (limitEdit, error) {
 	if j.Each() {
 		current = j.newProcess().Memory
 	}
-	who, whose := fmt.Sprintf("job %d", id), owned(p.User, j.name())
+	who, whose := wording.Job(uint64(id), "", ""), wording.Owned(p.User, j.name())
 	if !j.run && len(j.sessions) > 0 {
-		who, whose = fmt.Sprintf("process %d", p.PID), owned(p.User, j.sessions[0].name())
+		who, whose = fmt.Sprintf("process %d", p.PID), wording.Owned(p.User, j.sessions[0].name())
 	}
 	return a.edit(c, who, limitEdit{job: j, owner: p, live: &j.Live, whose: whose, now: current, streams: j.Streams,
 		changes: func() []limitChange { return a.allChanges(j) }})
@@ -131,7 +132,7 @@ func (a *Arbiter) editProcess(id SessionID, c rules.Change) (limitEdit, error) {
 		return a.editJob(s.job.id, c)
 	}
 	return a.edit(c, fmt.Sprintf("process %d", s.process.PID), limitEdit{job: s.job, owner: &s.process, live: &s.Live,
-		whose: owned(s.process.User, s.name()), now: s.Memory, streams: s.Streams,
+		whose: wording.Owned(s.process.User, s.name()), now: s.Memory, streams: s.Streams,
 		changes: func() []limitChange { return a.sessionChanges(nil, s) }})
 }
 
@@ -182,11 +183,11 @@ func (a *Arbiter) audit(now time.Time, c rules.Change, e limitEdit) {
 		if e.job != nil {
 			event.Job = e.job.id
 		}
-		where := ""
+		whose := e.whose
 		if d != nil {
-			event.Device, where = d.Index, fmt.Sprintf(" on GPU %d", d.Index)
+			event.Device, whose = d.Index, fmt.Sprintf(wording.OnGPU, whose, d.Index)
 		}
-		event.Text = fmt.Sprintf("%s changed %s of %s%s from %s to %s", by(c.UID, e.owner), limit, e.whose, where, from, to)
+		event.Text = fmt.Sprintf(wording.Changed, wording.Setter(c.UID, e.owner.UID, e.owner.User), limit, whose, from, to)
 		a.event(event)
 	}
 	if c.Streams != nil {
@@ -212,17 +213,6 @@ func streamsText(n int) string {
 		return "max"
 	}
 	return strconv.Itoa(n)
-}
-
-// by is how people know who changed a limit of a process or job.
-func by(uid uint32, owner *rules.Process) string {
-	switch {
-	case uid == 0:
-		return "root"
-	case uid == owner.UID && owner.User != "" && owner.User != strconv.FormatUint(uint64(uid), 10):
-		return rules.Plain(owner.User)
-	}
-	return fmt.Sprintf("user %d", uid)
 }
 
 // jobChanges returns the limits of a job's budget, and of those it shares.
@@ -360,8 +350,7 @@ func (a *Arbiter) SetPolicy(now time.Time, p rules.Policy) {
 		a.recount(now, d)
 	}
 	a.applyRules(now)
-	a.event(Event{Time: now, Kind: EventPolicy, Device: -1,
-		Text: fmt.Sprintf("a configuration with %d rules is in force", len(p.Rules))})
+	a.event(Event{Time: now, Kind: EventPolicy, Device: -1, Text: fmt.Sprintf(wording.Configured, len(p.Rules))})
 }
 
 // Rule is what a rule gives now, by its [rules.Key]'s ID. False: there is no such rule.
@@ -377,10 +366,10 @@ func (a *Arbiter) SetRuleLimits(now time.Time, id uint64, c rules.Change) error 
 	}
 	who := rule.Key.String()
 	if c.Min != nil {
-		return fmt.Errorf("%s: memory.max and streams.max can be changed live, memory.min in the configuration: %w", who, rules.ErrRange)
+		return fmt.Errorf(wording.RuleMinIsFixed, who, rules.ErrRange)
 	}
 	if !c.MayPass() {
-		return fmt.Errorf("%s: only root may change what a rule gives: %w", who, rules.ErrPermission)
+		return fmt.Errorf(wording.RuleIsRoots, who, rules.ErrPermission)
 	}
 	c.Lowers = false
 	edit, err := a.edit(c, who, limitEdit{owner: &rules.Process{}, live: &rule.Live, whose: who, now: rule.Memory, streams: rule.Streams})

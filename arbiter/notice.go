@@ -1,16 +1,12 @@
 package arbiter
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"path"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // noticeEvery is how often a waiting client hears of changes, at most.
@@ -23,16 +19,16 @@ func (a *Arbiter) Notice(now time.Time, id TicketID) Notice {
 	if t == nil {
 		return Notice{}
 	}
-	n := (&moment{a: a, now: now}).standing(t)
-	t.told = told{n.Position, a.stateOf(t)}
-	return n
+	o, position := t.obstacle(), a.position(t)
+	t.told = told{position, a.stateOf(o)}
+	return a.standing(now, t, position, a.heldAt(now, o))
 }
 
 // where is the device at which a ticket stands in line, and the limit that refuses it there.
 func (t *ticket) where() (d *device, at limits) {
 	for i := range t.spots {
 		s := &t.spots[i]
-		for _, at := range [...]limits{atUser, atShared, atWish, atSlots, atBytes} {
+		for _, at := range narrowerFirst {
 			if s.at&at != 0 && (!s.device.lost || i == len(t.spots)-1) {
 				return s.device, at
 			}
@@ -54,7 +50,7 @@ func (a *Arbiter) position(t *ticket) int {
 		if u == t {
 			break
 		}
-		if u.waitsAt(d, at) && (at&atBudgets == 0 || u.job.shareAt(at) == t.job.shareAt(at)) {
+		if u.waitsAt(d, at) && u.job.shareAt(at) == t.job.shareAt(at) {
 			n++
 		}
 	}
@@ -67,13 +63,12 @@ func (a *Arbiter) position(t *ticket) int {
 type moment struct {
 	a         *Arbiter
 	now       time.Time
-	positions map[*ticket]int // nil: each is counted by itself
+	positions map[*ticket]int // of those listed
 	held      map[obstacle]string
 	states    map[obstacle]string
 	queues    []queueOf        // still to be counted
 	before    map[obstacle]int // in the first of these, as far as it was counted
 	listed    []*ticket        // those counted, device by device in the order that they are served in, each once
-	seen      map[*ticket]bool // those listed
 }
 
 // queueOf is who waits at a device.
@@ -96,7 +91,7 @@ func (t *ticket) obstacle() obstacle {
 
 // moment begins to count where everybody stands.
 func (a *Arbiter) moment(now time.Time) *moment {
-	m := &moment{a: a, now: now, positions: make(map[*ticket]int, len(a.tickets)), seen: make(map[*ticket]bool, len(a.tickets)),
+	m := &moment{a: a, now: now, positions: make(map[*ticket]int, len(a.tickets)),
 		held: make(map[obstacle]string), states: make(map[obstacle]string), before: make(map[obstacle]int)}
 	for _, d := range a.devices {
 		m.queues = append(m.queues, queueOf{d, slices.Clone(d.queue)})
@@ -126,21 +121,16 @@ func (m *moment) count(most int) (more bool) {
 
 // add counts one, at a device.
 func (m *moment) add(d *device, t *ticket) {
-	if !m.seen[t] {
-		m.seen[t] = true
+	if _, listed := m.positions[t]; !listed {
+		m.positions[t] = 0
 		m.listed = append(m.listed, t)
 	}
 	if o := t.obstacle(); o.device == d {
 		m.positions[t] = m.before[o] + 1
 	}
-	for _, at := range [...]limits{atWish, atSlots, atBytes} {
+	for _, at := range narrowerFirst {
 		if t.waitsAt(d, at) {
-			m.before[obstacle{d, at, nil}]++
-		}
-	}
-	for i, sh := range t.job.shares() {
-		if at := atUser << i; t.waitsAt(d, at) {
-			m.before[obstacle{d, at, sh}]++
+			m.before[obstacle{d, at, t.job.shareAt(at)}]++
 		}
 	}
 }
@@ -156,273 +146,60 @@ func (m *moment) next() *ticket {
 	return nil
 }
 
-func (m *moment) position(t *ticket) int {
-	if m.positions != nil {
-		return m.positions[t]
-	}
-	return m.a.position(t)
-}
-
-// state is what a notice to a ticket is about: the same for all that wait at one limit.
-func (m *moment) state(t *ticket) string {
-	o := t.obstacle()
-	state, known := m.states[o]
-	if !known {
-		state = m.a.stateOf(t)
-		m.states[o] = state
-	}
-	return state
-}
-
-func (m *moment) heldBy(t *ticket) string {
-	o := t.obstacle()
-	held, known := m.held[o]
-	if !known {
-		held = m.a.heldBy(m.now, t, o.device, o.at)
-		if m.held != nil {
-			m.held[o] = held
-		}
-	}
-	return held
-}
-
 // standing says how a ticket stands.
 func (m *moment) standing(t *ticket) Notice {
-	n := Notice{Position: m.position(t), Waited: m.now.Sub(t.place.Since)}
-	n.Text = fmt.Sprintf("waits for %s on %s, position %d", m.a.wants(t), t.gpu(), n.Position)
-	switch held := m.heldBy(t); {
-	case held != "":
-		n.Text += ": " + held
-	case t.turn():
-		n.Text += ": others come first"
-	}
-	if m.a.isFurther(t) {
-		n.Text += "; its job's memory.min has room for one context, and this is a further one"
-	}
-	return n
+	held := once(m.held, t.obstacle(), func(o obstacle) string { return m.a.heldAt(m.now, o) })
+	return m.a.standing(m.now, t, m.positions[t], held)
 }
 
-// gpu names the device at which a ticket waits.
-func (t *ticket) gpu() string {
-	if t.any {
-		return "any GPU"
-	}
-	d, _ := t.where()
-	return fmt.Sprintf("GPU %d", d.Index)
-}
-
-// wants says what a ticket wants.
-func (a *Arbiter) wants(t *ticket) string {
-	switch t.kind {
-	case WantsStreams:
-		return "a stream"
-	case WantsContexts, WantsHolds:
-		if a.isFurther(t) {
-			return "a further context"
-		}
-		return "a context"
-	case WantsBytes:
-		return t.bytes.Human()
-	case wantsSession:
-		return "its memory.min of " + a.wantsBytes(t).Human()
-	}
-	r := &t.job.request
-	n := a.wantsBytes(t)
-	what := "a slot"
-	switch {
-	case r.Exclusive:
-		what = "a GPU of its own"
-	case r.Claim, r.Any:
-		what = "a GPU"
-	case n > 0 && !slices.ContainsFunc(t.spots, func(s spot) bool { return s.enters && s.device.slotsMax() > 0 }):
-		return "its memory.min of " + n.Human()
-	}
-	if n > 0 {
-		what += " with a memory.min of " + n.Human()
-	}
-	return what
-}
-
-// WantsBytes is how many bytes a ticket wants on a device.
-func (a *Arbiter) wantsBytes(t *ticket) (most accounting.Bytes) {
-	if t.lease != nil {
-		return t.bytes
-	}
-	for i := range t.spots {
-		n, _ := t.reserves(t.spots[i].device)
-		most = max(most, n)
-	}
-	return most
-}
-
-// heldBy says who holds what a ticket waits for.
-func (a *Arbiter) heldBy(now time.Time, t *ticket, d *device, at limits) string {
-	switch at {
-	case atSlots, atWish:
-		return a.slotHolders(now, d)
-	case atUser, atShared:
-		s := t.job.shareAt(at)
-		names := a.holders(now, d, owners(s.budget.Leases(d.Index)), false)
-		return fmt.Sprintf("of %s, %s", s.named(d, s.limits(d).Max), cmp.Or(names, "nothing is free"))
-	}
-	names := a.holders(now, d, a.leasesOn(d), true)
-	if names == "" {
-		return ""
-	}
-	return fmt.Sprintf("%s free; holds: %s", a.ledger.Left(nil, d.Index).Human(), names)
-}
-
-// slotHolders names who has the slots of a device, and since when.
-func (a *Arbiter) slotHolders(now time.Time, d *device) string {
-	var names []string
-	for _, h := range sortedHolders(d) {
-		if len(names) == namedHolders {
-			break
-		}
-		names = append(names, fmt.Sprintf("%s for %s", owned(h.key.job.request.Process.User, h.name()), brief(now.Sub(h.since))))
-	}
-	who := listed(names, len(d.holders))
-	switch {
-	case len(names) == 0:
-		return ""
-	case d.exclusive != nil:
-		return "alone there: " + who
-	case d.slotsMax() == 0:
-		return "there: " + who
-	}
-	return fmt.Sprintf("%d of %d (slots.max) taken: %s", len(d.holders), d.slotsMax(), who)
-}
-
-// sortedHolders returns a device's holders, the oldest first.
-func sortedHolders(d *device) []*holder {
-	return slices.SortedFunc(maps.Values(d.holders), oldestFirst)
-}
-
-func oldestFirst(x, y *holder) int {
-	p, q := x.key, y.key
-	c := cmp.Or(x.since.Compare(y.since), cmp.Compare(p.job.id, q.job.id), cmp.Compare(p.thread, q.thread))
-	if c == 0 && p.session != nil && q.session != nil {
-		c = cmp.Compare(p.session.id, q.session.id)
-	}
-	return c
-}
-
-// name is how people know a holder.
-func (h *holder) name() string {
-	if s := h.key.session; s != nil {
-		if h.key.thread != 0 {
-			return fmt.Sprintf("thread %d of %s", h.key.thread, s.name())
-		}
-		return s.name()
-	}
-	return h.key.job.name()
-}
-
-// name is how people know a job: "job 3 (python3)", or "train-a (job 3, python3)".
-func (j *job) name() string {
-	if !j.run && len(j.sessions) == 1 {
-		return j.sessions[0].name()
-	}
-	words := strings.Fields(cmp.Or(j.request.Command, j.request.Process.Command))
-	switch name := rules.Plain(j.request.Name); {
-	case len(words) == 0 && name == "":
-		return fmt.Sprintf("job %d", j.id)
-	case len(words) == 0:
-		return fmt.Sprintf("%s (job %d)", name, j.id)
-	case name != "":
-		return fmt.Sprintf("%s (job %d, %s)", name, j.id, rules.Plain(path.Base(words[0])))
-	}
-	return fmt.Sprintf("job %d (%s)", j.id, rules.Plain(path.Base(words[0])))
-}
-
-// brief writes a duration for a sentence.
-func brief(d time.Duration) string {
-	switch d = max(0, d); {
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d/time.Millisecond)
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%d s", d/time.Second)
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%d min", d/time.Minute)
-	}
-	return fmt.Sprintf("%d h", d/time.Hour)
-}
-
-// failed says that a ticket ends unserved.
-func (a *Arbiter) failed(t *ticket, waited time.Duration, why string) string {
-	return fmt.Sprintf("%s did not get %s on %s within %s: %s", t.name(), a.wants(t), t.gpu(), brief(waited), why)
-}
-
-// ticketEvent notes an event about a ticket.
-func (a *Arbiter) ticketEvent(now time.Time, t *ticket, kind Kind, text string) {
-	p := t.process()
-	e := Event{Time: now, Kind: kind, Device: -1, PID: p.PID, UID: p.UID, Job: t.job.id, Ticket: t.id,
-		Reason: t.why.reason, Requested: a.wantsBytes(t), WaitedMs: max(0, now.Sub(t.place.Since).Milliseconds()), Text: text}
-	if !t.any && len(t.spots) > 0 {
-		e.Device = t.spots[0].device.Index
-	}
-	if t.lease != nil {
-		e.Lease = t.lease.id
-	}
-	a.event(e)
-}
-
-// explainSlots says why there is no slot, or no device, for somebody.
-func (a *Arbiter) explainSlots(t *ticket) string {
-	d, at := t.where()
-	text := fmt.Sprintf("no slot on GPU %d", d.Index)
-	if t.any {
-		text = "no GPU is free"
-	}
-	if held := a.heldBy(t.parkedOr(), t, d, at); held != "" {
-		text += ": " + held
-	}
-	if t.turn() {
-		text += "; others wait for it and come first"
+// once is what is the same for all that wait at one limit.
+func once(known map[obstacle]string, o obstacle, find func(obstacle) string) string {
+	text, ok := known[o]
+	if !ok {
+		text = find(o)
+		known[o] = text
 	}
 	return text
 }
 
-// parkedOr is a moment by which a ticket's holders are aged in a sentence.
-func (t *ticket) parkedOr() time.Time { return t.place.Since }
-
-// stateOf is what a notice is about: it is told again when that changes.
-func (a *Arbiter) stateOf(t *ticket) string {
-	d, at := t.where()
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d %d", d.Index, at)
-	switch at {
-	case atSlots, atWish:
-		for _, h := range sortedHolders(d) {
-			b.WriteString(h.name())
-		}
-	case atUser, atShared:
-		a.writeHolders(&b, d, t.job.shareAt(at))
-	default:
-		a.writeHolders(&b, d, nil)
+// standing says how a ticket stands; held is who holds what it waits for.
+func (a *Arbiter) standing(now time.Time, t *ticket, position int, held string) Notice {
+	text := fmt.Sprintf(wording.Waits, a.wants(t), t.gpu(), position)
+	switch {
+	case held != "":
+		text += ": " + held
+	case t.turn():
+		text += ": " + wording.OthersFirst
 	}
-	return b.String()
+	if a.isFurther(t) {
+		text += "; " + wording.FurtherContext
+	}
+	return Notice{Position: position, Waited: now.Sub(t.place.Since), Text: text}
 }
 
-// writeHolders writes who holds bytes at a device, or of a shared budget there.
-func (a *Arbiter) writeHolders(b *strings.Builder, d *device, sh *shared) {
-	leases := a.leasesOn(d)
-	if sh != nil {
-		leases = owners(sh.budget.Leases(d.Index))
+// stateOf is what a notice is about: it is told again when that changes.
+func (a *Arbiter) stateOf(o obstacle) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d %d", o.device.Index, o.at)
+	if o.at&(atSlots|atWish) != 0 {
+		for _, h := range sortedHolders(o.device) {
+			b.WriteString(h.name())
+		}
+		return b.String()
 	}
 	n := 0
-	for l := range leases {
+	for l := range a.leasesAt(o) {
 		if l.sum.Granted() > 0 && n < namedHolders {
-			fmt.Fprintf(b, " %d", l.session.id)
+			fmt.Fprintf(&b, " %d", l.session.id)
 			n++
 		}
 	}
-	if sh != nil {
-		return
+	if o.shared == nil {
+		for _, j := range a.reserved(o.device) {
+			fmt.Fprintf(&b, " job %d", j.id)
+		}
 	}
-	for j := range a.reserved(d) {
-		fmt.Fprintf(b, " job %d", j.id)
-	}
+	return b.String()
 }
 
 // toldAtOnce is how many of those who wait are told something each time that the arbiter ticks.
@@ -446,7 +223,7 @@ func (a *Arbiter) tell(now time.Time) {
 			a.telling = nil
 			return
 		}
-		is := told{m.position(t), m.state(t)}
+		is := told{m.positions[t], once(m.states, t.obstacle(), a.stateOf)}
 		if is != t.told {
 			t.told = is
 			a.decisions = append(a.decisions, Decision{Ticket: t.id, Kind: DecisionNotice, Notice: m.standing(t)})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // MaxThreads is how many threads of a lease are remembered that hold something, and
@@ -72,11 +73,9 @@ func (a *Arbiter) remembers(l *lease, thread uint32) (yes bool, why string) {
 	uid, name := l.session.process.UID, l.session.name()
 	switch {
 	case len(l.makers.all) >= MaxThreads:
-		return false, fmt.Sprintf("%d threads of %s hold something on GPU %d, the most of one process (slots.scope is \"thread\"): "+
-			"thread %d is refused until one of them has freed what it holds", MaxThreads, name, l.device.Index, thread)
+		return false, fmt.Sprintf(wording.ThreadsOfProcess, MaxThreads, name, l.device.Index, thread)
 	case uid != 0 && (a.threadsOf[uid] >= MaxThreadsInAll/2 || a.threads >= MaxThreadsInAll/8*7), a.threads >= MaxThreadsInAll:
-		return false, fmt.Sprintf("%d threads hold something, %d of them of user %d, and there is room for %d (a user may have half): "+
-			"thread %d of %s is refused until some have freed what they hold", a.threads, a.threadsOf[uid], uid, MaxThreadsInAll, thread, name)
+		return false, fmt.Sprintf(wording.ThreadsInAll, a.threads, a.threadsOf[uid], uid, MaxThreadsInAll, thread, name)
 	}
 	return true, ""
 }

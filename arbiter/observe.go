@@ -3,13 +3,11 @@ package arbiter
 import (
 	"cmp"
 	"fmt"
-	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // keptAfter is how long a dead process's memory may take to come back before it
@@ -143,8 +141,7 @@ func (a *Arbiter) verified(now time.Time, leases []*lease) {
 	for _, l := range leases {
 		if l.unverified {
 			l.unverified = false
-			a.leaseEvent(now, l, EventVerified, l.sum.Granted(),
-				fmt.Sprintf("GPU %d confirms what %s holds", l.device.Index, l.session.name()))
+			a.leaseEvent(now, l, EventVerified, l.sum.Granted(), fmt.Sprintf(wording.Confirmed, l.device.Index, l.session.name()))
 		}
 	}
 }
@@ -164,8 +161,7 @@ func (a *Arbiter) readUnmanaged(now time.Time, d *device) {
 			u.Since = before[i].Since
 		} else {
 			a.event(Event{Time: now, Kind: EventUnmanaged, Device: d.Index, PID: pid, Bytes: figure.Bytes,
-				Text: fmt.Sprintf("%s uses %s on GPU %d without gpuarb", owned(u.User, unmanagedName(u)),
-					figure.Bytes.Human(), d.Index)})
+				Text: fmt.Sprintf(wording.Unmanaged, wording.Owned(u.User, wording.Stranger(u.Command, u.PID)), figure.Bytes.Human(), d.Index)})
 		}
 	}
 	slices.SortFunc(d.unmanagedBy, func(x, y accounting.UnmanagedState) int {
@@ -178,24 +174,11 @@ func (d *device) addUnmanaged(now time.Time, p ProcessUsage) *accounting.Unmanag
 	d.unmanaged = d.unmanaged.Plus(p.Bytes)
 	name := p.Command
 	if p.Keeper != "" && p.Keeper != p.Command {
-		name = p.Keeper + " keeps the memory of " + p.Command
+		name = fmt.Sprintf(wording.Keeps, p.Keeper, p.Command)
 	}
 	d.unmanagedBy = append(d.unmanagedBy, accounting.UnmanagedState{PID: p.PID, StartTicks: p.StartTicks,
 		UID: p.UID, User: p.User, Command: name, Bytes: p.Bytes, Since: now})
 	return &d.unmanagedBy[len(d.unmanagedBy)-1]
-}
-
-// unmanagedName is how a process that is no client is called in a message: "blender[7]", or
-// the name of the process that keeps the memory of a dead one, which has its PID already.
-func unmanagedName(u *accounting.UnmanagedState) string {
-	name, _, _ := strings.Cut(u.Command, " ")
-	if strings.HasSuffix(name, "]") {
-		return rules.Plain(u.Command)
-	}
-	if strings.HasPrefix(name, "/") {
-		name = path.Base(name)
-	}
-	return fmt.Sprintf("%s[%d]", rules.Plain(name), u.PID)
 }
 
 // absent returns the draining leases that the last reading does not list.
@@ -237,13 +220,8 @@ func (a *Arbiter) expire(now time.Time) {
 			a.reclaim(now, l) // it lives on, by another session: the figure is that one's
 			continue
 		}
-		who := "somebody (a forked child?)"
-		if figure.Keeper != "" {
-			who = rules.Plain(figure.Keeper)
-		}
-		a.leaseEvent(now, l, EventKept, figure.Bytes, fmt.Sprintf(
-			"%s is dead, and %s keeps its %s on GPU %d: unmanaged from now on",
-			l.session.name(), who, figure.Bytes.Human(), d.Index))
+		who := cmp.Or(wording.Plain(figure.Keeper), wording.SomebodyKeeps)
+		a.leaseEvent(now, l, EventKept, figure.Bytes, fmt.Sprintf(wording.Kept, l.session.name(), who, figure.Bytes.Human(), d.Index))
 		d.addUnmanaged(now, figure)
 		a.closeLease(now, l)
 	}
@@ -261,7 +239,5 @@ func (a *Arbiter) Clamped(now time.Time, id LeaseID) {
 	}
 	a.stir(l.session.job)
 	l.spoiled, l.known = true, l.overhead.Less(l.excess)
-	a.leaseEvent(now, l, EventClamped, 0, fmt.Sprintf(
-		"%s wrote rubbish into its lease page on GPU %d: all that it was granted counts as used",
-		l.session.name(), l.device.Index))
+	a.leaseEvent(now, l, EventClamped, 0, fmt.Sprintf(wording.Clamped, l.session.name(), l.device.Index))
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // Freed tells that a free saw NOTIFY in the word: while a budget above the lease
@@ -149,27 +150,24 @@ func (a *Arbiter) checkAll(now time.Time) {
 func (a *Arbiter) overEvent(now time.Time, p account, kind Kind) {
 	sums := p.budget.Account(p.device)
 	e := Event{Time: now, Kind: kind, Device: p.device, Limit: sums.Limit, Bytes: sums.Held}
-	whose := "a budget"
+	whose := ""
 	switch owner := p.budget.Owner.(type) {
 	case *session:
 		e.PID, e.UID, e.Job, whose = owner.process.PID, owner.process.UID, owner.job.id, owner.name()
 	case *job:
-		e.UID, e.Job, whose = owner.request.Process.UID, owner.id, fmt.Sprintf("job %d", owner.id)
+		e.UID, e.Job, whose = owner.request.Process.UID, owner.id, wording.Job(uint64(owner.id), "", "")
 	case *shared:
-		switch {
+		switch whose = owner.who; {
 		case owner.user != nil:
-			e.UID, whose = owner.user.UID, owner.who
+			e.UID = owner.user.UID
 		case owner.key.scope == rules.ScopeRule:
-			whose = "the budget shared by " + owner.who
+			whose = fmt.Sprintf(wording.SharedBudget, owner.who)
 		default:
-			whose = owner.who + "'s budget"
+			whose = fmt.Sprintf(wording.Budget, owner.who)
 		}
 	}
-	if kind == EventOver {
-		e.Text = fmt.Sprintf("%s holds %s on GPU %d, more than its limit of %s: it gets nothing new until it is under",
-			whose, sums.Held.Human(), p.device, sums.Limit.Human())
-	} else {
-		e.Text = fmt.Sprintf("%s is within its limit of %s on GPU %d again", whose, sums.Limit.Human(), p.device)
+	if e.Text = fmt.Sprintf(wording.Within, whose, sums.Limit.Human(), p.device); kind == EventOver {
+		e.Text = fmt.Sprintf(wording.Over, whose, sums.Held.Human(), p.device, sums.Limit.Human())
 	}
 	a.event(e)
 }

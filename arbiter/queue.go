@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // line is those that wait at a limit: who comes later than the first waits too.
@@ -204,13 +205,11 @@ func (a *Arbiter) crowded(t *ticket) string {
 	}
 	switch {
 	case a.ticketsOfPID[p.PID] >= MaxTicketsOfProcess:
-		return fmt.Sprintf("%s has %d requests waiting already, the most of one process: wait for one of them, or give it up",
-			t.name(), MaxTicketsOfProcess)
+		return fmt.Sprintf(wording.CrowdedByProcess, t.name(), MaxTicketsOfProcess)
 	case a.ticketsOf[p.UID] >= user:
-		return fmt.Sprintf("user %d has %d requests waiting already, the most of one user: `gpuarb queue` lists them, `gpuarb queue cancel` takes one out",
-			p.UID, user)
+		return fmt.Sprintf(wording.CrowdedByUser, p.UID, user)
 	case len(a.tickets) >= all:
-		return fmt.Sprintf("%d requests wait already, and there is room for no more: ask again when some have been served", len(a.tickets))
+		return fmt.Sprintf(wording.Crowded, len(a.tickets))
 	}
 	return ""
 }
@@ -301,8 +300,7 @@ func (a *Arbiter) park(now time.Time, t *ticket) {
 	}
 	a.tangled = true
 	a.stats.Waited++
-	a.ticketEvent(now, t, EventQueued, fmt.Sprintf("%s waits for %s on %s, position %d: %s",
-		t.name(), a.wants(t), t.gpu(), a.position(t), t.why.reason))
+	a.ticketEvent(now, t, EventQueued, fmt.Sprintf(wording.Queued, t.name(), a.wants(t), t.gpu(), a.position(t), t.why.reason))
 	if !t.deadline.IsZero() && !t.deadline.After(now) { // it waited long enough before it came again
 		a.cancel(now, t, ReasonTimeout)
 		return

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // NextJob is an ID that no job has had. It is for RestoreJob of a job of which the ID is
@@ -64,7 +65,7 @@ func (a *Arbiter) Restore(now time.Time, r RestoredSession) (SessionID, []LeaseI
 		}
 		same := func(x RestoredLease) bool { return x.Device == l.Device }
 		if slices.ContainsFunc(r.Leases[:i], same) {
-			return 0, nil, fmt.Errorf("two leases on GPU %d: %w", l.Device, ErrExists)
+			return 0, nil, fmt.Errorf(wording.TwoLeases, l.Device, ErrExists)
 		}
 	}
 	if a.jobs[r.Job] == nil {
@@ -100,7 +101,7 @@ func (a *Arbiter) Adopt(now time.Time, id SessionID, held RestoredLease) (_ Leas
 		return 0, 0, noDevice(held.Device)
 	}
 	if slices.ContainsFunc(s.leases, func(l *lease) bool { return l.device.Index == held.Device }) {
-		return 0, 0, fmt.Errorf("session %d, a lease on GPU %d: %w", id, held.Device, ErrExists)
+		return 0, 0, fmt.Errorf(wording.LeaseThere, id, held.Device, ErrExists)
 	}
 	defer a.turn(now)
 	l := a.restoreLease(now, s, held)

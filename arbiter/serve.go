@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // serve gives a ticket what it was judged to fit for. False: it did not fit after all.
@@ -222,12 +223,12 @@ func (a *Arbiter) finish(now time.Time, t *ticket, answer Decision) {
 	t.job.tally.waited += max(0, waited)
 	a.stats.LastWaitMs = uint64(max(0, waited/time.Millisecond))
 	if answer.granted() {
-		a.ticketEvent(now, t, EventServed, fmt.Sprintf("%s has %s after %s", t.name(), a.wants(t), brief(waited)))
+		a.ticketEvent(now, t, EventServed, fmt.Sprintf(wording.Served, t.name(), a.wants(t), wording.Span(waited)))
 	}
 	if a.asking != t {
 		if answer.granted() && t.lease != nil && waited >= toldWait {
 			a.decisions = append(a.decisions, Decision{Ticket: t.id, Kind: DecisionNotice, Notice: Notice{Waited: waited,
-				Text: fmt.Sprintf("has %s on %s after %s", a.wants(t), t.gpu(), brief(waited))}})
+				Text: fmt.Sprintf(wording.Has, a.wants(t), t.gpu(), wording.Span(waited))}})
 		}
 		a.decisions = append(a.decisions, answer)
 	}
@@ -247,7 +248,7 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, r *accounti
 	aside := ""
 	if text == "" {
 		if aside = a.setAside(now, t, why, r); aside == "" && a.isFurther(t) {
-			aside = "its job's memory.min has room for one context, and this is a further one"
+			aside = wording.FurtherContext
 		}
 	}
 	var answer Decision
@@ -272,7 +273,7 @@ func (a *Arbiter) refuseStart(t *ticket, why Reason, r *accounting.Refusal, text
 	default:
 		return a.minRefused(r, t.job, why)
 	}
-	return &Refusal{Reason: why, Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit, Explain: text}
+	return refusal(why, r, text)
 }
 
 // abandon takes out again what waited for its start.

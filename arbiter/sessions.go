@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // OpenSession opens a client's session: in a job (ErrNoJob when that is over), or
@@ -38,7 +39,7 @@ func (a *Arbiter) OpenSession(now time.Time, r SessionRequest) (SessionInfo, err
 func (a *Arbiter) newSession(now time.Time, r SessionRequest, pending bool) (*session, error) {
 	j := a.jobs[r.Job]
 	if r.Job != 0 && (j == nil || j.pending) {
-		return nil, fmt.Errorf("job %d: %w (it has ended)", r.Job, ErrNoJob)
+		return nil, fmt.Errorf(wording.JobEnded, r.Job, ErrNoJob)
 	}
 	if j == nil {
 		request := JobRequest{Process: r.Process, Command: r.Process.Command}
@@ -181,8 +182,7 @@ func (a *Arbiter) info(l *lease) LeaseInfo {
 
 // lostRefusal refuses what concerns a lost device.
 func lostRefusal(d *device) *Refusal {
-	return &Refusal{Reason: ReasonDeviceLost, Explain: fmt.Sprintf(
-		"GPU %d (%s) fell off the bus: start the program again when the device is back", d.Index, rules.Plain(d.Name))}
+	return &Refusal{Reason: ReasonDeviceLost, Explain: fmt.Sprintf(wording.Lost, d.Index, wording.Plain(d.Name))}
 }
 
 // newLease opens a lease that holds nothing.
@@ -206,8 +206,7 @@ func (a *Arbiter) newLease(now time.Time, s *session, d *device) *lease {
 func (a *Arbiter) reclaim(now time.Time, l *lease) {
 	a.stats.ReclaimedLeases++
 	bytes := l.sum.Granted()
-	a.leaseEvent(now, l, EventReclaimed, bytes, fmt.Sprintf(
-		"%s is gone; %s on GPU %d are free again", l.session.name(), bytes.Human(), l.device.Index))
+	a.leaseEvent(now, l, EventReclaimed, bytes, fmt.Sprintf(wording.Reclaimed, l.session.name(), bytes.Human(), l.device.Index))
 	a.closeLease(now, l)
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // slotKey says whose a slot is: a job's, a process's or a thread's.
@@ -304,10 +305,10 @@ func (a *Arbiter) SetSlots(now time.Time, device, most int, uid uint32) error {
 		}
 		return strconv.Itoa(n)
 	}
-	e := Event{Time: now, Kind: EventLimits, Device: device, UID: uid, Setting: "slots.max", Whose: fmt.Sprintf("GPU %d", device),
+	e := Event{Time: now, Kind: EventLimits, Device: device, UID: uid, Setting: "slots.max", Whose: fmt.Sprintf(wording.GPU, device),
 		From: name(d.slotsMax()), To: name(most)}
-	e.Text = fmt.Sprintf("%s changed slots.max of GPU %d from %s to %s", by(uid, &rules.Process{}), device, e.From, e.To)
-	d.slotsLive, d.slotsChanger = &most, by(uid, &rules.Process{})
+	d.slotsLive, d.slotsChanger = &most, wording.Setter(uid, 0, "")
+	e.Text = fmt.Sprintf(wording.Changed, d.slotsChanger, e.Setting, e.Whose, e.From, e.To)
 	a.recount(now, d)
 	a.event(e)
 	a.turn(now)

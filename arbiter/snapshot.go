@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // Snapshot returns the whole state, exact at this moment: every word is read once,
@@ -274,7 +275,7 @@ func (a *Arbiter) addToBudget(to *accounting.BudgetState, j *job) {
 func (s *shared) state() accounting.BudgetState {
 	if u := s.user; u != nil {
 		streams := u.Streams()
-		state := accounting.BudgetState{Name: "all programs of " + u.String(), Scope: string(rules.ScopeUser), UID: u.UID, StreamsBy: streams.By}
+		state := accounting.BudgetState{Name: wording.AllPrograms + u.String(), Scope: string(rules.ScopeUser), UID: u.UID, StreamsBy: streams.By}
 		if streams.Max < rules.NoStreams {
 			state.Streams = streams.Max
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // device is one GPU and what is known of it.
@@ -86,12 +87,12 @@ type sharedKey struct {
 // named is the budget in a sentence, with its limit on a device: "user bob's 1 GiB budget".
 func (s *shared) named(d *device, limit accounting.Bytes) string {
 	if s.user != nil {
-		return fmt.Sprintf("the %s that %s set for %s", limit.Human(), cmp.Or(s.user.Memory(d.bounds()).MaxBy, "somebody"), s.who)
+		return fmt.Sprintf(wording.UserLimit, limit.Human(), cmp.Or(s.user.Memory(d.bounds()).MaxBy, "somebody"), s.who)
 	}
 	if s.key.scope == rules.ScopeRule {
-		return fmt.Sprintf("the %s budget shared by %s", limit.Human(), s.who)
+		return fmt.Sprintf(wording.SharedLimit, limit.Human(), s.who)
 	}
-	return fmt.Sprintf("%s's %s budget", s.who, limit.Human())
+	return fmt.Sprintf(wording.BudgetLimit, s.who, limit.Human())
 }
 
 // job is what one `gpuarb run` started, or one bare process.

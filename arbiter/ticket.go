@@ -1,11 +1,13 @@
 package arbiter
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // TicketID names a request that waits. 0 is none. Never reused.
@@ -57,6 +59,9 @@ const (
 	atSlots                     // slots.max, a claim, or a job that has the device alone
 	atBytes                     // the device's bytes
 )
+
+// narrowerFirst is each of them.
+var narrowerFirst = [...]limits{atUser, atShared, atWish, atSlots, atBytes}
 
 // atBudgets are the limits of budgets shared with others: one of job.shares for each bit.
 const atBudgets = atUser | atShared
@@ -222,25 +227,33 @@ func (a *Arbiter) CancelJob(now time.Time, id JobID) int {
 
 // cancel decides a ticket without its having been served.
 func (a *Arbiter) cancel(now time.Time, t *ticket, why Reason) {
-	text := "its request was cancelled"
+	kind, text := EventCancelled, wording.Cancelled
 	if why == ReasonTimeout {
-		text = "it waited as long as it may"
-		d, at := t.where()
-		if held := a.heldBy(now, t, d, at); held != "" {
+		kind, text = EventTimeout, wording.TimedOut
+		if held := a.heldAt(now, t.obstacle()); held != "" {
 			text += "; " + held
 		}
 		a.stats.Timeouts++
 	} else {
 		a.stats.Cancelled++
 	}
-	kind := EventCancelled
-	if why == ReasonTimeout {
-		kind = EventTimeout
-	}
-	waited := now.Sub(t.place.Since)
-	text = a.failed(t, waited, text)
+	text = fmt.Sprintf(wording.NotServed, t.name(), a.wants(t), t.gpu(), wording.Span(now.Sub(t.place.Since)), text)
 	a.ticketEvent(now, t, kind, text)
 	a.refuseTicket(now, t, why, t.why.refusal, text)
+}
+
+// ticketEvent notes an event about a ticket.
+func (a *Arbiter) ticketEvent(now time.Time, t *ticket, kind Kind, text string) {
+	p := t.process()
+	e := Event{Time: now, Kind: kind, Device: -1, PID: p.PID, UID: p.UID, Job: t.job.id, Ticket: t.id,
+		Reason: t.why.reason, Requested: a.wantsBytes(t), WaitedMs: max(0, now.Sub(t.place.Since).Milliseconds()), Text: text}
+	if !t.any && len(t.spots) > 0 {
+		e.Device = t.spots[0].device.Index
+	}
+	if t.lease != nil {
+		e.Lease = t.lease.id
+	}
+	a.event(e)
 }
 
 // Threads tells how many threads of a client ever made an intercepted call and live;

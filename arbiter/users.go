@@ -6,6 +6,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // SetUserLimits changes what all programs of a user may hold together, now and later:
@@ -16,7 +17,7 @@ import (
 func (a *Arbiter) SetUserLimits(now time.Time, uid uint32, name string, c rules.Change) error {
 	who := (&rules.User{UID: uid, Name: name}).String()
 	if c.Min != nil {
-		return fmt.Errorf("%s: a user has memory.max and streams.max, and no memory.min: %w", who, rules.ErrRange)
+		return fmt.Errorf(wording.UserHasNoMin, who, rules.ErrRange)
 	}
 	u := a.users[uid]
 	if u == nil {

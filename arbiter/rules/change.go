@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // Change sets limits of a job or a process while it runs; what is nil stays.
@@ -48,10 +50,11 @@ func (c Change) String() string {
 	if c.Streams != nil {
 		text += fmt.Sprintf(" streams.max=%d", *c.Streams)
 	}
+	text = strings.TrimPrefix(text, " ")
 	if c.Device == AllDevices {
-		return text[min(1, len(text)):] + " on every GPU"
+		return fmt.Sprintf(wording.OnEveryGPU, text)
 	}
-	return fmt.Sprintf("%s on GPU %d", text[min(1, len(text)):], c.Device)
+	return fmt.Sprintf(wording.OnGPU, text, c.Device)
 }
 
 // MayPass reports whether who makes the change may pass the rules.
@@ -62,7 +65,7 @@ func (c Change) MayPass() bool { return c.Privileged || root(c.UID) }
 func (c Change) Forces(owner uint32) (bool, error) {
 	force := c.MayPass() && !c.Lowers
 	if !force && c.UID != owner {
-		return false, fmt.Errorf("user %d is not its owner: %w", c.UID, ErrPermission)
+		return false, fmt.Errorf(wording.NotOwner, c.UID, ErrPermission)
 	}
 	return force, nil
 }
@@ -76,9 +79,9 @@ func (c Change) CheckStreams(is Streams, force bool) error {
 	switch {
 	case c.Streams == nil:
 	case *c.Streams < 1:
-		return fmt.Errorf("streams.max of %d: %w (1 is the least)", *c.Streams, ErrRange)
+		return fmt.Errorf(wording.StreamsMaxTooFew, *c.Streams, ErrRange)
 	case !c.Lowers && !force && *c.Streams > is.most:
-		return fmt.Errorf("streams.max of %d is above %d, and only root may raise it beyond that: %w", *c.Streams, is.most, ErrPermission)
+		return fmt.Errorf(wording.StreamsMaxAbove, *c.Streams, is.most, ErrPermission)
 	}
 	return nil
 }
@@ -91,8 +94,7 @@ func (c Change) CheckMemory(is Memory, b Bounds, force bool) error {
 	most := is.Max
 	if c.Max != nil {
 		if most = b.Amount(*c.Max); most > is.most.Max && !force {
-			return fmt.Errorf("memory.max of %s is above the %s that is allowed on GPU %d, and only root may raise it beyond that: %w",
-				most.Human(), is.most.Max.Human(), b.Device, ErrPermission)
+			return fmt.Errorf(wording.MemoryAbove, "memory.max", most.Human(), is.most.Max.Human(), b.Device, ErrPermission)
 		}
 	}
 	if c.Min == nil {
@@ -100,12 +102,10 @@ func (c Change) CheckMemory(is Memory, b Bounds, force bool) error {
 	}
 	least := min(b.Amount(*c.Min), b.Total)
 	if least > is.most.Min && !force {
-		return fmt.Errorf("memory.min of %s is above the %s that is allowed on GPU %d, and only root may raise it beyond that: %w",
-			least.Human(), is.most.Min.Human(), b.Device, ErrPermission)
+		return fmt.Errorf(wording.MemoryAbove, "memory.min", least.Human(), is.most.Min.Human(), b.Device, ErrPermission)
 	}
 	if least > most && !c.Min.Max {
-		return fmt.Errorf("memory.min of %s is above the memory.max of %s on GPU %d: %w",
-			least.Human(), most.Human(), b.Device, ErrRange)
+		return fmt.Errorf(wording.MinAboveMax, least.Human(), most.Human(), b.Device, ErrRange)
 	}
 	return nil
 }

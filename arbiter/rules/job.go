@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // Job is what a job's limits follow from.
@@ -81,7 +82,7 @@ func (c *Client) Memory(b Bounds) Memory {
 	}
 	if c.Asked.Max != nil {
 		if most := b.Amount(*c.Asked.Max); most < m.Max {
-			m.Max, m.MaxBy = most, "GPUARB_MEMORY, in the program's environment"
+			m.Max, m.MaxBy = most, "GPUARB_MEMORY"+wording.InEnvironment
 		}
 	}
 	m.change(c.Live.of(b.Device), b)
@@ -91,7 +92,7 @@ func (c *Client) Memory(b Bounds) Memory {
 // Streams is how many streams each lease of the process may have.
 func (c *Client) Streams() Streams {
 	s := c.In.Streams()
-	s.asked(c.Asked.Streams, "GPUARB_STREAMS, in the program's environment")
+	s.asked(c.Asked.Streams, "GPUARB_STREAMS"+wording.InEnvironment)
 	s.change(c.Live.streams)
 	c.In.User.lower(&s)
 	return s
@@ -136,12 +137,7 @@ type User struct {
 }
 
 // String is how people know the user.
-func (u *User) String() string {
-	if u.Name == "" {
-		return fmt.Sprintf("user %d", u.UID)
-	}
-	return "user " + Plain(u.Name)
-}
+func (u *User) String() string { return wording.User(u.UID, u.Name) }
 
 // Memory is what all programs of the user may hold on a device.
 func (u *User) Memory(b Bounds) Memory {
@@ -185,4 +181,4 @@ func (u *User) lower(s *Streams) {
 }
 
 // By says where a limit comes from that somebody set for the user.
-func (u *User) By(setter string) string { return setter + ", for all programs of " + u.String() }
+func (u *User) By(setter string) string { return fmt.Sprintf(wording.ByUser, setter, u) }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // Match picks processes. Every field that is set must match; an empty Match
@@ -66,9 +68,9 @@ func CheckGlob(pattern string) error {
 			continue
 		}
 		if rest[0] == '\\' {
-			return fmt.Errorf("pattern %q ends in a backslash: %w", pattern, ErrRange)
+			return fmt.Errorf(wording.PatternEnds, pattern, ErrRange)
 		}
-		return fmt.Errorf("pattern %q has a class without end at %q: %w", pattern, rest, ErrRange)
+		return fmt.Errorf(wording.PatternOpen, pattern, rest, ErrRange)
 	}
 	return nil
 }

@@ -1,11 +1,6 @@
 package rules
 
-import (
-	"strings"
-	"unicode"
-
-	"github.com/gpuarb/gpuarb/accounting"
-)
+import "github.com/gpuarb/gpuarb/accounting"
 
 // Process is what the kernel says about a client's process. PID alone names
 // nobody: the pair of PID and StartTicks does.
@@ -38,23 +33,3 @@ func (p *Process) MayPass() bool { return p.Privileged || root(p.UID) }
 
 // root reports whether a user may pass the rules of every daemon.
 func root(uid uint32) bool { return uid == 0 }
-
-// Plain makes a text of a process's, which others chose, fit for a sentence on a terminal.
-func Plain(text string) string { return Cut(text, 64) }
-
-// Cut is Plain with a bound of its own, in runes.
-func Cut(text string, most int) string {
-	var b strings.Builder
-	n := 0
-	for _, r := range text {
-		if n++; n > most {
-			b.WriteString("…")
-			break
-		}
-		if !unicode.IsPrint(r) {
-			r = '?'
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // Defaults of a policy.
@@ -126,7 +127,7 @@ func (k Key) String() string {
 	case k.match == (Match{}):
 		return "the defaults"
 	}
-	return "the rule for " + Plain(k.match.String())
+	return fmt.Sprintf(wording.RuleFor, wording.Plain(k.match.String()))
 }
 
 // ID is the rule in a message, where its name has no room.
@@ -194,5 +195,5 @@ func (t *Terms) Streams() Streams {
 
 // by says where a limit comes from that somebody set for all under the rule.
 func (t *Terms) by(setter, file string) string {
-	return fmt.Sprintf("%s, for %s, which gives %s", setter, t.Name, file)
+	return fmt.Sprintf(wording.ByRoot, setter, t.Name, file)
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
 	"github.com/spf13/cobra"
@@ -103,7 +103,7 @@ func (a *app) runProgram(flags *pflag.FlagSet, options *jobOptions, args []strin
 		}
 	}
 	request.Command = ipc.MakeCommand(strings.Join(args, " "), options.name)
-	who := arbiter.Caller(options.name, strings.Join(args, " "), os.Getpid())
+	who := wording.Caller(options.name, strings.Join(args, " "), os.Getpid())
 	caught, stop := catchSignals()
 	defer stop()
 	client, err := a.prepare(&request, options, size)

@@ -33,12 +33,16 @@ var bans = []ban{
 	},
 	{
 		from: "arbiter", what: []string{module},
-		allow:  []string{module + "/accounting", module + "/arbiter/deadlock", module + "/arbiter/rules"},
+		allow:  []string{module + "/accounting", module + "/arbiter/deadlock", module + "/arbiter/rules", module + "/arbiter/wording"},
 		reason: "the policy knows the ledger and nothing else, so that a table can test it",
 	},
 	{
-		from: "arbiter/rules", what: []string{module}, allow: []string{module + "/accounting"},
+		from: "arbiter/rules", what: []string{module}, allow: []string{module + "/accounting", module + "/arbiter/wording"},
 		reason: "which limits follow from a rule depends on nobody who holds or waits",
+	},
+	{
+		from: "arbiter/wording", what: []string{module}, allow: []string{module + "/accounting"},
+		reason: "sentences are filled in by who decides",
 	},
 	{
 		from: "config", what: []string{module}, allow: []string{module + "/accounting", module + "/arbiter/rules"},
@@ -144,8 +148,11 @@ func TestBans(t *testing.T) {
 		{"arbiter", module + "/ipc", true},
 		{"arbiter", "time", false},
 		{"arbiter", module + "/arbiter/rules", false},
+		{"arbiter", module + "/arbiter/wording", false},
 		{"arbiter/rules", module + "/arbiter", true},
 		{"arbiter/rules", module + "/arbiter/deadlock", true},
+		{"arbiter/rules", module + "/arbiter/wording", false},
+		{"arbiter/wording", module + "/arbiter/rules", true},
 		{"config", module + "/arbiter", true},
 		{"config", module + "/arbiter/rules", false},
 		{"gpufs", "github.com/hanwen/go-fuse/v2/fs", false},

@@ -1,0 +1,213 @@
+package arbiter
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
+)
+
+// Who holds what, and who wants what: the facts that refusals, notices and events are made of.
+
+// namedHolders is how many holders a message names; of the others it tells the number.
+const namedHolders = 3
+
+// heldAt says who holds what there is at a limit.
+func (a *Arbiter) heldAt(now time.Time, o obstacle) string {
+	d, sh := o.device, o.shared
+	if o.at&(atSlots|atWish) != 0 {
+		return slotsHeld(now, d)
+	}
+	holders := a.holders(now, d, a.leasesAt(o), sh == nil)
+	switch {
+	case sh != nil:
+		return fmt.Sprintf(wording.BudgetHeld, sh.named(d, sh.limits(d).Max), cmp.Or(holders, wording.NothingFree))
+	case holders == "":
+		return ""
+	}
+	return fmt.Sprintf(wording.MemoryHeld, a.ledger.Left(nil, d.Index).Human(), holders)
+}
+
+// leasesAt are the leases below a limit of bytes.
+func (a *Arbiter) leasesAt(o obstacle) iter.Seq[*lease] {
+	if o.shared != nil {
+		return owners(o.shared.budget.Leases(o.device.Index))
+	}
+	return a.leasesOn(o.device)
+}
+
+// slotsHeld says who has the slots of a device, and since when.
+func slotsHeld(now time.Time, d *device) string {
+	var names []string
+	for _, h := range sortedHolders(d)[:min(namedHolders, len(d.holders))] {
+		names = append(names, wording.Holder(wording.Owned(h.key.job.request.Process.User, h.name()), 0, "", now, h.since))
+	}
+	switch who := wording.List(names, len(d.holders)); {
+	case names == nil:
+		return ""
+	case d.exclusive != nil:
+		return fmt.Sprintf(wording.HeldAlone, who)
+	case d.slotsMax() == 0:
+		return fmt.Sprintf(wording.DeviceHeld, who)
+	default:
+		return fmt.Sprintf(wording.SlotsHeld, len(d.holders), d.slotsMax(), who)
+	}
+}
+
+// sortedHolders returns a device's holders, the oldest first.
+func sortedHolders(d *device) []*holder {
+	return slices.SortedFunc(maps.Values(d.holders), oldestFirst)
+}
+
+func oldestFirst(x, y *holder) int {
+	p, q := x.key, y.key
+	c := cmp.Or(x.since.Compare(y.since), cmp.Compare(p.job.id, q.job.id), cmp.Compare(p.thread, q.thread))
+	if c == 0 && p.session != nil && q.session != nil {
+		c = cmp.Compare(p.session.id, q.session.id)
+	}
+	return c
+}
+
+// memoryHolder is who holds memory of a device: a *lease, a *job for which it is reserved, or
+// a program that is no client.
+type memoryHolder struct {
+	bytes accounting.Bytes
+	who   any
+}
+
+// named is a holder in a sentence. Only those few are asked for it that the sentence has room for.
+func (h *memoryHolder) named(now time.Time) string {
+	switch who := h.who.(type) {
+	case *lease:
+		return wording.Holder(wording.Owned(who.session.process.User, who.session.name()), h.bytes, "", now, who.opened)
+	case *job:
+		return wording.Holder(wording.Owned(who.request.Process.User, who.name()), h.bytes, "reserved", now, who.opened)
+	}
+	u := h.who.(*accounting.UnmanagedState)
+	return wording.Holder(wording.Owned(u.User, wording.Stranger(u.Command, u.PID)), h.bytes, "unmanaged", now, u.Since)
+}
+
+// holders names the processes that use most there, and where it is the device the jobs
+// for which more is reserved than they use, and programs that are no clients. With a time
+// it tells since when.
+func (a *Arbiter) holders(now time.Time, d *device, leases iter.Seq[*lease], all bool) string {
+	var top [namedHolders]memoryHolder
+	count := 0
+	insert := func(h memoryHolder) {
+		if h.bytes > 0 {
+			count++
+		}
+		for i := range top {
+			if h.bytes > top[i].bytes {
+				h, top[i] = top[i], h
+			}
+		}
+	}
+	for l := range leases {
+		insert(memoryHolder{l.sum.Granted() - a.idle(l), l})
+	}
+	if all {
+		for _, j := range a.reserved(d) {
+			insert(memoryHolder{j.unused(d), j})
+		}
+		for i := range d.unmanagedBy {
+			insert(memoryHolder{d.unmanagedBy[i].Bytes, &d.unmanagedBy[i]})
+		}
+	}
+	var names []string
+	for _, h := range top[:min(count, namedHolders)] {
+		names = append(names, h.named(now))
+	}
+	return wording.List(names, count)
+}
+
+// reserved are the jobs for which more of a device is reserved than they hold, the oldest first.
+func (a *Arbiter) reserved(d *device) (jobs []*job) {
+	if sums := a.ledger.Device(d.Index); sums.Committed > sums.Held { // else nobody has anything reserved
+		for _, j := range a.jobs {
+			if j.unused(d) > 0 {
+				jobs = append(jobs, j)
+			}
+		}
+	}
+	slices.SortFunc(jobs, func(x, y *job) int { return cmp.Compare(x.id, y.id) })
+	return jobs
+}
+
+// unused is how much more of a device is reserved for a job than it holds.
+func (j *job) unused(d *device) accounting.Bytes {
+	sums := j.budget.Account(d.Index)
+	return sums.Committed.Less(sums.Held)
+}
+
+// holdings says what a job holds.
+func (a *Arbiter) holdings(j *job) string {
+	var parts []string
+	for _, d := range a.devices {
+		var what []string
+		if n := j.committed(d); n > 0 {
+			what = append(what, n.Human())
+		} else if j.beside(d) > 0 {
+			what = append(what, wording.Context)
+		}
+		if len(j.holders(d)) > 0 && (d.slotsMax() > 0 || d.exclusive == j || d.claims > 0) {
+			what = append(what, wording.Slot)
+		}
+		if what != nil {
+			parts = append(parts, fmt.Sprintf(wording.OnGPU, strings.Join(what, " and "), d.Index))
+		}
+	}
+	return cmp.Or(strings.Join(parts, ", "), wording.Nothing)
+}
+
+// gpu names the device at which a ticket waits.
+func (t *ticket) gpu() string {
+	if t.any {
+		return wording.AnyGPU
+	}
+	d, _ := t.where()
+	return fmt.Sprintf(wording.GPU, d.Index)
+}
+
+// wants says what a ticket wants.
+func (a *Arbiter) wants(t *ticket) string {
+	n, r, what := a.wantsBytes(t), &t.job.request, wording.Slot
+	switch {
+	case t.kind == WantsBytes:
+		return n.Human()
+	case t.kind == WantsStreams:
+		return wording.Stream
+	case a.isFurther(t):
+		return wording.AnotherContext
+	case t.lease != nil:
+		return wording.Context
+	case t.kind != wantsSession && r.Exclusive:
+		what = wording.WholeDevice
+	case t.kind != wantsSession && (r.Claim || r.Any):
+		what = wording.Device
+	case t.kind == wantsSession || n > 0 && !slices.ContainsFunc(t.spots, func(s spot) bool { return s.enters && s.device.slotsMax() > 0 }):
+		return fmt.Sprintf(wording.Reservation, n.Human())
+	}
+	if n > 0 {
+		return fmt.Sprintf(wording.WithAReservation, what, n.Human())
+	}
+	return what
+}
+
+// wantsBytes is how many bytes a ticket wants on a device.
+func (a *Arbiter) wantsBytes(t *ticket) (most accounting.Bytes) {
+	if t.lease != nil {
+		return t.bytes
+	}
+	for i := range t.spots {
+		n, _ := t.reserves(t.spots[i].device)
+		most = max(most, n)
+	}
+	return most
+}
