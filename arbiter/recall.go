@@ -79,6 +79,24 @@ func (a *Arbiter) recall(from []candidate, r *accounting.Refusal) {
 	clear(from) // the scratch must not keep leases alive
 }
 
+// recallFor calls back what others than asker have idle until nothing refuses any more, one limit after the other;
+// nothing, where it would not suffice.
+func (a *Arbiter) recallFor(asker *lease, check func() *accounting.Refusal) bool {
+	for range 8 {
+		r := check()
+		if r == nil {
+			return true
+		}
+		from, gain := a.candidates(asker, r)
+		if gain < r.Short {
+			clear(from)
+			return false
+		}
+		a.recall(from, r)
+	}
+	return check() == nil
+}
+
 // makeRoom finds room for n bytes for a lease that were refused: its own idle
 // credit first, then that of others at each limit that refuses. It returns how
 // many of the bytes came out of the lease's own word (they stay granted to it), or
@@ -91,9 +109,7 @@ func (a *Arbiter) makeRoom(l *lease, n accounting.Bytes) (own accounting.Bytes, 
 		if own, refused = a.shortage(l, n); refused != nil {
 			return 0, refused
 		}
-		if r := a.ledger.Check(l.sum, memory(n-own)); r != nil {
-			from, _ := a.candidates(l, r)
-			a.recall(from, r) // the first limit; the next round sees what is left to do
+		if !a.recallFor(l, func() *accounting.Refusal { return a.ledger.Check(l.sum, memory(n-own)) }) {
 			continue
 		}
 		got := a.takeOwn(l, own)

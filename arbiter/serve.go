@@ -124,30 +124,12 @@ func (a *Arbiter) helpsAt(t *ticket, d *device) bool {
 	switch {
 	case t.lease == nil:
 		least, budget := t.reserves(d)
-		return a.recallFor(func() *accounting.Refusal { return a.checkMin(budget, d, least) })
+		return a.recallFor(nil, func() *accounting.Refusal { return a.checkMin(budget, d, least) })
 	case a.chained(t):
 		t.own, t.short = a.makeRoom(t.lease, t.bytes)
 		return t.short == nil
 	}
-	return a.recallFor(func() *accounting.Refusal { return a.ledger.Check(a.payer(t), memory(t.bytes)) })
-}
-
-// recallFor calls idle credit back until nothing refuses any more; nothing, where it
-// would not suffice.
-func (a *Arbiter) recallFor(check func() *accounting.Refusal) bool {
-	for range 8 {
-		r := check()
-		if r == nil {
-			return true
-		}
-		from, gain := a.candidates(nil, r)
-		if gain < r.Short {
-			clear(from)
-			return false
-		}
-		a.recall(from, r)
-	}
-	return check() == nil
+	return a.recallFor(nil, func() *accounting.Refusal { return a.ledger.Check(a.payer(t), memory(t.bytes)) })
 }
 
 // serveJob opens a job that has waited for what it takes at its start.
