@@ -90,7 +90,7 @@ func (l *lease) counted(what What, o Outcome) Outcome {
 // calm reports that nobody waits who could mind what a lease gets, and that it has a slot.
 func (a *Arbiter) calm(l *lease) bool {
 	h := l.slot
-	return h != nil && (h.kept || h.key.session != nil || l.scope == "" || l.scope == rules.ScopeJob) && (len(a.tickets) == 0 || len(l.device.queue) == 0 && len(l.session.job.tickets) == 0) &&
+	return h != nil && (h.kept || h.Process != nil || l.scope == "" || l.scope == rules.ScopeJob) && (len(a.tickets) == 0 || len(l.device.queue) == 0 && len(l.session.job.tickets) == 0) &&
 		!l.device.crowded && l.session.slots == 0
 }
 

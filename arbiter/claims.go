@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
@@ -44,11 +45,8 @@ func (a *Arbiter) choice(r JobRequest) ([]*device, error) {
 // claimedBy returns a device on which a user has a claim, or nil.
 func (a *Arbiter) claimedBy(uid uint32) *device {
 	for _, d := range a.devices {
-		if d.claims == 0 {
-			continue
-		}
-		for _, h := range d.holders {
-			if h.claim && h.key.job.request.Process.UID == uid {
+		for _, h := range d.permits[permit.Claim] {
+			if h.Job.request.Process.UID == uid {
 				return d
 			}
 		}
@@ -69,6 +67,12 @@ func (j *job) keeps(d *device) bool {
 		return true
 	}
 	return j.width(d) == 0 && (d.slotsMax() > 0 || len(r.Devices) > 0 || j.Memory(d.bounds()).Min > 0)
+}
+
+// asks are the permits that a job takes of each device that it keeps.
+func (j *job) asks() permit.Kinds {
+	r := &j.request
+	return permit.Kinds{permit.Slot: true, permit.Claim: r.Claim || r.Any, permit.Sole: r.Exclusive}
 }
 
 // keepsSpare reports whether what a job keeps of a device is for the first of its processes or
@@ -104,20 +108,14 @@ func (a *Arbiter) ReleaseJob(now time.Time, id JobID) {
 // have objects it stays a holder for them.
 func (a *Arbiter) letGo(now time.Time, j *job) {
 	for _, d := range a.devices {
-		if d.exclusive == j {
-			d.exclusive = nil
-			d.eased++
-		}
-		h := d.holders[slotKey{job: j}]
+		h := d.holder(owner{Job: j})
 		if h == nil || !h.kept {
 			continue
 		}
 		h.kept = false
 		d.eased++
-		if h.claim {
-			h.claim = false
-			d.claims--
-		}
+		delete(d.permits[permit.Claim], h.owner)
+		delete(d.permits[permit.Sole], h.owner)
 		if !a.busy(h) {
 			a.drop(now, h)
 			continue
@@ -134,11 +132,11 @@ func (a *Arbiter) letGo(now time.Time, j *job) {
 func (a *Arbiter) leave(now time.Time, s *session) {
 	for _, l := range s.leases {
 		for _, m := range l.makers.all {
-			if m.slot != nil {
-				a.drop(now, m.slot)
+			if h := l.device.holder(l.owner(m.thread)); h != nil {
+				a.drop(now, h)
 			}
 		}
-		if h := l.device.holders[slotKey{s.job, s, 0}]; h != nil { // the process's
+		if h := l.device.holder(owner{Job: s.job, Process: s}); h != nil {
 			a.drop(now, h)
 		}
 		if h := l.slot; h != nil {

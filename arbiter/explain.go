@@ -29,11 +29,11 @@ func (j *job) name() string {
 
 // name is how people know a holder.
 func (h *holder) name() string {
-	switch s := h.key.session; {
+	switch s := h.Process; {
 	case s == nil:
-		return h.key.job.name()
-	case h.key.thread != 0:
-		return fmt.Sprintf(wording.Thread, h.key.thread, s.name())
+		return h.Job.name()
+	case h.Thread != 0:
+		return fmt.Sprintf(wording.Thread, h.Thread, s.name())
 	default:
 		return s.name()
 	}

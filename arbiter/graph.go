@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/deadlock"
+	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
@@ -34,15 +35,11 @@ type requestOf struct {
 // The limits of each device in the graph, and those of a shared budget on it.
 const (
 	limitBytes = iota
-	limitSlots
-	limitClaims // holders by claim
-	limitAlone  // a job that has it alone
-	lineSlots
-	lineClaimers
-	lineEntrants
 	lineBytes
 	lineFresh
-	limitsOfDevice
+	limitPermits   // and from here on one for each kind, and a line for each
+	linePermits    = limitPermits + int(permit.Count)
+	limitsOfDevice = linePermits + int(permit.Count)
 )
 
 const (
@@ -100,7 +97,7 @@ func (g *graph) party(now time.Time, t *ticket) (party int, swept bool) {
 	g.holding = true
 	*p = deadlock.Party{Holding: true, Blocked: t.job.blocked(), Still: t.job.standsStill()}
 	g.addHoldings(t.job, party)
-	return party, g.addSlots(now, t.job, party)
+	return party, g.addPermits(now, t.job, party)
 }
 
 // order brings the requests that were copied into the order in which they are served.
@@ -172,9 +169,8 @@ func (g *graph) addHoldings(j *job, party int) {
 	}
 }
 
-// addSlots notes which slots a party has that it will not give back. True: it gave some back.
-func (g *graph) addSlots(now time.Time, j *job, party int) (swept bool) {
-	one := accounting.SumOf(1)
+// addPermits notes which permits a party has that it will not give back. True: it gave some back.
+func (g *graph) addPermits(now time.Time, j *job, party int) (swept bool) {
 	for i, d := range g.a.devices {
 		for _, h := range j.holders(d) {
 			switch {
@@ -182,14 +178,12 @@ func (g *graph) addSlots(now time.Time, j *job, party int) (swept bool) {
 				g.a.drop(now, h)
 				swept = true
 			case h.waits():
-				g.Hold(party, limitsOfDevice*i+limitSlots, one)
-				if h.claim {
-					g.Hold(party, limitsOfDevice*i+limitClaims, one)
+				for k, set := range d.permits {
+					if set[h.owner] != nil {
+						g.Hold(party, limitsOfDevice*i+limitPermits+k, accounting.SumOf(1))
+					}
 				}
 			}
-		}
-		if d.exclusive == j {
-			g.Hold(party, limitsOfDevice*i+limitAlone, one)
 		}
 	}
 	return swept
@@ -200,18 +194,18 @@ func (j *job) holders(d *device) (all []*holder) {
 	if j.slots == 0 {
 		return nil
 	}
-	add := func(k slotKey) {
-		if h := d.holders[k]; h != nil {
+	add := func(o owner) {
+		if h := d.holder(o); h != nil {
 			all = append(all, h)
 		}
 	}
-	add(slotKey{job: j})
+	add(owner{Job: j})
 	for _, s := range j.sessions {
-		add(slotKey{j, s, 0})
+		add(owner{Job: j, Process: s})
 		for _, l := range s.leases {
 			for _, m := range l.makers.all {
 				if l.device == d && m.thread != 0 {
-					add(slotKey{j, s, m.thread})
+					add(owner{Job: j, Process: s, Thread: m.thread})
 				}
 			}
 		}
@@ -222,17 +216,16 @@ func (j *job) holders(d *device) (all []*holder) {
 // waits reports whether the holder of a slot, of a job that waits, waits itself. A thread or a
 // process that is not known to wait goes on, and will give its slot back.
 func (h *holder) waits() bool {
-	k := h.key
 	waits := func(t *ticket) bool {
-		return t.session == k.session && (t.lease == nil || t.lease.scope != rules.ScopeThread || t.thread == k.thread)
+		return t.session == h.Process && (t.lease == nil || t.lease.scope != rules.ScopeThread || t.thread == h.Thread)
 	}
 	switch {
-	case k.session == nil:
+	case h.Process == nil:
 		return true
-	case !slices.ContainsFunc(k.job.tickets, waits):
+	case !slices.ContainsFunc(h.Job.tickets, waits):
 		return false
 	}
-	return k.thread != 0 || k.session.blocked()
+	return h.Thread != 0 || h.Process.blocked()
 }
 
 // request copies what a ticket needs.
@@ -259,28 +252,17 @@ func (g *graph) addRoom(r *deadlock.Request, t *ticket, spot int) {
 	for _, sh := range g.shares(t) {
 		within(g.ofShare(sh, d, limitShare), sh.limits(d).Max, g.grows(t, d))
 	}
-	if !s.enters {
-		return
+	fewerThan := func(k permit.Kind, n int) {
+		limit := g.of(d, limitPermits+int(k))
+		r.Needs = append(r.Needs, deadlock.Need{Limit: limit, Spot: spot, Level: accounting.SumOf(accounting.Bytes(n - 1)), Behind: limit})
 	}
-	slots := g.of(d, limitSlots)
-	fewerThan := func(limit, n int) {
-		r.Needs = append(r.Needs, deadlock.Need{Limit: limit, Spot: spot, Level: accounting.SumOf(accounting.Bytes(n - 1)), Behind: slots})
+	for k, most := range s.asks.Limits(d.caps()) {
+		if most != permit.None || d.permits.Others(k, t.job) {
+			fewerThan(k, max(1, most))
+		}
 	}
-	if d.exclusive != nil && d.exclusive != t.job {
-		fewerThan(g.of(d, limitAlone), 1)
-	}
-	q, most := &t.job.request, d.slotsMax()
-	switch {
-	case t.kind == wantsJob && q.Exclusive:
-		fewerThan(slots, 1)
-		return
-	case most > 0:
-		fewerThan(slots, most)
-	case t.kind == wantsJob && (q.Claim || q.Any):
-		fewerThan(g.of(d, limitClaims), 1)
-	}
-	if t.session != nil && t.session.slots > 0 {
-		fewerThan(slots, t.session.slots)
+	if s.asks[permit.Slot] && t.session != nil && t.session.slots > 0 {
+		fewerThan(permit.Slot, t.session.slots)
 	}
 }
 
@@ -293,9 +275,9 @@ func (g *graph) addOrder(r *deadlock.Request, t *ticket, spot int) {
 			r.Needs = append(r.Needs, deadlock.Need{Limit: limit, Spot: spot, Order: true, Behind: limit})
 		}
 	}
-	behind(s.enters, g.of(d, lineSlots))
-	behind(s.enters && (s.claims || s.alone), g.of(d, lineClaimers))
-	behind(s.enters && s.alone, g.of(d, lineEntrants))
+	for k, asked := range s.asks {
+		behind(asked, g.of(d, linePermits+k))
+	}
 	takes := g.takes(t, d) > 0
 	behind(takes, g.of(d, lineBytes))
 	behind(takes && t.fresh, g.of(d, lineFresh))
@@ -314,9 +296,8 @@ func (g *graph) addLines(now time.Time, r *deadlock.Request, t *ticket, spot int
 	if at&(atBudgets|atWish) != 0 {
 		return
 	}
-	if s.enters {
-		line := map[*line]int{&d.slots: lineSlots, &d.claimers: lineClaimers, &d.entrants: lineEntrants}[s.entry()]
-		r.KeepsOut = append(r.KeepsOut, g.of(d, line))
+	for k := range s.asks.Limits(d.caps()) {
+		r.KeepsOut = append(r.KeepsOut, g.of(d, linePermits+int(k)))
 	}
 	if at&atBytes != 0 && at&atSlots == 0 {
 		line := lineBytes

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
@@ -45,31 +46,31 @@ func (a *Arbiter) leasesAt(o obstacle) iter.Seq[*lease] {
 // slotsHeld says who has the slots of a device, and since when.
 func slotsHeld(now time.Time, d *device) string {
 	var names []string
-	for _, h := range sortedHolders(d)[:min(namedHolders, len(d.holders))] {
-		names = append(names, wording.Holder(wording.Owned(h.key.job.request.Process.User, h.name()), 0, "", now, h.since))
+	taken := len(d.permits[permit.Slot])
+	for _, h := range sortedHolders(d)[:min(namedHolders, taken)] {
+		names = append(names, wording.Holder(wording.Owned(h.Job.request.Process.User, h.name()), 0, "", now, h.since))
 	}
-	switch who := wording.List(names, len(d.holders)); {
+	switch who := wording.List(names, taken); {
 	case names == nil:
 		return ""
-	case d.exclusive != nil:
+	case len(d.permits[permit.Sole]) > 0:
 		return fmt.Sprintf(wording.HeldAlone, who)
 	case d.slotsMax() == 0:
 		return fmt.Sprintf(wording.DeviceHeld, who)
 	default:
-		return fmt.Sprintf(wording.SlotsHeld, len(d.holders), d.slotsMax(), who)
+		return fmt.Sprintf(wording.SlotsHeld, taken, d.slotsMax(), who)
 	}
 }
 
 // sortedHolders returns a device's holders, the oldest first.
 func sortedHolders(d *device) []*holder {
-	return slices.SortedFunc(maps.Values(d.holders), oldestFirst)
+	return slices.SortedFunc(maps.Values(d.permits[permit.Slot]), oldestFirst)
 }
 
 func oldestFirst(x, y *holder) int {
-	p, q := x.key, y.key
-	c := cmp.Or(x.since.Compare(y.since), cmp.Compare(p.job.id, q.job.id), cmp.Compare(p.thread, q.thread))
-	if c == 0 && p.session != nil && q.session != nil {
-		c = cmp.Compare(p.session.id, q.session.id)
+	c := cmp.Or(x.since.Compare(y.since), cmp.Compare(x.Job.id, y.Job.id), cmp.Compare(x.Thread, y.Thread))
+	if c == 0 && x.Process != nil && y.Process != nil {
+		c = cmp.Compare(x.Process.id, y.Process.id)
 	}
 	return c
 }
@@ -156,7 +157,7 @@ func (a *Arbiter) holdings(j *job) string {
 		} else if j.beside(d) > 0 {
 			what = append(what, wording.Context)
 		}
-		if len(j.holders(d)) > 0 && (d.slotsMax() > 0 || d.exclusive == j || d.claims > 0) {
+		if len(j.holders(d)) > 0 && (d.slotsMax() > 0 || d.permits[permit.Sole][owner{Job: j}] != nil || len(d.permits[permit.Claim]) > 0) {
 			what = append(what, wording.Slot)
 		}
 		if what != nil {
@@ -191,7 +192,7 @@ func (a *Arbiter) wants(t *ticket) string {
 		what = wording.WholeDevice
 	case t.kind != wantsSession && (r.Claim || r.Any):
 		what = wording.Device
-	case t.kind == wantsSession || n > 0 && !slices.ContainsFunc(t.spots, func(s spot) bool { return s.enters && s.device.slotsMax() > 0 }):
+	case t.kind == wantsSession || n > 0 && !slices.ContainsFunc(t.spots, func(s spot) bool { return s.asks[permit.Slot] && s.device.slotsMax() > 0 }):
 		return fmt.Sprintf(wording.Reservation, n.Human())
 	}
 	if n > 0 {

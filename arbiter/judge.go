@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/permit"
 )
 
 // verdict is what the limits say of a ticket at a moment. With neither final nor spot
@@ -102,7 +103,7 @@ func (a *Arbiter) judgeLease(now time.Time, t *ticket) verdict {
 	if final.final {
 		return final
 	}
-	a.judgeSlot(now, t, s, l.session.slots, !a.inside(l, t.thread), false, false)
+	a.judgePermits(now, t, s, permit.Kinds{permit.Slot: !a.inside(l, t.thread)}, l.session.slots)
 	payer := a.payer(t)
 	if payer.Growth(need, nil) > 0 {
 		s.judge(atBytes, hard&atBytes != 0, a.behindBytes(now, d, t))
@@ -149,33 +150,22 @@ func (a *Arbiter) behindBytes(now time.Time, d *device, t *ticket) bool {
 	return a.behind(now, &d.bytes, t) || t.fresh && a.behind(now, &d.fresh, t)
 }
 
-// judgeSlot judges whether there is a slot for who needs one.
-func (a *Arbiter) judgeSlot(now time.Time, t *ticket, s *spot, wish int, needs, claim, exclusive bool) {
-	s.enters, s.claims, s.alone = needs, claim, exclusive
-	if !needs {
+// judgePermits judges whether there are the permits of a device that a ticket asks for.
+func (a *Arbiter) judgePermits(now time.Time, t *ticket, s *spot, asks permit.Kinds, wish int) {
+	if s.asks = asks; !asks[permit.Slot] {
 		return
 	}
 	d := s.device
-	full, own := d.full(t.job, wish, claim, exclusive)
+	full, own := d.full(t.job, asks, wish)
 	if own {
 		s.judge(atWish, true, false)
 		return
 	}
-	behind := a.behind(now, &d.slots, t) || (claim || exclusive) && a.behind(now, &d.claimers, t) ||
-		exclusive && a.behind(now, &d.entrants, t)
-	s.judge(atSlots, full, behind)
-}
-
-// entry is the line of who waits to enter a device. Where slots are not capped, those
-// who come later and neither claim it nor want it alone have nothing to wait for.
-func (s *spot) entry() *line {
-	switch d := s.device; {
-	case s.alone || d.slotsMax() > 0:
-		return &d.slots
-	case s.claims:
-		return &d.claimers
+	behind := false
+	for k, asked := range asks {
+		behind = behind || asked && a.behind(now, &d.entry[k], t)
 	}
-	return &s.device.entrants
+	s.judge(atSlots, full, behind)
 }
 
 // tight asks the ledger about a lease's request: which budgets that it shares with others, and
@@ -292,7 +282,7 @@ func (a *Arbiter) judgeStart(now time.Time, t *ticket) verdict {
 			v = a.judgeSpot(now, t, s)
 		}
 		switch {
-		case v.final && !t.any, v.spot != nil && t.any && len(s.device.holders) == 0:
+		case v.final && !t.any, v.spot != nil && t.any && len(s.device.permits[permit.Slot]) == 0:
 			return v
 		case v.spot != nil && t.any && shared.spot == nil:
 			shared = v
@@ -321,8 +311,11 @@ func (a *Arbiter) judgeSpot(now time.Time, t *ticket, s *spot) verdict {
 	if v := a.neverStarts(t, d, least, budget); v.final {
 		return v
 	}
-	r := &j.request
-	a.judgeSlot(now, t, s, 0, t.kind == wantsJob && j.keeps(d), r.Claim || r.Any, r.Exclusive)
+	var asks permit.Kinds
+	if t.kind == wantsJob && j.keeps(d) {
+		asks = j.asks()
+	}
+	a.judgePermits(now, t, s, asks, 0)
 	if onDevice := a.growth(j, budget, d, least).Plus(a.headroomFor(budget, d, least)); onDevice > 0 {
 		s.judge(atBytes, onDevice > a.ledger.Left(nil, d.Index), a.behindBytes(now, d, t))
 	}

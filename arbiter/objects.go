@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
@@ -25,8 +26,7 @@ type maker struct {
 	thread                   uint32
 	contexts, streams, holds int
 	bytes                    bool
-	slot                     *holder // of its own; nil: none
-	noted                    bool    // it is in its lease's list of changes
+	noted                    bool // it is in its lease's list of changes
 }
 
 // count is how many objects a thread has.
@@ -38,7 +38,6 @@ func (m *maker) count() int { return m.contexts + m.streams + m.holds }
 type threads struct {
 	all     []*maker // by thread
 	byBytes int      // of them, those that memory alone may keep
-	slots   int      // of them, those that have a slot
 	emptied bool     // some may hold nothing any more
 	changed []*maker // whose objects have changed since Makers was last asked
 }
@@ -114,8 +113,11 @@ func (a *Arbiter) forgetThreads(now time.Time, l *lease) {
 	ts.emptied = false
 	gone := func(m *maker) bool { return m.count() == 0 && !m.bytes }
 	for _, m := range ts.all {
-		if m.slot != nil && gone(m) {
-			a.drop(now, m.slot)
+		if !gone(m) {
+			continue
+		}
+		if h := l.device.holder(l.owner(m.thread)); h != nil {
+			a.drop(now, h)
 		}
 	}
 	before := len(ts.all)
@@ -227,8 +229,8 @@ func (a *Arbiter) noticed(now time.Time, l *lease, thread uint32, n int, what Wh
 		return
 	}
 	d := l.device
-	full, own := d.full(l.session.job, l.session.slots, false, false)
-	if a.inside(l, thread) || !full && !own && d.slots.first == nil {
+	full, own := d.full(l.session.job, justSlot, l.session.slots)
+	if a.inside(l, thread) || !full && !own && d.entry[permit.Slot].first == nil {
 		a.enter(now, l, thread)
 	}
 }

@@ -2,10 +2,12 @@ package arbiter
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/permit"
 )
 
 // Picture is a snapshot that is made in parts: of thousands of leases and programs it takes
@@ -47,9 +49,7 @@ func (a *Arbiter) Picture(now time.Time) *Picture {
 		p.jobs = append(p.jobs, j)
 	}
 	for _, d := range a.devices {
-		for _, h := range d.holders {
-			p.holders = append(p.holders, h)
-		}
+		p.holders = slices.AppendSeq(p.holders, maps.Values(d.permits[permit.Slot]))
 	}
 	return p
 }
@@ -103,7 +103,7 @@ func (p *Picture) addLeases(rows int) int {
 func (p *Picture) addHolders(rows int) int {
 	for ; rows > 0 && len(p.holders) > 0; rows-- {
 		h := p.holders[0]
-		if p.holders = p.holders[1:]; h.device.holders[h.key] == h {
+		if p.holders = p.holders[1:]; h.device.holder(h.owner) == h {
 			p.addHolder(&p.state.Devices[slices.Index(p.devices, h.device)], h)
 		}
 	}
@@ -112,7 +112,7 @@ func (p *Picture) addHolders(rows int) int {
 
 // addHolder adds a holder to its job's row at the device.
 func (p *Picture) addHolder(to *accounting.DeviceState, h *holder) {
-	j, at := h.key.job, jobOn{h.key.job, h.device}
+	j, at, permits := h.Job, jobOn{h.Job, h.device}, &h.device.permits
 	i, known := p.held[at]
 	if !known {
 		i = len(to.Holders)
@@ -121,9 +121,9 @@ func (p *Picture) addHolder(to *accounting.DeviceState, h *holder) {
 	}
 	to.Holders[i].Slots++
 	switch {
-	case h.device.exclusive == j:
+	case permits[permit.Sole][owner{Job: j}] != nil:
 		to.Holders[i].Kind = accounting.HoldsExclusive
-	case h.claim:
+	case permits[permit.Claim][owner{Job: j}] != nil:
 		to.Holders[i].Kind = accounting.HoldsClaim
 	}
 }
@@ -202,7 +202,7 @@ func (p *Picture) addMachine(rows int) int {
 	for i, d := range p.devices {
 		s.Devices[i] = a.deviceState(d, p.now)
 		s.Devices[i].Reserved = a.reservedBelow(d)
-		s.Stats.InFlight += uint64(len(d.holders))
+		s.Stats.InFlight += uint64(len(d.permits[permit.Slot]))
 	}
 	s.Rules = a.ruleStates()
 	s.Budgets, p.budgets = a.budgetStates()

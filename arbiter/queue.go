@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
@@ -76,7 +77,7 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 		a.refuseNow(now, t, v.reason)
 		return
 	}
-	if v.spot == nil || t.any && (v.spot != &t.spots[0] || len(v.spot.device.holders) > 0) {
+	if v.spot == nil || t.any && (v.spot != &t.spots[0] || len(v.spot.device.permits[permit.Slot]) > 0) {
 		a.tidy(now, t)
 		v = a.judge(now, t)
 	}
@@ -351,11 +352,20 @@ func (a *Arbiter) unpark(t *ticket) {
 
 // lines are a device's, and those there of the budgets that a job shares with others.
 func (d *device) lines(j *job) []*line {
-	lines := []*line{&d.slots, &d.claimers, &d.entrants, &d.bytes, &d.fresh}
+	lines := d.ownLines()
 	for _, sh := range j.shares() {
 		if sh != nil {
 			lines = append(lines, sh.line(d))
 		}
+	}
+	return lines
+}
+
+// ownLines are those that no shared budget has.
+func (d *device) ownLines() []*line {
+	lines := []*line{&d.bytes, &d.fresh}
+	for k := range d.entry {
+		lines = append(lines, &d.entry[k])
 	}
 	return lines
 }
@@ -498,7 +508,7 @@ func (t *ticket) setDirty() {
 func (a *Arbiter) pump(now time.Time, devices []*device) bool {
 	var lines []*line
 	for _, d := range devices {
-		lines = append(lines, &d.slots, &d.claimers, &d.entrants, &d.bytes, &d.fresh)
+		lines = append(lines, d.ownLines()...)
 		for _, s := range a.shareds {
 			if l := s.lines[d]; l != nil {
 				lines = append(lines, l)
@@ -582,7 +592,8 @@ func (a *Arbiter) bar(now time.Time, d *device, t *ticket) {
 		}
 		at := t.waitsOn(&t.spots[i])
 		d.bytes.waits = d.bytes.waits || at&atBytes != 0
-		d.slots.waits = d.slots.waits || at&(atSlots|atWish) != 0
+		slots := &d.entry[permit.Slot]
+		slots.waits = slots.waits || at&(atSlots|atWish) != 0
 		for i, sh := range t.job.shares() {
 			if sh != nil && at&(atUser<<i) != 0 {
 				sh.line(d).waits = true
@@ -594,8 +605,8 @@ func (a *Arbiter) bar(now time.Time, d *device, t *ticket) {
 		if at&(atBudgets|atWish) != 0 {
 			continue // it is stuck on a narrower limit, and does not hold up the device's queue
 		}
-		if t.spots[i].enters {
-			put(t.spots[i].entry())
+		for k := range t.spots[i].asks.Limits(d.caps()) {
+			put(&d.entry[k])
 		}
 		if at&atBytes == 0 || at&atSlots != 0 {
 			continue
@@ -633,8 +644,8 @@ func (a *Arbiter) watch(now time.Time, t *ticket) (again bool) {
 				a.collect(now, slices.Collect(owners(sh.budget.Leases(d.Index))))
 			}
 		}
-		if at&(atSlots|atWish) != 0 && !d.slots.watched {
-			d.slots.watched, again = true, true
+		if slots := &d.entry[permit.Slot]; at&(atSlots|atWish) != 0 && !slots.watched {
+			slots.watched, again = true, true
 			for l := range a.leasesOn(d) {
 				a.reflag(l)
 			}
@@ -652,7 +663,7 @@ func (t *ticket) heeded() bool {
 			return false
 		}
 	}
-	return (s.at&atBytes == 0 || s.device.bytes.watched) && (s.at&(atSlots|atWish) == 0 || s.device.slots.watched)
+	return (s.at&atBytes == 0 || s.device.bytes.watched) && (s.at&(atSlots|atWish) == 0 || s.device.entry[permit.Slot].watched)
 }
 
 // collect flags leases and takes back what they have idle.
@@ -676,7 +687,7 @@ func (a *Arbiter) recallAll(l *lease) {
 
 // wanted tells whether somebody waits who wants to know what a lease frees.
 func (l *lease) wanted() bool {
-	return l.contended() || l.device.slots.watched && l.slotByBytes()
+	return l.contended() || l.device.entry[permit.Slot].watched && l.slotByBytes()
 }
 
 // slotByBytes reports whether memory alone may keep a slot: what is freed gives it back.

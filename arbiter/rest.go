@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/permit"
 )
 
 // Of thousands that wait nearly all wait behind others at the limit that stops them: whether that has
@@ -21,16 +22,17 @@ type nest struct {
 // nestKind is what those in a nest have in common: they set the same aside, and of two of them the
 // one that came first is always served first.
 type nestKind struct {
-	at            limits
-	fresh, enters bool
-	priority      int
-	shares        [2]*shared
+	at       limits
+	fresh    bool
+	asks     permit.Kinds
+	priority int
+	shares   [2]*shared
 }
 
 // nestOf returns the nest in which a ticket rests.
 func (d *device) nestOf(t *ticket) *nest {
 	s := t.alone()
-	kind := nestKind{s.at, t.fresh, s.enters, t.priority, t.job.shares()}
+	kind := nestKind{s.at, t.fresh, s.asks, t.priority, t.job.shares()}
 	i := slices.IndexFunc(d.nests, func(n *nest) bool { return n.kind == kind })
 	if i < 0 {
 		i = len(d.nests)
@@ -60,7 +62,7 @@ func (a *Arbiter) stays(now time.Time, t *ticket) bool {
 func (a *Arbiter) stuck(now time.Time, t *ticket, most accounting.Bytes) bool {
 	s := t.alone()
 	d := s.device
-	if s.enters && t.session.slots > 0 || t.kind == WantsContexts && a.chained(t) { // its own wish, and what it takes, change with what others do
+	if s.asks[permit.Slot] && t.session.slots > 0 || t.kind == WantsContexts && a.chained(t) { // its own wish, and what it takes, change with what others do
 		return false
 	}
 	for i, sh := range t.job.shares() {
@@ -73,9 +75,9 @@ func (a *Arbiter) stuck(now time.Time, t *ticket, most accounting.Bytes) bool {
 		}
 	}
 	if s.at&atSlots != 0 {
-		return d.slotsMax() > 0 && a.behind(now, &d.slots, t)
+		return d.slotsMax() > 0 && a.behind(now, &d.entry[permit.Slot], t)
 	}
-	return s.at == atBytes && t.kind == WantsBytes && (!s.enters || d.open()) && a.behindBytes(now, d, t)
+	return s.at == atBytes && t.kind == WantsBytes && (!s.asks[permit.Slot] || d.open()) && a.behindBytes(now, d, t)
 }
 
 // ofShares is what a ticket takes at most of the budgets that its job shares.
@@ -87,7 +89,9 @@ func (a *Arbiter) ofShares(t *ticket) accounting.Bytes {
 }
 
 // open reports whether nobody can come to wait for a slot of a device who does not want to have it alone.
-func (d *device) open() bool { return d.slotsMax() == 0 && d.exclusive == nil && d.soles == 0 }
+func (d *device) open() bool {
+	return d.slotsMax() == 0 && len(d.permits[permit.Sole]) == 0 && d.soles == 0
+}
 
 // settleDown puts those into their nests that were found to rest.
 func (a *Arbiter) settleDown() {

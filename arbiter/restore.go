@@ -170,14 +170,9 @@ func (a *Arbiter) restoreObjects(now time.Time, l *lease, makers []Maker) {
 
 // backdate has a restored lease's holders hold their slots no shorter than it is open.
 func (l *lease) backdate() {
-	backdate := func(h *holder) {
+	for _, h := range append(l.slots(), l.device.holder(owner{Job: l.session.job})) {
 		if h != nil && l.opened.Before(h.since) {
 			h.since = l.opened
 		}
-	}
-	backdate(l.device.holders[slotKey{job: l.session.job}])
-	backdate(l.slot)
-	for _, m := range l.makers.all {
-		backdate(m.slot)
 	}
 }

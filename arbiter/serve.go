@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
@@ -137,7 +138,7 @@ func (a *Arbiter) serveJob(now time.Time, t *ticket, at *spot) {
 	j := t.job
 	var keeps []*device // as it was judged: a cap that came later does not let it in elsewhere
 	for i := range t.spots {
-		if s := &t.spots[i]; s.enters && (!t.any || s == at) && j.keeps(s.device) {
+		if s := &t.spots[i]; s.asks[permit.Slot] && (!t.any || s == at) && j.keeps(s.device) {
 			keeps = append(keeps, s.device)
 		}
 	}
@@ -176,15 +177,8 @@ func (a *Arbiter) begin(now time.Time, j *job, keeps []*device) {
 
 // keep makes a job a holder of a device until it ends.
 func (a *Arbiter) keep(now time.Time, j *job, d *device) {
-	h := a.hold(now, d, slotKey{job: j})
+	h := a.hold(now, d, owner{Job: j}, j.asks())
 	h.kept, h.spare = true, j.keepsSpare(d)
-	if (j.request.Claim || j.request.Any) && !h.claim {
-		h.claim = true
-		d.claims++
-	}
-	if j.request.Exclusive {
-		d.exclusive = j
-	}
 }
 
 // toldWait is how long a request has to have waited for its program to hear that it was served.

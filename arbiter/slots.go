@@ -5,30 +5,29 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// slotKey says whose a slot is: a job's, a process's or a thread's.
-type slotKey struct {
-	job     *job
-	session *session // nil: the job's
-	thread  uint32   // 0: the process's, or a thread that is not known
-}
+// owner is whose a permit is.
+type owner = permit.Key[*job, *session]
 
-// holder has a slot of a device. It takes it with its first object there (context,
-// stream, memory) and gives it back with the last; one that is kept was taken when its
-// job began, and stays until that ends. A spare one stays until the first of the job's
+// holder has a slot of a device; a job's may have a claim or the sole use of it as well. It takes the slot with
+// its first object there (context, stream, memory) and gives it back with the last; one that is kept was taken
+// when its job began, and stays until that ends. A spare one stays until the first of the job's
 // processes, or threads, takes it.
 type holder struct {
-	key    slotKey
+	owner
 	device *device
 	since  time.Time
 	kept   bool
 	spare  bool
-	claim  bool
 	lease  *lease // whose thread it is, where the slot is a thread's; else nil
 }
+
+// holder returns who has a slot there, or nil.
+func (d *device) holder(o owner) *holder { return d.permits[permit.Slot][o] }
 
 // scopeOf says whose the slots are that a session takes on a device: as the device's
 // rule says, or its own, or its own wish where that is narrower.
@@ -54,16 +53,29 @@ func width(s rules.Scope) int {
 	return 0
 }
 
-// keyOf is whose slot a thread's object on a lease's device counts against.
-func (l *lease) keyOf(thread uint32) slotKey {
+// owner is whose slot a thread's object on a lease's device counts against.
+func (l *lease) owner(thread uint32) owner {
 	s := l.session
 	switch l.scope {
 	case rules.ScopeThread:
-		return slotKey{s.job, s, thread}
+		return owner{Job: s.job, Process: s, Thread: thread}
 	case rules.ScopeProcess:
-		return slotKey{s.job, s, 0}
+		return owner{Job: s.job, Process: s}
 	}
-	return slotKey{job: s.job}
+	return owner{Job: s.job}
+}
+
+// slots are those that a lease has, or its threads.
+func (l *lease) slots() (all []*holder) {
+	if l.slot != nil {
+		all = append(all, l.slot)
+	}
+	for _, m := range l.makers.all {
+		if h := l.device.holder(l.owner(m.thread)); h != nil {
+			all = append(all, h)
+		}
+	}
+	return all
 }
 
 // inside reports whether what a thread makes on a lease's device needs no slot that its job
@@ -74,7 +86,7 @@ func (a *Arbiter) inside(l *lease, thread uint32) bool {
 
 // spareOf returns the slot that a job keeps for the first who comes; nil: it has none.
 func (d *device) spareOf(j *job) *holder {
-	if h := d.holders[slotKey{job: j}]; h != nil && h.spare {
+	if h := d.holder(owner{Job: j}); h != nil && h.spare {
 		return h
 	}
 	return nil
@@ -87,11 +99,11 @@ func (a *Arbiter) entered(l *lease, thread uint32) bool {
 		return true
 	}
 	d := l.device
-	if h := d.holders[slotKey{job: l.session.job}]; h != nil && !h.spare {
+	if h := d.holder(owner{Job: l.session.job}); h != nil && !h.spare {
 		l.slot = h
 		return true
 	}
-	h := d.holders[l.keyOf(thread)]
+	h := d.holder(l.owner(thread))
 	if h != nil && l.scope != rules.ScopeThread {
 		l.slot = h
 	}
@@ -107,55 +119,47 @@ func (a *Arbiter) enter(now time.Time, l *lease, thread uint32) {
 		a.forget(h)
 	}
 	if l.scope != rules.ScopeThread {
-		l.slot = a.hold(now, l.device, l.keyOf(thread))
+		l.slot = a.hold(now, l.device, l.owner(thread), justSlot)
 		return
 	}
-	m := a.makes(l, thread)
-	if h := a.hold(now, l.device, l.keyOf(m.thread)); m.slot == nil {
-		h.lease, m.slot = l, h
-		l.makers.slots++
-	}
+	a.hold(now, l.device, l.owner(a.makes(l, thread).thread), justSlot).lease = l
 }
 
-// hold makes somebody a holder.
-func (a *Arbiter) hold(now time.Time, d *device, key slotKey) *holder {
-	h := d.holders[key]
+// justSlot is what a process needs to make something.
+var justSlot = permit.Kinds{permit.Slot: true}
+
+// hold gives somebody permits, a slot among them.
+func (a *Arbiter) hold(now time.Time, d *device, o owner, kinds permit.Kinds) *holder {
+	h := d.holder(o)
 	if h == nil {
-		h = &holder{key: key, device: d, since: now}
-		d.holders[key] = h
+		h = &holder{owner: o, device: d, since: now}
 		d.dirty = true // there may be more now than somebody wishes who waits
-		key.job.slots++
-		a.stir(key.job)
+		o.Job.slots++
+		a.stir(o.Job)
 	}
+	d.permits.Enter(o, kinds, h)
 	return h
 }
 
-// forget takes somebody out of the holders.
+// forget takes all permits of a holder back.
 func (a *Arbiter) forget(h *holder) {
-	delete(h.device.holders, h.key)
-	h.key.job.slots--
-	a.stir(h.key.job)
+	h.device.permits.Leave(h.owner)
+	h.Job.slots--
+	a.stir(h.Job)
 }
 
 // drop takes a slot back. The last one of a job that never waits becomes its spare one.
 func (a *Arbiter) drop(now time.Time, h *holder) {
 	d := h.device
 	a.forget(h)
-	defer a.keepSpare(now, d, h.key.job)
+	defer a.keepSpare(now, d, h.Job)
 	d.eased++
-	d.crowded = d.crowded && len(d.holders) > d.slotsMax()
-	if h.claim {
-		d.claims--
-	}
+	d.crowded = d.crowded && len(d.permits[permit.Slot]) > d.slotsMax()
 	a.stats.LastRunMs = uint64(max(0, now.Sub(h.since)/time.Millisecond))
-	if l := h.lease; l != nil {
-		if m := l.makers.of(h.key.thread); m != nil && m.slot == h {
-			m.slot = nil
-			l.makers.slots--
-		}
+	if h.lease != nil {
 		return
 	}
-	for _, s := range h.key.job.sessions {
+	for _, s := range h.Job.sessions {
 		for _, l := range s.leases {
 			if l.slot == h {
 				l.slot = nil
@@ -167,15 +171,9 @@ func (a *Arbiter) drop(now time.Time, h *holder) {
 
 // keepSpare has a job that never waits keep a slot of a device where it has none left.
 func (a *Arbiter) keepSpare(now time.Time, d *device, j *job) {
-	if !j.request.NoWait || !j.keeps(d) {
-		return
+	if j.request.NoWait && j.keeps(d) && len(j.holders(d)) == 0 {
+		a.keep(now, j, d)
 	}
-	for k := range d.holders {
-		if k.job == j {
-			return
-		}
-	}
-	a.keep(now, j, d)
 }
 
 // busy reports whether a holder has an object left.
@@ -185,10 +183,10 @@ func (a *Arbiter) busy(h *holder) bool {
 		return true
 	case h.lease != nil:
 		l := h.lease
-		return l.session.alive() && !l.lost && a.made(l, h.key.thread)
+		return l.session.alive() && !l.lost && a.made(l, h.Thread)
 	}
-	for _, s := range h.key.job.sessions {
-		if !s.alive() || h.key.session != nil && h.key.session != s {
+	for _, s := range h.Job.sessions {
+		if !s.alive() || h.Process != nil && h.Process != s {
 			continue
 		}
 		for _, l := range s.leases {
@@ -231,7 +229,7 @@ func (a *Arbiter) left(now time.Time, l *lease) {
 	}
 	h := l.slot
 	if h == nil { // what others of its job have, or it kept before it was released
-		h = l.device.holders[slotKey{job: l.session.job}]
+		h = l.device.holder(owner{Job: l.session.job})
 	}
 	switch {
 	case h == nil:
@@ -246,7 +244,7 @@ func (a *Arbiter) left(now time.Time, l *lease) {
 
 // sweep gives back the slots of those who freed their last object without a word.
 func (a *Arbiter) sweep(now time.Time, d *device) {
-	for _, h := range d.holders {
+	for _, h := range d.permits[permit.Slot] {
 		if !h.kept && !a.busy(h) {
 			a.drop(now, h)
 		}
@@ -257,28 +255,24 @@ func (a *Arbiter) sweep(now time.Time, d *device) {
 func (a *Arbiter) recount(now time.Time, d *device) {
 	d.dirty, d.anew = true, true
 	a.sweep(now, d)
-	d.crowded = d.slotsMax() > 0 && len(d.holders) > d.slotsMax()
+	d.crowded = d.slotsMax() > 0 && len(d.permits[permit.Slot]) > d.slotsMax()
 }
 
-// full tells whether a device has no slot for one more of a job: by its rule, or by a
+// full tells whether a device has no permits for one more of a job: by its rule, or by a
 // program's own wish (own) to be one of few.
-func (d *device) full(j *job, wish int, claim, exclusive bool) (full, own bool) {
-	if d.exclusive != nil && d.exclusive != j {
+func (d *device) full(j *job, asks permit.Kinds, wish int) (full, own bool) {
+	if d.permits.Full(j, asks, d.caps()) {
 		return true, false
 	}
-	if exclusive {
-		for k := range d.holders {
-			if k.job != j {
-				return true, false
-			}
-		}
-		return false, false
+	return false, wish > 0 && len(d.permits[permit.Slot]) >= wish
+}
+
+// caps are how many permits of each kind a device has.
+func (d *device) caps() permit.Caps {
+	if most := d.slotsMax(); most > 0 {
+		return permit.Caps{permit.Slot: most}
 	}
-	taken, most := len(d.holders), d.slotsMax()
-	if most > 0 && taken >= most || claim && most == 0 && d.claims > 0 {
-		return true, false
-	}
-	return false, wish > 0 && taken >= wish
+	return permit.Caps{permit.Claim: 1}
 }
 
 // slotsMax is slots.max in force; 0 for no limit.

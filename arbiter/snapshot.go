@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
@@ -42,7 +43,6 @@ func (a *Arbiter) leaseState(to *accounting.LeaseState, l *lease, now time.Time)
 		}
 	}
 	l.setBy(to)
-	to.Slot = l.slot != nil || l.makers.slots > 0
 	a.activity(to, l, now)
 	if l.session.alive() && !l.lost {
 		to.Pending = min(a.words.Pending(l.id), l.seen)
@@ -87,9 +87,9 @@ func (a *Arbiter) deviceState(d *device, now time.Time) accounting.DeviceState {
 		Total: d.Total, Reserve: d.reserve(), Capacity: sums.Limit,
 		Granted: sums.Granted, Committed: sums.Committed, Used: d.peak.seen, Peak: d.peak.most,
 		Unmanaged: d.unmanaged, Overhead: d.overhead.Plus(d.headroom), Context: d.headroomCost(),
-		Streams: sums.Streams, SlotsMax: d.slotsMax(), SlotsCurrent: len(d.holders),
-		SlotsScope: string(cmp.Or(d.rule.SlotScope, rules.ScopeJob)), Claims: d.claims,
-		Leased: d.claims > 0 || d.exclusive != nil, Queue: len(d.queue),
+		Streams: sums.Streams, SlotsMax: d.slotsMax(), SlotsCurrent: len(d.permits[permit.Slot]),
+		SlotsScope: string(cmp.Or(d.rule.SlotScope, rules.ScopeJob)), Claims: len(d.permits[permit.Claim]),
+		Leased: len(d.permits[permit.Claim])+len(d.permits[permit.Sole]) > 0, Queue: len(d.queue),
 		Admitted: d.admitted, Denied: d.denied, AtMax: d.atMax,
 		UnmanagedBy: slices.Clone(d.unmanagedBy),
 	}
@@ -98,8 +98,8 @@ func (a *Arbiter) deviceState(d *device, now time.Time) accounting.DeviceState {
 		u := &state.UnmanagedBy[i]
 		u.AgeMs = max(0, now.Sub(u.Since).Milliseconds())
 	}
-	if d.exclusive != nil {
-		state.ExclusiveJob = uint64(d.exclusive.id)
+	for _, h := range d.permits[permit.Sole] {
+		state.ExclusiveJob = uint64(h.Job.id)
 	}
 	return state
 }
@@ -113,12 +113,9 @@ func (a *Arbiter) activity(to *accounting.LeaseState, l *lease, now time.Time) {
 			since = t.place.Since
 		}
 	}
-	if h := l.slot; h != nil && l.device.slotsMax() > 0 && (since.IsZero() || h.since.Before(since)) {
-		since = h.since
-	}
-	for _, m := range l.makers.all {
-		h := m.slot
-		if h != nil && l.device.slotsMax() > 0 && (since.IsZero() || h.since.Before(since)) {
+	for _, h := range l.slots() {
+		to.Slot = true
+		if l.device.slotsMax() > 0 && (since.IsZero() || h.since.Before(since)) {
 			since = h.since
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
@@ -27,29 +28,25 @@ type device struct {
 	figures     map[int]ProcessUsage // the last reading, by PID
 	began       time.Time            // when that began; zero: never read
 
-	holders      map[slotKey]*holder
-	claims       int    // holders by claim
+	permits      permit.Sets[*job, *session, *holder]
 	crowded      bool   // there are more holders than slots: who left without a word must not come back so
-	exclusive    *job   // whose alone it is; nil: nobody's
 	slotsLive    *int   // slots.max set live
 	slotsChanger string // by whom
 	contexts     contextCosts
 	headrooms    map[*accounting.Budget]*headroom
 	unnamed      bool // its readings name no process
 
-	queue    []*ticket // those that may be served there, in order
-	slots    line      // those that wait for a slot, behind whom nobody enters
-	claimers line      // for a claim, where there is no cap: behind whom nobody claims, or has it alone
-	entrants line      // to enter, where there is no cap: behind whom nobody has it alone
-	bytes    line      // for bytes; nobody who comes later gets any
-	fresh    line      // for bytes, before they hold any: nobody who holds none and comes later gets any
-	nests    []*nest   // of queue, those that rest
-	looked   int       // how many of queue were looked at anew with time alone
-	soles    int       // of queue, those that want the device alone
-	eased    uint64    // changes of slots after which somebody may be served
-	pumped   uint64    // the count of changes when its queue was last looked at
-	dirty    bool      // its queue is to be looked at whatever the count
-	anew     bool      // and each in it judged anew, also those that rest
+	queue  []*ticket          // those that may be served there, in order
+	entry  [permit.Count]line // for permits of each kind: nobody who comes later and asks for one is let in
+	bytes  line               // for bytes; nobody who comes later gets any
+	fresh  line               // for bytes, before they hold any: nobody who holds none and comes later gets any
+	nests  []*nest            // of queue, those that rest
+	looked int                // how many of queue were looked at anew with time alone
+	soles  int                // of queue, those that want the device alone
+	eased  uint64             // changes of slots after which somebody may be served
+	pumped uint64             // the count of changes when its queue was last looked at
+	dirty  bool               // its queue is to be looked at whatever the count
+	anew   bool               // and each in it judged anew, also those that rest
 
 	byPID    map[int][]*lease // leases by their process, draining ones too
 	admitted uint64
@@ -113,7 +110,7 @@ type job struct {
 	on       []*device // those that it may use; nil: all
 	pending  bool      // what it reserves waits for room
 	released bool      // by ReleaseJob: it holds nothing beyond its processes
-	slots    int       // that it and its processes hold
+	slots    int       // that it and its processes hold on all devices: asked of each that waits, each time that one is served
 	tickets  []*ticket // that wait, its processes' too
 	tally    tally
 	stirred  bool      // something of it has changed since they were looked at

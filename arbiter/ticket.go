@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
@@ -70,11 +71,9 @@ const atBudgets = atUser | atShared
 type spot struct {
 	device *device
 	at     limits
-	was    limits // at, before it was judged the last time
-	enters bool   // a slot is to be taken there
-	claims bool   // by claim
-	alone  bool   // for nobody else
-	hard   limits // of at: those that refuse it whoever comes first
+	was    limits       // at, before it was judged the last time
+	asks   permit.Kinds // the permits to be taken there
+	hard   limits       // of at: those that refuse it whoever comes first
 }
 
 // ticket is a request, also before it is known to have to wait.

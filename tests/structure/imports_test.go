@@ -33,9 +33,10 @@ var bans = []ban{
 	},
 	{
 		from: "arbiter", what: []string{module},
-		allow:  []string{module + "/accounting", module + "/arbiter/deadlock", module + "/arbiter/rules", module + "/arbiter/wording"},
+		allow:  []string{module + "/accounting", module + "/arbiter/deadlock", module + "/arbiter/permit", module + "/arbiter/rules", module + "/arbiter/wording"},
 		reason: "the policy knows the ledger and nothing else, so that a table can test it",
 	},
+	{from: "arbiter/permit", what: []string{module}, reason: "who may have a permit follows from who has one, by whatever names"},
 	{
 		from: "arbiter/rules", what: []string{module}, allow: []string{module + "/accounting", module + "/arbiter/wording"},
 		reason: "which limits follow from a rule depends on nobody who holds or waits",
@@ -155,6 +156,8 @@ func TestBans(t *testing.T) {
 		{"arbiter/wording", module + "/arbiter/rules", true},
 		{"config", module + "/arbiter", true},
 		{"config", module + "/arbiter/rules", false},
+		{"arbiter/permit", "iter", false},
+		{"arbiter/permit", module + "/accounting", true},
 		{"gpufs", "github.com/hanwen/go-fuse/v2/fs", false},
 		{"daemon", "github.com/hanwen/go-fuse/v2/fs", true},
 		{"inventory", "github.com/NVIDIA/go-nvml/pkg/nvml", false},
