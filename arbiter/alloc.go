@@ -91,7 +91,7 @@ func (l *lease) counted(what What, o Outcome) Outcome {
 func (a *Arbiter) calm(l *lease) bool {
 	h := l.slot
 	return h != nil && (h.kept || h.Process != nil || l.scope == "" || l.scope == rules.ScopeJob) && (len(a.tickets) == 0 || len(l.device.queue) == 0 && len(l.session.job.tickets) == 0) &&
-		!l.device.crowded && l.session.slots == 0
+		!l.device.overfull() && l.session.slots == 0
 }
 
 // touch notes that a lease asked for something.

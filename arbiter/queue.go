@@ -57,7 +57,7 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 	a.asking = t
 	defer func() { a.asking = nil }()
 	a.arrive(now, t)
-	if l := t.lease; l != nil && l.device.crowded {
+	if l := t.lease; l != nil && l.device.overfull() {
 		a.sweep(now, l.device)
 	}
 	if l := t.lease; l != nil && (width(l.scope) > 0 || l.session.slots > 0 || len(l.device.queue) > 0) {

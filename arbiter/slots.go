@@ -154,7 +154,6 @@ func (a *Arbiter) drop(now time.Time, h *holder) {
 	a.forget(h)
 	defer a.keepSpare(now, d, h.Job)
 	d.eased++
-	d.crowded = d.crowded && len(d.permits[permit.Slot]) > d.slotsMax()
 	a.stats.LastRunMs = uint64(max(0, now.Sub(h.since)/time.Millisecond))
 	if h.lease != nil {
 		return
@@ -255,7 +254,12 @@ func (a *Arbiter) sweep(now time.Time, d *device) {
 func (a *Arbiter) recount(now time.Time, d *device) {
 	d.dirty, d.anew = true, true
 	a.sweep(now, d)
-	d.crowded = d.slotsMax() > 0 && len(d.permits[permit.Slot]) > d.slotsMax()
+}
+
+// overfull reports whether there are more slots taken than there are: who left without a word must not come back so.
+func (d *device) overfull() bool {
+	most := d.slotsMax()
+	return most > 0 && len(d.permits[permit.Slot]) > most
 }
 
 // full tells whether a device has no permits for one more of a job: by its rule, or by a

@@ -502,6 +502,25 @@ func TestSlotsComeBackAfterARestart(t *testing.T) {
 	w.served(ticket)
 }
 
+// Who had a slot in a daemon with more of them, and freed all without a word, has none to come back to.
+func TestNobodyComesBackToASlotTooManyAfterARestart(t *testing.T) {
+	w := newWorld(t, capped(1, rules.ScopeJob), 1000)
+	var all []*client
+	for range 2 {
+		proc := w.process(1000, "x")
+		s, ids, err := w.arb.Restore(w.now, arbiter.RestoredSession{Process: proc, Leases: []arbiter.RestoredLease{{Granted: 10}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, &client{w: w, process: proc, session: s, lease: ids[0], word: w.words.add(ids[0], 10, 0)})
+	}
+	w.arb.Tick(w.now)
+	all[1].word.free(10)
+	if ticket := all[1].alloc(10).Waiting; ticket == 0 || w.holders() != 1 {
+		t.Errorf("ticket %d, %d holders", ticket, w.holders())
+	}
+}
+
 // Who waits is told since when others are there, over a restart too: since they got what
 // they hold, or at least since their lease is open.
 func TestHoldersComeBackWithTheirTime(t *testing.T) {

@@ -29,7 +29,6 @@ type device struct {
 	began       time.Time            // when that began; zero: never read
 
 	permits      permit.Sets[*job, *session, *holder]
-	crowded      bool   // there are more holders than slots: who left without a word must not come back so
 	slotsLive    *int   // slots.max set live
 	slotsChanger string // by whom
 	contexts     contextCosts
