@@ -22,6 +22,9 @@ func (a *Arbiter) Ask(now time.Time, r Request) Outcome {
 		return Outcome{Reason: ReasonNoLease, Requested: r.Bytes, Explain: wording.LeaseEnded}
 	}
 	a.touch(now, l)
+	if r.What == WantsStreams {
+		a.takeStreams(l)
+	}
 	if r.What == WantsBytes {
 		if a.sync(l); r.Bytes == 0 && !l.lost {
 			return Outcome{Granted: true}
@@ -89,9 +92,14 @@ func (l *lease) counted(what What, o Outcome) Outcome {
 
 // calm reports that nobody waits who could mind what a lease gets, and that it has a slot.
 func (a *Arbiter) calm(l *lease) bool {
-	h := l.slot
-	return h != nil && (h.kept || h.Process != nil || l.scope == "" || l.scope == rules.ScopeJob) && (len(a.tickets) == 0 || len(l.device.queue) == 0 && len(l.session.job.tickets) == 0) &&
+	return l.settled() && (len(a.tickets) == 0 || len(l.device.queue) == 0 && len(l.session.job.tickets) == 0) &&
 		!l.device.overfull() && l.session.slots == 0
+}
+
+// settled reports that a lease has a slot that is its own for as long as it holds something.
+func (l *lease) settled() bool {
+	h := l.slot
+	return h != nil && (h.kept || h.Process != nil || l.scope == "" || l.scope == rules.ScopeJob)
 }
 
 // touch notes that a lease asked for something.

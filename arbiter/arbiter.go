@@ -156,6 +156,7 @@ func (a *Arbiter) lose(l *lease) {
 	a.take(l, a.idle(l))
 	l.closed, l.notify, l.stale = true, false, false
 	a.flag(l)
+	a.takeStreams(l)
 	l.lost = true
 	a.ledger.Clear(l.sum)
 	l.contexts, l.overhead, l.reading, l.excess, l.suspected = 0, 0, 0, 0, 0

@@ -122,6 +122,7 @@ func (a *Arbiter) letGo(now time.Time, j *job) {
 		}
 		for _, s := range j.sessions {
 			for _, l := range s.leases {
+				a.unlend(l)
 				a.reflag(l)
 			}
 		}

@@ -33,6 +33,9 @@ type word struct {
 	pending accounting.Bytes
 	gone    bool // the page cannot be reached
 	told    arbiter.Told
+	streams int  // that there are, where lent says that they are counted here
+	most    int  // that there may be
+	lent    bool // the client counts its streams
 }
 
 // words is the daemon's side of all words. It fails the test when the arbiter
@@ -200,6 +203,33 @@ func (w *words) Told(id arbiter.LeaseID) arbiter.Told {
 	return arbiter.Told{}
 }
 
+func (w *words) Streams(id arbiter.LeaseID) (int, bool) {
+	if x := w.of(id); x != nil && !x.gone && x.lent {
+		return x.streams, true
+	}
+	return 0, false
+}
+
+func (w *words) CloseStreams(id arbiter.LeaseID) (int, bool) {
+	n, lent := w.Streams(id)
+	if lent {
+		w.all[id].lent = false
+	}
+	return n, lent
+}
+
+func (w *words) OpenStreams(id arbiter.LeaseID, n, most int) bool {
+	x := w.of(id)
+	if x == nil || x.gone {
+		return false
+	}
+	if x.lent {
+		w.t.Fatalf("the count of lease %d is lent twice", id)
+	}
+	x.streams, x.most, x.lent = n, most, true
+	return true
+}
+
 // fast takes n bytes without asking, as a client does.
 func (x *word) fast(n accounting.Bytes) bool {
 	for {
@@ -339,9 +369,20 @@ func (c *client) must(n accounting.Bytes) {
 	}
 }
 
-// streams takes streams, or gives them back.
+// streams takes streams, or gives them back, by asking; and has their count lent where that may be.
 func (c *client) streams(n int) arbiter.Outcome {
-	return c.w.arb.Ask(c.w.now, arbiter.Request{Lease: c.lease, What: arbiter.WantsStreams, Count: n})
+	out := c.w.arb.Ask(c.w.now, arbiter.Request{Lease: c.lease, What: arbiter.WantsStreams, Count: n})
+	c.w.arb.LendStreams(c.lease)
+	return out
+}
+
+// stream takes a stream as a client does, or gives one back: by its word, where that has the count.
+func (c *client) stream(n int) bool {
+	if x := c.word; x.lent && x.streams+n >= 0 && (n < 0 || x.streams+n <= x.most) {
+		x.streams += n
+		return true
+	}
+	return c.streams(n).Granted
 }
 
 // contexts makes contexts, or destroys them.

@@ -92,8 +92,11 @@ func (a *Arbiter) payer(t *ticket) *accounting.Lease {
 // judgeLease judges a request of a lease.
 func (a *Arbiter) judgeLease(now time.Time, t *ticket) verdict {
 	l, s := t.lease, t.alone()
-	if t.kind == WantsContexts {
+	switch t.kind {
+	case WantsContexts:
 		t.bytes = a.contextsNeed(l, t.count)
+	case WantsStreams: // one that waited, while others of its process were served
+		a.takeStreams(l)
 	}
 	d, need := l.device, t.need()
 	if v := a.never(l, t.takes(a)); v.final {

@@ -325,6 +325,7 @@ func (a *Arbiter) afterLimits(now time.Time, j *job, done []limitChange) {
 	for _, s := range j.sessions {
 		for _, l := range s.leases {
 			l.sum.SetStreamsMax(s.Streams().Max)
+			a.relend(l)
 		}
 	}
 }

@@ -647,6 +647,7 @@ func (a *Arbiter) watch(now time.Time, t *ticket) (again bool) {
 		if slots := &d.entry[permit.Slot]; at&(atSlots|atWish) != 0 && !slots.watched {
 			slots.watched, again = true, true
 			for l := range a.leasesOn(d) {
+				a.unlend(l)
 				a.reflag(l)
 			}
 			a.sweep(now, d)

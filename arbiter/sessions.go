@@ -96,6 +96,7 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 	}
 	for _, l := range s.leases {
 		a.sync(l)
+		a.takeStreams(l)
 		a.look(l)
 		a.take(l, a.idle(l)) // no memory is behind it
 		a.look(l)

@@ -202,7 +202,7 @@ func (a *Arbiter) busy(h *holder) bool {
 
 // live reports whether a lease has an object.
 func (a *Arbiter) live(l *lease) bool {
-	return l.contexts > 0 || l.sum.Streams() > 0 || l.holds > 0 || a.uses(l)
+	return l.contexts > 0 || a.streaming(l) || l.holds > 0 || a.uses(l)
 }
 
 // uses reports whether a lease has memory in use. Where it has none, its idle credit is
@@ -226,6 +226,7 @@ func (a *Arbiter) left(now time.Time, l *lease) {
 	if l.scope == rules.ScopeThread {
 		a.forgetThreads(now, l)
 	}
+	a.unlend(l)
 	h := l.slot
 	if h == nil { // what others of its job have, or it kept before it was released
 		h = l.device.holder(owner{Job: l.session.job})
@@ -233,7 +234,7 @@ func (a *Arbiter) left(now time.Time, l *lease) {
 	switch {
 	case h == nil:
 		a.reflag(l)
-	case h.kept || l.contexts > 0 || l.sum.Streams() > 0:
+	case h.kept || l.contexts > 0 || a.streaming(l):
 	case a.busy(h):
 		a.reflag(l) // its memory alone keeps the slot
 	default:
@@ -254,6 +255,11 @@ func (a *Arbiter) sweep(now time.Time, d *device) {
 func (a *Arbiter) recount(now time.Time, d *device) {
 	d.dirty, d.anew = true, true
 	a.sweep(now, d)
+	if d.overfull() {
+		for l := range a.leasesOn(d) {
+			a.unlend(l)
+		}
+	}
 }
 
 // overfull reports whether there are more slots taken than there are: who left without a word must not come back so.

@@ -184,6 +184,7 @@ type lease struct {
 	bursts     map[uint32]burst // of refusals, by thread
 	contexts   int
 	holds      int              // on shared contexts
+	lent       bool             // its client counts its streams: lend.go
 	waits      int              // tickets of it that wait
 	peak       accounting.Bytes // most bytes used at once
 	seen       accounting.Bytes // bytes used when last looked at

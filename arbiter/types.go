@@ -42,6 +42,14 @@ type Words interface {
 	Free(id LeaseID, n accounting.Bytes) bool
 	// Flag sets the word's two flags, and returns after the word shows them.
 	Flag(id LeaseID, closed, notify bool)
+	// Streams returns how many streams the lease has, where their count is lent to its client:
+	// whoever reads it later may read another. False: it is not, and the ledger has it.
+	Streams(id LeaseID) (int, bool)
+	// CloseStreams takes the count back, and returns what it was then. False: it was not lent.
+	CloseStreams(id LeaseID) (int, bool)
+	// OpenStreams lends a count that is not lent, with the most that there may be. False: there
+	// is no page.
+	OpenStreams(id LeaseID, n, most int) bool
 	// Limit tells the client its memory.max in force (information only): never
 	// more than the device can grant.
 	Limit(id LeaseID, max accounting.Bytes)

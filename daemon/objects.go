@@ -35,6 +35,9 @@ func (cl *client) context(m ipc.Message) error {
 // keepObjects writes down how many there are after a request; bytes were written down as they were granted.
 // The lock is held.
 func (d *Daemon) keepObjects(l *shim.Lease, request uint64, what arbiter.What, out arbiter.Outcome) {
+	if what == arbiter.WantsStreams { // with what is written down by then
+		defer d.arb.LendStreams(l.ID)
+	}
 	switch {
 	case l.Record == nil || !out.Granted || what == arbiter.WantsBytes:
 		return

@@ -147,7 +147,7 @@ func (d *Daemon) takeUp(c *ipc.Conn, req *ipc.ResumeRequest, page *pageOffer) (s
 	faults.At("resume.forgotten")
 	s.taken++
 	for _, rl := range req.Leases[:req.Count] {
-		if err = d.settle(s, rl); err != nil {
+		if err = d.settle(s, rl, fresh); err != nil {
 			d.log.Warn("what is recorded of a session is not what its process has: it begins anew", "client_pid", s.peer.PID, "err", err)
 			delete(s.conns, c)
 			d.endSession(s)
@@ -169,13 +169,17 @@ func (d *Daemon) freedMeanwhile(s *session) {
 }
 
 // settle takes a client's sum of one lease. What it began to use while there was no
-// daemon becomes a lease now.
-func (d *Daemon) settle(s *session, rl ipc.ResumeLease) error {
+// daemon becomes a lease now. With a fresh page the one is gone in which its streams may have been counted.
+func (d *Daemon) settle(s *session, rl ipc.ResumeLease, fresh bool) error {
 	dev, ok := d.deviceByUUID(rl.Device)
 	if !ok {
 		return nil // nothing is arbitrated there
 	}
 	if l := s.leaseAt(rl.Slot); l != nil && l.Device == dev.Index {
+		if fresh {
+			l.Record.Streams = min(rl.Streams, maxClaimed)
+			d.arb.RecountStreams(l.ID, int(l.Record.Streams))
+		}
 		d.recount(s, l, rl.Used)
 		return nil
 	}

@@ -171,7 +171,7 @@ type HelloReply struct {
 	Devices uint32 // devices the daemon knows
 	InJob   uint32 // 1 when the session belongs to a job of `gpuarb run`; to a tool, that Job is one
 	OnLoss  uint32 // what to do when the daemon is gone: LossOpen or LossClosed
-	Flags   uint32 // what the daemon is able to, for shims: AbleRoom, AbleMeasure. Ignore the others
+	Flags   uint32 // what the daemon is able to, for shims: AbleRoom and so on. Ignore the others
 	HostMax uint64 // bytes of pinned host memory that the process may hold, or NoLimit; the client keeps it
 }
 
@@ -179,6 +179,7 @@ type HelloReply struct {
 const (
 	AbleRoom    uint32 = 1 // answers Room
 	AbleMeasure uint32 = 2 // answers Measure
+	AbleStreams uint32 = 4 // lends the count of streams: LeaseSlot.Streams
 )
 
 // WaitingReply follows Status Waiting, as often as what it says changes, and at most
@@ -546,8 +547,24 @@ type LeaseSlot struct {
 	Limit    uint64 // memory.max in force, bytes; daemon, information only
 	Counts   uint64 // of what it holds: see CountsTold; client
 	Imported uint64 // bytes of other processes' memory that it has imported; client
-	Reserved [2]uint64
+	Streams  uint64 // of how many there are, and may be: see StreamsOpen; both sides, atomically
+	Reserved uint64
 }
+
+// LeaseSlot.Streams is the count of the lease's streams while it is lent to the client.
+//
+//	bits  0..29  streams that there are
+//	bits 30..59  streams that there may be (streams.max)
+//	bit  63      OPEN: the client takes and gives back streams here, and tells nobody
+//
+// Without OPEN the count is the daemon's, and each stream is asked for and given back by a message; so it is
+// for whoever knows nothing of this word, on either side. The daemon alone sets and clears OPEN and says how many
+// there may be; while OPEN is set the client alone changes how many there are.
+const (
+	StreamsOpen     = 1 << 63
+	StreamsMask     = 1<<30 - 1
+	StreamsMaxShift = 30
+)
 
 // LeaseSlot.Counts says what a client's blocks are, so that the daemon can tell what a
 // driver rounds up from memory that no call names. It can only lower what the client

@@ -220,6 +220,11 @@ func (p *LeasePage) Imported(slot uint32) *atomic.Uint64 {
 	return atomic64(&p.page().Lease[slot].Imported)
 }
 
+// Streams is the count of a slot's streams while it is lent: see StreamsOpen.
+func (p *LeasePage) Streams(slot uint32) *atomic.Uint64 {
+	return atomic64(&p.page().Lease[slot].Streams)
+}
+
 // Shown is what the client is to be told of the memory behind a slot. The daemon alone writes
 // it, by these accessors; Room last.
 func (p *LeasePage) Shown(slot uint32) (room, used, total, at *atomic.Uint64) {

@@ -296,3 +296,108 @@ func TestHammeredWord(t *testing.T) {
 	stop.Store(true)
 	bounded.Within(t, "all come to an end", wg.Wait)
 }
+
+// takeStream is the client's way to a stream that it need not ask for.
+func (b bench) takeStream() bool {
+	word := b.page.Streams(3)
+	for {
+		seen := word.Load()
+		if seen&ipc.StreamsOpen == 0 || seen&ipc.StreamsMask >= seen>>ipc.StreamsMaxShift&ipc.StreamsMask {
+			return false
+		}
+		if word.CompareAndSwap(seen, seen+1) {
+			return true
+		}
+	}
+}
+
+func (b bench) giveStream() bool {
+	word := b.page.Streams(3)
+	for {
+		seen := word.Load()
+		if seen&ipc.StreamsOpen == 0 || seen&ipc.StreamsMask == 0 {
+			return false
+		}
+		if word.CompareAndSwap(seen, seen-1) {
+			return true
+		}
+	}
+}
+
+func TestStreamsAreLent(t *testing.T) {
+	b := newBench(t)
+	b.record.Streams = 2
+	if n, lent := b.Streams(lease); lent || n != 0 || b.takeStream() {
+		t.Error("a word of zeros is lent")
+	}
+	if !b.OpenStreams(lease, 2, 3) || !b.takeStream() || b.takeStream() {
+		t.Error("of 3 streams there were 2")
+	}
+	if n, lent := b.Streams(lease); !lent || n != 3 || b.record.Streams != 3 {
+		t.Errorf("%d streams, lent %v, %d written down", n, lent, b.record.Streams)
+	}
+	b.giveStream()
+	if n, lent := b.CloseStreams(lease); !lent || n != 2 || b.record.Streams != 2 {
+		t.Errorf("%d streams, lent %v, %d written down", n, lent, b.record.Streams)
+	}
+	if _, lent := b.CloseStreams(lease); lent || b.takeStream() || b.giveStream() {
+		t.Error("it was taken back, and is lent still")
+	}
+	b.lease.SetPage(nil)
+	if b.OpenStreams(lease, 1, 3) {
+		t.Error("lent without a page")
+	}
+}
+
+// Who changes the word without a pause cannot keep the count from being taken back.
+func TestStreamsTakenFromWhoNeverRests(t *testing.T) {
+	b := newBench(t)
+	b.patience = 0
+	b.OpenStreams(lease, 5, 9)
+	if n, lent := b.CloseStreams(lease); !lent || n != 5 || b.record.Streams != 5 || b.takeStream() {
+		t.Errorf("%d streams, lent %v, %d written down", n, lent, b.record.Streams)
+	}
+}
+
+// TestStreamsHaveOneOwner lends a count and takes it back while clients use it: no stream is lost, or
+// counted twice, and there are never more than there may be.
+func TestStreamsHaveOneOwner(t *testing.T) {
+	b := newBench(t)
+	const most, clients, rounds = 5, 4, 3000
+	var mine, all atomic.Int64 // of the daemon's own count: those given back while it had it
+	var clientsDone sync.WaitGroup
+	for range clients {
+		clientsDone.Go(func() {
+			for range rounds {
+				if !b.takeStream() {
+					continue
+				}
+				if n := all.Add(1); n > most {
+					t.Errorf("%d streams of at most %d", n, most)
+				}
+				all.Add(-1)
+				if !b.giveStream() {
+					mine.Add(-1)
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { clientsDone.Wait(); close(done) }()
+	bounded.Within(t, "the clients end", func() {
+		for n := 0; ; {
+			b.OpenStreams(lease, n, most)
+			select {
+			case <-done:
+				n, _ = b.CloseStreams(lease)
+				if n += int(mine.Swap(0)); n != 0 {
+					t.Errorf("%d streams are left", n)
+				}
+				return
+			default:
+			}
+			n, _ = b.CloseStreams(lease)
+			n += int(mine.Swap(0))
+		}
+	})
+}

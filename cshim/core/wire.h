@@ -148,6 +148,7 @@ _Static_assert(offsetof(struct ga_wire_hello_reply, flags) == 28, "HelloReply.Fl
 _Static_assert(offsetof(struct ga_wire_hello_reply, host_max) == 32, "HelloReply.HostMax");
 #define GA_ABLE_ROOM 0x1u
 #define GA_ABLE_MEASURE 0x2u
+#define GA_ABLE_STREAMS 0x4u
 
 struct ga_wire_waiting_reply {
     uint64_t ticket;
@@ -559,7 +560,8 @@ struct ga_wire_lease_slot {
     uint64_t limit;
     uint64_t counts;
     uint64_t imported;
-    uint64_t reserved[2];
+    uint64_t streams;
+    uint64_t reserved;
 };
 _Static_assert(sizeof(struct ga_wire_lease_slot) == 64, "LeaseSlot");
 _Static_assert(offsetof(struct ga_wire_lease_slot, credit) == 0, "LeaseSlot.Credit");
@@ -568,7 +570,11 @@ _Static_assert(offsetof(struct ga_wire_lease_slot, pending) == 16, "LeaseSlot.Pe
 _Static_assert(offsetof(struct ga_wire_lease_slot, limit) == 24, "LeaseSlot.Limit");
 _Static_assert(offsetof(struct ga_wire_lease_slot, counts) == 32, "LeaseSlot.Counts");
 _Static_assert(offsetof(struct ga_wire_lease_slot, imported) == 40, "LeaseSlot.Imported");
-_Static_assert(offsetof(struct ga_wire_lease_slot, reserved) == 48, "LeaseSlot.Reserved");
+_Static_assert(offsetof(struct ga_wire_lease_slot, streams) == 48, "LeaseSlot.Streams");
+_Static_assert(offsetof(struct ga_wire_lease_slot, reserved) == 56, "LeaseSlot.Reserved");
+#define GA_STREAMS_OPEN 0x8000000000000000ull
+#define GA_STREAMS_MASK 0x3fffffffu
+#define GA_STREAMS_MAX_SHIFT 0x1eu
 #define GA_COUNTS_TOLD 0x8000000000000000ull
 #define GA_COUNTS_SOFT 0x4000000000000000ull
 #define GA_COUNTS_POOLS_SHIFT 0x20u

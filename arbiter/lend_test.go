@@ -1,0 +1,251 @@
+package arbiter_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
+)
+
+// withStreams is a policy with a streams.max.
+func withStreams(most int) rules.Policy {
+	p := exact(unlimited())
+	p.Defaults.StreamsMax = most
+	return p
+}
+
+func TestStreamsAreLentWithTheFirst(t *testing.T) {
+	w := newWorld(t, withStreams(3), 1000)
+	c := w.client(0, 0)
+	if c.word.lent {
+		t.Error("the count of a lease without a slot is lent")
+	}
+	for range 3 {
+		if !c.stream(1) {
+			t.Fatal("refused")
+		}
+	}
+	if !c.word.lent || c.word.streams != 3 || c.row().Streams != 3 {
+		t.Errorf("lent %v, the word has %d, the row %d of 3", c.word.lent, c.word.streams, c.row().Streams)
+	}
+	if c.stream(1) {
+		t.Error("a fourth stream of 3")
+	}
+	if row := c.row(); row.Streams != 3 || row.Denied != 1 {
+		t.Errorf("row: %d streams, %d refused", row.Streams, row.Denied)
+	}
+	c.word.streams -= 2 // which nobody is told of
+	if row, d := c.row(), w.arb.Snapshot(w.now).Devices[0]; row.Streams != 1 || d.Streams != 1 {
+		t.Errorf("the row says %d streams, the device %d, want 1", row.Streams, d.Streams)
+	}
+}
+
+func TestStreamsAreNotLent(t *testing.T) {
+	perThread := withStreams(3)
+	perThread.Devices = []rules.DeviceRule{{SlotScope: rules.ScopeThread}}
+	for name, c := range map[string]*client{
+		"slots are threads'": newWorld(t, perThread, 1000).client(0, 0),
+		"a stream is charged": func() *client {
+			w := newWorld(t, withStreams(3), 1000)
+			return w.wish(t, arbiter.SessionRequest{StreamReserve: ptr(accounting.Bytes(10))})
+		}(),
+		"its process wants few beside it": func() *client {
+			w := newWorld(t, withStreams(3), 1000)
+			return w.wish(t, arbiter.SessionRequest{Slots: 1})
+		}(),
+	} {
+		if !c.stream(1) || c.word.lent {
+			t.Errorf("%s: lent %v", name, c.word.lent)
+		}
+	}
+}
+
+// wish is a client with wishes of its own.
+func (w *world) wish(t *testing.T, r arbiter.SessionRequest) *client {
+	t.Helper()
+	r.Process = w.process(1000, "ffmpeg")
+	s, err := w.arb.OpenSession(w.now, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &client{w: w, process: r.Process, session: s.ID}
+	return c.on(0)
+}
+
+// A slot that streams alone keep goes to who waits, whether they went before it was wanted or after.
+func TestStreamsGiveTheSlotWhenWanted(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		w := newWorld(t, capped(1, ""), 1000)
+		c, next := w.client(0, 0), w.client(0, 0)
+		c.stream(1)
+		if !c.word.lent {
+			t.Fatal("not lent")
+		}
+		if before {
+			c.stream(-1)
+		}
+		ticket := next.contexts(1).Waiting
+		if !before {
+			w.served()
+			if c.word.lent {
+				t.Error("lent, though the last stream's end is waited for")
+			}
+			c.stream(1)
+			c.stream(-1)
+			w.served()
+			c.stream(-1)
+			w.served(ticket)
+		} else if ticket != 0 {
+			t.Error("who comes waits for a slot that nothing is in")
+		}
+		if c.word.lent || c.streams(1).Waiting == 0 {
+			t.Error("without a slot a stream is not waited for")
+		}
+	}
+}
+
+// With a context the slot stays, and its streams concern nobody.
+func TestStreamsStayLentBesideAContext(t *testing.T) {
+	w := newWorld(t, capped(1, ""), 1000)
+	c, next := w.client(0, 0), w.client(0, 0)
+	c.contexts(1)
+	c.stream(1)
+	ticket := next.contexts(1).Waiting
+	if !c.word.lent {
+		t.Error("taken back")
+	}
+	c.contexts(-1)
+	if w.served(); c.word.lent {
+		t.Error("its stream alone keeps the slot, and its end is not told")
+	}
+	c.stream(-1)
+	w.served(ticket)
+}
+
+func TestStreamsMaxChangesWhileLent(t *testing.T) {
+	w := newWorld(t, withStreams(4), 1000)
+	c := w.client(0, 0)
+	for range 3 {
+		c.stream(1)
+	}
+	set := func(n int) {
+		t.Helper()
+		if err := w.arb.SetProcessLimits(w.now, rules.Change{Device: rules.AllDevices, Streams: &n}, c.session); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(2)
+	if c.word.streams != 3 || c.word.most != 2 || c.stream(1) {
+		t.Errorf("3 streams, of at most 2: %+v", c.word)
+	}
+	c.stream(-1)
+	if c.stream(1) {
+		t.Error("a third stream of 2")
+	}
+	set(3)
+	if !c.stream(1) || c.stream(1) || c.row().Streams != 3 {
+		t.Errorf("of at most 3 there are %d", c.row().Streams)
+	}
+}
+
+func TestStreamsOfTheDead(t *testing.T) {
+	w := newWorld(t, withStreams(4), 1000)
+	c := w.client(0, 0)
+	c.stream(1)
+	c.stream(1)
+	c.must(10)
+	w.arb.EndSession(w.now, c.session)
+	if l := w.arb.Snapshot(w.now).Leases[0]; l.Streams != 2 {
+		t.Errorf("what drains has %d streams, want 2", l.Streams)
+	}
+	w.arb.Gone(w.now, c.session, 0)
+	if n := w.arb.Snapshot(w.now).Devices[0].Streams; n != 0 {
+		t.Errorf("%d streams are left", n)
+	}
+}
+
+func TestStreamsOfADaemonBefore(t *testing.T) {
+	w := newWorld(t, withStreams(4), 1000)
+	_, ids, err := w.arb.Restore(w.now, arbiter.RestoredSession{Process: w.process(1000, "x"), Leases: []arbiter.RestoredLease{{Streams: 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := w.words.add(ids[0], 0, 0)
+	x.streams, x.most, x.lent = 3, 4, true // what was written down is older
+	if n := w.arb.Snapshot(w.now).Leases[0].Streams; n != 3 {
+		t.Errorf("%d streams, the page says 3", n)
+	}
+	x.lent = false
+	x.streams = 0
+	if n := w.arb.Snapshot(w.now).Leases[0].Streams; n != 3 {
+		t.Errorf("%d streams by a word that is not lent", n)
+	}
+	w.arb.RecountStreams(ids[0], 2)
+	if n := w.arb.Snapshot(w.now).Leases[0].Streams; n != 2 {
+		t.Errorf("%d streams, the client says 2", n)
+	}
+}
+
+// TestStreamsAgainstACount has clients take and give back streams among changes of limits, contexts
+// and waiters, and holds each against a count of its own.
+func TestStreamsAgainstACount(t *testing.T) {
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		w := newWorld(t, capped(rng.IntN(3), ""), 1000)
+		var all []*client
+		has, most, contexts := map[*client]int{}, map[*client]int{}, map[*client]int{}
+		for range 3 {
+			c := w.client(0, 0)
+			all, most[c] = append(all, c), 256
+		}
+		for step := range 400 {
+			c := all[rng.IntN(len(all))]
+			switch rng.IntN(8) {
+			case 0, 1, 2:
+				slot := c.row().Slot
+				got := c.stream(1)
+				if got {
+					has[c]++
+				}
+				if slot && got != (has[c] <= most[c] && (got || has[c] < most[c])) || got && has[c] > most[c] {
+					t.Fatalf("seed %d, step %d: of at most %d streams %d, one more: %v", seed, step, most[c], has[c], got)
+				}
+			case 3, 4, 5:
+				if has[c] > 0 {
+					c.stream(-1)
+					has[c]--
+				}
+			case 6:
+				if contexts[c] > 0 {
+					c.contexts(-1)
+					contexts[c]--
+				} else if c.row().Slot && c.contexts(1).Granted {
+					contexts[c]++
+				}
+			case 7:
+				n := 1 + rng.IntN(6)
+				if err := w.arb.SetProcessLimits(w.now, rules.Change{Device: rules.AllDevices, Streams: &n}, c.session); err != nil {
+					t.Fatal(err)
+				}
+				most[c] = n
+			}
+			for decided := w.arb.Decisions(); len(decided) > 0; decided = w.arb.Decisions() {
+				for _, d := range decided { // who waited goes without
+					w.arb.TakeBack(w.now, d.Outcome.Receipt)
+				}
+			}
+			total := 0
+			for _, c := range all {
+				if got := c.row().Streams; got != has[c] {
+					t.Fatalf("seed %d, step %d: the row says %d streams, there are %d (lent %v)", seed, step, got, has[c], c.word.lent)
+				}
+				total += has[c]
+			}
+			if d := w.arb.Snapshot(w.now).Devices[0]; d.Streams != total {
+				t.Fatalf("seed %d, step %d: the device has %d streams, there are %d", seed, step, d.Streams, total)
+			}
+		}
+	}
+}
