@@ -4,6 +4,7 @@
 #include "core/link.h"
 #include "core/log.h"
 #include "core/session.h"
+#include "core/streams.h"
 
 // How long an allocation that was refused waits for the program's own frees in stream order to
 // execute. The driver waits for them as well before it runs out; it is bounded, because a
@@ -317,26 +318,67 @@ static bool is_stale(struct ga_root *root, int32_t count, uint16_t tag) {
     return count < 0 && tag != atomic_load(&root->tag);
 }
 
-bool ga_admit_streams(struct ga_root *root, uint32_t device, int32_t count, uint32_t maker,
-                      uint16_t *tag) {
+// Counts streams in the lease's page, where the daemon lends their count. beyond: as many as there
+// are, as no daemon decides. False: it does not, or that is all that there may be.
+static bool count_streams(struct ga_root *root, uint32_t device, int32_t count, bool beyond,
+                          uint16_t *tag) {
+    ga_move_begin(root);
+    struct ga_view *view = atomic_load(&root->view);
+    uint32_t slot = view ? atomic_load(&view->slot[device]) : 0;
+    bool counted = false;
+    if (slot && count > 0) {
+        counted = ga_streams_take(&view->page->lease[slot - 1], beyond);
+        *tag = counted ? view->tag : *tag;
+    } else if (slot && view->tag == *tag) {
+        counted = ga_streams_give(&view->page->lease[slot - 1], 0 - (uint32_t)count);
+    }
+    if (counted)
+        ga_streams_add(device, (uint32_t)count);
+    ga_move_end();
+    return counted;
+}
+
+// Streams are on their way, or no longer.
+static void move_streams(struct ga_root *root, uint32_t device, int32_t count) {
+    ga_move_begin(root);
+    ga_streams_add(device, (uint32_t)count);
+    ga_move_end();
+}
+
+static bool ask_streams(struct ga_root *root, uint32_t device, int32_t count, uint32_t maker,
+                        uint16_t *tag) {
     struct ga_wire_stream_request request = {.count = count, .thread = maker};
     struct ga_reply reply = {.request = 0};
-    if (is_stale(root, count, *tag))
-        return true;
     enum ga_way way = ga_session_ask(root, GA_TYPE_STREAM, (int)device, &request, sizeof request,
                                      &reply, GA_REPLY_MS);
-    *tag = atomic_load(&root->tag);
-    if (way != GA_WAY_ASK) // without a daemon there is no cap: streams are no device memory
-        return way != GA_WAY_REFUSED || count < 0;
-    *tag = reply.tag;
-    if (reply.header.status == GA_STATUS_OK || reply.header.status >= 100 || count < 0)
+    *tag = way == GA_WAY_ASK ? reply.tag : atomic_load(&root->tag);
+    // Without a daemon there is no cap: streams are no device memory.
+    if (count > 0 && (way == GA_WAY_OPEN || way == GA_WAY_CLOSED) &&
+        count_streams(root, device, count, true, tag))
         return true;
-    if (ga_message_fits(&reply, sizeof reply.body.stream)) {
+    bool taken = way == GA_WAY_ASK
+                     ? reply.header.status == GA_STATUS_OK || reply.header.status >= 100
+                     : way != GA_WAY_REFUSED;
+    if (taken || count < 0) {
+        move_streams(root, device, count);
+        return true;
+    }
+    if (way == GA_WAY_ASK && ga_message_fits(&reply, sizeof reply.body.stream)) {
         tell_refusal(root, reply.body.stream.text);
         ga_log("refused: a stream on device %u, %u of %u are taken", (uint64_t)device,
                (uint64_t)reply.body.stream.current, (uint64_t)reply.body.stream.max);
     }
     return false;
+}
+
+bool ga_admit_streams(struct ga_root *root, uint32_t device, int32_t count, uint32_t maker,
+                      uint16_t *tag) {
+    if (is_stale(root, count, *tag)) {
+        move_streams(root, device, count);
+        return true;
+    }
+    return count_streams(root, device, count, false, tag) ||
+           ask_streams(root, device, count, maker, tag);
 }
 
 static void count_contexts(struct ga_root *root, uint32_t device, int32_t count) {

@@ -6,6 +6,7 @@
 #include "core/credit.h"
 #include "core/lane.h"
 #include "core/log.h"
+#include "core/streams.h"
 #include "core/tell.h"
 
 // Who had it before may have gone, and what he was in the middle of is to be undone.
@@ -307,8 +308,11 @@ static void sum_up(struct ga_root *root, struct sums *s) {
     for (uint32_t i = 0; i < atomic_load(&root->threads_used); i++) {
         struct ga_thread *t = ga_threads_at(root, i);
         uint32_t device = atomic_load(&t->device);
+        uint32_t streams = atomic_load(&t->streams);
         if (device < GA_DEVICES)
             s->used[device] += atomic_load(&t->inflight);
+        if (streams / GA_STREAMS_ON < GA_DEVICES)
+            s->streams[streams / GA_STREAMS_ON] += streams % GA_STREAMS_ON;
     }
     ga_self_enter();
     ga_table_each(&root->blocks, add_block, s);
@@ -393,6 +397,24 @@ static void attach_held(struct ga_root *root) {
     }
 }
 
+// A daemon that lends no count of streams has the one that its predecessor wrote down. It is given
+// back all of that, and asked for as many as there are; from now on it hears of each.
+static void return_streams(struct ga_root *root) {
+    struct ga_view *view = atomic_load(&root->view);
+    struct ga_reply reply;
+    for (uint32_t d = 0; d < GA_DEVICES; d++) {
+        uint32_t slot = atomic_load(&view->slot[d]);
+        uint64_t word = slot ? atomic_exchange(ga_streams_word(&view->page->lease[slot - 1]), 0) : 0;
+        struct ga_wire_stream_request stream = {
+            .slot = slot - 1, .count = -(int32_t)GA_STREAMS_MASK, .flags = GA_FLAG_NO_WAIT};
+        bool ok = (word & GA_STREAMS_OPEN) &&
+                  exchange(root, &root->spare, GA_TYPE_STREAM, &stream, sizeof stream, -1, &reply);
+        stream.count = (int32_t)(word & GA_STREAMS_MASK);
+        if (ok && stream.count > 0)
+            exchange(root, &root->spare, GA_TYPE_STREAM, &stream, sizeof stream, -1, &reply);
+    }
+}
+
 enum resumed { RESUMED, REFUSED, FAILED };
 
 static enum resumed resume(struct ga_root *root) {
@@ -432,6 +454,8 @@ static enum resumed resume(struct ga_root *root) {
         return REFUSED; // no page of ours, none of theirs
     adopt_hello(root, &reply);
     attach_held(root);
+    if (!(atomic_load(&root->able) & GA_ABLE_STREAMS))
+        return_streams(root);
     return RESUMED;
 }
 

@@ -76,8 +76,11 @@ struct ga_thread {
     _Atomic uint32_t making;
     uint32_t making_on;    // the device
     uint32_t making_stack; // where it was when it began: ga_os_stack
-    uint32_t pad;
+    // Streams that count and are in no table: a call is on its way. The device, times
+    // GA_STREAMS_ON, and how many.
+    _Atomic uint32_t streams;
 };
+#define GA_STREAMS_ON (1u << 24)
 
 // What the daemon last said of a device's memory, and when: budget.c.
 struct ga_answer {
@@ -335,6 +338,16 @@ static inline void ga_inflight_add(uint32_t device, uint64_t bytes) {
     uint64_t now = atomic_load_explicit(&t->inflight, memory_order_relaxed);
     atomic_store_explicit(&t->device, device, memory_order_relaxed);
     atomic_store_explicit(&t->inflight, now + bytes, memory_order_relaxed);
+}
+
+// The same of streams.
+static inline void ga_streams_add(uint32_t device, uint32_t count) {
+    struct ga_thread *t = ga_self.thread;
+    if (GA_UNLIKELY(t == NULL))
+        return;
+    uint32_t now = atomic_load_explicit(&t->streams, memory_order_relaxed) % GA_STREAMS_ON;
+    atomic_store_explicit(&t->streams, device * GA_STREAMS_ON + (now + count) % GA_STREAMS_ON,
+                          memory_order_relaxed);
 }
 
 // Stops all moves, and waits until those under way are done (not for ever: a thread may have been

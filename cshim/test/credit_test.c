@@ -1,12 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// The credit word: what each side may change, and what it finds.
-#include "core/credit.h"
+// The words of a lease: what each side may change, and what it finds.
+#include "core/streams.h"
 
 #include "check.h"
 
 #define EPOCH(n) ((uint64_t)(n) << GA_EPOCH_SHIFT)
 
+#define MAY_HAVE(n) (GA_STREAMS_OPEN | (uint64_t)(n) << GA_STREAMS_MAX_SHIFT)
+
+static void check_streams(void) {
+    struct ga_wire_lease_slot s = {.streams = 0};
+    // The daemon has the count, and nothing is changed.
+    CHECK(!ga_streams_take(&s, false) && !ga_streams_take(&s, true) && s.streams == 0);
+    s.streams = MAY_HAVE(9) - GA_STREAMS_OPEN + 4;
+    CHECK(!ga_streams_take(&s, false) && !ga_streams_give(&s, 1));
+    // As many as there may be, and no more.
+    s.streams = MAY_HAVE(2);
+    CHECK(ga_streams_take(&s, false) && ga_streams_take(&s, false));
+    CHECK(!ga_streams_take(&s, false) && s.streams == (MAY_HAVE(2) | 2));
+    // Without a daemon there is no cap.
+    CHECK(ga_streams_take(&s, true) && s.streams == (MAY_HAVE(2) | 3));
+    CHECK(ga_streams_give(&s, 1) && !ga_streams_take(&s, false));
+    // Never below none.
+    CHECK(!ga_streams_give(&s, 3) && s.streams == (MAY_HAVE(2) | 2));
+    CHECK(ga_streams_give(&s, 2) && s.streams == MAY_HAVE(2));
+    // Nor into the bits above.
+    s.streams = MAY_HAVE(GA_STREAMS_MASK) | (GA_STREAMS_MASK - 1);
+    CHECK(ga_streams_take(&s, true) && !ga_streams_take(&s, true));
+    CHECK(s.streams == (MAY_HAVE(GA_STREAMS_MASK) | GA_STREAMS_MASK));
+}
+
 int main(void) {
+    check_streams();
     struct ga_wire_lease_slot s = {.credit = EPOCH(3) | 1000, .low = EPOCH(3) | 1000};
     // Exactly what there is, and no byte more.
     CHECK(!ga_credit_take(&s, 1001) && s.credit == (EPOCH(3) | 1000));

@@ -2,12 +2,12 @@
 // stress [THREADS [STEPS [SEED]]]: threads that allocate and free on one credit word and one table
 // while another plays the daemon: it calls credit back, hands out more, closes and opens the word.
 // Nothing may be lost: at the end credit + what is held is what was granted, and at no moment is
-// more in use than granted. Meant for the thread sanitizer as well.
+// more in use than granted. The count of streams goes to and fro beside it. Meant for the thread sanitizer as well.
 #include <pthread.h>
 #include <unistd.h>
 
 #include "check.h"
-#include "core/credit.h"
+#include "core/streams.h"
 #include "core/table.h"
 
 static struct ga_table table;
@@ -26,6 +26,28 @@ static void check_bounds(void) {
         CHECK(used <= before);
 }
 
+#define STREAMS 3
+static _Atomic int64_t told_of; // streams given back by a message
+
+static void make_a_stream(void) {
+    static _Atomic int64_t there;
+    if (!ga_streams_take(&slot, false))
+        return;
+    CHECK(atomic_fetch_add(&there, 1) < STREAMS);
+    atomic_fetch_sub(&there, 1);
+    if (!ga_streams_give(&slot, 1))
+        atomic_fetch_add(&told_of, 1);
+}
+
+// As the daemon does: what it has, it lends, and takes back.
+static void move_streams(void) {
+    uint64_t word = atomic_exchange(ga_streams_word(&slot), 0);
+    uint64_t count = (word & GA_STREAMS_MASK) - (uint64_t)atomic_exchange(&told_of, 0);
+    CHECK(count <= STREAMS);
+    atomic_store(ga_streams_word(&slot),
+                 GA_STREAMS_OPEN | (uint64_t)STREAMS << GA_STREAMS_MAX_SHIFT | count);
+}
+
 static void *client(void *arg) {
     uint64_t id = (uint64_t)(uintptr_t)arg;
     uint64_t seed = seed0 * 7919 + id + 1;
@@ -34,6 +56,7 @@ static void *client(void *arg) {
     for (long i = 0; i < steps; i++) {
         size_t n = test_random(&seed) % 32;
         struct ga_entry e, old;
+        make_a_stream();
         if (held[n]) {
             CHECK(ga_table_take(&table, held[n], &e));
             CHECK(e.kind == id % 7);
@@ -83,6 +106,7 @@ static void *daemon_thread(void *arg) {
     while (!atomic_load(&stop)) {
         uint64_t what = test_random(&seed) % 4;
         change(test_random(&seed) % 100000, what == 0, what == 1 ? GA_FLAG_CLOSED : 0);
+        move_streams();
         usleep(20);
     }
     return NULL;
@@ -103,6 +127,8 @@ int main(int argc, char **argv) {
     pthread_join(boss, NULL);
     CHECK(atomic_load(&in_use) == 0);
     CHECK((slot.credit & GA_CREDIT_MASK) == atomic_load(&granted));
+    move_streams();
+    CHECK((slot.streams & GA_STREAMS_MASK) == 0);
     for (size_t i = 0; i < GA_TABLE_SHARDS; i++)
         CHECK(table.shards[i].used == 0);
     return 0;

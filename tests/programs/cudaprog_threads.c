@@ -14,6 +14,9 @@
 //   retainthreads T              T threads retain the primary context at once, and release it when
 //                                all have been answered: "retainthreads ok GRANTED REFUSED"
 //   greenthreads T               the same with a green context for each
+//   streamthreads T COUNT KEPT   T threads, each COUNT times a stream made and destroyed, or refused; then
+//                                each takes up to KEPT: "streamthreads ok TAKEN", as many as there
+//                                are at once. They stay until the next time
 //   retainaside                  another thread retains the primary context; it is answered at once
 //   retainleave exit|jump        that thread leaves where it is: it ends, or jumps out of a signal
 //                                handler and does nothing more
@@ -388,6 +391,70 @@ static void do_retainpairs(const struct command *c) {
     answer(c, r, "");
 }
 
+#define STREAMS_KEPT 64
+
+// Threads outlive a command, so that what they have does.
+struct streamer {
+    pthread_t thread;
+    CUcontext context;
+    uint64_t count, kept, taken;
+    pthread_barrier_t *met;
+    CUstream has[STREAMS_KEPT];
+    CUresult failed;
+};
+
+static CUresult destroy_streams(struct streamer *s) {
+    CUresult r = 0;
+    while (s->taken > 0 && r == 0)
+        r = CU(cuStreamDestroy_v2)(s->has[--s->taken]);
+    return r;
+}
+
+static void *streamer_run(void *arg) {
+    struct streamer *s = arg;
+    CUresult r = CU(cuCtxSetCurrent)(s->context);
+    if (r == 0)
+        r = destroy_streams(s);
+    for (uint64_t i = 0; i < s->count && r == 0; i++) {
+        CUstream one;
+        CUresult made = CU(cuStreamCreate)(&one, 1);
+        r = made == 0 ? CU(cuStreamDestroy_v2)(one) : made == 2 ? 0 : made;
+    }
+    pthread_barrier_wait(s->met);
+    while (s->taken < s->kept && r == 0 && (r = CU(cuStreamCreate)(&s->has[s->taken], 1)) == 0)
+        s->taken++;
+    s->failed = r == 2 ? 0 : r;
+    return NULL;
+}
+
+static void do_streamthreads(const struct command *c) {
+    static struct streamer all[16];
+    size_t threads = number(c, 1);
+    pthread_barrier_t met;
+    CUcontext context = NULL;
+    CUresult r = CU(cuCtxGetCurrent)(&context);
+    uint64_t taken = 0;
+    char more[32];
+    if (threads > 16 || number(c, 3) > STREAMS_KEPT ||
+        pthread_barrier_init(&met, NULL, (unsigned)threads) != 0)
+        abort();
+    for (size_t i = 0; i < threads; i++) {
+        all[i].context = context;
+        all[i].count = number(c, 2);
+        all[i].kept = number(c, 3);
+        all[i].met = &met;
+        if (pthread_create(&all[i].thread, NULL, streamer_run, &all[i]) != 0)
+            abort();
+    }
+    for (size_t i = 0; i < threads; i++) {
+        pthread_join(all[i].thread, NULL);
+        taken += all[i].taken;
+        r = all[i].failed ? all[i].failed : r;
+    }
+    snprintf(more, sizeof more, "%" PRIu64, taken);
+    answer(c, r, more);
+}
+
 const struct verb threads_verbs[] = {
     {"threads", do_threads},
     {"racethreads", do_threads},
@@ -396,6 +463,7 @@ const struct verb threads_verbs[] = {
     {"together", do_retainthreads},
     {"retainthreads", do_retainthreads},
     {"greenthreads", do_retainthreads},
+    {"streamthreads", do_streamthreads},
     {"retainaside", do_retainaside},
     {"retainleave", do_retainleave},
     {"retainpairs", do_retainpairs},

@@ -1,0 +1,137 @@
+package attack
+
+import (
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// streamsMachine is a machine with a streams.max.
+func streamsMachine(t *testing.T, most int) *rig.Machine {
+	return machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
+		Config: fmt.Sprintf("schema_version = 1\n[defaults]\nstreams.max = %d\n", most)})
+}
+
+// streamsAre checks the daemon's count of a program's streams, and the driver's.
+func streamsAre(t *testing.T, m *rig.Machine, p *rig.Program, want int) {
+	t.Helper()
+	if l, h := m.Lease(p.PID(), 0), m.HeldBy(p.PID(), 0); l.Streams != want || h.Streams != want {
+		t.Errorf("the daemon says %d streams, the driver %d, want %d", l.Streams, h.Streams, want)
+	}
+}
+
+// TestStreamsWithoutAMessage makes and destroys streams while the daemon stands still: whoever had to
+// ask it would wait for ever.
+func TestStreamsWithoutAMessage(t *testing.T) {
+	t.Parallel()
+	m := streamsMachine(t, 4)
+	p := cudaprog(m)
+	say(t, p, "stream first", "ok")
+	signalTo(t, m.DaemonPID(), syscall.SIGSTOP)
+	for range 50 {
+		say(t, p, "stream a", "ok")
+		say(t, p, "stream b -1", "ok")
+		say(t, p, "streamdestroy b", "ok")
+		say(t, p, "streamdestroy a", "ok")
+	}
+	say(t, p, "stream a", "ok")
+	signalTo(t, m.DaemonPID(), syscall.SIGCONT)
+	streamsAre(t, m, p, 2)
+	say(t, p, "streamdestroy a", "ok")
+	settle(t, m, []*rig.Program{p})
+}
+
+// TestStreamsOfManyThreads: threads that make and destroy streams at once have exactly as many as there may be.
+func TestStreamsOfManyThreads(t *testing.T) {
+	t.Parallel()
+	for _, most := range []int{2, 7, 40} {
+		m := streamsMachine(t, most)
+		p, q := cudaprog(m), cudaprog(m)
+		for range 3 {
+			want := fmt.Sprint("ok ", min(most, 8*4))
+			say(t, p, "streamthreads 8 300 4", want)
+			say(t, q, "streamthreads 8 300 4", want)
+			streamsAre(t, m, p, min(most, 8*4))
+			streamsAre(t, m, q, min(most, 8*4))
+		}
+		settle(t, m, []*rig.Program{p, q})
+	}
+}
+
+// TestStreamsOverRestarts kills daemons in the middle of a crowd: each count is the driver's afterwards. With
+// little room the count goes to and fro with each refusal; while there is no daemon nothing is refused.
+func TestStreamsOverRestarts(t *testing.T) {
+	t.Parallel()
+	for _, most := range []int{256, 20} {
+		m := streamsMachine(t, most)
+		var crowd []*rig.Program
+		for range 4 {
+			crowd = append(crowd, cudaprog(m))
+		}
+		for round := range 6 * *scale {
+			var busy sync.WaitGroup
+			for _, p := range crowd {
+				busy.Go(func() {
+					got := p.Ask("streamthreads 4 5000 8")
+					if taken := number(got); taken < min(most, 32) || taken > 32 {
+						t.Errorf("round %d: of at most %d: %s", round, most, got)
+					}
+				})
+			}
+			m.Kill()
+			m.Start()
+			busy.Wait()
+			settle(t, m, crowd)
+		}
+	}
+}
+
+// number is what a program answers; -1: an error.
+func number(answer string) int {
+	var n int
+	if _, err := fmt.Sscanf(answer, "ok %d", &n); err != nil {
+		return -1
+	}
+	return n
+}
+
+// TestStreamsLimitedLive changes streams.max of a program that has streams: below what there are, and up again.
+func TestStreamsLimitedLive(t *testing.T) {
+	t.Parallel()
+	m := streamsMachine(t, 8)
+	p := cudaprog(m)
+	say(t, p, "streamthreads 1 0 5", "ok 5")
+	set(t, m, p.PID(), "streams.max=3")
+	say(t, p, "stream x", "err 2")
+	streamsAre(t, m, p, 5)
+	say(t, p, "streamthreads 1 100 5", "ok 3")
+	set(t, m, p.PID(), "streams.max=4")
+	say(t, p, "stream x", "ok")
+	say(t, p, "stream y", "err 2")
+	streamsAre(t, m, p, 4)
+	settle(t, m, []*rig.Program{p})
+}
+
+// TestStreamsOfALiar: whatever a process writes into its count, the others' are right, and its own slot comes back.
+func TestStreamsOfALiar(t *testing.T) {
+	t.Parallel()
+	m := streamsMachine(t, 4)
+	honest := cudaprog(m)
+	say(t, honest, "streamthreads 2 100 1", "ok 2")
+	liar := partyOf(t, m, 0)
+	for _, word := range []uint64{1<<63 | 1<<30 - 1, 1<<64 - 1, 1 << 63, 1<<30 - 1, 0} {
+		liar.s.Page.Streams(liar.slot).Store(word)
+		for _, d := range m.Snapshot().Leases {
+			if d.Streams < 0 || d.Streams >= 1<<30 {
+				t.Errorf("a row says %d streams", d.Streams)
+			}
+		}
+		streamsAre(t, m, honest, 2)
+		say(t, honest, "streamthreads 2 100 2", "ok 4")
+		say(t, honest, "streamthreads 2 100 1", "ok 2")
+	}
+	settle(t, m, []*rig.Program{honest})
+}
