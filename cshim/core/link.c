@@ -404,7 +404,8 @@ static void return_streams(struct ga_root *root) {
     struct ga_reply reply;
     for (uint32_t d = 0; d < GA_DEVICES; d++) {
         uint32_t slot = atomic_load(&view->slot[d]);
-        uint64_t word = slot ? atomic_exchange(ga_streams_word(&view->page->lease[slot - 1]), 0) : 0;
+        uint64_t word =
+            slot ? atomic_exchange(ga_streams_word(&view->page->lease[slot - 1]), 0) : 0;
         struct ga_wire_stream_request stream = {
             .slot = slot - 1, .count = -(int32_t)GA_STREAMS_MASK, .flags = GA_FLAG_NO_WAIT};
         bool ok = (word & GA_STREAMS_OPEN) &&

@@ -288,7 +288,8 @@ int main(int argc, char **argv) {
     if (!preload || !stub)
         die("library or driver not found");
     snprintf(socket, sizeof socket, "/tmp/gpuarb-bench-%d.sock", (int)getpid());
-    char *peer_argv[] = {peer_path, socket, "limit", "64T", "surplus", "8G", "quiet", "1", NULL};
+    char *peer_argv[] = {peer_path, socket, "limit", "64T", "surplus", "8G",
+                         "quiet",   "1",    "able",  "4",   NULL}; // GA_ABLE_STREAMS
     struct child peer = start(peer_argv, NULL, stub, socket);
     printf("pkg: gpuarb/cshim\n");
     if (growth) {
@@ -321,7 +322,7 @@ int main(int argc, char **argv) {
             compare(&bare, &shim, name, "retain", 1, 200, false);
         }
         if (i == 0) {
-            compare(&bare, &shim, "StreamCreateDestroy", "stream", 1, 200, false);
+            compare(&bare, &shim, "StreamCreateDestroy", "stream", 1, 4000, false);
             compare(&bare, &shim, "MemGetInfo", "info", 1, 200, false);
             compare(&bare, &shim, "LookUp", "lookup", 1, 1000, false);
             compare(&bare, &shim, "AsyncPair/freed=same", "async", 1, 4000, false);

@@ -8,7 +8,7 @@
 //   surplus BYTES  credit that comes with a grant (default 0: every allocation asks)
 //   total BYTES    what Query says (default 8G)         loss 0|1    HelloReply.OnLoss
 //   wait 1         what does not fit waits for a FreedNotice instead of being refused
-//   able FLAGS     HelloReply.Flags
+//   able FLAGS     HelloReply.Flags; with GA_ABLE_STREAMS it lends the count of streams
 //   slots N        so many threads may have streams, contexts or holds; others wait for a slot
 //   hello 1        Hello waits                          hello N     Hello is refused (N is a
 //   status) attach N   so is Attach                     text 1         refusals carry a text delay
@@ -399,6 +399,10 @@ static bool do_stream(int fd, const struct ga_wire_header *h, struct session *s,
     struct lease *l = &s->lease[r->slot];
     struct ga_wire_stream_reply a = {.max = (uint32_t)o.streams};
     uint32_t status = GA_STATUS_OK;
+    _Atomic uint64_t *lent = (_Atomic uint64_t *)&s->page->lease[r->slot].streams;
+    uint64_t word = atomic_exchange(lent, 0);
+    if (word & GA_STREAMS_OPEN)
+        l->streams = (int64_t)(word & GA_STREAMS_MASK);
     if (l->streams + r->count > (int64_t)o.streams)
         status = GA_STATUS_STREAMS;
     else if (!take_slot(s, r->thread, r->count, true))
@@ -406,6 +410,8 @@ static bool do_stream(int fd, const struct ga_wire_header *h, struct session *s,
     else
         l->streams += r->count;
     a.current = (uint32_t)l->streams;
+    if (o.able & GA_ABLE_STREAMS)
+        atomic_store(lent, GA_STREAMS_OPEN | o.streams << GA_STREAMS_MAX_SHIFT | a.current);
     log_request(h->type, status, r->count);
     reply(fd, h, status, &a, sizeof a, -1);
     return true;

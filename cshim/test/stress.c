@@ -2,7 +2,8 @@
 // stress [THREADS [STEPS [SEED]]]: threads that allocate and free on one credit word and one table
 // while another plays the daemon: it calls credit back, hands out more, closes and opens the word.
 // Nothing may be lost: at the end credit + what is held is what was granted, and at no moment is
-// more in use than granted. The count of streams goes to and fro beside it. Meant for the thread sanitizer as well.
+// more in use than granted. The count of streams goes to and fro beside it. Meant for the thread
+// sanitizer as well.
 #include <pthread.h>
 #include <unistd.h>
 

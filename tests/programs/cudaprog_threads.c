@@ -14,9 +14,9 @@
 //   retainthreads T              T threads retain the primary context at once, and release it when
 //                                all have been answered: "retainthreads ok GRANTED REFUSED"
 //   greenthreads T               the same with a green context for each
-//   streamthreads T COUNT KEPT   T threads, each COUNT times a stream made and destroyed, or refused; then
-//                                each takes up to KEPT: "streamthreads ok TAKEN", as many as there
-//                                are at once. They stay until the next time
+//   streamthreads T COUNT KEPT   T threads, each COUNT times a stream made and destroyed, or
+//                                refused; then each takes up to KEPT: "streamthreads ok TAKEN", as
+//                                many as there are at once. They stay until the next time
 //   retainaside                  another thread retains the primary context; it is answered at once
 //   retainleave exit|jump        that thread leaves where it is: it ends, or jumps out of a signal
 //                                handler and does nothing more
