@@ -236,7 +236,11 @@ func (d *Daemon) recoverSession(i int, r *statefile.Session, leases []int, taken
 // can be: the file may have been damaged.
 func (d *Daemon) recoverLease(s *session, l *statefile.Lease, index int, dev inventory.Device) {
 	var epoch uint16
-	if s.page != nil && s.page.Guard(func() { epoch = ipc.Word(s.page.Word(l.Slot).Load()).Epoch() }) != nil {
+	var streams uint64
+	if s.page != nil && s.page.Guard(func() {
+		epoch = ipc.Word(s.page.Word(l.Slot).Load()).Epoch()
+		streams = s.page.Streams(l.Slot).Load()
+	}) != nil {
 		_ = s.page.Close()
 		s.page = nil
 	}
@@ -244,6 +248,9 @@ func (d *Daemon) recoverLease(s *session, l *statefile.Lease, index int, dev inv
 	faults.At("recover.lease")
 	if total := uint64(usable(dev)); total != 0 {
 		l.Granted, l.Peak = min(l.Granted, total), min(l.Peak, total)
+	}
+	if n, lent := ipc.StreamsIn(streams); lent {
+		l.Streams = uint32(n)
 	}
 	l.Streams, l.Contexts = min(l.Streams, maxClaimed), min(l.Contexts, maxClaimed)
 	if l.Device&statefile.LeaseLost != 0 {

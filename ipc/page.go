@@ -225,6 +225,11 @@ func (p *LeasePage) Streams(slot uint32) *atomic.Uint64 {
 	return atomic64(&p.page().Lease[slot].Streams)
 }
 
+// StreamsIn is how many streams such a word counts; lent is false where it counts none.
+func StreamsIn(word uint64) (n int, lent bool) {
+	return int(word & StreamsMask), word&StreamsOpen != 0
+}
+
 // Shown is what the client is to be told of the memory behind a slot. The daemon alone writes
 // it, by these accessors; Room last.
 func (p *LeasePage) Shown(slot uint32) (room, used, total, at *atomic.Uint64) {

@@ -184,20 +184,10 @@ func (w *Words) Flag(id arbiter.LeaseID, closed, notify bool) {
 }
 
 // Streams returns how many streams a lease has by its word; lent is false where that does not count
-// them. What it returns is written down, for a daemon that knows nothing of that word.
+// them.
 func (w *Words) Streams(id arbiter.LeaseID) (n int, lent bool) {
-	w.guarded(id, func(l *Lease) { n, lent = l.counted(l.page.Streams(l.slot).Load()) })
+	w.guarded(id, func(l *Lease) { n, lent = ipc.StreamsIn(l.page.Streams(l.slot).Load()) })
 	return n, lent
-}
-
-// counted is what a word says of streams, which is written down.
-func (l *Lease) counted(word uint64) (n int, lent bool) {
-	if word&ipc.StreamsOpen == 0 {
-		return 0, false
-	}
-	n = int(word & ipc.StreamsMask)
-	atomic.StoreUint32(&l.Record.Streams, uint32(n))
-	return n, true
 }
 
 // CloseStreams takes the count back: what it returns is all, and from here on each stream is asked for. It
@@ -208,14 +198,22 @@ func (w *Words) CloseStreams(id arbiter.LeaseID) (n int, lent bool) {
 		word := l.page.Streams(l.slot)
 		for range w.patience {
 			seen := word.Load()
-			if n, lent = l.counted(seen); !lent || word.CompareAndSwap(seen, 0) {
+			if n, lent = ipc.StreamsIn(seen); !lent {
+				return
+			}
+			l.keepStreams(n)
+			if word.CompareAndSwap(seen, 0) {
 				return
 			}
 		}
-		n, lent = l.counted(word.Swap(0) | ipc.StreamsOpen) // somebody changes it without a pause
+		n, _ = ipc.StreamsIn(word.Swap(0) | ipc.StreamsOpen) // somebody changes it without a pause
+		lent = true
+		l.keepStreams(n)
 	})
 	return n, lent
 }
+
+func (l *Lease) keepStreams(n int) { atomic.StoreUint32(&l.Record.Streams, uint32(n)) }
 
 // OpenStreams lends the count to the client, which has so many streams and may have most. It is closed.
 func (w *Words) OpenStreams(id arbiter.LeaseID, n, most int) (lent bool) {

@@ -333,8 +333,8 @@ func TestStreamsAreLent(t *testing.T) {
 	if !b.OpenStreams(lease, 2, 3) || !b.takeStream() || b.takeStream() {
 		t.Error("of 3 streams there were 2")
 	}
-	if n, lent := b.Streams(lease); !lent || n != 3 || b.record.Streams != 3 {
-		t.Errorf("%d streams, lent %v, %d written down", n, lent, b.record.Streams)
+	if n, lent := b.Streams(lease); !lent || n != 3 {
+		t.Errorf("%d streams, lent %v", n, lent)
 	}
 	b.giveStream()
 	if n, lent := b.CloseStreams(lease); !lent || n != 2 || b.record.Streams != 2 {
