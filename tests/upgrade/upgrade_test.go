@@ -263,3 +263,38 @@ func TestWithoutTheCommit(t *testing.T) {
 		t.Errorf("exit status %d, %s", r.Code, r.Stderr)
 	}
 }
+
+// TestStreamsForthAndBack: a program that was lent the count of its streams has them counted by daemons of both versions.
+func TestStreamsForthAndBack(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, now)
+	p := s.run(now, "--streams", "5")
+	agreed := func(when string) {
+		t.Helper()
+		rig.Eventually(t, when+": the counts agree", func() bool {
+			p.Ask("info") // which takes its session up again
+			return s.m.Disagreement() == ""
+		})
+	}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		p.Want("stream "+name, "ok")
+	}
+	p.Want("streamdestroy d", "ok")
+	s.swap(before)
+	agreed("back")
+	p.Want("stream d", "ok")
+	p.Want("stream e", "ok")
+	p.Want("stream f", "err 2")
+	p.Want("streamdestroy a", "ok")
+	s.swap(now)
+	agreed("forth")
+	p.Want("stream a", "ok")
+	p.Want("stream f", "err 2")
+	for _, name := range []string{"a", "b", "c"} {
+		p.Want("streamdestroy "+name, "ok")
+	}
+	s.swap(before)
+	agreed("back again")
+	p.End()
+	s.m.AllGone()
+}
