@@ -41,7 +41,7 @@ func (a *Arbiter) Ask(now time.Time, r Request) Outcome {
 		if l.closed { // what was freed goes back before anything is given
 			a.settle(now, l)
 		}
-		if a.calm(l) && a.grant(l, r.Bytes, 0, r.Number) {
+		if a.calm(l) && a.grant(l, r.Bytes, 0) {
 			return Outcome{Granted: true, Receipt: r.Receipt()}
 		}
 	}
@@ -50,7 +50,7 @@ func (a *Arbiter) Ask(now time.Time, r Request) Outcome {
 		a.recallAll(l)
 	}
 	t := &ticket{kind: r.What, job: l.session.job, session: l.session, lease: l, thread: r.Thread,
-		bytes: r.Bytes, count: r.Count, number: r.Number, noWait: r.NoWait, place: r.Place}
+		bytes: r.Bytes, count: r.Count, noWait: r.NoWait, place: r.Place}
 	if r.What == WantsStreams {
 		t.bytes = l.session.streamReserve().Times(uint64(r.Count))
 	}
@@ -112,12 +112,12 @@ func (a *Arbiter) touch(now time.Time, l *lease) {
 
 // grant hands n bytes out, where they fit; own bytes of them came out of the lease's own word,
 // and are granted to it already.
-func (a *Arbiter) grant(l *lease, n, own accounting.Bytes, number uint64) bool {
+func (a *Arbiter) grant(l *lease, n, own accounting.Bytes) bool {
 	before := l.sum.Granted() - own
 	if a.ledger.Reserve(l.sum, memory(n-own)) != nil {
 		return false
 	}
-	a.words.Grant(l.id, before, n, number)
+	a.words.Grant(l.id, before, n)
 	a.look(l)
 	if !l.contended() {
 		a.surplus(l)

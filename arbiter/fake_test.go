@@ -139,7 +139,7 @@ func (w *words) Free(id arbiter.LeaseID, n accounting.Bytes) bool {
 	return true
 }
 
-func (w *words) Grant(id arbiter.LeaseID, granted, n accounting.Bytes, _ uint64) {
+func (w *words) Grant(id arbiter.LeaseID, granted, n accounting.Bytes) {
 	x := w.of(id)
 	if x == nil {
 		return
@@ -358,7 +358,7 @@ func (c *client) on(device int) *client {
 
 func (c *client) alloc(n accounting.Bytes) arbiter.Outcome {
 	c.request++
-	return c.w.arb.Ask(c.w.now, arbiter.Request{Lease: c.lease, What: arbiter.WantsBytes, Bytes: n, Number: c.request})
+	return c.w.arb.Ask(c.w.now, arbiter.Request{Lease: c.lease, What: arbiter.WantsBytes, Bytes: n})
 }
 
 // must allocates what has to fit.

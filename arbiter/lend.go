@@ -50,14 +50,6 @@ func (a *Arbiter) LendStreams(id LeaseID) {
 	}
 }
 
-// RecountStreams takes a client's own count of a lease's streams: what else was counted it does not have.
-func (a *Arbiter) RecountStreams(id LeaseID, n int) {
-	if l := a.leases[id]; l != nil && l.session.alive() && !l.lost {
-		a.takeStreams(l)
-		a.setStreams(l, n)
-	}
-}
-
 // lendable tells whether a client may count its streams itself: they cost nobody anything, and the slot that they
 // need is there as long as they are, with nobody who waits to hear that the last of them is gone.
 func (a *Arbiter) lendable(l *lease) bool {

@@ -182,7 +182,7 @@ func TestStreamsOfADaemonBefore(t *testing.T) {
 	if n := w.arb.Snapshot(w.now).Leases[0].Streams; n != 3 {
 		t.Errorf("%d streams by a word that is not lent", n)
 	}
-	w.arb.RecountStreams(ids[0], 2)
+	w.arb.Objects(w.now, ids[0], []arbiter.Maker{{Streams: 2}})
 	if n := w.arb.Snapshot(w.now).Leases[0].Streams; n != 2 {
 		t.Errorf("%d streams, the client says 2", n)
 	}

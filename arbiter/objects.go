@@ -225,14 +225,16 @@ func (a *Arbiter) noticed(now time.Time, l *lease, thread uint32, n int, what Wh
 	if what == WantsContexts {
 		l.proofs, l.promisedAt = 0, now
 	}
-	if l.lost || a.entered(l, thread) {
-		return
-	}
-	d := l.device
-	full, own := d.full(l.session.job, justSlot, l.session.slots)
-	if a.inside(l, thread) || !full && !own && d.entry[permit.Slot].first == nil {
+	if !l.lost && !a.entered(l, thread) && a.slotIsFree(l, thread) {
 		a.enter(now, l, thread)
 	}
+}
+
+// slotIsFree reports whether a thread can have a slot for what it has made already: one of its
+// job's, or one that nobody waits for.
+func (a *Arbiter) slotIsFree(l *lease, thread uint32) bool {
+	full, own := l.device.full(l.session.job, justSlot, l.session.slots)
+	return a.inside(l, thread) || !full && !own && l.device.entry[permit.Slot].first == nil
 }
 
 func (a *Arbiter) makeContexts(l *lease, thread uint32, n int, what What) {

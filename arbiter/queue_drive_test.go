@@ -365,7 +365,7 @@ func (d *drive) alloc() {
 	}
 	l.request++
 	noWait := d.rng.IntN(8) == 0
-	o := d.arb.Ask(d.world.now, arbiter.Request{Lease: l.lease, What: arbiter.WantsBytes, Bytes: n, Number: l.request, Thread: thread, NoWait: noWait})
+	o := d.arb.Ask(d.world.now, arbiter.Request{Lease: l.lease, What: arbiter.WantsBytes, Bytes: n, Thread: thread, NoWait: noWait})
 	d.logf("session %d of job %d thread %d device %d: alloc %d (no wait: %v) -> %v %d %v %d", l.session.id, l.session.job.id, thread, l.device.index, n, noWait,
 		o.Granted, o.Waiting, o.Reason, o.Remaining)
 	t := &refTicket{kind: 'a', job: l.session.job, lease: l, thread: thread, n: n}

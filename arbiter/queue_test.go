@@ -586,7 +586,7 @@ func TestARefusalNamesThoseInFront(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	busy := w.client(0, 0)
-	if o := w.arb.Ask(w.now, arbiter.Request{Lease: busy.lease, What: arbiter.WantsBytes, Bytes: mib, Number: 1, NoWait: true}); !strings.Contains(o.Explain, "400 MiB are free, and set aside for "+name) {
+	if o := w.arb.Ask(w.now, arbiter.Request{Lease: busy.lease, What: arbiter.WantsBytes, Bytes: mib, NoWait: true}); !strings.Contains(o.Explain, "400 MiB are free, and set aside for "+name) {
 		t.Errorf("%+v", o)
 	}
 	holder.free(10 * gib)

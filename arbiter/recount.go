@@ -46,3 +46,72 @@ func (a *Arbiter) Recount(now time.Time, id LeaseID, used, figure accounting.Byt
 	a.checkAll(now)
 	return l.sum.Granted(), doubted
 }
+
+// Objects takes a living client's own word, after a Recount, for all that its threads have made in
+// a lease and hold, and have not given back. What it does not name was granted or given back by messages that
+// were lost, and is free. What it names beyond what is known of was made while there was no
+// daemon: it counts, streams as far as there is room for what each is charged. It takes no slot that the lease had not,
+// unless one is free. Objects returns how many there are then.
+func (a *Arbiter) Objects(now time.Time, id LeaseID, makers []Maker) (streams, contexts int) {
+	l := a.leases[id]
+	if l == nil {
+		return 0, 0
+	}
+	if l.session.alive() && !l.lost {
+		defer a.turn(now)
+		for _, m := range makers {
+			streams, contexts = streams+m.Streams, contexts+m.Contexts
+		}
+		a.takeStreams(l)
+		a.recountStreams(now, l, streams)
+		if contexts < l.contexts {
+			a.unmakeContexts(now, l, 0, l.contexts-contexts)
+		}
+		l.contexts = min(contexts, maxObjects)
+		a.remake(now, l, makers)
+		a.left(now, l)
+		a.checkAll(now)
+	}
+	return l.sum.Streams(), l.contexts
+}
+
+// recountStreams has a lease hold so many streams.
+func (a *Arbiter) recountStreams(now time.Time, l *lease, n int) {
+	known := l.sum.Streams()
+	if more := n - known; more > 0 {
+		room := accounting.Bytes(more)
+		if each := l.session.streamReserve(); each > 0 {
+			room = min(room, a.ledger.Room(l.sum)/each)
+		}
+		a.ledger.Force(l.sum, accounting.Streams, room)
+	}
+	a.ledger.Release(l.sum, accounting.Streams, accounting.Bytes(max(0, known-n)))
+	a.recost(now, l, func() {})
+}
+
+// remake has the threads of a lease hold what is said of them, and nothing else.
+func (a *Arbiter) remake(now time.Time, l *lease, makers []Maker) {
+	ts, had := &l.makers, len(l.slots())
+	for _, m := range ts.all {
+		m.contexts, m.streams, m.holds, ts.emptied = 0, 0, 0, true
+		ts.note(m)
+	}
+	l.holds = 0
+	for _, said := range makers {
+		m := a.makes(l, said.Thread)
+		m.contexts, m.streams, m.holds = m.contexts+said.Contexts, m.streams+said.Streams, m.holds+said.Holds
+		l.holds = min(l.holds+said.Holds, maxObjects)
+		ts.note(m)
+	}
+	a.forgetThreads(now, l)
+	given := had - len(l.slots()) // back, just now
+	for _, said := range makers {
+		if said.Contexts+said.Streams+said.Holds == 0 || a.entered(l, said.Thread) {
+			continue
+		}
+		if given > 0 || a.slotIsFree(l, said.Thread) {
+			a.enter(now, l, said.Thread)
+			given--
+		}
+	}
+}

@@ -49,7 +49,7 @@ func (a *Arbiter) apply(now time.Time, t *ticket) Receipt {
 			m.bytes = true
 			l.makers.byBytes++
 		}
-		if !a.grant(l, t.bytes, t.own, t.number) {
+		if !a.grant(l, t.bytes, t.own) {
 			panic("arbiter: what fits was refused") // it was checked, under one lock
 		}
 		t.own = 0

@@ -43,7 +43,7 @@ func (t *thread) streams(n int) arbiter.Outcome {
 
 func (t *thread) alloc(n accounting.Bytes) arbiter.Outcome {
 	t.request++
-	return t.w.arb.Ask(t.w.now, arbiter.Request{Lease: t.lease, What: arbiter.WantsBytes, Bytes: n, Number: t.request, Thread: t.number})
+	return t.w.arb.Ask(t.w.now, arbiter.Request{Lease: t.lease, What: arbiter.WantsBytes, Bytes: n, Thread: t.number})
 }
 
 func TestA3HoldersAreReentrant(t *testing.T) {

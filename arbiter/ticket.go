@@ -88,7 +88,6 @@ type ticket struct {
 	bytes    accounting.Bytes // what it takes of its device, or of its budgets
 	own      accounting.Bytes // of those, what came out of the lease's own word
 	count    int              // of streams, contexts or holds
-	number   uint64           // the client's number for the request
 	noWait   bool
 	priority int
 	deadline time.Time // zero: none

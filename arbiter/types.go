@@ -34,9 +34,8 @@ type Words interface {
 	// Give adds n idle bytes to the word; granted is the sum before the gift.
 	// False: it could not, and nothing changed.
 	Give(id LeaseID, granted, n accounting.Bytes) bool
-	// Grant notes that n bytes went to the thread whose request this is;
-	// granted is the sum before it.
-	Grant(id LeaseID, granted, n accounting.Bytes, request uint64)
+	// Grant notes that n bytes went to a thread; granted is the sum before it.
+	Grant(id LeaseID, granted, n accounting.Bytes)
 	// Free adds n idle bytes to the word as its client does that frees them: they were
 	// granted before. False: it could not, and nothing changed.
 	Free(id LeaseID, n accounting.Bytes) bool
@@ -165,7 +164,6 @@ type Request struct {
 	What    What
 	Bytes   accounting.Bytes
 	Count   int
-	Number  uint64 // the client's number for it, handed to Words.Grant
 	Thread  uint32 // which of the client's threads asks, or when giving back, whose they are; 0: not known
 	NoWait  bool   // ReasonBusy rather than wait
 	Noticed bool   // they exist already: never refused, never waits

@@ -19,7 +19,7 @@ func (cl *client) alloc(m ipc.Message) error {
 
 // ask has a request of a lease decided, whatever it asks for, and answers it or tells that it waits.
 func (cl *client) ask(h ipc.Header, slot, flags uint32, r arbiter.Request) error {
-	r.Number, r.NoWait = h.Request, flags&ipc.FlagNoWait != 0
+	r.NoWait = flags&ipc.FlagNoWait != 0
 	retry := flags&ipc.FlagRetry != 0
 	if r.Receipt() != (arbiter.Receipt{}) { // what is only noticed is there, whoever reads that
 		r.Place = cl.comesAgain(h, retry)
@@ -39,12 +39,12 @@ func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Reques
 	d := cl.d
 	d.lock()
 	defer d.unlock()
-	l, err := cl.s.lease(slot)
+	l, err := cl.lease(slot)
 	if err != nil {
 		return arbiter.Outcome{}, err
 	}
 	r.Lease = l.ID
-	out := d.askOnce(cl.s, l, retry, r)
+	out := d.carryOut(cl.s, l, retry, r)
 	if out.Waiting != 0 {
 		cl.parkAsked(h, l, r, out.Waiting)
 	} else {
@@ -60,8 +60,8 @@ func (cl *client) parkAsked(h ipc.Header, l *shim.Lease, r arbiter.Request, tick
 	s, taken := cl.s, cl.s.taken
 	cl.d.park(cl, h, ticket, func(dec arbiter.Decision) (receipt, func() error) {
 		faults.At("asked.served")
-		cl.d.keepObjects(l, r.Number, r.What, dec.Outcome)
-		return receipt{request: r.Number, s: s, taken: taken, lease: l, got: dec.Outcome.Receipt},
+		cl.d.keepObjects(l, r.What, dec.Outcome)
+		return receipt{request: h.Request, s: s, taken: taken, lease: l, got: dec.Outcome.Receipt},
 			func() error { return cl.replyAsked(h, r, dec.Outcome) }
 	})
 }
@@ -110,31 +110,10 @@ func reply[T ipc.Body](cl *client, h ipc.Header, out arbiter.Outcome, rep *T) er
 	return ipc.Reply(cl.conn, h, status, rep, -1)
 }
 
-// answered says whether a request that comes again was granted before, by this daemon or the one before it.
-// The lock is held.
-func answered(l *shim.Lease, retry bool, r arbiter.Request) bool {
-	switch {
-	case l.Record == nil:
-		return false
-	case r.What == arbiter.WantsStreams:
-		return l.Answers.Streamed(r.Number, l.Index)
-	case r.What != arbiter.WantsBytes:
-		return l.Answers.Contexted(r.Number, l.Index)
-	}
-	a, ok := l.Answers.Granted(r.Number)
-	return retry && ok && a.Bytes == uint64(r.Bytes) && int(a.Lease) == l.Index
-}
-
-// askOnce has a request decided once: one that was sent again after its answer was lost with the connection
-// has what it was granted, and only asks how many there are. The lock is held.
-func (d *Daemon) askOnce(s *session, l *shim.Lease, retry bool, r arbiter.Request) arbiter.Outcome {
-	got, again := r.Receipt(), answered(l, retry, r)
-	if again {
-		d.toldAgain(s, r.Number)
-		if r.What == arbiter.WantsBytes {
-			return arbiter.Outcome{Granted: true, Receipt: got}
-		}
-		r.Count = 0
+// carryOut has the arbiter decide, and writes down what it counts. The lock is held.
+func (d *Daemon) carryOut(s *session, l *shim.Lease, retry bool, r arbiter.Request) arbiter.Outcome {
+	if retry && r.Count < 0 {
+		r.Count = -l.Unheard.Take(r.What, -r.Count)
 	}
 	now := d.now()
 	d.threads(now, s)
@@ -142,11 +121,9 @@ func (d *Daemon) askOnce(s *session, l *shim.Lease, retry bool, r arbiter.Reques
 	switch {
 	case r.What == arbiter.WantsBytes:
 		faults.At("alloc.decided")
-	case again:
-		out.Receipt = got
 	case r.Count != 0:
 		d.words.Hide(l.ID) // a stream may be charged, and what a context is expected to take is not free
-		d.keepObjects(l, r.Number, r.What, out)
+		d.keepObjects(l, r.What, out)
 		faults.At("objects.decided")
 	}
 	return out

@@ -67,7 +67,7 @@ func (d *Daemon) greeting(s *session, withPage bool) (rep ipc.HelloReply, fd int
 	d.lock()
 	defer d.unlock()
 	rep = ipc.HelloReply{Session: s.token, Devices: uint32(len(d.inv.Devices())), OnLoss: d.onLoss,
-		Flags: ipc.AbleRoom | ipc.AbleMeasure | ipc.AbleStreams, HostMax: uint64(d.arb.HostMax(s.id))}
+		Flags: ipc.AbleRoom | ipc.AbleMeasure | ipc.AbleObjects, HostMax: uint64(d.arb.HostMax(s.id))}
 	if s.run {
 		rep.InJob, rep.OnLoss = 1, ipc.LossClosed
 	}
@@ -111,12 +111,12 @@ func (cl *client) join(m ipc.Message) error {
 			return ipc.JoinReply{}, refused(ipc.StatusOrder, "this connection belongs to a session already")
 		}
 		cl.d.lock()
+		defer cl.d.unlock()
 		s, err := cl.d.find(r.Session, cl.conn)
-		cl.d.unlock()
 		if err != nil {
 			return ipc.JoinReply{}, err
 		}
-		cl.s = s
+		cl.s, cl.taken = s, s.taken
 		return ipc.JoinReply{}, nil
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
 	"github.com/gpuarb/gpuarb/statefile"
@@ -32,9 +33,44 @@ func (cl *client) context(m ipc.Message) error {
 	return cl.ask(m.Header, req.Slot, req.Flags, r)
 }
 
+// objects counts what a client that was taken up says its threads have made and hold.
+func (cl *client) objects(m ipc.Message) error {
+	var req ipc.ObjectsRequest
+	if err := ipc.Unmarshal(m.Body, &req); err != nil {
+		return err
+	}
+	d := cl.d
+	d.lock()
+	defer d.unlock()
+	l, err := cl.lease(req.Slot)
+	if err != nil {
+		return err
+	}
+	if cl.makersOf != l {
+		cl.makersOf, cl.makers = l, nil
+	}
+	for _, said := range req.Makers[:req.Count] {
+		cl.makers = append(cl.makers, arbiter.Maker{Thread: said.Thread, Contexts: int(min(said.Contexts, maxClaimed)),
+			Streams: int(min(said.Streams, maxClaimed)), Holds: int(min(said.Holds, maxClaimed))})
+	}
+	if len(cl.makers) > arbiter.MaxThreads+ipc.ObjectsMakers {
+		return refused(ipc.StatusTooMany, "the objects of %d threads: of a lease so many are remembered", len(cl.makers))
+	}
+	if req.Flags&ipc.ObjectsMore == 0 {
+		streams, contexts := d.arb.Objects(d.now(), l.ID, cl.makers)
+		cl.makersOf, cl.makers, l.Unheard = nil, nil, shim.Unheard{}
+		faults.At("resume.objects")
+		l.Record.SetObjects(uint32(streams), uint32(contexts))
+		d.keepMakers(l)
+		d.arb.LendStreams(l.ID)
+		d.words.Hide(l.ID)
+	}
+	return ipc.Reply(cl.conn, m.Header, ipc.StatusOK, &ipc.Empty{}, -1)
+}
+
 // keepObjects writes down how many there are after a request; bytes were written down as they were granted.
 // The lock is held.
-func (d *Daemon) keepObjects(l *shim.Lease, request uint64, what arbiter.What, out arbiter.Outcome) {
+func (d *Daemon) keepObjects(l *shim.Lease, what arbiter.What, out arbiter.Outcome) {
 	if what == arbiter.WantsStreams { // with what is written down by then
 		defer d.arb.LendStreams(l.ID)
 	}
@@ -42,9 +78,9 @@ func (d *Daemon) keepObjects(l *shim.Lease, request uint64, what arbiter.What, o
 	case l.Record == nil || !out.Granted || what == arbiter.WantsBytes:
 		return
 	case what == arbiter.WantsStreams:
-		l.Record.SetStreams(l.Answers, l.Index, request, uint32(out.Current))
+		l.Record.SetObjects(uint32(out.Current), l.Record.Contexts)
 	default:
-		l.Record.SetContexts(l.Answers, l.Index, request, uint32(out.Current))
+		l.Record.SetObjects(l.Record.Streams, uint32(out.Current))
 	}
 	d.keepMakers(l)
 }

@@ -78,6 +78,12 @@ func (d *Daemon) recoverPlaces() {
 	d.awaited.Store(len(d.places.of) > 0)
 }
 
+// keepFor keeps the place of a request that is to come again. The lock is held.
+func (d *Daemon) keepFor(key placeKey, at kept) {
+	d.places.of[key], d.places.began = at, d.now()
+	d.awaited.Store(true)
+}
+
 // comesAgain returns the place of a request that waited before, when it is its turn to
 // come back; the zero Place for any other, when nobody is to come back before it.
 func (cl *client) comesAgain(h ipc.Header, retry bool) (place arbiter.Place) {

@@ -201,7 +201,7 @@ func (d *Daemon) recoverSession(i int, r *statefile.Session, leases []int, taken
 		proc = rules.Process{PID: int(r.PID), StartTicks: r.StartTicks}
 	}
 	asUser(&proc, r.UID, r.GID)
-	s := &session{token: r.Token, kind: ipc.KindShim, job: arbiter.JobID(r.Job), record: r, answers: d.file.Answers(i), index: i,
+	s := &session{token: r.Token, kind: ipc.KindShim, job: arbiter.JobID(r.Job), record: r, index: i,
 		peer: identity{PID: int(r.PID), StartTicks: r.StartTicks, UID: r.UID, GID: r.GID, pidfd: pidfd},
 		run:  r.Job != 0, conns: map[*ipc.Conn]struct{}{}}
 	if !dead {
@@ -244,7 +244,7 @@ func (d *Daemon) recoverLease(s *session, l *statefile.Lease, index int, dev inv
 		_ = s.page.Close()
 		s.page = nil
 	}
-	l.Recover(s.answers, index, epoch, s.page != nil)
+	l.Recover(epoch, s.page != nil)
 	faults.At("recover.lease")
 	if total := uint64(usable(dev)); total != 0 {
 		l.Granted, l.Peak = min(l.Granted, total), min(l.Peak, total)
@@ -256,7 +256,7 @@ func (d *Daemon) recoverLease(s *session, l *statefile.Lease, index int, dev inv
 	if l.Device&statefile.LeaseLost != 0 {
 		l.Granted, l.Streams, l.Contexts = 0, 0, 0
 	}
-	s.setLease(&shim.Lease{Device: dev.Index, Record: l, Index: index, Answers: s.answers})
+	s.setLease(&shim.Lease{Device: dev.Index, Record: l, Index: index})
 }
 
 // restore makes a session known everywhere again. The lock is held.

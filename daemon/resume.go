@@ -34,7 +34,7 @@ func (cl *client) resume(m ipc.Message) error {
 		return err
 	}
 	defer page.close()
-	s, fresh, err := cl.d.takeUp(cl.conn, &req, page)
+	s, fresh, err := cl.takeUp(&req, page)
 	if statusOf(err) == ipc.StatusNoSession {
 		s, err = cl.adopt(m.Header, &req, m.FD)
 		fresh = true
@@ -42,7 +42,6 @@ func (cl *client) resume(m ipc.Message) error {
 	if err != nil {
 		return err
 	}
-	cl.s = s
 	cl.d.hearDevices(s)
 	return cl.replyHello(m.Header, s, fresh)
 }
@@ -126,7 +125,8 @@ func (d *Daemon) figure(index, pid int) accounting.Bytes {
 
 // takeUp takes up a session that is known, with the page that it had or a new one,
 // which fresh tells. What the client counts settles what was lost with the connection.
-func (d *Daemon) takeUp(c *ipc.Conn, req *ipc.ResumeRequest, page *pageOffer) (s *session, fresh bool, err error) {
+func (cl *client) takeUp(req *ipc.ResumeRequest, page *pageOffer) (s *session, fresh bool, err error) {
+	d, c := cl.d, cl.conn
 	d.lock()
 	defer d.unlock()
 	if s, err = d.find(req.Session, c); err != nil {
@@ -140,24 +140,41 @@ func (d *Daemon) takeUp(c *ipc.Conn, req *ipc.ResumeRequest, page *pageOffer) (s
 		fresh = page.fresh
 		d.takePage(s, req, page)
 	}
-	// What was granted and is not in the client's sums never reached it. It asks
-	// again, by the same number: as for something new, since here the bytes go back.
+	// What was granted and is not in the client's sums never reached it: it goes back, and what is asked again is new.
 	faults.At("resume.found")
-	s.answers.Resumed()
-	faults.At("resume.forgotten")
 	s.taken++
+	cl.s, cl.taken = s, s.taken
+	d.sendBack(s)
 	for _, rl := range req.Leases[:req.Count] {
-		if err = d.settle(s, rl, fresh); err != nil {
+		if err = d.settle(s, rl); err != nil {
 			d.log.Warn("what is recorded of a session is not what its process has: it begins anew", "client_pid", s.peer.PID, "err", err)
 			delete(s.conns, c)
+			cl.s = nil
 			d.endSession(s)
-			err = refused(ipc.StatusNoSession, "the session is known otherwise")
-			break
+			return nil, false, refused(ipc.StatusNoSession, "the session is known otherwise")
 		}
 	}
 	d.refresh(s)
 	d.freedMeanwhile(s)
-	return s, fresh, err
+	return s, fresh, nil
+}
+
+// sendBack has what waits on other connections of a session come again, in its place, as to the next
+// daemon: what it is granted there its client no longer takes for its own. The lock is held.
+func (d *Daemon) sendBack(s *session) {
+	for ticket, p := range d.queue.parked {
+		if p.s != s {
+			continue
+		}
+		delete(d.queue.parked, ticket)
+		if p.place >= 0 {
+			d.keepFor(keyOf(p.cl.conn.Peer(), p.head), kept{d.arb.Place(ticket), p.place})
+		}
+		_ = p.end(func() error {
+			return p.cl.conn.ReplyError(p.head, &ipc.ProtocolError{Status: ipc.StatusNoSession, Text: "the session was resumed: ask again"})
+		})
+		d.arb.Cancel(d.now(), ticket, arbiter.ReasonCancelled)
+	}
 }
 
 // freedMeanwhile has those who wait served from what a session freed while its reports
@@ -169,17 +186,14 @@ func (d *Daemon) freedMeanwhile(s *session) {
 }
 
 // settle takes a client's sum of one lease. What it began to use while there was no
-// daemon becomes a lease now. With a fresh page the one is gone in which its streams may have been counted.
-func (d *Daemon) settle(s *session, rl ipc.ResumeLease, fresh bool) error {
+// daemon becomes a lease now.
+func (d *Daemon) settle(s *session, rl ipc.ResumeLease) error {
 	dev, ok := d.deviceByUUID(rl.Device)
 	if !ok {
 		return nil // nothing is arbitrated there
 	}
 	if l := s.leaseAt(rl.Slot); l != nil && l.Device == dev.Index {
-		if fresh {
-			l.Record.Streams = min(rl.Streams, maxClaimed)
-			d.arb.RecountStreams(l.ID, int(l.Record.Streams))
-		}
+		l.Unheard = shim.Unheard{Streams: max(0, int(l.Record.Streams)-int(rl.Streams)), Contexts: max(0, int(l.Record.Contexts)-int(rl.Contexts))}
 		d.recount(s, l, rl.Used)
 		return nil
 	}
@@ -281,7 +295,7 @@ func (cl *client) adopt(head ipc.Header, req *ipc.ResumeRequest, fd int) (*sessi
 		}
 		return nil, err
 	}
-	s.conns[c] = struct{}{}
+	cl.s, s.conns[c] = s, struct{}{}
 	d.file.Sessions.Commit(s.index)
 	for _, rl := range req.Leases[:req.Count] {
 		if err := d.adoptLease(s, rl); err != nil {

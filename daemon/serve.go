@@ -10,9 +10,11 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 	"golang.org/x/sys/unix"
 
+	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/procfacts"
+	"github.com/gpuarb/gpuarb/shim"
 )
 
 // openSocket listens: on the socket that systemd hands over, else on our own.
@@ -69,6 +71,11 @@ type client struct {
 	conn *ipc.Conn
 	s    *session // of a shim, after Hello, Join or Resume
 	tool bool     // said Hello as a tool
+	// taken is s.taken when this connection became the session's.
+	taken int
+	// makers are what messages about makersOf have told that are followed by others.
+	makers   []arbiter.Maker
+	makersOf *shim.Lease
 	// waits is the last request of this connection that was parked, unread what the last
 	// reply gave; both are dropped by the connection's own goroutine.
 	waits  *parked
@@ -216,6 +223,8 @@ func (cl *client) handle(m ipc.Message) error {
 		return cl.stream(m)
 	case ipc.TypeContext:
 		return cl.context(m)
+	case ipc.TypeObjects:
+		return cl.objects(m)
 	case ipc.TypeQuery:
 		return answer(cl, m, cl.query)
 	case ipc.TypeRoom:

@@ -30,13 +30,12 @@ type session struct {
 	caller   string // how what its program prints names it
 	page     *ipc.LeasePage
 	record   *statefile.Session
-	answers  statefile.Answers
 	index    int           // of record
 	leases   []*shim.Lease // by slot of the page, as far as any was used; nil: none
 	conns    map[*ipc.Conn]struct{}
 	dead     bool
 	doubts   []doubt // of a Resume that is being answered
-	taken    int     // how often it was taken up again
+	taken    int     // how often it was taken up again: connections of before are not listened to
 	measured measures
 	// mapped: the client was heard of since it was sent its page, so that it has it.
 	mapped atomic.Bool
@@ -205,7 +204,6 @@ func (d *Daemon) addSession(c *ipc.Conn, proc rules.Process, h ipc.HelloRequest,
 		UID: uint32(peer.UID), GID: uint32(peer.GID), Job: uint64(job), PageDev: page.ID().Dev, PageInode: page.ID().Ino, Max: h.Memory,
 		MaxPerMille: h.Share, Streams: h.Streams, OnFull: h.OnFull, Slots: h.Slots, SlotScope: h.SlotScope,
 		StreamReserve: h.StreamReserve}
-	s.answers = d.file.Answers(index)
 	pidfd := c.TakePIDFD()
 	if pidfd < 0 {
 		err = refused(ipc.StatusOrder, "this connection opened a job: a session needs one of its own")
@@ -328,10 +326,19 @@ func (d *Daemon) openLease(s *session, dev inventory.Device, known *statefile.Le
 	d.file.Leases.Commit(index)
 	d.leasesOf.add(s.peer.PID, s.peer.UID)
 	faults.At("lease.committed")
-	l := &shim.Lease{ID: id, Device: dev.Index, Record: record, Index: index, Answers: s.answers}
+	l := &shim.Lease{ID: id, Device: dev.Index, Record: record, Index: index}
 	s.setLease(l)
 	d.words.Add(l, s.page)
 	return l, nil
+}
+
+// lease returns the lease of a slot that a client asks something of. Of a connection from before the session
+// was taken up again nothing is counted any more: the client has not told what that gave or took. The lock is held.
+func (cl *client) lease(slot uint32) (*shim.Lease, error) {
+	if cl.taken != cl.s.taken {
+		return nil, refused(ipc.StatusNoSession, "the session was resumed on another connection: join it anew")
+	}
+	return cl.s.lease(slot)
 }
 
 // lease returns the lease of a slot that a client names.

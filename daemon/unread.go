@@ -35,8 +35,7 @@ func (cl *client) takeBack() {
 	case r.lease == nil:
 		d.endSession(r.s)
 	case !r.s.dead && r.s.taken == r.taken: // else its own sums have settled it
-		r.s.answers.Forget(r.request) // asked again, the request is new
-		d.keepObjects(r.lease, 0, r.got.What, d.arb.TakeBack(d.now(), r.got))
+		d.keepObjects(r.lease, r.got.What, d.arb.TakeBack(d.now(), r.got))
 	}
 }
 
@@ -46,14 +45,6 @@ func (cl *client) unsent() {
 	defer cl.d.unlock()
 	if !cl.d.stopping {
 		cl.takeBack()
-	}
-}
-
-// toldAgain is for a request that came again after its answer was lost, and has it now: what
-// the lost answer gave stays given, whenever the end of its connection is seen. The lock is held.
-func (d *Daemon) toldAgain(s *session, request uint64) {
-	for c := range s.conns {
-		d.conns[c].hasRead(request)
 	}
 }
 

@@ -16,7 +16,7 @@ type Body interface {
 	Empty | ErrorReply | HelloRequest | HelloReply | JoinRequest | JoinReply | ResumeRequest |
 		AttachRequest | AttachReply | AllocRequest | AllocReply | FreedNotice | StreamRequest |
 		StreamReply | ContextRequest | ContextReply | QueryRequest | QueryReply | RoomRequest | RoomReply |
-		MeasureRequest | MeasureReply |
+		MeasureRequest | MeasureReply | ObjectsRequest |
 		JobOpenRequest | JobOpenReply | SnapshotRequest | SnapshotPart |
 		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | JobTallyRequest | JobTallyReply | LimitRequest
 }
@@ -47,6 +47,7 @@ var shapes = map[Type]shape{
 	TypeQuery:    {name: "Query", request: size[QueryRequest](), reply: size[QueryReply]()},
 	TypeRoom:     {name: "Room", request: size[RoomRequest](), reply: size[RoomReply]()},
 	TypeMeasure:  {name: "Measure", request: size[MeasureRequest](), reply: size[MeasureReply]()},
+	TypeObjects:  {name: "Objects", request: size[ObjectsRequest](), reply: size[Empty]()},
 	TypeBye:      {name: "Bye", request: size[Empty](), reply: size[Empty]()},
 	TypeJobOpen:  {name: "JobOpen", request: size[JobOpenRequest](), reply: size[JobOpenReply](), waits: true},
 	TypeSnapshot: {name: "Snapshot", request: size[SnapshotRequest](), reply: size[SnapshotPart](), more: true},

@@ -63,6 +63,7 @@ func samples() []sample {
 		sampleOf("Query", TypeQuery, false, QueryRequest{Device: UUID{9}}),
 		sampleOf("Room", TypeRoom, false, RoomRequest{Device: UUID{9}}),
 		sampleOf("Measure", TypeMeasure, false, MeasureRequest{Slot: 31}),
+		sampleOf("Objects", TypeObjects, false, ObjectsRequest{Slot: 31, Flags: ObjectsMore, Count: 1, Makers: [ObjectsMakers]ObjectsMaker{{Thread: 9, Contexts: 1, Streams: 2, Holds: 3}}}),
 		sampleOf("Bye", TypeBye, false, Empty{}),
 		sampleOf("JobOpen", TypeJobOpen, false, goodJob),
 		sampleOf("Snapshot", TypeSnapshot, false, SnapshotRequest{}),
@@ -81,6 +82,7 @@ func samples() []sample {
 		sampleOf("QueryReply", TypeQuery, true, QueryReply{Total: 3, Used: 2, Room: 1}),
 		sampleOf("RoomReply", TypeRoom, true, RoomReply{Total: 3, Used: 2, Room: 1, Word: 7, Slot: 31, Flags: RoomLimited}),
 		sampleOf("MeasureReply", TypeMeasure, true, MeasureReply{Known: 1, Figure: 3, Most: 2, Least: 1}),
+		sampleOf("ObjectsReply", TypeObjects, true, Empty{}),
 		sampleOf("ByeReply", TypeBye, true, Empty{}),
 		sampleOf("JobOpenReply", TypeJobOpen, true, goodOpened),
 		sampleOf("SnapshotPart", TypeSnapshot, true, SnapshotPart{Last: 1}),
@@ -170,7 +172,7 @@ func wantRefusal(t *testing.T, name string, err error, status Status, words ...s
 
 func TestParseRequestRefuses(t *testing.T) {
 	alloc := Marshal(nil, Header{Type: TypeAlloc, Request: 77}, &goodAlloc)
-	unknown := edit(alloc, 6, uint16(13))
+	unknown := edit(alloc, 6, uint16(14))
 	for _, c := range []struct {
 		name    string
 		msg     []byte
@@ -193,7 +195,7 @@ func TestParseRequestRefuses(t *testing.T) {
 		{"newer version", edit(alloc, 4, uint16(9)), 0, StatusVersion, 77, []string{"version 9", "version 1"}},
 		{"newer version, another length", edit(alloc[:30], 4, uint16(9)), 0, StatusVersion, 77, nil},
 		{"type 0", edit(alloc, 6, uint16(0)), 0, StatusUnknownType, 77, []string{"type 0"}},
-		{"type 13", unknown, 0, StatusUnknownType, 77, []string{"type 13"}},
+		{"type 14", unknown, 0, StatusUnknownType, 77, []string{"type 14"}},
 		{"type 31", edit(alloc, 6, uint16(31)), 0, StatusUnknownType, 77, nil},
 		{"type 32", edit(alloc, 6, uint16(32)), 0, StatusUnknownType, 77, nil},
 		{"a reply's type", edit(alloc, 6, uint16(TypeAlloc|ReplyBit)), 0, StatusUnknownType, 77, nil},

@@ -61,6 +61,7 @@ const (
 	TypeBye      Type = 10 // Empty → Empty: the session ends in good order
 	TypeRoom     Type = 11 // RoomRequest → RoomReply: the same, with the word that it was summed by (AbleRoom)
 	TypeMeasure  Type = 12 // MeasureRequest → MeasureReply: the device's figure for the process (AbleMeasure)
+	TypeObjects  Type = 13 // ObjectsRequest → Empty: after Resume, what is no bytes (AbleObjects)
 	TypeJobOpen  Type = 20 // JobOpenRequest → JobOpenReply: the job ends with this connection and its processes
 	TypeSnapshot Type = 21 // SnapshotRequest → SnapshotPart…: JSON, in parts, the last one marked
 	TypeCancel   Type = 22 // CancelRequest → CancelReply: waiting requests leave the queue
@@ -179,7 +180,7 @@ type HelloReply struct {
 const (
 	AbleRoom    uint32 = 1 // answers Room
 	AbleMeasure uint32 = 2 // answers Measure
-	AbleStreams uint32 = 4 // lends the count of streams: LeaseSlot.Streams
+	AbleObjects uint32 = 4 // answers Objects, and lends the count of streams: LeaseSlot.Streams
 )
 
 // WaitingReply follows Status Waiting, as often as what it says changes, and at most
@@ -241,6 +242,31 @@ type ResumeRequest struct {
 	Leases  [PageSlots]ResumeLease
 }
 
+// ObjectsMaker is what one thread has made and holds.
+type ObjectsMaker struct {
+	Thread   uint32 // as in the requests; entries of one thread add up
+	Contexts uint32
+	Streams  uint32
+	Holds    uint32 // of FlagHold
+}
+
+// ObjectsRequest follows a Resume, for each lease, before anything else is asked for: all
+// that the client has made there or holds, and has not given back, by the threads that made it.
+// The daemon counts what it says.
+type ObjectsRequest struct {
+	Slot   uint32
+	Flags  uint32 // ObjectsMore
+	Count  uint32 // valid entries in Makers
+	Pad    uint32
+	Makers [ObjectsMakers]ObjectsMaker
+}
+
+// ObjectsMore in ObjectsRequest.Flags: another one of the same lease follows.
+const ObjectsMore uint32 = 1
+
+// ObjectsMakers is how many threads one ObjectsRequest can tell of.
+const ObjectsMakers = 64
+
 // AttachRequest opens the lease on a device: from a program's first context,
 // memory or stream call there.
 type AttachRequest struct {
@@ -272,7 +298,8 @@ const (
 // Flags of requests that may wait (AllocRequest, StreamRequest, ContextRequest).
 const (
 	// FlagRetry: the request was sent before on a connection that died; Header.Request is
-	// the same as then. It takes its old place in the queue.
+	// the same as then. It takes its old place in the queue. With a give-back a library says
+	// by it that another daemon may have carried it out: one that tells of Objects sends none.
 	FlagRetry uint32 = 1
 	// FlagNoWait: refuse with StatusBusy rather than wait.
 	FlagNoWait uint32 = 2

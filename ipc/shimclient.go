@@ -143,6 +143,20 @@ func (c *Client) Context(ctx context.Context, slot uint32, count int32) (Context
 	return reply, err
 }
 
+// Objects tells, after a Resume, all that the threads of a lease have made and hold.
+func (c *Client) Objects(ctx context.Context, slot uint32, makers ...ObjectsMaker) error {
+	for {
+		req := ObjectsRequest{Slot: slot}
+		req.Count = uint32(copy(req.Makers[:], makers))
+		if makers = makers[req.Count:]; len(makers) > 0 {
+			req.Flags = ObjectsMore
+		}
+		if err := Call(ctx, c, TypeObjects, &req, &Empty{}); err != nil || len(makers) == 0 {
+			return err
+		}
+	}
+}
+
 // Query asks what a memory query on the device should answer.
 func (c *Client) Query(ctx context.Context, device UUID) (QueryReply, error) {
 	var reply QueryReply

@@ -15,6 +15,8 @@ func validate[T Body](body *T) *ProtocolError {
 		return first(slot(m.Slot), zero("FreedNotice.Pad", uint64(m.Pad)))
 	case *MeasureRequest:
 		return first(slot(m.Slot), zero("MeasureRequest.Reserved", uint64(m.Reserved)))
+	case *ObjectsRequest:
+		return m.validate()
 	case *StreamRequest:
 		return first(slot(m.Slot), count("StreamRequest.Count", m.Count),
 			bits("StreamRequest.Flags", m.Flags, FlagRetry|FlagNoWait))
@@ -128,6 +130,17 @@ func (m *ResumeRequest) validate() *ProtocolError {
 		}
 	}
 	return nil
+}
+
+func (m *ObjectsRequest) validate() *ProtocolError {
+	err := first(slot(m.Slot), bits("ObjectsRequest.Flags", m.Flags, ObjectsMore), upTo("ObjectsRequest.Count", m.Count, ObjectsMakers),
+		zero("ObjectsRequest.Pad", uint64(m.Pad)))
+	for i := int(m.Count); i < ObjectsMakers && err == nil; i++ {
+		if m.Makers[i] != (ObjectsMaker{}) {
+			return malformed("ObjectsRequest.Makers[%d] is not zero, and Count is %d", i, m.Count)
+		}
+	}
+	return err
 }
 
 func (m *JobOpenRequest) validate() *ProtocolError {

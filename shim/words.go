@@ -26,17 +26,33 @@ type Words struct {
 // Lease is what a session holds on a device: the arbiter's lease ID, shown in the client's page
 // and written down in the state file.
 type Lease struct {
-	ID      arbiter.LeaseID
-	Device  int               // its index now
-	Record  *statefile.Lease  // which says the slot of the page; nil: the lease is over
-	Index   int               // of Record
-	Answers statefile.Answers // the session's
+	ID     arbiter.LeaseID
+	Device int              // its index now
+	Record *statefile.Lease // which says the slot of the page; nil: the lease is over
+	Index  int              // of Record
 
 	page  *ipc.LeasePage // nil when it is not known, or gone
 	slot  uint32         // this and the next as in Record, whose mapping a reader that hangs can outlive
 	peak  accounting.Bytes
 	told  bool // the client is shown what follows
 	shown Shown
+
+	Unheard Unheard
+}
+
+// Unheard is what a client of the version before had given back when its session was taken up, and
+// the daemon has counted still: it sends that again, and may have been heard already. It says nothing of holds.
+type Unheard struct{ Streams, Contexts int }
+
+// Take is how many of n objects that are given back again are counted still.
+func (u *Unheard) Take(what arbiter.What, n int) int {
+	of := map[arbiter.What]*int{arbiter.WantsStreams: &u.Streams, arbiter.WantsContexts: &u.Contexts}[what]
+	if of == nil {
+		return 0
+	}
+	n = min(n, *of)
+	*of -= n
+	return n
 }
 
 // Shown is what a lease's client is told of its device's memory, so that it need not ask.
@@ -147,16 +163,14 @@ func (w *Words) Free(id arbiter.LeaseID, n accounting.Bytes) (freed bool) {
 	return freed
 }
 
-// Grant notes that n bytes went to the thread that asked with this request.
-// The word keeps its credit and gets a new epoch, so that its low-water mark
+// Grant notes that n bytes went to the thread that asked. The word keeps its credit and gets a new epoch, so that its low-water mark
 // counts from here.
-func (w *Words) Grant(id arbiter.LeaseID, granted, n accounting.Bytes, request uint64) {
+func (w *Words) Grant(id arbiter.LeaseID, granted, n accounting.Bytes) {
 	l := w.leases[id]
 	if l == nil {
 		return
 	}
-	l.Record.Grant(l.Answers, l.Index, request, uint64(n), uint64(granted+n))
-	faults.At("grant.kept")
+	l.Record.Grant(uint64(granted + n))
 	w.guarded(id, func(l *Lease) {
 		// change folds the mark of the old epoch with the old sum.
 		w.change(l, statefile.ChangeFlag, granted, func(credit, flags uint64) (uint64, uint64, accounting.Bytes) {

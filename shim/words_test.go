@@ -21,10 +21,9 @@ const lease arbiter.LeaseID = 7
 // bench is one lease on a real page.
 type bench struct {
 	*Words
-	page    *ipc.LeasePage
-	record  *statefile.Lease
-	answers statefile.Answers
-	lease   *Lease
+	page   *ipc.LeasePage
+	record *statefile.Lease
+	lease  *Lease
 }
 
 func newBench(t *testing.T) bench {
@@ -35,17 +34,7 @@ func newBench(t *testing.T) bench {
 	}
 	t.Cleanup(func() { _ = page.Close() })
 	b := bench{Words: NewWords(), page: page, record: &statefile.Lease{Slot: 3}}
-	file, err := statefile.Anonymous(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = file.Close() })
-	index, _, err := file.Sessions.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.answers = file.Answers(index)
-	b.lease = &Lease{ID: lease, Record: b.record, Answers: b.answers}
+	b.lease = &Lease{ID: lease, Record: b.record}
 	b.Add(b.lease, page)
 	return b
 }
@@ -71,7 +60,7 @@ func (b bench) check(t *testing.T, credit, granted, peak uint64) {
 
 func TestLifeOfAWord(t *testing.T) {
 	b := newBench(t)
-	b.Grant(lease, 0, 100, 1)
+	b.Grant(lease, 0, 100)
 	b.check(t, 0, 100, 100)
 	if !b.Give(lease, 100, 50) {
 		t.Fatal("could not give")
@@ -82,7 +71,7 @@ func TestLifeOfAWord(t *testing.T) {
 	}
 	b.page.GiveCredit(3, 30+100) // both blocks freed: the mark stays
 	b.check(t, 150, 150, 130)
-	b.Grant(lease, 150, 10, 2) // used 10: an old mark must not be counted with the new sum
+	b.Grant(lease, 150, 10) // used 10: an old mark must not be counted with the new sum
 	b.check(t, 150, 160, 130)
 	if got := b.Take(lease, 160, 70); got != 70 {
 		t.Errorf("took %d, want 70", got)
@@ -92,9 +81,6 @@ func TestLifeOfAWord(t *testing.T) {
 		t.Errorf("took %d, want the 80 that are idle", got)
 	}
 	b.check(t, 0, 10, 130)
-	if a, ok := b.answers.Granted(2); !ok || a.Bytes != 10 {
-		t.Errorf("request 2: %+v, %v", a, ok)
-	}
 }
 
 func TestFlagsKeepTheCredit(t *testing.T) {
@@ -120,7 +106,7 @@ func TestEachChangeHasItsEpoch(t *testing.T) {
 		func() { b.Give(lease, 0, 50) },
 		func() { b.Take(lease, 50, 10) },
 		func() { b.Flag(lease, true, false) },
-		func() { b.Grant(lease, 40, 5, 1) },
+		func() { b.Grant(lease, 40, 5) },
 	} {
 		change()
 		if seen[b.word().Epoch()] {
@@ -206,7 +192,7 @@ func TestUnknownLease(t *testing.T) {
 		b.Flag(id, true, true)
 		b.Limit(id, 1)
 	}
-	b.Grant(lease, 0, 5, 1)
+	b.Grant(lease, 0, 5)
 	if b.record.Granted != 5 {
 		t.Error("a grant without a page was not recorded")
 	}

@@ -21,7 +21,8 @@ const (
 	annexSuffix  = ".annex"
 	annexMagic   = 0x58454e4e41424741 // "AGBANNEX" as it lies in memory
 	annexVersion = 1
-	olderSize    = 64
+	// olderSize is what the version before keeps of each session in front of the threads.
+	olderSize = 1560
 	// MaxThreads bounds the threads of all leases together, beyond those in the leases' records.
 	MaxThreads = 1 << 18
 )
@@ -39,15 +40,6 @@ type annexHeader struct {
 	Pad2       uint32
 }
 
-// Older is what a session's record has no room for: requests that were answered before those
-// in its Ring. It has the index of the record, and belongs to it as long as it has its Token.
-type Older struct {
-	Token [16]byte
-	Next  uint32
-	Pad   uint32
-	Ring  [olderSize]Answered
-}
-
 // Thread is a thread of a lease, where the lease's record has no room for another Maker.
 // OpenedAt is the lease's: a row with another is a lease's that had the index before.
 type Thread struct {
@@ -57,36 +49,12 @@ type Thread struct {
 	Maker    Maker
 }
 
-const annexSize = headerSize + MaxSessions*unsafe.Sizeof(Older{}) + MaxThreads*unsafe.Sizeof(Thread{})
+const annexSize = headerSize + MaxSessions*olderSize + MaxThreads*unsafe.Sizeof(Thread{})
 
 // annex is the mapping of the annex.
 type annex struct {
-	back  *backing
-	head  *annexHeader
-	older []Older
-
-	backed atomic.Int64 // the first so many of older are fit to be touched
-}
-
-// ensure makes the rows of sessions fit to be touched.
-func (a *annex) ensure(from, to int) {
-	base := uintptr(unsafe.Pointer(&a.older[0])) - uintptr(unsafe.Pointer(&a.back.mem[0]))
-	size := unsafe.Sizeof(a.older[0])
-	a.back.ensure(base+uintptr(from)*size, base+uintptr(to)*size)
-}
-
-// Older is the row of the annex that belongs to a session's record. What another session
-// left there is gone.
-func (f *File) Older(session int) *Older {
-	o := &f.annex.older[session]
-	if int64(session) >= f.annex.backed.Load() {
-		f.annex.back.late.Add(1)
-		f.annex.ensure(session, session+1)
-	}
-	if token := f.Sessions.rows[session].Token; o.Token != token {
-		*o = Older{Token: token}
-	}
-	return o
+	back *backing
+	head *annexHeader
 }
 
 // openAnnex maps the annex at path, begun anew where it is none of ours or the state file
@@ -151,7 +119,7 @@ func annexOf(fd int, path string, fresh bool) (*annex, error) {
 }
 
 func ourAnnex() annexHeader {
-	return annexHeader{Magic: annexMagic, Version: annexVersion, OlderSize: uint32(unsafe.Sizeof(Older{})),
+	return annexHeader{Magic: annexMagic, Version: annexVersion, OlderSize: olderSize,
 		ThreadSize: uint32(unsafe.Sizeof(Thread{})), BootID: bootID()}
 }
 
@@ -179,10 +147,7 @@ func anonymousAnnex(why error) (*annex, error) {
 
 func (f *File) bindAnnex(a *annex) {
 	f.annex = a
-	base := unsafe.Pointer(&f.annex.back.mem[0])
-	older := unsafe.Add(base, headerSize)
-	f.annex.older = unsafe.Slice((*Older)(older), MaxSessions)
-	threads := unsafe.Add(older, MaxSessions*unsafe.Sizeof(Older{}))
+	threads := unsafe.Add(unsafe.Pointer(&f.annex.back.mem[0]), headerSize+MaxSessions*olderSize)
 	f.Threads = table[Thread]{rows: unsafe.Slice((*Thread)(threads), MaxThreads), high: &f.annex.head.HighThread,
 		back: f.annex.back, live: func(t *Thread) *uint32 { return &t.Live }}
 }

@@ -31,79 +31,43 @@ func (l *Lease) Finish() {
 		faults.At("take.granted")
 	case ChangeGive:
 		faults.At("give.granted")
-	case ChangeGrant:
-		faults.At("grant.granted")
 	case ChangeFlag:
 		faults.At("flag.granted")
 	}
 	atomic.StoreUint32(&l.Open, ChangeNone)
 }
 
-// Grant writes down that bytes went to the thread whose request this is. The
-// announcement makes the two stores one: a daemon killed between them leaves an
-// open change, which Recover finishes.
-func (l *Lease) Grant(s Answers, index int, request, bytes, after uint64) {
-	l.Request, l.Bytes, l.After = request, bytes, after
-	atomic.StoreUint32(&l.Open, ChangeGrant)
-	faults.At("grant.announced")
-	s.remember(Answered{Request: request, Bytes: bytes, Lease: uint32(index)})
-	faults.At("grant.remembered")
-	l.Finish()
+// Grant writes down that bytes went to a thread, and what is granted in all. A client that never
+// hears of it says so when it resumes.
+func (l *Lease) Grant(after uint64) {
+	atomic.StoreUint64(&l.Granted, after)
+	faults.At("grant.granted")
 }
 
-// SetStreams writes down how many streams there are after a request, in the same way.
-func (l *Lease) SetStreams(s Answers, index int, request uint64, after uint32) {
-	l.Request, l.After = request, uint64(after)
-	atomic.StoreUint32(&l.Open, ChangeStreams)
-	faults.At("streams.announced")
-	s.remember(Answered{Request: request, Lease: uint32(index), Kind: AnsweredStreams})
-	faults.At("streams.remembered")
-	l.finishStreams()
-}
-
-func (l *Lease) finishStreams() {
-	atomic.StoreUint32(&l.Streams, uint32(l.After))
-	faults.At("streams.counted")
-	atomic.StoreUint32(&l.Open, ChangeNone)
-}
-
-// SetContexts writes down how many contexts there are after a request, likewise.
-func (l *Lease) SetContexts(s Answers, index int, request uint64, after uint32) {
-	l.Request, l.After = request, uint64(after)
-	atomic.StoreUint32(&l.Open, ChangeContexts)
-	faults.At("contexts.announced")
-	s.remember(Answered{Request: request, Lease: uint32(index), Kind: AnsweredContexts})
-	faults.At("contexts.remembered")
-	l.finishContexts()
-}
-
-func (l *Lease) finishContexts() {
-	atomic.StoreUint32(&l.Contexts, uint32(l.After))
-	faults.At("contexts.counted")
-	atomic.StoreUint32(&l.Open, ChangeNone)
+// SetObjects writes down how many streams and contexts there are, likewise.
+func (l *Lease) SetObjects(streams, contexts uint32) {
+	atomic.StoreUint32(&l.Streams, streams)
+	faults.At("objects.counted")
+	atomic.StoreUint32(&l.Contexts, contexts)
 }
 
 // Recover finishes or undoes the one open change that a killed daemon left.
 // epoch is the epoch of the word as the page shows it; pageKnown is false when
 // the page is lost, and the announced sum that is larger is kept then: too much
 // is safe, too little is not.
-func (l *Lease) Recover(s Answers, index int, epoch uint16, pageKnown bool) {
+func (l *Lease) Recover(epoch uint16, pageKnown bool) {
 	switch kind := atomic.LoadUint32(&l.Open); {
+	case kind == changeGrant:
+		l.Granted = max(l.Granted, l.After)
+	case kind == changeStreams:
+		l.Streams = max(l.Streams, uint32(l.After))
+	case kind == changeContexts:
+		l.Contexts = max(l.Contexts, uint32(l.After))
 	case kind == ChangeNone:
-	case kind == ChangeGrant:
-		s.complete(Answered{Request: l.Request, Bytes: l.Bytes, Lease: uint32(index)})
-		l.Finish()
-	case kind == ChangeStreams:
-		s.complete(Answered{Request: l.Request, Lease: uint32(index), Kind: AnsweredStreams})
-		l.finishStreams()
-	case kind == ChangeContexts:
-		s.complete(Answered{Request: l.Request, Lease: uint32(index), Kind: AnsweredContexts})
-		l.finishContexts()
 	case pageKnown && uint32(epoch) == l.Epoch, !pageKnown && l.After > l.Granted:
 		l.Finish()
-	default:
-		atomic.StoreUint32(&l.Open, ChangeNone)
 	}
+	atomic.StoreUint32(&l.Open, ChangeNone)
 }
 
 // SetText stores s in a record's text field, cut to fit.

@@ -13,9 +13,9 @@
 //	swap      the client's credit word          (in the client's page)
 //	finish    Granted = granted afterwards      (Open = 0, last)
 //
-// A grant that goes straight to a thread changes no word; it is always finished,
-// and its request number is kept so that the retry of a request whose answer was
-// lost is not charged twice.
+// A grant that goes straight to a thread changes no word, and is written down before its answer
+// goes out; so are streams and contexts. What the client never heard of it does not say that it has
+// when it resumes, and no request has to be remembered.
 //
 // Records are written only under the daemon's lock. Nothing here decides anything.
 package statefile

@@ -27,9 +27,6 @@ func (f *File) Promise(leases int) {
 	f.Tickets.promise(n, spare)
 	f.Limits.promise(n, spare)
 	f.Threads.promise(n, spareThreads)
-	if sessions := f.Sessions.backed.Load(); sessions > f.annex.backed.Load() {
-		f.annex.extend(sessions)
-	}
 }
 
 // Kept takes a Promise back.
@@ -50,12 +47,6 @@ func (t *table[T]) promise(n, spare int) {
 	need = min(need+spare, len(t.rows))
 	t.ensure(int(t.backed.Load()), need)
 	raise(&t.backed, int64(need))
-}
-
-// extend has the rows of the first sessions fit to be touched.
-func (a *annex) extend(sessions int64) {
-	a.ensure(int(a.backed.Load()), int(sessions))
-	raise(&a.backed, sessions)
 }
 
 // raise sets v to n where that is more.

@@ -8,7 +8,6 @@ const (
 	MaxTickets  = 16384
 	MaxLimits   = 4096
 	MaxDevices  = 32 // of a job
-	ringSize    = 32 // answered requests remembered per session
 	makersSize  = 16 // threads whose objects are remembered per lease
 	textSize    = 128
 )
@@ -120,42 +119,24 @@ type Session struct {
 	OnFull        uint32 // this and the next: the client's wishes, as Hello had them
 	Slots         uint32
 	SlotScope     uint32
-	RingNext      uint32
+	Reserved      uint32
 	StreamReserve uint64
-	Ring          [ringSize]Answered
+	Reserved2     [768]byte // the version before keeps requests here that it answered
 }
 
-// Answered is a request that was carried out and whose answer may have been lost.
-type Answered struct {
-	Request uint64
-	Bytes   uint64
-	Lease   uint32 // index of the lease record
-	Kind    uint32
-}
-
-// What was answered.
+// The kinds of an announced change of a credit word.
 const (
-	AnsweredGrant   uint32 = 0
-	AnsweredStreams uint32 = 1
-	// AnsweredBefore is AnsweredStreams from before the session was last taken up
-	// again: it can come once more.
-	AnsweredBefore uint32 = 2
-	// AnsweredContexts and AnsweredContextsBefore are the same of contexts.
-	AnsweredContexts       uint32 = 3
-	AnsweredContextsBefore uint32 = 4
+	ChangeNone uint32 = 0
+	ChangeTake uint32 = 1 // idle credit back out of the word
+	ChangeGive uint32 = 2 // idle credit into the word
+	ChangeFlag uint32 = 4 // flags only; granted stays
 )
 
-// The kinds of an announced change.
+// The kinds that the version before announces where no word is involved: it may have died in one.
 const (
-	ChangeNone  uint32 = 0
-	ChangeTake  uint32 = 1 // idle credit back out of the word
-	ChangeGive  uint32 = 2 // idle credit into the word
-	ChangeGrant uint32 = 3 // bytes to a thread, no word involved
-	ChangeFlag  uint32 = 4 // flags only; granted stays
-	// ChangeStreams: After streams, by the request; no word involved.
-	ChangeStreams uint32 = 5
-	// ChangeContexts: After contexts, likewise.
-	ChangeContexts uint32 = 6
+	changeGrant    uint32 = 3 // After bytes
+	changeStreams  uint32 = 5 // After streams
+	changeContexts uint32 = 6 // After contexts
 )
 
 // Lease is what a session holds on one device, with at most one announced change.
@@ -171,11 +152,10 @@ type Lease struct {
 	Contexts uint32
 	OpenedAt int64 // Unix nanoseconds
 
-	Open    uint32 // the announced change's kind
-	Epoch   uint32 // the epoch of the word once the change is done
-	After   uint64 // Granted (or Streams) once the change is done
-	Request uint64 // ChangeGrant, ChangeStreams: the request
-	Bytes   uint64 // ChangeGrant: its bytes
+	Open     uint32 // the announced change's kind
+	Epoch    uint32 // the epoch of the word once the change is done
+	After    uint64 // Granted once the change is done
+	Reserved [2]uint64
 
 	Makers [makersSize]Maker // who made the objects, where slots are threads'; thread 0: nobody
 }

@@ -3,6 +3,7 @@
 
 #include "core/link.h"
 #include "core/log.h"
+#include "core/objects.h"
 #include "core/session.h"
 #include "core/streams.h"
 
@@ -313,56 +314,73 @@ enum ga_at_once ga_admit_at_once(struct ga_root *root, uint32_t device, uint64_t
     return GA_AT_ONCE_REFUSED;
 }
 
-// What was counted in a session that is over needs not be given back.
-static bool is_stale(struct ga_root *root, int32_t count, uint16_t tag) {
-    return count < 0 && tag != atomic_load(&root->tag);
+// True: it is granted, or is there whatever the daemon says.
+static bool is_granted(enum ga_way way, const struct ga_reply *reply) {
+    return way != GA_WAY_REFUSED && (way != GA_WAY_ASK || reply->header.status == GA_STATUS_OK ||
+                                     reply->header.status >= 100);
 }
 
-// Counts streams in the lease's page, where the daemon lends their count. beyond: as many as there
-// are, as no daemon decides. False: it does not, or that is all that there may be.
-static bool count_streams(struct ga_root *root, uint32_t device, int32_t count, bool beyond,
+// Asks until an answer has come by the link that lives, and counts what it gave. Without a daemon
+// they count too, for the one that may come, unless that is refused.
+static enum ga_way take_objects(struct ga_root *root, enum ga_object what, uint32_t device,
+                                int32_t count, uint32_t flags, uint32_t maker,
+                                struct ga_reply *reply, uint16_t *tag) {
+    struct ga_wire_context_request request = ga_objects_request(what, count, flags, maker);
+    bool counted = false;
+    enum ga_way way;
+    reply->request = 0;
+    do {
+        uint32_t epoch = atomic_load(&root->link_epoch);
+        way = ga_session_ask(root, ga_objects_type(what), (int)device, &request, sizeof request,
+                             reply, GA_REPLY_MS);
+        bool refused = way == GA_WAY_REFUSED || (way == GA_WAY_ASK && reply->header.status != 0 &&
+                                                 reply->header.status < 100);
+        if (refused && !(flags & GA_FLAG_NOTICED))
+            return way;
+        if (way == GA_WAY_ASK)
+            epoch = reply->epoch;
+        ga_move_begin(root);
+        *tag = atomic_load(&root->tag);
+        counted = atomic_load(&root->link_epoch) == epoch;
+        if (counted)
+            ga_objects_add(root, what, device, maker, count);
+        ga_move_end();
+    } while (!counted); // what a daemon granted that is gone its successor is asked for
+    return way;
+}
+
+// Counts streams in the lease's page, where the daemon lends their count. False: it does not, or that
+// is all that there may be.
+static bool count_streams(struct ga_root *root, uint32_t device, int32_t count, uint32_t maker,
                           uint16_t *tag) {
     ga_move_begin(root);
     struct ga_view *view = atomic_load(&root->view);
     uint32_t slot = view ? atomic_load(&view->slot[device]) : 0;
     bool counted = false;
     if (slot && count > 0) {
-        counted = ga_streams_take(&view->page->lease[slot - 1], beyond);
+        counted = ga_streams_take(&view->page->lease[slot - 1]);
         *tag = counted ? view->tag : *tag;
     } else if (slot && view->tag == *tag) {
         counted = ga_streams_give(&view->page->lease[slot - 1], 0 - (uint32_t)count);
     }
     if (counted)
-        ga_streams_add(device, (uint32_t)count);
+        ga_objects_add(root, GA_OBJECT_STREAM, device, maker, count);
     ga_move_end();
     return counted;
 }
 
-// Streams are on their way, or no longer.
-static void move_streams(struct ga_root *root, uint32_t device, int32_t count) {
-    ga_move_begin(root);
-    ga_streams_add(device, (uint32_t)count);
-    ga_move_end();
-}
-
-static bool ask_streams(struct ga_root *root, uint32_t device, int32_t count, uint32_t maker,
-                        uint16_t *tag) {
-    struct ga_wire_stream_request request = {.count = count, .thread = maker};
-    struct ga_reply reply = {.request = 0};
-    enum ga_way way = ga_session_ask(root, GA_TYPE_STREAM, (int)device, &request, sizeof request,
-                                     &reply, GA_REPLY_MS);
-    *tag = way == GA_WAY_ASK ? reply.tag : atomic_load(&root->tag);
-    // Without a daemon there is no cap: streams are no device memory.
-    if (count > 0 && (way == GA_WAY_OPEN || way == GA_WAY_CLOSED) &&
-        count_streams(root, device, count, true, tag))
+bool ga_admit_streams(struct ga_root *root, uint32_t device, int32_t count, uint32_t maker,
+                      uint16_t *tag) {
+    struct ga_reply reply;
+    if (count_streams(root, device, count, maker, tag))
         return true;
-    bool taken = way == GA_WAY_ASK
-                     ? reply.header.status == GA_STATUS_OK || reply.header.status >= 100
-                     : way != GA_WAY_REFUSED;
-    if (taken || count < 0) {
-        move_streams(root, device, count);
+    if (count < 0) {
+        ga_session_give(root, GA_OBJECT_STREAM, device, -count, maker, *tag);
         return true;
     }
+    enum ga_way way = take_objects(root, GA_OBJECT_STREAM, device, count, 0, maker, &reply, tag);
+    if (is_granted(way, &reply)) // without a daemon there is no cap: streams are no device memory
+        return true;
     if (way == GA_WAY_ASK && ga_message_fits(&reply, sizeof reply.body.stream)) {
         tell_refusal(root, reply.body.stream.text);
         ga_log("refused: a stream on device %u, %u of %u are taken", (uint64_t)device,
@@ -371,46 +389,22 @@ static bool ask_streams(struct ga_root *root, uint32_t device, int32_t count, ui
     return false;
 }
 
-bool ga_admit_streams(struct ga_root *root, uint32_t device, int32_t count, uint32_t maker,
-                      uint16_t *tag) {
-    if (is_stale(root, count, *tag)) {
-        move_streams(root, device, count);
-        return true;
-    }
-    return count_streams(root, device, count, false, tag) ||
-           ask_streams(root, device, count, maker, tag);
-}
-
-static void count_contexts(struct ga_root *root, uint32_t device, int32_t count) {
-    _Atomic uint32_t *contexts = &root->devices[device].contexts;
-    uint32_t seen = atomic_load(contexts);
-    uint32_t next;
-    do {
-        next = count < 0 && seen < 0 - (uint32_t)count ? 0 : seen + (uint32_t)count;
-    } while (!atomic_compare_exchange_weak(contexts, &seen, next));
-}
-
 bool ga_admit_contexts(struct ga_root *root, uint32_t device, int32_t count, uint32_t flags,
                        uint32_t maker, uint16_t *tag) {
-    struct ga_wire_context_request request = {.count = count, .flags = flags, .thread = maker};
-    struct ga_reply reply = {.request = 0};
-    if (is_stale(root, count, *tag))
+    enum ga_object what = flags & GA_FLAG_HOLD ? GA_OBJECT_HOLD : GA_OBJECT_CONTEXT;
+    struct ga_reply reply;
+    if (count < 0) {
+        ga_session_give(root, what, device, -count, maker, *tag);
         return true;
-    enum ga_way way = ga_session_ask(root, GA_TYPE_CONTEXT, (int)device, &request, sizeof request,
-                                     &reply, GA_REPLY_MS);
-    bool refused = count > 0 && way == GA_WAY_ASK && reply.header.status != GA_STATUS_OK &&
-                   reply.header.status < 100;
-    *tag = way == GA_WAY_ASK ? reply.tag : atomic_load(&root->tag);
-    if (count > 0 && way == GA_WAY_REFUSED && !(flags & GA_FLAG_NOTICED))
-        return false;
-    if (refused && !(flags & GA_FLAG_NOTICED)) {
+    }
+    enum ga_way way = take_objects(root, what, device, count, flags, maker, &reply, tag);
+    if (is_granted(way, &reply) || flags & GA_FLAG_NOTICED)
+        return true;
+    if (way == GA_WAY_ASK) {
         if (ga_message_fits(&reply, sizeof reply.body.context))
             tell_refusal(root, reply.body.context.text);
         ga_log("refused: a context on device %u (status %u)", (uint64_t)device,
                (uint64_t)reply.header.status);
-        return false;
     }
-    if (!(flags & GA_FLAG_HOLD))
-        count_contexts(root, device, count);
-    return true;
+    return false;
 }

@@ -88,29 +88,6 @@ static inline bool ga_withdraw(struct ga_root *root, uint64_t key, struct ga_ent
     return found;
 }
 
-// A stream goes into its table, and is no longer on its way; what it replaces is. False: no memory.
-static inline bool ga_hold_stream(struct ga_root *root, const struct ga_entry *entry,
-                                  struct ga_entry *old) {
-    ga_move_begin(root);
-    bool put = ga_table_put(&root->streams, entry, old);
-    if (put)
-        ga_streams_add(entry->device, 0 - 1u);
-    if (old->key != 0)
-        ga_streams_add(old->device, 1);
-    ga_move_end();
-    return put;
-}
-
-// The reverse. False: none of ours.
-static inline bool ga_withdraw_stream(struct ga_root *root, uint64_t key, struct ga_entry *entry) {
-    ga_move_begin(root);
-    bool found = ga_table_take(&root->streams, key, entry);
-    if (found)
-        ga_streams_add(entry->device, 1);
-    ga_move_end();
-    return found;
-}
-
 // Bytes of the device whose free has not been seen to execute.
 uint64_t ga_admit_late(struct ga_root *root, uint32_t device);
 // More than the whole limit: it can never be had.

@@ -11,6 +11,7 @@ static size_t body_of(uint16_t type) {
         return sizeof(struct ga_wire_hello_reply);
     case GA_TYPE_JOIN:
     case GA_TYPE_BYE:
+    case GA_TYPE_OBJECTS:
     case GA_TYPE_JOB_CLOSE:
     case GA_TYPE_LIMIT:
         return 0;

@@ -6,6 +6,7 @@
 #include "core/credit.h"
 #include "core/lane.h"
 #include "core/log.h"
+#include "core/objects.h"
 #include "core/streams.h"
 #include "core/tell.h"
 
@@ -249,6 +250,7 @@ static bool begin_session(struct ga_root *root, struct ga_reply *reply) {
     if (ok) {
         for (uint32_t d = 0; anew && d < GA_DEVICES; d++) {
             atomic_store(&root->devices[d].contexts, 0);
+            atomic_store(&root->devices[d].streams, 0);
             atomic_store(&root->stranded[d], 0);
         }
         adopt_hello(root, reply);
@@ -287,7 +289,7 @@ static bool say_hello(struct ga_root *root, ga_look *look) {
 struct sums {
     uint16_t tag;
     uint64_t used[GA_DEVICES];
-    uint32_t streams[GA_DEVICES];
+    struct ga_objects_sum objects[GA_DEVICES];
 };
 
 static void add_block(void *arg, const struct ga_entry *e) {
@@ -296,37 +298,34 @@ static void add_block(void *arg, const struct ga_entry *e) {
         s->used[e->device] += e->bytes;
 }
 
-static void add_stream(void *arg, const struct ga_entry *e) {
-    struct sums *s = arg;
-    if (e->tag == s->tag && e->device < GA_DEVICES)
-        s->streams[e->device]++;
-}
-
 static void sum_up(struct ga_root *root, struct sums *s) {
     ga_os_zero(s, sizeof *s);
     s->tag = atomic_load(&root->tag);
     for (uint32_t i = 0; i < atomic_load(&root->threads_used); i++) {
         struct ga_thread *t = ga_threads_at(root, i);
         uint32_t device = atomic_load(&t->device);
-        uint32_t streams = atomic_load(&t->streams);
         if (device < GA_DEVICES)
             s->used[device] += atomic_load(&t->inflight);
-        if (streams / GA_STREAMS_ON < GA_DEVICES)
-            s->streams[streams / GA_STREAMS_ON] += streams % GA_STREAMS_ON;
     }
     ga_self_enter();
     ga_table_each(&root->blocks, add_block, s);
-    ga_table_each(&root->streams, add_stream, s);
     ga_self_leave();
-    for (uint32_t d = 0; d < GA_DEVICES; d++)
+    for (uint32_t d = 0; d < GA_DEVICES; d++) {
         s->used[d] += atomic_load(&root->devices[d].pending) + atomic_load(&root->stranded[d]);
+        s->objects[d] = ga_objects_sum(root, d);
+    }
+}
+
+// Whether anything of a device is in use; contexts the program may have whatever it does there.
+static bool uses(const struct sums *s, uint32_t device) {
+    return s->used[device] || s->objects[device].streams;
 }
 
 bool ga_link_holds(struct ga_root *root) {
     struct sums s;
     sum_up(root, &s);
     for (uint32_t d = 0; d < GA_DEVICES; d++)
-        if (s.used[d] || s.streams[d] || atomic_load(&root->devices[d].contexts))
+        if (uses(&s, d) || s.objects[d].contexts)
             return true;
     return false;
 }
@@ -347,10 +346,9 @@ static void fill_leases(struct ga_root *root, struct ga_wire_resume_request *res
             taken |= 1u << (atomic_load(&view->slot[d]) - 1);
     for (uint32_t d = 0; d < GA_DEVICES; d++) {
         const struct ga_device *device = &root->devices[d];
-        uint32_t contexts = atomic_load(&device->contexts);
         uint32_t slot = view ? atomic_load(&view->slot[d]) : 0;
         if (!atomic_load(&device->known) || atomic_load(&device->refused) ||
-            !(slot || s.used[d] || s.streams[d] || contexts))
+            !(slot || uses(&s, d) || s.objects[d].contexts))
             continue;
         // A lease that never had a slot gets the first that is free.
         if (slot == 0) { // there is one: no more devices than slots
@@ -360,8 +358,8 @@ static void fill_leases(struct ga_root *root, struct ga_wire_resume_request *res
         struct ga_wire_resume_lease *l = &resume->leases[resume->count++];
         ga_os_copy(l->device, device->uuid, sizeof l->device);
         l->used = s.used[d] < GA_CREDIT_LIMIT ? s.used[d] : GA_CREDIT_LIMIT;
-        l->streams = s.streams[d];
-        l->contexts = contexts;
+        l->streams = s.objects[d].streams;
+        l->contexts = s.objects[d].contexts;
         l->slot = slot - 1;
     }
 }
@@ -380,8 +378,7 @@ static void attach_held(struct ga_root *root) {
     struct sums s;
     sum_up(root, &s);
     for (uint32_t d = 0; view && d < GA_DEVICES; d++) {
-        if (atomic_load(&view->slot[d]) || !(s.used[d] || s.streams[d]) ||
-            !atomic_load(&root->devices[d].known))
+        if (atomic_load(&view->slot[d]) || !uses(&s, d) || !atomic_load(&root->devices[d].known))
             continue;
         struct ga_wire_attach_request attach;
         struct ga_reply reply;
@@ -410,10 +407,34 @@ static void return_streams(struct ga_root *root) {
             .slot = slot - 1, .count = -(int32_t)GA_STREAMS_MASK, .flags = GA_FLAG_NO_WAIT};
         bool ok = (word & GA_STREAMS_OPEN) &&
                   exchange(root, &root->spare, GA_TYPE_STREAM, &stream, sizeof stream, -1, &reply);
-        stream.count = (int32_t)(word & GA_STREAMS_MASK);
+        stream.count = (int32_t)atomic_load(&root->devices[d].streams);
         if (ok && stream.count > 0)
             exchange(root, &root->spare, GA_TYPE_STREAM, &stream, sizeof stream, -1, &reply);
     }
+}
+
+// Tells, of each lease, what there is that is no bytes, after the daemon knows of the bytes.
+static bool tell_objects(struct ga_root *root) {
+    struct ga_view *view = atomic_load(&root->view);
+    bool able = atomic_load(&root->able) & GA_ABLE_OBJECTS;
+    for (uint32_t d = 0; able && d < GA_DEVICES; d++) {
+        struct ga_wire_objects_request list;
+        struct ga_reply reply;
+        uint32_t slot = atomic_load(&view->slot[d]);
+        uint32_t told = 0;
+        do {
+            if (slot == 0)
+                break;
+            ga_objects_list(root, d, told, &list);
+            list.slot = slot - 1;
+            told += list.count;
+            if (!exchange(root, &root->spare, GA_TYPE_OBJECTS, &list, sizeof list, -1, &reply))
+                return false;
+            if (reply.header.status != GA_STATUS_OK)
+                log_status("Objects", &reply);
+        } while (list.flags & GA_OBJECTS_MORE);
+    }
+    return true;
 }
 
 enum resumed { RESUMED, REFUSED, FAILED };
@@ -455,9 +476,9 @@ static enum resumed resume(struct ga_root *root) {
         return REFUSED; // no page of ours, none of theirs
     adopt_hello(root, &reply);
     attach_held(root);
-    if (!(atomic_load(&root->able) & GA_ABLE_STREAMS))
+    if (!(atomic_load(&root->able) & GA_ABLE_OBJECTS))
         return_streams(root);
-    return RESUMED;
+    return tell_objects(root) ? RESUMED : FAILED;
 }
 
 static bool open_link(struct ga_root *root, ga_look *look) {

@@ -79,7 +79,6 @@ static void free_record(struct ga_root *root, uint32_t i) {
         atomic_fetch_add(&root->making_changed, 1);
     }
     atomic_store(&t->inflight, 0);
-    atomic_store(&t->streams, 0); // they stay counted where they are
     atomic_store(&t->moving, 0);
     atomic_store(&t->tid, 0);
     t->free = root->threads_free;

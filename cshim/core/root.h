@@ -53,8 +53,8 @@ struct ga_device {
     _Atomic uint64_t pending;  // bytes freed in stream order and not yet given back
     _Atomic uint64_t kept;     // of them: executed, and with their pools
     _Atomic uint64_t debt;     // bytes taken without a daemon, which no daemon was told of yet
-    _Atomic uint32_t contexts; // that were noticed
-    uint32_t pad;
+    _Atomic uint32_t contexts; // that are counted: objects.c, and measure.c asks
+    _Atomic uint32_t streams;  // that are counted, and no thread's: objects.c
     struct ga_mutex attaching;
 };
 
@@ -76,11 +76,8 @@ struct ga_thread {
     _Atomic uint32_t making;
     uint32_t making_on;    // the device
     uint32_t making_stack; // where it was when it began: ga_os_stack
-    // Streams that count and are in no table: a call is on its way. The device, times
-    // GA_STREAMS_ON, and how many.
-    _Atomic uint32_t streams;
+    uint32_t pad;
 };
-#define GA_STREAMS_ON (1u << 24)
 
 // What the daemon last said of a device's memory, and when: budget.c.
 struct ga_answer {
@@ -177,9 +174,11 @@ struct ga_root {
     _Atomic uint32_t slot_scope[GA_DEVICES]; // whose one slot is: GA_SCOPE_…, or 0
     struct ga_spin answers_lock;
     struct ga_answer answers[GA_DEVICES];
-    struct ga_table blocks;        // device memory by address
-    struct ga_table streams;       // by handle
-    struct ga_table holds;         // of threads, GA_HOLD_…: hold.c
+    struct ga_table blocks;  // device memory by address
+    struct ga_table streams; // by handle
+    struct ga_table holds;   // of threads, GA_HOLD_…: hold.c
+    struct ga_table objects; // what threads have made and hold: objects.c
+    struct ga_spin objects_lock;
     struct ga_spin retains_lock;   // of those in it that count
     struct ga_table hosts;         // page-locked host memory by address
     _Atomic uint64_t host_held;    // its bytes: host.c
@@ -311,7 +310,8 @@ static inline void ga_self_come_back(void) {
 }
 
 // Brackets a step that moves bytes from one of the places where they are counted (credit word,
-// table, inflight, pending) to another, so that ga_threads_freeze finds each byte in one place.
+// table, inflight, pending) to another, or counts objects (objects.h), so that ga_threads_freeze
+// finds each in one place.
 // Short: no driver call and no wait inside. Costs plain stores only: the freezing side pays.
 void ga_move_wait(struct ga_root *root, struct ga_thread *thread);
 static inline void ga_move_begin(struct ga_root *root) {
@@ -338,16 +338,6 @@ static inline void ga_inflight_add(uint32_t device, uint64_t bytes) {
     uint64_t now = atomic_load_explicit(&t->inflight, memory_order_relaxed);
     atomic_store_explicit(&t->device, device, memory_order_relaxed);
     atomic_store_explicit(&t->inflight, now + bytes, memory_order_relaxed);
-}
-
-// The same of streams.
-static inline void ga_streams_add(uint32_t device, uint32_t count) {
-    struct ga_thread *t = ga_self.thread;
-    if (GA_UNLIKELY(t == NULL))
-        return;
-    uint32_t now = atomic_load_explicit(&t->streams, memory_order_relaxed) % GA_STREAMS_ON;
-    atomic_store_explicit(&t->streams, device * GA_STREAMS_ON + (now + count) % GA_STREAMS_ON,
-                          memory_order_relaxed);
 }
 
 // Stops all moves, and waits until those under way are done (not for ever: a thread may have been

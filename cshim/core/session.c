@@ -9,6 +9,7 @@
 #include "core/lane.h"
 #include "core/link.h"
 #include "core/log.h"
+#include "core/objects.h"
 #include "core/tell.h"
 #include "core/wait.h"
 
@@ -318,6 +319,8 @@ struct asking {
     bool waits;        // the daemon may let it wait
     int lane_ms;       // then: how long it waits for a connection
     uint32_t asked_in; // the session that may have seen it
+    bool gives;        // something back that is counted no more since given_in, a link
+    uint32_t given_in;
     int quick_failures;
     uint64_t no_room_since;
 };
@@ -352,6 +355,12 @@ static int exchange(struct ga_root *root, struct ga_lane *lane, struct asking *a
     return error;
 }
 
+// The daemon of another link has been told what there is without it.
+static bool is_settled(struct ga_root *root, const struct ga_lane *lane, const struct asking *a) {
+    return a->gives && atomic_load(&lane->epoch) != a->given_in &&
+           (atomic_load(&root->able) & GA_ABLE_OBJECTS);
+}
+
 static enum outcome attempt_on(struct ga_root *root, struct ga_lane *lane, struct asking *a) {
     int fd = ga_lane_fd(root, lane);
     if (GA_UNLIKELY(fd < 0))
@@ -360,6 +369,10 @@ static enum outcome attempt_on(struct ga_root *root, struct ga_lane *lane, struc
         ga_lane_give(root, lane);
         count_failure(a, fd);
         return AGAIN;
+    }
+    if (GA_UNLIKELY(is_settled(root, lane, a))) {
+        ga_lane_give(root, lane);
+        return ANSWERED;
     }
     uint64_t began = a->quick_failures ? ga_os_now_ms() : 0;
     int error = exchange(root, lane, a);
@@ -460,6 +473,38 @@ enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void
     }
 }
 
+// Tells the daemon of a link (its epoch) what is given back, once it counts no more here: to a
+// daemon of later that is no news.
+static void give_in(struct ga_root *root, uint16_t type, uint32_t device, void *body, size_t size,
+                    uint32_t epoch) {
+    struct ga_reply reply = {.request = 0};
+    struct asking a = {.type = type,
+                       .device = (int)device,
+                       .body = body,
+                       .size = size,
+                       .reply = &reply,
+                       .timeout_ms = GA_REPLY_MS,
+                       .flags = flags_of(type, body),
+                       .gives = true,
+                       .given_in = epoch};
+    bool full;
+    insist(root, &a, &full);
+    atomic_fetch_add(&root->asked, 1); // it may have changed what is free
+}
+
+void ga_session_give(struct ga_root *root, enum ga_object what, uint32_t device, int32_t count,
+                     uint32_t maker, uint16_t tag) {
+    struct ga_wire_context_request request = ga_objects_request(what, -count, 0, maker);
+    ga_move_begin(root);
+    bool ours = tag == atomic_load(&root->tag); // else the session is over
+    uint32_t epoch = atomic_load(&root->link_epoch);
+    if (ours)
+        ga_objects_add(root, what, device, maker, -count);
+    ga_move_end();
+    if (ours)
+        give_in(root, ga_objects_type(what), device, &request, sizeof request, epoch);
+}
+
 // The reply to a request that was given up just now. It may have been granted before.
 static bool is_granted(int fd, const struct ga_os_identity *id, uint16_t type, uint64_t request) {
     struct ga_reply reply;
@@ -473,14 +518,6 @@ static bool is_granted(int fd, const struct ga_os_identity *id, uint16_t type, u
             return reply.header.status == GA_STATUS_OK;
     } while (ga_os_now_ms() < end);
     return false;
-}
-
-// Objects that nobody made in the end, or has any more: their maker is dead.
-static void return_objects(struct ga_root *root, uint16_t type, uint32_t device, void *body,
-                           size_t size, uint16_t tag) {
-    struct ga_reply reply = {.request = 0};
-    if (tag == atomic_load(&root->tag)) // else it was counted in a session that is over
-        ga_session_ask(root, type, (int)device, body, size, &reply, GA_REPLY_MS);
 }
 
 // Bytes that were granted in this session, and not since it was resumed: then the daemon has been
@@ -505,6 +542,8 @@ static void return_grant(struct ga_root *root, struct ga_lane *lane) {
     struct ga_wire_context_request context;
     lane->type = 0;
     atomic_signal_fence(memory_order_seq_cst);
+    if (lane->tag != atomic_load(&root->tag)) // it was counted in a session that is over
+        return;
     switch (type) {
     case GA_TYPE_ALLOC:
         ga_os_copy(&alloc, lane->body, sizeof alloc);
@@ -513,13 +552,13 @@ static void return_grant(struct ga_root *root, struct ga_lane *lane) {
     case GA_TYPE_STREAM:
         ga_os_copy(&stream, lane->body, sizeof stream);
         stream.count = -stream.count;
-        return_objects(root, type, device, &stream, sizeof stream, lane->tag);
+        give_in(root, type, device, &stream, sizeof stream, atomic_load(&lane->epoch));
         return;
     case GA_TYPE_CONTEXT:
         ga_os_copy(&context, lane->body, sizeof context);
         context.count = -context.count;
         context.flags &= GA_FLAG_HOLD;
-        return_objects(root, type, device, &context, sizeof context, lane->tag);
+        give_in(root, type, device, &context, sizeof context, atomic_load(&lane->epoch));
         return;
     }
 }
@@ -529,10 +568,8 @@ void ga_session_return_hold(struct ga_root *root, uint64_t key) {
     ga_self_enter();
     bool found = ga_table_take(&root->holds, key, &entry);
     ga_self_leave();
-    struct ga_wire_context_request request = {
-        .count = -1, .flags = GA_FLAG_HOLD, .thread = (uint32_t)entry.bytes};
     if (found)
-        return_objects(root, GA_TYPE_CONTEXT, entry.device, &request, sizeof request, entry.tag);
+        ga_session_give(root, GA_OBJECT_HOLD, entry.device, 1, (uint32_t)entry.bytes, entry.tag);
 }
 
 // Some of the entries: whether their threads live is not asked under the table's locks.

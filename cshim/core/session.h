@@ -4,6 +4,7 @@
 #define GA_SESSION_H
 
 #include "core/message.h"
+#include "core/objects.h"
 #include "core/root.h"
 
 // What to do with a request.
@@ -27,6 +28,10 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device);
 // request waits, it waits without limit.
 enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void *body, size_t size,
                            struct ga_reply *reply, int timeout_ms);
+// Gives back objects of the session that they are counted in (tag); nothing, where that is over.
+// Waits for its reply, not for anything else.
+void ga_session_give(struct ga_root *root, enum ga_object what, uint32_t device, int32_t count,
+                     uint32_t maker, uint16_t tag);
 // Tells the daemon that a free saw NOTIFY in the credit word of a slot. Waits for nothing but a
 // connection.
 void ga_session_freed(struct ga_root *root, uint32_t slot);

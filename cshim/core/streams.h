@@ -18,14 +18,12 @@ static inline uint64_t ga_streams_max(uint64_t word) {
     return word >> GA_STREAMS_MAX_SHIFT & GA_STREAMS_MASK;
 }
 
-// Counts one more, of at most so many: ga_streams_max of the word, or beyond that. False: the
-// daemon has the count, or there is no room.
-static inline bool ga_streams_take(struct ga_wire_lease_slot *slot, bool beyond) {
+// Counts one more. False: the daemon has the count, or there is no room.
+static inline bool ga_streams_take(struct ga_wire_lease_slot *slot) {
     ga_word *word = ga_streams_word(slot);
     uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
     do {
-        uint64_t most = beyond ? GA_STREAMS_MASK : ga_streams_max(seen);
-        if (!(seen & GA_STREAMS_OPEN) || (seen & GA_STREAMS_MASK) >= most)
+        if (!(seen & GA_STREAMS_OPEN) || (seen & GA_STREAMS_MASK) >= ga_streams_max(seen))
             return false;
     } while (!atomic_compare_exchange_weak_explicit(word, &seen, seen + 1, memory_order_acq_rel,
                                                     memory_order_relaxed));

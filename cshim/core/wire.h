@@ -40,6 +40,7 @@
 #define GA_TYPE_BYE 0xau
 #define GA_TYPE_ROOM 0xbu
 #define GA_TYPE_MEASURE 0xcu
+#define GA_TYPE_OBJECTS 0xdu
 #define GA_TYPE_JOB_OPEN 0x14u
 #define GA_TYPE_SNAPSHOT 0x15u
 #define GA_TYPE_CANCEL 0x16u
@@ -148,7 +149,7 @@ _Static_assert(offsetof(struct ga_wire_hello_reply, flags) == 28, "HelloReply.Fl
 _Static_assert(offsetof(struct ga_wire_hello_reply, host_max) == 32, "HelloReply.HostMax");
 #define GA_ABLE_ROOM 0x1u
 #define GA_ABLE_MEASURE 0x2u
-#define GA_ABLE_STREAMS 0x4u
+#define GA_ABLE_OBJECTS 0x4u
 
 struct ga_wire_waiting_reply {
     uint64_t ticket;
@@ -215,6 +216,34 @@ _Static_assert(offsetof(struct ga_wire_resume_request, hello) == 16, "ResumeRequ
 _Static_assert(offsetof(struct ga_wire_resume_request, count) == 80, "ResumeRequest.Count");
 _Static_assert(offsetof(struct ga_wire_resume_request, has_page) == 84, "ResumeRequest.HasPage");
 _Static_assert(offsetof(struct ga_wire_resume_request, leases) == 88, "ResumeRequest.Leases");
+
+struct ga_wire_objects_maker {
+    uint32_t thread;
+    uint32_t contexts;
+    uint32_t streams;
+    uint32_t holds;
+};
+_Static_assert(sizeof(struct ga_wire_objects_maker) == 16, "ObjectsMaker");
+_Static_assert(offsetof(struct ga_wire_objects_maker, thread) == 0, "ObjectsMaker.Thread");
+_Static_assert(offsetof(struct ga_wire_objects_maker, contexts) == 4, "ObjectsMaker.Contexts");
+_Static_assert(offsetof(struct ga_wire_objects_maker, streams) == 8, "ObjectsMaker.Streams");
+_Static_assert(offsetof(struct ga_wire_objects_maker, holds) == 12, "ObjectsMaker.Holds");
+
+struct ga_wire_objects_request {
+    uint32_t slot;
+    uint32_t flags;
+    uint32_t count;
+    uint32_t pad;
+    struct ga_wire_objects_maker makers[64];
+};
+_Static_assert(sizeof(struct ga_wire_objects_request) == 1040, "ObjectsRequest");
+_Static_assert(offsetof(struct ga_wire_objects_request, slot) == 0, "ObjectsRequest.Slot");
+_Static_assert(offsetof(struct ga_wire_objects_request, flags) == 4, "ObjectsRequest.Flags");
+_Static_assert(offsetof(struct ga_wire_objects_request, count) == 8, "ObjectsRequest.Count");
+_Static_assert(offsetof(struct ga_wire_objects_request, pad) == 12, "ObjectsRequest.Pad");
+_Static_assert(offsetof(struct ga_wire_objects_request, makers) == 16, "ObjectsRequest.Makers");
+#define GA_OBJECTS_MORE 0x1u
+#define GA_OBJECTS_MAKERS 0x40u
 
 struct ga_wire_attach_request {
     uint8_t device[16];

@@ -47,7 +47,9 @@ static ga_result settle(struct ga_cuda_claim *c, ga_result result, const ga_stre
         give_back(c->root, &entry, 1);
         return result;
     }
-    bool put = ga_hold_stream(c->root, &entry, &old);
+    ga_self_enter();
+    bool put = ga_table_put(&c->root->streams, &entry, &old);
+    ga_self_leave();
     // Without memory to remember it by it is unmade. One that cannot be stays counted.
     if (!put && GA_REAL(cuStreamDestroy_v2) &&
         GA_REAL(cuStreamDestroy_v2)(*stream) == GA_CUDA_SUCCESS) {
@@ -97,7 +99,9 @@ ga_result ga_cuda_stream_destroy(GA_FN_cuStreamDestroy_v2 *real, ga_stream strea
     if (!root)
         return real(stream);
     uint64_t epoch = ga_cuda_late_epoch(root);
-    bool ours = ga_withdraw_stream(root, (uint64_t)(uintptr_t)stream, &entry);
+    ga_self_enter();
+    bool ours = ga_table_take(&root->streams, (uint64_t)(uintptr_t)stream, &entry);
+    ga_self_leave();
     ga_cuda_pending_stream_ends(root, stream);
     ga_result result = real(stream);
     if (result == GA_CUDA_SUCCESS)
@@ -108,7 +112,9 @@ ga_result ga_cuda_stream_destroy(GA_FN_cuStreamDestroy_v2 *real, ga_stream strea
         give_back(root, &entry, 1);
         return result;
     }
-    ga_hold_stream(root, &entry, &old);
+    ga_self_enter();
+    ga_table_put(&root->streams, &entry, &old);
+    ga_self_leave();
     ga_cuda_late_join(root, &root->streams, &entry, epoch);
     return result;
 }
@@ -129,8 +135,10 @@ static void collect(void *arg, const struct ga_entry *e) {
 // Gives back what is in the table still, in one request for each maker.
 static void give_back_batch(struct ga_root *root, struct batch *b) {
     for (uint32_t i = 0; i < b->count; i++) {
-        if (!ga_withdraw_stream(root, b->entry[i].key, &b->entry[i]))
+        ga_self_enter();
+        if (!ga_table_take(&root->streams, b->entry[i].key, &b->entry[i]))
             b->entry[i].key = 0;
+        ga_self_leave();
     }
     for (uint32_t i = 0; i < b->count; i++) {
         const struct ga_entry *first = &b->entry[i];

@@ -289,7 +289,7 @@ int main(int argc, char **argv) {
         die("library or driver not found");
     snprintf(socket, sizeof socket, "/tmp/gpuarb-bench-%d.sock", (int)getpid());
     char *peer_argv[] = {peer_path, socket, "limit", "64T", "surplus", "8G",
-                         "quiet",   "1",    "able",  "4",   NULL}; // GA_ABLE_STREAMS
+                         "quiet",   "1",    "able",  "4",   NULL}; // GA_ABLE_OBJECTS
     struct child peer = start(peer_argv, NULL, stub, socket);
     printf("pkg: gpuarb/cshim\n");
     if (growth) {

@@ -11,22 +11,19 @@
 static void check_streams(void) {
     struct ga_wire_lease_slot s = {.streams = 0};
     // The daemon has the count, and nothing is changed.
-    CHECK(!ga_streams_take(&s, false) && !ga_streams_take(&s, true) && s.streams == 0);
+    CHECK(!ga_streams_take(&s) && !ga_streams_give(&s, 1) && s.streams == 0);
     s.streams = MAY_HAVE(9) - GA_STREAMS_OPEN + 4;
-    CHECK(!ga_streams_take(&s, false) && !ga_streams_give(&s, 1));
+    CHECK(!ga_streams_take(&s) && !ga_streams_give(&s, 1));
     // As many as there may be, and no more.
     s.streams = MAY_HAVE(2);
-    CHECK(ga_streams_take(&s, false) && ga_streams_take(&s, false));
-    CHECK(!ga_streams_take(&s, false) && s.streams == (MAY_HAVE(2) | 2));
-    // Without a daemon there is no cap.
-    CHECK(ga_streams_take(&s, true) && s.streams == (MAY_HAVE(2) | 3));
-    CHECK(ga_streams_give(&s, 1) && !ga_streams_take(&s, false));
+    CHECK(ga_streams_take(&s) && ga_streams_take(&s));
+    CHECK(!ga_streams_take(&s) && s.streams == (MAY_HAVE(2) | 2));
     // Never below none.
     CHECK(!ga_streams_give(&s, 3) && s.streams == (MAY_HAVE(2) | 2));
     CHECK(ga_streams_give(&s, 2) && s.streams == MAY_HAVE(2));
     // Nor into the bits above.
     s.streams = MAY_HAVE(GA_STREAMS_MASK) | (GA_STREAMS_MASK - 1);
-    CHECK(ga_streams_take(&s, true) && !ga_streams_take(&s, true));
+    CHECK(ga_streams_take(&s) && !ga_streams_take(&s));
     CHECK(s.streams == (MAY_HAVE(GA_STREAMS_MASK) | GA_STREAMS_MASK));
 }
 

@@ -8,7 +8,7 @@
 //   surplus BYTES  credit that comes with a grant (default 0: every allocation asks)
 //   total BYTES    what Query says (default 8G)         loss 0|1    HelloReply.OnLoss
 //   wait 1         what does not fit waits for a FreedNotice instead of being refused
-//   able FLAGS     HelloReply.Flags; with GA_ABLE_STREAMS it lends the count of streams
+//   able FLAGS     HelloReply.Flags; with GA_ABLE_OBJECTS it lends the count of streams
 //   slots N        so many threads may have streams, contexts or holds; others wait for a slot
 //   hello 1        Hello waits                          hello N     Hello is refused (N is a
 //   status) attach N   so is Attach                     text 1         refusals carry a text delay
@@ -410,7 +410,7 @@ static bool do_stream(int fd, const struct ga_wire_header *h, struct session *s,
     else
         l->streams += r->count;
     a.current = (uint32_t)l->streams;
-    if (o.able & GA_ABLE_STREAMS)
+    if (o.able & GA_ABLE_OBJECTS)
         atomic_store(lent, GA_STREAMS_OPEN | o.streams << GA_STREAMS_MAX_SHIFT | a.current);
     log_request(h->type, status, r->count);
     reply(fd, h, status, &a, sizeof a, -1);

@@ -32,7 +32,7 @@ static _Atomic int64_t told_of; // streams given back by a message
 
 static void make_a_stream(void) {
     static _Atomic int64_t there;
-    if (!ga_streams_take(&slot, false))
+    if (!ga_streams_take(&slot))
         return;
     CHECK(atomic_fetch_add(&there, 1) < STREAMS);
     atomic_fetch_sub(&there, 1);

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/objects.h"
+
+// An entry of root->objects: its bytes are the contexts, and above them the streams where slots are
+// threads'; its context is the holds.
+#define STREAM (1ull << 24)
+#define FIELD (STREAM - 1)
+
+static uint64_t key_of(uint32_t device, uint32_t maker) {
+    return 1ull << 40 | (uint64_t)maker << 8 | device;
+}
+
+static uint64_t field(uint64_t now, int32_t count) {
+    int64_t next = (int64_t)now + count;
+    return next < 0                 ? 0
+           : (uint64_t)next > FIELD ? FIELD
+                                    : (uint64_t)next; // more than any driver makes
+}
+
+// How many more there were to give back than the maker has.
+static int32_t change(struct ga_root *root, enum ga_object what, uint32_t device, uint32_t maker,
+                      int32_t count) {
+    struct ga_entry e;
+    struct ga_entry old;
+    uint16_t tag = atomic_load(&root->tag);
+    if (!ga_table_take(&root->objects, key_of(device, maker), &e) || e.tag != tag)
+        e = (struct ga_entry){.key = key_of(device, maker), .tag = tag, .device = (uint8_t)device};
+    uint64_t contexts = e.bytes & FIELD;
+    uint64_t streams = e.bytes / STREAM;
+    uint64_t *of = what == GA_OBJECT_CONTEXT  ? &contexts
+                   : what == GA_OBJECT_STREAM ? &streams
+                                              : &e.context;
+    int64_t left = (int64_t)*of + count;
+    *of = field(*of, count);
+    e.bytes = streams * STREAM + contexts;
+    if (e.bytes || e.context)
+        ga_table_put(&root->objects, &e,
+                     &old); // without memory the next daemon does not hear of it
+    return left < 0 ? (int32_t)-left : 0;
+}
+
+// Streams that are no thread's. How many more there were to give back than that is nobody's matter.
+static void count_streams(struct ga_root *root, uint32_t device, int32_t count) {
+    _Atomic uint32_t *streams = &root->devices[device].streams;
+    uint32_t now = atomic_load(streams);
+    while (!atomic_compare_exchange_weak(streams, &now, (uint32_t)field(now, count))) {
+    }
+}
+
+void ga_objects_add(struct ga_root *root, enum ga_object what, uint32_t device, uint32_t maker,
+                    int32_t count) {
+    _Atomic uint32_t *contexts = &root->devices[device].contexts;
+    bool threads = atomic_load(&root->slot_scope[device]) == GA_SCOPE_THREAD;
+    if (what == GA_OBJECT_STREAM && !threads) { // without a lock, since they are made in loops
+        count_streams(root, device, count);
+        return;
+    }
+    ga_spin_lock(&root->objects_lock);
+    if (what == GA_OBJECT_CONTEXT)
+        atomic_store(contexts, (uint32_t)field(atomic_load(contexts), count));
+    int32_t missing = change(root, what, device, threads ? maker : 0, count);
+    if (missing && what != GA_OBJECT_STREAM && threads)
+        change(root, what, device, 0, -missing); // before there was a daemon to say whose slots are
+    ga_spin_unlock(&root->objects_lock);
+    if (missing && what == GA_OBJECT_STREAM)
+        count_streams(root, device, -missing);
+}
+
+uint16_t ga_objects_type(enum ga_object what) {
+    return what == GA_OBJECT_STREAM ? GA_TYPE_STREAM : GA_TYPE_CONTEXT;
+}
+
+// The two requests are laid out alike.
+struct ga_wire_context_request ga_objects_request(enum ga_object what, int32_t count,
+                                                  uint32_t flags, uint32_t maker) {
+    _Static_assert(sizeof(struct ga_wire_context_request) == sizeof(struct ga_wire_stream_request),
+                   "and both have slot, count, flags, thread");
+    flags |= what == GA_OBJECT_HOLD ? GA_FLAG_HOLD : 0;
+    return (struct ga_wire_context_request){.count = count, .flags = flags, .thread = maker};
+}
+
+struct sum {
+    uint32_t device;
+    uint16_t tag;
+    struct ga_objects_sum *sum;
+};
+
+static void add_up(void *arg, const struct ga_entry *e) {
+    struct sum *s = arg;
+    if (e->tag != s->tag || e->device != s->device)
+        return;
+    s->sum->contexts += (uint32_t)(e->bytes & FIELD);
+    s->sum->streams += (uint32_t)(e->bytes / STREAM);
+}
+
+struct ga_objects_sum ga_objects_sum(struct ga_root *root, uint32_t device) {
+    struct ga_objects_sum sum = {0};
+    struct sum s = {device, atomic_load(&root->tag), &sum};
+    ga_self_enter();
+    ga_table_each(&root->objects, add_up, &s);
+    ga_self_leave();
+    sum.streams += atomic_load(&root->devices[device].streams);
+    return sum;
+}
+
+struct listing {
+    uint32_t device;
+    uint16_t tag;
+    uint32_t skip;
+    struct ga_wire_objects_request *list;
+};
+
+static void add_maker(void *arg, const struct ga_entry *e) {
+    struct listing *l = arg;
+    if (e->tag != l->tag || e->device != l->device)
+        return;
+    if (l->skip > 0) {
+        l->skip--;
+    } else if (l->list->count == GA_OBJECTS_MAKERS) {
+        l->list->flags = GA_OBJECTS_MORE;
+    } else {
+        l->list->makers[l->list->count++] =
+            (struct ga_wire_objects_maker){.thread = (uint32_t)(e->key >> 8),
+                                           .contexts = (uint32_t)(e->bytes & FIELD),
+                                           .streams = (uint32_t)(e->bytes / STREAM),
+                                           .holds = (uint32_t)e->context};
+    }
+}
+
+void ga_objects_list(struct ga_root *root, uint32_t device, uint32_t skip,
+                     struct ga_wire_objects_request *list) {
+    uint32_t streams = atomic_load(&root->devices[device].streams);
+    struct listing l = {device, atomic_load(&root->tag), skip - (skip && streams), list};
+    ga_os_zero(list, sizeof *list);
+    if (streams && skip == 0)
+        list->makers[list->count++] = (struct ga_wire_objects_maker){.streams = streams};
+    ga_self_enter();
+    ga_table_each(&root->objects, add_maker, &l);
+    ga_self_leave();
+}

@@ -1,0 +1,122 @@
+package soak
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// makers is how many threads of one program make objects at once.
+const makers = 12
+
+// together has threads of a team do each what is said of it, at once, and waits for all. Each has to
+// succeed.
+func together(t *testing.T, p *rig.Program, threads []int, commands ...string) {
+	t.Helper()
+	var want, got []string
+	for _, thread := range threads {
+		for _, command := range commands {
+			command = strings.ReplaceAll(command, "#", fmt.Sprint(thread))
+			p.Tell(fmt.Sprintf("%d %s", thread, command))
+			want = append(want, fmt.Sprintf("%d %s ok", thread, strings.Fields(command)[0]))
+		}
+	}
+	for range want {
+		got = append(got, p.Line())
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(want, got) {
+		t.Fatalf("%q, want %q\n%s", got, want, p.Stderr())
+	}
+}
+
+// objectsAgree compares what the daemon counts of a team with the driver, and with how many
+// threads have something by what they were told to do.
+func objectsAgree(t *testing.T, m *rig.Machine, p *rig.Program, pid, streams, contexts, slots int) {
+	t.Helper()
+	said := ""
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(said)
+		}
+	})
+	rig.Eventually(t, "the counts agree", func() bool {
+		together(t, p, []int{0}, "info x") // takes the session up again
+		driver, daemon := m.HeldBy(pid, 0), m.Lease(pid, 0)
+		taken := 0
+		for _, h := range m.Snapshot().Devices[0].Holders {
+			taken += h.Slots
+		}
+		said = fmt.Sprintf("driver %+v, daemon %d streams and %d contexts, %d slots; told to have %d, %d, %d",
+			driver, daemon.Streams, daemon.Contexts, taken, streams, contexts, slots)
+		return driver.Streams == streams && daemon.Streams == streams &&
+			driver.Contexts == contexts && daemon.Contexts == contexts && taken == slots
+	})
+}
+
+// TestObjectsOutliveTheDaemon has the daemon die between what it decides on streams, contexts
+// and holds of many threads at once and its answer, and when it is told of them: none of them counts twice,
+// and none that is there is forgotten, by threads neither.
+func TestObjectsOutliveTheDaemon(t *testing.T) {
+	t.Parallel()
+	for _, scope := range []string{"thread", "process"} {
+		t.Run(scope, func(t *testing.T) {
+			t.Parallel()
+			m := rig.New(t, rig.Options{Devices: "1G", NoMount: true, Life: bounded.Lifetime + 5*time.Minute, Binary: rig.Build(t, "faults/gpuarbd"),
+				Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n[defaults]\non_loss = \"closed\"\non_full = \"wait\"\n" +
+					"wait_timeout = \"max\"\ncontext_reserve = \"0\"\nslots.max = " + fmt.Sprint(makers) + "\nslots.scope = \"" + scope + "\"\n"})
+			k := keep(t, m)
+			p := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/team")))
+			p.Tell("0 pid")
+			pid := 0
+			if _, err := fmt.Sscanf(p.Line(), "0 pid ok %d", &pid); err != nil {
+				t.Fatal(err)
+			}
+			slotsOf := func(threads int) int {
+				if scope == "process" {
+					return min(threads, 1)
+				}
+				return threads
+			}
+			var all []int
+			for thread := range makers {
+				all = append(all, thread)
+			}
+			// Thread 0 has something all the time, so that it can ask.
+			together(t, p, all[:1], "retain c# 0", "stream s#")
+			rest := all[1:]
+			died := k.died()
+			for _, place := range []string{"objects.counted", "objects.decided", "objects.drained", "resume.objects", "resume.found"} {
+				for _, nth := range []int{1, 2, 9} {
+					arm := func() {
+						k.again(fmt.Sprintf("GPUARB_FAULT=%s:%d", place, nth))
+						k.ready()
+					}
+					arm()
+					together(t, p, rest, "retain c# 0", "stream s#", "context x#")
+					objectsAgree(t, m, p, pid, makers, makers, slotsOf(makers))
+					arm()
+					together(t, p, rest[:5], "streamdestroy s#", "destroy x#", "release 0")
+					objectsAgree(t, m, p, pid, makers-5, makers-5, slotsOf(makers-5))
+					arm()
+					together(t, p, rest[5:], "destroy x#", "streamdestroy s#", "release 0")
+					objectsAgree(t, m, p, pid, 1, 1, slotsOf(1))
+				}
+			}
+			if died = k.died() - died; died < 20 {
+				t.Errorf("only %d daemons died", died)
+			}
+			t.Logf("%d daemons died", died)
+			k.again()
+			k.stop()
+			together(t, p, all[:1], "streamdestroy s#", "release 0")
+			gone(t, m, p)
+		})
+	}
+}
