@@ -11,11 +11,14 @@ import (
 // looked at; streams and takeStreams bring it up to date. It is not lent while the streams alone keep a slot
 // that somebody waits for, so the search for who waits for each other can go by the ledger.
 
+// believedStreams is how many streams are believed of a word that the daemon before this one lent.
+const believedStreams = 1 << 16
+
 // streams returns how many streams a lease has at this moment.
 func (a *Arbiter) streams(l *lease) int {
 	if l.lent {
 		if n, lent := a.words.Streams(l.id); lent {
-			a.setStreams(l, n)
+			a.setStreams(l, min(n, l.lentMost))
 		}
 	}
 	return l.sum.Streams()
@@ -33,7 +36,7 @@ func (a *Arbiter) takeStreams(l *lease) {
 		return
 	}
 	if n, lent := a.words.CloseStreams(l.id); lent {
-		a.setStreams(l, n)
+		a.setStreams(l, min(n, l.lentMost))
 		l.lent = false
 	}
 }
@@ -46,7 +49,7 @@ func (a *Arbiter) LendStreams(id LeaseID) {
 		return
 	}
 	if a.takeStreams(l); a.lendable(l) && a.words.OpenStreams(id, l.sum.Streams(), l.sum.StreamsMax()) {
-		l.lent = true
+		l.lent, l.lentMost = true, max(l.sum.Streams(), l.sum.StreamsMax())
 	}
 }
 

@@ -124,7 +124,7 @@ func (a *Arbiter) restoreLease(now time.Time, s *session, held RestoredLease) *l
 	}
 	a.ledger.Force(l.sum, accounting.Memory, granted)
 	a.ledger.Force(l.sum, accounting.Streams, streams)
-	l.lent = l.countable() // it may be: its word tells
+	l.lent, l.lentMost = l.countable(), believedStreams // it may be: its word tells
 	l.contexts = min(max(held.Contexts, 0), maxObjects)
 	l.peak, l.unverified, l.lost = held.Peak, held.Unverified, d.lost || held.Lost
 	if !held.Opened.IsZero() {

@@ -57,6 +57,7 @@ func (a *Arbiter) newSession(now time.Time, r SessionRequest, pending bool) (*se
 	_, _ = a.setLimits(a.sessionChanges(nil, s), false)
 	j.sessions = append(j.sessions, s)
 	a.sessions[s.id] = s
+	a.moves(j) // one more of its processes goes on
 	return s, nil
 }
 

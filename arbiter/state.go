@@ -185,6 +185,7 @@ type lease struct {
 	contexts   int
 	holds      int              // on shared contexts
 	lent       bool             // its client counts its streams: lend.go
+	lentMost   int              // no more than it may have, whatever its word says
 	waits      int              // tickets of it that wait
 	peak       accounting.Bytes // most bytes used at once
 	seen       accounting.Bytes // bytes used when last looked at

@@ -159,6 +159,7 @@ func (d *Daemon) start() error {
 	d.addDevices()
 	d.keepDevices()
 	d.spare.take()
+	d.places = places{of: map[placeKey]kept{}, began: d.now(), changed: make(chan struct{})}
 	if !fresh {
 		d.recover()
 	}

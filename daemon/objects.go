@@ -49,12 +49,12 @@ func (cl *client) objects(m ipc.Message) error {
 	if cl.makersOf != l {
 		cl.makersOf, cl.makers = l, nil
 	}
+	if n := len(cl.makers) + int(req.Count); n > arbiter.MaxThreads+ipc.ObjectsMakers { // before they take memory here
+		return refused(ipc.StatusTooMany, "the objects of %d threads: of a lease so many are remembered", n)
+	}
 	for _, said := range req.Makers[:req.Count] {
 		cl.makers = append(cl.makers, arbiter.Maker{Thread: said.Thread, Contexts: int(min(said.Contexts, maxClaimed)),
 			Streams: int(min(said.Streams, maxClaimed)), Holds: int(min(said.Holds, maxClaimed))})
-	}
-	if len(cl.makers) > arbiter.MaxThreads+ipc.ObjectsMakers {
-		return refused(ipc.StatusTooMany, "the objects of %d threads: of a lease so many are remembered", len(cl.makers))
 	}
 	if req.Flags&ipc.ObjectsMore == 0 {
 		streams, contexts := d.arb.Objects(d.now(), l.ID, cl.makers)

@@ -38,7 +38,8 @@ type places struct {
 // kept is a place, and its record.
 type kept struct {
 	arbiter.Place
-	index int
+	index  int
+	parted time.Time // when this daemon sent it back to come again: nobody is held back for that one; zero: the daemon before did
 }
 
 // requestOf is the number by which a request is known when it comes again. A Hello has no
@@ -64,7 +65,6 @@ func (c clock) fromBootTime(at int64) time.Time {
 
 // recoverPlaces takes up the places of processes that live. The lock is held.
 func (d *Daemon) recoverPlaces() {
-	d.places = places{of: map[placeKey]kept{}, began: d.now(), changed: make(chan struct{})}
 	d.file.Tickets.Each(func(i int, r *statefile.Ticket) {
 		key := placeKey{int(r.PID), r.StartTicks, ipc.Type(r.Type), r.Request}
 		pidfd, gone := d.stillThere(key.pid, key.start)
@@ -73,14 +73,25 @@ func (d *Daemon) recoverPlaces() {
 			d.file.Tickets.Free(i)
 			return
 		}
-		d.places.of[key] = kept{arbiter.Place{Arrival: r.Arrival, Since: d.fromBootTime(r.Since)}, i}
+		d.places.of[key] = kept{Place: arbiter.Place{Arrival: r.Arrival, Since: d.fromBootTime(r.Since)}, index: i}
 	})
 	d.awaited.Store(len(d.places.of) > 0)
 }
 
-// keepFor keeps the place of a request that is to come again. The lock is held.
-func (d *Daemon) keepFor(key placeKey, at kept) {
-	d.places.of[key], d.places.began = at, d.now()
+// keepFor keeps the place of a request that is sent back to come again: of as many of a process as it can have
+// connections in a session. The lock is held.
+func (d *Daemon) keepFor(key placeKey, place arbiter.Place, index int) {
+	of := 0
+	for other := range d.places.of {
+		if other.pid == key.pid && other.start == key.start {
+			of++
+		}
+	}
+	if _, twice := d.places.of[key]; twice || of >= connsPerSession {
+		d.file.Tickets.Free(index)
+		return
+	}
+	d.places.of[key] = kept{place, index, d.now()}
 	d.awaited.Store(true)
 }
 
@@ -122,7 +133,7 @@ func (d *Daemon) comesAgain(peer ipc.Peer, h ipc.Header, retry bool) (place arbi
 // when that changes. The lock is held.
 func (d *Daemon) ahead(arrival uint64) (bool, <-chan struct{}) {
 	for _, k := range d.places.of {
-		if k.Arrival < arrival {
+		if k.parted.IsZero() && k.Arrival < arrival {
 			return true, d.places.changed
 		}
 	}
@@ -161,7 +172,15 @@ func (d *Daemon) forgetPlaces(gone func(placeKey) bool) {
 
 // agePlaces drops places that nobody came for. The lock is held.
 func (d *Daemon) agePlaces() {
-	if d.awaited.Load() && d.now().Sub(d.places.began) > placePatience {
-		d.forgetPlaces(func(placeKey) bool { return true })
+	if !d.awaited.Load() {
+		return
 	}
+	now := d.now()
+	d.forgetPlaces(func(key placeKey) bool {
+		since := d.places.of[key].parted
+		if since.IsZero() {
+			since = d.places.began
+		}
+		return now.Sub(since) > placePatience
+	})
 }

@@ -168,7 +168,7 @@ func (d *Daemon) sendBack(s *session) {
 		}
 		delete(d.queue.parked, ticket)
 		if p.place >= 0 {
-			d.keepFor(keyOf(p.cl.conn.Peer(), p.head), kept{d.arb.Place(ticket), p.place})
+			d.keepFor(keyOf(p.cl.conn.Peer(), p.head), d.arb.Place(ticket), p.place)
 		}
 		_ = p.end(func() error {
 			return p.cl.conn.ReplyError(p.head, &ipc.ProtocolError{Status: ipc.StatusNoSession, Text: "the session was resumed: ask again"})

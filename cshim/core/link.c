@@ -396,28 +396,31 @@ static void attach_held(struct ga_root *root) {
 
 // A daemon that lends no count of streams has the one that its predecessor wrote down. It is given
 // back all of that, and asked for as many as there are; from now on it hears of each.
-static void return_streams(struct ga_root *root) {
+static bool return_streams(struct ga_root *root) {
     struct ga_view *view = atomic_load(&root->view);
     struct ga_reply reply;
     for (uint32_t d = 0; d < GA_DEVICES; d++) {
         uint32_t slot = atomic_load(&view->slot[d]);
-        uint64_t word =
-            slot ? atomic_exchange(ga_streams_word(&view->page->lease[slot - 1]), 0) : 0;
+        ga_word *word = slot ? ga_streams_word(&view->page->lease[slot - 1]) : NULL;
         struct ga_wire_stream_request stream = {
             .slot = slot - 1, .count = -(int32_t)GA_STREAMS_MASK, .flags = GA_FLAG_NO_WAIT};
-        bool ok = (word & GA_STREAMS_OPEN) &&
-                  exchange(root, &root->spare, GA_TYPE_STREAM, &stream, sizeof stream, -1, &reply);
+        if (!word || !(atomic_load(word) & GA_STREAMS_OPEN))
+            continue;
+        if (!exchange(root, &root->spare, GA_TYPE_STREAM, &stream, sizeof stream, -1, &reply))
+            return false;
         stream.count = (int32_t)atomic_load(&root->devices[d].streams);
-        if (ok && stream.count > 0)
-            exchange(root, &root->spare, GA_TYPE_STREAM, &stream, sizeof stream, -1, &reply);
+        if (stream.count > 0 &&
+            !exchange(root, &root->spare, GA_TYPE_STREAM, &stream, sizeof stream, -1, &reply))
+            return false;
+        atomic_store(word, 0); // else the next one is told
     }
+    return true;
 }
 
 // Tells, of each lease, what there is that is no bytes, after the daemon knows of the bytes.
 static bool tell_objects(struct ga_root *root) {
     struct ga_view *view = atomic_load(&root->view);
-    bool able = atomic_load(&root->able) & GA_ABLE_OBJECTS;
-    for (uint32_t d = 0; able && d < GA_DEVICES; d++) {
+    for (uint32_t d = 0; d < GA_DEVICES; d++) {
         struct ga_wire_objects_request list;
         struct ga_reply reply;
         uint32_t slot = atomic_load(&view->slot[d]);
@@ -476,9 +479,8 @@ static enum resumed resume(struct ga_root *root) {
         return REFUSED; // no page of ours, none of theirs
     adopt_hello(root, &reply);
     attach_held(root);
-    if (!(atomic_load(&root->able) & GA_ABLE_OBJECTS))
-        return_streams(root);
-    return tell_objects(root) ? RESUMED : FAILED;
+    bool able = atomic_load(&root->able) & GA_ABLE_OBJECTS;
+    return (able ? tell_objects(root) : return_streams(root)) ? RESUMED : FAILED;
 }
 
 static bool open_link(struct ga_root *root, ga_look *look) {

@@ -84,6 +84,10 @@ func TestRetriesAreCountedOnce(t *testing.T) {
 	if l := m.Lease(os.Getpid(), 0); l.Streams != 3 || l.Used != 20<<20 {
 		t.Errorf("taken up again: %+v", l)
 	}
+	check(t, s.Main.Objects(t.Context(), slot)) // the answer was lost
+	if l := m.Lease(os.Getpid(), 0); l.Streams != 0 {
+		t.Errorf("%d streams, the client has none", l.Streams)
+	}
 	ask(1 << 40) // again
 	if l := m.Lease(os.Getpid(), 0); l.Streams != 3 {
 		t.Errorf("%d streams, want the same 3", l.Streams)

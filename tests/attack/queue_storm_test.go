@@ -167,9 +167,14 @@ func TestSessionsEndWhileTheyWait(t *testing.T) {
 			check(t, p.s.Main.Bye(t.Context()))
 		case "death":
 			dies.Signal(9)
-		case "resume": // the request goes on: its connection is whole
+		case "resume": // the request comes again, on a connection of the session that was taken up
 			after.parked()
 			p.resume()
+			if err := r.end(); !errors.Is(err, ipc.StatusNoSession) {
+				t.Errorf("on a connection from before: %v", err)
+			}
+			r = r.again()
+			r.parked()
 			r.p.t.Logf("queue: %d", queueLength(m))
 			a.free(700 * mib)
 			r.granted()
