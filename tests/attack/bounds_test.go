@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -95,6 +96,34 @@ func TestRetriesAreCountedOnce(t *testing.T) {
 	ask(1<<40 + 1)
 	if l := m.Lease(os.Getpid(), 0); l.Streams != 6 {
 		t.Errorf("%d streams, want 6", l.Streams)
+	}
+}
+
+// TestObjectsWithoutEnd: whoever says again and again that more is to come is refused once it is more than a lease can
+// have, and nothing of it is kept beyond that.
+func TestObjectsWithoutEnd(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", NoMount: true})
+	s, slot := shimOf(t, m, 0)
+	r := ipc.ObjectsRequest{Slot: slot, Flags: ipc.ObjectsMore, Count: ipc.ObjectsMakers}
+	for i := range r.Makers {
+		r.Makers[i] = ipc.ObjectsMaker{Thread: uint32(i + 1), Streams: 1}
+	}
+	told := 0
+	for range 2000 {
+		switch err := ipc.Call(t.Context(), s.Main, ipc.TypeObjects, &r, &ipc.Empty{}); {
+		case err == nil:
+			told++
+		case !errors.Is(err, ipc.StatusTooMany):
+			t.Fatal(err)
+		}
+	}
+	if told == 0 || told > 64 {
+		t.Errorf("%d messages of %d threads were taken", told, ipc.ObjectsMakers)
+	}
+	check(t, s.Main.Objects(t.Context(), slot)) // and that was all
+	if l := m.Lease(os.Getpid(), 0); int(l.Streams) != told*ipc.ObjectsMakers {
+		t.Errorf("%d streams of %d messages", l.Streams, told)
 	}
 }
 
