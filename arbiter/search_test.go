@@ -205,11 +205,16 @@ func TestWhoMovesDuringASearch(t *testing.T) {
 		move                   func(waiters)
 		refused                bool
 	}{
-		"nobody":                 {0, 400, 400, false, func(waiters) {}, true},
-		"somebody else":          {0, 400, 400, false, func(w waiters) { w.other.free(20); w.other.wait(500) }, true},
-		"frees":                  {0, 400, 400, false, func(w waiters) { w.two.free(200) }, false},
-		"has a thread":           {0, 400, 400, false, func(w waiters) { w.two.threaded(2) }, false},
-		"waits no longer":        {0, 400, 400, false, func(w waiters) { w.arb.Cancel(w.now, w.ticket, arbiter.ReasonCancelled); w.decided() }, false},
+		"nobody":          {0, 400, 400, false, func(waiters) {}, true},
+		"somebody else":   {0, 400, 400, false, func(w waiters) { w.other.free(20); w.other.wait(500) }, true},
+		"frees":           {0, 400, 400, false, func(w waiters) { w.two.free(200) }, false},
+		"has a thread":    {0, 400, 400, false, func(w waiters) { w.two.threaded(2) }, false},
+		"waits no longer": {0, 400, 400, false, func(w waiters) { w.arb.Cancel(w.now, w.ticket, arbiter.ReasonCancelled); w.decided() }, false},
+		"gets a process": {0, 400, 400, false, func(w waiters) {
+			if _, err := w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: w.world.process(1000, "late"), Job: w.job}); err != nil {
+				t.Error(err)
+			}
+		}, false},
 		"nobody, loosely":        {0, 400, 400, true, func(waiters) {}, true},
 		"loses a process":        {0, 400, 400, true, func(w waiters) { w.arb.EndSession(w.now, w.process.session) }, false},
 		"uses less":              {0, 300, 300, false, func(w waiters) { w.reads(103, 200) }, false},
