@@ -159,7 +159,8 @@ func (a *Arbiter) lose(l *lease) {
 	a.takeStreams(l)
 	l.lost = true
 	a.ledger.Clear(l.sum)
-	l.contexts, l.overhead, l.reading, l.excess, l.suspected = 0, 0, 0, 0, 0
+	l.contexts = 0
+	l.beyond.Clear()
 	a.look(l)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/reading"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
@@ -32,7 +33,7 @@ type word struct {
 	limit   accounting.Bytes
 	pending accounting.Bytes
 	gone    bool // the page cannot be reached
-	told    arbiter.Told
+	told    reading.Told
 	streams int  // that there are, where lent says that they are counted here
 	most    int  // that there may be
 	lent    bool // the client counts its streams
@@ -196,11 +197,11 @@ func (w *words) Recent(id arbiter.LeaseID, granted accounting.Bytes) accounting.
 	return granted - min(accounting.Bytes(x.low.Load()&creditMax), w.credit(id, x, x.state.Load()), granted)
 }
 
-func (w *words) Told(id arbiter.LeaseID) arbiter.Told {
+func (w *words) Told(id arbiter.LeaseID) reading.Told {
 	if x := w.of(id); x != nil && !x.gone {
 		return x.told
 	}
-	return arbiter.Told{}
+	return reading.Told{}
 }
 
 func (w *words) Streams(id arbiter.LeaseID) (int, bool) {

@@ -183,7 +183,7 @@ func (l *lease) recharge(before, now accounting.Bytes) {
 // was kept for was measured.
 func (l *lease) trimHeadroom() {
 	h, d := l.headroomOf(), l.device
-	if h != nil && l.proofs >= proven && l.contexts > 0 && l.overhead > 0 {
+	if h != nil && l.beyond.Proven() && l.contexts > 0 && l.beyond.Overhead > 0 {
 		h.bytes = min(h.bytes, d.contextCost(d.policy))
 	}
 }
@@ -194,7 +194,7 @@ func (a *Arbiter) contextsNeed(l *lease, n int) accounting.Bytes {
 	if l.isOffered() {
 		n--
 	}
-	return l.device.contextCost(&a.policy).Times(uint64(n)).Less(l.vacated)
+	return l.device.contextCost(&a.policy).Times(uint64(n)).Less(l.beyond.Vacated())
 }
 
 // offered is what of its headroom the next context of a lease comes to have.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/reading"
 )
 
 // TestInvariants drives many clients at random: allocations by both paths, frees,
@@ -80,7 +81,7 @@ func (u *universe) scribble(t *rapid.T) {
 			l.word.state.Store(rapid.Uint64().Draw(t, "word"))
 			l.word.low.Store(rand.Uint64())
 			l.word.pending = accounting.Max
-			l.word.told = arbiter.Told{Known: true, Blocks: rand.Uint32(), Pools: rand.Uint32(), Imported: accounting.Max}
+			l.word.told = reading.Told{Known: true, Blocks: rand.Uint32(), Pools: rand.Uint32(), Imported: accounting.Max}
 		}
 	}
 }

@@ -256,7 +256,7 @@ func (a *Arbiter) beyondOwn(t *ticket) *accounting.Refusal {
 // device and has in use. Nobody waits for that.
 func (a *Arbiter) ownPart(t *ticket, j *job) accounting.Bytes {
 	part := func(l *lease) accounting.Bytes {
-		return l.sum.Granted().Less(a.idle(l)).Plus(max(l.sum.Charged(), l.cost()))
+		return l.sum.Granted().Less(a.idle(l)).Plus(max(l.sum.Charged(), l.beyond.Cost()))
 	}
 	if j == nil {
 		return part(t.lease)

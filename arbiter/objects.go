@@ -207,11 +207,8 @@ func (a *Arbiter) countObjects(now time.Time, l *lease, r Request) {
 // unmakeContexts counts contexts that are gone.
 func (a *Arbiter) unmakeContexts(now time.Time, l *lease, thread uint32, n int) {
 	n = min(n, l.contexts)
-	l.vacate(now, n)
 	a.recost(now, l, func() {
-		if l.contexts > 0 {
-			l.promised = l.promised / accounting.Bytes(l.contexts) * accounting.Bytes(l.contexts-n)
-		}
+		l.beyond.Vacate(now, n, l.contexts)
 		l.contexts -= n
 	})
 	l.offerHeadroom()
@@ -223,7 +220,7 @@ func (a *Arbiter) unmakeContexts(now time.Time, l *lease, thread uint32, n int) 
 func (a *Arbiter) noticed(now time.Time, l *lease, thread uint32, n int, what What) {
 	a.makeContexts(l, thread, n, what)
 	if what == WantsContexts {
-		l.proofs, l.promisedAt = 0, now
+		l.beyond.Made(now)
 	}
 	if !l.lost && !a.entered(l, thread) && a.slotIsFree(l, thread) {
 		a.enter(now, l, thread)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/reading"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
@@ -24,8 +25,7 @@ func (a *Arbiter) Used(device int) map[LeaseID]accounting.Bytes {
 	used := make(map[LeaseID]accounting.Bytes)
 	for l := range a.leasesOn(d) {
 		used[l.id] = l.sum.Granted() - a.idle(l)
-		l.recent = used[l.id]
-		l.making = a.makesContexts(l)
+		l.beyond.Begin(used[l.id], a.makesContexts(l))
 	}
 	return used
 }
@@ -92,29 +92,28 @@ func (l *lease) reads(p ProcessUsage) bool {
 func (a *Arbiter) readOverheads(now time.Time, d *device, before map[LeaseID]accounting.Bytes) {
 	var charged []*lease
 	for pid, leases := range d.byPID {
-		h := a.addUp(leases, before)
-		if h.first == nil {
+		p, living := a.process(leases, before)
+		if len(living) == 0 {
 			continue
 		}
-		var figure, reading accounting.Bytes
-		if f, listed := d.figures[pid]; listed && h.first.reads(f) {
-			figure = f.Bytes
-			reading = figure.Less(h.used)
-			if h.first.unverified && figure >= h.used {
-				a.verified(now, leases)
-			}
+		first, was := living[0], besideOf(leases)
+		figure, listed := d.figures[pid]
+		if listed = listed && first.reads(figure); !listed {
+			figure.Bytes = 0
 		}
-		first, was := h.first, besideOf(leases)
-		first.overhead, first.reading = min(reading, first.reading), reading
-		first.refill(d.began)
-		a.exceed(&h, figure)
-		h.prove()
+		if listed && first.unverified && figure.Bytes >= p.Used() {
+			a.verified(now, leases)
+		}
+		anew := p.Read(reading.Device{Costs: &d.contexts, Began: d.began, Most: d.mostContext()}, first.session.process.UID, figure.Bytes, listed)
 		first.trimHeadroom()
 		if besideOf(leases) != was {
 			a.moves(first.session.job)
 		}
-		for _, l := range h.leases {
-			if a.policy.ChargeOverhead || l.excess > 0 || l.sum.Charged() > 0 {
+		for _, l := range living {
+			if anew && !l.stale && !l.spoiled {
+				a.flag(l)
+			}
+			if a.policy.ChargeOverhead || l.beyond.Excess > 0 || l.sum.Charged() > 0 {
 				charged = append(charged, l)
 			}
 		}
@@ -238,6 +237,7 @@ func (a *Arbiter) Clamped(now time.Time, id LeaseID) {
 		return
 	}
 	a.stir(l.session.job)
-	l.spoiled, l.known = true, l.overhead.Less(l.excess)
+	l.spoiled = true
+	l.beyond.Distrust()
 	a.leaseEvent(now, l, EventClamped, 0, fmt.Sprintf(wording.Clamped, l.session.name(), l.device.Index))
 }

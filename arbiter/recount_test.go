@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/reading"
 )
 
 func TestRecount(t *testing.T) {
@@ -45,7 +45,7 @@ func TestRecount(t *testing.T) {
 // it is: it counts once from then on, and is free again the moment the client frees it.
 func TestRecountExplainsExcess(t *testing.T) {
 	w := newWorld(t, exact(size(1000)), 8000)
-	x := w.telling(arbiter.Told{})
+	x := w.telling(reading.Told{})
 	x.contexts(1)
 	x.must(200)
 	w.read(3, x.figure(264))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
+	"github.com/gpuarb/gpuarb/arbiter/reading"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
@@ -31,7 +32,7 @@ type device struct {
 	permits      permit.Sets[*job, *session, *holder]
 	slotsLive    *int   // slots.max set live
 	slotsChanger string // by whom
-	contexts     contextCosts
+	contexts     reading.Costs
 	headrooms    map[*accounting.Budget]*headroom
 	unnamed      bool // its readings name no process
 
@@ -189,22 +190,10 @@ type lease struct {
 	waits      int              // tickets of it that wait
 	peak       accounting.Bytes // most bytes used at once
 	seen       accounting.Bytes // bytes used when last looked at
-	overhead   accounting.Bytes // confirmed by two readings
-	reading    accounting.Bytes // the last reading's overhead, not confirmed
-	promised   accounting.Bytes // overhead expected of contexts that no reading shows yet
-	promisedAt time.Time
-	making     bool             // some of these were being made when the last reading began
-	vacated    accounting.Bytes // of overhead: contexts had it that are gone
-	vacatedAt  time.Time
-	proofs     int              // readings since then, up to proven
-	excess     accounting.Bytes // what no call named, of two readings: charged to its budget
-	suspected  accounting.Bytes // of the last reading alone
+	beyond     reading.Beyond   // its bytes
 	announced  bool             // the event about its excess was sent
-	recent     accounting.Bytes // most used at once since the last reading began, as far as it was looked at
-	steady     accounting.Bytes // used at the last reading
 	touched    time.Time        // when it last asked for something, or ceased to be active
 	since      time.Time        // when it became active; zero: it is not
-	known      accounting.Bytes // what was no excess when its word was last believed
 	admitted   uint64
 	denied     uint64
 	atMax      uint64
@@ -248,10 +237,7 @@ func (l *lease) budget() accounting.Bytes { return min(l.sum.Max(), l.device.gra
 
 // free is the part of a lease's cost that the capacity lacks: what is not
 // charged to its budget.
-func (l *lease) free() accounting.Bytes { return l.cost().Less(l.sum.Charged()) }
-
-// cost is what a lease takes of its device beyond its bytes, shown or to be expected.
-func (l *lease) cost() accounting.Bytes { return max(l.overhead, l.promised) }
+func (l *lease) free() accounting.Bytes { return l.beyond.Cost().Less(l.sum.Charged()) }
 
 // idle returns the bytes of a lease's word that may be called back or counted
 // as unused. What a spoiled word says is worth nothing.
@@ -290,6 +276,7 @@ func (a *Arbiter) look(l *lease) accounting.Bytes {
 	l.peak = max(l.peak, high)
 	l.device.peak.update(l.seen, used, high)
 	l.session.job.peakOn(l.device).update(l.seen, used, high)
-	l.seen, l.recent = used, max(l.recent, used)
+	l.seen = used
+	l.beyond.Used(used)
 	return used
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/reading"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
@@ -62,21 +63,9 @@ type Words interface {
 	// Recent returns the most bytes used at once since the word was last changed
 	// from this side, as its low-water mark shows it; at least what is used now.
 	Recent(id LeaseID, granted accounting.Bytes) accounting.Bytes
-	// Told returns what the client says of what it holds; the zero Told where it
+	// Told returns what the client says of what it holds; the zero reading.Told where it
 	// says nothing.
-	Told(id LeaseID) Told
-}
-
-// Told is a client's own word for what its blocks are, by which the arbiter tells
-// rounding and what belongs to others from memory that no call named. It can only
-// lower what the client itself is charged.
-type Told struct {
-	Known    bool             // false: the client's library says nothing of it
-	Soft     bool             // some of the used bytes may not be on the device (managed memory, a heap)
-	Blocks   uint32           // live ones
-	Pools    uint32           // that it takes memory from
-	Imported accounting.Bytes // of other processes' memory
-	Making   int              // contexts that it asks for, or that its driver makes for it at this moment
+	Told(id LeaseID) reading.Told
 }
 
 // JobRequest opens a job for what `gpuarb run` starts.

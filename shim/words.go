@@ -5,6 +5,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/reading"
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/statefile"
@@ -270,13 +271,13 @@ func (w *Words) Recent(id arbiter.LeaseID, granted accounting.Bytes) (most accou
 }
 
 // Told returns what the client says of its blocks.
-func (w *Words) Told(id arbiter.LeaseID) (told arbiter.Told) {
+func (w *Words) Told(id arbiter.LeaseID) (told reading.Told) {
 	w.guarded(id, func(l *Lease) {
 		counts := l.page.Counts(l.slot).Load()
 		if counts&ipc.CountsTold == 0 {
 			return
 		}
-		told = arbiter.Told{
+		told = reading.Told{
 			Known: true, Soft: counts&ipc.CountsSoft != 0, Blocks: uint32(counts & ipc.CountsBlocksMax),
 			Pools:    uint32(counts >> ipc.CountsPoolsShift & ipc.CountsPoolsMax),
 			Imported: accounting.Bytes(l.page.Imported(l.slot).Load()),

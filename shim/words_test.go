@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/reading"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/statefile"
 	"github.com/gpuarb/gpuarb/tests/bounded"
@@ -138,16 +139,16 @@ func TestRubbishIsClamped(t *testing.T) {
 
 func TestWhatTheClientTells(t *testing.T) {
 	b := newBench(t)
-	if told := b.Told(lease); told != (arbiter.Told{}) {
+	if told := b.Told(lease); told != (reading.Told{}) {
 		t.Errorf("nothing is said, and read as %+v", told)
 	}
 	b.page.Imported(3).Store(7)
 	b.page.Counts(3).Store(1<<62 | 5<<32 | 9)
-	if told := b.Told(lease); told != (arbiter.Told{}) {
+	if told := b.Told(lease); told != (reading.Told{}) {
 		t.Errorf("without TOLD it means nothing: %+v", told)
 	}
 	b.page.Counts(3).Store(1<<63 | 1<<62 | 5<<32 | 9)
-	if told := b.Told(lease); told != (arbiter.Told{Known: true, Soft: true, Blocks: 9, Pools: 5, Imported: 7}) {
+	if told := b.Told(lease); told != (reading.Told{Known: true, Soft: true, Blocks: 9, Pools: 5, Imported: 7}) {
 		t.Errorf("%+v", told)
 	}
 	b.page.Counts(3).Store(^uint64(0))

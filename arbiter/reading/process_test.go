@@ -1,0 +1,95 @@
+package reading_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/reading"
+)
+
+const mib accounting.Bytes = 1 << 20
+
+// figure is one reading of a device: what it says that a process uses, and what the process uses of bytes.
+type figure struct {
+	says, used       accounting.Bytes
+	before, peak     accounting.Bytes // as the reading began, and since
+	overhead, excess accounting.Bytes // wanted after it
+}
+
+func TestWhatReadingsTell(t *testing.T) {
+	told := reading.Told{Known: true}
+	cases := []struct {
+		name     string
+		told     reading.Told
+		contexts int
+		figures  []figure
+	}{
+		{"bytes alone", told, 0, []figure{{says: 5 * mib, used: 5 * mib}, {says: 5 * mib, used: 5 * mib}}},
+		{"two readings agree", told, 0, []figure{{says: 9 * mib, used: 5 * mib}, {says: 9 * mib, used: 5 * mib, overhead: 4 * mib, excess: 4 * mib}}},
+		{"the smaller of two", told, 0, []figure{{says: 9 * mib, used: 5 * mib}, {says: 7 * mib, used: 5 * mib, overhead: 2 * mib, excess: 2 * mib}}},
+		{"freed meanwhile", told, 0, []figure{{says: 9 * mib, used: 5 * mib, before: 9 * mib}, {says: 9 * mib, used: 5 * mib, before: 9 * mib}}},
+		{"taken and freed meanwhile", told, 0, []figure{{says: 9 * mib, used: 5 * mib, peak: 9 * mib},
+			{says: 9 * mib, used: 5 * mib, peak: 9 * mib, overhead: 4 * mib}}},
+		{"a context", told, 1, []figure{{says: 9 * mib, used: 5 * mib}, {says: 9 * mib, used: 5 * mib, overhead: 4 * mib}}},
+		{"beyond a context", told, 1, []figure{{says: 19 * mib, used: 5 * mib}, {says: 19 * mib, used: 5 * mib, overhead: 14 * mib, excess: 4 * mib}}},
+		{"rounding", reading.Told{Known: true, Blocks: 2}, 0, []figure{{says: 9 * mib, used: 5 * mib}, {says: 9 * mib, used: 5 * mib, overhead: 4 * mib}}},
+		{"imports", reading.Told{Known: true, Imported: 3 * mib}, 0, []figure{{says: 9 * mib, used: 5 * mib}, {says: 9 * mib, used: 5 * mib, overhead: 4 * mib, excess: mib}}},
+		{"nothing told", reading.Told{}, 0, []figure{{says: 9 * mib, used: 5 * mib}, {says: 9 * mib, used: 5 * mib, overhead: 4 * mib}}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			var costs reading.Costs
+			var beyond reading.Beyond
+			began := time.Unix(1000, 0)
+			for i, f := range c.figures {
+				var p reading.Process
+				beyond.Begin(max(f.before, f.used), false)
+				p.Add(reading.Member{Beyond: &beyond, Lease: 1, Used: f.used, Before: f.before, Peak: f.peak, Contexts: c.contexts, Told: c.told})
+				began = began.Add(time.Second)
+				p.Read(reading.Device{Costs: &costs, Began: began, Most: 10 * mib}, 1000, f.says, true)
+				if beyond.Overhead != f.overhead || beyond.Excess != f.excess {
+					t.Errorf("reading %d: overhead %v, excess %v, want %v and %v", i, beyond.Overhead, beyond.Excess, f.overhead, f.excess)
+				}
+			}
+		})
+	}
+}
+
+// A promise holds until the second reading that began after the context was made; then others are expected
+// to cost what that one does.
+func TestPromiseEndsWhenProven(t *testing.T) {
+	var costs reading.Costs
+	var beyond reading.Beyond
+	made := time.Unix(1000, 0)
+	beyond.Made(made)
+	beyond.Promise(9 * mib)
+	for i, want := range []accounting.Bytes{9 * mib, 9 * mib, 4 * mib} {
+		var p reading.Process
+		p.Add(reading.Member{Beyond: &beyond, Lease: 1, Contexts: 1, Told: reading.Told{Known: true}})
+		p.Read(reading.Device{Costs: &costs, Began: made.Add(time.Duration(i-1) * time.Second), Most: 10 * mib}, 1000, 4*mib, true)
+		if got := beyond.Cost(); got != want {
+			t.Errorf("after reading %d it costs %v, want %v", i, got, want)
+		}
+	}
+	if got := costs.Expected(); got != 4*mib {
+		t.Errorf("the next is expected to cost %v", got)
+	}
+}
+
+// What contexts had that are gone is its own next contexts' until a reading that began afterwards.
+func TestVacatedUntilRead(t *testing.T) {
+	var costs reading.Costs
+	beyond := reading.Beyond{Overhead: 8 * mib}
+	now := time.Unix(1000, 0)
+	beyond.Vacate(now, 1, 2)
+	if got := beyond.Vacated(); got != 4*mib {
+		t.Fatalf("one of two contexts that cost 8 MiB left %v", got)
+	}
+	var p reading.Process
+	p.Add(reading.Member{Beyond: &beyond, Lease: 1, Contexts: 1, Told: reading.Told{Known: true}})
+	p.Read(reading.Device{Costs: &costs, Began: now.Add(time.Second), Most: 10 * mib}, 1000, 4*mib, true)
+	if got := beyond.Vacated(); got != 0 {
+		t.Errorf("%v is still there after a reading", got)
+	}
+}
