@@ -41,9 +41,9 @@ func (c *curve) add(n int, value float64) {
 // and beside others that wait at the device, and an allocation under the library with threads. Without
 // -bench.growth it is a few points, to see that it works.
 func BenchmarkGrowth(b *testing.B) {
-	leases := &curve{over: "other leases", what: "median of a request to the daemon", unit: "times a bare echo"}
-	waiting := &curve{over: "requests that wait at the device", what: "median of a request to the daemon", unit: "times a bare echo"}
-	threads := &curve{over: "threads of a process", what: "allocate and free, added to a pair of calls", unit: "ns"}
+	leases := &curve{over: "other leases", what: "a request, median", unit: "times an echo"}
+	waiting := &curve{over: "requests that wait at the device", what: "a request, median", unit: "times an echo"}
+	threads := &curve{over: "threads of a process", what: "allocate and free, added", unit: "ns of a processor"}
 	with, beside := []int{1, 10}, []int{0, 10}
 	if *growthOut != "" {
 		with, beside = []int{1, 10, 100, 1000, 10000}, []int{0, 1, 10, 100, 1000, mostWaiting(b)}
