@@ -16,6 +16,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/config"
+	"github.com/gpuarb/gpuarb/daemon/fair"
 	"github.com/gpuarb/gpuarb/gpufs"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
@@ -46,7 +47,7 @@ type Daemon struct {
 	texts    snapshots
 	spare    spare
 	ready    atomic.Bool // it was up
-	throttle throttle
+	changes  fair.Changes
 	shortAt  atomic.Int64 // when it was said last that descriptors are short
 	// awaited: requests that waited for the last daemon are to come again.
 	awaited atomic.Bool
@@ -65,7 +66,7 @@ type Daemon struct {
 	jobByKey     map[uint64]*job
 	conns        map[*ipc.Conn]*client
 	ofProcess    map[int][]*session
-	turns        turns // has a lock of its own
+	turns        fair.Turns // has a lock of its own
 	jobsOfRunner map[int][]*job
 	threadRows   map[int]map[uint32]int // rows of the state file, by lease record and thread
 	kept         keptLimits
@@ -77,8 +78,8 @@ type Daemon struct {
 	left                         left
 	shown                        map[arbiter.LeaseID]showing // whose pages show what is free
 	endedJobs                    endedJobs
-	decisions                    decisions
-	bad                          uint64 // messages that were none
+	lines                        fair.Lines // on decisions, in the log
+	bad                          uint64     // messages that were none
 	stopping                     bool
 	volatile                     bool // it was said that the state file is not whole
 }
@@ -108,12 +109,12 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 		sessions: map[ipc.Token]*session{}, byKey: map[uint64]*session{},
 		ofProcess: map[int][]*session{}, jobsOfRunner: map[int][]*job{}, threadRows: map[int]map[uint32]int{}, kept: newKeptLimits(),
 		sessionsOf: newSessionCounts(), jobsOf: newJobCounts(), leasesOf: newLeaseCounts(),
-		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[arbiter.LeaseID]showing{}, decisions: decisions{}}
+		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[arbiter.LeaseID]showing{}, lines: fair.Lines{}}
 	d.parts = d.realParts()
 	if change != nil {
 		change(&d.parts)
 	}
-	d.throttle.clock = d.clock
+	d.changes.Now, d.changes.After = d.now, d.after
 	d.arb = arbiter.New(cfg.Policy, d.words)
 	d.words.OnClamp = func(id arbiter.LeaseID) { d.arb.Clamped(d.now(), id) }
 	d.onLoss = lossOf(cfg)
@@ -290,7 +291,7 @@ func (d *Daemon) goesWithout(err error) bool {
 }
 
 // Snapshot is the whole state at this moment. It implements gpufs.View.
-func (d *Daemon) Snapshot() accounting.Snapshot { return d.texts.states.get(d.snapshot) }
+func (d *Daemon) Snapshot() accounting.Snapshot { return d.texts.states.Get(d.snapshot) }
 
 // rowsAtOnce is how many rows of a snapshot are made without giving the lock away.
 const rowsAtOnce = 128
@@ -342,7 +343,7 @@ func (d *Daemon) Reload() {
 // logsDecision tells whether one more decision on a user's requests is logged, and says how many were
 // not. The lock is held.
 func (d *Daemon) logsDecision(uid uint32) bool {
-	ok, dropped := d.decisions.admit(d.now(), uid)
+	ok, dropped := d.lines.Admit(d.now(), uid)
 	if dropped > 0 {
 		d.log.Info("decisions on this user's requests were not logged in the last minute, they were too many", "uid", uid, "lines", dropped)
 	}

@@ -99,7 +99,7 @@ func (d *Daemon) keepFor(key placeKey, place arbiter.Place, index int) {
 // come back; the zero Place for any other, when nobody is to come back before it.
 func (cl *client) comesAgain(h ipc.Header, retry bool) (place arbiter.Place) {
 	if cl.d.awaited.Load() {
-		cl.outOfTurn(func() { place = cl.d.comesAgain(cl.conn.Peer(), h, retry) })
+		cl.turn.Out(func() { place = cl.d.comesAgain(cl.conn.Peer(), h, retry) })
 	}
 	return place
 }

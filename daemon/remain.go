@@ -150,7 +150,7 @@ func (d *Daemon) settleLeft(j *job, p procfacts.Started, pidfd int, found, gone 
 // ended too: a request that is not to wait is not refused for what nobody has any more.
 func (cl *client) othersEnded() {
 	d := cl.d
-	cl.outOfTurn(func() {
+	cl.turn.Out(func() {
 		d.reaper.Sync()
 		d.lock()
 		done := d.left.done

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/daemon/fair"
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/procfacts"
@@ -58,7 +59,7 @@ func (d *Daemon) accept(ctx context.Context) {
 			_ = c.Close()
 			return
 		}
-		cl := &client{d: d, conn: c, turn: d.turns.enter(c.Peer())}
+		cl := &client{d: d, conn: c, turn: d.turns.Enter(c.Peer().UID, c.Peer().PID)}
 		d.conns[c] = cl
 		d.wg.Go(cl.serve)
 		d.unlock()
@@ -81,8 +82,7 @@ type client struct {
 	waits  *parked
 	unread atomic.Pointer[receipt] // last, or nil
 	last   receipt                 // the daemon's lock guards it
-	turn   *turn
-	held   held // its goroutine's
+	turn   fair.Turn
 }
 
 // serve answers one connection's requests, one after the other.
@@ -91,7 +91,7 @@ func (cl *client) serve() {
 	defer func() {
 		_ = c.Close()
 		cl.abandon(unread)
-		d.turns.leave(c.Peer())
+		d.turns.Leave(c.Peer().UID, c.Peer().PID)
 		d.lock()
 		delete(d.conns, c)
 		d.unlock()
@@ -180,8 +180,8 @@ func (cl *client) handle(m ipc.Message) error {
 		cl.waits = nil // whoever asks the next thing has read the reply to the last
 		cl.unread.Store(nil)
 	}
-	cl.takeTurn(heldFor(m.Header.Type))
-	defer cl.giveTurn()
+	cl.turn.Take(turnFor(m.Header.Type))
+	defer cl.turn.Give()
 	leases := mostLeases(m.Header.Type)
 	cl.d.file.Promise(leases) // what it writes down needs memory, which is not to be allocated under the lock
 	defer cl.d.file.Kept(leases)
@@ -235,6 +235,20 @@ func (cl *client) handle(m ipc.Message) error {
 		return cl.bye(m)
 	}
 	return refused(ipc.StatusUnknownType, "no request has type %d", m.Header.Type)
+}
+
+// turnFor is what a request of a type has to have. What is answered without waiting for anything but the
+// lock takes its user's turn. Hello and JobOpen ask the kernel about their own process, at length. It may
+// never answer, about a process that means harm; so they take the turn of that process alone.
+func turnFor(t ipc.Type) fair.Need {
+	switch t {
+	case ipc.TypeJoin, ipc.TypeAttach, ipc.TypeAlloc, ipc.TypeFreed, ipc.TypeStream, ipc.TypeContext, ipc.TypeObjects,
+		ipc.TypeQuery, ipc.TypeRoom, ipc.TypeBye, ipc.TypeJobClose, ipc.TypeJobTally, ipc.TypeLimit:
+		return fair.OfUser
+	case ipc.TypeHello, ipc.TypeJobOpen:
+		return fair.OfProcess
+	}
+	return fair.Nothing
 }
 
 // mostLeases is how many leases a request of a type opens at the most.

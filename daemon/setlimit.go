@@ -21,9 +21,18 @@ import (
 // privileged tells who may change anybody's limits: root, and whose daemon it is.
 func privileged(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
 
+// mayChange returns when a user may change a limit, and the context's error where that ended before.
+// Root, and whose daemon it is, never wait: nobody's time is spent but by their leave.
+func (d *Daemon) mayChange(ctx context.Context, uid uint32) error {
+	if privileged(uid) {
+		return nil
+	}
+	return d.changes.Wait(ctx, uid)
+}
+
 // Set changes a limit that somebody wrote into the filesystem.
 func (d *Daemon) Set(ctx context.Context, s gpufs.Setting) error {
-	if d.throttle.wait(ctx, s.UID) != nil {
+	if d.mayChange(ctx, s.UID) != nil {
 		return unix.EINTR
 	}
 	err := d.set(s)
@@ -98,7 +107,7 @@ func errnoOf(err error) unix.Errno {
 // limit answers a Limit request.
 func (cl *client) limit(r *ipc.LimitRequest) (ipc.Empty, error) {
 	uid := uint32(cl.conn.Peer().UID)
-	if cl.d.throttle.wait(cl.d.ctx, uid) != nil {
+	if cl.d.mayChange(cl.d.ctx, uid) != nil {
 		return ipc.Empty{}, refused(ipc.StatusShuttingDown, "the daemon is being stopped")
 	}
 	err := cl.d.limit(uid, r)

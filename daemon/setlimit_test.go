@@ -1,10 +1,17 @@
 package daemon
 
 import (
+	"context"
+	"errors"
 	"os"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/daemon/fair"
+	"github.com/gpuarb/gpuarb/gpufs"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
 	"github.com/gpuarb/gpuarb/statefile"
@@ -102,5 +109,28 @@ func TestKeptLimitIsOneOrTheOther(t *testing.T) {
 	defer b.unlock()
 	if _, r := only(); r.Set != ipc.SetMax|ipc.SetMin || shim.SizeOf(r.Max, r.MaxPerMille) != (accounting.Size{PerMille: 500}) {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestAWriteThatWaitsIsInterrupted: a signal to who writes ends the wait, and the limit is what it was.
+func TestAWriteThatWaitsIsInterrupted(t *testing.T) {
+	const uid = 4242
+	b := newClockedBench(t, 1<<30)
+	write := func(ctx context.Context) error {
+		return b.Set(ctx, gpufs.Setting{Of: gpufs.OfDevice, Device: 0, Name: "slots.max", Value: "1", UID: uid})
+	}
+	for range fair.ChangesPerSecond { // refused ones count as well
+		if err := write(t.Context()); !errors.Is(err, unix.EPERM) {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := write(ctx); !errors.Is(err, unix.EINTR) {
+		t.Errorf("an interrupted write: %v, want EINTR", err)
+	}
+	b.clock.Advance(time.Second)
+	if err := write(t.Context()); !errors.Is(err, unix.EPERM) {
+		t.Errorf("a second later: %v, want EPERM", err)
 	}
 }

@@ -65,7 +65,7 @@ func whenRoom[T any](cl *client, h ipc.Header, f func() (T, error)) (v T, err er
 		// Who hears nothing takes the daemon for gone, and goes on without.
 		_ = cl.conn.Notice(h, &ipc.WaitingReply{Text: ipc.MakeText("waits for the daemon to have descriptors left")})
 	}
-	cl.outOfTurn(func() {
+	cl.turn.Out(func() {
 		for isShort(err) {
 			d.short(err)
 			select {

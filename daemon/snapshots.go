@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/daemon/fair"
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
@@ -19,8 +20,8 @@ const (
 
 // snapshots makes the state, and the texts of it that clients ask for.
 type snapshots struct {
-	states paced[accounting.Snapshot]
-	texts  paced[text]
+	states fair.Paced[accounting.Snapshot]
+	texts  fair.Paced[text]
 
 	mu      sync.Mutex
 	readers map[uint32]chan struct{} // by user: a token for each that is sent one
@@ -61,7 +62,7 @@ func (cl *client) snapshot(m ipc.Message) error {
 		return refused(ipc.StatusTooMany, "%d clients of user %d are reading snapshots, and do not come to an end", readersPerUser, uid)
 	}
 	defer leave()
-	made := cl.d.texts.texts.get(func() (t text) {
+	made := cl.d.texts.texts.Get(func() (t text) {
 		t.json, t.err = json.Marshal(cl.d.snapshot())
 		return t
 	})

@@ -37,6 +37,7 @@ var bans = []ban{
 			module + "/arbiter/rules", module + "/arbiter/wording"},
 		reason: "the policy knows the ledger and nothing else, so that a table can test it",
 	},
+	{from: "daemon/fair", what: []string{module}, reason: "whose turn it is depends on nothing that is asked for"},
 	{
 		from: "arbiter/reading", what: []string{module}, allow: []string{module + "/accounting"},
 		reason: "what figures tell depends on nobody's limits",

@@ -1,14 +1,14 @@
-package daemon
+package fair
 
 import (
 	"sync"
 	"time"
 )
 
-// paced makes something for many who ask for it, one after the other: who asks while another
+// Paced makes something for many who ask for it, one after the other: who asks while another
 // waits gets the same, made after both have asked. Making it takes a sixth of the time at
 // the most, however often it is asked for.
-type paced[T any] struct {
+type Paced[T any] struct {
 	turn sync.Mutex // held by whoever makes one; taken before mu
 	free time.Time  // when the next may be made; turn guards it
 
@@ -26,8 +26,8 @@ type flight[T any] struct {
 // to do takes a fifth longer at the most, whoever looks.
 const paceRest = 5
 
-// get returns one that is made after it was asked for.
-func (p *paced[T]) get(produce func() T) T {
+// Get returns one that is made after it was asked for.
+func (p *Paced[T]) Get(produce func() T) T {
 	p.mu.Lock()
 	if f := p.pending; f != nil {
 		p.mu.Unlock()

@@ -1,4 +1,4 @@
-package daemon
+package fair
 
 import (
 	"sync"
@@ -12,7 +12,7 @@ import (
 // TestPaced: those who ask at once share what is made, one at a time, and nobody gets what was begun
 // before he asked.
 func TestPaced(t *testing.T) {
-	var made paced[int64]
+	var made Paced[int64]
 	var inside, most, number atomic.Int64
 	produce := func() int64 {
 		most.Store(max(most.Load(), inside.Add(1)))
@@ -27,7 +27,7 @@ func TestPaced(t *testing.T) {
 		wg.Go(func() {
 			for range rounds {
 				begun := number.Load()
-				if got := made.get(produce); got <= begun {
+				if got := made.Get(produce); got <= begun {
 					t.Errorf("answer %d, where %d was begun before", got, begun)
 				}
 			}

@@ -1,28 +1,28 @@
-package daemon
+package fair
 
 import (
 	"testing"
 	"time"
 )
 
-// TestDecisionLines: of one user so many lines are logged in a minute, the others' are not
+// TestLines: of one user so many lines are logged in a minute, the others' are not
 // concerned, and what was left out is counted.
-func TestDecisionLines(t *testing.T) {
+func TestLines(t *testing.T) {
 	t.Parallel()
-	c, now := decisions{}, time.Unix(1000, 0)
+	c, now := Lines{}, time.Unix(1000, 0)
 	logged := 0
 	for range 1000 {
-		if ok, dropped := c.admit(now, 1); ok {
+		if ok, dropped := c.Admit(now, 1); ok {
 			logged++
 		} else if dropped != 0 {
 			t.Fatalf("%d left out before anything was", dropped)
 		}
 	}
-	if ok, _ := c.admit(now, 2); logged != decisionLines || !ok {
+	if ok, _ := c.Admit(now, 2); logged != linesPerMinute || !ok {
 		t.Errorf("%d lines of one user, the other's logged: %t", logged, ok)
 	}
-	now = now.Add(decisionPeriod)
-	if ok, dropped := c.admit(now, 1); !ok || dropped != 1000-decisionLines {
+	now = now.Add(time.Minute)
+	if ok, dropped := c.Admit(now, 1); !ok || dropped != 1000-linesPerMinute {
 		t.Errorf("in the next minute: %t, %d were left out", ok, dropped)
 	}
 	if len(c) != 1 {

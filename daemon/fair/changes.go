@@ -1,4 +1,4 @@
-package daemon
+package fair
 
 import (
 	"context"
@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// changesPerSecond is how many limits a user changes within any second, by writing into the filesystem
+// ChangesPerSecond is how many limits a user changes within any second, by writing into the filesystem
 // or by asking; who wants to change more waits. Each costs everybody's time: what is below the limit is
 // gone through with the lock held, and is written down and logged.
-const changesPerSecond = 100
+const ChangesPerSecond = 100
 
-// throttle has users wait who change limits too often. Its zero value has no clock.
-type throttle struct {
-	clock clock
+// Changes has users wait who change limits too often.
+type Changes struct {
+	Now   func() time.Time
+	After func(time.Duration) <-chan time.Time
 
 	mu    sync.Mutex
 	users map[uint32]*changer
@@ -23,16 +24,12 @@ type throttle struct {
 type changer struct {
 	turn   chan struct{} // held by whoever is next: the others come in the order of their arrival
 	recent []time.Time   // when the last ones were let through, the oldest first; turn guards it
-	asking int           // how many wait or are being let through; throttle.mu guards it
+	asking int           // how many wait or are being let through; Changes.mu guards it
 	last   time.Time     // when one came
 }
 
-// wait returns when a user may change a limit, and the context's error where that ended before.
-// Root, and whose daemon it is, never wait: nobody's time is spent but by their leave.
-func (t *throttle) wait(ctx context.Context, uid uint32) error {
-	if privileged(uid) {
-		return nil
-	}
+// Wait returns when a user may change a limit, and the context's error where that ended before.
+func (t *Changes) Wait(ctx context.Context, uid uint32) error {
 	c := t.enter(uid)
 	defer t.leave(c)
 	select {
@@ -41,24 +38,24 @@ func (t *throttle) wait(ctx context.Context, uid uint32) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if len(c.recent) >= changesPerSecond {
-		if early := time.Second - t.clock.now().Sub(c.recent[0]); early > 0 {
+	if len(c.recent) >= ChangesPerSecond {
+		if early := time.Second - t.Now().Sub(c.recent[0]); early > 0 {
 			select {
-			case <-t.clock.after(early):
+			case <-t.After(early):
 			case <-ctx.Done():
 				return ctx.Err()
 			}
 		}
 		c.recent = append(c.recent[:0], c.recent[1:]...)
 	}
-	c.recent = append(c.recent, t.clock.now())
+	c.recent = append(c.recent, t.Now())
 	return nil
 }
 
-func (t *throttle) enter(uid uint32) *changer {
+func (t *Changes) enter(uid uint32) *changer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := t.clock.now()
+	now := t.Now()
 	c := t.users[uid]
 	if c == nil {
 		t.forget(now)
@@ -72,15 +69,15 @@ func (t *throttle) enter(uid uint32) *changer {
 	return c
 }
 
-func (t *throttle) leave(c *changer) {
+func (t *Changes) leave(c *changer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c.asking--
-	c.last = t.clock.now()
+	c.last = t.Now()
 }
 
-// forget drops those who have changed nothing for a second: they begin anew. The lock is held.
-func (t *throttle) forget(now time.Time) {
+// forget drops those who have changed nothing for a second: they begin anew. t.mu is held.
+func (t *Changes) forget(now time.Time) {
 	for uid, c := range t.users {
 		if c.asking == 0 && now.Sub(c.last) >= time.Second {
 			delete(t.users, uid)
