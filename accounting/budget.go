@@ -163,8 +163,8 @@ func (b *Budget) Over(device int) bool { return b.on(device).over(Memory) }
 
 // Leases yields the leases below b on a device. The ledger must not change
 // meanwhile except by Reserve and Release.
-func (b *Budget) Leases(device int) iter.Seq[*Lease] {
-	return func(yield func(*Lease) bool) { b.on(device).leases(yield) }
+func (b *Budget) Leases(device int) iter.Seq[Holder] {
+	return func(yield func(Holder) bool) { b.on(device).leases(yield) }
 }
 
 // untouched is the node of a budget on a device where it has none.

@@ -107,13 +107,13 @@ func (m *model) setCapacity(t *rapid.T, device int, n accounting.Bytes) {
 }
 
 func (m *model) closeLease(l *modelLease) {
-	m.ledger.CloseLease(l.real)
+	l.real.Close()
 	m.leases = slices.DeleteFunc(m.leases, func(x *modelLease) bool { return x == l })
 }
 
 func (m *model) release(t *rapid.T, l *modelLease, n accounting.Bytes) {
 	want := min(n, l.granted)
-	if got := m.ledger.Release(l.real, accounting.Memory, n); got != want {
+	if got := l.real.Release(accounting.Memory, n); got != want {
 		t.Fatalf("released %d, want %d", got, want)
 	}
 	l.granted -= want
@@ -121,14 +121,14 @@ func (m *model) release(t *rapid.T, l *modelLease, n accounting.Bytes) {
 
 func (m *model) force(t *rapid.T, l *modelLease, n accounting.Bytes) {
 	want := min(n, accounting.Max-l.granted-l.charged)
-	if got := m.ledger.Force(l.real, accounting.Memory, n); got != want {
+	if got := l.real.Force(accounting.Memory, n); got != want {
 		t.Fatalf("forced %d, want %d", got, want)
 	}
 	l.granted += want
 }
 
 func (m *model) charge(_ *rapid.T, l *modelLease, n accounting.Bytes) {
-	m.ledger.Charge(l.real, n)
+	l.real.Charge(n)
 	l.charged = min(n, accounting.Max-l.granted)
 }
 
@@ -145,12 +145,11 @@ func (m *model) openBudget(parent *modelBudget) *modelBudget {
 }
 
 func (m *model) openLease(t *rapid.T, b *modelBudget, device, most int) *modelLease {
-	real, err := m.ledger.OpenLease(b.real, device, most)
-	if err != nil {
+	real := new(accounting.Lease)
+	if err := m.ledger.OpenLease(real, b.real, device, most); err != nil {
 		t.Fatal(err)
 	}
 	l := &modelLease{budget: b, real: real, device: device, most: max(1, most)}
-	real.Owner = l
 	m.leases = append(m.leases, l)
 	return l
 }

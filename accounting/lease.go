@@ -2,71 +2,68 @@ package accounting
 
 import "fmt"
 
-// Lease is what one client holds on one device, charged to a budget and to all
-// above it. Owner is the caller's, the ledger never looks at it.
+// Lease is what one client holds on one device, charged to a budget and to all above it. Its
+// caller embeds it in what else it knows of the lease.
 type Lease struct {
-	Owner any
-
 	node
 	charged Bytes // of the memory that is held: not handed out
 	pos     int   // in dev.leases
 }
 
-// OpenLease opens a lease that holds nothing. A streamsMax below 1 becomes 1.
+// Holder is what embeds a Lease. The ledger hands it back wherever it yields leases.
+type Holder interface{ lease() *Lease }
+
+func (s *Lease) lease() *Lease { return s }
+
+// OpenLease opens a lease that holds nothing in what embeds it. A streamsMax below 1 becomes 1.
 // ErrNoDevice when there is no such device.
-func (l *Ledger) OpenLease(b *Budget, device int, streamsMax int) (*Lease, error) {
-	d := l.device(device)
-	if d == nil {
-		return nil, fmt.Errorf("device %d: %w", device, ErrNoDevice)
+func (l *Ledger) OpenLease(h Holder, b *Budget, device int, streamsMax int) error {
+	if err := l.Probe(h, b, device); err != nil {
+		return err
 	}
-	s := newLease(d)
-	s.pos = len(d.leases)
+	s := h.lease()
+	s.pos = len(s.dev.leases)
 	s.SetStreamsMax(streamsMax)
-	s.link(inTree, b.open(d))
-	d.leases = append(d.leases, s)
+	s.link(inTree, s.links[inTree].to)
+	s.dev.leases = append(s.dev.leases, h)
 	b.below++
-	return s, nil
+	return nil
 }
 
-func newLease(d *device) *Lease {
-	s := &Lease{node: node{dev: d, max: unbounded()}}
-	s.lease = s
-	return s
-}
-
-// Probe stands for a lease that could be opened below a budget (nil: of nobody's, charged to the
-// device alone): Check and the like tell what that one would be handed. It is in no list and
-// cannot hold anything. nil when there is no such device.
-func (l *Ledger) Probe(b *Budget, device int) *Lease {
+// Probe has a lease stand for one that could be opened below a budget (nil: of nobody's, charged to
+// the device alone): Check and the like tell what that one would be handed. It is in no list and
+// cannot hold anything. ErrNoDevice when there is no such device.
+func (l *Ledger) Probe(h Holder, b *Budget, device int) error {
 	d := l.device(device)
 	if d == nil {
-		return nil
+		return fmt.Errorf("device %d: %w", device, ErrNoDevice)
 	}
-	s := newLease(d)
+	s := h.lease()
+	*s = Lease{node: node{holder: h, dev: d, max: unbounded()}}
 	s.links[inTree].to = &d.node
 	if b != nil {
 		s.links[inTree].to = b.open(d)
 	}
-	return s
+	return nil
 }
 
 // Clear takes all that a lease holds back, of every amount.
-func (l *Ledger) Clear(s *Lease) {
-	l.Charge(s, 0)
+func (s *Lease) Clear() {
+	s.Charge(0)
 	for k := range nAmounts {
-		l.Release(s, k, Max)
+		s.Release(k, Max)
 	}
 }
 
-// CloseLease takes a lease and all that it holds out of the ledger.
-func (l *Ledger) CloseLease(s *Lease) {
-	l.Clear(s)
+// Close takes a lease and all that it holds out of the ledger.
+func (s *Lease) Close() {
+	s.Clear()
 	s.Budget().below--
 	s.unlink(inTree)
 	d := s.dev
 	last := len(d.leases) - 1
 	d.leases[s.pos] = d.leases[last]
-	d.leases[s.pos].pos = s.pos
+	d.leases[s.pos].lease().pos = s.pos
 	d.leases[last] = nil
 	d.leases = d.leases[:last]
 }
@@ -77,9 +74,6 @@ func (s *Lease) Granted() Bytes { return s.held[Memory].bytes() - s.charged }
 // Charged returns the bytes that count against the lease's budgets without
 // having been handed out.
 func (s *Lease) Charged() Bytes { return s.charged }
-
-// Device returns the index of the lease's device.
-func (s *Lease) Device() int { return s.dev.index }
 
 // Budget returns the budget that the lease charges first.
 func (s *Lease) Budget() *Budget { return s.links[inTree].to.budget }

@@ -20,7 +20,7 @@ var (
 // them; using one after it was closed is the caller's mistake.
 type Ledger struct {
 	// Changed is called when what a lease holds changes. nil: nobody wants to know.
-	Changed func(*Lease)
+	Changed func(Holder)
 
 	devices []*device // by index
 }
@@ -31,7 +31,7 @@ type device struct {
 	ledger  *Ledger
 	index   int
 	charged Sum // Σ of leases' charged
-	leases  []*Lease
+	leases  []Holder
 	eased   uint64 // changes after which something may fit that did not
 }
 
@@ -99,8 +99,8 @@ func (l *Ledger) Eased(index int) uint64 {
 
 // Leases yields the leases on a device. The ledger must not change meanwhile
 // except by Reserve and Release.
-func (l *Ledger) Leases(index int) iter.Seq[*Lease] {
-	return func(yield func(*Lease) bool) {
+func (l *Ledger) Leases(index int) iter.Seq[Holder] {
+	return func(yield func(Holder) bool) {
 		d := l.device(index)
 		if d == nil {
 			return

@@ -37,8 +37,8 @@ func budget(t *testing.T, l *accounting.Ledger, parent *accounting.Budget, least
 
 func lease(t *testing.T, l *accounting.Ledger, b *accounting.Budget) *accounting.Lease {
 	t.Helper()
-	s, err := l.OpenLease(b, 0, 256)
-	if err != nil {
+	s := new(accounting.Lease)
+	if err := l.OpenLease(s, b, 0, 256); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -71,14 +71,14 @@ func TestReserve(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			l := machine(t, c.capacity)
 			s := lease(t, l, budget(t, l, nil, c.least, c.most))
-			if r := l.Reserve(lease(t, l, l.OpenBudget(nil)), memory(c.other)); r != nil {
+			if r := lease(t, l, l.OpenBudget(nil)).Reserve(memory(c.other)); r != nil {
 				t.Fatal(r)
 			}
-			if r := l.Reserve(s, memory(c.held)); r != nil {
+			if r := s.Reserve(memory(c.held)); r != nil {
 				t.Fatal(r)
 			}
 			before := l.Device(0)
-			r := l.Reserve(s, memory(c.n))
+			r := s.Reserve(memory(c.n))
 			if (r == nil) != c.want.granted {
 				t.Fatalf("reserve: %v", r)
 			}
@@ -103,7 +103,7 @@ func TestCapacityFallsBelowTheSum(t *testing.T) {
 	l := machine(t, 1000)
 	promised := lease(t, l, budget(t, l, nil, 300, 600))
 	free := lease(t, l, l.OpenBudget(nil))
-	if r := l.Reserve(free, memory(700)); r != nil {
+	if r := free.Reserve(memory(700)); r != nil {
 		t.Fatal(r)
 	}
 	if err := l.SetCapacity(0, 500); err != nil {
@@ -112,20 +112,20 @@ func TestCapacityFallsBelowTheSum(t *testing.T) {
 	if r := l.Overload(0); r == nil || r.Short != 500 {
 		t.Errorf("overload: %+v", r)
 	}
-	if r := l.Reserve(free, memory(1)); r == nil || r.Remaining != 0 || r.Limit != 500 {
+	if r := free.Reserve(memory(1)); r == nil || r.Remaining != 0 || r.Limit != 500 {
 		t.Errorf("a byte beyond the capacity: %v", r)
 	}
-	if r := l.Reserve(promised, memory(300)); r != nil {
+	if r := promised.Reserve(memory(300)); r != nil {
 		t.Errorf("inside memory.min: %v", r)
 	}
-	if r := l.Reserve(promised, memory(1)); r == nil {
+	if r := promised.Reserve(memory(1)); r == nil {
 		t.Error("a byte beyond memory.min was granted")
 	}
-	l.Release(free, accounting.Memory, 600)
+	free.Release(accounting.Memory, 600)
 	if l.Overload(0) != nil {
 		t.Error("still overloaded")
 	}
-	if r := l.Reserve(promised, memory(100)); r != nil {
+	if r := promised.Reserve(memory(100)); r != nil {
 		t.Errorf("within again: %v", r)
 	}
 }
@@ -135,14 +135,14 @@ func TestSharedBudgetKeepsWhatItsMembersReserved(t *testing.T) {
 	user := budget(t, l, nil, 0, 1000)
 	first := lease(t, l, budget(t, l, user, 600, accounting.Max))
 	second := lease(t, l, l.OpenBudget(user))
-	if r := l.Reserve(second, memory(400)); r != nil {
+	if r := second.Reserve(memory(400)); r != nil {
 		t.Fatal(r)
 	}
-	r := l.Reserve(second, memory(1))
+	r := second.Reserve(memory(1))
 	if r == nil || r.Budget != user || r.Remaining != 0 || r.Limit != 1000 {
 		t.Errorf("took what another has reserved: %v", r)
 	}
-	if r := l.Reserve(first, memory(600)); r != nil {
+	if r := first.Reserve(memory(600)); r != nil {
 		t.Errorf("inside its reservation: %v", r)
 	}
 }
@@ -152,11 +152,11 @@ func TestYieldSparesReservations(t *testing.T) {
 	rich := lease(t, l, budget(t, l, nil, 500, accounting.Max))
 	asker := lease(t, l, l.OpenBudget(nil))
 	for s, n := range map[*accounting.Lease]accounting.Bytes{rich: 600, asker: 400} {
-		if r := l.Reserve(s, memory(n)); r != nil {
+		if r := s.Reserve(memory(n)); r != nil {
 			t.Fatal(r)
 		}
 	}
-	r := l.Check(asker, memory(200))
+	r := asker.Check(memory(200))
 	if r == nil || r.Short != 200 {
 		t.Fatalf("refusal: %+v", r)
 	}
@@ -169,7 +169,7 @@ func TestLoweredLimit(t *testing.T) {
 	l := machine(t, 10000)
 	job := budget(t, l, nil, 0, 1000)
 	s := lease(t, l, job)
-	if r := l.Reserve(s, memory(800)); r != nil {
+	if r := s.Reserve(memory(800)); r != nil {
 		t.Fatal(r)
 	}
 	if err := l.SetLimits(job, 0, accounting.Limits{Min: 900, Max: 500}); err != nil {
@@ -181,10 +181,10 @@ func TestLoweredLimit(t *testing.T) {
 	if got := l.Device(0).Committed; got != 800 {
 		t.Errorf("a memory.min above memory.max reserves %d", got)
 	}
-	if r := l.Reserve(s, memory(1)); r == nil || r.Remaining != 0 || r.Short != 301 {
+	if r := s.Reserve(memory(1)); r == nil || r.Remaining != 0 || r.Short != 301 {
 		t.Errorf("over, and granted: %+v", r)
 	}
-	l.Release(s, accounting.Memory, 300)
+	s.Release(accounting.Memory, 300)
 	if s.Over() {
 		t.Error("still over at the limit")
 	}
@@ -193,14 +193,14 @@ func TestLoweredLimit(t *testing.T) {
 func TestB4StreamsCap(t *testing.T) {
 	for _, c := range []struct{ most, want int }{{256, 256}, {1, 1}, {0, 1}, {-7, 1}} {
 		l := machine(t, 0)
-		s, err := l.OpenLease(l.OpenBudget(nil), 0, c.most)
-		if err != nil {
+		s := new(accounting.Lease)
+		if err := l.OpenLease(s, l.OpenBudget(nil), 0, c.most); err != nil {
 			t.Fatal(err)
 		}
-		if s.StreamsMax() != c.want || l.Reserve(s, streams(c.want)) != nil || l.Reserve(s, streams(1)) == nil {
+		if s.StreamsMax() != c.want || s.Reserve(streams(c.want)) != nil || s.Reserve(streams(1)) == nil {
 			t.Errorf("cap of %d: %d streams, max %d", c.most, s.Streams(), s.StreamsMax())
 		}
-		if got := l.Release(s, accounting.Streams, 1<<40); got != accounting.Bytes(c.want) || l.Device(0).Streams != 0 {
+		if got := s.Release(accounting.Streams, 1<<40); got != accounting.Bytes(c.want) || l.Device(0).Streams != 0 {
 			t.Errorf("gave back %d", got)
 		}
 	}
@@ -210,7 +210,7 @@ func TestErrors(t *testing.T) {
 	l := machine(t, 1)
 	b := l.OpenBudget(nil)
 	inner := l.OpenBudget(b)
-	_, openErr := l.OpenLease(b, 7, 1)
+	openErr := l.OpenLease(new(accounting.Lease), b, 7, 1)
 	for what, err := range map[string]struct{ got, want error }{
 		"a device twice":        {l.AddDevice(0, 1), accounting.ErrExists},
 		"capacity of no device": {l.SetCapacity(7, 1), accounting.ErrNoDevice},

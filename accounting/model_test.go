@@ -253,7 +253,7 @@ func (m *model) growth(t *rapid.T, l *modelLease, n accounting.Bytes) {
 
 func (m *model) reserve(t *rapid.T, l *modelLease, n accounting.Bytes) {
 	at, refused := m.refuser(l, n)
-	r := m.ledger.Reserve(l.real, memory(n))
+	r := l.real.Reserve(memory(n))
 	if r == nil && n > accounting.Max-l.granted-l.charged {
 		t.Fatalf("granted %d bytes beyond what a lease can hold", n)
 	}
@@ -317,7 +317,7 @@ func owner(b *accounting.Budget) (*modelBudget, bool) {
 }
 
 func (m *model) room(t *rapid.T, l *modelLease) {
-	room := m.ledger.Room(l.real)
+	room := l.real.Room()
 	if _, refused := m.refuser(l, room); refused {
 		t.Fatalf("room of %d is refused", room)
 	}
@@ -357,14 +357,14 @@ func (m *model) checkMin(t *rapid.T, b *modelBudget, d int, least accounting.Byt
 func (m *model) streams(t *rapid.T, l *modelLease, n int) {
 	if n < 0 {
 		want := min(-n, l.streams)
-		if got := int(m.ledger.Release(l.real, accounting.Streams, accounting.Bytes(-n))); got != want {
+		if got := int(l.real.Release(accounting.Streams, accounting.Bytes(-n))); got != want {
 			t.Fatalf("gave back %d streams, want %d", got, want)
 		}
 		l.streams -= want
 		return
 	}
 	want := l.streams+n <= l.most
-	if got := m.ledger.Reserve(l.real, streams(n)) == nil; got != want {
+	if got := l.real.Reserve(streams(n)) == nil; got != want {
 		t.Fatalf("took %d streams of %d with %d: %v", n, l.most, l.streams, got)
 	}
 	if want {
@@ -382,8 +382,11 @@ func saturated(x *big.Int) accounting.Bytes {
 // left checks what is said to be left of a limit.
 func (m *model) left(t *rapid.T, b *accounting.Budget, device int, most accounting.Bytes, load *big.Int) {
 	want := saturated(larger(new(big.Int).Sub(integer(most), load), new(big.Int)))
-	direct := m.ledger.Probe(nil, device)
-	if got := m.ledger.Left(b, device); got != want || b == nil && m.ledger.Room(direct) != want {
+	direct := new(accounting.Lease)
+	if err := m.ledger.Probe(direct, nil, device); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.ledger.Left(b, device); got != want || b == nil && direct.Room() != want {
 		t.Fatalf("%d left on %d, want %d", got, device, want)
 	}
 }

@@ -7,7 +7,7 @@ import "iter"
 // is linked to: at one in the tree, up to the device, and at a cap beside it.
 type node struct {
 	budget *Budget // nil: a lease, or a device
-	lease  *Lease  // of a lease
+	holder Holder  // of a lease
 	dev    *device
 
 	max  Amounts // the most that may be held
@@ -141,7 +141,7 @@ func (a *node) above(k Amount) iter.Seq2[*node, Bytes] {
 				return
 			}
 		}
-		if a.lease != nil {
+		if a.holder != nil {
 			yield(a, 0)
 		}
 	}
@@ -170,9 +170,9 @@ func (a *node) way(to *node) iter.Seq[*node] {
 }
 
 // leases calls yield for every lease at or below a, until it returns false.
-func (a *node) leases(yield func(*Lease) bool) bool {
-	if a.lease != nil {
-		return yield(a.lease)
+func (a *node) leases(yield func(Holder) bool) bool {
+	if a.holder != nil {
+		return yield(a.holder)
 	}
 	for _, kid := range a.kids {
 		if !kid.leases(yield) {

@@ -45,8 +45,8 @@ func (r *Refusal) Error() string {
 // the device's commitment stays within the capacity or does not grow (which is so
 // inside memory.min, whatever became of the capacity). Its cost depends on the
 // depth of the tree alone.
-func (l *Ledger) Reserve(s *Lease, need Amounts) *Refusal {
-	if r := l.Check(s, need); r != nil {
+func (s *Lease) Reserve(need Amounts) *Refusal {
+	if r := s.Check(need); r != nil {
 		return r
 	}
 	for k, n := range need {
@@ -56,7 +56,7 @@ func (l *Ledger) Reserve(s *Lease, need Amounts) *Refusal {
 }
 
 // Check returns what Reserve would, and moves nothing.
-func (l *Ledger) Check(s *Lease, need Amounts) (refused *Refusal) {
+func (s *Lease) Check(need Amounts) (refused *Refusal) {
 	for t := range s.tight(need) {
 		return s.refuse(t, need[t.amount])
 	}
@@ -65,7 +65,7 @@ func (l *Ledger) Check(s *Lease, need Amounts) (refused *Refusal) {
 
 // Refusals yields every limit that refuses something of what a lease needs, from its own
 // budget up to the device; nothing where Reserve would pass.
-func (l *Ledger) Refusals(s *Lease, need Amounts) iter.Seq[*Refusal] {
+func (s *Lease) Refusals(need Amounts) iter.Seq[*Refusal] {
 	return func(yield func(*Refusal) bool) {
 		for t := range s.tight(need) {
 			if !yield(s.refuse(t, need[t.amount])) {
@@ -77,7 +77,7 @@ func (l *Ledger) Refusals(s *Lease, need Amounts) iter.Seq[*Refusal] {
 
 // Tight yields the budgets that refuse something of what a lease needs, from its own up, and nil
 // for the device or the lease itself: as Refusals, without the figures.
-func (l *Ledger) Tight(s *Lease, need Amounts) iter.Seq2[Amount, *Budget] {
+func (s *Lease) Tight(need Amounts) iter.Seq2[Amount, *Budget] {
 	return func(yield func(Amount, *Budget) bool) {
 		for t := range s.tight(need) {
 			if !yield(t.amount, t.at.budget) {
@@ -88,7 +88,7 @@ func (l *Ledger) Tight(s *Lease, need Amounts) iter.Seq2[Amount, *Budget] {
 }
 
 // Room returns the most bytes that Reserve would let through now.
-func (l *Ledger) Room(s *Lease) Bytes {
+func (s *Lease) Room() Bytes {
 	left := Max
 	for at, slack := range s.above(Memory) {
 		left = min(left, at.room(Memory, slack))
@@ -153,7 +153,7 @@ func (a *node) raised(min Bytes) Bytes {
 
 // refuse builds the refusal of n at a limit.
 func (s *Lease) refuse(t tight, n Bytes) *Refusal {
-	r := &Refusal{Amount: t.amount, Device: s.Device(), Budget: t.at.budget, Requested: n, Remaining: t.left, Limit: t.at.max[t.amount], at: t.at}
+	r := &Refusal{Amount: t.amount, Device: s.dev.index, Budget: t.at.budget, Requested: n, Remaining: t.left, Limit: t.at.max[t.amount], at: t.at}
 	delta := n
 	for a := range s.way(t.at) {
 		r.path = append(r.path, step{a, delta})
@@ -217,14 +217,14 @@ func (r *Refusal) delta(a *node) Bytes {
 // Force hands n of an amount to a lease, whatever the limits say: what a client holds
 // that lived through a restart. It returns how many it were; less than n only when
 // the lease would come to hold more than it ever can.
-func (l *Ledger) Force(s *Lease, k Amount, n Bytes) Bytes {
+func (s *Lease) Force(k Amount, n Bytes) Bytes {
 	n = min(n, rows[k].most.Less(s.held[k].bytes()))
 	s.shift(k, n, 0)
 	return n
 }
 
 // Release takes n of an amount back from a lease, at most what it has, and returns how many it were.
-func (l *Ledger) Release(s *Lease, k Amount, n Bytes) Bytes {
+func (s *Lease) Release(k Amount, n Bytes) Bytes {
 	has := s.held[k].bytes()
 	if k == Memory {
 		has -= s.charged
@@ -236,7 +236,7 @@ func (l *Ledger) Release(s *Lease, k Amount, n Bytes) Bytes {
 
 // Charge sets the bytes that count against the lease's budgets, and the
 // device's commitment, without having been handed out, whatever the limits say.
-func (l *Ledger) Charge(s *Lease, n Bytes) {
+func (s *Lease) Charge(n Bytes) {
 	n = min(n, Max-s.Granted())
 	was := s.charged
 	s.dev.charged = s.dev.charged.Add(SumOf(n)).Sub(SumOf(was))
@@ -290,6 +290,6 @@ func (s *Lease) shift(k Amount, add, take Bytes) {
 		s.dev.eased++
 	}
 	if changed := s.dev.ledger.Changed; changed != nil {
-		changed(s)
+		changed(s.holder)
 	}
 }

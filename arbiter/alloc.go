@@ -83,7 +83,7 @@ func (r *Request) takes() accounting.Amounts {
 func (l *lease) counted(what What, o Outcome) Outcome {
 	switch what {
 	case WantsStreams:
-		o.Current, o.Max = l.sum.Streams(), l.sum.StreamsMax()
+		o.Current, o.Max = l.Streams(), l.StreamsMax()
 	case WantsContexts, WantsHolds:
 		o.Current = l.contexts
 	}
@@ -113,8 +113,8 @@ func (a *Arbiter) touch(now time.Time, l *lease) {
 // grant hands n bytes out, where they fit; own bytes of them came out of the lease's own word,
 // and are granted to it already.
 func (a *Arbiter) grant(l *lease, n, own accounting.Bytes) bool {
-	before := l.sum.Granted() - own
-	if a.ledger.Reserve(l.sum, memory(n-own)) != nil {
+	before := l.Granted() - own
+	if l.Reserve(memory(n-own)) != nil {
 		return false
 	}
 	a.words.Grant(l.id, before, n)

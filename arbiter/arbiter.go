@@ -92,11 +92,7 @@ func New(policy rules.Policy, words Words) *Arbiter {
 		ticketsOf: make(map[uint32]int), ticketsOfPID: make(map[int]int),
 	}
 	a.dues = ticketHeap{before: func(x, y *ticket) bool { return x.due.Before(y.due) }, at: func(t *ticket) *int { return &t.dueAt }}
-	a.ledger.Changed = func(s *accounting.Lease) {
-		if l, ok := s.Owner.(*lease); ok {
-			a.stir(l.session.job)
-		}
-	}
+	a.ledger.Changed = func(h accounting.Holder) { a.stir(h.(*lease).session.job) }
 	return a
 }
 
@@ -112,7 +108,7 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 		a.devices = append(a.devices, known)
 		slices.SortFunc(a.devices, func(x, y *device) int { return cmp.Compare(x.Index, y.Index) })
 		_ = a.ledger.AddDevice(d.Index, 0) // it is not there yet
-		known.direct = a.ledger.Probe(nil, d.Index)
+		_ = a.ledger.Probe(&known.direct, nil, d.Index)
 	}
 	known.Device, known.rule, known.dirty, known.anew = d, a.policy.ForDevice(d), true, true
 	if known.lost {
@@ -158,7 +154,7 @@ func (a *Arbiter) lose(l *lease) {
 	a.flag(l)
 	a.takeStreams(l)
 	l.lost = true
-	a.ledger.Clear(l.sum)
+	l.Clear()
 	l.contexts = 0
 	l.beyond.Clear()
 	a.look(l)

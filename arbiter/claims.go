@@ -181,7 +181,7 @@ func (a *Arbiter) holdsNothing(j *job) bool {
 		}
 		for _, s := range j.sessions {
 			for _, l := range s.leases {
-				if l.device == d && (l.sum.Granted() > a.idle(l) || s.limits(d).Min > 0) {
+				if l.device == d && (l.Granted() > a.idle(l) || s.limits(d).Min > 0) {
 					return false
 				}
 			}

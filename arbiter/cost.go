@@ -67,12 +67,12 @@ func (a *Arbiter) process(leases []*lease, before map[LeaseID]accounting.Bytes) 
 	for _, l := range leases {
 		switch {
 		case !l.session.alive():
-			p.Dead(l.sum.Granted())
+			p.Dead(l.Granted())
 		case !l.lost:
 			m := reading.Member{Beyond: &l.beyond, Lease: uint64(l.id), Used: a.look(l), Before: before[l.id],
 				Contexts: l.contexts, Streams: l.streamCharge(), Told: a.words.Told(l.id), Spoiled: l.spoiled}
 			if !l.spoiled {
-				m.Peak = min(a.words.Recent(l.id, l.sum.Granted()), l.sum.Granted())
+				m.Peak = min(a.words.Recent(l.id, l.Granted()), l.Granted())
 			}
 			p.Add(m)
 			living = append(living, l)
@@ -83,7 +83,7 @@ func (a *Arbiter) process(leases []*lease, before map[LeaseID]accounting.Bytes) 
 
 // streamCharge is what the streams of a lease are charged with.
 func (l *lease) streamCharge() accounting.Bytes {
-	return l.session.streamReserve().Times(uint64(l.sum.Streams()))
+	return l.session.streamReserve().Times(uint64(l.Streams()))
 }
 
 // excessOf is the excess of a lease's process, whichever of its leases is charged with it.
@@ -101,7 +101,7 @@ func (a *Arbiter) named(l *lease, n accounting.Bytes) {
 	for _, l := range d.byPID[l.session.process.PID] {
 		before := l.free()
 		l.beyond.Named(n)
-		a.ledger.Charge(l.sum, a.charged(l))
+		l.Charge(a.charged(l))
 		l.recharge(before, l.free())
 		a.stir(l.session.job)
 	}
@@ -125,12 +125,12 @@ func (a *Arbiter) charge(now time.Time, l *lease) {
 		a.leaseEvent(now, l, EventExcess, excess, fmt.Sprintf(wording.Excess, l.session.name(), excess.Human(), l.device.Index))
 	}
 	n := a.charged(l)
-	if n == l.sum.Charged() {
+	if n == l.Charged() {
 		return
 	}
-	a.ledger.Charge(l.sum, n)
+	l.Charge(n)
 	a.noteChain(l)
-	for b := range l.sum.Budget().Chain() {
+	for b := range l.Budget().Chain() {
 		a.enforce(now, b, l.device.Index)
 	}
 }

@@ -158,7 +158,7 @@ func (j *job) held(d *device) (held accounting.Bytes) {
 	for _, s := range j.sessions {
 		for _, l := range s.leases {
 			if l.device == d && s.alive() {
-				held = held.Plus(l.sum.Granted()).Plus(l.sum.Charged())
+				held = held.Plus(l.Granted()).Plus(l.Charged())
 			}
 		}
 	}
@@ -195,7 +195,7 @@ func (j *job) holding() (holding []*session) {
 // holds reports whether a process has anything that others could wait for.
 func (s *session) holds() bool {
 	return slices.ContainsFunc(s.leases, func(l *lease) bool {
-		return !l.lost && (s.budget.Account(l.device.Index).Committed > 0 || l.contexts > 0 || l.sum.Streams() > 0 || l.holds > 0)
+		return !l.lost && (s.budget.Account(l.device.Index).Committed > 0 || l.contexts > 0 || l.Streams() > 0 || l.holds > 0)
 	})
 }
 

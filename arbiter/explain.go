@@ -56,7 +56,7 @@ func (a *Arbiter) explain(l *lease, o *Outcome, r *accounting.Refusal, aside str
 		o.Explain = lostRefusal(d).Explain
 		return
 	case ReasonStreams:
-		o.Explain = fmt.Sprintf(wording.NoStream, d.Index, r.Requested, l.sum.Streams(), l.sum.StreamsMax())
+		o.Explain = fmt.Sprintf(wording.NoStream, d.Index, r.Requested, l.Streams(), l.StreamsMax())
 		return
 	case ReasonBusy, ReasonSlots:
 		o.Explain = fmt.Sprintf(wording.WouldWait, d.Index, l.session.name(), cmp.Or(aside, slotsHeld(l.touched, d), wording.OthersFirst))
@@ -85,7 +85,7 @@ func (a *Arbiter) explain(l *lease, o *Outcome, r *accounting.Refusal, aside str
 // the job's budget refuses has no room there.
 func (l *lease) crowdedOut(o *Outcome) bool {
 	j := l.session.job
-	return j.run && l.sum.Granted().Plus(l.sum.Charged()).Plus(o.Requested) <= o.Limit &&
+	return j.run && l.Granted().Plus(l.Charged()).Plus(o.Requested) <= o.Limit &&
 		slices.ContainsFunc(j.sessions, func(s *session) bool { return s != l.session && s.alive() && s.holds() })
 }
 
@@ -123,7 +123,7 @@ func (a *Arbiter) setAside(now time.Time, t *ticket, why Reason, r *accounting.R
 
 // limiter is the budget above the lease with the smallest memory.max.
 func (l *lease) limiter() *accounting.Budget {
-	least := l.sum.Budget()
+	least := l.Budget()
 	for b := range least.Chain() {
 		if b.Limits(l.device.Index).Max < least.Limits(l.device.Index).Max {
 			least = b

@@ -111,7 +111,7 @@ func (a *Arbiter) holders(now time.Time, d *device, leases iter.Seq[*lease], all
 		}
 	}
 	for l := range leases {
-		insert(memoryHolder{l.sum.Granted() - a.idle(l), l})
+		insert(memoryHolder{l.Granted() - a.idle(l), l})
 	}
 	if all {
 		for _, j := range a.reserved(d) {

@@ -66,16 +66,16 @@ func (a *Arbiter) never(l *lease, takes accounting.Amounts) verdict {
 	if l.lost {
 		return no(ReasonDeviceLost, accounting.Refusal{Amount: accounting.Memory, Requested: n})
 	}
-	if most := l.budget(); n > most { // no recall could ever help
+	if most := l.maxInForce(); n > most { // no recall could ever help
 		return no(ReasonTooLarge, accounting.Refusal{Amount: accounting.Memory, Requested: n,
-			Remaining: min(a.ledger.Room(l.sum), most), Limit: most})
+			Remaining: min(l.Room(), most), Limit: most})
 	}
 	for k := range takes { // what one may wait for is judged with what others want of it
 		if accounting.Amount(k).Awaited() {
 			takes[k] = 0
 		}
 	}
-	if r := a.ledger.Check(l.sum, takes); r != nil {
+	if r := l.Check(takes); r != nil {
 		return verdict{final: true, reason: ReasonStreams, refusal: r}
 	}
 	return verdict{}
@@ -84,9 +84,9 @@ func (a *Arbiter) never(l *lease, takes accounting.Amounts) verdict {
 // payer is what a request is charged to: its lease, or its device alone.
 func (a *Arbiter) payer(t *ticket) *accounting.Lease {
 	if a.chained(t) {
-		return t.lease.sum
+		return &t.lease.Lease
 	}
-	return t.lease.device.direct
+	return &t.lease.device.direct
 }
 
 // judgeLease judges a request of a lease.
@@ -179,7 +179,7 @@ func (a *Arbiter) tight(t *ticket) (hard limits, final verdict) {
 	if need == 0 {
 		return 0, verdict{}
 	}
-	for _, b := range a.ledger.Tight(a.payer(t), memory(need)) {
+	for _, b := range a.payer(t).Tight(memory(need)) {
 		switch {
 		case b == nil:
 			hard |= atBytes
@@ -215,7 +215,7 @@ func (a *Arbiter) refusal(t *ticket, why Reason) *accounting.Refusal {
 	if t.lease == nil {
 		return a.refusalOfStart(t)
 	}
-	for r := range a.ledger.Refusals(a.payer(t), memory(t.bytes)) {
+	for r := range a.payer(t).Refusals(memory(t.bytes)) {
 		if got := t.job.reason(r); !a.chained(t) || got == why || got == t.why.reason {
 			return r
 		}
@@ -256,7 +256,7 @@ func (a *Arbiter) beyondOwn(t *ticket) *accounting.Refusal {
 // device and has in use. Nobody waits for that.
 func (a *Arbiter) ownPart(t *ticket, j *job) accounting.Bytes {
 	part := func(l *lease) accounting.Bytes {
-		return l.sum.Granted().Less(a.idle(l)).Plus(max(l.sum.Charged(), l.beyond.Cost()))
+		return l.Granted().Less(a.idle(l)).Plus(max(l.Charged(), l.beyond.Cost()))
 	}
 	if j == nil {
 		return part(t.lease)
@@ -265,7 +265,7 @@ func (a *Arbiter) ownPart(t *ticket, j *job) accounting.Bytes {
 	for _, s := range j.sessions {
 		for _, l := range s.leases {
 			if l.device == t.lease.device && s.alive() {
-				all = all.Plus(l.sum.Granted().Less(a.idle(l)).Plus(l.sum.Charged()))
+				all = all.Plus(l.Granted().Less(a.idle(l)).Plus(l.Charged()))
 			}
 		}
 	}

@@ -21,13 +21,13 @@ func (a *Arbiter) streams(l *lease) int {
 			a.setStreams(l, min(n, l.lentMost))
 		}
 	}
-	return l.sum.Streams()
+	return l.Streams()
 }
 
 // setStreams has the ledger count so many.
 func (a *Arbiter) setStreams(l *lease, n int) {
-	a.ledger.Release(l.sum, accounting.Streams, accounting.Bytes(max(0, l.sum.Streams()-n)))
-	a.ledger.Force(l.sum, accounting.Streams, accounting.Bytes(max(0, n-l.sum.Streams())))
+	l.Release(accounting.Streams, accounting.Bytes(max(0, l.Streams()-n)))
+	l.Force(accounting.Streams, accounting.Bytes(max(0, n-l.Streams())))
 }
 
 // takeStreams takes a lease's count back from its client, which asks from here on.
@@ -48,8 +48,8 @@ func (a *Arbiter) LendStreams(id LeaseID) {
 	if l == nil {
 		return
 	}
-	if a.takeStreams(l); a.lendable(l) && a.words.OpenStreams(id, l.sum.Streams(), l.sum.StreamsMax()) {
-		l.lent, l.lentMost = true, max(l.sum.Streams(), l.sum.StreamsMax())
+	if a.takeStreams(l); a.lendable(l) && a.words.OpenStreams(id, l.Streams(), l.StreamsMax()) {
+		l.lent, l.lentMost = true, max(l.Streams(), l.StreamsMax())
 	}
 }
 
@@ -85,5 +85,5 @@ func (a *Arbiter) streaming(l *lease) bool {
 		return true
 	}
 	a.takeStreams(l)
-	return l.sum.Streams() > 0
+	return l.Streams() > 0
 }

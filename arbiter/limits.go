@@ -318,13 +318,13 @@ func (a *Arbiter) afterLimits(now time.Time, j *job, done []limitChange) {
 		a.enforce(now, c.budget, c.device.Index)
 		for l := range owners(c.budget.Leases(c.device.Index)) {
 			if !l.stale && !l.lost && l.session.alive() {
-				a.words.Limit(l.id, l.budget())
+				a.words.Limit(l.id, l.maxInForce())
 			}
 		}
 	}
 	for _, s := range j.sessions {
 		for _, l := range s.leases {
-			l.sum.SetStreamsMax(s.Streams().Max)
+			l.SetStreamsMax(s.Streams().Max)
 			a.relend(l)
 		}
 	}
@@ -402,11 +402,11 @@ func (a *Arbiter) applyRules(now time.Time) {
 		if l.stale || l.lost || !l.session.alive() {
 			continue
 		}
-		if l.closed && !l.sum.Over() {
+		if l.closed && !l.Over() {
 			l.closed = false
 			a.flag(l)
 		}
-		a.words.Limit(l.id, l.budget())
+		a.words.Limit(l.id, l.maxInForce())
 	}
 }
 

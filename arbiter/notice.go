@@ -189,7 +189,7 @@ func (a *Arbiter) stateOf(o obstacle) string {
 	}
 	n := 0
 	for l := range a.leasesAt(o) {
-		if l.sum.Granted() > 0 && n < namedHolders {
+		if l.Granted() > 0 && n < namedHolders {
 			fmt.Fprintf(&b, " %d", l.session.id)
 			n++
 		}

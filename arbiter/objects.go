@@ -192,7 +192,7 @@ func (a *Arbiter) countObjects(now time.Time, l *lease, r Request) {
 		a.noticed(now, l, r.Thread, r.Count, r.What)
 		return
 	case r.What == WantsStreams:
-		n := int(a.ledger.Release(l.sum, accounting.Streams, accounting.Bytes(-r.Count)))
+		n := int(l.Release(accounting.Streams, accounting.Bytes(-r.Count)))
 		l.unmake(r.Thread, n, streamsOf)
 		a.recost(now, l, func() {})
 	case r.What == WantsHolds:

@@ -24,7 +24,7 @@ func (a *Arbiter) Used(device int) map[LeaseID]accounting.Bytes {
 	}
 	used := make(map[LeaseID]accounting.Bytes)
 	for l := range a.leasesOn(d) {
-		used[l.id] = l.sum.Granted() - a.idle(l)
+		used[l.id] = l.Granted() - a.idle(l)
 		l.beyond.Begin(used[l.id], a.makesContexts(l))
 	}
 	return used
@@ -36,7 +36,7 @@ func (a *Arbiter) UsedBy(id LeaseID) accounting.Bytes {
 	if l == nil {
 		return 0
 	}
-	return l.sum.Granted() - a.idle(l)
+	return l.Granted() - a.idle(l)
 }
 
 // Observe takes a reading of a device. What a client's process uses beyond its
@@ -113,7 +113,7 @@ func (a *Arbiter) readOverheads(now time.Time, d *device, before map[LeaseID]acc
 			if anew && !l.stale && !l.spoiled {
 				a.flag(l)
 			}
-			if a.policy.ChargeOverhead || l.beyond.Excess > 0 || l.sum.Charged() > 0 {
+			if a.policy.ChargeOverhead || l.beyond.Excess > 0 || l.Charged() > 0 {
 				charged = append(charged, l)
 			}
 		}
@@ -140,7 +140,7 @@ func (a *Arbiter) verified(now time.Time, leases []*lease) {
 	for _, l := range leases {
 		if l.unverified {
 			l.unverified = false
-			a.leaseEvent(now, l, EventVerified, l.sum.Granted(), fmt.Sprintf(wording.Confirmed, l.device.Index, l.session.name()))
+			a.leaseEvent(now, l, EventVerified, l.Granted(), fmt.Sprintf(wording.Confirmed, l.device.Index, l.session.name()))
 		}
 	}
 }

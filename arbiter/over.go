@@ -40,7 +40,7 @@ func (a *Arbiter) settle(now time.Time, l *lease) {
 	if len(a.overs) == 0 {
 		return
 	}
-	for b := range l.sum.Budget().Chain() {
+	for b := range l.Budget().Chain() {
 		p := account{b, l.device.Index}
 		if _, over := a.overs[p]; over {
 			if b.Over(p.device) {
@@ -70,7 +70,7 @@ func (a *Arbiter) noteOver(p account) {
 
 // noteChain does so for every budget above a lease.
 func (a *Arbiter) noteChain(l *lease) {
-	for b := range l.sum.Budget().Chain() {
+	for b := range l.Budget().Chain() {
 		a.noteOver(account{b, l.device.Index})
 	}
 }
@@ -130,7 +130,7 @@ func (a *Arbiter) reopen(now time.Time, p account) {
 		a.overEvent(now, p, EventWithin)
 	}
 	for l := range owners(p.budget.Leases(p.device)) {
-		if l.closed && !l.stale && l.session.alive() && !l.lost && !l.sum.Over() {
+		if l.closed && !l.stale && l.session.alive() && !l.lost && !l.Over() {
 			l.closed = false
 			a.flag(l)
 		}
@@ -178,9 +178,9 @@ func (a *Arbiter) sync(l *lease) {
 		return
 	}
 	l.stale = false
-	l.closed, l.notify = l.sum.Over(), l.wanted()
+	l.closed, l.notify = l.Over(), l.wanted()
 	a.flag(l)
-	a.words.Limit(l.id, l.budget())
+	a.words.Limit(l.id, l.maxInForce())
 	if l.contended() {
 		a.recallAll(l)
 	}

@@ -38,7 +38,9 @@ func (a *Arbiter) probe(s *session, d *device) *lease {
 			return l
 		}
 	}
-	return &lease{session: s, device: d, sum: a.ledger.Probe(s.budget, d.Index)}
+	l := &lease{session: s, device: d}
+	_ = a.ledger.Probe(l, s.budget, d.Index)
+	return l
 }
 
 // budgetUse is the smallest budget above a lease, or the device's total when there is
@@ -77,7 +79,7 @@ func (a *Arbiter) budgetUse(l *lease, own accounting.Bytes) (total, used account
 // wait. Nothing moves.
 func (a *Arbiter) beyond(now time.Time, l *lease, n accounting.Bytes) accounting.Bytes {
 	most := n
-	for r := range a.ledger.Refusals(l.sum, memory(n)) {
+	for r := range l.Refusals(memory(n)) {
 		from, gain := a.candidates(l, r)
 		clear(from)
 		most = min(most, max(r.Remaining, n.Plus(gain).Less(r.Short)))
@@ -87,11 +89,11 @@ func (a *Arbiter) beyond(now time.Time, l *lease, n accounting.Bytes) accounting
 		priority: l.session.job.Rule.Priority + l.session.job.request.Priority,
 		place:    Place{Arrival: ^uint64(0), Since: now}, fresh: a.holdsNothing(l.session.job)}
 	if a.behindBytes(now, l.device, t) {
-		most = min(most, n-l.sum.Growth(n, nil))
+		most = min(most, n-l.Growth(n, nil))
 	}
 	for _, sh := range t.job.shares() {
 		if sh != nil && a.behind(now, sh.line(l.device), t) {
-			most = min(most, n-l.sum.Growth(n, sh.budget))
+			most = min(most, n-l.Growth(n, sh.budget))
 		}
 	}
 	return most

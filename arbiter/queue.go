@@ -694,7 +694,7 @@ func (l *lease) wanted() bool {
 // slotByBytes reports whether memory alone may keep a slot: what is freed gives it back.
 func (l *lease) slotByBytes() bool {
 	if l.scope != rules.ScopeThread || l.slot != nil {
-		return l.contexts == 0 && l.sum.Streams() == 0
+		return l.contexts == 0 && l.Streams() == 0
 	}
 	return l.makers.byBytes > 0
 }

@@ -20,11 +20,11 @@ func (a *Arbiter) leasesOn(d *device) iter.Seq[*lease] {
 	return owners(a.ledger.Leases(d.Index))
 }
 
-// owners yields the arbiter's side of the ledger's leases.
-func owners(seq iter.Seq[*accounting.Lease]) iter.Seq[*lease] {
+// owners yields those who hold the ledger's leases.
+func owners(seq iter.Seq[accounting.Holder]) iter.Seq[*lease] {
 	return func(yield func(*lease) bool) {
-		for s := range seq {
-			if !yield(s.Owner.(*lease)) {
+		for h := range seq {
+			if !yield(h.(*lease)) {
 				return
 			}
 		}
@@ -49,9 +49,9 @@ func (a *Arbiter) candidates(asker *lease, r *accounting.Refusal) ([]candidate, 
 			continue
 		}
 		if idle := a.idle(l); idle > 0 {
-			if gain := r.Yield(l.sum, idle); gain > 0 {
+			if gain := r.Yield(&l.Lease, idle); gain > 0 {
 				found = append(found, candidate{l, gain})
-				total = total.Plus(r.Gather(l.sum, idle))
+				total = total.Plus(r.Gather(&l.Lease, idle))
 			}
 		}
 	}
@@ -71,7 +71,7 @@ func (a *Arbiter) recall(from []candidate, r *accounting.Refusal) {
 		a.look(c.lease)
 		// What others of the same budget gave back before may have brought it
 		// down to its reservation: ask again what this one would gain.
-		got := a.take(c.lease, r.Yield(c.lease.sum, min(c.gain, short)))
+		got := a.take(c.lease, r.Yield(&c.lease.Lease, min(c.gain, short)))
 		a.look(c.lease)
 		a.stats.RecalledBytes += uint64(got)
 		short = short.Less(got)
@@ -109,16 +109,16 @@ func (a *Arbiter) makeRoom(l *lease, n accounting.Bytes) (own accounting.Bytes, 
 		if own, refused = a.shortage(l, n); refused != nil {
 			return 0, refused
 		}
-		if !a.recallFor(l, func() *accounting.Refusal { return a.ledger.Check(l.sum, memory(n-own)) }) {
+		if !a.recallFor(l, func() *accounting.Refusal { return l.Check(memory(n - own)) }) {
 			continue
 		}
 		got := a.takeOwn(l, own)
 		if got == own {
 			return own, nil
 		}
-		a.ledger.Release(l.sum, accounting.Memory, got)
+		l.Release(accounting.Memory, got)
 	}
-	if r := a.ledger.Check(l.sum, memory(n)); r != nil {
+	if r := l.Check(memory(n)); r != nil {
 		return 0, reckon(r, n, 0, 0)
 	}
 	return 0, nil
@@ -129,7 +129,7 @@ func (a *Arbiter) makeRoom(l *lease, n accounting.Bytes) (own accounting.Bytes, 
 // would have been granted at that limit. Nothing is taken.
 func (a *Arbiter) shortage(l *lease, n accounting.Bytes) (own accounting.Bytes, refused *accounting.Refusal) {
 	own = min(a.idle(l), n)
-	for r := range a.ledger.Refusals(l.sum, memory(n-own)) {
+	for r := range l.Refusals(memory(n - own)) {
 		from, gain := a.candidates(l, r)
 		clear(from)
 		if gain < r.Short {
@@ -153,7 +153,7 @@ func (a *Arbiter) takeOwn(l *lease, own accounting.Bytes) accounting.Bytes {
 	if own == 0 {
 		return 0
 	}
-	granted := l.sum.Granted()
+	granted := l.Granted()
 	return min(a.words.Take(l.id, granted, own), own, granted)
 }
 
@@ -163,7 +163,7 @@ func (a *Arbiter) countLimit(t *ticket) {
 		return
 	}
 	if a.chained(t) {
-		for _, b := range a.ledger.Tight(t.lease.sum, memory(t.need())) {
+		for _, b := range t.lease.Tight(memory(t.need())) {
 			if b != nil {
 				t.lease.atMax++
 			} else {
@@ -179,13 +179,13 @@ func (a *Arbiter) surplus(l *lease) {
 	if a.policy.Surplus == rules.NoSurplus || l.closed || l.spoiled {
 		return
 	}
-	n := min(a.policy.Surplus, a.ledger.Room(l.sum)/8).Less(a.idle(l)) &^ 4095
+	n := min(a.policy.Surplus, l.Room()/8).Less(a.idle(l)) &^ 4095
 	if n < leastSurplus {
 		return
 	}
-	granted := l.sum.Granted()
-	if a.ledger.Reserve(l.sum, memory(n)) == nil && !a.words.Give(l.id, granted, n) {
-		a.ledger.Release(l.sum, accounting.Memory, n)
+	granted := l.Granted()
+	if l.Reserve(memory(n)) == nil && !a.words.Give(l.id, granted, n) {
+		l.Release(accounting.Memory, n)
 	}
 }
 

@@ -23,18 +23,18 @@ func (a *Arbiter) Recount(now time.Time, id LeaseID, used, figure accounting.Byt
 	defer a.turn(now)
 	idle := a.idle(l)
 	if !l.session.alive() || l.lost || l.spoiled {
-		return l.sum.Granted(), 0
+		return l.Granted(), 0
 	}
-	known := l.sum.Granted() - idle
+	known := l.Granted() - idle
 	a.look(l)
 	switch {
 	case used < known:
-		a.ledger.Release(l.sum, accounting.Memory, known-used)
+		l.Release(accounting.Memory, known-used)
 	case used > known:
-		most := max(known.Plus(a.excessOf(l)).Plus(a.ledger.Room(l.sum)), min(figure, l.device.Total))
+		most := max(known.Plus(a.excessOf(l)).Plus(l.Room()), min(figure, l.device.Total))
 		doubted = used.Less(most)
 		if used -= doubted; used > known {
-			a.ledger.Force(l.sum, accounting.Memory, used-known)
+			l.Force(accounting.Memory, used-known)
 			a.named(l, used-known)
 			l.unverified = true
 			if l.slot == nil {
@@ -44,7 +44,7 @@ func (a *Arbiter) Recount(now time.Time, id LeaseID, used, figure accounting.Byt
 	}
 	a.noteChain(l)
 	a.checkAll(now)
-	return l.sum.Granted(), doubted
+	return l.Granted(), doubted
 }
 
 // Objects takes a living client's own word, after a Recount, for all that its threads have made in
@@ -72,20 +72,20 @@ func (a *Arbiter) Objects(now time.Time, id LeaseID, makers []Maker) (streams, c
 		a.left(now, l)
 		a.checkAll(now)
 	}
-	return l.sum.Streams(), l.contexts
+	return l.Streams(), l.contexts
 }
 
 // recountStreams has a lease hold so many streams.
 func (a *Arbiter) recountStreams(now time.Time, l *lease, n int) {
-	known := l.sum.Streams()
+	known := l.Streams()
 	if more := n - known; more > 0 {
 		room := accounting.Bytes(more)
 		if each := l.session.streamReserve(); each > 0 {
-			room = min(room, a.ledger.Room(l.sum)/each)
+			room = min(room, l.Room()/each)
 		}
-		a.ledger.Force(l.sum, accounting.Streams, room)
+		l.Force(accounting.Streams, room)
 	}
-	a.ledger.Release(l.sum, accounting.Streams, accounting.Bytes(max(0, known-n)))
+	l.Release(accounting.Streams, accounting.Bytes(max(0, known-n)))
 	a.recost(now, l, func() {})
 }
 

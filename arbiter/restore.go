@@ -105,7 +105,7 @@ func (a *Arbiter) Adopt(now time.Time, id SessionID, held RestoredLease) (_ Leas
 	}
 	defer a.turn(now)
 	l := a.restoreLease(now, s, held)
-	return l.id, l.sum.Streams(), nil
+	return l.id, l.Streams(), nil
 }
 
 // restoreLease opens a lease that holds something already.
@@ -119,11 +119,11 @@ func (a *Arbiter) restoreLease(now time.Time, s *session, held RestoredLease) *l
 	if held.Unverified { // a client's own word: no more than there is, or asking would get
 		granted = min(granted, d.Total)
 		if each := s.streamReserve(); each > 0 {
-			streams = min(streams, a.ledger.Room(l.sum)/each)
+			streams = min(streams, l.Room()/each)
 		}
 	}
-	a.ledger.Force(l.sum, accounting.Memory, granted)
-	a.ledger.Force(l.sum, accounting.Streams, streams)
+	l.Force(accounting.Memory, granted)
+	l.Force(accounting.Streams, streams)
 	l.lent, l.lentMost = l.countable(), believedStreams // it may be: its word tells
 	l.contexts = min(max(held.Contexts, 0), maxObjects)
 	l.peak, l.unverified, l.lost = held.Peak, held.Unverified, d.lost || held.Lost
@@ -144,7 +144,7 @@ func (a *Arbiter) restoreLease(now time.Time, s *session, held RestoredLease) *l
 // restoreObjects has a lease hold the slots again that its objects stand for, free or not,
 // from when the lease was opened: when they were taken is not known any closer.
 func (a *Arbiter) restoreObjects(now time.Time, l *lease, makers []Maker) {
-	if l.contexts == 0 && l.sum.Streams() == 0 && l.sum.Granted() == 0 && len(makers) == 0 {
+	if l.contexts == 0 && l.Streams() == 0 && l.Granted() == 0 && len(makers) == 0 {
 		return
 	}
 	defer l.backdate()
@@ -153,7 +153,7 @@ func (a *Arbiter) restoreObjects(now time.Time, l *lease, makers []Maker) {
 		return
 	}
 	if makers == nil {
-		makers = []Maker{{Contexts: l.contexts, Streams: l.sum.Streams()}}
+		makers = []Maker{{Contexts: l.contexts, Streams: l.Streams()}}
 	}
 	for _, m := range makers {
 		to := a.makes(l, m.Thread)
@@ -162,7 +162,7 @@ func (a *Arbiter) restoreObjects(now time.Time, l *lease, makers []Maker) {
 		l.holds += max(0, m.Holds)
 		a.enter(now, l, m.Thread)
 	}
-	if l.contexts+l.sum.Streams()+l.holds == 0 {
+	if l.contexts+l.Streams()+l.holds == 0 {
 		a.makes(l, 0).bytes = true
 		l.makers.byBytes++
 		a.enter(now, l, 0)

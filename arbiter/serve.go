@@ -57,7 +57,7 @@ func (a *Arbiter) apply(now time.Time, t *ticket) Receipt {
 		delete(l.bursts, t.thread)
 	case WantsStreams:
 		a.disown(t)
-		a.ledger.Reserve(l.sum, accounting.Amounts{accounting.Streams: accounting.Bytes(t.count)})
+		l.Reserve(accounting.Amounts{accounting.Streams: accounting.Bytes(t.count)})
 		m.streams += t.count
 		l.makers.note(m)
 		a.recost(now, l, func() {})
@@ -82,7 +82,7 @@ func (a *Arbiter) fit(t *ticket) bool {
 	if !a.chained(t) {
 		return true
 	}
-	if a.ledger.Check(t.lease.sum, memory(t.need())) == nil {
+	if t.lease.Check(memory(t.need())) == nil {
 		return true
 	}
 	a.countLimit(t)
@@ -95,7 +95,7 @@ func (a *Arbiter) fit(t *ticket) bool {
 // have it, or not in this way.
 func (a *Arbiter) disown(t *ticket) {
 	if t.own > 0 {
-		a.ledger.Release(t.lease.sum, accounting.Memory, t.own)
+		t.lease.Release(accounting.Memory, t.own)
 		t.own = 0
 	}
 }
@@ -130,7 +130,7 @@ func (a *Arbiter) helpsAt(t *ticket, d *device) bool {
 		t.own, t.short = a.makeRoom(t.lease, t.bytes)
 		return t.short == nil
 	}
-	return a.recallFor(nil, func() *accounting.Refusal { return a.ledger.Check(a.payer(t), memory(t.bytes)) })
+	return a.recallFor(nil, func() *accounting.Refusal { return a.payer(t).Check(memory(t.bytes)) })
 }
 
 // serveJob opens a job that has waited for what it takes at its start.

@@ -176,8 +176,8 @@ func (a *Arbiter) Attach(now time.Time, id SessionID, device int) (LeaseInfo, er
 // info describes a lease to its client.
 func (a *Arbiter) info(l *lease) LeaseInfo {
 	return LeaseInfo{
-		ID: l.id, Device: l.device.Index, Budget: l.budget(),
-		StreamsMax: l.sum.StreamsMax(), Total: l.device.Total, Closed: l.sum.Over(),
+		ID: l.id, Device: l.device.Index, Budget: l.maxInForce(),
+		StreamsMax: l.StreamsMax(), Total: l.device.Total, Closed: l.Over(),
 		Notify: l.notify, SlotScope: l.scope,
 	}
 }
@@ -189,15 +189,12 @@ func lostRefusal(d *device) *Refusal {
 
 // newLease opens a lease that holds nothing.
 func (a *Arbiter) newLease(now time.Time, s *session, d *device) *lease {
-	sum, err := a.ledger.OpenLease(s.budget, d.Index, s.Streams().Max)
-	if err != nil {
+	a.lastLease++
+	l := &lease{id: a.lastLease, session: s, device: d, opened: now, scope: a.scopeOf(s, d), touched: now}
+	if err := a.ledger.OpenLease(l, s.budget, d.Index, s.Streams().Max); err != nil {
 		panic("arbiter: " + err.Error()) // the ledger has every device
 	}
-	a.lastLease++
-	l := &lease{id: a.lastLease, session: s, device: d, sum: sum, opened: now, closed: sum.Over(),
-		scope: a.scopeOf(s, d), touched: now}
-	sum.Owner = l
-	l.notify = l.wanted()
+	l.closed, l.notify = l.Over(), l.wanted()
 	s.leases = append(s.leases, l)
 	d.byPID[s.process.PID] = append(d.byPID[s.process.PID], l)
 	a.leases[l.id] = l
@@ -207,7 +204,7 @@ func (a *Arbiter) newLease(now time.Time, s *session, d *device) *lease {
 // reclaim closes a drained lease: its bytes are free for others.
 func (a *Arbiter) reclaim(now time.Time, l *lease) {
 	a.stats.ReclaimedLeases++
-	bytes := l.sum.Granted()
+	bytes := l.Granted()
 	a.leaseEvent(now, l, EventReclaimed, bytes, fmt.Sprintf(wording.Reclaimed, l.session.name(), bytes.Human(), l.device.Index))
 	a.closeLease(now, l)
 }
@@ -219,7 +216,7 @@ func (a *Arbiter) closeLease(now time.Time, l *lease) {
 	s.job.peakOn(d).update(l.seen, 0, 0)
 	l.seen = 0
 	l.recharge(l.free(), 0)
-	a.ledger.CloseLease(l.sum)
+	l.Close()
 	delete(a.leases, l.id)
 	s.leases = slices.DeleteFunc(s.leases, func(x *lease) bool { return x == l })
 	pid := s.process.PID

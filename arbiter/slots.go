@@ -208,7 +208,7 @@ func (a *Arbiter) live(l *lease) bool {
 // uses reports whether a lease has memory in use. Where it has none, its idle credit is
 // taken back: it must not become memory without a slot.
 func (a *Arbiter) uses(l *lease) bool {
-	granted := l.sum.Granted()
+	granted := l.Granted()
 	if granted == 0 {
 		return false
 	}
@@ -218,7 +218,7 @@ func (a *Arbiter) uses(l *lease) bool {
 	a.look(l)
 	a.take(l, granted)
 	a.look(l)
-	return l.sum.Granted() > 0
+	return l.Granted() > 0
 }
 
 // left looks whether a lease's holders have an object left, after some went.

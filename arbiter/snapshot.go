@@ -28,12 +28,12 @@ func (a *Arbiter) Snapshot(now time.Time) accounting.Snapshot {
 // leaseState describes a lease that was just looked at.
 func (a *Arbiter) leaseState(to *accounting.LeaseState, l *lease, now time.Time) {
 	p := &l.session.process
-	granted := l.sum.Granted()
+	granted := l.Granted()
 	*to = accounting.LeaseState{
 		PID: p.PID, User: p.User, UID: p.UID, Device: l.device.Index, State: l.state(),
 		Used: l.seen, Granted: granted, Credit: granted - l.seen,
-		Budget: l.sum.Max(), Min: l.sum.Min(), Peak: l.peak, Overhead: l.beyond.Overhead, Excess: l.beyond.Excess,
-		Streams: a.streams(l), StreamsMax: l.sum.StreamsMax(), Contexts: l.contexts,
+		Budget: l.Max(), Min: l.Min(), Peak: l.peak, Overhead: l.beyond.Overhead, Excess: l.beyond.Excess,
+		Streams: a.streams(l), StreamsMax: l.StreamsMax(), Contexts: l.contexts,
 		Job: uint64(l.session.job.id), AgeSeconds: max(0, int64(now.Sub(l.opened)/time.Second)),
 		Admitted: l.admitted, Denied: l.denied, AtMax: l.atMax, Command: p.Command, JobName: l.session.job.request.Name,
 	}
@@ -56,7 +56,7 @@ func (l *lease) state() accounting.State {
 		return accounting.StateLost
 	case !l.session.alive():
 		return accounting.StateDraining
-	case l.sum.Over():
+	case l.Over():
 		return accounting.StateOver
 	case l.unverified:
 		return accounting.StateUnverified

@@ -16,7 +16,7 @@ import (
 type device struct {
 	rules.Device
 	rule     rules.DeviceRule
-	direct   *accounting.Lease // stands for what is charged to the device alone
+	direct   accounting.Lease // stands for what is charged to the device alone
 	lost     bool
 	hung     bool             // it does not answer
 	overhead accounting.Bytes // Σ over its leases, where not charged to them
@@ -166,12 +166,12 @@ type session struct {
 // alive reports that the session's process is not known to be dead.
 func (s *session) alive() bool { return s.ended.IsZero() }
 
-// lease is what a session holds on a device.
+// lease is what a session holds on a device: in the ledger, and what else is known of it.
 type lease struct {
+	accounting.Lease
 	id         LeaseID
 	session    *session
 	device     *device
-	sum        *accounting.Lease
 	opened     time.Time
 	closed     bool // the flags that its word shows
 	stale      bool // its word's flags are not known: restored
@@ -231,18 +231,18 @@ func (j *job) peakOn(d *device) *peak {
 	return &p.peak
 }
 
-// budget is memory.max in force as its client is told it: never more than the
+// maxInForce is memory.max as its client is told it: never more than the
 // device can grant.
-func (l *lease) budget() accounting.Bytes { return min(l.sum.Max(), l.device.grantable()) }
+func (l *lease) maxInForce() accounting.Bytes { return min(l.Max(), l.device.grantable()) }
 
 // free is the part of a lease's cost that the capacity lacks: what is not
 // charged to its budget.
-func (l *lease) free() accounting.Bytes { return l.beyond.Cost().Less(l.sum.Charged()) }
+func (l *lease) free() accounting.Bytes { return l.beyond.Cost().Less(l.Charged()) }
 
 // idle returns the bytes of a lease's word that may be called back or counted
 // as unused. What a spoiled word says is worth nothing.
 func (a *Arbiter) idle(l *lease) accounting.Bytes {
-	granted := l.sum.Granted()
+	granted := l.Granted()
 	if l.spoiled || l.lost || !l.session.alive() || granted == 0 {
 		return 0
 	}
@@ -255,17 +255,17 @@ func (a *Arbiter) idle(l *lease) accounting.Bytes {
 
 // take calls back up to most idle bytes of a lease into the ledger, and returns how many.
 func (a *Arbiter) take(l *lease, most accounting.Bytes) accounting.Bytes {
-	granted := l.sum.Granted()
+	granted := l.Granted()
 	if most == 0 || l.spoiled || l.lost || granted == 0 {
 		return 0
 	}
 	got := min(a.words.Take(l.id, granted, most), most, granted)
-	return a.ledger.Release(l.sum, accounting.Memory, got)
+	return l.Release(accounting.Memory, got)
 }
 
 // look brings the peaks up to date with what a lease uses, and returns that.
 func (a *Arbiter) look(l *lease) accounting.Bytes {
-	granted := l.sum.Granted()
+	granted := l.Granted()
 	used := granted - a.idle(l)
 	high := used
 	if l.session.alive() && !l.lost && !l.spoiled && granted > 0 {
