@@ -11,7 +11,8 @@ import (
 // TestOneUserHasHalfOfEachTable: the other half is there for others, and the last eighth for
 // root, whoever came first.
 func TestOneUserHasHalfOfEachTable(t *testing.T) {
-	for _, c := range []*counts{newSessionCounts(), newJobCounts(), newLeaseCounts(), newLimitCounts()} {
+	for _, of := range []bounds{sessionBounds, jobBounds, leaseBounds, limitBounds} {
+		c := newCounts(of)
 		pid := 0
 		take := func(uid uint32) (n int, err error) {
 			for ; err == nil; n++ {

@@ -46,10 +46,6 @@ type keptLimits struct {
 	count *counts // by who made the change; a device's are root's
 }
 
-func newKeptLimits() keptLimits {
-	return keptLimits{of: map[limitOwner][]int{}, count: newLimitCounts()}
-}
-
 func (t target) owner() limitOwner { return limitOwner{t.kind, t.id, t.start} }
 
 // limitAt is the record of a target, or -1. The lock is held.
@@ -222,16 +218,25 @@ func (d *Daemon) recoverLimits() {
 		}
 		d.knownLimit(i)
 	})
-	for _, turn := range []struct{ own, single bool }{{false, false}, {false, true}, {true, false}, {true, true}} {
-		d.file.Limits.Each(func(i int, r *statefile.Limit) {
-			if turn.single == (r.Device < 0) || turn.own != targetOf(r).own {
-				return
-			}
-			if err := d.recoverLimit(r); err != nil {
-				d.log.Warn("a limit that was changed could not be set again", "err", err)
-			}
-		})
+	var rows []*statefile.Limit
+	d.file.Limits.Each(func(_ int, r *statefile.Limit) { rows = append(rows, r) })
+	slices.SortStableFunc(rows, func(x, y *statefile.Limit) int { return rankOf(x) - rankOf(y) })
+	for _, r := range rows {
+		if err := d.recoverLimit(r); err != nil {
+			d.log.Warn("a limit that was changed could not be set again", "err", err)
+		}
 	}
+}
+
+// rankOf is a record's place in the order in which limits are made again.
+func rankOf(r *statefile.Limit) (rank int) {
+	if targetOf(r).own {
+		rank += 2
+	}
+	if r.Device >= 0 {
+		rank++
+	}
+	return rank
 }
 
 func (d *Daemon) recoverLimit(r *statefile.Limit) error {

@@ -16,37 +16,31 @@ const (
 	jobsPerProcess     = 64
 )
 
-// counts is how many rows of a table a process and a user have.
-type counts struct {
+// bounds are those of one table.
+type bounds struct {
 	what       string
 	size       int // of the table
 	perProcess int // 0: as many as the user may have
 	remedy     string
+}
 
+var (
+	sessionBounds = bounds{"sessions", statefile.MaxSessions, sessionsPerProcess, "end some of the programs"}
+	jobBounds     = bounds{"jobs", statefile.MaxJobs, jobsPerProcess, "end some, `gpuarb ps` lists them"}
+	leaseBounds   = bounds{"leases", statefile.MaxLeases, 0, "end some of the programs, `gpuarb ps` lists them"}
+	limitBounds   = bounds{"changed limits", statefile.MaxLimits, 0, "end some of the programs whose limits were changed"}
+)
+
+// counts is how many rows of a table a process and a user have.
+type counts struct {
+	bounds
 	all   int
 	byPID map[int]int
 	byUID map[uint32]int
 }
 
-func newCounts(what string, size, perProcess int, remedy string) *counts {
-	return &counts{what: what, size: size, perProcess: perProcess, remedy: remedy,
-		byPID: map[int]int{}, byUID: map[uint32]int{}}
-}
-
-func newSessionCounts() *counts {
-	return newCounts("sessions", statefile.MaxSessions, sessionsPerProcess, "end some of the programs")
-}
-
-func newJobCounts() *counts {
-	return newCounts("jobs", statefile.MaxJobs, jobsPerProcess, "end some, `gpuarb ps` lists them")
-}
-
-func newLeaseCounts() *counts {
-	return newCounts("leases", statefile.MaxLeases, 0, "end some of the programs, `gpuarb ps` lists them")
-}
-
-func newLimitCounts() *counts {
-	return newCounts("changed limits", statefile.MaxLimits, 0, "end some of the programs whose limits were changed")
+func newCounts(of bounds) *counts {
+	return &counts{bounds: of, byPID: map[int]int{}, byUID: map[uint32]int{}}
 }
 
 func (c *counts) add(pid int, uid uint32) {
