@@ -57,7 +57,6 @@ type Arbiter struct {
 
 	overs    map[account]bool // budgets that hold more than their limit; true: announced
 	draining []*session       // ended, their memory not yet back
-	stale    []*lease         // leases whose flags must be told to the word
 	scratch  []candidate      // kept between recalls
 	events   []Event
 	stats    accounting.Stats
@@ -150,7 +149,7 @@ func (a *Arbiter) LoseDevice(now time.Time, index int) {
 func (a *Arbiter) lose(l *lease) {
 	a.look(l)
 	a.take(l, a.idle(l))
-	l.closed, l.notify, l.stale = true, false, false
+	l.closed, l.notify = true, false
 	a.flag(l)
 	a.takeStreams(l)
 	l.lost = true
@@ -231,10 +230,6 @@ func (a *Arbiter) setCapacity(d *device) {
 
 // Tick does what is due with time: once a second, and at [Arbiter.Due], is right.
 func (a *Arbiter) Tick(now time.Time) {
-	for _, l := range a.stale {
-		a.sync(l)
-	}
-	a.stale = nil
 	for p := range a.overs {
 		a.squeeze(now, p)
 	}

@@ -347,14 +347,27 @@ func (c *client) on(device int) *client {
 	other.lease = info.ID
 	if other.word = c.w.words.all[info.ID]; other.word == nil {
 		other.word = c.w.words.add(info.ID, 0, 0)
-	}
-	if info.Closed {
-		other.word.state.Or(closedBit | notifyBit)
-	}
-	if info.Notify {
-		other.word.state.Or(notifyBit)
+		c.w.arb.Refresh(info.ID)
 	}
 	return &other
+}
+
+// restored is a client whose session the daemon before had, with what it held, in words that have no credit.
+func (w *world) restored(r arbiter.SessionRequest, held ...arbiter.RestoredLease) (all []*client) {
+	w.t.Helper()
+	id, err := w.arb.RestoreSession(w.now, r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, l := range held {
+		info, err := w.arb.RestoreLease(w.now, id, l)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		all = append(all, &client{w: w, process: r.Process, session: id, lease: info.ID, word: w.words.add(info.ID, l.Granted, 0)})
+		w.arb.Refresh(info.ID)
+	}
+	return all
 }
 
 func (c *client) alloc(n accounting.Bytes) arbiter.Outcome {

@@ -168,11 +168,8 @@ func TestStreamsOfTheDead(t *testing.T) {
 
 func TestStreamsOfADaemonBefore(t *testing.T) {
 	w := newWorld(t, withStreams(4), 1000)
-	_, ids, err := w.arb.Restore(w.now, arbiter.RestoredSession{Process: w.process(1000, "x"), Leases: []arbiter.RestoredLease{{Streams: 1}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	x := w.words.add(ids[0], 0, 0)
+	c := w.restored(arbiter.SessionRequest{Process: w.process(1000, "x")}, arbiter.RestoredLease{Streams: 1})[0]
+	x := c.word
 	x.streams, x.most, x.lent = 3, 4, true // what was written down is older
 	if n := w.arb.Snapshot(w.now).Leases[0].Streams; n != 3 {
 		t.Errorf("%d streams, the page says 3", n)
@@ -182,7 +179,7 @@ func TestStreamsOfADaemonBefore(t *testing.T) {
 	if n := w.arb.Snapshot(w.now).Leases[0].Streams; n != 3 {
 		t.Errorf("%d streams by a word that is not lent", n)
 	}
-	w.arb.Objects(w.now, ids[0], []arbiter.Maker{{Streams: 2}})
+	w.arb.Objects(w.now, c.lease, []arbiter.Maker{{Streams: 2}})
 	if n := w.arb.Snapshot(w.now).Leases[0].Streams; n != 2 {
 		t.Errorf("%d streams, the client says 2", n)
 	}

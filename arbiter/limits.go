@@ -317,7 +317,7 @@ func (a *Arbiter) afterLimits(now time.Time, j *job, done []limitChange) {
 	for _, c := range done {
 		a.enforce(now, c.budget, c.device.Index)
 		for l := range owners(c.budget.Leases(c.device.Index)) {
-			if !l.stale && !l.lost && l.session.alive() {
+			if !l.lost && l.session.alive() {
 				a.words.Limit(l.id, l.maxInForce())
 			}
 		}
@@ -399,7 +399,7 @@ func (a *Arbiter) applyRules(now time.Time) {
 		a.squeeze(now, p)
 	}
 	for _, l := range a.leases {
-		if l.stale || l.lost || !l.session.alive() {
+		if l.lost || !l.session.alive() {
 			continue
 		}
 		if l.closed && !l.Over() {

@@ -110,7 +110,7 @@ func (a *Arbiter) readOverheads(now time.Time, d *device, before map[LeaseID]acc
 			a.moves(first.session.job)
 		}
 		for _, l := range living {
-			if anew && !l.stale && !l.spoiled {
+			if anew && !l.spoiled {
 				a.flag(l)
 			}
 			if a.policy.ChargeOverhead || l.beyond.Excess > 0 || l.Charged() > 0 {

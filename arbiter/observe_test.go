@@ -303,15 +303,10 @@ func TestRestore(t *testing.T) {
 	}
 	opened := w.now.Add(-time.Hour)
 	proc := w.process(1000, "python3")
-	session, ids, err := w.arb.Restore(w.now, arbiter.RestoredSession{Process: proc, Job: 41, Leases: []arbiter.RestoredLease{
-		{Device: 0, Granted: 800, Streams: 300, Contexts: 1, Peak: 900, Opened: opened},
-		{Device: 1, Granted: 100, Unverified: true},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	x := &client{w: w, process: proc, session: session, lease: ids[0], word: w.words.add(ids[0], 800, 50)}
-	w.words.add(ids[1], 100, 0)
+	x := w.restored(arbiter.SessionRequest{Process: proc, Job: 41},
+		arbiter.RestoredLease{Device: 0, Granted: 800, Streams: 300, Contexts: 1, Peak: 900, Opened: opened},
+		arbiter.RestoredLease{Device: 1, Granted: 100, Unverified: true})[0]
+	x.word = w.words.add(x.lease, 800, 50)
 	want := accounting.LeaseState{Used: 750, Granted: 800, Credit: 50, State: accounting.StateOver, Peak: 900, Streams: 300,
 		StreamsMax: 256, Contexts: 1, Slot: true, AgeSeconds: 3600, Job: 41, Budget: 600}
 	got := x.row()
@@ -320,8 +315,12 @@ func TestRestore(t *testing.T) {
 	if got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
+	w.arb.Refresh(x.lease)
+	if !x.word.closed() || x.word.limit != 600 {
+		t.Errorf("closed %v, limit %d", x.word.closed(), x.word.limit)
+	}
 	w.arb.Tick(w.now)
-	if row := x.row(); !x.word.closed() || row.Granted != 750 || x.word.limit != 600 {
+	if row := x.row(); !x.word.closed() || row.Granted != 750 {
 		t.Errorf("after the tick: closed %v, %+v", x.word.closed(), row)
 	}
 	if o := x.streams(1); o.Granted || o.Current != 300 {
@@ -338,18 +337,21 @@ func TestRestore(t *testing.T) {
 	if next := w.job(t, arbiter.JobRequest{}); next != 42 {
 		t.Errorf("the next job is %d", next)
 	}
-	if _, _, err := w.arb.Restore(w.now, arbiter.RestoredSession{Leases: []arbiter.RestoredLease{{Device: 9}}}); !errors.Is(err, arbiter.ErrNoDevice) {
+	if _, err := w.arb.RestoreSession(w.now, arbiter.SessionRequest{Job: 99}); !errors.Is(err, arbiter.ErrNoJob) {
+		t.Error(err)
+	}
+	if _, err := w.arb.RestoreLease(w.now, x.session, arbiter.RestoredLease{Device: 9}); !errors.Is(err, arbiter.ErrNoDevice) {
 		t.Error(err)
 	}
 }
 
-func TestAdopt(t *testing.T) {
+func TestRestoreByAClientsWord(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1000)
 	s, err := w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: w.process(1000, "x")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := w.arb.Adopt(w.now, s.ID, arbiter.RestoredLease{Granted: accounting.Max, Unverified: true}); err != nil {
+	if _, err := w.arb.RestoreLease(w.now, s.ID, arbiter.RestoredLease{Granted: accounting.Max, Unverified: true}); err != nil {
 		t.Fatal(err)
 	}
 	if row := w.arb.Snapshot(w.now).Leases[0]; row.Granted != 1000 || row.State != accounting.StateUnverified {
@@ -358,14 +360,23 @@ func TestAdopt(t *testing.T) {
 	if s, err = w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: w.process(1000, "y"), StreamReserve: ptr(accounting.Bytes(3))}); err != nil {
 		t.Fatal(err)
 	}
-	if _, streams, err := w.arb.Adopt(w.now, s.ID, arbiter.RestoredLease{Streams: 9, Unverified: true}); streams != 0 || err != nil {
-		t.Errorf("%d streams on a full device, %v", streams, err)
+	if info, err := w.arb.RestoreLease(w.now, s.ID, arbiter.RestoredLease{Streams: 9, Unverified: true}); info.Streams != 0 || err != nil {
+		t.Errorf("%d streams on a full device, %v", info.Streams, err)
 	}
-	if _, _, err := w.arb.Adopt(w.now, s.ID, arbiter.RestoredLease{}); !errors.Is(err, arbiter.ErrExists) {
+	if _, err := w.arb.RestoreLease(w.now, s.ID, arbiter.RestoredLease{}); !errors.Is(err, arbiter.ErrExists) {
 		t.Error(err)
 	}
-	if _, _, err := w.arb.Adopt(w.now, 99, arbiter.RestoredLease{}); !errors.Is(err, arbiter.ErrNoSession) {
+	if _, err := w.arb.RestoreLease(w.now, 99, arbiter.RestoredLease{}); !errors.Is(err, arbiter.ErrNoSession) {
 		t.Error(err)
+	}
+}
+
+// Whoever allocates on a device that was lost asks, and is told: of the next daemon too.
+func TestALostLeaseStaysClosed(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 1000)
+	c := w.restored(arbiter.SessionRequest{Process: w.process(1000, "x")}, arbiter.RestoredLease{Lost: true})[0]
+	if o := c.alloc(1); !c.word.closed() || o.Reason != arbiter.ReasonDeviceLost {
+		t.Errorf("closed %v, %+v", c.word.closed(), o)
 	}
 }
 

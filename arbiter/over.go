@@ -17,7 +17,6 @@ func (a *Arbiter) Freed(now time.Time, id LeaseID) {
 		return
 	}
 	defer a.turn(now)
-	a.sync(l)
 	a.touch(now, l)
 	a.settle(now, l)
 	if l.contended() {
@@ -92,7 +91,7 @@ func (a *Arbiter) squeeze(now time.Time, p account) {
 
 // shut closes a lease's word.
 func (a *Arbiter) shut(l *lease) {
-	if l.closed || l.stale || l.lost || !l.session.alive() {
+	if l.closed || l.lost || !l.session.alive() {
 		return
 	}
 	l.closed = true
@@ -130,7 +129,7 @@ func (a *Arbiter) reopen(now time.Time, p account) {
 		a.overEvent(now, p, EventWithin)
 	}
 	for l := range owners(p.budget.Leases(p.device)) {
-		if l.closed && !l.stale && l.session.alive() && !l.lost && !l.Over() {
+		if l.closed && l.session.alive() && !l.lost && !l.Over() {
 			l.closed = false
 			a.flag(l)
 		}
@@ -170,18 +169,4 @@ func (a *Arbiter) overEvent(now time.Time, p account, kind Kind) {
 		e.Text = fmt.Sprintf(wording.Over, whose, sums.Held.Human(), p.device, sums.Limit.Human())
 	}
 	a.event(e)
-}
-
-// sync tells a lease's word its flags and limit, where they are not known.
-func (a *Arbiter) sync(l *lease) {
-	if !l.stale || a.leases[l.id] != l || !l.session.alive() {
-		return
-	}
-	l.stale = false
-	l.closed, l.notify = l.Over(), l.wanted()
-	a.flag(l)
-	a.words.Limit(l.id, l.maxInForce())
-	if l.contended() {
-		a.recallAll(l)
-	}
 }

@@ -33,10 +33,8 @@ func (a *Arbiter) Query(now time.Time, id SessionID, device int) (Room, error) {
 // probe is the lease of a session on a device, or one that stands for it and that nobody
 // else knows of.
 func (a *Arbiter) probe(s *session, d *device) *lease {
-	for _, l := range s.leases {
-		if l.device == d {
-			return l
-		}
+	if l := s.leaseOn(d); l != nil {
+		return l
 	}
 	l := &lease{session: s, device: d}
 	_ = a.ledger.Probe(l, s.budget, d.Index)

@@ -716,7 +716,7 @@ func (l *lease) contended() bool {
 // reflag has a lease's word report frees where somebody wants to know. It is not
 // cleared before a free has reported itself in vain.
 func (a *Arbiter) reflag(l *lease) {
-	if l.notify || l.stale || l.lost || !l.session.alive() || !l.wanted() {
+	if l.notify || l.lost || !l.session.alive() || !l.wanted() {
 		return
 	}
 	l.notify = true

@@ -343,12 +343,7 @@ func (d *drive) lease() (*refLease, uint32) {
 		d.fail("%v", err)
 	}
 	c := &client{w: d.world, session: s.id, lease: info.ID, word: d.words.add(info.ID, 0, 0)}
-	if info.Closed {
-		c.word.state.Or(closedBit | notifyBit)
-	}
-	if info.Notify {
-		c.word.state.Or(notifyBit)
-	}
+	d.arb.Refresh(info.ID)
 	l := &refLease{client: c, session: s, device: dev}
 	s.leases = append(s.leases, l)
 	return l, thread

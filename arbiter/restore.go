@@ -2,7 +2,6 @@ package arbiter
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -53,68 +52,39 @@ func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 	return nil
 }
 
-// Restore takes a session up again after a restart of the daemon. What it holds
-// is taken as it is, whether it fits or not: then sums only fall. The IDs are in the
-// order of r.Leases. It calls nothing of Words: the caller does not know the IDs yet.
-// The next Tick (or a request of the lease) tells the words their flags and limits.
-// ErrNoDevice when a device is not known; nothing is restored then.
-func (a *Arbiter) Restore(now time.Time, r RestoredSession) (SessionID, []LeaseID, error) {
-	for i, l := range r.Leases {
-		if a.device(l.Device) == nil {
-			return 0, nil, noDevice(l.Device)
-		}
-		same := func(x RestoredLease) bool { return x.Device == l.Device }
-		if slices.ContainsFunc(r.Leases[:i], same) {
-			return 0, nil, fmt.Errorf(wording.TwoLeases, l.Device, ErrExists)
-		}
-	}
-	if a.jobs[r.Job] == nil {
-		r.Job = 0
-	}
-	defer a.turn(now)
-	s, err := a.newSession(now, SessionRequest{Process: r.Process, Job: r.Job, Max: r.Max, Streams: r.Streams,
-		OnFull: r.OnFull, Slots: r.Slots, SlotScope: r.SlotScope, StreamReserve: r.StreamReserve}, false)
+// RestoreSession takes a session up again after a restart of the daemon, in its job (ErrNoJob when
+// that is not there) or as a job of its own. What it reserves it has, whether there is room or not.
+func (a *Arbiter) RestoreSession(now time.Time, r SessionRequest) (SessionID, error) {
+	s, err := a.newSession(now, r, false)
 	if err != nil {
-		return 0, nil, err
+		return 0, err
 	}
 	if r.Job == 0 {
 		a.stats.TotalJobs++
 	}
-	ids := make([]LeaseID, 0, len(r.Leases))
-	for _, held := range r.Leases {
-		ids = append(ids, a.restoreLease(now, s, held).id)
-	}
-	return s.id, ids, nil
+	return s.id, nil
 }
 
-// Adopt opens a lease in a living session that holds something already: what a client says that no
-// record of the daemon's confirms. As of Restore, what it holds is taken as it is, and no word is
-// touched; but where it is unverified it has no more bytes than the device, and no more streams than
-// there is room for what each is charged. It returns how many those are. ErrNoSession; ErrNoDevice;
-// ErrExists when the session has a lease there.
-func (a *Arbiter) Adopt(now time.Time, id SessionID, held RestoredLease) (_ LeaseID, streams int, _ error) {
-	s := a.sessions[id]
+// RestoreLease opens a lease in a living session that holds something already: by a record of the
+// daemon before this one, or by what a client says that no record confirms. What it holds is taken
+// as it is, whether it fits or not: then sums only fall. But where it is unverified it has no more
+// bytes than the device, and no more streams than there is room for what each is charged. No word is
+// touched, as of Attach. ErrNoSession; ErrNoDevice; ErrExists when the session has a lease there.
+func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease) (LeaseInfo, error) {
+	s, d := a.sessions[id], a.device(held.Device)
 	if s == nil || !s.alive() {
-		return 0, 0, noSession(id)
+		return LeaseInfo{}, noSession(id)
 	}
-	if a.device(held.Device) == nil {
-		return 0, 0, noDevice(held.Device)
+	if d == nil {
+		return LeaseInfo{}, noDevice(held.Device)
 	}
-	if slices.ContainsFunc(s.leases, func(l *lease) bool { return l.device.Index == held.Device }) {
-		return 0, 0, fmt.Errorf(wording.LeaseThere, id, held.Device, ErrExists)
+	if s.leaseOn(d) != nil {
+		return LeaseInfo{}, fmt.Errorf(wording.LeaseThere, id, held.Device, ErrExists)
 	}
-	defer a.turn(now)
-	l := a.restoreLease(now, s, held)
-	return l.id, l.Streams(), nil
-}
-
-// restoreLease opens a lease that holds something already.
-func (a *Arbiter) restoreLease(now time.Time, s *session, held RestoredLease) *lease {
-	d := a.device(held.Device)
-	l := a.newLease(now, s, d)
 	if held.Lost {
 		held = RestoredLease{Device: held.Device, Peak: held.Peak, Opened: held.Opened, Lost: true}
 	}
+	l := a.newLease(now, s, d)
 	granted, streams := held.Granted, accounting.Bytes(max(held.Streams, 0))
 	if held.Unverified { // a client's own word: no more than there is, or asking would get
 		granted = min(granted, d.Total)
@@ -135,10 +105,8 @@ func (a *Arbiter) restoreLease(now time.Time, s *session, held RestoredLease) *l
 	}
 	a.restoreObjects(now, l, held.Makers)
 	a.charge(now, l)
-	l.stale = true
-	a.stale = append(a.stale, l)
 	a.noteChain(l)
-	return l
+	return a.info(l), nil
 }
 
 // restoreObjects has a lease hold the slots again that its objects stand for, free or not,

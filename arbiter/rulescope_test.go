@@ -88,11 +88,7 @@ func TestARestartKeepsTheRulesBudget(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, ids, err := w.arb.Restore(w.now, arbiter.RestoredSession{Process: p, Job: job, Leases: []arbiter.RestoredLease{{Granted: gib}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.words.add(ids[0], gib, 0)
+		w.restored(arbiter.SessionRequest{Process: p, Job: job}, arbiter.RestoredLease{Granted: gib})
 	}
 	w.arb.Tick(w.now)
 	if o := w.clientOf(w.process(ann, "b"), 0, 0).alloc(1); o.Reason != arbiter.ReasonSharedFull {

@@ -96,7 +96,6 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 		return
 	}
 	for _, l := range s.leases {
-		a.sync(l)
 		a.takeStreams(l)
 		a.look(l)
 		a.take(l, a.idle(l)) // no memory is behind it
@@ -145,9 +144,9 @@ func (a *Arbiter) Gone(now time.Time, id SessionID, device int) {
 }
 
 // Attach opens the session's lease on a device; the same one each time. It calls
-// nothing of Words for a lease that it opens: the caller does not know the ID yet,
-// and lets the word begin as the answer says. ErrNoSession, ErrNoDevice; a *Refusal
-// when the device is lost, or not one of the job's.
+// nothing of Words for a lease that it opens: the caller does not know the ID yet, and
+// calls Refresh when the word is there. ErrNoSession, ErrNoDevice; a *Refusal when the
+// device is lost, or not one of the job's.
 func (a *Arbiter) Attach(now time.Time, id SessionID, device int) (LeaseInfo, error) {
 	s, d := a.sessions[id], a.device(device)
 	if s == nil || !s.alive() {
@@ -162,23 +161,46 @@ func (a *Arbiter) Attach(now time.Time, id SessionID, device int) (LeaseInfo, er
 	if !s.job.uses(d) {
 		return LeaseInfo{}, s.job.notItsDevice(d)
 	}
+	l := s.leaseOn(d)
+	switch {
+	case l == nil:
+		l = a.newLease(now, s, d)
+	case l.lost:
+		return LeaseInfo{}, lostRefusal(d)
+	}
+	return a.info(l), nil
+}
+
+// Refresh has the word of a lease show its flags and limit: one that has just been opened, or whose
+// session was taken up again. Unknown leases are ignored.
+func (a *Arbiter) Refresh(id LeaseID) {
+	l := a.leases[id]
+	if l == nil || !l.session.alive() {
+		return
+	}
+	l.closed, l.notify = l.lost || l.Over(), !l.lost && l.wanted()
+	a.flag(l)
+	a.words.Limit(l.id, l.maxInForce())
+	if l.contended() {
+		a.recallAll(l)
+	}
+}
+
+// leaseOn is the session's lease on a device; nil: it has none.
+func (s *session) leaseOn(d *device) *lease {
 	for _, l := range s.leases {
 		if l.device == d {
-			if l.lost {
-				return LeaseInfo{}, lostRefusal(d)
-			}
-			return a.info(l), nil
+			return l
 		}
 	}
-	return a.info(a.newLease(now, s, d)), nil
+	return nil
 }
 
 // info describes a lease to its client.
 func (a *Arbiter) info(l *lease) LeaseInfo {
 	return LeaseInfo{
-		ID: l.id, Device: l.device.Index, Budget: l.maxInForce(),
-		StreamsMax: l.StreamsMax(), Total: l.device.Total, Closed: l.Over(),
-		Notify: l.notify, SlotScope: l.scope,
+		ID: l.id, Device: l.device.Index, Budget: l.maxInForce(), Streams: l.Streams(),
+		StreamsMax: l.StreamsMax(), Total: l.device.Total, SlotScope: l.scope,
 	}
 }
 
@@ -194,7 +216,6 @@ func (a *Arbiter) newLease(now time.Time, s *session, d *device) *lease {
 	if err := a.ledger.OpenLease(l, s.budget, d.Index, s.Streams().Max); err != nil {
 		panic("arbiter: " + err.Error()) // the ledger has every device
 	}
-	l.closed, l.notify = l.Over(), l.wanted()
 	s.leases = append(s.leases, l)
 	d.byPID[s.process.PID] = append(d.byPID[s.process.PID], l)
 	a.leases[l.id] = l

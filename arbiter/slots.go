@@ -212,7 +212,7 @@ func (a *Arbiter) uses(l *lease) bool {
 	if granted == 0 {
 		return false
 	}
-	if l.stale || a.idle(l) < granted {
+	if a.idle(l) < granted {
 		return true
 	}
 	a.look(l)

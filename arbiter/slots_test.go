@@ -478,13 +478,7 @@ func TestSlotsComeBackAfterARestart(t *testing.T) {
 	p := capped(1, rules.ScopeThread)
 	w := newWorld(t, p, 1000)
 	restore := func(l arbiter.RestoredLease) *client {
-		l.Device = 0
-		proc := w.process(1000, "x")
-		s, ids, err := w.arb.Restore(w.now, arbiter.RestoredSession{Process: proc, Leases: []arbiter.RestoredLease{l}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &client{w: w, process: proc, session: s, lease: ids[0], word: w.words.add(ids[0], l.Granted, 0)}
+		return w.restored(arbiter.SessionRequest{Process: w.process(1000, "x")}, l)[0]
 	}
 	c := restore(arbiter.RestoredLease{Contexts: 2, Streams: 1, Makers: []arbiter.Maker{{Thread: 3, Contexts: 2}, {Thread: 4, Streams: 1}}})
 	if w.holders() != 2 {
@@ -507,12 +501,7 @@ func TestNobodyComesBackToASlotTooManyAfterARestart(t *testing.T) {
 	w := newWorld(t, capped(1, rules.ScopeJob), 1000)
 	var all []*client
 	for range 2 {
-		proc := w.process(1000, "x")
-		s, ids, err := w.arb.Restore(w.now, arbiter.RestoredSession{Process: proc, Leases: []arbiter.RestoredLease{{Granted: 10}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, &client{w: w, process: proc, session: s, lease: ids[0], word: w.words.add(ids[0], 10, 0)})
+		all = append(all, w.restored(arbiter.SessionRequest{Process: w.process(1000, "x")}, arbiter.RestoredLease{Granted: 10})...)
 	}
 	w.arb.Tick(w.now)
 	all[1].word.free(10)
@@ -533,11 +522,7 @@ func TestHoldersComeBackWithTheirTime(t *testing.T) {
 		}
 	}
 	for _, opened := range []time.Duration{50 * time.Second, 70 * time.Second, 60 * time.Second} {
-		_, _, err := w.arb.Restore(w.now, arbiter.RestoredSession{Process: w.process(1000, "x"), Job: 8,
-			Leases: []arbiter.RestoredLease{{Granted: 10, Opened: ago(opened)}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w.restored(arbiter.SessionRequest{Process: w.process(1000, "x"), Job: 8}, arbiter.RestoredLease{Granted: 10, Opened: ago(opened)})
 	}
 	want := "3 of 3 (slots.max) taken: bob's job 7 (sleep) for 3 h, bob's job 8 (sleep) for 70 s, bob's job 9 (sleep) for 0 ms"
 	if n := w.arb.Notice(w.now, w.mustClaim(arbiter.JobRequest{}).Waiting); !strings.HasSuffix(n.Text, want) {

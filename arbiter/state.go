@@ -174,7 +174,6 @@ type lease struct {
 	device     *device
 	opened     time.Time
 	closed     bool // the flags that its word shows
-	stale      bool // its word's flags are not known: restored
 	lost       bool
 	unverified bool
 	spoiled    bool             // its word was clamped: not believed any more

@@ -126,11 +126,10 @@ type LeaseInfo struct {
 	ID         LeaseID
 	Device     int
 	Budget     accounting.Bytes // memory.max in force; never more than the device can grant
+	Streams    int              // that it has
 	StreamsMax int
 	SlotScope  rules.Scope      // whose one slot is
 	Total      accounting.Bytes // bytes of the device
-	Closed     bool             // the budget is over: the word must begin closed, with NOTIFY
-	Notify     bool             // somebody waits for what it will free: the word must begin with NOTIFY
 }
 
 // What says of what a request is.
@@ -196,7 +195,7 @@ type Usage struct {
 	UsedBefore map[LeaseID]accounting.Bytes
 }
 
-// RestoredLease is what a lease held when the daemon before this one ended.
+// RestoredLease is what a lease holds that the daemon before this one opened.
 type RestoredLease struct {
 	Device     int
 	Granted    accounting.Bytes
@@ -215,20 +214,6 @@ type Maker struct {
 	Contexts int
 	Streams  int
 	Holds    int // on shared contexts
-}
-
-// RestoredSession is a session to take up again after a restart.
-type RestoredSession struct {
-	Process rules.Process
-	Job     JobID // as given to RestoreJob; 0 or unknown: a job of its own
-	Max     *accounting.Size
-	Streams int
-	Leases  []RestoredLease
-
-	OnFull        rules.OnFull
-	Slots         int
-	SlotScope     rules.Scope
-	StreamReserve *accounting.Bytes
 }
 
 // RestoredJob is a job to take up again after a restart, under the ID that it had.

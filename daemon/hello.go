@@ -36,7 +36,7 @@ func (cl *client) helloTool(h ipc.Header, req *ipc.HelloRequest) error {
 	rep := ipc.HelloReply{Devices: uint32(len(cl.d.inv.Devices()))}
 	if !req.Job.IsZero() {
 		cl.d.lock()
-		_, _, err := cl.d.jobOf(req.Job, cl.conn.Peer())
+		_, err := cl.d.jobOf(req.Job, cl.conn.Peer())
 		cl.d.unlock()
 		if err != nil {
 			return err

@@ -153,8 +153,8 @@ func (d *Daemon) addJob(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, proc r
 	}
 	record.ID = uint64(info.ID)
 	faults.At("job.opened")
-	j := &job{members: map[*session]struct{}{}, id: info.ID, token: record.Token, pid: peer.PID, start: proc.StartTicks, uid: uint32(peer.UID),
-		request: h.Request, index: index, by: procfacts.Started{PID: peer.PID, StartTicks: proc.StartTicks}}
+	j := newJob(index, record)
+	j.by = procfacts.Started{PID: j.pid, StartTicks: j.start}
 	if err := d.watchJob(j, pidfd); err != nil {
 		d.arb.CloseJob(d.now(), j.id)
 		d.file.Jobs.Free(index)
@@ -162,6 +162,12 @@ func (d *Daemon) addJob(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, proc r
 	}
 	d.knownJob(j)
 	return j, info, nil
+}
+
+// newJob is the job of a record. Nobody knows it yet.
+func newJob(index int, r *statefile.Job) *job {
+	return &job{members: map[*session]struct{}{}, id: arbiter.JobID(r.ID), token: r.Token, pid: int(r.RunnerPID), start: r.RunnerStart,
+		uid: r.UID, request: r.Request, index: index, pidfd: -1}
 }
 
 // jobRequest is a record's request, as the arbiter takes it.
@@ -392,16 +398,16 @@ func (d *Daemon) ownJob(token ipc.Token, peer ipc.Peer) (*job, error) {
 
 // jobOf finds the job that a client says it belongs to. Its token is a secret of
 // the job's processes; only the job's user (or root) may use it. The lock is held.
-func (d *Daemon) jobOf(token ipc.Token, peer ipc.Peer) (id arbiter.JobID, run bool, err error) {
+func (d *Daemon) jobOf(token ipc.Token, peer ipc.Peer) (arbiter.JobID, error) {
 	if token == (ipc.Token{}) {
-		return 0, false, nil
+		return 0, nil
 	}
 	j := d.jobs[token]
 	if j == nil || j.closed && j.live == 0 {
-		return 0, false, d.noJob(token)
+		return 0, d.noJob(token)
 	}
 	if uint32(peer.UID) != j.uid && peer.UID != 0 && j.uid != 0 {
-		return 0, false, refused(ipc.StatusPermission, "GPUARB_JOB names a job of user %d, this is user %d", j.uid, peer.UID)
+		return 0, refused(ipc.StatusPermission, "GPUARB_JOB names a job of user %d, this is user %d", j.uid, peer.UID)
 	}
-	return j.id, true, nil
+	return j.id, nil
 }

@@ -14,10 +14,8 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/faults"
-	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/procfacts"
-	"github.com/gpuarb/gpuarb/shim"
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
@@ -32,40 +30,23 @@ func (d *Daemon) recover() {
 	if d.stopping {
 		return
 	}
-	members := map[uint64][]*statefile.Session{}
-	d.file.Sessions.Each(func(_ int, r *statefile.Session) { members[r.Job] = append(members[r.Job], r) })
-	d.file.Jobs.Each(func(i int, r *statefile.Job) {
-		if d.ctx.Err() == nil {
-			d.recoverJob(i, r, members[r.ID])
-		}
-	})
 	d.recoverPlaces()
-	d.file.Sessions.Each(d.recoverJobOf)
-	leases := map[uint32][]int{}
-	d.file.Leases.Each(func(i int, l *statefile.Lease) { leases[l.Session] = append(leases[l.Session], i) })
-	d.file.Threads.Each(func(i int, t *statefile.Thread) { d.knownThread(int(t.Lease), t.Maker.Thread, i) })
-	taken := map[int]bool{}
-	d.file.Sessions.Each(func(i int, r *statefile.Session) {
-		if d.ctx.Err() != nil {
-			return
+	sessions, members := d.findSessions(), map[uint64][]*recovered{}
+	for _, x := range sessions {
+		members[x.record.Job] = append(members[x.record.Job], x)
+	}
+	d.file.Jobs.Each(func(i int, r *statefile.Job) { d.recoverJob(i, r, members[r.ID]) })
+	for _, x := range sessions {
+		d.remakeJobOf(x)
+	}
+	for _, x := range sessions {
+		if d.ctx.Err() == nil {
+			d.recoverSession(x)
 		}
-		if err := d.recoverSession(i, r, leases[uint32(i)], taken); err != nil {
-			d.log.Warn("a session could not be taken up again", "client_pid", r.PID, "err", err)
-			d.file.Sessions.Free(i)
-			for _, li := range leases[uint32(i)] {
-				taken[li] = false
-			}
-		}
-	})
+	}
 	if d.ctx.Err() != nil {
 		return
 	}
-	d.file.Leases.Each(func(i int, _ *statefile.Lease) {
-		if !taken[i] {
-			d.forgetThreads(i)
-			d.file.Leases.Free(i)
-		}
-	})
 	for _, j := range d.jobs {
 		d.dropJob(j)
 		d.lookFor(j)
@@ -77,18 +58,67 @@ func (d *Daemon) recover() {
 	d.log.Info("took up what the last daemon left", "jobs", len(d.jobs), "sessions", len(d.sessions))
 }
 
-func (d *Daemon) recoverJob(i int, r *statefile.Job, members []*statefile.Session) {
+// recovered is a session of the last daemon's, with what is there of its process.
+type recovered struct {
+	*session
+	proc   rules.Process // of one that has ended its user alone
+	ended  bool
+	leases []int // their records
+}
+
+// findSessions reads the records of sessions, opens what their processes still have, and gives each
+// its leases. Records that nothing is behind are free from here on.
+func (d *Daemon) findSessions() (all []*recovered) {
+	byIndex := map[uint32]*recovered{}
+	d.file.Sessions.Each(func(i int, r *statefile.Session) {
+		switch {
+		case d.ctx.Err() != nil:
+		case d.sessions[r.Token] != nil:
+			d.log.Warn("a session could not be taken up again: its token is another's", "client_pid", r.PID)
+			d.file.Sessions.Free(i)
+		default:
+			x := &recovered{session: sessionOf(i, r)}
+			if x.proc, x.peer.pidfd, x.ended = d.alive(x.peer.PID, x.peer.StartTicks); x.ended {
+				x.proc = rules.Process{PID: x.peer.PID, StartTicks: x.peer.StartTicks}
+			} else {
+				x.page = findPage(x.peer.PID, ipc.PageID{Dev: r.PageDev, Ino: r.PageInode})
+				x.mapped.Store(true)
+			}
+			asUser(&x.proc, r.UID, r.GID)
+			all, byIndex[uint32(i)] = append(all, x), x
+			d.sessions[r.Token] = x.session // a daemon that is stopped closes what is open of these
+		}
+	})
+	if d.ctx.Err() != nil {
+		return all
+	}
+	d.file.Threads.Each(func(i int, t *statefile.Thread) { d.knownThread(int(t.Lease), t.Maker.Thread, i) })
+	d.file.Leases.Each(func(i int, l *statefile.Lease) {
+		if x := byIndex[l.Session]; x != nil {
+			x.leases = append(x.leases, i)
+		} else {
+			d.freeLease(i)
+		}
+	})
+	return all
+}
+
+// recoverJob makes a job of a record. members are the sessions that were in it.
+func (d *Daemon) recoverJob(i int, r *statefile.Job, members []*recovered) {
+	if d.ctx.Err() != nil {
+		return
+	}
 	if d.jobs[r.Token] != nil || r.ID == 0 || r.ID >= jobKey/2 {
 		d.log.Warn("a job's record makes no sense", "job", r.ID)
 		d.file.Jobs.Free(i)
 		return
 	}
 	d.boundMin(r)
-	j := &job{members: map[*session]struct{}{}, id: arbiter.JobID(r.ID), token: r.Token, pid: int(r.RunnerPID), start: r.RunnerStart, uid: r.UID,
-		request: r.Request, open: true, index: i, pidfd: -1}
-	proc, pidfd, gone := d.alive(int(r.RunnerPID), r.RunnerStart)
+	j := newJob(i, r)
+	j.open = true
+	proc, pidfd, gone := d.alive(j.pid, j.start)
 	if gone {
-		proc = d.asMember(r, members)
+		proc = asMember(r, members)
 	} else {
 		j.by = procfacts.Started{PID: j.pid, StartTicks: j.start}
 		if d.watchJob(j, pidfd) != nil {
@@ -129,44 +159,27 @@ func (d *Daemon) boundMin(r *statefile.Job) {
 // asMember is what is known of a runner that is dead, so that its job stays under the rule
 // that it began under: its user's name and groups, and where it ran, are those of a process of
 // the job that lives. What it was, nobody knows any more.
-func (d *Daemon) asMember(r *statefile.Job, members []*statefile.Session) rules.Process {
+func asMember(r *statefile.Job, members []*recovered) rules.Process {
 	proc := rules.Process{UID: r.UID, GID: r.GID, Command: statefile.TextOf(&r.Command)}
 	for _, m := range members {
-		if m.UID != r.UID {
-			continue
+		if !m.ended && m.peer.UID == r.UID {
+			proc.User, proc.Groups = m.proc.User, m.proc.Groups
+			proc.Cgroup, proc.Unit, proc.Container = m.proc.Cgroup, m.proc.Unit, m.proc.Container
+			break
 		}
-		facts, pidfd, gone := d.alive(int(m.PID), m.StartTicks)
-		if gone {
-			continue
-		}
-		closeFD(pidfd)
-		proc.User, proc.Groups = facts.User, facts.Groups
-		proc.Cgroup, proc.Unit, proc.Container = facts.Cgroup, facts.Unit, facts.Container
-		break
 	}
 	return proc
 }
 
-// recoverJobOf makes a session's job again where its own record made no sense, with the
+// remakeJobOf makes a session's job again where its own record made no sense, with the
 // limits that the session's page shows. No other job may get its number before.
-func (d *Daemon) recoverJobOf(_ int, r *statefile.Session) {
-	if r.Job == 0 || r.Job >= jobKey/2 || d.jobByKey[r.Job|jobKey] != nil {
+func (d *Daemon) remakeJobOf(x *recovered) {
+	if x.job == 0 || uint64(x.job) >= jobKey/2 || d.jobByKey[uint64(x.job)|jobKey] != nil || x.page == nil || d.ctx.Err() != nil {
 		return
 	}
-	proc, pidfd, gone := d.alive(int(r.PID), r.StartTicks)
-	if gone {
-		return
-	}
-	closeFD(pidfd)
-	page := findPage(int(r.PID), ipc.PageID{Dev: r.PageDev, Ino: r.PageInode})
-	if page == nil {
-		return
-	}
-	defer page.Close()
-	if shown, err := ipc.ReadPage(page.FD()); err == nil {
-		asUser(&proc, r.UID, r.GID)
-		if err := d.remakeJob(arbiter.JobID(r.Job), ipc.NewToken(), proc, shown); err != nil {
-			d.log.Warn("a job cannot be made again", "job", r.Job, "err", err)
+	if shown, err := ipc.ReadPage(x.page.FD()); err == nil {
+		if err := d.remakeJob(x.job, ipc.NewToken(), x.proc, shown); err != nil {
+			d.log.Warn("a job cannot be made again", "job", x.job, "err", err)
 		}
 	}
 }
@@ -191,50 +204,63 @@ func (d *Daemon) alive(pid int, start uint64) (proc rules.Process, pidfd int, go
 	return process(f, pid), pidfd, false
 }
 
-// recoverSession makes a session of a record and of its leases' records.
-func (d *Daemon) recoverSession(i int, r *statefile.Session, leases []int, taken map[int]bool) error {
-	if d.sessions[r.Token] != nil {
-		return errors.New("its token is another's")
-	}
-	proc, pidfd, dead := d.alive(int(r.PID), r.StartTicks)
-	if dead {
-		proc = rules.Process{PID: int(r.PID), StartTicks: r.StartTicks}
-	}
-	asUser(&proc, r.UID, r.GID)
-	s := &session{token: r.Token, kind: ipc.KindShim, job: arbiter.JobID(r.Job), record: r, index: i,
-		peer: identity{PID: int(r.PID), StartTicks: r.StartTicks, UID: r.UID, GID: r.GID, pidfd: pidfd},
-		run:  r.Job != 0, conns: map[*ipc.Conn]struct{}{}}
-	if !dead {
-		s.page = findPage(s.peer.PID, ipc.PageID{Dev: r.PageDev, Ino: r.PageInode})
-		s.mapped.Store(true)
-	}
+// recoverSession makes a session known everywhere again, with its leases.
+func (d *Daemon) recoverSession(x *recovered) {
+	s := x.session
 	if d.jobByKey[uint64(s.job)|jobKey] == nil { // its number may be another's by now
 		s.job = 0
 	}
-	s.caller = d.arb.CallerIn(s.job, proc)
-	req := arbiter.RestoredSession{Process: proc, Job: s.job, Streams: int(r.Streams),
-		Max: sizeWish(r.Max, r.MaxPerMille), OnFull: onFullOf(r.OnFull),
-		Slots: int(r.Slots), SlotScope: scopeOf(r.SlotScope), StreamReserve: reserveOf(r.StreamReserve)}
-	var known []*shim.Lease
-	for _, li := range leases {
-		l := d.file.Leases.At(li)
-		dev, ok := d.deviceByUUID(l.UUID)
-		if !ok || l.Slot >= ipc.PageSlots || s.leaseAt(l.Slot) != nil || s.leaseOn(dev.Index) != nil {
-			continue // the device has gone, and what was held there with it
+	id, err := d.arb.RestoreSession(d.now(), s.request(x.proc))
+	if err != nil {
+		d.log.Warn("a session could not be taken up again", "client_pid", s.peer.PID, "err", err)
+		d.release(s)
+		delete(d.sessions, s.token)
+		d.file.Sessions.Free(s.index)
+		for _, i := range x.leases {
+			d.freeLease(i)
 		}
-		d.recoverLease(s, l, li, dev)
-		known, taken[li] = append(known, s.leases[l.Slot]), true
-		req.Leases = append(req.Leases, arbiter.RestoredLease{Device: dev.Index, Granted: accounting.Bytes(l.Granted),
-			Streams: int(l.Streams), Contexts: int(l.Contexts), Peak: accounting.Bytes(l.Peak),
-			Opened: time.Unix(0, l.OpenedAt), Unverified: s.page == nil && !dead, Makers: d.makersOf(li, l),
-			Lost: l.Device&statefile.LeaseLost != 0})
+		return
 	}
-	return d.restore(s, req, known, dead)
+	s.id, s.caller = id, d.arb.CallerIn(s.job, x.proc)
+	d.known(s)
+	for _, i := range x.leases {
+		d.recoverLease(x, i)
+	}
+	if !x.ended {
+		s.peer.pidfd, err = d.watched(s.peer.pidfd, uint64(id))
+	}
+	if x.ended || err != nil {
+		d.endSession(s)
+		return
+	}
+	d.show(s)
 }
 
-// recoverLease finishes what was under way in a lease, and holds its record to what
-// can be: the file may have been damaged.
-func (d *Daemon) recoverLease(s *session, l *statefile.Lease, index int, dev inventory.Device) {
+// recoverLease has a session hold again what a record says. A record that cannot be, as the file may have been
+// damaged or the device has gone with what was held there, is free from here on.
+func (d *Daemon) recoverLease(x *recovered, i int) {
+	s, l := x.session, d.file.Leases.At(i)
+	dev, ok := d.deviceByUUID(l.UUID)
+	if !ok || l.Slot >= ipc.PageSlots || s.leaseAt(l.Slot) != nil || s.leaseOn(dev.Index) != nil {
+		d.freeLease(i)
+		return
+	}
+	s.mend(l, uint64(usable(dev)))
+	info, err := d.arb.RestoreLease(d.now(), s.id, arbiter.RestoredLease{Device: dev.Index, Granted: accounting.Bytes(l.Granted),
+		Streams: int(l.Streams), Contexts: int(l.Contexts), Peak: accounting.Bytes(l.Peak),
+		Opened: time.Unix(0, l.OpenedAt), Unverified: s.page == nil && !x.ended, Makers: d.makersOf(i, l),
+		Lost: l.Device&statefile.LeaseLost != 0})
+	if err != nil {
+		d.log.Warn("a lease could not be taken up again", "client_pid", s.peer.PID, "err", err)
+		d.freeLease(i)
+		return
+	}
+	d.knownLease(s, info.ID, dev.Index, i)
+}
+
+// mend finishes what was under way in a lease of the session's, and holds its record to what can be on a
+// device of total bytes (0: not known).
+func (s *session) mend(l *statefile.Lease, total uint64) {
 	var epoch uint16
 	var streams uint64
 	if s.page != nil && s.page.Guard(func() {
@@ -246,7 +272,7 @@ func (d *Daemon) recoverLease(s *session, l *statefile.Lease, index int, dev inv
 	}
 	l.Recover(epoch, s.page != nil)
 	faults.At("recover.lease")
-	if total := uint64(usable(dev)); total != 0 {
+	if total != 0 {
 		l.Granted, l.Peak = min(l.Granted, total), min(l.Peak, total)
 	}
 	if n, lent := ipc.StreamsIn(streams); lent {
@@ -256,40 +282,12 @@ func (d *Daemon) recoverLease(s *session, l *statefile.Lease, index int, dev inv
 	if l.Device&statefile.LeaseLost != 0 {
 		l.Granted, l.Streams, l.Contexts = 0, 0, 0
 	}
-	s.setLease(&shim.Lease{Device: dev.Index, Record: l, Index: index})
 }
 
-// restore makes a session known everywhere again. The lock is held.
-func (d *Daemon) restore(s *session, req arbiter.RestoredSession, leases []*shim.Lease, dead bool) error {
-	id, ids, err := d.arb.Restore(d.now(), req)
-	if err != nil {
-		d.release(s)
-		return err
-	}
-	s.id = id
-	for n, l := range leases {
-		l.ID = ids[n]
-		d.words.Add(l, s.page)
-	}
-	d.known(s)
-	if !dead {
-		s.peer.pidfd, err = d.watched(s.peer.pidfd, uint64(id))
-	}
-	if dead || err != nil {
-		d.endSession(s)
-		return nil
-	}
-	d.refresh(s)
-	return nil
-}
-
-// refresh has the words of a session show what the arbiter thinks of its leases.
+// refresh has a session's page show what the arbiter thinks of its leases. The lock is held.
 func (d *Daemon) refresh(s *session) {
 	for l := range s.open() {
-		if info, err := d.arb.Attach(d.now(), s.id, l.Device); err == nil {
-			d.words.Limit(l.ID, info.Budget)
-			d.words.Flag(l.ID, info.Closed, info.Closed || info.Notify)
-		}
+		d.arb.Refresh(l.ID)
 	}
 	d.show(s)
 }

@@ -155,7 +155,9 @@ func (cl *client) takeUp(req *ipc.ResumeRequest, page *pageOffer) (s *session, f
 		}
 	}
 	d.refresh(s)
-	d.freedMeanwhile(s)
+	for l := range s.open() { // its reports reached nobody meanwhile
+		d.arb.Freed(d.now(), l.ID)
+	}
 	return s, fresh, nil
 }
 
@@ -177,39 +179,38 @@ func (d *Daemon) sendBack(s *session) {
 	}
 }
 
-// freedMeanwhile has those who wait served from what a session freed while its reports
-// reached nobody. The lock is held.
-func (d *Daemon) freedMeanwhile(s *session) {
-	for l := range s.open() {
-		d.arb.Freed(d.now(), l.ID)
-	}
-}
-
-// settle takes a client's sum of one lease. What it began to use while there was no
-// daemon becomes a lease now.
+// settle takes a client's sum of one lease, and writes down what comes of it. What it began to use while
+// there was no daemon, or nothing is recorded of, becomes a lease now. The lock is held.
 func (d *Daemon) settle(s *session, rl ipc.ResumeLease) error {
 	dev, ok := d.deviceByUUID(rl.Device)
 	if !ok {
 		return nil // nothing is arbitrated there
 	}
-	if l := s.leaseAt(rl.Slot); l != nil && l.Device == dev.Index {
+	switch l := s.leaseAt(rl.Slot); {
+	case l != nil && l.Device == dev.Index:
 		l.Unheard = shim.Unheard{Streams: max(0, int(l.Record.Streams)-int(rl.Streams)), Contexts: max(0, int(l.Record.Contexts)-int(rl.Contexts))}
-		d.recount(s, l, rl.Used)
-		return nil
+	case l != nil, s.leaseOn(dev.Index) != nil:
+		return fmt.Errorf("slot %d, device %x: not a lease that can be", rl.Slot, rl.Device)
+	default:
+		if _, err := d.openLease(s, dev, rl.Slot, func(r *statefile.Lease) (arbiter.LeaseInfo, error) {
+			r.Contexts = min(rl.Contexts, maxClaimed)
+			info, err := d.arb.RestoreLease(d.now(), s.id, arbiter.RestoredLease{Device: dev.Index,
+				Streams: int(min(rl.Streams, maxClaimed)), Contexts: int(r.Contexts), Unverified: true})
+			r.Streams = uint32(info.Streams)
+			return info, err
+		}); err != nil {
+			return err
+		}
 	}
-	return d.adoptLease(s, rl)
-}
-
-// recount takes a client's own sum of one lease, and writes down what comes of it. The
-// lock is held.
-func (d *Daemon) recount(s *session, l *shim.Lease, used uint64) {
-	granted, doubted := d.arb.Recount(d.now(), l.ID, accounting.Bytes(used), 0)
+	l := s.leaseAt(rl.Slot)
+	granted, doubted := d.arb.Recount(d.now(), l.ID, accounting.Bytes(rl.Used), 0)
 	faults.At("resume.counted")
 	d.words.Resize(l.ID, granted)
 	faults.At("resume.resized")
 	if doubted > 0 {
-		s.doubts = append(s.doubts, doubt{l.ID, l.Device, used})
+		s.doubts = append(s.doubts, doubt{l.ID, l.Device, rl.Used})
 	}
+	return nil
 }
 
 // takePage gives a session whose page could not be opened again the one that is offered.
@@ -298,7 +299,7 @@ func (cl *client) adopt(head ipc.Header, req *ipc.ResumeRequest, fd int) (*sessi
 	cl.s, s.conns[c] = s, struct{}{}
 	d.file.Sessions.Commit(s.index)
 	for _, rl := range req.Leases[:req.Count] {
-		if err := d.adoptLease(s, rl); err != nil {
+		if err := d.settle(s, rl); err != nil {
 			d.log.Debug("a lease could not be taken up again", "client_pid", s.peer.PID, "err", err)
 		}
 	}
@@ -347,23 +348,4 @@ func (d *Daemon) forget(s *session) {
 	if len(leases) == 0 {
 		d.dropSession(s)
 	}
-}
-
-// adoptLease opens a lease with the client's own sum.
-func (d *Daemon) adoptLease(s *session, rl ipc.ResumeLease) error {
-	dev, ok := d.deviceByUUID(rl.Device)
-	if !ok || s.leaseAt(rl.Slot) != nil || s.leaseOn(dev.Index) != nil {
-		return fmt.Errorf("slot %d, device %x: not a lease that can be", rl.Slot, rl.Device)
-	}
-	said := statefile.Lease{Slot: rl.Slot, Streams: min(rl.Streams, maxClaimed), Contexts: min(rl.Contexts, maxClaimed)}
-	l, err := d.openLease(s, dev, &said, func() (arbiter.LeaseID, error) {
-		id, streams, err := d.arb.Adopt(d.now(), s.id, arbiter.RestoredLease{Device: dev.Index,
-			Streams: int(said.Streams), Contexts: int(said.Contexts), Unverified: true})
-		said.Streams = uint32(streams)
-		return id, err
-	})
-	if err == nil {
-		d.recount(s, l, rl.Used)
-	}
-	return err
 }

@@ -105,7 +105,9 @@ func (d *Daemon) remakeJob(id arbiter.JobID, token ipc.Token, proc rules.Process
 		return err
 	}
 	d.file.Jobs.Commit(index)
-	d.knownJob(&job{members: map[*session]struct{}{}, id: id, token: token, pid: proc.PID, uid: proc.UID, open: true, index: index, pidfd: -1})
+	j := newJob(index, record)
+	j.pid, j.open = proc.PID, true
+	d.knownJob(j)
 	d.log.Warn("a program's job is not known any more: it is made again with the limits that the program saw, "+
 		"without what was reserved for it", "client_pid", proc.PID, "job", id)
 	return nil

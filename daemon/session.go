@@ -24,7 +24,6 @@ type session struct {
 	id       arbiter.SessionID
 	token    ipc.Token
 	peer     identity
-	kind     uint32
 	job      arbiter.JobID
 	run      bool   // below `gpuarb run`
 	caller   string // how what its program prints names it
@@ -179,7 +178,7 @@ func (d *Daemon) addSession(c *ipc.Conn, proc rules.Process, h ipc.HelloRequest,
 	if err := d.sessionsOf.full(peer.PID, uint32(peer.UID)); err != nil {
 		return nil, 0, err
 	}
-	job, run, err := d.jobOf(h.Job, peer)
+	job, err := d.jobOf(h.Job, peer)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -187,23 +186,21 @@ func (d *Daemon) addSession(c *ipc.Conn, proc rules.Process, h ipc.HelloRequest,
 	if err != nil {
 		return nil, 0, refused(ipc.StatusTooMany, "%d sessions are open: no room for another", statefile.MaxSessions)
 	}
-	info, err := d.arb.OpenSession(d.now(), arbiter.SessionRequest{
-		Process: proc, Job: job, Max: sizeWish(h.Memory, h.Share), Streams: int(h.Streams), OnFull: onFullOf(h.OnFull),
-		Slots: int(h.Slots), SlotScope: scopeOf(h.SlotScope), StreamReserve: reserveOf(h.StreamReserve), Place: place})
-	caller := d.arb.CallerIn(job, proc)
-	if err != nil {
-		d.file.Sessions.Free(index)
-		return nil, 0, about(caller, err)
-	}
-	id := info.ID
-	s := &session{id: id, caller: caller, token: ipc.NewToken(), kind: h.Kind, job: job, run: run, page: page, record: record, index: index,
-		peer:  identity{PID: peer.PID, StartTicks: proc.StartTicks, UID: uint32(peer.UID), GID: uint32(peer.GID), pidfd: -1},
-		conns: map[*ipc.Conn]struct{}{}}
-	faults.At("session.opened")
-	*record = statefile.Session{PID: uint32(peer.PID), StartTicks: proc.StartTicks, Token: s.token,
+	*record = statefile.Session{PID: uint32(peer.PID), StartTicks: proc.StartTicks, Token: ipc.NewToken(),
 		UID: uint32(peer.UID), GID: uint32(peer.GID), Job: uint64(job), PageDev: page.ID().Dev, PageInode: page.ID().Ino, Max: h.Memory,
 		MaxPerMille: h.Share, Streams: h.Streams, OnFull: h.OnFull, Slots: h.Slots, SlotScope: h.SlotScope,
 		StreamReserve: h.StreamReserve}
+	s := sessionOf(index, record)
+	s.page, s.caller = page, d.arb.CallerIn(job, proc)
+	request := s.request(proc)
+	request.Place = place
+	info, err := d.arb.OpenSession(d.now(), request)
+	if err != nil {
+		d.file.Sessions.Free(index)
+		return nil, 0, about(s.caller, err)
+	}
+	s.id = info.ID
+	faults.At("session.opened")
 	pidfd := c.TakePIDFD()
 	if pidfd < 0 {
 		err = refused(ipc.StatusOrder, "this connection opened a job: a session needs one of its own")
@@ -211,12 +208,26 @@ func (d *Daemon) addSession(c *ipc.Conn, proc rules.Process, h ipc.HelloRequest,
 		err = d.watch(s, pidfd)
 	}
 	if err != nil {
-		d.arb.EndSession(d.now(), id)
+		d.arb.EndSession(d.now(), s.id)
 		d.file.Sessions.Free(index)
 		return nil, 0, err
 	}
 	d.known(s)
 	return s, info.Waiting, nil
+}
+
+// sessionOf is the session of a record. Nobody knows it yet.
+func sessionOf(index int, r *statefile.Session) *session {
+	return &session{token: r.Token, job: arbiter.JobID(r.Job), run: r.Job != 0, record: r, index: index,
+		peer:  identity{PID: int(r.PID), StartTicks: r.StartTicks, UID: r.UID, GID: r.GID, pidfd: -1},
+		conns: map[*ipc.Conn]struct{}{}}
+}
+
+// request is what a session asks for by its record, as the arbiter takes it.
+func (s *session) request(proc rules.Process) arbiter.SessionRequest {
+	r := s.record
+	return arbiter.SessionRequest{Process: proc, Job: s.job, Max: sizeWish(r.Max, r.MaxPerMille), Streams: int(r.Streams),
+		OnFull: onFullOf(r.OnFull), Slots: int(r.Slots), SlotScope: scopeOf(r.SlotScope), StreamReserve: reserveOf(r.StreamReserve)}
 }
 
 // known enters a session wherever it is looked for. The lock is held.
@@ -225,9 +236,6 @@ func (d *Daemon) known(s *session) {
 	d.byKey[uint64(s.id)] = s
 	d.sessionsOf.add(s.peer.PID, s.peer.UID)
 	d.ofProcess[s.peer.PID] = append(d.ofProcess[s.peer.PID], s)
-	for range s.open() {
-		d.leasesOf.add(s.peer.PID, s.peer.UID)
-	}
 	if j := d.jobByKey[uint64(s.job)|jobKey]; j != nil {
 		j.members[s] = struct{}{}
 		j.live++
@@ -246,29 +254,18 @@ func (d *Daemon) attach(s *session, uuid ipc.UUID) (ipc.AttachReply, error) {
 	if s.dead {
 		return ipc.AttachReply{}, refused(ipc.StatusNoSession, "the session has ended")
 	}
-	l := s.leaseOn(dev.Index)
-	opens := l == nil
+	attach := func(*statefile.Lease) (arbiter.LeaseInfo, error) { return d.arb.Attach(d.now(), s.id, dev.Index) }
 	var info arbiter.LeaseInfo
-	attach := func() (id arbiter.LeaseID, err error) {
-		info, err = d.arb.Attach(d.now(), s.id, dev.Index)
-		return info.ID, err
-	}
 	var err error
-	if opens {
-		l, err = d.openLease(s, dev, &statefile.Lease{Slot: s.freeSlot()}, attach)
+	if s.leaseOn(dev.Index) == nil {
+		info, err = d.openLease(s, dev, s.freeSlot(), attach)
 	} else {
-		_, err = attach()
+		info, err = attach(nil)
 	}
 	if err != nil {
 		return ipc.AttachReply{}, err
 	}
-	if opens {
-		d.words.Limit(info.ID, info.Budget)
-		if info.Closed || info.Notify {
-			d.words.Flag(info.ID, info.Closed, true)
-		}
-	}
-	return ipc.AttachReply{Slot: l.Record.Slot, Index: uint32(dev.Index), Total: uint64(info.Total),
+	return ipc.AttachReply{Slot: s.leaseOn(dev.Index).Record.Slot, Index: uint32(dev.Index), Total: uint64(info.Total),
 		Budget: uint64(info.Budget), StreamsMax: uint32(info.StreamsMax), SlotScope: wireScope(info.SlotScope)}, nil
 }
 
@@ -301,35 +298,49 @@ func (s *session) freeSlot() uint32 {
 	return uint32(len(s.leases))
 }
 
-// openLease opens a lease everywhere or nowhere: with the arbiter, by open, in the state file, by what
-// is known of it already, or open finds, and in the client's page.
-func (d *Daemon) openLease(s *session, dev inventory.Device, known *statefile.Lease, open func() (arbiter.LeaseID, error)) (*shim.Lease, error) {
+// openLease opens a lease everywhere or nowhere: with the arbiter, by open, which writes down what it
+// finds in it, in the state file, and in the client's page.
+func (d *Daemon) openLease(s *session, dev inventory.Device, slot uint32,
+	open func(*statefile.Lease) (arbiter.LeaseInfo, error)) (info arbiter.LeaseInfo, err error) {
 	if err := d.leasesOf.full(s.peer.PID, s.peer.UID); err != nil {
-		return nil, err
+		return info, err
 	}
-	if known.Slot >= ipc.PageSlots {
-		return nil, refused(ipc.StatusTooMany, "a session can use %d devices", ipc.PageSlots)
+	if slot >= ipc.PageSlots {
+		return info, refused(ipc.StatusTooMany, "a session can use %d devices", ipc.PageSlots)
 	}
 	index, record, err := d.file.Leases.New()
 	if err != nil {
-		return nil, refused(ipc.StatusTooMany, "%d leases are open: no room for another", statefile.MaxLeases)
+		return info, refused(ipc.StatusTooMany, "%d leases are open: no room for another", statefile.MaxLeases)
 	}
-	id, err := open()
-	if err != nil {
+	*record = statefile.Lease{Slot: slot, Session: uint32(s.index), Device: uint32(dev.Index), UUID: dev.UUIDBytes, OpenedAt: d.now().UnixNano()}
+	if info, err = open(record); err != nil {
 		d.file.Leases.Free(index)
-		return nil, err
+		return info, err
 	}
-	known.Session, known.Device, known.UUID = uint32(s.index), uint32(dev.Index), dev.UUIDBytes
-	known.OpenedAt = d.now().UnixNano()
-	*record = *known
 	faults.At("lease.opened")
 	d.file.Leases.Commit(index)
-	d.leasesOf.add(s.peer.PID, s.peer.UID)
 	faults.At("lease.committed")
-	l := &shim.Lease{ID: id, Device: dev.Index, Record: record, Index: index}
-	s.setLease(l)
+	d.knownLease(s, info.ID, dev.Index, index)
+	return info, nil
+}
+
+// knownLease enters a lease that the arbiter has opened wherever it is looked for, by the index of its record,
+// and has the client's page show it. The lock is held.
+func (d *Daemon) knownLease(s *session, id arbiter.LeaseID, device, index int) {
+	l := &shim.Lease{ID: id, Device: device, Record: d.file.Leases.At(index), Index: index}
+	for int(l.Record.Slot) >= len(s.leases) {
+		s.leases = append(s.leases, nil)
+	}
+	s.leases[l.Record.Slot] = l
+	d.leasesOf.add(s.peer.PID, s.peer.UID)
 	d.words.Add(l, s.page)
-	return l, nil
+	d.arb.Refresh(id)
+}
+
+// freeLease drops the record of a lease. The lock is held.
+func (d *Daemon) freeLease(index int) {
+	d.forgetThreads(index)
+	d.file.Leases.Free(index)
 }
 
 // lease returns the lease of a slot that a client asks something of. Of a connection from before the session
@@ -359,14 +370,6 @@ func (s *session) leaseAt(slot uint32) *shim.Lease {
 		return nil
 	}
 	return s.leases[slot]
-}
-
-// setLease enters a lease in its slot, which is below ipc.PageSlots.
-func (s *session) setLease(l *shim.Lease) {
-	for int(l.Record.Slot) >= len(s.leases) {
-		s.leases = append(s.leases, nil)
-	}
-	s.leases[l.Record.Slot] = l
 }
 
 // wireError is an error with the status that the client shall see.

@@ -73,7 +73,6 @@ const (
 	NotGiven      = "GPU %d is not one of those that job %d was given (%s): let the program use what *_VISIBLE_DEVICES says"
 	HasClaim      = "the user has a claim on GPU %d already"
 	JobEnded      = "job %d: %w (it has ended)"
-	TwoLeases     = "two leases on GPU %d: %w"
 	LeaseThere    = "session %d, a lease on GPU %d: %w"
 	NoneToClaim   = "there is no GPU to claim: %w"
 	MinRefused    = "memory.min of %s on GPU %d cannot be reserved: %s could be%s, of %s; ask for less, or wait until others are done"
