@@ -13,7 +13,8 @@ import (
 
 // BenchmarkStartTogether starts so many programs at once, each of which makes a context, takes and
 // gives back 1 MiB and ends, and waits for all of them: bare, under the library where there is no daemon,
-// and under the library with one, in turns. ratio is the last to the second.
+// and under the library with one, in turns. ratio is the last to the second; daemon is the processor time that the daemon
+// takes for one program, from before it starts until nothing of it is left.
 func BenchmarkStartTogether(b *testing.B) {
 	const programs = 1000
 	m := rig.New(b, rig.Options{Devices: "64T", NoMount: true, Daemon: []string{"--debug=false"}})
@@ -39,13 +40,18 @@ func BenchmarkStartTogether(b *testing.B) {
 		return float64(took.Milliseconds())
 	}
 	alone := append(m.PreloadEnv(), "GPUARB_SOCKET="+filepath.Join(m.Dir, "none"), "GPUARB_ON_LOSS=open")
-	var bare, without, with []float64
+	var bare, without, with, daemon []float64
 	for range b.N {
-		bare, without, with = append(bare, round(m.Env())), append(without, round(alone)), append(with, round(m.PreloadEnv()))
+		bare, without = append(bare, round(m.Env())), append(without, round(alone))
+		before := cpu(b, m)
+		with = append(with, round(m.PreloadEnv()))
+		m.AllGone()
+		daemon = append(daemon, float64((cpu(b, m)-before).Microseconds())/programs)
 	}
 	b.ReportMetric(middle(bare), "bare-ms")
 	b.ReportMetric(middle(without), "without-ms")
 	b.ReportMetric(middle(with), "with-ms")
+	b.ReportMetric(middle(daemon), "daemon-µs")
 	b.ReportMetric(middle(with)/middle(without), "ratio")
 	b.ReportMetric(middle(with)/middle(bare), "ratio-bare")
 }
