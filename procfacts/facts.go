@@ -3,11 +3,12 @@ package procfacts
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Facts is what the kernel says about a process.
@@ -60,6 +61,11 @@ func (r *Reader) Facts(pid int) (Facts, error) {
 }
 
 func (r *Reader) facts(pid int) (f Facts, err error) {
+	dir, err := r.open(pid)
+	if err != nil {
+		return f, err
+	}
+	defer unix.Close(dir)
 	proc, err := r.proc(pid)
 	if err != nil {
 		return f, err
@@ -68,21 +74,7 @@ func (r *Reader) facts(pid int) (f Facts, err error) {
 	if err != nil {
 		return f, err
 	}
-	f.StartTicks = stat.Starttime
-	st, err := r.status(pid)
-	if err != nil {
-		return f, err
-	}
-	if st.tgid != pid {
-		return f, fmt.Errorf("it is a thread of process %d: %w", st.tgid, ErrGone)
-	}
-	f.UID, f.GID, f.Groups = st.uid, st.gid, st.groups
-	if f.Comm, err = proc.Comm(); err != nil {
-		return f, err
-	}
-	if f.Exe, err = proc.Executable(); err != nil && !errors.Is(err, fs.ErrPermission) {
-		return f, err
-	}
+	f.StartTicks, f.Comm = stat.Starttime, stat.Comm
 	if f.Cgroup, err = cgroupOf(proc); err != nil {
 		return f, err
 	}
@@ -90,13 +82,19 @@ func (r *Reader) facts(pid int) (f Facts, err error) {
 	if f.Command = joinArguments(r.readSlowly(r.path(pid, "cmdline"), maxCommand)); f.Command == "" {
 		f.Command = f.Comm
 	}
-	// The same process from beginning to end, or else all of it is worth nothing.
-	switch now, err := proc.Stat(); {
-	case err != nil:
+	if f.Exe, err = readLinkAt(dir, "exe"); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return f, err
-	case now.Starttime != f.StartTicks:
-		return f, ErrGone
 	}
+	// What was found by the number is of the process whose directory was opened before: it has its
+	// number still, since it has a status.
+	st, err := statusAt(dir)
+	if err != nil {
+		return f, err
+	}
+	if st.tgid != pid {
+		return f, fmt.Errorf("it is a thread of process %d: %w", st.tgid, ErrGone)
+	}
+	f.UID, f.GID, f.Groups = st.uid, st.gid, st.groups
 	f.User = r.names.user(f.UID)
 	f.GroupNames = r.names.groups(f.GID, f.Groups)
 	return f, nil
@@ -135,14 +133,9 @@ func receive[T any](from <-chan T, timeout time.Duration) (v T, ok bool) {
 }
 
 // readSlowly reads the beginning of a file; nil: it cannot be read, or takes too long.
-func (r *Reader) readSlowly(path string, limit int64) []byte {
+func (r *Reader) readSlowly(path string, limit int) []byte {
 	data, _ := within(r, func() []byte {
-		file, err := os.Open(path)
-		if err != nil {
-			return nil
-		}
-		defer file.Close()
-		data, _ := io.ReadAll(io.LimitReader(file, limit))
+		data, _ := readAt(unix.AT_FDCWD, path, limit)
 		return data
 	})
 	return data

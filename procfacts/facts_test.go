@@ -68,6 +68,26 @@ func TestFactsOfTheAbsent(t *testing.T) {
 	}
 }
 
+// TestDirectoryOfOneProcess: what is read in a process's directory is that process's or nothing, also
+// when it has ended and its number is another's.
+func TestDirectoryOfOneProcess(t *testing.T) {
+	r := NewReader()
+	cmd := bounded.Start(t, "sleep", "1000")
+	dir, err := r.open(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(dir)
+	if st, err := statusAt(dir); err != nil || st.tgid != cmd.Process.Pid {
+		t.Errorf("of one that lives: %+v, %v", st, err)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if st, err := statusAt(dir); err == nil || !errors.Is(ofProcess(cmd.Process.Pid, err), ErrGone) {
+		t.Errorf("of one that has ended: %+v, %v", st, err)
+	}
+}
+
 func TestTaskOwner(t *testing.T) {
 	r := NewReader()
 	tids := make(chan int)

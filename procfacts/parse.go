@@ -21,38 +21,29 @@ type status struct {
 
 // parseStatus reads /proc/PID/status. The name in it is the process's own choice,
 // but the kernel escapes its newlines, so no name makes a line.
-func parseStatus(r io.Reader) (status, error) {
+func parseStatus(data []byte) (status, error) {
 	var s status
 	seen := 0
-	scan := bufio.NewScanner(r)
-	scan.Buffer(nil, 1<<20) // 65,536 groups of up to eleven characters
-	for scan.Scan() {
-		key, value, ok := strings.Cut(scan.Text(), ":")
-		if !ok {
-			continue
-		}
-		fields := strings.Fields(value)
+	for line := range bytes.Lines(data) {
+		key, value, _ := bytes.Cut(line, []byte(":"))
 		var err error
-		switch key {
+		switch string(key) {
 		case "Tgid":
-			s.tgid, err = parsePID(fields)
+			s.tgid, err = parsePID(strings.Fields(string(value)))
 			seen++
 		case "Uid":
-			s.uid, err = effective(fields)
+			s.uid, err = effective(strings.Fields(string(value)))
 			seen++
 		case "Gid":
-			s.gid, err = effective(fields)
+			s.gid, err = effective(strings.Fields(string(value)))
 			seen++
 		case "Groups":
-			s.groups, err = parseIDs(fields)
+			s.groups, err = parseIDs(strings.Fields(string(value)))
 			seen++
 		}
 		if err != nil {
 			return status{}, fmt.Errorf("status: %s: %w", key, err)
 		}
-	}
-	if err := scan.Err(); err != nil {
-		return status{}, fmt.Errorf("status: %w", err)
 	}
 	if seen != 4 {
 		return status{}, errors.New("status: Tgid, Uid, Gid and Groups are not there once each")

@@ -13,7 +13,7 @@ const statusText = "Name:\tev\\nUid: 0 0 0 0\nUmask:\t0022\nState:\tS (sleeping)
 	"Uid:\t1000\t1001\t1002\t1003\nGid:\t100\t101\t102\t103\nGroups:\t4 24 4294967294 \nSeccomp:\t0\n"
 
 func TestParseStatus(t *testing.T) {
-	got, err := parseStatus(strings.NewReader(statusText))
+	got, err := parseStatus([]byte(statusText))
 	want := status{tgid: 4711, uid: 1001, gid: 101, groups: []uint32{4, 24, 4294967294}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
@@ -28,7 +28,7 @@ func TestParseStatus(t *testing.T) {
 		"no number":  strings.Replace(statusText, "24", "x", 1),
 		"huge group": "Groups:\t" + strings.Repeat("1", 2<<20),
 	} {
-		if got, err := parseStatus(strings.NewReader(text)); err == nil {
+		if got, err := parseStatus([]byte(text)); err == nil {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -38,7 +38,7 @@ func FuzzParseStatus(f *testing.F) {
 	f.Add([]byte(statusText))
 	f.Add([]byte("Tgid:\nUid:\nGid:\nGroups:\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if s, err := parseStatus(bytes.NewReader(data)); err == nil && s.tgid < 0 {
+		if s, err := parseStatus(data); err == nil && s.tgid < 0 {
 			t.Errorf("%+v", s)
 		}
 	})

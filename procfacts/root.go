@@ -6,10 +6,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 
 	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
 )
 
 // Root is where the kernel shows its processes. Each method reads a file or two of the kernel's
@@ -51,13 +53,68 @@ func (r Root) stat(pid int) (procfs.ProcStat, error) {
 	return proc.Stat()
 }
 
+// open opens a process's directory. What is read there is of that process, and of no other that has its
+// number later: once it has ended there is nothing there.
+func (r Root) open(pid int) (dir int, err error) {
+	return unix.Open(r.path(pid, ""), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+}
+
 func (r Root) status(pid int) (status, error) {
-	file, err := os.Open(r.path(pid, "status"))
+	dir, err := r.open(pid)
 	if err != nil {
 		return status{}, err
 	}
-	defer file.Close()
-	return parseStatus(file)
+	defer unix.Close(dir)
+	return statusAt(dir)
+}
+
+// maxStatus is room for 65,536 groups of up to eleven characters, and the rest.
+const maxStatus = 1 << 20
+
+func statusAt(dir int) (status, error) {
+	data, err := readAt(dir, "status", maxStatus)
+	if err != nil {
+		return status{}, err
+	}
+	return parseStatus(data)
+}
+
+// readAt reads the beginning of a file by the calls alone: an os.File is made to be waited for, which
+// costs more than these files do.
+func readAt(dir int, name string, limit int) ([]byte, error) {
+	fd, err := ignoringEINTR(func() (int, error) { return unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	data := make([]byte, 0, min(limit, 2048)) // most are shorter
+	for len(data) < limit {
+		if len(data) == cap(data) {
+			data = slices.Grow(data, len(data))
+		}
+		n, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, data[len(data):min(cap(data), limit)]) })
+		if err != nil || n == 0 {
+			return data, err
+		}
+		data = data[:len(data)+n]
+	}
+	return data, nil
+}
+
+// readLinkAt reads a link, whose target the kernel gives a page of room.
+func readLinkAt(dir int, name string) (string, error) {
+	var room [4096]byte
+	n, err := unix.Readlinkat(dir, name, room[:])
+	return string(room[:max(n, 0)]), err
+}
+
+// ignoringEINTR makes a call again that a signal interrupted.
+func ignoringEINTR(call func() (int, error)) (int, error) {
+	for {
+		if n, err := call(); err != unix.EINTR {
+			return n, err
+		}
+	}
 }
 
 // PIDs lists the processes.
