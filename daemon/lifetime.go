@@ -22,7 +22,7 @@ func (d *Daemon) watch(s *session, pidfd int) (err error) {
 }
 
 // onExit is the reaper's word that a process is dead: a client or a job's runner.
-func (d *Daemon) onExit(_ int, key uint64) {
+func (d *Daemon) onExit(key uint64) {
 	d.lock()
 	defer d.unlock()
 	if key&jobKey != 0 {

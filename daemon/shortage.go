@@ -165,7 +165,7 @@ func (d *Daemon) watchUnwatched() {
 	for _, u := range all {
 		pidfd, gone := d.stillThere(u.pid, u.start)
 		if gone {
-			d.onExit(u.pid, u.key)
+			d.onExit(u.key)
 		} else {
 			d.watchLate(u.key, pidfd)
 		}

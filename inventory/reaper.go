@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -16,7 +14,7 @@ import (
 // and no thread: it is made for ten thousand of them. Its methods are safe for
 // concurrent use.
 type Reaper struct {
-	onExit func(pid int, key uint64)
+	onExit func(key uint64)
 	epoll  *os.File
 	raw    syscall.RawConn
 	ended  chan struct{}
@@ -30,8 +28,8 @@ type Reaper struct {
 }
 
 type reaped struct {
-	pidfd, pid int
-	key        uint64
+	pidfd int
+	key   uint64
 }
 
 // ErrReaperClosed is returned by Add after Close.
@@ -40,7 +38,7 @@ var ErrReaperClosed = errors.New("the reaper is closed")
 // NewReaper starts a reaper. It calls onExit from one goroutine, once for each key
 // whose process has ended; onExit should be quick, and may call Add and Remove but
 // not Close.
-func NewReaper(onExit func(pid int, key uint64)) (*Reaper, error) {
+func NewReaper(onExit func(key uint64)) (*Reaper, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("reaper: epoll: %w", err)
@@ -65,14 +63,10 @@ func NewReaper(onExit func(pid int, key uint64)) (*Reaper, error) {
 	return r, nil
 }
 
-// Add watches the process of pidfd, and calls onExit with its PID and key when it
-// ends, or soon where it already has. The pidfd stays the caller's, who must
-// Remove the key before closing it. A key that is being watched is refused.
+// Add watches the process of pidfd, and calls onExit with its key when it ends, or soon where it
+// already has. The pidfd stays the caller's, who must Remove the key before closing it. A key that is
+// being watched is refused.
 func (r *Reaper) Add(pidfd int, key uint64) error {
-	pid, err := pidOf(pidfd)
-	if err != nil {
-		return fmt.Errorf("reaper: key %d: %w", key, err)
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.alive == nil {
@@ -86,7 +80,7 @@ func (r *Reaper) Add(pidfd int, key uint64) error {
 	if err := r.control(unix.EPOLL_CTL_ADD, pidfd, &event); err != nil {
 		return fmt.Errorf("reaper: key %d: %w", key, err)
 	}
-	r.alive[r.next] = reaped{pidfd: pidfd, pid: pid, key: key}
+	r.alive[r.next] = reaped{pidfd: pidfd, key: key}
 	r.byKey[key] = r.next
 	return nil
 }
@@ -168,25 +162,6 @@ func (r *Reaper) exited(token uint64) {
 	}
 	r.mu.Unlock()
 	if ok {
-		r.onExit(p.pid, p.key)
+		r.onExit(p.key)
 	}
-}
-
-// pidOf asks the kernel whose pidfd it is; a process that has been waited for has
-// no PID any more, and gives -1.
-func pidOf(pidfd int) (int, error) {
-	data, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(pidfd))
-	if err != nil {
-		return 0, fmt.Errorf("pidfd %d: %w", pidfd, err)
-	}
-	return parsePidfd(string(data))
-}
-
-func parsePidfd(text string) (int, error) {
-	for line := range strings.Lines(text) {
-		if value, ok := strings.CutPrefix(line, "Pid:"); ok {
-			return strconv.Atoi(strings.TrimSpace(value))
-		}
-	}
-	return 0, errors.New("it is not a pidfd")
 }
