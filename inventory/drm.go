@@ -175,9 +175,9 @@ type drmSource struct {
 }
 
 func (s *drmSource) usage() (Usage, error) {
-	used, err := sumFiles(s.used)
+	_, err := sumFiles(s.used) // which a card that is lost has no more
 	if err == nil && exists(filepath.Join(s.dir, "device/vendor")) {
-		return Usage{UsedBytes: used}, nil
+		return Usage{}, nil
 	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
 		return Usage{Lost: true}, nil

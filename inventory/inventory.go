@@ -32,7 +32,6 @@ type ProcessUsage struct {
 
 // Usage is one reading of a device.
 type Usage struct {
-	UsedBytes uint64
 	Processes []ProcessUsage // by PID, each once
 	// Lost: the device no longer answers; nothing else is filled in.
 	Lost bool

@@ -149,27 +149,15 @@ func (s *nvmlSource) read() (Usage, error) {
 		return Usage{}, err
 	}
 	defer s.host.leave()
-	used, err := s.host.optional.used(device)
-	if err != nil {
-		return Usage{}, err
-	}
 	list, known, err := s.host.optional.processes(device)
+	if err == nil && !known { // a driver without lists does not say by them that the device is lost
+		_, ret := device.GetMemoryInfo()
+		err = nvmlError("memory", ret)
+	}
 	if err != nil {
 		return Usage{}, err
 	}
-	return Usage{UsedBytes: used, Processes: list, ProcessesKnown: known}, nil
-}
-
-// used leaves out what the driver reserved for itself, where the driver can tell
-// the two apart: version 1 of the call counts the reserve as used.
-func (o nvmlOptional) used(device nvmlDevice) (uint64, error) {
-	if o.reserved {
-		if v2, ret := device.GetMemoryInfo_v2(); ret == nvml.SUCCESS {
-			return v2.Used, nil
-		}
-	}
-	memory, ret := device.GetMemoryInfo()
-	return memory.Used, nvmlError("memory in use", ret)
+	return Usage{Processes: list, ProcessesKnown: known}, nil
 }
 
 func (o nvmlOptional) processes(device nvmlDevice) ([]ProcessUsage, bool, error) {

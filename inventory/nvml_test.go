@@ -166,10 +166,10 @@ func TestSimulatedNVML(t *testing.T) {
 	hold.line()
 	u := l.look().Usage
 	want := []ProcessUsage{{PID: hold.Process.Pid, Bytes: 101 * mib}}
-	if !u[0].ProcessesKnown || u[0].UsedBytes != 101*mib || !reflect.DeepEqual(u[0].Processes, want) {
+	if !u[0].ProcessesKnown || !reflect.DeepEqual(u[0].Processes, want) {
 		t.Errorf("device 0: %+v", u[0])
 	}
-	if len(u[1].Processes) != 0 || u[1].UsedBytes != 0 || !u[1].ProcessesKnown {
+	if len(u[1].Processes) != 0 || !u[1].ProcessesKnown {
 		t.Errorf("device 1: %+v", u[1])
 	}
 	m.run("../build/sim/simcuda", "lose", "0")
@@ -214,8 +214,7 @@ func TestParseUUID(t *testing.T) {
 
 func fakeDevice(compute, graphics []nvml.ProcessInfo, ret nvml.Return) *mock.Device {
 	return &mock.Device{
-		GetMemoryInfoFunc:               func() (nvml.Memory, nvml.Return) { return nvml.Memory{Used: 5000}, nvml.SUCCESS },
-		GetMemoryInfo_v2Func:            func() (nvml.Memory_v2, nvml.Return) { return nvml.Memory_v2{Used: 4000}, nvml.SUCCESS },
+		GetMemoryInfoFunc:               func() (nvml.Memory, nvml.Return) { return nvml.Memory{}, nvml.SUCCESS },
 		GetComputeRunningProcessesFunc:  func() ([]nvml.ProcessInfo, nvml.Return) { return compute, ret },
 		GetGraphicsRunningProcessesFunc: func() ([]nvml.ProcessInfo, nvml.Return) { return graphics, nvml.SUCCESS },
 		GetMPSComputeRunningProcessesFunc: func() ([]nvml.ProcessInfo, nvml.Return) {
@@ -239,19 +238,31 @@ func TestProcessesMerged(t *testing.T) {
 		{"no figure", []nvml.ProcessInfo{{Pid: 7, UsedGpuMemory: math.MaxUint64}}, nil, []ProcessUsage{{7, 0}}, false},
 	}
 	for _, c := range table {
-		s := fakeSource(fakeDevice(c.compute, c.graphics, nvml.SUCCESS), nvmlOptional{graphics: true, mps: true})
-		u, err := s.usage()
-		if err != nil || !reflect.DeepEqual(u, Usage{UsedBytes: 5000, Processes: c.want, ProcessesKnown: c.known}) {
+		device := fakeDevice(c.compute, c.graphics, nvml.SUCCESS)
+		u, err := fakeSource(device, nvmlOptional{graphics: true, mps: true}).usage()
+		if err != nil || !reflect.DeepEqual(u, Usage{Processes: c.want, ProcessesKnown: c.known}) {
 			t.Errorf("%s: %+v, %v", c.name, u, err)
+		}
+		if asked := len(device.GetMemoryInfoCalls()) > 0; asked == c.known {
+			t.Errorf("%s: the driver was asked for the memory as well: %v", c.name, asked)
 		}
 	}
 }
 
+// TestLostWithoutLists: a device of which the driver lists no processes is lost where it says so of the memory.
+func TestLostWithoutLists(t *testing.T) {
+	device := fakeDevice(nil, nil, nvml.ERROR_NOT_SUPPORTED)
+	device.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) { return nvml.Memory{}, nvml.ERROR_GPU_IS_LOST }
+	if u, err := fakeSource(device, nvmlOptional{}).usage(); !u.Lost || err != nil {
+		t.Errorf("%+v, %v", u, err)
+	}
+}
+
 func TestProcessErrors(t *testing.T) {
-	all := nvmlOptional{graphics: true, mps: true, reserved: true}
+	all := nvmlOptional{graphics: true, mps: true}
 	for ret, want := range map[nvml.Return]Usage{
 		nvml.ERROR_GPU_IS_LOST:   {Lost: true},
-		nvml.ERROR_NOT_SUPPORTED: {UsedBytes: 4000, Processes: []ProcessUsage{}},
+		nvml.ERROR_NOT_SUPPORTED: {Processes: []ProcessUsage{}},
 	} {
 		u, err := fakeSource(fakeDevice(nil, nil, ret), all).usage()
 		if err != nil || !reflect.DeepEqual(u, want) {
