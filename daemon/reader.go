@@ -21,6 +21,9 @@ const (
 	// readBurst is how many readings may come early where many processes die one after
 	// the other; in the long run there is one in each readOften.
 	readBurst = 1000
+	// readRest is how many times as long as a reading took there is none, up to readOften: where processes
+	// die one right after the other, what they had is found in one.
+	readRest = 3
 	// hungAfter is how long a device may take to answer before it counts as hung: a card
 	// that wakes up takes seconds.
 	hungAfter = 5 * time.Second
@@ -97,6 +100,8 @@ func (r *reader) run(ctx context.Context) {
 
 // wait waits until the next reading is due; false: ctx has ended.
 func (r *reader) wait(ctx context.Context, began, booked time.Time) bool {
+	ended := r.d.now()
+	rested := ended.Add(min(readRest*ended.Sub(began), readOften))
 	next := booked.Add(readEvery).Sub(r.d.now())
 	if r.hurried() {
 		next = min(next, r.gap)
@@ -108,7 +113,7 @@ func (r *reader) wait(ctx context.Context, began, booked time.Time) bool {
 	if r.paid = r.paid.Add(readOften); r.paid.Before(began) {
 		r.paid = began
 	}
-	early := r.paid.Sub(r.d.now()) - readBurst*readOften
+	early := max(r.paid.Sub(r.d.now())-readBurst*readOften, rested.Sub(r.d.now()))
 	return early <= 0 || r.pause(ctx, early, nil)
 }
 

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -107,6 +108,32 @@ func TestOneReaderForAll(t *testing.T) {
 		c.freed()
 	}
 	b.until("all are gone", func() bool { return len(b.Snapshot().Leases) == 0 })
+}
+
+// TestRestAfterReading: a device that takes long to answer is not asked again at once for the next that died
+// meanwhile: those who die after him are found with him.
+func TestRestAfterReading(t *testing.T) {
+	b := newClockedBench(t, gib)
+	first, second := b.child(4096), b.child(4096)
+	b.machine.hang(0)
+	before := b.machine.read(0)
+	first.die()
+	bounded.Until(t, "it is asked", func() bool { return b.machine.read(0) > before })
+	b.clock.Advance(readOften) // which it takes to answer
+	second.die()
+	bounded.Until(t, "the other drains", func() bool { return b.lease(second.pid, 0).State == accounting.StateDraining })
+	passed := time.Duration(0)
+	b.machine.unhang()
+	for began := b.machine.read(0); b.machine.read(0) == began; passed += readOften / 10 {
+		b.clock.Advance(readOften / 10)
+		runtime.Gosched()
+	}
+	if passed < readOften {
+		t.Errorf("it is asked again after %v, %v after it took %v", passed, readOften, readOften)
+	}
+	first.freed()
+	second.freed()
+	b.until("both are gone", func() bool { return len(b.Snapshot().Leases) == 0 })
 }
 
 // TestFresh: a reading that somebody waits for begins after he asked, serves all who wait,
