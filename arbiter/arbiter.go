@@ -91,7 +91,7 @@ func New(policy rules.Policy, words Words) *Arbiter {
 		ticketsOf: make(map[uint32]int), ticketsOfPID: make(map[int]int),
 	}
 	a.dues = ticketHeap{before: func(x, y *ticket) bool { return x.due.Before(y.due) }, at: func(t *ticket) *int { return &t.dueAt }}
-	a.ledger.Changed = func(h accounting.Holder) { a.stir(h.(*lease).session.job) }
+	a.ledger.Changed = func(h accounting.Holder) { a.stirLease(h.(*lease)) }
 	return a
 }
 

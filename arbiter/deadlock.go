@@ -38,7 +38,7 @@ func (a *Arbiter) isTangled(now time.Time) bool {
 		if !slices.ContainsFunc(j.tickets, (*ticket).holding) {
 			continue
 		}
-		if holding = true; j.blocked() {
+		if holding = true; j.blocked(j.waits()) {
 			blocked = true
 			break
 		}
@@ -165,10 +165,19 @@ func (j *job) held(d *device) (held accounting.Bytes) {
 	return held
 }
 
+// waits are the tickets of a job by the process that waits.
+func (j *job) waits() map[*session][]*ticket {
+	of := make(map[*session][]*ticket)
+	for _, t := range j.tickets {
+		of[t.session] = append(of[t.session], t)
+	}
+	return of
+}
+
 // blocked reports whether every thread of a job that ever made an intercepted call waits.
-func (j *job) blocked() bool {
+func (j *job) blocked(waits map[*session][]*ticket) bool {
 	for _, s := range j.sessions {
-		if s.alive() && !s.blocked() {
+		if s.alive() && !s.blocked(waits[s]) {
 			return false
 		}
 	}
@@ -177,9 +186,9 @@ func (j *job) blocked() bool {
 
 // standsStill reports whether a job has several processes that hold something, and each of them
 // has a request that waits: what one of them waits for the others will hardly free.
-func (j *job) standsStill() bool {
+func (j *job) standsStill(waits map[*session][]*ticket) bool {
 	holding := j.holding()
-	return len(holding) > 1 && !slices.ContainsFunc(holding, func(s *session) bool { return !s.waits() })
+	return len(holding) > 1 && !slices.ContainsFunc(holding, func(s *session) bool { return len(waits[s]) == 0 })
 }
 
 // holding returns the processes of a job that hold something.
@@ -199,19 +208,14 @@ func (s *session) holds() bool {
 	})
 }
 
-// waits reports whether a process has a request that waits.
-func (s *session) waits() bool {
-	return slices.ContainsFunc(s.job.tickets, func(t *ticket) bool { return t.session == s })
-}
-
-// blocked reports whether every thread of a process waits, as far as is known.
-func (s *session) blocked() bool {
-	if s.threads == 0 {
+// blocked reports whether every thread of a process waits, as far as is known. These are its tickets.
+func (s *session) blocked(tickets []*ticket) bool {
+	if s.threads == 0 || len(tickets) < s.threads {
 		return false
 	}
 	waiting, known := 0, make(map[uint32]bool)
-	for _, t := range s.job.tickets {
-		if t.session == s && (t.thread == 0 || !known[t.thread]) {
+	for _, t := range tickets {
+		if t.thread == 0 || !known[t.thread] {
 			waiting++
 			known[t.thread] = true
 		}

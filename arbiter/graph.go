@@ -95,9 +95,10 @@ func (g *graph) party(now time.Time, t *ticket) (party int, swept bool) {
 		return party, false
 	}
 	g.holding = true
-	*p = deadlock.Party{Holding: true, Blocked: t.job.blocked(), Still: t.job.standsStill()}
+	waits := t.job.waits()
+	*p = deadlock.Party{Holding: true, Blocked: t.job.blocked(waits), Still: t.job.standsStill(waits)}
 	g.addHoldings(t.job, party)
-	return party, g.addPermits(now, t.job, party)
+	return party, g.addPermits(now, t.job, party, waits)
 }
 
 // order brings the requests that were copied into the order in which they are served.
@@ -170,14 +171,14 @@ func (g *graph) addHoldings(j *job, party int) {
 }
 
 // addPermits notes which permits a party has that it will not give back. True: it gave some back.
-func (g *graph) addPermits(now time.Time, j *job, party int) (swept bool) {
+func (g *graph) addPermits(now time.Time, j *job, party int, waits map[*session][]*ticket) (swept bool) {
 	for i, d := range g.a.devices {
 		for _, h := range j.holders(d) {
 			switch {
 			case !h.kept && !g.a.busy(h):
 				g.a.drop(now, h)
 				swept = true
-			case h.waits():
+			case h.waits(waits[h.Process]):
 				for k, set := range d.permits {
 					if set[h.owner] != nil {
 						g.Hold(party, limitsOfDevice*i+limitPermits+k, accounting.SumOf(1))
@@ -214,18 +215,18 @@ func (j *job) holders(d *device) (all []*holder) {
 }
 
 // waits reports whether the holder of a slot, of a job that waits, waits itself. A thread or a
-// process that is not known to wait goes on, and will give its slot back.
-func (h *holder) waits() bool {
+// process that is not known to wait goes on, and will give its slot back. These are the process's tickets.
+func (h *holder) waits(tickets []*ticket) bool {
 	waits := func(t *ticket) bool {
-		return t.session == h.Process && (t.lease == nil || t.lease.scope != rules.ScopeThread || t.thread == h.Thread)
+		return t.lease == nil || t.lease.scope != rules.ScopeThread || t.thread == h.Thread
 	}
 	switch {
 	case h.Process == nil:
 		return true
-	case !slices.ContainsFunc(h.Job.tickets, waits):
+	case !slices.ContainsFunc(tickets, waits):
 		return false
 	}
-	return h.Thread != 0 || h.Process.blocked()
+	return h.Thread != 0 || h.Process.blocked(tickets)
 }
 
 // request copies what a ticket needs.

@@ -277,7 +277,7 @@ func (a *Arbiter) park(now time.Time, t *ticket) {
 	a.countTicket(t, 1)
 	t.job.tickets = append(t.job.tickets, t)
 	a.waiting[t.job] = true
-	a.stir(t.job)
+	a.moves(t.job)
 	mixed := a.mixed
 	if len(a.tickets) == 1 {
 		a.priority, a.mixed = t.priority, false
@@ -296,8 +296,10 @@ func (a *Arbiter) park(now time.Time, t *ticket) {
 	if a.noteDue(t); a.mixed && !mixed {
 		a.mix()
 	}
-	for _, s := range t.job.sessions {
-		a.collect(now, s.leases)
+	if len(t.job.tickets) == 1 { // from then on what its processes free is told
+		for _, s := range t.job.sessions {
+			a.collect(now, s.leases)
+		}
 	}
 	a.tangled = true
 	a.stats.Waited++
@@ -415,14 +417,23 @@ func (a *Arbiter) reclass() {
 	stirred := a.stirred
 	a.stirred = nil
 	for _, j := range stirred {
-		if j.stirred = false; len(j.tickets) == 0 {
+		anew := j.anew
+		if j.stirred, j.anew = false, false; len(j.tickets) == 0 {
 			continue
 		}
 		fresh := a.holdsNothing(j)
 		for _, t := range j.tickets {
-			a.wake(t)
-			if t.fresh != fresh && t.kind != wantsJob { // a job that has not begun holds nothing
+			became := t.fresh != fresh && t.kind != wantsJob // a job that has not begun holds nothing
+			if anew || became || !a.undisturbed(t) {
+				a.wake(t)
+			}
+			if became {
 				a.setFresh(t, fresh)
+			}
+		}
+		for _, t := range j.tickets {
+			if t.lease != nil {
+				t.lease.stirred = false
 			}
 		}
 	}
@@ -431,6 +442,17 @@ func (a *Arbiter) reclass() {
 // stir notes that something of a job has changed by which its requests were judged, and by
 // which others may come to wait for it.
 func (a *Arbiter) stir(j *job) {
+	j.anew = len(j.tickets) > 0
+	a.shake(j)
+}
+
+// stirLease does so for what a lease holds, by which requests of others of its job hardly are judged.
+func (a *Arbiter) stirLease(l *lease) {
+	l.stirred = l.waits > 0
+	a.shake(l.session.job)
+}
+
+func (a *Arbiter) shake(j *job) {
 	if len(j.tickets) == 0 {
 		return
 	}

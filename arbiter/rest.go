@@ -80,6 +80,26 @@ func (a *Arbiter) stuck(now time.Time, t *ticket, most accounting.Bytes) bool {
 	return s.at == atBytes && t.kind == WantsBytes && (!s.asks[permit.Slot] || d.open()) && a.behindBytes(now, d, t)
 }
 
+// undisturbed reports whether a ticket that rests does so whatever else of its job has changed than its own
+// lease: the budgets that limit it bring nobody nearer by what they reserve, and have room for it.
+func (a *Arbiter) undisturbed(t *ticket) bool {
+	if t.nest == nil || t.lease.stirred {
+		return false
+	}
+	need, device := a.ofShares(t), t.alone().device.Index
+	held := t.job.budget.Account(device).Held
+	fits := func(b *accounting.Budget, held accounting.Bytes) bool {
+		l := b.Limits(device)
+		return l.Min == 0 && held.Plus(need) <= l.Max
+	}
+	for _, sh := range t.job.shares() {
+		if sh != nil && !fits(sh.budget, held) {
+			return false
+		}
+	}
+	return fits(t.job.budget, held) && fits(t.session.budget, t.session.budget.Account(device).Held)
+}
+
 // ofShares is what a ticket takes at most of the budgets that its job shares.
 func (a *Arbiter) ofShares(t *ticket) accounting.Bytes {
 	if !a.chained(t) {

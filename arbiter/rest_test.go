@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
@@ -114,4 +115,67 @@ func TestWhoRestsIsServedInTurn(t *testing.T) {
 			t.Errorf("%s: %d are served, want %d", what, served, want)
 		}
 	}
+}
+
+// manyOfAJob is a full device at which each process of a job waits behind somebody else, and holds something.
+func manyOfAJob(t *testing.T, n int) (w *world, all []*client) {
+	w = newWorld(t, waiting(), accounting.Bytes(n+100))
+	job := w.job(t, arbiter.JobRequest{})
+	for range n {
+		c := w.client(job, 0)
+		c.must(1)
+		all = append(all, c)
+	}
+	first := w.client(0, 0)
+	first.must(100)
+	first.wait(90)
+	for _, c := range all {
+		c.wait(50)
+	}
+	return w, all
+}
+
+// Where hundreds of one job's processes wait, what one of them frees or asks for has only few of the
+// others' requests looked at, and each word once at most.
+func TestWhoWaitsBesideOthersOfHisJobIsNotLookedAt(t *testing.T) {
+	w, all := manyOfAJob(t, 500)
+	for what, do := range map[string]func(){
+		"it frees":   func() { all[7].free(1) },
+		"it waits":   func() { all[8].wait(50) },
+		"it is dead": func() { w.arb.EndSession(w.now, all[9].session) },
+	} {
+		looked, calls := w.arb.Looked(), w.words.calls
+		do()
+		if looked, calls = w.arb.Looked()-looked, w.words.calls-calls; looked > 40 || calls > len(all)*3/2 {
+			t.Errorf("%s: %d requests were looked at, and words %d times", what, looked, calls)
+		}
+	}
+}
+
+// Who waits is looked at when what another process of his job has makes a difference to him: where it gives
+// back what is reserved for them, and where it comes to have what their budget then has no room for.
+func TestWhoWaitsIsLookedAtForOthersOfHisJob(t *testing.T) {
+	begin := func(r arbiter.JobRequest) (w *world, one *client, ticket arbiter.TicketID) {
+		w = newWorld(t, waiting(), 1000)
+		job := w.job(t, r)
+		one, two := w.client(job, 0), w.client(job, 0)
+		one.must(250)
+		two.must(50)
+		first := w.client(0, 0)
+		first.must(650)
+		for range 300 { // more than are looked at with time alone
+			first.wait(200)
+		}
+		return w, one, two.wait(100)
+	}
+	w, one, ticket := begin(arbiter.JobRequest{Min: ptr(size(300))})
+	one.free(100)
+	w.served(ticket)
+	w, one, ticket = begin(arbiter.JobRequest{Max: ptr(size(400))})
+	one.word.told.Known = true
+	for range 2 {
+		w.reads(one.process.PID, 310)
+		w.pass(time.Second)
+	}
+	w.refused(ticket, arbiter.ReasonOverBudget)
 }

@@ -114,6 +114,7 @@ type job struct {
 	tickets  []*ticket // that wait, its processes' too
 	tally    tally
 	stirred  bool      // something of it has changed since they were looked at
+	anew     bool      // so that each of them is to be judged anew
 	moved    time.Time // when something of it last asked or freed
 	denial   string    // why the last of its requests was refused; "": none was
 	denied   time.Time // when
@@ -187,6 +188,7 @@ type lease struct {
 	lent       bool             // its client counts its streams: lend.go
 	lentMost   int              // no more than it may have, whatever its word says
 	waits      int              // tickets of it that wait
+	stirred    bool             // what it holds has changed since they were looked at
 	peak       accounting.Bytes // most bytes used at once
 	seen       accounting.Bytes // bytes used when last looked at
 	beyond     reading.Beyond   // its bytes
