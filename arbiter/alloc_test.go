@@ -342,7 +342,7 @@ func TestUnknownIDs(t *testing.T) {
 	a.CloseJob(start, 9)
 	a.LoseDevice(start, 9)
 	a.Observe(start, arbiter.Usage{Device: 9})
-	if a.Used(9) != nil {
+	if a.Reading(9) != nil {
 		t.Error("used of no device")
 	}
 }

@@ -1,5 +1,18 @@
 package arbiter
 
+import (
+	"math"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// Used is what each lease on a device uses, for Usage.UsedBefore.
+func (a *Arbiter) Used(device int) map[LeaseID]accounting.Bytes {
+	r := a.Reading(device)
+	r.Note(math.MaxInt)
+	return r.used
+}
+
 // Looked is how often a ticket was looked at so far.
 func (a *Arbiter) Looked() uint64 { return a.looked }
 

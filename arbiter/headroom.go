@@ -184,7 +184,9 @@ func (l *lease) recharge(before, now accounting.Bytes) {
 func (l *lease) trimHeadroom() {
 	h, d := l.headroomOf(), l.device
 	if h != nil && l.beyond.Proven() && l.contexts > 0 && l.beyond.Overhead > 0 {
+		d.headroom = d.headroom.Less(h.left())
 		h.bytes = min(h.bytes, d.contextCost(d.policy))
+		d.headroom = d.headroom.Plus(h.left())
 	}
 }
 

@@ -3,6 +3,7 @@ package arbiter
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -15,21 +16,6 @@ import (
 // counts as unmanaged.
 const keptAfter = time.Second
 
-// Used returns the bytes in use of each lease on a device, for Usage.UsedBefore: a
-// reading is about to begin. Nil for a device that is not known.
-func (a *Arbiter) Used(device int) map[LeaseID]accounting.Bytes {
-	d := a.device(device)
-	if d == nil {
-		return nil
-	}
-	used := make(map[LeaseID]accounting.Bytes)
-	for l := range a.leasesOn(d) {
-		used[l.id] = l.Granted() - a.idle(l)
-		l.beyond.Begin(used[l.id], a.makesContexts(l))
-	}
-	return used
-}
-
 // UsedBy returns the bytes in use of one lease; 0 for one that is not known.
 func (a *Arbiter) UsedBy(id LeaseID) accounting.Bytes {
 	l := a.leases[id]
@@ -39,7 +25,7 @@ func (a *Arbiter) UsedBy(id LeaseID) accounting.Bytes {
 	return l.Granted() - a.idle(l)
 }
 
-// Observe takes a reading of a device. What a client's process uses beyond its
+// Observe takes a reading of a device into the books at once. What a client's process uses beyond its
 // bytes is its lease's overhead; what processes use that have no lease there is
 // unmanaged; both lower the capacity, but for the part of the overhead that is charged
 // to the lease's own budget (cost.go). A dead process that the reading does not list
@@ -51,33 +37,11 @@ func (a *Arbiter) UsedBy(id LeaseID) accounting.Bytes {
 // one counts: a transient has to last from one reading to the next to be believed.
 // The price is that real overhead counts from the second reading on.
 func (a *Arbiter) Observe(now time.Time, u Usage) {
-	d := a.device(u.Device)
-	if d == nil || d.lost {
-		return
-	}
-	if d.unnamed = u.Unnamed; u.Unnamed {
-		return
-	}
-	defer a.turn(now)
-	d.began = u.Began
-	if u.Began.IsZero() {
-		d.began = now
-	}
-	clear(d.figures)
-	for _, p := range u.Processes {
-		if known, twice := d.figures[p.PID]; twice { // graphics and compute are listed apart
-			p.Bytes = max(p.Bytes, known.Bytes)
+	if d := a.device(u.Device); d != nil {
+		r := &Reading{a: a, device: d, used: u.UsedBefore}
+		r.Figures(u)
+		for r.Book(now, math.MaxInt) {
 		}
-		d.figures[p.PID] = p
-	}
-	cost := d.contextCost(&a.policy)
-	if a.readOverheads(now, d, u.UsedBefore); d.contextCost(&a.policy) != cost { // those who wait need more, or less
-		a.searchAgain()
-	}
-	a.readUnmanaged(now, d)
-	a.recap(now, d)
-	for _, l := range a.absent(d) {
-		a.reclaim(now, l)
 	}
 }
 
@@ -88,40 +52,34 @@ func (l *lease) reads(p ProcessUsage) bool {
 	return p.StartTicks == 0 || mine == 0 || p.StartTicks == mine
 }
 
-// readOverheads compares the figures of client processes with what they use.
-func (a *Arbiter) readOverheads(now time.Time, d *device, before map[LeaseID]accounting.Bytes) {
-	var charged []*lease
-	for pid, leases := range d.byPID {
-		p, living := a.process(leases, before)
-		if len(living) == 0 {
-			continue
+// readOverhead compares the figure of a client's process with what it uses.
+func (a *Arbiter) readOverhead(now time.Time, d *device, pid int, before map[LeaseID]accounting.Bytes) {
+	leases := d.byPID[pid]
+	p, living := a.process(leases, before)
+	if len(living) == 0 {
+		return
+	}
+	first, was := living[0], besideOf(leases)
+	figure, listed := d.figures[pid]
+	if listed = listed && first.reads(figure); !listed {
+		figure.Bytes = 0
+	}
+	if listed && first.unverified && figure.Bytes >= p.Used() {
+		a.verified(now, leases)
+	}
+	anew := p.Read(reading.Device{Costs: &d.contexts, Began: d.began, Most: d.mostContext()}, first.session.process.UID, figure.Bytes, listed)
+	first.trimHeadroom()
+	if besideOf(leases) != was {
+		a.moves(first.session.job)
+	}
+	for _, l := range living {
+		if anew && !l.spoiled {
+			a.flag(l)
 		}
-		first, was := living[0], besideOf(leases)
-		figure, listed := d.figures[pid]
-		if listed = listed && first.reads(figure); !listed {
-			figure.Bytes = 0
-		}
-		if listed && first.unverified && figure.Bytes >= p.Used() {
-			a.verified(now, leases)
-		}
-		anew := p.Read(reading.Device{Costs: &d.contexts, Began: d.began, Most: d.mostContext()}, first.session.process.UID, figure.Bytes, listed)
-		first.trimHeadroom()
-		if besideOf(leases) != was {
-			a.moves(first.session.job)
-		}
-		for _, l := range living {
-			if anew && !l.spoiled {
-				a.flag(l)
-			}
-			if a.policy.ChargeOverhead || l.beyond.Excess > 0 || l.Charged() > 0 {
-				charged = append(charged, l)
-			}
+		if a.policy.ChargeOverhead || l.beyond.Excess > 0 || l.Charged() > 0 {
+			a.charge(now, l)
 		}
 	}
-	for _, l := range charged {
-		a.charge(now, l)
-	}
-	a.sumOverheads(d)
 }
 
 // besideOf is what a process's leases take beyond their bytes, with what is kept for their contexts.
@@ -145,27 +103,31 @@ func (a *Arbiter) verified(now time.Time, leases []*lease) {
 	}
 }
 
-// readUnmanaged sums up the figures of processes without a lease.
-func (a *Arbiter) readUnmanaged(now time.Time, d *device) {
+// readUnmanaged sums up the figures of processes without a lease, which these are.
+func (a *Arbiter) readUnmanaged(now time.Time, d *device, strangers []ProcessUsage) {
 	before := d.unmanagedBy
 	d.unmanaged, d.unmanagedBy = 0, nil
-	for pid, figure := range d.figures {
-		mine := func(l *lease) bool { return l.reads(figure) }
-		if figure.Bytes == 0 || slices.ContainsFunc(d.byPID[pid], mine) {
+	for _, figure := range strangers {
+		if d.isClient(figure) { // by now
 			continue
 		}
 		u := d.addUnmanaged(now, figure)
-		known := func(b accounting.UnmanagedState) bool { return b.PID == pid && b.StartTicks == u.StartTicks }
+		known := func(b accounting.UnmanagedState) bool { return b.PID == u.PID && b.StartTicks == u.StartTicks }
 		if i := slices.IndexFunc(before, known); i >= 0 {
 			u.Since = before[i].Since
 		} else {
-			a.event(Event{Time: now, Kind: EventUnmanaged, Device: d.Index, PID: pid, Bytes: figure.Bytes,
+			a.event(Event{Time: now, Kind: EventUnmanaged, Device: d.Index, PID: u.PID, Bytes: figure.Bytes,
 				Text: fmt.Sprintf(wording.Unmanaged, wording.Owned(u.User, wording.Stranger(u.Command, u.PID)), figure.Bytes.Human(), d.Index)})
 		}
 	}
 	slices.SortFunc(d.unmanagedBy, func(x, y accounting.UnmanagedState) int {
 		return cmp.Or(cmp.Compare(y.Bytes, x.Bytes), cmp.Compare(x.PID, y.PID))
 	})
+}
+
+// isClient reports whether the process of a figure has a lease there.
+func (d *device) isClient(figure ProcessUsage) bool {
+	return slices.ContainsFunc(d.byPID[figure.PID], func(l *lease) bool { return l.reads(figure) })
 }
 
 // addUnmanaged counts a process as unmanaged, by the name of who keeps its memory.

@@ -402,3 +402,52 @@ func TestJobEndsWithItsLastProcess(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A reading that is booked in parts leaves the sums right after each, whoever comes and goes in between.
+func TestAReadingInParts(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 16000)
+	stranger := arbiter.ProcessUsage{PID: 1, Bytes: 7}
+	late := w.process(1000, "late")
+	usage := arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{stranger, {PID: late.PID, Bytes: 30}}}
+	var clients []*client
+	for i := range 5 {
+		c := w.client(0, 0)
+		c.must(100)
+		clients = append(clients, c)
+		usage.Processes = append(usage.Processes, c.figure(accounting.Bytes(110+10*i)))
+	}
+	between := []func(){
+		1:  func() { forget(w.arb, w.now, clients[0].session) },
+		2:  func() { clients[1].must(50); clients[2].free(50) },
+		3:  func() { w.arb.EndSession(w.now, clients[3].session) },
+		11: func() { w.clientOf(late, 0, 0).must(30) },
+	}
+	for range 3 {
+		w.now = w.now.Add(time.Second)
+		r := w.arb.Reading(0)
+		for r.Note(1) {
+		}
+		r.Figures(usage)
+		for i, more := 0, true; more; i++ {
+			more = r.Book(w.now, 1)
+			if i < len(between) && between[i] != nil {
+				between[i]()
+				between[i] = nil
+			}
+			s := w.arb.Snapshot(w.now)
+			d, overhead := s.Devices[0], accounting.Bytes(0)
+			for _, l := range s.Leases {
+				overhead += l.Overhead
+			}
+			if d.Overhead != overhead || !more && d.Capacity != 16000-overhead-d.Unmanaged {
+				t.Fatalf("part %d: the leases' overhead is %d: %+v", i, overhead, d)
+			}
+		}
+		if d := w.arb.Snapshot(w.now).Devices[0]; d.Unmanaged != stranger.Bytes+110 { // and the one that went
+			t.Errorf("%+v", d)
+		}
+	}
+	if d := w.arb.Snapshot(w.now).Devices[0]; d.Overhead != 80+50 { // of who freed 50, and of the last
+		t.Errorf("%+v", d)
+	}
+}

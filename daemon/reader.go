@@ -149,11 +149,9 @@ func (r *reader) hurried() bool {
 // reading tells whose memory is back.
 func (r *reader) read(began time.Time, books bool) {
 	d := r.d
-	var before map[arbiter.LeaseID]accounting.Bytes
+	var reading *arbiter.Reading
 	if books {
-		d.lock()
-		before = d.arb.Used(r.index)
-		d.unlock()
+		reading = r.prepare()
 	}
 	result := r.begin()
 	usage, err := d.inv.Read(r.index)
@@ -162,14 +160,8 @@ func (r *reader) read(began time.Time, books bool) {
 		d.log.Debug("cannot read the device", "device", r.index, "err", err)
 		return
 	}
-	u := arbiter.Usage{Device: r.index, UsedBefore: before, Began: began, Unnamed: !usage.ProcessesKnown}
 	if books {
-		for _, p := range usage.Processes {
-			pu := arbiter.ProcessUsage{PID: p.PID, Bytes: accounting.Bytes(p.Bytes)}
-			r.describe(&pu)
-			u.Processes = append(u.Processes, pu)
-		}
-		r.forgetNames(usage.Processes)
+		r.figures(reading, began, usage)
 	}
 	r.nameKeepers()
 	d.lock()
@@ -184,9 +176,37 @@ func (r *reader) read(began time.Time, books bool) {
 	case r.lost:
 		d.findDevice(r)
 	case books:
-		d.arb.Observe(d.now(), u)
+		for reading.Book(d.now(), rowsAtOnce) {
+			if d.yield(); d.stopping {
+				return
+			}
+		}
 	}
 	r.drained(began, usage)
+}
+
+// prepare begins a reading that is held against what the leases use.
+func (r *reader) prepare() *arbiter.Reading {
+	d := r.d
+	d.lock()
+	defer d.unlock()
+	reading := d.arb.Reading(r.index)
+	for reading.Note(rowsAtOnce) {
+		d.yield()
+	}
+	return reading
+}
+
+// figures gives the arbiter's reading what the device said, with who each process is. No lock is held.
+func (r *reader) figures(to *arbiter.Reading, began time.Time, usage inventory.Usage) {
+	u := arbiter.Usage{Device: r.index, Began: began, Unnamed: !usage.ProcessesKnown}
+	for _, p := range usage.Processes {
+		pu := arbiter.ProcessUsage{PID: p.PID, Bytes: accounting.Bytes(p.Bytes)}
+		r.describe(&pu)
+		u.Processes = append(u.Processes, pu)
+	}
+	r.forgetNames(usage.Processes)
+	to.Figures(u)
 }
 
 // begin notes that a reading begins, and who waits for it.

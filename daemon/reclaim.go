@@ -28,9 +28,12 @@ func (r *reader) drain(s *session) {
 	signal(r.wake)
 }
 
+// closedAtOnce is how many leases of dead sessions are closed without giving the lock away.
+const closedAtOnce = 32
+
 // drained closes the leases of dead sessions whose memory is back, as a reading shows
 // that began after they died. A device that does not say who uses it is believed to free
-// at death; the memory of one that is lost went with it. The lock is held.
+// at death; the memory of one that is lost went with it. The lock is held before and after.
 func (r *reader) drained(began time.Time, usage inventory.Usage) {
 	if len(r.draining) == 0 {
 		return
@@ -39,9 +42,15 @@ func (r *reader) drained(began time.Time, usage inventory.Usage) {
 	for _, p := range usage.Processes {
 		held[p.PID] = p.Bytes > 0
 	}
-	for s, dr := range r.draining {
+	done := 0
+	for s, dr := range r.draining { // which the others that have the lock in between may add to
 		if !began.Before(dr.dead) && (usage.Lost || !usage.ProcessesKnown || !held[s.peer.PID]) {
 			r.gone(s)
+			if done++; done%closedAtOnce == 0 {
+				if r.d.yield(); r.d.stopping {
+					return
+				}
+			}
 		}
 	}
 }

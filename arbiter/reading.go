@@ -1,0 +1,129 @@
+package arbiter
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// Reading is a reading of a device that is taken into the books in parts: of thousands of processes that
+// takes longer than anybody should hold the daemon's lock. All but Figures wants the lock.
+type Reading struct {
+	a      *Arbiter
+	device *device
+	leases []*lease // that are to be looked at before the device is
+	used   map[LeaseID]accounting.Bytes
+
+	usage     Usage
+	figures   map[int]ProcessUsage
+	begun     bool
+	clients   []int          // processes that are to be compared with their figures yet
+	listed    []int          // processes of which it is to be seen yet whose they are
+	strangers []ProcessUsage // of those seen, those of nobody's lease
+	summed    bool
+	gone      []*lease // that are to be reclaimed yet
+}
+
+// Reading begins a reading of a device; nil for one that is not known.
+func (a *Arbiter) Reading(device int) *Reading {
+	d := a.device(device)
+	if d == nil {
+		return nil
+	}
+	return &Reading{a: a, device: d, leases: slices.Collect(a.leasesOn(d)), used: make(map[LeaseID]accounting.Bytes)}
+}
+
+// Note notes what up to so many leases use, before the device is read. False: that was all.
+func (r *Reading) Note(most int) (more bool) {
+	for ; most > 0 && len(r.leases) > 0; most-- {
+		l := r.leases[0]
+		r.used[l.id] = l.Granted() - r.a.idle(l)
+		l.beyond.Begin(r.used[l.id], r.a.makesContexts(l))
+		r.leases = r.leases[1:]
+	}
+	return len(r.leases) > 0
+}
+
+// Figures takes what the device said. It needs no lock.
+func (r *Reading) Figures(u Usage) {
+	r.usage, r.figures = u, make(map[int]ProcessUsage, len(u.Processes))
+	for _, p := range u.Processes {
+		if known, twice := r.figures[p.PID]; twice { // graphics and compute are listed apart
+			p.Bytes = max(p.Bytes, known.Bytes)
+		}
+		r.figures[p.PID] = p
+	}
+	r.listed = slices.Collect(maps.Keys(r.figures))
+}
+
+// Book takes up to so many processes into the books. False: that was all.
+func (r *Reading) Book(now time.Time, most int) (more bool) {
+	a, d := r.a, r.device
+	if d.lost {
+		return false
+	}
+	if d.unnamed = r.usage.Unnamed; d.unnamed {
+		return false
+	}
+	defer a.turn(now)
+	if !r.begun {
+		r.begin(now)
+	}
+	cost := d.contextCost(&a.policy)
+	for ; most > 0 && len(r.clients) > 0; most-- {
+		r.client(now, r.clients[0])
+		r.clients = r.clients[1:]
+	}
+	if d.contextCost(&a.policy) != cost { // those who wait need more, or less
+		a.searchAgain()
+	}
+	for ; most > 0 && len(r.listed) > 0; most-- {
+		if p := r.figures[r.listed[0]]; p.Bytes > 0 && !d.isClient(p) {
+			r.strangers = append(r.strangers, p)
+		}
+		r.listed = r.listed[1:]
+	}
+	if most > 0 && !r.summed {
+		r.sum(now)
+	}
+	for ; most > 0 && len(r.gone) > 0; most-- {
+		if l := r.gone[0]; a.leases[l.id] == l {
+			a.reclaim(now, l)
+		}
+		r.gone = r.gone[1:]
+	}
+	return !r.summed || len(r.gone) > 0
+}
+
+// begin has the figures be those that the device showed last.
+func (r *Reading) begin(now time.Time) {
+	d := r.device
+	if d.began, d.figures = r.usage.Began, r.figures; d.began.IsZero() {
+		d.began = now
+	}
+	r.begun, r.clients = true, slices.Collect(maps.Keys(d.byPID))
+}
+
+// client compares the figure of a client's process with what it uses, and has the sums of the device follow.
+func (r *Reading) client(now time.Time, pid int) {
+	leases := r.device.byPID[pid]
+	was := make([]accounting.Bytes, 0, 4) // nearly always enough, and not on the heap
+	for _, l := range leases {
+		was = append(was, l.free())
+	}
+	r.a.readOverhead(now, r.device, pid, r.used)
+	for i, l := range leases {
+		l.recharge(was[i], l.free())
+	}
+}
+
+// sum has the capacity follow, when all processes are in the books.
+func (r *Reading) sum(now time.Time) {
+	r.summed = true
+	r.a.sumOverheads(r.device)
+	r.a.readUnmanaged(now, r.device, r.strangers)
+	r.a.recap(now, r.device)
+	r.gone = r.a.absent(r.device)
+}
