@@ -94,6 +94,45 @@ func TestSearchesThatComeTooLate(t *testing.T) {
 	}
 }
 
+// A limit that is lowered ends the search that goes on, and one more is enough, however much others ask for meanwhile.
+func TestALimitIsLoweredDuringASearch(t *testing.T) {
+	w, tickets := manyInACircle(t, 1)
+	w.arb.SearchInParts()
+	capped := w.clientOf(w.process(eve, "capped"), 0, 0)
+	other := w.client(0, 0)
+	for range 100 { // which are refused one after the other when the limit is lowered
+		capped.wait(3)
+	}
+	if s := w.arb.Search(w.now); s == nil || !s.Copy(w.now) {
+		t.Fatal("there is no search that goes on")
+	}
+	if err := w.arb.SetUserLimits(w.now, eve, "eve", rules.Change{Device: 0, Max: ptr(size(2))}); err != nil {
+		t.Fatal(err)
+	}
+	searches := map[*arbiter.Search]bool{}
+	for range 3 * len(tickets) {
+		w.now = w.now.Add(time.Millisecond)
+		if s := w.arb.Search(w.now); s != nil {
+			if searches[s] = true; !s.Copy(w.now) {
+				s.Run()
+				w.arb.Settle(w.now, s)
+			}
+		}
+		other.streams(1)
+		w.arb.Cancel(w.now, other.wait(1), arbiter.ReasonCancelled)
+		other.streams(-1)
+	}
+	refused := 0
+	for _, why := range w.decided() {
+		if why == arbiter.ReasonTooLarge {
+			refused++
+		}
+	}
+	if knots := len(w.knots()); refused != 100 || len(searches) > 3 || knots == 0 {
+		t.Errorf("%d were refused; %d searches found %d circles", refused, len(searches), knots)
+	}
+}
+
 // inParts is a drive in which circles are searched for beside all else that goes on, on a copy that is
 // made of one request at a time.
 type inParts struct {
