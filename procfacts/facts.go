@@ -82,7 +82,7 @@ func (r *Reader) facts(pid int) (f Facts, err error) {
 	if f.Command = joinArguments(r.readSlowly(r.path(pid, "cmdline"), maxCommand)); f.Command == "" {
 		f.Command = f.Comm
 	}
-	if f.Exe, err = readLinkAt(dir, "exe"); err != nil && !errors.Is(err, fs.ErrPermission) {
+	if f.Exe, err = r.Executable(pid); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return f, err
 	}
 	// What was found by the number is of the process whose directory was opened before: it has its

@@ -101,13 +101,6 @@ func readAt(dir int, name string, limit int) ([]byte, error) {
 	return data, nil
 }
 
-// readLinkAt reads a link, whose target the kernel gives a page of room.
-func readLinkAt(dir int, name string) (string, error) {
-	var room [4096]byte
-	n, err := unix.Readlinkat(dir, name, room[:])
-	return string(room[:max(n, 0)]), err
-}
-
 // ignoringEINTR makes a call again that a signal interrupted.
 func ignoringEINTR(call func() (int, error)) (int, error) {
 	for {
