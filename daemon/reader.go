@@ -21,9 +21,9 @@ const (
 	// readBurst is how many readings may come early where many processes die one after
 	// the other; in the long run there is one in each readOften.
 	readBurst = 1000
-	// readRest is how many times as long as a reading took there is none, up to readOften: where processes
-	// die one right after the other, what they had is found in one.
-	readRest = 3
+	// readRest is how many times as long as a reading took there is none, up to readOften, so that readings take
+	// a tenth of the time: where processes die one right after the other, what they had is found in one.
+	readRest = 9
 	// hungAfter is how long a device may take to answer before it counts as hung: a card
 	// that wakes up takes seconds.
 	hungAfter = 5 * time.Second
