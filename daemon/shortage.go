@@ -55,9 +55,15 @@ func (d *Daemon) short(err error) {
 // whenRoom does for a client what takes descriptors, and waits for them where there are
 // none. Others of its process and user are not held up. The caller has no lock.
 func whenRoom[T any](cl *client, h ipc.Header, f func() (T, error)) (v T, err error) {
-	if v, err = f(); !isShort(err) {
-		return v, err
+	if v, err = f(); isShort(err) {
+		err = cl.awaitRoom(h, err, func() (err error) { v, err = f(); return err })
 	}
+	return v, err
+}
+
+// awaitRoom tries what failed for want of descriptors until it fails for that no more. It is apart for what it
+// needs on the stack.
+func (cl *client) awaitRoom(h ipc.Header, err error, f func() error) error {
 	d := cl.d
 	late := d.after(resumePatience)
 	if h.Type != ipc.TypeResume {
@@ -70,7 +76,7 @@ func whenRoom[T any](cl *client, h ipc.Header, f func() (T, error)) (v T, err er
 			d.short(err)
 			select {
 			case <-d.after(roomEvery):
-				v, err = f()
+				err = f()
 			case <-late:
 				err = refused(ipc.StatusTooMany, ipc.NoRoom)
 			case <-d.ctx.Done():
@@ -78,7 +84,7 @@ func whenRoom[T any](cl *client, h ipc.Header, f func() (T, error)) (v T, err er
 			}
 		}
 	})
-	return v, err
+	return err
 }
 
 // spare keeps some descriptors for what the daemon itself opens for a moment, whoever
