@@ -193,9 +193,10 @@ static GA_NOINLINE bool grow(struct ga_shard *s) {
     return true;
 }
 
-// A large shard gets some room, so that this stays rare.
+// Counts one more before it is put in: a table of which nothing is counted is taken for empty. A
+// large shard gets some more, so that this stays rare.
 static GA_NOINLINE void raise_most(struct ga_table *table, struct ga_shard *s) {
-    uint32_t most = s->used + s->used / 8;
+    uint32_t most = s->used + 1 + s->used / 8;
     atomic_fetch_add(&table->most, most - s->most);
     s->most = most;
 }
@@ -220,10 +221,10 @@ bool ga_table_put(struct ga_table *table, const struct ga_entry *entry, struct g
         // Without memory to grow it may fill up to the last but one.
         if (GA_UNLIKELY(s->used >= s->lines * (KEYS / 2)))
             done = grow(s) || s->used + 1 < s->lines * KEYS;
+        if (GA_UNLIKELY(done && s->used >= s->most))
+            raise_most(table, s);
         if (GA_LIKELY(done))
             claim(s, entry->key, value, p);
-        if (GA_UNLIKELY(s->used > s->most))
-            raise_most(table, s);
     }
     ga_spin_unlock(&s->lock);
     return done;
@@ -287,9 +288,16 @@ bool ga_table_move(struct ga_table *table, uint64_t key, uint64_t context, uint6
     return found;
 }
 
+// How many shards there are to look into: none where nothing was ever put in, whose pages then stay
+// untouched.
+static size_t shards_of(const struct ga_table *table) {
+    return atomic_load(&table->most) ? GA_TABLE_SHARDS : 0;
+}
+
 uint64_t ga_table_mark(struct ga_table *table, uint64_t context, uint64_t becomes) {
     uint64_t marked = 0;
-    for (size_t n = 0; n < GA_TABLE_SHARDS; n++) {
+    size_t shards = shards_of(table);
+    for (size_t n = 0; n < shards; n++) {
         struct ga_shard *s = &table->shards[n];
         ga_spin_lock(&s->lock);
         for (uint32_t i = 0; s->used && i < s->lines * KEYS; i++) {
@@ -305,7 +313,8 @@ uint64_t ga_table_mark(struct ga_table *table, uint64_t context, uint64_t become
 
 void ga_table_drain(struct ga_table *table, uint64_t context,
                     void (*take)(void *arg, const struct ga_entry *entry), void *arg) {
-    for (size_t n = 0; n < GA_TABLE_SHARDS; n++) {
+    size_t shards = shards_of(table);
+    for (size_t n = 0; n < shards; n++) {
         struct ga_shard *s = &table->shards[n];
         ga_spin_lock(&s->lock);
         for (uint32_t i = 0; s->used && i < s->lines * KEYS; i++) {
@@ -326,7 +335,8 @@ void ga_table_drain(struct ga_table *table, uint64_t context,
 
 void ga_table_each(struct ga_table *table, void (*show)(void *arg, const struct ga_entry *entry),
                    void *arg) {
-    for (size_t n = 0; n < GA_TABLE_SHARDS; n++) {
+    size_t shards = shards_of(table);
+    for (size_t n = 0; n < shards; n++) {
         struct ga_shard *s = &table->shards[n];
         ga_spin_lock(&s->lock);
         for (uint32_t i = 0; s->used && i < s->lines * KEYS; i++) {

@@ -4,6 +4,7 @@
 #include "core/table.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #include "check.h"
 
@@ -107,10 +108,27 @@ static void contexts(void) {
     compare_all();
 }
 
+// A table that nothing was put in is not gone through, and takes no memory for that.
+static void untouched(void) {
+    struct ga_table *none =
+        mmap(NULL, sizeof *none, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct ga_entry e = {.key = 0x1000, .bytes = 77}, old;
+    CHECK(none != MAP_FAILED && mprotect(none, sizeof none->shards, PROT_NONE) == 0);
+    seen_count = 0;
+    ga_table_each(none, add, NULL);
+    ga_table_drain(none, 0, add, NULL);
+    CHECK(seen_count == 0 && ga_table_mark(none, 0, 1) == 0);
+    CHECK(mprotect(none, sizeof none->shards, PROT_READ | PROT_WRITE) == 0);
+    CHECK(ga_table_put(none, &e, &old) && none->most > 0);
+    ga_table_each(none, add, NULL);
+    CHECK(seen_count == 1 && ga_table_take(none, e.key, &old));
+}
+
 int main(int argc, char **argv) {
     long steps = argc > 1 ? atol(argv[1]) : 100000;
     uint64_t seed = argc > 2 ? (uint64_t)atol(argv[2]) : 1;
     struct ga_entry e;
+    untouched();
     CHECK(!ga_table_take(&table, 0x1000, &e) && !ga_table_take(&table, 0, &e));
     for (unsigned pattern = 0; pattern < 5; pattern++) {
         for (long i = 0; i < steps; i++)
