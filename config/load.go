@@ -63,23 +63,10 @@ func (l *loader) file(name string, data []byte, err error, main bool) {
 }
 
 func (l *loader) takeDefaults(d *draft) {
-	limits := &l.config.Policy.Defaults
-	set(&limits.Min, d.min)
-	set(&limits.Max, d.max)
-	set(&limits.Scope, d.scope)
-	set(&limits.StreamsMax, d.streams)
-	set(&limits.OnFull, d.onFull)
-	set(&limits.WaitTimeout, d.waitTimeout)
-	set(&limits.WaitAfter, d.waitAfter)
-	set(&limits.Priority, d.priority)
-	set(&limits.SlotScope, d.slotScope)
-	set(&limits.StreamReserve, d.streamReserve)
-	if d.hostMax != nil {
-		limits.HostMax = d.hostMax
-	}
+	policy, given := &l.config.Policy, d.rule()
+	policy.Defaults = policy.Defaults.With(&given)
 	set(&l.config.OnLoss, d.onLoss)
 	set(&l.slots, d.slots)
-	policy := &l.config.Policy
 	set(&policy.AgeAfter, d.ageAfter)
 	set(&policy.DeadlockGrace, d.grace)
 	set(&policy.ChargeOverhead, d.chargeOverhead)
@@ -96,8 +83,15 @@ func set[T any](to *T, given *T) {
 }
 
 func (l *loader) takeRule(d *draft) {
-	l.config.Policy.Rules = append(l.config.Policy.Rules, rules.Rule{
-		Name:       fmt.Sprintf("rule %s (%s:%d)", cmp.Or(d.name, strconv.Itoa(len(l.rules)+1)), filepath.Base(d.file), d.line),
+	rule := d.rule()
+	rule.Name = fmt.Sprintf("rule %s (%s:%d)", cmp.Or(d.name, strconv.Itoa(len(l.rules)+1)), filepath.Base(d.file), d.line)
+	l.config.Policy.Rules = append(l.config.Policy.Rules, rule)
+	l.rules = append(l.rules, d)
+}
+
+// rule is what a section gives to those that it matches, as a rule that messages have no name for.
+func (d *draft) rule() rules.Rule {
+	return rules.Rule{
 		Key:        d.name,
 		Match:      d.match,
 		Min:        d.min,
@@ -112,8 +106,7 @@ func (l *loader) takeRule(d *draft) {
 		SlotScope:     d.slotScope,
 		StreamReserve: d.streamReserve,
 		HostMax:       d.hostMax,
-	})
-	l.rules = append(l.rules, d)
+	}
 }
 
 func (l *loader) takeDevice(d *draft) {

@@ -125,19 +125,5 @@ func (p *Policy) terms(i int) Terms {
 	if name == "" {
 		name = fmt.Sprintf("rule %d", i+1)
 	}
-	t := Terms{Settings: p.Defaults, Name: fmt.Sprintf("%s (%s)", name, rule.Match), Key: rule.key(), Live: p.live[rule.key()]}
-	put(&t.Min, rule.Min)
-	put(&t.Max, rule.Max)
-	put(&t.StreamsMax, rule.StreamsMax)
-	put(&t.Scope, rule.Scope)
-	put(&t.OnFull, rule.OnFull)
-	put(&t.WaitTimeout, rule.WaitTimeout)
-	put(&t.WaitAfter, rule.WaitAfter)
-	put(&t.Priority, rule.Priority)
-	put(&t.SlotScope, rule.SlotScope)
-	put(&t.StreamReserve, rule.StreamReserve)
-	if rule.HostMax != nil {
-		t.HostMax = rule.HostMax
-	}
-	return t.normal()
+	return Terms{Settings: p.Defaults.With(rule), Name: fmt.Sprintf("%s (%s)", name, rule.Match), Key: rule.key(), Live: p.live[rule.key()]}.normal()
 }

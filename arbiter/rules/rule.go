@@ -145,6 +145,24 @@ func (r *Rule) key() Key {
 	return Key{Name: r.Key}
 }
 
+// With is s with what a rule gives in its place.
+func (s Settings) With(rule *Rule) Settings {
+	put(&s.Min, rule.Min)
+	put(&s.Max, rule.Max)
+	put(&s.StreamsMax, rule.StreamsMax)
+	put(&s.Scope, rule.Scope)
+	put(&s.OnFull, rule.OnFull)
+	put(&s.WaitTimeout, rule.WaitTimeout)
+	put(&s.WaitAfter, rule.WaitAfter)
+	put(&s.Priority, rule.Priority)
+	put(&s.SlotScope, rule.SlotScope)
+	put(&s.StreamReserve, rule.StreamReserve)
+	if rule.HostMax != nil {
+		s.HostMax = rule.HostMax
+	}
+	return s
+}
+
 // put lets a setting that is given take the place of another.
 func put[T any](to, given *T) {
 	if given != nil {
