@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -47,7 +46,7 @@ func (a *Arbiter) leasesAt(o obstacle) iter.Seq[*lease] {
 func slotsHeld(now time.Time, d *device) string {
 	var names []string
 	taken := len(d.permits[permit.Slot])
-	for _, h := range sortedHolders(d)[:min(namedHolders, taken)] {
+	for _, h := range oldestHolders(d) {
 		names = append(names, wording.Holder(wording.Owned(h.Job.request.Process.User, h.name()), 0, "", now, h.since))
 	}
 	switch who := wording.List(names, taken); {
@@ -62,9 +61,15 @@ func slotsHeld(now time.Time, d *device) string {
 	}
 }
 
-// sortedHolders returns a device's holders, the oldest first.
-func sortedHolders(d *device) []*holder {
-	return slices.SortedFunc(maps.Values(d.permits[permit.Slot]), oldestFirst)
+// oldestHolders returns those of a device's holders that a message names, the oldest first.
+func oldestHolders(d *device) []*holder {
+	oldest := make([]*holder, 0, namedHolders+1)
+	for _, h := range d.permits[permit.Slot] {
+		at, _ := slices.BinarySearchFunc(oldest, h, oldestFirst)
+		oldest = slices.Insert(oldest, at, h)
+		oldest = oldest[:min(len(oldest), namedHolders)]
+	}
+	return oldest
 }
 
 func oldestFirst(x, y *holder) int {

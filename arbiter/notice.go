@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
@@ -182,7 +183,8 @@ func (a *Arbiter) stateOf(o obstacle) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %d", o.device.Index, o.at)
 	if o.at&(atSlots|atWish) != 0 {
-		for _, h := range sortedHolders(o.device) {
+		fmt.Fprintf(&b, " %d", len(o.device.permits[permit.Slot]))
+		for _, h := range oldestHolders(o.device) {
 			b.WriteString(h.name())
 		}
 		return b.String()
