@@ -243,14 +243,16 @@ func (a *Arbiter) allChanges(j *job) []limitChange {
 	return changes
 }
 
-// sessionChanges appends the limits of a session's budget. A dead one reserves nothing.
+// sessionChanges appends those limits of a session's budget that are not what they were. A dead one reserves nothing.
 func (a *Arbiter) sessionChanges(changes []limitChange, s *session) []limitChange {
 	for _, d := range a.devices {
 		l := s.limits(d)
 		if !s.alive() {
 			l.Min = 0
 		}
-		changes = append(changes, limitChange{budget: s.budget, device: d, limits: l})
+		if l != s.budget.Limits(d.Index) { // of a job's thousand processes hardly any
+			changes = append(changes, limitChange{budget: s.budget, device: d, limits: l})
+		}
 	}
 	return changes
 }
