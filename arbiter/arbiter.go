@@ -37,6 +37,7 @@ type Arbiter struct {
 	decisions  []Decision
 	asking     *ticket    // the one that is being decided by the call that made it
 	turning    bool       // queues are being looked at
+	resting    bool       // some were found meanwhile that rest
 	tangled    bool       // there may be a new circle of waiters
 	searched   time.Time  // when a search was last begun that is made beside the lock
 	searching  *Search    // that one; nil: it has ended

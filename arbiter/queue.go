@@ -327,8 +327,8 @@ func (a *Arbiter) unpark(t *ticket) {
 	delete(a.tickets, t.id)
 	a.moves(t.job)
 	a.countTicket(t, -1)
-	gone := func(x *ticket) bool { return x == t }
-	if t.job.tickets = slices.DeleteFunc(t.job.tickets, gone); len(t.job.tickets) == 0 {
+	at := slices.Index(t.job.tickets, t)
+	if t.job.tickets = slices.Delete(t.job.tickets, at, at+1); len(t.job.tickets) == 0 {
 		delete(a.waiting, t.job)
 	}
 	a.wake(t)
@@ -588,6 +588,7 @@ func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
 		return false
 	}
 	t.rests = a.mayRest(now, t)
+	a.resting = a.resting || t.rests
 	inside := true
 	for i := range t.spots { // what it sets aside elsewhere has changed
 		s := &t.spots[i]

@@ -116,6 +116,10 @@ func (d *device) open() bool {
 // settleDown puts those into their nests that were found to rest.
 func (a *Arbiter) settleDown() {
 	clear(a.pumped)
+	if !a.resting {
+		return
+	}
+	a.resting = false
 	a.awake = slices.DeleteFunc(a.awake, func(t *ticket) bool {
 		if t.rests {
 			t.nest = t.alone().device.nestOf(t)
