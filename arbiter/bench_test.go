@@ -120,6 +120,7 @@ func BenchmarkBesideWaiters(b *testing.B) {
 				do   func()
 			}{
 				{"stream", func() { w.now = w.now.Add(time.Microsecond); c.streams(1); c.streams(-1) }},
+				{"context", func() { w.now = w.now.Add(time.Microsecond); c.contexts(1); c.contexts(-1) }},
 				{"bytes", func() { w.now = w.now.Add(time.Microsecond); c.must(mib); c.free(mib) }},
 				{"wait", func() { w.arb.Cancel(w.now, c.wait(400*mib), arbiter.ReasonCancelled) }},
 				{"snapshot", func() { w.arb.Snapshot(w.now) }},
