@@ -65,7 +65,7 @@ func (a *Arbiter) TakeBack(now time.Time, r Receipt) Outcome {
 	if r.What != WantsBytes {
 		return a.Ask(now, Request{Lease: r.Lease, What: r.What, Count: -r.Count, Thread: r.Thread})
 	}
-	if a.words.Free(r.Lease, r.Bytes) {
+	if l := a.leases[r.Lease]; l != nil && l.word.Free(r.Bytes) {
 		a.Freed(now, r.Lease)
 	}
 	return Outcome{Granted: true}
@@ -117,7 +117,7 @@ func (a *Arbiter) grant(l *lease, n, own accounting.Bytes) bool {
 	if l.Reserve(memory(n-own)) != nil {
 		return false
 	}
-	a.words.Grant(l.id, before, n)
+	l.word.Grant(before, n)
 	a.look(l)
 	if !l.contended() {
 		a.surplus(l)

@@ -14,7 +14,6 @@ import (
 // Arbiter is the state of one machine. Make one with New. Not safe for
 // concurrent use.
 type Arbiter struct {
-	words    Words
 	policy   rules.Policy
 	ledger   *accounting.Ledger
 	devices  []*device // by index
@@ -78,9 +77,9 @@ type account struct {
 const maxEvents = 8192
 
 // New returns an arbiter without devices.
-func New(policy rules.Policy, words Words) *Arbiter {
+func New(policy rules.Policy) *Arbiter {
 	a := &Arbiter{
-		words: words, policy: policy.InForce(), ledger: accounting.NewLedger(), atOnce: searchedAtOnce,
+		policy: policy.InForce(), ledger: accounting.NewLedger(), atOnce: searchedAtOnce,
 		shareds:  make(map[sharedKey]*shared),
 		users:    make(map[uint32]*rules.User),
 		jobs:     make(map[JobID]*job),

@@ -245,7 +245,7 @@ func TestAJobsDevices(t *testing.T) {
 		t.Errorf("reserved on a device that is not the job's: %+v", s.Devices)
 	}
 	c := w.client(job, 1)
-	if _, err := w.arb.Attach(w.now, c.session, 0); reasonOf(err) != arbiter.ReasonDenied {
+	if _, err := w.arb.Attach(w.now, c.session, 0, nil); reasonOf(err) != arbiter.ReasonDenied {
 		t.Error(err)
 	}
 	w.arb.ReleaseJob(w.now, job)

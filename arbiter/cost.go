@@ -39,7 +39,7 @@ func (a *Arbiter) makesContexts(l *lease) bool {
 	if l.beyond.Proven() || !l.session.alive() {
 		return false
 	}
-	n := a.words.Told(l.id).Making
+	n := l.word.Told().Making
 	for _, t := range l.session.job.tickets {
 		if t.lease == l && t.kind == WantsContexts {
 			n -= t.count
@@ -70,9 +70,9 @@ func (a *Arbiter) process(leases []*lease, before map[LeaseID]accounting.Bytes) 
 			p.Dead(l.Granted())
 		case !l.lost:
 			m := reading.Member{Beyond: &l.beyond, Lease: uint64(l.id), Used: a.look(l), Before: before[l.id],
-				Contexts: l.contexts, Streams: l.streamCharge(), Told: a.words.Told(l.id), Spoiled: l.spoiled}
+				Contexts: l.contexts, Streams: l.streamCharge(), Told: l.word.Told(), Spoiled: l.spoiled}
 			if !l.spoiled {
-				m.Peak = min(a.words.Recent(l.id, l.Granted()), l.Granted())
+				m.Peak = min(l.word.Recent(l.Granted()), l.Granted())
 			}
 			p.Add(m)
 			living = append(living, l)

@@ -9,7 +9,7 @@ import (
 
 // TestDevicesInOrder: devices are told by index, in whatever order they came.
 func TestDevicesInOrder(t *testing.T) {
-	a := arbiter.New(rules.DefaultPolicy(), nil)
+	a := arbiter.New(rules.DefaultPolicy())
 	for _, index := range []int{5, 0, 3, 1, 4, 2} {
 		a.AddDevice(start, rules.Device{Index: index, Total: 1 << 30})
 	}

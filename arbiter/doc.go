@@ -5,7 +5,7 @@
 // It is a state machine. Time and events come in as arguments; decisions go out
 // as values ([Outcome], [Event], errors). There is no goroutine, no clock and no
 // I/O. The one thing it touches is the memory shared with the clients, through
-// [Words], which the daemon implements and tests fake.
+// [Word], which the daemon implements and tests fake.
 //
 // Budgets are per device: "25%" is a quarter of each device, "4G" is 4 GiB on each
 // device, and an allocation is charged on the device that it is on. A lease charges
@@ -36,5 +36,5 @@
 // are written down a second time, naively, in the tests, and both must decide alike.
 //
 // An Arbiter is not safe for concurrent use: the daemon's one lock owns it, and
-// holds it over the calls to Words too.
+// holds it over the calls to a Word too.
 package arbiter

@@ -26,6 +26,8 @@ const (
 // word is one lease's word, as a client's page has it. Both sides change it by
 // compare-and-swap; low is the least credit since the daemon's last change.
 type word struct {
+	of      *words
+	id      arbiter.LeaseID
 	state   atomic.Uint64
 	low     atomic.Uint64
 	granted accounting.Bytes // as the calls of the arbiter add up
@@ -39,8 +41,8 @@ type word struct {
 	lent    bool // the client counts its streams
 }
 
-// words is the daemon's side of all words. It fails the test when the arbiter
-// gives another sum for a lease than its calls add up to.
+// words are those of all leases. They fail the test when the arbiter gives another sum for a lease
+// than its calls add up to.
 type words struct {
 	t     testing.TB
 	arb   *arbiter.Arbiter
@@ -48,42 +50,49 @@ type words struct {
 	calls int
 }
 
-func (w *words) of(id arbiter.LeaseID) *word {
-	w.calls++
-	return w.all[id]
-}
-
-// add begins a word; granted is what a restored lease holds.
-func (w *words) add(id arbiter.LeaseID, granted, credit accounting.Bytes) *word {
-	x := &word{granted: granted, peak: granted - credit}
-	x.state.Store(uint64(credit))
-	x.low.Store(uint64(credit))
-	w.all[id] = x
+// add makes a word; granted is what a restored lease holds.
+func (w *words) add(granted, credit accounting.Bytes) *word {
+	x := &word{of: w}
+	x.begin(granted, credit)
 	return x
 }
 
-func (w *words) check(x *word, granted accounting.Bytes) {
+func (x *word) begin(granted, credit accounting.Bytes) {
+	x.granted, x.peak = granted, granted-credit
+	x.state.Store(uint64(credit))
+	x.low.Store(uint64(credit))
+}
+
+func (x *word) Opened(id arbiter.LeaseID) {
+	x.id = id
+	x.of.all[id] = x
+}
+
+// check counts a call, and holds the arbiter's sum against that of its calls.
+func (x *word) check(granted accounting.Bytes) {
+	x.of.calls++
 	if x.granted != granted {
-		w.t.Fatalf("the arbiter says %d bytes are granted, its calls add up to %d", granted, x.granted)
+		x.of.t.Fatalf("the arbiter says %d bytes are granted, its calls add up to %d", granted, x.granted)
 	}
 }
 
 // credit reads the word, clamped; a clamped one is reported.
-func (w *words) credit(id arbiter.LeaseID, x *word, state uint64) accounting.Bytes {
+func (x *word) credit(state uint64) accounting.Bytes {
 	c := accounting.Bytes(state & creditMax)
 	if c > x.granted {
-		w.arb.Clamped(start, id)
+		x.of.arb.Clamped(start, x.id)
 		return x.granted
 	}
 	return c
 }
 
 // change swaps the word and starts its low-water mark anew.
-func (w *words) change(id arbiter.LeaseID, x *word, next func(credit accounting.Bytes, flags uint64) uint64) {
+func (x *word) change(next func(credit accounting.Bytes, flags uint64) uint64) {
+	x.of.calls++
 	for {
 		old := x.state.Load()
-		credit := w.credit(id, x, old)
-		w.fold(id, x)
+		credit := x.credit(old)
+		x.fold()
 		state := next(credit, old&^creditMax)
 		if x.state.CompareAndSwap(old, state) {
 			x.low.Store(state & creditMax)
@@ -92,27 +101,25 @@ func (w *words) change(id arbiter.LeaseID, x *word, next func(credit accounting.
 	}
 }
 
-func (w *words) fold(id arbiter.LeaseID, x *word) {
-	low := min(accounting.Bytes(x.low.Load()), w.credit(id, x, x.state.Load()))
+func (x *word) fold() {
+	low := min(accounting.Bytes(x.low.Load()), x.credit(x.state.Load()))
 	x.peak = max(x.peak, x.granted-min(low, x.granted))
 }
 
-func (w *words) Credit(id arbiter.LeaseID, granted accounting.Bytes) accounting.Bytes {
-	x := w.of(id)
-	if x == nil || x.gone {
+func (x *word) Credit(granted accounting.Bytes) accounting.Bytes {
+	if x.gone {
 		return 0
 	}
-	w.check(x, granted)
-	return w.credit(id, x, x.state.Load())
+	x.check(granted)
+	return x.credit(x.state.Load())
 }
 
-func (w *words) Take(id arbiter.LeaseID, granted, most accounting.Bytes) (got accounting.Bytes) {
-	x := w.of(id)
-	if x == nil || x.gone {
+func (x *word) Take(granted, most accounting.Bytes) (got accounting.Bytes) {
+	if x.gone {
 		return 0
 	}
-	w.check(x, granted)
-	w.change(id, x, func(credit accounting.Bytes, flags uint64) uint64 {
+	x.check(granted)
+	x.change(func(credit accounting.Bytes, flags uint64) uint64 {
 		got = min(credit, most)
 		return uint64(credit-got) | flags
 	})
@@ -120,40 +127,32 @@ func (w *words) Take(id arbiter.LeaseID, granted, most accounting.Bytes) (got ac
 	return got
 }
 
-func (w *words) Give(id arbiter.LeaseID, granted, n accounting.Bytes) bool {
-	x := w.of(id)
-	if x == nil || x.gone {
+func (x *word) Give(granted, n accounting.Bytes) bool {
+	if x.gone {
 		return false
 	}
-	w.check(x, granted)
-	w.change(id, x, func(credit accounting.Bytes, flags uint64) uint64 { return uint64(credit+n) | flags })
+	x.check(granted)
+	x.change(func(credit accounting.Bytes, flags uint64) uint64 { return uint64(credit+n) | flags })
 	x.granted += n
 	return true
 }
 
-func (w *words) Free(id arbiter.LeaseID, n accounting.Bytes) bool {
-	x := w.of(id)
-	if x == nil || x.gone {
-		return false
+func (x *word) Free(n accounting.Bytes) bool {
+	if !x.gone {
+		x.free(n)
 	}
-	x.free(n)
-	return true
+	return !x.gone
 }
 
-func (w *words) Grant(id arbiter.LeaseID, granted, n accounting.Bytes) {
-	x := w.of(id)
-	if x == nil {
-		return
-	}
-	w.check(x, granted)
-	w.change(id, x, func(credit accounting.Bytes, flags uint64) uint64 { return uint64(credit) | flags })
+func (x *word) Grant(granted, n accounting.Bytes) {
+	x.check(granted)
+	x.change(func(credit accounting.Bytes, flags uint64) uint64 { return uint64(credit) | flags })
 	x.granted += n
-	w.fold(id, x)
+	x.fold()
 }
 
-func (w *words) Flag(id arbiter.LeaseID, closed, notify bool) {
-	x := w.of(id)
-	if x == nil || x.gone {
+func (x *word) Flag(closed, notify bool) {
+	if x.gone {
 		return
 	}
 	var flags uint64
@@ -163,69 +162,63 @@ func (w *words) Flag(id arbiter.LeaseID, closed, notify bool) {
 	if notify {
 		flags |= notifyBit
 	}
-	w.change(id, x, func(credit accounting.Bytes, _ uint64) uint64 { return uint64(credit) | flags })
+	x.change(func(credit accounting.Bytes, _ uint64) uint64 { return uint64(credit) | flags })
 }
 
-func (w *words) Limit(id arbiter.LeaseID, most accounting.Bytes) {
-	if x := w.of(id); x != nil {
-		x.limit = most
-	}
+func (x *word) Limit(most accounting.Bytes) {
+	x.of.calls++
+	x.limit = most
 }
 
-func (w *words) Peak(id arbiter.LeaseID, granted accounting.Bytes) accounting.Bytes {
-	x := w.of(id)
-	if x == nil || x.gone {
+func (x *word) Peak(granted accounting.Bytes) accounting.Bytes {
+	if x.gone {
 		return 0
 	}
-	w.check(x, granted)
-	w.fold(id, x)
+	x.check(granted)
+	x.fold()
 	return x.peak
 }
 
-func (w *words) Pending(id arbiter.LeaseID) accounting.Bytes {
-	if x := w.of(id); x != nil && !x.gone {
-		return x.pending
-	}
-	return 0
-}
-
-func (w *words) Recent(id arbiter.LeaseID, granted accounting.Bytes) accounting.Bytes {
-	x := w.of(id)
-	if x == nil || x.gone {
+func (x *word) Pending() accounting.Bytes {
+	if x.gone {
 		return 0
 	}
-	return granted - min(accounting.Bytes(x.low.Load()&creditMax), w.credit(id, x, x.state.Load()), granted)
+	return x.pending
 }
 
-func (w *words) Told(id arbiter.LeaseID) reading.Told {
-	if x := w.of(id); x != nil && !x.gone {
-		return x.told
+func (x *word) Recent(granted accounting.Bytes) accounting.Bytes {
+	if x.gone {
+		return 0
 	}
-	return reading.Told{}
+	return granted - min(accounting.Bytes(x.low.Load()&creditMax), x.credit(x.state.Load()), granted)
 }
 
-func (w *words) Streams(id arbiter.LeaseID) (int, bool) {
-	if x := w.of(id); x != nil && !x.gone && x.lent {
-		return x.streams, true
+func (x *word) Told() (told reading.Told) {
+	if !x.gone {
+		told = x.told
 	}
-	return 0, false
+	return told
 }
 
-func (w *words) CloseStreams(id arbiter.LeaseID) (int, bool) {
-	n, lent := w.Streams(id)
-	if lent {
-		w.all[id].lent = false
+func (x *word) Streams() (int, bool) {
+	if x.gone || !x.lent {
+		return 0, false
 	}
+	return x.streams, true
+}
+
+func (x *word) CloseStreams() (int, bool) {
+	n, lent := x.Streams()
+	x.lent = x.lent && !lent
 	return n, lent
 }
 
-func (w *words) OpenStreams(id arbiter.LeaseID, n, most int) bool {
-	x := w.of(id)
-	if x == nil || x.gone {
+func (x *word) OpenStreams(n, most int) bool {
+	if x.gone {
 		return false
 	}
 	if x.lent {
-		w.t.Fatalf("the count of lease %d is lent twice", id)
+		x.of.t.Fatalf("the count of lease %d is lent twice", x.id)
 	}
 	x.streams, x.most, x.lent = n, most, true
 	return true
@@ -278,7 +271,7 @@ type world struct {
 func newWorld(t testing.TB, p rules.Policy, totals ...accounting.Bytes) *world {
 	t.Helper()
 	w := &words{t: t, all: map[arbiter.LeaseID]*word{}}
-	w.arb = arbiter.New(p, w)
+	w.arb = arbiter.New(p)
 	for i, total := range totals {
 		w.arb.AddDevice(start, rules.Device{Index: i, Vendor: "nvidia", Name: "Test", Total: total})
 	}
@@ -339,16 +332,12 @@ func (w *world) clientOf(p rules.Process, job arbiter.JobID, device int) *client
 // on is the same session's lease on another device.
 func (c *client) on(device int) *client {
 	c.w.t.Helper()
-	info, err := c.w.arb.Attach(c.w.now, c.session, device)
+	info, err := c.w.arb.Attach(c.w.now, c.session, device, c.w.words.add(0, 0))
 	if err != nil {
 		c.w.t.Fatal(err)
 	}
 	other := *c
-	other.lease = info.ID
-	if other.word = c.w.words.all[info.ID]; other.word == nil {
-		other.word = c.w.words.add(info.ID, 0, 0)
-		c.w.arb.Refresh(info.ID)
-	}
+	other.lease, other.word = info.ID, c.w.words.all[info.ID]
 	return &other
 }
 
@@ -360,12 +349,11 @@ func (w *world) restored(r arbiter.SessionRequest, held ...arbiter.RestoredLease
 		w.t.Fatal(err)
 	}
 	for _, l := range held {
-		info, err := w.arb.RestoreLease(w.now, id, l)
-		if err != nil {
+		x := w.words.add(l.Granted, 0)
+		if _, err := w.arb.RestoreLease(w.now, id, l, x); err != nil {
 			w.t.Fatal(err)
 		}
-		all = append(all, &client{w: w, process: r.Process, session: id, lease: info.ID, word: w.words.add(info.ID, l.Granted, 0)})
-		w.arb.Refresh(info.ID)
+		all = append(all, &client{w: w, process: r.Process, session: id, lease: x.id, word: x})
 	}
 	return all
 }

@@ -17,7 +17,7 @@ const believedStreams = 1 << 16
 // streams returns how many streams a lease has at this moment.
 func (a *Arbiter) streams(l *lease) int {
 	if l.lent {
-		if n, lent := a.words.Streams(l.id); lent {
+		if n, lent := l.word.Streams(); lent {
 			a.setStreams(l, min(n, l.lentMost))
 		}
 	}
@@ -35,7 +35,7 @@ func (a *Arbiter) takeStreams(l *lease) {
 	if !l.lent {
 		return
 	}
-	if n, lent := a.words.CloseStreams(l.id); lent {
+	if n, lent := l.word.CloseStreams(); lent {
 		a.setStreams(l, min(n, l.lentMost))
 		l.lent = false
 	}
@@ -48,7 +48,7 @@ func (a *Arbiter) LendStreams(id LeaseID) {
 	if l == nil {
 		return
 	}
-	if a.takeStreams(l); a.lendable(l) && a.words.OpenStreams(id, l.Streams(), l.StreamsMax()) {
+	if a.takeStreams(l); a.lendable(l) && l.word.OpenStreams(l.Streams(), l.StreamsMax()) {
 		l.lent, l.lentMost = true, max(l.Streams(), l.StreamsMax())
 	}
 }

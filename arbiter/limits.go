@@ -320,7 +320,7 @@ func (a *Arbiter) afterLimits(now time.Time, j *job, done []limitChange) {
 		a.enforce(now, c.budget, c.device.Index)
 		for l := range owners(c.budget.Leases(c.device.Index)) {
 			if !l.lost && l.session.alive() {
-				a.words.Limit(l.id, l.maxInForce())
+				l.word.Limit(l.maxInForce())
 			}
 		}
 	}
@@ -408,7 +408,7 @@ func (a *Arbiter) applyRules(now time.Time) {
 			l.closed = false
 			a.flag(l)
 		}
-		a.words.Limit(l.id, l.maxInForce())
+		l.word.Limit(l.maxInForce())
 	}
 }
 

@@ -228,7 +228,7 @@ func TestWishesOnlyLower(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		info, err := w.arb.Attach(w.now, s.ID, 0)
+		info, err := w.arb.Attach(w.now, s.ID, 0, w.words.add(0, 0))
 		if err != nil || info.Budget != want || info.StreamsMax != 256 {
 			t.Errorf("%+v, %v, want %d", info, err, want)
 		}

@@ -263,7 +263,7 @@ func (u *universe) observe(t *rapid.T, device int) {
 			extra = 0
 		}
 		// What it used and freed since its word's mark began may be what the device shows.
-		freed := u.words.Recent(l.lease, l.word.granted).Less(l.used)
+		freed := l.word.Recent(l.word.granted).Less(l.used)
 		l.shown, l.last = min(l.last, extra.Less(freed)), extra
 	}
 	if n := amount(t, 300); n > 200 {

@@ -191,7 +191,7 @@ func (a *Arbiter) expire(now time.Time) {
 // Clamped tells that a lease's word held rubbish and was clamped: it is not
 // believed any more. All that is granted to the lease counts as used, nothing is
 // recalled from it, and what its process uses beyond that is charged to its own
-// budget. May be called from within a method of Words. Unknown leases are ignored.
+// budget. May be called from within a method of a Word. Unknown leases are ignored.
 func (a *Arbiter) Clamped(now time.Time, id LeaseID) {
 	a.stats.ClampedWords++
 	l := a.leases[id]

@@ -276,7 +276,7 @@ func TestDeviceLost(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	var lost *arbiter.Refusal
-	if _, err := w.arb.Attach(w.now, zero.session, 0); !errors.As(err, &lost) || lost.Reason != arbiter.ReasonDeviceLost {
+	if _, err := w.arb.Attach(w.now, zero.session, 0, nil); !errors.As(err, &lost) || lost.Reason != arbiter.ReasonDeviceLost {
 		t.Error(err)
 	}
 	one.must(900)
@@ -306,7 +306,7 @@ func TestRestore(t *testing.T) {
 	x := w.restored(arbiter.SessionRequest{Process: proc, Job: 41},
 		arbiter.RestoredLease{Device: 0, Granted: 800, Streams: 300, Contexts: 1, Peak: 900, Opened: opened},
 		arbiter.RestoredLease{Device: 1, Granted: 100, Unverified: true})[0]
-	x.word = w.words.add(x.lease, 800, 50)
+	x.word.begin(800, 50)
 	want := accounting.LeaseState{Used: 750, Granted: 800, Credit: 50, State: accounting.StateOver, Peak: 900, Streams: 300,
 		StreamsMax: 256, Contexts: 1, Slot: true, AgeSeconds: 3600, Job: 41, Budget: 600}
 	got := x.row()
@@ -340,7 +340,7 @@ func TestRestore(t *testing.T) {
 	if _, err := w.arb.RestoreSession(w.now, arbiter.SessionRequest{Job: 99}); !errors.Is(err, arbiter.ErrNoJob) {
 		t.Error(err)
 	}
-	if _, err := w.arb.RestoreLease(w.now, x.session, arbiter.RestoredLease{Device: 9}); !errors.Is(err, arbiter.ErrNoDevice) {
+	if _, err := w.arb.RestoreLease(w.now, x.session, arbiter.RestoredLease{Device: 9}, &word{of: w.words, gone: true}); !errors.Is(err, arbiter.ErrNoDevice) {
 		t.Error(err)
 	}
 }
@@ -351,7 +351,7 @@ func TestRestoreByAClientsWord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.arb.RestoreLease(w.now, s.ID, arbiter.RestoredLease{Granted: accounting.Max, Unverified: true}); err != nil {
+	if _, err := w.arb.RestoreLease(w.now, s.ID, arbiter.RestoredLease{Granted: accounting.Max, Unverified: true}, &word{of: w.words, gone: true}); err != nil {
 		t.Fatal(err)
 	}
 	if row := w.arb.Snapshot(w.now).Leases[0]; row.Granted != 1000 || row.State != accounting.StateUnverified {
@@ -360,13 +360,13 @@ func TestRestoreByAClientsWord(t *testing.T) {
 	if s, err = w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: w.process(1000, "y"), StreamReserve: ptr(accounting.Bytes(3))}); err != nil {
 		t.Fatal(err)
 	}
-	if info, err := w.arb.RestoreLease(w.now, s.ID, arbiter.RestoredLease{Streams: 9, Unverified: true}); info.Streams != 0 || err != nil {
+	if info, err := w.arb.RestoreLease(w.now, s.ID, arbiter.RestoredLease{Streams: 9, Unverified: true}, &word{of: w.words, gone: true}); info.Streams != 0 || err != nil {
 		t.Errorf("%d streams on a full device, %v", info.Streams, err)
 	}
-	if _, err := w.arb.RestoreLease(w.now, s.ID, arbiter.RestoredLease{}); !errors.Is(err, arbiter.ErrExists) {
+	if _, err := w.arb.RestoreLease(w.now, s.ID, arbiter.RestoredLease{}, &word{of: w.words, gone: true}); !errors.Is(err, arbiter.ErrExists) {
 		t.Error(err)
 	}
-	if _, err := w.arb.RestoreLease(w.now, 99, arbiter.RestoredLease{}); !errors.Is(err, arbiter.ErrNoSession) {
+	if _, err := w.arb.RestoreLease(w.now, 99, arbiter.RestoredLease{}, &word{of: w.words, gone: true}); !errors.Is(err, arbiter.ErrNoSession) {
 		t.Error(err)
 	}
 }

@@ -30,7 +30,7 @@ func (a *Arbiter) Freed(now time.Time, id LeaseID) {
 }
 
 // flag shows a lease's flags in its word.
-func (a *Arbiter) flag(l *lease) { a.words.Flag(l.id, l.closed, l.closed || l.notify) }
+func (a *Arbiter) flag(l *lease) { l.word.Flag(l.closed, l.closed || l.notify) }
 
 // settle takes back what a lease has idle where a budget above it is over, and
 // opens the words again where that suffices. Its cost is the depth of the tree, but

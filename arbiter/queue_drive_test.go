@@ -332,7 +332,8 @@ func (d *drive) lease() (*refLease, uint32) {
 			return l, thread
 		}
 	}
-	info, err := d.arb.Attach(d.world.now, s.id, dev.index)
+	x := d.words.add(0, 0)
+	info, err := d.arb.Attach(d.world.now, s.id, dev.index, x)
 	if !s.job.uses(dev) {
 		if reasonOf(err) != arbiter.ReasonDenied {
 			d.fail("a lease on a device that is not the job's: %v", err)
@@ -342,8 +343,7 @@ func (d *drive) lease() (*refLease, uint32) {
 	if err != nil {
 		d.fail("%v", err)
 	}
-	c := &client{w: d.world, session: s.id, lease: info.ID, word: d.words.add(info.ID, 0, 0)}
-	d.arb.Refresh(info.ID)
+	c := &client{w: d.world, session: s.id, lease: info.ID, word: x}
 	l := &refLease{client: c, session: s, device: dev}
 	s.leases = append(s.leases, l)
 	return l, thread

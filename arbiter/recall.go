@@ -154,7 +154,7 @@ func (a *Arbiter) takeOwn(l *lease, own accounting.Bytes) accounting.Bytes {
 		return 0
 	}
 	granted := l.Granted()
-	return min(a.words.Take(l.id, granted, own), own, granted)
+	return min(l.word.Take(granted, own), own, granted)
 }
 
 // countLimit counts that a request met a limit, whether recalls made room or not.
@@ -184,7 +184,7 @@ func (a *Arbiter) surplus(l *lease) {
 		return
 	}
 	granted := l.Granted()
-	if l.Reserve(memory(n)) == nil && !a.words.Give(l.id, granted, n) {
+	if l.Reserve(memory(n)) == nil && !l.word.Give(granted, n) {
 		l.Release(accounting.Memory, n)
 	}
 }

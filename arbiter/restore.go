@@ -68,9 +68,9 @@ func (a *Arbiter) RestoreSession(now time.Time, r SessionRequest) (SessionID, er
 // RestoreLease opens a lease in a living session that holds something already: by a record of the
 // daemon before this one, or by what a client says that no record confirms. What it holds is taken
 // as it is, whether it fits or not: then sums only fall. But where it is unverified it has no more
-// bytes than the device, and no more streams than there is room for what each is charged. No word is
-// touched, as of Attach. ErrNoSession; ErrNoDevice; ErrExists when the session has a lease there.
-func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease) (LeaseInfo, error) {
+// bytes than the device, and no more streams than there is room for what each is charged.
+// ErrNoSession; ErrNoDevice; ErrExists when the session has a lease there.
+func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease, w Word) (LeaseInfo, error) {
 	s, d := a.sessions[id], a.device(held.Device)
 	if s == nil || !s.alive() {
 		return LeaseInfo{}, noSession(id)
@@ -84,7 +84,7 @@ func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease) 
 	if held.Lost {
 		held = RestoredLease{Device: held.Device, Peak: held.Peak, Opened: held.Opened, Lost: true}
 	}
-	l := a.newLease(now, s, d)
+	l := a.newLease(now, s, d, w)
 	granted, streams := held.Granted, accounting.Bytes(max(held.Streams, 0))
 	if held.Unverified { // a client's own word: no more than there is, or asking would get
 		granted = min(granted, d.Total)
@@ -106,6 +106,7 @@ func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease) 
 	a.restoreObjects(now, l, held.Makers)
 	a.charge(now, l)
 	a.noteChain(l)
+	a.Refresh(l.id)
 	return a.info(l), nil
 }
 

@@ -143,11 +143,9 @@ func (a *Arbiter) Gone(now time.Time, id SessionID, device int) {
 	}
 }
 
-// Attach opens the session's lease on a device; the same one each time. It calls
-// nothing of Words for a lease that it opens: the caller does not know the ID yet, and
-// calls Refresh when the word is there. ErrNoSession, ErrNoDevice; a *Refusal when the
-// device is lost, or not one of the job's.
-func (a *Arbiter) Attach(now time.Time, id SessionID, device int) (LeaseInfo, error) {
+// Attach opens the session's lease on a device, with this word; the same one each time.
+// ErrNoSession, ErrNoDevice; a *Refusal when the device is lost, or not one of the job's.
+func (a *Arbiter) Attach(now time.Time, id SessionID, device int, w Word) (LeaseInfo, error) {
 	s, d := a.sessions[id], a.device(device)
 	if s == nil || !s.alive() {
 		return LeaseInfo{}, noSession(id)
@@ -164,15 +162,16 @@ func (a *Arbiter) Attach(now time.Time, id SessionID, device int) (LeaseInfo, er
 	l := s.leaseOn(d)
 	switch {
 	case l == nil:
-		l = a.newLease(now, s, d)
+		l = a.newLease(now, s, d, w)
+		a.Refresh(l.id)
 	case l.lost:
 		return LeaseInfo{}, lostRefusal(d)
 	}
 	return a.info(l), nil
 }
 
-// Refresh has the word of a lease show its flags and limit: one that has just been opened, or whose
-// session was taken up again. Unknown leases are ignored.
+// Refresh has the word of a lease show its flags and limit, whatever it showed: its page may be another
+// one. Leases that are unknown or ended are ignored.
 func (a *Arbiter) Refresh(id LeaseID) {
 	l := a.leases[id]
 	if l == nil || !l.session.alive() {
@@ -180,7 +179,7 @@ func (a *Arbiter) Refresh(id LeaseID) {
 	}
 	l.closed, l.notify = l.lost || l.Over(), !l.lost && l.wanted()
 	a.flag(l)
-	a.words.Limit(l.id, l.maxInForce())
+	l.word.Limit(l.maxInForce())
 	if l.contended() {
 		a.recallAll(l)
 	}
@@ -209,10 +208,11 @@ func lostRefusal(d *device) *Refusal {
 	return &Refusal{Reason: ReasonDeviceLost, Explain: fmt.Sprintf(wording.Lost, d.Index, wording.Plain(d.Name))}
 }
 
-// newLease opens a lease that holds nothing.
-func (a *Arbiter) newLease(now time.Time, s *session, d *device) *lease {
+// newLease opens a lease that holds nothing. What its word shows, Refresh decides.
+func (a *Arbiter) newLease(now time.Time, s *session, d *device, w Word) *lease {
 	a.lastLease++
-	l := &lease{id: a.lastLease, session: s, device: d, opened: now, scope: a.scopeOf(s, d), touched: now}
+	w.Opened(a.lastLease)
+	l := &lease{id: a.lastLease, word: w, session: s, device: d, opened: now, scope: a.scopeOf(s, d), touched: now}
 	if err := a.ledger.OpenLease(l, s.budget, d.Index, s.Streams().Max); err != nil {
 		panic("arbiter: " + err.Error()) // the ledger has every device
 	}

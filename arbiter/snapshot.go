@@ -45,7 +45,7 @@ func (a *Arbiter) leaseState(to *accounting.LeaseState, l *lease, now time.Time)
 	l.setBy(to)
 	a.activity(to, l, now)
 	if l.session.alive() && !l.lost {
-		to.Pending = min(a.words.Pending(l.id), l.seen)
+		to.Pending = min(l.word.Pending(), l.seen)
 	}
 }
 

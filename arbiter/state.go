@@ -171,6 +171,7 @@ func (s *session) alive() bool { return s.ended.IsZero() }
 type lease struct {
 	accounting.Lease
 	id         LeaseID
+	word       Word
 	session    *session
 	device     *device
 	opened     time.Time
@@ -247,7 +248,7 @@ func (a *Arbiter) idle(l *lease) accounting.Bytes {
 	if l.spoiled || l.lost || !l.session.alive() || granted == 0 {
 		return 0
 	}
-	credit := min(a.words.Credit(l.id, granted), granted)
+	credit := min(l.word.Credit(granted), granted)
 	if l.spoiled { // found out by this very look
 		return 0
 	}
@@ -260,7 +261,7 @@ func (a *Arbiter) take(l *lease, most accounting.Bytes) accounting.Bytes {
 	if most == 0 || l.spoiled || l.lost || granted == 0 {
 		return 0
 	}
-	got := min(a.words.Take(l.id, granted, most), most, granted)
+	got := min(l.word.Take(granted, most), most, granted)
 	return l.Release(accounting.Memory, got)
 }
 
@@ -270,7 +271,7 @@ func (a *Arbiter) look(l *lease) accounting.Bytes {
 	used := granted - a.idle(l)
 	high := used
 	if l.session.alive() && !l.lost && !l.spoiled && granted > 0 {
-		if p := a.words.Peak(l.id, granted); p > l.peak {
+		if p := l.word.Peak(granted); p > l.peak {
 			high = max(high, p)
 		}
 	}

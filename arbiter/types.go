@@ -17,55 +17,56 @@ type LeaseID uint64
 // JobID names a job. 0 is none. Never reused; it survives a restart by [Arbiter.RestoreJob].
 type JobID uint64
 
-// Words is what the arbiter may do to the memory shared with a client. The
+// Word is what the arbiter may do to the memory that a lease shares with its client. The
 // daemon implements it over the sealed page, and announces each change in the
 // mapping that outlives it before making it. All calls are made under the daemon's
-// one lock. A lease that the implementation does not know (or whose page is gone)
-// reads as 0 and changes nothing.
+// one lock. A word whose page is gone reads as 0 and changes nothing.
 //
 // granted is always what the ledger holds for the lease at that moment, in bytes.
 // Values read are clamped to [0, granted]; an implementation that had to clamp
 // tells [Arbiter.Clamped], which may be called from within any of these methods.
-type Words interface {
+type Word interface {
+	// Opened says which lease it is of, before anything else is asked.
+	Opened(id LeaseID)
 	// Credit returns the idle bytes of the lease's word.
-	Credit(id LeaseID, granted accounting.Bytes) accounting.Bytes
+	Credit(granted accounting.Bytes) accounting.Bytes
 	// Take takes up to most idle bytes out of the word and returns how many it
 	// got. The ledger's sum is then granted less those.
-	Take(id LeaseID, granted, most accounting.Bytes) accounting.Bytes
+	Take(granted, most accounting.Bytes) accounting.Bytes
 	// Give adds n idle bytes to the word; granted is the sum before the gift.
 	// False: it could not, and nothing changed.
-	Give(id LeaseID, granted, n accounting.Bytes) bool
+	Give(granted, n accounting.Bytes) bool
 	// Grant notes that n bytes went to a thread; granted is the sum before it.
-	Grant(id LeaseID, granted, n accounting.Bytes)
+	Grant(granted, n accounting.Bytes)
 	// Free adds n idle bytes to the word as its client does that frees them: they were
 	// granted before. False: it could not, and nothing changed.
-	Free(id LeaseID, n accounting.Bytes) bool
+	Free(n accounting.Bytes) bool
 	// Flag sets the word's two flags, and returns after the word shows them.
-	Flag(id LeaseID, closed, notify bool)
+	Flag(closed, notify bool)
 	// Streams returns how many streams the lease has, where their count is lent to its client:
 	// whoever reads it later may read another. False: it is not, and the ledger has it.
-	Streams(id LeaseID) (int, bool)
+	Streams() (int, bool)
 	// CloseStreams takes the count back, and returns what it was then. False: it was not lent.
-	CloseStreams(id LeaseID) (int, bool)
+	CloseStreams() (int, bool)
 	// OpenStreams lends a count that is not lent, with the most that there may be. False: there
 	// is no page.
-	OpenStreams(id LeaseID, n, most int) bool
+	OpenStreams(n, most int) bool
 	// Limit tells the client its memory.max in force (information only): never
 	// more than the device can grant.
-	Limit(id LeaseID, max accounting.Bytes)
+	Limit(max accounting.Bytes)
 	// Peak returns the most bytes used at once since the lease opened, as the
 	// page's low-water mark shows it; at least what is used now. Changes of the
 	// word fold the mark that they reset.
-	Peak(id LeaseID, granted accounting.Bytes) accounting.Bytes
+	Peak(granted accounting.Bytes) accounting.Bytes
 	// Pending returns the client's own word for bytes freed in stream order
 	// whose free has not executed.
-	Pending(id LeaseID) accounting.Bytes
+	Pending() accounting.Bytes
 	// Recent returns the most bytes used at once since the word was last changed
 	// from this side, as its low-water mark shows it; at least what is used now.
-	Recent(id LeaseID, granted accounting.Bytes) accounting.Bytes
+	Recent(granted accounting.Bytes) accounting.Bytes
 	// Told returns what the client says of what it holds; the zero reading.Told where it
 	// says nothing.
-	Told(id LeaseID) reading.Told
+	Told() reading.Told
 }
 
 // JobRequest opens a job for what `gpuarb run` starts.

@@ -122,7 +122,7 @@ func (d *Daemon) carryOut(s *session, l *shim.Lease, retry bool, r arbiter.Reque
 	case r.What == arbiter.WantsBytes:
 		faults.At("alloc.decided")
 	case r.Count != 0:
-		d.words.Hide(l.ID) // a stream may be charged, and what a context is expected to take is not free
+		l.Hide() // a stream may be charged, and what a context is expected to take is not free
 		d.keepObjects(l, r.What, out)
 		faults.At("objects.decided")
 	}
@@ -175,10 +175,10 @@ func (d *Daemon) room(s *session, device ipc.UUID) (ipc.RoomReply, error) {
 		rep.Flags = ipc.RoomLimited
 	}
 	if l := s.leaseOn(dev.Index); l != nil && room.Lease != 0 {
-		d.shown[room.Lease] = showing{s, dev.Index, showFor}
-		d.showRoom(room)
+		d.shown[l] = showing{s, showFor}
+		showRoom(l, room)
 		rep.Slot = l.Record.Slot
-		rep.Word = uint64(ipc.MakeWord(uint64(room.Credit), d.words.Epoch(room.Lease), 0))
+		rep.Word = uint64(ipc.MakeWord(uint64(room.Credit), l.Epoch(), 0))
 	}
 	return rep, nil
 }

@@ -76,7 +76,7 @@ type Daemon struct {
 	queue                        waiters
 	places                       places
 	left                         left
-	shown                        map[arbiter.LeaseID]showing // whose pages show what is free
+	shown                        map[*shim.Lease]showing // whose pages show what is free
 	endedJobs                    endedJobs
 	lines                        fair.Lines // on decisions, in the log
 	bad                          uint64     // messages that were none
@@ -109,13 +109,13 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 		sessions: map[ipc.Token]*session{}, byKey: map[uint64]*session{},
 		ofProcess: map[int][]*session{}, jobsOfRunner: map[int][]*job{}, threadRows: map[int]map[uint32]int{}, kept: keptLimits{of: map[limitOwner][]int{}, count: newCounts(limitBounds)},
 		sessionsOf: newCounts(sessionBounds), jobsOf: newCounts(jobBounds), leasesOf: newCounts(leaseBounds),
-		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[arbiter.LeaseID]showing{}, lines: fair.Lines{}}
+		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[*shim.Lease]showing{}, lines: fair.Lines{}}
 	d.parts = d.realParts()
 	if change != nil {
 		change(&d.parts)
 	}
 	d.changes.Now, d.changes.After = d.now, d.after
-	d.arb = arbiter.New(cfg.Policy, d.words)
+	d.arb = arbiter.New(cfg.Policy)
 	d.words.OnClamp = func(id arbiter.LeaseID) { d.arb.Clamped(d.now(), id) }
 	d.onLoss = lossOf(cfg)
 	result := make(chan error, 1)

@@ -63,7 +63,7 @@ func (cl *client) objects(m ipc.Message) error {
 		l.Record.SetObjects(uint32(streams), uint32(contexts))
 		d.keepMakers(l)
 		d.arb.LendStreams(l.ID)
-		d.words.Hide(l.ID)
+		l.Hide()
 	}
 	return ipc.Reply(cl.conn, m.Header, ipc.StatusOK, &ipc.Empty{}, -1)
 }

@@ -68,7 +68,7 @@ func (r *reader) gone(s *session) {
 	faults.At("lease.freed")
 	d.leasesOf.drop(s.peer.PID, s.peer.UID)
 	s.leases[l.Record.Slot] = nil
-	d.words.Remove(l)
+	l.End()
 	d.dropSession(s)
 }
 

@@ -246,16 +246,17 @@ func (d *Daemon) recoverLease(x *recovered, i int) {
 		return
 	}
 	s.mend(l, uint64(usable(dev)))
-	info, err := d.arb.RestoreLease(d.now(), s.id, arbiter.RestoredLease{Device: dev.Index, Granted: accounting.Bytes(l.Granted),
+	held := d.words.Lease(l, i, dev.Index, s.page)
+	_, err := d.arb.RestoreLease(d.now(), s.id, arbiter.RestoredLease{Device: dev.Index, Granted: accounting.Bytes(l.Granted),
 		Streams: int(l.Streams), Contexts: int(l.Contexts), Peak: accounting.Bytes(l.Peak),
 		Opened: time.Unix(0, l.OpenedAt), Unverified: s.page == nil && !x.ended, Makers: d.makersOf(i, l),
-		Lost: l.Device&statefile.LeaseLost != 0})
+		Lost: l.Device&statefile.LeaseLost != 0}, held)
 	if err != nil {
 		d.log.Warn("a lease could not be taken up again", "client_pid", s.peer.PID, "err", err)
 		d.freeLease(i)
 		return
 	}
-	d.knownLease(s, info.ID, dev.Index, i)
+	d.knownLease(s, held)
 }
 
 // mend finishes what was under way in a lease of the session's, and holds its record to what can be on a
@@ -267,6 +268,9 @@ func (s *session) mend(l *statefile.Lease, total uint64) {
 		epoch = ipc.Word(s.page.Word(l.Slot).Load()).Epoch()
 		streams = s.page.Streams(l.Slot).Load()
 	}) != nil {
+		for held := range s.open() {
+			held.SetPage(nil)
+		}
 		_ = s.page.Close()
 		s.page = nil
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
-	"github.com/gpuarb/gpuarb/statefile"
 )
 
 // maxClaimed bounds the streams and contexts that a client, or a record, may say there are.
@@ -84,9 +83,8 @@ func (d *Daemon) pageFor(req *ipc.ResumeRequest, fd int) (*pageOffer, error) {
 
 // doubt is a client's sum that was not believed on its word alone.
 type doubt struct {
-	lease  arbiter.LeaseID
-	device int
-	used   uint64
+	lease *shim.Lease
+	used  uint64
 }
 
 // hearDevices asks the devices about the sums of a session that were doubted. That
@@ -98,11 +96,11 @@ func (d *Daemon) hearDevices(s *session) {
 	s.doubts = nil
 	d.unlock()
 	for _, q := range doubts {
-		figure := d.figure(q.device, s.peer.PID)
+		figure := d.figure(q.lease.Device, s.peer.PID)
 		d.lock()
 		if !s.dead {
-			granted, _ := d.arb.Recount(d.now(), q.lease, accounting.Bytes(q.used), figure)
-			d.words.Resize(q.lease, granted)
+			granted, _ := d.arb.Recount(d.now(), q.lease.ID, accounting.Bytes(q.used), figure)
+			q.lease.Resize(granted)
 			d.refresh(s)
 		}
 		d.unlock()
@@ -192,11 +190,11 @@ func (d *Daemon) settle(s *session, rl ipc.ResumeLease) error {
 	case l != nil, s.leaseOn(dev.Index) != nil:
 		return fmt.Errorf("slot %d, device %x: not a lease that can be", rl.Slot, rl.Device)
 	default:
-		if _, err := d.openLease(s, dev, rl.Slot, func(r *statefile.Lease) (arbiter.LeaseInfo, error) {
-			r.Contexts = min(rl.Contexts, maxClaimed)
+		if _, err := d.openLease(s, dev, rl.Slot, func(l *shim.Lease) (arbiter.LeaseInfo, error) {
+			l.Record.Contexts = min(rl.Contexts, maxClaimed)
 			info, err := d.arb.RestoreLease(d.now(), s.id, arbiter.RestoredLease{Device: dev.Index,
-				Streams: int(min(rl.Streams, maxClaimed)), Contexts: int(r.Contexts), Unverified: true})
-			r.Streams = uint32(info.Streams)
+				Streams: int(min(rl.Streams, maxClaimed)), Contexts: int(l.Record.Contexts), Unverified: true}, l)
+			l.Record.Streams = uint32(info.Streams)
 			return info, err
 		}); err != nil {
 			return err
@@ -205,10 +203,10 @@ func (d *Daemon) settle(s *session, rl ipc.ResumeLease) error {
 	l := s.leaseAt(rl.Slot)
 	granted, doubted := d.arb.Recount(d.now(), l.ID, accounting.Bytes(rl.Used), 0)
 	faults.At("resume.counted")
-	d.words.Resize(l.ID, granted)
+	l.Resize(granted)
 	faults.At("resume.resized")
 	if doubted > 0 {
-		s.doubts = append(s.doubts, doubt{l.ID, l.Device, rl.Used})
+		s.doubts = append(s.doubts, doubt{l, rl.Used})
 	}
 	return nil
 }

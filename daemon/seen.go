@@ -121,7 +121,7 @@ func (d *Daemon) lowerTo(s *session, page *ipc.Page) {
 		d.lower(s, rules.Change{Device: rules.AllDevices, Max: new(shim.SizeOf(given.Memory, given.Share)), Streams: &streams})
 	}
 	for l := range s.open() {
-		info, err := d.arb.Attach(d.now(), s.id, l.Device)
+		info, err := d.arb.Attach(d.now(), s.id, l.Device, l)
 		if seen := accounting.Bytes(page.Lease[l.Record.Slot].Limit); err == nil && seen < info.Budget {
 			d.lower(s, rules.Change{Device: l.Device, Max: &accounting.Size{Bytes: seen}})
 		}

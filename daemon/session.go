@@ -254,13 +254,13 @@ func (d *Daemon) attach(s *session, uuid ipc.UUID) (ipc.AttachReply, error) {
 	if s.dead {
 		return ipc.AttachReply{}, refused(ipc.StatusNoSession, "the session has ended")
 	}
-	attach := func(*statefile.Lease) (arbiter.LeaseInfo, error) { return d.arb.Attach(d.now(), s.id, dev.Index) }
+	attach := func(l *shim.Lease) (arbiter.LeaseInfo, error) { return d.arb.Attach(d.now(), s.id, dev.Index, l) }
 	var info arbiter.LeaseInfo
 	var err error
-	if s.leaseOn(dev.Index) == nil {
-		info, err = d.openLease(s, dev, s.freeSlot(), attach)
+	if l := s.leaseOn(dev.Index); l != nil {
+		info, err = attach(l)
 	} else {
-		info, err = attach(nil)
+		info, err = d.openLease(s, dev, s.freeSlot(), attach)
 	}
 	if err != nil {
 		return ipc.AttachReply{}, err
@@ -301,7 +301,7 @@ func (s *session) freeSlot() uint32 {
 // openLease opens a lease everywhere or nowhere: with the arbiter, by open, which writes down what it
 // finds in it, in the state file, and in the client's page.
 func (d *Daemon) openLease(s *session, dev inventory.Device, slot uint32,
-	open func(*statefile.Lease) (arbiter.LeaseInfo, error)) (info arbiter.LeaseInfo, err error) {
+	open func(*shim.Lease) (arbiter.LeaseInfo, error)) (info arbiter.LeaseInfo, err error) {
 	if err := d.leasesOf.full(s.peer.PID, s.peer.UID); err != nil {
 		return info, err
 	}
@@ -313,28 +313,25 @@ func (d *Daemon) openLease(s *session, dev inventory.Device, slot uint32,
 		return info, refused(ipc.StatusTooMany, "%d leases are open: no room for another", statefile.MaxLeases)
 	}
 	*record = statefile.Lease{Slot: slot, Session: uint32(s.index), Device: uint32(dev.Index), UUID: dev.UUIDBytes, OpenedAt: d.now().UnixNano()}
-	if info, err = open(record); err != nil {
+	l := d.words.Lease(record, index, dev.Index, s.page)
+	if info, err = open(l); err != nil {
 		d.file.Leases.Free(index)
 		return info, err
 	}
 	faults.At("lease.opened")
 	d.file.Leases.Commit(index)
 	faults.At("lease.committed")
-	d.knownLease(s, info.ID, dev.Index, index)
+	d.knownLease(s, l)
 	return info, nil
 }
 
-// knownLease enters a lease that the arbiter has opened wherever it is looked for, by the index of its record,
-// and has the client's page show it. The lock is held.
-func (d *Daemon) knownLease(s *session, id arbiter.LeaseID, device, index int) {
-	l := &shim.Lease{ID: id, Device: device, Record: d.file.Leases.At(index), Index: index}
+// knownLease enters a lease that the arbiter has opened in its session. The lock is held.
+func (d *Daemon) knownLease(s *session, l *shim.Lease) {
 	for int(l.Record.Slot) >= len(s.leases) {
 		s.leases = append(s.leases, nil)
 	}
 	s.leases[l.Record.Slot] = l
 	d.leasesOf.add(s.peer.PID, s.peer.UID)
-	d.words.Add(l, s.page)
-	d.arb.Refresh(id)
 }
 
 // freeLease drops the record of a lease. The lock is held.

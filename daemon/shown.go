@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,7 +27,6 @@ const (
 // showing is a lease whose client is shown its memory.
 type showing struct {
 	s      *session
-	device int
 	rounds int // that are left
 }
 
@@ -40,10 +41,7 @@ func (d *Daemon) keepShown(ctx context.Context) {
 		case <-ticker.C:
 		}
 		d.lock()
-		due := make([]arbiter.LeaseID, 0, len(d.shown))
-		for id := range d.shown {
-			due = append(due, id)
-		}
+		due := slices.Collect(maps.Keys(d.shown))
 		d.unlock()
 		for began := time.Now(); len(due) > 0 && time.Since(began) < showMost; {
 			slice := due[:min(len(due), showSlice)]
@@ -54,28 +52,28 @@ func (d *Daemon) keepShown(ctx context.Context) {
 }
 
 // showAgain works some of what is shown out anew.
-func (d *Daemon) showAgain(slice []arbiter.LeaseID) {
+func (d *Daemon) showAgain(slice []*shim.Lease) {
 	d.lock()
 	defer d.unlock()
-	for _, id := range slice {
-		of, ok := d.shown[id]
+	for _, l := range slice {
+		of, ok := d.shown[l]
 		if !ok {
 			continue
 		}
-		room, err := d.arb.Query(d.now(), of.s.id, of.device)
-		if of.rounds--; err != nil || of.rounds == 0 || room.Lease != id {
-			delete(d.shown, id)
-			d.words.Hide(id)
+		room, err := d.arb.Query(d.now(), of.s.id, l.Device)
+		if of.rounds--; err != nil || of.rounds == 0 || room.Lease != l.ID {
+			delete(d.shown, l)
+			l.Hide()
 			continue
 		}
-		d.shown[id] = of
-		d.showRoom(room)
+		d.shown[l] = of
+		showRoom(l, room)
 	}
 }
 
 // showRoom leaves the answer to a question in the asker's page. The lock is held.
-func (d *Daemon) showRoom(room arbiter.Room) {
-	d.words.Show(room.Lease, shim.Shown{
+func showRoom(l *shim.Lease, room arbiter.Room) {
+	l.Show(shim.Shown{
 		Beyond: min(room.Room, room.Total.Less(room.Used)).Less(room.Credit),
 		Used:   room.Used.Plus(room.Credit), Total: room.Total, Limited: room.Limited,
 	}, monotonicMillis())

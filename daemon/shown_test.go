@@ -4,8 +4,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/shim"
 )
 
 // told is what a client reads in its page: ok is false where it has to ask.
@@ -70,9 +70,9 @@ func TestShown(t *testing.T) {
 	room()
 	want(gib, 2*gib, 3*gib)
 
-	id := b.sessions[s.Hello.Session].leases[0].ID
+	lease := b.sessions[s.Hello.Session].leases[0]
 	for range showFor {
-		b.showAgain([]arbiter.LeaseID{id})
+		b.showAgain([]*shim.Lease{lease})
 	}
 	if _, _, _, ok := told(t, s); ok {
 		t.Errorf("it is still shown after %d rounds without a question", showFor)

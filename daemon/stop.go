@@ -48,8 +48,8 @@ func (d *Daemon) stop() error {
 	d.lock()
 	d.stopping = true
 	d.dismiss()
-	for id := range d.shown {
-		d.words.Hide(id) // nobody keeps it true
+	for l := range d.shown {
+		l.Hide() // nobody keeps it true
 	}
 	for c := range d.conns {
 		c.Close()

@@ -11,27 +11,26 @@ import (
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
-// Words is the daemon's hand on the credit words of all leases. It implements
-// arbiter.Words. It is not safe for concurrent use among daemons' goroutines (the
-// daemon's lock owns it); against the clients each change is a compare-and-swap.
+// Words is what the words of all leases have in common. It is not safe for concurrent use among daemons'
+// goroutines (the daemon's lock owns it); against the clients each change of a word is a compare-and-swap.
 type Words struct {
 	// OnClamp is told of each lease whose word claimed more credit than was
 	// granted. It may be called within any method. nil: nobody is told.
 	OnClamp func(arbiter.LeaseID)
 
-	leases   map[arbiter.LeaseID]*Lease
 	clamped  uint64
 	patience int // how often a swap may fail before the change is made in another way
 }
 
 // Lease is what a session holds on a device: the arbiter's lease ID, shown in the client's page
-// and written down in the state file.
+// and written down in the state file. It implements arbiter.Word.
 type Lease struct {
 	ID     arbiter.LeaseID
 	Device int              // its index now
 	Record *statefile.Lease // which says the slot of the page; nil: the lease is over
 	Index  int              // of Record
 
+	words *Words
 	page  *ipc.LeasePage // nil when it is not known, or gone
 	slot  uint32         // this and the next as in Record, whose mapping a reader that hangs can outlive
 	peak  accounting.Bytes
@@ -65,30 +64,27 @@ type Shown struct {
 	Limited bool             // it is below what the device can grant
 }
 
-// NewWords returns an empty set.
-func NewWords() *Words {
-	return &Words{leases: map[arbiter.LeaseID]*Lease{}, patience: 256}
+// NewWords is for a daemon that begins.
+func NewWords() *Words { return &Words{patience: 256} }
+
+// Lease is the lease of a record, on the device with this index, in its client's page; see SetPage.
+func (w *Words) Lease(record *statefile.Lease, index, device int, page *ipc.LeasePage) *Lease {
+	return &Lease{Device: device, Record: record, Index: index, words: w, page: page, slot: record.Slot, peak: accounting.Bytes(record.Peak)}
 }
 
-// Add makes a lease's word known, in its client's page; see SetPage.
-func (w *Words) Add(l *Lease, page *ipc.LeasePage) {
-	l.page, l.slot, l.peak = page, l.Record.Slot, accounting.Bytes(l.Record.Peak)
-	w.leases[l.ID] = l
-}
+// Opened says which of the arbiter's leases it is.
+func (l *Lease) Opened(id arbiter.LeaseID) { l.ID = id }
 
-// Remove ends a lease. Who has it still finds no record.
-func (w *Words) Remove(l *Lease) {
-	delete(w.leases, l.ID)
-	l.Record, l.page = nil, nil
-}
+// End ends a lease. Who has it still finds no record.
+func (l *Lease) End() { l.Record, l.page = nil, nil }
 
 // SetPage gives a lease its client's page. nil, for one that is not known, is about to be
 // unmapped or whose client is gone: from now on the lease's word reads as no credit.
 func (l *Lease) SetPage(page *ipc.LeasePage) { l.page = page }
 
 // Epoch is the epoch of a lease's word, as its page shows it.
-func (w *Words) Epoch(id arbiter.LeaseID) (epoch uint16) {
-	w.guarded(id, func(l *Lease) { epoch = ipc.Word(l.word().Load()).Epoch() })
+func (l *Lease) Epoch() (epoch uint16) {
+	l.guarded(func() { epoch = ipc.Word(l.word().Load()).Epoch() })
 	return epoch
 }
 
@@ -98,12 +94,8 @@ func (w *Words) Clamped() uint64 { return w.clamped }
 // guarded runs f on a lease's slot. A fault in the page (its owner can punch
 // holes into it, and memory to fill them may lack) takes the page from the lease
 // instead of ending the daemon.
-func (w *Words) guarded(id arbiter.LeaseID, f func(l *Lease)) {
-	l := w.leases[id]
-	if l == nil || l.page == nil {
-		return
-	}
-	if err := l.page.Guard(func() { f(l) }); err != nil {
+func (l *Lease) guarded(f func()) {
+	if l.page != nil && l.page.Guard(f) != nil {
 		l.page = nil
 	}
 }
@@ -112,28 +104,28 @@ func (l *Lease) word() *atomic.Uint64 { return l.page.Word(l.slot) }
 func (l *Lease) low() *atomic.Uint64  { return l.page.Low(l.slot) }
 
 // Credit returns the idle bytes in the word, clamped to [0, granted].
-func (w *Words) Credit(id arbiter.LeaseID, granted accounting.Bytes) (credit accounting.Bytes) {
-	w.guarded(id, func(l *Lease) {
+func (l *Lease) Credit(granted accounting.Bytes) (credit accounting.Bytes) {
+	l.guarded(func() {
 		if credit = creditOf(l.word().Load()); credit > granted {
 			credit = granted
-			w.clamp(l)
+			l.clamp()
 		}
 	})
 	return credit
 }
 
 // clamp counts and reports a word that held rubbish.
-func (w *Words) clamp(l *Lease) {
-	w.clamped++
-	if w.OnClamp != nil {
-		w.OnClamp(l.ID)
+func (l *Lease) clamp() {
+	l.words.clamped++
+	if l.words.OnClamp != nil {
+		l.words.OnClamp(l.ID)
 	}
 }
 
 // Take takes up to most idle bytes out of the word and returns what it got.
-func (w *Words) Take(id arbiter.LeaseID, granted, most accounting.Bytes) (taken accounting.Bytes) {
-	w.guarded(id, func(l *Lease) {
-		w.change(l, statefile.ChangeTake, granted, func(credit, flags uint64) (uint64, uint64, accounting.Bytes) {
+func (l *Lease) Take(granted, most accounting.Bytes) (taken accounting.Bytes) {
+	l.guarded(func() {
+		l.change(statefile.ChangeTake, granted, func(credit, flags uint64) (uint64, uint64, accounting.Bytes) {
 			taken = min(accounting.Bytes(credit), most)
 			return credit - uint64(taken), flags, granted - taken
 		})
@@ -142,12 +134,12 @@ func (w *Words) Take(id arbiter.LeaseID, granted, most accounting.Bytes) (taken 
 }
 
 // Give adds n idle bytes to the word. False: there is no page; nothing changed.
-func (w *Words) Give(id arbiter.LeaseID, granted, n accounting.Bytes) (given bool) {
-	w.guarded(id, func(l *Lease) {
+func (l *Lease) Give(granted, n accounting.Bytes) (given bool) {
+	l.guarded(func() {
 		if uint64(granted)+uint64(n) > ipc.CreditLimit {
 			return
 		}
-		w.change(l, statefile.ChangeGive, granted, func(credit, flags uint64) (uint64, uint64, accounting.Bytes) {
+		l.change(statefile.ChangeGive, granted, func(credit, flags uint64) (uint64, uint64, accounting.Bytes) {
 			return credit + uint64(n), flags, granted + n
 		})
 		given = true
@@ -156,8 +148,8 @@ func (w *Words) Give(id arbiter.LeaseID, granted, n accounting.Bytes) (given boo
 }
 
 // Free adds n idle bytes to the word as its client does that frees them.
-func (w *Words) Free(id arbiter.LeaseID, n accounting.Bytes) (freed bool) {
-	w.guarded(id, func(l *Lease) {
+func (l *Lease) Free(n accounting.Bytes) (freed bool) {
+	l.guarded(func() {
 		l.page.GiveCredit(l.slot, uint64(n))
 		freed = true
 	})
@@ -166,23 +158,19 @@ func (w *Words) Free(id arbiter.LeaseID, n accounting.Bytes) (freed bool) {
 
 // Grant notes that n bytes went to the thread that asked. The word keeps its credit and gets a new epoch, so that its low-water mark
 // counts from here.
-func (w *Words) Grant(id arbiter.LeaseID, granted, n accounting.Bytes) {
-	l := w.leases[id]
-	if l == nil {
-		return
-	}
+func (l *Lease) Grant(granted, n accounting.Bytes) {
 	l.Record.Grant(uint64(granted + n))
-	w.guarded(id, func(l *Lease) {
+	l.guarded(func() {
 		// change folds the mark of the old epoch with the old sum.
-		w.change(l, statefile.ChangeFlag, granted, func(credit, flags uint64) (uint64, uint64, accounting.Bytes) {
+		l.change(statefile.ChangeFlag, granted, func(credit, flags uint64) (uint64, uint64, accounting.Bytes) {
 			return credit, flags, granted + n
 		})
 	})
-	l.raisePeak(granted + n - w.Credit(id, granted+n))
+	l.raisePeak(granted + n - l.Credit(granted+n))
 }
 
 // Flag sets the two flags of the word.
-func (w *Words) Flag(id arbiter.LeaseID, closed, notify bool) {
+func (l *Lease) Flag(closed, notify bool) {
 	flags := uint64(0)
 	if closed {
 		flags |= ipc.FlagClosed
@@ -190,9 +178,9 @@ func (w *Words) Flag(id arbiter.LeaseID, closed, notify bool) {
 	if notify {
 		flags |= ipc.FlagNotify
 	}
-	w.guarded(id, func(l *Lease) {
+	l.guarded(func() {
 		granted := accounting.Bytes(l.Record.Granted)
-		w.change(l, statefile.ChangeFlag, granted, func(credit, _ uint64) (uint64, uint64, accounting.Bytes) {
+		l.change(statefile.ChangeFlag, granted, func(credit, _ uint64) (uint64, uint64, accounting.Bytes) {
 			return credit, flags, granted
 		})
 	})
@@ -200,18 +188,18 @@ func (w *Words) Flag(id arbiter.LeaseID, closed, notify bool) {
 
 // Streams returns how many streams a lease has by its word; lent is false where that does not count
 // them.
-func (w *Words) Streams(id arbiter.LeaseID) (n int, lent bool) {
-	w.guarded(id, func(l *Lease) { n, lent = ipc.StreamsIn(l.page.Streams(l.slot).Load()) })
+func (l *Lease) Streams() (n int, lent bool) {
+	l.guarded(func() { n, lent = ipc.StreamsIn(l.page.Streams(l.slot).Load()) })
 	return n, lent
 }
 
 // CloseStreams takes the count back: what it returns is all, and from here on each stream is asked for. It
 // is written down before the word is closed, since a daemon that starts goes by the word only while
 // that is open.
-func (w *Words) CloseStreams(id arbiter.LeaseID) (n int, lent bool) {
-	w.guarded(id, func(l *Lease) {
+func (l *Lease) CloseStreams() (n int, lent bool) {
+	l.guarded(func() {
 		word := l.page.Streams(l.slot)
-		for range w.patience {
+		for range l.words.patience {
 			seen := word.Load()
 			if n, lent = ipc.StreamsIn(seen); !lent {
 				return
@@ -231,8 +219,8 @@ func (w *Words) CloseStreams(id arbiter.LeaseID) (n int, lent bool) {
 func (l *Lease) keepStreams(n int) { atomic.StoreUint32(&l.Record.Streams, uint32(n)) }
 
 // OpenStreams lends the count to the client, which has so many streams and may have most. It is closed.
-func (w *Words) OpenStreams(id arbiter.LeaseID, n, most int) (lent bool) {
-	w.guarded(id, func(l *Lease) {
+func (l *Lease) OpenStreams(n, most int) (lent bool) {
+	l.guarded(func() {
 		n, most := uint64(min(n, ipc.StreamsMask)), uint64(min(most, ipc.StreamsMask))
 		l.page.Streams(l.slot).Store(ipc.StreamsOpen | most<<ipc.StreamsMaxShift | n)
 		lent = true
@@ -241,38 +229,34 @@ func (w *Words) OpenStreams(id arbiter.LeaseID, n, most int) (lent bool) {
 }
 
 // Limit shows the client its memory.max in force.
-func (w *Words) Limit(id arbiter.LeaseID, limit accounting.Bytes) {
-	w.guarded(id, func(l *Lease) { l.page.Limit(l.slot).Store(uint64(limit)) })
-	w.Hide(id)
+func (l *Lease) Limit(limit accounting.Bytes) {
+	l.guarded(func() { l.page.Limit(l.slot).Store(uint64(limit)) })
+	l.Hide()
 }
 
 // Peak returns the most bytes that were used at once since the lease was opened.
-func (w *Words) Peak(id arbiter.LeaseID, granted accounting.Bytes) accounting.Bytes {
-	l := w.leases[id]
-	if l == nil {
-		return 0
-	}
-	w.guarded(id, func(l *Lease) { l.fold(granted) })
+func (l *Lease) Peak(granted accounting.Bytes) accounting.Bytes {
+	l.guarded(func() { l.fold(granted) })
 	return l.peak
 }
 
 // Pending returns the client's own figure of bytes freed in stream order.
-func (w *Words) Pending(id arbiter.LeaseID) (pending accounting.Bytes) {
-	w.guarded(id, func(l *Lease) {
+func (l *Lease) Pending() (pending accounting.Bytes) {
+	l.guarded(func() {
 		pending = min(accounting.Bytes(l.page.Pending(l.slot).Load()), accounting.Bytes(l.Record.Granted))
 	})
 	return pending
 }
 
 // Recent returns the most bytes that were used at once since the word was last changed.
-func (w *Words) Recent(id arbiter.LeaseID, granted accounting.Bytes) (most accounting.Bytes) {
-	w.guarded(id, func(l *Lease) { most = granted - l.least(granted, ipc.Word(l.word().Load())) })
+func (l *Lease) Recent(granted accounting.Bytes) (most accounting.Bytes) {
+	l.guarded(func() { most = granted - l.least(granted, ipc.Word(l.word().Load())) })
 	return most
 }
 
 // Told returns what the client says of its blocks.
-func (w *Words) Told(id arbiter.LeaseID) (told reading.Told) {
-	w.guarded(id, func(l *Lease) {
+func (l *Lease) Told() (told reading.Told) {
+	l.guarded(func() {
 		counts := l.page.Counts(l.slot).Load()
 		if counts&ipc.CountsTold == 0 {
 			return
@@ -289,8 +273,8 @@ func (w *Words) Told(id arbiter.LeaseID) (told reading.Told) {
 
 // Show tells a lease's client how its device's memory is now, at a time in milliseconds of
 // CLOCK_MONOTONIC_COARSE.
-func (w *Words) Show(id arbiter.LeaseID, s Shown, at uint64) {
-	w.guarded(id, func(l *Lease) {
+func (l *Lease) Show(s Shown, at uint64) {
+	l.guarded(func() {
 		l.told, l.shown = true, s
 		_, _, total, seen := l.page.Shown(l.slot)
 		total.Store(uint64(s.Total))
@@ -300,8 +284,8 @@ func (w *Words) Show(id arbiter.LeaseID, s Shown, at uint64) {
 }
 
 // Hide has a lease's client ask again.
-func (w *Words) Hide(id arbiter.LeaseID) {
-	w.guarded(id, func(l *Lease) {
+func (l *Lease) Hide() {
+	l.guarded(func() {
 		l.told = false
 		room, _, _, _ := l.page.Shown(l.slot)
 		room.Store(0)
@@ -333,11 +317,9 @@ func (s Shown) granted(before, after accounting.Bytes) Shown {
 
 // Resize notes a change of granted that involves no word: a lease restored,
 // closed, or charged for what the device says it holds.
-func (w *Words) Resize(id arbiter.LeaseID, granted accounting.Bytes) {
-	w.Hide(id)
-	if l := w.leases[id]; l != nil {
-		atomic.StoreUint64(&l.Record.Granted, uint64(granted))
-	}
+func (l *Lease) Resize(granted accounting.Bytes) {
+	l.Hide()
+	atomic.StoreUint64(&l.Record.Granted, uint64(granted))
 }
 
 // change swaps the word by the rules of the state file: announce, swap, finish.
@@ -345,11 +327,11 @@ func (w *Words) Resize(id arbiter.LeaseID, granted accounting.Bytes) {
 // is granted afterwards. The low-water mark of the new epoch is set before the
 // swap: a client that sees the new epoch in the word finds it there, and one that
 // still sees the old leaves it alone.
-func (w *Words) change(l *Lease, kind uint32, granted accounting.Bytes,
+func (l *Lease) change(kind uint32, granted accounting.Bytes,
 	next func(credit, flags uint64) (uint64, uint64, accounting.Bytes)) {
-	for range w.patience {
+	for range l.words.patience {
 		old := ipc.Word(l.word().Load())
-		swapped, shown := w.announce(l, kind, granted, old, next)
+		swapped, shown := l.announce(kind, granted, old, next)
 		if l.word().CompareAndSwap(uint64(old), uint64(swapped)) {
 			stepSwapped(kind)
 			l.shown = shown
@@ -363,7 +345,7 @@ func (w *Words) change(l *Lease, kind uint32, granted accounting.Bytes,
 	epoch := ipc.Word(l.word().Load()).Epoch()
 	empty := ipc.MakeWord(0, ipc.NextEpoch(epoch), ipc.FlagClosed)
 	old := ipc.Word(l.word().Swap(uint64(empty))).WithEpoch(epoch)
-	swapped, shown := w.announce(l, kind, granted, old, next)
+	swapped, shown := l.announce(kind, granted, old, next)
 	l.word().Add(uint64(swapped) - uint64(empty))
 	l.shown = shown
 	l.Record.Finish()
@@ -383,11 +365,11 @@ func stepSwapped(kind uint32) {
 
 // announce works out a change and writes it down; it returns the word to be, and what is shown
 // from then on.
-func (w *Words) announce(l *Lease, kind uint32, granted accounting.Bytes, old ipc.Word,
+func (l *Lease) announce(kind uint32, granted accounting.Bytes, old ipc.Word,
 	next func(credit, flags uint64) (uint64, uint64, accounting.Bytes)) (ipc.Word, Shown) {
 	credit := min(old.Credit(), uint64(granted))
 	if credit != old.Credit() {
-		w.clamp(l)
+		l.clamp()
 	}
 	l.foldLow(granted, old)
 	newCredit, flags, after := next(credit, old.Flags())

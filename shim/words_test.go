@@ -15,16 +15,13 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-var _ arbiter.Words = (*Words)(nil)
-
-const lease arbiter.LeaseID = 7
+var _ arbiter.Word = (*Lease)(nil)
 
 // bench is one lease on a real page.
 type bench struct {
-	*Words
+	*Lease
 	page   *ipc.LeasePage
 	record *statefile.Lease
-	lease  *Lease
 }
 
 func newBench(t *testing.T) bench {
@@ -34,10 +31,8 @@ func newBench(t *testing.T) bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = page.Close() })
-	b := bench{Words: NewWords(), page: page, record: &statefile.Lease{Slot: 3}}
-	b.lease = &Lease{ID: lease, Record: b.record}
-	b.Add(b.lease, page)
-	return b
+	record := &statefile.Lease{Slot: 3}
+	return bench{Lease: NewWords().Lease(record, 0, 0, page), page: page, record: record}
 }
 
 func (b bench) word() ipc.Word { return ipc.Word(b.page.Word(3).Load()) }
@@ -54,16 +49,16 @@ func (b bench) check(t *testing.T, credit, granted, peak uint64) {
 	if b.record.Open != statefile.ChangeNone {
 		t.Errorf("change %d is still open", b.record.Open)
 	}
-	if got := b.Peak(lease, accounting.Bytes(granted)); uint64(got) != peak {
+	if got := b.Peak(accounting.Bytes(granted)); uint64(got) != peak {
 		t.Errorf("peak %d, want %d", got, peak)
 	}
 }
 
 func TestLifeOfAWord(t *testing.T) {
 	b := newBench(t)
-	b.Grant(lease, 0, 100)
+	b.Grant(0, 100)
 	b.check(t, 0, 100, 100)
-	if !b.Give(lease, 100, 50) {
+	if !b.Give(100, 50) {
 		t.Fatal("could not give")
 	}
 	b.check(t, 50, 150, 100)
@@ -72,13 +67,13 @@ func TestLifeOfAWord(t *testing.T) {
 	}
 	b.page.GiveCredit(3, 30+100) // both blocks freed: the mark stays
 	b.check(t, 150, 150, 130)
-	b.Grant(lease, 150, 10) // used 10: an old mark must not be counted with the new sum
+	b.Grant(150, 10) // used 10: an old mark must not be counted with the new sum
 	b.check(t, 150, 160, 130)
-	if got := b.Take(lease, 160, 70); got != 70 {
+	if got := b.Take(160, 70); got != 70 {
 		t.Errorf("took %d, want 70", got)
 	}
 	b.check(t, 80, 90, 130)
-	if got := b.Take(lease, 90, accounting.Max); got != 80 {
+	if got := b.Take(90, accounting.Max); got != 80 {
 		t.Errorf("took %d, want the 80 that are idle", got)
 	}
 	b.check(t, 0, 10, 130)
@@ -86,15 +81,15 @@ func TestLifeOfAWord(t *testing.T) {
 
 func TestFlagsKeepTheCredit(t *testing.T) {
 	b := newBench(t)
-	b.Give(lease, 0, 50)
-	b.Flag(lease, true, true)
+	b.Give(0, 50)
+	b.Flag(true, true)
 	if w := b.word(); !w.Closed() || !w.Notify() || w.Credit() != 50 {
 		t.Errorf("word: %v", w)
 	}
 	if b.page.TakeCredit(3, 1) {
 		t.Error("a closed word gave credit")
 	}
-	b.Flag(lease, false, false)
+	b.Flag(false, false)
 	if w := b.word(); w.Closed() || w.Notify() || w.Credit() != 50 {
 		t.Errorf("word: %v", w)
 	}
@@ -104,10 +99,10 @@ func TestEachChangeHasItsEpoch(t *testing.T) {
 	b := newBench(t)
 	seen := map[uint16]bool{b.word().Epoch(): true}
 	for _, change := range []func(){
-		func() { b.Give(lease, 0, 50) },
-		func() { b.Take(lease, 50, 10) },
-		func() { b.Flag(lease, true, false) },
-		func() { b.Grant(lease, 40, 5) },
+		func() { b.Give(0, 50) },
+		func() { b.Take(50, 10) },
+		func() { b.Flag(true, false) },
+		func() { b.Grant(40, 5) },
 	} {
 		change()
 		if seen[b.word().Epoch()] {
@@ -119,54 +114,54 @@ func TestEachChangeHasItsEpoch(t *testing.T) {
 
 func TestRubbishIsClamped(t *testing.T) {
 	b := newBench(t)
-	b.Give(lease, 0, 50)
+	b.Give(0, 50)
 	b.page.Word(3).Store(ipc.CreditMask)
-	if got := b.Credit(lease, 50); got != 50 {
+	if got := b.Credit(50); got != 50 {
 		t.Errorf("credit %d of 50 granted", got)
 	}
-	if got := b.Take(lease, 50, accounting.Max); got != 50 {
+	if got := b.Take(50, accounting.Max); got != 50 {
 		t.Errorf("took %d of 50 granted", got)
 	}
 	b.check(t, 0, 0, 0)
-	if b.Clamped() == 0 {
+	if b.words.Clamped() == 0 {
 		t.Error("not counted")
 	}
 	b.page.Pending(3).Store(^uint64(0))
-	if got := b.Pending(lease); got != 0 {
+	if got := b.Pending(); got != 0 {
 		t.Errorf("pending %d of 0 granted", got)
 	}
 }
 
 func TestWhatTheClientTells(t *testing.T) {
 	b := newBench(t)
-	if told := b.Told(lease); told != (reading.Told{}) {
+	if told := b.Told(); told != (reading.Told{}) {
 		t.Errorf("nothing is said, and read as %+v", told)
 	}
 	b.page.Imported(3).Store(7)
 	b.page.Counts(3).Store(1<<62 | 5<<32 | 9)
-	if told := b.Told(lease); told != (reading.Told{}) {
+	if told := b.Told(); told != (reading.Told{}) {
 		t.Errorf("without TOLD it means nothing: %+v", told)
 	}
 	b.page.Counts(3).Store(1<<63 | 1<<62 | 5<<32 | 9)
-	if told := b.Told(lease); told != (reading.Told{Known: true, Soft: true, Blocks: 9, Pools: 5, Imported: 7}) {
+	if told := b.Told(); told != (reading.Told{Known: true, Soft: true, Blocks: 9, Pools: 5, Imported: 7}) {
 		t.Errorf("%+v", told)
 	}
 	b.page.Counts(3).Store(^uint64(0))
-	if told := b.Told(lease); told.Blocks != 1<<32-1 || told.Pools != 1<<16-1 {
+	if told := b.Told(); told.Blocks != 1<<32-1 || told.Pools != 1<<16-1 {
 		t.Errorf("%+v", told)
 	}
 }
 
 func TestMostUsedSinceTheLastChange(t *testing.T) {
 	b := newBench(t)
-	b.Give(lease, 0, 50)
+	b.Give(0, 50)
 	b.page.TakeCredit(3, 40)
 	b.page.GiveCredit(3, 40)
-	if got := b.Recent(lease, 50); got != 40 {
+	if got := b.Recent(50); got != 40 {
 		t.Errorf("%d", got)
 	}
-	b.Flag(lease, false, false)
-	if got := b.Recent(lease, 50); got != 0 {
+	b.Flag(false, false)
+	if got := b.Recent(50); got != 0 {
 		t.Errorf("%d after a change", got)
 	}
 }
@@ -174,26 +169,24 @@ func TestMostUsedSinceTheLastChange(t *testing.T) {
 // TestHoles: the client punches its page away; the daemon must live.
 func TestHoles(t *testing.T) {
 	b := newBench(t)
-	b.Give(lease, 0, 50)
+	b.Give(0, 50)
 	if err := unix.Fallocate(b.page.FD(), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, ipc.PageSize); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.Credit(lease, 50); got != 0 {
+	if got := b.Credit(50); got != 0 {
 		t.Errorf("credit %d out of a hole", got)
 	}
 }
 
-func TestUnknownLease(t *testing.T) {
+func TestNoPage(t *testing.T) {
 	b := newBench(t)
-	b.lease.SetPage(nil)
-	for _, id := range []arbiter.LeaseID{lease, 8} {
-		if b.Give(id, 0, 1) || b.Take(id, 1, 1) != 0 || b.Credit(id, 1) != 0 {
-			t.Errorf("lease %d has no page and yet a word", id)
-		}
-		b.Flag(id, true, true)
-		b.Limit(id, 1)
+	b.SetPage(nil)
+	if b.Give(0, 1) || b.Take(1, 1) != 0 || b.Credit(1) != 0 {
+		t.Error("it has no page and yet a word")
 	}
-	b.Grant(lease, 0, 5)
+	b.Flag(true, true)
+	b.Limit(1)
+	b.Grant(0, 5)
 	if b.record.Granted != 5 {
 		t.Error("a grant without a page was not recorded")
 	}
@@ -205,7 +198,7 @@ func TestSumIsConserved(t *testing.T) {
 	for name, patience := range map[string]int{"by swaps": 256, "without patience": 0} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.patience = patience
+			b.words.patience = patience
 			conserve(t, b)
 		})
 	}
@@ -231,13 +224,13 @@ func conserve(t *testing.T, b bench) {
 	for n := range rounds {
 		switch n % 4 {
 		case 0, 1:
-			if b.Give(lease, granted, 20) {
+			if b.Give(granted, 20) {
 				granted += 20
 			}
 		case 2:
-			granted -= b.Take(lease, granted, 25)
+			granted -= b.Take(granted, 25)
 		case 3:
-			b.Flag(lease, n%8 == 3, false)
+			b.Flag(n%8 == 3, false)
 		}
 	}
 	bounded.Within(t, "all come to an end", wg.Wait)
@@ -248,8 +241,8 @@ func conserve(t *testing.T, b bench) {
 	if got := uint64(granted) - b.word().Credit(); got != used {
 		t.Errorf("granted − credit is %d, the clients hold %d", got, used)
 	}
-	if b.record.Granted != uint64(granted) || b.Clamped() != 0 {
-		t.Errorf("recorded %d, want %d; clamped %d times, want never", b.record.Granted, granted, b.Clamped())
+	if b.record.Granted != uint64(granted) || b.words.Clamped() != 0 {
+		t.Errorf("recorded %d, want %d; clamped %d times, want never", b.record.Granted, granted, b.words.Clamped())
 	}
 }
 
@@ -268,11 +261,11 @@ func TestHammeredWord(t *testing.T) {
 	}
 	granted := accounting.Bytes(0)
 	for range 20000 {
-		if b.Give(lease, granted, 1000) {
+		if b.Give(granted, 1000) {
 			granted += 1000
 		}
-		b.Flag(lease, true, true)
-		taken := b.Take(lease, granted, 500)
+		b.Flag(true, true)
+		taken := b.Take(granted, 500)
 		if taken > granted {
 			t.Fatalf("%d of %d bytes were taken", taken, granted)
 		}
@@ -314,24 +307,24 @@ func (b bench) giveStream() bool {
 func TestStreamsAreLent(t *testing.T) {
 	b := newBench(t)
 	b.record.Streams = 2
-	if n, lent := b.Streams(lease); lent || n != 0 || b.takeStream() {
+	if n, lent := b.Streams(); lent || n != 0 || b.takeStream() {
 		t.Error("a word of zeros is lent")
 	}
-	if !b.OpenStreams(lease, 2, 3) || !b.takeStream() || b.takeStream() {
+	if !b.OpenStreams(2, 3) || !b.takeStream() || b.takeStream() {
 		t.Error("of 3 streams there were 2")
 	}
-	if n, lent := b.Streams(lease); !lent || n != 3 {
+	if n, lent := b.Streams(); !lent || n != 3 {
 		t.Errorf("%d streams, lent %v", n, lent)
 	}
 	b.giveStream()
-	if n, lent := b.CloseStreams(lease); !lent || n != 2 || b.record.Streams != 2 {
+	if n, lent := b.CloseStreams(); !lent || n != 2 || b.record.Streams != 2 {
 		t.Errorf("%d streams, lent %v, %d written down", n, lent, b.record.Streams)
 	}
-	if _, lent := b.CloseStreams(lease); lent || b.takeStream() || b.giveStream() {
+	if _, lent := b.CloseStreams(); lent || b.takeStream() || b.giveStream() {
 		t.Error("it was taken back, and is lent still")
 	}
-	b.lease.SetPage(nil)
-	if b.OpenStreams(lease, 1, 3) {
+	b.SetPage(nil)
+	if b.OpenStreams(1, 3) {
 		t.Error("lent without a page")
 	}
 }
@@ -339,9 +332,9 @@ func TestStreamsAreLent(t *testing.T) {
 // Who changes the word without a pause cannot keep the count from being taken back.
 func TestStreamsTakenFromWhoNeverRests(t *testing.T) {
 	b := newBench(t)
-	b.patience = 0
-	b.OpenStreams(lease, 5, 9)
-	if n, lent := b.CloseStreams(lease); !lent || n != 5 || b.record.Streams != 5 || b.takeStream() {
+	b.words.patience = 0
+	b.OpenStreams(5, 9)
+	if n, lent := b.CloseStreams(); !lent || n != 5 || b.record.Streams != 5 || b.takeStream() {
 		t.Errorf("%d streams, lent %v, %d written down", n, lent, b.record.Streams)
 	}
 }
@@ -373,17 +366,17 @@ func TestStreamsHaveOneOwner(t *testing.T) {
 	go func() { clientsDone.Wait(); close(done) }()
 	bounded.Within(t, "the clients end", func() {
 		for n := 0; ; {
-			b.OpenStreams(lease, n, most)
+			b.OpenStreams(n, most)
 			select {
 			case <-done:
-				n, _ = b.CloseStreams(lease)
+				n, _ = b.CloseStreams()
 				if n += int(mine.Swap(0)); n != 0 {
 					t.Errorf("%d streams are left", n)
 				}
 				return
 			default:
 			}
-			n, _ = b.CloseStreams(lease)
+			n, _ = b.CloseStreams()
 			n += int(mine.Swap(0))
 		}
 	})
