@@ -84,18 +84,13 @@ func (cl *client) replyAsked(h ipc.Header, r arbiter.Request, out arbiter.Outcom
 		Remaining: uint64(out.Remaining), Text: cl.told(out)})
 }
 
-// told is the line that a refused program is to print: of its first refusal.
+// told is the line that a refused program is to print: of its first refusal, and of each that is about
+// the client itself rather than about what others hold.
 func (cl *client) told(out arbiter.Outcome) (text ipc.Text) {
-	if out.First || isBound(out.Reason) {
+	if out.First || out.Reason == arbiter.ReasonThreads || out.Reason == arbiter.ReasonCrowded {
 		text = addressed(cl.s.caller, out.Explain)
 	}
 	return text
-}
-
-// isBound tells a refusal that is about the client itself rather than about what others hold: it
-// is told each time.
-func isBound(why arbiter.Reason) bool {
-	return why == arbiter.ReasonThreads || why == arbiter.ReasonCrowded
 }
 
 // reply sends what became of a request with its body, or as an error where there is none.

@@ -56,11 +56,7 @@ func sizeWish(bytes uint64, share uint32) *accounting.Size {
 	return nil
 }
 
-// onFullOf, scopeOf and reserveOf are the other wishes, as the arbiter spells them.
-func onFullOf(v uint32) rules.OnFull {
-	return map[uint32]rules.OnFull{ipc.OnFullDeny: rules.OnFullDeny, ipc.OnFullWait: rules.OnFullWait}[v]
-}
-
+// scopeOf is whose one slot is, as the arbiter spells it.
 func scopeOf(v uint32) rules.Scope {
 	return map[uint32]rules.Scope{ipc.ScopeJob: rules.ScopeJob, ipc.ScopeProcess: rules.ScopeProcess,
 		ipc.ScopeThread: rules.ScopeThread}[v]
@@ -70,14 +66,6 @@ func scopeOf(v uint32) rules.Scope {
 func wireScope(s rules.Scope) uint32 {
 	return map[rules.Scope]uint32{rules.ScopeJob: ipc.ScopeJob, rules.ScopeProcess: ipc.ScopeProcess,
 		rules.ScopeThread: ipc.ScopeThread}[s]
-}
-
-func reserveOf(v uint64) *accounting.Bytes {
-	if v == ipc.NoLimit {
-		return nil
-	}
-	bytes := accounting.Bytes(v)
-	return &bytes
 }
 
 // process turns what the kernel says into what rules are matched on.
@@ -226,8 +214,13 @@ func sessionOf(index int, r *statefile.Session) *session {
 // request is what a session asks for by its record, as the arbiter takes it.
 func (s *session) request(proc rules.Process) arbiter.SessionRequest {
 	r := s.record
-	return arbiter.SessionRequest{Process: proc, Job: s.job, Max: sizeWish(r.Max, r.MaxPerMille), Streams: int(r.Streams),
-		OnFull: onFullOf(r.OnFull), Slots: int(r.Slots), SlotScope: scopeOf(r.SlotScope), StreamReserve: reserveOf(r.StreamReserve)}
+	request := arbiter.SessionRequest{Process: proc, Job: s.job, Max: sizeWish(r.Max, r.MaxPerMille), Streams: int(r.Streams),
+		OnFull: map[uint32]rules.OnFull{ipc.OnFullDeny: rules.OnFullDeny, ipc.OnFullWait: rules.OnFullWait}[r.OnFull],
+		Slots:  int(r.Slots), SlotScope: scopeOf(r.SlotScope)}
+	if r.StreamReserve != ipc.NoLimit {
+		request.StreamReserve = new(accounting.Bytes(r.StreamReserve))
+	}
+	return request
 }
 
 // known enters a session wherever it is looked for. The lock is held.

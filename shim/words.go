@@ -106,7 +106,7 @@ func (l *Lease) low() *atomic.Uint64  { return l.page.Low(l.slot) }
 // Credit returns the idle bytes in the word, clamped to [0, granted].
 func (l *Lease) Credit(granted accounting.Bytes) (credit accounting.Bytes) {
 	l.guarded(func() {
-		if credit = creditOf(l.word().Load()); credit > granted {
+		if credit = accounting.Bytes(ipc.Word(l.word().Load()).Credit()); credit > granted {
 			credit = granted
 			l.clamp()
 		}
@@ -236,7 +236,7 @@ func (l *Lease) Limit(limit accounting.Bytes) {
 
 // Peak returns the most bytes that were used at once since the lease was opened.
 func (l *Lease) Peak(granted accounting.Bytes) accounting.Bytes {
-	l.guarded(func() { l.fold(granted) })
+	l.guarded(func() { l.fold(granted, ipc.Word(l.word().Load())) })
 	return l.peak
 }
 
@@ -371,7 +371,7 @@ func (l *Lease) announce(kind uint32, granted accounting.Bytes, old ipc.Word,
 	if credit != old.Credit() {
 		l.clamp()
 	}
-	l.foldLow(granted, old)
+	l.fold(granted, old)
 	newCredit, flags, after := next(credit, old.Flags())
 	swapped := ipc.MakeWord(newCredit, ipc.NextEpoch(old.Epoch()), flags)
 	l.Record.Announce(kind, swapped.Epoch(), uint64(after))
@@ -383,12 +383,8 @@ func (l *Lease) announce(kind uint32, granted accounting.Bytes, old ipc.Word,
 	return swapped, shown
 }
 
-// fold takes what the low-water mark shows into the peak.
-func (l *Lease) fold(granted accounting.Bytes) {
-	l.foldLow(granted, ipc.Word(l.word().Load()))
-}
-
-func (l *Lease) foldLow(granted accounting.Bytes, word ipc.Word) {
+// fold takes what the low-water mark shows into the peak, as long as the word is this one.
+func (l *Lease) fold(granted accounting.Bytes, word ipc.Word) {
 	l.raisePeak(granted - l.least(granted, word))
 }
 
@@ -407,5 +403,3 @@ func (l *Lease) raisePeak(used accounting.Bytes) {
 		atomic.StoreUint64(&l.Record.Peak, uint64(used))
 	}
 }
-
-func creditOf(word uint64) accounting.Bytes { return accounting.Bytes(ipc.Word(word).Credit()) }
