@@ -230,8 +230,15 @@ bool ga_table_put(struct ga_table *table, const struct ga_entry *entry, struct g
     return done;
 }
 
+// How many shards there are to look into: none where nothing was ever put in, whose pages then stay
+// untouched.
+static size_t shards_of(const struct ga_table *table) {
+    return atomic_load(&table->most) ? GA_TABLE_SHARDS : 0;
+}
+
 void ga_table_recount(struct ga_table *table) {
-    for (size_t n = 0; n < GA_TABLE_SHARDS; n++) {
+    size_t shards = shards_of(table);
+    for (size_t n = 0; n < shards; n++) {
         struct ga_shard *s = &table->shards[n];
         ga_spin_lock(&s->lock);
         atomic_fetch_sub(&table->most, s->most - s->used);
@@ -286,12 +293,6 @@ bool ga_table_move(struct ga_table *table, uint64_t key, uint64_t context, uint6
         change_context(value_at(s, &at), becomes);
     ga_spin_unlock(&s->lock);
     return found;
-}
-
-// How many shards there are to look into: none where nothing was ever put in, whose pages then stay
-// untouched.
-static size_t shards_of(const struct ga_table *table) {
-    return atomic_load(&table->most) ? GA_TABLE_SHARDS : 0;
 }
 
 uint64_t ga_table_mark(struct ga_table *table, uint64_t context, uint64_t becomes) {

@@ -117,6 +117,7 @@ static void untouched(void) {
     seen_count = 0;
     ga_table_each(none, add, NULL);
     ga_table_drain(none, 0, add, NULL);
+    ga_table_recount(none);
     CHECK(seen_count == 0 && ga_table_mark(none, 0, 1) == 0);
     CHECK(mprotect(none, sizeof none->shards, PROT_READ | PROT_WRITE) == 0);
     CHECK(ga_table_put(none, &e, &old) && none->most > 0);
