@@ -18,6 +18,7 @@ type fakeClock struct {
 	base   time.Time
 	passed time.Duration // on the even clock
 	jumped time.Duration // of the wall clock, in whole seconds
+	step   time.Duration // what passes with each look at it
 	timers []fakeTimer
 }
 
@@ -35,7 +36,15 @@ type timeBits struct{ wall uint64 }
 func (c *fakeClock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.passed += c.step
 	return c.nowLocked()
+}
+
+// creep has time pass with each look at the clock.
+func (c *fakeClock) creep(step time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.step = step
 }
 
 func (c *fakeClock) nowLocked() time.Time {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -74,6 +75,7 @@ func (d *Daemon) set(s gpufs.Setting) error {
 	}
 	d.lock()
 	defer d.unlock()
+	defer d.tookChange(s.UID, d.now())
 	switch s.Of {
 	case gpufs.OfDevice:
 		err = d.setSlots(s.UID, s.Device, count)
@@ -149,12 +151,16 @@ func (d *Daemon) limit(uid uint32, r *ipc.LimitRequest) error {
 	}
 	d.lock()
 	defer d.unlock()
+	defer d.tookChange(uid, d.now())
 	err := d.change(uid, user, r, change)
 	if err != nil {
 		d.refusedChange(uid, d.whoseLimit(r, user), changeText(r, change), err)
 	}
 	return err
 }
+
+// tookChange is for a change that a user made and that began at a time. The lock is held since then.
+func (d *Daemon) tookChange(uid uint32, began time.Time) { d.changes.Took(uid, d.now().Sub(began)) }
 
 // whoseLimit is whose limits a request is about, for people. The lock is held.
 func (d *Daemon) whoseLimit(r *ipc.LimitRequest, user string) string {

@@ -112,6 +112,33 @@ func TestKeptLimitIsOneOrTheOther(t *testing.T) {
 	}
 }
 
+// TestALongChangeIsCounted: of both ways in which a limit is changed.
+func TestALongChangeIsCounted(t *testing.T) {
+	b := newClockedBench(t, 1<<30)
+	for uid, change := range map[uint32]func(uint32) error{
+		4242: func(uid uint32) error {
+			return b.Set(t.Context(), gpufs.Setting{Of: gpufs.OfDevice, Device: 0, Name: "slots.max", Value: "1", UID: uid})
+		},
+		4243: func(uid uint32) error {
+			_ = b.mayChange(t.Context(), uid)
+			return b.limit(uid, &ipc.LimitRequest{Target: ipc.LimitDevice, Set: ipc.SetSlots, Slots: 1})
+		},
+	} {
+		b.clock.creep(2 * fair.ChangesPerSecond * fair.ChangeTakes)
+		if err := change(uid); err == nil {
+			t.Error("not refused")
+		}
+		b.clock.creep(0)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 64 { // who need not wait is let in in half of them
+			if b.mayChange(ctx, uid) == nil {
+				t.Fatalf("user %d need not wait for his next change", uid)
+			}
+		}
+	}
+}
+
 // TestAWriteThatWaitsIsInterrupted: a signal to who writes ends the wait, and the limit is what it was.
 func TestAWriteThatWaitsIsInterrupted(t *testing.T) {
 	const uid = 4242

@@ -3,6 +3,7 @@ package fair
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -10,6 +11,10 @@ import (
 // or by asking; who wants to change more waits. Each costs everybody's time: what is below the limit is
 // gone through with the lock held, and is written down and logged.
 const ChangesPerSecond = 100
+
+// ChangeTakes is how long a change has the daemon's lock at most to count as one: where thousands are concerned
+// by it, it counts as several, so that no user's changes take more than a fifth of everybody's time.
+const ChangeTakes = time.Second / 5 / ChangesPerSecond
 
 // Changes has users wait who change limits too often.
 type Changes struct {
@@ -24,6 +29,7 @@ type Changes struct {
 type changer struct {
 	turn   chan struct{} // held by whoever is next: the others come in the order of their arrival
 	recent []time.Time   // when the last ones were let through, the oldest first; turn guards it
+	owed   atomic.Int64  // as how many more those since then count
 	asking int           // how many wait or are being let through; Changes.mu guards it
 	last   time.Time     // when one came
 }
@@ -38,7 +44,8 @@ func (t *Changes) Wait(ctx context.Context, uid uint32) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if len(c.recent) >= ChangesPerSecond {
+	c.let(c.owed.Swap(0), t.Now())
+	for len(c.recent) >= ChangesPerSecond {
 		if early := time.Second - t.Now().Sub(c.recent[0]); early > 0 {
 			select {
 			case <-t.After(early):
@@ -48,8 +55,24 @@ func (t *Changes) Wait(ctx context.Context, uid uint32) error {
 		}
 		c.recent = append(c.recent[:0], c.recent[1:]...)
 	}
-	c.recent = append(c.recent, t.Now())
+	c.let(1, t.Now())
 	return nil
+}
+
+// let notes that so many were let through: as many as may be in this second, and the others in those to come.
+func (c *changer) let(n int64, now time.Time) {
+	for i := range n {
+		c.recent = append(c.recent, now.Add(time.Duration(i/ChangesPerSecond)*time.Second))
+	}
+}
+
+// Took counts how long a user's change had the daemon's lock.
+func (t *Changes) Took(uid uint32, held time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.users[uid]; c != nil {
+		c.owed.Add(int64(held / ChangeTakes))
+	}
 }
 
 func (t *Changes) enter(uid uint32) *changer {

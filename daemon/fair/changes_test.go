@@ -47,3 +47,32 @@ func TestChangesOfAUserWait(t *testing.T) {
 		}
 	})
 }
+
+// TestChangesThatTakeLongAreFewer: of those for which everybody waits long fewer go through in a second, and the
+// longest delays its user's next one by a second for each in which it would have been a fifth of the time.
+func TestChangesThatTakeLongAreFewer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const uid = 4242
+		c := Changes{Now: time.Now, After: time.After}
+		through := make(chan int, 25)
+		change := func(held time.Duration) {
+			_ = c.Wait(t.Context(), uid)
+			c.Took(uid, held)
+			through <- 0
+		}
+		go func() {
+			for range 20 {
+				change(9 * ChangeTakes) // counts as ten
+			}
+			change(250 * ChangeTakes)
+			change(0)
+		}()
+		for second, want := range []int{10, 20, 21, 21, 22} {
+			synctest.Wait()
+			if got := len(through); got != want {
+				t.Fatalf("%d went through in %d seconds, want %d", got, second, want)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
