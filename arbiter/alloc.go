@@ -30,7 +30,7 @@ func (a *Arbiter) Ask(now time.Time, r Request) Outcome {
 			return Outcome{Granted: true}
 		}
 	} else if r.Count = min(max(r.Count, -maxObjects), maxObjects); r.Count <= 0 || r.Noticed {
-		defer a.turn(now)
+		defer a.serveQueues(now)
 		a.countObjects(now, l, r)
 		return l.counted(r.What, Outcome{Granted: true})
 	}
@@ -45,7 +45,7 @@ func (a *Arbiter) Ask(now time.Time, r Request) Outcome {
 			return Outcome{Granted: true, Receipt: r.Receipt()}
 		}
 	}
-	defer a.turn(now)
+	defer a.serveQueues(now)
 	if r.What == WantsBytes && l.contended() { // what it freed goes back before it gets more than others
 		a.recallAll(l)
 	}

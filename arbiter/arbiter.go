@@ -23,31 +23,31 @@ type Arbiter struct {
 	sessions map[SessionID]*session
 	leases   map[LeaseID]*lease
 
-	tickets    map[TicketID]*ticket // those that wait
-	stirred    []*job               // of those that wait: something of them has changed, and they are to be looked at
-	waiting    map[*job]bool        // whose they are
-	awake      []*ticket            // of these, those that do not rest, in the order that they are served in
-	pumped     []*ticket            // those, while they are looked at
-	priority   int                  // of each that waits, where they are not mixed
-	mixed      bool                 // they are of different priorities: time changes their order
-	aged       bool                 // time may have changed it since they were sorted
-	sorted     time.Time            // when the queues were in order
-	looked     uint64               // how often a ticket was looked at, for tests
-	decisions  []Decision
-	asking     *ticket    // the one that is being decided by the call that made it
-	turning    bool       // queues are being looked at
-	resting    bool       // some were found meanwhile that rest
-	tangled    bool       // there may be a new circle of waiters
-	searched   time.Time  // when a search was last begun that is made beside the lock
-	searching  *Search    // that one; nil: it has ended
-	atOnce     int        // searchedAtOnce, or fewer in a test
-	dues       ticketHeap // those for whom something comes about with time alone
-	looseAt    time.Time  // when to look for a circle in which something might have moved; zero: never
-	noticesDue bool       // something has changed for those who wait
-	noticedAt  time.Time
-	telling    *moment // notices are being sent; nil: none are
-	arrival    uint64  // of the last request
-	lastTicket TicketID
+	tickets       map[TicketID]*ticket // those that wait
+	stirred       []*job               // of those that wait: something of them has changed, and they are to be looked at
+	waiting       map[*job]bool        // whose they are
+	awake         []*ticket            // of these, those that do not rest, in the order that they are served in
+	pumped        []*ticket            // those, while they are looked at
+	priority      int                  // of each that waits, where they are not mixed
+	mixed         bool                 // they are of different priorities: time changes their order
+	aged          bool                 // time may have changed it since they were sorted
+	sorted        time.Time            // when the queues were in order
+	looked        uint64               // how often a ticket was looked at, for tests
+	decisions     []Decision
+	asking        *ticket    // the one that is being decided by the call that made it
+	servingQueues bool       // queues are being looked at
+	resting       bool       // some were found meanwhile that rest
+	tangled       bool       // there may be a new circle of waiters
+	searched      time.Time  // when a search was last begun that is made beside the lock
+	searching     *Search    // that one; nil: it has ended
+	atOnce        int        // searchedAtOnce, or fewer in a test
+	dues          ticketHeap // those for whom something comes about with time alone
+	looseAt       time.Time  // when to look for a circle in which something might have moved; zero: never
+	noticesDue    bool       // something has changed for those who wait
+	noticedAt     time.Time
+	telling       *moment // notices are being sent; nil: none are
+	arrival       uint64  // of the last request
+	lastTicket    TicketID
 
 	ticketsOf    map[uint32]int // by user
 	ticketsOfPID map[int]int    // by process
@@ -99,7 +99,7 @@ func New(policy rules.Policy) *Arbiter {
 // leases, and the lost ones stay so. A device with the index of one that is there replaces
 // its description.
 func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
-	defer a.turn(now)
+	defer a.serveQueues(now)
 	known := a.device(d.Index)
 	if known == nil {
 		known = &device{Device: d, figures: make(map[int]ProcessUsage), byPID: make(map[int][]*lease),
@@ -132,7 +132,7 @@ func (a *Arbiter) LoseDevice(now time.Time, index int) {
 	if d == nil || d.lost {
 		return
 	}
-	defer a.turn(now)
+	defer a.serveQueues(now)
 	d.lost, d.dirty, d.anew = true, true, true
 	leases := slices.Collect(a.leasesOn(d))
 	for _, l := range leases {

@@ -92,7 +92,7 @@ func (a *Arbiter) ReleaseJob(now time.Time, id JobID) {
 	if j == nil {
 		return
 	}
-	defer a.turn(now)
+	defer a.serveQueues(now)
 	for _, t := range slices.Clone(j.tickets) {
 		if t.kind == wantsJob {
 			a.cancel(now, t, ReasonCancelled)

@@ -61,8 +61,8 @@ func (a *Arbiter) lookLater(now time.Time, holding bool) {
 // refresh judges a ticket anew: what others were given since may have put more in its
 // way. True: it did, and the queues are to be gone through again.
 func (a *Arbiter) refresh(now time.Time, t *ticket) (changed bool) {
-	at, turn := t.at(), t.turn()
-	if a.judge(now, t); t.at() != at || t.turn() != turn {
+	at, turn := t.at(), t.onlyBehind()
+	if a.judge(now, t); t.at() != at || t.onlyBehind() != turn {
 		a.wake(t)
 		t.setDirty()
 		changed, a.tangled = true, true
@@ -78,13 +78,13 @@ func (a *Arbiter) loosen(now time.Time) {
 		}
 		s := &Search{graph: a.graph(), loose: true}
 		if s.copy(now, math.MaxInt) {
-			a.turn(now)
+			a.serveQueues(now)
 			continue
 		}
 		if s.Run(); !a.conclude(now, s) {
 			return
 		}
-		a.turn(now)
+		a.serveQueues(now)
 	}
 }
 

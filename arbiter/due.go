@@ -26,7 +26,7 @@ func (a *Arbiter) pass(now time.Time) {
 			a.gather(now, d)
 		}
 	}
-	a.turn(now)
+	a.serveQueues(now)
 	a.loosen(now)
 	a.tell(now)
 }

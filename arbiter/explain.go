@@ -118,7 +118,7 @@ func (a *Arbiter) setAside(now time.Time, t *ticket, why Reason, r *accounting.R
 	if ahead > 0 {
 		whom = fmt.Sprintf(wording.FirstOf, first.name(), ahead)
 	}
-	return fmt.Sprintf(wording.SetAside, free.Human(), whom, wording.Span(now.Sub(first.place.Since)), a.wants(first))
+	return fmt.Sprintf(wording.SetAside, free.Human(), whom, wording.Span(now.Sub(first.place.Since)), a.requestText(first))
 }
 
 // limiter is the budget above the lease with the smallest memory.max.
@@ -192,7 +192,7 @@ func (a *Arbiter) explainSlots(t *ticket) string {
 	if held := a.heldAt(t.place.Since, o); held != "" {
 		text += ": " + held
 	}
-	if t.turn() {
+	if t.onlyBehind() {
 		text += wording.OthersWait
 	}
 	return text
@@ -202,11 +202,11 @@ func (a *Arbiter) explainSlots(t *ticket) string {
 func (a *Arbiter) explainCircle(c *circle) string {
 	youngest := c.path[0]
 	if j := youngest.job; len(c.path) == 1 && len(j.holding()) > 1 {
-		return fmt.Sprintf(wording.DeadlockWithin, j.name(), a.holdings(j), youngest.name(), a.wants(youngest), youngest.gpu())
+		return fmt.Sprintf(wording.DeadlockWithin, j.name(), a.holdings(j), youngest.name(), a.requestText(youngest), youngest.gpu())
 	}
 	var parties []string
 	for _, t := range c.path {
-		parties = append(parties, fmt.Sprintf(wording.DeadlockParty, t.name(), a.holdings(t.job), a.wants(t), t.gpu()))
+		parties = append(parties, fmt.Sprintf(wording.DeadlockParty, t.name(), a.holdings(t.job), a.requestText(t), t.gpu()))
 	}
 	return fmt.Sprintf(wording.Deadlock, strings.Join(parties, ", "), youngest.name())
 }

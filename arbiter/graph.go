@@ -231,7 +231,7 @@ func (h *holder) waits(tickets []*ticket) bool {
 
 // request copies what a ticket needs.
 func (g *graph) request(now time.Time, t *ticket, party int) deadlock.Request {
-	r := deadlock.Request{Party: party, Holding: t.holding(), OrderOnly: t.turn(), Any: t.any, Spots: len(t.spots)}
+	r := deadlock.Request{Party: party, Holding: t.holding(), OrderOnly: t.onlyBehind(), Any: t.any, Spots: len(t.spots)}
 	for i := range t.spots {
 		g.addRoom(&r, t, i)
 		g.addOrder(&r, t, i)

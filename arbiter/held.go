@@ -181,8 +181,8 @@ func (t *ticket) gpu() string {
 	return fmt.Sprintf(wording.GPU, d.Index)
 }
 
-// wants says what a ticket wants.
-func (a *Arbiter) wants(t *ticket) string {
+// requestText says what a ticket wants.
+func (a *Arbiter) requestText(t *ticket) string {
 	n, r, what := a.wantsBytes(t), &t.job.request, wording.Slot
 	switch {
 	case t.kind == WantsBytes:

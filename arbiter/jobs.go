@@ -33,7 +33,7 @@ func (a *Arbiter) startRefused(now time.Time, s *session, err error) {
 }
 
 func (a *Arbiter) openJob(now time.Time, r JobRequest) (JobInfo, error) {
-	defer a.turn(now)
+	defer a.serveQueues(now)
 	rule := a.policy.For(r.Process)
 	if err := a.checkJob(r, rule); err != nil {
 		return JobInfo{}, err
@@ -112,7 +112,7 @@ func (a *Arbiter) CloseJob(now time.Time, id JobID) {
 	if j == nil {
 		return
 	}
-	defer a.turn(now)
+	defer a.serveQueues(now)
 	j.closed = true
 	for _, t := range slices.Clone(j.tickets) {
 		if t.kind == wantsJob {

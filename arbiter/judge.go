@@ -134,7 +134,7 @@ func (s *spot) reason() Reason {
 }
 
 // judge notes that a limit refuses: by itself, or because others come first.
-func (s *spot) judge(at limits, hard, behind bool) {
+func (s *spot) judge(at limitSet, hard, behind bool) {
 	if hard {
 		s.hard |= at
 	}
@@ -174,7 +174,7 @@ func (a *Arbiter) judgePermits(now time.Time, t *ticket, s *spot, asks permit.Ki
 // tight asks the ledger about a lease's request: which budgets that it shares with others, and
 // whether the device (atBytes), have no room for it; and a refusal that is final: by the
 // lease's own budgets, or because what is in the way is its own.
-func (a *Arbiter) tight(t *ticket) (hard limits, final verdict) {
+func (a *Arbiter) tight(t *ticket) (hard limitSet, final verdict) {
 	l, need := t.lease, t.need()
 	if need == 0 {
 		return 0, verdict{}

@@ -153,7 +153,7 @@ func (a *Arbiter) Given(id SessionID) (most accounting.Size, streams int) {
 
 // change puts edits in force, or undoes them all and moves nothing.
 func (a *Arbiter) change(now time.Time, c rules.Change, edits []limitEdit) error {
-	defer a.turn(now)
+	defer a.serveQueues(now)
 	var changes []limitChange
 	for _, e := range edits {
 		changes = append(changes, e.changes()...)
@@ -341,7 +341,7 @@ func (a *Arbiter) relimit(now time.Time, j *job) {
 // SetPolicy puts a new configuration in force, for running leases too. Limits that
 // were changed live stay; what is lowered below what is held is over, as by SetJobLimits.
 func (a *Arbiter) SetPolicy(now time.Time, p rules.Policy) {
-	defer a.turn(now)
+	defer a.serveQueues(now)
 	a.policy = p.InForce()
 	for _, d := range a.devices {
 		d.rule, d.dirty, d.anew = a.policy.ForDevice(d.Device), true, true
@@ -350,7 +350,7 @@ func (a *Arbiter) SetPolicy(now time.Time, p rules.Policy) {
 			d.headroom = 0
 		}
 		a.recap(now, d)
-		a.recount(now, d)
+		a.slotsChanged(now, d)
 	}
 	a.applyRules(now)
 	a.event(Event{Time: now, Kind: EventPolicy, Device: -1, Text: fmt.Sprintf(wording.Configured, len(p.Rules))})
@@ -379,7 +379,7 @@ func (a *Arbiter) SetRuleLimits(now time.Time, id uint64, c rules.Change) error 
 	if err != nil {
 		return err
 	}
-	defer a.turn(now)
+	defer a.serveQueues(now)
 	a.policy.Lay(rule.Key, rule.Live)
 	a.applyRules(now)
 	a.audit(now, c, edit)

@@ -26,7 +26,7 @@ func (a *Arbiter) Notice(now time.Time, id TicketID) Notice {
 }
 
 // where is the device at which a ticket stands in line, and the limit that refuses it there.
-func (t *ticket) where() (d *device, at limits) {
+func (t *ticket) where() (d *device, at limitSet) {
 	for i := range t.spots {
 		s := &t.spots[i]
 		for _, at := range narrowerFirst {
@@ -39,7 +39,7 @@ func (t *ticket) where() (d *device, at limits) {
 }
 
 // waitsAt reports whether a ticket is refused by a limit on a device.
-func (t *ticket) waitsAt(d *device, at limits) bool {
+func (t *ticket) waitsAt(d *device, at limitSet) bool {
 	return slices.ContainsFunc(t.spots, func(s spot) bool { return s.device == d && s.at&at != 0 })
 }
 
@@ -81,7 +81,7 @@ type queueOf struct {
 // obstacle is a limit at which tickets wait.
 type obstacle struct {
 	device *device
-	at     limits
+	at     limitSet
 	shared *shared // nil: not a shared budget
 }
 
@@ -165,11 +165,11 @@ func once(known map[obstacle]string, o obstacle, find func(obstacle) string) str
 
 // standing says how a ticket stands; held is who holds what it waits for.
 func (a *Arbiter) standing(now time.Time, t *ticket, position int, held string) Notice {
-	text := fmt.Sprintf(wording.Waits, a.wants(t), t.gpu(), position)
+	text := fmt.Sprintf(wording.Waits, a.requestText(t), t.gpu(), position)
 	switch {
 	case held != "":
 		text += ": " + held
-	case t.turn():
+	case t.onlyBehind():
 		text += ": " + wording.OthersFirst
 	}
 	if a.isFurther(t) {

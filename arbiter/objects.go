@@ -42,14 +42,14 @@ type threads struct {
 	changed []*maker // whose objects have changed since Makers was last asked
 }
 
-// find returns a thread's place in the list, and whether it is there.
-func (ts *threads) find(thread uint32) (int, bool) {
+// search returns a thread's place in the list, and whether it is there.
+func (ts *threads) search(thread uint32) (int, bool) {
 	return slices.BinarySearchFunc(ts.all, thread, func(m *maker, t uint32) int { return cmp.Compare(m.thread, t) })
 }
 
 // of returns what is remembered of a thread, or nil.
 func (ts *threads) of(thread uint32) *maker {
-	if i, ok := ts.find(thread); ok {
+	if i, ok := ts.search(thread); ok {
 		return ts.all[i]
 	}
 	return nil
@@ -88,7 +88,7 @@ func (a *Arbiter) makes(l *lease, thread uint32) *maker {
 	if yes, _ := a.remembers(l, thread); !yes {
 		thread = 0
 	}
-	i, ok := l.makers.find(thread)
+	i, ok := l.makers.search(thread)
 	if !ok {
 		l.makers.all = slices.Insert(l.makers.all, i, &maker{thread: thread})
 		a.threads++

@@ -16,7 +16,7 @@ func (a *Arbiter) Freed(now time.Time, id LeaseID) {
 	if l == nil || !l.session.alive() {
 		return
 	}
-	defer a.turn(now)
+	defer a.serveQueues(now)
 	a.touch(now, l)
 	a.settle(now, l)
 	if l.contended() {

@@ -303,12 +303,12 @@ func (a *Arbiter) park(now time.Time, t *ticket) {
 	}
 	a.tangled = true
 	a.stats.Waited++
-	a.ticketEvent(now, t, EventQueued, fmt.Sprintf(wording.Queued, t.name(), a.wants(t), t.gpu(), a.position(t), t.why.reason))
+	a.ticketEvent(now, t, EventQueued, fmt.Sprintf(wording.Queued, t.name(), a.requestText(t), t.gpu(), a.position(t), t.why.reason))
 	if !t.deadline.IsZero() && !t.deadline.After(now) { // it waited long enough before it came again
 		a.cancel(now, t, ReasonTimeout)
 		return
 	}
-	a.turn(now)
+	a.serveQueues(now)
 }
 
 // timeout is how long a job's requests wait; below 0: without end.
@@ -372,13 +372,13 @@ func (d *device) ownLines() []*line {
 	return lines
 }
 
-// turn serves whoever can be served, until nobody can. It costs nothing when nobody waits.
-func (a *Arbiter) turn(now time.Time) {
-	if len(a.tickets) == 0 || a.turning {
+// serveQueues serves whoever can be served, until nobody can. It costs nothing when nobody waits.
+func (a *Arbiter) serveQueues(now time.Time) {
+	if len(a.tickets) == 0 || a.servingQueues {
 		return
 	}
-	a.turning = true
-	defer func() { a.turning = false }()
+	a.servingQueues = true
+	defer func() { a.servingQueues = false }()
 	// Each round serves or refuses somebody, or finds more in somebody's way than before:
 	// the bound is never reached, but a daemon that hangs would be worse than a late turn.
 	again := true
@@ -644,7 +644,7 @@ func (a *Arbiter) bar(now time.Time, d *device, t *ticket) {
 
 // waitsOn is what a ticket waits for on a device: one that needs all of its devices waits
 // on each for what lacks on any.
-func (t *ticket) waitsOn(s *spot) limits {
+func (t *ticket) waitsOn(s *spot) limitSet {
 	if t.any {
 		return s.at
 	}

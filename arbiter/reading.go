@@ -67,7 +67,7 @@ func (r *Reading) Book(now time.Time, most int) (more bool) {
 	if d.unnamed = r.usage.Unnamed; d.unnamed {
 		return false
 	}
-	defer a.turn(now)
+	defer a.serveQueues(now)
 	if !r.begun {
 		r.begin(now)
 	}

@@ -20,7 +20,7 @@ func (a *Arbiter) Recount(now time.Time, id LeaseID, used, figure accounting.Byt
 	if l == nil {
 		return 0, 0
 	}
-	defer a.turn(now)
+	defer a.serveQueues(now)
 	idle := a.idle(l)
 	if !l.session.alive() || l.lost || l.spoiled {
 		return l.Granted(), 0
@@ -58,7 +58,7 @@ func (a *Arbiter) Objects(now time.Time, id LeaseID, makers []Maker) (streams, c
 		return 0, 0
 	}
 	if l.session.alive() && !l.lost {
-		defer a.turn(now)
+		defer a.serveQueues(now)
 		for _, m := range makers {
 			streams, contexts = streams+m.Streams, contexts+m.Contexts
 		}

@@ -22,7 +22,7 @@ type nest struct {
 // nestKind is what those in a nest have in common: they set the same aside, and of two of them the
 // one that came first is always served first.
 type nestKind struct {
-	at       limits
+	at       limitSet
 	fresh    bool
 	asks     permit.Kinds
 	priority int

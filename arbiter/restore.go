@@ -25,7 +25,7 @@ func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 	if a.jobs[r.ID] != nil {
 		return fmt.Errorf("job %d: %w", r.ID, ErrExists)
 	}
-	defer a.turn(now)
+	defer a.serveQueues(now)
 	j := &job{id: r.ID, request: r.Request, Job: rules.Job{Rule: a.policy.For(r.Request.Process)}, run: true, closed: r.Closed,
 		released: r.Released}
 	for _, index := range r.Devices {

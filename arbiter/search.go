@@ -76,7 +76,7 @@ func (s *Search) Copy(now time.Time) (more bool) {
 		return false
 	}
 	if s.copy(now, max(1, s.a.atOnce)) {
-		s.a.turn(now)
+		s.a.serveQueues(now)
 	}
 	if len(s.rest) == 0 {
 		s.a.lookLater(now, s.holding)
@@ -103,7 +103,7 @@ func (a *Arbiter) Settle(now time.Time, s *Search) {
 		return
 	}
 	if a.conclude(now, s) {
-		a.turn(now)
+		a.serveQueues(now)
 		return
 	}
 	if a.searching = nil; s.torn && a.looseAt.IsZero() && s.loose {

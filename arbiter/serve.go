@@ -171,13 +171,13 @@ func (a *Arbiter) begin(now time.Time, j *job, keeps []*device) {
 	}
 	a.stats.TotalJobs++
 	for _, d := range keeps {
-		a.keep(now, j, d)
+		a.grantJobPermits(now, j, d)
 	}
 }
 
-// keep makes a job a holder of a device until it ends.
-func (a *Arbiter) keep(now time.Time, j *job, d *device) {
-	h := a.hold(now, d, owner{Job: j}, j.asks())
+// grantJobPermits makes a job a holder of a device until it ends.
+func (a *Arbiter) grantJobPermits(now time.Time, j *job, d *device) {
+	h := a.grantPermits(now, d, owner{Job: j}, j.asks())
 	h.kept, h.spare = true, j.keepsSpare(d)
 }
 
@@ -199,12 +199,12 @@ func (a *Arbiter) finish(now time.Time, t *ticket, answer Decision) {
 	t.job.tally.waited += max(0, waited)
 	a.stats.LastWaitMs = uint64(max(0, waited/time.Millisecond))
 	if answer.granted() {
-		a.ticketEvent(now, t, EventServed, fmt.Sprintf(wording.Served, t.name(), a.wants(t), wording.Span(waited)))
+		a.ticketEvent(now, t, EventServed, fmt.Sprintf(wording.Served, t.name(), a.requestText(t), wording.Span(waited)))
 	}
 	if a.asking != t {
 		if answer.granted() && t.lease != nil && waited >= toldWait {
 			a.decisions = append(a.decisions, Decision{Ticket: t.id, Kind: DecisionNotice, Notice: Notice{Waited: waited,
-				Text: fmt.Sprintf(wording.Has, a.wants(t), t.gpu(), wording.Span(waited))}})
+				Text: fmt.Sprintf(wording.Has, a.requestText(t), t.gpu(), wording.Span(waited))}})
 		}
 		a.decisions = append(a.decisions, answer)
 	}

@@ -14,7 +14,7 @@ import (
 // as a job of its own. Where the rule's memory.min has no room, it waits; a *Refusal
 // tells that it never will have.
 func (a *Arbiter) OpenSession(now time.Time, r SessionRequest) (SessionInfo, error) {
-	defer a.turn(now)
+	defer a.serveQueues(now)
 	s, err := a.newSession(now, r, true)
 	if err != nil {
 		return SessionInfo{}, err
@@ -90,7 +90,7 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 	if s == nil || !s.alive() {
 		return
 	}
-	defer a.turn(now)
+	defer a.serveQueues(now)
 	a.cancelOf(now, s)
 	if a.sessions[id] == nil { // it waited for its start
 		return
@@ -134,7 +134,7 @@ func (a *Arbiter) Gone(now time.Time, id SessionID, device int) {
 	if s == nil || s.alive() {
 		return
 	}
-	defer a.turn(now)
+	defer a.serveQueues(now)
 	for _, l := range s.leases {
 		if l.device.Index == device {
 			a.reclaim(now, l)

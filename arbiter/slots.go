@@ -119,17 +119,17 @@ func (a *Arbiter) enter(now time.Time, l *lease, thread uint32) {
 		a.forget(h)
 	}
 	if l.scope != rules.ScopeThread {
-		l.slot = a.hold(now, l.device, l.owner(thread), justSlot)
+		l.slot = a.grantPermits(now, l.device, l.owner(thread), justSlot)
 		return
 	}
-	a.hold(now, l.device, l.owner(a.makes(l, thread).thread), justSlot).lease = l
+	a.grantPermits(now, l.device, l.owner(a.makes(l, thread).thread), justSlot).lease = l
 }
 
 // justSlot is what a process needs to make something.
 var justSlot = permit.Kinds{permit.Slot: true}
 
-// hold gives somebody permits, a slot among them.
-func (a *Arbiter) hold(now time.Time, d *device, o owner, kinds permit.Kinds) *holder {
+// grantPermits gives somebody permits, a slot among them.
+func (a *Arbiter) grantPermits(now time.Time, d *device, o owner, kinds permit.Kinds) *holder {
 	h := d.holder(o)
 	if h == nil {
 		h = &holder{owner: o, device: d, since: now}
@@ -171,7 +171,7 @@ func (a *Arbiter) drop(now time.Time, h *holder) {
 // keepSpare has a job that never waits keep a slot of a device where it has none left.
 func (a *Arbiter) keepSpare(now time.Time, d *device, j *job) {
 	if j.request.NoWait && j.keeps(d) && len(j.holders(d)) == 0 {
-		a.keep(now, j, d)
+		a.grantJobPermits(now, j, d)
 	}
 }
 
@@ -251,8 +251,8 @@ func (a *Arbiter) sweep(now time.Time, d *device) {
 	}
 }
 
-// recount looks who still has a slot of a device after slots.max has changed.
-func (a *Arbiter) recount(now time.Time, d *device) {
+// slotsChanged looks who still has a slot of a device after slots.max has changed.
+func (a *Arbiter) slotsChanged(now time.Time, d *device) {
 	d.dirty, d.anew = true, true
 	a.sweep(now, d)
 	if d.overfull() {
@@ -313,9 +313,9 @@ func (a *Arbiter) SetSlots(now time.Time, device, most int, uid uint32) error {
 		From: name(d.slotsMax()), To: name(most)}
 	d.slotsLive, d.slotsChanger = &most, wording.Setter(uid, 0, "")
 	e.Text = fmt.Sprintf(wording.Changed, d.slotsChanger, e.Setting, e.Whose, e.From, e.To)
-	a.recount(now, d)
+	a.slotsChanged(now, d)
 	a.event(e)
-	a.turn(now)
+	a.serveQueues(now)
 	return nil
 }
 

@@ -131,7 +131,7 @@ func (m *moment) ticketState(t *ticket) accounting.TicketState {
 	p, stand := t.process(), m.standing(t)
 	state := accounting.TicketState{
 		Pos: stand.Position, Ticket: uint64(t.id), PID: p.PID, User: p.User, UID: p.UID, Device: -1,
-		Wants: m.a.wants(t), WantsBytes: m.a.wantsBytes(t), WaitedMs: max(0, stand.Waited.Milliseconds()),
+		Wants: m.a.requestText(t), WantsBytes: m.a.wantsBytes(t), WaitedMs: max(0, stand.Waited.Milliseconds()),
 		Reason: t.why.reason.String(), Text: stand.Text, Job: uint64(t.job.id), JobName: t.job.request.Name, Command: p.Command,
 	}
 	if t.session == nil {

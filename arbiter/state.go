@@ -125,7 +125,7 @@ type job struct {
 func (j *job) shares() [2]*shared { return [...]*shared{j.cap, j.shared} }
 
 // shareAt is the budget at a limit, the narrower one where there are several; nil: that is at none.
-func (j *job) shareAt(at limits) *shared {
+func (j *job) shareAt(at limitSet) *shared {
 	for i, sh := range j.shares() {
 		if at&(atUser<<i) != 0 {
 			return sh

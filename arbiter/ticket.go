@@ -50,19 +50,19 @@ type Notice struct {
 	Text     string // one line for people: what it waits for, who holds that and since when
 }
 
-// limits is a set of limits that refuse a ticket, the narrower ones first.
-type limits uint8
+// limitSet is a set of limits that refuse a ticket, the narrower ones first.
+type limitSet uint8
 
 const (
-	atUser   limits = 1 << iota // what its user may hold with all of his programs
-	atShared                    // a budget that its rule has it share with others
-	atWish                      // the program's own wish to be one of few
-	atSlots                     // slots.max, a claim, or a job that has the device alone
-	atBytes                     // the device's bytes
+	atUser   limitSet = 1 << iota // what its user may hold with all of his programs
+	atShared                      // a budget that its rule has it share with others
+	atWish                        // the program's own wish to be one of few
+	atSlots                       // slots.max, a claim, or a job that has the device alone
+	atBytes                       // the device's bytes
 )
 
 // narrowerFirst is each of them.
-var narrowerFirst = [...]limits{atUser, atShared, atWish, atSlots, atBytes}
+var narrowerFirst = [...]limitSet{atUser, atShared, atWish, atSlots, atBytes}
 
 // atBudgets are the limits of budgets shared with others: one of job.shares for each bit.
 const atBudgets = atUser | atShared
@@ -70,10 +70,10 @@ const atBudgets = atUser | atShared
 // spot is a device on which a ticket may be served, and what refuses it there.
 type spot struct {
 	device *device
-	at     limits
-	was    limits       // at, before it was judged the last time
+	at     limitSet
+	was    limitSet     // at, before it was judged the last time
 	asks   permit.Kinds // the permits to be taken there
-	hard   limits       // of at: those that refuse it whoever comes first
+	hard   limitSet     // of at: those that refuse it whoever comes first
 }
 
 // ticket is a request, also before it is known to have to wait.
@@ -121,15 +121,15 @@ type told struct {
 func (t *ticket) alone() *spot { return &t.spots[0] }
 
 // at is all that refuses a ticket.
-func (t *ticket) at() (at limits) {
+func (t *ticket) at() (at limitSet) {
 	for i := range t.spots {
 		at |= t.spots[i].at
 	}
 	return at
 }
 
-// turn reports that nothing refuses a ticket but that others come first.
-func (t *ticket) turn() bool {
+// onlyBehind reports that nothing refuses a ticket but that others come first.
+func (t *ticket) onlyBehind() bool {
 	for i := range t.spots {
 		if t.spots[i].hard != 0 && !t.any {
 			return false
@@ -205,7 +205,7 @@ func (a *Arbiter) Cancel(now time.Time, id TicketID, why Reason) bool {
 		return false
 	}
 	a.cancel(now, t, why)
-	a.turn(now)
+	a.serveQueues(now)
 	return true
 }
 
@@ -219,7 +219,7 @@ func (a *Arbiter) CancelJob(now time.Time, id JobID) int {
 	for _, t := range all {
 		a.cancel(now, t, ReasonCancelled)
 	}
-	a.turn(now)
+	a.serveQueues(now)
 	return len(all)
 }
 
@@ -235,7 +235,7 @@ func (a *Arbiter) cancel(now time.Time, t *ticket, why Reason) {
 	} else {
 		a.stats.Cancelled++
 	}
-	text = fmt.Sprintf(wording.NotServed, t.name(), a.wants(t), t.gpu(), wording.Span(now.Sub(t.place.Since)), text)
+	text = fmt.Sprintf(wording.NotServed, t.name(), a.requestText(t), t.gpu(), wording.Span(now.Sub(t.place.Since)), text)
 	a.ticketEvent(now, t, kind, text)
 	a.refuseTicket(now, t, why, t.why.refusal, text)
 }
@@ -262,7 +262,7 @@ func (a *Arbiter) Threads(now time.Time, id SessionID, n int) {
 		a.moves(s.job)
 		if len(s.job.tickets) > 0 {
 			a.tangled = true
-			a.turn(now)
+			a.serveQueues(now)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func (a *Arbiter) SetUserLimits(now time.Time, uid uint32, name string, c rules.
 	if err != nil {
 		return err
 	}
-	defer a.turn(now)
+	defer a.serveQueues(now)
 	u.Name = name
 	a.users[uid] = u
 	jobs := a.jobsOf(uid)

@@ -66,7 +66,7 @@ func load(path string) *loader {
 		path = DefaultPath
 	}
 	loader := newLoader()
-	for _, file := range loader.find(path, named) {
+	for _, file := range loader.paths(path, named) {
 		data, err := readFile(file)
 		loader.file(file, data, err, file == path)
 	}
@@ -81,8 +81,8 @@ func Parse(name string, r io.Reader) (*Config, error) {
 	return loader.finish()
 }
 
-// find returns the files to read, the main one first.
-func (l *loader) find(path string, named bool) []string {
+// paths returns the files to read, the main one first.
+func (l *loader) paths(path string, named bool) []string {
 	var files []string
 	if _, err := os.Stat(path); named || !errors.Is(err, fs.ErrNotExist) {
 		files = append(files, path) // another error comes back when it is read

@@ -29,7 +29,7 @@ import (
 type Daemon struct {
 	parts
 	log      *slog.Logger
-	place    place
+	paths    paths
 	inv      machine
 	uuids    map[ipc.UUID]inventory.Device
 	listener *ipc.Listener
@@ -104,7 +104,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	}
 	own, cancel := context.WithCancel(context.Background())
 	logs := newLogQueue(o.Log.Handler())
-	d := &Daemon{log: slog.New(logs), logs: logs, place: p, ctx: own, cancel: cancel, failed: make(chan error, 4), started: make(chan struct{}), overrun: make(chan struct{}, 1),
+	d := &Daemon{log: slog.New(logs), logs: logs, paths: p, ctx: own, cancel: cancel, failed: make(chan error, 4), started: make(chan struct{}), overrun: make(chan struct{}, 1),
 		words: shim.NewWords(), uuids: map[ipc.UUID]inventory.Device{}, readers: map[int]*reader{},
 		sessions: map[ipc.Token]*session{}, byKey: map[uint64]*session{},
 		ofProcess: map[int][]*session{}, jobsOfRunner: map[int][]*job{}, threadRows: map[int]map[uint32]int{}, kept: keptLimits{of: map[limitOwner][]int{}, count: newCounts(limitBounds)},
@@ -176,7 +176,7 @@ func (d *Daemon) start() error {
 	d.ready.Store(true)
 	d.notify("READY=1")
 	go d.accept(d.ctx) // which ends when the listener closes
-	d.log.Info("ready", "version", version.Version, "socket", d.place.socket, "mount", d.place.mount,
+	d.log.Info("ready", "version", version.Version, "socket", d.paths.socket, "mount", d.paths.mount,
 		"devices", len(d.inv.Devices()))
 	return nil
 }
@@ -210,7 +210,7 @@ func (d *Daemon) openInventory() error {
 
 // openState opens the state file. Where there can be none the daemon goes on without.
 func (d *Daemon) openState() (fresh bool, err error) {
-	file, fresh, err := statefile.Open(d.place.state)
+	file, fresh, err := statefile.Open(d.paths.state)
 	for _, cannot := range []error{unix.EROFS, unix.ENOSPC, unix.EDQUOT} {
 		if errors.Is(err, cannot) {
 			file, err = statefile.Anonymous(err)
@@ -226,7 +226,7 @@ func (d *Daemon) openState() (fresh bool, err error) {
 	}
 	if aside := d.file.Aside(); aside != "" {
 		d.log.Warn("the state file is none that this version can take up: programs say themselves what they hold",
-			"file", d.place.state, "set_aside_as", aside)
+			"file", d.paths.state, "set_aside_as", aside)
 	}
 	d.checkState()
 	return fresh, nil
@@ -237,7 +237,7 @@ func (d *Daemon) checkState() {
 	if err := d.file.Volatile(); err != nil && !d.volatile {
 		d.volatile = true
 		d.log.Warn("not all of the state can be kept: after a restart of the daemon, programs tell it themselves what they hold",
-			"file", d.place.state, "err", err)
+			"file", d.paths.state, "err", err)
 	}
 }
 
@@ -248,11 +248,11 @@ func (d *Daemon) spawn(f func(context.Context)) error {
 
 // mount mounts the filesystem unless the socket alone is wanted.
 func (d *Daemon) mount() error {
-	if d.place.mount == "" {
+	if d.paths.mount == "" {
 		return nil
 	}
-	fs, err := gpufs.Mount(d.place.mount, d, gpufs.Options{
-		System: d.place.system, SelfOf: d.inv.TaskOwner, Control: d, Logger: d.log})
+	fs, err := gpufs.Mount(d.paths.mount, d, gpufs.Options{
+		System: d.paths.system, SelfOf: d.inv.TaskOwner, Control: d, Logger: d.log})
 	if err != nil {
 		return err
 	}
@@ -263,7 +263,7 @@ func (d *Daemon) mount() error {
 		select {
 		case <-ctx.Done():
 		case <-fs.Done():
-			d.log.Warn("the filesystem was unmounted by somebody; the socket goes on", "mount", d.place.mount)
+			d.log.Warn("the filesystem was unmounted by somebody; the socket goes on", "mount", d.paths.mount)
 		}
 	})
 }
@@ -276,9 +276,9 @@ func (d *Daemon) goesWithout(err error) bool {
 	if !errors.Is(err, gpufs.ErrNoFuse) && !isShort(err) {
 		return false
 	}
-	if d.place.optional {
+	if d.paths.optional {
 		d.log.Warn("no filesystem: the commands work without it (gpuarb ps, queue, devices)", "err", err)
-		d.place.mount = ""
+		d.paths.mount = ""
 		return true
 	}
 	d.lock()
@@ -326,7 +326,7 @@ func (d *Daemon) Failed() <-chan error { return d.failed }
 func (d *Daemon) Reload() {
 	d.notify("RELOADING=1")
 	defer d.notify("READY=1")
-	cfg, err := config.Load(d.place.config)
+	cfg, err := config.Load(d.paths.config)
 	if err != nil {
 		d.log.Error("the configuration has mistakes: the old one stays in force", "err", err)
 		return
@@ -386,7 +386,7 @@ func lossOf(c *config.Config) uint32 {
 
 // ensureDir makes the folder of the socket when it is absent: open to look into
 // for the system's daemon, its owner's alone for a user's.
-func (p place) ensureDir() error {
+func (p paths) ensureDir() error {
 	mode := os.FileMode(0o700)
 	if p.system {
 		mode = 0o755

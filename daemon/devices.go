@@ -79,7 +79,7 @@ func (d *Daemon) findDevice(r *reader) {
 // lastDevices is what the daemon before this one found: a device that hangs at the start is
 // known from there, and with it what was granted on it.
 func (d *Daemon) lastDevices() (last []inventory.Device) {
-	text, err := os.ReadFile(d.place.devices)
+	text, err := os.ReadFile(d.paths.devices)
 	if err != nil || json.Unmarshal(text, &last) != nil {
 		return nil
 	}
@@ -94,10 +94,10 @@ func (d *Daemon) keepDevices() {
 	}
 	text, err := json.Marshal(found)
 	if err == nil {
-		err = os.WriteFile(d.place.devices+".new", text, 0o600)
+		err = os.WriteFile(d.paths.devices+".new", text, 0o600)
 	}
 	if err == nil {
-		err = os.Rename(d.place.devices+".new", d.place.devices)
+		err = os.Rename(d.paths.devices+".new", d.paths.devices)
 	}
 	if err != nil {
 		d.log.Warn("the devices cannot be written down: where one hangs as the daemon starts again, it is not known then", "err", err)

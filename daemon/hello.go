@@ -87,9 +87,9 @@ func (d *Daemon) pageFD(s *session) (int, error) {
 	return unix.FcntlInt(uintptr(s.page.FD()), unix.F_DUPFD_CLOEXEC, 3)
 }
 
-// find returns the live session of a token that belongs to the peer's process, and
+// joinSession returns the live session of a token that belongs to the peer's process, and
 // makes the connection one of its. The lock is held.
-func (d *Daemon) find(token ipc.Token, c *ipc.Conn) (*session, error) {
+func (d *Daemon) joinSession(token ipc.Token, c *ipc.Conn) (*session, error) {
 	s := d.sessions[token]
 	if s == nil || s.dead {
 		return nil, refused(ipc.StatusNoSession, "no session has this token")
@@ -112,7 +112,7 @@ func (cl *client) join(m ipc.Message) error {
 		}
 		cl.d.lock()
 		defer cl.d.unlock()
-		s, err := cl.d.find(r.Session, cl.conn)
+		s, err := cl.d.joinSession(r.Session, cl.conn)
 		if err != nil {
 			return ipc.JoinReply{}, err
 		}

@@ -31,16 +31,16 @@ type Options struct {
 var ErrNoRuntimeDir = errors.New("XDG_RUNTIME_DIR is not set: a daemon of a user lives there; " +
 	"log in through a session that sets it, or give --socket PATH and --mount PATH (or --mount none)")
 
-// place is where one daemon lives, every path absolute.
-type place struct {
+// paths is where one daemon lives, every path absolute.
+type paths struct {
 	socket, state, devices, mount, config, sysfs string
 	system                                       bool // root's, for every user of the machine
 	optional                                     bool // the mount: nobody asked for it by name
 }
 
 // resolve turns options into paths.
-func (o Options) resolve() (place, error) {
-	p := place{socket: o.Socket, mount: o.Mount, sysfs: o.Sysfs, system: !o.User && os.Geteuid() == 0}
+func (o Options) resolve() (paths, error) {
+	p := paths{socket: o.Socket, mount: o.Mount, sysfs: o.Sysfs, system: !o.User && os.Geteuid() == 0}
 	runtime := systemRuntime
 	if o.User {
 		dir := os.Getenv("XDG_RUNTIME_DIR")

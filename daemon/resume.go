@@ -127,7 +127,7 @@ func (cl *client) takeUp(req *ipc.ResumeRequest, page *pageOffer) (s *session, f
 	d, c := cl.d, cl.conn
 	d.lock()
 	defer d.unlock()
-	if s, err = d.find(req.Session, c); err != nil {
+	if s, err = d.joinSession(req.Session, c); err != nil {
 		return nil, false, err
 	}
 	if s.page == nil {

@@ -52,7 +52,7 @@ func (d *Daemon) realParts() parts {
 	return parts{
 		clock: clock{time.Now, time.After, awake},
 		inventory: func() machine {
-			found := inventory.Open(inventory.Options{SysfsRoot: d.place.sysfs, Last: d.lastDevices()})
+			found := inventory.Open(inventory.Options{SysfsRoot: d.paths.sysfs, Last: d.lastDevices()})
 			return realMachine{found, procfacts.NewReader()}
 		},
 		listen: d.openSocket,

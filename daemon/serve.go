@@ -32,15 +32,15 @@ func (d *Daemon) openSocket() (*ipc.Listener, error) {
 		}
 		return l, err
 	}
-	if err := d.place.ensureDir(); err != nil {
+	if err := d.paths.ensureDir(); err != nil {
 		return nil, err
 	}
 	o := ipc.ListenOptions{Mode: 0o600, Limits: connLimits(), Patience: patience, Short: d.short,
 		StartTicks: procfacts.Here.StartTicks, Lend: d.spare.lend}
-	if d.place.system {
+	if d.paths.system {
 		o.Mode = 0o666 // whoever is kept out runs without a limit; the rules decide what he gets
 	}
-	return ipc.Listen(d.place.socket, o)
+	return ipc.Listen(d.paths.socket, o)
 }
 
 // accept hands each client to a goroutine of its own.

@@ -34,8 +34,8 @@ func (b block) begin() string {
 
 func (b block) end() string { return fmt.Sprintf("# gpuarb end: %v\n", b.target) }
 
-// find returns where the block lies in a text; from < 0: it is not there.
-func (b block) find(text []byte) (from, to int, err error) {
+// span returns where the block lies in a text; from < 0: it is not there.
+func (b block) span(text []byte) (from, to int, err error) {
 	begin := []byte(b.begin())
 	from = bytes.Index(text, begin)
 	if from < 0 {
@@ -61,7 +61,7 @@ func (b block) insert() error {
 	if err != nil {
 		return err
 	}
-	from, to, err := b.find(old)
+	from, to, err := b.span(old)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (b block) remove() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	from, to, err := b.find(old)
+	from, to, err := b.span(old)
 	if err != nil || from < 0 {
 		return false, err
 	}

@@ -141,13 +141,13 @@ func (m Machine) command(ctx context.Context, env []string, name string, args ..
 	cmd.WaitDelay = time.Second
 	if !m.Here() {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: m.Root}
-		cmd.Path, cmd.Err, cmd.Dir = m.find(name), nil, "/"
+		cmd.Path, cmd.Err, cmd.Dir = m.programPath(name), nil, "/"
 	}
 	return cmd
 }
 
-// find is where the machine has a program.
-func (m Machine) find(name string) string {
+// programPath is where the machine has a program.
+func (m Machine) programPath(name string) string {
 	for _, dir := range []string{"/usr/bin", "/bin", "/usr/sbin", "/sbin"} {
 		if _, err := os.Stat(m.path(filepath.Join(dir, name))); err == nil && !filepath.IsAbs(name) {
 			return filepath.Join(dir, name)

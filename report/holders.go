@@ -53,15 +53,15 @@ type spot struct {
 	device int
 }
 
-// found is what a snapshot has on jobs, by job and device.
-type found struct {
+// holdings is what a snapshot has on jobs, by job and device.
+type holdings struct {
 	leases map[spot]int64 // the age of the oldest, in ms
 	slots  map[spot]accounting.HolderState
 	waits  map[uint64][]accounting.TicketState
 }
 
-func find(s accounting.Snapshot) found {
-	f := found{map[spot]int64{}, map[spot]accounting.HolderState{}, map[uint64][]accounting.TicketState{}}
+func index(s accounting.Snapshot) holdings {
+	f := holdings{map[spot]int64{}, map[spot]accounting.HolderState{}, map[uint64][]accounting.TicketState{}}
 	for _, l := range s.Leases {
 		at := spot{l.Job, l.Device}
 		f.leases[at] = max(f.leases[at], l.AgeSeconds*1000)
@@ -82,7 +82,7 @@ func find(s accounting.Snapshot) found {
 // Holders are all that hold something of a device or wait for it, by device: jobs by their
 // ID, then processes that are no clients; at the end the jobs that have nothing of any.
 func Holders(s accounting.Snapshot) []Holder {
-	f := find(s)
+	f := index(s)
 	rows := make([]Holder, 0, len(s.Jobs))
 	for i := range s.Jobs {
 		rows = append(rows, f.of(&s.Jobs[i])...)
@@ -92,12 +92,12 @@ func Holders(s accounting.Snapshot) []Holder {
 			rows = append(rows, unmanagedHolder(d.Index, u))
 		}
 	}
-	slices.SortStableFunc(rows, func(x, y Holder) int { return cmp.Compare(x.place(), y.place()) })
+	slices.SortStableFunc(rows, func(x, y Holder) int { return cmp.Compare(x.order(), y.order()) })
 	return rows
 }
 
-// place orders holders by device, and those without one behind them.
-func (h Holder) place() int {
+// order orders holders by device, and those without one behind them.
+func (h Holder) order() int {
 	if h.Device == nil {
 		return int(^uint(0) >> 1)
 	}
@@ -106,7 +106,7 @@ func (h Holder) place() int {
 
 // of are a job's rows: one for each device that it has something of, or waits for, and one
 // that is about no device where it has nothing of any.
-func (f found) of(j *accounting.JobState) []Holder {
+func (f holdings) of(j *accounting.JobState) []Holder {
 	var rows []Holder
 	row := func() Holder {
 		return Holder{Job: &j.ID, JobName: unless(j.Name, ""), PID: j.PID, UID: &j.UID, User: &j.User, AgeMs: j.AgeMs, Processes: append([]int{}, j.Processes...),
@@ -140,7 +140,7 @@ func (f found) of(j *accounting.JobState) []Holder {
 }
 
 // hold notes what a job has of the row's device, and since when: the longest of all.
-func (h *Holder) hold(f found, at spot) {
+func (h *Holder) hold(f holdings, at spot) {
 	ofJob, age := h.AgeMs, int64(-1)
 	if opened, ok := f.leases[at]; ok {
 		h.Holds = append(h.Holds, holdsLease)
@@ -203,7 +203,7 @@ func (s Style) waits(h Holder) string {
 	if w.WantsBytes != nil {
 		t.WantsBytes = *w.WantsBytes
 	}
-	text := s.wants(t)
+	text := s.wantCell(t)
 	if more := len(h.Waits) - 1; more > 0 {
 		text += fmt.Sprintf("+%d", more)
 	}

@@ -15,7 +15,7 @@ var queueColumns = []column[accounting.TicketState]{
 	number("PID", func(t accounting.TicketState) int { return t.PID }, 0),
 	plain("USER", left, func(t accounting.TicketState) string { return word(t.User) }, 0),
 	plain("GPU", right, func(t accounting.TicketState) string { return orAny(t.Device) }, 0),
-	{"WANTS", right, Style.wants, 0},
+	{"WANTS", right, Style.wantCell, 0},
 	span("WAITED", func(t accounting.TicketState) int64 { return t.WaitedMs }, 0),
 	plain("REASON", left, func(t accounting.TicketState) string { return word(t.Reason) }, 1),
 	plain("TICKET", right, func(t accounting.TicketState) string { return strconv.FormatUint(t.Ticket, 10) }, 0),
@@ -30,8 +30,8 @@ func orAny(device int) string {
 	return strconv.Itoa(device)
 }
 
-// wants is an amount in bytes, or the words for something else without their article.
-func (s Style) wants(t accounting.TicketState) string {
+// wantCell is an amount in bytes, or the words for something else without their article.
+func (s Style) wantCell(t accounting.TicketState) string {
 	if t.WantsBytes > 0 {
 		return s.amount(t.WantsBytes)
 	}

@@ -48,7 +48,7 @@ type WhyDevice struct {
 
 // Whys explains the jobs that are wanted, by their number.
 func Whys(s accounting.Snapshot, wanted func(accounting.JobState) bool) []Why {
-	f := find(s)
+	f := index(s)
 	all := []Why{}
 	for _, j := range s.Jobs {
 		if !wanted(j) {

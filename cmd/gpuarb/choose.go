@@ -107,11 +107,11 @@ func namedDevices(all []accounting.DeviceState, list string) ([]accounting.Devic
 
 // lookupEnv finds a variable in the environment that programs are given.
 func (a *app) lookupEnv(name string) (string, bool) {
-	return find(a.environ, name)
+	return variable(a.environ, name)
 }
 
-// find finds a variable in an environment.
-func find(environ []string, name string) (value string, set bool) {
+// variable finds a variable in an environment.
+func variable(environ []string, name string) (value string, set bool) {
 	for _, entry := range slices.Backward(environ) {
 		if value, ok := strings.CutPrefix(entry, name+"="); ok {
 			return value, true

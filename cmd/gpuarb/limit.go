@@ -166,7 +166,7 @@ func (a *app) limit(request ipc.LimitRequest, whose limited) error {
 		if err != nil {
 			return err
 		}
-		if err := whose.find(snapshot, &request); err != nil {
+		if err := whose.resolve(snapshot, &request); err != nil {
 			return err
 		}
 	}

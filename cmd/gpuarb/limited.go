@@ -25,8 +25,8 @@ type limited struct {
 // errWhose is for a command that does not say whose limits, or says it twice.
 var errWhose = errors.New("whose? Give a PID, --job, --user, --rule or --device")
 
-// find looks up what a command names in words.
-func (w limited) find(s accounting.Snapshot, request *ipc.LimitRequest) error {
+// resolve looks up what a command names in words.
+func (w limited) resolve(s accounting.Snapshot, request *ipc.LimitRequest) error {
 	switch request.Target {
 	case ipc.LimitJob:
 		if request.ID == 0 {
