@@ -39,28 +39,28 @@ func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Reques
 	d := cl.d
 	d.lock()
 	defer d.unlock()
-	l, err := cl.lease(slot)
+	l, err := cl.leaseLocked(slot)
 	if err != nil {
 		return arbiter.Outcome{}, err
 	}
 	r.Lease = l.ID
-	out := d.carryOut(cl.s, l, retry, r)
+	out := d.carryOutLocked(cl.s, l, retry, r)
 	if out.Waiting != 0 {
-		cl.parkAsked(h, l, r, out.Waiting)
+		cl.parkAskedLocked(h, l, r, out.Waiting)
 	} else {
-		cl.gave(receipt{request: h.Request, s: cl.s, taken: cl.s.taken, lease: l, got: out.Receipt})
+		cl.gaveLocked(receipt{request: h.Request, s: cl.s, taken: cl.s.taken, lease: l, got: out.Receipt})
 	}
-	d.cameBack(cl.conn.Peer(), h)
+	d.cameBackLocked(cl.conn.Peer(), h)
 	return out, nil
 }
 
-// parkAsked has a request of a lease wait. It is apart from decide for what it needs on the
-// heap, which an answer at once does not. The lock is held.
-func (cl *client) parkAsked(h ipc.Header, l *shim.Lease, r arbiter.Request, ticket arbiter.TicketID) {
+// parkAskedLocked has a request of a lease wait. It is apart from decide for what it needs on the
+// heap, which an answer at once does not.
+func (cl *client) parkAskedLocked(h ipc.Header, l *shim.Lease, r arbiter.Request, ticket arbiter.TicketID) {
 	s, taken := cl.s, cl.s.taken
-	cl.d.park(cl, h, ticket, func(dec arbiter.Decision) (receipt, func() error) {
+	cl.d.parkLocked(cl, h, ticket, func(dec arbiter.Decision) (receipt, func() error) {
 		faults.At("asked.served")
-		cl.d.keepObjects(l, r.What, dec.Outcome)
+		cl.d.keepObjectsLocked(l, r.What, dec.Outcome)
 		return receipt{request: h.Request, s: s, taken: taken, lease: l, got: dec.Outcome.Receipt},
 			func() error { return cl.replyAsked(h, r, dec.Outcome) }
 	})
@@ -105,20 +105,20 @@ func reply[T ipc.Body](cl *client, h ipc.Header, out arbiter.Outcome, rep *T) er
 	return ipc.Reply(cl.conn, h, status, rep, -1)
 }
 
-// carryOut has the arbiter decide, and writes down what it counts. The lock is held.
-func (d *Daemon) carryOut(s *session, l *shim.Lease, retry bool, r arbiter.Request) arbiter.Outcome {
+// carryOutLocked has the arbiter decide, and writes down what it counts.
+func (d *Daemon) carryOutLocked(s *session, l *shim.Lease, retry bool, r arbiter.Request) arbiter.Outcome {
 	if retry && r.Count < 0 {
 		r.Count = -l.Unheard.Take(r.What, -r.Count)
 	}
 	now := d.now()
-	d.threads(now, s)
+	d.threadsLocked(now, s)
 	out := d.arb.Ask(now, r)
 	switch {
 	case r.What == arbiter.WantsBytes:
 		faults.At("alloc.decided")
 	case r.Count != 0:
 		l.Hide() // a stream may be charged, and what a context is expected to take is not free
-		d.keepObjects(l, r.What, out)
+		d.keepObjectsLocked(l, r.What, out)
 		faults.At("objects.decided")
 	}
 	return out
@@ -171,7 +171,7 @@ func (d *Daemon) room(s *session, device ipc.UUID) (ipc.RoomReply, error) {
 	}
 	if l := s.leaseOn(dev.Index); l != nil && room.Lease != 0 {
 		d.shown[l] = showing{s, showFor}
-		showRoom(l, room)
+		showRoomLocked(l, room)
 		rep.Slot = l.Record.Slot
 		rep.Word = uint64(ipc.MakeWord(uint64(room.Credit), l.Epoch(), 0))
 	}

@@ -333,16 +333,16 @@ func (d *Daemon) Reload() {
 	}
 	d.lock()
 	d.arb.SetPolicy(d.now(), cfg.Policy)
-	d.forgetRuleLimits()
+	d.forgetRuleLimitsLocked()
 	d.onLoss = lossOf(cfg)
-	d.showAll()
+	d.showAllLocked()
 	d.unlock()
 	d.log.Info("configuration read again", "files", cfg.Files)
 }
 
-// logsDecision tells whether one more decision on a user's requests is logged, and says how many were
-// not. The lock is held.
-func (d *Daemon) logsDecision(uid uint32) bool {
+// logsDecisionLocked tells whether one more decision on a user's requests is logged, and says how many were
+// not.
+func (d *Daemon) logsDecisionLocked(uid uint32) bool {
 	ok, dropped := d.lines.Admit(d.now(), uid)
 	if dropped > 0 {
 		d.log.Info("decisions on this user's requests were not logged in the last minute, they were too many", "uid", uid, "lines", dropped)
@@ -350,8 +350,8 @@ func (d *Daemon) logsDecision(uid uint32) bool {
 	return ok
 }
 
-// logEvents writes the arbiter's events to the log. The lock is held.
-func (d *Daemon) logEvents(events []arbiter.Event) {
+// logEventsLocked writes the arbiter's events to the log.
+func (d *Daemon) logEventsLocked(events []arbiter.Event) {
 	for _, e := range events {
 		level := slog.LevelDebug
 		switch e.Kind {
@@ -360,7 +360,7 @@ func (d *Daemon) logEvents(events []arbiter.Event) {
 			level = slog.LevelWarn
 		case arbiter.EventReclaimed, arbiter.EventVerified, arbiter.EventUnmanaged, arbiter.EventWithin:
 		case arbiter.EventDenied, arbiter.EventQueued, arbiter.EventServed, arbiter.EventCancelled, arbiter.EventTimeout:
-			if d.logsDecision(e.UID) {
+			if d.logsDecisionLocked(e.UID) {
 				level = slog.LevelInfo
 			}
 		default:

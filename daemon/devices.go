@@ -52,9 +52,9 @@ func (d *Daemon) deviceByUUID(uuid ipc.UUID) (inventory.Device, bool) {
 	return dev, ok
 }
 
-// loseDevice is for a device that has fallen off the bus. What is written down of its leases
-// says so too, so that the next daemon does not take them for alive. The lock is held.
-func (d *Daemon) loseDevice(r *reader) {
+// loseDeviceLocked is for a device that has fallen off the bus. What is written down of its leases
+// says so too, so that the next daemon does not take them for alive.
+func (d *Daemon) loseDeviceLocked(r *reader) {
 	if r.lost {
 		return
 	}
@@ -68,8 +68,8 @@ func (d *Daemon) loseDevice(r *reader) {
 	}
 }
 
-// findDevice is for a device that was lost and answers again. The lock is held.
-func (d *Daemon) findDevice(r *reader) {
+// findDeviceLocked is for a device that was lost and answers again.
+func (d *Daemon) findDeviceLocked(r *reader) {
 	r.lost = false
 	if dev, ok := d.deviceByIndex(r.index); ok {
 		d.arb.AddDevice(d.now(), deviceOf(dev))

@@ -22,8 +22,8 @@ type endedJob struct {
 	at    time.Time
 }
 
-// rememberEnded notes that a job has ended that programs were told of. The lock is held.
-func (d *Daemon) rememberEnded(j *job) {
+// rememberEndedLocked notes that a job has ended that programs were told of.
+func (d *Daemon) rememberEndedLocked(j *job) {
 	if !j.open {
 		return
 	}
@@ -38,8 +38,8 @@ func (d *Daemon) rememberEnded(j *job) {
 	d.endedJobs.of[j.token] = endedJob{name: d.arb.JobName(j.id), claim: d.file.Jobs.At(j.index).Flags&ipc.JobClaim != 0, at: d.now()}
 }
 
-// noJob says why a program that names a job is in none. The lock is held.
-func (d *Daemon) noJob(token ipc.Token) error {
+// noJobLocked says why a program that names a job is in none.
+func (d *Daemon) noJobLocked(token ipc.Token) error {
 	ended, ok := d.endedJobs.of[token]
 	switch {
 	case !ok:

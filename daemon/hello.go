@@ -36,7 +36,7 @@ func (cl *client) helloTool(h ipc.Header, req *ipc.HelloRequest) error {
 	rep := ipc.HelloReply{Devices: uint32(len(cl.d.inv.Devices()))}
 	if !req.Job.IsZero() {
 		cl.d.lock()
-		_, err := cl.d.jobOf(req.Job, cl.conn.Peer())
+		_, err := cl.d.jobOfLocked(req.Job, cl.conn.Peer())
 		cl.d.unlock()
 		if err != nil {
 			return err
@@ -73,23 +73,23 @@ func (d *Daemon) greeting(s *session, withPage bool) (rep ipc.HelloReply, fd int
 	}
 	fd = -1
 	if withPage {
-		fd, err = d.pageFD(s)
+		fd, err = d.pageFDLocked(s)
 	}
 	return rep, fd, err
 }
 
-// pageFD returns a descriptor of a session's page, the caller's to close. The
-// session can end at any moment, and its own descriptor with it. The lock is held.
-func (d *Daemon) pageFD(s *session) (int, error) {
+// pageFDLocked returns a descriptor of a session's page, the caller's to close. The
+// session can end at any moment, and its own descriptor with it.
+func (d *Daemon) pageFDLocked(s *session) (int, error) {
 	if s.page == nil {
 		return -1, refused(ipc.StatusNoSession, "the session has ended")
 	}
 	return unix.FcntlInt(uintptr(s.page.FD()), unix.F_DUPFD_CLOEXEC, 3)
 }
 
-// joinSession returns the live session of a token that belongs to the peer's process, and
-// makes the connection one of its. The lock is held.
-func (d *Daemon) joinSession(token ipc.Token, c *ipc.Conn) (*session, error) {
+// joinSessionLocked returns the live session of a token that belongs to the peer's process, and
+// makes the connection one of its.
+func (d *Daemon) joinSessionLocked(token ipc.Token, c *ipc.Conn) (*session, error) {
 	s := d.sessions[token]
 	if s == nil || s.dead {
 		return nil, refused(ipc.StatusNoSession, "no session has this token")
@@ -112,7 +112,7 @@ func (cl *client) join(m ipc.Message) error {
 		}
 		cl.d.lock()
 		defer cl.d.unlock()
-		s, err := cl.d.joinSession(r.Session, cl.conn)
+		s, err := cl.d.joinSessionLocked(r.Session, cl.conn)
 		if err != nil {
 			return ipc.JoinReply{}, err
 		}
@@ -127,7 +127,7 @@ func (cl *client) bye(m ipc.Message) error {
 		cl.d.lock()
 		defer cl.d.unlock()
 		delete(cl.s.conns, cl.conn) // which the answer has yet to go out on
-		cl.d.endSession(cl.s)
+		cl.d.endSessionLocked(cl.s)
 		return ipc.Empty{}, nil
 	})
 }

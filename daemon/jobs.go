@@ -75,32 +75,32 @@ func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc r
 	peer := cl.conn.Peer()
 	d.lock()
 	defer d.unlock()
-	defer d.cameBack(peer, h)
+	defer d.cameBackLocked(peer, h)
 	if j := d.openedBefore(peer, h, r); j != nil {
 		j.told.hasRead(h.Request)
 		j.told = cl
-		cl.gave(receipt{request: h.Request, job: j})
-		return d.opened(j), false, nil
+		cl.gaveLocked(receipt{request: h.Request, job: j})
+		return d.openedLocked(j), false, nil
 	}
-	if err := d.mayOpen(peer, r); err != nil {
+	if err := d.mayOpenLocked(peer, r); err != nil {
 		return rep, false, err
 	}
-	j, info, err := d.addJob(cl.conn, h, r, proc, place)
+	j, info, err := d.addJobLocked(cl.conn, h, r, proc, place)
 	if err != nil {
 		return rep, false, err
 	}
 	if info.Waiting != 0 {
-		d.park(cl, h, info.Waiting, func(dec arbiter.Decision) (receipt, func() error) { return cl.jobDecided(h, j, dec) })
+		d.parkLocked(cl, h, info.Waiting, func(dec arbiter.Decision) (receipt, func() error) { return cl.jobDecidedLocked(h, j, dec) })
 		return rep, true, nil
 	}
-	d.holdJob(j, info)
+	d.holdJobLocked(j, info)
 	j.told = cl
-	cl.gave(receipt{request: h.Request, job: j})
-	return d.opened(j), false, nil
+	cl.gaveLocked(receipt{request: h.Request, job: j})
+	return d.openedLocked(j), false, nil
 }
 
-// mayOpen checks what a request for a job may not ask for. The lock is held.
-func (d *Daemon) mayOpen(peer ipc.Peer, r *ipc.JobOpenRequest) error {
+// mayOpenLocked checks what a request for a job may not ask for.
+func (d *Daemon) mayOpenLocked(peer ipc.Peer, r *ipc.JobOpenRequest) error {
 	if r.Priority > 0 && !privileged(uint32(peer.UID)) {
 		return refused(ipc.StatusPermission, "a priority of %d: only root may go above 0", r.Priority)
 	}
@@ -116,16 +116,16 @@ func (d *Daemon) mayOpen(peer ipc.Peer, r *ipc.JobOpenRequest) error {
 		if size == nil {
 			continue
 		}
-		if err := d.fitsSomeDevice(*size); err != nil {
+		if err := d.fitsSomeDeviceLocked(*size); err != nil {
 			return err
 		}
 	}
 	return d.jobsOf.full(peer.PID, uint32(peer.UID))
 }
 
-// addJob makes a job known to the arbiter and the reaper, and writes its record, which
-// counts from holdJob on. The lock is held.
-func (d *Daemon) addJob(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, proc rules.Process,
+// addJobLocked makes a job known to the arbiter and the reaper, and writes its record, which
+// counts from holdJob on.
+func (d *Daemon) addJobLocked(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, proc rules.Process,
 	place arbiter.Place) (*job, arbiter.JobInfo, error) {
 	var none arbiter.JobInfo
 	peer := c.Peer()
@@ -160,7 +160,7 @@ func (d *Daemon) addJob(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, proc r
 		d.file.Jobs.Free(index)
 		return nil, none, err
 	}
-	d.knownJob(j)
+	d.knownJobLocked(j)
 	return j, info, nil
 }
 
@@ -198,9 +198,9 @@ func nameOf(r *statefile.Job) string {
 // maxWaitMillis is a wait so long that it makes no difference: a hundred years.
 const maxWaitMillis = 100 * 365 * 24 * 3600 * 1000
 
-// holdJob is for a job that has got what it waited for: from here on it outlives the
-// daemon. The lock is held.
-func (d *Daemon) holdJob(j *job, info arbiter.JobInfo) {
+// holdJobLocked is for a job that has got what it waited for: from here on it outlives the
+// daemon.
+func (d *Daemon) holdJobLocked(j *job, info arbiter.JobInfo) {
 	record := d.file.Jobs.At(j.index)
 	record.Given = 0
 	for _, index := range info.Devices {
@@ -252,8 +252,8 @@ func (d *Daemon) openedBefore(peer ipc.Peer, h ipc.Header, r *ipc.JobOpenRequest
 	return nil
 }
 
-// opened is what the runner of an open job is told. The lock is held.
-func (d *Daemon) opened(j *job) ipc.JobOpenReply {
+// openedLocked is what the runner of an open job is told.
+func (d *Daemon) openedLocked(j *job) ipc.JobOpenReply {
 	record := d.file.Jobs.At(j.index)
 	rep := ipc.JobOpenReply{Job: j.token, ID: uint64(j.id), Budget: uint64(j.budget)}
 	for _, index := range d.devicesOf(record) {
@@ -265,20 +265,20 @@ func (d *Daemon) opened(j *job) ipc.JobOpenReply {
 	return rep
 }
 
-// jobDecided carries out what became of a job that waited. The lock is held.
-func (cl *client) jobDecided(h ipc.Header, j *job, dec arbiter.Decision) (receipt, func() error) {
+// jobDecidedLocked carries out what became of a job that waited.
+func (cl *client) jobDecidedLocked(h ipc.Header, j *job, dec arbiter.Decision) (receipt, func() error) {
 	d := cl.d
 	if dec.Refusal != nil || dec.Job == nil || d.jobs[j.token] != j {
-		d.endRunner(j)
+		d.endRunnerLocked(j)
 		refusal := dec.Refusal
 		if refusal == nil {
 			refusal = &arbiter.Refusal{Reason: arbiter.ReasonCancelled, Explain: "the job has ended"}
 		}
 		return receipt{}, func() error { return cl.replyJobRefusal(h, refusal) }
 	}
-	d.holdJob(j, *dec.Job)
+	d.holdJobLocked(j, *dec.Job)
 	j.told = cl
-	rep := d.opened(j)
+	rep := d.openedLocked(j)
 	return receipt{request: h.Request, job: j}, func() error { return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1) }
 }
 
@@ -293,14 +293,14 @@ func (cl *client) jobClose(r *ipc.JobCloseRequest) (ipc.Empty, error) {
 	d, peer := cl.d, cl.conn.Peer()
 	d.lock()
 	defer d.unlock()
-	j, err := d.ownJob(r.Job, peer)
+	j, err := d.ownJobLocked(r.Job, peer)
 	if err != nil {
 		return ipc.Empty{}, err
 	}
 	d.arb.ReleaseJob(d.now(), j.id)
 	d.file.Jobs.At(j.index).Released = 1
 	if j.by.PID == peer.PID && j.by.StartTicks == peer.StartTicks {
-		d.runnerEnded(j)
+		d.runnerEndedLocked(j)
 	}
 	return ipc.Empty{}, nil
 }
@@ -314,9 +314,9 @@ func (d *Daemon) watchJob(j *job, pidfd int) (err error) {
 	return nil
 }
 
-// fitsSomeDevice refuses a budget that is larger than every device: a budget
-// that limits nothing is a mistake. The lock is held.
-func (d *Daemon) fitsSomeDevice(budget accounting.Size) error {
+// fitsSomeDeviceLocked refuses a budget that is larger than every device: a budget
+// that limits nothing is a mistake.
+func (d *Daemon) fitsSomeDeviceLocked(budget accounting.Size) error {
 	var largest accounting.Bytes
 	for _, dev := range d.inv.Devices() {
 		largest = max(largest, usable(dev))
@@ -331,41 +331,41 @@ func (d *Daemon) fitsSomeDevice(budget accounting.Size) error {
 		"`gpuarb devices` lists them", budget.Of(largest), largest)
 }
 
-// closeJob is for a job whose runner is dead, or the process that it lived by after that.
-// It ends with its last process. The lock is held.
-func (d *Daemon) closeJob(key uint64) {
+// closeJobLocked is for a job whose runner is dead, or the process that it lived by after that.
+// It ends with its last process.
+func (d *Daemon) closeJobLocked(key uint64) {
 	j := d.jobByKey[key]
 	if j == nil || d.stopping {
 		return
 	}
 	if !j.open {
-		d.endRunner(j) // no program was told of it
+		d.endRunnerLocked(j) // no program was told of it
 		return
 	}
-	d.runnerEnded(j)
+	d.runnerEndedLocked(j)
 }
 
-// endRunner is for a job that nobody can start programs in any more. The lock is held.
-func (d *Daemon) endRunner(j *job) {
+// endRunnerLocked is for a job that nobody can start programs in any more.
+func (d *Daemon) endRunnerLocked(j *job) {
 	if d.jobs[j.token] != j || j.closed {
 		return
 	}
 	j.closed = true
-	d.rememberEnded(j)
+	d.rememberEndedLocked(j)
 	d.arb.CloseJob(d.now(), j.id)
-	d.letRunnerGo(j)
-	d.dropJob(j)
+	d.letRunnerGoLocked(j)
+	d.dropJobLocked(j)
 }
 
-// knownJob enters a job wherever it is looked for. The lock is held.
-func (d *Daemon) knownJob(j *job) {
+// knownJobLocked enters a job wherever it is looked for.
+func (d *Daemon) knownJobLocked(j *job) {
 	d.jobs[j.token], d.jobByKey[uint64(j.id)|jobKey] = j, j
 	d.jobsOf.add(j.pid, j.uid)
 	d.jobsOfRunner[j.pid] = append(d.jobsOfRunner[j.pid], j)
 }
 
-// dropJob forgets a job if it is closed and without processes. The lock is held.
-func (d *Daemon) dropJob(j *job) {
+// dropJobLocked forgets a job if it is closed and without processes.
+func (d *Daemon) dropJobLocked(j *job) {
 	if !j.closed || len(j.members) > 0 || d.jobs[j.token] != j {
 		return
 	}
@@ -380,12 +380,11 @@ func (d *Daemon) dropJob(j *job) {
 	if len(d.jobsOfRunner[j.pid]) == 0 {
 		delete(d.jobsOfRunner, j.pid)
 	}
-	d.forgetLimits(limitOwner{ipc.LimitJob, uint64(j.id), 0})
+	d.forgetLimitsLocked(limitOwner{ipc.LimitJob, uint64(j.id), 0})
 }
 
-// ownJob finds a job that is the peer's to end: his own user's, or anybody's for root.
-// The lock is held.
-func (d *Daemon) ownJob(token ipc.Token, peer ipc.Peer) (*job, error) {
+// ownJobLocked finds a job that is the peer's to end: his own user's, or anybody's for root.
+func (d *Daemon) ownJobLocked(token ipc.Token, peer ipc.Peer) (*job, error) {
 	j := d.jobs[token]
 	if j == nil {
 		return nil, refused(ipc.StatusNoSession, "no job has this token")
@@ -396,15 +395,15 @@ func (d *Daemon) ownJob(token ipc.Token, peer ipc.Peer) (*job, error) {
 	return j, nil
 }
 
-// jobOf finds the job that a client says it belongs to. Its token is a secret of
-// the job's processes; only the job's user (or root) may use it. The lock is held.
-func (d *Daemon) jobOf(token ipc.Token, peer ipc.Peer) (arbiter.JobID, error) {
+// jobOfLocked finds the job that a client says it belongs to. Its token is a secret of
+// the job's processes; only the job's user (or root) may use it.
+func (d *Daemon) jobOfLocked(token ipc.Token, peer ipc.Peer) (arbiter.JobID, error) {
 	if token == (ipc.Token{}) {
 		return 0, nil
 	}
 	j := d.jobs[token]
 	if j == nil || j.closed && j.live == 0 {
-		return 0, d.noJob(token)
+		return 0, d.noJobLocked(token)
 	}
 	if uint32(peer.UID) != j.uid && peer.UID != 0 && j.uid != 0 {
 		return 0, refused(ipc.StatusPermission, "GPUARB_JOB names a job of user %d, this is user %d", j.uid, peer.UID)

@@ -48,8 +48,8 @@ type keptLimits struct {
 
 func (t target) owner() limitOwner { return limitOwner{t.kind, t.id, t.start} }
 
-// limitAt is the record of a target, or -1. The lock is held.
-func (d *Daemon) limitAt(to target) int {
+// limitAtLocked is the record of a target, or -1.
+func (d *Daemon) limitAtLocked(to target) int {
 	for _, i := range d.kept.of[to.owner()] {
 		if targetOf(d.file.Limits.At(i)) == to {
 			return i
@@ -58,24 +58,24 @@ func (d *Daemon) limitAt(to target) int {
 	return -1
 }
 
-// roomForLimit says why one more change could not be kept, or nil. It is asked before the
-// change is made. The lock is held.
-func (d *Daemon) roomForLimit(to target, uid uint32) error {
-	if d.limitAt(to) >= 0 {
+// roomForLimitLocked says why one more change could not be kept, or nil. It is asked before the
+// change is made.
+func (d *Daemon) roomForLimitLocked(to target, uid uint32) error {
+	if d.limitAtLocked(to) >= 0 {
 		return nil
 	}
 	return d.kept.count.full(0, uid)
 }
 
-// keepLimit writes a change down that was made. A change on every device takes the place
-// of those on single ones, and one by somebody privileged that of the owner's. The lock is held.
+// keepLimitLocked writes a change down that was made. A change on every device takes the place
+// of those on single ones, and one by somebody privileged that of the owner's.
 //
 // A record that is in force is not written to: it would be half the one and half the other limit
 // where the daemon dies meanwhile. So a new one takes its place, and where both are left
 // recoverLimits picks one.
-func (d *Daemon) keepLimit(to target, change rules.Change, slots *int) {
+func (d *Daemon) keepLimitLocked(to target, change rules.Change, slots *int) {
 	next := statefile.Limit{Target: to.kind, ID: to.id, Start: to.start, Device: to.device}
-	old := d.limitAt(to)
+	old := d.limitAtLocked(to)
 	if old >= 0 {
 		next = *d.file.Limits.At(old)
 		next.Live = 0
@@ -95,16 +95,16 @@ func (d *Daemon) keepLimit(to target, change rules.Change, slots *int) {
 	}
 	*row = next
 	d.file.Limits.Commit(at)
-	d.knownLimit(at)
+	d.knownLimitLocked(at)
 	if old >= 0 {
-		d.freeLimit(old)
+		d.freeLimitLocked(old)
 	}
 	for _, i := range slices.Clone(d.kept.of[to.owner()]) {
 		r := d.file.Limits.At(i)
 		of := targetOf(r)
 		if i != at && (to.device < 0 || of.device == to.device) && (of.own == to.own || !to.own) {
 			if r.Set &^= setOf(change, slots); r.Set == 0 {
-				d.freeLimit(i)
+				d.freeLimitLocked(i)
 			}
 		}
 	}
@@ -136,16 +136,16 @@ func setLimit(r *statefile.Limit, change rules.Change, slots *int) {
 	faults.At("limit.kept")
 }
 
-// knownLimit enters a record where it is looked for. The lock is held.
-func (d *Daemon) knownLimit(i int) {
+// knownLimitLocked enters a record where it is looked for.
+func (d *Daemon) knownLimitLocked(i int) {
 	r := d.file.Limits.At(i)
 	owner := targetOf(r).owner()
 	d.kept.of[owner] = append(d.kept.of[owner], i)
 	d.kept.count.add(0, r.UID)
 }
 
-// freeLimit drops a record. The lock is held.
-func (d *Daemon) freeLimit(i int) {
+// freeLimitLocked drops a record.
+func (d *Daemon) freeLimitLocked(i int) {
 	r := d.file.Limits.At(i)
 	owner := targetOf(r).owner()
 	d.kept.count.drop(0, r.UID)
@@ -157,10 +157,10 @@ func (d *Daemon) freeLimit(i int) {
 	d.file.Limits.Free(i)
 }
 
-// forgetLimits drops the records of a job or process that is no more. The lock is held.
-func (d *Daemon) forgetLimits(owner limitOwner) {
+// forgetLimitsLocked drops the records of a job or process that is no more.
+func (d *Daemon) forgetLimitsLocked(owner limitOwner) {
 	for _, i := range slices.Clone(d.kept.of[owner]) {
-		d.freeLimit(i)
+		d.freeLimitLocked(i)
 	}
 }
 
@@ -174,24 +174,23 @@ func setOf(change rules.Change, slots *int) (set uint32) {
 	return set
 }
 
-// forgetRuleLimits drops the records of what rules give, as they say it themselves again. The
-// lock is held.
-func (d *Daemon) forgetRuleLimits() {
+// forgetRuleLimitsLocked drops the records of what rules give, as they say it themselves again.
+func (d *Daemon) forgetRuleLimitsLocked() {
 	for owner := range maps.Clone(d.kept.of) {
 		if owner.kind == ipc.LimitRule {
-			d.forgetLimits(owner)
+			d.forgetLimitsLocked(owner)
 		}
 	}
 }
 
-// limitGone tells a record of a job or process that is no more, or of a rule that the
-// configuration has no longer as it was. The lock is held.
-func (d *Daemon) limitGone(r *statefile.Limit) bool {
+// limitGoneLocked tells a record of a job or process that is no more, or of a rule that the
+// configuration has no longer as it was.
+func (d *Daemon) limitGoneLocked(r *statefile.Limit) bool {
 	switch r.Target {
 	case ipc.LimitJob:
 		return d.jobByKey[r.ID|jobKey] == nil
 	case ipc.LimitProcess:
-		return len(d.sessionsOfProcess(int(r.ID), r.Start)) == 0
+		return len(d.sessionsOfProcessLocked(int(r.ID), r.Start)) == 0
 	case ipc.LimitRule:
 		rule, ok := d.arb.Rule(r.ID)
 		return !ok || rule.Says() != r.Start
@@ -199,30 +198,29 @@ func (d *Daemon) limitGone(r *statefile.Limit) bool {
 	return false
 }
 
-// recoverLimits makes the changes again that the last daemon's clients had made: those of the
+// recoverLimitsLocked makes the changes again that the last daemon's clients had made: those of the
 // privileged before those of owners, which stay within them, and those on every device first.
-// The lock is held.
-func (d *Daemon) recoverLimits() {
+func (d *Daemon) recoverLimitsLocked() {
 	d.file.Limits.Each(func(i int, r *statefile.Limit) {
-		if d.limitGone(r) {
+		if d.limitGoneLocked(r) {
 			d.file.Limits.Free(i)
 			return
 		}
 		// Of two, the last daemon died as it wrote the second: that sets all that the first does.
-		if other := d.limitAt(targetOf(r)); other >= 0 {
+		if other := d.limitAtLocked(targetOf(r)); other >= 0 {
 			if bits.OnesCount32(d.file.Limits.At(other).Set) >= bits.OnesCount32(r.Set) {
 				d.file.Limits.Free(i)
 				return
 			}
-			d.freeLimit(other)
+			d.freeLimitLocked(other)
 		}
-		d.knownLimit(i)
+		d.knownLimitLocked(i)
 	})
 	var rows []*statefile.Limit
 	d.file.Limits.Each(func(_ int, r *statefile.Limit) { rows = append(rows, r) })
 	slices.SortStableFunc(rows, func(x, y *statefile.Limit) int { return rankOf(x) - rankOf(y) })
 	for _, r := range rows {
-		if err := d.recoverLimit(r); err != nil {
+		if err := d.recoverLimitLocked(r); err != nil {
 			d.log.Warn("a limit that was changed could not be set again", "err", err)
 		}
 	}
@@ -239,7 +237,7 @@ func rankOf(r *statefile.Limit) (rank int) {
 	return rank
 }
 
-func (d *Daemon) recoverLimit(r *statefile.Limit) error {
+func (d *Daemon) recoverLimitLocked(r *statefile.Limit) error {
 	change := rules.Change{Device: int(r.Device), UID: r.UID, Privileged: r.Privileged == 1, Again: true,
 		Lowers: r.Privileged == limitLowers}
 	if r.Set&ipc.SetMax != 0 {
@@ -261,5 +259,5 @@ func (d *Daemon) recoverLimit(r *statefile.Limit) error {
 	case ipc.LimitRule:
 		return d.arb.SetRuleLimits(d.now(), r.ID, change)
 	}
-	return d.arb.SetProcessLimits(d.now(), change, idsOf(d.sessionsOfProcess(int(r.ID), r.Start))...)
+	return d.arb.SetProcessLimits(d.now(), change, idsOf(d.sessionsOfProcessLocked(int(r.ID), r.Start))...)
 }

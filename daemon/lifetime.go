@@ -26,21 +26,21 @@ func (d *Daemon) onExit(key uint64) {
 	d.lock()
 	defer d.unlock()
 	if key&jobKey != 0 {
-		d.closeJob(key)
+		d.closeJobLocked(key)
 	} else if s := d.byKey[key]; s != nil {
-		d.endSession(s)
+		d.endSessionLocked(s)
 	}
 }
 
-// endSession is for a session whose process is dead, did exec, or said goodbye.
-// Its leases drain until the memory is really back. The lock is held.
-func (d *Daemon) endSession(s *session) {
+// endSessionLocked is for a session whose process is dead, did exec, or said goodbye.
+// Its leases drain until the memory is really back.
+func (d *Daemon) endSessionLocked(s *session) {
 	if s.dead || d.stopping {
 		return
 	}
 	s.dead = true
-	d.memberEnded(s)
-	d.forgetPlaces(func(k placeKey) bool { return k.pid == s.peer.PID && k.start == s.peer.StartTicks })
+	d.memberEndedLocked(s)
+	d.forgetPlacesLocked(func(k placeKey) bool { return k.pid == s.peer.PID && k.start == s.peer.StartTicks })
 	faults.At("session.ending")
 	d.arb.EndSession(d.now(), s.id)
 	faults.At("session.ended")
@@ -49,13 +49,13 @@ func (d *Daemon) endSession(s *session) {
 	s.peer.pidfd = -1
 	for l := range s.open() {
 		l.SetPage(nil)
-		d.readers[l.Device].drain(s)
+		d.readers[l.Device].drainLocked(s)
 	}
-	d.dropSession(s)
+	d.dropSessionLocked(s)
 }
 
-// dropSession removes a dead session that has no lease left. The lock is held.
-func (d *Daemon) dropSession(s *session) {
+// dropSessionLocked removes a dead session that has no lease left.
+func (d *Daemon) dropSessionLocked(s *session) {
 	for range s.open() {
 		return
 	}
@@ -70,8 +70,8 @@ func (d *Daemon) dropSession(s *session) {
 	} else {
 		delete(d.ofProcess, s.peer.PID)
 	}
-	if len(d.sessionsOfProcess(s.peer.PID, s.peer.StartTicks)) == 0 {
-		d.forgetLimits(limitOwner{ipc.LimitProcess, uint64(s.peer.PID), s.peer.StartTicks})
+	if len(d.sessionsOfProcessLocked(s.peer.PID, s.peer.StartTicks)) == 0 {
+		d.forgetLimitsLocked(limitOwner{ipc.LimitProcess, uint64(s.peer.PID), s.peer.StartTicks})
 	}
 	for c := range s.conns {
 		c.Close()
@@ -82,7 +82,7 @@ func (d *Daemon) dropSession(s *session) {
 	d.release(s)
 	if j := d.jobByKey[uint64(s.job)|jobKey]; j != nil {
 		delete(j.members, s)
-		d.dropJob(j)
+		d.dropJobLocked(j)
 	}
 }
 
@@ -147,7 +147,7 @@ func (d *Daemon) checkMapped(s *session) {
 	d.lock()
 	defer d.unlock()
 	if !s.dead && id == (ipc.PageID{Dev: s.record.PageDev, Ino: s.record.PageInode}) { // no new one meanwhile
-		d.endSession(s)
+		d.endSessionLocked(s)
 	}
 }
 

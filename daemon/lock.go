@@ -12,10 +12,10 @@ func (d *Daemon) unlock() {
 		again = false
 		for _, decision := range d.arb.Decisions() {
 			again = true
-			d.decided(decision)
+			d.decidedLocked(decision)
 		}
 	}
-	d.logEvents(d.arb.Events())
+	d.logEventsLocked(d.arb.Events())
 	if len(d.queue.outbox) > 0 {
 		signal(d.queue.wake)
 	}

@@ -42,7 +42,7 @@ func (cl *client) objects(m ipc.Message) error {
 	d := cl.d
 	d.lock()
 	defer d.unlock()
-	l, err := cl.lease(req.Slot)
+	l, err := cl.leaseLocked(req.Slot)
 	if err != nil {
 		return err
 	}
@@ -61,16 +61,15 @@ func (cl *client) objects(m ipc.Message) error {
 		cl.makersOf, cl.makers, l.Unheard = nil, nil, shim.Unheard{}
 		faults.At("resume.objects")
 		l.Record.SetObjects(uint32(streams), uint32(contexts))
-		d.keepMakers(l)
+		d.keepMakersLocked(l)
 		d.arb.LendStreams(l.ID)
 		l.Hide()
 	}
 	return ipc.Reply(cl.conn, m.Header, ipc.StatusOK, &ipc.Empty{}, -1)
 }
 
-// keepObjects writes down how many there are after a request; bytes were written down as they were granted.
-// The lock is held.
-func (d *Daemon) keepObjects(l *shim.Lease, what arbiter.What, out arbiter.Outcome) {
+// keepObjectsLocked writes down how many there are after a request; bytes were written down as they were granted.
+func (d *Daemon) keepObjectsLocked(l *shim.Lease, what arbiter.What, out arbiter.Outcome) {
 	if what == arbiter.WantsStreams { // with what is written down by then
 		defer d.arb.LendStreams(l.ID)
 	}
@@ -82,13 +81,13 @@ func (d *Daemon) keepObjects(l *shim.Lease, what arbiter.What, out arbiter.Outco
 	default:
 		l.Record.SetObjects(l.Record.Streams, uint32(out.Current))
 	}
-	d.keepMakers(l)
+	d.keepMakersLocked(l)
 }
 
-// keepMakers writes down which threads hold a lease's objects, where slots are theirs: of
+// keepMakersLocked writes down which threads hold a lease's objects, where slots are theirs: of
 // those for which that has changed. The first few lie in the lease's record, the others in
-// rows of their own. The lock is held.
-func (d *Daemon) keepMakers(l *shim.Lease) {
+// rows of their own.
+func (d *Daemon) keepMakersLocked(l *shim.Lease) {
 	makers := l.Record.Makers[:]
 	for _, m := range d.arb.Makers(l.ID) {
 		now := statefile.Maker{Thread: m.Thread, Contexts: uint32(m.Contexts), Streams: uint32(m.Streams), Holds: uint32(m.Holds)}
@@ -104,7 +103,7 @@ func (d *Daemon) keepMakers(l *shim.Lease) {
 		case at >= 0:
 			makers[at] = now
 		case !has:
-			d.newThread(l, now)
+			d.newThreadLocked(l, now)
 		case now == (statefile.Maker{}):
 			d.file.Threads.Free(row)
 			delete(d.threadRows[l.Index], m.Thread)
@@ -114,8 +113,8 @@ func (d *Daemon) keepMakers(l *shim.Lease) {
 	}
 }
 
-// newThread takes a row for a thread of a lease. The lock is held.
-func (d *Daemon) newThread(l *shim.Lease, m statefile.Maker) {
+// newThreadLocked takes a row for a thread of a lease.
+func (d *Daemon) newThreadLocked(l *shim.Lease, m statefile.Maker) {
 	if m == (statefile.Maker{}) {
 		return
 	}
@@ -125,29 +124,28 @@ func (d *Daemon) newThread(l *shim.Lease, m statefile.Maker) {
 	}
 	*r = statefile.Thread{Lease: uint32(l.Index), OpenedAt: l.Record.OpenedAt, Maker: m}
 	d.file.Threads.Commit(row)
-	d.knownThread(l.Index, m.Thread, row)
+	d.knownThreadLocked(l.Index, m.Thread, row)
 }
 
-// knownThread enters a thread's row where it is looked for. The lock is held.
-func (d *Daemon) knownThread(index int, thread uint32, row int) {
+// knownThreadLocked enters a thread's row where it is looked for.
+func (d *Daemon) knownThreadLocked(index int, thread uint32, row int) {
 	if d.threadRows[index] == nil {
 		d.threadRows[index] = map[uint32]int{}
 	}
 	d.threadRows[index][thread] = row
 }
 
-// forgetThreads drops the rows of a lease. The lock is held.
-func (d *Daemon) forgetThreads(index int) {
+// forgetThreadsLocked drops the rows of a lease.
+func (d *Daemon) forgetThreadsLocked(index int) {
 	for _, row := range d.threadRows[index] {
 		d.file.Threads.Free(row)
 	}
 	delete(d.threadRows, index)
 }
 
-// makersOf reads what keepMakers wrote; nil: nothing. Rows that do not add up to what the
-// lease has are not believed: a daemon that does not know of them ran in between. The lock
-// is held.
-func (d *Daemon) makersOf(index int, record *statefile.Lease) (makers []arbiter.Maker) {
+// makersOfLocked reads what keepMakers wrote; nil: nothing. Rows that do not add up to what the
+// lease has are not believed: a daemon that does not know of them ran in between.
+func (d *Daemon) makersOfLocked(index int, record *statefile.Lease) (makers []arbiter.Maker) {
 	var contexts, streams int
 	add := func(m statefile.Maker) {
 		to := arbiter.Maker{Thread: m.Thread, Contexts: int(min(m.Contexts, maxClaimed)),
@@ -165,7 +163,7 @@ func (d *Daemon) makersOf(index int, record *statefile.Lease) (makers []arbiter.
 		add(d.file.Threads.At(row).Maker)
 	}
 	if len(makers) > own && (contexts != int(record.Contexts) || streams != int(record.Streams)) {
-		d.forgetThreads(index)
+		d.forgetThreadsLocked(index)
 		makers = makers[:own]
 	}
 	return makers

@@ -63,8 +63,8 @@ func (c clock) fromBootTime(at int64) time.Time {
 	return c.now().Add(-max(c.uptime()-time.Duration(at), 0))
 }
 
-// recoverPlaces takes up the places of processes that live. The lock is held.
-func (d *Daemon) recoverPlaces() {
+// recoverPlacesLocked takes up the places of processes that live.
+func (d *Daemon) recoverPlacesLocked() {
 	d.file.Tickets.Each(func(i int, r *statefile.Ticket) {
 		key := placeKey{int(r.PID), r.StartTicks, ipc.Type(r.Type), r.Request}
 		pidfd, gone := d.stillThere(key.pid, key.start)
@@ -78,9 +78,9 @@ func (d *Daemon) recoverPlaces() {
 	d.awaited.Store(len(d.places.of) > 0)
 }
 
-// keepFor keeps the place of a request that is sent back to come again: of as many of a process as it can have
-// connections in a session. The lock is held.
-func (d *Daemon) keepFor(key placeKey, place arbiter.Place, index int) {
+// keepForLocked keeps the place of a request that is sent back to come again: of as many of a process as it can have
+// connections in a session.
+func (d *Daemon) keepForLocked(key placeKey, place arbiter.Place, index int) {
 	of := 0
 	for other := range d.places.of {
 		if other.pid == key.pid && other.start == key.start {
@@ -110,7 +110,7 @@ func (d *Daemon) comesAgain(peer ipc.Peer, h ipc.Header, retry bool) (place arbi
 	if k, ok := d.places.of[keyOf(peer, h)]; ok && retry {
 		place, arrival = k.Place, k.Arrival
 	}
-	ahead, changed := d.ahead(arrival)
+	ahead, changed := d.aheadLocked(arrival)
 	began := d.places.began
 	d.unlock()
 	late := d.after(began.Add(returnPatience).Sub(d.now()))
@@ -123,15 +123,15 @@ func (d *Daemon) comesAgain(peer ipc.Peer, h ipc.Header, retry bool) (place arbi
 			return place
 		}
 		d.lock()
-		ahead, changed = d.ahead(arrival)
+		ahead, changed = d.aheadLocked(arrival)
 		d.unlock()
 	}
 	return place
 }
 
-// ahead says whether somebody with an earlier place has not come back, and what tells
-// when that changes. The lock is held.
-func (d *Daemon) ahead(arrival uint64) (bool, <-chan struct{}) {
+// aheadLocked says whether somebody with an earlier place has not come back, and what tells
+// when that changes.
+func (d *Daemon) aheadLocked(arrival uint64) (bool, <-chan struct{}) {
 	for _, k := range d.places.of {
 		if k.parted.IsZero() && k.Arrival < arrival {
 			return true, d.places.changed
@@ -140,21 +140,21 @@ func (d *Daemon) ahead(arrival uint64) (bool, <-chan struct{}) {
 	return false, nil
 }
 
-// cameBack is for a request that was carried out or is parked: others need not wait for
-// it any more. The lock is held.
-func (d *Daemon) cameBack(peer ipc.Peer, h ipc.Header) {
+// cameBackLocked is for a request that was carried out or is parked: others need not wait for
+// it any more.
+func (d *Daemon) cameBackLocked(peer ipc.Peer, h ipc.Header) {
 	if !d.awaited.Load() {
 		return
 	}
 	key := keyOf(peer, h)
 	if k, ok := d.places.of[key]; ok {
-		d.forgetPlaces(func(other placeKey) bool { return other == key })
+		d.forgetPlacesLocked(func(other placeKey) bool { return other == key })
 		d.log.Debug("a request is back in its place", "client_pid", key.pid, "arrival", k.Arrival)
 	}
 }
 
-// forgetPlaces drops the places that gone picks. The lock is held.
-func (d *Daemon) forgetPlaces(gone func(placeKey) bool) {
+// forgetPlacesLocked drops the places that gone picks.
+func (d *Daemon) forgetPlacesLocked(gone func(placeKey) bool) {
 	changed := false
 	for key, k := range d.places.of {
 		if gone(key) {
@@ -170,13 +170,13 @@ func (d *Daemon) forgetPlaces(gone func(placeKey) bool) {
 	}
 }
 
-// agePlaces drops places that nobody came for. The lock is held.
-func (d *Daemon) agePlaces() {
+// agePlacesLocked drops places that nobody came for.
+func (d *Daemon) agePlacesLocked() {
 	if !d.awaited.Load() {
 		return
 	}
 	now := d.now()
-	d.forgetPlaces(func(key placeKey) bool {
+	d.forgetPlacesLocked(func(key placeKey) bool {
 		since := d.places.of[key].parted
 		if since.IsZero() {
 			since = d.places.began

@@ -24,9 +24,9 @@ func TestWhatIsSentBackHoldsNobody(t *testing.T) {
 		}
 		b.file.Tickets.Commit(index)
 		b.file.Kept(0)
-		b.keepFor(placeKey{pid: process, typ: ipc.TypeAlloc, request: request}, arbiter.Place{Arrival: 1 + request}, index)
+		b.keepForLocked(placeKey{pid: process, typ: ipc.TypeAlloc, request: request}, arbiter.Place{Arrival: 1 + request}, index)
 	}
-	if ahead, _ := b.ahead(math.MaxUint64); ahead {
+	if ahead, _ := b.aheadLocked(math.MaxUint64); ahead {
 		t.Error("a newcomer is held back")
 	}
 	kept := 0
@@ -35,7 +35,7 @@ func TestWhatIsSentBackHoldsNobody(t *testing.T) {
 		t.Errorf("%d records and %d places of one process, want %d", kept, len(b.places.of), connsPerSession)
 	}
 	b.clock.Advance(placePatience + 1)
-	b.agePlaces()
+	b.agePlacesLocked()
 	if len(b.places.of) != 0 {
 		t.Errorf("%d places are kept for ever", len(b.places.of))
 	}

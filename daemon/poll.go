@@ -13,10 +13,10 @@ func (d *Daemon) poll(ctx context.Context) {
 		d.checkSilent()
 		d.watchUnwatched()
 		d.lock()
-		d.checkDevices()
+		d.checkDevicesLocked()
 		d.arb.Tick(d.now())
 		d.checkState()
-		d.agePlaces()
+		d.agePlacesLocked()
 		d.unlock()
 	}
 }

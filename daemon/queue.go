@@ -49,10 +49,10 @@ func newWaiters() waiters {
 	return waiters{parked: map[arbiter.TicketID]*parked{}, wake: make(chan struct{}, 1), sooner: make(chan struct{}, 1)}
 }
 
-// park enters a request that must wait. The lock is held. The caller gives it back, and then
+// parkLocked enters a request that must wait. The caller gives it back, and then
 // tells the client that it waits.
-func (d *Daemon) park(cl *client, h ipc.Header, ticket arbiter.TicketID, decide func(arbiter.Decision) (receipt, func() error)) {
-	p := &parked{cl: cl, s: cl.s, head: h, ticket: ticket, decide: decide, place: d.keepPlace(cl.conn.Peer(), h, ticket)}
+func (d *Daemon) parkLocked(cl *client, h ipc.Header, ticket arbiter.TicketID, decide func(arbiter.Decision) (receipt, func() error)) {
+	p := &parked{cl: cl, s: cl.s, head: h, ticket: ticket, decide: decide, place: d.keepPlaceLocked(cl.conn.Peer(), h, ticket)}
 	if cl.s != nil {
 		p.caller = cl.s.caller
 	}
@@ -119,9 +119,9 @@ func signal(c chan struct{}) {
 	}
 }
 
-// decided puts a decision into the outbox. One for a ticket that nobody waits on is no
+// decidedLocked puts a decision into the outbox. One for a ticket that nobody waits on is no
 // news to anybody.
-func (d *Daemon) decided(decision arbiter.Decision) {
+func (d *Daemon) decidedLocked(decision arbiter.Decision) {
 	p := d.queue.parked[decision.Ticket]
 	if p == nil || d.stopping {
 		return
@@ -132,7 +132,7 @@ func (d *Daemon) decided(decision arbiter.Decision) {
 	}
 	delete(d.queue.parked, decision.Ticket)
 	got, send := p.decide(decision)
-	p.cl.gave(got)
+	p.cl.gaveLocked(got)
 	d.queue.outbox = append(d.queue.outbox, delivery{to: p, send: send})
 }
 
@@ -168,9 +168,9 @@ func (d *Daemon) send(out delivery) {
 	if d.stopping {
 		return // what the client holds is settled when it resumes
 	}
-	d.dropPlace(p)
+	d.dropPlaceLocked(p)
 	if err != nil {
-		p.cl.takeBack()
+		p.cl.takeBackLocked()
 	}
 }
 
@@ -186,7 +186,7 @@ func (cl *client) abandon(unread bool) {
 	case waiting:
 		d.arb.Cancel(d.now(), cl.waits.ticket, arbiter.ReasonCancelled)
 	case unread:
-		cl.takeBack()
+		cl.takeBackLocked()
 	}
 }
 
@@ -201,9 +201,9 @@ func (cl *client) giveUp() {
 	cl.d.arb.Cancel(cl.d.now(), cl.waits.ticket, arbiter.ReasonCancelled)
 }
 
-// dismiss tells all that wait that the daemon goes: they come again to the next one, and
-// have their places. The lock is held, and stopping is set.
-func (d *Daemon) dismiss() {
+// dismissLocked tells all that wait that the daemon goes: they come again to the next one, and
+// have their places. stopping is set.
+func (d *Daemon) dismissLocked() {
 	gone := &ipc.ProtocolError{Status: ipc.StatusShuttingDown, Text: "the daemon is being stopped"}
 	for _, p := range d.queue.parked {
 		_ = p.end(func() error { return p.cl.conn.ReplyError(p.head, gone) })
@@ -224,8 +224,8 @@ func (d *Daemon) tickWhenDue(ctx context.Context) {
 		now := d.now()
 		if due := d.queue.due; !due.IsZero() && !now.Before(due) {
 			d.queue.due = time.Time{}
-			d.countThreads()
-			d.searchCircles()
+			d.countThreadsLocked()
+			d.searchCirclesLocked()
 			now = d.now()
 			d.arb.Tick(now)
 		}
@@ -236,9 +236,8 @@ func (d *Daemon) tickWhenDue(ctx context.Context) {
 	}
 }
 
-// searchCircles has circles of waiters searched where many wait. The lock is held before and
-// after, and given away between the parts of the copy that is searched and while that is done.
-func (d *Daemon) searchCircles() {
+// searchCirclesLocked has circles of waiters searched where many wait. The lock is given away between the parts of the copy that is searched and while that is done.
+func (d *Daemon) searchCirclesLocked() {
 	search := d.arb.Search(d.now())
 	if search == nil {
 		return
@@ -256,9 +255,9 @@ func (d *Daemon) searchCircles() {
 // of how many that wait this is done whenever something is due. Those of more are counted once a second.
 const sessionsAtOnce = 256
 
-// countThreads tells the arbiter how many threads each session has that waits: one may
-// have ended without a word. The lock is held before and after.
-func (d *Daemon) countThreads() {
+// countThreadsLocked tells the arbiter how many threads each session has that waits: one may
+// have ended without a word. The lock is given away in between.
+func (d *Daemon) countThreadsLocked() {
 	now := d.now()
 	if len(d.queue.parked) > sessionsAtOnce {
 		if now.Sub(d.queue.counted) < time.Second {
@@ -277,12 +276,12 @@ func (d *Daemon) countThreads() {
 		if done++; done%sessionsAtOnce == 0 {
 			d.yield()
 		}
-		d.threads(now, s)
+		d.threadsLocked(now, s)
 	}
 }
 
-// threads tells the arbiter what a session's page says of its threads. The lock is held.
-func (d *Daemon) threads(now time.Time, s *session) {
+// threadsLocked tells the arbiter what a session's page says of its threads.
+func (d *Daemon) threadsLocked(now time.Time, s *session) {
 	if s.page == nil {
 		return
 	}
@@ -313,7 +312,7 @@ func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 		d.arb.Cancel(now, ticket, arbiter.ReasonCancelled)
 		return ipc.CancelReply{Cancelled: 1}, nil
 	}
-	j, err := d.ownJob(r.Job, peer)
+	j, err := d.ownJobLocked(r.Job, peer)
 	if err != nil {
 		return ipc.CancelReply{}, err
 	}
@@ -342,9 +341,9 @@ func (d *Daemon) cancelBelow(peer ipc.Peer) (cancelled uint64) {
 	return cancelled
 }
 
-// keepPlace writes down a parked request's place. -1: there is no room for it, and a
-// restart of the daemon costs it the place. The lock is held.
-func (d *Daemon) keepPlace(peer ipc.Peer, h ipc.Header, ticket arbiter.TicketID) int {
+// keepPlaceLocked writes down a parked request's place. -1: there is no room for it, and a
+// restart of the daemon costs it the place.
+func (d *Daemon) keepPlaceLocked(peer ipc.Peer, h ipc.Header, ticket arbiter.TicketID) int {
 	index, record, err := d.file.Tickets.New()
 	if errors.Is(err, statefile.ErrFull) {
 		return -1
@@ -356,8 +355,8 @@ func (d *Daemon) keepPlace(peer ipc.Peer, h ipc.Header, ticket arbiter.TicketID)
 	return index
 }
 
-// dropPlace is for a request that has had its reply. The lock is held.
-func (d *Daemon) dropPlace(p *parked) {
+// dropPlaceLocked is for a request that has had its reply.
+func (d *Daemon) dropPlaceLocked(p *parked) {
 	if p.place >= 0 {
 		d.file.Tickets.Free(p.place)
 		p.place = -1

@@ -169,12 +169,12 @@ func (r *reader) read(began time.Time, books bool) {
 	if d.stopping {
 		return
 	}
-	r.answered()
+	r.answeredLocked()
 	switch {
 	case usage.Lost:
-		d.loseDevice(r)
+		d.loseDeviceLocked(r)
 	case r.lost:
-		d.findDevice(r)
+		d.findDeviceLocked(r)
 	case books:
 		for reading.Book(d.now(), rowsAtOnce) {
 			if d.yield(); d.stopping {
@@ -182,7 +182,7 @@ func (r *reader) read(began time.Time, books bool) {
 			}
 		}
 	}
-	r.drained(began, usage)
+	r.drainedLocked(began, usage)
 }
 
 // prepare begins a reading that is held against what the leases use.
@@ -268,9 +268,9 @@ func (r *reader) silent(now time.Time) time.Duration {
 	return now.Sub(r.since)
 }
 
-// checkDevices finds the devices that do not answer. All goes on with what they said
-// last. The lock is held.
-func (d *Daemon) checkDevices() {
+// checkDevicesLocked finds the devices that do not answer. All goes on with what they said
+// last.
+func (d *Daemon) checkDevicesLocked() {
 	now := d.now()
 	for _, r := range d.readers {
 		if silent := r.silent(now); silent > hungAfter && !r.hung {
@@ -280,8 +280,8 @@ func (d *Daemon) checkDevices() {
 	}
 }
 
-// answered is for a device that has answered. The lock is held.
-func (r *reader) answered() {
+// answeredLocked is for a device that has answered.
+func (r *reader) answeredLocked() {
 	if r.hung {
 		r.hung = false
 		r.d.arb.Responsive(r.d.now(), r.index)

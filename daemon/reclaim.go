@@ -20,10 +20,10 @@ const (
 	keeperAfter = reclaimPatience / 2
 )
 
-// drain has the device of a dead session's lease looked at until its memory is really back
+// drainLocked has the device of a dead session's lease looked at until its memory is really back
 // there, which makes its bytes grantable. A driver frees a process's memory when its last
-// descriptor of the device closes, which may be later than its death. The lock is held.
-func (r *reader) drain(s *session) {
+// descriptor of the device closes, which may be later than its death.
+func (r *reader) drainLocked(s *session) {
 	r.draining[s] = &drain{dead: r.d.now()}
 	signal(r.wake)
 }
@@ -31,10 +31,10 @@ func (r *reader) drain(s *session) {
 // closedAtOnce is how many leases of dead sessions are closed without giving the lock away.
 const closedAtOnce = 32
 
-// drained closes the leases of dead sessions whose memory is back, as a reading shows
+// drainedLocked closes the leases of dead sessions whose memory is back, as a reading shows
 // that began after they died. A device that does not say who uses it is believed to free
-// at death; the memory of one that is lost went with it. The lock is held before and after.
-func (r *reader) drained(began time.Time, usage inventory.Usage) {
+// at death; the memory of one that is lost went with it. The lock is given away in between.
+func (r *reader) drainedLocked(began time.Time, usage inventory.Usage) {
 	if len(r.draining) == 0 {
 		return
 	}
@@ -45,7 +45,7 @@ func (r *reader) drained(began time.Time, usage inventory.Usage) {
 	done := 0
 	for s, dr := range r.draining { // which the others that have the lock in between may add to
 		if !began.Before(dr.dead) && (usage.Lost || !usage.ProcessesKnown || !held[s.peer.PID]) {
-			r.gone(s)
+			r.goneLocked(s)
 			if done++; done%closedAtOnce == 0 {
 				if r.d.yield(); r.d.stopping {
 					return
@@ -55,21 +55,21 @@ func (r *reader) drained(began time.Time, usage inventory.Usage) {
 	}
 }
 
-// gone closes a dead session's lease on the device, and the session with its last. The lock is held.
-func (r *reader) gone(s *session) {
+// goneLocked closes a dead session's lease on the device, and the session with its last.
+func (r *reader) goneLocked(s *session) {
 	d := r.d
 	delete(r.draining, s)
 	delete(d.keepers, s.peer.PID)
 	d.arb.Gone(d.now(), s.id, r.index)
 	l := s.leaseOn(r.index)
-	d.forgetThreads(l.Index)
+	d.forgetThreadsLocked(l.Index)
 	faults.At("lease.closing")
 	d.file.Leases.Free(l.Index)
 	faults.At("lease.freed")
 	d.leasesOf.drop(s.peer.PID, s.peer.UID)
 	s.leases[l.Record.Slot] = nil
 	l.End()
-	d.dropSession(s)
+	d.dropSessionLocked(s)
 }
 
 // nameKeepers looks for who keeps the memory of those that are dead for a while. A forked

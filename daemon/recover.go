@@ -30,29 +30,29 @@ func (d *Daemon) recover() {
 	if d.stopping {
 		return
 	}
-	d.recoverPlaces()
+	d.recoverPlacesLocked()
 	sessions, members := d.findSessions(), map[uint64][]*recovered{}
 	for _, x := range sessions {
 		members[x.record.Job] = append(members[x.record.Job], x)
 	}
-	d.file.Jobs.Each(func(i int, r *statefile.Job) { d.recoverJob(i, r, members[r.ID]) })
+	d.file.Jobs.Each(func(i int, r *statefile.Job) { d.recoverJobLocked(i, r, members[r.ID]) })
 	for _, x := range sessions {
-		d.remakeJobOf(x)
+		d.recoverJobOfLocked(x)
 	}
 	for _, x := range sessions {
 		if d.ctx.Err() == nil {
-			d.recoverSession(x)
+			d.recoverSessionLocked(x)
 		}
 	}
 	if d.ctx.Err() != nil {
 		return
 	}
 	for _, j := range d.jobs {
-		d.dropJob(j)
-		d.lookFor(j)
+		d.dropJobLocked(j)
+		d.lookForLocked(j)
 	}
 	faults.At("recover.sessions")
-	d.recoverLimits()
+	d.recoverLimitsLocked()
 	d.arb.Tick(d.now()) // words that such a limit closes: nobody spends what he frees before the first second is over
 	faults.At("recover.limits")
 	d.log.Info("took up what the last daemon left", "jobs", len(d.jobs), "sessions", len(d.sessions))
@@ -92,19 +92,19 @@ func (d *Daemon) findSessions() (all []*recovered) {
 	if d.ctx.Err() != nil {
 		return all
 	}
-	d.file.Threads.Each(func(i int, t *statefile.Thread) { d.knownThread(int(t.Lease), t.Maker.Thread, i) })
+	d.file.Threads.Each(func(i int, t *statefile.Thread) { d.knownThreadLocked(int(t.Lease), t.Maker.Thread, i) })
 	d.file.Leases.Each(func(i int, l *statefile.Lease) {
 		if x := byIndex[l.Session]; x != nil {
 			x.leases = append(x.leases, i)
 		} else {
-			d.freeLease(i)
+			d.freeLeaseLocked(i)
 		}
 	})
 	return all
 }
 
-// recoverJob makes a job of a record. members are the sessions that were in it.
-func (d *Daemon) recoverJob(i int, r *statefile.Job, members []*recovered) {
+// recoverJobLocked makes a job of a record. members are the sessions that were in it.
+func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, members []*recovered) {
 	if d.ctx.Err() != nil {
 		return
 	}
@@ -137,7 +137,7 @@ func (d *Daemon) recoverJob(i int, r *statefile.Job, members []*recovered) {
 		d.file.Jobs.Free(i)
 		return
 	}
-	d.knownJob(j)
+	d.knownJobLocked(j)
 }
 
 // boundMin takes a reservation off a record that is more than any device has: it was never
@@ -171,14 +171,14 @@ func asMember(r *statefile.Job, members []*recovered) rules.Process {
 	return proc
 }
 
-// remakeJobOf makes a session's job again where its own record made no sense, with the
+// recoverJobOfLocked makes a session's job again where its own record made no sense, with the
 // limits that the session's page shows. No other job may get its number before.
-func (d *Daemon) remakeJobOf(x *recovered) {
+func (d *Daemon) recoverJobOfLocked(x *recovered) {
 	if x.job == 0 || uint64(x.job) >= jobKey/2 || d.jobByKey[uint64(x.job)|jobKey] != nil || x.page == nil || d.ctx.Err() != nil {
 		return
 	}
 	if shown, err := ipc.ReadPage(x.page.FD()); err == nil {
-		if err := d.remakeJob(x.job, ipc.NewToken(), x.proc, shown); err != nil {
+		if err := d.remakeJobLocked(x.job, ipc.NewToken(), x.proc, shown); err != nil {
 			d.log.Warn("a job cannot be made again", "job", x.job, "err", err)
 		}
 	}
@@ -204,8 +204,8 @@ func (d *Daemon) alive(pid int, start uint64) (proc rules.Process, pidfd int, go
 	return process(f, pid), pidfd, false
 }
 
-// recoverSession makes a session known everywhere again, with its leases.
-func (d *Daemon) recoverSession(x *recovered) {
+// recoverSessionLocked makes a session known everywhere again, with its leases.
+func (d *Daemon) recoverSessionLocked(x *recovered) {
 	s := x.session
 	if d.jobByKey[uint64(s.job)|jobKey] == nil { // its number may be another's by now
 		s.job = 0
@@ -217,46 +217,46 @@ func (d *Daemon) recoverSession(x *recovered) {
 		delete(d.sessions, s.token)
 		d.file.Sessions.Free(s.index)
 		for _, i := range x.leases {
-			d.freeLease(i)
+			d.freeLeaseLocked(i)
 		}
 		return
 	}
 	s.id, s.caller = id, d.arb.CallerIn(s.job, x.proc)
-	d.known(s)
+	d.knownLocked(s)
 	for _, i := range x.leases {
-		d.recoverLease(x, i)
+		d.recoverLeaseLocked(x, i)
 	}
 	if !x.ended {
 		s.peer.pidfd, err = d.watched(s.peer.pidfd, uint64(id))
 	}
 	if x.ended || err != nil {
-		d.endSession(s)
+		d.endSessionLocked(s)
 		return
 	}
-	d.show(s)
+	d.showLocked(s)
 }
 
-// recoverLease has a session hold again what a record says. A record that cannot be, as the file may have been
+// recoverLeaseLocked has a session hold again what a record says. A record that cannot be, as the file may have been
 // damaged or the device has gone with what was held there, is free from here on.
-func (d *Daemon) recoverLease(x *recovered, i int) {
+func (d *Daemon) recoverLeaseLocked(x *recovered, i int) {
 	s, l := x.session, d.file.Leases.At(i)
 	dev, ok := d.deviceByUUID(l.UUID)
 	if !ok || l.Slot >= ipc.PageSlots || s.leaseAt(l.Slot) != nil || s.leaseOn(dev.Index) != nil {
-		d.freeLease(i)
+		d.freeLeaseLocked(i)
 		return
 	}
 	s.mend(l, uint64(usable(dev)))
 	held := d.words.Lease(l, i, dev.Index, s.page)
 	_, err := d.arb.RestoreLease(d.now(), s.id, arbiter.RestoredLease{Device: dev.Index, Granted: accounting.Bytes(l.Granted),
 		Streams: int(l.Streams), Contexts: int(l.Contexts), Peak: accounting.Bytes(l.Peak),
-		Opened: time.Unix(0, l.OpenedAt), Unverified: s.page == nil && !x.ended, Makers: d.makersOf(i, l),
+		Opened: time.Unix(0, l.OpenedAt), Unverified: s.page == nil && !x.ended, Makers: d.makersOfLocked(i, l),
 		Lost: l.Device&statefile.LeaseLost != 0}, held)
 	if err != nil {
 		d.log.Warn("a lease could not be taken up again", "client_pid", s.peer.PID, "err", err)
-		d.freeLease(i)
+		d.freeLeaseLocked(i)
 		return
 	}
-	d.knownLease(s, held)
+	d.knownLeaseLocked(s, held)
 }
 
 // mend finishes what was under way in a lease of the session's, and holds its record to what can be on a
@@ -288,12 +288,12 @@ func (s *session) mend(l *statefile.Lease, total uint64) {
 	}
 }
 
-// refresh has a session's page show what the arbiter thinks of its leases. The lock is held.
-func (d *Daemon) refresh(s *session) {
+// refreshLocked has a session's page show what the arbiter thinks of its leases.
+func (d *Daemon) refreshLocked(s *session) {
 	for l := range s.open() {
 		d.arb.Refresh(l.ID)
 	}
-	d.show(s)
+	d.showLocked(s)
 }
 
 // findPage opens a live process's page again: through a descriptor that it still

@@ -33,31 +33,30 @@ func newLeft() left {
 	return left{jobs: map[*job]struct{}{}, done: done, wake: make(chan struct{}, 1)}
 }
 
-// runnerEnded is for a job that has nobody to live by any more. The lock is held.
-func (d *Daemon) runnerEnded(j *job) {
-	d.letRunnerGo(j)
-	d.lookFor(j)
+// runnerEndedLocked is for a job that has nobody to live by any more.
+func (d *Daemon) runnerEndedLocked(j *job) {
+	d.letRunnerGoLocked(j)
+	d.lookForLocked(j)
 }
 
-// letRunnerGo has the job live by nobody. The lock is held.
-func (d *Daemon) letRunnerGo(j *job) {
+// letRunnerGoLocked has the job live by nobody.
+func (d *Daemon) letRunnerGoLocked(j *job) {
 	d.reaper.Remove(uint64(j.id) | jobKey)
 	closeFD(j.pidfd)
 	j.pidfd, j.by = -1, procfacts.Started{}
 	d.file.Jobs.At(j.index).RunnerPID = 0
 }
 
-// memberEnded counts a session that has ended out of its job. The lock is held.
-func (d *Daemon) memberEnded(s *session) {
+// memberEndedLocked counts a session that has ended out of its job.
+func (d *Daemon) memberEndedLocked(s *session) {
 	if j := d.jobByKey[uint64(s.job)|jobKey]; j != nil {
 		j.live--
-		d.lookFor(j)
+		d.lookForLocked(j)
 	}
 }
 
-// lookFor has it found out whether anything of a job lives, where that is in question. The
-// lock is held.
-func (d *Daemon) lookFor(j *job) {
+// lookForLocked has it found out whether anything of a job lives, where that is in question.
+func (d *Daemon) lookForLocked(j *job) {
 	if j.closed || j.by.PID != 0 || j.live > 0 || d.stopping {
 		return
 	}
@@ -130,19 +129,19 @@ func (d *Daemon) settleLeft(j *job, p procfacts.Started, pidfd int, found, gone 
 	case d.stopping, j.closed, j.by.PID != 0, d.jobs[j.token] != j:
 		closeFD(pidfd)
 	case found && gone: // it may have left something behind in turn
-		d.lookFor(j)
+		d.lookForLocked(j)
 	case found:
 		j.by = p
 		record := d.file.Jobs.At(j.index)
 		record.RunnerStart, record.RunnerPID = p.StartTicks, uint32(p.PID)
 		if err := d.watchJob(j, pidfd); err != nil {
 			d.log.Warn("a process that a job lives by cannot be watched", "job", j.id, "client_pid", p.PID, "err", err)
-			d.endRunner(j)
+			d.endRunnerLocked(j)
 			return
 		}
 		d.log.Debug("the command of a job has ended, and something of it lives on", "job", j.id, "client_pid", p.PID)
 	case j.live == 0:
-		d.endRunner(j)
+		d.endRunnerLocked(j)
 	}
 }
 

@@ -101,7 +101,7 @@ func (d *Daemon) hearDevices(s *session) {
 		if !s.dead {
 			granted, _ := d.arb.Recount(d.now(), q.lease.ID, accounting.Bytes(q.used), figure)
 			q.lease.Resize(granted)
-			d.refresh(s)
+			d.refreshLocked(s)
 		}
 		d.unlock()
 	}
@@ -127,7 +127,7 @@ func (cl *client) takeUp(req *ipc.ResumeRequest, page *pageOffer) (s *session, f
 	d, c := cl.d, cl.conn
 	d.lock()
 	defer d.unlock()
-	if s, err = d.joinSession(req.Session, c); err != nil {
+	if s, err = d.joinSessionLocked(req.Session, c); err != nil {
 		return nil, false, err
 	}
 	if s.page == nil {
@@ -136,39 +136,39 @@ func (cl *client) takeUp(req *ipc.ResumeRequest, page *pageOffer) (s *session, f
 			return nil, false, refused(ipc.StatusShuttingDown, "the session is just being taken up: resume again")
 		}
 		fresh = page.fresh
-		d.takePage(s, req, page)
+		d.takePageLocked(s, req, page)
 	}
 	// What was granted and is not in the client's sums never reached it: it goes back, and what is asked again is new.
 	faults.At("resume.found")
 	s.taken++
 	cl.s, cl.taken = s, s.taken
-	d.sendBack(s)
+	d.sendBackLocked(s)
 	for _, rl := range req.Leases[:req.Count] {
-		if err = d.settle(s, rl); err != nil {
+		if err = d.settleLocked(s, rl); err != nil {
 			d.log.Warn("what is recorded of a session is not what its process has: it begins anew", "client_pid", s.peer.PID, "err", err)
 			delete(s.conns, c)
 			cl.s = nil
-			d.endSession(s)
+			d.endSessionLocked(s)
 			return nil, false, refused(ipc.StatusNoSession, "the session is known otherwise")
 		}
 	}
-	d.refresh(s)
+	d.refreshLocked(s)
 	for l := range s.open() { // its reports reached nobody meanwhile
 		d.arb.Freed(d.now(), l.ID)
 	}
 	return s, fresh, nil
 }
 
-// sendBack has what waits on other connections of a session come again, in its place, as to the next
-// daemon: what it is granted there its client no longer takes for its own. The lock is held.
-func (d *Daemon) sendBack(s *session) {
+// sendBackLocked has what waits on other connections of a session come again, in its place, as to the next
+// daemon: what it is granted there its client no longer takes for its own.
+func (d *Daemon) sendBackLocked(s *session) {
 	for ticket, p := range d.queue.parked {
 		if p.s != s {
 			continue
 		}
 		delete(d.queue.parked, ticket)
 		if p.place >= 0 {
-			d.keepFor(keyOf(p.cl.conn.Peer(), p.head), d.arb.Place(ticket), p.place)
+			d.keepForLocked(keyOf(p.cl.conn.Peer(), p.head), d.arb.Place(ticket), p.place)
 		}
 		_ = p.end(func() error {
 			return p.cl.conn.ReplyError(p.head, &ipc.ProtocolError{Status: ipc.StatusNoSession, Text: "the session was resumed: ask again"})
@@ -177,9 +177,9 @@ func (d *Daemon) sendBack(s *session) {
 	}
 }
 
-// settle takes a client's sum of one lease, and writes down what comes of it. What it began to use while
-// there was no daemon, or nothing is recorded of, becomes a lease now. The lock is held.
-func (d *Daemon) settle(s *session, rl ipc.ResumeLease) error {
+// settleLocked takes a client's sum of one lease, and writes down what comes of it. What it began to use while
+// there was no daemon, or nothing is recorded of, becomes a lease now.
+func (d *Daemon) settleLocked(s *session, rl ipc.ResumeLease) error {
 	dev, ok := d.deviceByUUID(rl.Device)
 	if !ok {
 		return nil // nothing is arbitrated there
@@ -190,7 +190,7 @@ func (d *Daemon) settle(s *session, rl ipc.ResumeLease) error {
 	case l != nil, s.leaseOn(dev.Index) != nil:
 		return fmt.Errorf("slot %d, device %x: not a lease that can be", rl.Slot, rl.Device)
 	default:
-		if _, err := d.openLease(s, dev, rl.Slot, func(l *shim.Lease) (arbiter.LeaseInfo, error) {
+		if _, err := d.openLeaseLocked(s, dev, rl.Slot, func(l *shim.Lease) (arbiter.LeaseInfo, error) {
 			l.Record.Contexts = min(rl.Contexts, maxClaimed)
 			info, err := d.arb.RestoreLease(d.now(), s.id, arbiter.RestoredLease{Device: dev.Index,
 				Streams: int(min(rl.Streams, maxClaimed)), Contexts: int(l.Record.Contexts), Unverified: true}, l)
@@ -211,10 +211,9 @@ func (d *Daemon) settle(s *session, rl ipc.ResumeLease) error {
 	return nil
 }
 
-// takePage gives a session whose page could not be opened again the one that is offered.
+// takePageLocked gives a session whose page could not be opened again the one that is offered.
 // What of a lease's bytes the client does not say that it uses is its credit in a new page.
-// The lock is held.
-func (d *Daemon) takePage(s *session, req *ipc.ResumeRequest, offer *pageOffer) {
+func (d *Daemon) takePageLocked(s *session, req *ipc.ResumeRequest, offer *pageOffer) {
 	s.page = offer.page
 	offer.page = nil
 	if offer.fresh {
@@ -272,46 +271,46 @@ func (cl *client) adopt(head ipc.Header, req *ipc.ResumeRequest, fd int) (*sessi
 	seen, sent := pageOf(proc.PID, fd), pageIDOf(fd)
 	d.lock()
 	defer d.unlock()
-	d.endDamaged(proc, sent)
+	d.endDamagedLocked(proc, sent)
 	hello := req.Hello
 	if _, known := d.jobs[hello.Job]; !known && seen != nil && hello.Job != (ipc.Token{}) {
-		if err := d.remakeJob(d.arb.NextJob(), hello.Job, proc, seen); err != nil {
+		if err := d.remakeJobLocked(d.arb.NextJob(), hello.Job, proc, seen); err != nil {
 			d.log.Warn("a program's job cannot be made again", "client_pid", proc.PID, "err", err)
 		}
 	}
 	// What it may have to wait for, it holds already.
-	s, _, err := d.addSession(c, proc, hello, page, arbiter.Place{})
+	s, _, err := d.addSessionLocked(c, proc, hello, page, arbiter.Place{})
 	if statusOf(err) == ipc.StatusNoSession && hello.Job != (ipc.Token{}) {
 		// What its job was, nobody knows any more. It holds memory all the same.
 		d.log.Warn("a program's job is unknown: it goes on as one of its own", "client_pid", proc.PID)
 		hello.Job = ipc.Token{}
-		s, _, err = d.addSession(c, proc, hello, page, arbiter.Place{})
+		s, _, err = d.addSessionLocked(c, proc, hello, page, arbiter.Place{})
 	}
 	if err != nil {
 		_ = page.Close()
 		if j := d.jobs[hello.Job]; j != nil {
-			d.lookFor(j)
+			d.lookForLocked(j)
 		}
 		return nil, err
 	}
 	cl.s, s.conns[c] = s, struct{}{}
 	d.file.Sessions.Commit(s.index)
 	for _, rl := range req.Leases[:req.Count] {
-		if err := d.settle(s, rl); err != nil {
+		if err := d.settleLocked(s, rl); err != nil {
 			d.log.Debug("a lease could not be taken up again", "client_pid", s.peer.PID, "err", err)
 		}
 	}
 	if seen != nil {
-		d.lowerTo(s, seen)
+		d.lowerToLocked(s, seen)
 	}
-	d.refresh(s)
+	d.refreshLocked(s)
 	return s, nil
 }
 
-// endDamaged ends what a damaged file says of a process that now says itself what it
+// endDamagedLocked ends what a damaged file says of a process that now says itself what it
 // holds: sessions that nobody has taken up, and whose page the process has not, or sends
-// under another token. Else it would be counted twice as long as it lives. The lock is held.
-func (d *Daemon) endDamaged(proc rules.Process, sent ipc.PageID) {
+// under another token. Else it would be counted twice as long as it lives.
+func (d *Daemon) endDamagedLocked(proc rules.Process, sent ipc.PageID) {
 	for _, s := range slices.Clone(d.ofProcess[proc.PID]) {
 		theirs := s.peer.StartTicks == proc.StartTicks
 		if !theirs || s.dead || len(s.conns) > 0 {
@@ -319,7 +318,7 @@ func (d *Daemon) endDamaged(proc rules.Process, sent ipc.PageID) {
 		}
 		if s.page == nil || s.page.ID() == sent {
 			d.log.Warn("what is recorded of a session is not what its process has: it begins anew", "client_pid", proc.PID)
-			d.forget(s)
+			d.forgetLocked(s)
 		}
 	}
 }
@@ -333,17 +332,17 @@ func pageIDOf(fd int) ipc.PageID {
 	return ipc.PageID{Dev: st.Dev, Ino: st.Ino}
 }
 
-// forget drops a session at once, whose memory its process counts in another one from
-// here on. The lock is held.
-func (d *Daemon) forget(s *session) {
+// forgetLocked drops a session at once, whose memory its process counts in another one from
+// here on.
+func (d *Daemon) forgetLocked(s *session) {
 	s.dead = true
-	d.memberEnded(s)
+	d.memberEndedLocked(s)
 	d.arb.EndSession(d.now(), s.id)
 	leases := slices.Collect(s.open())
 	for _, l := range leases {
-		d.readers[l.Device].gone(s)
+		d.readers[l.Device].goneLocked(s)
 	}
 	if len(leases) == 0 {
-		d.dropSession(s)
+		d.dropSessionLocked(s)
 	}
 }

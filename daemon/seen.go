@@ -22,8 +22,8 @@ import (
 // jobFlags are those of a job's flags that its processes' limits and waiting depend on.
 const jobFlags = ipc.JobPerProcess | ipc.JobWait | ipc.JobNoWait
 
-// show has a session's page say what its job was given. The lock is held.
-func (d *Daemon) show(s *session) {
+// showLocked has a session's page say what its job was given.
+func (d *Daemon) showLocked(s *session) {
 	if s.page == nil {
 		return
 	}
@@ -36,26 +36,26 @@ func (d *Daemon) show(s *session) {
 	_ = s.page.Guard(func() { s.page.SetGiven(given) })
 }
 
-// showAll is show for all sessions. The lock is held.
-func (d *Daemon) showAll() {
+// showAllLocked is show for all sessions.
+func (d *Daemon) showAllLocked() {
 	for _, s := range d.sessions {
 		if !s.dead {
-			d.show(s)
+			d.showLocked(s)
 		}
 	}
 }
 
-// showTarget is show for the sessions of a job or a process. The lock is held.
-func (d *Daemon) showTarget(to target) {
+// showTargetLocked is show for the sessions of a job or a process.
+func (d *Daemon) showTargetLocked(to target) {
 	switch to.kind {
 	case ipc.LimitProcess:
-		for _, s := range d.sessionsOfProcess(int(to.id), to.start) {
-			d.show(s)
+		for _, s := range d.sessionsOfProcessLocked(int(to.id), to.start) {
+			d.showLocked(s)
 		}
 	case ipc.LimitJob:
 		for s := range d.jobByKey[to.id|jobKey].members {
 			if !s.dead {
-				d.show(s)
+				d.showLocked(s)
 			}
 		}
 	}
@@ -83,9 +83,9 @@ func pageOf(pid, fd int) *ipc.Page {
 	return nil
 }
 
-// remakeJob makes a job again of which nobody knows but its processes: with the limits that the first of them saw. What it holds beyond its
-// processes, and which devices it may use, is not in their word. The lock is held.
-func (d *Daemon) remakeJob(id arbiter.JobID, token ipc.Token, proc rules.Process, page *ipc.Page) error {
+// remakeJobLocked makes a job again of which nobody knows but its processes: with the limits that the first of them saw. What it holds beyond its
+// processes, and which devices it may use, is not in their word.
+func (d *Daemon) remakeJobLocked(id arbiter.JobID, token ipc.Token, proc rules.Process, page *ipc.Page) error {
 	if err := d.jobsOf.full(proc.PID, proc.UID); err != nil {
 		return err
 	}
@@ -107,33 +107,33 @@ func (d *Daemon) remakeJob(id arbiter.JobID, token ipc.Token, proc rules.Process
 	d.file.Jobs.Commit(index)
 	j := newJob(index, record)
 	j.pid, j.open = proc.PID, true
-	d.knownJob(j)
+	d.knownJobLocked(j)
 	d.log.Warn("a program's job is not known any more: it is made again with the limits that the program saw, "+
 		"without what was reserved for it", "client_pid", proc.PID, "job", id)
 	return nil
 }
 
-// lowerTo lowers a process's limits to those that its page shows: what was given to a job
-// that is not known, and memory.max on the devices that it uses. The lock is held.
-func (d *Daemon) lowerTo(s *session, page *ipc.Page) {
+// lowerToLocked lowers a process's limits to those that its page shows: what was given to a job
+// that is not known, and memory.max on the devices that it uses.
+func (d *Daemon) lowerToLocked(s *session, page *ipc.Page) {
 	if given, ok := page.Given(); ok && d.jobByKey[uint64(s.job)|jobKey] == nil {
 		streams := int(max(1, min(given.Streams, maxClaimed)))
-		d.lower(s, rules.Change{Device: rules.AllDevices, Max: new(shim.SizeOf(given.Memory, given.Share)), Streams: &streams})
+		d.lowerLocked(s, rules.Change{Device: rules.AllDevices, Max: new(shim.SizeOf(given.Memory, given.Share)), Streams: &streams})
 	}
 	for l := range s.open() {
 		info, err := d.arb.Attach(d.now(), s.id, l.Device, l)
 		if seen := accounting.Bytes(page.Lease[l.Record.Slot].Limit); err == nil && seen < info.Budget {
-			d.lower(s, rules.Change{Device: l.Device, Max: &accounting.Size{Bytes: seen}})
+			d.lowerLocked(s, rules.Change{Device: l.Device, Max: &accounting.Size{Bytes: seen}})
 		}
 	}
 }
 
-func (d *Daemon) lower(s *session, change rules.Change) {
+func (d *Daemon) lowerLocked(s *session, change rules.Change) {
 	change.UID, change.Lowers, change.Again = s.peer.UID, true, true
 	if err := d.arb.SetProcessLimits(d.now(), change, s.id); err != nil {
 		d.log.Warn("a limit that a program saw cannot be set again", "client_pid", s.peer.PID, "limit", change, "err", err)
 		return
 	}
-	d.keepLimit(target{ipc.LimitProcess, uint64(s.peer.PID), s.peer.StartTicks, int32(change.Device), true}, change, nil)
+	d.keepLimitLocked(target{ipc.LimitProcess, uint64(s.peer.PID), s.peer.StartTicks, int32(change.Device), true}, change, nil)
 	d.log.Info("a program goes on with the limits that it saw", "client_pid", s.peer.PID, "limit", change)
 }

@@ -109,34 +109,33 @@ func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s
 	place := cl.comesAgain(head, true)
 	d.lock()
 	defer d.unlock()
-	defer d.cameBack(c.Peer(), head)
-	s, ticket, err := d.addSession(c, proc, h, page, place)
+	defer d.cameBackLocked(c.Peer(), head)
+	s, ticket, err := d.addSessionLocked(c, proc, h, page, place)
 	if err != nil {
 		page.Close()
 		return nil, false, err
 	}
 	s.conns[c] = struct{}{}
-	d.show(s)
+	d.showLocked(s)
 	if ticket == 0 {
 		faults.At("session.known")
 		d.file.Sessions.Commit(s.index)
 		faults.At("session.committed")
-		cl.gave(receipt{request: head.Request, s: s})
+		cl.gaveLocked(receipt{request: head.Request, s: s})
 		return s, false, nil
 	}
-	d.park(cl, head, ticket, func(dec arbiter.Decision) (receipt, func() error) { return cl.sessionDecided(head, s, dec) })
+	d.parkLocked(cl, head, ticket, func(dec arbiter.Decision) (receipt, func() error) { return cl.sessionDecidedLocked(head, s, dec) })
 	cl.waits.caller = s.caller
 	return s, true, nil
 }
 
-// sessionDecided carries out what became of a session that waited for its reservation.
+// sessionDecidedLocked carries out what became of a session that waited for its reservation.
 // Only now would the next daemon take it up: before that its client knows no token of it.
-// The lock is held.
-func (cl *client) sessionDecided(h ipc.Header, s *session, dec arbiter.Decision) (receipt, func() error) {
+func (cl *client) sessionDecidedLocked(h ipc.Header, s *session, dec arbiter.Decision) (receipt, func() error) {
 	d := cl.d
 	if dec.Refusal != nil || s.dead {
 		delete(s.conns, cl.conn) // which the answer has yet to go out on
-		d.endSession(s)
+		d.endSessionLocked(s)
 		err := refused(ipc.StatusNoSession, "the session has ended")
 		if dec.Refusal != nil {
 			err = about(s.caller, dec.Refusal)
@@ -158,15 +157,15 @@ func about(caller string, err error) error {
 	return &told
 }
 
-// addSession makes a session known everywhere: arbiter, reaper, and the state file, where
+// addSessionLocked makes a session known everywhere: arbiter, reaper, and the state file, where
 // the caller commits it. With a ticket its reservation is yet to be made.
-func (d *Daemon) addSession(c *ipc.Conn, proc rules.Process, h ipc.HelloRequest,
+func (d *Daemon) addSessionLocked(c *ipc.Conn, proc rules.Process, h ipc.HelloRequest,
 	page *ipc.LeasePage, place arbiter.Place) (*session, arbiter.TicketID, error) {
 	peer := c.Peer()
 	if err := d.sessionsOf.full(peer.PID, uint32(peer.UID)); err != nil {
 		return nil, 0, err
 	}
-	job, err := d.jobOf(h.Job, peer)
+	job, err := d.jobOfLocked(h.Job, peer)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -200,7 +199,7 @@ func (d *Daemon) addSession(c *ipc.Conn, proc rules.Process, h ipc.HelloRequest,
 		d.file.Sessions.Free(index)
 		return nil, 0, err
 	}
-	d.known(s)
+	d.knownLocked(s)
 	return s, info.Waiting, nil
 }
 
@@ -223,8 +222,8 @@ func (s *session) request(proc rules.Process) arbiter.SessionRequest {
 	return request
 }
 
-// known enters a session wherever it is looked for. The lock is held.
-func (d *Daemon) known(s *session) {
+// knownLocked enters a session wherever it is looked for.
+func (d *Daemon) knownLocked(s *session) {
 	d.sessions[s.token] = s
 	d.byKey[uint64(s.id)] = s
 	d.sessionsOf.add(s.peer.PID, s.peer.UID)
@@ -253,7 +252,7 @@ func (d *Daemon) attach(s *session, uuid ipc.UUID) (ipc.AttachReply, error) {
 	if l := s.leaseOn(dev.Index); l != nil {
 		info, err = attach(l)
 	} else {
-		info, err = d.openLease(s, dev, s.freeSlot(), attach)
+		info, err = d.openLeaseLocked(s, dev, s.freeSlot(), attach)
 	}
 	if err != nil {
 		return ipc.AttachReply{}, err
@@ -291,9 +290,9 @@ func (s *session) freeSlot() uint32 {
 	return uint32(len(s.leases))
 }
 
-// openLease opens a lease everywhere or nowhere: with the arbiter, by open, which writes down what it
+// openLeaseLocked opens a lease everywhere or nowhere: with the arbiter, by open, which writes down what it
 // finds in it, in the state file, and in the client's page.
-func (d *Daemon) openLease(s *session, dev inventory.Device, slot uint32,
+func (d *Daemon) openLeaseLocked(s *session, dev inventory.Device, slot uint32,
 	open func(*shim.Lease) (arbiter.LeaseInfo, error)) (info arbiter.LeaseInfo, err error) {
 	if err := d.leasesOf.full(s.peer.PID, s.peer.UID); err != nil {
 		return info, err
@@ -314,12 +313,12 @@ func (d *Daemon) openLease(s *session, dev inventory.Device, slot uint32,
 	faults.At("lease.opened")
 	d.file.Leases.Commit(index)
 	faults.At("lease.committed")
-	d.knownLease(s, l)
+	d.knownLeaseLocked(s, l)
 	return info, nil
 }
 
-// knownLease enters a lease that the arbiter has opened in its session. The lock is held.
-func (d *Daemon) knownLease(s *session, l *shim.Lease) {
+// knownLeaseLocked enters a lease that the arbiter has opened in its session.
+func (d *Daemon) knownLeaseLocked(s *session, l *shim.Lease) {
 	for int(l.Record.Slot) >= len(s.leases) {
 		s.leases = append(s.leases, nil)
 	}
@@ -327,15 +326,15 @@ func (d *Daemon) knownLease(s *session, l *shim.Lease) {
 	d.leasesOf.add(s.peer.PID, s.peer.UID)
 }
 
-// freeLease drops the record of a lease. The lock is held.
-func (d *Daemon) freeLease(index int) {
-	d.forgetThreads(index)
+// freeLeaseLocked drops the record of a lease.
+func (d *Daemon) freeLeaseLocked(index int) {
+	d.forgetThreadsLocked(index)
 	d.file.Leases.Free(index)
 }
 
-// lease returns the lease of a slot that a client asks something of. Of a connection from before the session
-// was taken up again nothing is counted any more: the client has not told what that gave or took. The lock is held.
-func (cl *client) lease(slot uint32) (*shim.Lease, error) {
+// leaseLocked returns the lease of a slot that a client asks something of. Of a connection from before the session
+// was taken up again nothing is counted any more: the client has not told what that gave or took.
+func (cl *client) leaseLocked(slot uint32) (*shim.Lease, error) {
 	if cl.taken != cl.s.taken {
 		return nil, refused(ipc.StatusNoSession, "the session was resumed on another connection: join it anew")
 	}

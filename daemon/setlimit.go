@@ -41,15 +41,15 @@ func (d *Daemon) Set(ctx context.Context, s gpufs.Setting) error {
 		whose := map[gpufs.Owner]string{gpufs.OfDevice: fmt.Sprintf("GPU %d", s.Device), gpufs.OfJob: fmt.Sprintf("job %d", s.Job)}[s.Of]
 		d.lock()
 		defer d.unlock()
-		d.refusedChange(s.UID, cmp.Or(whose, fmt.Sprintf("process %d", s.PID)), s.Name+"="+s.Value, err)
+		d.refusedChangeLocked(s.UID, cmp.Or(whose, fmt.Sprintf("process %d", s.PID)), s.Name+"="+s.Value, err)
 	}
 	return err
 }
 
-// refusedChange logs who wanted to change what of whose, and why that was refused. The lock is held.
-func (d *Daemon) refusedChange(uid uint32, whose, change string, err error) {
+// refusedChangeLocked logs who wanted to change what of whose, and why that was refused.
+func (d *Daemon) refusedChangeLocked(uid uint32, whose, change string, err error) {
 	level := slog.LevelDebug
-	if d.logsDecision(uid) {
+	if d.logsDecisionLocked(uid) {
 		level = slog.LevelInfo
 	}
 	d.log.Log(d.ctx, level, "a change of a limit was refused", "event", "limits_refused", "uid", uid, "of", whose, "change", change, "err", err)
@@ -75,14 +75,14 @@ func (d *Daemon) set(s gpufs.Setting) error {
 	}
 	d.lock()
 	defer d.unlock()
-	defer d.tookChange(s.UID, d.now())
+	defer d.tookChangeLocked(s.UID, d.now())
 	switch s.Of {
 	case gpufs.OfDevice:
-		err = d.setSlots(s.UID, s.Device, count)
+		err = d.setSlotsLocked(s.UID, s.Device, count)
 	case gpufs.OfJob:
-		err = d.setJobLimits(s.Job, change)
+		err = d.setJobLimitsLocked(s.Job, change)
 	case gpufs.OfProcess:
-		err = d.setProcessLimits(s.PID, s.StartTicks, change)
+		err = d.setProcessLimitsLocked(s.PID, s.StartTicks, change)
 	}
 	if err != nil {
 		return errors.Join(errnoOf(err), err)
@@ -151,19 +151,21 @@ func (d *Daemon) limit(uid uint32, r *ipc.LimitRequest) error {
 	}
 	d.lock()
 	defer d.unlock()
-	defer d.tookChange(uid, d.now())
-	err := d.change(uid, user, r, change)
+	defer d.tookChangeLocked(uid, d.now())
+	err := d.changeLocked(uid, user, r, change)
 	if err != nil {
-		d.refusedChange(uid, d.whoseLimit(r, user), changeText(r, change), err)
+		d.refusedChangeLocked(uid, d.whoseLimitLocked(r, user), changeText(r, change), err)
 	}
 	return err
 }
 
-// tookChange is for a change that a user made and that began at a time. The lock is held since then.
-func (d *Daemon) tookChange(uid uint32, began time.Time) { d.changes.Took(uid, d.now().Sub(began)) }
+// tookChangeLocked is for a change that a user made and that began at a time, with the lock since then.
+func (d *Daemon) tookChangeLocked(uid uint32, began time.Time) {
+	d.changes.Took(uid, d.now().Sub(began))
+}
 
-// whoseLimit is whose limits a request is about, for people. The lock is held.
-func (d *Daemon) whoseLimit(r *ipc.LimitRequest, user string) string {
+// whoseLimitLocked is whose limits a request is about, for people.
+func (d *Daemon) whoseLimitLocked(r *ipc.LimitRequest, user string) string {
 	switch r.Target {
 	case ipc.LimitDevice:
 		return fmt.Sprintf("GPU %d", r.Device)
@@ -188,47 +190,47 @@ func changeText(r *ipc.LimitRequest, change rules.Change) string {
 	return change.String()
 }
 
-// change changes limits as a request says. The lock is held.
-func (d *Daemon) change(uid uint32, user string, r *ipc.LimitRequest, change rules.Change) error {
+// changeLocked changes limits as a request says.
+func (d *Daemon) changeLocked(uid uint32, user string, r *ipc.LimitRequest, change rules.Change) error {
 	switch r.Target {
 	case ipc.LimitUser:
-		return d.setUserLimits(uint32(r.ID), user, change)
+		return d.setUserLimitsLocked(uint32(r.ID), user, change)
 	case ipc.LimitRule:
-		return d.setRuleLimits(r.ID, change)
+		return d.setRuleLimitsLocked(r.ID, change)
 	case ipc.LimitDevice:
 		if r.Set&ipc.SetSlots == 0 {
 			return nil
 		}
-		return d.setSlots(uid, change.Device, int(r.Slots))
+		return d.setSlotsLocked(uid, change.Device, int(r.Slots))
 	case ipc.LimitJob:
-		return d.setJobLimits(r.ID, change)
+		return d.setJobLimitsLocked(r.ID, change)
 	}
-	return d.setProcessLimits(int(r.ID), 0, change)
+	return d.setProcessLimitsLocked(int(r.ID), 0, change)
 }
 
-// setSlots changes slots.max of a device. The lock is held.
-func (d *Daemon) setSlots(uid uint32, device, most int) error {
+// setSlotsLocked changes slots.max of a device.
+func (d *Daemon) setSlotsLocked(uid uint32, device, most int) error {
 	if !privileged(uid) {
 		return fmt.Errorf("slots.max of GPU %d: only root may change it: %w", device, rules.ErrPermission)
 	}
 	if err := d.arb.SetSlots(d.now(), device, most, uid); err != nil {
 		return err
 	}
-	d.keepLimit(target{kind: ipc.LimitDevice, device: int32(device)}, rules.Change{UID: uid, Privileged: true}, &most)
+	d.keepLimitLocked(target{kind: ipc.LimitDevice, device: int32(device)}, rules.Change{UID: uid, Privileged: true}, &most)
 	return nil
 }
 
-// setKept makes a change for which there is a record, shows it in the pages of whose it is, and
-// writes it down. The lock is held.
-func (d *Daemon) setKept(to target, change rules.Change, set func() error) error {
-	if err := d.roomForLimit(to, change.UID); err != nil {
+// setKeptLocked makes a change for which there is a record, shows it in the pages of whose it is, and
+// writes it down.
+func (d *Daemon) setKeptLocked(to target, change rules.Change, set func() error) error {
+	if err := d.roomForLimitLocked(to, change.UID); err != nil {
 		return err
 	}
 	if err := set(); err != nil {
 		return err
 	}
-	d.showTarget(to)
-	d.keepLimit(to, change, nil)
+	d.showTargetLocked(to)
+	d.keepLimitLocked(to, change, nil)
 	return nil
 }
 
@@ -236,28 +238,28 @@ func (d *Daemon) setKept(to target, change rules.Change, set func() error) error
 // knows no such records, after a return to an older gpuarb, finds no process for it.
 const ofNobody = ^uint64(0)
 
-// setUserLimits changes what all programs of a user may hold. The lock is held.
-func (d *Daemon) setUserLimits(uid uint32, name string, change rules.Change) error {
+// setUserLimitsLocked changes what all programs of a user may hold.
+func (d *Daemon) setUserLimitsLocked(uid uint32, name string, change rules.Change) error {
 	to := target{ipc.LimitUser, uint64(uid), ofNobody, int32(change.Device), !change.Privileged}
-	err := d.setKept(to, change, func() error { return d.arb.SetUserLimits(d.now(), uid, name, change) })
+	err := d.setKeptLocked(to, change, func() error { return d.arb.SetUserLimits(d.now(), uid, name, change) })
 	if err == nil && !d.arb.UserLimited(uid) {
-		d.forgetLimits(to.owner())
+		d.forgetLimitsLocked(to.owner())
 	}
 	return err
 }
 
-// setRuleLimits changes what a rule gives, until the configuration is read again. The lock is held.
-func (d *Daemon) setRuleLimits(id uint64, change rules.Change) error {
+// setRuleLimitsLocked changes what a rule gives, until the configuration is read again.
+func (d *Daemon) setRuleLimitsLocked(id uint64, change rules.Change) error {
 	rule, ok := d.arb.Rule(id)
 	if !ok {
 		return arbiter.ErrNoRule
 	}
 	to := target{ipc.LimitRule, id, rule.Says(), int32(change.Device), !change.Privileged}
-	return d.setKept(to, change, func() error { return d.arb.SetRuleLimits(d.now(), id, change) })
+	return d.setKeptLocked(to, change, func() error { return d.arb.SetRuleLimits(d.now(), id, change) })
 }
 
-// setJobLimits changes the limits of a job. The lock is held.
-func (d *Daemon) setJobLimits(id uint64, change rules.Change) error {
+// setJobLimitsLocked changes the limits of a job.
+func (d *Daemon) setJobLimitsLocked(id uint64, change rules.Change) error {
 	to := target{ipc.LimitJob, id, 0, int32(change.Device), !change.Privileged}
 	if d.jobByKey[id|jobKey] == nil { // a bare process's job is known by the process
 		p, ok := d.arb.SoleProcess(arbiter.JobID(id))
@@ -266,18 +268,18 @@ func (d *Daemon) setJobLimits(id uint64, change rules.Change) error {
 		}
 		to = target{ipc.LimitProcess, uint64(p.PID), p.StartTicks, int32(change.Device), !change.Privileged}
 	}
-	return d.setKept(to, change, func() error { return d.arb.SetJobLimits(d.now(), arbiter.JobID(id), change) })
+	return d.setKeptLocked(to, change, func() error { return d.arb.SetJobLimits(d.now(), arbiter.JobID(id), change) })
 }
 
-// setProcessLimits changes the limits of a process in all its sessions. Start tells two
-// processes of one PID apart; 0: the one that has it now. The lock is held.
-func (d *Daemon) setProcessLimits(pid int, start uint64, change rules.Change) error {
-	of := d.sessionsOfProcess(pid, start)
+// setProcessLimitsLocked changes the limits of a process in all its sessions. Start tells two
+// processes of one PID apart; 0: the one that has it now.
+func (d *Daemon) setProcessLimitsLocked(pid int, start uint64, change rules.Change) error {
+	of := d.sessionsOfProcessLocked(pid, start)
 	if len(of) == 0 {
 		return fmt.Errorf("process %d: %w", pid, arbiter.ErrNoSession)
 	}
 	to := target{ipc.LimitProcess, uint64(pid), of[0].peer.StartTicks, int32(change.Device), !change.Privileged}
-	return d.setKept(to, change, func() error { return d.arb.SetProcessLimits(d.now(), change, idsOf(of)...) })
+	return d.setKeptLocked(to, change, func() error { return d.arb.SetProcessLimits(d.now(), change, idsOf(of)...) })
 }
 
 func idsOf(sessions []*session) []arbiter.SessionID {
@@ -288,8 +290,8 @@ func idsOf(sessions []*session) []arbiter.SessionID {
 	return ids
 }
 
-// sessionsOfProcess are the sessions of a live process. The lock is held.
-func (d *Daemon) sessionsOfProcess(pid int, start uint64) (of []*session) {
+// sessionsOfProcessLocked are the sessions of a live process.
+func (d *Daemon) sessionsOfProcessLocked(pid int, start uint64) (of []*session) {
 	for _, s := range d.ofProcess[pid] {
 		switch {
 		case s.dead || start != 0 && s.peer.StartTicks != start:

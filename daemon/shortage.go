@@ -97,10 +97,11 @@ type spare struct {
 func (s *spare) take() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.takeLocked()
+	s.openAll()
 }
 
-func (s *spare) takeLocked() {
+// openAll wants s.mu to be held, as closeAll does.
+func (s *spare) openAll() {
 	for len(s.fds) < spareFiles {
 		fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -113,10 +114,10 @@ func (s *spare) takeLocked() {
 func (s *spare) give() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.giveLocked()
+	s.closeAll()
 }
 
-func (s *spare) giveLocked() {
+func (s *spare) closeAll() {
 	for _, fd := range s.fds {
 		closeFD(fd)
 	}
@@ -137,9 +138,9 @@ func (s *spare) lend(f func() error) error {
 	if isShort(err) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.giveLocked()
+		s.closeAll()
 		err = f()
-		s.takeLocked()
+		s.openAll()
 	}
 	return err
 }

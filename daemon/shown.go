@@ -67,12 +67,12 @@ func (d *Daemon) showAgain(slice []*shim.Lease) {
 			continue
 		}
 		d.shown[l] = of
-		showRoom(l, room)
+		showRoomLocked(l, room)
 	}
 }
 
-// showRoom leaves the answer to a question in the asker's page. The lock is held.
-func showRoom(l *shim.Lease, room arbiter.Room) {
+// showRoomLocked leaves the answer to a question in the asker's page.
+func showRoomLocked(l *shim.Lease, room arbiter.Room) {
 	l.Show(shim.Shown{
 		Beyond: min(room.Room, room.Total.Less(room.Used)).Less(room.Credit),
 		Used:   room.Used.Plus(room.Credit), Total: room.Total, Limited: room.Limited,

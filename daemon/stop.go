@@ -47,7 +47,7 @@ func (d *Daemon) stop() error {
 	d.cancel() // a start that takes up what is left gives the lock back soon
 	d.lock()
 	d.stopping = true
-	d.dismiss()
+	d.dismissLocked()
 	for l := range d.shown {
 		l.Hide() // nobody keeps it true
 	}

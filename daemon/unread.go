@@ -16,8 +16,8 @@ type receipt struct {
 	got     arbiter.Receipt // what its request was granted
 }
 
-// gave notes what a reply that is about to be sent gives. The lock is held.
-func (cl *client) gave(r receipt) {
+// gaveLocked notes what a reply that is about to be sent gives.
+func (cl *client) gaveLocked(r receipt) {
 	if r.lease != nil && r.got == (arbiter.Receipt{}) || r == (receipt{}) {
 		return
 	}
@@ -25,17 +25,17 @@ func (cl *client) gave(r receipt) {
 	cl.unread.Store(&cl.last)
 }
 
-// takeBack undoes, once, what a reply gave that was not read. The lock is held.
-func (cl *client) takeBack() {
+// takeBackLocked undoes, once, what a reply gave that was not read.
+func (cl *client) takeBackLocked() {
 	d, r := cl.d, cl.unread.Swap(nil)
 	switch {
 	case r == nil:
 	case r.job != nil:
-		d.endRunner(r.job)
+		d.endRunnerLocked(r.job)
 	case r.lease == nil:
-		d.endSession(r.s)
+		d.endSessionLocked(r.s)
 	case !r.s.dead && r.s.taken == r.taken: // else its own sums have settled it
-		d.keepObjects(r.lease, r.got.What, d.arb.TakeBack(d.now(), r.got))
+		d.keepObjectsLocked(r.lease, r.got.What, d.arb.TakeBack(d.now(), r.got))
 	}
 }
 
@@ -44,7 +44,7 @@ func (cl *client) unsent() {
 	cl.d.lock()
 	defer cl.d.unlock()
 	if !cl.d.stopping {
-		cl.takeBack()
+		cl.takeBackLocked()
 	}
 }
 

@@ -19,7 +19,7 @@ var slow = regexp.MustCompile(`^(unix\.(Open|Mmap\w*|Munmap|MemfdCreate|Fallocat
 	`|d\.inv\.(Facts|Read|Processes|TaskOwner|Descends)|(c|cl\.conn)\.(ReplyError|ReplySnapshot|Notice))$`)
 
 // beforeClients are reached only while nobody is served yet, or nobody any more.
-var beforeClients = regexp.MustCompile(`^(recover\w*|alive|findPage|startPages|dismiss)$`)
+var beforeClients = regexp.MustCompile(`^(recover\w*|alive|findPage|startPages|dismissLocked)$`)
 
 // function is what is known of one of the daemon's functions.
 type function struct {
@@ -81,10 +81,13 @@ func written(e ast.Expr) string {
 	return ""
 }
 
-// underLock tells a function that runs under the daemon's lock from its beginning: it says so, or takes it
-// and keeps it to its end.
+// isLocked tells a function by its name that wants the daemon's lock to be held.
+func isLocked(name string) bool { return strings.HasSuffix(name, "Locked") }
+
+// underLock tells a function that runs under the daemon's lock from its beginning: its name says so, or it takes
+// it and keeps it to its end.
 func (f function) underLock() bool {
-	if f.decl.Doc != nil && strings.Contains(strings.Join(strings.Fields(f.decl.Doc.Text()), " "), "lock is held") {
+	if isLocked(f.decl.Name.Name) {
 		return true
 	}
 	if len(f.decl.Body.List) < 2 {
@@ -133,6 +136,27 @@ func TestNothingSlowUnderTheLock(t *testing.T) {
 				queue = append(queue, callee)
 			}
 		}
+	}
+}
+
+// TestLockedSaysSo: a function that calls the arbiter, or one that wants the daemon's lock, takes it, or is named for having it.
+func TestLockedSaysSo(t *testing.T) {
+	known := 0
+	for name, f := range daemonFunctions(t) {
+		takes, wants := false, ""
+		for call := range f.calls {
+			of := call[:max(0, strings.LastIndex(call, "."))]
+			takes = takes || strings.HasSuffix(call, "d.lock")
+			if strings.HasSuffix(of, "d.arb") || isLocked(call) {
+				wants = call
+			}
+		}
+		if known += len(wants); wants != "" && !takes && !isLocked(name) && name != "unlock" {
+			t.Errorf("%s calls %s, does not take the lock, and is not called %sLocked", name, wants, name)
+		}
+	}
+	if known == 0 {
+		t.Error("nothing is known to want the lock")
 	}
 }
 
