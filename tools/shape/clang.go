@@ -48,8 +48,10 @@ func (r *room) readC(root string) error {
 	return nil
 }
 
-// unit is the name of a .c and its .h.
-func unit(file string) string { return strings.TrimSuffix(file, filepath.Ext(file)) }
+// unit is the name of a .c and its .h, which are one; a file of rows beside them is another.
+func unit(file string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(file, ".c"), ".h")
+}
 
 func (r *room) longestC(file, text string) {
 	name, began := "", 0
