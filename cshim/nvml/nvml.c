@@ -217,20 +217,38 @@ ga_nvml_result ga_nvml_process_details(GA_FN_nvmlDeviceGetRunningProcessDetailLi
     return result;
 }
 
+static bool is_shown(unsigned int pid) {
+    return pid == (unsigned int)ga_os_pid() || ga_job_has((int)pid);
+}
+
 // Samples of those alone that the lists of processes show. There is room for everybody's, and where
 // none is left the library says so by an error.
 ga_nvml_result ga_nvml_process_utilization(GA_FN_nvmlDeviceGetProcessUtilization *real,
                                            ga_nvml_device device, struct ga_nvml_sample *samples,
                                            unsigned int *count, unsigned long long since) {
     struct subject s;
-    unsigned int own = (unsigned int)ga_os_pid();
     unsigned int kept = 0;
     ga_nvml_result result = real(device, samples, count, since);
     if (result != GA_NVML_SUCCESS || !samples || !count || !find_limited(&s, device))
         return result;
     for (unsigned int i = 0; i < *count; i++)
-        if (samples[i].pid == own || ga_job_has((int)samples[i].pid))
+        if (is_shown(samples[i].pid))
             samples[kept++] = samples[i];
     *count = kept;
+    return kept ? GA_NVML_SUCCESS : GA_NVML_NOT_FOUND;
+}
+
+ga_nvml_result ga_nvml_processes_utilization(GA_FN_nvmlDeviceGetProcessesUtilizationInfo *real,
+                                             ga_nvml_device device,
+                                             struct ga_nvml_busy_list *busy) {
+    struct subject s;
+    unsigned int kept = 0;
+    ga_nvml_result result = real(device, busy);
+    if (result != GA_NVML_SUCCESS || !busy->list || !find_limited(&s, device))
+        return result;
+    for (unsigned int i = 0; i < busy->count; i++)
+        if (is_shown(busy->list[i].pid))
+            busy->list[kept++] = busy->list[i];
+    busy->count = kept;
     return kept ? GA_NVML_SUCCESS : GA_NVML_NOT_FOUND;
 }

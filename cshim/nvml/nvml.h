@@ -49,6 +49,17 @@ struct ga_nvml_sample {
     unsigned long long at_us;
     unsigned int multiprocessors, memory, encoder, decoder;
 };
+// The same in the form that came after it (nvmlProcessUtilizationInfo_v1_t), and who asks for it.
+struct ga_nvml_busy {
+    unsigned long long at_us;
+    unsigned int pid;
+    unsigned int multiprocessors, memory, encoder, decoder, jpeg, flow;
+};
+struct ga_nvml_busy_list {
+    unsigned int version, count;
+    unsigned long long since_us;
+    struct ga_nvml_busy *list;
+};
 
 // One number for each row of hooks.def.
 enum ga_nvml_row {
@@ -86,5 +97,7 @@ ga_nvml_result ga_nvml_process_details(GA_FN_nvmlDeviceGetRunningProcessDetailLi
 ga_nvml_result ga_nvml_process_utilization(GA_FN_nvmlDeviceGetProcessUtilization *real,
                                            ga_nvml_device device, struct ga_nvml_sample *samples,
                                            unsigned int *count, unsigned long long since);
+ga_nvml_result ga_nvml_processes_utilization(GA_FN_nvmlDeviceGetProcessesUtilizationInfo *real,
+                                             ga_nvml_device device, struct ga_nvml_busy_list *busy);
 
 #endif

@@ -269,15 +269,20 @@ func TestQueriesOfUtilization(t *testing.T) {
 		program := rig.Build(t, "programs/cudaprog-dlsym")
 		stranger := m.Interact(m.Command(m.Env(), program))
 		stranger.Want("alloc a 1M", "ok")
-		p.Want("nvmlbusy 100", fmt.Sprintf("ok 1 %d", p.PID()))
-		p.Want("nvmlbusy 0", tooLittle)
 		other := m.Interact(m.Command(append(m.Env(), "CUDA_VISIBLE_DEVICES=1"), program))
-		other.Want("nvmlbusy 100 1", fmt.Sprintf("ok 1 %d", other.PID()))
-		p.Want("nvmlbusy 100 1", notFound)
+		for _, busy := range []string{"nvmlbusy", "nvmlbusylist"} {
+			p.Want(busy+" 60", fmt.Sprintf("ok 1 %d", p.PID()))
+			p.Want(busy+" 0", tooLittle)
+			other.Want(busy+" 60 1", fmt.Sprintf("ok 1 %d", other.PID()))
+			p.Want(busy+" 60 1", notFound)
+		}
 		bare := m.Interact(m.Command(m.PreloadEnv(), program))
-		bare.Want("nvmlbusy 100", fmt.Sprintf("ok 3 %d %d %d", p.PID(), stranger.PID(), bare.PID()))
+		bare.Want("nvmlbusy 60", fmt.Sprintf("ok 3 %d %d %d", p.PID(), stranger.PID(), bare.PID()))
+		bare.Want("nvmlbusylist 60", fmt.Sprintf("ok 3 %d %d %d", p.PID(), stranger.PID(), bare.PID()))
 		plain := m.Interact(m.Command(append(m.PreloadEnv(), "GPUARB_MEMORY=1M", "GPUARB_VIRTUALIZE=0"), program))
-		plain.Want("nvmlbusy 100", fmt.Sprintf("ok 4 %d %d %d %d", p.PID(), stranger.PID(), bare.PID(), plain.PID()))
+		for _, busy := range []string{"nvmlbusy", "nvmlbusylist"} {
+			plain.Want(busy+" 60", fmt.Sprintf("ok 4 %d %d %d %d", p.PID(), stranger.PID(), bare.PID(), plain.PID()))
+		}
 	})
 }
 

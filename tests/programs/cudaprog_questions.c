@@ -15,7 +15,8 @@
 //                                0 is the list of details:
 //                                "nvmlprocesses compute ok 2 PID:BYTES PID:BYTES";
 //                                "err 7" with too little room
-//   nvmlbusy ROOM [INDEX]        nvmlDeviceGetProcessUtilization: "nvmlbusy ok 2 PID PID"
+//   nvmlbusy ROOM [INDEX]        nvmlDeviceGetProcessUtilization: "nvmlbusy ok 2 PID PID";
+//                                nvmlbusylist: nvmlDeviceGetProcessesUtilizationInfo
 //   devices                      "devices ok 2"
 //   value NAME                   the address or handle, in decimal: "value a ok 4096"
 #include "cudaprog.h"
@@ -164,8 +165,8 @@ static void do_nvmlprocesses(const struct command *c) {
 static void do_nvmlbusy(const struct command *c) {
     char list[512], more[600];
     unsigned count = 0;
-    int r = nvml_utilization((unsigned)number_or(c, 2, 0), (unsigned)number(c, 1), &count, list,
-                             sizeof list);
+    int r = (strcmp(c->word[0], "nvmlbusy") == 0 ? nvml_utilization : nvml_utilizations)(
+        (unsigned)number_or(c, 2, 0), (unsigned)number(c, 1), &count, list, sizeof list);
     snprintf(more, sizeof more, "%u%s", count, list);
     answer(c, r, more);
 }
@@ -195,6 +196,7 @@ const struct verb questions_verbs[] = {
     {"nvmlmemory2", do_nvmlmemory},
     {"nvmlprocesses", do_nvmlprocesses},
     {"nvmlbusy", do_nvmlbusy},
+    {"nvmlbusylist", do_nvmlbusy},
     {"devices", do_devices},
     {"value", do_value},
     {NULL, NULL},

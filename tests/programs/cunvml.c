@@ -40,6 +40,18 @@ struct sample {
     unsigned busy[4];
 };
 
+struct busy {
+    unsigned long long at_us;
+    unsigned pid;
+    unsigned busy[6];
+};
+
+struct busy_list {
+    unsigned version, count;
+    unsigned long long since_us;
+    struct busy *list;
+};
+
 #define NVML_FUNCTIONS(ROW)                                                                        \
     ROW(nvmlInit_v2, (void))                                                                       \
     ROW(nvmlDeviceGetHandleByIndex_v2, (unsigned, device *))                                       \
@@ -55,7 +67,9 @@ struct sample {
     ROW(nvmlDeviceGetMPSComputeRunningProcesses_v2, (device, unsigned *, void *))                  \
     ROW(nvmlDeviceGetMPSComputeRunningProcesses_v3, (device, unsigned *, void *))                  \
     ROW(nvmlDeviceGetRunningProcessDetailList, (device, struct details *))                         \
-    ROW(nvmlDeviceGetProcessUtilization, (device, struct sample *, unsigned *, unsigned long long))
+    ROW(nvmlDeviceGetProcessUtilization,                                                           \
+        (device, struct sample *, unsigned *, unsigned long long))                                 \
+    ROW(nvmlDeviceGetProcessesUtilizationInfo, (device, struct busy_list *))
 
 #ifdef HOW_LINK
 #define DECLARE(symbol, parameters) extern int symbol parameters;
@@ -167,6 +181,23 @@ int nvml_utilization(unsigned index, unsigned room, unsigned *count, char *text,
         r = NVML(nvmlDeviceGetProcessUtilization)(d, room ? list : NULL, count, 0);
     text[0] = 0;
     for (unsigned i = 0; r == 0 && i < *count; i++) {
+        size_t used = strlen(text);
+        snprintf(text + used, size - used, " %u", list[i].pid);
+    }
+    return r;
+}
+
+int nvml_utilizations(unsigned index, unsigned room, unsigned *count, char *text, size_t size) {
+    struct busy list[64];
+    struct busy_list all = {
+        .version = sizeof all | 1u << 24, .count = room, .list = room ? list : NULL};
+    device d;
+    int r = find(index, &d);
+    if (r == 0)
+        r = NVML(nvmlDeviceGetProcessesUtilizationInfo)(d, &all);
+    *count = all.count;
+    text[0] = 0;
+    for (unsigned i = 0; r == 0 && i < all.count; i++) {
         size_t used = strlen(text);
         snprintf(text + used, size - used, " %u", list[i].pid);
     }

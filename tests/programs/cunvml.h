@@ -17,5 +17,6 @@ int nvml_processes(unsigned index, const char *kind, int version, unsigned room,
                    char *text, size_t size);
 // How busy processes are: text gets " PID" for each, up to room of them; 0 asks how many there are.
 int nvml_utilization(unsigned index, unsigned room, unsigned *count, char *text, size_t size);
+int nvml_utilizations(unsigned index, unsigned room, unsigned *count, char *text, size_t size);
 
 #endif

@@ -316,3 +316,36 @@ EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t d, struct sampl
         samples[i] = (struct sample){list[i].pid, since + 1, 100 / n, 0, 0, 0};
     return NVML_SUCCESS;
 }
+
+struct busy {
+    unsigned long long at_us;
+    unsigned pid;
+    unsigned multiprocessors, memory, encoder, decoder, jpeg, flow;
+};
+
+struct busy_list {
+    unsigned version, count;
+    unsigned long long since_us;
+    struct busy *list;
+};
+
+// The same in the form that came after it.
+EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t d, struct busy_list *all) {
+    enum { VERSION = (int)sizeof *all | 1 << 24 };
+    struct process_v2 list[SIM_MAX_PROCS];
+    DEVICE(d, s, phys);
+    if (!all)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (all->version != VERSION)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    unsigned room = all->list ? all->count : 0, n = collect(s, phys, list, SIM_MAX_PROCS);
+    all->count = n;
+    if (n == 0)
+        return NVML_ERROR_NOT_FOUND;
+    if (n > room)
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    for (unsigned i = 0; i < n; i++)
+        all->list[i] = (struct busy){
+            .at_us = all->since_us + 1, .pid = list[i].pid, .multiprocessors = 100 / n};
+    return NVML_SUCCESS;
+}
