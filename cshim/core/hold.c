@@ -17,7 +17,7 @@ static uint64_t key_of(uint32_t thread, uint32_t device) {
     return (uint64_t)thread << 8 | device;
 }
 
-static bool find(struct ga_root *root, uint64_t key, struct ga_entry *entry) {
+static bool hold_of(struct ga_root *root, uint64_t key, struct ga_entry *entry) {
     ga_self_enter();
     bool found = ga_table_find(&root->holds, key, entry);
     ga_self_leave();
@@ -41,7 +41,7 @@ bool ga_hold_take(struct ga_root *root, uint32_t device) {
                              .device = (uint8_t)device,
                              .kind = GA_HOLD_USED};
     struct ga_entry old;
-    if (find(root, entry.key, &old) && old.tag == atomic_load(&root->tag))
+    if (hold_of(root, entry.key, &old) && old.tag == atomic_load(&root->tag))
         return true;
     if (!ask(root, device, &entry.tag))
         return false;
@@ -68,7 +68,7 @@ void ga_hold_drop(struct ga_root *root) {
 
 bool ga_hold_retains(struct ga_root *root, uint32_t device) {
     struct ga_entry entry;
-    return find(root, key_of(ga_self.number, device) | RETAINED, &entry);
+    return hold_of(root, key_of(ga_self.number, device) | RETAINED, &entry);
 }
 
 bool ga_hold_ask(struct ga_root *root, uint32_t device, struct ga_hold *hold) {

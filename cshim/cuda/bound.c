@@ -176,7 +176,7 @@ static void keep_remainder(struct ga_root *root, struct ga_cuda_bounds *b,
     }
 }
 
-static struct ga_cuda_bound *find(struct ga_cuda_bounds *b, uint64_t key) {
+static struct ga_cuda_bound *bound_of(struct ga_cuda_bounds *b, uint64_t key) {
     struct ga_entry e;
     ga_self_lock(&b->lock);
     bool found = ga_table_find(&b->objects, key, &e);
@@ -282,7 +282,7 @@ static void note_all(struct ga_root *root, struct kept *k, const struct ga_cu_ar
     struct ga_cuda_bounds *b = get(root, false);
     struct piece *gone = NULL;
     for (unsigned int i = 0; b && i < count; i++) {
-        struct ga_cuda_bound *bound = find(b, key_of(&list[i]));
+        struct ga_cuda_bound *bound = bound_of(b, key_of(&list[i]));
         if (!bound)
             continue; // not known to take memory later: what is mapped there stays kept
         struct part part = part_of(&list[i], bound->whole);
@@ -344,11 +344,11 @@ static ga_result close_binding(struct binding *b, ga_result result, const struct
     if (b->memory && result != GA_CUDA_SUCCESS)
         ga_cuda_vmm_let_go(b->root, b->memory);
     if (all && result == GA_CUDA_SUCCESS) {
-        if (!find(all, key)) {
+        if (!bound_of(all, key)) {
             ga_cuda_bound_begin(b->root, key, 0, false);
             ga_cuda_vmm_at_end(b->root, b->object, object_ended);
         }
-        struct ga_cuda_bound *bound = find(all, key);
+        struct ga_cuda_bound *bound = bound_of(all, key);
         if (bound)
             map(b->root, all, bound, part, b->memory);
     }
@@ -407,7 +407,7 @@ ga_result ga_cuda_multicast_unbind(GA_FN_cuMulticastUnbind *real, ga_memory obje
     struct ga_cuda_bounds *all = b.object ? get(b.root, false) : NULL;
     ga_result result = real(object, device, offset, bytes);
     struct ga_cuda_bound *bound =
-        all && result == GA_CUDA_SUCCESS ? find(all, ga_cuda_vmm_key(b.object)) : NULL;
+        all && result == GA_CUDA_SUCCESS ? bound_of(all, ga_cuda_vmm_key(b.object)) : NULL;
     struct part part = part_at(device, offset, bytes);
     if (bound)
         let_go(b.root, all, unmap(b.root, all, bound, &part, NULL), ga_cuda_vmm_let_go);

@@ -14,7 +14,7 @@ struct reading {
     bool failed;
 };
 
-static struct ga_cuda_graph_block *find(struct reading *r, uint64_t address) {
+static struct ga_cuda_graph_block *block_at(struct reading *r, uint64_t address) {
     size_t i = (size_t)((address >> 9) * 0x9e3779b97f4a7c15ull >> 20) & (r->places - 1);
     while (r->place[i].address && r->place[i].address != address)
         i = (i + 1) & (r->places - 1);
@@ -28,7 +28,7 @@ static bool grow(struct reading *r) {
         return false;
     for (size_t i = 0; i < r->places; i++)
         if (r->place[i].address)
-            *find(&more, r->place[i].address) = r->place[i];
+            *block_at(&more, r->place[i].address) = r->place[i];
     if (r->place)
         ga_os_unmap(r->place, r->places * sizeof *r->place);
     r->place = more.place;
@@ -42,7 +42,7 @@ static struct ga_cuda_graph_block *at(struct reading *r, uint64_t address) {
         r->failed = true;
         return NULL;
     }
-    struct ga_cuda_graph_block *b = find(r, address);
+    struct ga_cuda_graph_block *b = block_at(r, address);
     if (b->address == 0) {
         b->address = address;
         r->used++;

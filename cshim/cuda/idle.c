@@ -29,7 +29,7 @@ static void *look_up(const char *name) {
     return handle ? ga_loader_get()->dlsym(handle, name) : NULL;
 }
 
-static bool find(struct threads *t) {
+static bool find_pthread(struct threads *t) {
     t->attr_init = (int (*)(pthread_attr_t *))look_up("pthread_attr_init");
     t->attr_setdetachstate = (int (*)(pthread_attr_t *, int))look_up("pthread_attr_setdetachstate");
     t->attr_setstacksize = (int (*)(pthread_attr_t *, size_t))look_up("pthread_attr_setstacksize");
@@ -131,7 +131,7 @@ static GA_NOINLINE void start(struct ga_root *root) {
         return;
     // The program's signals are for its own threads.
     uint64_t blocked = ga_os_block_signals();
-    if (!find(&t) || t.at_exit(end, NULL, NULL) != 0 || !create(&t, root)) {
+    if (!find_pthread(&t) || t.at_exit(end, NULL, NULL) != 0 || !create(&t, root)) {
         atomic_store(&ga_cuda(root)->idle_thread, ENDING);
         ga_log("no thread to give back what is pending while the program idles");
     }

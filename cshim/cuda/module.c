@@ -13,7 +13,7 @@ static uint64_t key_of(const void *handle, enum what what) {
 }
 
 // The thread's device, and the context that is charged there. False: not arbitrated.
-static bool find(struct ga_root **root, int *device, uint64_t *context) {
+static bool charged_device(struct ga_root **root, int *device, uint64_t *context) {
     *root = ga_root_get();
     *device = *root ? ga_cuda_device_current(*root, context) : -1;
     return *device >= 0;
@@ -88,7 +88,7 @@ ga_result ga_cuda_limit_set(GA_FN_cuCtxSetLimit *real, int limit, size_t value) 
     uint64_t context;
     int device;
     if ((limit != GA_CUDA_LIMIT_HEAP && limit != GA_CUDA_LIMIT_BUFFER) ||
-        !find(&root, &device, &context) || !begin_limit(root, device, context, limit, &l))
+        !charged_device(&root, &device, &context) || !begin_limit(root, device, context, limit, &l))
         return real(limit, value);
     uint64_t epoch = ga_cuda_late_epoch(root);
     uint64_t before = l.entry.bytes;
@@ -170,7 +170,7 @@ static ga_result run(const struct load *load, void **out) {
     uint64_t context;
     int device;
     void *handle = NULL;
-    if (!out || !undo_of(load->what) || !find(&root, &device, &context))
+    if (!out || !undo_of(load->what) || !charged_device(&root, &device, &context))
         return load->run(load, out);
     uint64_t epoch = ga_cuda_late_epoch(root);
     ga_cuda_measure_begin(root, (uint32_t)device, &m);

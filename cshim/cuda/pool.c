@@ -127,8 +127,8 @@ static struct ga_cuda_pool *make_pool(struct ga_root *root, struct ga_cuda_pools
     return pool;
 }
 
-static struct ga_cuda_pool *find(struct ga_root *root, ga_pool handle, int device,
-                                 enum pool_kind kind) {
+static struct ga_cuda_pool *pool_of(struct ga_root *root, ga_pool handle, int device,
+                                    enum pool_kind kind) {
     struct ga_cuda_pools *p = get(root, false);
     if (!p)
         return NULL;
@@ -140,7 +140,7 @@ static struct ga_cuda_pool *find(struct ga_root *root, ga_pool handle, int devic
 
 static struct ga_cuda_pool *find_or_make(struct ga_root *root, ga_pool handle, int device,
                                          enum pool_kind kind) {
-    struct ga_cuda_pool *pool = find(root, handle, device, kind);
+    struct ga_cuda_pool *pool = pool_of(root, handle, device, kind);
     struct ga_cuda_pools *p = pool ? NULL : get(root, true);
     return p ? make_pool(root, p, handle, device, kind) : pool;
 }
@@ -192,7 +192,7 @@ static int device_of(struct ga_root *root, ga_pool handle, int otherwise) {
 }
 
 struct ga_cuda_pool *ga_cuda_pool_named(struct ga_root *root, ga_pool handle, int otherwise) {
-    struct ga_cuda_pool *pool = find(root, handle, 0, ORDINARY);
+    struct ga_cuda_pool *pool = pool_of(root, handle, 0, ORDINARY);
     if (pool)
         return pool;
     return find_or_make(root, handle, device_of(root, handle, otherwise), ORDINARY);
@@ -760,7 +760,7 @@ static void set_handle(struct ga_root *root, struct ga_cuda_pool *pool, ga_pool 
 // gone with the last of them.
 ga_result ga_cuda_pool_destroy(GA_FN_cuMemPoolDestroy *real, ga_pool handle) {
     struct ga_root *root = ga_root_get();
-    struct ga_cuda_pool *pool = root ? find(root, handle, 0, ORDINARY) : NULL;
+    struct ga_cuda_pool *pool = root ? pool_of(root, handle, 0, ORDINARY) : NULL;
     if (!pool) {
         ga_result result = real(handle);
         if (root && result == GA_CUDA_SUCCESS)
@@ -808,7 +808,7 @@ ga_result ga_cuda_pool_trim(GA_FN_cuMemPoolTrimTo *real, ga_pool handle, size_t 
     struct ga_root *root = ga_root_get();
     ga_result result = real(handle, keep);
     struct ga_cuda_pool *pool =
-        root && result == GA_CUDA_SUCCESS ? find(root, handle, 0, ORDINARY) : NULL;
+        root && result == GA_CUDA_SUCCESS ? pool_of(root, handle, 0, ORDINARY) : NULL;
     if (pool && pool->device >= 0)
         settle_now(root, pool);
     return result;
@@ -818,7 +818,7 @@ ga_result ga_cuda_pool_trim_graphs(GA_FN_cuDeviceGraphMemTrim *real, ga_cu_devic
     struct ga_root *root = ga_root_get();
     ga_result result = real(device);
     int number = root && result == GA_CUDA_SUCCESS ? ga_cuda_device_number(root, device) : -1;
-    struct ga_cuda_pool *pool = number >= 0 ? find(root, NULL, number, GRAPHS) : NULL;
+    struct ga_cuda_pool *pool = number >= 0 ? pool_of(root, NULL, number, GRAPHS) : NULL;
     if (pool)
         settle_now(root, pool);
     return result;

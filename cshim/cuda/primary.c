@@ -67,7 +67,7 @@ static void match_primary(void *arg, const struct ga_entry *e) {
         s->found = *e;
 }
 
-static struct ga_entry find(struct ga_root *root, ga_cu_device device) {
+static struct ga_entry primary_entry(struct ga_root *root, ga_cu_device device) {
     struct search s = {.device = number_of(root, (uint32_t)device)};
     ga_self_enter();
     ga_table_each(&ga_cuda(root)->contexts, match_primary, &s);
@@ -76,7 +76,7 @@ static struct ga_entry find(struct ga_root *root, ga_cu_device device) {
 }
 
 uint64_t ga_cuda_primary_of(struct ga_root *root, ga_cu_device device) {
-    return find(root, device).key;
+    return primary_entry(root, device).key;
 }
 
 // The driver's call and what is written down about it are one step: else one thread's end of the

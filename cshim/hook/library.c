@@ -31,7 +31,8 @@ static void *base_of(const struct ga_loader *loader, const void *address) {
 
 // By its name, however it was loaded, and never unloaded from now on: pointers into it are kept.
 // Then by a function of it, for one that goes by another name.
-static void *find(const struct ga_loader *loader, const struct ga_interface *library, void *known) {
+static void *open_loaded(const struct ga_loader *loader, const struct ga_interface *library,
+                         void *known) {
     const int flags = RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE;
     void *found = loader->dlopen(library->file, flags);
     if (found)
@@ -50,7 +51,7 @@ static GA_NOINLINE bool contact(struct ga_interface *library, void *known) {
     const struct ga_loader *loader = ga_loader_get();
     if (!loader->dlsym || !loader->dlopen)
         return false;
-    void *found = find(loader, library, known);
+    void *found = open_loaded(loader, library, known);
     if (!found)
         return false;
     const char *name = library->names;

@@ -77,7 +77,7 @@ static void *find_hashed(const struct symbols *s, const char *name) {
 }
 
 // Of the older table only the number of symbols is used: the vDSO has a handful.
-static void *find(const struct symbols *s, const char *name) {
+static void *symbol_of(const struct symbols *s, const char *name) {
     if (s->gnu_hash)
         return find_hashed(s, name);
     void *found = NULL;
@@ -120,17 +120,17 @@ static const struct link_map *first_object(void) {
 // The standard has no conversion from object to function pointers; POSIX relies on it.
 static void look_into(const struct symbols *s, struct ga_loader *l) {
     if (!l->dlsym)
-        l->dlsym = (void *(*)(void *, const char *))find(s, "dlsym");
+        l->dlsym = (void *(*)(void *, const char *))symbol_of(s, "dlsym");
     if (!l->dlvsym)
-        l->dlvsym = (void *(*)(void *, const char *, const char *))find(s, "dlvsym");
+        l->dlvsym = (void *(*)(void *, const char *, const char *))symbol_of(s, "dlvsym");
     if (!l->dlopen)
-        l->dlopen = (void *(*)(const char *, int))find(s, "dlopen");
+        l->dlopen = (void *(*)(const char *, int))symbol_of(s, "dlopen");
     if (!l->dlclose)
-        l->dlclose = (int (*)(void *))find(s, "dlclose");
+        l->dlclose = (int (*)(void *))symbol_of(s, "dlclose");
     if (!l->dladdr)
-        l->dladdr = (int (*)(const void *, void *))find(s, "dladdr");
+        l->dladdr = (int (*)(const void *, void *))symbol_of(s, "dladdr");
     if (!l->iterate)
-        l->iterate = (ga_loader_iterate *)find(s, "dl_iterate_phdr");
+        l->iterate = (ga_loader_iterate *)symbol_of(s, "dl_iterate_phdr");
 }
 
 static bool is_complete(const struct ga_loader *l) {
@@ -146,7 +146,7 @@ static void search(struct ga_loader *found) {
         struct symbols s;
         const char *name = o->l_name ? file_name(o->l_name) : "";
         if (ga_os_equal(name, "linux-vdso.so.1") && read_dynamic(o, &s))
-            ga_os_use_clock((ga_os_clock *)find(&s, CLOCK_GETTIME));
+            ga_os_use_clock((ga_os_clock *)symbol_of(&s, CLOCK_GETTIME));
         else if (has_loader(name) && read_dynamic(o, &s))
             look_into(&s, found);
     }

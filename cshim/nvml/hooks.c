@@ -11,7 +11,7 @@
 static __thread uint32_t inside __attribute__((tls_model("initial-exec")));
 
 // All of its functions, or none: a wrapper needs more than its own.
-static void *find(enum ga_nvml_row row) {
+static void *function_of_row(enum ga_nvml_row row) {
     return ga_library_contact(&ga_nvml_interface, NULL) ? atomic_load(&ga_nvml_functions[row])
                                                         : NULL;
 }
@@ -27,7 +27,7 @@ static bool is_nvmls_own(const void *caller) {
 #define GA_HOOK(symbol, class, bytes, parameters, arguments, call)                                 \
     __attribute__((visibility("default"))) ga_nvml_result symbol parameters;                       \
     ga_nvml_result symbol parameters {                                                             \
-        GA_FN_##symbol *real = (GA_FN_##symbol *)find(GA_NVML_ROW_##symbol);                       \
+        GA_FN_##symbol *real = (GA_FN_##symbol *)function_of_row(GA_NVML_ROW_##symbol);            \
         if (real == NULL)                                                                          \
             return GA_NVML_FUNCTION_NOT_FOUND;                                                     \
         if (ga_library_disabled() || is_nvmls_own(__builtin_return_address(0)))                    \

@@ -39,7 +39,7 @@ struct subject {
     struct ga_budget budget;
 };
 
-static bool find(struct subject *s, ga_nvml_device device, uint64_t capacity) {
+static bool subject_of(struct subject *s, ga_nvml_device device, uint64_t capacity) {
     char text[96] = "";
     s->root = ga_root_get();
     return s->root && s->root->env.virtualize && GA_NVML_REAL(nvmlDeviceGetUUID) &&
@@ -48,8 +48,8 @@ static bool find(struct subject *s, ga_nvml_device device, uint64_t capacity) {
 }
 
 // Where it has no budget there is nothing to fit the others into: it sees everybody.
-static bool find_limited(struct subject *s, ga_nvml_device device) {
-    return find(s, device, UINT64_MAX) && s->budget.limited;
+static bool limited_subject(struct subject *s, ga_nvml_device device) {
+    return subject_of(s, device, UINT64_MAX) && s->budget.limited;
 }
 
 #define MEMORY_V2 (sizeof(struct ga_nvml_memory_v2) | 2u << 24)
@@ -68,7 +68,7 @@ ga_nvml_result ga_nvml_memory(GA_FN_nvmlDeviceGetMemoryInfo *real, ga_nvml_devic
                               struct ga_nvml_memory *memory) {
     struct subject s;
     ga_nvml_result result = real(device, memory);
-    if (result != GA_NVML_SUCCESS || !find(&s, device, capacity_of(device, memory->total)))
+    if (result != GA_NVML_SUCCESS || !subject_of(&s, device, capacity_of(device, memory->total)))
         return result;
     memory->total = s.budget.total;
     memory->free = s.budget.room;
@@ -82,7 +82,7 @@ ga_nvml_result ga_nvml_memory_v2(GA_FN_nvmlDeviceGetMemoryInfo_v2 *real, ga_nvml
     struct subject s;
     ga_nvml_result result = real(device, memory);
     if (result != GA_NVML_SUCCESS || memory->version != MEMORY_V2 ||
-        !find(&s, device, memory->total - memory->reserved))
+        !subject_of(&s, device, memory->total - memory->reserved))
         return result;
     memory->total = s.budget.total;
     memory->reserved = 0;
@@ -188,7 +188,7 @@ ga_nvml_result ga_nvml_processes(GA_FN_nvmlDeviceGetComputeRunningProcesses *rea
     struct list l = {.size = size};
     struct question q = {.processes = real, .device = device};
     size_t mapped;
-    if (!count || (*count && !to) || !find_limited(&s, device) ||
+    if (!count || (*count && !to) || !limited_subject(&s, device) ||
         !collect(&l, ask_processes, &q, &mapped))
         return real(device, count, to);
     keep_sharers(&l, &s);
@@ -206,7 +206,7 @@ ga_nvml_result ga_nvml_process_details(GA_FN_nvmlDeviceGetRunningProcessDetailLi
     struct question q = {.details = real, .device = device};
     size_t mapped;
     if (!details || details->version != DETAILS_V1 || (details->count && !details->list) ||
-        !find_limited(&s, device))
+        !limited_subject(&s, device))
         return real(device, details);
     q.form = *details;
     if (!collect(&l, ask_details, &q, &mapped))
@@ -229,7 +229,7 @@ ga_nvml_result ga_nvml_process_utilization(GA_FN_nvmlDeviceGetProcessUtilization
     struct subject s;
     unsigned int kept = 0;
     ga_nvml_result result = real(device, samples, count, since);
-    if (result != GA_NVML_SUCCESS || !samples || !count || !find_limited(&s, device))
+    if (result != GA_NVML_SUCCESS || !samples || !count || !limited_subject(&s, device))
         return result;
     for (unsigned int i = 0; i < *count; i++)
         if (is_shown(samples[i].pid))
@@ -244,7 +244,7 @@ ga_nvml_result ga_nvml_processes_utilization(GA_FN_nvmlDeviceGetProcessesUtiliza
     struct subject s;
     unsigned int kept = 0;
     ga_nvml_result result = real(device, busy);
-    if (result != GA_NVML_SUCCESS || !busy->list || !find_limited(&s, device))
+    if (result != GA_NVML_SUCCESS || !busy->list || !limited_subject(&s, device))
         return result;
     for (unsigned int i = 0; i < busy->count; i++)
         if (is_shown(busy->list[i].pid))
