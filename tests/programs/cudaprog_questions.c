@@ -163,7 +163,7 @@ static void do_nvmlprocesses(const struct command *c) {
 }
 
 static void do_nvmlbusy(const struct command *c) {
-    char list[512], more[600];
+    char list[512] = "", more[600];
     unsigned count = 0;
     int r = (strcmp(c->word[0], "nvmlbusy") == 0 ? nvml_utilization : nvml_utilizations)(
         (unsigned)number_or(c, 2, 0), (unsigned)number(c, 1), &count, list, sizeof list);

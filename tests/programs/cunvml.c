@@ -193,6 +193,7 @@ int nvml_utilizations(unsigned index, unsigned room, unsigned *count, char *text
         .version = sizeof all | 1u << 24, .count = room, .list = room ? list : NULL};
     device d;
     int r = find(index, &d);
+    memset(list, 0xee, sizeof list);
     if (r == 0)
         r = NVML(nvmlDeviceGetProcessesUtilizationInfo)(d, &all);
     *count = all.count;
