@@ -124,7 +124,7 @@ func (d *Daemon) mayOpenLocked(peer ipc.Peer, r *ipc.JobOpenRequest) error {
 }
 
 // addJobLocked makes a job known to the arbiter and the reaper, and writes its record, which
-// counts from holdJob on.
+// counts from holdJobLocked on.
 func (d *Daemon) addJobLocked(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, proc rules.Process,
 	place arbiter.Place) (*job, arbiter.JobInfo, error) {
 	var none arbiter.JobInfo

@@ -143,7 +143,7 @@ func (d *Daemon) forgetThreadsLocked(index int) {
 	delete(d.threadRows, index)
 }
 
-// makersOfLocked reads what keepMakers wrote; nil: nothing. Rows that do not add up to what the
+// makersOfLocked reads what keepMakersLocked wrote; nil: nothing. Rows that do not add up to what the
 // lease has are not believed: a daemon that does not know of them ran in between.
 func (d *Daemon) makersOfLocked(index int, record *statefile.Lease) (makers []arbiter.Maker) {
 	var contexts, streams int
