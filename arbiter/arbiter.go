@@ -35,10 +35,10 @@ type Arbiter struct {
 	looked        uint64               // how often a ticket was looked at, for tests
 	decisions     []Decision
 	asking        *ticket    // the one that is being decided by the call that made it
-	servingQueues bool       // queues are being looked at
-	resting       bool       // some were found meanwhile that rest
+	servingQueues bool       // serveQueues runs
+	resting       bool       // serveQueues found some that rest
 	tangled       bool       // there may be a new circle of waiters
-	searched      time.Time  // when a search was last begun that is made beside the lock
+	searched      time.Time  // when a search without the lock was last begun
 	searching     *Search    // that one; nil: it has ended
 	atOnce        int        // searchedAtOnce, or fewer in a test
 	dues          ticketHeap // those for whom something comes about with time alone

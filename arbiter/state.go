@@ -192,7 +192,7 @@ type lease struct {
 	stirred    bool             // what it holds has changed since they were looked at
 	peak       accounting.Bytes // most bytes used at once
 	seen       accounting.Bytes // bytes used when last looked at
-	beyond     reading.Beyond   // its bytes
+	beyond     reading.Beyond   // what it takes of its device beyond its bytes
 	announced  bool             // the event about its excess was sent
 	touched    time.Time        // when it last asked for something, or ceased to be active
 	since      time.Time        // when it became active; zero: it is not
