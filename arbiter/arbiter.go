@@ -36,6 +36,11 @@ type Arbiter struct {
 	decisions     []Decision
 	asking        *ticket    // the one that is being decided by the call that made it
 	servingQueues bool       // serveQueues runs
+	looks         int        // how often it may look at a ticket still
+	looksAtOnce   int        // looksAtOnce, or fewer in a test
+	round         *round     // that was cut short; nil: none
+	unfinished    time.Time  // when serveQueues had to stop before it was through; zero: it was
+	ticked        time.Time  // when Tick did all that is due with time
 	resting       bool       // serveQueues found some that rest
 	tangled       bool       // there may be a new circle of waiters
 	searched      time.Time  // when a search without the lock was last begun
@@ -79,7 +84,7 @@ const maxEvents = 8192
 // New returns an arbiter without devices.
 func New(policy rules.Policy) *Arbiter {
 	a := &Arbiter{
-		policy: policy.InForce(), ledger: accounting.NewLedger(), atOnce: searchedAtOnce,
+		policy: policy.InForce(), ledger: accounting.NewLedger(), atOnce: searchedAtOnce, looksAtOnce: looksAtOnce,
 		shareds:  make(map[sharedKey]*shared),
 		users:    make(map[uint32]*rules.User),
 		jobs:     make(map[JobID]*job),
@@ -230,6 +235,11 @@ func (a *Arbiter) setCapacity(d *device) {
 
 // Tick does what is due with time: once a second, and at [Arbiter.Due], is right.
 func (a *Arbiter) Tick(now time.Time) {
+	if a.Unfinished() && now.Sub(a.ticked) < time.Second {
+		a.serveQueues(now)
+		return
+	}
+	a.ticked = now
 	for p := range a.overs {
 		a.squeeze(now, p)
 	}

@@ -73,7 +73,7 @@ func (a *Arbiter) refresh(now time.Time, t *ticket) (changed bool) {
 // loosen ends the circles in which something might have moved, and nothing has.
 func (a *Arbiter) loosen(now time.Time) {
 	for range 2 + 2*len(a.tickets) {
-		if a.looseAt.IsZero() || now.Before(a.looseAt) || len(a.tickets) > a.atOnce {
+		if a.looseAt.IsZero() || now.Before(a.looseAt) || len(a.tickets) > a.atOnce || a.Unfinished() {
 			return
 		}
 		s := &Search{graph: a.graph(), loose: true}

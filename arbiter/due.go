@@ -26,7 +26,9 @@ func (a *Arbiter) pass(now time.Time) {
 			a.gather(now, d)
 		}
 	}
-	a.serveQueues(now)
+	if a.serveQueues(now); a.Unfinished() {
+		return
+	}
 	a.loosen(now)
 	a.tell(now)
 }
@@ -47,7 +49,7 @@ func (a *Arbiter) Due() (due time.Time) {
 	if len(a.tickets) == 0 {
 		return due
 	}
-	for _, t := range [...]time.Time{a.nextDue(), a.looseAt, a.searchDue(), a.noticesAt()} {
+	for _, t := range [...]time.Time{a.unfinished, a.nextDue(), a.looseAt, a.searchDue(), a.noticesAt()} {
 		due = earlier(due, t)
 	}
 	return due

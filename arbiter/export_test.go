@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"math"
+	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 )
@@ -18,3 +19,25 @@ func (a *Arbiter) Looked() uint64 { return a.looked }
 
 // SearchInParts has every search for circles made beside the lock, on a copy of one ticket at a time.
 func (a *Arbiter) SearchInParts() { a.atOnce = 0 }
+
+// LookAtOnce has each call look at so many tickets at most.
+func (a *Arbiter) LookAtOnce(n int) { a.looksAtOnce = n }
+
+// Finish does what calls have left, and what is due by now.
+func (a *Arbiter) Finish(now time.Time) {
+	for again := true; again; again = a.Unfinished() {
+		for a.Unfinished() {
+			a.serveQueues(now)
+		}
+		a.loosen(now)
+	}
+}
+
+// JudgeAll has all who wait judged anew.
+func (a *Arbiter) JudgeAll(now time.Time) {
+	for _, d := range a.devices {
+		d.dirty, d.anew = true, true
+	}
+	a.serveQueues(now)
+	a.Finish(now)
+}

@@ -79,6 +79,11 @@ func (w *populated) longest(steps []func()) (longest time.Duration) {
 		longest = max(longest, ownPart(w.b, do)-w.unheld)
 		w.arb.Events()
 		w.arb.Decisions()
+		for w.arb.Unfinished() {
+			longest = max(longest, ownPart(w.b, func() { w.arb.Tick(w.now) }))
+			w.arb.Events()
+			w.arb.Decisions()
+		}
 	}
 	return longest
 }

@@ -12,13 +12,6 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// line is those that wait at a limit: who comes later than the first waits too.
-type line struct {
-	first   *ticket
-	waits   bool // somebody does, as last looked at
-	watched bool // the leases below report what they free
-}
-
 // line is where those wait that a shared budget has no room for on a device.
 func (s *shared) line(d *device) *line {
 	l := s.lines[d]
@@ -342,6 +335,9 @@ func (a *Arbiter) unpark(t *ticket) {
 			if l.first == t {
 				l.first = nil
 			}
+			if l.whole == t {
+				l.whole = nil
+			}
 			l.watched = l.watched && len(d.queue) > 0
 		}
 	}
@@ -351,64 +347,6 @@ func (a *Arbiter) unpark(t *ticket) {
 	t.sole(-1)
 	a.tangled = true
 }
-
-// lines are a device's, and those there of the budgets that a job shares with others.
-func (d *device) lines(j *job) []*line {
-	lines := d.ownLines()
-	for _, sh := range j.shares() {
-		if sh != nil {
-			lines = append(lines, sh.line(d))
-		}
-	}
-	return lines
-}
-
-// ownLines are those that no shared budget has.
-func (d *device) ownLines() []*line {
-	lines := []*line{&d.bytes, &d.fresh}
-	for k := range d.entry {
-		lines = append(lines, &d.entry[k])
-	}
-	return lines
-}
-
-// serveQueues serves whoever can be served, until nobody can. It costs nothing when nobody waits.
-func (a *Arbiter) serveQueues(now time.Time) {
-	if len(a.tickets) == 0 || a.servingQueues {
-		return
-	}
-	a.servingQueues = true
-	defer func() { a.servingQueues = false }()
-	// Each round serves or refuses somebody, or finds more in somebody's way than before:
-	// the bound is never reached, but a daemon that hangs would be worse than a late turn.
-	again := true
-	for bound := 64 + 16*len(a.tickets); again && bound > 0; bound-- {
-		a.reclass()
-		var changed []*device
-		for _, d := range a.devices {
-			if v := a.version(d); len(d.queue) > 0 && (d.dirty || v != d.pumped) {
-				if d.dirty, d.pumped = true, v; d.anew { // its limits may have changed
-					a.searchAgain()
-				}
-				changed = append(changed, d)
-			}
-		}
-		switch again = true; {
-		case len(changed) == 0:
-			again = a.untangle(now)
-		case a.pump(now, changed):
-			for _, d := range changed {
-				d.dirty, d.anew = false, false
-			}
-			a.tangled = true
-		}
-	}
-	a.checkAll(now)
-	a.noticesDue = true
-}
-
-// version counts what may have let somebody in at a device.
-func (a *Arbiter) version(d *device) uint64 { return a.ledger.Eased(d.Index) + d.eased }
 
 // reclass looks at the jobs of which something has changed: whether they have come to hold
 // something, or hold nothing any more. It goes by jobs: one process may have hundreds of
@@ -521,134 +459,6 @@ func (t *ticket) setDirty() {
 	for i := range t.spots {
 		t.spots[i].device.dirty = true
 	}
-}
-
-// pump goes through the queues of some devices in order, as far as the first ticket that
-// is decided: what that takes or leaves may concern one that comes before it; or as far as
-// the first that concerns another device too. True: it came to the end, and what is set
-// aside on those devices is known.
-func (a *Arbiter) pump(now time.Time, devices []*device) bool {
-	var lines []*line
-	for _, d := range devices {
-		lines = append(lines, d.ownLines()...)
-		for _, s := range a.shareds {
-			if l := s.lines[d]; l != nil {
-				lines = append(lines, l)
-			}
-		}
-	}
-	for _, l := range lines {
-		l.first, l.waits = nil, false
-	}
-	a.sort(now)
-	walk := a.walk(now, devices)
-	defer a.settleDown()
-	for t := walk.next(); t != nil; t = walk.next() {
-		a.looked++
-		if t.nest == nil && !a.step(now, devices, t) {
-			return false
-		}
-		for _, d := range devices {
-			a.bar(now, d, t)
-		}
-	}
-	for _, l := range lines {
-		l.watched = l.watched && l.waits
-	}
-	return true
-}
-
-// step judges a waiting ticket, and serves or refuses it. True: it waits on, and what it
-// sets aside has changed on these devices alone.
-func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
-	t.age = a.rank(now, t) - t.priority
-	if fresh := t.kind == wantsJob || a.holdsNothing(t.job); fresh != t.fresh { // by what was served a moment ago
-		a.setFresh(t, fresh)
-	}
-	whole := t.at()
-	for i := range t.spots {
-		t.spots[i].was = t.spots[i].at
-	}
-	v := a.judge(now, t)
-	for a.watch(now, t) {
-		v = a.judge(now, t)
-	}
-	switch {
-	case v.final:
-		a.refuseTicket(now, t, v.reason, a.refusal(t, v.reason), "")
-		return false
-	case v.spot != nil && a.serve(now, t, v.spot):
-		return false
-	case v.spot != nil && t.short != nil: // its own threads were faster
-		v.reason = t.job.reason(t.short)
-	}
-	switch {
-	case t.lease != nil && t.at()&(atSlots|atWish) == 0 && t.at() != 0 && !t.waitsForBytes():
-		a.refuseTicket(now, t, v.reason, a.refusal(t, v.reason), "")
-		return false
-	}
-	t.rests = a.mayRest(now, t)
-	a.resting = a.resting || t.rests
-	inside := true
-	for i := range t.spots { // what it sets aside elsewhere has changed
-		s := &t.spots[i]
-		if s.at == s.was && t.at() == whole {
-			continue
-		}
-		if a.moves(t.job); !slices.Contains(devices, s.device) {
-			s.device.dirty, inside = true, false
-		}
-	}
-	return inside
-}
-
-// bar has a waiting ticket set aside what it is due on a device.
-func (a *Arbiter) bar(now time.Time, d *device, t *ticket) {
-	put := func(l *line) {
-		if l.first == nil {
-			l.first = t
-		}
-	}
-	for i := range t.spots {
-		if t.spots[i].device != d {
-			continue
-		}
-		at := t.waitsOn(&t.spots[i])
-		d.bytes.waits = d.bytes.waits || at&atBytes != 0
-		slots := &d.entry[permit.Slot]
-		slots.waits = slots.waits || at&(atSlots|atWish) != 0
-		for i, sh := range t.job.shares() {
-			if sh != nil && at&(atUser<<i) != 0 {
-				sh.line(d).waits = true
-			}
-		}
-		if sh := t.job.shareAt(at); sh != nil {
-			put(sh.line(d))
-		}
-		if at&(atBudgets|atWish) != 0 {
-			continue // it is stuck on a narrower limit, and does not hold up the device's queue
-		}
-		for k := range t.spots[i].asks.Limits(d.caps()) {
-			put(&d.entry[k])
-		}
-		if at&atBytes == 0 || at&atSlots != 0 {
-			continue
-		}
-		if t.fresh && now.Sub(t.place.Since) < a.policy.AgeAfter {
-			put(&d.fresh)
-		} else {
-			put(&d.bytes)
-		}
-	}
-}
-
-// waitsOn is what a ticket waits for on a device: one that needs all of its devices waits
-// on each for what lacks on any.
-func (t *ticket) waitsOn(s *spot) limitSet {
-	if t.any {
-		return s.at
-	}
-	return t.at()
 }
 
 // watch has the leases at the limits that refuse a ticket report what they free, and takes

@@ -54,7 +54,7 @@ func (a *Arbiter) mayRest(now time.Time, t *ticket) bool {
 // concerns all at the device, nothing has changed, and others still come first.
 func (a *Arbiter) stays(now time.Time, t *ticket) bool {
 	d := t.alone().device
-	return !t.job.stirred && !d.anew && !d.lost && t.heeded() && a.stuck(now, t, t.nest.most)
+	return !t.job.stirred && !d.lost && t.heeded() && a.stuck(now, t, t.nest.most)
 }
 
 // stuck reports whether a ticket cannot be served before others that wait in front of it. most is what
@@ -115,7 +115,6 @@ func (d *device) open() bool {
 
 // settleDown puts those into their nests that were found to rest.
 func (a *Arbiter) settleDown() {
-	clear(a.pumped)
 	if !a.resting {
 		return
 	}
@@ -145,6 +144,26 @@ func (a *Arbiter) wake(t *ticket) {
 	a.awake = a.insert(a.awake, t)
 }
 
+// wakeAll does so for all that rest at a device.
+func (a *Arbiter) wakeAll(d *device) {
+	if len(d.nests) == 0 {
+		return
+	}
+	awake := make([]*ticket, 0, len(a.tickets))
+	others := a.awake
+	for _, t := range d.queue {
+		if t.nest == nil {
+			continue
+		}
+		for len(others) > 0 && a.compare(a.sorted, others[0], t) < 0 {
+			awake, others = append(awake, others[0]), others[1:]
+		}
+		t.nest, t.restsAt, t.rests = nil, 0, false
+		awake = append(awake, t)
+	}
+	a.awake, d.nests = append(awake, others...), nil
+}
+
 // rousedAtOnce is how many tickets that rest at a device are judged anew each time that the
 // arbiter ticks.
 const rousedAtOnce = 64
@@ -168,11 +187,17 @@ type walk struct {
 	nests   []*nest // by the first of each
 }
 
-func (a *Arbiter) walk(now time.Time, devices []*device) *walk {
+// walk is the rest of a round.
+func (a *Arbiter) walk(now time.Time, r *round) *walk {
 	a.pumped = append(a.pumped[:0], a.awake...)
-	w := &walk{a: a, now: now, devices: devices, awake: a.pumped}
-	for _, d := range devices {
+	w := &walk{a: a, now: now, devices: r.devices, awake: a.pumped}
+	for _, d := range r.devices {
 		w.nests = append(w.nests, d.nests...)
+	}
+	if r.last != nil {
+		seen := func(t *ticket) bool { return a.compare(now, t, r.last) <= 0 }
+		w.awake = slices.DeleteFunc(w.awake, seen)
+		w.nests = slices.DeleteFunc(w.nests, func(n *nest) bool { return seen(n.first()) })
 	}
 	slices.SortFunc(w.nests, w.compare)
 	return w

@@ -57,6 +57,9 @@ func (a *Arbiter) searchDue() time.Time {
 // nil: there is none. First it is to be copied ([Search.Copy]); [Search.Run] is for outside of the lock,
 // and what that finds for [Arbiter.Settle].
 func (a *Arbiter) Search(now time.Time) *Search {
+	if a.Unfinished() {
+		return nil
+	}
 	if len(a.tickets) <= a.atOnce || !now.Before(a.searched.Add(time.Second)) {
 		a.searchAgain() // too much may have moved
 	}

@@ -47,6 +47,7 @@ type device struct {
 	pumped uint64             // the count of changes when its queue was last looked at
 	dirty  bool               // its queue is to be looked at whatever the count
 	anew   bool               // and each in it judged anew, also those that rest
+	late   bool               // it became dirty while a round was cut short
 
 	byPID    map[int][]*lease // leases by their process, draining ones too
 	admitted uint64

@@ -228,6 +228,12 @@ func (d *Daemon) tickWhenDue(ctx context.Context) {
 			d.searchCirclesLocked()
 			now = d.now()
 			d.arb.Tick(now)
+			for d.arb.Unfinished() && ctx.Err() == nil {
+				d.yield()
+				now = d.now()
+				d.arb.Tick(now)
+			}
+			d.queue.due = time.Time{} // unlock finds it anew
 		}
 		if due = nil; !d.queue.due.IsZero() {
 			due = d.after(max(d.queue.due.Sub(now), time.Millisecond))
