@@ -3,6 +3,7 @@ package arbiter
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -36,10 +37,11 @@ type Arbiter struct {
 	decisions     []Decision
 	asking        *ticket    // the one that is being decided by the call that made it
 	servingQueues bool       // serveQueues runs
+	outdated      []*job     // whose rules and limits are to be put in force anew
 	looks         int        // how often it may look at a ticket still
 	looksAtOnce   int        // looksAtOnce, or fewer in a test
 	round         *round     // that was cut short; nil: none
-	unfinished    time.Time  // when serveQueues had to stop before it was through; zero: it was
+	unfinished    time.Time  // when a call had to stop before it was through; zero: it was
 	ticked        time.Time  // when Tick did all that is due with time
 	resting       bool       // serveQueues found some that rest
 	tangled       bool       // there may be a new circle of waiters
@@ -122,9 +124,7 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 		a.checkAll(now)
 	}
 	a.recap(now, known)
-	for _, j := range a.sortedJobs() {
-		a.relimit(now, j)
-	}
+	a.outdate(maps.Values(a.jobs))
 	a.event(Event{Time: now, Kind: EventDevice, Device: d.Index, Bytes: d.Total,
 		Text: fmt.Sprintf(wording.DeviceCame, d.Index, wording.Plain(d.Name), d.Total.Human())})
 }

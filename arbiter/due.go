@@ -47,7 +47,7 @@ func (a *Arbiter) gather(now time.Time, d *device) {
 // time: nothing.
 func (a *Arbiter) Due() (due time.Time) {
 	if len(a.tickets) == 0 {
-		return due
+		return a.unfinished
 	}
 	for _, t := range [...]time.Time{a.unfinished, a.nextDue(), a.looseAt, a.searchDue(), a.noticesAt()} {
 		due = earlier(due, t)

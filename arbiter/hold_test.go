@@ -53,6 +53,8 @@ func populate(b *testing.B, n int, oneJob bool) *populated {
 // hold measures the longest of some steps, each a call that has the daemon's lock to its end.
 func (w *populated) hold(what string, steps ...func()) {
 	w.b.Run(w.name+"/"+what, func(b *testing.B) {
+		runtime.LockOSThread() // whose clock is read
+		defer runtime.UnlockOSThread()
 		var all []time.Duration
 		for b.Loop() {
 			all = append(all, w.longest(steps))

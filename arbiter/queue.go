@@ -348,13 +348,14 @@ func (a *Arbiter) unpark(t *ticket) {
 	a.tangled = true
 }
 
-// reclass looks at the jobs of which something has changed: whether they have come to hold
+// reclass looks at the jobs of which something has changed, as many as a call may: whether they have come to hold
 // something, or hold nothing any more. It goes by jobs: one process may have hundreds of
 // requests wait.
 func (a *Arbiter) reclass() {
-	stirred := a.stirred
-	a.stirred = nil
-	for _, j := range stirred {
+	for len(a.stirred) > 0 && a.looks > 0 {
+		j := a.stirred[0]
+		a.stirred = a.stirred[1:]
+		a.looks -= 1 + len(j.tickets)/32 // most of them are undisturbed
 		anew := j.anew
 		if j.stirred, j.anew = false, false; len(j.tickets) == 0 {
 			continue

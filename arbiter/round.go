@@ -65,20 +65,21 @@ func (d *device) ownLines() []*line {
 	return lines
 }
 
-// serveQueues serves whoever can be served, until nobody can, or for as long as a call may take. It costs nothing when
-// nobody waits.
+// serveQueues puts changed rules in force and serves whoever can be served, until nobody can, or for as long as a call
+// may take. It costs nothing when nobody waits.
 func (a *Arbiter) serveQueues(now time.Time) {
 	if a.servingQueues {
 		return
 	}
-	a.unfinished = time.Time{}
+	a.servingQueues, a.unfinished, a.looks = true, time.Time{}, a.looksAtOnce
+	defer func() { a.servingQueues = false }()
+	a.updateJobs(now)
 	if len(a.tickets) == 0 {
-		a.round = nil
+		if a.round = nil; len(a.outdated) > 0 {
+			a.unfinished = now
+		}
 		return
 	}
-	a.servingQueues = true
-	defer func() { a.servingQueues = false }()
-	a.looks = a.looksAtOnce
 	// Each round serves or refuses somebody, or finds more in somebody's way than before:
 	// the bound is never reached, but a daemon that hangs would be worse than a late turn.
 	again := true
@@ -105,7 +106,7 @@ func (a *Arbiter) serveQueues(now time.Time) {
 // version counts what may have let somebody in at a device.
 func (a *Arbiter) version(d *device) uint64 { return a.ledger.Eased(d.Index) + d.eased }
 
-// Unfinished tells that a call has left some unserved that it may have let in: Tick is to be called at once.
+// Unfinished tells that a call has left something to be done: Tick is to be called at once.
 func (a *Arbiter) Unfinished() bool { return !a.unfinished.IsZero() }
 
 // newRound begins a round through the queues at which somebody may have been let in; nil: there is none.

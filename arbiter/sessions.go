@@ -41,7 +41,9 @@ func (a *Arbiter) newSession(now time.Time, r SessionRequest, pending bool) (*se
 	if r.Job != 0 && (j == nil || j.pending) {
 		return nil, fmt.Errorf(wording.JobEnded, r.Job, ErrNoJob)
 	}
-	if j == nil {
+	if j != nil {
+		a.update(now, j)
+	} else {
 		request := JobRequest{Process: r.Process, Command: r.Process.Command}
 		j = &job{id: a.lastJob + 1, request: request, Job: rules.Job{Rule: a.policy.For(r.Process)}, closed: true, pending: pending}
 		a.newJob(now, j)
@@ -153,6 +155,7 @@ func (a *Arbiter) Attach(now time.Time, id SessionID, device int, w Word) (Lease
 	if d == nil {
 		return LeaseInfo{}, noDevice(device)
 	}
+	a.update(now, s.job)
 	if d.lost {
 		return LeaseInfo{}, lostRefusal(d)
 	}

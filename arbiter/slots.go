@@ -254,8 +254,8 @@ func (a *Arbiter) sweep(now time.Time, d *device) {
 // slotsChanged looks who still has a slot of a device after slots.max has changed.
 func (a *Arbiter) slotsChanged(now time.Time, d *device) {
 	d.dirty, d.anew = true, true
-	a.sweep(now, d)
 	if d.overfull() {
+		a.sweep(now, d)
 		for l := range a.leasesOn(d) {
 			a.unlend(l)
 		}

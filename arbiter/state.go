@@ -116,6 +116,7 @@ type job struct {
 	tally    tally
 	stirred  bool      // something of it has changed since they were looked at
 	anew     bool      // so that each of them is to be judged anew
+	outdated bool      // its rules and limits may have changed
 	moved    time.Time // when something of it last asked or freed
 	denial   string    // why the last of its requests was refused; "": none was
 	denied   time.Time // when

@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -29,25 +30,10 @@ func (a *Arbiter) SetUserLimits(now time.Time, uid uint32, name string, c rules.
 	}
 	defer a.serveQueues(now)
 	u.Name = name
-	a.users[uid] = u
-	jobs := a.jobsOf(uid)
-	for _, j := range jobs { // all of them, before any limit is put in force
-		a.capJob(j)
-	}
-	for _, j := range jobs {
-		a.relimit(now, j)
-	}
-	for _, d := range a.devices {
-		if len(jobs) > 0 && jobs[0].cap != nil { // also where the limit is what it was, and a job came under it
-			a.enforce(now, jobs[0].cap.budget, d.Index)
-		}
-	}
-	if u.Unlimited() {
+	if a.users[uid] = u; u.Unlimited() {
 		delete(a.users, uid)
-		for _, j := range jobs {
-			a.capJob(j)
-		}
 	}
+	a.outdate(a.jobsOf(uid))
 	a.audit(now, c, edit)
 	return nil
 }
@@ -56,13 +42,14 @@ func (a *Arbiter) SetUserLimits(now time.Time, uid uint32, name string, c rules.
 func (a *Arbiter) UserLimited(uid uint32) bool { return a.users[uid] != nil }
 
 // jobsOf are the jobs of a user.
-func (a *Arbiter) jobsOf(uid uint32) (jobs []*job) {
-	for _, j := range a.sortedJobs() {
-		if j.request.Process.UID == uid {
-			jobs = append(jobs, j)
+func (a *Arbiter) jobsOf(uid uint32) iter.Seq[*job] {
+	return func(yield func(*job) bool) {
+		for _, j := range a.jobs {
+			if j.request.Process.UID == uid && !yield(j) {
+				return
+			}
 		}
 	}
-	return jobs
 }
 
 // capJob puts a job under what its user may hold in all, or under nothing where there is no

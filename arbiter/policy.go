@@ -1,0 +1,135 @@
+package arbiter
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
+)
+
+// SetPolicy puts a new configuration in force, for running leases too. Limits that
+// were changed live stay; what is lowered below what is held is over, as by SetJobLimits.
+func (a *Arbiter) SetPolicy(now time.Time, p rules.Policy) {
+	defer a.serveQueues(now)
+	a.policy = p.InForce()
+	for _, d := range a.devices {
+		d.rule, d.dirty, d.anew = a.policy.ForDevice(d.Device), true, true
+		if a.policy.ChargeOverhead {
+			clear(d.headrooms)
+			d.headroom = 0
+		}
+		a.recap(now, d)
+		a.slotsChanged(now, d)
+	}
+	a.outdate(maps.Values(a.jobs))
+	a.event(Event{Time: now, Kind: EventPolicy, Device: -1, Text: fmt.Sprintf(wording.Configured, len(p.Rules))})
+}
+
+// Rule is what a rule gives now, by its [rules.Key]'s ID. False: there is no such rule.
+func (a *Arbiter) Rule(id uint64) (rules.Terms, bool) { return a.policy.ByID(id) }
+
+// SetRuleLimits changes memory.max and streams.max of a rule, for those under it and those who come
+// later, whether they share its budget or each have their own; the next SetPolicy undoes it.
+// ErrNoRule, ErrRange, ErrNoDevice, ErrPermission (only root may).
+func (a *Arbiter) SetRuleLimits(now time.Time, id uint64, c rules.Change) error {
+	rule, ok := a.policy.ByID(id)
+	if !ok {
+		return ErrNoRule
+	}
+	who := rule.Key.String()
+	if c.Min != nil {
+		return fmt.Errorf(wording.RuleMinIsFixed, who, rules.ErrRange)
+	}
+	if !c.MayPass() {
+		return fmt.Errorf(wording.RuleIsRoots, who, rules.ErrPermission)
+	}
+	c.Lowers = false
+	edit, err := a.edit(c, who, limitEdit{owner: &rules.Process{}, live: &rule.Live, whose: who, now: rule.Memory, streams: rule.Streams})
+	if err != nil {
+		return err
+	}
+	defer a.serveQueues(now)
+	a.policy.Lay(rule.Key, rule.Live)
+	a.outdate(maps.Values(a.jobs))
+	a.audit(now, c, edit)
+	return nil
+}
+
+// outdate has the rules and limits of some jobs put in force anew. There may be thousands: the calls that look at
+// those who wait do some hundred each, and whoever asks is done first.
+func (a *Arbiter) outdate(jobs iter.Seq[*job]) {
+	for j := range jobs {
+		if !j.outdated {
+			j.outdated = true
+			a.outdated = append(a.outdated, j)
+		}
+	}
+}
+
+// updateJobs does so for as many as a call may.
+func (a *Arbiter) updateJobs(now time.Time) {
+	if len(a.outdated) == 0 {
+		return
+	}
+	for len(a.outdated) > 0 && a.looks > 0 {
+		j := a.outdated[0]
+		a.outdated = a.outdated[1:]
+		if a.looks -= 1 + len(j.sessions); a.jobs[j.id] == j {
+			a.update(now, j)
+		}
+	}
+	if len(a.outdated) > 0 {
+		return
+	}
+	a.outdated = nil
+	for p := range a.overs {
+		a.squeeze(now, p)
+	}
+}
+
+// update puts the rules and limits of a job in force, where they may have changed.
+func (a *Arbiter) update(now time.Time, j *job) {
+	if !j.outdated {
+		return
+	}
+	j.outdated = false
+	j.Rule = a.policy.For(j.request.Process)
+	j.detached = a.exceeds(j.request, j.Rule)
+	a.moveJob(j)
+	a.capJob(j)
+	a.relimit(now, j)
+	for _, s := range j.sessions {
+		for _, l := range s.leases {
+			a.noteChain(l) // a job that moved may have brought more than there is room for
+			if l.lost || !s.alive() {
+				continue
+			}
+			if l.closed && !l.Over() {
+				l.closed = false
+				a.flag(l)
+			}
+			l.word.Limit(l.maxInForce())
+		}
+	}
+}
+
+// moveJob puts a job under the shared budget that its rule says, or under none.
+func (a *Arbiter) moveJob(j *job) {
+	old := j.shared
+	if j.shared = a.shareFor(j); j.shared == old {
+		return
+	}
+	a.stir(j)
+	var parent *accounting.Budget
+	if j.shared != nil {
+		parent = j.shared.budget
+	}
+	if err := a.ledger.MoveBudget(j.budget, parent); err != nil {
+		panic("arbiter: " + err.Error()) // a root is never below a job
+	}
+	a.dropShared(old)
+}

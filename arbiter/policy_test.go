@@ -1,0 +1,65 @@
+package arbiter_test
+
+import (
+	"testing"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
+)
+
+// A user's limit is put in force for some of his many jobs by the call that sets it, for the others by Tick; and
+// for whoever asks first.
+func TestLimitsOfManyJobs(t *testing.T) {
+	const n, each = 50, 10
+	w := newWorld(t, exact(unlimited()), gib)
+	var all []*client
+	for range n {
+		c := w.client(0, 0)
+		c.must(each)
+		all = append(all, c)
+	}
+	closed := func() (number int) {
+		for _, c := range all {
+			if c.word.closed() {
+				number++
+			}
+		}
+		return number
+	}
+	set := func(limit accounting.Size) {
+		if err := w.arb.SetUserLimits(w.now, bob, "bob", rules.Change{Device: rules.AllDevices, Max: &limit}); err != nil {
+			t.Fatal(err)
+		}
+		if !w.arb.Unfinished() || w.arb.Due().IsZero() {
+			t.Fatal("one call was enough, or nothing says that it was not")
+		}
+	}
+	w.arb.LookAtOnce(8)
+	for _, x := range []struct {
+		name   string
+		limit  accounting.Size
+		fits   bool
+		closed int
+	}{
+		{"lowered", size(n*each - 1), false, n},
+		{"raised", size(n*each + 3*n), true, 0},
+		{"lowered again", size(each), false, n},
+		{"taken off", unlimited(), true, 0},
+	} {
+		set(x.limit)
+		if o := all[n-1].alloc(1); o.Granted != x.fits && x.closed == 0 {
+			t.Errorf("%s: who asks at once: %+v", x.name, o)
+		}
+		for w.arb.Unfinished() {
+			w.arb.Tick(w.now)
+		}
+		if got := closed(); got != x.closed {
+			t.Errorf("%s: %d of %d words are closed, want %d", x.name, got, n, x.closed)
+		}
+		for _, c := range all {
+			if o := c.alloc(1); o.Granted != x.fits {
+				t.Errorf("%s: %+v", x.name, o)
+			}
+		}
+	}
+}
