@@ -449,8 +449,11 @@ func (a *Arbiter) remove(queue []*ticket, t *ticket) []*ticket {
 	return slices.Delete(queue, i, i+1)
 }
 
-// search is where a ticket belongs in a queue.
+// search is where a ticket belongs in a queue: mostly at its end.
 func (a *Arbiter) search(queue []*ticket, t *ticket) int {
+	if last := len(queue) - 1; last < 0 || a.compare(a.sorted, queue[last], t) < 0 {
+		return last + 1
+	}
 	i, _ := slices.BinarySearchFunc(queue, t, func(x, y *ticket) int { return a.compare(a.sorted, x, y) })
 	return i
 }

@@ -14,9 +14,9 @@ import (
 
 // nest is those that rest at a device and are alike: who comes first stands for all.
 type nest struct {
-	ticketHeap
-	kind nestKind
-	most accounting.Bytes // that one of them takes of the budgets that its job shares
+	kind    nestKind
+	tickets []*ticket        // by their arrival
+	most    accounting.Bytes // that one of them takes of the budgets that its job shares
 }
 
 // nestKind is what those in a nest have in common: they set the same aside, and of two of them the
@@ -36,13 +36,37 @@ func (d *device) nestOf(t *ticket) *nest {
 	i := slices.IndexFunc(d.nests, func(n *nest) bool { return n.kind == kind })
 	if i < 0 {
 		i = len(d.nests)
-		d.nests = append(d.nests, &nest{kind: kind, ticketHeap: ticketHeap{before: inOrder, at: func(t *ticket) *int { return &t.restsAt }}})
+		d.nests = append(d.nests, &nest{kind: kind})
 	}
 	return d.nests[i]
 }
 
-// inOrder orders tickets of one priority.
-func inOrder(x, y *ticket) bool { return byArrival(x, y) < 0 }
+// first is who comes first; nil: there is nobody.
+func (n *nest) first() *ticket {
+	if len(n.tickets) == 0 {
+		return nil
+	}
+	return n.tickets[0]
+}
+
+// put puts a ticket in its place: mostly the last.
+func (n *nest) put(t *ticket) {
+	at := len(n.tickets)
+	if at > 0 && byArrival(n.tickets[at-1], t) > 0 {
+		at, _ = slices.BinarySearchFunc(n.tickets, t, byArrival)
+	}
+	n.tickets = slices.Insert(n.tickets, at, t)
+}
+
+// remove takes a ticket out: mostly the first.
+func (n *nest) remove(t *ticket) {
+	if n.tickets[0] == t {
+		n.tickets[0], n.tickets = nil, n.tickets[1:]
+		return
+	}
+	at, _ := slices.BinarySearchFunc(n.tickets, t, byArrival)
+	n.tickets = slices.Delete(n.tickets, at, at+1)
+}
 
 // mayRest reports whether a ticket that was judged waits behind others at the narrowest limit that
 // refuses it, where no narrower one can come to refuse it without a word.
@@ -158,7 +182,7 @@ func (a *Arbiter) wakeAll(d *device) {
 		for len(others) > 0 && a.compare(a.sorted, others[0], t) < 0 {
 			awake, others = append(awake, others[0]), others[1:]
 		}
-		t.nest, t.restsAt, t.rests = nil, 0, false
+		t.nest, t.rests = nil, false
 		awake = append(awake, t)
 	}
 	a.awake, d.nests = append(awake, others...), nil

@@ -12,10 +12,10 @@ import (
 // lock for long. So a call looks at some hundred, and [Arbiter.Tick] goes on from there. Whoever comes meanwhile stands
 // behind those that set something aside when all were looked at last.
 
-// looksAtOnce is how often a call looks at somebody who waits, about 0.5 ms; and decisionLooks as how many looks it
+// looksAtOnce is how often a call looks at somebody who waits, about 0.3 ms; and decisionLooks as how many looks it
 // counts that one is decided: he is told why, and those who hold what he wants are named.
 const (
-	looksAtOnce   = 256
+	looksAtOnce   = 128
 	decisionLooks = 8
 )
 

@@ -93,7 +93,6 @@ type ticket struct {
 	deadline time.Time // zero: none
 	due      time.Time // when something comes about for it with time alone; zero: nothing does
 	dueAt    int       // its place among those for whom it does
-	restsAt  int       // its place in its nest
 
 	spots  []spot
 	any    bool                // one of the spots will do; else it needs all
