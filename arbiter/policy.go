@@ -75,10 +75,10 @@ func (a *Arbiter) updateJobs(now time.Time) {
 	if len(a.outdated) == 0 {
 		return
 	}
-	for len(a.outdated) > 0 && a.looks > 0 {
+	for len(a.outdated) > 0 && a.mayLook() {
 		j := a.outdated[0]
 		a.outdated = a.outdated[1:]
-		if a.looks -= 1 + len(j.sessions); a.jobs[j.id] == j {
+		if a.spend(1 + len(j.sessions)); a.jobs[j.id] == j {
 			a.update(now, j)
 		}
 	}

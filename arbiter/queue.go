@@ -352,10 +352,10 @@ func (a *Arbiter) unpark(t *ticket) {
 // something, or hold nothing any more. It goes by jobs: one process may have hundreds of
 // requests wait.
 func (a *Arbiter) reclass() {
-	for len(a.stirred) > 0 && a.looks > 0 {
+	for len(a.stirred) > 0 && a.mayLook() {
 		j := a.stirred[0]
 		a.stirred = a.stirred[1:]
-		a.looks -= 1 + len(j.tickets)/32 // most of them are undisturbed
+		a.spend(1 + len(j.tickets)/32) // most of them are undisturbed
 		anew := j.anew
 		if j.stirred, j.anew = false, false; len(j.tickets) == 0 {
 			continue

@@ -84,14 +84,13 @@ func (a *Arbiter) serveQueues(now time.Time) {
 	// the bound is never reached, but a daemon that hangs would be worse than a late turn.
 	again := true
 	for bound := 64 + 16*len(a.tickets); again && bound > 0; bound-- {
-		if a.reclass(); a.looks <= 0 {
-			a.breakOff(now)
-			break
-		}
-		if a.round == nil {
+		if a.reclass(); a.round == nil {
 			a.round = a.newRound()
 		}
 		switch again = true; {
+		case a.looks <= 0, a.round == nil && len(a.stirred)+len(a.outdated) > 0:
+			a.breakOff(now)
+			again = false
 		case a.round == nil:
 			again = a.untangle(now)
 		case a.pump(now, a.round):
@@ -102,6 +101,13 @@ func (a *Arbiter) serveQueues(now time.Time) {
 	a.checkAll(now)
 	a.noticesDue = true
 }
+
+// mayLook tells whether a call may do more before it looks at those who wait, for which it keeps a quarter: they come to
+// their turn however much changes all the time.
+func (a *Arbiter) mayLook() bool { return a.looks > a.looksAtOnce/4 }
+
+// spend counts that it did as much as so many looks.
+func (a *Arbiter) spend(looks int) { a.looks = max(a.looks-looks, a.looksAtOnce/4) }
 
 // version counts what may have let somebody in at a device.
 func (a *Arbiter) version(d *device) uint64 { return a.ledger.Eased(d.Index) + d.eased }

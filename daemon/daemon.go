@@ -335,6 +335,7 @@ func (d *Daemon) Reload() {
 	d.arb.SetPolicy(d.now(), cfg.Policy)
 	d.forgetRuleLimitsLocked()
 	d.onLoss = lossOf(cfg)
+	d.finishLocked()
 	d.showAllLocked()
 	d.unlock()
 	d.log.Info("configuration read again", "files", cfg.Files)

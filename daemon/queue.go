@@ -228,17 +228,27 @@ func (d *Daemon) tickWhenDue(ctx context.Context) {
 			d.searchCirclesLocked()
 			now = d.now()
 			d.arb.Tick(now)
-			for d.arb.Unfinished() && ctx.Err() == nil {
-				d.yield()
-				now = d.now()
-				d.arb.Tick(now)
-			}
+			d.finishLocked()
 			d.queue.due = time.Time{} // unlock finds it anew
 		}
 		if due = nil; !d.queue.due.IsZero() {
 			due = d.after(max(d.queue.due.Sub(now), time.Millisecond))
 		}
 		d.unlock()
+	}
+}
+
+// finishedAtOnce is how many parts of what calls have left are done without looking at anything else.
+const finishedAtOnce = 256
+
+// finishLocked does what calls to the arbiter have left, in parts. The lock is given away in between.
+func (d *Daemon) finishLocked() {
+	for range finishedAtOnce {
+		if !d.arb.Unfinished() {
+			return
+		}
+		d.yield()
+		d.arb.Tick(d.now())
 	}
 }
 

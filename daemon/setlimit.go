@@ -156,6 +156,7 @@ func (d *Daemon) limit(uid uint32, r *ipc.LimitRequest) error {
 	if err != nil {
 		d.refusedChangeLocked(uid, d.whoseLimitLocked(r, user), changeText(r, change), err)
 	}
+	d.finishLocked() // so that it is in force when this returns, and counts as his change
 	return err
 }
 
