@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -286,9 +285,4 @@ func (a *Arbiter) dropBudget(b *accounting.Budget) {
 	if err := a.ledger.CloseBudget(b); err != nil {
 		panic("arbiter: " + err.Error())
 	}
-}
-
-// sortedJobs returns the jobs by ID.
-func (a *Arbiter) sortedJobs() []*job {
-	return slices.SortedFunc(maps.Values(a.jobs), func(x, y *job) int { return cmp.Compare(x.id, y.id) })
 }
