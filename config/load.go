@@ -63,8 +63,8 @@ func (l *loader) file(name string, data []byte, err error, main bool) {
 }
 
 func (l *loader) takeDefaults(d *draft) {
-	policy, given := &l.config.Policy, d.rule()
-	policy.Defaults = policy.Defaults.With(&given)
+	policy := &l.config.Policy
+	policy.Defaults = policy.Defaults.With(&d.Rule)
 	set(&l.config.OnLoss, d.onLoss)
 	set(&l.slots, d.slots)
 	set(&policy.AgeAfter, d.ageAfter)
@@ -83,39 +83,16 @@ func set[T any](to *T, given *T) {
 }
 
 func (l *loader) takeRule(d *draft) {
-	rule := d.rule()
-	rule.Name = fmt.Sprintf("rule %s (%s:%d)", cmp.Or(d.name, strconv.Itoa(len(l.rules)+1)), filepath.Base(d.file), d.line)
+	rule := d.Rule
+	rule.Name = fmt.Sprintf("rule %s (%s:%d)", cmp.Or(d.Key, strconv.Itoa(len(l.rules)+1)), filepath.Base(d.file), d.line)
 	l.config.Policy.Rules = append(l.config.Policy.Rules, rule)
 	l.rules = append(l.rules, d)
 }
 
-// rule is what a section gives to those that it matches, as a rule that messages have no name for.
-func (d *draft) rule() rules.Rule {
-	return rules.Rule{
-		Key:        d.name,
-		Match:      d.match,
-		Min:        d.min,
-		Max:        d.max,
-		StreamsMax: d.streams,
-		Scope:      d.scope,
-
-		OnFull:        d.onFull,
-		WaitTimeout:   d.waitTimeout,
-		WaitAfter:     d.waitAfter,
-		Priority:      d.priority,
-		SlotScope:     d.slotScope,
-		StreamReserve: d.streamReserve,
-		HostMax:       d.hostMax,
-	}
-}
-
 func (l *loader) takeDevice(d *draft) {
-	rule := rules.DeviceRule{
-		Match: rules.DeviceMatch{Index: d.index, UUID: d.uuid, PCI: d.pci, Vendor: d.vendor},
-	}
+	rule := rules.DeviceRule{Match: d.device, ContextReserve: d.contextReserve}
 	set(&rule.Reserve, d.reserve)
-	set(&rule.SlotScope, d.slotScope)
-	rule.ContextReserve = d.contextReserve
+	set(&rule.SlotScope, d.SlotScope)
 	l.config.Policy.Devices = append(l.config.Policy.Devices, rule)
 	l.devices = append(l.devices, d)
 }
@@ -137,22 +114,22 @@ func (l *loader) spreadSlots() {
 func (l *loader) finish() (*Config, error) {
 	limits := l.config.Policy.Defaults
 	for _, d := range l.defaults {
-		if d.min != nil || d.max != nil {
+		if d.Min != nil || d.Max != nil {
 			l.checkOrder(d, limits.Min, limits.Max)
 		}
 	}
 	named := map[string]*draft{}
 	for _, d := range l.rules {
-		if first := named[d.name]; d.name != "" && first != nil {
+		if first := named[d.Key]; d.Key != "" && first != nil {
 			l.mistakes = append(l.mistakes, Mistake{d.file, d.lines["name"], fmt.Sprintf(
-				"name: %q is the name of the rule at %s:%d already", d.name, first.file, first.line)})
+				"name: %q is the name of the rule at %s:%d already", d.Key, first.file, first.line)})
 		} else {
-			named[d.name] = d
+			named[d.Key] = d
 		}
 		min, max := limits.Min, limits.Max
-		set(&min, d.min)
-		set(&max, d.max)
-		if d.min != nil || d.max != nil {
+		set(&min, d.Min)
+		set(&max, d.Max)
+		if d.Min != nil || d.Max != nil {
 			l.checkOrder(d, min, max)
 		}
 	}

@@ -31,34 +31,17 @@ type draft struct {
 	line  int            // of the section
 	lines map[string]int // of each key
 
-	version *int
-	name    string
-	match   rules.Match
-	min     *accounting.Size
-	max     *accounting.Size
-	scope   *rules.Scope
-	streams *int
-	onLoss  *OnLoss
-	hostMax *accounting.Bytes
+	rules.Rule // what it gives to those that it matches; without a name for messages
+	device     rules.DeviceMatch
 
-	onFull        *rules.OnFull
-	waitTimeout   *time.Duration
-	waitAfter     *int
-	priority      *int
-	slots         *int // 0: no limit
-	slotScope     *rules.Scope
-	streamReserve *accounting.Bytes
-
+	version        *int
+	onLoss         *OnLoss
+	slots          *int // 0: no limit
 	ageAfter       *time.Duration
 	grace          *time.Duration
 	chargeOverhead *bool
 	contextReserve *accounting.Size
-
-	index   *int
-	uuid    string
-	pci     string
-	vendor  string
-	reserve *accounting.Size
+	reserve        *accounting.Size
 }
 
 // reader checks one value and stores it in the draft. Its error says what is wrong
@@ -70,23 +53,23 @@ var (
 	rootKeys = map[string]reader{"schema_version": readVersion}
 
 	limitKeys = map[string]reader{
-		"memory.max": func(d *draft, v value) error { return readSize(&d.max, v) },
-		"memory.min": func(d *draft, v value) error { return readMin(&d.min, v) },
-		"scope":      readScope,
-		"streams.max": func(d *draft, v value) error {
-			return readInt(&d.streams, v, 1, maxStreams)
+		"memory.max": func(d *draft, v value) error { return readSize(&d.Max, v) },
+		"memory.min": func(d *draft, v value) error { return readMin(&d.Min, v) },
+		"scope": func(d *draft, v value) error {
+			return readWord(&d.Scope, v, rules.ScopeJob, rules.ScopeProcess, rules.ScopeUser, rules.ScopeCgroup, rules.ScopeRule)
 		},
-		"on_full":        readOnFull,
-		"wait_timeout":   func(d *draft, v value) error { return readDuration(&d.waitTimeout, v, true) },
-		"wait_after":     func(d *draft, v value) error { return readInt(&d.waitAfter, v, 0, 1) },
-		"priority":       func(d *draft, v value) error { return readInt(&d.priority, v, -maxPriority, maxPriority) },
+		"streams.max":    func(d *draft, v value) error { return readInt(&d.StreamsMax, v, 1, maxStreams) },
+		"on_full":        func(d *draft, v value) error { return readWord(&d.OnFull, v, rules.OnFullDeny, rules.OnFullWait) },
+		"wait_timeout":   func(d *draft, v value) error { return readDuration(&d.WaitTimeout, v, true) },
+		"wait_after":     func(d *draft, v value) error { return readInt(&d.WaitAfter, v, 0, 1) },
+		"priority":       func(d *draft, v value) error { return readInt(&d.Priority, v, -maxPriority, maxPriority) },
 		"slots.scope":    readSlotScope,
-		"stream_reserve": func(d *draft, v value) error { return readBytes(&d.streamReserve, v, false) },
-		"host.max":       func(d *draft, v value) error { return readBytes(&d.hostMax, v, true) },
+		"stream_reserve": func(d *draft, v value) error { return readBytes(&d.StreamReserve, v, false) },
+		"host.max":       func(d *draft, v value) error { return readBytes(&d.HostMax, v, true) },
 	}
 
 	defaultsKeys = with(limitKeys, map[string]reader{
-		"on_loss":         readOnLoss,
+		"on_loss":         func(d *draft, v value) error { return readWord(&d.onLoss, v, LossOpen, LossClosed) },
 		"slots.max":       readSlots,
 		"age_after":       func(d *draft, v value) error { return readDuration(&d.ageAfter, v, false) },
 		"deadlock_grace":  func(d *draft, v value) error { return readDuration(&d.grace, v, false) },
@@ -96,17 +79,17 @@ var (
 
 	ruleKeys = with(limitKeys, map[string]reader{
 		"name":            readName,
-		"match.user":      func(d *draft, v value) error { return readGlob(&d.match.User, v) },
-		"match.group":     func(d *draft, v value) error { return readGlob(&d.match.Group, v) },
-		"match.exe":       func(d *draft, v value) error { return readGlob(&d.match.Exe, v) },
-		"match.command":   func(d *draft, v value) error { return readGlob(&d.match.Command, v) },
-		"match.cgroup":    func(d *draft, v value) error { return readGlob(&d.match.Cgroup, v) },
-		"match.unit":      func(d *draft, v value) error { return readGlob(&d.match.Unit, v) },
-		"match.container": func(d *draft, v value) error { return readGlob(&d.match.Container, v) },
+		"match.user":      func(d *draft, v value) error { return readGlob(&d.Match.User, v) },
+		"match.group":     func(d *draft, v value) error { return readGlob(&d.Match.Group, v) },
+		"match.exe":       func(d *draft, v value) error { return readGlob(&d.Match.Exe, v) },
+		"match.command":   func(d *draft, v value) error { return readGlob(&d.Match.Command, v) },
+		"match.cgroup":    func(d *draft, v value) error { return readGlob(&d.Match.Cgroup, v) },
+		"match.unit":      func(d *draft, v value) error { return readGlob(&d.Match.Unit, v) },
+		"match.container": func(d *draft, v value) error { return readGlob(&d.Match.Container, v) },
 	})
 
 	deviceKeys = map[string]reader{
-		"match.index":     func(d *draft, v value) error { return readInt(&d.index, v, 0, 1<<16) },
+		"match.index":     func(d *draft, v value) error { return readInt(&d.device.Index, v, 0, 1<<16) },
 		"match.uuid":      readUUID,
 		"match.pci":       readPCI,
 		"match.vendor":    readVendor,

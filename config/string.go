@@ -39,7 +39,9 @@ func (c *Config) String() string {
 	for _, rule := range c.Policy.Rules {
 		b.WriteString("\n[[rule]]\n")
 		writeText(&b, "name", rule.Key)
-		writeMatch(&b, rule.Match)
+		for _, field := range rule.Match.Fields() {
+			writeText(&b, "match."+field[0], field[1])
+		}
 		writeLimits(&b, rule)
 	}
 	return b.String()
@@ -103,16 +105,6 @@ func writeDevice(b *strings.Builder, rule rules.DeviceRule) {
 	}
 	writeIf(b, "slots.scope", notEmpty(rule.SlotScope), func(s rules.Scope) string { return string(s) })
 	writeIf(b, "context_reserve", rule.ContextReserve, accounting.Size.WithUnit)
-}
-
-func writeMatch(b *strings.Builder, match rules.Match) {
-	writeText(b, "match.user", match.User)
-	writeText(b, "match.group", match.Group)
-	writeText(b, "match.exe", match.Exe)
-	writeText(b, "match.command", match.Command)
-	writeText(b, "match.cgroup", match.Cgroup)
-	writeText(b, "match.unit", match.Unit)
-	writeText(b, "match.container", match.Container)
 }
 
 func writeText(b *strings.Builder, key, text string) {

@@ -65,38 +65,22 @@ func readMin(to **accounting.Size, v value) error {
 	return nil
 }
 
-func readWord(v value, known ...string) (string, error) {
-	if v.kind == unstable.String && slices.Contains(known, v.text) {
-		return v.text, nil
+// readWord reads one of a few words.
+func readWord[T ~string](to **T, v value, known ...T) error {
+	word := T(v.text)
+	if v.kind != unstable.String || !slices.Contains(known, word) {
+		return v.wrongType(strings.Join(quoted(known), " or "))
 	}
-	return "", v.wrongType(strings.Join(quoted(known), " or "))
+	*to = &word
+	return nil
 }
 
-func quoted(words []string) []string {
+func quoted[T ~string](words []T) []string {
 	all := make([]string, len(words))
 	for i, word := range words {
-		all[i] = strconv.Quote(word)
+		all[i] = strconv.Quote(string(word))
 	}
 	return all
-}
-
-func readScope(d *draft, v value) error {
-	word, err := readWord(v, string(rules.ScopeJob), string(rules.ScopeProcess), string(rules.ScopeUser),
-		string(rules.ScopeCgroup), string(rules.ScopeRule))
-	if err == nil {
-		scope := rules.Scope(word)
-		d.scope = &scope
-	}
-	return err
-}
-
-func readOnLoss(d *draft, v value) error {
-	word, err := readWord(v, string(LossOpen), string(LossClosed))
-	if err == nil {
-		loss := OnLoss(word)
-		d.onLoss = &loss
-	}
-	return err
 }
 
 // ruleName is what a rule may be called: one word on a command line.
@@ -106,23 +90,24 @@ func readName(d *draft, v value) error {
 	if v.kind != unstable.String || !ruleName.MatchString(v.text) {
 		return v.wrongType("a word of at most 64 letters, digits, _, . and -")
 	}
-	d.name = v.text
+	d.Key = v.text
 	return nil
 }
 
 func readVendor(d *draft, v value) error {
-	word, err := readWord(v, "nvidia", "amd", "intel")
-	d.vendor = word
+	var vendor *string
+	err := readWord(&vendor, v, "nvidia", "amd", "intel")
+	set(&d.device.Vendor, vendor)
 	return err
 }
 
 // readUUID takes a UUID as the inventory spells it: hexadecimal digits in lower case.
 func readUUID(d *draft, v value) error {
-	if err := readText(&d.uuid, v); err != nil {
+	if err := readText(&d.device.UUID, v); err != nil {
 		return err
 	}
-	if len(d.uuid) > len("GPU-") && strings.EqualFold(d.uuid[:len("GPU-")], "GPU-") {
-		d.uuid = "GPU-" + strings.ToLower(d.uuid[len("GPU-"):])
+	if len(d.device.UUID) > len("GPU-") && strings.EqualFold(d.device.UUID[:len("GPU-")], "GPU-") {
+		d.device.UUID = "GPU-" + strings.ToLower(d.device.UUID[len("GPU-"):])
 	}
 	return nil
 }
@@ -138,7 +123,7 @@ func readPCI(d *draft, v value) error {
 		return v.wrongType(`a PCI address ("0000:01:00.0")`)
 	}
 	domain := strings.TrimLeft(parts[1], "0")
-	d.pci = fmt.Sprintf("%04s:%s", domain, parts[2])
+	d.device.PCI = fmt.Sprintf("%04s:%s", domain, parts[2])
 	return nil
 }
 
@@ -172,22 +157,8 @@ func readSlots(d *draft, v value) error {
 	return nil
 }
 
-func readOnFull(d *draft, v value) error {
-	word, err := readWord(v, string(rules.OnFullDeny), string(rules.OnFullWait))
-	if err == nil {
-		full := rules.OnFull(word)
-		d.onFull = &full
-	}
-	return err
-}
-
 func readSlotScope(d *draft, v value) error {
-	word, err := readWord(v, string(rules.ScopeJob), string(rules.ScopeProcess), string(rules.ScopeThread))
-	if err == nil {
-		scope := rules.Scope(word)
-		d.slotScope = &scope
-	}
-	return err
+	return readWord(&d.SlotScope, v, rules.ScopeJob, rules.ScopeProcess, rules.ScopeThread)
 }
 
 // readDuration reads a time above 0; where endless, "max" is taken too.

@@ -65,7 +65,7 @@ func (l *loader) checkRules(m Machine) {
 		for _, who := range []struct {
 			key, what, pattern string
 			known              func(string) bool
-		}{{"match.user", "user", d.match.User, m.User}, {"match.group", "group", d.match.Group, m.Group}} {
+		}{{"match.user", "user", d.Match.User, m.User}, {"match.group", "group", d.Match.Group, m.Group}} {
 			if who.known == nil || who.pattern == "" || strings.ContainsAny(who.pattern, `*?[\`) {
 				continue
 			}
@@ -74,7 +74,7 @@ func (l *loader) checkRules(m Machine) {
 			}
 		}
 		for k := range i {
-			if covers(all[k].Match, d.match) {
+			if covers(all[k].Match, d.Match) {
 				l.warn(d, "", "this rule is never used: %s, which comes first, matches %s", all[k].Name, all[k].Match)
 				break
 			}
@@ -100,8 +100,8 @@ func covers(first, second rules.Match) bool {
 
 // checkMin looks whether a reservation is more than any device has.
 func (l *loader) checkMin(d *draft, m Machine) {
-	if d.min != nil && d.min.Bytes > 0 && d.min.PerMille == 0 {
-		l.checkSize(d, "memory.min", *d.min, m.Devices, "can never be reserved")
+	if d.Min != nil && d.Min.Bytes > 0 && d.Min.PerMille == 0 {
+		l.checkSize(d, "memory.min", *d.Min, m.Devices, "can never be reserved")
 	}
 }
 
@@ -122,10 +122,9 @@ func (l *loader) checkSize(d *draft, key string, size accounting.Size, devices [
 func (l *loader) checkDevices(m Machine) {
 	taken := map[string]int{} // devices that a block before counts for, by the place in l.devices
 	for i, d := range l.devices {
-		rule := rules.DeviceMatch{Index: d.index, UUID: d.uuid, PCI: d.pci, Vendor: d.vendor}
 		var meant []rules.Device
 		for _, dev := range m.Devices {
-			if rule.Matches(dev) {
+			if d.device.Matches(dev) {
 				meant = append(meant, dev)
 			}
 		}
