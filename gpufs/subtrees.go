@@ -9,23 +9,34 @@ import (
 	"github.com/gpuarb/gpuarb/report"
 )
 
-// devices/N
-
-func (b *builder) devices(s *snapshot) ([]entry, bool) {
-	list := make([]entry, 0, len(s.Devices))
-	for _, d := range s.Devices {
-		list = append(list, b.deviceEntry(d.Index))
+// things is a directory of what is known by numbers, which comes and goes.
+func things[T any](all func(*snapshot) ([]T, bool), find func(*snapshot, uint64) (T, bool), entryOf func(T) entry) *directory {
+	return &directory{changing: true,
+		list: func(s *snapshot) ([]entry, bool) {
+			found, ok := all(s)
+			list := make([]entry, 0, len(found))
+			for _, t := range found {
+				list = append(list, entryOf(t))
+			}
+			return list, ok
+		},
+		find: func(s *snapshot, name string) (entry, bool) {
+			n, ok := number(name)
+			if !ok {
+				return entry{}, false
+			}
+			t, ok := find(s, n)
+			return entryOf(t), ok
+		},
 	}
-	return list, true
 }
 
-func (b *builder) findDevice(s *snapshot, name string) (entry, bool) {
-	n, ok := number(name)
-	if !ok {
-		return entry{}, false
-	}
-	d, ok := s.device(int(n))
-	return b.deviceEntry(d.Index), ok
+// devices/N
+
+func (b *builder) devices() *directory {
+	return things(func(s *snapshot) ([]accounting.DeviceState, bool) { return s.Devices, true },
+		func(s *snapshot, n uint64) (accounting.DeviceState, bool) { return s.device(int(n)) },
+		func(d accounting.DeviceState) entry { return b.deviceEntry(d.Index) })
 }
 
 func (b *builder) deviceEntry(index int) entry {
@@ -70,25 +81,9 @@ func onDevice(s accounting.Snapshot, index int) accounting.Snapshot {
 
 // processes/PID
 
-func (b *builder) processes(s *snapshot) ([]entry, bool) {
-	list := make([]entry, 0, len(s.Processes))
-	for i, p := range s.Processes {
-		if i > 0 && p.PID == s.Processes[i-1].PID {
-			continue // another session of it, or of the PID's last owner
-		}
-		latest, _ := s.processByPID(p.PID)
-		list = append(list, b.processEntry(latest))
-	}
-	return list, true
-}
-
-func (b *builder) findProcess(s *snapshot, name string) (entry, bool) {
-	n, ok := number(name)
-	if !ok {
-		return entry{}, false
-	}
-	p, ok := s.processByPID(int(n))
-	return b.processEntry(p), ok
+func (b *builder) processes() *directory {
+	return things((*snapshot).latest, func(s *snapshot, n uint64) (accounting.ProcessState, bool) { return s.processByPID(int(n)) },
+		b.processEntry)
 }
 
 // holding collects what a snapshot has on a process.
@@ -106,10 +101,13 @@ func (b *builder) processEntry(p accounting.ProcessState) entry {
 	find := func(s *snapshot) (report.Process, bool) { return holding(s, pid) }
 	stillThere := func(s *snapshot) (accounting.ProcessState, bool) { return s.process(pid) }
 	dir := alive(stillThere, func(p accounting.ProcessState) []entry {
-		devices := entry{name: "devices", dir: &directory{changing: true,
-			list: func(s *snapshot) ([]entry, bool) { return b.processDevices(s, pid) },
-			find: func(s *snapshot, name string) (entry, bool) { return b.findProcessDevice(s, pid, name) },
-		}}
+		devices := entry{name: "devices", dir: things(
+			func(s *snapshot) ([]int, bool) { p, ok := holding(s, pid); return p.Devices(), ok },
+			func(s *snapshot, n uint64) (int, bool) {
+				p, _ := holding(s, pid)
+				return int(n), slices.Contains(p.Devices(), int(n))
+			},
+			func(index int) entry { return b.processDeviceEntry(p, index) })}
 		entries := append(values(b.process, find), devices)
 		return numbered(b.knobs(entries, accountKnobs, Setting{Of: OfProcess, Device: AllDevices,
 			PID: p.PID, StartTicks: p.StartTicks}), id, p.UID)
@@ -118,30 +116,6 @@ func (b *builder) processEntry(p accounting.ProcessState) entry {
 }
 
 // processes/PID/devices/N
-
-func (b *builder) processDevices(s *snapshot, pid processID) ([]entry, bool) {
-	p, ok := holding(s, pid)
-	if !ok {
-		return nil, false
-	}
-	var list []entry
-	for _, index := range p.Devices() {
-		list = append(list, b.processDeviceEntry(p.State, index))
-	}
-	return list, true
-}
-
-func (b *builder) findProcessDevice(s *snapshot, pid processID, name string) (entry, bool) {
-	n, ok := number(name)
-	if !ok {
-		return entry{}, false
-	}
-	p, ok := holding(s, pid)
-	if !ok || !slices.Contains(p.Devices(), int(n)) {
-		return entry{}, false
-	}
-	return b.processDeviceEntry(p.State, int(n)), true
-}
 
 func (b *builder) processDeviceEntry(p accounting.ProcessState, index int) entry {
 	pid := processID{p.PID, p.StartTicks}
@@ -160,21 +134,8 @@ func (b *builder) processDeviceEntry(p accounting.ProcessState, index int) entry
 
 // jobs/ID
 
-func (b *builder) jobs(s *snapshot) ([]entry, bool) {
-	list := make([]entry, 0, len(s.Jobs))
-	for _, j := range s.Jobs {
-		list = append(list, b.jobEntry(j))
-	}
-	return list, true
-}
-
-func (b *builder) findJob(s *snapshot, name string) (entry, bool) {
-	n, ok := number(name)
-	if !ok {
-		return entry{}, false
-	}
-	j, ok := s.job(n)
-	return b.jobEntry(j), ok
+func (b *builder) jobs() *directory {
+	return things(func(s *snapshot) ([]accounting.JobState, bool) { return s.Jobs, true }, (*snapshot).job, b.jobEntry)
 }
 
 func (b *builder) jobEntry(j accounting.JobState) entry {

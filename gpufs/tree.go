@@ -123,12 +123,12 @@ func (b *builder) root() *directory {
 	}
 	entries := []entry{
 		{name: "budgets", text: rendered(files.Budgets)},
-		{name: "devices", dir: &directory{changing: true, list: b.devices, find: b.findDevice}},
+		{name: "devices", dir: b.devices()},
 		{name: "holders", text: rendered(files.Holders)},
-		{name: "jobs", dir: &directory{changing: true, list: b.jobs, find: b.findJob}},
+		{name: "jobs", dir: b.jobs()},
 		{name: "leases", text: rendered(files.Leases)},
 		{name: "leases.json", text: rendered(report.LeasesJSON)},
-		{name: "processes", dir: &directory{changing: true, list: b.processes, find: b.findProcess}},
+		{name: "processes", dir: b.processes()},
 		{name: "queue", text: rendered(files.Queue)},
 		{name: "stats", text: rendered(report.Stats)},
 		{name: "unmanaged", text: rendered(files.Unmanaged)},

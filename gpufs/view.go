@@ -96,6 +96,17 @@ func (s *snapshot) processByPID(pid int) (accounting.ProcessState, bool) {
 	return p, true
 }
 
+// latest are the processes, of each PID the one that has it now.
+func (s *snapshot) latest() (list []accounting.ProcessState, ok bool) {
+	for i, p := range s.Processes {
+		if i == 0 || p.PID != s.Processes[i-1].PID { // else another session of it, or of the PID's last owner
+			now, _ := s.processByPID(p.PID)
+			list = append(list, now)
+		}
+	}
+	return list, true
+}
+
 func (s *snapshot) job(id uint64) (accounting.JobState, bool) {
 	i, ok := slices.BinarySearchFunc(s.Jobs, id, func(j accounting.JobState, id uint64) int {
 		return cmp.Compare(j.ID, id)
