@@ -20,9 +20,7 @@ import (
 const (
 	annexSuffix  = ".annex"
 	annexMagic   = 0x58454e4e41424741 // "AGBANNEX" as it lies in memory
-	annexVersion = 1
-	// olderSize is what the version before keeps of each session in front of the threads.
-	olderSize = 1560
+	annexVersion = 2
 	// MaxThreads bounds the threads of all leases together, beyond those in the leases' records.
 	MaxThreads = 1 << 18
 )
@@ -31,13 +29,11 @@ const (
 type annexHeader struct {
 	Magic      uint64
 	Version    uint32
-	OlderSize  uint32
 	ThreadSize uint32
-	Pad        uint32
 	BootID     [16]byte
 
 	HighThread uint32
-	Pad2       uint32
+	Pad        uint32
 }
 
 // Thread is a thread of a lease, where the lease's record has no room for another Maker.
@@ -49,7 +45,7 @@ type Thread struct {
 	Maker    Maker
 }
 
-const annexSize = headerSize + MaxSessions*olderSize + MaxThreads*unsafe.Sizeof(Thread{})
+const annexSize = headerSize + MaxThreads*unsafe.Sizeof(Thread{})
 
 // annex is the mapping of the annex.
 type annex struct {
@@ -109,24 +105,23 @@ func annexOf(fd int, path string, fresh bool) (*annex, error) {
 			return nil, fmt.Errorf("truncate %s: %w", path, err)
 		}
 	}
-	mem, err := unix.Mmap(fd, 0, int(annexSize), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	back, err := mapped(fd, int(annexSize), unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("map %s: %w", path, err)
 	}
-	a := newAnnex(fd, mem)
+	a := newAnnex(back)
 	a.head.HighThread = min(high, MaxThreads)
 	return a, nil
 }
 
 func ourAnnex() annexHeader {
-	return annexHeader{Magic: annexMagic, Version: annexVersion, OlderSize: olderSize,
+	return annexHeader{Magic: annexMagic, Version: annexVersion,
 		ThreadSize: uint32(unsafe.Sizeof(Thread{})), BootID: bootID()}
 }
 
 // newAnnex makes the header of a mapping ours.
-func newAnnex(fd int, mem []byte) *annex {
-	a := &annex{back: newBacking(fd, mem), head: (*annexHeader)(unsafe.Pointer(&mem[0]))}
-	a.back.ensure(0, headerSize)
+func newAnnex(back *backing) *annex {
+	a := &annex{back: back, head: (*annexHeader)(unsafe.Pointer(&back.mem[0]))}
 	h := ourAnnex()
 	h.Magic, h.HighThread = 0, a.head.HighThread
 	*a.head = h
@@ -136,18 +131,16 @@ func newAnnex(fd int, mem []byte) *annex {
 
 // anonymousAnnex is an annex without a file; why is what Volatile says.
 func anonymousAnnex(why error) (*annex, error) {
-	mem, err := unix.Mmap(-1, 0, int(annexSize), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	back, err := mapped(-1, int(annexSize), unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return nil, errors.Join(why, fmt.Errorf("map %d bytes: %w", annexSize, err))
 	}
-	a := newAnnex(-1, mem)
+	a := newAnnex(back)
 	a.back.volatile.Store(&why)
 	return a, nil
 }
 
 func (f *File) bindAnnex(a *annex) {
 	f.annex = a
-	threads := unsafe.Add(unsafe.Pointer(&f.annex.back.mem[0]), headerSize+MaxSessions*olderSize)
-	f.Threads = table[Thread]{rows: unsafe.Slice((*Thread)(threads), MaxThreads), high: &f.annex.head.HighThread,
-		back: f.annex.back, live: func(t *Thread) *uint32 { return &t.Live }}
+	f.Threads.lay(a.back, headerSize, MaxThreads, &a.head.HighThread)
 }

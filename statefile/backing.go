@@ -38,8 +38,15 @@ func (b *backing) lasting() error {
 // chunk is how many pages are allocated at a time.
 const chunk = 16
 
-func newBacking(fd int, mem []byte) *backing {
-	return &backing{fd: fd, mem: mem, ready: make([]bool, (len(mem)+pageSize-1)/pageSize)}
+// mapped maps a file, or memory alone where fd is below 0, with a header that can be touched.
+func mapped(fd, size, flags int) (*backing, error) {
+	mem, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, flags)
+	if err != nil {
+		return nil, err
+	}
+	b := &backing{fd: fd, mem: mem, ready: make([]bool, (len(mem)+pageSize-1)/pageSize)}
+	b.ensure(0, headerSize)
+	return b, nil
 }
 
 var pageSize = os.Getpagesize()

@@ -97,10 +97,6 @@ func SecondOf(field *[textSize]byte) string {
 
 // TextOf reads a record's text field.
 func TextOf(field *[textSize]byte) string {
-	for i, c := range field {
-		if c == 0 {
-			return string(field[:i])
-		}
-	}
-	return string(field[:])
+	text, _, _ := bytes.Cut(field[:], []byte{0})
+	return string(text)
 }

@@ -27,7 +27,6 @@ const (
 // File is the mapping. It is not safe for concurrent use: the daemon's lock owns it (but for
 // Promise and Kept).
 type File struct {
-	mem      []byte
 	back     *backing
 	head     *header
 	aside    string
@@ -140,15 +139,18 @@ func (f *File) collect() {
 // Aside says where Open put a file that it could not read; empty: there was none.
 func (f *File) Aside() string { return f.aside }
 
-// mapFile maps all of it, with a header that can be touched.
+// mapFile maps all of it.
 func mapFile(fd, flags int) (*File, error) {
-	mem, err := unix.Mmap(fd, 0, int(fileSize), unix.PROT_READ|unix.PROT_WRITE, flags)
+	back, err := mapped(fd, int(fileSize), flags)
 	if err != nil {
 		return nil, err
 	}
-	f := &File{mem: mem, back: newBacking(fd, mem)}
-	f.back.ensure(0, headerSize)
-	f.bind()
+	f := &File{back: back, head: (*header)(unsafe.Pointer(&back.mem[0]))}
+	at := f.Jobs.lay(back, headerSize, MaxJobs, &f.head.HighJob)
+	at = f.Sessions.lay(back, at, MaxSessions, &f.head.HighSession)
+	at = f.Leases.lay(back, at, MaxLeases, &f.head.HighLease)
+	at = f.Tickets.lay(back, at, MaxTickets, &f.head.HighTicket)
+	f.Limits.lay(back, at, MaxLimits, &f.head.HighLimit)
 	return f, nil
 }
 
@@ -183,30 +185,6 @@ func (f *File) Volatile() error {
 	return f.annex.back.lasting()
 }
 
-func (f *File) bind() {
-	base := unsafe.Pointer(&f.mem[0])
-	f.head = (*header)(base)
-	jobs := unsafe.Add(base, headerSize)
-	sessions := unsafe.Add(jobs, MaxJobs*jobSize)
-	leases := unsafe.Add(sessions, MaxSessions*sessSize)
-	tickets := unsafe.Add(leases, MaxLeases*leaseSize)
-	f.Jobs = table[Job]{rows: unsafe.Slice((*Job)(jobs), MaxJobs)}
-	f.Sessions = table[Session]{rows: unsafe.Slice((*Session)(sessions), MaxSessions)}
-	f.Leases = table[Lease]{rows: unsafe.Slice((*Lease)(leases), MaxLeases)}
-	f.Tickets = table[Ticket]{rows: unsafe.Slice((*Ticket)(tickets), MaxTickets)}
-	limits := unsafe.Add(tickets, MaxTickets*tickSize)
-	f.Limits = table[Limit]{rows: unsafe.Slice((*Limit)(limits), MaxLimits)}
-	f.Jobs.high, f.Sessions.high, f.Leases.high = &f.head.HighJob, &f.head.HighSession, &f.head.HighLease
-	f.Tickets.high, f.Limits.high = &f.head.HighTicket, &f.head.HighLimit
-	f.Jobs.back, f.Sessions.back, f.Leases.back, f.Tickets.back = f.back, f.back, f.back, f.back
-	f.Limits.back = f.back
-	f.Jobs.live = func(j *Job) *uint32 { return &j.Live }
-	f.Sessions.live = func(s *Session) *uint32 { return &s.Live }
-	f.Leases.live = func(l *Lease) *uint32 { return &l.Live }
-	f.Tickets.live = func(t *Ticket) *uint32 { return &t.Live }
-	f.Limits.live = func(l *Limit) *uint32 { return &l.Live }
-}
-
 // bootID is the kernel's random name for this boot; zero when it cannot be read.
 func bootID() (id [16]byte) {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -222,14 +200,28 @@ func (f *File) Close() error { return errors.Join(f.back.close(), f.annex.back.c
 
 // table is one array of records. high is kept in the file: records from there on
 // were never used, so that recovery reads no page of the sparse rest.
-type table[T any] struct {
+type table[T record] struct {
 	rows []T
-	live func(*T) *uint32
 	high *uint32
 	free []int // below high, reused last in first out: the file stays small
 	back *backing
 
 	backed atomic.Int64 // the first so many are fit to be touched
+}
+
+// record is what tables are of. Each begins with its Live: 0, a free record.
+type record interface {
+	Job | Session | Lease | Ticket | Limit | Thread
+}
+
+// live is whether a record counts.
+func live[T record](row *T) *uint32 { return (*uint32)(unsafe.Pointer(row)) }
+
+// lay lays a table over a mapping, and returns where it ends.
+func (t *table[T]) lay(back *backing, at uintptr, most int, high *uint32) uintptr {
+	t.rows = unsafe.Slice((*T)(unsafe.Pointer(&back.mem[at])), most)
+	t.back, t.high = back, high
+	return at + uintptr(most)*unsafe.Sizeof(t.rows[0])
 }
 
 // ensure makes the records up to n fit to be touched.
@@ -247,7 +239,7 @@ func (t *table[T]) collect() {
 	t.ensure(0, int(*t.high))
 	raise(&t.backed, int64(*t.high))
 	for i := int(*t.high) - 1; i >= 0; i-- {
-		if *t.live(&t.rows[i]) == 0 {
+		if *live(&t.rows[i]) == 0 {
 			t.free = append(t.free, i)
 		}
 	}
@@ -276,11 +268,11 @@ func (t *table[T]) New() (int, *T, error) {
 }
 
 // Commit makes a record live.
-func (t *table[T]) Commit(i int) { atomic.StoreUint32(t.live(&t.rows[i]), 1) }
+func (t *table[T]) Commit(i int) { atomic.StoreUint32(live(&t.rows[i]), 1) }
 
 // Free gives back a record that New returned, live or not yet.
 func (t *table[T]) Free(i int) {
-	atomic.StoreUint32(t.live(&t.rows[i]), 0)
+	atomic.StoreUint32(live(&t.rows[i]), 0)
 	t.free = append(t.free, i)
 }
 
@@ -290,7 +282,7 @@ func (t *table[T]) At(i int) *T { return &t.rows[i] }
 // Each calls f for every live record in index order.
 func (t *table[T]) Each(f func(i int, row *T)) {
 	for i := range t.rows[:*t.high] {
-		if row := &t.rows[i]; *t.live(row) == 1 {
+		if row := &t.rows[i]; *live(row) == 1 {
 			f(i, row)
 		}
 	}
