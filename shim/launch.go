@@ -92,14 +92,19 @@ func preload(library, already string) string {
 
 func separatesPreloads(r rune) bool { return r == ':' || r == ' ' }
 
-// getenv returns the last value of name, as os.Getenv would.
-func getenv(env []string, name string) string {
-	for _, entry := range slices.Backward(env) {
+// LookupEnv returns the last value of name in an environment, as os.LookupEnv would.
+func LookupEnv(environ []string, name string) (value string, set bool) {
+	for _, entry := range slices.Backward(environ) {
 		if value, ok := strings.CutPrefix(entry, name+"="); ok {
-			return value
+			return value, true
 		}
 	}
-	return ""
+	return "", false
+}
+
+func getenv(env []string, name string) string {
+	value, _ := LookupEnv(env, name)
+	return value
 }
 
 // setenv removes every name from env, and adds one with value.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -10,6 +9,9 @@ import (
 
 // anyDevice as --device asks for whichever is free.
 const anyDevice = "any"
+
+// errNoDevice is for a machine without a GPU.
+var errNoDevice = fail(exitUnavailable, "no device: the daemon knows no GPU on this machine; `gpuarb doctor` says why")
 
 // needsDevices tells whether the options cannot be turned into a request without
 // knowing the devices.
@@ -48,13 +50,14 @@ func (a *app) choose(request *ipc.JobOpenRequest, o *jobOptions, size accounting
 	if err := o.checkSizes(chosen, size); err != nil {
 		return err
 	}
-	return setDevices(request, chosen)
+	setDevices(request, chosen)
+	return nil
 }
 
 // chooseAny asks for any device of the pool, those that are preferred first.
 func (a *app) chooseAny(request *ipc.JobOpenRequest, o *jobOptions, size accounting.Size, pool []accounting.DeviceState, known int) error {
 	if known == 0 {
-		return fail(exitUnavailable, "no device: the daemon knows no GPU on this machine; `gpuarb doctor` says why")
+		return errNoDevice
 	}
 	if len(pool) == 0 {
 		return fail(exitUnavailable, "no device: there is none here that may be taken; `gpuarb devices` lists them, and "+
@@ -69,17 +72,18 @@ func (a *app) chooseAny(request *ipc.JobOpenRequest, o *jobOptions, size account
 			return fail(exitUnavailable, "--prefer: %w", err)
 		}
 		for _, device := range pool {
-			if !slices.ContainsFunc(first, func(d accounting.DeviceState) bool { return d.Index == device.Index }) {
+			if !contains(first, device) {
 				first = append(first, device)
 			}
 		}
 		pool = first
 	}
 	request.Flags |= ipc.JobAny
-	return setDevices(request, pool)
+	setDevices(request, pool)
+	return nil
 }
 
-func setDevices(request *ipc.JobOpenRequest, devices []accounting.DeviceState) error {
+func setDevices(request *ipc.JobOpenRequest, devices []accounting.DeviceState) {
 	if len(devices) > len(request.Device) {
 		devices = devices[:len(request.Device)]
 	}
@@ -87,7 +91,6 @@ func setDevices(request *ipc.JobOpenRequest, devices []accounting.DeviceState) e
 		request.Device[i] = uint32(device.Index)
 	}
 	request.Devices = uint32(len(devices))
-	return nil
 }
 
 // namedDevices are the devices of a list of names, each once.
@@ -98,24 +101,9 @@ func namedDevices(all []accounting.DeviceState, list string) ([]accounting.Devic
 		if err != nil {
 			return nil, err
 		}
-		if !slices.ContainsFunc(found, func(d accounting.DeviceState) bool { return d.Index == device.Index }) {
+		if !contains(found, device) {
 			found = append(found, device)
 		}
 	}
 	return found, nil
-}
-
-// lookupEnv finds a variable in the environment that programs are given.
-func (a *app) lookupEnv(name string) (string, bool) {
-	return variable(a.environ, name)
-}
-
-// variable finds a variable in an environment.
-func variable(environ []string, name string) (value string, set bool) {
-	for _, entry := range slices.Backward(environ) {
-		if value, ok := strings.CutPrefix(entry, name+"="); ok {
-			return value, true
-		}
-	}
-	return "", false
 }

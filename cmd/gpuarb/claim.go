@@ -272,7 +272,7 @@ func (a *app) printClaim(options *claimOptions, launch shim.Launch, keeper int, 
 func describeClaim(environ []string, keeper int, job ipc.JobOpenReply) claimed {
 	c := claimed{Claim: keeper, Job: job.ID, Devices: []claimedDevice{}, Environment: map[string]string{}, Unset: []string{}}
 	for _, name := range claimVariables {
-		if value, set := variable(environ, name); set {
+		if value, set := shim.LookupEnv(environ, name); set {
 			c.Environment[name] = value
 		} else {
 			c.Unset = append(c.Unset, name)
@@ -295,7 +295,7 @@ func describeClaim(environ []string, keeper int, job ipc.JobOpenReply) claimed {
 func exports(environ []string) string {
 	var b strings.Builder
 	for _, name := range claimVariables {
-		if value, set := variable(environ, name); set {
+		if value, set := shim.LookupEnv(environ, name); set {
 			fmt.Fprintf(&b, "export %s=%s\n", name, quote(value))
 		} else {
 			fmt.Fprintf(&b, "unset %s\n", name)

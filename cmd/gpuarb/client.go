@@ -39,7 +39,7 @@ func (a *app) connect(ctx context.Context) (*ipc.Client, error) {
 	a.sayInstead(client.Path())
 	if _, err := client.Hello(ctx, ipc.HelloRequest{Memory: ipc.NoLimit}); err != nil {
 		_ = client.Close()
-		return nil, &exitError{exitUnavailable, explainCall(client, err)}
+		return nil, &exitError{exitUnavailable, explainCall(client.Path(), err)}
 	}
 	return client, nil
 }
@@ -84,12 +84,24 @@ func snapshotOf(ctx context.Context, client *ipc.Client) (accounting.Snapshot, e
 	var snapshot accounting.Snapshot
 	text, err := client.Snapshot(ctx)
 	if err != nil {
-		return snapshot, &exitError{exitUnavailable, explainCall(client, err)}
+		return snapshot, &exitError{exitUnavailable, explainCall(client.Path(), err)}
 	}
 	if err := json.Unmarshal(text, &snapshot); err != nil {
 		return snapshot, fail(exitFailed, "the daemon at %s sent a state that cannot be read: %w; are daemon and gpuarb of one version?", client.Path(), err)
 	}
 	return snapshot, nil
+}
+
+// withDaemon does something with the daemon at one of some paths, for so long at the most.
+func withDaemon(paths []string, most time.Duration, do func(context.Context, *ipc.Client) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	client, err := ipc.DialAny(ctx, paths)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return do(ctx, client)
 }
 
 // explainNoDaemon says where a daemon was looked for, and what to do.
@@ -115,17 +127,17 @@ func explainNoDaemon(err error) error {
 }
 
 // explainCall says why a daemon that took the connection did not do what it was asked.
-func explainCall(client *ipc.Client, err error) error {
+func explainCall(path string, err error) error {
 	var reply *ipc.ReplyError
 	switch {
 	case errors.As(err, &reply) && reply.Text != "":
 		return errors.New(reply.Text)
 	case errors.As(err, &reply):
-		return fmt.Errorf("the daemon at %s refused: %v", client.Path(), reply.Status)
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("the daemon at %s does not answer; see its log (journalctl -u gpuarbd)", client.Path())
+		return fmt.Errorf("the daemon at %s refused: %v", path, reply.Status)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return fmt.Errorf("the daemon at %s does not answer; see its log (journalctl -u gpuarbd)", path)
 	case ipc.IsEnd(err):
-		return fmt.Errorf("the daemon at %s closed the connection; see its log (journalctl -u gpuarbd)", client.Path())
+		return fmt.Errorf("the daemon at %s closed the connection; see its log (journalctl -u gpuarbd)", path)
 	}
-	return fmt.Errorf("the daemon at %s: %w", client.Path(), err)
+	return fmt.Errorf("the daemon at %s: %w", path, err)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/ipc"
@@ -114,17 +115,13 @@ func (a *app) printCheck(result checkResult, mistakes, warnings config.Mistakes)
 // and groups, and its devices where a daemon answers.
 func (a *app) knownMachine() config.Machine {
 	m := config.Machine{User: inDatabase("passwd"), Group: inDatabase("group")}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	client, err := ipc.DialAny(ctx, a.socketPaths())
-	if err != nil {
-		return m
-	}
-	defer client.Close()
-	if _, err := client.Hello(ctx, ipc.HelloRequest{Memory: ipc.NoLimit}); err != nil {
-		return m
-	}
-	snapshot, err := snapshotOf(ctx, client)
+	var snapshot accounting.Snapshot
+	err := withDaemon(a.socketPaths(), patience, func(ctx context.Context, client *ipc.Client) (err error) {
+		if _, err = client.Hello(ctx, ipc.HelloRequest{Memory: ipc.NoLimit}); err == nil {
+			snapshot, err = snapshotOf(ctx, client)
+		}
+		return err
+	})
 	if err != nil {
 		return m
 	}

@@ -154,14 +154,7 @@ func closeInherited() {
 
 // giveBack releases a claim. Without a daemon it goes with this process.
 func (a *app) giveBack(path string, job ipc.Token) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	client, err := ipc.Dial(ctx, path)
-	if err != nil {
-		return
-	}
-	defer client.Close()
-	_ = client.CloseJob(ctx, job)
+	_ = withDaemon([]string{path}, patience, func(ctx context.Context, client *ipc.Client) error { return client.CloseJob(ctx, job) })
 }
 
 // waitForEnd waits until a process ends, for so long (below 0: as long as it takes).

@@ -174,7 +174,7 @@ func (a *app) limit(request ipc.LimitRequest, whose limited) error {
 		return a.showLimits(ctx, client, request, whose)
 	}
 	if err := client.SetLimit(ctx, request); err != nil {
-		return &exitError{exitFailed, explainCall(client, err)}
+		return &exitError{exitFailed, explainCall(client.Path(), err)}
 	}
 	if request.Set&ipc.SetMax != 0 {
 		a.sayOver(ctx, client, request, whose)

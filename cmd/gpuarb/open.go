@@ -139,7 +139,7 @@ func (a *app) explainJob(path, said string, err error) error {
 	case errors.Is(err, ipc.StatusNoDevice):
 		code = exitUnavailable
 	case errors.Is(err, context.Canceled):
-		return fail(exitUnavailable, "the daemon at %s does not answer; see its log (journalctl -u gpuarbd)", path)
+		return &exitError{exitUnavailable, explainCall(path, err)}
 	case errors.Is(err, ipc.StatusCancelled): // as without waiting
 		code = exitBusy
 	}
@@ -150,27 +150,22 @@ func (a *app) explainJob(path, said string, err error) error {
 		return &exitError{exitUnavailable, none}
 	}
 	var reply *ipc.ReplyError
-	if errors.As(err, &reply) {
-		text := report.Escape(reply.Text)
-		switch {
-		case text != "":
-		case reply.Status == ipc.StatusBusy:
-			text = "busy: it would have to wait; `gpuarb queue` and `gpuarb ps` show for what"
-		case reply.Status == ipc.StatusTimeout:
-			text = "waited too long: " + said
-		case reply.Status == ipc.StatusNoDevice:
-			text = "no device: the daemon knows no GPU on this machine; `gpuarb doctor` says why"
-		case reply.Status == ipc.StatusCancelled:
-			text = "somebody cancelled its ticket"
-		default:
-			return fail(code, "the daemon at %s refused: %v", path, reply.Status)
-		}
+	if !errors.As(err, &reply) {
+		return &exitError{exitUnavailable, explainCall(path, err)}
+	}
+	switch text := report.Escape(reply.Text); {
+	case text != "":
 		return fail(code, "%s", text)
+	case reply.Status == ipc.StatusBusy:
+		return fail(code, "busy: it would have to wait; `gpuarb queue` and `gpuarb ps` show for what")
+	case reply.Status == ipc.StatusTimeout:
+		return fail(code, "waited too long: %s", said)
+	case reply.Status == ipc.StatusNoDevice:
+		return errNoDevice
+	case reply.Status == ipc.StatusCancelled:
+		return fail(code, "somebody cancelled its ticket")
 	}
-	if ipc.IsEnd(err) {
-		return fail(exitUnavailable, "the daemon at %s closed the connection; see its log (journalctl -u gpuarbd)", path)
-	}
-	return fail(exitUnavailable, "the daemon at %s: %w", path, err)
+	return &exitError{code, explainCall(path, err)}
 }
 
 // cancelPatience bounds how long a signal is held up for the tickets of its job to be cancelled.
@@ -179,12 +174,8 @@ const cancelPatience = 2 * time.Second
 // cancelTickets takes the waiting requests of a job's processes out of the queue, so
 // that a thread that waits gets to see the signal. Without a daemon nothing waits.
 func (a *app) cancelTickets(path string, job ipc.Token) {
-	ctx, cancel := context.WithTimeout(context.Background(), cancelPatience)
-	defer cancel()
-	client, err := ipc.Dial(ctx, path)
-	if err != nil {
-		return
-	}
-	defer client.Close()
-	_, _ = client.Cancel(ctx, ipc.CancelRequest{Job: job})
+	_ = withDaemon([]string{path}, cancelPatience, func(ctx context.Context, client *ipc.Client) error {
+		_, err := client.Cancel(ctx, ipc.CancelRequest{Job: job})
+		return err
+	})
 }

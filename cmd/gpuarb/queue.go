@@ -49,7 +49,7 @@ func (a *app) queueCancel(args []string) error {
 		n, err := client.Cancel(ctx, ipc.CancelRequest{Ticket: ticket})
 		switch {
 		case err != nil:
-			err = &exitError{exitFailed, explainCall(client, err)}
+			err = &exitError{exitFailed, explainCall(client.Path(), err)}
 		case n == 0:
 			err = fail(exitFailed, "ticket %d does not wait (any more)", ticket)
 		default:

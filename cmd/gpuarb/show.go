@@ -91,7 +91,7 @@ func (a *app) devices(style report.Style) error {
 		err = style.Devices(a.stdout, snapshot)
 	}
 	if err == nil && len(snapshot.Devices) == 0 {
-		return fail(exitUnavailable, "no device: the daemon knows no GPU on this machine; `gpuarb doctor` says why")
+		return errNoDevice
 	}
 	return err
 }

@@ -28,9 +28,7 @@ func (a *app) summarize(path, who string, job ipc.Token, wish summaryWish) {
 	if wish == summaryNever || wish == summaryIfNeeded && a.quiet() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), summaryPatience)
-	defer cancel()
-	tally, err := tallyOf(ctx, []string{path}, job)
+	tally, err := tallyOf([]string{path}, job, summaryPatience)
 	switch {
 	case err == nil && (wish == summaryAlways || tally.Waits > 0 || tally.Refused > 0):
 		a.say("%s: %s", who, summary(tally))
@@ -44,13 +42,12 @@ func (a *app) summarize(path, who string, job ipc.Token, wish summaryWish) {
 	}
 }
 
-func tallyOf(ctx context.Context, paths []string, job ipc.Token) (ipc.JobTallyReply, error) {
-	client, err := ipc.DialAny(ctx, paths)
-	if err != nil {
-		return ipc.JobTallyReply{}, err
-	}
-	defer client.Close()
-	return client.Tally(ctx, job)
+func tallyOf(paths []string, job ipc.Token, most time.Duration) (tally ipc.JobTallyReply, err error) {
+	err = withDaemon(paths, most, func(ctx context.Context, client *ipc.Client) (err error) {
+		tally, err = client.Tally(ctx, job)
+		return err
+	})
+	return tally, err
 }
 
 // quiet tells that the library is to print nothing, and so nobody who did not ask for it.

@@ -39,7 +39,7 @@ func (a *app) seen(all []accounting.DeviceState) (seen []accounting.DeviceState)
 				of = append(of, device)
 			}
 		}
-		list, set := a.lookupEnv(shim.VisibilityVariables[vendor])
+		list, set := shim.LookupEnv(a.environ, shim.VisibilityVariables[vendor])
 		if set {
 			of = listed(of, vendor, list)
 		}
@@ -122,13 +122,14 @@ func (a *app) chooseSeen(request *ipc.JobOpenRequest, o *jobOptions, all []accou
 		fit = seen // the daemon says what could be
 	}
 	o.asSeen = len(fit) == len(seen)
-	return setDevices(request, fit)
+	setDevices(request, fit)
+	return nil
 }
 
 // unclear reports whether the environment names devices in a way that only the driver can tell: by their
 // number where the fastest is the first, or instances of MIG by UUIDs of their own.
 func (a *app) unclear(all []accounting.DeviceState) bool {
-	list, set := a.lookupEnv(shim.VisibilityVariables[ipc.VendorNVIDIA])
+	list, set := shim.LookupEnv(a.environ, shim.VisibilityVariables[ipc.VendorNVIDIA])
 	if !set || len(all) < 2 {
 		return false
 	}

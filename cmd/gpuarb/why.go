@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"slices"
 	"strconv"
 
@@ -74,9 +73,7 @@ func (a *app) ownJob() uint64 {
 	if err != nil || job.IsZero() {
 		return 0
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	tally, err := tallyOf(ctx, a.socketPaths(), job)
+	tally, err := tallyOf(a.socketPaths(), job, patience)
 	if err != nil {
 		return 0
 	}
