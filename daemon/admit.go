@@ -178,37 +178,21 @@ func (d *Daemon) room(s *session, device ipc.UUID) (ipc.RoomReply, error) {
 	return rep, nil
 }
 
-// statusOfReason spells an arbiter's reason on the wire.
+// reasonStatuses spell the arbiter's reasons on the wire.
+var reasonStatuses = map[arbiter.Reason]ipc.Status{
+	arbiter.ReasonOverBudget: ipc.StatusOverBudget, arbiter.ReasonSharedFull: ipc.StatusSharedFull,
+	arbiter.ReasonDeviceFull: ipc.StatusDeviceFull, arbiter.ReasonTooLarge: ipc.StatusTooLarge,
+	arbiter.ReasonStreams: ipc.StatusStreams, arbiter.ReasonDeviceLost: ipc.StatusDeviceLost,
+	arbiter.ReasonDenied: ipc.StatusDenied, arbiter.ReasonThreads: ipc.StatusDenied,
+	arbiter.ReasonNoLease: ipc.StatusNoLease, arbiter.ReasonRange: ipc.StatusRange,
+	arbiter.ReasonBusy: ipc.StatusBusy, arbiter.ReasonCrowded: ipc.StatusBusy,
+	arbiter.ReasonTimeout: ipc.StatusTimeout, arbiter.ReasonCancelled: ipc.StatusCancelled,
+	arbiter.ReasonDeadlock: ipc.StatusDeadlock, arbiter.ReasonSlots: ipc.StatusSlots,
+}
+
 func statusOfReason(r arbiter.Reason) ipc.Status {
-	switch r {
-	case arbiter.ReasonOverBudget:
-		return ipc.StatusOverBudget
-	case arbiter.ReasonSharedFull:
-		return ipc.StatusSharedFull
-	case arbiter.ReasonDeviceFull:
-		return ipc.StatusDeviceFull
-	case arbiter.ReasonTooLarge:
-		return ipc.StatusTooLarge
-	case arbiter.ReasonStreams:
-		return ipc.StatusStreams
-	case arbiter.ReasonDeviceLost:
-		return ipc.StatusDeviceLost
-	case arbiter.ReasonDenied, arbiter.ReasonThreads:
-		return ipc.StatusDenied
-	case arbiter.ReasonNoLease:
-		return ipc.StatusNoLease
-	case arbiter.ReasonRange:
-		return ipc.StatusRange
-	case arbiter.ReasonBusy, arbiter.ReasonCrowded:
-		return ipc.StatusBusy
-	case arbiter.ReasonTimeout:
-		return ipc.StatusTimeout
-	case arbiter.ReasonCancelled:
-		return ipc.StatusCancelled
-	case arbiter.ReasonDeadlock:
-		return ipc.StatusDeadlock
-	case arbiter.ReasonSlots:
-		return ipc.StatusSlots
+	if status, ok := reasonStatuses[r]; ok {
+		return status
 	}
 	return ipc.StatusInternal
 }

@@ -113,12 +113,7 @@ func (d *Daemon) figure(index, pid int) accounting.Bytes {
 	if !ok || !usage.ProcessesKnown {
 		return accounting.Max
 	}
-	for _, p := range usage.Processes {
-		if p.PID == pid {
-			return accounting.Bytes(p.Bytes)
-		}
-	}
-	return 0
+	return accounting.Bytes(figureOf(usage, pid))
 }
 
 // takeUp takes up a session that is known, with the page that it had or a new one,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,9 +24,8 @@ type Client struct {
 	sock *socket
 	path string
 	turn chan struct{} // holds one token while no request is under way
-	next uint64        // the last request's id; guarded by turn
 	gone chan struct{} // closed by Close
-	once chan struct{} // holds one token until Close
+	once sync.Once     // Close
 }
 
 // requests numbers the requests of all connections: a session has several, one after
@@ -68,9 +68,8 @@ func newClient(conn *net.UnixConn, path string) (*Client, error) {
 		conn.Close()
 		return nil, err
 	}
-	c := &Client{sock: sock, path: path, turn: make(chan struct{}, 1), gone: make(chan struct{}), once: make(chan struct{}, 1)}
+	c := &Client{sock: sock, path: path, turn: make(chan struct{}, 1), gone: make(chan struct{})}
 	c.turn <- struct{}{}
-	c.once <- struct{}{}
 	return c, nil
 }
 
@@ -79,14 +78,12 @@ func (c *Client) Path() string { return c.path }
 
 // Close closes the connection. A request under way ends with net.ErrClosed.
 // Calling it again does nothing.
-func (c *Client) Close() error {
-	select {
-	case <-c.once:
+func (c *Client) Close() (err error) {
+	c.once.Do(func() {
 		close(c.gone)
-		return c.sock.close()
-	default:
-		return nil
-	}
+		err = c.sock.close()
+	})
+	return err
 }
 
 // Closed tells that the connection was closed from this side: by Close, or by
@@ -144,7 +141,6 @@ func callFD[Req, Rep Body](ctx context.Context, c *Client, typ Type, req *Req, f
 	if h.Request == 0 {
 		h.Request = NewRequest()
 	}
-	c.next = h.Request
 	if w != nil {
 		return callWaiting(ctx, c, h, req, fd, reply, w)
 	}
@@ -317,6 +313,12 @@ func (c *Client) CloseJob(ctx context.Context, job Token) error {
 	return Call(ctx, c, TypeJobClose, &JobCloseRequest{Job: job}, &Empty{})
 }
 
+// SetLimit changes limits of a process, a job or a device. The daemon answers a wish
+// that is not permitted with StatusPermission, one that makes no sense with StatusRange.
+func (c *Client) SetLimit(ctx context.Context, req LimitRequest) error {
+	return Call(ctx, c, TypeLimit, &req, &Empty{})
+}
+
 // Tally returns what became of a job so far. A daemon that keeps no such count answers with
 // StatusUnknownType.
 func (c *Client) Tally(ctx context.Context, job Token) (JobTallyReply, error) {
@@ -353,8 +355,7 @@ func (c *Client) snapshot() ([]byte, error) {
 	small := c.sock.in
 	c.sock.in = make([]byte, MaxReply)
 	defer func() { c.sock.in = small }()
-	c.next = NewRequest()
-	h := Header{Type: TypeSnapshot, Request: c.next}
+	h := Header{Type: TypeSnapshot, Request: NewRequest()}
 	if err := send(c, h, &SnapshotRequest{}, -1, nil); err != nil {
 		return nil, err
 	}

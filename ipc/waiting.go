@@ -33,13 +33,6 @@ func (c *Client) AllocWaiting(ctx context.Context, req AllocRequest, w Wait) (Al
 	return c.alloc(ctx, req, &waiting{Wait: w})
 }
 
-// StreamWaiting takes or gives back streams in a thread's name: see CallWaiting.
-func (c *Client) StreamWaiting(ctx context.Context, req StreamRequest, w Wait) (StreamReply, error) {
-	var reply StreamReply
-	err := CallWaiting(ctx, c, TypeStream, &req, &reply, w)
-	return reply, err
-}
-
 // ContextWaiting takes or gives back contexts in a thread's name: see CallWaiting.
 func (c *Client) ContextWaiting(ctx context.Context, req ContextRequest, w Wait) (ContextReply, error) {
 	var reply ContextReply

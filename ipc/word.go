@@ -55,25 +55,6 @@ func (w Word) String() string {
 // NextEpoch is the epoch after e; it wraps at 1<<EpochBits.
 func NextEpoch(e uint16) uint16 { return (e + 1) & (1<<EpochBits - 1) }
 
-// Change is a daemon-side step on a credit word: it replaces what it finds, w,
-// by f(w) with the given epoch, and returns both values. f may run several
-// times, as clients take and give meanwhile; the last run is the one that
-// counts. Before f returns it may store the low-water mark of the value that it
-// returns: no client touches a mark of an epoch that the word does not have yet,
-// and every client that sees the new epoch in the word finds its mark there.
-//
-// Safe for concurrent use with every other step here, but two changes of one word
-// at a time would share an epoch: the caller sees to it that there is one.
-func Change(word *atomic.Uint64, epoch uint16, f func(old Word) Word) (old, new Word) {
-	for {
-		old = Word(word.Load())
-		new = f(old).WithEpoch(epoch)
-		if word.CompareAndSwap(uint64(old), uint64(new)) {
-			return old, new
-		}
-	}
-}
-
 // Take is the client's fast path: it takes n bytes out of the word if they are
 // there and the word is not closed. The value that it found is returned in
 // either case; only with ok does the caller own the bytes. It has no system

@@ -108,15 +108,34 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
+// change is what a daemon does to a credit word: it replaces what it finds, w,
+// by f(w) with the given epoch, and returns both values. f may run several
+// times, as clients take and give meanwhile; the last run is the one that
+// counts. Before f returns it may store the low-water mark of the value that it
+// returns: no client touches a mark of an epoch that the word does not have yet,
+// and every client that sees the new epoch in the word finds its mark there.
+//
+// Safe for concurrent use with every other step here, but two changes of one word
+// at a time would share an epoch: the caller sees to it that there is one.
+func change(word *atomic.Uint64, epoch uint16, f func(old Word) Word) (old, new Word) {
+	for {
+		old = Word(word.Load())
+		new = f(old).WithEpoch(epoch)
+		if word.CompareAndSwap(uint64(old), uint64(new)) {
+			return old, new
+		}
+	}
+}
+
 func TestChange(t *testing.T) {
 	w := word(100, 3, FlagNotify)
-	old, now := Change(w, 4, func(w Word) Word { return w.WithCredit(w.Credit() - 60).WithFlags(FlagClosed).WithEpoch(99) })
+	old, now := change(w, 4, func(w Word) Word { return w.WithCredit(w.Credit() - 60).WithFlags(FlagClosed).WithEpoch(99) })
 	if old != MakeWord(100, 3, FlagNotify) || now != MakeWord(40, 4, FlagClosed) || Word(w.Load()) != now {
 		t.Errorf("%v became %v, the word is %v", old, now, Word(w.Load()))
 	}
 	// A client comes between the look and the swap: f runs again on what it left.
 	runs := 0
-	old, now = Change(w, 5, func(w2 Word) Word {
+	old, now = change(w, 5, func(w2 Word) Word {
 		if runs++; runs == 1 {
 			Give(w, 1)
 		}
@@ -168,7 +187,7 @@ func TestWordSum(t *testing.T) {
 		epoch = NextEpoch(epoch)
 		step, shut := rng.Uint64N(100), rng.IntN(2) == 0
 		grow := rng.IntN(2) == 0
-		old, now := Change(w, epoch, func(w Word) Word {
+		old, now := change(w, epoch, func(w Word) Word {
 			credit := w.Credit() + step
 			if !grow {
 				credit = w.Credit() - min(step, w.Credit())

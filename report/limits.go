@@ -17,32 +17,14 @@ type Limit struct {
 	By     *string `json:"set_by"` // a rule, the flags that it was started with, a user; null: nobody
 }
 
-// setBy is what set a limit, or nil where nobody did.
-func setBy(by string) *string {
-	if by == "" {
-		return nil
-	}
-	return &by
-}
-
 // memoryLimit is a limit in bytes.
 func memoryLimit(device int, name string, value, held accounting.Bytes, by string) Limit {
-	l := Limit{Device: device, Name: name, Held: uint64(held), By: setBy(by)}
-	if value != accounting.Max {
-		number := uint64(value)
-		l.Value = &number
-	}
-	return l
+	return Limit{Device: device, Name: name, Value: unless(uint64(value), uint64(accounting.Max)), Held: uint64(held), By: unless(by, "")}
 }
 
 // countLimit is a limit on a number of things, where 0 is none.
 func countLimit(device int, name string, value, held int, by string) Limit {
-	l := Limit{Device: device, Name: name, Held: uint64(max(0, held)), By: setBy(by)}
-	if value > 0 {
-		number := uint64(value)
-		l.Value = &number
-	}
-	return l
+	return Limit{Device: device, Name: name, Value: unless(uint64(max(0, value)), 0), Held: uint64(max(0, held)), By: unless(by, "")}
 }
 
 // ProcessLimits are the limits in force for a process, those of its job where it has taken
@@ -205,12 +187,7 @@ var limitColumns = []column[Limit]{
 	plain("LIMIT", left, func(l Limit) string { return l.Name }, 0),
 	{"VALUE", right, func(s Style, l Limit) string { return l.spell(s, l.Value) }, 0},
 	{"HELD", right, func(s Style, l Limit) string { return l.spell(s, &l.Held) }, 0},
-	plain("SET-BY", last, func(l Limit) string {
-		if l.By == nil {
-			return "-"
-		}
-		return line(*l.By)
-	}, 0),
+	plain("SET-BY", last, func(l Limit) string { return line(orEmpty(l.By)) }, 0),
 }
 
 // spell writes an amount of what is limited.

@@ -116,26 +116,6 @@ func unsetenv(env []string, name string) []string {
 	return slices.DeleteFunc(env, func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
 }
 
-// LibraryAttempt is a path where the shim was looked for, and why it is not there.
-type LibraryAttempt struct {
-	Path string
-	Err  error
-}
-
-// NoLibraryError says that no usable shim was found, and why on each path.
-type NoLibraryError struct {
-	Tried []LibraryAttempt
-}
-
-// Error lists the paths with the reason for each.
-func (e *NoLibraryError) Error() string {
-	tried := make([]string, len(e.Tried))
-	for i, a := range e.Tried {
-		tried[i] = fmt.Sprintf("%s: %v", a.Path, a.Err)
-	}
-	return fmt.Sprintf("no %s that can be preloaded (tried %s)", LibraryName, strings.Join(tried, "; "))
-}
-
 // LibraryPaths is where the shim is looked for, in order: GPUARB_LIB alone when that
 // is set, else beside the executable (an absolute path), then where it is installed.
 // env is os.Getenv.
@@ -168,19 +148,19 @@ func multiarch() string {
 }
 
 // FindLibrary returns the first of LibraryPaths that the dynamic linker can preload.
-// The error is a *NoLibraryError. A file that the linker would pass over with no more
+// The error lists the paths with the reason for each. A file that the linker would pass over with no more
 // than a warning (of another machine, say) counts as not there: the program would run
 // without any limit.
 func FindLibrary(executable string, env func(string) string) (string, error) {
-	var tried []LibraryAttempt
+	var tried []string
 	for _, path := range LibraryPaths(executable, env) {
 		err := CheckLibrary(path)
 		if err == nil {
 			return path, nil
 		}
-		tried = append(tried, LibraryAttempt{path, err})
+		tried = append(tried, fmt.Sprintf("%s: %v", path, err))
 	}
-	return "", &NoLibraryError{tried}
+	return "", fmt.Errorf("no %s that can be preloaded (tried %s)", LibraryName, strings.Join(tried, "; "))
 }
 
 // CheckLibrary says why the dynamic linker could not load the library at path into a
