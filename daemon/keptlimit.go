@@ -238,17 +238,9 @@ func rankOf(r *statefile.Limit) (rank int) {
 }
 
 func (d *Daemon) recoverLimitLocked(r *statefile.Limit) error {
-	change := rules.Change{Device: int(r.Device), UID: r.UID, Privileged: r.Privileged == 1, Again: true,
-		Lowers: r.Privileged == limitLowers}
-	if r.Set&ipc.SetMax != 0 {
-		change.Max = new(shim.SizeOf(r.Max, r.MaxPerMille))
-	}
-	if r.Set&ipc.SetMin != 0 {
-		change.Min = new(shim.SizeOf(r.Min, r.MinPerMille))
-	}
-	if streams := int(r.Streams); r.Set&ipc.SetStreams != 0 {
-		change.Streams = &streams
-	}
+	change := changeOf(r.Set, shim.SizeOf(r.Max, r.MaxPerMille), shim.SizeOf(r.Min, r.MinPerMille), int(r.Streams))
+	change.Device, change.UID, change.Again = int(r.Device), r.UID, true
+	change.Privileged, change.Lowers = r.Privileged == 1, r.Privileged == limitLowers
 	switch r.Target {
 	case ipc.LimitDevice:
 		return d.arb.SetSlots(d.now(), int(r.Device), int(r.Slots), r.UID)

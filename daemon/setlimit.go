@@ -56,35 +56,15 @@ func (d *Daemon) refusedChangeLocked(uid uint32, whose, change string, err error
 }
 
 func (d *Daemon) set(s gpufs.Setting) error {
-	size, err := accounting.ParseSize(s.Value)
-	count := 0
-	change := rules.Change{Device: s.Device, UID: s.UID, Privileged: privileged(s.UID)}
-	switch s.Name {
-	case "memory.max":
-		change.Max = &size
-	case "memory.min":
-		change.Min = &size
-	case "streams.max", "slots.max":
-		if count, err = accounting.ParseCount(s.Value); s.Name == "slots.max" && s.Value == "max" {
-			count, err = 0, nil
-		}
-		change.Streams = &count
-	}
-	if err != nil {
+	target := map[gpufs.Owner]uint32{gpufs.OfDevice: ipc.LimitDevice, gpufs.OfProcess: ipc.LimitProcess, gpufs.OfJob: ipc.LimitJob}[s.Of]
+	r := ipc.LimitRequest{Target: target, ID: cmp.Or(s.Job, uint64(s.PID)), Device: uint32(s.Device)}
+	if err := shim.SetLimit(&r, s.Name, s.Value); err != nil {
 		return errors.Join(unix.EINVAL, err)
 	}
 	d.lock()
 	defer d.unlock()
 	defer d.tookChangeLocked(s.UID, d.now())
-	switch s.Of {
-	case gpufs.OfDevice:
-		err = d.setSlotsLocked(s.UID, s.Device, count)
-	case gpufs.OfJob:
-		err = d.setJobLimitsLocked(s.Job, change)
-	case gpufs.OfProcess:
-		err = d.setProcessLimitsLocked(s.PID, s.StartTicks, change)
-	}
-	if err != nil {
+	if err := d.changeLocked(s.UID, "", &r, s.StartTicks, requested(s.UID, &r)); err != nil {
 		return errors.Join(errnoOf(err), err)
 	}
 	return nil
@@ -131,20 +111,7 @@ func (cl *client) limit(r *ipc.LimitRequest) (ipc.Empty, error) {
 }
 
 func (d *Daemon) limit(uid uint32, r *ipc.LimitRequest) error {
-	change := rules.Change{Device: rules.AllDevices, UID: uid, Privileged: privileged(uid)}
-	if r.Device != ipc.AllDevices {
-		change.Device = int(r.Device)
-	}
-	if r.Set&ipc.SetMax != 0 {
-		change.Max = new(shim.SizeOf(r.Max, r.MaxShare))
-	}
-	if r.Set&ipc.SetMin != 0 {
-		change.Min = new(shim.SizeOf(r.Min, r.MinShare))
-	}
-	if r.Set&ipc.SetStreams != 0 {
-		streams := int(r.Streams)
-		change.Streams = &streams
-	}
+	change := requested(uid, r)
 	user := ""
 	if r.Target == ipc.LimitUser {
 		user = d.inv.UserName(uint32(r.ID)) // the user database may be slow
@@ -152,7 +119,7 @@ func (d *Daemon) limit(uid uint32, r *ipc.LimitRequest) error {
 	d.lock()
 	defer d.unlock()
 	defer d.tookChangeLocked(uid, d.now())
-	err := d.changeLocked(uid, user, r, change)
+	err := d.changeLocked(uid, user, r, 0, change)
 	if err != nil {
 		d.refusedChangeLocked(uid, d.whoseLimitLocked(r, user), changeText(r, change), err)
 	}
@@ -191,8 +158,33 @@ func changeText(r *ipc.LimitRequest, change rules.Change) string {
 	return change.String()
 }
 
-// changeLocked changes limits as a request says.
-func (d *Daemon) changeLocked(uid uint32, user string, r *ipc.LimitRequest, change rules.Change) error {
+// requested is what a user asks to be changed.
+func requested(uid uint32, r *ipc.LimitRequest) rules.Change {
+	change := changeOf(r.Set, shim.SizeOf(r.Max, r.MaxShare), shim.SizeOf(r.Min, r.MinShare), int(r.Streams))
+	change.Device, change.UID, change.Privileged = rules.AllDevices, uid, privileged(uid)
+	if r.Device != ipc.AllDevices {
+		change.Device = int(r.Device)
+	}
+	return change
+}
+
+// changeOf is what a request, or a record of one, changes.
+func changeOf(set uint32, most, least accounting.Size, streams int) (change rules.Change) {
+	if set&ipc.SetMax != 0 {
+		change.Max = &most
+	}
+	if set&ipc.SetMin != 0 {
+		change.Min = &least
+	}
+	if set&ipc.SetStreams != 0 {
+		change.Streams = &streams
+	}
+	return change
+}
+
+// changeLocked changes limits as a request says. Of a process, start tells it from others of its PID, as in
+// setProcessLimitsLocked.
+func (d *Daemon) changeLocked(uid uint32, user string, r *ipc.LimitRequest, start uint64, change rules.Change) error {
 	switch r.Target {
 	case ipc.LimitUser:
 		return d.setUserLimitsLocked(uint32(r.ID), user, change)
@@ -206,7 +198,7 @@ func (d *Daemon) changeLocked(uid uint32, user string, r *ipc.LimitRequest, chan
 	case ipc.LimitJob:
 		return d.setJobLimitsLocked(r.ID, change)
 	}
-	return d.setProcessLimitsLocked(int(r.ID), 0, change)
+	return d.setProcessLimitsLocked(int(r.ID), start, change)
 }
 
 // setSlotsLocked changes slots.max of a device.

@@ -24,3 +24,33 @@ func SizeOf(bytes uint64, share uint32) accounting.Size {
 	}
 	return accounting.Size{PerMille: share, Max: share == 0}
 }
+
+// SetLimit writes into a request what a limit is to be, by its name and in the words of people: of
+// slots max is none, and of a user's streams too.
+func SetLimit(r *ipc.LimitRequest, name, value string) (err error) {
+	var size accounting.Size
+	count := 0
+	switch name {
+	case "slots.max":
+		r.Set |= ipc.SetSlots
+		if value != "max" {
+			count, err = accounting.ParseCount(value)
+		}
+		r.Slots = uint32(count)
+	case "streams.max":
+		r.Set |= ipc.SetStreams
+		if count = ipc.NoStreams; value != "max" || r.Target != ipc.LimitUser {
+			count, err = accounting.ParseCount(value)
+		}
+		r.Streams = uint32(count)
+	case "memory.max":
+		r.Set |= ipc.SetMax
+		size, err = accounting.ParseSize(value)
+		r.Max, r.MaxShare = WireSize(size)
+	case "memory.min":
+		r.Set |= ipc.SetMin
+		size, err = accounting.ParseSize(value)
+		r.Min, r.MinShare = WireSize(size)
+	}
+	return err
+}

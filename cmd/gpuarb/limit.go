@@ -111,29 +111,7 @@ func setLimit(request *ipc.LimitRequest, name, value string) error {
 		}
 		return fmt.Errorf("%q is no limit of %s; there %s %s", name, cmp.Or(what, "a process or job"), are, andList(names))
 	}
-	var err error
-	var count int
-	switch name {
-	case "slots.max":
-		request.Set |= ipc.SetSlots
-		if value != "max" {
-			count, err = accounting.ParseCount(value)
-		}
-		request.Slots = uint32(count)
-	case "streams.max":
-		request.Set |= ipc.SetStreams
-		if count = ipc.NoStreams; value != "max" || request.Target != ipc.LimitUser {
-			count, err = accounting.ParseCount(value)
-		}
-		request.Streams = uint32(count)
-	case "memory.max":
-		request.Set |= ipc.SetMax
-		request.Max, request.MaxShare, err = parseAmount(value)
-	case "memory.min":
-		request.Set |= ipc.SetMin
-		request.Min, request.MinShare, err = parseAmount(value)
-	}
-	if err != nil {
+	if err := shim.SetLimit(request, name, value); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
@@ -145,12 +123,6 @@ func andList(names []string) string {
 		return strings.Join(names, "")
 	}
 	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
-}
-
-func parseAmount(text string) (bytes uint64, share uint32, err error) {
-	size, err := accounting.ParseSize(text)
-	bytes, share = shim.WireSize(size)
-	return bytes, share, err
 }
 
 func (a *app) limit(request ipc.LimitRequest, whose limited) error {
