@@ -126,6 +126,12 @@ func Call[Req, Rep Body](ctx context.Context, c *Client, typ Type, req *Req, rep
 	return closeFD(callFD(ctx, c, typ, req, -1, reply, nil))
 }
 
+// replyTo is Call, and returns the reply.
+func replyTo[Rep, Req Body](ctx context.Context, c *Client, typ Type, req Req) (reply Rep, err error) {
+	err = Call(ctx, c, typ, &req, &reply)
+	return reply, err
+}
+
 // callFD is Call with a descriptor either way; −1 is none. The one sent stays
 // the caller's, the one returned is the caller's too. With w nil the end of ctx closes
 // the connection.
@@ -295,17 +301,13 @@ func (c *Client) Bye(ctx context.Context) error {
 // Hello opens a session of a tool: no lease page, no lease. req.Kind is set here.
 func (c *Client) Hello(ctx context.Context, req HelloRequest) (HelloReply, error) {
 	req.Kind = KindTool
-	var reply HelloReply
-	err := Call(ctx, c, TypeHello, &req, &reply)
-	return reply, err
+	return replyTo[HelloReply](ctx, c, TypeHello, req)
 }
 
 // OpenJob opens a job, which lives as long as this process or any process in it. It
 // waits for what the job is to hold: see OpenJobWaiting.
 func (c *Client) OpenJob(ctx context.Context, req JobOpenRequest) (JobOpenReply, error) {
-	var reply JobOpenReply
-	err := Call(ctx, c, TypeJobOpen, &req, &reply)
-	return reply, err
+	return replyTo[JobOpenReply](ctx, c, TypeJobOpen, req)
 }
 
 // CloseJob gives back what a job holds beyond its processes: claim, slots, reservation.
@@ -322,9 +324,7 @@ func (c *Client) SetLimit(ctx context.Context, req LimitRequest) error {
 // Tally returns what became of a job so far. A daemon that keeps no such count answers with
 // StatusUnknownType.
 func (c *Client) Tally(ctx context.Context, job Token) (JobTallyReply, error) {
-	var reply JobTallyReply
-	err := Call(ctx, c, TypeJobTally, &JobTallyRequest{Job: job}, &reply)
-	return reply, err
+	return replyTo[JobTallyReply](ctx, c, TypeJobTally, JobTallyRequest{Job: job})
 }
 
 // Cancel takes waiting requests out of the queue, and returns how many they were.

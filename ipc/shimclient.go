@@ -101,9 +101,7 @@ func (c *Client) Join(ctx context.Context, session Token) error {
 
 // Attach opens the lease on a device.
 func (c *Client) Attach(ctx context.Context, device UUID) (AttachReply, error) {
-	var reply AttachReply
-	err := Call(ctx, c, TypeAttach, &AttachRequest{Device: device}, &reply)
-	return reply, err
+	return replyTo[AttachReply](ctx, c, TypeAttach, AttachRequest{Device: device})
 }
 
 // Alloc asks for bytes, and may wait for as long as the rules say. The reply is
@@ -131,16 +129,12 @@ func (c *Client) Freed(slot uint32) error {
 
 // Stream takes (count > 0) or gives back (count < 0) streams.
 func (c *Client) Stream(ctx context.Context, slot uint32, count int32) (StreamReply, error) {
-	var reply StreamReply
-	err := Call(ctx, c, TypeStream, &StreamRequest{Slot: slot, Count: count}, &reply)
-	return reply, err
+	return replyTo[StreamReply](ctx, c, TypeStream, StreamRequest{Slot: slot, Count: count})
 }
 
 // Context asks before contexts are made (count > 0), or tells that they are gone (count < 0).
 func (c *Client) Context(ctx context.Context, slot uint32, count int32) (ContextReply, error) {
-	var reply ContextReply
-	err := Call(ctx, c, TypeContext, &ContextRequest{Slot: slot, Count: count}, &reply)
-	return reply, err
+	return replyTo[ContextReply](ctx, c, TypeContext, ContextRequest{Slot: slot, Count: count})
 }
 
 // Objects tells, after a Resume, all that the threads of a lease have made and hold.
@@ -159,25 +153,19 @@ func (c *Client) Objects(ctx context.Context, slot uint32, makers ...ObjectsMake
 
 // Query asks what a memory query on the device should answer.
 func (c *Client) Query(ctx context.Context, device UUID) (QueryReply, error) {
-	var reply QueryReply
-	err := Call(ctx, c, TypeQuery, &QueryRequest{Device: device}, &reply)
-	return reply, err
+	return replyTo[QueryReply](ctx, c, TypeQuery, QueryRequest{Device: device})
 }
 
 // Room asks the same, and for the word that it was summed by. Only a daemon that is
 // AbleRoom answers it.
 func (c *Client) Room(ctx context.Context, device UUID) (RoomReply, error) {
-	var reply RoomReply
-	err := Call(ctx, c, TypeRoom, &RoomRequest{Device: device}, &reply)
-	return reply, err
+	return replyTo[RoomReply](ctx, c, TypeRoom, RoomRequest{Device: device})
 }
 
 // Measure asks what the device says that the process uses. Only a daemon that is
 // AbleMeasure answers it.
 func (c *Client) Measure(ctx context.Context, slot uint32) (MeasureReply, error) {
-	var reply MeasureReply
-	err := Call(ctx, c, TypeMeasure, &MeasureRequest{Slot: slot}, &reply)
-	return reply, err
+	return replyTo[MeasureReply](ctx, c, TypeMeasure, MeasureRequest{Slot: slot})
 }
 
 // closeFD closes a descriptor that came with something that failed, or is not wanted.

@@ -49,7 +49,7 @@ func (l Launch) Environ(base []string) []string {
 		env = setenv(env, name, value)
 	}
 	if len(l.Devices) > 0 {
-		env = Visible(l.Devices).Apply(env)
+		env = visible(env, l.Devices)
 	}
 	return env
 }

@@ -70,7 +70,7 @@ func TestVisible(t *testing.T) {
 		{[]ipc.JobDevice{{Vendor: ipc.VendorIntel, Ordinal: 3}, {Vendor: ipc.VendorNVIDIA, UUID: ipc.UUID{1}}, {Vendor: ipc.VendorIntel}},
 			"GPU-01000000-0000-0000-0000-000000000000", "", "3,0"},
 	} {
-		env := Visible(c.devices).Apply([]string{"GPU_DEVICE_ORDINAL=1", "ZE_AFFINITY_MASK=9"})
+		env := visible([]string{"GPU_DEVICE_ORDINAL=1", "ZE_AFFINITY_MASK=9"}, c.devices)
 		want := []string{"CUDA_DEVICE_ORDER=PCI_BUS_ID", "CUDA_VISIBLE_DEVICES=" + c.cuda, "ROCR_VISIBLE_DEVICES=" + c.rocr, "ZE_AFFINITY_MASK=" + c.zero}
 		if diff := cmp.Diff(want, env); diff != "" {
 			t.Errorf("%+v (-want +got):\n%s", c.devices, diff)

@@ -8,15 +8,6 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// Visibility is a change of the environment that makes a program see some devices.
-type Visibility struct {
-	Set   []Variable
-	Unset []string
-}
-
-// Variable is a variable of the environment.
-type Variable struct{ Name, Value string }
-
 // VisibilityVariables are the variables by which programs are given devices, by vendor.
 var VisibilityVariables = map[uint32]string{
 	ipc.VendorNVIDIA: "CUDA_VISIBLE_DEVICES",
@@ -24,14 +15,12 @@ var VisibilityVariables = map[uint32]string{
 	ipc.VendorIntel:  "ZE_AFFINITY_MASK",
 }
 
-// Visible returns what makes a program see these devices and no other. The variables of
-// other vendors are emptied, so that it does not take their cards by accident. HIP's
+// visible has the programs of an environment see these devices and no other. The variables of
+// other vendors are emptied, so that they do not take their cards by accident. HIP's
 // own variables count within what ROCR_VISIBLE_DEVICES leaves, and so they go.
-func Visible(devices []ipc.JobDevice) Visibility {
-	v := Visibility{
-		Set:   []Variable{{"CUDA_DEVICE_ORDER", "PCI_BUS_ID"}},
-		Unset: []string{"HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"},
-	}
+func visible(env []string, devices []ipc.JobDevice) []string {
+	env = unsetenv(unsetenv(env, "HIP_VISIBLE_DEVICES"), "GPU_DEVICE_ORDINAL")
+	env = setenv(env, "CUDA_DEVICE_ORDER", "PCI_BUS_ID")
 	for _, vendor := range []uint32{ipc.VendorNVIDIA, ipc.VendorAMD, ipc.VendorIntel} {
 		var names []string
 		for _, d := range devices {
@@ -39,9 +28,9 @@ func Visible(devices []ipc.JobDevice) Visibility {
 				names = append(names, visibleName(d))
 			}
 		}
-		v.Set = append(v.Set, Variable{VisibilityVariables[vendor], strings.Join(names, ",")})
+		env = setenv(env, VisibilityVariables[vendor], strings.Join(names, ","))
 	}
-	return v
+	return env
 }
 
 // visibleName is how the vendor's variable names a device: by its UUID where it has
@@ -55,15 +44,4 @@ func visibleName(d ipc.JobDevice) string {
 		return "GPU-" + string(d.UUID[:])
 	}
 	return strconv.FormatUint(uint64(d.Ordinal), 10)
-}
-
-// Apply returns env with the change made.
-func (v Visibility) Apply(env []string) []string {
-	for _, name := range v.Unset {
-		env = unsetenv(env, name)
-	}
-	for _, variable := range v.Set {
-		env = setenv(env, variable.Name, variable.Value)
-	}
-	return env
 }
