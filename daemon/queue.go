@@ -192,13 +192,14 @@ func (cl *client) abandon(unread bool) {
 
 // giveUp has the request that waits on this connection answered now. Where its reply is on
 // the way already, that stands.
-func (cl *client) giveUp() {
+func (cl *client) giveUp(ipc.Message) error {
 	if !cl.waiting() {
-		return
+		return nil
 	}
 	cl.d.lock()
 	defer cl.d.unlock()
 	cl.d.arb.Cancel(cl.d.now(), cl.waits.ticket, arbiter.ReasonCancelled)
+	return nil
 }
 
 // dismissLocked tells all that wait that the daemon goes: they come again to the next one, and

@@ -180,83 +180,66 @@ func (cl *client) handle(m ipc.Message) error {
 		cl.waits = nil // whoever asks the next thing has read the reply to the last
 		cl.unread.Store(nil)
 	}
-	cl.turn.Take(turnFor(m.Header.Type))
+	h := handlers[m.Header.Type] // of a type that there is: others are refused as they are read
+	cl.turn.Take(h.need)
 	defer cl.turn.Give()
-	leases := mostLeases(m.Header.Type)
+	leases := 1 // that it opens at the most
+	if m.Header.Type == ipc.TypeResume {
+		leases = ipc.PageSlots
+	}
 	cl.d.file.Promise(leases) // what it writes down needs memory, which is not to be allocated under the lock
 	defer cl.d.file.Kept(leases)
-	switch m.Header.Type {
-	case ipc.TypeGiveUp:
-		cl.giveUp()
-		return nil
-	case ipc.TypeHello:
-		return cl.hello(m)
-	case ipc.TypeJoin:
-		return cl.join(m)
-	case ipc.TypeResume:
-		return cl.resume(m)
-	case ipc.TypeJobOpen:
-		return cl.jobOpen(m)
-	case ipc.TypeJobClose:
-		return answer(cl, m, cl.jobClose)
-	case ipc.TypeJobTally:
-		return answer(cl, m, cl.jobTally)
-	case ipc.TypeCancel:
-		return answer(cl, m, cl.cancelRequest)
-	case ipc.TypeSnapshot:
-		return cl.snapshot(m)
-	case ipc.TypeLimit:
-		return answer(cl, m, cl.limit)
+	if h.inSession {
+		if cl.s == nil {
+			return refused(ipc.StatusOrder, "%v before Hello, Join or Resume", m.Header.Type)
+		}
+		cl.s.mapped.Store(true)
 	}
-	if cl.s == nil {
-		return refused(ipc.StatusOrder, "%v before Hello, Join or Resume", m.Header.Type)
-	}
-	cl.s.mapped.Store(true)
-	switch m.Header.Type {
-	case ipc.TypeAttach:
-		return answer(cl, m, func(r *ipc.AttachRequest) (ipc.AttachReply, error) { return cl.d.attach(cl.s, r.Device) })
-	case ipc.TypeAlloc:
-		return cl.alloc(m)
-	case ipc.TypeFreed:
-		return cl.freed(m)
-	case ipc.TypeStream:
-		return cl.stream(m)
-	case ipc.TypeContext:
-		return cl.context(m)
-	case ipc.TypeObjects:
-		return cl.objects(m)
-	case ipc.TypeQuery:
-		return answer(cl, m, cl.query)
-	case ipc.TypeRoom:
-		return answer(cl, m, cl.room)
-	case ipc.TypeMeasure:
-		return answer(cl, m, cl.measure)
-	case ipc.TypeBye:
-		return cl.bye(m)
-	}
-	return refused(ipc.StatusUnknownType, "no request has type %d", m.Header.Type)
+	return h.run(cl, m)
 }
 
-// turnFor is what a request of a type has to have. What is answered without waiting for anything but the
-// lock takes its user's turn. Hello and JobOpen ask the kernel about their own process, at length. It may
-// never answer, about a process that means harm; so they take the turn of that process alone.
-func turnFor(t ipc.Type) fair.Need {
-	switch t {
-	case ipc.TypeJoin, ipc.TypeAttach, ipc.TypeAlloc, ipc.TypeFreed, ipc.TypeStream, ipc.TypeContext, ipc.TypeObjects,
-		ipc.TypeQuery, ipc.TypeRoom, ipc.TypeBye, ipc.TypeJobClose, ipc.TypeJobTally, ipc.TypeLimit:
-		return fair.OfUser
-	case ipc.TypeHello, ipc.TypeJobOpen:
-		return fair.OfProcess
-	}
-	return fair.Nothing
+// handler answers a type of request.
+type handler struct {
+	run func(*client, ipc.Message) error
+	// need is what the request has to have. What is answered without waiting for anything but the
+	// lock takes its user's turn. Hello and JobOpen ask the kernel about their own process, at length. It may
+	// never answer, about a process that means harm; so they take the turn of that process alone.
+	need      fair.Need
+	inSession bool // it comes after Hello, Join or Resume
 }
 
-// mostLeases is how many leases a request of a type opens at the most.
-func mostLeases(t ipc.Type) int {
-	if t == ipc.TypeResume {
-		return ipc.PageSlots
+var handlers = [...]handler{
+	ipc.TypeGiveUp:   {(*client).giveUp, fair.Nothing, false},
+	ipc.TypeHello:    {(*client).hello, fair.OfProcess, false},
+	ipc.TypeJoin:     {(*client).join, fair.OfUser, false},
+	ipc.TypeResume:   {(*client).resume, fair.Nothing, false},
+	ipc.TypeJobOpen:  {(*client).jobOpen, fair.OfProcess, false},
+	ipc.TypeJobClose: {answered((*client).jobClose), fair.OfUser, false},
+	ipc.TypeJobTally: {answered((*client).jobTally), fair.OfUser, false},
+	ipc.TypeCancel:   {answered((*client).cancelRequest), fair.Nothing, false},
+	ipc.TypeSnapshot: {(*client).snapshot, fair.Nothing, false},
+	ipc.TypeLimit:    {answered((*client).limit), fair.OfUser, false},
+	ipc.TypeAttach:   {answered((*client).attach), fair.OfUser, true},
+	ipc.TypeAlloc:    {(*client).alloc, fair.OfUser, true},
+	ipc.TypeFreed:    {(*client).freed, fair.OfUser, true},
+	ipc.TypeStream:   {(*client).stream, fair.OfUser, true},
+	ipc.TypeContext:  {(*client).context, fair.OfUser, true},
+	ipc.TypeObjects:  {(*client).objects, fair.OfUser, true},
+	ipc.TypeQuery:    {answered((*client).query), fair.OfUser, true},
+	ipc.TypeRoom:     {answered((*client).room), fair.OfUser, true},
+	ipc.TypeMeasure:  {answered((*client).measure), fair.Nothing, true},
+	ipc.TypeBye:      {(*client).bye, fair.OfUser, true},
+}
+
+func (cl *client) attach(r *ipc.AttachRequest) (ipc.AttachReply, error) {
+	return cl.d.attach(cl.s, r.Device)
+}
+
+// answered makes a handler of what decides on a request.
+func answered[Req, Rep ipc.Body](f func(*client, *Req) (Rep, error)) func(*client, ipc.Message) error {
+	return func(cl *client, m ipc.Message) error {
+		return answer(cl, m, func(r *Req) (Rep, error) { return f(cl, r) })
 	}
-	return 1
 }
 
 // answer decodes a request, has f decide, and sends what it returns.

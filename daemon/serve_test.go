@@ -1,0 +1,18 @@
+package daemon
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/ipc"
+)
+
+// TestEveryTypeIsHandled: what ipc lets through has somebody who answers it.
+func TestEveryTypeIsHandled(t *testing.T) {
+	for typ := ipc.Type(0); typ < 1<<10; typ++ {
+		known := !strings.HasPrefix(typ.String(), "type ")
+		if handled := int(typ) < len(handlers) && handlers[typ].run != nil; handled != known {
+			t.Errorf("%v: known %t, handled %t", typ, known, handled)
+		}
+	}
+}
