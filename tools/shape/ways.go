@@ -18,7 +18,7 @@ import (
 const times = 20
 
 // clientSide are the files of ipc that the other end of the connection runs, which the test is as well.
-var clientSide = []string{"claim.go", "client.go", "setlimit.go", "shimclient.go", "waiting.go"}
+var clientSide = []string{"claim.go", "client.go", "shimclient.go", "waiting.go"}
 
 // printWays prints what a request crosses.
 func printWays(root, list string) error {
