@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/hex"
 	"time"
 
 	"github.com/gpuarb/gpuarb/procfacts"
@@ -119,7 +118,7 @@ func (d *Daemon) lookForLeft() {
 }
 
 // tokenVariable is what a process of the job has in its environment.
-func tokenVariable(j *job) string { return variableOfJob + hex.EncodeToString(j.token[:]) }
+func tokenVariable(j *job) string { return variableOfJob + j.token.Hex() }
 
 // settleLeft has a job live by the process that was found, or end where none was.
 func (d *Daemon) settleLeft(j *job, p procfacts.Started, pidfd int, found, gone bool) {

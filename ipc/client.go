@@ -192,10 +192,7 @@ func receiveReply[Rep Body](c *Client, asked Header, reply *Rep, w *waiting) (in
 		return got, err
 	}
 	if err := Unmarshal(body, reply); err != nil {
-		if got >= 0 {
-			unix.Close(got)
-		}
-		return -1, err
+		return -1, closeFD(got, err)
 	}
 	if h.Status != StatusOK {
 		return got, &ReplyError{Type: asked.Type, Status: h.Status, Text: textOf(reply)}
@@ -238,11 +235,8 @@ func (c *Client) trySend(try func() error) error {
 func (c *Client) lastWords(err error) error {
 	_ = c.sock.conn.SetReadDeadline(time.Now().Add(time.Second))
 	_, _, fd, late := c.reply(Header{})
-	if fd >= 0 {
-		unix.Close(fd)
-	}
 	var refused *ReplyError
-	if errors.As(late, &refused) {
+	if errors.As(closeFD(fd, late), &refused) {
 		return refused
 	}
 	return err
@@ -269,10 +263,7 @@ func (c *Client) reply(asked Header) (Header, []byte, int, error) {
 		err = malformed("%v: a descriptor came, where none belongs", h.Type)
 	}
 	if err != nil {
-		if r.fd >= 0 {
-			unix.Close(r.fd)
-		}
-		return h, nil, -1, err
+		return h, nil, -1, closeFD(r.fd, err)
 	}
 	return h, body, r.fd, nil
 }

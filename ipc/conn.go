@@ -64,13 +64,10 @@ func (c *Conn) ReadMessage() (Message, error) {
 		r, err = c.sock.receiveNow()
 	}
 	if err != nil {
-		if r.fd >= 0 {
-			unix.Close(r.fd)
-		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			err = ErrSilent
 		}
-		return Message{FD: -1}, err
+		return Message{FD: -1}, closeFD(r.fd, err)
 	}
 	m := Message{FD: -1}
 	m.Header, m.Body, err = ParseRequest(r.msg, r.full)
@@ -81,12 +78,9 @@ func (c *Conn) ReadMessage() (Message, error) {
 		m.FD = r.fd
 		return m, nil
 	}
-	if r.fd >= 0 {
-		unix.Close(r.fd)
-	}
 	c.listener.malformed.Add(1)
 	m.Body = nil
-	return m, err
+	return m, closeFD(r.fd, err)
 }
 
 // Accepted tells that a message of the client was a proper one: from here on the connection may
@@ -228,10 +222,7 @@ func (c *Conn) sent(err error) error {
 func (c *Conn) Close() error {
 	err := error(net.ErrClosed)
 	c.once.Do(func() {
-		err = c.sock.close()
-		if fd := c.TakePIDFD(); fd >= 0 {
-			unix.Close(fd)
-		}
+		err = closeFD(c.TakePIDFD(), c.sock.close())
 		c.listener.limits.leave(c.peer)
 	})
 	if errors.Is(err, net.ErrClosed) {

@@ -45,11 +45,16 @@ type NoDaemonError struct {
 
 // Error lists the paths with the reason for each.
 func (e *NoDaemonError) Error() string {
+	return e.Advising("start gpuarbd, or set GPUARB_SOCKET")
+}
+
+// Advising is Error with other advice.
+func (e *NoDaemonError) Advising(advice string) string {
 	tried := make([]string, len(e.Tried))
 	for i, a := range e.Tried {
 		tried[i] = fmt.Sprintf("%s: %s", a.Path, reason(a.Err))
 	}
-	return fmt.Sprintf("%v (tried %s); start gpuarbd, or set GPUARB_SOCKET", ErrNoDaemon, strings.Join(tried, "; "))
+	return fmt.Sprintf("%v (tried %s); %s", ErrNoDaemon, strings.Join(tried, "; "), advice)
 }
 
 // Unwrap is ErrNoDaemon and the errors of each path.

@@ -15,7 +15,6 @@ import (
 // ListenOptions is how the socket should look and what it admits.
 type ListenOptions struct {
 	Mode   os.FileMode // permission bits of the socket file; 0 means 0600
-	Owner  *Owner      // who the socket file belongs to; nil leaves it the daemon's own
 	Limits Limits
 	// Patience is how long a connection may be without a message that is accepted ([Conn.Accepted])
 	// before ReadMessage ends with ErrSilent; 0: for ever.
@@ -30,11 +29,6 @@ type ListenOptions struct {
 	// others: who connects is then turned away with them, instead of waiting without an answer.
 	// nil: there are none.
 	Lend func(func() error) error
-}
-
-// Owner is whom a file belongs to. −1 leaves that half as it is.
-type Owner struct {
-	UID, GID int
 }
 
 // Listener accepts the clients of one daemon. Accept is for one goroutine; the
@@ -125,8 +119,8 @@ func listenOnce(path string, opts ListenOptions) (*Listener, error) {
 }
 
 // ListenFile listens on a socket that was inherited, as systemd's socket
-// activation hands it over: AF_UNIX, SOCK_SEQPACKET, listening. Mode and Owner
-// are not used. f can be closed afterwards; the socket file outlives the Listener.
+// activation hands it over: AF_UNIX, SOCK_SEQPACKET, listening. Mode is
+// not used. f can be closed afterwards; the socket file outlives the Listener.
 func ListenFile(f *os.File, opts ListenOptions) (*Listener, error) {
 	ln, err := net.FileListener(f)
 	if err != nil {
@@ -177,11 +171,6 @@ func openUp(fd int, f *os.File, path string, opts ListenOptions) (*net.UnixListe
 	mode := opts.Mode.Perm()
 	if mode == 0 {
 		mode = 0o600
-	}
-	if opts.Owner != nil {
-		if err := os.Lchown(path, opts.Owner.UID, opts.Owner.GID); err != nil {
-			return nil, err
-		}
 	}
 	if err := os.Chmod(path, mode); err != nil {
 		return nil, err

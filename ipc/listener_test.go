@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,7 +25,7 @@ func TestListenMode(t *testing.T) {
 	defer unix.Umask(old)
 	for _, c := range []struct{ ask, want os.FileMode }{{0, 0o600}, {0o660, 0o660}, {0o666, 0o666}} {
 		path := filepath.Join(t.TempDir(), "s")
-		l, err := Listen(path, ListenOptions{Mode: c.ask, Owner: &Owner{UID: -1, GID: os.Getgid()}})
+		l, err := Listen(path, ListenOptions{Mode: c.ask})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,49 +46,6 @@ func TestListenMode(t *testing.T) {
 			t.Errorf("closed twice: %v", err)
 		}
 	}
-}
-
-func TestListenOwner(t *testing.T) {
-	dir, err := os.MkdirTemp("", "ipc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	path := filepath.Join(dir, "s")
-	var attr *syscall.SysProcAttr
-	if os.Getuid() == 0 {
-		l, err := Listen(path, ListenOptions{Owner: &Owner{UID: -1, GID: 12345}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		st, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if sys := st.Sys().(*syscall.Stat_t); sys.Gid != 12345 || int(sys.Uid) != os.Getuid() {
-			t.Errorf("the socket is %d:%d", sys.Uid, sys.Gid)
-		}
-		l.Close()
-		if err := errors.Join(os.Remove(path+".lock"), os.Chown(dir, 65534, 65534)); err != nil {
-			t.Fatal(err)
-		}
-		attr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	}
-	other := startHelper(t, "owner", path, attr)
-	if got := other.line(t); got != "permission denied: true" {
-		t.Errorf("a group that is not the daemon's: %s", got)
-	}
-	other.stop()
-	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a socket was left: %v", err)
-	}
-}
-
-// helperOwner asks for a group that it may not give.
-func helperOwner(path string) error {
-	_, err := Listen(path, ListenOptions{Owner: &Owner{UID: -1, GID: 12345}})
-	fmt.Printf("permission denied: %t\n", errors.Is(err, os.ErrPermission))
-	return nil
 }
 
 func TestTwoDaemons(t *testing.T) {

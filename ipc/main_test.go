@@ -31,7 +31,6 @@ var helpers = map[string]func(path string) error{
 	"listen":  helperListen,
 	"inherit": helperInherit,
 	"echo":    helperEcho,
-	"owner":   helperOwner,
 }
 
 func TestMain(m *testing.M) {

@@ -2,7 +2,6 @@ package shim
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -40,7 +39,7 @@ func (l Launch) Environ(base []string) []string {
 		env = setenv(env, "ASAN_OPTIONS", strings.TrimPrefix(options+":"+linkOrder+"=0", ":"))
 	}
 	env = setenv(env, "GPUARB_SOCKET", l.Socket)
-	env = setenv(env, "GPUARB_JOB", hex.EncodeToString(l.Job[:]))
+	env = setenv(env, "GPUARB_JOB", l.Job.Hex())
 	if getenv(env, "CUDA_DEVICE_ORDER") == "" {
 		env = setenv(env, "CUDA_DEVICE_ORDER", "PCI_BUS_ID")
 	}

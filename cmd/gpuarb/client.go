@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -110,20 +109,13 @@ func explainNoDaemon(err error) error {
 	if !errors.As(err, &none) {
 		return err
 	}
-	var tried []string
 	advice := "start gpuarbd, or name its socket with --socket or GPUARB_SOCKET"
 	for _, attempt := range none.Tried {
-		reason := attempt.Err
-		var errno unix.Errno
-		if errors.As(reason, &errno) {
-			reason = errno
-		}
-		if errors.Is(reason, unix.EACCES) {
+		if errors.Is(attempt.Err, unix.EACCES) {
 			advice = "join the group that owns the socket (see ls -l " + attempt.Path + "), and log in again"
 		}
-		tried = append(tried, fmt.Sprintf("%s: %v", attempt.Path, reason))
 	}
-	return fmt.Errorf("no gpuarb daemon answers (tried %s); %s", strings.Join(tried, "; "), advice)
+	return errors.New(none.Advising(advice))
 }
 
 // explainCall says why a daemon that took the connection did not do what it was asked.
