@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
+	"sync/atomic"
 )
 
 // Device is one GPU as it was found. Nothing in it changes while the inventory is open.
@@ -61,11 +61,8 @@ type Inventory struct {
 	devices []Device
 	sources map[int]source // by index
 	why     string
-
-	mu      sync.Mutex
-	reading int    // calls into the driver's library
-	closed  bool   // no new ones
-	release func() // gives the library back; nil if there is none
+	release func() // gives the driver's library back
+	closed  atomic.Bool
 }
 
 // Open finds the devices. It does not fail where there is none: Devices is then
@@ -136,39 +133,8 @@ func (inv *Inventory) Why() string { return inv.why }
 // Close gives the driver's library back, as soon as no call into it is under way;
 // it does not wait for one. Read fails afterwards.
 func (inv *Inventory) Close() {
-	inv.mu.Lock()
-	defer inv.mu.Unlock()
-	inv.closed = true
-	inv.releaseLocked()
-}
-
-func (inv *Inventory) releaseLocked() {
-	if inv.closed && inv.reading == 0 && inv.release != nil {
-		inv.release()
-		inv.release = nil
-	}
-}
-
-// begin finds a device's source and keeps the library loaded until end.
-func (inv *Inventory) begin(index int) (source, error) {
-	src, ok := inv.sources[index]
-	if !ok {
-		return nil, fmt.Errorf("device %d: %w", index, ErrNoDevice)
-	}
-	inv.mu.Lock()
-	defer inv.mu.Unlock()
-	if inv.closed {
-		return nil, fmt.Errorf("device %d: the inventory is closed", index)
-	}
-	inv.reading++
-	return src, nil
-}
-
-func (inv *Inventory) end() {
-	inv.mu.Lock()
-	defer inv.mu.Unlock()
-	inv.reading--
-	inv.releaseLocked()
+	inv.closed.Store(true)
+	inv.release()
 }
 
 // Read polls one device. It may block for as long as the driver does.
@@ -177,11 +143,13 @@ func (inv *Inventory) end() {
 // counts once, with the larger figure. A device that has fallen off the bus gives
 // Usage.Lost and no error.
 func (inv *Inventory) Read(index int) (Usage, error) {
-	src, err := inv.begin(index)
-	if err != nil {
-		return Usage{}, err
+	src, ok := inv.sources[index]
+	switch {
+	case !ok:
+		return Usage{}, fmt.Errorf("device %d: %w", index, ErrNoDevice)
+	case inv.closed.Load():
+		return Usage{}, fmt.Errorf("device %d: the inventory is closed", index)
 	}
-	defer inv.end()
 	u, err := src.usage()
 	if err != nil {
 		return Usage{}, fmt.Errorf("device %d: %w", index, err)

@@ -36,6 +36,7 @@ type nvmlHost struct {
 	mu      sync.Mutex
 	changed sync.Cond // of mu: busy, calls
 	up      bool      // initialised
+	over    bool      // released: nobody calls it any more
 	busy    bool      // being initialised: whoever calls waits
 	calls   int       // under way
 	handles map[string]nvmlDevice
@@ -104,6 +105,7 @@ func (h *nvmlHost) start() (reason string) {
 	defer h.mu.Unlock()
 	h.up, h.busy, h.renewed = reason == "", false, time.Now()
 	h.changed.Broadcast()
+	h.shutLocked()
 	return reason
 }
 
@@ -132,13 +134,17 @@ func (h *nvmlHost) abilities() (o nvmlOptional, reason string) {
 	}, ""
 }
 
-// release gives the library back. No call is under way.
+// release gives the library back, as soon as no call is under way; it does not wait for one.
 func (h *nvmlHost) release() {
 	h.mu.Lock()
-	up := h.up && !h.busy
-	h.up = false
-	h.mu.Unlock()
-	if up {
+	defer h.mu.Unlock()
+	h.over = true
+	h.shutLocked()
+}
+
+func (h *nvmlHost) shutLocked() {
+	if h.over && h.up && !h.busy && h.calls == 0 {
+		h.up = false
 		nvmlMu.Lock()
 		defer nvmlMu.Unlock()
 		h.lib.Shutdown()
@@ -210,7 +216,7 @@ func (h *nvmlHost) begin() error {
 	for h.busy {
 		h.changed.Wait()
 	}
-	if !h.up {
+	if !h.up || h.over {
 		return errDown
 	}
 	h.calls++
@@ -222,6 +228,7 @@ func (h *nvmlHost) leave() {
 	defer h.mu.Unlock()
 	h.calls--
 	h.changed.Broadcast()
+	h.shutLocked()
 }
 
 func (h *nvmlHost) keep(uuid string, handle nvmlDevice) {
@@ -263,7 +270,7 @@ func (h *nvmlHost) mustRenew(err error) bool {
 func (h *nvmlHost) renew() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.busy || time.Since(h.renewed) < renewEvery {
+	if h.busy || h.over || time.Since(h.renewed) < renewEvery {
 		return
 	}
 	h.busy, h.renewed = true, time.Now()
@@ -289,4 +296,5 @@ func (h *nvmlHost) renew() {
 	}
 	h.busy = false
 	h.changed.Broadcast()
+	h.shutLocked()
 }
