@@ -110,11 +110,14 @@ func (c *Client) take(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+	err := ctx.Err()
 	if c.Closed() {
-		c.turn <- struct{}{}
-		return net.ErrClosed
+		err = net.ErrClosed
 	}
-	return nil
+	if err != nil {
+		c.turn <- struct{}{}
+	}
+	return err
 }
 
 // Call sends one request and waits for its reply, which is decoded into *reply
@@ -140,9 +143,6 @@ func callFD[Req, Rep Body](ctx context.Context, c *Client, typ Type, req *Req, f
 		return -1, err
 	}
 	defer func() { c.turn <- struct{}{} }()
-	if err := ctx.Err(); err != nil {
-		return -1, err
-	}
 	h := Header{Type: typ, Request: w.request()}
 	if h.Request == 0 {
 		h.Request = NewRequest()
@@ -334,9 +334,6 @@ func (c *Client) Snapshot(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { c.turn <- struct{}{} }()
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	stop := c.closeWhenDone(ctx)
 	json, err := c.snapshot()
 	return json, c.settle(ctx, stop(), err)
