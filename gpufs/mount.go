@@ -69,7 +69,7 @@ func serve(point mountPoint, view View, o Options) (*Server, error) {
 	logger := log.New(messages, "", 0)
 	st := &state{snapshots: &snapshots{view: view}, gid: uint32(os.Getegid()), mounted: time.Now()}
 	uid := uint32(os.Geteuid())
-	root := &dirNode{state: st, uid: uid, dir: newBuilder(uid, o).root()}
+	root := &dirNode{attributes: attributes{st, uid, dirMode}, dir: newBuilder(uid, o).root()}
 	none := time.Duration(0)
 	options := &fs.Options{
 		MountOptions: fuse.MountOptions{

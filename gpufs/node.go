@@ -24,52 +24,63 @@ type state struct {
 	mounted   time.Time // what every file's times say
 }
 
-// attr fills in what stat shows. Sizes are 0, as on cgroupfs: what a file holds is
+// attributes are what stat shows of a node.
+type attributes struct {
+	state *state
+	uid   uint32
+	mode  uint32
+}
+
+// show fills them in. Sizes are 0, as on cgroupfs: what a file holds is
 // known only when it is read.
-func (st *state) attr(mode uint32, uid uint32, out *fuse.Attr) {
-	out.Mode = mode
-	out.Owner = fuse.Owner{Uid: uid, Gid: st.gid}
+func (a *attributes) show(out *fuse.Attr) {
+	out.Mode = a.mode
+	out.Owner = fuse.Owner{Uid: a.uid, Gid: a.state.gid}
 	out.Nlink = 1
-	out.SetTimes(&st.mounted, &st.mounted, &st.mounted)
+	out.SetTimes(&a.state.mounted, &a.state.mounted, &a.state.mounted)
+}
+
+// Getattr does not ask whether what it tells of is still there: a path leads through
+// Lookup, and who has a directory open may look at it for as long as he likes.
+func (a *attributes) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	a.show(&out.Attr)
+	return 0
+}
+
+// modes are the type of an entry, and who may do what with it.
+func (e *entry) modes() (kind, mode uint32) {
+	switch {
+	case e.dir != nil:
+		return syscall.S_IFDIR, dirMode
+	case e.link != nil:
+		return syscall.S_IFLNK, linkMode
+	case e.set != nil:
+		return syscall.S_IFREG, knobMode
+	}
+	return syscall.S_IFREG, fileMode
 }
 
 // node makes the node of an entry, and fills in its attributes.
-func (st *state) node(e entry, out *fuse.Attr) (ops fs.InodeEmbedder, id fs.StableAttr) {
-	id = fs.StableAttr{Ino: e.id.ino(), Gen: e.id.gen()}
+func (st *state) node(e entry, out *fuse.Attr) (fs.InodeEmbedder, fs.StableAttr) {
+	kind, mode := e.modes()
+	id := fs.StableAttr{Mode: kind, Ino: e.id.ino(), Gen: e.id.gen()}
+	shown := attributes{state: st, uid: e.uid, mode: mode}
+	shown.show(out)
 	switch {
 	case e.dir != nil:
-		id.Mode = syscall.S_IFDIR
-		st.attr(dirMode, e.uid, out)
-		return &dirNode{state: st, uid: e.uid, dir: e.dir}, id
+		return &dirNode{attributes: shown, dir: e.dir}, id
 	case e.link != nil:
-		id.Mode = syscall.S_IFLNK
-		st.attr(linkMode, e.uid, out)
-		return &linkNode{state: st, uid: e.uid, target: e.link}, id
+		return &linkNode{attributes: shown, target: e.link}, id
 	}
-	id.Mode = syscall.S_IFREG
-	file := &fileNode{state: st, uid: e.uid, text: e.text, set: e.set}
-	st.attr(file.mode(), e.uid, out)
-	return file, id
-}
-
-// entryMode is the type of an entry, for a listing.
-func entryMode(e entry) uint32 {
-	switch {
-	case e.dir != nil:
-		return syscall.S_IFDIR
-	case e.link != nil:
-		return syscall.S_IFLNK
-	}
-	return syscall.S_IFREG
+	return &fileNode{attributes: shown, text: e.text, set: e.set}, id
 }
 
 // dirNode is a directory.
 type dirNode struct {
 	fs.Inode
 	readOnly
-	state *state
-	uid   uint32
-	dir   *directory
+	attributes
+	dir *directory
 }
 
 var (
@@ -77,13 +88,6 @@ var (
 	_ fs.NodeLookuper  = (*dirNode)(nil)
 	_ fs.NodeReaddirer = (*dirNode)(nil)
 )
-
-// Getattr does not ask whether the directory is still there: a path leads through
-// Lookup, and who has it open may look at it for as long as he likes.
-func (n *dirNode) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
-	n.state.attr(dirMode, n.uid, &out.Attr)
-	return 0
-}
 
 // Lookup finds a name. What is found may be some milliseconds old; what is not
 // found is looked for again in a fresh snapshot.
@@ -112,7 +116,8 @@ func (n *dirNode) Readdir(context.Context) (fs.DirStream, syscall.Errno) {
 	}
 	list := make([]fuse.DirEntry, 0, len(entries))
 	for _, e := range entries {
-		list = append(list, fuse.DirEntry{Name: e.name, Ino: e.id.ino(), Mode: entryMode(e)})
+		kind, _ := e.modes()
+		list = append(list, fuse.DirEntry{Name: e.name, Ino: e.id.ino(), Mode: kind})
 	}
 	return fs.NewListDirStream(list), 0
 }
@@ -120,8 +125,7 @@ func (n *dirNode) Readdir(context.Context) (fs.DirStream, syscall.Errno) {
 // linkNode is a symbolic link.
 type linkNode struct {
 	fs.Inode
-	state  *state
-	uid    uint32
+	attributes
 	target func(tid uint32) (string, bool)
 }
 
@@ -130,11 +134,6 @@ var (
 	_ fs.NodeReadlinker = (*linkNode)(nil)
 	_ fs.NodeSetattrer  = (*linkNode)(nil)
 )
-
-func (n *linkNode) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
-	n.state.attr(linkMode, n.uid, &out.Attr)
-	return 0
-}
 
 // Readlink answers with where the thread that asks belongs.
 func (n *linkNode) Readlink(ctx context.Context) ([]byte, syscall.Errno) {
@@ -156,17 +155,9 @@ func (n *linkNode) Setattr(context.Context, fs.FileHandle, *fuse.SetAttrIn, *fus
 // fileNode is a file.
 type fileNode struct {
 	fs.Inode
-	state *state
-	uid   uint32
-	text  func(*snapshot) ([]byte, bool)
-	set   func(ctx context.Context, value string, uid uint32) error // nil: nobody can write
-}
-
-func (n *fileNode) mode() uint32 {
-	if n.set != nil {
-		return knobMode
-	}
-	return fileMode
+	attributes
+	text func(*snapshot) ([]byte, bool)
+	set  func(ctx context.Context, value string, uid uint32) error // nil: nobody can write
 }
 
 var (
@@ -177,17 +168,12 @@ var (
 	_ fs.FileReader    = (*handle)(nil)
 )
 
-func (n *fileNode) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
-	n.state.attr(n.mode(), n.uid, &out.Attr)
-	return 0
-}
-
 // Setattr refuses chmod, chown, touch, and truncate where nobody can write.
 func (n *fileNode) Setattr(_ context.Context, _ fs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
 	if n.set == nil || !truncates(in) {
 		return syscall.EPERM
 	}
-	n.state.attr(n.mode(), n.uid, &out.Attr)
+	n.show(&out.Attr)
 	return 0
 }
 
