@@ -111,8 +111,8 @@ func clearStale(path string) error {
 		if m == nil {
 			return nil
 		}
-		if !m.ours() {
-			return &MountError{Path: path, Err: ErrBusy, Detail: m.String(),
+		if m.Type != fsType {
+			return &MountError{Path: path, Err: ErrBusy, Detail: m.Type + " from " + m.Source,
 				Advice: "unmount it or choose another --mount"}
 		}
 		if alive, detail := answers(path); alive {
@@ -181,22 +181,15 @@ func fusermount() (string, error) {
 	return "", errors.New("fusermount3 was not found")
 }
 
-// mounted is what the kernel's table says of a mount.
-type mounted procfacts.Mount
-
-func (m *mounted) String() string { return m.Type + " from " + m.Source }
-
-func (m *mounted) ours() bool { return m.Type == fsType }
-
 // mountedAt returns the topmost mount at path, or nil.
-func mountedAt(path string) (*mounted, error) {
+func mountedAt(path string) (*procfacts.Mount, error) {
 	mounts, err := procfacts.Here.Mounts()
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range slices.Backward(mounts) {
 		if m.Point == path {
-			return (*mounted)(&m), nil
+			return &m, nil
 		}
 	}
 	return nil, nil

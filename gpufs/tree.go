@@ -76,11 +76,6 @@ func (d *directory) entry(s *snapshot, name string) (entry, bool) {
 	return entries[i], true
 }
 
-// static is a directory that always holds the same.
-func static(entries []entry) *directory {
-	return &directory{list: func(*snapshot) ([]entry, bool) { return entries, true }}
-}
-
 // files is how tables are printed here: nothing rounded, nothing left out.
 var files report.Style
 
@@ -142,7 +137,7 @@ func (b *builder) root() *directory {
 		entries[i].id = identity{kind: kindRoot, file: i + 1}
 		entries[i].uid = b.uid
 	}
-	return static(entries)
+	return &directory{list: func(*snapshot) ([]entry, bool) { return entries, true }}
 }
 
 // self points at the process of the thread that asks, whether it is a client or not.

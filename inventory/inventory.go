@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
 // Device is one GPU as it was found. Nothing in it changes while the inventory is open.
@@ -73,7 +75,7 @@ func Open(o Options) *Inventory {
 	}
 	inv := &Inventory{sources: make(map[int]source)}
 	var reasons []string
-	found, release, reason := openNVML(o.Last)
+	found, release, reason := newNVMLHost(nvml.New()).open(o.Last)
 	inv.release = release
 	inv.add(found)
 	reasons = appendReason(reasons, reason)

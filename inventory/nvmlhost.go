@@ -62,12 +62,8 @@ func newNVMLHost(lib nvmlLibrary) *nvmlHost {
 	return h
 }
 
-// openNVML loads the library and finds its devices. reason says why some or all are absent.
+// open loads the library and finds its devices. reason says why some or all are absent.
 // Where it hangs, the devices are those that it had last time, and answer when it does.
-func openNVML(last []Device) (list []found, release func(), reason string) {
-	return newNVMLHost(nvml.New()).open(last)
-}
-
 func (h *nvmlHost) open(last []Device) (list []found, release func(), reason string) {
 	last = slices.DeleteFunc(slices.Clone(last), func(d Device) bool { return d.Vendor != "nvidia" })
 	first := make(chan string, 1)

@@ -214,13 +214,10 @@ func (a *app) laterCommands() []*cobra.Command {
 			Short:              "not supported yet",
 			Hidden:             true,
 			DisableFlagParsing: true,
-			RunE:               func(*cobra.Command, []string) error { return notYet("gpuarb " + name) },
+			RunE: func(*cobra.Command, []string) error {
+				return fail(exitUsage, "gpuarb %s is not supported yet", name)
+			},
 		})
 	}
 	return all
-}
-
-// notYet refuses something that a later version will have.
-func notYet(what string) error {
-	return fail(exitUsage, "%s is not supported yet", what)
 }

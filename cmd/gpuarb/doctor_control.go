@@ -1,11 +1,9 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/preload"
 )
 
@@ -45,19 +43,11 @@ func (d *doctor) checkUnmanaged(entries []preload.Entry) {
 			}
 			if unit := d.processes().Unit(u.PID); strings.HasSuffix(unit, ".service") {
 				who, advice = unit+": ", "gpuarb enable --unit "+unit
-				if isEnabled(entries, unit) {
+				if slices.ContainsFunc(entries, func(e preload.Entry) bool { return e.Kind == preload.Unit && e.Name == unit }) {
 					advice = "it is enabled: systemctl restart " + unit
 				}
 			}
-			d.found("control", note, advice, "%s", outsideOf(who, u, device.Index))
+			d.found("control", note, advice, "%s%s[%d] holds %s of GPU %d and is not under gpuarb", who, u.Command, u.PID, u.Bytes.Human(), device.Index)
 		}
 	}
-}
-
-func isEnabled(entries []preload.Entry, unit string) bool {
-	return slices.ContainsFunc(entries, func(e preload.Entry) bool { return e.Kind == preload.Unit && e.Name == unit })
-}
-
-func outsideOf(who string, u accounting.UnmanagedState, device int) string {
-	return fmt.Sprintf("%s%s[%d] holds %s of GPU %d and is not under gpuarb", who, u.Command, u.PID, u.Bytes.Human(), device)
 }
