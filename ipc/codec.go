@@ -1,7 +1,6 @@
 package ipc
 
 import (
-	"encoding/binary"
 	"slices"
 	"unsafe"
 )
@@ -78,9 +77,9 @@ func size[T Body]() int {
 	return int(unsafe.Sizeof(body))
 }
 
-// bytesOf is body as it lies in memory.
-func bytesOf[T Body](body *T) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(body)), unsafe.Sizeof(*body))
+// bytesOf is a layout as it lies in memory.
+func bytesOf[T Body | Header | Page](layout *T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(layout)), unsafe.Sizeof(*layout))
 }
 
 // Marshal appends one message to dst and returns the longer slice. It fills in
@@ -109,12 +108,8 @@ func Unmarshal[T Body](src []byte, body *T) error {
 }
 
 func appendHeader(dst []byte, h Header) []byte {
-	dst = binary.LittleEndian.AppendUint32(dst, Magic)
-	dst = binary.LittleEndian.AppendUint16(dst, Version)
-	dst = binary.LittleEndian.AppendUint16(dst, uint16(h.Type))
-	dst = binary.LittleEndian.AppendUint32(dst, h.Length)
-	dst = binary.LittleEndian.AppendUint32(dst, uint32(h.Status))
-	return binary.LittleEndian.AppendUint64(dst, h.Request)
+	h.Magic, h.Version = Magic, Version
+	return append(dst, bytesOf(&h)...)
 }
 
 // ParseHeader reads and checks what every message of every version has: a
@@ -128,14 +123,8 @@ func ParseHeader(msg []byte, full int) (Header, error) {
 	if len(msg) < HeaderSize {
 		return Header{}, malformed("a message of %d bytes is shorter than its header of %d", full, HeaderSize)
 	}
-	h := Header{
-		Magic:   binary.LittleEndian.Uint32(msg),
-		Version: binary.LittleEndian.Uint16(msg[4:]),
-		Type:    Type(binary.LittleEndian.Uint16(msg[6:])),
-		Length:  binary.LittleEndian.Uint32(msg[8:]),
-		Status:  Status(binary.LittleEndian.Uint32(msg[12:])),
-		Request: binary.LittleEndian.Uint64(msg[16:]),
-	}
+	var h Header
+	copy(bytesOf(&h), msg)
 	switch {
 	case h.Magic != Magic:
 		return Header{}, malformed("magic is %#x, not %#x: this is not gpuarb's protocol", h.Magic, uint32(Magic))

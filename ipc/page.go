@@ -131,7 +131,7 @@ func ReadPage(fd int) (*Page, error) {
 		return nil, fmt.Errorf("lease page: %d bytes, seals %#x: not a page", size, seals)
 	}
 	var p Page
-	n, err := unix.Pread(fd, unsafe.Slice((*byte)(unsafe.Pointer(&p)), unsafe.Sizeof(p)), 0)
+	n, err := unix.Pread(fd, bytesOf(&p), 0)
 	if err != nil || n != int(unsafe.Sizeof(p)) || p.Magic != PageMagic || p.Version != PageVersion || p.Slots != PageSlots {
 		return nil, fmt.Errorf("lease page: %d bytes, magic %#x, version %d, %d slots: not a page", n, p.Magic, p.Version, p.Slots)
 	}
