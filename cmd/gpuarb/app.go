@@ -193,9 +193,11 @@ func (a *app) rootCommand() *cobra.Command {
 		if command.Name() == "completion" {
 			command.Short = "print what makes a shell complete gpuarb's commands and flags"
 			command.Args, command.RunE = cobra.ArbitraryArgs, sayWhich
+			for _, shell := range command.Commands() {
+				shell.Args = takes(0, 0)
+			}
 		}
 	}
-	explainArguments(root)
 	return root
 }
 

@@ -27,7 +27,7 @@ func (a *app) configCommand() *cobra.Command {
 			"of what is allowed and cannot be meant: a rule that is never used, a user or group that\n" +
 			"does not exist, a size that looks as if its unit was forgotten. Nothing is changed. Where a\n" +
 			"daemon answers, the devices of the machine are known too.",
-		Args: cobra.MaximumNArgs(1),
+		Args: takes(0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.configCheck(strings.Join(args, ""), len(args) > 0)
 		},

@@ -48,7 +48,7 @@ func (a *app) doctorCommand() *cobra.Command {
 		Short: "check this machine, and say what to do about what is wrong",
 		Long: "Checks the daemon, its socket, the GPUs, the driver, the shim, /dev/fuse, the mount, and who uses a GPU outside of gpuarb.\n" +
 			"Exits with 0 when nothing is wrong, else with 1.",
-		Args: cobra.NoArgs,
+		Args: takes(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			d := &doctor{app: a, root: "/", patience: 5 * time.Second}
 			return d.report(d.examine())

@@ -84,7 +84,7 @@ them: those of a service (a drop-in for its unit), of the sessions of a user or 
 and after anything is written; where it fails, nothing is changed. What runs already stays
 as it is: restart the service (--now), log in again. gpuarb disable takes it back,
 gpuarb status lists it.`,
-		Args: cobra.NoArgs,
+		Args: takes(0, 0),
 		RunE: func(command *cobra.Command, _ []string) error {
 			return a.enable(command.Flags(), &options, memory)
 		},
@@ -164,7 +164,7 @@ func (a *app) disableCommand() *cobra.Command {
 		Short: "take back what gpuarb enable did",
 		Long: `Takes out what gpuarb enable wrote, to the byte. What others have changed in those files stays.
 What runs already keeps the library until it is restarted.`,
-		Args: cobra.NoArgs,
+		Args: takes(0, 0),
 		RunE: func(command *cobra.Command, _ []string) error {
 			return a.disable(command.Flags(), &options)
 		},
@@ -200,7 +200,7 @@ func (a *app) statusCommand() *cobra.Command {
 	command := a.jsonFlag(&cobra.Command{
 		Use:   "status",
 		Short: "list what gpuarb enable has put under gpuarb, and what of it runs so",
-		Args:  cobra.NoArgs,
+		Args:  takes(0, 0),
 		RunE:  func(*cobra.Command, []string) error { return a.status(root) },
 	})
 	command.Flags().StringVar(&root, "root", "/", "the system below this folder")

@@ -34,7 +34,7 @@ func (a *app) planCommand() *cobra.Command {
 			"beside each, at what one is known to cost there, and how many of the programs run at once. A program\n" +
 			"of several processes needs a context for each: those beyond the first take free memory, unless\n" +
 			"it runs with --per-process, where each process reserves for itself.",
-		Args: cobra.NoArgs,
+		Args: takes(0, 0),
 		RunE: func(command *cobra.Command, _ []string) error {
 			given := command.Flags().Changed("stream-reserve")
 			streams, reserves := command.Flags().Changed("streams"), command.Flags().Changed("min")

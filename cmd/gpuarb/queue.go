@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/gpuarb/gpuarb/ipc"
@@ -20,7 +21,7 @@ func (a *app) queueCommand() *cobra.Command {
 		Short: "take requests out of the queue, by the number that queue shows",
 		Long: "Takes requests out of the queue. Whoever waits gets the error that he would have got\n" +
 			"without waiting, so gpuarb run and claim end with 75. Your own, or as root anybody's.",
-		Args:              cobra.MinimumNArgs(1),
+		Args:              takes(1, math.MaxInt),
 		ValidArgsFunction: a.completeTickets,
 		RunE:              func(_ *cobra.Command, args []string) error { return a.queueCancel(args) },
 	})

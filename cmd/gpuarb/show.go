@@ -18,7 +18,7 @@ type units struct{ human, bytes bool }
 // under /gpu.
 func (a *app) tableCommand(command *cobra.Command, rounded bool, show func(report.Style) error) *cobra.Command {
 	var u units
-	command.Args = cobra.NoArgs
+	command.Args = takes(0, 0)
 	command.Flags().BoolVarP(&u.human, "human", "h", false, "round amounts and times: 3.5GiB, 5min (as on a terminal)")
 	command.Flags().BoolVar(&u.bytes, "bytes", false, "print amounts in bytes, and times in seconds")
 	command.Flags().Bool("help", false, "help for "+command.Name()) // -h is taken
@@ -106,7 +106,7 @@ func (a *app) versionCommand() *cobra.Command {
 	return a.jsonFlag(&cobra.Command{
 		Use:   "version",
 		Short: "show the versions of this program and of the daemon",
-		Args:  cobra.NoArgs,
+		Args:  takes(0, 0),
 		RunE:  func(*cobra.Command, []string) error { return a.version() },
 	})
 }

@@ -37,34 +37,22 @@ func sayWhich(command *cobra.Command, args []string) error {
 	return fmt.Errorf("%s: say what to do: %s", command.Name(), strings.Join(known, ", "))
 }
 
-// explainArguments has every command say in plain words how many arguments it takes.
-func explainArguments(command *cobra.Command) {
-	for _, c := range command.Commands() {
-		explainArguments(c)
-	}
-	if count := command.Args; count != nil && command.HasParent() {
-		command.Args = func(c *cobra.Command, args []string) error {
-			return explainCount(c, args, count)
+// takes has a command say in plain words how many arguments it takes: so many at the least, and one,
+// none or any number at the most.
+func takes(least, most int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		switch {
+		case most == 0 && len(args) > 0 && c.HasSubCommands():
+			return unknownCommand(c, args[0])
+		case most == 0 && len(args) > 0:
+			return fmt.Errorf("%s takes no arguments, and was given %q", c.CommandPath(), args[0])
+		case len(args) > most:
+			return fmt.Errorf("%s takes one argument at most, and was given %d", c.CommandPath(), len(args))
+		case len(args) < least:
+			return fmt.Errorf("%s needs an argument: %s", c.CommandPath(), c.UseLine())
 		}
-	}
-}
-
-// explainCount puts a wrong number of arguments into plain words, where the library says it.
-func explainCount(c *cobra.Command, args []string, count cobra.PositionalArgs) error {
-	err := count(c, args)
-	switch {
-	case err == nil:
 		return nil
-	case strings.HasPrefix(err.Error(), "unknown command ") && c.HasSubCommands():
-		return unknownCommand(c, args[0])
-	case strings.HasPrefix(err.Error(), "unknown command "):
-		return fmt.Errorf("%s takes no arguments, and was given %q", c.CommandPath(), args[0])
-	case strings.HasPrefix(err.Error(), "accepts at most 1 arg"):
-		return fmt.Errorf("%s takes one argument at most, and was given %d", c.CommandPath(), len(args))
-	case strings.HasPrefix(err.Error(), "requires at least 1 arg"):
-		return fmt.Errorf("%s needs an argument: %s", c.CommandPath(), c.UseLine())
 	}
-	return err
 }
 
 // helpCommand is `gpuarb help`, which fails where there is no such command.

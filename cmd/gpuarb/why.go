@@ -19,7 +19,7 @@ what can be done. Without an argument it tells of the job that it runs in, and o
 your jobs. A number is taken for a process if
 one of that PID uses gpuarb, else for a job, by the number that gpuarb jobs shows. NAME is that of
 gpuarb run --name: all jobs of that name are told of.`,
-		Args: cobra.MaximumNArgs(1),
+		Args: takes(0, 1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.why(args) },
 	})
 }
