@@ -29,10 +29,10 @@ func TestClientAsTool(t *testing.T) {
 	if _, err := c.OpenJob(ctx, JobOpenRequest{Memory: 101}); !errors.Is(err, StatusDenied) || errors.Is(err, StatusDeviceFull) {
 		t.Errorf("OpenJob, denied: %v", err)
 	}
-	if r, err := c.Room(ctx, UUID{9}); err != nil || r != (RoomReply{Total: 9, Used: 2, Room: 3, Slot: NoSlot}) {
+	if r, err := replyTo[RoomReply](ctx, c, TypeRoom, RoomRequest{Device: UUID{9}}); err != nil || r != (RoomReply{Total: 9, Used: 2, Room: 3, Slot: NoSlot}) {
 		t.Errorf("Room: %+v, %v", r, err)
 	}
-	if m, err := c.Measure(ctx, 9); err != nil || m != (MeasureReply{Known: 1, Figure: 9}) {
+	if m, err := replyTo[MeasureReply](ctx, c, TypeMeasure, MeasureRequest{Slot: 9}); err != nil || m != (MeasureReply{Known: 1, Figure: 9}) {
 		t.Errorf("Measure: %+v, %v", m, err)
 	}
 	if q, err := c.Query(ctx, UUID{9}); err != nil || q != (QueryReply{9, 2, 3}) {

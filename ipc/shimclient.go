@@ -156,18 +156,6 @@ func (c *Client) Query(ctx context.Context, device UUID) (QueryReply, error) {
 	return replyTo[QueryReply](ctx, c, TypeQuery, QueryRequest{Device: device})
 }
 
-// Room asks the same, and for the word that it was summed by. Only a daemon that is
-// AbleRoom answers it.
-func (c *Client) Room(ctx context.Context, device UUID) (RoomReply, error) {
-	return replyTo[RoomReply](ctx, c, TypeRoom, RoomRequest{Device: device})
-}
-
-// Measure asks what the device says that the process uses. Only a daemon that is
-// AbleMeasure answers it.
-func (c *Client) Measure(ctx context.Context, slot uint32) (MeasureReply, error) {
-	return replyTo[MeasureReply](ctx, c, TypeMeasure, MeasureRequest{Slot: slot})
-}
-
 // closeFD closes a descriptor that came with something that failed, or is not wanted.
 func closeFD(fd int, err error) error {
 	if fd >= 0 {

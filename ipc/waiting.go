@@ -33,13 +33,6 @@ func (c *Client) AllocWaiting(ctx context.Context, req AllocRequest, w Wait) (Al
 	return c.alloc(ctx, req, &waiting{Wait: w})
 }
 
-// ContextWaiting takes or gives back contexts in a thread's name: see CallWaiting.
-func (c *Client) ContextWaiting(ctx context.Context, req ContextRequest, w Wait) (ContextReply, error) {
-	var reply ContextReply
-	err := CallWaiting(ctx, c, TypeContext, &req, &reply, w)
-	return reply, err
-}
-
 // OpenJobWaiting is OpenJob that tells of the wait and can be given up: see CallWaiting.
 func (c *Client) OpenJobWaiting(ctx context.Context, req JobOpenRequest, w Wait) (JobOpenReply, error) {
 	var reply JobOpenReply

@@ -26,8 +26,8 @@ func (p *party) context(thread uint32, number uint64, flags uint32) *asked {
 			err = p.s.Join(ctx, c)
 		}
 		if err == nil {
-			_, err = c.ContextWaiting(ctx, ipc.ContextRequest{Slot: p.slot, Count: 1, Thread: thread, Flags: flags},
-				ipc.Wait{Request: number, Told: r.told})
+			err = ipc.CallWaiting(ctx, c, ipc.TypeContext, &ipc.ContextRequest{Slot: p.slot, Count: 1, Thread: thread, Flags: flags},
+				&ipc.ContextReply{}, ipc.Wait{Request: number, Told: r.told})
 		}
 		close(r.waits)
 		r.done <- err
@@ -61,7 +61,8 @@ func TestSlotsOutliveTheDaemon(t *testing.T) {
 			}
 			r = b.context(2, r.number, ipc.FlagRetry)
 			r.parked()
-			if _, err := a.s.Main.ContextWaiting(t.Context(), ipc.ContextRequest{Slot: a.slot, Count: -1, Thread: 1}, ipc.Wait{}); err != nil {
+			if err := ipc.CallWaiting(t.Context(), a.s.Main, ipc.TypeContext, &ipc.ContextRequest{Slot: a.slot, Count: -1, Thread: 1},
+				&ipc.ContextReply{}, ipc.Wait{}); err != nil {
 				t.Fatal(err)
 			}
 			if err := r.end(); err != nil {

@@ -25,8 +25,8 @@ func TestThreadNumbers(t *testing.T) {
 	at, err := s.Main.Attach(t.Context(), uuid(m, 0))
 	check(t, err)
 	hold := func(c *ipc.Client, thread, n int) error {
-		_, err := c.ContextWaiting(t.Context(), ipc.ContextRequest{Slot: at.Slot, Count: int32(n), Thread: uint32(thread), Flags: ipc.FlagHold}, ipc.Wait{})
-		return err
+		return ipc.CallWaiting(t.Context(), c, ipc.TypeContext, &ipc.ContextRequest{Slot: at.Slot, Count: int32(n), Thread: uint32(thread), Flags: ipc.FlagHold},
+			&ipc.ContextReply{}, ipc.Wait{})
 	}
 	for n := 1; n <= most; n++ {
 		check(t, hold(s.Main, n, 1))

@@ -225,7 +225,8 @@ var hostiles = map[string]func(h *hostile){
 	"threads": func(h *hostile) { // as many thread numbers as there are
 		c, _, slot := h.session(ipc.ScopeThread)
 		for n := uint32(1); ; n++ {
-			_, _ = c.ContextWaiting(context.Background(), ipc.ContextRequest{Slot: slot, Count: 1, Thread: n, Flags: ipc.FlagHold}, ipc.Wait{})
+			_ = ipc.CallWaiting(context.Background(), c, ipc.TypeContext, &ipc.ContextRequest{Slot: slot, Count: 1, Thread: n, Flags: ipc.FlagHold},
+				&ipc.ContextReply{}, ipc.Wait{})
 			if n == 8000 {
 				h.ready()
 			}
