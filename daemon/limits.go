@@ -87,5 +87,5 @@ func connLimits() ipc.Limits {
 		files = lim.Cur
 	}
 	total := int(min(max(files/4, 16), 65536))
-	return ipc.Limits{Total: total, PerUID: total / 4 * 3, PerPID: max(min(total/4, 1024), 1), Reserved: total / 8}
+	return ipc.Limits{Total: total, PerPID: min(total/4, 1024)} // of the others, what ipc makes of the total
 }

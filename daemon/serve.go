@@ -24,9 +24,10 @@ func (d *Daemon) openSocket() (*ipc.Listener, error) {
 	for _, f := range files {
 		defer f.Close()
 	}
+	o := ipc.ListenOptions{Mode: 0o600, Limits: connLimits(), Patience: patience, Short: d.short,
+		StartTicks: procfacts.Here.StartTicks, Lend: d.spare.lend}
 	if len(files) > 0 {
-		l, err := ipc.ListenFile(files[0], ipc.ListenOptions{Limits: connLimits(), Patience: patience, Short: d.short,
-			StartTicks: procfacts.Here.StartTicks, Lend: d.spare.lend})
+		l, err := ipc.ListenFile(files[0], o)
 		if err == nil {
 			d.log.Info("listening on the socket that systemd opened", "socket", l.Path())
 		}
@@ -35,8 +36,6 @@ func (d *Daemon) openSocket() (*ipc.Listener, error) {
 	if err := d.paths.ensureDir(); err != nil {
 		return nil, err
 	}
-	o := ipc.ListenOptions{Mode: 0o600, Limits: connLimits(), Patience: patience, Short: d.short,
-		StartTicks: procfacts.Here.StartTicks, Lend: d.spare.lend}
 	if d.paths.system {
 		o.Mode = 0o666 // whoever is kept out runs without a limit; the rules decide what he gets
 	}
