@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"golang.org/x/sys/unix"
 )
 
 // ShimSession is a session as a shimmed process has it, for Go programs that act
@@ -154,12 +152,4 @@ func (c *Client) Objects(ctx context.Context, slot uint32, makers ...ObjectsMake
 // Query asks what a memory query on the device should answer.
 func (c *Client) Query(ctx context.Context, device UUID) (QueryReply, error) {
 	return replyTo[QueryReply](ctx, c, TypeQuery, QueryRequest{Device: device})
-}
-
-// closeFD closes a descriptor that came with something that failed, or is not wanted.
-func closeFD(fd int, err error) error {
-	if fd >= 0 {
-		unix.Close(fd)
-	}
-	return err
 }

@@ -280,3 +280,11 @@ func (s *socket) sendWait(deadline time.Time, try func() error) error {
 }
 
 func (s *socket) close() error { return s.conn.Close() }
+
+// closeFD closes a descriptor that came with something that failed, or is not wanted.
+func closeFD(fd int, err error) error {
+	if fd >= 0 {
+		unix.Close(fd)
+	}
+	return err
+}
