@@ -73,14 +73,6 @@ func load(path string) *loader {
 	return loader
 }
 
-// Parse reads one file from r, as Load does with the main file; name is for messages.
-func Parse(name string, r io.Reader) (*Config, error) {
-	loader := newLoader()
-	data, err := readAll(r)
-	loader.file(name, data, err, true)
-	return loader.finish()
-}
-
 // paths returns the files to read, the main one first.
 func (l *loader) paths(path string, named bool) []string {
 	var files []string
@@ -106,11 +98,7 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	return readAll(file)
-}
-
-func readAll(r io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	if err == nil && len(data) > maxFile {
 		err = fmt.Errorf("it is longer than %d bytes", maxFile)
 	}

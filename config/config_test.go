@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,9 +76,16 @@ container = "c1"
 
 func ptr[T any](v T) *T { return &v }
 
+// loadText is Load with one file that holds text.
+func loadText(name, text string) (*Config, error) {
+	l := newLoader()
+	l.file(name, []byte(text), nil, true)
+	return l.finish()
+}
+
 func parse(t *testing.T, text string) *Config {
 	t.Helper()
-	config, err := Parse("f.toml", strings.NewReader(text))
+	config, err := loadText("f.toml", text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +94,7 @@ func parse(t *testing.T, text string) *Config {
 
 func checkRoundTrip(t *testing.T, config *Config) {
 	t.Helper()
-	again, err := Parse(config.Files[0], strings.NewReader(config.String()))
+	again, err := loadText(config.Files[0], config.String())
 	if err != nil {
 		t.Fatalf("%v\nin:\n%s", err, config)
 	}
@@ -272,8 +280,12 @@ DIR/conf.d/c.toml: cannot be read: is a directory`)
 }
 
 func TestTooLong(t *testing.T) {
-	_, err := Parse("f.toml", strings.NewReader(strings.Repeat("#\n", maxFile)))
-	if want := "f.toml: cannot be read: it is longer than 1048576 bytes"; err == nil || err.Error() != want {
+	path := filepath.Join(t.TempDir(), "f.toml")
+	if err := os.WriteFile(path, bytes.Repeat([]byte("#\n"), maxFile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Load(path)
+	if want := path + ": cannot be read: it is longer than 1048576 bytes"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -21,7 +21,7 @@ func (m Mistake) Error() string {
 }
 
 // Mistakes is everything that is wrong in a configuration, in the order of the files
-// and lines. It is the error that Load and Parse return for bad contents.
+// and lines. It is the error that Load returns for bad contents.
 type Mistakes []Mistake
 
 // Error gives one line per mistake, without a newline at the end.

@@ -120,7 +120,7 @@ f.toml:11: name: cannot be set in [defaults]; it belongs in [[rule]]`,
 
 func checkMistakes(t *testing.T, text, want string) {
 	t.Helper()
-	_, err := Parse("f.toml", strings.NewReader(text))
+	_, err := loadText("f.toml", text)
 	if err == nil {
 		t.Fatal("no mistakes")
 	}
@@ -143,7 +143,7 @@ func TestSchemaVersion(t *testing.T) {
 		"schema_version = 2":       "f.toml:1: schema_version: is 2; this gpuarb reads version 1",
 		"\nschema_version = \"1\"": "f.toml:2: schema_version: must be an integer, not \"1\"",
 	} {
-		_, err := Parse("f.toml", strings.NewReader(text))
+		_, err := loadText("f.toml", text)
 		if err == nil || err.Error() != want {
 			t.Errorf("%q: got %v, want %s", text, err, want)
 		}

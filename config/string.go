@@ -9,7 +9,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// String spells the configuration in force as a file that Parse reads back to the
+// String spells the configuration in force as a file that Load reads back to the
 // same: every default included, rules and devices in their order.
 func (c *Config) String() string {
 	var b strings.Builder

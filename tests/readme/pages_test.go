@@ -120,7 +120,11 @@ func TestConfigurationsOfThePages(t *testing.T) {
 			continue
 		}
 		found++
-		c, err := config.Parse(b.page, strings.NewReader(b.text))
+		path := filepath.Join(t.TempDir(), "gpuarb.toml")
+		if err := os.WriteFile(path, []byte(b.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := config.Load(path)
 		if err != nil {
 			t.Errorf("%s: %v", b.page, err)
 		} else if len(c.Policy.Rules) == 0 {
