@@ -85,8 +85,7 @@ func (id identifier) peerPIDFD(s *socket, pid int) (int, error) {
 	}
 	switch {
 	case err == nil:
-		unix.CloseOnExec(fd)
-		return fd, nil
+		return fd, nil // which no exec inherits: the kernel makes every pidfd so
 	case errors.Is(err, unix.ESRCH), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENODATA):
 		return -1, fmt.Errorf("pid %d: %w", pid, errPeerGone)
 	}

@@ -143,7 +143,7 @@ func (r *Reader) hasNoEnviron(pid int) (none bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if stat.Flags&kernelThread != 0 || stat.State == "Z" || stat.State == "X" {
+	if stat.flags&kernelThread != 0 || stat.state == 'Z' || stat.state == 'X' {
 		return true, nil
 	}
 	line, err := os.Open(r.path(pid, "cmdline"))

@@ -66,16 +66,12 @@ func (r *Reader) facts(pid int) (f Facts, err error) {
 		return f, err
 	}
 	defer unix.Close(dir)
-	proc, err := r.proc(pid)
+	stat, err := statIn(dir, "stat")
 	if err != nil {
 		return f, err
 	}
-	stat, err := proc.Stat()
-	if err != nil {
-		return f, err
-	}
-	f.StartTicks, f.Comm = stat.Starttime, stat.Comm
-	if f.Cgroup, err = cgroupOf(proc); err != nil {
+	f.StartTicks, f.Comm = stat.start, stat.comm
+	if f.Cgroup, err = cgroupIn(dir, "cgroup"); err != nil {
 		return f, err
 	}
 	f.Unit, f.Container = unitOf(f.Cgroup), containerOf(f.Cgroup)
@@ -135,7 +131,7 @@ func receive[T any](from <-chan T, timeout time.Duration) (v T, ok bool) {
 // readSlowly reads the beginning of a file; nil: it cannot be read, or takes too long.
 func (r *Reader) readSlowly(path string, limit int) []byte {
 	data, _ := within(r, func() []byte {
-		data, _ := readAt(unix.AT_FDCWD, path, limit)
+		data, _ := readAt(unix.AT_FDCWD, path, make([]byte, 0, min(limit, fileRoom)), limit)
 		return data
 	})
 	return data

@@ -8,9 +8,54 @@ import (
 	"io"
 	"strconv"
 	"strings"
-
-	"github.com/prometheus/procfs"
 )
+
+// stat is what is taken from /proc/PID/stat.
+type stat struct {
+	comm   string
+	state  byte // as ps shows it
+	parent int
+	flags  uint64 // the kernel's PF_*
+	start  uint64 // clock ticks since boot
+}
+
+// The fields of /proc/PID/stat behind the name, by their places there.
+const (
+	statState = iota
+	statParent
+	statFlags  = 6
+	statStart  = 19
+	statFields = statStart + 1 // so many are looked at
+)
+
+// parseStat reads /proc/PID/stat. The name in it is the process's own choice, and may have
+// anything in it; behind it no parenthesis closes.
+func parseStat(data []byte) (s stat, err error) {
+	from, to := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')')
+	if from < 0 || to < from {
+		return s, errors.New("stat: it has no name")
+	}
+	var fields [statFields]string
+	n := 0
+	for field := range strings.FieldsSeq(string(data[to+1:])) {
+		if n == statFields {
+			break
+		}
+		fields[n], n = field, n+1
+	}
+	if n < statFields {
+		return s, fmt.Errorf("stat: %d fields behind the name, not %d", n, statFields)
+	}
+	s.comm, s.state = string(data[from+1:to]), fields[statState][0]
+	var errParent, errFlags, errStart error
+	s.parent, errParent = strconv.Atoi(fields[statParent])
+	s.flags, errFlags = strconv.ParseUint(fields[statFlags], 10, 64)
+	s.start, errStart = strconv.ParseUint(fields[statStart], 10, 64)
+	if err = errors.Join(errParent, errFlags, errStart); err != nil {
+		return stat{}, fmt.Errorf("stat: %w", err)
+	}
+	return s, nil
+}
 
 // status is what is taken from /proc/PID/status.
 type status struct {
@@ -24,7 +69,7 @@ type status struct {
 func parseStatus(data []byte) (status, error) {
 	var s status
 	seen := 0
-	for line := range bytes.Lines(data) {
+	for line, rest := nextLine(data); line != nil; line, rest = nextLine(rest) {
 		key, value, _ := bytes.Cut(line, []byte(":"))
 		var err error
 		switch string(key) {
@@ -42,13 +87,23 @@ func parseStatus(data []byte) (status, error) {
 			seen++
 		}
 		if err != nil {
-			return status{}, fmt.Errorf("status: %s: %w", key, err)
+			return status{}, fmt.Errorf("status: %s: %w", string(key), err)
 		}
 	}
 	if seen != 4 {
 		return status{}, errors.New("status: Tgid, Uid, Gid and Groups are not there once each")
 	}
 	return s, nil
+}
+
+// nextLine is the first line of a text without its end, and what follows; nil: there is none. Unlike
+// bytes.Lines it leaves the text where it is, on the stack.
+func nextLine(text []byte) (line, rest []byte) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	line, rest, _ = bytes.Cut(text, []byte("\n"))
+	return line, rest
 }
 
 func parsePID(fields []string) (int, error) {
@@ -90,30 +145,27 @@ func joinArguments(data []byte) string {
 	return strings.ToValidUTF8(string(bytes.ReplaceAll(data, []byte{0}, []byte{' '})), "\uFFFD")
 }
 
-func cgroupOf(proc procfs.Proc) (string, error) {
-	groups, err := proc.Cgroups()
-	return chooseCgroup(groups), err
-}
-
-// chooseCgroup returns the path of a process that says most about it: that of
+// chooseCgroup returns the path of a process that says most about it, of what /proc/PID/cgroup has: that of
 // cgroup v2; where v2 is unused (a hybrid machine, all processes in its root) the
 // one of systemd's own v1 hierarchy; else the longest of v1.
-func chooseCgroup(groups []procfs.Cgroup) string {
-	var unified, systemd, longest string
-	for _, g := range groups {
-		path := strings.TrimSuffix(g.Path, " (deleted)")
+func chooseCgroup(data []byte) string {
+	var unified, systemd, longest []byte
+	for line, rest := nextLine(data); line != nil; line, rest = nextLine(rest) {
+		number, line, _ := bytes.Cut(line, []byte(":"))
+		controllers, path, _ := bytes.Cut(line, []byte(":"))
+		path = bytes.TrimSuffix(path, []byte(" (deleted)"))
 		switch {
-		case g.HierarchyID == 0 && len(g.Controllers) == 0:
+		case string(number) == "0" && len(controllers) == 0:
 			unified = path
-		case len(g.Controllers) == 1 && g.Controllers[0] == "name=systemd":
+		case string(controllers) == "name=systemd":
 			systemd = path
 		case len(path) > len(longest):
 			longest = path
 		}
 	}
-	for _, path := range []string{unified, systemd, longest} {
-		if path != "" && path != "/" {
-			return path
+	for _, path := range [][]byte{unified, systemd, longest} {
+		if len(path) > 0 && string(path) != "/" {
+			return string(path)
 		}
 	}
 	return "/"

@@ -5,8 +5,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-
-	"github.com/prometheus/procfs"
 )
 
 const statusText = "Name:\tev\\nUid: 0 0 0 0\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t4711\nPid:\t4712\n" +
@@ -45,25 +43,23 @@ func FuzzParseStatus(f *testing.F) {
 }
 
 func TestChooseCgroup(t *testing.T) {
-	v2 := func(path string) procfs.Cgroup { return procfs.Cgroup{Path: path} }
-	v1 := func(id int, controller, path string) procfs.Cgroup {
-		return procfs.Cgroup{HierarchyID: id, Controllers: strings.Split(controller, ","), Path: path}
-	}
 	table := []struct {
-		name   string
-		groups []procfs.Cgroup
-		want   string
+		name string
+		text string
+		want string
 	}{
-		{"none", nil, "/"},
-		{"v2", []procfs.Cgroup{v2("/user.slice/a.scope")}, "/user.slice/a.scope"},
-		{"v2 root", []procfs.Cgroup{v2("/")}, "/"},
-		{"removed", []procfs.Cgroup{v2("/a.service (deleted)")}, "/a.service"},
-		{"hybrid", []procfs.Cgroup{v1(9, "memory", "/longer/than/that"), v1(1, "name=systemd", "/b.service"), v2("/")}, "/b.service"},
-		{"v2 first", []procfs.Cgroup{v1(1, "name=systemd", "/longer/b.service"), v2("/a")}, "/a"},
-		{"v1 without systemd", []procfs.Cgroup{v1(2, "cpu,cpuacct", "/x"), v1(4, "memory", "/docker/y"), v2("/")}, "/docker/y"},
+		{"none", "", "/"},
+		{"v2", "0::/user.slice/a.scope\n", "/user.slice/a.scope"},
+		{"v2 root", "0::/\n", "/"},
+		{"removed", "0::/a.service (deleted)\n", "/a.service"},
+		{"colons", "0::/a:b::c\n", "/a:b::c"},
+		{"hybrid", "9:memory:/longer/than/that\n1:name=systemd:/b.service\n0::/\n", "/b.service"},
+		{"v2 first", "1:name=systemd:/longer/b.service\n0::/a\n", "/a"},
+		{"v1 without systemd", "2:cpu,cpuacct:/x\n4:memory:/docker/y\n0::/\n", "/docker/y"},
+		{"rubbish", "0\n\n:\n0:", "/"},
 	}
 	for _, c := range table {
-		if got := chooseCgroup(c.groups); got != c.want {
+		if got := chooseCgroup([]byte(c.text)); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

@@ -45,12 +45,27 @@ func (r Root) proc(pid int) (procfs.Proc, error) {
 	return all.Proc(pid)
 }
 
-func (r Root) stat(pid int) (procfs.ProcStat, error) {
-	proc, err := r.proc(pid)
+func (r Root) stat(pid int) (stat, error) {
+	return statIn(unix.AT_FDCWD, r.path(pid, "stat"))
+}
+
+func statIn(dir int, name string) (stat, error) {
+	var room [fileRoom]byte
+	data, err := readAt(dir, name, room[:0], fileRoom)
 	if err != nil {
-		return procfs.ProcStat{}, err
+		return stat{}, err
 	}
-	return proc.Stat()
+	return parseStat(data)
+}
+
+// cgroupIn is the path of a process that says most about it, by its cgroup file.
+func cgroupIn(dir int, name string) (string, error) {
+	var room [fileRoom]byte
+	data, err := readAt(dir, name, room[:0], maxCgroup)
+	if err != nil {
+		return "", err
+	}
+	return chooseCgroup(data), nil
 }
 
 // open opens a process's directory. What is read there is of that process, and of no other that has its
@@ -68,26 +83,32 @@ func (r Root) status(pid int) (status, error) {
 	return statusAt(dir)
 }
 
-// maxStatus is room for 65,536 groups of up to eleven characters, and the rest.
-const maxStatus = 1 << 20
+const (
+	// fileRoom is more than most of a process's files have, and all that stat can have.
+	fileRoom = 2048
+	// maxStatus is room for 65,536 groups of up to eleven characters, and the rest.
+	maxStatus = 1 << 20
+	// maxCgroup is room for a path of the greatest length in each of the hierarchies.
+	maxCgroup = 1 << 17
+)
 
 func statusAt(dir int) (status, error) {
-	data, err := readAt(dir, "status", maxStatus)
+	var room [fileRoom]byte
+	data, err := readAt(dir, "status", room[:0], maxStatus)
 	if err != nil {
 		return status{}, err
 	}
 	return parseStatus(data)
 }
 
-// readAt reads the beginning of a file by the calls alone: an os.File is made to be waited for, which
-// costs more than these files do.
-func readAt(dir int, name string, limit int) ([]byte, error) {
+// readAt reads the beginning of a file into data, or into more room where that is too small, by the calls
+// alone: an os.File is made to be waited for, which costs more than these files do.
+func readAt(dir int, name string, data []byte, limit int) ([]byte, error) {
 	fd, err := ignoringEINTR(func() (int, error) { return unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	data := make([]byte, 0, min(limit, 2048)) // most are shorter
 	for len(data) < limit {
 		if len(data) == cap(data) {
 			data = slices.Grow(data, len(data))
@@ -133,7 +154,7 @@ func (r Root) StartTicks(pid int) (uint64, error) {
 	if err != nil {
 		return 0, ofProcess(pid, err)
 	}
-	return stat.Starttime, nil
+	return stat.start, nil
 }
 
 // Parent is the process that a process is a child of; 0: none that can be seen.
@@ -142,7 +163,7 @@ func (r Root) Parent(pid int) (int, error) {
 	if err != nil {
 		return 0, ofProcess(pid, err)
 	}
-	return stat.PPID, nil
+	return stat.parent, nil
 }
 
 // Descends says whether a process has another one above it.
@@ -180,11 +201,7 @@ func (r Root) Owner(pid int) (uid uint32, groups []uint32, err error) {
 // Unit is the innermost service or scope of systemd's that a process belongs to by its cgroup;
 // empty: none.
 func (r Root) Unit(pid int) string {
-	proc, err := r.proc(pid)
-	if err != nil {
-		return ""
-	}
-	cgroup, _ := cgroupOf(proc)
+	cgroup, _ := cgroupIn(unix.AT_FDCWD, r.path(pid, "cgroup"))
 	return unitOf(cgroup)
 }
 
