@@ -131,7 +131,7 @@ func receive[T any](from <-chan T, timeout time.Duration) (v T, ok bool) {
 // readSlowly reads the beginning of a file; nil: it cannot be read, or takes too long.
 func (r *Reader) readSlowly(path string, limit int) []byte {
 	data, _ := within(r, func() []byte {
-		data, _ := readAt(unix.AT_FDCWD, path, make([]byte, 0, min(limit, fileRoom)), limit)
+		data, _ := readAt(unix.AT_FDCWD, path, make([]byte, 0, min(limit, 512)), limit)
 		return data
 	})
 	return data

@@ -21,11 +21,10 @@ type stat struct {
 
 // The fields of /proc/PID/stat behind the name, by their places there.
 const (
-	statState = iota
-	statParent
+	statState  = 0
+	statParent = 1
 	statFlags  = 6
 	statStart  = 19
-	statFields = statStart + 1 // so many are looked at
 )
 
 // parseStat reads /proc/PID/stat. The name in it is the process's own choice, and may have
@@ -35,23 +34,26 @@ func parseStat(data []byte) (s stat, err error) {
 	if from < 0 || to < from {
 		return s, errors.New("stat: it has no name")
 	}
-	var fields [statFields]string
-	n := 0
-	for field := range strings.FieldsSeq(string(data[to+1:])) {
-		if n == statFields {
-			break
+	s.comm = string(data[from+1 : to])
+	rest := bytes.TrimLeft(data[to+1:], " ")
+	for place := 0; place <= statStart && err == nil; place++ {
+		var field []byte
+		field, rest, _ = bytes.Cut(rest, []byte(" "))
+		switch place {
+		case statState:
+			if len(field) != 1 {
+				return stat{}, fmt.Errorf("stat: the state is %q", string(field))
+			}
+			s.state = field[0]
+		case statParent:
+			s.parent, err = strconv.Atoi(string(field))
+		case statFlags:
+			s.flags, err = strconv.ParseUint(string(field), 10, 64)
+		case statStart:
+			s.start, err = strconv.ParseUint(string(field), 10, 64)
 		}
-		fields[n], n = field, n+1
 	}
-	if n < statFields {
-		return s, fmt.Errorf("stat: %d fields behind the name, not %d", n, statFields)
-	}
-	s.comm, s.state = string(data[from+1:to]), fields[statState][0]
-	var errParent, errFlags, errStart error
-	s.parent, errParent = strconv.Atoi(fields[statParent])
-	s.flags, errFlags = strconv.ParseUint(fields[statFlags], 10, 64)
-	s.start, errStart = strconv.ParseUint(fields[statStart], 10, 64)
-	if err = errors.Join(errParent, errFlags, errStart); err != nil {
+	if err != nil {
 		return stat{}, fmt.Errorf("stat: %w", err)
 	}
 	return s, nil

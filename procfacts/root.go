@@ -102,7 +102,8 @@ func statusAt(dir int) (status, error) {
 }
 
 // readAt reads the beginning of a file into data, or into more room where that is too small, by the calls
-// alone: an os.File is made to be waited for, which costs more than these files do.
+// alone: an os.File is made to be waited for, which costs more than these files do. Of such a file the kernel gives
+// as much as there is room for, so that less is its end.
 func readAt(dir int, name string, data []byte, limit int) ([]byte, error) {
 	fd, err := ignoringEINTR(func() (int, error) { return unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
@@ -113,11 +114,15 @@ func readAt(dir int, name string, data []byte, limit int) ([]byte, error) {
 		if len(data) == cap(data) {
 			data = slices.Grow(data, len(data))
 		}
-		n, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, data[len(data):min(cap(data), limit)]) })
-		if err != nil || n == 0 {
+		room := data[len(data):min(cap(data), limit)]
+		n, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, room) })
+		if err != nil {
 			return data, err
 		}
 		data = data[:len(data)+n]
+		if n < len(room) {
+			break
+		}
 	}
 	return data, nil
 }
