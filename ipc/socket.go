@@ -121,6 +121,8 @@ func (s *socket) took() (received, error) {
 	r := received{full: s.rN, fd: s.takeRights(), more: s.rMsg.Flags&unix.MSG_CTRUNC != 0}
 	r.msg = s.in[:min(s.rN, len(s.in))]
 	if s.rN == 0 && r.fd < 0 && !r.more && s.hungUp() {
+		r.msg = nil
+		s.leaveRoom()
 		return r, s.ending()
 	}
 	return r, nil
