@@ -367,6 +367,9 @@ func (d *Daemon) logEventsLocked(events []arbiter.Event) {
 		default:
 			level = slog.LevelInfo
 		}
+		if !d.log.Enabled(d.ctx, level) {
+			continue
+		}
 		attributes := []any{"event", e.Kind, "client_pid", e.PID, "device", e.Device, "uid", e.UID}
 		if e.Ticket != 0 {
 			attributes = append(attributes, "ticket", e.Ticket, "waited_ms", e.WaitedMs)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/inventory"
@@ -39,6 +40,7 @@ func (d *Daemon) endSessionLocked(s *session) {
 		return
 	}
 	s.dead = true
+	close(s.over)
 	d.memberEndedLocked(s)
 	d.forgetPlacesLocked(func(k placeKey) bool { return k.pid == s.peer.PID && k.start == s.peer.StartTicks })
 	faults.At("session.ending")
@@ -97,6 +99,10 @@ func (d *Daemon) release(s *session) {
 	}
 }
 
+// partingTime is how long a process is given to end that has closed its last connection, before it is
+// looked at: most do so by ending, and of that its pidfd tells at less expense.
+const partingTime = 10 * time.Millisecond
+
 // connClosed is for a connection that broke while its process may live on. A
 // process that did exec no longer maps the page, and its lease ends; one that
 // merely closed its descriptors keeps it.
@@ -105,7 +111,13 @@ func (d *Daemon) connClosed(s *session, c *ipc.Conn) {
 	delete(s.conns, c)
 	look := len(s.conns) == 0 && !s.dead && !d.stopping
 	d.unlock()
-	if look {
+	if !look {
+		return
+	}
+	select {
+	case <-s.over:
+	case <-d.ctx.Done():
+	case <-d.after(partingTime):
 		d.checkMapped(s)
 	}
 }

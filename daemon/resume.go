@@ -331,6 +331,7 @@ func pageIDOf(fd int) ipc.PageID {
 // here on.
 func (d *Daemon) forgetLocked(s *session) {
 	s.dead = true
+	close(s.over)
 	d.memberEndedLocked(s)
 	d.arb.EndSession(d.now(), s.id)
 	leases := slices.Collect(s.open())

@@ -36,6 +36,7 @@ type session struct {
 	doubts   []doubt // of a Resume that is being answered
 	taken    int     // how often it was taken up again: connections of before are not listened to
 	measured measures
+	over     chan struct{} // closed when it has ended
 	// mapped: the client was heard of since it was sent its page, so that it has it.
 	mapped atomic.Bool
 }
@@ -207,7 +208,7 @@ func (d *Daemon) addSessionLocked(c *ipc.Conn, proc rules.Process, h ipc.HelloRe
 func sessionOf(index int, r *statefile.Session) *session {
 	return &session{token: r.Token, job: arbiter.JobID(r.Job), run: r.Job != 0, record: r, index: index,
 		peer:  identity{PID: int(r.PID), StartTicks: r.StartTicks, UID: r.UID, GID: r.GID, pidfd: -1},
-		conns: map[*ipc.Conn]struct{}{}}
+		conns: map[*ipc.Conn]struct{}{}, over: make(chan struct{})}
 }
 
 // request is what a session asks for by its record, as the arbiter takes it.
