@@ -51,7 +51,7 @@ func (cl *client) jobOpen(m ipc.Message) error {
 	if req.Flags&ipc.JobNoWait != 0 {
 		cl.othersEnded()
 	}
-	proc, err := whenRoom(cl, h, func() (rules.Process, error) { return d.facts(c.Peer()) })
+	proc, err := whenRoom(cl, h, func() (rules.Process, error) { return d.facts(c) })
 	if err != nil {
 		return err
 	}

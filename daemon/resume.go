@@ -255,7 +255,7 @@ func openPage(fd int, id ipc.PageID) *ipc.LeasePage {
 // own sums, unverified until the devices agree.
 func (cl *client) adopt(head ipc.Header, req *ipc.ResumeRequest, fd int) (*session, error) {
 	d, c := cl.d, cl.conn
-	proc, err := whenRoom(cl, head, func() (rules.Process, error) { return d.facts(c.Peer()) })
+	proc, err := whenRoom(cl, head, func() (rules.Process, error) { return d.facts(c) })
 	if err != nil {
 		return nil, err
 	}

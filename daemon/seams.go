@@ -16,6 +16,7 @@ type machine interface {
 	Why() string
 	Read(index int) (inventory.Usage, error)
 	Facts(pid int) (procfacts.Facts, error)
+	FactsOf(p procfacts.Started, lives func() bool) (procfacts.Facts, error)
 	UserName(uid uint32) string
 	PIDs() ([]int, error)
 	StartTicks(pid int) (uint64, error)

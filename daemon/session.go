@@ -75,15 +75,16 @@ func process(f procfacts.Facts, pid int) rules.Process {
 		Groups: f.GroupNames, Exe: f.Exe, Command: f.Command, Cgroup: f.Cgroup, Unit: f.Unit, Container: f.Container}
 }
 
-// facts reads what the kernel says about a peer and checks that it still is the
-// process that connected.
-func (d *Daemon) facts(peer ipc.Peer) (rules.Process, error) {
-	f, err := d.inv.Facts(peer.PID)
+// facts reads what the kernel says about a peer, as long as that is the process that connected. It is to be
+// believed where the pidfd is to be had from the connection afterwards.
+func (d *Daemon) facts(c *ipc.Conn) (rules.Process, error) {
+	peer := c.Peer()
+	if peer.PIDFD < 0 {
+		return rules.Process{}, refused(ipc.StatusOrder, "this connection opened a job or a session: another needs one of its own")
+	}
+	f, err := d.inv.FactsOf(procfacts.Started{PID: peer.PID, StartTicks: peer.StartTicks}, c.Lives)
 	if err != nil {
 		return rules.Process{}, fmt.Errorf("process %d: %w", peer.PID, err)
-	}
-	if peer.StartTicks != 0 && f.StartTicks != peer.StartTicks {
-		return rules.Process{}, fmt.Errorf("process %d is not the one that connected", peer.PID)
 	}
 	p := process(f, peer.PID)
 	asUser(&p, uint32(peer.UID), uint32(peer.GID))
@@ -99,7 +100,7 @@ func asUser(p *rules.Process, uid, gid uint32) {
 // room yet waits for it: the reply comes when it is reserved.
 func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s *session, waits bool, err error) {
 	c := cl.conn
-	proc, err := whenRoom(cl, head, func() (rules.Process, error) { return d.facts(c.Peer()) })
+	proc, err := whenRoom(cl, head, func() (rules.Process, error) { return d.facts(c) })
 	if err != nil {
 		return nil, false, err
 	}

@@ -41,6 +41,13 @@ func (c *Conn) Peer() Peer {
 	return p
 }
 
+// Lives says that the peer's process had not ended at the time of the call. It can be told for as long
+// as the connection has its pidfd: who has that from TakePIDFD afterwards knows that it was not closed meanwhile.
+func (c *Conn) Lives() bool {
+	fd := int(c.pidfd.Load())
+	return fd >= 0 && alive(fd) == nil
+}
+
 // TakePIDFD hands the peer's pidfd over to the caller, who closes it, so that it
 // can outlive the connection. It returns −1 when it was taken before, or when
 // the connection is closed.

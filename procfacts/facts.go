@@ -53,47 +53,67 @@ func NewReader() *Reader {
 // then Comm, and names are numbers until the answer is there. It must not be
 // called with a lock held, or from a handler of the filesystem.
 func (r *Reader) Facts(pid int) (Facts, error) {
-	f, err := r.facts(pid)
+	return r.factsOf(pid, func(dir int, f *Facts) error {
+		stat, err := statIn(dir, "stat")
+		f.StartTicks = stat.start
+		return err
+	})
+}
+
+// FactsOf is Facts of a process of which it is known when it began. The caller can tell that it has not ended,
+// as by a pidfd; then what was read is of no other that has its number.
+func (r *Reader) FactsOf(p Started, lives func() bool) (Facts, error) {
+	return r.factsOf(p.PID, func(_ int, f *Facts) error {
+		f.StartTicks = p.StartTicks
+		if !lives() {
+			return ErrGone
+		}
+		return nil
+	})
+}
+
+// factsOf reads what there is to know of a process but when it began, which identify adds when all else has been
+// read from the process's directory.
+func (r *Reader) factsOf(pid int, identify func(dir int, f *Facts) error) (f Facts, err error) {
+	dir, err := r.open(pid)
+	if err != nil {
+		return f, ofProcess(pid, err)
+	}
+	defer unix.Close(dir)
+	if err = r.facts(dir, pid, &f); err == nil {
+		err = identify(dir, &f)
+	}
 	if err != nil {
 		return Facts{}, ofProcess(pid, err)
 	}
 	return f, nil
 }
 
-func (r *Reader) facts(pid int) (f Facts, err error) {
-	dir, err := r.open(pid)
-	if err != nil {
-		return f, err
-	}
-	defer unix.Close(dir)
-	stat, err := statIn(dir, "stat")
-	if err != nil {
-		return f, err
-	}
-	f.StartTicks, f.Comm = stat.start, stat.comm
+func (r *Reader) facts(dir, pid int, f *Facts) (err error) {
 	if f.Cgroup, err = cgroupIn(dir, "cgroup"); err != nil {
-		return f, err
+		return err
 	}
 	f.Unit, f.Container = unitOf(f.Cgroup), containerOf(f.Cgroup)
-	if f.Command = joinArguments(r.readSlowly(r.path(pid, "cmdline"), maxCommand)); f.Command == "" {
-		f.Command = f.Comm
-	}
+	f.Command = joinArguments(r.readSlowly(r.path(pid, "cmdline"), maxCommand))
 	if f.Exe, err = r.Executable(pid); err != nil && !errors.Is(err, fs.ErrPermission) {
-		return f, err
+		return err
 	}
 	// What was found by the number is of the process whose directory was opened before: it has its
 	// number still, since it has a status.
 	st, err := statusAt(dir)
 	if err != nil {
-		return f, err
+		return err
 	}
 	if st.tgid != pid {
-		return f, fmt.Errorf("it is a thread of process %d: %w", st.tgid, ErrGone)
+		return fmt.Errorf("it is a thread of process %d: %w", st.tgid, ErrGone)
 	}
-	f.UID, f.GID, f.Groups = st.uid, st.gid, st.groups
+	f.UID, f.GID, f.Groups, f.Comm = st.uid, st.gid, st.groups, st.name
+	if f.Command == "" {
+		f.Command = f.Comm
+	}
 	f.User = r.names.user(f.UID)
 	f.GroupNames = r.names.groups(f.GID, f.Groups)
-	return f, nil
+	return nil
 }
 
 // within does what a process can hold up (its own memory is behind it), and gives up where that

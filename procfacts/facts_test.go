@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -51,6 +52,24 @@ func TestFacts(t *testing.T) {
 	again, err := r.Facts(cmd.Process.Pid)
 	if err != nil || again.StartTicks != f.StartTicks {
 		t.Errorf("again: %+v, %v", again, err)
+	}
+}
+
+// TestFactsOfOneThatIsKnown: they are what Facts says, and nothing where the process has ended by then, though
+// there is one with its number.
+func TestFactsOfOneThatIsKnown(t *testing.T) {
+	r := NewReader()
+	pid := os.Getpid()
+	want, err := r.Facts(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := Started{PID: pid, StartTicks: want.StartTicks}
+	if f, err := r.FactsOf(known, func() bool { return true }); err != nil || !reflect.DeepEqual(f, want) {
+		t.Errorf("%+v, %v\nwant %+v", f, err, want)
+	}
+	if f, err := r.FactsOf(known, func() bool { return false }); !errors.Is(err, ErrGone) || f.Command != "" {
+		t.Errorf("of one that has ended: %+v, %v", f, err)
 	}
 }
 

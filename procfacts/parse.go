@@ -12,7 +12,6 @@ import (
 
 // stat is what is taken from /proc/PID/stat.
 type stat struct {
-	comm   string
 	state  byte // as ps shows it
 	parent int
 	flags  uint64 // the kernel's PF_*
@@ -30,12 +29,11 @@ const (
 // parseStat reads /proc/PID/stat. The name in it is the process's own choice, and may have
 // anything in it; behind it no parenthesis closes.
 func parseStat(data []byte) (s stat, err error) {
-	from, to := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')')
-	if from < 0 || to < from {
+	name := bytes.LastIndexByte(data, ')')
+	if name < 0 {
 		return s, errors.New("stat: it has no name")
 	}
-	s.comm = string(data[from+1 : to])
-	rest := bytes.TrimLeft(data[to+1:], " ")
+	rest := bytes.TrimLeft(data[name+1:], " ")
 	for place := 0; place <= statStart && err == nil; place++ {
 		var field []byte
 		field, rest, _ = bytes.Cut(rest, []byte(" "))
@@ -61,10 +59,14 @@ func parseStat(data []byte) (s stat, err error) {
 
 // status is what is taken from /proc/PID/status.
 type status struct {
+	name     string // what the kernel calls it
 	tgid     int
 	uid, gid uint32 // effective
 	groups   []uint32
 }
+
+// commNames undoes what the kernel does to a name that would break its line.
+var commNames = strings.NewReplacer(`\\`, `\`, `\n`, "\n")
 
 // parseStatus reads /proc/PID/status. The name in it is the process's own choice,
 // but the kernel escapes its newlines, so no name makes a line.
@@ -75,6 +77,8 @@ func parseStatus(data []byte) (status, error) {
 		key, value, _ := bytes.Cut(line, []byte(":"))
 		var err error
 		switch string(key) {
+		case "Name":
+			s.name = commNames.Replace(string(bytes.TrimPrefix(value, []byte("\t"))))
 		case "Tgid":
 			s.tgid, err = parsePID(strings.Fields(string(value)))
 			seen++

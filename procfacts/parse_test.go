@@ -12,7 +12,7 @@ const statusText = "Name:\tev\\nUid: 0 0 0 0\nUmask:\t0022\nState:\tS (sleeping)
 
 func TestParseStatus(t *testing.T) {
 	got, err := parseStatus([]byte(statusText))
-	want := status{tgid: 4711, uid: 1001, gid: 101, groups: []uint32{4, 24, 4294967294}}
+	want := status{name: "ev\nUid: 0 0 0 0", tgid: 4711, uid: 1001, gid: 101, groups: []uint32{4, 24, 4294967294}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
