@@ -80,6 +80,7 @@ type Daemon struct {
 	endedJobs                    endedJobs
 	lines                        fair.Lines // on decisions, in the log
 	bad                          uint64     // messages that were none
+	unused                       []byte     // see unusedHeap; nil: there were crowdedAt sessions
 	stopping                     bool
 	volatile                     bool // it was said that the state file is not whole
 }
@@ -133,6 +134,15 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	return d, nil
 }
 
+const (
+	// unusedHeap counts as in use, in bytes, and has no memory behind it, as nobody touches it: the heap of a
+	// daemon with few sessions is so small that else each fifty programs that begin and end bring a collection.
+	unusedHeap = 8 << 20
+	// crowdedAt is how many sessions are enough for a heap by themselves. What is behind each of them is then to be
+	// collected as soon as the collector would.
+	crowdedAt = 256
+)
+
 // start brings the parts up in order; what is up when it fails, Stop takes down. Stop may
 // come at any moment.
 func (d *Daemon) start() error {
@@ -160,6 +170,7 @@ func (d *Daemon) start() error {
 	d.addDevices()
 	d.keepDevices()
 	d.spare.take()
+	d.unused = make([]byte, unusedHeap)
 	d.places = places{of: map[placeKey]kept{}, began: d.now(), changed: make(chan struct{})}
 	if !fresh {
 		d.recover()

@@ -227,6 +227,9 @@ func (s *session) request(proc rules.Process) arbiter.SessionRequest {
 // knownLocked enters a session wherever it is looked for.
 func (d *Daemon) knownLocked(s *session) {
 	d.sessions[s.token] = s
+	if len(d.sessions) >= crowdedAt {
+		d.unused = nil
+	}
 	d.byKey[uint64(s.id)] = s
 	d.sessionsOf.add(s.peer.PID, s.peer.UID)
 	d.ofProcess[s.peer.PID] = append(d.ofProcess[s.peer.PID], s)
