@@ -147,7 +147,6 @@ const (
 // come at any moment.
 func (d *Daemon) start() error {
 	raiseFileLimit()
-	runAsBatch()
 	// With one processor, a connection that is never without a message would keep the runtime from
 	// looking at the others for 10 ms at a time.
 	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
