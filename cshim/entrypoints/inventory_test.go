@@ -49,38 +49,38 @@ func cuda(symbol string) bool {
 }
 
 // reasons is the closed list of why a function may pass, each with what must be true then.
-var reasons = map[string]func(table, function, pass) bool{
+var reasons = map[string]func(table, function) bool{
 	// Another row, wrapped, charges what this one hands on, maps, or brings about.
-	"charged": func(tab table, f function, p pass) bool {
-		by := tab.takes[p.by]
-		return tab.hooked[p.by] && charging[by.bytes] && (kind[f.class] == "" || kind[f.class] == by.class ||
+	"charged": func(tab table, f function) bool {
+		by := tab.takes[f.passes.by]
+		return tab.hooked[f.passes.by] && charging[by.bytes] && (kind[f.class] == "" || kind[f.class] == by.class ||
 			kind[f.class] == "context" && by.class == "stream")
 	},
 	// It tells or sets something, and acquires nothing.
-	"tells": func(_ table, f function, _ pass) bool {
+	"tells": func(_ table, f function) bool {
 		return strings.HasPrefix(f.acquires, "none") || f.class == "passthrough" || f.class == "mem-query"
 	},
 	// Its code, stacks, queues and the like are the process's overhead, which the device's own figure counts.
-	"overhead": func(_ table, f function, _ pass) bool {
+	"overhead": func(_ table, f function) bool {
 		return slices.Contains([]string{"module", "launch", "event", "mem-query", "other"}, f.class) ||
 			f.class == "ipc" && strings.Contains(f.symbol, "Event")
 	},
 	// Its bytes belong to another API, or to the process that exported them.
-	"foreign": func(_ table, f function, _ pass) bool {
+	"foreign": func(_ table, f function) bool {
 		return f.class == "external-memory" || f.class == "passthrough" && strings.Contains(f.symbol, "GL")
 	},
 	// It makes an object of the host's memory.
-	"object": func(_ table, f function, _ pass) bool { return f.class == "passthrough" },
+	"object": func(_ table, f function) bool { return f.class == "passthrough" },
 	// Another process's memory goes to the host and comes back; its charge stays.
-	"checkpoint": func(_ table, f function, _ pass) bool { return f.class == "checkpoint" },
+	"checkpoint": func(_ table, f function) bool { return f.class == "checkpoint" },
 	// What a program reaches by it has no name; its contexts are noticed by the first call that shows one.
-	"nameless": func(_ table, f function, _ pass) bool { return f.symbol == "cuGetExportTable" },
+	"nameless": func(_ table, f function) bool { return f.symbol == "cuGetExportTable" },
 	// The loader's own: what it opens is found when something of it is looked up.
-	"loader": func(_ table, f function, _ pass) bool {
+	"loader": func(_ table, f function) bool {
 		return f.class == "resolver" && strings.HasPrefix(f.symbol, "dl")
 	},
 	// No function of the APIs that the library stands before.
-	"another": func(_ table, f function, _ pass) bool {
+	"another": func(_ table, f function) bool {
 		return !cuda(f.symbol) && !strings.HasPrefix(f.symbol, "nvml") && !strings.HasPrefix(f.symbol, "dl")
 	},
 }
@@ -90,7 +90,7 @@ func TestTableIsWhole(t *testing.T) {
 	tab, all := readTable(t), inventory(t)
 	for _, symbol := range slices.Sorted(maps.Keys(all)) {
 		f := all[symbol]
-		p, passes := tab.passes[symbol]
+		passes := f.passes != pass{}
 		wrapped := tab.hooked[symbol] || symbol == "dlsym" || symbol == "dlvsym"
 		switch {
 		case kind[f.class] == "" && !knownClass(f.class):
@@ -99,9 +99,9 @@ func TestTableIsWhole(t *testing.T) {
 			t.Errorf("%s is wrapped and passes", symbol)
 		case wrapped:
 		case passes:
-			checkPass(t, tab, f, p)
+			checkPass(t, tab, f)
 		case f.class != "passthrough" || taking.MatchString(symbol):
-			t.Errorf("%s (%s: %s) is neither wrapped nor listed in passes.def", symbol, f.class, f.acquires)
+			t.Errorf("%s (%s: %s) is neither wrapped nor passes for a reason", symbol, f.class, f.acquires)
 		}
 	}
 	for _, list := range []map[string]bool{tab.hooked, tab.needed} {
@@ -109,11 +109,6 @@ func TestTableIsWhole(t *testing.T) {
 			if _, known := all[symbol]; !known {
 				t.Errorf("%s is in the table and in no inventory", symbol)
 			}
-		}
-	}
-	for symbol := range tab.passes {
-		if _, known := all[symbol]; !known {
-			t.Errorf("%s passes and is in no inventory", symbol)
 		}
 	}
 	for _, symbol := range tab.twice {
@@ -126,13 +121,14 @@ func knownClass(class string) bool {
 	return known
 }
 
-func checkPass(t *testing.T, tab table, f function, p pass) {
+func checkPass(t *testing.T, tab table, f function) {
 	t.Helper()
+	p := f.passes
 	holds, known := reasons[p.reason]
 	switch {
 	case !known:
 		t.Errorf("%s passes for %q, which is no reason", f.symbol, p.reason)
-	case !holds(tab, f, p):
+	case !holds(tab, f):
 		t.Errorf("%s (%s: %s) passes for %q %s, which does not hold", f.symbol, f.class, f.acquires, p.reason, p.by)
 	case (p.by != "") != (p.reason == "charged"):
 		t.Errorf("%s passes for %q by %q", f.symbol, p.reason, p.by)

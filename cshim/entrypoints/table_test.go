@@ -14,19 +14,19 @@ type function struct {
 	symbol, name, class string
 	drivers             []string
 	acquires, prototype string
+	passes              pass
 }
 
 // takes is what a GA_HOOK row says of its function.
 type takes struct{ class, bytes string }
 
-// pass is a GA_PASS line: why a function is not wrapped.
+// pass is why a function is not wrapped; the zero value: it is, or acquires nothing by its name or class.
 type pass struct{ reason, by string }
 
-// table is both interfaces' hooks.def, and passes.def.
+// table is both interfaces' hooks.def.
 type table struct {
 	hooked, needed map[string]bool
 	takes          map[string]takes
-	passes         map[string]pass
 	twice          []string
 }
 
@@ -47,22 +47,23 @@ func inventory(t testing.TB) map[string]function {
 		if f[0] == "symbol" {
 			continue
 		}
-		if len(f) != 6 || all[f[0]].symbol != "" {
+		if len(f) != 7 || all[f[0]].symbol != "" {
 			t.Fatalf("inventory: %q", line)
 		}
-		all[f[0]] = function{f[0], f[1], f[2], strings.Split(f[3], ","), f[4], f[5]}
+		reason, by, _ := strings.Cut(strings.TrimPrefix(f[5], "-"), " ")
+		all[f[0]] = function{f[0], f[1], f[2], strings.Split(f[3], ","), f[4], f[6], pass{reason, by}}
 	}
 	return all
 }
 
 // row is one line of a table that begins with a macro.
-var row = regexp.MustCompile(`(?m)^GA_(HOOK|NEED|PASS)\((\w+)(?:, (\w+))?(?:, (\w+))?`)
+var row = regexp.MustCompile(`(?m)^GA_(HOOK|NEED)\((\w+)(?:, (\w+))?(?:, (\w+))?`)
 
 func readTable(t testing.TB) table {
 	t.Helper()
-	tab := table{map[string]bool{}, map[string]bool{}, map[string]takes{}, map[string]pass{}, nil}
+	tab := table{map[string]bool{}, map[string]bool{}, map[string]takes{}, nil}
 	seen := map[string]bool{}
-	for _, m := range row.FindAllStringSubmatch(read(t, "../cuda/hooks.def")+read(t, "../nvml/hooks.def")+read(t, "../cuda/passes.def"), -1) {
+	for _, m := range row.FindAllStringSubmatch(read(t, "../cuda/hooks.def")+read(t, "../nvml/hooks.def"), -1) {
 		macro, symbol := m[1], m[2]
 		if seen[macro+symbol] {
 			tab.twice = append(tab.twice, symbol)
@@ -74,8 +75,6 @@ func readTable(t testing.TB) table {
 			tab.takes[symbol] = takes{m[3], m[4]}
 		case "NEED":
 			tab.needed[symbol] = true
-		case "PASS":
-			tab.passes[symbol] = pass{m[3], m[4]}
 		}
 	}
 	return tab
