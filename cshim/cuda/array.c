@@ -15,93 +15,46 @@ struct shape {
     uint32_t flags;
 };
 
-// Bits of an element, by CUarray_format. What has no channels of its own counts them in.
-//
+// Bits of an element, and the formats (CUarray_format) that have so many; 0: no further one.
+static const struct {
+    uint8_t bits;
+    bool channel; // for each channel
+    uint8_t formats[12];
+} elements[] = {
+    {8, true, {0x01, 0x08}},              // UNSIGNED_INT8, SIGNED_INT8
+    {16, true, {0x02, 0x09, 0x10}},       // UNSIGNED_INT16, SIGNED_INT16, HALF
+    {32, true, {0x03, 0x0a, 0x20}},       // UNSIGNED_INT32, SIGNED_INT32, FLOAT
+    {4, false, {0x91, 0x92, 0x97, 0x98}}, // BC1, BC4: 8 bytes for 4 × 4
+    // BC2, BC3, BC5, BC6H, BC7: 16 bytes for 4 × 4
+    {8, false, {0x93, 0x94, 0x95, 0x96, 0x99, 0x9a, 0x9b, 0x9c, 0x9d, 0x9e}},
+    {8, false, {0xc0, 0xc6}},        // UNORM_INT8X1, SNORM_INT8X1
+    {12, false, {0x53, 0x59, 0xb0}}, // 8 bits, 4:2:0: semi-planar, planar, NV12
+    // 8 bits, 4:2:2: packed, semi-planar, planar, NV16, YUY2
+    {16, false, {0x51, 0x55, 0x5b, 0xa2, 0xa5}},
+    {16, false, {0xc1, 0xc3, 0xc7, 0xc9}}, // UNORM_INT8X2, INT16X1, and SNORM
+    {24, false, {0x54, 0x5a, 0x9f, 0xa1}}, // 16 bits, 4:2:0: semi-planar, planar, P010, P016
+    {24, false, {0x57, 0x5d, 0xb2, 0xb4}}, // 8 bits, 4:4:4: semi-planar, planar
+    {32, false, {0x50}},                   // UNORM_INT_101010_2
+    {32, false, {0x52, 0xa8, 0xa9}},       // 8 bits, 4:4:4 with alpha: packed, AYUV; Y410
+    // 16 bits, 4:2:2: semi-planar, planar, P210, P216, Y210, Y216
+    {32, false, {0x56, 0x5c, 0xa3, 0xa4, 0xa6, 0xa7}},
+    {32, false, {0xc2, 0xc4, 0xc8, 0xca}}, // UNORM_INT8X4, INT16X2, and SNORM
+    {48, false, {0x58, 0x5e, 0xb3, 0xb5}}, // 16 bits, 4:4:4: semi-planar, planar
+    {64, false, {0xb1}},                   // Y416
+    {64, false, {0xc5, 0xcb}},             // UNORM_INT16X4, SNORM_INT16X4
+};
+
 // A format that came after this list is charged with the largest element that there is, four
 // channels of 32 bits. The driver tells the size of an array only where its memory is still to
 // come, so there is nothing to correct it by; and too much is refused early, where too little
 // would be held beyond the limit.
 static uint64_t element_bits(int format, uint32_t channels) {
-    switch (format) {
-    case 0x01: // UNSIGNED_INT8, SIGNED_INT8
-    case 0x08:
-        return 8 * (uint64_t)channels;
-    case 0x02: // UNSIGNED_INT16, SIGNED_INT16, HALF
-    case 0x09:
-    case 0x10:
-        return 16 * (uint64_t)channels;
-    case 0x03: // UNSIGNED_INT32, SIGNED_INT32, FLOAT
-    case 0x0a:
-    case 0x20:
-        return 32 * (uint64_t)channels;
-    case 0x91: // BC1, BC4: 8 bytes for 4 × 4
-    case 0x92:
-    case 0x97:
-    case 0x98:
-        return 4;
-    case 0x93: // BC2, BC3, BC5, BC6H, BC7: 16 bytes for 4 × 4
-    case 0x94:
-    case 0x95:
-    case 0x96:
-    case 0x99:
-    case 0x9a:
-    case 0x9b:
-    case 0x9c:
-    case 0x9d:
-    case 0x9e:
-    case 0xc0: // UNORM_INT8X1, SNORM_INT8X1
-    case 0xc6:
-        return 8;
-    case 0x53: // 8 bits, 4:2:0: semi-planar, planar, NV12
-    case 0x59:
-    case 0xb0:
-        return 12;
-    case 0x51: // 8 bits, 4:2:2: packed, semi-planar, planar, NV16, YUY2
-    case 0x55:
-    case 0x5b:
-    case 0xa2:
-    case 0xa5:
-    case 0xc1: // UNORM_INT8X2, INT16X1, and SNORM
-    case 0xc3:
-    case 0xc7:
-    case 0xc9:
-        return 16;
-    case 0x54: // 16 bits, 4:2:0: semi-planar, planar, P010, P016
-    case 0x5a:
-    case 0x9f:
-    case 0xa1:
-    case 0x57: // 8 bits, 4:4:4: semi-planar, planar
-    case 0x5d:
-    case 0xb2:
-    case 0xb4:
-        return 24;
-    case 0x50: // UNORM_INT_101010_2
-    case 0x52: // 8 bits, 4:4:4 with alpha: packed, AYUV; Y410
-    case 0xa8:
-    case 0xa9:
-    case 0x56: // 16 bits, 4:2:2: semi-planar, planar, P210, P216, Y210, Y216
-    case 0x5c:
-    case 0xa3:
-    case 0xa4:
-    case 0xa6:
-    case 0xa7:
-    case 0xc2: // UNORM_INT8X4, INT16X2, and SNORM
-    case 0xc4:
-    case 0xc8:
-    case 0xca:
-        return 32;
-    case 0x58: // 16 bits, 4:4:4: semi-planar, planar
-    case 0x5e:
-    case 0xb3:
-    case 0xb5:
-        return 48;
-    case 0xb1: // Y416
-    case 0xc5: // UNORM_INT16X4, SNORM_INT16X4
-    case 0xcb:
-        return 64;
-    default:
-        return 128;
-    }
+    for (size_t e = 0; e < sizeof elements / sizeof elements[0]; e++)
+        for (const uint8_t *f = elements[e].formats; *f; f++)
+            if (*f == format)
+                return elements[e].channel ? elements[e].bits * (uint64_t)channels
+                                           : elements[e].bits;
+    return 128;
 }
 
 static uint64_t whole_blocks(uint64_t length, int format) {
