@@ -33,25 +33,21 @@ static struct ga_answer *place_of(struct ga_root *root, const uint8_t uuid[GA_UU
 }
 
 static bool recall(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], struct ga_answer *to) {
-    ga_self_enter();
-    ga_spin_lock(&root->answers_lock);
+    ga_self_lock(&root->answers_lock);
     const struct ga_answer *a = place_of(root, uuid);
     bool found = a && a->known;
     if (found)
         *to = *a;
-    ga_spin_unlock(&root->answers_lock);
-    ga_self_leave();
+    ga_self_unlock(&root->answers_lock);
     return found;
 }
 
 static void remember(struct ga_root *root, const struct ga_answer *answer) {
-    ga_self_enter();
-    ga_spin_lock(&root->answers_lock);
+    ga_self_lock(&root->answers_lock);
     struct ga_answer *a = place_of(root, answer->uuid);
     if (a)
         *a = *answer;
-    ga_spin_unlock(&root->answers_lock);
-    ga_self_leave();
+    ga_self_unlock(&root->answers_lock);
 }
 
 // The credit word of the lease that an answer is about; 0: there is none.

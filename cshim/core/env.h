@@ -29,8 +29,6 @@ void ga_env_read(struct ga_env *env);
 
 // A size as people write it: 4G, 4GiB, 4096M, 123, 1.5G, max. False: not a size.
 bool ga_env_size(const char *text, uint64_t *bytes);
-// The same, but a bare number is MiB, one that no number holds is the largest, and nothing below
-// one byte is a size.
 // A share as people write it: 25%, 12.5%. False: not a share of 0.1% to 100%.
 bool ga_env_share(const char *text, uint32_t *per_mille);
 

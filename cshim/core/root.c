@@ -227,8 +227,7 @@ void *ga_root_alloc(struct ga_root *root, size_t size) {
     if (size > ARENA_SIZE / 4)
         return alloc_pages(size);
     void *at = NULL;
-    ga_self_enter();
-    ga_spin_lock(&root->arena_lock);
+    ga_self_lock(&root->arena_lock);
     if (root->arena_left < size) {
         uint8_t *more = alloc_pages(ARENA_SIZE);
         if (more) {
@@ -243,8 +242,7 @@ void *ga_root_alloc(struct ga_root *root, size_t size) {
         atomic_signal_fence(memory_order_seq_cst);
         root->arena += size;
     }
-    ga_spin_unlock(&root->arena_lock);
-    ga_self_leave();
+    ga_self_unlock(&root->arena_lock);
     return at;
 }
 
@@ -266,11 +264,9 @@ static bool count_threads(struct ga_root *root) {
     if (used <= 1 || (used > 8 && now - atomic_load(&root->threads_counted_ms) < 100))
         return false;
     atomic_store(&root->threads_counted_ms, now);
-    ga_self_enter();
-    ga_spin_lock(&root->threads_lock);
+    ga_self_lock(&root->threads_lock);
     bool ended = find_ended(root);
-    ga_spin_unlock(&root->threads_lock);
-    ga_self_leave();
+    ga_self_unlock(&root->threads_lock);
     return ended;
 }
 
@@ -323,11 +319,9 @@ void ga_threads_aside(struct ga_root *root, bool aside) {
     struct ga_thread *t = ga_self.thread;
     if (!t || ga_self.unseen || (t->aside != 0) == aside)
         return;
-    ga_self_enter();
-    ga_spin_lock(&root->threads_lock);
+    ga_self_lock(&root->threads_lock);
     t->aside = aside;
     atomic_fetch_add(&root->threads_alive, aside ? UINT32_MAX : 1);
-    ga_spin_unlock(&root->threads_lock);
-    ga_self_leave();
+    ga_self_unlock(&root->threads_lock);
     publish_count(root);
 }

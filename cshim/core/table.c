@@ -247,7 +247,7 @@ void ga_table_recount(struct ga_table *table) {
     }
 }
 
-bool ga_table_take(struct ga_table *table, uint64_t key, struct ga_entry *entry) {
+static inline bool find(struct ga_table *table, uint64_t key, struct ga_entry *entry, bool take) {
     struct place p = place_of(key);
     struct ga_shard *s = &table->shards[p.shard];
     struct found at;
@@ -255,22 +255,19 @@ bool ga_table_take(struct ga_table *table, uint64_t key, struct ga_entry *entry)
     bool found = locate(s, key, p, &at);
     if (GA_LIKELY(found)) {
         unpack(entry, key, *value_at(s, &at));
-        vacate(s, p, &at);
+        if (take)
+            vacate(s, p, &at);
     }
     ga_spin_unlock(&s->lock);
     return found;
 }
 
+bool ga_table_take(struct ga_table *table, uint64_t key, struct ga_entry *entry) {
+    return find(table, key, entry, true);
+}
+
 bool ga_table_find(struct ga_table *table, uint64_t key, struct ga_entry *entry) {
-    struct place p = place_of(key);
-    struct ga_shard *s = &table->shards[p.shard];
-    struct found at;
-    ga_spin_lock(&s->lock);
-    bool found = locate(s, key, p, &at);
-    if (found)
-        unpack(entry, key, *value_at(s, &at));
-    ga_spin_unlock(&s->lock);
-    return found;
+    return find(table, key, entry, false);
 }
 
 static bool lives_in(const struct ga_shard *s, uint32_t i, uint64_t context) {
