@@ -59,19 +59,6 @@ static bool wait_for_pending(struct ga_root *root, uint32_t device, uint64_t mis
     }
 }
 
-static bool take_from_credit(struct ga_root *root, uint32_t device, uint64_t bytes, uint16_t *tag) {
-    ga_move_begin(root);
-    struct ga_view *view = atomic_load(&root->view);
-    uint32_t slot = view ? atomic_load(&view->slot[device]) : 0;
-    bool taken = slot && ga_credit_take(&view->page->lease[slot - 1], bytes);
-    if (taken) {
-        *tag = view->tag;
-        ga_inflight_add(device, bytes);
-    }
-    ga_move_end();
-    return taken;
-}
-
 bool ga_admit_exceeds(struct ga_root *root, uint32_t device, uint64_t bytes) {
     struct ga_view *view = atomic_load(&root->view);
     uint32_t slot = view ? atomic_load(&view->slot[device]) : 0;
@@ -233,7 +220,7 @@ static enum admitted admit(struct ga_root *root, uint32_t device, uint64_t bytes
     bool hopeless = ga_admit_exceeds(root, device, bytes);
     if (!hopeless)
         ga_interface_reap(root, device, 0);
-    if (take_from_credit(root, device, bytes, tag))
+    if (ga_admit_fast(root, device, bytes, tag))
         return TAKEN;
     struct ga_reply reply;
     uint8_t text[GA_TEXT_SIZE] = {0};
@@ -263,7 +250,7 @@ static enum admitted admit(struct ga_root *root, uint32_t device, uint64_t bytes
             break;
         // Where others have the room, whether to wait for them was decided just now.
         flags = status == GA_STATUS_OVER_BUDGET ? 0 : GA_FLAG_NO_WAIT;
-        if (take_from_credit(root, device, bytes, tag))
+        if (ga_admit_fast(root, device, bytes, tag))
             return TAKEN;
     }
     tell_refusal(root, text);
@@ -320,12 +307,11 @@ static bool is_granted(enum ga_way way, const struct ga_reply *reply) {
                                      reply->header.status >= 100);
 }
 
-// Asks until an answer has come by the link that lives, and counts what it gave. Without a daemon
-// they count too, for the one that may come, unless that is refused.
-static enum ga_way take_objects(struct ga_root *root, enum ga_object what, uint32_t device,
-                                int32_t count, uint32_t flags, uint32_t maker,
-                                struct ga_reply *reply, uint16_t *tag) {
-    struct ga_wire_context_request request = ga_objects_request(what, count, flags, maker);
+// Asks for one until an answer has come by the link that lives, and counts what it gave. Without a
+// daemon it counts too, for the one that may come, unless that is refused.
+static enum ga_way take_object(struct ga_root *root, enum ga_object what, uint32_t device,
+                               uint32_t flags, struct ga_reply *reply, uint16_t *tag) {
+    struct ga_wire_context_request request = ga_objects_request(what, 1, flags, ga_self.number);
     bool counted = false;
     enum ga_way way;
     reply->request = 0;
@@ -333,9 +319,7 @@ static enum ga_way take_objects(struct ga_root *root, enum ga_object what, uint3
         uint32_t epoch = atomic_load(&root->link_epoch);
         way = ga_session_ask(root, ga_objects_type(what), (int)device, &request, sizeof request,
                              reply, GA_REPLY_MS);
-        bool refused = way == GA_WAY_REFUSED || (way == GA_WAY_ASK && reply->header.status != 0 &&
-                                                 reply->header.status < 100);
-        if (refused && !(flags & GA_FLAG_NOTICED))
+        if (!is_granted(way, reply) && !(flags & GA_FLAG_NOTICED))
             return way;
         if (way == GA_WAY_ASK)
             epoch = reply->epoch;
@@ -343,7 +327,7 @@ static enum ga_way take_objects(struct ga_root *root, enum ga_object what, uint3
         *tag = atomic_load(&root->tag);
         counted = atomic_load(&root->link_epoch) == epoch;
         if (counted)
-            ga_objects_add(root, what, device, maker, count);
+            ga_objects_add(root, what, device, ga_self.number, 1);
         ga_move_end();
     } while (!counted); // what a daemon granted that is gone its successor is asked for
     return way;
@@ -369,42 +353,36 @@ static bool count_streams(struct ga_root *root, uint32_t device, int32_t count, 
     return counted;
 }
 
-bool ga_admit_streams(struct ga_root *root, uint32_t device, int32_t count, uint32_t maker,
-                      uint16_t *tag) {
-    struct ga_reply reply;
-    if (count_streams(root, device, count, maker, tag))
-        return true;
-    if (count < 0) {
-        ga_session_give(root, GA_OBJECT_STREAM, device, -count, maker, *tag);
-        return true;
-    }
-    enum ga_way way = take_objects(root, GA_OBJECT_STREAM, device, count, 0, maker, &reply, tag);
-    if (is_granted(way, &reply)) // without a daemon there is no cap: streams are no device memory
-        return true;
-    if (way == GA_WAY_ASK && ga_message_fits(&reply, sizeof reply.body.stream)) {
-        tell_refusal(root, reply.body.stream.text);
+static void tell_no_object(struct ga_root *root, enum ga_object what, uint32_t device,
+                           const struct ga_reply *reply) {
+    if (what != GA_OBJECT_STREAM) {
+        if (ga_message_fits(reply, sizeof reply->body.context))
+            tell_refusal(root, reply->body.context.text);
+        ga_log("refused: a context on device %u (status %u)", (uint64_t)device,
+               (uint64_t)reply->header.status);
+    } else if (ga_message_fits(reply, sizeof reply->body.stream)) {
+        tell_refusal(root, reply->body.stream.text);
         ga_log("refused: a stream on device %u, %u of %u are taken", (uint64_t)device,
-               (uint64_t)reply.body.stream.current, (uint64_t)reply.body.stream.max);
+               (uint64_t)reply->body.stream.current, (uint64_t)reply->body.stream.max);
     }
+}
+
+bool ga_admit_object(struct ga_root *root, enum ga_object what, uint32_t device, uint32_t flags,
+                     uint16_t *tag) {
+    struct ga_reply reply;
+    if (what == GA_OBJECT_STREAM && count_streams(root, device, 1, ga_self.number, tag))
+        return true;
+    enum ga_way way = take_object(root, what, device, flags, &reply, tag);
+    // Without a daemon there is no cap: what is counted here is no device memory.
+    if (is_granted(way, &reply) || flags & GA_FLAG_NOTICED)
+        return true;
+    if (way == GA_WAY_ASK)
+        tell_no_object(root, what, device, &reply);
     return false;
 }
 
-bool ga_admit_contexts(struct ga_root *root, uint32_t device, int32_t count, uint32_t flags,
-                       uint32_t maker, uint16_t *tag) {
-    enum ga_object what = flags & GA_FLAG_HOLD ? GA_OBJECT_HOLD : GA_OBJECT_CONTEXT;
-    struct ga_reply reply;
-    if (count < 0) {
-        ga_session_give(root, what, device, -count, maker, *tag);
-        return true;
-    }
-    enum ga_way way = take_objects(root, what, device, count, flags, maker, &reply, tag);
-    if (is_granted(way, &reply) || flags & GA_FLAG_NOTICED)
-        return true;
-    if (way == GA_WAY_ASK) {
-        if (ga_message_fits(&reply, sizeof reply.body.context))
-            tell_refusal(root, reply.body.context.text);
-        ga_log("refused: a context on device %u (status %u)", (uint64_t)device,
-               (uint64_t)reply.header.status);
-    }
-    return false;
+void ga_admit_return(struct ga_root *root, enum ga_object what, uint32_t device, int32_t count,
+                     uint32_t maker, uint16_t tag) {
+    if (what != GA_OBJECT_STREAM || !count_streams(root, device, -count, maker, &tag))
+        ga_session_give(root, what, device, count, maker, tag);
 }

@@ -93,18 +93,14 @@ uint64_t ga_admit_late(struct ga_root *root, uint32_t device);
 // More than the whole limit: it can never be had.
 bool ga_admit_exceeds(struct ga_root *root, uint32_t device, uint64_t bytes);
 
-// Objects are taken by the thread that asks, before the driver makes them, and given back in its
-// name whoever destroys them: maker is ga_self.number, kept in the entry (ga_entry.bytes), as is
-// tag, the session that they are counted in. Taking (count > 0) may wait, sets *tag, and is false
-// when it was refused: nothing was taken. Giving back (count < 0) never waits, is always true,
-// and does nothing when *tag is of a session that is over.
-
-bool ga_admit_streams(struct ga_root *root, uint32_t device, int32_t count, uint32_t maker,
-                      uint16_t *tag);
-// flags: 0, or GA_FLAG_NOTICED: they exist already, and nothing is refused or waited for; or
-// GA_FLAG_HOLD: no contexts, but the maker's hold on one that is shared; also when giving back.
-// Opens the lease.
-bool ga_admit_contexts(struct ga_root *root, uint32_t device, int32_t count, uint32_t flags,
-                       uint32_t maker, uint16_t *tag);
+// An object is taken by the thread that asks, before the driver makes it, and may be waited for.
+// flags: 0, or GA_FLAG_NOTICED: it exists already, and nothing is refused or waited for. *tag: the
+// session that it is counted in. Opens the lease. False: refused, and nothing was taken.
+bool ga_admit_object(struct ga_root *root, enum ga_object what, uint32_t device, uint32_t flags,
+                     uint16_t *tag);
+// Objects go back in the name of the thread that took them (maker: ga_self.number, kept in
+// ga_entry.bytes), whoever destroys them; nothing, where their session (tag) is over. Never waits.
+void ga_admit_return(struct ga_root *root, enum ga_object what, uint32_t device, int32_t count,
+                     uint32_t maker, uint16_t tag);
 
 #endif

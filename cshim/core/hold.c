@@ -25,11 +25,11 @@ static bool hold_of(struct ga_root *root, uint64_t key, struct ga_entry *entry) 
 }
 
 static bool ask(struct ga_root *root, uint32_t device, uint16_t *tag) {
-    return ga_admit_contexts(root, device, 1, GA_FLAG_HOLD, ga_self.number, tag);
+    return ga_admit_object(root, GA_OBJECT_HOLD, device, 0, tag);
 }
 
 static void give_back(struct ga_root *root, uint32_t device, uint32_t thread, uint16_t tag) {
-    ga_admit_contexts(root, device, -1, GA_FLAG_HOLD, thread, &tag);
+    ga_admit_return(root, GA_OBJECT_HOLD, device, 1, thread, tag);
 }
 
 // Of what is used

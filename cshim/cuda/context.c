@@ -24,9 +24,9 @@ bool ga_cuda_context_find(struct ga_root *root, uint64_t key, struct ga_entry *e
 }
 
 static void give_back(struct ga_root *root, const struct ga_entry *entry) {
-    uint16_t tag = entry->tag;
     if (entry->kind != GA_CUDA_CONTEXT_OF_GREEN)
-        ga_admit_contexts(root, entry->device, -1, 0, (uint32_t)entry->bytes, &tag);
+        ga_admit_return(root, GA_OBJECT_CONTEXT, entry->device, 1, (uint32_t)entry->bytes,
+                        entry->tag);
 }
 
 bool ga_cuda_context_ask(struct ga_cuda_context_ask *ask, ga_cu_device device) {
@@ -46,7 +46,7 @@ bool ga_cuda_context_ask_with_it(struct ga_cuda_context_ask *ask, ga_cu_device d
         return true; // the driver alone decides
     ask->device = (uint32_t)number;
     ga_tell_making(root, ask->device);
-    if (!ga_admit_contexts(root, ask->device, 1, 0, ga_self.number, &ask->tag)) {
+    if (!ga_admit_object(root, GA_OBJECT_CONTEXT, ask->device, 0, &ask->tag)) {
         ga_tell_made(root, ask->device);
         return false;
     }
@@ -101,7 +101,7 @@ uint64_t ga_cuda_context_notice(struct ga_root *root, ga_context context, uint32
         return entry.key;
     if (old.key) // the address of one that ended unseen, used again for another device
         give_back(root, &old);
-    ga_admit_contexts(root, device, 1, GA_FLAG_NOTICED, ga_self.number, &entry.tag);
+    ga_admit_object(root, GA_OBJECT_CONTEXT, device, GA_FLAG_NOTICED, &entry.tag);
     return entry.key;
 }
 

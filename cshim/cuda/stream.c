@@ -15,7 +15,7 @@ static bool open_on(struct ga_cuda_claim *c, int device) {
     c->device = (uint32_t)device;
     // Current may be a context that stands for the one that is charged.
     c->kind = ga_self.context == c->context ? GA_CUDA_STREAM_PLAIN : GA_CUDA_STREAM_GREEN;
-    if (!ga_admit_streams(c->root, c->device, 1, ga_self.number, &c->tag))
+    if (!ga_admit_object(c->root, GA_OBJECT_STREAM, c->device, 0, &c->tag))
         return false;
     c->epoch = ga_cuda_late_epoch(c->root);
     return true;
@@ -27,8 +27,8 @@ static bool open_claim(struct ga_cuda_claim *c) {
 }
 
 static void give_back(struct ga_root *root, const struct ga_entry *entry, int32_t count) {
-    uint16_t tag = entry->tag;
-    ga_admit_streams(root, entry->device, -count, (uint32_t)entry->bytes, &tag);
+    ga_admit_return(root, GA_OBJECT_STREAM, entry->device, count, (uint32_t)entry->bytes,
+                    entry->tag);
 }
 
 static ga_result settle(struct ga_cuda_claim *c, ga_result result, const ga_stream *stream) {
