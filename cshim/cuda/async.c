@@ -157,25 +157,25 @@ static ga_result settle(struct claim *c, ga_result result, const ga_address *add
                         : ga_cuda_host_settle_pooled(&c->host, result, at);
 }
 
-ga_result ga_cuda_alloc_async(GA_FN_cuMemAllocAsync *real, ga_address *address, size_t bytes,
-                              ga_stream stream, ga_stream effective) {
+ga_result ga_cuda_alloc_async(GA_FN_cuMemAllocAsync *real, ga_stream effective, ga_address *address,
+                              size_t bytes, ga_stream stream) {
     struct claim c;
     if (!open_claim(&c, bytes, false, NULL, effective))
         return GA_CUDA_OUT_OF_MEMORY;
     return settle(&c, real(address, bytes, stream), address);
 }
 
-ga_result ga_cuda_alloc_from_pool(GA_FN_cuMemAllocFromPoolAsync *real, ga_address *address,
-                                  size_t bytes, ga_pool pool, ga_stream stream,
-                                  ga_stream effective) {
+ga_result ga_cuda_alloc_from_pool(GA_FN_cuMemAllocFromPoolAsync *real, ga_stream effective,
+                                  ga_address *address, size_t bytes, ga_pool pool,
+                                  ga_stream stream) {
     struct claim c;
     if (!open_claim(&c, bytes, true, pool, effective))
         return GA_CUDA_OUT_OF_MEMORY;
     return settle(&c, real(address, bytes, pool, stream), address);
 }
 
-ga_result ga_cuda_free_async(GA_FN_cuMemFreeAsync *real, ga_address address, ga_stream stream,
-                             ga_stream effective) {
+ga_result ga_cuda_free_async(GA_FN_cuMemFreeAsync *real, ga_stream effective, ga_address address,
+                             ga_stream stream) {
     struct ga_entry entry;
     struct ga_root *root = ga_root_get();
     // Captured, it frees when the graph runs: the block stays, and its charge.

@@ -14,13 +14,13 @@ static inline ga_stream ga_cuda_ptsz(ga_stream stream) {
 }
 
 // effective is the stream that is meant, where stream is what the program passed.
-ga_result ga_cuda_alloc_async(GA_FN_cuMemAllocAsync *real, ga_address *address, size_t bytes,
-                              ga_stream stream, ga_stream effective);
-ga_result ga_cuda_alloc_from_pool(GA_FN_cuMemAllocFromPoolAsync *real, ga_address *address,
-                                  size_t bytes, ga_pool pool, ga_stream stream,
-                                  ga_stream effective);
-ga_result ga_cuda_free_async(GA_FN_cuMemFreeAsync *real, ga_address address, ga_stream stream,
-                             ga_stream effective);
+ga_result ga_cuda_alloc_async(GA_FN_cuMemAllocAsync *real, ga_stream effective, ga_address *address,
+                              size_t bytes, ga_stream stream);
+ga_result ga_cuda_alloc_from_pool(GA_FN_cuMemAllocFromPoolAsync *real, ga_stream effective,
+                                  ga_address *address, size_t bytes, ga_pool pool,
+                                  ga_stream stream);
+ga_result ga_cuda_free_async(GA_FN_cuMemFreeAsync *real, ga_stream effective, ga_address address,
+                             ga_stream stream);
 // After the program has waited for its device: what is pending may have come back.
 ga_result ga_cuda_synchronized(ga_result result);
 

@@ -296,8 +296,8 @@ static void note_all(struct ga_root *root, struct kept *k, const struct ga_cu_ar
         ga_cuda_pending_call(root, stream, unmapped, gone);
 }
 
-ga_result ga_cuda_bound_map(GA_FN_cuMemMapArrayAsync *real, struct ga_cu_array_map *list,
-                            unsigned int count, ga_stream stream, ga_stream effective) {
+ga_result ga_cuda_bound_map(GA_FN_cuMemMapArrayAsync *real, ga_stream effective,
+                            struct ga_cu_array_map *list, unsigned int count, ga_stream stream) {
     struct ga_root *root = ga_root_get();
     struct kept k;
     if (!root || !list || count == 0)

@@ -27,8 +27,8 @@ void ga_cuda_bound_mark(struct ga_root *root, uint64_t context, uint64_t becomes
 void ga_cuda_bound_sweep(struct ga_root *root, uint64_t ticket);
 
 // effective is the stream that is meant, where stream is what the program passed.
-ga_result ga_cuda_bound_map(GA_FN_cuMemMapArrayAsync *real, struct ga_cu_array_map *list,
-                            unsigned int count, ga_stream stream, ga_stream effective);
+ga_result ga_cuda_bound_map(GA_FN_cuMemMapArrayAsync *real, ga_stream effective,
+                            struct ga_cu_array_map *list, unsigned int count, ga_stream stream);
 
 ga_result ga_cuda_multicast_bind(GA_FN_cuMulticastBindMem *real, ga_memory object, size_t offset,
                                  ga_memory memory, size_t from, size_t bytes, uint64_t flags);

@@ -8,7 +8,7 @@
 
 // One number for each row of hooks.def.
 enum ga_row {
-#define GA_HOOK(symbol, class, bytes, parameters, arguments, call) GA_ROW_##symbol,
+#define GA_HOOK(symbol, class, bytes, parameters, arguments, ...) GA_ROW_##symbol,
 #define GA_NEED(symbol, parameters) GA_ROW_##symbol,
 #include "cuda/hooks.def"
 #undef GA_HOOK
@@ -16,7 +16,7 @@ enum ga_row {
     GA_ROWS
 };
 
-#define GA_HOOK(symbol, class, bytes, parameters, arguments, call)                                 \
+#define GA_HOOK(symbol, class, bytes, parameters, arguments, ...)                                  \
     typedef ga_result GA_FN_##symbol parameters;
 #define GA_NEED(symbol, parameters) typedef ga_result GA_FN_##symbol parameters;
 #include "cuda/hooks.def"

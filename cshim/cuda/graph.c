@@ -308,32 +308,31 @@ static ga_result fail(struct start *s, ga_result result, ga_stream stream) {
     return result;
 }
 
-ga_result ga_cuda_graph_launch(GA_FN_cuGraphLaunch *real, ga_exec exec, ga_stream stream,
-                               ga_stream effective) {
+static ga_result run(ga_result (*real)(ga_exec, ga_stream), ga_stream effective, ga_exec exec,
+                     ga_stream stream, bool launch) {
     struct start s;
     if (!find_start(&s, exec, effective))
         return is_denied(&s) ? GA_CUDA_OUT_OF_MEMORY : real(exec, stream);
-    if (!open_start(&s, true, effective))
+    if (!open_start(&s, launch, effective))
         return GA_CUDA_OUT_OF_MEMORY;
     ga_result result = real(exec, stream);
     if (result != GA_CUDA_SUCCESS)
         return fail(&s, result, effective);
-    settle_launch(&s, effective);
+    if (launch)
+        settle_launch(&s, effective);
+    else
+        settle_upload(&s);
     return result;
 }
 
-ga_result ga_cuda_graph_upload(GA_FN_cuGraphUpload *real, ga_exec exec, ga_stream stream,
-                               ga_stream effective) {
-    struct start s;
-    if (!find_start(&s, exec, effective))
-        return is_denied(&s) ? GA_CUDA_OUT_OF_MEMORY : real(exec, stream);
-    if (!open_start(&s, false, effective))
-        return GA_CUDA_OUT_OF_MEMORY;
-    ga_result result = real(exec, stream);
-    if (result != GA_CUDA_SUCCESS)
-        return fail(&s, result, effective);
-    settle_upload(&s);
-    return result;
+ga_result ga_cuda_graph_launch(GA_FN_cuGraphLaunch *real, ga_stream effective, ga_exec exec,
+                               ga_stream stream) {
+    return run(real, effective, exec, stream, true);
+}
+
+ga_result ga_cuda_graph_upload(GA_FN_cuGraphUpload *real, ga_stream effective, ga_exec exec,
+                               ga_stream stream) {
+    return run(real, effective, exec, stream, false);
 }
 
 // Making and ending them

@@ -20,10 +20,10 @@ ga_result ga_cuda_graph_update_v1(GA_FN_cuGraphExecUpdate *real, ga_exec exec, g
 ga_result ga_cuda_graph_update(GA_FN_cuGraphExecUpdate_v2 *real, ga_exec exec, ga_graph graph,
                                void *update);
 // effective is the stream that is meant, where stream is what the program passed.
-ga_result ga_cuda_graph_upload(GA_FN_cuGraphUpload *real, ga_exec exec, ga_stream stream,
-                               ga_stream effective);
-ga_result ga_cuda_graph_launch(GA_FN_cuGraphLaunch *real, ga_exec exec, ga_stream stream,
-                               ga_stream effective);
+ga_result ga_cuda_graph_upload(GA_FN_cuGraphUpload *real, ga_stream effective, ga_exec exec,
+                               ga_stream stream);
+ga_result ga_cuda_graph_launch(GA_FN_cuGraphLaunch *real, ga_stream effective, ga_exec exec,
+                               ga_stream stream);
 ga_result ga_cuda_graph_exec_destroy(GA_FN_cuGraphExecDestroy *real, ga_exec exec);
 
 #endif

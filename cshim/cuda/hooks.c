@@ -30,6 +30,7 @@
 #include "cuda/vmm.h"
 #include "hook/library.h"
 #include "hook/loader.h"
+#include "hook/row.h"
 
 enum {
     NEW = 0,      // not met yet: its functions are not all known
@@ -94,9 +95,15 @@ ga_result ga_cuda_get_proc_address_v2(GA_FN_cuGetProcAddress_v2 *real, const cha
     return result;
 }
 
+// What a row's function is where all is done around the driver's call.
+#define GA_SYNCHRONIZES(real, ...) ga_cuda_synchronized(real(__VA_ARGS__))
+#define GA_BEGINS_CAPTURE(real, ...)                                                               \
+    (ga_cuda_stream_capture(), ga_cuda_capture_began(real(__VA_ARGS__)))
+#define GA_ENDS_CAPTURE(real, ...) ga_cuda_capture_ended(real(__VA_ARGS__))
+
 // Reached by direct link, a wrapper exists even where the driver lacks the function: then the
 // answer is CUDA_ERROR_NOT_FOUND. The driver's errno is the program's business; ours is not.
-#define GA_HOOK(symbol, class, bytes, parameters, arguments, call)                                 \
+#define GA_HOOK(symbol, class, bytes, parameters, arguments, ...)                                  \
     __attribute__((visibility("default"))) ga_result symbol parameters;                            \
     ga_result symbol parameters {                                                                  \
         int now = meet();                                                                          \
@@ -107,7 +114,7 @@ ga_result ga_cuda_get_proc_address_v2(GA_FN_cuGetProcAddress_v2 *real, const cha
             return real arguments;                                                                 \
         int *error = &errno;                                                                       \
         int saved = *error;                                                                        \
-        ga_result result = call;                                                                   \
+        ga_result result = GA_ROW_CALL(arguments, __VA_ARGS__);                                    \
         *error = saved;                                                                            \
         return result;                                                                             \
     }

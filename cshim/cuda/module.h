@@ -25,6 +25,8 @@ ga_result ga_cuda_module_unload(GA_FN_cuModuleUnload *real, ga_module module);
 ga_result ga_cuda_library_load(GA_FN_cuLibraryLoadData *real, ga_library_handle *library,
                                const void *from, int *jit, void **jit_values, unsigned int jits,
                                int *options, void **values, unsigned int count);
+#define ga_cuda_library_load_file(real, ...)                                                       \
+    ga_cuda_library_load((GA_FN_cuLibraryLoadData *)(void *)(real), __VA_ARGS__)
 ga_result ga_cuda_library_unload(GA_FN_cuLibraryUnload *real, ga_library_handle library);
 
 #endif

@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "hook/library.h"
+#include "hook/row.h"
 #include "nvml/nvml.h"
 
 // This thread is in a wrapper: its stack there, or 0.
@@ -24,7 +25,7 @@ static bool is_nvmls_own(const void *caller) {
            ga_library_contains(&ga_nvml_interface, caller);
 }
 
-#define GA_HOOK(symbol, class, bytes, parameters, arguments, call)                                 \
+#define GA_HOOK(symbol, class, bytes, parameters, arguments, ...)                                  \
     __attribute__((visibility("default"))) ga_nvml_result symbol parameters;                       \
     ga_nvml_result symbol parameters {                                                             \
         GA_FN_##symbol *real = (GA_FN_##symbol *)function_of_row(GA_NVML_ROW_##symbol);            \
@@ -35,7 +36,7 @@ static bool is_nvmls_own(const void *caller) {
         int *error = &errno;                                                                       \
         int saved = *error;                                                                        \
         inside = ga_os_stack() | 1;                                                                \
-        ga_nvml_result result = call;                                                              \
+        ga_nvml_result result = GA_ROW_CALL(arguments, __VA_ARGS__);                               \
         inside = 0;                                                                                \
         *error = saved;                                                                            \
         return result;                                                                             \

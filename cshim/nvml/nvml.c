@@ -181,9 +181,8 @@ static ga_nvml_result hand_on(const struct list *l, unsigned int *count, void *t
     return GA_NVML_SUCCESS;
 }
 
-ga_nvml_result ga_nvml_processes(GA_FN_nvmlDeviceGetComputeRunningProcesses *real,
-                                 ga_nvml_device device, unsigned int *count, void *to,
-                                 size_t size) {
+ga_nvml_result ga_nvml_processes(GA_FN_nvmlDeviceGetComputeRunningProcesses *real, size_t size,
+                                 ga_nvml_device device, unsigned int *count, void *to) {
     struct subject s;
     struct list l = {.size = size};
     struct question q = {.processes = real, .device = device};

@@ -63,7 +63,7 @@ struct ga_nvml_busy_list {
 
 // One number for each row of hooks.def.
 enum ga_nvml_row {
-#define GA_HOOK(symbol, class, bytes, parameters, arguments, call) GA_NVML_ROW_##symbol,
+#define GA_HOOK(symbol, class, bytes, parameters, arguments, ...) GA_NVML_ROW_##symbol,
 #define GA_NEED(symbol, parameters) GA_NVML_ROW_##symbol,
 #include "nvml/hooks.def"
 #undef GA_HOOK
@@ -71,7 +71,7 @@ enum ga_nvml_row {
     GA_NVML_ROWS
 };
 
-#define GA_HOOK(symbol, class, bytes, parameters, arguments, call)                                 \
+#define GA_HOOK(symbol, class, bytes, parameters, arguments, ...)                                  \
     typedef ga_nvml_result GA_FN_##symbol parameters;
 #define GA_NEED(symbol, parameters) typedef ga_nvml_result GA_FN_##symbol parameters;
 #include "nvml/hooks.def"
@@ -89,9 +89,8 @@ ga_nvml_result ga_nvml_memory(GA_FN_nvmlDeviceGetMemoryInfo *real, ga_nvml_devic
 ga_nvml_result ga_nvml_memory_v2(GA_FN_nvmlDeviceGetMemoryInfo_v2 *real, ga_nvml_device device,
                                  struct ga_nvml_memory_v2 *memory);
 // size: of a record in this version.
-ga_nvml_result ga_nvml_processes(GA_FN_nvmlDeviceGetComputeRunningProcesses *real,
-                                 ga_nvml_device device, unsigned int *count, void *list,
-                                 size_t size);
+ga_nvml_result ga_nvml_processes(GA_FN_nvmlDeviceGetComputeRunningProcesses *real, size_t size,
+                                 ga_nvml_device device, unsigned int *count, void *list);
 ga_nvml_result ga_nvml_process_details(GA_FN_nvmlDeviceGetRunningProcessDetailList *real,
                                        ga_nvml_device device, struct ga_nvml_details *details);
 ga_nvml_result ga_nvml_process_utilization(GA_FN_nvmlDeviceGetProcessUtilization *real,

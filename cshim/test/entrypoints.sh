@@ -36,7 +36,7 @@ classes() {
 }
 
 rows() {
-    printf '#define GA_HOOK(symbol, class, bytes, parameters, arguments, call) @symbol parameters\n#define GA_NEED(symbol, parameters) @symbol parameters\n#include "cuda/hooks.def"\n#include "nvml/hooks.def"\n' |
+    printf '#define GA_HOOK(symbol, class, bytes, parameters, arguments, ...) @symbol parameters\n#define GA_NEED(symbol, parameters) @symbol parameters\n#include "cuda/hooks.def"\n#include "nvml/hooks.def"\n' |
         "${CC:-gcc}" -E -P -x c -iquote .. - | tr '\n' ' ' | tr '@' '\n' | grep '('
 }
 

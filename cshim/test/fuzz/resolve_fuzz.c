@@ -36,7 +36,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
 // What a program must get where the driver answers with p: found by the list of rows alone.
 static void *expected(void *p) {
 #define GA_NEED(symbol, parameters)
-#define GA_HOOK(symbol, class, bytes, parameters, arguments, call)                                 \
+#define GA_HOOK(symbol, class, bytes, parameters, arguments, ...)                                  \
     if (p && p == dlsym(driver, #symbol))                                                          \
         return ga_cuda_interface.wrapper(GA_ROW_##symbol);
 #include "cuda/hooks.def"
