@@ -5,16 +5,6 @@
 #include "cuda/claim.h"
 #include "cuda/state.h"
 
-// What a descriptor of any version says.
-struct shape {
-    uint64_t width;
-    uint64_t height; // 0: none
-    uint64_t depth;  // 0: none. With LAYERED or CUBEMAP it counts layers or faces
-    int format;
-    uint32_t channels;
-    uint32_t flags;
-};
-
 // Bits of an element, and the formats (CUarray_format) that have so many; 0: no further one.
 static const struct {
     uint8_t bits;
@@ -62,7 +52,7 @@ static uint64_t whole_blocks(uint64_t length, int format) {
     return compressed ? (length + 3) & ~3ull : length;
 }
 
-static bool has_layers(const struct shape *s) {
+static bool has_layers(const struct ga_cuda_array_shape *s) {
     return (s->flags & (GA_CUDA_ARRAY_LAYERED | GA_CUDA_ARRAY_CUBEMAP)) != 0;
 }
 
@@ -71,7 +61,7 @@ static uint64_t at_level(uint64_t length, unsigned int level) {
 }
 
 // Adds the bytes of a level. False: no number holds them.
-static bool add_level(const struct shape *s, unsigned int level, uint64_t *sum) {
+static bool add_level(const struct ga_cuda_array_shape *s, unsigned int level, uint64_t *sum) {
     uint64_t depth = has_layers(s) ? at_level(s->depth, 0) : at_level(s->depth, level);
     uint64_t bits;
     return !__builtin_mul_overflow(whole_blocks(at_level(s->width, level), s->format),
@@ -82,7 +72,7 @@ static bool add_level(const struct shape *s, unsigned int level, uint64_t *sum) 
 }
 
 // The driver makes one level at least, and no more than the longest side can be halved.
-static unsigned int most_levels(const struct shape *s) {
+static unsigned int most_levels(const struct ga_cuda_array_shape *s) {
     uint64_t sides = s->width | s->height | (has_layers(s) ? 0 : s->depth);
     unsigned int levels = 0;
     for (; sides; sides >>= 1)
@@ -90,15 +80,8 @@ static unsigned int most_levels(const struct shape *s) {
     return levels;
 }
 
-// One array on its way.
-struct claim {
-    struct ga_cuda_claim c;
-    struct ga_root *later; // its memory is mapped later; NULL otherwise
-    bool whole;            // and to all of it at once
-};
-
 // The bytes of all levels; 0 for what no number holds: that is the driver's to refuse.
-static uint64_t bytes_of(const struct shape *s, unsigned int levels) {
+static uint64_t bytes_of(const struct ga_cuda_array_shape *s, unsigned int levels) {
     uint64_t bytes = 0;
     unsigned int most = most_levels(s);
     for (unsigned int level = 0; level == 0 || (level < levels && level < most); level++)
@@ -107,24 +90,25 @@ static uint64_t bytes_of(const struct shape *s, unsigned int levels) {
     return bytes;
 }
 
-// False: refused.
-static bool open_claim(struct claim *c, const struct shape *s, unsigned int levels) {
-    *c = (struct claim){.later = NULL};
-    if (!s->width)
+bool ga_cuda_array_open(struct ga_cuda_array_claim *c, struct ga_cuda_array_shape shape,
+                        unsigned int levels) {
+    *c = (struct ga_cuda_array_claim){.later = NULL};
+    if (!shape.width)
         return true;
-    if (!(s->flags & (GA_CUDA_ARRAY_SPARSE | GA_CUDA_ARRAY_DEFERRED_MAPPING)))
-        return ga_cuda_claim_open(&c->c, bytes_of(s, levels), GA_MEMORY_PLAIN);
+    if (!(shape.flags & (GA_CUDA_ARRAY_SPARSE | GA_CUDA_ARRAY_DEFERRED_MAPPING)))
+        return ga_cuda_claim_open(&c->c, bytes_of(&shape, levels), GA_MEMORY_PLAIN);
     // The memory of such an array is mapped later, and charged where it was created.
     if (!ga_cuda_claim_begin(&c->c))
         return false;
     if (c->c.root && ga_cuda_device_current(c->c.root, &c->c.context) >= 0)
         c->later = c->c.root;
-    c->whole = !(s->flags & GA_CUDA_ARRAY_SPARSE);
+    c->whole = !(shape.flags & GA_CUDA_ARRAY_SPARSE);
     c->c.root = NULL;
     return true;
 }
 
-static ga_result settle(struct claim *c, ga_result result, uint64_t key, ga_cuda_undo *undo) {
+static ga_result settle(struct ga_cuda_array_claim *c, ga_result result, uint64_t key,
+                        ga_cuda_undo *undo) {
     if (c->later && result == GA_CUDA_SUCCESS)
         ga_cuda_bound_begin(c->later, key, c->c.context, c->whole);
     return ga_cuda_claim_settle(&c->c, result, key, undo);
@@ -148,61 +132,15 @@ static bool destroy_mipmap(uint64_t key) {
            GA_CUDA_SUCCESS;
 }
 
-static ga_result settle_array(struct claim *c, ga_result result, const ga_array *array) {
+ga_result ga_cuda_array_created(struct ga_cuda_array_claim *c, ga_result result,
+                                const ga_array *array) {
     return settle(c, result, result == GA_CUDA_SUCCESS ? key_of_array(*array) : 0, destroy_array);
-}
-
-// The versions of a descriptor differ in the widths of their fields. Of none: the driver refuses
-// it.
-#define FLAT(d)                                                                                    \
-    ((d) ? (struct shape){(d)->width, (d)->height, 0, (d)->format, (d)->channels, 0}               \
-         : (struct shape){0})
-#define DEEP(d)                                                                                    \
-    ((d) ? (struct shape){(d)->width, (d)->height, (d)->depth, (d)->format, (d)->channels,         \
-                          (d)->flags}                                                              \
-         : (struct shape){0})
-
-ga_result ga_cuda_array_create_v1(GA_FN_cuArrayCreate *real, ga_array *array,
-                                  const struct ga_cu_array_v1 *d) {
-    struct claim c;
-    struct shape s = FLAT(d);
-    if (!open_claim(&c, &s, 1))
-        return GA_CUDA_OUT_OF_MEMORY;
-    return settle_array(&c, real(array, d), array);
-}
-
-ga_result ga_cuda_array_create(GA_FN_cuArrayCreate_v2 *real, ga_array *array,
-                               const struct ga_cu_array *d) {
-    struct claim c;
-    struct shape s = FLAT(d);
-    if (!open_claim(&c, &s, 1))
-        return GA_CUDA_OUT_OF_MEMORY;
-    return settle_array(&c, real(array, d), array);
-}
-
-ga_result ga_cuda_array3d_create_v1(GA_FN_cuArray3DCreate *real, ga_array *array,
-                                    const struct ga_cu_array3d_v1 *d) {
-    struct claim c;
-    struct shape s = DEEP(d);
-    if (!open_claim(&c, &s, 1))
-        return GA_CUDA_OUT_OF_MEMORY;
-    return settle_array(&c, real(array, d), array);
-}
-
-ga_result ga_cuda_array3d_create(GA_FN_cuArray3DCreate_v2 *real, ga_array *array,
-                                 const struct ga_cu_array3d *d) {
-    struct claim c;
-    struct shape s = DEEP(d);
-    if (!open_claim(&c, &s, 1))
-        return GA_CUDA_OUT_OF_MEMORY;
-    return settle_array(&c, real(array, d), array);
 }
 
 ga_result ga_cuda_mipmap_create(GA_FN_cuMipmappedArrayCreate *real, ga_mipmap *mipmap,
                                 const struct ga_cu_array3d *d, unsigned int levels) {
-    struct claim c;
-    struct shape s = DEEP(d);
-    if (!open_claim(&c, &s, levels))
+    struct ga_cuda_array_claim c;
+    if (!ga_cuda_array_open(&c, GA_CUDA_ARRAY_DEEP(d), levels))
         return GA_CUDA_OUT_OF_MEMORY;
     ga_result result = real(mipmap, d, levels);
     return settle(&c, result, result == GA_CUDA_SUCCESS ? key_of_mipmap(*mipmap) : 0,

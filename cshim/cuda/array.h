@@ -3,16 +3,40 @@
 #ifndef GA_CUDA_ARRAY_H
 #define GA_CUDA_ARRAY_H
 
-#include "cuda/driver.h"
+#include "cuda/claim.h"
 
-ga_result ga_cuda_array_create_v1(GA_FN_cuArrayCreate *real, ga_array *array,
-                                  const struct ga_cu_array_v1 *descriptor);
-ga_result ga_cuda_array_create(GA_FN_cuArrayCreate_v2 *real, ga_array *array,
-                               const struct ga_cu_array *descriptor);
-ga_result ga_cuda_array3d_create_v1(GA_FN_cuArray3DCreate *real, ga_array *array,
-                                    const struct ga_cu_array3d_v1 *descriptor);
-ga_result ga_cuda_array3d_create(GA_FN_cuArray3DCreate_v2 *real, ga_array *array,
-                                 const struct ga_cu_array3d *descriptor);
+// What a descriptor of any version says.
+struct ga_cuda_array_shape {
+    uint64_t width;
+    uint64_t height; // 0: none
+    uint64_t depth;  // 0: none. With LAYERED or CUBEMAP it counts layers or faces
+    int format;
+    uint32_t channels;
+    uint32_t flags;
+};
+
+// The versions of a descriptor differ in the widths of their fields. Of none: the driver refuses
+// it.
+#define GA_CUDA_ARRAY_FLAT(d)                                                                      \
+    ((d) ? (struct ga_cuda_array_shape){(d)->width, (d)->height, 0, (d)->format, (d)->channels, 0} \
+         : (struct ga_cuda_array_shape){0})
+#define GA_CUDA_ARRAY_DEEP(d)                                                                      \
+    ((d) ? (struct ga_cuda_array_shape){(d)->width, (d)->height, (d)->depth, (d)->format,          \
+                                        (d)->channels, (d)->flags}                                 \
+         : (struct ga_cuda_array_shape){0})
+
+// One on its way.
+struct ga_cuda_array_claim {
+    struct ga_cuda_claim c;
+    struct ga_root *later; // its memory is mapped later; NULL otherwise
+    bool whole;            // and to all of it at once
+};
+
+// Open, then the driver, then the other. False: refused.
+bool ga_cuda_array_open(struct ga_cuda_array_claim *c, struct ga_cuda_array_shape shape,
+                        unsigned int levels);
+ga_result ga_cuda_array_created(struct ga_cuda_array_claim *c, ga_result result,
+                                const ga_array *array);
 ga_result ga_cuda_array_destroy(GA_FN_cuArrayDestroy *real, ga_array array);
 ga_result ga_cuda_mipmap_create(GA_FN_cuMipmappedArrayCreate *real, ga_mipmap *mipmap,
                                 const struct ga_cu_array3d *descriptor, unsigned int levels);

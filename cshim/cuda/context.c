@@ -105,8 +105,8 @@ uint64_t ga_cuda_context_notice(struct ga_root *root, ga_context context, uint32
     return entry.key;
 }
 
-static ga_result settle(const struct ga_cuda_context_ask *ask, ga_result result,
-                        const ga_context *context) {
+ga_result ga_cuda_context_created(const struct ga_cuda_context_ask *ask, ga_result result,
+                                  const ga_context *context) {
     struct ga_entry made = {.kind = GA_CUDA_CONTEXT_CREATED};
     if (result != GA_CUDA_SUCCESS) {
         ga_cuda_context_unmade(ask);
@@ -115,39 +115,6 @@ static ga_result settle(const struct ga_cuda_context_ask *ask, ga_result result,
     made.key = key_of(*context);
     ga_cuda_context_made(ask, &made);
     return result;
-}
-
-ga_result ga_cuda_context_create(GA_FN_cuCtxCreate_v2 *real, ga_context *context,
-                                 unsigned int flags, ga_cu_device device) {
-    struct ga_cuda_context_ask ask;
-    if (!ga_cuda_context_ask(&ask, device))
-        return GA_CUDA_OUT_OF_MEMORY;
-    return settle(&ask, real(context, flags, device), context);
-}
-
-ga_result ga_cuda_context_create_v3(GA_FN_cuCtxCreate_v3 *real, ga_context *context, void *affinity,
-                                    int count, unsigned int flags, ga_cu_device device) {
-    struct ga_cuda_context_ask ask;
-    if (!ga_cuda_context_ask(&ask, device))
-        return GA_CUDA_OUT_OF_MEMORY;
-    return settle(&ask, real(context, affinity, count, flags, device), context);
-}
-
-ga_result ga_cuda_context_create_v4(GA_FN_cuCtxCreate_v4 *real, ga_context *context,
-                                    void *parameters, unsigned int flags, ga_cu_device device) {
-    struct ga_cuda_context_ask ask;
-    if (!ga_cuda_context_ask(&ask, device))
-        return GA_CUDA_OUT_OF_MEMORY;
-    return settle(&ask, real(context, parameters, flags, device), context);
-}
-
-ga_result ga_cuda_context_create_vdpau(GA_FN_cuVDPAUCtxCreate_v2 *real, ga_context *context,
-                                       unsigned int flags, ga_cu_device device, uint32_t vdpau,
-                                       void *get_proc_address) {
-    struct ga_cuda_context_ask ask;
-    if (!ga_cuda_context_ask(&ask, device))
-        return GA_CUDA_OUT_OF_MEMORY;
-    return settle(&ask, real(context, flags, device, vdpau, get_proc_address), context);
 }
 
 void ga_cuda_context_forget(struct ga_root *root, uint64_t key) {

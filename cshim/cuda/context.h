@@ -42,14 +42,8 @@ bool ga_cuda_context_find(struct ga_root *root, uint64_t key, struct ga_entry *e
 // Takes a context out of the table and gives it back.
 void ga_cuda_context_forget(struct ga_root *root, uint64_t key);
 
-ga_result ga_cuda_context_create(GA_FN_cuCtxCreate_v2 *real, ga_context *context,
-                                 unsigned int flags, ga_cu_device device);
-ga_result ga_cuda_context_create_v3(GA_FN_cuCtxCreate_v3 *real, ga_context *context, void *affinity,
-                                    int count, unsigned int flags, ga_cu_device device);
-ga_result ga_cuda_context_create_v4(GA_FN_cuCtxCreate_v4 *real, ga_context *context,
-                                    void *parameters, unsigned int flags, ga_cu_device device);
-ga_result ga_cuda_context_create_vdpau(GA_FN_cuVDPAUCtxCreate_v2 *real, ga_context *context,
-                                       unsigned int flags, ga_cu_device device, uint32_t vdpau,
-                                       void *get_proc_address);
+// The driver has answered to one of the calls that create one.
+ga_result ga_cuda_context_created(const struct ga_cuda_context_ask *ask, ga_result result,
+                                  const ga_context *context);
 
 #endif

@@ -12,7 +12,7 @@
 
 // An executable graph with memory of its own, or that frees somebody's. The driver allows one for
 // each graph, and no launches of one at the same time; counts are kept right all the same.
-struct exec {
+struct ga_cuda_graph_exec {
     struct ga_cuda_graph_blocks blocks;
     uint64_t own[GA_DEVICES]; // bytes that it allocates and frees again
     bool frees_itself;        // any
@@ -24,8 +24,9 @@ struct exec {
 };
 
 struct ga_cuda_graphs {
-    struct ga_table execs; // by handle; the context of an entry points to a struct exec
-    struct ga_spin lock;   // guards it, and the counts
+    struct ga_table
+        execs;           // by handle; the context of an entry points to a struct ga_cuda_graph_exec
+    struct ga_spin lock; // guards it, and the counts
     struct ga_records unused;
 };
 
@@ -42,16 +43,16 @@ static bool is_own(const struct ga_cuda_graph_block *b) {
 }
 
 // Who it is to the pool that keeps its own memory.
-static struct ga_cuda_pool_user user_of(const struct exec *x) {
+static struct ga_cuda_pool_user user_of(const struct ga_cuda_graph_exec *x) {
     return (struct ga_cuda_pool_user){(uint64_t)(uintptr_t)x, x->life};
 }
 
-static struct exec *new_exec(struct ga_root *root, struct ga_cuda_graphs *g,
-                             const struct ga_cuda_graph_blocks *blocks) {
-    struct exec *x = ga_records_take(root, &g->unused, sizeof *x);
+static struct ga_cuda_graph_exec *new_exec(struct ga_root *root, struct ga_cuda_graphs *g,
+                                           const struct ga_cuda_graph_blocks *blocks) {
+    struct ga_cuda_graph_exec *x = ga_records_take(root, &g->unused, sizeof *x);
     if (!x)
         return NULL;
-    *x = (struct exec){.blocks = *blocks, .life = x->life + 1, .references = 1};
+    *x = (struct ga_cuda_graph_exec){.blocks = *blocks, .life = x->life + 1, .references = 1};
     for (uint32_t i = 0; i < blocks->count; i++)
         if (is_own(&blocks->block[i])) {
             x->own[blocks->block[i].device] += blocks->block[i].bytes;
@@ -60,7 +61,7 @@ static struct exec *new_exec(struct ga_root *root, struct ga_cuda_graphs *g,
     return x;
 }
 
-static void drop_reference(struct ga_cuda_graphs *g, struct exec *x) {
+static void drop_reference(struct ga_cuda_graphs *g, struct ga_cuda_graph_exec *x) {
     struct ga_cuda_graph_blocks blocks = {0};
     ga_self_lock(&g->lock);
     if (--x->references == 0) {
@@ -71,18 +72,19 @@ static void drop_reference(struct ga_cuda_graphs *g, struct exec *x) {
     ga_cuda_graph_blocks_drop(&blocks);
 }
 
-static struct exec *find_exec(struct ga_cuda_graphs *g, ga_exec handle) {
+static struct ga_cuda_graph_exec *find_exec(struct ga_cuda_graphs *g, ga_exec handle) {
     struct ga_entry e;
     ga_self_lock(&g->lock);
     bool found = ga_table_find(&g->execs, (uint64_t)(uintptr_t)handle, &e);
-    struct exec *x = found ? (struct exec *)(uintptr_t)e.context : NULL;
+    struct ga_cuda_graph_exec *x = found ? (struct ga_cuda_graph_exec *)(uintptr_t)e.context : NULL;
     if (x)
         x->references++;
     ga_self_unlock(&g->lock);
     return x;
 }
 
-static struct exec *put_exec(struct ga_cuda_graphs *g, ga_exec handle, struct exec *x) {
+static struct ga_cuda_graph_exec *put_exec(struct ga_cuda_graphs *g, ga_exec handle,
+                                           struct ga_cuda_graph_exec *x) {
     struct ga_entry e = {.key = (uint64_t)(uintptr_t)handle, .context = (uint64_t)(uintptr_t)x};
     struct ga_entry old = {0};
     ga_self_lock(&g->lock);
@@ -90,14 +92,15 @@ static struct exec *put_exec(struct ga_cuda_graphs *g, ga_exec handle, struct ex
     ga_self_unlock(&g->lock);
     if (!put)
         return x;
-    return old.key ? (struct exec *)(uintptr_t)old.context : NULL; // destroyed out of sight
+    return old.key ? (struct ga_cuda_graph_exec *)(uintptr_t)old.context
+                   : NULL; // destroyed out of sight
 }
 
 // A launch, or an upload, on its way: what each device's pool of graph memory must have for it.
 struct start {
     struct ga_root *root;
     struct ga_cuda_graphs *graphs;
-    struct exec *exec;
+    struct ga_cuda_graph_exec *exec;
     struct ga_cuda_draw draw[GA_DEVICES]; // bytes 0: nothing there
     bool first;                           // no other launch on its way has the graph's own memory
 };
@@ -187,7 +190,7 @@ static bool draw_all(struct start *s) {
 // A launch is done, or was none after all. With the last one what was the graph's own its pool
 // keeps.
 static void done(struct ga_root *root, void *argument) {
-    struct exec *x = argument;
+    struct ga_cuda_graph_exec *x = argument;
     struct ga_cuda_graphs *g = atomic_load(&ga_cuda(root)->graphs);
     ga_self_lock(&g->lock);
     bool last = --x->launches == 0 && x->pends;
@@ -204,7 +207,7 @@ static void done(struct ga_root *root, void *argument) {
 
 // False: refused, and nothing is taken.
 static bool open_start(struct start *s, bool launch, ga_stream stream) {
-    struct exec *x = s->exec;
+    struct ga_cuda_graph_exec *x = s->exec;
     ga_self_lock(&s->graphs->lock);
     s->first = x->launches == 0;
     x->launches++;
@@ -337,16 +340,9 @@ ga_result ga_cuda_graph_upload(GA_FN_cuGraphUpload *real, ga_stream effective, g
 
 // Making and ending them
 
-// One that is to be made: known before the driver is asked, because it may upload at once.
-struct making {
-    struct ga_root *root;
-    struct ga_cuda_graphs *graphs; // NULL: nothing to remember
-    struct exec *exec;
-};
-
-static bool begin_making(struct making *m, ga_graph graph) {
+bool ga_cuda_graph_begin(struct ga_cuda_graph_making *m, ga_graph graph) {
     struct ga_cuda_graph_blocks blocks;
-    *m = (struct making){.root = ga_root_get()};
+    *m = (struct ga_cuda_graph_making){.root = ga_root_get()};
     if (!graph)
         return true;
     if (!m->root)
@@ -363,8 +359,9 @@ static bool begin_making(struct making *m, ga_graph graph) {
     return m->exec != NULL;
 }
 
-static ga_result end_making(struct making *m, ga_result result, const ga_exec *handle) {
-    struct exec *gone = m->exec;
+ga_result ga_cuda_graph_made(struct ga_cuda_graph_making *m, ga_result result,
+                             const ga_exec *handle) {
+    struct ga_cuda_graph_exec *gone = m->exec;
     if (!m->graphs)
         return result;
     if (result == GA_CUDA_SUCCESS && handle && *handle)
@@ -374,27 +371,11 @@ static ga_result end_making(struct making *m, ga_result result, const ga_exec *h
     return result;
 }
 
-ga_result ga_cuda_graph_instantiate(GA_FN_cuGraphInstantiate_v2 *real, ga_exec *exec,
-                                    ga_graph graph, ga_node *node, char *log, size_t size) {
-    struct making m;
-    if (!begin_making(&m, graph))
-        return GA_CUDA_OUT_OF_MEMORY;
-    return end_making(&m, real(exec, graph, node, log, size), exec);
-}
-
-ga_result ga_cuda_graph_instantiate_flags(GA_FN_cuGraphInstantiateWithFlags *real, ga_exec *exec,
-                                          ga_graph graph, uint64_t flags) {
-    struct making m;
-    if (!begin_making(&m, graph))
-        return GA_CUDA_OUT_OF_MEMORY;
-    return end_making(&m, real(exec, graph, flags), exec);
-}
-
 ga_result ga_cuda_graph_instantiate_with(GA_FN_cuGraphInstantiateWithParams *real, ga_exec *exec,
                                          ga_graph graph, struct ga_cu_instantiate *parameters) {
-    struct making m;
+    struct ga_cuda_graph_making m;
     struct start s;
-    if (!begin_making(&m, graph))
+    if (!ga_cuda_graph_begin(&m, graph))
         return GA_CUDA_OUT_OF_MEMORY;
     bool upload = m.graphs && parameters && (parameters->flags & GA_CUDA_INSTANTIATE_UPLOAD) != 0;
     if (upload) {
@@ -405,45 +386,29 @@ ga_result ga_cuda_graph_instantiate_with(GA_FN_cuGraphInstantiateWithParams *rea
         m.exec->references++;
         ga_self_unlock(&m.graphs->lock);
         if (!open_start(&s, false, NULL))
-            return end_making(&m, GA_CUDA_OUT_OF_MEMORY, NULL);
+            return ga_cuda_graph_made(&m, GA_CUDA_OUT_OF_MEMORY, NULL);
     }
     ga_result result = real(exec, graph, parameters);
     if (upload && result == GA_CUDA_SUCCESS)
         settle_upload(&s);
     else if (upload)
         fail(&s, result, NULL);
-    return end_making(&m, result, exec);
+    return ga_cuda_graph_made(&m, result, exec);
 }
 
 // What is under way goes on as it was; the next launch is of what the other graph says.
-static ga_result end_update(struct making *m, ga_result result, ga_exec handle) {
+ga_result ga_cuda_graph_updated(struct ga_cuda_graph_making *m, ga_result result, ga_exec handle) {
     struct ga_cuda_graphs *g = get(m->root, false);
     struct ga_entry e;
     bool had = false;
     if (m->graphs || !g || result != GA_CUDA_SUCCESS)
-        return end_making(m, result, &handle);
+        return ga_cuda_graph_made(m, result, &handle);
     ga_self_lock(&g->lock);
     had = ga_table_take(&g->execs, (uint64_t)(uintptr_t)handle, &e);
     ga_self_unlock(&g->lock);
     if (had)
-        drop_reference(g, (struct exec *)(uintptr_t)e.context);
+        drop_reference(g, (struct ga_cuda_graph_exec *)(uintptr_t)e.context);
     return result;
-}
-
-ga_result ga_cuda_graph_update_v1(GA_FN_cuGraphExecUpdate *real, ga_exec exec, ga_graph graph,
-                                  ga_node *node, int *update) {
-    struct making m;
-    if (!begin_making(&m, graph))
-        return GA_CUDA_OUT_OF_MEMORY;
-    return end_update(&m, real(exec, graph, node, update), exec);
-}
-
-ga_result ga_cuda_graph_update(GA_FN_cuGraphExecUpdate_v2 *real, ga_exec exec, ga_graph graph,
-                               void *update) {
-    struct making m;
-    if (!begin_making(&m, graph))
-        return GA_CUDA_OUT_OF_MEMORY;
-    return end_update(&m, real(exec, graph, update), exec);
 }
 
 // As with memory: out of the table before the driver, which may give the handle out again. What
@@ -460,8 +425,8 @@ ga_result ga_cuda_graph_exec_destroy(GA_FN_cuGraphExecDestroy *real, ga_exec exe
     ga_result result = real(exec);
     if (!ours)
         return result;
-    struct exec *x = (struct exec *)(uintptr_t)e.context;
-    struct exec *gone = result == GA_CUDA_SUCCESS ? x : put_exec(g, exec, x);
+    struct ga_cuda_graph_exec *x = (struct ga_cuda_graph_exec *)(uintptr_t)e.context;
+    struct ga_cuda_graph_exec *gone = result == GA_CUDA_SUCCESS ? x : put_exec(g, exec, x);
     if (gone)
         drop_reference(g, gone);
     return result;

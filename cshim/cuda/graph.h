@@ -8,17 +8,21 @@
 
 #include "cuda/driver.h"
 
-ga_result ga_cuda_graph_instantiate(GA_FN_cuGraphInstantiate_v2 *real, ga_exec *exec,
-                                    ga_graph graph, ga_node *node, char *log, size_t size);
-ga_result ga_cuda_graph_instantiate_flags(GA_FN_cuGraphInstantiateWithFlags *real, ga_exec *exec,
-                                          ga_graph graph, uint64_t flags);
+// One that is to be made executable: known before the driver is asked, because it may upload at
+// once.
+struct ga_cuda_graph_making {
+    struct ga_root *root;
+    struct ga_cuda_graphs *graphs; // NULL: nothing to remember
+    struct ga_cuda_graph_exec *exec;
+};
+// False: refused, or no memory. True: one of the other two follows when the driver has answered.
+bool ga_cuda_graph_begin(struct ga_cuda_graph_making *m, ga_graph graph);
+ga_result ga_cuda_graph_made(struct ga_cuda_graph_making *m, ga_result result,
+                             const ga_exec *handle);
+// What is launched from then on has the memory of another graph.
+ga_result ga_cuda_graph_updated(struct ga_cuda_graph_making *m, ga_result result, ga_exec handle);
 ga_result ga_cuda_graph_instantiate_with(GA_FN_cuGraphInstantiateWithParams *real, ga_exec *exec,
                                          ga_graph graph, struct ga_cu_instantiate *parameters);
-// What is launched from then on has the memory of another graph.
-ga_result ga_cuda_graph_update_v1(GA_FN_cuGraphExecUpdate *real, ga_exec exec, ga_graph graph,
-                                  ga_node *node, int *update);
-ga_result ga_cuda_graph_update(GA_FN_cuGraphExecUpdate_v2 *real, ga_exec exec, ga_graph graph,
-                               void *update);
 // effective is the stream that is meant, where stream is what the program passed.
 ga_result ga_cuda_graph_upload(GA_FN_cuGraphUpload *real, ga_stream effective, ga_exec exec,
                                ga_stream stream);

@@ -95,7 +95,30 @@ ga_result ga_cuda_get_proc_address_v2(GA_FN_cuGetProcAddress_v2 *real, const cha
     return result;
 }
 
-// What a row's function is where all is done around the driver's call.
+// What a row's function is where the versions of an entry point differ in their parameters alone:
+// all that they take goes the way of cuda/claim.h.
+#define GA_TAKES(claim, open, settle)                                                              \
+    ({                                                                                             \
+        struct claim c;                                                                            \
+        (open) ? (settle) : GA_CUDA_OUT_OF_MEMORY;                                                 \
+    })
+#define GA_CREATES_CONTEXT(real, device, context, ...)                                             \
+    GA_TAKES(ga_cuda_context_ask, ga_cuda_context_ask(&c, device),                                 \
+             ga_cuda_context_created(&c, real(context, __VA_ARGS__), context))
+#define GA_ALLOCATES_HOST(real, bytes, at, ...)                                                    \
+    GA_TAKES(ga_cuda_claim, ga_cuda_host_open(&c, bytes),                                          \
+             ga_cuda_host_settle(&c, real(at, __VA_ARGS__), at))
+#define GA_INSTANTIATES(real, graph, exec, ...)                                                    \
+    GA_TAKES(ga_cuda_graph_making, ga_cuda_graph_begin(&c, graph),                                 \
+             ga_cuda_graph_made(&c, real(exec, __VA_ARGS__), exec))
+#define GA_UPDATES(real, graph, exec, ...)                                                         \
+    GA_TAKES(ga_cuda_graph_making, ga_cuda_graph_begin(&c, graph),                                 \
+             ga_cuda_graph_updated(&c, real(exec, __VA_ARGS__), exec))
+#define GA_CREATES_ARRAY(real, shape, array, descriptor)                                           \
+    GA_TAKES(ga_cuda_array_claim, ga_cuda_array_open(&c, shape, 1),                                \
+             ga_cuda_array_created(&c, real(array, descriptor), array))
+
+// The same where all is done around the driver's call.
 #define GA_SYNCHRONIZES(real, ...) ga_cuda_synchronized(real(__VA_ARGS__))
 #define GA_BEGINS_CAPTURE(real, ...)                                                               \
     (ga_cuda_stream_capture(), ga_cuda_capture_began(real(__VA_ARGS__)))

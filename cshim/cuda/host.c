@@ -20,7 +20,7 @@ static bool take(struct ga_cuda_claim *c, struct ga_root *root, uint64_t bytes) 
 }
 
 // Without a context the driver refuses.
-static bool open_claim(struct ga_cuda_claim *c, uint64_t bytes) {
+bool ga_cuda_host_open(struct ga_cuda_claim *c, uint64_t bytes) {
     if (!ga_cuda_claim_begin(c))
         return false;
     bool known = c->root && ga_cuda_device_current(c->root, &c->context) >= 0;
@@ -71,35 +71,14 @@ static ga_result settle(const struct ga_cuda_claim *c, ga_result result, void *a
     return result;
 }
 
-ga_result ga_cuda_host_alloc_v1(GA_FN_cuMemAllocHost *real, void **at, unsigned int bytes) {
-    struct ga_cuda_claim c;
-    if (!open_claim(&c, bytes))
-        return GA_CUDA_OUT_OF_MEMORY;
-    ga_result result = real(at, bytes);
-    return settle(&c, result, result == GA_CUDA_SUCCESS ? *at : NULL, ALLOCATED);
-}
-
-ga_result ga_cuda_host_alloc(GA_FN_cuMemAllocHost_v2 *real, void **at, size_t bytes) {
-    struct ga_cuda_claim c;
-    if (!open_claim(&c, bytes))
-        return GA_CUDA_OUT_OF_MEMORY;
-    ga_result result = real(at, bytes);
-    return settle(&c, result, result == GA_CUDA_SUCCESS ? *at : NULL, ALLOCATED);
-}
-
-ga_result ga_cuda_host_alloc_flags(GA_FN_cuMemHostAlloc *real, void **at, size_t bytes,
-                                   unsigned int flags) {
-    struct ga_cuda_claim c;
-    if (!open_claim(&c, bytes))
-        return GA_CUDA_OUT_OF_MEMORY;
-    ga_result result = real(at, bytes, flags);
-    return settle(&c, result, result == GA_CUDA_SUCCESS ? *at : NULL, ALLOCATED);
+ga_result ga_cuda_host_settle(const struct ga_cuda_claim *c, ga_result result, void *const *at) {
+    return settle(c, result, result == GA_CUDA_SUCCESS ? *at : NULL, ALLOCATED);
 }
 
 ga_result ga_cuda_host_register(GA_FN_cuMemHostRegister_v2 *real, void *at, size_t bytes,
                                 unsigned int flags) {
     struct ga_cuda_claim c;
-    if (!open_claim(&c, bytes))
+    if (!ga_cuda_host_open(&c, bytes))
         return GA_CUDA_OUT_OF_MEMORY;
     return settle(&c, real(at, bytes, flags), at, REGISTERED);
 }

@@ -6,10 +6,9 @@
 
 #include "cuda/claim.h"
 
-ga_result ga_cuda_host_alloc_v1(GA_FN_cuMemAllocHost *real, void **at, unsigned int bytes);
-ga_result ga_cuda_host_alloc(GA_FN_cuMemAllocHost_v2 *real, void **at, size_t bytes);
-ga_result ga_cuda_host_alloc_flags(GA_FN_cuMemHostAlloc *real, void **at, size_t bytes,
-                                   unsigned int flags);
+// Memory that the driver allocates: open, then the driver, then settle. False: refused.
+bool ga_cuda_host_open(struct ga_cuda_claim *c, uint64_t bytes);
+ga_result ga_cuda_host_settle(const struct ga_cuda_claim *c, ga_result result, void *const *at);
 ga_result ga_cuda_host_free(GA_FN_cuMemFreeHost *real, void *at);
 ga_result ga_cuda_host_register(GA_FN_cuMemHostRegister_v2 *real, void *at, size_t bytes,
                                 unsigned int flags);

@@ -5,7 +5,8 @@
 #define GA_ROW_H
 
 #define GA_ROW_LIST(...) __VA_ARGS__
+#define GA_ROW_APPLY(function, ...) function(__VA_ARGS__)
 #define GA_ROW_CALL(arguments, function, ...)                                                      \
-    function(real, ##__VA_ARGS__, GA_ROW_LIST arguments)
+    GA_ROW_APPLY(function, real, ##__VA_ARGS__, GA_ROW_LIST arguments)
 
 #endif
