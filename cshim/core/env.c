@@ -12,18 +12,10 @@ static char upper(char c) {
 
 // The shift of a unit letter, all of them binary; −1: none of ours.
 static int unit_shift(char c) {
-    switch (upper(c)) {
-    case 'B':
-        return 0;
-    case 'K':
-        return 10;
-    case 'M':
-        return 20;
-    case 'G':
-        return 30;
-    case 'T':
-        return 40;
-    }
+    static const char units[] = "BKMGT";
+    for (int i = 0; units[i]; i++)
+        if (units[i] == upper(c))
+            return 10 * i;
     return -1;
 }
 

@@ -12,12 +12,9 @@ static uint64_t cap(struct ga_root *root) {
 }
 
 static void say_refused(struct ga_root *root, uint64_t bytes, uint64_t held, uint64_t most) {
-    if (atomic_exchange(&root->host_refused, 1) == 0)
-        ga_log_user("refused: %u bytes of page-locked host memory, %u of %u are held", bytes, held,
-                    most);
-    else
-        ga_log("refused: %u bytes of page-locked host memory, %u of %u are held", bytes, held,
-               most);
+    bool first = atomic_exchange(&root->host_refused, 1) == 0;
+    (first ? ga_log_user : ga_log)(
+        "refused: %u bytes of page-locked host memory, %u of %u are held", bytes, held, most);
 }
 
 bool ga_host_take(struct ga_root *root, uint64_t bytes) {

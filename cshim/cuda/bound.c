@@ -4,7 +4,6 @@
 #include "core/records.h"
 #include "cuda/pending.h"
 #include "cuda/state.h"
-#include "cuda/vmm.h"
 
 // A part of an object: on one plane (a level and layer of an array, its mip tail, a device of a
 // multicast object) from one corner to the other, which lies outside.
@@ -157,7 +156,20 @@ static int remainder_of(struct part left, const struct part *without, struct par
     return count;
 }
 
-// Puts what is left of a piece in its object. Without memory for the records, it stays kept.
+// Memory that is kept for it is mapped to a part. Without memory for the record, it stays kept.
+static void map(struct ga_root *root, struct ga_cuda_bounds *b, struct ga_cuda_bound *bound,
+                const struct part *part, struct ga_cuda_vmm_memory *memory) {
+    struct piece *p = ga_records_take(root, &b->unused_pieces, sizeof *p);
+    if (!p)
+        return;
+    *p = (struct piece){.part = *part, .memory = memory};
+    ga_self_lock(&b->lock);
+    p->next = bound->pieces;
+    bound->pieces = p;
+    ga_self_unlock(&b->lock);
+}
+
+// Puts what is left of a piece in its object.
 static void keep_remainder(struct ga_root *root, struct ga_cuda_bounds *b,
                            struct ga_cuda_bound *bound, const struct piece *cut,
                            const struct part *without) {
@@ -165,14 +177,7 @@ static void keep_remainder(struct ga_root *root, struct ga_cuda_bounds *b,
     int count = remainder_of(cut->part, without, left);
     for (int i = 0; i < count; i++) {
         ga_cuda_vmm_keep_more(root, cut->memory);
-        struct piece *p = ga_records_take(root, &b->unused_pieces, sizeof *p);
-        if (!p)
-            continue;
-        *p = (struct piece){.part = left[i], .memory = cut->memory};
-        ga_self_lock(&b->lock);
-        p->next = bound->pieces;
-        bound->pieces = p;
-        ga_self_unlock(&b->lock);
+        map(root, b, bound, &left[i], cut->memory);
     }
 }
 
@@ -210,19 +215,6 @@ static struct piece *unmap(struct ga_root *root, struct ga_cuda_bounds *b,
         gone = p;
     }
     return gone;
-}
-
-// Memory that is kept for it is mapped to a part.
-static void map(struct ga_root *root, struct ga_cuda_bounds *b, struct ga_cuda_bound *bound,
-                const struct part *part, struct ga_cuda_vmm_memory *memory) {
-    struct piece *p = ga_records_take(root, &b->unused_pieces, sizeof *p);
-    if (!p)
-        return;
-    *p = (struct piece){.part = *part, .memory = memory};
-    ga_self_lock(&b->lock);
-    p->next = bound->pieces;
-    bound->pieces = p;
-    ga_self_unlock(&b->lock);
 }
 
 // Arrays
@@ -315,22 +307,17 @@ ga_result ga_cuda_bound_map(GA_FN_cuMemMapArrayAsync *real, ga_stream effective,
 
 // Multicast objects
 
-// A binding on its way. The object is kept meanwhile, so that it does not end in between.
-struct binding {
-    struct ga_root *root;
-    struct ga_cuda_vmm_memory *object, *memory; // NULL: not known
-};
-
-static void open_binding(struct binding *b, ga_memory object) {
-    b->root = ga_root_get();
-    b->object = b->root ? ga_cuda_vmm_keep(b->root, object) : NULL;
-    b->memory = NULL;
-}
-
 static struct part part_at(ga_cu_device device, size_t offset, size_t bytes) {
     return (struct part){.plane = (uint64_t)(uint32_t)device,
                          .from = {offset},
                          .to = {(uint64_t)offset + bytes, 1, 1}};
+}
+
+void ga_cuda_bound_open(struct ga_cuda_binding *b, ga_memory object, ga_cuda_vmm_keeper *keep,
+                        uint64_t memory) {
+    b->root = ga_root_get();
+    b->object = ga_cuda_vmm_keep(b->root, object);
+    b->memory = keep ? keep(b->root, memory) : NULL;
 }
 
 static void object_ended(struct ga_root *root, uint64_t key) {
@@ -338,72 +325,33 @@ static void object_ended(struct ga_root *root, uint64_t key) {
 }
 
 // As with arrays, memory that is bound to what is not known stays kept.
-static ga_result close_binding(struct binding *b, ga_result result, const struct part *part) {
+ga_result ga_cuda_bound_settle(const struct ga_cuda_binding *b, ga_result result,
+                               ga_cu_device device, size_t offset, size_t bytes) {
     struct ga_cuda_bounds *all = b->object && b->memory ? get(b->root, true) : NULL;
     uint64_t key = b->object ? ga_cuda_vmm_key(b->object) : 0;
     if (b->memory && result != GA_CUDA_SUCCESS)
         ga_cuda_vmm_let_go(b->root, b->memory);
     if (all && result == GA_CUDA_SUCCESS) {
+        if (device == GA_CUDA_BOUND_WHERE_IT_IS)
+            device = ga_cuda_vmm_ordinal(b->root, b->memory);
         if (!bound_of(all, key)) {
             ga_cuda_bound_begin(b->root, key, 0, false);
             ga_cuda_vmm_at_end(b->root, b->object, object_ended);
         }
         struct ga_cuda_bound *bound = bound_of(all, key);
+        struct part part = part_at(device, offset, bytes);
         if (bound)
-            map(b->root, all, bound, part, b->memory);
+            map(b->root, all, bound, &part, b->memory);
     }
     if (b->object)
         ga_cuda_vmm_let_go(b->root, b->object);
     return result;
 }
 
-ga_result ga_cuda_multicast_bind(GA_FN_cuMulticastBindMem *real, ga_memory object, size_t offset,
-                                 ga_memory memory, size_t from, size_t bytes, uint64_t flags) {
-    struct binding b;
-    open_binding(&b, object);
-    if (b.root)
-        b.memory = ga_cuda_vmm_keep(b.root, memory);
-    struct part part = part_at(b.memory ? ga_cuda_vmm_ordinal(b.root, b.memory) : 0, offset, bytes);
-    return close_binding(&b, real(object, offset, memory, from, bytes, flags), &part);
-}
-
-ga_result ga_cuda_multicast_bind_v2(GA_FN_cuMulticastBindMem_v2 *real, ga_memory object,
-                                    ga_cu_device device, size_t offset, ga_memory memory,
-                                    size_t from, size_t bytes, uint64_t flags) {
-    struct binding b;
-    open_binding(&b, object);
-    if (b.root)
-        b.memory = ga_cuda_vmm_keep(b.root, memory);
-    struct part part = part_at(device, offset, bytes);
-    return close_binding(&b, real(object, device, offset, memory, from, bytes, flags), &part);
-}
-
-ga_result ga_cuda_multicast_bind_at(GA_FN_cuMulticastBindAddr *real, ga_memory object,
-                                    size_t offset, ga_address address, size_t bytes,
-                                    uint64_t flags) {
-    struct binding b;
-    open_binding(&b, object);
-    if (b.root)
-        b.memory = ga_cuda_vmm_keep_at(b.root, address);
-    struct part part = part_at(b.memory ? ga_cuda_vmm_ordinal(b.root, b.memory) : 0, offset, bytes);
-    return close_binding(&b, real(object, offset, address, bytes, flags), &part);
-}
-
-ga_result ga_cuda_multicast_bind_at_v2(GA_FN_cuMulticastBindAddr_v2 *real, ga_memory object,
-                                       ga_cu_device device, size_t offset, ga_address address,
-                                       size_t bytes, uint64_t flags) {
-    struct binding b;
-    open_binding(&b, object);
-    if (b.root)
-        b.memory = ga_cuda_vmm_keep_at(b.root, address);
-    struct part part = part_at(device, offset, bytes);
-    return close_binding(&b, real(object, device, offset, address, bytes, flags), &part);
-}
-
 ga_result ga_cuda_multicast_unbind(GA_FN_cuMulticastUnbind *real, ga_memory object,
                                    ga_cu_device device, size_t offset, size_t bytes) {
-    struct binding b;
-    open_binding(&b, object);
+    struct ga_cuda_binding b;
+    ga_cuda_bound_open(&b, object, NULL, 0);
     struct ga_cuda_bounds *all = b.object ? get(b.root, false) : NULL;
     ga_result result = real(object, device, offset, bytes);
     struct ga_cuda_bound *bound =

@@ -11,6 +11,7 @@
 
 #include "core/root.h"
 #include "cuda/driver.h"
+#include "cuda/vmm.h"
 
 // An array, or a multicast object, and what is mapped there.
 struct ga_cuda_bound;
@@ -30,17 +31,18 @@ void ga_cuda_bound_sweep(struct ga_root *root, uint64_t ticket);
 ga_result ga_cuda_bound_map(GA_FN_cuMemMapArrayAsync *real, ga_stream effective,
                             struct ga_cu_array_map *list, unsigned int count, ga_stream stream);
 
-ga_result ga_cuda_multicast_bind(GA_FN_cuMulticastBindMem *real, ga_memory object, size_t offset,
-                                 ga_memory memory, size_t from, size_t bytes, uint64_t flags);
-ga_result ga_cuda_multicast_bind_v2(GA_FN_cuMulticastBindMem_v2 *real, ga_memory object,
-                                    ga_cu_device device, size_t offset, ga_memory memory,
-                                    size_t from, size_t bytes, uint64_t flags);
-ga_result ga_cuda_multicast_bind_at(GA_FN_cuMulticastBindAddr *real, ga_memory object,
-                                    size_t offset, ga_address address, size_t bytes,
-                                    uint64_t flags);
-ga_result ga_cuda_multicast_bind_at_v2(GA_FN_cuMulticastBindAddr_v2 *real, ga_memory object,
-                                       ga_cu_device device, size_t offset, ga_address address,
-                                       size_t bytes, uint64_t flags);
+// Memory that is bound to a multicast object, on its way: open, then the driver, then settle. keep
+// finds the memory, by its handle or its address. The object is kept meanwhile, so that it does not
+// end in between.
+struct ga_cuda_binding {
+    struct ga_root *root;
+    struct ga_cuda_vmm_memory *object, *memory; // NULL: not known
+};
+#define GA_CUDA_BOUND_WHERE_IT_IS (-1) // no device is named
+void ga_cuda_bound_open(struct ga_cuda_binding *b, ga_memory object, ga_cuda_vmm_keeper *keep,
+                        uint64_t memory);
+ga_result ga_cuda_bound_settle(const struct ga_cuda_binding *b, ga_result result,
+                               ga_cu_device device, size_t offset, size_t bytes);
 ga_result ga_cuda_multicast_unbind(GA_FN_cuMulticastUnbind *real, ga_memory object,
                                    ga_cu_device device, size_t offset, size_t bytes);
 

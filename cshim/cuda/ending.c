@@ -59,29 +59,28 @@ static void mark_pending(struct ga_root *root, uint64_t context, uint64_t become
         ga_cuda_pending_mark(root, a.key[i], becomes);
 }
 
+// Changes the context of all that lives in one, but of what is pending.
+static void move_entries(struct ga_root *root, uint64_t context, uint64_t becomes) {
+    ga_self_enter();
+    ga_table_mark(&root->blocks, context, becomes);
+    ga_table_mark(&root->streams, context, becomes);
+    ga_table_mark(&root->hosts, context, becomes);
+    ga_table_mark(&root->imports, context, becomes);
+    ga_self_leave();
+    ga_cuda_bound_mark(root, context, becomes);
+}
+
 uint64_t ga_cuda_ending_mark(struct ga_root *root, uint64_t context) {
     uint64_t ticket = ga_cuda_late_ticket();
     ga_cuda_late_begin(root, context, ticket);
-    ga_self_enter();
-    ga_table_mark(&root->blocks, context, ticket);
-    ga_table_mark(&root->streams, context, ticket);
-    ga_table_mark(&root->hosts, context, ticket);
-    ga_table_mark(&root->imports, context, ticket);
-    ga_self_leave();
-    ga_cuda_bound_mark(root, context, ticket);
+    move_entries(root, context, ticket);
     mark_pending(root, context, ticket);
     return ticket;
 }
 
 void ga_cuda_ending_unmark(struct ga_root *root, uint64_t context, uint64_t ticket) {
     ga_cuda_late_end(root, ticket, false);
-    ga_self_enter();
-    ga_table_mark(&root->blocks, ticket, context);
-    ga_table_mark(&root->streams, ticket, context);
-    ga_table_mark(&root->hosts, ticket, context);
-    ga_table_mark(&root->imports, ticket, context);
-    ga_self_leave();
-    ga_cuda_bound_mark(root, ticket, context);
+    move_entries(root, ticket, context);
     ga_cuda_pending_mark(root, ticket, context);
 }
 

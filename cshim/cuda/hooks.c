@@ -117,6 +117,13 @@ ga_result ga_cuda_get_proc_address_v2(GA_FN_cuGetProcAddress_v2 *real, const cha
 #define GA_CREATES_ARRAY(real, shape, array, descriptor)                                           \
     GA_TAKES(ga_cuda_array_claim, ga_cuda_array_open(&c, shape, 1),                                \
              ga_cuda_array_created(&c, real(array, descriptor), array))
+// offset and bytes are the row's own.
+#define GA_BINDS(real, keep, memory, device, object, ...)                                          \
+    ({                                                                                             \
+        struct ga_cuda_binding b;                                                                  \
+        ga_cuda_bound_open(&b, object, keep, memory);                                              \
+        ga_cuda_bound_settle(&b, real(object, __VA_ARGS__), device, offset, bytes);                \
+    })
 
 // The same where all is done around the driver's call.
 #define GA_SYNCHRONIZES(real, ...) ga_cuda_synchronized(real(__VA_ARGS__))

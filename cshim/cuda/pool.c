@@ -145,20 +145,10 @@ static struct ga_cuda_pool *find_or_make(struct ga_root *root, ga_pool handle, i
     return p ? make_pool(root, p, handle, device, kind) : pool;
 }
 
-static ga_pool current_of(ga_cu_device ordinal) {
+// A device's pool, as one of the driver's functions has it; NULL: it has none.
+static ga_pool pool_by(ga_result (*ask)(ga_pool *, ga_cu_device), ga_cu_device ordinal) {
     ga_pool handle = NULL;
-    if (!GA_REAL(cuDeviceGetMemPool) ||
-        GA_REAL(cuDeviceGetMemPool)(&handle, ordinal) != GA_CUDA_SUCCESS)
-        return NULL;
-    return handle;
-}
-
-static ga_pool default_of(ga_cu_device ordinal) {
-    ga_pool handle = NULL;
-    if (!GA_REAL(cuDeviceGetDefaultMemPool) ||
-        GA_REAL(cuDeviceGetDefaultMemPool)(&handle, ordinal) != GA_CUDA_SUCCESS)
-        return NULL;
-    return handle;
+    return ask && ask(&handle, ordinal) == GA_CUDA_SUCCESS ? handle : NULL;
 }
 
 struct ga_cuda_pool *ga_cuda_pool_current(struct ga_root *root, uint32_t device) {
@@ -173,7 +163,7 @@ struct ga_cuda_pool *ga_cuda_pool_current(struct ga_root *root, uint32_t device)
     ga_self_unlock(&p->lock);
     if (pool)
         return pool;
-    ga_pool handle = current_of(ga_cuda_device_ordinal(root, device));
+    ga_pool handle = pool_by(GA_REAL(cuDeviceGetMemPool), ga_cuda_device_ordinal(root, device));
     pool = find_or_make(root, handle, (int)device, handle ? ORDINARY : NAMELESS);
     ga_self_lock(&p->lock);
     p->current[device].turn = handle ? turn : 0;
@@ -186,7 +176,8 @@ static int device_of(struct ga_root *root, ga_pool handle, int otherwise) {
     if (!ga_cuda_device_several(root))
         return otherwise;
     for (int ordinal = 0; ordinal < (int)atomic_load(&ga_cuda(root)->device_count); ordinal++)
-        if (default_of(ordinal) == handle || current_of(ordinal) == handle)
+        if (pool_by(GA_REAL(cuDeviceGetDefaultMemPool), ordinal) == handle ||
+            pool_by(GA_REAL(cuDeviceGetMemPool), ordinal) == handle)
             return ga_cuda_device_number(root, ordinal);
     return otherwise;
 }

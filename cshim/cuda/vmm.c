@@ -423,36 +423,32 @@ ga_result ga_cuda_vmm_unmap(GA_FN_cuMemUnmap *real, ga_address address, size_t b
 
 // Other things that keep memory
 
-static struct ga_cuda_vmm_memory *keep_locked(struct ga_cuda_vmm_memory *m) {
+static struct ga_cuda_vmm_memory *
+keep(struct ga_root *root,
+     struct ga_cuda_vmm_memory *(*find_locked)(struct ga_cuda_vmm *, uint64_t), uint64_t by) {
+    struct ga_cuda_vmm *v = get(root, false);
+    if (!v)
+        return NULL;
+    ga_self_lock(&v->lock);
+    struct ga_cuda_vmm_memory *m = find_locked(v, by);
     if (m)
         m->mappings++;
+    ga_self_unlock(&v->lock);
     return m;
 }
 
 struct ga_cuda_vmm_memory *ga_cuda_vmm_keep(struct ga_root *root, ga_memory handle) {
-    struct ga_cuda_vmm *v = get(root, false);
-    if (!v)
-        return NULL;
-    ga_self_lock(&v->lock);
-    struct ga_cuda_vmm_memory *m = keep_locked(memory_locked(v, handle));
-    ga_self_unlock(&v->lock);
-    return m;
+    return keep(root, memory_locked, handle);
 }
 
 struct ga_cuda_vmm_memory *ga_cuda_vmm_keep_at(struct ga_root *root, uint64_t address) {
-    struct ga_cuda_vmm *v = get(root, false);
-    if (!v)
-        return NULL;
-    ga_self_lock(&v->lock);
-    struct ga_cuda_vmm_memory *m = keep_locked(mapped_at_locked(v, address));
-    ga_self_unlock(&v->lock);
-    return m;
+    return keep(root, mapped_at_locked, address);
 }
 
 void ga_cuda_vmm_keep_more(struct ga_root *root, struct ga_cuda_vmm_memory *memory) {
     struct ga_cuda_vmm *v = get(root, false);
     ga_self_lock(&v->lock);
-    keep_locked(memory);
+    memory->mappings++;
     ga_self_unlock(&v->lock);
 }
 

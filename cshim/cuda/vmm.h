@@ -27,8 +27,9 @@ ga_result ga_cuda_vmm_multicast(GA_FN_cuMulticastCreate *real, ga_memory *handle
 // What handles and mappings stand for.
 struct ga_cuda_vmm_memory;
 // It is kept, released or not, until it is let go as often. NULL: none of ours.
-struct ga_cuda_vmm_memory *ga_cuda_vmm_keep(struct ga_root *root, ga_memory handle);
-struct ga_cuda_vmm_memory *ga_cuda_vmm_keep_at(struct ga_root *root, uint64_t address);
+typedef struct ga_cuda_vmm_memory *ga_cuda_vmm_keeper(struct ga_root *root, uint64_t by);
+ga_cuda_vmm_keeper ga_cuda_vmm_keep;    // by its handle
+ga_cuda_vmm_keeper ga_cuda_vmm_keep_at; // by an address where it is mapped
 void ga_cuda_vmm_keep_more(struct ga_root *root, struct ga_cuda_vmm_memory *memory);
 void ga_cuda_vmm_let_go(struct ga_root *root, struct ga_cuda_vmm_memory *memory);
 // The same once a stream has got there: what it is charged with may come back then.
