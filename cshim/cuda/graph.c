@@ -72,6 +72,15 @@ static void drop_reference(struct ga_cuda_graphs *g, struct ga_cuda_graph_exec *
     ga_cuda_graph_blocks_drop(&blocks);
 }
 
+// Takes it out of the table. NULL: it is not there.
+static struct ga_cuda_graph_exec *take_exec(struct ga_cuda_graphs *g, ga_exec handle) {
+    struct ga_entry e;
+    ga_self_lock(&g->lock);
+    bool found = ga_table_take(&g->execs, (uint64_t)(uintptr_t)handle, &e);
+    ga_self_unlock(&g->lock);
+    return found ? (struct ga_cuda_graph_exec *)(uintptr_t)e.context : NULL;
+}
+
 static struct ga_cuda_graph_exec *find_exec(struct ga_cuda_graphs *g, ga_exec handle) {
     struct ga_entry e;
     ga_self_lock(&g->lock);
@@ -399,15 +408,11 @@ ga_result ga_cuda_graph_instantiate_with(GA_FN_cuGraphInstantiateWithParams *rea
 // What is under way goes on as it was; the next launch is of what the other graph says.
 ga_result ga_cuda_graph_updated(struct ga_cuda_graph_making *m, ga_result result, ga_exec handle) {
     struct ga_cuda_graphs *g = get(m->root, false);
-    struct ga_entry e;
-    bool had = false;
     if (m->graphs || !g || result != GA_CUDA_SUCCESS)
         return ga_cuda_graph_made(m, result, &handle);
-    ga_self_lock(&g->lock);
-    had = ga_table_take(&g->execs, (uint64_t)(uintptr_t)handle, &e);
-    ga_self_unlock(&g->lock);
+    struct ga_cuda_graph_exec *had = take_exec(g, handle);
     if (had)
-        drop_reference(g, (struct ga_cuda_graph_exec *)(uintptr_t)e.context);
+        drop_reference(g, had);
     return result;
 }
 
@@ -415,18 +420,10 @@ ga_result ga_cuda_graph_updated(struct ga_cuda_graph_making *m, ga_result result
 // its launches hold they hold on; what the pool keeps it keeps until it is trimmed.
 ga_result ga_cuda_graph_exec_destroy(GA_FN_cuGraphExecDestroy *real, ga_exec exec) {
     struct ga_cuda_graphs *g = get(ga_root_get(), false);
-    struct ga_entry e;
-    bool ours = false;
-    if (g) {
-        ga_self_lock(&g->lock);
-        ours = ga_table_take(&g->execs, (uint64_t)(uintptr_t)exec, &e);
-        ga_self_unlock(&g->lock);
-    }
+    struct ga_cuda_graph_exec *gone = g ? take_exec(g, exec) : NULL;
     ga_result result = real(exec);
-    if (!ours)
-        return result;
-    struct ga_cuda_graph_exec *x = (struct ga_cuda_graph_exec *)(uintptr_t)e.context;
-    struct ga_cuda_graph_exec *gone = result == GA_CUDA_SUCCESS ? x : put_exec(g, exec, x);
+    if (gone && result != GA_CUDA_SUCCESS)
+        gone = put_exec(g, exec, gone);
     if (gone)
         drop_reference(g, gone);
     return result;

@@ -277,19 +277,6 @@ bool ga_cuda_pending_call(struct ga_root *root, ga_stream stream,
     return true;
 }
 
-// An item that was taken off the list is no longer pending after all.
-static void call_back(struct ga_root *root, struct ga_cuda_pending *p, struct item *item) {
-    ga_move_begin(root);
-    ga_cuda_pool_count(root, item->device, 0 - item->bytes, item->tag);
-    ga_inflight_add(item->device, item->bytes);
-    ga_move_end();
-    if (item->pool)
-        ga_cuda_pool_blocks(root, item->pool, -1);
-    if (item->event)
-        give_event(p, item->context, item->event);
-    ga_records_give(&p->unused, item);
-}
-
 bool ga_cuda_pending_user(struct ga_root *root, uint32_t device, ga_stream stream,
                           struct ga_cuda_pool_user *user) {
     *user = (struct ga_cuda_pool_user){0, 0};
@@ -301,42 +288,47 @@ bool ga_cuda_pending_user(struct ga_root *root, uint32_t device, ga_stream strea
     return atomic_load(&root->devices[device].pending) != 0;
 }
 
-bool ga_cuda_pending_again(struct ga_root *root, const struct ga_entry *like, ga_stream stream,
-                           uint64_t context) {
+// Takes back the last free of a block like this one that nobody looks at: by a stream, or, of
+// stream NULL, of this very address. It is no longer pending then. *tag: what it was charged in.
+static bool call_back(struct ga_root *root, const struct ga_entry *like, ga_stream stream,
+                      uint64_t context, uint16_t *tag) {
     struct ga_cuda_pending *p = get(root, false);
+    const struct ga_cuda_pool *pool = ga_cuda_pool_of(like);
     if (!p)
         return false;
     lock(p);
-    struct item *found = p->last;
-    while (found && (found->looked || found->stream != stream || found->context != context ||
-                     found->pool != ga_cuda_pool_of(like) || found->bytes != like->bytes ||
-                     found->tag != like->tag))
-        found = found->previous;
-    if (found)
-        take_locked(p, found);
+    struct item *item = p->last;
+    while (item &&
+           (item->looked || item->pool != pool || item->bytes != like->bytes ||
+            (stream ? item->stream != stream || item->context != context || item->tag != like->tag
+                    : item->address != like->key)))
+        item = item->previous;
+    if (item)
+        take_locked(p, item);
     unlock(p);
-    if (found)
-        call_back(root, p, found);
-    return found != NULL;
+    if (!item)
+        return false;
+    *tag = item->tag;
+    ga_move_begin(root);
+    ga_cuda_pool_count(root, item->device, 0 - item->bytes, item->tag);
+    ga_inflight_add(item->device, item->bytes);
+    ga_move_end();
+    if (item->pool)
+        ga_cuda_pool_blocks(root, item->pool, -1);
+    if (item->event)
+        give_event(p, item->context, item->event);
+    ga_records_give(&p->unused, item);
+    return true;
+}
+
+bool ga_cuda_pending_again(struct ga_root *root, const struct ga_entry *like, ga_stream stream,
+                           uint64_t context) {
+    uint16_t tag;
+    return call_back(root, like, stream, context, &tag);
 }
 
 bool ga_cuda_pending_recall(struct ga_root *root, const struct ga_entry *block, uint16_t *tag) {
-    struct ga_cuda_pending *p = get(root, false);
-    if (!p)
-        return false;
-    lock(p);
-    struct item *found = p->last;
-    while (found && (found->looked || found->address != block->key ||
-                     found->pool != ga_cuda_pool_of(block) || found->bytes != block->bytes))
-        found = found->previous;
-    if (found) {
-        take_locked(p, found);
-        *tag = found->tag;
-    }
-    unlock(p);
-    if (found)
-        call_back(root, p, found);
-    return found != NULL;
+    return call_back(root, block, NULL, 0, tag);
 }
 
 // Looking
@@ -419,15 +411,13 @@ struct walk {
 };
 
 // False: the list is another one by now.
-static bool step_locked(struct ga_cuda_pending *p, struct walk *w, bool take) {
-    if (w->life != p->life) {
-        w->item = NULL;
-        return false;
-    }
-    struct item *next = w->item ? w->item->next : p->first;
-    if (w->item)
+static bool step(struct ga_cuda_pending *p, struct walk *w, bool take) {
+    lock(p);
+    bool same = w->life == p->life;
+    struct item *next = !same ? NULL : w->item ? w->item->next : p->first;
+    if (same && w->item)
         w->item->looked = false;
-    if (take)
+    if (same && take)
         take_locked(p, w->item);
     w->item = w->left ? next : NULL;
     if (w->item) {
@@ -435,7 +425,15 @@ static bool step_locked(struct ga_cuda_pending *p, struct walk *w, bool take) {
         w->item->looked = true;
         w->copy = *w->item;
     }
-    return true;
+    unlock(p);
+    return same;
+}
+
+static void begin_walk(struct ga_cuda_pending *p, struct walk *w) {
+    lock(p);
+    *w = (struct walk){.item = NULL, .left = p->count, .life = p->life};
+    unlock(p);
+    step(p, w, false);
 }
 
 // Records the event that the item lacks. It comes behind the free, and behind all that the stream
@@ -453,10 +451,8 @@ static void watch(struct ga_cuda_pending *p, struct walk *w) {
 
 static void look_at_all(struct ga_root *root, struct ga_cuda_pending *p) {
     struct blocked blocked = {.count = 0};
-    lock(p);
-    struct walk w = {.item = NULL, .left = p->count, .life = p->life};
-    step_locked(p, &w, false);
-    unlock(p);
+    struct walk w;
+    begin_walk(p, &w);
     while (w.item) {
         struct item *item = w.item;
         ga_event event = w.copy.event;
@@ -465,9 +461,7 @@ static void look_at_all(struct ga_root *root, struct ga_cuda_pending *p) {
         bool done = seen == EXECUTED;
         if (seen == NOT_YET && atomic_load(&ga_cuda_captures) == 0)
             watch(p, &w);
-        lock(p);
-        done = step_locked(p, &w, done) && done;
-        unlock(p);
+        done = step(p, &w, done) && done;
         if (!done)
             continue;
         if (event)
@@ -495,16 +489,12 @@ bool ga_cuda_pending_watch(struct ga_root *root, ga_stream stream) {
     if (!ga_mutex_lock(&ga_cuda(root)->asking, 5000))
         return false;
     int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
-    lock(p);
-    struct walk w = {.item = NULL, .left = p->count, .life = p->life};
-    step_locked(p, &w, false);
-    unlock(p);
+    struct walk w;
+    begin_walk(p, &w);
     while (w.item) {
         if (!stream || w.copy.stream == stream)
             watch(p, &w);
-        lock(p);
-        step_locked(p, &w, false);
-        unlock(p);
+        step(p, &w, false);
     }
     ga_cuda_capture_exchange(mode);
     ga_mutex_unlock(&ga_cuda(root)->asking);
