@@ -153,8 +153,9 @@ static bool open_claim(struct claim *c, uint64_t bytes, bool named, ga_pool hand
 
 static ga_result settle(struct claim *c, ga_result result, const ga_address *address) {
     ga_address at = result == GA_CUDA_SUCCESS ? *address : 0;
+    void *in_host = (void *)(uintptr_t)at;
     return c->draw.root ? settle_drawn(c, result, at)
-                        : ga_cuda_host_settle_pooled(&c->host, result, at);
+                        : ga_cuda_host_settle(&c->host, result, &in_host, GA_CUDA_HOST_POOLED);
 }
 
 ga_result ga_cuda_alloc_async(GA_FN_cuMemAllocAsync *real, ga_stream effective, ga_address *address,

@@ -320,8 +320,8 @@ static ga_result fail(struct start *s, ga_result result, ga_stream stream) {
     return result;
 }
 
-static ga_result run(ga_result (*real)(ga_exec, ga_stream), ga_stream effective, ga_exec exec,
-                     ga_stream stream, bool launch) {
+ga_result ga_cuda_graph_start(ga_result (*real)(ga_exec, ga_stream), bool launch,
+                              ga_stream effective, ga_exec exec, ga_stream stream) {
     struct start s;
     if (!find_start(&s, exec, effective))
         return is_denied(&s) ? GA_CUDA_OUT_OF_MEMORY : real(exec, stream);
@@ -335,16 +335,6 @@ static ga_result run(ga_result (*real)(ga_exec, ga_stream), ga_stream effective,
     else
         settle_upload(&s);
     return result;
-}
-
-ga_result ga_cuda_graph_launch(GA_FN_cuGraphLaunch *real, ga_stream effective, ga_exec exec,
-                               ga_stream stream) {
-    return run(real, effective, exec, stream, true);
-}
-
-ga_result ga_cuda_graph_upload(GA_FN_cuGraphUpload *real, ga_stream effective, ga_exec exec,
-                               ga_stream stream) {
-    return run(real, effective, exec, stream, false);
 }
 
 // Making and ending them

@@ -23,11 +23,10 @@ ga_result ga_cuda_graph_made(struct ga_cuda_graph_making *m, ga_result result,
 ga_result ga_cuda_graph_updated(struct ga_cuda_graph_making *m, ga_result result, ga_exec handle);
 ga_result ga_cuda_graph_instantiate_with(GA_FN_cuGraphInstantiateWithParams *real, ga_exec *exec,
                                          ga_graph graph, struct ga_cu_instantiate *parameters);
-// effective is the stream that is meant, where stream is what the program passed.
-ga_result ga_cuda_graph_upload(GA_FN_cuGraphUpload *real, ga_stream effective, ga_exec exec,
-                               ga_stream stream);
-ga_result ga_cuda_graph_launch(GA_FN_cuGraphLaunch *real, ga_stream effective, ga_exec exec,
-                               ga_stream stream);
+// launch, or upload. effective is the stream that is meant, where stream is what the program
+// passed.
+ga_result ga_cuda_graph_start(ga_result (*real)(ga_exec, ga_stream), bool launch,
+                              ga_stream effective, ga_exec exec, ga_stream stream);
 ga_result ga_cuda_graph_exec_destroy(GA_FN_cuGraphExecDestroy *real, ga_exec exec);
 
 #endif

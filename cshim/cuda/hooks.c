@@ -107,7 +107,10 @@ ga_result ga_cuda_get_proc_address_v2(GA_FN_cuGetProcAddress_v2 *real, const cha
              ga_cuda_context_created(&c, real(context, __VA_ARGS__), context))
 #define GA_ALLOCATES_HOST(real, bytes, at, ...)                                                    \
     GA_TAKES(ga_cuda_claim, ga_cuda_host_open(&c, bytes),                                          \
-             ga_cuda_host_settle(&c, real(at, __VA_ARGS__), at))
+             ga_cuda_host_settle(&c, real(at, __VA_ARGS__), at, GA_CUDA_HOST_ALLOCATED))
+#define GA_REGISTERS_HOST(real, at, bytes, flags)                                                  \
+    GA_TAKES(ga_cuda_claim, ga_cuda_host_open(&c, bytes),                                          \
+             ga_cuda_host_settle(&c, real(at, bytes, flags), &(at), GA_CUDA_HOST_REGISTERED))
 #define GA_INSTANTIATES(real, graph, exec, ...)                                                    \
     GA_TAKES(ga_cuda_graph_making, ga_cuda_graph_begin(&c, graph),                                 \
              ga_cuda_graph_made(&c, real(exec, __VA_ARGS__), exec))
@@ -129,6 +132,8 @@ ga_result ga_cuda_get_proc_address_v2(GA_FN_cuGetProcAddress_v2 *real, const cha
 #define GA_SYNCHRONIZES(real, ...) ga_cuda_synchronized(real(__VA_ARGS__))
 #define GA_BEGINS_CAPTURE(real, ...)                                                               \
     (ga_cuda_stream_capture(), ga_cuda_capture_began(real(__VA_ARGS__)))
+#define GA_OPENS_BLOCK(real, pool, address, ...)                                                   \
+    ga_cuda_import_opened(real(address, __VA_ARGS__), address, pool)
 #define GA_ENDS_CAPTURE(real, ...) ga_cuda_capture_ended(real(__VA_ARGS__))
 
 // Reached by direct link, a wrapper exists even where the driver lacks the function: then the

@@ -3,9 +3,6 @@
 
 #include "core/host.h"
 
-// How a block came to be page-locked (ga_entry.kind), so that the wrong call gives nothing back.
-enum { ALLOCATED = 1, REGISTERED = 2, POOLED = 3 };
-
 // False: refused. What no entry can hold the driver refuses.
 static bool take(struct ga_cuda_claim *c, struct ga_root *root, uint64_t bytes) {
     c->root = NULL;
@@ -32,11 +29,12 @@ bool ga_cuda_host_open_pooled(struct ga_cuda_claim *c, struct ga_root *root, uin
     return take(c, root, bytes);
 }
 
-static bool take_out(struct ga_root *root, void *at, uint8_t kind, struct ga_entry *entry) {
+static bool take_out(struct ga_root *root, void *at, enum ga_cuda_host_kind kind,
+                     struct ga_entry *entry) {
     struct ga_entry old;
     ga_self_enter();
     bool found = ga_table_take(&root->hosts, (uint64_t)(uintptr_t)at, entry);
-    if (found && entry->kind != kind) {
+    if (found && entry->kind != (uint8_t)kind) {
         ga_table_put(&root->hosts, entry, &old);
         found = false;
     }
@@ -54,42 +52,26 @@ static void put_in(struct ga_root *root, const struct ga_entry *entry) {
         ga_host_give(root, old.bytes);
 }
 
-static ga_result settle(const struct ga_cuda_claim *c, ga_result result, void *at, uint8_t kind) {
+ga_result ga_cuda_host_settle(const struct ga_cuda_claim *c, ga_result result, void *const *at,
+                              enum ga_cuda_host_kind kind) {
     if (!c->root)
         return result;
     if (result != GA_CUDA_SUCCESS) {
         ga_host_give(c->root, c->bytes);
         return result;
     }
-    struct ga_entry entry = {.key = (uint64_t)(uintptr_t)at,
+    struct ga_entry entry = {.key = (uint64_t)(uintptr_t)*at,
                              .bytes = c->bytes,
                              .context = c->context,
                              .tag = 1,
-                             .kind = kind};
+                             .kind = (uint8_t)kind};
     put_in(c->root, &entry);
     ga_cuda_late_look(c->root, &c->root->hosts, &entry, c->epoch);
     return result;
 }
 
-ga_result ga_cuda_host_settle(const struct ga_cuda_claim *c, ga_result result, void *const *at) {
-    return settle(c, result, result == GA_CUDA_SUCCESS ? *at : NULL, ALLOCATED);
-}
-
-ga_result ga_cuda_host_register(GA_FN_cuMemHostRegister_v2 *real, void *at, size_t bytes,
-                                unsigned int flags) {
-    struct ga_cuda_claim c;
-    if (!ga_cuda_host_open(&c, bytes))
-        return GA_CUDA_OUT_OF_MEMORY;
-    return settle(&c, real(at, bytes, flags), at, REGISTERED);
-}
-
-ga_result ga_cuda_host_settle_pooled(const struct ga_cuda_claim *c, ga_result result,
-                                     ga_address address) {
-    return settle(c, result, (void *)(uintptr_t)address, POOLED);
-}
-
 bool ga_cuda_host_begin_free(struct ga_root *root, ga_address address, struct ga_entry *entry) {
-    return address && take_out(root, (void *)(uintptr_t)address, POOLED, entry);
+    return address && take_out(root, (void *)(uintptr_t)address, GA_CUDA_HOST_POOLED, entry);
 }
 
 void ga_cuda_host_end_free(struct ga_root *root, ga_result result, const struct ga_entry *entry,
@@ -103,7 +85,7 @@ void ga_cuda_host_end_free(struct ga_root *root, ga_result result, const struct 
 }
 
 // As with device memory: out of the table before the driver, which may give the address out again.
-static ga_result end(ga_result (*real)(void *), void *at, uint8_t kind) {
+ga_result ga_cuda_host_end(ga_result (*real)(void *), enum ga_cuda_host_kind kind, void *at) {
     struct ga_root *root = ga_root_get();
     struct ga_entry entry;
     uint64_t epoch = root ? ga_cuda_late_epoch(root) : 0;
@@ -112,14 +94,6 @@ static ga_result end(ga_result (*real)(void *), void *at, uint8_t kind) {
     if (ours)
         ga_cuda_host_end_free(root, result, &entry, epoch);
     return result;
-}
-
-ga_result ga_cuda_host_free(GA_FN_cuMemFreeHost *real, void *at) {
-    return end(real, at, ALLOCATED);
-}
-
-ga_result ga_cuda_host_unregister(GA_FN_cuMemHostUnregister *real, void *at) {
-    return end(real, at, REGISTERED);
 }
 
 static void add(void *arg, const struct ga_entry *entry) {

@@ -6,19 +6,19 @@
 
 #include "cuda/claim.h"
 
-// Memory that the driver allocates: open, then the driver, then settle. False: refused.
-bool ga_cuda_host_open(struct ga_cuda_claim *c, uint64_t bytes);
-ga_result ga_cuda_host_settle(const struct ga_cuda_claim *c, ga_result result, void *const *at);
-ga_result ga_cuda_host_free(GA_FN_cuMemFreeHost *real, void *at);
-ga_result ga_cuda_host_register(GA_FN_cuMemHostRegister_v2 *real, void *at, size_t bytes,
-                                unsigned int flags);
-ga_result ga_cuda_host_unregister(GA_FN_cuMemHostUnregister *real, void *at);
+// How a block came to be page-locked (ga_entry.kind), so that the wrong call gives nothing back.
+enum ga_cuda_host_kind { GA_CUDA_HOST_ALLOCATED = 1, GA_CUDA_HOST_REGISTERED, GA_CUDA_HOST_POOLED };
 
-// Memory of a pool in the host. It is given back with the call that frees it, though the free may
-// be late: open, then the driver, then settle. False: refused.
+// Open, then the driver, then settle. False: refused.
+bool ga_cuda_host_open(struct ga_cuda_claim *c, uint64_t bytes);
+// at is looked at where the driver has accepted it.
+ga_result ga_cuda_host_settle(const struct ga_cuda_claim *c, ga_result result, void *const *at,
+                              enum ga_cuda_host_kind kind);
+ga_result ga_cuda_host_end(ga_result (*real)(void *), enum ga_cuda_host_kind kind, void *at);
+
+// The same of a pool in the host. It is given back with the call that frees it, though the free may
+// be late.
 bool ga_cuda_host_open_pooled(struct ga_cuda_claim *c, struct ga_root *root, uint64_t bytes);
-ga_result ga_cuda_host_settle_pooled(const struct ga_cuda_claim *c, ga_result result,
-                                     ga_address address);
 // The entry leaves the table before the driver is asked to free the address. False: none such.
 bool ga_cuda_host_begin_free(struct ga_root *root, ga_address address, struct ga_entry *entry);
 // epoch: ga_cuda_late_epoch before.

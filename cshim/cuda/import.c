@@ -93,11 +93,9 @@ static void note_block(ga_address address, const ga_pool *pool) {
                                   .device = (uint8_t)device});
 }
 
-ga_result ga_cuda_import_block(GA_FN_cuIpcOpenMemHandle *real, ga_address *address,
-                               struct ga_cu_ipc handle, unsigned int flags) {
-    ga_result result = real(address, handle, flags);
+ga_result ga_cuda_import_opened(ga_result result, const ga_address *address, const ga_pool *pool) {
     if (result == GA_CUDA_SUCCESS && address)
-        note_block(*address, NULL);
+        note_block(*address, pool);
     return result;
 }
 
@@ -134,14 +132,6 @@ ga_result ga_cuda_import_destroy(GA_FN_cuDestroyExternalMemory *real, void *memo
     ga_result result = real(memory);
     if (ours)
         end(root, result, &entry);
-    return result;
-}
-
-ga_result ga_cuda_import_pointer(GA_FN_cuMemPoolImportPointer *real, ga_address *address,
-                                 ga_pool pool, void *data) {
-    ga_result result = real(address, pool, data);
-    if (result == GA_CUDA_SUCCESS && address)
-        note_block(*address, &pool);
     return result;
 }
 

@@ -11,14 +11,12 @@
 #include "core/root.h"
 #include "cuda/driver.h"
 
-ga_result ga_cuda_import_block(GA_FN_cuIpcOpenMemHandle *real, ga_address *address,
-                               struct ga_cu_ipc handle, unsigned int flags);
+// The driver has opened a block: of another process's, or of a pool of one.
+ga_result ga_cuda_import_opened(ga_result result, const ga_address *address, const ga_pool *pool);
 ga_result ga_cuda_import_close(GA_FN_cuIpcCloseMemHandle *real, ga_address address);
 ga_result ga_cuda_import_external(GA_FN_cuImportExternalMemory *real, void **memory,
                                   const void *descriptor);
 ga_result ga_cuda_import_destroy(GA_FN_cuDestroyExternalMemory *real, void *memory);
-ga_result ga_cuda_import_pointer(GA_FN_cuMemPoolImportPointer *real, ga_address *address,
-                                 ga_pool pool, void *data);
 
 // Around a free of an address that is no block of this process's. False: nor was it imported.
 bool ga_cuda_import_begin_free(struct ga_root *root, ga_address address, struct ga_entry *entry);

@@ -193,10 +193,6 @@ static ga_result run(const struct load *load, void **out) {
     return result;
 }
 
-static ga_result run_path(const struct load *l, void **handle) {
-    return ((GA_FN_cuModuleLoad *)l->real)((ga_module *)handle, l->from);
-}
-
 static ga_result run_data(const struct load *l, void **handle) {
     return ((GA_FN_cuModuleLoadData *)l->real)((ga_module *)handle, l->from);
 }
@@ -219,13 +215,9 @@ static ga_result load_module(ga_result (*way)(const struct load *, void **), voi
     return run(&l, (void **)module);
 }
 
-ga_result ga_cuda_module_load(GA_FN_cuModuleLoad *real, ga_module *module, const char *path) {
-    return load_module(run_path, (void *)real, module, path, 0, NULL, NULL);
-}
-
 ga_result ga_cuda_module_load_data(GA_FN_cuModuleLoadData *real, ga_module *module,
-                                   const void *image) {
-    return load_module(run_data, (void *)real, module, image, 0, NULL, NULL);
+                                   const void *from) {
+    return load_module(run_data, (void *)real, module, from, 0, NULL, NULL);
 }
 
 ga_result ga_cuda_module_load_with(GA_FN_cuModuleLoadDataEx *real, ga_module *module,

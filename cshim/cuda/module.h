@@ -14,9 +14,9 @@
 
 ga_result ga_cuda_limit_set(GA_FN_cuCtxSetLimit *real, int limit, size_t value);
 
-ga_result ga_cuda_module_load(GA_FN_cuModuleLoad *real, ga_module *module, const char *path);
+// from: an image, or the path of one.
 ga_result ga_cuda_module_load_data(GA_FN_cuModuleLoadData *real, ga_module *module,
-                                   const void *image);
+                                   const void *from);
 ga_result ga_cuda_module_load_with(GA_FN_cuModuleLoadDataEx *real, ga_module *module,
                                    const void *image, unsigned int count, int *options,
                                    void **values);
@@ -25,8 +25,6 @@ ga_result ga_cuda_module_unload(GA_FN_cuModuleUnload *real, ga_module module);
 ga_result ga_cuda_library_load(GA_FN_cuLibraryLoadData *real, ga_library_handle *library,
                                const void *from, int *jit, void **jit_values, unsigned int jits,
                                int *options, void **values, unsigned int count);
-#define ga_cuda_library_load_file(real, ...)                                                       \
-    ga_cuda_library_load((GA_FN_cuLibraryLoadData *)(void *)(real), __VA_ARGS__)
 ga_result ga_cuda_library_unload(GA_FN_cuLibraryUnload *real, ga_library_handle library);
 
 #endif

@@ -329,7 +329,7 @@ static ga_result end_one(struct ga_root *root, ga_result (*real)(ga_cu_device), 
     return result;
 }
 
-static ga_result end_primary(ga_result (*real)(ga_cu_device), ga_cu_device device, bool reset) {
+ga_result ga_cuda_primary_end(ga_result (*real)(ga_cu_device), bool reset, ga_cu_device device) {
     struct ga_root *root = ga_root_get();
     if (!root || ga_cuda_device_number(root, device) < 0)
         return real(device);
@@ -339,12 +339,4 @@ static ga_result end_primary(ga_result (*real)(ga_cu_device), ga_cu_device devic
                            : end_one(root, real, device, reset);
     end_turn(root, (uint32_t)device, turn);
     return result;
-}
-
-ga_result ga_cuda_primary_release(GA_FN_cuDevicePrimaryCtxRelease_v2 *real, ga_cu_device device) {
-    return end_primary(real, device, false);
-}
-
-ga_result ga_cuda_primary_reset(GA_FN_cuDevicePrimaryCtxReset_v2 *real, ga_cu_device device) {
-    return end_primary(real, device, true);
 }

@@ -33,7 +33,7 @@ void ga_cuda_primary_settle(struct ga_root *root, ga_cu_device device, uint64_t 
 
 ga_result ga_cuda_primary_retain(GA_FN_cuDevicePrimaryCtxRetain *real, ga_context *context,
                                  ga_cu_device device);
-ga_result ga_cuda_primary_release(GA_FN_cuDevicePrimaryCtxRelease_v2 *real, ga_cu_device device);
-ga_result ga_cuda_primary_reset(GA_FN_cuDevicePrimaryCtxReset_v2 *real, ga_cu_device device);
+// reset: it ends whoever has retained it.
+ga_result ga_cuda_primary_end(ga_result (*real)(ga_cu_device), bool reset, ga_cu_device device);
 
 #endif
