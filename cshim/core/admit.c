@@ -335,8 +335,8 @@ static enum ga_way take_object(struct ga_root *root, enum ga_object what, uint32
 
 // Counts streams in the lease's page, where the daemon lends their count. False: it does not, or
 // that is all that there may be.
-static bool count_streams(struct ga_root *root, uint32_t device, int32_t count, uint32_t maker,
-                          uint16_t *tag) {
+static inline bool count_streams(struct ga_root *root, uint32_t device, int32_t count,
+                                 uint32_t maker, uint16_t *tag) {
     ga_move_begin(root);
     struct ga_view *view = atomic_load(&root->view);
     uint32_t slot = view ? atomic_load(&view->slot[device]) : 0;

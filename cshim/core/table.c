@@ -247,7 +247,9 @@ void ga_table_recount(struct ga_table *table) {
     }
 }
 
-static inline bool find(struct ga_table *table, uint64_t key, struct ga_entry *entry, bool take) {
+// In each of the two that follow by itself: asked what is wanted, it costs a call 2 ns more.
+__attribute__((always_inline)) static inline bool find(struct ga_table *table, uint64_t key,
+                                                       struct ga_entry *entry, bool take) {
     struct place p = place_of(key);
     struct ga_shard *s = &table->shards[p.shard];
     struct found at;
