@@ -22,11 +22,3 @@ const char *ga_environ_get(const char *name) {
 bool ga_environ_set(const char *value) {
     return value && *value && !ga_os_equal(value, "0");
 }
-
-bool ga_environ_disabled(void) {
-    return ga_environ_set(ga_environ_get("GPUARB_DISABLE"));
-}
-
-bool ga_environ_quiet(void) {
-    return ga_environ_set(ga_environ_get("GPUARB_QUIET"));
-}

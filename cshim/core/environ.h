@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The environment itself, read without libc, which programs replace. What the variables mean is in
-// env.h; those that are asked for at any time, also before there is a root, are here.
+// env.h, but for those that are asked for at any time, also before there is a root.
 #ifndef GA_ENVIRON_H
 #define GA_ENVIRON_H
 
@@ -10,8 +10,5 @@
 const char *ga_environ_get(const char *name);
 // Whether a value switches something on: anything but "", "0".
 bool ga_environ_set(const char *value);
-// True with GPUARB_DISABLE=1.
-bool ga_environ_disabled(void);
-bool ga_environ_quiet(void);
 
 #endif

@@ -24,14 +24,6 @@ static bool hold_of(struct ga_root *root, uint64_t key, struct ga_entry *entry) 
     return found;
 }
 
-static bool ask(struct ga_root *root, uint32_t device, uint16_t *tag) {
-    return ga_admit_object(root, GA_OBJECT_HOLD, device, 0, tag);
-}
-
-static void give_back(struct ga_root *root, uint32_t device, uint32_t thread, uint16_t tag) {
-    ga_admit_return(root, GA_OBJECT_HOLD, device, 1, thread, tag);
-}
-
 // Of what is used
 
 bool ga_hold_take(struct ga_root *root, uint32_t device) {
@@ -43,7 +35,7 @@ bool ga_hold_take(struct ga_root *root, uint32_t device) {
     struct ga_entry old;
     if (hold_of(root, entry.key, &old) && old.tag == atomic_load(&root->tag))
         return true;
-    if (!ask(root, device, &entry.tag))
+    if (!ga_admit_object(root, GA_OBJECT_HOLD, device, 0, &entry.tag))
         return false;
     ga_self_enter();
     bool put =
@@ -52,7 +44,7 @@ bool ga_hold_take(struct ga_root *root, uint32_t device) {
     if (put)
         ga_self.holds |= 1u << device;
     else
-        give_back(root, device, ga_self.number, entry.tag);
+        ga_admit_return(root, GA_OBJECT_HOLD, device, 1, ga_self.number, entry.tag);
     return true;
 }
 
@@ -74,12 +66,12 @@ bool ga_hold_retains(struct ga_root *root, uint32_t device) {
 bool ga_hold_ask(struct ga_root *root, uint32_t device, struct ga_hold *hold) {
     *hold = (struct ga_hold){.device = device};
     hold->asked = ga_hold_matters(root, device) && !ga_hold_retains(root, device);
-    return !hold->asked || ask(root, device, &hold->tag);
+    return !hold->asked || ga_admit_object(root, GA_OBJECT_HOLD, device, 0, &hold->tag);
 }
 
 void ga_hold_unask(struct ga_root *root, const struct ga_hold *hold) {
     if (hold->asked)
-        give_back(root, hold->device, ga_self.number, hold->tag);
+        ga_admit_return(root, GA_OBJECT_HOLD, hold->device, 1, ga_self.number, hold->tag);
 }
 
 // Without memory to remember it by, the thread has no slot of its own.
@@ -120,7 +112,7 @@ static bool take_any_locked(struct ga_root *root, uint32_t device, struct ga_ent
 
 static void end(struct ga_root *root, const struct ga_entry *entry) {
     if (entry->kind == GA_HOLD_RETAINED)
-        give_back(root, entry->device, (uint32_t)entry->bytes, entry->tag);
+        ga_admit_return(root, GA_OBJECT_HOLD, entry->device, 1, (uint32_t)entry->bytes, entry->tag);
 }
 
 void ga_hold_release(struct ga_root *root, uint32_t device) {

@@ -107,7 +107,7 @@ static void end_line(struct line *l, int fd) {
 
 // What is for the user goes to standard error, unless he wants nothing there.
 static void end_user_line(struct line *l) {
-    if (!ga_environ_quiet())
+    if (!ga_environ_set(ga_environ_get("GPUARB_QUIET")))
         end_line(l, 2);
 }
 

@@ -58,7 +58,7 @@ static void put_back(struct ga_root *root, const struct ga_entry *entry) {
     ga_self_unlock(&root->imports_lock);
 }
 
-static void end(struct ga_root *root, ga_result result, const struct ga_entry *entry) {
+void ga_cuda_import_end_free(struct ga_root *root, ga_result result, const struct ga_entry *entry) {
     if (result != GA_CUDA_SUCCESS)
         put_back(root, entry);
     else if (entry->tag == 1)
@@ -105,7 +105,7 @@ ga_result ga_cuda_import_close(GA_FN_cuIpcCloseMemHandle *real, ga_address addre
     bool ours = take(root, address, &entry);
     ga_result result = real(address);
     if (ours)
-        end(root, result, &entry);
+        ga_cuda_import_end_free(root, result, &entry);
     return result;
 }
 
@@ -131,16 +131,12 @@ ga_result ga_cuda_import_destroy(GA_FN_cuDestroyExternalMemory *real, void *memo
     bool ours = take(root, (uint64_t)(uintptr_t)memory | EXTERNAL, &entry);
     ga_result result = real(memory);
     if (ours)
-        end(root, result, &entry);
+        ga_cuda_import_end_free(root, result, &entry);
     return result;
 }
 
 bool ga_cuda_import_begin_free(struct ga_root *root, ga_address address, struct ga_entry *entry) {
     return atomic_load(&root->imports.most) != 0 && take(root, address, entry);
-}
-
-void ga_cuda_import_end_free(struct ga_root *root, ga_result result, const struct ga_entry *entry) {
-    end(root, result, entry);
 }
 
 struct ended {

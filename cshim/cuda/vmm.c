@@ -54,7 +54,7 @@ static void *pointer_of(const struct ga_entry *e) {
     return (void *)(uintptr_t)e->context;
 }
 
-static uint64_t key_of(const struct ga_cuda_vmm_memory *m) {
+uint64_t ga_cuda_vmm_key(const struct ga_cuda_vmm_memory *m) {
     return (uint64_t)(uintptr_t)m ^ GA_CUDA_KEY_MEMORY;
 }
 
@@ -78,10 +78,10 @@ static void end(struct ga_root *root, struct ga_cuda_vmm *v, struct ga_cuda_vmm_
         if (m->imported)
             ga_tell_import(root, m->device, 0 - m->size, m->size ? 0 : -1);
         if (m->ended)
-            m->ended(root, key_of(m));
+            m->ended(root, ga_cuda_vmm_key(m));
         if (m->host)
             ga_host_give(root, m->host);
-        else if (!m->object && ga_withdraw(root, key_of(m), &entry))
+        else if (!m->object && ga_withdraw(root, ga_cuda_vmm_key(m), &entry))
             ga_release(root, entry.device, entry.bytes, entry.tag);
         ga_records_give(&v->unused, m);
     }
@@ -155,7 +155,7 @@ static bool open_claim(struct claim *c, uint64_t bytes,
 // Puts what was created into the tables. False: no memory for that.
 static bool record(struct claim *c, ga_memory handle) {
     struct ga_cuda_vmm_memory *gone = NULL;
-    struct ga_entry entry = {.key = key_of(c->memory),
+    struct ga_entry entry = {.key = ga_cuda_vmm_key(c->memory),
                              .bytes = c->c.bytes,
                              .tag = c->c.tag,
                              .device = (uint8_t)c->c.device,
@@ -467,7 +467,7 @@ void ga_cuda_vmm_leave(struct ga_root *root, struct ga_cuda_vmm_memory *memory) 
     ga_self_lock(&v->lock);
     bool first = memory->leaving++ == 0;
     if (first)
-        memory->counted = ga_table_find(&root->blocks, key_of(memory), &e) ? e.bytes : 0;
+        memory->counted = ga_table_find(&root->blocks, ga_cuda_vmm_key(memory), &e) ? e.bytes : 0;
     ga_self_unlock(&v->lock);
     if (first)
         atomic_fetch_add(&root->leaving[memory->device], memory->counted);
@@ -489,10 +489,6 @@ void ga_cuda_vmm_at_end(struct ga_root *root, struct ga_cuda_vmm_memory *object,
     ga_self_lock(&v->lock);
     object->ended = ended;
     ga_self_unlock(&v->lock);
-}
-
-uint64_t ga_cuda_vmm_key(const struct ga_cuda_vmm_memory *memory) {
-    return key_of(memory);
 }
 
 ga_cu_device ga_cuda_vmm_ordinal(struct ga_root *root, const struct ga_cuda_vmm_memory *memory) {

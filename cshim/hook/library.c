@@ -91,7 +91,7 @@ bool ga_library_disabled(void) {
     static _Atomic int disabled;
     int seen = atomic_load_explicit(&disabled, memory_order_relaxed);
     if (GA_UNLIKELY(seen == NOT_ASKED)) {
-        int found = ga_environ_disabled() ? YES : NO;
+        int found = ga_environ_set(ga_environ_get("GPUARB_DISABLE")) ? YES : NO;
         if (atomic_compare_exchange_strong(&disabled, &seen, found))
             seen = found;
     }
