@@ -299,9 +299,10 @@ static bool call_back(struct ga_root *root, const struct ga_entry *like, ga_stre
     lock(p);
     struct item *item = p->last;
     while (item &&
-           (item->looked || item->pool != pool || item->bytes != like->bytes ||
+           (item->looked ||
             (stream ? item->stream != stream || item->context != context || item->tag != like->tag
-                    : item->address != like->key)))
+                    : item->address != like->key) ||
+            item->pool != pool || item->bytes != like->bytes))
         item = item->previous;
     if (item)
         take_locked(p, item);
@@ -411,8 +412,7 @@ struct walk {
 };
 
 // False: the list is another one by now.
-static bool step(struct ga_cuda_pending *p, struct walk *w, bool take) {
-    lock(p);
+static bool step_locked(struct ga_cuda_pending *p, struct walk *w, bool take) {
     bool same = w->life == p->life;
     struct item *next = !same ? NULL : w->item ? w->item->next : p->first;
     if (same && w->item)
@@ -425,6 +425,12 @@ static bool step(struct ga_cuda_pending *p, struct walk *w, bool take) {
         w->item->looked = true;
         w->copy = *w->item;
     }
+    return same;
+}
+
+static bool step(struct ga_cuda_pending *p, struct walk *w, bool take) {
+    lock(p);
+    bool same = step_locked(p, w, take);
     unlock(p);
     return same;
 }
@@ -432,8 +438,8 @@ static bool step(struct ga_cuda_pending *p, struct walk *w, bool take) {
 static void begin_walk(struct ga_cuda_pending *p, struct walk *w) {
     lock(p);
     *w = (struct walk){.item = NULL, .left = p->count, .life = p->life};
+    step_locked(p, w, false);
     unlock(p);
-    step(p, w, false);
 }
 
 // Records the event that the item lacks. It comes behind the free, and behind all that the stream
