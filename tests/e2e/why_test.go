@@ -23,9 +23,9 @@ func TestTrueReason(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
 		Config: "schema_version = 1\n[defaults]\nwait_timeout = \"100ms\"\n" +
-			"[[rule]]\nmatch.command = \"*early*\"\nmemory.min = \"6G\"\n" +
-			"[[rule]]\nmatch.command = \"*small*\"\nmemory.max = \"1M\"\n" +
-			"[[rule]]\nmatch.command = \"*patient*\"\non_full = \"wait\"\n"})
+			"[[rule]]\nmatch.command = \"* early *\"\nmemory.min = \"6G\"\n" +
+			"[[rule]]\nmatch.command = \"*alloc small*\"\nmemory.max = \"1M\"\n" +
+			"[[rule]]\nmatch.command = \"*alloc patient*\"\non_full = \"wait\"\n"})
 	// What is not to wait begins when it is known that the jobs before have ended. It must not be
 	// started with the token of one, by which that would live on.
 	for name, c := range map[string]struct{ script, want string }{
