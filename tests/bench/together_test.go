@@ -11,23 +11,39 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// BenchmarkStartTogether starts so many programs at once, each of which makes a context, takes and
+// inPython is a program that makes a context, takes and gives back 1 MiB and ends.
+const inPython = `
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+context, address = ctypes.c_void_p(), ctypes.c_uint64()
+for failed in (cuda.cuInit(0), cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0),
+               cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(1 << 20)),
+               cuda.cuMemFree_v2(address)):
+    assert failed == 0, failed
+`
+
+// BenchmarkStartTogether starts a thousand programs at once, each of which makes a context, takes and
 // gives back 1 MiB and ends, and waits for all of them: bare, under the library where there is no daemon,
 // and under the library with one, in turns. ratio is the last to the second; daemon is the processor time that the daemon
-// takes for one program, from before it starts until nothing of it is left.
+// takes for one program, from before it starts until nothing of it is left. One in C does nothing else, and is there
+// in a millisecond; one in Python loads what a program loads.
 func BenchmarkStartTogether(b *testing.B) {
+	b.Run("in=c", func(b *testing.B) { startTogether(b, rig.Build(b, "programs/cudaprog-dlsym"), "alloc a 1M; free a") })
+	b.Run("in=python", func(b *testing.B) { startTogether(b, "/usr/bin/python3", "-c", inPython) })
+}
+
+func startTogether(b *testing.B, program string, args ...string) {
 	const programs = 1000
 	// The simulated driver makes a file for each program, and takes it away at its end. A filesystem on disk that has lost
 	// many in the last seconds looks long for a place, longer than all the rest takes.
 	b.Setenv("TMPDIR", "/dev/shm")
 	m := rig.New(b, rig.Options{Devices: "64T", NoMount: true, Daemon: []string{"--debug=false"}})
-	program := rig.Build(b, "programs/cudaprog-dlsym")
 	round := func(env []string) float64 {
 		began := time.Now()
 		var all sync.WaitGroup
 		failed := make(chan string, programs)
 		for range programs {
-			cmd := exec.Command(program, "alloc a 1M; free a")
+			cmd := exec.Command(program, args...)
 			cmd.Env = env
 			all.Go(func() {
 				if out, err := cmd.CombinedOutput(); err != nil {
