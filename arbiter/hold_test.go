@@ -162,20 +162,25 @@ func (w *populated) last() *client { return w.clients[len(w.clients)-1] }
 func BenchmarkHoldOfMany(b *testing.B) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	for _, oneJob := range []bool{true, false} {
-		w := populate(b, 4000, oneJob)
-		w.changes("")
-		w.hold("lower", w.most(mib), w.most(90*gib))
-		w.comesAndGoes("")
-		w.waits()
-		w.changes("waiting=8000/")
-		w.comesAndGoes("waiting=8000/")
-		w.once("recall", func() { w.other.wait(6000 * mib) })
-		w.once("lower-all-refused", w.most(mib))
-		w.once("release", func() { w.arb.ReleaseJob(w.now, w.job) })
-		w.once("close", func() { w.arb.CloseJob(w.now, w.job) })
-		w.once("lost", func() { w.arb.LoseDevice(w.now, 0) })
+	for _, n := range []int{1000, 4000} {
+		for _, oneJob := range []bool{true, false} {
+			populate(b, n, oneJob).all()
+		}
 	}
+}
+
+func (w *populated) all() {
+	w.changes("")
+	w.hold("lower", w.most(mib), w.most(90*gib))
+	w.comesAndGoes("")
+	w.waits()
+	w.changes("waiting=8000/")
+	w.comesAndGoes("waiting=8000/")
+	w.once("recall", func() { w.other.wait(6000 * mib) })
+	w.once("lower-all-refused", w.most(mib))
+	w.once("release", func() { w.arb.ReleaseJob(w.now, w.job) })
+	w.once("close", func() { w.arb.CloseJob(w.now, w.job) })
+	w.once("lost", func() { w.arb.LoseDevice(w.now, 0) })
 }
 
 // waits has the first request wait, and then thousands.
