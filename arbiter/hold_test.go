@@ -176,7 +176,7 @@ func (w *populated) all() {
 	w.waits()
 	w.changes("waiting=8000/")
 	w.comesAndGoes("waiting=8000/")
-	w.once("recall", func() { w.other.wait(6000 * mib) })
+	w.once("recall", func() { w.other.wait(w.more()) })
 	w.once("lower-all-refused", w.most(mib))
 	w.once("release", func() { w.arb.ReleaseJob(w.now, w.job) })
 	w.once("close", func() { w.arb.CloseJob(w.now, w.job) })
@@ -186,7 +186,7 @@ func (w *populated) all() {
 // waits has the first request wait, and then thousands.
 func (w *populated) waits() {
 	var t arbiter.TicketID
-	w.hold("first-waits", func() { t = w.other.wait(6000 * mib) }, func() { w.arb.Cancel(w.now, t, arbiter.ReasonCancelled) },
+	w.hold("first-waits", func() { t = w.other.wait(w.more()) }, func() { w.arb.Cancel(w.now, t, arbiter.ReasonCancelled) },
 		func() {
 			w.unheld = ownPart(w.b, func() {
 				for _, c := range w.clients {
@@ -201,6 +201,11 @@ func (w *populated) waits() {
 		arrive = append(arrive, func() { c.wait(6000 * mib) })
 	}
 	w.once("8000-wait", arrive...)
+}
+
+// more is a little more than the device has left where nothing lies idle.
+func (w *populated) more() accounting.Bytes {
+	return accounting.Bytes(len(w.clients)+1500) * mib
 }
 
 // deviceOf is a device that is nearly full with so many processes, and one that holds most of it.
