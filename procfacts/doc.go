@@ -1,4 +1,4 @@
-// Package procfacts says what the kernel knows about processes and mounts: procfs, read for
+// Package procfacts says what the kernel knows about processes, mounts and the machine itself: procfs, read for
 // daemon, filesystem and command alike. It needs no cgo, and asks no device.
 //
 // What is behind a process's own memory (its arguments, its environment, its mappings) may be
