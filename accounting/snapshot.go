@@ -1,6 +1,7 @@
 package accounting
 
 import (
+	"fmt"
 	"math"
 	"time"
 )
@@ -45,7 +46,7 @@ type Snapshot struct {
 // DeviceState is one GPU. All memory in bytes.
 type DeviceState struct {
 	Index        int    `json:"index"`
-	Vendor       string `json:"vendor"` // nvidia, amd or intel
+	Vendor       string `json:"vendor"` // nvidia, amd, intel or cpu
 	Name         string `json:"name"`
 	UUID         string `json:"uuid"`
 	PCI          string `json:"pci"` // domain:bus:device.function, lower case
@@ -78,6 +79,23 @@ type DeviceState struct {
 	Unnamed     bool             `json:"names_no_process"` // its readings say nothing of single processes
 	UnmanagedBy []UnmanagedState `json:"unmanaged_by,omitempty"`
 	Holders     []HolderState    `json:"holders,omitempty"` // jobs with slots, by the time that they have them
+}
+
+// VendorCPU is the vendor of the processor: a device with the machine's memory, and no GPU.
+const VendorCPU = "cpu"
+
+// IsGPU reports whether the device is one.
+func (d *DeviceState) IsGPU() bool { return d.Vendor != VendorCPU }
+
+// Called is how people know the device.
+func (d *DeviceState) Called() string { return DeviceName(d.Index, !d.IsGPU()) }
+
+// DeviceName is how people know a device: the GPU with an index, or the processor, of which there is one.
+func DeviceName(index int, processor bool) string {
+	if processor {
+		return "the processor"
+	}
+	return fmt.Sprintf("GPU %d", index)
 }
 
 // HolderState is a job that has a device as a whole, or slots of it.

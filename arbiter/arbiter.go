@@ -116,7 +116,8 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 		_ = a.ledger.AddDevice(d.Index, 0) // it is not there yet
 		_ = a.ledger.Probe(&known.direct, nil, d.Index)
 	}
-	known.Device, known.rule, known.dirty, known.anew = d, a.policy.ForDevice(d), true, true
+	known.Device, known.found = d, d.Total
+	known.configure()
 	if known.lost {
 		known.lost = false
 		known.unmanaged, known.unmanagedBy, known.began = 0, nil, time.Time{}
@@ -125,8 +126,24 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 	}
 	a.recap(now, known)
 	a.outdate(maps.Values(a.jobs))
-	a.event(Event{Time: now, Kind: EventDevice, Device: d.Index, Bytes: d.Total,
-		Text: fmt.Sprintf(wording.DeviceCame, d.Index, wording.Plain(d.Name), d.Total.Human())})
+	a.event(Event{Time: now, Kind: EventDevice, Device: d.Index, Bytes: known.Total,
+		Text: fmt.Sprintf(wording.DeviceCame, d, wording.Plain(d.Name), known.Total.Human())})
+}
+
+// configure has a device be as its rule says.
+func (d *device) configure() {
+	d.rule, d.dirty, d.anew = d.policy.ForDevice(d.Device), true, true
+	if d.Total = d.found; !d.IsGPU() && d.rule.Memory > 0 {
+		d.Total = d.rule.Memory
+	}
+}
+
+// Total is how many bytes a device has, as the configuration has it; 0 for one that is not known.
+func (a *Arbiter) Total(index int) accounting.Bytes {
+	if d := a.device(index); d != nil {
+		return d.Total
+	}
+	return 0
 }
 
 // LoseDevice marks a device lost: its leases are lost and hold nothing, as no context
@@ -146,7 +163,7 @@ func (a *Arbiter) LoseDevice(now time.Time, index int) {
 		}
 	}
 	a.sweep(now, d)
-	a.event(Event{Time: now, Kind: EventDeviceLost, Device: index, Text: fmt.Sprintf(wording.DeviceLost, index, len(leases))})
+	a.event(Event{Time: now, Kind: EventDeviceLost, Device: index, Text: fmt.Sprintf(wording.DeviceLost, d, len(leases))})
 }
 
 // lose takes from a lease all that it held on a device that is gone. Its word is closed and
@@ -172,7 +189,7 @@ func (a *Arbiter) Unresponsive(now time.Time, index int, silent time.Duration) {
 		return
 	}
 	d.hung = true
-	a.event(Event{Time: now, Kind: EventHung, Device: index, WaitedMs: silent.Milliseconds(), Text: fmt.Sprintf(wording.DeviceHangs, index, wording.Span(silent))})
+	a.event(Event{Time: now, Kind: EventHung, Device: index, WaitedMs: silent.Milliseconds(), Text: fmt.Sprintf(wording.DeviceHangs, d, wording.Span(silent))})
 }
 
 // Responsive tells that a device which did not answer does again.
@@ -182,7 +199,7 @@ func (a *Arbiter) Responsive(now time.Time, index int) {
 		return
 	}
 	d.hung = false
-	a.event(Event{Time: now, Kind: EventHung, Device: index, Text: fmt.Sprintf(wording.DeviceAnswers, index)})
+	a.event(Event{Time: now, Kind: EventHung, Device: index, Text: fmt.Sprintf(wording.DeviceAnswers, d)})
 }
 
 // Events returns the events since the last call, oldest first. Where nobody

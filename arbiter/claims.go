@@ -20,13 +20,16 @@ func (a *Arbiter) choice(r JobRequest) ([]*device, error) {
 		if d == nil || d.lost && !r.Any {
 			return nil, noDevice(index)
 		}
+		if !d.IsGPU() && (r.Any || r.Claim) {
+			return nil, fmt.Errorf(wording.NoGPUToClaim, d, ErrNoDevice)
+		}
 		if !d.lost && !slices.Contains(from, d) {
 			from = append(from, d)
 		}
 	}
 	if len(r.Devices) == 0 {
 		for _, d := range a.devices {
-			if !d.lost {
+			if !d.lost && d.IsGPU() {
 				from = append(from, d)
 			}
 		}
@@ -36,7 +39,7 @@ func (a *Arbiter) choice(r JobRequest) ([]*device, error) {
 	}
 	if r.OnlyIfNone {
 		if d := a.claimedBy(r.Process.UID); d != nil {
-			return nil, &Refusal{Reason: ReasonBusy, Explain: fmt.Sprintf(wording.HasClaim, d.Index)}
+			return nil, &Refusal{Reason: ReasonBusy, Explain: fmt.Sprintf(wording.HasClaim, d)}
 		}
 	}
 	return from, nil
@@ -59,7 +62,7 @@ func (a *Arbiter) claimedBy(uid uint32) *device {
 // device that it names or has memory reserved on. One that never waits keeps all of its own,
 // whosever slots are: nobody is to have them when its program comes to use them.
 func (j *job) keeps(d *device) bool {
-	if !j.run || j.released || j.ended || d.lost || !j.uses(d) {
+	if !j.run || j.released || j.ended || d.lost || !j.given(d) {
 		return false
 	}
 	r := &j.request
@@ -166,7 +169,7 @@ func (j *job) notItsDevice(d *device) *Refusal {
 	for _, x := range j.on {
 		given = append(given, fmt.Sprint(x.Index))
 	}
-	return &Refusal{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.NotGiven, d.Index, j.id, strings.Join(given, ", "))}
+	return &Refusal{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.NotGiven, d, j.id, strings.Join(given, ", "))}
 }
 
 // holdsNothing reports whether a job has no memory in use yet and none reserved: who waits

@@ -19,8 +19,11 @@ func (d *device) contextCost(p *rules.Policy) accounting.Bytes {
 		return min(seen, d.mostContext())
 	}
 	guess := p.ContextReserve
-	if d.rule.ContextReserve != nil {
+	switch {
+	case d.rule.ContextReserve != nil:
 		guess = *d.rule.ContextReserve
+	case !d.IsGPU(): // a context of its is a few allocations of the program's own
+		return 0
 	}
 	return min(guess.Of(d.Total), d.mostContext())
 }
@@ -122,7 +125,7 @@ func (a *Arbiter) charged(l *lease) accounting.Bytes {
 func (a *Arbiter) charge(now time.Time, l *lease) {
 	if excess := l.beyond.Excess; excess > 0 && !l.announced {
 		l.announced = true
-		a.leaseEvent(now, l, EventExcess, excess, fmt.Sprintf(wording.Excess, l.session.name(), excess.Human(), l.device.Index))
+		a.leaseEvent(now, l, EventExcess, excess, fmt.Sprintf(wording.Excess, l.session.name(), excess.Human(), l.device))
 	}
 	n := a.charged(l)
 	if n == l.Charged() {

@@ -56,20 +56,20 @@ func (a *Arbiter) explain(l *lease, o *Outcome, r *accounting.Refusal, aside str
 		o.Explain = lostRefusal(d).Explain
 		return
 	case ReasonStreams:
-		o.Explain = fmt.Sprintf(wording.NoStream, d.Index, r.Requested, l.Streams(), l.StreamsMax())
+		o.Explain = fmt.Sprintf(wording.NoStream, d, r.Requested, l.Streams(), l.StreamsMax())
 		return
 	case ReasonBusy, ReasonSlots:
-		o.Explain = fmt.Sprintf(wording.WouldWait, d.Index, l.session.name(), cmp.Or(aside, slotsHeld(l.touched, d), wording.OthersFirst))
+		o.Explain = fmt.Sprintf(wording.WouldWait, d, l.session.name(), cmp.Or(aside, slotsHeld(l.touched, d), wording.OthersFirst))
 		return
 	case ReasonTooLarge:
 		var at *accounting.Budget
 		if o.Limit < d.grantable() {
 			at = l.limiter()
 		}
-		o.Explain = fmt.Sprintf(wording.TooLarge, d.Index, asked, l.limitAt(at, o.Limit))
+		o.Explain = fmt.Sprintf(wording.TooLarge, d, asked, l.limitAt(at, o.Limit))
 		return
 	}
-	o.Explain = fmt.Sprintf(wording.OutOfMemory, d.Index, asked, o.Remaining.Exact(), l.limitAt(r.Budget, o.Limit))
+	o.Explain = fmt.Sprintf(wording.OutOfMemory, d, asked, o.Remaining.Exact(), l.limitAt(r.Budget, o.Limit))
 	if aside != "" {
 		o.Explain += ": " + aside
 	}
@@ -163,7 +163,7 @@ func (a *Arbiter) minRefused(r *accounting.Refusal, j *job, why Reason) *Refusal
 		where = sh.named(d, r.Limit)
 	}
 	if r.Budget == nil {
-		where = fmt.Sprintf(wording.GPULimit, d.Index, r.Limit.Human())
+		where = fmt.Sprintf(wording.DevicesLimit, d, r.Limit.Human())
 		if cost := d.headroomCost(); cost > 0 {
 			context = fmt.Sprintf(wording.BesideContext, cost.Human())
 		}
@@ -171,12 +171,12 @@ func (a *Arbiter) minRefused(r *accounting.Refusal, j *job, why Reason) *Refusal
 	if held := a.holders(time.Time{}, d, a.below(r), r.Budget == nil); held != "" {
 		where += fmt.Sprintf(wording.Holds, held)
 	}
-	return refusal(why, r, fmt.Sprintf(wording.MinRefused, r.Requested.Human(), d.Index, r.Remaining.Human(), context, where))
+	return refusal(why, r, fmt.Sprintf(wording.MinRefused, r.Requested.Human(), d, r.Remaining.Human(), context, where))
 }
 
 // tooMuch says that a reservation can never be used in full, and what could be reserved.
 func (d *device) tooMuch(least accounting.Bytes) string {
-	text := fmt.Sprintf(wording.MinTooLarge, least.Human(), d.Index, d.mostMin().Human(), d.grantable().Human())
+	text := fmt.Sprintf(wording.MinTooLarge, least.Human(), d, d.mostMin().Human(), d.grantable().Human())
 	if cost := d.headroomCost(); cost > 0 {
 		text += fmt.Sprintf(wording.MinAndContext, cost.Human())
 	}
@@ -187,7 +187,7 @@ func (d *device) tooMuch(least accounting.Bytes) string {
 func (a *Arbiter) explainSlots(t *ticket) string {
 	o, text := t.obstacle(), wording.NoGPU
 	if !t.any {
-		text = fmt.Sprintf(wording.NoSlot, o.device.Index)
+		text = fmt.Sprintf(wording.NoSlot, o.device)
 	}
 	if held := a.heldAt(t.place.Since, o); held != "" {
 		text += ": " + held

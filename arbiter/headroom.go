@@ -33,6 +33,9 @@ func (d *device) headroomCost() accounting.Bytes {
 	if cost := d.contextCost(p); cost > 0 || d.rule.ContextReserve != nil {
 		return cost
 	}
+	if !d.IsGPU() {
+		return 0
+	}
 	return min(p.ContextGuess.Of(d.Total), d.mostContext())
 }
 
@@ -41,7 +44,7 @@ func (d *device) mostMin() accounting.Bytes { return d.grantable().Less(d.headro
 
 // bounds is what limits there can be about.
 func (d *device) bounds() rules.Bounds {
-	return rules.Bounds{Device: d.Index, Total: d.Total, Reservable: d.mostMin()}
+	return rules.Bounds{Device: d.Index, Processor: !d.IsGPU(), Total: d.Total, Reservable: d.mostMin()}
 }
 
 // headroomOf is what a lease's contexts have headroom in: its process's, or its job's, or nil.

@@ -166,7 +166,7 @@ func (a *Arbiter) holdings(j *job) string {
 			what = append(what, wording.Slot)
 		}
 		if what != nil {
-			parts = append(parts, fmt.Sprintf(wording.OnGPU, strings.Join(what, " and "), d.Index))
+			parts = append(parts, fmt.Sprintf(wording.OnDevice, strings.Join(what, " and "), d))
 		}
 	}
 	return cmp.Or(strings.Join(parts, ", "), wording.Nothing)
@@ -178,7 +178,7 @@ func (t *ticket) gpu() string {
 		return wording.AnyGPU
 	}
 	d, _ := t.where()
-	return fmt.Sprintf(wording.GPU, d.Index)
+	return d.String()
 }
 
 // requestText says what a ticket wants.

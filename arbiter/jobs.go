@@ -69,7 +69,7 @@ func (a *Arbiter) jobInfo(j *job) JobInfo {
 	info := JobInfo{ID: j.id}
 	var largest accounting.Bytes
 	for _, d := range a.devices {
-		if !d.lost && d.Total > largest && j.uses(d) {
+		if !d.lost && d.Total > largest && j.given(d) {
 			largest = d.Total
 			info.Budget = min(j.limits(d).Max, j.newProcess().limits(d).Max, d.grantable())
 			for _, sh := range j.shares() {
@@ -93,8 +93,17 @@ func (j *job) limits(d *device) accounting.Limits {
 	return inForce(j.Memory(d.bounds()), d, !j.pending && !j.released && !j.ended && j.uses(d))
 }
 
-// uses reports whether a job may use a device.
-func (j *job) uses(d *device) bool { return j.on == nil || slices.Contains(j.on, d) }
+// given reports whether a device is one of the job's from its start: those that it named or was given, else every GPU.
+func (j *job) given(d *device) bool {
+	if j.on == nil {
+		return d.IsGPU()
+	}
+	return slices.Contains(j.on, d)
+}
+
+// uses reports whether a job may use a device. What a job is given are GPUs: the processor is there for each, within its limits,
+// and no variable hides it from its programs.
+func (j *job) uses(d *device) bool { return !d.IsGPU() || j.given(d) }
 
 // JobName is how people know a job: "job 3 (python3)".
 func (a *Arbiter) JobName(id JobID) string {
@@ -137,9 +146,12 @@ func (a *Arbiter) checkJob(r JobRequest, rule rules.Terms) error {
 		if r.Max == nil || r.Max.Max {
 			break
 		}
+		if !r.names(d) {
+			continue
+		}
 		if ask, most := d.bounds().Amount(*r.Max), rule.Memory(d.bounds()).Max; ask > most {
 			return &Refusal{Reason: ReasonDenied, Requested: ask, Remaining: most, Limit: most,
-				Explain: fmt.Sprintf(wording.BudgetBeyondRule, ask.Human(), d.Index, rule.Name, most.Human())}
+				Explain: fmt.Sprintf(wording.BudgetBeyondRule, ask.Human(), d, rule.Name, most.Human())}
 		}
 	}
 	if most := rule.Streams().Max; r.Streams > most {
@@ -183,7 +195,7 @@ func (a *Arbiter) neverReserves(r JobRequest, rule rules.Terms, d *device) (room
 	}
 	switch most := b.Reservable; {
 	case least > ask && !r.Min.Max:
-		return ask, fmt.Errorf(wording.MinAboveMax, least.Human(), ask.Human(), d.Index, rules.ErrRange)
+		return ask, fmt.Errorf(wording.MinAboveMax, least.Human(), ask.Human(), d, rules.ErrRange)
 	case least > most:
 		return most, &Refusal{Reason: ReasonTooLarge, Requested: least, Remaining: most, Limit: d.grantable(), Explain: d.tooMuch(least)}
 	}
@@ -194,7 +206,8 @@ func (a *Arbiter) neverReserves(r JobRequest, rule rules.Terms, d *device) (room
 func (a *Arbiter) newJob(now time.Time, j *job) {
 	j.opened, j.moved = now, now
 	r := &j.request
-	j.Asked = rules.Request{Max: r.Max, Min: r.Min, Streams: r.Streams, PerProcess: r.PerProcess, MayPass: r.Process.MayPass()}
+	j.Asked = rules.Request{Max: r.Max, Min: r.Min, Streams: r.Streams, PerProcess: r.PerProcess, MayPass: r.Process.MayPass(),
+		Processor: slices.ContainsFunc(j.on, func(d *device) bool { return !d.IsGPU() })}
 	j.detached = a.exceeds(j.request, j.Rule)
 	j.shared = a.shareFor(j)
 	var parent *accounting.Budget
@@ -209,10 +222,14 @@ func (a *Arbiter) newJob(now time.Time, j *job) {
 	a.jobs[j.id] = j
 }
 
+// names reports whether a request is about a device, as far as its amounts go: a share of the machine's memory is much, and
+// nobody means that who did not name the processor.
+func (r *JobRequest) names(d *device) bool { return d.IsGPU() || slices.Contains(r.Devices, d.Index) }
+
 // exceeds reports whether a request of root's passes the rule on any device.
 func (a *Arbiter) exceeds(r JobRequest, rule rules.Terms) bool {
 	return r.Max != nil && r.Process.MayPass() && slices.ContainsFunc(a.devices, func(d *device) bool {
-		return d.bounds().Amount(*r.Max) > rule.Memory(d.bounds()).Max
+		return r.names(d) && d.bounds().Amount(*r.Max) > rule.Memory(d.bounds()).Max
 	})
 }
 

@@ -185,7 +185,7 @@ func (a *Arbiter) audit(now time.Time, c rules.Change, e limitEdit) {
 		}
 		whose := e.whose
 		if d != nil {
-			event.Device, whose = d.Index, fmt.Sprintf(wording.OnGPU, whose, d.Index)
+			event.Device, whose = d.Index, fmt.Sprintf(wording.OnDevice, whose, d)
 		}
 		event.Text = fmt.Sprintf(wording.Changed, wording.Setter(c.UID, e.owner.UID, e.owner.User), limit, whose, from, to)
 		a.event(event)
@@ -263,7 +263,9 @@ func (s *shared) memory(d *device) rules.Memory {
 		return s.user.Memory(d.bounds())
 	}
 	m := s.rule.Memory(d.bounds())
-	m.Min, m.MinBy = d.bounds().Amount(s.rule.Min), s.rule.Name+", shared"
+	if d.IsGPU() { // as each program's own is of none but GPUs
+		m.Min, m.MinBy = d.bounds().Amount(s.rule.Min), s.rule.Name+", shared"
+	}
 	return m
 }
 

@@ -72,7 +72,7 @@ func (a *Arbiter) remembers(l *lease, thread uint32) (yes bool, why string) {
 	uid, name := l.session.process.UID, l.session.name()
 	switch {
 	case len(l.makers.all) >= MaxThreads:
-		return false, fmt.Sprintf(wording.ThreadsOfProcess, MaxThreads, name, l.device.Index, thread)
+		return false, fmt.Sprintf(wording.ThreadsOfProcess, MaxThreads, name, l.device, thread)
 	case uid != 0 && (a.threadsOf[uid] >= MaxThreadsInAll/2 || a.threads >= MaxThreadsInAll/8*7), a.threads >= MaxThreadsInAll:
 		return false, fmt.Sprintf(wording.ThreadsInAll, a.threads, a.threadsOf[uid], uid, MaxThreadsInAll, thread, name)
 	}

@@ -98,7 +98,7 @@ func (a *Arbiter) verified(now time.Time, leases []*lease) {
 	for _, l := range leases {
 		if l.unverified {
 			l.unverified = false
-			a.leaseEvent(now, l, EventVerified, l.Granted(), fmt.Sprintf(wording.Confirmed, l.device.Index, l.session.name()))
+			a.leaseEvent(now, l, EventVerified, l.Granted(), fmt.Sprintf(wording.Confirmed, l.device, l.session.name()))
 		}
 	}
 }
@@ -117,7 +117,7 @@ func (a *Arbiter) readUnmanaged(now time.Time, d *device, strangers []ProcessUsa
 			u.Since = before[i].Since
 		} else {
 			a.event(Event{Time: now, Kind: EventUnmanaged, Device: d.Index, PID: u.PID, Bytes: figure.Bytes,
-				Text: fmt.Sprintf(wording.Unmanaged, wording.Owned(u.User, wording.Stranger(u.Command, u.PID)), figure.Bytes.Human(), d.Index)})
+				Text: fmt.Sprintf(wording.Unmanaged, wording.Owned(u.User, wording.Stranger(u.Command, u.PID)), figure.Bytes.Human(), d)})
 		}
 	}
 	slices.SortFunc(d.unmanagedBy, func(x, y accounting.UnmanagedState) int {
@@ -182,7 +182,7 @@ func (a *Arbiter) expire(now time.Time) {
 			continue
 		}
 		who := cmp.Or(wording.Plain(figure.Keeper), wording.SomebodyKeeps)
-		a.leaseEvent(now, l, EventKept, figure.Bytes, fmt.Sprintf(wording.Kept, l.session.name(), who, figure.Bytes.Human(), d.Index))
+		a.leaseEvent(now, l, EventKept, figure.Bytes, fmt.Sprintf(wording.Kept, l.session.name(), who, figure.Bytes.Human(), d))
 		d.addUnmanaged(now, figure)
 		a.closeLease(now, l)
 	}
@@ -201,5 +201,5 @@ func (a *Arbiter) Clamped(now time.Time, id LeaseID) {
 	a.stir(l.session.job)
 	l.spoiled = true
 	l.beyond.Distrust()
-	a.leaseEvent(now, l, EventClamped, 0, fmt.Sprintf(wording.Clamped, l.session.name(), l.device.Index))
+	a.leaseEvent(now, l, EventClamped, 0, fmt.Sprintf(wording.Clamped, l.session.name(), l.device))
 }

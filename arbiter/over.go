@@ -165,8 +165,8 @@ func (a *Arbiter) overEvent(now time.Time, p account, kind Kind) {
 			whose = fmt.Sprintf(wording.Budget, owner.who)
 		}
 	}
-	if e.Text = fmt.Sprintf(wording.Within, whose, sums.Limit.Human(), p.device); kind == EventOver {
-		e.Text = fmt.Sprintf(wording.Over, whose, sums.Held.Human(), p.device, sums.Limit.Human())
+	if e.Text = fmt.Sprintf(wording.Within, whose, sums.Limit.Human(), a.device(p.device)); kind == EventOver {
+		e.Text = fmt.Sprintf(wording.Over, whose, sums.Held.Human(), a.device(p.device), sums.Limit.Human())
 	}
 	a.event(e)
 }

@@ -17,7 +17,7 @@ func (a *Arbiter) SetPolicy(now time.Time, p rules.Policy) {
 	defer a.serveQueues(now)
 	a.policy = p.InForce()
 	for _, d := range a.devices {
-		d.rule, d.dirty, d.anew = a.policy.ForDevice(d.Device), true, true
+		d.configure()
 		if a.policy.ChargeOverhead {
 			clear(d.headrooms)
 			d.headroom = 0

@@ -79,7 +79,7 @@ func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease, 
 		return LeaseInfo{}, noDevice(held.Device)
 	}
 	if s.leaseOn(d) != nil {
-		return LeaseInfo{}, fmt.Errorf(wording.LeaseThere, id, held.Device, ErrExists)
+		return LeaseInfo{}, fmt.Errorf(wording.LeaseThere, id, d, ErrExists)
 	}
 	if held.Lost {
 		held = RestoredLease{Device: held.Device, Peak: held.Peak, Opened: held.Opened, Lost: true}

@@ -208,7 +208,7 @@ func (a *Arbiter) info(l *lease) LeaseInfo {
 
 // lostRefusal refuses what concerns a lost device.
 func lostRefusal(d *device) *Refusal {
-	return &Refusal{Reason: ReasonDeviceLost, Explain: fmt.Sprintf(wording.Lost, d.Index, wording.Plain(d.Name))}
+	return &Refusal{Reason: ReasonDeviceLost, Explain: fmt.Sprintf(wording.Lost, d, wording.Plain(d.Name))}
 }
 
 // newLease opens a lease that holds nothing. What its word shows, Refresh decides.
@@ -229,7 +229,7 @@ func (a *Arbiter) newLease(now time.Time, s *session, d *device, w Word) *lease 
 func (a *Arbiter) reclaim(now time.Time, l *lease) {
 	a.stats.ReclaimedLeases++
 	bytes := l.Granted()
-	a.leaseEvent(now, l, EventReclaimed, bytes, fmt.Sprintf(wording.Reclaimed, l.session.name(), bytes.Human(), l.device.Index))
+	a.leaseEvent(now, l, EventReclaimed, bytes, fmt.Sprintf(wording.Reclaimed, l.session.name(), bytes.Human(), l.device))
 	a.closeLease(now, l)
 }
 

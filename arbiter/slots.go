@@ -309,7 +309,7 @@ func (a *Arbiter) SetSlots(now time.Time, device, most int, uid uint32) error {
 		}
 		return strconv.Itoa(n)
 	}
-	e := Event{Time: now, Kind: EventLimits, Device: device, UID: uid, Setting: "slots.max", Whose: fmt.Sprintf(wording.GPU, device),
+	e := Event{Time: now, Kind: EventLimits, Device: device, UID: uid, Setting: "slots.max", Whose: d.String(),
 		From: name(d.slotsMax()), To: name(most)}
 	d.slotsLive, d.slotsChanger = &most, wording.Setter(uid, 0, "")
 	e.Text = fmt.Sprintf(wording.Changed, d.slotsChanger, e.Setting, e.Whose, e.From, e.To)

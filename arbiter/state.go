@@ -16,6 +16,7 @@ import (
 type device struct {
 	rules.Device
 	rule     rules.DeviceRule
+	found    accounting.Bytes // Total as it was found; the configuration may say otherwise of the processor
 	direct   accounting.Lease // stands for what is charged to the device alone
 	lost     bool
 	hung     bool             // it does not answer

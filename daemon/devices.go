@@ -17,7 +17,7 @@ func (d *Daemon) addDevices() {
 	devices := d.inv.Devices()
 	if why := d.inv.Why(); why != "" {
 		level := slog.LevelInfo
-		if len(devices) == 0 {
+		if !slices.ContainsFunc(devices, isGPU) {
 			level = slog.LevelWarn
 		}
 		d.log.Log(d.ctx, level, "devices", "found", len(devices), "note", why)
@@ -40,6 +40,8 @@ func deviceOf(dev inventory.Device) rules.Device {
 		UUID: dev.UUID, PCI: dev.PCI, Total: usable(dev)}
 }
 
+func isGPU(dev inventory.Device) bool { return dev.Vendor != accounting.VendorCPU }
+
 // usable is what programs can have of a device: a driver may keep a part of it,
 // which its own total counts and CUDA's does not.
 func usable(dev inventory.Device) accounting.Bytes {
@@ -50,6 +52,12 @@ func usable(dev inventory.Device) accounting.Bytes {
 func (d *Daemon) deviceByUUID(uuid ipc.UUID) (inventory.Device, bool) {
 	dev, ok := d.uuids[uuid]
 	return dev, ok
+}
+
+// nameOfDevice is how people know a device.
+func (d *Daemon) nameOfDevice(index int) string {
+	dev, ok := d.deviceByIndex(index)
+	return accounting.DeviceName(index, ok && !isGPU(dev))
 }
 
 // loseDeviceLocked is for a device that has fallen off the bus. What is written down of its leases

@@ -104,23 +104,43 @@ func (d *Daemon) mayOpenLocked(peer ipc.Peer, r *ipc.JobOpenRequest) error {
 	if r.Priority > 0 && !privileged(uint32(peer.UID)) {
 		return refused(ipc.StatusPermission, "a priority of %d: only root may go above 0", r.Priority)
 	}
-	if len(d.inv.Devices()) == 0 && r.Flags&(ipc.JobAny|ipc.JobClaim|ipc.JobExclusive) != 0 {
-		return refused(ipc.StatusNoDevice, "this machine has no GPU")
-	}
-	for _, index := range r.Device[:r.Devices] {
-		if !slices.ContainsFunc(d.inv.Devices(), func(dev inventory.Device) bool { return uint32(dev.Index) == index }) {
-			return refused(ipc.StatusNoDevice, "there is no GPU %d: `gpuarb devices` lists them", index)
-		}
+	if err := d.mayHaveDevicesLocked(r); err != nil {
+		return err
 	}
 	for _, size := range []*accounting.Size{sizeWish(r.Memory, r.MemoryShare), sizeWish(r.Min, r.MinShare)} {
 		if size == nil {
 			continue
 		}
-		if err := d.fitsSomeDeviceLocked(*size); err != nil {
+		if err := d.fitsSomeDeviceLocked(*size, r); err != nil {
 			return err
 		}
 	}
 	return d.jobsOf.full(peer.PID, uint32(peer.UID))
+}
+
+// mayHaveDevicesLocked checks the devices that a request names, or that it needs there to be. The processor is no GPU: whoever
+// asks for any device is not given it, nor who does not know it yet.
+func (d *Daemon) mayHaveDevicesLocked(r *ipc.JobOpenRequest) error {
+	named, needsGPU := r.Device[:r.Devices], ipc.JobAny|ipc.JobClaim
+	if len(named) == 0 {
+		needsGPU |= ipc.JobExclusive
+	}
+	if r.Flags&needsGPU != 0 && !slices.ContainsFunc(d.inv.Devices(), isGPU) {
+		return refused(ipc.StatusNoDevice, "this machine has no GPU")
+	}
+	for _, index := range named {
+		dev, ok := d.deviceByIndex(int(index))
+		switch {
+		case !ok:
+			return refused(ipc.StatusNoDevice, "there is no GPU %d: `gpuarb devices` lists them", index)
+		case isGPU(dev):
+		case r.Flags&(ipc.JobAny|ipc.JobClaim) != 0:
+			return refused(ipc.StatusNoDevice, "device %d is the processor, which is no GPU and cannot be claimed", index)
+		case r.Flags&ipc.JobProcessor == 0:
+			return refused(ipc.StatusNoDevice, "device %d is the processor, which who asks does not know: use a gpuarb as new as its daemon", index)
+		}
+	}
+	return nil
 }
 
 // addJobLocked makes a job known to the arbiter and the reaper, and writes its record, which
@@ -139,7 +159,7 @@ func (d *Daemon) addJobLocked(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, 
 		return nil, none, refused(ipc.StatusTooMany, "%d jobs are open: no room for another", statefile.MaxJobs)
 	}
 	*record = statefile.Job{Run: 1, Token: ipc.NewToken(), UID: uint32(peer.UID), GID: uint32(peer.GID),
-		Flags: r.Flags, Streams: r.Streams, Max: r.Memory, MaxPerMille: r.MemoryShare, Min: r.Min, MinPerMille: r.MinShare,
+		Flags: r.Flags &^ ipc.JobProcessor, Streams: r.Streams, Max: r.Memory, MaxPerMille: r.MemoryShare, Min: r.Min, MinPerMille: r.MinShare,
 		WaitMillis: r.WaitMillis, Priority: r.Priority, RunnerPID: uint32(peer.PID), RunnerStart: proc.StartTicks,
 		Request: h.Request, Asked: r.Devices, AskedFor: r.Device}
 	statefile.SetTexts(&record.Command, r.Command.String(), r.Command.Name())
@@ -315,12 +335,16 @@ func (d *Daemon) watchJob(j *job, pidfd int) (err error) {
 }
 
 // fitsSomeDeviceLocked refuses a budget that is larger than every device: a budget
-// that limits nothing is a mistake.
-func (d *Daemon) fitsSomeDeviceLocked(budget accounting.Size) error {
+// that limits nothing is a mistake. The processor counts for those who name it.
+func (d *Daemon) fitsSomeDeviceLocked(budget accounting.Size, r *ipc.JobOpenRequest) error {
 	var largest accounting.Bytes
 	for _, dev := range d.inv.Devices() {
-		largest = max(largest, usable(dev))
-		if budget.Of(usable(dev)) <= usable(dev) {
+		if !isGPU(dev) && !slices.Contains(r.Device[:r.Devices], uint32(dev.Index)) {
+			continue
+		}
+		total := d.arb.Total(dev.Index)
+		largest = max(largest, total)
+		if budget.Of(total) <= total {
 			return nil
 		}
 	}

@@ -113,7 +113,7 @@ func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, members []*recovered)
 		d.file.Jobs.Free(i)
 		return
 	}
-	d.boundMin(r)
+	d.boundMinLocked(r)
 	j := newJob(i, r)
 	j.open = true
 	proc, pidfd, gone := d.alive(j.pid, j.start)
@@ -140,15 +140,15 @@ func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, members []*recovered)
 	d.knownJobLocked(j)
 }
 
-// boundMin takes a reservation off a record that is more than any device has: it was never
+// boundMinLocked takes a reservation off a record that is more than any device has: it was never
 // granted, the file has been damaged.
-func (d *Daemon) boundMin(r *statefile.Job) {
+func (d *Daemon) boundMinLocked(r *statefile.Job) {
 	devices := d.inv.Devices()
 	if r.Min == ipc.NoLimit || len(devices) == 0 {
 		return
 	}
 	for _, dev := range devices {
-		if total := uint64(usable(dev)); total == 0 || r.Min <= total { // 0: it is not known
+		if total := uint64(d.arb.Total(dev.Index)); total == 0 || r.Min <= total { // 0: it is not known
 			return
 		}
 	}
@@ -245,7 +245,7 @@ func (d *Daemon) recoverLeaseLocked(x *recovered, i int) {
 		d.freeLeaseLocked(i)
 		return
 	}
-	s.mend(l, uint64(usable(dev)))
+	s.mend(l, uint64(d.arb.Total(dev.Index)))
 	held := d.words.Lease(l, i, dev.Index, s.page)
 	_, err := d.arb.RestoreLease(d.now(), s.id, arbiter.RestoredLease{Device: dev.Index, Granted: accounting.Bytes(l.Granted),
 		Streams: int(l.Streams), Contexts: int(l.Contexts), Peak: accounting.Bytes(l.Peak),

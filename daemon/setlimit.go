@@ -38,7 +38,7 @@ func (d *Daemon) Set(ctx context.Context, s gpufs.Setting) error {
 	}
 	err := d.set(s)
 	if err != nil {
-		whose := map[gpufs.Owner]string{gpufs.OfDevice: fmt.Sprintf("GPU %d", s.Device), gpufs.OfJob: fmt.Sprintf("job %d", s.Job)}[s.Of]
+		whose := map[gpufs.Owner]string{gpufs.OfDevice: d.nameOfDevice(s.Device), gpufs.OfJob: fmt.Sprintf("job %d", s.Job)}[s.Of]
 		d.lock()
 		defer d.unlock()
 		d.refusedChangeLocked(s.UID, cmp.Or(whose, fmt.Sprintf("process %d", s.PID)), s.Name+"="+s.Value, err)
@@ -136,7 +136,7 @@ func (d *Daemon) tookChangeLocked(uid uint32, began time.Time) {
 func (d *Daemon) whoseLimitLocked(r *ipc.LimitRequest, user string) string {
 	switch r.Target {
 	case ipc.LimitDevice:
-		return fmt.Sprintf("GPU %d", r.Device)
+		return d.nameOfDevice(int(r.Device))
 	case ipc.LimitJob:
 		return d.arb.JobName(arbiter.JobID(r.ID))
 	case ipc.LimitUser:
@@ -204,7 +204,7 @@ func (d *Daemon) changeLocked(uid uint32, user string, r *ipc.LimitRequest, star
 // setSlotsLocked changes slots.max of a device.
 func (d *Daemon) setSlotsLocked(uid uint32, device, most int) error {
 	if !privileged(uid) {
-		return fmt.Errorf("slots.max of GPU %d: only root may change it: %w", device, rules.ErrPermission)
+		return fmt.Errorf("slots.max of %s: only root may change it: %w", d.nameOfDevice(device), rules.ErrPermission)
 	}
 	if err := d.arb.SetSlots(d.now(), device, most, uid); err != nil {
 		return err

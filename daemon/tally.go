@@ -22,7 +22,8 @@ func (cl *client) jobTally(r *ipc.JobTallyRequest) (rep ipc.JobTallyReply, err e
 		if on.Max == accounting.Max {
 			most = ipc.NoLimit
 		}
-		rep.Device[rep.Devices] = ipc.JobTallyDevice{Index: uint32(on.Device), Peak: uint64(on.Peak), Max: most}
+		dev, _ := d.deviceByIndex(on.Device)
+		rep.Device[rep.Devices] = ipc.JobTallyDevice{Index: uint32(on.Device), Vendor: ipc.Vendors[dev.Vendor], Peak: uint64(on.Peak), Max: most}
 		rep.Devices++
 	}
 	return rep, nil

@@ -439,6 +439,8 @@ const (
 	// JobRetry: sent before on a connection that died; Header.Request is the same as then.
 	// It takes its old place in the queue, or is answered with the job that was opened.
 	JobRetry uint32 = 128
+	// JobProcessor: who asks knows VendorCPU. Without it no job is given the processor, which older clients do not know.
+	JobProcessor uint32 = 256
 )
 
 // JobOpenRequest opens a job for what `gpuarb run` starts, or claims a device. Zero and
@@ -461,7 +463,7 @@ type JobOpenRequest struct {
 // JobDevice is a device that a job was given.
 type JobDevice struct {
 	Index    uint32
-	Vendor   uint32 // VendorNVIDIA, VendorAMD or VendorIntel
+	Vendor   uint32 // VendorNVIDIA, VendorAMD, VendorIntel or VendorCPU
 	Ordinal  uint32 // its place among the vendor's devices, as the vendor's own variables count
 	Reserved uint32
 	UUID     UUID
@@ -472,6 +474,7 @@ const (
 	VendorNVIDIA uint32 = 1
 	VendorAMD    uint32 = 2
 	VendorIntel  uint32 = 3
+	VendorCPU    uint32 = 4 // the processor: no GPU, and never claimed
 )
 
 // JobOpenReply answers JobOpen; with a refusal only Text counts. The token goes into GPUARB_JOB as 32 hex digits.
@@ -498,10 +501,10 @@ type JobTallyRequest struct {
 
 // JobTallyDevice is a job's account on a device.
 type JobTallyDevice struct {
-	Index    uint32
-	Reserved uint32
-	Peak     uint64 // bytes, the most that its processes used at once
-	Max      uint64 // bytes, memory.max of the job as it is now, or NoLimit
+	Index  uint32
+	Vendor uint32 // as of a JobDevice; 0 from a daemon that does not say
+	Peak   uint64 // bytes, the most that its processes used at once
+	Max    uint64 // bytes, memory.max of the job as it is now, or NoLimit
 }
 
 // JobTallyReply answers JobTally. Since is 0, or where the daemon was restarted while the job

@@ -159,7 +159,7 @@ func (m *JobOpenRequest) validate() *ProtocolError {
 		}
 	}
 	return first(share(m.MemoryShare), share(m.MinShare), text("JobOpenRequest.Command", &m.Command),
-		bits("JobOpenRequest.Flags", m.Flags, JobPerProcess|JobWait|JobNoWait|JobExclusive|JobAny|JobOnlyIfNone|JobClaim|JobRetry))
+		bits("JobOpenRequest.Flags", m.Flags, JobPerProcess|JobWait|JobNoWait|JobExclusive|JobAny|JobOnlyIfNone|JobClaim|JobRetry|JobProcessor))
 }
 
 func (m *LimitRequest) validate() *ProtocolError {
@@ -187,8 +187,8 @@ func (m *JobOpenReply) validate() *ProtocolError {
 		switch {
 		case i >= int(m.Devices) && *d != (JobDevice{}):
 			return malformed("JobOpenReply.Device[%d] is not zero, and Devices is %d", i, m.Devices)
-		case i < int(m.Devices) && (d.Vendor < VendorNVIDIA || d.Vendor > VendorIntel):
-			return refuse(StatusRange, "JobOpenReply.Device[%d].Vendor is %d, not %d to %d", i, d.Vendor, VendorNVIDIA, VendorIntel)
+		case i < int(m.Devices) && (d.Vendor < VendorNVIDIA || d.Vendor > VendorCPU):
+			return refuse(StatusRange, "JobOpenReply.Device[%d].Vendor is %d, not %d to %d", i, d.Vendor, VendorNVIDIA, VendorCPU)
 		case d.Reserved != 0:
 			return zero("JobDevice.Reserved", uint64(d.Reserved))
 		}

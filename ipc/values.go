@@ -129,7 +129,7 @@ func (t Token) String() string {
 func (t Token) IsZero() bool { return t == Token{} }
 
 // Vendors are the numbers of the vendors, by their names.
-var Vendors = map[string]uint32{"nvidia": VendorNVIDIA, "amd": VendorAMD, "intel": VendorIntel}
+var Vendors = map[string]uint32{"nvidia": VendorNVIDIA, "amd": VendorAMD, "intel": VendorIntel, "cpu": VendorCPU}
 
 // String is the UUID in its usual five groups, without a vendor's prefix.
 func (u UUID) String() string {

@@ -31,6 +31,7 @@ type Why struct {
 // WhyDevice is what limits a job on one device.
 type WhyDevice struct {
 	Device     int               `json:"device"`
+	Vendor     string            `json:"vendor"`
 	Used       accounting.Bytes  `json:"used_bytes"`
 	Max        *accounting.Bytes `json:"max_bytes"`
 	MaxBy      *string           `json:"max_by"`
@@ -44,6 +45,11 @@ type WhyDevice struct {
 	SlotsMax   *int              `json:"slots_max"`
 	Slots      int               `json:"slots_current"`
 	Holders    []DeviceHolder    `json:"holders"`
+}
+
+// called is how people know the device.
+func (d *WhyDevice) called() string {
+	return accounting.DeviceName(d.Device, d.Vendor == accounting.VendorCPU)
 }
 
 // Whys explains the jobs that are wanted, by their number.
@@ -86,7 +92,7 @@ func whyDevice(s accounting.Snapshot, job uint64, on accounting.JobDeviceState) 
 		if d.Index != on.Device {
 			continue
 		}
-		w.Free, w.Capacity, w.SlotsMax, w.Slots = d.Capacity.Less(d.Committed), d.Capacity, unless(d.SlotsMax, 0), d.SlotsCurrent
+		w.Vendor, w.Free, w.Capacity, w.SlotsMax, w.Slots = d.Vendor, d.Capacity.Less(d.Committed), d.Capacity, unless(d.SlotsMax, 0), d.SlotsCurrent
 		for _, h := range d.Holders {
 			if h.Kind != accounting.HoldsSlot && h.Job != job {
 				w.Holders = append(w.Holders, deviceHolder(h))
@@ -129,7 +135,7 @@ func (w Why) overBudget() (advice []string) {
 		if d.MaxBy != nil && strings.Contains(*d.MaxBy, "--memory") {
 			how = "start it with more --memory, or " + how
 		}
-		advice = append(advice, fmt.Sprintf("its own budget on GPU %d is nearly used up, and what it asks for beyond that is refused: %s", d.Device, how))
+		advice = append(advice, fmt.Sprintf("its own budget on %s is nearly used up, and what it asks for beyond that is refused: %s", d.called(), how))
 	}
 	return advice
 }
@@ -164,7 +170,7 @@ func WriteWhy(w io.Writer, all []Why) error {
 }
 
 func writeWhyDevice(out io.Writer, d WhyDevice) {
-	fmt.Fprintf(out, "  GPU %d: uses %s", d.Device, d.Used.Human())
+	fmt.Fprintf(out, "  %s: uses %s", d.called(), d.Used.Human())
 	if d.Max != nil {
 		fmt.Fprintf(out, " of its budget of %s", d.Max.Human())
 	}
@@ -184,7 +190,11 @@ func writeWhyDevice(out io.Writer, d WhyDevice) {
 			fmt.Fprintf(out, " (by %s)", Escape(*d.SharedBy))
 		}
 	}
-	fmt.Fprintf(out, "; the GPU has %s free of %s", d.Free.Human(), d.Capacity.Human())
+	what := "GPU"
+	if d.Vendor == accounting.VendorCPU {
+		what = "processor"
+	}
+	fmt.Fprintf(out, "; the %s has %s free of %s", what, d.Free.Human(), d.Capacity.Human())
 	if d.SlotsMax != nil {
 		fmt.Fprintf(out, ", and %d of %d slots are taken", d.Slots, *d.SlotsMax)
 	}

@@ -54,7 +54,7 @@ func (c Change) String() string {
 	if c.Device == AllDevices {
 		return fmt.Sprintf(wording.OnEveryGPU, text)
 	}
-	return fmt.Sprintf(wording.OnGPU, text, c.Device)
+	return fmt.Sprintf(wording.OnDevice, text, accounting.DeviceName(c.Device, false))
 }
 
 // MayPass reports whether who makes the change may pass the rules.
@@ -94,7 +94,7 @@ func (c Change) CheckMemory(is Memory, b Bounds, force bool) error {
 	most := is.Max
 	if c.Max != nil {
 		if most = b.Amount(*c.Max); most > is.most.Max && !force {
-			return fmt.Errorf(wording.MemoryAbove, "memory.max", most.Human(), is.most.Max.Human(), b.Device, ErrPermission)
+			return fmt.Errorf(wording.MemoryAbove, "memory.max", most.Human(), is.most.Max.Human(), b.name(), ErrPermission)
 		}
 	}
 	if c.Min == nil {
@@ -102,10 +102,10 @@ func (c Change) CheckMemory(is Memory, b Bounds, force bool) error {
 	}
 	least := min(b.Amount(*c.Min), b.Total)
 	if least > is.most.Min && !force {
-		return fmt.Errorf(wording.MemoryAbove, "memory.min", least.Human(), is.most.Min.Human(), b.Device, ErrPermission)
+		return fmt.Errorf(wording.MemoryAbove, "memory.min", least.Human(), is.most.Min.Human(), b.name(), ErrPermission)
 	}
 	if least > most && !c.Min.Max {
-		return fmt.Errorf(wording.MinAboveMax, least.Human(), most.Human(), b.Device, ErrRange)
+		return fmt.Errorf(wording.MinAboveMax, least.Human(), most.Human(), b.name(), ErrRange)
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ type Request struct {
 	Streams    int              // of each lease; 0: as the rule says
 	PerProcess bool             // they are each process's own
 	MayPass    bool             // who asks may pass the rule
+	Processor  bool             // the processor is one of the devices that it names
 }
 
 // Each reports whether the job's limits are each process's own.
@@ -99,8 +100,12 @@ func (c *Client) Streams() Streams {
 }
 
 // reserve adds what a rule reserves: nothing on a device that is too small for it, and no more
-// than can be reserved there.
+// than can be reserved there. It is meant for GPUs: where the processor is a device too, a rule takes nothing of the
+// machine's memory for each program, whether it computes there or not.
 func (m *Memory) reserve(t *Terms, b Bounds) {
+	if b.Processor {
+		return
+	}
 	if n := b.Reserves(t.Min); n <= b.Total {
 		m.Min = min(n, b.Reservable)
 	}
@@ -118,7 +123,7 @@ func (m *Memory) request(r *Request, b Bounds) {
 			m.Max, m.MaxBy = most, "gpuarb run --memory"
 		}
 	}
-	if r.Min != nil {
+	if r.Min != nil && (!b.Processor || r.Processor) {
 		m.Min, m.MinBy = b.Reserves(*r.Min), "gpuarb run --min"
 	}
 	if r.MayPass {

@@ -4,10 +4,14 @@ import "github.com/gpuarb/gpuarb/accounting"
 
 // Bounds is what of a device limits can be about.
 type Bounds struct {
-	Device     int // its index
+	Device     int  // its index
+	Processor  bool // it is no GPU
 	Total      accounting.Bytes
 	Reservable accounting.Bytes // the most that can be reserved there, with a context beside it
 }
+
+// name is how people know the device.
+func (b Bounds) name() string { return accounting.DeviceName(b.Device, b.Processor) }
 
 // Amount is a limit on the device: never more than it has, unless that is no limit.
 func (b Bounds) Amount(s accounting.Size) accounting.Bytes {

@@ -21,12 +21,19 @@ type Process struct {
 // Device is one GPU as the inventory found it.
 type Device struct {
 	Index  int
-	Vendor string // nvidia, amd or intel
+	Vendor string // nvidia, amd, intel or cpu
 	Name   string
 	UUID   string
 	PCI    string // domain:bus:device.function, lower case
 	Total  accounting.Bytes
 }
+
+// IsGPU reports whether the device is one: the processor is none. It is a device that programs may use, and that nobody
+// is given who asks for any, or for all there are.
+func (d Device) IsGPU() bool { return d.Vendor != accounting.VendorCPU }
+
+// String is how people know the device.
+func (d Device) String() string { return accounting.DeviceName(d.Index, !d.IsGPU()) }
 
 // MayPass reports whether a process may pass the rules.
 func (p *Process) MayPass() bool { return p.Privileged || root(p.UID) }

@@ -102,6 +102,7 @@ type DeviceRule struct {
 
 	SlotScope      Scope            // "": ScopeJob
 	ContextReserve *accounting.Size // nil: as Policy.ContextReserve
+	Memory         accounting.Bytes // of the processor alone, what it counts as having; 0: what the machine has
 }
 
 // Terms are what a rule, or the defaults, give to a process.

@@ -1,6 +1,6 @@
 package wording
 
-// Each is a format for package fmt; a "%d" behind "GPU" is the device's index.
+// Each is a format for package fmt; a device is filled in by its name ("GPU 0", "the processor").
 const (
 	// A request that waits: who, what for, and where.
 	Waits          = "waits for %s on %s, position %d"
@@ -22,7 +22,6 @@ const (
 	WholeDevice      = "a GPU of its own"
 	Reservation      = "its memory.min of %s"
 	WithAReservation = "%s with a memory.min of %s"
-	GPU              = "GPU %d"
 	AnyGPU           = "any GPU"
 
 	// Who holds it.
@@ -37,14 +36,14 @@ const (
 	First       = "%s, which"
 	FirstOf     = "%s and %d more, the first of which"
 	OnEveryGPU  = "%s on every GPU"
-	OnGPU       = "%s on GPU %d"
+	OnDevice    = "%s on %s"
 	Nothing     = "nothing"
 	Thread      = "thread %d of %s"
 	Cgroup      = "cgroup %s"
 
 	// Whose a limit of memory is.
 	DeviceLimit   = "the device's %s"
-	GPULimit      = "GPU %d's %s"
+	DevicesLimit  = "%s's %s"
 	ProcessLimit  = "the process's %s budget"
 	JobLimit      = "the job's %s budget"
 	BudgetLimit   = "%s's %s budget"
@@ -60,30 +59,31 @@ const (
 
 	// Refusals.
 	Refused       = "%s is refused: %s"
-	OutOfMemory   = "out of memory on GPU %d: asked %s, %s left of %s"
-	TooLarge      = "out of memory on GPU %d: asked %s, more than %s could ever hold"
+	OutOfMemory   = "out of memory on %s: asked %s, %s left of %s"
+	TooLarge      = "out of memory on %s: asked %s, more than %s could ever hold"
 	OwnProcesses  = "; its processes share this budget: with `gpuarb run --per-process` each has its own"
-	WouldWait     = "GPU %d: what %s asks for would have to wait: %s"
-	NoStream      = "no stream on GPU %d: asked %d, and %d of %d (streams.max) are in use; destroy some, or raise the limit"
-	NoSlot        = "no slot on GPU %d"
+	WouldWait     = "%s: what %s asks for would have to wait: %s"
+	NoStream      = "no stream on %s: asked %d, and %d of %d (streams.max) are in use; destroy some, or raise the limit"
+	NoSlot        = "no slot on %s"
 	NoGPU         = "no GPU is free"
 	OthersWait    = "; others wait for it and come first"
 	LeaseEnded    = "the lease has ended"
-	Lost          = "GPU %d (%s) fell off the bus: start the program again when the device is back"
-	NotGiven      = "GPU %d is not one of those that job %d was given (%s): let the program use what *_VISIBLE_DEVICES says"
-	HasClaim      = "the user has a claim on GPU %d already"
+	Lost          = "%s (%s) fell off the bus: start the program again when the device is back"
+	NotGiven      = "%s is not one of those that job %d was given (%s): let the program use what *_VISIBLE_DEVICES says"
+	HasClaim      = "the user has a claim on %s already"
 	JobEnded      = "job %d: %w (it has ended)"
-	LeaseThere    = "session %d, a lease on GPU %d: %w"
+	LeaseThere    = "session %d, a lease on %s: %w"
 	NoneToClaim   = "there is no GPU to claim: %w"
-	MinRefused    = "memory.min of %s on GPU %d cannot be reserved: %s could be%s, of %s; ask for less, or wait until others are done"
+	NoGPUToClaim  = "%s is no GPU, and cannot be claimed: %w"
+	MinRefused    = "memory.min of %s on %s cannot be reserved: %s could be%s, of %s; ask for less, or wait until others are done"
 	BesideContext = " beside a context (%s)"
-	MinTooLarge   = "memory.min of %s on GPU %d could never be used in full: %s is the most that can be reserved of its %s"
+	MinTooLarge   = "memory.min of %s on %s could never be used in full: %s is the most that can be reserved of its %s"
 	MinAndContext = ", as a program needs a context there too, which takes %s"
 
 	Crowded          = "%d requests wait already, and there is room for no more: ask again when some have been served"
 	CrowdedByUser    = "user %d has %d requests waiting already, the most of one user: `gpuarb queue` lists them, `gpuarb queue cancel` takes one out"
 	CrowdedByProcess = "%s has %d requests waiting already, the most of one process: wait for one of them, or give it up"
-	ThreadsOfProcess = "%d threads of %s hold something on GPU %d, the most of one process (slots.scope is \"thread\"): " +
+	ThreadsOfProcess = "%d threads of %s hold something on %s, the most of one process (slots.scope is \"thread\"): " +
 		"thread %d is refused until one of them has freed what it holds"
 	ThreadsInAll = "%d threads hold something, %d of them of user %d, and there is room for %d (a user may have half): " +
 		"thread %d of %s is refused until some have freed what they hold"
@@ -94,7 +94,7 @@ const (
 		"came last and is refused; `gpuarb run --per-process --min SIZE` reserves what a process needs before it takes anything"
 
 	// Limits that somebody asks for, or changes.
-	BudgetBeyondRule  = "asked for a budget of %s on GPU %d, but %s allows %s" + askForLess
+	BudgetBeyondRule  = "asked for a budget of %s on %s, but %s allows %s" + askForLess
 	StreamsBeyondRule = "asked for %d streams, but %s allows %d" + askForLess
 	askForLess        = ": ask for no more than that, or have root change the rule"
 	PriorityDenied    = "asked for a priority of %d: only root may ask for one above 0"
@@ -107,25 +107,25 @@ const (
 	StreamsTooFew     = "%d streams: %w (1 is the least)"
 	StreamsMaxTooFew  = "streams.max of %d: %w (1 is the least)"
 	StreamsMaxAbove   = "streams.max of %d is above %d" + onlyRoot
-	MemoryAbove       = "%s of %s is above the %s that is allowed on GPU %d" + onlyRoot
+	MemoryAbove       = "%s of %s is above the %s that is allowed on %s" + onlyRoot
 	onlyRoot          = ", and only root may raise it beyond that: %w"
-	MinAboveMax       = "memory.min of %s is more than the memory.max of %s on GPU %d: %w"
+	MinAboveMax       = "memory.min of %s is more than the memory.max of %s on %s: %w"
 	Changed           = "%s changed %s of %s from %s to %s"
 
 	// What else happens.
-	DeviceCame    = "GPU %d is there: %s, %s"
-	DeviceLost    = "GPU %d fell off the bus; %d leases are lost"
-	DeviceHangs   = "GPU %d has not answered for %s: what it said last counts until it does"
-	DeviceAnswers = "GPU %d answers again"
-	Confirmed     = "GPU %d confirms what %s holds"
-	Reclaimed     = "%s is gone; %s on GPU %d are free again"
-	Kept          = "%s is dead, and %s keeps its %s on GPU %d: unmanaged from now on"
+	DeviceCame    = "%s is there: %s, %s"
+	DeviceLost    = "%s fell off the bus; %d leases are lost"
+	DeviceHangs   = "%s has not answered for %s: what it said last counts until it does"
+	DeviceAnswers = "%s answers again"
+	Confirmed     = "%s confirms what %s holds"
+	Reclaimed     = "%s is gone; %s on %s are free again"
+	Kept          = "%s is dead, and %s keeps its %s on %s: unmanaged from now on"
 	Keeps         = "%s keeps the memory of %s"
 	SomebodyKeeps = "somebody (a forked child?)"
-	Unmanaged     = "%s uses %s on GPU %d without gpuarb"
-	Excess        = "%s uses %s on GPU %d that no allocation names (modules, stacks, heaps): charged to its own budget"
-	Clamped       = "%s wrote rubbish into its lease page on GPU %d: all that it was granted counts as used"
-	Over          = "%s holds %s on GPU %d, more than its limit of %s: it gets nothing new until it is under"
-	Within        = "%s is within its limit of %s on GPU %d again"
+	Unmanaged     = "%s uses %s on %s without gpuarb"
+	Excess        = "%s uses %s on %s that no allocation names (modules, stacks, heaps): charged to its own budget"
+	Clamped       = "%s wrote rubbish into its lease page on %s: all that it was granted counts as used"
+	Over          = "%s holds %s on %s, more than its limit of %s: it gets nothing new until it is under"
+	Within        = "%s is within its limit of %s on %s again"
 	Configured    = "a configuration with %d rules is in force"
 )

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -9,6 +12,9 @@ import (
 
 // anyDevice as --device asks for whichever is free.
 const anyDevice = "any"
+
+// processorDevice as --device names the processor.
+const processorDevice = accounting.VendorCPU
 
 // errNoDevice is for a machine without a GPU.
 var errNoDevice = fail(exitUnavailable, "no device: the daemon knows no GPU on this machine; `gpuarb doctor` says why")
@@ -21,7 +27,8 @@ func (o *jobOptions) needsDevices(size accounting.Size) bool {
 
 // choose writes into the request which devices are meant, and refuses a budget that
 // none of them could give.
-func (a *app) choose(request *ipc.JobOpenRequest, o *jobOptions, size accounting.Size, all []accounting.DeviceState) error {
+func (a *app) choose(request *ipc.JobOpenRequest, o *jobOptions, size accounting.Size, known []accounting.DeviceState) error {
+	all := gpusOf(known)
 	name := strings.ToLower(o.device)
 	if name == "" && o.prefer != "" {
 		name = anyDevice
@@ -33,12 +40,15 @@ func (a *app) choose(request *ipc.JobOpenRequest, o *jobOptions, size accounting
 			return err
 		}
 		return a.chooseSeen(request, o, all)
-	case name == anyDevice || ofVendor:
+	case name == anyDevice || ofVendor && vendor != ipc.VendorCPU:
 		return a.chooseAny(request, o, size, a.pool(all, vendor), len(all))
 	case o.prefer != "":
 		return fail(exitUsage, "--prefer: there is nothing to prefer among the devices of --device; it goes with --device any")
 	}
-	chosen, err := namedDevices(all, o.device)
+	chosen, err := namedDevices(known, o.device)
+	if err == nil && request.Flags&ipc.JobClaim != 0 {
+		err = mayClaim(chosen, all)
+	}
 	if err != nil {
 		return fail(exitUnavailable, "--device: %w", err)
 	}
@@ -51,6 +61,18 @@ func (a *app) choose(request *ipc.JobOpenRequest, o *jobOptions, size accounting
 		return err
 	}
 	setDevices(request, chosen)
+	return nil
+}
+
+// mayClaim refuses to claim the processor, on a machine without a GPU as any device is refused there.
+func mayClaim(chosen, gpus []accounting.DeviceState) error {
+	for _, device := range chosen {
+		if !device.IsGPU() && len(gpus) == 0 {
+			return noGPU(strconv.Itoa(device.Index))
+		} else if !device.IsGPU() {
+			return fmt.Errorf("device %d is the processor, which is no GPU: `gpuarb run --device cpu` runs a program on it, and nobody claims it", device.Index)
+		}
+	}
 	return nil
 }
 
@@ -68,6 +90,9 @@ func (a *app) chooseAny(request *ipc.JobOpenRequest, o *jobOptions, size account
 	}
 	if o.prefer != "" {
 		first, err := namedDevices(pool, o.prefer)
+		if errors.Is(err, errNoProcessor) {
+			err = errors.New("the processor is no GPU, and --device any is one of those")
+		}
 		if err != nil {
 			return fail(exitUnavailable, "--prefer: %w", err)
 		}
@@ -88,7 +113,9 @@ func setDevices(request *ipc.JobOpenRequest, devices []accounting.DeviceState) {
 		devices = devices[:len(request.Device)]
 	}
 	for i, device := range devices {
-		request.Device[i] = uint32(device.Index)
+		if request.Device[i] = uint32(device.Index); !device.IsGPU() {
+			request.Flags |= ipc.JobProcessor
+		}
 	}
 	request.Devices = uint32(len(devices))
 }

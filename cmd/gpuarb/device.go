@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,10 +14,16 @@ import (
 const uuidPrefix = "gpu-"
 
 // findDevice returns the device that name stands for: an index, a UUID or the
-// beginning of one, or a PCI address.
+// beginning of one, a PCI address, or cpu for the processor.
 func findDevice(devices []accounting.DeviceState, name string) (accounting.DeviceState, error) {
-	if len(devices) == 0 {
-		return accounting.DeviceState{}, fmt.Errorf("device %q: the daemon knows no GPU on this machine; `gpuarb doctor` says why", name)
+	if len(devices) == 0 && !strings.EqualFold(name, processorDevice) {
+		return accounting.DeviceState{}, noGPU(name)
+	}
+	if strings.EqualFold(name, processorDevice) {
+		if i := slices.IndexFunc(devices, func(d accounting.DeviceState) bool { return !d.IsGPU() }); i >= 0 {
+			return devices[i], nil
+		}
+		return accounting.DeviceState{}, errNoProcessor
 	}
 	var found []accounting.DeviceState
 	for _, device := range devices {
@@ -32,6 +40,19 @@ func findDevice(devices []accounting.DeviceState, name string) (accounting.Devic
 	return found[0], nil
 }
 
+// errNoProcessor is for a machine on which no driver computes on the processor.
+var errNoProcessor = errors.New("the processor is no device here: the daemon found neither PoCL (OpenCL) nor lavapipe (Vulkan) when it started")
+
+// noGPU is for a device that is named on a machine that has none.
+func noGPU(name string) error {
+	return fmt.Errorf("device %q: the daemon knows no GPU on this machine; `gpuarb doctor` says why", name)
+}
+
+// gpusOf are those of the devices that are GPUs.
+func gpusOf(devices []accounting.DeviceState) []accounting.DeviceState {
+	return filter(devices, func(d accounting.DeviceState) bool { return d.IsGPU() })
+}
+
 func isNamed(device accounting.DeviceState, name string) bool {
 	if index, err := strconv.Atoi(name); err == nil {
 		return device.Index == index
@@ -40,7 +61,7 @@ func isNamed(device accounting.DeviceState, name string) bool {
 		return normalPCI(device.PCI) == normalPCI(name)
 	}
 	uuid, wanted := strings.ToLower(device.UUID), strings.ToLower(name)
-	return strings.HasPrefix(uuid, wanted) || strings.HasPrefix(strings.TrimPrefix(uuid, uuidPrefix), wanted)
+	return strings.HasPrefix(uuid, wanted) || device.IsGPU() && strings.HasPrefix(strings.TrimPrefix(uuid, uuidPrefix), wanted)
 }
 
 // normalPCI spells a PCI address without the leading zeros of its domain, which some
@@ -51,6 +72,16 @@ func normalPCI(address string) string {
 		return ":" + address
 	}
 	return strings.TrimLeft(address, "0")
+}
+
+// calledIn is how people know a device of a snapshot.
+func calledIn(s accounting.Snapshot, index int) string {
+	for i := range s.Devices {
+		if s.Devices[i].Index == index {
+			return s.Devices[i].Called()
+		}
+	}
+	return accounting.DeviceName(index, false)
 }
 
 func listDevices(devices []accounting.DeviceState) string {

@@ -158,7 +158,9 @@ func (d *doctor) checkDevices() {
 		d.found("devices", unknown, "", "the daemon would know")
 		return
 	}
-	if len(d.state.Devices) == 0 {
+	gpus := gpusOf(d.state.Devices)
+	d.checkProcessor()
+	if len(gpus) == 0 {
 		d.found("devices", wrong, "see whether nvidia-smi lists one, then restart gpuarbd",
 			"the daemon knows no GPU on this machine")
 		return
@@ -175,11 +177,21 @@ func (d *doctor) checkDevices() {
 			return
 		}
 	}
-	for _, device := range d.state.Devices {
+	for _, device := range gpus {
 		if device.Unnamed {
 			d.found("figures", note, "leave room for modules and contexts beside the budgets (reserve)",
 				"device %d (%s) does not say what a process uses: memory that no call names is charged to nobody", device.Index, device.Name)
 		}
 	}
-	d.found("devices", fine, "", "%s", listDevices(d.state.Devices))
+	d.found("devices", fine, "", "%s", listDevices(gpus))
+}
+
+// checkProcessor tells of the processor, where it is a device.
+func (d *doctor) checkProcessor() {
+	for _, device := range d.state.Devices {
+		if !device.IsGPU() {
+			d.found("cpu", fine, "", "device %d (%s): OpenCL (PoCL) or Vulkan (lavapipe) computes on it, with %s of memory",
+				device.Index, device.Name, device.Total.Human())
+		}
+	}
 }

@@ -219,7 +219,7 @@ func (a *app) sayOver(ctx context.Context, client *ipc.Client, request ipc.Limit
 	for _, l := range limits {
 		if l.Name == "memory.max" && l.Value != nil && l.Held > *l.Value {
 			held := accounting.Bytes(l.Held)
-			a.say("%s %s on GPU %d: over until %s %s", who, held.Human(), l.Device, frees, held.Less(accounting.Bytes(*l.Value)).Human())
+			a.say("%s %s on %s: over until %s %s", who, held.Human(), calledIn(snapshot, l.Device), frees, held.Less(accounting.Bytes(*l.Value)).Human())
 		}
 	}
 }

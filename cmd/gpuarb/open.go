@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/report"
 	"golang.org/x/sys/unix"
@@ -48,7 +49,7 @@ func (w *waitLines) served(job ipc.JobOpenReply) {
 		w.sayAbout("served after %v", waited)
 		return
 	}
-	w.sayAbout("served after %v: GPU %s", waited, indices(job))
+	w.sayAbout("served after %v: %s", waited, devicesOf(job))
 }
 
 // sayAbout prints a line on stderr that tells whom it is about.
@@ -57,6 +58,14 @@ func (w *waitLines) sayAbout(format string, args ...any) {
 		format, args = "%s: "+format, append([]any{report.Escape(w.who)}, args...)
 	}
 	w.say(format, args...)
+}
+
+// devicesOf names a job's devices, as GPU 0,2.
+func devicesOf(job ipc.JobOpenReply) string {
+	if job.Devices == 1 && job.Device[0].Vendor == ipc.VendorCPU {
+		return accounting.DeviceName(int(job.Device[0].Index), true)
+	}
+	return "GPU " + indices(job)
 }
 
 // indices are those of a job's devices, as 0,2.

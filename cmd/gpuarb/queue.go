@@ -87,6 +87,9 @@ func (a *app) completeDevices(command *cobra.Command) {
 		}
 		offers := []cobra.Completion{cobra.CompletionWithDesc(anyDevice, "whichever is free")}
 		for _, d := range snapshot.Devices {
+			if !d.IsGPU() && command.Name() == "claim" {
+				continue
+			}
 			offers = append(offers, cobra.CompletionWithDesc(strconv.Itoa(d.Index), report.Escape(d.Name)))
 		}
 		return offers, cobra.ShellCompDirectiveNoFileComp

@@ -56,7 +56,7 @@ bytes, 25% (of each device), max. K, M and G are binary.`,
 	flags.BoolVar(&options.summary, "summary", false, "end with a line on stderr: most memory used, time waited, requests refused; =false: never")
 	flags.BoolVar(&options.perProcess, "per-process", false, "the budget is each process's own")
 	flags.BoolVar(&options.noWait, "no-wait", false, "fail with 75 rather than wait")
-	flags.StringVar(&options.device, "device", "", "the devices to use, as 0 or 0,1; or any, nvidia, amd, intel: one that is free")
+	flags.StringVar(&options.device, "device", "", "the devices to use, as 0 or 0,1; or any, nvidia, amd, intel: one that is free; cpu is the processor, for OpenCL and Vulkan")
 	a.completeDevices(command)
 	return command
 }

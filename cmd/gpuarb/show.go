@@ -76,7 +76,7 @@ that use a GPU without gpuarb are listed as unmanaged.`,
 func (a *app) devicesCommand() *cobra.Command {
 	return a.tableCommand(&cobra.Command{
 		Use:   "devices",
-		Short: "show the GPUs, how much of each is taken, and who has one as a whole",
+		Short: "show the GPUs, and the processor where OpenCL or Vulkan computes on it; how much of each is taken, and who has one as a whole",
 	}, true, a.devices)
 }
 
@@ -90,7 +90,7 @@ func (a *app) devices(style report.Style) error {
 	} else if len(snapshot.Devices) > 0 {
 		err = style.Devices(a.stdout, snapshot)
 	}
-	if err == nil && len(snapshot.Devices) == 0 {
+	if err == nil && len(gpusOf(snapshot.Devices)) == 0 {
 		return errNoDevice
 	}
 	return err

@@ -65,7 +65,7 @@ func summary(t ipc.JobTallyReply) string {
 		if d.Max != ipc.NoLimit {
 			of = " of " + accounting.Bytes(d.Max).Human()
 		}
-		used = append(used, fmt.Sprintf("%s%s on GPU %d", accounting.Bytes(d.Peak).Human(), of, d.Index))
+		used = append(used, fmt.Sprintf("%s%s on %s", accounting.Bytes(d.Peak).Human(), of, accounting.DeviceName(int(d.Index), d.Vendor == ipc.VendorCPU)))
 	}
 	line := "used no GPU memory"
 	if used != nil {

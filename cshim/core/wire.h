@@ -431,6 +431,7 @@ _Static_assert(offsetof(struct ga_wire_measure_reply, least) == 24, "MeasureRepl
 #define GA_JOB_ONLY_IF_NONE 0x20u
 #define GA_JOB_CLAIM 0x40u
 #define GA_JOB_RETRY 0x80u
+#define GA_JOB_PROCESSOR 0x100u
 
 struct ga_wire_job_open_request {
     uint64_t memory;
@@ -474,6 +475,7 @@ _Static_assert(offsetof(struct ga_wire_job_device, uuid) == 16, "JobDevice.UUID"
 #define GA_VENDOR_NVIDIA 0x1u
 #define GA_VENDOR_AMD 0x2u
 #define GA_VENDOR_INTEL 0x3u
+#define GA_VENDOR_CPU 0x4u
 
 struct ga_wire_job_open_reply {
     uint8_t job[16];
@@ -507,13 +509,13 @@ _Static_assert(offsetof(struct ga_wire_job_tally_request, job) == 0, "JobTallyRe
 
 struct ga_wire_job_tally_device {
     uint32_t index;
-    uint32_t reserved;
+    uint32_t vendor;
     uint64_t peak;
     uint64_t max;
 };
 _Static_assert(sizeof(struct ga_wire_job_tally_device) == 24, "JobTallyDevice");
 _Static_assert(offsetof(struct ga_wire_job_tally_device, index) == 0, "JobTallyDevice.Index");
-_Static_assert(offsetof(struct ga_wire_job_tally_device, reserved) == 4, "JobTallyDevice.Reserved");
+_Static_assert(offsetof(struct ga_wire_job_tally_device, vendor) == 4, "JobTallyDevice.Vendor");
 _Static_assert(offsetof(struct ga_wire_job_tally_device, peak) == 8, "JobTallyDevice.Peak");
 _Static_assert(offsetof(struct ga_wire_job_tally_device, max) == 16, "JobTallyDevice.Max");
 
