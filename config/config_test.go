@@ -49,6 +49,11 @@ context_reserve = "300MiB"
 [[device]]
 match = { vendor = "nvidia", uuid = "GPU-1", pci = "0000:01:00.0" }
 
+[[device]]
+match.vendor = "cpu"
+match.uuid = "cpu-67707561-7262-3A70-726f-636573736f72"
+memory = "8GiB"
+
 [[rule]]
 name = "students"
 match.user = "student"
@@ -133,18 +138,19 @@ func TestParseEverything(t *testing.T) {
 		{Match: rules.DeviceMatch{Index: ptr(0)}, Reserve: accounting.Size{Bytes: 512 << 20},
 			SlotScope: rules.ScopeThread, ContextReserve: &accounting.Size{Bytes: 300 << 20}},
 		{Match: rules.DeviceMatch{Vendor: "nvidia", UUID: "GPU-1", PCI: "0000:01:00.0"}, SlotsMax: 4},
+		{Match: rules.DeviceMatch{Vendor: "cpu", UUID: "CPU-67707561-7262-3a70-726f-636573736f72"}, SlotsMax: 4, Memory: 8 << 30},
 		{SlotsMax: 4}, // the defaults, for all other devices
 	}
 	want.Policy.Rules = []rules.Rule{
 		{
-			Name:  "rule students (f.toml:32)",
+			Name:  "rule students (f.toml:37)",
 			Key:   "students",
 			Match: rules.Match{User: "student"},
 			Scope: ptr(rules.ScopeRule),
 			Max:   &accounting.Size{Bytes: accounting.Bytes(8 << 30)},
 		},
 		{
-			Name: "rule 2 (f.toml:38)",
+			Name: "rule 2 (f.toml:43)",
 			Match: rules.Match{
 				Group: "lab", Exe: "/usr/bin/python*", Command: "*train*",
 				Cgroup: "/user.slice/*", Unit: "a.service", Container: "c1",

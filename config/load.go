@@ -92,6 +92,11 @@ func (l *loader) takeRule(d *draft) {
 func (l *loader) takeDevice(d *draft) {
 	rule := rules.DeviceRule{Match: d.device, ContextReserve: d.contextReserve}
 	set(&rule.Reserve, d.reserve)
+	set(&rule.Memory, d.memory)
+	if d.memory != nil && d.device.Vendor != accounting.VendorCPU {
+		l.mistakes = append(l.mistakes, Mistake{d.file, d.lines["memory"], fmt.Sprintf(
+			"memory: a GPU has what its driver says; only the processor's can be set: match.vendor = %q in the same [[device]]", accounting.VendorCPU)})
+	}
 	set(&rule.SlotScope, d.SlotScope)
 	l.config.Policy.Devices = append(l.config.Policy.Devices, rule)
 	l.devices = append(l.devices, d)

@@ -18,7 +18,7 @@ f.toml:5: scope: must be "job" or "process" or "user" or "cgroup" or "rule", not
 f.toml:6: streams.max: must be an integer, not "8"
 f.toml:7: on_loss: must be "open" or "closed", not "ajar"
 f.toml:9: match.index: must be from 0 to 65536, not -1
-f.toml:10: match.vendor: must be "nvidia" or "amd" or "intel", not "voodoo"
+f.toml:10: match.vendor: must be "nvidia" or "amd" or "intel" or "cpu", not "voodoo"
 f.toml:11: reserve: must be a size ("4GiB", "25%", "max" or a number of bytes), not […]`,
 		},
 		"values": {
@@ -35,6 +35,12 @@ f.toml:9: memory.max: "4 parsecs" is no size: its unit "parsecs" is unknown; K, 
 			`f.toml:3: match.pci: must be a PCI address ("0000:01:00.0"), not "1:0"
 f.toml:5: match.pci: must be a PCI address ("0000:01:00.0"), not 3
 f.toml:7: match.uuid: must be a string with something in it, not " "`,
+		},
+		"the memory of a GPU": {
+			"[[device]]\nmatch.index = 0\nmemory = \"8GiB\"\n[[device]]\nmatch.vendor = \"cpu\"\nmemory = 0\n[[device]]\nmemory = \"50%\"",
+			`f.toml:4: memory: a GPU has what its driver says; only the processor's can be set: match.vendor = "cpu" in the same [[device]]
+f.toml:7: memory: must be above 0
+f.toml:9: memory: cannot be a share: write bytes`,
 		},
 		"unknown keys": {
 			"color = 1\n[defaults]\nmatch.user = \"x\"\nmemory.mox = 1\n\"memory.max\" = 1\n[defaults.memroy]\n[[device]]\nmemory.max = 1\n[colors]\nred = 1",

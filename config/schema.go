@@ -42,6 +42,7 @@ type draft struct {
 	chargeOverhead *bool
 	contextReserve *accounting.Size
 	reserve        *accounting.Size
+	memory         *accounting.Bytes
 }
 
 // reader checks one value and stores it in the draft. Its error says what is wrong
@@ -93,6 +94,7 @@ var (
 		"match.uuid":      readUUID,
 		"match.pci":       readPCI,
 		"match.vendor":    readVendor,
+		"memory":          readMemory,
 		"reserve":         func(d *draft, v value) error { return readMin(&d.reserve, v) },
 		"slots.max":       readSlots,
 		"slots.scope":     readSlotScope,

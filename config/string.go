@@ -97,6 +97,9 @@ func writeDevice(b *strings.Builder, rule rules.DeviceRule) {
 	writeText(b, "match.uuid", rule.Match.UUID)
 	writeText(b, "match.pci", rule.Match.PCI)
 	writeText(b, "match.vendor", rule.Match.Vendor)
+	if rule.Memory > 0 {
+		writeKey(b, "memory", formatBytes(rule.Memory))
+	}
 	writeKey(b, "reserve", rule.Reserve.WithUnit())
 	if rule.SlotsMax == 0 {
 		writeKey(b, "slots.max", "max")

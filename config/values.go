@@ -96,7 +96,7 @@ func readName(d *draft, v value) error {
 
 func readVendor(d *draft, v value) error {
 	var vendor *string
-	err := readWord(&vendor, v, "nvidia", "amd", "intel")
+	err := readWord(&vendor, v, "nvidia", "amd", "intel", accounting.VendorCPU)
 	set(&d.device.Vendor, vendor)
 	return err
 }
@@ -106,8 +106,21 @@ func readUUID(d *draft, v value) error {
 	if err := readText(&d.device.UUID, v); err != nil {
 		return err
 	}
-	if len(d.device.UUID) > len("GPU-") && strings.EqualFold(d.device.UUID[:len("GPU-")], "GPU-") {
-		d.device.UUID = "GPU-" + strings.ToLower(d.device.UUID[len("GPU-"):])
+	for _, prefix := range []string{"GPU-", "CPU-"} {
+		if text := d.device.UUID; len(text) > len(prefix) && strings.EqualFold(text[:len(prefix)], prefix) {
+			d.device.UUID = prefix + strings.ToLower(text[len(prefix):])
+		}
+	}
+	return nil
+}
+
+// readMemory reads how much memory the processor counts as having.
+func readMemory(d *draft, v value) error {
+	if err := readBytes(&d.memory, v, false); err != nil {
+		return err
+	}
+	if *d.memory == 0 {
+		return errors.New("must be above 0")
 	}
 	return nil
 }

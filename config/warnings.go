@@ -43,7 +43,7 @@ func (l *loader) warn(d *draft, key, format string, args ...any) {
 const fewBytes = 1 << 20
 
 // sizeKeys are those whose value is bytes where it has no unit.
-var sizeKeys = []string{"memory.max", "memory.min", "stream_reserve", "host.max", "reserve", "context_reserve"}
+var sizeKeys = []string{"memory.max", "memory.min", "stream_reserve", "host.max", "reserve", "context_reserve", "memory"}
 
 // forgotUnit tells of a number without a unit that looks as if one was meant; "" where none does.
 func forgotUnit(key string, v value) string {
@@ -109,6 +109,9 @@ func (l *loader) checkMin(d *draft, m Machine) {
 func (l *loader) checkSize(d *draft, key string, size accounting.Size, devices []rules.Device, then string) {
 	var largest accounting.Bytes
 	for _, dev := range devices {
+		if !dev.IsGPU() { // nothing is reserved there
+			continue
+		}
 		if largest = max(largest, dev.Total); size.Of(dev.Total) <= dev.Total {
 			return
 		}
@@ -144,8 +147,8 @@ func (l *loader) checkDevices(m Machine) {
 		if d.reserve != nil {
 			for _, dev := range meant {
 				if dev.Total > 0 && d.reserve.Of(dev.Total) >= dev.Total {
-					l.warn(d, "reserve", "reserve of %s is all that GPU %d has (%s): nothing is left for anybody",
-						d.reserve.Of(dev.Total).Human(), dev.Index, dev.Total.Human())
+					l.warn(d, "reserve", "reserve of %s is all that %s has (%s): nothing is left for anybody",
+						d.reserve.Of(dev.Total).Human(), dev, dev.Total.Human())
 					break
 				}
 			}

@@ -16,7 +16,8 @@ import (
 func TestWarnings(t *testing.T) {
 	machine := Machine{
 		Devices: []rules.Device{{Index: 0, Vendor: "nvidia", UUID: "GPU-a", PCI: "0000:01:00.0", Total: 8 << 30},
-			{Index: 1, Vendor: "nvidia", UUID: "GPU-b", PCI: "0000:02:00.0", Total: 4 << 30}},
+			{Index: 1, Vendor: "nvidia", UUID: "GPU-b", PCI: "0000:02:00.0", Total: 4 << 30},
+			{Index: 2, Vendor: "cpu", UUID: "CPU-c", Total: 64 << 30}},
 		User:  func(name string) bool { return name == "ann" || name == "bob" },
 		Group: func(name string) bool { return name == "students" },
 	}
@@ -28,7 +29,7 @@ func TestWarnings(t *testing.T) {
 			`f.toml:3: match.user: there is no user "anne" on this machine
 f.toml:5: match.group: there is no group "bob" on this machine
 f.toml:6: match.user: there is no user "carl" on this machine`},
-		"devices": {"[[device]]\nmatch.index = 2\nreserve = \"1G\"\n[[device]]\nmatch.uuid = \"GPU-c\"\n[[device]]\nmatch.vendor = \"amd\"",
+		"devices": {"[[device]]\nmatch.index = 3\nreserve = \"1G\"\n[[device]]\nmatch.uuid = \"GPU-c\"\n[[device]]\nmatch.vendor = \"amd\"",
 			`f.toml:2: there is no such device on this machine: ` + "`gpuarb devices`" + ` lists them
 f.toml:5: there is no such device on this machine: ` + "`gpuarb devices`" + ` lists them
 f.toml:7: there is no such device on this machine: ` + "`gpuarb devices`" + ` lists them`},
@@ -38,6 +39,9 @@ f.toml:7: there is no such device on this machine: ` + "`gpuarb devices`" + ` li
 			`f.toml:4: reserve of 4 GiB is all that GPU 1 has (4 GiB): nothing is left for anybody
 f.toml:7: reserve of 8 GiB is all that GPU 0 has (8 GiB): nothing is left for anybody
 f.toml:9: memory.min of 9 GiB is more than a device has (8 GiB): it can never be reserved`},
+		"the processor": {"[[device]]\nmatch.vendor = \"cpu\"\nmemory = 8\n[defaults]\nmemory.min = \"9G\"",
+			`f.toml:4: memory is 8 bytes; did you mean "8GiB"?
+f.toml:6: memory.min of 9 GiB is more than a device has (8 GiB): it can never be reserved`},
 		"a catch-all first": {"[[rule]]\nmatch.user = \"*\"\n[[rule]]\nmatch.user = \"ann\"\n[[rule]]\nname = \"last\"",
 			`f.toml:4: this rule is never used: rule 1 (f.toml:2), which comes first, matches user *
 f.toml:6: this rule is never used: rule 1 (f.toml:2), which comes first, matches user *`},
