@@ -3,26 +3,30 @@ package inventory
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync/atomic"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuarb/gpuarb/procfacts"
 )
 
-// Device is one GPU as it was found. Nothing in it changes while the inventory is open.
+// Device is one GPU, or the processor, as it was found. Nothing in it changes while the inventory is open.
 type Device struct {
-	Index  int    // unique on this machine: NVIDIA first, by NVML's index, then AMD, then Intel
-	Vendor string // nvidia, amd or intel
+	Index  int    // unique on this machine: NVIDIA first, by NVML's index, then AMD, then Intel, then the processor
+	Vendor string // nvidia, amd, intel or cpu
 	// Ordinal is its number among the vendor's devices, as the vendor's own variable
 	// takes it (CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, ZE_AFFINITY_MASK).
 	Ordinal int
 	Name    string
-	UUID    string // "GPU-…" as the vendor's own tools spell it; empty if the device has none
+	UUID    string // "GPU-…" as the vendor's own tools spell it, "CPU-…" for the processor; empty if the device has none
 	PCI     string // domain:bus:device.function, lower case
 	// UUIDBytes is what the vendor's programming interface gives for the device:
-	// the parsed UUID for NVIDIA, the sixteen digits as text for AMD, zero for Intel.
+	// the parsed UUID for NVIDIA, the sixteen digits as text for AMD, zero for Intel; for the
+	// processor the one that [ProcessorUUID] says.
 	UUIDBytes [16]byte
-	Total     uint64 // bytes of device memory
+	Total     uint64 // bytes of device memory; of the processor, of the machine's
 	Reserved  uint64 // bytes inside Total that the driver keeps for itself; 0 if it does not say
 }
 
@@ -44,6 +48,8 @@ type Usage struct {
 // Options says where to look. The zero value is the running machine.
 type Options struct {
 	SysfsRoot string // instead of /sys
+	// Getenv is the environment in which drivers that compute on the processor are looked for; nil: os.Getenv.
+	Getenv func(name string) string
 	// Last is what Devices said the last time. A device that does not answer is taken from
 	// there, and read when it does.
 	Last []Device
@@ -73,6 +79,9 @@ func Open(o Options) *Inventory {
 	if o.SysfsRoot == "" {
 		o.SysfsRoot = "/sys"
 	}
+	if o.Getenv == nil {
+		o.Getenv = os.Getenv
+	}
 	inv := &Inventory{sources: make(map[int]source)}
 	var reasons []string
 	found, release, reason := newNVMLHost(nvml.New()).open(o.Last)
@@ -82,6 +91,7 @@ func Open(o Options) *Inventory {
 	found, reason = openDRM(o.SysfsRoot, inv.hasPCI, inv.nextIndex())
 	inv.add(found)
 	reasons = appendReason(reasons, reason)
+	inv.add(drivers{o.Getenv, openCLFolder, vulkanFolders}.processor(procfacts.Here, inv.nextIndex()))
 	inv.why = strings.Join(reasons, "; ")
 	return inv
 }

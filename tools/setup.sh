@@ -29,6 +29,10 @@ libgomp-plugin-nvptx1     /usr/lib/*/libgomp-plugin-nvptx.so.1   test
 gstreamer1.0-tools        gst-launch-1.0                         test
 gstreamer1.0-plugins-base /usr/lib/*/gstreamer-1.0/libgstvideotestsrc.so test
 gstreamer1.0-plugins-bad  /usr/lib/*/gstreamer-1.0/libgstnvcodec.so test
+pocl-opencl-icd           /etc/OpenCL/vendors/pocl.icd           test
+ocl-icd-libopencl1        /usr/lib/*/libOpenCL.so.1              test
+clinfo                    clinfo                                 test
+python3-pyopencl          /usr/lib/python3/dist-packages/pyopencl test
 python3-dev               /usr/include/python3.*/Python.h        test
 strace                    strace                                 test
 musl-tools                musl-gcc                               test

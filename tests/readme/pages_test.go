@@ -57,6 +57,7 @@ var played = []struct{ page, kind, begins, by string }{
 	{"gpufs.md", "", "", "not run: a tree and tables, not commands"},
 	{"notebooks.md", "json", "", "tests/notebooks TestFullKernel"},
 	{"notebooks.md", "python", "", "tests/notebooks TestFullHub"},
+	{"processor.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},
 	{"upgrade.md", "sh", "", "tests/systemd TestFullSystemdPages"},
 	{"user-daemon.md", "sh", "", "tests/systemd TestFullSystemdPages"},
 

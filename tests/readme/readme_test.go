@@ -164,7 +164,8 @@ func play(t *testing.T, list []step) {
 	t.Helper()
 	m := rig.New(t, rig.Options{Devices: "8G", Stopped: true, NoMount: true})
 	build := filepath.Dir(rig.Build(t, "gpuarbd"))
-	cmd := m.Command(append(m.Env(), "PATH="+build+":/usr/bin:"+os.Getenv("PATH")), "unshare", "-m", "bash", "-c", machine, "bash", m.Dir)
+	env := append(append(m.Env(), rig.NoProcessor...), "PATH="+build+":/usr/bin:"+os.Getenv("PATH"))
+	cmd := m.Command(env, "unshare", "-m", "bash", "-c", machine, "bash", m.Dir)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

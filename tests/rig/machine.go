@@ -40,6 +40,7 @@ type Options struct {
 	Environ []string      // more of the daemon's environment, KEY=VALUE
 	Quiet   bool          // the daemon logs no decisions: for a test that takes very long
 	System  bool          // this machine's own driver and devices in place of simulated ones
+	CPU     bool          // the processor is a device where this machine has PoCL or lavapipe; else the daemon finds neither
 	Life    time.Duration // how long the test may take; 0: bounded.Lifetime
 }
 
@@ -58,6 +59,10 @@ type Machine struct {
 
 	stuckOnce sync.Once
 }
+
+// NoProcessor is in the environment of a daemon that is to find no driver that computes on the processor, so that the
+// devices are those that a test names, whatever is installed.
+var NoProcessor = []string{"OCL_ICD_VENDORS=/dev/null", "VK_DRIVER_FILES=/dev/null"}
 
 // daemon is a running gpuarbd.
 type daemon struct {
@@ -216,7 +221,11 @@ func (m *Machine) TryStart() error {
 		program = Build(m.T, "gpuarbd")
 	}
 	cmd := exec.Command(program, args...)
-	cmd.Env = append(append(m.Env(), "NOTIFY_SOCKET="+path), environ...)
+	cmd.Env = append(m.Env(), "NOTIFY_SOCKET="+path)
+	if !m.o.CPU {
+		cmd.Env = append(cmd.Env, NoProcessor...)
+	}
+	cmd.Env = append(cmd.Env, environ...)
 	cmd.Stdout, cmd.Stderr = m, m
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = bounded.Grace

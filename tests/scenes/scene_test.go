@@ -40,6 +40,7 @@ func play(t *testing.T, name, devices string, sim ...string) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	env := append(m.Env(), "PATH="+bin+":"+os.Getenv("PATH"), "LD_LIBRARY_PATH="+bin, "scene="+m.Dir)
+	env = append(env, rig.NoProcessor...)
 	cmd := bounded.Bare(m.Command(env, "unshare", "--mount", "bash", "-euo", "pipefail", "-c", stage, script))
 	if r := rig.RunFor(t, bounded.Lifetime, cmd); r.Code != 0 {
 		t.Errorf("%s.sh: exit status %d\n%s\n%s", name, r.Code, r.Stdout, r.Stderr)

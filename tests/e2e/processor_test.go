@@ -1,0 +1,143 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/report"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// withProcessor is a machine on which the processor is a device, and one that differs in nothing else.
+func withProcessor(t *testing.T, o rig.Options) (with, without *rig.Machine) {
+	t.Helper()
+	without = rig.New(t, o)
+	folder := t.TempDir()
+	write(t, filepath.Join(folder, "pocl.icd"), "libpocl.so.2\n")
+	o.CPU, o.Environ = true, []string{"OCL_ICD_VENDORS=" + folder, "VK_DRIVER_FILES=/dev/null"}
+	return rig.New(t, o), without
+}
+
+// processor is the row of the processor, which must be the last of so many devices.
+func processor(t *testing.T, m *rig.Machine, devices int) report.Device {
+	t.Helper()
+	r := rig.Run(t, m.Gpuarb("devices", "--json"))
+	var rows []report.Device
+	if err := json.Unmarshal([]byte(r.Stdout), &rows); err != nil || len(rows) != devices {
+		t.Fatalf("%v, %d devices\n%s%s", err, len(rows), r.Stdout, r.Stderr)
+	}
+	d := rows[devices-1]
+	if d.Vendor != "cpu" || d.Index != devices-1 || d.UUID == nil || *d.UUID != "CPU-67707561-7262-3a70-726f-636573736f72" || d.PCI != nil {
+		t.Fatalf("the last device is %+v", d)
+	}
+	return d
+}
+
+var pidOfMessage = regexp.MustCompile(`PID \d+`)
+
+// same runs a command on both machines, and wants the same answer.
+func same(t *testing.T, with, without *rig.Machine, code int, args ...string) {
+	t.Helper()
+	a, b := rig.Run(t, with.Gpuarb(args...)), rig.Run(t, without.Gpuarb(args...))
+	plain := func(m *rig.Machine, text string) string {
+		return pidOfMessage.ReplaceAllString(strings.ReplaceAll(text, m.Dir, "DIR"), "PID")
+	}
+	if a.Code != code || b.Code != code || plain(with, a.Stderr) != plain(without, b.Stderr) {
+		t.Errorf("%v: %d and %d, want %d\nwith the processor: %s\nwithout: %s", args, a.Code, b.Code, code, a.Stderr, b.Stderr)
+	}
+}
+
+// TestProcessorIsNoGPU: on a machine without a GPU the processor is device 0, and whoever asks for a GPU hears what he heard
+// before.
+func TestProcessorIsNoGPU(t *testing.T) {
+	t.Parallel()
+	with, without := withProcessor(t, rig.Options{Devices: "none"})
+	processor(t, with, 1)
+	for _, args := range [][]string{{"devices"}, {"claim"}, {"claim", "--try"}, {"claim", "--device", "0"}, {"claim", "--device", "nvidia"},
+		{"claim", "--only-if-none"}, {"claim", "--exclusive"}, {"claim", "--prefer", "0"}} {
+		same(t, with, without, 69, args...)
+	}
+	for _, args := range [][]string{{"run", "--device", "any", "--", "true"}, {"run", "--device", "nvidia", "--", "true"},
+		{"run", "--exclusive", "--", "true"}} {
+		same(t, with, without, 125, args...)
+	}
+	for _, args := range [][]string{{"run", "--", "true"}, {"run", "--memory", "900G", "--", "true"}, {"run", "--min", "1G", "--", "true"},
+		{"run", "--no-wait", "--", "true"}, {"ps"}, {"queue"}, {"plan", "--arms", "2", "--min", "1G"}} {
+		same(t, with, without, 0, args...)
+	}
+	if r := rig.Run(t, with.Gpuarb("doctor")); !strings.Contains(r.Stdout, "the daemon knows no GPU on this machine") ||
+		!strings.Contains(r.Stdout, "device 0 (") {
+		t.Errorf("doctor:\n%s", r.Stdout)
+	}
+	if r := rig.Run(t, with.Gpuarb("claim", "--device", "cpu")); r.Code != 69 || !strings.Contains(r.Stderr, "knows no GPU") {
+		t.Errorf("claim --device cpu: %d %s", r.Code, r.Stderr)
+	}
+	if r := rig.Run(t, without.Gpuarb("run", "--device", "cpu", "--", "true")); r.Code != 125 || !strings.Contains(r.Stderr, "neither PoCL") {
+		t.Errorf("run --device cpu without one: %d %s", r.Code, r.Stderr)
+	}
+	if r := rig.Run(t, with.Gpuarb("run", "--device", "cpu", "--memory", "1M", "--min", "1M", "--exclusive", "--", "sh", "-c", "exit 3")); r.Code != 3 {
+		t.Errorf("run --device cpu: %d %s", r.Code, r.Stderr)
+	}
+}
+
+// TestProcessorAfterGPUs: it comes after the GPUs, is shown like them, and given to nobody who does not name it.
+func TestProcessorAfterGPUs(t *testing.T) {
+	t.Parallel()
+	m, without := withProcessor(t, rig.Options{Devices: "1G,2G"})
+	name := processor(t, m, 3).Name
+	for file, want := range map[string]string{"vendor": "cpu", "uuid": "CPU-67707561-7262-3a70-726f-636573736f72", "memory.current": "0", "name": name} {
+		if got := strings.TrimSpace(m.Read("devices/2/" + file)); got != want {
+			t.Errorf("devices/2/%s is %q", file, got)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(without.Mount, "devices/2")); err == nil {
+		t.Error("a machine without it has it")
+	}
+	for _, c := range []struct {
+		code int
+		text string
+		args []string
+	}{
+		{69, "device 2 is the processor, which is no GPU", []string{"claim", "--device", "2"}},
+		{69, "device 2 is the processor, which is no GPU", []string{"claim", "--device", "CPU-6770"}},
+		{69, "device 2 is the processor, which is no GPU", []string{"claim", "--device", "0,cpu"}},
+		{69, "the processor is no GPU", []string{"claim", "--prefer", "cpu"}},
+		{0, "", []string{"run", "--memory", "1G", "--", "sh", "-c", "test -z ${CUDA_VISIBLE_DEVICES+x}"}},
+		{0, "", []string{"run", "--device", "cpu", "--", "sh", "-c", `test "$CUDA_VISIBLE_DEVICES" = "" && test -n "${CUDA_VISIBLE_DEVICES+x}"`}},
+		{0, "", []string{"run", "--device", "2", "--", "true"}},
+		{125, "more than device 1", []string{"run", "--memory", "3G", "--", "true"}}, // the processor has it
+	} {
+		if r := rig.Run(t, m.Gpuarb(c.args...)); r.Code != c.code || !strings.Contains(r.Stderr, c.text) {
+			t.Errorf("%v: %d, want %d: %s", c.args, r.Code, c.code, r.Stderr)
+		}
+	}
+	taken := fmt.Sprintf(`set -e; g=%s; $g claim --index --for $$; $g claim --index --for $$; s=0; $g claim --try --index --for $$ || s=$?; echo $s`, rig.Build(t, "gpuarb"))
+	env := append(m.Env(), "GPUARB_SOCKET="+m.Socket)
+	if r := rig.Run(t, m.Command(env, "sh", "-c", taken)); !strings.HasSuffix(r.Stdout, "75\n") || strings.Contains(r.Stdout, "2\n") {
+		t.Errorf("three claims: %q %s", r.Stdout, r.Stderr)
+	}
+}
+
+// TestProcessorsMemory: it has the machine's memory, or what the configuration says, which a reload changes.
+func TestProcessorsMemory(t *testing.T) {
+	t.Parallel()
+	config := func(memory string) string {
+		return "schema_version = 1\n[[device]]\nmatch.vendor = \"cpu\"\nmemory = \"" + memory + "\"\n"
+	}
+	m, _ := withProcessor(t, rig.Options{Devices: "1G", Config: config("3GiB"), NoMount: true})
+	if d := processor(t, m, 2); d.Total != 3<<30 {
+		t.Errorf("it has %d", d.Total)
+	}
+	write(t, filepath.Join(m.Dir, "gpuarb.toml"), config("4GiB"))
+	if err := unix.Kill(m.DaemonPID(), unix.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	rig.Eventually(t, "it has what the configuration says", func() bool { return processor(t, m, 2).Total == 4<<30 })
+}
