@@ -151,6 +151,24 @@ static void name_device(struct sim_device *d, uint32_t index) {
     d->pci_device = 0;
 }
 
+// The first device's UUID: 32 digits, hyphens between them as one likes. For a device that another
+// API names as well.
+static bool parse_uuid(struct sim_device *d, const char *text) {
+    size_t digits = 0;
+    for (; *text; text++) {
+        unsigned int value;
+        if (*text == '-')
+            continue;
+        if (digits == 2 * sizeof d->uuid || !strchr("0123456789abcdef", *text) ||
+            sscanf((const char[]){*text, 0}, "%x", &value) != 1)
+            return false;
+        d->uuid[digits / 2] =
+            (uint8_t)(digits % 2 ? (d->uuid[digits / 2] | value) : (uint8_t)(value << 4));
+        digits++;
+    }
+    return digits == 2 * sizeof d->uuid;
+}
+
 static bool parse_devices(struct sim_state *s, const char *text) {
     if (!strcmp(text, "none"))
         return true;
@@ -238,6 +256,11 @@ int sim_config_load(struct sim_state *s) {
     if (!parse_devices(s, devices && *devices ? devices : "8G,8G")) {
         if (devices)
             wrong("SIMCUDA_DEVICES");
+        return -1;
+    }
+    const char *uuid = getenv("SIMCUDA_UUID");
+    if (uuid && *uuid && !parse_uuid(&s->dev[0], uuid)) {
+        wrong("SIMCUDA_UUID");
         return -1;
     }
     if (fail && *fail && !parse_rules(s, fail)) {
