@@ -7,12 +7,13 @@ SHIM_CFLAGS ?=
 include tools/lines.mk
 
 # The rooms: core knows no driver and no loader, and is what the unit tests link; hook is how a program
-# comes to the library; cuda and nvml are what is known of each interface.
+# comes to the library; cuda, nvml and opencl are what is known of each interface.
 SHIM_CORE := admit budget codec device env environ hold host inherit interface job lane link lock log message objects os records root session table tell wait
 SHIM_HOOK := interfaces library loader preload resolve
 SHIM_CUDA := array async bound capture context device draw driver ending graph graph_nodes green hold hooks host idle import late measure memory module pending pool primary query stream vmm
 SHIM_NVML := hooks nvml
-SHIM_UNITS := core/copy $(SHIM_CORE:%=core/%) $(SHIM_HOOK:%=hook/%) $(SHIM_CUDA:%=cuda/%) $(SHIM_NVML:%=nvml/%)
+SHIM_OPENCL := charge context device hooks image memory opencl query svm
+SHIM_UNITS := core/copy $(SHIM_CORE:%=core/%) $(SHIM_HOOK:%=hook/%) $(SHIM_CUDA:%=cuda/%) $(SHIM_NVML:%=nvml/%) $(SHIM_OPENCL:%=opencl/%)
 
 # Headers are named by their room: "core/root.h".
 SHIM_INCLUDE := -iquote cshim
@@ -26,7 +27,8 @@ SHIM_FLAGS += $(if $(findstring clang,$(CC)),-fno-builtin,-fno-tree-loop-distrib
 SHIM_LTO := $(if $(findstring clang,$(CC)),,-flto=auto -ffat-lto-objects)
 SHIM_DIR := $(BUILD)/cshim
 SHIM_OBJECTS := $(SHIM_UNITS:%=$(SHIM_DIR)/%.o)
-SHIM_HEADERS := $(wildcard cshim/*/*.h) cshim/cuda/hooks.def cshim/nvml/hooks.def
+SHIM_ROWS := $(wildcard cshim/*/hooks.def)
+SHIM_HEADERS := $(wildcard cshim/*/*.h) $(SHIM_ROWS)
 
 .PHONY: shim
 shim: $(BUILD)/libgpuarb.so
@@ -35,7 +37,7 @@ $(SHIM_DIR)/%.o: cshim/%.c $(SHIM_HEADERS) cshim/build.mk
 	@mkdir -p $(@D)
 	$(call line,CC,$<)$(CC) $(SHIM_FLAGS) $(if $(filter hook/preload core/copy,$*),,$(SHIM_LTO)) $(SHIM_CFLAGS) -c -o $@ $<
 
-$(SHIM_DIR)/gpuarb.map: cshim/gpuarb.map.in cshim/cuda/hooks.def cshim/nvml/hooks.def
+$(SHIM_DIR)/gpuarb.map: cshim/gpuarb.map.in $(SHIM_ROWS)
 	@mkdir -p $(@D)
 	$(call line,GEN,$@)$(CC) $(SHIM_INCLUDE) -E -P -x c -o $@ $<
 

@@ -49,7 +49,7 @@ if [ "$needed" != libc.so.6 ]; then
 fi
 # What is exported is what the tables list, with dlsym and dlvsym.
 diff <(nm -D --defined-only "$build/libgpuarb.so" | awk '{ print $3 }' | sort) \
-    <({ sed -n 's/^GA_HOOK(\([A-Za-z0-9_]*\),.*/\1/p' cshim/cuda/hooks.def cshim/nvml/hooks.def; printf 'dlsym\ndlvsym\n'; } | sort)
+    <({ sed -n 's/^GA_HOOK(\([A-Za-z0-9_]*\),.*/\1/p' cshim/*/hooks.def; printf 'dlsym\ndlvsym\n'; } | sort)
 # Nothing of it runs in a program that never calls it, so that it can change nothing there.
 if objdump -p "$build/libgpuarb.so" | grep -E '\b(INIT|FINI|PREINIT)'; then
     echo "runs code when it is loaded"

@@ -15,7 +15,8 @@ PROGRAMS_OF_THE_DRIVER := $(PROGRAMS_OUT)/cudaprog-dlsym $(PROGRAMS_OUT)/cudapro
 programs: $(PROGRAMS_OF_THE_DRIVER) $(PROGRAMS_OUT)/team $(PROGRAMS_OUT)/permits \
           $(PROGRAMS_OUT)/cudaext.so $(PROGRAMS_OUT)/lookups $(PROGRAMS_OUT)/loader $(PROGRAMS_OUT)/loader-own \
           $(PROGRAMS_OUT)/processes $(PROGRAMS_OUT)/reenter/libcuda.so.1 \
-          $(PROGRAMS_OUT)/openacc $(PROGRAMS_OUT)/nvcuvid/libnvcuvid.so.1
+          $(PROGRAMS_OUT)/openacc $(PROGRAMS_OUT)/nvcuvid/libnvcuvid.so.1 \
+          $(PROGRAMS_OUT)/clprog-link $(PROGRAMS_OUT)/clprog-dlsym $(PROGRAMS_OUT)/clprog-extension
 
 PROGRAMS_DEPS := $(wildcard $(PROGRAMS_SRC)/cudaprog*.[ch]) $(PROGRAMS_SRC)/cudriver.c $(PROGRAMS_SRC)/cudriver.h \
                  $(PROGRAMS_SRC)/cunvml.c $(PROGRAMS_SRC)/cunvml.h $(PROGRAMS_SRC)/build.mk
@@ -80,6 +81,20 @@ $(PROGRAMS_OUT)/openacc: $(PROGRAMS_SRC)/openacc.c $(PROGRAMS_SRC)/build.mk
 $(PROGRAMS_OUT)/nvcuvid/libnvcuvid.so.1: $(PROGRAMS_SRC)/nvcuvid.c $(PROGRAMS_SRC)/build.mk
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -Wl,-soname,libnvcuvid.so.1 -o $@ $<
+
+# On the system's loader of OpenCL drivers, and with its headers.
+CLPROG := $(PROGRAMS_SRC)/clprog.c $(PROGRAMS_SRC)/clprog.h $(PROGRAMS_SRC)/build.mk
+$(PROGRAMS_OUT)/clprog-link: $(CLPROG)
+	@mkdir -p $(@D)
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_LINK -o $@ $< -lOpenCL
+
+$(PROGRAMS_OUT)/clprog-dlsym: $(CLPROG)
+	@mkdir -p $(@D)
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_DLSYM -o $@ $< -ldl
+
+$(PROGRAMS_OUT)/clprog-extension: $(CLPROG)
+	@mkdir -p $(@D)
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_EXTENSION -o $@ $< -ldl
 
 # Alone, without the driver's own rules, at least have it built once.
 ifndef SIM_OUT

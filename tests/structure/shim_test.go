@@ -12,10 +12,11 @@ import (
 
 // The shim's rooms, and which others each may know. Every room may know the core.
 var rooms = map[string][]string{
-	"core": nil,
-	"hook": nil, // but for the list of the interfaces
-	"cuda": {"hook"},
-	"nvml": {"hook"},
+	"core":   nil,
+	"hook":   nil, // but for the list of the interfaces
+	"cuda":   {"hook"},
+	"nvml":   {"hook"},
+	"opencl": {"hook"},
 }
 
 // The one file that knows all interfaces: it lists them.

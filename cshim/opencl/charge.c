@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "opencl/charge.h"
+
+#include "core/admit.h"
+#include "opencl/state.h"
+
+__thread struct ga_opencl_call ga_opencl_call;
+
+static uint64_t key_of(const struct ga_opencl_charge *charge) {
+    return (uint64_t)(uintptr_t)charge | GA_OPENCL_KEY;
+}
+
+static void give_back_bytes(struct ga_root *root, struct ga_opencl_charge *charge) {
+    struct ga_entry entry;
+    if (ga_opencl_charge_withdraw(root, charge, &entry))
+        ga_release(root, entry.device, entry.bytes, entry.tag);
+}
+
+struct ga_opencl_charge *ga_opencl_charge_hold(struct ga_root *root, struct ga_entry *entry) {
+    struct ga_records *records = &ga_opencl(root)->charges;
+    struct ga_opencl_charge *charge = ga_records_take(root, records, sizeof *charge);
+    if (!charge)
+        return NULL;
+    *charge = (struct ga_opencl_charge){.generation = atomic_load(&root->generation),
+                                        .give_back = give_back_bytes};
+    entry->key = key_of(charge);
+    if (ga_hold(root, entry))
+        return charge;
+    ga_records_give(records, charge);
+    return NULL;
+}
+
+bool ga_opencl_charge_withdraw(struct ga_root *root, struct ga_opencl_charge *charge,
+                               struct ga_entry *entry) {
+    bool found = ga_withdraw(root, key_of(charge), entry);
+    charge->generation = 0;
+    ga_records_give(&ga_opencl(root)->charges, charge);
+    return found;
+}
+
+// False: it cannot be done now, from a handler that has interrupted something.
+static bool give_back(struct ga_opencl_charge *charge) {
+    struct ga_root *root = ga_root_get();
+    if (!root)
+        return false;
+    if (charge->generation == atomic_load(&root->generation))
+        charge->give_back(root, charge);
+    return true;
+}
+
+void ga_opencl_charge_ends(struct ga_opencl_charge *charge) {
+    if (!ga_opencl_call_is_on() && give_back(charge))
+        return;
+    charge->next = ga_opencl_call.leaving;
+    ga_opencl_call.leaving = charge;
+}
+
+void ga_opencl_charge_give_back(void) {
+    struct ga_opencl_charge *charge = ga_opencl_call.leaving;
+    ga_opencl_call.leaving = NULL;
+    while (charge) {
+        struct ga_opencl_charge *next = charge->next; // its record is used again
+        if (!give_back(charge)) {
+            charge->next = ga_opencl_call.leaving;
+            ga_opencl_call.leaving = charge;
+        }
+        charge = next;
+    }
+}

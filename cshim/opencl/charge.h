@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an object of the driver's is charged with, and how that comes back.
+//
+// An object lives as long as anything refers to it: the program, a command in a queue, another
+// object (OpenCL 3.0, 5.4.1: clReleaseMemObject). A count of the program's own releases says too
+// little, and CL_MEM_REFERENCE_COUNT is stale as soon as it is read. So the driver is asked to say
+// when it ends (clSetMemObjectDestructorCallback, in every version from 1.1 on). It does so right
+// before it frees what the object had: what ends in a call that the program made comes back when
+// that call returns; what ends in a thread of the driver's own, at once.
+#ifndef GA_OPENCL_CHARGE_H
+#define GA_OPENCL_CHARGE_H
+
+#include "core/root.h"
+
+// The first member of each kind of charge. Records are used again, and a forked child finds them
+// zeroed: its driver's objects are charged to nobody.
+struct ga_opencl_charge {
+    struct ga_opencl_charge *next;
+    uint64_t generation; // of the root that it was made in
+    void (*give_back)(struct ga_root *root, struct ga_opencl_charge *charge);
+};
+
+// Makes an entry with bytes that are on their way a charge of its own: it has no address until the
+// charge goes. NULL: there is no memory to remember it by, and the bytes still are on their way.
+struct ga_opencl_charge *ga_opencl_charge_hold(struct ga_root *root, struct ga_entry *entry);
+// The reverse. False: it was lost.
+bool ga_opencl_charge_withdraw(struct ga_root *root, struct ga_opencl_charge *charge,
+                               struct ga_entry *entry);
+
+// The driver says that the object of this charge ends.
+void ga_opencl_charge_ends(struct ga_opencl_charge *charge);
+
+// What the calling thread knows of the program's call that it is in.
+struct ga_opencl_call {
+    uint32_t stack;                   // where it was when that began, or 0
+    struct ga_opencl_charge *leaving; // of objects that have ended since
+};
+extern __thread struct ga_opencl_call ga_opencl_call __attribute__((tls_model("initial-exec")));
+
+void ga_opencl_charge_give_back(void); // all that is leaving
+
+// Where it was in such a call already: its own callback, say. That one goes on.
+static inline uint32_t ga_opencl_call_begin(void) {
+    uint32_t outer = ga_opencl_call.stack;
+    ga_opencl_call.stack = ga_os_stack() | 1;
+    return outer;
+}
+static inline void ga_opencl_call_end(uint32_t outer) {
+    ga_opencl_call.stack = outer && !ga_os_left(outer, ga_os_stack()) ? outer : 0;
+    if (GA_UNLIKELY(ga_opencl_call.leaving != NULL) && ga_opencl_call.stack == 0)
+        ga_opencl_charge_give_back();
+}
+// Whether it is in one, that it has not jumped out of.
+static inline bool ga_opencl_call_is_on(void) {
+    return ga_opencl_call.stack && !ga_os_left(ga_opencl_call.stack, ga_os_stack());
+}
+
+#endif

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "opencl/context.h"
+
+#include "core/admit.h"
+#include "core/tell.h"
+#include "opencl/charge.h"
+#include "opencl/device.h"
+#include "opencl/state.h"
+
+// A context, and what it has taken.
+struct ga_opencl_context {
+    struct ga_opencl_charge charge;
+    struct ga_opencl_slots slots;
+    uint32_t maker; // ga_self.number
+    // Of one whose end the driver does not tell.
+    ga_cl_context handle;
+    uint32_t references; // of the program's
+    struct ga_opencl_context *next;
+};
+
+static void unask(const struct ga_opencl_slots *s, uint32_t maker) {
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
+        if (s->has[d])
+            ga_admit_return(s->root, GA_OBJECT_CONTEXT, d, 1, maker, s->tag[d]);
+}
+
+// The driver is done with them.
+static void made(const struct ga_opencl_slots *s) {
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
+        if (s->has[d])
+            ga_tell_made(s->root, d);
+}
+
+// In the order of their numbers, so that two programs that want the same devices do not each wait
+// for what the other has.
+static bool take(struct ga_opencl_slots *s, const bool wanted[GA_DEVICES]) {
+    for (uint32_t d = 0; d < GA_DEVICES; d++) {
+        if (!wanted[d])
+            continue;
+        ga_tell_making(s->root, d);
+        s->has[d] = ga_admit_object(s->root, GA_OBJECT_CONTEXT, d, 0, &s->tag[d]);
+        if (s->has[d])
+            continue;
+        ga_tell_made(s->root, d);
+        unask(s, ga_self.number);
+        made(s);
+        return false;
+    }
+    return true;
+}
+
+bool ga_opencl_context_ask(struct ga_opencl_slots *s, const ga_cl_device *devices,
+                           ga_cl_uint count) {
+    bool wanted[GA_DEVICES] = {false};
+    *s = (struct ga_opencl_slots){.root = ga_root_get()};
+    if (!s->root)
+        return !ga_root_denies();
+    ga_tell_not_making(s->root);
+    for (ga_cl_uint i = 0; devices && i < count; i++) {
+        int number = ga_opencl_device_number(s->root, devices[i]);
+        if (number < 0)
+            continue;
+        wanted[number] = true;
+        s->any = devices[i];
+    }
+    if (!s->any)
+        s->root = NULL; // the driver alone decides
+    return !s->any || take(s, wanted);
+}
+
+// What a list of properties says of one, which ends with 0.
+static intptr_t property(const intptr_t *properties, intptr_t name) {
+    for (; properties && properties[0]; properties += 2)
+        if (properties[0] == name)
+            return properties[1];
+    return 0;
+}
+
+bool ga_opencl_context_ask_type(struct ga_opencl_slots *s, const intptr_t *properties,
+                                ga_cl_bits type) {
+    ga_cl_platform platform = (ga_cl_platform)property(properties, GA_CL_CONTEXT_PLATFORM);
+    ga_cl_uint count = 0;
+    GA_FN_clGetDeviceIDs *list = GA_OPENCL_REAL(clGetDeviceIDs);
+    *s = (struct ga_opencl_slots){.root = NULL};
+    if (!list || list(platform, type, 0, NULL, &count) != GA_CL_SUCCESS || count == 0)
+        return true; // the driver says why
+    size_t size = count * sizeof(ga_cl_device);
+    ga_cl_device *devices = ga_os_map(size);
+    if (!devices)
+        return false;
+    ga_cl_uint room = count;
+    bool asked = list(platform, type, room, devices, &count) != GA_CL_SUCCESS ||
+                 ga_opencl_context_ask(s, devices, count < room ? count : room);
+    ga_os_unmap(devices, size);
+    return asked;
+}
+
+ga_cl_context ga_opencl_context_refused(ga_cl_int *status) {
+    if (status)
+        *status = GA_CL_OUT_OF_RESOURCES;
+    return NULL;
+}
+
+static struct ga_opencl_context *of(struct ga_opencl_charge *charge) {
+    return (struct ga_opencl_context *)(void *)charge;
+}
+
+static void give_back(struct ga_root *root, struct ga_opencl_charge *charge) {
+    unask(&of(charge)->slots, of(charge)->maker);
+    charge->generation = 0;
+    ga_records_give(&ga_opencl(root)->contexts, charge);
+}
+
+static void ended(ga_cl_context context, void *arg) {
+    (void)context;
+    ga_opencl_charge_ends(arg);
+}
+
+// Where nobody tells the end of a context. The lock may be left by one that died: then the list is
+// whole, or lacks the last that came or went, which stays taken.
+static void count(struct ga_root *root, struct ga_opencl_context *record) {
+    struct ga_opencl_state *state = ga_opencl(root);
+    record->references = 1;
+    ga_self_lock(&state->lock);
+    record->next = state->counted;
+    state->counted = record;
+    ga_self_unlock(&state->lock);
+}
+
+// Counts one reference more or less. The record, where that was the last; it is in the list no
+// more.
+static struct ga_opencl_context *change(struct ga_root *root, ga_cl_context context, int by) {
+    struct ga_opencl_state *state = ga_opencl(root);
+    struct ga_opencl_context *last = NULL;
+    ga_self_lock(&state->lock);
+    for (struct ga_opencl_context **at = &state->counted; *at; at = &(*at)->next) {
+        if ((*at)->handle != context)
+            continue;
+        (*at)->references += (uint32_t)by;
+        if ((*at)->references == 0) {
+            last = *at;
+            *at = last->next;
+        }
+        break;
+    }
+    ga_self_unlock(&state->lock);
+    return last;
+}
+
+static bool tells_end(const struct ga_opencl_context *record) {
+    return ga_opencl_device_is_3(record->slots.any) &&
+           GA_OPENCL_REAL(clSetContextDestructorCallback) &&
+           GA_OPENCL_REAL(clSetContextDestructorCallback)(record->handle, ended,
+                                                          (void *)&record->charge) == GA_CL_SUCCESS;
+}
+
+// False: there is no memory to remember it by.
+static bool keep(const struct ga_opencl_slots *s, ga_cl_context context) {
+    struct ga_opencl_context *record =
+        ga_records_take(s->root, &ga_opencl(s->root)->contexts, sizeof *record);
+    if (!record)
+        return false;
+    *record = (struct ga_opencl_context){
+        .charge = {.generation = atomic_load(&s->root->generation), .give_back = give_back},
+        .slots = *s,
+        .maker = ga_self.number,
+        .handle = context};
+    if (!tells_end(record))
+        count(s->root, record);
+    return true;
+}
+
+ga_cl_context ga_opencl_context_made(const struct ga_opencl_slots *s, ga_cl_context context,
+                                     ga_cl_int *status) {
+    if (!s->root)
+        return context;
+    made(s);
+    if (context && keep(s, context))
+        return context;
+    // Better none than what nobody can account for.
+    bool undone = context && GA_OPENCL_REAL(clReleaseContext) &&
+                  GA_OPENCL_REAL(clReleaseContext)(context) == GA_CL_SUCCESS;
+    unask(s, ga_self.number);
+    return undone ? ga_opencl_context_refused(status) : context;
+}
+
+ga_cl_int ga_opencl_context_retain(GA_FN_clRetainContext *real, ga_cl_context context) {
+    struct ga_root *root = ga_root_get();
+    ga_cl_int result = real(context);
+    if (root && result == GA_CL_SUCCESS)
+        change(root, context, 1);
+    return result;
+}
+
+// Counted before the driver is called, which may give the handle out again; refused by the driver,
+// it is counted again.
+ga_cl_int ga_opencl_context_release(GA_FN_clReleaseContext *real, ga_cl_context context) {
+    struct ga_root *root = ga_root_get();
+    struct ga_opencl_context *last = root ? change(root, context, -1) : NULL;
+    ga_cl_int result = real(context);
+    if (last && result == GA_CL_SUCCESS)
+        ga_opencl_charge_ends(&last->charge);
+    else if (last)
+        count(root, last);
+    else if (root && result != GA_CL_SUCCESS)
+        change(root, context, 1);
+    return result;
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// OpenCL as an interface: the wrappers, one function for each GA_HOOK row of hooks.def. What is
+// wrapped is the loader of the drivers (libOpenCL.so.1, the ICD loader), which every program calls.
+// The drivers lie behind it, and are called by it through tables.
+#include "opencl/hooks.h"
+
+#include <errno.h>
+
+#include "hook/library.h"
+#include "hook/row.h"
+#include "opencl/charge.h"
+#include "opencl/context.h"
+#include "opencl/image.h"
+#include "opencl/memory.h"
+#include "opencl/query.h"
+#include "opencl/state.h"
+#include "opencl/svm.h"
+
+// All of its functions, or none: a wrapper needs more than its own.
+static void *function_of_row(enum ga_opencl_row row) {
+    return ga_library_contact(&ga_opencl_interface, NULL) ? atomic_load(&ga_opencl_functions[row])
+                                                          : NULL;
+}
+
+// A driver, or the loader, that calls one of these functions by its name finds ours in the global
+// scope. What it takes in a call of the program's is part of that, which has been counted. What it
+// gives back is looked at: that may be a callback of the program's.
+static bool is_its_own(bool takes, const void *caller) {
+    return (takes && ga_opencl_call_is_on()) || ga_library_contains(&ga_opencl_interface, caller);
+}
+
+// A driver has functions of its own behind those that the loader exports. The loader's get there by
+// the handle that they are called with; so the program gets its wrapper instead.
+static ga_cl_address wrapped(ga_cl_address found, const char *name) {
+    int row = found && name ? ga_library_row(&ga_opencl_interface, name) : -1;
+    void *wrapper = row < 0 ? NULL : ga_opencl_interface.wrapper((size_t)row);
+    return wrapper && atomic_load(&ga_opencl_functions[row]) ? wrapper : found;
+}
+
+static ga_cl_address ga_opencl_function_address(GA_FN_clGetExtensionFunctionAddress *real,
+                                                const char *name) {
+    return wrapped(real(name), name);
+}
+
+static ga_cl_address
+ga_opencl_function_address_for(GA_FN_clGetExtensionFunctionAddressForPlatform *real,
+                               ga_cl_platform platform, const char *name) {
+    return wrapped(real(platform, name), name);
+}
+
+// What a row's function is where several differ in their parameters alone. c and status are the
+// row's own.
+#define GA_CREATES_CONTEXT(real, asked, ...)                                                       \
+    ({                                                                                             \
+        struct ga_opencl_slots c;                                                                  \
+        (asked) ? ga_opencl_context_made(&c, real(__VA_ARGS__), status)                            \
+                : ga_opencl_context_refused(status);                                               \
+    })
+#define GA_CREATES_MEMORY(real, opened, ...)                                                       \
+    ({                                                                                             \
+        struct ga_opencl_claim c;                                                                  \
+        (opened) ? ga_opencl_memory_made(&c, real(__VA_ARGS__), status)                            \
+                 : ga_opencl_memory_refused(status);                                               \
+    })
+// All is done by the objects that end in it.
+#define GA_RELEASES(real, ...) real(__VA_ARGS__)
+
+// Whether a row takes something, by how its bytes are known.
+enum {
+    GA_TAKES_answer = true,
+    GA_TAKES_argument = true,
+    GA_TAKES_descriptor = true,
+    GA_TAKES_one = true,
+    GA_TAKES_entry = false,
+    GA_TAKES_reference = false,
+};
+
+// What a function answers that the loader lacks, and how an answer is kept and given.
+#define GA_LACKED_ga_cl_int GA_CL_INVALID_OPERATION
+#define GA_LACKED_ga_cl_context NULL
+#define GA_LACKED_ga_cl_mem NULL
+#define GA_LACKED_ga_cl_address NULL
+#define GA_LACKED_void
+#define GA_KEEPS_ga_cl_int ga_cl_int result =
+#define GA_KEEPS_ga_cl_context ga_cl_context result =
+#define GA_KEEPS_ga_cl_mem ga_cl_mem result =
+#define GA_KEEPS_ga_cl_address ga_cl_address result =
+#define GA_KEEPS_void
+#define GA_GIVES_ga_cl_int result
+#define GA_GIVES_ga_cl_context result
+#define GA_GIVES_ga_cl_mem result
+#define GA_GIVES_ga_cl_address result
+#define GA_GIVES_void
+
+#define GA_HOOK(symbol, class, bytes, returns, parameters, arguments, ...)                         \
+    __attribute__((visibility("default"))) returns symbol parameters;                              \
+    returns symbol parameters {                                                                    \
+        GA_FN_##symbol *real = (GA_FN_##symbol *)function_of_row(GA_OPENCL_ROW_##symbol);          \
+        if (real == NULL)                                                                          \
+            return GA_LACKED_##returns;                                                            \
+        if (ga_library_disabled() || is_its_own(GA_TAKES_##bytes, __builtin_return_address(0)))    \
+            return real arguments;                                                                 \
+        int *error = &errno;                                                                       \
+        int saved = *error;                                                                        \
+        uint32_t outer = ga_opencl_call_begin();                                                   \
+        GA_KEEPS_##returns GA_ROW_CALL(arguments, __VA_ARGS__);                                    \
+        ga_opencl_call_end(outer);                                                                 \
+        *error = saved;                                                                            \
+        return GA_GIVES_##returns;                                                                 \
+    }
+#define GA_NEED(symbol, ...)
+#include "opencl/hooks.def"
+#undef GA_HOOK
+#undef GA_NEED
+
+#define ROWS "opencl/hooks.def"
+#define ROW(symbol) GA_OPENCL_ROW_##symbol
+#include "hook/rows.inc"
+
+struct ga_interface ga_opencl_interface = {
+    .file = "libOpenCL.so.1",
+    .probe = "clGetPlatformIDs",
+    .prefix = "cl",
+    .names = names,
+    .lengths = lengths,
+    .functions = ga_opencl_functions,
+    .wrapper = wrapper,
+    .rows = GA_OPENCL_ROWS,
+    .state = sizeof(struct ga_opencl_state),
+    .place = &ga_opencl_place,
+};

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "opencl/memory.h"
+
+#include "core/admit.h"
+#include "opencl/charge.h"
+#include "opencl/device.h"
+
+bool ga_opencl_memory_ask(struct ga_opencl_claim *c, ga_cl_context context, ga_cl_bits flags,
+                          uint64_t bytes, uint32_t kind) {
+    *c = (struct ga_opencl_claim){.bytes = bytes, .kind = kind};
+    if (bytes == 0)
+        return true;
+    struct ga_root *root = ga_root_get();
+    if (!root)
+        return !ga_root_denies();
+    int device = ga_opencl_device_of(root, context);
+    if (device < 0)
+        return true;
+    c->device = (uint32_t)device;
+    // The program's own memory is what the processor works in then.
+    if (flags & GA_CL_MEM_USE_HOST_PTR && ga_opencl_device_is_processor(root, c->device))
+        return true;
+    if (!ga_admit(root, c->device, bytes, kind, &c->tag))
+        return false;
+    ga_tell_soft(root); // a driver may take it when it is first used, and where
+    c->root = root;
+    return true;
+}
+
+bool ga_opencl_memory_open(struct ga_opencl_claim *c, ga_cl_context context, ga_cl_bits flags,
+                           size_t bytes) {
+    return ga_opencl_memory_ask(c, context, flags, bytes, GA_MEMORY_PLAIN);
+}
+
+static void ended(ga_cl_mem memory, void *arg) {
+    (void)memory;
+    ga_opencl_charge_ends(arg);
+}
+
+// False: nothing would say when it ends, or there is no memory to remember it by.
+static bool keep(const struct ga_opencl_claim *c, ga_cl_mem memory) {
+    struct ga_entry entry = {
+        .bytes = c->bytes, .tag = c->tag, .device = (uint8_t)c->device, .kind = (uint8_t)c->kind};
+    struct ga_opencl_charge *charge = ga_opencl_charge_hold(c->root, &entry);
+    if (!charge)
+        return false;
+    if (GA_OPENCL_REAL(clSetMemObjectDestructorCallback) &&
+        GA_OPENCL_REAL(clSetMemObjectDestructorCallback)(memory, ended, charge) == GA_CL_SUCCESS)
+        return true;
+    ga_opencl_charge_withdraw(c->root, charge, &entry);
+    return false;
+}
+
+ga_cl_mem ga_opencl_memory_refused(ga_cl_int *status) {
+    if (status)
+        *status = GA_CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    return NULL;
+}
+
+ga_cl_mem ga_opencl_memory_made(struct ga_opencl_claim *c, ga_cl_mem memory, ga_cl_int *status) {
+    if (!c->root)
+        return memory;
+    if (memory && keep(c, memory))
+        return memory;
+    // Better none than what nobody can account for.
+    bool undone = memory && GA_OPENCL_REAL(clReleaseMemObject) &&
+                  GA_OPENCL_REAL(clReleaseMemObject)(memory) == GA_CL_SUCCESS;
+    ga_release(c->root, c->device, c->bytes, c->tag);
+    return undone ? ga_opencl_memory_refused(status) : memory;
+}

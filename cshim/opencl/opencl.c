@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "opencl/opencl.h"
+
+#include "opencl/state.h"
+
+void *_Atomic ga_opencl_functions[GA_OPENCL_ROWS];
+size_t ga_opencl_place;

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// OpenCL, as far as a program takes memory or contexts by it, or is told how much there is.
+// Declarations of our own, after the specification; the library is the program's to load.
+#ifndef GA_OPENCL_H
+#define GA_OPENCL_H
+
+#include "core/os.h"
+
+typedef int32_t ga_cl_int;
+typedef uint32_t ga_cl_uint;
+typedef uint64_t ga_cl_bits; // cl_bitfield, and properties, which are as wide
+typedef struct ga_cl_platform_object *ga_cl_platform;
+typedef struct ga_cl_device_object *ga_cl_device;
+typedef struct ga_cl_context_object *ga_cl_context;
+typedef struct ga_cl_queue_object *ga_cl_queue;
+typedef struct ga_cl_mem_object *ga_cl_mem;
+typedef struct ga_cl_event_object *ga_cl_event;
+typedef struct ga_cl_object *ga_cl_object; // kernels, programs, samplers: nothing is known of them
+typedef void *ga_cl_address;               // of what is no object: a function, or shared memory
+
+#define GA_CL_SUCCESS 0
+#define GA_CL_MEM_OBJECT_ALLOCATION_FAILURE (-4)
+#define GA_CL_OUT_OF_RESOURCES (-5)
+#define GA_CL_INVALID_OPERATION (-59)
+#define GA_CL_COMPLETE 0
+
+#define GA_CL_PLATFORM_VERSION 0x0901u
+#define GA_CL_DEVICE_TYPE 0x1000u
+#define GA_CL_DEVICE_MAX_MEM_ALLOC_SIZE 0x1010u
+#define GA_CL_DEVICE_GLOBAL_MEM_SIZE 0x101Fu
+#define GA_CL_DEVICE_PLATFORM 0x1031u
+#define GA_CL_DEVICE_UUID 0x106Au        // cl_khr_device_uuid
+#define GA_CL_DEVICE_PCI_BUS 0x4008u     // cl_nv_device_attribute_query
+#define GA_CL_DEVICE_PCI_SLOT 0x4009u    // the same: device and function
+#define GA_CL_DEVICE_PCI_DOMAIN 0x400Au  // the same
+#define GA_CL_DEVICE_FREE_MEMORY 0x4039u // cl_amd_device_attribute_query: KiB, up to two numbers
+#define GA_CL_CONTEXT_DEVICES 0x1081u
+#define GA_CL_CONTEXT_PLATFORM 0x1084u
+#define GA_CL_MEM_SIZE 0x1102u
+
+#define GA_CL_DEVICE_TYPE_CPU (1ull << 1)
+#define GA_CL_MEM_USE_HOST_PTR (1ull << 3)
+
+// cl_image_format
+struct ga_cl_format {
+    ga_cl_uint order; // of the channels
+    ga_cl_uint type;  // of each
+};
+// cl_image_desc
+struct ga_cl_image {
+    ga_cl_uint type;
+    size_t width, height, depth, layers, row_pitch, slice_pitch;
+    ga_cl_uint levels, samples;
+    ga_cl_mem of; // the object whose memory it is, or NULL
+};
+
+typedef void ga_cl_mem_ended(ga_cl_mem memory, void *arg);
+typedef void ga_cl_context_ended(ga_cl_context context, void *arg);
+typedef void ga_cl_event_changed(ga_cl_event event, ga_cl_int status, void *arg);
+typedef void ga_cl_notify(const char *info, const void *more, size_t size, void *arg);
+typedef void ga_cl_free(ga_cl_queue queue, ga_cl_uint count, ga_cl_address *addresses, void *arg);
+
+// One number for each row of hooks.def.
+enum ga_opencl_row {
+#define GA_HOOK(symbol, ...) GA_OPENCL_ROW_##symbol,
+#define GA_NEED(symbol, ...) GA_OPENCL_ROW_##symbol,
+#include "opencl/hooks.def"
+#undef GA_HOOK
+#undef GA_NEED
+    GA_OPENCL_ROWS
+};
+
+#define GA_HOOK(symbol, class, bytes, returns, parameters, ...)                                    \
+    typedef returns GA_FN_##symbol parameters;
+#define GA_NEED(symbol, returns, parameters) typedef returns GA_FN_##symbol parameters;
+#include "opencl/hooks.def"
+#undef GA_HOOK
+#undef GA_NEED
+
+extern void *_Atomic ga_opencl_functions[GA_OPENCL_ROWS];
+
+// The loader's function of a row, or NULL. Only after contact.
+#define GA_OPENCL_REAL(symbol)                                                                     \
+    ((GA_FN_##symbol *)atomic_load_explicit(&ga_opencl_functions[GA_OPENCL_ROW_##symbol],          \
+                                            memory_order_relaxed))
+
+#endif

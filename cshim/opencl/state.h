@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What OpenCL's side knows in a process. It lies behind the root, in the pages that a forked child
+// finds zeroed.
+#ifndef GA_OPENCL_STATE_H
+#define GA_OPENCL_STATE_H
+
+#include "core/records.h"
+#include "core/root.h"
+
+// The keys of root.blocks are addresses of CUDA's; OpenCL's are marked.
+#define GA_OPENCL_KEY (1ull << 61)
+
+struct ga_opencl_context;
+
+struct ga_opencl_state {
+    struct ga_records charges;  // struct ga_opencl_charge
+    struct ga_records contexts; // struct ga_opencl_context
+    struct ga_spin lock;        // guards what follows
+    struct ga_opencl_context *counted;
+};
+
+extern size_t ga_opencl_place; // how far behind the root it lies
+
+static inline struct ga_opencl_state *ga_opencl(struct ga_root *root) {
+    return (struct ga_opencl_state *)(void *)((uint8_t *)root + ga_opencl_place);
+}
+
+#endif

@@ -1,0 +1,204 @@
+package opencl
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// processor is the UUID that the shim knows the machine's processor by: "gpuarb:processor".
+const processor = "SIMCUDA_UUID=67707561-7262-3a70-726f-636573736f72"
+
+// ways are how a program comes to OpenCL's functions.
+var ways = []string{"link", "dlsym", "extension"}
+
+const mib = 1 << 20
+
+// machine has one device, which is the processor, of so many bytes.
+func machine(t *testing.T, devices string) *rig.Machine {
+	t.Helper()
+	return rig.New(t, rig.Options{Devices: devices, Sim: []string{processor}, NoMount: true})
+}
+
+// begin starts clprog under gpuarb run with these flags.
+func begin(m *rig.Machine, way string, flags ...string) *rig.Program {
+	m.T.Helper()
+	args := append(append([]string{"run"}, flags...), "--", rig.Build(m.T, "programs/clprog-"+way))
+	return m.Interact(m.Gpuarb(args...))
+}
+
+// uses asks for the bytes that the daemon says a program uses.
+func uses(m *rig.Machine, p *rig.Program, want uint64) {
+	m.T.Helper()
+	if l := m.Lease(p.PID(), 0); uint64(l.Used) != want {
+		m.T.Errorf("the lease says %d bytes are used, want %d", l.Used, want)
+	}
+}
+
+// TestBuffers: what lives is charged to the byte, by each way to the functions, and given back when the driver has
+// freed it, and no earlier.
+func TestBuffers(t *testing.T) {
+	t.Parallel()
+	for _, way := range ways {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			m := machine(t, "1G")
+			p := begin(m, way, "--memory", "100M")
+			p.Want("context c", "ok")
+			uses(m, p, 0)
+			p.Want("buffer a c 10M", "ok")
+			uses(m, p, 10*mib)
+			p.Want("properties b c 1000003", "ok")
+			uses(m, p, 10*mib+1000003)
+			p.Want("sub s a 1M", "ok")
+			uses(m, p, 10*mib+1000003)
+			p.Want("release b", "ok")
+			uses(m, p, 10*mib)
+			p.Want("release a", "ok")
+			uses(m, p, 10*mib) // the part still needs it
+			p.Want("release s", "ok")
+			uses(m, p, 0)
+			p.Want("buffer d c 10M", "ok")
+			p.Want("hold d", "ok")
+			p.Want("release d", "ok")
+			uses(m, p, 10*mib)
+			p.Want("release d", "ok")
+			uses(m, p, 0)
+			p.Want("hostbuffer h c 10M", "ok")
+			uses(m, p, 0) // the processor works in the program's own memory
+			p.Want("release h", "ok")
+			uses(m, p, 0)
+		})
+	}
+}
+
+// TestRefusal: the last byte of a budget is granted and the one after it refused, as each function says it.
+func TestRefusal(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	p := begin(m, "link", "--memory", "8M")
+	p.Want("context c", "ok")
+	p.Want("buffer a c 8M", "ok")
+	p.Want("buffer b c 1", "err -4")
+	p.Want("properties b c 1", "err -4")
+	p.Want("image b c 1 1", "err -4")
+	p.Want("old b c 1 1", "err -4")
+	p.Want("svm b c 1", "err 1")
+	p.Want("sub s a 4M", "ok")
+	p.Want("release s", "ok")
+	uses(m, p, 8*mib)
+	p.Want("buffer b c 0", "err -61") // the driver's own answer
+	p.Want("release a", "ok")
+	p.Want("buffer b c 8M", "ok")
+	p.Want("release b", "ok")
+	p.Want("buffer b c 8388609", "err -4")
+	uses(m, p, 0)
+}
+
+// TestImages: their size is that of their elements, whatever the driver rounds them up to.
+func TestImages(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	p := begin(m, "link", "--memory", "100M")
+	p.Want("context c", "ok")
+	for _, one := range []struct {
+		command string
+		bytes   uint64
+	}{
+		{"image i c 100 30", 100 * 30 * 4},
+		{"old i c 100 30", 100 * 30 * 4},
+		{"cube i c 10 20 30", 10 * 20 * 30 * 4},
+		{"layers i c 10 20 3", 10 * 20 * 3 * 16},
+	} {
+		p.Want(one.command, "ok")
+		uses(m, p, one.bytes)
+		p.Want("release i", "ok")
+		uses(m, p, 0)
+	}
+}
+
+// TestSharedVirtualMemory: a block goes back when it is freed, or when the command that frees it is done.
+func TestSharedVirtualMemory(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	p := begin(m, "link", "--memory", "100M")
+	p.Want("context c", "ok")
+	p.Want("svm a c 10M", "ok")
+	uses(m, p, 10*mib)
+	p.Want("svmfree a c", "ok")
+	uses(m, p, 0)
+	p.Want("svm a c 10M", "ok")
+	p.Want("svmlater a c", "ok")
+	uses(m, p, 10*mib)
+	p.Want("fire a", "ok")
+	rig.Eventually(t, "the bytes come back when the command is done", func() bool {
+		return m.Lease(p.PID(), 0).Used == 0
+	})
+}
+
+// TestContexts: a context is one of the device's slots, and is refused where there is none.
+func TestContexts(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "1G", Sim: []string{processor}, NoMount: true,
+		Config: "schema_version = 1\n[defaults]\nslots.max = 1\nwait_timeout = \"200ms\"\n"})
+	first := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/clprog-link")))
+	first.Want("context c", "ok")
+	second := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/clprog-link")))
+	second.Want("context c", "err -5")
+	second.Want("contexttype c", "err -5")
+	first.Want("retain c", "ok")
+	first.Want("drop c", "ok")
+	second.Want("two c", "err -5")
+	first.Want("buffer a c 1M", "ok")
+	first.Want("drop c", "ok")
+	second.Want("context c", "err -5") // the buffer still needs it
+	first.Want("release a", "ok")
+	second.Want("two c", "ok")
+}
+
+// TestWait: who may wait gets the bytes when another program's come back.
+func TestWait(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	first := begin(m, "link")
+	first.Want("context c", "ok")
+	first.Want("buffer a c 900M", "ok")
+	second := begin(m, "link", "--wait")
+	second.Want("context c", "ok")
+	second.Tell("buffer a c 900M")
+	rig.Eventually(t, "the second one waits", func() bool {
+		return len(m.Snapshot().Queue) == 1
+	})
+	first.Want("release a", "ok")
+	second.Expect("buffer a ok")
+}
+
+// TestKilled: what a program held when it was killed can be had again.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	first := begin(m, "link")
+	first.Want("context c", "ok")
+	first.Want("buffer a c 900M", "ok")
+	second := begin(m, "link", "--no-wait")
+	second.Want("context c", "ok")
+	second.Want("buffer a c 900M", "err -4")
+	first.Signal(syscall.SIGKILL)
+	first.Wait()
+	rig.Eventually(t, "the bytes of the one that was killed can be had", func() bool {
+		return second.Ask("buffer a c 900M") == "ok"
+	})
+}
+
+// TestBudgetIsTold: a program is told its budget as the device's memory, and no block that is larger.
+func TestBudgetIsTold(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	for _, way := range ways {
+		p := begin(m, way, "--memory", "64M")
+		p.Want("total", fmt.Sprint("ok ", 64*mib))
+		p.Want("largest", fmt.Sprint("ok ", 64*mib))
+	}
+}
