@@ -248,6 +248,11 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
     }
 }
 
+bool ga_session_lacks(struct ga_root *root, uint32_t device) {
+    ga_session_attach(root, device);
+    return atomic_load(&root->devices[device].refused) == atomic_load(&root->link_epoch) + 1;
+}
+
 // Writes the slot of a device into a body, and which session that is.
 static void address(struct ga_root *root, int device, void *body, struct ga_reply *reply) {
     struct ga_view *view = atomic_load(&root->view);

@@ -20,6 +20,8 @@ enum ga_way {
 enum ga_way ga_session_ensure(struct ga_root *root);
 // The same, and the lease on the device is open: view->slot[device] is not 0.
 enum ga_way ga_session_attach(struct ga_root *root, uint32_t device);
+// Whether the daemon that there is has no such device. It is asked for the lease.
+bool ga_session_lacks(struct ga_root *root, uint32_t device);
 
 // Sends a request and waits for its reply, over the daemon's death if need be: then it is sent
 // again with the same number, and with GA_FLAG_RETRY. Only GA_WAY_ASK leaves a reply. With a

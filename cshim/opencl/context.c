@@ -57,7 +57,7 @@ bool ga_opencl_context_ask(struct ga_opencl_slots *s, const ga_cl_device *device
         return !ga_root_denies();
     ga_tell_not_making(s->root);
     for (ga_cl_uint i = 0; devices && i < count; i++) {
-        int number = ga_opencl_device_number(s->root, devices[i]);
+        int number = ga_opencl_device_used(s->root, devices[i]);
         if (number < 0)
             continue;
         wanted[number] = true;

@@ -2,6 +2,7 @@
 #include "opencl/device.h"
 
 #include "core/device.h"
+#include "core/session.h"
 
 // In the daemon, inventory knows it by the same bytes.
 static const uint8_t processor[GA_UUID_SIZE] = {'g', 'p', 'u', 'a', 'r', 'b', ':', 'p',
@@ -73,6 +74,16 @@ bool ga_opencl_device_is_processor(struct ga_root *root, uint32_t number) {
     return ga_device_same(root->devices[number].uuid, processor);
 }
 
+// Without a lease what a GPU is used for is refused, where a daemon's loss is closed. The processor
+// is everybody's, and most daemons never hear of it.
+int ga_opencl_device_used(struct ga_root *root, ga_cl_device device) {
+    int number = ga_opencl_device_number(root, device);
+    if (number >= 0 && ga_opencl_device_is_processor(root, (uint32_t)number) &&
+        ga_session_lacks(root, (uint32_t)number))
+        return -1;
+    return number;
+}
+
 // The first of a context's devices, which is at least one.
 static ga_cl_device first_of(ga_cl_context context) {
     ga_cl_device few[8] = {NULL};
@@ -95,7 +106,7 @@ static ga_cl_device first_of(ga_cl_context context) {
 }
 
 int ga_opencl_device_of(struct ga_root *root, ga_cl_context context) {
-    return ga_opencl_device_number(root, first_of(context));
+    return ga_opencl_device_used(root, first_of(context));
 }
 
 // "OpenCL 3.0 …": OpenCL 3.0, 4.1, of CL_PLATFORM_VERSION.

@@ -12,8 +12,10 @@
 int ga_opencl_device_number(struct ga_root *root, ga_cl_device device);
 // Whether the number is the processor's.
 bool ga_opencl_device_is_processor(struct ga_root *root, uint32_t number);
-// The number of the device that the memory of a context is charged to: its first. −1: none, or it
-// cannot be arbitrated.
+// The same of one that is about to be used: −1 also for the processor, where the daemon does not
+// arbitrate it.
+int ga_opencl_device_used(struct ga_root *root, ga_cl_device device);
+// The same of the device that the memory of a context is charged to: its first.
 int ga_opencl_device_of(struct ga_root *root, ga_cl_context context);
 // Whether the driver of a device is of OpenCL 3.0, or later.
 bool ga_opencl_device_is_3(ga_cl_device device);

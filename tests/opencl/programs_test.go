@@ -1,0 +1,79 @@
+package opencl
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// TestPython: what pyopencl computes is right, and its buffers are refused at the budget as it understands it.
+func TestPython(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	r := rig.Run(t, m.Gpuarb("run", "--memory", "8M", "--", "/usr/bin/python3", "testdata/vectors.py"))
+	// Three vectors of 400,000 bytes leave room for six blocks.
+	want := fmt.Sprint("sum right\nmemory ", 8*mib, "\nrefused -4 after 6\n")
+	if r.Code != 0 || r.Stdout != want {
+		t.Errorf("code %d, got\n%s\nwant\n%s\n%s", r.Code, r.Stdout, want, r.Stderr)
+	}
+}
+
+// figures are what clinfo says of how much memory there is.
+var figures = regexp.MustCompile(`(?m)^ *(Global memory size|Max memory allocation) .*\n`)
+
+// TestClinfo: a program that asks everything is told the same with the library and without, but for the figures of
+// memory; and switched off, all is the same.
+func TestClinfo(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	bare := rig.Run(t, m.Command(m.Env(), "clinfo")).Stdout
+	budget := rig.Run(t, m.Gpuarb("run", "--memory", "64M", "--", "clinfo")).Stdout
+	off := rig.Run(t, m.Command(append(m.PreloadEnv(), "GPUARB_DISABLE=1"), "clinfo")).Stdout
+	if !strings.Contains(bare, "Portable Computing Language") {
+		t.Fatalf("clinfo shows no driver:\n%s", bare)
+	}
+	if off != bare {
+		t.Errorf("switched off, it says\n%s\nwithout the library\n%s", off, bare)
+	}
+	if got := len(figures.FindAllString(budget, -1)); got != 2 || !strings.Contains(budget, "67108864 (64MiB)") {
+		t.Errorf("%d figures of memory, want 2 of 64 MiB:\n%s", got, budget)
+	}
+	if got, want := figures.ReplaceAllString(budget, ""), figures.ReplaceAllString(bare, ""); got != want {
+		t.Errorf("under a budget it says\n%s\nwithout the library\n%s", got, want)
+	}
+}
+
+// TestWithoutADaemon: a program runs as without the library, but for what it declares itself.
+func TestWithoutADaemon(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "1G", Stopped: true, NoMount: true})
+	p := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/clprog-link")))
+	p.Want("context c", "ok")
+	p.Want("buffer a c 10M", "ok")
+	p.Want("release a", "ok")
+	p.Want("drop c", "ok")
+	p = m.Interact(m.Command(append(m.PreloadEnv(), "GPUARB_MEMORY=8M"), rig.Build(t, "programs/clprog-link")))
+	p.Want("context c", "ok")
+	p.Want("buffer a c 8M", "ok")
+	p.Want("buffer b c 1", "err -4")
+	p.Want("release a", "ok")
+	p.Want("buffer b c 1", "ok")
+}
+
+// TestUnknownDevice: a device that the daemon does not have is left alone.
+func TestUnknownDevice(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "1G", NoMount: true})
+	p := begin(m, "link")
+	before := p.Ask("total")
+	p.Want("context c", "ok")
+	p.Want("buffer a c 1M", "ok")
+	p.Want("total", before)
+	p.Want("release a", "ok")
+	if s := m.Snapshot(); len(s.Leases) != 0 {
+		t.Errorf("there are leases: %+v", s.Leases)
+	}
+}
