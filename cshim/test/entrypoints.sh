@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# entrypoints.sh: compare the rows of both interfaces' hooks.def with the vendor's prototypes, which are in the
-# inventory of all functions, or in entrypoints.tsv (symbol, prototype) where they are not: every row
-# has one, and both have the same parameters, as far as the machine sees them: pointer, 64-bit,
-# 32-bit, in order.
+# entrypoints.sh: compare the rows of the interfaces' hooks.def with the vendors' prototypes, which are in the
+# inventory of all functions, or in entrypoints.tsv (symbol, prototype) where they are not, and of OpenCL in its
+# headers, where they are installed: every row has one, and both have the same parameters, as far as the
+# machine sees them: pointer, 64-bit, 32-bit, in order.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -20,6 +20,9 @@ classes() {
         if (p ~ /^(CUdeviceptr|size_t|uint64_t|cuuint64_t|unsigned long long|CUmemGenericAllocationHandle|ga_address|ga_memory)( |$)/) return "64"
         if (p ~ /^(CUcontext|CUgraphRecaptureCallback|CUmodule|CUlibrary|CUexternalMemory|ga_module|ga_library_handle|CUgreenCtx|CUdevResourceDesc|ga_green|nvmlDevice_t|ga_nvml_device|CUstream|CUevent|CUmemoryPool|CUarray|CUmipmappedArray|ga_context|ga_stream|ga_event|ga_pool|ga_array|ga_mipmap|CUgraph|CUgraphNode|CUgraphExec|ga_graph|ga_node|ga_exec)( |$)/) return "pointer"
         if (p ~ /^(CUipcMemHandle|struct ga_cu_ipc)( |$)/) return "64 bytes"
+        if (p ~ /^(cl_(u?int|(platform|device|context)_info)|ga_cl_u?int)( |$)/) return "32"
+        if (p ~ /^(cl_(svm_)?mem_flags|cl_device_type|ga_cl_bits)( |$)/) return "64"
+        if (p ~ /^(cl_(platform_id|device_id|context|command_queue|mem|event|kernel|program|sampler)|ga_cl_(platform|device|context|queue|mem|event|object|address))( |$)/) return "pointer"
         return "unknown:" p
     }
     {
@@ -46,4 +49,19 @@ prototypes() {
         - ../entrypoints/testdata/inventory.tsv entrypoints.tsv | sed 's/^[A-Za-z_]* //' | sort -u
 }
 
+opencl_rows() {
+    printf '#define GA_HOOK(symbol, class, bytes, returns, parameters, ...) @symbol parameters\n#define GA_NEED(symbol, returns, parameters) @symbol parameters\n#include "opencl/hooks.def"\n' |
+        "${CC:-gcc}" -E -P -x c -iquote .. - | tr '\n' ' ' | tr '@' '\n' | grep '('
+}
+
+# A function that is a parameter is a pointer.
+opencl_prototypes() {
+    printf '#define CL_TARGET_OPENCL_VERSION 300\n#include <CL/cl.h>\n' | "${CC:-gcc}" -E -P -x c - | tr '\n' ' ' | tr ';' '\n' |
+        sed -nE 's/  +/ /g; s/void \( *\* *\w+\) *\([^)]*\)/void */g; s/^.* (cl[A-Z]\w*) *\((.*)$/\1(\2/p' |
+        grep -F "$(opencl_rows | sed 's/ *(.*/(/')"
+}
+
 diff <(rows | classes) <(rows | cut -d ' ' -f 1 | prototypes | classes)
+if [ -e /usr/include/CL/cl.h ]; then
+    diff <(opencl_rows | classes) <(opencl_prototypes | classes)
+fi
