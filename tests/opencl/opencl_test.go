@@ -202,3 +202,27 @@ func TestBudgetIsTold(t *testing.T) {
 		p.Want("largest", fmt.Sprint("ok ", 64*mib))
 	}
 }
+
+// TestThreads: what threads make and release at once is counted to the byte.
+func TestThreads(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	p := begin(m, "link", "--memory", "64M")
+	p.Want("context c", "ok")
+	p.Want("buffer a c 1M", "ok")
+	p.Want("storm c 8 3000", "ok")
+	uses(m, p, mib)
+}
+
+// TestForked: what a forked child's driver ends was its parent's, and stays charged to that.
+func TestForked(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	p := begin(m, "link", "--memory", "64M")
+	p.Want("context c", "ok")
+	p.Want("buffer a c 1M", "ok")
+	p.Want("forked a", "ok")
+	uses(m, p, mib)
+	p.Want("release a", "ok")
+	uses(m, p, 0)
+}

@@ -17,16 +17,19 @@
 //   svmfree NAME CONTEXT         clSVMFree
 //   svmlater NAME CONTEXT        clEnqueueSVMFree behind a user event, which fire NAME sets
 //   fire NAME
-//   total; largest               clGetDeviceInfo: "total ok 1073741824"
-//   pid; exit STATUS
+//   storm CONTEXT THREADS TIMES  buffers made and released by threads at once, each from 1 to 64
+//   KiB forked NAME                  a forked child releases it, and ends total; largest
+//   clGetDeviceInfo: "total ok 1073741824" pid; exit STATUS
 #include "clprog.h"
 
 #include <dlfcn.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define WORDS 8
@@ -236,6 +239,60 @@ static void do_fire(void) {
     answer(status, "");
 }
 
+// Several at once
+
+static cl_context stormed;
+static uint64_t times;
+
+static void *storm(void *arg) {
+    cl_mem kept[8] = {NULL};
+    for (uint64_t i = 0; i < times; i++) {
+        cl_mem *at = &kept[i % 8];
+        if (*at)
+            CL(clReleaseMemObject)(*at);
+        cl_int status = CL_SUCCESS;
+        size_t size = 1024 * (1 + (i * 7 + (uintptr_t)arg) % 64);
+        *at = CL(clCreateBuffer)(stormed, CL_MEM_READ_WRITE, size, NULL, &status);
+        if (!*at)
+            return arg; // refused
+    }
+    for (size_t i = 0; i < 8; i++)
+        if (kept[i])
+            CL(clReleaseMemObject)(kept[i]);
+    return NULL;
+}
+
+static void do_storm(void) {
+    pthread_t threads[64];
+    uint64_t n = number(2);
+    cl_int status = CL_SUCCESS;
+    stormed = named(1, false)->object;
+    times = number(3);
+    if (n > 64)
+        misunderstood();
+    for (uintptr_t i = 0; i < n; i++)
+        if (pthread_create(&threads[i], NULL, storm, (void *)(i + 1)) != 0)
+            misunderstood();
+    for (uint64_t i = 0; i < n; i++) {
+        void *failed = NULL;
+        pthread_join(threads[i], &failed);
+        if (failed)
+            status = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    }
+    answer(status, "");
+}
+
+static void do_forked(void) {
+    int ended = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        CL(clReleaseMemObject)(named(1, false)->object);
+        _exit(0);
+    }
+    waitpid(child, &ended, 0);
+    answer(ended, "");
+}
+
 // The rest
 
 static void do_info(void) {
@@ -266,7 +323,8 @@ static const struct {
     {"layers", do_image},      {"hold", do_hold},           {"release", do_release},
     {"svm", do_svm},           {"svmfree", do_svmfree},     {"svmlater", do_svmlater},
     {"fire", do_fire},         {"total", do_info},          {"largest", do_info},
-    {"pid", do_pid},           {"exit", do_exit},
+    {"storm", do_storm},       {"forked", do_forked},       {"pid", do_pid},
+    {"exit", do_exit},
 };
 
 static void run(char *line) {
