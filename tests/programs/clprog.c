@@ -4,7 +4,7 @@
 // answered by one line: "buffer a ok", or "buffer a err -4" with OpenCL's status.
 //
 //   context NAME             clCreateContext for the first device;
-//                            contexttype: clCreateContextFromType;  two: for the device twice over
+//                            contexttype: clCreateContextFromType;  two: for the first and the last
 //   retain NAME; drop NAME   clRetainContext, clReleaseContext
 //   buffer NAME CONTEXT SIZE     clCreateBuffer;  properties: clCreateBufferWithProperties
 //   hostbuffer NAME CONTEXT SIZE clCreateBuffer with CL_MEM_USE_HOST_PTR
@@ -46,7 +46,7 @@ static size_t n_names;
 static char *word[WORDS];
 static int words;
 static cl_platform_id platform;
-static cl_device_id device;
+static cl_device_id device, last; // the first of them, and the last
 
 static __attribute__((noreturn)) void misunderstood(void) {
     printf("what? %s\n", words ? word[0] : "");
@@ -124,7 +124,7 @@ void *cl_function(const char *name) {
 static void do_context(void) {
     cl_int status = CL_SUCCESS;
     cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)platform, 0};
-    cl_device_id devices[2] = {device, device};
+    cl_device_id devices[2] = {device, last};
     cl_context context;
     if (strcmp(word[0], "contexttype") == 0)
         context = CL(clCreateContextFromType)(properties, CL_DEVICE_TYPE_ALL, NULL, NULL, &status);
@@ -304,6 +304,15 @@ static void do_info(void) {
     answer_number(status, value);
 }
 
+static void do_free(void) {
+    size_t kib[2] = {0, 0};
+    char more[64];
+    cl_int status =
+        CL(clGetDeviceInfo)(device, CL_DEVICE_GLOBAL_FREE_MEMORY_AMD, sizeof kib, kib, NULL);
+    snprintf(more, sizeof more, "%zu %zu", kib[0], kib[1]);
+    answer(status, more);
+}
+
 static void do_pid(void) {
     answer_number(CL_SUCCESS, (uint64_t)getpid());
 }
@@ -323,8 +332,8 @@ static const struct {
     {"layers", do_image},      {"hold", do_hold},           {"release", do_release},
     {"svm", do_svm},           {"svmfree", do_svmfree},     {"svmlater", do_svmlater},
     {"fire", do_fire},         {"total", do_info},          {"largest", do_info},
-    {"storm", do_storm},       {"forked", do_forked},       {"pid", do_pid},
-    {"exit", do_exit},
+    {"storm", do_storm},       {"forked", do_forked},       {"free", do_free},
+    {"pid", do_pid},           {"exit", do_exit},
 };
 
 static void run(char *line) {
@@ -351,14 +360,18 @@ static void run_line(char *line) {
 
 int main(int argc, char **argv) {
     cl_platform_id first = NULL;
+    cl_device_id devices[8];
+    cl_uint count = 0;
     cl_int status = CL(clGetPlatformIDs)(1, &first, NULL);
     if (status == CL_SUCCESS)
-        status = CL(clGetDeviceIDs)(first, CL_DEVICE_TYPE_ALL, 1, &device, NULL);
+        status = CL(clGetDeviceIDs)(first, CL_DEVICE_TYPE_ALL, 8, devices, &count);
     if (status != CL_SUCCESS) {
         printf("init err %d\n", status);
         return 1;
     }
     platform = first;
+    device = devices[0];
+    last = devices[count - 1];
     printf("ready\n");
     fflush(stdout);
     for (int i = 1; i < argc; i++)

@@ -7,6 +7,7 @@
 #define CL_TARGET_OPENCL_VERSION 300
 #define CL_USE_DEPRECATED_OPENCL_1_1_APIS
 #include <CL/cl.h>
+#include <CL/cl_ext.h>
 
 // The function of this name, by the way that was compiled in.
 void *cl_function(const char *name);

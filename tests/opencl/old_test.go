@@ -1,0 +1,60 @@
+package opencl
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// onOld starts clprog on OpenCL 1.2 (tests/programs/oldopencl.c), on the machine's GPUs.
+func onOld(m *rig.Machine) *rig.Program {
+	m.T.Helper()
+	folder := filepath.Dir(rig.Build(m.T, "programs/oldopencl/libOpenCL.so.1"))
+	env := append(m.PreloadEnv(), "LD_LIBRARY_PATH="+folder)
+	return m.Interact(m.Command(env, rig.Build(m.T, "programs/clprog-dlsym")))
+}
+
+// TestOldContexts: where no driver says when a context ends, the program's own references do; a driver's are no matter of
+// it. A context for two devices takes a slot of each.
+func TestOldContexts(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "1G,1G", NoMount: true,
+		Config: "schema_version = 1\n[defaults]\nslots.max = 1\nwait_timeout = \"200ms\"\n"})
+	first, second := onOld(m), onOld(m)
+	for _, verb := range []string{"two", "contexttype"} {
+		first.Want(verb+" c", "ok")
+		second.Want("context c", "err -5")
+		first.Want("retain c", "ok")
+		first.Want("buffer a c 1M", "ok")
+		first.Want("drop c", "ok")
+		first.Want("release a", "ok")
+		second.Want(verb+" c", "err -5")
+		first.Want("drop c", "ok")
+		second.Want(verb+" c", "ok")
+		first.Want("context c", "err -5")
+		second.Want("drop c", "ok")
+	}
+}
+
+// TestGPU: the memory of a context for two devices is charged to the first, the program's own too, since a GPU works in a
+// copy of it; what is free is told.
+func TestGPU(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "1G,1G", NoMount: true})
+	p := onOld(m)
+	p.Want("two c", "ok")
+	p.Want("hostbuffer a c 24M", "ok")
+	uses(m, p, 24*mib)
+	if l := m.Lease(p.PID(), 1); l.Used != 0 {
+		t.Errorf("the second device is charged %d bytes", l.Used)
+	}
+	p.Want("free", fmt.Sprint("ok ", 1000<<10, " ", 512<<10))
+	p.Want("buffer b c 1000M", "ok")
+	p.Want("free", "ok 0 0")
+	p.Want("buffer d c 1", "err -4")
+	p.Want("release b", "ok")
+	p.Want("release a", "ok")
+	uses(m, p, 0)
+}
