@@ -37,7 +37,7 @@ ga_cl_address ga_opencl_svm_alloc(GA_FN_clSVMAlloc *real, ga_cl_context context,
 void ga_opencl_svm_free(GA_FN_clSVMFree *real, ga_cl_context context, ga_cl_address address) {
     struct ga_root *root = ga_root_get();
     struct ga_entry entry;
-    bool ours = root && address && ga_withdraw(root, key_of(address), &entry);
+    bool ours = root && context && address && ga_withdraw(root, key_of(address), &entry);
     real(context, address);
     if (ours)
         ga_release(root, entry.device, entry.bytes, entry.tag);

@@ -58,3 +58,41 @@ func TestGPU(t *testing.T) {
 	p.Want("release a", "ok")
 	uses(m, p, 0)
 }
+
+// TestNoDriverOfCUDA: a driver of OpenCL that has one of CUDA's functions is not taken for CUDA's driver, which comes
+// later and is arbitrated.
+func TestNoDriverOfCUDA(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "1G", NoMount: true})
+	const script = `
+import ctypes, sys
+opencl = ctypes.CDLL(sys.argv[1])
+print(opencl.cuGetExportTable(None, None), hasattr(opencl, "cuInit"), hasattr(opencl, "cuMemAlloc_v2"))
+cuda = ctypes.CDLL("libcuda.so.1")
+total = ctypes.c_size_t()
+print(cuda.cuInit(0), cuda.cuDeviceTotalMem_v2(ctypes.byref(total), 0), total.value)
+print(opencl.cuGetExportTable(None, None), hasattr(opencl, "cuMemAlloc_v2"))
+`
+	r := rig.Run(t, m.Gpuarb("run", "--memory", "64M", "--", "/usr/bin/python3", "-c", script,
+		rig.Build(t, "programs/nvopencl/libnvidia-opencl.so.1")))
+	if want := "4242 False False\n0 0 67108864\n4242 False\n"; r.Stdout != want {
+		t.Errorf("got\n%s\nwant\n%s\n%s", r.Stdout, want, r.Stderr)
+	}
+}
+
+// TestBothInterfaces: CUDA's memory and OpenCL's of one device are one process's, in one lease and under one budget.
+func TestBothInterfaces(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "1G,1G", NoMount: true})
+	p := m.Begin(m.Gpuarb("run", "--memory", "64M", "--", "/usr/bin/python3", "testdata/both.py",
+		rig.Build(t, "programs/oldopencl/libOpenCL.so.1")))
+	p.Expect("buffer True 0")
+	p.Expect("buffer False -4")
+	p.Expect(fmt.Sprint("free ", 34*mib))
+	p.Expect("buffer True 0")
+	p.Expect("alloc 2")
+	if s := m.Snapshot(); len(s.Leases) != 1 || s.Leases[0].Used != 64*mib {
+		t.Errorf("want one lease of 64 MiB: %+v", s.Leases)
+	}
+	p.End()
+}
