@@ -75,6 +75,12 @@ bool ga_library_contains(const struct ga_interface *library, const void *address
     return own && base_of(ga_loader_get(), address) == own;
 }
 
+bool ga_library_beside(const void *address, const void *other) {
+    const struct ga_loader *loader = ga_loader_get();
+    void *base = base_of(loader, address);
+    return base && base_of(loader, other) == base;
+}
+
 void *ga_library_translate(const struct ga_interface *library, void *real, const char *name) {
     int match = -1;
     for (size_t row = 0; row < library->rows; row++) {

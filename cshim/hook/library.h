@@ -11,6 +11,8 @@
 bool ga_library_contact(struct ga_interface *library, void *known);
 // True when the address lies in the library that was found.
 bool ga_library_contains(const struct ga_interface *library, const void *address);
+// True when two addresses lie in one object.
+bool ga_library_beside(const void *address, const void *other);
 // The name of a row.
 const char *ga_library_name(const struct ga_interface *library, size_t row);
 // The row of a name; −1: there is none. Programs look up hundreds of functions as they start.

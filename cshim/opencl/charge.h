@@ -33,21 +33,25 @@ void ga_opencl_charge_ends(struct ga_opencl_charge *charge);
 // What the calling thread knows of the program's call that it is in.
 struct ga_opencl_call {
     uint32_t stack;                   // where it was when that began, or 0
+    const void *caller;               // where in the program that is
     struct ga_opencl_charge *leaving; // of objects that have ended since
 };
 extern __thread struct ga_opencl_call ga_opencl_call __attribute__((tls_model("initial-exec")));
 
 void ga_opencl_charge_give_back(void); // all that is leaving
 
-// Where it was in such a call already: its own callback, say. That one goes on.
-static inline uint32_t ga_opencl_call_begin(void) {
-    uint32_t outer = ga_opencl_call.stack;
+// Says in which one it was already: it may be a callback of that one's. That goes on.
+static inline struct ga_opencl_call ga_opencl_call_begin(const void *caller) {
+    struct ga_opencl_call outer = ga_opencl_call;
     ga_opencl_call.stack = ga_os_stack() | 1;
+    ga_opencl_call.caller = caller;
     return outer;
 }
-static inline void ga_opencl_call_end(uint32_t outer) {
-    ga_opencl_call.stack = outer && !ga_os_left(outer, ga_os_stack()) ? outer : 0;
-    if (GA_UNLIKELY(ga_opencl_call.leaving != NULL) && ga_opencl_call.stack == 0)
+static inline void ga_opencl_call_end(struct ga_opencl_call outer) {
+    bool on = outer.stack && !ga_os_left(outer.stack, ga_os_stack());
+    ga_opencl_call.stack = on ? outer.stack : 0;
+    ga_opencl_call.caller = outer.caller;
+    if (GA_UNLIKELY(ga_opencl_call.leaving != NULL) && !on)
         ga_opencl_charge_give_back();
 }
 // Whether it is in one, that it has not jumped out of.

@@ -23,10 +23,12 @@ static void *function_of_row(enum ga_opencl_row row) {
 }
 
 // A driver, or the loader, that calls one of these functions by its name finds ours in the global
-// scope. What it takes in a call of the program's is part of that, which has been counted. What it
-// gives back is looked at: that may be a callback of the program's.
+// scope. What it takes in a call of the program's is part of that, which has been counted. A
+// callback is the program's again: it lies where the call came from. What is given back is looked
+// at whoever does it.
 static bool is_its_own(bool takes, const void *caller) {
-    return (takes && ga_opencl_call_is_on()) || ga_library_contains(&ga_opencl_interface, caller);
+    return (takes && ga_opencl_call_is_on() && !ga_library_beside(ga_opencl_call.caller, caller)) ||
+           ga_library_contains(&ga_opencl_interface, caller);
 }
 
 // A driver has functions of its own behind those that the loader exports. The loader's get there by
@@ -102,7 +104,7 @@ enum {
             return real arguments;                                                                 \
         int *error = &errno;                                                                       \
         int saved = *error;                                                                        \
-        uint32_t outer = ga_opencl_call_begin();                                                   \
+        struct ga_opencl_call outer = ga_opencl_call_begin(__builtin_return_address(0));           \
         GA_KEEPS_##returns GA_ROW_CALL(arguments, __VA_ARGS__);                                    \
         ga_opencl_call_end(outer);                                                                 \
         *error = saved;                                                                            \

@@ -226,3 +226,15 @@ func TestForked(t *testing.T) {
 	p.Want("release a", "ok")
 	uses(m, p, 0)
 }
+
+// TestCallback: what a callback of the program's takes in one of its calls is charged like all else.
+func TestCallback(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	p := begin(m, "link", "--memory", "64M")
+	p.Want("context c", "ok")
+	p.Want("buffer a c 1M", "ok")
+	p.Want("chain a c 2M", "ok")
+	p.Want("release a", "ok")
+	uses(m, p, 2*mib)
+}

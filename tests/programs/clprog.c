@@ -282,6 +282,21 @@ static void do_storm(void) {
     answer(status, "");
 }
 
+static size_t chained;
+
+static void CL_CALLBACK make_another(cl_mem memory, void *context) {
+    cl_int status = CL_SUCCESS;
+    (void)memory;
+    CL(clCreateBuffer)(context, CL_MEM_READ_WRITE, chained, NULL, &status);
+}
+
+static void do_chain(void) {
+    chained = number(3);
+    answer(CL(clSetMemObjectDestructorCallback)(named(1, false)->object, make_another,
+                                                named(2, false)->object),
+           "");
+}
+
 static void do_forked(void) {
     int ended = 0;
     pid_t child = fork();
@@ -325,15 +340,20 @@ static const struct {
     const char *name;
     void (*run)(void);
 } verbs[] = {
-    {"context", do_context},   {"contexttype", do_context}, {"two", do_context},
-    {"retain", do_retain},     {"drop", do_drop},           {"buffer", do_buffer},
-    {"properties", do_buffer}, {"hostbuffer", do_buffer},   {"sub", do_sub},
-    {"image", do_image},       {"old", do_image},           {"cube", do_image},
-    {"layers", do_image},      {"hold", do_hold},           {"release", do_release},
-    {"svm", do_svm},           {"svmfree", do_svmfree},     {"svmlater", do_svmlater},
-    {"fire", do_fire},         {"total", do_info},          {"largest", do_info},
-    {"storm", do_storm},       {"forked", do_forked},       {"free", do_free},
-    {"pid", do_pid},           {"exit", do_exit},
+    {"context", do_context},   {"contexttype", do_context},
+    {"two", do_context},       {"retain", do_retain},
+    {"drop", do_drop},         {"buffer", do_buffer},
+    {"properties", do_buffer}, {"hostbuffer", do_buffer},
+    {"sub", do_sub},           {"image", do_image},
+    {"old", do_image},         {"cube", do_image},
+    {"layers", do_image},      {"hold", do_hold},
+    {"release", do_release},   {"svm", do_svm},
+    {"svmfree", do_svmfree},   {"svmlater", do_svmlater},
+    {"fire", do_fire},         {"total", do_info},
+    {"largest", do_info},      {"storm", do_storm},
+    {"chain", do_chain},       {"forked", do_forked},
+    {"free", do_free},         {"pid", do_pid},
+    {"exit", do_exit},
 };
 
 static void run(char *line) {
