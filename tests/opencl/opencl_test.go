@@ -16,10 +16,11 @@ var ways = []string{"link", "dlsym", "extension"}
 
 const mib = 1 << 20
 
-// machine has one device, which is the processor, of so many bytes.
-func machine(t *testing.T, devices string) *rig.Machine {
+// machine has no GPU, but the processor, with so many bytes.
+func machine(t *testing.T, memory string) *rig.Machine {
 	t.Helper()
-	return rig.New(t, rig.Options{Devices: devices, Sim: []string{processor}, NoMount: true})
+	return rig.New(t, rig.Options{Devices: "none", CPU: true, NoMount: true,
+		Config: "schema_version = 1\n[[device]]\nmatch.vendor = \"cpu\"\nmemory = \"" + memory + "\"\n"})
 }
 
 // begin starts clprog under gpuarb run with these flags.
