@@ -34,7 +34,7 @@ ocl-icd-libopencl1        /usr/lib/*/libOpenCL.so.1              test
 clinfo                    clinfo                                 test
 python3-pyopencl          /usr/lib/python3/dist-packages/pyopencl test
 python3-dev               /usr/include/python3.*/Python.h        test
-ocl-icd-opencl-dev        /usr/include/CL/cl.h                   lint test
+ocl-icd-opencl-dev        /usr/include/CL/cl.h                   lint demo test
 strace                    strace                                 test
 musl-tools                musl-gcc                               test
 libjemalloc2              /usr/lib/*/libjemalloc.so.2            test
