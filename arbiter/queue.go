@@ -335,8 +335,8 @@ func (a *Arbiter) unpark(t *ticket) {
 			if l.first == t {
 				l.first = nil
 			}
-			if l.whole == t {
-				l.whole = nil
+			if l.known == t {
+				l.known = nil
 			}
 			l.watched = l.watched && len(d.queue) > 0
 		}

@@ -22,7 +22,7 @@ const (
 // line is those that wait at a limit: who comes later than the first waits too.
 type line struct {
 	first   *ticket
-	whole   *ticket // the first, when a round last came to its end
+	known   *ticket // the first, as the last round found that came to its end
 	lent    bool    // first is that one, as long as a round is cut short that has not found another
 	waits   bool    // somebody does, as last looked at
 	watched bool    // the leases below report what they free
@@ -166,8 +166,8 @@ func (a *Arbiter) breakOff(now time.Time) {
 	}
 	for _, d := range a.devices {
 		for _, l := range a.linesAt(d) {
-			if l.first == nil && l.whole != nil && (last == nil || a.compare(now, l.whole, last) > 0) {
-				l.first, l.lent = l.whole, true
+			if l.first == nil && l.known != nil && (last == nil || a.compare(now, l.known, last) > 0) {
+				l.first, l.lent = l.known, true
 			}
 		}
 	}
@@ -207,7 +207,7 @@ func (a *Arbiter) pump(now time.Time, r *round) bool {
 		if t == nil {
 			a.settleDown()
 			for _, l := range lines {
-				l.whole, l.watched = l.first, l.watched && l.waits
+				l.known, l.watched = l.first, l.watched && l.waits
 			}
 			return true
 		}

@@ -68,7 +68,8 @@ fi
 
 say "Start a daemon of our own, on $gpu: gpuarbd --socket … --mount …"
 echo 'schema_version = 1' >"$dir/gpuarb.toml" # not the machine's
-gpuarbd --config "$dir/gpuarb.toml" --socket "$GPUARB_SOCKET" --mount "$dir/gpu" >"$dir/gpuarbd.log" 2>&1 &
+# The processor is a device as well where PoCL or lavapipe is installed; this is about GPUs.
+OCL_ICD_VENDORS=/dev/null VK_DRIVER_FILES=/dev/null gpuarbd --config "$dir/gpuarb.toml" --socket "$GPUARB_SOCKET" --mount "$dir/gpu" >"$dir/gpuarbd.log" 2>&1 &
 pids+=($!)
 wait_for "the daemon serves its files" grep -qs . "$dir/gpu/version"
 gpuarb devices
