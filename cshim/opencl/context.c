@@ -2,7 +2,7 @@
 #include "opencl/context.h"
 
 #include "core/admit.h"
-#include "core/tell.h"
+#include "core/slots.h"
 #include "opencl/charge.h"
 #include "opencl/device.h"
 #include "opencl/state.h"
@@ -10,44 +10,13 @@
 // A context, and what it has taken.
 struct ga_opencl_context {
     struct ga_opencl_charge charge;
-    struct ga_opencl_slots slots;
-    uint32_t maker; // ga_self.number
+    struct ga_slots slots;
+    ga_cl_device any; // one of its devices
     // Of one whose end the driver does not tell.
     ga_cl_context handle;
     uint32_t references; // of the program's
     struct ga_opencl_context *next;
 };
-
-static void unask(const struct ga_opencl_slots *s, uint32_t maker) {
-    for (uint32_t d = 0; d < GA_DEVICES; d++)
-        if (s->has[d])
-            ga_admit_return(s->root, GA_OBJECT_CONTEXT, d, 1, maker, s->tag[d]);
-}
-
-// The driver is done with them.
-static void made(const struct ga_opencl_slots *s) {
-    for (uint32_t d = 0; d < GA_DEVICES; d++)
-        if (s->has[d])
-            ga_tell_made(s->root, d);
-}
-
-// In the order of their numbers, so that two programs that want the same devices do not each wait
-// for what the other has.
-static bool take(struct ga_opencl_slots *s, const bool wanted[GA_DEVICES]) {
-    for (uint32_t d = 0; d < GA_DEVICES; d++) {
-        if (!wanted[d])
-            continue;
-        ga_tell_making(s->root, d);
-        s->has[d] = ga_admit_object(s->root, GA_OBJECT_CONTEXT, d, 0, &s->tag[d]);
-        if (s->has[d])
-            continue;
-        ga_tell_made(s->root, d);
-        unask(s, ga_self.number);
-        made(s);
-        return false;
-    }
-    return true;
-}
 
 bool ga_opencl_context_ask(struct ga_opencl_slots *s, const ga_cl_device *devices,
                            ga_cl_uint count) {
@@ -55,7 +24,6 @@ bool ga_opencl_context_ask(struct ga_opencl_slots *s, const ga_cl_device *device
     *s = (struct ga_opencl_slots){.root = ga_root_get()};
     if (!s->root)
         return !ga_root_denies();
-    ga_tell_not_making(s->root);
     for (ga_cl_uint i = 0; devices && i < count; i++) {
         int number = ga_opencl_device_used(s->root, devices[i]);
         if (number < 0)
@@ -65,7 +33,7 @@ bool ga_opencl_context_ask(struct ga_opencl_slots *s, const ga_cl_device *device
     }
     if (!s->any)
         s->root = NULL; // the driver alone decides
-    return !s->any || take(s, wanted);
+    return !s->any || ga_slots_take(s->root, &s->slots, wanted);
 }
 
 // What a list of properties says of one, which ends with 0.
@@ -106,7 +74,7 @@ static struct ga_opencl_context *of(struct ga_opencl_charge *charge) {
 }
 
 static void give_back(struct ga_root *root, struct ga_opencl_charge *charge) {
-    unask(&of(charge)->slots, of(charge)->maker);
+    ga_slots_give(root, &of(charge)->slots);
     charge->generation = 0;
     ga_records_give(&ga_opencl(root)->contexts, charge);
 }
@@ -148,8 +116,7 @@ static struct ga_opencl_context *change(struct ga_root *root, ga_cl_context cont
 }
 
 static bool tells_end(const struct ga_opencl_context *record) {
-    return ga_opencl_device_is_3(record->slots.any) &&
-           GA_OPENCL_REAL(clSetContextDestructorCallback) &&
+    return ga_opencl_device_is_3(record->any) && GA_OPENCL_REAL(clSetContextDestructorCallback) &&
            GA_OPENCL_REAL(clSetContextDestructorCallback)(record->handle, ended,
                                                           (void *)&record->charge) == GA_CL_SUCCESS;
 }
@@ -162,8 +129,8 @@ static bool keep(const struct ga_opencl_slots *s, ga_cl_context context) {
         return false;
     *record = (struct ga_opencl_context){
         .charge = {.generation = atomic_load(&s->root->generation), .give_back = give_back},
-        .slots = *s,
-        .maker = ga_self.number,
+        .slots = s->slots,
+        .any = s->any,
         .handle = context};
     if (!tells_end(record))
         count(s->root, record);
@@ -174,13 +141,13 @@ ga_cl_context ga_opencl_context_made(const struct ga_opencl_slots *s, ga_cl_cont
                                      ga_cl_int *status) {
     if (!s->root)
         return context;
-    made(s);
+    ga_slots_made(s->root, &s->slots);
     if (context && keep(s, context))
         return context;
     // Better none than what nobody can account for.
     bool undone = context && GA_OPENCL_REAL(clReleaseContext) &&
                   GA_OPENCL_REAL(clReleaseContext)(context) == GA_CL_SUCCESS;
-    unask(s, ga_self.number);
+    ga_slots_give(s->root, &s->slots);
     return undone ? ga_opencl_context_refused(status) : context;
 }
 

@@ -9,14 +9,14 @@
 #define GA_OPENCL_CONTEXT_H
 
 #include "core/root.h"
+#include "core/slots.h"
 #include "opencl/opencl.h"
 
 // One that the program asks for: ask, then the driver, then made.
 struct ga_opencl_slots {
-    struct ga_root *root;     // NULL: not arbitrated, the driver alone decides
-    ga_cl_device any;         // one of its devices
-    uint16_t tag[GA_DEVICES]; // by number, of those that
-    bool has[GA_DEVICES];     // it has taken
+    struct ga_root *root; // NULL: not arbitrated, the driver alone decides
+    ga_cl_device any;     // one of its devices
+    struct ga_slots slots;
 };
 
 // Takes them. False: refused, and nothing was taken.
