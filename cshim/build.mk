@@ -7,13 +7,14 @@ SHIM_CFLAGS ?=
 include tools/lines.mk
 
 # The rooms: core knows no driver and no loader, and is what the unit tests link; hook is how a program
-# comes to the library; cuda, nvml and opencl are what is known of each interface.
-SHIM_CORE := admit budget codec device env environ hold host inherit interface job lane link lock log message objects os records root session table tell wait
+# comes to the library; cuda, nvml, opencl and vulkan are what is known of each interface.
+SHIM_CORE := admit budget codec device driver env environ hold host inherit interface job lane link lock log message objects os records root session slots table tell wait
 SHIM_HOOK := interfaces library loader preload resolve
 SHIM_CUDA := array async bound capture context device draw driver ending graph graph_nodes green hold hooks host idle import late measure memory module pending pool primary query stream vmm
 SHIM_NVML := hooks nvml
 SHIM_OPENCL := charge context device hooks image memory opencl query svm
-SHIM_UNITS := core/copy $(SHIM_CORE:%=core/%) $(SHIM_HOOK:%=hook/%) $(SHIM_CUDA:%=cuda/%) $(SHIM_NVML:%=nvml/%) $(SHIM_OPENCL:%=opencl/%)
+SHIM_VULKAN := chain device hooks instance logical memory query state
+SHIM_UNITS := core/copy $(SHIM_CORE:%=core/%) $(SHIM_HOOK:%=hook/%) $(SHIM_CUDA:%=cuda/%) $(SHIM_NVML:%=nvml/%) $(SHIM_OPENCL:%=opencl/%) $(SHIM_VULKAN:%=vulkan/%)
 
 # Headers are named by their room: "core/root.h".
 SHIM_INCLUDE := -iquote cshim
@@ -27,11 +28,18 @@ SHIM_FLAGS += $(if $(findstring clang,$(CC)),-fno-builtin,-fno-tree-loop-distrib
 SHIM_LTO := $(if $(findstring clang,$(CC)),,-flto=auto -ffat-lto-objects)
 SHIM_DIR := $(BUILD)/cshim
 SHIM_OBJECTS := $(SHIM_UNITS:%=$(SHIM_DIR)/%.o)
-SHIM_ROWS := $(wildcard cshim/*/hooks.def)
+SHIM_ROWS := $(wildcard cshim/*/*.def)
 SHIM_HEADERS := $(wildcard cshim/*/*.h) $(SHIM_ROWS)
 
+# By this file Vulkan's loader finds the library, here as an explicit layer, by VK_ADD_LAYER_PATH. Installed it is an implicit one.
+SHIM_LAYER := $(BUILD)/vulkan/gpuarb_layer.json
+
 .PHONY: shim
-shim: $(BUILD)/libgpuarb.so
+shim: $(BUILD)/libgpuarb.so $(SHIM_LAYER)
+
+$(SHIM_LAYER): cshim/vulkan/gpuarb_layer.json
+	@mkdir -p $(@D)
+	@cp $< $@
 
 $(SHIM_DIR)/%.o: cshim/%.c $(SHIM_HEADERS) cshim/build.mk
 	@mkdir -p $(@D)
@@ -44,7 +52,7 @@ $(SHIM_DIR)/gpuarb.map: cshim/gpuarb.map.in $(SHIM_ROWS)
 # No start files: nothing of theirs is needed, and each imported symbol costs every program that
 # is started under the preload.
 $(BUILD)/libgpuarb.so: $(SHIM_OBJECTS) $(SHIM_DIR)/gpuarb.map
-	$(call line,LD,$@)$(CC) $(SHIM_FLAGS) $(SHIM_LTO) -shared -nostartfiles -Wl,-soname,libgpuarb.so -Wl,-z,relro,-z,now,-z,noexecstack \
+	$(call line,LD,$@)$(CC) $(SHIM_FLAGS) $(SHIM_LTO) -shared -nostartfiles -Wl,-soname,libgpuarb.so -Wl,-z,relro,-z,now,-z,noexecstack,-z,nodelete \
 	  -Wl,-Bsymbolic-functions -Wl,--as-needed -Wl,--hash-style=gnu -Wl,-z,defs \
 	  -Wl,--version-script,$(SHIM_DIR)/gpuarb.map -o $@.new $(SHIM_OBJECTS)
 	@mv $@.new $@ # programs that start meanwhile find the old one, never half a new one

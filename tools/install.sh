@@ -10,6 +10,7 @@ set -euo pipefail
 
 readonly root=$DESTDIR$PREFIX
 readonly doc=$root/share/doc/gpuarb
+readonly layers=$root/share/vulkan/implicit_layer.d # of Vulkan's loader
 readonly units=(gpuarbd.service gpuarbd.socket)
 
 # text FILE TARGET: install a unit or a configuration with this prefix in its paths.
@@ -31,6 +32,9 @@ install_all() {
     # A new file, never a write into the old one: running programs have it mapped.
     install -D -m 0755 "$build/libgpuarb.so" "$root/lib/gpuarb/.libgpuarb.so.new"
     mv "$root/lib/gpuarb/.libgpuarb.so.new" "$root/lib/gpuarb/libgpuarb.so"
+    install -d "$layers"
+    sed "s,\.\./libgpuarb\.so,$PREFIX/lib/gpuarb/libgpuarb.so," cshim/vulkan/gpuarb_layer.json >"$layers/gpuarb_layer.json"
+    chmod 0644 "$layers/gpuarb_layer.json"
     for file in "${units[@]}"; do
         text "systemd/$file" "$root/lib/systemd/system/$file"
     done
@@ -83,7 +87,8 @@ remove_all() {
         rm -f "$root/lib/systemd/system/$file"
     done
     rm -f "$root/lib/systemd/user/gpuarbd.service" \
-        "$root/lib/sysusers.d/gpuarb.conf" "$root/lib/tmpfiles.d/gpuarb.conf"
+        "$root/lib/sysusers.d/gpuarb.conf" "$root/lib/tmpfiles.d/gpuarb.conf" \
+        "$layers/gpuarb_layer.json"
     rm -rf "$root/lib/gpuarb" "$doc"
     if booted; then systemctl daemon-reload; fi
     if [ -z "$DESTDIR" ]; then tell_left; fi

@@ -57,6 +57,7 @@ func TestInstall(t *testing.T) {
 		"/opt/gpuarb/lib/systemd/user/gpuarbd.service",
 		"/opt/gpuarb/lib/sysusers.d/gpuarb.conf",
 		"/opt/gpuarb/lib/tmpfiles.d/gpuarb.conf",
+		"/opt/gpuarb/share/vulkan/implicit_layer.d/gpuarb_layer.json",
 	}
 	got := installed(t, dest)
 	slices.Sort(want)
@@ -70,6 +71,14 @@ func TestInstall(t *testing.T) {
 	}
 	if !strings.Contains(string(unit), "\nExecStart=/opt/gpuarb/bin/gpuarbd\n") {
 		t.Error("the unit does not start the daemon that was installed")
+	}
+
+	manifest, err := os.ReadFile(filepath.Join(dest, "/opt/gpuarb/share/vulkan/implicit_layer.d/gpuarb_layer.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(manifest), `"library_path": "/opt/gpuarb/lib/gpuarb/libgpuarb.so"`) {
+		t.Errorf("Vulkan's loader does not find the library that was installed:\n%s", manifest)
 	}
 
 	for _, page := range []string{"README.md", "CHANGELOG.md", "docs/README.md", "docs/configuration.md"} {

@@ -17,6 +17,7 @@ var rooms = map[string][]string{
 	"cuda":   {"hook"},
 	"nvml":   {"hook"},
 	"opencl": {"hook"},
+	"vulkan": {"hook"},
 }
 
 // The one file that knows all interfaces: it lists them.

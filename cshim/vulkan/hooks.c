@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vulkan's side as the loader sees it: an implicit layer. The loader opens this library, or finds
+// it preloaded, by its manifest, and asks vkNegotiateLoaderLayerInterfaceVersion for the two
+// functions from which it gets all others. A function that is not wrapped is the next layer's own,
+// so that nothing comes in between.
+#include <dlfcn.h>
+#include <errno.h>
+
+#include "hook/library.h"
+#include "hook/loader.h"
+#include "vulkan/chain.h"
+#include "vulkan/instance.h"
+#include "vulkan/logical.h"
+#include "vulkan/memory.h"
+#include "vulkan/query.h"
+
+// The name in the manifest.
+static const char name_of_layer[] = "VK_LAYER_GPUARB_arbiter";
+
+static ga_vk_result ga_vulkan_layers(uint32_t *count, struct ga_vk_layer *layers) {
+    if (!layers) {
+        *count = 1;
+        return GA_VK_SUCCESS;
+    }
+    if (*count == 0)
+        return GA_VK_INCOMPLETE;
+    struct ga_vk_layer own = {.api_version = GA_VK_API(1, 3),
+                              .version = 1,
+                              .description = "Arbitrates device memory between programs"};
+    ga_os_copy(own.name, name_of_layer, sizeof name_of_layer);
+    *layers = own;
+    *count = 1;
+    return GA_VK_SUCCESS;
+}
+
+static ga_vk_result ga_vulkan_instance_extensions(const char *layer, uint32_t *count,
+                                                  struct ga_vk_extension *extensions) {
+    (void)extensions;
+    if (!layer || !ga_os_equal(layer, name_of_layer))
+        return GA_VK_LAYER_NOT_PRESENT;
+    *count = 0;
+    return GA_VK_SUCCESS;
+}
+
+static ga_vk_result ga_vulkan_device_layers(ga_vk_physical physical, uint32_t *count,
+                                            struct ga_vk_layer *layers) {
+    (void)physical;
+    return ga_vulkan_layers(count, layers);
+}
+
+static ga_vk_result ga_vulkan_device_extensions(ga_vk_physical physical, const char *layer,
+                                                uint32_t *count,
+                                                struct ga_vk_extension *extensions) {
+    const struct ga_vulkan_instance *instance = ga_vulkan_chain_instance(physical);
+    if (layer && ga_os_equal(layer, name_of_layer)) {
+        *count = 0;
+        return GA_VK_SUCCESS;
+    }
+    if (!instance || !instance->next.vkEnumerateDeviceExtensionProperties)
+        return GA_VK_INITIALIZATION_FAILED;
+    return instance->next.vkEnumerateDeviceExtensionProperties(physical, layer, count, extensions);
+}
+
+static ga_vk_function ga_vulkan_instance_function(ga_vk_instance instance, const char *name);
+static ga_vk_function ga_vulkan_device_function(ga_vk_device device, const char *name);
+
+// How an answer is kept and given.
+#define GA_KEEPS_ga_vk_result ga_vk_result result =
+#define GA_KEEPS_ga_vk_function ga_vk_function result =
+#define GA_KEEPS_void
+#define GA_GIVES_ga_vk_result result
+#define GA_GIVES_ga_vk_function result
+#define GA_GIVES_void
+
+#define GA_LAYER(symbol, scope, returns, parameters, arguments, function)                          \
+    static returns wrap_##symbol parameters {                                                      \
+        int *error = &errno;                                                                       \
+        int saved = *error;                                                                        \
+        GA_KEEPS_##returns function arguments;                                                     \
+        *error = saved;                                                                            \
+        return GA_GIVES_##returns;                                                                 \
+    }
+#define GA_ASKS(symbol, ...)
+#include "vulkan/layer.def"
+#undef GA_LAYER
+
+enum scope { global, instance, device };
+
+static ga_vk_function wrapper_of(const char *name, enum scope *scope) {
+#define GA_LAYER(symbol, of, ...)                                                                  \
+    if (ga_os_equal(name, #symbol)) {                                                              \
+        *scope = of;                                                                               \
+        return (ga_vk_function)wrap_##symbol;                                                      \
+    }
+#include "vulkan/layer.def"
+#undef GA_LAYER
+#undef GA_ASKS
+    return NULL;
+}
+
+// What the next layer does not have for the program, such as what is of a later version, it does
+// not get.
+static ga_vk_function ga_vulkan_instance_function(ga_vk_instance handle, const char *name) {
+    enum scope scope;
+    ga_vk_function wrapper = wrapper_of(name, &scope);
+    if (wrapper && scope == global)
+        return wrapper;
+    const struct ga_vulkan_instance *record = ga_vulkan_chain_instance(handle);
+    if (!record)
+        return NULL;
+    ga_vk_function next = record->get(record->handle, name);
+    return next && wrapper ? wrapper : next;
+}
+
+static ga_vk_function ga_vulkan_device_function(ga_vk_device handle, const char *name) {
+    enum scope scope;
+    ga_vk_function wrapper = wrapper_of(name, &scope);
+    const struct ga_vulkan_device *record = ga_vulkan_chain_device(handle);
+    if (wrapper && scope == device)
+        return wrapper;
+    return record ? record->get(handle, name) : NULL;
+}
+
+typedef ga_vk_result negotiate(struct ga_vk_negotiation *negotiation);
+__attribute__((visibility("default"))) negotiate vkNegotiateLoaderLayerInterfaceVersion;
+
+// The manifest may lead the loader to another copy of this library than the one that is preloaded
+// (an installed one, to one in a folder where it was built). Two would be two sessions.
+static negotiate *preloaded(void) {
+    static const char file[] = "/libgpuarb.so";
+    const struct ga_loader *loader = ga_loader_get();
+    Dl_info info;
+    void *first = loader->dlsym && loader->dladdr
+                      ? loader->dlsym(RTLD_DEFAULT, "vkNegotiateLoaderLayerInterfaceVersion")
+                      : NULL;
+    if (!first || ga_loader_ours(first) || !loader->dladdr(first, &info))
+        return NULL;
+    size_t length = ga_os_length(info.dli_fname);
+    bool ours =
+        length >= sizeof file - 1 && ga_os_equal(info.dli_fname + length - (sizeof file - 1), file);
+    return ours ? (negotiate *)first : NULL;
+}
+
+ga_vk_result vkNegotiateLoaderLayerInterfaceVersion(struct ga_vk_negotiation *negotiation) {
+    negotiate *other = preloaded();
+    if (other)
+        return other(negotiation);
+    if (negotiation->type != GA_VK_NEGOTIATION || negotiation->version < GA_VK_LAYER_INTERFACE)
+        return GA_VK_INITIALIZATION_FAILED;
+    negotiation->version = GA_VK_LAYER_INTERFACE;
+    negotiation->get_instance = wrap_vkGetInstanceProcAddr;
+    negotiation->get_device = wrap_vkGetDeviceProcAddr;
+    negotiation->get_physical = NULL;
+    return GA_VK_SUCCESS;
+}

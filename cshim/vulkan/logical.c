@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vulkan/logical.h"
+
+#include "core/root.h"
+#include "hook/library.h"
+#include "vulkan/chain.h"
+#include "vulkan/device.h"
+#include "vulkan/memory.h"
+#include "vulkan/state.h"
+
+static void read_heaps(struct ga_vulkan_device *record, const struct ga_vulkan_instance *instance,
+                       ga_vk_physical physical) {
+    struct ga_vk_memory_properties memory = {.types = 0};
+    if (instance->next.vkGetPhysicalDeviceMemoryProperties)
+        instance->next.vkGetPhysicalDeviceMemoryProperties(physical, &memory);
+    for (uint32_t i = 0; i < memory.types && i < GA_VK_MEMORY_TYPES; i++)
+        record->heap_of[i] = (uint8_t)(memory.type[i].heap % GA_VK_HEAPS);
+    for (uint32_t i = 0; i < memory.heaps && i < GA_VK_HEAPS; i++)
+        record->heap_flags[i] = memory.heap[i].flags;
+    record->types = memory.types < GA_VK_MEMORY_TYPES ? memory.types : GA_VK_MEMORY_TYPES;
+}
+
+// The physical devices that it is to be of. Those of a group are alike.
+static void read_parts(struct ga_root *root, struct ga_vulkan_device *record,
+                       const struct ga_vulkan_instance *instance, ga_vk_physical physical,
+                       const struct ga_vk_device_info *info) {
+    const struct ga_vk_device_group *group =
+        ga_vulkan_chain_find(info->next, GA_VK_DEVICE_GROUP_INFO);
+    bool several = group && group->count > 0 && group->count <= GA_VK_GROUP;
+    record->parts = several ? group->count : 1;
+    for (uint32_t i = 0; i < record->parts; i++)
+        ga_vulkan_device_read(root, instance, several ? group->physical[i] : physical,
+                              &record->part[i]);
+    read_heaps(record, instance, physical);
+}
+
+// False: refused, and nothing was taken.
+static bool ask(struct ga_root *root, struct ga_vulkan_device *record) {
+    bool wanted[GA_DEVICES] = {false};
+    bool any = false;
+    for (uint32_t i = 0; i < record->parts; i++) {
+        int number = ga_vulkan_device_used(root, &record->part[i]);
+        if (number < 0)
+            continue;
+        wanted[number] = true;
+        any = true;
+    }
+    if (!any)
+        return true;
+    if (!ga_slots_take(root, &record->slots, wanted))
+        return false;
+    record->generation = atomic_load(&root->generation);
+    return true;
+}
+
+static void give(struct ga_root *root, const struct ga_vulkan_device *record) {
+    if (root && record->generation == atomic_load(&root->generation))
+        ga_slots_give(root, &record->slots);
+}
+
+static ga_vk_result create(struct ga_vulkan_device *record,
+                           const struct ga_vulkan_instance *instance,
+                           struct ga_vk_loader_info *loader, ga_vk_physical physical,
+                           const struct ga_vk_device_info *info, const void *allocator,
+                           ga_vk_device *device) {
+    struct ga_root *root = ga_library_disabled() ? NULL : ga_vulkan_root();
+    struct ga_vk_device_link *link = loader->link.device;
+    GA_FN_vkCreateDevice *real =
+        (GA_FN_vkCreateDevice *)link->get_instance(instance->handle, "vkCreateDevice");
+    if (!real || (!root && !ga_library_disabled() && ga_root_denies()))
+        return GA_VK_INITIALIZATION_FAILED;
+    record->get = link->get_device;
+    if (!ga_library_disabled())
+        read_parts(root, record, instance, physical, info);
+    if (root && !ask(root, record))
+        return GA_VK_INITIALIZATION_FAILED;
+    loader->link.device = link->next;
+    ga_vk_result result = real(physical, info, allocator, device);
+    if (root)
+        ga_slots_made(root, &record->slots);
+    if (result == GA_VK_SUCCESS)
+        ga_vulkan_chain_show_device(record, *device);
+    else
+        give(root, record);
+    return result;
+}
+
+ga_vk_result ga_vulkan_logical_create(ga_vk_physical physical, const struct ga_vk_device_info *info,
+                                      const void *allocator, ga_vk_device *device) {
+    struct ga_vk_loader_info *loader = ga_vulkan_chain_loader(info->next, GA_VK_LOADER_DEVICE_INFO);
+    const struct ga_vulkan_instance *instance = ga_vulkan_chain_instance(physical);
+    if (!loader || !instance)
+        return GA_VK_INITIALIZATION_FAILED;
+    struct ga_vulkan_device *record = ga_vulkan_chain_add_device();
+    if (!record)
+        return GA_VK_OUT_OF_HOST_MEMORY;
+    ga_vk_result result = create(record, instance, loader, physical, info, allocator, device);
+    if (result != GA_VK_SUCCESS)
+        ga_vulkan_chain_drop(&record->link);
+    return result;
+}
+
+void ga_vulkan_logical_destroy(ga_vk_device device, const void *allocator) {
+    struct ga_vulkan_device *record = ga_vulkan_chain_device(device);
+    if (!record)
+        return;
+    ga_vulkan_chain_hide(&record->link); // its key may be another one's before the call returns
+    if (record->next.vkDestroyDevice)
+        record->next.vkDestroyDevice(device, allocator);
+    struct ga_root *root = record->parts ? ga_vulkan_root() : NULL;
+    if (root)
+        ga_vulkan_memory_sweep(root, record);
+    give(root, record);
+    ga_vulkan_chain_drop(&record->link);
+}

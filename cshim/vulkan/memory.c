@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vulkan/memory.h"
+
+#include "core/admit.h"
+#include "hook/library.h"
+#include "vulkan/device.h"
+#include "vulkan/state.h"
+
+// The keys of root.blocks are addresses of CUDA's and OpenCL's, with marks below this one.
+#define KEY (1ull << 63)
+
+static uint64_t mix(uint64_t x) {
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+    return x ^ x >> 31;
+}
+
+// A handle is what a driver or a layer makes of it: an address, or a number that each device gives
+// out anew. So a block is known by its device, too, and by the part of it that has the bytes.
+static uint64_t key_of(const struct ga_vulkan_device *device, uint32_t part, ga_vk_memory memory) {
+    return mix(memory + mix((uint64_t)(uintptr_t)device + part)) | KEY;
+}
+
+// While the driver has it, a block is known by the thread that is there: its handle is not given
+// yet, or may be given out again before the call returns.
+static uint64_t way_of(const struct ga_vulkan_device *device, uint32_t part) {
+    return key_of(device, part, ~(uint64_t)ga_self.number);
+}
+
+// Records are pages, so that the heap finds room in the address.
+static uint64_t context_of(const struct ga_vulkan_device *device, uint32_t heap) {
+    return (uint64_t)(uintptr_t)device + heap;
+}
+
+static _Atomic uint64_t *held(struct ga_root *root, const struct ga_entry *e) {
+    return &ga_vulkan(root)->held[e->device][e->context % GA_VK_HEAPS];
+}
+
+static void put_back(struct ga_root *root, const struct ga_entry *e) {
+    atomic_fetch_sub_explicit(held(root, e), e->bytes, memory_order_relaxed);
+    ga_release(root, e->device, e->bytes, e->tag);
+}
+
+// Without memory for it the block is nobody's from then on, and its bytes are free.
+static void rename_block(struct ga_root *root, uint64_t from, uint64_t to) {
+    struct ga_entry e;
+    if (!ga_withdraw(root, from, &e))
+        return;
+    e.key = to;
+    if (!ga_hold(root, &e))
+        put_back(root, &e);
+}
+
+static void drop_block(struct ga_root *root, uint64_t key) {
+    struct ga_entry e;
+    if (ga_withdraw(root, key, &e))
+        put_back(root, &e);
+}
+
+// One that the program asks for, on its way.
+struct claim {
+    struct ga_root *root; // NULL: not arbitrated, the driver alone decides
+    uint32_t heap;
+    uint32_t parts; // that are asked for, a bit each
+};
+
+static bool ask(const struct claim *c, const struct ga_vulkan_device *device, uint32_t part,
+                uint64_t bytes) {
+    int number = ga_vulkan_device_used(c->root, &device->part[part]);
+    struct ga_entry e = {.bytes = bytes,
+                         .context = context_of(device, c->heap),
+                         .device = (uint8_t)number,
+                         .kind = GA_MEMORY_PLAIN};
+    if (number < 0)
+        return true;
+    if (!ga_admit(c->root, (uint32_t)number, bytes, GA_MEMORY_PLAIN, &e.tag))
+        return false;
+    e.key = way_of(device, part);
+    atomic_fetch_add_explicit(held(c->root, &e), bytes, memory_order_relaxed);
+    if (ga_hold(c->root, &e))
+        return true;
+    put_back(c->root, &e);
+    return false;
+}
+
+// What another one has exported is charged to that one; of the program's own memory the device
+// takes nothing.
+static bool imports(const struct ga_vk_memory_info *info) {
+    static const int32_t types[] = {GA_VK_IMPORT_FD, GA_VK_IMPORT_HOST_POINTER};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        const struct ga_vk_import *import = ga_vulkan_chain_find(info->next, types[i]);
+        if (import && import->handle_type)
+            return true;
+    }
+    return false;
+}
+
+// Of a heap that each device of a group has, each that is named takes the whole; else the first.
+static uint32_t parts_of(const struct ga_vulkan_device *device, uint32_t heap,
+                         const struct ga_vk_memory_info *info) {
+    const struct ga_vk_allocate_flags *flags =
+        ga_vulkan_chain_find(info->next, GA_VK_ALLOCATE_FLAGS_INFO);
+    uint32_t all = (uint32_t)((1ull << device->parts) - 1);
+    bool named = flags && flags->flags & GA_VK_ALLOCATE_DEVICE_MASK && flags->device_mask & all;
+    uint32_t mask = named ? flags->device_mask & all : all;
+    return device->heap_flags[heap] & GA_VK_HEAP_MULTI_INSTANCE ? mask : mask & -mask;
+}
+
+static void drop(const struct claim *c, const struct ga_vulkan_device *device) {
+    for (uint32_t i = 0; i < device->parts; i++)
+        if (c->parts & 1u << i)
+            drop_block(c->root, way_of(device, i));
+}
+
+// False: refused, and nothing was taken.
+static bool open(struct claim *c, const struct ga_vulkan_device *device,
+                 const struct ga_vk_memory_info *info) {
+    *c = (struct claim){.root = NULL};
+    if (!device->parts || info->memory_type >= device->types || imports(info))
+        return true;
+    if (info->size >> 48)
+        return false; // more than there is anywhere, and than an entry can say
+    c->heap = device->heap_of[info->memory_type];
+    if (!ga_vulkan_device_has(&device->part[0], device->heap_flags[c->heap]))
+        return true;
+    c->root = ga_vulkan_root();
+    if (!c->root)
+        return !ga_root_denies();
+    uint32_t wanted = parts_of(device, c->heap, info);
+    ga_tell_soft(c->root); // a driver may move it to the machine's memory
+    for (uint32_t i = 0; i < device->parts; i++) {
+        if (!(wanted & 1u << i))
+            continue;
+        if (!ask(c, device, i, info->size)) {
+            drop(c, device);
+            return false;
+        }
+        c->parts |= 1u << i;
+    }
+    return true;
+}
+
+ga_vk_result ga_vulkan_memory_allocate(ga_vk_device handle, const struct ga_vk_memory_info *info,
+                                       const void *allocator, ga_vk_memory *memory) {
+    const struct ga_vulkan_device *device = ga_vulkan_chain_device(handle);
+    struct claim c;
+    if (!device)
+        return GA_VK_OUT_OF_HOST_MEMORY;
+    if (!open(&c, device, info))
+        return GA_VK_OUT_OF_DEVICE_MEMORY;
+    ga_vk_result result = device->next.vkAllocateMemory(handle, info, allocator, memory);
+    if (!c.root)
+        return result;
+    if (result != GA_VK_SUCCESS) {
+        drop(&c, device);
+        return result;
+    }
+    for (uint32_t i = 0; i < device->parts; i++)
+        if (c.parts & 1u << i)
+            rename_block(c.root, way_of(device, i), key_of(device, i, *memory));
+    return result;
+}
+
+void ga_vulkan_memory_free(ga_vk_device handle, ga_vk_memory memory, const void *allocator) {
+    const struct ga_vulkan_device *device = ga_vulkan_chain_device(handle);
+    if (!device)
+        return;
+    struct claim c = {.root = memory && device->parts ? ga_vulkan_root() : NULL};
+    if (c.root)
+        for (uint32_t i = 0; i < device->parts; i++)
+            rename_block(c.root, key_of(device, i, memory), way_of(device, i));
+    device->next.vkFreeMemory(handle, memory, allocator);
+    c.parts = UINT32_MAX;
+    if (c.root)
+        drop(&c, device);
+}
+
+// What leaves the table with a logical device, by device.
+struct leaving {
+    struct ga_root *root;
+    uint16_t tag;
+    uint64_t bytes[GA_DEVICES];
+};
+
+static void add(void *arg, const struct ga_entry *e) {
+    struct leaving *l = arg;
+    atomic_fetch_sub_explicit(held(l->root, e), e->bytes, memory_order_relaxed);
+    if (e->tag == l->tag)
+        l->bytes[e->device] += e->bytes;
+}
+
+void ga_vulkan_memory_sweep(struct ga_root *root, const struct ga_vulkan_device *device) {
+    struct leaving l = {.root = root};
+    uint32_t notify[GA_DEVICES];
+    ga_move_begin(root);
+    l.tag = atomic_load(&root->tag);
+    for (uint32_t heap = 0; heap < GA_VK_HEAPS; heap++)
+        ga_table_drain(&root->blocks, context_of(device, heap), add, &l);
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
+        notify[d] = ga_give(root, d, l.bytes[d], l.tag);
+    ga_move_end();
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
+        if (notify[d])
+            ga_session_freed(root, notify[d] - 1);
+}

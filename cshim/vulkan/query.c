@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vulkan/query.h"
+
+#include "core/budget.h"
+#include "core/device.h"
+#include "hook/library.h"
+#include "vulkan/chain.h"
+#include "vulkan/device.h"
+#include "vulkan/state.h"
+
+static uint64_t least(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
+// What is known of a device when a program asks for its memory.
+struct answer {
+    struct ga_root *root;
+    struct ga_vulkan_part part;
+    struct ga_budget budget;
+};
+
+// False: the driver's own answer stands.
+static bool ask(struct answer *a, const struct ga_vulkan_instance *instance,
+                ga_vk_physical physical) {
+    a->root = ga_library_disabled() ? NULL : ga_vulkan_root();
+    if (!a->root)
+        return false;
+    ga_vulkan_device_read(a->root, instance, physical, &a->part);
+    return a->part.known && ga_budget_ask(a->root, a->part.identity, UINT64_MAX, &a->budget);
+}
+
+static void tell_sizes(const struct answer *a, struct ga_vk_memory_properties *properties) {
+    for (uint32_t i = 0; i < properties->heaps && i < GA_VK_HEAPS; i++)
+        if (ga_vulkan_device_has(&a->part, properties->heap[i].flags))
+            properties->heap[i].size = least(properties->heap[i].size, a->budget.total);
+}
+
+// VK_EXT_memory_budget: what the process uses of each heap, and could use in all, which is at
+// least one byte, and never more than the heap.
+static void tell_budgets(const struct answer *a, const struct ga_vk_memory_properties *properties,
+                         struct ga_vk_budget *budget) {
+    int number = ga_device_find(a->root, a->part.identity);
+    for (uint32_t i = 0; i < properties->heaps && i < GA_VK_HEAPS; i++) {
+        if (!ga_vulkan_device_has(&a->part, properties->heap[i].flags))
+            continue;
+        uint64_t usage = number < 0 ? 0 : atomic_load(&ga_vulkan(a->root)->held[number][i]);
+        uint64_t most = least(usage + a->budget.room, properties->heap[i].size);
+        budget->usage[i] = usage;
+        budget->budget[i] = least(budget->budget[i], most ? most : 1);
+    }
+}
+
+void ga_vulkan_query_memory(ga_vk_physical physical, struct ga_vk_memory_properties *properties) {
+    const struct ga_vulkan_instance *instance = ga_vulkan_chain_instance(physical);
+    struct answer a;
+    if (!instance || !instance->next.vkGetPhysicalDeviceMemoryProperties)
+        return;
+    instance->next.vkGetPhysicalDeviceMemoryProperties(physical, properties);
+    if (ask(&a, instance, physical))
+        tell_sizes(&a, properties);
+}
+
+void ga_vulkan_query_memory_2(ga_vk_physical physical,
+                              struct ga_vk_memory_properties_2 *properties) {
+    const struct ga_vulkan_instance *instance = ga_vulkan_chain_instance(physical);
+    struct answer a;
+    if (!instance)
+        return;
+    GA_FN_vkGetPhysicalDeviceMemoryProperties2 *real =
+        instance->next.vkGetPhysicalDeviceMemoryProperties2
+            ? instance->next.vkGetPhysicalDeviceMemoryProperties2
+            : instance->next.vkGetPhysicalDeviceMemoryProperties2KHR;
+    if (!real)
+        return;
+    real(physical, properties);
+    if (!ask(&a, instance, physical))
+        return;
+    tell_sizes(&a, &properties->properties);
+    const void *budget = ga_vulkan_chain_find(properties->next, GA_VK_BUDGET_PROPERTIES);
+    if (budget)
+        tell_budgets(&a, &properties->properties, (struct ga_vk_budget *)(uintptr_t)budget);
+}
