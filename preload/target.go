@@ -75,7 +75,7 @@ func (m Machine) blocks(t Target, library, memory string, others []string) []blo
 		return nil // everywhere.go
 	}
 	file := filepath.Join(ownRoot, fmt.Sprintf("session-%s-%s.conf", t.Kind, t.Name))
-	text := "LD_PRELOAD DEFAULT=" + libraries + "\n"
+	text := "LD_PRELOAD DEFAULT=" + libraries + "\nGPUARB_VULKAN DEFAULT=1\n"
 	if memory != "" {
 		text += "GPUARB_MEMORY DEFAULT=" + memory + "\n"
 	}
@@ -93,7 +93,8 @@ func (m Machine) block(t Target, path, lines string) block {
 // dropIn has a service start after the daemon, with the library.
 func dropIn(libraries, memory string) string {
 	text := "[Unit]\nWants=gpuarbd.socket\nAfter=gpuarbd.socket gpuarbd.service\n[Service]\n" +
-		"Environment=\"LD_PRELOAD=" + escapeUnit(libraries) + "\"\n"
+		"Environment=\"LD_PRELOAD=" + escapeUnit(libraries) + "\"\n" +
+		"Environment=\"GPUARB_VULKAN=1\"\n"
 	if memory != "" {
 		text += "Environment=\"GPUARB_MEMORY=" + escapeUnit(memory) + "\"\n"
 	}

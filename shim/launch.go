@@ -27,7 +27,7 @@ type Launch struct {
 }
 
 // Environ returns the environment base, with what the shim and the program need:
-// the library first in LD_PRELOAD, the daemon and the job, and CUDA's devices in the
+// the library first in LD_PRELOAD, and a layer of Vulkan's, the daemon and the job, and CUDA's devices in the
 // order of their PCI addresses (unless base says another order), so that an index
 // means the same to the program as to gpuarb. A program of GCC's AddressSanitizer is
 // told that the library may come first. base is not changed.
@@ -38,6 +38,7 @@ func (l Launch) Environ(base []string) []string {
 	if options := getenv(env, "ASAN_OPTIONS"); libraries == l.Library && !strings.Contains(options, linkOrder) {
 		env = setenv(env, "ASAN_OPTIONS", strings.TrimPrefix(options+":"+linkOrder+"=0", ":"))
 	}
+	env = withLayer(env, l.Library)
 	env = setenv(env, "GPUARB_SOCKET", l.Socket)
 	env = setenv(env, "GPUARB_JOB", l.Job.Hex())
 	if getenv(env, "CUDA_DEVICE_ORDER") == "" {
@@ -70,7 +71,7 @@ func Without(environ []string) []string {
 	if getenv(env, "CUDA_DEVICE_ORDER") == "PCI_BUS_ID" {
 		env = unsetenv(env, "CUDA_DEVICE_ORDER")
 	}
-	return env
+	return withoutLayer(env)
 }
 
 // linkOrder is the option of AddressSanitizer that has it look for itself first among the

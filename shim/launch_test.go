@@ -22,26 +22,26 @@ func TestLaunchEnviron(t *testing.T) {
 		devices    []ipc.JobDevice
 		base, want []string
 	}{
-		"empty": {nil, nil, []string{"LD_PRELOAD=/l/libgpuarb.so", asan, "GPUARB_SOCKET=/s", job, "CUDA_DEVICE_ORDER=PCI_BUS_ID"}},
+		"empty": {nil, nil, []string{"LD_PRELOAD=/l/libgpuarb.so", asan, "GPUARB_VULKAN=1", "GPUARB_SOCKET=/s", job, "CUDA_DEVICE_ORDER=PCI_BUS_ID"}},
 		"everything there": {
 			nil,
 			[]string{"A=1", "LD_PRELOAD=a.so b.so:/l/libgpuarb.so", "CUDA_DEVICE_ORDER=X", "GPUARB_JOB=old", "CUDA_VISIBLE_DEVICES=3", "GPUARB_JOB=older"},
-			[]string{"A=1", "CUDA_DEVICE_ORDER=X", "CUDA_VISIBLE_DEVICES=3", "LD_PRELOAD=/l/libgpuarb.so:a.so:b.so", "GPUARB_SOCKET=/s", job},
+			[]string{"A=1", "CUDA_DEVICE_ORDER=X", "CUDA_VISIBLE_DEVICES=3", "LD_PRELOAD=/l/libgpuarb.so:a.so:b.so", "GPUARB_VULKAN=1", "GPUARB_SOCKET=/s", job},
 		},
 		"options of a sanitizer": {
 			nil,
 			[]string{"ASAN_OPTIONS=detect_leaks=0", "LD_PRELOAD=/l/libgpuarb.so", "CUDA_DEVICE_ORDER=X"},
-			[]string{"CUDA_DEVICE_ORDER=X", "LD_PRELOAD=/l/libgpuarb.so", "ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0", "GPUARB_SOCKET=/s", job},
+			[]string{"CUDA_DEVICE_ORDER=X", "LD_PRELOAD=/l/libgpuarb.so", "ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0", "GPUARB_VULKAN=1", "GPUARB_SOCKET=/s", job},
 		},
 		"the order of a sanitizer's libraries": {
 			nil,
 			[]string{"ASAN_OPTIONS=verify_asan_link_order=1", "CUDA_DEVICE_ORDER=X"},
-			[]string{"ASAN_OPTIONS=verify_asan_link_order=1", "CUDA_DEVICE_ORDER=X", "LD_PRELOAD=/l/libgpuarb.so", "GPUARB_SOCKET=/s", job},
+			[]string{"ASAN_OPTIONS=verify_asan_link_order=1", "CUDA_DEVICE_ORDER=X", "LD_PRELOAD=/l/libgpuarb.so", "GPUARB_VULKAN=1", "GPUARB_SOCKET=/s", job},
 		},
 		"a device": {
 			[]ipc.JobDevice{{Vendor: ipc.VendorNVIDIA, UUID: ipc.UUID{0xab}}},
 			[]string{"CUDA_DEVICE_ORDER=X", "CUDA_VISIBLE_DEVICES=3", "ROCR_VISIBLE_DEVICES=0", "HIP_VISIBLE_DEVICES=1"},
-			[]string{"LD_PRELOAD=/l/libgpuarb.so", asan, "GPUARB_SOCKET=/s", job, "CUDA_DEVICE_ORDER=PCI_BUS_ID",
+			[]string{"LD_PRELOAD=/l/libgpuarb.so", asan, "GPUARB_VULKAN=1", "GPUARB_SOCKET=/s", job, "CUDA_DEVICE_ORDER=PCI_BUS_ID",
 				"CUDA_VISIBLE_DEVICES=GPU-ab000000-0000-0000-0000-000000000000", "ROCR_VISIBLE_DEVICES=", "ZE_AFFINITY_MASK="},
 		},
 	} {

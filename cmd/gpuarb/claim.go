@@ -236,7 +236,8 @@ func (a *app) claimForShell(options *claimOptions, library, path string, request
 
 // claimVariables are what a claim changes in the environment.
 var claimVariables = []string{"CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK",
-	"HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "LD_PRELOAD", "ASAN_OPTIONS", "GPUARB_SOCKET", "GPUARB_JOB"}
+	"HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "LD_PRELOAD", "ASAN_OPTIONS", "GPUARB_SOCKET", "GPUARB_JOB",
+	"GPUARB_VULKAN", "VK_ADD_LAYER_PATH", "VK_LAYER_PATH", "VK_INSTANCE_LAYERS"}
 
 // claimed is what `gpuarb claim --json` prints.
 type claimed struct {
