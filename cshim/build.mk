@@ -35,7 +35,7 @@ SHIM_HEADERS := $(wildcard cshim/*/*.h) $(SHIM_ROWS)
 SHIM_LAYER := $(BUILD)/vulkan/gpuarb_layer.json
 
 .PHONY: shim
-shim: $(BUILD)/libgpuarb.so $(SHIM_LAYER)
+shim: $(BUILD)/libgpuarb.so $(SHIM_LAYER) $(BUILD)/gpuarb-probe
 
 $(SHIM_LAYER): cshim/vulkan/gpuarb_layer.json
 	@mkdir -p $(@D)
@@ -56,6 +56,12 @@ $(BUILD)/libgpuarb.so: $(SHIM_OBJECTS) $(SHIM_DIR)/gpuarb.map
 	  -Wl,-Bsymbolic-functions -Wl,--as-needed -Wl,--hash-style=gnu -Wl,-z,defs \
 	  -Wl,--version-script,$(SHIM_DIR)/gpuarb.map -o $@.new $(SHIM_OBJECTS)
 	@mv $@.new $@ # programs that start meanwhile find the old one, never half a new one
+
+# What `gpuarb doctor` starts under the library: no part of it.
+$(BUILD)/gpuarb-probe: $(wildcard cshim/probe/*.[ch]) $(SHIM_ROWS) cshim/build.mk
+	@mkdir -p $(@D)
+	$(call line,LD,$@)$(CC) $(SHIM_INCLUDE) -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Werror \
+	  -o $@ $(filter %.c,$^) -ldl
 
 # Tests. The core is linked into each, so that sanitizers work without a preload. What kind of
 # build a program is, its folder says: asan (with ubsan), tsan, and plain for the peer.

@@ -6,16 +6,20 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
 // LibraryName is the file name of the preload shim.
 const LibraryName = "libgpuarb.so"
+
+const probeName = "gpuarb-probe"
 
 // Launch is what a program is given to run under the shim.
 type Launch struct {
@@ -163,6 +167,30 @@ func FindLibrary(executable string, env func(string) string) (string, error) {
 	return "", fmt.Errorf("no %s that can be preloaded (tried %s)", LibraryName, strings.Join(tried, "; "))
 }
 
+// FindProbe returns the program that shows what the library catches, from the first of the folders of LibraryPaths
+// that has it. The error lists the paths with the reason for each.
+func FindProbe(executable string, env func(string) string) (string, error) {
+	var tried []string
+	for _, path := range LibraryPaths(executable, env) {
+		path = filepath.Join(filepath.Dir(path), probeName)
+		_, err := exec.LookPath(path)
+		if err == nil {
+			return path, nil
+		}
+		tried = append(tried, fmt.Sprintf("%s: %v", path, reason(err)))
+	}
+	return "", fmt.Errorf("no %s (tried %s)", probeName, strings.Join(tried, "; "))
+}
+
+// reason is what the system said of a file, without the file's name.
+func reason(err error) error {
+	var number syscall.Errno
+	if errors.As(err, &number) {
+		return number
+	}
+	return err
+}
+
 // CheckLibrary says why the dynamic linker could not load the library at path into a
 // program of this machine, by its path and its header; nil when it could.
 func CheckLibrary(path string) error {
@@ -171,11 +199,7 @@ func CheckLibrary(path string) error {
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		var at *os.PathError
-		if errors.As(err, &at) {
-			return at.Err
-		}
-		return err
+		return reason(err)
 	}
 	defer file.Close()
 	var head [20]byte

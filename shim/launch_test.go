@@ -132,3 +132,23 @@ func TestFindLibrary(t *testing.T) {
 		t.Errorf("found %q, %v", got, err)
 	}
 }
+
+// TestFindProbe: it is looked for in the folders of the library, and has to be a program.
+func TestFindProbe(t *testing.T) {
+	folder := t.TempDir()
+	probe := filepath.Join(folder, probeName)
+	named := func(string) string { return filepath.Join(folder, LibraryName) }
+	_, err := FindProbe("", named)
+	if want := fmt.Sprintf("no %s (tried %s: no such file or directory)", probeName, probe); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	for mode, want := range map[os.FileMode]string{0o644: "", 0o755: probe} {
+		_ = os.Remove(probe)
+		if err := os.WriteFile(probe, nil, mode); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := FindProbe("", named); got != want || (err == nil) != (want != "") {
+			t.Errorf("mode %v: %q, %v", mode, got, err)
+		}
+	}
+}

@@ -22,7 +22,7 @@ text() {
 
 install_all() {
     local build=$1 file
-    for file in gpuarb gpuarbd libgpuarb.so; do
+    for file in gpuarb gpuarbd libgpuarb.so gpuarb-probe; do
         if [ ! -e "$build/$file" ]; then
             echo "install: $build/$file is not there; run make first" >&2
             return 1
@@ -35,6 +35,7 @@ install_all() {
     install -d "$layers"
     sed "s,\.\./libgpuarb\.so,$PREFIX/lib/gpuarb/libgpuarb.so," cshim/vulkan/gpuarb_layer.json >"$layers/gpuarb_layer.json"
     chmod 0644 "$layers/gpuarb_layer.json"
+    install -D -m 0755 -t "$root/lib/gpuarb" "$build/gpuarb-probe" # what gpuarb doctor tries the library with
     for file in "${units[@]}"; do
         text "systemd/$file" "$root/lib/systemd/system/$file"
     done

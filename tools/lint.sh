@@ -106,7 +106,7 @@ lint_units() {
     local file root=$PWD/build/lint/root fake=$PWD/build/lint/fake
     rm -rf "$root" "$fake"
     install -D -m 0755 -t "$fake" /bin/true
-    for file in gpuarb gpuarbd libgpuarb.so; do
+    for file in gpuarb gpuarbd libgpuarb.so gpuarb-probe; do
         cp "$fake/true" "$fake/$file"
     done
     PREFIX=$root SYSCONFDIR=$root/etc DESTDIR='' tools/install.sh "$fake" >/dev/null

@@ -37,8 +37,7 @@ type doctor struct {
 	root     string
 	patience time.Duration // with each thing that may hang
 	findings []finding
-	library  string               // the shim, once found
-	driver   string               // libcuda.so.1, once found
+	socket   string               // of the daemon, once it has answered
 	state    *accounting.Snapshot // once the daemon has answered
 }
 
@@ -46,7 +45,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	return a.jsonFlag(&cobra.Command{
 		Use:   "doctor",
 		Short: "check this machine, and say what to do about what is wrong",
-		Long: "Checks the daemon, its socket, the GPUs, the driver, the shim, /dev/fuse, the mount, and who uses a GPU outside of gpuarb.\n" +
+		Long: "Checks the daemon, its socket, the GPUs, the shim, whether CUDA, NVML and OpenCL are caught, /dev/fuse, the mount, and who uses a GPU outside of gpuarb.\n" +
 			"Exits with 0 when nothing is wrong, else with 1.",
 		Args: takes(0, 0),
 		RunE: func(*cobra.Command, []string) error {
@@ -61,9 +60,7 @@ func (d *doctor) examine() []finding {
 	d.checkDaemon()
 	d.checkVersions()
 	d.checkDevices()
-	d.checkDriver()
 	d.checkShim()
-	d.checkCatches()
 	d.checkQueries()
 	d.checkFuse()
 	d.checkMounts()
@@ -126,7 +123,7 @@ func (d *doctor) checkDaemon() {
 		d.found("daemon", wrong, "see its log with journalctl -u gpuarbd", "%v", err)
 		return
 	}
-	d.state = &snapshot
+	d.state, d.socket = &snapshot, client.Path()
 	d.found("daemon", fine, "", "answers at %s", client.Path())
 }
 

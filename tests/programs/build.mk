@@ -17,7 +17,8 @@ programs: $(PROGRAMS_OF_THE_DRIVER) $(PROGRAMS_OUT)/team $(PROGRAMS_OUT)/permits
           $(PROGRAMS_OUT)/processes $(PROGRAMS_OUT)/reenter/libcuda.so.1 \
           $(PROGRAMS_OUT)/openacc $(PROGRAMS_OUT)/nvcuvid/libnvcuvid.so.1 \
           $(PROGRAMS_OUT)/clprog-link $(PROGRAMS_OUT)/clprog-dlsym $(PROGRAMS_OUT)/clprog-extension \
-          $(PROGRAMS_OUT)/oldopencl/libOpenCL.so.1 $(PROGRAMS_OUT)/nvopencl/libnvidia-opencl.so.1
+          $(PROGRAMS_OUT)/oldopencl/libOpenCL.so.1 $(PROGRAMS_OUT)/nvopencl/libnvidia-opencl.so.1 \
+          $(PROGRAMS_OUT)/oddcuda/libcuda.so.1
 
 PROGRAMS_DEPS := $(wildcard $(PROGRAMS_SRC)/cudaprog*.[ch]) $(PROGRAMS_SRC)/cudriver.c $(PROGRAMS_SRC)/cudriver.h \
                  $(PROGRAMS_SRC)/cunvml.c $(PROGRAMS_SRC)/cunvml.h $(PROGRAMS_SRC)/build.mk
@@ -104,6 +105,10 @@ $(PROGRAMS_OUT)/oldopencl/libOpenCL.so.1: $(PROGRAMS_SRC)/oldopencl.c $(PROGRAMS
 $(PROGRAMS_OUT)/nvopencl/libnvidia-opencl.so.1: $(PROGRAMS_SRC)/nvopencl.c $(PROGRAMS_SRC)/build.mk
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -Wl,-soname,libnvidia-opencl.so.1 -o $@ $<
+
+$(PROGRAMS_OUT)/oddcuda/libcuda.so.1: $(PROGRAMS_SRC)/oddcuda.c $(PROGRAMS_SRC)/build.mk
+	@mkdir -p $(@D)
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $<
 
 # Alone, without the driver's own rules, at least have it built once.
 ifndef SIM_OUT

@@ -41,7 +41,7 @@ func installed(t *testing.T, dest string) []string {
 
 func TestInstall(t *testing.T) {
 	build, dest := t.TempDir(), t.TempDir()
-	for _, name := range []string{"gpuarb", "gpuarbd", "libgpuarb.so"} {
+	for _, name := range []string{"gpuarb", "gpuarbd", "libgpuarb.so", "gpuarb-probe"} {
 		if err := os.WriteFile(filepath.Join(build, name), nil, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -51,6 +51,7 @@ func TestInstall(t *testing.T) {
 		"/etc/gpuarb/gpuarb.toml",
 		"/opt/gpuarb/bin/gpuarb",
 		"/opt/gpuarb/bin/gpuarbd",
+		"/opt/gpuarb/lib/gpuarb/gpuarb-probe",
 		"/opt/gpuarb/lib/gpuarb/libgpuarb.so",
 		"/opt/gpuarb/lib/systemd/system/gpuarbd.service",
 		"/opt/gpuarb/lib/systemd/system/gpuarbd.socket",

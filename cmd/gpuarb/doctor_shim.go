@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gpuarb/gpuarb/shim"
+)
+
+// api is an interface by which programs use a device.
+type api struct {
+	name  string // of the check, and the probe's word for it
+	title string
+	file  string // the library that programs open
+}
+
+var apis = []api{
+	{"cuda", "CUDA", "libcuda.so.1"},
+	{"nvml", "NVML", "libnvidia-ml.so.1"},
+	{"opencl", "OpenCL", "libOpenCL.so.1"},
+}
+
+// probed is what the probe says of one interface.
+type probed struct {
+	outcome string // absent, caught, not caught, broken; "": it gave no answer, and detail says why
+	path    string // of the interface's library
+	devices int
+	detail  string
+	stderr  string
+}
+
+// checkShim finds the library, starts the probe under it as gpuarb run starts a program, and reports what that saw
+// of each interface.
+func (d *doctor) checkShim() {
+	library, err := shim.FindLibrary(d.executable, d.getenv)
+	if err != nil {
+		d.found("shim", wrong, "install gpuarb, or name the library with GPUARB_LIB", "%v", err)
+		return
+	}
+	probe, err := shim.FindProbe(d.executable, d.getenv)
+	if err != nil {
+		d.found("shim", unknown, "install it beside the library: make install", "%s is there; what it catches cannot be tried: %v", library, err)
+		return
+	}
+	run := func(name string) probed { return d.probe(probe, library, name) }
+	if got := run("shim"); got.outcome != "caught" {
+		d.found("shim", wrong, "build or install the library for this machine's libc", "%s does not load: %s",
+			library, strings.TrimSpace(got.detail+" "+got.stderr))
+		return
+	}
+	d.found("shim", fine, "", "%s loads", library)
+	if value := d.getenv("GPUARB_DISABLE"); value != "" && value != "0" {
+		d.found("shim", wrong, "unset GPUARB_DISABLE", "GPUARB_DISABLE=%s: nothing of the programs that are started from here is caught", value)
+	}
+	answers := make([]probed, len(apis))
+	var all sync.WaitGroup
+	for i, a := range apis {
+		all.Go(func() { answers[i] = run(a.name) })
+	}
+	all.Wait()
+	for i, a := range apis {
+		d.judge(a, answers[i])
+	}
+	d.checkKernel(answers[0].outcome == "absent")
+}
+
+// judge reports on one interface.
+func (d *doctor) judge(a api, got probed) {
+	switch got.outcome {
+	case "absent":
+		d.found(a.name, fine, "", "%s is not installed (no %s)", a.title, a.file)
+	case "caught":
+		detail := ""
+		if got.detail != "" {
+			detail = "; " + got.detail
+		}
+		plural := "s"
+		if got.devices == 1 {
+			plural = ""
+		}
+		d.found(a.name, fine, "", "%s is caught: %s, %d device%s%s", a.title, got.path, got.devices, plural, detail)
+	case "not caught":
+		advice := "update gpuarb: until then what programs take there is unmanaged"
+		if d.getenv("LD_PRELOAD") != "" {
+			advice = "try it without what is preloaded here (LD_PRELOAD=" + d.getenv("LD_PRELOAD") + "), or update gpuarb"
+		}
+		d.found(a.name, wrong, advice, "%s is NOT caught (%s): %s", a.title, got.path, got.detail)
+	case "broken":
+		d.found(a.name, note, "reinstall it, if programs are to use "+a.title, "%s cannot be used: %s%s", a.title, prefixed(got.path), got.detail)
+	default:
+		d.found(a.name, unknown, "try a program that uses "+a.title+" without gpuarb: its driver is likely to do the same there",
+			"%s: a program that only looks it up %s", a.title, got.detail)
+	}
+}
+
+func prefixed(path string) string {
+	if path == "" {
+		return ""
+	}
+	return path + ": "
+}
+
+// checkKernel compares the kernel's driver with the library of it.
+func (d *doctor) checkKernel(absent bool) {
+	text, err := os.ReadFile(d.path("/proc/driver/nvidia/version"))
+	line, _, _ := strings.Cut(string(text), "\n")
+	line = strings.Join(strings.Fields(strings.TrimPrefix(line, "NVRM version:")), " ")
+	switch {
+	case err == nil && absent:
+		d.found("driver", wrong, "install the rest of the NVIDIA driver, and run ldconfig", "the kernel has %s, but there is no libcuda.so.1", line)
+	case err == nil:
+		d.found("driver", fine, "", "kernel: %s", line)
+	case !absent:
+		d.found("driver", note, "load it with modprobe nvidia, if this machine has an NVIDIA GPU",
+			"there is a libcuda.so.1, but the kernel's NVIDIA driver is not loaded")
+	}
+}
+
+// probe has the probe look at one interface, in a process of its own: its driver may crash or hang.
+func (d *doctor) probe(program, library, name string) probed {
+	ctx, cancel := context.WithTimeout(context.Background(), d.patience)
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	command := exec.CommandContext(ctx, program, library, name)
+	command.Env = d.probeEnviron(library)
+	command.Stdout, command.Stderr = &stdout, &stderr
+	command.WaitDelay = time.Second // for what a driver started, and left with its output
+	ended := make(chan error, 1)
+	go func() { ended <- command.Run() }()
+	select {
+	case err := <-ended:
+		got, ok := answerOf(stdout.String(), name)
+		switch {
+		case ctx.Err() != nil:
+			return probed{detail: fmt.Sprintf("hangs: no answer within %v", d.patience)}
+		case !ok && err != nil:
+			return probed{detail: fmt.Sprintf("ends by itself (%v)", err), stderr: strings.TrimSpace(stderr.String())}
+		case !ok:
+			return probed{detail: "gives no answer"}
+		}
+		got.stderr = strings.TrimSpace(stderr.String())
+		return got
+	case <-time.After(d.patience + 2*command.WaitDelay): // in the kernel, where no signal ends it
+		return probed{detail: fmt.Sprintf("hangs in the kernel: SIGKILL does not end it within %v", 2*command.WaitDelay)}
+	}
+}
+
+// probeEnviron is what gpuarb run would give a program, switched on.
+func (d *doctor) probeEnviron(library string) []string {
+	base := append(append([]string{}, d.environ...), "GPUARB_DISABLE=0")
+	return shim.Launch{Library: library, Socket: d.socket}.Environ(base)
+}
+
+// answerOf is the answer in what the probe printed: the last line that begins with the interface, since drivers print, too.
+func answerOf(stdout, name string) (probed, bool) {
+	for _, line := range slices.Backward(strings.Split(stdout, "\n")) {
+		fields := strings.Split(line, "\t")
+		if len(fields) != 5 || fields[0] != name {
+			continue
+		}
+		devices, err := strconv.Atoi(fields[3])
+		return probed{outcome: fields[1], path: fields[2], devices: devices, detail: fields[4]}, err == nil
+	}
+	return probed{}, false
+}

@@ -1,0 +1,122 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// finding is what `gpuarb doctor --json` says of one check.
+type finding struct{ Check, Verdict, Text, Advice string }
+
+// doctor runs it on a machine, with more environment, and returns its findings by their check.
+func doctor(m *rig.Machine, env ...string) map[string]finding {
+	m.T.Helper()
+	command := m.Gpuarb("doctor", "--json")
+	command.Env = append(command.Env, env...)
+	r := rig.Run(m.T, command)
+	var list []finding
+	if err := json.Unmarshal([]byte(r.Stdout), &list); err != nil {
+		m.T.Fatalf("%v\n%s\n%s", err, r.Stdout, r.Stderr)
+	}
+	byCheck := map[string]finding{}
+	bad := false
+	for _, f := range list {
+		bad = bad || f.Verdict == "wrong"
+		if byCheck[f.Check].Verdict != "wrong" {
+			byCheck[f.Check] = f
+		}
+	}
+	if bad != (r.Code == 1) {
+		m.T.Errorf("exit status %d for %+v", r.Code, list)
+	}
+	return byCheck
+}
+
+// says compares a finding: all of the words must be in it.
+func says(t *testing.T, f finding, verdict string, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		if !strings.Contains(f.Text+" → "+f.Advice, word) {
+			t.Errorf("want %q in %+v", word, f)
+		}
+	}
+	if f.Verdict != verdict {
+		t.Errorf("want %s: %+v", verdict, f)
+	}
+}
+
+// TestDoctorSeesWhatIsCaught: each interface that is there is caught, and to look at it takes nothing of a device: no
+// lease, and no slot where there is none left.
+func TestDoctorSeesWhatIsCaught(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "1G,2G", NoMount: true, CPU: true, Config: "schema_version = 1\n[defaults]\nslots.max = 1\n"})
+	p := m.Interact(m.Gpuarb("run", "--exclusive", "--", rig.Build(t, "programs/cudaprog-dlsym")))
+	p.Want("alloc a 1M", "ok")
+	before := m.Snapshot()
+	got := doctor(m)
+	says(t, got["cuda"], "ok", "CUDA is caught: ", "/sim/libcuda.so.1, 2 devices")
+	says(t, got["nvml"], "ok", "NVML is caught: ", "/sim/libnvidia-ml.so.1, 2 devices")
+	says(t, got["opencl"], "ok", "OpenCL is caught: ", "/libOpenCL.so.1, ")
+	if after := m.Snapshot(); len(after.Leases) != len(before.Leases) || after.Stats.Denied != before.Stats.Denied || len(after.Queue) > 0 {
+		t.Errorf("the probe was seen by the daemon: %+v, before %+v", after, before)
+	}
+	m.Stop()
+	says(t, doctor(m)["cuda"], "ok", "CUDA is caught")
+	says(t, doctor(m, "GPUARB_DISABLE=1")["shim"], "wrong", "GPUARB_DISABLE=1: nothing of the programs", "unset GPUARB_DISABLE")
+	p.End()
+}
+
+// TestDoctorOnOddDrivers: what is not there is no matter; a driver that hangs, crashes or has nothing is named, and the others
+// are looked at all the same; of one that is newer than the library it says what is not caught.
+func TestDoctorOnOddDrivers(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{NoMount: true})
+	odd := filepath.Dir(rig.Build(t, "programs/oddcuda/libcuda.so.1"))
+	decoy := filepath.Join(m.Dir, "decoy")
+	if err := os.Mkdir(decoy, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	copyFile(t, filepath.Join(odd, "libcuda.so.1"), filepath.Join(decoy, "libOpenCL.so.1"))
+	for name, c := range map[string]struct {
+		env                  []string
+		check, verdict, want string
+	}{
+		"not there": {[]string{"LD_LIBRARY_PATH="}, "cuda", "ok", "CUDA is not installed (no libcuda.so.1)"},
+		"newer":     {[]string{"LD_LIBRARY_PATH=" + odd}, "cuda", "wrong", "cuMemAlloc by cuGetProcAddress in " + odd},
+		"hangs":     {[]string{"LD_LIBRARY_PATH=" + odd, "ODDCUDA=hang"}, "cuda", "unknown", "hangs: no answer within 5s"},
+		"crashes":   {[]string{"LD_LIBRARY_PATH=" + odd, "ODDCUDA=crash"}, "cuda", "unknown", "segmentation fault"},
+		"fails":     {[]string{"LD_LIBRARY_PATH=" + odd, "ODDCUDA=fail"}, "cuda", "ok", "0 devices; cuInit fails with 999"},
+		"a decoy":   {[]string{"LD_LIBRARY_PATH=" + decoy}, "opencl", "note", "libOpenCL.so.1: it has none of the interface's functions"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := doctor(m, c.env...)
+			says(t, got[c.check], c.verdict, c.want)
+			if c.check == "cuda" {
+				says(t, got["opencl"], "ok", "OpenCL is caught")
+			}
+		})
+	}
+}
+
+// TestDoctorMissesParts: a library that does not load, and one without the probe beside it.
+func TestDoctorMissesParts(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{NoMount: true})
+	build := portable(t, m)
+	look := func() finding { return doctor(m, "GPUARB_LIB="+build+"/libgpuarb.so")["shim"] }
+	says(t, look(), "unknown", "no gpuarb-probe (tried "+build+"/gpuarb-probe: no such file or directory)", "make install")
+	copyFile(t, rig.Build(t, "gpuarb-probe"), build+"/gpuarb-probe")
+	if err := os.Chmod(build+"/gpuarb-probe", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(build+"/libgpuarb.so", 64); err != nil {
+		t.Fatal(err)
+	}
+	says(t, look(), "wrong", build+"/libgpuarb.so does not load: ", "cannot be preloaded")
+}
