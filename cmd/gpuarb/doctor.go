@@ -45,7 +45,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	return a.jsonFlag(&cobra.Command{
 		Use:   "doctor",
 		Short: "check this machine, and say what to do about what is wrong",
-		Long: "Checks the daemon, its socket, the GPUs, the shim, whether CUDA, NVML and OpenCL are caught, /dev/fuse, the mount, and who uses a GPU outside of gpuarb.\n" +
+		Long: "Checks the daemon, its socket, the GPUs, the shim, whether CUDA, NVML, OpenCL and Vulkan are caught, /dev/fuse, the mount, and who uses a GPU outside of gpuarb.\n" +
 			"Exits with 0 when nothing is wrong, else with 1.",
 		Args: takes(0, 0),
 		RunE: func(*cobra.Command, []string) error {

@@ -26,6 +26,7 @@ var apis = []api{
 	{"cuda", "CUDA", "libcuda.so.1"},
 	{"nvml", "NVML", "libnvidia-ml.so.1"},
 	{"opencl", "OpenCL", "libOpenCL.so.1"},
+	{"vulkan", "Vulkan", "libvulkan.so.1"},
 }
 
 // probed is what the probe says of one interface.
@@ -88,11 +89,7 @@ func (d *doctor) judge(a api, got probed) {
 		}
 		d.found(a.name, fine, "", "%s is caught: %s, %d device%s%s", a.title, got.path, got.devices, plural, detail)
 	case "not caught":
-		advice := "update gpuarb: until then what programs take there is unmanaged"
-		if d.getenv("LD_PRELOAD") != "" {
-			advice = "try it without what is preloaded here (LD_PRELOAD=" + d.getenv("LD_PRELOAD") + "), or update gpuarb"
-		}
-		d.found(a.name, wrong, advice, "%s is NOT caught (%s): %s", a.title, got.path, got.detail)
+		d.found(a.name, wrong, d.adviceOn(a, got), "%s is NOT caught (%s): %s", a.title, got.path, got.detail)
 	case "broken":
 		d.found(a.name, note, "reinstall it, if programs are to use "+a.title, "%s cannot be used: %s%s", a.title, prefixed(got.path), got.detail)
 	default:
@@ -100,6 +97,23 @@ func (d *doctor) judge(a api, got probed) {
 			"%s: a program that only looks it up %s", a.title, got.detail)
 	}
 }
+
+// adviceOn is what to do about an interface that is not caught.
+func (d *doctor) adviceOn(a api, got probed) string {
+	preloaded := d.getenv("LD_PRELOAD")
+	switch {
+	case a.name == "vulkan" && strings.HasPrefix(got.detail, unknownLayer):
+		return "make install puts the layer's manifest where Vulkan's loader looks (share/vulkan/implicit_layer.d below the prefix)"
+	case a.name == "vulkan":
+		return "unset what turns layers off (GPUARB_VULKAN_DISABLE, VK_LOADER_LAYERS_DISABLE), and see what vkconfig has set"
+	case preloaded != "":
+		return "try it without what is preloaded here (LD_PRELOAD=" + preloaded + "), or update gpuarb"
+	}
+	return "update gpuarb: until then what programs take there is unmanaged"
+}
+
+// unknownLayer begins what the probe says where Vulkan's loader finds no manifest of the layer.
+const unknownLayer = "the layer is not known"
 
 func prefixed(path string) string {
 	if path == "" {

@@ -2,9 +2,9 @@
 // gpuarb-probe: a program like any other, that `gpuarb doctor` starts under the library to see
 // which of its calls are caught. It opens an interface's library as programs do, looks its
 // functions up in each way, and sees by the address whether they lie in libgpuarb.so. It makes no
-// context and takes no memory, so that it never asks the daemon for anything.
+// context or logical device and takes no memory, so that it never asks the daemon for anything.
 //
-//   gpuarb-probe LIBRARY shim|cuda|nvml|opencl
+//   gpuarb-probe LIBRARY shim|cuda|nvml|opencl|vulkan
 //
 // One interface in a process: a driver that crashes or hangs takes no other answer with it. The
 // answer is the last line of stdout that begins with the interface, since drivers print, too:
@@ -206,6 +206,11 @@ static void probe_opencl(struct ga_probe *p) {
         ga_probe_look(p, opencl_rows[i], "clGetExtensionFunctionAddress", address(opencl_rows[i]));
 }
 
+static void probe_vulkan(struct ga_probe *p) {
+    open_driver(p);
+    ga_probe_vulkan(p);
+}
+
 static void probe_shim(struct ga_probe *p) {
     if (!p->library)
         ga_probe_answer(p, "not caught", "");
@@ -219,14 +224,15 @@ static const struct {
     {"cuda", "libcuda.so.1", probe_cuda},
     {"nvml", "libnvidia-ml.so.1", probe_nvml},
     {"opencl", "libOpenCL.so.1", probe_opencl},
+    {"vulkan", "libvulkan.so.1", probe_vulkan},
 };
 
 int main(int argc, char **argv) {
     setrlimit(RLIMIT_CORE, &(struct rlimit){0}); // a driver that crashes leaves nothing behind
     struct ga_probe p = {0};
-    void *library = argc == 3 ? dlopen(argv[1], RTLD_LAZY | RTLD_NOLOAD) : NULL;
-    if (library)
-        (void)dlinfo(library, RTLD_DI_LINKMAP, &p.library);
+    p.handle = argc == 3 ? dlopen(argv[1], RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    if (p.handle)
+        (void)dlinfo(p.handle, RTLD_DI_LINKMAP, &p.library);
     for (size_t i = 0; argc == 3 && i < sizeof probes / sizeof *probes; i++) {
         if (strcmp(argv[2], probes[i].interface) != 0)
             continue;
@@ -235,6 +241,6 @@ int main(int argc, char **argv) {
         probes[i].run(&p);
         answer(&p);
     }
-    (void)fputs("usage: gpuarb-probe LIBRARY shim|cuda|nvml|opencl\n", stderr);
+    (void)fputs("usage: gpuarb-probe LIBRARY shim|cuda|nvml|opencl|vulkan\n", stderr);
     return 2;
 }

@@ -10,7 +10,8 @@ struct ga_probe {
     const char *interface;    // as the command line names it
     const char *file;         // the library that programs open
     void *driver;             // that library's handle
-    struct link_map *library; // libgpuarb.so in this process
+    void *handle;             // of libgpuarb.so in this process, and
+    struct link_map *library; // its object
     size_t looked, missed;    // look-ups, and those that led past it
     char misses[512];         // the first of these
     unsigned int devices;     // that the interface counts
@@ -25,5 +26,8 @@ void ga_probe_look(struct ga_probe *p, const char *name, const char *way, const 
 
 // Prints the answer and ends the process.
 _Noreturn void ga_probe_answer(const struct ga_probe *p, const char *outcome, const char *detail);
+
+// Vulkan's part. The driver is open.
+void ga_probe_vulkan(struct ga_probe *p);
 
 #endif

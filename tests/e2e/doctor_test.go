@@ -91,6 +91,7 @@ func TestDoctorOnOddDrivers(t *testing.T) {
 		"hangs":     {[]string{"LD_LIBRARY_PATH=" + odd, "ODDCUDA=hang"}, "cuda", "unknown", "hangs: no answer within 5s"},
 		"crashes":   {[]string{"LD_LIBRARY_PATH=" + odd, "ODDCUDA=crash"}, "cuda", "unknown", "segmentation fault"},
 		"fails":     {[]string{"LD_LIBRARY_PATH=" + odd, "ODDCUDA=fail"}, "cuda", "ok", "0 devices; cuInit fails with 999"},
+		"no driver": {[]string{"VK_DRIVER_FILES=/dev/null"}, "vulkan", "note", "vkCreateInstance fails with -9"},
 		"a decoy":   {[]string{"LD_LIBRARY_PATH=" + decoy}, "opencl", "note", "libOpenCL.so.1: it has none of the interface's functions"},
 	} {
 		t.Run(name, func(t *testing.T) {
