@@ -100,14 +100,20 @@ func (d *doctor) judge(a api, got probed) {
 
 // adviceOn is what to do about an interface that is not caught.
 func (d *doctor) adviceOn(a api, got probed) string {
-	preloaded := d.getenv("LD_PRELOAD")
+	obstacles := []string{"LD_PRELOAD"}
+	if a.name == "vulkan" {
+		obstacles = []string{"GPUARB_VULKAN_DISABLE", "VK_LOADER_LAYERS_DISABLE"}
+	}
+	for _, name := range obstacles {
+		if value := d.getenv(name); value != "" {
+			return "try it without " + name + "=" + value
+		}
+	}
 	switch {
-	case a.name == "vulkan" && strings.HasPrefix(got.detail, unknownLayer):
+	case strings.HasPrefix(got.detail, unknownLayer):
 		return "make install puts the layer's manifest where Vulkan's loader looks (share/vulkan/implicit_layer.d below the prefix)"
 	case a.name == "vulkan":
-		return "unset what turns layers off (GPUARB_VULKAN_DISABLE, VK_LOADER_LAYERS_DISABLE), and see what vkconfig has set"
-	case preloaded != "":
-		return "try it without what is preloaded here (LD_PRELOAD=" + preloaded + "), or update gpuarb"
+		return "see whether vkconfig, or another tool, has set which layers there are"
 	}
 	return "update gpuarb: until then what programs take there is unmanaged"
 }

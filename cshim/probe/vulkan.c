@@ -69,13 +69,11 @@ static bool listed(const struct ga_probe *p) {
 void ga_probe_vulkan(struct ga_probe *p) {
     get_function *get = (get_function *)dlsym(p->driver, "vkGetInstanceProcAddr");
     create_instance *create = get ? (create_instance *)get(NULL, "vkCreateInstance") : NULL;
-    if (!create)
-        ga_probe_answer(p, "broken", "it has none of the interface's functions");
     void *instance = NULL;
-    int result = create(&(struct instance_info){.type = 1}, NULL, &instance);
-    if (result != 0) {
+    int result = create ? create(&(struct instance_info){.type = 1}, NULL, &instance) : -1;
+    if (result != 0) { // the loader finds no driver, or it is none
         (void)snprintf(p->note, sizeof p->note, "vkCreateInstance fails with %d", result);
-        ga_probe_answer(p, "broken", p->note); // the loader finds no driver
+        ga_probe_answer(p, "broken", create ? p->note : "it has none of the interface's functions");
     }
     enumerate_physical *physical =
         (enumerate_physical *)get(instance, "vkEnumeratePhysicalDevices");

@@ -62,6 +62,7 @@ func TestDoctorSeesWhatIsCaught(t *testing.T) {
 	says(t, got["cuda"], "ok", "CUDA is caught: ", "/sim/libcuda.so.1, 2 devices")
 	says(t, got["nvml"], "ok", "NVML is caught: ", "/sim/libnvidia-ml.so.1, 2 devices")
 	says(t, got["opencl"], "ok", "OpenCL is caught: ", "/libOpenCL.so.1, ")
+	says(t, got["vulkan"], "ok", "Vulkan is caught: ", "/libvulkan.so.1, ")
 	if after := m.Snapshot(); len(after.Leases) != len(before.Leases) || after.Stats.Denied != before.Stats.Denied || len(after.Queue) > 0 {
 		t.Errorf("the probe was seen by the daemon: %+v, before %+v", after, before)
 	}
@@ -92,6 +93,7 @@ func TestDoctorOnOddDrivers(t *testing.T) {
 		"crashes":   {[]string{"LD_LIBRARY_PATH=" + odd, "ODDCUDA=crash"}, "cuda", "unknown", "segmentation fault"},
 		"fails":     {[]string{"LD_LIBRARY_PATH=" + odd, "ODDCUDA=fail"}, "cuda", "ok", "0 devices; cuInit fails with 999"},
 		"no driver": {[]string{"VK_DRIVER_FILES=/dev/null"}, "vulkan", "note", "vkCreateInstance fails with -9"},
+		"layer off": {[]string{"VK_LOADER_LAYERS_DISABLE=*"}, "vulkan", "wrong", "→ try it without VK_LOADER_LAYERS_DISABLE=*"},
 		"a decoy":   {[]string{"LD_LIBRARY_PATH=" + decoy}, "opencl", "note", "libOpenCL.so.1: it has none of the interface's functions"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,19 +107,27 @@ func TestDoctorOnOddDrivers(t *testing.T) {
 	}
 }
 
-// TestDoctorMissesParts: a library that does not load, and one without the probe beside it.
+// TestDoctorMissesParts: a library that does not load, one without the probe beside it, and one that Vulkan's loader is not told of.
 func TestDoctorMissesParts(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true})
 	build := portable(t, m)
-	look := func() finding { return doctor(m, "GPUARB_LIB="+build+"/libgpuarb.so")["shim"] }
-	says(t, look(), "unknown", "no gpuarb-probe (tried "+build+"/gpuarb-probe: no such file or directory)", "make install")
+	drivers, err := filepath.Glob("/usr/share/vulkan/icd.d/lvp_icd*.json")
+	if err != nil || len(drivers) == 0 {
+		t.Fatalf("no lavapipe: %v", err)
+	}
+	look := func() map[string]finding {
+		return doctor(m, "GPUARB_LIB="+build+"/libgpuarb.so", "XDG_DATA_DIRS="+build, "VK_DRIVER_FILES="+drivers[0])
+	}
+	says(t, look()["shim"], "unknown", "no gpuarb-probe (tried "+build+"/gpuarb-probe: no such file or directory)", "make install")
 	copyFile(t, rig.Build(t, "gpuarb-probe"), build+"/gpuarb-probe")
 	if err := os.Chmod(build+"/gpuarb-probe", 0o755); err != nil {
 		t.Fatal(err)
 	}
+	says(t, look()["shim"], "ok", build+"/libgpuarb.so loads")
+	says(t, look()["vulkan"], "wrong", "Vulkan is NOT caught", "the layer is not known → make install")
 	if err := os.Truncate(build+"/libgpuarb.so", 64); err != nil {
 		t.Fatal(err)
 	}
-	says(t, look(), "wrong", build+"/libgpuarb.so does not load: ", "cannot be preloaded")
+	says(t, look()["shim"], "wrong", build+"/libgpuarb.so does not load: ", "cannot be preloaded")
 }
