@@ -202,3 +202,96 @@ func TestRuntime(t *testing.T) {
 		})
 	}
 }
+
+// built is a program that make builds with the headers of an interface; "", and says so, where they are not here.
+func built(t *testing.T, name string) string {
+	t.Helper()
+	cmd := bounded.Command(t, bounded.Patience, "make", "--no-print-directory", "build/programs/"+name)
+	cmd.Dir = "../.."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Logf("not tested: %s cannot be built (%v)\n%s", name, err, out)
+		return ""
+	}
+	return rig.Build(t, "programs/"+name)
+}
+
+// holds asks for the bytes that the daemon charges a program, in one lease.
+func holds(t *testing.T, m *rig.Machine, p *rig.Program, want uint64) {
+	t.Helper()
+	if s := m.Snapshot(); len(s.Leases) != 1 || s.Leases[0].PID != p.PID() || uint64(s.Leases[0].Used) != want {
+		t.Errorf("want one lease of %d bytes: %+v", want, s.Leases)
+	}
+}
+
+// TestOpenCL: NVIDIA's OpenCL names libcuda.so.1, whose functions are caught as well. What a program has of it is charged once, when it
+// is made and when the driver takes it, which may be as it is used for the first time.
+func TestOpenCL(t *testing.T) {
+	icd, err := os.ReadFile("/etc/OpenCL/vendors/nvidia.icd")
+	if err != nil {
+		t.Logf("not tested: NVIDIA's OpenCL (%v)", err)
+		return
+	}
+	for _, way := range []string{"dlsym", "extension"} {
+		binary := built(t, "clprog-"+way)
+		if binary == "" {
+			return
+		}
+		m := rig.New(t, rig.Options{NoMount: true, System: true})
+		vendors := filepath.Join(m.Dir, "vendors") // no other's driver
+		if err := os.Mkdir(vendors, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(vendors, "nvidia.icd"), icd, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p := m.Interact(m.Command(limited(m, tight, "OCL_ICD_VENDORS="+vendors), binary))
+		p.Want("context c", "ok")
+		p.Want("buffer a c 100M", "ok")
+		holds(t, m, p, 100*mib)
+		for _, use := range []string{"queue q c first", "fill q a", "map q a"} { // to map it waits for what was asked before
+			p.Want(use, "ok")
+		}
+		holds(t, m, p, 100*mib)
+		p.Want("buffer b c 28M", "ok")
+		holds(t, m, p, tight)
+		p.Want("buffer d c 1", "err -4")
+		p.Want("release a", "ok")
+		p.Want("release b", "ok")
+		holds(t, m, p, 0)
+		p.End()
+	}
+}
+
+// TestVulkan: the same of NVIDIA's Vulkan.
+func TestVulkan(t *testing.T) {
+	var manifests []string
+	for _, folder := range []string{"/etc/vulkan", "/usr/share/vulkan"} {
+		found, _ := filepath.Glob(folder + "/icd.d/nvidia_icd*.json") // the pattern is sound
+		manifests = append(manifests, found...)
+	}
+	if len(manifests) == 0 {
+		t.Log("not tested: NVIDIA's Vulkan (no nvidia_icd.json)")
+		return
+	}
+	for _, way := range []string{"dlsym", "device"} {
+		binary := built(t, "vkprog-"+way)
+		if binary == "" {
+			return
+		}
+		m := rig.New(t, rig.Options{NoMount: true, System: true})
+		command := m.Gpuarb("run", "--memory", fmt.Sprint(tight), "--", binary)
+		command.Env = append(command.Env, "VK_DRIVER_FILES="+manifests[0], "VK_ICD_FILENAMES="+manifests[0]) // older loaders know the second
+		p := m.Interact(command)
+		for _, step := range []string{"instance i", "device d i", "alloc a d 100M", "dispatch d 10"} {
+			p.Want(step, "ok")
+		}
+		holds(t, m, p, 100*mib)
+		p.Want(fmt.Sprintf("alloc b d %d", tight-100*mib), "ok")
+		holds(t, m, p, tight)
+		p.Want("alloc c d 1", "err -2")
+		p.Want("free a", "ok")
+		p.Want("free b", "ok")
+		holds(t, m, p, 0)
+		p.End()
+	}
+}
