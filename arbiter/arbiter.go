@@ -138,6 +138,17 @@ func (d *device) configure() {
 	}
 }
 
+// DriverDevice is the device on which a driver is counted that computes on the processor: the first of those whose rule
+// names it. False: none does, and it is counted on the processor.
+func (a *Arbiter) DriverDevice(name string) (index int, placed bool) {
+	for _, d := range a.devices {
+		if d.IsGPU() && slices.Contains(d.rule.Also, name) {
+			return d.Index, true
+		}
+	}
+	return 0, false
+}
+
 // Total is how many bytes a device has, as the configuration has it; 0 for one that is not known.
 func (a *Arbiter) Total(index int) accounting.Bytes {
 	if d := a.device(index); d != nil {

@@ -48,6 +48,8 @@ context_reserve = "300MiB"
 
 [[device]]
 match = { vendor = "nvidia", uuid = "GPU-1", pci = "0000:01:00.0" }
+also = ["llvmpipe", # lavapipe
+  "pocl"]
 
 [[device]]
 match.vendor = "cpu"
@@ -137,20 +139,20 @@ func TestParseEverything(t *testing.T) {
 	want.Policy.Devices = []rules.DeviceRule{
 		{Match: rules.DeviceMatch{Index: ptr(0)}, Reserve: accounting.Size{Bytes: 512 << 20},
 			SlotScope: rules.ScopeThread, ContextReserve: &accounting.Size{Bytes: 300 << 20}},
-		{Match: rules.DeviceMatch{Vendor: "nvidia", UUID: "GPU-1", PCI: "0000:01:00.0"}, SlotsMax: 4},
+		{Match: rules.DeviceMatch{Vendor: "nvidia", UUID: "GPU-1", PCI: "0000:01:00.0"}, SlotsMax: 4, Also: []string{"llvmpipe", "pocl"}},
 		{Match: rules.DeviceMatch{Vendor: "cpu", UUID: "CPU-67707561-7262-3a70-726f-636573736f72"}, SlotsMax: 4, Memory: 8 << 30},
 		{SlotsMax: 4}, // the defaults, for all other devices
 	}
 	want.Policy.Rules = []rules.Rule{
 		{
-			Name:  "rule students (f.toml:37)",
+			Name:  "rule students (f.toml:39)",
 			Key:   "students",
 			Match: rules.Match{User: "student"},
 			Scope: ptr(rules.ScopeRule),
 			Max:   &accounting.Size{Bytes: accounting.Bytes(8 << 30)},
 		},
 		{
-			Name: "rule 2 (f.toml:43)",
+			Name: "rule 2 (f.toml:45)",
 			Match: rules.Match{
 				Group: "lab", Exe: "/usr/bin/python*", Command: "*train*",
 				Cgroup: "/user.slice/*", Unit: "a.service", Container: "c1",

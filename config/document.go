@@ -40,7 +40,8 @@ type setting struct {
 // that an empty or misplaced one is noticed.
 type value struct {
 	kind unstable.Kind
-	text string // decoded for a string, as written for other scalars
+	text string  // decoded for a string, as written for other scalars
+	list []value // of an array
 }
 
 // document is a file taken apart.
@@ -211,11 +212,24 @@ func (s *scanner) list(node *unstable.Node, name string, line int) {
 // value stores a value, and the settings inside it when it is an inline table.
 func (s *scanner) value(node *unstable.Node, sec *section, path []string, line int) {
 	if len(path) > 0 {
-		s.put(sec, path, line, value{kind: node.Kind, text: string(node.Data)})
+		s.put(sec, path, line, valueOf(node))
 	}
 	if node.Kind == unstable.InlineTable {
 		s.inline(node, sec, path)
 	}
+}
+
+func valueOf(node *unstable.Node) value {
+	v := value{kind: node.Kind, text: string(node.Data)}
+	if node.Kind != unstable.Array {
+		return v
+	}
+	for it := node.Children(); it.Next(); {
+		if it.Node().Kind != unstable.Comment {
+			v.list = append(v.list, valueOf(it.Node()))
+		}
+	}
+	return v
 }
 
 func (s *scanner) inline(node *unstable.Node, sec *section, path []string) {

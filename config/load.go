@@ -97,6 +97,11 @@ func (l *loader) takeDevice(d *draft) {
 		l.mistakes = append(l.mistakes, Mistake{d.file, d.lines["memory"], fmt.Sprintf(
 			"memory: a GPU has what its driver says; only the processor's can be set: match.vendor = %q in the same [[device]]", accounting.VendorCPU)})
 	}
+	if d.also != nil && d.device.Vendor == accounting.VendorCPU {
+		l.mistakes = append(l.mistakes, Mistake{d.file, d.lines["also"],
+			"also: what computes on the processor is counted there unless a GPU's [[device]] says otherwise; leave it out, or write it there"})
+	}
+	rule.Also = d.also
 	set(&rule.SlotScope, d.SlotScope)
 	l.config.Policy.Devices = append(l.config.Policy.Devices, rule)
 	l.devices = append(l.devices, d)
@@ -138,12 +143,28 @@ func (l *loader) finish() (*Config, error) {
 			l.checkOrder(d, min, max)
 		}
 	}
+	l.checkAlso()
 	l.spreadSlots()
 	if len(l.mistakes) == 0 {
 		return l.config, nil
 	}
 	l.sort(l.mistakes)
 	return nil, slices.Compact(l.mistakes)
+}
+
+// checkAlso notes drivers that two blocks have.
+func (l *loader) checkAlso() {
+	had := map[string]*draft{}
+	for _, d := range l.devices {
+		for _, driver := range d.also {
+			if first := had[driver]; first != nil {
+				l.mistakes = append(l.mistakes, Mistake{d.file, d.lines["also"], fmt.Sprintf(
+					"also: %q is counted by the [[device]] at %s:%d already", driver, first.file, first.line)})
+			} else {
+				had[driver] = d
+			}
+		}
+	}
 }
 
 // sort puts mistakes into the order of the files and lines.

@@ -42,6 +42,19 @@ f.toml:7: match.uuid: must be a string with something in it, not " "`,
 f.toml:7: memory: must be above 0
 f.toml:9: memory: cannot be a share: write bytes`,
 		},
+		"drivers on a GPU": {
+			"[[device]]\nmatch.index = 0\nalso = [\"pocl\", \"llvmpipe\"]\n[[device]]\nmatch.index = 1\nalso = [\"pocl\"]\n[[device]]\nmatch.vendor = \"cpu\"\nalso = [\"rocm\"]\n" +
+				"[[device]]\nalso = \"pocl\"\n[[device]]\nalso = []\n[[device]]\nalso = [1]\n[[device]]\nalso = [\"llvmpipe\", \"llvmpipe\"]\n[[device]]\nmatch.vendor = \"cpu\"\nalso = [\"llvmpipe\"]",
+			`f.toml:7: also: "pocl" is counted by the [[device]] at f.toml:2 already
+f.toml:10: also: "rocm" is no driver that computes on the processor; known are "pocl", "llvmpipe"
+f.toml:12: also: must be a list of drivers: "pocl", "llvmpipe", not "pocl"
+f.toml:14: also: must be a list of drivers: "pocl", "llvmpipe", not […]
+f.toml:16: also: 1 is no driver that computes on the processor; known are "pocl", "llvmpipe"
+f.toml:18: also: "llvmpipe" is there twice
+f.toml:18: also: "llvmpipe" is counted by the [[device]] at f.toml:2 already
+f.toml:21: also: what computes on the processor is counted there unless a GPU's [[device]] says otherwise; leave it out, or write it there
+f.toml:21: also: "llvmpipe" is counted by the [[device]] at f.toml:2 already`,
+		},
 		"unknown keys": {
 			"color = 1\n[defaults]\nmatch.user = \"x\"\nmemory.mox = 1\n\"memory.max\" = 1\n[defaults.memroy]\n[[device]]\nmemory.max = 1\n[colors]\nred = 1",
 			`f.toml:2: unknown key "color" in the top of the file; known are schema_version

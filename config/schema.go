@@ -43,6 +43,7 @@ type draft struct {
 	contextReserve *accounting.Size
 	reserve        *accounting.Size
 	memory         *accounting.Bytes
+	also           []string
 }
 
 // reader checks one value and stores it in the draft. Its error says what is wrong
@@ -95,6 +96,7 @@ var (
 		"match.pci":       readPCI,
 		"match.vendor":    readVendor,
 		"memory":          readMemory,
+		"also":            readAlso,
 		"reserve":         func(d *draft, v value) error { return readMin(&d.reserve, v) },
 		"slots.max":       readSlots,
 		"slots.scope":     readSlotScope,

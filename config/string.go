@@ -100,6 +100,9 @@ func writeDevice(b *strings.Builder, rule rules.DeviceRule) {
 	if rule.Memory > 0 {
 		writeKey(b, "memory", formatBytes(rule.Memory))
 	}
+	if len(rule.Also) > 0 {
+		fmt.Fprintf(b, "also = [%s]\n", strings.Join(quoted(rule.Also), ", "))
+	}
 	writeKey(b, "reserve", rule.Reserve.WithUnit())
 	if rule.SlotsMax == 0 {
 		writeKey(b, "slots.max", "max")

@@ -125,6 +125,24 @@ func readMemory(d *draft, v value) error {
 	return nil
 }
 
+// readAlso reads which drivers that compute on the processor are counted on a GPU.
+func readAlso(d *draft, v value) error {
+	wrong := v.wrongType(fmt.Sprintf("a list of drivers: %s", strings.Join(quoted(rules.CPUDrivers), ", ")))
+	if v.kind != unstable.Array || len(v.list) == 0 {
+		return wrong
+	}
+	for _, driver := range v.list {
+		switch {
+		case driver.kind != unstable.String || !slices.Contains(rules.CPUDrivers, driver.text):
+			return fmt.Errorf("%s is no driver that computes on the processor; known are %s", driver.shown(), strings.Join(quoted(rules.CPUDrivers), ", "))
+		case slices.Contains(d.also, driver.text):
+			return fmt.Errorf("%q is there twice", driver.text)
+		}
+		d.also = append(d.also, driver.text)
+	}
+	return nil
+}
+
 // pciAddress is domain:bus:device.function; some tools write the domain with eight
 // digits, and some leave it out.
 var pciAddress = regexp.MustCompile(`^(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])$`)

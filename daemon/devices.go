@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
@@ -52,6 +53,18 @@ func usable(dev inventory.Device) accounting.Bytes {
 func (d *Daemon) deviceByUUID(uuid ipc.UUID) (inventory.Device, bool) {
 	dev, ok := d.uuids[uuid]
 	return dev, ok
+}
+
+// driver answers on which device a driver is counted that computes on the processor.
+func (cl *client) driver(r *ipc.DriverRequest) (rep ipc.DriverReply, err error) {
+	copy(rep.Device[:], inventory.ProcessorUUID)
+	cl.d.lock()
+	index, placed := cl.d.arb.DriverDevice(strings.TrimRight(string(r.Name[:]), "\x00"))
+	cl.d.unlock()
+	if dev, known := cl.d.deviceByIndex(index); placed && known {
+		rep.Device = dev.UUIDBytes
+	}
+	return rep, nil
 }
 
 // nameOfDevice is how people know a device.

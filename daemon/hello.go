@@ -67,7 +67,7 @@ func (d *Daemon) greeting(s *session, withPage bool) (rep ipc.HelloReply, fd int
 	d.lock()
 	defer d.unlock()
 	rep = ipc.HelloReply{Session: s.token, Devices: uint32(len(d.inv.Devices())), OnLoss: d.onLoss,
-		Flags: ipc.AbleRoom | ipc.AbleMeasure | ipc.AbleObjects, HostMax: uint64(d.arb.HostMax(s.id))}
+		Flags: ipc.AbleRoom | ipc.AbleMeasure | ipc.AbleObjects | ipc.AbleDriver, HostMax: uint64(d.arb.HostMax(s.id))}
 	if s.run {
 		rep.InJob, rep.OnLoss = 1, ipc.LossClosed
 	}

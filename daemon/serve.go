@@ -241,6 +241,7 @@ var handlers = [...]handler{
 	ipc.TypeQuery:    {answered((*client).query), fair.OfUser, true},
 	ipc.TypeRoom:     {answered((*client).room), fair.OfUser, true},
 	ipc.TypeMeasure:  {answered((*client).measure), fair.Nothing, true},
+	ipc.TypeDriver:   {answered((*client).driver), fair.OfUser, true},
 	ipc.TypeBye:      {(*client).bye, fair.OfUser, true},
 }
 

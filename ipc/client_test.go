@@ -35,6 +35,9 @@ func TestClientAsTool(t *testing.T) {
 	if m, err := replyTo[MeasureReply](ctx, c, TypeMeasure, MeasureRequest{Slot: 9}); err != nil || m != (MeasureReply{Known: 1, Figure: 9}) {
 		t.Errorf("Measure: %+v, %v", m, err)
 	}
+	if r, err := replyTo[DriverReply](ctx, c, TypeDriver, DriverRequest{Name: DriverName{7}}); err != nil || r != (DriverReply{Device: UUID{7}}) {
+		t.Errorf("Driver: %+v, %v", r, err)
+	}
 	if q, err := c.Query(ctx, UUID{9}); err != nil || q != (QueryReply{9, 2, 3}) {
 		t.Errorf("Query: %+v, %v", q, err)
 	}

@@ -15,7 +15,7 @@ type Body interface {
 	Empty | ErrorReply | HelloRequest | HelloReply | JoinRequest | JoinReply | ResumeRequest |
 		AttachRequest | AttachReply | AllocRequest | AllocReply | FreedNotice | StreamRequest |
 		StreamReply | ContextRequest | ContextReply | QueryRequest | QueryReply | RoomRequest | RoomReply |
-		MeasureRequest | MeasureReply | ObjectsRequest |
+		MeasureRequest | MeasureReply | ObjectsRequest | DriverRequest | DriverReply |
 		JobOpenRequest | JobOpenReply | SnapshotRequest | SnapshotPart |
 		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | JobTallyRequest | JobTallyReply | LimitRequest
 }
@@ -47,6 +47,7 @@ var shapes = map[Type]shape{
 	TypeRoom:     {name: "Room", request: size[RoomRequest](), reply: size[RoomReply]()},
 	TypeMeasure:  {name: "Measure", request: size[MeasureRequest](), reply: size[MeasureReply]()},
 	TypeObjects:  {name: "Objects", request: size[ObjectsRequest](), reply: size[Empty]()},
+	TypeDriver:   {name: "Driver", request: size[DriverRequest](), reply: size[DriverReply]()},
 	TypeBye:      {name: "Bye", request: size[Empty](), reply: size[Empty]()},
 	TypeJobOpen:  {name: "JobOpen", request: size[JobOpenRequest](), reply: size[JobOpenReply](), waits: true},
 	TypeSnapshot: {name: "Snapshot", request: size[SnapshotRequest](), reply: size[SnapshotPart](), more: true},

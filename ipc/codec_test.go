@@ -61,6 +61,7 @@ func samples() []sample {
 		sampleOf("Stream", TypeStream, false, StreamRequest{Slot: 31, Count: -2, Flags: FlagNoWait, Thread: 3}),
 		sampleOf("Context", TypeContext, false, ContextRequest{Slot: 1, Count: math.MaxInt32, Flags: FlagNoticed | FlagHold, Thread: 1}),
 		sampleOf("Query", TypeQuery, false, QueryRequest{Device: UUID{9}}),
+		sampleOf("Driver", TypeDriver, false, DriverRequest{Name: DriverName{'p'}}),
 		sampleOf("Room", TypeRoom, false, RoomRequest{Device: UUID{9}}),
 		sampleOf("Measure", TypeMeasure, false, MeasureRequest{Slot: 31}),
 		sampleOf("Objects", TypeObjects, false, ObjectsRequest{Slot: 31, Flags: ObjectsMore, Count: 1, Makers: [ObjectsMakers]ObjectsMaker{{Thread: 9, Contexts: 1, Streams: 2, Holds: 3}}}),
@@ -80,6 +81,7 @@ func samples() []sample {
 		sampleOf("StreamReply", TypeStream, true, StreamReply{Current: 1, Max: 2, Text: MakeText("cap 2")}),
 		sampleOf("ContextReply", TypeContext, true, ContextReply{Current: 3, Requested: 9, Remaining: 8, Text: MakeText("full")}),
 		sampleOf("QueryReply", TypeQuery, true, QueryReply{Total: 3, Used: 2, Room: 1}),
+		sampleOf("DriverReply", TypeDriver, true, DriverReply{Device: UUID{9}}),
 		sampleOf("RoomReply", TypeRoom, true, RoomReply{Total: 3, Used: 2, Room: 1, Word: 7, Slot: 31, Flags: RoomLimited}),
 		sampleOf("MeasureReply", TypeMeasure, true, MeasureReply{Known: 1, Figure: 3, Most: 2, Least: 1}),
 		sampleOf("ObjectsReply", TypeObjects, true, Empty{}),
@@ -172,7 +174,7 @@ func wantRefusal(t *testing.T, name string, err error, status Status, words ...s
 
 func TestParseRequestRefuses(t *testing.T) {
 	alloc := Marshal(nil, Header{Type: TypeAlloc, Request: 77}, &goodAlloc)
-	unknown := edit(alloc, 6, uint16(14))
+	unknown := edit(alloc, 6, uint16(15))
 	for _, c := range []struct {
 		name    string
 		msg     []byte
@@ -195,7 +197,7 @@ func TestParseRequestRefuses(t *testing.T) {
 		{"newer version", edit(alloc, 4, uint16(9)), 0, StatusVersion, 77, []string{"version 9", "version 1"}},
 		{"newer version, another length", edit(alloc[:30], 4, uint16(9)), 0, StatusVersion, 77, nil},
 		{"type 0", edit(alloc, 6, uint16(0)), 0, StatusUnknownType, 77, []string{"type 0"}},
-		{"type 14", unknown, 0, StatusUnknownType, 77, []string{"type 14"}},
+		{"type 15", unknown, 0, StatusUnknownType, 77, []string{"type 15"}},
 		{"type 31", edit(alloc, 6, uint16(31)), 0, StatusUnknownType, 77, nil},
 		{"type 32", edit(alloc, 6, uint16(32)), 0, StatusUnknownType, 77, nil},
 		{"a reply's type", edit(alloc, 6, uint16(TypeAlloc|ReplyBit)), 0, StatusUnknownType, 77, nil},

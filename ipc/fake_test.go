@@ -152,6 +152,10 @@ func (d *fakeDaemon) answerRest(c *Conn, m Message) error {
 		return ask(c, m, -1, func(r *MeasureRequest) (Status, MeasureReply, error) {
 			return StatusOK, MeasureReply{Known: 1, Figure: uint64(r.Slot)}, nil
 		})
+	case TypeDriver:
+		return ask(c, m, -1, func(r *DriverRequest) (Status, DriverReply, error) {
+			return StatusOK, DriverReply{Device: UUID(r.Name)}, nil
+		})
 	case TypeJobOpen:
 		return ask(c, m, -1, func(r *JobOpenRequest) (Status, JobOpenReply, error) {
 			if r.Memory > 100 {

@@ -62,6 +62,7 @@ const (
 	TypeRoom     Type = 11 // RoomRequest → RoomReply: the same, with the word that it was summed by (AbleRoom)
 	TypeMeasure  Type = 12 // MeasureRequest → MeasureReply: the device's figure for the process (AbleMeasure)
 	TypeObjects  Type = 13 // ObjectsRequest → Empty: after Resume, what is no bytes (AbleObjects)
+	TypeDriver   Type = 14 // DriverRequest → DriverReply: on which device a driver is that computes on the processor (AbleDriver)
 	TypeJobOpen  Type = 20 // JobOpenRequest → JobOpenReply: the job ends with this connection and its processes
 	TypeSnapshot Type = 21 // SnapshotRequest → SnapshotPart…: JSON, in parts, the last one marked
 	TypeCancel   Type = 22 // CancelRequest → CancelReply: waiting requests leave the queue
@@ -181,6 +182,7 @@ const (
 	AbleRoom    uint32 = 1 // answers Room
 	AbleMeasure uint32 = 2 // answers Measure
 	AbleObjects uint32 = 4 // answers Objects, and lends the count of streams: LeaseSlot.Streams
+	AbleDriver  uint32 = 8 // answers Driver
 )
 
 // WaitingReply follows Status Waiting, as often as what it says changes, and at most
@@ -422,6 +424,20 @@ type MeasureReply struct {
 	Figure   uint64 // bytes, as the device says
 	Most     uint64 // the most bytes of the lease that were used just before or after the reading
 	Least    uint64 // the fewest
+}
+
+// DriverRequest asks on which device is counted what a driver takes that computes on the processor.
+type DriverRequest struct {
+	Name DriverName
+}
+
+// DriverName is a driver as the configuration calls it, NUL-padded.
+type DriverName [UUIDSize]byte
+
+// DriverReply has the UUID of that device, which is the processor unless the configuration says
+// another one. Whether there is a device with it, Attach says.
+type DriverReply struct {
+	Device UUID
 }
 
 // NoSlot in RoomReply.Slot means that there is no lease.

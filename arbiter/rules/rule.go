@@ -103,7 +103,12 @@ type DeviceRule struct {
 	SlotScope      Scope            // "": ScopeJob
 	ContextReserve *accounting.Size // nil: as Policy.ContextReserve
 	Memory         accounting.Bytes // of the processor alone, what it counts as having; 0: what the machine has
+	Also           []string         // drivers that compute on the processor, and are counted here: of CPUDrivers
 }
+
+// CPUDrivers are the drivers that compute on the processor and can be counted on another device. Programs know them
+// by the same names.
+var CPUDrivers = []string{"pocl", "llvmpipe"}
 
 // Terms are what a rule, or the defaults, give to a process.
 type Terms struct {

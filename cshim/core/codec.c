@@ -29,6 +29,8 @@ static size_t body_of(uint16_t type) {
         return sizeof(struct ga_wire_room_reply);
     case GA_TYPE_MEASURE:
         return sizeof(struct ga_wire_measure_reply);
+    case GA_TYPE_DRIVER:
+        return sizeof(struct ga_wire_driver_reply);
     case GA_TYPE_JOB_OPEN:
         return sizeof(struct ga_wire_job_open_reply);
     case GA_TYPE_SNAPSHOT:

@@ -79,6 +79,14 @@ struct ga_thread {
     uint32_t pad;
 };
 
+// A driver that computes on the processor, and the identity of the device on which it is counted.
+struct ga_driver {
+    _Atomic uint32_t known; // 1: the rest is valid
+    uint8_t name[GA_UUID_SIZE];
+    uint8_t device[GA_UUID_SIZE];
+};
+#define GA_DRIVERS 4
+
 // What the daemon last said of a device's memory, and when: budget.c.
 struct ga_answer {
     bool known;
@@ -170,7 +178,8 @@ struct ga_root {
     // It holds where no daemon decides.
     _Atomic uint64_t declared[GA_DEVICES];
     struct ga_device devices[GA_DEVICES];
-    struct ga_spin devices_lock;             // of who numbers one
+    struct ga_driver drivers[GA_DRIVERS];
+    struct ga_spin devices_lock;             // of who numbers a device, or adds a driver
     _Atomic uint32_t slot_scope[GA_DEVICES]; // whose one slot is: GA_SCOPE_…, or 0
     struct ga_spin answers_lock;
     struct ga_answer answers[GA_DEVICES];

@@ -41,6 +41,7 @@
 #define GA_TYPE_ROOM 0xbu
 #define GA_TYPE_MEASURE 0xcu
 #define GA_TYPE_OBJECTS 0xdu
+#define GA_TYPE_DRIVER 0xeu
 #define GA_TYPE_JOB_OPEN 0x14u
 #define GA_TYPE_SNAPSHOT 0x15u
 #define GA_TYPE_CANCEL 0x16u
@@ -150,6 +151,7 @@ _Static_assert(offsetof(struct ga_wire_hello_reply, host_max) == 32, "HelloReply
 #define GA_ABLE_ROOM 0x1u
 #define GA_ABLE_MEASURE 0x2u
 #define GA_ABLE_OBJECTS 0x4u
+#define GA_ABLE_DRIVER 0x8u
 
 struct ga_wire_waiting_reply {
     uint64_t ticket;
@@ -422,6 +424,18 @@ _Static_assert(offsetof(struct ga_wire_measure_reply, reserved) == 4, "MeasureRe
 _Static_assert(offsetof(struct ga_wire_measure_reply, figure) == 8, "MeasureReply.Figure");
 _Static_assert(offsetof(struct ga_wire_measure_reply, most) == 16, "MeasureReply.Most");
 _Static_assert(offsetof(struct ga_wire_measure_reply, least) == 24, "MeasureReply.Least");
+
+struct ga_wire_driver_request {
+    uint8_t name[16];
+};
+_Static_assert(sizeof(struct ga_wire_driver_request) == 16, "DriverRequest");
+_Static_assert(offsetof(struct ga_wire_driver_request, name) == 0, "DriverRequest.Name");
+
+struct ga_wire_driver_reply {
+    uint8_t device[16];
+};
+_Static_assert(sizeof(struct ga_wire_driver_reply) == 16, "DriverReply");
+_Static_assert(offsetof(struct ga_wire_driver_reply, device) == 0, "DriverReply.Device");
 #define GA_NO_SLOT 0xffffffffu
 #define GA_JOB_PER_PROCESS 0x1u
 #define GA_JOB_WAIT 0x2u

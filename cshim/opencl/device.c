@@ -2,11 +2,8 @@
 #include "opencl/device.h"
 
 #include "core/device.h"
+#include "core/driver.h"
 #include "core/session.h"
-
-// In the daemon, inventory knows it by the same bytes.
-static const uint8_t processor[GA_UUID_SIZE] = {'g', 'p', 'u', 'a', 'r', 'b', ':', 'p',
-                                                'r', 'o', 'c', 'e', 's', 's', 'o', 'r'};
 
 static bool ask(ga_cl_device device, ga_cl_uint what, void *value, size_t size) {
     return GA_OPENCL_REAL(clGetDeviceInfo) &&
@@ -43,49 +40,86 @@ static bool read_address(ga_cl_device device, uint8_t identity[GA_UUID_SIZE]) {
     return true;
 }
 
-static bool read_identity(ga_cl_device device, uint8_t identity[GA_UUID_SIZE]) {
-    ga_cl_bits type;
-    if (!ask(device, GA_CL_DEVICE_TYPE, &type, sizeof type))
-        return false;
-    if (type & GA_CL_DEVICE_TYPE_CPU) {
-        ga_os_copy(identity, processor, GA_UUID_SIZE);
+static bool begins(const char *text, const char *with) {
+    while (*with && *text == *with) {
+        text++;
+        with++;
+    }
+    return *with == '\0';
+}
+
+static bool ask_platform(ga_cl_device device, ga_cl_uint what, char *text, size_t size) {
+    ga_cl_platform platform = NULL;
+    return ask(device, GA_CL_DEVICE_PLATFORM, &platform, sizeof platform) && platform &&
+           GA_OPENCL_REAL(clGetPlatformInfo) &&
+           GA_OPENCL_REAL(clGetPlatformInfo)(platform, what, size, text, NULL) == GA_CL_SUCCESS;
+}
+
+// What the configuration calls the driver of a device that computes on the processor; NULL: it has
+// no word for it.
+static const char *driver_of(ga_cl_device device) {
+    char text[512] = "";
+    if (ask_platform(device, GA_CL_PLATFORM_NAME, text, sizeof text - 1) &&
+        begins(text, "Portable Computing Language"))
+        return "pocl";
+    // Mesa's rusticl
+    if (ask(device, GA_CL_DEVICE_NAME, text, sizeof text - 1) && begins(text, "llvmpipe"))
+        return "llvmpipe";
+    return NULL;
+}
+
+static bool read_identity(struct ga_root *root, ga_cl_device device,
+                          uint8_t identity[GA_UUID_SIZE]) {
+    if (ga_opencl_device_computes_here(device)) {
+        ga_driver_device(root, driver_of(device), identity);
         return true;
     }
     return ask(device, GA_CL_DEVICE_UUID, identity, GA_UUID_SIZE) || read_address(device, identity);
 }
 
+bool ga_opencl_device_computes_here(ga_cl_device device) {
+    ga_cl_bits type = 0;
+    return ask(device, GA_CL_DEVICE_TYPE, &type, sizeof type) && type & GA_CL_DEVICE_TYPE_CPU;
+}
+
+static bool is_processor(struct ga_root *root, uint32_t number) {
+    return ga_device_same(root->devices[number].uuid, ga_driver_processor);
+}
+
+// 0: another device than its own is its driver counted on, and the size of that is not known here.
+static uint64_t total_of(struct ga_root *root, uint32_t number, ga_cl_device device) {
+    uint64_t total = 0;
+    if (is_processor(root, number) == ga_opencl_device_computes_here(device))
+        ask(device, GA_CL_DEVICE_GLOBAL_MEM_SIZE, &total, sizeof total);
+    return total;
+}
+
 int ga_opencl_device_number(struct ga_root *root, ga_cl_device device) {
     uint8_t identity[GA_UUID_SIZE];
-    uint64_t total = 0;
-    if (!device || !read_identity(device, identity))
+    if (!device || !read_identity(root, device, identity))
         return -1;
     int number = ga_device_find(root, identity);
     if (GA_LIKELY(number >= 0))
         return number;
     number = ga_device_number(root, identity);
-    if (number >= 0 && root->env.memory_mill)
-        ask(device, GA_CL_DEVICE_GLOBAL_MEM_SIZE, &total, sizeof total);
-    if (number >= 0)
-        ga_device_declare(root, (uint32_t)number, total);
+    if (number < 0)
+        return -1;
+    uint64_t total = root->env.memory_mill ? total_of(root, (uint32_t)number, device) : 0;
+    ga_device_declare(root, (uint32_t)number, total);
     return number;
-}
-
-bool ga_opencl_device_is_processor(struct ga_root *root, uint32_t number) {
-    return ga_device_same(root->devices[number].uuid, processor);
 }
 
 // Without a lease what a GPU is used for is refused, where a daemon's loss is closed. The processor
 // is everybody's, and most daemons never hear of it.
 int ga_opencl_device_used(struct ga_root *root, ga_cl_device device) {
     int number = ga_opencl_device_number(root, device);
-    if (number >= 0 && ga_opencl_device_is_processor(root, (uint32_t)number) &&
+    if (number >= 0 && is_processor(root, (uint32_t)number) &&
         ga_session_lacks(root, (uint32_t)number))
         return -1;
     return number;
 }
 
-// The first of a context's devices, which is at least one.
-static ga_cl_device first_of(ga_cl_context context) {
+ga_cl_device ga_opencl_device_first(ga_cl_context context) {
     ga_cl_device few[8] = {NULL};
     size_t size = 0;
     GA_FN_clGetContextInfo *get = GA_OPENCL_REAL(clGetContextInfo);
@@ -105,18 +139,10 @@ static ga_cl_device first_of(ga_cl_context context) {
     return first;
 }
 
-int ga_opencl_device_of(struct ga_root *root, ga_cl_context context) {
-    return ga_opencl_device_used(root, first_of(context));
-}
-
 // "OpenCL 3.0 …": OpenCL 3.0, 4.1, of CL_PLATFORM_VERSION.
 bool ga_opencl_device_is_3(ga_cl_device device) {
     static const size_t major = sizeof "OpenCL " - 1;
-    ga_cl_platform platform = NULL;
     char version[512] = "";
-    return ask(device, GA_CL_DEVICE_PLATFORM, &platform, sizeof platform) && platform &&
-           GA_OPENCL_REAL(clGetPlatformInfo) &&
-           GA_OPENCL_REAL(clGetPlatformInfo)(platform, GA_CL_PLATFORM_VERSION, sizeof version - 1,
-                                             version, NULL) == GA_CL_SUCCESS &&
+    return ask_platform(device, GA_CL_PLATFORM_VERSION, version, sizeof version - 1) &&
            version[major] >= '3' && version[major] <= '9';
 }

@@ -13,13 +13,12 @@ bool ga_opencl_memory_ask(struct ga_opencl_claim *c, ga_cl_context context, ga_c
     struct ga_root *root = ga_root_get();
     if (!root)
         return !ga_root_denies();
-    int device = ga_opencl_device_of(root, context);
-    if (device < 0)
+    ga_cl_device first = ga_opencl_device_first(context);
+    int device = ga_opencl_device_used(root, first);
+    // The program's own memory is what the processor works in.
+    if (device < 0 || (flags & GA_CL_MEM_USE_HOST_PTR && ga_opencl_device_computes_here(first)))
         return true;
     c->device = (uint32_t)device;
-    // The program's own memory is what the processor works in then.
-    if (flags & GA_CL_MEM_USE_HOST_PTR && ga_opencl_device_is_processor(root, c->device))
-        return true;
     if (!ga_admit(root, c->device, bytes, kind, &c->tag))
         return false;
     ga_tell_soft(root); // a driver may take it when it is first used, and where

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -35,14 +37,14 @@ func TestClinfo(t *testing.T) {
 	if !strings.Contains(bare, "Portable Computing Language") {
 		t.Fatalf("clinfo shows no driver:\n%s", bare)
 	}
-	if off != bare {
-		t.Errorf("switched off, it says\n%s\nwithout the library\n%s", off, bare)
+	if diff := cmp.Diff(bare, off); diff != "" {
+		t.Errorf("switched off (-without the library +with):\n%s", diff)
 	}
 	if got := len(figures.FindAllString(budget, -1)); got != 2 || !strings.Contains(budget, "67108864 (64MiB)") {
 		t.Errorf("%d figures of memory, want 2 of 64 MiB:\n%s", got, budget)
 	}
-	if got, want := figures.ReplaceAllString(budget, ""), figures.ReplaceAllString(bare, ""); got != want {
-		t.Errorf("under a budget it says\n%s\nwithout the library\n%s", got, want)
+	if diff := cmp.Diff(figures.ReplaceAllString(bare, ""), figures.ReplaceAllString(budget, "")); diff != "" {
+		t.Errorf("under a budget (-without the library +with):\n%s", diff)
 	}
 }
 

@@ -1,0 +1,77 @@
+package opencl
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// also puts PoCL on the first of two simulated GPUs.
+const also = "schema_version = 1\n[[device]]\nmatch.index = 0\nalso = [\"pocl\", \"llvmpipe\"]\n"
+
+// TestAlsoOnAGPU: a driver that computes on the processor and is put on a GPU is one device with it: what a program takes
+// by CUDA and by PoCL is in one lease and under one budget, whichever comes first.
+func TestAlsoOnAGPU(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "1G,1G", CPU: true, NoMount: true, Config: also})
+	p := m.Begin(m.Gpuarb("run", "--memory", "64M", "--", "/usr/bin/python3", "testdata/both.py", "libOpenCL.so.1"))
+	p.Expect("buffer True 0")
+	p.Expect("buffer False -4")
+	p.Expect(fmt.Sprint("free ", 34*mib))
+	p.Expect("buffer True 0")
+	p.Expect("alloc 2")
+	if s := m.Snapshot(); len(s.Leases) != 1 || s.Leases[0].Used != 64*mib || len(s.Devices) != 3 {
+		t.Errorf("want one lease of 64 MiB, and the processor as the third device: %+v", s)
+	}
+	p.End()
+	rig.Eventually(t, "all of it is back", func() bool { return len(m.Snapshot().Leases) == 0 })
+}
+
+// TestAlsoHasOneSlot: such a program takes the GPU's slot, and is told the GPU's size.
+func TestAlsoHasOneSlot(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "1G,1G", NoMount: true, Config: also + "slots.max = 1\n[defaults]\nwait_timeout = \"200ms\"\n"})
+	first := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-link")))
+	second := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/clprog-link")))
+	second.Want("total", fmt.Sprint("ok ", 1024*mib))
+	second.Want("context c", "err -5")
+	first.End()
+	rig.Eventually(t, "the slot is free", func() bool { return second.Ask("context c") == "ok" })
+	second.Want("hostbuffer h c 10M", "ok")
+	uses(m, second, 0) // it computes in the program's own memory, whatever it is counted on
+	second.Want("buffer a c 10M", "ok")
+	uses(m, second, 10*mib)
+}
+
+// TestAlsoChanged: another configuration is for programs that start later.
+func TestAlsoChanged(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "1G,1G", CPU: true, NoMount: true, Config: also})
+	first := begin(m, "link")
+	first.Want("context c", "ok")
+	const other = "schema_version = 1\n[[device]]\nmatch.vendor = \"cpu\"\nmemory = \"2G\"\n"
+	if err := os.WriteFile(filepath.Join(m.Dir, "gpuarb.toml"), []byte(other), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(m.DaemonPID(), unix.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	rig.Eventually(t, "the other one is in force", func() bool { return m.Snapshot().Devices[2].Total == 2<<30 })
+	second := begin(m, "link")
+	second.Want("context c", "ok")
+	second.Want("buffer a c 1M", "ok")
+	if l := m.Lease(second.PID(), 2); l.Used != mib {
+		t.Errorf("who starts later has %d bytes on the processor", l.Used)
+	}
+	first.Want("buffer a c 1M", "ok")
+	uses(m, first, mib)
+	m.Kill()
+	m.Start()
+	first.Want("buffer b c 1M", "ok")
+	uses(m, first, 2*mib)
+}
