@@ -1,16 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vulkan/instance.h"
 
+#include "hook/library.h"
 #include "vulkan/chain.h"
+
+// A program of Vulkan 1.0 does not have what says which device is which, unless it has asked for it
+// by name. It is no harm to it.
+static const char *const identities[] = {"VK_KHR_get_physical_device_properties2",
+                                         "VK_KHR_external_memory_capabilities"};
+#define IDENTITIES (sizeof identities / sizeof *identities)
+#define EXTENSIONS 64 // of a program; with more it stays as it is
+
+static bool has(const struct ga_vk_instance_info *info, const char *name) {
+    for (uint32_t i = 0; i < info->extensions; i++)
+        if (ga_os_equal(info->extension[i], name))
+            return true;
+    return false;
+}
+
+// What is missing behind what the program asks for. False: nothing, or there is no room.
+static bool add_identities(struct ga_vk_instance_info *info,
+                           const char *names[EXTENSIONS + IDENTITIES]) {
+    const struct ga_vk_application *application = info->application;
+    uint32_t count = info->extensions;
+    if ((application && application->api_version >= GA_VK_API(1, 1)) || count > EXTENSIONS)
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        names[i] = info->extension[i];
+    for (size_t i = 0; i < IDENTITIES; i++)
+        if (!has(info, identities[i]))
+            names[count++] = identities[i];
+    bool more = count > info->extensions;
+    info->extensions = count;
+    info->extension = names;
+    return more;
+}
 
 static ga_vk_result create(struct ga_vulkan_instance *record, struct ga_vk_loader_info *loader,
                            const struct ga_vk_instance_info *info, const void *allocator,
                            ga_vk_instance *instance) {
+    struct ga_vk_instance_link *next = loader->link.instance->next;
+    struct ga_vk_instance_info with = *info;
+    const char *names[EXTENSIONS + IDENTITIES];
+    ga_vk_result result = GA_VK_EXTENSION_NOT_PRESENT;
     GA_FN_vkCreateInstance *real = (GA_FN_vkCreateInstance *)record->get(NULL, "vkCreateInstance");
     if (!real)
         return GA_VK_INITIALIZATION_FAILED;
-    loader->link.instance = loader->link.instance->next;
-    ga_vk_result result = real(info, allocator, instance);
+    loader->link.instance = next;
+    if (!ga_library_disabled() && add_identities(&with, names))
+        result = real(&with, allocator, instance);
+    if (result == GA_VK_EXTENSION_NOT_PRESENT) {
+        loader->link.instance = next; // which those behind have moved on
+        result = real(info, allocator, instance);
+    }
     if (result == GA_VK_SUCCESS)
         ga_vulkan_chain_show_instance(record, *instance);
     return result;

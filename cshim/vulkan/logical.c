@@ -70,7 +70,7 @@ static ga_vk_result create(struct ga_vulkan_device *record,
     if (!real || (!root && !ga_library_disabled() && ga_root_denies()))
         return GA_VK_INITIALIZATION_FAILED;
     record->get = link->get_device;
-    if (!ga_library_disabled())
+    if (root)
         read_parts(root, record, instance, physical, info);
     if (root && !ask(root, record))
         return GA_VK_INITIALIZATION_FAILED;

@@ -4,6 +4,7 @@
 #include "core/admit.h"
 #include "hook/library.h"
 #include "vulkan/device.h"
+#include "vulkan/import.h"
 #include "vulkan/state.h"
 
 // The keys of root.blocks are addresses of CUDA's and OpenCL's, with marks below this one.
@@ -60,8 +61,9 @@ static void drop_block(struct ga_root *root, uint64_t key) {
 // One that the program asks for, on its way.
 struct claim {
     struct ga_root *root; // NULL: not arbitrated, the driver alone decides
+    enum ga_vulkan_source source;
     uint32_t heap;
-    uint32_t parts; // that are asked for, a bit each
+    uint32_t parts; // that have the bytes, a bit each
 };
 
 static bool ask(const struct claim *c, const struct ga_vulkan_device *device, uint32_t part,
@@ -83,18 +85,6 @@ static bool ask(const struct claim *c, const struct ga_vulkan_device *device, ui
     return false;
 }
 
-// What another one has exported is charged to that one; of the program's own memory the device
-// takes nothing.
-static bool imports(const struct ga_vk_memory_info *info) {
-    static const int32_t types[] = {GA_VK_IMPORT_FD, GA_VK_IMPORT_HOST_POINTER};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        const struct ga_vk_import *import = ga_vulkan_chain_find(info->next, types[i]);
-        if (import && import->handle_type)
-            return true;
-    }
-    return false;
-}
-
 // Of a heap that each device of a group has, each that is named takes the whole; else the first.
 static uint32_t parts_of(const struct ga_vulkan_device *device, uint32_t heap,
                          const struct ga_vk_memory_info *info) {
@@ -112,26 +102,12 @@ static void drop(const struct claim *c, const struct ga_vulkan_device *device) {
             drop_block(c->root, way_of(device, i));
 }
 
-// False: refused, and nothing was taken.
-static bool open(struct claim *c, const struct ga_vulkan_device *device,
-                 const struct ga_vk_memory_info *info) {
-    *c = (struct claim){.root = NULL};
-    if (!device->parts || info->memory_type >= device->types || imports(info))
-        return true;
-    if (info->size >> 48)
-        return false; // more than there is anywhere, and than an entry can say
-    c->heap = device->heap_of[info->memory_type];
-    if (!ga_vulkan_device_has(&device->part[0], device->heap_flags[c->heap]))
-        return true;
-    c->root = ga_vulkan_root();
-    if (!c->root)
-        return !ga_root_denies();
-    uint32_t wanted = parts_of(device, c->heap, info);
-    ga_tell_soft(c->root); // a driver may move it to the machine's memory
+static bool ask_each(struct claim *c, const struct ga_vulkan_device *device, uint32_t wanted,
+                     uint64_t bytes) {
     for (uint32_t i = 0; i < device->parts; i++) {
         if (!(wanted & 1u << i))
             continue;
-        if (!ask(c, device, i, info->size)) {
+        if (!ask(c, device, i, bytes)) {
             drop(c, device);
             return false;
         }
@@ -140,37 +116,74 @@ static bool open(struct claim *c, const struct ga_vulkan_device *device,
     return true;
 }
 
+// False: refused, and nothing was taken.
+static bool begin(struct claim *c, const struct ga_vulkan_device *device,
+                  const struct ga_vk_memory_info *info) {
+    *c = (struct claim){.source = ga_vulkan_import_source(info)};
+    if (!device->parts || info->memory_type >= device->types || c->source == GA_VULKAN_HOST)
+        return true;
+    c->heap = device->heap_of[info->memory_type];
+    if (!ga_vulkan_device_has(&device->part[0], device->heap_flags[c->heap]))
+        return true;
+    c->root = ga_vulkan_root();
+    if (c->source == GA_VULKAN_IMPORTED)
+        return true;
+    if (!c->root)
+        return !ga_root_denies();
+    if (info->size >> 48)
+        return false;      // more than there is anywhere, and than an entry can say
+    ga_tell_soft(c->root); // a driver may move it to the machine's memory
+    return ask_each(c, device, parts_of(device, c->heap, info), info->size);
+}
+
+// The first device of a group stands for what is imported on any.
+static void note(const struct claim *c, const struct ga_vulkan_device *device, ga_vk_memory memory,
+                 uint64_t bytes) {
+    int number = ga_vulkan_device_used(c->root, &device->part[0]);
+    if (number >= 0 && !(bytes >> 48))
+        ga_vulkan_import_note(c->root, &(struct ga_entry){.key = key_of(device, 0, memory),
+                                                          .bytes = bytes,
+                                                          .context = context_of(device, 0),
+                                                          .device = (uint8_t)number});
+}
+
+static void end(const struct claim *c, const struct ga_vulkan_device *device,
+                const struct ga_vk_memory_info *info, ga_vk_memory memory) {
+    if (c->source == GA_VULKAN_IMPORTED)
+        note(c, device, memory, info->size);
+    for (uint32_t i = 0; i < device->parts; i++)
+        if (c->parts & 1u << i)
+            rename_block(c->root, way_of(device, i), key_of(device, i, memory));
+}
+
 ga_vk_result ga_vulkan_memory_allocate(ga_vk_device handle, const struct ga_vk_memory_info *info,
                                        const void *allocator, ga_vk_memory *memory) {
     const struct ga_vulkan_device *device = ga_vulkan_chain_device(handle);
     struct claim c;
     if (!device)
         return GA_VK_OUT_OF_HOST_MEMORY;
-    if (!open(&c, device, info))
+    if (!begin(&c, device, info))
         return GA_VK_OUT_OF_DEVICE_MEMORY;
     ga_vk_result result = device->next.vkAllocateMemory(handle, info, allocator, memory);
-    if (!c.root)
-        return result;
-    if (result != GA_VK_SUCCESS) {
+    if (c.root && result == GA_VK_SUCCESS)
+        end(&c, device, info, *memory);
+    else if (c.root)
         drop(&c, device);
-        return result;
-    }
-    for (uint32_t i = 0; i < device->parts; i++)
-        if (c.parts & 1u << i)
-            rename_block(c.root, way_of(device, i), key_of(device, i, *memory));
     return result;
 }
 
+// Away from its handle before the driver is called, which may give that out again.
 void ga_vulkan_memory_free(ga_vk_device handle, ga_vk_memory memory, const void *allocator) {
     const struct ga_vulkan_device *device = ga_vulkan_chain_device(handle);
     if (!device)
         return;
-    struct claim c = {.root = memory && device->parts ? ga_vulkan_root() : NULL};
+    struct claim c = {.root = memory && device->parts ? ga_vulkan_root() : NULL,
+                      .parts = UINT32_MAX};
+    for (uint32_t i = 0; c.root && i < device->parts; i++)
+        rename_block(c.root, key_of(device, i, memory), way_of(device, i));
     if (c.root)
-        for (uint32_t i = 0; i < device->parts; i++)
-            rename_block(c.root, key_of(device, i, memory), way_of(device, i));
+        ga_vulkan_import_forget(c.root, key_of(device, 0, memory));
     device->next.vkFreeMemory(handle, memory, allocator);
-    c.parts = UINT32_MAX;
     if (c.root)
         drop(&c, device);
 }
@@ -199,6 +212,7 @@ void ga_vulkan_memory_sweep(struct ga_root *root, const struct ga_vulkan_device 
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         notify[d] = ga_give(root, d, l.bytes[d], l.tag);
     ga_move_end();
+    ga_vulkan_import_sweep(root, context_of(device, 0));
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         if (notify[d])
             ga_session_freed(root, notify[d] - 1);
