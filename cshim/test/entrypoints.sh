@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # entrypoints.sh: compare the rows of the interfaces' hooks.def with the vendors' prototypes, which are in the
-# inventory of all functions, or in entrypoints.tsv (symbol, prototype) where they are not, and of OpenCL in its
-# headers, where they are installed: every row has one, and both have the same parameters, as far as the
+# inventory of all functions, or in entrypoints.tsv (symbol, prototype) where they are not, and of OpenCL and Vulkan in
+# their headers, where they are installed: every row has one, and both have the same parameters, as far as the
 # machine sees them: pointer, 64-bit, 32-bit, in order.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -23,6 +23,8 @@ classes() {
         if (p ~ /^(cl_(u?int|(platform|device|context)_info)|ga_cl_u?int)( |$)/) return "32"
         if (p ~ /^(cl_(svm_)?mem_flags|cl_device_type|ga_cl_bits)( |$)/) return "64"
         if (p ~ /^(cl_(platform_id|device_id|context|command_queue|mem|event|kernel|program|sampler)|ga_cl_(platform|device|context|queue|mem|event|object|address))( |$)/) return "pointer"
+        if (p ~ /^(Vk(Instance|PhysicalDevice|Device)|ga_vk_(instance|physical|device))( |$)/) return "pointer"
+        if (p ~ /^(VkDeviceMemory|ga_vk_memory)( |$)/) return "64"
         return "unknown:" p
     }
     {
@@ -64,4 +66,19 @@ opencl_prototypes() {
 diff <(rows | classes) <(rows | cut -d ' ' -f 1 | prototypes | classes)
 if [ -e /usr/include/CL/cl.h ]; then
     diff <(opencl_rows | classes) <(opencl_prototypes | classes)
+fi
+# The loader hands Vulkan's functions over.
+vulkan_rows() {
+    printf '#define GA_LAYER(symbol, scope, returns, parameters, ...) @symbol parameters\n#define GA_ASKS(symbol, returns, parameters) @symbol parameters\n#include "vulkan/layer.def"\n' |
+        "${CC:-gcc}" -E -P -x c -iquote .. - | tr '\n' ' ' | tr '@' '\n' | grep '('
+}
+
+vulkan_prototypes() {
+    printf '#include <vulkan/vulkan.h>\n' | "${CC:-gcc}" -E -P -x c - | tr '\n' ' ' | tr ';' '\n' |
+        sed -nE 's/  +/ /g; s/^.* (vk[A-Z]\w*) *\((.*)$/\1(\2/p' | grep -F "$(vulkan_rows | sed 's/ *(.*/(/')"
+}
+
+if [ -e /usr/include/vulkan/vk_layer.h ]; then
+    diff <(vulkan_rows | classes) <(vulkan_prototypes | classes)
+    "${CC:-gcc}" -std=c11 -fsyntax-only -iquote .. vulkan_layout.c
 fi

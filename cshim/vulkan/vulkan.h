@@ -33,21 +33,13 @@ typedef ga_vk_function ga_vk_get_device(ga_vk_device device, const char *name);
 enum ga_vk_type {
     GA_VK_LOADER_INSTANCE_INFO = 47,
     GA_VK_LOADER_DEVICE_INFO = 48,
-    GA_VK_IMPORT_WIN32_NV = 1000057000,
     GA_VK_PROPERTIES_2 = 1000059001,
-    GA_VK_MEMORY_PROPERTIES_2 = 1000059006,
     GA_VK_ALLOCATE_FLAGS_INFO = 1000060000,
     GA_VK_DEVICE_GROUP_INFO = 1000070001,
     GA_VK_ID_PROPERTIES = 1000071004,
-    GA_VK_IMPORT_WIN32 = 1000073000,
     GA_VK_IMPORT_FD = 1000074000,
-    GA_VK_IMPORT_ANDROID = 1000129003,
     GA_VK_IMPORT_HOST_POINTER = 1000178000,
-    GA_VK_PCI_PROPERTIES = 1000212000,
     GA_VK_BUDGET_PROPERTIES = 1000237000,
-    GA_VK_IMPORT_ZIRCON = 1000364000,
-    GA_VK_IMPORT_BUFFER_COLLECTION = 1000366001,
-    GA_VK_IMPORT_METAL = 1000602000,
 };
 
 // What each structure that extends another begins with.
@@ -120,7 +112,6 @@ struct ga_vk_properties {
     uint64_t left[66];
 };
 #define GA_VK_TYPE_CPU 4
-#define GA_VK_VENDOR_AMD 0x1002u
 #define GA_VK_VENDOR_NVIDIA 0x10deu
 struct ga_vk_properties_2 {
     int32_t type;
@@ -133,12 +124,6 @@ struct ga_vk_id {
     void *next;
     uint8_t device[16], driver[16], luid[8];
     uint32_t node_mask, luid_valid;
-};
-// VkPhysicalDevicePCIBusInfoPropertiesEXT
-struct ga_vk_pci {
-    int32_t type;
-    void *next;
-    uint32_t domain, bus, device, function;
 };
 
 // VkPhysicalDeviceMemoryProperties
