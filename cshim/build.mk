@@ -80,7 +80,7 @@ SHIM_FUZZ_FLAGS := $(filter-out -Wconversion,$(SHIM_TEST_FLAGS)) -fsanitize=fuzz
 
 .PHONY: cshim-test-programs cshim-fuzz-programs cshim-test cshim-bench
 cshim-test-programs: $(SHIM_TEST)/peer $(SHIM_TEST)/codec $(SHIM_TEST_PROGRAMS) $(SHIM_TEST)/asan/async_stress \
-                     $(SHIM_TEST)/tsan/async_stress $(SHIM_TEST)/asan/primary_test $(SHIM_TEST)/asan/pools_test cshim-fuzz-programs
+                     $(SHIM_TEST)/tsan/async_stress $(SHIM_TEST)/asan/primary_test $(SHIM_TEST)/asan/pools_test $(SHIM_TEST)/jumps_test cshim-fuzz-programs
 cshim-fuzz-programs: $(SHIM_FUZZ_PROGRAMS)
 
 cshim-test: cshim-test-programs shim
@@ -125,6 +125,11 @@ $(SHIM_TEST)/asan/pools_test: cshim/test/pools_test.c $(wildcard cshim/test/*.h)
   cshim/build.mk $(BUILD)/sim/libcuda.so
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(SHIM_ON_DRIVER) -fsanitize=address,undefined -fno-sanitize-recover=all -Wl,--wrap=ga_root_alloc -o $@ $< $(SHIM_ALL_SOURCES) -ldl
+
+$(SHIM_TEST)/jumps_test: cshim/test/jumps_test.c $(wildcard cshim/test/*.h) $(SHIM_ALL_SOURCES) $(SHIM_HEADERS) \
+  cshim/build.mk $(BUILD)/sim/libcuda.so
+	@mkdir -p $(@D)
+	$(call line,LD,$@)$(SHIM_ON_DRIVER) -fsanitize-coverage=trace-pc -Wl,--wrap=ga_os_block_signals,--wrap=ga_os_restore_signals -o $@ $< $(SHIM_ALL_SOURCES) -ldl
 
 $(SHIM_TEST)/fuzz/table_fuzz: cshim/test/fuzz/table_fuzz.c cshim/core/table.c cshim/core/lock.c cshim/core/os.c $(SHIM_HEADERS) cshim/build.mk
 	@mkdir -p $(@D)

@@ -16,10 +16,7 @@
 #define TRIES 16
 
 uint64_t ga_admit_late(struct ga_root *root, uint32_t device) {
-    uint64_t kept = atomic_load(&root->devices[device].kept);
-    uint64_t pending = atomic_load(&root->devices[device].pending);
-    uint64_t leaving = atomic_load(&root->leaving[device]);
-    return leaving + (pending > kept ? pending - kept : 0);
+    return atomic_load(&root->leaving[device]) + atomic_load(&root->devices[device].late);
 }
 
 void ga_admit_lost(struct ga_root *root, const struct ga_entry *entry) {
@@ -51,8 +48,7 @@ static bool wait_for_pending(struct ga_root *root, uint32_t device, uint64_t mis
         // Under pressure what pools keep has to come back, too.
         reaped += ga_interface_reap(root, device, missing - reaped);
         uint64_t late = ga_admit_late(root, device);
-        uint64_t pending =
-            atomic_load(&root->devices[device].pending) + atomic_load(&root->leaving[device]);
+        uint64_t pending = late + atomic_load(&root->devices[device].kept);
         if (reaped >= missing || late == 0 || reaped + pending < missing || ga_os_now_ms() >= end)
             return reaped > 0 || has_come(root, device, before);
         ga_os_sleep_us(step_us < 2000 ? step_us : 2000);

@@ -311,7 +311,7 @@ static void sum_up(struct ga_root *root, struct sums *s) {
     ga_table_each(&root->blocks, add_block, s);
     ga_self_leave();
     for (uint32_t d = 0; d < GA_DEVICES; d++) {
-        s->used[d] += atomic_load(&root->devices[d].pending) + atomic_load(&root->stranded[d]);
+        s->used[d] += ga_root_pending(root, d) + atomic_load(&root->stranded[d]);
         s->objects[d] = ga_objects_sum(root, d);
     }
 }

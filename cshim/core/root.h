@@ -50,8 +50,8 @@ struct ga_device {
     _Atomic uint32_t known;   // 1: uuid is valid
     _Atomic uint32_t refused; // the daemon would not open a lease: link_epoch + 1 of when
     uint8_t uuid[GA_UUID_SIZE];
-    _Atomic uint64_t pending;  // bytes freed in stream order and not yet given back
-    _Atomic uint64_t kept;     // of them: executed, and with their pools
+    _Atomic uint64_t late;     // bytes freed in stream order, which was not yet seen to execute
+    _Atomic uint64_t kept;     // bytes of which it was, and which are with their pools
     _Atomic uint64_t debt;     // bytes taken without a daemon, which no daemon was told of yet
     _Atomic uint32_t contexts; // that are counted: objects.c, and measure.c asks
     _Atomic uint32_t streams;  // that are counted, and no thread's: objects.c
@@ -274,6 +274,11 @@ static inline struct ga_thread *ga_threads_at(struct ga_root *root, uint32_t i) 
            i % GA_THREAD_BLOCK;
 }
 
+// Bytes freed in stream order that have not come back.
+static inline uint64_t ga_root_pending(struct ga_root *root, uint32_t device) {
+    return atomic_load(&root->devices[device].late) + atomic_load(&root->devices[device].kept);
+}
+
 // Memory that lives as long as the process and that a forked child does not share; zeroed.
 void *ga_root_alloc(struct ga_root *root, size_t size);
 
@@ -319,7 +324,7 @@ static inline void ga_self_come_back(void) {
 }
 
 // Brackets a step that moves bytes from one of the places where they are counted (credit word,
-// table, inflight, pending) to another, or counts objects (objects.h), so that ga_threads_freeze
+// table, inflight, late, kept) to another, or counts objects (objects.h), so that ga_threads_freeze
 // finds each in one place.
 // Short: no driver call and no wait inside. Costs plain stores only: the freezing side pays.
 void ga_move_wait(struct ga_root *root, struct ga_thread *thread);

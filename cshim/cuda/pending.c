@@ -12,7 +12,9 @@
 // A free that has not been seen to execute, or a call to be made then.
 //
 // It is on one list, that of the pending ones, from ga_cuda_pending_add to the moment when
-// somebody takes it off, who then owns it and alone puts it on the list of unused ones. Who holds
+// somebody takes it off, who then owns it and alone puts it on the list of unused ones. Its bytes
+// are late as long as it is there: both change in one step, so that a thread that jumps out of the
+// library, or dies, leaves none of them late for ever. Who holds
 // ga_cuda(root)->asking may look at one without the lock, which nobody takes off meanwhile
 // (looked).
 struct item {
@@ -26,6 +28,7 @@ struct item {
     ga_stream stream; // NULL: it is gone
     ga_event event;   // NULL: none yet, or it could not be had; the stream itself is asked
     uint32_t device;
+    uint32_t notify; // once its bytes have come back: slot + 1 when the daemon is to be told
     uint16_t tag;
     bool looked;
 };
@@ -51,8 +54,7 @@ struct ga_cuda_pending {
     struct item *first, *last;
     struct ga_records unused;
     uint32_t count;
-    uint32_t life;               // of the list: begin_anew_locked
-    uint64_t listed[GA_DEVICES]; // bytes of what is on it
+    uint32_t life; // of the list: begin_anew_locked
     uint32_t reap_at;
     uint32_t events;
     struct cached_event cache[CACHED_EVENTS];
@@ -66,17 +68,14 @@ static struct ga_cuda_pending *get(struct ga_root *root, bool make) {
 }
 
 // Somebody left in the middle of a change: the list may lead nowhere, or in a circle. What was on
-// it stays charged for ever.
+// it stays charged for ever, and is no longer late, so that nobody waits for it.
 static void begin_anew_locked(struct ga_cuda_pending *p) {
     struct ga_root *root = atomic_load(&ga_root_pointer);
     p->first = p->last = NULL;
     p->count = p->events = 0;
     p->life++;
-    for (uint32_t d = 0; d < GA_DEVICES; d++) {
-        atomic_fetch_add(&root->stranded[d], p->listed[d]);
-        atomic_fetch_sub(&root->devices[d].pending, p->listed[d]);
-        p->listed[d] = 0;
-    }
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
+        atomic_fetch_add(&root->stranded[d], atomic_exchange(&root->devices[d].late, 0));
 }
 
 static void lock_moving(struct ga_cuda_pending *p) {
@@ -197,8 +196,6 @@ static ga_event record_event(struct ga_cuda_pending *p, uint64_t context, ga_str
 // The list
 
 static void append_locked(struct ga_cuda_pending *p, struct item *item) {
-    if (item->device < GA_DEVICES)
-        p->listed[item->device] += item->bytes;
     item->looked = false;
     item->next = NULL;
     item->previous = p->last;
@@ -211,8 +208,17 @@ static void take_locked(struct ga_cuda_pending *p, struct item *item) {
     *(item->previous ? &item->previous->next : &p->first) = item->next;
     *(item->next ? &item->next->previous : &p->last) = item->previous;
     p->count--;
-    if (item->device < GA_DEVICES)
-        p->listed[item->device] -= item->bytes;
+}
+
+// A step that takes items off, or puts them in, and counts their bytes.
+static void begin_step(struct ga_root *root, struct ga_cuda_pending *p) {
+    ga_move_begin(root);
+    lock_moving(p);
+}
+
+static void end_step(struct ga_cuda_pending *p) {
+    ga_spin_unlock(&p->lock);
+    ga_move_end();
 }
 
 // Puts an item in that is filled but for its event: its bytes, which were on their way, are pending
@@ -226,16 +232,14 @@ static bool enlist(struct ga_root *root, struct ga_cuda_pending *p, struct item 
     bool late = ours && is_expected(p, item);
     if (!late)
         item->event = record_event(p, item->context, stream);
-    ga_move_begin(root);
-    lock_moving(p);
+    begin_step(root, p);
     append_locked(p, item);
     if (item->bytes) {
-        ga_cuda_pool_count(root, item->device, item->bytes, item->tag);
+        ga_cuda_pool_late(root, item->device, item->bytes, item->tag);
         ga_inflight_add(item->device, 0 - item->bytes);
     }
     bool many = p->count >= REAP_FROM && p->count >= p->reap_at;
-    ga_spin_unlock(&p->lock);
-    ga_move_end();
+    end_step(p);
     if (GA_UNLIKELY(late && atomic_load(&ga_cuda_captures) != 0)) // one began meanwhile
         ga_cuda_pending_watch(root, stream);
     return many;
@@ -285,7 +289,7 @@ bool ga_cuda_pending_user(struct ga_root *root, uint32_t device, ga_stream strea
         return false;
     *user =
         (struct ga_cuda_pool_user){(uint64_t)(uintptr_t)stream, context_of(root, stream, &ours)};
-    return atomic_load(&root->devices[device].pending) != 0;
+    return ga_root_pending(root, device) != 0;
 }
 
 // Takes back the last free of a block like this one that nobody looks at: by a stream, or, of
@@ -296,7 +300,7 @@ static bool call_back(struct ga_root *root, const struct ga_entry *like, ga_stre
     const struct ga_cuda_pool *pool = ga_cuda_pool_of(like);
     if (!p)
         return false;
-    lock(p);
+    begin_step(root, p);
     struct item *item = p->last;
     while (item &&
            (item->looked ||
@@ -304,16 +308,15 @@ static bool call_back(struct ga_root *root, const struct ga_entry *like, ga_stre
                     : item->address != like->key) ||
             item->pool != pool || item->bytes != like->bytes))
         item = item->previous;
-    if (item)
+    if (item) {
         take_locked(p, item);
-    unlock(p);
+        ga_inflight_add(item->device, item->bytes);
+        ga_cuda_pool_not_late(root, item->device, item->bytes, item->tag);
+    }
+    end_step(p);
     if (!item)
         return false;
     *tag = item->tag;
-    ga_move_begin(root);
-    ga_cuda_pool_count(root, item->device, 0 - item->bytes, item->tag);
-    ga_inflight_add(item->device, item->bytes);
-    ga_move_end();
     if (item->pool)
         ga_cuda_pool_blocks(root, item->pool, -1);
     if (item->event)
@@ -358,24 +361,26 @@ static int look(const struct item *item) {
     }
 }
 
-// An item that was taken off the list has executed.
-static void finish(struct ga_root *root, struct ga_cuda_pending *p, struct item *item) {
-    uint32_t notify = 0;
+// An item has executed: it leaves the list, and its bytes are its pool's to keep, or credit.
+static void come_back_locked(struct ga_root *root, struct ga_cuda_pending *p, struct item *item) {
     bool own = item->stream && item->stream != GA_CUDA_STREAM_PER_THREAD && !(item->context & 1);
     struct ga_cuda_pool_user user = {own ? (uint64_t)(uintptr_t)item->stream : 0, item->context};
-    if (item->run) {
-        item->run(root, item->argument);
-    } else if (item->pool) {
-        ga_cuda_pool_executed(root, item->pool, item->bytes, item->tag, &user);
-    } else {
-        ga_move_begin(root);
-        ga_cuda_pool_count(root, item->device, 0 - item->bytes, item->tag);
-        notify = ga_give(root, item->device, item->bytes, item->tag);
-        ga_move_end();
+    take_locked(p, item);
+    if (item->pool) {
+        item->notify = ga_cuda_pool_execute(root, item->pool, item->bytes, item->tag, &user);
+    } else if (item->bytes) {
+        item->notify = ga_give(root, item->device, item->bytes, item->tag);
+        ga_cuda_pool_not_late(root, item->device, item->bytes, item->tag);
         atomic_fetch_add(&root->returned[item->device], 1);
     }
-    if (notify)
-        ga_session_freed(root, notify - 1);
+}
+
+// What is left to do for it, without the lock.
+static void finish(struct ga_root *root, struct ga_cuda_pending *p, struct item *item) {
+    if (item->run)
+        item->run(root, item->argument);
+    if (item->notify)
+        ga_session_freed(root, item->notify - 1);
     ga_records_give(&p->unused, item);
 }
 
@@ -411,14 +416,15 @@ struct walk {
     uint32_t life;
 };
 
-// False: the list is another one by now.
-static bool step_locked(struct ga_cuda_pending *p, struct walk *w, bool take) {
+// executed: what was looked at has. False: the list is another one by now.
+static bool step_locked(struct ga_root *root, struct ga_cuda_pending *p, struct walk *w,
+                        bool executed) {
     bool same = w->life == p->life;
     struct item *next = !same ? NULL : w->item ? w->item->next : p->first;
     if (same && w->item)
         w->item->looked = false;
-    if (same && take)
-        take_locked(p, w->item);
+    if (same && executed)
+        come_back_locked(root, p, w->item);
     w->item = w->left ? next : NULL;
     if (w->item) {
         w->left--;
@@ -428,17 +434,17 @@ static bool step_locked(struct ga_cuda_pending *p, struct walk *w, bool take) {
     return same;
 }
 
-static bool step(struct ga_cuda_pending *p, struct walk *w, bool take) {
-    lock(p);
-    bool same = step_locked(p, w, take);
-    unlock(p);
+static bool step(struct ga_root *root, struct ga_cuda_pending *p, struct walk *w, bool executed) {
+    begin_step(root, p);
+    bool same = step_locked(root, p, w, executed);
+    end_step(p);
     return same;
 }
 
-static void begin_walk(struct ga_cuda_pending *p, struct walk *w) {
+static void begin_walk(struct ga_root *root, struct ga_cuda_pending *p, struct walk *w) {
     lock(p);
     *w = (struct walk){.item = NULL, .left = p->count, .life = p->life};
-    step_locked(p, w, false);
+    step_locked(root, p, w, false);
     unlock(p);
 }
 
@@ -458,7 +464,7 @@ static void watch(struct ga_cuda_pending *p, struct walk *w) {
 static void look_at_all(struct ga_root *root, struct ga_cuda_pending *p) {
     struct blocked blocked = {.count = 0};
     struct walk w;
-    begin_walk(p, &w);
+    begin_walk(root, p, &w);
     while (w.item) {
         struct item *item = w.item;
         ga_event event = w.copy.event;
@@ -467,7 +473,7 @@ static void look_at_all(struct ga_root *root, struct ga_cuda_pending *p) {
         bool done = seen == EXECUTED;
         if (seen == NOT_YET && atomic_load(&ga_cuda_captures) == 0)
             watch(p, &w);
-        done = step(p, &w, done) && done;
+        done = step(root, p, &w, done) && done;
         if (!done)
             continue;
         if (event)
@@ -496,11 +502,11 @@ bool ga_cuda_pending_watch(struct ga_root *root, ga_stream stream) {
         return false;
     int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
     struct walk w;
-    begin_walk(p, &w);
+    begin_walk(root, p, &w);
     while (w.item) {
         if (!stream || w.copy.stream == stream)
             watch(p, &w);
-        step(p, &w, false);
+        step(root, p, &w, false);
     }
     ga_cuda_capture_exchange(mode);
     ga_mutex_unlock(&ga_cuda(root)->asking);
@@ -570,13 +576,13 @@ void ga_cuda_pending_mark(struct ga_root *root, uint64_t context, uint64_t becom
 static void settle(struct ga_root *root, struct ga_cuda_pending *p, uint64_t context,
                    ga_stream stream) {
     struct item *done = NULL;
-    lock(p);
+    begin_step(root, p);
     for (struct item *item = p->first, *next; item; item = next) {
         next = item->next;
         bool fits = stream ? !item->event && item->stream == stream : item->context == context;
         if (!fits || item->looked)
             continue;
-        take_locked(p, item);
+        come_back_locked(root, p, item);
         item->next = done;
         done = item;
     }
@@ -586,7 +592,7 @@ static void settle(struct ga_root *root, struct ga_cuda_pending *p, uint64_t con
         else
             i++;
     }
-    unlock(p);
+    end_step(p);
     while (done) {
         struct item *item = done;
         done = item->next;

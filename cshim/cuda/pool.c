@@ -235,20 +235,43 @@ struct ga_cuda_pool *ga_cuda_pool_of(const struct ga_entry *entry) {
 
 // Sums
 
+// Whoever jumps out of here leaves bytes counted twice, never not at all: where they come from is
+// changed after where they go.
+
 // What the page says of pending bytes is information for people.
-void ga_cuda_pool_count(struct ga_root *root, uint32_t device, uint64_t delta, uint16_t tag) {
-    atomic_fetch_add(&root->devices[device].pending, delta);
+static void show_pending(struct ga_root *root, uint32_t device, uint16_t tag) {
     struct ga_view *view = atomic_load(&root->view);
     uint32_t slot = view && view->tag == tag ? atomic_load(&view->slot[device]) : 0;
     if (slot)
         atomic_store((ga_word *)&view->page->lease[slot - 1].pending,
-                     atomic_load(&root->devices[device].pending));
+                     ga_root_pending(root, device));
 }
 
-static void add_kept(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t delta) {
-    pool->kept += delta;
+void ga_cuda_pool_late(struct ga_root *root, uint32_t device, uint64_t bytes, uint16_t tag) {
+    atomic_fetch_add(&root->devices[device].late, bytes);
+    show_pending(root, device, tag);
+}
+
+// A list of pending frees that begins anew takes along what is late, a graph's bytes too, of which
+// the launch may yet be seen to end.
+void ga_cuda_pool_not_late(struct ga_root *root, uint32_t device, uint64_t bytes, uint16_t tag) {
+    _Atomic uint64_t *late = &root->devices[device].late;
+    uint64_t seen = atomic_load(late);
+    while (!atomic_compare_exchange_weak(late, &seen, seen > bytes ? seen - bytes : 0))
+        ;
+    show_pending(root, device, tag);
+}
+
+static void add_kept(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes) {
+    atomic_fetch_add(&root->devices[pool->device].kept, bytes);
+    pool->kept += bytes;
     pool->changes++;
-    atomic_fetch_add(&root->devices[pool->device].kept, delta);
+}
+
+static void take_kept(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes) {
+    pool->kept -= bytes;
+    pool->changes++;
+    atomic_fetch_sub(&root->devices[pool->device].kept, bytes);
 }
 
 // A session that began anew knows nothing of what was charged before.
@@ -256,9 +279,7 @@ static void refresh(struct ga_root *root, struct ga_cuda_pool *pool) {
     uint16_t now = atomic_load(&root->tag);
     if (pool->tag == now || pool->device < 0)
         return;
-    if (pool->kept)
-        ga_cuda_pool_count(root, (uint32_t)pool->device, 0 - pool->kept, pool->tag);
-    add_kept(root, pool, 0 - pool->kept);
+    take_kept(root, pool, pool->kept);
     pool->stale += pool->charged;
     pool->charged = 0;
     pool->readies = 0;
@@ -294,9 +315,9 @@ bool ga_cuda_pool_ready(struct ga_root *root, struct ga_cuda_pool *pool,
     bool found = pool->kept >= bytes && find_ready_locked(pool, user, bytes);
     if (found) {
         *tag = pool->tag;
-        add_kept(root, pool, 0 - bytes);
-        ga_cuda_pool_count(root, (uint32_t)pool->device, 0 - bytes, pool->tag);
         ga_inflight_add((uint32_t)pool->device, bytes);
+        take_kept(root, pool, bytes);
+        show_pending(root, (uint32_t)pool->device, pool->tag);
     }
     end(p);
     return found;
@@ -320,11 +341,10 @@ void ga_cuda_pool_leave(struct ga_root *root, struct ga_cuda_pool *pool, uint64_
 static void keep_locked(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
                         uint16_t tag) {
     refresh(root, pool);
+    if (tag == pool->tag)
+        add_kept(root, pool, bytes);
     ga_inflight_add((uint32_t)pool->device, 0 - bytes);
-    if (tag != pool->tag)
-        return;
-    add_kept(root, pool, bytes);
-    ga_cuda_pool_count(root, (uint32_t)pool->device, bytes, tag);
+    show_pending(root, (uint32_t)pool->device, tag);
 }
 
 // Takes bytes from what is kept, as far as there are so many, for the credit word. Inside a move.
@@ -334,7 +354,7 @@ static uint64_t give_locked(struct ga_root *root, struct ga_cuda_pool *pool, uin
         bytes = pool->kept;
     if (bytes == 0)
         return 0;
-    add_kept(root, pool, 0 - bytes);
+    take_kept(root, pool, bytes);
     pool->charged -= bytes;
     pool->gives++;
     pool->readies = 0;
@@ -343,7 +363,7 @@ static uint64_t give_locked(struct ga_root *root, struct ga_cuda_pool *pool, uin
         pool->doubt = false;
     }
     atomic_fetch_add(&root->returned[pool->device], 1);
-    ga_cuda_pool_count(root, (uint32_t)pool->device, 0 - bytes, pool->tag);
+    show_pending(root, (uint32_t)pool->device, pool->tag);
     *notify = ga_give(root, (uint32_t)pool->device, bytes, pool->tag);
     return bytes;
 }
@@ -391,24 +411,32 @@ void ga_cuda_pool_pends(struct ga_root *root, struct ga_cuda_pool *pool, uint64_
     pool->changes++;
     if (tag == pool->tag)
         pool->charged += grew;
-    ga_cuda_pool_count(root, (uint32_t)pool->device, bytes, tag);
+    ga_cuda_pool_late(root, (uint32_t)pool->device, bytes, tag);
     ga_inflight_add((uint32_t)pool->device, 0 - bytes);
     end(p);
 }
 
-void ga_cuda_pool_executed(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
-                           uint16_t tag, const struct ga_cuda_pool_user *user) {
+uint32_t ga_cuda_pool_execute(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
+                              uint16_t tag, const struct ga_cuda_pool_user *user) {
     uint32_t notify = 0;
-    struct ga_cuda_pools *p = begin(root);
+    struct ga_cuda_pools *p = get(root, false);
+    ga_spin_lock(&p->lock);
     refresh(root, pool);
     if (tag == pool->tag) {
         add_kept(root, pool, bytes);
         note_ready_locked(pool, user, bytes);
-    } else {
-        ga_cuda_pool_count(root, (uint32_t)pool->device, 0 - bytes, tag);
     }
+    ga_cuda_pool_not_late(root, (uint32_t)pool->device, bytes, tag);
     lose_block_locked(root, pool, &notify);
-    end(p);
+    ga_spin_unlock(&p->lock);
+    return notify;
+}
+
+void ga_cuda_pool_executed(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
+                           uint16_t tag, const struct ga_cuda_pool_user *user) {
+    ga_move_begin(root);
+    uint32_t notify = ga_cuda_pool_execute(root, pool, bytes, tag, user);
+    ga_move_end();
     tell(root, notify);
 }
 

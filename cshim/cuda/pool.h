@@ -76,7 +76,11 @@ void ga_cuda_pool_asked_for(struct ga_root *root, uint32_t device, bool of_pools
 // A block of the pool has come, and is pending already: its bytes were on their way.
 void ga_cuda_pool_pends(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
                         uint64_t grew, uint16_t tag);
-// A block of the pool is no more, and was pending until now: its bytes are kept.
+// A block of the pool is no more, and was late until now: its bytes are kept. Inside a move, and
+// with the list of pending frees locked or not; returns slot + 1 when the daemon is to be told.
+uint32_t ga_cuda_pool_execute(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
+                              uint16_t tag, const struct ga_cuda_pool_user *user);
+// The same, in a move of its own.
 void ga_cuda_pool_executed(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
                            uint16_t tag, const struct ga_cuda_pool_user *user);
 // The same for one that was freed at once, whose bytes are on their way.
@@ -94,8 +98,10 @@ void ga_cuda_pool_blocks(struct ga_root *root, struct ga_cuda_pool *pool, int bl
 // bytes came back. The caller holds ga_cuda(root)->asking. Returns how many bytes that was.
 uint64_t ga_cuda_pool_reap(struct ga_root *root, uint32_t device, uint64_t wanted);
 
-// Adds to what is pending on a device; inside a move.
-void ga_cuda_pool_count(struct ga_root *root, uint32_t device, uint64_t delta, uint16_t tag);
+// Adds to what is late on a device, or takes from that; inside a move. tag: the session that it is
+// charged in.
+void ga_cuda_pool_late(struct ga_root *root, uint32_t device, uint64_t bytes, uint16_t tag);
+void ga_cuda_pool_not_late(struct ga_root *root, uint32_t device, uint64_t bytes, uint16_t tag);
 
 ga_result ga_cuda_pool_create(GA_FN_cuMemPoolCreate *real, ga_pool *pool,
                               const struct ga_cu_pool_properties *properties);

@@ -373,11 +373,11 @@ int main(int argc, char **argv) {
     fprintf(stderr, "granted %ld, refused %ld, used %llu, driver %zd\n", (long)granted,
             (long)refused, end.used, (ssize_t)(before - after));
     struct ga_root *root = ga_root_get();
-    uint64_t astray = atomic_load(&root->devices[DEVICE].pending);
+    uint64_t astray = ga_root_pending(root, DEVICE);
     for (uint32_t i = 0; i < atomic_load(&root->threads_used); i++)
         astray |= atomic_load(&ga_threads_at(root, i)->inflight);
-    fprintf(stderr, "pending %llu, kept %llu, astray %llx\n",
-            (unsigned long long)atomic_load(&root->devices[DEVICE].pending),
+    fprintf(stderr, "late %llu, kept %llu, astray %llx\n",
+            (unsigned long long)atomic_load(&root->devices[DEVICE].late),
             (unsigned long long)atomic_load(&root->devices[DEVICE].kept),
             (unsigned long long)astray);
     test_daemon_stop(&p);

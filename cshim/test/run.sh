@@ -29,6 +29,9 @@ tools/limit.sh 300 "$tests/asan/primary_test"
 echo "-- pools, and what is freed out of sight"
 tools/limit.sh 300 "$tests/asan/pools_test" "$tests/peer"
 
+echo "-- jumps out of it"
+tools/limit.sh 300 "$tests/jumps_test" "$tests/peer"
+
 echo "-- what fuzzing found worth keeping"
 for target in table resolve; do
     "$tests/fuzz/${target}_fuzz" cshim/test/fuzz/corpus/$target/* 2>"$tests/fuzz/$target.log" ||

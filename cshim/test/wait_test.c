@@ -207,10 +207,10 @@ static void ended_at_hello(void) {
     pthread_barrier_wait(&turn);
     join(h);
     CHECK(ga_interface_join(&reaper));
-    atomic_store(&enter()->devices[0].pending, 1);
+    atomic_store(&enter()->devices[0].late, 1);
     while (atomic_load(&looks) < 15) // every tenth is after the dead
         usleep(1000);
-    atomic_store(&enter()->devices[0].pending, 0);
+    atomic_store(&enter()->devices[0].late, 0);
     test_daemon_say(&peer, "hello 0");
     test_daemon_say(&peer, "admit");
     pthread_join(w, NULL);

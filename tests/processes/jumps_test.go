@@ -12,7 +12,7 @@ import (
 // program bytes of its own budget at most.
 func TestJumps(t *testing.T) {
 	t.Parallel()
-	jumps(t, 60)
+	jumps(t, 200)
 }
 
 // jumps has two programs jump so often. By the driver's count neither ever has more than
