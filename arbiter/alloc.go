@@ -27,7 +27,7 @@ func (a *Arbiter) Ask(now time.Time, r Request) Outcome {
 		a.takeStreams(l)
 	}
 	if r.What == WantsBytes {
-		if r.Bytes == 0 && !l.lost {
+		if r.Bytes == 0 && !l.gone() {
 			return Outcome{Granted: true}
 		}
 	} else if r.Count = min(max(r.Count, -maxObjects), maxObjects); r.Count <= 0 || r.Noticed {

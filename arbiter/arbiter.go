@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
@@ -38,6 +40,7 @@ type Arbiter struct {
 	asking        *ticket    // the one that is being decided by the call that made it
 	servingQueues bool       // serveQueues runs
 	outdated      []*job     // whose rules and limits are to be put in force anew
+	losing        []*device  // that are lost and hold something still
 	looks         int        // how often it may look at a ticket still
 	looksAtOnce   int        // looksAtOnce, or fewer in a test
 	round         *round     // that was cut short; nil: none
@@ -119,6 +122,10 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 	known.Device, known.found = d, d.Total
 	known.configure()
 	if known.lost {
+		for slices.Contains(a.losing, known) { // not long done, as it was lost a moment ago
+			a.looks = math.MaxInt
+			a.emptyLost(now)
+		}
 		known.lost = false
 		known.unmanaged, known.unmanagedBy, known.began = 0, nil, time.Time{}
 		clear(known.figures)
@@ -159,7 +166,8 @@ func (a *Arbiter) Total(index int) accounting.Bytes {
 
 // LoseDevice marks a device lost: its leases are lost and hold nothing, as no context
 // outlives its device; requests there are refused with ReasonDeviceLost, the other devices
-// go on. Unknown indices are ignored.
+// go on. Unknown indices are ignored. Some hundred leases are emptied by the call, the others by Tick: none
+// of them is served any more, but their sums may be seen until then.
 func (a *Arbiter) LoseDevice(now time.Time, index int) {
 	d := a.device(index)
 	if d == nil || d.lost {
@@ -167,15 +175,49 @@ func (a *Arbiter) LoseDevice(now time.Time, index int) {
 	}
 	defer a.serveQueues(now)
 	d.lost, d.dirty, d.anew = true, true, true
-	leases := slices.Collect(a.leasesOn(d))
-	for _, l := range leases {
+	d.losing = slices.AppendSeq(d.losing, a.leasesOn(d))
+	a.losing = append(a.losing, d)
+	a.event(Event{Time: now, Kind: EventDeviceLost, Device: index, Text: fmt.Sprintf(wording.DeviceLost, d, len(d.losing))})
+}
+
+// emptyLost has devices that are lost hold nothing, as far as a call may.
+func (a *Arbiter) emptyLost(now time.Time) {
+	for len(a.losing) > 0 && a.empty(now, a.losing[0]) {
+		a.losing = a.losing[1:]
+	}
+}
+
+// empty does so for one: its leases first, then the slots that these kept. False: there are more.
+func (a *Arbiter) empty(now time.Time, d *device) bool {
+	for ; len(d.losing) > 0; d.losing = d.losing[1:] {
+		if !a.mayLook() {
+			return false
+		}
+		l := d.losing[0]
+		if a.spend(1); a.leases[l.id] != l {
+			continue
+		}
 		if a.lose(l); !l.session.alive() { // nothing to wait for
 			a.closeLease(now, l)
 		}
 	}
-	a.sweep(now, d)
-	a.event(Event{Time: now, Kind: EventDeviceLost, Device: index, Text: fmt.Sprintf(wording.DeviceLost, d, len(leases))})
+	d.losing = nil
+	for _, h := range d.permits[permit.Slot] {
+		if h.kept {
+			continue
+		}
+		if !a.mayLook() {
+			return false
+		}
+		if a.spend(1 + len(h.Job.sessions)/4); !a.busy(h) {
+			a.drop(now, h)
+		}
+	}
+	return true
 }
+
+// gone tells that the device of a lease is lost, and with it what it held, now or a moment ago.
+func (l *lease) gone() bool { return l.lost || l.device.lost }
 
 // lose takes from a lease all that it held on a device that is gone. Its word is closed and
 // empty: whoever allocates asks, and is told.
@@ -189,6 +231,7 @@ func (a *Arbiter) lose(l *lease) {
 	l.Clear()
 	l.contexts = 0
 	l.beyond.Clear()
+	l.word.Lost()
 	a.look(l)
 }
 

@@ -193,6 +193,9 @@ func (x *word) Recent(granted accounting.Bytes) accounting.Bytes {
 	return granted - min(accounting.Bytes(x.low.Load()&creditMax), x.credit(x.state.Load()), granted)
 }
 
+// Lost is of what is written down; the word is closed and empty by then.
+func (x *word) Lost() {}
+
 func (x *word) Told() (told reading.Told) {
 	if !x.gone {
 		told = x.told

@@ -63,7 +63,7 @@ func (a *Arbiter) never(l *lease, takes accounting.Amounts) verdict {
 		return verdict{final: true, reason: why, refusal: &r}
 	}
 	n := takes[accounting.Memory]
-	if l.lost {
+	if l.gone() {
 		return no(ReasonDeviceLost, accounting.Refusal{Amount: accounting.Memory, Requested: n})
 	}
 	if most := l.maxInForce(); n > most { // no recall could ever help

@@ -74,8 +74,9 @@ func (a *Arbiter) serveQueues(now time.Time) {
 	a.servingQueues, a.unfinished, a.looks = true, time.Time{}, a.looksAtOnce
 	defer func() { a.servingQueues = false }()
 	a.updateJobs(now)
+	a.emptyLost(now)
 	if len(a.tickets) == 0 {
-		if a.round = nil; len(a.outdated) > 0 {
+		if a.round = nil; len(a.outdated)+len(a.losing) > 0 {
 			a.unfinished = now
 		}
 		return
@@ -88,7 +89,7 @@ func (a *Arbiter) serveQueues(now time.Time) {
 			a.round = a.newRound()
 		}
 		switch again = true; {
-		case a.looks <= 0, a.round == nil && len(a.stirred)+len(a.outdated) > 0:
+		case a.looks <= 0, a.round == nil && len(a.stirred)+len(a.outdated)+len(a.losing) > 0:
 			a.breakOff(now)
 			again = false
 		case a.round == nil:

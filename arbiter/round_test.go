@@ -171,3 +171,45 @@ func TestNoTurnIsLostBetweenParts(t *testing.T) {
 		t.Errorf("too little was tried: %d waited", waited)
 	}
 }
+
+// A device that is lost with thousands of leases is emptied in parts. From the first on nobody is served there, and
+// in the end nothing is held, by those that died meanwhile either; also where it is there again before that end.
+func TestALostDeviceIsEmptiedInParts(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		w := newWorld(t, exact(unlimited()), 1000, 1000)
+		var clients []*client
+		for range 20 {
+			c := w.client(0, 0)
+			c.must(10)
+			c.streams(1)
+			clients = append(clients, c)
+		}
+		w.arb.EndSession(w.now, clients[18].session)
+		w.arb.LookAtOnce(8)
+		w.arb.LoseDevice(w.now, 0)
+		last := clients[19]
+		if d := w.arb.Snapshot(w.now).Devices[0]; !w.arb.Unfinished() || d.Committed < 100 {
+			t.Fatal("all were emptied at once")
+		}
+		if o := last.alloc(1); o.Reason != arbiter.ReasonDeviceLost {
+			t.Errorf("not emptied yet: %+v", o)
+		}
+		for _, l := range w.arb.Snapshot(w.now).Leases {
+			if l.State != accounting.StateLost {
+				t.Errorf("%+v", l)
+			}
+		}
+		last.on(1).must(1000)
+		w.arb.EndSession(w.now, clients[17].session)
+		if back {
+			w.arb.AddDevice(w.now, rules.Device{Index: 0, Total: 1000})
+			w.client(0, 0).must(1000)
+			continue
+		}
+		w.arb.Finish(w.now)
+		s := w.arb.Snapshot(w.now)
+		if d := s.Devices[0]; d.Committed != 0 || d.SlotsCurrent != 0 || len(s.Leases) != 19 {
+			t.Errorf("left: %+v, %d leases", d, len(s.Leases))
+		}
+	}
+}

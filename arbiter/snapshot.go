@@ -52,7 +52,7 @@ func (a *Arbiter) leaseState(to *accounting.LeaseState, l *lease, now time.Time)
 // state is how a lease is doing.
 func (l *lease) state() accounting.State {
 	switch {
-	case l.lost:
+	case l.gone():
 		return accounting.StateLost
 	case !l.session.alive():
 		return accounting.StateDraining

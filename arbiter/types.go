@@ -64,6 +64,8 @@ type Word interface {
 	// Recent returns the most bytes used at once since the word was last changed
 	// from this side, as its low-water mark shows it; at least what is used now.
 	Recent(granted accounting.Bytes) accounting.Bytes
+	// Lost notes that the lease's device is gone, and all that it held there.
+	Lost()
 	// Told returns what the client says of what it holds; the zero reading.Told where it
 	// says nothing.
 	Told() reading.Told

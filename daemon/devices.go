@@ -11,7 +11,6 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/statefile"
 )
 
 func (d *Daemon) addDevices() {
@@ -73,20 +72,13 @@ func (d *Daemon) nameOfDevice(index int) string {
 	return accounting.DeviceName(index, ok && !isGPU(dev))
 }
 
-// loseDeviceLocked is for a device that has fallen off the bus. What is written down of its leases
-// says so too, so that the next daemon does not take them for alive.
+// loseDeviceLocked is for a device that has fallen off the bus.
 func (d *Daemon) loseDeviceLocked(r *reader) {
 	if r.lost {
 		return
 	}
 	r.lost = true
 	d.arb.LoseDevice(d.now(), r.index)
-	for _, s := range d.sessions {
-		if l := s.leaseOn(r.index); l != nil {
-			l.Record.Device |= statefile.LeaseLost
-			l.Record.Granted, l.Record.Streams, l.Record.Contexts = 0, 0, 0
-		}
-	}
 }
 
 // findDeviceLocked is for a device that was lost and answers again.

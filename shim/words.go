@@ -315,6 +315,13 @@ func (s Shown) granted(before, after accounting.Bytes) Shown {
 	return s
 }
 
+// Lost notes that the lease's device is gone, so that the next daemon does not take it for alive.
+func (l *Lease) Lost() {
+	l.Hide()
+	l.Record.Device |= statefile.LeaseLost
+	l.Record.Granted, l.Record.Streams, l.Record.Contexts = 0, 0, 0
+}
+
 // Resize notes a change of granted that involves no word: a lease restored,
 // closed, or charged for what the device says it holds.
 func (l *Lease) Resize(granted accounting.Bytes) {
