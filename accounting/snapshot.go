@@ -39,8 +39,10 @@ type Snapshot struct {
 	Jobs         []JobState     `json:"jobs"`
 	Budgets      []BudgetState  `json:"budgets"` // those that jobs share, and limits of users, by name
 	Rules        []RuleState    `json:"rules"`   // of the configuration, in its order
+	Users        []UserState    `json:"users"`   // those who have jobs or a limit, and the last who had, by number
 	Queue        []TicketState  `json:"queue"`   // in the order that they are served in
 	Stats        Stats          `json:"stats"`
+	Counts       RequestCounts  `json:"counts"` // of all users' requests since the daemon started
 }
 
 // DeviceState is one GPU. All memory in bytes.
@@ -75,6 +77,8 @@ type DeviceState struct {
 	Admitted     uint64 `json:"admitted"`      // requests granted
 	Denied       uint64 `json:"denied"`
 	AtMax        uint64 `json:"at_max"` // requests that met the capacity, refused or not
+
+	Pressure PressureState `json:"pressure"`
 
 	Unnamed     bool             `json:"names_no_process"` // its readings say nothing of single processes
 	UnmanagedBy []UnmanagedState `json:"unmanaged_by,omitempty"`
@@ -218,6 +222,7 @@ type JobState struct {
 	PID        int              `json:"pid"`       // who asked for it: gpuarb run, or the process itself
 	AgeMs      int64            `json:"age_ms"`
 	StreamsBy  string           `json:"streams_by"` // who or what set StreamsMax
+	Pressure   PressureState    `json:"pressure"`
 	Processes  []int            `json:"processes"`
 	Devices    []JobDeviceState `json:"devices"`
 }
@@ -276,6 +281,58 @@ type RuleDeviceState struct {
 	Device int    `json:"device"`
 	Max    Bytes  `json:"max_bytes"`
 	MaxBy  string `json:"max_by"` // "": there is none
+}
+
+// UserState is a user with all of his jobs. What limits him is in BudgetState.
+type UserState struct {
+	UID      uint32        `json:"uid"`
+	Name     string        `json:"name"` // "": not known
+	Used     Bytes         `json:"used_bytes"`
+	Max      Bytes         `json:"max_bytes"` // what all of his programs may hold on each device; where they differ, the lowest; Max: no limit
+	Streams  int           `json:"streams"`
+	Pressure PressureState `json:"pressure"`
+	Counts   RequestCounts `json:"counts"` // since he is remembered
+}
+
+// PressureState tells for how long somebody waited for bytes (some), and for how long nobody went on meanwhile (full), as
+// the kernel's pressure stall information does.
+type PressureState struct {
+	Some PressureLine `json:"some"`
+	Full PressureLine `json:"full"`
+}
+
+// PressureLine is one of the two: percents of the last 10, 60 and 300 seconds, and microseconds in all.
+type PressureLine struct {
+	Avg10   float64 `json:"avg10"`
+	Avg60   float64 `json:"avg60"`
+	Avg300  float64 `json:"avg300"`
+	TotalUs uint64  `json:"total_us"`
+}
+
+// RequestCounts is what became of requests.
+type RequestCounts struct {
+	Waits   []WaitCount   `json:"waits"`   // one for each outcome, in an order that stays
+	Refused []ReasonCount `json:"refused"` // one for each reason, likewise
+}
+
+// WaitCount is how long requests waited that had one outcome.
+type WaitCount struct {
+	Outcome string      `json:"outcome"` // granted, timeout, cancelled, deadlock or refused
+	UpTo    []ClassWait `json:"up_to"`   // each counts those before it too
+	Count   uint64      `json:"count"`   // of all
+	SumMs   uint64      `json:"sum_ms"`
+}
+
+// ClassWait is how many requests waited at most so long.
+type ClassWait struct {
+	Ms    uint64 `json:"ms"`
+	Count uint64 `json:"count"`
+}
+
+// ReasonCount is how many requests were refused for a reason, as the queue and the log name it.
+type ReasonCount struct {
+	Reason string `json:"reason"`
+	Count  uint64 `json:"count"`
 }
 
 // Stats counts since the daemon started; *_bytes in bytes, *_ms in milliseconds.

@@ -147,6 +147,7 @@ func (j *job) reason(r *accounting.Refusal) Reason {
 // is free and not for this one.
 func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.Refusal, text, aside string) Outcome {
 	o := Outcome{Reason: reason, First: a.denied(l), Explain: text}
+	a.countRefusal(l.session.job.person, reason)
 	if r.Amount == accounting.Memory {
 		o.Requested, o.Remaining, o.Limit = r.Requested, r.Remaining, r.Limit
 	}

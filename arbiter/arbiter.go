@@ -22,6 +22,7 @@ type Arbiter struct {
 	devices  []*device // by index
 	shareds  map[sharedKey]*shared
 	users    map[uint32]*rules.User // those with a limit of their own
+	people   people
 	jobs     map[JobID]*job
 	sessions map[SessionID]*session
 	leases   map[LeaseID]*lease
@@ -65,9 +66,15 @@ type Arbiter struct {
 	threads   int            // of leases whose slots are threads', all together
 	threadsOf map[uint32]int // and by user
 
+	pressing     int              // of those that wait: who waits for bytes
+	gauges       []*gauge         // that have changed
+	pressureGone []PressureChange // of those that are not there any more
+
 	overs    map[account]bool // budgets that hold more than their limit; true: announced
 	draining []*session       // ended, their memory not yet back
-	scratch  []candidate      // kept between recalls
+	waits    waitCounts
+	refusals reasonCounts
+	scratch  []candidate // kept between recalls
 	events   []Event
 	stats    accounting.Stats
 
@@ -92,6 +99,7 @@ func New(policy rules.Policy) *Arbiter {
 		policy: policy.InForce(), ledger: accounting.NewLedger(), atOnce: searchedAtOnce, looksAtOnce: looksAtOnce,
 		shareds:  make(map[sharedKey]*shared),
 		users:    make(map[uint32]*rules.User),
+		people:   people{of: make(map[uint32]*person)},
 		jobs:     make(map[JobID]*job),
 		sessions: make(map[SessionID]*session),
 		leases:   make(map[LeaseID]*lease),
@@ -114,6 +122,7 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 	if known == nil {
 		known = &device{Device: d, figures: make(map[int]ProcessUsage), byPID: make(map[int][]*lease),
 			headrooms: make(map[*accounting.Budget]*headroom), policy: &a.policy}
+		known.gauge.of = PressureOf{Device: d.Index}
 		a.devices = append(a.devices, known)
 		slices.SortFunc(a.devices, func(x, y *device) int { return cmp.Compare(x.Index, y.Index) })
 		_ = a.ledger.AddDevice(d.Index, 0) // it is not there yet
@@ -197,6 +206,7 @@ func (a *Arbiter) empty(now time.Time, d *device) bool {
 		if a.spend(1); a.leases[l.id] != l {
 			continue
 		}
+		a.uncountLease(now, l)
 		if a.lose(l); !l.session.alive() { // nothing to wait for
 			a.closeLease(now, l)
 		}

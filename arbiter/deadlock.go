@@ -38,7 +38,7 @@ func (a *Arbiter) isTangled(now time.Time) bool {
 		if !slices.ContainsFunc(j.tickets, (*ticket).holding) {
 			continue
 		}
-		if holding = true; j.blocked(j.waits()) {
+		if holding = true; j.blocked() {
 			blocked = true
 			break
 		}
@@ -62,7 +62,8 @@ func (a *Arbiter) lookLater(now time.Time, holding bool) {
 // way. True: it did, and the queues are to be gone through again.
 func (a *Arbiter) refresh(now time.Time, t *ticket) (changed bool) {
 	at, turn := t.at(), t.onlyBehind()
-	if a.judge(now, t); t.at() != at || t.onlyBehind() != turn {
+	a.judge(now, t)
+	if a.press(now, t); t.at() != at || t.onlyBehind() != turn {
 		a.wake(t)
 		t.setDirty()
 		changed, a.tangled = true, true
@@ -174,16 +175,6 @@ func (j *job) waits() map[*session][]*ticket {
 	return of
 }
 
-// blocked reports whether every thread of a job that ever made an intercepted call waits.
-func (j *job) blocked(waits map[*session][]*ticket) bool {
-	for _, s := range j.sessions {
-		if s.alive() && !s.blocked(waits[s]) {
-			return false
-		}
-	}
-	return len(j.sessions) > 0
-}
-
 // standsStill reports whether a job has several processes that hold something, and each of them
 // has a request that waits: what one of them waits for the others will hardly free.
 func (j *job) standsStill(waits map[*session][]*ticket) bool {
@@ -206,19 +197,4 @@ func (s *session) holds() bool {
 	return slices.ContainsFunc(s.leases, func(l *lease) bool {
 		return !l.lost && (s.budget.Account(l.device.Index).Committed > 0 || l.contexts > 0 || l.Streams() > 0 || l.holds > 0)
 	})
-}
-
-// blocked reports whether every thread of a process waits, as far as is known. These are its tickets.
-func (s *session) blocked(tickets []*ticket) bool {
-	if s.threads == 0 || len(tickets) < s.threads {
-		return false
-	}
-	waiting, known := 0, make(map[uint32]bool)
-	for _, t := range tickets {
-		if t.thread == 0 || !known[t.thread] {
-			waiting++
-			known[t.thread] = true
-		}
-	}
-	return waiting >= s.threads
 }

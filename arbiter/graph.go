@@ -96,7 +96,7 @@ func (g *graph) party(now time.Time, t *ticket) (party int, swept bool) {
 	}
 	g.holding = true
 	waits := t.job.waits()
-	*p = deadlock.Party{Holding: true, Blocked: t.job.blocked(waits), Still: t.job.standsStill(waits)}
+	*p = deadlock.Party{Holding: true, Blocked: t.job.blocked(), Still: t.job.standsStill(waits)}
 	g.addHoldings(t.job, party)
 	return party, g.addPermits(now, t.job, party, waits)
 }
@@ -226,7 +226,7 @@ func (h *holder) waits(tickets []*ticket) bool {
 	case !slices.ContainsFunc(tickets, waits):
 		return false
 	}
-	return h.Thread != 0 || h.Process.blocked(tickets)
+	return h.Thread != 0 || h.Process.blocked()
 }
 
 // request copies what a ticket needs.

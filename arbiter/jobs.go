@@ -27,6 +27,7 @@ func (a *Arbiter) OpenJob(now time.Time, r JobRequest) (JobInfo, error) {
 // startRefused tells that a job, or a process, was refused what it takes before it begins.
 func (a *Arbiter) startRefused(now time.Time, s *session, err error) {
 	if r := (*Refusal)(nil); errors.As(err, &r) {
+		a.countRefusal(a.person(s.job.request.Process.UID, s.job.request.Process.User), r.Reason)
 		a.deniedEvent(now, s, Event{Device: -1, Reason: r.Reason, Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit}, r.Explain)
 	}
 }
@@ -205,6 +206,7 @@ func (a *Arbiter) neverReserves(r JobRequest, rule rules.Terms, d *device) (room
 // newJob puts a job in place with its budgets, whether what it reserves has room or not.
 func (a *Arbiter) newJob(now time.Time, j *job) {
 	j.opened, j.moved = now, now
+	a.joins(j)
 	r := &j.request
 	j.Asked = rules.Request{Max: r.Max, Min: r.Min, Streams: r.Streams, PerProcess: r.PerProcess, MayPass: r.Process.MayPass(),
 		Processor: slices.ContainsFunc(j.on, func(d *device) bool { return !d.IsGPU() })}
@@ -279,6 +281,7 @@ func (a *Arbiter) endJob(now time.Time, j *job) {
 // dropJob takes a job without sessions out, and the shared budgets that it was the last of.
 func (a *Arbiter) dropJob(j *job) {
 	delete(a.jobs, j.id)
+	a.leaves(j)
 	a.dropBudget(j.budget)
 	for _, sh := range j.shares() {
 		a.dropShared(sh)

@@ -28,11 +28,12 @@ const (
 	ReasonSlots             // slots.max is reached, or the device is another's alone
 	ReasonThreads           // more threads hold something than are remembered
 	ReasonCrowded           // the user, or the process, has as many requests waiting as it may
+	reasons
 )
 
 // String returns the reason as the event log spells it.
 func (r Reason) String() string {
-	names := [...]string{
+	names := [reasons]string{
 		"", "over_budget", "shared_full", "device_full", "too_large", "streams", "device_lost",
 		"denied", "no_lease", "range", "busy", "timeout", "cancelled", "deadlock", "slots", "threads", "crowded",
 	}

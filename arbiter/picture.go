@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
+	"github.com/gpuarb/gpuarb/arbiter/pressure"
 )
 
 // Picture is a snapshot that is made in parts: of thousands of leases and programs it takes
@@ -24,9 +25,24 @@ type Picture struct {
 	sessions []*session
 	jobs     []*job
 	holders  []*holder // as all above, those that are to be added yet
+	people   []*person // likewise
 	queue    *moment   // nil: devices and budgets are not there yet
 	budgets  map[*shared]*accounting.BudgetState
 	held     map[jobOn]int // the rows of holders
+	strained []strained
+}
+
+// strained is a row of which the pressure is to be worked out yet, which is done without the lock.
+type strained struct {
+	at      func(*accounting.Snapshot) *accounting.PressureState
+	tracker pressure.Tracker
+}
+
+// addPressure keeps a pressure as it is, for a row.
+func (p *Picture) addPressure(g *gauge, at func(*accounting.Snapshot) *accounting.PressureState) {
+	if g.tracker != nil {
+		p.strained = append(p.strained, strained{at, *g.tracker})
+	}
 }
 
 // jobOn is a job that has a device, or slots of it.
@@ -48,6 +64,7 @@ func (a *Arbiter) Picture(now time.Time) *Picture {
 	for _, j := range a.jobs {
 		p.jobs = append(p.jobs, j)
 	}
+	p.people = a.peopleShown()
 	for _, d := range a.devices {
 		p.holders = slices.AppendSeq(p.holders, maps.Values(d.permits[permit.Slot]))
 	}
@@ -66,6 +83,7 @@ func (p *Picture) Sort() {
 	slices.SortFunc(p.sessions, func(x, y *session) int {
 		return cmp.Or(cmp.Compare(x.process.PID, y.process.PID), cmp.Compare(x.id, y.id))
 	})
+	slices.SortFunc(p.people, func(x, y *person) int { return cmp.Compare(x.uid, y.uid) })
 	slices.SortFunc(p.jobs, func(x, y *job) int { return cmp.Compare(x.id, y.id) })
 	slices.SortFunc(p.holders, func(x, y *holder) int {
 		return cmp.Or(cmp.Compare(at[x.device], at[y.device]), oldestFirst(x, y))
@@ -73,16 +91,17 @@ func (p *Picture) Sort() {
 	p.state.Leases = make([]accounting.LeaseState, 0, len(p.leases))
 	p.state.Processes = make([]accounting.ProcessState, 0, len(p.sessions))
 	p.state.Jobs = make([]accounting.JobState, 0, len(p.jobs))
+	p.state.Users = make([]accounting.UserState, 0, len(p.people))
 }
 
 // Rows is how many rows there are to be added.
 func (p *Picture) Rows() int { return len(p.leases) + len(p.sessions) + len(p.jobs) }
 
-// Add adds up to so many rows: leases, then at once devices and budgets, holders, the queue, processes
+// Add adds up to so many rows: leases, users, then at once devices and budgets, holders, the queue, processes
 // and jobs, whose budgets add up with them. False: all are there.
 func (p *Picture) Add(rows int) (more bool) {
 	for _, part := range [...]func(*Picture, int) int{
-		(*Picture).addLeases, (*Picture).addMachine, (*Picture).addHolders, (*Picture).addQueue, (*Picture).addProcesses, (*Picture).addJobs,
+		(*Picture).addLeases, (*Picture).addPeople, (*Picture).addMachine, (*Picture).addHolders, (*Picture).addQueue, (*Picture).addProcesses, (*Picture).addJobs,
 	} {
 		if rows = part(p, rows); rows <= 0 {
 			return true
@@ -156,6 +175,16 @@ func (p *Picture) addProcesses(rows int) int {
 	return rows
 }
 
+func (p *Picture) addPeople(rows int) int {
+	for ; rows > 0 && len(p.people) > 0; rows-- {
+		who, row := p.people[0], len(p.state.Users)
+		p.people = p.people[1:]
+		p.state.Users = append(p.state.Users, p.a.userState(who))
+		p.addPressure(&who.gauge, func(s *accounting.Snapshot) *accounting.PressureState { return &s.Users[row].Pressure })
+	}
+	return rows
+}
+
 func (p *Picture) addJobs(rows int) int {
 	for ; rows > 0 && len(p.jobs) > 0; rows-- {
 		if j := p.jobs[0]; p.a.jobs[j.id] == j {
@@ -167,7 +196,9 @@ func (p *Picture) addJobs(rows int) int {
 }
 
 func (p *Picture) addJob(j *job) {
+	row := len(p.state.Jobs)
 	p.state.Jobs = append(p.state.Jobs, p.a.jobState(j, p.now))
+	p.addPressure(&j.gauge, func(s *accounting.Snapshot) *accounting.PressureState { return &s.Jobs[row].Pressure })
 	for _, sh := range j.shares() {
 		if to := p.budgets[sh]; sh != nil && to != nil {
 			p.a.addToBudget(to, j)
@@ -198,10 +229,12 @@ func (p *Picture) addMachine(rows int) int {
 	}
 	a, s := p.a, &p.state
 	s.Stats = a.stats
+	s.Counts = accounting.RequestCounts{Waits: a.waits.state(), Refused: a.refusals.state()}
 	s.Devices = make([]accounting.DeviceState, len(p.devices))
 	for i, d := range p.devices {
 		s.Devices[i] = a.deviceState(d, p.now)
 		s.Devices[i].Reserved = a.reservedBelow(d)
+		p.addPressure(&d.gauge, func(s *accounting.Snapshot) *accounting.PressureState { return &s.Devices[i].Pressure })
 		s.Stats.InFlight += uint64(len(d.permits[permit.Slot]))
 	}
 	s.Rules = a.ruleStates()
@@ -215,5 +248,9 @@ func (p *Picture) addMachine(rows int) int {
 func (p *Picture) Done() accounting.Snapshot {
 	p.state.Stats.Clients = uint64(len(p.state.Processes))
 	p.state.Stats.Leases = uint64(len(p.state.Leases))
+	for i := range p.strained {
+		*p.strained[i].at(&p.state) = pressureState(&p.strained[i].tracker, p.now)
+	}
+	sumUsers(&p.state)
 	return p.state
 }

@@ -268,6 +268,7 @@ func (a *Arbiter) park(now time.Time, t *ticket) {
 	}
 	a.tickets[t.id] = t
 	a.countTicket(t, 1)
+	a.countWaiting(now, t, 1)
 	t.job.tickets = append(t.job.tickets, t)
 	a.waiting[t.job] = true
 	a.moves(t.job)
@@ -316,10 +317,11 @@ func (j *job) timeout() time.Duration {
 }
 
 // unpark takes a ticket out of the queues.
-func (a *Arbiter) unpark(t *ticket) {
+func (a *Arbiter) unpark(now time.Time, t *ticket) {
 	delete(a.tickets, t.id)
 	a.moves(t.job)
 	a.countTicket(t, -1)
+	a.countWaiting(now, t, -1)
 	at := slices.Index(t.job.tickets, t)
 	if t.job.tickets = slices.Delete(t.job.tickets, at, at+1); len(t.job.tickets) == 0 {
 		delete(a.waiting, t.job)

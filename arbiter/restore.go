@@ -97,6 +97,9 @@ func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease, 
 	l.lent, l.lentMost = l.countable(), believedStreams // it may be: its word tells
 	l.contexts = min(max(held.Contexts, 0), maxObjects)
 	l.peak, l.unverified, l.lost = held.Peak, held.Unverified, d.lost || held.Lost
+	if l.lost {
+		a.uncountLease(now, l)
+	}
 	if !held.Opened.IsZero() {
 		l.opened = held.Opened
 	}

@@ -256,6 +256,7 @@ func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
 		a.refuseTicket(now, t, v.reason, a.refusal(t, v.reason), "")
 		return false
 	}
+	a.press(now, t)
 	t.rests = a.mayRest(now, t)
 	a.resting = a.resting || t.rests
 	inside := true

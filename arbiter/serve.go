@@ -193,10 +193,11 @@ func (a *Arbiter) finish(now time.Time, t *ticket, answer Decision) {
 	if t.parked.IsZero() {
 		return
 	}
-	a.unpark(t)
+	a.unpark(now, t)
 	waited := now.Sub(t.place.Since)
 	t.job.tally.waits++
 	t.job.tally.waited += max(0, waited)
+	a.countWait(t.job.person, &answer, waited)
 	a.stats.LastWaitMs = uint64(max(0, waited/time.Millisecond))
 	if answer.granted() {
 		a.ticketEvent(now, t, EventServed, fmt.Sprintf(wording.Served, t.name(), a.requestText(t), wording.Span(waited)))
@@ -232,6 +233,9 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, r *accounti
 		answer.Outcome = a.refuse(now, t.lease, why, r, text, aside)
 	} else {
 		t.job.tally.refused++
+		if a.asking != t { // else whoever asked is told, and counts it
+			a.countRefusal(t.job.person, why)
+		}
 		answer.Refusal = a.refuseStart(t, why, r, text)
 	}
 	a.finish(now, t, answer)

@@ -59,6 +59,7 @@ func (a *Arbiter) newSession(now time.Time, r SessionRequest, pending bool) (*se
 	_, _ = a.setLimits(a.sessionChanges(nil, s), false)
 	j.sessions = append(j.sessions, s)
 	a.sessions[s.id] = s
+	a.recountGoing(now, s)
 	a.moves(j) // one more of its processes goes on
 	return s, nil
 }
@@ -108,6 +109,10 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 	if now.IsZero() {
 		s.ended = time.Unix(0, 0)
 	}
+	for _, l := range s.leases {
+		a.uncountLease(now, l)
+	}
+	a.recountGoing(now, s)
 	a.leave(now, s)
 	a.moves(s.job)
 	a.tangled = true // its job may have nobody left who goes on
@@ -222,6 +227,7 @@ func (a *Arbiter) newLease(now time.Time, s *session, d *device, w Word) *lease 
 	s.leases = append(s.leases, l)
 	d.byPID[s.process.PID] = append(d.byPID[s.process.PID], l)
 	a.leases[l.id] = l
+	a.countLease(now, l)
 	return l
 }
 
@@ -236,6 +242,7 @@ func (a *Arbiter) reclaim(now time.Time, l *lease) {
 // closeLease takes a lease of an ended session out, with all that it holds, and the session with its last one.
 func (a *Arbiter) closeLease(now time.Time, l *lease) {
 	s, d := l.session, l.device
+	a.uncountLease(now, l)
 	l.device.peak.update(l.seen, 0, 0)
 	s.job.peakOn(d).update(l.seen, 0, 0)
 	l.seen = 0
@@ -258,6 +265,7 @@ func (a *Arbiter) closeLease(now time.Time, l *lease) {
 
 // dropSession takes an ended session without leases out, and its job if that ends with it.
 func (a *Arbiter) dropSession(now time.Time, s *session) {
+	a.setGoing(now, s, false)
 	delete(a.sessions, s.id)
 	a.draining = slices.DeleteFunc(a.draining, func(x *session) bool { return x == s })
 	s.job.sessions = slices.DeleteFunc(s.job.sessions, func(x *session) bool { return x == s })

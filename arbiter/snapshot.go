@@ -228,6 +228,53 @@ func (l *lease) setBy(to *accounting.LeaseState) {
 	to.StreamsBy = l.session.Streams().By
 }
 
+// peopleShown are the users to be shown: those remembered, and those who have a limit.
+func (a *Arbiter) peopleShown() []*person {
+	all := slices.Collect(maps.Values(a.people.of))
+	for uid, u := range a.users {
+		if a.people.of[uid] == nil {
+			all = append(all, &person{uid: uid, name: u.Name})
+		}
+	}
+	return all
+}
+
+// userState describes a user; sumUsers adds up what he has.
+func (a *Arbiter) userState(p *person) accounting.UserState {
+	state := accounting.UserState{UID: p.uid, Name: p.name, Max: accounting.Max,
+		Counts: accounting.RequestCounts{Waits: p.waits.state(), Refused: p.refusals.state()}}
+	if u := a.users[p.uid]; u != nil {
+		for _, d := range a.devices {
+			state.Max = min(state.Max, u.Memory(d.bounds()).Max)
+		}
+	}
+	return state
+}
+
+// sumUsers adds up what each user has by the rows of his jobs and of their leases.
+func sumUsers(s *accounting.Snapshot) {
+	users := make(map[uint32]*accounting.UserState, len(s.Users))
+	for i := range s.Users {
+		users[s.Users[i].UID] = &s.Users[i]
+	}
+	of := make(map[uint64]*accounting.UserState, len(s.Jobs))
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		u := users[j.UID]
+		if of[j.ID] = u; u == nil {
+			continue // he came while the snapshot was made
+		}
+		for _, d := range j.Devices {
+			u.Used = u.Used.Plus(d.Used)
+		}
+	}
+	for i := range s.Leases {
+		if u := of[s.Leases[i].Job]; u != nil {
+			u.Streams += s.Leases[i].Streams
+		}
+	}
+}
+
 // budgetStates describes the budgets that jobs share, by name, and the limits of users, whether
 // anything of theirs runs or not, and which is whose; their jobs add what they use.
 func (a *Arbiter) budgetStates() ([]accounting.BudgetState, map[*shared]*accounting.BudgetState) {

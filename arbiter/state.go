@@ -51,6 +51,7 @@ type device struct {
 	anew   bool               // and each in it judged anew, also those that rest
 	late   bool               // it became dirty while a round was cut short
 
+	gauge    gauge            // of its pressure
 	byPID    map[int][]*lease // leases by their process, draining ones too
 	admitted uint64
 	denied   uint64
@@ -116,6 +117,10 @@ type job struct {
 	slots    int       // that it and its processes hold on all devices: asked of each that waits, each time that one is served
 	tickets  []*ticket // that wait, its processes' too
 	tally    tally
+	person   *person   // whose it is
+	gauge    gauge     // of its pressure
+	going    int       // processes of which a thread may go on
+	leased   []leased  // where its processes have leases
 	stirred  bool      // something of it has changed since they were looked at
 	anew     bool      // so that each of them is to be judged anew
 	outdated bool      // its rules and limits may have changed
@@ -165,6 +170,9 @@ type session struct {
 	slotScope rules.Scope
 	reserve   *accounting.Bytes // for each stream
 	threads   int               // that ever made an intercepted call; 0: not known
+	waits     map[uint32]int    // requests that wait, by the thread whose they are
+	waiting   int               // threads that wait
+	goes      bool              // it lives, and a thread of it may go on
 	pending   bool              // what it reserves waits for room
 }
 
@@ -193,6 +201,7 @@ type lease struct {
 	lent       bool             // its client counts its streams: lend.go
 	lentMost   int              // no more than it may have, whatever its word says
 	waits      int              // tickets of it that wait
+	isCounted  bool             // among those that its job has on the device
 	stirred    bool             // what it holds has changed since they were looked at
 	peak       accounting.Bytes // most bytes used at once
 	seen       accounting.Bytes // bytes used when last looked at

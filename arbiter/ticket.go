@@ -74,6 +74,8 @@ type spot struct {
 	was    limitSet     // at, before it was judged the last time
 	asks   permit.Kinds // the permits to be taken there
 	hard   limitSet     // of at: those that refuse it whoever comes first
+
+	pressing bool // it waits for bytes there
 }
 
 // ticket is a request, also before it is known to have to wait.
@@ -104,6 +106,8 @@ type ticket struct {
 	nest   *nest               // where it does so; nil: it is looked at with the others
 	short  *accounting.Refusal // with all idle credit counted in, where that was found not to suffice
 	parked time.Time           // zero: it does not wait
+
+	pressing int // at how many spots it waits for bytes
 
 	done   bool
 	answer Decision
@@ -258,6 +262,7 @@ func (a *Arbiter) ticketEvent(now time.Time, t *ticket, kind Kind, text string) 
 func (a *Arbiter) Threads(now time.Time, id SessionID, n int) {
 	if s := a.sessions[id]; s != nil && s.threads != n {
 		s.threads = max(0, n)
+		a.recountGoing(now, s)
 		a.moves(s.job)
 		if len(s.job.tickets) > 0 {
 			a.tangled = true
