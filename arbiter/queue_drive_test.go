@@ -26,10 +26,11 @@ type drive struct {
 	steps      int
 	verbose    bool
 	trace      []string
-	circles    int                // that were ended some time after they formed
-	capped     bool               // users are limited now and then
-	afterwards bool               // what became of the last request was told after its call
-	looks      int                // of the arbiter by one call; 0: as many as it likes
+	circles    int  // that were ended some time after they formed
+	capped     bool // users are limited now and then
+	afterwards bool // what became of the last request was told after its call
+	looks      int  // of the arbiter by one call; 0: as many as it likes
+	pressures  refPressures
 	held       []arbiter.Decision // taken from the arbiter, and not compared yet
 }
 
@@ -45,7 +46,7 @@ func newDrive(t testing.TB, seed uint64, context accounting.Bytes) *drive {
 	students, users := sharing(rng.IntN(2) == 0, size(60))
 	students.OnFull = ptr(rules.OnFullWait)
 	p.Rules = []rules.Rule{students, {Match: rules.Match{Exe: "waiter"}, OnFull: ptr(rules.OnFullWait)}}
-	d := &drive{rng: rng, seed: seed, users: users, reference: &reference{scope: scope, age: time.Minute, grace: 2 * time.Second, shared: 60, caps: map[uint32]accounting.Bytes{}, context: context, now: start}}
+	d := &drive{rng: rng, pressures: newRefPressures(), seed: seed, users: users, reference: &reference{scope: scope, age: time.Minute, grace: 2 * time.Second, shared: 60, caps: map[uint32]accounting.Bytes{}, context: context, now: start}}
 	totals := []accounting.Bytes{100, 80}
 	if rng.IntN(4) > 0 { // few have to wait
 		totals = []accounting.Bytes{300, 200}
@@ -835,6 +836,8 @@ func (d *drive) after(pause time.Duration) {
 	d.world.now = d.world.now.Add(pause)
 	d.reference.now = d.world.now
 	d.logf("it is %v", d.world.now.Sub(start))
+	d.weigh(pause)
+	d.checkPressures()
 	d.arb.Tick(d.world.now)
 	d.withdrawn(arbiter.ReasonTimeout, func(t *refTicket) bool { return !t.deadline.After(d.world.now) })
 	d.settled(nil)

@@ -1,0 +1,104 @@
+package arbiter_test
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+)
+
+// The reference of the pressures: whenever time goes by, everything is looked at, and what waits for how long is added up.
+
+type refPressure struct{ some, full time.Duration }
+
+// refPressures are those of devices, jobs and users.
+type refPressures struct {
+	devices map[*refDevice]refPressure
+	jobs    map[*refJob]refPressure
+	users   map[uint32]refPressure
+}
+
+func newRefPressures() refPressures {
+	return refPressures{map[*refDevice]refPressure{}, map[*refJob]refPressure{}, map[uint32]refPressure{}}
+}
+
+// weigh adds time that went by, with everything as it is. That bytes are waited for is what the queue shows as the reason: of one
+// that waits behind others at a limit, the arbiter does not look each time whether a narrower one refuses it as well. For a
+// job that waits for several devices it is judged.
+func (d *drive) weigh(pause time.Duration) {
+	d.changed()
+	reasons := map[uint64]string{}
+	for _, t := range d.arb.Snapshot(d.world.now).Queue {
+		reasons[t.Ticket] = t.Reason
+	}
+	on, of, by := map[*refDevice]bool{}, map[*refJob]bool{}, map[uint32]bool{}
+	for _, t := range d.tickets {
+		needs, _, _ := d.judge(t, d.current(t))
+		for i, dev := range d.spots(t) {
+			bytes := needs[i].ofBytes()
+			if t.lease != nil {
+				bytes = reasons[uint64(t.id)] != arbiter.ReasonSlots.String()
+			}
+			if bytes {
+				on[dev], of[t.job], by[t.job.uid] = true, true, true
+			}
+		}
+	}
+	leases := func(j *refJob, on *refDevice) bool {
+		return slices.ContainsFunc(j.sessions, func(s *refSession) bool {
+			return !s.dead && slices.ContainsFunc(s.leases, func(l *refLease) bool { return on == nil || l.device == on })
+		})
+	}
+	stands := func(on *refDevice, in func(*refJob) bool) bool {
+		return !slices.ContainsFunc(d.jobs, func(j *refJob) bool { return in(j) && leases(j, on) && !d.blocked(j) })
+	}
+	for dev := range on {
+		d.pressures.devices[dev] = d.pressures.devices[dev].add(pause, stands(dev, func(*refJob) bool { return true }))
+	}
+	for j := range of {
+		d.pressures.jobs[j] = d.pressures.jobs[j].add(pause, stands(nil, func(x *refJob) bool { return x == j }))
+	}
+	for uid := range by {
+		d.pressures.users[uid] = d.pressures.users[uid].add(pause, stands(nil, func(x *refJob) bool { return x.uid == uid }))
+	}
+}
+
+func (p refPressure) add(pause time.Duration, full bool) refPressure {
+	if p.some += pause; full {
+		p.full += pause
+	}
+	return p
+}
+
+// ofBytes reports whether the narrowest of what a ticket lacks is bytes.
+func (n need) ofBytes() bool { return n.user || n.shared || n.bytes && !n.wish && !n.slot }
+
+// checkPressures holds the arbiter's totals against the reference's.
+func (d *drive) checkPressures() {
+	s := d.arb.Snapshot(d.world.now)
+	same := func(what string, n any, got accounting.PressureState, want refPressure) {
+		if got.Some.TotalUs != uint64(want.some.Microseconds()) || got.Full.TotalUs != uint64(want.full.Microseconds()) {
+			d.fail("the pressure of %s %v is %+v, want %v", what, n, got, want)
+		}
+	}
+	for i, dev := range d.devices {
+		same("device", i, s.Devices[i].Pressure, d.pressures.devices[dev])
+	}
+	for _, u := range s.Users {
+		same("user", u.UID, u.Pressure, d.pressures.users[u.UID])
+	}
+	for _, j := range d.jobs {
+		for _, state := range s.Jobs {
+			if j.run && state.ID == uint64(j.id) || j.hasProcess(state.Processes) {
+				same("job", state.ID, state.Pressure, d.pressures.jobs[j])
+			}
+		}
+	}
+}
+
+func (j *refJob) hasProcess(pids []int) bool {
+	return slices.ContainsFunc(j.sessions, func(s *refSession) bool {
+		return len(s.leases) > 0 && slices.Contains(pids, s.leases[0].process.PID)
+	})
+}
