@@ -2,12 +2,17 @@ package arbiter
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
+
+// Jobs returns the jobs that are there, the oldest first.
+func (a *Arbiter) Jobs() []JobID { return slices.Sorted(maps.Keys(a.jobs)) }
 
 // NextJob is an ID that no job has had. It is for RestoreJob of a job of which the ID is
 // not known any more.

@@ -16,6 +16,9 @@ func (d *Daemon) unlock() {
 		}
 	}
 	d.logEventsLocked(d.arb.Events())
+	if d.file != nil && !d.stopping { // else there is no file any more, and who waits does so for the next daemon
+		d.keepPressuresLocked()
+	}
 	if len(d.queue.outbox) > 0 {
 		signal(d.queue.wake)
 	}

@@ -47,6 +47,9 @@ func (d *Daemon) stop() error {
 	d.cancel() // a start that takes up what is left gives the lock back soon
 	d.lock()
 	d.stopping = true
+	if d.pressures.strained {
+		d.file.SetAlive(int64(d.uptime())) // what is waited for until now counts
+	}
 	d.dismissLocked()
 	for l := range d.shown {
 		l.Hide() // nobody keeps it true

@@ -10,30 +10,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The annex is a second file, for what version 3 of the state file has no room for. It is
-// a file of its own so that the layout of the first one stays what the daemons before this
-// one read: they begin every other anew, and a return to one of them would lift the
-// budgets of what runs.
+// An annex is a further file, for what version 3 of the state file has no room for. It is a file of its own so that the
+// layout of the first one stays what the daemons before this one read: they begin every other anew, and a return to one of
+// them would lift the budgets of what runs. There are two: one with the threads of leases, and one with pressures.
 //
-// A daemon that does not know of the annex leaves it as it is. So no row of it is believed
-// without the record that it belongs to, and what it says in sum has to agree with that.
+// A daemon that does not know of an annex leaves it as it is. So no row of it is believed without what it belongs to, and
+// what it says in sum has to agree with that.
 const (
-	annexSuffix  = ".annex"
-	annexMagic   = 0x58454e4e41424741 // "AGBANNEX" as it lies in memory
-	annexVersion = 2
+	annexSuffix    = ".annex"
+	pressureSuffix = ".pressure"
 	// MaxThreads bounds the threads of all leases together, beyond those in the leases' records.
 	MaxThreads = 1 << 18
+	// MaxPressures bounds the devices, jobs and users at which somebody ever waited for bytes.
+	MaxPressures = MaxJobs + MaxSessions + 1<<13
 )
 
-// annexHeader is the first page of the annex.
-type annexHeader struct {
-	Magic      uint64
-	Version    uint32
-	ThreadSize uint32
-	BootID     [16]byte
+// annexKind is what an annex holds. Its magic is as it lies in memory.
+type annexKind struct {
+	magic   uint64
+	version uint32
+	rows    int
+	rowSize uintptr
+}
 
-	HighThread uint32
-	Pad        uint32
+var (
+	threadAnnex   = annexKind{0x58454e4e41424741, 2, MaxThreads, unsafe.Sizeof(Thread{})}   // AGBANNEX
+	pressureAnnex = annexKind{0x53534552504247, 1, MaxPressures, unsafe.Sizeof(Pressure{})} // GBPRESS
+)
+
+// annexHeader is the first page of an annex.
+type annexHeader struct {
+	Magic   uint64
+	Version uint32
+	RowSize uint32
+	BootID  [16]byte
+
+	High  uint32 // rows from here on were never used
+	Pad   uint32
+	Alive int64 // when the daemon last said that it lives, in nanoseconds of the boot's own clock; 0: not known
 }
 
 // Thread is a thread of a lease, where the lease's record has no room for another Maker.
@@ -45,25 +59,33 @@ type Thread struct {
 	Maker    Maker
 }
 
-const annexSize = headerSize + MaxThreads*unsafe.Sizeof(Thread{})
+func (k *annexKind) size() uintptr { return headerSize + uintptr(k.rows)*k.rowSize }
 
-// annex is the mapping of the annex.
+// ours is the header of an annex that holds nothing.
+func (k *annexKind) ours() annexHeader {
+	return annexHeader{Magic: k.magic, Version: k.version, RowSize: uint32(k.rowSize), BootID: bootID()}
+}
+
+// annex is the mapping of an annex.
 type annex struct {
+	kind *annexKind
 	back *backing
 	head *annexHeader
 }
 
-// openAnnex maps the annex at path, begun anew where it is none of ours or the state file
+// openAnnexes maps the annexes of the state file at path, each begun anew where it is none of ours or the state file
 // is fresh. Where there can be none it does not outlive the daemon, as Volatile says.
-func (f *File) openAnnex(path string, fresh bool) error {
-	a, err := mapAnnex(path, fresh)
-	if err != nil {
-		a, err = anonymousAnnex(err)
-	}
+func (f *File) openAnnexes(path string, fresh bool) error {
+	threads, err := threadAnnex.open(path+annexSuffix, fresh)
 	if err != nil {
 		return err
 	}
-	f.bindAnnex(a)
+	pressures, err := pressureAnnex.open(path+pressureSuffix, fresh)
+	if err != nil {
+		return errors.Join(err, threads.back.close())
+	}
+	f.bindAnnexes(threads, pressures)
+	f.Pressures.collect()
 	f.Threads.collect()
 	f.Threads.Each(func(i int, t *Thread) {
 		if t.Lease >= *f.Leases.high || f.Leases.rows[t.Lease].Live != 1 || f.Leases.rows[t.Lease].OpenedAt != t.OpenedAt {
@@ -73,19 +95,27 @@ func (f *File) openAnnex(path string, fresh bool) error {
 	return nil
 }
 
-func mapAnnex(path string, fresh bool) (*annex, error) {
+func (k *annexKind) open(path string, fresh bool) (*annex, error) {
+	a, err := k.mapPath(path, fresh)
+	if err != nil {
+		a, err = k.anonymous(err)
+	}
+	return a, err
+}
+
+func (k *annexKind) mapPath(path string, fresh bool) (*annex, error) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	a, err := annexOf(fd, path, fresh)
+	a, err := k.mapFD(fd, path, fresh)
 	if err != nil {
 		unix.Close(fd)
 	}
 	return a, err
 }
 
-func annexOf(fd int, path string, fresh bool) (*annex, error) {
+func (k *annexKind) mapFD(fd int, path string, fresh bool) (*annex, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, fmt.Errorf("stat %s: %w", path, err)
@@ -97,50 +127,47 @@ func annexOf(fd int, path string, fresh bool) (*annex, error) {
 	if _, err := unix.Pread(fd, unsafe.Slice((*byte)(unsafe.Pointer(&h)), unsafe.Sizeof(h)), 0); err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
-	high := h.HighThread
-	h.HighThread = 0
-	if fresh = fresh || h != ourAnnex() || st.Size != int64(annexSize); fresh {
-		high = 0
-		if err := empty(fd, int64(annexSize)); err != nil {
+	high, alive := h.High, h.Alive
+	h.High, h.Alive = 0, 0
+	if fresh = fresh || h != k.ours() || st.Size != int64(k.size()); fresh {
+		high, alive = 0, 0
+		if err := empty(fd, int64(k.size())); err != nil {
 			return nil, fmt.Errorf("truncate %s: %w", path, err)
 		}
 	}
-	back, err := mapped(fd, int(annexSize), unix.MAP_SHARED)
+	back, err := mapped(fd, int(k.size()), unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("map %s: %w", path, err)
 	}
-	a := newAnnex(back)
-	a.head.HighThread = min(high, MaxThreads)
+	a := k.new(back)
+	a.head.High, a.head.Alive = min(high, uint32(k.rows)), alive
 	return a, nil
 }
 
-func ourAnnex() annexHeader {
-	return annexHeader{Magic: annexMagic, Version: annexVersion,
-		ThreadSize: uint32(unsafe.Sizeof(Thread{})), BootID: bootID()}
-}
-
-// newAnnex makes the header of a mapping ours.
-func newAnnex(back *backing) *annex {
-	a := &annex{back: back, head: (*annexHeader)(unsafe.Pointer(&back.mem[0]))}
-	h := ourAnnex()
-	h.Magic, h.HighThread = 0, a.head.HighThread
+// new makes the header of a mapping ours.
+func (k *annexKind) new(back *backing) *annex {
+	a := &annex{kind: k, back: back, head: (*annexHeader)(unsafe.Pointer(&back.mem[0]))}
+	h := k.ours()
+	h.Magic, h.High, h.Alive = 0, a.head.High, a.head.Alive
 	*a.head = h
-	atomic.StoreUint64(&a.head.Magic, annexMagic)
+	atomic.StoreUint64(&a.head.Magic, k.magic)
 	return a
 }
 
-// anonymousAnnex is an annex without a file; why is what Volatile says.
-func anonymousAnnex(why error) (*annex, error) {
-	back, err := mapped(-1, int(annexSize), unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+// anonymous is an annex without a file; why is what Volatile says.
+func (k *annexKind) anonymous(why error) (*annex, error) {
+	back, err := mapped(-1, int(k.size()), unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
-		return nil, errors.Join(why, fmt.Errorf("map %d bytes: %w", annexSize, err))
+		return nil, errors.Join(why, fmt.Errorf("map %d bytes: %w", k.size(), err))
 	}
-	a := newAnnex(back)
+	a := k.new(back)
 	a.back.volatile.Store(&why)
 	return a, nil
 }
 
-func (f *File) bindAnnex(a *annex) {
-	f.annex = a
-	f.Threads.lay(a.back, headerSize, MaxThreads, &a.head.HighThread)
+func (f *File) bindAnnexes(threads, pressures *annex) {
+	f.annexes = [...]*annex{threads, pressures}
+	f.Threads.lay(threads.back, headerSize, MaxThreads, &threads.head.High)
+	f.Pressures.lay(pressures.back, headerSize, MaxPressures, &pressures.head.High)
+	f.alive = &pressures.head.Alive
 }

@@ -30,13 +30,16 @@ type File struct {
 	back     *backing
 	head     *header
 	aside    string
-	annex    *annex
+	annexes  [2]*annex
+	alive    *int64 // in the pressures' annex
 	Jobs     table[Job]
 	Sessions table[Session]
 	Leases   table[Lease]
 	Tickets  table[Ticket]
 	Limits   table[Limit]
-	Threads  table[Thread] // in the annex
+
+	Threads   table[Thread]   // in an annex
+	Pressures table[Pressure] // in another
 
 	promised, promisedLeases atomic.Int64 // records that requests may take
 }
@@ -61,7 +64,7 @@ func Open(path string) (f *File, fresh bool, err error) {
 	}
 	f.aside = aside
 	f.collect()
-	if err := f.openAnnex(path+annexSuffix, fresh); err != nil {
+	if err := f.openAnnexes(path, fresh); err != nil {
 		return nil, false, errors.Join(err, f.back.close())
 	}
 	return f, fresh, nil
@@ -95,11 +98,15 @@ func Anonymous(why error) (*File, error) {
 	}
 	f.back.volatile.Store(&why)
 	f.begin()
-	a, err := anonymousAnnex(why)
+	threads, err := threadAnnex.anonymous(why)
 	if err != nil {
 		return nil, errors.Join(err, f.back.close())
 	}
-	f.bindAnnex(a)
+	pressures, err := pressureAnnex.anonymous(why)
+	if err != nil {
+		return nil, errors.Join(err, threads.back.close(), f.back.close())
+	}
+	f.bindAnnexes(threads, pressures)
 	return f, nil
 }
 
@@ -182,7 +189,12 @@ func (f *File) Volatile() error {
 	if err := f.back.lasting(); err != nil {
 		return err
 	}
-	return f.annex.back.lasting()
+	for _, a := range f.annexes {
+		if err := a.back.lasting(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // bootID is the kernel's random name for this boot; zero when it cannot be read.
@@ -196,7 +208,9 @@ func bootID() (id [16]byte) {
 }
 
 // Close unmaps the file; the content stays.
-func (f *File) Close() error { return errors.Join(f.back.close(), f.annex.back.close()) }
+func (f *File) Close() error {
+	return errors.Join(f.back.close(), f.annexes[0].back.close(), f.annexes[1].back.close())
+}
 
 // table is one array of records. high is kept in the file: records from there on
 // were never used, so that recovery reads no page of the sparse rest.
@@ -211,7 +225,7 @@ type table[T record] struct {
 
 // record is what tables are of. Each begins with its Live: 0, a free record.
 type record interface {
-	Job | Session | Lease | Ticket | Limit | Thread
+	Job | Session | Lease | Ticket | Limit | Thread | Pressure
 }
 
 // live is whether a record counts.

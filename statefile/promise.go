@@ -27,6 +27,7 @@ func (f *File) Promise(leases int) {
 	f.Tickets.promise(n, spare)
 	f.Limits.promise(n, spare)
 	f.Threads.promise(n, spareThreads)
+	f.Pressures.promise(n, spare)
 }
 
 // Kept takes a Promise back.
@@ -36,7 +37,9 @@ func (f *File) Kept(leases int) {
 }
 
 // Late is how many times memory had to be allocated for a record that nobody had promised.
-func (f *File) Late() int64 { return f.back.late.Load() + f.annex.back.late.Load() }
+func (f *File) Late() int64 {
+	return f.back.late.Load() + f.annexes[0].back.late.Load() + f.annexes[1].back.late.Load()
+}
 
 // promise has n records beyond those ever used, and a few more, fit to be touched.
 func (t *table[T]) promise(n, spare int) {

@@ -1,0 +1,147 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/statefile"
+	"github.com/gpuarb/gpuarb/tests/bounded"
+)
+
+// waitsOn is a bench with a device that one client fills, and another that waits for half of it.
+func waitsOn(t *testing.T) (b *bench, waiter *child) {
+	t.Helper()
+	b = &bench{t: t, dir: shortDir(t), machine: newFakeMachine(t, gib), clock: newFakeClock()}
+	b.write(filepath.Join(b.dir, "gpuarb.toml"), "schema_version = 1\n[defaults]\non_full = \"wait\"\n")
+	b.start()
+	b.child(gib)
+	return b, b.child(0)
+}
+
+// begin has a client ask, and returns when it waits.
+func (b *bench) begin(c *child) {
+	b.t.Helper()
+	go c.askAnybody(0, gib/2)
+	bounded.Until(b.t, "it waits", func() bool { return len(b.Snapshot().Queue) == 1 })
+}
+
+// some holds the totals of the device, the client's job and its user against what they have to be.
+func (b *bench) some(c *child, want time.Duration) {
+	b.t.Helper()
+	s := b.Snapshot()
+	b.is("the device", s.Devices[0].Pressure, want)
+	b.is("the user", s.Users[0].Pressure, want)
+	b.is("the job", b.jobOf(c), want)
+}
+
+// jobOf is the pressure of a client's job.
+func (b *bench) jobOf(c *child) accounting.PressureState {
+	b.t.Helper()
+	s := b.Snapshot()
+	for _, j := range s.Jobs {
+		if slices.Contains(j.Processes, c.pid) {
+			return j.Pressure
+		}
+	}
+	b.t.Errorf("the job of client %d is not there", c.pid)
+	return accounting.PressureState{}
+}
+
+func (b *bench) is(what string, got accounting.PressureState, want time.Duration) {
+	b.t.Helper()
+	if total := time.Duration(got.Some.TotalUs) * time.Microsecond; total != want || got.Full.TotalUs != 0 {
+		b.t.Errorf("%s: some %v, full %d µs; want %v and none", what, total, got.Full.TotalUs, want)
+	}
+}
+
+// TestPressureIsExact: to the millisecond of the daemon's clock, whatever somebody sets the machine's to.
+func TestPressureIsExact(t *testing.T) {
+	b, waiter := waitsOn(t)
+	b.clock.Advance(5 * time.Second)
+	b.some(waiter, 0)
+	b.begin(waiter)
+	b.clock.Advance(1234 * time.Millisecond)
+	b.some(waiter, 1234*time.Millisecond)
+	b.clock.Jump(-48 * time.Hour)
+	b.clock.Advance(time.Minute)
+	b.some(waiter, time.Minute+1234*time.Millisecond)
+	waiter.die()
+	bounded.Until(t, "nobody waits", func() bool { return len(b.Snapshot().Queue) == 0 })
+	b.clock.Advance(time.Hour)
+	b.is("the device", b.Snapshot().Devices[0].Pressure, time.Minute+1234*time.Millisecond)
+}
+
+// TestPressureOverARestart: a daemon that is stopped has counted to its end, and what passes until the next one starts counts
+// for nobody. What is kept of a job goes with it.
+func TestPressureOverARestart(t *testing.T) {
+	b, waiter := waitsOn(t)
+	want := time.Duration(0)
+	for i := range 3 {
+		b.begin(waiter)
+		b.clock.Advance(1777 * time.Millisecond)
+		want += 1777 * time.Millisecond
+		if err := b.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		b.clock.Advance(time.Duration(i) * time.Hour)
+		b.start()
+		s := b.Snapshot()
+		b.is("the device", s.Devices[0].Pressure, want)
+		b.is("the user", s.Users[0].Pressure, want)
+		b.is("the job", b.jobOf(waiter), 1777*time.Millisecond)
+		b.clock.Advance(time.Minute) // it does not ask again
+		b.is("the job", b.jobOf(waiter), 1777*time.Millisecond)
+		waiter.die()
+		bounded.Until(t, "it is gone", func() bool {
+			waiter.freed()
+			b.clock.Advance(readEvery)
+			return len(b.Snapshot().Processes) == 1
+		})
+		waiter = b.child(0)
+		b.is("the new client's job", b.jobOf(waiter), 0)
+	}
+	b.lock()
+	defer b.unlock()
+	kept := 0
+	b.file.Pressures.Each(func(int, *statefile.Pressure) { kept++ })
+	if kept != 2 {
+		t.Errorf("%d pressures are kept, want the device's and the user's", kept)
+	}
+}
+
+// TestPressureOverAKill: of a daemon that dies in the middle of a wait, what it was known to have lived of the wait counts.
+func TestPressureOverAKill(t *testing.T) {
+	b, waiter := waitsOn(t)
+	b.begin(waiter)
+	for range 7 {
+		b.clock.Advance(signEvery)
+	}
+	bounded.Until(t, "it has said that it lives", func() bool {
+		b.lock()
+		defer b.unlock()
+		return b.file.Alive(int64(b.clock.uptime())) == int64(b.clock.uptime())
+	})
+	left := map[string][]byte{}
+	for _, suffix := range []string{"", ".annex", ".pressure"} {
+		path := b.paths.state + suffix
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left[path] = text
+	}
+	b.clock.Advance(signEvery / 2) // which nobody will know of
+	if err := b.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range left {
+		b.write(path, string(text))
+	}
+	b.clock.Advance(time.Hour)
+	b.start()
+	b.some(waiter, 7*signEvery)
+}
