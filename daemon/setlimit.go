@@ -38,7 +38,7 @@ func (d *Daemon) Set(ctx context.Context, s gpufs.Setting) error {
 	}
 	err := d.set(s)
 	if err != nil {
-		whose := map[gpufs.Owner]string{gpufs.OfDevice: d.nameOfDevice(s.Device), gpufs.OfJob: fmt.Sprintf("job %d", s.Job)}[s.Of]
+		whose := map[gpufs.Owner]string{gpufs.OfDevice: d.nameOfDevice(s.Device), gpufs.OfJob: fmt.Sprintf("job %d", s.Job), gpufs.OfUser: "user " + s.UserName}[s.Of]
 		d.lock()
 		defer d.unlock()
 		d.refusedChangeLocked(s.UID, cmp.Or(whose, fmt.Sprintf("process %d", s.PID)), s.Name+"="+s.Value, err)
@@ -56,15 +56,15 @@ func (d *Daemon) refusedChangeLocked(uid uint32, whose, change string, err error
 }
 
 func (d *Daemon) set(s gpufs.Setting) error {
-	target := map[gpufs.Owner]uint32{gpufs.OfDevice: ipc.LimitDevice, gpufs.OfProcess: ipc.LimitProcess, gpufs.OfJob: ipc.LimitJob}[s.Of]
-	r := ipc.LimitRequest{Target: target, ID: cmp.Or(s.Job, uint64(s.PID)), Device: uint32(s.Device)}
+	target := map[gpufs.Owner]uint32{gpufs.OfDevice: ipc.LimitDevice, gpufs.OfProcess: ipc.LimitProcess, gpufs.OfJob: ipc.LimitJob, gpufs.OfUser: ipc.LimitUser}[s.Of]
+	r := ipc.LimitRequest{Target: target, ID: cmp.Or(s.Job, uint64(s.PID), uint64(s.User)), Device: uint32(s.Device)}
 	if err := shim.SetLimit(&r, s.Name, s.Value); err != nil {
 		return errors.Join(unix.EINVAL, err)
 	}
 	d.lock()
 	defer d.unlock()
 	defer d.tookChangeLocked(s.UID, d.now())
-	if err := d.changeLocked(s.UID, "", &r, s.StartTicks, requested(s.UID, &r)); err != nil {
+	if err := d.changeLocked(s.UID, s.UserName, &r, s.StartTicks, requested(s.UID, &r)); err != nil {
 		return errors.Join(errnoOf(err), err)
 	}
 	return nil

@@ -36,6 +36,7 @@ func TestSettings(t *testing.T) {
 		{"echo 25% >> processes/300/memory.min", Setting{Of: OfProcess, Device: AllDevices, PID: 300, StartTicks: 3333, Name: "memory.min", Value: "25%"}},
 		{"echo 7 | tee processes/300/streams.max", Setting{Of: OfProcess, Device: AllDevices, PID: 300, StartTicks: 3333, Name: "streams.max", Value: "7"}},
 		{"echo 0 > processes/300/devices/1/memory.min", Setting{Of: OfProcess, Device: 1, PID: 300, StartTicks: 3333, Name: "memory.min", Value: "0"}},
+		{"echo 6G > users/bob/memory.max", Setting{Of: OfUser, Device: AllDevices, User: 1001, UserName: "bob", Name: "memory.max", Value: "6G"}},
 		{"echo 1M > jobs/9/memory.max", Setting{Of: OfJob, Device: AllDevices, Job: 9, Name: "memory.max", Value: "1M"}},
 	} {
 		output(t, "sh", "-c", "cd \"$1\" && { "+c.script+"; } >/dev/null", "sh", mnt)

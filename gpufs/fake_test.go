@@ -63,7 +63,9 @@ func sample() accounting.Snapshot {
 			{Index: 0, Vendor: "nvidia", Name: "Simulated GPU", UUID: "GPU-00000000-0000-0000-0000-000000000001",
 				PCI: "0000:01:00.0", Total: 8 * gib, Reserve: gib / 2, Capacity: 7 * gib, Granted: 4 * gib,
 				Committed: 5 * gib, Used: 3 * gib, Peak: 4 * gib, Unmanaged: gib / 4, Overhead: gib / 4,
-				Streams: 3, SlotsMax: 2, SlotsCurrent: 1, Admitted: 100, Denied: 7, AtMax: 8},
+				Streams: 3, SlotsMax: 2, SlotsCurrent: 1, Admitted: 100, Denied: 7, AtMax: 8, Pressure: accounting.PressureState{
+					Some: accounting.PressureLine{Avg10: 100, Avg60: 99.5, Avg300: 7, TotalUs: 90_000_000},
+					Full: accounting.PressureLine{Avg10: 0.05, TotalUs: 1}}},
 			{Index: 1, Vendor: "amd", Name: "Card", PCI: "0000:02:00.0", Total: 16 * gib, Capacity: 16 * gib, Lost: true},
 		},
 		Leases: []accounting.LeaseState{
@@ -90,6 +92,13 @@ func sample() accounting.Snapshot {
 			{ID: 9, UID: 1001, User: "bob", Command: "evil\nroot 1 0", State: accounting.StateOver, StreamsMax: 256,
 				Processes: []int{300}, Devices: []accounting.JobDeviceState{
 					{Device: 0, Max: accounting.Max, Used: gib, Peak: gib}, {Device: 1, Max: 2 * gib, Used: 512, Peak: 1024}}},
+		},
+		Users: []accounting.UserState{
+			{UID: 0, Name: "root", Max: accounting.Max},
+			{UID: 1000, Name: "ann", Used: 2 * gib, Max: accounting.Max, Streams: 2},
+			{UID: 1001, Name: "bob", Used: gib + 512, Max: 6 * gib, Streams: 1, Pressure: accounting.PressureState{
+				Some: accounting.PressureLine{Avg10: 18.11, Avg60: 3.27, Avg300: 0.68, TotalUs: 2_000_001}},
+				Counts: accounting.RequestCounts{Refused: []accounting.ReasonCount{{Reason: "device_full", Count: 7}}}},
 		},
 		Queue: []accounting.TicketState{
 			{Pos: 1, Ticket: 12, PID: 300, User: "bob", UID: 1001, Device: 1, Wants: "512 MiB", WantsBytes: 512 << 20,

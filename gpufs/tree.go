@@ -31,7 +31,7 @@ type identity struct {
 	kind       kind
 	file       int    // which file of the directory; 0 is the directory itself
 	device     int    // 0, or the index plus one
-	id         uint64 // a PID or a job
+	id         uint64 // a PID, a job or a user
 	generation uint64 // tells two processes of one PID apart
 }
 
@@ -43,6 +43,7 @@ const (
 	kindProcess
 	kindProcessDevice
 	kindJob
+	kindUser
 )
 
 // ino packs an identity into an inode number below 2⁶³: 3 bits of kind, 6 of file,
@@ -99,6 +100,7 @@ type builder struct {
 	process []report.Field[report.Process]
 	lease   []report.Field[report.Process]
 	job     []report.Field[accounting.JobState]
+	user    []report.Field[accounting.UserState]
 }
 
 func newBuilder(uid uint32, o Options) *builder {
@@ -108,6 +110,7 @@ func newBuilder(uid uint32, o Options) *builder {
 		process: report.ProcessFields(),
 		lease:   report.LeaseFields(),
 		job:     report.JobFields(),
+		user:    report.UserFields(),
 	}
 }
 
@@ -127,6 +130,7 @@ func (b *builder) root() *directory {
 		{name: "queue", text: rendered(files.Queue)},
 		{name: "stats", text: rendered(report.Stats)},
 		{name: "unmanaged", text: rendered(files.Unmanaged)},
+		{name: "users", dir: b.users()},
 		{name: "version", text: rendered(version)},
 	}
 	if b.selfOf != nil {

@@ -36,6 +36,7 @@ func DeviceFields() []Field[accounting.DeviceState] {
 		one("memory.max", func(d device) string { return Value(d.Capacity) }),
 		one("memory.overhead", func(d device) string { return Value(d.Overhead) }),
 		one("memory.peak", func(d device) string { return Value(d.Peak) }),
+		{"memory.pressure", func(d device) string { return pressureText(d.Pressure) }},
 		one("memory.reserve", func(d device) string { return Value(d.Reserve) }),
 		one("memory.total", func(d device) string { return Value(d.Total) }),
 		one("memory.unmanaged", func(d device) string { return Value(d.Unmanaged) }),
@@ -234,6 +235,7 @@ func JobFields() []Field[accounting.JobState] {
 		one("memory.max", func(j job) string { return Value(lowestOf(j, jobMax, accounting.Max)) }),
 		one("memory.min", func(j job) string { return Value(lowestOf(j, jobMin, 0)) }),
 		total("memory.peak", func(d accounting.JobDeviceState) accounting.Bytes { return d.Peak }),
+		{"memory.pressure", func(j job) string { return pressureText(j.Pressure) }},
 		one("name", func(j job) string { return line(j.Name) }),
 		{"processes", func(j job) string {
 			var b strings.Builder

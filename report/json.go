@@ -39,6 +39,7 @@ type Device struct {
 	Admitted       uint64            `json:"admitted"`
 	Denied         uint64            `json:"denied"`
 	AtMax          uint64            `json:"at_max"`
+	Pressure       Pressure          `json:"pressure"`
 	NamesProcesses bool              `json:"names_processes"`
 	Holders        []DeviceHolder    `json:"holders"`
 	UnmanagedBy    []UnmanagedHolder `json:"unmanaged_by"`
@@ -137,7 +138,7 @@ func DevicesJSON(w io.Writer, s accounting.Snapshot) error {
 			Total: d.Total, Reserve: d.Reserve, Capacity: d.Capacity, Granted: d.Granted, Committed: d.Committed, Reserved: d.Reserved,
 			Used: d.Used, Peak: d.Peak, Unmanaged: d.Unmanaged, Overhead: d.Overhead, Streams: d.Streams,
 			SlotsMax: unless(d.SlotsMax, 0), SlotsCurrent: d.SlotsCurrent, SlotsScope: d.SlotsScope, Queue: d.Queue,
-			Admitted: d.Admitted, Denied: d.Denied, AtMax: d.AtMax, NamesProcesses: !d.Unnamed,
+			Admitted: d.Admitted, Denied: d.Denied, AtMax: d.AtMax, Pressure: pressureOf(d.Pressure), NamesProcesses: !d.Unnamed,
 			Holders: []DeviceHolder{}, UnmanagedBy: []UnmanagedHolder{}}
 		for _, h := range d.Holders {
 			row.Holders = append(row.Holders, deviceHolder(h))

@@ -287,6 +287,13 @@ func TestStats(t *testing.T) {
 	if got, want := strings.Count(text, "\n"), reflect.TypeFor[accounting.Stats]().NumField(); got != want {
 		t.Errorf("%d lines, want %d", got, want)
 	}
+	s := sample()
+	s.Counts = accounting.RequestCounts{Refused: []accounting.ReasonCount{{Reason: "device_full", Count: 7}},
+		Waits: []accounting.WaitCount{{Outcome: "granted", Count: 3, SumMs: 90_061, UpTo: []accounting.ClassWait{{Ms: 10, Count: 1}, {Ms: 60_000, Count: 2}}}}}
+	const want = "\nrefused.device_full 7\nwait.granted.le_10ms 1\nwait.granted.le_60s 2\nwait.granted.count 3\nwait.granted.sum_ms 90061\n"
+	if text := printed(t, Stats, s); !strings.HasSuffix(text, want) {
+		t.Error(text)
+	}
 }
 
 // failing takes some bytes and then no more.

@@ -10,7 +10,7 @@ import (
 )
 
 // Stats writes the counters, one "key value" per line. The keys are the JSON names
-// of accounting.Stats, in its order.
+// of accounting.Stats, in its order; behind them are refusals by reason and waits by outcome.
 func Stats(w io.Writer, s accounting.Snapshot) error {
 	out := bufio.NewWriter(w)
 	values := reflect.ValueOf(s.Stats)
@@ -18,5 +18,6 @@ func Stats(w io.Writer, s accounting.Snapshot) error {
 		key := values.Type().Field(i).Tag.Get("json")
 		fmt.Fprintf(out, "%s %d\n", key, values.Field(i).Uint())
 	}
+	requestCounts(out, s.Counts)
 	return out.Flush()
 }

@@ -71,6 +71,8 @@ func kindOf(t reflect.Type) string {
 		return "object of " + kindOf(t.Elem())
 	case reflect.Struct:
 		return "object"
+	case reflect.Float64:
+		return "number"
 	}
 	return "integer"
 }
@@ -86,6 +88,9 @@ func keysOf(t reflect.Type, prefix string) (keys []key) {
 		keys = append(keys, key{name: name, kind: kindOf(f.Type)})
 		if f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct {
 			keys = append(keys, keysOf(f.Type, name+"[].")...)
+		}
+		if f.Type.Kind() == reflect.Struct {
+			keys = append(keys, keysOf(f.Type, name+".")...)
 		}
 	}
 	return keys
@@ -142,6 +147,8 @@ func schemaOf(t reflect.Type, path string, meaning map[string]string) map[string
 		return map[string]any{"type": "boolean"}
 	case reflect.String:
 		return map[string]any{"type": "string"}
+	case reflect.Float64:
+		return map[string]any{"type": "number"}
 	case reflect.Slice:
 		if path != "" {
 			path += "[]."
@@ -154,7 +161,11 @@ func schemaOf(t reflect.Type, path string, meaning map[string]string) map[string
 		for i := range t.NumField() {
 			f := t.Field(i)
 			name := f.Tag.Get("json")
-			s := schemaOf(f.Type, path+name, meaning)
+			below := path + name
+			if f.Type.Kind() == reflect.Struct {
+				below += "."
+			}
+			s := schemaOf(f.Type, below, meaning)
 			s["description"] = meaning[path+name]
 			properties[name] = s
 			required = append(required, name)
@@ -234,6 +245,9 @@ func validate(schema map[string]any, value any, path string) (wrong []string) {
 				wrong = append(wrong, fmt.Sprintf("%s.%s is missing", path, name))
 			}
 		}
+	}
+	if is == "integer" && slices.Contains(types, any("number")) {
+		return wrong
 	}
 	if !slices.Contains(types, any(is)) {
 		wrong = append(wrong, fmt.Sprintf("%s is %s, not %v", path, is, types))

@@ -1,0 +1,70 @@
+package gpufs
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// users/NAME
+
+func (b *builder) users() *directory {
+	return &directory{changing: true,
+		list: func(s *snapshot) ([]entry, bool) {
+			list, named := make([]entry, 0, len(s.Users)), make(map[string]int, len(s.Users))
+			for _, u := range s.Users {
+				named[u.Name]++
+			}
+			for _, u := range s.Users {
+				list = append(list, b.userEntry(folderOf(u, named[u.Name]), u))
+			}
+			return list, true
+		},
+		find: func(s *snapshot, name string) (entry, bool) {
+			n, isNumber := number(name)
+			i := slices.IndexFunc(s.Users, func(u accounting.UserState) bool {
+				return isNumber && uint64(u.UID) == n || !isNumber && u.Name == name
+			})
+			if i < 0 {
+				return entry{}, false
+			}
+			named := 0
+			for _, u := range s.Users {
+				if u.Name == s.Users[i].Name {
+					named++
+				}
+			}
+			return b.userEntry(name, s.Users[i]), folderOf(s.Users[i], named) == name
+		},
+	}
+}
+
+// userEntry is a user's folder. It belongs to the daemon's user: what limits all programs of a user is not his to raise.
+func (b *builder) userEntry(folder string, u accounting.UserState) entry {
+	id := identity{kind: kindUser, id: uint64(u.UID)}
+	find := func(s *snapshot) (accounting.UserState, bool) { return s.user(u.UID) }
+	dir := alive(find, func(u accounting.UserState) []entry {
+		return numbered(b.knobs(values(b.user, find), userKnobs, Setting{Of: OfUser, Device: AllDevices, User: u.UID, UserName: u.Name}), id, b.uid)
+	})
+	return entry{name: folder, id: id, uid: b.uid, dir: dir}
+}
+
+func (s *snapshot) user(uid uint32) (accounting.UserState, bool) {
+	i := slices.IndexFunc(s.Users, func(u accounting.UserState) bool { return u.UID == uid })
+	if i < 0 {
+		return accounting.UserState{}, false
+	}
+	return s.Users[i], true
+}
+
+// folderOf is what the folder of a user is called whose name so many have: as he is, where that is a name for a file, no number
+// and his alone; else by his number.
+func folderOf(u accounting.UserState, named int) string {
+	_, isNumber := number(u.Name)
+	if named > 1 || isNumber || u.Name == "" || u.Name == "." || u.Name == ".." || len(u.Name) > 255 || strings.ContainsAny(u.Name, "/\x00\n") {
+		return strconv.FormatUint(uint64(u.UID), 10)
+	}
+	return u.Name
+}

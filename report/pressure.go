@@ -1,0 +1,72 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// Pressure is a pressure in --json. Averages are percents, the total is in microseconds, both as the files have them.
+type Pressure struct {
+	Some PressureLine `json:"some"`
+	Full PressureLine `json:"full"`
+}
+
+// PressureLine is one of its two states.
+type PressureLine struct {
+	Avg10   float64 `json:"avg10"`
+	Avg60   float64 `json:"avg60"`
+	Avg300  float64 `json:"avg300"`
+	TotalUs uint64  `json:"total_us"`
+}
+
+func pressureOf(p accounting.PressureState) Pressure {
+	return Pressure{PressureLine(p.Some), PressureLine(p.Full)}
+}
+
+// pressureText is a memory.pressure file, in the format of the kernel's.
+func pressureText(p accounting.PressureState) string {
+	line := func(name string, l accounting.PressureLine) string {
+		return fmt.Sprintf("%s avg10=%.2f avg60=%.2f avg300=%.2f total=%d\n", name, l.Avg10, l.Avg60, l.Avg300, l.TotalUs)
+	}
+	return line("some", p.Some) + line("full", p.Full)
+}
+
+// requestCounts writes what became of requests, one "key value" per line: refusals by reason, and waits by outcome, of which
+// those that lasted at most so long count in each class that is as long or longer.
+func requestCounts(w io.Writer, c accounting.RequestCounts) {
+	for _, r := range c.Refused {
+		fmt.Fprintf(w, "refused.%s %d\n", r.Reason, r.Count)
+	}
+	for _, o := range c.Waits {
+		for _, class := range o.UpTo {
+			fmt.Fprintf(w, "wait.%s.le_%s %d\n", o.Outcome, classText(class.Ms), class.Count)
+		}
+		fmt.Fprintf(w, "wait.%s.count %d\nwait.%s.sum_ms %d\n", o.Outcome, o.Count, o.Outcome, o.SumMs)
+	}
+}
+
+func classText(ms uint64) string {
+	if ms%1000 == 0 {
+		return fmt.Sprintf("%ds", ms/1000)
+	}
+	return fmt.Sprintf("%dms", ms)
+}
+
+// UserFields are the values of a user, by name.
+func UserFields() []Field[accounting.UserState] {
+	type user = accounting.UserState
+	return []Field[user]{
+		one("memory.current", func(u user) string { return Value(u.Used) }),
+		one("memory.max", func(u user) string { return Value(u.Max) }),
+		{"memory.pressure", func(u user) string { return pressureText(u.Pressure) }},
+		{"stats", func(u user) string {
+			var b strings.Builder
+			requestCounts(&b, u.Counts)
+			return b.String()
+		}},
+		one("streams.current", func(u user) string { return fmt.Sprint(u.Streams) }),
+	}
+}
