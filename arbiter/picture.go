@@ -34,14 +34,14 @@ type Picture struct {
 
 // strained is a row of which the pressure is to be worked out yet, which is done without the lock.
 type strained struct {
-	at      func(*accounting.Snapshot) *accounting.PressureState
+	set     func(*accounting.Snapshot, accounting.PressureState)
 	tracker pressure.Tracker
 }
 
 // addPressure keeps a pressure as it is, for a row.
-func (p *Picture) addPressure(g *gauge, at func(*accounting.Snapshot) *accounting.PressureState) {
+func (p *Picture) addPressure(g *gauge, set func(*accounting.Snapshot, accounting.PressureState)) {
 	if g.tracker != nil {
-		p.strained = append(p.strained, strained{at, *g.tracker})
+		p.strained = append(p.strained, strained{set, *g.tracker})
 	}
 }
 
@@ -180,7 +180,7 @@ func (p *Picture) addPeople(rows int) int {
 		who, row := p.people[0], len(p.state.Users)
 		p.people = p.people[1:]
 		p.state.Users = append(p.state.Users, p.a.userState(who))
-		p.addPressure(&who.gauge, func(s *accounting.Snapshot) *accounting.PressureState { return &s.Users[row].Pressure })
+		p.addPressure(&who.gauge, func(s *accounting.Snapshot, is accounting.PressureState) { s.Users[row].Pressure = is })
 	}
 	return rows
 }
@@ -198,7 +198,7 @@ func (p *Picture) addJobs(rows int) int {
 func (p *Picture) addJob(j *job) {
 	row := len(p.state.Jobs)
 	p.state.Jobs = append(p.state.Jobs, p.a.jobState(j, p.now))
-	p.addPressure(&j.gauge, func(s *accounting.Snapshot) *accounting.PressureState { return &s.Jobs[row].Pressure })
+	p.addPressure(&j.gauge, func(s *accounting.Snapshot, is accounting.PressureState) { s.Jobs[row].Pressure = is })
 	for _, sh := range j.shares() {
 		if to := p.budgets[sh]; sh != nil && to != nil {
 			p.a.addToBudget(to, j)
@@ -234,7 +234,7 @@ func (p *Picture) addMachine(rows int) int {
 	for i, d := range p.devices {
 		s.Devices[i] = a.deviceState(d, p.now)
 		s.Devices[i].Reserved = a.reservedBelow(d)
-		p.addPressure(&d.gauge, func(s *accounting.Snapshot) *accounting.PressureState { return &s.Devices[i].Pressure })
+		p.addPressure(&d.gauge, func(s *accounting.Snapshot, is accounting.PressureState) { s.Devices[i].Pressure = is })
 		s.Stats.InFlight += uint64(len(d.permits[permit.Slot]))
 	}
 	s.Rules = a.ruleStates()
@@ -249,7 +249,8 @@ func (p *Picture) Done() accounting.Snapshot {
 	p.state.Stats.Clients = uint64(len(p.state.Processes))
 	p.state.Stats.Leases = uint64(len(p.state.Leases))
 	for i := range p.strained {
-		*p.strained[i].at(&p.state) = pressureState(&p.strained[i].tracker, p.now)
+		x := &p.strained[i]
+		x.set(&p.state, pressureState(&x.tracker, p.now))
 	}
 	sumUsers(&p.state)
 	return p.state

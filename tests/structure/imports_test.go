@@ -33,7 +33,7 @@ var bans = []ban{
 	},
 	{
 		from: "arbiter", what: []string{module},
-		allow: []string{module + "/accounting", module + "/arbiter/deadlock", module + "/arbiter/permit", module + "/arbiter/reading",
+		allow: []string{module + "/accounting", module + "/arbiter/deadlock", module + "/arbiter/permit", module + "/arbiter/pressure", module + "/arbiter/reading",
 			module + "/arbiter/rules", module + "/arbiter/wording"},
 		reason: "the policy knows the ledger and nothing else, so that a table can test it",
 	},
@@ -42,6 +42,7 @@ var bans = []ban{
 		from: "arbiter/reading", what: []string{module}, allow: []string{module + "/accounting"},
 		reason: "what figures tell depends on nobody's limits",
 	},
+	{from: "arbiter/pressure", what: []string{module}, reason: "for how long states held depends on nobody's reasons"},
 	{from: "arbiter/permit", what: []string{module}, reason: "who may have a permit follows from who has one, by whatever names"},
 	{
 		from: "arbiter/rules", what: []string{module}, allow: []string{module + "/accounting", module + "/arbiter/wording"},

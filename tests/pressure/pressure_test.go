@@ -1,0 +1,256 @@
+package pressure
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// machine is one with a device of 100 MiB on which contexts cost nothing.
+func machine(t *testing.T) *rig.Machine {
+	return rig.New(t, rig.Options{Devices: "100M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n"})
+}
+
+// program starts the program that does as it is told; its allocations wait.
+func program(m *rig.Machine) *rig.Program {
+	m.T.Helper()
+	return m.Interact(m.Gpuarb("run", "--wait", "--", rig.Build(m.T, "programs/cudaprog-dlsym")))
+}
+
+// reserve starts a job that keeps bytes of the first device and uses none: it says "there" when it has them.
+func reserve(m *rig.Machine, bytes string) *rig.Program {
+	m.T.Helper()
+	return m.Begin(m.Gpuarb("run", "--device", "0", "--min", bytes, "--", "sh", "-c", "echo there; cat"))
+}
+
+// file is a memory.pressure as it was read.
+type file struct{ some, full time.Duration }
+
+// read reads the pressure of a device, a job or a user.
+func read(m *rig.Machine, of string) file {
+	m.T.Helper()
+	var avg [6]float64
+	var some, full int64
+	text := m.Read(of + "/memory.pressure")
+	if n, err := fmt.Sscanf(text, "some avg10=%f avg60=%f avg300=%f total=%d\nfull avg10=%f avg60=%f avg300=%f total=%d\n",
+		&avg[0], &avg[1], &avg[2], &some, &avg[3], &avg[4], &avg[5], &full); n != 8 || err != nil {
+		m.T.Fatalf("%s: %q: %v", of, text, err)
+	}
+	for _, a := range avg {
+		if a < 0 || a > 100 {
+			m.T.Errorf("%s: %q", of, text)
+		}
+	}
+	if full > some {
+		m.T.Errorf("%s: full is more than some: %q", of, text)
+	}
+	return file{time.Duration(some) * time.Microsecond, time.Duration(full) * time.Microsecond}
+}
+
+// truth is what a total surely is at least, and what it can be at most.
+type truth struct{ least, most time.Duration }
+
+// span is the truth of a state that began between two moments and ended between two others.
+func span(began, beganBy, ends, endedBy time.Time) truth {
+	return truth{max(0, ends.Sub(beganBy)), endedBy.Sub(began)}
+}
+
+func (x truth) and(y truth) truth { return truth{x.least + y.least, x.most + y.most} }
+
+// holds holds a total against the truth: to the microsecond, in which files are.
+func (x truth) holds(t *testing.T, what string, got time.Duration) {
+	t.Helper()
+	if got < x.least-time.Microsecond || got > x.most {
+		t.Errorf("%s is %v: at least %v passed, and at most %v", what, got, x.least, x.most)
+	}
+}
+
+// waiting waits until so many requests are in the queue.
+func waiting(m *rig.Machine, n int) {
+	m.T.Helper()
+	rig.Eventually(m.T, fmt.Sprintf("%d requests wait", n), func() bool { return len(m.Snapshot().Queue) == n })
+}
+
+// lasts lets the state go on until the device's pressure has grown by so much, of which no result depends.
+func lasts(m *rig.Machine, what func(file) time.Duration) {
+	m.T.Helper()
+	was := what(read(m, "devices/0"))
+	rig.Eventually(m.T, "the pressure grows", func() bool { return what(read(m, "devices/0")) > was+200*time.Millisecond })
+}
+
+func some(f file) time.Duration { return f.some }
+func full(f file) time.Duration { return f.full }
+
+// jobOf is the folder of the job of a process.
+func jobOf(m *rig.Machine, pid int) string {
+	m.T.Helper()
+	return "jobs/" + strings.TrimSpace(m.Read(fmt.Sprintf("processes/%d/job", pid)))
+}
+
+// TestSome: one program waits for the bytes of another, which goes on.
+func TestSome(t *testing.T) {
+	t.Parallel()
+	m := machine(t)
+	holder, waiter := program(m), program(m)
+	holder.Want("alloc a 60M", "ok")
+	waiter.Want("alloc a 10M", "ok")
+	job, none := jobOf(m, waiter.PID()), jobOf(m, holder.PID())
+	if got := read(m, "devices/0"); got != (file{}) {
+		t.Errorf("nobody has waited: %+v", got)
+	}
+	var sum truth
+	for range 3 {
+		began := time.Now()
+		waiter.Tell("alloc b 50M")
+		waiting(m, 1)
+		beganBy := time.Now()
+		lasts(m, some)
+		ends := time.Now()
+		holder.Want("free a", "ok")
+		waiter.Expect("alloc b ok")
+		waiter.Want("free b", "ok")
+		holder.Want("alloc a 60M", "ok")
+		sum = sum.and(span(began, beganBy, ends, time.Now()))
+	}
+	for _, of := range []string{"devices/0", job, "users/" + rig.User()} {
+		sum.holds(t, "some of "+of, read(m, of).some)
+	}
+	sum.holds(t, "full of the job that waited", read(m, job).full)
+	if got := read(m, none); got != (file{}) {
+		t.Errorf("a job that never waited: %+v", got)
+	}
+	if got := read(m, "devices/0"); got.full != 0 {
+		t.Errorf("somebody always went on: %+v", got)
+	}
+}
+
+// TestFull: while all that have a lease on the device wait, nobody goes on there, whatever else keeps its bytes; as soon as one of
+// them goes on, somebody does.
+func TestFull(t *testing.T) {
+	t.Parallel()
+	m := machine(t)
+	keeper := reserve(m, "60M")
+	keeper.Expect("there")
+	waiter, other := program(m), program(m)
+	for _, p := range []*rig.Program{waiter, other} {
+		p.Want("alloc a 10M", "ok")
+	}
+	one := time.Now()
+	waiter.Tell("alloc b 50M")
+	waiting(m, 1)
+	oneBy := time.Now()
+	lasts(m, some)
+	both := time.Now()
+	other.Tell("alloc b 50M")
+	waiting(m, 2)
+	bothBy := time.Now()
+	lasts(m, full)
+	ends := time.Now()
+	rig.Run(t, m.Gpuarb("queue", "cancel", ticketOf(m, other)))
+	other.Expect("alloc b err 2")
+	nobody := span(both, bothBy, ends, time.Now())
+	lasts(m, some)
+	nobody.holds(t, "full of the device", read(m, "devices/0").full)
+	again := time.Now()
+	other.End()
+	rig.Eventually(t, "only the one that waits is there", func() bool { return len(m.Snapshot().Leases) == 1 })
+	againBy := time.Now()
+	lasts(m, full)
+	ends = time.Now()
+	keeper.End()
+	waiter.Expect("alloc b ok")
+	over := time.Now()
+	for _, of := range []string{"devices/0", "users/" + rig.User()} {
+		nobody.and(span(again, againBy, ends, over)).holds(t, "full of "+of, read(m, of).full)
+		span(one, oneBy, ends, over).holds(t, "some of "+of, read(m, of).some)
+	}
+}
+
+// ticketOf is the request of a program that waits.
+func ticketOf(m *rig.Machine, p *rig.Program) string {
+	m.T.Helper()
+	runs := p.Process()
+	for _, q := range m.Snapshot().Queue {
+		for _, j := range m.Snapshot().Jobs {
+			if j.ID == q.Job && j.PID == runs {
+				return fmt.Sprint(q.Ticket)
+			}
+		}
+	}
+	m.T.Fatal("it does not wait")
+	return ""
+}
+
+// TestReservationsCount: a job that waits for its reservation waits for bytes, and one that waits for a slot does not.
+func TestReservationsCount(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "100M,100M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
+		Config: "schema_version = 1\n[[device]]\nmatch.index = 1\nslots.max = 1\n"})
+	keeper := reserve(m, "60M")
+	keeper.Expect("there")
+	busy := m.Interact(m.Gpuarb("run", "--device", "1", "--", rig.Build(t, "programs/cudaprog-dlsym")))
+	busy.Want("alloc a 1M", "ok")
+	began := time.Now()
+	late := reserve(m, "50M")
+	waiting(m, 1)
+	beganBy := time.Now()
+	slot := m.Begin(m.Gpuarb("run", "--device", "1", "--", rig.Build(t, "programs/cudaprog-dlsym")))
+	waiting(m, 2)
+	lasts(m, some)
+	ends := time.Now()
+	keeper.End()
+	late.Expect("there")
+	span(began, beganBy, ends, time.Now()).holds(t, "some of the device", read(m, "devices/0").some)
+	busy.End()
+	slot.Expect("ready")
+	if got := read(m, "devices/1"); got != (file{}) {
+		t.Errorf("who waited for a slot counts: %+v", got)
+	}
+	late.End()
+}
+
+// TestAcrossAKill: the daemon is killed in the middle of a wait. What passed until then counts, what passes until the next one
+// is there does not, and the wait goes on.
+func TestAcrossAKill(t *testing.T) {
+	t.Parallel()
+	m := machine(t)
+	holder, waiter, second := program(m), program(m), program(m)
+	holder.Want("alloc a 90M", "ok")
+	for _, p := range []*rig.Program{waiter, second} {
+		p.Want("alloc a 1M", "ok")
+	}
+	job := jobOf(m, waiter.PID())
+	began := time.Now()
+	waiter.Tell("alloc b 50M")
+	waiting(m, 1)
+	beganBy := time.Now()
+	lasts(m, some)
+	known := time.Now() // a change is written down, with when it came: the daemon is known to have lived then
+	second.Tell("alloc b 50M")
+	waiting(m, 2)
+	m.Kill()
+	killedBy := time.Now()
+	rig.Eventually(t, "some time passes without a daemon", func() bool { return time.Since(killedBy) > 300*time.Millisecond })
+	starts := time.Now()
+	m.Start()
+	before := span(began, beganBy, known, killedBy)
+	next := read(m, "devices/0").some
+	before.and(truth{0, time.Since(starts)}).holds(t, "what the next daemon goes on from", next)
+	waiting(m, 2)
+	resumedBy := time.Now()
+	lasts(m, some)
+	ends := time.Now()
+	holder.Want("free a", "ok")
+	waiter.Expect("alloc b ok")
+	sum := before.and(span(starts, resumedBy, ends, time.Now()))
+	sum.holds(t, "some of its job", read(m, job).some)
+	waiter.End()
+	second.Expect("alloc b ok")
+	sum.most = before.most + time.Since(starts)
+	for _, of := range []string{"devices/0", "users/" + rig.User()} {
+		sum.holds(t, "some of "+of, read(m, of).some)
+	}
+}
