@@ -291,7 +291,7 @@ type UserState struct {
 	Max      Bytes         `json:"max_bytes"` // what all of his programs may hold on each device; where they differ, the lowest; Max: no limit
 	Streams  int           `json:"streams"`
 	Pressure PressureState `json:"pressure"`
-	Counts   RequestCounts `json:"counts"` // since he is remembered
+	Counts   RequestCounts `json:"-"` // since he is remembered; long, and for files alone
 }
 
 // PressureState tells for how long somebody waited for bytes (some), and for how long nobody went on meanwhile (full), as

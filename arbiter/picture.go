@@ -95,7 +95,7 @@ func (p *Picture) Sort() {
 }
 
 // Rows is how many rows there are to be added.
-func (p *Picture) Rows() int { return len(p.leases) + len(p.sessions) + len(p.jobs) }
+func (p *Picture) Rows() int { return len(p.leases) + len(p.sessions) + len(p.jobs) + len(p.people) }
 
 // Add adds up to so many rows: leases, users, then at once devices and budgets, holders, the queue, processes
 // and jobs, whose budgets add up with them. False: all are there.

@@ -1,6 +1,7 @@
 package arbitration
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -221,4 +222,51 @@ memory.max = "100M"
 	}
 	a.End()
 	b.End()
+}
+
+// TestUserFolder: root limits a user by his folder, as `gpuarb limit --user` does; the user may not; and the folder shows what he has,
+// also when nothing of his runs any more.
+func TestUserFolder(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "400M,200M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n"})
+	u := m.Person(anne)
+	a, b := u.Bare(), u.Bare()
+	a.Want("alloc a 100M", "ok")
+	b.Want("alloc b 20M", "ok")
+	b.Want("stream s", "ok")
+	const folder = "users/61001/"
+	shown := func(name, want string) {
+		t.Helper()
+		if got := m.Read(folder + name); got != want+"\n" {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	shown("memory.current", "125829120")
+	shown("memory.max", "max")
+	shown("streams.current", "1")
+	file := filepath.Join(m.Mount, folder, "memory.max")
+	if r := rig.Run(t, u.Command(m.Env(), "sh", "-c", "echo 1G > "+file)); r.Code == 0 || !strings.Contains(r.Stderr, "Permission denied") {
+		t.Errorf("the user writes into it: %d, %q", r.Code, r.Stderr)
+	}
+	write := func(text string) error { return os.WriteFile(file, []byte(text), 0) }
+	if err := write("120M\n"); err != nil {
+		t.Fatal(err)
+	}
+	m.AwaitLog("root changed memory.max of user 61001 on GPU 0 from max to 120 MiB")
+	shown("memory.max", "125829120")
+	a.Want("alloc more 1", errOutOfMemory)
+	if got := m.Read(folder + "stats"); !strings.Contains(got, "refused.shared_full 1\n") || !strings.Contains(got, "wait.granted.count 0\n") {
+		t.Errorf("stats:\n%s", got)
+	}
+	if err := write("nonsense"); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("nonsense is answered with %v", err)
+	}
+	if err := write("max"); err != nil {
+		t.Fatal(err)
+	}
+	a.Want("alloc more 1M", "ok")
+	a.End()
+	b.End()
+	rig.Eventually(t, "nothing of his runs", func() bool { return len(m.Snapshot().Jobs) == 0 })
+	shown("memory.current", "0")
 }
