@@ -33,6 +33,16 @@ func (a *Arbiter) Finish(now time.Time) {
 	}
 }
 
+// WaitsForBytes tells whether a ticket was refused for bytes on a device when it was last judged.
+func (a *Arbiter) WaitsForBytes(id TicketID, device int) bool {
+	for i := range a.tickets[id].spots {
+		if s := &a.tickets[id].spots[i]; s.device.Index == device {
+			return s.at != 0 && s.reason() != ReasonSlots
+		}
+	}
+	return false
+}
+
 // JudgeAll has all who wait judged anew.
 func (a *Arbiter) JudgeAll(now time.Time) {
 	for _, d := range a.devices {

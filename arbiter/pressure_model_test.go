@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/arbiter"
 )
 
 // The reference of the pressures: whenever time goes by, everything is looked at, and what waits for how long is added up.
@@ -23,24 +22,13 @@ func newRefPressures() refPressures {
 	return refPressures{map[*refDevice]refPressure{}, map[*refJob]refPressure{}, map[uint32]refPressure{}}
 }
 
-// weigh adds time that went by, with everything as it is. That bytes are waited for is what the queue shows as the reason: of one
-// that waits behind others at a limit, the arbiter does not look each time whether a narrower one refuses it as well. For a
-// job that waits for several devices it is judged.
+// weigh adds time that went by, with everything as it is. Whether it is bytes that a request waits for is what the arbiter saw when it
+// last looked: what others were given since may have put another limit in its way, which it does not look for each time.
 func (d *drive) weigh(pause time.Duration) {
-	d.changed()
-	reasons := map[uint64]string{}
-	for _, t := range d.arb.Snapshot(d.world.now).Queue {
-		reasons[t.Ticket] = t.Reason
-	}
 	on, of, by := map[*refDevice]bool{}, map[*refJob]bool{}, map[uint32]bool{}
 	for _, t := range d.tickets {
-		needs, _, _ := d.judge(t, d.current(t))
-		for i, dev := range d.spots(t) {
-			bytes := needs[i].ofBytes()
-			if t.lease != nil {
-				bytes = reasons[uint64(t.id)] != arbiter.ReasonSlots.String()
-			}
-			if bytes {
+		for _, dev := range d.spots(t) {
+			if d.arb.WaitsForBytes(t.id, dev.index) {
 				on[dev], of[t.job], by[t.job.uid] = true, true, true
 			}
 		}
@@ -70,9 +58,6 @@ func (p refPressure) add(pause time.Duration, full bool) refPressure {
 	}
 	return p
 }
-
-// ofBytes reports whether the narrowest of what a ticket lacks is bytes.
-func (n need) ofBytes() bool { return n.user || n.shared || n.bytes && !n.wish && !n.slot }
 
 // checkPressures holds the arbiter's totals against the reference's.
 func (d *drive) checkPressures() {
