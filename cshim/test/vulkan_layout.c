@@ -30,6 +30,7 @@ NUMBER(GA_VK_DEVICE_GROUP_INFO, VK_STRUCTURE_TYPE_DEVICE_GROUP_DEVICE_CREATE_INF
 NUMBER(GA_VK_ID_PROPERTIES, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES);
 NUMBER(GA_VK_IMPORT_FD, VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR);
 NUMBER(GA_VK_IMPORT_HOST_POINTER, VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT);
+NUMBER(GA_VK_PCI_PROPERTIES, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT);
 NUMBER(GA_VK_BUDGET_PROPERTIES, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT);
 NUMBER(GA_VK_ALLOCATE_DEVICE_MASK, VK_MEMORY_ALLOCATE_DEVICE_MASK_BIT);
 NUMBER(GA_VK_GROUP, VK_MAX_DEVICE_GROUP_SIZE);
@@ -68,6 +69,10 @@ WHOLE(ga_vk_properties_2, VkPhysicalDeviceProperties2);
 AT(ga_vk_properties_2, properties, VkPhysicalDeviceProperties2, properties);
 WHOLE(ga_vk_id, VkPhysicalDeviceIDProperties);
 AT(ga_vk_id, device, VkPhysicalDeviceIDProperties, deviceUUID);
+WHOLE(ga_vk_pci, VkPhysicalDevicePCIBusInfoPropertiesEXT);
+AT(ga_vk_pci, domain, VkPhysicalDevicePCIBusInfoPropertiesEXT, pciDomain);
+AT(ga_vk_pci, function, VkPhysicalDevicePCIBusInfoPropertiesEXT, pciFunction);
+WHOLE(ga_vk_extension, VkExtensionProperties);
 WHOLE(ga_vk_memory_properties, VkPhysicalDeviceMemoryProperties);
 AT(ga_vk_memory_properties, type, VkPhysicalDeviceMemoryProperties, memoryTypes);
 AT(ga_vk_memory_properties, type[1].heap, VkPhysicalDeviceMemoryProperties,

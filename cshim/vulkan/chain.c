@@ -52,12 +52,11 @@ static void show(struct ga_vulkan_link *link, const void *handle) {
 }
 
 #define ASK(symbol) record->next.symbol = (GA_FN_##symbol *)record->get(handle, #symbol);
-#define ASK_NOT(symbol)
 
 void ga_vulkan_chain_show_instance(struct ga_vulkan_instance *record, ga_vk_instance handle) {
-#define ASK_global ASK_NOT
-#define ASK_instance ASK
-#define ASK_device ASK_NOT
+#define ASK_global(symbol)
+#define ASK_instance(symbol) ASK(symbol)
+#define ASK_device(symbol)
 #define GA_LAYER(symbol, scope, ...) ASK_##scope(symbol)
 #define GA_ASKS(symbol, ...) ASK(symbol)
 #include "vulkan/layer.def"
@@ -69,8 +68,8 @@ void ga_vulkan_chain_show_instance(struct ga_vulkan_instance *record, ga_vk_inst
 }
 
 void ga_vulkan_chain_show_device(struct ga_vulkan_device *record, ga_vk_device handle) {
-#define ASK_instance ASK_NOT
-#define ASK_device ASK
+#define ASK_instance(symbol)
+#define ASK_device(symbol) ASK(symbol)
 #define GA_ASKS(symbol, ...)
 #include "vulkan/layer.def"
 #undef GA_LAYER

@@ -40,20 +40,30 @@ struct ga_vulkan_of_device {
 #undef GA_ASKS
 };
 
+// A physical device, for itself or as one of those that a logical one is of.
+struct ga_vulkan_part {
+    uint8_t identity[GA_UUID_SIZE];
+    const char *driver; // of the processor's: what the configuration calls it, or NULL
+    uint64_t total;     // its memory, where a logical device is of it; 0: not known
+    bool known;         // or the identity is not
+    bool processor;     // whose memory all heaps are
+    bool must;          // it is arbitrated, or not to be had
+};
+
+// What has been found out of one, by its handle.
+struct ga_vulkan_known {
+    _Atomic uintptr_t physical; // 0: there is none yet
+    struct ga_vulkan_part part;
+};
+#define GA_VULKAN_KNOWN 32
+#define GA_VULKAN_FILLING 1 // no handle's value
+
 struct ga_vulkan_instance {
     struct ga_vulkan_link link;
     ga_vk_instance handle;
     ga_vk_get_instance *get;
     struct ga_vulkan_of_instance next;
-};
-
-// One of the physical devices that a logical one is of.
-struct ga_vulkan_part {
-    uint8_t identity[GA_UUID_SIZE];
-    bool known;      // or the identity is not
-    bool processor;  // whose memory all heaps are
-    bool must;       // it is arbitrated, or not to be had
-    uint8_t padding; // where the next is aligned
+    struct ga_vulkan_known known[GA_VULKAN_KNOWN]; // from the first on
 };
 
 struct ga_vulkan_device {

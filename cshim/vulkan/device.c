@@ -4,51 +4,43 @@
 #include "core/device.h"
 #include "core/driver.h"
 #include "core/session.h"
+#include "vulkan/identity.h"
 
-static bool begins(const char *text, const char *with) {
-    while (*with && *text == *with) {
-        text++;
-        with++;
+// What a physical device is stays so as long as its instance is there. False: it was not asked yet.
+static bool recall(const struct ga_vulkan_instance *instance, ga_vk_physical physical,
+                   struct ga_vulkan_part *part) {
+    for (size_t i = 0; i < GA_VULKAN_KNOWN; i++) {
+        const struct ga_vulkan_known *known = &instance->known[i];
+        if (atomic_load_explicit(&known->physical, memory_order_acquire) == (uintptr_t)physical) {
+            *part = known->part;
+            return true;
+        }
     }
-    return *with == '\0';
+    return false;
 }
 
-// What the configuration calls the driver of a device that computes on the processor; NULL: it has
-// no word for it.
-static const char *driver_of(const struct ga_vk_properties *properties) {
-    return begins(properties->name, "llvmpipe") ? "llvmpipe" : NULL;
-}
-
-static bool read_uuid(const struct ga_vulkan_instance *instance, ga_vk_physical physical,
-                      uint8_t identity[GA_UUID_SIZE]) {
-    static const uint8_t none[GA_UUID_SIZE];
-    // Vulkan 1.1, or the extension that it has this from
-    GA_FN_vkGetPhysicalDeviceProperties2 *get =
-        instance->next.vkGetPhysicalDeviceProperties2
-            ? instance->next.vkGetPhysicalDeviceProperties2
-            : instance->next.vkGetPhysicalDeviceProperties2KHR;
-    struct ga_vk_id id = {.type = GA_VK_ID_PROPERTIES};
-    struct ga_vk_properties_2 properties = {.type = GA_VK_PROPERTIES_2, .next = &id};
-    if (!get)
-        return false;
-    get(physical, &properties);
-    ga_os_copy(identity, id.device, GA_UUID_SIZE);
-    return !ga_device_same(identity, none);
-}
-
-void ga_vulkan_device_read(struct ga_root *root, const struct ga_vulkan_instance *instance,
-                           ga_vk_physical physical, struct ga_vulkan_part *part) {
-    struct ga_vk_properties properties = {.type = 0};
-    GA_FN_vkGetPhysicalDeviceProperties *get = instance->next.vkGetPhysicalDeviceProperties;
-    *part = (struct ga_vulkan_part){.known = false};
-    if (!get)
+// Where there is no room it is asked again.
+static void remember(struct ga_vulkan_instance *instance, ga_vk_physical physical,
+                     const struct ga_vulkan_part *part) {
+    for (size_t i = 0; i < GA_VULKAN_KNOWN; i++) {
+        struct ga_vulkan_known *known = &instance->known[i];
+        uintptr_t none = 0;
+        if (!atomic_compare_exchange_strong(&known->physical, &none, GA_VULKAN_FILLING))
+            continue;
+        known->part = *part;
+        atomic_store_explicit(&known->physical, (uintptr_t)physical, memory_order_release);
         return;
-    get(physical, &properties);
-    part->processor = properties.type == GA_VK_TYPE_CPU;
-    part->must = properties.vendor == GA_VK_VENDOR_NVIDIA;
-    part->known = part->processor || read_uuid(instance, physical, part->identity);
+    }
+}
+
+void ga_vulkan_device_read(struct ga_root *root, struct ga_vulkan_instance *instance,
+                           ga_vk_physical physical, struct ga_vulkan_part *part) {
+    if (!recall(instance, physical, part)) {
+        ga_vulkan_identity_read(instance, physical, part);
+        remember(instance, physical, part);
+    }
     if (part->processor)
-        ga_driver_device(root, driver_of(&properties), part->identity);
+        ga_driver_device(root, part->driver, part->identity);
 }
 
 // Vulkan comes to devices of every vendor, and to the processor. Of some no daemon ever hears:
@@ -60,7 +52,7 @@ int ga_vulkan_device_used(struct ga_root *root, const struct ga_vulkan_part *par
     if (GA_UNLIKELY(number < 0)) {
         number = ga_device_number(root, part->identity);
         if (number >= 0)
-            ga_device_declare(root, (uint32_t)number, 0);
+            ga_device_declare(root, (uint32_t)number, part->total);
     }
     if (number >= 0 && !part->must && ga_session_lacks(root, (uint32_t)number))
         return -1;

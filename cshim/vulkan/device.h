@@ -6,7 +6,7 @@
 #include "vulkan/chain.h"
 
 // Finds out what a physical device is.
-void ga_vulkan_device_read(struct ga_root *root, const struct ga_vulkan_instance *instance,
+void ga_vulkan_device_read(struct ga_root *root, struct ga_vulkan_instance *instance,
                            ga_vk_physical physical, struct ga_vulkan_part *part);
 // Its number; −1: it cannot be arbitrated, or the daemon has no such device and it is no card of
 // which it must have one.

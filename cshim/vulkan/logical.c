@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vulkan/logical.h"
 
+#include "core/device.h"
+#include "core/driver.h"
 #include "core/root.h"
 #include "hook/library.h"
 #include "vulkan/chain.h"
@@ -8,21 +10,33 @@
 #include "vulkan/memory.h"
 #include "vulkan/state.h"
 
-static void read_heaps(struct ga_vulkan_device *record, const struct ga_vulkan_instance *instance,
+// What of a processor's memory a driver says is no other device's, on which it may be counted.
+static void add_heap(struct ga_vulkan_device *record, const struct ga_vk_heap *heap) {
+    for (uint32_t i = 0; i < record->parts; i++) {
+        struct ga_vulkan_part *part = &record->part[i];
+        bool own = !part->processor || ga_device_same(part->identity, ga_driver_processor);
+        if (own && ga_vulkan_device_has(part, heap->flags))
+            part->total += heap->size;
+    }
+}
+
+static void read_heaps(struct ga_vulkan_device *record, struct ga_vulkan_instance *instance,
                        ga_vk_physical physical) {
     struct ga_vk_memory_properties memory = {.types = 0};
     if (instance->next.vkGetPhysicalDeviceMemoryProperties)
         instance->next.vkGetPhysicalDeviceMemoryProperties(physical, &memory);
     for (uint32_t i = 0; i < memory.types && i < GA_VK_MEMORY_TYPES; i++)
         record->heap_of[i] = (uint8_t)(memory.type[i].heap % GA_VK_HEAPS);
-    for (uint32_t i = 0; i < memory.heaps && i < GA_VK_HEAPS; i++)
+    for (uint32_t i = 0; i < memory.heaps && i < GA_VK_HEAPS; i++) {
         record->heap_flags[i] = memory.heap[i].flags;
+        add_heap(record, &memory.heap[i]);
+    }
     record->types = memory.types < GA_VK_MEMORY_TYPES ? memory.types : GA_VK_MEMORY_TYPES;
 }
 
 // The physical devices that it is to be of. Those of a group are alike.
 static void read_parts(struct ga_root *root, struct ga_vulkan_device *record,
-                       const struct ga_vulkan_instance *instance, ga_vk_physical physical,
+                       struct ga_vulkan_instance *instance, ga_vk_physical physical,
                        const struct ga_vk_device_info *info) {
     const struct ga_vk_device_group *group =
         ga_vulkan_chain_find(info->next, GA_VK_DEVICE_GROUP_INFO);
@@ -58,8 +72,7 @@ static void give(struct ga_root *root, const struct ga_vulkan_device *record) {
         ga_slots_give(root, &record->slots);
 }
 
-static ga_vk_result create(struct ga_vulkan_device *record,
-                           const struct ga_vulkan_instance *instance,
+static ga_vk_result create(struct ga_vulkan_device *record, struct ga_vulkan_instance *instance,
                            struct ga_vk_loader_info *loader, ga_vk_physical physical,
                            const struct ga_vk_device_info *info, const void *allocator,
                            ga_vk_device *device) {
@@ -88,7 +101,7 @@ static ga_vk_result create(struct ga_vulkan_device *record,
 ga_vk_result ga_vulkan_logical_create(ga_vk_physical physical, const struct ga_vk_device_info *info,
                                       const void *allocator, ga_vk_device *device) {
     struct ga_vk_loader_info *loader = ga_vulkan_chain_loader(info->next, GA_VK_LOADER_DEVICE_INFO);
-    const struct ga_vulkan_instance *instance = ga_vulkan_chain_instance(physical);
+    struct ga_vulkan_instance *instance = ga_vulkan_chain_instance(physical);
     if (!loader || !instance)
         return GA_VK_INITIALIZATION_FAILED;
     struct ga_vulkan_device *record = ga_vulkan_chain_add_device();

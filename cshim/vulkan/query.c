@@ -20,8 +20,7 @@ struct answer {
 };
 
 // False: the driver's own answer stands.
-static bool ask(struct answer *a, const struct ga_vulkan_instance *instance,
-                ga_vk_physical physical) {
+static bool ask(struct answer *a, struct ga_vulkan_instance *instance, ga_vk_physical physical) {
     a->root = ga_library_disabled() ? NULL : ga_vulkan_root();
     if (!a->root)
         return false;
@@ -51,7 +50,7 @@ static void tell_budgets(const struct answer *a, const struct ga_vk_memory_prope
 }
 
 void ga_vulkan_query_memory(ga_vk_physical physical, struct ga_vk_memory_properties *properties) {
-    const struct ga_vulkan_instance *instance = ga_vulkan_chain_instance(physical);
+    struct ga_vulkan_instance *instance = ga_vulkan_chain_instance(physical);
     struct answer a;
     if (!instance || !instance->next.vkGetPhysicalDeviceMemoryProperties)
         return;
@@ -62,7 +61,7 @@ void ga_vulkan_query_memory(ga_vk_physical physical, struct ga_vk_memory_propert
 
 void ga_vulkan_query_memory_2(ga_vk_physical physical,
                               struct ga_vk_memory_properties_2 *properties) {
-    const struct ga_vulkan_instance *instance = ga_vulkan_chain_instance(physical);
+    struct ga_vulkan_instance *instance = ga_vulkan_chain_instance(physical);
     struct answer a;
     if (!instance)
         return;

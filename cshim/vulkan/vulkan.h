@@ -39,6 +39,7 @@ enum ga_vk_type {
     GA_VK_ID_PROPERTIES = 1000071004,
     GA_VK_IMPORT_FD = 1000074000,
     GA_VK_IMPORT_HOST_POINTER = 1000178000,
+    GA_VK_PCI_PROPERTIES = 1000212000,
     GA_VK_BUDGET_PROPERTIES = 1000237000,
 };
 
@@ -112,6 +113,7 @@ struct ga_vk_properties {
     uint64_t left[66];
 };
 #define GA_VK_TYPE_CPU 4
+#define GA_VK_VENDOR_AMD 0x1002u
 #define GA_VK_VENDOR_NVIDIA 0x10deu
 struct ga_vk_properties_2 {
     int32_t type;
@@ -124,6 +126,12 @@ struct ga_vk_id {
     void *next;
     uint8_t device[16], driver[16], luid[8];
     uint32_t node_mask, luid_valid;
+};
+// VkPhysicalDevicePCIBusInfoPropertiesEXT
+struct ga_vk_pci {
+    int32_t type;
+    void *next;
+    uint32_t domain, bus, device, function;
 };
 
 // VkPhysicalDeviceMemoryProperties
