@@ -258,7 +258,7 @@ func TestPageForOtherDistributions(t *testing.T) {
 	}
 	for _, want := range []string{
 		session(Target{Kind: Group, Name: "students"}, "/etc/gpuarb/students.conf"),
-		"LD_PRELOAD DEFAULT=/usr/lib/gpuarb/libgpuarb.so\n",
+		"LD_PRELOAD DEFAULT=/usr/lib/gpuarb/libgpuarb.so\nGPUARB_VULKAN DEFAULT=1\n",
 	} {
 		if !strings.Contains(string(page), "```\n"+want+"```\n") {
 			t.Errorf("docs/control.md lacks\n%s", want)
