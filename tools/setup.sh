@@ -35,6 +35,12 @@ clinfo                    clinfo                                 test
 python3-pyopencl          /usr/lib/python3/dist-packages/pyopencl test
 python3-dev               /usr/include/python3.*/Python.h        test
 ocl-icd-opencl-dev        /usr/include/CL/cl.h                   lint demo test
+mesa-vulkan-drivers       /usr/share/vulkan/icd.d/lvp_icd*.json  test
+libvulkan-dev             /usr/include/vulkan/vulkan.h           lint demo test
+vulkan-tools              vulkaninfo                             test
+vulkan-validationlayers   /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json test
+mangohud                  /usr/share/vulkan/implicit_layer.d/MangoHud*.json test
+xvfb                      Xvfb                                   test
 strace                    strace                                 test
 musl-tools                musl-gcc                               test
 libjemalloc2              /usr/lib/*/libjemalloc.so.2            test

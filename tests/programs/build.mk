@@ -18,7 +18,9 @@ programs: $(PROGRAMS_OF_THE_DRIVER) $(PROGRAMS_OUT)/team $(PROGRAMS_OUT)/permits
           $(PROGRAMS_OUT)/openacc $(PROGRAMS_OUT)/nvcuvid/libnvcuvid.so.1 \
           $(PROGRAMS_OUT)/clprog-link $(PROGRAMS_OUT)/clprog-dlsym $(PROGRAMS_OUT)/clprog-extension \
           $(PROGRAMS_OUT)/oldopencl/libOpenCL.so.1 $(PROGRAMS_OUT)/nvopencl/libnvidia-opencl.so.1 \
-          $(PROGRAMS_OUT)/oddcuda/libcuda.so.1
+          $(PROGRAMS_OUT)/oddcuda/libcuda.so.1 \
+          $(PROGRAMS_OUT)/vkprog-link $(PROGRAMS_OUT)/vkprog-dlsym $(PROGRAMS_OUT)/vkprog-instance $(PROGRAMS_OUT)/vkprog-device \
+          $(PROGRAMS_OUT)/libvkcount.so
 
 PROGRAMS_DEPS := $(wildcard $(PROGRAMS_SRC)/cudaprog*.[ch]) $(PROGRAMS_SRC)/cudriver.c $(PROGRAMS_SRC)/cudriver.h \
                  $(PROGRAMS_SRC)/cunvml.c $(PROGRAMS_SRC)/cunvml.h $(PROGRAMS_SRC)/build.mk
@@ -109,6 +111,28 @@ $(PROGRAMS_OUT)/nvopencl/libnvidia-opencl.so.1: $(PROGRAMS_SRC)/nvopencl.c $(PRO
 $(PROGRAMS_OUT)/oddcuda/libcuda.so.1: $(PROGRAMS_SRC)/oddcuda.c $(PROGRAMS_SRC)/build.mk
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $<
+
+# On the system's loader of Vulkan's drivers. What vkprog.h calls the way is in the name.
+VKPROG := $(wildcard $(PROGRAMS_SRC)/vkprog*.[ch]) $(PROGRAMS_SRC)/told.c $(PROGRAMS_SRC)/told.h $(PROGRAMS_SRC)/build.mk
+$(PROGRAMS_OUT)/vkprog-link: $(VKPROG)
+	@mkdir -p $(@D)
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_LINK -o $@ $(filter %.c,$^) -lvulkan -ldl
+
+$(PROGRAMS_OUT)/vkprog-dlsym: $(VKPROG)
+	@mkdir -p $(@D)
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_DLSYM -o $@ $(filter %.c,$^) -ldl
+
+$(PROGRAMS_OUT)/vkprog-instance: $(VKPROG)
+	@mkdir -p $(@D)
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_INSTANCE -o $@ $(filter %.c,$^) -ldl
+
+$(PROGRAMS_OUT)/vkprog-device: $(VKPROG)
+	@mkdir -p $(@D)
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_DEVICE -o $@ $(filter %.c,$^) -ldl
+
+$(PROGRAMS_OUT)/libvkcount.so: $(PROGRAMS_SRC)/vkcount.c $(PROGRAMS_SRC)/build.mk
+	@mkdir -p $(@D)
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -fvisibility=hidden -Wl,-Bsymbolic -o $@ $<
 
 # Alone, without the driver's own rules, at least have it built once.
 ifndef SIM_OUT
