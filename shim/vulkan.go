@@ -25,8 +25,8 @@ func withLayer(env []string, library string) []string {
 		return env
 	}
 	paths := "VK_ADD_LAYER_PATH"
-	if getenv(env, "VK_LAYER_PATH") != "" {
-		paths = "VK_LAYER_PATH" // which has the other one ignored
+	if _, set := LookupEnv(env, "VK_LAYER_PATH"); set {
+		paths = "VK_LAYER_PATH" // which has the other one ignored, empty or not
 	}
 	env = setenv(env, paths, listed(getenv(env, paths), folder))
 	return setenv(env, "VK_INSTANCE_LAYERS", listed(getenv(env, "VK_INSTANCE_LAYERS"), layerName))

@@ -103,7 +103,8 @@ static ga_vk_function wrapper_of(const char *name, enum scope *scope) {
 static ga_vk_function ga_vulkan_instance_function(ga_vk_instance handle, const char *name) {
     enum scope scope;
     ga_vk_function wrapper = wrapper_of(name, &scope);
-    if (wrapper && scope == global)
+    // MangoHud and Mesa's overlay ask for vkCreateDevice without an instance.
+    if (wrapper && (scope == global || !handle))
         return wrapper;
     const struct ga_vulkan_instance *record = ga_vulkan_chain_instance(handle);
     if (!record)
