@@ -1,0 +1,290 @@
+package vulkan
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// TestMemory: what lives is charged to the byte, by each way to the functions, and given back when it is freed.
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	for _, way := range ways {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			m := machine(t, "1G")
+			p := begin(m, way, "--memory", "100M")
+			p.Want("instance i", "ok")
+			p.Want("device d i", "ok")
+			uses(m, p, 0)
+			p.Want("alloc a d 10M", "ok")
+			uses(m, p, 10*mib)
+			p.Want("alloc b d 1000003", "ok")
+			uses(m, p, 10*mib+1000003)
+			p.Want("free b", "ok")
+			uses(m, p, 10*mib)
+			p.Want("nothing d", "ok")
+			uses(m, p, 10*mib)
+			p.Want("free a", "ok")
+			uses(m, p, 0)
+			p.Want("drop d", "ok")
+			p.Want("end i", "ok")
+			p.End()
+			idle(m)
+		})
+	}
+}
+
+// TestDedicated: memory that is for one buffer or image alone is charged once, as all other.
+func TestDedicated(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	p := begin(m, "link", "--memory", "100M")
+	p.Want("instance i", "ok")
+	p.Want("device d i", "ok")
+	for _, command := range []string{"dedicated a d 3000001", "image a d 200 100"} {
+		bytes := p.Number(command)
+		uses(m, p, bytes)
+		p.Want("free a", "ok")
+		uses(m, p, 0)
+	}
+}
+
+// TestRefusal: the last byte of a budget is granted and the one after it refused; what the driver refuses is refused as it does.
+func TestRefusal(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	for _, way := range ways {
+		p := begin(m, way, "--memory", "8M")
+		p.Want("instance i", "ok")
+		p.Want("device d i", "ok")
+		p.Want("alloc a d 8M", "ok")
+		p.Want("alloc b d 1", "err -2")
+		p.Want("exportable b d 1", "err -2")
+		p.Want("dedicated b d 1", "err -2")
+		p.Want("image b d 1 1", "err -2")
+		uses(m, p, 8*mib)
+		p.Want("free a", "ok")
+		p.Want("alloc a d 8388609", "err -2")
+		uses(m, p, 0)
+		p.Want("alloc a d 8M", "ok")
+		uses(m, p, 8*mib)
+		if said := p.End(); !strings.Contains(said, "8 MiB") {
+			t.Errorf("the refusal is told as %q", said)
+		}
+	}
+	idle(m)
+}
+
+// TestImport: memory that is imported belongs to its exporter, and the program's own is nobody's.
+func TestImport(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	p := begin(m, "device", "--memory", "8M")
+	p.Want("instance i", "ok")
+	p.Want("device d i", "ok")
+	p.Want("device e i", "ok")
+	p.Want("exportable a d 8M", "ok")
+	p.Want("import b d a", "ok")
+	p.Want("import c e a", "ok")
+	p.Want("host h d 2M", "ok")
+	uses(m, p, 8*mib)
+	p.Want("touch c", "ok")
+	p.Want("free c", "ok")
+	p.Want("free b", "ok")
+	p.Want("free h", "ok")
+	uses(m, p, 8*mib)
+	p.Want("alloc x d 1", "err -2")
+	p.Want("free a", "ok")
+	uses(m, p, 0)
+}
+
+// TestLeftOver: what a program did not free ends with its device, and another device's does not.
+func TestLeftOver(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	p := begin(m, "link", "--memory", "64M")
+	p.Want("instance i", "ok")
+	p.Want("device d i", "ok")
+	p.Want("device e i", "ok")
+	p.Want("alloc a d 10M", "ok")
+	p.Want("alloc b d 20M", "ok")
+	p.Want("alloc c e 5M", "ok")
+	p.Want("drop d", "ok")
+	uses(m, p, 5*mib)
+	p.Want("alloc f e 59M", "ok")
+	p.Want("drop e", "ok")
+	uses(m, p, 0)
+}
+
+// TestWait: who may wait gets the bytes when another program's come back.
+func TestWait(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	first := begin(m, "link")
+	first.Want("instance i", "ok")
+	first.Want("device d i", "ok")
+	first.Want("alloc a d 900M", "ok")
+	second := begin(m, "device", "--wait")
+	second.Want("instance i", "ok")
+	second.Want("device d i", "ok")
+	second.Tell("alloc a d 900M")
+	rig.Eventually(t, "the second one waits", func() bool { return len(m.Snapshot().Queue) == 1 })
+	first.Want("free a", "ok")
+	second.Expect("alloc a ok")
+	uses(m, second, 900*mib)
+}
+
+// TestKilled: what a program held when it was killed can be had again, to the byte.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	first := begin(m, "link")
+	first.Want("instance i", "ok")
+	first.Want("device d i", "ok")
+	first.Want("alloc a d 900M", "ok")
+	second := begin(m, "link", "--no-wait")
+	second.Want("instance i", "ok")
+	second.Want("device d i", "ok")
+	second.Want("alloc a d 1G", "err -2")
+	if err := syscall.Kill(first.PID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	first.Wait()
+	rig.Eventually(t, "the bytes of the one that was killed can be had", func() bool {
+		return second.Ask("alloc a d 1G") == "ok"
+	})
+	second.Want("free a", "ok")
+	second.End()
+	idle(m)
+}
+
+// TestBudgetIsTold: a program is told its budget as the size of the heap that is the device's.
+func TestBudgetIsTold(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	for _, way := range ways {
+		p := begin(m, way, "--memory", "64M")
+		p.Want("instance i", "ok")
+		p.Want("heaps i", fmt.Sprint("ok ", 64*mib))
+		p.Want("heaps2 i", fmt.Sprint("ok ", 64*mib))
+		if s := m.Snapshot(); len(s.Leases) != 0 {
+			t.Errorf("a question made a lease: %+v", s.Leases)
+		}
+		p.End()
+	}
+}
+
+// TestRoomIsTold: VK_EXT_memory_budget says what the process uses, and how much it could have, which is its own budget, or what
+// others leave.
+func TestRoomIsTold(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	start := func(memory string) *rig.Program {
+		environ := append(chain(m, ours, witness), "VKCOUNT="+filepath.Join(m.Dir, memory), "VKCOUNT_BUDGET=1",
+			"GPUARB_MEMORY="+memory)
+		p := m.Interact(vulkan(m, m.Command(m.PreloadEnv(), rig.Build(t, "programs/vkprog-device")), environ...))
+		p.Want("instance i", "ok")
+		p.Want("budget i", fmt.Sprint("ok ", p.Number("heaps i"), " 0"))
+		p.Want("device d i", "ok")
+		return p
+	}
+	first, second := start("64M"), start("1G")
+	first.Want("alloc a d 10M", "ok")
+	first.Want("budget i", fmt.Sprint("ok ", 64*mib, " ", 10*mib))
+	second.Want("alloc a d 1000M", "ok")
+	second.Want("budget i", fmt.Sprint("ok ", 1014*mib, " ", 1000*mib))
+	rig.Eventually(t, "the first is told what the second has left", func() bool {
+		return first.Ask("budget i") == fmt.Sprint("ok ", 24*mib, " ", 10*mib)
+	})
+	first.Want("heaps i", fmt.Sprint("ok ", 64*mib))
+	first.Want("free a", "ok")
+	first.Want("budget i", fmt.Sprint("ok ", 24*mib, " 0"))
+	second.Want("free a", "ok")
+	rig.Eventually(t, "the first is told of the room", func() bool {
+		return first.Ask("budget i") == fmt.Sprint("ok ", 64*mib, " 0")
+	})
+}
+
+// TestThreads: what threads take and free at once is counted to the byte; devices, too.
+func TestThreads(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	p := begin(m, "device", "--memory", "64M")
+	p.Want("instance i", "ok")
+	p.Want("device d i", "ok")
+	p.Want("alloc a d 1M", "ok")
+	p.Want("storm d 8 2000", "ok")
+	uses(m, p, mib)
+	p.Want("devices i 8 10", "ok")
+	uses(m, p, mib)
+	p.Want("free a", "ok")
+	uses(m, p, 0)
+}
+
+// TestForked: what a forked child frees was its parent's, and stays charged to that; what it takes is its own.
+func TestForked(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	p := begin(m, "link", "--memory", "64M")
+	p.Want("instance i", "ok")
+	p.Want("device d i", "ok")
+	p.Want("alloc a d 1M", "ok")
+	p.Want("forked a", "ok")
+	uses(m, p, mib)
+	p.Want("child d 63M", "ok")
+	p.Want("child d 65M", "err -2")
+	uses(m, p, mib)
+	p.Want("free a", "ok")
+	uses(m, p, 0)
+}
+
+var resident = regexp.MustCompile(`VmRSS:\s+(\d+) kB`)
+
+// residentSet is what the kernel says that a process has of the machine's memory.
+func residentSet(t *testing.T, pid int) uint64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kib, err := strconv.ParseUint(resident.FindStringSubmatch(string(text))[1], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kib << 10
+}
+
+// TestResident: the kernel says the same of a process that has written to all of its memory, and when it has freed it.
+func TestResident(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	p := begin(m, "link", "--memory", "400M")
+	p.Want("instance i", "ok")
+	p.Want("device d i", "ok")
+	before := residentSet(t, p.PID())
+	check := func(want uint64) {
+		t.Helper()
+		uses(m, p, want)
+		if got := residentSet(t, p.PID()); got > before+want+64*mib || got+64*mib < before+want {
+			t.Errorf("%d bytes are used, and %d more resident", want, got-before)
+		}
+	}
+	p.Want("alloc a d 200M", "ok")
+	p.Want("touch a", "ok")
+	check(200 * mib)
+	p.Want("alloc b d 100M", "ok")
+	p.Want("touch b", "ok")
+	check(300 * mib)
+	p.Want("free a", "ok")
+	check(100 * mib)
+	p.Want("free b", "ok")
+	check(0)
+}
