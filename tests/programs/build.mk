@@ -20,7 +20,7 @@ programs: $(PROGRAMS_OF_THE_DRIVER) $(PROGRAMS_OUT)/team $(PROGRAMS_OUT)/permits
           $(PROGRAMS_OUT)/oldopencl/libOpenCL.so.1 $(PROGRAMS_OUT)/nvopencl/libnvidia-opencl.so.1 \
           $(PROGRAMS_OUT)/oddcuda/libcuda.so.1 \
           $(PROGRAMS_OUT)/vkprog-link $(PROGRAMS_OUT)/vkprog-dlsym $(PROGRAMS_OUT)/vkprog-instance $(PROGRAMS_OUT)/vkprog-device \
-          $(PROGRAMS_OUT)/libvkcount.so
+          $(PROGRAMS_OUT)/libvkcount.so $(PROGRAMS_OUT)/mixed $(PROGRAMS_OUT)/libmade.so
 
 PROGRAMS_DEPS := $(wildcard $(PROGRAMS_SRC)/cudaprog*.[ch]) $(PROGRAMS_SRC)/cudriver.c $(PROGRAMS_SRC)/cudriver.h \
                  $(PROGRAMS_SRC)/cunvml.c $(PROGRAMS_SRC)/cunvml.h $(PROGRAMS_SRC)/build.mk
@@ -33,9 +33,14 @@ $(PROGRAMS_OUT)/cudaprog-gpa: $(PROGRAMS_DEPS)
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_GPA -o $@ $(filter %.c,$^) -ldl
 
-$(PROGRAMS_OUT)/team $(PROGRAMS_OUT)/permits: $(PROGRAMS_OUT)/%: $(PROGRAMS_SRC)/%.c $(PROGRAMS_DEPS)
+$(PROGRAMS_OUT)/team: $(PROGRAMS_SRC)/team.c $(PROGRAMS_DEPS)
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_DLSYM -o $@ $< $(PROGRAMS_SRC)/cudriver.c -ldl
+
+INSIDE := $(PROGRAMS_SRC)/inside.c $(PROGRAMS_SRC)/inside.h
+$(PROGRAMS_OUT)/permits: $(PROGRAMS_SRC)/permits.c $(INSIDE) $(PROGRAMS_DEPS)
+	@mkdir -p $(@D)
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_DLSYM -o $@ $< $(PROGRAMS_SRC)/inside.c $(PROGRAMS_SRC)/cudriver.c -ldl
 
 # Found at run time through LD_LIBRARY_PATH, as on a machine with a driver. Bound lazily: an older
 # driver lacks some of what it may call.
@@ -130,7 +135,15 @@ $(PROGRAMS_OUT)/vkprog-device: $(VKPROG)
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_DEVICE -o $@ $(filter %.c,$^) -ldl
 
-$(PROGRAMS_OUT)/libvkcount.so: $(PROGRAMS_SRC)/vkcount.c $(PROGRAMS_SRC)/build.mk
+# All three interfaces in one program: CUDA is looked up, the others' loaders are linked.
+MIXED := $(wildcard $(PROGRAMS_SRC)/mixed*.[ch]) $(INSIDE) $(PROGRAMS_SRC)/told.c $(PROGRAMS_SRC)/told.h \
+         $(PROGRAMS_SRC)/cudriver.c $(PROGRAMS_SRC)/cudriver.h $(PROGRAMS_SRC)/build.mk
+$(PROGRAMS_OUT)/mixed: $(MIXED)
+	@mkdir -p $(@D)
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_DLSYM -o $@ $(filter %.c,$^) -lOpenCL -lvulkan -ldl
+
+# Layers.
+$(PROGRAMS_OUT)/libvkcount.so $(PROGRAMS_OUT)/libmade.so: $(PROGRAMS_OUT)/lib%.so: $(PROGRAMS_SRC)/%.c $(PROGRAMS_SRC)/build.mk
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -fvisibility=hidden -Wl,-Bsymbolic -o $@ $<
 

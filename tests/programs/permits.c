@@ -9,24 +9,17 @@
 // leaves the count, and gives the context back. So nobody is in the count without a context. Prints
 // "permits ok MOST", the most that were ever inside at once, or "permits err N" with the driver's
 // code, and the call that failed on stderr.
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "cudriver.h"
+#include "inside.h"
 
-struct count {
-    _Atomic int inside;
-    _Atomic int most;
-};
-static struct count *count;
 static int rounds;
 static bool primary;
 static CUcontext shared; // NULL: none is
@@ -37,13 +30,6 @@ static bool good(CUresult r, const char *call) {
     if (r != 0 && atomic_compare_exchange_strong(&failed, &none, r))
         fprintf(stderr, "%s: %d\n", call, r);
     return r == 0;
-}
-
-static void enter(void) {
-    int now = atomic_fetch_add(&count->inside, 1) + 1;
-    int most = atomic_load(&count->most);
-    while (now > most && !atomic_compare_exchange_weak(&count->most, &most, now))
-        ;
 }
 
 static bool work(void) {
@@ -66,9 +52,9 @@ static bool round_of(void) {
     } else if (!good(CU(cuCtxCreate_v2)(&context, 0, 0), "cuCtxCreate")) {
         return false;
     }
-    enter();
+    inside_enter();
     bool worked = work();
-    atomic_fetch_sub(&count->inside, 1);
+    inside_leave();
     if (shared)
         return good(CU(cuCtxSetCurrent)(NULL), "cuCtxSetCurrent") && worked;
     if (!primary)
@@ -84,14 +70,6 @@ static void *run(void *arg) {
     return NULL;
 }
 
-static int shared_count(const char *path) {
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0 || ftruncate(fd, sizeof *count) != 0)
-        return -1;
-    count = mmap(NULL, sizeof *count, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return count == MAP_FAILED ? -1 : 0;
-}
-
 int main(int argc, char **argv) {
     pthread_t threads[64];
     if (argc != 5 || cu_open() != 0)
@@ -99,7 +77,7 @@ int main(int argc, char **argv) {
     int n = atoi(argv[1]);
     rounds = atoi(argv[2]);
     primary = strcmp(argv[3], "primary") == 0;
-    if (n < 1 || n > 64 || shared_count(argv[4]) != 0 || !good(CU(cuInit)(0), "cuInit"))
+    if (n < 1 || n > 64 || inside_open(argv[4]) != 0 || !good(CU(cuInit)(0), "cuInit"))
         return 2;
     if (strcmp(argv[3], "shared") == 0 && !good(CU(cuCtxCreate_v2)(&shared, 0, 0), "cuCtxCreate"))
         return 2;
@@ -111,6 +89,6 @@ int main(int argc, char **argv) {
     if (failed)
         printf("permits err %d\n", failed);
     else
-        printf("permits ok %d\n", count->most);
+        printf("permits ok %d\n", inside_most());
     return failed != 0;
 }
