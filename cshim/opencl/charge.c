@@ -11,9 +11,18 @@ static uint64_t key_of(const struct ga_opencl_charge *charge) {
 }
 
 static void give_back_bytes(struct ga_root *root, struct ga_opencl_charge *charge) {
-    struct ga_entry entry;
-    if (ga_opencl_charge_withdraw(root, charge, &entry))
-        ga_release(root, entry.device, entry.bytes, entry.tag);
+    struct ga_opencl_state *state = ga_opencl(root);
+    ga_self_lock(&state->lock);
+    struct ga_opencl_charge *part = charge->parts;
+    charge->parts = NULL;
+    charge->number = 0; // no more are added
+    ga_self_unlock(&state->lock);
+    ga_opencl_charge_drop(root, charge);
+    while (part) {
+        struct ga_opencl_charge *next = part->next;
+        ga_opencl_charge_drop(root, part);
+        part = next;
+    }
 }
 
 struct ga_opencl_charge *ga_opencl_charge_hold(struct ga_root *root, struct ga_entry *entry) {
@@ -21,8 +30,13 @@ struct ga_opencl_charge *ga_opencl_charge_hold(struct ga_root *root, struct ga_e
     struct ga_opencl_charge *charge = ga_records_take(root, records, sizeof *charge);
     if (!charge)
         return NULL;
-    *charge = (struct ga_opencl_charge){.generation = atomic_load(&root->generation),
-                                        .give_back = give_back_bytes};
+    *charge =
+        (struct ga_opencl_charge){.generation = atomic_load(&root->generation),
+                                  .give_back = give_back_bytes,
+                                  .number = atomic_fetch_add(&ga_opencl(root)->numbered, 1) + 1,
+                                  .bytes = entry->bytes,
+                                  .kind = entry->kind,
+                                  .on = 1u << entry->device};
     entry->key = key_of(charge);
     if (ga_hold(root, entry))
         return charge;
@@ -34,8 +48,15 @@ bool ga_opencl_charge_withdraw(struct ga_root *root, struct ga_opencl_charge *ch
                                struct ga_entry *entry) {
     bool found = ga_withdraw(root, key_of(charge), entry);
     charge->generation = 0;
+    charge->number = 0;
     ga_records_give(&ga_opencl(root)->charges, charge);
     return found;
+}
+
+void ga_opencl_charge_drop(struct ga_root *root, struct ga_opencl_charge *charge) {
+    struct ga_entry entry;
+    if (ga_opencl_charge_withdraw(root, charge, &entry))
+        ga_release(root, entry.device, entry.bytes, entry.tag);
 }
 
 // False: it cannot be done now, from a handler that has interrupted something.

@@ -18,6 +18,12 @@ struct ga_opencl_charge {
     struct ga_opencl_charge *next;
     uint64_t generation; // of the root that it was made in
     void (*give_back)(struct ga_root *root, struct ga_opencl_charge *charge);
+    // Of bytes. Records are used again, numbers are not; 0: it has ended.
+    uint64_t number;
+    uint64_t bytes;
+    uint32_t kind;
+    uint32_t on;                    // the devices that it is charged to, a bit each: with its
+    struct ga_opencl_charge *parts; // parts, which use.c adds; guarded by ga_opencl_state.lock
 };
 
 // Makes an entry with bytes that are on their way a charge of its own: it has no address until the
@@ -26,6 +32,9 @@ struct ga_opencl_charge *ga_opencl_charge_hold(struct ga_root *root, struct ga_e
 // The reverse. False: it was lost.
 bool ga_opencl_charge_withdraw(struct ga_root *root, struct ga_opencl_charge *charge,
                                struct ga_entry *entry);
+
+// The same, and its bytes go back.
+void ga_opencl_charge_drop(struct ga_root *root, struct ga_opencl_charge *charge);
 
 // The driver says that the object of this charge ends.
 void ga_opencl_charge_ends(struct ga_opencl_charge *charge);

@@ -119,24 +119,33 @@ int ga_opencl_device_used(struct ga_root *root, ga_cl_device device) {
     return number;
 }
 
-ga_cl_device ga_opencl_device_first(ga_cl_context context) {
-    ga_cl_device few[8] = {NULL};
+static int first_of(struct ga_root *root, const ga_cl_device *devices, size_t count,
+                    ga_cl_device *device) {
+    int number = -1;
+    for (size_t i = 0; i < count && number < 0; i++) {
+        *device = devices[i];
+        number = ga_opencl_device_used(root, *device);
+    }
+    return number;
+}
+
+int ga_opencl_device_first(struct ga_root *root, ga_cl_context context, ga_cl_device *device) {
+    ga_cl_device few[8];
     size_t size = 0;
     GA_FN_clGetContextInfo *get = GA_OPENCL_REAL(clGetContextInfo);
     if (!get)
-        return NULL;
-    if (get(context, GA_CL_CONTEXT_DEVICES, sizeof few, few, NULL) == GA_CL_SUCCESS)
-        return few[0];
+        return -1;
+    if (get(context, GA_CL_CONTEXT_DEVICES, sizeof few, few, &size) == GA_CL_SUCCESS)
+        return first_of(root, few, size / sizeof few[0], device);
     if (get(context, GA_CL_CONTEXT_DEVICES, 0, NULL, &size) != GA_CL_SUCCESS || size == 0)
-        return NULL;
+        return -1;
     ga_cl_device *all = ga_os_map(size);
-    ga_cl_device first = NULL;
-    if (!all)
-        return NULL;
-    if (get(context, GA_CL_CONTEXT_DEVICES, size, all, NULL) == GA_CL_SUCCESS)
-        first = all[0];
-    ga_os_unmap(all, size);
-    return first;
+    int number = -1;
+    if (all && get(context, GA_CL_CONTEXT_DEVICES, size, all, NULL) == GA_CL_SUCCESS)
+        number = first_of(root, all, size / sizeof all[0], device);
+    if (all)
+        ga_os_unmap(all, size);
+    return number;
 }
 
 // "OpenCL 3.0 …": OpenCL 3.0, 4.1, of CL_PLATFORM_VERSION.

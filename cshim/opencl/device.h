@@ -15,8 +15,9 @@ bool ga_opencl_device_computes_here(ga_cl_device device);
 // The same of one that is about to be used: −1 also for the processor, where the daemon does not
 // arbitrate it.
 int ga_opencl_device_used(struct ga_root *root, ga_cl_device device);
-// The device that the memory of a context is charged to: its first. NULL: it is no context.
-ga_cl_device ga_opencl_device_first(ga_cl_context context);
+// The number of the device that the memory of a context is charged to: its first that can be used,
+// and which that is. −1: there is none.
+int ga_opencl_device_first(struct ga_root *root, ga_cl_context context, ga_cl_device *device);
 // Whether the driver of a device is of OpenCL 3.0, or later.
 bool ga_opencl_device_is_3(ga_cl_device device);
 

@@ -15,6 +15,7 @@
 #include "opencl/query.h"
 #include "opencl/state.h"
 #include "opencl/svm.h"
+#include "opencl/use.h"
 
 // All of its functions, or none: a wrapper needs more than its own.
 static void *function_of_row(enum ga_opencl_row row) {
@@ -67,6 +68,31 @@ ga_opencl_function_address_for(GA_FN_clGetExtensionFunctionAddressForPlatform *r
 // All is done by the objects that end in it.
 #define GA_RELEASES(real, ...) real(__VA_ARGS__)
 
+// Commands: in a context for several devices the queue's may be charged. u is the row's own.
+#define GA_USES(real, uses, ...)                                                                   \
+    ({                                                                                             \
+        struct ga_opencl_use u;                                                                    \
+        ga_cl_int used = GA_CL_MEM_OBJECT_ALLOCATION_FAILURE;                                      \
+        if (uses) {                                                                                \
+            used = real(__VA_ARGS__);                                                              \
+            ga_opencl_use_done(&u, used == GA_CL_SUCCESS);                                         \
+        }                                                                                          \
+        used;                                                                                      \
+    })
+#define GA_MAPS(real, uses, ...)                                                                   \
+    ({                                                                                             \
+        struct ga_opencl_use u;                                                                    \
+        ga_cl_address mapped = NULL;                                                               \
+        if (uses) {                                                                                \
+            mapped = real(__VA_ARGS__);                                                            \
+            ga_opencl_use_done(&u, mapped != NULL);                                                \
+        } else if (status) {                                                                       \
+            *status = GA_CL_MEM_OBJECT_ALLOCATION_FAILURE;                                         \
+        }                                                                                          \
+        mapped;                                                                                    \
+    })
+#define GA_DIVIDES(real, whole, ...) ga_opencl_use_part(whole, real(__VA_ARGS__))
+
 // Whether a row takes something, by how its bytes are known.
 enum {
     GA_TAKES_answer = true,
@@ -75,28 +101,41 @@ enum {
     GA_TAKES_one = true,
     GA_TAKES_entry = false,
     GA_TAKES_reference = false,
+    GA_TAKES_use = true,
 };
+
+// A row's wrapper is one function, or, where it has nothing to do before a context is for several
+// devices, two: one word is looked at, and the driver jumped to.
+#define GA_WRAPS_answer GA_WRAPS
+#define GA_WRAPS_argument GA_WRAPS
+#define GA_WRAPS_descriptor GA_WRAPS
+#define GA_WRAPS_one GA_WRAPS
+#define GA_WRAPS_entry GA_WRAPS
+#define GA_WRAPS_reference GA_WRAPS
+#define GA_WRAPS_use GA_WRAPS_LATER
 
 // What a function answers that the loader lacks, and how an answer is kept and given.
 #define GA_LACKED_ga_cl_int GA_CL_INVALID_OPERATION
 #define GA_LACKED_ga_cl_context NULL
 #define GA_LACKED_ga_cl_mem NULL
+#define GA_LACKED_ga_cl_object NULL
 #define GA_LACKED_ga_cl_address NULL
 #define GA_LACKED_void
 #define GA_KEEPS_ga_cl_int ga_cl_int result =
 #define GA_KEEPS_ga_cl_context ga_cl_context result =
 #define GA_KEEPS_ga_cl_mem ga_cl_mem result =
+#define GA_KEEPS_ga_cl_object ga_cl_object result =
 #define GA_KEEPS_ga_cl_address ga_cl_address result =
 #define GA_KEEPS_void
 #define GA_GIVES_ga_cl_int result
 #define GA_GIVES_ga_cl_context result
 #define GA_GIVES_ga_cl_mem result
+#define GA_GIVES_ga_cl_object result
 #define GA_GIVES_ga_cl_address result
 #define GA_GIVES_void
 
-#define GA_HOOK(symbol, class, bytes, returns, parameters, arguments, ...)                         \
-    __attribute__((visibility("default"))) returns symbol parameters;                              \
-    returns symbol parameters {                                                                    \
+#define GA_WRAPPER(symbol, bytes, arguments, returns, ...)                                         \
+    {                                                                                              \
         GA_FN_##symbol *real = (GA_FN_##symbol *)function_of_row(GA_OPENCL_ROW_##symbol);          \
         if (real == NULL)                                                                          \
             return GA_LACKED_##returns;                                                            \
@@ -110,6 +149,21 @@ enum {
         *error = saved;                                                                            \
         return GA_GIVES_##returns;                                                                 \
     }
+#define GA_WRAPS(symbol, bytes, returns, parameters, arguments, ...)                               \
+    returns symbol parameters GA_WRAPPER(symbol, bytes, arguments, returns, __VA_ARGS__)
+// The second one is jumped to as well: its caller is the program.
+#define GA_WRAPS_LATER(symbol, bytes, returns, parameters, arguments, ...)                         \
+    static GA_NOINLINE returns late_##symbol parameters GA_WRAPPER(symbol, bytes, arguments,       \
+                                                                   returns, __VA_ARGS__)           \
+    returns symbol parameters {                                                                    \
+        GA_FN_##symbol *real = GA_OPENCL_REAL(symbol);                                             \
+        if (GA_LIKELY(real != NULL && !ga_opencl_use_is_on()))                                     \
+            return real arguments;                                                                 \
+        return late_##symbol arguments;                                                            \
+    }
+#define GA_HOOK(symbol, class, bytes, returns, parameters, arguments, ...)                         \
+    __attribute__((visibility("default"))) returns symbol parameters;                              \
+    GA_WRAPS_##bytes(symbol, bytes, returns, parameters, arguments, __VA_ARGS__)
 #define GA_NEED(symbol, ...)
 #include "opencl/hooks.def"
 #undef GA_HOOK

@@ -69,7 +69,9 @@ bool ga_opencl_image_open(struct ga_opencl_claim *c, ga_cl_context context, ga_c
     if (format && image && !image->of && dimensions(image->type) &&
         !bytes_of(format, image, &bytes))
         bytes = 0;
-    return ga_opencl_memory_ask(c, context, flags, bytes, GA_MEMORY_ARRAY);
+    bool asked = ga_opencl_memory_ask(c, context, flags, bytes, GA_MEMORY_ARRAY);
+    c->of = format && image ? image->of : NULL;
+    return asked;
 }
 
 bool ga_opencl_image_open_v1(struct ga_opencl_claim *c, ga_cl_context context, ga_cl_bits flags,

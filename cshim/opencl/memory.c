@@ -4,6 +4,7 @@
 #include "core/admit.h"
 #include "opencl/charge.h"
 #include "opencl/device.h"
+#include "opencl/use.h"
 
 bool ga_opencl_memory_ask(struct ga_opencl_claim *c, ga_cl_context context, ga_cl_bits flags,
                           uint64_t bytes, uint32_t kind) {
@@ -13,8 +14,8 @@ bool ga_opencl_memory_ask(struct ga_opencl_claim *c, ga_cl_context context, ga_c
     struct ga_root *root = ga_root_get();
     if (!root)
         return !ga_root_denies();
-    ga_cl_device first = ga_opencl_device_first(context);
-    int device = ga_opencl_device_used(root, first);
+    ga_cl_device first = NULL;
+    int device = ga_opencl_device_first(root, context, &first);
     // The program's own memory is what the processor works in.
     if (device < 0 || (flags & GA_CL_MEM_USE_HOST_PTR && ga_opencl_device_computes_here(first)))
         return true;
@@ -44,8 +45,10 @@ static bool keep(const struct ga_opencl_claim *c, ga_cl_mem memory) {
     if (!charge)
         return false;
     if (GA_OPENCL_REAL(clSetMemObjectDestructorCallback) &&
-        GA_OPENCL_REAL(clSetMemObjectDestructorCallback)(memory, ended, charge) == GA_CL_SUCCESS)
+        GA_OPENCL_REAL(clSetMemObjectDestructorCallback)(memory, ended, charge) == GA_CL_SUCCESS) {
+        ga_opencl_use_object(c->root, memory, charge);
         return true;
+    }
     ga_opencl_charge_withdraw(c->root, charge, &entry);
     return false;
 }
@@ -58,7 +61,7 @@ ga_cl_mem ga_opencl_memory_refused(ga_cl_int *status) {
 
 ga_cl_mem ga_opencl_memory_made(struct ga_opencl_claim *c, ga_cl_mem memory, ga_cl_int *status) {
     if (!c->root)
-        return memory;
+        return ga_opencl_use_part(c->of, memory);
     if (memory && keep(c, memory))
         return memory;
     // Better none than what nobody can account for.

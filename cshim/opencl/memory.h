@@ -13,6 +13,7 @@ struct ga_opencl_claim {
     uint32_t device;
     uint32_t kind;
     uint16_t tag;
+    ga_cl_mem of; // the object whose memory it is, or NULL
 };
 
 // Asks for the bytes of an object on the first device of its context. False: refused, and nothing

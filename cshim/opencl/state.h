@@ -6,6 +6,7 @@
 
 #include "core/records.h"
 #include "core/root.h"
+#include "core/table.h"
 
 // The keys of root.blocks are addresses of CUDA's; OpenCL's are marked.
 #define GA_OPENCL_KEY (1ull << 61)
@@ -15,8 +16,10 @@ struct ga_opencl_context;
 struct ga_opencl_state {
     struct ga_records charges;  // struct ga_opencl_charge
     struct ga_records contexts; // struct ga_opencl_context
-    struct ga_spin lock;        // guards what follows
+    _Atomic uint64_t numbered;  // charges
+    struct ga_spin lock;        // guards what follows, and the parts of charges
     struct ga_opencl_context *counted;
+    struct ga_table used; // use.c
 };
 
 extern size_t ga_opencl_place; // how far behind the root it lies

@@ -17,6 +17,12 @@
 //   svmfree NAME CONTEXT         clSVMFree
 //   svmlater NAME CONTEXT        clEnqueueSVMFree behind a user event, which fire NAME sets
 //   fire NAME
+//   queue NAME CONTEXT first|last    clCreateCommandQueue for that device
+//   fill QUEUE BUFFER; wrongfill QUEUE BUFFER    clEnqueueFillBuffer, the second without a pattern
+//   copy QUEUE FROM TO; map QUEUE BUFFER     clEnqueueCopyBuffer, clEnqueueMapBuffer
+//   kernel NAME; endkernel NAME      clCreateKernel without a program, clReleaseKernel
+//   argument KERNEL INDEX BUFFER     clSetKernelArg;  plain KERNEL INDEX: an integer
+//   launch QUEUE KERNEL              clEnqueueNDRangeKernel
 //   storm CONTEXT THREADS TIMES  buffers made and released by threads at once, each from 1 to 64
 //   KiB forked NAME                  a forked child releases it, and ends total; largest
 //   clGetDeviceInfo: "total ok 1073741824" pid; exit STATUS
@@ -239,6 +245,61 @@ static void do_fire(void) {
     answer(status, "");
 }
 
+// Commands
+
+static void do_queue(void) {
+    cl_int status = CL_SUCCESS;
+    named(1, true)->object = CL(clCreateCommandQueue)(
+        named(2, false)->object, strcmp(text(3), "last") == 0 ? last : device, 0, &status);
+    answer(status, "");
+}
+
+static void do_fill(void) {
+    static const char pattern[16];
+    size_t length = strcmp(word[0], "fill") == 0 ? sizeof pattern : 0;
+    answer(CL(clEnqueueFillBuffer)(named(1, false)->object, named(2, false)->object, pattern,
+                                   length, 0, sizeof pattern, 0, NULL, NULL),
+           "");
+}
+
+static void do_copy(void) {
+    answer(CL(clEnqueueCopyBuffer)(named(1, false)->object, named(2, false)->object,
+                                   named(3, false)->object, 0, 0, 16, 0, NULL, NULL),
+           "");
+}
+
+static void do_map(void) {
+    cl_int status = CL_SUCCESS;
+    void *at = CL(clEnqueueMapBuffer)(named(1, false)->object, named(2, false)->object, CL_TRUE,
+                                      CL_MAP_READ, 0, 16, 0, NULL, NULL, &status);
+    answer(!at == (status != CL_SUCCESS) ? status : 1, "");
+}
+
+static void do_kernel(void) {
+    cl_int status = CL_SUCCESS;
+    named(1, true)->object = CL(clCreateKernel)(NULL, "k", &status);
+    answer(status, "");
+}
+
+static void do_endkernel(void) {
+    answer(CL(clReleaseKernel)(named(1, false)->object), "");
+}
+
+static void do_argument(void) {
+    cl_ulong plain = 1;
+    bool object = strcmp(word[0], "argument") == 0;
+    answer(CL(clSetKernelArg)(named(1, false)->object, (cl_uint)number(2), sizeof(cl_mem),
+                              object ? (void *)&named(3, false)->object : (void *)&plain),
+           "");
+}
+
+static void do_launch(void) {
+    const size_t size = 1;
+    answer(CL(clEnqueueNDRangeKernel)(named(1, false)->object, named(2, false)->object, 1, NULL,
+                                      &size, NULL, 0, NULL, NULL),
+           "");
+}
+
 // Several at once
 
 static cl_context stormed;
@@ -353,7 +414,12 @@ static const struct {
     {"largest", do_info},      {"storm", do_storm},
     {"chain", do_chain},       {"forked", do_forked},
     {"free", do_free},         {"pid", do_pid},
-    {"exit", do_exit},
+    {"exit", do_exit},         {"queue", do_queue},
+    {"fill", do_fill},         {"wrongfill", do_fill},
+    {"copy", do_copy},         {"map", do_map},
+    {"kernel", do_kernel},     {"endkernel", do_endkernel},
+    {"argument", do_argument}, {"plain", do_argument},
+    {"launch", do_launch},
 };
 
 static void run(char *line) {
