@@ -92,6 +92,13 @@ void *ga_library_translate(const struct ga_interface *library, void *real, const
     return match < 0 ? real : library->wrapper((size_t)match);
 }
 
+bool ga_library_stays(void) {
+    const struct ga_loader *loader = ga_loader_get();
+    Dl_info info;
+    return loader->dlopen && loader->dladdr && loader->dladdr((void *)ga_library_stays, &info) &&
+           loader->dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
 bool ga_library_disabled(void) {
     enum { NOT_ASKED, NO, YES };
     static _Atomic int disabled;

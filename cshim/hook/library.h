@@ -22,6 +22,9 @@ int ga_library_row(const struct ga_interface *library, const char *name);
 // ever share one function.
 void *ga_library_translate(const struct ga_interface *library, void *real, const char *name);
 
+// Has this library stay loaded, which somebody has opened. False: it cannot.
+bool ga_library_stays(void);
+
 // GPUARB_DISABLE; asked once a process.
 bool ga_library_disabled(void);
 

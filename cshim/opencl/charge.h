@@ -43,6 +43,9 @@ void ga_opencl_charge_ends(struct ga_opencl_charge *charge);
 struct ga_opencl_call {
     uint32_t stack;                   // where it was when that began, or 0
     const void *caller;               // where in the program that is
+    bool layer;                       // it came by the layer, past the wrappers
+    uint32_t coming;                  // the row that a wrapper has called of the loader's, + 1, and
+                                      // that has not come to the layer
     struct ga_opencl_charge *leaving; // of objects that have ended since
 };
 extern __thread struct ga_opencl_call ga_opencl_call __attribute__((tls_model("initial-exec")));
@@ -50,16 +53,21 @@ extern __thread struct ga_opencl_call ga_opencl_call __attribute__((tls_model("i
 void ga_opencl_charge_give_back(void); // all that is leaving
 
 // Says in which one it was already: it may be a callback of that one's. That goes on.
-static inline struct ga_opencl_call ga_opencl_call_begin(const void *caller) {
+static inline struct ga_opencl_call ga_opencl_call_begin(const void *caller, bool layer,
+                                                         uint32_t coming) {
     struct ga_opencl_call outer = ga_opencl_call;
     ga_opencl_call.stack = ga_os_stack() | 1;
     ga_opencl_call.caller = caller;
+    ga_opencl_call.layer = layer;
+    ga_opencl_call.coming = coming;
     return outer;
 }
 static inline void ga_opencl_call_end(struct ga_opencl_call outer) {
     bool on = outer.stack && !ga_os_left(outer.stack, ga_os_stack());
     ga_opencl_call.stack = on ? outer.stack : 0;
     ga_opencl_call.caller = outer.caller;
+    ga_opencl_call.layer = outer.layer;
+    ga_opencl_call.coming = 0;
     if (GA_UNLIKELY(ga_opencl_call.leaving != NULL) && !on)
         ga_opencl_charge_give_back();
 }

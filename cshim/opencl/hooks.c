@@ -17,19 +17,42 @@
 #include "opencl/svm.h"
 #include "opencl/use.h"
 
+static inline void *loaders(enum ga_opencl_row row) {
+    return atomic_load_explicit(&ga_opencl_functions[row], memory_order_relaxed);
+}
+
 // All of its functions, or none: a wrapper needs more than its own.
 static void *function_of_row(enum ga_opencl_row row) {
-    return ga_library_contact(&ga_opencl_interface, NULL) ? atomic_load(&ga_opencl_functions[row])
-                                                          : NULL;
+    return ga_library_contact(&ga_opencl_interface, NULL) ? loaders(row) : NULL;
+}
+
+// The same of what is below the layer, which the loader has made known.
+static void *function_below(enum ga_opencl_row row) {
+    ga_library_contact(&ga_opencl_interface, NULL);
+    return atomic_load(&ga_opencl_below[row]);
 }
 
 // A driver, or the loader, that calls one of these functions by its name finds ours in the global
 // scope. What it takes in a call of the program's is part of that, which has been counted. A
 // callback is the program's again: it lies where the call came from. What is given back is looked
 // at whoever does it.
-static bool is_its_own(bool takes, const void *caller) {
-    return (takes && ga_opencl_call_is_on() && !ga_library_beside(ga_opencl_call.caller, caller)) ||
-           ga_library_contains(&ga_opencl_interface, caller);
+static bool is_its_own(enum ga_opencl_row row, bool takes, const void *caller) {
+    bool own =
+        (takes && ga_opencl_call_is_on() && !ga_library_beside(ga_opencl_call.caller, caller)) ||
+        ga_library_contains(&ga_opencl_interface, caller);
+    if (own)
+        ga_opencl_call.coming = row + 1;
+    return own;
+}
+
+// A call that comes to the layer: a wrapper has looked at it, or it is a driver's in one that came
+// past the wrappers too.
+static bool is_counted(enum ga_opencl_row row, bool takes, const void *caller) {
+    bool seen = ga_opencl_call.coming == row + 1;
+    if (seen)
+        ga_opencl_call.coming = 0;
+    return seen || (takes && ga_opencl_call_is_on() && ga_opencl_call.layer &&
+                    !ga_library_beside(ga_opencl_call.caller, caller));
 }
 
 // A driver has functions of its own behind those that the loader exports. The loader's get there by
@@ -134,32 +157,47 @@ enum {
 #define GA_GIVES_ga_cl_address result
 #define GA_GIVES_void
 
-#define GA_WRAPPER(symbol, bytes, arguments, returns, ...)                                         \
+#define GA_WRAPPER(symbol, function, passes, layer, bytes, arguments, returns, ...)                \
     {                                                                                              \
-        GA_FN_##symbol *real = (GA_FN_##symbol *)function_of_row(GA_OPENCL_ROW_##symbol);          \
+        const enum ga_opencl_row number = GA_OPENCL_ROW_##symbol;                                  \
+        GA_FN_##symbol *real = (GA_FN_##symbol *)function(number);                                 \
         if (real == NULL)                                                                          \
             return GA_LACKED_##returns;                                                            \
-        if (ga_library_disabled() || is_its_own(GA_TAKES_##bytes, __builtin_return_address(0)))    \
+        if (ga_library_disabled() ||                                                               \
+            passes(number, GA_TAKES_##bytes, __builtin_return_address(0)))                         \
             return real arguments;                                                                 \
         int *error = &errno;                                                                       \
         int saved = *error;                                                                        \
-        struct ga_opencl_call outer = ga_opencl_call_begin(__builtin_return_address(0));           \
+        struct ga_opencl_call outer =                                                              \
+            ga_opencl_call_begin(__builtin_return_address(0), layer, layer ? 0 : number + 1);      \
         GA_KEEPS_##returns GA_ROW_CALL(arguments, __VA_ARGS__);                                    \
         ga_opencl_call_end(outer);                                                                 \
         *error = saved;                                                                            \
         return GA_GIVES_##returns;                                                                 \
     }
+// The layer's is not called before there is a function below it.
 #define GA_WRAPS(symbol, bytes, returns, parameters, arguments, ...)                               \
-    returns symbol parameters GA_WRAPPER(symbol, bytes, arguments, returns, __VA_ARGS__)
-// The second one is jumped to as well: its caller is the program.
+    returns symbol parameters GA_WRAPPER(symbol, function_of_row, is_its_own, false, bytes,        \
+                                         arguments, returns,                                       \
+                                         __VA_ARGS__) static returns layer_##symbol parameters     \
+    GA_WRAPPER(symbol, function_below, is_counted, true, bytes, arguments, returns, __VA_ARGS__)
+// The second one of each is jumped to as well: its caller is the program.
 #define GA_WRAPS_LATER(symbol, bytes, returns, parameters, arguments, ...)                         \
-    static GA_NOINLINE returns late_##symbol parameters GA_WRAPPER(symbol, bytes, arguments,       \
-                                                                   returns, __VA_ARGS__)           \
+    static GA_NOINLINE returns late_##symbol parameters GA_WRAPPER(                                \
+        symbol, function_of_row, is_its_own, false, bytes, arguments, returns, __VA_ARGS__)        \
     returns symbol parameters {                                                                    \
-        GA_FN_##symbol *real = GA_OPENCL_REAL(symbol);                                             \
+        GA_FN_##symbol *real = (GA_FN_##symbol *)loaders(GA_OPENCL_ROW_##symbol);                  \
         if (GA_LIKELY(real != NULL && !ga_opencl_use_is_on()))                                     \
             return real arguments;                                                                 \
         return late_##symbol arguments;                                                            \
+    }                                                                                              \
+    static GA_NOINLINE returns late_layer_##symbol parameters GA_WRAPPER(                          \
+        symbol, function_below, is_counted, true, bytes, arguments, returns,                       \
+        __VA_ARGS__) static returns layer_##symbol parameters {                                    \
+        GA_FN_##symbol *real = GA_OPENCL_REAL(symbol);                                             \
+        if (GA_LIKELY(real != NULL && !ga_opencl_use_is_on()))                                     \
+            return real arguments;                                                                 \
+        return late_layer_##symbol arguments;                                                      \
     }
 #define GA_HOOK(symbol, class, bytes, returns, parameters, arguments, ...)                         \
     __attribute__((visibility("default"))) returns symbol parameters;                              \
@@ -172,6 +210,19 @@ enum {
 #define ROWS "opencl/hooks.def"
 #define ROW(symbol) GA_OPENCL_ROW_##symbol
 #include "hook/rows.inc"
+
+void *ga_opencl_layer_wrapper(size_t row) {
+    switch (row) {
+#define GA_HOOK(symbol, ...)                                                                       \
+    case GA_OPENCL_ROW_##symbol:                                                                   \
+        return (void *)layer_##symbol;
+#define GA_NEED(symbol, ...)
+#include "opencl/hooks.def"
+#undef GA_HOOK
+#undef GA_NEED
+    }
+    return NULL;
+}
 
 struct ga_interface ga_opencl_interface = {
     .file = "libOpenCL.so.1",

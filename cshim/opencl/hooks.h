@@ -7,4 +7,7 @@
 
 extern struct ga_interface ga_opencl_interface;
 
+// What a layer has in place of a row's function, or NULL: nothing (layer.h).
+void *ga_opencl_layer_wrapper(size_t row);
+
 #endif

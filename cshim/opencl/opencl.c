@@ -4,4 +4,5 @@
 #include "opencl/state.h"
 
 void *_Atomic ga_opencl_functions[GA_OPENCL_ROWS];
+void *_Atomic ga_opencl_below[GA_OPENCL_ROWS];
 size_t ga_opencl_place;

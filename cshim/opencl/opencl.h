@@ -21,6 +21,7 @@ typedef void *ga_cl_address;               // of what is no object: a function, 
 #define GA_CL_SUCCESS 0
 #define GA_CL_MEM_OBJECT_ALLOCATION_FAILURE (-4)
 #define GA_CL_OUT_OF_RESOURCES (-5)
+#define GA_CL_INVALID_VALUE (-30)
 #define GA_CL_INVALID_OPERATION (-59)
 #define GA_CL_COMPLETE 0
 
@@ -83,11 +84,15 @@ enum ga_opencl_row {
 #undef GA_HOOK
 #undef GA_NEED
 
-extern void *_Atomic ga_opencl_functions[GA_OPENCL_ROWS];
+extern void *_Atomic ga_opencl_functions[GA_OPENCL_ROWS]; // the loader's, after contact
+extern void *_Atomic ga_opencl_below[GA_OPENCL_ROWS]; // below the layer (layer.h), once it is one
 
-// The loader's function of a row, or NULL. Only after contact.
-#define GA_OPENCL_REAL(symbol)                                                                     \
-    ((GA_FN_##symbol *)atomic_load_explicit(&ga_opencl_functions[GA_OPENCL_ROW_##symbol],          \
-                                            memory_order_relaxed))
+static inline void *ga_opencl_real(enum ga_opencl_row row) {
+    void *below = atomic_load_explicit(&ga_opencl_below[row], memory_order_relaxed);
+    return below ? below : atomic_load_explicit(&ga_opencl_functions[row], memory_order_relaxed);
+}
+// The function of a row that the shim itself calls, or NULL. Only after contact. Where the library
+// is a layer, the call comes by none of its functions.
+#define GA_OPENCL_REAL(symbol) ((GA_FN_##symbol *)ga_opencl_real(GA_OPENCL_ROW_##symbol))
 
 #endif

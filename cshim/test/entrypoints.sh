@@ -4,7 +4,8 @@
 # entrypoints.sh: compare the rows of the interfaces' hooks.def with the vendors' prototypes, which are in the
 # inventory of all functions, or in entrypoints.tsv (symbol, prototype) where they are not, and of OpenCL and Vulkan in
 # their headers, where they are installed: every row has one, and both have the same parameters, as far as the
-# machine sees them: pointer, 64-bit, 32-bit, in order.
+# machine sees them: pointer, 64-bit, 32-bit, in order. And the rows of OpenCL have their places in the
+# table of functions of its loader.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -66,6 +67,9 @@ opencl_prototypes() {
 diff <(rows | classes) <(rows | cut -d ' ' -f 1 | prototypes | classes)
 if [ -e /usr/include/CL/cl.h ]; then
     diff <(opencl_rows | classes) <(opencl_prototypes | classes)
+    diff <(opencl_rows | sed 's/ *(.*//' | sort) <(sed -n 's/^GA_AT(\(\w*\),.*/\1/p' ../opencl/layer.def | sort)
+    printf '#include <stddef.h>\n#include <CL/cl_icd.h>\n#define GA_AT(symbol, place) _Static_assert(offsetof(cl_icd_dispatch, symbol) == (place) * sizeof(void *), #symbol);\n#include "opencl/layer.def"\n' |
+        "${CC:-gcc}" -DCL_TARGET_OPENCL_VERSION=300 -fsyntax-only -x c -iquote .. -
 fi
 # The loader hands Vulkan's functions over.
 vulkan_rows() {

@@ -20,7 +20,7 @@ programs: $(PROGRAMS_OF_THE_DRIVER) $(PROGRAMS_OUT)/team $(PROGRAMS_OUT)/permits
           $(PROGRAMS_OUT)/oldopencl/libOpenCL.so.1 $(PROGRAMS_OUT)/nvopencl/libnvidia-opencl.so.1 \
           $(PROGRAMS_OUT)/oddcuda/libcuda.so.1 \
           $(PROGRAMS_OUT)/vkprog-link $(PROGRAMS_OUT)/vkprog-dlsym $(PROGRAMS_OUT)/vkprog-instance $(PROGRAMS_OUT)/vkprog-device \
-          $(PROGRAMS_OUT)/libvkcount.so $(PROGRAMS_OUT)/mixed $(PROGRAMS_OUT)/libmade.so
+          $(PROGRAMS_OUT)/libvkcount.so $(PROGRAMS_OUT)/mixed $(PROGRAMS_OUT)/libmade.so $(PROGRAMS_OUT)/clbefore.so
 
 PROGRAMS_DEPS := $(wildcard $(PROGRAMS_SRC)/cudaprog*.[ch]) $(PROGRAMS_SRC)/cudriver.c $(PROGRAMS_SRC)/cudriver.h \
                  $(PROGRAMS_SRC)/cunvml.c $(PROGRAMS_SRC)/cunvml.h $(PROGRAMS_SRC)/build.mk
@@ -146,6 +146,10 @@ $(PROGRAMS_OUT)/mixed: $(MIXED)
 $(PROGRAMS_OUT)/libvkcount.so $(PROGRAMS_OUT)/libmade.so: $(PROGRAMS_OUT)/lib%.so: $(PROGRAMS_SRC)/%.c $(PROGRAMS_SRC)/build.mk
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -fvisibility=hidden -Wl,-Bsymbolic -o $@ $<
+
+$(PROGRAMS_OUT)/clbefore.so: $(PROGRAMS_SRC)/clbefore.c $(PROGRAMS_SRC)/build.mk
+	@mkdir -p $(@D)
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -o $@ $<
 
 # Alone, without the driver's own rules, at least have it built once.
 ifndef SIM_OUT
