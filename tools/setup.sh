@@ -32,6 +32,8 @@ gstreamer1.0-plugins-bad  /usr/lib/*/gstreamer-1.0/libgstnvcodec.so test
 pocl-opencl-icd           /etc/OpenCL/vendors/pocl.icd           test
 ocl-icd-libopencl1        /usr/lib/*/libOpenCL.so.1              test
 clinfo                    clinfo                                 test
+clpeak                    clpeak                                 full
+darktable                 darktable-cli                          full
 python3-pyopencl          /usr/lib/python3/dist-packages/pyopencl test
 python3-dev               /usr/include/python3.*/Python.h        test
 ocl-icd-opencl-dev        /usr/include/CL/cl.h                   lint demo test

@@ -2,6 +2,8 @@ package opencl
 
 import (
 	"fmt"
+	"os"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -226,6 +228,36 @@ func TestForked(t *testing.T) {
 	uses(m, p, mib)
 	p.Want("release a", "ok")
 	uses(m, p, 0)
+}
+
+// TestResidentMemory: what the kernel says that a process has of the machine's memory grows by what its lease says.
+func TestResidentMemory(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	p := begin(m, "link", "--memory", "512M")
+	resident := func() (kib int64) {
+		t.Helper()
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, line, _ := strings.Cut(string(status), "VmRSS:")
+		if _, err := fmt.Sscan(line, &kib); err != nil {
+			t.Fatalf("%v in\n%s", err, status)
+		}
+		return kib
+	}
+	p.Want("context c", "ok")
+	p.Want("queue q c first", "ok")
+	p.Want("buffer a c 1M", "ok")
+	p.Want("fill q a 1M", "ok")
+	before := resident()
+	p.Want("buffer b c 300M", "ok")
+	p.Want("fill q b 300M", "ok")
+	uses(m, p, 301*mib)
+	if grown := resident() - before; grown < (300-64)<<10 || grown > (300+64)<<10 {
+		t.Errorf("it has grown by %d KiB", grown)
+	}
 }
 
 // TestCallback: what a callback of the program's takes in one of its calls is charged like all else.

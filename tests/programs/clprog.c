@@ -18,7 +18,8 @@
 //   svmlater NAME CONTEXT        clEnqueueSVMFree behind a user event, which fire NAME sets
 //   fire NAME
 //   queue NAME CONTEXT first|last    clCreateCommandQueue for that device
-//   fill QUEUE BUFFER; wrongfill QUEUE BUFFER    clEnqueueFillBuffer, the second without a pattern
+//   fill QUEUE BUFFER [SIZE]; wrongfill QUEUE BUFFER    clEnqueueFillBuffer, with SIZE until it is
+//                                    done; the second without a pattern
 //   copy QUEUE FROM TO; map QUEUE BUFFER     clEnqueueCopyBuffer, clEnqueueMapBuffer
 //   kernel NAME; endkernel NAME      clCreateKernel without a program, clReleaseKernel
 //   argument KERNEL INDEX BUFFER     clSetKernelArg;  plain KERNEL INDEX: an integer
@@ -257,9 +258,13 @@ static void do_queue(void) {
 static void do_fill(void) {
     static const char pattern[16];
     size_t length = strcmp(word[0], "fill") == 0 ? sizeof pattern : 0;
-    answer(CL(clEnqueueFillBuffer)(named(1, false)->object, named(2, false)->object, pattern,
-                                   length, 0, sizeof pattern, 0, NULL, NULL),
-           "");
+    size_t size = words > 3 ? number(3) : sizeof pattern;
+    cl_command_queue queue = named(1, false)->object;
+    cl_int status = CL(clEnqueueFillBuffer)(queue, named(2, false)->object, pattern, length, 0,
+                                            size, 0, NULL, NULL);
+    if (status == CL_SUCCESS && words > 3)
+        status = CL(clFinish)(queue);
+    answer(status, "");
 }
 
 static void do_copy(void) {

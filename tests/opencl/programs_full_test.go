@@ -1,0 +1,112 @@
+//go:build full
+
+package opencl
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// long is for what compiles its kernels at first.
+const long = 9 * time.Minute
+
+func slowly(t *testing.T) *rig.Machine {
+	t.Helper()
+	return rig.New(t, rig.Options{Devices: "none", CPU: true, NoMount: true, Life: 3 * long,
+		Config: "schema_version = 1\n[[device]]\nmatch.vendor = \"cpu\"\nmemory = \"4G\"\n"})
+}
+
+// TestFullClpeak: clpeak prints the same lines, but for the figures; holds what it says by then; and ends by itself where its budget
+// is too small. It compiles for long.
+func TestFullClpeak(t *testing.T) {
+	t.Parallel()
+	m := slowly(t)
+	shape := func(text string) string {
+		return regexp.MustCompile(`(?m)^(\s+float\d* +: )[0-9.]+$`).ReplaceAllString(text, "$1 x")
+	}
+	bare := rig.RunFor(t, long, m.Command(m.Env(), "clpeak", "--global-bandwidth"))
+	if bare.Code != 0 || !strings.Contains(bare.Stdout, "float16") {
+		t.Fatalf("without the library: code %d\n%s\n%s", bare.Code, bare.Stdout, bare.Stderr)
+	}
+	r := rig.RunFor(t, long, m.Gpuarb("run", "--memory", "2G", "--", "clpeak", "--global-bandwidth"))
+	if r.Code != 0 || shape(r.Stdout) != shape(bare.Stdout) {
+		t.Errorf("code %d, got\n%s\nwant\n%s\n%s", r.Code, r.Stdout, bare.Stdout, r.Stderr)
+	}
+	none(m)
+	// Its blocks are as large as the device lets it have, so it fits what is told.
+	if peak := m.Snapshot().Devices[0].Peak; peak == 0 || peak > 2<<30 {
+		t.Errorf("its peak was %d bytes", peak)
+	}
+	r = rig.RunFor(t, long, m.Gpuarb("run", "--memory", "1K", "--", "clpeak", "--global-bandwidth"))
+	if strings.Contains(r.Stderr, "Segmentation") || r.Code > 125 {
+		t.Errorf("refused, it ends with %d\n%s\n%s", r.Code, r.Stdout, r.Stderr)
+	}
+	none(m)
+}
+
+// TestFullDarktable: a picture that darktable develops by OpenCL is the same, byte for byte, with the library and without, and within a
+// budget that is too small for it, where it goes back to its own code. It compiles its kernels for minutes at first. It discards
+// devices that are the processor's until its file of settings says that they are none of those to discard.
+func TestFullDarktable(t *testing.T) {
+	t.Parallel()
+	m := slowly(t)
+	const kernels = "/usr/share/darktable/kernels" // PoCL finds what they include where it is run
+	picture := filepath.Join(m.Dir, "picture.ppm")
+	pixels := make([]byte, 512*512*3)
+	for i := range pixels {
+		pixels[i] = byte(i*7 + i/512)
+	}
+	if err := os.WriteFile(picture, append([]byte("P6\n512 512\n255\n"), pixels...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	develop := func(name string, run ...string) (picture, said string) {
+		t.Helper()
+		to := filepath.Join(m.Dir, name+".ppm")
+		cmd := append(run, "darktable-cli", filepath.Join(m.Dir, "picture.ppm"), to, "--core", "--configdir", filepath.Join(m.Dir, "settings"),
+			"--cachedir", filepath.Join(m.Dir, "cache"), "--library", ":memory:", "-d", "opencl", "-d", "perf", "--conf", "opencl=true")
+		c := m.Command(m.Env(), cmd[0], cmd[1:]...)
+		if len(run) > 0 {
+			c = m.Gpuarb(cmd...)
+		}
+		c.Dir = kernels
+		r := rig.RunFor(t, long, c)
+		data, err := os.ReadFile(to)
+		if r.Code != 0 || err != nil {
+			t.Fatalf("%s: code %d, %v\n%s\n%s", name, r.Code, err, r.Stdout, r.Stderr)
+		}
+		return string(data), r.Stdout + r.Stderr
+	}
+	develop("discarded")
+	settings := filepath.Join(m.Dir, "settings", "darktablerc")
+	text, err := os.ReadFile(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = regexp.MustCompile(`(?m)^(cldevice_v4_\w+=(?:\d+ ){7})1 `).ReplaceAll(text, []byte("${1}0 "))
+	if err := os.WriteFile(settings, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want, said := develop("bare")
+	if !strings.Contains(said, "on GPU") {
+		t.Fatalf("it does not use OpenCL:\n%s", said)
+	}
+	for _, one := range []struct {
+		budget string
+		device string // where it develops
+	}{{"1G", "on GPU"}, {"1M", "on CPU"}} {
+		got, said := develop("with"+one.budget, "run", "--memory", one.budget, "--")
+		if got != want || !strings.Contains(said, one.device) {
+			t.Errorf("with %s it develops another picture, or not %s:\n%s", one.budget, one.device, said)
+		}
+		none(m)
+	}
+	if peak := m.Snapshot().Devices[0].Peak; peak == 0 {
+		t.Error("nothing was charged")
+	}
+}
