@@ -2,10 +2,10 @@
 #include "core/device.h"
 
 bool ga_device_same(const uint8_t a[GA_UUID_SIZE], const uint8_t b[GA_UUID_SIZE]) {
-    for (size_t i = 0; i < GA_UUID_SIZE; i++)
-        if (a[i] != b[i])
-            return false;
-    return true;
+    uint64_t words[2][GA_UUID_SIZE / sizeof(uint64_t)];
+    __builtin_memcpy(words[0], a, GA_UUID_SIZE);
+    __builtin_memcpy(words[1], b, GA_UUID_SIZE);
+    return words[0][0] == words[1][0] && words[0][1] == words[1][1];
 }
 
 int ga_device_find(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE]) {

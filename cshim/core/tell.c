@@ -51,7 +51,7 @@ void ga_tell_again(struct ga_root *root) {
 }
 
 void ga_tell_soft(struct ga_root *root) {
-    if (atomic_exchange(&root->soft, 1) == 0)
+    if (GA_UNLIKELY(atomic_load(&root->soft) == 0) && atomic_exchange(&root->soft, 1) == 0)
         ga_tell(root);
 }
 

@@ -45,16 +45,18 @@ void ga_vulkan_device_read(struct ga_root *root, struct ga_vulkan_instance *inst
 
 // Vulkan comes to devices of every vendor, and to the processor. Of some no daemon ever hears:
 // these are the driver's alone, also where the loss of a daemon is closed.
-int ga_vulkan_device_used(struct ga_root *root, const struct ga_vulkan_part *part) {
+int ga_vulkan_device_number(struct ga_root *root, const struct ga_vulkan_part *part) {
     if (!part->known)
         return -1;
     int number = ga_device_find(root, part->identity);
-    if (GA_UNLIKELY(number < 0)) {
-        number = ga_device_number(root, part->identity);
-        if (number >= 0)
-            ga_device_declare(root, (uint32_t)number, part->total);
-    }
-    if (number >= 0 && !part->must && ga_session_lacks(root, (uint32_t)number))
-        return -1;
+    if (GA_LIKELY(number >= 0))
+        return number;
+    number = ga_device_number(root, part->identity);
+    if (number >= 0)
+        ga_device_declare(root, (uint32_t)number, part->total);
     return number;
+}
+
+bool ga_vulkan_device_lacks(struct ga_root *root, const struct ga_vulkan_part *part, int number) {
+    return number >= 0 && !part->must && ga_session_lacks(root, (uint32_t)number);
 }

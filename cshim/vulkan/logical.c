@@ -53,8 +53,8 @@ static bool ask(struct ga_root *root, struct ga_vulkan_device *record) {
     bool wanted[GA_DEVICES] = {false};
     bool any = false;
     for (uint32_t i = 0; i < record->parts; i++) {
-        int number = ga_vulkan_device_used(root, &record->part[i]);
-        if (number < 0)
+        int number = ga_vulkan_device_number(root, &record->part[i]);
+        if (number < 0 || ga_vulkan_device_lacks(root, &record->part[i], number))
             continue;
         wanted[number] = true;
         any = true;

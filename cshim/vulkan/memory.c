@@ -18,14 +18,9 @@ static uint64_t mix(uint64_t x) {
 
 // A handle is what a driver or a layer makes of it: an address, or a number that each device gives
 // out anew. So a block is known by its device, too, and by the part of it that has the bytes.
+// Addresses that are neighbours stay so, as the table likes it.
 static uint64_t key_of(const struct ga_vulkan_device *device, uint32_t part, ga_vk_memory memory) {
-    return mix(memory + mix((uint64_t)(uintptr_t)device + part)) | KEY;
-}
-
-// While the driver has it, a block is known by the thread that is there: its handle is not given
-// yet, or may be given out again before the call returns.
-static uint64_t way_of(const struct ga_vulkan_device *device, uint32_t part) {
-    return key_of(device, part, ~(uint64_t)ga_self.number);
+    return (memory + mix((uint64_t)(uintptr_t)device + part)) | KEY;
 }
 
 // Records are pages, so that the heap finds room in the address.
@@ -42,47 +37,70 @@ static void put_back(struct ga_root *root, const struct ga_entry *e) {
     ga_release(root, e->device, e->bytes, e->tag);
 }
 
-// Without memory for it the block is nobody's from then on, and its bytes are free.
-static void rename_block(struct ga_root *root, uint64_t from, uint64_t to) {
-    struct ga_entry e;
-    if (!ga_withdraw(root, from, &e))
-        return;
-    e.key = to;
-    if (!ga_hold(root, &e))
-        put_back(root, &e);
-}
-
-static void drop_block(struct ga_root *root, uint64_t key) {
-    struct ga_entry e;
-    if (ga_withdraw(root, key, &e))
-        put_back(root, &e);
-}
-
-// One that the program asks for, on its way.
+// What the driver is asked for, or told to free. A thread has the bytes of one device on their way,
+// so where several parts of a logical one have them, those of all but the last lie in the table by
+// the thread that is there: their handle is not given yet, or may be given out again before the
+// call returns.
 struct claim {
     struct ga_root *root; // NULL: not arbitrated, the driver alone decides
     enum ga_vulkan_source source;
     uint32_t heap;
-    uint32_t parts; // that have the bytes, a bit each
+    uint32_t part;         // whose bytes are on their way
+    struct ga_entry moves; // these; no key: none are
+    uint32_t parked;       // parts whose bytes lie in the table, a bit each
 };
 
-static bool ask(const struct claim *c, const struct ga_vulkan_device *device, uint32_t part,
+static uint64_t key_of_parked(const struct ga_vulkan_device *device, uint32_t part) {
+    return key_of(device, part, mix(~(uint64_t)ga_self.number));
+}
+
+// Without memory for it the block is nobody's from then on, and its bytes are free.
+static bool park(struct claim *c, const struct ga_vulkan_device *device) {
+    if (GA_LIKELY(!c->moves.key))
+        return true;
+    c->moves.key = key_of_parked(device, c->part);
+    bool parked = ga_hold(c->root, &c->moves);
+    if (parked)
+        c->parked |= 1u << c->part;
+    else
+        put_back(c->root, &c->moves);
+    c->moves.key = 0;
+    return parked;
+}
+
+// Whatever the claim has is given back.
+static void drop(struct claim *c, const struct ga_vulkan_device *device) {
+    if (c->moves.key)
+        put_back(c->root, &c->moves);
+    for (uint32_t i = 0; c->parked >> i; i++) {
+        struct ga_entry e;
+        if (c->parked >> i & 1 && ga_withdraw(c->root, key_of_parked(device, i), &e))
+            put_back(c->root, &e);
+    }
+}
+
+static bool ask(struct claim *c, const struct ga_vulkan_device *device, uint32_t part,
                 uint64_t bytes) {
-    int number = ga_vulkan_device_used(c->root, &device->part[part]);
-    struct ga_entry e = {.bytes = bytes,
+    int number = ga_vulkan_device_number(c->root, &device->part[part]);
+    struct ga_entry e = {.key = KEY,
+                         .bytes = bytes,
                          .context = context_of(device, c->heap),
                          .device = (uint8_t)number,
                          .kind = GA_MEMORY_PLAIN};
     if (number < 0)
         return true;
-    if (!ga_admit(c->root, (uint32_t)number, bytes, GA_MEMORY_PLAIN, &e.tag))
+    if (!park(c, device))
         return false;
-    e.key = way_of(device, part);
+    if (!ga_admit_fast(c->root, (uint32_t)number, bytes, &e.tag)) {
+        if (ga_vulkan_device_lacks(c->root, &device->part[part], number))
+            return true;
+        if (!ga_admit_slow(c->root, (uint32_t)number, bytes, GA_MEMORY_PLAIN, &e.tag))
+            return false;
+    }
     atomic_fetch_add_explicit(held(c->root, &e), bytes, memory_order_relaxed);
-    if (ga_hold(c->root, &e))
-        return true;
-    put_back(c->root, &e);
-    return false;
+    c->moves = e;
+    c->part = part;
+    return true;
 }
 
 // Of a heap that each device of a group has, each that is named takes the whole; else the first.
@@ -96,22 +114,13 @@ static uint32_t parts_of(const struct ga_vulkan_device *device, uint32_t heap,
     return device->heap_flags[heap] & GA_VK_HEAP_MULTI_INSTANCE ? mask : mask & -mask;
 }
 
-static void drop(const struct claim *c, const struct ga_vulkan_device *device) {
-    for (uint32_t i = 0; i < device->parts; i++)
-        if (c->parts & 1u << i)
-            drop_block(c->root, way_of(device, i));
-}
-
 static bool ask_each(struct claim *c, const struct ga_vulkan_device *device, uint32_t wanted,
                      uint64_t bytes) {
     for (uint32_t i = 0; i < device->parts; i++) {
-        if (!(wanted & 1u << i))
-            continue;
-        if (!ask(c, device, i, bytes)) {
+        if (wanted & 1u << i && !ask(c, device, i, bytes)) {
             drop(c, device);
             return false;
         }
-        c->parts |= 1u << i;
     }
     return true;
 }
@@ -139,21 +148,34 @@ static bool begin(struct claim *c, const struct ga_vulkan_device *device,
 // The first device of a group stands for what is imported on any.
 static void note(const struct claim *c, const struct ga_vulkan_device *device, ga_vk_memory memory,
                  uint64_t bytes) {
-    int number = ga_vulkan_device_used(c->root, &device->part[0]);
-    if (number >= 0 && !(bytes >> 48))
+    int number = ga_vulkan_device_number(c->root, &device->part[0]);
+    if (number >= 0 && !(bytes >> 48) && !ga_vulkan_device_lacks(c->root, &device->part[0], number))
         ga_vulkan_import_note(c->root, &(struct ga_entry){.key = key_of(device, 0, memory),
                                                           .bytes = bytes,
                                                           .context = context_of(device, 0),
                                                           .device = (uint8_t)number});
 }
 
-static void end(const struct claim *c, const struct ga_vulkan_device *device,
+// The driver has made it. False: there is no memory to remember it by.
+static bool end(struct claim *c, const struct ga_vulkan_device *device,
                 const struct ga_vk_memory_info *info, ga_vk_memory memory) {
     if (c->source == GA_VULKAN_IMPORTED)
         note(c, device, memory, info->size);
-    for (uint32_t i = 0; i < device->parts; i++)
-        if (c->parts & 1u << i)
-            rename_block(c->root, way_of(device, i), key_of(device, i, memory));
+    if (!c->moves.key)
+        return true;
+    c->moves.key = key_of(device, c->part, memory);
+    if (!ga_hold(c->root, &c->moves))
+        return false;
+    c->moves.key = 0;
+    for (uint32_t i = 0; GA_UNLIKELY(c->parked >> i); i++) {
+        struct ga_entry e;
+        if (!(c->parked >> i & 1) || !ga_withdraw(c->root, key_of_parked(device, i), &e))
+            continue;
+        e.key = key_of(device, i, memory);
+        if (!ga_hold(c->root, &e))
+            put_back(c->root, &e);
+    }
+    return true;
 }
 
 ga_vk_result ga_vulkan_memory_allocate(ga_vk_device handle, const struct ga_vk_memory_info *info,
@@ -165,24 +187,36 @@ ga_vk_result ga_vulkan_memory_allocate(ga_vk_device handle, const struct ga_vk_m
     if (!begin(&c, device, info))
         return GA_VK_OUT_OF_DEVICE_MEMORY;
     ga_vk_result result = device->next.vkAllocateMemory(handle, info, allocator, memory);
-    if (c.root && result == GA_VK_SUCCESS)
-        end(&c, device, info, *memory);
-    else if (c.root)
-        drop(&c, device);
+    if (!c.root || (result == GA_VK_SUCCESS && end(&c, device, info, *memory)))
+        return result;
+    if (result == GA_VK_SUCCESS) { // better none than what nobody can account for
+        device->next.vkFreeMemory(handle, *memory, allocator);
+        result = GA_VK_OUT_OF_HOST_MEMORY;
+    }
+    drop(&c, device);
     return result;
 }
 
 // Away from its handle before the driver is called, which may give that out again.
+static void leave(struct claim *c, const struct ga_vulkan_device *device, ga_vk_memory memory) {
+    for (uint32_t i = 0; i < device->parts; i++) {
+        struct ga_entry e;
+        if (!ga_withdraw(c->root, key_of(device, i, memory), &e))
+            continue;
+        park(c, device);
+        c->moves = e;
+        c->part = i;
+    }
+    ga_vulkan_import_forget(c->root, key_of(device, 0, memory));
+}
+
 void ga_vulkan_memory_free(ga_vk_device handle, ga_vk_memory memory, const void *allocator) {
     const struct ga_vulkan_device *device = ga_vulkan_chain_device(handle);
     if (!device)
         return;
-    struct claim c = {.root = memory && device->parts ? ga_vulkan_root() : NULL,
-                      .parts = UINT32_MAX};
-    for (uint32_t i = 0; c.root && i < device->parts; i++)
-        rename_block(c.root, key_of(device, i, memory), way_of(device, i));
+    struct claim c = {.root = memory && device->parts ? ga_vulkan_root() : NULL};
     if (c.root)
-        ga_vulkan_import_forget(c.root, key_of(device, 0, memory));
+        leave(&c, device, memory);
     device->next.vkFreeMemory(handle, memory, allocator);
     if (c.root)
         drop(&c, device);
