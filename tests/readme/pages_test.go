@@ -53,6 +53,7 @@ var played = []struct{ page, kind, begins, by string }{
 	{"control.md", "", "session ", "preload TestPageForOtherDistributions"},
 	{"control.md", "", "LD_PRELOAD", "preload TestPageForOtherDistributions"},
 	{"gpufs.md", "sh", "", "tests/readme TestLimitsOfThePage"},
+	{"gpufs.md", "console", "$ cat /gpu/devices/0/memory.pressure", "tests/pressure TestSome"},
 	{"gpufs.md", "console", "$ journalctl", "tests/systemd TestFullSystemdPages"},
 	{"gpufs.md", "", "", "not run: a tree and tables, not commands"},
 	{"notebooks.md", "json", "", "tests/notebooks TestFullKernel"},
@@ -128,8 +129,8 @@ func TestConfigurationsOfThePages(t *testing.T) {
 		c, err := config.Load(path)
 		if err != nil {
 			t.Errorf("%s: %v", b.page, err)
-		} else if len(c.Policy.Rules) == 0 {
-			t.Errorf("%s: no rule is in force by it", b.page)
+		} else if len(c.Policy.Rules)+len(c.Policy.Devices) == 0 {
+			t.Errorf("%s: neither a rule nor a device is in force by it", b.page)
 		}
 	}
 	if found < 2 {
