@@ -50,9 +50,10 @@ func TestFullClpeak(t *testing.T) {
 	none(m)
 }
 
-// TestFullDarktable: a picture that darktable develops by OpenCL is the same, byte for byte, with the library and without, and within a
-// budget that is too small for it, where it goes back to its own code. It compiles its kernels for minutes at first. It discards
-// devices that are the processor's until its file of settings says that they are none of those to discard.
+// TestFullDarktable: a picture that darktable develops by OpenCL is the same, byte for byte, with the library and without. Where its
+// budget is too small, as it is told, or its buffers are refused, it goes back to its own code, and the picture is that one's. It
+// compiles its kernels for minutes at first. It discards devices that are the processor's until its file of settings says that
+// they are none of those to discard.
 func TestFullDarktable(t *testing.T) {
 	t.Parallel()
 	m := slowly(t)
@@ -65,11 +66,11 @@ func TestFullDarktable(t *testing.T) {
 	if err := os.WriteFile(picture, append([]byte("P6\n512 512\n255\n"), pixels...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	develop := func(name string, run ...string) (picture, said string) {
+	develop := func(name, opencl string, run ...string) (picture, said string) {
 		t.Helper()
 		to := filepath.Join(m.Dir, name+".ppm")
 		cmd := append(run, "darktable-cli", filepath.Join(m.Dir, "picture.ppm"), to, "--core", "--configdir", filepath.Join(m.Dir, "settings"),
-			"--cachedir", filepath.Join(m.Dir, "cache"), "--library", ":memory:", "-d", "opencl", "-d", "perf", "--conf", "opencl=true")
+			"--cachedir", filepath.Join(m.Dir, "cache"), "--library", ":memory:", "-d", "opencl", "-d", "perf", "--conf", "opencl="+opencl)
 		c := m.Command(m.Env(), cmd[0], cmd[1:]...)
 		if len(run) > 0 {
 			c = m.Gpuarb(cmd...)
@@ -82,7 +83,7 @@ func TestFullDarktable(t *testing.T) {
 		}
 		return string(data), r.Stdout + r.Stderr
 	}
-	develop("discarded")
+	develop("discarded", "true")
 	settings := filepath.Join(m.Dir, "settings", "darktablerc")
 	text, err := os.ReadFile(settings)
 	if err != nil {
@@ -92,21 +93,30 @@ func TestFullDarktable(t *testing.T) {
 	if err := os.WriteFile(settings, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want, said := develop("bare")
+	want, said := develop("bare", "true")
 	if !strings.Contains(said, "on GPU") {
 		t.Fatalf("it does not use OpenCL:\n%s", said)
 	}
-	for _, one := range []struct {
-		budget string
-		device string // where it develops
-	}{{"1G", "on GPU"}, {"1M", "on CPU"}} {
-		got, said := develop("with"+one.budget, "run", "--memory", one.budget, "--")
-		if got != want || !strings.Contains(said, one.device) {
-			t.Errorf("with %s it develops another picture, or not %s:\n%s", one.budget, one.device, said)
-		}
-		none(m)
+	own, _ := develop("own", "false")
+	if got, said := develop("with", "true", "run", "--memory", "1G", "--"); got != want || !strings.Contains(said, "on GPU") {
+		t.Errorf("it develops another picture, or not by OpenCL:\n%s", said)
 	}
-	if peak := m.Snapshot().Devices[0].Peak; peak == 0 {
-		t.Error("nothing was charged")
+	none(m)
+	if peak := m.Snapshot().Devices[0].Peak; peak < 512*512*16 || peak > 1<<30 {
+		t.Errorf("its peak was %d bytes", peak)
 	}
+	other := begin(m, "link")
+	other.Want("context c", "ok")
+	other.Want("buffer a c 2G", "ok")
+	other.Want("buffer b c 2046M", "ok")
+	if got, said := develop("refused", "true", "run", "--no-wait", "--"); got != own || !strings.Contains(said, "gpuarb: ") {
+		t.Errorf("with 2 MiB left it develops another picture, or was not refused:\n%s", said)
+	}
+	uses(m, other, 4094*mib)
+	other.End()
+	// Last: it never again asks a device that was too small once.
+	if got, said := develop("small", "true", "run", "--memory", "1M", "--"); got != own || !strings.Contains(said, "insufficient global memory (1MB)") {
+		t.Errorf("with 1 MiB it develops another picture, or not by itself:\n%s", said)
+	}
+	none(m)
 }
