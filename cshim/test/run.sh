@@ -50,9 +50,9 @@ if [ "$needed" != libc.so.6 ]; then
     echo "needs the libraries: $needed"
     exit 1
 fi
-# What is exported is what the tables list, with dlsym and dlvsym, and what Vulkan's loader looks up.
+# What is exported is what the tables list, with dlsym and dlvsym, and what the loaders of OpenCL and Vulkan look up of a layer.
 diff <(nm -D --defined-only "$build/libgpuarb.so" | awk '{ print $3 }' | sort) \
-    <({ sed -n 's/^GA_HOOK(\([A-Za-z0-9_]*\),.*/\1/p' cshim/*/hooks.def; printf 'dlsym\ndlvsym\nvkNegotiateLoaderLayerInterfaceVersion\n'; } | sort)
+    <({ sed -n 's/^GA_HOOK(\([A-Za-z0-9_]*\),.*/\1/p' cshim/*/hooks.def; printf 'dlsym\ndlvsym\nclGetLayerInfo\nclInitLayer\nvkNegotiateLoaderLayerInterfaceVersion\n'; } | sort)
 # Nothing of it runs in a program that never calls it, so that it can change nothing there.
 if objdump -p "$build/libgpuarb.so" | grep -E '\b(INIT|FINI|PREINIT)'; then
     echo "runs code when it is loaded"
