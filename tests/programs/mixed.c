@@ -30,7 +30,7 @@ static const struct interface *interface_named(const char *name) {
     for (size_t i = 0; i < INTERFACES; i++)
         if (strcmp(interfaces[i].name, name) == 0)
             return &interfaces[i];
-    return NULL;
+    told_misunderstood();
 }
 
 static void do_make(void) {
@@ -99,8 +99,10 @@ static void read_which(const char *text) {
     snprintf(copy, sizeof copy, "%s", text);
     n_which = 0;
     for (char *one = strtok_r(copy, "/+", &rest); one; one = strtok_r(NULL, "/+", &rest))
-        if (n_which == INTERFACES || !(which[n_which++] = interface_named(one)))
+        if (n_which == INTERFACES)
             told_misunderstood();
+        else
+            which[n_which++] = interface_named(one);
     at_once = strchr(text, '+') ? n_which : 1;
 }
 
