@@ -129,13 +129,13 @@ enum {
 
 // A row's wrapper is one function, or, where it has nothing to do before a context is for several
 // devices, two: one word is looked at, and the driver jumped to.
-#define GA_WRAPS_answer GA_WRAPS
-#define GA_WRAPS_argument GA_WRAPS
-#define GA_WRAPS_descriptor GA_WRAPS
-#define GA_WRAPS_one GA_WRAPS
-#define GA_WRAPS_entry GA_WRAPS
-#define GA_WRAPS_reference GA_WRAPS
-#define GA_WRAPS_use GA_WRAPS_LATER
+#define GA_WRAPS_answer(...) GA_WRAPS(__VA_ARGS__)
+#define GA_WRAPS_argument(...) GA_WRAPS(__VA_ARGS__)
+#define GA_WRAPS_descriptor(...) GA_WRAPS(__VA_ARGS__)
+#define GA_WRAPS_one(...) GA_WRAPS(__VA_ARGS__)
+#define GA_WRAPS_entry(...) GA_WRAPS(__VA_ARGS__)
+#define GA_WRAPS_reference(...) GA_WRAPS(__VA_ARGS__)
+#define GA_WRAPS_use(...) GA_WRAPS_LATER(__VA_ARGS__)
 
 // What a function answers that the loader lacks, and how an answer is kept and given.
 #define GA_LACKED_ga_cl_int GA_CL_INVALID_OPERATION
