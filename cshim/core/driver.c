@@ -47,14 +47,17 @@ static bool ask(struct ga_root *root, const uint8_t name[GA_UUID_SIZE],
     return true;
 }
 
-void ga_driver_device(struct ga_root *root, const char *name, uint8_t device[GA_UUID_SIZE]) {
+bool ga_driver_device(struct ga_root *root, const char *name, uint8_t device[GA_UUID_SIZE]) {
     uint8_t padded[GA_UUID_SIZE] = {0};
     ga_os_copy(device, ga_driver_processor, GA_UUID_SIZE);
     for (size_t i = 0; name && name[i] && i < GA_UUID_SIZE; i++)
         padded[i] = (uint8_t)name[i];
-    if (!name || find(root, padded, device) || ga_session_ensure(root) != GA_WAY_ASK)
-        return;
+    if (!name || find(root, padded, device))
+        return true;
     // An older daemon counts all of them on the processor.
-    if (!(atomic_load(&root->able) & GA_ABLE_DRIVER) || ask(root, padded, device))
-        remember(root, padded, device);
+    if (ga_session_ensure(root) != GA_WAY_ASK ||
+        (atomic_load(&root->able) & GA_ABLE_DRIVER && !ask(root, padded, device)))
+        return false;
+    remember(root, padded, device);
+    return true;
 }

@@ -12,7 +12,7 @@ extern const uint8_t ga_driver_processor[GA_UUID_SIZE];
 
 // The identity of the device on which a driver is counted. name: what the configuration calls the
 // driver, or NULL for one that it has no word for. The first daemon that the process finds decides,
-// for as long as it lives; without one it is the processor.
-void ga_driver_device(struct ga_root *root, const char *name, uint8_t device[GA_UUID_SIZE]);
+// for as long as it lives: true. Without one it is the processor.
+bool ga_driver_device(struct ga_root *root, const char *name, uint8_t device[GA_UUID_SIZE]);
 
 #endif

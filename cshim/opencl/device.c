@@ -4,6 +4,7 @@
 #include "core/device.h"
 #include "core/driver.h"
 #include "core/session.h"
+#include "opencl/state.h"
 
 static bool ask(ga_cl_device device, ga_cl_uint what, void *value, size_t size) {
     return GA_OPENCL_REAL(clGetDeviceInfo) &&
@@ -68,10 +69,12 @@ static const char *driver_of(ga_cl_device device) {
     return NULL;
 }
 
-static bool read_identity(struct ga_root *root, ga_cl_device device,
-                          uint8_t identity[GA_UUID_SIZE]) {
+// *stays: it will be the same whenever this device is asked again.
+static bool read_identity(struct ga_root *root, ga_cl_device device, uint8_t identity[GA_UUID_SIZE],
+                          bool *stays) {
+    *stays = true;
     if (ga_opencl_device_computes_here(device)) {
-        ga_driver_device(root, driver_of(device), identity);
+        *stays = ga_driver_device(root, driver_of(device), identity);
         return true;
     }
     return ask(device, GA_CL_DEVICE_UUID, identity, GA_UUID_SIZE) || read_address(device, identity);
@@ -94,18 +97,59 @@ static uint64_t total_of(struct ga_root *root, uint32_t number, ga_cl_device dev
     return total;
 }
 
-int ga_opencl_device_number(struct ga_root *root, ga_cl_device device) {
+// A part of a device (clCreateSubDevices) ends, and its handle may be another one's.
+static bool is_part(ga_cl_device device) {
+    ga_cl_device whole = NULL;
+    return !ask(device, GA_CL_DEVICE_PARENT_DEVICE, &whole, sizeof whole) || whole;
+}
+
+static int find_known(struct ga_opencl_state *state, ga_cl_device device) {
+    for (size_t i = 0; i < GA_OPENCL_KNOWN; i++) {
+        void *known = atomic_load_explicit(&state->known[i].device, memory_order_acquire);
+        if (known == device)
+            return state->known[i].number;
+        if (!known)
+            break;
+    }
+    return -1;
+}
+
+static void remember(struct ga_opencl_state *state, ga_cl_device device, int number) {
+    size_t next = 0;
+    ga_self_lock(&state->lock);
+    while (next < GA_OPENCL_KNOWN && atomic_load(&state->known[next].device))
+        next++;
+    if (next < GA_OPENCL_KNOWN && find_known(state, device) < 0) {
+        state->known[next].number = number;
+        atomic_store_explicit(&state->known[next].device, (void *)device, memory_order_release);
+    }
+    ga_self_unlock(&state->lock);
+}
+
+static int read_number(struct ga_root *root, ga_cl_device device, bool *stays) {
     uint8_t identity[GA_UUID_SIZE];
-    if (!device || !read_identity(root, device, identity))
+    if (!read_identity(root, device, identity, stays))
         return -1;
     int number = ga_device_find(root, identity);
-    if (GA_LIKELY(number >= 0))
+    if (number >= 0)
         return number;
     number = ga_device_number(root, identity);
     if (number < 0)
         return -1;
     uint64_t total = root->env.memory_mill ? total_of(root, (uint32_t)number, device) : 0;
     ga_device_declare(root, (uint32_t)number, total);
+    return number;
+}
+
+int ga_opencl_device_number(struct ga_root *root, ga_cl_device device) {
+    struct ga_opencl_state *state = ga_opencl(root);
+    bool stays;
+    int number = device ? find_known(state, device) : -1;
+    if (GA_LIKELY(number >= 0) || !device)
+        return number;
+    number = read_number(root, device, &stays);
+    if (number >= 0 && stays && !is_part(device))
+        remember(state, device, number);
     return number;
 }
 

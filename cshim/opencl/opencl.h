@@ -31,6 +31,7 @@ typedef void *ga_cl_address;               // of what is no object: a function, 
 #define GA_CL_DEVICE_MAX_MEM_ALLOC_SIZE 0x1010u
 #define GA_CL_DEVICE_GLOBAL_MEM_SIZE 0x101Fu
 #define GA_CL_DEVICE_NAME 0x102Bu
+#define GA_CL_DEVICE_PARENT_DEVICE 0x1042u
 #define GA_CL_DEVICE_PLATFORM 0x1031u
 #define GA_CL_DEVICE_UUID 0x106Au        // cl_khr_device_uuid
 #define GA_CL_DEVICE_PCI_BUS 0x4008u     // cl_nv_device_attribute_query

@@ -13,13 +13,21 @@
 
 struct ga_opencl_context;
 
+// A device whose number is known for as long as the process lives (device.c).
+struct ga_opencl_known {
+    _Atomic(void *) device; // written last; NULL: none, nor behind it
+    int number;
+};
+#define GA_OPENCL_KNOWN 8
+
 struct ga_opencl_state {
     struct ga_records charges;  // struct ga_opencl_charge
     struct ga_records contexts; // struct ga_opencl_context
     _Atomic uint64_t numbered;  // charges
     struct ga_spin lock;        // guards what follows, and the parts of charges
     struct ga_opencl_context *counted;
-    struct ga_table used; // use.c
+    struct ga_opencl_known known[GA_OPENCL_KNOWN]; // read without it
+    struct ga_table used;                          // use.c
 };
 
 extern size_t ga_opencl_place; // how far behind the root it lies
