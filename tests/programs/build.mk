@@ -92,18 +92,18 @@ $(PROGRAMS_OUT)/nvcuvid/libnvcuvid.so.1: $(PROGRAMS_SRC)/nvcuvid.c $(PROGRAMS_SR
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -Wl,-soname,libnvcuvid.so.1 -o $@ $<
 
 # On the system's loader of OpenCL drivers, and with its headers.
-CLPROG := $(PROGRAMS_SRC)/clprog.c $(PROGRAMS_SRC)/clprog.h $(PROGRAMS_SRC)/build.mk
+CLPROG := $(PROGRAMS_SRC)/clprog.c $(PROGRAMS_SRC)/clprog.h $(PROGRAMS_SRC)/told.c $(PROGRAMS_SRC)/told.h $(PROGRAMS_SRC)/build.mk
 $(PROGRAMS_OUT)/clprog-link: $(CLPROG)
 	@mkdir -p $(@D)
-	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_LINK -o $@ $< -lOpenCL
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_LINK -o $@ $(filter %.c,$^) -lOpenCL
 
 $(PROGRAMS_OUT)/clprog-dlsym: $(CLPROG)
 	@mkdir -p $(@D)
-	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_DLSYM -o $@ $< -ldl
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_DLSYM -o $@ $(filter %.c,$^) -ldl
 
 $(PROGRAMS_OUT)/clprog-extension: $(CLPROG)
 	@mkdir -p $(@D)
-	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_EXTENSION -o $@ $< -ldl
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_EXTENSION -o $@ $(filter %.c,$^) -ldl
 
 $(PROGRAMS_OUT)/oldopencl/libOpenCL.so.1: $(PROGRAMS_SRC)/oldopencl.c $(PROGRAMS_SRC)/build.mk
 	@mkdir -p $(@D)

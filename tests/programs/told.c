@@ -25,8 +25,12 @@ void told_misunderstood(void) {
     _exit(2);
 }
 
+bool told_has(int i) {
+    return i < words;
+}
+
 const char *told_text(int i) {
-    if (i >= words)
+    if (!told_has(i))
         told_misunderstood();
     return word[i];
 }

@@ -16,6 +16,7 @@ struct told_verb {
     void (*run)(void);
 };
 
+bool told_has(int word);
 const char *told_text(int word);
 bool told_is(const char *command);
 uint64_t told_number(int word); // with K, M, G or T behind it
