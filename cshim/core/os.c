@@ -373,6 +373,14 @@ bool ga_os_equal(const char *a, const char *b) {
     return *a == *b;
 }
 
+bool ga_os_begins(const char *s, const char *with) {
+    while (*with && *s == *with) {
+        s++;
+        with++;
+    }
+    return *with == '\0';
+}
+
 void ga_os_copy(void *to, const void *from, size_t size) {
     __builtin_memcpy(to, from, size);
 }

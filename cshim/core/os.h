@@ -146,6 +146,7 @@ long ga_os_read(int fd, void *buffer, size_t size);
 // Small string helpers; no locale, no libc.
 size_t ga_os_length(const char *s);
 bool ga_os_equal(const char *a, const char *b);
+bool ga_os_begins(const char *s, const char *with);
 void ga_os_copy(void *to, const void *from, size_t size);
 void ga_os_zero(void *at, size_t size);
 

@@ -41,14 +41,6 @@ static bool read_address(ga_cl_device device, uint8_t identity[GA_UUID_SIZE]) {
     return true;
 }
 
-static bool begins(const char *text, const char *with) {
-    while (*with && *text == *with) {
-        text++;
-        with++;
-    }
-    return *with == '\0';
-}
-
 static bool ask_platform(ga_cl_device device, ga_cl_uint what, char *text, size_t size) {
     ga_cl_platform platform = NULL;
     return ask(device, GA_CL_DEVICE_PLATFORM, &platform, sizeof platform) && platform &&
@@ -61,10 +53,10 @@ static bool ask_platform(ga_cl_device device, ga_cl_uint what, char *text, size_
 static const char *driver_of(ga_cl_device device) {
     char text[512] = "";
     if (ask_platform(device, GA_CL_PLATFORM_NAME, text, sizeof text - 1) &&
-        begins(text, "Portable Computing Language"))
+        ga_os_begins(text, "Portable Computing Language"))
         return "pocl";
     // Mesa's rusticl
-    if (ask(device, GA_CL_DEVICE_NAME, text, sizeof text - 1) && begins(text, "llvmpipe"))
+    if (ask(device, GA_CL_DEVICE_NAME, text, sizeof text - 1) && ga_os_begins(text, "llvmpipe"))
         return "llvmpipe";
     return NULL;
 }

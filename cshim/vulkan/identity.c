@@ -3,18 +3,10 @@
 
 #include "core/device.h"
 
-static bool begins(const char *text, const char *with) {
-    while (*with && *text == *with) {
-        text++;
-        with++;
-    }
-    return *with == '\0';
-}
-
 // What the configuration calls the driver of a device that computes on the processor; NULL: it has
 // no word for it.
 static const char *driver_of(const struct ga_vk_properties *properties) {
-    return begins(properties->name, "llvmpipe") ? "llvmpipe" : NULL;
+    return ga_os_begins(properties->name, "llvmpipe") ? "llvmpipe" : NULL;
 }
 
 // What extends a device's properties. False: the driver is of Vulkan 1.0, without the extension
