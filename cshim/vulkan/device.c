@@ -43,8 +43,6 @@ void ga_vulkan_device_read(struct ga_root *root, struct ga_vulkan_instance *inst
         ga_driver_device(root, part->driver, part->identity);
 }
 
-// Vulkan comes to devices of every vendor, and to the processor. Of some no daemon ever hears:
-// these are the driver's alone, also where the loss of a daemon is closed.
 int ga_vulkan_device_number(struct ga_root *root, const struct ga_vulkan_part *part) {
     if (!part->known)
         return -1;
@@ -57,6 +55,8 @@ int ga_vulkan_device_number(struct ga_root *root, const struct ga_vulkan_part *p
     return number;
 }
 
+// Vulkan comes to devices of every vendor, and to the processor. Of some no daemon ever hears:
+// these are the driver's alone, also where the loss of a daemon is closed.
 bool ga_vulkan_device_lacks(struct ga_root *root, const struct ga_vulkan_part *part, int number) {
     return number >= 0 && !part->must && ga_session_lacks(root, (uint32_t)number);
 }
