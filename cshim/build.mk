@@ -58,7 +58,7 @@ $(BUILD)/libgpuarb.so: $(SHIM_OBJECTS) $(SHIM_DIR)/gpuarb.map
 	@mv $@.new $@ # programs that start meanwhile find the old one, never half a new one
 
 # What `gpuarb doctor` starts under the library: no part of it.
-$(BUILD)/gpuarb-probe: $(wildcard cshim/probe/*.[ch]) $(SHIM_ROWS) cshim/build.mk
+$(BUILD)/gpuarb-probe: $(wildcard cshim/probe/*.[ch]) cshim/vulkan/vulkan.h cshim/core/os.h $(SHIM_ROWS) cshim/build.mk
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(SHIM_INCLUDE) -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Werror \
 	  -o $@ $(filter %.c,$^) -ldl

@@ -10,67 +10,42 @@
 #include <string.h>
 
 #include "probe/probe.h"
+#include "vulkan/vulkan.h"
 
-static const char layer_name[] = "VK_LAYER_GPUARB_arbiter";
-
-typedef void (*function)(void);
-typedef function get_function(void *instance, const char *name);
-
-// VkInstanceCreateInfo, VkLayerProperties, VkNegotiateLayerInterface
-struct instance_info {
-    int type;
-    const void *next;
-    uint32_t flags;
-    const void *application;
-    uint32_t layers;
-    const char *const *layer;
-    uint32_t extensions;
-    const char *const *extension;
-};
-struct layer {
-    char name[256];
-    uint32_t api_version, version;
-    char description[256];
-};
-struct negotiation {
-    int type;
-    void *next;
-    uint32_t version;
-    get_function *get_instance, *get_device, *get_physical;
-};
-typedef int create_instance(const struct instance_info *info, const void *allocator,
-                            void **instance);
-typedef int enumerate_physical(void *instance, uint32_t *count, void **devices);
-typedef int enumerate_layers(uint32_t *count, struct layer *layers);
-typedef int negotiate(struct negotiation *negotiation);
+typedef ga_vk_result enumerate_physical(ga_vk_instance instance, uint32_t *count,
+                                        ga_vk_physical *devices);
+typedef ga_vk_result negotiate(struct ga_vk_negotiation *negotiation);
 
 // Whether the layer of this library has the instance.
-static bool passed(const struct ga_probe *p, void *instance) {
+static bool passed(const struct ga_probe *p, ga_vk_instance instance) {
     negotiate *ask = (negotiate *)dlsym(p->handle, "vkNegotiateLoaderLayerInterfaceVersion");
-    struct negotiation n = {.type = 1, .version = 2};
+    struct ga_vk_negotiation n = {.type = GA_VK_NEGOTIATION, .version = GA_VK_LAYER_INTERFACE};
     return ask && ask(&n) == 0 && n.get_instance &&
            n.get_instance(instance, "vkEnumeratePhysicalDevices");
 }
 
 // Whether the loader has found the layer's manifest.
 static bool listed(const struct ga_probe *p) {
-    enumerate_layers *layers =
-        (enumerate_layers *)dlsym(p->driver, "vkEnumerateInstanceLayerProperties");
-    static struct layer all[64];
+    GA_FN_vkEnumerateInstanceLayerProperties *layers =
+        (GA_FN_vkEnumerateInstanceLayerProperties *)dlsym(p->driver,
+                                                          "vkEnumerateInstanceLayerProperties");
+    static struct ga_vk_layer all[64];
     uint32_t count = sizeof all / sizeof *all;
     if (!layers || layers(&count, all) < 0)
         return false;
     for (uint32_t i = 0; i < count; i++)
-        if (strcmp(all[i].name, layer_name) == 0)
+        if (strcmp(all[i].name, GA_VK_LAYER_NAME) == 0)
             return true;
     return false;
 }
 
 void ga_probe_vulkan(struct ga_probe *p) {
-    get_function *get = (get_function *)dlsym(p->driver, "vkGetInstanceProcAddr");
-    create_instance *create = get ? (create_instance *)get(NULL, "vkCreateInstance") : NULL;
-    void *instance = NULL;
-    int result = create ? create(&(struct instance_info){.type = 1}, NULL, &instance) : -1;
+    ga_vk_get_instance *get = (ga_vk_get_instance *)dlsym(p->driver, "vkGetInstanceProcAddr");
+    GA_FN_vkCreateInstance *create =
+        get ? (GA_FN_vkCreateInstance *)get(NULL, "vkCreateInstance") : NULL;
+    ga_vk_instance instance = NULL;
+    struct ga_vk_instance_info info = {.type = GA_VK_INSTANCE_INFO};
+    ga_vk_result result = create ? create(&info, NULL, &instance) : -1;
     if (result != 0) { // the loader finds no driver, or it is none
         (void)snprintf(p->note, sizeof p->note, "vkCreateInstance fails with %d", result);
         ga_probe_answer(p, "broken", create ? p->note : "it has none of the interface's functions");

@@ -14,9 +14,6 @@
 #include "vulkan/memory.h"
 #include "vulkan/query.h"
 
-// The name in the manifest.
-static const char name_of_layer[] = "VK_LAYER_GPUARB_arbiter";
-
 static ga_vk_result ga_vulkan_layers(uint32_t *count, struct ga_vk_layer *layers) {
     if (!layers) {
         *count = 1;
@@ -27,7 +24,7 @@ static ga_vk_result ga_vulkan_layers(uint32_t *count, struct ga_vk_layer *layers
     struct ga_vk_layer own = {.api_version = GA_VK_API(1, 3),
                               .version = 1,
                               .description = "Arbitrates device memory between programs"};
-    ga_os_copy(own.name, name_of_layer, sizeof name_of_layer);
+    ga_os_copy(own.name, GA_VK_LAYER_NAME, sizeof GA_VK_LAYER_NAME);
     *layers = own;
     *count = 1;
     return GA_VK_SUCCESS;
@@ -36,7 +33,7 @@ static ga_vk_result ga_vulkan_layers(uint32_t *count, struct ga_vk_layer *layers
 static ga_vk_result ga_vulkan_instance_extensions(const char *layer, uint32_t *count,
                                                   struct ga_vk_extension *extensions) {
     (void)extensions;
-    if (!layer || !ga_os_equal(layer, name_of_layer))
+    if (!layer || !ga_os_equal(layer, GA_VK_LAYER_NAME))
         return GA_VK_LAYER_NOT_PRESENT;
     *count = 0;
     return GA_VK_SUCCESS;
@@ -52,7 +49,7 @@ static ga_vk_result ga_vulkan_device_extensions(ga_vk_physical physical, const c
                                                 uint32_t *count,
                                                 struct ga_vk_extension *extensions) {
     const struct ga_vulkan_instance *instance = ga_vulkan_chain_instance(physical);
-    if (layer && ga_os_equal(layer, name_of_layer)) {
+    if (layer && ga_os_equal(layer, GA_VK_LAYER_NAME)) {
         *count = 0;
         return GA_VK_SUCCESS;
     }

@@ -31,6 +31,7 @@ typedef ga_vk_function ga_vk_get_device(ga_vk_device device, const char *name);
 
 // VkStructureType
 enum ga_vk_type {
+    GA_VK_INSTANCE_INFO = 1,
     GA_VK_LOADER_INSTANCE_INFO = 47,
     GA_VK_LOADER_DEVICE_INFO = 48,
     GA_VK_PROPERTIES_2 = 1000059001,
@@ -172,6 +173,8 @@ struct ga_vk_layer {
     uint32_t api_version, version;
     char description[256];
 };
+
+#define GA_VK_LAYER_NAME "VK_LAYER_GPUARB_arbiter" // as the manifest has it, too
 
 // VkNegotiateLayerInterface
 struct ga_vk_negotiation {
