@@ -8,7 +8,6 @@
 #include "vulkan/chain.h"
 #include "vulkan/device.h"
 #include "vulkan/memory.h"
-#include "vulkan/state.h"
 
 // What of a processor's memory a driver says is no other device's, on which it may be counted.
 static void add_heap(struct ga_vulkan_device *record, const struct ga_vk_heap *heap) {
@@ -46,6 +45,7 @@ static void read_parts(struct ga_root *root, struct ga_vulkan_device *record,
         ga_vulkan_device_read(root, instance, several ? group->physical[i] : physical,
                               &record->part[i]);
     read_heaps(record, instance, physical);
+    ga_vulkan_memory_start(record);
 }
 
 // False: refused, and nothing was taken.
@@ -76,7 +76,7 @@ static ga_vk_result create(struct ga_vulkan_device *record, struct ga_vulkan_ins
                            struct ga_vk_loader_info *loader, ga_vk_physical physical,
                            const struct ga_vk_device_info *info, const void *allocator,
                            ga_vk_device *device) {
-    struct ga_root *root = ga_library_disabled() ? NULL : ga_vulkan_root();
+    struct ga_root *root = ga_library_disabled() ? NULL : ga_root_get();
     struct ga_vk_device_link *link = loader->link.device;
     GA_FN_vkCreateDevice *real =
         (GA_FN_vkCreateDevice *)link->get_instance(instance->handle, "vkCreateDevice");
@@ -120,7 +120,7 @@ void ga_vulkan_logical_destroy(ga_vk_device device, const void *allocator) {
     ga_vulkan_chain_hide(&record->link); // its key may be another one's before the call returns
     if (record->next.vkDestroyDevice)
         record->next.vkDestroyDevice(device, allocator);
-    struct ga_root *root = record->parts ? ga_vulkan_root() : NULL;
+    struct ga_root *root = record->parts ? ga_root_get() : NULL;
     if (root)
         ga_vulkan_memory_sweep(root, record);
     give(root, record);

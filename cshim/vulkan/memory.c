@@ -2,14 +2,13 @@
 #include "vulkan/memory.h"
 
 #include "core/admit.h"
-#include "hook/library.h"
 #include "vulkan/device.h"
 #include "vulkan/import.h"
-#include "vulkan/state.h"
 
 // The keys of root.blocks are addresses of CUDA's and OpenCL's, with marks below this one.
 #define KEY (1ull << 63)
 
+// Spread over all numbers.
 static uint64_t mix(uint64_t x) {
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
     x = (x ^ x >> 27) * 0x94d049bb133111ebull;
@@ -20,7 +19,12 @@ static uint64_t mix(uint64_t x) {
 // out anew. So a block is known by its device, too, and by the part of it that has the bytes.
 // Addresses that are neighbours stay so, as the table likes it.
 static uint64_t key_of(const struct ga_vulkan_device *device, uint32_t part, ga_vk_memory memory) {
-    return (memory + mix((uint64_t)(uintptr_t)device + part)) | KEY;
+    return (memory + device->salt[part]) | KEY;
+}
+
+void ga_vulkan_memory_start(struct ga_vulkan_device *device) {
+    for (uint32_t part = 0; part < GA_VK_GROUP; part++)
+        device->salt[part] = mix((uint64_t)(uintptr_t)device + part);
 }
 
 // Records are pages, so that the heap finds room in the address.
@@ -28,12 +32,26 @@ static uint64_t context_of(const struct ga_vulkan_device *device, uint32_t heap)
     return (uint64_t)(uintptr_t)device + heap;
 }
 
-static _Atomic uint64_t *held(struct ga_root *root, const struct ga_entry *e) {
-    return &ga_vulkan(root)->held[e->device][e->context % GA_VK_HEAPS];
+// What the heaps of one device hold.
+struct heaps {
+    uint32_t device;
+    uint64_t *held;
+};
+
+static void add_held(void *arg, const struct ga_entry *e) {
+    struct heaps *heaps = arg;
+    if (e->key & KEY && e->device == heaps->device)
+        heaps->held[e->context % GA_VK_HEAPS] += e->bytes;
+}
+
+void ga_vulkan_memory_held(struct ga_root *root, uint32_t device, uint64_t held[GA_VK_HEAPS]) {
+    struct heaps heaps = {.device = device, .held = held};
+    ga_self_enter();
+    ga_table_each(&root->blocks, add_held, &heaps);
+    ga_self_leave();
 }
 
 static void put_back(struct ga_root *root, const struct ga_entry *e) {
-    atomic_fetch_sub_explicit(held(root, e), e->bytes, memory_order_relaxed);
     ga_release(root, e->device, e->bytes, e->tag);
 }
 
@@ -82,23 +100,21 @@ static void drop(struct claim *c, const struct ga_vulkan_device *device) {
 static bool ask(struct claim *c, const struct ga_vulkan_device *device, uint32_t part,
                 uint64_t bytes) {
     int number = ga_vulkan_device_number(c->root, &device->part[part]);
-    struct ga_entry e = {.key = KEY,
-                         .bytes = bytes,
-                         .context = context_of(device, c->heap),
-                         .device = (uint8_t)number,
-                         .kind = GA_MEMORY_PLAIN};
     if (number < 0)
         return true;
     if (!park(c, device))
         return false;
-    if (!ga_admit_fast(c->root, (uint32_t)number, bytes, &e.tag)) {
+    if (!ga_admit_fast(c->root, (uint32_t)number, bytes, &c->moves.tag)) {
         if (ga_vulkan_device_lacks(c->root, &device->part[part], number))
             return true;
-        if (!ga_admit_slow(c->root, (uint32_t)number, bytes, GA_MEMORY_PLAIN, &e.tag))
+        if (!ga_admit_slow(c->root, (uint32_t)number, bytes, GA_MEMORY_PLAIN, &c->moves.tag))
             return false;
     }
-    atomic_fetch_add_explicit(held(c->root, &e), bytes, memory_order_relaxed);
-    c->moves = e;
+    c->moves.bytes = bytes;
+    c->moves.context = context_of(device, c->heap);
+    c->moves.device = (uint8_t)number;
+    c->moves.kind = GA_MEMORY_PLAIN;
+    c->moves.key = KEY;
     c->part = part;
     return true;
 }
@@ -134,7 +150,7 @@ static bool begin(struct claim *c, const struct ga_vulkan_device *device,
     c->heap = device->heap_of[info->memory_type];
     if (!ga_vulkan_device_has(&device->part[0], device->heap_flags[c->heap]))
         return true;
-    c->root = ga_vulkan_root();
+    c->root = ga_root_get();
     if (c->source == GA_VULKAN_IMPORTED)
         return true;
     if (!c->root)
@@ -200,12 +216,11 @@ ga_vk_result ga_vulkan_memory_allocate(ga_vk_device handle, const struct ga_vk_m
 // Away from its handle before the driver is called, which may give that out again.
 static void leave(struct claim *c, const struct ga_vulkan_device *device, ga_vk_memory memory) {
     for (uint32_t i = 0; i < device->parts; i++) {
-        struct ga_entry e;
-        if (!ga_withdraw(c->root, key_of(device, i, memory), &e))
-            continue;
         park(c, device);
-        c->moves = e;
-        c->part = i;
+        if (ga_withdraw(c->root, key_of(device, i, memory), &c->moves))
+            c->part = i;
+        else
+            c->moves.key = 0;
     }
     ga_vulkan_import_forget(c->root, key_of(device, 0, memory));
 }
@@ -214,7 +229,7 @@ void ga_vulkan_memory_free(ga_vk_device handle, ga_vk_memory memory, const void 
     const struct ga_vulkan_device *device = ga_vulkan_chain_device(handle);
     if (!device)
         return;
-    struct claim c = {.root = memory && device->parts ? ga_vulkan_root() : NULL};
+    struct claim c = {.root = memory && device->parts ? ga_root_get() : NULL};
     if (c.root)
         leave(&c, device, memory);
     device->next.vkFreeMemory(handle, memory, allocator);
@@ -231,7 +246,6 @@ struct leaving {
 
 static void add(void *arg, const struct ga_entry *e) {
     struct leaving *l = arg;
-    atomic_fetch_sub_explicit(held(l->root, e), e->bytes, memory_order_relaxed);
     if (e->tag == l->tag)
         l->bytes[e->device] += e->bytes;
 }

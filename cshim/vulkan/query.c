@@ -6,7 +6,7 @@
 #include "hook/library.h"
 #include "vulkan/chain.h"
 #include "vulkan/device.h"
-#include "vulkan/state.h"
+#include "vulkan/memory.h"
 
 static uint64_t least(uint64_t a, uint64_t b) {
     return a < b ? a : b;
@@ -21,7 +21,7 @@ struct answer {
 
 // False: the driver's own answer stands.
 static bool ask(struct answer *a, struct ga_vulkan_instance *instance, ga_vk_physical physical) {
-    a->root = ga_library_disabled() ? NULL : ga_vulkan_root();
+    a->root = ga_library_disabled() ? NULL : ga_root_get();
     if (!a->root)
         return false;
     ga_vulkan_device_read(a->root, instance, physical, &a->part);
@@ -39,12 +39,14 @@ static void tell_sizes(const struct answer *a, struct ga_vk_memory_properties *p
 static void tell_budgets(const struct answer *a, const struct ga_vk_memory_properties *properties,
                          struct ga_vk_budget *budget) {
     int number = ga_device_find(a->root, a->part.identity);
+    uint64_t held[GA_VK_HEAPS] = {0};
+    if (number >= 0)
+        ga_vulkan_memory_held(a->root, (uint32_t)number, held);
     for (uint32_t i = 0; i < properties->heaps && i < GA_VK_HEAPS; i++) {
         if (!ga_vulkan_device_has(&a->part, properties->heap[i].flags))
             continue;
-        uint64_t usage = number < 0 ? 0 : atomic_load(&ga_vulkan(a->root)->held[number][i]);
-        uint64_t most = least(usage + a->budget.room, properties->heap[i].size);
-        budget->usage[i] = usage;
+        uint64_t most = least(held[i] + a->budget.room, properties->heap[i].size);
+        budget->usage[i] = held[i];
         budget->budget[i] = least(budget->budget[i], most ? most : 1);
     }
 }
