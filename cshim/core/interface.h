@@ -20,8 +20,9 @@ struct ga_interface {
     void *(*wrapper)(size_t); // what the program gets for a row's function; NULL: itself
     size_t rows;
     void (*met)(const struct ga_interface *, void *handle); // called at contact, or NULL
-    void *_Atomic handle; // facts about the process, the same in a forked child; several
-    void *_Atomic base;   // threads may find them at once
+    void *_Atomic handle;    // facts about the process, the same in a forked child; several
+    uintptr_t _Atomic first; // threads may find them at once. Where its bytes are: from here
+    uintptr_t _Atomic end;   // to before there
 
     // What it keeps in every process, zeroed when that begins, also in a forked child. *place:
     // how far behind the root that lies, from contact on.

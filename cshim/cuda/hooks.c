@@ -44,9 +44,9 @@ static _Atomic int mode;
 // its own through the global scope, where it finds ours.
 static void met(const struct ga_interface *driver, void *handle) {
     int new = NEW;
-    int now = ga_library_disabled()                            ? DISABLED
-              : ga_loader_symbolic(atomic_load(&driver->base)) ? PLAIN
-                                                               : REENTERS;
+    int now = ga_library_disabled()                                     ? DISABLED
+              : ga_loader_symbolic((void *)atomic_load(&driver->first)) ? PLAIN
+                                                                        : REENTERS;
     atomic_store(&ga_driver_handle, handle);
     atomic_store(&ga_cuda_device_meets, ga_cuda_hold_meet);
     atomic_store(&ga_cuda_late_sweeps, ga_cuda_ending_sweep);

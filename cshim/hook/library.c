@@ -57,7 +57,11 @@ static GA_NOINLINE bool contact(struct ga_interface *library, void *known) {
     const char *name = library->names;
     for (size_t row = 0; row < library->rows; name += library->lengths[row] + 1, row++)
         atomic_store(&library->functions[row], loader->dlsym(found, name));
-    atomic_store(&library->base, base_of(loader, loader->dlsym(found, library->probe)));
+    uintptr_t first, end;
+    if (ga_loader_extent(loader->dlsym(found, library->probe), &first, &end)) {
+        atomic_store(&library->first, first);
+        atomic_store(&library->end, end);
+    }
     if (!ga_interface_join(library))
         return false;
     if (library->met)
@@ -70,9 +74,10 @@ bool ga_library_contact(struct ga_interface *library, void *known) {
     return GA_LIKELY(atomic_load(&library->handle) != NULL) || contact(library, known);
 }
 
+// Asked in each call: the loader's own answer, dladdr, takes its lock.
 bool ga_library_contains(const struct ga_interface *library, const void *address) {
-    void *own = atomic_load(&library->base);
-    return own && base_of(ga_loader_get(), address) == own;
+    uintptr_t of = (uintptr_t)address;
+    return of >= atomic_load(&library->first) && of < atomic_load(&library->end);
 }
 
 bool ga_library_beside(const void *address, const void *other) {

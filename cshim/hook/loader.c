@@ -209,6 +209,40 @@ bool ga_loader_precedes(const void *address) {
     return order.first;
 }
 
+struct extent {
+    const void *address;
+    uintptr_t first;
+    uintptr_t end;
+};
+
+// A loader reserves all of it at once: nothing of another object's lies between its segments.
+static int visit_extent(struct dl_phdr_info *info, size_t size, void *arg) {
+    struct extent *extent = arg;
+    (void)size;
+    if (!contains(info, extent->address))
+        return 0;
+    extent->first = UINTPTR_MAX;
+    for (size_t i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        uintptr_t begins = info->dlpi_addr + p->p_vaddr;
+        if (p->p_type != PT_LOAD)
+            continue;
+        if (begins < extent->first)
+            extent->first = begins;
+        if (begins + p->p_memsz > extent->end)
+            extent->end = begins + p->p_memsz;
+    }
+    return 1;
+}
+
+bool ga_loader_extent(const void *address, uintptr_t *first, uintptr_t *end) {
+    struct extent extent = {.address = address};
+    iterate(visit_extent, &extent);
+    *first = extent.first;
+    *end = extent.end;
+    return extent.end != 0;
+}
+
 struct binding {
     const void *base;
     bool symbolic;

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct dl_phdr_info;
 typedef int ga_loader_iterate(int (*visit)(struct dl_phdr_info *, size_t, void *), void *arg);
@@ -28,6 +29,10 @@ const struct ga_loader *ga_loader_get(void);
 // Whether the object of an address is searched before this library: the program, or an earlier
 // preload. (Objects come in that order.)
 bool ga_loader_precedes(const void *address);
+
+// Where the object of an address lies: its first byte, and the first behind its last. False: it is
+// in none.
+bool ga_loader_extent(const void *address, uintptr_t *first, uintptr_t *end);
 
 // Whether the object that is loaded at base finds its own functions first (DT_SYMBOLIC).
 bool ga_loader_symbolic(const void *base);
