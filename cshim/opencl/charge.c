@@ -5,18 +5,30 @@
 #include "opencl/state.h"
 
 __thread struct ga_opencl_call ga_opencl_call;
+_Atomic uint32_t ga_opencl_charge_several;
 
 static uint64_t key_of(const struct ga_opencl_charge *charge) {
     return (uint64_t)(uintptr_t)charge | GA_OPENCL_KEY;
 }
 
-static void give_back_bytes(struct ga_root *root, struct ga_opencl_charge *charge) {
+static void end(struct ga_opencl_charge *charge) {
+    charge->number += charge->number & 1;
+}
+
+// Its parts, and no more are added.
+static struct ga_opencl_charge *parts_of(struct ga_root *root, struct ga_opencl_charge *charge) {
     struct ga_opencl_state *state = ga_opencl(root);
     ga_self_lock(&state->lock);
     struct ga_opencl_charge *part = charge->parts;
     charge->parts = NULL;
-    charge->number = 0; // no more are added
+    end(charge);
     ga_self_unlock(&state->lock);
+    return part;
+}
+
+static void give_back_bytes(struct ga_root *root, struct ga_opencl_charge *charge) {
+    struct ga_opencl_charge *part =
+        ga_opencl_charge_may_have_parts() ? parts_of(root, charge) : NULL;
     ga_opencl_charge_drop(root, charge);
     while (part) {
         struct ga_opencl_charge *next = part->next;
@@ -30,16 +42,16 @@ struct ga_opencl_charge *ga_opencl_charge_hold(struct ga_root *root, struct ga_e
     struct ga_opencl_charge *charge = ga_records_take(root, records, sizeof *charge);
     if (!charge)
         return NULL;
-    *charge =
-        (struct ga_opencl_charge){.generation = atomic_load(&root->generation),
-                                  .give_back = give_back_bytes,
-                                  .number = atomic_fetch_add(&ga_opencl(root)->numbered, 1) + 1,
-                                  .bytes = entry->bytes,
-                                  .kind = entry->kind,
-                                  .on = 1u << entry->device};
+    *charge = (struct ga_opencl_charge){.generation = atomic_load(&root->generation),
+                                        .give_back = give_back_bytes,
+                                        .number = charge->number + 1,
+                                        .bytes = entry->bytes,
+                                        .kind = entry->kind,
+                                        .on = 1u << entry->device};
     entry->key = key_of(charge);
     if (ga_hold(root, entry))
         return charge;
+    end(charge);
     ga_records_give(records, charge);
     return NULL;
 }
@@ -48,7 +60,7 @@ bool ga_opencl_charge_withdraw(struct ga_root *root, struct ga_opencl_charge *ch
                                struct ga_entry *entry) {
     bool found = ga_withdraw(root, key_of(charge), entry);
     charge->generation = 0;
-    charge->number = 0;
+    end(charge);
     ga_records_give(&ga_opencl(root)->charges, charge);
     return found;
 }

@@ -18,13 +18,21 @@ struct ga_opencl_charge {
     struct ga_opencl_charge *next;
     uint64_t generation; // of the root that it was made in
     void (*give_back)(struct ga_root *root, struct ga_opencl_charge *charge);
-    // Of bytes. Records are used again, numbers are not; 0: it has ended.
+    // Of bytes. A record is used again, and its numbers only grow: odd while the charge lives.
     uint64_t number;
+    uint64_t whole; // of a part on its way: the number of the charge that it will belong to
     uint64_t bytes;
     uint32_t kind;
     uint32_t on;                    // the devices that it is charged to, a bit each: with its
     struct ga_opencl_charge *parts; // parts, which use.c adds; guarded by ga_opencl_state.lock
 };
+
+// Whether there ever was a context for several devices that are arbitrated (use.c). It stays so in
+// a forked child. An object that was made before has no parts, nor will it.
+extern _Atomic uint32_t ga_opencl_charge_several;
+static inline bool ga_opencl_charge_may_have_parts(void) {
+    return atomic_load_explicit(&ga_opencl_charge_several, memory_order_relaxed);
+}
 
 // Makes an entry with bytes that are on their way a charge of its own: it has no address until the
 // charge goes. NULL: there is no memory to remember it by, and the bytes still are on their way.

@@ -187,7 +187,7 @@ enum {
         symbol, function_of_row, is_its_own, false, bytes, arguments, returns, __VA_ARGS__)        \
     returns symbol parameters {                                                                    \
         GA_FN_##symbol *real = (GA_FN_##symbol *)loaders(GA_OPENCL_ROW_##symbol);                  \
-        if (GA_LIKELY(real != NULL && !ga_opencl_use_is_on()))                                     \
+        if (GA_LIKELY(real != NULL && !ga_opencl_charge_may_have_parts()))                         \
             return real arguments;                                                                 \
         return late_##symbol arguments;                                                            \
     }                                                                                              \
@@ -195,7 +195,7 @@ enum {
         symbol, function_below, is_counted, true, bytes, arguments, returns,                       \
         __VA_ARGS__) static returns layer_##symbol parameters {                                    \
         GA_FN_##symbol *real = GA_OPENCL_REAL(symbol);                                             \
-        if (GA_LIKELY(real != NULL && !ga_opencl_use_is_on()))                                     \
+        if (GA_LIKELY(real != NULL && !ga_opencl_charge_may_have_parts()))                         \
             return real arguments;                                                                 \
         return late_layer_##symbol arguments;                                                      \
     }

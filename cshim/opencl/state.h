@@ -23,7 +23,6 @@ struct ga_opencl_known {
 struct ga_opencl_state {
     struct ga_records charges;  // struct ga_opencl_charge
     struct ga_records contexts; // struct ga_opencl_context
-    _Atomic uint64_t numbered;  // charges
     struct ga_spin lock;        // guards what follows, and the parts of charges
     struct ga_opencl_context *counted;
     struct ga_opencl_known known[GA_OPENCL_KNOWN]; // read without it

@@ -5,14 +5,12 @@
 #include "opencl/device.h"
 #include "opencl/state.h"
 
-_Atomic uint32_t ga_opencl_use_several;
-
 void ga_opencl_use_context(const bool devices[GA_DEVICES]) {
     uint32_t count = 0;
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         count += devices[d];
     if (count > 1)
-        atomic_store(&ga_opencl_use_several, 1);
+        atomic_store(&ga_opencl_charge_several, 1);
 }
 
 // state->used says which charge an object has, and the objects that are a kernel's arguments. Both
@@ -52,12 +50,12 @@ static void forget(struct ga_root *root, uint64_t key) {
 }
 
 void ga_opencl_use_object(struct ga_root *root, ga_cl_mem memory, struct ga_opencl_charge *charge) {
-    if (ga_opencl_use_is_on())
+    if (ga_opencl_charge_may_have_parts())
         put(root, key_of(memory), (uint64_t)(uintptr_t)charge, charge->number);
 }
 
 ga_cl_mem ga_opencl_use_part(ga_cl_mem of, ga_cl_mem memory) {
-    struct ga_root *root = ga_opencl_use_is_on() && memory && of ? ga_root_get() : NULL;
+    struct ga_root *root = ga_opencl_charge_may_have_parts() && memory && of ? ga_root_get() : NULL;
     struct ga_entry whole;
     if (root && find(root, key_of(of), &whole))
         put(root, key_of(memory), whole.context, whole.bytes);
@@ -95,8 +93,7 @@ static struct ga_opencl_charge *lacking(struct ga_opencl_use *u, const struct ga
     return lacks ? whole : NULL;
 }
 
-// A part on its way has the charge that it will belong to where that has its parts, and the number
-// of that for its own.
+// A part on its way has the charge that it will belong to where that has its parts.
 static bool take(struct ga_opencl_use *u, uint64_t key) {
     struct ga_entry e, bytes;
     struct ga_opencl_charge *whole = find(u->root, key, &e) ? lacking(u, &e, &bytes) : NULL;
@@ -110,7 +107,7 @@ static bool take(struct ga_opencl_use *u, uint64_t key) {
         return false;
     }
     part->parts = whole;
-    part->number = e.bytes;
+    part->whole = e.bytes;
     part->next = u->taken;
     u->taken = part;
     return true;
@@ -122,7 +119,7 @@ static bool join(struct ga_opencl_use *u, struct ga_opencl_charge *part) {
     struct ga_opencl_state *state = ga_opencl(u->root);
     part->parts = NULL;
     ga_self_lock(&state->lock);
-    bool joins = whole->number == part->number && !(whole->on >> u->device & 1);
+    bool joins = whole->number == part->whole && !(whole->on >> u->device & 1);
     if (joins) {
         whole->on |= 1u << u->device;
         part->next = whole->parts;

@@ -5,20 +5,14 @@
 //
 // So a command that is enqueued can be refused, with the status that the specification has for it:
 // "if there is a failure to allocate memory for the data store associated with" an object. As long
-// as no context is for several devices, the functions here are not called: that is one word.
+// as no context is for several devices, the functions here are not called: that is one word,
+// ga_opencl_charge_may_have_parts.
 #ifndef GA_OPENCL_USE_H
 #define GA_OPENCL_USE_H
 
 #include "core/root.h"
 #include "opencl/charge.h"
 #include "opencl/opencl.h"
-
-// Whether there ever was a context for several devices that are arbitrated. It stays so in a forked
-// child.
-extern _Atomic uint32_t ga_opencl_use_several;
-static inline bool ga_opencl_use_is_on(void) {
-    return atomic_load_explicit(&ga_opencl_use_several, memory_order_relaxed);
-}
 
 // A context is asked for that is for these devices.
 void ga_opencl_use_context(const bool devices[GA_DEVICES]);
