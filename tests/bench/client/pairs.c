@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // pairs: what a call of Vulkan's or OpenCL's takes on the system's own drivers. Says "ready", and
-// answers each line "vulkan|dispatch|opencl COUNT" with nanoseconds a call, or a pair of
+// answers each line "vulkan|dispatch|opencl|told COUNT" with nanoseconds a call, or a pair of
 // calls:
 //
 //   vulkan     memory is allocated and freed;      dispatch   vkCmdDispatch is recorded
 //   opencl     a buffer is made and released
+//   told       the same, and the driver is asked to say when it ends
 //
 // Vulkan's functions are asked of the device, which leads past the loader.
 #define CL_TARGET_OPENCL_VERSION 120
@@ -99,12 +100,19 @@ static double run_dispatch(long count) {
     return took;
 }
 
-static void run_opencl(long count) {
+static void CL_CALLBACK nothing(cl_mem memory, void *arg) {
+    (void)memory;
+    (void)arg;
+}
+
+static void run_opencl(long count, int told) {
     for (long i = 0; i < count; i++) {
         cl_int status;
         cl_mem memory = clCreateBuffer(context, CL_MEM_READ_WRITE, 512, NULL, &status);
         if (status != CL_SUCCESS)
             die("a buffer is refused");
+        if (told && clSetMemObjectDestructorCallback(memory, nothing, NULL) != CL_SUCCESS)
+            die("the driver does not say when a buffer ends");
         clReleaseMemObject(memory);
     }
 }
@@ -120,8 +128,8 @@ int main(void) {
         double began = now(), took = 0;
         if (strcmp(what, "vulkan") == 0)
             run_vulkan(count);
-        else if (strcmp(what, "opencl") == 0)
-            run_opencl(count);
+        else if (strcmp(what, "opencl") == 0 || strcmp(what, "told") == 0)
+            run_opencl(count, what[0] == 't');
         else
             took = run_dispatch(count);
         printf("%.2f\n", (took > 0 ? took : now() - began) / (double)count);
