@@ -2,7 +2,7 @@
 // libvkcount.so: a Vulkan layer that counts the bytes of all memory that its driver has given out,
 // and does nothing else. The file that VKCOUNT names shows, in 16 bytes, what lives and the most
 // that ever lived. It is what tests hold the library's own count against, so nothing of it is the
-// library's.
+// library's. While the file that VKLOST names is there the device is lost: it gives no memory.
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -81,6 +81,9 @@ static VKAPI_ATTR VkResult VKAPI_CALL allocate(VkDevice device, const VkMemoryAl
     pthread_mutex_lock(&lock);
     PFN_vkAllocateMemory next = found(device)->allocate;
     pthread_mutex_unlock(&lock);
+    const char *lost = getenv("VKLOST");
+    if (lost && access(lost, F_OK) == 0)
+        return VK_ERROR_DEVICE_LOST;
     VkResult result = next(device, info, callbacks, memory);
     if (result != VK_SUCCESS || is_import(info))
         return result;

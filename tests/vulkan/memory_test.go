@@ -124,6 +124,44 @@ func TestLeftOver(t *testing.T) {
 	uses(m, p, 0)
 }
 
+// TestLostDevice: of a logical device that is lost each call says so, and what it holds is charged until the program frees it or
+// destroys the device, as it has to (the specification, "Lost Device"); its slot too. Another one is made then.
+func TestLostDevice(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G", oneAtATime)
+	counting, _ := witnessed(m)
+	lost := filepath.Join(m.Dir, "lost")
+	p := m.Interact(vulkan(m, m.Command(m.PreloadEnv(), rig.Build(t, "programs/vkprog-link")), append(counting, "VKLOST="+lost)...))
+	p.Want("instance i", "ok")
+	p.Want("device d i", "ok")
+	p.Want("alloc a d 10M", "ok")
+	p.Want("alloc b d 20M", "ok")
+	place(m, m.Dir, "lost", "")
+	for range 3 {
+		p.Want("alloc c d 5M", "err -4")
+		p.Want("dedicated c d 5M", "err -4")
+		uses(m, p, 30*mib)
+	}
+	p.Want("free b", "ok")
+	uses(m, p, 10*mib)
+	other := begin(m, "link")
+	other.Want("instance i", "ok")
+	other.Want("device d i", "err -3")
+	p.Want("drop d", "ok")
+	uses(m, p, 0)
+	other.Want("device d i", "ok")
+	other.Want("drop d", "ok")
+	if err := os.Remove(lost); err != nil {
+		t.Fatal(err)
+	}
+	p.Want("device e i", "ok")
+	p.Want("alloc c e 5M", "ok")
+	uses(m, p, 5*mib)
+	p.End()
+	other.End()
+	idle(m)
+}
+
 // TestWait: who may wait gets the bytes when another program's come back.
 func TestWait(t *testing.T) {
 	t.Parallel()
