@@ -47,7 +47,7 @@ C_BENCHES := $(shell sed -n 's/^\([a-z-]*-bench\):.*/\1/p' $(FRAGMENTS))
 
 .PHONY: all build
 all: build ## build gpuarbd, gpuarb, libgpuarb.so and the simulated driver into build/
-build: $(BUILD)/gpuarbd $(BUILD)/gpuarb shim sim
+build: $(BUILD)/gpuarbd $(BUILD)/gpuarb share shim sim
 
 # Go knows by itself what is out of date, once there is one.
 .PHONY: FORCE
@@ -60,6 +60,12 @@ $(BUILD)/gpuarbd: FORCE
 # Without cgo: the command has to run in any container and on any libc.
 $(BUILD)/gpuarb: FORCE
 	$(call line,GO,$@)CGO_ENABLED=0 $(GOBUILD) -o $@ ./cmd/gpuarb
+
+# Manual pages and completions are what the commands say of themselves, so that the binaries write them.
+.PHONY: share
+share: export SOURCE_DATE_EPOCH := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null))
+share: $(BUILD)/gpuarbd $(BUILD)/gpuarb
+	$(call line,MAN,$(BUILD)/share)rm -rf $(BUILD)/share && $(BUILD)/gpuarb write-share $(BUILD)/share && $(BUILD)/gpuarbd --write-share $(BUILD)/share
 
 # The daemon that dies where its tests say.
 $(BUILD)/faults/gpuarbd: FORCE

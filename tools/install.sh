@@ -11,6 +11,9 @@ set -euo pipefail
 readonly root=$DESTDIR$PREFIX
 readonly doc=$root/share/doc/gpuarb
 readonly layers=$root/share/vulkan/implicit_layer.d # of Vulkan's loader
+# Debian's zsh looks here for what packages bring, and in site-functions for what an administrator does.
+if [ "$PREFIX" = /usr ]; then zsh=$root/share/zsh/vendor-completions; else zsh=$root/share/zsh/site-functions; fi
+readonly zsh
 readonly units=(gpuarbd.service gpuarbd.socket)
 
 # text FILE TARGET: install a unit or a configuration with this prefix in its paths.
@@ -22,7 +25,7 @@ text() {
 
 install_all() {
     local build=$1 file
-    for file in gpuarb gpuarbd libgpuarb.so gpuarb-probe; do
+    for file in gpuarb gpuarbd libgpuarb.so gpuarb-probe share/man; do
         if [ ! -e "$build/$file" ]; then
             echo "install: $build/$file is not there; run make first" >&2
             return 1
@@ -42,6 +45,7 @@ install_all() {
     text systemd/user/gpuarbd.service "$root/lib/systemd/user/gpuarbd.service"
     install -D -m 0644 systemd/gpuarb.sysusers "$root/lib/sysusers.d/gpuarb.conf"
     install -D -m 0644 systemd/gpuarb.tmpfiles "$root/lib/tmpfiles.d/gpuarb.conf"
+    pages_and_completions "$build/share"
     rm -f "$doc"/*.md # an older version had the pages there
     install -D -m 0644 -t "$doc" README.md LICENSE CHANGELOG.md
     install -D -m 0644 -t "$doc/docs" docs/*.md docs/*.json
@@ -60,6 +64,22 @@ install_all() {
         echo "    systemd-sysusers && systemd-tmpfiles --create gpuarb.conf"
         echo "    systemctl daemon-reload && systemctl enable --now gpuarbd.socket gpuarbd.service"
     fi
+}
+
+# pages_and_completions SHARE: what a later version has no more does not stay.
+pages_and_completions() {
+    remove_pages_and_completions
+    install -D -m 0644 -t "$root/share/man/man1" "$1"/man/man1/*
+    install -D -m 0644 -t "$root/share/man/man8" "$1"/man/man8/*
+    install -D -m 0644 -t "$root/share/bash-completion/completions" "$1"/bash-completion/completions/*
+    install -D -m 0644 -t "$zsh" "$1"/zsh/site-functions/*
+    install -D -m 0644 -t "$root/share/fish/vendor_completions.d" "$1"/fish/vendor_completions.d/*
+}
+
+remove_pages_and_completions() {
+    rm -f "$root"/share/man/man1/gpuarb.1 "$root"/share/man/man1/gpuarb-*.1 "$root/share/man/man8/gpuarbd.8" \
+        "$root"/share/bash-completion/completions/gpuarb{,d} "$zsh"/_gpuarb{,d} \
+        "$root"/share/fish/vendor_completions.d/gpuarb{,d}.fish
 }
 
 # booted: does systemd run this machine, and is it this machine that we install on?
@@ -90,6 +110,7 @@ remove_all() {
     rm -f "$root/lib/systemd/user/gpuarbd.service" \
         "$root/lib/sysusers.d/gpuarb.conf" "$root/lib/tmpfiles.d/gpuarb.conf" \
         "$layers/gpuarb_layer.json"
+    remove_pages_and_completions
     rm -rf "$root/lib/gpuarb" "$doc"
     if booted; then systemctl daemon-reload; fi
     if [ -z "$DESTDIR" ]; then tell_left; fi

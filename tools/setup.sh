@@ -44,6 +44,12 @@ vulkan-validationlayers   /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_val
 mangohud                  /usr/share/vulkan/implicit_layer.d/MangoHud*.json test
 xvfb                      Xvfb                                   test
 strace                    strace                                 test
+tmux                      tmux                                   test
+bash-completion           /usr/share/bash-completion/bash_completion test
+zsh                       zsh                                    test
+fish                      fish                                   test
+man-db                    man                                    test
+mandoc                    mandoc                                 test
 musl-tools                musl-gcc                               test
 libjemalloc2              /usr/lib/*/libjemalloc.so.2            test
 libtcmalloc-minimal4      /usr/lib/*/libtcmalloc_minimal.so.4    full

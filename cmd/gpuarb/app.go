@@ -186,6 +186,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.configCommand(),
 		a.versionCommand(),
 	)
+	root.AddCommand(a.shareCommand())
 	root.AddCommand(a.laterCommands()...)
 	root.SetHelpCommand(a.helpCommand(root))
 	root.InitDefaultCompletionCmd()

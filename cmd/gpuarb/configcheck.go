@@ -1,15 +1,12 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/config"
-	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/spf13/cobra"
 )
 
@@ -28,6 +25,9 @@ func (a *app) configCommand() *cobra.Command {
 			"does not exist, a size that looks as if its unit was forgotten. Nothing is changed. Where a\n" +
 			"daemon answers, the devices of the machine are known too.",
 		Args: takes(0, 1),
+		ValidArgsFunction: once(func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return []cobra.Completion{"toml"}, cobra.ShellCompDirectiveFilterFileExt
+		}),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.configCheck(strings.Join(args, ""), len(args) > 0)
 		},
@@ -115,13 +115,7 @@ func (a *app) printCheck(result checkResult, mistakes, warnings config.Mistakes)
 // and groups, and its devices where a daemon answers.
 func (a *app) knownMachine() config.Machine {
 	m := config.Machine{User: inDatabase("passwd"), Group: inDatabase("group")}
-	var snapshot accounting.Snapshot
-	err := withDaemon(a.socketPaths(), patience, func(ctx context.Context, client *ipc.Client) (err error) {
-		if _, err = client.Hello(ctx, ipc.HelloRequest{Memory: ipc.NoLimit}); err == nil {
-			snapshot, err = snapshotOf(ctx, client)
-		}
-		return err
-	})
+	snapshot, err := a.quietSnapshot(patience)
 	if err != nil {
 		return m
 	}

@@ -35,6 +35,8 @@ Without LIMIT=VALUE it shows the limits in force, and which rule, flag or user s
 Sizes: 4G, 4GiB, 4096M, bytes, 25% (of each device), max. K, M and G are binary.`,
 		Example: "  gpuarb limit 4242\n  gpuarb limit 4242 memory.max=2G\n  gpuarb limit --user ann memory.max=6G\n  gpuarb limit --device 0 slots.max=1",
 		Args:    cobra.ArbitraryArgs,
+
+		ValidArgsFunction: a.completeLimit,
 		RunE: func(command *cobra.Command, args []string) error {
 			whose.ofJob = command.Flags().Changed("job")
 			request, err := limitRequest(args, whose)
@@ -49,6 +51,9 @@ Sizes: 4G, 4GiB, 4096M, bytes, 25% (of each device), max. K, M and G are binary.
 	command.Flags().StringVar(&whose.user, "user", "", "all programs of a user together, by name or number")
 	command.Flags().StringVar(&whose.rule, "rule", "", "a rule of the configuration, by its name, or its place where it has none")
 	a.completeDevices(command)
+	completeFlag(command, "job", a.fromState(offerJobs))
+	completeFlag(command, "user", a.fromState(offerUsers))
+	completeFlag(command, "rule", a.fromState(offerRules))
 	return a.jsonFlag(command)
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"strconv"
 
@@ -22,7 +21,7 @@ func (a *app) queueCommand() *cobra.Command {
 		Long: "Takes requests out of the queue. Whoever waits gets the error that he would have got\n" +
 			"without waiting, so gpuarb run and claim end with 75. Your own, or as root anybody's.",
 		Args:              takes(1, math.MaxInt),
-		ValidArgsFunction: a.completeTickets,
+		ValidArgsFunction: a.fromState(offerTickets),
 		RunE:              func(_ *cobra.Command, args []string) error { return a.queueCancel(args) },
 	})
 	return queue
@@ -62,43 +61,4 @@ func (a *app) queueCancel(args []string) error {
 		failed = err
 	}
 	return failed
-}
-
-// completeTickets offers the tickets that wait.
-func (a *app) completeTickets(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	snapshot, err := a.snapshot()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var offers []cobra.Completion
-	for _, t := range snapshot.Queue {
-		offers = append(offers, cobra.CompletionWithDesc(strconv.FormatUint(t.Ticket, 10),
-			fmt.Sprintf("%s: %s", report.Escape(t.User), report.Escape(t.Command))))
-	}
-	return offers, cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeDevices offers the devices for --device and --prefer.
-func (a *app) completeDevices(command *cobra.Command) {
-	offer := func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		snapshot, err := a.snapshot()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		offers := []cobra.Completion{cobra.CompletionWithDesc(anyDevice, "whichever is free")}
-		for _, d := range snapshot.Devices {
-			if !d.IsGPU() && command.Name() == "claim" {
-				continue
-			}
-			offers = append(offers, cobra.CompletionWithDesc(strconv.Itoa(d.Index), report.Escape(d.Name)))
-		}
-		return offers, cobra.ShellCompDirectiveNoFileComp
-	}
-	for _, name := range []string{"device", "prefer"} {
-		if command.Flags().Lookup(name) != nil {
-			if err := command.RegisterFlagCompletionFunc(name, offer); err != nil {
-				panic(err) // the flag is there
-			}
-		}
-	}
 }

@@ -20,6 +20,9 @@ your jobs. A number is taken for a process if
 one of that PID uses gpuarb, else for a job, by the number that gpuarb jobs shows. NAME is that of
 gpuarb run --name: all jobs of that name are told of.`,
 		Args: takes(0, 1),
+		ValidArgsFunction: once(a.fromState(func(s accounting.Snapshot) []cobra.Completion {
+			return append(offerProcesses(s), offerJobs(s)...)
+		})),
 		RunE: func(_ *cobra.Command, args []string) error { return a.why(args) },
 	})
 }

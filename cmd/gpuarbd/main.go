@@ -41,10 +41,13 @@ type usageError struct{ error }
 func run(args []string, stdout, stderr io.Writer) int {
 	var o daemon.Options
 	var check, debug bool
+	var share string
 	var out bytes.Buffer // cobra does not look whether its help could be written
 	cmd := &cobra.Command{
-		Use:           "gpuarbd",
-		Short:         "Share the GPUs of this machine between unmodified programs",
+		Use:   "gpuarbd",
+		Short: "share the GPUs of this machine between unmodified programs",
+		Long: "The daemon of gpuarb: finds the GPUs, decides who gets how much of their memory, how many streams and which\n" +
+			"slots, and shows its state in /gpu. Programs come to it through the library that gpuarb run starts them with.",
 		Version:       version.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -57,6 +60,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if check {
 				return checkConfig(o, &out)
+			}
+			if share != "" {
+				return writeShare(cmd, share)
 			}
 			level := slog.LevelInfo
 			if debug {
@@ -78,6 +84,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.StringVar(&o.Sysfs, "sysfs", "", "look for AMD's and Intel's devices below this directory instead of /sys")
 	f.BoolVar(&check, "check-config", false, "report every mistake in the configuration and exit")
 	f.BoolVar(&debug, "debug", false, "log every decision")
+	f.StringVar(&share, shareFlag, "", "write the manual page and completions below this folder")
+	_ = f.MarkHidden(shareFlag) // of the build; it is there
 
 	err := cmd.ExecuteContext(context.Background())
 	if err == nil {

@@ -46,6 +46,16 @@ func TestInstall(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for _, name := range []string{"man/man1/gpuarb.1", "man/man1/gpuarb-run.1", "man/man8/gpuarbd.8", "bash-completion/completions/gpuarb",
+		"zsh/site-functions/_gpuarb", "fish/vendor_completions.d/gpuarb.fish"} {
+		path := filepath.Join(build, "share", name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	install(t, dest, build)
 	want := []string{
 		"/etc/gpuarb/gpuarb.toml",
@@ -58,7 +68,13 @@ func TestInstall(t *testing.T) {
 		"/opt/gpuarb/lib/systemd/user/gpuarbd.service",
 		"/opt/gpuarb/lib/sysusers.d/gpuarb.conf",
 		"/opt/gpuarb/lib/tmpfiles.d/gpuarb.conf",
+		"/opt/gpuarb/share/bash-completion/completions/gpuarb",
+		"/opt/gpuarb/share/fish/vendor_completions.d/gpuarb.fish",
+		"/opt/gpuarb/share/man/man1/gpuarb-run.1",
+		"/opt/gpuarb/share/man/man1/gpuarb.1",
+		"/opt/gpuarb/share/man/man8/gpuarbd.8",
 		"/opt/gpuarb/share/vulkan/implicit_layer.d/gpuarb_layer.json",
+		"/opt/gpuarb/share/zsh/site-functions/_gpuarb",
 	}
 	got := installed(t, dest)
 	slices.Sort(want)

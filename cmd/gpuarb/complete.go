@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/report"
+	"github.com/spf13/cobra"
+)
+
+// What a shell offers: it runs gpuarb with the words so far, and gets a line for each offer, with what it is
+// behind a tab. The daemon is asked at every press of the key, so no word is said, and none is waited for long.
+
+// completionPatience is how long somebody who presses the key waits for the daemon.
+const completionPatience = time.Second
+
+// offers is what completes a word, by cobra's signature.
+type offers = func(command *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective)
+
+// quietSnapshot is the daemon's state, without a word about who answers or that nobody does.
+func (a *app) quietSnapshot(most time.Duration) (snapshot accounting.Snapshot, err error) {
+	err = withDaemon(a.socketPaths(), most, func(ctx context.Context, client *ipc.Client) (err error) {
+		if _, err = client.Hello(ctx, ipc.HelloRequest{Memory: ipc.NoLimit}); err == nil {
+			snapshot, err = snapshotOf(ctx, client)
+		}
+		return err
+	})
+	return snapshot, err
+}
+
+// harmless are the words that mean to any shell what they are. A job's name is what its user likes, and a shell that
+// completes evaluates the words before: another user's $(…) must not come to stand there.
+var harmless = regexp.MustCompile(`^[A-Za-z0-9_.@+%,=][A-Za-z0-9_.@+%,=-]*$`)
+
+// fromState completes a word with what is found in the daemon's state, but for what was given already.
+func (a *app) fromState(find func(accounting.Snapshot) []cobra.Completion) offers {
+	return func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		snapshot, err := a.quietSnapshot(completionPatience)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		found := slices.DeleteFunc(find(snapshot), func(c cobra.Completion) bool {
+			word, _, _ := strings.Cut(c, "\t")
+			return slices.Contains(args, word) || !harmless.MatchString(word)
+		})
+		return found, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// once completes the first argument alone.
+func once(of offers) offers {
+	return func(command *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return of(command, args, begun)
+	}
+}
+
+// described is an offer, with whose program it is.
+func described(word, user, name, command string) cobra.Completion {
+	about := user + ": "
+	if name != "" {
+		about += name + ": "
+	}
+	return cobra.CompletionWithDesc(word, shortened(report.Escape(about+command)))
+}
+
+// shortened is a text that fits into a line beside what it describes.
+func shortened(text string) string {
+	const most = 64
+	if all := []rune(text); len(all) > most {
+		return string(all[:most-1]) + "…"
+	}
+	return text
+}
+
+// offerProcesses are the PIDs of programs that use gpuarb, each once.
+func offerProcesses(s accounting.Snapshot) (all []cobra.Completion) {
+	for _, p := range s.Processes {
+		offer := described(strconv.Itoa(p.PID), p.User, p.JobName, p.Command)
+		if !slices.Contains(all, offer) {
+			all = append(all, offer)
+		}
+	}
+	return all
+}
+
+// offerJobs are the numbers of jobs, and the names of those that have one.
+func offerJobs(s accounting.Snapshot) (all []cobra.Completion) {
+	for _, j := range s.Jobs {
+		all = append(all, described(strconv.FormatUint(j.ID, 10), j.User, j.Name, j.Command))
+		if j.Name != "" {
+			all = append(all, described(j.Name, j.User, "", j.Command))
+		}
+	}
+	return all
+}
+
+func offerTickets(s accounting.Snapshot) (all []cobra.Completion) {
+	for _, t := range s.Queue {
+		all = append(all, described(strconv.FormatUint(t.Ticket, 10), t.User, t.JobName, t.Command))
+	}
+	return all
+}
+
+// offerUsers are the users whose programs use gpuarb.
+func offerUsers(s accounting.Snapshot) (all []cobra.Completion) {
+	for _, j := range s.Jobs {
+		if !slices.Contains(all, j.User) {
+			all = append(all, j.User)
+		}
+	}
+	return all
+}
+
+func offerRules(s accounting.Snapshot) (all []cobra.Completion) {
+	for _, r := range s.Rules {
+		all = append(all, cobra.CompletionWithDesc(r.Name, report.Escape(r.Title)))
+	}
+	return all
+}
+
+// completeLimit completes what limit takes: a PID where nothing else says whose, then limits that are not given yet.
+func (a *app) completeLimit(command *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if strings.Contains(begun, "=") {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	target, flags := ipc.LimitProcess, command.Flags()
+	for name, of := range map[string]uint32{"job": ipc.LimitJob, "user": ipc.LimitUser, "rule": ipc.LimitRule} {
+		if flags.Changed(name) {
+			target = of
+		}
+	}
+	var all []cobra.Completion
+	if target == ipc.LimitProcess && len(args) == 0 {
+		all, _ = a.fromState(offerProcesses)(command, args, begun)
+		if !flags.Changed("device") {
+			return all, cobra.ShellCompDirectiveNoFileComp
+		}
+		target = ipc.LimitDevice // of itself, where no PID follows
+	}
+	for _, name := range limitNames(target) {
+		if !slices.ContainsFunc(args, func(given string) bool { return strings.HasPrefix(given, name+"=") }) {
+			all = append(all, cobra.CompletionWithDesc(name+"=", limitMeanings[name]))
+		}
+	}
+	return all, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// limitMeanings say what a limit is a limit of.
+var limitMeanings = map[string]string{
+	"memory.max": "the most memory: 4G, 25%, max", "memory.min": "what is reserved of that: 4G, 25%",
+	"streams.max": "the most streams of a process", "slots.max": "how many jobs may have work there at once",
+}
+
+// completeFlag completes the value of a flag of a command.
+func completeFlag(command *cobra.Command, name string, of offers) {
+	if err := command.RegisterFlagCompletionFunc(name, of); err != nil {
+		panic(err) // the flag is there
+	}
+}
+
+// completeDevices offers the devices for --device and --prefer; claim takes no processor.
+func (a *app) completeDevices(command *cobra.Command) {
+	offer := func(s accounting.Snapshot) (all []cobra.Completion) {
+		if command.Name() != "limit" {
+			all = append(all, cobra.CompletionWithDesc(anyDevice, "whichever is free"))
+		}
+		for _, d := range s.Devices {
+			if d.IsGPU() || command.Name() != "claim" {
+				all = append(all, cobra.CompletionWithDesc(strconv.Itoa(d.Index), fmt.Sprintf("%s, %s", report.Escape(d.Name), d.Total.Human())))
+			}
+		}
+		return all
+	}
+	for _, name := range []string{"device", "prefer"} {
+		if command.Flags().Lookup(name) != nil {
+			completeFlag(command, name, a.fromState(offer))
+		}
+	}
+}

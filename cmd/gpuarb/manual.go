@@ -1,0 +1,49 @@
+package main
+
+import (
+	"github.com/gpuarb/gpuarb/config"
+	"github.com/gpuarb/gpuarb/manual"
+	"github.com/spf13/cobra"
+)
+
+// shareCommand is what the build calls: it writes the manual pages and completions that are installed.
+func (a *app) shareCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "write-share FOLDER",
+		Short:  "write the manual pages and completions below FOLDER",
+		Hidden: true,
+		Args:   takes(1, 1),
+		RunE: func(command *cobra.Command, args []string) error {
+			book := manual.Book{Root: command.Root(), Chapter: 1, Date: manual.Date(a.getenv), Sections: ownSections(), See: []string{"gpuarbd(8)", "nvidia-smi(1)"}}
+			return book.Write(args[0])
+		},
+	}
+}
+
+// ownSections are what gpuarb's own page has besides what the commands say of themselves.
+func ownSections() []manual.Section {
+	return []manual.Section{
+		{Title: "EXIT STATUS", Items: []manual.Item{
+			{Word: "0", Meaning: "Done."},
+			{Word: "1", Meaning: "Not done, or doctor found something wrong; the message says what."},
+			{Word: "2", Meaning: "The command line is wrong; nothing was tried."},
+			{Word: "69", Meaning: "No daemon answers, or there is no GPU."},
+			{Word: "75", Meaning: "Busy, and waiting was ruled out, or the request was cancelled."},
+			{Word: "78", Meaning: "The configuration has mistakes; each is printed with file and line."},
+		}},
+		{Title: "ENVIRONMENT", Items: []manual.Item{
+			{Word: "GPUARB_SOCKET", Meaning: "The daemon's socket, where `--socket` is not given."},
+			{Word: "GPUARB_MEMORY, GPUARB_STREAMS, GPUARB_HOST", Meaning: "Narrow the limits of programs that are started with the library."},
+			{Word: "GPUARB_LIB", Meaning: "Which libgpuarb.so programs are started with."},
+			{Word: "GPUARB_QUIET", Meaning: "The library prints nothing on standard error."},
+			{Word: "GPUARB_DISABLE", Meaning: "The library steps aside: the program is under no limit."},
+			{Word: "COLUMNS", Meaning: "The width of tables on a terminal."},
+		}},
+		{Title: "FILES", Items: []manual.Item{
+			{Word: config.DefaultPath, Meaning: "The daemon's configuration, with conf.d/*.toml beside it."},
+			{Word: "/gpu", Meaning: "The daemon's state, as files."},
+			{Word: "/run/gpuarb/gpuarb.sock", Meaning: "The socket of the machine's daemon."},
+			{Word: "$XDG_RUNTIME_DIR/gpuarb/gpuarb.sock", Meaning: "That of a user's own, which is asked first."},
+		}},
+	}
+}

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpuarb/gpuarb/config"
+	"github.com/gpuarb/gpuarb/manual"
+)
+
+// shareFlag is what the build calls: it writes the manual page and completions that are installed.
+const shareFlag = "write-share"
+
+func writeShare(cmd *cobra.Command, folder string) error {
+	book := manual.Book{
+		Root: cmd, Chapter: 8, Date: manual.Date(os.Getenv), See: []string{"gpuarb(1)"},
+		Sections: []manual.Section{
+			{Title: "SIGNALS", Items: []manual.Item{
+				{Word: "HUP", Meaning: "Reads the configuration again; one with mistakes changes nothing."},
+				{Word: "TERM, INT", Meaning: "Stops. Programs go on, and the next daemon takes them over."},
+			}},
+			{Title: "EXIT STATUS", Items: []manual.Item{
+				{Word: "0", Meaning: "It was told to stop, or `--check-config` found nothing."},
+				{Word: "1", Meaning: "It could not start, or could not go on."},
+				{Word: "2", Meaning: "The command line is wrong."},
+				{Word: "78", Meaning: "The configuration has mistakes."},
+			}},
+			{Title: "FILES", Items: []manual.Item{
+				{Word: config.DefaultPath, Meaning: "The configuration, with conf.d/*.toml beside it."},
+				{Word: "/gpu", Meaning: "Where it shows its state."},
+				{Word: "/run/gpuarb", Meaning: "Its socket, and what it has granted, which the next daemon reads."},
+			}},
+		},
+	}
+	return book.Write(folder)
+}

@@ -1,0 +1,52 @@
+package manual
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// Write writes pages and completions below a folder, laid out as below /usr/share.
+func (b Book) Write(folder string) error {
+	files := map[string][]byte{}
+	for _, c := range b.pages() {
+		c.InitDefaultHelpFlag()
+		c.InitDefaultVersionFlag()
+		files[fmt.Sprintf("man/man%d/%s.%d", b.Chapter, name(c), b.Chapter)] = []byte(b.Page(c))
+	}
+	program := b.Root.Name()
+	for path, generate := range map[string]func(io.Writer) error{
+		"bash-completion/completions/" + program:         func(w io.Writer) error { return b.Root.GenBashCompletionV2(w, true) },
+		"zsh/site-functions/_" + program:                 b.Root.GenZshCompletion,
+		"fish/vendor_completions.d/" + program + ".fish": func(w io.Writer) error { return b.Root.GenFishCompletion(w, true) },
+	} {
+		var text bytes.Buffer
+		if err := generate(&text); err != nil {
+			return err
+		}
+		files[path] = text.Bytes()
+	}
+	for path, text := range files {
+		path = filepath.Join(folder, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Date is the day that pages are of: SOURCE_DATE_EPOCH's, so that a source makes the same pages every time, else today.
+func Date(getenv func(string) string) string {
+	day := time.Now()
+	if seconds, err := strconv.ParseInt(getenv("SOURCE_DATE_EPOCH"), 10, 64); err == nil {
+		day = time.Unix(seconds, 0)
+	}
+	return day.UTC().Format(time.DateOnly)
+}
