@@ -17,7 +17,7 @@ type deviceRow struct {
 
 var deviceColumns = []column[deviceRow]{
 	number("GPU", func(d deviceRow) int { return d.Index }, 0),
-	plain("STATE", left, func(d deviceRow) string { return deviceState(d.DeviceState) }, 0),
+	plain("STATE", left, func(d deviceRow) string { return DeviceState(d.DeviceState) }, 0),
 	amount("USED", func(d deviceRow) accounting.Bytes { return d.Used }, 0),
 	amount("RESERVED", func(d deviceRow) accounting.Bytes { return d.Reserved }, 0),
 	amount("CAPACITY", func(d deviceRow) accounting.Bytes { return d.Capacity }, 0),
@@ -60,8 +60,8 @@ func program(command string) string {
 	return name[strings.LastIndex(name, "/")+1:]
 }
 
-// deviceState is how a device is doing, and whether somebody has it as a whole.
-func deviceState(d accounting.DeviceState) string {
+// DeviceState is how a device is doing, and whether somebody has it as a whole.
+func DeviceState(d accounting.DeviceState) string {
 	switch {
 	case d.Lost:
 		return string(accounting.StateLost)

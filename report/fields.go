@@ -44,7 +44,7 @@ func DeviceFields() []Field[accounting.DeviceState] {
 		one("pci", func(d device) string { return line(d.PCI) }),
 		one("slots.current", func(d device) string { return strconv.Itoa(d.SlotsCurrent) }),
 		one("slots.max", func(d device) string { return count(d.SlotsMax) }),
-		one("state", deviceState),
+		one("state", DeviceState),
 		one("streams.current", func(d device) string { return strconv.Itoa(d.Streams) }),
 		one("uuid", func(d device) string { return line(d.UUID) }),
 		one("vendor", func(d device) string { return line(d.Vendor) }),

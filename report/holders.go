@@ -190,7 +190,7 @@ var holderColumns = []column[Holder]{
 	span("AGE", func(h Holder) int64 { return h.AgeMs }, 0),
 	{"WAITS", right, Style.waits, 0},
 	{"WAITED", right, Style.waited, 2},
-	plain("COMMAND", last, func(h Holder) string { return named(orEmpty(h.JobName), h.Command) }, 0),
+	plain("COMMAND", last, func(h Holder) string { return Named(orEmpty(h.JobName), h.Command) }, 0),
 }
 
 // waits is what a holder waits for first, and how many requests more of it wait.

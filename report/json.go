@@ -134,7 +134,7 @@ func deviceHolder(h accounting.HolderState) DeviceHolder {
 func DevicesJSON(w io.Writer, s accounting.Snapshot) error {
 	rows := make([]Device, 0, len(s.Devices))
 	for _, d := range s.Devices {
-		row := Device{Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: unless(d.UUID, ""), PCI: unless(d.PCI, ""), State: deviceState(d),
+		row := Device{Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: unless(d.UUID, ""), PCI: unless(d.PCI, ""), State: DeviceState(d),
 			Total: d.Total, Reserve: d.Reserve, Capacity: d.Capacity, Granted: d.Granted, Committed: d.Committed, Reserved: d.Reserved,
 			Used: d.Used, Peak: d.Peak, Unmanaged: d.Unmanaged, Overhead: d.Overhead, Streams: d.Streams,
 			SlotsMax: unless(d.SlotsMax, 0), SlotsCurrent: d.SlotsCurrent, SlotsScope: d.SlotsScope, Queue: d.Queue,

@@ -23,7 +23,7 @@ var leaseColumns = []column[leaseRow]{
 	number("STREAMS", func(l leaseRow) int { return l.Streams }, 4),
 	plain("SLOT", right, func(l leaseRow) string { return l.slot }, 6),
 	span("AGE", func(l leaseRow) int64 { return l.AgeSeconds * 1000 }, 1),
-	plain("COMMAND", last, func(l leaseRow) string { return named(l.JobName, l.Command) }, 0),
+	plain("COMMAND", last, func(l leaseRow) string { return Named(l.JobName, l.Command) }, 0),
 }
 
 // leaseRow is a lease, or a claim, and how it has its device.

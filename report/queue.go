@@ -19,7 +19,7 @@ var queueColumns = []column[accounting.TicketState]{
 	span("WAITED", func(t accounting.TicketState) int64 { return t.WaitedMs }, 0),
 	plain("REASON", left, func(t accounting.TicketState) string { return word(t.Reason) }, 1),
 	plain("TICKET", right, func(t accounting.TicketState) string { return strconv.FormatUint(t.Ticket, 10) }, 0),
-	plain("COMMAND", last, func(t accounting.TicketState) string { return named(t.JobName, t.Command) }, 0),
+	plain("COMMAND", last, func(t accounting.TicketState) string { return Named(t.JobName, t.Command) }, 0),
 }
 
 // orAny spells the index of a device, where below 0 is any of several.

@@ -45,6 +45,12 @@ func (s Style) span(ms int64) string {
 	return fmt.Sprintf("%dd", seconds/60/60/24)
 }
 
+// Amount spells an amount for people, in a table: "3.5GiB".
+func Amount(b accounting.Bytes) string { return Style{Human: true}.amount(b) }
+
+// Span spells a time, given in ms, for people: "5min".
+func Span(ms int64) string { return Style{Human: true}.span(ms) }
+
 // count spells a limit on a number of things, where 0 limits nothing.
 func count(n int) string {
 	if n == 0 {
@@ -93,8 +99,8 @@ func line(s string) string {
 	return Escape(s)
 }
 
-// named is a command behind the name of its job: "train-a: python3 train.py".
-func named(job, command string) string {
+// Named is a command, escaped, behind the name of its job: "train-a: python3 train.py".
+func Named(job, command string) string {
 	if job == "" {
 		return line(command)
 	}

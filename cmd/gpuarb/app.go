@@ -171,6 +171,7 @@ func (a *app) rootCommand() *cobra.Command {
 	root.AddCommand(
 		a.runCommand(),
 		a.psCommand(),
+		a.topCommand(),
 		a.jobsCommand(),
 		a.whyCommand(),
 		a.claimCommand(),
@@ -211,7 +212,7 @@ func (a *app) jsonFlag(command *cobra.Command) *cobra.Command {
 // laterCommands are the commands that are announced and not there yet.
 func (a *app) laterCommands() []*cobra.Command {
 	var all []*cobra.Command
-	for _, name := range []string{"top", "events"} {
+	for _, name := range []string{"events"} {
 		all = append(all, &cobra.Command{
 			Use:                name,
 			Short:              "not supported yet",

@@ -25,3 +25,9 @@ func terminalWidth() int {
 	}
 	return customaryWidth
 }
+
+// isTerminal says whether a file is a terminal.
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}

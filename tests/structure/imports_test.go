@@ -20,6 +20,10 @@ type ban struct {
 var bans = []ban{
 	{from: "accounting", what: []string{module}, reason: "the ledger is a leaf"},
 	{from: "ipc", what: []string{module}, reason: "the wire is a leaf: it knows bytes, not policy"},
+	{
+		from: "top", what: []string{module}, allow: []string{module + "/accounting", module + "/report"},
+		reason: "the screen is a value over a snapshot: it knows neither the wire nor a daemon",
+	},
 	{from: "faults", what: []string{module}, reason: "everybody may name a place to die"},
 	{
 		from: "statefile", what: []string{module}, allow: []string{module + "/faults"},
@@ -80,6 +84,10 @@ var bans = []ban{
 	{
 		from: "cmd/gpuarb", what: []string{module + "/daemon", module + "/gpufs", module + "/inventory"},
 		reason: "the command speaks over the socket, and has no cgo",
+	},
+	{
+		but: []string{"top"}, what: []string{"charm.land"},
+		reason: "one importer for the library that draws on terminals",
 	},
 	{
 		but: []string{"gpufs"}, what: []string{"github.com/hanwen/go-fuse"},

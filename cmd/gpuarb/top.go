@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/colorprofile"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/top"
+	"github.com/spf13/cobra"
+)
+
+const (
+	pipeWidth     = 120                    // of what `gpuarb top --once` prints where no terminal says another
+	shortInterval = 100 * time.Millisecond // between two questions to the daemon, at least
+)
+
+func (a *app) topCommand() *cobra.Command {
+	options := top.Options{}
+	var once bool
+	command := &cobra.Command{
+		Use:   "top",
+		Short: "watch devices and leases on the terminal, and change limits, cancel tickets or send signals there",
+		Long: `Shows the devices with bars and a history of the last minutes, and below them the leases, as a table
+or as a tree of jobs. ? lists the keys. Whatever changes something is asked about first.
+
+Colours are left out with NO_COLOR, and only ASCII is drawn where the locale is not UTF-8. --once
+prints the screen once, with all its rows, for a pipe or a file; with --compact it has one line for
+each device, and as many lines as LINES says: watch -c gpuarb top --once --compact`,
+		Args: takes(0, 0),
+		RunE: func(*cobra.Command, []string) error {
+			if options.Sort != "" && !slices.Contains(top.SortKeys(), options.Sort) {
+				return fail(exitUsage, "--sort: there is no %q; there are %s", options.Sort, andList(top.SortKeys()))
+			}
+			if options.Interval < shortInterval {
+				return fail(exitUsage, "--interval: must be %v or longer", shortInterval)
+			}
+			options.UID, options.ASCII = uint32(a.uid), !isUTF8(a.getenv)
+			if once {
+				return a.topOnce(options)
+			}
+			return a.top(options)
+		},
+	}
+	flags := command.Flags()
+	flags.BoolVarP(&once, "once", "1", false, "print the screen once, and end")
+	flags.BoolVar(&options.Compact, "compact", false, "one line for each device, and no graph")
+	flags.BoolVar(&options.Tree, "tree", false, "show jobs with their leases below them")
+	flags.StringVar(&options.Filter, "filter", "", "show rows that have this text in user, command, job, state or PID")
+	flags.StringVar(&options.Sort, "sort", "used", "sort by "+strings.Join(top.SortKeys(), ", "))
+	flags.DurationVar(&options.Interval, "interval", time.Second, "time between two looks at the daemon")
+	return command
+}
+
+// isUTF8 says whether the locale lets a terminal show more than ASCII.
+func isUTF8(getenv func(string) string) bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if value := strings.ToLower(getenv(name)); value != "" {
+			return strings.Contains(value, "utf-8") || strings.Contains(value, "utf8")
+		}
+	}
+	return false
+}
+
+// colours is the environment as the terminal library reads it: to it NO_COLOR has to be a boolean,
+// while by no-color.org any text counts.
+func (a *app) colours() []string {
+	if a.getenv("NO_COLOR") == "" {
+		return a.environ
+	}
+	return append(slices.Clone(a.environ), "NO_COLOR=1")
+}
+
+// topOnce prints the screen once.
+func (a *app) topOnce(options top.Options) error {
+	snapshot, err := a.snapshot()
+	if err != nil {
+		return err
+	}
+	width, height := a.width(), 0
+	if n, err := strconv.ParseUint(a.getenv("COLUMNS"), 10, 15); width == 0 && err == nil {
+		width = int(n) // watch says it so
+	}
+	if width == 0 {
+		width = pipeWidth
+	}
+	if n, err := strconv.ParseUint(a.getenv("LINES"), 10, 15); options.Compact && err == nil {
+		height = int(n)
+	}
+	return top.Once(colorprofile.NewWriter(a.stdout, a.colours()), snapshot, options, width, height)
+}
+
+// top shows the screen until it is left.
+func (a *app) top(options top.Options) error {
+	if a.width() == 0 || !isTerminal(os.Stdin) || a.getenv("TERM") == "dumb" {
+		return fail(exitUsage, "top needs a terminal that it can draw on; `gpuarb top --once` prints the same once, `watch gpuarb top --once --compact` again and again")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	client, err := ipc.DialAny(ctx, a.socketPaths()) // where there is none, the screen would be of no use
+	if err != nil {
+		return &exitError{exitUnavailable, explainNoDaemon(err)}
+	}
+	watched := &watched{app: a}
+	defer watched.close()
+	_ = client.Close()
+	if err := top.Run(watched, options, a.colours()); err != nil {
+		return fmt.Errorf("the terminal: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/top"
+	"golang.org/x/sys/unix"
+)
+
+// watched is the daemon as `gpuarb top` has it: one session for the state, which is opened again
+// when the daemon was started again, and one for each change, so that none waits for a slow state.
+// It prints nothing: the screen is the terminal's.
+type watched struct {
+	app *app
+
+	mu     sync.Mutex
+	client *ipc.Client
+}
+
+// quietly opens a session without a word on stderr.
+func (w *watched) quietly(ctx context.Context) (*ipc.Client, error) {
+	client, err := ipc.DialAny(ctx, w.app.socketPaths())
+	if err != nil {
+		return nil, explainNoDaemon(err)
+	}
+	if _, err := client.Hello(ctx, ipc.HelloRequest{Memory: ipc.NoLimit}); err != nil {
+		_ = client.Close()
+		return nil, explainCall(client.Path(), err)
+	}
+	return client, nil
+}
+
+// Snapshot is the daemon's state. A session that has ended is replaced once.
+func (w *watched) Snapshot(ctx context.Context) (accounting.Snapshot, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.client != nil {
+		if s, err := snapshotOf(ctx, w.client); err == nil {
+			return s, nil
+		}
+		_ = w.client.Close()
+		w.client = nil
+	}
+	client, err := w.quietly(ctx)
+	if err != nil {
+		return accounting.Snapshot{}, err
+	}
+	w.client = client
+	return snapshotOf(ctx, client)
+}
+
+// close ends the session, unless a call is still in it: the process is about to end.
+func (w *watched) close() {
+	if w.mu.TryLock() {
+		defer w.mu.Unlock()
+		if w.client != nil {
+			_ = w.client.Close()
+		}
+	}
+}
+
+// limitOf is the request for a change of a limit.
+func limitOf(action top.Action) (ipc.LimitRequest, error) {
+	request := ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(action.PID), Device: ipc.AllDevices}
+	if action.PID == 0 {
+		request.Target, request.ID = ipc.LimitJob, action.Job
+	}
+	if action.Device >= 0 && action.Limit != "streams.max" {
+		request.Device = uint32(action.Device)
+	}
+	return request, setLimit(&request, action.Limit, action.Value)
+}
+
+// Check says what is wrong with an action, without asking anybody.
+func (w *watched) Check(action top.Action) error {
+	if action.Kind != top.SetLimit {
+		return nil
+	}
+	_, err := limitOf(action)
+	return err
+}
+
+// Do carries an action out.
+func (w *watched) Do(ctx context.Context, action top.Action) error {
+	client, err := w.quietly(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	switch action.Kind {
+	case top.SendSignal:
+		return signalTo(ctx, client, action)
+	case top.CancelTicket:
+		n, err := client.Cancel(ctx, ipc.CancelRequest{Ticket: action.Ticket})
+		if err == nil && n == 0 {
+			return fmt.Errorf("ticket %d does not wait (any more)", action.Ticket)
+		}
+		return explained(client, err)
+	}
+	request, err := limitOf(action)
+	if err != nil {
+		return err
+	}
+	return explained(client, client.SetLimit(ctx, request))
+}
+
+func explained(client *ipc.Client, err error) error {
+	if err == nil {
+		return nil
+	}
+	return explainCall(client.Path(), err)
+}
+
+// signalTo sends a signal to the process that was looked at, and to no other that has its number by
+// now: the daemon, which watches it, is asked for it after the process was taken hold of.
+func signalTo(ctx context.Context, client *ipc.Client, action top.Action) error {
+	pidfd, err := unix.PidfdOpen(action.PID, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("process %d has ended", action.PID)
+	} else if err != nil {
+		return fmt.Errorf("process %d: %w", action.PID, err)
+	}
+	defer unix.Close(pidfd)
+	s, err := snapshotOf(ctx, client)
+	if err != nil {
+		return err
+	}
+	if !isStill(s, action) {
+		return fmt.Errorf("process %d uses no device any more: no signal was sent", action.PID)
+	}
+	if err := unix.PidfdSendSignal(pidfd, unix.SignalNum("SIG"+action.Signal), nil, 0); err != nil {
+		return fmt.Errorf("SIG%s to process %d: %w", action.Signal, action.PID, err)
+	}
+	return nil
+}
+
+// isStill says whether a process is of the job that it was of when it was looked at, or no client
+// still.
+func isStill(s accounting.Snapshot, action top.Action) bool {
+	if action.Job == 0 {
+		return unmanaged(s, uint64(action.PID)) != nil
+	}
+	for _, p := range s.Processes {
+		if p.PID == action.PID {
+			return p.Job == action.Job
+		}
+	}
+	for _, j := range s.Jobs {
+		if j.ID == action.Job {
+			return j.PID == action.PID
+		}
+	}
+	return false
+}

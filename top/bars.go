@@ -1,0 +1,53 @@
+package top
+
+import (
+	"strings"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// part is one kind of use of a device.
+type part struct {
+	name, glyph, attribute string
+	bytes                  accounting.Bytes
+}
+
+// parts are what a device's memory is divided into. Reserved is what is set aside and not in use:
+// the rest of each memory.min, idle credit, and what the configuration keeps back.
+func parts(g glyphs, d *accounting.DeviceState) []part {
+	return []part{
+		{"used", g.used, used, d.Used},
+		{"reserved", g.reserved, reserved, d.Committed.Less(d.Used).Plus(d.Reserve)},
+		{"overhead", g.overhead, overhead, d.Overhead},
+		{"unmanaged", g.unmanaged, unmanaged, d.Unmanaged},
+		{"free", g.free, faint, d.Capacity.Less(d.Committed)},
+	}
+}
+
+// bar draws parts of a total in so many cells: what there is of a part has a cell at the least, as
+// far as there is room.
+func bar(all []part, total accounting.Bytes, cells int) string {
+	var b strings.Builder
+	left, sum := cells, accounting.Bytes(0)
+	for i, p := range all {
+		if i == len(all)-1 { // free
+			b.WriteString(paint(p.attribute, strings.Repeat(p.glyph, left)))
+			break
+		}
+		if p.bytes == 0 || total == 0 {
+			continue
+		}
+		sum = sum.Plus(p.bytes)
+		upTo := int(float64(sum)/float64(total)*float64(cells) + 0.5)
+		n := min(max(1, upTo-(cells-left)), left)
+		b.WriteString(paint(p.attribute, strings.Repeat(p.glyph, n)))
+		left -= n
+	}
+	return b.String()
+}
+
+// leaseBar draws what is used of a budget.
+func leaseBar(g glyphs, r *row, capacity accounting.Bytes, cells int) string {
+	total := min(r.budget, capacity)
+	return bar([]part{{"used", g.used, used, r.used}, {"reserved", g.reserved, reserved, r.min.Less(r.used)}, {"free", g.free, faint, 0}}, total, cells)
+}

@@ -1,0 +1,152 @@
+package top
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/report"
+)
+
+const (
+	mostLines   = 5 // of one device
+	widestGraph = 60
+	leastGraph  = 10
+	onceLines   = 4 // of one device, where the screen is printed
+)
+
+// linesEach is how many lines each device has on a screen of so many: all together two fifths of it
+// at most, but each one.
+func linesEach(screen, devices int) int {
+	if devices == 0 {
+		return 0
+	}
+	return min(max(1, screen*2/5/devices), mostLines)
+}
+
+// devicesShown are the devices that have room: half of the screen at most, in compact form.
+func (m *Model) devicesShown() ([]accounting.DeviceState, int) {
+	all := m.state.Devices
+	each := linesEach(m.height, len(all))
+	switch {
+	case m.options.Compact:
+		each = 1
+	case m.once:
+		each = onceLines
+	}
+	if most := max(1, m.height/2); m.height > 0 && len(all)*each > most {
+		all = all[:most/each]
+	}
+	return all, each
+}
+
+// drawDevices draws the devices, each with its figures at the left and its history at the right.
+func (m *Model) drawDevices() []string {
+	var lines []string
+	devices, each := m.devicesShown()
+	for i := range devices {
+		lines = append(lines, m.drawDevice(&devices[i], each)...)
+	}
+	if more := len(m.state.Devices) - len(devices); more > 0 {
+		lines = append(lines, paint(faint, fmt.Sprintf("and %d devices more: make the terminal higher, or see `gpuarb devices`", more)))
+	}
+	if !m.options.Compact && (m.height == 0 || m.height >= 20) {
+		lines = append(lines, m.legend())
+	}
+	return lines
+}
+
+func (m *Model) drawDevice(d *accounting.DeviceState, each int) []string {
+	graph := min(max(m.width/3, leastGraph), widestGraph)
+	if m.options.Compact || m.once {
+		graph = 0
+	}
+	left := max(1, m.width-graph-1)
+	if each == 1 {
+		name := fmt.Sprintf("%-6s ", deviceTitle(d))
+		figures := fmt.Sprintf(" %s/%s", report.Amount(d.Used), report.Amount(d.Total))
+		cells := max(4, left-len(name)-18)
+		return m.beside(d, []string{paint(bold, name) + bar(parts(m.glyphs, d), d.Total, cells) + figures}, left, graph)
+	}
+	figures := parts(m.glyphs, d)
+	spell := func(ps []part) string {
+		var words []string
+		for _, p := range ps {
+			words = append(words, paint(p.attribute, p.name)+" "+report.Amount(p.bytes))
+		}
+		return strings.Join(words, "  ")
+	}
+	title := paint(bold, deviceTitle(d)) + " " + report.Escape(d.Name) + m.deviceState(d)
+	barLine := bar(figures, d.Total, max(4, left-6)) + fmt.Sprintf(" %3.0f%%", 100*taken(d))
+	lines := []string{title + "  " + report.Amount(d.Used) + " of " + report.Amount(d.Total), barLine}
+	if each > 2 {
+		lines = []string{title, barLine, spell([]part{figures[0], figures[1], figures[4]}) + " of " + report.Amount(d.Total)}
+	}
+	if each > 3 {
+		lines = append(lines, spell(figures[2:4])+m.deviceRest(d))
+	}
+	for len(lines) < each {
+		lines = append(lines, "")
+	}
+	return m.beside(d, lines, left, graph)
+}
+
+// beside puts the history of a device at the right of its lines.
+func (m *Model) beside(d *accounting.DeviceState, lines []string, left, graph int) []string {
+	if h := m.histories[d.UUID+d.PCI]; graph > 0 && h != nil {
+		drawn := h.graph(m.glyphs, graph, len(lines))
+		for i := range lines {
+			lines[i] = fit(lines[i], left) + " " + drawn[i]
+		}
+	}
+	return lines
+}
+
+// deviceTitle is how a device is called.
+func deviceTitle(d *accounting.DeviceState) string {
+	if !d.IsGPU() {
+		return fmt.Sprintf("CPU %d", d.Index)
+	}
+	return fmt.Sprintf("GPU %d", d.Index)
+}
+
+// deviceState says what is unusual about a device.
+func (m *Model) deviceState(d *accounting.DeviceState) string {
+	state := report.DeviceState(*d)
+	switch {
+	case state == "ok":
+		return ""
+	case d.Lost || d.Unresponsive:
+		return " " + paint(alarm, state)
+	}
+	return " " + paint(attention, state)
+}
+
+// deviceRest is what else there is to say about a device.
+func (m *Model) deviceRest(d *accounting.DeviceState) string {
+	text := ""
+	if d.SlotsMax > 0 {
+		text += fmt.Sprintf("  slots %d/%d", d.SlotsCurrent, d.SlotsMax)
+	}
+	if d.Queue > 0 {
+		text += "  " + paint(attention, fmt.Sprintf("waiting %d", d.Queue))
+	}
+	if d.Pressure.Some.Avg10 >= 1 {
+		text += fmt.Sprintf("  pressure %.0f%%", d.Pressure.Some.Avg10)
+	}
+	return text
+}
+
+// legend says what the characters of a bar are.
+func (m *Model) legend() string {
+	var words []string
+	for _, p := range parts(m.glyphs, &accounting.DeviceState{}) {
+		words = append(words, paint(p.attribute, p.glyph)+" "+p.name)
+	}
+	left := strings.Join(words, "  ")
+	if m.once {
+		return left
+	}
+	right := "taken, last 5 min"
+	return fit(left, max(0, m.width-len(right))) + paint(faint, right)
+}

@@ -1,0 +1,199 @@
+package top
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/gpuarb/gpuarb/report"
+)
+
+// asks is what a dialog asks for.
+type asks int
+
+const (
+	nothing   asks = iota
+	forFilter      // the text that rows must have
+	forLimit       // LIMIT=VALUE
+	forSignal      // which one
+	forYes         // before anything is changed
+)
+
+// dialog is the question at the foot of the screen.
+type dialog struct {
+	asks   asks
+	whose  string // whom it concerns: "ann's python3 train.py"
+	action Action
+	input  string
+	wrong  string // with what was typed
+}
+
+// signals are those that are offered, by the key that sends them.
+var signals = []struct{ key, name string }{
+	{"t", "TERM"}, {"i", "INT"}, {"k", "KILL"}, {"h", "HUP"}, {"s", "STOP"}, {"c", "CONT"}, {"1", "USR1"}, {"2", "USR2"},
+}
+
+// insert adds what was typed or pasted, without what is not printed.
+func (d *dialog) insert(text string) {
+	if d.asks == forFilter || d.asks == forLimit {
+		d.input += strings.Map(func(r rune) rune {
+			if !unicode.IsPrint(r) {
+				return -1
+			}
+			return r
+		}, text)
+		d.wrong = ""
+	}
+}
+
+func (d *dialog) erase() {
+	_, size := utf8.DecodeLastRuneInString(d.input)
+	d.input = d.input[:len(d.input)-size]
+	d.wrong = ""
+}
+
+// begin opens the dialog for a change of the selected row.
+func (m *Model) begin(kind Kind) {
+	r := m.selected()
+	if r == nil {
+		return
+	}
+	action := Action{Kind: kind, PID: r.pid, Job: r.job, Device: r.device}
+	switch kind {
+	case SetLimit:
+		if r.is == anUnmanaged {
+			m.say(fmt.Sprintf("process %d runs without gpuarb: no limit holds for it", r.pid))
+			return
+		}
+		if r.is != aLease {
+			action.PID, action.Device = 0, AllDevices
+		}
+		m.dialog = dialog{asks: forLimit, action: action, input: "memory.max="}
+	case CancelTicket:
+		if r.ticket == nil {
+			m.say("it waits for nothing: there is no ticket to cancel")
+			return
+		}
+		action.Ticket, action.PID = r.ticket.Ticket, r.ticket.PID
+		m.dialog = dialog{asks: forYes, action: action}
+	case SendSignal:
+		m.dialog = dialog{asks: forSignal, action: action}
+	}
+	m.dialog.whose = fmt.Sprintf("%s's %s", orDash(r.user), report.Named(r.name, r.command))
+	if kind == CancelTicket {
+		m.dialog.whose += ", which waits for " + report.Escape(r.ticket.Wants)
+	}
+}
+
+// typed takes over what a dialog has, letter by letter.
+func (m *Model) typed() {
+	if m.dialog.asks == forFilter {
+		m.filter = m.dialog.input
+		m.arrange()
+	}
+}
+
+// answer is a key while a dialog is open.
+func (m *Model) answer(key, text string) tea.Cmd {
+	d := &m.dialog
+	if key == "esc" || key == "ctrl+c" {
+		if d.asks == forFilter {
+			d.input = ""
+			m.typed()
+		} else {
+			m.say("nothing was changed")
+		}
+		*d = dialog{}
+		return nil
+	}
+	switch d.asks {
+	case forSignal:
+		for _, s := range signals {
+			if key == s.key {
+				d.action.Signal, d.asks = s.name, forYes
+			}
+		}
+	case forYes:
+		asked := *d
+		*d = dialog{}
+		if key != "y" && key != "Y" {
+			m.say("nothing was changed")
+			return nil
+		}
+		m.say("asked: " + asked.action.what(m.state.Devices))
+		return m.do(asked.action)
+	default:
+		m.write(key, text)
+	}
+	return nil
+}
+
+// write is a key in a line that is typed.
+func (m *Model) write(key, text string) {
+	d := &m.dialog
+	switch {
+	case key == "enter" && d.asks == forFilter:
+		*d = dialog{}
+	case key == "enter":
+		name, value, _ := strings.Cut(strings.TrimSpace(d.input), "=")
+		d.action.Limit, d.action.Value = strings.TrimSpace(name), strings.TrimSpace(value)
+		if err := m.daemon.Check(d.action); err != nil {
+			d.wrong = oneLine(err)
+			return
+		}
+		d.asks = forYes
+	case key == "backspace":
+		d.erase()
+	case key == "ctrl+u":
+		d.input, d.wrong = "", ""
+	default:
+		d.insert(text)
+	}
+	m.typed()
+}
+
+// do carries an action out, beside the loop that draws.
+func (m *Model) do(action Action) tea.Cmd {
+	return func() tea.Msg {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		return done{action, m.daemon.Do(ctx, action)}
+	}
+}
+
+// drawDialog are the lines at the foot of the screen while a dialog is open.
+func (m *Model) drawDialog() []string {
+	d := &m.dialog
+	switch d.asks {
+	case forFilter:
+		return []string{paint(bold, "filter: ") + report.Escape(d.input) + paint(inverse, " ") + paint(faint, "  enter keeps it, esc clears it")}
+	case forLimit:
+		lines := append(m.question("Which limit of "+d.action.subject(m.state.Devices)+" ("+d.whose+")?"),
+			report.Escape(d.input)+paint(inverse, " ")+paint(faint, "  memory.max, memory.min or streams.max; 2G, 25%, max"))
+		if d.wrong != "" {
+			lines = append(lines, paint(alarm, d.wrong))
+		}
+		return lines
+	case forSignal:
+		var offers []string
+		for _, s := range signals {
+			offers = append(offers, paint(bold, s.key)+" "+s.name)
+		}
+		return append(m.question(fmt.Sprintf("Send which signal to process %d (%s)?", d.action.PID, d.whose)), strings.Join(offers, "  ")+"  "+paint(bold, "esc")+" none")
+	}
+	text := d.action.what(m.state.Devices)
+	return append(m.question(strings.ToUpper(text[:1])+text[1:]+" ("+d.whose+")?"), paint(bold, "y")+" yes   "+paint(bold, "any other key")+" no")
+}
+
+// question are the lines of a question; at most three, of which the last is cut.
+func (m *Model) question(text string) []string {
+	lines := wrap(text, m.width)
+	lines = lines[:min(len(lines), 3)]
+	for i := range lines {
+		lines[i] = paint(inverse, fit(lines[i], m.width))
+	}
+	return lines
+}

@@ -1,0 +1,30 @@
+package top
+
+// helpLines is the page of the keys.
+func helpLines(width int) []string {
+	var lines []string
+	for _, text := range []string{
+		paint(bold, "Move"),
+		"  up, down, page up, page down, home, end, wheel: select a row, or scroll a page",
+		"  enter, d, a second click: details of the row: its limits, its place in the queue, why it waits, who holds what it waits for",
+		"  esc: back; in the table, clear the filter      q: back, or quit      ctrl+c: quit",
+		"",
+		paint(bold, "See"),
+		"  /: filter by user, command, job, state or PID      u: only your own rows",
+		"  t: as a tree of jobs, or as a table      C: compact      m: the mouse here, or the terminal's own",
+		"  s, S: sort by the next or the last column      r: turn the order round      a click on a column: sort by it",
+		"",
+		paint(bold, "Change (a question comes first)"),
+		"  l: a limit of the process, or of the job: memory.max=2G, memory.min=1G, streams.max=8",
+		"  c: cancel the ticket that it waits with      k: send a signal",
+		"",
+		paint(bold, "Read"),
+		"  used: allocated by programs. reserved: kept for somebody and not in use (memory.min, idle credit, what the configuration keeps back).",
+		"  overhead: contexts, code and rounding of arbitrated programs. unmanaged: taken by programs without gpuarb. free: to be had.",
+		"  The graph is what was taken, by whomever, in the last 5 minutes. Rows of other people are dimmed.",
+		"  In the state, #2 is the second place in the queue.",
+	} {
+		lines = append(lines, wrap(text, width)...)
+	}
+	return lines
+}

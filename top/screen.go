@@ -1,0 +1,179 @@
+package top
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/gpuarb/gpuarb/report"
+)
+
+// View draws the screen for the terminal library.
+func (m *Model) View() tea.View {
+	view := tea.NewView(m.draw())
+	view.AltScreen = true
+	if m.mouse {
+		view.MouseMode = tea.MouseModeCellMotion
+	}
+	return view
+}
+
+// draw is the screen: as many lines as the terminal has, none of them wider.
+func (m *Model) draw() string {
+	foot := m.foot()
+	lines := []string{m.title()}
+	switch m.page {
+	case table:
+		lines = append(lines, m.drawDevices()...)
+		lines = append(lines, m.header())
+		lines = append(lines, m.drawRows(m.height-len(lines)-len(foot))...)
+	case details:
+		lines = append(lines, m.scrolled(m.drawDetails(), m.height-1-len(foot))...)
+	case help:
+		lines = append(lines, m.scrolled(helpLines(m.width), m.height-1-len(foot))...)
+	}
+	room := max(1, m.height-len(foot))
+	for len(lines) < room {
+		lines = append(lines, "")
+	}
+	lines = append(lines[:room], foot...)
+	for i := range lines {
+		lines[i] = m.spelled(ansi.Truncate(lines[i], m.width, "…"))
+	}
+	return strings.Join(lines[:min(len(lines), m.height)], "\n")
+}
+
+// room is how many rows fit on the screen.
+func (m *Model) room() int {
+	if m.page != table {
+		return m.height - 1 - len(m.foot())
+	}
+	return m.height - 2 - len(m.drawDevices()) - len(m.foot())
+}
+
+// drawRows draws the rows that there is room for, the selected one among them.
+func (m *Model) drawRows(room int) []string {
+	if room <= 0 {
+		return nil
+	}
+	if len(m.rows) == 0 {
+		return []string{paint(faint, " "+m.nobody())}
+	}
+	m.first = max(min(m.first, m.at, len(m.rows)-room), m.at-room+1, 0)
+	lines := make([]string, 0, room)
+	for i := m.first; i < min(len(m.rows), m.first+room); i++ {
+		lines = append(lines, m.line(&m.rows[i], i == m.at))
+	}
+	return lines
+}
+
+// nobody says why there is no row.
+func (m *Model) nobody() string {
+	switch {
+	case m.answered.IsZero() && !m.once:
+		return "the daemon is asked"
+	case m.filter != "" || m.own:
+		return "no row passes the filter; esc clears it"
+	}
+	return "nobody uses a device, and nobody waits for one"
+}
+
+// title is the first line.
+func (m *Model) title() string {
+	left := paint(bold, "gpuarb top")
+	if s := &m.state; s.TimeUnixNano != 0 {
+		at := time.Unix(0, s.TimeUnixNano).In(m.options.Zone).Format(time.TimeOnly)
+		left += fmt.Sprintf("  %s  %s  %s", at, count(len(s.Devices), "device"), count(len(s.Leases), "lease"))
+		if n := len(s.Queue); n > 0 {
+			left += "  " + paint(attention, fmt.Sprintf("%d waiting", n))
+		}
+	}
+	left += fmt.Sprintf("  by %s", m.sortKey().name)
+	if m.filter != "" {
+		left += "  " + paint(bold, "filter "+report.Escape(m.filter))
+	}
+	if m.own {
+		left += "  " + paint(bold, "only yours")
+	}
+	if missing := m.now.Sub(m.asked); m.away == "" && !m.asked.IsZero() && missing > slow {
+		left = paint(alarm, fmt.Sprintf("no answer for %ds", int(missing.Seconds()))) + "  " + left
+	}
+	if m.away != "" {
+		text := "no daemon"
+		if !m.answered.IsZero() {
+			text = fmt.Sprintf("no daemon for %ds; what follows is from before", int(m.now.Sub(m.answered).Seconds()))
+		}
+		left = paint(alarm, text) + "  " + left
+	}
+	return left
+}
+
+// count spells a number of things.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// foot are the last lines: the dialog, a message, why there is no daemon, or the keys.
+func (m *Model) foot() []string {
+	switch {
+	case m.dialog.asks != nothing:
+		return m.drawDialog()
+	case m.note != "" && m.now.Before(m.noteEnd):
+		return []string{paint(bold, m.note)}
+	case m.away != "":
+		return []string{paint(alarm, m.away)}
+	case m.page != table:
+		return []string{keyHints([]string{"esc", "back", "↑↓", "scroll", "l", "limit", "c", "cancel", "k", "signal", "q", "back"}, m.options.ASCII)}
+	}
+	return []string{keyHints([]string{"q", "quit", "?", "help", "/", "filter", "t", "tree", "s", "sort", m.glyphs.enter, "details",
+		"l", "limit", "c", "cancel", "k", "signal"}, m.options.ASCII)}
+}
+
+// keyHints spells keys and what they do, in turn.
+func keyHints(words []string, ascii bool) string {
+	var b strings.Builder
+	for i := 0; i+1 < len(words); i += 2 {
+		key := words[i]
+		if ascii && key == "↑↓" {
+			key = "arrows"
+		}
+		b.WriteString(paint(bold, key) + " " + words[i+1] + "  ")
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+// scrolled are the lines of a page that are on the screen.
+func (m *Model) scrolled(lines []string, room int) []string {
+	m.line1 = max(0, min(m.line1, len(lines)-room))
+	return lines[m.line1:min(len(lines), m.line1+max(0, room))]
+}
+
+// spelled is a line in characters that the terminal has: without more than ASCII, each cell of
+// something else is a question mark.
+func (m *Model) spelled(line string) string {
+	if !m.options.ASCII {
+		return line
+	}
+	var b strings.Builder
+	for _, r := range line {
+		switch {
+		case r == '…':
+			b.WriteByte('~')
+		case r == '→':
+			b.WriteByte('>')
+		case r > '~':
+			b.WriteString(strings.Repeat("?", ansi.StringWidth(string(r))))
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// stripped is a text without attributes.
+func stripped(text string) string { return ansi.Strip(text) }

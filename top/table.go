@@ -1,0 +1,218 @@
+package top
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/report"
+)
+
+// column is a column of the table of leases.
+type column struct {
+	title string
+	key   string // that it is sorted by
+	cells int
+	from  int  // how wide a screen has it
+	right bool // its texts end at its right end
+	text  func(*Model, *row) string
+}
+
+// The last column takes what is left.
+var columns = []column{
+	{"PID", "pid", 7, 0, true, func(_ *Model, r *row) string { return strconv.Itoa(r.pid) }},
+	{"USER", "user", 8, 0, false, func(_ *Model, r *row) string { return orDash(r.user) }},
+	{"GPU", "gpu", 3, 0, true, func(m *Model, r *row) string { return m.deviceCell(r) }},
+	{"STATE", "state", 10, 0, false, func(_ *Model, r *row) string { return r.stateCell() }},
+	{"USED", "used", 8, 0, true, func(_ *Model, r *row) string { return report.Amount(r.used) }},
+	{"BUDGET", "budget", 8, 0, true, func(_ *Model, r *row) string { return r.budgetCell() }},
+	{"", "used", 10, 100, false, nil}, // the bar
+	{"PEAK", "peak", 8, 110, true, func(_ *Model, r *row) string { return report.Amount(r.peak) }},
+	{"STREAMS", "", 7, 120, true, func(_ *Model, r *row) string { return strconv.Itoa(r.streams) }},
+	{"WAITED", "waited", 6, 100, true, func(_ *Model, r *row) string { return r.waitedCell() }},
+	{"AGE", "age", 6, 0, true, func(_ *Model, r *row) string { return report.Span(r.ageMs) }},
+	{"COMMAND", "command", 0, 0, false, func(_ *Model, r *row) string { return r.commandCell() }},
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return report.Escape(text)
+}
+
+func (m *Model) deviceCell(r *row) string {
+	switch {
+	case r.device >= 0:
+		return strconv.Itoa(r.device)
+	case r.is == aJob:
+		return "+" // several
+	}
+	return "any"
+}
+
+// commandCell is the command without the folder of its program, which would fill the column; behind
+// the name of the job, unless that stands above it.
+func (r *row) commandCell() string {
+	program, arguments, _ := strings.Cut(r.command, " ")
+	command := program[strings.LastIndex(program, "/")+1:]
+	if arguments != "" {
+		command += " " + arguments
+	}
+	if r.branch != "" {
+		return r.branch + report.Named("", command)
+	}
+	return report.Named(r.name, command)
+}
+
+// stateCell is the state, with the place in the queue of what waits.
+func (r *row) stateCell() string {
+	if r.ticket != nil && r.ticket.Pos > 0 {
+		return fmt.Sprintf("waits #%d", r.ticket.Pos)
+	}
+	return report.Escape(r.state)
+}
+
+func (r *row) budgetCell() string {
+	if r.is == anUnmanaged {
+		return "-"
+	}
+	return report.Amount(r.budget)
+}
+
+func (r *row) waitedCell() string {
+	if r.ticket == nil {
+		return "-"
+	}
+	return report.Span(r.ticket.WaitedMs)
+}
+
+// attribute is how a state is painted.
+func (r *row) attribute() string {
+	switch accounting.State(r.state) {
+	case accounting.StateOver, accounting.StateLost:
+		return alarm
+	}
+	switch {
+	case r.ticket != nil:
+		return attention
+	case r.is == anUnmanaged:
+		return unmanaged
+	}
+	return ""
+}
+
+// header is the line above the rows.
+func (m *Model) header() string {
+	var b strings.Builder
+	b.WriteByte(' ')
+	left := m.width - 1
+	for _, c := range columns {
+		if m.width < c.from {
+			continue
+		}
+		title := c.title
+		if title != "" && c.key == m.sortKey().name {
+			mark := m.glyphs.up
+			if m.sortKey().largest != m.turned {
+				mark = m.glyphs.down
+			}
+			title += mark
+		}
+		b.WriteString(c.fit(title, left))
+		b.WriteByte(' ')
+		left -= c.cells + 1
+	}
+	if m.once {
+		return paint(bold, strings.TrimRight(b.String(), " "))
+	}
+	return paint(inverse, fit(strings.TrimSuffix(b.String(), " "), m.width))
+}
+
+// fit lays a text out in the column; the last one has what is left of the line.
+func (c *column) fit(text string, left int) string {
+	switch {
+	case c.cells == 0:
+		return fit(text, max(0, left))
+	case c.right:
+		return alignRight(text, c.cells)
+	}
+	return fit(text, c.cells)
+}
+
+// line draws a row. That of somebody else is faint, and the one that is selected inverse.
+func (m *Model) line(r *row, selected bool) string {
+	var b strings.Builder
+	mark := " "
+	if selected {
+		mark = ">"
+	}
+	b.WriteString(mark)
+	plain := selected || m.isOthers(r)
+	left := m.width - 1
+	for i := range columns {
+		c := &columns[i]
+		if m.width < c.from {
+			continue
+		}
+		switch {
+		case c.text == nil && plain:
+			b.WriteString(stripped(m.leaseBar(r, c.cells)))
+		case c.text == nil:
+			b.WriteString(m.leaseBar(r, c.cells))
+		case c.title == "STATE" && !plain:
+			b.WriteString(paint(r.attribute(), c.fit(c.text(m, r), left)))
+		default:
+			b.WriteString(c.fit(c.text(m, r), left))
+		}
+		b.WriteByte(' ')
+		left -= c.cells + 1
+	}
+	text := fit(strings.TrimSuffix(b.String(), " "), m.width)
+	if m.once {
+		text = strings.TrimRight(text, " ")
+	}
+	switch {
+	case selected:
+		return paint(inverse, text)
+	case m.isOthers(r):
+		return paint(faint, text)
+	case r.is == aJob:
+		return paint(bold, text)
+	}
+	return text
+}
+
+func (m *Model) leaseBar(r *row, cells int) string {
+	if r.is == aTicket || r.is == anOwner {
+		return strings.Repeat(" ", cells)
+	}
+	capacity := accounting.Max
+	for i := range m.state.Devices {
+		if m.state.Devices[i].Index == r.device {
+			capacity = m.state.Devices[i].Capacity.Plus(m.state.Devices[i].Unmanaged)
+		}
+	}
+	return leaseBar(m.glyphs, r, capacity, cells)
+}
+
+// isOthers reports whether a row is of somebody else than who looks; to root nobody's is.
+func (m *Model) isOthers(r *row) bool {
+	return m.options.UID != 0 && (!r.owned || r.uid != m.options.UID)
+}
+
+// columnAt is the column at a place of the header; nil: there is none.
+func (m *Model) columnAt(x int) *column {
+	at := 1
+	for i := range columns {
+		c := &columns[i]
+		if m.width < c.from {
+			continue
+		}
+		if at += c.cells + 1; x < at || c.cells == 0 {
+			return c
+		}
+	}
+	return nil
+}
