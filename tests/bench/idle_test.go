@@ -61,9 +61,12 @@ func resident(b *testing.B, m *rig.Machine) (private, shared float64) {
 }
 
 // cpu is the processor time that the daemon has used, by the scheduler's own count.
-func cpu(b *testing.B, m *rig.Machine) (used time.Duration) {
+func cpu(b *testing.B, m *rig.Machine) time.Duration { b.Helper(); return cpuOf(b, m.DaemonPID()) }
+
+// cpuOf is the same of another process.
+func cpuOf(b *testing.B, pid int) (used time.Duration) {
 	b.Helper()
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", m.DaemonPID()))
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,0 +1,140 @@
+package e2e
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/tests/rig"
+	"golang.org/x/sys/unix"
+)
+
+// colour is an attribute that paints a text in one of a terminal's colours.
+var colour = regexp.MustCompile(`\x1b\[([0-9]+;)*[34][0-7]m`)
+
+// inverse is the attribute of the selected row.
+var inverse = regexp.MustCompile(`\x1b\[(0;)?7m`)
+
+// TestTop works with gpuarb top on a real terminal: keys, each kind of change, and a daemon that is
+// killed and started again meanwhile.
+func TestTop(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
+	program := rig.Build(t, "programs/cudaprog-dlsym")
+	train := m.Interact(m.Gpuarb("run", "--name", "train", "--memory", "4G", "--", program))
+	train.Want("alloc a 3G", "ok")
+	waits := m.Begin(m.Gpuarb("run", "--name", "waits", "--min", "6G", "--wait=1h", "--", program))
+
+	top := m.Terminal(80, 24, `stty -g >"$TMPDIR/before"; "$G" top; echo "left with $?"; stty -g >"$TMPDIR/after"; cmp "$TMPDIR/before" "$TMPDIR/after" && echo as before`)
+	top.Await("GPU 0 Simulated GPU 0", "used 3GiB", "train: cudaprog-dlsym", "waits #1", ">")
+	if !colour.MatchString(top.Painted()) {
+		t.Error("there is no colour on the screen")
+	}
+	top.Press("t")
+	top.Await("└─ cudaprog-dlsym")
+	top.Press("t")
+	top.AwaitGone("└─")
+	top.Press("/", "W", "A", "I")
+	top.Await("filter: WAI")
+	top.AwaitGone("train")
+	top.Press("Enter", "Enter") // keeps the filter, opens details
+	top.Await("Limits", "place 1, ticket", "its memory.min of 6 GiB", "device_full")
+	top.Press("Escape")
+	top.AwaitGone("Limits")
+	top.Press("Escape")
+	top.Await("train: ", "waits: ")
+
+	change(t, m, top)
+
+	m.Kill()
+	top.Await("no daemon", "what follows is from before", "train: ")
+	top.Press("Home", "Enter") // keys are answered meanwhile
+	top.Await("Limits", "gpuarb top")
+	top.Press("q")
+	m.Start()
+	top.AwaitGone("no daemon")
+	top.Await("train: ", "3GiB")
+
+	top.Press("End", "c")
+	top.Await("Cancel ticket", "waits for its memory.min of 6 GiB", "y yes")
+	top.Press("y")
+	if code := waits.Wait(); code != 75 {
+		t.Errorf("the job whose ticket was cancelled ended with %d, want 75", code)
+	}
+	top.AwaitGone("waits: ")
+	top.Press("Home", "k")
+	top.Await("Send which signal to process", "t TERM")
+	top.Press("t")
+	top.Await("Send SIGTERM to process")
+	top.Press("y")
+	if code := train.Wait(); code != 128+int(unix.SIGTERM) {
+		t.Errorf("the job whose program got SIGTERM ended with %d", code)
+	}
+	top.Await("nobody uses a device")
+	top.Press("q")
+	top.Await("left with 0", "as before")
+	if screen := top.Screen(); strings.Contains(screen, "gpuarb top") {
+		t.Errorf("something of it is left on the screen:\n%s", screen)
+	}
+}
+
+// change lowers a limit of the first row, once answered with no and once with yes.
+func change(t *testing.T, m *rig.Machine, top *rig.Terminal) {
+	t.Helper()
+	budget := func() accounting.Bytes { return m.Snapshot().Leases[0].Budget }
+	for _, answer := range []string{"n", "y"} {
+		top.Press("Home", "l")
+		top.Await("Which limit of process", "memory.max=")
+		top.Press("2", "G", "Enter")
+		top.Await("Set memory.max=2G of process", "y yes")
+		if budget() != 4<<30 {
+			t.Error("a limit was changed before the answer to the question")
+		}
+		top.Press(answer)
+		if answer == "n" {
+			top.Await("nothing was changed")
+		}
+	}
+	top.Await("done: set memory.max=2G", "over")
+	if got := budget(); got != 2<<30 {
+		t.Errorf("the budget is %d, want 2 GiB", got)
+	}
+}
+
+// TestTopPlain: without colours the selection still shows; without UTF-8 only ASCII is drawn; without a
+// terminal top says what to do.
+func TestTopPlain(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
+	p := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym")))
+	p.Want("alloc a 1G", "ok")
+	top := m.Terminal(100, 30, `exec "$G" top`, "NO_COLOR=yes", "LC_ALL=C")
+	top.Await("used 1GiB", "> ")
+	painted := top.Painted()
+	if found := colour.FindString(painted); found != "" {
+		t.Errorf("with NO_COLOR there is a colour: %q", found)
+	}
+	if !inverse.MatchString(painted) {
+		t.Errorf("without colours the selected row is not marked: %q", painted)
+	}
+	if i := strings.IndexFunc(painted, func(r rune) bool { return r > '~' }); i >= 0 {
+		t.Errorf("in the locale C there is %q on the screen", painted[i:])
+	}
+	top.Press("C-c")
+	top.Await("Pane is dead (status 0") // tmux's words
+
+	r := rig.Run(t, m.Gpuarb("top"))
+	if r.Code != 2 || !strings.Contains(r.Stderr, "gpuarb top --once") || r.Stdout != "" {
+		t.Errorf("without a terminal: %+v", r)
+	}
+	r = rig.Run(t, m.Gpuarb("top", "--once"))
+	if r.Code != 0 || !strings.Contains(r.Stdout, "GPU 0 Simulated GPU 0") || !strings.Contains(r.Stdout, "cudaprog-dlsym") || strings.Contains(r.Stdout, "\x1b") {
+		t.Errorf("--once: %+v", r)
+	}
+	p.End()
+	m.Stop()
+	if r = rig.Run(t, m.Gpuarb("top", "--once")); r.Code != 69 {
+		t.Errorf("without a daemon: %+v", r)
+	}
+}
