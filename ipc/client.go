@@ -26,6 +26,7 @@ type Client struct {
 	turn chan struct{} // holds one token while no request is under way
 	gone chan struct{} // closed by Close
 	once sync.Once     // Close
+	last int           // bytes of the last snapshot: the next one is about as long; turn guards it
 }
 
 // requests numbers the requests of all connections: a session has several, one after
@@ -347,7 +348,7 @@ func (c *Client) snapshot() ([]byte, error) {
 	if err := send(c, h, &SnapshotRequest{}, -1, nil); err != nil {
 		return nil, err
 	}
-	var json []byte
+	json := make([]byte, 0, c.last+c.last/8)
 	for {
 		got, body, _, err := c.reply(h)
 		if err != nil {
@@ -363,6 +364,7 @@ func (c *Client) snapshot() ([]byte, error) {
 		}
 		json = append(json, body[n:]...)
 		if part.Last == 1 {
+			c.last = len(json)
 			return json, nil
 		}
 		if len(json) > maxSnapshot {

@@ -20,7 +20,7 @@ func (m *Model) drawDetails() []string {
 	if r == nil {
 		return []string{"It has ended."}
 	}
-	lines := []string{paint(bold, fmt.Sprintf("process %d: %s's %s", r.pid, orDash(r.user), report.Named(r.name, r.command)))}
+	lines := []string{paint(bold, r.subject())}
 	if r.is == anUnmanaged {
 		return m.wrapped(append(lines, fmt.Sprintf("It takes %s of GPU %d, and runs without gpuarb: no limit holds for it, and it waits for nothing. `gpuarb run` or `gpuarb enable` would change that.",
 			report.Amount(r.used), r.device)))
@@ -38,6 +38,15 @@ func (m *Model) drawDetails() []string {
 		lines = append(lines, m.holderLines(r)...)
 	}
 	return m.wrapped(lines)
+}
+
+// subject is what a row is about: "process 4711: ann's python3 train.py".
+func (r *row) subject() string {
+	whose := fmt.Sprintf("%s's %s", orDash(r.user), report.Named(r.name, r.command))
+	if r.is == aJob {
+		return fmt.Sprintf("job %d: %s", r.job, whose)
+	}
+	return fmt.Sprintf("process %d: %s", r.pid, whose)
 }
 
 func (m *Model) wrapped(lines []string) []string {

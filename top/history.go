@@ -2,22 +2,43 @@ package top
 
 import (
 	"strings"
+	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// remembered is of how many snapshots the history is kept: five minutes, at one a second.
-const remembered = 300
+const (
+	remembered = 300 // seconds of which the history is kept
+	unknown    = -1  // share of a second in which the daemon was away
+)
 
-// history is what share of a device was taken, by snapshot.
+// history is what share of a device was taken, second by second.
 type history struct {
-	shares [remembered]float32 // from 0 to 1, each at its number modulo remembered
-	count  int                 // snapshots so far
+	shares         [remembered]float32 // from 0 to 1, or unknown; each at its second modulo remembered
+	oldest, newest int64               // seconds since 1970; both 0: nothing is known yet
 }
 
-func (h *history) add(share float32) {
-	h.shares[h.count%remembered] = share
-	h.count++
+// add notes a share. The seconds since the last one had what that one had, unless the daemon was
+// away meanwhile.
+func (h *history) add(at time.Time, share float32, wasAway bool) {
+	second := at.Unix()
+	if h.newest == 0 || second < h.newest { // the first one, or the clock was set back
+		*h = history{oldest: second, newest: second}
+		h.shares[second%remembered] = share
+		return
+	}
+	if second == h.newest {
+		h.shares[second%remembered] = max(share, h.shares[second%remembered])
+		return
+	}
+	between := h.shares[h.newest%remembered]
+	if wasAway {
+		between = unknown
+	}
+	for s := max(h.newest+1, second-remembered+1); s < second; s++ {
+		h.shares[s%remembered] = between
+	}
+	h.shares[second%remembered], h.newest = share, second
 }
 
 // taken is the share of a device that is taken, by whomever.
@@ -33,13 +54,13 @@ func taken(d *accounting.DeviceState) float32 {
 // not change while the graph moves on.
 func (h *history) columns(n int) []float32 {
 	columns := make([]float32, n)
-	length := (remembered + n - 1) / n
-	newest := max(0, h.count-1) / length
+	length := int64((remembered + n - 1) / n)
+	newest := h.newest / length
 	for i := range columns {
-		columns[i] = -1
-		first := (newest - (n - 1 - i)) * length
-		for k := max(0, first, h.count-remembered); k < min(first+length, h.count); k++ {
-			columns[i] = max(columns[i], h.shares[k%remembered])
+		columns[i] = unknown
+		first := (newest - int64(n-1-i)) * length
+		for s := max(first, h.oldest, h.newest-remembered+1); s < min(first+length, h.newest+1); s++ {
+			columns[i] = max(columns[i], h.shares[s%remembered])
 		}
 	}
 	return columns

@@ -12,7 +12,7 @@ func (m *Model) press(key, text string) tea.Cmd {
 	switch key {
 	case "q", "ctrl+c", "f10":
 		if key == "q" && m.page != table {
-			m.page = table
+			m.turnTo(table)
 			return nil
 		}
 		return tea.Quit
@@ -29,7 +29,7 @@ func (m *Model) press(key, text string) tea.Cmd {
 			m.filter, m.own = "", false
 			m.arrange()
 		}
-		m.page = table
+		m.turnTo(table)
 	case "l":
 		m.begin(SetLimit)
 	case "c":
@@ -50,6 +50,9 @@ func (m *Model) turnTo(p page) {
 		p = table
 	}
 	m.page, m.line1 = p, 0
+	if m.ended {
+		m.choose(m.at) // what stands there now
+	}
 }
 
 // move is a key that moves the selection, or the page; false: it is none.
@@ -72,7 +75,7 @@ func (m *Model) move(key string) bool {
 func (m *Model) view(key string) {
 	switch key {
 	case "/", "f3", "f4":
-		m.page = table
+		m.turnTo(table)
 		m.dialog = dialog{asks: forFilter, input: m.filter}
 		return
 	case "t", "f5":

@@ -15,6 +15,9 @@ const (
 	patience = 10 * time.Second // that the daemon has for an answer
 	slow     = 3 * time.Second  // an answer that takes longer is said to be missing
 	noteTime = 6 * time.Second  // that a message stands
+
+	costs   = 50               // a look is followed by so many times the processor time that it took: 2 % of a core
+	longest = 10 * time.Second // that a look is put off for what the last one cost
 )
 
 // Options say how the screen begins.
@@ -27,6 +30,9 @@ type Options struct {
 	Filter   string
 	Interval time.Duration  // between two snapshots
 	Zone     *time.Location // of the clock
+	// Spent is the processor time of this process so far: the more a look costs, the longer the next
+	// one is put off. nil: Interval holds, whatever it costs.
+	Spent func() time.Duration
 }
 
 // page is what stands below the title.
@@ -51,6 +57,7 @@ type Model struct {
 	answered  time.Time           // when the state came; zero: never yet
 	away      string              // why there is none; "": there is
 	now       time.Time
+	spent     time.Duration // by Options.Spent, when the last look began
 
 	sort    int // place in keys
 	turned  bool
@@ -59,6 +66,7 @@ type Model struct {
 	rows    []row  // that pass the filter, sorted
 	chosen  id     // the selected row
 	at      int    // its place in rows
+	ended   bool   // it is gone, while its details are shown
 	first   int    // row on the screen
 	page    page
 	line1   int // of the details on the screen
@@ -106,11 +114,22 @@ type (
 // Init asks the daemon for the first time.
 func (m *Model) Init() tea.Cmd {
 	m.now = time.Now()
+	m.pause() // what was spent on the start is no look's
 	return tea.Batch(m.ask(), m.nextTick())
 }
 
 func (m *Model) nextTick() tea.Cmd {
-	return tea.Tick(m.options.Interval, func(t time.Time) tea.Msg { return tick(t) })
+	return tea.Tick(m.pause(), func(t time.Time) tea.Msg { return tick(t) })
+}
+
+// pause is the time until the next look: the interval, or longer where looks are dear.
+func (m *Model) pause() time.Duration {
+	if m.options.Spent == nil {
+		return m.options.Interval
+	}
+	before := m.spent
+	m.spent = m.options.Spent()
+	return max(m.options.Interval, min(costs*(m.spent-before), longest))
 }
 
 // ask asks for the state, unless an answer is missing still.
@@ -163,21 +182,27 @@ func (m *Model) take(answer snapshot) {
 		m.away = oneLine(answer.err)
 		return
 	}
+	wasAway := m.away != ""
 	m.away, m.answered = "", answer.at
+	m.remember(&answer.state, wasAway)
 	m.show(answer.state)
 }
 
-// show makes a state the one that is drawn.
-func (m *Model) show(state accounting.Snapshot) {
-	m.state = state
+// remember adds a state to the histories of the devices.
+func (m *Model) remember(state *accounting.Snapshot, wasAway bool) {
 	for i := range state.Devices {
 		d := &state.Devices[i]
 		name := d.UUID + d.PCI
 		if m.histories[name] == nil {
 			m.histories[name] = &history{}
 		}
-		m.histories[name].add(taken(d))
+		m.histories[name].add(m.now, taken(d), wasAway)
 	}
+}
+
+// show makes a state the one that is drawn.
+func (m *Model) show(state accounting.Snapshot) {
+	m.state = state
 	m.arrange()
 }
 
@@ -193,16 +218,32 @@ func (m *Model) arrange() {
 		rows = tree(&m.state, rows, m.glyphs, m.sortKey(), m.turned)
 	}
 	m.rows = rows
-	if at := slices.IndexFunc(rows, func(r row) bool { return r.id() == m.chosen }); at >= 0 && m.chosen != (id{}) {
-		m.at = at
+	at := m.find(m.chosen)
+	if at < 0 && m.page == details {
+		m.ended = true // of no other row are the details shown instead
+		return
+	}
+	if at >= 0 {
+		m.at, m.ended = at, false
 	}
 	m.choose(m.at)
+}
+
+// find is the place of a row; else of one of the same process, whose request was granted or whose
+// lease ended; -1: there is none.
+func (m *Model) find(wanted id) int {
+	at := slices.IndexFunc(m.rows, func(r row) bool { return r.id() == wanted })
+	if at < 0 && wanted.is != aJob && wanted != (id{}) {
+		at = slices.IndexFunc(m.rows, func(r row) bool { return r.is != aJob && r.pid == wanted.pid && r.job == wanted.job })
+	}
+	return at
 }
 
 func (m *Model) sortKey() key { return keys[m.sort] }
 
 // choose selects a row by its place.
 func (m *Model) choose(at int) {
+	m.ended = false
 	m.at = max(0, min(at, len(m.rows)-1))
 	m.chosen = id{}
 	if m.at < len(m.rows) {
@@ -212,7 +253,7 @@ func (m *Model) choose(at int) {
 
 // selected is the row that is selected; nil: there is none.
 func (m *Model) selected() *row {
-	if m.at >= len(m.rows) {
+	if m.ended || m.at >= len(m.rows) {
 		return nil
 	}
 	return &m.rows[m.at]

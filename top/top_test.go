@@ -91,7 +91,7 @@ func screen(d Daemon, width, height int, options Options) *Model {
 		for k := range s.Devices {
 			s.Devices[k].Used = s.Devices[k].Used * accounting.Bytes(i%97) / 97
 		}
-		m.Update(snapshot{state: s, at: begin})
+		m.Update(snapshot{state: s, at: begin.Add(time.Duration(i-200) * time.Second)})
 	}
 	m.Update(snapshot{state: lab(), at: begin})
 	return m
@@ -365,5 +365,73 @@ func TestOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		golden(t, name, b.String())
+	}
+}
+
+// The details are of the row that was chosen: while another takes its place they say that it has
+// ended, and when its request is granted they are of its lease.
+func TestDetailsStay(t *testing.T) {
+	m := screen(&answers{}, 80, 24, Options{Filter: "ann"})
+	press(m, "enter")
+	s := lab()
+	s.Leases = s.Leases[1:]
+	m.Update(snapshot{state: s, at: begin})
+	if r := m.selected(); r == nil || r.is != aTicket || r.pid != 4711 {
+		t.Errorf("of a process whose lease ended, and that waits still, %+v is shown", r)
+	}
+	m.Update(snapshot{state: lab(), at: begin})
+	if r := m.selected(); r == nil || r.is != aLease || r.pid != 4711 {
+		t.Errorf("of a process whose request was granted %+v is shown", r)
+	}
+	s.Queue = nil
+	m.Update(snapshot{state: s, at: begin})
+	press(m, "k", "k", "l", "c")
+	if got := m.draw(); m.dialog.asks != nothing || !strings.Contains(got, "It has ended") {
+		t.Errorf("of a row that is gone is shown:\n%s", got)
+	}
+	m.Update(snapshot{state: lab(), at: begin})
+	if got := m.draw(); !strings.Contains(got, "process 4711") {
+		t.Errorf("of a row that is back is shown:\n%s", got)
+	}
+}
+
+// The history is by time, however often the daemon is asked, and says nothing of the time in which it
+// was away.
+func TestHistory(t *testing.T) {
+	const _____ = unknown
+	var h history
+	at := time.Unix(1_000_000, 0)
+	for _, c := range []struct {
+		after   time.Duration
+		share   float32
+		wasAway bool
+		want    []float32 // of the last 8 seconds
+	}{
+		{0, .1, false, []float32{_____, _____, _____, _____, _____, _____, _____, .1}},
+		{500 * time.Millisecond, .2, false, []float32{_____, _____, _____, _____, _____, _____, _____, .2}},
+		{3 * time.Second, .4, false, []float32{_____, _____, _____, _____, .2, .2, .2, .4}},
+		{3 * time.Second, .5, true, []float32{_____, .2, .2, .2, .4, _____, _____, .5}},
+		{-time.Hour, .3, false, []float32{_____, _____, _____, _____, _____, _____, _____, .3}},
+		{time.Hour, .6, false, []float32{.3, .3, .3, .3, .3, .3, .3, .6}},
+	} {
+		at = at.Add(c.after)
+		h.add(at, c.share, c.wasAway)
+		if diff := cmp.Diff(c.want, h.columns(remembered)[remembered-8:]); diff != "" {
+			t.Errorf("%v later: -want +got\n%s", c.after, diff)
+		}
+	}
+}
+
+// A look that takes much of a processor is not repeated as soon.
+func TestPause(t *testing.T) {
+	var spent time.Duration
+	m := New(&answers{}, Options{Interval: time.Second, Spent: func() time.Duration { return spent }})
+	for _, c := range []struct{ spent, want time.Duration }{
+		{5 * time.Millisecond, time.Second}, {100 * time.Millisecond, 5 * time.Second}, {time.Second, longest}, {0, time.Second},
+	} {
+		spent += c.spent
+		if got := m.pause(); got != c.want {
+			t.Errorf("after a look of %v: %v until the next, want %v", c.spent, got, c.want)
+		}
 	}
 }

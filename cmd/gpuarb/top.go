@@ -13,6 +13,7 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/top"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -33,7 +34,7 @@ Colours are left out with NO_COLOR, and only ASCII is drawn where the locale is 
 prints the screen once, with all its rows, for a pipe or a file; with --compact it has one line for
 each device, and as many lines as LINES says: watch -c gpuarb top --once --compact`,
 		Args: takes(0, 0),
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(command *cobra.Command, _ []string) error {
 			if options.Sort != "" && !slices.Contains(top.SortKeys(), options.Sort) {
 				return fail(exitUsage, "--sort: there is no %q; there are %s", options.Sort, andList(top.SortKeys()))
 			}
@@ -44,6 +45,9 @@ each device, and as many lines as LINES says: watch -c gpuarb top --once --compa
 			if once {
 				return a.topOnce(options)
 			}
+			if !command.Flags().Changed("interval") {
+				options.Spent = spentSoFar
+			}
 			return a.top(options)
 		},
 	}
@@ -53,7 +57,7 @@ each device, and as many lines as LINES says: watch -c gpuarb top --once --compa
 	flags.BoolVar(&options.Tree, "tree", false, "show jobs with their leases below them")
 	flags.StringVar(&options.Filter, "filter", "", "show rows that have this text in user, command, job, state or PID")
 	flags.StringVar(&options.Sort, "sort", "used", "sort by "+strings.Join(top.SortKeys(), ", "))
-	flags.DurationVar(&options.Interval, "interval", time.Second, "time between two looks at the daemon")
+	flags.DurationVar(&options.Interval, "interval", time.Second, "time between two looks at the daemon; where it is not given, longer where a look takes more than 2 % of a core")
 	return command
 }
 
@@ -74,6 +78,13 @@ func (a *app) colours() []string {
 		return a.environ
 	}
 	return append(slices.Clone(a.environ), "NO_COLOR=1")
+}
+
+// spentSoFar is the processor time of this process.
+func spentSoFar() time.Duration {
+	var usage unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &usage) // which cannot fail
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // topOnce prints the screen once.
@@ -97,7 +108,7 @@ func (a *app) topOnce(options top.Options) error {
 
 // top shows the screen until it is left.
 func (a *app) top(options top.Options) error {
-	if a.width() == 0 || !isTerminal(os.Stdin) || a.getenv("TERM") == "dumb" {
+	if a.width() == 0 || !isTerminal(os.Stdin) || slices.Contains([]string{"", "dumb"}, a.getenv("TERM")) {
 		return fail(exitUsage, "top needs a terminal that it can draw on; `gpuarb top --once` prints the same once, `watch gpuarb top --once --compact` again and again")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

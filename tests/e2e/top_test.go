@@ -26,7 +26,7 @@ func TestTop(t *testing.T) {
 	train.Want("alloc a 3G", "ok")
 	waits := m.Begin(m.Gpuarb("run", "--name", "waits", "--min", "6G", "--wait=1h", "--", program))
 
-	top := m.Terminal(80, 24, `stty -g >"$TMPDIR/before"; "$G" top; echo "left with $?"; stty -g >"$TMPDIR/after"; cmp "$TMPDIR/before" "$TMPDIR/after" && echo as before`)
+	top := m.Terminal(80, 24, `stty -g >"$TMPDIR/before"; "$G" top; code=$?; echo; echo "left with $code"; stty -g >"$TMPDIR/after"; cmp "$TMPDIR/before" "$TMPDIR/after" && echo as before`)
 	top.Await("GPU 0 Simulated GPU 0", "used 3GiB", "train: cudaprog-dlsym", "waits #1", ">")
 	if !colour.MatchString(top.Painted()) {
 		t.Error("there is no colour on the screen")
