@@ -34,9 +34,21 @@ const (
 // Config is a whole configuration, checked.
 type Config struct {
 	Policy rules.Policy
-	OnLoss OnLoss   // for a bare preload; under `gpuarb run` it is LossClosed
-	Files  []string // what it was read from, in order; empty for the built-in defaults
+	OnLoss OnLoss // for a bare preload; under `gpuarb run` it is LossClosed
+	HTTP   HTTP
+	// Commands says who is shown with which arguments a program was started.
+	Commands Commands
+	Files    []string // what it was read from, in order; empty for the built-in defaults
 }
+
+// Commands says whose command lines a user is shown.
+type Commands string
+
+// The values of commands in [privacy].
+const (
+	CommandsAll Commands = "all"
+	CommandsOwn Commands = "own" // of others' programs the name alone; root is shown all
+)
 
 // contextGuess is about what a context takes of a large device, and more than of a small one.
 const contextGuess = 512 << 20
@@ -50,7 +62,7 @@ func Defaults() *Config {
 	policy.AgeAfter = rules.DefaultAgeAfter
 	policy.DeadlockGrace = rules.DefaultDeadlockGrace
 	policy.ContextGuess = accounting.Size{Bytes: contextGuess}
-	return &Config{Policy: policy, OnLoss: LossOpen}
+	return &Config{Policy: policy, OnLoss: LossOpen, Commands: CommandsAll}
 }
 
 // Load reads the file at path and the conf.d/*.toml beside it. With path "" it reads

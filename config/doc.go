@@ -6,8 +6,8 @@
 // of every file is reported, each as file:line: reason, and a configuration with a
 // mistake in it is not returned at all. Nothing is ever ignored silently.
 //
-// The files are taken in order: the main file, then conf.d by name. In [defaults] a
-// later file overrides the keys it sets; [[rule]] and [[device]] are appended.
+// The files are taken in order: the main file, then conf.d by name. In [defaults], [http] and
+// [privacy] a later file overrides the keys it sets; [[rule]] and [[device]] are appended.
 //
 // It decides nothing: what a limit means is the arbiter's.
 // Everything here is safe for concurrent use; a Config is not changed after Load.

@@ -18,10 +18,15 @@ const (
 	sectionDefaults = "defaults"
 	sectionRule     = "rule"
 	sectionDevice   = "device"
+	sectionHTTP     = "http"
+	sectionPrivacy  = "privacy"
 )
 
-// section is the settings of one table: the root, [defaults], or one of the [[rule]]
-// or [[device]] tables. However they were spelled (dotted keys, sub-tables, inline
+// knownSections is for messages.
+const knownSections = "[defaults], [[rule]], [[device]], [http] and [privacy]"
+
+// section is the settings of one table: the root, one of those that there are once ([defaults],
+// [http], [privacy]), or one of the [[rule]] or [[device]] tables. However they were spelled (dotted keys, sub-tables, inline
 // tables), they arrive flat, in the order of the file.
 type section struct {
 	name     string
@@ -128,11 +133,11 @@ func (s *scanner) enter(node *unstable.Node) {
 	case node.Kind == unstable.ArrayTable && len(path) == 1 && isList(name):
 		s.current = s.add(name, line)
 		return
-	case node.Kind == unstable.ArrayTable && shown == sectionDefaults:
-		s.mistake(line, "[[defaults]]: there is only one; write [defaults]")
+	case node.Kind == unstable.ArrayTable && isSingle(shown):
+		s.mistake(line, "[[%s]]: there is only one; write [%s]", shown, shown)
 		return
 	case node.Kind == unstable.ArrayTable:
-		s.mistake(line, "unknown section [[%s]]; known are [defaults], [[rule]] and [[device]]", shown)
+		s.mistake(line, "unknown section [[%s]]; known are %s", shown, knownSections)
 		return
 	}
 	s.current = s.table(name, line)
@@ -152,10 +157,10 @@ func (s *scanner) table(name string, line int) *section {
 	switch {
 	case isList(name) && sec == nil:
 		s.mistake(line, "[%s]: there may be several; write [[%s]]", name, name)
-	case name == sectionDefaults && sec == nil:
+	case isSingle(name) && sec == nil:
 		sec = s.add(name, line)
-	case !isList(name) && name != sectionDefaults:
-		s.mistake(line, "unknown section [%s]; known are [defaults], [[rule]] and [[device]]", joinKey([]string{name}))
+	case !isList(name) && !isSingle(name):
+		s.mistake(line, "unknown section [%s]; known are %s", joinKey([]string{name}), knownSections)
 		return nil
 	}
 	return sec
@@ -168,7 +173,7 @@ func (s *scanner) keyValue(node *unstable.Node, sec *section, prefix []string) {
 		return
 	}
 	path = append(slices.Clone(prefix), path...)
-	if sec.name == sectionRoot && (isList(path[0]) || path[0] == sectionDefaults) {
+	if sec.name == sectionRoot && (isList(path[0]) || isSingle(path[0])) {
 		s.rootSection(node.Value(), path, line)
 		return
 	}
@@ -261,6 +266,11 @@ func (s *scanner) lineOf(r unstable.Range) int {
 
 // isList says whether a section may be there several times.
 func isList(name string) bool { return name == sectionRule || name == sectionDevice }
+
+// isSingle says whether a section is there once in a file.
+func isSingle(name string) bool {
+	return name == sectionDefaults || name == sectionHTTP || name == sectionPrivacy
+}
 
 // joinKey spells a path as a dotted key. A part that is no bare key is quoted, so
 // that "memory.max" in quotes is not taken for memory.max.

@@ -56,6 +56,13 @@ func (l *loader) file(name string, data []byte, err error, main bool) {
 			l.takeRule(d)
 		case sectionDevice:
 			l.takeDevice(d)
+		case sectionHTTP:
+			set(&l.config.HTTP.Listen, d.listen)
+			if d.hosts != nil {
+				l.config.HTTP.Hosts = d.hosts
+			}
+		case sectionPrivacy:
+			set(&l.config.Commands, d.commands)
 		}
 	}
 	l.mistakes = append(l.mistakes, doc.mistakes...)

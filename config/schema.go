@@ -44,6 +44,9 @@ type draft struct {
 	reserve        *accounting.Size
 	memory         *accounting.Bytes
 	also           []string
+	listen         *Listen
+	hosts          []string
+	commands       *Commands
 }
 
 // reader checks one value and stores it in the draft. Its error says what is wrong
@@ -102,6 +105,12 @@ var (
 		"slots.scope":     readSlotScope,
 		"context_reserve": func(d *draft, v value) error { return readMin(&d.contextReserve, v) },
 	}
+
+	httpKeys = map[string]reader{"listen": readListen, "hosts": readHosts}
+
+	privacyKeys = map[string]reader{
+		"commands": func(d *draft, v value) error { return readWord(&d.commands, v, CommandsAll, CommandsOwn) },
+	}
 )
 
 func with(base, more map[string]reader) map[string]reader {
@@ -119,6 +128,10 @@ func keysOf(section string) (map[string]reader, string) {
 		return ruleKeys, "[[rule]]"
 	case sectionDevice:
 		return deviceKeys, "[[device]]"
+	case sectionHTTP:
+		return httpKeys, "[http]"
+	case sectionPrivacy:
+		return privacyKeys, "[privacy]"
 	}
 	return rootKeys, "the top of the file"
 }
@@ -149,7 +162,7 @@ func (sec *section) read(doc *document) *draft {
 // another section's, or much like one that does mean something there.
 func unknownKey(key, where string, keys map[string]reader) string {
 	var homes []string
-	for _, section := range []string{sectionRoot, sectionDefaults, sectionRule, sectionDevice} {
+	for _, section := range []string{sectionRoot, sectionDefaults, sectionRule, sectionDevice, sectionHTTP, sectionPrivacy} {
 		if theirs, name := keysOf(section); theirs[key] != nil {
 			homes = append(homes, name)
 		}

@@ -32,6 +32,9 @@ func (c *Config) String() string {
 	if c.Policy.ContextGuess == (accounting.Size{}) { // it was said
 		writeKey(&b, "context_reserve", c.Policy.ContextReserve.WithUnit())
 	}
+	c.HTTP.write(&b)
+	b.WriteString("\n[privacy]\n")
+	writeKey(&b, "commands", string(c.Commands))
 	for _, rule := range c.Policy.Devices {
 		b.WriteString("\n[[device]]\n")
 		writeDevice(&b, rule)
