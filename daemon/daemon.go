@@ -23,6 +23,7 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 	"github.com/gpuarb/gpuarb/statefile"
 	"github.com/gpuarb/gpuarb/version"
+	"github.com/gpuarb/gpuarb/web/worker"
 )
 
 // Daemon is one running daemon. Start makes it, Stop ends it.
@@ -35,6 +36,7 @@ type Daemon struct {
 	listener *ipc.Listener
 	fs       *gpufs.Server
 	reaper   *inventory.Reaper
+	page     *worker.Keeper
 	ctx      context.Context // ends with Stop
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // every goroutine of ours that Stop waits for
@@ -123,7 +125,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	result := make(chan error, 1)
 	go func() {
 		defer close(d.started)
-		result <- d.start()
+		result <- d.start(wantedPage(cfg))
 	}()
 	select {
 	case err = <-result:
@@ -146,7 +148,7 @@ const (
 
 // start brings the parts up in order; what is up when it fails, Stop takes down. Stop may
 // come at any moment.
-func (d *Daemon) start() error {
+func (d *Daemon) start(page worker.Wanted) error {
 	raiseFileLimit()
 	// With one processor, a connection that is never without a message would keep the runtime from
 	// looking at the others for 10 ms at a time.
@@ -154,6 +156,8 @@ func (d *Daemon) start() error {
 	if err := d.openListener(); err != nil {
 		return err
 	}
+	d.page = worker.New(d.log, d.listener.Path(), d.paths.socketMode())
+	d.page.Set(page)
 	fresh, err := d.openState()
 	if err != nil {
 		return err
@@ -180,7 +184,7 @@ func (d *Daemon) start() error {
 	if err := d.spare.lend(d.mount); err != nil && !d.goesWithout(err) {
 		return err
 	}
-	for _, f := range []func(context.Context){d.poll, d.deliver, d.tickWhenDue, d.findLeft, d.keepShown, d.showLife, d.watchEvents, d.lookAgain, d.watchdog} {
+	for _, f := range []func(context.Context){d.poll, d.deliver, d.tickWhenDue, d.findLeft, d.keepShown, d.showLife, d.watchEvents, d.lookAgain, d.watchdog, d.page.Run} {
 		if err := d.spawn(f); err != nil {
 			return err
 		}
@@ -350,6 +354,7 @@ func (d *Daemon) Reload() {
 	d.finishLocked()
 	d.showAllLocked()
 	d.unlock()
+	d.page.Set(wantedPage(cfg))
 	d.log.Info("configuration read again", "files", cfg.Files)
 }
 
@@ -391,6 +396,12 @@ func (d *Daemon) logEventsLocked(events []arbiter.Event) {
 		}
 		d.log.Log(d.ctx, level, e.Text, attributes...)
 	}
+}
+
+// wantedPage is where a configuration has the page be served.
+func wantedPage(c *config.Config) worker.Wanted {
+	network, address := c.HTTP.Listen.Network()
+	return worker.Wanted{Network: network, Address: address, Hosts: c.HTTP.Hosts}
 }
 
 func lossOf(c *config.Config) uint32 {

@@ -79,6 +79,15 @@ func (o Options) resolve() (paths, error) {
 	return p, nil
 }
 
+// socketMode is that of the sockets: the system's are for everybody. Whoever is kept out runs without a limit; the rules
+// decide what he gets.
+func (p paths) socketMode() os.FileMode {
+	if p.system {
+		return 0o666
+	}
+	return 0o600
+}
+
 // ConfigPath is the configuration file that these options lead to, for
 // config.Load: empty for the system's. A user's daemon reads the user's own file
 // where there is one, else the system's.

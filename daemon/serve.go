@@ -24,7 +24,7 @@ func (d *Daemon) openSocket() (*ipc.Listener, error) {
 	for _, f := range files {
 		defer f.Close()
 	}
-	o := ipc.ListenOptions{Mode: 0o600, Limits: connLimits(), Patience: patience, Short: d.short,
+	o := ipc.ListenOptions{Mode: d.paths.socketMode(), Limits: connLimits(), Patience: patience, Short: d.short,
 		StartTicks: procfacts.Here.StartTicks, Lend: d.spare.lend}
 	if len(files) > 0 {
 		l, err := ipc.ListenFile(files[0], o)
@@ -35,9 +35,6 @@ func (d *Daemon) openSocket() (*ipc.Listener, error) {
 	}
 	if err := d.paths.ensureDir(); err != nil {
 		return nil, err
-	}
-	if d.paths.system {
-		o.Mode = 0o666 // whoever is kept out runs without a limit; the rules decide what he gets
 	}
 	return ipc.Listen(d.paths.socket, o)
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/daemon"
 	"github.com/gpuarb/gpuarb/version"
+	"github.com/gpuarb/gpuarb/web"
+	"github.com/gpuarb/gpuarb/web/worker"
 )
 
 // The exit codes; docs/exit-codes.md explains them.
@@ -30,9 +32,22 @@ func main() {
 	// Where the library is preloaded into everything, it is in here too. What it says to
 	// programs is asked of this very daemon, which has to know what the devices say.
 	_ = os.Setenv("GPUARB_DISABLE", "1")
+	if len(os.Args) == 2 && os.Args[1] == worker.Command {
+		os.Exit(servePage())
+	}
 	code := run(os.Args[1:], os.Stdout, os.Stderr)
 	daemon.Leave()
 	os.Exit(code)
+}
+
+// servePage is the life of the process that the daemon starts to serve the page.
+func servePage() int {
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil)).With("process", worker.Command)
+	if err := web.Run(os.Stdin, log); err != nil {
+		log.Error("the page is not served", "err", err)
+		return exitFailed
+	}
+	return 0
 }
 
 // usageError is a mistake on the command line.

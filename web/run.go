@@ -1,0 +1,83 @@
+package web
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"runtime/debug"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/web/worker"
+)
+
+const (
+	// maxSettings bounds the line of settings.
+	maxSettings = 64 << 10
+	// workerFiles is how many descriptors the process has: a connection each, and what Go itself needs.
+	workerFiles = maxConns + 64
+	// workerMemory is where the collector begins to work harder.
+	workerMemory = 256 << 20
+)
+
+// errRoot keeps the page from being served with rights that nothing of it needs.
+var errRoot = errors.New("this process is root's: the page is served without privileges, or not at all")
+
+// Run is the whole life of the worker: it serves the listening socket that it was handed, as
+// the first line of leash says, until leash comes to its end.
+func Run(leash io.Reader, log *slog.Logger) error {
+	in := bufio.NewReaderSize(leash, maxSettings)
+	settings, err := readSettings(in)
+	if err != nil {
+		return err
+	}
+	if os.Geteuid() == 0 {
+		return errRoot
+	}
+	confine()
+	file := os.NewFile(worker.ListenerFD, "listener")
+	l, err := net.FileListener(file)
+	file.Close()
+	if err != nil {
+		return fmt.Errorf("the listening socket: %w", err)
+	}
+	if unixListener, ok := l.(*net.UnixListener); ok {
+		unixListener.SetUnlinkOnClose(false) // it is the daemon's
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		_, _ = io.Copy(io.Discard, in)
+		cancel()
+	}()
+	from := &source{path: settings.Socket}
+	defer from.close()
+	s := &server{watcher: newWatcher(from.Snapshot)}
+	go s.watcher.run(ctx)
+	return s.serve(ctx, l, settings.Hosts, log)
+}
+
+// readSettings reads the line that the daemon sends.
+func readSettings(in *bufio.Reader) (s worker.Settings, err error) {
+	line, err := in.ReadSlice('\n')
+	if err != nil {
+		return s, fmt.Errorf("gpuarbd %s is started by the daemon, not by people: %w", worker.Command, err)
+	}
+	return s, json.Unmarshal(line, &s)
+}
+
+// confine gives up what the process inherits and does not need. None of it may fail the page.
+func confine() {
+	limit := &unix.Rlimit{Cur: workerFiles, Max: workerFiles}
+	_ = unix.Setrlimit(unix.RLIMIT_NOFILE, limit)
+	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
+	// The daemon is the last that the kernel kills for memory; the page is nothing special.
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("0"), 0)
+	debug.SetMemoryLimit(workerMemory)
+}

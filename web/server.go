@@ -1,0 +1,125 @@
+package web
+
+import (
+	"context"
+	"embed"
+	"log/slog"
+	"net"
+	"net/http"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// The types are written down: those of package mime depend on the machine.
+const (
+	typeHTML   = "text/html; charset=utf-8"
+	typeCSS    = "text/css; charset=utf-8"
+	typeScript = "text/javascript; charset=utf-8"
+	typeSVG    = "image/svg+xml"
+	typeJSON   = "application/json"
+	// typeMetrics is Prometheus' text format.
+	typeMetrics = "text/plain; version=0.0.4; charset=utf-8"
+)
+
+// served are the files that are served.
+var served = []struct{ at, name, contentType string }{
+	{"/{$}", "page.html", typeHTML},
+	{"/page.css", "page.css", typeCSS},
+	{"/page.js", "page.js", typeScript},
+	{"/chart.js", "chart.js", typeScript},
+	{"/model.js", "model.js", typeScript},
+	{"/icon.svg", "icon.svg", typeSVG},
+	{"/uplot.js", "uplot/uPlot.iife.min.js", typeScript},
+	{"/uplot.css", "uplot/uPlot.min.css", typeCSS},
+}
+
+// server answers requests from what its watcher has.
+type server struct {
+	watcher *watcher
+	// metrics asks the daemon for the text of its metrics; nil: it has none.
+	metrics func(context.Context) ([]byte, error)
+}
+
+// handler is everything that is served.
+func (s *server) handler(hosts []string) http.Handler {
+	mux := http.NewServeMux()
+	for _, file := range served {
+		mux.HandleFunc(file.at, func(w http.ResponseWriter, _ *http.Request) { serveFile(w, file.name, file.contentType) })
+	}
+	mux.HandleFunc("/state", s.serveState)
+	mux.HandleFunc("/history", s.serveHistory)
+	mux.HandleFunc("/events", s.serveEvents)
+	mux.HandleFunc("/metrics", s.serveMetrics)
+	return newGuard(hosts, mux)
+}
+
+func serveFile(w http.ResponseWriter, name, contentType string) {
+	data, err := assets.ReadFile("assets/" + name)
+	if err != nil {
+		http.Error(w, "this file is missing in the program", http.StatusInternalServerError)
+		return
+	}
+	send(w, contentType, data)
+}
+
+// send answers with data. An error is the reader's, who has gone.
+func send(w http.ResponseWriter, contentType string, data []byte) {
+	w.Header().Set("Content-Type", contentType)
+	_, _ = w.Write(data)
+}
+
+func (s *server) serveState(w http.ResponseWriter, _ *http.Request) {
+	now := s.watcher.latest()
+	if now.state == nil {
+		unavailable(w, now.err)
+		return
+	}
+	send(w, typeJSON, now.state)
+}
+
+// unavailable says that the daemon does not answer, and why.
+func unavailable(w http.ResponseWriter, why error) {
+	w.Header().Set("Content-Type", typeJSON)
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_, _ = w.Write(downJSON(why))
+}
+
+func (s *server) serveHistory(w http.ResponseWriter, _ *http.Request) {
+	text, err := s.watcher.history.JSON()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	send(w, typeJSON, text)
+}
+
+func (s *server) serveMetrics(w http.ResponseWriter, r *http.Request) {
+	if s.metrics == nil {
+		http.Error(w, "this daemon has no metrics", http.StatusNotFound)
+		return
+	}
+	text, err := s.metrics(r.Context())
+	if err != nil {
+		unavailable(w, err)
+		return
+	}
+	send(w, typeMetrics, text)
+}
+
+// serve serves a listener until ctx ends.
+func (s *server) serve(ctx context.Context, l net.Listener, hosts []string, log *slog.Logger) error {
+	h := &http.Server{
+		Handler:           s.handler(hosts),
+		ReadHeaderTimeout: headerWithin, ReadTimeout: requestWithin, WriteTimeout: answerWithin,
+		IdleTimeout: idleAtMost, MaxHeaderBytes: maxHeaderBytes,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	defer context.AfterFunc(ctx, func() { h.Close() })()
+	err := h.Serve(bound(l, maxConns))
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

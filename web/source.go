@@ -1,0 +1,71 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/ipc"
+)
+
+// askFor is how long the daemon may take to answer.
+const askFor = 10 * time.Second
+
+// source is the daemon, asked over its socket. It is for several goroutines.
+type source struct {
+	path string
+
+	mu     sync.Mutex
+	client *ipc.Client // nil: to be dialled
+}
+
+// dialled returns the connection that is kept, or a new one.
+func (s *source) dialled(ctx context.Context) (*ipc.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client != nil && !s.client.Closed() {
+		return s.client, nil
+	}
+	c, err := ipc.DialAny(ctx, []string{s.path})
+	if err != nil {
+		return nil, err
+	}
+	s.client = c
+	return c, nil
+}
+
+// ask has f ask the daemon. After an error the connection is not used again.
+func (s *source) ask(ctx context.Context, f func(context.Context, *ipc.Client) error) error {
+	ctx, cancel := context.WithTimeout(ctx, askFor)
+	defer cancel()
+	c, err := s.dialled(ctx)
+	if err != nil {
+		return err
+	}
+	if err = f(ctx, c); err != nil {
+		c.Close()
+	}
+	return err
+}
+
+// Snapshot is the whole state.
+func (s *source) Snapshot(ctx context.Context) (snapshot accounting.Snapshot, err error) {
+	err = s.ask(ctx, func(ctx context.Context, c *ipc.Client) error {
+		text, err := c.Snapshot(ctx)
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(text, &snapshot)
+	})
+	return snapshot, err
+}
+
+func (s *source) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client != nil {
+		s.client.Close()
+	}
+}

@@ -1,0 +1,45 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/report"
+)
+
+// stateJSON spells a snapshot as one object in one line, of the arrays that the commands print with --json.
+func stateJSON(s accounting.Snapshot) ([]byte, error) {
+	version, err := json.Marshal(s.Version)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `{"time_ms":%d,"version":%s`, s.TimeUnixNano/int64(time.Millisecond), version)
+	for _, part := range []struct {
+		key   string
+		write func(io.Writer, accounting.Snapshot) error
+	}{{"devices", report.DevicesJSON}, {"leases", report.LeasesJSON}, {"queue", report.QueueJSON}} {
+		fmt.Fprintf(&b, `,%q:`, part.key)
+		if err := part.write(&b, s); err != nil {
+			return nil, err
+		}
+	}
+	b.WriteByte('}')
+	var line bytes.Buffer
+	if err := json.Compact(&line, b.Bytes()); err != nil {
+		return nil, err
+	}
+	return line.Bytes(), nil
+}
+
+// downJSON spells that the daemon does not answer.
+func downJSON(why error) []byte {
+	text, _ := json.Marshal(struct { // of one string: it cannot fail
+		Error string `json:"error"`
+	}{why.Error()})
+	return text
+}

@@ -1,0 +1,209 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"reflect"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Command is the first argument of a gpuarbd that is to serve the page. It is no
+// command for people: the process expects the listening socket and its settings.
+const Command = "serve-http"
+
+// ListenerFD is the descriptor at which the worker finds the listening socket.
+const ListenerFD = 3
+
+const (
+	firstPause = 500 * time.Millisecond
+	longPause  = 30 * time.Second
+	// provenAfter is how long a worker has to live for the pauses to begin anew.
+	provenAfter = time.Minute
+	// endPatience is for a worker that was told to end.
+	endPatience = 500 * time.Millisecond
+)
+
+// Settings is what the worker is told, as one line of JSON at its standard input, which
+// stays open as long as it is to live.
+type Settings struct {
+	Socket string   `json:"socket"` // the daemon's
+	Hosts  []string `json:"hosts"`  // further names that browsers may call it by
+}
+
+// Wanted is where the page is to be served. The zero value: nowhere.
+type Wanted struct {
+	Network, Address string // "tcp" or "unix"
+	Hosts            []string
+}
+
+// Keeper has a worker serve at the wanted address. Set may be called at any time.
+type Keeper struct {
+	log     *slog.Logger
+	socket  string
+	mode    os.FileMode // of a socket file
+	program string
+	changed chan Wanted
+}
+
+// New makes a keeper; nothing happens before Run. mode is that of a socket file.
+func New(log *slog.Logger, socket string, mode os.FileMode) *Keeper {
+	return &Keeper{log: log, socket: socket, mode: mode, program: "/proc/self/exe", changed: make(chan Wanted, 1)}
+}
+
+// Set says where the page is to be served from now on.
+func (k *Keeper) Set(w Wanted) {
+	for {
+		select {
+		case k.changed <- w:
+			return
+		case <-k.changed: // an older wish that nobody saw
+		}
+	}
+}
+
+// Run serves what is wanted until ctx ends.
+func (k *Keeper) Run(ctx context.Context) {
+	// Two things belong to this thread, which nobody else uses and which ends with the
+	// goroutine: the worker dies with it, and inherits that no program gives it privileges.
+	runtime.LockOSThread()
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		k.log.Error("no page: its process cannot be kept from gaining privileges", "err", err)
+		return
+	}
+	var now Wanted
+	for ctx.Err() == nil {
+		if now.Address == "" {
+			now = k.await(ctx, now, nil)
+			continue
+		}
+		now = k.serve(ctx, now)
+	}
+}
+
+// await returns the next wish that differs from now, or now when ctx or timer ends.
+func (k *Keeper) await(ctx context.Context, now Wanted, timer <-chan time.Time) Wanted {
+	for {
+		select {
+		case <-ctx.Done():
+			return now
+		case <-timer:
+			return now
+		case next := <-k.changed:
+			if !reflect.DeepEqual(next, now) {
+				return next
+			}
+		}
+	}
+}
+
+// serve serves at one address until something else is wanted, which it returns.
+func (k *Keeper) serve(ctx context.Context, now Wanted) Wanted {
+	var listener *os.File
+	defer func() { closeListener(listener, now) }()
+	pause := firstPause
+	for {
+		began := time.Now()
+		var err error
+		if listener == nil {
+			listener, err = listen(now, k.mode)
+		}
+		if err == nil {
+			var next Wanted
+			if next, err = k.runOne(ctx, now, listener); err == nil {
+				return next
+			}
+		}
+		if ctx.Err() != nil {
+			return now
+		}
+		if time.Since(began) > provenAfter {
+			pause = firstPause
+		}
+		k.log.Error("the page is not served; it is tried again", "listen", now.Address, "after", pause, "err", err)
+		next := k.await(ctx, now, time.After(pause))
+		if ctx.Err() != nil || !reflect.DeepEqual(next, now) {
+			return next
+		}
+		pause = min(2*pause, longPause)
+	}
+}
+
+// runOne has one worker serve, until something else is wanted or ctx ends (nil), or it ends by itself.
+func (k *Keeper) runOne(ctx context.Context, now Wanted, listener *os.File) (Wanted, error) {
+	cmd, leash, err := k.start(now, listener)
+	if err != nil {
+		return now, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	k.log.Info("the page is served", "listen", addressOf(listener), "pid", cmd.Process.Pid)
+	for {
+		select {
+		case err := <-ended:
+			leash.Close()
+			return now, fmt.Errorf("its process ended: %w", cmp.Or(err, errUntold))
+		case next := <-k.changed:
+			if reflect.DeepEqual(next, now) {
+				continue
+			}
+			now = next
+		case <-ctx.Done():
+		}
+		leash.Close()
+		select {
+		case <-ended:
+		case <-time.After(endPatience):
+			_ = cmd.Process.Kill()
+			<-ended
+		}
+		return now, nil
+	}
+}
+
+// errUntold is why a worker ended that says that nothing is wrong.
+var errUntold = errors.New("nobody told it to")
+
+// start starts a worker. It lives no longer than the other end of the leash is open.
+func (k *Keeper) start(now Wanted, listener *os.File) (*exec.Cmd, io.Closer, error) {
+	credential, err := credentialFor(os.Geteuid(), k.socket)
+	if err != nil {
+		return nil, nil, err
+	}
+	// The running program, whatever lies at its path by now, and also where others may not look.
+	cmd := exec.Command(k.program, Command)
+	cmd.Args[0] = "gpuarbd"
+	cmd.Env = []string{"GPUARB_DISABLE=1"}
+	cmd.Dir = "/"
+	cmd.Stderr = os.Stderr
+	cmd.ExtraFiles = []*os.File{listener}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential, Setpgid: true, Pdeathsig: unix.SIGKILL}
+	leash, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	settings, err := json.Marshal(Settings{Socket: k.socket, Hosts: now.Hosts})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, nil, fmt.Errorf("its process cannot be started: %w", err)
+	}
+	// A pipe takes a page without a reader; a worker that is gone already is seen by its end.
+	if len(settings) < 4096 {
+		_, _ = leash.Write(append(settings, '\n'))
+	} else {
+		go func() { _, _ = leash.Write(append(settings, '\n')) }()
+	}
+	return cmd, leash, nil
+}

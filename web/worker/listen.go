@@ -1,0 +1,82 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// listen opens the wanted address.
+func listen(w Wanted, mode os.FileMode) (*os.File, error) {
+	if w.Network == "unix" {
+		return listenUnix(w.Address, mode)
+	}
+	l, err := net.Listen(w.Network, w.Address)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	return l.(*net.TCPListener).File()
+}
+
+// listenUnix listens at a path, in the place of a socket that nobody listens at any more.
+func listenUnix(path string, mode os.FileMode) (*os.File, error) {
+	if info, err := os.Lstat(path); err == nil {
+		if info.Mode().Type() != os.ModeSocket {
+			return nil, fmt.Errorf("%s is there already, and is no socket", path)
+		}
+		conn, err := net.DialTimeout("unix", path, time.Second)
+		if err == nil {
+			conn.Close()
+			return nil, fmt.Errorf("somebody listens at %s already", path)
+		}
+		if !errors.Is(err, unix.ECONNREFUSED) {
+			return nil, err
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	l.SetUnlinkOnClose(false)
+	file, err := l.File()
+	if err == nil {
+		err = os.Chmod(path, mode)
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(path))
+	}
+	return file, nil
+}
+
+// closeListener gives an address up.
+func closeListener(f *os.File, w Wanted) {
+	if f == nil {
+		return
+	}
+	f.Close()
+	if w.Network == "unix" {
+		_ = os.Remove(w.Address)
+	}
+}
+
+// addressOf is where a listening socket listens: with the port, where the kernel chose it.
+func addressOf(f *os.File) string {
+	l, err := net.FileListener(f)
+	if err != nil {
+		return "?"
+	}
+	defer l.Close()
+	if unixListener, ok := l.(*net.UnixListener); ok {
+		unixListener.SetUnlinkOnClose(false)
+	}
+	return l.Addr().String()
+}
