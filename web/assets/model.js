@@ -1,1 +1,162 @@
+// What the page knows: the last hour of each device in columns, as /history has it, continued by the
+// states that come in. It knows of no document.
 
+const HOUR = 3600e3;
+export const OTHERS = 0; // the "job" of all that have no column of their own
+const UNIT = 2 ** 30;
+
+/** bytes spells an amount: in GiB, or in MiB where that says more. */
+export function bytes(n) {
+  if (n === null || n === undefined) return '–';
+  if (n === 0) return '0 GiB';
+  if (n < UNIT / 10) return `${round(n / 2 ** 20)} MiB`;
+  return `${round(n / UNIT)} GiB`;
+}
+
+function round(x) {
+  const digits = x >= 100 ? 0 : x >= 10 ? 1 : 2;
+  return String(Number(x.toFixed(digits)));
+}
+
+/** span spells milliseconds as people say them. */
+export function span(ms) {
+  const s = Math.floor(ms / 1000);
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
+  if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor(s / 60) % 60} min`;
+  return `${Math.floor(s / 86400)} d ${Math.floor(s / 3600) % 24} h`;
+}
+
+/** clock spells a moment as a time of day. */
+export function clock(ms, seconds = true) {
+  const style = { hour: '2-digit', minute: '2-digit' };
+  if (seconds) style.second = '2-digit';
+  return new Intl.DateTimeFormat(undefined, style).format(new Date(ms));
+}
+
+/** Track is the last hour of one device. */
+export class Track {
+  constructor(index) {
+    this.index = index;
+    this.columns = { capacity: [], reserved: [] };
+    this.holders = new Map(); // job → {job, pid, user, name, used: []}
+  }
+
+  /** put sets the point at i: null for one without figures. */
+  put(i, device, shares) {
+    this.columns.capacity[i] = device ? device.capacity_bytes : null;
+    this.columns.reserved[i] = device ? device.reserved_bytes : null;
+    for (const h of this.holders.values()) h.used[i] = device ? 0 : null;
+    for (const [job, share] of shares) {
+      let h = this.holders.get(job);
+      if (!h) {
+        const known = this.columns.capacity.slice(0, i + 1);
+        this.holders.set(job, h = { job, used: known.map((c) => (c === null ? null : 0)) });
+      }
+      Object.assign(h, { pid: share.pid, user: share.user, name: share.name });
+      h.used[i] = share.used;
+    }
+  }
+
+  /** drop forgets the oldest points, and the jobs that have nothing in the others. */
+  drop(n) {
+    for (const c of Object.values(this.columns)) c.splice(0, n);
+    for (const [job, h] of this.holders) {
+      h.used.splice(0, n);
+      if (!h.used.some((v) => v > 0)) this.holders.delete(job);
+    }
+  }
+
+  /** stack lists the jobs from the bottom up: by their numbers, all others on top. */
+  stack() {
+    return [...this.holders.values()].filter((h) => h.used.some((v) => v > 0))
+      .sort((a, b) => (a.job === OTHERS) - (b.job === OTHERS) || a.job - b.job);
+  }
+}
+
+/** Model is all that the page knows. */
+export class Model {
+  constructor() {
+    this.step = 5000;
+    this.state = null;
+    this.events = []; // {time_ms, device, kind, text}, oldest first
+    this.forget();
+  }
+
+  forget() {
+    this.times = [];
+    this.tracks = new Map();
+  }
+
+  /** load takes an answer of /history. */
+  load(history) {
+    this.forget();
+    this.step = history.step_ms;
+    this.times = history.times_ms;
+    for (const d of history.devices) {
+      const track = new Track(d.index);
+      track.columns = { capacity: d.capacity_bytes, reserved: d.reserved_bytes };
+      for (const h of d.holders) {
+        track.holders.set(h.job, { job: h.job, pid: h.pid, user: h.user, name: h.name, used: h.used_bytes });
+      }
+      this.tracks.set(d.index, track);
+    }
+  }
+
+  /** apply takes a state. It moves the last point, until that is a step away from the one before. */
+  apply(state) {
+    this.state = state;
+    const n = this.times.length;
+    const last = this.times[n - 1];
+    let at = n;
+    if (n > 1 && state.time_ms - this.times[n - 2] < this.step) at = n - 1;
+    else if (n > 0 && state.time_ms - last > 4 * this.step) { // nobody looked: a gap
+      this.point(n, last + this.step, null);
+      at = n + 1;
+    }
+    this.point(at, state.time_ms, state);
+    const old = this.times.findIndex((t) => t >= state.time_ms - HOUR);
+    if (old > 0) {
+      this.times.splice(0, old);
+      for (const track of this.tracks.values()) track.drop(old);
+    }
+  }
+
+  point(i, time, state) {
+    this.times[i] = time;
+    const devices = new Map((state ? state.devices : []).map((d) => [d.index, d]));
+    for (const index of devices.keys()) {
+      if (this.tracks.has(index)) continue;
+      const track = new Track(index);
+      for (let k = 0; k < i; k++) track.put(k, null, new Map());
+      this.tracks.set(index, track);
+    }
+    for (const [index, track] of this.tracks) {
+      track.put(i, devices.get(index), state ? sharesOf(state, index) : new Map());
+    }
+  }
+
+  /** eventsNear are those at most a step away from a time, on a device or on none. */
+  eventsNear(index, time) {
+    return this.events.filter((e) => (e.device === index || e.device === null) &&
+      e.time_ms > time - this.step && e.time_ms <= time);
+  }
+}
+
+// As many jobs of a device have a column as the history keeps apart.
+const APART = 16;
+
+/** sharesOf sums a device's leases up by job. */
+function sharesOf(state, index) {
+  const shares = new Map();
+  for (const l of state.leases) {
+    if (l.device !== index) continue;
+    const share = shares.get(l.job);
+    if (share) share.used += l.used_bytes;
+    else shares.set(l.job, { pid: l.pid, user: l.user, name: l.job_name ?? l.command, used: l.used_bytes });
+  }
+  if (shares.size <= APART) return shares;
+  const most = [...shares].sort((a, b) => b[1].used - a[1].used);
+  const rest = most.slice(APART).reduce((sum, [, s]) => sum + s.used, 0);
+  return new Map([...most.slice(0, APART), [OTHERS, { pid: 0, user: '', name: '', used: rest }]]);
+}

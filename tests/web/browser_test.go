@@ -1,0 +1,179 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// browser is one with a tab. What is amiss in the tab fails the test at its end.
+type browser struct {
+	t   *testing.T
+	ctx context.Context
+
+	mu    sync.Mutex
+	amiss []string
+	asked []string // URLs
+}
+
+func newBrowser(t *testing.T) *browser {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox,
+		chromedp.UserDataDir(t.TempDir()), chromedp.Env("HOME="+t.TempDir()))
+	ctx, cancel := context.WithTimeout(context.Background(), bounded.Lifetime)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	b := &browser{t: t, ctx: ctx}
+	if err := chromedp.Listen(ctx, b.hear); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = chromedp.Cancel(ctx) // its folder goes after it
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, text := range b.amiss {
+			t.Errorf("the browser says: %s", text)
+		}
+	})
+	return b
+}
+
+// hear notes what the page asks for, and what it or the browser complains about.
+func (b *browser) hear(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *network.EventRequestWillBeSent:
+		b.asked = append(b.asked, e.Request.URL)
+	case *runtime.EventExceptionThrown:
+		b.amiss = append(b.amiss, told(e.ExceptionDetails))
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeWarning {
+			b.amiss = append(b.amiss, told(e.Args))
+		}
+	case *log.EventEntryAdded:
+		if e.Entry.Level == log.EntryLevelError || e.Entry.Level == log.EntryLevelWarning {
+			b.amiss = append(b.amiss, e.Entry.Text+" "+e.Entry.URL)
+		}
+	}
+}
+
+// told spells what the browser tells of something.
+func told(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// forgive forgets complaints so far that have a text: of a test that breaks something itself.
+func (b *browser) forgive(text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var rest []string
+	for _, said := range b.amiss {
+		if !strings.Contains(said, text) {
+			rest = append(rest, said)
+		}
+	}
+	b.amiss = rest
+}
+
+// elsewhere are what the page asked of others than a URL's host.
+func (b *browser) elsewhere(page string) (list []string) {
+	home, err := url.Parse(page)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, asked := range b.asked {
+		if u, err := url.Parse(asked); err != nil || u.Host != home.Host {
+			list = append(list, asked)
+		}
+	}
+	return list
+}
+
+// open goes to a page.
+func (b *browser) open(url string) { b.t.Helper(); b.do(chromedp.Navigate(url)) }
+
+func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	if err := chromedp.Do(b.ctx, steps...); err != nil {
+		b.t.Fatalf("%v\nthe page says:\n%s", err, b.text())
+	}
+}
+
+// text is what can be read on the page; "" where it cannot be had.
+func (b *browser) text() string {
+	text, _ := chromedp.Run(b.ctx, chromedp.Evaluate[string](`document.body.innerText`))
+	return text
+}
+
+// value is what an expression has in the page.
+func value[T any](b *browser, expression string) T {
+	b.t.Helper()
+	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression))
+	if err != nil {
+		b.t.Fatalf("%s: %v", expression, err)
+	}
+	return v
+}
+
+// await waits until an expression is true in the page.
+func (b *browser) await(expression string) {
+	b.t.Helper()
+	b.t.Cleanup(func() {
+		if b.t.Failed() {
+			b.t.Logf("the page says:\n%s", b.text())
+		}
+	})
+	rig.Eventually(b.t, expression, func() bool { return value[bool](b, expression) })
+}
+
+// says waits until the page has a text that can be read.
+func (b *browser) says(text string) {
+	b.t.Helper()
+	b.await(fmt.Sprintf(`document.body.innerText.includes(%q)`, text))
+}
+
+// screen sets size and colours.
+func (b *browser) screen(width, height int64, scheme string) {
+	b.t.Helper()
+	b.do(chromedp.EmulateViewport(width, height))
+	media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}
+	if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, media); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// picture writes the whole page into a file.
+func (b *browser) picture(path string) {
+	b.t.Helper()
+	png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	if err == nil {
+		err = os.WriteFile(path, png, 0o644)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}

@@ -1,0 +1,70 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// machine is one whose daemon has the page be served.
+type machine struct {
+	*rig.Machine
+}
+
+func newMachine(t *testing.T, o rig.Options) machine {
+	t.Helper()
+	if o.Config == "" {
+		o.Config = config("127.0.0.1:0")
+	}
+	o.Stopped = true
+	m := machine{rig.New(t, o)}
+	// The page's process is another user's, and has to come to the socket.
+	if err := os.Chmod(m.Dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m.Start()
+	return m
+}
+
+func config(listen string) string {
+	return fmt.Sprintf("schema_version = 1\n[http]\nlisten = %q\n", listen)
+}
+
+var served = regexp.MustCompile(`the page is served" listen=(\S+) pid=(\d+)`)
+
+// page is where the page is, by the last line of the log that says so, and the process that serves it.
+func (m machine) page() (address, pid string) {
+	m.T.Helper()
+	var found []string
+	rig.Eventually(m.T, "the page is served", func() bool {
+		all := served.FindAllStringSubmatch(m.Log(), -1)
+		if len(all) == 0 {
+			return false
+		}
+		found = all[len(all)-1]
+		return true
+	})
+	return found[1], found[2]
+}
+
+// url is the page's, once its process has the state.
+func (m machine) url() string {
+	m.T.Helper()
+	address, _ := m.page()
+	url := "http://" + address + "/"
+	client := http.Client{Timeout: bounded.Patience}
+	rig.Eventually(m.T, "the page has a state", func() bool {
+		answer, err := client.Get(url + "state")
+		if err != nil {
+			return false
+		}
+		answer.Body.Close()
+		return answer.StatusCode == http.StatusOK
+	})
+	return url
+}

@@ -1,0 +1,27 @@
+package web
+
+import (
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// TestPage: the page shows the lease of a program as it comes and goes, complains of nothing, and asks nobody else.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, rig.Options{Devices: "8G,16G", NoMount: true})
+	url := m.url()
+	b := newBrowser(t)
+	b.open(url)
+	b.says("No lease yet.")
+	p := m.Interact(m.Gpuarb("run", "--memory", "4G", "--min", "2G", "--device", "0", "--name", "train<b>", "--", rig.Build(t, "programs/cudaprog-dlsym")))
+	p.Want("alloc a 3G", "ok")
+	b.says("train<b>")
+	b.says("3 GiB used")
+	b.await(`document.querySelector('.chart canvas') !== null`)
+	p.CloseStdin()
+	b.says("No program has a lease.")
+	if list := b.elsewhere(url); len(list) > 0 {
+		t.Errorf("the page asks others: %q", list)
+	}
+}
