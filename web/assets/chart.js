@@ -86,7 +86,7 @@ export class Chart {
       },
       axes: [
         { ...axis, space: 70, size: 28, values: (_, ticks) => ticks.map((t) => clock(t * 1000, this.short())) },
-        { ...axis, size: 62, values: (_, ticks) => ticks.map((v) => (v < 1 && v > 0 ? `${Math.round(v * 1024)} MiB` : `${v} GiB`)) },
+        { ...axis, size: 62, space: 36, incrs: [1 / 64, 1 / 16, 1 / 4, 1 / 2, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512], values: (_, ticks) => ticks.map((v) => (v < 1 && v > 0 ? `${Math.round(v * 1024)} MiB` : v === 0 ? '0' : `${v} GiB`)) },
       ],
       series: [{}, ...areas,
         { paths, stroke: ink, width: 1.5, dash: [5, 4], points: none },

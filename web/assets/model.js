@@ -8,7 +8,7 @@ const UNIT = 2 ** 30;
 /** bytes spells an amount: in GiB, or in MiB where that says more. */
 export function bytes(n) {
   if (n === null || n === undefined) return '–';
-  if (n === 0) return '0 GiB';
+  if (n === 0) return '0';
   if (n < UNIT / 10) return `${round(n / 2 ** 20)} MiB`;
   return `${round(n / UNIT)} GiB`;
 }
@@ -16,6 +16,11 @@ export function bytes(n) {
 function round(x) {
   const digits = x >= 100 ? 0 : x >= 10 ? 1 : 2;
   return String(Number(x.toFixed(digits)));
+}
+
+/** short is a command without the folder of its program. */
+export function short(command) {
+  return command.replace(/^\S*\//, '');
 }
 
 /** span spells milliseconds as people say them. */
@@ -29,7 +34,7 @@ export function span(ms) {
 
 /** clock spells a moment as a time of day. */
 export function clock(ms, seconds = true) {
-  const style = { hour: '2-digit', minute: '2-digit' };
+  const style = { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' };
   if (seconds) style.second = '2-digit';
   return new Intl.DateTimeFormat(undefined, style).format(new Date(ms));
 }

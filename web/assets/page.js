@@ -1,7 +1,7 @@
 // The page: keeps the document as the model is. Names of programs, users and jobs are whatever somebody chose: they
 // get into the document as text, by h() alone.
 
-import { Model, OTHERS, bytes, clock, span } from './model.js';
+import { Model, OTHERS, bytes, clock, short, span } from './model.js';
 import { Chart } from './chart.js';
 
 const COLORS = 10; // --c0 to --c9 of page.css
@@ -100,10 +100,10 @@ class View {
     fill(this.title, name, ' ', h('span', { class: 'model' }, d.name), d.state === 'ok' ? null : h('span', { class: `badge ${d.state}` }, d.state));
     const facts = [['Used', bytes(d.used_bytes)], ['Promised', bytes(d.reserved_bytes)], ['Capacity', bytes(d.capacity_bytes)], ['Total', bytes(d.total_bytes)]];
     if (d.unmanaged_bytes > 0) {
-      const by = d.unmanaged_by.map((u) => u.command).slice(0, 3).join(', ');
+      const by = d.unmanaged_by.map((u) => short(u.command)).slice(0, 3).join(', ');
       facts.push(['Unmanaged', bytes(d.unmanaged_bytes) + (by ? ` (${by})` : '')]);
     }
-    facts.push(['Slots', `${d.slots_current} of ${d.slots_max ?? 'any number'}`], ['Waiting', String(d.queue_depth)]);
+    facts.push(['Slots', d.slots_max === null ? String(d.slots_current) : `${d.slots_current} of ${d.slots_max}`], ['Waiting', String(d.queue_depth)]);
     fill(this.facts, ...facts.map(([k, v]) => h('div', {}, h('dt', {}, k), h('dd', {}, v))));
   }
 
@@ -129,7 +129,7 @@ class View {
     const leases = this.leases.get(s.job) ?? [];
     const state = leases.find((l) => l.state !== 'running')?.state;
     const who = s.job === OTHERS ? [h('span', { class: 'who' }, 'all others')] : [
-      h('span', { class: 'who', title: s.name }, s.name || '(no name)'),
+      h('span', { class: 'who', title: s.name }, short(s.name) || '(no name)'),
       h('span', { class: 'whose' }, `${s.user} · pid ${s.pid}${leases.length > 1 ? ` and ${leases.length - 1} more` : ''}`),
     ];
     return h('li', {}, h('span', { class: `swatch c${colors.name(s.job)}` }), ...who,
@@ -138,7 +138,7 @@ class View {
 
   /** say puts the same into words, for those who hear the page. */
   say(at, last, shown, capacity) {
-    const words = shown.filter(([, used]) => used > 0).map(([s, used]) => `${s.name || 'all others'} ${bytes(used)}`);
+    const words = shown.filter(([, used]) => used > 0).map(([s, used]) => `${short(s.name) || 'all others'} ${bytes(used)}`);
     const text = `${clock(model.times[at])}: ${words.join(', ') || 'not used'}; capacity ${bytes(capacity)}`;
     for (const [name, value] of [['valuemax', last], ['valuenow', at], ['valuetext', text]]) this.plot.setAttribute(`aria-${name}`, value);
   }
@@ -153,7 +153,7 @@ class View {
       due = model.times[i] - TABLE_STEP;
       rows.push([clock(model.times[i], false), ...this.stack.map((s) => bytes(s.used[i])), bytes(reserved[i]), bytes(capacity[i])]);
     }
-    const heads = ['Time', ...this.stack.map((s) => (s.job === OTHERS ? 'all others' : `${s.name} (${s.user}, pid ${s.pid})`)), 'Promised', 'Capacity'];
+    const heads = ['Time', ...this.stack.map((s) => (s.job === OTHERS ? 'all others' : `${short(s.name)} (${s.user}, pid ${s.pid})`)), 'Promised', 'Capacity'];
     fill(this.rows, table(`GPU ${this.index} in the last hour`, heads, rows));
   }
 }
@@ -183,7 +183,7 @@ function cut(rows, id) {
 }
 
 const onDevice = (index) => (index === null ? 'any' : index);
-const who = (row) => h('span', { class: 'command', title: row.command }, row.job_name ?? row.command);
+const who = (row) => h('span', { class: 'command', title: row.command }, row.job_name ?? short(row.command));
 
 function showQueue() {
   const rows = cut(model.state.queue, 'queue');

@@ -1,0 +1,67 @@
+//go:build full
+
+package web
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// busy has programs come and go on two devices, one wait, and one use the device without gpuarb.
+func (m machine) busy() {
+	m.T.Helper()
+	program := rig.Build(m.T, "programs/cudaprog-dlsym")
+	run := func(args ...string) *rig.Program {
+		return m.Interact(m.Gpuarb(append(append([]string{"run"}, args...), "--", program)...))
+	}
+	a := run("--memory", "6G", "--min", "4G", "--device", "0", "--name", "llama-70b finetune")
+	b := run("--memory", "8G", "--device", "0", "--name", "whisper")
+	c := run("--memory", "4G", "--device", "0")
+	d := run("--device", "1", "--name", "a-job-with-a-rather-long-name-that-nobody-would-shorten")
+	a.Want("alloc a 2G", "ok")
+	b.Want("alloc a 3G", "ok")
+	c.Want("alloc a 1G", "ok")
+	d.Want("alloc a 700M", "ok")
+	a.Want("alloc b 3G", "ok")
+	unmanaged := m.Interact(m.Command(m.Env(), program))
+	unmanaged.Want("alloc a 1G", "ok")
+	waits := m.Gpuarb("run", "--memory", "14G", "--min", "14G", "--device", "0", "--name", "sdxl", "--", "true")
+	if err := waits.Start(); err != nil {
+		m.T.Fatal(err)
+	}
+	m.T.Cleanup(func() { _ = waits.Process.Kill(); _ = waits.Wait() })
+}
+
+// TestFullLooks takes pictures of the page as people see it: wide and narrow, light and dark. GPUARB_TEST_PICTURES names
+// a folder to keep them in.
+func TestFullLooks(t *testing.T) {
+	folder := os.Getenv("GPUARB_TEST_PICTURES")
+	if folder == "" {
+		folder = t.TempDir()
+	}
+	m := newMachine(t, rig.Options{Devices: "16G,8G", NoMount: true})
+	url := m.url()
+	b := newBrowser(t)
+	b.open(url)
+	b.says("No lease yet.")
+	b.screen(1440, 900, "light")
+	b.picture(filepath.Join(folder, "empty.png"))
+	m.busy()
+	b.says("sdxl")
+	b.says("Unmanaged")
+	for _, width := range []int64{390, 1440} {
+		for _, scheme := range []string{"light", "dark"} {
+			b.screen(width, 900, scheme)
+			b.await(fmt.Sprintf(`innerWidth === %d && document.documentElement.scrollWidth <= innerWidth`, width))
+			b.await(`[...document.querySelectorAll('.chart')].every((c) => c.querySelector('canvas').clientWidth <= c.clientWidth + 1)`)
+			b.picture(filepath.Join(folder, fmt.Sprintf("%s-%d.png", scheme, width)))
+		}
+	}
+	b.do(chromedp.Focus(chromedp.CSS(".chart")))
+}
