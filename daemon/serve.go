@@ -228,6 +228,7 @@ var handlers = [...]handler{
 	ipc.TypeJobTally: {answered((*client).jobTally), fair.OfUser, false},
 	ipc.TypeCancel:   {answered((*client).cancelRequest), fair.Nothing, false},
 	ipc.TypeSnapshot: {(*client).snapshot, fair.Nothing, false},
+	ipc.TypeEvents:   {(*client).events, fair.Nothing, false},
 	ipc.TypeLimit:    {answered((*client).limit), fair.OfUser, false},
 	ipc.TypeAttach:   {answered((*client).attach), fair.OfUser, true},
 	ipc.TypeAlloc:    {(*client).alloc, fair.OfUser, true},

@@ -350,19 +350,11 @@ func (c *Client) snapshot() ([]byte, error) {
 	}
 	json := make([]byte, 0, c.last+c.last/8)
 	for {
-		got, body, _, err := c.reply(h)
+		part, body, err := receivePart[SnapshotPart](c, h)
 		if err != nil {
 			return nil, err
 		}
-		if got.Status != StatusOK {
-			return nil, &ReplyError{Type: TypeSnapshot, Status: got.Status}
-		}
-		var part SnapshotPart
-		n := size[SnapshotPart]()
-		if err := Unmarshal(body[:n], &part); err != nil {
-			return nil, err
-		}
-		json = append(json, body[n:]...)
+		json = append(json, body...)
 		if part.Last == 1 {
 			c.last = len(json)
 			return json, nil

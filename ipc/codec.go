@@ -16,7 +16,7 @@ type Body interface {
 		AttachRequest | AttachReply | AllocRequest | AllocReply | FreedNotice | StreamRequest |
 		StreamReply | ContextRequest | ContextReply | QueryRequest | QueryReply | RoomRequest | RoomReply |
 		MeasureRequest | MeasureReply | ObjectsRequest | DriverRequest | DriverReply |
-		JobOpenRequest | JobOpenReply | SnapshotRequest | SnapshotPart |
+		JobOpenRequest | JobOpenReply | SnapshotRequest | SnapshotPart | EventsRequest | EventsPart |
 		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | JobTallyRequest | JobTallyReply | LimitRequest
 }
 
@@ -51,6 +51,7 @@ var shapes = map[Type]shape{
 	TypeBye:      {name: "Bye", request: size[Empty](), reply: size[Empty]()},
 	TypeJobOpen:  {name: "JobOpen", request: size[JobOpenRequest](), reply: size[JobOpenReply](), waits: true},
 	TypeSnapshot: {name: "Snapshot", request: size[SnapshotRequest](), reply: size[SnapshotPart](), more: true},
+	TypeEvents:   {name: "Events", request: size[EventsRequest](), reply: size[EventsPart](), more: true},
 	TypeCancel:   {name: "Cancel", request: size[CancelRequest](), reply: size[CancelReply]()},
 	TypeJobClose: {name: "JobClose", request: size[JobCloseRequest](), reply: size[Empty]()},
 	TypeLimit:    {name: "Limit", request: size[LimitRequest](), reply: size[Empty]()},

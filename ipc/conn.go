@@ -193,21 +193,25 @@ func (c *Conn) ReplySnapshot(req Header, json []byte, timeout time.Duration) err
 		if len(json) == 0 {
 			part.Last = 1
 		}
-		err := c.sock.sendWait(deadline, func() error {
-			c.sock.wMu.Lock()
-			defer c.sock.wMu.Unlock()
-			c.sock.out = marshalPart(c.sock.out[:0], h, &part, len(data))
-			return c.sock.trySend(c.sock.out, data, -1)
-		})
-		if err != nil || part.Last == 1 {
+		if err := sendPart(c, h, &part, data, deadline); err != nil || part.Last == 1 {
 			return c.sent(err)
 		}
 	}
 }
 
+// sendPart sends a body with more bytes behind it, and waits for room until the deadline; zero: until Close.
+func sendPart[T Body](c *Conn, h Header, part *T, data []byte, deadline time.Time) error {
+	return c.sock.sendWait(deadline, func() error {
+		c.sock.wMu.Lock()
+		defer c.sock.wMu.Unlock()
+		c.sock.out = marshalPart(c.sock.out[:0], h, part, len(data))
+		return c.sock.trySend(c.sock.out, data, -1)
+	})
+}
+
 // marshalPart is Marshal for a body that n more bytes follow.
-func marshalPart(dst []byte, h Header, part *SnapshotPart, n int) []byte {
-	h.Length = uint32(HeaderSize + size[SnapshotPart]() + n)
+func marshalPart[T Body](dst []byte, h Header, part *T, n int) []byte {
+	h.Length = uint32(HeaderSize + size[T]() + n)
 	return append(appendHeader(dst, h), bytesOf(part)...)
 }
 

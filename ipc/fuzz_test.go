@@ -67,6 +67,8 @@ func fuzzDecode(f *testing.F, reply bool, parse func([]byte, int) (Header, []byt
 			s = &w
 		} else if reply && h.Type == TypeSnapshot|ReplyBit {
 			body = body[:size[SnapshotPart]()]
+		} else if reply && h.Type == TypeEvents|ReplyBit {
+			body = body[:size[EventsPart]()]
 		}
 		again, err := s.again(body)
 		if err != nil {

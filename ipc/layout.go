@@ -70,6 +70,7 @@ const (
 	TypeLimit    Type = 24 // LimitRequest → Empty: limits change while programs run
 	TypeGiveUp   Type = 25 // Empty, no reply: the request that waits on this connection is to have its reply now
 	TypeJobTally Type = 26 // JobTallyRequest → JobTallyReply: what a job used at most, how long it waited, what it was refused
+	TypeEvents   Type = 27 // EventsRequest → EventsPart…: lines of the event history, in parts, the last one marked
 	ReplyBit     Type = 0x8000
 )
 
@@ -580,6 +581,28 @@ type SnapshotRequest struct{}
 
 // SnapshotPart starts each part of the answer; the JSON bytes follow it.
 type SnapshotPart struct {
+	Last     uint32 // 1 on the last part
+	Reserved uint32
+}
+
+// EventsRequest asks for the event history: lines of JSON, each with an offset in bytes that counts from the
+// daemon's start. A client that reads on after a break gives back what the last part said.
+type EventsRequest struct {
+	Daemon   uint64 // EventsPart.Daemon; 0, or another daemon's: Offset does not count, and all lines come that are kept
+	Offset   uint64 // where to begin: EventsPart.Next; NoLimit: with what happens from now on
+	Flags    uint32 // EventsFollow
+	Reserved uint32 // must be 0
+}
+
+// EventsFollow in EventsRequest.Flags: there is no last part; lines come as they are written, until GiveUp or the
+// connection's end.
+const EventsFollow uint32 = 1
+
+// EventsPart starts each part of the answer; whole lines follow it. Where lines were lost that were asked for,
+// a line says so in their place.
+type EventsPart struct {
+	Daemon   uint64 // tells this daemon from others; never 0
+	Next     uint64 // the offset behind the last line
 	Last     uint32 // 1 on the last part
 	Reserved uint32
 }

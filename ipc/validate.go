@@ -60,6 +60,10 @@ func validate[T Body](body *T) *ProtocolError {
 		return zero("RoomReply.Word", m.Word)
 	case *MeasureReply:
 		return first(flag("MeasureReply.Known", m.Known), zero("MeasureReply.Reserved", uint64(m.Reserved)))
+	case *EventsRequest:
+		return first(bits("EventsRequest.Flags", m.Flags, EventsFollow), zero("EventsRequest.Reserved", uint64(m.Reserved)))
+	case *EventsPart:
+		return first(flag("EventsPart.Last", m.Last), zero("EventsPart.Reserved", uint64(m.Reserved)))
 	case *SnapshotPart:
 		return first(flag("SnapshotPart.Last", m.Last), zero("SnapshotPart.Reserved", uint64(m.Reserved)))
 	}

@@ -102,6 +102,10 @@ func TestValuesRefused(t *testing.T) {
 		broken("attach slot", AttachReply{}, StatusRange, "slot", func(m *AttachReply) { m.Slot = 32 }),
 		broken("attach scope", AttachReply{}, StatusRange, "SlotScope", func(m *AttachReply) { m.SlotScope = 4 }),
 		broken("context reserved", ContextReply{}, StatusMalformed, "Reserved", func(m *ContextReply) { m.Reserved = 1 }),
+		broken("events flags", EventsRequest{}, StatusRange, "EventsRequest.Flags", func(m *EventsRequest) { m.Flags = 2 }),
+		broken("events reserved", EventsRequest{}, StatusMalformed, "Reserved", func(m *EventsRequest) { m.Reserved = 1 }),
+		broken("events part last", EventsPart{}, StatusRange, "Last is 2", func(m *EventsPart) { m.Last = 2 }),
+		broken("events part reserved", EventsPart{}, StatusMalformed, "Reserved", func(m *EventsPart) { m.Reserved = 1 }),
 		broken("part last", SnapshotPart{}, StatusRange, "Last is 2", func(m *SnapshotPart) { m.Last = 2 }),
 		broken("part reserved", SnapshotPart{}, StatusMalformed, "Reserved", func(m *SnapshotPart) { m.Reserved = 1 }),
 	} {

@@ -49,6 +49,7 @@
 #define GA_TYPE_LIMIT 0x18u
 #define GA_TYPE_GIVE_UP 0x19u
 #define GA_TYPE_JOB_TALLY 0x1au
+#define GA_TYPE_EVENTS 0x1bu
 #define GA_REPLY_BIT 0x8000u
 #define GA_STATUS_OK 0x0u
 #define GA_STATUS_OVER_BUDGET 0x1u
@@ -597,6 +598,31 @@ struct ga_wire_snapshot_part {
 _Static_assert(sizeof(struct ga_wire_snapshot_part) == 8, "SnapshotPart");
 _Static_assert(offsetof(struct ga_wire_snapshot_part, last) == 0, "SnapshotPart.Last");
 _Static_assert(offsetof(struct ga_wire_snapshot_part, reserved) == 4, "SnapshotPart.Reserved");
+
+struct ga_wire_events_request {
+    uint64_t daemon;
+    uint64_t offset;
+    uint32_t flags;
+    uint32_t reserved;
+};
+_Static_assert(sizeof(struct ga_wire_events_request) == 24, "EventsRequest");
+_Static_assert(offsetof(struct ga_wire_events_request, daemon) == 0, "EventsRequest.Daemon");
+_Static_assert(offsetof(struct ga_wire_events_request, offset) == 8, "EventsRequest.Offset");
+_Static_assert(offsetof(struct ga_wire_events_request, flags) == 16, "EventsRequest.Flags");
+_Static_assert(offsetof(struct ga_wire_events_request, reserved) == 20, "EventsRequest.Reserved");
+#define GA_EVENTS_FOLLOW 0x1u
+
+struct ga_wire_events_part {
+    uint64_t daemon;
+    uint64_t next;
+    uint32_t last;
+    uint32_t reserved;
+};
+_Static_assert(sizeof(struct ga_wire_events_part) == 24, "EventsPart");
+_Static_assert(offsetof(struct ga_wire_events_part, daemon) == 0, "EventsPart.Daemon");
+_Static_assert(offsetof(struct ga_wire_events_part, next) == 8, "EventsPart.Next");
+_Static_assert(offsetof(struct ga_wire_events_part, last) == 16, "EventsPart.Last");
+_Static_assert(offsetof(struct ga_wire_events_part, reserved) == 20, "EventsPart.Reserved");
 
 struct ga_wire_lease_slot {
     uint64_t credit;

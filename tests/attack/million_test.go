@@ -161,6 +161,7 @@ func TestEveryFieldMalformed(t *testing.T) {
 		"JobOpen":  ipc.Marshal(nil, ipc.Header{Type: ipc.TypeJobOpen, Request: 1}, &ipc.JobOpenRequest{Memory: ipc.NoLimit, Min: ipc.NoLimit, Devices: 1}),
 		"JobTally": ipc.Marshal(nil, ipc.Header{Type: ipc.TypeJobTally, Request: 1}, &ipc.JobTallyRequest{}),
 		"JobClose": ipc.Marshal(nil, ipc.Header{Type: ipc.TypeJobClose, Request: 1}, &ipc.JobCloseRequest{}),
+		"Events":   ipc.Marshal(nil, ipc.Header{Type: ipc.TypeEvents, Request: 1}, &ipc.EventsRequest{}),
 		"Snapshot": ipc.Marshal(nil, ipc.Header{Type: ipc.TypeSnapshot, Request: 1}, &ipc.SnapshotRequest{}),
 		"Cancel":   ipc.Marshal(nil, ipc.Header{Type: ipc.TypeCancel, Request: 1}, &ipc.CancelRequest{}),
 		"Limit":    ipc.Marshal(nil, ipc.Header{Type: ipc.TypeLimit, Request: 1}, &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(os.Getpid()), Set: ipc.SetMax, Max: 1 << 30}),
