@@ -39,6 +39,7 @@ type app struct {
 	uid            int
 	executable     string     // absolute path of this program
 	width          func() int // of the terminal that stdout is; 0: it is none
+	watched        bool       // stderr is a terminal
 
 	socket string // --socket
 	json   bool   // --json
@@ -57,6 +58,7 @@ func newApp() *app {
 		uid:        os.Getuid(),
 		executable: executable,
 		width:      terminalWidth,
+		watched:    isTerminal(os.Stderr),
 	}
 }
 

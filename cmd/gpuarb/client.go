@@ -17,6 +17,9 @@ import (
 // microseconds; one that needs longer is stopped or stuck.
 const patience = 10 * time.Second
 
+// theDaemon is what most commands wait for.
+const theDaemon = "the daemon to answer"
+
 // socketPaths is where the daemon is looked for, in order.
 func (a *app) socketPaths() []string {
 	if a.socket != "" {
@@ -47,6 +50,7 @@ func (a *app) connect(ctx context.Context) (*ipc.Client, error) {
 func (a *app) snapshot() (accounting.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	defer a.slow(theDaemon)()
 	client, err := a.connect(ctx)
 	if err != nil {
 		return accounting.Snapshot{}, err

@@ -112,6 +112,7 @@ func (d *doctor) printFindings(findings []finding) error {
 func (d *doctor) checkDaemon() {
 	ctx, cancel := context.WithTimeout(context.Background(), d.patience)
 	defer cancel()
+	defer d.slow(theDaemon)()
 	client, err := d.connect(ctx)
 	if err != nil {
 		d.found("daemon", wrong, "systemctl status gpuarbd, or start one of your own with gpuarbd --user", "%v", err)

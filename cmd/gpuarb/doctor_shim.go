@@ -51,6 +51,7 @@ func (d *doctor) checkShim() {
 		d.found("shim", unknown, "install it beside the library: make install", "%s is there; what it catches cannot be tried: %v", library, err)
 		return
 	}
+	defer d.slow("programs that use CUDA, NVML, OpenCL and Vulkan, which are tried under the library")()
 	run := func(name string) probed { return d.probe(probe, library, name) }
 	if got := run("shim"); got.outcome != "caught" {
 		d.found("shim", wrong, "build or install the library for this machine's libc", "%s does not load: %s",

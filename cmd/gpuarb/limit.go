@@ -133,6 +133,7 @@ func andList(names []string) string {
 func (a *app) limit(request ipc.LimitRequest, whose limited) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	defer a.slow(theDaemon)()
 	client, err := a.connect(ctx)
 	if err != nil {
 		return err

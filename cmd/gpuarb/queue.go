@@ -39,6 +39,7 @@ func (a *app) queueCancel(args []string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	defer a.slow(theDaemon)()
 	client, err := a.connect(ctx)
 	if err != nil {
 		return err

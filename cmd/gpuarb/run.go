@@ -174,6 +174,7 @@ func (a *app) library() (string, error) {
 func (a *app) prepare(request *ipc.JobOpenRequest, options *jobOptions, size accounting.Size) (*ipc.Client, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	defer a.slow(theDaemon)()
 	client, err := a.connect(ctx)
 	if err != nil || !options.needsDevices(size) {
 		return client, err

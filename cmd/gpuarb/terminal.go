@@ -3,9 +3,28 @@ package main
 import (
 	"os"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// slowAfter is how long nobody is told what takes so long.
+const slowAfter = time.Second
+
+// slow says on stderr what is being waited for, once that has taken a moment, to somebody who sits before it. The
+// wait ends with done.
+func (a *app) slow(what string) (done func()) {
+	if !a.watched || a.quiet() {
+		return func() {}
+	}
+	timer := time.AfterFunc(slowAfter, func() { a.say("waiting for %s", what) })
+	return func() { timer.Stop() }
+}
+
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	return err == nil
+}
 
 // customaryWidth is that of a terminal that does not say how wide it is.
 const customaryWidth = 80

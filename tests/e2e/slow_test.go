@@ -1,0 +1,42 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// TestSlowDaemonIsSaid: who sits before a terminal is told what a command waits for, a file is told nothing, and what is
+// printed in the end is the same.
+func TestSlowDaemonIsSaid(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
+	const said = "gpuarb: waiting for the daemon to answer"
+	if err := unix.Kill(m.DaemonPID(), unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	beside := m.Terminal(120, 20, "$G devices --json 2>"+m.Dir+"/said >"+m.Dir+"/json; echo end $?; exec cat")
+	quiet := m.Terminal(120, 20, "$G devices; echo end $?; exec cat", "GPUARB_QUIET=1")
+	onto := m.Terminal(120, 20, "$G devices; echo end $?; exec cat")
+	onto.Await(said)
+	if err := unix.Kill(m.DaemonPID(), unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	for _, terminal := range []*rig.Terminal{onto, beside, quiet} {
+		terminal.Await("end 0")
+	}
+	if screen := onto.Screen(); !strings.Contains(screen, "Simulated GPU 0") || strings.Count(screen, said) != 1 {
+		t.Errorf("shown:\n%s", screen)
+	}
+	if screen := quiet.Screen(); strings.Contains(screen, said) {
+		t.Errorf("GPUARB_QUIET=1 shows:\n%s", screen)
+	}
+	if text, err := os.ReadFile(filepath.Join(m.Dir, "said")); err != nil || len(text) > 0 {
+		t.Errorf("into a file goes %q (%v)", text, err)
+	}
+}
