@@ -26,17 +26,12 @@ func (m *Model) drawDetails() []string {
 			report.Amount(r.used), r.device)))
 	}
 	lines = append(lines, m.leaseLines(r)...)
-	lines = append(lines, m.limitLines(r)...)
 	lines = append(lines, m.queueLines(r)...)
-	lines = append(lines, "", paint(bold, "Why"))
-	var why bytes.Buffer
-	whys := report.Whys(m.state, func(j accounting.JobState) bool { return j.ID == r.job })
-	if err := report.WriteWhy(&why, whys); err == nil {
-		lines = append(lines, split(why.String())...)
-	}
+	lines = append(lines, m.whyLines(r)...)
 	if r.ticket != nil {
 		lines = append(lines, m.holderLines(r)...)
 	}
+	lines = append(lines, m.limitLines(r)...)
 	return m.wrapped(lines)
 }
 
@@ -110,6 +105,16 @@ func (m *Model) queueLines(r *row) []string {
 		return nil
 	}
 	return append([]string{"", paint(bold, "Queue")}, lines...)
+}
+
+// whyLines say what a row's job may have, what it waits for, and what to do.
+func (m *Model) whyLines(r *row) []string {
+	var why bytes.Buffer
+	whys := report.Whys(m.state, func(j accounting.JobState) bool { return j.ID == r.job })
+	if err := report.WriteWhy(&why, whys); err != nil || len(whys) == 0 {
+		return nil
+	}
+	return append([]string{"", paint(bold, "Why")}, split(why.String())...)
 }
 
 // holderLines are those who hold most of the device that is waited for.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/report"
 )
@@ -50,7 +51,7 @@ func (m *Model) drawDevices() []string {
 	if more := len(m.state.Devices) - len(devices); more > 0 {
 		lines = append(lines, paint(faint, fmt.Sprintf("and %d devices more: make the terminal higher, or see `gpuarb devices`", more)))
 	}
-	if !m.options.Compact && (m.height == 0 || m.height >= 20) {
+	if len(devices) > 0 && !m.options.Compact && (m.height == 0 || m.height >= 20) {
 		lines = append(lines, m.legend())
 	}
 	return lines
@@ -64,8 +65,8 @@ func (m *Model) drawDevice(d *accounting.DeviceState, each int) []string {
 	left := max(1, m.width-graph-1)
 	if each == 1 {
 		name := fmt.Sprintf("%-6s ", deviceTitle(d))
-		figures := fmt.Sprintf(" %s/%s", report.Amount(d.Used), report.Amount(d.Total))
-		cells := max(4, left-len(name)-18)
+		figures := fmt.Sprintf(" %s/%s", report.Amount(d.Used), report.Amount(d.Total)) + m.deviceState(d)
+		cells := max(4, left-len(name)-max(18, ansi.StringWidth(figures)))
 		return m.beside(d, []string{paint(bold, name) + bar(parts(m.glyphs, d), d.Total, cells) + figures}, left, graph)
 	}
 	figures := parts(m.glyphs, d)

@@ -174,7 +174,7 @@ func (m *Model) drawDialog() []string {
 		lines := append(m.question("Which limit of "+d.action.subject(m.state.Devices)+" ("+d.whose+")?"),
 			report.Escape(d.input)+paint(inverse, " ")+paint(faint, "  memory.max, memory.min or streams.max; 2G, 25%, max"))
 		if d.wrong != "" {
-			lines = append(lines, paint(alarm, d.wrong))
+			lines = append(lines, m.message(alarm, d.wrong)...)
 		}
 		return lines
 	case forSignal:
@@ -190,8 +190,7 @@ func (m *Model) drawDialog() []string {
 
 // question are the lines of a question; at most three, of which the last is cut.
 func (m *Model) question(text string) []string {
-	lines := wrap(text, m.width)
-	lines = lines[:min(len(lines), 3)]
+	lines := m.message("", text)
 	for i := range lines {
 		lines[i] = paint(inverse, fit(lines[i], m.width))
 	}

@@ -77,6 +77,9 @@ func (m *Model) nobody() string {
 	case m.filter != "" || m.own:
 		return "no row passes the filter; esc clears it"
 	}
+	if len(m.state.Devices) == 0 {
+		return "the daemon knows no device; `gpuarb doctor` says why"
+	}
 	return "nobody uses a device, and nobody waits for one"
 }
 
@@ -124,14 +127,24 @@ func (m *Model) foot() []string {
 	case m.dialog.asks != nothing:
 		return m.drawDialog()
 	case m.note != "" && m.now.Before(m.noteEnd):
-		return []string{paint(bold, m.note)}
+		return m.message(bold, m.note)
 	case m.away != "":
-		return []string{paint(alarm, m.away)}
+		return m.message(alarm, m.away)
 	case m.page != table:
 		return []string{keyHints([]string{"esc", "back", "↑↓", "scroll", "l", "limit", "c", "cancel", "k", "signal", "q", "back"}, m.options.ASCII)}
 	}
 	return []string{keyHints([]string{"q", "quit", "?", "help", "/", "filter", "t", "tree", "s", "sort", m.glyphs.enter, "details",
 		"l", "limit", "c", "cancel", "k", "signal"}, m.options.ASCII)}
+}
+
+// message is a text at the foot, in three lines at the most.
+func (m *Model) message(attribute, text string) []string {
+	lines := wrap(text, m.width)
+	lines = lines[:min(len(lines), 3)]
+	for i := range lines {
+		lines[i] = paint(attribute, lines[i])
+	}
+	return lines
 }
 
 // keyHints spells keys and what they do, in turn.

@@ -351,6 +351,28 @@ func TestSelectionStays(t *testing.T) {
 	}
 }
 
+// A device that is lost is marked, and what ran there; of a machine without a device is said what helps.
+func TestUnusual(t *testing.T) {
+	s := lab()
+	s.Devices[0].Lost = true
+	for i := range s.Leases {
+		if s.Leases[i].Device == 0 {
+			s.Leases[i].State = accounting.StateLost
+		}
+	}
+	m := screen(&answers{}, 80, 24, Options{})
+	m.Update(snapshot{state: s, at: begin})
+	golden(t, "lost.txt", shown(m.draw()))
+	if drawn := m.draw(); !strings.Contains(drawn, paint(alarm, "lost")) {
+		t.Errorf("the lost device is not painted as an alarm:\n%q", drawn)
+	}
+	press(m, "C")
+	golden(t, "lost-compact.txt", shown(m.draw()))
+	m = screen(&answers{}, 80, 24, Options{})
+	m.Update(snapshot{state: accounting.Snapshot{TimeUnixNano: begin.UnixNano()}, at: begin})
+	golden(t, "no-device.txt", shown(m.draw()))
+}
+
 func TestOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		options       Options
