@@ -49,8 +49,10 @@ type Daemon struct {
 	texts    snapshots
 	spare    spare
 	ready    atomic.Bool // it was up
-	changes  fair.Changes
-	shortAt  atomic.Int64 // when it was said last that descriptors are short
+	// ownCommands: users other than root are shown the command lines of their own programs alone.
+	ownCommands atomic.Bool
+	changes     fair.Changes
+	shortAt     atomic.Int64 // when it was said last that descriptors are short
 	// awaited: requests that waited for the last daemon are to come again.
 	awaited atomic.Bool
 
@@ -122,6 +124,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	d.arb = arbiter.New(cfg.Policy)
 	d.words.OnClamp = func(id arbiter.LeaseID) { d.arb.Clamped(d.now(), id) }
 	d.onLoss = lossOf(cfg)
+	d.ownCommands.Store(cfg.Commands == config.CommandsOwn)
 	result := make(chan error, 1)
 	go func() {
 		defer close(d.started)
@@ -268,7 +271,7 @@ func (d *Daemon) mount() error {
 		return nil
 	}
 	fs, err := gpufs.Mount(d.paths.mount, d, gpufs.Options{
-		System: d.paths.system, SelfOf: d.inv.TaskOwner, Control: d, Logger: d.log})
+		System: d.paths.system, SelfOf: d.inv.TaskOwner, Control: d, Hides: d.hidesCommands, Logger: d.log})
 	if err != nil {
 		return err
 	}
@@ -354,6 +357,7 @@ func (d *Daemon) Reload() {
 	d.finishLocked()
 	d.showAllLocked()
 	d.unlock()
+	d.ownCommands.Store(cfg.Commands == config.CommandsOwn)
 	d.page.Set(wantedPage(cfg))
 	d.log.Info("configuration read again", "files", cfg.Files)
 }

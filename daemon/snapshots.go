@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"encoding/json"
+	"os"
 	"sync"
 	"time"
 
@@ -21,10 +22,16 @@ const (
 // snapshots makes the state, and the texts of it that clients ask for.
 type snapshots struct {
 	states fair.Paced[accounting.Snapshot]
-	texts  fair.Paced[text]
+	texts  fair.Paced[text] // of all that there is
 
 	mu      sync.Mutex
-	readers map[uint32]chan struct{} // by user: a token for each that is sent one
+	readers map[uint32]*audience // by user
+}
+
+// audience is what a user's clients share that are sent a snapshot.
+type audience struct {
+	places chan struct{}    // a token for each
+	texts  fair.Paced[text] // where he may not see all
 }
 
 type text struct {
@@ -32,40 +39,54 @@ type text struct {
 	err  error
 }
 
-// enter waits for a place among a user's readers; false: none came free in time.
-func (s *snapshots) enter(uid uint32) (leave func(), ok bool) {
+// enter waits for a place among a user's readers; nil: none came free in time.
+func (s *snapshots) enter(uid uint32) *audience {
 	s.mu.Lock()
 	if s.readers == nil {
-		s.readers = map[uint32]chan struct{}{}
+		s.readers = map[uint32]*audience{}
 	}
-	places := s.readers[uid]
-	if places == nil {
-		places = make(chan struct{}, readersPerUser)
-		s.readers[uid] = places
+	r := s.readers[uid]
+	if r == nil {
+		r = &audience{places: make(chan struct{}, readersPerUser)}
+		s.readers[uid] = r
 	}
 	s.mu.Unlock()
 	late := time.NewTimer(snapshotTimeout)
 	defer late.Stop()
 	select {
-	case places <- struct{}{}:
-		return func() { <-places }, true
+	case r.places <- struct{}{}:
+		return r
 	case <-late.C:
-		return nil, false
+		return nil
 	}
+}
+
+func (r *audience) leave() { <-r.places }
+
+// hidesCommands says whether a user may see no command lines but those of his own programs.
+func (d *Daemon) hidesCommands(uid uint32) bool {
+	return d.ownCommands.Load() && uid != 0 && uid != uint32(os.Geteuid())
+}
+
+func textOf(s accounting.Snapshot) (t text) {
+	t.json, t.err = json.Marshal(s)
+	return t
 }
 
 // snapshot answers with the whole state as JSON.
 func (cl *client) snapshot(m ipc.Message) error {
 	uid := uint32(cl.conn.Peer().UID)
-	leave, ok := cl.d.texts.enter(uid)
-	if !ok {
+	readers := cl.d.texts.enter(uid)
+	if readers == nil {
 		return refused(ipc.StatusTooMany, "%d clients of user %d are reading snapshots, and do not come to an end", readersPerUser, uid)
 	}
-	defer leave()
-	made := cl.d.texts.texts.Get(func() (t text) {
-		t.json, t.err = json.Marshal(cl.d.snapshot())
-		return t
-	})
+	defer readers.leave()
+	var made text
+	if cl.d.hidesCommands(uid) {
+		made = readers.texts.Get(func() text { return textOf(cl.d.Snapshot().WithOwnCommands(uid)) })
+	} else {
+		made = cl.d.texts.texts.Get(func() text { return textOf(cl.d.snapshot()) })
+	}
 	if made.err != nil {
 		return made.err
 	}

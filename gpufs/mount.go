@@ -28,6 +28,8 @@ type Options struct {
 	SelfOf func(tid uint32) (pid int, ok bool)
 	// Control takes what is written to the limits. Nil: no file can be written.
 	Control Control
+	// Hides says whether a user may see no command lines but those of his own programs. Nil: nobody is kept from any.
+	Hides func(uid uint32) bool
 	// Logger takes what goes wrong while serving. Nil: nothing is logged.
 	Logger *slog.Logger
 }
@@ -67,7 +69,7 @@ func Mount(path string, view View, o Options) (*Server, error) {
 func serve(point mountPoint, view View, o Options) (*Server, error) {
 	messages := &messages{to: o.Logger}
 	logger := log.New(messages, "", 0)
-	st := &state{snapshots: &snapshots{view: view}, gid: uint32(os.Getegid()), mounted: time.Now()}
+	st := &state{snapshots: &snapshots{view: view}, gid: uint32(os.Getegid()), mounted: time.Now(), hides: o.Hides}
 	uid := uint32(os.Geteuid())
 	root := &dirNode{attributes: attributes{st, uid, dirMode}, dir: newBuilder(uid, o).root()}
 	none := time.Duration(0)

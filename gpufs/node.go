@@ -22,6 +22,16 @@ type state struct {
 	snapshots *snapshots
 	gid       uint32
 	mounted   time.Time // what every file's times say
+	hides     func(uid uint32) bool
+}
+
+// shownTo is a fresh snapshot as a user may see it.
+func (st *state) shownTo(uid uint32) *snapshot {
+	s := st.snapshots.fresh()
+	if st.hides == nil || !st.hides(uid) {
+		return s
+	}
+	return &snapshot{s.WithOwnCommands(uid), s.taken}
 }
 
 // attributes are what stat shows of a node.
@@ -187,21 +197,18 @@ func (n *fileNode) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint3
 	if writes && n.set == nil {
 		return nil, 0, syscall.EACCES
 	}
-	h := &handle{file: n}
-	if writes {
-		caller, ok := fuse.FromContext(ctx)
-		if !ok {
-			return nil, 0, syscall.EACCES
-		}
-		h.uid = caller.Uid
+	caller, ok := fuse.FromContext(ctx)
+	if !ok {
+		return nil, 0, syscall.EACCES
 	}
+	h := &handle{file: n, uid: caller.Uid}
 	return h, fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH, 0
 }
 
 // handle is one open of a file.
 type handle struct {
 	file *fileNode
-	uid  uint32 // who opened it to write: who was let in decides, not who got the descriptor
+	uid  uint32 // who opened it: who was let in decides, not who got the descriptor
 
 	mu      sync.Mutex // orders the reads of those who share the descriptor
 	content []byte     // never changed, only replaced
@@ -225,7 +232,7 @@ func (h *handle) at(off int64) ([]byte, syscall.Errno) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if off == 0 || !h.filled {
-		text, ok := h.file.text(h.file.state.snapshots.fresh())
+		text, ok := h.file.text(h.file.state.shownTo(h.uid))
 		if !ok {
 			return nil, syscall.ENODEV // gone, as on cgroupfs
 		}
