@@ -182,13 +182,13 @@ type columns struct {
 	*deviceHistory
 	n     int
 	byJob map[uint64]*series
-	area  map[uint64]accounting.Bytes // by which the jobs are ordered; in units of 64 KiB
+	area  map[uint64]float64 // by which the jobs are ordered
 }
 
 func newColumns(index, n int) *columns {
 	column := func() []*accounting.Bytes { return make([]*accounting.Bytes, n) }
 	return &columns{&deviceHistory{Index: index, Capacity: column(), Reserved: column(), Total: column(), Unmanaged: column()},
-		n, map[uint64]*series{}, map[uint64]accounting.Bytes{}}
+		n, map[uint64]*series{}, map[uint64]float64{}}
 }
 
 func (c *columns) add(i int, d *devicePoint) {
@@ -202,7 +202,7 @@ func (c *columns) add(i int, d *devicePoint) {
 		}
 		s.holder = *sh.of // as it was seen last
 		s.Used[i] = &sh.used
-		c.area[sh.of.Job] += sh.used >> 16
+		c.area[sh.of.Job] += float64(sh.used)
 	}
 }
 

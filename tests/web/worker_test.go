@@ -1,0 +1,216 @@
+package web
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// TestWithoutPrivileges looks at the process that serves the page as the kernel sees it.
+func TestWithoutPrivileges(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, rig.Options{})
+	m.url() // it has read its settings
+	_, pid := m.page()
+	status, err := os.ReadFile(filepath.Join("/proc", pid, "status"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`\nNoNewPrivs:\t1\n`, `\nGroups:\t *\n`, `\nCapInh:\t0+\n`, `\nCapPrm:\t0+\n`, `\nCapEff:\t0+\n`, `\nCapAmb:\t0+\n`,
+		`\nUid:\t([1-9]\d*)\t[1-9]\d*\t[1-9]\d*\t[1-9]\d*\n`, `\nGid:\t[1-9]\d*\t[1-9]\d*\t[1-9]\d*\t[1-9]\d*\n`,
+	} {
+		if strings.Contains(want, "id:") && os.Geteuid() != 0 || strings.Contains(want, "Groups") && os.Geteuid() != 0 {
+			continue // it is its daemon's user
+		}
+		if !regexp.MustCompile(want).Match(status) {
+			t.Errorf("no %s in\n%s", want, status)
+		}
+	}
+	checkDescriptors(t, pid)
+	environ, err := os.ReadFile(filepath.Join("/proc", pid, "environ"))
+	if err != nil || string(environ) != "GPUARB_DISABLE=1\x00" {
+		t.Errorf("its environment is %q, %v", environ, err)
+	}
+}
+
+// checkDescriptors: it has inherited its settings, its listening socket and where to complain.
+func checkDescriptors(t *testing.T, pid string) {
+	t.Helper()
+	links, err := filepath.Glob(filepath.Join("/proc", pid, "fd/*"))
+	if err != nil || len(links) < 4 {
+		t.Fatalf("%q, %v", links, err)
+	}
+	own := regexp.MustCompile(`^(pipe:|socket:|anon_inode:\[event(poll|fd)\]|/dev/null$|/sys/fs/cgroup/)`) // the last are the Go runtime's own
+	for _, link := range links {
+		to, err := os.Readlink(link)
+		if err == nil && !own.MatchString(to) {
+			t.Errorf("it has %s", to)
+		}
+	}
+}
+
+// lives says whether a process runs; one that nobody has waited for does not.
+func lives(pid string) bool {
+	stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(rest, "Z")
+}
+
+// TestEndsWithTheDaemon: whatever the end of the daemon is.
+func TestEndsWithTheDaemon(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, rig.Options{NoMount: true})
+	for name, end := range map[string]func(){"SIGKILL": m.Kill, "SIGTERM": m.Stop} {
+		_, pid := m.page()
+		if !lives(pid) {
+			t.Fatalf("the process %s does not live", pid)
+		}
+		end()
+		rig.Eventually(t, "the page's process ends with the daemon by "+name, func() bool { return !lives(pid) })
+		m.Start()
+		rig.Eventually(t, "another one serves", func() bool { _, now := m.page(); return now != pid })
+	}
+}
+
+// TestStartedAgain: when it dies, another one serves at the same place, and the daemon takes no notice.
+func TestStartedAgain(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, rig.Options{NoMount: true})
+	url := m.url()
+	_, pid := m.page()
+	n, err := strconv.Atoi(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(n, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	rig.Eventually(t, "another one serves", func() bool { _, now := m.page(); return now != pid })
+	if again := m.url(); again != url {
+		t.Errorf("the page was at %s and is at %s", url, again)
+	}
+	m.AwaitLog("the page is not served; it is tried again")
+}
+
+// reload has the daemon read another configuration.
+func (m machine) reload(text string) {
+	m.T.Helper()
+	if err := os.WriteFile(filepath.Join(m.Dir, "gpuarb.toml"), []byte(text), 0o600); err != nil {
+		m.T.Fatal(err)
+	}
+	before := strings.Count(m.Log(), "configuration read again")
+	if err := unix.Kill(m.DaemonPID(), unix.SIGHUP); err != nil {
+		m.T.Fatal(err)
+	}
+	rig.Eventually(m.T, "the configuration is read", func() bool { return strings.Count(m.Log(), "configuration read again") > before })
+}
+
+// TestReload moves the page to a socket, and then takes it away.
+func TestReload(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, rig.Options{NoMount: true})
+	m.url()
+	address, pid := m.page()
+	m.reload(config("127.0.0.1:0"))
+	if !lives(pid) {
+		t.Error("a reload that changes nothing has ended it")
+	}
+	path := filepath.Join(m.Dir, "http")
+	m.reload(config("unix:" + path))
+	client := http.Client{Timeout: bounded.Patience, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}}}
+	var text []byte
+	rig.Eventually(t, "the page is at the socket", func() bool {
+		answer, err := client.Get("http://localhost/")
+		if err != nil {
+			return false
+		}
+		defer answer.Body.Close()
+		text, err = io.ReadAll(answer.Body)
+		return err == nil && answer.StatusCode == http.StatusOK
+	})
+	if !strings.Contains(string(text), "<title>gpuarb</title>") {
+		t.Errorf("the page is %s", text)
+	}
+	wantMode := os.FileMode(0o600)
+	if os.Geteuid() == 0 {
+		wantMode = 0o666
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != wantMode {
+		t.Errorf("the socket is %v, %v", info, err)
+	}
+	rig.Eventually(t, "the first one is gone", func() bool { return !lives(pid) })
+	if _, err := net.Dial("tcp", address); err == nil {
+		t.Errorf("somebody listens at %s yet", address)
+	}
+	_, pid = m.page()
+	m.reload(config("none"))
+	rig.Eventually(t, "nobody serves", func() bool { _, err := os.Stat(path); return err != nil && !lives(pid) })
+}
+
+// TestOnlyOwnCommands: with commands = "own", arguments are seen by their user and root, in files, over the socket and on the page.
+func TestOnlyOwnCommands(t *testing.T) {
+	t.Parallel()
+	const secret = "--token=secret"
+	m := newMachine(t, rig.Options{Config: config("127.0.0.1:0") + "[privacy]\ncommands = \"own\"\n"})
+	ann, bob := m.Person(61001), m.Person(61002)
+	p := ann.Bare("-", secret)
+	p.Want("alloc a 1M", "ok")
+	url := m.url()
+	leases := filepath.Join(m.Mount, "leases")
+	shown := func(who string, text string, want bool) {
+		t.Helper()
+		if !strings.Contains(text, "cudaprog-dlsym") || strings.Contains(text, secret) != want {
+			t.Errorf("%s is shown, where the arguments being there is to be %t:\n%s", who, want, text)
+		}
+	}
+	for who, person := range map[string]*rig.Person{"ann": ann, "bob": bob} {
+		shown(who, rig.Run(t, person.Gpuarb("ps")).Stdout, who == "ann")
+		shown(who, rig.Run(t, person.Command(m.Env(), "cat", leases)).Stdout, who == "ann")
+	}
+	shown("root", rig.Run(t, m.Gpuarb("ps", "--json")).Stdout, true)
+	shown("root", m.Read("leases.json"), true)
+	var state string
+	rig.Eventually(t, "the page has the lease", func() bool {
+		state = get(t, url+"state")
+		return strings.Contains(state, "cudaprog-dlsym")
+	})
+	shown("everybody", state, false)
+	rig.Eventually(t, "the last hour has it too", func() bool { return strings.Contains(get(t, url+"history"), "cudaprog-dlsym") })
+	shown("everybody", get(t, url+"history"), false)
+	m.reload(config("127.0.0.1:0"))
+	shown("bob, who may", rig.Run(t, bob.Gpuarb("ps")).Stdout, true)
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	client := http.Client{Timeout: bounded.Patience}
+	answer, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

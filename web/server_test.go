@@ -1,0 +1,263 @@
+package web
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/tests/bounded"
+)
+
+// daemon is a state that can be asked for, or an error.
+type daemon struct {
+	state atomic.Pointer[accounting.Snapshot]
+	asked atomic.Int64
+}
+
+var errAway = errors.New("nobody is there")
+
+func (d *daemon) ask(context.Context) (accounting.Snapshot, error) {
+	d.asked.Add(1)
+	if s := d.state.Load(); s != nil {
+		return *s, nil
+	}
+	return accounting.Snapshot{}, errAway
+}
+
+// start serves a daemon's state, looked at as fast as can be while somebody follows.
+func start(t *testing.T, d *daemon) (url string, s *server) {
+	t.Helper()
+	s = &server{watcher: newWatcher(d.ask)}
+	s.watcher.pace = time.Millisecond
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served, watched := make(chan error, 1), make(chan struct{})
+	go func() { served <- s.serve(ctx, l, nil, slog.New(slog.DiscardHandler)) }()
+	go func() { defer close(watched); s.watcher.run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := bounded.Receive(t, "the server ends", served); err != nil {
+			t.Error(err)
+		}
+		<-watched
+	})
+	return "http://" + l.Addr().String(), s
+}
+
+func fetch(t *testing.T, url string) (*http.Response, string) {
+	t.Helper()
+	client := http.Client{Timeout: bounded.Patience}
+	answer, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer, string(text)
+}
+
+// TestEndpoints: each is there, with its type.
+func TestEndpoints(t *testing.T) {
+	d := &daemon{}
+	d.state.Store(held(lease(1, 10, 5)))
+	url, s := start(t, d)
+	s.metrics = func(context.Context) ([]byte, error) { return []byte("gpuarb_up 1\n"), nil }
+	bounded.Until(t, "the state is known", func() bool { return s.watcher.latest().state != nil })
+	for path, want := range map[string]struct{ contentType, text string }{
+		"/":          {typeHTML, "<title>gpuarb</title>"},
+		"/page.css":  {typeCSS, "prefers-color-scheme"},
+		"/page.js":   {typeScript, "EventSource"},
+		"/chart.js":  {typeScript, "class Chart"},
+		"/model.js":  {typeScript, "class Model"},
+		"/uplot.js":  {typeScript, "uPlot"},
+		"/uplot.css": {typeCSS, ".uplot"},
+		"/icon.svg":  {typeSVG, "<svg"},
+		"/state":     {typeJSON, `"used_bytes":5`},
+		"/history":   {typeJSON, `"capacity_bytes":[900`},
+		"/metrics":   {typeMetrics, "gpuarb_up 1"},
+	} {
+		answer, text := fetch(t, url+path)
+		if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != want.contentType || !strings.Contains(text, want.text) {
+			t.Errorf("%s: %d, %q, without %q in %d bytes", path, answer.StatusCode, answer.Header.Get("Content-Type"), want.text, len(text))
+		}
+		if want.contentType == typeJSON && !json.Valid([]byte(text)) {
+			t.Errorf("%s is no JSON: %s", path, text)
+		}
+	}
+	for _, path := range []string{"/assets/page.html", "/../etc/passwd", "/uplot/LICENSE", "/nothing"} {
+		if answer, _ := fetch(t, url+path); answer.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: %d", path, answer.StatusCode)
+		}
+	}
+}
+
+// TestNoDaemon: what cannot be had is said, with the reason.
+func TestNoDaemon(t *testing.T) {
+	url, s := start(t, &daemon{})
+	bounded.Until(t, "it was asked", func() bool { return errors.Is(s.watcher.latest().err, errAway) })
+	answer, text := fetch(t, url+"/state")
+	if answer.StatusCode != http.StatusServiceUnavailable || text != `{"error":"nobody is there"}` {
+		t.Errorf("/state: %d %s", answer.StatusCode, text)
+	}
+	if answer, _ := fetch(t, url+"/metrics"); answer.StatusCode != http.StatusNotFound {
+		t.Errorf("/metrics: %d", answer.StatusCode)
+	}
+}
+
+// follow begins to read events, and returns a function that waits for the next one with a text.
+func follow(t *testing.T, url string) func(text string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), bounded.Patience)
+	t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { answer.Body.Close() })
+	if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("/events: %d %s", answer.StatusCode, answer.Header.Get("Content-Type"))
+	}
+	lines := bufio.NewReader(answer.Body)
+	return func(text string) {
+		t.Helper()
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				t.Fatalf("no event with %q: %v", text, err)
+			}
+			if strings.Contains(line, text) {
+				return
+			}
+		}
+	}
+}
+
+// TestEvents: who follows sees the state change, the daemon go and come, for as long as he reads.
+func TestEvents(t *testing.T) {
+	d := &daemon{}
+	d.state.Store(held(lease(1, 10, 5)))
+	url, s := start(t, d)
+	next := follow(t, url)
+	next(`"used_bytes":5`)
+	d.state.Store(held(lease(1, 10, 6)))
+	next(`"used_bytes":6`)
+	d.state.Store(nil)
+	next(`"error":"nobody is there"`)
+	d.state.Store(held(lease(1, 10, 7)))
+	next(`"used_bytes":7`)
+	if n := s.watcher.hub.len(); n != 1 {
+		t.Errorf("%d follow", n)
+	}
+}
+
+// TestFollowersAreBounded, and go when they have gone.
+func TestFollowersAreBounded(t *testing.T) {
+	h := newHub()
+	var all []*follower
+	for range maxFollowers {
+		f, ok := h.enter()
+		if !ok {
+			t.Fatalf("%d is one too many", len(all)+1)
+		}
+		all = append(all, f)
+	}
+	if _, ok := h.enter(); ok {
+		t.Error("there is no bound")
+	}
+	h.leave(all[0])
+	if _, ok := h.enter(); !ok {
+		t.Error("nobody can come where one has gone")
+	}
+}
+
+// TestSlowReader: who does not read is dropped, and holds nobody up meanwhile.
+func TestSlowReader(t *testing.T) {
+	h := newHub()
+	slow, _ := h.enter()
+	quick, _ := h.enter()
+	for i := range unreadMost + 1 {
+		h.send([]byte("x"))
+		if string(<-quick.messages) != "x" {
+			t.Fatalf("message %d is another", i)
+		}
+	}
+	n := 0
+	for range slow.messages {
+		n++
+	}
+	if n != unreadMost || h.len() != 1 {
+		t.Errorf("%d messages for the slow one, %d follow", n, h.len())
+	}
+	h.leave(slow) // a second time
+}
+
+// TestNobodyLooks: the daemon is asked at the pace of the history, however often the state is.
+func TestNobodyLooks(t *testing.T) {
+	d := &daemon{}
+	d.state.Store(held())
+	url, s := start(t, d)
+	bounded.Until(t, "the state is known", func() bool { return s.watcher.latest().state != nil })
+	for range 50 {
+		fetch(t, url+"/state")
+	}
+	if n := d.asked.Load(); n > 3 { // as a slow machine may come to the next step
+		t.Errorf("50 readers had the daemon be asked %d times", n)
+	}
+}
+
+// TestBoundedConnections: one more than there may be waits, and is served when another has gone.
+func TestBoundedConnections(t *testing.T) {
+	raw, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	l := bound(raw, 1)
+	accepted := make(chan net.Conn, 2)
+	go func() {
+		for range 2 {
+			if c, err := l.Accept(); err == nil {
+				accepted <- c
+			}
+		}
+	}()
+	for range 2 {
+		c, err := net.Dial("tcp", raw.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	first := bounded.Receive(t, "a connection is accepted", accepted)
+	select {
+	case <-accepted:
+		t.Fatal("two are accepted where one may be")
+	default:
+	}
+	first.Close()
+	first.Close() // a place is given back once
+	bounded.Receive(t, "the next one is accepted", accepted).Close()
+	if n := len(l.places); n != 0 {
+		t.Errorf("%d places are taken", n)
+	}
+}
