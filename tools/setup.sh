@@ -43,6 +43,7 @@ vulkan-tools              vulkaninfo                             test
 vulkan-validationlayers   /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json test
 mangohud                  /usr/share/vulkan/implicit_layer.d/MangoHud*.json test
 xvfb                      Xvfb                                   test
+chromium                  chromium                               test
 strace                    strace                                 test
 tmux                      tmux                                   test
 bash-completion           /usr/share/bash-completion/bash_completion test
