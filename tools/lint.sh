@@ -117,7 +117,7 @@ lint_units() {
         XDG_RUNTIME_DIR=$root SYSTEMD_UNIT_PATH=$user: systemd-analyze --user verify "$user"/*
         # This one talks when all is well.
         systemd-sysusers --dry-run "$root/lib/sysusers.d/gpuarb.conf" 2>&1 |
-            grep -Ev '^(Creating group|Would write) ' || true
+            grep -Ev '^(Creating (group|user)|Would write) ' || true
         systemd-tmpfiles --create --root="$root" "$root/lib/tmpfiles.d/gpuarb.conf"
     } 2>&1 | empty 'systemd finds fault'
 }
