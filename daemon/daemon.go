@@ -20,6 +20,7 @@ import (
 	"github.com/gpuarb/gpuarb/gpufs"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/metrics"
 	"github.com/gpuarb/gpuarb/shim"
 	"github.com/gpuarb/gpuarb/statefile"
 	"github.com/gpuarb/gpuarb/version"
@@ -47,6 +48,7 @@ type Daemon struct {
 	ended    error     // what it returned
 	logs     *logQueue
 	texts    snapshots
+	exporter *metrics.Exporter
 	spare    spare
 	ready    atomic.Bool // it was up
 	// ownCommands: users other than root are shown the command lines of their own programs alone.
@@ -116,7 +118,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 		ofProcess: map[int][]*session{}, jobsOfRunner: map[int][]*job{}, threadRows: map[int]map[uint32]int{}, kept: keptLimits{of: map[limitOwner][]int{}, count: newCounts(limitBounds)},
 		sessionsOf: newCounts(sessionBounds), jobsOf: newCounts(jobBounds), leasesOf: newCounts(leaseBounds),
 		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[*shim.Lease]showing{}, pressures: newPressures(), lines: fair.Lines{}}
-	d.parts = d.realParts()
+	d.parts, d.exporter = d.realParts(), metrics.New()
 	if change != nil {
 		change(&d.parts)
 	}
@@ -271,7 +273,7 @@ func (d *Daemon) mount() error {
 		return nil
 	}
 	fs, err := gpufs.Mount(d.paths.mount, d, gpufs.Options{
-		System: d.paths.system, SelfOf: d.inv.TaskOwner, Control: d, Hides: d.hidesCommands, Logger: d.log})
+		System: d.paths.system, SelfOf: d.inv.TaskOwner, Control: d, Hides: d.hidesCommands, Metrics: d.writeMetrics, Logger: d.log})
 	if err != nil {
 		return err
 	}

@@ -229,6 +229,7 @@ var handlers = [...]handler{
 	ipc.TypeCancel:   {answered((*client).cancelRequest), fair.Nothing, false},
 	ipc.TypeSnapshot: {(*client).snapshot, fair.Nothing, false},
 	ipc.TypeEvents:   {(*client).events, fair.Nothing, false},
+	ipc.TypeMetrics:  {(*client).metrics, fair.Nothing, false},
 	ipc.TypeLimit:    {answered((*client).limit), fair.OfUser, false},
 	ipc.TypeAttach:   {answered((*client).attach), fair.OfUser, true},
 	ipc.TypeAlloc:    {(*client).alloc, fair.OfUser, true},

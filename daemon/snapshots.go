@@ -21,8 +21,9 @@ const (
 
 // snapshots makes the state, and the texts of it that clients ask for.
 type snapshots struct {
-	states fair.Paced[accounting.Snapshot]
-	texts  fair.Paced[text] // of all that there is
+	states  fair.Paced[accounting.Snapshot]
+	json    fair.Paced[text] // of all that there is
+	metrics fair.Paced[text]
 
 	mu      sync.Mutex
 	readers map[uint32]*audience // by user
@@ -34,9 +35,10 @@ type audience struct {
 	texts  fair.Paced[text] // where he may not see all
 }
 
+// text is what was made for a client to read.
 type text struct {
-	json []byte
-	err  error
+	bytes []byte
+	err   error
 }
 
 // enter waits for a place among a user's readers; nil: none came free in time.
@@ -68,27 +70,32 @@ func (d *Daemon) hidesCommands(uid uint32) bool {
 	return d.ownCommands.Load() && uid != 0 && uid != uint32(os.Geteuid())
 }
 
+// snapshot answers with the whole state as JSON.
+func (cl *client) snapshot(m ipc.Message) error {
+	return cl.sendText(m, func(r *audience) text {
+		if uid := uint32(cl.conn.Peer().UID); cl.d.hidesCommands(uid) {
+			return r.texts.Get(func() text { return textOf(cl.d.Snapshot().WithOwnCommands(uid)) })
+		}
+		return cl.d.texts.json.Get(func() text { return textOf(cl.d.snapshot()) })
+	})
+}
+
 func textOf(s accounting.Snapshot) (t text) {
-	t.json, t.err = json.Marshal(s)
+	t.bytes, t.err = json.Marshal(s)
 	return t
 }
 
-// snapshot answers with the whole state as JSON.
-func (cl *client) snapshot(m ipc.Message) error {
+// sendText answers with a text that is made for all who wait for it, and sent in parts.
+func (cl *client) sendText(m ipc.Message, get func(*audience) text) error {
 	uid := uint32(cl.conn.Peer().UID)
 	readers := cl.d.texts.enter(uid)
 	if readers == nil {
 		return refused(ipc.StatusTooMany, "%d clients of user %d are reading snapshots, and do not come to an end", readersPerUser, uid)
 	}
 	defer readers.leave()
-	var made text
-	if cl.d.hidesCommands(uid) {
-		made = readers.texts.Get(func() text { return textOf(cl.d.Snapshot().WithOwnCommands(uid)) })
-	} else {
-		made = cl.d.texts.texts.Get(func() text { return textOf(cl.d.snapshot()) })
-	}
+	made := get(readers)
 	if made.err != nil {
 		return made.err
 	}
-	return cl.conn.ReplySnapshot(m.Header, made.json, snapshotTimeout)
+	return cl.conn.ReplySnapshot(m.Header, made.bytes, snapshotTimeout)
 }

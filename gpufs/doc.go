@@ -8,8 +8,8 @@
 //
 // Handlers work from memory alone. None opens a file, makes a system call that can
 // wait, or holds a lock while it talks to the kernel: a reader that stops reading
-// stops nobody else, and the daemon's admission cannot notice it. The one exception
-// is named in Options.SelfOf. Snapshots are taken one at a time, and readers that
+// stops nobody else, and the daemon's admission cannot notice it. One exception
+// is named in Options.SelfOf, the other in Options.Metrics. Snapshots are taken one at a time, and readers that
 // come in while one is taken share the next, so that many readers cost the daemon
 // no more of its time than one does.
 //

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -51,6 +52,12 @@ func (v *fakeView) change(f func(*accounting.Snapshot)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	f(&v.s)
+}
+
+// writeMetrics stands for package metrics, of which this one knows nothing.
+func writeMetrics(w io.Writer, s accounting.Snapshot) error {
+	_, err := fmt.Fprintf(w, "gpuarb_leases %d\n", len(s.Leases))
+	return err
 }
 
 const gib = accounting.Bytes(1 << 30)
@@ -135,7 +142,7 @@ func mountView(t testing.TB, view View) (*Server, string) {
 	var logged lockedBuffer
 	path := filepath.Join(t.TempDir(), "gpu")
 	control, _ := view.(Control)
-	s, err := mountHere(path, view, Options{System: true, SelfOf: selfOf, Control: control,
+	s, err := mountHere(path, view, Options{System: true, SelfOf: selfOf, Control: control, Metrics: writeMetrics,
 		Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 	if err != nil {
 		t.Fatal(err)

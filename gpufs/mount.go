@@ -3,6 +3,7 @@ package gpufs
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"log/slog"
 	"os"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/gpuarb/gpuarb/accounting"
 )
 
 // Options says how to mount.
@@ -30,6 +33,9 @@ type Options struct {
 	Control Control
 	// Hides says whether a user may see no command lines but those of his own programs. Nil: nobody is kept from any.
 	Hides func(uid uint32) bool
+	// Metrics writes the file metrics from a snapshot; nil leaves the file out. It may look at the
+	// daemon's own process in /proc, which nobody can hold up.
+	Metrics func(io.Writer, accounting.Snapshot) error
 	// Logger takes what goes wrong while serving. Nil: nothing is logged.
 	Logger *slog.Logger
 }

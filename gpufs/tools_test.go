@@ -29,6 +29,7 @@ func TestTools(t *testing.T) {
 		{"dd bs=1", []string{"dd", "status=none", "bs=1", "if=" + mnt + "/leases"}, leases},
 		{"dd skip", []string{"dd", "status=none", "bs=1", "skip=4", "count=4", "if=" + mnt + "/leases"}, leases[4:8]},
 		{"dd O_DIRECT", []string{"dd", "status=none", "iflag=direct", "bs=512", "if=" + mnt + "/leases"}, leases},
+		{"metrics", []string{"cat", mnt + "/metrics"}, "gpuarb_leases 3\n"},
 		{"awk", []string{"awk", "$1 == 100 {print $5}", mnt + "/leases"}, "2147483648\n"},
 		{"wc", []string{"wc", "-l", mnt + "/leases"}, "4 " + mnt + "/leases\n"},
 		{"grep -r", []string{"grep", "-rl", "^2147483648$", mnt + "/processes/100"}, mnt + "/processes/100/devices/0/memory.current\n" +

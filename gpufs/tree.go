@@ -95,6 +95,7 @@ func rendered(print func(io.Writer, accounting.Snapshot) error) func(*snapshot) 
 type builder struct {
 	uid     uint32 // of what belongs to the daemon
 	selfOf  func(tid uint32) (int, bool)
+	metrics func(io.Writer, accounting.Snapshot) error
 	control Control // nil: nothing can be written
 	device  []report.Field[accounting.DeviceState]
 	process []report.Field[report.Process]
@@ -105,7 +106,7 @@ type builder struct {
 
 func newBuilder(uid uint32, o Options) *builder {
 	return &builder{
-		uid: uid, selfOf: o.SelfOf, control: o.Control,
+		uid: uid, selfOf: o.SelfOf, metrics: o.Metrics, control: o.Control,
 		device:  report.DeviceFields(),
 		process: report.ProcessFields(),
 		lease:   report.LeaseFields(),
@@ -135,6 +136,9 @@ func (b *builder) root() *directory {
 	}
 	if b.selfOf != nil {
 		entries = append(entries, entry{name: "self", link: b.self})
+	}
+	if b.metrics != nil {
+		entries = append(entries, entry{name: "metrics", text: rendered(b.metrics)})
 	}
 	slices.SortFunc(entries, byName)
 	for i := range entries {

@@ -4,7 +4,7 @@ import "testing"
 
 // TestIdentities checks that no two nodes of the tree share an inode number and generation.
 func TestIdentities(t *testing.T) {
-	b := newBuilder(0, Options{SelfOf: func(uint32) (int, bool) { return 1, true }})
+	b := newBuilder(0, Options{SelfOf: func(uint32) (int, bool) { return 1, true }, Metrics: writeMetrics})
 	s := &snapshot{Snapshot: sample()}
 	seen := map[[2]uint64]string{}
 	var walk func(path string, d *directory)

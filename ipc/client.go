@@ -326,41 +326,48 @@ func (c *Client) Cancel(ctx context.Context, req CancelRequest) (int, error) {
 	return int(reply.Cancelled), err
 }
 
-// maxSnapshot is the most JSON bytes that Snapshot takes from a daemon.
+// maxSnapshot is the most bytes that Snapshot and Metrics take from a daemon.
 const maxSnapshot = 256 << 20
 
 // Snapshot is the daemon's whole state at one moment, as JSON.
-func (c *Client) Snapshot(ctx context.Context) ([]byte, error) {
+func (c *Client) Snapshot(ctx context.Context) ([]byte, error) { return c.inParts(ctx, TypeSnapshot) }
+
+// Metrics are the daemon's metrics at one moment, in the text format of Prometheus, version 0.0.4. A daemon that has
+// none answers with StatusUnknownType.
+func (c *Client) Metrics(ctx context.Context) ([]byte, error) { return c.inParts(ctx, TypeMetrics) }
+
+// inParts asks for what comes in parts, and returns it whole.
+func (c *Client) inParts(ctx context.Context, typ Type) ([]byte, error) {
 	if err := c.take(ctx); err != nil {
 		return nil, err
 	}
 	defer func() { c.turn <- struct{}{} }()
 	stop := c.closeWhenDone(ctx)
-	json, err := c.snapshot()
-	return json, c.settle(ctx, stop(), err)
+	whole, err := c.parts(typ)
+	return whole, c.settle(ctx, stop(), err)
 }
 
-func (c *Client) snapshot() ([]byte, error) {
+func (c *Client) parts(typ Type) ([]byte, error) {
 	small := c.sock.in
 	c.sock.in = make([]byte, MaxReply)
 	defer func() { c.sock.in = small }()
-	h := Header{Type: TypeSnapshot, Request: NewRequest()}
-	if err := send(c, h, &SnapshotRequest{}, -1, nil); err != nil {
+	h := Header{Type: typ, Request: NewRequest()}
+	if err := send(c, h, &Empty{}, -1, nil); err != nil {
 		return nil, err
 	}
-	json := make([]byte, 0, c.last+c.last/8)
+	whole := make([]byte, 0, c.last+c.last/8)
 	for {
 		part, body, err := receivePart[SnapshotPart](c, h)
 		if err != nil {
 			return nil, err
 		}
-		json = append(json, body...)
+		whole = append(whole, body...)
 		if part.Last == 1 {
-			c.last = len(json)
-			return json, nil
+			c.last = len(whole)
+			return whole, nil
 		}
-		if len(json) > maxSnapshot {
-			return nil, fmt.Errorf("snapshot: more than %d bytes: %w", maxSnapshot, io.ErrShortBuffer)
+		if len(whole) > maxSnapshot {
+			return nil, fmt.Errorf("%v: more than %d bytes: %w", typ, maxSnapshot, io.ErrShortBuffer)
 		}
 	}
 }

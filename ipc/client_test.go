@@ -157,6 +157,9 @@ func TestSnapshot(t *testing.T) {
 	for _, n := range []int{0, 1, snapshotPart - 1, snapshotPart, snapshotPart + 1, 2 * snapshotPart, 5 << 20} {
 		want := bytes.Repeat([]byte("0123456789abcdef!"), n/17+1)[:n]
 		d.set(func(s *seen) { s.json = want })
+		if got, err := c.Metrics(t.Context()); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%d bytes of metrics: %d, %v", n, len(got), err)
+		}
 		got, err := c.Snapshot(t.Context())
 		if err != nil || !bytes.Equal(got, want) {
 			t.Fatalf("%d bytes: %d came, %v", n, len(got), err)

@@ -52,6 +52,7 @@ var shapes = map[Type]shape{
 	TypeJobOpen:  {name: "JobOpen", request: size[JobOpenRequest](), reply: size[JobOpenReply](), waits: true},
 	TypeSnapshot: {name: "Snapshot", request: size[SnapshotRequest](), reply: size[SnapshotPart](), more: true},
 	TypeEvents:   {name: "Events", request: size[EventsRequest](), reply: size[EventsPart](), more: true},
+	TypeMetrics:  {name: "Metrics", request: size[Empty](), reply: size[SnapshotPart](), more: true},
 	TypeCancel:   {name: "Cancel", request: size[CancelRequest](), reply: size[CancelReply]()},
 	TypeJobClose: {name: "JobClose", request: size[JobCloseRequest](), reply: size[Empty]()},
 	TypeLimit:    {name: "Limit", request: size[LimitRequest](), reply: size[Empty]()},

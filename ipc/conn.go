@@ -179,7 +179,7 @@ func (c *Conn) ReplyError(req Header, err error) error {
 // snapshotPart is the JSON bytes in one part of a snapshot.
 const snapshotPart = MaxReply - HeaderSize - 8
 
-// ReplySnapshot answers a Snapshot request with JSON of any length, in parts. It
+// ReplySnapshot answers a Snapshot or Metrics request with a text of any length, in parts. It
 // is the one reply that waits for a client to read, at most until timeout from
 // now for all parts together; then the client is dropped with ErrSlowReader.
 // Only the caller waits: other goroutines can write to the connection meanwhile.

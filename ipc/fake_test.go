@@ -114,7 +114,7 @@ func (d *fakeDaemon) answer(c *Conn, m Message) error {
 		err := Unmarshal(m.Body, &n)
 		d.freed = append(d.freed, n.Slot)
 		return err
-	case TypeSnapshot:
+	case TypeSnapshot, TypeMetrics:
 		return c.ReplySnapshot(m.Header, d.json, 5*time.Second)
 	}
 	return d.answerRest(c, m)

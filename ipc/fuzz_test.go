@@ -65,7 +65,7 @@ func fuzzDecode(f *testing.F, reply bool, parse func([]byte, int) (Header, []byt
 		} else if h.Status == StatusWaiting && reply {
 			w := sampleOf("waiting", h.Type, true, WaitingReply{})
 			s = &w
-		} else if reply && h.Type == TypeSnapshot|ReplyBit {
+		} else if reply && (h.Type == TypeSnapshot|ReplyBit || h.Type == TypeMetrics|ReplyBit) {
 			body = body[:size[SnapshotPart]()]
 		} else if reply && h.Type == TypeEvents|ReplyBit {
 			body = body[:size[EventsPart]()]

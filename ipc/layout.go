@@ -71,6 +71,7 @@ const (
 	TypeGiveUp   Type = 25 // Empty, no reply: the request that waits on this connection is to have its reply now
 	TypeJobTally Type = 26 // JobTallyRequest → JobTallyReply: what a job used at most, how long it waited, what it was refused
 	TypeEvents   Type = 27 // EventsRequest → EventsPart…: lines of the event history, in parts, the last one marked
+	TypeMetrics  Type = 28 // Empty → SnapshotPart…: metrics in Prometheus' text format, in parts, the last one marked
 	ReplyBit     Type = 0x8000
 )
 
@@ -579,7 +580,7 @@ type LimitRequest struct {
 // SnapshotRequest asks for the whole state as JSON (accounting.Snapshot).
 type SnapshotRequest struct{}
 
-// SnapshotPart starts each part of the answer; the JSON bytes follow it.
+// SnapshotPart starts each part of the answer to Snapshot or Metrics; bytes of the JSON, or of the text, follow it.
 type SnapshotPart struct {
 	Last     uint32 // 1 on the last part
 	Reserved uint32

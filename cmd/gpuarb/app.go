@@ -186,6 +186,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.enableCommand(),
 		a.disableCommand(),
 		a.statusCommand(),
+		a.metricsCommand(),
 		a.configCommand(),
 		a.versionCommand(),
 	)

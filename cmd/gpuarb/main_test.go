@@ -184,6 +184,8 @@ func (d *fakeDaemon) answer(conn *ipc.Conn, message ipc.Message, parked *parkedJ
 			return err
 		}
 		return conn.ReplySnapshot(message.Header, text, time.Second)
+	case ipc.TypeMetrics:
+		return conn.ReplySnapshot(message.Header, []byte("gpuarb_clients 3\n"), time.Second)
 	case ipc.TypeJobOpen:
 		var request ipc.JobOpenRequest
 		if err := ipc.Unmarshal(message.Body, &request); err != nil {

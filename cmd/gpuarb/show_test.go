@@ -245,3 +245,16 @@ func TestExplainCall(t *testing.T) {
 	wantCode(t, got, 69)
 	wantStderr(t, got, "the daemon at "+daemon.socket+" refused: shutting down")
 }
+
+func TestMetrics(t *testing.T) {
+	daemon := startDaemon(t, nil)
+	if got := finish(t, gpuarb(t, daemon.environment(t), "metrics")); got.code != 0 || got.stdout != "gpuarb_clients 3\n" {
+		t.Errorf("%v", got)
+	}
+	old := startDaemon(t, func(d *fakeDaemon) {
+		d.refuse[ipc.TypeMetrics] = &ipc.ProtocolError{Status: ipc.StatusUnknownType, Text: "no request has type 28"}
+	})
+	got := finish(t, gpuarb(t, old.environment(t), "metrics"))
+	wantCode(t, got, 69)
+	wantStderr(t, got, "the daemon at "+old.socket+" is older than this gpuarb, and has no metrics")
+}

@@ -21,11 +21,6 @@ func (a *app) slow(what string) (done func()) {
 	return func() { timer.Stop() }
 }
 
-func isTerminal(f *os.File) bool {
-	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	return err == nil
-}
-
 // customaryWidth is that of a terminal that does not say how wide it is.
 const customaryWidth = 80
 

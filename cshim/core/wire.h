@@ -50,6 +50,7 @@
 #define GA_TYPE_GIVE_UP 0x19u
 #define GA_TYPE_JOB_TALLY 0x1au
 #define GA_TYPE_EVENTS 0x1bu
+#define GA_TYPE_METRICS 0x1cu
 #define GA_REPLY_BIT 0x8000u
 #define GA_STATUS_OK 0x0u
 #define GA_STATUS_OVER_BUDGET 0x1u

@@ -163,6 +163,7 @@ func TestEveryFieldMalformed(t *testing.T) {
 		"JobClose": ipc.Marshal(nil, ipc.Header{Type: ipc.TypeJobClose, Request: 1}, &ipc.JobCloseRequest{}),
 		"Events":   ipc.Marshal(nil, ipc.Header{Type: ipc.TypeEvents, Request: 1}, &ipc.EventsRequest{}),
 		"Snapshot": ipc.Marshal(nil, ipc.Header{Type: ipc.TypeSnapshot, Request: 1}, &ipc.SnapshotRequest{}),
+		"Metrics":  ipc.Marshal(nil, ipc.Header{Type: ipc.TypeMetrics, Request: 1}, &ipc.Empty{}),
 		"Cancel":   ipc.Marshal(nil, ipc.Header{Type: ipc.TypeCancel, Request: 1}, &ipc.CancelRequest{}),
 		"Limit":    ipc.Marshal(nil, ipc.Header{Type: ipc.TypeLimit, Request: 1}, &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(os.Getpid()), Set: ipc.SetMax, Max: 1 << 30}),
 		"GiveUp":   ipc.Marshal(nil, ipc.Header{Type: ipc.TypeGiveUp, Request: 1}, &ipc.Empty{}),

@@ -101,6 +101,14 @@ var bans = []ban{
 		but: []string{"procfacts"}, what: []string{"github.com/prometheus/procfs"},
 		reason: "one importer for each library that talks to the system",
 	},
+	{
+		but: []string{"metrics"}, what: []string{"github.com/prometheus/client_golang", "github.com/prometheus/common"},
+		reason: "one package knows in what format metrics are written",
+	},
+	{
+		from: "metrics", what: []string{module}, allow: []string{module + "/accounting"},
+		reason: "metrics are made of a snapshot, whoever shows them",
+	},
 	{but: []string{"inventory"}, what: []string{"C"}, reason: "cgo stays where the vendor's library is"},
 	{
 		what: []string{

@@ -68,6 +68,7 @@ var formats = map[string]*regexp.Regexp{
 	"word":            regexp.MustCompile(`^[a-z]+\n$`),
 	"text":            regexp.MustCompile(`^[[:graph:]]([[:print:]]*[[:graph:]])?\n$`),
 	"keys":            regexp.MustCompile(`^([a-z][a-z0-9_.]* \d+\n)+$`),
+	"metrics":         regexp.MustCompile(`^(# (HELP|TYPE) [a-z_]+ .+\n|[a-z_]+(\{.+\})? \S+\n)+$`),
 	"pressure": regexp.MustCompile(`^some avg10=\d+\.\d\d avg60=\d+\.\d\d avg300=\d+\.\d\d total=\d+\n` +
 		`full avg10=\d+\.\d\d avg60=\d+\.\d\d avg300=\d+\.\d\d total=\d+\n$`),
 }

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpuarb/gpuarb/ipc"
+)
+
+func (a *app) metricsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "metrics",
+		Short: "print the daemon's metrics, as Prometheus reads them",
+		Long: `Prints the daemon's metrics at this moment in the text format of Prometheus, as /gpu/metrics. A collector of
+text files can take them: gpuarb metrics > gpuarb.prom.`,
+		Args: takes(0, 0),
+		RunE: func(*cobra.Command, []string) error { return a.metrics() },
+	}
+}
+
+func (a *app) metrics() error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	client, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	a.sayWhich(client.Path())
+	text, err := client.Metrics(ctx)
+	switch {
+	case errors.Is(err, ipc.StatusUnknownType):
+		return fail(exitUnavailable, "the daemon at %s is older than this gpuarb, and has no metrics", client.Path())
+	case err != nil:
+		return &exitError{exitUnavailable, explainCall(client.Path(), err)}
+	}
+	_, err = a.stdout.Write(text)
+	return err
+}

@@ -1,0 +1,126 @@
+package metrics
+
+import "github.com/gpuarb/gpuarb/accounting"
+
+// deviceLabels name a device: by the index that people use, which may be another's after a reboot, and by what stays.
+var deviceLabels = []string{"device", "uuid"}
+
+type device = accounting.DeviceState
+
+// memoryKinds are the values of the label kind of gpuarb_memory_bytes.
+var memoryKinds = []struct {
+	name string
+	of   func(*device) accounting.Bytes
+}{
+	{"total", func(d *device) accounting.Bytes { return d.Total }},
+	{"set_aside", func(d *device) accounting.Bytes { return d.Reserve }},
+	{"unmanaged", func(d *device) accounting.Bytes { return d.Unmanaged }},
+	{"overhead", func(d *device) accounting.Bytes { return d.Overhead }},
+	{"capacity", func(d *device) accounting.Bytes { return d.Capacity }},
+	{"used", func(d *device) accounting.Bytes { return d.Used }},
+	{"granted", func(d *device) accounting.Bytes { return d.Granted }},
+	{"reserved", func(d *device) accounting.Bytes { return d.Reserved }},
+	{"committed", func(d *device) accounting.Bytes { return d.Committed }},
+	{"free", func(d *device) accounting.Bytes { return d.Capacity - min(d.Capacity, d.Committed) }},
+	{"peak", func(d *device) accounting.Bytes { return d.Peak }},
+}
+
+// perDevice makes one value of each device.
+func perDevice(of func(*device) float64) func(*view, *output) {
+	return func(v *view, o *output) {
+		for i := range v.Devices {
+			o.value(of(&v.Devices[i]), v.device(v.Devices[i].Index)...)
+		}
+	}
+}
+
+// deviceFamilies are the metrics of devices.
+func deviceFamilies() []family {
+	return []family{
+		gauge("device_info", "What a device is; always 1.", with(deviceLabels, "pci", "vendor", "name"), deviceInfo),
+		gauge("device_up", "Whether a device answers: 0 when it is lost or unresponsive.", deviceLabels,
+			perDevice(func(d *device) float64 { return one(!d.Lost && !d.Unresponsive) })),
+		gauge("memory_bytes", "Memory of a device, by what it is.", with(deviceLabels, "kind"), deviceMemory),
+		gauge("streams", "Streams that programs have on a device.", deviceLabels,
+			perDevice(func(d *device) float64 { return float64(d.Streams) })),
+		gauge("slots", "Slots of a device that are taken.", deviceLabels,
+			perDevice(func(d *device) float64 { return float64(d.SlotsCurrent) })),
+		gauge("slots_limit", "Slots that a device has; absent where they are not limited.", deviceLabels, slotsLimit),
+		gauge("claims", "Jobs that have a device by claim.", deviceLabels,
+			perDevice(func(d *device) float64 { return float64(d.Claims) })),
+		gauge("leases", "Leases on a device, by state.", with(deviceLabels, "state"), leases),
+		counter("requests_total", "Requests for something of a device, by outcome.", with(deviceLabels, "outcome"), requests),
+		counter("requests_at_capacity_total", "Requests for memory of a device that met its capacity, refused or not.", deviceLabels,
+			perDevice(func(d *device) float64 { return float64(d.AtMax) })),
+		counter("pressure_seconds_total", "For how long a job waited for memory of a device (some), and for how long none went on meanwhile (full).",
+			with(deviceLabels, "kind"), devicePressure),
+	}
+}
+
+func one(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+func deviceInfo(v *view, o *output) {
+	for _, d := range v.Devices {
+		o.value(1, with(v.device(d.Index), clean(d.PCI), clean(d.Vendor), clean(d.Name))...)
+	}
+}
+
+func deviceMemory(v *view, o *output) {
+	for i := range v.Devices {
+		for _, kind := range memoryKinds {
+			o.value(float64(kind.of(&v.Devices[i])), with(v.device(v.Devices[i].Index), kind.name)...)
+		}
+	}
+}
+
+func slotsLimit(v *view, o *output) {
+	for _, d := range v.Devices {
+		if d.SlotsMax > 0 {
+			o.value(float64(d.SlotsMax), v.device(d.Index)...)
+		}
+	}
+}
+
+// states are those of leases and jobs.
+var states = []accounting.State{accounting.StateRunning, accounting.StateWaiting, accounting.StateOver,
+	accounting.StateUnverified, accounting.StateDraining, accounting.StateLost}
+
+func leases(v *view, o *output) {
+	type place struct {
+		device int
+		state  accounting.State
+	}
+	counts := map[place]int{}
+	for i := range v.Leases {
+		counts[place{v.Leases[i].Device, v.Leases[i].State}]++
+	}
+	for _, d := range v.Devices {
+		for _, state := range states {
+			o.value(float64(counts[place{d.Index, state}]), with(v.device(d.Index), string(state))...)
+		}
+	}
+}
+
+func requests(v *view, o *output) {
+	for _, d := range v.Devices {
+		o.value(float64(d.Admitted), with(v.device(d.Index), "granted")...)
+		o.value(float64(d.Denied), with(v.device(d.Index), "refused")...)
+	}
+}
+
+func devicePressure(v *view, o *output) {
+	for _, d := range v.Devices {
+		o.pressure(d.Pressure, v.device(d.Index))
+	}
+}
+
+// pressure is one of both kinds.
+func (o *output) pressure(p accounting.PressureState, labels []string) {
+	o.value(microseconds(p.Some.TotalUs), with(labels, "some")...)
+	o.value(microseconds(p.Full.TotalUs), with(labels, "full")...)
+}

@@ -1,0 +1,144 @@
+package metrics
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// families are those that are exported.
+func (o Options) families() []family {
+	all := append(machineFamilies(), deviceFamilies()...)
+	all = append(all, queueFamilies()...)
+	all = append(all, peopleFamilies()...)
+	if o.Jobs {
+		all = append(all, jobFamilies()...)
+	}
+	return all
+}
+
+// machineFamilies are the metrics of the daemon as a whole.
+func machineFamilies() []family {
+	stat := func(of func(*accounting.Stats) uint64) func(*view, *output) {
+		return func(v *view, o *output) { o.value(float64(of(&v.Stats))) }
+	}
+	return []family{
+		gauge("build_info", "The daemon's version; always 1.", []string{"version"},
+			func(v *view, o *output) { o.value(1, clean(v.Version)) }),
+		gauge("jobs", "Jobs, by state.", []string{"state"}, jobs),
+		gauge("clients", "Processes that have a session with the daemon.", nil,
+			stat(func(s *accounting.Stats) uint64 { return s.Clients })),
+		counter("jobs_opened_total", "Jobs that were opened.", nil, stat(func(s *accounting.Stats) uint64 { return s.TotalJobs })),
+		counter("refusals_total", "Requests that were refused, by reason.", []string{"reason"}, refusals),
+		counter("recalled_bytes_total", "Idle credit that was called back.", nil,
+			stat(func(s *accounting.Stats) uint64 { return s.RecalledBytes })),
+		counter("reclaimed_leases_total", "Leases of dead processes whose memory came back.", nil,
+			stat(func(s *accounting.Stats) uint64 { return s.ReclaimedLeases })),
+		counter("clamped_words_total", "Values in lease pages that could not be, and were corrected.", nil,
+			stat(func(s *accounting.Stats) uint64 { return s.ClampedWords })),
+		counter("malformed_messages_total", "Messages that clients sent and that were none.", nil,
+			stat(func(s *accounting.Stats) uint64 { return s.Malformed })),
+	}
+}
+
+func jobs(v *view, o *output) {
+	counts := map[accounting.State]int{}
+	for i := range v.Jobs {
+		counts[v.Jobs[i].State]++
+	}
+	for _, state := range states {
+		o.value(float64(counts[state]), string(state))
+	}
+}
+
+func refusals(v *view, o *output) {
+	for _, r := range v.Counts.Refused {
+		o.value(float64(r.Count), r.Reason)
+	}
+}
+
+// queueFamilies are the metrics of requests that wait.
+func queueFamilies() []family {
+	return []family{
+		gauge("queue_length", "Requests that wait, by device; \"any\" for those that several would do for.", deviceLabels,
+			queued(func(all float64, _ *accounting.TicketState) float64 { return all + 1 })),
+		gauge("queue_oldest_seconds", "For how long the oldest of the requests has waited that wait.", deviceLabels,
+			queued(func(all float64, t *accounting.TicketState) float64 {
+				return max(all, milliseconds(uint64(max(0, t.WaitedMs))))
+			})),
+		gauge("queue_bytes", "Memory that the requests ask for that wait.", deviceLabels,
+			queued(func(all float64, t *accounting.TicketState) float64 { return all + float64(t.WantsBytes) })),
+	}
+}
+
+// queued makes one value of all requests that wait for a device, and one of those that any of several would do for.
+func queued(add func(all float64, t *accounting.TicketState) float64) func(*view, *output) {
+	const anyDevice = -1
+	return func(v *view, o *output) {
+		of := make(map[int]float64, len(v.Devices)+1)
+		for i := range v.Queue {
+			t := &v.Queue[i]
+			of[t.Device] = add(of[t.Device], t)
+		}
+		for _, d := range v.Devices {
+			o.value(of[d.Index], v.device(d.Index)...)
+		}
+		o.value(of[anyDevice], v.device(anyDevice)...)
+	}
+}
+
+// jobFamilies are the metrics of each job.
+func jobFamilies() []family {
+	labels := []string{"job"}
+	return []family{
+		gauge("job_info", "Whose a job is, and how it is called; always 1.", with(labels, "user", "job_name"), jobInfo),
+		gauge("job_memory_bytes", "Memory of a device that a job has, by what it is.", with(labels, with(deviceLabels, "kind")...), jobMemory),
+		gauge("job_memory_limit_bytes", "Memory that a job may have on a device; absent where it has no limit.", with(labels, deviceLabels...), jobLimit),
+		{prometheus.NewDesc("gpuarb_job_pressure_seconds_total", "For how long a job waited for memory (some), and for how long nothing of it went on meanwhile (full).",
+			with(labels, "kind"), nil), prometheus.CounterValue, jobPressure},
+	}
+}
+
+func jobLabel(j *accounting.JobState) string { return strconv.FormatUint(j.ID, 10) }
+
+func jobInfo(v *view, o *output) {
+	for i := range v.Jobs {
+		j := &v.Jobs[i]
+		o.value(1, jobLabel(j), clean(j.User), clean(j.Name))
+	}
+}
+
+// jobMemory tells of the devices that a job has something of, or had.
+func jobMemory(v *view, o *output) {
+	for i := range v.Jobs {
+		j := &v.Jobs[i]
+		for _, d := range j.Devices {
+			if max(d.Used, d.Peak, d.Reserved) == 0 {
+				continue
+			}
+			labels := with([]string{jobLabel(j)}, v.device(d.Device)...)
+			o.value(float64(d.Used), with(labels, "used")...)
+			o.value(float64(d.Peak), with(labels, "peak")...)
+			o.value(float64(d.Reserved), with(labels, "reserved")...)
+		}
+	}
+}
+
+func jobLimit(v *view, o *output) {
+	for i := range v.Jobs {
+		j := &v.Jobs[i]
+		for _, d := range j.Devices {
+			if d.Max != accounting.Max {
+				o.value(float64(d.Max), with([]string{jobLabel(j)}, v.device(d.Device)...)...)
+			}
+		}
+	}
+}
+
+func jobPressure(v *view, o *output) {
+	for i := range v.Jobs {
+		o.pressure(v.Jobs[i].Pressure, []string{jobLabel(&v.Jobs[i])})
+	}
+}

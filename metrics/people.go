@@ -1,0 +1,55 @@
+package metrics
+
+import "github.com/gpuarb/gpuarb/accounting"
+
+// peopleFamilies are the metrics of users, and of the rules that they are under.
+func peopleFamilies() []family {
+	user := []string{"user"}
+	return []family{
+		gauge("wait_seconds", "How long requests waited that had to, by user and outcome.", with(user, "outcome"), waits),
+		gauge("user_memory_bytes", "Memory that a user's programs have, of all devices.", user,
+			perUser(func(u *accounting.UserState, o *output, labels []string) { o.value(float64(u.Used), labels...) })),
+		gauge("user_memory_limit_bytes", "Memory that all of a user's programs may have of each device; absent where there is no limit.", user,
+			perUser(func(u *accounting.UserState, o *output, labels []string) {
+				if u.Max != accounting.Max {
+					o.value(float64(u.Max), labels...)
+				}
+			})),
+		gauge("user_streams", "Streams that a user's programs have, on all devices.", user,
+			perUser(func(u *accounting.UserState, o *output, labels []string) { o.value(float64(u.Streams), labels...) })),
+		counter("user_pressure_seconds_total", "For how long a user's jobs waited for memory (some), and for how long none of them went on meanwhile (full).",
+			with(user, "kind"), perUser(func(u *accounting.UserState, o *output, labels []string) { o.pressure(u.Pressure, labels) })),
+		gauge("rule_memory_limit_bytes", "Memory that a rule gives on a device; absent where it gives no limit.",
+			with([]string{"rule"}, deviceLabels...), ruleLimits),
+	}
+}
+
+func perUser(put func(*accounting.UserState, *output, []string)) func(*view, *output) {
+	return func(v *view, o *output) {
+		for i := range v.Users {
+			put(&v.Users[i], o, v.users[i:i+1])
+		}
+	}
+}
+
+func waits(v *view, o *output) {
+	for i := range v.Users {
+		for _, w := range v.Users[i].Counts.Waits {
+			upTo := make(map[float64]uint64, len(w.UpTo))
+			for _, class := range w.UpTo {
+				upTo[milliseconds(class.Ms)] = class.Count
+			}
+			o.histogram(w.Count, milliseconds(w.SumMs), upTo, v.users[i], w.Outcome)
+		}
+	}
+}
+
+func ruleLimits(v *view, o *output) {
+	for i, r := range v.Rules {
+		for _, d := range r.Devices {
+			if d.Max != accounting.Max {
+				o.value(float64(d.Max), with([]string{v.rules[i]}, v.device(d.Device)...)...)
+			}
+		}
+	}
+}
