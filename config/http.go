@@ -71,6 +71,9 @@ func readListen(d *draft, v value) error {
 	return nil
 }
 
+// maxHosts bounds the names, which all have to be told to the process that serves the page.
+const maxHosts = 64
+
 // hostName is what browsers send as a host: labels of a domain.
 var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$`)
 
@@ -86,6 +89,8 @@ func readHosts(d *draft, v value) error {
 		switch {
 		case host.kind != unstable.String || len(name) > 253 || !isAddress && !hostName.MatchString(name):
 			return fmt.Errorf("%s is no name of a host: write it without scheme, port and slash", host.shown())
+		case len(d.hosts) == maxHosts:
+			return fmt.Errorf("are more than %d names", maxHosts)
 		case slices.Contains(d.hosts, name):
 			return fmt.Errorf("%q is there twice", name)
 		}

@@ -77,6 +77,19 @@ var bans = []ban{
 		reason: "filesystem and command line print the same snapshot",
 	},
 	{
+		from: "web", what: []string{module}, allow: []string{module + "/accounting", module + "/ipc", module + "/report", module + "/web"},
+		reason: "the page is a client of the socket, and knows no more than others",
+	},
+	{from: "web/worker", what: []string{module}, reason: "what starts the page's process does not know what that does"},
+	{
+		but: []string{"web"}, what: []string{"net/http"},
+		reason: "what is of the network stays in a process without privileges",
+	},
+	{
+		from: "daemon", what: []string{module + "/web"}, allow: []string{module + "/web/worker"},
+		reason: "the daemon starts the page's process, and has nothing of the page in it",
+	},
+	{
 		but: []string{"cmd", "daemon"}, what: []string{module + "/daemon"},
 		reason: "the daemon composes the parts; no part knows who uses it",
 	},
@@ -193,6 +206,11 @@ func TestBans(t *testing.T) {
 		{"shim", module + "/ipc", false},
 		{"shim", module + "/tests/simcuda", true},
 		{"ipc", "C", true},
+		{"web", module + "/ipc", false},
+		{"web", module + "/daemon", true},
+		{"daemon", module + "/web", true},
+		{"daemon", module + "/web/worker", false},
+		{"daemon", "net/http", true},
 	}
 	for _, test := range tests {
 		p := pkg{ImportPath: module + "/" + test.from}
