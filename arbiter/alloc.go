@@ -159,7 +159,7 @@ func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.R
 	switch reason {
 	case ReasonTimeout, ReasonCancelled, ReasonDeadlock: // there is an event that says more
 	default:
-		a.deniedEvent(now, l.session, Event{Device: l.device.Index, Job: j.id, Lease: l.id, Reason: reason,
+		a.deniedEvent(now, l.session, Event{Device: l.device.Index, Lease: l.id, Reason: reason,
 			Requested: o.Requested, Remaining: o.Remaining, Limit: o.Limit}, o.Explain)
 	}
 	return o
@@ -167,8 +167,9 @@ func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.R
 
 // deniedEvent tells that a process was refused something.
 func (a *Arbiter) deniedEvent(now time.Time, s *session, e Event, why string) {
-	p := &s.process
-	e.Time, e.Kind, e.PID, e.UID, e.Text = now, EventDenied, p.PID, p.UID, fmt.Sprintf(wording.Refused, wording.Owned(p.User, s.name()), why)
+	e.about(&s.process)
+	e.in(s.job)
+	e.Time, e.Kind, e.Text = now, EventDenied, fmt.Sprintf(wording.Refused, wording.Owned(e.User, s.name()), why)
 	a.event(e)
 }
 

@@ -279,14 +279,18 @@ func (a *Arbiter) event(e Event) {
 	if len(a.events) >= maxEvents {
 		a.events = append(a.events[:0], a.events[maxEvents/2:]...)
 	}
+	if d := a.device(e.Device); d != nil {
+		e.UUID = d.UUID
+	}
 	a.events = append(a.events, e)
 }
 
 // leaseEvent notes an event about a lease.
 func (a *Arbiter) leaseEvent(now time.Time, l *lease, kind Kind, bytes accounting.Bytes, text string) {
-	p := &l.session.process
-	a.event(Event{Time: now, Kind: kind, Device: l.device.Index, PID: p.PID, UID: p.UID,
-		Job: l.session.job.id, Lease: l.id, Bytes: bytes, Text: text})
+	e := Event{Time: now, Kind: kind, Device: l.device.Index, Lease: l.id, Bytes: bytes, Text: text}
+	e.about(&l.session.process)
+	e.in(l.session.job)
+	a.event(e)
 }
 
 // device returns the device with that index, or nil.

@@ -1,9 +1,11 @@
 package arbiter
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // Kind says what an event is about; the word is what /gpu/events shows.
@@ -37,9 +39,13 @@ type Event struct {
 	Time      time.Time        `json:"time"`
 	Kind      Kind             `json:"event"`
 	Device    int              `json:"device"`
+	UUID      string           `json:"uuid,omitempty"`
 	PID       int              `json:"pid,omitempty"`
 	UID       uint32           `json:"uid"`
+	User      string           `json:"user,omitempty"` // his name, and the command; "": not known
+	Command   string           `json:"command,omitempty"`
 	Job       JobID            `json:"job,omitempty"`
+	Name      string           `json:"name,omitempty"` // of the job, that its user gave it
 	Lease     LeaseID          `json:"lease,omitempty"`
 	Reason    Reason           `json:"reason,omitempty"`
 	Requested accounting.Bytes `json:"requested_bytes,omitempty"`
@@ -53,4 +59,17 @@ type Event struct {
 	From      string           `json:"from,omitempty"`
 	To        string           `json:"to,omitempty"`
 	Text      string           `json:"text"`
+}
+
+// about fills in which process an event is about.
+func (e *Event) about(p *rules.Process) {
+	e.PID, e.UID, e.User, e.Command = p.PID, p.UID, p.User, p.Command
+}
+
+// in fills in which job an event is about; what that runs is its command, where no process of it has one.
+func (e *Event) in(j *job) {
+	e.Job, e.Name = j.id, j.request.Name
+	if e.PID == 0 || j.run && e.PID == j.request.Process.PID {
+		e.Command = cmp.Or(j.request.Command, e.Command)
+	}
 }

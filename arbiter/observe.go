@@ -116,7 +116,7 @@ func (a *Arbiter) readUnmanaged(now time.Time, d *device, strangers []ProcessUsa
 		if i := slices.IndexFunc(before, known); i >= 0 {
 			u.Since = before[i].Since
 		} else {
-			a.event(Event{Time: now, Kind: EventUnmanaged, Device: d.Index, PID: u.PID, Bytes: figure.Bytes,
+			a.event(Event{Time: now, Kind: EventUnmanaged, Device: d.Index, PID: u.PID, UID: figure.UID, User: figure.User, Command: u.Command, Bytes: figure.Bytes,
 				Text: fmt.Sprintf(wording.Unmanaged, wording.Owned(u.User, wording.Stranger(u.Command, u.PID)), figure.Bytes.Human(), d)})
 		}
 	}

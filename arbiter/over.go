@@ -152,9 +152,12 @@ func (a *Arbiter) overEvent(now time.Time, p account, kind Kind) {
 	whose := ""
 	switch owner := p.budget.Owner.(type) {
 	case *session:
-		e.PID, e.UID, e.Job, whose = owner.process.PID, owner.process.UID, owner.job.id, owner.name()
+		e.about(&owner.process)
+		e.in(owner.job)
+		whose = owner.name()
 	case *job:
-		e.UID, e.Job, whose = owner.request.Process.UID, owner.id, wording.Job(uint64(owner.id), "", "")
+		e.UID, e.User, whose = owner.request.Process.UID, owner.request.Process.User, wording.Job(uint64(owner.id), "", "")
+		e.in(owner)
 	case *shared:
 		switch whose = owner.who; {
 		case owner.user != nil:

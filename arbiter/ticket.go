@@ -245,9 +245,10 @@ func (a *Arbiter) cancel(now time.Time, t *ticket, why Reason) {
 
 // ticketEvent notes an event about a ticket.
 func (a *Arbiter) ticketEvent(now time.Time, t *ticket, kind Kind, text string) {
-	p := t.process()
-	e := Event{Time: now, Kind: kind, Device: -1, PID: p.PID, UID: p.UID, Job: t.job.id, Ticket: t.id,
-		Reason: t.why.reason, Requested: a.wantsBytes(t), WaitedMs: max(0, now.Sub(t.place.Since).Milliseconds()), Text: text}
+	e := Event{Time: now, Kind: kind, Device: -1, Ticket: t.id, Reason: t.why.reason, Requested: a.wantsBytes(t),
+		WaitedMs: max(0, now.Sub(t.place.Since).Milliseconds()), Text: text}
+	e.about(t.process())
+	e.in(t.job)
 	if !t.any && len(t.spots) > 0 {
 		e.Device = t.spots[0].device.Index
 	}

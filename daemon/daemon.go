@@ -30,27 +30,29 @@ import (
 // Daemon is one running daemon. Start makes it, Stop ends it.
 type Daemon struct {
 	parts
-	log      *slog.Logger
-	paths    paths
-	inv      machine
-	uuids    map[ipc.UUID]inventory.Device
-	listener *ipc.Listener
-	fs       *gpufs.Server
-	reaper   *inventory.Reaper
-	page     *worker.Keeper
-	ctx      context.Context // ends with Stop
-	cancel   context.CancelFunc
-	wg       sync.WaitGroup // every goroutine of ours that Stop waits for
-	started  chan struct{}  // closed when the start is over
-	overrun  chan struct{}  // events of exec were lost
-	failed   chan error
-	over     sync.Once // Stop
-	ended    error     // what it returned
-	logs     *logQueue
-	texts    snapshots
-	exporter *metrics.Exporter
-	spare    spare
-	ready    atomic.Bool // it was up
+	log       *slog.Logger
+	paths     paths
+	inv       machine
+	uuids     map[ipc.UUID]inventory.Device
+	listener  *ipc.Listener
+	fs        *gpufs.Server
+	reaper    *inventory.Reaper
+	page      *worker.Keeper
+	ctx       context.Context // ends with Stop
+	cancel    context.CancelFunc
+	wg        sync.WaitGroup // every goroutine of ours that Stop waits for
+	started   chan struct{}  // closed when the start is over
+	overrun   chan struct{}  // events of exec were lost
+	failed    chan error
+	over      sync.Once // Stop
+	ended     error     // what it returned
+	logs      *logQueue
+	history   *history // has locks of its own
+	followers followers
+	texts     snapshots
+	exporter  *metrics.Exporter
+	spare     spare
+	ready     atomic.Bool // it was up
 	// ownCommands: users other than root are shown the command lines of their own programs alone.
 	ownCommands atomic.Bool
 	changes     fair.Changes
@@ -117,11 +119,12 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 		sessions: map[ipc.Token]*session{}, byKey: map[uint64]*session{},
 		ofProcess: map[int][]*session{}, jobsOfRunner: map[int][]*job{}, threadRows: map[int]map[uint32]int{}, kept: keptLimits{of: map[limitOwner][]int{}, count: newCounts(limitBounds)},
 		sessionsOf: newCounts(sessionBounds), jobsOf: newCounts(jobBounds), leasesOf: newCounts(leaseBounds),
-		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[*shim.Lease]showing{}, pressures: newPressures(), lines: fair.Lines{}}
+		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[*shim.Lease]showing{}, pressures: newPressures(), lines: fair.Logged()}
 	d.parts, d.exporter = d.realParts(), metrics.New()
 	if change != nil {
 		change(&d.parts)
 	}
+	d.history = newHistory(d.now)
 	d.changes.Now, d.changes.After = d.now, d.after
 	d.arb = arbiter.New(cfg.Policy)
 	d.words.OnClamp = func(id arbiter.LeaseID) { d.arb.Clamped(d.now(), id) }
@@ -189,7 +192,7 @@ func (d *Daemon) start(page worker.Wanted) error {
 	if err := d.spare.lend(d.mount); err != nil && !d.goesWithout(err) {
 		return err
 	}
-	for _, f := range []func(context.Context){d.poll, d.deliver, d.tickWhenDue, d.findLeft, d.keepShown, d.showLife, d.watchEvents, d.lookAgain, d.watchdog, d.page.Run} {
+	for _, f := range []func(context.Context){d.poll, d.deliver, d.tickWhenDue, d.findLeft, d.keepShown, d.showLife, d.history.run, d.watchEvents, d.lookAgain, d.watchdog, d.page.Run} {
 		if err := d.spawn(f); err != nil {
 			return err
 		}
@@ -273,7 +276,7 @@ func (d *Daemon) mount() error {
 		return nil
 	}
 	fs, err := gpufs.Mount(d.paths.mount, d, gpufs.Options{
-		System: d.paths.system, SelfOf: d.inv.TaskOwner, Control: d, Hides: d.hidesCommands, Metrics: d.writeMetrics, Logger: d.log})
+		System: d.paths.system, SelfOf: d.inv.TaskOwner, Control: d, Hides: d.hidesCommands, Metrics: d.writeMetrics, History: d.history, Logger: d.log})
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,187 @@
 package daemon
 
-import "github.com/gpuarb/gpuarb/ipc"
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"time"
 
-// events answers with the event history.
-func (cl *client) events(ipc.Message) error {
-	return refused(ipc.StatusUnsupported, "no event history is kept")
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/daemon/fair"
+	"github.com/gpuarb/gpuarb/events"
+)
+
+const (
+	// historyRoom is how many bytes of lines the event history keeps: some five thousand of them.
+	historyRoom = 2 << 20
+	// historyPace is how many lines about one user's requests are written in a second. Of the others there is the number.
+	historyPace = 100
+	// writeAtOnce is how many events may wait to be written before that is done though nobody reads.
+	writeAtOnce = 256
+	// mostPending is how many may wait at all.
+	mostPending = 8192
+)
+
+// history takes what the arbiter decides and makes lines of it, when somebody reads or many have come together. It is the
+// filesystem's view of the event history. Under the daemon's lock an event is copied and no more.
+type history struct {
+	log  *events.Log
+	now  func() time.Time
+	id   uint64 // tells this daemon from others
+	wake chan struct{}
+
+	mu      sync.Mutex // may be taken with the daemon's lock held; nothing is called under it
+	pending []arbiter.Event
+	pace    fair.Lines
+	missed  int // events that found no room in pending
+	eager   int // readers that want each line at once
+
+	writing sync.Mutex // orders the lines; taken before mu
+}
+
+func newHistory(now func() time.Time) *history {
+	return &history{log: events.NewLog(historyRoom), now: now, id: max(1, uint64(now().UnixNano())), wake: make(chan struct{}, 1),
+		pace: fair.Lines{Most: historyPace, Per: time.Second}}
+}
+
+// note takes events. The daemon's lock may be held.
+func (h *history) note(decided []arbiter.Event) {
+	now := h.now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range decided {
+		if ownerOf(e) != events.Daemon {
+			ok, dropped := h.pace.Admit(now, e.UID)
+			if dropped > 0 {
+				h.pending = append(h.pending, arbiter.Event{Time: now, Kind: eventsDropped, Device: -1, UID: e.UID, User: e.User, WaitedMs: int64(dropped)})
+			}
+			if !ok {
+				continue
+			}
+		}
+		if len(h.pending) >= mostPending {
+			h.missed++
+			continue
+		}
+		h.pending = append(h.pending, e)
+	}
+	if h.eager > 0 || len(h.pending) >= writeAtOnce {
+		signal(h.wake)
+	}
+}
+
+// eventsDropped stands for lines of a user that were too many; WaitedMs is how many.
+const eventsDropped arbiter.Kind = "dropped"
+
+// ownerOf is whose room in the history an event takes: who asked for it, where somebody did.
+func ownerOf(e arbiter.Event) events.Owner {
+	if e.PID == 0 && e.Kind != arbiter.EventLimits && e.Kind != eventsDropped {
+		return events.Daemon
+	}
+	return events.Owner(e.UID)
+}
+
+// write makes lines of what has come together. No lock of the daemon's is held.
+func (h *history) write() {
+	h.writing.Lock()
+	defer h.writing.Unlock()
+	h.mu.Lock()
+	pending, missed := h.pending, h.missed
+	h.pending, h.missed = nil, 0
+	h.mu.Unlock()
+	for i := range pending {
+		e := lineOf(&pending[i])
+		h.log.Add(e.Time, ownerOf(pending[i]), e.Line())
+	}
+	if missed > 0 {
+		e := lostLines(h.now(), missed)
+		e.Text = fmt.Sprintf("%d events are lost: more came than could be written down", missed)
+		h.log.Add(e.Time, events.Daemon, e.Line())
+	}
+}
+
+func lostLines(now time.Time, lines int) events.Event {
+	return events.Event{Time: now, Kind: events.Lost, Reason: "pace", LostLines: lines}
+}
+
+// run writes what comes together until ctx ends.
+func (h *history) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.wake:
+			h.write()
+		}
+	}
+}
+
+// follow has each line written as it comes, for somebody who waits for it, until the function that it returns is called.
+func (h *history) follow() (done func()) {
+	add := func(n int) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.eager += n
+	}
+	add(1)
+	h.write()
+	return func() { add(-1) }
+}
+
+// Size implements gpufs.History.
+func (h *history) Size() (int64, time.Time) {
+	h.write()
+	return h.log.Size()
+}
+
+// ReadAt implements gpufs.History.
+func (h *history) ReadAt(dst []byte, offset int64) (n int, next int64) {
+	h.write()
+	return h.log.ReadAt(dst, offset)
+}
+
+// kinds are what the arbiter's events are called in the history.
+var kinds = map[arbiter.Kind]events.Kind{
+	arbiter.EventDenied: events.Refused, arbiter.EventTimeout: events.Refused, arbiter.EventCancelled: events.Refused,
+	arbiter.EventQueued: events.Waited, arbiter.EventServed: events.Served, arbiter.EventDeadlock: events.Deadlock,
+	arbiter.EventLimits: events.LimitChanged, arbiter.EventPolicy: events.Configured,
+	arbiter.EventReclaimed: events.Reclaimed, arbiter.EventKept: events.Kept,
+	arbiter.EventOver: events.Over, arbiter.EventWithin: events.Within,
+	arbiter.EventClamped: events.Clamped, arbiter.EventExcess: events.Excess, arbiter.EventUnmanaged: events.Unmanaged, arbiter.EventVerified: events.Verified,
+	arbiter.EventDeviceLost: events.DeviceLost, arbiter.EventDevice: events.DeviceFound, arbiter.EventHung: events.DeviceHung,
+	eventsDropped: events.Lost,
+}
+
+// lineOf is an event as the history has it.
+func lineOf(e *arbiter.Event) events.Event {
+	line := events.Event{Time: e.Time, Kind: kinds[e.Kind], UUID: e.UUID, Job: uint64(e.Job), JobName: e.Name, PID: e.PID, User: e.User, Command: e.Command,
+		Reason: string(e.Reason), Ticket: uint64(e.Ticket), Bytes: uint64(e.Bytes), Requested: uint64(e.Requested), Limit: uint64(e.Limit), Text: e.Text}
+	if e.Device >= 0 {
+		line.Device = &e.Device
+	}
+	if e.PID != 0 && line.User != "" {
+		line.UID = &e.UID
+	}
+	if e.Ticket != 0 || e.WaitedMs != 0 {
+		line.WaitedMs = &e.WaitedMs
+	}
+	switch e.Kind {
+	case arbiter.EventTimeout, arbiter.EventCancelled:
+		line.WaitedFor, line.Reason = line.Reason, string(e.Kind)
+	case arbiter.EventDenied:
+		line.Remaining = (*uint64)(&e.Remaining)
+	case arbiter.EventLimits:
+		line.Setting, line.Whose, line.From, line.To, line.ByUID = e.Setting, e.Whose, e.From, e.To, &e.UID
+	case arbiter.EventHung:
+		if e.WaitedMs == 0 {
+			line.Kind = events.DeviceWoke
+		}
+	case eventsDropped:
+		line = lostLines(e.Time, int(e.WaitedMs))
+		line.UID, line.User = &e.UID, e.User
+		line.Text = fmt.Sprintf("%d events about requests of user %s were not written down: they were more than %d in a second",
+			e.WaitedMs, cmp.Or(e.User, fmt.Sprint(e.UID)), historyPace)
+	}
+	return line
 }

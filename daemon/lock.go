@@ -6,7 +6,7 @@ import "runtime"
 func (d *Daemon) lock() { d.mutex.Lock() }
 
 // unlock gives the lock back, and hands on what the arbiter decided meanwhile: events go to the
-// log, decisions to those that wait for them.
+// log and the history, decisions to those that wait for them.
 func (d *Daemon) unlock() {
 	for again := true; again; { // carrying a decision out may bring others
 		again = false
@@ -15,7 +15,10 @@ func (d *Daemon) unlock() {
 			d.decidedLocked(decision)
 		}
 	}
-	d.logEventsLocked(d.arb.Events())
+	if decided := d.arb.Events(); len(decided) > 0 {
+		d.history.note(decided)
+		d.logEventsLocked(decided)
+	}
 	if d.file != nil && !d.stopping { // else there is no file any more, and who waits does so for the next daemon
 		d.keepPressuresLocked()
 	}

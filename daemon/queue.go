@@ -193,6 +193,7 @@ func (cl *client) abandon(unread bool) {
 // giveUp has the request that waits on this connection answered now. Where its reply is on
 // the way already, that stands.
 func (cl *client) giveUp(ipc.Message) error {
+	cl.endStream()
 	if !cl.waiting() {
 		return nil
 	}

@@ -79,6 +79,7 @@ type client struct {
 	unread atomic.Pointer[receipt] // last, or nil
 	last   receipt                 // the daemon's lock guards it
 	turn   fair.Turn
+	feed   *eventStream // of the last request for events, or nil
 }
 
 // helloDepth is how much of its goroutine's stack the opening of a session takes, about.
@@ -100,6 +101,7 @@ func (cl *client) serve() {
 	d, c, unread := cl.d, cl.conn, false
 	defer func() {
 		_ = c.Close()
+		cl.endStream()
 		cl.abandon(unread)
 		d.turns.Leave(c.Peer().UID, c.Peer().PID)
 		d.lock()
@@ -187,6 +189,10 @@ func (cl *client) handle(m ipc.Message) error {
 		if cl.waiting() {
 			return refused(ipc.StatusOrder, "%v while a request of this connection waits: only GiveUp and Freed may come", m.Header.Type)
 		}
+		if cl.streaming() {
+			return refused(ipc.StatusOrder, "%v while this connection has events sent: only GiveUp may come", m.Header.Type)
+		}
+		cl.endStream()
 		cl.waits = nil // whoever asks the next thing has read the reply to the last
 		cl.unread.Store(nil)
 	}

@@ -36,6 +36,8 @@ type Options struct {
 	// Metrics writes the file metrics from a snapshot; nil leaves the file out. It may look at the
 	// daemon's own process in /proc, which nobody can hold up.
 	Metrics func(io.Writer, accounting.Snapshot) error
+	// History is what the file events shows. Nil: there is none.
+	History History
 	// Logger takes what goes wrong while serving. Nil: nothing is logged.
 	Logger *slog.Logger
 }

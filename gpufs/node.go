@@ -81,6 +81,10 @@ func (st *state) node(e entry, out *fuse.Attr) (fs.InodeEmbedder, fs.StableAttr)
 		return &dirNode{attributes: shown, dir: e.dir}, id
 	case e.link != nil:
 		return &linkNode{attributes: shown, target: e.link}, id
+	case e.log != nil:
+		log := &logNode{attributes: shown, history: e.log}
+		log.show(out)
+		return log, id
 	}
 	return &fileNode{attributes: shown, text: e.text, set: e.set}, id
 }

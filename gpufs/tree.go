@@ -19,10 +19,11 @@ type entry struct {
 	name string
 	id   identity
 	uid  uint32
-	dir  *directory                                                // one of these three
+	dir  *directory                                                // one of these
 	text func(*snapshot) ([]byte, bool)                            // false: what it tells of is gone
 	set  func(ctx context.Context, value string, uid uint32) error // of a file that can be written
 	link func(tid uint32) (string, bool)
+	log  History // or this: a file that only grows
 }
 
 // identity tells nodes apart, for as long as the mount lives. It becomes the inode
@@ -97,6 +98,7 @@ type builder struct {
 	selfOf  func(tid uint32) (int, bool)
 	metrics func(io.Writer, accounting.Snapshot) error
 	control Control // nil: nothing can be written
+	history History // nil: there is none
 	device  []report.Field[accounting.DeviceState]
 	process []report.Field[report.Process]
 	lease   []report.Field[report.Process]
@@ -106,7 +108,7 @@ type builder struct {
 
 func newBuilder(uid uint32, o Options) *builder {
 	return &builder{
-		uid: uid, selfOf: o.SelfOf, metrics: o.Metrics, control: o.Control,
+		uid: uid, selfOf: o.SelfOf, metrics: o.Metrics, control: o.Control, history: o.History,
 		device:  report.DeviceFields(),
 		process: report.ProcessFields(),
 		lease:   report.LeaseFields(),
@@ -139,6 +141,9 @@ func (b *builder) root() *directory {
 	}
 	if b.metrics != nil {
 		entries = append(entries, entry{name: "metrics", text: rendered(b.metrics)})
+	}
+	if b.history != nil {
+		entries = append(entries, entry{name: "events", log: b.history})
 	}
 	slices.SortFunc(entries, byName)
 	for i := range entries {

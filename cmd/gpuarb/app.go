@@ -180,6 +180,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.keeperCommand(),
 		a.queueCommand(),
 		a.devicesCommand(),
+		a.eventsCommand(),
 		a.limitCommand(),
 		a.doctorCommand(),
 		a.planCommand(),
@@ -191,7 +192,6 @@ func (a *app) rootCommand() *cobra.Command {
 		a.versionCommand(),
 	)
 	root.AddCommand(a.shareCommand())
-	root.AddCommand(a.laterCommands()...)
 	root.SetHelpCommand(a.helpCommand(root))
 	root.InitDefaultCompletionCmd()
 	for _, command := range root.Commands() {
@@ -210,21 +210,4 @@ func (a *app) rootCommand() *cobra.Command {
 func (a *app) jsonFlag(command *cobra.Command) *cobra.Command {
 	command.Flags().BoolVar(&a.json, "json", false, "print JSON")
 	return command
-}
-
-// laterCommands are the commands that are announced and not there yet.
-func (a *app) laterCommands() []*cobra.Command {
-	var all []*cobra.Command
-	for _, name := range []string{"events"} {
-		all = append(all, &cobra.Command{
-			Use:                name,
-			Short:              "not supported yet",
-			Hidden:             true,
-			DisableFlagParsing: true,
-			RunE: func(*cobra.Command, []string) error {
-				return fail(exitUsage, "gpuarb %s is not supported yet", name)
-			},
-		})
-	}
-	return all
 }

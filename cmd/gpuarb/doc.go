@@ -13,8 +13,7 @@
 //
 //	 0  done
 //	 1  something is wrong (doctor), or failed that no other code names
-//	 2  usage: an unknown command or flag, a malformed value, or something that
-//	    is not supported yet
+//	 2  usage: an unknown command or flag, or a malformed value
 //	69  no daemon answers, or there is no device
 //	75  busy now, and it was not to wait, or its place in the queue was cancelled
 //	78  mistakes in a configuration file

@@ -387,7 +387,6 @@ func TestExitCodes(t *testing.T) {
 		{"an argument too few", daemon, "queue cancel", 2, "gpuarb queue cancel needs an argument: gpuarb queue cancel TICKET… [flags]; see `gpuarb queue cancel --help`"},
 		{"an argument too many", daemon, "config check a b", 2, "gpuarb config check takes one argument at most, and was given 2; see `gpuarb config check --help`"},
 		{"help", daemon, "help ps", 0, ""},
-		{"later command", daemon, "events", 2, "gpuarb events is not supported yet"},
 		{"top without a terminal", daemon, "top", 2, "top needs a terminal that it can draw on; `gpuarb top --once` prints the same once, `watch gpuarb top --once --compact` again and again"},
 		{"top once", daemon, "top --once", 0, ""},
 		{"top, unknown column", daemon, "top --sort size", 2, "--sort: there is no \"size\"; there are pid, user, gpu, state, used, budget, peak, age, waited and command"},

@@ -9,7 +9,7 @@ import (
 // concerned, and what was left out is counted.
 func TestLines(t *testing.T) {
 	t.Parallel()
-	c, now := Lines{}, time.Unix(1000, 0)
+	c, now := Logged(), time.Unix(1000, 0)
 	logged := 0
 	for range 1000 {
 		if ok, dropped := c.Admit(now, 1); ok {
@@ -18,14 +18,14 @@ func TestLines(t *testing.T) {
 			t.Fatalf("%d left out before anything was", dropped)
 		}
 	}
-	if ok, _ := c.Admit(now, 2); logged != linesPerMinute || !ok {
+	if ok, _ := c.Admit(now, 2); logged != c.Most || !ok {
 		t.Errorf("%d lines of one user, the other's logged: %t", logged, ok)
 	}
 	now = now.Add(time.Minute)
-	if ok, dropped := c.Admit(now, 1); !ok || dropped != 1000-linesPerMinute {
+	if ok, dropped := c.Admit(now, 1); !ok || dropped != 1000-c.Most {
 		t.Errorf("in the next minute: %t, %d were left out", ok, dropped)
 	}
-	if len(c) != 1 {
-		t.Errorf("%d users are remembered, want one", len(c))
+	if len(c.of) != 1 {
+		t.Errorf("%d users are remembered, want one", len(c.of))
 	}
 }

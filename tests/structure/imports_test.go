@@ -24,6 +24,7 @@ var bans = []ban{
 		from: "top", what: []string{module}, allow: []string{module + "/accounting", module + "/report"},
 		reason: "the screen is a value over a snapshot: it knows neither the wire nor a daemon",
 	},
+	{from: "events", what: []string{module}, reason: "the history is a leaf: whoever decides fills its lines in"},
 	{from: "faults", what: []string{module}, reason: "everybody may name a place to die"},
 	{
 		from: "statefile", what: []string{module}, allow: []string{module + "/faults"},

@@ -85,6 +85,12 @@ func wrong(holds, text string) string {
 		if !json.Valid([]byte(text)) {
 			return "is no JSON"
 		}
+	case holds == "JSON lines":
+		for line := range strings.Lines(text) {
+			if !json.Valid([]byte(line)) || !strings.HasSuffix(line, "\n") {
+				return "has a line that is no JSON"
+			}
+		}
 	default:
 		return "holds what the test does not know"
 	}
@@ -174,8 +180,8 @@ func (w *walker) stat(path string, r *row) {
 	if kind == 0 {
 		kind = unix.S_IFREG
 	}
-	if st.Mode != kind|uint32(r.mode) || int(st.Uid) != r.uid || int(st.Gid) != w.gid || st.Size != 0 {
-		w.t.Errorf("%s: mode %#o of %d:%d, %d bytes; want %#o of %d:%d, 0 bytes", path, st.Mode, st.Uid, st.Gid, st.Size,
+	if st.Mode != kind|uint32(r.mode) || int(st.Uid) != r.uid || int(st.Gid) != w.gid || (st.Size == 0) == (r.holds == "JSON lines") {
+		w.t.Errorf("%s: mode %#o of %d:%d, %d bytes; want %#o of %d:%d, and no bytes but of what grows", path, st.Mode, st.Uid, st.Gid, st.Size,
 			kind|uint32(r.mode), r.uid, w.gid)
 	}
 }

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gpuarb/gpuarb/events"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/report"
+	"github.com/spf13/cobra"
+)
+
+// eventOptions is what `gpuarb events` is asked for.
+type eventOptions struct {
+	follow bool
+	user   string
+	job    string
+	kind   []string
+}
+
+func (a *app) eventsCommand() *cobra.Command {
+	var o eventOptions
+	command := &cobra.Command{
+		Use:   "events",
+		Short: "show what was granted, refused, waited for and changed, as /gpu/events",
+		Long: `Shows the daemon's event history, one line per event, the oldest first: as sentences, or with --json as the
+lines of /gpu/events. Without --follow it ends with the newest one. With --follow it goes on, over a restart
+of the daemon too. Where events were lost, a line says so.`,
+		Args: takes(0, 0),
+		RunE: func(*cobra.Command, []string) error { return a.events(o) },
+	}
+	flags := command.Flags()
+	flags.BoolVarP(&o.follow, "follow", "f", false, "go on with what happens from now on")
+	flags.StringVar(&o.user, "user", "", "only events about this user, by name or number")
+	flags.StringVar(&o.job, "job", "", "only events about this job, by number or name")
+	flags.StringSliceVar(&o.kind, "kind", nil, "only events of this kind, or these: refused,waited")
+	return a.jsonFlag(command)
+}
+
+// eventPrinter prints lines of the history as they come.
+type eventPrinter struct {
+	out   io.Writer
+	o     eventOptions
+	json  bool
+	color bool
+	reach ipc.EventsRequest // where to go on
+}
+
+func (a *app) events(o eventOptions) error {
+	for _, kind := range o.kind {
+		if !slices.Contains(events.Kinds, events.Kind(kind)) {
+			return fail(exitUsage, "--kind: there is no %q; there are %s", kind, listKinds())
+		}
+	}
+	p := &eventPrinter{out: a.stdout, o: o, json: a.json, color: a.width() > 0 && a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb"}
+	ctx := context.Background()
+	client, err := a.connectForEvents(ctx)
+	if err != nil {
+		return err
+	}
+	a.sayWhich(client.Path())
+	for {
+		err = client.Events(ctx, p.request(), p.part)
+		_ = client.Close()
+		var refused *ipc.ReplyError
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &refused) && refused.Status == ipc.StatusUnknownType:
+			return fail(exitFailed, "the daemon at %s keeps no event history: it is older than this gpuarb", client.Path())
+		case errors.As(err, &refused) && refused.Status != ipc.StatusShuttingDown:
+			return &exitError{exitUnavailable, explainCall(client.Path(), err)}
+		case p.failed(err):
+			return err
+		case !o.follow:
+			return &exitError{exitUnavailable, explainCall(client.Path(), err)}
+		}
+		if client, err = a.reconnect(ctx, client.Path()); err != nil {
+			return err
+		}
+	}
+}
+
+// connectForEvents is connect for a client that waits for ever, and is no session.
+func (a *app) connectForEvents(ctx context.Context) (*ipc.Client, error) {
+	client, err := ipc.DialAny(ctx, a.socketPaths())
+	if err != nil {
+		return nil, &exitError{exitUnavailable, explainNoDaemon(err)}
+	}
+	a.sayInstead(client.Path())
+	return client, nil
+}
+
+// The pauses between two attempts to reach the next daemon.
+const (
+	leastPause = 50 * time.Millisecond
+	mostPause  = time.Second
+)
+
+// reconnect waits for the next daemon at the same socket, for as long as it takes.
+func (a *app) reconnect(ctx context.Context, path string) (*ipc.Client, error) {
+	a.say("the daemon at %s has gone; waiting for the next one", path)
+	for pause := leastPause; ; pause = min(2*pause, mostPause) {
+		client, err := ipc.Dial(ctx, path)
+		if err == nil {
+			a.say("connected to %s again; a new daemon's history begins with its start", path)
+			return client, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// outputError is one of the output, not of the daemon.
+type outputError struct{ error }
+
+func (e outputError) Unwrap() error { return e.error }
+
+func (p *eventPrinter) failed(err error) bool {
+	var output outputError
+	return errors.As(err, &output)
+}
+
+// request asks for what has not been printed yet.
+func (p *eventPrinter) request() ipc.EventsRequest {
+	if p.reach.Flags = 0; p.o.follow {
+		p.reach.Flags = ipc.EventsFollow
+	}
+	return p.reach
+}
+
+// part prints the lines of one message.
+func (p *eventPrinter) part(part ipc.EventsPart, lines []byte) error {
+	var text bytes.Buffer
+	for line := range bytes.Lines(lines) {
+		e, err := events.Parse(line)
+		switch {
+		case err != nil && p.json: // of another version: whoever asked for JSON may know it
+			text.Write(line)
+		case err != nil:
+			return fail(exitFailed, "the daemon sent an event that cannot be read: %w; are daemon and gpuarb of one version?", err)
+		case !p.o.wants(&e):
+		case p.json:
+			text.Write(line)
+		default:
+			text.WriteString(p.sentence(&e))
+		}
+	}
+	if _, err := text.WriteTo(p.out); err != nil {
+		return outputError{err}
+	}
+	p.reach.Daemon, p.reach.Offset = part.Daemon, part.Next
+	return nil
+}
+
+// wants tells whether an event is one of those asked for. That some are lost concerns everybody.
+func (o *eventOptions) wants(e *events.Event) bool {
+	if e.Kind == events.Lost && e.UID == nil {
+		return true
+	}
+	is := func(want string, names ...string) bool { return want == "" || slices.Contains(names, want) }
+	uid := ""
+	for _, n := range []*uint32{e.ByUID, e.UID} {
+		if n != nil {
+			uid = strconv.FormatUint(uint64(*n), 10)
+		}
+	}
+	return is(o.user, e.User, uid) && is(o.job, strconv.FormatUint(e.Job, 10), e.JobName) &&
+		(len(o.kind) == 0 || slices.Contains(o.kind, string(e.Kind)))
+}
+
+// kindColors are the colours of kinds on a terminal, by SGR's numbers: green for what was given, yellow for what waits or was
+// taken away, red for what went wrong.
+var kindColors = map[events.Kind]string{
+	events.Granted: "32", events.Served: "32", events.Within: "32", events.Verified: "32", events.DeviceFound: "32", events.DeviceWoke: "32",
+	events.Waited: "33", events.Recalled: "33", events.Over: "33", events.Unmanaged: "33", events.Kept: "33", events.Excess: "33", events.Died: "33", events.Lost: "33",
+	events.Refused: "31", events.Deadlock: "31", events.DeviceLost: "31", events.DeviceHung: "31", events.Clamped: "31",
+}
+
+// kindWidth is that of the longest kind.
+const kindWidth = 13
+
+// sentence is an event as a line for people.
+func (p *eventPrinter) sentence(e *events.Event) string {
+	kind := fmt.Sprintf("%-*s", kindWidth, report.Escape(string(e.Kind)))
+	if color := kindColors[e.Kind]; p.color && color != "" {
+		kind = "\x1b[" + color + "m" + kind + "\x1b[m"
+	}
+	text := e.Text
+	if e.Kind == events.Lost && e.LostBytes > 0 {
+		text = fmt.Sprintf("%d bytes of events are lost here", e.LostBytes)
+	}
+	return fmt.Sprintf("%s %s %s\n", e.Time.Local().Format(time.DateTime), kind, report.Escape(text))
+}
+
+// listKinds are the kinds as a sentence has them.
+func listKinds() string {
+	var names []string
+	for _, kind := range events.Kinds {
+		names = append(names, string(kind))
+	}
+	return strings.Join(names, ", ")
+}
