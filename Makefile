@@ -155,6 +155,12 @@ bench-growth: setup-build ## draw how costs grow with leases, waiting requests a
 	@$(GO) test ./tests/bench -timeout 5m -run '^$$' -bench Growth -benchtime 1x -args -bench.growth '$(CURDIR)/$(BUILD)/growth' -bench.asks $(or $(ASKS),4000)
 	@cp $(BUILD)/growth.svg docs/growth.svg && cat $(BUILD)/growth.md
 
+.PHONY: pictures
+pictures: ## draw docs/pictures anew, from screens among the golden files of top
+	@mkdir -p docs/pictures
+	@set -e; for screen in top/testdata/picture-*.txt; do \
+		name=$${screen##*/picture-}; $(GO) run ./tools/picture <$$screen >docs/pictures/$${name%.txt}.svg; done
+
 # AT=COMMIT measures another commit, LIST=grant names what one way crosses (limit, death, restart).
 .PHONY: shape
 shape: setup-build ## measure how the project is built: lines, circles, what a request crosses

@@ -229,6 +229,15 @@ func TestColours(t *testing.T) {
 	golden(t, "no-colour.txt", visible(plain.String()))
 }
 
+// Of these `make pictures` makes pictures.
+func TestPictures(t *testing.T) {
+	for name, keys := range map[string][]string{"top": {"down"}, "top-tree": {"t", "down"}, "top-details": {"down", "enter"}} {
+		m := screen(&answers{}, 100, 24, Options{})
+		press(m, keys...)
+		golden(t, "picture-"+name+".txt", visible(m.draw()))
+	}
+}
+
 // What is seen stays while the daemon is away, with how long that is, and comes back with it.
 func TestAway(t *testing.T) {
 	m := screen(&answers{}, 80, 24, Options{})

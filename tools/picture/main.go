@@ -1,0 +1,21 @@
+// Command picture draws a screen of a terminal as SVG: what it reads is text with the sequences that paint
+// it, where ␛ may stand for the escape character, as in the golden files of top. `make pictures` makes the
+// pictures in docs/pictures with it.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+)
+
+func main() {
+	text, err := io.ReadAll(os.Stdin)
+	if err == nil {
+		_, err = io.WriteString(os.Stdout, draw(string(text)))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "picture:", err)
+		os.Exit(1)
+	}
+}

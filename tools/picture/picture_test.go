@@ -1,0 +1,64 @@
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestPictures: each picture in docs/pictures is what `make pictures` would make of its golden file
+// today, is well-formed, and a page shows it.
+func TestPictures(t *testing.T) {
+	top := filepath.Join("..", "..")
+	pictures, err := filepath.Glob(filepath.Join(top, "docs", "pictures", "*.svg"))
+	if err != nil || len(pictures) == 0 {
+		t.Fatalf("no pictures: %v", err)
+	}
+	pages := read(t, filepath.Join(top, "README.md")) + read(t, filepath.Join(top, "docs", "top.md"))
+	for _, path := range pictures {
+		name := filepath.Base(path)
+		got, want := read(t, path), draw(read(t, filepath.Join(top, "top", "testdata", "picture-"+strings.TrimSuffix(name, ".svg")+".txt")))
+		if got != want {
+			t.Errorf("%s is not what its golden file looks like: `make pictures` draws it anew", path)
+		}
+		if !strings.Contains(pages, "pictures/"+name) {
+			t.Errorf("neither README.md nor docs/top.md shows %s", path)
+		}
+		for d := xml.NewDecoder(strings.NewReader(got)); ; {
+			if _, err := d.Token(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v", path, err)
+			}
+		}
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// A run has one style; shapes are drawn as rectangles, and text that could be markup is escaped.
+func TestDraw(t *testing.T) {
+	got := draw("␛[1;31ma<b␛[m ██▄␛[7m>x␛[m\n")
+	for _, want := range []string{
+		`width="88" height="42"`,
+		`textLength="24" lengthAdjust="spacingAndGlyphs" fill="#ef6b73" fill-opacity="1" font-weight="bold">a&lt;b</text>`,
+		`<rect x="44" y="12" width="16" height="18" fill="#d7dae0" fill-opacity="1"/>`,
+		`<rect x="60" y="21" width="8" height="9" fill="#d7dae0" fill-opacity="1"/>`,
+		`fill="#1e2127" fill-opacity="1">&gt;x</text>`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s is missing in\n%s", want, got)
+		}
+	}
+}
