@@ -32,7 +32,7 @@ or as a tree of jobs. ? lists the keys. Whatever changes something is asked abou
 
 Colours are left out with NO_COLOR, and only ASCII is drawn where the locale is not UTF-8. --once
 prints the screen once, with all its rows, for a pipe or a file; with --compact it has one line for
-each device, and as many lines as LINES says: watch -c gpuarb top --once --compact`,
+each device, and as many lines as LINES says: watch gpuarb top --once --compact`,
 		Args: takes(0, 0),
 		RunE: func(command *cobra.Command, _ []string) error {
 			if options.Sort != "" && !slices.Contains(top.SortKeys(), options.Sort) {
