@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -136,5 +138,33 @@ func TestTopPlain(t *testing.T) {
 	m.Stop()
 	if r = rig.Run(t, m.Gpuarb("top", "--once")); r.Code != 69 {
 		t.Errorf("without a daemon: %+v", r)
+	}
+}
+
+// TestTopPage runs the commands of docs/top.md on a terminal, as they stand there; that of ssh without it,
+// since what it gives is a terminal.
+func TestTopPage(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
+	page, err := os.ReadFile("../../docs/top.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(page), "```sh\n")
+	block, _, _ = strings.Cut(block, "```")
+	path := "PATH=" + filepath.Dir(rig.Build(t, "gpuarb")) + ":" + os.Getenv("PATH")
+	for line := range strings.Lines(block) {
+		command, _, _ := strings.Cut(line, " #")
+		terminal := m.Terminal(80, 24, strings.TrimPrefix(strings.TrimSpace(command), "ssh -t host "), path)
+		terminal.Await("GPU 0", "nobody uses a device")
+		switch {
+		case strings.HasPrefix(command, "watch"):
+			terminal.Press("C-c")
+			terminal.Await("Pane is dead") // by a signal, or not
+			continue
+		case !strings.Contains(command, "--once"):
+			terminal.Press("q")
+		}
+		terminal.Await("Pane is dead (status 0")
 	}
 }

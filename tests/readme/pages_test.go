@@ -59,6 +59,7 @@ var played = []struct{ page, kind, begins, by string }{
 	{"notebooks.md", "json", "", "tests/notebooks TestFullKernel"},
 	{"notebooks.md", "python", "", "tests/notebooks TestFullHub"},
 	{"processor.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},
+	{"top.md", "sh", "", "tests/e2e TestTopPage"},
 	{"upgrade.md", "sh", "", "tests/systemd TestFullSystemdPages"},
 	{"user-daemon.md", "sh", "", "tests/systemd TestFullSystemdPages"},
 

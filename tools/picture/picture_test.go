@@ -51,7 +51,7 @@ func read(t *testing.T, path string) string {
 func TestDraw(t *testing.T) {
 	got := draw("␛[1;31ma<b␛[m ██▄␛[7m>x␛[m\n")
 	for _, want := range []string{
-		`width="88" height="42"`,
+		`width="96" height="42"`,
 		`textLength="24" lengthAdjust="spacingAndGlyphs" fill="#ef6b73" fill-opacity="1" font-weight="bold">a&lt;b</text>`,
 		`<rect x="44" y="12" width="16" height="18" fill="#d7dae0" fill-opacity="1"/>`,
 		`<rect x="60" y="21" width="8" height="9" fill="#d7dae0" fill-opacity="1"/>`,
