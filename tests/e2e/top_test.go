@@ -18,6 +18,10 @@ var colour = regexp.MustCompile(`\x1b\[([0-9]+;)*[34][0-7]m`)
 // inverse is the attribute of the selected row.
 var inverse = regexp.MustCompile(`\x1b\[(0;)?7m`)
 
+// leave ends a script on a terminal: it says how what came before ended. The first line of a screen may
+// scroll off when tmux says that the script has ended.
+const leave = `code=$?; echo; echo "left with $code"`
+
 // TestTop works with gpuarb top on a real terminal: keys, each kind of change, and a daemon that is
 // killed and started again meanwhile.
 func TestTop(t *testing.T) {
@@ -28,7 +32,7 @@ func TestTop(t *testing.T) {
 	train.Want("alloc a 3G", "ok")
 	waits := m.Begin(m.Gpuarb("run", "--name", "waits", "--min", "6G", "--wait=1h", "--", program))
 
-	top := m.Terminal(80, 24, `stty -g >"$TMPDIR/before"; "$G" top; code=$?; echo; echo "left with $code"; stty -g >"$TMPDIR/after"; cmp "$TMPDIR/before" "$TMPDIR/after" && echo as before`)
+	top := m.Terminal(80, 24, `stty -g >"$TMPDIR/before"; "$G" top; `+leave+`; stty -g >"$TMPDIR/after"; cmp "$TMPDIR/before" "$TMPDIR/after" && echo as before`)
 	top.Await("GPU 0 Simulated GPU 0", "used 3GiB", "train: cudaprog-dlsym", "waits #1", ">")
 	if !colour.MatchString(top.Painted()) {
 		t.Error("there is no colour on the screen")
@@ -111,7 +115,7 @@ func TestTopPlain(t *testing.T) {
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
 	p := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym")))
 	p.Want("alloc a 1G", "ok")
-	top := m.Terminal(100, 30, `exec "$G" top`, "NO_COLOR=yes", "LC_ALL=C")
+	top := m.Terminal(100, 30, `"$G" top; `+leave, "NO_COLOR=yes", "LC_ALL=C")
 	top.Await("used 1GiB", "> ")
 	painted := top.Painted()
 	if found := colour.FindString(painted); found != "" {
@@ -124,7 +128,7 @@ func TestTopPlain(t *testing.T) {
 		t.Errorf("in the locale C there is %q on the screen", painted[i:])
 	}
 	top.Press("C-c")
-	top.Await("Pane is dead (status 0") // tmux's words
+	top.Await("left with 0")
 
 	r := rig.Run(t, m.Gpuarb("top"))
 	if r.Code != 2 || !strings.Contains(r.Stderr, "gpuarb top --once") || r.Stdout != "" {
@@ -155,16 +159,16 @@ func TestTopPage(t *testing.T) {
 	path := "PATH=" + filepath.Dir(rig.Build(t, "gpuarb")) + ":" + os.Getenv("PATH")
 	for line := range strings.Lines(block) {
 		command, _, _ := strings.Cut(line, " #")
-		terminal := m.Terminal(80, 24, strings.TrimPrefix(strings.TrimSpace(command), "ssh -t host "), path)
+		terminal := m.Terminal(80, 24, "trap : INT; "+strings.TrimPrefix(strings.TrimSpace(command), "ssh -t host ")+"; "+leave, path)
 		terminal.Await("GPU 0", "nobody uses a device")
 		switch {
 		case strings.HasPrefix(command, "watch"):
 			terminal.Press("C-c")
-			terminal.Await("Pane is dead") // by a signal, or not
+			terminal.Await("left with") // by a signal, or not
 			continue
 		case !strings.Contains(command, "--once"):
 			terminal.Press("q")
 		}
-		terminal.Await("Pane is dead (status 0")
+		terminal.Await("left with 0")
 	}
 }
