@@ -402,8 +402,8 @@ func TestOnce(t *testing.T) {
 // The details are of the row that was chosen: while another takes its place they say that it has
 // ended, and when its request is granted they are of its lease.
 func TestDetailsStay(t *testing.T) {
-	m := screen(&answers{}, 80, 24, Options{Filter: "ann"})
-	press(m, "enter")
+	m := screen(&answers{}, 80, 24, Options{})
+	press(m, "down", "enter")
 	s := lab()
 	s.Leases = s.Leases[1:]
 	m.Update(snapshot{state: s, at: begin})
