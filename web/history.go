@@ -143,10 +143,15 @@ type lastHour struct {
 	StepMs  int64            `json:"step_ms"`
 	Times   []int64          `json:"times_ms"` // since 1970
 	Devices []*deviceHistory `json:"devices"`
+	Events  []*mark          `json:"events"`
 }
 
-// JSON spells the last hour.
-func (h *history) JSON() ([]byte, error) { return json.Marshal(h.hour()) }
+// JSON spells the last hour, with what happened in it.
+func (h *history) JSON(events *happened) ([]byte, error) {
+	hour := h.hour()
+	hour.Events = events.since(time.Now().Add(-h.step * historyPoints))
+	return json.Marshal(hour)
+}
 
 func (h *history) hour() lastHour {
 	points := h.points()

@@ -25,7 +25,7 @@ func lease(job uint64, pid int, used accounting.Bytes) accounting.LeaseState {
 // columnsOf is what /history says of the first device: a line for each holder, and one for the capacity.
 func columnsOf(t *testing.T, h *history) (lines []string) {
 	t.Helper()
-	text, err := h.JSON()
+	text, err := h.JSON(&happened{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,6 +60,7 @@ func Run(leash io.Reader, log *slog.Logger) error {
 	defer from.close()
 	s := &server{watcher: newWatcher(from.Snapshot)}
 	go s.watcher.run(ctx)
+	go s.watcher.events.follow(ctx, from)
 	return s.serve(ctx, l, settings.Hosts, log)
 }
 

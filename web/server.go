@@ -86,7 +86,7 @@ func unavailable(w http.ResponseWriter, why error) {
 }
 
 func (s *server) serveHistory(w http.ResponseWriter, _ *http.Request) {
-	text, err := s.watcher.history.JSON()
+	text, err := s.watcher.history.JSON(s.watcher.events)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

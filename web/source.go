@@ -62,6 +62,16 @@ func (s *source) Snapshot(ctx context.Context) (snapshot accounting.Snapshot, er
 	return snapshot, err
 }
 
+// events follows the daemon's events, on a connection of its own, as nothing else may be asked there.
+func (s *source) events(ctx context.Context, request ipc.EventsRequest, each func(ipc.EventsPart, []byte) error) error {
+	c, err := ipc.DialAny(ctx, []string{s.path})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.Events(ctx, request, each)
+}
+
 func (s *source) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

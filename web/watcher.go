@@ -20,6 +20,7 @@ type view struct {
 type watcher struct {
 	ask     func(context.Context) (accounting.Snapshot, error)
 	history *history
+	events  *happened
 	pace    time.Duration // while somebody follows
 	hub     *hub
 
@@ -36,8 +37,9 @@ var errNotYet = errors.New("the daemon has not been asked yet")
 const bytesAtOnce = 256 << 10
 
 func newWatcher(ask func(context.Context) (accounting.Snapshot, error)) *watcher {
-	return &watcher{ask: ask, history: newHistory(historyStep, historyPoints), pace: time.Second,
-		hub: newHub(), last: view{err: errNotYet}, wake: make(chan struct{}, 1)}
+	hub := newHub()
+	return &watcher{ask: ask, history: newHistory(historyStep, historyPoints), events: &happened{hub: hub}, pace: time.Second,
+		hub: hub, last: view{err: errNotYet}, wake: make(chan struct{}, 1)}
 }
 
 // run looks until ctx ends: each step of the history, and more often while somebody follows.

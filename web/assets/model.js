@@ -97,6 +97,7 @@ export class Model {
   load(history) {
     this.forget();
     this.step = history.step_ms;
+    this.events = history.events;
     this.times = history.times_ms;
     for (const d of history.devices) {
       const track = new Track(d.index);
@@ -125,6 +126,11 @@ export class Model {
       this.times.splice(0, old);
       for (const track of this.tracks.values()) track.drop(old);
     }
+  }
+
+  /** happen takes an event. What is older than the hour goes. */
+  happen(event) {
+    this.events = this.events.filter((e) => e.time_ms >= event.time_ms - HOUR).concat(event);
   }
 
   point(i, time, state) {

@@ -246,6 +246,7 @@ async function open() {
     show();
     connection('live', 'live');
   });
+  source.addEventListener('happened', (e) => { model.happen(JSON.parse(e.data)); }); // shown with the next state
   source.addEventListener('down', (e) => {
     connection('down', 'no daemon', `The daemon does not answer: ${JSON.parse(e.data).error}.${shownAt()}`);
   });

@@ -1,0 +1,56 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func line(at time.Time, kind, text string) string {
+	return fmt.Sprintf(`{"v":1,"time":%q,"kind":%q,"device":1,"text":%q}`+"\n", at.Format(time.RFC3339Nano), kind, text)
+}
+
+// TestHappened: events are kept, bounded and handed on, but for those of which there are too many to say something.
+func TestHappened(t *testing.T) {
+	h := &happened{hub: newHub()}
+	f, _ := h.hub.enter()
+	h.add([]byte(line(noon, "refused", "no") + line(noon, "granted", "yes") + "nonsense\n{}\n" + line(noon.Add(time.Second), "died", "gone")))
+	for _, want := range []string{`"kind":"refused","device":1,"text":"no"`, `"kind":"died","device":1,"text":"gone"`} {
+		select {
+		case message := <-f.messages:
+			if !strings.HasPrefix(string(message), "event: happened\n") || !strings.Contains(string(message), want) {
+				t.Errorf("%s, want %s", message, want)
+			}
+		default:
+			t.Fatalf("nobody is told of %s", want)
+		}
+	}
+	if got := h.since(noon.Add(time.Second)); len(got) != 1 || got[0].Kind != "died" {
+		t.Errorf("since then %v", got)
+	}
+	for range 2 * marksKept {
+		h.add([]byte(line(noon, "refused", strings.Repeat("ü", markText))))
+	}
+	if len(h.marks) != marksKept || len(h.marks[0].Text) > markText+len("…") {
+		t.Errorf("%d are kept, with texts of %d bytes", len(h.marks), len(h.marks[0].Text))
+	}
+}
+
+// FuzzMark: whatever a line is, what is sent is one line of JSON.
+func FuzzMark(f *testing.F) {
+	f.Add([]byte(line(noon, "refused", "a\nb\u2028")))
+	f.Add([]byte(`{"time":"2026-01-02T12:00:00Z","kind":"\ud800","device":-1,"text":"\u0000"}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		m := markOf(line)
+		if m == nil {
+			return
+		}
+		text, err := json.Marshal(m)
+		if err != nil || bytes.ContainsAny(text, "\r\n") || !json.Valid(text) {
+			t.Errorf("%q, %v", text, err)
+		}
+	})
+}
