@@ -37,8 +37,7 @@ var served = []struct{ at, name, contentType string }{
 // server answers requests from what its watcher has.
 type server struct {
 	watcher *watcher
-	// metrics asks the daemon for the text of its metrics; nil: it has none.
-	metrics func(context.Context) ([]byte, error)
+	metrics metrics
 }
 
 // handler is everything that is served.
@@ -95,11 +94,7 @@ func (s *server) serveHistory(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *server) serveMetrics(w http.ResponseWriter, r *http.Request) {
-	if s.metrics == nil {
-		http.Error(w, "this daemon has no metrics", http.StatusNotFound)
-		return
-	}
-	text, err := s.metrics(r.Context())
+	text, err := s.metrics.get(r.Context())
 	if err != nil {
 		unavailable(w, err)
 		return

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -20,8 +21,8 @@ import (
 
 // daemon is a state that can be asked for, or an error.
 type daemon struct {
-	state atomic.Pointer[accounting.Snapshot]
-	asked atomic.Int64
+	state          atomic.Pointer[accounting.Snapshot]
+	asked, scraped atomic.Int64
 }
 
 var errAway = errors.New("nobody is there")
@@ -34,10 +35,17 @@ func (d *daemon) ask(context.Context) (accounting.Snapshot, error) {
 	return accounting.Snapshot{}, errAway
 }
 
+func (d *daemon) metrics(context.Context) ([]byte, error) {
+	if d.state.Load() == nil {
+		return nil, errAway
+	}
+	return fmt.Appendf(nil, "asked %d\n", d.scraped.Add(1)), nil
+}
+
 // start serves a daemon's state, looked at as fast as can be while somebody follows.
 func start(t *testing.T, d *daemon) (url string, s *server) {
 	t.Helper()
-	s = &server{watcher: newWatcher(d.ask)}
+	s = &server{watcher: newWatcher(d.ask), metrics: metrics{ask: d.metrics}}
 	s.watcher.pace = time.Millisecond
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -77,7 +85,6 @@ func TestEndpoints(t *testing.T) {
 	d := &daemon{}
 	d.state.Store(held(lease(1, 10, 5)))
 	url, s := start(t, d)
-	s.metrics = func(context.Context) ([]byte, error) { return []byte("gpuarb_up 1\n"), nil }
 	bounded.Until(t, "the state is known", func() bool { return s.watcher.latest().state != nil })
 	for path, want := range map[string]struct{ contentType, text string }{
 		"/":          {typeHTML, "<title>gpuarb</title>"},
@@ -90,7 +97,7 @@ func TestEndpoints(t *testing.T) {
 		"/icon.svg":  {typeSVG, "<svg"},
 		"/state":     {typeJSON, `"used_bytes":5`},
 		"/history":   {typeJSON, `"capacity_bytes":[900`},
-		"/metrics":   {typeMetrics, "gpuarb_up 1"},
+		"/metrics":   {typeMetrics, "asked 1"},
 	} {
 		answer, text := fetch(t, url+path)
 		if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != want.contentType || !strings.Contains(text, want.text) {
@@ -115,7 +122,7 @@ func TestNoDaemon(t *testing.T) {
 	if answer.StatusCode != http.StatusServiceUnavailable || text != `{"error":"nobody is there"}` {
 		t.Errorf("/state: %d %s", answer.StatusCode, text)
 	}
-	if answer, _ := fetch(t, url+"/metrics"); answer.StatusCode != http.StatusNotFound {
+	if answer, _ := fetch(t, url+"/metrics"); answer.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("/metrics: %d", answer.StatusCode)
 	}
 }
@@ -225,6 +232,26 @@ func TestNobodyLooks(t *testing.T) {
 	}
 	if n := d.asked.Load(); n > 3 { // as a slow machine may come to the next step
 		t.Errorf("50 readers had the daemon be asked %d times", n)
+	}
+}
+
+// TestMetricsAreShared: those who ask within a second share an answer, and what went wrong is nobody's.
+func TestMetricsAreShared(t *testing.T) {
+	d := &daemon{}
+	m := &metrics{ask: d.metrics}
+	if _, err := m.get(t.Context()); !errors.Is(err, errAway) {
+		t.Errorf("without a daemon: %v", err)
+	}
+	d.state.Store(held())
+	for i, want := range []string{"asked 1\n", "asked 1\n", "asked 2\n"} {
+		if i == 1 {
+			m.till = time.Now().Add(time.Hour)
+		} else {
+			m.till = time.Time{}
+		}
+		if text, err := m.get(t.Context()); err != nil || string(text) != want {
+			t.Errorf("question %d: %q, %v, want %q", i, text, err, want)
+		}
 	}
 }
 

@@ -62,6 +62,15 @@ func (s *source) Snapshot(ctx context.Context) (snapshot accounting.Snapshot, er
 	return snapshot, err
 }
 
+// Metrics are the daemon's, in Prometheus' text format.
+func (s *source) Metrics(ctx context.Context) (text []byte, err error) {
+	err = s.ask(ctx, func(ctx context.Context, c *ipc.Client) error {
+		text, err = c.Metrics(ctx)
+		return err
+	})
+	return text, err
+}
+
 // events follows the daemon's events, on a connection of its own, as nothing else may be asked there.
 func (s *source) events(ctx context.Context, request ipc.EventsRequest, each func(ipc.EventsPart, []byte) error) error {
 	c, err := ipc.DialAny(ctx, []string{s.path})

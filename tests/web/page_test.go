@@ -1,6 +1,7 @@
 package web
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/gpuarb/gpuarb/tests/rig"
@@ -19,6 +20,9 @@ func TestPage(t *testing.T) {
 	b.says("train<b>")
 	b.says("3 GiB used")
 	b.await(`document.querySelector('.chart canvas') !== null`)
+	if text := get(t, url+"metrics"); !strings.Contains(text, "gpuarb_build_info") {
+		t.Errorf("the metrics are %s", text)
+	}
 	p.CloseStdin()
 	b.says("No program has a lease.")
 	if list := b.elsewhere(url); len(list) > 0 {
