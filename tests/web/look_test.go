@@ -4,11 +4,13 @@ package web
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
@@ -63,5 +65,52 @@ func TestFullLooks(t *testing.T) {
 			b.picture(filepath.Join(folder, fmt.Sprintf("%s-%d.png", scheme, width)))
 		}
 	}
+}
+
+// TestFullKeyboard: the chart is read, and its table opened, without a mouse.
+func TestFullKeyboard(t *testing.T) {
+	m := newMachine(t, rig.Options{Devices: "16G,8G", NoMount: true})
+	url := m.url()
+	b := newBrowser(t)
+	b.open(url)
+	m.busy()
+	b.says("sdxl")
+	b.await(`document.querySelector('.chart').getAttribute('aria-valuetext').includes('whisper 3 GiB')`)
 	b.do(chromedp.Focus(chromedp.CSS(".chart")))
+	for _, c := range []struct{ key, says string }{
+		{kb.Home, "not used"}, {kb.End, "whisper 3 GiB"}, {kb.PageUp, "not used"}, {kb.Escape, "whisper 3 GiB"},
+	} {
+		b.do(chromedp.KeyEvent(c.key))
+		b.await(fmt.Sprintf(`document.activeElement.matches('.chart') && document.activeElement.getAttribute('aria-valuetext').includes(%q)`, c.says))
+		if now := value[bool](b, `document.querySelector('.when').innerText.startsWith('now')`); now != (c.key == kb.Escape) {
+			t.Errorf("after %q the legend is of now: %t", c.key, now)
+		}
+	}
+	b.do(chromedp.KeyEvent(kb.Tab))
+	b.await(`document.activeElement.matches('summary')`)
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.await(`document.querySelector('details[open] td') !== null && document.querySelector('details[open] th[scope=col]').innerText === 'Time'`)
+}
+
+// TestFullGoneAndBack: the page says that the daemon has gone, keeps what it knew, and goes on when it is back.
+func TestFullGoneAndBack(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // a port that is free, since the page is to come back there
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	m := newMachine(t, rig.Options{NoMount: true, Config: config(address)})
+	b := newBrowser(t)
+	b.open(m.url())
+	b.says("No lease yet.")
+	m.Kill()
+	b.await(`document.body.dataset.connection === 'lost'`)
+	b.says("The connection is lost; the page tries again. What is shown is of")
+	if folder := os.Getenv("GPUARB_TEST_PICTURES"); folder != "" {
+		b.picture(filepath.Join(folder, "lost.png"))
+	}
+	m.Start()
+	b.await(`document.body.dataset.connection === 'live' && document.getElementById('banner').hidden`)
+	b.forgive("ERR_")
 }

@@ -77,7 +77,7 @@ export class Chart {
     const axis = { stroke: soft, font, grid: { stroke: grid, width: 1 }, ticks: { show: false } };
     return {
       ...this.size(),
-      padding: [10, 8, 0, 0],
+      padding: [10, 20, 0, 0],
       legend: none,
       drawOrder: ['series', 'axes'],
       scales: {

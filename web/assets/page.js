@@ -204,7 +204,7 @@ function showLeases() {
 function showEvents() {
   find('events-card').hidden = model.events.length === 0;
   fill(find('events'), ...model.events.slice(-50).reverse().map((e) =>
-    h('li', {}, h('time', { datetime: new Date(e.time_ms).toISOString() }, clock(e.time_ms)), h('span', { class: 'kind' }, e.kind), h('span', {}, e.text))));
+    h('li', {}, h('time', { datetime: new Date(e.time_ms).toISOString() }, clock(e.time_ms)), h('span', { class: 'kind' }, e.kind.replaceAll('_', ' ')), h('span', {}, e.text))));
 }
 
 function show() {
