@@ -33,6 +33,7 @@ const (
 type Snapshot struct {
 	TimeUnixNano int64          `json:"time_unix_ns"`
 	Version      string         `json:"version"`
+	Config       ConfigState    `json:"config"`
 	Devices      []DeviceState  `json:"devices"`
 	Leases       []LeaseState   `json:"leases"`
 	Processes    []ProcessState `json:"processes"`
@@ -43,6 +44,12 @@ type Snapshot struct {
 	Queue        []TicketState  `json:"queue"`   // in the order that they are served in
 	Stats        Stats          `json:"stats"`
 	Counts       RequestCounts  `json:"counts"` // of all users' requests since the daemon started
+}
+
+// ConfigState is the configuration in force.
+type ConfigState struct {
+	Path string `json:"path"` // of the main file; "": the system's
+	Text string `json:"text"` // all of it, defaults included, as a file
 }
 
 // DeviceState is one GPU. All memory in bytes.

@@ -68,6 +68,7 @@ type Daemon struct {
 	words        *shim.Words
 	file         *statefile.File
 	onLoss       uint32
+	configured   string // the configuration in force, as a file
 	sessions     map[ipc.Token]*session
 	byKey        map[uint64]*session // the reaper's key: the session's number
 	jobs         map[ipc.Token]*job
@@ -128,7 +129,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	d.changes.Now, d.changes.After = d.now, d.after
 	d.arb = arbiter.New(cfg.Policy)
 	d.words.OnClamp = func(id arbiter.LeaseID) { d.arb.Clamped(d.now(), id) }
-	d.onLoss = lossOf(cfg)
+	d.onLoss, d.configured = lossOf(cfg), cfg.String()
 	d.ownCommands.Store(cfg.Commands == config.CommandsOwn)
 	result := make(chan error, 1)
 	go func() {
@@ -337,6 +338,7 @@ func (d *Daemon) snapshot() accounting.Snapshot {
 	s := picture.Done()
 	s.Stats.ClampedWords = max(s.Stats.ClampedWords, d.words.Clamped())
 	s.Stats.Malformed = d.bad
+	s.Config = accounting.ConfigState{Path: d.paths.config, Text: d.configured}
 	d.unlock()
 	s.Version = version.Version
 	s.Stats.Goroutines = uint64(runtime.NumGoroutine())
@@ -358,7 +360,7 @@ func (d *Daemon) Reload() {
 	d.lock()
 	d.arb.SetPolicy(d.now(), cfg.Policy)
 	d.forgetRuleLimitsLocked()
-	d.onLoss = lossOf(cfg)
+	d.onLoss, d.configured = lossOf(cfg), cfg.String()
 	d.finishLocked()
 	d.showAllLocked()
 	d.unlock()

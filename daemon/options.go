@@ -72,7 +72,13 @@ func (o Options) resolve() (paths, error) {
 		*path = abs
 	}
 	p.state, p.devices = p.socket+".state", p.socket+".devices"
-	p.config = o.ConfigPath()
+	if p.config = o.ConfigPath(); p.config != "" { // commands are told it, wherever they run
+		abs, err := filepath.Abs(p.config)
+		if err != nil {
+			return p, fmt.Errorf("%s: %w", p.config, err)
+		}
+		p.config = abs
+	}
 	if !o.User && os.Geteuid() != 0 && o.Socket == "" {
 		return p, fmt.Errorf("the system's daemon needs root: run `gpuarbd --user` for a daemon of your own")
 	}

@@ -122,8 +122,13 @@ func (b *builder) root() *directory {
 		_, err := io.WriteString(w, report.Escape(s.Version)+"\n")
 		return err
 	}
+	config := func(w io.Writer, s accounting.Snapshot) error {
+		_, err := io.WriteString(w, s.Config.Text)
+		return err
+	}
 	entries := []entry{
 		{name: "budgets", text: rendered(files.Budgets)},
+		{name: "config", text: rendered(config)},
 		{name: "devices", dir: b.devices()},
 		{name: "holders", text: rendered(files.Holders)},
 		{name: "jobs", dir: b.jobs()},

@@ -13,7 +13,7 @@ import (
 func (a *app) configCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "config",
-		Short: "check the configuration",
+		Short: "check the configuration, or compare it with what is in force",
 		Args:  cobra.ArbitraryArgs,
 		RunE:  sayWhich,
 	}
@@ -24,15 +24,18 @@ func (a *app) configCommand() *cobra.Command {
 			"of what is allowed and cannot be meant: a rule that is never used, a user or group that\n" +
 			"does not exist, a size that looks as if its unit was forgotten. Nothing is changed. Where a\n" +
 			"daemon answers, the devices of the machine are known too.",
-		Args: takes(0, 1),
-		ValidArgsFunction: once(func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			return []cobra.Completion{"toml"}, cobra.ShellCompDirectiveFilterFileExt
-		}),
+		Args:              takes(0, 1),
+		ValidArgsFunction: once(tomlFiles),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.configCheck(strings.Join(args, ""), len(args) > 0)
 		},
-	}))
+	}), a.configDiffCommand())
 	return command
+}
+
+// tomlFiles has the shell offer configuration files.
+func tomlFiles(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return []cobra.Completion{"toml"}, cobra.ShellCompDirectiveFilterFileExt
 }
 
 // checkResult is what `gpuarb config check --json` prints.

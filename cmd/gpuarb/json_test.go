@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/report"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
@@ -25,7 +26,7 @@ var update = flag.Bool("update", false, "write docs/json.schema.json anew")
 var printed = map[string]reflect.Type{
 	"ps": reflect.TypeFor[[]report.Lease](), "jobs": reflect.TypeFor[[]report.Holder](), "queue": reflect.TypeFor[[]report.Ticket](),
 	"devices": reflect.TypeFor[[]report.Device](), "claim": reflect.TypeFor[claimed](), "status": reflect.TypeFor[[]statusRow](),
-	"doctor": reflect.TypeFor[[]finding](), "config check": reflect.TypeFor[checkResult](), "plan": reflect.TypeFor[plan](),
+	"doctor": reflect.TypeFor[[]finding](), "config check": reflect.TypeFor[checkResult](), "config diff": reflect.TypeFor[[]difference](), "plan": reflect.TypeFor[plan](),
 	"plan --min": reflect.TypeFor[reservationPlan](),
 	"why":        reflect.TypeFor[[]report.Why](), "version": reflect.TypeFor[versions](), "limit": reflect.TypeFor[[]report.Limit](),
 }
@@ -276,6 +277,12 @@ func TestOutputsFollowTheSchema(t *testing.T) {
 	if err := os.WriteFile(toml, []byte("schema_version = 1\n[[rule]]\npriority = 1.5\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	sound, other := filepath.Join(t.TempDir(), "sound.toml"), filepath.Join(t.TempDir(), "other.toml")
+	for path, text := range map[string]string{sound: "", other: "[defaults]\nmemory.max = \"1G\"\n"} {
+		if err := os.WriteFile(path, []byte("schema_version = 1\n"+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	full, bare := startDaemon(t, everything), startDaemon(t, nil)
 	none := []string{"GPUARB_SOCKET=/no/socket"}
 	for _, c := range []struct {
@@ -287,12 +294,12 @@ func TestOutputsFollowTheSchema(t *testing.T) {
 		{full.environment(t), "version"}, {none, "version"}, {none, "doctor"}, {nil, "plan --arms 1 --streams 2"},
 		{full.environment(t), "plan --arms 8 --min 2G"}, {bare.environment(t), "plan --arms 8 --min 2G"}, {full.environment(t), "limit 42"},
 		{full.environment(t), "limit --device 0"}, {full.environment(t), "claim"}, {bare.environment(t), "claim --device 1"},
-		{nil, "config check " + toml}, {nil, "status --root " + root},
+		{nil, "config check " + toml}, {full.environment(t), "config diff " + sound}, {full.environment(t), "config diff " + other}, {nil, "status --root " + root},
 	} {
 		name := strings.Join(strings.Fields(c.args)[:1], "")
 		switch {
 		case name == "config":
-			name = "config check"
+			name = strings.Join(strings.Fields(c.args)[:2], " ")
 		case strings.Contains(c.args, "--min"):
 			name = "plan --min"
 		}
@@ -319,6 +326,8 @@ func TestOutputsFollowTheSchema(t *testing.T) {
 // everything is a state in which nothing is missing that may be, and some of it is.
 func everything(d *fakeDaemon) {
 	someLeases(d)
+	d.state.Config = accounting.ConfigState{Text: config.Defaults().String() + "\n[[rule]]\nname = \"lab\"\n"}
+	d.state.Rules = []accounting.RuleState{{Name: "lab", Title: "rule lab", StreamsBy: "root", Devices: []accounting.RuleDeviceState{{Max: 5, MaxBy: "root"}}}}
 	d.state.Leases = append(d.state.Leases, accounting.LeaseState{PID: 43, User: "bob", State: accounting.StateWaiting, Budget: 1 << 30,
 		Job: 7, Shared: "user bob", Active: true, ActiveMs: 5})
 	d.state.Queue = []accounting.TicketState{{Pos: 1, Ticket: 12, PID: 42, User: "ada", Device: -1, Wants: "a slot", Job: 7},

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/config"
+	"github.com/spf13/cobra"
+)
+
+// difference is what `gpuarb config diff --json` prints of a key or limit that is not in force as the files say it.
+type difference struct {
+	Kind    string `json:"kind"` // differsLive or differsFile
+	Part    string `json:"part"`
+	Key     string `json:"key"`
+	Device  *int   `json:"device"`
+	InForce orNull `json:"in_force"` // spelled as in a file
+	InFiles orNull `json:"in_files"`
+	By      orNull `json:"set_by"`
+}
+
+// How something differs.
+const (
+	differsLive = "live" // somebody changed it while programs run
+	differsFile = "file" // the files were changed, and not read again
+)
+
+func (a *app) configDiffCommand() *cobra.Command {
+	return a.jsonFlag(&cobra.Command{
+		Use:   "diff [FILE]",
+		Short: "show what is not in force as the configuration has it",
+		Long: `Shows what differs between the configuration files and what the daemon does: keys that were changed
+in the files and not read again (systemctl reload gpuarbd), and limits of rules, users and devices that
+were changed live (gpuarb limit, or a write below /gpu). Limits of single processes and jobs are shown
+by gpuarb limit. FILE is read in the place of the files that the daemon read. Exits with 0 when
+nothing differs, and with 1 when something does, as diff does.`,
+		Args:              takes(0, 1),
+		ValidArgsFunction: once(tomlFiles),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.configDiff(args)
+		},
+	})
+}
+
+func (a *app) configDiff(args []string) error {
+	snapshot, err := a.snapshot()
+	if err != nil {
+		return err
+	}
+	path := snapshot.Config.Path
+	if len(args) > 0 {
+		if path = args[0]; path == "" {
+			return errors.New("config diff: the file's name is empty")
+		}
+	}
+	if snapshot.Config.Text == "" {
+		return fail(exitFailed, "the daemon is of an older version, which does not tell its configuration")
+	}
+	loaded, err := config.Load(path)
+	if err != nil {
+		return &exitError{exitConfig, err}
+	}
+	found := []difference{}
+	for _, d := range config.Differences(snapshot.Config.Text, loaded.String()) {
+		found = append(found, difference{Kind: differsFile, Part: d.Part, Key: d.Key, InForce: orNull(d.Old), InFiles: orNull(d.Fresh)})
+	}
+	found = append(found, liveDifferences(snapshot, config.Parts(loaded.String()))...)
+	if a.json {
+		err = a.printJSON(found)
+	} else {
+		err = a.printDifferences(found)
+	}
+	if err == nil && len(found) > 0 {
+		return &exitError{code: exitFailed}
+	}
+	return err
+}
+
+func (a *app) printDifferences(all []difference) error {
+	for _, d := range all {
+		where := d.Part + ": " + d.Key
+		if d.Device != nil && d.Part != deviceName(*d.Device) {
+			where += fmt.Sprintf(" on device %d", *d.Device)
+		}
+		why := "; not read again yet"
+		if d.Kind == differsLive {
+			why = "; set by " + string(d.By)
+		}
+		if _, err := fmt.Fprintf(a.stdout, "%s: in force %s, in the files %s%s\n", where,
+			cmp.Or(d.InForce, "nothing"), cmp.Or(d.InFiles, "nothing"), why); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// liveDifferences are the limits that somebody changed of what the configuration gives.
+func liveDifferences(s accounting.Snapshot, files []config.Part) (all []difference) {
+	defaults := partOf(files, func(p config.Part) bool { return p.Name == "defaults" })
+	add := func(part, key string, device *int, inForce, inFiles, by string) {
+		all = append(all, difference{differsLive, part, key, device, orNull(inForce), orNull(inFiles), orNull(by)})
+	}
+	inForce := config.Parts(s.Config.Text)
+	inForce = slices.DeleteFunc(inForce, func(p config.Part) bool { return !p.Is("rule") })
+	for i, r := range s.Rules {
+		if i >= len(inForce) {
+			break
+		}
+		name := inForce[i].Name
+		rule := partOf(files, func(p config.Part) bool { return p.Name == name })
+		for _, d := range r.Devices {
+			if d.MaxBy != "" && d.MaxBy != r.Title {
+				add(name, "memory.max", &d.Device, sizeInFile(d.Max), cmp.Or(rule.Value("memory.max"), defaults.Value("memory.max")), d.MaxBy)
+			}
+		}
+		if r.StreamsBy != "" && r.StreamsBy != r.Title {
+			add(name, "streams.max", nil, strconv.Itoa(r.Streams), cmp.Or(rule.Value("streams.max"), defaults.Value("streams.max")), r.StreamsBy)
+		}
+	}
+	for _, b := range s.Budgets {
+		if b.Rule != "" || b.Scope != "user" {
+			continue
+		}
+		for _, d := range b.Devices {
+			if d.MaxBy != "" {
+				add(b.Name, "memory.max", &d.Device, sizeInFile(d.Max), "", d.MaxBy)
+			}
+		}
+		if b.StreamsBy != "" {
+			add(b.Name, "streams.max", nil, strconv.Itoa(b.Streams), "", b.StreamsBy)
+		}
+	}
+	for _, d := range s.Devices {
+		if d.SlotsBy != "" && d.SlotsBy != "the configuration" {
+			add(deviceName(d.Index), "slots.max", &d.Index, cmp.Or(nonzero(d.SlotsMax), `"max"`), "", d.SlotsBy)
+		}
+	}
+	return all
+}
+
+func partOf(parts []config.Part, is func(config.Part) bool) config.Part {
+	if i := slices.IndexFunc(parts, is); i >= 0 {
+		return parts[i]
+	}
+	return config.Part{}
+}
+
+func deviceName(index int) string { return "device " + strconv.Itoa(index) }
+
+func sizeInFile(n accounting.Bytes) string { return `"` + accounting.Absolute(n).WithUnit() + `"` }
+
+func nonzero(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}

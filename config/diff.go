@@ -1,0 +1,122 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Part is a block of a configuration as [Config.String] spells it: [defaults], or one of [[device]] or [[rule]].
+type Part struct {
+	Name string // for people: "defaults", `rule "students"`, `device match.index = 0`
+	Keys []Key  // in the order of the text
+}
+
+// Key is a key with its value, spelled as in a file.
+type Key struct{ Name, Value string }
+
+// Is tells whether the part is one of the [[device]] or [[rule]] blocks.
+func (p Part) Is(kind string) bool { return strings.HasPrefix(p.Name, kind+" ") }
+
+// Value is what a key of the part says; "": nothing.
+func (p Part) Value(key string) string {
+	for _, k := range p.Keys {
+		if k.Name == key {
+			return k.Value
+		}
+	}
+	return ""
+}
+
+// Parts takes a text of [Config.String] apart. It may be another version's, so that nothing is made of its values.
+func Parts(text string) []Part {
+	var all []Part
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.HasPrefix(line, "[") {
+			all = append(all, Part{Name: strings.Trim(line, "[]")})
+		} else if key, value, ok := strings.Cut(line, " = "); ok && len(all) > 0 && !strings.HasPrefix(line, "#") {
+			last := &all[len(all)-1]
+			last.Keys = append(last.Keys, Key{key, value})
+		}
+	}
+	seen := map[string]int{}
+	for i := range all {
+		all[i].Name = all[i].called()
+		if seen[all[i].Name]++; seen[all[i].Name] > 1 {
+			all[i].Name += fmt.Sprintf(" (%d)", seen[all[i].Name])
+		}
+	}
+	return all
+}
+
+// called is the name of a part: by the name that it was given, else by what it matches.
+func (p Part) called() string {
+	if p.Name == sectionDefaults {
+		return p.Name
+	}
+	if name := p.Value("name"); name != "" {
+		return p.Name + " " + name
+	}
+	var matches []string
+	for _, k := range p.Keys {
+		if strings.HasPrefix(k.Name, "match.") {
+			matches = append(matches, k.Name+" = "+k.Value)
+		}
+	}
+	return p.Name + " " + cmp.Or(strings.Join(matches, ", "), "for all")
+}
+
+// Difference is a key that two configurations do not say the same of.
+type Difference struct {
+	Part, Key  string
+	Old, Fresh string // as in a file; "": nothing
+}
+
+// orderKey stands for the order of the parts, of which the first that matches counts.
+const orderKey = "order"
+
+// Differences are those of one text of [Config.String] to another.
+func Differences(old, fresh string) []Difference {
+	var all []Difference
+	a, b := Parts(old), Parts(fresh)
+	named := func(parts []Part, name string) Part {
+		if i := slices.IndexFunc(parts, func(p Part) bool { return p.Name == name }); i >= 0 {
+			return parts[i]
+		}
+		return Part{}
+	}
+	both := func(p, q []Part) (names []string) {
+		for _, part := range p {
+			if named(q, part.Name).Name != "" {
+				names = append(names, part.Name)
+			}
+		}
+		return names
+	}
+	for _, p := range a {
+		q := named(b, p.Name)
+		for _, k := range p.Keys {
+			if value := q.Value(k.Name); value != k.Value {
+				all = append(all, Difference{p.Name, k.Name, k.Value, value})
+			}
+		}
+	}
+	for _, q := range b {
+		p := named(a, q.Name)
+		for _, k := range q.Keys {
+			if p.Value(k.Name) == "" {
+				all = append(all, Difference{q.Name, k.Name, "", k.Value})
+			}
+		}
+	}
+	for _, kind := range []string{sectionDevice, sectionRule} {
+		of := func(name string) bool { return !Part{Name: name}.Is(kind) }
+		was, is := slices.DeleteFunc(both(a, b), of), slices.DeleteFunc(both(b, a), of)
+		if !slices.Equal(was, is) {
+			all = append(all, Difference{kind + "s", orderKey, strings.Join(was, ", "), strings.Join(is, ", ")})
+		}
+	}
+	return all
+}
