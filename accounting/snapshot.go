@@ -176,6 +176,8 @@ type LeaseState struct {
 	MinBy      string `json:"min_by"`
 	StreamsBy  string `json:"streams_by"`
 	Command    string `json:"command"`
+	NSPID      int    `json:"nspid"`     // in its own PID namespace; 0: not known
+	Container  string `json:"container"` // "": none
 
 	Active   bool  `json:"active"`    // it waits, or holds a slot
 	ActiveMs int64 `json:"active_ms"` // for how long; 0 when it is idle
@@ -210,6 +212,9 @@ type ProcessState struct {
 	State      State  `json:"state"`
 	Job        uint64 `json:"job"`
 	JobName    string `json:"job_name"`
+	NSPID      int    `json:"nspid"`     // in its own PID namespace; 0: not known
+	Cgroup     string `json:"cgroup"`    // "": not known
+	Container  string `json:"container"` // "": none
 }
 
 // JobState is a job: what one `gpuarb run` started, or one bare preloaded process.

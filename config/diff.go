@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// Part is a block of a configuration as [Config.String] spells it: [defaults], or one of [[device]] or [[rule]].
+// Part is a block of a configuration as [Config.String] spells it: [defaults] and its like, or one of [[device]] or [[rule]].
 type Part struct {
 	Name string // for people: "defaults", `rule "students"`, `device match.index = 0`
 	Keys []Key  // in the order of the text
+	many bool   // it is one of several
 }
 
 // Key is a key with its value, spelled as in a file.
@@ -35,7 +36,7 @@ func Parts(text string) []Part {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
 		if strings.HasPrefix(line, "[") {
-			all = append(all, Part{Name: strings.Trim(line, "[]")})
+			all = append(all, Part{Name: strings.Trim(line, "[]"), many: strings.HasPrefix(line, "[[")})
 		} else if key, value, ok := strings.Cut(line, " = "); ok && len(all) > 0 && !strings.HasPrefix(line, "#") {
 			last := &all[len(all)-1]
 			last.Keys = append(last.Keys, Key{key, value})
@@ -53,7 +54,7 @@ func Parts(text string) []Part {
 
 // called is the name of a part: by the name that it was given, else by what it matches.
 func (p Part) called() string {
-	if p.Name == sectionDefaults {
+	if !p.many {
 		return p.Name
 	}
 	if name := p.Value("name"); name != "" {

@@ -36,6 +36,7 @@ func TestDifferences(t *testing.T) {
 		{"a rule less", b, "", []Difference{{`rule match.user = "bob"`, "match.user", `"bob"`, ""}, {`rule match.user = "bob"`, "priority", "2", ""}}},
 		{"the order, which decides", a + b, b + a, []Difference{{"rules", "order", `rule "a", rule match.user = "bob"`, `rule match.user = "bob", rule "a"`}}},
 		{"a second of the same match", b, b + b, []Difference{{`rule match.user = "bob" (2)`, "match.user", "", `"bob"`}, {`rule match.user = "bob" (2)`, "priority", "", "2"}}},
+		{"a part of which there is one", "", "[privacy]\ncommands = \"own\"\n", []Difference{{"privacy", "commands", `"all"`, `"own"`}}},
 		{"a device", "[[device]]\nmatch.index = 0\nslots.max = 1\n", "[[device]]\nmatch.index = 0\nslots.max = 2\n",
 			[]Difference{{"device match.index = 0", "slots.max", "1", "2"}}},
 	} {

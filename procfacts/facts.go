@@ -23,6 +23,7 @@ type Facts struct {
 	Comm       string
 	Cgroup     string // path in cgroup v2; where v2 is unused, in systemd's v1 hierarchy, else the longest of v1
 	Unit       string // the innermost .service or .scope of Cgroup
+	NSPID      int    // its PID in its own, innermost PID namespace; 0 where the kernel does not say
 	Container  string // the 64 digits of the innermost container of Cgroup
 }
 
@@ -107,7 +108,7 @@ func (r *Reader) facts(dir, pid int, f *Facts) (err error) {
 	if st.tgid != pid {
 		return fmt.Errorf("it is a thread of process %d: %w", st.tgid, ErrGone)
 	}
-	f.UID, f.GID, f.Groups, f.Comm = st.uid, st.gid, st.groups, st.name
+	f.UID, f.GID, f.Groups, f.Comm, f.NSPID = st.uid, st.gid, st.groups, st.name, st.nspid
 	if f.Command == "" {
 		f.Command = f.Comm
 	}

@@ -61,6 +61,7 @@ func parseStat(data []byte) (s stat, err error) {
 type status struct {
 	name     string // what the kernel calls it
 	tgid     int
+	nspid    int    // 0: not there
 	uid, gid uint32 // effective
 	groups   []uint32
 }
@@ -82,6 +83,10 @@ func parseStatus(data []byte) (status, error) {
 		case "Tgid":
 			s.tgid, err = parsePID(strings.Fields(string(value)))
 			seen++
+		case "NSpid": // since Linux 4.1; from the namespace of this /proc inwards
+			if pids := strings.Fields(string(value)); len(pids) > 0 {
+				s.nspid, err = parsePID(pids[len(pids)-1:])
+			}
 		case "Uid":
 			s.uid, err = effective(strings.Fields(string(value)))
 			seen++

@@ -8,15 +8,19 @@ import (
 )
 
 const statusText = "Name:\tev\\nUid: 0 0 0 0\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t4711\nPid:\t4712\n" +
-	"Uid:\t1000\t1001\t1002\t1003\nGid:\t100\t101\t102\t103\nGroups:\t4 24 4294967294 \nSeccomp:\t0\n"
+	"Uid:\t1000\t1001\t1002\t1003\nGid:\t100\t101\t102\t103\nGroups:\t4 24 4294967294 \nNStgid:\t4711\t18\t2\nNSpid:\t4711\t17\t1\nSeccomp:\t0\n"
 
 func TestParseStatus(t *testing.T) {
 	got, err := parseStatus([]byte(statusText))
-	want := status{name: "ev\nUid: 0 0 0 0", tgid: 4711, uid: 1001, gid: 101, groups: []uint32{4, 24, 4294967294}}
+	want := status{name: "ev\nUid: 0 0 0 0", tgid: 4711, nspid: 1, uid: 1001, gid: 101, groups: []uint32{4, 24, 4294967294}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
+	if old, err := parseStatus([]byte(strings.Replace(statusText, "NSpid", "Other", 1))); err != nil || old.nspid != 0 {
+		t.Errorf("of a kernel that does not say: %+v, %v", old, err)
+	}
 	for name, text := range map[string]string{
+		"nspid":      strings.Replace(statusText, "\t17\t1\n", "\t17\tx\n", 1),
 		"empty":      "",
 		"no groups":  strings.Replace(statusText, "Groups:", "Other:", 1),
 		"twice":      statusText + "Tgid:\t1\n",

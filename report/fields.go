@@ -210,10 +210,21 @@ func LeaseFields() []Field[Process] {
 // ProcessFields are the values of a process, by name.
 func ProcessFields() []Field[Process] {
 	return append([]Field[Process]{
+		one("cgroup", func(p Process) string { return line(p.State.Cgroup) }),
 		one("command", func(p Process) string { return line(p.State.Command) }),
+		one("container", func(p Process) string { return line(p.State.Container) }),
 		one("job", func(p Process) string { return strconv.FormatUint(p.State.Job, 10) }),
+		one("nspid", func(p Process) string { return line(nspid(p.State.NSPID)) }),
 		one("user", func(p Process) string { return line(p.State.User) }),
 	}, LeaseFields()...)
+}
+
+// nspid is a PID in a namespace; "": it is not known.
+func nspid(pid int) string {
+	if pid == 0 {
+		return ""
+	}
+	return strconv.Itoa(pid)
 }
 
 // JobFields are the values of a job, by name: of amounts the sums over its

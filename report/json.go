@@ -97,6 +97,8 @@ type Lease struct {
 	Admitted   uint64            `json:"admitted"`
 	Denied     uint64            `json:"denied"`
 	AtMax      uint64            `json:"at_max"`
+	NSPID      *int              `json:"nspid"`
+	Container  *string           `json:"container"`
 	Command    string            `json:"command"`
 }
 
@@ -163,7 +165,7 @@ func LeasesJSON(w io.Writer, s accounting.Snapshot) error {
 			Used: l.Used, Granted: l.Granted, Credit: l.Credit, Pending: l.Pending, Budget: unless(l.Budget, accounting.Max),
 			Shared: unless(l.Shared, ""), Min: l.Min, Peak: l.Peak, Overhead: l.Overhead, Excess: l.Excess,
 			Streams: l.Streams, StreamsMax: l.StreamsMax, Contexts: l.Contexts, Slot: l.Slot, AgeMs: l.AgeSeconds * 1000,
-			Admitted: l.Admitted, Denied: l.Denied, AtMax: l.AtMax, Command: l.Command}
+			Admitted: l.Admitted, Denied: l.Denied, AtMax: l.AtMax, NSPID: unless(l.NSPID, 0), Container: unless(l.Container, ""), Command: l.Command}
 		if l.Active {
 			row.ActiveMs = &l.ActiveMs
 		} else {

@@ -26,6 +26,18 @@ var leaseColumns = []column[leaseRow]{
 	plain("COMMAND", last, func(l leaseRow) string { return Named(l.JobName, l.Command) }, 0),
 }
 
+// containerColumns stand before COMMAND in gpuarb ps where there is a program in a container.
+var containerColumns = []column[leaseRow]{
+	plain("CONTAINER", left, func(l leaseRow) string { return word(l.Container[:min(shortID, len(l.Container))]) }, 7),
+	plain("NSPID", right, func(l leaseRow) string { return word(nspid(l.NSPID)) }, 8),
+}
+
+// shortID is as much of a container's identity as docker ps and podman ps show.
+const shortID = 12
+
+// contained tells whether a program runs in a container, or in a PID namespace of its own.
+func contained(l leaseRow) bool { return l.Container != "" || l.NSPID != 0 && l.NSPID != l.PID }
+
 // leaseRow is a lease, or a claim, and how it has its device.
 type leaseRow struct {
 	*accounting.LeaseState
@@ -50,14 +62,19 @@ func (style Style) Leases(w io.Writer, s accounting.Snapshot) error {
 }
 
 // Programs writes the table of leases with those who have a device as a whole: a line
-// for each who has no lease there, and "claim" or "exclusive" as the slot of those who have.
+// for each who has no lease there, and "claim" or "exclusive" as the slot of those who have. Where one of them runs in a
+// container, each has its container and its PID there.
 func (style Style) Programs(w io.Writer, s accounting.Snapshot) error {
 	rows := leaseRows(s)
 	for i := range s.Devices {
 		rows = addOwners(rows, &s.Devices[i])
 	}
 	slices.SortStableFunc(rows, func(x, y leaseRow) int { return cmp.Compare(x.Device, y.Device) })
-	return table(w, style, leaseColumns, rows)
+	columns := leaseColumns
+	if slices.ContainsFunc(rows, contained) {
+		columns = slices.Insert(slices.Clone(columns), len(columns)-1, containerColumns...)
+	}
+	return table(w, style, columns, rows)
 }
 
 // addOwners marks the leases of those who have a device as a whole, and adds a row for each

@@ -316,3 +316,24 @@ func TestWriteErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestProgramsInContainers: the columns of containers stand before COMMAND where there is one, and in no file.
+func TestProgramsInContainers(t *testing.T) {
+	s := accounting.Snapshot{Leases: []accounting.LeaseState{
+		{PID: 7, User: "ann", Budget: accounting.Max, NSPID: 7, Command: "x"},
+		{PID: 8, User: "bob", Budget: accounting.Max, NSPID: 1, Container: strings.Repeat("0123456789abcdef", 4), Command: "y"},
+		{PID: 9, User: "old", Budget: accounting.Max, Command: "z"},
+	}}
+	var ps, file bytes.Buffer
+	if err := errors.Join(Style{}.Programs(&ps, s), Style{}.Leases(&file, s)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{" AGE CONTAINER    NSPID COMMAND\n", " -                7 x\n", " 0123456789ab     1 y\n", " -                - z\n"} {
+		if !strings.Contains(ps.String(), want) {
+			t.Errorf("no %q in\n%s", want, ps.String())
+		}
+	}
+	if strings.Contains(file.String(), "CONTAINER") {
+		t.Errorf("the file has\n%s", file.String())
+	}
+}

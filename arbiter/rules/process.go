@@ -16,6 +16,7 @@ type Process struct {
 	Cgroup     string   // path below /sys/fs/cgroup, beginning with a slash
 	Unit       string   // systemd unit, or ""
 	Container  string   // container ID or name, or ""
+	NSPID      int      // PID in its own PID namespace, for people; 0 when not known
 }
 
 // Device is one GPU as the inventory found it.
