@@ -43,6 +43,7 @@ func (a *Arbiter) Ask(now time.Time, r Request) Outcome {
 			a.settle(now, l)
 		}
 		if a.calm(l) && a.grant(l, r.Bytes, 0) {
+			a.grew(now, l, r.Bytes)
 			return Outcome{Granted: true, Receipt: r.Receipt()}
 		}
 	}

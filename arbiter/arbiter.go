@@ -280,17 +280,39 @@ func (a *Arbiter) event(e Event) {
 		a.events = append(a.events[:0], a.events[maxEvents/2:]...)
 	}
 	if d := a.device(e.Device); d != nil {
-		e.UUID = d.UUID
+		e.UUID, e.processor = d.UUID, !d.IsGPU()
 	}
 	a.events = append(a.events, e)
 }
 
 // leaseEvent notes an event about a lease.
 func (a *Arbiter) leaseEvent(now time.Time, l *lease, kind Kind, bytes accounting.Bytes, text string) {
-	e := Event{Time: now, Kind: kind, Device: l.device.Index, Lease: l.id, Bytes: bytes, Text: text}
+	a.noteLease(now, l, Event{Kind: kind, Bytes: bytes, Text: text})
+}
+
+// noteLease notes an event with what it says of a lease. Without a text that is made when somebody wants it.
+func (a *Arbiter) noteLease(now time.Time, l *lease, e Event) {
+	e.Time, e.Device, e.Lease = now, l.device.Index, l.id
 	e.about(&l.session.process)
 	e.in(l.session.job)
+	if e.Text == "" {
+		e.program = l.session.name()
+	}
 	a.event(e)
+}
+
+// leastTold is how much more than when that was last told a lease has to have to be told of again.
+const leastTold = 64 << 20
+
+// grew tells of what a lease was granted, whenever it has come to have twice as much: however much a program asks for, that is
+// some lines for each lease.
+func (a *Arbiter) grew(now time.Time, l *lease, asked accounting.Bytes) {
+	has := l.Granted()
+	if has < 2*l.told || has < l.told.Plus(leastTold) && l.told > 0 {
+		return
+	}
+	l.told = has
+	a.noteLease(now, l, Event{Kind: EventGranted, What: AsksMemory, Requested: asked, Bytes: has, Limit: a.info(l).Budget})
 }
 
 // device returns the device with that index, or nil.
@@ -309,7 +331,7 @@ func (a *Arbiter) recap(now time.Time, d *device) {
 	a.setCapacity(d)
 	if over := a.ledger.Overload(d.Index); over != nil && !d.lost {
 		from, _ := a.candidates(nil, over)
-		a.recall(from, over)
+		a.recall(nil, from, over)
 		a.checkAll(now)
 	}
 }

@@ -143,7 +143,9 @@ func (a *Arbiter) resolve(now time.Time, c *circle) bool {
 	}
 	text, youngest := a.explainCircle(c), c.path[0]
 	a.stats.Deadlocks++
-	a.ticketEvent(now, youngest, EventDeadlock, text)
+	e := a.eventOf(now, youngest, EventDeadlock, text)
+	e.Parties = a.parties(c)
+	a.event(e)
 	a.refuseTicket(now, youngest, ReasonDeadlock, youngest.why.refusal, text)
 	return true
 }

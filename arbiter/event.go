@@ -2,10 +2,12 @@ package arbiter
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // Kind says what an event is about; the word is what /gpu/events shows.
@@ -13,6 +15,9 @@ type Kind string
 
 // The kinds of events.
 const (
+	EventGranted    Kind = "granted"     // a lease was opened, a job began, or a lease has much more than when that was last told
+	EventRecalled   Kind = "recalled"    // idle credit was called back
+	EventDied       Kind = "died"        // a client ended with what it held
 	EventDenied     Kind = "denied"      // a request was refused
 	EventOver       Kind = "over"        // a budget holds more than its limit
 	EventWithin     Kind = "within"      // it does no longer
@@ -48,6 +53,7 @@ type Event struct {
 	Name      string           `json:"name,omitempty"` // of the job, that its user gave it
 	Lease     LeaseID          `json:"lease,omitempty"`
 	Reason    Reason           `json:"reason,omitempty"`
+	What      string           `json:"what,omitempty"` // it is that was asked for: see asked
 	Requested accounting.Bytes `json:"requested_bytes,omitempty"`
 	Remaining accounting.Bytes `json:"remaining_bytes,omitempty"`
 	Limit     accounting.Bytes `json:"limit_bytes,omitempty"`
@@ -58,7 +64,76 @@ type Event struct {
 	Whose     string           `json:"whose,omitempty"`
 	From      string           `json:"from,omitempty"`
 	To        string           `json:"to,omitempty"`
-	Text      string           `json:"text"`
+	ByPID     int              `json:"by_pid,omitempty"` // the process that changed it
+	Streams   int              `json:"streams,omitempty"`
+	Contexts  int              `json:"contexts,omitempty"`
+	Leases    int              `json:"leases,omitempty"`  // how many something was taken from
+	Parties   []Party          `json:"parties,omitempty"` // of a deadlock
+	Text      string           `json:"text"`              // "": Sentence makes it
+	processor bool             // the device is it
+	program   string           // for Sentence: how the process is called
+}
+
+// Party is one of those who wait for each other: what its job holds, and what it wants.
+type Party struct {
+	Job     JobID
+	PID     int
+	User    string
+	Command string
+	Holds   []Held
+	What    string
+	Wants   string // for people
+	Device  int    // -1: any
+	Bytes   accounting.Bytes
+	Ticket  TicketID
+}
+
+// Held is what a job has of a device.
+type Held struct {
+	Device int
+	Bytes  accounting.Bytes
+	Slot   bool
+}
+
+// What a request asks for, as an event has it.
+const (
+	AsksLease   = "lease"
+	AsksMemory  = "memory"
+	AsksStream  = "stream"
+	AsksContext = "context"
+	AsksHold    = "hold"
+	AsksJob     = "job"
+	AsksProcess = "process"
+)
+
+// asked is what a request asks for, as an event has it.
+func (w What) asked() string {
+	return [...]string{WantsBytes: AsksMemory, WantsStreams: AsksStream, WantsContexts: AsksContext, WantsHolds: AsksHold,
+		wantsJob: AsksJob, wantsSession: AsksProcess}[w]
+}
+
+// Sentence is the event for people. What happens often has no text before somebody wants it.
+func (e *Event) Sentence() string {
+	if e.Text != "" {
+		return e.Text
+	}
+	device := accounting.DeviceName(e.Device, e.processor)
+	who := wording.Owned(e.User, e.program)
+	switch {
+	case e.Kind == EventGranted && e.What == AsksLease:
+		return fmt.Sprintf(wording.LeaseOpened, who, device)
+	case e.Kind == EventGranted && e.What == AsksJob:
+		return fmt.Sprintf(wording.JobBegun, who)
+	case e.Kind == EventGranted:
+		return fmt.Sprintf(wording.Granted, who, e.Requested.Human(), device, e.Bytes.Human())
+	case e.Kind == EventRecalled && e.PID != 0:
+		return fmt.Sprintf(wording.RecalledFor, e.Bytes.Human(), device, e.Leases, who)
+	case e.Kind == EventRecalled:
+		return fmt.Sprintf(wording.Recalled, e.Bytes.Human(), device, e.Leases)
+	case e.Kind == EventDied:
+		return fmt.Sprintf(wording.Died, who, e.Bytes.Human(), e.Streams, e.Contexts, device)
+	}
+	return string(e.Kind)
 }
 
 // about fills in which process an event is about.

@@ -211,5 +211,31 @@ func (a *Arbiter) explainCircle(c *circle) string {
 	return fmt.Sprintf(wording.Deadlock, strings.Join(parties, ", "), youngest.name())
 }
 
+// parties are those of a circle, the youngest first.
+func (a *Arbiter) parties(c *circle) []Party {
+	var all []Party
+	for _, t := range c.path {
+		p, on := t.process(), -1
+		if !t.any && len(t.spots) > 0 {
+			on = t.spots[0].device.Index
+		}
+		all = append(all, Party{Job: t.job.id, PID: p.PID, User: p.User, Command: p.Command, Holds: a.heldBy(t.job),
+			What: t.kind.asked(), Wants: a.requestText(t), Device: on, Bytes: a.wantsBytes(t), Ticket: t.id})
+	}
+	return all
+}
+
+// heldBy is what a job holds, device by device.
+func (a *Arbiter) heldBy(j *job) []Held {
+	held := []Held{}
+	for _, d := range a.devices {
+		h := Held{Device: d.Index, Bytes: j.committed(d), Slot: j.occupies(d)}
+		if h.Bytes > 0 || h.Slot {
+			held = append(held, h)
+		}
+	}
+	return held
+}
+
 func noSession(id SessionID) error { return fmt.Errorf("session %d: %w", id, ErrNoSession) }
 func noDevice(index int) error     { return fmt.Errorf("GPU %d: %w", index, ErrNoDevice) }

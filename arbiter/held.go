@@ -162,7 +162,7 @@ func (a *Arbiter) holdings(j *job) string {
 		} else if j.beside(d) > 0 {
 			what = append(what, wording.Context)
 		}
-		if len(j.holders(d)) > 0 && (d.slotsMax() > 0 || d.permits[permit.Sole][owner{Job: j}] != nil || len(d.permits[permit.Claim]) > 0) {
+		if j.occupies(d) {
 			what = append(what, wording.Slot)
 		}
 		if what != nil {
@@ -170,6 +170,11 @@ func (a *Arbiter) holdings(j *job) string {
 		}
 	}
 	return cmp.Or(strings.Join(parts, ", "), wording.Nothing)
+}
+
+// occupies reports whether a job has a slot of a device where that keeps others out.
+func (j *job) occupies(d *device) bool {
+	return len(j.holders(d)) > 0 && (d.slotsMax() > 0 || d.permits[permit.Sole][owner{Job: j}] != nil || len(d.permits[permit.Claim]) > 0)
 }
 
 // gpu names the device at which a ticket waits.

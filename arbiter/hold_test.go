@@ -107,7 +107,7 @@ func (w *populated) mostOfUser(n accounting.Size) func() {
 }
 
 func (w *populated) slots(n int) func() {
-	return func() { w.must(w.arb.SetSlots(w.now, 0, n, 0)) }
+	return func() { w.must(w.arb.SetSlots(w.now, 0, n, arbiter.Changer{})) }
 }
 
 // readings are the parts of one reading of the device, each as large as the daemon makes it.

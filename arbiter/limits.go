@@ -179,9 +179,9 @@ func (a *Arbiter) audit(now time.Time, c rules.Change, e limitEdit) {
 		return
 	}
 	say := func(d *device, limit, from, to string) {
-		event := Event{Time: now, Kind: EventLimits, Device: rules.AllDevices, UID: c.UID, Setting: limit, From: from, To: to, Whose: e.whose}
+		event := Event{Time: now, Kind: EventLimits, Device: rules.AllDevices, UID: c.UID, ByPID: c.PID, User: e.owner.User, Setting: limit, From: from, To: to, Whose: e.whose}
 		if e.job != nil {
-			event.Job = e.job.id
+			event.in(e.job)
 		}
 		whose := e.whose
 		if d != nil {

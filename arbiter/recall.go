@@ -61,9 +61,9 @@ func (a *Arbiter) candidates(asker *lease, r *accounting.Refusal) ([]candidate, 
 
 // recall calls back what a limit is short of, from those who have most idle
 // credit first, so that few are disturbed.
-func (a *Arbiter) recall(from []candidate, r *accounting.Refusal) {
+func (a *Arbiter) recall(asker *lease, from []candidate, r *accounting.Refusal) {
 	slices.SortStableFunc(from, func(x, y candidate) int { return cmp.Compare(y.gain, x.gain) })
-	short := r.Short
+	short, told := r.Short, Event{Kind: EventRecalled, Device: r.Device}
 	for _, c := range from {
 		if short == 0 {
 			break
@@ -74,9 +74,26 @@ func (a *Arbiter) recall(from []candidate, r *accounting.Refusal) {
 		got := a.take(c.lease, r.Yield(&c.lease.Lease, min(c.gain, short)))
 		a.look(c.lease)
 		a.stats.RecalledBytes += uint64(got)
-		short = short.Less(got)
+		if short = short.Less(got); got > 0 {
+			told.Bytes = told.Bytes.Plus(got)
+			told.Leases++
+		}
 	}
+	a.recalled(asker, told)
 	clear(from) // the scratch must not keep leases alive
+}
+
+// recalled tells for whom credit was called back, from how many leases.
+func (a *Arbiter) recalled(asker *lease, told Event) {
+	if told.Bytes == 0 {
+		return
+	}
+	if asker != nil {
+		told.about(&asker.session.process)
+		told.in(asker.session.job)
+		told.Lease, told.program = asker.id, asker.session.name()
+	}
+	a.event(told)
 }
 
 // recallFor calls back what others than asker have idle until nothing refuses any more, one limit after the other;
@@ -92,7 +109,7 @@ func (a *Arbiter) recallFor(asker *lease, check func() *accounting.Refusal) bool
 			clear(from)
 			return false
 		}
-		a.recall(from, r)
+		a.recall(asker, from, r)
 	}
 	return check() == nil
 }

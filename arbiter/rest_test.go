@@ -96,7 +96,7 @@ func TestWhoRestsIsServedInTurn(t *testing.T) {
 			}
 		} else {
 			holder.free(holder.word.granted)
-			if err := w.arb.SetSlots(w.now, 0, 0, 0); err != nil {
+			if err := w.arb.SetSlots(w.now, 0, 0, arbiter.Changer{}); err != nil {
 				t.Fatal(err)
 			}
 		}

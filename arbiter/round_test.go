@@ -19,7 +19,7 @@ func TestACallLooksAtSomeHundred(t *testing.T) {
 		change  func(*world) error
 		granted bool
 	}{
-		{"served", func(w *world) error { return w.arb.SetSlots(w.now, 0, 0, 0) }, true},
+		{"served", func(w *world) error { return w.arb.SetSlots(w.now, 0, 0, arbiter.Changer{}) }, true},
 		{"refused", func(w *world) error { w.arb.LoseDevice(w.now, 0); return nil }, false},
 	} {
 		w, _, _ := waitersFor(t, "slots", n, 10)
@@ -106,7 +106,7 @@ func (p *parts) one() {
 			c.free(accounting.Bytes(1 + p.rng.IntN(int(used))))
 		}
 	case n < 17:
-		_ = p.arb.SetSlots(p.now, 0, p.rng.IntN(4), 0)
+		_ = p.arb.SetSlots(p.now, 0, p.rng.IntN(4), arbiter.Changer{})
 	case n < 18:
 		limit := accounting.Size{Max: true}
 		if p.rng.IntN(2) == 0 {

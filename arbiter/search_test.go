@@ -317,14 +317,14 @@ func TestALimitMovesDuringASearch(t *testing.T) {
 		one.contexts(1)
 		busy.contexts(1)
 		two.must(800)
-		if err := w.arb.SetSlots(w.now, 0, 1, 0); err != nil {
+		if err := w.arb.SetSlots(w.now, 0, 1, arbiter.Changer{}); err != nil {
 			t.Fatal(err)
 		}
 		one.on(1).wait(500)
 		b := two.on(0).contexts(1).Waiting
 		s := w.arb.Search(w.now)
 		w.run(s)
-		if err := w.arb.SetSlots(w.now, 0, raised, 0); err != nil {
+		if err := w.arb.SetSlots(w.now, 0, raised, arbiter.Changer{}); err != nil {
 			t.Fatal(err)
 		}
 		w.arb.Settle(w.now, s)

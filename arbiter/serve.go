@@ -191,6 +191,7 @@ func (a *Arbiter) finish(now time.Time, t *ticket, answer Decision) {
 	}
 	t.done, t.answer = true, answer
 	if t.parked.IsZero() {
+		a.grantedAtOnce(now, t)
 		return
 	}
 	a.unpark(now, t)
@@ -208,6 +209,24 @@ func (a *Arbiter) finish(now time.Time, t *ticket, answer Decision) {
 				Text: fmt.Sprintf(wording.Has, a.requestText(t), t.gpu(), wording.Span(waited))}})
 		}
 		a.decisions = append(a.decisions, answer)
+	}
+}
+
+// grantedAtOnce tells of what a request was given that did not wait.
+func (a *Arbiter) grantedAtOnce(now time.Time, t *ticket) {
+	switch {
+	case !t.answer.granted():
+	case t.kind == WantsBytes:
+		a.grew(now, t.lease, t.bytes)
+	case t.kind == wantsJob:
+		e := Event{Time: now, Kind: EventGranted, What: AsksJob, Device: -1, program: t.job.name()}
+		e.about(t.process())
+		e.in(t.job)
+		if on := t.job.on; len(on) == 1 {
+			e.Device = on[0].Index
+			e.Bytes = t.job.limits(on[0]).Min
+		}
+		a.event(e)
 	}
 }
 

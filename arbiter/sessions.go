@@ -104,6 +104,9 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 		a.take(l, a.idle(l)) // no memory is behind it
 		a.look(l)
 		l.offerHeadroom()
+		if held := l.Granted(); held > 0 || l.Streams() > 0 || l.contexts > 0 {
+			a.noteLease(now, l, Event{Kind: EventDied, Bytes: held, Streams: l.Streams(), Contexts: l.contexts})
+		}
 	}
 	s.ended = now
 	if now.IsZero() {
@@ -172,6 +175,7 @@ func (a *Arbiter) Attach(now time.Time, id SessionID, device int, w Word) (Lease
 	case l == nil:
 		l = a.newLease(now, s, d, w)
 		a.Refresh(l.id)
+		a.noteLease(now, l, Event{Kind: EventGranted, What: AsksLease, Limit: a.info(l).Budget})
 	case l.lost:
 		return LeaseInfo{}, lostRefusal(d)
 	}

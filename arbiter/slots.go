@@ -293,9 +293,15 @@ func (d *device) slotsMax() int {
 	return max(0, d.rule.SlotsMax)
 }
 
+// Changer is who changes a limit: a user, by a process of his; 0: not known.
+type Changer struct {
+	UID uint32
+	PID int
+}
+
 // SetSlots sets slots.max of a device while it runs: 0 for no limit. Who has a slot
 // keeps it. ErrNoDevice, ErrRange.
-func (a *Arbiter) SetSlots(now time.Time, device, most int, uid uint32) error {
+func (a *Arbiter) SetSlots(now time.Time, device, most int, by Changer) error {
 	d := a.device(device)
 	if d == nil {
 		return noDevice(device)
@@ -309,9 +315,9 @@ func (a *Arbiter) SetSlots(now time.Time, device, most int, uid uint32) error {
 		}
 		return strconv.Itoa(n)
 	}
-	e := Event{Time: now, Kind: EventLimits, Device: device, UID: uid, Setting: "slots.max", Whose: d.String(),
+	e := Event{Time: now, Kind: EventLimits, Device: device, UID: by.UID, ByPID: by.PID, Setting: "slots.max", Whose: d.String(),
 		From: name(d.slotsMax()), To: name(most)}
-	d.slotsLive, d.slotsChanger = &most, wording.Setter(uid, 0, "")
+	d.slotsLive, d.slotsChanger = &most, wording.Setter(by.UID, 0, "")
 	e.Text = fmt.Sprintf(wording.Changed, d.slotsChanger, e.Setting, e.Whose, e.From, e.To)
 	a.slotsChanged(now, d)
 	a.event(e)

@@ -246,21 +246,21 @@ func TestSlotsAreChangedLive(t *testing.T) {
 	one, two, three := w.client(0, 0), w.client(0, 0), w.client(0, 0)
 	one.contexts(1)
 	a, b := two.contexts(1).Waiting, three.contexts(1).Waiting
-	if err := w.arb.SetSlots(w.now, 0, 2, 0); err != nil {
+	if err := w.arb.SetSlots(w.now, 0, 2, arbiter.Changer{}); err != nil {
 		t.Fatal(err)
 	}
 	w.served(a)
-	if err := w.arb.SetSlots(w.now, 0, 1, 0); err != nil {
+	if err := w.arb.SetSlots(w.now, 0, 1, arbiter.Changer{}); err != nil {
 		t.Fatal(err)
 	}
 	one.contexts(-1)
 	w.served() // there is one too many still
 	two.contexts(-1)
 	w.served(b)
-	if w.arb.SetSlots(w.now, 7, 1, 0) == nil || w.arb.SetSlots(w.now, 0, -1, 0) == nil {
+	if w.arb.SetSlots(w.now, 7, 1, arbiter.Changer{}) == nil || w.arb.SetSlots(w.now, 0, -1, arbiter.Changer{}) == nil {
 		t.Error("nonsense")
 	}
-	if err := w.arb.SetSlots(w.now, 0, 0, 0); err != nil || w.arb.Snapshot(w.now).Devices[0].SlotsMax != 0 {
+	if err := w.arb.SetSlots(w.now, 0, 0, arbiter.Changer{}); err != nil || w.arb.Snapshot(w.now).Devices[0].SlotsMax != 0 {
 		t.Error(err)
 	}
 }

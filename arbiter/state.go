@@ -207,6 +207,7 @@ type lease struct {
 	seen       accounting.Bytes // bytes used when last looked at
 	beyond     reading.Beyond   // what it takes of its device beyond its bytes
 	announced  bool             // the event about its excess was sent
+	told       accounting.Bytes // what it had when that was last told
 	touched    time.Time        // when it last asked for something, or ceased to be active
 	since      time.Time        // when it became active; zero: it is not
 	admitted   uint64

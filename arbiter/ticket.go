@@ -245,7 +245,12 @@ func (a *Arbiter) cancel(now time.Time, t *ticket, why Reason) {
 
 // ticketEvent notes an event about a ticket.
 func (a *Arbiter) ticketEvent(now time.Time, t *ticket, kind Kind, text string) {
-	e := Event{Time: now, Kind: kind, Device: -1, Ticket: t.id, Reason: t.why.reason, Requested: a.wantsBytes(t),
+	a.event(a.eventOf(now, t, kind, text))
+}
+
+// eventOf is an event about a ticket.
+func (a *Arbiter) eventOf(now time.Time, t *ticket, kind Kind, text string) Event {
+	e := Event{Time: now, Kind: kind, Device: -1, What: t.kind.asked(), Ticket: t.id, Reason: t.why.reason, Requested: a.wantsBytes(t),
 		WaitedMs: max(0, now.Sub(t.place.Since).Milliseconds()), Text: text}
 	e.about(t.process())
 	e.in(t.job)
@@ -255,7 +260,7 @@ func (a *Arbiter) ticketEvent(now time.Time, t *ticket, kind Kind, text string) 
 	if t.lease != nil {
 		e.Lease = t.lease.id
 	}
-	a.event(e)
+	return e
 }
 
 // Threads tells how many threads of a client ever made an intercepted call and live;

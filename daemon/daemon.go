@@ -126,6 +126,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 		change(&d.parts)
 	}
 	d.history = newHistory(d.now)
+	d.history.show(cfg)
 	d.changes.Now, d.changes.After = d.now, d.after
 	d.arb = arbiter.New(cfg.Policy)
 	d.words.OnClamp = func(id arbiter.LeaseID) { d.arb.Clamped(d.now(), id) }
@@ -361,6 +362,7 @@ func (d *Daemon) Reload() {
 	d.arb.SetPolicy(d.now(), cfg.Policy)
 	d.forgetRuleLimitsLocked()
 	d.onLoss, d.configured = lossOf(cfg), cfg.String()
+	d.history.show(cfg)
 	d.finishLocked()
 	d.showAllLocked()
 	d.unlock()
@@ -387,7 +389,8 @@ func (d *Daemon) logEventsLocked(events []arbiter.Event) {
 		case arbiter.EventClamped, arbiter.EventKept, arbiter.EventDeviceLost, arbiter.EventHung,
 			arbiter.EventDeadlock:
 			level = slog.LevelWarn
-		case arbiter.EventReclaimed, arbiter.EventVerified, arbiter.EventUnmanaged, arbiter.EventWithin:
+		case arbiter.EventReclaimed, arbiter.EventVerified, arbiter.EventUnmanaged, arbiter.EventWithin,
+			arbiter.EventGranted, arbiter.EventRecalled, arbiter.EventDied:
 		case arbiter.EventDenied, arbiter.EventQueued, arbiter.EventServed, arbiter.EventCancelled, arbiter.EventTimeout:
 			if d.logsDecisionLocked(e.UID) {
 				level = slog.LevelInfo
@@ -405,7 +408,7 @@ func (d *Daemon) logEventsLocked(events []arbiter.Event) {
 		if e.Setting != "" {
 			attributes = append(attributes, "limit", e.Setting, "of", e.Whose, "from", e.From, "to", e.To)
 		}
-		d.log.Log(d.ctx, level, e.Text, attributes...)
+		d.log.Log(d.ctx, level, e.Sentence(), attributes...)
 	}
 }
 

@@ -4,10 +4,15 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"path"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/daemon/fair"
 	"github.com/gpuarb/gpuarb/events"
 )
@@ -38,6 +43,8 @@ type history struct {
 	eager   int // readers that want each line at once
 
 	writing sync.Mutex // orders the lines; taken before mu
+
+	names atomic.Bool // of commands the program's name alone is shown, by configuration
 }
 
 func newHistory(now func() time.Time) *history {
@@ -51,32 +58,39 @@ func (h *history) note(decided []arbiter.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, e := range decided {
+		uid := noUser
 		if ownerOf(e) != events.Daemon {
-			ok, dropped := h.pace.Admit(now, e.UID)
-			if dropped > 0 {
-				h.pending = append(h.pending, arbiter.Event{Time: now, Kind: eventsDropped, Device: -1, UID: e.UID, User: e.User, WaitedMs: int64(dropped)})
-			}
-			if !ok {
-				continue
-			}
+			uid = e.UID
 		}
-		if len(h.pending) >= mostPending {
+		ok, dropped := h.pace.Admit(now, uid)
+		if dropped > 0 {
+			h.pending = append(h.pending, arbiter.Event{Time: now, Kind: eventsDropped, Device: -1, UID: uid, User: e.User, WaitedMs: int64(dropped)})
+		}
+		switch {
+		case !ok:
+		case len(h.pending) >= mostPending:
 			h.missed++
-			continue
+		default:
+			if e.Time.IsZero() {
+				e.Time = now
+			}
+			h.pending = append(h.pending, e)
 		}
-		h.pending = append(h.pending, e)
 	}
 	if h.eager > 0 || len(h.pending) >= writeAtOnce {
 		signal(h.wake)
 	}
 }
 
+// noUser is in the place of a user for what nobody asked for.
+const noUser = ^uint32(0)
+
 // eventsDropped stands for lines of a user that were too many; WaitedMs is how many.
 const eventsDropped arbiter.Kind = "dropped"
 
 // ownerOf is whose room in the history an event takes: who asked for it, where somebody did.
 func ownerOf(e arbiter.Event) events.Owner {
-	if e.PID == 0 && e.Kind != arbiter.EventLimits && e.Kind != eventsDropped {
+	if e.PID == 0 && e.Kind != arbiter.EventLimits && e.Kind != eventsDropped || e.UID == noUser {
 		return events.Daemon
 	}
 	return events.Owner(e.UID)
@@ -91,7 +105,7 @@ func (h *history) write() {
 	h.pending, h.missed = nil, 0
 	h.mu.Unlock()
 	for i := range pending {
-		e := lineOf(&pending[i])
+		e := h.lineOf(&pending[i])
 		h.log.Add(e.Time, ownerOf(pending[i]), e.Line())
 	}
 	if missed > 0 {
@@ -143,6 +157,7 @@ func (h *history) ReadAt(dst []byte, offset int64) (n int, next int64) {
 
 // kinds are what the arbiter's events are called in the history.
 var kinds = map[arbiter.Kind]events.Kind{
+	arbiter.EventGranted: events.Granted, arbiter.EventRecalled: events.Recalled, arbiter.EventDied: events.Died,
 	arbiter.EventDenied: events.Refused, arbiter.EventTimeout: events.Refused, arbiter.EventCancelled: events.Refused,
 	arbiter.EventQueued: events.Waited, arbiter.EventServed: events.Served, arbiter.EventDeadlock: events.Deadlock,
 	arbiter.EventLimits: events.LimitChanged, arbiter.EventPolicy: events.Configured,
@@ -154,9 +169,10 @@ var kinds = map[arbiter.Kind]events.Kind{
 }
 
 // lineOf is an event as the history has it.
-func lineOf(e *arbiter.Event) events.Event {
+func (h *history) lineOf(e *arbiter.Event) events.Event {
 	line := events.Event{Time: e.Time, Kind: kinds[e.Kind], UUID: e.UUID, Job: uint64(e.Job), JobName: e.Name, PID: e.PID, User: e.User, Command: e.Command,
-		Reason: string(e.Reason), Ticket: uint64(e.Ticket), Bytes: uint64(e.Bytes), Requested: uint64(e.Requested), Limit: uint64(e.Limit), Text: e.Text}
+		Reason: string(e.Reason), Ticket: uint64(e.Ticket), Bytes: uint64(e.Bytes), Requested: uint64(e.Requested), Limit: uint64(e.Limit), Text: e.Sentence(),
+		What: e.What, Streams: e.Streams, Contexts: e.Contexts, Leases: e.Leases}
 	if e.Device >= 0 {
 		line.Device = &e.Device
 	}
@@ -166,12 +182,16 @@ func lineOf(e *arbiter.Event) events.Event {
 	if e.Ticket != 0 || e.WaitedMs != 0 {
 		line.WaitedMs = &e.WaitedMs
 	}
+	line.Command = h.command(line.Command)
 	switch e.Kind {
 	case arbiter.EventTimeout, arbiter.EventCancelled:
 		line.WaitedFor, line.Reason = line.Reason, string(e.Kind)
 	case arbiter.EventDenied:
 		line.Remaining = (*uint64)(&e.Remaining)
+	case arbiter.EventDeadlock:
+		line.Parties = h.partiesOf(e)
 	case arbiter.EventLimits:
+		line.ByPID = e.ByPID
 		line.Setting, line.Whose, line.From, line.To, line.ByUID = e.Setting, e.Whose, e.From, e.To, &e.UID
 	case arbiter.EventHung:
 		if e.WaitedMs == 0 {
@@ -179,9 +199,45 @@ func lineOf(e *arbiter.Event) events.Event {
 		}
 	case eventsDropped:
 		line = lostLines(e.Time, int(e.WaitedMs))
+		if line.Text = "events were not written down: they were too many in a second"; e.UID == noUser {
+			return line
+		}
 		line.UID, line.User = &e.UID, e.User
 		line.Text = fmt.Sprintf("%d events about requests of user %s were not written down: they were more than %d in a second",
 			e.WaitedMs, cmp.Or(e.User, fmt.Sprint(e.UID)), historyPace)
 	}
 	return line
+}
+
+// command is a command line as everybody may see it. A line is the same for all who read it: where users are shown their own
+// alone, nobody finds arguments in it.
+func (h *history) command(line string) string {
+	if !h.names.Load() {
+		return line
+	}
+	first, _, _ := strings.Cut(line, " ")
+	return path.Base(cmp.Or(first, "-"))
+}
+
+// partiesOf are those who waited for each other.
+func (h *history) partiesOf(e *arbiter.Event) []events.Party {
+	var all []events.Party
+	for i := range e.Parties {
+		p := &e.Parties[i]
+		party := events.Party{Job: uint64(p.Job), PID: p.PID, User: p.User, Command: h.command(p.Command), Holds: []events.Hold{},
+			What: p.What, Wants: p.Wants, Bytes: uint64(p.Bytes), Ticket: uint64(p.Ticket)}
+		if p.Device >= 0 {
+			party.Device = &p.Device
+		}
+		for _, held := range p.Holds {
+			party.Holds = append(party.Holds, events.Hold{Device: held.Device, Bytes: uint64(held.Bytes), Slot: held.Slot})
+		}
+		all = append(all, party)
+	}
+	return all
+}
+
+// show has the history show what a configuration lets everybody see.
+func (h *history) show(c *config.Config) {
+	h.names.Store(c.Commands == config.CommandsOwn && os.Geteuid() == 0)
 }

@@ -243,7 +243,7 @@ func (d *Daemon) recoverLimitLocked(r *statefile.Limit) error {
 	change.Privileged, change.Lowers = r.Privileged == 1, r.Privileged == limitLowers
 	switch r.Target {
 	case ipc.LimitDevice:
-		return d.arb.SetSlots(d.now(), int(r.Device), int(r.Slots), r.UID)
+		return d.arb.SetSlots(d.now(), int(r.Device), int(r.Slots), arbiter.Changer{UID: r.UID})
 	case ipc.LimitJob:
 		return d.arb.SetJobLimits(d.now(), arbiter.JobID(r.ID), change)
 	case ipc.LimitUser:

@@ -64,7 +64,7 @@ func (d *Daemon) set(s gpufs.Setting) error {
 	d.lock()
 	defer d.unlock()
 	defer d.tookChangeLocked(s.UID, d.now())
-	if err := d.changeLocked(s.UID, s.UserName, &r, s.StartTicks, requested(s.UID, &r)); err != nil {
+	if err := d.changeLocked(s.UID, s.UserName, &r, s.StartTicks, requested(arbiter.Changer{UID: s.UID, PID: s.By}, &r)); err != nil {
 		return errors.Join(errnoOf(err), err)
 	}
 	return nil
@@ -92,7 +92,7 @@ func (cl *client) limit(r *ipc.LimitRequest) (ipc.Empty, error) {
 	if cl.d.mayChange(cl.d.ctx, uid) != nil {
 		return ipc.Empty{}, refused(ipc.StatusShuttingDown, "the daemon is being stopped")
 	}
-	err := cl.d.limit(uid, r)
+	err := cl.d.limit(arbiter.Changer{UID: uid, PID: cl.conn.Peer().PID}, r)
 	switch {
 	case errors.Is(err, rules.ErrPermission):
 		err = refused(ipc.StatusPermission, "%v", err)
@@ -110,8 +110,8 @@ func (cl *client) limit(r *ipc.LimitRequest) (ipc.Empty, error) {
 	return ipc.Empty{}, err
 }
 
-func (d *Daemon) limit(uid uint32, r *ipc.LimitRequest) error {
-	change := requested(uid, r)
+func (d *Daemon) limit(by arbiter.Changer, r *ipc.LimitRequest) error {
+	uid, change := by.UID, requested(by, r)
 	user := ""
 	if r.Target == ipc.LimitUser {
 		user = d.inv.UserName(uint32(r.ID)) // the user database may be slow
@@ -159,9 +159,9 @@ func changeText(r *ipc.LimitRequest, change rules.Change) string {
 }
 
 // requested is what a user asks to be changed.
-func requested(uid uint32, r *ipc.LimitRequest) rules.Change {
+func requested(by arbiter.Changer, r *ipc.LimitRequest) rules.Change {
 	change := changeOf(r.Set, shim.SizeOf(r.Max, r.MaxShare), shim.SizeOf(r.Min, r.MinShare), int(r.Streams))
-	change.Device, change.UID, change.Privileged = rules.AllDevices, uid, privileged(uid)
+	change.Device, change.UID, change.PID, change.Privileged = rules.AllDevices, by.UID, by.PID, privileged(by.UID)
 	if r.Device != ipc.AllDevices {
 		change.Device = int(r.Device)
 	}
@@ -194,7 +194,7 @@ func (d *Daemon) changeLocked(uid uint32, user string, r *ipc.LimitRequest, star
 		if r.Set&ipc.SetSlots == 0 {
 			return nil
 		}
-		return d.setSlotsLocked(uid, change.Device, int(r.Slots))
+		return d.setSlotsLocked(arbiter.Changer{UID: uid, PID: change.PID}, change.Device, int(r.Slots))
 	case ipc.LimitJob:
 		return d.setJobLimitsLocked(r.ID, change)
 	}
@@ -202,14 +202,14 @@ func (d *Daemon) changeLocked(uid uint32, user string, r *ipc.LimitRequest, star
 }
 
 // setSlotsLocked changes slots.max of a device.
-func (d *Daemon) setSlotsLocked(uid uint32, device, most int) error {
-	if !privileged(uid) {
+func (d *Daemon) setSlotsLocked(by arbiter.Changer, device, most int) error {
+	if !privileged(by.UID) {
 		return fmt.Errorf("slots.max of %s: only root may change it: %w", d.nameOfDevice(device), rules.ErrPermission)
 	}
-	if err := d.arb.SetSlots(d.now(), device, most, uid); err != nil {
+	if err := d.arb.SetSlots(d.now(), device, most, by); err != nil {
 		return err
 	}
-	d.keepLimitLocked(target{kind: ipc.LimitDevice, device: int32(device)}, rules.Change{UID: uid, Privileged: true}, &most)
+	d.keepLimitLocked(target{kind: ipc.LimitDevice, device: int32(device)}, rules.Change{UID: by.UID, Privileged: true}, &most)
 	return nil
 }
 

@@ -65,6 +65,7 @@ type Event struct {
 
 	Reason    string `json:"reason,omitempty"`     // why it was refused or lines are lost, or what it waits for
 	WaitedFor string `json:"waited_for,omitempty"` // of what waited in vain
+	What      string `json:"what,omitempty"`       // was asked for: lease, memory, stream, context, hold, job, process
 	Ticket    uint64 `json:"ticket,omitempty"`
 	WaitedMs  *int64 `json:"waited_ms,omitempty"`
 
@@ -98,7 +99,8 @@ type Party struct {
 	User    string `json:"user,omitempty"`
 	Command string `json:"command,omitempty"`
 	Holds   []Hold `json:"holds"`
-	Wants   string `json:"wants"`            // for people: "512 MiB", "a slot"
+	What    string `json:"what"`             // it wants, as of an event
+	Wants   string `json:"wants"`            // the same for people: "512 MiB", "a slot"
 	Device  *int   `json:"device,omitempty"` // where; absent: any
 	Bytes   uint64 `json:"bytes,omitempty"`  // of what it wants
 	Ticket  uint64 `json:"ticket"`

@@ -42,7 +42,14 @@ type Setting struct {
 	UserName   string
 	Name       string // the file's: memory.max, slots.max, …
 	Value      string // without white space around it; never empty
-	UID        uint32 // who opened the file
+	UID        uint32 // who opened the file,
+	By         int    // by which process; 0: not known
+}
+
+// opener is who opened a file: who was let in decides, not who got the descriptor.
+type opener struct {
+	uid uint32
+	pid int // where he opened it to write; 0: not known
 }
 
 // The files that can be written, by what they are of.
@@ -63,8 +70,8 @@ func (b *builder) knobs(entries []entry, names map[string]bool, s Setting) []ent
 		if names[entries[i].name] {
 			s := s
 			s.Name = entries[i].name
-			entries[i].set = func(ctx context.Context, value string, uid uint32) error {
-				s.Value, s.UID = value, uid
+			entries[i].set = func(ctx context.Context, value string, by opener) error {
+				s.Value, s.UID, s.By = value, by.uid, by.pid
 				return b.control.Set(ctx, s)
 			}
 		}
@@ -88,7 +95,7 @@ func (h *handle) Write(ctx context.Context, data []byte, _ int64) (uint32, sysca
 	case value == "":
 		return 0, syscall.EINVAL
 	}
-	if err := h.file.set(ctx, value, h.uid); err != nil {
+	if err := h.file.set(ctx, value, h.by); err != nil {
 		return 0, toErrno(err)
 	}
 	return uint32(len(data)), 0

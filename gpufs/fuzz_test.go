@@ -16,9 +16,9 @@ func FuzzWrite(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte, offset int64, taken bool) {
 		var got []string
-		h := &handle{uid: 1000, file: &fileNode{set: func(_ context.Context, value string, uid uint32) error {
-			if got = append(got, value); uid != 1000 {
-				t.Errorf("set by user %d", uid)
+		h := &handle{by: opener{uid: 1000}, file: &fileNode{set: func(_ context.Context, value string, by opener) error {
+			if got = append(got, value); by.uid != 1000 {
+				t.Errorf("set by user %d", by.uid)
 			}
 			if !taken {
 				return syscall.EPERM

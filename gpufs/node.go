@@ -21,7 +21,8 @@ const (
 type state struct {
 	snapshots *snapshots
 	gid       uint32
-	mounted   time.Time // what every file's times say
+	selfOf    func(tid uint32) (int, bool) // nil: not known
+	mounted   time.Time                    // what every file's times say
 	hides     func(uid uint32) bool
 }
 
@@ -171,7 +172,7 @@ type fileNode struct {
 	fs.Inode
 	attributes
 	text func(*snapshot) ([]byte, bool)
-	set  func(ctx context.Context, value string, uid uint32) error // nil: nobody can write
+	set  func(ctx context.Context, value string, by opener) error // nil: nobody can write
 }
 
 var (
@@ -205,14 +206,17 @@ func (n *fileNode) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint3
 	if !ok {
 		return nil, 0, syscall.EACCES
 	}
-	h := &handle{file: n, uid: caller.Uid}
+	h := &handle{file: n, by: opener{uid: caller.Uid}}
+	if writes && n.state.selfOf != nil {
+		h.by.pid, _ = n.state.selfOf(caller.Pid)
+	}
 	return h, fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH, 0
 }
 
 // handle is one open of a file.
 type handle struct {
 	file *fileNode
-	uid  uint32 // who opened it: who was let in decides, not who got the descriptor
+	by   opener
 
 	mu      sync.Mutex // orders the reads of those who share the descriptor
 	content []byte     // never changed, only replaced
@@ -236,7 +240,7 @@ func (h *handle) at(off int64) ([]byte, syscall.Errno) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if off == 0 || !h.filled {
-		text, ok := h.file.text(h.file.state.shownTo(h.uid))
+		text, ok := h.file.text(h.file.state.shownTo(h.by.uid))
 		if !ok {
 			return nil, syscall.ENODEV // gone, as on cgroupfs
 		}

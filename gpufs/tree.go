@@ -19,9 +19,9 @@ type entry struct {
 	name string
 	id   identity
 	uid  uint32
-	dir  *directory                                                // one of these
-	text func(*snapshot) ([]byte, bool)                            // false: what it tells of is gone
-	set  func(ctx context.Context, value string, uid uint32) error // of a file that can be written
+	dir  *directory                                               // one of these
+	text func(*snapshot) ([]byte, bool)                           // false: what it tells of is gone
+	set  func(ctx context.Context, value string, by opener) error // of a file that can be written
 	link func(tid uint32) (string, bool)
 	log  History // or this: a file that only grows
 }

@@ -16,6 +16,7 @@ type Change struct {
 	Min, Max *accounting.Size // Max with Size.Max set: no limit of its own
 	Streams  *int             // of each lease; on all devices, whatever Device says
 	UID      uint32
+	PID      int // the process that asks; 0: not known
 	// Privileged: the asker may do anything. (uid 0 always is.) Others may only
 	// lower, and only what is theirs.
 	Privileged bool
