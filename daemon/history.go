@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/daemon/fair"
@@ -171,10 +172,16 @@ var kinds = map[arbiter.Kind]events.Kind{
 // lineOf is an event as the history has it.
 func (h *history) lineOf(e *arbiter.Event) events.Event {
 	line := events.Event{Time: e.Time, Kind: kinds[e.Kind], UUID: e.UUID, Job: uint64(e.Job), JobName: e.Name, PID: e.PID, User: e.User, Command: e.Command,
-		Reason: string(e.Reason), Ticket: uint64(e.Ticket), Bytes: uint64(e.Bytes), Requested: uint64(e.Requested), Limit: uint64(e.Limit), Text: e.Sentence(),
+		Ticket: uint64(e.Ticket), Bytes: uint64(e.Bytes), Requested: uint64(e.Requested), Text: e.Sentence(),
 		What: e.What, Streams: e.Streams, Contexts: e.Contexts, Leases: e.Leases}
 	if e.Device >= 0 {
 		line.Device = &e.Device
+	}
+	if e.Reason != 0 {
+		line.Reason = e.Reason.String()
+	}
+	if e.Limit != accounting.Max {
+		line.Limit = uint64(e.Limit)
 	}
 	if e.PID != 0 && line.User != "" {
 		line.UID = &e.UID

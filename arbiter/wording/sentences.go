@@ -126,7 +126,7 @@ const (
 	LeaseOpened   = "%s has a lease on %s"
 	JobBegun      = "%s has begun"
 	Granted       = "%s was granted %s on %s, and has %s there"
-	Recalled      = "%s of idle credit on %s were called back from %d leases"
+	Recalled      = "%s of idle credit on %s were called back (leases: %d)"
 	RecalledFor   = Recalled + ", for %s"
 	Died          = "%s has ended with %s, %d streams and %d contexts on %s"
 	Excess        = "%s uses %s on %s that no allocation names (modules, stacks, heaps): charged to its own budget"
