@@ -49,6 +49,7 @@ type Daemon struct {
 	logs      *logQueue
 	history   *history // has locks of its own
 	followers followers
+	journaled bool // events go to the journal with their fields, and not to the log
 	texts     snapshots
 	exporter  *metrics.Exporter
 	spare     spare
@@ -127,6 +128,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	}
 	d.history = newHistory(d.now)
 	d.history.show(cfg)
+	d.journaled = journals()
 	d.changes.Now, d.changes.After = d.now, d.after
 	d.arb = arbiter.New(cfg.Policy)
 	d.words.OnClamp = func(id arbiter.LeaseID) { d.arb.Clamped(d.now(), id) }
@@ -194,7 +196,7 @@ func (d *Daemon) start(page worker.Wanted) error {
 	if err := d.spare.lend(d.mount); err != nil && !d.goesWithout(err) {
 		return err
 	}
-	for _, f := range []func(context.Context){d.poll, d.deliver, d.tickWhenDue, d.findLeft, d.keepShown, d.showLife, d.history.run, d.watchEvents, d.lookAgain, d.watchdog, d.page.Run} {
+	for _, f := range []func(context.Context){d.poll, d.deliver, d.tickWhenDue, d.findLeft, d.keepShown, d.showLife, d.history.run, d.sendJournal, d.watchEvents, d.lookAgain, d.watchdog, d.page.Run} {
 		if err := d.spawn(f); err != nil {
 			return err
 		}
@@ -398,7 +400,7 @@ func (d *Daemon) logEventsLocked(events []arbiter.Event) {
 		default:
 			level = slog.LevelInfo
 		}
-		if !d.log.Enabled(d.ctx, level) {
+		if d.journaled && level != slog.LevelDebug || !d.log.Enabled(d.ctx, level) {
 			continue
 		}
 		attributes := []any{"event", e.Kind, "client_pid", e.PID, "device", e.Device, "uid", e.UID}
