@@ -219,11 +219,11 @@ func (h *history) lineOf(e *arbiter.Event) events.Event {
 // command is a command line as everybody may see it. A line is the same for all who read it: where users are shown their own
 // alone, nobody finds arguments in it.
 func (h *history) command(line string) string {
-	if !h.names.Load() {
+	if line == "" || !h.names.Load() {
 		return line
 	}
 	first, _, _ := strings.Cut(line, " ")
-	return path.Base(cmp.Or(first, "-"))
+	return path.Base(first)
 }
 
 // partiesOf are those who waited for each other.
