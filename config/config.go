@@ -33,9 +33,11 @@ const (
 
 // Config is a whole configuration, checked.
 type Config struct {
-	Policy rules.Policy
-	OnLoss OnLoss // for a bare preload; under `gpuarb run` it is LossClosed
-	HTTP   HTTP
+	Policy  rules.Policy
+	OnLoss  OnLoss // for a bare preload; under `gpuarb run` it is LossClosed
+	HTTP    HTTP
+	Metrics Metrics
+	DCGM    DCGM
 	// Commands says who is shown with which arguments a program was started.
 	Commands Commands
 	Files    []string // what it was read from, in order; empty for the built-in defaults

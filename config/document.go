@@ -20,13 +20,15 @@ const (
 	sectionDevice   = "device"
 	sectionHTTP     = "http"
 	sectionPrivacy  = "privacy"
+	sectionMetrics  = "metrics"
+	sectionDCGM     = "dcgm"
 )
 
 // knownSections is for messages.
-const knownSections = "[defaults], [[rule]], [[device]], [http] and [privacy]"
+const knownSections = "[defaults], [[rule]], [[device]], [http], [privacy], [metrics] and [dcgm]"
 
 // section is the settings of one table: the root, one of those that there are once ([defaults],
-// [http], [privacy]), or one of the [[rule]] or [[device]] tables. However they were spelled (dotted keys, sub-tables, inline
+// [http], [privacy], [metrics], [dcgm]), or one of the [[rule]] or [[device]] tables. However they were spelled (dotted keys, sub-tables, inline
 // tables), they arrive flat, in the order of the file.
 type section struct {
 	name     string
@@ -269,7 +271,7 @@ func isList(name string) bool { return name == sectionRule || name == sectionDev
 
 // isSingle says whether a section is there once in a file.
 func isSingle(name string) bool {
-	return name == sectionDefaults || name == sectionHTTP || name == sectionPrivacy
+	return slices.Contains([]string{sectionDefaults, sectionHTTP, sectionPrivacy, sectionMetrics, sectionDCGM}, name)
 }
 
 // joinKey spells a path as a dotted key. A part that is no bare key is quoted, so

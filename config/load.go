@@ -63,6 +63,10 @@ func (l *loader) file(name string, data []byte, err error, main bool) {
 			}
 		case sectionPrivacy:
 			set(&l.config.Commands, d.commands)
+		case sectionMetrics:
+			set(&l.config.Metrics.Jobs, d.jobs)
+		case sectionDCGM:
+			set(&l.config.DCGM.JobMappingDir, d.jobMappingDir)
 		}
 	}
 	l.mistakes = append(l.mistakes, doc.mistakes...)

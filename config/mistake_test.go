@@ -63,14 +63,14 @@ f.toml:5: unknown key "memory.mox" in [defaults]; did you mean memory.max?
 f.toml:6: unknown key "\"memory.max\"" in [defaults]; did you mean memory.max?
 f.toml:7: unknown key "memroy" in [defaults]; known are DEFAULTS
 f.toml:9: memory.max: cannot be set in [[device]]; it belongs in [defaults] or [[rule]]
-f.toml:10: unknown section [colors]; known are [defaults], [[rule]], [[device]], [http] and [privacy]`,
+f.toml:10: unknown section [colors]; known are [defaults], [[rule]], [[device]], [http], [privacy], [metrics] and [dcgm]`,
 		},
 		"wrong sections": {
 			"rule = 1\ndevice = [1]\n[[defaults]]\nscope = \"job\"\n[[colors]]",
 			`f.toml:2: [rule]: there may be several; write [[rule]]
 f.toml:3: device must be a list of tables; write [[device]]
 f.toml:4: [[defaults]]: there is only one; write [defaults]
-f.toml:6: unknown section [[colors]]; known are [defaults], [[rule]], [[device]], [http] and [privacy]`,
+f.toml:6: unknown section [[colors]]; known are [defaults], [[rule]], [[device]], [http], [privacy], [metrics] and [dcgm]`,
 		},
 		"a rule that is one table": {
 			"[rule]\nmemory.max = 1",

@@ -47,6 +47,8 @@ type draft struct {
 	listen         *Listen
 	hosts          []string
 	commands       *Commands
+	jobs           *bool
+	jobMappingDir  *string
 }
 
 // reader checks one value and stores it in the draft. Its error says what is wrong
@@ -111,6 +113,10 @@ var (
 	privacyKeys = map[string]reader{
 		"commands": func(d *draft, v value) error { return readWord(&d.commands, v, CommandsAll, CommandsOwn) },
 	}
+
+	metricsKeys = map[string]reader{"jobs": readJobs}
+
+	dcgmKeys = map[string]reader{"job_mapping_dir": readJobMappingDir}
 )
 
 func with(base, more map[string]reader) map[string]reader {
@@ -132,6 +138,10 @@ func keysOf(section string) (map[string]reader, string) {
 		return httpKeys, "[http]"
 	case sectionPrivacy:
 		return privacyKeys, "[privacy]"
+	case sectionMetrics:
+		return metricsKeys, "[metrics]"
+	case sectionDCGM:
+		return dcgmKeys, "[dcgm]"
 	}
 	return rootKeys, "the top of the file"
 }
@@ -162,7 +172,7 @@ func (sec *section) read(doc *document) *draft {
 // another section's, or much like one that does mean something there.
 func unknownKey(key, where string, keys map[string]reader) string {
 	var homes []string
-	for _, section := range []string{sectionRoot, sectionDefaults, sectionRule, sectionDevice, sectionHTTP, sectionPrivacy} {
+	for _, section := range []string{sectionRoot, sectionDefaults, sectionRule, sectionDevice, sectionHTTP, sectionPrivacy, sectionMetrics, sectionDCGM} {
 		if theirs, name := keysOf(section); theirs[key] != nil {
 			homes = append(homes, name)
 		}

@@ -35,6 +35,8 @@ func (c *Config) String() string {
 	c.HTTP.write(&b)
 	b.WriteString("\n[privacy]\n")
 	writeKey(&b, "commands", string(c.Commands))
+	c.Metrics.write(&b)
+	c.DCGM.write(&b)
 	for _, rule := range c.Policy.Devices {
 		b.WriteString("\n[[device]]\n")
 		writeDevice(&b, rule)

@@ -20,7 +20,6 @@ import (
 	"github.com/gpuarb/gpuarb/gpufs"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/metrics"
 	"github.com/gpuarb/gpuarb/shim"
 	"github.com/gpuarb/gpuarb/statefile"
 	"github.com/gpuarb/gpuarb/version"
@@ -51,7 +50,7 @@ type Daemon struct {
 	followers followers
 	journaled bool // events go to the journal with their fields, and not to the log
 	texts     snapshots
-	exporter  *metrics.Exporter
+	export    *export
 	spare     spare
 	ready     atomic.Bool // it was up
 	// ownCommands: users other than root are shown the command lines of their own programs alone.
@@ -122,7 +121,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 		ofProcess: map[int][]*session{}, jobsOfRunner: map[int][]*job{}, threadRows: map[int]map[uint32]int{}, kept: keptLimits{of: map[limitOwner][]int{}, count: newCounts(limitBounds)},
 		sessionsOf: newCounts(sessionBounds), jobsOf: newCounts(jobBounds), leasesOf: newCounts(leaseBounds),
 		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[*shim.Lease]showing{}, pressures: newPressures(), lines: fair.Logged()}
-	d.parts, d.exporter = d.realParts(), metrics.New()
+	d.parts, d.export = d.realParts(), newExport(cfg)
 	if change != nil {
 		change(&d.parts)
 	}
@@ -196,7 +195,7 @@ func (d *Daemon) start(page worker.Wanted) error {
 	if err := d.spare.lend(d.mount); err != nil && !d.goesWithout(err) {
 		return err
 	}
-	for _, f := range []func(context.Context){d.poll, d.deliver, d.tickWhenDue, d.findLeft, d.keepShown, d.showLife, d.history.run, d.sendJournal, d.watchEvents, d.lookAgain, d.watchdog, d.page.Run} {
+	for _, f := range []func(context.Context){d.poll, d.deliver, d.tickWhenDue, d.findLeft, d.keepShown, d.showLife, d.history.run, d.sendJournal, d.watchEvents, d.lookAgain, d.watchdog, d.mapJobs, d.page.Run} {
 		if err := d.spawn(f); err != nil {
 			return err
 		}
@@ -280,7 +279,7 @@ func (d *Daemon) mount() error {
 		return nil
 	}
 	fs, err := gpufs.Mount(d.paths.mount, d, gpufs.Options{
-		System: d.paths.system, SelfOf: d.inv.TaskOwner, Control: d, Hides: d.hidesCommands, Metrics: d.writeMetrics, History: d.history, Logger: d.log})
+		System: d.paths.system, SelfOf: d.inv.TaskOwner, Control: d, Hides: d.hidesCommands, Metrics: d.export.write, History: d.history, Logger: d.log})
 	if err != nil {
 		return err
 	}
@@ -370,6 +369,7 @@ func (d *Daemon) Reload() {
 	d.unlock()
 	d.ownCommands.Store(cfg.Commands == config.CommandsOwn)
 	d.page.Set(wantedPage(cfg))
+	d.export.set(cfg)
 	d.log.Info("configuration read again", "files", cfg.Files)
 }
 

@@ -1,0 +1,139 @@
+package jobfiles
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// two is a machine with two GPUs of NVIDIA's and one that DCGM does not know.
+func two() accounting.Snapshot {
+	return accounting.Snapshot{
+		Devices: []accounting.DeviceState{{Index: 0, Vendor: "nvidia"}, {Index: 1, Vendor: "nvidia"}, {Index: 2, Vendor: "amd"}},
+		Leases: []accounting.LeaseState{
+			{Job: 12, Device: 0, State: accounting.StateWaiting}, {Job: 7, Device: 0, State: accounting.StateRunning},
+			{Job: 7, Device: 0, State: accounting.StateRunning}, {Job: 8, Device: 0, State: accounting.StateDraining},
+			{Job: 9, Device: 1, State: accounting.StateLost}, {Job: 7, Device: 2, State: accounting.StateRunning},
+		},
+	}
+}
+
+// holds wants the folder to have these files and no others.
+func holds(t *testing.T, dir string, want map[string]string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != len(want) {
+		t.Errorf("%v, %v; want %q", entries, err, want)
+	}
+	for name, text := range want {
+		if got, err := os.ReadFile(filepath.Join(dir, name)); string(got) != text || err != nil {
+			t.Errorf("%s holds %q, %v; want %q", name, got, err, text)
+		}
+	}
+}
+
+// TestFiles: each job once, by GPU, and none whose process is dead; what others wrote stays.
+func TestFiles(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "dir")
+	f, s := New(dir), two()
+	write := func() {
+		t.Helper()
+		if err := f.Write(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write()
+	holds(t, dir, map[string]string{"0": "7\n12\n", "1": ""})
+
+	s.Devices[1].Holders = []accounting.HolderState{{Job: 30, Kind: accounting.HoldsClaim}, {Job: 31, Kind: accounting.HoldsSlot}, {Job: 4, Kind: accounting.HoldsExclusive}}
+	before, err := os.Stat(filepath.Join(dir, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write()
+	holds(t, dir, map[string]string{"0": "7\n12\n", "1": "4\n30\n"})
+	if after, err := os.Stat(filepath.Join(dir, "0")); err != nil || !os.SameFile(before, after) {
+		t.Errorf("a file was written that has not changed: %v", err)
+	}
+
+	s.Leases = nil
+	write()
+	holds(t, dir, map[string]string{"0": "", "1": "4\n30\n"})
+	if err := f.Clear(); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, dir, map[string]string{"0": "", "1": ""})
+}
+
+// TestLeftBehind: what a daemon that was killed left says nothing any more, of GPUs that are gone either.
+func TestLeftBehind(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"0", "7", "notes", ".gpuarb-0"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("99\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := two()
+	s.Leases = nil
+	if err := New(dir).Write(s); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, dir, map[string]string{"0": "", "1": "", "7": "", "notes": "99\n"})
+}
+
+// TestReplaced: who has a file open reads what it held, to the end; no moment shows half of it.
+func TestReplaced(t *testing.T) {
+	dir := t.TempDir()
+	f, s := New(dir), two()
+	if err := f.Write(s); err != nil {
+		t.Fatal(err)
+	}
+	open, err := os.Open(filepath.Join(dir, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	if err := f.Clear(); err != nil {
+		t.Fatal(err)
+	}
+	if got := make([]byte, 100); true {
+		if n, err := open.Read(got); err != nil || string(got[:n]) != "7\n12\n" {
+			t.Errorf("%q, %v", got[:n], err)
+		}
+	}
+}
+
+// TestNotWritable: what cannot be written is said, and tried again.
+func TestNotWritable(t *testing.T) {
+	dir := t.TempDir()
+	in := filepath.Join(dir, "file", "in")
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := New(in)
+	if err := f.Write(two()); err == nil || !strings.Contains(err.Error(), "not a directory") {
+		t.Errorf("below a file: %v", err)
+	}
+	if err := os.Remove(filepath.Join(dir, "file")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(in, "0", "full"), 0o700); err != nil { // a folder where a file belongs
+		t.Fatal(err)
+	}
+	if err := f.Write(two()); err == nil || !strings.Contains(err.Error(), "0") {
+		t.Errorf("over a folder: %v", err)
+	}
+	if got, err := os.ReadFile(filepath.Join(in, "1")); err != nil || len(got) != 0 {
+		t.Errorf("the other file: %q, %v", got, err)
+	}
+	if err := os.RemoveAll(filepath.Join(in, "0")); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Write(two()); err != nil {
+		t.Errorf("after it was put right: %v", err)
+	}
+	holds(t, in, map[string]string{"0": "7\n12\n", "1": ""})
+}
