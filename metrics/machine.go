@@ -91,7 +91,7 @@ func queued(add func(all float64, t *accounting.TicketState) float64) func(*view
 
 // jobFamilies are the metrics of each job.
 func jobFamilies() []family {
-	labels := []string{"job"}
+	labels := []string{"job_id"}
 	return []family{
 		gauge("job_info", "Whose a job is, and how it is called; always 1.", with(labels, "user", "job_name"), jobInfo),
 		gauge("job_memory_bytes", "Memory of a device that a job has, by what it is.", with(labels, with(deviceLabels, "kind")...), jobMemory),

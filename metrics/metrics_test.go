@@ -127,10 +127,10 @@ func TestValues(t *testing.T) {
 		`gpuarb_reclaimed_leases_total 14`,
 		`gpuarb_clamped_words_total 15`,
 		`gpuarb_malformed_messages_total 16`,
-		`gpuarb_job_info{job="9",job_name="",user=""} 1`,
-		`gpuarb_job_memory_bytes{device="0",job="7",kind="reserved",uuid="GPU-0"} 3`,
-		`gpuarb_job_memory_limit_bytes{device="0",job="7",uuid="GPU-0"} 1.073741824e+09`,
-		`gpuarb_job_pressure_seconds_total{job="7",kind="some"} 1.5`,
+		`gpuarb_job_info{job_id="9",job_name="",user=""} 1`,
+		`gpuarb_job_memory_bytes{device="0",job_id="7",kind="reserved",uuid="GPU-0"} 3`,
+		`gpuarb_job_memory_limit_bytes{device="0",job_id="7",uuid="GPU-0"} 1.073741824e+09`,
+		`gpuarb_job_pressure_seconds_total{job_id="7",kind="some"} 1.5`,
 	} {
 		if !strings.Contains(all, "\n"+line+"\n") {
 			t.Errorf("no line %s", line)

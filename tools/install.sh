@@ -10,6 +10,7 @@ set -euo pipefail
 
 readonly root=$DESTDIR$PREFIX
 readonly doc=$root/share/doc/gpuarb
+readonly share=$root/share/gpuarb     # what other programs are given: a board, alerts
 readonly layers=$root/share/vulkan/implicit_layer.d # of Vulkan's loader
 # Debian's zsh looks here for what packages bring, and in site-functions for what an administrator does.
 if [ "$PREFIX" = /usr ]; then zsh=$root/share/zsh/vendor-completions; else zsh=$root/share/zsh/site-functions; fi
@@ -43,6 +44,8 @@ install_all() {
         text "systemd/$file" "$root/lib/systemd/system/$file"
     done
     text systemd/user/gpuarbd.service "$root/lib/systemd/user/gpuarbd.service"
+    install -D -m 0644 metrics/board/gpuarb.json "$share/grafana/gpuarb.json"
+    install -D -m 0644 metrics/board/gpuarb.rules.yml "$share/prometheus/gpuarb.rules.yml"
     install -D -m 0644 systemd/gpuarb.sysusers "$root/lib/sysusers.d/gpuarb.conf"
     install -D -m 0644 systemd/gpuarb.tmpfiles "$root/lib/tmpfiles.d/gpuarb.conf"
     pages_and_completions "$build/share"
@@ -111,7 +114,7 @@ remove_all() {
         "$root/lib/sysusers.d/gpuarb.conf" "$root/lib/tmpfiles.d/gpuarb.conf" \
         "$layers/gpuarb_layer.json"
     remove_pages_and_completions
-    rm -rf "$root/lib/gpuarb" "$doc"
+    rm -rf "$root/lib/gpuarb" "$share" "$doc"
     if booted; then systemctl daemon-reload; fi
     if [ -z "$DESTDIR" ]; then tell_left; fi
 }

@@ -72,6 +72,7 @@ debootstrap               debootstrap                            full root
 systemd-container         systemd-nspawn                         full
 podman                    podman                                 full
 runc                      runc                                   full
+prometheus                promtool                               full
 docker.io                 dockerd                                full
 python3-ipykernel         /usr/lib/python3/dist-packages/ipykernel full
 python3-jupyter-client    /usr/lib/python3/dist-packages/jupyter_client full

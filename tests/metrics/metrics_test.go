@@ -65,16 +65,16 @@ func TestEveryWay(t *testing.T) {
 		return fmt.Sprintf(`gpuarb_%s{device="0",%suuid="%s"}`, name, more, uuid)
 	}
 	for series, want := range map[string]string{
-		on("memory_bytes", `kind="used",`):                                    fmt.Sprintf("%g", float64(80<<20)),
-		on("memory_bytes", `kind="total",`):                                   fmt.Sprintf("%g", float64(100<<20)),
-		on("streams", ""):                                                     "1",
-		on("leases", `state="running",`):                                      "1",
-		on("leases", `state="waiting",`):                                      "1",
-		on("queue_length", ""):                                                "1",
-		on("queue_bytes", ""):                                                 fmt.Sprintf("%g", float64(60<<20)),
-		`gpuarb_jobs{state="waiting"}`:                                        "1",
-		on("job_memory_bytes", `job="1",kind="used",`):                        fmt.Sprintf("%g", float64(70<<20)),
-		`gpuarb_job_info{job="1",job_name="a job",user="` + rig.User() + `"}`: "1",
+		on("memory_bytes", `kind="used",`):                                       fmt.Sprintf("%g", float64(80<<20)),
+		on("memory_bytes", `kind="total",`):                                      fmt.Sprintf("%g", float64(100<<20)),
+		on("streams", ""):                                                        "1",
+		on("leases", `state="running",`):                                         "1",
+		on("leases", `state="waiting",`):                                         "1",
+		on("queue_length", ""):                                                   "1",
+		on("queue_bytes", ""):                                                    fmt.Sprintf("%g", float64(60<<20)),
+		`gpuarb_jobs{state="waiting"}`:                                           "1",
+		on("job_memory_bytes", `job_id="1",kind="used",`):                        fmt.Sprintf("%g", float64(70<<20)),
+		`gpuarb_job_info{job_id="1",job_name="a job",user="` + rig.User() + `"}`: "1",
 	} {
 		if got := value(t, text, series); got != want {
 			t.Errorf("%s is %s, want %s", series, got, want)

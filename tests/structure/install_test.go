@@ -73,6 +73,8 @@ func TestInstall(t *testing.T) {
 		"/opt/gpuarb/share/man/man1/gpuarb-run.1",
 		"/opt/gpuarb/share/man/man1/gpuarb.1",
 		"/opt/gpuarb/share/man/man8/gpuarbd.8",
+		"/opt/gpuarb/share/gpuarb/grafana/gpuarb.json",
+		"/opt/gpuarb/share/gpuarb/prometheus/gpuarb.rules.yml",
 		"/opt/gpuarb/share/vulkan/implicit_layer.d/gpuarb_layer.json",
 		"/opt/gpuarb/share/zsh/site-functions/_gpuarb",
 	}
