@@ -41,6 +41,13 @@ of the daemon too. Where events were lost, a line says so.`,
 	flags.StringVar(&o.user, "user", "", "only events about this user, by name or number")
 	flags.StringVar(&o.job, "job", "", "only events about this job, by number or name")
 	flags.StringSliceVar(&o.kind, "kind", nil, "only events of this kind, or these: refused,waited")
+	completeFlag(command, "user", a.fromState(offerUsers))
+	completeFlag(command, "job", a.fromState(offerJobs))
+	kinds := make([]cobra.Completion, len(events.Kinds))
+	for i, kind := range events.Kinds {
+		kinds[i] = string(kind)
+	}
+	completeFlag(command, "kind", cobra.FixedCompletions(kinds, cobra.ShellCompDirectiveNoFileComp))
 	return a.jsonFlag(command)
 }
 

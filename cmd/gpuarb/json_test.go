@@ -31,6 +31,13 @@ var printed = map[string]reflect.Type{
 	"why":        reflect.TypeFor[[]report.Why](), "version": reflect.TypeFor[versions](), "limit": reflect.TypeFor[[]report.Limit](),
 }
 
+// withoutJSON are the commands that print no data, and why.
+var withoutJSON = map[string]string{
+	"run": "the output is the program's", "queue cancel": "it prints nothing", "enable": "it prints what it does, for people; status has the data",
+	"disable": "as enable", "completion": "a shell's script", "help": "for people", "top": "a screen; ps, jobs and devices have its data",
+	"metrics": "Prometheus' format",
+}
+
 // key is a key as docs/json.md has it.
 type key struct{ name, kind, meaning string }
 
@@ -126,6 +133,9 @@ func TestJSONIsDocumented(t *testing.T) {
 		name := strings.TrimPrefix(c.CommandPath(), "gpuarb ")
 		if _, known := printed[name]; !known && c.Flags().Lookup("json") != nil && name != "events" { // docs/events.md has its keys
 			t.Errorf("gpuarb %s has --json, and no keys in this test and docs/json.md", name)
+		}
+		if c.IsAvailableCommand() && !c.HasSubCommands() && c.Flags().Lookup("json") == nil && withoutJSON[strings.Fields(name)[0]] == "" && withoutJSON[name] == "" {
+			t.Errorf("gpuarb %s has no --json, and this test has no reason for that", name)
 		}
 		for _, sub := range c.Commands() {
 			walk(sub)

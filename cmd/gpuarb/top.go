@@ -58,6 +58,7 @@ each device, and as many lines as LINES says: watch gpuarb top --once --compact`
 	flags.StringVar(&options.Filter, "filter", "", "show rows that have this text in user, command, job, state or PID")
 	flags.StringVar(&options.Sort, "sort", "used", "sort by "+strings.Join(top.SortKeys(), ", "))
 	flags.DurationVar(&options.Interval, "interval", time.Second, "time between two looks at the daemon; where it is not given, longer where a look takes more than 2 % of a core")
+	completeFlag(command, "sort", cobra.FixedCompletions(top.SortKeys(), cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
 
