@@ -5,12 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"os"
-	"strings"
 	"sync"
 	"testing"
 
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
@@ -84,19 +81,6 @@ func told(v any) string {
 	return string(text)
 }
 
-// forgive forgets complaints so far that have a text: of a test that breaks something itself.
-func (b *browser) forgive(text string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var rest []string
-	for _, said := range b.amiss {
-		if !strings.Contains(said, text) {
-			rest = append(rest, said)
-		}
-	}
-	b.amiss = rest
-}
-
 // elsewhere are what the page asked of others than a URL's host.
 func (b *browser) elsewhere(page string) (list []string) {
 	home, err := url.Parse(page)
@@ -154,26 +138,4 @@ func (b *browser) await(expression string) {
 func (b *browser) says(text string) {
 	b.t.Helper()
 	b.await(fmt.Sprintf(`document.body.innerText.includes(%q)`, text))
-}
-
-// screen sets size and colours.
-func (b *browser) screen(width, height int64, scheme string) {
-	b.t.Helper()
-	b.do(chromedp.EmulateViewport(width, height))
-	media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}
-	if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, media); err != nil {
-		b.t.Fatal(err)
-	}
-}
-
-// picture writes the whole page into a file.
-func (b *browser) picture(path string) {
-	b.t.Helper()
-	png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
-	if err == nil {
-		err = os.WriteFile(path, png, 0o644)
-	}
-	if err != nil {
-		b.t.Fatal(err)
-	}
 }

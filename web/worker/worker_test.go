@@ -1,0 +1,104 @@
+package worker
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestCredential: root's worker is never root's, and has no groups; another's is its own user's.
+func TestCredential(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	if c, err := credentialFor(1000, socket); c != nil || err != nil {
+		t.Errorf("a user's worker: %v, %v", c, err)
+	}
+	c, err := credentialFor(0, socket)
+	if err != nil || c == nil || c.Uid == 0 || c.Gid == 0 || len(c.Groups) != 0 || c.NoSetGroups {
+		t.Errorf("root's worker: %+v, %v", c, err)
+	}
+}
+
+// TestCredentialOfANarrowSocket: the worker is in the group that the daemon's socket is given to, and in no other.
+func TestCredentialOfANarrowSocket(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	if err := os.WriteFile(socket, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stat syscall.Stat_t
+	if err := syscall.Stat(socket, &stat); err != nil {
+		t.Fatal(err)
+	}
+	group := stat.Gid
+	if os.Geteuid() == 0 {
+		group = 61234
+		if err := os.Chown(socket, 0, int(group)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for mode, want := range map[os.FileMode]bool{0o660: true, 0o666: false, 0o600: false} {
+		if err := os.Chmod(socket, mode); err != nil {
+			t.Fatal(err)
+		}
+		c, err := credentialFor(0, socket)
+		if err != nil || (c.Gid == group) != want || len(c.Groups) != 0 {
+			t.Errorf("of a socket of group %d with %o: %+v, %v", group, mode, c, err)
+		}
+	}
+}
+
+// TestListenUnix: a socket that nobody listens at any more is taken over; all else is left alone.
+func TestListenUnix(t *testing.T) {
+	dir, err := os.MkdirTemp("", "gpuarb-test-") // t.TempDir's names are too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	w := Wanted{Network: "unix", Address: filepath.Join(dir, "http")}
+	first, err := listen(w, 0o666)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(w.Address); err != nil || info.Mode() != os.ModeSocket|0o666 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if _, err := listen(w, 0o666); err == nil || !strings.Contains(err.Error(), "somebody listens") {
+		t.Errorf("beside another: %v", err)
+	}
+	first.Close() // as one that was killed: the file is there yet
+	second, err := listen(w, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("unix", w.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	closeListener(second, w)
+	if _, err := os.Lstat(w.Address); err == nil {
+		t.Error("the socket is there yet")
+	}
+	if err := os.WriteFile(w.Address, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listen(w, 0o666); err == nil || !strings.Contains(err.Error(), "is no socket") {
+		t.Errorf("in place of a file: %v", err)
+	}
+	if text, err := os.ReadFile(w.Address); err != nil || string(text) != "mine" {
+		t.Errorf("the file is %q, %v", text, err)
+	}
+}
+
+// TestWishes: of several that come at once the last counts, and none is waited for.
+func TestWishes(t *testing.T) {
+	k := New(nil, "", 0)
+	for _, address := range []string{"a", "b", "c"} {
+		k.Set(Wanted{Address: address})
+	}
+	if w := k.await(t.Context(), Wanted{}, nil); w.Address != "c" {
+		t.Errorf("wanted is %q", w.Address)
+	}
+}
