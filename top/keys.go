@@ -17,7 +17,10 @@ func (m *Model) press(key, text string) tea.Cmd {
 		}
 		return tea.Quit
 	case "ctrl+z":
-		return tea.Suspend
+		if m.options.Suspend {
+			return tea.Suspend
+		}
+		m.say("there is no shell here that it could be suspended from")
 	case "ctrl+l":
 		return tea.ClearScreen
 	case "?", "h", "f1":

@@ -30,6 +30,7 @@ type Options struct {
 	Filter   string
 	Interval time.Duration  // between two snapshots
 	Zone     *time.Location // of the clock
+	Suspend  bool           // a shell is there that would resume it
 	// Spent is the processor time of this process so far: the more a look costs, the longer the next
 	// one is put off. nil: Interval holds, whatever it costs.
 	Spent func() time.Duration

@@ -41,7 +41,7 @@ each device, and as many lines as LINES says: watch gpuarb top --once --compact`
 			if options.Interval < shortInterval {
 				return fail(exitUsage, "--interval: must be %v or longer", shortInterval)
 			}
-			options.UID, options.ASCII = uint32(a.uid), !isUTF8(a.getenv)
+			options.UID, options.ASCII, options.Suspend = uint32(a.uid), !isUTF8(a.getenv), underShell()
 			if once {
 				return a.topOnce(options)
 			}
@@ -79,6 +79,19 @@ func (a *app) colours() []string {
 		return a.environ
 	}
 	return append(slices.Clone(a.environ), "NO_COLOR=1")
+}
+
+// underShell says whether a shell with job control has started this process: of its session, and not of
+// its group. Without one, as below ssh, the kernel stops nobody who asks to be, and the terminal library
+// would wait to be resumed for ever.
+func underShell() bool {
+	session, err := unix.Getsid(os.Getppid())
+	if err != nil {
+		return false
+	}
+	group, err := unix.Getpgid(os.Getppid())
+	own, _ := unix.Getsid(0) // of a process itself, which cannot fail
+	return err == nil && session == own && group != unix.Getpgrp()
 }
 
 // spentSoFar is the processor time of this process.

@@ -127,6 +127,8 @@ func TestTopPlain(t *testing.T) {
 	if i := strings.IndexFunc(painted, func(r rune) bool { return r > '~' }); i >= 0 {
 		t.Errorf("in the locale C there is %q on the screen", painted[i:])
 	}
+	top.Press("C-z") // a shell without job control would not resume it
+	top.Await("no shell here that it could be suspended from")
 	top.Press("C-c")
 	top.Await("left with 0")
 
