@@ -193,7 +193,7 @@ func TestScreens(t *testing.T) {
 				t.Errorf("%s: a line is wider than the screen: %q", c.name, line)
 			}
 		}
-		if rest := withoutSGR(drawn); strings.ContainsAny(rest, "\x1b\a\x9b\u202e\t\r") {
+		if rest := withoutSGR(drawn); strings.ContainsAny(rest, "\x1b\a\u009b\u202e\t\r") {
 			t.Errorf("%s: something of a program controls the terminal: %q", c.name, rest)
 		}
 	}
