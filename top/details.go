@@ -22,8 +22,8 @@ func (m *Model) drawDetails() []string {
 	}
 	lines := []string{paint(bold, r.subject())}
 	if r.is == anUnmanaged {
-		return m.wrapped(append(lines, fmt.Sprintf("It takes %s of GPU %d, and runs without gpuarb: no limit holds for it, and it waits for nothing. `gpuarb run` or `gpuarb enable` would change that.",
-			report.Amount(r.used), r.device)))
+		return m.wrapped(append(lines, fmt.Sprintf("It takes %s of %s, and runs without gpuarb: no limit holds for it, and it waits for nothing. `gpuarb run` or `gpuarb enable` would change that.",
+			report.Amount(r.used), m.called(r.device))))
 	}
 	lines = append(lines, m.leaseLines(r)...)
 	lines = append(lines, m.queueLines(r)...)
@@ -65,8 +65,8 @@ func (m *Model) leaseLines(r *row) (lines []string) {
 		if l.Active {
 			activity = "active for " + report.Span(l.ActiveMs)
 		}
-		lines = append(lines, fmt.Sprintf("GPU %d: process %d is %s, %s; uses %s, at most %s so far, %s overhead; %d of %d streams, %s; %d admitted, %d denied",
-			l.Device, l.PID, report.Escape(string(l.State)), activity, report.Amount(l.Used), report.Amount(l.Peak), report.Amount(l.Overhead),
+		lines = append(lines, fmt.Sprintf("%s: process %d is %s, %s; uses %s, at most %s so far, %s overhead; %d of %d streams, %s; %d admitted, %d denied",
+			m.called(l.Device), l.PID, report.Escape(string(l.State)), activity, report.Amount(l.Used), report.Amount(l.Peak), report.Amount(l.Overhead),
 			l.Streams, l.StreamsMax, count(l.Contexts, "context"), l.Admitted, l.Denied))
 	}
 	return lines
@@ -117,19 +117,23 @@ func (m *Model) whyLines(r *row) []string {
 	return append([]string{"", paint(bold, "Why")}, split(why.String())...)
 }
 
+// called is how people know a device by its index: "GPU 0", "the processor"; "the devices" where it is none.
+func (m *Model) called(index int) string {
+	for i := range m.state.Devices {
+		if m.state.Devices[i].Index == index {
+			return m.state.Devices[i].Called()
+		}
+	}
+	return "the devices"
+}
+
 // holderLines are those who hold most of the device that is waited for.
 func (m *Model) holderLines(r *row) []string {
 	holders := slices.DeleteFunc(rowsOf(&m.state), func(h row) bool {
 		return h.job == r.job && h.job != 0 || h.is == aTicket || r.ticket.Device >= 0 && h.device != r.ticket.Device
 	})
 	slices.SortStableFunc(holders, func(a, b row) int { return cmp.Compare(b.used, a.used) })
-	where := "the devices"
-	for i := range m.state.Devices {
-		if m.state.Devices[i].Index == r.ticket.Device {
-			where = m.state.Devices[i].Called()
-		}
-	}
-	lines := []string{"", paint(bold, "Who holds "+where)}
+	lines := []string{"", paint(bold, "Who holds "+m.called(r.ticket.Device))}
 	for i := range holders[:min(len(holders), mostHolders)] {
 		h := &holders[i]
 		lines = append(lines, fmt.Sprintf("  %8s  %-10s PID %d, %s, for %s: %s", report.Amount(h.used), orDash(h.user), h.pid, report.Escape(h.state),

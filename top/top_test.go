@@ -377,6 +377,12 @@ func TestUnusual(t *testing.T) {
 	}
 	press(m, "C")
 	golden(t, "lost-compact.txt", shown(m.draw()))
+	s.Devices[0].Vendor = "cpu"
+	m.Update(snapshot{state: s, at: begin})
+	press(m, "down", "enter")
+	if drawn := m.draw(); !strings.Contains(drawn, "the processor: process 4711") || !strings.Contains(drawn, "Who holds the processor") {
+		t.Errorf("of a lease on the processor the details say:\n%s", drawn)
+	}
 	m = screen(&answers{}, 80, 24, Options{})
 	m.Update(snapshot{state: accounting.Snapshot{TimeUnixNano: begin.UnixNano()}, at: begin})
 	golden(t, "no-device.txt", shown(m.draw()))
