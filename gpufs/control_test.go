@@ -40,7 +40,11 @@ func TestSettings(t *testing.T) {
 		{"echo 1M > jobs/9/memory.max", Setting{Of: OfJob, Device: AllDevices, Job: 9, Name: "memory.max", Value: "1M"}},
 	} {
 		output(t, "sh", "-c", "cd \"$1\" && { "+c.script+"; } >/dev/null", "sh", mnt)
-		if got := v.last(t, i+1); got != c.want {
+		got := v.last(t, i+1)
+		if got.By == 0 {
+			t.Errorf("%s: by nobody", c.script)
+		}
+		if got.By = 0; got != c.want {
 			t.Errorf("%s: %+v\nwant %+v", c.script, got, c.want)
 		}
 	}

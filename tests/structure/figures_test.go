@@ -150,7 +150,11 @@ func TestVariablesAreDocumented(t *testing.T) {
 	}
 	documented, inCode := map[string]bool{}, map[string]bool{}
 	for _, page := range []string{"README.md", "docs"} {
-		eachFile(t, page, ".md", func(_, text string) { collect(documented, text) })
+		eachFile(t, page, ".md", func(path, text string) {
+			if filepath.Base(path) != "events.md" { // its names are the journal's fields
+				collect(documented, text)
+			}
+		})
 	}
 	for _, folder := range []string{"cshim", "cmd", "shim", "ipc", "daemon", "config"} {
 		for _, ext := range []string{".go", ".c", ".h"} {
