@@ -29,3 +29,14 @@ func TestPage(t *testing.T) {
 		t.Errorf("the page asks others: %q", list)
 	}
 }
+
+// TestEventsOnThePage: what is refused is told, as it happens.
+func TestEventsOnThePage(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, rig.Options{NoMount: true})
+	b := newBrowser(t)
+	b.open(m.url())
+	p := m.Interact(m.Gpuarb("run", "--memory", "1G", "--device", "0", "--name", "greedy", "--", rig.Build(t, "programs/cudaprog-dlsym")))
+	p.Want("alloc a 3G", "err 2")
+	b.await(`[...document.querySelectorAll('#events li')].some((e) => e.innerText.includes('greedy') && e.innerText.includes('is refused'))`)
+}
