@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/events"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
@@ -184,6 +185,9 @@ func (d *fakeDaemon) answer(conn *ipc.Conn, message ipc.Message, parked *parkedJ
 			return err
 		}
 		return conn.ReplySnapshot(message.Header, text, time.Second)
+	case ipc.TypeEvents:
+		e := events.Event{Kind: events.Configured, Text: "a configuration is in force"}
+		return conn.ReplyEvents(message.Header, ipc.EventsPart{Daemon: 1, Next: 1, Last: 1}, e.Line())
 	case ipc.TypeMetrics:
 		return conn.ReplySnapshot(message.Header, []byte("gpuarb_clients 3\n"), time.Second)
 	case ipc.TypeJobOpen:
@@ -389,7 +393,7 @@ func TestExitCodes(t *testing.T) {
 		{"help", daemon, "help ps", 0, ""},
 		{"top without a terminal", daemon, "top", 2, "top needs a terminal that it can draw on; `gpuarb top --once` prints the same once, `watch gpuarb top --once --compact` again and again"},
 		{"events", daemon, "events", 0, ""},
-		{"events, unknown kind", daemon, "events --kind denied", 2, "--kind: there is no \"denied\"; there are granted, refused,"},
+		{"events, unknown kind", daemon, "events --kind denied", 2, "--kind: there is no \"denied\"; there are granted, refused, waited, served, recalled, limit_changed, configured, died, reclaimed, kept, deadlock, over, within, clamped, excess, unmanaged, verified, device_found, device_lost, device_hung, device_woke, lost"},
 		{"top once", daemon, "top --once", 0, ""},
 		{"top, unknown column", daemon, "top --sort size", 2, "--sort: there is no \"size\"; there are pid, user, gpu, state, used, budget, peak, age, waited and command"},
 		{"top, too often", daemon, "top --interval 1ms", 2, "--interval: must be 100ms or longer"},
