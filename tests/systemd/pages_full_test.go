@@ -92,9 +92,11 @@ func (h *host) who() {
 	_, line, _ := strings.Cut(blocksOf(h.t, "gpufs.md", "console")[0], "$ ")
 	line, _, _ = strings.Cut(line, "\n")
 	h.shell("echo 2 >/gpu/devices/0/slots.max; echo max >/gpu/devices/0/slots.max")
-	bounded.Until(h.t, line+" shows the change", func() bool { // the journal has it moments later
-		return strings.Contains(h.shell(line+" || true"), "limit=slots.max")
-	})
+	for _, command := range []string{line, "journalctl -u gpuarbd GPUARB_KIND=limit_changed"} {
+		bounded.Until(h.t, command+" shows the change", func() bool { // the journal has it moments later
+			return strings.Contains(h.shell(command+" || true"), "changed slots.max")
+		})
+	}
 	const dropIn = "/etc/systemd/system/gpuarbd.socket.d/who.conf"
 	const state = "; systemctl daemon-reload; systemctl restart gpuarbd.socket gpuarbd.service; stat -c '%a %G' /run/gpuarb/gpuarb.sock"
 	got := h.shell("mkdir $(dirname " + dropIn + "); cat >" + dropIn + " <<'.'\n" + blocksOf(h.t, "configuration.md", "ini")[0] + ".\n:" + state)
