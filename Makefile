@@ -156,8 +156,10 @@ bench-growth: setup-build ## draw how costs grow with leases, waiting requests a
 	@cp $(BUILD)/growth.svg docs/growth.svg && cat $(BUILD)/growth.md
 
 .PHONY: pictures
-pictures: ## draw docs/pictures anew, from screens among the golden files of top
-	@mkdir -p docs/pictures
+pictures: setup-test test-build ## draw docs/pictures anew: screens among the golden files of top, and the page after some minutes
+	@mkdir -p docs/pictures $(BUILD)/pictures
+	@GPUARB_TEST_PICTURES=$(abspath $(BUILD))/pictures $(GO) test -tags full ./tests/web -run TestFullLooks -count=1 -web.busy=4m
+	@cp $(BUILD)/pictures/light-1440.png docs/pictures/page.png
 	@set -e; for screen in top/testdata/picture-*.txt; do \
 		name=$${screen##*/picture-}; $(GO) run ./tools/picture <$$screen >docs/pictures/$${name%.txt}.svg; done
 

@@ -17,6 +17,7 @@ var printing = []string{
 	"gpuarb claim", "gpuarb claim --json", "gpuarb claim --index", "gpuarb claim --release",
 	"gpuarb doctor", "gpuarb doctor --json", "gpuarb version", "gpuarb version --json",
 	"gpuarb plan --arms 2 --min 1G", "gpuarb plan --arms 2 --min 1G --json", "gpuarb plan --arms 2 --streams 2 --stream-reserve 1M",
+	"gpuarb events", "gpuarb events --json", "gpuarb metrics", "gpuarb top --once", "gpuarb top --once --compact", "gpuarb config diff",
 	"gpuarb status", "gpuarb status --json", "gpuarb config check $config", "gpuarb config check $config --json",
 	"gpuarb run --help", "gpuarb enable --help", "gpuarb disable --help",
 	"gpuarbd --help", "gpuarbd --version", "gpuarbd --check-config --config $config",

@@ -3,17 +3,22 @@
 package web
 
 import (
+	"flag"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
+
+// busyFor is how long there is something to see before pictures are taken, so that a chart has a history.
+var busyFor = flag.Duration("web.busy", 0, "have programs take and free memory for so `long` before the pictures")
 
 // busy has programs come and go on two devices, one wait, and one use the device without gpuarb.
 func (m machine) busy() {
@@ -30,6 +35,12 @@ func (m machine) busy() {
 	b.Want("alloc a 3G", "ok")
 	c.Want("alloc a 1G", "ok")
 	d.Want("alloc a 700M", "ok")
+	for i, began := 0, time.Now(); time.Since(began) < *busyFor; i++ {
+		p, size := []*rig.Program{a, b, c, d}[i%4], []string{"1500M", "700M", "2G", "1G", "300M"}[i%5]
+		p.Want("alloc x "+size, "ok")
+		time.Sleep(9 * time.Second)
+		p.Want("free x", "ok")
+	}
 	a.Want("alloc b 3G", "ok")
 	unmanaged := m.Interact(m.Command(m.Env(), program))
 	unmanaged.Want("alloc a 1G", "ok")
