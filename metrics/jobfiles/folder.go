@@ -3,11 +3,12 @@ package jobfiles
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/gpuarb/gpuarb/accounting"
 )
@@ -70,19 +71,19 @@ func lines(jobs []uint64) string {
 
 // put has the files hold these texts, and all others nothing.
 func (f *Folder) put(files map[string]string) error {
-	if f.written == nil {
-		if err := f.look(); err != nil {
-			return err
-		}
+	root, err := f.open()
+	if err != nil {
+		return err
 	}
+	defer root.Close()
 	var failed error
 	for name := range f.written {
 		if files[name] == "" {
-			failed = errors.Join(failed, f.replace(name, ""))
+			failed = errors.Join(failed, f.replace(root, name, ""))
 		}
 	}
 	for name, text := range files {
-		failed = errors.Join(failed, f.replace(name, text))
+		failed = errors.Join(failed, f.replace(root, name, text))
 	}
 	return failed
 }
@@ -90,12 +91,29 @@ func (f *Folder) put(files map[string]string) error {
 // unknown is in the place of a text that was not read.
 const unknown = "\x00"
 
-// look makes the folder, and finds the files that a daemon of before has left.
-func (f *Folder) look() error {
+// open makes the folder where it is not there. All that is done in it is done by the open folder: nobody who can turn a path
+// has it done elsewhere.
+func (f *Folder) open() (*os.Root, error) {
 	if err := os.MkdirAll(f.path, 0o755); err != nil {
-		return err
+		return nil, err
 	}
-	entries, err := os.ReadDir(f.path)
+	root, err := os.OpenRoot(f.path)
+	if err != nil {
+		return nil, err
+	}
+	if err = f.mayUse(root); err == nil && f.written == nil {
+		err = f.look(root)
+	}
+	if err != nil {
+		root.Close()
+		return nil, err
+	}
+	return root, nil
+}
+
+// look finds the files that a daemon of before has left.
+func (f *Folder) look(root *os.Root) error {
+	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return err
 	}
@@ -108,18 +126,59 @@ func (f *Folder) look() error {
 	return nil
 }
 
+// mayUse refuses a folder that another user can have lead anywhere, or write into: the daemon writes with root's rights.
+func (f *Folder) mayUse(root *os.Root) error {
+	at, err := root.Stat(".")
+	if err != nil {
+		return err
+	}
+	named, err := os.Lstat(f.path)
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(named, at) {
+		return fmt.Errorf("%s is a link: name the folder itself", f.path)
+	}
+	if uid := at.Sys().(*syscall.Stat_t).Uid; uid != 0 && uid != uint32(os.Geteuid()) {
+		return fmt.Errorf("%s belongs to user %d: name a folder that only root can write into", f.path, uid)
+	}
+	if mode := at.Mode().Perm(); mode&0o022 != 0 {
+		return fmt.Errorf("others may write into %s, whose mode is %04o: name a folder that only root can write into", f.path, mode)
+	}
+	return nil
+}
+
 // replace has a file hold a text, at once for whoever reads it.
-func (f *Folder) replace(name, text string) error {
-	if was, ok := f.written[name]; ok && was == text {
+func (f *Folder) replace(root *os.Root, name, text string) error {
+	if was, ok := f.written[name]; ok && was == text && isThere(root, name) {
 		return nil
 	}
-	draft := filepath.Join(f.path, ".gpuarb-"+name) // no number
-	err := os.WriteFile(draft, []byte(text), 0o644)
+	draft := ".gpuarb-" + name // no number
+	err := root.Remove(draft)  // that of a daemon that was killed, or whatever lies there
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = write(root, draft, text)
+	}
 	if err == nil {
-		err = os.Rename(draft, filepath.Join(f.path, name))
+		err = root.Rename(draft, name)
 	}
 	if err == nil {
 		f.written[name] = text
 	}
 	return err
+}
+
+// isThere says whether a file was not taken away.
+func isThere(root *os.Root, name string) bool {
+	info, err := root.Lstat(name)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// write makes a file.
+func write(root *os.Root, name, text string) error {
+	file, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(text)
+	return errors.Join(err, file.Close())
 }

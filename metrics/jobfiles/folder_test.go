@@ -1,6 +1,7 @@
 package jobfiles
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -136,4 +137,65 @@ func TestNotWritable(t *testing.T) {
 		t.Errorf("after it was put right: %v", err)
 	}
 	holds(t, in, map[string]string{"0": "7\n12\n", "1": ""})
+}
+
+// TestTraps: nobody has the daemon write elsewhere than into a folder of its own, and what lies there is replaced and never written through.
+func TestTraps(t *testing.T) {
+	victim := filepath.Join(t.TempDir(), "victim")
+	if err := os.WriteFile(victim, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "dcgm")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"0", "5", ".gpuarb-0", ".gpuarb-1", ".gpuarb-5"} {
+		if err := os.Symlink(victim, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := New(dir).Write(two()); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, dir, map[string]string{"0": "7\n12\n", "1": "", "5": ""})
+	if got, err := os.ReadFile(victim); string(got) != "mine" || err != nil {
+		t.Errorf("the file that links led to holds %q, %v", got, err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := New(link).Write(two()); err == nil || !strings.Contains(err.Error(), "is a link") {
+		t.Errorf("in place of a folder a link: %v", err)
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := New(dir).Write(two()); err == nil || !strings.Contains(err.Error(), "others may write into") {
+		t.Errorf("a folder that all may write into: %v", err)
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Chown(dir, 61234, 61234)); err != nil {
+		t.Fatal(err)
+	}
+	if err := New(dir).Write(two()); err == nil || !strings.Contains(err.Error(), "belongs to user 61234") {
+		t.Errorf("a folder of somebody else's: %v", err)
+	}
+}
+
+// TestFolderMadeAnew: what was taken away comes back with the next look.
+func TestFolderMadeAnew(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "dcgm")
+	f, s := New(dir), two()
+	for range 2 {
+		if err := f.Write(s); err != nil {
+			t.Fatal(err)
+		}
+		holds(t, dir, map[string]string{"0": "7\n12\n", "1": ""})
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
