@@ -161,7 +161,7 @@ func (a *Arbiter) overEvent(now time.Time, p account, kind Kind) {
 	case *shared:
 		switch whose = owner.who; {
 		case owner.user != nil:
-			e.UID = owner.user.UID
+			e.UID, e.User = owner.user.UID, owner.user.Name
 		case owner.key.scope == rules.ScopeRule:
 			whose = fmt.Sprintf(wording.SharedBudget, owner.who)
 		default:

@@ -89,9 +89,10 @@ const noUser = ^uint32(0)
 // eventsDropped stands for lines of a user that were too many; WaitedMs is how many.
 const eventsDropped arbiter.Kind = "dropped"
 
-// ownerOf is whose room in the history an event takes: who asked for it, where somebody did.
+// ownerOf is whose room in the history an event takes: who asked for it, where somebody did, or whose budget it is about, as
+// he can have that be over its limit and within as often as he changes it.
 func ownerOf(e arbiter.Event) events.Owner {
-	if e.PID == 0 && e.Kind != arbiter.EventLimits && e.Kind != eventsDropped || e.UID == noUser {
+	if e.PID == 0 && e.User == "" && e.Kind != arbiter.EventLimits && e.Kind != eventsDropped || e.UID == noUser {
 		return events.Daemon
 	}
 	return events.Owner(e.UID)
