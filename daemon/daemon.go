@@ -363,10 +363,10 @@ func (d *Daemon) Reload() {
 	d.arb.SetPolicy(d.now(), cfg.Policy)
 	d.forgetRuleLimitsLocked()
 	d.onLoss, d.configured = lossOf(cfg), cfg.String()
-	d.history.show(cfg)
 	d.finishLocked()
 	d.showAllLocked()
 	d.unlock()
+	d.history.show(cfg)
 	d.ownCommands.Store(cfg.Commands == config.CommandsOwn)
 	d.page.Set(wantedPage(cfg))
 	d.export.set(cfg)
@@ -417,7 +417,7 @@ func (d *Daemon) logEventsLocked(events []arbiter.Event) {
 // wantedPage is where a configuration has the page be served.
 func wantedPage(c *config.Config) worker.Wanted {
 	network, address := c.HTTP.Listen.Network()
-	return worker.Wanted{Network: network, Address: address, Hosts: c.HTTP.Hosts}
+	return worker.Wanted{Network: network, Address: address, Hosts: c.HTTP.Hosts, Commands: string(c.Commands)}
 }
 
 func lossOf(c *config.Config) uint32 {

@@ -245,7 +245,12 @@ func (h *history) partiesOf(e *arbiter.Event) []events.Party {
 	return all
 }
 
-// show has the history show what a configuration lets everybody see.
+// show has the history show what a configuration lets everybody see. What was written while that was more is dropped.
 func (h *history) show(c *config.Config) {
-	h.names.Store(c.Commands == config.CommandsOwn && os.Geteuid() == 0)
+	h.writing.Lock() // what is being written is there, and dropped too
+	defer h.writing.Unlock()
+	names := c.Commands == config.CommandsOwn && os.Geteuid() == 0
+	if was := h.names.Swap(names); names && !was {
+		h.log.Clear()
+	}
 }

@@ -92,6 +92,14 @@ func (l *Log) dropOne() {
 	}
 }
 
+// Clear drops all lines. Their offsets are a gap.
+func (l *Log) Clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines, l.gone, l.used = nil, 0, 0
+	clear(l.held)
+}
+
 // search is the index of the line at an offset, or that has it inside; where none is there, of the next one listed.
 func (l *Log) search(offset int64) int {
 	i := sort.Search(len(l.lines), func(i int) bool { return l.lines[i].at > offset })

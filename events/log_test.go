@@ -118,3 +118,31 @@ func TestLines(t *testing.T) {
 	<-grown
 	<-l.Grown(2000)
 }
+
+// TestClear: nothing of what was dropped is read any more, and offsets go on.
+func TestClear(t *testing.T) {
+	t.Parallel()
+	l := events.NewLog(4000)
+	for i := range 5 {
+		l.Add(now, 7, text(7, i, 200))
+	}
+	l.Clear()
+	if n, next := l.ReadAt(make([]byte, 500), 0); n != 0 || next != 1000 {
+		t.Errorf("%d bytes are there, next %d", n, next)
+	}
+	last := text(7, 5, 200)
+	l.Add(now, 7, last)
+	lines, next := l.Lines(make([]byte, 0, events.MaxLine), now, 0)
+	if e, err := events.Parse(lines); err != nil || e.LostBytes != 1000 || next != 1000 {
+		t.Errorf("%q, %v, next %d", lines, err, next)
+	}
+	if lines, next = l.Lines(make([]byte, 0, events.MaxLine), now, next); string(lines) != string(last) || next != 1200 {
+		t.Errorf("%q, next %d", lines, next)
+	}
+	for i := range 100 { // what was dropped takes no room
+		l.Add(now, 7, text(7, i, 200))
+	}
+	if n, next := l.ReadAt(make([]byte, 9000), 21_200-4000); n != 4000 || next != 21_200 {
+		t.Errorf("%d bytes are there, next %d", n, next)
+	}
+}

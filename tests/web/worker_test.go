@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -213,4 +214,37 @@ func get(t *testing.T, url string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// TestCommandsAreForgotten: once users are shown their own command lines alone, nothing that was remembered shows one, on the page or in the events.
+func TestCommandsAreForgotten(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, rig.Options{})
+	url := m.url()
+	p := m.Interact(m.Gpuarb("run", "--", rig.Build(t, "programs/cudaprog-dlsym"), "--device", "0"))
+	p.Want("alloc a 1M", "ok")
+	rig.Eventually(t, "the page remembers the command line", func() bool { return strings.Contains(get(t, url+"history"), "--device") })
+	if text := m.Read("events"); !strings.Contains(text, "--device") {
+		t.Errorf("the events do not have it: %s", text)
+	}
+	file, err := os.OpenFile(filepath.Join(m.Dir, "gpuarb.toml"), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = file.WriteString("[privacy]\ncommands = \"own\"\n")
+	if err = errors.Join(err, file.Close(), unix.Kill(m.DaemonPID(), unix.SIGHUP)); err != nil {
+		t.Fatal(err)
+	}
+	rig.Eventually(t, "the page is served anew", func() bool { return len(served.FindAllString(m.Log(), -1)) == 2 })
+	url = m.url()
+	if os.Geteuid() != 0 {
+		return // the daemon's own user sees his own command lines
+	}
+	p.Want("alloc b 90G", "err 2")
+	rig.Eventually(t, "the program is on the page", func() bool { return strings.Contains(get(t, url+"history"), "cudaprog-dlsym") })
+	for name, text := range map[string]string{"events": m.Read("events"), "/history": get(t, url+"history"), "/state": get(t, url+"state")} {
+		if strings.Contains(text, "--device") || name == "events" && !strings.Contains(text, "cudaprog-dlsym") {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
 }

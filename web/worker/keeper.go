@@ -45,6 +45,8 @@ type Settings struct {
 type Wanted struct {
 	Network, Address string // "tcp" or "unix"
 	Hosts            []string
+	// Commands is whose command lines are shown. A worker remembers what it was shown, so that another one begins with each change.
+	Commands string
 }
 
 // Keeper has a worker serve at the wanted address. Set may be called at any time.
