@@ -17,7 +17,8 @@ func event(name string, data []byte) []byte {
 // serveEvents sends what the watcher sees until the reader goes, or does not read.
 func (s *server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
-	// A reader that only sends nothing is no reason to end; one that takes nothing is.
+	// The server's read deadline would end the stream of a reader that sends nothing more, as is normal here. Readers that do not
+	// read end by the write deadline.
 	if err := control.SetReadDeadline(time.Time{}); err != nil {
 		http.Error(w, "events cannot be sent on this connection", http.StatusInternalServerError)
 		return
@@ -29,7 +30,7 @@ func (s *server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	f, ok := s.watcher.follow()
 	if !ok {
 		w.Header().Set("Retry-After", "30")
-		http.Error(w, "too many readers follow already", http.StatusServiceUnavailable)
+		http.Error(w, "too many pages are open already; try again later", http.StatusServiceUnavailable)
 		return
 	}
 	defer s.watcher.hub.leave(f)

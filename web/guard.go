@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// policy lets a document have what comes from here and nothing else, and no script, style or frame inside it.
+// policy is the Content-Security-Policy: a document loads from this origin alone, without inline scripts, styles or frames.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// guard answers only those who may be answered: readers, who came by a name of ours, and whose page is ours.
+// guard passes on only requests that read, name one of our hosts, and come from no other site's page.
 type guard struct {
 	hosts map[string]bool // lower case
 	next  http.Handler
@@ -30,7 +30,7 @@ func newGuard(hosts []string, next http.Handler) *guard {
 	return g
 }
 
-// ServeHTTP sets what every answer has, also one that says no.
+// ServeHTTP sets the headers that every answer has, refusals included.
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
@@ -42,18 +42,18 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		h.Set("Allow", "GET, HEAD")
-		http.Error(w, "there is nothing here that could be changed", http.StatusMethodNotAllowed)
+		http.Error(w, "only GET and HEAD are answered: nothing can be changed here", http.StatusMethodNotAllowed)
 	case !g.isOurs(r):
-		http.Error(w, "gpuarb does not answer to this name: add it to hosts in [http] of gpuarb.toml", http.StatusMisdirectedRequest)
+		http.Error(w, "gpuarb does not answer requests for this host name: add it to hosts in [http] of gpuarb.toml", http.StatusMisdirectedRequest)
 	case isForeign(r):
-		http.Error(w, "pages of other sites are not answered", http.StatusForbidden)
+		http.Error(w, "requests from pages of other sites are refused", http.StatusForbidden)
 	default:
 		g.next.ServeHTTP(w, r)
 	}
 }
 
-// isOurs says whether a request names us as its host. A page of another site can have its own name lead here
-// (DNS rebinding); its requests then carry that name.
+// isOurs says whether the Host of a request is one of ours. A page of another site can make its own name resolve to
+// this machine (DNS rebinding); its requests then carry that name.
 func (g *guard) isOurs(r *http.Request) bool {
 	host := hostOf(r.Host)
 	if g.hosts[host] {
@@ -75,13 +75,13 @@ func hostOf(header string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// isLocal says whether the request came in at an address.
+// isLocal says whether addr is the local address at which the request arrived.
 func isLocal(r *http.Request, addr netip.Addr) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	return ok && local.AddrPort().Addr().Unmap().WithZone("") == addr.Unmap().WithZone("")
 }
 
-// isForeign says whether another site's page asks. Following a link from there is no asking.
+// isForeign says whether a page of another site sent the request. Following a link from there is allowed: it shows that page no answer.
 func isForeign(r *http.Request) bool {
 	if origin := r.Header.Get("Origin"); origin != "" {
 		_, host, ok := strings.Cut(origin, "://")

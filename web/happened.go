@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// marksKept are the events of the last hour that are kept, the newest.
+	// marksKept is how many events of the last hour are kept, the newest.
 	marksKept = 512
 	// markText is the longest text of one, in bytes.
 	markText = 512
@@ -29,7 +29,7 @@ type mark struct {
 	Text   string `json:"text"`
 }
 
-// ordinary are the kinds of events of which a chart would be full.
+// ordinary are the kinds that are left out: they are so frequent that a chart would show nothing else.
 var ordinary = []string{"granted", "recalled", "verified", "within"}
 
 // markOf reads a line of the event history; nil: it is not shown.
@@ -49,7 +49,7 @@ func markOf(line []byte) *mark {
 	return &mark{e.Time.UnixMilli(), e.Kind, e.Device, e.Text}
 }
 
-// happened keeps the marks of the last hour, and hands on new ones.
+// happened follows the daemon's event history, keeps the events of the last hour as marks, and sends new ones to the followers.
 type happened struct {
 	hub *hub
 
@@ -100,7 +100,7 @@ func (h *happened) follow(ctx context.Context, from *source) {
 		})
 		var refused *ipc.ReplyError
 		if errors.As(err, &refused) && refused.Status == ipc.StatusUnknownType {
-			return // this daemon has none, and the next one starts another process like this
+			return // this daemon keeps no history; the next daemon starts a new worker
 		}
 		select {
 		case <-ctx.Done():

@@ -3,21 +3,21 @@ package web
 import "sync"
 
 const (
-	// maxFollowers is how many may follow at a time.
+	// maxFollowers is how many readers of /events there may be at a time.
 	maxFollowers = 64
-	// unreadMost is how many messages a follower may leave unread; then he is dropped.
+	// unreadMost is how many messages a follower may leave unread; one more, and it is dropped.
 	unreadMost = 8
 )
 
-// hub hands messages to all who follow, and waits for none of them.
+// hub hands messages to all followers, and waits for none of them. The watcher and happened send, serveEvents enters and leaves.
 type hub struct {
 	mu        sync.Mutex
 	followers map[*follower]bool
 }
 
-// follower is one reader of the messages.
+// follower is one reader of /events.
 type follower struct {
-	messages chan []byte // closed when he was too slow
+	messages chan []byte // closed when it was too slow
 }
 
 func newHub() *hub { return &hub{followers: map[*follower]bool{}} }
@@ -47,7 +47,7 @@ func (h *hub) leave(f *follower) {
 	delete(h.followers, f)
 }
 
-// send gives a message to all, and drops those who have left too many unread.
+// send gives a message to all, and drops those that have left too many unread.
 func (h *hub) send(message []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What readers can take: connections, and time for a request and an answer.
+// Bounds of what readers can use: connections, and time for a request and an answer.
 const (
 	maxConns       = 256
 	headerWithin   = 5 * time.Second
@@ -16,7 +16,7 @@ const (
 	maxHeaderBytes = 8 << 10
 )
 
-// boundedListener has so many connections at a time; who comes then waits in the kernel's queue.
+// boundedListener accepts so many connections at a time; further ones wait in the kernel's backlog.
 type boundedListener struct {
 	net.Listener
 	places chan struct{}

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// metricsFor is how long the text of the metrics is given to whoever asks.
+// metricsFor is how long the text of the metrics is reused.
 const metricsFor = time.Second
 
-// metrics has one question to the daemon serve all who ask at the time.
+// metrics answers all requests within a second from one request to the daemon.
 type metrics struct {
 	ask func(context.Context) ([]byte, error)
 

@@ -20,17 +20,17 @@ import (
 const (
 	// maxSettings bounds the line of settings.
 	maxSettings = 64 << 10
-	// workerFiles is how many descriptors the process has: a connection each, and what Go itself needs.
+	// workerFiles is how many descriptors the process may have: one for each connection, and what Go itself needs.
 	workerFiles = maxConns + 64
-	// workerMemory is where the collector begins to work harder.
+	// workerMemory is the soft memory limit of Go's runtime, in bytes.
 	workerMemory = 256 << 20
 )
 
-// errRoot keeps the page from being served with rights that nothing of it needs.
-var errRoot = errors.New("this process is root's: the page is served without privileges, or not at all")
+// errRoot refuses to serve the page with rights that it does not need.
+var errRoot = errors.New("this process runs as root: the page is served without privileges, or not at all")
 
-// Run is the whole life of the worker: it serves the listening socket that it was handed, as
-// the first line of leash says, until leash comes to its end.
+// Run is the whole life of the worker; cmd/gpuarbd calls it. leash is the process's standard input, a pipe from the daemon: its
+// first line has the settings, and when it is closed, as when the daemon dies, Run ends.
 func Run(leash io.Reader, log *slog.Logger) error {
 	in := bufio.NewReaderSize(leash, maxSettings)
 	settings, err := readSettings(in)
@@ -68,7 +68,7 @@ func Run(leash io.Reader, log *slog.Logger) error {
 func readSettings(in *bufio.Reader) (s worker.Settings, err error) {
 	line, err := in.ReadSlice('\n')
 	if err != nil {
-		return s, fmt.Errorf("gpuarbd %s is started by the daemon, not by people: %w", worker.Command, err)
+		return s, fmt.Errorf("gpuarbd %s is started by the daemon, not by hand: %w", worker.Command, err)
 	}
 	return s, json.Unmarshal(line, &s)
 }

@@ -11,7 +11,7 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// The types are written down: those of package mime depend on the machine.
+// Content types, written out because those of package mime depend on the machine.
 const (
 	typeHTML   = "text/html; charset=utf-8"
 	typeCSS    = "text/css; charset=utf-8"
@@ -22,7 +22,7 @@ const (
 	typeMetrics = "text/plain; version=0.0.4; charset=utf-8"
 )
 
-// served are the files that are served.
+// served are the embedded files, and their paths.
 var served = []struct{ at, name, contentType string }{
 	{"/{$}", "page.html", typeHTML},
 	{"/page.css", "page.css", typeCSS},
@@ -40,7 +40,7 @@ type server struct {
 	metrics metrics
 }
 
-// handler is everything that is served.
+// handler routes all paths, behind the guard.
 func (s *server) handler(hosts []string) http.Handler {
 	mux := http.NewServeMux()
 	for _, file := range served {
@@ -56,7 +56,7 @@ func (s *server) handler(hosts []string) http.Handler {
 func serveFile(w http.ResponseWriter, name, contentType string) {
 	data, err := assets.ReadFile("assets/" + name)
 	if err != nil {
-		http.Error(w, "this file is missing in the program", http.StatusInternalServerError)
+		http.Error(w, "this file is missing from the program: gpuarbd was built without it", http.StatusInternalServerError)
 		return
 	}
 	send(w, contentType, data)

@@ -16,7 +16,7 @@ type view struct {
 	err   error  // why it did not
 }
 
-// watcher asks the daemon again and again, at a pace that does not depend on how many look.
+// watcher asks the daemon for its state periodically, as often for many readers as for one.
 type watcher struct {
 	ask     func(context.Context) (accounting.Snapshot, error)
 	history *history
@@ -26,7 +26,7 @@ type watcher struct {
 
 	mu   sync.Mutex
 	last view
-	wake chan struct{} // somebody follows who did not
+	wake chan struct{} // there is a new follower
 }
 
 // errNotYet is what is known before the daemon was asked first.
@@ -42,7 +42,7 @@ func newWatcher(ask func(context.Context) (accounting.Snapshot, error)) *watcher
 		hub: hub, last: view{err: errNotYet}, wake: make(chan struct{}, 1)}
 }
 
-// run looks until ctx ends: each step of the history, and more often while somebody follows.
+// run polls until ctx ends: once for each step of the history, and more often while there are followers.
 func (w *watcher) run(ctx context.Context) {
 	next := time.Now() // point of the history
 	for {
@@ -63,7 +63,7 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// look asks once, tells those who follow, and says how long it is to the next time at least.
+// look asks once, sends the answer to the followers, and returns the shortest pause until the next look.
 func (w *watcher) look(ctx context.Context, next *time.Time) time.Duration {
 	snapshot, err := w.ask(ctx)
 	if ctx.Err() != nil {
@@ -91,21 +91,20 @@ func (w *watcher) look(ctx context.Context, next *time.Time) time.Duration {
 	return time.Duration(len(now.state)) * time.Second / bytesAtOnce
 }
 
-// latest is what is known.
+// latest is the last view.
 func (w *watcher) latest() view {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.last
 }
 
-// follow has the messages of what is seen from now on be sent; the last one known is the first. ok is false where
-// too many follow.
+// follow subscribes to the messages from now on. ok is false if there are too many followers.
 func (w *watcher) follow() (f *follower, ok bool) {
 	if f, ok = w.hub.enter(); !ok {
 		return nil, false
 	}
 	select {
-	case w.wake <- struct{}{}: // what is known may be as old as a step
+	case w.wake <- struct{}{}: // the last view may be as old as a step
 	default:
 	}
 	return f, true

@@ -15,16 +15,17 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// What a shell offers: it runs gpuarb with the words so far, and gets a line for each offer, with what it is
-// behind a tab. The daemon is asked at every press of the key, so no word is said, and none is waited for long.
+// Shell completion: the shell runs gpuarb (cobra's __complete) with the words typed so far, and gets a line for each
+// candidate, with a description after a tab. The daemon is asked at every press of the key, so nothing is printed on stderr
+// and the wait is short.
 
-// completionPatience is how long somebody who presses the key waits for the daemon.
+// completionPatience is how long completion waits for the daemon.
 const completionPatience = time.Second
 
-// offers is what completes a word, by cobra's signature.
+// offers is a function that completes a word, with cobra's signature.
 type offers = func(command *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective)
 
-// quietSnapshot is the daemon's state, without a word about who answers or that nobody does.
+// quietSnapshot is the daemon's state; nothing is printed about which daemon answers, or that none does.
 func (a *app) quietSnapshot(most time.Duration) (snapshot accounting.Snapshot, err error) {
 	err = withDaemon(a.socketPaths(), most, func(ctx context.Context, client *ipc.Client) (err error) {
 		if _, err = client.Hello(ctx, ipc.HelloRequest{Memory: ipc.NoLimit}); err == nil {
@@ -35,11 +36,11 @@ func (a *app) quietSnapshot(most time.Duration) (snapshot accounting.Snapshot, e
 	return snapshot, err
 }
 
-// harmless are the words that mean to any shell what they are. A job's name is what its user likes, and a shell that
-// completes evaluates the words before: another user's $(…) must not come to stand there.
+// harmless matches words without characters that mean something to a shell. Users choose the names of their jobs, and a shell
+// evaluates the words before the one that it completes: another user's $(…) must not get there.
 var harmless = regexp.MustCompile(`^[A-Za-z0-9_.@+%,=][A-Za-z0-9_.@+%,=-]*$`)
 
-// fromState completes a word with what is found in the daemon's state, but for what was given already.
+// fromState completes a word with what find returns of the daemon's state, without the words given already.
 func (a *app) fromState(find func(accounting.Snapshot) []cobra.Completion) offers {
 	return func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		snapshot, err := a.quietSnapshot(completionPatience)
@@ -64,7 +65,7 @@ func once(of offers) offers {
 	}
 }
 
-// described is an offer, with whose program it is.
+// described is a candidate, described by the user, the job's name and the command.
 func described(word, user, name, command string) cobra.Completion {
 	about := user + ": "
 	if name != "" {
@@ -73,7 +74,7 @@ func described(word, user, name, command string) cobra.Completion {
 	return cobra.CompletionWithDesc(word, shortened(report.Escape(about+command)))
 }
 
-// shortened is a text that fits into a line beside what it describes.
+// shortened cuts a description so that it fits on a line with its candidate.
 func shortened(text string) string {
 	const most = 64
 	if all := []rune(text); len(all) > most {
@@ -128,7 +129,7 @@ func offerRules(s accounting.Snapshot) (all []cobra.Completion) {
 	return all
 }
 
-// completeLimit completes what limit takes: a PID where nothing else says whose, then limits that are not given yet.
+// completeLimit completes the arguments of limit: a PID, unless a flag says whose limit it is, then the limits not given yet.
 func (a *app) completeLimit(command *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if strings.Contains(begun, "=") {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -145,7 +146,7 @@ func (a *app) completeLimit(command *cobra.Command, args []string, begun string)
 		if !flags.Changed("device") {
 			return all, cobra.ShellCompDirectiveNoFileComp
 		}
-		target = ipc.LimitDevice // of itself, where no PID follows
+		target = ipc.LimitDevice // the device's own limits, unless a PID follows
 	}
 	for _, name := range limitNames(target) {
 		if !slices.ContainsFunc(args, func(given string) bool { return strings.HasPrefix(given, name+"=") }) {

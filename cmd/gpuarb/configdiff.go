@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// difference is what `gpuarb config diff --json` prints of a key or limit that is not in force as the files say it.
+// difference is what `gpuarb config diff --json` prints of a key or limit that is not in force as the files have it.
 type difference struct {
 	Kind    string `json:"kind"` // differsLive or differsFile
 	Part    string `json:"part"`
@@ -32,12 +32,12 @@ const (
 func (a *app) configDiffCommand() *cobra.Command {
 	return a.jsonFlag(&cobra.Command{
 		Use:   "diff [FILE]",
-		Short: "show what is not in force as the configuration has it",
-		Long: `Shows what differs between the configuration files and what the daemon does: keys that were changed
-in the files and not read again (systemctl reload gpuarbd), and limits of rules, users and devices that
-were changed live (gpuarb limit, or a write below /gpu). Limits of single processes and jobs are shown
-by gpuarb limit. FILE is read in the place of the files that the daemon read. Exits with 0 when
-nothing differs, and with 1 when something does, as diff does.`,
+		Short: "show what in force differs from the configuration files",
+		Long: `Shows the differences between the configuration files and what is in force: keys that were changed in
+the files and not read again (systemctl reload gpuarbd), and limits of rules, users and devices that were
+changed live (gpuarb limit, or a write below /gpu). gpuarb limit shows the limits of single processes
+and jobs. FILE is compared instead of the files that the daemon read. The exit status is 0 when nothing
+differs and 1 when something does, as with diff(1).`,
 		Args:              takes(0, 1),
 		ValidArgsFunction: once(tomlFiles),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -58,7 +58,7 @@ func (a *app) configDiff(args []string) error {
 		}
 	}
 	if snapshot.Config.Text == "" {
-		return fail(exitFailed, "the daemon is of an older version, which does not tell its configuration")
+		return fail(exitFailed, "the daemon is older than this gpuarb, and does not say which configuration is in force")
 	}
 	loaded, err := config.Load(path)
 	if err != nil {

@@ -37,10 +37,10 @@ of the daemon too. Where events were lost, a line says so.`,
 		RunE: func(*cobra.Command, []string) error { return a.events(o) },
 	}
 	flags := command.Flags()
-	flags.BoolVarP(&o.follow, "follow", "f", false, "go on with what happens from now on")
+	flags.BoolVarP(&o.follow, "follow", "f", false, "then go on with new events as they come")
 	flags.StringVar(&o.user, "user", "", "only events about this user, by name or number")
 	flags.StringVar(&o.job, "job", "", "only events about this job, by number or name")
-	flags.StringSliceVar(&o.kind, "kind", nil, "only events of this kind, or these: refused,waited")
+	flags.StringSliceVar(&o.kind, "kind", nil, "only events of these kinds, as in refused,waited")
 	completeFlag(command, "user", a.fromState(offerUsers))
 	completeFlag(command, "job", a.fromState(offerJobs))
 	kinds := make([]cobra.Completion, len(events.Kinds))
@@ -95,7 +95,7 @@ func (a *app) events(o eventOptions) error {
 	}
 }
 
-// connectForEvents is connect for a client that waits for ever, and is no session.
+// connectForEvents is connect without a deadline and without a session: an events request needs none.
 func (a *app) connectForEvents(ctx context.Context) (*ipc.Client, error) {
 	client, err := ipc.DialAny(ctx, a.socketPaths())
 	if err != nil {
@@ -128,7 +128,7 @@ func (a *app) reconnect(ctx context.Context, path string) (*ipc.Client, error) {
 	}
 }
 
-// outputError is one of the output, not of the daemon.
+// outputError is an error of writing to stdout: unlike one of the connection, it ends --follow.
 type outputError struct{ error }
 
 func (e outputError) Unwrap() error { return e.error }
@@ -170,7 +170,7 @@ func (p *eventPrinter) part(part ipc.EventsPart, lines []byte) error {
 	return nil
 }
 
-// wants tells whether an event is one of those asked for. That some are lost concerns everybody.
+// wants tells whether an event passes the filters. Lost lines of no one user pass too: any of them may have matched.
 func (o *eventOptions) wants(e *events.Event) bool {
 	if e.Kind == events.Lost && e.UID == nil {
 		return true

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// shareCommand is what the build calls: it writes the manual pages and completions that are installed.
+// shareCommand is called by the build (Makefile, target share): it writes the manual pages and completions that are installed.
 func (a *app) shareCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "write-share FOLDER",
@@ -25,19 +25,20 @@ func ownSections() []manual.Section {
 	return []manual.Section{
 		{Title: "EXIT STATUS", Items: []manual.Item{
 			{Word: "0", Meaning: "Done."},
-			{Word: "1", Meaning: "Not done, or doctor found something wrong; the message says what."},
+			{Word: "1", Meaning: "Not done, and the message says why; or doctor found something wrong, or config diff a difference."},
 			{Word: "2", Meaning: "The command line is wrong; nothing was tried."},
 			{Word: "69", Meaning: "No daemon answers, or there is no GPU."},
-			{Word: "75", Meaning: "Busy, and waiting was ruled out, or the request was cancelled."},
+			{Word: "75", Meaning: "Busy, and the command was told not to wait; or the request was cancelled."},
 			{Word: "78", Meaning: "The configuration has mistakes; each is printed with file and line."},
 		}},
 		{Title: "ENVIRONMENT", Items: []manual.Item{
 			{Word: "GPUARB_SOCKET", Meaning: "The daemon's socket, where `--socket` is not given."},
-			{Word: "GPUARB_MEMORY, GPUARB_STREAMS, GPUARB_HOST", Meaning: "Narrow the limits of programs that are started with the library."},
+			{Word: "GPUARB_MEMORY, GPUARB_STREAMS, GPUARB_HOST", Meaning: "Lower the limits of programs that are started with the library."},
 			{Word: "GPUARB_LIB", Meaning: "Which libgpuarb.so programs are started with."},
 			{Word: "GPUARB_QUIET", Meaning: "The library prints nothing on standard error."},
-			{Word: "GPUARB_DISABLE", Meaning: "The library steps aside: the program is under no limit."},
+			{Word: "GPUARB_DISABLE", Meaning: "The library does nothing: the program is not arbitrated, and has no limit."},
 			{Word: "COLUMNS", Meaning: "The width of tables on a terminal."},
+			{Word: "NO_COLOR", Meaning: "`top` and `events` print no colours."},
 		}},
 		{Title: "FILES", Items: []manual.Item{
 			{Word: config.DefaultPath, Meaning: "The daemon's configuration, with conf.d/*.toml beside it."},

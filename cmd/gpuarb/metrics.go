@@ -12,9 +12,9 @@ import (
 func (a *app) metricsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "metrics",
-		Short: "print the daemon's metrics, as Prometheus reads them",
-		Long: `Prints the daemon's metrics at this moment in the text format of Prometheus, as /gpu/metrics. A collector of
-text files can take them: gpuarb metrics > gpuarb.prom.`,
+		Short: "print the daemon's metrics in Prometheus' text format, as /gpu/metrics",
+		Long: `Prints the daemon's metrics at this moment in Prometheus' text format, as /gpu/metrics. The textfile
+collector of node_exporter can take them: gpuarb metrics > gpuarb.prom`,
 		Args: takes(0, 0),
 		RunE: func(*cobra.Command, []string) error { return a.metrics() },
 	}

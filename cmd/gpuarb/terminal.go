@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// slowAfter is how long nobody is told what takes so long.
+// slowAfter is how long a command may take before it says what it waits for.
 const slowAfter = time.Second
 
-// slow says on stderr what is being waited for, once that has taken a moment, to somebody who sits before it. The
-// wait ends with done.
+// slow says on stderr what is being waited for, if that takes longer than slowAfter and stderr is a terminal. The
+// caller calls done when the wait is over.
 func (a *app) slow(what string) (done func()) {
 	if !a.watched || a.quiet() {
 		return func() {}

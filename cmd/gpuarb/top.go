@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	pipeWidth     = 120                    // of what `gpuarb top --once` prints where no terminal says another
-	shortInterval = 100 * time.Millisecond // between two questions to the daemon, at least
+	pipeWidth     = 120                    // columns of `gpuarb top --once` where no terminal has another width
+	shortInterval = 100 * time.Millisecond // the shortest that --interval may be
 )
 
 func (a *app) topCommand() *cobra.Command {
@@ -28,11 +28,11 @@ func (a *app) topCommand() *cobra.Command {
 		Use:   "top",
 		Short: "watch devices and leases on the terminal, and change limits, cancel tickets or send signals there",
 		Long: `Shows the devices with bars and a history of the last minutes, and below them the leases, as a table
-or as a tree of jobs. ? lists the keys. Whatever changes something is asked about first.
+or as a tree of jobs. ? lists the keys. Every change asks for confirmation first.
 
-Colours are left out with NO_COLOR, and only ASCII is drawn where the locale is not UTF-8. --once
-prints the screen once, with all its rows, for a pipe or a file; with --compact it has one line for
-each device, and as many lines as LINES says: watch gpuarb top --once --compact`,
+NO_COLOR turns colours off; in a locale that is not UTF-8 only ASCII is drawn. --once prints the
+screen once, with all its rows, for a pipe or a file; with --compact each device has one line, and
+the output has as many lines as LINES says: watch gpuarb top --once --compact`,
 		Args: takes(0, 0),
 		RunE: func(command *cobra.Command, _ []string) error {
 			if options.Sort != "" && !slices.Contains(top.SortKeys(), options.Sort) {
@@ -55,14 +55,14 @@ each device, and as many lines as LINES says: watch gpuarb top --once --compact`
 	flags.BoolVarP(&once, "once", "1", false, "print the screen once, and end")
 	flags.BoolVar(&options.Compact, "compact", false, "one line for each device, and no graph")
 	flags.BoolVar(&options.Tree, "tree", false, "show jobs with their leases below them")
-	flags.StringVar(&options.Filter, "filter", "", "show rows that have this text in user, command, job, state or PID")
+	flags.StringVar(&options.Filter, "filter", "", "show only rows with this text in user, command, job, state or PID")
 	flags.StringVar(&options.Sort, "sort", "used", "sort by "+strings.Join(top.SortKeys(), ", "))
-	flags.DurationVar(&options.Interval, "interval", time.Second, "time between two looks at the daemon; where it is not given, longer where a look takes more than 2 % of a core")
+	flags.DurationVar(&options.Interval, "interval", time.Second, "time between two updates; without this flag it grows when updates take more than 2 % of a core")
 	completeFlag(command, "sort", cobra.FixedCompletions(top.SortKeys(), cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
 
-// isUTF8 says whether the locale lets a terminal show more than ASCII.
+// isUTF8 says whether the locale's character encoding is UTF-8.
 func isUTF8(getenv func(string) string) bool {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if value := strings.ToLower(getenv(name)); value != "" {
@@ -82,8 +82,8 @@ func (a *app) colours() []string {
 }
 
 // underShell says whether a shell with job control has started this process: of its session, and not of
-// its group. Without one, as below ssh, the kernel stops nobody who asks to be, and the terminal library
-// would wait to be resumed for ever.
+// its group. Without one, as under `ssh host gpuarb top`, the group is orphaned and the kernel discards
+// SIGTSTP: the terminal library would wait for ever to be resumed.
 func underShell() bool {
 	session, err := unix.Getsid(os.Getppid())
 	if err != nil {
@@ -109,7 +109,7 @@ func (a *app) topOnce(options top.Options) error {
 	}
 	width, height := a.width(), 0
 	if n, err := strconv.ParseUint(a.getenv("COLUMNS"), 10, 15); width == 0 && err == nil {
-		width = int(n) // watch says it so
+		width = int(n) // watch(1) sets it
 	}
 	if width == 0 {
 		width = pipeWidth

@@ -14,7 +14,7 @@ import (
 
 // watched is the daemon as `gpuarb top` has it: one session for the state, which is opened again
 // when the daemon was started again, and one for each change, so that none waits for a slow state.
-// It prints nothing: the screen is the terminal's.
+// It prints nothing, which would spoil the screen.
 type watched struct {
 	app *app
 
@@ -22,7 +22,7 @@ type watched struct {
 	client *ipc.Client
 }
 
-// quietly opens a session without a word on stderr.
+// quietly opens a session and prints nothing on stderr.
 func (w *watched) quietly(ctx context.Context) (*ipc.Client, error) {
 	client, err := ipc.DialAny(ctx, w.app.socketPaths())
 	if err != nil {
@@ -116,8 +116,8 @@ func explained(client *ipc.Client, err error) error {
 	return explainCall(client.Path(), err)
 }
 
-// signalTo sends a signal to the process that was looked at, and to no other that has its number by
-// now: the daemon, which watches it, is asked for it after the process was taken hold of.
+// signalTo sends a signal to the process that the row showed, and never to another one that has its PID by
+// now: it opens a pidfd first, and then asks the daemon, which watches the process, whether the PID is still the same job's.
 func signalTo(ctx context.Context, client *ipc.Client, action top.Action) error {
 	pidfd, err := unix.PidfdOpen(action.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -139,8 +139,8 @@ func signalTo(ctx context.Context, client *ipc.Client, action top.Action) error 
 	return nil
 }
 
-// isStill says whether a process is of the job that it was of when it was looked at, or no client
-// still.
+// isStill says whether a process is still of the job that the row showed, or, of a row without a job, still
+// unmanaged.
 func isStill(s accounting.Snapshot, action top.Action) bool {
 	if action.Job == 0 {
 		return unmanaged(s, uint64(action.PID)) != nil

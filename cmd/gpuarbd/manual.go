@@ -9,7 +9,7 @@ import (
 	"github.com/gpuarb/gpuarb/manual"
 )
 
-// shareFlag is what the build calls: it writes the manual page and completions that are installed.
+// shareFlag is used by the build (Makefile, target share): it writes the manual page and completions that are installed.
 const shareFlag = "write-share"
 
 func writeShare(cmd *cobra.Command, folder string) error {
@@ -17,8 +17,8 @@ func writeShare(cmd *cobra.Command, folder string) error {
 		Root: cmd, Chapter: 8, Date: manual.Date(os.Getenv), See: []string{"gpuarb(1)"},
 		Sections: []manual.Section{
 			{Title: "SIGNALS", Items: []manual.Item{
-				{Word: "HUP", Meaning: "Reads the configuration again; one with mistakes changes nothing."},
-				{Word: "TERM, INT", Meaning: "Stops. Programs go on, and the next daemon takes them over."},
+				{Word: "HUP", Meaning: "Reads the configuration again; if it has mistakes, the one in force stays."},
+				{Word: "TERM, INT", Meaning: "Stops. Programs keep running, and the next daemon takes them over."},
 			}},
 			{Title: "EXIT STATUS", Items: []manual.Item{
 				{Word: "0", Meaning: "It was told to stop, or `--check-config` found nothing."},
@@ -28,8 +28,8 @@ func writeShare(cmd *cobra.Command, folder string) error {
 			}},
 			{Title: "FILES", Items: []manual.Item{
 				{Word: config.DefaultPath, Meaning: "The configuration, with conf.d/*.toml beside it."},
-				{Word: "/gpu", Meaning: "Where it shows its state."},
-				{Word: "/run/gpuarb", Meaning: "Its socket, and what it has granted, which the next daemon reads."},
+				{Word: "/gpu", Meaning: "The daemon's state, as files."},
+				{Word: "/run/gpuarb", Meaning: "The daemon's socket, and a record of what it has granted, for the next daemon."},
 			}},
 		},
 	}

@@ -49,7 +49,7 @@ type Wanted struct {
 	Commands string
 }
 
-// Keeper has a worker serve at the wanted address. Set may be called at any time.
+// Keeper keeps a worker serving at the wanted address. The daemon has one, and calls Set after each reading of the configuration.
 type Keeper struct {
 	log     *slog.Logger
 	socket  string
@@ -69,18 +69,18 @@ func (k *Keeper) Set(w Wanted) {
 		select {
 		case k.changed <- w:
 			return
-		case <-k.changed: // an older wish that nobody saw
+		case <-k.changed: // an older value that was not read yet
 		}
 	}
 }
 
 // Run serves what is wanted until ctx ends.
 func (k *Keeper) Run(ctx context.Context) {
-	// Two things belong to this thread, which nobody else uses and which ends with the
-	// goroutine: the worker dies with it, and inherits that no program gives it privileges.
+	// The goroutine keeps this thread to itself, and the thread ends with it. Two things depend on that: the worker's
+	// Pdeathsig is sent when this thread ends, and the worker inherits its no_new_privs.
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		k.log.Error("no page: its process cannot be kept from gaining privileges", "err", err)
+		k.log.Error("the page is not served: no_new_privs cannot be set for its process", "err", err)
 		return
 	}
 	var now Wanted
@@ -93,7 +93,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// await returns the next wish that differs from now, or now when ctx or timer ends.
+// await returns the next value of Set that differs from now, or now when ctx or timer ends.
 func (k *Keeper) await(ctx context.Context, now Wanted, timer <-chan time.Time) Wanted {
 	for {
 		select {
@@ -109,7 +109,7 @@ func (k *Keeper) await(ctx context.Context, now Wanted, timer <-chan time.Time) 
 	}
 }
 
-// serve serves at one address until something else is wanted, which it returns.
+// serve keeps a worker at one address until Set has another value, which it returns.
 func (k *Keeper) serve(ctx context.Context, now Wanted) Wanted {
 	var listener *os.File
 	defer func() { closeListener(listener, now) }()
@@ -173,16 +173,16 @@ func (k *Keeper) runOne(ctx context.Context, now Wanted, listener *os.File) (Wan
 	}
 }
 
-// errUntold is why a worker ended that says that nothing is wrong.
-var errUntold = errors.New("nobody told it to")
+// errUntold is the error of a worker that ended by itself with exit status 0.
+var errUntold = errors.New("exit status 0, without being told to")
 
-// start starts a worker. It lives no longer than the other end of the leash is open.
+// start starts a worker. leash is the write end of its standard input: closing it ends the worker.
 func (k *Keeper) start(now Wanted, listener *os.File) (*exec.Cmd, io.Closer, error) {
 	credential, err := credentialFor(os.Geteuid(), k.socket)
 	if err != nil {
 		return nil, nil, err
 	}
-	// The running program, whatever lies at its path by now, and also where others may not look.
+	// /proc/self/exe is the running program, even if another one has been installed at its path since.
 	cmd := exec.Command(k.program, Command)
 	cmd.Args[0] = "gpuarbd"
 	cmd.Env = []string{"GPUARB_DISABLE=1"}
@@ -201,7 +201,7 @@ func (k *Keeper) start(now Wanted, listener *os.File) (*exec.Cmd, io.Closer, err
 	if err := cmd.Start(); err != nil {
 		return nil, nil, fmt.Errorf("its process cannot be started: %w", err)
 	}
-	// A pipe takes a page without a reader; a worker that is gone already is seen by its end.
+	// A pipe holds 4 KiB without a reader, so this write does not block. A worker that is gone already is noticed by Wait.
 	if len(settings) < 4096 {
 		_, _ = leash.Write(append(settings, '\n'))
 	} else {

@@ -23,7 +23,7 @@ func listen(w Wanted, mode os.FileMode) (*os.File, error) {
 	return l.(*net.TCPListener).File()
 }
 
-// listenUnix listens at a path, in the place of a socket that nobody listens at any more.
+// listenUnix listens at a path, and replaces a socket there that no process listens at any more.
 func listenUnix(path string, mode os.FileMode) (*os.File, error) {
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode().Type() != os.ModeSocket {
@@ -32,7 +32,7 @@ func listenUnix(path string, mode os.FileMode) (*os.File, error) {
 		conn, err := net.DialTimeout("unix", path, time.Second)
 		if err == nil {
 			conn.Close()
-			return nil, fmt.Errorf("somebody listens at %s already", path)
+			return nil, fmt.Errorf("another process listens at %s already", path)
 		}
 		if !errors.Is(err, unix.ECONNREFUSED) {
 			return nil, err

@@ -64,7 +64,7 @@ func TestListenUnix(t *testing.T) {
 	if info, err := os.Stat(w.Address); err != nil || info.Mode() != os.ModeSocket|0o666 {
 		t.Errorf("%v, %v", info, err)
 	}
-	if _, err := listen(w, 0o666); err == nil || !strings.Contains(err.Error(), "somebody listens") {
+	if _, err := listen(w, 0o666); err == nil || !strings.Contains(err.Error(), "another process listens") {
 		t.Errorf("beside another: %v", err)
 	}
 	first.Close() // as one that was killed: the file is there yet
