@@ -9,16 +9,16 @@ import (
 )
 
 // followersPerUser is how many of a user's clients may read the event history at the same time:
-// each has a goroutine and a message.
+// each costs a goroutine and a message of 64 KiB.
 const followersPerUser = 64
 
-// followers counts who reads events.
+// followers counts the clients that read events, by user.
 type followers struct {
 	mu sync.Mutex
 	of map[uint32]int
 }
 
-// enter counts one more of a user; false: he has too many.
+// enter counts one more client of a user; false: the user has too many.
 func (f *followers) enter(uid uint32) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -40,8 +40,8 @@ func (f *followers) leave(uid uint32) {
 	}
 }
 
-// eventStream sends the event history to one client, from where that has come to, in a goroutine beside the
-// connection's own: a client that does not read holds up nobody, and the end of its connection is heard.
+// eventStream sends the event history to one client, from the offset it asked for, in a goroutine of its own beside the
+// connection's: a client that does not read delays nobody else, and the end of its connection is still noticed.
 type eventStream struct {
 	history *history
 	conn    *ipc.Conn
@@ -62,7 +62,7 @@ func (cl *client) events(m ipc.Message) error {
 	}
 	d, uid := cl.d, uint32(cl.conn.Peer().UID)
 	if !d.followers.enter(uid) {
-		return refused(ipc.StatusTooMany, "%d clients of user %d read events, and do not come to an end", followersPerUser, uid)
+		return refused(ipc.StatusTooMany, "%d clients of user %d are reading the event history already: end one of them", followersPerUser, uid)
 	}
 	ctx, cancel := context.WithCancel(d.ctx)
 	s := &eventStream{history: d.history, conn: cl.conn, head: m.Header, at: d.history.offset(&r), follows: r.Flags&ipc.EventsFollow != 0,
@@ -79,7 +79,7 @@ func (cl *client) events(m ipc.Message) error {
 // streaming says whether a request for events of this connection goes on.
 func (cl *client) streaming() bool { return cl.feed != nil && !cl.feed.over.Load() }
 
-// endStream ends what goes on, and waits for its end.
+// endStream ends the stream, if there is one, and waits until it has ended.
 func (cl *client) endStream() {
 	if cl.feed != nil {
 		cl.feed.cancel()
@@ -100,7 +100,7 @@ func (h *history) offset(r *ipc.EventsRequest) int64 {
 	return int64(r.Offset)
 }
 
-// run sends what there is, and what comes for as long as it is followed. Where the connection fails, it is closed.
+// run sends the lines that are kept and, if the client follows, new ones until the stream is ended. If the connection fails, it is closed.
 func (s *eventStream) run(ctx context.Context) {
 	s.lines = make([]byte, 0, ipc.EventsRoom)
 	if s.follows {

@@ -21,16 +21,16 @@ import (
 const (
 	// historyRoom is how many bytes of lines the event history keeps: some five thousand of them.
 	historyRoom = 2 << 20
-	// historyPace is how many lines about one user's requests are written in a second. Of the others there is the number.
+	// historyPace is how many lines about one user's requests are recorded in a second. The others are counted.
 	historyPace = 100
-	// writeAtOnce is how many events may wait to be written before that is done though nobody reads.
+	// writeAtOnce is how many events may wait to become lines before that is done even though nobody reads.
 	writeAtOnce = 256
-	// mostPending is how many may wait at all.
+	// mostPending is how many may wait at most.
 	mostPending = 8192
 )
 
-// history takes what the arbiter decides and makes lines of it, when somebody reads or many have come together. It is the
-// filesystem's view of the event history. Under the daemon's lock an event is copied and no more.
+// history records the arbiter's events and formats them as lines, when somebody reads or many have accumulated. The
+// filesystem, the socket and the journal read it. Under the daemon's lock an event is only copied.
 type history struct {
 	log  *events.Log
 	now  func() time.Time
@@ -83,14 +83,14 @@ func (h *history) note(decided []arbiter.Event) {
 	}
 }
 
-// noUser is in the place of a user for what nobody asked for.
+// noUser stands for the user of events that no user caused.
 const noUser = ^uint32(0)
 
-// eventsDropped stands for lines of a user that were too many; WaitedMs is how many.
+// eventsDropped is the kind of an event that counts the lines of a user beyond historyPace; WaitedMs is their number.
 const eventsDropped arbiter.Kind = "dropped"
 
-// ownerOf is whose room in the history an event takes: who asked for it, where somebody did, or whose budget it is about, as
-// he can have that be over its limit and within as often as he changes it.
+// ownerOf is whose share of the history an event counts against: the user who caused it, or whose budget it is about (he can have that go
+// over its limit and back as often as he changes it), else the daemon.
 func ownerOf(e arbiter.Event) events.Owner {
 	if e.PID == 0 && e.User == "" && e.Kind != arbiter.EventLimits && e.Kind != eventsDropped || e.UID == noUser {
 		return events.Daemon
@@ -98,7 +98,7 @@ func ownerOf(e arbiter.Event) events.Owner {
 	return events.Owner(e.UID)
 }
 
-// write makes lines of what has come together. No lock of the daemon's is held.
+// write formats the pending events. The caller holds no lock of the daemon's.
 func (h *history) write() {
 	h.writing.Lock()
 	defer h.writing.Unlock()
@@ -112,7 +112,7 @@ func (h *history) write() {
 	}
 	if missed > 0 {
 		e := lostLines(h.now(), missed)
-		e.Text = fmt.Sprintf("%d events are lost: more came than could be written down", missed)
+		e.Text = fmt.Sprintf("%d events were not recorded: they came faster than they could be formatted", missed)
 		h.log.Add(e.Time, events.Daemon, e.Line())
 	}
 }
@@ -121,7 +121,7 @@ func lostLines(now time.Time, lines int) events.Event {
 	return events.Event{Time: now, Kind: events.Lost, Reason: "pace", LostLines: lines}
 }
 
-// run writes what comes together until ctx ends.
+// run formats pending events, whenever note asks for it, until ctx ends.
 func (h *history) run(ctx context.Context) {
 	for {
 		select {
@@ -133,7 +133,7 @@ func (h *history) run(ctx context.Context) {
 	}
 }
 
-// follow has each line written as it comes, for somebody who waits for it, until the function that it returns is called.
+// follow has each event formatted as it comes, for a reader that waits for it, until done is called.
 func (h *history) follow() (done func()) {
 	add := func(n int) {
 		h.mu.Lock()
@@ -207,18 +207,18 @@ func (h *history) lineOf(e *arbiter.Event) events.Event {
 		}
 	case eventsDropped:
 		line = lostLines(e.Time, int(e.WaitedMs))
-		if line.Text = "events were not written down: they were too many in a second"; e.UID == noUser {
+		if line.Text = "events were not recorded: too many came in a second"; e.UID == noUser {
 			return line
 		}
 		line.UID, line.User = &e.UID, e.User
-		line.Text = fmt.Sprintf("%d events about requests of user %s were not written down: they were more than %d in a second",
+		line.Text = fmt.Sprintf("%d events about requests of user %s were not recorded: more than %d came in a second",
 			e.WaitedMs, cmp.Or(e.User, fmt.Sprint(e.UID)), historyPace)
 	}
 	return line
 }
 
-// command is a command line as everybody may see it. A line is the same for all who read it: where users are shown their own
-// alone, nobody finds arguments in it.
+// command is a command line as everybody may see it. A line is the same for all readers: where users are shown only their
+// own arguments, it has the program's name alone.
 func (h *history) command(line string) string {
 	if line == "" || !h.names.Load() {
 		return line
@@ -227,7 +227,7 @@ func (h *history) command(line string) string {
 	return path.Base(first)
 }
 
-// partiesOf are those who waited for each other.
+// partiesOf are the requests of a deadlock.
 func (h *history) partiesOf(e *arbiter.Event) []events.Party {
 	var all []events.Party
 	for i := range e.Parties {
@@ -245,7 +245,7 @@ func (h *history) partiesOf(e *arbiter.Event) []events.Party {
 	return all
 }
 
-// show has the history show what a configuration lets everybody see. What was written while that was more is dropped.
+// show sets what a configuration lets everybody see. What was written while that was more is dropped.
 func (h *history) show(c *config.Config) {
 	h.writing.Lock() // what is being written is there, and dropped too
 	defer h.writing.Unlock()

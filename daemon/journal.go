@@ -11,7 +11,7 @@ import (
 	"github.com/gpuarb/gpuarb/events"
 )
 
-// journals tells whether what is logged goes to systemd's journal: events go there with their fields then, and not as text.
+// journals tells whether standard error is systemd's journal: then events go there with their fields, and not as lines of the log.
 func journals() bool {
 	direct, err := journal.StderrIsJournalStream()
 	return err == nil && direct && journal.Enabled()
@@ -25,8 +25,8 @@ var priorities = map[events.Kind]journal.Priority{
 	events.Reclaimed: journal.PriDebug, events.Verified: journal.PriDebug, events.Unmanaged: journal.PriDebug, events.Within: journal.PriDebug,
 }
 
-// sendJournal sends events to the journal until ctx ends. It is one more reader of the history: a journal that takes its
-// time holds up nobody.
+// sendJournal sends events to the journal until ctx ends. It is one more reader of the history, so a slow journal delays
+// nobody else.
 func (d *Daemon) sendJournal(ctx context.Context) {
 	if !d.journaled {
 		return
@@ -58,7 +58,7 @@ func (d *Daemon) sendLine(line string, pace *fair.Lines) {
 	if uid != nil {
 		ok, dropped := pace.Admit(d.now(), *uid)
 		if dropped > 0 {
-			_ = journal.Print(journal.PriInfo, "%d events about requests of user %d did not go to the journal in the last minute, they were too many", dropped, *uid)
+			_ = journal.Print(journal.PriInfo, "%d events about requests of user %d were not sent to the journal in the last minute: they were too many", dropped, *uid)
 		}
 		if !ok {
 			return
@@ -71,7 +71,7 @@ func (d *Daemon) sendLine(line string, pace *fair.Lines) {
 	_ = journal.Send(e.Text, priority, journalFields(line))
 }
 
-// journalFields are the fields of a line as the journal has them: GPUARB_JOB for job. What is no text is as in JSON.
+// journalFields are the fields of a line as the journal has them: GPUARB_JOB for job. Values that are not strings are spelled as in JSON.
 func journalFields(line string) map[string]string {
 	var raw map[string]json.RawMessage
 	_ = json.Unmarshal([]byte(line), &raw)

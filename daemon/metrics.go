@@ -14,11 +14,12 @@ import (
 	"github.com/gpuarb/gpuarb/metrics/jobfiles"
 )
 
-// export is what other programs' metrics are made of. It has no lock of the daemon's.
+// export writes the metrics for Prometheus and holds the configuration of both exports, this one and dcgm-exporter's files. It takes no lock
+// of the daemon's.
 type export struct {
 	exporter *metrics.Exporter
 	wanted   atomic.Pointer[config.Config]
-	changed  chan struct{} // something else is wanted
+	changed  chan struct{} // another configuration is in force
 }
 
 func newExport(c *config.Config) *export {
@@ -27,7 +28,7 @@ func newExport(c *config.Config) *export {
 	return e
 }
 
-// set has a configuration be in force from here on.
+// set puts a configuration in force.
 func (e *export) set(c *config.Config) {
 	e.wanted.Store(c)
 	select {
@@ -52,10 +53,10 @@ func (cl *client) metrics(m ipc.Message) error {
 	})
 }
 
-// mapEvery is how often dcgm-exporter's files are looked after. It reads them twice a minute, unless told otherwise.
+// mapEvery is how often the files for dcgm-exporter are brought up to date. By default dcgm-exporter reads them twice a minute.
 const mapEvery = time.Second
 
-// mapJobs has dcgm-exporter's files say which jobs a GPU has, as long as the configuration wants them. In the end it empties them.
+// mapJobs keeps the files for dcgm-exporter up to date while the configuration names a folder, until ctx ends; then it empties them.
 func (d *Daemon) mapJobs(ctx context.Context) {
 	m := mapper{d: d}
 	for ctx.Err() == nil {
@@ -78,10 +79,10 @@ func (d *Daemon) mapJobs(ctx context.Context) {
 type mapper struct {
 	d      *Daemon
 	folder *jobfiles.Folder
-	said   string // of the last trouble
+	said   string // the last error that was logged
 }
 
-// turnTo leaves the folder for another one, or none.
+// turnTo changes to another folder, or none, and empties the files of the old one.
 func (m *mapper) turnTo(path string) {
 	if m.folder != nil && m.folder.Path() != path {
 		m.tell(m.folder.Clear())
@@ -92,7 +93,7 @@ func (m *mapper) turnTo(path string) {
 	}
 }
 
-// tell logs a trouble once.
+// tell logs an error, once as long as it stays the same.
 func (m *mapper) tell(err error) {
 	text := ""
 	if err != nil {

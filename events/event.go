@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Version is the version of the schema, in each line. It changes when a field goes or comes to mean something else;
-// new kinds and fields may come without.
+// Version is the version of the schema, in each line. It changes when a field is removed or its meaning changes;
+// new kinds and fields are added without a new version.
 const Version = 1
 
 // Kind says what an event is about.
@@ -28,14 +28,14 @@ const (
 	Died         Kind = "died"          // a client ended with what it held
 	Reclaimed    Kind = "reclaimed"     // a dead process's memory is back
 	Kept         Kind = "kept"          // a dead process's memory is not back
-	Deadlock     Kind = "deadlock"      // a circle of waiters was broken
+	Deadlock     Kind = "deadlock"      // a circle of waiting requests was broken
 	Over         Kind = "over"          // a budget holds more than its limit
-	Within       Kind = "within"        // it does no longer
-	Clamped      Kind = "clamped"       // a lease page held what cannot be
-	Excess       Kind = "excess"        // a client uses what no allocation names
-	Unmanaged    Kind = "unmanaged"     // a process that is no client uses a device
+	Within       Kind = "within"        // it no longer does
+	Clamped      Kind = "clamped"       // a lease page held impossible values
+	Excess       Kind = "excess"        // a client uses memory that none of its allocations accounts for
+	Unmanaged    Kind = "unmanaged"     // a process that is not a client uses a device
 	Verified     Kind = "verified"      // the device confirms a restored lease
-	DeviceFound  Kind = "device_found"  // a device came, or came back
+	DeviceFound  Kind = "device_found"  // a device was found, or found again
 	DeviceLost   Kind = "device_lost"   // a device fell off the bus
 	DeviceHung   Kind = "device_hung"   // a device does not answer
 	DeviceWoke   Kind = "device_woke"   // it answers again
@@ -92,7 +92,7 @@ type Event struct {
 	Text string `json:"text"` // the same for people
 }
 
-// Party is one of those who waited for each other: what its job holds, and what it wants.
+// Party is one request of a deadlock: what its job holds, and what it requests.
 type Party struct {
 	Job     uint64 `json:"job"`
 	PID     int    `json:"pid,omitempty"`
@@ -113,8 +113,8 @@ type Hold struct {
 	Slot   bool   `json:"slot,omitempty"`
 }
 
-// Bounds of a line and of what others chose in it, in bytes. Where lines are gone, the one that says so has room, since none
-// is shorter.
+// Bounds of a line and of the texts in it, in bytes. No line is shorter than a line of the kind Lost, so that one always fits in the
+// place of dropped lines.
 const (
 	MaxLine    = 16 << 10
 	MinLine    = 160
@@ -124,7 +124,7 @@ const (
 	maxParties = 8
 )
 
-// Line is the event as a line, with its newline, of MinLine to MaxLine bytes: long names are cut, and blanks fill up what is short.
+// Line is the event as a line, with its newline, of MinLine to MaxLine bytes: long names are cut, and short lines are padded with blanks.
 func (e *Event) Line() []byte {
 	e.V = Version
 	e.Time = e.Time.UTC().Round(0).Truncate(time.Microsecond)
@@ -145,7 +145,7 @@ func (e *Event) encode() []byte {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(e) // there is nothing in it that JSON does not have
+	_ = encoder.Encode(e) // it cannot fail: every field can be encoded
 	return b.Bytes()
 }
 
@@ -188,7 +188,7 @@ func Parse(line []byte) (Event, error) {
 	return e, nil
 }
 
-// LostLine stands in the place of lines that are not there any more. It has MinLine bytes at most.
+// LostLine stands in the place of lines that were dropped, lost bytes of them. It has MinLine bytes at most.
 func LostLine(now time.Time, lost int64) []byte {
 	e := Event{Time: now, Kind: Lost, Reason: "room", LostBytes: lost, Text: "events are lost here"}
 	return e.Line()

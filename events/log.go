@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Log keeps the newest lines that it has room for. When that is used up, the oldest line of the owner with the
-// most bytes goes, so that nobody who has much to tell takes the lines of others. Offsets of what is gone are
-// never used again: they are gaps. Its methods are safe for concurrent use; none of them waits for a reader.
+// Log keeps lines in bounded memory. When that is full, the oldest line of the owner with the most bytes is dropped,
+// so that no owner's lines displace those of others. Offsets of dropped lines are never reused: they are gaps. The
+// daemon has one. Its methods are safe for concurrent use; none of them waits for a reader.
 type Log struct {
 	room int
 
 	mu    sync.Mutex
-	lines []line // in the order of their offsets; those that are gone may still be listed
+	lines []line // in the order of their offsets; dropped ones may still be listed
 	gone  int    // how many of them
 	held  map[Owner]*share
 	used  int   // bytes of the lines that are there
@@ -26,10 +26,10 @@ type Log struct {
 // Owner is whose request a line is about: a user's number, or Daemon.
 type Owner int64
 
-// Daemon owns the lines that no user is the cause of.
+// Daemon owns the lines that no user caused.
 const Daemon Owner = -1
 
-// line is one line, at its offset. Without text it is gone.
+// line is one line, at its offset. Without text it was dropped.
 type line struct {
 	at   int64
 	text []byte

@@ -13,11 +13,12 @@ import (
 )
 
 // The file events: unlike the others it has a size, which only grows, and what it holds at an offset never changes,
-// until it is gone. So it is read like a log file: to its end, or on from there whenever it has grown.
+// except that it may be dropped. So it can be read like a log file: to its end, and on from there whenever it has grown.
 
-// History is lines at offsets in bytes. Its methods must be safe for concurrent use and work from memory.
+// History is the event history: lines at offsets in bytes. The daemon implements it. Its methods must be safe for concurrent
+// use and answer from memory.
 type History interface {
-	// Size is the offset behind the last line, and when that came; zero: none did.
+	// Size is the offset after the last line, and when that was added; zero: there was none yet.
 	Size() (size int64, last time.Time)
 	// ReadAt copies what is there from an offset on, up to the first gap. Where nothing is there at the offset itself, n is 0, and
 	// next is where something is again: the size, where that is all.
@@ -72,20 +73,20 @@ func (n *logNode) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32, 
 	return &logHandle{history: n.history}, fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH, 0
 }
 
-// logHandle is one open of the file. Who reads it from the beginning, or on from where he was, is led over what is
-// gone: a line that says so comes in its place, and from there on his offsets are behind those of the history. Who reads
-// elsewhere, as tail does to find the last lines, has the history's own, and blanks where something is gone.
+// logHandle is one open of the file. A sequential read, from the beginning or on from where the last one ended, skips gaps:
+// it gets a line that says so in the place of each, and from there on the handle's offsets are smaller than the history's. A read
+// at any other offset, as tail does to find the last lines, uses the history's offsets, and gets blanks in a gap.
 type logHandle struct {
 	history History
 
-	mu      sync.Mutex // orders the reads of those who share the descriptor
-	shift   int64      // an offset of the history, less that of the handle
-	marker  []byte     // the last line of that kind,
-	at      int64      // and where it is for the handle
+	mu      sync.Mutex // orders the reads of processes that share the descriptor
+	shift   int64      // the history's offset less the handle's
+	marker  []byte     // the last line that said so,
+	at      int64      // and its offset for the handle
 	reached int64      // where the last read ended
 }
 
-// Read reads on to the end; there it returns nothing, and later what has come.
+// Read reads up to the current end; at the end it returns nothing.
 func (h *logHandle) Read(_ context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

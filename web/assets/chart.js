@@ -1,18 +1,18 @@
-// One device's chart: a stack of what jobs used, with what there is to share and what is promised as lines. It can
-// be read with the mouse, with a finger and by the keyboard; what it shows at a moment goes to onread.
+// One device's chart: the memory that jobs used, stacked, with the capacity and the reservations as lines. It can
+// be read with the mouse, by touch and by the keyboard; page.js learns by onread which point is selected.
 
 import { clock } from './model.js';
 
 const UNIT = 2 ** 30;
-const FEWEST_MS = 5 * 60e3; // a chart shows at least so long
+const FEWEST_MS = 5 * 60e3; // the shortest time that a chart spans
 const HOUR = 3600e3;
 
 export class Chart {
-  /** onread(i) is told the point that is pointed at; null for none: the last one counts. */
+  /** onread(i) is called with the selected point; null: none is, and the last one counts. */
   constructor(root, onread) {
     this.root = root;
     this.onread = onread;
-    this.at = null; // the point that is pointed at
+    this.at = null; // the selected point
     this.plot = null;
     this.shape = '';
     root.addEventListener('keydown', (e) => this.key(e));

@@ -1,5 +1,5 @@
 // What the page knows: the last hour of each device in columns, as /history has it, continued by the
-// states that come in. It knows of no document.
+// states that arrive on /events. page.js shows it; nothing here touches the document.
 
 const HOUR = 3600e3;
 export const OTHERS = 0; // the "job" of all that have no column of their own
@@ -116,7 +116,7 @@ export class Model {
     const last = this.times[n - 1];
     let at = n;
     if (n > 1 && state.time_ms - this.times[n - 2] < this.step) at = n - 1;
-    else if (n > 0 && state.time_ms - last > 4 * this.step) { // nobody looked: a gap
+    else if (n > 0 && state.time_ms - last > 4 * this.step) { // no state arrived meanwhile: a gap
       this.point(n, last + this.step, null);
       at = n + 1;
     }

@@ -1,11 +1,11 @@
-// The page: keeps the document as the model is. Names of programs, users and jobs are whatever somebody chose: they
-// get into the document as text, by h() alone.
+// The page: shows the model (model.js) in the document, and keeps it up to date from /history and /events. Users choose the
+// names of programs and jobs: they get into the document as text, by h() alone.
 
 import { Model, OTHERS, bytes, clock, short, span } from './model.js';
 import { Chart } from './chart.js';
 
 const COLORS = 10; // --c0 to --c9 of page.css
-const TABLE_STEP = 5 * 60e3; // of the table that stands for a chart
+const TABLE_STEP = 5 * 60e3; // between two rows of the table below a chart
 const MAX_ROWS = 200;
 
 const model = new Model();
@@ -38,7 +38,7 @@ function table(caption, heads, rows) {
 
 const empty = (text) => h('p', { class: 'empty' }, text);
 
-/** Colors gives each job one that no other job has that is there now, as long as there are enough. */
+/** Colors gives each job a colour that no other current job has, as long as there are enough. */
 class Colors {
   constructor() { this.of = new Map(); }
 
@@ -98,7 +98,7 @@ class View {
     const d = this.device;
     const name = d.vendor === 'cpu' ? 'Processor' : `GPU ${d.index}`;
     fill(this.title, name, ' ', h('span', { class: 'model' }, d.name), d.state === 'ok' ? null : h('span', { class: `badge ${d.state}` }, d.state));
-    const facts = [['Used', bytes(d.used_bytes)], ['Promised', bytes(d.reserved_bytes)], ['Capacity', bytes(d.capacity_bytes)], ['Total', bytes(d.total_bytes)]];
+    const facts = [['Used', bytes(d.used_bytes)], ['Reserved', bytes(d.reserved_bytes)], ['Capacity', bytes(d.capacity_bytes)], ['Total', bytes(d.total_bytes)]];
     if (d.unmanaged_bytes > 0) {
       const by = d.unmanaged_by.map((u) => short(u.command)).slice(0, 3).join(', ');
       facts.push(['Unmanaged', bytes(d.unmanaged_bytes) + (by ? ` (${by})` : '')]);
@@ -107,7 +107,7 @@ class View {
     fill(this.facts, ...facts.map(([k, v]) => h('div', {}, h('dt', {}, k), h('dd', {}, v))));
   }
 
-  /** read shows the figures of the point that is pointed at, else the last. */
+  /** read shows the figures of the selected point, else of the last. */
   read() {
     const last = model.times.length - 1;
     const at = this.at ?? last;
@@ -118,8 +118,8 @@ class View {
     fill(this.when, h('strong', {}, this.at === null ? 'now' : clock(model.times[at])), ` ${bytes(sum)} used`);
     const line = (cls, name, value) => h('li', {}, h('span', { class: `swatch ${cls}` }), h('span', { class: 'who' }, name), h('span', { class: 'much' }, bytes(value)));
     const rows = shown.filter(([s, used]) => used > 0 || this.leases.has(s.job)).reverse().map(([s, used]) => this.row(s, used));
-    if (rows.length === 0) rows.push(h('li', { class: 'empty' }, this.stack.length === 0 ? 'No lease yet.' : 'Nobody used it at that time.'));
-    fill(this.legend, ...rows, line('capacity', 'capacity', capacity[at]), line('reserved', 'promised (memory.min)', reserved[at]));
+    if (rows.length === 0) rows.push(h('li', { class: 'empty' }, this.stack.length === 0 ? 'No lease yet.' : 'Not used at that time.'));
+    fill(this.legend, ...rows, line('capacity', 'capacity', capacity[at]), line('reserved', 'reserved (memory.min)', reserved[at]));
     const events = model.eventsNear(this.index, model.times[at]);
     fill(this.happened, events.map((e) => `${clock(e.time_ms)} ${e.text}`).join('; '));
     this.say(at, last, shown, capacity[at]);
@@ -136,7 +136,7 @@ class View {
       state ? h('span', { class: `badge ${state}` }, state) : null, h('span', { class: 'much' }, bytes(used)));
   }
 
-  /** say puts the same into words, for those who hear the page. */
+  /** say gives the same to screen readers, as the value of the slider that the chart is. */
   say(at, last, shown, capacity) {
     const words = shown.filter(([, used]) => used > 0).map(([s, used]) => `${short(s.name) || 'all others'} ${bytes(used)}`);
     const text = `${clock(model.times[at])}: ${words.join(', ') || 'not used'}; capacity ${bytes(capacity)}`;
@@ -153,7 +153,7 @@ class View {
       due = model.times[i] - TABLE_STEP;
       rows.push([clock(model.times[i], false), ...this.stack.map((s) => bytes(s.used[i])), bytes(reserved[i]), bytes(capacity[i])]);
     }
-    const heads = ['Time', ...this.stack.map((s) => (s.job === OTHERS ? 'all others' : `${short(s.name)} (${s.user}, pid ${s.pid})`)), 'Promised', 'Capacity'];
+    const heads = ['Time', ...this.stack.map((s) => (s.job === OTHERS ? 'all others' : `${short(s.name)} (${s.user}, pid ${s.pid})`)), 'Reserved', 'Capacity'];
     fill(this.rows, table(`GPU ${this.index} in the last hour`, heads, rows));
   }
 }
@@ -176,7 +176,7 @@ function showDevices() {
   else if (!none) find('devices').append(h('div', { class: 'card', id: 'no-device' }, h('h2', {}, 'No device'), empty('The daemon finds no GPU on this machine; gpuarb doctor says why.')));
 }
 
-/** cut has a table end where it would become too long for a browser. */
+/** cut limits a table to MAX_ROWS: a browser is slow with more. */
 function cut(rows, id) {
   find(`${id}-count`).textContent = rows.length > 0 ? String(rows.length) : '';
   return rows.slice(0, MAX_ROWS);
@@ -187,7 +187,7 @@ const who = (row) => h('span', { class: 'command', title: row.command }, row.job
 
 function showQueue() {
   const rows = cut(model.state.queue, 'queue');
-  fill(find('queue'), rows.length === 0 ? empty('Nobody waits.') :
+  fill(find('queue'), rows.length === 0 ? empty('No request waits.') :
     table('Requests that wait', ['Place', 'User', 'PID', 'GPU', 'Wants', 'Waits', 'Reason', 'Command'],
       rows.map((t) => [t.pos, t.user, t.pid, onDevice(t.device), t.wants_bytes === null ? t.wants : bytes(t.wants_bytes), span(t.waited_ms),
         h('span', { class: 'reason' }, t.text || t.reason), who(t)])));
@@ -196,7 +196,7 @@ function showQueue() {
 function showLeases() {
   const rows = cut(model.state.leases, 'leases');
   fill(find('leases'), rows.length === 0 ? empty('No program has a lease.') :
-    table('Leases', ['GPU', 'User', 'PID', 'State', 'Used', 'Budget', 'Promised', 'Peak', 'Streams', 'Age', 'Command'],
+    table('Leases', ['GPU', 'User', 'PID', 'State', 'Used', 'Budget', 'Reserved', 'Peak', 'Streams', 'Age', 'Command'],
       rows.map((l) => [l.device, l.user, l.pid, h('span', { class: `badge ${l.state}` }, l.state), bytes(l.used_bytes), l.budget_bytes === null ? 'max' : bytes(l.budget_bytes),
         bytes(l.min_bytes), bytes(l.peak_bytes), l.streams, span(l.age_ms), who(l)])));
 }
@@ -259,14 +259,14 @@ function close() {
   clearTimeout(retry);
 }
 
-/** lost says so, and begins anew: what was missed meanwhile is in the history. */
+/** lost says so, and tries to connect again: what was missed meanwhile is in /history. */
 function lost() {
   close();
   connection('lost', 'connection lost', `The connection is lost; the page tries again.${shownAt()}`);
   retry = setTimeout(open, 2000);
 }
 
-// Who does not look takes no connection.
+// A page in the background takes no connection.
 document.addEventListener('visibilitychange', () => { if (document.hidden) close(); else open(); });
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { if (model.state) show(); });
 find('where').textContent = location.hostname;
