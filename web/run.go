@@ -58,7 +58,7 @@ func Run(leash io.Reader, log *slog.Logger) error {
 	}()
 	from := &source{path: settings.Socket}
 	defer from.close()
-	s := &server{watcher: newWatcher(from.Snapshot), metrics: metrics{ask: from.Metrics}}
+	s := newServer(from.Snapshot, from.Metrics)
 	go s.watcher.run(ctx)
 	go s.watcher.events.follow(ctx, from)
 	return s.serve(ctx, l, settings.Hosts, log)

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+
+	"github.com/gpuarb/gpuarb/accounting"
 )
 
 //go:embed assets
@@ -37,7 +39,15 @@ var served = []struct{ at, name, contentType string }{
 // server answers requests from what its watcher has.
 type server struct {
 	watcher *watcher
-	metrics metrics
+	metrics shared
+	hour    shared
+}
+
+// newServer takes how the daemon is asked for its state, and for its metrics.
+func newServer(state func(context.Context) (accounting.Snapshot, error), metrics func(context.Context) ([]byte, error)) *server {
+	w := newWatcher(state)
+	return &server{watcher: w, metrics: shared{make: metrics},
+		hour: shared{make: func(context.Context) ([]byte, error) { return w.history.JSON(w.events) }}}
 }
 
 // handler routes all paths, behind the guard.
@@ -84,8 +94,8 @@ func unavailable(w http.ResponseWriter, why error) {
 	_, _ = w.Write(downJSON(why))
 }
 
-func (s *server) serveHistory(w http.ResponseWriter, _ *http.Request) {
-	text, err := s.watcher.history.JSON(s.watcher.events)
+func (s *server) serveHistory(w http.ResponseWriter, r *http.Request) {
+	text, err := s.hour.get(r.Context())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

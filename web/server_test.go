@@ -10,9 +10,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -45,7 +47,7 @@ func (d *daemon) metrics(context.Context) ([]byte, error) {
 // start serves a daemon's state, looked at as fast as can be while somebody follows.
 func start(t *testing.T, d *daemon) (url string, s *server) {
 	t.Helper()
-	s = &server{watcher: newWatcher(d.ask), metrics: metrics{ask: d.metrics}}
+	s = newServer(d.ask, d.metrics)
 	s.watcher.pace = time.Millisecond
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -238,7 +240,7 @@ func TestNobodyLooks(t *testing.T) {
 // TestMetricsAreShared: those who ask within a second share an answer, and what went wrong is nobody's.
 func TestMetricsAreShared(t *testing.T) {
 	d := &daemon{}
-	m := &metrics{ask: d.metrics}
+	m := &shared{make: d.metrics}
 	if _, err := m.get(t.Context()); !errors.Is(err, errAway) {
 		t.Errorf("without a daemon: %v", err)
 	}
@@ -290,4 +292,25 @@ func TestBoundedConnections(t *testing.T) {
 	if n := len(l.places); n != 0 {
 		t.Errorf("%d places are taken", n)
 	}
+}
+
+// TestHistoryIsShared: who asks for the last hour again and again has it made no more than once a second.
+func TestHistoryIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(nil, nil)
+		ask := func() string {
+			answer := httptest.NewRecorder()
+			s.serveHistory(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/history", nil))
+			return answer.Body.String()
+		}
+		first := ask()
+		s.watcher.history.add(time.Now(), &accounting.Snapshot{Devices: []accounting.DeviceState{{Index: 5}}})
+		if again := ask(); again != first {
+			t.Errorf("within a second it is made again: %s", again)
+		}
+		time.Sleep(sharedFor)
+		if later := ask(); !strings.Contains(later, `"index":5`) {
+			t.Errorf("a second later it is the same: %s", later)
+		}
+	})
 }
