@@ -34,7 +34,10 @@ static size_t body_of(uint16_t type) {
     case GA_TYPE_JOB_OPEN:
         return sizeof(struct ga_wire_job_open_reply);
     case GA_TYPE_SNAPSHOT:
+    case GA_TYPE_METRICS:
         return sizeof(struct ga_wire_snapshot_part);
+    case GA_TYPE_EVENTS:
+        return sizeof(struct ga_wire_events_part);
     case GA_TYPE_CANCEL:
         return sizeof(struct ga_wire_cancel_reply);
     case GA_TYPE_JOB_TALLY:
@@ -46,6 +49,11 @@ static size_t body_of(uint16_t type) {
 static bool waits(uint16_t type) {
     return type == GA_TYPE_HELLO || type == GA_TYPE_ALLOC || type == GA_TYPE_STREAM ||
            type == GA_TYPE_CONTEXT || type == GA_TYPE_JOB_OPEN;
+}
+
+// Text follows the body.
+static bool has_text(uint16_t type) {
+    return type == GA_TYPE_SNAPSHOT || type == GA_TYPE_METRICS || type == GA_TYPE_EVENTS;
 }
 
 bool ga_codec_is_reply(const struct ga_wire_header *header, size_t n) {
@@ -67,5 +75,5 @@ bool ga_codec_is_reply(const struct ga_wire_header *header, size_t n) {
     if ((type == GA_TYPE_HELLO || type == GA_TYPE_RESUME) && header->status != GA_STATUS_OK &&
         got == sizeof(struct ga_wire_error_reply))
         return true;
-    return type == GA_TYPE_SNAPSHOT ? got >= want : got == want;
+    return has_text(type) ? got >= want : got == want;
 }
