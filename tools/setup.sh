@@ -44,6 +44,7 @@ vulkan-validationlayers   /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_val
 mangohud                  /usr/share/vulkan/implicit_layer.d/MangoHud*.json test
 xvfb                      Xvfb                                   test
 chromium                  chromium                               test
+curl                      curl                                   test
 strace                    strace                                 test
 tmux                      tmux                                   test
 bash-completion           /usr/share/bash-completion/bash_completion test

@@ -172,7 +172,7 @@ func play(t *testing.T, list []step) {
 	t.Helper()
 	m := rig.New(t, rig.Options{Devices: "8G", Stopped: true, NoMount: true})
 	build := filepath.Dir(rig.Build(t, "gpuarbd"))
-	env := append(append(m.Env(), rig.NoProcessor...), "PATH="+build+":/usr/bin:"+os.Getenv("PATH"))
+	env := append(append(m.Env(), rig.NoProcessor...), "LC_ALL=C.UTF-8", "PATH="+build+":/usr/bin:"+os.Getenv("PATH"))
 	cmd := m.Command(env, "unshare", "-m", "bash", "-c", machine, "bash", m.Dir)
 	in, err := cmd.StdinPipe()
 	if err != nil {
