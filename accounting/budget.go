@@ -30,7 +30,7 @@ func (l *Ledger) OpenBudget(parent *Budget) *Budget {
 }
 
 // OpenCap adds a cap: a budget beside the tree that limits what the budgets below it hold and
-// promise together, wherever in the tree those are. It reserves nothing, and is below nothing.
+// promise together, wherever in the tree those are. It reserves nothing, and is below nothing but other caps.
 func (l *Ledger) OpenCap() *Budget { return &Budget{caps: true} }
 
 // CloseBudget removes a budget and what it has reserved. ErrBusy while leases or budgets are below it.
@@ -68,10 +68,15 @@ func (l *Ledger) MoveBudget(b, parent *Budget) error {
 
 // SetCap puts b, with all that is below it, under a cap too, in place of the one that it had
 // (nil: under none). What it holds counts there, whether it fits or not. ErrCycle when cap is
-// none, or b is one.
+// none, or is b or below it.
 func (l *Ledger) SetCap(b, cap *Budget) error {
-	if b.caps || cap != nil && !cap.caps {
+	if cap != nil && !cap.caps {
 		return ErrCycle
+	}
+	for c := cap; c != nil; c = c.up[toCap] {
+		if c == b {
+			return ErrCycle
+		}
 	}
 	b.move(toCap, cap)
 	return nil
@@ -111,8 +116,10 @@ func (b *Budget) Parent() *Budget { return b.up[inTree] }
 func (b *Budget) Chain() iter.Seq[*Budget] {
 	return func(yield func(*Budget) bool) {
 		for ; b != nil; b = b.up[inTree] {
-			if c := b.up[toCap]; !yield(b) || c != nil && !yield(c) {
-				return
+			for c := b; c != nil; c = c.up[toCap] {
+				if !yield(c) {
+					return
+				}
 			}
 		}
 	}

@@ -37,8 +37,8 @@ func drive(t *rapid.T, bytes *rapid.Generator[accounting.Bytes]) {
 			t.Fatal(err)
 		}
 	}
-	for range 2 {
-		c := &modelBudget{limits: map[int]accounting.Limits{}, real: m.ledger.OpenCap()}
+	for i := range 4 {
+		c := &modelBudget{id: -1 - i, limits: map[int]accounting.Limits{}, real: m.ledger.OpenCap()}
 		c.real.Owner = c
 		m.caps = append(m.caps, c)
 	}
@@ -68,7 +68,10 @@ func drive(t *rapid.T, bytes *rapid.Generator[accounting.Bytes]) {
 			m.setLimits(t, budget(t), device.Draw(t, "device"), accounting.Limits{Min: least, Max: most})
 		},
 		"setCap": func(t *rapid.T) {
-			m.setCap(t, budget(t), rapid.SampledFrom(append(m.caps[:2:2], nil)).Draw(t, "cap"))
+			m.setCap(t, budget(t), rapid.SampledFrom(append(m.caps[:4:4], nil)).Draw(t, "cap"))
+		},
+		"nestCap": func(t *rapid.T) {
+			m.setCap(t, rapid.SampledFrom(m.caps).Draw(t, "below"), rapid.SampledFrom(append(m.caps[:4:4], nil)).Draw(t, "cap"))
 		},
 		"limitCap": func(t *rapid.T) {
 			least, most := bytes.Draw(t, "min"), bytes.Draw(t, "max")
@@ -133,7 +136,8 @@ func (m *model) charge(_ *rapid.T, l *modelLease, n accounting.Bytes) {
 }
 
 func (m *model) openBudget(parent *modelBudget) *modelBudget {
-	b := &modelBudget{parent: parent, limits: map[int]accounting.Limits{}}
+	m.opened++
+	b := &modelBudget{id: m.opened, parent: parent, limits: map[int]accounting.Limits{}}
 	var above *accounting.Budget
 	if parent != nil {
 		above = parent.real

@@ -1,6 +1,7 @@
 package accounting_test
 
 import (
+	"cmp"
 	"math/big"
 	"slices"
 
@@ -13,6 +14,7 @@ import (
 // scratch, in integers without end.
 type (
 	modelBudget struct {
+		id     int
 		parent *modelBudget
 		cap    *modelBudget
 		real   *accounting.Budget
@@ -31,6 +33,7 @@ type (
 		budgets  []*modelBudget
 		caps     []*modelBudget
 		leases   []*modelLease
+		opened   int // budgets, ever
 	}
 )
 
@@ -53,22 +56,20 @@ func (b *modelBudget) limit(device int) accounting.Limits {
 // chain is b and all that it is charged to, in the order in which they are asked.
 func (b *modelBudget) chain() (all []*modelBudget) {
 	for ; b != nil; b = b.parent {
-		if all = append(all, b); b.cap != nil {
-			all = append(all, b.cap)
+		for c := b; c != nil; c = c.cap {
+			all = append(all, c)
 		}
 	}
 	return all
 }
 
-// twice tells whether a budget below b (or b) has a cap that one from above on upwards has too:
-// the ledger is not asked for that.
-func (m *model) twice(b, above *modelBudget) bool {
-	for _, x := range m.budgets {
-		if x.cap != nil && slices.Contains(x.chain(), b) && slices.Contains(above.chain(), x.cap) {
-			return true
-		}
-	}
-	return false
+// twice tells whether a budget would count at one of the caps in two ways: the ledger is not asked for that.
+func (m *model) twice() bool {
+	return slices.ContainsFunc(m.budgets, func(b *modelBudget) bool {
+		chain := b.chain()
+		slices.SortFunc(chain, func(x, y *modelBudget) int { return cmp.Compare(x.id, y.id) })
+		return len(slices.Compact(chain)) < len(b.chain())
+	})
 }
 
 // held is what all leases at or below b hold.
@@ -94,7 +95,7 @@ func (m *model) load(b *modelBudget, device int) *big.Int {
 			total.Add(total, integer(l.charged))
 		}
 	}
-	for _, kid := range m.budgets {
+	for _, kid := range slices.Concat(m.budgets, m.caps) {
 		if kid.parent == b || kid.cap == b {
 			total.Add(total, m.commit(kid, device))
 		}
@@ -184,41 +185,43 @@ func (m *model) closeBudget(t *rapid.T, b *modelBudget) {
 }
 
 func (m *model) move(t *rapid.T, b, to *modelBudget, root bool) {
-	if !root && m.twice(b, to) {
-		return
-	}
 	cycle := false
 	for p := to; p != nil && !root; p = p.parent {
 		cycle = cycle || p == b
 	}
-	above := to.real
+	above, old := to.real, b.parent
 	if root {
 		above, to = nil, nil
+	}
+	if !cycle {
+		if b.parent = to; m.twice() {
+			b.parent = old
+			return
+		}
 	}
 	if err := m.ledger.MoveBudget(b.real, above); (err != nil) != cycle {
 		t.Fatalf("move: %v, cycle: %v", err, cycle)
 	}
-	if !cycle {
-		b.parent = to
-	}
 }
 
-// setCap puts a budget under one of the caps, or under none.
+// setCap puts a budget or a cap under one of the caps, or under none.
 func (m *model) setCap(t *rapid.T, b, cap *modelBudget) {
+	cycle := false
+	for c := cap; c != nil; c = c.cap {
+		cycle = cycle || c == b
+	}
 	var real *accounting.Budget
 	if cap != nil {
 		real = cap.real
 	}
-	old := b.cap
-	b.cap = cap
-	if m.twice(b, b.parent) || slices.ContainsFunc(m.budgets, func(x *modelBudget) bool {
-		return x != b && cap != nil && x.cap == cap && slices.Contains(x.chain(), b)
-	}) {
-		b.cap = old
-		return
+	if old := b.cap; !cycle {
+		if b.cap = cap; m.twice() {
+			b.cap = old
+			return
+		}
 	}
-	if err := m.ledger.SetCap(b.real, real); err != nil {
-		t.Fatal(err)
+	if err := m.ledger.SetCap(b.real, real); (err != nil) != cycle {
+		t.Fatalf("set cap: %v, cycle: %v", err, cycle)
 	}
 }
 

@@ -4,7 +4,7 @@ import "iter"
 
 // node is a place in the tree where amounts are summed up and bounded: a lease, a budget on a
 // device, a cap on a device, or the device itself. What a node holds counts at those that it
-// is linked to: at one in the tree, up to the device, and at a cap beside it.
+// is linked to: at one in the tree, up to the device, and at a cap beside it, which may count at another cap.
 type node struct {
 	budget *Budget // nil: a lease, or a device
 	holder Holder  // of a lease
@@ -131,8 +131,10 @@ func (a *node) above(k Amount) iter.Seq2[*node, Bytes] {
 	return func(yield func(*node, Bytes) bool) {
 		var slack Bytes
 		for at := a; ; slack = slack.Plus(at.absorbs(k)) {
-			if c := at.links[toCap].to; c != nil && !yield(c, slack) {
-				return
+			for c := at.links[toCap].to; c != nil; c = c.links[toCap].to {
+				if !yield(c, slack) {
+					return
+				}
 			}
 			if at = at.links[inTree].to; at == nil {
 				break
@@ -147,6 +149,14 @@ func (a *node) above(k Amount) iter.Seq2[*node, Bytes] {
 	}
 }
 
+// under reports whether a cap is one of those that a counts at.
+func (a *node) under(cap *node) bool {
+	for a = a.links[toCap].to; a != nil && a != cap; {
+		a = a.links[toCap].to
+	}
+	return a != nil
+}
+
 // growth is by how much the load of a budget above a (nil: of the device) grows when a
 // claims n bytes more.
 func (a *node) growth(n Bytes, budget *Budget) Bytes {
@@ -158,11 +168,11 @@ func (a *node) growth(n Bytes, budget *Budget) Bytes {
 	return 0
 }
 
-// way yields the nodes between a and one that it counts at.
+// way yields the nodes between a and one that it counts at, but for caps, which absorb nothing.
 func (a *node) way(to *node) iter.Seq[*node] {
 	return func(yield func(*node) bool) {
 		for a = a.links[inTree].to; a != nil && a != to; a = a.links[inTree].to {
-			if !yield(a) || to != nil && a.links[toCap].to == to {
+			if !yield(a) || a.under(to) {
 				return
 			}
 		}
