@@ -38,7 +38,7 @@ type Snapshot struct {
 	Leases       []LeaseState   `json:"leases"`
 	Processes    []ProcessState `json:"processes"`
 	Jobs         []JobState     `json:"jobs"`
-	Budgets      []BudgetState  `json:"budgets"` // those that jobs share, and limits of users, by name
+	Budgets      []BudgetState  `json:"budgets"` // those that jobs share, and limits of users and cgroups, by name
 	Rules        []RuleState    `json:"rules"`   // of the configuration, in its order
 	Users        []UserState    `json:"users"`   // those who have jobs or a limit, and the last who had, by number
 	Queue        []TicketState  `json:"queue"`   // in the order that they are served in
@@ -177,6 +177,7 @@ type LeaseState struct {
 	StreamsBy  string `json:"streams_by"`
 	Command    string `json:"command"`
 	NSPID      int    `json:"nspid"`     // in its own PID namespace; 0: not known
+	Cgroup     string `json:"cgroup"`    // "": not known
 	Container  string `json:"container"` // "": none
 
 	Active   bool  `json:"active"`    // it waits, or holds a slot
@@ -254,10 +255,10 @@ type JobDeviceState struct {
 }
 
 // BudgetState is a budget that several jobs share by a rule, as long as there is one of them; or
-// what all programs of a user may hold (without a rule), as long as it is limited.
+// what all programs of a user, or in a cgroup, may hold (without a rule), as long as it is limited.
 type BudgetState struct {
 	Name      string              `json:"name"`       // for people: "rule students", "user bob"
-	Rule      string              `json:"rule"`       // by which rule: its name, or what it matches; "": the limit of a user
+	Rule      string              `json:"rule"`       // by which rule: its name, or what it matches; "": the limit of a user or cgroup
 	Scope     string              `json:"scope"`      // user, cgroup or rule
 	UID       uint32              `json:"uid"`        // of scope user
 	Cgroup    string              `json:"cgroup"`     // of scope cgroup

@@ -124,7 +124,7 @@ func (a *Arbiter) grant(l *lease, n, own accounting.Bytes) bool {
 	if !l.contended() {
 		a.surplus(l)
 	}
-	if j := l.session.job; len(j.tickets) > 0 || j.shared != nil || j.cap != nil { // a narrower budget may have no room for who waits now
+	if j := l.session.job; len(j.tickets) > 0 || j.shared != nil || j.cap != nil || l.session.cgroup != nil { // a narrower budget may have no room for who waits now
 		l.device.dirty = true
 	}
 	l.admitted++
@@ -133,12 +133,12 @@ func (a *Arbiter) grant(l *lease, n, own accounting.Bytes) bool {
 	return true
 }
 
-// reason says whose limit refused.
-func (j *job) reason(r *accounting.Refusal) Reason {
+// reasonOf says whose limit refused.
+func reasonOf(r *accounting.Refusal) Reason {
 	switch {
 	case r.Budget == nil:
 		return ReasonDeviceFull
-	case j.sharesBudget(r.Budget) != nil:
+	case sharedOf(r.Budget) != nil:
 		return ReasonSharedFull
 	}
 	return ReasonOverBudget

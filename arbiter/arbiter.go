@@ -21,7 +21,8 @@ type Arbiter struct {
 	ledger   *accounting.Ledger
 	devices  []*device // by index
 	shareds  map[sharedKey]*shared
-	users    map[uint32]*rules.User // those with a limit of their own
+	users    map[uint32]*rules.User   // those with a limit of their own
+	cgroups  map[string]*rules.Cgroup // likewise, by path
 	people   people
 	jobs     map[JobID]*job
 	sessions map[SessionID]*session
@@ -99,6 +100,7 @@ func New(policy rules.Policy) *Arbiter {
 		policy: policy.InForce(), ledger: accounting.NewLedger(), atOnce: searchedAtOnce, looksAtOnce: looksAtOnce,
 		shareds:  make(map[sharedKey]*shared),
 		users:    make(map[uint32]*rules.User),
+		cgroups:  make(map[string]*rules.Cgroup),
 		people:   people{of: make(map[uint32]*person)},
 		jobs:     make(map[JobID]*job),
 		sessions: make(map[SessionID]*session),

@@ -159,13 +159,23 @@ func (j *job) committed(d *device) accounting.Bytes {
 // held is what a job's living processes hold on a device.
 func (j *job) held(d *device) (held accounting.Bytes) {
 	for _, s := range j.sessions {
-		for _, l := range s.leases {
-			if l.device == d && s.alive() {
-				held = held.Plus(l.Granted()).Plus(l.Charged())
-			}
-		}
+		held = held.Plus(s.held(d))
 	}
 	return held
+}
+
+// committed is what a living process claims of a device: what it holds, or reserves.
+func (s *session) committed(d *device) accounting.Bytes {
+	l := s.limits(d)
+	return max(s.held(d), min(l.Min, l.Max))
+}
+
+// held is what a process holds on a device, as long as it lives.
+func (s *session) held(d *device) accounting.Bytes {
+	if l := s.leaseOn(d); l != nil && s.alive() {
+		return l.Granted().Plus(l.Charged())
+	}
+	return 0
 }
 
 // waits are the tickets of a job by the process that waits.

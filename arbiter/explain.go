@@ -96,7 +96,7 @@ func (a *Arbiter) setAside(now time.Time, t *ticket, why Reason, r *accounting.R
 	if t.lease == nil || t.bytes == 0 || why != ReasonDeviceFull && why != ReasonSharedFull && why != ReasonBusy {
 		return ""
 	}
-	d, sh := t.lease.device, t.job.shareAt(t.at())
+	d, sh := t.lease.device, t.shareAt(t.at())
 	first, free := d.bytes.first, a.ledger.Left(nil, d.Index)
 	switch {
 	case sh != nil:
@@ -135,7 +135,7 @@ func (l *lease) limiter() *accounting.Budget {
 // limitAt names a limit above a lease: that of a budget, or of its device.
 func (l *lease) limitAt(b *accounting.Budget, most accounting.Bytes) string {
 	j := l.session.job
-	sh := j.sharesBudget(b)
+	sh := sharedOf(b)
 	switch {
 	case b == nil:
 		return fmt.Sprintf(wording.DeviceLimit, most.Human())
@@ -153,13 +153,13 @@ func refusal(why Reason, r *accounting.Refusal, text string) *Refusal {
 }
 
 // minRefused makes that of a memory.min that has no room.
-func (a *Arbiter) minRefused(r *accounting.Refusal, j *job, why Reason) *Refusal {
+func (a *Arbiter) minRefused(r *accounting.Refusal, why Reason) *Refusal {
 	d := a.device(r.Device)
 	if why == ReasonTooLarge {
 		return refusal(why, r, d.tooMuch(r.Requested))
 	}
 	where, context := fmt.Sprintf(wording.JobLimit, r.Limit.Human()), ""
-	if sh := j.sharesBudget(r.Budget); sh != nil {
+	if sh := sharedOf(r.Budget); sh != nil {
 		where = sh.named(d, r.Limit)
 	}
 	if r.Budget == nil {

@@ -162,9 +162,12 @@ func (g *graph) addHoldings(j *job, party int) {
 	for _, d := range g.a.devices {
 		n := j.committed(d)
 		g.Hold(party, g.of(d, limitBytes), accounting.SumOf(n).Add(accounting.SumOf(j.beside(d))))
-		for _, sh := range j.shares() {
-			if sh != nil {
-				g.Hold(party, g.ofShare(sh, d, limitShare), accounting.SumOf(n))
+		for sh := range j.shares {
+			g.Hold(party, g.ofShare(sh, d, limitShare), accounting.SumOf(n))
+		}
+		for _, s := range j.sessions {
+			for c := s.cgroup; c != nil && s.alive(); c = c.up {
+				g.Hold(party, g.ofShare(c, d, limitShare), accounting.SumOf(s.committed(d)))
 			}
 		}
 	}
@@ -251,7 +254,7 @@ func (g *graph) addRoom(r *deadlock.Request, t *ticket, spot int) {
 	}
 	within(g.of(d, limitBytes), d.grantable(), g.takes(t, d))
 	for _, sh := range g.shares(t) {
-		within(g.ofShare(sh, d, limitShare), sh.limits(d).Max, g.grows(t, d))
+		within(g.ofShare(sh, d, limitShare), sh.limits(d).Max, g.growsAt(t, d, sh))
 	}
 	fewerThan := func(k permit.Kind, n int) {
 		limit := g.of(d, limitPermits+int(k))
@@ -283,7 +286,7 @@ func (g *graph) addOrder(r *deadlock.Request, t *ticket, spot int) {
 	behind(takes, g.of(d, lineBytes))
 	behind(takes && t.fresh, g.of(d, lineFresh))
 	for _, sh := range g.shares(t) {
-		behind(g.grows(t, d) > 0, g.ofShare(sh, d, lineShare))
+		behind(g.growsAt(t, d, sh) > 0, g.ofShare(sh, d, lineShare))
 	}
 }
 
@@ -291,7 +294,7 @@ func (g *graph) addOrder(r *deadlock.Request, t *ticket, spot int) {
 func (g *graph) addLines(now time.Time, r *deadlock.Request, t *ticket, spot int) {
 	s := &t.spots[spot]
 	d, at := s.device, t.waitsOn(s)
-	if sh := t.job.shareAt(at); sh != nil {
+	if sh := t.shareAt(at); sh != nil {
 		r.KeepsOut = append(r.KeepsOut, g.ofShare(sh, d, lineShare))
 	}
 	if at&(atBudgets|atWish) != 0 {
@@ -310,16 +313,11 @@ func (g *graph) addLines(now time.Time, r *deadlock.Request, t *ticket, spot int
 }
 
 // shares are the budgets shared with other jobs that a ticket takes of.
-func (g *graph) shares(t *ticket) (all []*shared) {
+func (g *graph) shares(t *ticket) []*shared {
 	if t.lease != nil && !g.a.chained(t) {
 		return nil
 	}
-	for _, sh := range t.job.shares() {
-		if sh != nil {
-			all = append(all, sh)
-		}
-	}
-	return all
+	return slices.Collect(t.shares)
 }
 
 // takes is by how much less of a device there would be for others.
@@ -332,6 +330,24 @@ func (g *graph) takes(t *ticket, d *device) accounting.Bytes {
 		return t.bytes // a context's, which no budget has a part of
 	}
 	return g.grows(t, d)
+}
+
+// growsAt is by how much a ticket's party would come to hold more in a budget that it shares with others: in a
+// cgroup's, its process alone.
+func (g *graph) growsAt(t *ticket, d *device, sh *shared) accounting.Bytes {
+	if sh.group == nil {
+		return g.grows(t, d)
+	}
+	if t.lease == nil {
+		n, budget := t.reserves(d)
+		if budget != t.session.budget { // its job's
+			return 0
+		}
+		return n
+	}
+	l, held := t.session.limits(d), t.session.held(d)
+	least := min(l.Min, l.Max)
+	return max(held.Plus(t.bytes), least).Less(max(held, least))
 }
 
 // grows is by how much a ticket's party would come to hold more in its budgets.

@@ -64,6 +64,9 @@ func (u *universe) run(t *rapid.T) {
 		"limitUser": func(t *rapid.T) {
 			u.limitUser(t, rapid.SampledFrom(u.users).Draw(t, "uid"), device.Draw(t, "device"))
 		},
+		"limitCgroup": func(t *rapid.T) {
+			u.limitCgroup(t, rapid.SampledFrom(cgroups[1:]).Draw(t, "cgroup"), device.Draw(t, "device"))
+		},
 		"observe": func(t *rapid.T) { u.observe(t, device.Draw(t, "device")) },
 		"tick":    func(*rapid.T) { u.arb.Tick(u.now) },
 		"module":  func(t *rapid.T) { u.pick(t).module = amount(t, 200) },
@@ -168,6 +171,7 @@ func (u *universe) checkJobs(t *rapid.T, s accounting.Snapshot, rows map[[2]int]
 			}
 		}
 	}
+	u.checkCgroups(t, s, rows)
 	for d, n := range eves {
 		if n > u.shared[d] {
 			t.Fatalf("the students hold %d of %d on %d", n, u.shared[d], d)
@@ -176,6 +180,27 @@ func (u *universe) checkJobs(t *rapid.T, s accounting.Snapshot, rows map[[2]int]
 	for _, j := range s.Jobs {
 		if j.ID == 0 || len(j.Devices) != len(totals) {
 			t.Fatalf("%+v", j)
+		}
+	}
+}
+
+// checkCgroups checks it on cgroups, and that their rows tell what is used there.
+func (u *universe) checkCgroups(t *rapid.T, s accounting.Snapshot, rows map[[2]int]accounting.LeaseState) {
+	for of, on := range u.cgroups {
+		for d, most := range on {
+			var held, used accounting.Bytes
+			for _, l := range u.leases {
+				if row := rows[[2]int{l.process.PID, l.device}]; l.device == d && l.in(of) {
+					held, used = held+row.Granted, used+row.Used
+				}
+			}
+			if held > most {
+				u.allOver(t, rows, d, func(l *modelLease) bool { return l.in(of) })
+			}
+			i := slices.IndexFunc(s.Budgets, func(b accounting.BudgetState) bool { return b.Cgroup == of && b.Rule == "" })
+			if b := s.Budgets[i].Devices[d]; b.Used != used || b.Max != most || held > most && !b.Over {
+				t.Fatalf("%d used of %d, %d held in %s: %+v", used, most, held, of, b)
+			}
 		}
 	}
 }

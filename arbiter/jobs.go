@@ -73,10 +73,8 @@ func (a *Arbiter) jobInfo(j *job) JobInfo {
 		if !d.lost && d.Total > largest && j.given(d) {
 			largest = d.Total
 			info.Budget = min(j.limits(d).Max, j.newProcess().limits(d).Max, d.grantable())
-			for _, sh := range j.shares() {
-				if sh != nil {
-					info.Budget = min(info.Budget, sh.budget.Limits(d.Index).Max)
-				}
+			for sh := range j.shares {
+				info.Budget = min(info.Budget, sh.budget.Limits(d.Index).Max)
 			}
 		}
 	}
@@ -256,7 +254,7 @@ func (a *Arbiter) shareFor(j *job) *shared {
 	}
 	s := a.shareds[key]
 	if s == nil {
-		s = &shared{key: key, who: who, budget: a.ledger.OpenBudget(nil)}
+		s = &shared{key: key, at: atShared, who: who, budget: a.ledger.OpenBudget(nil)}
 		s.budget.Owner = s
 		a.shareds[key] = s
 	}
@@ -283,7 +281,7 @@ func (a *Arbiter) dropJob(j *job) {
 	delete(a.jobs, j.id)
 	a.leaves(j)
 	a.dropBudget(j.budget)
-	for _, sh := range j.shares() {
+	for sh := range j.shares {
 		a.dropShared(sh)
 	}
 }
@@ -293,6 +291,7 @@ func (a *Arbiter) dropShared(s *shared) {
 	if s != nil && s.budget.Empty() {
 		delete(a.shareds, s.key)
 		a.dropBudget(s.budget)
+		a.dropShared(s.up)
 	}
 }
 

@@ -111,9 +111,9 @@ func (a *Arbiter) judgeLease(now time.Time, t *ticket) verdict {
 	if payer.Growth(need, nil) > 0 {
 		s.judge(atBytes, hard&atBytes != 0, a.behindBytes(now, d, t))
 	}
-	for i, sh := range t.job.shares() {
-		if at := atUser << i; sh != nil && payer.Growth(need, sh.budget) > 0 {
-			s.judge(at, hard&at != 0, a.behind(now, sh.line(d), t))
+	for sh := range t.shares {
+		if payer.Growth(need, sh.budget) > 0 {
+			s.judge(sh.at, hard&sh.at != 0, a.behind(now, sh.line(d), t))
 		}
 	}
 	if s.at == 0 {
@@ -180,21 +180,19 @@ func (a *Arbiter) tight(t *ticket) (hard limitSet, final verdict) {
 		return 0, verdict{}
 	}
 	for _, b := range a.payer(t).Tight(memory(need)) {
-		switch {
+		switch sh := sharedOf(b); {
 		case b == nil:
 			hard |= atBytes
-		case t.job.cap != nil && b == t.job.cap.budget:
-			hard |= atUser
-		case t.job.shared != nil && b == t.job.shared.budget:
-			hard |= atShared
+		case sh != nil:
+			hard |= sh.at
 		default:
 			if r := a.beyondOwn(t); r != nil {
 				return 0, verdict{final: true, reason: ReasonOverBudget, refusal: r}
 			}
 		}
 	}
-	for i, sh := range t.job.shares() {
-		if hard&(atUser<<i) != 0 && a.ownPart(t, t.job).Plus(need) > sh.limits(l.device).Max {
+	for sh := range t.shares {
+		if hard&sh.at != 0 && a.ownPart(t, sh).Plus(need) > sh.limits(l.device).Max {
 			return hard, verdict{final: true, reason: ReasonSharedFull}
 		}
 	}
@@ -216,7 +214,7 @@ func (a *Arbiter) refusal(t *ticket, why Reason) *accounting.Refusal {
 		return a.refusalOfStart(t)
 	}
 	for r := range a.payer(t).Refusals(memory(t.bytes)) {
-		if got := t.job.reason(r); !a.chained(t) || got == why || got == t.why.reason {
+		if got := reasonOf(r); !a.chained(t) || got == why || got == t.why.reason {
 			return r
 		}
 	}
@@ -246,25 +244,25 @@ func (a *Arbiter) refusalOfStart(t *ticket) *accounting.Refusal {
 // beyondOwn tells whether a lease's own budget refuses a request even after all idle
 // credit was called back: nil, or the refusal.
 func (a *Arbiter) beyondOwn(t *ticket) *accounting.Refusal {
-	if _, r := a.shortage(t.lease, t.need()); r != nil && t.job.reason(r) == ReasonOverBudget {
+	if _, r := a.shortage(t.lease, t.need()); r != nil && reasonOf(r) == ReasonOverBudget {
 		return r
 	}
 	return nil
 }
 
-// ownPart is what a process (or all of a job, where one is given) holds itself on its
+// ownPart is what a process (or its job, of a budget that it shares with others) holds itself on its
 // device and has in use. Nobody waits for that.
-func (a *Arbiter) ownPart(t *ticket, j *job) accounting.Bytes {
+func (a *Arbiter) ownPart(t *ticket, of *shared) accounting.Bytes {
 	part := func(l *lease) accounting.Bytes {
 		return l.Granted().Less(a.idle(l)).Plus(max(l.Charged(), l.beyond.Cost()))
 	}
-	if j == nil {
+	if of == nil {
 		return part(t.lease)
 	}
 	var all accounting.Bytes
-	for _, s := range j.sessions {
+	for _, s := range t.job.sessions {
 		for _, l := range s.leases {
-			if l.device == t.lease.device && s.alive() {
+			if l.device == t.lease.device && s.alive() && s.in(of) {
 				all = all.Plus(l.Granted().Less(a.idle(l)).Plus(l.Charged()))
 			}
 		}
@@ -322,12 +320,9 @@ func (a *Arbiter) judgeSpot(now time.Time, t *ticket, s *spot) verdict {
 	if onDevice := a.growth(j, budget, d, least).Plus(a.headroomFor(budget, d, least)); onDevice > 0 {
 		s.judge(atBytes, onDevice > a.ledger.Left(nil, d.Index), a.behindBytes(now, d, t))
 	}
-	for i, sh := range j.shares() {
-		if sh == nil {
-			continue
-		}
+	for sh := range t.shares {
 		if grows := a.ledger.MinGrowth(budget, d.Index, least, sh.budget); grows > 0 {
-			s.judge(atUser<<i, grows > a.ledger.Left(sh.budget, d.Index), a.behind(now, sh.line(d), t))
+			s.judge(sh.at, grows > a.ledger.Left(sh.budget, d.Index), a.behind(now, sh.line(d), t))
 		}
 	}
 	if s.at == 0 {
@@ -353,13 +348,13 @@ func (a *Arbiter) neverStarts(t *ticket, d *device, least accounting.Bytes, b *a
 		return verdict{final: true, reason: ReasonTooLarge,
 			refusal: &accounting.Refusal{Device: d.Index, Requested: least, Remaining: most, Limit: d.grantable()}}
 	}
-	for _, sh := range t.job.shares() {
-		if sh != nil && least > sh.limits(d).Max {
+	for sh := range t.shares {
+		if least > sh.limits(d).Max && (sh.group == nil || b != t.job.budget) {
 			return final(ReasonSharedFull)
 		}
 	}
 	if b != t.job.budget { // a process's: what its job has promised others may be in its way
-		if r := a.ledger.CheckMin(b, d.Index, least, 0); r != nil && t.job.reason(r) == ReasonOverBudget {
+		if r := a.ledger.CheckMin(b, d.Index, least, 0); r != nil && reasonOf(r) == ReasonOverBudget {
 			return final(ReasonOverBudget)
 		}
 	}

@@ -161,8 +161,7 @@ func (a *Arbiter) change(now time.Time, c rules.Change, edits []limitEdit) error
 	done, refused := a.setLimits(changes, true) // a raised memory.max can bring a memory.min back too
 	if refused != nil {
 		undo(edits)
-		j := edits[0].job
-		return a.minRefused(refused, j, j.reason(refused))
+		return a.minRefused(refused, reasonOf(refused))
 	}
 	for _, e := range edits {
 		a.afterLimits(now, e.job, done)
@@ -219,10 +218,7 @@ func streamsText(n int) string {
 func (a *Arbiter) jobChanges(j *job) []limitChange {
 	changes := make([]limitChange, 0, 3*len(a.devices))
 	for _, d := range a.devices {
-		for _, s := range j.shares() {
-			if s == nil {
-				continue
-			}
+		for s := range j.shares {
 			l := s.limits(d)
 			if j.pending { // what the rule reserves for all of them is part of what it waits for
 				l.Min = min(l.Min, s.budget.Limits(d.Index).Min)
@@ -243,7 +239,7 @@ func (a *Arbiter) allChanges(j *job) []limitChange {
 	return changes
 }
 
-// sessionChanges appends those limits of a session's budget that are not what they were. A dead one reserves nothing.
+// sessionChanges appends those limits of a session's budget, and of the cgroups around it, that are not what they were. A dead one reserves nothing.
 func (a *Arbiter) sessionChanges(changes []limitChange, s *session) []limitChange {
 	for _, d := range a.devices {
 		l := s.limits(d)
@@ -254,13 +250,16 @@ func (a *Arbiter) sessionChanges(changes []limitChange, s *session) []limitChang
 			changes = append(changes, limitChange{budget: s.budget, device: d, limits: l})
 		}
 	}
-	return changes
+	return a.cgroupChanges(changes, s.cgroup)
 }
 
 // memory is a shared budget's limits on a device, with what they come from.
 func (s *shared) memory(d *device) rules.Memory {
-	if s.user != nil {
+	switch {
+	case s.user != nil:
 		return s.user.Memory(d.bounds())
+	case s.group != nil:
+		return s.group.Memory(d.bounds())
 	}
 	m := s.rule.Memory(d.bounds())
 	if d.IsGPU() { // as each program's own is of none but GPUs
@@ -318,18 +317,23 @@ func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChan
 
 // afterLimits puts changed limits in force for what runs, and tells the clients.
 func (a *Arbiter) afterLimits(now time.Time, j *job, done []limitChange) {
+	a.tellLimits(now, done)
+	for _, s := range j.sessions {
+		for _, l := range s.leases {
+			l.SetStreamsMax(s.Streams().Max)
+			a.relend(l)
+		}
+	}
+}
+
+// tellLimits does so for those of budgets.
+func (a *Arbiter) tellLimits(now time.Time, done []limitChange) {
 	for _, c := range done {
 		a.enforce(now, c.budget, c.device.Index)
 		for l := range owners(c.budget.Leases(c.device.Index)) {
 			if !l.lost && l.session.alive() {
 				l.word.Limit(l.maxInForce())
 			}
-		}
-	}
-	for _, s := range j.sessions {
-		for _, l := range s.leases {
-			l.SetStreamsMax(s.Streams().Max)
-			a.relend(l)
 		}
 	}
 }

@@ -45,6 +45,7 @@ type universe struct {
 	shared    map[int]accounting.Bytes // the budget of the students
 	users     []uint32
 	caps      map[uint32]map[int]accounting.Bytes // what one user may hold in all
+	cgroups   map[string]map[int]accounting.Bytes // what all programs in a cgroup may
 	last      map[arbiter.LeaseID]accounting.Bytes
 	deficit   map[int]accounting.Bytes // by how much each device is over
 	mins      bool
@@ -79,6 +80,7 @@ func newUniverse(t *rapid.T, tb testing.TB, mins bool) *universe {
 	}
 	u := &universe{world: newWorld(tb, p, totals...), t: t, mins: mins, users: users}
 	u.unmanaged, u.caps = map[int]accounting.Bytes{}, map[uint32]map[int]accounting.Bytes{}
+	u.cgroups = map[string]map[int]accounting.Bytes{}
 	u.shared = map[int]accounting.Bytes{0: 500, 1: 400}
 	return u
 }
@@ -108,7 +110,9 @@ func (u *universe) open(t *rapid.T) *modelLease {
 	if len(joinable) > 0 && rapid.Bool().Draw(t, "join") {
 		j = rapid.SampledFrom(joinable).Draw(t, "job")
 	}
-	c := u.clientOf(u.process(j.uid, "p"), j.id, 0)
+	p := u.process(j.uid, "p")
+	p.Cgroup = rapid.SampledFrom(cgroups).Draw(t, "cgroup")
+	c := u.clientOf(p, j.id, 0)
 	rubbish := rapid.IntRange(0, 4).Draw(t, "rubbish") == 0
 	one := &modelLease{client: c, job: j, rubbish: rubbish}
 	one.word.told.Known = rapid.Bool().Draw(t, "told")
@@ -215,6 +219,14 @@ func (u *universe) judge(t *rapid.T, l *modelLease, n accounting.Bytes, o arbite
 	used := map[arbiter.Reason]accounting.Bytes{
 		arbiter.ReasonOverBudget: job, arbiter.ReasonSharedFull: students, arbiter.ReasonDeviceFull: all,
 	}[o.Reason]
+	for of, on := range u.cgroups {
+		if o.Reason != arbiter.ReasonSharedFull || !strings.Contains(o.Explain, "that root set for cgroup "+of+";") {
+			continue
+		}
+		if used = u.usedIn(of, l.device); !l.in(of) || o.Limit != on[l.device] {
+			t.Fatalf("refused by a limit of %d, and that of %s is %d", o.Limit, of, on[l.device])
+		}
+	}
 	if most, limited := u.caps[l.job.uid][l.device]; limited && o.Reason == arbiter.ReasonSharedFull && strings.Contains(o.Explain, "that root set for user") {
 		if used = user; o.Limit != most {
 			t.Fatalf("refused by a limit of %d, and the user's is %d", o.Limit, most)
@@ -301,15 +313,55 @@ func (u *universe) limitUser(t *rapid.T, uid uint32, device int) {
 	if err := u.arb.SetUserLimits(u.now, uid, "", rules.Change{Device: device, Max: &limit}); err != nil {
 		t.Fatal(err)
 	}
+	u.settledBelow(t, u.caps[uid], device, func(l *modelLease) bool { return l.job.uid == uid })
+}
+
+// cgroups are where processes of the model run.
+var cgroups = []string{"/", "/a", "/a/b", "/a/b/c", "/a/bc", "/d"}
+
+func (l *modelLease) in(of string) bool {
+	at := l.process.Cgroup
+	return at == of || strings.HasPrefix(at, of+"/")
+}
+
+// usedIn is what all programs in a cgroup use of a device.
+func (u *universe) usedIn(of string, device int) (used accounting.Bytes) {
+	for _, l := range u.leases {
+		if l.device == device && l.in(of) {
+			used += l.used + l.excess()
+		}
+	}
+	return used
+}
+
+// limitCgroup sets what all programs in a cgroup may hold on a device, or takes that off.
+func (u *universe) limitCgroup(t *rapid.T, of string, device int) {
+	limit := size(amount(t, 500))
+	if u.cgroups[of] == nil {
+		u.cgroups[of] = map[int]accounting.Bytes{}
+	}
+	u.cgroups[of][device] = min(limit.Bytes, totals[device])
+	if rapid.IntRange(0, 2).Draw(t, "off") == 0 {
+		limit = unlimited()
+		delete(u.cgroups[of], device)
+	}
+	if err := u.arb.SetCgroupLimits(u.now, of, rules.Change{Device: device, Max: &limit}); err != nil {
+		t.Fatal(err)
+	}
+	u.settledBelow(t, u.cgroups[of], device, func(l *modelLease) bool { return l.in(of) })
+}
+
+// settledBelow checks after a limit was set on the leases below it what settled does on those of a job.
+func (u *universe) settledBelow(t *rapid.T, limits map[int]accounting.Bytes, device int, below func(*modelLease) bool) {
+	most, limited := limits[device]
 	var held accounting.Bytes
 	for _, l := range u.leases {
-		if l.job.uid == uid && l.device == device {
+		if below(l) && l.device == device {
 			held += l.word.granted
 		}
 	}
 	for _, l := range u.live() {
-		if most, limited := u.caps[uid][device]; limited && held > most && l.job.uid == uid && l.device == device && !l.rubbish &&
-			(l.word.idle() != 0 || !l.word.closed()) {
+		if limited && held > most && below(l) && l.device == device && !l.rubbish && (l.word.idle() != 0 || !l.word.closed()) {
 			t.Fatalf("over, and %d bytes idle in a word that is closed: %v", l.word.idle(), l.word.closed())
 		}
 	}

@@ -28,19 +28,21 @@ func (a *Arbiter) Notice(now time.Time, id TicketID) Notice {
 // where is the device at which a ticket stands in line, and the limit that refuses it there.
 func (t *ticket) where() (d *device, at limitSet) {
 	for i := range t.spots {
-		s := &t.spots[i]
-		for _, at := range narrowerFirst {
-			if s.at&at != 0 && (!s.device.lost || i == len(t.spots)-1) {
-				return s.device, at
-			}
+		if s := &t.spots[i]; s.at != 0 && (!s.device.lost || i == len(t.spots)-1) {
+			return s.device, s.at.narrowest()
 		}
 	}
 	return t.spots[0].device, atBytes
 }
 
-// waitsAt reports whether a ticket is refused by a limit on a device.
-func (t *ticket) waitsAt(d *device, at limitSet) bool {
-	return slices.ContainsFunc(t.spots, func(s spot) bool { return s.device == d && s.at&at != 0 })
+// refusedOn is what refuses a ticket on a device.
+func (t *ticket) refusedOn(d *device) (at limitSet) {
+	for i := range t.spots {
+		if s := &t.spots[i]; s.device == d {
+			at |= s.at
+		}
+	}
+	return at
 }
 
 // position is a ticket's place among those that the same limit refuses; 1 is next.
@@ -51,7 +53,7 @@ func (a *Arbiter) position(t *ticket) int {
 		if u == t {
 			break
 		}
-		if u.waitsAt(d, at) && u.job.shareAt(at) == t.job.shareAt(at) {
+		if u.refusedOn(d)&at != 0 && u.shareAt(at) == t.shareAt(at) {
 			n++
 		}
 	}
@@ -87,7 +89,7 @@ type obstacle struct {
 
 func (t *ticket) obstacle() obstacle {
 	d, at := t.where()
-	return obstacle{d, at, t.job.shareAt(at)}
+	return obstacle{d, at, t.shareAt(at)}
 }
 
 // moment begins to count where everybody stands.
@@ -129,10 +131,9 @@ func (m *moment) add(d *device, t *ticket) {
 	if o := t.obstacle(); o.device == d {
 		m.positions[t] = m.before[o] + 1
 	}
-	for _, at := range narrowerFirst {
-		if t.waitsAt(d, at) {
-			m.before[obstacle{d, at, t.job.shareAt(at)}]++
-		}
+	for rest := t.refusedOn(d); rest != 0; rest &^= rest.narrowest() {
+		at := rest.narrowest()
+		m.before[obstacle{d, at, t.shareAt(at)}]++
 	}
 }
 

@@ -199,9 +199,16 @@ func (p *Picture) addJob(j *job) {
 	row := len(p.state.Jobs)
 	p.state.Jobs = append(p.state.Jobs, p.a.jobState(j, p.now))
 	p.addPressure(&j.gauge, func(s *accounting.Snapshot, is accounting.PressureState) { s.Jobs[row].Pressure = is })
-	for _, sh := range j.shares() {
-		if to := p.budgets[sh]; sh != nil && to != nil {
-			p.a.addToBudget(to, j)
+	for sh := range j.shares {
+		if to := p.budgets[sh]; to != nil {
+			to.Jobs = append(to.Jobs, uint64(j.id)) // of what is reserved for it, where it has no process
+		}
+	}
+	for _, s := range j.sessions {
+		for sh := range s.shares {
+			if to := p.budgets[sh]; to != nil {
+				p.a.addToBudget(to, s)
+			}
 		}
 	}
 	if j.shared != nil {

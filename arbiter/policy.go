@@ -101,6 +101,9 @@ func (a *Arbiter) update(now time.Time, j *job) {
 	j.detached = a.exceeds(j.request, j.Rule)
 	a.moveJob(j)
 	a.capJob(j)
+	for _, s := range j.sessions {
+		a.capSession(s)
+	}
 	a.relimit(now, j)
 	for _, s := range j.sessions {
 		for _, l := range s.leases {

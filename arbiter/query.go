@@ -89,8 +89,8 @@ func (a *Arbiter) beyond(now time.Time, l *lease, n accounting.Bytes) accounting
 	if a.behindBytes(now, l.device, t) {
 		most = min(most, n-l.Growth(n, nil))
 	}
-	for _, sh := range t.job.shares() {
-		if sh != nil && a.behind(now, sh.line(l.device), t) {
+	for sh := range t.shares {
+		if a.behind(now, sh.line(l.device), t) {
 			most = min(most, n-l.Growth(n, sh.budget))
 		}
 	}

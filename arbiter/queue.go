@@ -86,8 +86,8 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 			return
 		}
 		// Its own threads took from its word meanwhile what it was to be served from.
-		if r := t.short; r != nil && (t.job.reason(r) == ReasonOverBudget || !a.judge(now, t).waits()) {
-			a.refuseNow(now, t, t.job.reason(r))
+		if r := t.short; r != nil && (reasonOf(r) == ReasonOverBudget || !a.judge(now, t).waits()) {
+			a.refuseNow(now, t, reasonOf(r))
 			return
 		}
 	}
@@ -128,7 +128,7 @@ func (a *Arbiter) refuseNow(now time.Time, t *ticket, why Reason) {
 	if r == nil && t.lease != nil && a.chained(t) && t.bytes > 0 && why != ReasonTooLarge {
 		_, r = a.shortage(t.lease, t.bytes)
 	}
-	if r == nil || why != ReasonBusy && t.job.reason(r) != why {
+	if r == nil || why != ReasonBusy && reasonOf(r) != why {
 		r = a.refusal(t, why)
 	}
 	text := ""
@@ -178,7 +178,7 @@ func (a *Arbiter) mayWait(now time.Time, t *ticket) Reason {
 // that idle credit would not have made room at.
 func (t *ticket) shortOf() Reason {
 	if t.short != nil {
-		return t.job.reason(t.short)
+		return reasonOf(t.short)
 	}
 	return t.why.reason
 }
@@ -333,7 +333,7 @@ func (a *Arbiter) unpark(now time.Time, t *ticket) {
 		d := t.spots[i].device
 		d.queue = a.remove(d.queue, t)
 		d.dirty = true
-		for _, l := range d.lines(t.job) {
+		for _, l := range d.lines(t.shares) {
 			if l.first == t {
 				l.first = nil
 			}
@@ -477,8 +477,8 @@ func (a *Arbiter) watch(now time.Time, t *ticket) (again bool) {
 			d.bytes.watched, again = true, true
 			a.collect(now, slices.Collect(a.leasesOn(d)))
 		}
-		for i, sh := range t.job.shares() {
-			if sh != nil && at&(atUser<<i) != 0 && !sh.line(d).watched {
+		for sh := range t.shares {
+			if at&sh.at != 0 && !sh.line(d).watched {
 				sh.line(d).watched, again = true, true
 				a.collect(now, slices.Collect(owners(sh.budget.Leases(d.Index))))
 			}
@@ -498,8 +498,8 @@ func (a *Arbiter) watch(now time.Time, t *ticket) (again bool) {
 // heeded reports whether watch has nothing to do for a lease's ticket.
 func (t *ticket) heeded() bool {
 	s := t.alone()
-	for i, sh := range t.job.shares() {
-		if sh != nil && s.at&(atUser<<i) != 0 && !sh.line(s.device).watched {
+	for sh := range t.shares {
+		if s.at&sh.at != 0 && !sh.line(s.device).watched {
 			return false
 		}
 	}
@@ -544,8 +544,8 @@ func (l *lease) contended() bool {
 	if len(l.session.job.tickets) > 0 {
 		return true
 	}
-	for _, sh := range l.session.job.shares() {
-		if sh != nil && sh.lines[l.device] != nil && sh.lines[l.device].watched {
+	for sh := range l.session.shares {
+		if sh.lines[l.device] != nil && sh.lines[l.device].watched {
 			return true
 		}
 	}

@@ -26,13 +26,13 @@ type nestKind struct {
 	fresh    bool
 	asks     permit.Kinds
 	priority int
-	shares   [2]*shared
+	shares   [3]*shared // with others: of the cgroups the innermost, from which those around it follow
 }
 
 // nestOf returns the nest in which a ticket rests.
 func (d *device) nestOf(t *ticket) *nest {
 	s := t.alone()
-	kind := nestKind{s.at, t.fresh, s.asks, t.priority, t.job.shares()}
+	kind := nestKind{s.at, t.fresh, s.asks, t.priority, [...]*shared{t.session.cgroup, t.job.cap, t.job.shared}}
 	i := slices.IndexFunc(d.nests, func(n *nest) bool { return n.kind == kind })
 	if i < 0 {
 		i = len(d.nests)
@@ -89,10 +89,9 @@ func (a *Arbiter) stuck(now time.Time, t *ticket, most accounting.Bytes) bool {
 	if s.asks[permit.Slot] && t.session.slots > 0 || t.kind == WantsContexts && a.chained(t) { // its own wish, and what it takes, change with what others do
 		return false
 	}
-	for i, sh := range t.job.shares() {
+	for sh := range t.shares {
 		switch {
-		case sh == nil:
-		case s.at&(atUser<<i) != 0:
+		case s.at&sh.at != 0:
 			return t.waitsForBytes() && a.behind(now, sh.line(d), t) // else it is refused as soon as there is a slot
 		case sh.line(d).first != nil || most > a.ledger.Left(sh.budget, d.Index):
 			return false
@@ -116,8 +115,8 @@ func (a *Arbiter) undisturbed(t *ticket) bool {
 		l := b.Limits(device)
 		return l.Min == 0 && held.Plus(need) <= l.Max
 	}
-	for _, sh := range t.job.shares() {
-		if sh != nil && !fits(sh.budget, held) {
+	for sh := range t.shares {
+		if !fits(sh.budget, held) {
 			return false
 		}
 	}

@@ -1,6 +1,7 @@
 package arbiter
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -34,13 +35,11 @@ type round struct {
 	last    *ticket // that was looked at; nil: none was
 }
 
-// lines are a device's, and those there of the budgets that a job shares with others.
-func (d *device) lines(j *job) []*line {
+// lines are a device's, and those there of budgets that somebody shares with others.
+func (d *device) lines(shares iter.Seq[*shared]) []*line {
 	lines := d.ownLines()
-	for _, sh := range j.shares() {
-		if sh != nil {
-			lines = append(lines, sh.line(d))
-		}
+	for sh := range shares {
+		lines = append(lines, sh.line(d))
 	}
 	return lines
 }
@@ -249,7 +248,7 @@ func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
 	case v.spot != nil && a.serve(now, t, v.spot):
 		return false
 	case v.spot != nil && t.short != nil: // its own threads were faster
-		v.reason = t.job.reason(t.short)
+		v.reason = reasonOf(t.short)
 	}
 	switch {
 	case t.lease != nil && t.at()&(atSlots|atWish) == 0 && t.at() != 0 && !t.waitsForBytes():
@@ -287,12 +286,12 @@ func (a *Arbiter) bar(now time.Time, d *device, t *ticket) {
 		d.bytes.waits = d.bytes.waits || at&atBytes != 0
 		slots := &d.entry[permit.Slot]
 		slots.waits = slots.waits || at&(atSlots|atWish) != 0
-		for i, sh := range t.job.shares() {
-			if sh != nil && at&(atUser<<i) != 0 {
+		for sh := range t.shares {
+			if at&sh.at != 0 {
 				sh.line(d).waits = true
 			}
 		}
-		if sh := t.job.shareAt(at); sh != nil {
+		if sh := t.shareAt(at); sh != nil {
 			put(sh.line(d))
 		}
 		if at&(atBudgets|atWish) != 0 {

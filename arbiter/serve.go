@@ -270,7 +270,7 @@ func (a *Arbiter) refuseStart(t *ticket, why Reason, r *accounting.Refusal, text
 	case t.at()&(atSlots|atWish) != 0:
 		text = a.explainSlots(t)
 	default:
-		return a.minRefused(r, t.job, why)
+		return a.minRefused(r, why)
 	}
 	return refusal(why, r, text)
 }

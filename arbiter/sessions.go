@@ -56,6 +56,7 @@ func (a *Arbiter) newSession(now time.Time, r SessionRequest, pending bool) (*se
 	}
 	s.budget = a.ledger.OpenBudget(j.budget)
 	s.budget.Owner = s
+	a.capSession(s)
 	_, _ = a.setLimits(a.sessionChanges(nil, s), false)
 	j.sessions = append(j.sessions, s)
 	a.sessions[s.id] = s
@@ -274,5 +275,6 @@ func (a *Arbiter) dropSession(now time.Time, s *session) {
 	a.draining = slices.DeleteFunc(a.draining, func(x *session) bool { return x == s })
 	s.job.sessions = slices.DeleteFunc(s.job.sessions, func(x *session) bool { return x == s })
 	a.dropBudget(s.budget)
+	a.dropShared(s.cgroup)
 	a.endJob(now, s.job)
 }

@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -36,10 +37,10 @@ func (a *Arbiter) leaseState(to *accounting.LeaseState, l *lease, now time.Time)
 		Streams: a.streams(l), StreamsMax: l.StreamsMax(), Contexts: l.contexts,
 		Job: uint64(l.session.job.id), AgeSeconds: max(0, int64(now.Sub(l.opened)/time.Second)),
 		Admitted: l.admitted, Denied: l.denied, AtMax: l.atMax, Command: p.Command, JobName: l.session.job.request.Name,
-		NSPID: p.NSPID, Container: p.Container,
+		NSPID: p.NSPID, Cgroup: p.Cgroup, Container: p.Container,
 	}
-	for _, sh := range l.session.job.shares() {
-		if sh != nil {
+	for sh := range l.session.shares {
+		if to.Shared == "" || sh.group == nil { // of cgroups the innermost
 			to.Shared = sh.who
 		}
 	}
@@ -206,15 +207,13 @@ func (a *Arbiter) jobState(j *job, now time.Time) accounting.JobState {
 func (l *lease) setBy(to *accounting.LeaseState) {
 	b := l.device.bounds()
 	chain := []rules.Memory{l.session.Memory(b), l.session.job.Memory(b)}
-	if c := l.session.job.cap; c != nil {
-		if m := c.memory(l.device); m.MaxBy != "" {
-			m.MaxBy = c.user.By(m.MaxBy)
-			chain = append(chain, m)
-		}
-	}
-	if sh := l.session.job.shared; sh != nil {
+	for sh := range l.session.shares {
 		m := sh.memory(l.device)
-		if m.MaxBy != "" {
+		switch {
+		case m.MaxBy == "":
+		case sh.key.all:
+			m.MaxBy = fmt.Sprintf(wording.ByFor, m.MaxBy, sh.state().Name)
+		default:
 			m.MaxBy += ", shared"
 		}
 		chain = append(chain, m)
@@ -277,13 +276,18 @@ func sumUsers(s *accounting.Snapshot) {
 	}
 }
 
-// budgetStates describes the budgets that jobs share, by name, and the limits of users, whether
-// anything of theirs runs or not, and which is whose; their jobs add what they use.
+// budgetStates describes the budgets that jobs share, by name, and the limits of users and
+// cgroups, whether anything of theirs runs or not, and which is whose; their jobs add what they use.
 func (a *Arbiter) budgetStates() ([]accounting.BudgetState, map[*shared]*accounting.BudgetState) {
 	all := slices.Collect(maps.Values(a.shareds))
 	for _, u := range a.users {
 		if a.shareds[capKey(u.UID)] == nil {
 			all = append(all, &shared{key: capKey(u.UID), user: u, who: u.String()})
+		}
+	}
+	for _, g := range a.cgroups {
+		if a.shareds[cgroupKey(g.Path)] == nil {
+			all = append(all, &shared{key: cgroupKey(g.Path), group: g, who: g.String()})
 		}
 	}
 	slices.SortFunc(all, func(x, y *shared) int {
@@ -305,14 +309,14 @@ func (a *Arbiter) budgetStates() ([]accounting.BudgetState, map[*shared]*account
 	return states, at
 }
 
-// addToBudget counts what a job uses of a budget that it shares.
-func (a *Arbiter) addToBudget(to *accounting.BudgetState, j *job) {
-	to.Jobs = append(to.Jobs, uint64(j.id))
-	for _, s := range j.sessions {
-		for _, l := range s.leases {
-			if i := slices.Index(a.devices, l.device); i < len(to.Devices) {
-				to.Devices[i].Used = to.Devices[i].Used.Plus(l.seen)
-			}
+// addToBudget counts what a process of a job uses of a budget that it shares.
+func (a *Arbiter) addToBudget(to *accounting.BudgetState, s *session) {
+	if job, n := uint64(s.job.id), len(to.Jobs); n == 0 || to.Jobs[n-1] != job {
+		to.Jobs = append(to.Jobs, job)
+	}
+	for _, l := range s.leases {
+		if i := slices.Index(a.devices, l.device); i < len(to.Devices) {
+			to.Devices[i].Used = to.Devices[i].Used.Plus(l.seen)
 		}
 	}
 }
@@ -326,6 +330,9 @@ func (s *shared) state() accounting.BudgetState {
 			state.Streams = streams.Max
 		}
 		return state
+	}
+	if s.group != nil {
+		return accounting.BudgetState{Name: wording.AllIn + s.who, Scope: string(rules.ScopeCgroup), Cgroup: s.group.Path}
 	}
 	return accounting.BudgetState{Name: s.who, Rule: s.key.rule.String(), Scope: string(s.key.scope), UID: s.key.uid, Cgroup: s.key.cgroup}
 }
@@ -365,7 +372,7 @@ func (j *job) deviceState(d *device) accounting.JobDeviceState {
 // reservedBelow is what the budgets that jobs share reserve on a device, with what is below them.
 func (a *Arbiter) reservedBelow(d *device) (sum accounting.Bytes) {
 	for _, s := range a.shareds {
-		if s.user == nil {
+		if !s.key.all {
 			sum = sum.Plus(s.budget.Reserved(d.Index))
 		}
 	}

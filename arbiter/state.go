@@ -64,11 +64,14 @@ func (d *device) grantable() accounting.Bytes { return d.Total.Less(d.reserve())
 // reserve is what is never granted to anybody.
 func (d *device) reserve() accounting.Bytes { return min(d.rule.Reserve.Of(d.Total), d.Total) }
 
-// shared is a budget that jobs share: of a rule whose scope is "user", "cgroup" or "rule", or
-// what one user may hold with all of his programs, whatever rules they are under.
+// shared is a budget that jobs share: of a rule whose scope is "user", "cgroup" or "rule"; or, whatever rules they
+// are under, what one user may hold with all of his programs, or what runs in a cgroup.
 type shared struct {
 	key    sharedKey
-	user   *rules.User // whose limit it is; nil: a rule's budget
+	at     limitSet
+	user   *rules.User   // whose limit it is, or
+	group  *rules.Cgroup // of which cgroup; nil, both: a rule's budget
+	up     *shared       // of the cgroups around that which have a limit the innermost
 	rule   rules.Terms
 	who    string // "user bob", "cgroup /a.slice", "rule students"
 	budget *accounting.Budget
@@ -79,7 +82,7 @@ type shared struct {
 // reload that only moves the rule.
 type sharedKey struct {
 	scope  rules.Scope
-	all    bool // of all programs of a user, and by no rule
+	all    bool // of all programs of a user, or in a cgroup, and by no rule
 	rule   rules.Key
 	uid    uint32
 	cgroup string
@@ -87,8 +90,8 @@ type sharedKey struct {
 
 // named is the budget in a sentence, with its limit on a device: "user bob's 1 GiB budget".
 func (s *shared) named(d *device, limit accounting.Bytes) string {
-	if s.user != nil {
-		return fmt.Sprintf(wording.UserLimit, limit.Human(), cmp.Or(s.user.Memory(d.bounds()).MaxBy, "somebody"), s.who)
+	if s.key.all {
+		return fmt.Sprintf(wording.SetLimit, limit.Human(), cmp.Or(s.memory(d).MaxBy, "somebody"), s.who)
 	}
 	if s.key.scope == rules.ScopeRule {
 		return fmt.Sprintf(wording.SharedLimit, limit.Human(), s.who)
@@ -129,28 +132,21 @@ type job struct {
 	denied   time.Time // when
 }
 
-// shares are the budgets that a job shares with others, the narrower one first: what refuses
-// there is atUser<<i.
-func (j *job) shares() [2]*shared { return [...]*shared{j.cap, j.shared} }
-
-// shareAt is the budget at a limit, the narrower one where there are several; nil: that is at none.
-func (j *job) shareAt(at limitSet) *shared {
-	for i, sh := range j.shares() {
-		if at&(atUser<<i) != 0 {
-			return sh
-		}
+// shares yields the budgets that all of a job shares with others, the narrower one first.
+func (j *job) shares(yield func(*shared) bool) {
+	if j.cap != nil && !yield(j.cap) || j.shared == nil {
+		return
 	}
-	return nil
+	yield(j.shared)
 }
 
-// sharesBudget tells whether a budget is one that the job shares with others.
-func (j *job) sharesBudget(b *accounting.Budget) *shared {
-	for _, sh := range j.shares() {
-		if sh != nil && sh.budget == b {
-			return sh
-		}
+// sharedOf is the budget that jobs share of which b is the part in the ledger; nil: it is not one of those, or none.
+func sharedOf(b *accounting.Budget) *shared {
+	if b == nil {
+		return nil
 	}
-	return nil
+	s, _ := b.Owner.(*shared)
+	return s
 }
 
 // session is one client process.
@@ -159,6 +155,7 @@ type session struct {
 	id      SessionID
 	process rules.Process
 	job     *job
+	cgroup  *shared // of the cgroups around it that have a limit the innermost; nil: none has
 	budget  *accounting.Budget
 	leases  []*lease
 	opened  time.Time
@@ -174,6 +171,26 @@ type session struct {
 	waiting   int               // threads that wait
 	goes      bool              // it lives, and a thread of it may go on
 	pending   bool              // what it reserves waits for room
+}
+
+// shares yields the budgets that a process shares with others, the narrower ones first.
+func (s *session) shares(yield func(*shared) bool) {
+	for c := s.cgroup; c != nil; c = c.up {
+		if !yield(c) {
+			return
+		}
+	}
+	s.job.shares(yield)
+}
+
+// in reports whether a budget is one of those.
+func (s *session) in(of *shared) bool {
+	for sh := range s.shares {
+		if sh == of {
+			return true
+		}
+	}
+	return false
 }
 
 // alive reports that the session's process is not known to be dead.

@@ -51,21 +51,25 @@ type Notice struct {
 }
 
 // limitSet is a set of limits that refuse a ticket, the narrower ones first.
-type limitSet uint8
+type limitSet uint32
+
+// maxNested is how many cgroups that have a limit may lie in one another. Each has a bit of its own: atUser>>1 is the
+// outermost.
+const maxNested = 16
 
 const (
-	atUser   limitSet = 1 << iota // what its user may hold with all of his programs
-	atShared                      // a budget that its rule has it share with others
-	atWish                        // the program's own wish to be one of few
-	atSlots                       // slots.max, a claim, or a job that has the device alone
-	atBytes                       // the device's bytes
+	atUser   limitSet = 1 << maxNested << iota // what its user may hold with all of his programs
+	atShared                                   // a budget that its rule has it share with others
+	atWish                                     // the program's own wish to be one of few
+	atSlots                                    // slots.max, a claim, or a job that has the device alone
+	atBytes                                    // the device's bytes
 )
 
-// narrowerFirst is each of them.
-var narrowerFirst = [...]limitSet{atUser, atShared, atWish, atSlots, atBytes}
+// atBudgets are the limits of budgets shared with others: shared.at, of which each budget has one.
+const atBudgets = atWish - 1
 
-// atBudgets are the limits of budgets shared with others: one of job.shares for each bit.
-const atBudgets = atUser | atShared
+// narrowest is the narrowest limit of a set.
+func (at limitSet) narrowest() limitSet { return at & -at }
 
 // spot is a device on which a ticket may be served, and what refuses it there.
 type spot struct {
@@ -122,6 +126,28 @@ type told struct {
 
 // alone is the one spot of a ticket that a lease has.
 func (t *ticket) alone() *spot { return &t.spots[0] }
+
+// shares yields the budgets that a ticket's process, or job, shares with others, the narrower ones first.
+func (t *ticket) shares(yield func(*shared) bool) {
+	if t.session != nil {
+		t.session.shares(yield)
+		return
+	}
+	t.job.shares(yield)
+}
+
+// shareAt is the budget at a limit, the narrowest one where there are several; nil: that is at none.
+func (t *ticket) shareAt(at limitSet) *shared {
+	if at&atBudgets == 0 {
+		return nil
+	}
+	for sh := range t.shares {
+		if at&sh.at != 0 {
+			return sh
+		}
+	}
+	return nil
+}
 
 // at is all that refuses a ticket.
 func (t *ticket) at() (at limitSet) {

@@ -82,7 +82,7 @@ func (a *Arbiter) capFor(p *rules.Process) *shared {
 	}
 	s := a.shareds[capKey(u.UID)]
 	if s == nil {
-		s = &shared{key: capKey(u.UID), user: u, who: u.String(), budget: a.ledger.OpenCap()}
+		s = &shared{key: capKey(u.UID), at: atUser, user: u, who: u.String(), budget: a.ledger.OpenCap()}
 		s.budget.Owner = s
 		a.shareds[s.key] = s
 	}

@@ -145,14 +145,7 @@ type User struct {
 func (u *User) String() string { return wording.User(u.UID, u.Name) }
 
 // Memory is what all programs of the user may hold on a device.
-func (u *User) Memory(b Bounds) Memory {
-	m := Unlimited()
-	m.change(u.Live.of(b.Device), b)
-	if m.Max == accounting.Max {
-		m.MaxBy = ""
-	}
-	return m
-}
+func (u *User) Memory(b Bounds) Memory { return u.Live.together(b) }
 
 // Streams is how many streams each of the user's leases may have.
 func (u *User) Streams() Streams {
@@ -163,14 +156,7 @@ func (u *User) Streams() Streams {
 
 // Unlimited reports that nothing is limited any more.
 func (u *User) Unlimited() bool {
-	for _, on := range u.Live.on {
-		for _, s := range [...]setting[accounting.Size]{on.max.forced, on.max.own} {
-			if s.value != nil && !s.value.Max {
-				return false
-			}
-		}
-	}
-	return u.Streams().Max == NoStreams
+	return u.Live.unlimited() && u.Streams().Max == NoStreams
 }
 
 // lower lowers the streams of a lease to what its user's may have.
@@ -180,10 +166,7 @@ func (u *User) lower(s *Streams) {
 	}
 	most := u.Streams()
 	if most.Max < s.Max {
-		s.Max, s.By = most.Max, u.By(most.By)
+		s.Max, s.By = most.Max, fmt.Sprintf(wording.ByFor, most.By, wording.AllPrograms+u.String())
 	}
 	s.most = min(s.most, most.Max)
 }
-
-// By says where a limit comes from that somebody set for the user.
-func (u *User) By(setter string) string { return fmt.Sprintf(wording.ByUser, setter, u) }

@@ -1,0 +1,203 @@
+package arbiter_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
+)
+
+// runsIn opens a process of a user in a cgroup.
+func (w *world) runsIn(cgroup string, uid uint32) *client {
+	p := w.process(uid, "train")
+	p.Cgroup = cgroup
+	return w.clientOf(p, 0, 0)
+}
+
+func (w *world) limitCgroup(of string, most accounting.Size) {
+	w.t.Helper()
+	if err := w.arb.SetCgroupLimits(w.now, of, rules.Change{Device: rules.AllDevices, Max: &most}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// TestCgroupLimit: what runs in a cgroup and below it shares its limit, whoever's it is; what runs beside it does not, also
+// where its name begins alike.
+func TestCgroupLimit(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 8*gib)
+	one, below := w.runsIn("/a.slice", bob), w.runsIn("/a.slice/x.service", eve)
+	beside := w.runsIn("/a.slice2", bob)
+	one.must(gib)
+	w.limitCgroup("/a.slice", size(2*gib))
+	below.must(gib)
+	o := one.alloc(1)
+	if o.Granted || o.Reason != arbiter.ReasonSharedFull || o.Limit != 2*gib || o.Remaining != 0 ||
+		!strings.Contains(o.Explain, "0 bytes left of the 2 GiB that root set for cgroup /a.slice; holds: ") {
+		t.Errorf("%+v", o)
+	}
+	beside.must(5 * gib)
+	below.free(1)
+	one.must(1)
+	if r := below.row(); r.Budget != 2*gib || r.BudgetBy != "root, for all programs in cgroup /a.slice" || r.Cgroup != "/a.slice/x.service" {
+		t.Errorf("%+v", r)
+	}
+	w.limitCgroup("/a.slice", unlimited())
+	if one.must(gib - 1); len(w.arb.Snapshot(w.now).Budgets) != 0 {
+		t.Errorf("%+v", w.arb.Snapshot(w.now).Budgets)
+	}
+}
+
+// TestCgroupsNest: of cgroups in one another each limit holds, whichever came first; and one that is taken off leaves the
+// others.
+func TestCgroupsNest(t *testing.T) {
+	for name, order := range map[string][]string{"outside in": {"/a", "/a/b", "/a/b/c"}, "inside out": {"/a/b/c", "/a/b", "/a"}, "the middle last": {"/a/b/c", "/a", "/a/b"}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, exact(unlimited()), 100)
+			inner, middle, outer := w.runsIn("/a/b/c", bob), w.runsIn("/a/b", bob), w.runsIn("/a", bob)
+			most := map[string]accounting.Bytes{"/a": 30, "/a/b": 20, "/a/b/c": 10}
+			for _, of := range order {
+				w.limitCgroup(of, size(most[of]))
+			}
+			refused := func(c *client, n accounting.Bytes, by string) {
+				t.Helper()
+				if o := c.alloc(n); o.Granted || !strings.Contains(o.Explain, "set for cgroup "+by+";") {
+					t.Errorf("%d bytes, by %s: %+v", n, by, o)
+				}
+			}
+			inner.must(10)
+			refused(inner, 1, "/a/b/c")
+			middle.must(10)
+			refused(middle, 1, "/a/b")
+			outer.must(10)
+			refused(outer, 1, "/a")
+			w.limitCgroup("/a/b", unlimited())
+			refused(middle, 1, "/a")
+			inner.free(5)
+			middle.must(5)
+			refused(inner, 1, "/a")
+			w.limitCgroup("/a", unlimited())
+			inner.must(5)
+			refused(inner, 1, "/a/b/c")
+		})
+	}
+}
+
+// TestCgroupLimitLowered: what is held beyond a limit that is set stays, nothing comes to it, and its words are closed until
+// enough was freed.
+func TestCgroupLimitLowered(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 100)
+	x, y := w.runsIn("/a/x", bob), w.runsIn("/a/y", eve)
+	x.must(30)
+	y.must(30)
+	w.limitCgroup("/a", size(40))
+	for _, c := range []*client{x, y} {
+		if r := c.row(); r.State != accounting.StateOver || !c.word.closed() {
+			t.Errorf("closed: %v, %+v", c.word.closed(), r)
+		}
+	}
+	x.free(19)
+	if o := y.alloc(1); o.Granted {
+		t.Error("granted beyond the limit")
+	}
+	x.free(1)
+	if r := y.row(); r.State != accounting.StateRunning || y.word.closed() {
+		t.Errorf("closed: %v, %+v", y.word.closed(), r)
+	}
+}
+
+// TestCgroupWait: who waits for what others in its cgroup hold is served when they free it, and is not in the way of who
+// runs elsewhere. A process of a job in another cgroup than its job's counts where it runs.
+func TestCgroupWait(t *testing.T) {
+	p := exact(unlimited())
+	p.Defaults.OnFull = rules.OnFullWait
+	w := newWorld(t, p, 100)
+	w.limitCgroup("/a", size(50))
+	job := w.process(bob, "gpuarb")
+	info, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: job})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside := w.process(bob, "train")
+	inside.Cgroup = "/a/box"
+	holds, waits := w.clientOf(inside, info.ID, 0), w.runsIn("/a", eve)
+	holds.must(40)
+	o := waits.alloc(20)
+	if o.Waiting == 0 {
+		t.Fatalf("%+v", o)
+	}
+	if n := w.arb.Notice(w.now, o.Waiting); n.Position != 1 || !strings.Contains(n.Text, "of the 50 bytes that root set for cgroup /a, bob's train[") {
+		t.Errorf("%+v", n)
+	}
+	later := w.runsIn("/a/box", ann)
+	if o := later.alloc(5); o.Waiting == 0 {
+		t.Errorf("passed who waits: %+v", o)
+	}
+	w.runsIn("/b", ann).must(40)
+	holds.free(10)
+	w.arb.Freed(w.now, holds.lease)
+	w.arb.Tick(w.now)
+	granted := 0
+	for _, d := range w.arb.Decisions() {
+		if d.Outcome.Granted {
+			granted++
+		}
+	}
+	if granted != 1 {
+		t.Errorf("%d were served", granted)
+	}
+}
+
+// TestCgroupDeadlock: two that each hold half of what their cgroups may and wait for more are found, and the younger is refused.
+func TestCgroupDeadlock(t *testing.T) {
+	p := exact(unlimited())
+	p.Defaults.OnFull = rules.OnFullWait
+	w := newWorld(t, p, 100)
+	w.limitCgroup("/a", size(50))
+	one, two := w.runsIn("/a/x", bob), w.runsIn("/a/y", eve)
+	for _, c := range []*client{one, two} {
+		w.arb.Threads(w.now, c.session, 1)
+		c.must(20)
+	}
+	if o := one.alloc(20); o.Waiting == 0 {
+		t.Fatalf("%+v", o)
+	}
+	if o := two.alloc(20); o.Reason != arbiter.ReasonDeadlock {
+		t.Errorf("%+v", o)
+	}
+}
+
+// TestCgroupLimitRefused: what is no limit of a cgroup, and whose it is not, is said.
+func TestCgroupLimitRefused(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 100)
+	deep := strings.Repeat("/x", 16)
+	for i := range 16 {
+		w.limitCgroup(deep[:2*i+2], size(50))
+	}
+	most, n := size(10), 3
+	for name, c := range map[string]struct {
+		of     string
+		change rules.Change
+		want   error
+	}{
+		"a user":         {"/a", rules.Change{Max: &most, UID: bob}, rules.ErrPermission},
+		"memory.min":     {"/a", rules.Change{Min: &most}, rules.ErrRange},
+		"streams.max":    {"/a", rules.Change{Streams: &n}, rules.ErrRange},
+		"the root":       {"/", rules.Change{Max: &most}, rules.ErrRange},
+		"no slash":       {"a", rules.Change{Max: &most}, rules.ErrRange},
+		"a slash behind": {"/a/", rules.Change{Max: &most}, rules.ErrRange},
+		"dots":           {"/a/../b", rules.Change{Max: &most}, rules.ErrRange},
+		"outside":        {"/../b", rules.Change{Max: &most}, rules.ErrRange},
+		"a line":         {"/a\nb", rules.Change{Max: &most}, rules.ErrRange},
+		"too long":       {"/" + strings.Repeat("a", 511), rules.Change{Max: &most}, rules.ErrRange},
+		"no device":      {"/a", rules.Change{Device: 7, Max: &most}, arbiter.ErrNoDevice},
+		"too deep":       {deep + "/x", rules.Change{Max: &most}, rules.ErrRange},
+		"above too many": {"/x/x/y", rules.Change{Max: &most}, nil},
+	} {
+		if err := w.arb.SetCgroupLimits(w.now, c.of, c.change); !errors.Is(err, c.want) || c.want == nil && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
