@@ -1,10 +1,82 @@
 package accounting
 
-import "strings"
+import (
+	"iter"
+	"path"
+	"strings"
+)
+
+// CgroupState is what runs in a cgroup and in those below it.
+type CgroupState struct {
+	Path      string
+	Max       Bytes // what all programs there may hold on each device; where they differ, the lowest; Max: no limit
+	Used      Bytes
+	Streams   int
+	Processes []int // that run in it, and not in one below
+}
 
 // InCgroup reports whether a path is that of a cgroup, or lies below it. Both are paths of cgroup v2, as
-// /proc/PID/cgroup has them.
-func InCgroup(path, of string) bool {
-	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(of, "/"))
+// /proc/PID/cgroup has them; what is outside of the daemon's cgroup namespace is in the root.
+func InCgroup(at, of string) bool {
+	if of == "/" {
+		return true
+	}
+	rest, ok := strings.CutPrefix(at, of)
 	return ok && (rest == "" || rest[0] == '/')
+}
+
+// CgroupOf is the cgroup of a process by the path that is known: "/" where that is none below the root as the daemon sees it.
+func CgroupOf(at string) string {
+	if !strings.HasPrefix(at, "/") || path.Clean(at) != at || InCgroup(at, "/..") {
+		return "/"
+	}
+	return at
+}
+
+// Cgroups yields the path of each client's cgroup, and of each that has a limit: some more than once.
+func (s *Snapshot) Cgroups() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range s.Processes {
+			if !yield(CgroupOf(s.Processes[i].Cgroup)) {
+				return
+			}
+		}
+		for i := range s.Budgets {
+			if b := &s.Budgets[i]; b.IsOfCgroup() && !yield(b.Cgroup) {
+				return
+			}
+		}
+	}
+}
+
+// IsOfCgroup reports whether a budget is the limit of a cgroup, which no rule gives.
+func (b *BudgetState) IsOfCgroup() bool { return b.Cgroup != "" && b.Rule == "" }
+
+// Cgroup adds up what runs in a cgroup; false where nothing does, and it has no limit.
+func (s *Snapshot) Cgroup(of string) (CgroupState, bool) {
+	state, known := CgroupState{Path: of, Max: Max}, of == "/"
+	for at := range s.Cgroups() {
+		if known = known || InCgroup(at, of); known {
+			break
+		}
+	}
+	for i := range s.Budgets {
+		if b := &s.Budgets[i]; b.IsOfCgroup() && b.Cgroup == of {
+			for _, on := range b.Devices {
+				state.Max = min(state.Max, on.Max)
+			}
+		}
+	}
+	for i := range s.Leases {
+		if l := &s.Leases[i]; InCgroup(CgroupOf(l.Cgroup), of) {
+			state.Used = state.Used.Plus(l.Used)
+			state.Streams += l.Streams
+		}
+	}
+	for i := range s.Processes {
+		if p := &s.Processes[i]; CgroupOf(p.Cgroup) == of {
+			state.Processes = append(state.Processes, p.PID)
+		}
+	}
+	return state, known
 }

@@ -44,6 +44,8 @@ type limitOwner struct {
 type keptLimits struct {
 	of    map[limitOwner][]int
 	count *counts // by who made the change; a device's are root's
+
+	cgroups map[uint64]int // records of paths, by their numbers
 }
 
 func (t target) owner() limitOwner { return limitOwner{t.kind, t.id, t.start} }
@@ -194,6 +196,8 @@ func (d *Daemon) limitGoneLocked(r *statefile.Limit) bool {
 	case ipc.LimitRule:
 		rule, ok := d.arb.Rule(r.ID)
 		return !ok || rule.Says() != r.Start
+	case ipc.LimitCgroup:
+		return d.cgroupLocked(r.ID) == ""
 	}
 	return false
 }
@@ -201,6 +205,7 @@ func (d *Daemon) limitGoneLocked(r *statefile.Limit) bool {
 // recoverLimitsLocked makes the changes again that the last daemon's clients had made: those of the
 // privileged before those of owners, which stay within them, and those on every device first.
 func (d *Daemon) recoverLimitsLocked() {
+	d.recoverCgroupsLocked()
 	d.file.Limits.Each(func(i int, r *statefile.Limit) {
 		if d.limitGoneLocked(r) {
 			d.file.Limits.Free(i)
@@ -216,6 +221,9 @@ func (d *Daemon) recoverLimitsLocked() {
 		}
 		d.knownLimitLocked(i)
 	})
+	for id := range maps.Clone(d.kept.cgroups) {
+		d.dropCgroupLocked(id)
+	}
 	var rows []*statefile.Limit
 	d.file.Limits.Each(func(_ int, r *statefile.Limit) { rows = append(rows, r) })
 	slices.SortStableFunc(rows, func(x, y *statefile.Limit) int { return rankOf(x) - rankOf(y) })
@@ -248,6 +256,8 @@ func (d *Daemon) recoverLimitLocked(r *statefile.Limit) error {
 		return d.arb.SetJobLimits(d.now(), arbiter.JobID(r.ID), change)
 	case ipc.LimitUser:
 		return d.arb.SetUserLimits(d.now(), uint32(r.ID), d.inv.UserName(uint32(r.ID)), change)
+	case ipc.LimitCgroup:
+		return d.arb.SetCgroupLimits(d.now(), d.cgroupLocked(r.ID), change)
 	case ipc.LimitRule:
 		return d.arb.SetRuleLimits(d.now(), r.ID, change)
 	}

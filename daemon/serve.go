@@ -237,6 +237,7 @@ var handlers = [...]handler{
 	ipc.TypeEvents:   {(*client).events, fair.Nothing, false},
 	ipc.TypeMetrics:  {(*client).metrics, fair.Nothing, false},
 	ipc.TypeLimit:    {answered((*client).limit), fair.OfUser, false},
+	ipc.TypeCgroup:   {answered((*client).limitCgroup), fair.OfUser, false},
 	ipc.TypeAttach:   {answered((*client).attach), fair.OfUser, true},
 	ipc.TypeAlloc:    {(*client).alloc, fair.OfUser, true},
 	ipc.TypeFreed:    {(*client).freed, fair.OfUser, true},

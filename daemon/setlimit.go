@@ -38,7 +38,7 @@ func (d *Daemon) Set(ctx context.Context, s gpufs.Setting) error {
 	}
 	err := d.set(s)
 	if err != nil {
-		whose := map[gpufs.Owner]string{gpufs.OfDevice: d.nameOfDevice(s.Device), gpufs.OfJob: fmt.Sprintf("job %d", s.Job), gpufs.OfUser: "user " + s.UserName}[s.Of]
+		whose := map[gpufs.Owner]string{gpufs.OfDevice: d.nameOfDevice(s.Device), gpufs.OfJob: fmt.Sprintf("job %d", s.Job), gpufs.OfUser: "user " + s.UserName, gpufs.OfCgroup: "cgroup " + s.Cgroup}[s.Of]
 		d.lock()
 		defer d.unlock()
 		d.refusedChangeLocked(s.UID, cmp.Or(whose, fmt.Sprintf("process %d", s.PID)), s.Name+"="+s.Value, err)
@@ -56,7 +56,7 @@ func (d *Daemon) refusedChangeLocked(uid uint32, whose, change string, err error
 }
 
 func (d *Daemon) set(s gpufs.Setting) error {
-	target := map[gpufs.Owner]uint32{gpufs.OfDevice: ipc.LimitDevice, gpufs.OfProcess: ipc.LimitProcess, gpufs.OfJob: ipc.LimitJob, gpufs.OfUser: ipc.LimitUser}[s.Of]
+	target := map[gpufs.Owner]uint32{gpufs.OfDevice: ipc.LimitDevice, gpufs.OfProcess: ipc.LimitProcess, gpufs.OfJob: ipc.LimitJob, gpufs.OfUser: ipc.LimitUser, gpufs.OfCgroup: ipc.LimitCgroup}[s.Of]
 	r := ipc.LimitRequest{Target: target, ID: cmp.Or(s.Job, uint64(s.PID), uint64(s.User)), Device: uint32(s.Device)}
 	if err := shim.SetLimit(&r, s.Name, s.Value); err != nil {
 		return errors.Join(unix.EINVAL, err)
@@ -64,7 +64,7 @@ func (d *Daemon) set(s gpufs.Setting) error {
 	d.lock()
 	defer d.unlock()
 	defer d.tookChangeLocked(s.UID, d.now())
-	if err := d.changeLocked(s.UID, s.UserName, &r, s.StartTicks, requested(arbiter.Changer{UID: s.UID, PID: s.By}, &r)); err != nil {
+	if err := d.changeLocked(s.UID, cmp.Or(s.Cgroup, s.UserName), &r, s.StartTicks, requested(arbiter.Changer{UID: s.UID, PID: s.By}, &r)); err != nil {
 		return errors.Join(errnoOf(err), err)
 	}
 	return nil
@@ -87,12 +87,20 @@ func errnoOf(err error) unix.Errno {
 }
 
 // limit answers a Limit request.
-func (cl *client) limit(r *ipc.LimitRequest) (ipc.Empty, error) {
+func (cl *client) limit(r *ipc.LimitRequest) (ipc.Empty, error) { return cl.changeLimit(r, "") }
+
+// limitCgroup answers a Cgroup request.
+func (cl *client) limitCgroup(r *ipc.CgroupRequest) (ipc.Empty, error) {
+	return cl.changeLimit(&r.Limit, r.Path.String())
+}
+
+// changeLimit changes a limit: of a cgroup, where there is a path.
+func (cl *client) changeLimit(r *ipc.LimitRequest, cgroup string) (ipc.Empty, error) {
 	uid := uint32(cl.conn.Peer().UID)
 	if cl.d.mayChange(cl.d.ctx, uid) != nil {
 		return ipc.Empty{}, refused(ipc.StatusShuttingDown, "the daemon is being stopped")
 	}
-	err := cl.d.limit(arbiter.Changer{UID: uid, PID: cl.conn.Peer().PID}, r)
+	err := cl.d.limit(arbiter.Changer{UID: uid, PID: cl.conn.Peer().PID}, r, cgroup)
 	switch {
 	case errors.Is(err, rules.ErrPermission):
 		err = refused(ipc.StatusPermission, "%v", err)
@@ -110,18 +118,18 @@ func (cl *client) limit(r *ipc.LimitRequest) (ipc.Empty, error) {
 	return ipc.Empty{}, err
 }
 
-func (d *Daemon) limit(by arbiter.Changer, r *ipc.LimitRequest) error {
+func (d *Daemon) limit(by arbiter.Changer, r *ipc.LimitRequest, cgroup string) error {
 	uid, change := by.UID, requested(by, r)
-	user := ""
+	name := cgroup
 	if r.Target == ipc.LimitUser {
-		user = d.inv.UserName(uint32(r.ID)) // the user database may be slow
+		name = d.inv.UserName(uint32(r.ID)) // the user database may be slow
 	}
 	d.lock()
 	defer d.unlock()
 	defer d.tookChangeLocked(uid, d.now())
-	err := d.changeLocked(uid, user, r, 0, change)
+	err := d.changeLocked(uid, name, r, 0, change)
 	if err != nil {
-		d.refusedChangeLocked(uid, d.whoseLimitLocked(r, user), changeText(r, change), err)
+		d.refusedChangeLocked(uid, d.whoseLimitLocked(r, name), changeText(r, change), err)
 	}
 	d.finishLocked() // so that it is in force when this returns, and counts as his change
 	return err
@@ -133,14 +141,16 @@ func (d *Daemon) tookChangeLocked(uid uint32, began time.Time) {
 }
 
 // whoseLimitLocked is whose limits a request is about, for people.
-func (d *Daemon) whoseLimitLocked(r *ipc.LimitRequest, user string) string {
+func (d *Daemon) whoseLimitLocked(r *ipc.LimitRequest, name string) string {
 	switch r.Target {
 	case ipc.LimitDevice:
 		return d.nameOfDevice(int(r.Device))
 	case ipc.LimitJob:
 		return d.arb.JobName(arbiter.JobID(r.ID))
 	case ipc.LimitUser:
-		return "user " + user
+		return "user " + name
+	case ipc.LimitCgroup:
+		return "cgroup " + name
 	case ipc.LimitRule:
 		if rule, ok := d.arb.Rule(r.ID); ok {
 			return rule.Key.String()
@@ -182,12 +192,14 @@ func changeOf(set uint32, most, least accounting.Size, streams int) (change rule
 	return change
 }
 
-// changeLocked changes limits as a request says. Of a process, start tells it from others of its PID, as in
+// changeLocked changes limits as a request says. A user has a name, and a cgroup has its path there. Of a process, start tells it from others of its PID, as in
 // setProcessLimitsLocked.
-func (d *Daemon) changeLocked(uid uint32, user string, r *ipc.LimitRequest, start uint64, change rules.Change) error {
+func (d *Daemon) changeLocked(uid uint32, name string, r *ipc.LimitRequest, start uint64, change rules.Change) error {
 	switch r.Target {
 	case ipc.LimitUser:
-		return d.setUserLimitsLocked(uint32(r.ID), user, change)
+		return d.setUserLimitsLocked(uint32(r.ID), name, change)
+	case ipc.LimitCgroup:
+		return d.setCgroupLimitsLocked(name, change)
 	case ipc.LimitRule:
 		return d.setRuleLimitsLocked(r.ID, change)
 	case ipc.LimitDevice:

@@ -43,7 +43,7 @@ func TestLimitsOfAllSessionsOrNone(t *testing.T) {
 	b.session()
 	b.session()
 	reserve := func(bytes uint64) error {
-		return b.limit(arbiter.Changer{}, &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(os.Getpid()), Set: ipc.SetMin, Device: 0, Min: bytes, Max: ipc.NoLimit})
+		return b.limit(arbiter.Changer{}, &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(os.Getpid()), Set: ipc.SetMin, Device: 0, Min: bytes, Max: ipc.NoLimit}, "")
 	}
 	if err := reserve(700 << 20); err == nil {
 		t.Fatal("1400 MiB are reserved on a device of 1024")
@@ -67,7 +67,7 @@ func TestKeptLimitIsOneOrTheOther(t *testing.T) {
 	change := func(set uint32, bytes uint64, share uint32) {
 		t.Helper()
 		r := &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(c.pid), Set: set, Device: 0, Max: bytes, MaxShare: share, Min: 1 << 20}
-		if err := b.limit(arbiter.Changer{}, r); err != nil {
+		if err := b.limit(arbiter.Changer{}, r, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -122,7 +122,7 @@ func TestALongChangeIsCounted(t *testing.T) {
 		},
 		4243: func(uid uint32) error {
 			_ = b.mayChange(t.Context(), uid)
-			return b.limit(arbiter.Changer{UID: uid}, &ipc.LimitRequest{Target: ipc.LimitDevice, Set: ipc.SetSlots, Slots: 1})
+			return b.limit(arbiter.Changer{UID: uid}, &ipc.LimitRequest{Target: ipc.LimitDevice, Set: ipc.SetSlots, Slots: 1}, "")
 		},
 	} {
 		b.clock.creep(2 * fair.ChangesPerSecond * fair.ChangeTakes)

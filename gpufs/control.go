@@ -23,6 +23,7 @@ const (
 	OfProcess
 	OfJob
 	OfUser
+	OfCgroup
 )
 
 // Owner is the kind of thing that has a limit.
@@ -34,12 +35,13 @@ const AllDevices = -1
 // Setting is a limit as somebody wrote it.
 type Setting struct {
 	Of         Owner
-	Device     int    // its index; of a process, job or user AllDevices as well
+	Device     int    // its index; of a process, job, user or cgroup AllDevices as well
 	PID        int    // of a process,
 	StartTicks uint64 // with the time that tells it from an earlier one
 	Job        uint64
 	User       uint32 // with his name, for people
 	UserName   string
+	Cgroup     string // its path
 	Name       string // the file's: memory.max, slots.max, …
 	Value      string // without white space around it; never empty
 	UID        uint32 // who opened the file,
@@ -57,8 +59,9 @@ var (
 	deviceKnobs  = map[string]bool{"slots.max": true}
 	accountKnobs = map[string]bool{"memory.max": true, "memory.min": true, "streams.max": true}
 	// streams.max holds for each lease of a process, and is changed for all of them.
-	userKnobs  = map[string]bool{"memory.max": true}
-	leaseKnobs = map[string]bool{"memory.max": true, "memory.min": true}
+	userKnobs   = map[string]bool{"memory.max": true}
+	cgroupKnobs = map[string]bool{"memory.max": true}
+	leaseKnobs  = map[string]bool{"memory.max": true, "memory.min": true}
 )
 
 // knobs makes those of the entries writable that names names.

@@ -32,7 +32,7 @@ type identity struct {
 	kind       kind
 	file       int    // which file of the directory; 0 is the directory itself
 	device     int    // 0, or the index plus one
-	id         uint64 // a PID, a job or a user
+	id         uint64 // a PID, a job, a user, or what stands for a cgroup
 	generation uint64 // tells two processes of one PID apart
 }
 
@@ -45,6 +45,7 @@ const (
 	kindProcessDevice
 	kindJob
 	kindUser
+	kindCgroup
 )
 
 // ino packs an identity into an inode number below 2⁶³: 3 bits of kind, 6 of file,
@@ -104,7 +105,10 @@ type builder struct {
 	lease   []report.Field[report.Process]
 	job     []report.Field[accounting.JobState]
 	user    []report.Field[accounting.UserState]
+	group   []fieldOfCgroup
 }
+
+type fieldOfCgroup = report.Field[accounting.CgroupState]
 
 func newBuilder(uid uint32, o Options) *builder {
 	return &builder{
@@ -114,6 +118,7 @@ func newBuilder(uid uint32, o Options) *builder {
 		lease:   report.LeaseFields(),
 		job:     report.JobFields(),
 		user:    report.UserFields(),
+		group:   report.CgroupFields(),
 	}
 }
 
@@ -128,6 +133,7 @@ func (b *builder) root() *directory {
 	}
 	entries := []entry{
 		{name: "budgets", text: rendered(files.Budgets)},
+		{name: "cgroups", dir: b.cgroup("/")},
 		{name: "config", text: rendered(config)},
 		{name: "devices", dir: b.devices()},
 		{name: "holders", text: rendered(files.Holders)},

@@ -313,6 +313,12 @@ func (c *Client) SetLimit(ctx context.Context, req LimitRequest) error {
 	return Call(ctx, c, TypeLimit, &req, &Empty{})
 }
 
+// SetCgroupLimit changes what all programs in a cgroup may hold. The daemon answers as to SetLimit; one that knows no
+// such limit, with StatusUnknownType.
+func (c *Client) SetCgroupLimit(ctx context.Context, path string, req LimitRequest) error {
+	return Call(ctx, c, TypeCgroup, &CgroupRequest{Limit: req, Path: MakeText(path)}, &Empty{})
+}
+
 // Tally returns what became of a job so far. A daemon that keeps no such count answers with
 // StatusUnknownType.
 func (c *Client) Tally(ctx context.Context, job Token) (JobTallyReply, error) {

@@ -17,7 +17,7 @@ type Body interface {
 		StreamReply | ContextRequest | ContextReply | QueryRequest | QueryReply | RoomRequest | RoomReply |
 		MeasureRequest | MeasureReply | ObjectsRequest | DriverRequest | DriverReply |
 		JobOpenRequest | JobOpenReply | SnapshotRequest | SnapshotPart | EventsRequest | EventsPart |
-		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | JobTallyRequest | JobTallyReply | LimitRequest
+		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | JobTallyRequest | JobTallyReply | LimitRequest | CgroupRequest
 }
 
 // shape is what the table of messages knows of one type.
@@ -56,6 +56,7 @@ var shapes = map[Type]shape{
 	TypeCancel:   {name: "Cancel", request: size[CancelRequest](), reply: size[CancelReply]()},
 	TypeJobClose: {name: "JobClose", request: size[JobCloseRequest](), reply: size[Empty]()},
 	TypeLimit:    {name: "Limit", request: size[LimitRequest](), reply: size[Empty]()},
+	TypeCgroup:   {name: "Cgroup", request: size[CgroupRequest](), reply: size[Empty]()},
 	TypeJobTally: {name: "JobTally", request: size[JobTallyRequest](), reply: size[JobTallyReply]()},
 	TypeGiveUp:   {name: "GiveUp", request: size[Empty](), noReply: true},
 }

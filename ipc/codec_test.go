@@ -18,7 +18,8 @@ var (
 		OnFull: OnFullWait, Slots: 2, SlotScope: ScopeThread, StreamReserve: 256 << 20}
 	goodResume = ResumeRequest{Session: Token{7}, Hello: goodHello, Count: 2, HasPage: 1, Leases: [PageSlots]ResumeLease{
 		{Device: UUID{1}, Used: CreditLimit, Streams: 3, Contexts: 1, Slot: 31}, {Device: UUID{2}, Slot: 0}}}
-	goodLimit = LimitRequest{Target: LimitJob, Set: SetMax | SetMin | SetStreams, ID: 7, Device: AllDevices,
+	goodCgroup = CgroupRequest{Limit: LimitRequest{Target: LimitCgroup, Set: SetMax, Device: AllDevices, Max: 1 << 30}, Path: MakeText("/a.slice")}
+	goodLimit  = LimitRequest{Target: LimitJob, Set: SetMax | SetMin | SetStreams, ID: 7, Device: AllDevices,
 		Max: NoLimit, Min: 5, MaxShare: 500, Streams: 8}
 	goodJob = JobOpenRequest{Memory: 5, Min: 4, MemoryShare: 1000, MinShare: 10, Streams: 2, Flags: JobPerProcess | JobAny | JobRetry,
 		WaitMillis: 600_000, Priority: -3, Devices: 2, Device: [PageSlots]uint32{5, 1}, Command: MakeText("train --x")}
@@ -74,6 +75,7 @@ func samples() []sample {
 		sampleOf("JobClose", TypeJobClose, false, JobCloseRequest{Job: Token{2}}),
 		sampleOf("JobTally", TypeJobTally, false, JobTallyRequest{Job: Token{2}}),
 		sampleOf("Limit", TypeLimit, false, goodLimit),
+		sampleOf("Cgroup", TypeCgroup, false, goodCgroup),
 		sampleOf("GiveUp", TypeGiveUp, false, Empty{}),
 		sampleOf("HelloReply", TypeHello, true, HelloReply{Session: Token{1}, Devices: 2, InJob: 1, OnLoss: LossClosed, HostMax: NoLimit}),
 		sampleOf("JoinReply", TypeJoin, true, JoinReply{}),
@@ -97,6 +99,7 @@ func samples() []sample {
 		sampleOf("JobTallyReply", TypeJobTally, true, JobTallyReply{Waits: 1, Waited: 2, Refused: 3, Since: 4, Devices: 1,
 			Device: [PageSlots]JobTallyDevice{{Index: 1, Peak: 5, Max: NoLimit}}}),
 		sampleOf("LimitReply", TypeLimit, true, Empty{}),
+		sampleOf("CgroupReply", TypeCgroup, true, Empty{}),
 	}
 }
 

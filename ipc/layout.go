@@ -72,6 +72,7 @@ const (
 	TypeJobTally Type = 26 // JobTallyRequest → JobTallyReply: what a job used at most, how long it waited, what it was refused
 	TypeEvents   Type = 27 // EventsRequest → EventsPart…: lines of the event history, in parts, the last one marked
 	TypeMetrics  Type = 28 // Empty → SnapshotPart…: metrics in Prometheus' text format, in parts, the last one marked
+	TypeCgroup   Type = 29 // CgroupRequest → Empty: the limit changes of all programs in a cgroup
 	ReplyBit     Type = 0x8000
 )
 
@@ -545,6 +546,7 @@ const (
 	LimitDevice  uint32 = 3 // Device alone counts; it has SetSlots
 	LimitUser    uint32 = 4 // ID is the user's number; of all of his programs, SetMax and SetStreams
 	LimitRule    uint32 = 5 // ID is that of the rule in the snapshot; SetMax and SetStreams
+	LimitCgroup  uint32 = 6 // in a CgroupRequest, which has its path; SetMax
 )
 
 // Which limits change (LimitRequest.Set); the rest stay.
@@ -575,6 +577,12 @@ type LimitRequest struct {
 	MinShare uint32 // likewise of Min
 	Streams  uint32 // of each lease, on every device
 	Reserved uint32 // must be 0
+}
+
+// CgroupRequest changes what all programs in a cgroup, and in those below it, may hold together. Only root may.
+type CgroupRequest struct {
+	Limit LimitRequest // its Target is LimitCgroup
+	Path  Text         // of cgroup v2, as /proc/PID/cgroup has it
 }
 
 // SnapshotRequest asks for the whole state as JSON (accounting.Snapshot).

@@ -36,7 +36,9 @@ func validate[T Body](body *T) *ProtocolError {
 	case *CancelRequest:
 		return m.validate()
 	case *LimitRequest:
-		return m.validate()
+		return m.validate(LimitProcess, LimitRule)
+	case *CgroupRequest:
+		return first(m.Limit.validate(LimitCgroup, LimitCgroup), text("CgroupRequest.Path", &m.Path))
 	case *WaitingReply:
 		return first(zero("WaitingReply.Reserved", uint64(m.Reserved)), text("WaitingReply.Text", &m.Text))
 	case *JobOpenReply:
@@ -166,9 +168,10 @@ func (m *JobOpenRequest) validate() *ProtocolError {
 		bits("JobOpenRequest.Flags", m.Flags, JobPerProcess|JobWait|JobNoWait|JobExclusive|JobAny|JobOnlyIfNone|JobClaim|JobRetry|JobProcessor))
 }
 
-func (m *LimitRequest) validate() *ProtocolError {
-	if m.Target < LimitProcess || m.Target > LimitRule {
-		return refuse(StatusRange, "LimitRequest.Target is %d, not %d to %d", m.Target, LimitProcess, LimitRule)
+// validate is for targets from one to another.
+func (m *LimitRequest) validate(from, to uint32) *ProtocolError {
+	if m.Target < from || m.Target > to {
+		return refuse(StatusRange, "LimitRequest.Target is %d, not %d to %d", m.Target, from, to)
 	}
 	settable := SetMax | SetMin | SetStreams
 	switch m.Target {
@@ -176,6 +179,8 @@ func (m *LimitRequest) validate() *ProtocolError {
 		settable = SetSlots
 	case LimitUser, LimitRule:
 		settable = SetMax | SetStreams
+	case LimitCgroup:
+		settable = SetMax
 	}
 	return first(bits("LimitRequest.Set", m.Set, settable), share(m.MaxShare), share(m.MinShare),
 		upTo("LimitRequest.Slots", m.Slots, math.MaxInt32), upTo("LimitRequest.Streams", m.Streams, math.MaxInt32),

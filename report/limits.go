@@ -35,7 +35,7 @@ func ProcessLimits(s accounting.Snapshot, pid int) (all []Limit, ok bool) {
 			all = append(all, memoryLimit(l.Device, "memory.max", l.Budget, l.Used, l.BudgetBy),
 				memoryLimit(l.Device, "memory.min", l.Min, l.Used, l.MinBy),
 				countLimit(l.Device, "streams.max", l.StreamsMax, l.Streams, l.StreamsBy))
-			all = append(all, sharedLimits(s, l.Job, l.Device)...)
+			all = append(all, sharedLimits(s, l.Job, l.Device, l.Cgroup)...)
 		}
 	}
 	for _, p := range s.Processes {
@@ -56,7 +56,7 @@ func JobLimits(s accounting.Snapshot, id uint64) (all []Limit, ok bool) {
 			all = append(all, memoryLimit(d.Device, "memory.max", d.Max, d.Used, d.MaxBy),
 				memoryLimit(d.Device, "memory.min", d.Min, d.Used, d.MinBy),
 				countLimit(d.Device, "streams.max", j.StreamsMax, streamsOf(s, id, d.Device), j.StreamsBy))
-			all = append(all, sharedLimits(s, id, d.Device)...)
+			all = append(all, sharedLimits(s, id, d.Device, "")...)
 		}
 		return all, true
 	}
@@ -64,9 +64,12 @@ func JobLimits(s accounting.Snapshot, id uint64) (all []Limit, ok bool) {
 }
 
 // sharedLimits are those of the budgets that a job shares with others on a device: what is held
-// of them is what all hold.
-func sharedLimits(s accounting.Snapshot, job uint64, device int) (all []Limit) {
+// of them is what all hold. Of a process it is known in which cgroup it runs.
+func sharedLimits(s accounting.Snapshot, job uint64, device int, cgroup string) (all []Limit) {
 	for _, b := range s.Budgets {
+		if cgroup != "" && b.IsOfCgroup() && !accounting.InCgroup(cgroup, b.Cgroup) {
+			continue // another process of its job runs there
+		}
 		for _, at := range b.Devices {
 			if at.Device == device && at.Max != accounting.Max && slices.Contains(b.Jobs, job) {
 				all = append(all, memoryLimit(device, "memory.max", at.Max, at.Used, at.MaxBy+"; shared by "+b.Name))
@@ -102,6 +105,32 @@ func UserLimits(s accounting.Snapshot, uid uint32) (all []Limit) {
 			}
 		}
 		all = append(append(all, own), append(rules, streams)...)
+	}
+	return all
+}
+
+// CgroupLimits are the limits of all programs in a cgroup: its own, and those of the cgroups around it.
+func CgroupLimits(s accounting.Snapshot, of string) (all []Limit) {
+	for _, d := range s.Devices {
+		own := memoryLimit(d.Index, "memory.max", accounting.Max, 0, "")
+		for _, l := range s.Leases {
+			if l.Device == d.Index && accounting.InCgroup(accounting.CgroupOf(l.Cgroup), of) {
+				own.Held += uint64(l.Used)
+			}
+		}
+		var around []Limit
+		for _, b := range s.Budgets {
+			for _, at := range b.Devices {
+				switch {
+				case at.Device != d.Index || !b.IsOfCgroup() || at.Max == accounting.Max || !accounting.InCgroup(of, b.Cgroup):
+				case b.Cgroup == of:
+					own = memoryLimit(d.Index, "memory.max", at.Max, at.Used, at.MaxBy)
+				default:
+					around = append(around, memoryLimit(d.Index, "memory.max", at.Max, at.Used, at.MaxBy+"; shared by "+b.Name))
+				}
+			}
+		}
+		all = append(append(all, own), around...)
 	}
 	return all
 }

@@ -55,6 +55,23 @@ func classText(ms uint64) string {
 	return fmt.Sprintf("%dms", ms)
 }
 
+// CgroupFields are the values of a cgroup, by name.
+func CgroupFields() []Field[accounting.CgroupState] {
+	type group = accounting.CgroupState
+	return []Field[group]{
+		{"cgroup.procs", func(g group) string {
+			var b strings.Builder
+			for _, pid := range g.Processes {
+				fmt.Fprintln(&b, pid)
+			}
+			return b.String()
+		}},
+		one("memory.current", func(g group) string { return Value(g.Used) }),
+		one("memory.max", func(g group) string { return Value(g.Max) }),
+		one("streams.current", func(g group) string { return fmt.Sprint(g.Streams) }),
+	}
+}
+
 // UserFields are the values of a user, by name.
 func UserFields() []Field[accounting.UserState] {
 	type user = accounting.UserState

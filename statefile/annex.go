@@ -19,6 +19,7 @@ import (
 const (
 	annexSuffix    = ".annex"
 	pressureSuffix = ".pressure"
+	cgroupSuffix   = ".cgroups"
 	// MaxThreads bounds the threads of all leases together, beyond those in the leases' records.
 	MaxThreads = 1 << 18
 	// MaxPressures bounds the devices, jobs and users at which somebody ever waited for bytes.
@@ -36,6 +37,7 @@ type annexKind struct {
 var (
 	threadAnnex   = annexKind{0x58454e4e41424741, 2, MaxThreads, unsafe.Sizeof(Thread{})}   // AGBANNEX
 	pressureAnnex = annexKind{0x53534552504247, 1, MaxPressures, unsafe.Sizeof(Pressure{})} // GBPRESS
+	cgroupAnnex   = annexKind{0x53505247434247, 1, MaxCgroups, unsafe.Sizeof(Cgroup{})}     // GBCGRPS
 )
 
 // annexHeader is the first page of an annex.
@@ -76,16 +78,11 @@ type annex struct {
 // openAnnexes maps the annexes of the state file at path, each begun anew where it is none of ours or the state file
 // is fresh. Where there can be none it does not outlive the daemon, as Volatile says.
 func (f *File) openAnnexes(path string, fresh bool) error {
-	threads, err := threadAnnex.open(path+annexSuffix, fresh)
-	if err != nil {
+	if err := f.eachAnnex(func(k *annexKind, suffix string) (*annex, error) { return k.open(path+suffix, fresh) }); err != nil {
 		return err
 	}
-	pressures, err := pressureAnnex.open(path+pressureSuffix, fresh)
-	if err != nil {
-		return errors.Join(err, threads.back.close())
-	}
-	f.bindAnnexes(threads, pressures)
 	f.Pressures.collect()
+	f.Cgroups.collect()
 	f.Threads.collect()
 	f.Threads.Each(func(i int, t *Thread) {
 		if t.Lease >= *f.Leases.high || f.Leases.rows[t.Lease].Live != 1 || f.Leases.rows[t.Lease].OpenedAt != t.OpenedAt {
@@ -165,9 +162,25 @@ func (k *annexKind) anonymous(why error) (*annex, error) {
 	return a, nil
 }
 
-func (f *File) bindAnnexes(threads, pressures *annex) {
-	f.annexes = [...]*annex{threads, pressures}
+// eachAnnex opens the annexes, and lays their tables over them.
+func (f *File) eachAnnex(open func(k *annexKind, suffix string) (*annex, error)) error {
+	for i, k := range [...]struct {
+		kind   *annexKind
+		suffix string
+	}{{&threadAnnex, annexSuffix}, {&pressureAnnex, pressureSuffix}, {&cgroupAnnex, cgroupSuffix}} {
+		a, err := open(k.kind, k.suffix)
+		if err != nil {
+			for _, a := range f.annexes[:i] {
+				err = errors.Join(err, a.back.close())
+			}
+			return err
+		}
+		f.annexes[i] = a
+	}
+	threads, pressures, cgroups := f.annexes[0], f.annexes[1], f.annexes[2]
 	f.Threads.lay(threads.back, headerSize, MaxThreads, &threads.head.High)
 	f.Pressures.lay(pressures.back, headerSize, MaxPressures, &pressures.head.High)
+	f.Cgroups.lay(cgroups.back, headerSize, MaxCgroups, &cgroups.head.High)
 	f.alive = &pressures.head.Alive
+	return nil
 }

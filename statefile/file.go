@@ -30,7 +30,7 @@ type File struct {
 	back     *backing
 	head     *header
 	aside    string
-	annexes  [2]*annex
+	annexes  [3]*annex
 	alive    *int64 // in the pressures' annex
 	Jobs     table[Job]
 	Sessions table[Session]
@@ -40,6 +40,7 @@ type File struct {
 
 	Threads   table[Thread]   // in an annex
 	Pressures table[Pressure] // in another
+	Cgroups   table[Cgroup]   // in a third
 
 	promised, promisedLeases atomic.Int64 // records that requests may take
 }
@@ -98,15 +99,9 @@ func Anonymous(why error) (*File, error) {
 	}
 	f.back.volatile.Store(&why)
 	f.begin()
-	threads, err := threadAnnex.anonymous(why)
-	if err != nil {
+	if err := f.eachAnnex(func(k *annexKind, _ string) (*annex, error) { return k.anonymous(why) }); err != nil {
 		return nil, errors.Join(err, f.back.close())
 	}
-	pressures, err := pressureAnnex.anonymous(why)
-	if err != nil {
-		return nil, errors.Join(err, threads.back.close(), f.back.close())
-	}
-	f.bindAnnexes(threads, pressures)
 	return f, nil
 }
 
@@ -225,7 +220,7 @@ type table[T record] struct {
 
 // record is what tables are of. Each begins with its Live: 0, a free record.
 type record interface {
-	Job | Session | Lease | Ticket | Limit | Thread | Pressure
+	Job | Session | Lease | Ticket | Limit | Thread | Pressure | Cgroup
 }
 
 // live is whether a record counts.

@@ -122,6 +122,16 @@ func offerUsers(s accounting.Snapshot) (all []cobra.Completion) {
 	return all
 }
 
+// offerCgroups are those in which programs run that use gpuarb, or which have a limit.
+func offerCgroups(s accounting.Snapshot) (all []cobra.Completion) {
+	for at := range s.Cgroups() {
+		if at != "/" && !slices.Contains(all, at) {
+			all = append(all, at)
+		}
+	}
+	return all
+}
+
 func offerRules(s accounting.Snapshot) (all []cobra.Completion) {
 	for _, r := range s.Rules {
 		all = append(all, cobra.CompletionWithDesc(r.Name, report.Escape(r.Title)))

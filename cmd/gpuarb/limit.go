@@ -18,22 +18,23 @@ import (
 func (a *app) limitCommand() *cobra.Command {
 	var whose limited
 	command := &cobra.Command{
-		Use:   "limit {PID | --job ID | --job NAME | --user NAME | --rule NAME | --device N} [LIMIT=VALUE…]",
+		Use:   "limit {PID | --job ID | --job NAME | --user NAME | --cgroup PATH | --rule NAME | --device N} [LIMIT=VALUE…]",
 		Short: "show limits and what set them, or change them while programs run",
 		Long: `Changes limits of a process or a job (memory.max, memory.min, streams.max; with
 --device on that device alone), of all programs of a user together (memory.max; streams.max
-of each), of what a rule gives (memory.max, streams.max), or of a device (slots.max). Your own
-you may lower, and raise again up to what the rules of the configuration, or root, gave; root
-may do anything. A user's limit stays until it is taken off (memory.max=max), also when the
-daemon or the machine's programs are started again; a rule's, until the configuration is read
-again (systemctl reload gpuarbd).
+of each), of all programs in a cgroup and those below it together (memory.max; only root may),
+of what a rule gives (memory.max, streams.max), or of a device (slots.max). Your own you may
+lower, and raise again up to what the rules of the configuration, or root, gave; root may do
+anything. A user's or a cgroup's limit stays until it is taken off (memory.max=max), also when
+the daemon or the machine's programs are started again; a rule's, until the configuration is
+read again (systemctl reload gpuarbd).
 What is lowered below what is held takes nothing away: nothing new is granted until enough
 was freed. The daemon logs each change (journalctl -u gpuarbd): who, whose, from what to what.
 
 Without LIMIT=VALUE it shows the limits in force, and which rule, flag or user set each.
 
 Sizes: 4G, 4GiB, 4096M, bytes, 25% (of each device), max. K, M and G are binary.`,
-		Example: "  gpuarb limit 4242\n  gpuarb limit 4242 memory.max=2G\n  gpuarb limit --user ann memory.max=6G\n  gpuarb limit --device 0 slots.max=1",
+		Example: "  gpuarb limit 4242\n  gpuarb limit 4242 memory.max=2G\n  gpuarb limit --user ann memory.max=6G\n  gpuarb limit --cgroup /system.slice/llama.service memory.max=12G\n  gpuarb limit --device 0 slots.max=1",
 		Args:    cobra.ArbitraryArgs,
 
 		ValidArgsFunction: a.completeLimit,
@@ -49,10 +50,12 @@ Sizes: 4G, 4GiB, 4096M, bytes, 25% (of each device), max. K, M and G are binary.
 	command.Flags().StringVar(&whose.device, "device", "", "the device: index, UUID, beginning of a UUID, or PCI address")
 	command.Flags().StringVar(&whose.job, "job", "", "the job, by the number that /gpu/jobs shows, or by its name (gpuarb run --name)")
 	command.Flags().StringVar(&whose.user, "user", "", "all programs of a user together, by name or number")
+	command.Flags().StringVar(&whose.cgroup, "cgroup", "", "all programs in a cgroup, and in those below it, by its path in cgroup v2, as /proc/PID/cgroup has it")
 	command.Flags().StringVar(&whose.rule, "rule", "", "a rule of the configuration, by its name, or its place where it has none")
 	a.completeDevices(command)
 	completeFlag(command, "job", a.fromState(offerJobs))
 	completeFlag(command, "user", a.fromState(offerUsers))
+	completeFlag(command, "cgroup", a.fromState(offerCgroups))
 	completeFlag(command, "rule", a.fromState(offerRules))
 	return a.jsonFlag(command)
 }
@@ -61,7 +64,7 @@ Sizes: 4G, 4GiB, 4096M, bytes, 25% (of each device), max. K, M and G are binary.
 func limitRequest(args []string, whose limited) (ipc.LimitRequest, error) {
 	request := ipc.LimitRequest{Target: ipc.LimitDevice, Device: ipc.AllDevices}
 	named := 0
-	for target, given := range map[uint32]bool{ipc.LimitJob: whose.ofJob, ipc.LimitUser: whose.user != "", ipc.LimitRule: whose.rule != ""} {
+	for target, given := range map[uint32]bool{ipc.LimitJob: whose.ofJob, ipc.LimitUser: whose.user != "", ipc.LimitCgroup: whose.cgroup != "", ipc.LimitRule: whose.rule != ""} {
 		if given {
 			request.Target = target
 			named++
@@ -100,6 +103,8 @@ func limitNames(target uint32) []string {
 	switch target {
 	case ipc.LimitDevice:
 		return []string{"slots.max"}
+	case ipc.LimitCgroup:
+		return []string{"memory.max"}
 	case ipc.LimitUser, ipc.LimitRule:
 		return []string{"memory.max", "streams.max"}
 	}
@@ -109,7 +114,7 @@ func limitNames(target uint32) []string {
 func setLimit(request *ipc.LimitRequest, name, value string) error {
 	names := limitNames(request.Target)
 	if !slices.Contains(names, name) {
-		what := map[uint32]string{ipc.LimitDevice: "a device", ipc.LimitUser: "a user", ipc.LimitRule: "a rule"}[request.Target]
+		what := map[uint32]string{ipc.LimitDevice: "a device", ipc.LimitUser: "a user", ipc.LimitCgroup: "a cgroup", ipc.LimitRule: "a rule"}[request.Target]
 		are := "are"
 		if len(names) == 1 {
 			are = "is"
@@ -151,7 +156,11 @@ func (a *app) limit(request ipc.LimitRequest, whose limited) error {
 	if request.Set == 0 {
 		return a.showLimits(ctx, client, request, whose)
 	}
-	if err := client.SetLimit(ctx, request); err != nil {
+	set := func() error { return client.SetLimit(ctx, request) }
+	if request.Target == ipc.LimitCgroup {
+		set = func() error { return client.SetCgroupLimit(ctx, whose.cgroup, request) }
+	}
+	if err := set(); err != nil {
 		return &exitError{exitFailed, explainCall(client.Path(), err)}
 	}
 	if request.Set&ipc.SetMax != 0 {
@@ -169,6 +178,8 @@ func limitsOf(s accounting.Snapshot, request ipc.LimitRequest, whose limited) ([
 		limits = report.DeviceLimits(s, int(request.Device))
 	case ipc.LimitUser:
 		limits = report.UserLimits(s, uint32(request.ID))
+	case ipc.LimitCgroup:
+		limits = report.CgroupLimits(s, whose.cgroup)
 	case ipc.LimitRule:
 		limits, ok = report.RuleLimits(s, request.ID)
 		unknown = noRule(s, whose.rule)
@@ -219,6 +230,8 @@ func (a *app) sayOver(ctx context.Context, client *ipc.Client, request ipc.Limit
 		who = fmt.Sprintf("job %d holds", request.ID)
 	case ipc.LimitUser:
 		who, frees = fmt.Sprintf("the programs of user %s hold", whose.user), "they free"
+	case ipc.LimitCgroup:
+		who, frees = fmt.Sprintf("the programs in cgroup %s hold", whose.cgroup), "they free"
 	case ipc.LimitRule:
 		who, frees = fmt.Sprintf("programs under rule %s hold", whose.rule), "they free"
 	}

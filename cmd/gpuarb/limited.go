@@ -19,11 +19,12 @@ type limited struct {
 	job    string
 	ofJob  bool
 	user   string
+	cgroup string
 	rule   string
 }
 
 // errWhose is for a command that does not say whose limits, or says it twice.
-var errWhose = errors.New("whose? Give a PID, --job, --user, --rule or --device")
+var errWhose = errors.New("whose? Give a PID, --job, --user, --cgroup, --rule or --device")
 
 // resolve looks up what a command names in words.
 func (w limited) resolve(s accounting.Snapshot, request *ipc.LimitRequest) error {

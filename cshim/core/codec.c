@@ -14,6 +14,7 @@ static size_t body_of(uint16_t type) {
     case GA_TYPE_OBJECTS:
     case GA_TYPE_JOB_CLOSE:
     case GA_TYPE_LIMIT:
+    case GA_TYPE_CGROUP:
         return 0;
     case GA_TYPE_ATTACH:
         return sizeof(struct ga_wire_attach_reply);

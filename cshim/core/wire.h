@@ -51,6 +51,7 @@
 #define GA_TYPE_JOB_TALLY 0x1au
 #define GA_TYPE_EVENTS 0x1bu
 #define GA_TYPE_METRICS 0x1cu
+#define GA_TYPE_CGROUP 0x1du
 #define GA_REPLY_BIT 0x8000u
 #define GA_STATUS_OK 0x0u
 #define GA_STATUS_OVER_BUDGET 0x1u
@@ -559,6 +560,7 @@ _Static_assert(offsetof(struct ga_wire_job_tally_reply, device) == 48, "JobTally
 #define GA_LIMIT_DEVICE 0x3u
 #define GA_LIMIT_USER 0x4u
 #define GA_LIMIT_RULE 0x5u
+#define GA_LIMIT_CGROUP 0x6u
 #define GA_SET_MAX 0x1u
 #define GA_SET_MIN 0x2u
 #define GA_SET_STREAMS 0x4u
@@ -591,6 +593,14 @@ _Static_assert(offsetof(struct ga_wire_limit_request, max_share) == 40, "LimitRe
 _Static_assert(offsetof(struct ga_wire_limit_request, min_share) == 44, "LimitRequest.MinShare");
 _Static_assert(offsetof(struct ga_wire_limit_request, streams) == 48, "LimitRequest.Streams");
 _Static_assert(offsetof(struct ga_wire_limit_request, reserved) == 52, "LimitRequest.Reserved");
+
+struct ga_wire_cgroup_request {
+    struct ga_wire_limit_request limit;
+    uint8_t path[512];
+};
+_Static_assert(sizeof(struct ga_wire_cgroup_request) == 568, "CgroupRequest");
+_Static_assert(offsetof(struct ga_wire_cgroup_request, limit) == 0, "CgroupRequest.Limit");
+_Static_assert(offsetof(struct ga_wire_cgroup_request, path) == 56, "CgroupRequest.Path");
 
 struct ga_wire_snapshot_part {
     uint32_t last;

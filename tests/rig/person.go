@@ -67,7 +67,16 @@ func (u *Person) Gpuarb(args ...string) *exec.Cmd {
 // Bare starts the program that does as it is told under the bare preload.
 func (u *Person) Bare(args ...string) *Program {
 	u.m.T.Helper()
+	return u.m.Interact(u.bare(args...))
+}
+
+// BareIn does so in a cgroup.
+func (u *Person) BareIn(c *Cgroup, args ...string) *Program {
+	u.m.T.Helper()
+	return u.m.Interact(c.In(u.bare(args...)))
+}
+
+func (u *Person) bare(args ...string) *exec.Cmd {
 	env := append(u.m.Env(), "GPUARB_SOCKET="+u.m.Socket)
-	return u.m.Interact(u.Command(env, "env", append([]string{"LD_PRELOAD=" + u.Program("libgpuarb.so"),
-		u.Program("cudaprog-dlsym")}, args...)...))
+	return u.Command(env, "env", append([]string{"LD_PRELOAD=" + u.Program("libgpuarb.so"), u.Program("cudaprog-dlsym")}, args...)...)
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -114,6 +115,16 @@ func wrongTable(text string) string {
 // pattern is the path of the reference that a file goes by.
 func pattern(path string) string {
 	parts := strings.Split(path, "/")
+	if files := []string{"memory.max", "memory.current", "streams.current", "cgroup.procs"}; parts[0] == "cgroups" && len(parts) > 1 {
+		last := parts[len(parts)-1]
+		switch isFile := slices.Contains(files, last); {
+		case isFile && len(parts) == 2:
+			return path
+		case isFile:
+			return "cgroups/PATH/" + last
+		}
+		return "cgroups/PATH"
+	}
 	for i, what := range parts[:len(parts)-1] {
 		if name := map[string]string{"devices": "N", "processes": "PID", "jobs": "ID", "users": "NAME"}[what]; name != "" {
 			parts[i+1] = name
@@ -278,7 +289,7 @@ scope = "user"
 memory.max = "300M"
 `})
 	u := m.Person(owner)
-	holds := m.Interact(u.Gpuarb("run", "--name", "two words", "--", u.Program("cudaprog-dlsym")))
+	holds := m.Interact(m.Cgroup().In(u.Gpuarb("run", "--name", "two words", "--", u.Program("cudaprog-dlsym"))))
 	holds.Want("alloc a 150M", "ok")
 	holds.Want("stream s", "ok")
 	waits := m.Interact(u.Gpuarb("run", "--wait", "--", u.Program("cudaprog-dlsym")))

@@ -1,0 +1,97 @@
+package daemon
+
+import (
+	"fmt"
+	"hash/fnv"
+
+	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/statefile"
+)
+
+// What somebody set for all programs in a cgroup is kept like other changed limits. A record of a limit has no room for a
+// path: that has a record of its own, and the limit the path's number.
+
+// cgroupID is the number of a path in records.
+func cgroupID(path string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(path))
+	return h.Sum64()
+}
+
+// ofCgroup is whose limits the records of a cgroup's are.
+func ofCgroup(id uint64) limitOwner { return limitOwner{ipc.LimitCgroup, id, ofNobody} }
+
+// setCgroupLimitsLocked changes what all programs in a cgroup may hold.
+func (d *Daemon) setCgroupLimitsLocked(path string, change rules.Change) error {
+	id := cgroupID(path)
+	if err := d.roomForCgroupLocked(id, path); err != nil {
+		return err
+	}
+	to := target{ipc.LimitCgroup, id, ofNobody, int32(change.Device), !change.Privileged}
+	err := d.setKeptLocked(to, change, func() error {
+		if err := d.arb.SetCgroupLimits(d.now(), path, change); err != nil {
+			return err
+		}
+		d.keepCgroupLocked(id, path)
+		return nil
+	})
+	if err == nil && !d.arb.CgroupLimited(path) {
+		d.forgetLimitsLocked(to.owner())
+	}
+	d.dropCgroupLocked(id)
+	return err
+}
+
+// roomForCgroupLocked says why the path of one more cgroup could not be kept, or nil.
+func (d *Daemon) roomForCgroupLocked(id uint64, path string) error {
+	switch at, known := d.kept.cgroups[id]; {
+	case known && d.file.Cgroups.At(at).PathOf() != path:
+		return fmt.Errorf("cgroup %s cannot be told from another with a limit in the state file: %w", path, rules.ErrRange)
+	case !known && len(d.kept.cgroups) >= statefile.MaxCgroups:
+		return refused(ipc.StatusTooMany, "%d cgroups have limits, the most that there can be: take off those that are needed no longer (memory.max=max)", statefile.MaxCgroups)
+	}
+	return nil
+}
+
+// keepCgroupLocked writes a path down before the limit that it is needed for.
+func (d *Daemon) keepCgroupLocked(id uint64, path string) {
+	if _, known := d.kept.cgroups[id]; known {
+		return
+	}
+	at, row, err := d.file.Cgroups.New()
+	if err != nil || !row.SetPath(path) {
+		d.log.Warn("a changed limit will not outlive this daemon", "cgroup", path, "err", err)
+		return
+	}
+	row.ID = id
+	d.file.Cgroups.Commit(at)
+	d.kept.cgroups[id] = at
+}
+
+// dropCgroupLocked frees the record of a path whose last limit is gone.
+func (d *Daemon) dropCgroupLocked(id uint64) {
+	if at, known := d.kept.cgroups[id]; known && len(d.kept.of[ofCgroup(id)]) == 0 {
+		d.file.Cgroups.Free(at)
+		delete(d.kept.cgroups, id)
+	}
+}
+
+// recoverCgroupsLocked takes up which paths the last daemon's records are of.
+func (d *Daemon) recoverCgroupsLocked() {
+	d.file.Cgroups.Each(func(at int, r *statefile.Cgroup) {
+		if _, twice := d.kept.cgroups[r.ID]; twice || r.ID != cgroupID(r.PathOf()) {
+			d.file.Cgroups.Free(at)
+			return
+		}
+		d.kept.cgroups[r.ID] = at
+	})
+}
+
+// cgroupLocked is the path of a cgroup by its number; "": it is not known.
+func (d *Daemon) cgroupLocked(id uint64) string {
+	if at, known := d.kept.cgroups[id]; known {
+		return d.file.Cgroups.At(at).PathOf()
+	}
+	return ""
+}

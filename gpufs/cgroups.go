@@ -1,0 +1,83 @@
+package gpufs
+
+import (
+	"cmp"
+	"hash/fnv"
+	"slices"
+	"strings"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// cgroups/PATH: a folder for each cgroup in which clients run or which has a limit, and for those around it, in one another
+// as in the kernel's own tree.
+
+// cgroup is the folder of a cgroup.
+func (b *builder) cgroup(of string) *directory {
+	list := func(s *snapshot) ([]entry, bool) {
+		entries, ok := b.cgroupFiles(of, s)
+		for _, name := range s.cgroupsIn(of) {
+			if !named(entries, name) {
+				entries = append(entries, b.cgroupEntry(of, name))
+			}
+		}
+		slices.SortFunc(entries, byName)
+		return entries, ok
+	}
+	return &directory{changing: true, list: list, find: func(s *snapshot, name string) (entry, bool) {
+		entries, ok := b.cgroupFiles(of, s)
+		if i := slices.IndexFunc(entries, func(e entry) bool { return e.name == name }); ok && i >= 0 {
+			return entries[i], true
+		}
+		e := b.cgroupEntry(of, name)
+		_, ok = s.Cgroup(below(of, name))
+		return e, ok
+	}}
+}
+
+func named(entries []entry, name string) bool {
+	return slices.ContainsFunc(entries, func(e entry) bool { return e.name == name })
+}
+
+// cgroupFiles are the files of a cgroup. Its limit is root's to write, so they belong to the daemon's user; the root has none,
+// as in cgroup v2.
+func (b *builder) cgroupFiles(of string, s *snapshot) ([]entry, bool) {
+	find := func(s *snapshot) (accounting.CgroupState, bool) { return s.Cgroup(of) }
+	if _, ok := find(s); !ok {
+		return nil, false
+	}
+	fields := b.group
+	if of == "/" {
+		fields = slices.DeleteFunc(slices.Clone(fields), func(f fieldOfCgroup) bool { return f.Name == "memory.max" })
+	}
+	entries := b.knobs(values(fields, find), cgroupKnobs, Setting{Of: OfCgroup, Device: AllDevices, Cgroup: of})
+	return numbered(entries, identity{kind: kindCgroup, id: hashOf(of)}, b.uid), true
+}
+
+// cgroupEntry is a cgroup in the folder of another.
+func (b *builder) cgroupEntry(in, name string) entry {
+	of := below(in, name)
+	return entry{name: name, id: identity{kind: kindCgroup, id: hashOf(of)}, uid: b.uid, dir: b.cgroup(of)}
+}
+
+func below(of, name string) string { return strings.TrimSuffix(of, "/") + "/" + name }
+
+// hashOf is what a cgroup's files are known by.
+func hashOf(of string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(of))
+	return h.Sum64()
+}
+
+// cgroupsIn are the names of the cgroups right below one, each once.
+func (s *snapshot) cgroupsIn(of string) (names []string) {
+	prefix := below(of, "")
+	for at := range s.Cgroups() {
+		if rest, ok := strings.CutPrefix(at, prefix); ok && rest != "" {
+			name, _, _ := strings.Cut(rest, "/")
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, cmp.Compare[string])
+	return slices.Compact(names)
+}

@@ -1,0 +1,29 @@
+package statefile
+
+import "bytes"
+
+// MaxCgroups is how many cgroups can have a limit, and cgroupSize how long a path is, with the NUL behind it.
+const (
+	MaxCgroups = 1024
+	cgroupSize = 512
+)
+
+// Cgroup is the path of a cgroup that has limits: those whose ID is its ID.
+type Cgroup struct {
+	Live uint32
+	Pad  uint32
+	ID   uint64
+	Path [cgroupSize]byte
+}
+
+// SetPath stores a path. False: it is too long.
+func (c *Cgroup) SetPath(path string) bool {
+	c.Path = [cgroupSize]byte{}
+	return copy(c.Path[:cgroupSize-1], path) == len(path)
+}
+
+// PathOf reads it.
+func (c *Cgroup) PathOf() string {
+	path, _, _ := bytes.Cut(c.Path[:], []byte{0})
+	return string(path)
+}

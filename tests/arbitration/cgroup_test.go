@@ -1,0 +1,148 @@
+package arbitration
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// folder is where a machine shows a cgroup, or a file of it.
+func folder(m *rig.Machine, c *rig.Cgroup, file string) string {
+	return filepath.Join(m.Mount, "cgroups", c.Path, file)
+}
+
+// TestCgroupFolder: root limits what runs in a cgroup and below it by its folder, to the byte, whoever's it is and by whatever
+// interface the limit is set; limits nest; nobody else may; they stay over a kill of the daemon, also where nothing
+// runs, and are gone when they are taken off.
+func TestCgroupFolder(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "400M,200M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n"})
+	outer := m.Cgroup()
+	inner := m.Below(outer, "a box.scope")
+	u, v := m.Person(anne), m.Person(bert)
+	a, b, beside := u.BareIn(outer), v.BareIn(inner), u.Bare()
+	a.Want("alloc a 100M", "ok")
+	b.Want("alloc b 50M", "ok")
+	beside.Want("alloc a 10M", "ok")
+	shown := func(c *rig.Cgroup, file, want string) {
+		t.Helper()
+		if got, err := os.ReadFile(folder(m, c, file)); err != nil || string(got) != want {
+			t.Errorf("%s of %s: %q, %v; want %q", file, c.Path, got, err, want)
+		}
+	}
+	write := func(c *rig.Cgroup, text string) {
+		t.Helper()
+		if err := os.WriteFile(folder(m, c, "memory.max"), []byte(text+"\n"), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shown(outer, "memory.current", "157286400\n")
+	shown(outer, "cgroup.procs", fmt.Sprintln(a.PID()))
+	shown(inner, "memory.current", "52428800\n")
+	shown(inner, "cgroup.procs", fmt.Sprintln(b.PID()))
+	shown(inner, "memory.max", "max\n")
+
+	write(outer, "170M")
+	m.AwaitLog("root changed memory.max of cgroup " + outer.Path + " on GPU 0 from max to 170 MiB")
+	write(inner, "60M")
+	a.Want("alloc most 10M", "ok")
+	b.Want("alloc most 10M", "ok")
+	b.Want("alloc more 1", errOutOfMemory)
+	a.Want("alloc more 1", errOutOfMemory)
+	if why := rig.Run(t, u.Gpuarb("why", fmt.Sprint(a.PID()))); !strings.Contains(why.Stdout, "0 bytes left of the 170 MiB that root set for cgroup "+outer.Path+"; holds: ") {
+		t.Errorf("gpuarb why: %s%s", why.Stdout, why.Stderr)
+	}
+	beside.Want("alloc more 100M", "ok")
+	limitTable(t, 0, "gpuarb: the programs in cgroup "+inner.Path+" hold 60 MiB on GPU 0: over until they free 20 MiB",
+		rig.Run(t, m.Gpuarb("limit", "--cgroup", inner.Path, "--device", "0", "memory.max=40M")))
+	want := "GPU LIMIT VALUE HELD SET-BY\n0 memory.max 41943040 62914560 root\n0 memory.max 178257920 178257920 root; shared by all programs in cgroup " + outer.Path +
+		"\n1 memory.max 62914560 0 root\n1 memory.max 178257920 0 root; shared by all programs in cgroup " + outer.Path
+	if got := limitTable(t, 0, "", rig.Run(t, u.Gpuarb("limit", "--cgroup", inner.Path))); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	limitTable(t, 1, "cgroup "+inner.Path+": only root may change what its programs may hold", rig.Run(t, v.Gpuarb("limit", "--cgroup", inner.Path, "memory.max=1M")))
+	limitTable(t, 1, `"there" is no path of a cgroup`, rig.Run(t, m.Gpuarb("limit", "--cgroup", "there", "memory.max=1M")))
+	limitTable(t, 2, `"streams.max" is no limit of a cgroup; there is memory.max`, rig.Run(t, m.Gpuarb("limit", "--cgroup", inner.Path, "streams.max=1")))
+	if err := os.WriteFile(folder(m, inner, "memory.max"), []byte("nonsense"), 0); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("nonsense is answered with %v", err)
+	}
+	if r := rig.Run(t, v.Command(m.Env(), "sh", "-c", `echo 1G > "$0"`, folder(m, inner, "memory.max"))); r.Code == 0 || !strings.Contains(r.Stderr, "Permission denied") {
+		t.Errorf("a user writes into it: %d, %q", r.Code, r.Stderr)
+	}
+
+	m.Kill()
+	m.Start()
+	rig.Eventually(t, "all are taken up again", func() bool { return len(m.Snapshot().Leases) == 3 })
+	shown(inner, "memory.max", "41943040\n")
+	shown(outer, "memory.max", "178257920\n")
+	b.Want("free b", "ok")
+	b.Want("alloc b 30M", "ok")
+	b.Want("alloc more 1", errOutOfMemory)
+	a.Want("alloc more 20M", "ok")
+	a.Want("alloc beyond 1", errOutOfMemory)
+	late := u.BareIn(inner)
+	late.Want("alloc a 1", errOutOfMemory)
+	for _, p := range []*rig.Program{a, b, beside, late} {
+		p.End()
+	}
+	m.Kill()
+	m.Start()
+	rig.Eventually(t, "nobody is left", func() bool { return len(m.Snapshot().Processes) == 0 })
+	shown(inner, "memory.max", "41943040\n")
+	shown(inner, "memory.current", "0\n")
+	write(inner, "max")
+	shown(outer, "memory.max", "178257920\n")
+	write(outer, "max")
+	rig.Eventually(t, "the folder of what has neither clients nor a limit is gone", func() bool {
+		_, err := os.Stat(folder(m, outer, ""))
+		return errors.Is(err, os.ErrNotExist)
+	})
+	m.Kill()
+	m.Start()
+	if s := m.Snapshot(); len(s.Budgets) != 0 {
+		t.Errorf("%+v", s.Budgets)
+	}
+}
+
+// TestCgroupOfAJob: a job's processes count where each runs, one that is killed until its memory is back; and who waits for
+// what others in the cgroup hold is served when they free it.
+func TestCgroupOfAJob(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "400M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: `schema_version = 1
+[defaults]
+on_full = "wait"
+`})
+	box := m.Cgroup()
+	u := m.Person(anne)
+	if r := rig.Run(t, m.Gpuarb("limit", "--cgroup", box.Path, "memory.max=100M")); r.Code != 0 {
+		t.Fatal(r.Stderr)
+	}
+	within := box.In(u.Command(nil, u.Program("cudaprog-dlsym")))
+	within.Env = nil
+	job := m.Interact(m.Gpuarb(append([]string{"run", "--"}, within.Args...)...))
+	other := u.BareIn(box)
+	job.Want("alloc a 80M", "ok")
+	other.Tell("alloc b 40M")
+	rig.Eventually(t, "it waits", func() bool { return len(m.Snapshot().Queue) == 1 })
+	if q := m.Snapshot().Queue[0]; q.Reason != "shared_full" || !strings.Contains(q.Text, "of the 100 MiB that root set for cgroup "+box.Path+", ") {
+		t.Errorf("%+v", q)
+	}
+	if err := syscall.Kill(job.PID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	other.Expect("alloc b ok")
+	if s, _ := snapshotOf(m).Cgroup(box.Path); s.Used != 40<<20 || s.Max != 100<<20 {
+		t.Errorf("%+v", s)
+	}
+	other.End()
+	job.Wait()
+}
+
+func snapshotOf(m *rig.Machine) *accounting.Snapshot { s := m.Snapshot(); return &s }

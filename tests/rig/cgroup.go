@@ -1,0 +1,73 @@
+package rig
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Cgroup is a cgroup of the kernel's, in which a test runs programs. It takes root.
+type Cgroup struct {
+	Path string // as /proc/PID/cgroup has it
+	dir  string
+}
+
+// Cgroup makes one of the machine's own, which ends with the test. Where cgroup v2 is mounted differs, and a container may
+// have none: so there is a mount of its own.
+func (m *Machine) Cgroup() *Cgroup {
+	m.T.Helper()
+	root := filepath.Join(m.Dir, "cgroup")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		m.fatalf("%v", err)
+	}
+	if err := unix.Mount("none", root, "cgroup2", 0, ""); err != nil {
+		m.fatalf("mount cgroup v2: %v", err)
+	}
+	name := filepath.Base(m.Dir)
+	m.T.Cleanup(func() {
+		Eventually(m.T, "the cgroups are gone", func() bool { return removeAll(filepath.Join(root, name)) })
+		if err := unix.Unmount(root, unix.MNT_DETACH); err != nil {
+			m.T.Errorf("unmount cgroup v2: %v", err)
+		}
+	})
+	return m.makeCgroup(&Cgroup{Path: "/" + name, dir: filepath.Join(root, name)})
+}
+
+func (m *Machine) makeCgroup(c *Cgroup) *Cgroup {
+	m.T.Helper()
+	if err := os.Mkdir(c.dir, 0o755); err != nil {
+		m.fatalf("%v", err)
+	}
+	return c
+}
+
+// Below makes a cgroup in another.
+func (m *Machine) Below(c *Cgroup, name string) *Cgroup {
+	m.T.Helper()
+	return m.makeCgroup(&Cgroup{Path: c.Path + "/" + name, dir: filepath.Join(c.dir, name)})
+}
+
+// removeAll kills what runs in a cgroup, and removes it with those below it. False: something still ends.
+func removeAll(dir string) bool {
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0); errors.Is(err, fs.ErrNotExist) {
+		return true
+	}
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.IsDir() && !removeAll(filepath.Join(dir, e.Name())) {
+			return false
+		}
+	}
+	return os.Remove(dir) == nil
+}
+
+// In has a command run in a cgroup from its beginning.
+func (c *Cgroup) In(cmd *exec.Cmd) *exec.Cmd {
+	words := append([]string{"sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(c.dir, "cgroup.procs")}, cmd.Args...)
+	cmd.Path, cmd.Args = "/bin/sh", words
+	return cmd
+}
