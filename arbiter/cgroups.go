@@ -42,10 +42,6 @@ func (a *Arbiter) SetCgroupLimits(now time.Time, of string, c rules.Change) erro
 		delete(a.cgroups, of)
 	}
 	a.nest(g)
-	if s := a.shareds[cgroupKey(of)]; s != nil {
-		done, _ := a.setLimits(a.cgroupChanges(nil, s), false)
-		a.tellLimits(now, done)
-	}
 	a.outdate(a.jobsIn(of))
 	a.audit(now, c, edit)
 	return nil

@@ -317,23 +317,18 @@ func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChan
 
 // afterLimits puts changed limits in force for what runs, and tells the clients.
 func (a *Arbiter) afterLimits(now time.Time, j *job, done []limitChange) {
-	a.tellLimits(now, done)
-	for _, s := range j.sessions {
-		for _, l := range s.leases {
-			l.SetStreamsMax(s.Streams().Max)
-			a.relend(l)
-		}
-	}
-}
-
-// tellLimits does so for those of budgets.
-func (a *Arbiter) tellLimits(now time.Time, done []limitChange) {
 	for _, c := range done {
 		a.enforce(now, c.budget, c.device.Index)
 		for l := range owners(c.budget.Leases(c.device.Index)) {
 			if !l.lost && l.session.alive() {
 				l.word.Limit(l.maxInForce())
 			}
+		}
+	}
+	for _, s := range j.sessions {
+		for _, l := range s.leases {
+			l.SetStreamsMax(s.Streams().Max)
+			a.relend(l)
 		}
 	}
 }
