@@ -65,7 +65,7 @@ $(BUILD)/gpuarb: FORCE
 .PHONY: share
 share: export SOURCE_DATE_EPOCH := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null))
 share: $(BUILD)/gpuarbd $(BUILD)/gpuarb
-	$(call line,MAN,$(BUILD)/share)rm -rf $(BUILD)/share && $(BUILD)/gpuarb write-share $(BUILD)/share && $(BUILD)/gpuarbd --write-share $(BUILD)/share
+	$(call line,MAN,$(BUILD)/share)rm -rf $(BUILD)/share && $(BUILD)/gpuarb write-share $(BUILD)/share docs && $(BUILD)/gpuarbd --write-share $(BUILD)/share
 
 # The daemon that dies where its tests say.
 $(BUILD)/faults/gpuarbd: FORCE

@@ -25,6 +25,8 @@ type Book struct {
 	Date     string    // that stands at the foot of each page, as 2026-11-25
 	Sections []Section // of Root's page
 	See      []string  // further pages that Root's page names, as gpuarbd(8)
+
+	Documents []Document // further pages
 }
 
 // pages are the commands that have a page of their own.
@@ -46,7 +48,7 @@ func name(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), 
 // Page is the manual page of a command, in the man macros of roff.
 func (b Book) Page(c *cobra.Command) string {
 	var p page
-	fmt.Fprintf(&p, ".TH %s %d %s \"%s\"\n", plain(strings.ToUpper(name(c))), b.Chapter, b.Date, plain(b.Root.Name()+" "+b.Root.Version))
+	p.title(name(c), b.Chapter, b)
 	p.macro("SH", "NAME")
 	p.words(plain(name(c)) + ` \- ` + plain(c.Short))
 	p.macro("SH", "SYNOPSIS")
@@ -76,6 +78,11 @@ func (b Book) Page(c *cobra.Command) string {
 
 // page is a page that is being written.
 type page struct{ strings.Builder }
+
+// title writes the macro that each page begins with.
+func (p *page) title(name string, chapter int, b Book) {
+	fmt.Fprintf(p, ".TH %s %d %s \"%s\"\n", plain(strings.ToUpper(name)), chapter, b.Date, plain(b.Root.Name()+" "+b.Root.Version))
+}
 
 // macro writes a line that is a macro, with a title behind it.
 func (p *page) macro(macro string, title ...string) {
@@ -221,6 +228,11 @@ func (p *page) see(b Book, c *cobra.Command) {
 			}
 		}
 	}
+	p.others(others)
+}
+
+// others names pages, as gpuarbd(8).
+func (p *page) others(others []string) {
 	if len(others) == 0 {
 		return
 	}
@@ -237,7 +249,7 @@ func (p *page) see(b Book, c *cobra.Command) {
 
 // roff is what stands for characters that mean something to roff. A hyphen of a flag has to be found and copied as
 // one, and characters beyond ASCII are written so that any locale's roff takes them.
-var roff = strings.NewReplacer(`\`, `\e`, "-", `\-`, "…", "...", "→", `\(->`, "×", `\(mu`, "µ", `\(mc`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`)
+var roff = strings.NewReplacer(`\`, `\e`, "-", `\-`, "…", "...", "→", `\(->`, "−", `\-`, "×", `\(mu`, "µ", `\(mc`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`)
 
 func plain(text string) string { return roff.Replace(text) }
 

@@ -18,6 +18,9 @@ func (b Book) Write(folder string) error {
 		c.InitDefaultVersionFlag()
 		files[fmt.Sprintf("man/man%d/%s.%d", b.Chapter, name(c), b.Chapter)] = []byte(b.Page(c))
 	}
+	for _, d := range b.Documents {
+		files[fmt.Sprintf("man/man%d/%s.%d", d.Chapter, d.Name, d.Chapter)] = []byte(b.document(d))
+	}
 	program := b.Root.Name()
 	for path, generate := range map[string]func(io.Writer) error{
 		"bash-completion/completions/" + program:         func(w io.Writer) error { return b.Root.GenBashCompletionV2(w, true) },

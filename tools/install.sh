@@ -73,6 +73,7 @@ install_all() {
 pages_and_completions() {
     remove_pages_and_completions
     install -D -m 0644 -t "$root/share/man/man1" "$1"/man/man1/*
+    install -D -m 0644 -t "$root/share/man/man5" "$1"/man/man5/*
     install -D -m 0644 -t "$root/share/man/man8" "$1"/man/man8/*
     install -D -m 0644 -t "$root/share/bash-completion/completions" "$1"/bash-completion/completions/*
     install -D -m 0644 -t "$zsh" "$1"/zsh/site-functions/*
@@ -80,7 +81,8 @@ pages_and_completions() {
 }
 
 remove_pages_and_completions() {
-    rm -f "$root"/share/man/man1/gpuarb.1 "$root"/share/man/man1/gpuarb-*.1 "$root/share/man/man8/gpuarbd.8" \
+    rm -f "$root"/share/man/man1/gpuarb.1 "$root"/share/man/man1/gpuarb-*.1 "$root"/share/man/man5/gpuarb{.toml,-files}.5 \
+        "$root/share/man/man8/gpuarbd.8" \
         "$root"/share/bash-completion/completions/gpuarb{,d} "$zsh"/_gpuarb{,d} \
         "$root"/share/fish/vendor_completions.d/gpuarb{,d}.fish
 }

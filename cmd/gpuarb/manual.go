@@ -1,6 +1,9 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+
 	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/manual"
 	"github.com/spf13/cobra"
@@ -9,15 +12,36 @@ import (
 // shareCommand is called by the build (Makefile, target share): it writes the manual pages and completions that are installed.
 func (a *app) shareCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:    "write-share FOLDER",
-		Short:  "write the manual pages and completions below FOLDER",
+		Use:    "write-share FOLDER DOCS",
+		Short:  "write the manual pages and completions below FOLDER; those on files are made of the documents in DOCS",
 		Hidden: true,
-		Args:   takes(1, 1),
+		Args:   takes(2, 2),
 		RunE: func(command *cobra.Command, args []string) error {
-			book := manual.Book{Root: command.Root(), Chapter: 1, Date: manual.Date(a.getenv), Sections: ownSections(), See: []string{"gpuarbd(8)", "nvidia-smi(1)"}}
+			documents, err := documents(args[1])
+			if err != nil {
+				return err
+			}
+			book := manual.Book{Root: command.Root(), Chapter: 1, Date: manual.Date(a.getenv), Sections: ownSections(), Documents: documents,
+				See: []string{"gpuarb.toml(5)", "gpuarb-files(5)", "gpuarbd(8)", "nvidia-smi(1)"}}
 			return book.Write(args[0])
 		},
 	}
+}
+
+// documents are the pages on files.
+func documents(folder string) ([]manual.Document, error) {
+	all := []manual.Document{
+		{Name: "gpuarb.toml", Short: "configuration of gpuarbd", Text: "configuration.md", See: []string{"gpuarb-config(1)", "gpuarb-files(5)", "gpuarbd(8)"}},
+		{Name: "gpuarb-files", Short: "the files that gpuarbd shows its state in", Text: "gpufs.md", See: []string{"gpuarb(1)", "gpuarb.toml(5)", "gpuarbd(8)"}},
+	}
+	for i := range all {
+		text, err := os.ReadFile(filepath.Join(folder, all[i].Text))
+		if err != nil {
+			return nil, err
+		}
+		all[i].Chapter, all[i].Text = 5, string(text)
+	}
+	return all, nil
 }
 
 // ownSections are what gpuarb's own page has besides what the commands say of themselves.
@@ -41,8 +65,8 @@ func ownSections() []manual.Section {
 			{Word: "NO_COLOR", Meaning: "`top` and `events` print no colours."},
 		}},
 		{Title: "FILES", Items: []manual.Item{
-			{Word: config.DefaultPath, Meaning: "The daemon's configuration, with conf.d/*.toml beside it."},
-			{Word: "/gpu", Meaning: "The daemon's state, as files."},
+			{Word: config.DefaultPath, Meaning: "The daemon's configuration, with conf.d/*.toml beside it: `gpuarb.toml`(5)."},
+			{Word: "/gpu", Meaning: "The daemon's state, as files: `gpuarb-files`(5)."},
 			{Word: "/run/gpuarb/gpuarb.sock", Meaning: "The socket of the machine's daemon."},
 			{Word: "$XDG_RUNTIME_DIR/gpuarb/gpuarb.sock", Meaning: "That of a user's own, which is asked first."},
 		}},

@@ -14,7 +14,7 @@ const shareFlag = "write-share"
 
 func writeShare(cmd *cobra.Command, folder string) error {
 	book := manual.Book{
-		Root: cmd, Chapter: 8, Date: manual.Date(os.Getenv), See: []string{"gpuarb(1)"},
+		Root: cmd, Chapter: 8, Date: manual.Date(os.Getenv), See: []string{"gpuarb(1)", "gpuarb.toml(5)", "gpuarb-files(5)"},
 		Sections: []manual.Section{
 			{Title: "SIGNALS", Items: []manual.Item{
 				{Word: "HUP", Meaning: "Reads the configuration again; if it has mistakes, the one in force stays."},

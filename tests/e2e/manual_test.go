@@ -54,4 +54,25 @@ func TestManualPages(t *testing.T) {
 			check("gpuarb", c[1:], "gpuarb-"+c[1]+".1")
 		}
 	}
+	for page, document := range map[string]string{"gpuarb.toml.5": "configuration.md", "gpuarb-files.5": "gpufs.md"} {
+		checkDocument(t, text[page], filepath.Join("../../docs", document))
+	}
+}
+
+// checkDocument: the page has an item for each row of the document's tables that begins with a name.
+func checkDocument(t *testing.T, page, document string) {
+	t.Helper()
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile("(?m)^\\| `([^`]+)`").FindAllStringSubmatch(string(text), -1)
+	if len(rows) < 20 {
+		t.Errorf("%s has only %d rows", document, len(rows))
+	}
+	for _, row := range rows {
+		if !regexp.MustCompile(`(?m)^ +` + regexp.QuoteMeta(row[1]) + `(\W|$)`).MatchString(page) {
+			t.Errorf("the page made of %s has no item %s", filepath.Base(document), row[1])
+		}
+	}
 }

@@ -46,7 +46,7 @@ func TestInstall(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"man/man1/gpuarb.1", "man/man1/gpuarb-run.1", "man/man8/gpuarbd.8", "bash-completion/completions/gpuarb",
+	for _, name := range []string{"man/man1/gpuarb.1", "man/man1/gpuarb-run.1", "man/man5/gpuarb.toml.5", "man/man5/gpuarb-files.5", "man/man8/gpuarbd.8", "bash-completion/completions/gpuarb",
 		"zsh/site-functions/_gpuarb", "fish/vendor_completions.d/gpuarb.fish"} {
 		path := filepath.Join(build, "share", name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -72,6 +72,8 @@ func TestInstall(t *testing.T) {
 		"/opt/gpuarb/share/fish/vendor_completions.d/gpuarb.fish",
 		"/opt/gpuarb/share/man/man1/gpuarb-run.1",
 		"/opt/gpuarb/share/man/man1/gpuarb.1",
+		"/opt/gpuarb/share/man/man5/gpuarb-files.5",
+		"/opt/gpuarb/share/man/man5/gpuarb.toml.5",
 		"/opt/gpuarb/share/man/man8/gpuarbd.8",
 		"/opt/gpuarb/share/gpuarb/grafana/gpuarb.json",
 		"/opt/gpuarb/share/gpuarb/prometheus/gpuarb.rules.yml",
