@@ -172,7 +172,7 @@ func openUp(fd int, f *os.File, path string, opts ListenOptions) (*net.UnixListe
 	if mode == 0 {
 		mode = 0o600
 	}
-	if err := os.Chmod(path, mode); err != nil {
+	if err := ChmodSocket(path, mode); err != nil {
 		return nil, err
 	}
 	if err := unix.Listen(fd, unix.SOMAXCONN); err != nil {

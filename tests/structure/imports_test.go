@@ -81,7 +81,7 @@ var bans = []ban{
 		from: "web", what: []string{module}, allow: []string{module + "/accounting", module + "/ipc", module + "/report", module + "/web"},
 		reason: "the page is a client of the socket, and knows no more than others",
 	},
-	{from: "web/worker", what: []string{module}, reason: "what starts the page's process does not know what that does"},
+	{from: "web/worker", what: []string{module}, allow: []string{module + "/ipc"}, reason: "what starts the page's process does not know what that does"},
 	{
 		but: []string{"web"}, what: []string{"net/http"},
 		reason: "what is of the network stays in a process without privileges",

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/ipc"
 )
 
 // listen opens the wanted address.
@@ -49,29 +51,12 @@ func listenUnix(path string, mode os.FileMode) (*os.File, error) {
 	l.SetUnlinkOnClose(false)
 	file, err := l.File()
 	if err == nil {
-		err = chmodSocket(path, mode)
+		err = ipc.ChmodSocket(path, mode)
 	}
 	if err != nil {
 		return nil, errors.Join(err, os.Remove(path))
 	}
 	return file, nil
-}
-
-// chmodSocket is os.Chmod of a socket and of nothing else: who may write into its folder could have put a link there by now.
-func chmodSocket(path string, mode os.FileMode) error {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	defer unix.Close(fd)
-	var stat unix.Stat_t
-	if err := unix.Fstat(fd, &stat); err != nil {
-		return &os.PathError{Op: "stat", Path: path, Err: err}
-	}
-	if stat.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return fmt.Errorf("%s is no socket any more", path)
-	}
-	return os.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), mode)
 }
 
 // closeListener gives an address up.

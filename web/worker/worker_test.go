@@ -92,26 +92,6 @@ func TestListenUnix(t *testing.T) {
 	}
 }
 
-// TestChmodSocket: a link in the socket's place leads to no other file.
-func TestChmodSocket(t *testing.T) {
-	dir := t.TempDir()
-	victim, link := filepath.Join(dir, "victim"), filepath.Join(dir, "link")
-	if err := os.WriteFile(victim, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(victim, link); err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range []string{link, victim} {
-		if err := chmodSocket(path, 0o666); err == nil || !strings.Contains(err.Error(), "no socket any more") {
-			t.Errorf("%s: %v", path, err)
-		}
-	}
-	if info, err := os.Stat(victim); err != nil || info.Mode() != 0o600 {
-		t.Errorf("%v, %v", info, err)
-	}
-}
-
 // TestWishes: of several that come at once the last counts, and none is waited for.
 func TestWishes(t *testing.T) {
 	k := New(nil, "", 0)
