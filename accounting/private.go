@@ -1,9 +1,13 @@
 package accounting
 
 import (
+	"math"
 	"slices"
 	"strings"
 )
+
+// Stranger is a user who has no process: (uid_t)-1 stands for no user in the kernel's interface.
+const Stranger = math.MaxUint32
 
 // WithOwnCommands is the snapshot as a user may see it who is shown the command lines of his own programs alone:
 // of the others' he sees the program's name. What it returns shares with s all that is the same.

@@ -19,7 +19,7 @@ func TestWithOwnCommands(t *testing.T) {
 		return s
 	}
 	full := of(ann)
-	for uid, want := range map[uint32]int{ann: 6, bob: 0} {
+	for uid, want := range map[uint32]int{ann: 6, bob: 0, Stranger: 0} {
 		text, err := json.Marshal(full.WithOwnCommands(uid))
 		if err != nil {
 			t.Fatal(err)

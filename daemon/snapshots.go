@@ -70,10 +70,20 @@ func (d *Daemon) hidesCommands(uid uint32) bool {
 	return d.ownCommands.Load() && uid != 0 && uid != uint32(os.Geteuid())
 }
 
+// reader is the user whose command lines a client is shown: its own, but a stranger for the process that serves the page, because
+// it shows them to everybody. In a user's own daemon all that there is to see is that user's.
+func (cl *client) reader() uint32 {
+	peer := cl.conn.Peer()
+	if os.Geteuid() == 0 && cl.d.page.Is(peer.PID) {
+		return accounting.Stranger
+	}
+	return uint32(peer.UID)
+}
+
 // snapshot answers with the whole state as JSON.
 func (cl *client) snapshot(m ipc.Message) error {
 	return cl.sendText(m, func(r *audience) text {
-		if uid := uint32(cl.conn.Peer().UID); cl.d.hidesCommands(uid) {
+		if uid := cl.reader(); cl.d.hidesCommands(uid) {
 			return r.texts.Get(func() text { return textOf(cl.d.Snapshot().WithOwnCommands(uid)) })
 		}
 		return cl.d.texts.json.Get(func() text { return textOf(cl.d.snapshot()) })
@@ -87,7 +97,7 @@ func textOf(s accounting.Snapshot) (t text) {
 
 // sendText answers with a text that is made for all who wait for it, and sent in parts.
 func (cl *client) sendText(m ipc.Message, get func(*audience) text) error {
-	uid := uint32(cl.conn.Peer().UID)
+	uid := cl.reader() // and the page waits for no other process of its user
 	readers := cl.d.texts.enter(uid)
 	if readers == nil {
 		return refused(ipc.StatusTooMany, "%d clients of user %d are reading snapshots, and do not come to an end", readersPerUser, uid)

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -197,6 +199,20 @@ func TestOnlyOwnCommands(t *testing.T) {
 	shown("everybody", state, false)
 	rig.Eventually(t, "the last hour has it too", func() bool { return strings.Contains(get(t, url+"history"), "cudaprog-dlsym") })
 	shown("everybody", get(t, url+"history"), false)
+
+	_, pid := m.page() // its process is a user's too, and the page everybody's
+	info, err := os.Stat("/proc/" + pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid := int(info.Sys().(*syscall.Stat_t).Uid)
+	own := m.Person(uid).Bare("-", secret)
+	own.Want("alloc a 3M", "ok")
+	rig.Eventually(t, "the page has a lease of its own process's user", func() bool {
+		state = get(t, url+"state")
+		return strings.Contains(state, fmt.Sprintf(`"pid":%d`, own.Process()))
+	})
+	shown("everybody", state, false)
 	m.reload(config("127.0.0.1:0"))
 	shown("bob, who may", rig.Run(t, bob.Gpuarb("ps")).Stdout, true)
 }

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"reflect"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -56,6 +57,7 @@ type Keeper struct {
 	mode    os.FileMode // of a socket file
 	program string
 	changed chan Wanted
+	pid     atomic.Int64 // of the worker that runs; 0: none does
 }
 
 // New makes a keeper; nothing happens before Run. mode is that of a socket file.
@@ -73,6 +75,9 @@ func (k *Keeper) Set(w Wanted) {
 		}
 	}
 }
+
+// Is says whether a process is the worker.
+func (k *Keeper) Is(pid int) bool { return pid != 0 && k.pid.Load() == int64(pid) }
 
 // Run serves what is wanted until ctx ends.
 func (k *Keeper) Run(ctx context.Context) {
@@ -148,7 +153,11 @@ func (k *Keeper) runOne(ctx context.Context, now Wanted, listener *os.File) (Wan
 		return now, err
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	go func() {
+		err := cmd.Wait()
+		k.pid.Store(0) // the number may be another process's from now on
+		ended <- err
+	}()
 	k.log.Info("the page is served", "listen", addressOf(listener), "pid", cmd.Process.Pid)
 	for {
 		select {
@@ -201,6 +210,7 @@ func (k *Keeper) start(now Wanted, listener *os.File) (*exec.Cmd, io.Closer, err
 	if err := cmd.Start(); err != nil {
 		return nil, nil, fmt.Errorf("its process cannot be started: %w", err)
 	}
+	k.pid.Store(int64(cmd.Process.Pid)) // before it has its settings, without which it connects to nothing
 	// A pipe holds 4 KiB without a reader, so this write does not block. A worker that is gone already is noticed by Wait.
 	if len(settings) < 4096 {
 		_, _ = leash.Write(append(settings, '\n'))
