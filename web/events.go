@@ -27,7 +27,7 @@ func (s *server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	f, ok := s.watcher.follow()
+	f, ok := s.watcher.follow(peerIn(r.Context()))
 	if !ok {
 		w.Header().Set("Retry-After", "30")
 		http.Error(w, "too many pages are open already; try again later", http.StatusServiceUnavailable)

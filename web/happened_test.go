@@ -16,7 +16,7 @@ func line(at time.Time, kind, text string) string {
 // TestHappened: events are kept, bounded and handed on, but for those of which there are too many to say something.
 func TestHappened(t *testing.T) {
 	h := &happened{hub: newHub()}
-	f, _ := h.hub.enter()
+	f, _ := h.hub.enter("a")
 	h.add([]byte(line(noon, "refused", "no") + line(noon, "granted", "yes") + "nonsense\n{}\n" + line(noon.Add(time.Second), "died", "gone")))
 	for _, want := range []string{`"kind":"refused","device":1,"text":"no"`, `"kind":"died","device":1,"text":"gone"`} {
 		select {

@@ -11,16 +11,19 @@ const (
 
 // hub hands messages to all followers, and waits for none of them. The watcher and happened send, serveEvents enters and leaves.
 type hub struct {
+	places *places
+
 	mu        sync.Mutex
 	followers map[*follower]bool
 }
 
 // follower is one reader of /events.
 type follower struct {
-	messages chan []byte // closed when it was too slow
+	messages chan []byte // closed when it was too slow, or another peer's reader has its place
+	leave    func()      // gives its place back
 }
 
-func newHub() *hub { return &hub{followers: map[*follower]bool{}} }
+func newHub() *hub { return &hub{places: newPlaces(maxFollowers), followers: map[*follower]bool{}} }
 
 func (h *hub) len() int {
 	h.mu.Lock()
@@ -28,23 +31,38 @@ func (h *hub) len() int {
 	return len(h.followers)
 }
 
-// enter adds a follower; false: there are too many.
-func (h *hub) enter() (*follower, bool) {
+// enter adds a follower of a peer; false: there are too many.
+func (h *hub) enter(peer string) (*follower, bool) {
+	f := &follower{messages: make(chan []byte, unreadMost)}
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.followers) >= maxFollowers {
+	h.followers[f] = true
+	h.mu.Unlock()
+	var ok bool
+	if f.leave, ok = h.places.enter(peer, func() { h.drop(f) }); !ok {
+		h.drop(f)
 		return nil, false
 	}
-	f := &follower{messages: make(chan []byte, unreadMost)}
-	h.followers[f] = true
 	return f, true
 }
 
 // leave takes a follower away. It may have been dropped already.
 func (h *hub) leave(f *follower) {
+	h.drop(f)
+	f.leave()
+}
+
+// drop ends a follower's messages.
+func (h *hub) drop(f *follower) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.followers, f)
+	h.dropLocked(f)
+}
+
+func (h *hub) dropLocked(f *follower) {
+	if h.followers[f] {
+		close(f.messages)
+		delete(h.followers, f)
+	}
 }
 
 // send gives a message to all, and drops those that have left too many unread.
@@ -55,8 +73,7 @@ func (h *hub) send(message []byte) {
 		select {
 		case f.messages <- message:
 		default:
-			close(f.messages)
-			delete(h.followers, f)
+			h.dropLocked(f)
 		}
 	}
 }

@@ -1,8 +1,8 @@
 package web
 
 import (
+	"context"
 	"net"
-	"sync"
 	"time"
 )
 
@@ -16,30 +16,42 @@ const (
 	maxHeaderBytes = 8 << 10
 )
 
-// boundedListener accepts so many connections at a time; further ones wait in the kernel's backlog.
+// sendBuffer bounds what the kernel keeps for a reader that does not read: behind it, messages are left unread.
+const sendBuffer = 64 << 10
+
+// boundedListener accepts so many connections at a time, which their peers share (places); others are closed.
 type boundedListener struct {
 	net.Listener
-	places chan struct{}
+	places *places
 }
 
 func bound(l net.Listener, most int) *boundedListener {
-	return &boundedListener{l, make(chan struct{}, most)}
+	return &boundedListener{l, newPlaces(most)}
 }
 
-// Accept waits for a place, then for a connection.
+// Accept waits for a connection that has a place.
 func (l *boundedListener) Accept() (net.Conn, error) {
-	l.places <- struct{}{}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.places
-		return nil, err
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if b, ok := c.(interface{ SetWriteBuffer(int) error }); ok {
+			_ = b.SetWriteBuffer(sendBuffer)
+		}
+		peer := peerOf(c)
+		leave, ok := l.places.enter(peer, func() { _ = c.Close() })
+		if ok {
+			return &placedConn{c, peer, leave}, nil
+		}
+		_ = c.Close()
 	}
-	return &placedConn{Conn: c, leave: sync.OnceFunc(func() { <-l.places })}, nil
 }
 
 // placedConn gives its place back as it is closed.
 type placedConn struct {
 	net.Conn
+	peer  string
 	leave func()
 }
 
@@ -47,4 +59,20 @@ type placedConn struct {
 func (c *placedConn) Close() error {
 	defer c.leave()
 	return c.Conn.Close()
+}
+
+// peerKey is the key at which a request's context has its connection's peer.
+type peerKey struct{}
+
+func withPeer(ctx context.Context, c net.Conn) context.Context {
+	if c, ok := c.(*placedConn); ok {
+		return context.WithValue(ctx, peerKey{}, c.peer)
+	}
+	return ctx
+}
+
+// peerIn is whose a request is.
+func peerIn(ctx context.Context) string {
+	peer, _ := ctx.Value(peerKey{}).(string)
+	return peer
 }

@@ -118,8 +118,8 @@ func (s *server) serve(ctx context.Context, l net.Listener, hosts []string, log 
 		Handler:           s.handler(hosts),
 		ReadHeaderTimeout: headerWithin, ReadTimeout: requestWithin, WriteTimeout: answerWithin,
 		IdleTimeout: idleAtMost, MaxHeaderBytes: maxHeaderBytes,
-		BaseContext: func(net.Listener) context.Context { return ctx },
-		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		BaseContext: func(net.Listener) context.Context { return ctx }, ConnContext: withPeer,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	defer context.AfterFunc(ctx, func() { h.Close() })()
 	err := h.Serve(bound(l, maxConns))

@@ -179,31 +179,41 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestFollowersAreBounded, and go when they have gone.
+// TestFollowersAreBounded, and one peer that has all places keeps no other out.
 func TestFollowersAreBounded(t *testing.T) {
 	h := newHub()
 	var all []*follower
 	for range maxFollowers {
-		f, ok := h.enter()
+		f, ok := h.enter("user 1")
 		if !ok {
 			t.Fatalf("%d is one too many", len(all)+1)
 		}
 		all = append(all, f)
 	}
-	if _, ok := h.enter(); ok {
+	if _, ok := h.enter("user 1"); ok {
 		t.Error("there is no bound")
 	}
 	h.leave(all[0])
-	if _, ok := h.enter(); !ok {
+	if _, ok := h.enter("user 1"); !ok {
 		t.Error("nobody can come where one has gone")
+	}
+	if _, ok := h.enter("user 2"); !ok || h.len() != maxFollowers {
+		t.Errorf("another user comes in: %t; %d follow", ok, h.len())
+	}
+	if _, open := <-all[1].messages; open {
+		t.Error("the oldest of who had all is not dropped")
+	}
+	h.leave(all[1]) // as its handler does
+	if h.len() != maxFollowers {
+		t.Errorf("%d follow", h.len())
 	}
 }
 
 // TestSlowReader: who does not read is dropped, and holds nobody up meanwhile.
 func TestSlowReader(t *testing.T) {
 	h := newHub()
-	slow, _ := h.enter()
-	quick, _ := h.enter()
+	slow, _ := h.enter("a")
+	quick, _ := h.enter("b")
 	for i := range unreadMost + 1 {
 		h.send([]byte("x"))
 		if string(<-quick.messages) != "x" {
@@ -221,6 +231,25 @@ func TestSlowReader(t *testing.T) {
 		t.Errorf("%d messages for the slow one", n)
 	}
 	h.leave(slow) // a second time
+}
+
+// TestReaderThatDoesNotRead has a real one, whose connection stays open: the server closes it.
+func TestReaderThatDoesNotRead(t *testing.T) {
+	d := &daemon{}
+	long := held(lease(1, 10, 5))
+	long.Leases[0].Command = strings.Repeat("x", 20<<10)
+	d.state.Store(long)
+	url, s := start(t, d)
+	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	bounded.Until(t, "it follows", func() bool { return s.watcher.hub.len() == 1 })
+	bounded.Until(t, "it is dropped", func() bool { return s.watcher.hub.len() == 0 })
 }
 
 // TestNobodyLooks: the daemon is asked at the pace of the history, however often the state is.
@@ -257,40 +286,47 @@ func TestMetricsAreShared(t *testing.T) {
 	}
 }
 
-// TestBoundedConnections: one more than there may be waits, and is served when another has gone.
+// TestBoundedConnections: one more than there may be is closed, and comes in when another has gone.
 func TestBoundedConnections(t *testing.T) {
 	raw, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer raw.Close()
 	l := bound(raw, 1)
 	accepted := make(chan net.Conn, 2)
 	go func() {
-		for range 2 {
-			if c, err := l.Accept(); err == nil {
-				accepted <- c
+		defer close(accepted)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
 			}
+			accepted <- c
 		}
 	}()
-	for range 2 {
+	dial := func() net.Conn {
 		c, err := net.Dial("tcp", raw.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
+		t.Cleanup(func() { c.Close() })
+		return c
 	}
+	dial()
 	first := bounded.Receive(t, "a connection is accepted", accepted)
-	select {
-	case <-accepted:
-		t.Fatal("two are accepted where one may be")
-	default:
+	if n, err := dial().Read(make([]byte, 1)); n != 0 || err == nil {
+		t.Errorf("two are accepted where one may be: %d bytes, %v", n, err)
 	}
 	first.Close()
 	first.Close() // a place is given back once
+	dial()
 	bounded.Receive(t, "the next one is accepted", accepted).Close()
-	if n := len(l.places); n != 0 {
-		t.Errorf("%d places are taken", n)
+	raw.Close()
+	if c, ok := <-accepted; ok {
+		t.Errorf("one more is accepted: %v", c)
+	}
+	if l.places.taken != 0 || len(l.places.of) != 0 {
+		t.Errorf("%d places are taken, by %v", l.places.taken, l.places.of)
 	}
 }
 

@@ -98,9 +98,9 @@ func (w *watcher) latest() view {
 	return w.last
 }
 
-// follow subscribes to the messages from now on. ok is false if there are too many followers.
-func (w *watcher) follow() (f *follower, ok bool) {
-	if f, ok = w.hub.enter(); !ok {
+// follow subscribes a peer's reader to the messages from now on. ok is false if there are too many followers.
+func (w *watcher) follow(peer string) (f *follower, ok bool) {
+	if f, ok = w.hub.enter(peer); !ok {
 		return nil, false
 	}
 	select {

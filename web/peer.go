@@ -1,0 +1,126 @@
+package web
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// peerOf is whose a connection is: a user of this machine, as the kernel knows it, or another machine. Behind a proxy or a
+// tunnel it is the proxy's user.
+func peerOf(c net.Conn) string {
+	switch c := c.(type) {
+	case *net.UnixConn:
+		if uid, err := unixUser(c); err == nil {
+			return userPeer(uid)
+		}
+	case *net.TCPConn:
+		local, remote := addressOf(c.LocalAddr()), addressOf(c.RemoteAddr())
+		// Any address of 127.0.0.0/8 is anybody's, so an address of this machine names nobody.
+		if remote.Addr().IsLoopback() || remote.Addr() == local.Addr() {
+			if uid, err := tcpUser(remote, local); err == nil {
+				return userPeer(uid)
+			}
+			return "this machine"
+		}
+		return networkOf(remote.Addr())
+	}
+	return "unknown"
+}
+
+func userPeer(uid uint32) string { return fmt.Sprintf("user %d", uid) }
+
+func addressOf(a net.Addr) netip.AddrPort {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	at := tcp.AddrPort()
+	return netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port())
+}
+
+// networkOf is what one machine has of addresses: an IPv4 address, or an IPv6 network of 64 bits.
+func networkOf(a netip.Addr) string {
+	if a.Is6() {
+		if prefix, err := a.Prefix(64); err == nil {
+			return prefix.String()
+		}
+	}
+	return a.String()
+}
+
+// unixUser is the user who has connected to a Unix socket.
+func unixUser(c *net.UnixConn) (uint32, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	var failed error
+	if err := raw.Control(func(fd uintptr) { cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return 0, err
+	}
+	if failed != nil {
+		return 0, failed
+	}
+	return cred.Uid, nil
+}
+
+// The layout of linux/inet_diag.h: struct inet_diag_req_v2 behind a header of netlink, and struct inet_diag_msg.
+const (
+	diagRequest = unix.SizeofNlMsghdr + 56
+	diagReply   = unix.SizeofNlMsghdr + 72
+	diagUser    = unix.SizeofNlMsghdr + 64 // idiag_uid
+	sockDiag    = 20                       // SOCK_DIAG_BY_FAMILY
+)
+
+var errNoSocket = errors.New("the kernel knows no such socket")
+
+// tcpUser is the user of the TCP socket of this machine that is bound to the address at and connected to the address to.
+// The kernel is asked for this one socket (sock_diag(7)); /proc/net/tcp would list those of all programs.
+func tcpUser(at, to netip.AddrPort) (uint32, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	if err := unix.Sendto(fd, diagQuestion(at, to), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return 0, err
+	}
+	var answer [512]byte
+	n, _, err := unix.Recvfrom(fd, answer[:], unix.MSG_DONTWAIT) // it is there: the kernel answers while it is asked
+	if err != nil {
+		return 0, err
+	}
+	if n < diagReply || binary.NativeEndian.Uint16(answer[4:]) != sockDiag {
+		return 0, errNoSocket
+	}
+	return binary.NativeEndian.Uint32(answer[diagUser:]), nil
+}
+
+func diagQuestion(at, to netip.AddrPort) []byte {
+	b := make([]byte, 0, diagRequest)
+	b = binary.NativeEndian.AppendUint32(b, diagRequest)
+	b = binary.NativeEndian.AppendUint16(b, sockDiag)
+	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST)
+	b = append(b, make([]byte, 8)...) // sequence number, port
+	family := byte(unix.AF_INET)
+	if at.Addr().Is6() {
+		family = unix.AF_INET6
+	}
+	b = append(b, family, unix.IPPROTO_TCP, 0, 0)
+	b = binary.NativeEndian.AppendUint32(b, ^uint32(0)) // in any state
+	b = binary.BigEndian.AppendUint16(b, at.Port())
+	b = binary.BigEndian.AppendUint16(b, to.Port())
+	for _, address := range []netip.Addr{at.Addr(), to.Addr()} {
+		var room [16]byte
+		copy(room[:], address.AsSlice())
+		b = append(b, room[:]...)
+	}
+	b = binary.NativeEndian.AppendUint32(b, 0)             // any interface
+	return binary.NativeEndian.AppendUint64(b, ^uint64(0)) // INET_DIAG_NOCOOKIE twice
+}
