@@ -33,6 +33,8 @@ type Why struct {
 type WhyDevice struct {
 	Device     int               `json:"device"`
 	Vendor     string            `json:"vendor"`
+	State      string            `json:"device_state"`
+	Lease      *string           `json:"lease_state"`
 	Used       accounting.Bytes  `json:"used_bytes"`
 	Max        *accounting.Bytes `json:"max_bytes"`
 	MaxBy      *string           `json:"max_by"`
@@ -77,7 +79,7 @@ func Whys(s accounting.Snapshot, wanted func(accounting.JobState) bool) []Why {
 			w.Waits = append(w.Waits, waitOf(t))
 			w.Advice = append(w.Advice, adviceFor(t))
 		}
-		w.Advice = slices.Compact(append(w.Advice, w.overBudget()...))
+		w.Advice = slices.Compact(append(append(w.Advice, w.lost()...), w.overBudget()...))
 		all = append(all, w)
 	}
 	return all
@@ -93,6 +95,7 @@ func whyDevice(s accounting.Snapshot, job uint64, on accounting.JobDeviceState) 
 		if d.Index != on.Device {
 			continue
 		}
+		w.State = DeviceState(d)
 		w.Vendor, w.Free, w.Capacity, w.SlotsMax, w.Slots = d.Vendor, d.Capacity.Less(d.Committed), d.Capacity, unless(d.SlotsMax, 0), d.SlotsCurrent
 		for _, h := range d.Holders {
 			if h.Kind != accounting.HoldsSlot && h.Job != job {
@@ -100,6 +103,7 @@ func whyDevice(s accounting.Snapshot, job uint64, on accounting.JobDeviceState) 
 			}
 		}
 	}
+	w.Lease = leaseState(s, job, on.Device)
 	left := accounting.Max
 	for _, b := range s.Budgets {
 		for _, at := range b.Devices {
@@ -110,6 +114,34 @@ func whyDevice(s accounting.Snapshot, job uint64, on accounting.JobDeviceState) 
 		}
 	}
 	return w
+}
+
+// leaseState is the state of a job's lease on a device, of several one that is lost; nil: it has none there.
+func leaseState(s accounting.Snapshot, job uint64, device int) (state *string) {
+	for _, l := range s.Leases {
+		if l.Job == job && l.Device == device && (state == nil || l.State == accounting.StateLost) {
+			state = unless(string(l.State), "")
+		}
+	}
+	return state
+}
+
+// isLost says whether what a job had on a device is gone with it.
+func (d *WhyDevice) isLost() bool {
+	return d.State == string(accounting.StateLost) || d.Lease != nil && *d.Lease == string(accounting.StateLost)
+}
+
+// lost says what can be done about devices that fell off the bus.
+func (w Why) lost() (advice []string) {
+	for _, d := range w.Devices {
+		switch {
+		case d.State == string(accounting.StateLost):
+			advice = append(advice, fmt.Sprintf("start it again on another device (`gpuarb run --device any`); for %s see dmesg (Xid messages): it may need a reset or a restart of the machine", d.called()))
+		case d.isLost():
+			advice = append(advice, "start it again: the device is back, but a program that was on it cannot use it any more")
+		}
+	}
+	return advice
 }
 
 // adviceFor says what can be done about a request that waits.
@@ -129,7 +161,7 @@ func adviceFor(t accounting.TicketState) string {
 // overBudget says what can be done where a budget of its own is what limits a job.
 func (w Why) overBudget() (advice []string) {
 	for _, d := range w.Devices {
-		if d.Max == nil || *d.Max > d.Used.Plus(*d.Max/8) || len(w.Waits) > 0 {
+		if d.isLost() || d.Max == nil || *d.Max > d.Used.Plus(*d.Max/8) || len(w.Waits) > 0 {
 			continue // an eighth is left
 		}
 		how := fmt.Sprintf("`sudo gpuarb limit --job %d memory.max=SIZE` raises it", w.Job)
@@ -171,6 +203,14 @@ func WriteWhy(w io.Writer, all []Why) error {
 }
 
 func writeWhyDevice(out io.Writer, d WhyDevice) {
+	if d.isLost() {
+		now := "is lost"
+		if d.State != string(accounting.StateLost) {
+			now = "is back"
+		}
+		fmt.Fprintf(out, "  %s: it fell off the bus and %s; what the program had there is gone, and its calls there fail\n", d.called(), now)
+		return
+	}
 	fmt.Fprintf(out, "  %s: uses %s", d.called(), d.Used.Human())
 	if d.Max != nil {
 		fmt.Fprintf(out, " of its budget of %s", d.Max.Human())

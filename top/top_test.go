@@ -377,6 +377,9 @@ func TestUnusual(t *testing.T) {
 	}
 	press(m, "C")
 	golden(t, "lost-compact.txt", shown(m.draw()))
+	press(m, "C", "down", "enter")
+	golden(t, "lost-details.txt", shown(m.draw()))
+	press(m, "esc", "up")
 	s.Devices[0].Vendor = "cpu"
 	m.Update(snapshot{state: s, at: begin})
 	press(m, "down", "enter")

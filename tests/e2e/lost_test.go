@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -21,11 +23,22 @@ func TestLostDeviceComesBack(t *testing.T) {
 		t.Error("there is memory on a device that is gone")
 	}
 	other.Want("alloc b 1M", "ok")
+	why := func(says ...string) {
+		t.Helper()
+		text := rig.Run(t, m.Gpuarb("why", strconv.Itoa(old.PID()))).Stdout
+		for _, want := range says {
+			if !strings.Contains(text, want) {
+				t.Errorf("gpuarb why does not say %q:\n%s", want, text)
+			}
+		}
+	}
+	why("GPU 0: it fell off the bus and is lost", "start it again on another device")
 	m.Sim("restore", "0")
 	rig.Eventually(t, "it is back", func() bool { return m.Read("devices/0/state") == "ok\n" })
 	if got := m.Lease(old.PID(), 0); got.State != accounting.StateLost || got.Granted != 0 {
 		t.Errorf("the old lease is %+v", got)
 	}
+	why("GPU 0: it fell off the bus and is back", "→ start it again:")
 	if answer := old.Ask("alloc b 1M"); answer == "ok" {
 		t.Error("a context outlived its device")
 	}
