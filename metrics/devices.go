@@ -37,22 +37,22 @@ func perDevice(of func(*device) float64) func(*view, *output) {
 // deviceFamilies are the metrics of devices.
 func deviceFamilies() []family {
 	return []family{
-		gauge("device_info", "What a device is; always 1.", with(deviceLabels, "pci", "vendor", "name"), deviceInfo),
+		gauge("device_info", "Vendor, name and PCI address of a device; always 1.", with(deviceLabels, "pci", "vendor", "name"), deviceInfo),
 		gauge("device_up", "Whether a device answers: 0 when it is lost or unresponsive.", deviceLabels,
 			perDevice(func(d *device) float64 { return one(!d.Lost && !d.Unresponsive) })),
-		gauge("memory_bytes", "Memory of a device, by what it is.", with(deviceLabels, "kind"), deviceMemory),
-		gauge("streams", "Streams that programs have on a device.", deviceLabels,
+		gauge("memory_bytes", "Memory of a device, by kind. Kinds overlap.", with(deviceLabels, "kind"), deviceMemory),
+		gauge("streams", "Streams of all programs on a device.", deviceLabels,
 			perDevice(func(d *device) float64 { return float64(d.Streams) })),
 		gauge("slots", "Slots of a device that are taken.", deviceLabels,
 			perDevice(func(d *device) float64 { return float64(d.SlotsCurrent) })),
-		gauge("slots_limit", "Slots that a device has; absent where they are not limited.", deviceLabels, slotsLimit),
-		gauge("claims", "Jobs that have a device by claim.", deviceLabels,
+		gauge("slots_limit", "Slots of a device; absent where they are not limited.", deviceLabels, slotsLimit),
+		gauge("claims", "Jobs that have claimed a device.", deviceLabels,
 			perDevice(func(d *device) float64 { return float64(d.Claims) })),
 		gauge("leases", "Leases on a device, by state.", with(deviceLabels, "state"), leases),
-		counter("requests_total", "Requests for something of a device, by outcome.", with(deviceLabels, "outcome"), requests),
-		counter("requests_at_capacity_total", "Requests for memory of a device that met its capacity, refused or not.", deviceLabels,
+		counter("requests_total", "Requests on a device, by outcome.", with(deviceLabels, "outcome"), requests),
+		counter("requests_at_capacity_total", "Requests for memory of a device that exceeded what was free of its capacity, refused or not.", deviceLabels,
 			perDevice(func(d *device) float64 { return float64(d.AtMax) })),
-		counter("pressure_seconds_total", "For how long a job waited for memory of a device (some), and for how long none went on meanwhile (full).",
+		counter("pressure_seconds_total", "How long a job waited for memory of a device (some), and how long no job there could continue meanwhile (full).",
 			with(deviceLabels, "kind"), devicePressure),
 	}
 }

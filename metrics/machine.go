@@ -31,14 +31,14 @@ func machineFamilies() []family {
 		gauge("clients", "Processes that have a session with the daemon.", nil,
 			stat(func(s *accounting.Stats) uint64 { return s.Clients })),
 		counter("jobs_opened_total", "Jobs that were opened.", nil, stat(func(s *accounting.Stats) uint64 { return s.TotalJobs })),
-		counter("refusals_total", "Requests that were refused, by reason.", []string{"reason"}, refusals),
-		counter("recalled_bytes_total", "Idle credit that was called back.", nil,
+		counter("refusals_total", "Refused requests, by reason.", []string{"reason"}, refusals),
+		counter("recalled_bytes_total", "Idle credit that was called back for others.", nil,
 			stat(func(s *accounting.Stats) uint64 { return s.RecalledBytes })),
 		counter("reclaimed_leases_total", "Leases of dead processes whose memory came back.", nil,
 			stat(func(s *accounting.Stats) uint64 { return s.ReclaimedLeases })),
-		counter("clamped_words_total", "Values in lease pages that could not be, and were corrected.", nil,
+		counter("clamped_words_total", "Impossible values in lease pages that were corrected.", nil,
 			stat(func(s *accounting.Stats) uint64 { return s.ClampedWords })),
-		counter("malformed_messages_total", "Messages that clients sent and that were none.", nil,
+		counter("malformed_messages_total", "Invalid messages from clients.", nil,
 			stat(func(s *accounting.Stats) uint64 { return s.Malformed })),
 	}
 }
@@ -62,13 +62,13 @@ func refusals(v *view, o *output) {
 // queueFamilies are the metrics of requests that wait.
 func queueFamilies() []family {
 	return []family{
-		gauge("queue_length", "Requests that wait, by device; \"any\" for those that several would do for.", deviceLabels,
+		gauge("queue_length", "Waiting requests, by device; \"any\": those that any of several devices can serve.", deviceLabels,
 			queued(func(all float64, _ *accounting.TicketState) float64 { return all + 1 })),
-		gauge("queue_oldest_seconds", "For how long the oldest of the requests has waited that wait.", deviceLabels,
+		gauge("queue_oldest_seconds", "How long the oldest waiting request has waited; 0 when none waits.", deviceLabels,
 			queued(func(all float64, t *accounting.TicketState) float64 {
 				return max(all, milliseconds(uint64(max(0, t.WaitedMs))))
 			})),
-		gauge("queue_bytes", "Memory that the requests ask for that wait.", deviceLabels,
+		gauge("queue_bytes", "Memory that waiting requests ask for.", deviceLabels,
 			queued(func(all float64, t *accounting.TicketState) float64 { return all + float64(t.WantsBytes) })),
 	}
 }
@@ -93,10 +93,10 @@ func queued(add func(all float64, t *accounting.TicketState) float64) func(*view
 func jobFamilies() []family {
 	labels := []string{"job_id"}
 	return []family{
-		gauge("job_info", "Whose a job is, and how it is called; always 1.", with(labels, "user", "job_name"), jobInfo),
-		gauge("job_memory_bytes", "Memory of a device that a job has, by what it is.", with(labels, with(deviceLabels, "kind")...), jobMemory),
-		gauge("job_memory_limit_bytes", "Memory that a job may have on a device; absent where it has no limit.", with(labels, deviceLabels...), jobLimit),
-		{prometheus.NewDesc("gpuarb_job_pressure_seconds_total", "For how long a job waited for memory (some), and for how long nothing of it went on meanwhile (full).",
+		gauge("job_info", "User and name of a job; always 1.", with(labels, "user", "job_name"), jobInfo),
+		gauge("job_memory_bytes", "Memory of a job on a device, by kind.", with(labels, with(deviceLabels, "kind")...), jobMemory),
+		gauge("job_memory_limit_bytes", "Memory that a job may hold on a device; absent without a limit.", with(labels, deviceLabels...), jobLimit),
+		{prometheus.NewDesc("gpuarb_job_pressure_seconds_total", "How long a job waited for memory (some), and how long no thread of it could continue meanwhile (full).",
 			with(labels, "kind"), nil), prometheus.CounterValue, jobPressure},
 	}
 }

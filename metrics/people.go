@@ -6,20 +6,20 @@ import "github.com/gpuarb/gpuarb/accounting"
 func peopleFamilies() []family {
 	user := []string{"user"}
 	return []family{
-		gauge("wait_seconds", "How long requests waited that had to, by user and outcome.", with(user, "outcome"), waits),
-		gauge("user_memory_bytes", "Memory that a user's programs have, of all devices.", user,
+		gauge("wait_seconds", "How long requests waited, by user and outcome. Requests that did not wait are not counted.", with(user, "outcome"), waits),
+		gauge("user_memory_bytes", "Memory in use by a user's programs, on all devices.", user,
 			perUser(func(u *accounting.UserState, o *output, labels []string) { o.value(float64(u.Used), labels...) })),
-		gauge("user_memory_limit_bytes", "Memory that all of a user's programs may have of each device; absent where there is no limit.", user,
+		gauge("user_memory_limit_bytes", "Memory that all programs of a user may hold together on each device; absent without a limit.", user,
 			perUser(func(u *accounting.UserState, o *output, labels []string) {
 				if u.Max != accounting.Max {
 					o.value(float64(u.Max), labels...)
 				}
 			})),
-		gauge("user_streams", "Streams that a user's programs have, on all devices.", user,
+		gauge("user_streams", "Streams of a user's programs, on all devices.", user,
 			perUser(func(u *accounting.UserState, o *output, labels []string) { o.value(float64(u.Streams), labels...) })),
-		counter("user_pressure_seconds_total", "For how long a user's jobs waited for memory (some), and for how long none of them went on meanwhile (full).",
+		counter("user_pressure_seconds_total", "How long a job of a user waited for memory (some), and how long none of them could continue meanwhile (full).",
 			with(user, "kind"), perUser(func(u *accounting.UserState, o *output, labels []string) { o.pressure(u.Pressure, labels) })),
-		gauge("rule_memory_limit_bytes", "Memory that a rule gives on a device; absent where it gives no limit.",
+		gauge("rule_memory_limit_bytes", "Memory that a rule gives on a device; absent without a limit.",
 			with([]string{"rule"}, deviceLabels...), ruleLimits),
 	}
 }

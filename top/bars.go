@@ -12,12 +12,12 @@ type part struct {
 	bytes                  accounting.Bytes
 }
 
-// parts are what a device's memory is divided into. Reserved is what is set aside and not in use:
-// the rest of each memory.min, idle credit, and what the configuration keeps back.
+// parts are what a device's memory is divided into. Kept is what is not in use and cannot be granted: the rest of each memory.min,
+// idle credit, and what the configuration sets aside. It is not called reserved, as that is all of memory.min everywhere else.
 func parts(g glyphs, d *accounting.DeviceState) []part {
 	return []part{
 		{"used", g.used, used, d.Used},
-		{"reserved", g.reserved, reserved, d.Committed.Less(d.Used).Plus(d.Reserve)},
+		{"kept", g.kept, kept, d.Committed.Less(d.Used).Plus(d.Reserve)},
 		{"overhead", g.overhead, overhead, d.Overhead},
 		{"unmanaged", g.unmanaged, unmanaged, d.Unmanaged},
 		{"free", g.free, faint, d.Capacity.Less(d.Committed)},
@@ -49,5 +49,5 @@ func bar(all []part, total accounting.Bytes, cells int) string {
 // leaseBar draws what is used of a budget.
 func leaseBar(g glyphs, r *row, capacity accounting.Bytes, cells int) string {
 	total := min(r.budget, capacity)
-	return bar([]part{{"used", g.used, used, r.used}, {"reserved", g.reserved, reserved, r.min.Less(r.used)}, {"free", g.free, faint, 0}}, total, cells)
+	return bar([]part{{"used", g.used, used, r.used}, {"kept", g.kept, kept, r.min.Less(r.used)}, {"free", g.free, faint, 0}}, total, cells)
 }

@@ -49,7 +49,7 @@ func (m *Model) drawDevices() []string {
 		lines = append(lines, m.drawDevice(&devices[i], each)...)
 	}
 	if more := len(m.state.Devices) - len(devices); more > 0 {
-		lines = append(lines, paint(faint, fmt.Sprintf("and %d devices more: make the terminal higher, or see `gpuarb devices`", more)))
+		lines = append(lines, paint(faint, fmt.Sprintf("and %d devices more: enlarge the terminal, or see `gpuarb devices`", more)))
 	}
 	if len(devices) > 0 && !m.options.Compact && (m.height == 0 || m.height >= 20) {
 		lines = append(lines, m.legend())

@@ -74,7 +74,7 @@ func (m *Model) begin(kind Kind) {
 		m.dialog = dialog{asks: forLimit, action: action, input: "memory.max="}
 	case CancelTicket:
 		if r.ticket == nil {
-			m.say("it waits for nothing: there is no ticket to cancel")
+			m.say("it waits for nothing: there is no request to cancel")
 			return
 		}
 		action.Ticket, action.PID = r.ticket.Ticket, r.ticket.PID
@@ -123,7 +123,7 @@ func (m *Model) answer(key, text string) tea.Cmd {
 			m.say("nothing was changed")
 			return nil
 		}
-		m.say("asked: " + asked.action.what(m.state.Devices))
+		m.say("requested: " + asked.action.what(m.state.Devices))
 		return m.do(asked.action)
 	default:
 		m.write(key, text)

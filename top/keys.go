@@ -20,7 +20,7 @@ func (m *Model) press(key, text string) tea.Cmd {
 		if m.options.Suspend {
 			return tea.Suspend
 		}
-		m.say("there is no shell here that it could be suspended from")
+		m.say("cannot suspend: there is no shell that could resume it")
 	case "ctrl+l":
 		return tea.ClearScreen
 	case "?", "h", "f1":

@@ -16,7 +16,7 @@ const (
 	alarm     = "1;31"
 	attention = "33"
 	used      = "32"
-	reserved  = "36"
+	kept      = "36"
 	overhead  = "33"
 	unmanaged = "35"
 )
@@ -32,11 +32,11 @@ func paint(attribute, text string) string {
 // glyphs are the characters that figures are drawn with. Each part of a bar has one of its own, so
 // that colours are not needed to tell them apart.
 type glyphs struct {
-	used, reserved, overhead, unmanaged, free string
-	levels                                    []string // of a column of the graph, empty first
-	branch, corner                            string   // of the tree
-	up, down                                  string   // the direction of the sort
-	enter                                     string   // the key of the details
+	used, kept, overhead, unmanaged, free string
+	levels                                []string // of a column of the graph, empty first
+	branch, corner                        string   // of the tree
+	up, down                              string   // the direction of the sort
+	enter                                 string   // the key of the details
 }
 
 var (

@@ -73,7 +73,7 @@ func (m *Model) drawRows(room int) []string {
 func (m *Model) nobody() string {
 	switch {
 	case m.answered.IsZero() && !m.once:
-		return "the daemon is asked"
+		return "waiting for the daemon's answer"
 	case m.filter != "" || m.own:
 		return "no row passes the filter; esc clears it"
 	}
@@ -106,7 +106,7 @@ func (m *Model) title() string {
 	if m.away != "" {
 		text := "no daemon"
 		if !m.answered.IsZero() {
-			text = fmt.Sprintf("no daemon for %ds; what follows is from before", int(m.now.Sub(m.answered).Seconds()))
+			text = fmt.Sprintf("no daemon for %ds; the figures below are old", int(m.now.Sub(m.answered).Seconds()))
 		}
 		left = paint(alarm, text) + "  " + left
 	}

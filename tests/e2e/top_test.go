@@ -54,7 +54,7 @@ func TestTop(t *testing.T) {
 	change(t, m, top)
 
 	m.Kill()
-	top.Await("no daemon", "what follows is from before", "train: ")
+	top.Await("no daemon", "the figures below are old", "train: ")
 	top.Press("Home", "Enter") // keys are answered meanwhile
 	top.Await("Limits", "gpuarb top")
 	top.Press("q")
