@@ -244,8 +244,10 @@ func (a *Arbiter) refusalOfStart(t *ticket) *accounting.Refusal {
 // beyondOwn tells whether a lease's own budget refuses a request even after all idle
 // credit was called back: nil, or the refusal.
 func (a *Arbiter) beyondOwn(t *ticket) *accounting.Refusal {
-	if _, r := a.shortage(t.lease, t.need()); r != nil && reasonOf(r) == ReasonOverBudget {
-		return r
+	for r := range a.shortages(t.lease, t.need(), min(a.idle(t.lease), t.need())) {
+		if reasonOf(r) == ReasonOverBudget { // whatever limits of others refuse it too
+			return r
+		}
 	}
 	return nil
 }

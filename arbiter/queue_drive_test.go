@@ -46,7 +46,7 @@ func newDrive(t testing.TB, seed uint64, context accounting.Bytes) *drive {
 	students, users := sharing(rng.IntN(2) == 0, size(60))
 	students.OnFull = ptr(rules.OnFullWait)
 	p.Rules = []rules.Rule{students, {Match: rules.Match{Exe: "waiter"}, OnFull: ptr(rules.OnFullWait)}}
-	d := &drive{rng: rng, pressures: newRefPressures(), seed: seed, users: users, reference: &reference{scope: scope, age: time.Minute, grace: 2 * time.Second, shared: 60, caps: map[uint32]accounting.Bytes{}, context: context, now: start}}
+	d := &drive{rng: rng, pressures: newRefPressures(), seed: seed, users: users, reference: &reference{scope: scope, age: time.Minute, grace: 2 * time.Second, shared: 60, caps: map[uint32]accounting.Bytes{}, cgroups: map[int]accounting.Bytes{}, context: context, now: start}}
 	totals := []accounting.Bytes{100, 80}
 	if rng.IntN(4) > 0 { // few have to wait
 		totals = []accounting.Bytes{300, 200}
@@ -205,7 +205,8 @@ func (d *drive) openSession() {
 		j = &refJob{uid: uid, closed: true, wait: exe == "waiter" || student(uid), max: accounting.Max, timeout: 10 * time.Minute}
 		d.jobs = append(d.jobs, j)
 	}
-	s := &refSession{job: j}
+	s := &refSession{job: j, cgroup: d.rng.IntN(len(refCgroups))}
+	req.Process.Cgroup = refCgroups[s.cgroup]
 	if d.rng.IntN(6) == 0 {
 		s.wish = 1 + d.rng.IntN(2)
 		req.Slots = s.wish
@@ -220,7 +221,7 @@ func (d *drive) openSession() {
 		d.arb.Threads(d.world.now, s.id, n)
 	}
 	j.sessions = append(j.sessions, s)
-	d.logf("session %d of job %d (uid %d, wait %v), wish %d, %d threads", s.id, j.id, j.uid, j.wait, s.wish, s.threads)
+	d.logf("session %d of job %d (uid %d, wait %v) in %s, wish %d, %d threads", s.id, j.id, j.uid, j.wait, refCgroups[s.cgroup], s.wish, s.threads)
 	d.settled(nil)
 }
 
@@ -443,7 +444,7 @@ func (d *drive) decide(t *refTicket) *fate {
 	slots, shared := t.kind == 'j', false
 	for _, n := range needs {
 		slots = slots || n.slot || n.wish
-		shared = shared || n.shared || n.user
+		shared = shared || n.shared || n.user || n.cgroups != 0
 	}
 	why := arbiter.ReasonNone
 	switch {
@@ -773,7 +774,11 @@ func (d *drive) setThreadsOf(s *refSession, n int) {
 
 func (d *drive) limits() {
 	if d.capped && d.rng.IntN(3) == 0 {
-		d.limitUser()
+		if d.rng.IntN(2) == 0 {
+			d.limitUser()
+		} else {
+			d.limitCgroup()
+		}
 		return
 	}
 	if d.rng.IntN(2) == 0 {
@@ -815,6 +820,23 @@ func (d *drive) limitUser() {
 	}
 	d.logf("user %d may hold %v in all", uid, limit)
 	if err := d.arb.SetUserLimits(d.world.now, uid, "", rules.Change{Device: rules.AllDevices, Max: &limit}); err != nil {
+		d.fail("%v", err)
+	}
+	d.settled(nil)
+}
+
+// limitCgroup sets what all programs in a cgroup may hold, or takes that off.
+func (d *drive) limitCgroup() {
+	c := d.rng.IntN(len(refCgroups) - 1)
+	most := accounting.Bytes(20 + d.rng.IntN(80))
+	limit := size(most)
+	d.cgroups[c] = most
+	if d.rng.IntN(4) == 0 {
+		limit = unlimited()
+		delete(d.cgroups, c)
+	}
+	d.logf("what runs in %s may hold %v", refCgroups[c], limit)
+	if err := d.arb.SetCgroupLimits(d.world.now, refCgroups[c], rules.Change{Device: rules.AllDevices, Max: &limit}); err != nil {
 		d.fail("%v", err)
 	}
 	d.settled(nil)

@@ -103,7 +103,7 @@ func (m *ifOthers) stuckHolders(d *refDevice) (all []refHolder) {
 }
 
 // lacks tells what a ticket would still lack on a device.
-func (m *ifOthers) lacks(t *refTicket, d *refDevice) (slot, bytes, share, user bool) {
+func (m *ifOthers) lacks(t *refTicket, d *refDevice) (slot, bytes, share, user bool, cgroups cgroupSet) {
 	j := t.job
 	var grow accounting.Bytes
 	if t.kind == 'j' {
@@ -127,7 +127,14 @@ func (m *ifOthers) lacks(t *refTicket, d *refDevice) (slot, bytes, share, user b
 	share = grow > 0 && student(j.uid) && grow+eves > min(m.r.shared, d.total)
 	_, capped := m.r.caps[j.uid]
 	user = capped && grow > 0 && grow+same > m.r.capOf(j.uid, d)
-	return m.lacksSlot(t, d), bytes, share, user
+	if t.kind == 'a' {
+		for _, c := range m.r.around(t.lease.session) {
+			if t.n > 0 && t.n+within(m.stuck, c, d, true) > min(m.r.cgroups[c], d.total) {
+				cgroups |= 1 << c
+			}
+		}
+	}
+	return m.lacksSlot(t, d), bytes, share, user, cgroups
 }
 
 func (m *ifOthers) lacksSlot(t *refTicket, d *refDevice) bool {
@@ -160,8 +167,8 @@ func (m *ifOthers) lacksSlot(t *refTicket, d *refDevice) bool {
 
 func (m *ifOthers) fits(t *refTicket) bool {
 	for _, d := range m.r.spots(t) {
-		slot, bytes, share, user := m.lacks(t, d)
-		if ok := !slot && !bytes && !share && !user; ok == t.any {
+		slot, bytes, share, user, cgroups := m.lacks(t, d)
+		if ok := !slot && !bytes && !share && !user && cgroups == 0; ok == t.any {
 			return ok
 		}
 	}
@@ -209,12 +216,17 @@ func (m *ifOthers) barred(t *refTicket, behind lines) bool {
 		n := m.r.look(t, d, bars{})
 		grows := m.growsNow(t, d)
 		stopped := n.enters && b.keepOut(t) || (grows || m.r.beside(t) > 0) && (b.bytes || m.r.fresh(t.job) && b.fresh) ||
-			grows && (student(t.job.uid) && b.shared || b.users&setOf(t.job.uid) != 0)
+			grows && (student(t.job.uid) && b.shared || b.users&setOf(t.job.uid) != 0) || m.barredIn(t, b)
 		if stopped != t.any {
 			return stopped
 		}
 	}
 	return t.any
+}
+
+// barredIn: somebody comes first in a cgroup that it is in.
+func (m *ifOthers) barredIn(t *refTicket, b bars) bool {
+	return t.kind == 'a' && t.n > 0 && slices.ContainsFunc(m.r.around(t.lease.session), b.cgroups.has)
 }
 
 func (m *ifOthers) growsNow(t *refTicket, d *refDevice) bool {
@@ -231,7 +243,12 @@ func (m *ifOthers) waitsFor(t *refTicket, j *refJob) bool {
 		return false
 	}
 	for _, d := range m.r.spots(t) {
-		slot, bytes, share, user := m.lacks(t, d)
+		slot, bytes, share, user, cgroups := m.lacks(t, d)
+		for c := range refCgroups {
+			if cgroups.has(c) && within([]*refJob{j}, c, d, true) > 0 {
+				return true
+			}
+		}
 		if bytes && m.held(j, d)+m.beside(j, d) > 0 || m.held(j, d) > 0 && (share && student(j.uid) || user && j.uid == t.job.uid) {
 			return true
 		}

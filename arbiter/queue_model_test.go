@@ -49,6 +49,7 @@ type refJob struct {
 type refSession struct {
 	id      arbiter.SessionID
 	job     *refJob
+	cgroup  int // among refCgroups
 	wish    int // GPUARB_SLOTS
 	threads int
 	dead    bool
@@ -92,6 +93,7 @@ type reference struct {
 	grace   time.Duration
 	shared  accounting.Bytes            // the budget of the students
 	caps    map[uint32]accounting.Bytes // what one user may hold in all
+	cgroups map[int]accounting.Bytes    // what all programs in a cgroup may hold, by its place among refCgroups
 	context accounting.Bytes            // what one costs
 	devices []*refDevice
 	jobs    []*refJob
@@ -337,19 +339,72 @@ func (r *reference) keeps(j *refJob, d *refDevice) bool {
 
 // need is what a ticket lacks at one device. hard: by itself; else only by turn.
 type need struct {
+	cgroups, hardCgroups            cgroupSet
 	user, shared, wish, slot, bytes bool // refused there
 	hardUser, hardShared, hardSlot  bool
 	hardBytes                       bool
 	enters                          bool
 }
 
-func (n need) any() bool { return n.user || n.shared || n.wish || n.slot || n.bytes }
+func (n need) any() bool { return n.cgroups != 0 || n.user || n.shared || n.wish || n.slot || n.bytes }
 
 // bars are the lines of a device behind a waiting ticket.
 type bars struct {
 	shared, slots, claims, entrants, bytes, fresh bool
 
-	users userSet // those at whose limit somebody waits
+	users   userSet // those at whose limit somebody waits
+	cgroups cgroupSet
+}
+
+// refCgroups are where processes run, of those in one another the inner first.
+var refCgroups = []string{"/box/in", "/box", "/other", "/"}
+
+// cgroupSet is a bit for each of refCgroups.
+type cgroupSet uint8
+
+func (s cgroupSet) has(c int) bool { return s&(1<<c) != 0 }
+
+// around are the cgroups with a limit that a process is in, the innermost first.
+func (r *reference) around(s *refSession) (all []int) {
+	for c := range refCgroups {
+		if _, limited := r.cgroups[c]; limited && s.isIn(c) {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+func (s *refSession) isIn(c int) bool {
+	return accounting.InCgroup(refCgroups[s.cgroup], refCgroups[c])
+}
+
+// within is what the jobs' processes in a cgroup hold on a device; living ones only, or all.
+func within(jobs []*refJob, c int, d *refDevice, living bool) (n accounting.Bytes) {
+	for _, j := range jobs {
+		for _, s := range j.sessions {
+			for _, l := range s.leases {
+				if s.isIn(c) && l.device == d && !l.gone && !(living && s.dead) {
+					n += l.used
+				}
+			}
+		}
+	}
+	return n
+}
+
+// lookAround tells which cgroups' limits refuse a ticket.
+func (r *reference) lookAround(t *refTicket, d *refDevice, b bars, n *need) {
+	if t.lease == nil || t.n == 0 || t.kind != 'a' {
+		return
+	}
+	for _, c := range r.around(t.lease.session) {
+		if t.n > min(r.cgroups[c], d.total).Less(within(r.jobs, c, d, false)) {
+			n.hardCgroups |= 1 << c
+		}
+		if n.hardCgroups.has(c) || b.cgroups.has(c) {
+			n.cgroups |= 1 << c
+		}
+	}
 }
 
 type userSet uint8
@@ -377,6 +432,7 @@ func (b *bars) add(c bars) {
 	b.claims, b.entrants = b.claims || c.claims, b.entrants || c.entrants
 	b.bytes, b.fresh = b.bytes || c.bytes, b.fresh || c.fresh
 	b.users |= c.users
+	b.cgroups |= c.cgroups
 }
 
 // keepOut: somebody is to enter first.
@@ -406,6 +462,7 @@ func (r *reference) look(t *refTicket, d *refDevice, b bars) (n need) {
 		n.hardBytes = takes > r.count(d).room
 		n.bytes = n.hardBytes || b.bytes || r.fresh(j) && b.fresh
 	}
+	r.lookAround(t, d, b, &n)
 	if _, capped := r.caps[j.uid]; capped && grow > 0 {
 		n.hardUser = grow > r.capOf(j.uid, d).Less(r.count(d).of[j.uid])
 		n.user = n.hardUser || b.users&setOf(j.uid) != 0
@@ -441,6 +498,9 @@ func (r *reference) never(t *refTicket) arbiter.Reason {
 		most = min(most, r.shared)
 	}
 	most = min(most, r.capOf(j.uid, d))
+	for _, c := range r.around(t.lease.session) {
+		most = min(most, r.cgroups[c])
+	}
 	switch {
 	case t.n > most:
 		return arbiter.ReasonTooLarge
@@ -448,6 +508,11 @@ func (r *reference) never(t *refTicket) arbiter.Reason {
 		return arbiter.ReasonOverBudget
 	}
 	n := r.look(t, d, bars{})
+	for c := range refCgroups {
+		if n.hardCgroups.has(c) && within([]*refJob{j}, c, d, true)+t.n > min(r.cgroups[c], d.total) {
+			return arbiter.ReasonSharedFull
+		}
+	}
 	switch {
 	case n.hardUser && usedBy(j, d, true)+t.n > r.capOf(j.uid, d):
 		return arbiter.ReasonSharedFull
@@ -476,9 +541,14 @@ func (r *reference) behind(t *refTicket, needs []need, i int) (b bars) {
 	n := needs[i]
 	if !t.any {
 		for _, o := range needs {
+			n.cgroups |= o.cgroups
 			n.user, n.shared, n.wish = n.user || o.user, n.shared || o.shared, n.wish || o.wish
 			n.slot, n.bytes = n.slot || o.slot, n.bytes || o.bytes
 		}
+	}
+	if n.cgroups != 0 {
+		b.cgroups = n.cgroups & -n.cgroups
+		return b
 	}
 	b.shared = n.shared && !n.user
 	if n.user {
@@ -577,7 +647,7 @@ func (r *reference) step() (fate, bool) {
 		if t.lease != nil && !t.job.wait && !needs[0].slot && !needs[0].wish { // its slot is there, and it does not wait for bytes
 			r.drop(t)
 			why := arbiter.ReasonDeviceFull
-			if needs[0].shared || needs[0].user {
+			if needs[0].shared || needs[0].user || needs[0].cgroups != 0 {
 				why = arbiter.ReasonSharedFull
 			}
 			return fate{ticket: t, reason: why}, true

@@ -146,14 +146,23 @@ func (a *Arbiter) makeRoom(l *lease, n accounting.Bytes) (own accounting.Bytes, 
 // would have been granted at that limit. Nothing is taken.
 func (a *Arbiter) shortage(l *lease, n accounting.Bytes) (own accounting.Bytes, refused *accounting.Refusal) {
 	own = min(a.idle(l), n)
-	for r := range l.Refusals(memory(n - own)) {
-		from, gain := a.candidates(l, r)
-		clear(from)
-		if gain < r.Short {
-			return 0, reckon(r, n, own, gain)
-		}
+	for r := range a.shortages(l, n, own) {
+		return 0, r
 	}
 	return own, nil
+}
+
+// shortages yields the refusals at all limits where it would not, when own bytes come out of its own word.
+func (a *Arbiter) shortages(l *lease, n, own accounting.Bytes) iter.Seq[*accounting.Refusal] {
+	return func(yield func(*accounting.Refusal) bool) {
+		for r := range l.Refusals(memory(n - own)) {
+			from, gain := a.candidates(l, r)
+			clear(from)
+			if gain < r.Short && !yield(reckon(r, n, own, gain)) {
+				return
+			}
+		}
+	}
 }
 
 // reckon completes the refusal of n bytes: what would have been granted, with the
