@@ -128,7 +128,7 @@ func TestTopPlain(t *testing.T) {
 		t.Errorf("in the locale C there is %q on the screen", painted[i:])
 	}
 	top.Press("C-z") // a shell without job control would not resume it
-	top.Await("no shell here that it could be suspended from")
+	top.Await("cannot suspend: there is no shell that could resume it")
 	top.Press("C-c")
 	top.Await("left with 0")
 
