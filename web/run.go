@@ -59,6 +59,7 @@ func Run(leash io.Reader, log *slog.Logger) error {
 	from := &source{path: settings.Socket}
 	defer from.close()
 	s := newServer(from.Snapshot, from.Metrics)
+	s.watcher.alive = func() { _, _ = os.Stdout.WriteString(".") } // the daemon ends a process that stopped to do so
 	go s.watcher.run(ctx)
 	go s.watcher.events.follow(ctx, from)
 	return s.serve(ctx, l, settings.Hosts, log)

@@ -23,6 +23,7 @@ type watcher struct {
 	events  *happened
 	pace    time.Duration // while somebody follows
 	hub     *hub
+	alive   func() // called again and again, at most some seconds apart while the daemon answers
 
 	mu   sync.Mutex
 	last view
@@ -39,13 +40,14 @@ const bytesAtOnce = 256 << 10
 func newWatcher(ask func(context.Context) (accounting.Snapshot, error)) *watcher {
 	hub := newHub()
 	return &watcher{ask: ask, history: newHistory(historyStep, historyPoints), events: &happened{hub: hub}, pace: time.Second,
-		hub: hub, last: view{err: errNotYet}, wake: make(chan struct{}, 1)}
+		hub: hub, alive: func() {}, last: view{err: errNotYet}, wake: make(chan struct{}, 1)}
 }
 
 // run polls until ctx ends: once for each step of the history, and more often while there are followers.
 func (w *watcher) run(ctx context.Context) {
 	next := time.Now() // point of the history
 	for {
+		w.alive()
 		took := w.look(ctx, &next)
 		pause := time.Until(next)
 		if w.hub.len() > 0 {

@@ -33,6 +33,10 @@ const (
 	provenAfter = time.Minute
 	// endPatience is for a worker that was told to end.
 	endPatience = 500 * time.Millisecond
+	// beatEvery is how often it is looked whether a worker has written to its standard output, which it does every few seconds.
+	beatEvery = 15 * time.Second
+	// beatsMissed in a row end it. One may be missed by a machine that was frozen, daemon and worker alike.
+	beatsMissed = 2
 )
 
 // Settings is what the worker is told, as one line of JSON at its standard input, which
@@ -58,11 +62,12 @@ type Keeper struct {
 	program string
 	changed chan Wanted
 	pid     atomic.Int64 // of the worker that runs; 0: none does
+	beats   time.Duration
 }
 
 // New makes a keeper; nothing happens before Run. mode is that of a socket file.
 func New(log *slog.Logger, socket string, mode os.FileMode) *Keeper {
-	return &Keeper{log: log, socket: socket, mode: mode, program: "/proc/self/exe", changed: make(chan Wanted, 1)}
+	return &Keeper{log: log, socket: socket, mode: mode, program: "/proc/self/exe", beats: beatEvery, changed: make(chan Wanted, 1)}
 }
 
 // Set says where the page is to be served from now on.
@@ -148,10 +153,14 @@ func (k *Keeper) serve(ctx context.Context, now Wanted) Wanted {
 
 // runOne has one worker serve, until something else is wanted or ctx ends (nil), or it ends by itself.
 func (k *Keeper) runOne(ctx context.Context, now Wanted, listener *os.File) (Wanted, error) {
-	cmd, leash, err := k.start(now, listener)
+	cmd, pipes, err := k.start(now, listener)
 	if err != nil {
 		return now, err
 	}
+	beat := beatsOf(pipes.beats)
+	look := time.NewTicker(k.beats)
+	defer look.Stop()
+	missed := 0
 	ended := make(chan error, 1)
 	go func() {
 		err := cmd.Wait()
@@ -162,8 +171,19 @@ func (k *Keeper) runOne(ctx context.Context, now Wanted, listener *os.File) (Wan
 	for {
 		select {
 		case err := <-ended:
-			leash.Close()
+			pipes.leash.Close()
 			return now, fmt.Errorf("its process ended: %w", cmp.Or(err, errUntold))
+		case <-beat:
+			missed = 0
+			continue
+		case <-look.C:
+			if missed++; missed < beatsMissed {
+				continue
+			}
+			pipes.leash.Close()
+			_ = cmd.Process.Kill()
+			<-ended
+			return now, errSilent
 		case next := <-k.changed:
 			if reflect.DeepEqual(next, now) {
 				continue
@@ -171,7 +191,7 @@ func (k *Keeper) runOne(ctx context.Context, now Wanted, listener *os.File) (Wan
 			now = next
 		case <-ctx.Done():
 		}
-		leash.Close()
+		pipes.leash.Close()
 		select {
 		case <-ended:
 		case <-time.After(endPatience):
@@ -185,11 +205,38 @@ func (k *Keeper) runOne(ctx context.Context, now Wanted, listener *os.File) (Wan
 // errUntold is the error of a worker that ended by itself with exit status 0.
 var errUntold = errors.New("exit status 0, without being told to")
 
-// start starts a worker. leash is the write end of its standard input: closing it ends the worker.
-func (k *Keeper) start(now Wanted, listener *os.File) (*exec.Cmd, io.Closer, error) {
+// errSilent is the error of a worker that is stopped or hangs.
+var errSilent = errors.New("its process does nothing any more, and was ended")
+
+// pipes are what the daemon has of a worker.
+type pipes struct {
+	leash io.Closer // the write end of its standard input: closing it ends the worker
+	beats io.Reader // its standard output: what it writes there says that it goes on
+}
+
+// beatsOf tells of each read that something was written. The pipe is closed when the worker has ended.
+func beatsOf(r io.Reader) <-chan struct{} {
+	beat := make(chan struct{}, 1)
+	go func() {
+		room := make([]byte, 512)
+		for {
+			if _, err := r.Read(room); err != nil {
+				return
+			}
+			select {
+			case beat <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return beat
+}
+
+// start starts a worker.
+func (k *Keeper) start(now Wanted, listener *os.File) (*exec.Cmd, pipes, error) {
 	credential, err := credentialFor(os.Geteuid(), k.socket)
 	if err != nil {
-		return nil, nil, err
+		return nil, pipes{}, err
 	}
 	// /proc/self/exe is the running program, even if another one has been installed at its path since.
 	cmd := exec.Command(k.program, Command)
@@ -201,14 +248,18 @@ func (k *Keeper) start(now Wanted, listener *os.File) (*exec.Cmd, io.Closer, err
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential, Setpgid: true, Pdeathsig: unix.SIGKILL}
 	leash, err := cmd.StdinPipe()
 	if err != nil {
-		return nil, nil, err
+		return nil, pipes{}, err
+	}
+	beats, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, pipes{}, err
 	}
 	settings, err := json.Marshal(Settings{Socket: k.socket, Hosts: now.Hosts})
 	if err != nil {
-		return nil, nil, err
+		return nil, pipes{}, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, nil, fmt.Errorf("its process cannot be started: %w", err)
+		return nil, pipes{}, fmt.Errorf("its process cannot be started: %w", err)
 	}
 	k.pid.Store(int64(cmd.Process.Pid)) // before it has its settings, without which it connects to nothing
 	// A pipe holds 4 KiB without a reader, so this write does not block. A worker that is gone already is noticed by Wait.
@@ -217,5 +268,5 @@ func (k *Keeper) start(now Wanted, listener *os.File) (*exec.Cmd, io.Closer, err
 	} else {
 		go func() { _, _ = leash.Write(append(settings, '\n')) }()
 	}
-	return cmd, leash, nil
+	return cmd, pipes{leash, beats}, nil
 }

@@ -1,12 +1,15 @@
 package worker
 
 import (
+	"errors"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestCredential: root's worker is never root's, and has no groups; another's is its own user's.
@@ -89,6 +92,33 @@ func TestListenUnix(t *testing.T) {
 	}
 	if text, err := os.ReadFile(w.Address); err != nil || string(text) != "mine" {
 		t.Errorf("the file is %q, %v", text, err)
+	}
+}
+
+// TestSilentWorker: one that is stopped is ended.
+func TestSilentWorker(t *testing.T) {
+	dir, err := os.MkdirTemp("", "gpuarb-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	program := filepath.Join(dir, "program")
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(program, []byte("#!/bin/sh\nread settings\necho\nkill -STOP $$\n"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	k := New(slog.New(slog.DiscardHandler), "", 0)
+	k.program, k.beats = program, 50*time.Millisecond
+	w := Wanted{Network: "unix", Address: filepath.Join(dir, "http")}
+	listener, err := listen(w, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeListener(listener, w)
+	if _, err := k.runOne(t.Context(), w, listener); !errors.Is(err, errSilent) {
+		t.Errorf("it ended with %v", err)
+	}
+	if pid := k.pid.Load(); pid != 0 || k.Is(0) {
+		t.Errorf("%d is the worker yet", pid)
 	}
 }
 

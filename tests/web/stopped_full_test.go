@@ -1,0 +1,32 @@
+//go:build full
+
+package web
+
+import (
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// TestFullStopped: a process that serves the page and is stopped by a signal is ended, and another one serves.
+func TestFullStopped(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, rig.Options{NoMount: true})
+	url := m.url()
+	_, pid := m.page()
+	number, err := strconv.Atoi(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(number, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	rig.Eventually(t, "it is ended", func() bool { return !lives(pid) })
+	get(t, url+"state") // at the same address
+	if _, now := m.page(); now == pid {
+		t.Errorf("the process %s is said to serve yet", pid)
+	}
+}
