@@ -61,6 +61,8 @@ func (d *Daemon) set(s gpufs.Setting) error {
 	if err := shim.SetLimit(&r, s.Name, s.Value); err != nil {
 		return errors.Join(unix.EINVAL, err)
 	}
+	d.file.Promise(0)
+	defer d.file.Kept(0)
 	d.lock()
 	defer d.unlock()
 	defer d.tookChangeLocked(s.UID, d.now())

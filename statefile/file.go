@@ -204,7 +204,11 @@ func bootID() (id [16]byte) {
 
 // Close unmaps the file; the content stays.
 func (f *File) Close() error {
-	return errors.Join(f.back.close(), f.annexes[0].back.close(), f.annexes[1].back.close())
+	err := f.back.close()
+	for _, a := range f.annexes {
+		err = errors.Join(err, a.back.close())
+	}
+	return err
 }
 
 // table is one array of records. high is kept in the file: records from there on

@@ -28,6 +28,7 @@ func (f *File) Promise(leases int) {
 	f.Limits.promise(n, spare)
 	f.Threads.promise(n, spareThreads)
 	f.Pressures.promise(n, spare)
+	f.Cgroups.promise(n, spare)
 }
 
 // Kept takes a Promise back.
@@ -37,8 +38,11 @@ func (f *File) Kept(leases int) {
 }
 
 // Late is how many times memory had to be allocated for a record that nobody had promised.
-func (f *File) Late() int64 {
-	return f.back.late.Load() + f.annexes[0].back.late.Load() + f.annexes[1].back.late.Load()
+func (f *File) Late() (n int64) {
+	for _, a := range f.annexes {
+		n += a.back.late.Load()
+	}
+	return n + f.back.late.Load()
 }
 
 // promise has n records beyond those ever used, and a few more, fit to be touched.

@@ -1,0 +1,84 @@
+package daemon
+
+import (
+	"testing"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/statefile"
+)
+
+// limitCgroup sets what all programs in a cgroup may hold.
+func (b *bench) limitCgroup(path string, most uint64) {
+	b.t.Helper()
+	b.file.Promise(0)
+	defer b.file.Kept(0)
+	r := &ipc.LimitRequest{Target: ipc.LimitCgroup, Set: ipc.SetMax, Device: ipc.AllDevices, Max: most}
+	if err := b.limit(arbiter.Changer{}, r, path); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// cgroupsLeft are the limits of cgroups that are in force, and how many records of paths there are.
+func (b *bench) cgroupsLeft() (limits map[string]accounting.Bytes, records int) {
+	limits = map[string]accounting.Bytes{}
+	for _, s := range b.Snapshot().Budgets {
+		limits[s.Cgroup] = s.Devices[0].Max
+	}
+	b.lock()
+	defer b.unlock()
+	b.file.Cgroups.Each(func(int, *statefile.Cgroup) { records++ })
+	return limits, records
+}
+
+// TestRecordsOfCgroups: limits of cgroups come back by the records of their paths; a path without a limit, which a daemon
+// leaves that dies between the two, and one that was damaged, are dropped with what they were for.
+func TestRecordsOfCgroups(t *testing.T) {
+	b := newBench(t, 1<<30)
+	b.limitCgroup("/a", 1<<20)
+	b.limitCgroup("/a/b", 1<<21)
+	b.limitCgroup("/c", 1<<22)
+	b.limitCgroup("/d", 1<<22)
+	b.limitCgroup("/d", ipc.NoLimit)
+	if limits, records := b.cgroupsLeft(); len(limits) != 3 || records != 3 {
+		t.Fatalf("%v, %d records", limits, records)
+	}
+	b.lock()
+	b.file.Cgroups.At(b.kept.cgroups[cgroupID("/c")]).Path[1] = 'x'
+	at, row, err := b.file.Cgroups.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	row.ID = cgroupID("/e")
+	row.SetPath("/e")
+	b.file.Cgroups.Commit(at)
+	b.unlock()
+	b.restart()
+	limits, records := b.cgroupsLeft()
+	if len(limits) != 2 || limits["/a"] != 1<<20 || limits["/a/b"] != 1<<21 || records != 2 {
+		t.Errorf("%v, %d records", limits, records)
+	}
+	b.limitCgroup("/a", ipc.NoLimit)
+	b.limitCgroup("/a/b", ipc.NoLimit)
+	if limits, records := b.cgroupsLeft(); len(limits)+records != 0 {
+		t.Errorf("%v, %d records", limits, records)
+	}
+}
+
+// TestManyCgroups: there is a bound, and the message says what to do.
+func TestManyCgroups(t *testing.T) {
+	b := newBench(t, 1<<30)
+	name := func(i int) string {
+		return "/c" + string(rune('a'+i/26/26)) + string(rune('a'+i/26%26)) + string(rune('a'+i%26))
+	}
+	for i := range statefile.MaxCgroups {
+		b.limitCgroup(name(i), 1<<20)
+	}
+	r := &ipc.LimitRequest{Target: ipc.LimitCgroup, Set: ipc.SetMax, Device: ipc.AllDevices, Max: 1}
+	if err := b.limit(arbiter.Changer{}, r, "/more"); statusOf(err) != ipc.StatusTooMany {
+		t.Errorf("%v", err)
+	}
+	b.limitCgroup(name(7), ipc.NoLimit)
+	b.limitCgroup("/more", 1<<20)
+}
