@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -19,6 +21,59 @@ const (
 
 func (m Machine) record(lines string) block {
 	return m.block(Target{Kind: All}, everywhereRecord, lines)
+}
+
+// Where programs get GPUARB_VULKAN from, for which the loader's list has no place: without it Vulkan's loader does not open the
+// library as a layer.
+const (
+	everywhereSessions = "/etc/gpuarb/everywhere-sessions.conf"
+	everywhereServices = "/etc/systemd/system.conf.d/" + dropInName
+)
+
+// environments are the blocks that give all sessions and services the variable.
+func (m Machine) environments() []block {
+	all := Target{Kind: All}
+	list := []block{
+		m.block(all, everywhereServices, "[Manager]\nDefaultEnvironment=GPUARB_VULKAN=1\n"),
+		m.block(all, everywhereSessions, "GPUARB_VULKAN DEFAULT=1\n"),
+	}
+	for _, service := range sessionServices {
+		list = append(list, m.block(all, filepath.Join(pamRoot, service), "session optional pam_env.so readenv=0 conffile="+everywhereSessions+"\n"))
+	}
+	return list
+}
+
+// everywhere puts all programs under the library, and gives the variable to as many as this system has a way for: one without
+// systemd, or without Debian's files for PAM, is none the worse for that. The list is written last and taken back first, as its
+// record can be made anew in a folder that the other files keep.
+func (m Machine) everywhere(library string) error {
+	needs := map[string]string{m.path(everywhereServices): "/etc/systemd", m.path(everywhereSessions): filepath.Join(pamRoot, sessionServices[0])}
+	err := m.write(slices.DeleteFunc(m.environments(), func(b block) bool {
+		needed := b.path
+		if other := needs[b.path]; other != "" {
+			needed = m.path(other)
+		}
+		_, err := os.Stat(needed)
+		return err != nil
+	}))
+	if err == nil {
+		err = m.listEverywhere(library)
+	}
+	if err != nil {
+		_, undone := m.nowhere()
+		err = errors.Join(err, undone)
+	}
+	return err
+}
+
+// nowhere takes out what everywhere wrote; false: there was nothing.
+func (m Machine) nowhere() (bool, error) {
+	found, err := m.unlistEverywhere()
+	for _, b := range slices.Backward(m.environments()) {
+		one, failed := b.remove()
+		found, err = found || one, errors.Join(err, failed)
+	}
+	return found, err
 }
 
 // listEverywhere puts the library before all that is in the list. A line of ours that named another

@@ -46,7 +46,7 @@ func (m Machine) Enable(t Target, library, memory string) error {
 	}
 	defer unlock()
 	if t.Kind == All {
-		err = m.listEverywhere(library)
+		err = m.everywhere(library)
 	} else {
 		err = m.write(m.blocks(t, library, memory, m.preloaded(t, library)))
 	}
@@ -82,7 +82,7 @@ func (m Machine) Disable(t Target) (bool, error) {
 	}
 	defer unlock()
 	found, err := m.removeAll(t)
-	if err == nil && found && t.Kind == Unit && m.Here() {
+	if err == nil && found && (t.Kind == Unit && m.Here() || t.Kind == All && m.booted()) {
 		err = m.reloadUnits()
 	}
 	return found, err
@@ -92,7 +92,7 @@ func (m Machine) Disable(t Target) (bool, error) {
 // names a file that is gone.
 func (m Machine) removeAll(t Target) (found bool, err error) {
 	if t.Kind == All {
-		return m.unlistEverywhere()
+		return m.nowhere()
 	}
 	for _, b := range slices.Backward(m.blocks(t, "", "", nil)) {
 		one, failed := b.remove()

@@ -73,7 +73,7 @@ const library = "/usr/lib/gpuarb/libgpuarb.so"
 func enable(t *testing.T, m Machine, which Target, memory string) {
 	t.Helper()
 	if which.Kind == All {
-		check(t, m.listEverywhere(library))
+		check(t, m.everywhere(library))
 		return
 	}
 	check(t, m.write(m.blocks(which, library, memory, nil)))
@@ -142,6 +142,11 @@ func TestOthersChangesStay(t *testing.T) {
 	for _, which := range []Target{unit, user, all} {
 		disable(t, m, which)
 	}
+	for _, path := range []string{"/etc/systemd/system.conf.d/50-gpuarb.conf", "/etc/gpuarb/everywhere-sessions.conf"} {
+		if _, err := os.Stat(m.path(path)); err == nil {
+			t.Errorf("%s is there yet", path)
+		}
+	}
 	for path, want := range map[string]string{
 		"/etc/pam.d/common-session":                          "before\none\nafter",
 		"/etc/pam.d/common-session-noninteractive":           "two\n",
@@ -151,6 +156,27 @@ func TestOthersChangesStay(t *testing.T) {
 		if got, err := os.ReadFile(m.path(path)); err != nil || string(got) != want {
 			t.Errorf("%s: %v: %q, want %q", path, err, got, want)
 		}
+	}
+}
+
+// TestVulkanEverywhere: all sessions and services get the variable, where there are such.
+func TestVulkanEverywhere(t *testing.T) {
+	m := machineWith(t, map[string]string{"/etc/pam.d/common-session": "one\n", "/etc/pam.d/common-session-noninteractive": "two\n", "/etc/systemd/system.conf": ""})
+	enable(t, m, target(t, All, ""), "")
+	const line = "session optional pam_env.so readenv=0 conffile=/etc/gpuarb/everywhere-sessions.conf\n"
+	for path, want := range map[string]string{
+		"/etc/pam.d/common-session": line, "/etc/pam.d/common-session-noninteractive": line,
+		"/etc/gpuarb/everywhere-sessions.conf":      "GPUARB_VULKAN DEFAULT=1\n",
+		"/etc/systemd/system.conf.d/50-gpuarb.conf": "[Manager]\nDefaultEnvironment=GPUARB_VULKAN=1\n",
+	} {
+		if got, err := os.ReadFile(m.path(path)); err != nil || !strings.Contains(string(got), ")\n"+want+"# gpuarb end: all\n") {
+			t.Errorf("%s: %v:\n%s\nwant\n%s", path, err, got, want)
+		}
+	}
+	bare := machineWith(t, nil)
+	enable(t, bare, target(t, All, ""), "")
+	if text := tree(t, bare.Root); strings.Contains(text, "pam.d") || strings.Contains(text, "systemd") || strings.Contains(text, "sessions") {
+		t.Errorf("on a system without either there is\n%s", text)
 	}
 }
 

@@ -123,7 +123,19 @@ func (m Machine) try(t Target, library string) error {
 	case User, Group:
 		return m.trySession(t, library)
 	}
-	return m.loads(library)
+	if err := m.loads(library); err != nil {
+		return err
+	}
+	if m.booted() {
+		return m.reloadUnits() // systemd has the variable for what it starts from now on
+	}
+	return nil
+}
+
+// booted says whether systemd runs this machine, and it is the one that is meant.
+func (m Machine) booted() bool {
+	_, err := os.Stat("/run/systemd/system")
+	return m.Here() && err == nil
 }
 
 // tryUnit has systemd start a program with the unit's user and environment.

@@ -27,7 +27,7 @@ func (o *targetOptions) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&o.unit, "unit", "", "a service of systemd's")
 	flags.StringVar(&o.group, "group", "", "the sessions of all members of this group")
 	flags.StringVar(&o.user, "user", "", "the sessions of this user")
-	flags.BoolVar(&o.all, "all", false, "every program of the machine (/etc/ld.so.preload)")
+	flags.BoolVar(&o.all, "all", false, "every program of the machine (/etc/ld.so.preload, and GPUARB_VULKAN=1 for sessions and services)")
 	flags.BoolVar(&o.now, "now", false, "restart the service, if it runs")
 	flags.StringVar(&o.root, "root", "/", "the system below this folder, as with systemctl --root")
 }

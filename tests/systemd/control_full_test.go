@@ -83,7 +83,14 @@ func TestFullSystemdControl(t *testing.T) {
 	if !strings.Contains(own, "LD_PRELOAD=/usr/lib/gpuarb/libgpuarb.so") || !strings.Contains(own, "GPUARB_MEMORY=2G") {
 		t.Errorf("a user's own services have\n%s", own)
 	}
-	h.shell("gpuarb enable --all && systemctl daemon-reexec && systemctl restart gpuarbd model && gpuarb disable --all && gpuarb disable --user ann")
+	environment := "systemctl restart model && xargs -0n1 </proc/$(systemctl show --property=MainPID --value model)/environ"
+	if got := h.shell("gpuarb enable --all && " + environment); !strings.Contains(got, "GPUARB_VULKAN=1") {
+		t.Errorf("with all programs under gpuarb, a service has\n%s", got)
+	}
+	h.shell("systemctl daemon-reexec && systemctl restart gpuarbd model && gpuarb disable --all && gpuarb disable --user ann")
+	if got := h.shell(environment); strings.Contains(got, "GPUARB_VULKAN") {
+		t.Errorf("with no program under gpuarb, a service has\n%s", got)
+	}
 	if got := h.shell("ls /etc/ld.so.preload /etc/gpuarb 2>/dev/null || true"); strings.Contains(got, "session") || strings.Contains(got, "everywhere") {
 		t.Errorf("there is left: %s", got)
 	}

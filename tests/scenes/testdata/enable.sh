@@ -50,10 +50,14 @@ env -i cat /proc/self/maps >"$scene/out"
 expect libgpuarb.so "$scene/out"
 gpuarb status >"$scene/out"
 expect /etc/ld.so.preload "$scene/out"
+vulkan() { su --login "$1" --command 'echo "$LD_PRELOAD $GPUARB_VULKAN"'; }
+[ "$(vulkan eve)" = ' 1' ]
+[ "$(vulkan ann)" = '/usr/local/lib/gpuarb/libgpuarb.so 1' ]
 
 # What somebody else writes meanwhile stays, to the byte.
 echo '# of ours' >>/etc/pam.d/common-session
 gpuarb disable --all
+[ "$(vulkan eve)" = ' ' ]
 gpuarb disable --group students
 gpuarb disable --user ann
 fails 1 'was not enabled' gpuarb disable --user ann
