@@ -22,7 +22,7 @@ struct ga_opencl_context {
 bool ga_opencl_context_ask(struct ga_opencl_slots *s, const ga_cl_device *devices,
                            ga_cl_uint count) {
     bool wanted[GA_DEVICES] = {false};
-    *s = (struct ga_opencl_slots){.root = ga_root_get()};
+    *s = (struct ga_opencl_slots){.root = ga_root_get(), .single = count == 1};
     if (!s->root)
         return !ga_root_denies();
     for (ga_cl_uint i = 0; devices && i < count; i++) {
@@ -81,7 +81,7 @@ static void give_back(struct ga_root *root, struct ga_opencl_charge *charge) {
 }
 
 static void ended(ga_cl_context context, void *arg) {
-    (void)context;
+    ga_opencl_device_forget(context);
     ga_opencl_charge_ends(arg);
 }
 
@@ -135,6 +135,8 @@ static bool keep(const struct ga_opencl_slots *s, ga_cl_context context) {
         .handle = context};
     if (!tells_end(record))
         count(s->root, record);
+    else if (s->single)
+        ga_opencl_device_single(s->root, context, s->any);
     return true;
 }
 

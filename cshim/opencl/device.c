@@ -155,6 +155,36 @@ int ga_opencl_device_used(struct ga_root *root, ga_cl_device device) {
     return number;
 }
 
+void ga_opencl_device_forget(ga_cl_context context) {
+    struct ga_root *root = atomic_load(&ga_root_pointer); // in a handler, too
+    for (size_t i = 0; root && i < GA_OPENCL_SINGLES; i++) {
+        void *one = context;
+        atomic_compare_exchange_strong(&ga_opencl(root)->singles[i].context, &one, NULL);
+    }
+}
+
+void ga_opencl_device_single(struct ga_root *root, ga_cl_context context, ga_cl_device device) {
+    struct ga_opencl_state *state = ga_opencl(root);
+    size_t next = 0;
+    ga_opencl_device_forget(context);
+    ga_self_lock(&state->lock);
+    while (next < GA_OPENCL_SINGLES && atomic_load(&state->singles[next].context))
+        next++;
+    if (next < GA_OPENCL_SINGLES) {
+        state->singles[next].device = device;
+        atomic_store_explicit(&state->singles[next].context, (void *)context, memory_order_release);
+    }
+    ga_self_unlock(&state->lock);
+}
+
+// The caller has the context, so that it does not end meanwhile. NULL: the driver knows.
+static ga_cl_device find_single(struct ga_opencl_state *state, ga_cl_context context) {
+    for (size_t i = 0; context && i < GA_OPENCL_SINGLES; i++)
+        if (atomic_load_explicit(&state->singles[i].context, memory_order_acquire) == context)
+            return state->singles[i].device;
+    return NULL;
+}
+
 static int first_of(struct ga_root *root, const ga_cl_device *devices, size_t count,
                     ga_cl_device *device) {
     int number = -1;
@@ -169,6 +199,9 @@ int ga_opencl_device_first(struct ga_root *root, ga_cl_context context, ga_cl_de
     ga_cl_device few[8];
     size_t size = 0;
     GA_FN_clGetContextInfo *get = GA_OPENCL_REAL(clGetContextInfo);
+    *device = find_single(ga_opencl(root), context);
+    if (GA_LIKELY(*device != NULL))
+        return ga_opencl_device_used(root, *device);
     if (!get)
         return -1;
     if (get(context, GA_CL_CONTEXT_DEVICES, sizeof few, few, &size) == GA_CL_SUCCESS)

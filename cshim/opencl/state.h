@@ -20,13 +20,21 @@ struct ga_opencl_known {
 };
 #define GA_OPENCL_KNOWN 8
 
+// A context for one device, for as long as it lives: its driver says when it ends (context.c).
+struct ga_opencl_single {
+    _Atomic(void *) context; // written last, and NULL first; NULL: none, but there may be behind it
+    void *device;
+};
+#define GA_OPENCL_SINGLES 8
+
 struct ga_opencl_state {
     struct ga_records charges;  // struct ga_opencl_charge
     struct ga_records contexts; // struct ga_opencl_context
     struct ga_spin lock;        // guards what follows, and the parts of charges
     struct ga_opencl_context *counted;
-    struct ga_opencl_known known[GA_OPENCL_KNOWN]; // read without it
-    struct ga_table used;                          // use.c
+    struct ga_opencl_known known[GA_OPENCL_KNOWN];      // read without it
+    struct ga_opencl_single singles[GA_OPENCL_SINGLES]; // the same
+    struct ga_table used;                               // use.c
 };
 
 extern size_t ga_opencl_place; // how far behind the root it lies
