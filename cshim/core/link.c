@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "core/charge.h"
 #include "core/credit.h"
 #include "core/lane.h"
 #include "core/log.h"
@@ -310,6 +311,7 @@ static void sum_up(struct ga_root *root, struct sums *s) {
     ga_self_enter();
     ga_table_each(&root->blocks, add_block, s);
     ga_self_leave();
+    ga_charge_each(root, add_block, s);
     for (uint32_t d = 0; d < GA_DEVICES; d++) {
         s->used[d] += ga_root_pending(root, d) + atomic_load(&root->stranded[d]);
         s->objects[d] = ga_objects_sum(root, d);

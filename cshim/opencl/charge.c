@@ -7,10 +7,6 @@
 __thread struct ga_opencl_call ga_opencl_call;
 _Atomic uint32_t ga_opencl_charge_several;
 
-static uint64_t key_of(const struct ga_opencl_charge *charge) {
-    return (uint64_t)(uintptr_t)charge | GA_OPENCL_KEY;
-}
-
 static void end(struct ga_opencl_charge *charge) {
     charge->number += charge->number & 1;
 }
@@ -26,49 +22,40 @@ static struct ga_opencl_charge *parts_of(struct ga_root *root, struct ga_opencl_
     return part;
 }
 
-static void give_back_bytes(struct ga_root *root, struct ga_opencl_charge *charge) {
-    struct ga_opencl_charge *part =
-        ga_opencl_charge_may_have_parts() ? parts_of(root, charge) : NULL;
-    ga_opencl_charge_drop(root, charge);
-    while (part) {
-        struct ga_opencl_charge *next = part->next;
-        ga_opencl_charge_drop(root, part);
-        part = next;
-    }
-}
-
-struct ga_opencl_charge *ga_opencl_charge_hold(struct ga_root *root, struct ga_entry *entry) {
-    struct ga_records *records = &ga_opencl(root)->charges;
-    struct ga_opencl_charge *charge = ga_records_take(root, records, sizeof *charge);
-    if (!charge)
+struct ga_opencl_charge *ga_opencl_charge_hold(struct ga_root *root, const struct ga_entry *entry) {
+    struct ga_charge *held = ga_charge_hold(root, entry);
+    struct ga_opencl_charge *charge = (struct ga_opencl_charge *)(void *)held;
+    if (!held)
         return NULL;
-    *charge = (struct ga_opencl_charge){.generation = atomic_load(&root->generation),
-                                        .give_back = give_back_bytes,
-                                        .number = charge->number + 1,
-                                        .bytes = entry->bytes,
-                                        .kind = entry->kind,
-                                        .on = 1u << entry->device};
-    entry->key = key_of(charge);
-    if (ga_hold(root, entry))
-        return charge;
-    end(charge);
-    ga_records_give(records, charge);
-    return NULL;
+    held->on = 1u << entry->device;
+    charge->give_back = NULL;
+    charge->parts = NULL;
+    charge->number++;
+    charge->generation = atomic_load_explicit(&root->generation, memory_order_relaxed);
+    return charge;
 }
 
-bool ga_opencl_charge_withdraw(struct ga_root *root, struct ga_opencl_charge *charge,
-                               struct ga_entry *entry) {
-    bool found = ga_withdraw(root, key_of(charge), entry);
+struct ga_entry ga_opencl_charge_withdraw(struct ga_root *root, struct ga_opencl_charge *charge) {
     charge->generation = 0;
     end(charge);
-    ga_records_give(&ga_opencl(root)->charges, charge);
-    return found;
+    return ga_charge_withdraw(root, &charge->held);
 }
 
 void ga_opencl_charge_drop(struct ga_root *root, struct ga_opencl_charge *charge) {
-    struct ga_entry entry;
-    if (ga_opencl_charge_withdraw(root, charge, &entry))
-        ga_release(root, entry.device, entry.bytes, entry.tag);
+    charge->generation = 0;
+    end(charge);
+    ga_charge_drop(root, &charge->held);
+}
+
+static void give_back_bytes(struct ga_root *root, struct ga_opencl_charge *charge) {
+    struct ga_opencl_charge *part =
+        GA_UNLIKELY(ga_opencl_charge_may_have_parts()) ? parts_of(root, charge) : NULL;
+    ga_opencl_charge_drop(root, charge);
+    while (part) {
+        struct ga_opencl_charge *next = ga_opencl_charge_next(part);
+        ga_opencl_charge_drop(root, part);
+        part = next;
+    }
 }
 
 // False: it cannot be done now, from a handler that has interrupted something.
@@ -76,27 +63,33 @@ static bool give_back(struct ga_opencl_charge *charge) {
     struct ga_root *root = ga_root_get();
     if (!root)
         return false;
-    if (charge->generation == atomic_load(&root->generation))
+    if (charge->generation != atomic_load(&root->generation))
+        return true;
+    if (charge->give_back)
         charge->give_back(root, charge);
+    else
+        give_back_bytes(root, charge);
     return true;
+}
+
+static void stay(struct ga_opencl_charge *charge) {
+    charge->held.next = (struct ga_charge *)(void *)ga_opencl_call.leaving;
+    ga_opencl_call.leaving = charge;
 }
 
 void ga_opencl_charge_ends(struct ga_opencl_charge *charge) {
     if (!ga_opencl_call_is_on() && give_back(charge))
         return;
-    charge->next = ga_opencl_call.leaving;
-    ga_opencl_call.leaving = charge;
+    stay(charge);
 }
 
 void ga_opencl_charge_give_back(void) {
     struct ga_opencl_charge *charge = ga_opencl_call.leaving;
     ga_opencl_call.leaving = NULL;
     while (charge) {
-        struct ga_opencl_charge *next = charge->next; // its record is used again
-        if (!give_back(charge)) {
-            charge->next = ga_opencl_call.leaving;
-            ga_opencl_call.leaving = charge;
-        }
+        struct ga_opencl_charge *next = ga_opencl_charge_next(charge); // its record is used again
+        if (!give_back(charge))
+            stay(charge);
         charge = next;
     }
 }

@@ -10,22 +10,29 @@
 #ifndef GA_OPENCL_CHARGE_H
 #define GA_OPENCL_CHARGE_H
 
-#include "core/root.h"
+#include "core/charge.h"
 
 // The first member of each kind of charge. Records are used again, and a forked child finds them
 // zeroed: its driver's objects are charged to nobody.
 struct ga_opencl_charge {
-    struct ga_opencl_charge *next;
+    struct ga_charge
+        held; // bytes; .on: the devices that it is charged to, a bit each: with its parts
     uint64_t generation; // of the root that it was made in
-    void (*give_back)(struct ga_root *root, struct ga_opencl_charge *charge);
-    // Of bytes. A record is used again, and its numbers only grow: odd while the charge lives.
+    void (*give_back)(struct ga_root *root,
+                      struct ga_opencl_charge *charge); // NULL: it is of bytes
+    // A record is used again, and its numbers only grow: odd while the charge lives.
     uint64_t number;
-    uint64_t whole; // of a part on its way: the number of the charge that it will belong to
-    uint64_t bytes;
-    uint32_t kind;
-    uint32_t on;                    // the devices that it is charged to, a bit each: with its
-    struct ga_opencl_charge *parts; // parts, which use.c adds; guarded by ga_opencl_state.lock
+    uint64_t
+        of; // a part on its way: the number of the charge that it will belong to; a block: svm.c
+    struct ga_opencl_charge *parts; // which use.c adds; guarded by ga_opencl_state.lock, as held.on
 };
+_Static_assert(sizeof(struct ga_opencl_charge) <= GA_CHARGE_SIZE,
+               "it is one of the core's records");
+
+static inline struct ga_opencl_charge *
+ga_opencl_charge_next(const struct ga_opencl_charge *charge) {
+    return (struct ga_opencl_charge *)(void *)charge->held.next;
+}
 
 // Whether there ever was a context for several devices that are arbitrated (use.c). It stays so in
 // a forked child. An object that was made before has no parts, nor will it.
@@ -34,12 +41,11 @@ static inline bool ga_opencl_charge_may_have_parts(void) {
     return atomic_load_explicit(&ga_opencl_charge_several, memory_order_relaxed);
 }
 
-// Makes an entry with bytes that are on their way a charge of its own: it has no address until the
-// charge goes. NULL: there is no memory to remember it by, and the bytes still are on their way.
-struct ga_opencl_charge *ga_opencl_charge_hold(struct ga_root *root, struct ga_entry *entry);
-// The reverse. False: it was lost.
-bool ga_opencl_charge_withdraw(struct ga_root *root, struct ga_opencl_charge *charge,
-                               struct ga_entry *entry);
+// Makes an entry with bytes that are on their way a charge, which no table has. NULL: there is no
+// memory to remember it by, and the bytes still are on their way.
+struct ga_opencl_charge *ga_opencl_charge_hold(struct ga_root *root, const struct ga_entry *entry);
+// The reverse.
+struct ga_entry ga_opencl_charge_withdraw(struct ga_root *root, struct ga_opencl_charge *charge);
 
 // The same, and its bytes go back.
 void ga_opencl_charge_drop(struct ga_root *root, struct ga_opencl_charge *charge);

@@ -49,7 +49,7 @@ static bool keep(const struct ga_opencl_claim *c, ga_cl_mem memory) {
         ga_opencl_use_object(c->root, memory, charge);
         return true;
     }
-    ga_opencl_charge_withdraw(c->root, charge, &entry);
+    ga_opencl_charge_withdraw(c->root, charge);
     return false;
 }
 

@@ -28,7 +28,6 @@ struct ga_opencl_single {
 #define GA_OPENCL_SINGLES 8
 
 struct ga_opencl_state {
-    struct ga_records charges;  // struct ga_opencl_charge
     struct ga_records contexts; // struct ga_opencl_context
     struct ga_spin lock;        // guards what follows, and the parts of charges
     struct ga_opencl_context *counted;

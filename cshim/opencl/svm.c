@@ -52,10 +52,10 @@ static struct ga_opencl_charge *detach(struct ga_root *root, ga_cl_uint count,
         struct ga_entry entry;
         if (!addresses[i] || !ga_withdraw(root, key_of(addresses[i]), &entry))
             continue;
-        entry.context = (uint64_t)(uintptr_t)addresses[i];
         struct ga_opencl_charge *charge = ga_opencl_charge_hold(root, &entry);
         if (charge) {
-            charge->next = all;
+            charge->of = (uint64_t)(uintptr_t)addresses[i];
+            charge->held.next = (struct ga_charge *)(void *)all;
             all = charge;
         } else { // without memory to remember it by until then
             ga_release(root, entry.device, entry.bytes, entry.tag);
@@ -67,13 +67,11 @@ static struct ga_opencl_charge *detach(struct ga_root *root, ga_cl_uint count,
 // The driver did not take the command.
 static void attach(struct ga_root *root, struct ga_opencl_charge *all) {
     while (all) {
-        struct ga_opencl_charge *next = all->next;
-        struct ga_entry entry;
-        if (ga_opencl_charge_withdraw(root, all, &entry)) {
-            entry.key = entry.context | GA_OPENCL_KEY;
-            entry.context = 0;
-            ga_hold(root, &entry);
-        }
+        struct ga_opencl_charge *next = ga_opencl_charge_next(all);
+        uint64_t address = all->of;
+        struct ga_entry entry = ga_opencl_charge_withdraw(root, all);
+        entry.key = address | GA_OPENCL_KEY;
+        ga_hold(root, &entry);
         all = next;
     }
 }
@@ -83,7 +81,7 @@ static void done(ga_cl_event event, ga_cl_int status, void *arg) {
     (void)event;
     (void)status;
     for (struct ga_opencl_charge *charge = arg; charge;) {
-        struct ga_opencl_charge *next = charge->next;
+        struct ga_opencl_charge *next = ga_opencl_charge_next(charge);
         ga_opencl_charge_ends(charge);
         charge = next;
     }

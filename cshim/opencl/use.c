@@ -84,11 +84,13 @@ static struct ga_opencl_charge *lacking(struct ga_opencl_use *u, const struct ga
     struct ga_opencl_charge *whole = (struct ga_opencl_charge *)(uintptr_t)e->context;
     struct ga_opencl_state *state = ga_opencl(u->root);
     ga_self_lock(&state->lock);
-    bool lacks = whole->number == e->bytes && !(whole->on >> u->device & 1);
-    *bytes = (struct ga_entry){
-        .bytes = whole->bytes, .device = (uint8_t)u->device, .kind = (uint8_t)whole->kind};
+    bool lacks = whole->number == e->bytes && !(whole->held.on >> u->device & 1);
+    *bytes = (struct ga_entry){.bytes = atomic_load(&whole->held.bytes),
+                               .device = (uint8_t)u->device,
+                               .kind = whole->held.kind};
     ga_self_unlock(&state->lock);
-    for (struct ga_opencl_charge *part = u->taken; part && lacks; part = part->next)
+    for (struct ga_opencl_charge *part = u->taken; part && lacks;
+         part = ga_opencl_charge_next(part))
         lacks = part->parts != whole; // a command may use one twice
     return lacks ? whole : NULL;
 }
@@ -107,8 +109,8 @@ static bool take(struct ga_opencl_use *u, uint64_t key) {
         return false;
     }
     part->parts = whole;
-    part->whole = e.bytes;
-    part->next = u->taken;
+    part->of = e.bytes;
+    part->held.next = (struct ga_charge *)(void *)u->taken;
     u->taken = part;
     return true;
 }
@@ -119,10 +121,10 @@ static bool join(struct ga_opencl_use *u, struct ga_opencl_charge *part) {
     struct ga_opencl_state *state = ga_opencl(u->root);
     part->parts = NULL;
     ga_self_lock(&state->lock);
-    bool joins = whole->number == part->whole && !(whole->on >> u->device & 1);
+    bool joins = whole->number == part->of && !(whole->held.on >> u->device & 1);
     if (joins) {
-        whole->on |= 1u << u->device;
-        part->next = whole->parts;
+        whole->held.on |= 1u << u->device;
+        part->held.next = (struct ga_charge *)(void *)whole->parts;
         whole->parts = part;
     }
     ga_self_unlock(&state->lock);
@@ -131,7 +133,7 @@ static bool join(struct ga_opencl_use *u, struct ga_opencl_charge *part) {
 
 void ga_opencl_use_done(struct ga_opencl_use *u, bool taken) {
     for (struct ga_opencl_charge *part = u->taken; part;) {
-        struct ga_opencl_charge *next = part->next;
+        struct ga_opencl_charge *next = ga_opencl_charge_next(part);
         if (!taken || !join(u, part))
             ga_opencl_charge_drop(u->root, part);
         part = next;
