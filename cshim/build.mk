@@ -69,7 +69,7 @@ SHIM_TEST := $(BUILD)/cshim-test
 SHIM_TEST_FLAGS := $(SHIM_INCLUDE) -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Wconversion -Wshadow \
                    -Wstrict-prototypes -Werror -pthread
 SHIM_CORE_SOURCES := $(SHIM_CORE:%=cshim/core/%.c)
-SHIM_TESTS := table_test credit_test env_test stress session_stress wait_test threads_test
+SHIM_TESTS := table_test charge_test credit_test env_test stress session_stress wait_test threads_test
 SHIM_TEST_PROGRAMS := $(foreach kind,asan tsan,$(patsubst %,$(SHIM_TEST)/$(kind)/%,$(SHIM_TESTS)))
 
 # Fuzz targets, with clang's own driver for them; `make fuzz` runs them, cshim-test what they know.

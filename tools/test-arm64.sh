@@ -69,7 +69,7 @@ done
 # The core's own tests, without a sanitizer.
 # shellcheck disable=SC2016 # for make
 read -ra core < <(make -s -f cshim/build.mk --eval 'core: ; @echo $(SHIM_CORE_SOURCES)' core)
-for unit in 'table_test 60000' credit_test 'env_test accounting/testdata/sizes.tsv' 'stress 4 20000'; do
+for unit in 'table_test 60000' charge_test credit_test 'env_test accounting/testdata/sizes.tsv' 'stress 4 20000'; do
     "$CROSS-gcc" -iquote cshim -std=c11 -D_GNU_SOURCE -O2 -pthread -o "$build/unit" "cshim/test/${unit%% *}.c" "${core[@]}"
     # shellcheck disable=SC2086 # a program and its arguments
     check "$unit" "$(emulate "$build/sim" "$build/unit" ${unit#"${unit%% *}"} >"$scratch/unit" 2>&1; echo "status $?")" 'status 0'

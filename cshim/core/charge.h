@@ -3,8 +3,9 @@
 // when it ends, so that nothing has to be looked up by an address or handle. They count as the
 // blocks of the table do.
 //
-// Each thread keeps the record that it gave back last, so that to make an object and to end it, in
-// turns, takes no lock. A thread that is over leaves it to the next one that has its ga_thread.
+// A thread keeps the record that it gave back last, so that to make an object and to end it, in
+// turns, takes no lock. One that is over leaves it to the next thread that has its ga_thread. Since
+// these count for what is told (tell.h), no more than the first records of threads have one.
 #ifndef GA_CHARGE_H
 #define GA_CHARGE_H
 
@@ -21,6 +22,7 @@ struct ga_charge {
     uint32_t on; // its holder's
 };
 #define GA_CHARGE_SIZE 64 // with what the interface keeps
+#define GA_CHARGE_SPARES ((size_t)32)
 
 // A record that no thread has. NULL: there is no memory.
 struct ga_charge *ga_charge_fetch(struct ga_root *root);
@@ -33,10 +35,14 @@ void ga_charge_recount(struct ga_root *root);
 void ga_charge_each(struct ga_root *root, void (*show)(void *arg, const struct ga_entry *entry),
                     void *arg);
 
-// Inside a move.
+static inline bool ga_charge_may_spare(const struct ga_root *root, const struct ga_thread *t) {
+    return (uintptr_t)t - (uintptr_t)root->threads < GA_CHARGE_SPARES * sizeof *t;
+}
+
+// The record is nobody's. Inside a move.
 static inline void ga_charge_spare(struct ga_root *root, struct ga_charge *charge) {
     struct ga_thread *t = ga_self.thread;
-    if (GA_LIKELY(t != NULL && t->spare == NULL))
+    if (GA_LIKELY(t != NULL && t->spare == NULL && ga_charge_may_spare(root, t)))
         t->spare = charge;
     else
         ga_charge_return(root, charge);

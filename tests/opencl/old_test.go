@@ -9,10 +9,10 @@ import (
 )
 
 // onOld starts clprog on OpenCL 1.2 (tests/programs/oldopencl.c), on the machine's GPUs.
-func onOld(m *rig.Machine) *rig.Program {
+func onOld(m *rig.Machine, environ ...string) *rig.Program {
 	m.T.Helper()
 	folder := filepath.Dir(rig.Build(m.T, "programs/oldopencl/libOpenCL.so.1"))
-	env := append(m.PreloadEnv(), "LD_LIBRARY_PATH="+folder)
+	env := append(append(m.PreloadEnv(), "LD_LIBRARY_PATH="+folder), environ...)
 	return m.Interact(m.Command(env, rig.Build(m.T, "programs/clprog-dlsym")))
 }
 
@@ -35,6 +35,39 @@ func TestOldContexts(t *testing.T) {
 		second.Want(verb+" c", "ok")
 		first.Want("context c", "err -5")
 		second.Want("drop c", "ok")
+	}
+}
+
+// TestOneHandle: contexts that have a handle one after the other, each for another device, are charged to their own,
+// whether the driver tells of their ends or not.
+func TestOneHandle(t *testing.T) {
+	t.Parallel()
+	for _, environ := range [][]string{nil, {"OLDOPENCL_TELLS=1"}} {
+		m := rig.New(t, rig.Options{Devices: "1G,1G", NoMount: true})
+		p := onOld(m, environ...)
+		p.Want("context first", "ok")
+		p.Want("buffer a first 1M", "ok")
+		p.Want("buffer b first 2M", "ok")
+		p.Want("drop first", "ok")
+		p.Want("contextlast other", "ok")
+		p.Want("same first other", "err 1") // the buffers still need it
+		p.Want("buffer d other 4M", "ok")
+		usesEach(m, p, 3*mib, 4*mib)
+		p.Want("release a", "ok")
+		p.Want("release b", "ok")
+		for _, verb := range []string{"context", "contextlast", "two", "contextlast"} {
+			p.Want(verb+" c", "ok")
+			p.Want("same first c", "ok")
+			p.Want("buffer a c 1M", "ok")
+			if verb == "contextlast" {
+				usesEach(m, p, 0, 5*mib)
+			} else {
+				usesEach(m, p, mib, 4*mib)
+			}
+			p.Want("drop c", "ok")
+			p.Want("release a", "ok")
+		}
+		usesEach(m, p, 0, 4*mib)
 	}
 }
 

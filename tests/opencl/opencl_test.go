@@ -195,6 +195,67 @@ func TestKilled(t *testing.T) {
 	})
 }
 
+// TestNextDaemon: the daemon that comes after one that was killed has every byte, and has it back, whoever ends what holds it.
+func TestNextDaemon(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	p := begin(m, "link", "--memory", "100M")
+	p.Want("context c", "ok")
+	for i := range 20 {
+		p.Want(fmt.Sprintf("buffer a%d c %dK", i, i+1), "ok")
+	}
+	p.Want("svm v c 1M", "ok")
+	p.Want("release a7", "ok")
+	p.Want("sub s a3 1K", "ok")
+	p.Want("release a3", "ok")
+	const left = mib + (20*21/2-8)<<10
+	uses(m, p, left)
+	m.Kill()
+	m.Start()
+	rig.Eventually(t, "the program is taken up again", func() bool { return len(m.Snapshot().Leases) == 1 })
+	uses(m, p, left)
+	for i := range 20 {
+		if i != 7 && i != 3 {
+			p.Want(fmt.Sprint("release a", i), "ok")
+		}
+	}
+	uses(m, p, mib+4<<10)
+	p.Want("release s", "ok")
+	p.Want("svmfree v c", "ok")
+	uses(m, p, 0)
+	p.Want("buffer b c 100M", "ok")
+}
+
+// TestFirstDaemon: the daemon that comes while a program runs hears of every byte from it, and has it back.
+func TestFirstDaemon(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	m.Stop()
+	p := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/clprog-link")))
+	p.Want("context c", "ok")
+	for i := range 10 {
+		p.Want(fmt.Sprintf("buffer a%d c %dK", i, i+1), "ok")
+	}
+	p.Want("release a7", "ok")
+	p.Want("sub s a3 1K", "ok")
+	p.Want("release a3", "ok")
+	m.Start()
+	rig.Eventually(t, "the daemon knows the program", func() bool {
+		p.Want("buffer b c 1M", "ok")
+		p.Want("release b", "ok")
+		return len(m.Snapshot().Leases) == 1
+	})
+	uses(m, p, (10*11/2-8)<<10)
+	for i := range 10 {
+		if i != 7 && i != 3 {
+			p.Want(fmt.Sprint("release a", i), "ok")
+		}
+	}
+	uses(m, p, 4<<10)
+	p.Want("release s", "ok")
+	uses(m, p, 0)
+}
+
 // TestBudgetIsTold: a program is told its budget as the device's memory, and no block that is larger.
 func TestBudgetIsTold(t *testing.T) {
 	t.Parallel()

@@ -83,7 +83,7 @@ void *cl_function(const char *name) {
 static void do_context(void) {
     cl_int status = CL_SUCCESS;
     cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)platform, 0};
-    cl_device_id devices[2] = {device, last};
+    cl_device_id devices[2] = {told_is("contextlast") ? last : device, last};
     cl_context context;
     if (told_is("contexttype"))
         context = CL(clCreateContextFromType)(properties, CL_DEVICE_TYPE_ALL, NULL, NULL, &status);
@@ -94,6 +94,10 @@ static void do_context(void) {
     if (!context != (status != CL_SUCCESS))
         status = 1; // it says two things
     told_answer(status);
+}
+
+static void do_same(void) {
+    told_answer(named(1, false)->object == named(2, false)->object ? CL_SUCCESS : 1);
 }
 
 static void do_retain(void) {
@@ -351,24 +355,44 @@ static void do_exit(void) {
 }
 
 static const struct told_verb verbs[] = {
-    {"context", do_context},   {"contexttype", do_context},
-    {"two", do_context},       {"retain", do_retain},
-    {"drop", do_drop},         {"buffer", do_buffer},
-    {"properties", do_buffer}, {"hostbuffer", do_buffer},
-    {"sub", do_sub},           {"image", do_image},
-    {"old", do_image},         {"cube", do_image},
-    {"layers", do_image},      {"hold", do_hold},
-    {"release", do_release},   {"svm", do_svm},
-    {"svmfree", do_svmfree},   {"svmlater", do_svmlater},
-    {"fire", do_fire},         {"total", do_info},
-    {"largest", do_info},      {"storm", do_storm},
-    {"chain", do_chain},       {"forked", do_forked},
-    {"free", do_free},         {"pid", do_pid},
-    {"exit", do_exit},         {"queue", do_queue},
-    {"fill", do_fill},         {"wrongfill", do_fill},
-    {"copy", do_copy},         {"map", do_map},
-    {"kernel", do_kernel},     {"endkernel", do_endkernel},
-    {"argument", do_argument}, {"plain", do_argument},
+    {"context", do_context},
+    {"contexttype", do_context},
+    {"contextlast", do_context},
+    {"same", do_same},
+    {"two", do_context},
+    {"retain", do_retain},
+    {"drop", do_drop},
+    {"buffer", do_buffer},
+    {"properties", do_buffer},
+    {"hostbuffer", do_buffer},
+    {"sub", do_sub},
+    {"image", do_image},
+    {"old", do_image},
+    {"cube", do_image},
+    {"layers", do_image},
+    {"hold", do_hold},
+    {"release", do_release},
+    {"svm", do_svm},
+    {"svmfree", do_svmfree},
+    {"svmlater", do_svmlater},
+    {"fire", do_fire},
+    {"total", do_info},
+    {"largest", do_info},
+    {"storm", do_storm},
+    {"chain", do_chain},
+    {"forked", do_forked},
+    {"free", do_free},
+    {"pid", do_pid},
+    {"exit", do_exit},
+    {"queue", do_queue},
+    {"fill", do_fill},
+    {"wrongfill", do_fill},
+    {"copy", do_copy},
+    {"map", do_map},
+    {"kernel", do_kernel},
+    {"endkernel", do_endkernel},
+    {"argument", do_argument},
+    {"plain", do_argument},
     {"launch", do_launch},
 };
 

@@ -2,6 +2,9 @@
 // An OpenCL of version 1.2 on the first two devices of the simulated driver, as far as clprog needs
 // one: its platform cannot tell when a context ends, and crashes who asks it to, as a loader does
 // that calls through a table which ends before. It lacks what came later.
+//
+// With OLDOPENCL_TELLS it is of version 3.0 in that its contexts' ends are told. A context has the
+// handle of the one that ended last.
 #define CL_TARGET_OPENCL_VERSION 120
 #define CL_USE_DEPRECATED_OPENCL_1_1_APIS
 #include <CL/cl.h>
@@ -14,6 +17,8 @@ struct _cl_context {
     atomic_int references;
     cl_uint count;
     cl_device_id devices[2];
+    void(CL_CALLBACK *ended)(cl_context, void *);
+    void *arg;
 };
 struct _cl_mem {
     atomic_int references;
@@ -30,6 +35,7 @@ struct _cl_kernel {
 };
 static int platform;
 static int devices[2];
+static _Atomic(cl_context) last; // that ended
 
 #define EXPORT CL_API_ENTRY
 
@@ -51,11 +57,15 @@ static cl_int tell(const void *value, size_t size, size_t room, void *to, size_t
     return CL_SUCCESS;
 }
 
+static int tells(void) {
+    return getenv("OLDOPENCL_TELLS") != NULL;
+}
+
 EXPORT cl_int CL_API_CALL clGetPlatformInfo(cl_platform_id of, cl_platform_info what, size_t room,
                                             void *to, size_t *needed) {
-    static const char version[] = "OpenCL 1.2 of a test";
+    const char *version = tells() ? "OpenCL 3.0 of a test" : "OpenCL 1.2 of a test";
     (void)of;
-    return what == CL_PLATFORM_VERSION ? tell(version, sizeof version, room, to, needed)
+    return what == CL_PLATFORM_VERSION ? tell(version, strlen(version) + 1, room, to, needed)
                                        : CL_INVALID_VALUE;
 }
 
@@ -100,13 +110,15 @@ EXPORT cl_context CL_API_CALL clCreateContext(const cl_context_properties *prope
                                               void(CL_CALLBACK *notify)(const char *, const void *,
                                                                         size_t, void *),
                                               void *arg, cl_int *status) {
-    cl_context c = calloc(1, sizeof *c);
+    cl_context c = atomic_exchange(&last, NULL);
     (void)properties;
     (void)notify;
     (void)arg;
+    if (!c)
+        c = malloc(sizeof *c);
     if (!c || count < 1 || count > 2)
         abort();
-    c->references = 1;
+    *c = (struct _cl_context){.references = 1};
     c->count = count;
     memcpy(c->devices, of, count * sizeof *of);
     if (status)
@@ -138,17 +150,21 @@ EXPORT cl_int CL_API_CALL clRetainContext(cl_context c) {
 EXPORT cl_int CL_API_CALL clReleaseContext(cl_context c) {
     if (!c)
         return CL_INVALID_CONTEXT;
-    if (atomic_fetch_sub(&c->references, 1) == 1)
-        free(c);
+    if (atomic_fetch_sub(&c->references, 1) != 1)
+        return CL_SUCCESS;
+    if (c->ended)
+        c->ended(c, c->arg);
+    free(atomic_exchange(&last, c));
     return CL_SUCCESS;
 }
 
 EXPORT cl_int CL_API_CALL clSetContextDestructorCallback(
     cl_context c, void(CL_CALLBACK *ended)(cl_context, void *), void *arg) {
-    (void)c;
-    (void)ended;
-    (void)arg;
-    abort();
+    if (!tells())
+        abort();
+    c->ended = ended;
+    c->arg = arg;
+    return CL_SUCCESS;
 }
 
 EXPORT cl_mem CL_API_CALL clCreateBuffer(cl_context c, cl_mem_flags flags, size_t size, void *host,
