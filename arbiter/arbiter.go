@@ -298,7 +298,7 @@ func (a *Arbiter) noteLease(now time.Time, l *lease, e Event) {
 	e.about(&l.session.process)
 	e.in(l.session.job)
 	if e.Text == "" {
-		e.program = l.session.name()
+		e.program = l.session.named()
 	}
 	a.event(e)
 }

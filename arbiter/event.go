@@ -71,7 +71,7 @@ type Event struct {
 	Parties   []Party          `json:"parties,omitempty"` // of a deadlock
 	Text      string           `json:"text"`              // "": Sentence makes it
 	processor bool             // the device is it
-	program   string           // for Sentence: how the process is called
+	program   func() string    // for Sentence: how the process is called; nil: there is none
 }
 
 // Party is one of those who wait for each other: what its job holds, and what it wants.
@@ -118,7 +118,10 @@ func (e *Event) Sentence() string {
 		return e.Text
 	}
 	device := accounting.DeviceName(e.Device, e.processor)
-	who := wording.Owned(e.User, e.program)
+	who := ""
+	if e.program != nil {
+		who = wording.Owned(e.User, e.program())
+	}
 	switch {
 	case e.Kind == EventGranted && e.What == AsksLease:
 		return fmt.Sprintf(wording.LeaseOpened, who, device)

@@ -15,16 +15,24 @@ import (
 // Why something is refused, and by what name people know who is concerned.
 
 // name is how people know a process.
-func (s *session) name() string {
-	return wording.Process(s.process.Exe, s.process.Command, s.job.request.Name, s.process.PID)
+func (s *session) name() string { return s.named()() }
+
+// named makes the name, when and where it is wanted: an event's is, without the lock, by those who read it.
+func (s *session) named() func() string {
+	exe, command, job, pid := s.process.Exe, s.process.Command, s.job.request.Name, s.process.PID
+	return func() string { return wording.Process(exe, command, job, pid) }
 }
 
 // name is how people know a job.
-func (j *job) name() string {
+func (j *job) name() string { return j.named()() }
+
+// named is as a session's.
+func (j *job) named() func() string {
 	if !j.run && len(j.sessions) == 1 {
-		return j.sessions[0].name()
+		return j.sessions[0].named()
 	}
-	return wording.Job(uint64(j.id), j.request.Name, cmp.Or(j.request.Command, j.request.Process.Command))
+	id, name, command := uint64(j.id), j.request.Name, cmp.Or(j.request.Command, j.request.Process.Command)
+	return func() string { return wording.Job(id, name, command) }
 }
 
 // name is how people know a holder.

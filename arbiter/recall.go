@@ -91,7 +91,7 @@ func (a *Arbiter) recalled(asker *lease, told Event) {
 	if asker != nil {
 		told.about(&asker.session.process)
 		told.in(asker.session.job)
-		told.Lease, told.program = asker.id, asker.session.name()
+		told.Lease, told.program = asker.id, asker.session.named()
 	}
 	a.event(told)
 }

@@ -219,7 +219,7 @@ func (a *Arbiter) grantedAtOnce(now time.Time, t *ticket) {
 	case t.kind == WantsBytes:
 		a.grew(now, t.lease, t.bytes)
 	case t.kind == wantsJob:
-		e := Event{Time: now, Kind: EventGranted, What: AsksJob, Device: -1, program: t.job.name()}
+		e := Event{Time: now, Kind: EventGranted, What: AsksJob, Device: -1, program: t.job.named()}
 		e.about(t.process())
 		e.in(t.job)
 		if on := t.job.on; len(on) == 1 {
