@@ -32,7 +32,7 @@ func (st *state) shownTo(uid uint32) *snapshot {
 	if st.hides == nil || !st.hides(uid) {
 		return s
 	}
-	return &snapshot{s.WithOwnCommands(uid), s.taken}
+	return &snapshot{s.WithOwnCommands(uid), s.asked, s.given}
 }
 
 // attributes are what stat shows of a node.
@@ -107,12 +107,15 @@ var (
 // Lookup finds a name. What is found may be some milliseconds old; what is not
 // found is looked for again in a fresh snapshot.
 func (n *dirNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
-	s := n.state.snapshots.recent()
-	e, ok := n.dir.entry(s, name)
+	var e entry
+	var ok bool
+	if n.dir.fixed {
+		e, ok = n.dir.entry(nil, name)
+	} else if e, ok = n.dir.entry(n.state.snapshots.recent(), name); !ok {
+		e, ok = n.dir.entry(n.state.snapshots.fresh(), name)
+	}
 	if !ok {
-		if e, ok = n.dir.entry(n.state.snapshots.fresh(), name); !ok {
-			return nil, syscall.ENOENT
-		}
+		return nil, syscall.ENOENT
 	}
 	ops, id := n.state.node(e, &out.Attr)
 	return n.NewInode(ctx, ops, id), 0

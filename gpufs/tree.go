@@ -63,6 +63,8 @@ type directory struct {
 	list func(*snapshot) ([]entry, bool)
 	// changing: what is listed comes and goes by itself, not only with the directory.
 	changing bool
+	// fixed: the entries are always the same, whatever the snapshot; it may be nil.
+	fixed bool
 	// find returns one of them. Nil: it is looked for in list.
 	find func(*snapshot, string) (entry, bool)
 }
@@ -161,7 +163,7 @@ func (b *builder) root() *directory {
 		entries[i].id = identity{kind: kindRoot, file: i + 1}
 		entries[i].uid = b.uid
 	}
-	return &directory{list: func(*snapshot) ([]entry, bool) { return entries, true }}
+	return &directory{fixed: true, list: func(*snapshot) ([]entry, bool) { return entries, true }}
 }
 
 // self points at the process of the thread that asks, whether it is a client or not.

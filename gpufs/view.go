@@ -30,19 +30,20 @@ type snapshots struct {
 	last *snapshot // the newest
 }
 
-// snapshot is what a view gave, and when it was asked for.
+// snapshot is what a view gave.
 type snapshot struct {
 	accounting.Snapshot
-	taken time.Time
+	asked time.Time // tells which of two is newer
+	given time.Time // a view that paces itself gives it long after it was asked
 }
 
 // fresh returns a snapshot that was taken after fresh was called.
 func (s *snapshots) fresh() *snapshot {
-	taken := time.Now()
-	now := &snapshot{s.view.Snapshot(), taken}
+	now := &snapshot{asked: time.Now()}
+	now.Snapshot, now.given = s.view.Snapshot(), time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last == nil || s.last.taken.Before(taken) {
+	if s.last == nil || s.last.asked.Before(now.asked) {
 		s.last = now
 	}
 	return now
@@ -53,7 +54,7 @@ func (s *snapshots) recent() *snapshot {
 	s.mu.Lock()
 	last := s.last
 	s.mu.Unlock()
-	if last != nil && time.Since(last.taken) < recentEnough {
+	if last != nil && time.Since(last.given) < recentEnough {
 		return last
 	}
 	return s.fresh()
