@@ -78,7 +78,13 @@ func (p *Picture) Sort() {
 		at[d] = i
 	}
 	slices.SortFunc(p.leases, func(x, y *lease) int {
-		return cmp.Or(cmp.Compare(at[x.device], at[y.device]), x.opened.Compare(y.opened), cmp.Compare(x.id, y.id))
+		if x.device != y.device {
+			return cmp.Compare(at[x.device], at[y.device])
+		}
+		if !x.opened.Equal(y.opened) {
+			return x.opened.Compare(y.opened)
+		}
+		return cmp.Compare(x.id, y.id)
 	})
 	slices.SortFunc(p.sessions, func(x, y *session) int {
 		return cmp.Or(cmp.Compare(x.process.PID, y.process.PID), cmp.Compare(x.id, y.id))
