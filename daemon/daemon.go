@@ -321,7 +321,7 @@ func (d *Daemon) goesWithout(err error) bool {
 func (d *Daemon) Snapshot() accounting.Snapshot { return d.texts.states.Get(d.snapshot) }
 
 // rowsAtOnce is how many rows of a snapshot are made without giving the lock away.
-const rowsAtOnce = 128
+const rowsAtOnce = 8
 
 // snapshot is Snapshot, however often it is asked for.
 func (d *Daemon) snapshot() accounting.Snapshot {
@@ -337,11 +337,12 @@ func (d *Daemon) snapshot() accounting.Snapshot {
 	for picture.Add(rowsAtOnce) {
 		d.yield()
 	}
-	s := picture.Done()
-	s.Stats.ClampedWords = max(s.Stats.ClampedWords, d.words.Clamped())
-	s.Stats.Malformed = d.bad
-	s.Config = accounting.ConfigState{Path: d.paths.config, Text: d.configured}
+	clamped, bad, configured := d.words.Clamped(), d.bad, d.configured
 	d.unlock()
+	s := picture.Done()
+	s.Stats.ClampedWords = max(s.Stats.ClampedWords, clamped)
+	s.Stats.Malformed = bad
+	s.Config = accounting.ConfigState{Path: d.paths.config, Text: configured}
 	s.Version = version.Version
 	s.Stats.Goroutines = uint64(runtime.NumGoroutine())
 	return s
