@@ -14,6 +14,7 @@ import (
 	"github.com/gpuarb/gpuarb/daemon/fair"
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/metrics"
 	"github.com/gpuarb/gpuarb/procfacts"
 	"github.com/gpuarb/gpuarb/shim"
 )
@@ -113,6 +114,7 @@ func (cl *client) serve() {
 	}()
 	for {
 		m, err := c.ReadMessage()
+		began := ipc.Clock()
 		if ipc.IsEnd(err) {
 			unread = errors.Is(err, unix.ECONNRESET) // what the kernel says where something lay unread
 			return
@@ -121,7 +123,8 @@ func (cl *client) serve() {
 			c.Silence()
 			return
 		}
-		if err == nil {
+		whole := err == nil
+		if whole {
 			err = cl.handle(m)
 			faults.At("request.answered")
 		}
@@ -137,6 +140,13 @@ func (cl *client) serve() {
 			return
 		case !cl.answerError(m.Header, err):
 			return
+		}
+		if whole {
+			done := c.Replied()
+			if done < began { // it waits, or has no reply
+				done = ipc.Clock()
+			}
+			d.export.exporter.Requests.Took(handlers[m.Header.Type].kind, done-began)
 		}
 	}
 }
@@ -222,33 +232,34 @@ type handler struct {
 	// never answer, about a process that means harm; so they take the turn of that process alone.
 	need      fair.Need
 	inSession bool // it comes after Hello, Join or Resume
+	kind      metrics.Kind
 }
 
 var handlers = [...]handler{
-	ipc.TypeGiveUp:   {(*client).giveUp, fair.Nothing, false},
-	ipc.TypeHello:    {(*client).hello, fair.OfProcess, false},
-	ipc.TypeJoin:     {(*client).join, fair.OfUser, false},
-	ipc.TypeResume:   {(*client).resume, fair.Nothing, false},
-	ipc.TypeJobOpen:  {(*client).jobOpen, fair.OfProcess, false},
-	ipc.TypeJobClose: {answered((*client).jobClose), fair.OfUser, false},
-	ipc.TypeJobTally: {answered((*client).jobTally), fair.OfUser, false},
-	ipc.TypeCancel:   {answered((*client).cancelRequest), fair.Nothing, false},
-	ipc.TypeSnapshot: {(*client).snapshot, fair.Nothing, false},
-	ipc.TypeEvents:   {(*client).events, fair.Nothing, false},
-	ipc.TypeMetrics:  {(*client).metrics, fair.Nothing, false},
-	ipc.TypeLimit:    {answered((*client).limit), fair.OfUser, false},
-	ipc.TypeCgroup:   {answered((*client).limitCgroup), fair.OfUser, false},
-	ipc.TypeAttach:   {answered((*client).attach), fair.OfUser, true},
-	ipc.TypeAlloc:    {(*client).alloc, fair.OfUser, true},
-	ipc.TypeFreed:    {(*client).freed, fair.OfUser, true},
-	ipc.TypeStream:   {(*client).stream, fair.OfUser, true},
-	ipc.TypeContext:  {(*client).context, fair.OfUser, true},
-	ipc.TypeObjects:  {(*client).objects, fair.OfUser, true},
-	ipc.TypeQuery:    {answered((*client).query), fair.OfUser, true},
-	ipc.TypeRoom:     {answered((*client).room), fair.OfUser, true},
-	ipc.TypeMeasure:  {answered((*client).measure), fair.Nothing, true},
-	ipc.TypeDriver:   {answered((*client).driver), fair.OfUser, true},
-	ipc.TypeBye:      {(*client).bye, fair.OfUser, true},
+	ipc.TypeGiveUp:   {(*client).giveUp, fair.Nothing, false, metrics.Memory},
+	ipc.TypeHello:    {(*client).hello, fair.OfProcess, false, metrics.Session},
+	ipc.TypeJoin:     {(*client).join, fair.OfUser, false, metrics.Session},
+	ipc.TypeResume:   {(*client).resume, fair.Nothing, false, metrics.Session},
+	ipc.TypeJobOpen:  {(*client).jobOpen, fair.OfProcess, false, metrics.Session},
+	ipc.TypeJobClose: {answered((*client).jobClose), fair.OfUser, false, metrics.Session},
+	ipc.TypeJobTally: {answered((*client).jobTally), fair.OfUser, false, metrics.Session},
+	ipc.TypeCancel:   {answered((*client).cancelRequest), fair.Nothing, false, metrics.Limits},
+	ipc.TypeSnapshot: {(*client).snapshot, fair.Nothing, false, metrics.State},
+	ipc.TypeEvents:   {(*client).events, fair.Nothing, false, metrics.State},
+	ipc.TypeMetrics:  {(*client).metrics, fair.Nothing, false, metrics.State},
+	ipc.TypeLimit:    {answered((*client).limit), fair.OfUser, false, metrics.Limits},
+	ipc.TypeCgroup:   {answered((*client).limitCgroup), fair.OfUser, false, metrics.Limits},
+	ipc.TypeAttach:   {answered((*client).attach), fair.OfUser, true, metrics.Session},
+	ipc.TypeAlloc:    {(*client).alloc, fair.OfUser, true, metrics.Memory},
+	ipc.TypeFreed:    {(*client).freed, fair.OfUser, true, metrics.Memory},
+	ipc.TypeStream:   {(*client).stream, fair.OfUser, true, metrics.Objects},
+	ipc.TypeContext:  {(*client).context, fair.OfUser, true, metrics.Objects},
+	ipc.TypeObjects:  {(*client).objects, fair.OfUser, true, metrics.Objects},
+	ipc.TypeQuery:    {answered((*client).query), fair.OfUser, true, metrics.Memory},
+	ipc.TypeRoom:     {answered((*client).room), fair.OfUser, true, metrics.Memory},
+	ipc.TypeMeasure:  {answered((*client).measure), fair.Nothing, true, metrics.Memory},
+	ipc.TypeDriver:   {answered((*client).driver), fair.OfUser, true, metrics.Session},
+	ipc.TypeBye:      {(*client).bye, fair.OfUser, true, metrics.Session},
 }
 
 func (cl *client) attach(r *ipc.AttachRequest) (ipc.AttachReply, error) {

@@ -142,6 +142,19 @@ func Reply[T Body](c *Conn, req Header, status Status, body *T, fd int) error {
 	return c.sent(err)
 }
 
+// Clock is how long this process has run, about. To read it takes half as long as time.Now.
+func Clock() time.Duration { return time.Since(began) }
+
+var began = time.Now()
+
+// Replied is when, by Clock, the last message was handed to the kernel. While it sends one, the kernel may have the processor
+// run something else: the client, above all, that it wakes.
+func (c *Conn) Replied() time.Duration {
+	c.sock.wMu.Lock()
+	defer c.sock.wMu.Unlock()
+	return c.sock.sends
+}
+
 // noticeRoom is how many bytes of a connection's buffer notices may fill: the rest is
 // for the reply itself, however long a client does not read.
 const noticeRoom = 16 << 10

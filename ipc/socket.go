@@ -60,6 +60,7 @@ type socket struct {
 	wCtl  rights
 	wErr  syscall.Errno
 	sendF func(fd uintptr)
+	sends time.Duration // when the last message was handed to the kernel
 
 	reset atomic.Bool // the kernel has said ECONNRESET
 }
@@ -229,6 +230,7 @@ func (s *socket) trySend(msg, tail []byte, fd int) error {
 		s.wMsg.Control = (*byte)(unsafe.Pointer(&s.wCtl))
 		s.wMsg.SetControllen(int(unsafe.Sizeof(s.wCtl)))
 	}
+	s.sends = Clock()
 	err := s.raw.Control(s.sendF)
 	s.wIov = [2]unix.Iovec{} // hold on to nobody's buffer
 	if err != nil {

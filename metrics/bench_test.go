@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 )
@@ -33,5 +34,14 @@ func BenchmarkWrite(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkTook is what counting a request adds to it, and reading the clock twice.
+func BenchmarkTook(b *testing.B) {
+	r, zero := newRequests(), time.Now()
+	for b.Loop() {
+		began := time.Since(zero)
+		r.Took(Memory, time.Since(zero)-began)
 	}
 }

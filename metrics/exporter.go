@@ -21,14 +21,15 @@ type Options struct {
 
 // Exporter writes metrics. Its methods are safe for concurrent use.
 type Exporter struct {
-	process prometheus.Gatherer // what does not come from the snapshot
+	Requests *Requests           // whoever answers them counts them
+	process  prometheus.Gatherer // what does not come from the snapshot
 }
 
 // New returns an exporter for the process that it is called in.
 func New() *Exporter {
-	process := prometheus.NewRegistry()
-	process.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return &Exporter{process}
+	process, requests := prometheus.NewRegistry(), newRequests()
+	process.MustRegister(requests.seconds, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return &Exporter{requests, process}
 }
 
 // Write writes the metrics of a snapshot, and those of the process at this moment. Where some cannot be had it writes the

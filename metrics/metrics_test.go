@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
@@ -162,6 +163,40 @@ func TestLint(t *testing.T) {
 	}
 	if _, err := registry.Gather(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRequests: each kind has its series from the beginning, and what took as long as a bucket's bound is in it.
+func TestRequests(t *testing.T) {
+	e := New()
+	e.Requests.Took(Memory, 1500*time.Nanosecond)
+	e.Requests.Took(Memory, 1501*time.Nanosecond)
+	e.Requests.Took(State, 2*time.Second)
+	var b bytes.Buffer
+	if err := e.Write(&b, sample(), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		`gpuarb_request_seconds_bucket{kind="memory",le="1e-06"} 0`,
+		`gpuarb_request_seconds_bucket{kind="memory",le="1.5e-06"} 1`,
+		`gpuarb_request_seconds_bucket{kind="memory",le="2e-06"} 2`,
+		`gpuarb_request_seconds_sum{kind="state"} 2`,
+		`gpuarb_request_seconds_bucket{kind="state",le="1"} 0`,
+		`gpuarb_request_seconds_count{kind="state"} 1`,
+		`gpuarb_request_seconds_count{kind="limits"} 0`,
+	} {
+		if !strings.Contains(b.String(), "\n"+line+"\n") {
+			t.Errorf("no line %s", line)
+		}
+	}
+	page, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range kinds {
+		if !strings.Contains(string(page), "`"+string(k)+"` (") {
+			t.Errorf("the page does not say what the kind %s is", k)
+		}
 	}
 }
 

@@ -125,7 +125,7 @@ func TestBoardAndAlerts(t *testing.T) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		family := regexp.MustCompile(`^(gpuarb_wait_seconds)_(bucket|sum|count)$`).ReplaceAllString(name, "$1")
+		family := regexp.MustCompile(`^(gpuarb_(?:wait|request)_seconds)_(bucket|sum|count)$`).ReplaceAllString(name, "$1")
 		if strings.HasPrefix(name, "gpuarb_") && !documented[family] {
 			t.Errorf("%s is exported, and not in the reference", name)
 		}

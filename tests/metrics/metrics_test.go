@@ -26,11 +26,11 @@ func program(m *rig.Machine, flags ...string) *rig.Program {
 	return m.Interact(m.Gpuarb(append(append([]string{"run", "--wait"}, flags...), "--", rig.Build(m.T, "programs/cudaprog-dlsym"))...))
 }
 
-// own are the lines of a text that do not tell of the daemon's process.
+// own are the lines of a text that the question itself does not change.
 func own(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
-		if !regexp.MustCompile(`^(# (HELP|TYPE) )?(go|process)_`).MatchString(line) {
+		if !regexp.MustCompile(`^(# (HELP|TYPE) )?(go_|process_|gpuarb_request_seconds)`).MatchString(line) {
 			b.WriteString(line)
 		}
 	}
@@ -78,6 +78,11 @@ func TestEveryWay(t *testing.T) {
 	} {
 		if got := value(t, text, series); got != want {
 			t.Errorf("%s is %s, want %s", series, got, want)
+		}
+	}
+	for _, kind := range []string{"memory", "objects", "session"} { // a request that waits is over as it is queued
+		if got := value(t, text, `gpuarb_request_seconds_count{kind="`+kind+`"}`); got == "0" {
+			t.Errorf("no requests of kind %s", kind)
 		}
 	}
 	a.Want("free a", "ok")
