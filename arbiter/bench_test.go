@@ -255,7 +255,7 @@ func BenchmarkHold(b *testing.B) {
 			part(&longest, func() { p = w.arb.Picture(w.now) })
 			p.Sort()
 			for more := true; more; {
-				part(&longest, func() { more = p.Add(128) })
+				part(&longest, func() { more = p.Add(8) })
 			}
 			return longest
 		})
