@@ -320,21 +320,27 @@ func (d *Daemon) goesWithout(err error) bool {
 // Snapshot is the whole state at this moment. It implements gpufs.View.
 func (d *Daemon) Snapshot() accounting.Snapshot { return d.texts.states.Get(d.snapshot) }
 
-// rowsAtOnce is how many rows of a snapshot are made without giving the lock away.
-const rowsAtOnce = 8
+const (
+	// rowsAtOnce is how many rows of a long snapshot are made without giving the lock away.
+	rowsAtOnce = 8
+	// rowsOfOneMoment is up to how many rows a snapshot is of one moment.
+	rowsOfOneMoment = 128
+)
 
 // snapshot is Snapshot, however often it is asked for.
 func (d *Daemon) snapshot() accounting.Snapshot {
 	d.lock()
 	picture := d.arb.Picture(d.now())
-	if picture.Rows() <= rowsAtOnce {
+	rows := rowsOfOneMoment
+	if picture.Rows() <= rowsOfOneMoment {
 		picture.Sort()
 	} else {
+		rows = rowsAtOnce
 		d.unlock()
 		picture.Sort()
 		d.lock()
 	}
-	for picture.Add(rowsAtOnce) {
+	for picture.Add(rows) {
 		d.yield()
 	}
 	clamped, bad, configured := d.words.Clamped(), d.bad, d.configured
