@@ -71,6 +71,23 @@ func (a *Arbiter) Picture(now time.Time) *Picture {
 	return p
 }
 
+// PictureOf begins a snapshot of some sessions, with their leases and jobs, and without all else.
+func (a *Arbiter) PictureOf(now time.Time, ids ...SessionID) *Picture {
+	p := &Picture{a: a, now: now, state: accounting.Snapshot{TimeUnixNano: now.UnixNano()}, devices: a.devices, queue: &moment{}}
+	for _, id := range ids {
+		s := a.sessions[id]
+		if s == nil {
+			continue
+		}
+		p.sessions = append(p.sessions, s)
+		p.leases = append(p.leases, s.leases...)
+		if !slices.Contains(p.jobs, s.job) {
+			p.jobs = append(p.jobs, s.job)
+		}
+	}
+	return p
+}
+
 // Sort brings what is to be shown into its order.
 func (p *Picture) Sort() {
 	at := make(map[*device]int, len(p.devices))

@@ -320,6 +320,18 @@ func (d *Daemon) goesWithout(err error) bool {
 // Snapshot is the whole state at this moment. It implements gpufs.View.
 func (d *Daemon) Snapshot() accounting.Snapshot { return d.texts.states.Get(d.snapshot) }
 
+// SnapshotOf is the state of the processes that have a PID at this moment, and of their jobs.
+func (d *Daemon) SnapshotOf(pid int) accounting.Snapshot {
+	d.lock()
+	picture := d.arb.PictureOf(d.now(), idsOf(d.ofProcess[pid])...)
+	picture.Sort()
+	for picture.Add(rowsOfOneMoment) {
+		d.yield()
+	}
+	d.unlock()
+	return picture.Done()
+}
+
 const (
 	// rowsAtOnce is how many rows of a long snapshot are made without giving the lock away.
 	rowsAtOnce = 8

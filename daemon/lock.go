@@ -1,9 +1,26 @@
 package daemon
 
-import "runtime"
+import (
+	"runtime"
+	"time"
+)
+
+// waitAwake is for how long a goroutine waits for the lock awake: those who have it mostly have it for less, and to sleep and be
+// woken takes longer.
+const waitAwake = 30 * time.Microsecond
 
 // lock takes the daemon's one lock.
-func (d *Daemon) lock() { d.mutex.Lock() }
+func (d *Daemon) lock() {
+	if d.mutex.TryLock() {
+		return
+	}
+	for began := time.Now(); time.Since(began) < waitAwake; {
+		if d.mutex.TryLock() {
+			return
+		}
+	}
+	d.mutex.Lock()
+}
 
 // unlock gives the lock back, and hands on what the arbiter decided meanwhile: events go to the
 // log and the history, decisions to those that wait for them.

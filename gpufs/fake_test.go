@@ -48,6 +48,17 @@ func (v *fakeView) Snapshot() accounting.Snapshot {
 	return s
 }
 
+func (v *fakeView) SnapshotOf(pid int) accounting.Snapshot {
+	s := v.Snapshot()
+	s.Devices, s.Users, s.Queue, s.Budgets = nil, nil, nil, nil
+	s.Leases = slices.DeleteFunc(s.Leases, func(l accounting.LeaseState) bool { return l.PID != pid })
+	s.Processes = slices.DeleteFunc(s.Processes, func(p accounting.ProcessState) bool { return p.PID != pid })
+	s.Jobs = slices.DeleteFunc(s.Jobs, func(j accounting.JobState) bool {
+		return !slices.ContainsFunc(s.Processes, func(p accounting.ProcessState) bool { return p.Job == j.ID })
+	})
+	return s
+}
+
 func (v *fakeView) change(f func(*accounting.Snapshot)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

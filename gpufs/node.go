@@ -26,9 +26,14 @@ type state struct {
 	hides     func(uid uint32) bool
 }
 
-// shownTo is a fresh snapshot as a user may see it.
-func (st *state) shownTo(uid uint32) *snapshot {
-	s := st.snapshots.fresh()
+// shownTo is a fresh snapshot as a user may see it: of the processes with a PID, where it is not 0.
+func (st *state) shownTo(uid uint32, pid int) *snapshot {
+	var s *snapshot
+	if pid != 0 {
+		s = st.snapshots.freshOf(pid)
+	} else {
+		s = st.snapshots.fresh()
+	}
 	if st.hides == nil || !st.hides(uid) {
 		return s
 	}
@@ -87,7 +92,7 @@ func (st *state) node(e entry, out *fuse.Attr) (fs.InodeEmbedder, fs.StableAttr)
 		log.show(out)
 		return log, id
 	}
-	return &fileNode{attributes: shown, text: e.text, set: e.set}, id
+	return &fileNode{attributes: shown, text: e.text, pid: e.pid, set: e.set}, id
 }
 
 // dirNode is a directory.
@@ -109,10 +114,15 @@ var (
 func (n *dirNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
 	var e entry
 	var ok bool
-	if n.dir.fixed {
+	switch {
+	case n.dir.fixed:
 		e, ok = n.dir.entry(nil, name)
-	} else if e, ok = n.dir.entry(n.state.snapshots.recent(), name); !ok {
-		e, ok = n.dir.entry(n.state.snapshots.fresh(), name)
+	case n.dir.pid != nil:
+		e, ok = n.dir.entry(n.state.snapshots.freshOf(n.dir.pid(name)), name)
+	default:
+		if e, ok = n.dir.entry(n.state.snapshots.recent(), name); !ok {
+			e, ok = n.dir.entry(n.state.snapshots.fresh(), name)
+		}
 	}
 	if !ok {
 		return nil, syscall.ENOENT
@@ -175,6 +185,7 @@ type fileNode struct {
 	fs.Inode
 	attributes
 	text func(*snapshot) ([]byte, bool)
+	pid  int                                                      // whose snapshot suffices; 0: it takes the whole one
 	set  func(ctx context.Context, value string, by opener) error // nil: nobody can write
 }
 
@@ -243,7 +254,7 @@ func (h *handle) at(off int64) ([]byte, syscall.Errno) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if off == 0 || !h.filled {
-		text, ok := h.file.text(h.file.state.shownTo(h.by.uid))
+		text, ok := h.file.text(h.file.state.shownTo(h.by.uid, h.file.pid))
 		if !ok {
 			return nil, syscall.ENODEV // gone, as on cgroupfs
 		}

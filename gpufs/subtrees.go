@@ -82,8 +82,13 @@ func onDevice(s accounting.Snapshot, index int) accounting.Snapshot {
 // processes/PID
 
 func (b *builder) processes() *directory {
-	return things((*snapshot).latest, func(s *snapshot, n uint64) (accounting.ProcessState, bool) { return s.processByPID(int(n)) },
+	d := things((*snapshot).latest, func(s *snapshot, n uint64) (accounting.ProcessState, bool) { return s.processByPID(int(n)) },
 		b.processEntry)
+	d.pid = func(name string) int {
+		n, _ := number(name)
+		return int(n)
+	}
+	return d
 }
 
 // holding collects what a snapshot has on a process.
@@ -101,18 +106,32 @@ func (b *builder) processEntry(p accounting.ProcessState) entry {
 	find := func(s *snapshot) (report.Process, bool) { return holding(s, pid) }
 	stillThere := func(s *snapshot) (accounting.ProcessState, bool) { return s.process(pid) }
 	dir := alive(stillThere, func(p accounting.ProcessState) []entry {
-		devices := entry{name: "devices", dir: things(
+		devices := entry{name: "devices", dir: belowProcess(p.PID, things(
 			func(s *snapshot) ([]int, bool) { p, ok := holding(s, pid); return p.Devices(), ok },
 			func(s *snapshot, n uint64) (int, bool) {
 				p, _ := holding(s, pid)
 				return int(n), slices.Contains(p.Devices(), int(n))
 			},
-			func(index int) entry { return b.processDeviceEntry(p, index) })}
+			func(index int) entry { return b.processDeviceEntry(p, index) }))}
 		entries := append(values(b.process, find), devices)
-		return numbered(b.knobs(entries, accountKnobs, Setting{Of: OfProcess, Device: AllDevices,
-			PID: p.PID, StartTicks: p.StartTicks}), id, p.UID)
+		return numbered(ofProcess(p.PID, b.knobs(entries, accountKnobs, Setting{Of: OfProcess, Device: AllDevices,
+			PID: p.PID, StartTicks: p.StartTicks})), id, p.UID)
 	})
-	return entry{name: strconv.Itoa(p.PID), id: id, uid: p.UID, dir: dir}
+	return entry{name: strconv.Itoa(p.PID), id: id, uid: p.UID, dir: belowProcess(p.PID, dir)}
+}
+
+// ofProcess says that files are of the processes with a PID alone.
+func ofProcess(pid int, entries []entry) []entry {
+	for i := range entries {
+		entries[i].pid = pid
+	}
+	return entries
+}
+
+// belowProcess says that what is in a folder is.
+func belowProcess(pid int, d *directory) *directory {
+	d.pid = func(string) int { return pid }
+	return d
 }
 
 // processes/PID/devices/N
@@ -126,10 +145,10 @@ func (b *builder) processDeviceEntry(p accounting.ProcessState, index int) entry
 		return q, ok && len(q.Leases) > 0
 	}
 	dir := alive(find, func(q report.Process) []entry {
-		return numbered(b.knobs(values(b.lease, find), leaseKnobs, Setting{Of: OfProcess, Device: index,
-			PID: p.PID, StartTicks: p.StartTicks}), id, q.State.UID)
+		return numbered(ofProcess(p.PID, b.knobs(values(b.lease, find), leaseKnobs, Setting{Of: OfProcess, Device: index,
+			PID: p.PID, StartTicks: p.StartTicks})), id, q.State.UID)
 	})
-	return entry{name: strconv.Itoa(index), id: id, uid: p.UID, dir: dir}
+	return entry{name: strconv.Itoa(index), id: id, uid: p.UID, dir: belowProcess(p.PID, dir)}
 }
 
 // jobs/ID

@@ -21,6 +21,7 @@ type entry struct {
 	uid  uint32
 	dir  *directory                                               // one of these
 	text func(*snapshot) ([]byte, bool)                           // false: what it tells of is gone
+	pid  int                                                      // with text: of which processes alone it needs a snapshot; 0: of all
 	set  func(ctx context.Context, value string, by opener) error // of a file that can be written
 	link func(tid uint32) (string, bool)
 	log  History // or this: a file that only grows
@@ -65,6 +66,8 @@ type directory struct {
 	changing bool
 	// fixed: the entries are always the same, whatever the snapshot; it may be nil.
 	fixed bool
+	// pid tells by a name of which processes alone a snapshot suffices to find it. Nil: it takes the whole one.
+	pid func(name string) int
 	// find returns one of them. Nil: it is looked for in list.
 	find func(*snapshot, string) (entry, bool)
 }

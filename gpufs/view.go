@@ -15,6 +15,9 @@ import (
 // accounting.Snapshot says.
 type View interface {
 	Snapshot() accounting.Snapshot
+	// SnapshotOf has what Snapshot has of the processes with a PID, their leases and their jobs, and nothing else: most
+	// files that programs read are of one process, and there may be thousands.
+	SnapshotOf(pid int) accounting.Snapshot
 }
 
 // recentEnough is how old a snapshot may be that answers which files there are.
@@ -47,6 +50,12 @@ func (s *snapshots) fresh() *snapshot {
 		s.last = now
 	}
 	return now
+}
+
+// freshOf returns one of the processes with a PID alone.
+func (s *snapshots) freshOf(pid int) *snapshot {
+	now := time.Now()
+	return &snapshot{s.view.SnapshotOf(pid), now, now}
 }
 
 // recent returns the newest snapshot if it is recent enough, else a fresh one.
