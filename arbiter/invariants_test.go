@@ -2,6 +2,7 @@ package arbiter_test
 
 import (
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -119,7 +120,28 @@ func (u *universe) check(t *rapid.T) {
 	}
 	u.last = now
 	u.checkJobs(t, s, rows, held)
+	if len(u.leases) > 0 {
+		u.checkPicture(t, s, u.leases[0])
+	}
 	u.checkDevices(t, s)
+}
+
+// checkPicture checks that a snapshot of one session has what the whole one has of it.
+func (u *universe) checkPicture(t *rapid.T, whole accounting.Snapshot, of *modelLease) {
+	p := u.arb.PictureOf(u.now, of.session)
+	p.Sort()
+	for p.Add(1) {
+	}
+	s := p.Done()
+	process := func(p accounting.ProcessState) bool { return p.PID != of.process.PID }
+	lease := func(l accounting.LeaseState) bool { return l.PID != of.process.PID }
+	if !slices.Equal(s.Processes, slices.DeleteFunc(slices.Clone(whole.Processes), process)) ||
+		!slices.Equal(s.Leases, slices.DeleteFunc(slices.Clone(whole.Leases), lease)) {
+		t.Fatalf("%+v %+v of %+v", s.Processes, s.Leases, whole)
+	}
+	if j := slices.IndexFunc(whole.Jobs, func(j accounting.JobState) bool { return j.ID == s.Processes[0].Job }); len(s.Jobs) != 1 || !reflect.DeepEqual(s.Jobs[0], whole.Jobs[j]) {
+		t.Fatalf("%+v of %+v", s.Jobs, whole.Jobs)
+	}
 }
 
 // checkRow checks I1, I3 (what its process uses beyond its word is charged to it, and to
