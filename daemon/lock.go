@@ -11,15 +11,16 @@ const waitAwake = 30 * time.Microsecond
 
 // lock takes the daemon's one lock.
 func (d *Daemon) lock() {
-	if d.mutex.TryLock() {
-		return
-	}
-	for began := time.Now(); time.Since(began) < waitAwake; {
-		if d.mutex.TryLock() {
+	var began time.Time
+	for !d.mutex.TryLock() {
+		switch {
+		case began.IsZero():
+			began = time.Now()
+		case time.Since(began) >= waitAwake:
+			d.mutex.Lock()
 			return
 		}
 	}
-	d.mutex.Lock()
 }
 
 // unlock gives the lock back, and hands on what the arbiter decided meanwhile: events go to the
