@@ -109,7 +109,7 @@ lint_units() {
     for file in gpuarb gpuarbd libgpuarb.so gpuarb-probe; do
         cp "$fake/true" "$fake/$file"
     done
-    for file in man/man1/gpuarb.1 man/man8/gpuarbd.8 bash-completion/completions/gpuarb \
+    for file in man/man1/gpuarb.1 man/man5/gpuarb.toml.5 man/man8/gpuarbd.8 bash-completion/completions/gpuarb \
         zsh/site-functions/_gpuarb fish/vendor_completions.d/gpuarb.fish; do
         install -D -m 0644 /dev/null "$fake/share/$file"
     done
