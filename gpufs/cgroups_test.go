@@ -74,10 +74,12 @@ func TestCgroupLimitIsWritten(t *testing.T) {
 	_, mnt := mountView(t, v)
 	output(t, "sh", "-c", `echo 2G > "$0"`, mnt+"/cgroups/user.slice/ann's box.scope/memory.max")
 	want := Setting{Of: OfCgroup, Device: AllDevices, Cgroup: "/user.slice/ann's box.scope", Name: "memory.max", Value: "2G"}
-	if len(v.written) != 1 {
-		t.Fatalf("%+v", v.written)
+	var written []Setting
+	v.change(func(*accounting.Snapshot) { written = v.written })
+	if len(written) != 1 {
+		t.Fatalf("%+v", written)
 	}
-	got := v.written[0]
+	got := written[0]
 	got.UID, got.By = 0, 0
 	if got != want {
 		t.Errorf("%+v, want %+v", got, want)

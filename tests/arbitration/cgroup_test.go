@@ -124,8 +124,7 @@ on_full = "wait"
 	if r := rig.Run(t, m.Gpuarb("limit", "--cgroup", box.Path, "memory.max=100M")); r.Code != 0 {
 		t.Fatal(r.Stderr)
 	}
-	within := box.In(u.Command(nil, u.Program("cudaprog-dlsym")))
-	within.Env = nil
+	within := box.In(m.Command(nil, rig.Build(t, "programs/cudaprog-dlsym")))
 	job := m.Interact(m.Gpuarb(append([]string{"run", "--"}, within.Args...)...))
 	other := u.BareIn(box)
 	job.Want("alloc a 80M", "ok")
