@@ -75,7 +75,7 @@ var mistakes = []struct {
 	{`gpuarb limit --user no-such-user memory.max=2G`, `this machine has no user no-such-user`, 1},
 	{`gpuarb limit --rule students memory.max=2G`, `the configuration has no rule students, and no other`, 1},
 	{`gpuarb limit --user 1000 memory.min=2G`, `"memory.min" is no limit of a user; there are memory.max and streams.max`, 2},
-	{`gpuarb limit --user 1000 --rule students memory.max=2G`, `whose? Give a PID, --job, --user, --rule or --device`, 2},
+	{`gpuarb limit --user 1000 --rule students memory.max=2G`, `whose? Give a PID, --job, --user, --cgroup, --rule or --device`, 2},
 
 	// The daemon.
 	{`gpuarbd --sokcet x`, `gpuarbd: unknown flag: --sokcet`, 2},

@@ -16,7 +16,8 @@ type Terminal struct {
 }
 
 // Terminal runs a shell script on a terminal, with $G for gpuarb. What the script leaves on the
-// screen stays there when it has ended. Its environment is that of Machine.Gpuarb, in a UTF-8 locale,
+// screen stays there when it has ended: its shell waits, since tmux may lose the last lines of a program
+// that ends behind them. Its environment is that of Machine.Gpuarb, in a UTF-8 locale,
 // and what else is given.
 func (m *Machine) Terminal(width, height int, script string, environ ...string) *Terminal {
 	m.T.Helper()
@@ -30,7 +31,7 @@ func (m *Machine) Terminal(width, height int, script string, environ ...string) 
 		m.fatalf("%v", err)
 	}
 	cmd := bounded.Command(m.T, m.o.Life, "tmux", "-u", "-S", t.socket, "-f", config, "new-session", "-d",
-		"-x", strconv.Itoa(width), "-y", strconv.Itoa(height), "exec /bin/sh -c '"+script+"'")
+		"-x", strconv.Itoa(width), "-y", strconv.Itoa(height), "exec /bin/sh -c '"+script+"; read -r end'")
 	cmd.Env = append(m.Env(), "GPUARB_SOCKET="+m.Socket, "G="+Build(m.T, "gpuarb"), "LC_ALL=C.UTF-8")
 	cmd.Env = append(cmd.Env, environ...)
 	if out, err := cmd.CombinedOutput(); err != nil {
