@@ -76,6 +76,8 @@ func TestFullSystemdControl(t *testing.T) {
 		}
 	}
 
+	h.shell("sed -i s/User=nobodyatall/User=ann/ /etc/systemd/system/model.service; systemctl daemon-reload")
+
 	// Sessions, those of systemd's own manager of a user among them; then all programs.
 	h.shell("gpuarb enable --user ann --memory 2G")
 	own := h.shell(`loginctl enable-linger ann; systemctl restart user@$(id -u ann)
