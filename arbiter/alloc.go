@@ -21,7 +21,7 @@ func (a *Arbiter) Ask(now time.Time, r Request) Outcome {
 	if l == nil || !l.session.alive() {
 		return Outcome{Reason: ReasonNoLease, Requested: r.Bytes, Explain: wording.LeaseEnded}
 	}
-	a.update(now, l.session.job)
+	a.update(now, l.session)
 	a.touch(now, l)
 	if r.What == WantsStreams {
 		a.takeStreams(l)

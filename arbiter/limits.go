@@ -315,8 +315,8 @@ func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChan
 	return nil, refused
 }
 
-// afterLimits puts changed limits in force for what runs, and tells the clients.
-func (a *Arbiter) afterLimits(now time.Time, j *job, done []limitChange) {
+// enforceAll puts changed limits in force for what runs, and tells the clients.
+func (a *Arbiter) enforceAll(now time.Time, done []limitChange) {
 	for _, c := range done {
 		a.enforce(now, c.budget, c.device.Index)
 		for l := range owners(c.budget.Leases(c.device.Index)) {
@@ -325,6 +325,11 @@ func (a *Arbiter) afterLimits(now time.Time, j *job, done []limitChange) {
 			}
 		}
 	}
+}
+
+// afterLimits does so for what was changed of a job's, and of its streams.
+func (a *Arbiter) afterLimits(now time.Time, j *job, done []limitChange) {
+	a.enforceAll(now, done)
 	for _, s := range j.sessions {
 		for _, l := range s.leases {
 			l.SetStreamsMax(s.Streams().Max)

@@ -59,8 +59,8 @@ func (a *Arbiter) SetRuleLimits(now time.Time, id uint64, c rules.Change) error 
 	return nil
 }
 
-// outdate has the rules and limits of some jobs put in force anew. There may be thousands: the calls that look at
-// those who wait do some hundred each, and whoever asks is done first.
+// outdate has the rules and limits of some jobs, and of their processes, put in force anew. There may be thousands: the
+// calls that look at those who wait do some dozens each, and whoever asks is done first.
 func (a *Arbiter) outdate(jobs iter.Seq[*job]) {
 	for j := range jobs {
 		if !j.outdated {
@@ -72,27 +72,40 @@ func (a *Arbiter) outdate(jobs iter.Seq[*job]) {
 
 // updateJobs does so for as many as a call may.
 func (a *Arbiter) updateJobs(now time.Time) {
-	if len(a.outdated) == 0 {
+	if len(a.outdated)+len(a.lagging) == 0 {
 		return
 	}
 	for len(a.outdated) > 0 && a.mayLook() {
 		j := a.outdated[0]
 		a.outdated = a.outdated[1:]
-		if a.spend(1 + len(j.sessions)); a.jobs[j.id] == j {
-			a.update(now, j)
+		if a.spend(1); a.jobs[j.id] == j {
+			a.updateJob(now, j)
 		}
 	}
-	if len(a.outdated) > 0 {
+	for len(a.lagging) > 0 && a.mayLook() {
+		s := a.lagging[0]
+		a.lagging = a.lagging[1:]
+		if a.spend(1); a.sessions[s.id] == s {
+			a.updateSession(now, s)
+		}
+	}
+	if len(a.outdated)+len(a.lagging) > 0 {
 		return
 	}
-	a.outdated = nil
+	a.outdated, a.lagging = nil, nil
 	for p := range a.overs {
 		a.squeeze(now, p)
 	}
 }
 
-// update puts the rules and limits of a job in force, where they may have changed.
-func (a *Arbiter) update(now time.Time, j *job) {
+// update puts the rules and limits of a process and its job in force, where they may have changed.
+func (a *Arbiter) update(now time.Time, s *session) {
+	a.updateJob(now, s.job)
+	a.updateSession(now, s)
+}
+
+// updateJob does so for a job; its processes follow.
+func (a *Arbiter) updateJob(now time.Time, j *job) {
 	if !j.outdated {
 		return
 	}
@@ -101,22 +114,37 @@ func (a *Arbiter) update(now time.Time, j *job) {
 	j.detached = a.exceeds(j.request, j.Rule)
 	a.moveJob(j)
 	a.capJob(j)
+	done, _ := a.setLimits(a.jobChanges(j), false)
+	a.enforceAll(now, done)
 	for _, s := range j.sessions {
-		a.capSession(s)
-	}
-	a.relimit(now, j)
-	for _, s := range j.sessions {
-		for _, l := range s.leases {
-			a.noteChain(l) // a job that moved may have brought more than there is room for
-			if l.lost || !s.alive() {
-				continue
-			}
-			if l.closed && !l.Over() {
-				l.closed = false
-				a.flag(l)
-			}
-			l.word.Limit(l.maxInForce())
+		if !s.outdated {
+			s.outdated = true
+			a.lagging = append(a.lagging, s)
 		}
+	}
+}
+
+// updateSession does so for a process.
+func (a *Arbiter) updateSession(now time.Time, s *session) {
+	if !s.outdated {
+		return
+	}
+	s.outdated = false
+	a.capSession(s)
+	done, _ := a.setLimits(a.sessionChanges(nil, s), false)
+	a.enforceAll(now, done)
+	for _, l := range s.leases {
+		a.noteChain(l) // a job that moved may have brought more than there is room for
+		l.SetStreamsMax(s.Streams().Max)
+		a.relend(l)
+		if l.lost || !s.alive() {
+			continue
+		}
+		if l.closed && !l.Over() {
+			l.closed = false
+			a.flag(l)
+		}
+		l.word.Limit(l.maxInForce())
 	}
 }
 

@@ -4,17 +4,25 @@ import (
 	"testing"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// A user's limit is put in force for some of his many jobs by the call that sets it, for the others by Tick; and
-// for whoever asks first.
+// A user's limit is put in force for some of his many jobs, or of the many processes of one, by the call that sets it, for the
+// others by Tick; and for whoever asks first.
 func TestLimitsOfManyJobs(t *testing.T) {
+	t.Run("jobs", func(t *testing.T) { w := newWorld(t, exact(unlimited()), gib); limitsOfMany(t, w, 0) })
+	t.Run("processes", func(t *testing.T) {
+		w := newWorld(t, exact(unlimited()), gib)
+		limitsOfMany(t, w, w.job(t, arbiter.JobRequest{}))
+	})
+}
+
+func limitsOfMany(t *testing.T, w *world, job arbiter.JobID) {
 	const n, each = 50, 10
-	w := newWorld(t, exact(unlimited()), gib)
 	var all []*client
 	for range n {
-		c := w.client(0, 0)
+		c := w.client(job, 0)
 		c.must(each)
 		all = append(all, c)
 	}

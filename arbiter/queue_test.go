@@ -61,10 +61,12 @@ func (w *world) refused(id arbiter.TicketID, why arbiter.Reason) {
 	}
 }
 
-// pass lets time go by.
+// pass lets time go by, and has everything done that is due then.
 func (w *world) pass(d time.Duration) {
 	w.now = w.now.Add(d)
-	w.arb.Tick(w.now)
+	for again := true; again; again = w.arb.Unfinished() {
+		w.arb.Tick(w.now)
+	}
 }
 
 func TestWaitersAreServedInOrderOfArrival(t *testing.T) {

@@ -184,6 +184,7 @@ func (a *Arbiter) wakeAll(d *device) {
 		t.nest, t.rests = nil, false
 		awake = append(awake, t)
 	}
+	a.spend(len(d.queue) / a.wokenPerLook)
 	a.awake, d.nests = append(awake, others...), nil
 }
 

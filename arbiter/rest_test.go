@@ -100,6 +100,7 @@ func TestWhoRestsIsServedInTurn(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		w.arb.Finish(w.now)
 		served := 0
 		var last arbiter.TicketID
 		for _, d := range w.arb.Decisions() {

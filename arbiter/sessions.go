@@ -42,7 +42,7 @@ func (a *Arbiter) newSession(now time.Time, r SessionRequest, pending bool) (*se
 		return nil, fmt.Errorf(wording.JobEnded, r.Job, ErrNoJob)
 	}
 	if j != nil {
-		a.update(now, j)
+		a.updateJob(now, j)
 	} else {
 		request := JobRequest{Process: r.Process, Command: r.Process.Command}
 		j = &job{id: a.lastJob + 1, request: request, Job: rules.Job{Rule: a.policy.For(r.Process)}, closed: true, pending: pending}
@@ -164,7 +164,7 @@ func (a *Arbiter) Attach(now time.Time, id SessionID, device int, w Word) (Lease
 	if d == nil {
 		return LeaseInfo{}, noDevice(device)
 	}
-	a.update(now, s.job)
+	a.update(now, s)
 	if d.lost {
 		return LeaseInfo{}, lostRefusal(d)
 	}

@@ -126,6 +126,7 @@ type job struct {
 	leased   []leased  // where its processes have leases
 	stirred  bool      // something of it has changed since they were looked at
 	anew     bool      // so that each of them is to be judged anew
+	classed  int       // how many were looked at since
 	outdated bool      // its rules and limits may have changed
 	moved    time.Time // when something of it last asked or freed
 	denial   string    // why the last of its requests was refused; "": none was
@@ -171,6 +172,7 @@ type session struct {
 	waiting   int               // threads that wait
 	goes      bool              // it lives, and a thread of it may go on
 	pending   bool              // what it reserves waits for room
+	outdated  bool              // its limits may have changed
 }
 
 // shares yields the budgets that a process shares with others, the narrower ones first.
