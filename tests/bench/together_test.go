@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"flag"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,9 @@ import (
 
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
+
+// inFFmpeg has BenchmarkStartTogether start ffmpeg too, which takes minutes.
+var inFFmpeg = flag.Bool("bench.ffmpeg", false, "have BenchmarkStartTogether start a thousand ffmpegs as well")
 
 // inPython is a program that makes a context, takes and gives back 1 MiB and ends.
 const inPython = `
@@ -26,10 +30,17 @@ for failed in (cuda.cuInit(0), cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0),
 // gives back 1 MiB and ends, and waits for all of them: bare, under the library where there is no daemon,
 // and under the library with one, in turns. ratio is the last to the second; daemon is the processor time that the daemon
 // takes for one program, from before it starts until nothing of it is left. One in C does nothing else, and is there
-// in a millisecond; one in Python loads what a program loads.
+// in a millisecond; one in Python loads what a program loads, and ffmpeg (-bench.ffmpeg) has a picture on the device.
 func BenchmarkStartTogether(b *testing.B) {
 	b.Run("in=c", func(b *testing.B) { startTogether(b, rig.Build(b, "programs/cudaprog-dlsym"), "alloc a 1M; free a") })
 	b.Run("in=python", func(b *testing.B) { startTogether(b, "/usr/bin/python3", "-c", inPython) })
+	if !*inFFmpeg {
+		return
+	}
+	b.Run("in=ffmpeg", func(b *testing.B) {
+		startTogether(b, "ffmpeg", "-nostdin", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x240", "-frames:v", "1",
+			"-vf", "format=nv12,hwupload_cuda,hwdownload,format=nv12", "-f", "null", "-")
+	})
 }
 
 func startTogether(b *testing.B, program string, args ...string) {
