@@ -128,10 +128,22 @@ func (r *Reader) keepOldest(oldest map[string]Started, variable string, pid int)
 	}
 }
 
-// hasNoEnviron says whether a process whose environment reads as empty has none: it is the
-// kernel's own, a dead one, or was started with none. Else it is about to become another
-// program; an error: it has just gone.
-func (r *Reader) hasNoEnviron(pid int) (none bool, err error) {
+// hasNoEnviron says whether a process whose environment reads as empty, or cannot be read in time, has none: it is the
+// kernel's own, a dead one, or was started with none. Else it is about to become another program, or holds its own
+// address space, which is waited for no longer than anywhere else; an error: it has just gone.
+func (r *Reader) hasNoEnviron(pid int) (bool, error) {
+	type answer struct {
+		none bool
+		err  error
+	}
+	is, _ := within(r, func() (is answer) {
+		is.none, is.err = r.readsNoEnviron(pid)
+		return is
+	})
+	return is.none, is.err
+}
+
+func (r *Reader) readsNoEnviron(pid int) (none bool, err error) {
 	file, err := os.Open(r.path(pid, "environ"))
 	if errors.Is(err, os.ErrPermission) {
 		return true, nil

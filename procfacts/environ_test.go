@@ -5,7 +5,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 // startWith starts a program that lives until the test ends, with this environment alone.
@@ -93,5 +98,31 @@ func TestWithEnvironAmongMany(t *testing.T) {
 	got := r.withEnviron(map[string]uint32{"GPUARB_TEST_ENVIRON=1": uint32(os.Getuid())}, func() bool { rests++; return rests < 100 })
 	if len(got) != 0 || rests != environPasses-1 {
 		t.Errorf("found %v after %d rests, want none after %d", got, rests, environPasses-1)
+	}
+}
+
+// TestWithEnvironOfOneThatHoldsItself: who lets nobody look into him keeps nobody from knowing of the others.
+func TestWithEnvironOfOneThatHoldsItself(t *testing.T) {
+	const variable = "GPUARB_TEST_ENVIRON=1"
+	for _, held := range []string{"environ", "cmdline"} {
+		r := NewReader()
+		r.Root = root(t, map[string]string{"7/environ": "", "7/cmdline": "", "7/stat": "7 (x) S 1 1 1 0 -1 0 " + strings.Repeat("0 ", 40),
+			"8/environ": variable + "\x00", "8/cmdline": "x", "8/stat": "8 (x) S 1 1 1 0 -1 0 " + strings.Repeat("0 ", 40)})
+		fifo := r.path(7, held)
+		if err := errors.Join(os.Remove(fifo), unix.Mkfifo(fifo, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		other := "GPUARB_TEST_ENVIRON=2" // nobody has it
+		rests := 0
+		got := r.withEnviron(map[string]uint32{variable: uint32(os.Getuid()), other: uint32(os.Getuid())}, func() bool { rests++; return rests < 3 })
+		if got[variable].PID != 8 || len(got) != 1 {
+			t.Errorf("%s is held: found %v", held, got)
+		}
+		bounded.Until(t, "who waits there is let go", func() bool {
+			if w, err := os.OpenFile(fifo, os.O_RDWR|unix.O_NONBLOCK, 0); err == nil {
+				_ = w.Close()
+			}
+			return len(r.slow) == 0
+		})
 	}
 }
