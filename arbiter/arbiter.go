@@ -50,7 +50,7 @@ type Arbiter struct {
 	round         *round     // that was cut short; nil: none
 	unfinished    time.Time  // when a call had to stop before it was through; zero: it was
 	ticked        time.Time  // when Tick did all that is due with time
-	resting       bool       // serveQueues found some that rest
+	resting       []*ticket  // found to rest, and not in their nests yet
 	tangled       bool       // there may be a new circle of waiters
 	searched      time.Time  // when a search without the lock was last begun
 	searching     *Search    // that one; nil: it has ended

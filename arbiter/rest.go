@@ -136,13 +136,27 @@ func (d *device) open() bool {
 	return d.slotsMax() == 0 && len(d.permits[permit.Sole]) == 0 && d.soles == 0
 }
 
-// settleDown puts those into their nests that were found to rest.
-func (a *Arbiter) settleDown() {
-	if !a.resting {
-		return
+// settleDown puts those into their nests that the last round found to rest, as many as a call may. False: there are more, and no
+// round is to begin before.
+func (a *Arbiter) settleDown() bool {
+	if len(a.resting) > 0 && a.mayLook() {
+		n := min((a.looks-a.looksAtOnce/4)*a.wokenPerLook, len(a.resting))
+		a.spend(n / a.wokenPerLook)
+		a.rest(a.resting[:n])
+		a.resting = a.resting[n:]
 	}
-	a.resting = false
-	a.awake = slices.DeleteFunc(a.awake, func(t *ticket) bool {
+	return len(a.resting) == 0
+}
+
+// rest does so for some, in the order of those who are awake.
+func (a *Arbiter) rest(some []*ticket) {
+	from, to := 0, len(a.awake)
+	if !a.mixed {
+		from, _ = slices.BinarySearchFunc(a.awake, some[0], byArrival)
+		to, _ = slices.BinarySearchFunc(a.awake, some[len(some)-1], byArrival)
+		to = min(to+1, len(a.awake))
+	}
+	stay := slices.DeleteFunc(a.awake[from:to], func(t *ticket) bool {
 		if t.rests {
 			t.nest = t.alone().device.nestOf(t)
 			t.nest.put(t)
@@ -150,6 +164,7 @@ func (a *Arbiter) settleDown() {
 		}
 		return t.rests
 	})
+	a.awake = slices.Delete(a.awake, from+len(stay), to)
 }
 
 // wake has a ticket judged the next time that its device is looked at.
@@ -213,14 +228,24 @@ type walk struct {
 
 // walk is the rest of a round.
 func (a *Arbiter) walk(now time.Time, r *round) *walk {
-	a.pumped = append(a.pumped[:0], a.awake...)
+	awake := a.awake
+	if r.last != nil && !a.mixed { // by arrival alone: those that were seen are the first of them
+		at, found := slices.BinarySearchFunc(awake, r.last, byArrival)
+		if found {
+			at++
+		}
+		awake = awake[at:]
+	}
+	a.pumped = append(a.pumped[:0], awake...)
 	w := &walk{a: a, now: now, devices: r.devices, awake: a.pumped}
 	for _, d := range r.devices {
 		w.nests = append(w.nests, d.nests...)
 	}
 	if r.last != nil {
 		seen := func(t *ticket) bool { return a.compare(now, t, r.last) <= 0 }
-		w.awake = slices.DeleteFunc(w.awake, seen)
+		if a.mixed {
+			w.awake = slices.DeleteFunc(w.awake, seen)
+		}
 		w.nests = slices.DeleteFunc(w.nests, func(n *nest) bool { return seen(n.first()) })
 	}
 	slices.SortFunc(w.nests, w.compare)

@@ -75,7 +75,7 @@ func (a *Arbiter) serveQueues(now time.Time) {
 	a.updateJobs(now)
 	a.emptyLost(now)
 	if len(a.tickets) == 0 {
-		if a.round = nil; len(a.outdated)+len(a.lagging)+len(a.losing) > 0 {
+		if a.round, a.resting = nil, nil; len(a.outdated)+len(a.lagging)+len(a.losing) > 0 {
 			a.unfinished = now
 		}
 		return
@@ -84,11 +84,13 @@ func (a *Arbiter) serveQueues(now time.Time) {
 	// the bound is never reached, but a daemon that hangs would be worse than a late turn.
 	again := true
 	for bound := 64 + 16*len(a.tickets); again && bound > 0; bound-- {
-		if a.reclass(); a.round == nil {
+		a.reclass()
+		settled := a.round != nil || a.settleDown()
+		if settled && a.round == nil {
 			a.round = a.newRound()
 		}
 		switch again = true; {
-		case a.looks <= 0, a.round == nil && len(a.stirred)+len(a.outdated)+len(a.lagging)+len(a.losing) > 0:
+		case a.looks <= 0, !settled, a.round == nil && len(a.stirred)+len(a.outdated)+len(a.lagging)+len(a.losing) > 0:
 			a.breakOff(now)
 			again = false
 		case a.round == nil:
@@ -205,7 +207,6 @@ func (a *Arbiter) pump(now time.Time, r *round) bool {
 	for a.looks > 0 {
 		t := walk.next()
 		if t == nil {
-			a.settleDown()
 			for _, l := range lines {
 				l.known, l.watched = l.first, l.watched && l.waits
 			}
@@ -214,7 +215,6 @@ func (a *Arbiter) pump(now time.Time, r *round) bool {
 		a.looked++
 		a.looks--
 		if t.nest == nil && !a.step(now, r.devices, t) {
-			a.settleDown()
 			a.startOver(r)
 			return false
 		}
@@ -256,8 +256,9 @@ func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
 		return false
 	}
 	a.press(now, t)
-	t.rests = a.mayRest(now, t)
-	a.resting = a.resting || t.rests
+	if t.rests = a.mayRest(now, t); t.rests {
+		a.resting = append(a.resting, t)
+	}
 	inside := true
 	for i := range t.spots { // what it sets aside elsewhere has changed
 		s := &t.spots[i]
