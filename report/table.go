@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"io"
 	"strconv"
-	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -83,13 +82,13 @@ func table[T any](w io.Writer, style Style, columns []column[T], rows []T) error
 		fit(columns, widths, shown, style.Width)
 	}
 	out := bufio.NewWriter(w)
+	var text []byte
 	for k := 0; k < len(cells); k += len(columns) {
-		text := lineOf(columns, cells[k:k+len(columns)], widths, shown)
+		text = appendLine(text[:0], columns, cells[k:k+len(columns)], widths, shown)
 		if style.Width > 0 {
-			text = cut(text, style.Width)
+			text = append(text[:0], cut(string(text), style.Width)...)
 		}
-		out.WriteString(text)
-		out.WriteByte('\n')
+		out.Write(append(text, '\n'))
 	}
 	return out.Flush()
 }
@@ -103,32 +102,39 @@ func widthsOf(cells []string, n int) []int {
 	return widths
 }
 
-// lineOf lays out the cells of one row.
-func lineOf[T any](columns []column[T], cells []string, widths []int, shown []bool) string {
-	var b strings.Builder
+// appendLine lays out the cells of one row.
+func appendLine[T any](to []byte, columns []column[T], cells []string, widths []int, shown []bool) []byte {
+	first := true
 	for i, text := range cells {
 		if !shown[i] {
 			continue
 		}
-		if b.Len() > 0 {
-			b.WriteByte(' ')
+		if !first {
+			to = append(to, ' ')
 		}
-		if columns[i].align != last {
-			text = cut(text, widths[i])
+		first = false
+		if columns[i].align == last {
+			to = append(to, text...)
+			continue
 		}
-		fill := max(0, widths[i]-utf8.RuneCountInString(text))
-		switch columns[i].align {
-		case right:
-			b.WriteString(strings.Repeat(" ", fill))
-			b.WriteString(text)
-		case left:
-			b.WriteString(text)
-			b.WriteString(strings.Repeat(" ", fill))
-		case last:
-			b.WriteString(text)
+		text = cut(text, widths[i])
+		fill := widths[i] - utf8.RuneCountInString(text)
+		if columns[i].align == right {
+			to = appendSpaces(to, fill)
+		}
+		to = append(to, text...)
+		if columns[i].align == left {
+			to = appendSpaces(to, fill)
 		}
 	}
-	return b.String()
+	return to
+}
+
+func appendSpaces(to []byte, n int) []byte {
+	for range n {
+		to = append(to, ' ')
+	}
+	return to
 }
 
 // fit makes a table narrower: first its long columns of text, then by leaving out those that

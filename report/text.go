@@ -64,7 +64,7 @@ func count(n int) string {
 // UTF-8) is spelled as in Go, \n, \x1b, \u202e, and a backslash is doubled, so that
 // two different strings never look the same.
 func Escape(s string) string {
-	if strings.IndexFunc(s, mustEscape) < 0 {
+	if isPlain(s) || strings.IndexFunc(s, mustEscape) < 0 {
 		return s
 	}
 	var b strings.Builder
@@ -84,6 +84,16 @@ func Escape(s string) string {
 		i += size
 	}
 	return b.String()
+}
+
+// isPlain tells that a text is of ASCII, without anything to escape: nearly all are.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 // mustEscape is true for RuneError, which may stand for a broken byte.
