@@ -220,6 +220,7 @@ func BenchmarkHold(b *testing.B) {
 	for _, x := range []struct{ leases, waiting int }{{10000, 0}, {1000, 8000}, {10000, 8000}} {
 		p := exact(unlimited())
 		p.Defaults.OnFull, p.Defaults.WaitTimeout = rules.OnFullWait, 1<<62
+		p.AgeAfter = 1 << 62 // however long this goes on, who holds something is served before those who wait
 		w := newWorld(b, p, 1<<50, 1<<50, 1<<50, 1<<50)
 		for i := range x.leases {
 			w.client(0, i%4).must(mib)

@@ -60,7 +60,7 @@ func (a *Arbiter) SetRuleLimits(now time.Time, id uint64, c rules.Change) error 
 }
 
 // outdate has the rules and limits of some jobs, and of their processes, put in force anew. There may be thousands: the
-// calls that look at those who wait do some dozens each, and whoever asks is done first.
+// calls that look at those who wait do some hundred each, and whoever asks is done first.
 func (a *Arbiter) outdate(jobs iter.Seq[*job]) {
 	for j := range jobs {
 		if !j.outdated {

@@ -13,7 +13,7 @@ import (
 // A call that concerns all who wait looks at some of them, and Tick at the others: all are served, in order,
 // and nothing is due any more then.
 func TestACallLooksAtSome(t *testing.T) {
-	const n, most = 2000, 64
+	const n, most = 2000, 128
 	for _, x := range []struct {
 		name    string
 		change  func(*world) error
