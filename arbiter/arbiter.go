@@ -42,11 +42,11 @@ type Arbiter struct {
 	asking        *ticket    // the one that is being decided by the call that made it
 	servingQueues bool       // serveQueues runs
 	outdated      []*job     // whose rules and limits are to be put in force anew
-	lagging       []*session // likewise
+	lagging       []*session // whose limits are
 	losing        []*device  // that are lost and hold something still
 	looks         int        // how often it may look at a ticket still
 	looksAtOnce   int        // looksAtOnce, or fewer in a test
-	wokenPerLook  int        // likewise
+	movedPerLook  int        // likewise
 	round         *round     // that was cut short; nil: none
 	unfinished    time.Time  // when a call had to stop before it was through; zero: it was
 	ticked        time.Time  // when Tick did all that is due with time
@@ -99,7 +99,7 @@ const maxEvents = 8192
 // New returns an arbiter without devices.
 func New(policy rules.Policy) *Arbiter {
 	a := &Arbiter{
-		policy: policy.InForce(), ledger: accounting.NewLedger(), atOnce: searchedAtOnce, looksAtOnce: looksAtOnce, wokenPerLook: wokenPerLook,
+		policy: policy.InForce(), ledger: accounting.NewLedger(), atOnce: searchedAtOnce, looksAtOnce: looksAtOnce, movedPerLook: movedPerLook,
 		shareds:  make(map[sharedKey]*shared),
 		users:    make(map[uint32]*rules.User),
 		cgroups:  make(map[string]*rules.Cgroup),

@@ -20,8 +20,8 @@ func (a *Arbiter) Looked() uint64 { return a.looked }
 // SearchInParts has every search for circles made beside the lock, on a copy of one ticket at a time.
 func (a *Arbiter) SearchInParts() { a.atOnce = 0 }
 
-// LookAtOnce has each call look at so many tickets at most, or wake as many.
-func (a *Arbiter) LookAtOnce(n int) { a.looksAtOnce, a.wokenPerLook = n, 1 }
+// LookAtOnce has each call look at so many tickets at most, or put as many into their nests.
+func (a *Arbiter) LookAtOnce(n int) { a.looksAtOnce, a.movedPerLook = n, 1 }
 
 // Finish does what calls have left, and what is due by now.
 func (a *Arbiter) Finish(now time.Time) {

@@ -75,17 +75,17 @@ func (a *Arbiter) updateJobs(now time.Time) {
 	if len(a.outdated)+len(a.lagging) == 0 {
 		return
 	}
-	for len(a.outdated) > 0 && a.mayLook() {
-		j := a.outdated[0]
-		a.outdated = a.outdated[1:]
-		if a.spend(1); a.jobs[j.id] == j {
-			a.updateJob(now, j)
+	for len(a.outdated)+len(a.lagging) > 0 && a.mayLook() {
+		a.spend(1)
+		if len(a.lagging) == 0 { // else a job's processes come before the next job
+			j := a.outdated[0]
+			if a.outdated = a.outdated[1:]; a.jobs[j.id] == j {
+				a.updateJob(now, j)
+			}
+			continue
 		}
-	}
-	for len(a.lagging) > 0 && a.mayLook() {
 		s := a.lagging[0]
-		a.lagging = a.lagging[1:]
-		if a.spend(1); a.sessions[s.id] == s {
+		if a.lagging = a.lagging[1:]; a.sessions[s.id] == s {
 			a.updateSession(now, s)
 		}
 	}

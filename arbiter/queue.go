@@ -322,8 +322,8 @@ func (a *Arbiter) unpark(now time.Time, t *ticket) {
 	a.moves(t.job)
 	a.countTicket(t, -1)
 	a.countWaiting(now, t, -1)
-	t.job.removeTicket(t)
-	if len(t.job.tickets) == 0 {
+	at := slices.Index(t.job.tickets, t)
+	if t.job.tickets = slices.Delete(t.job.tickets, at, at+1); len(t.job.tickets) == 0 {
 		delete(a.waiting, t.job)
 	}
 	a.wake(t)
@@ -350,52 +350,33 @@ func (a *Arbiter) unpark(now time.Time, t *ticket) {
 	a.tangled = true
 }
 
-// reclass looks at the jobs of which something has changed: whether they have come to hold something, or hold nothing any more. It
-// goes by jobs, since one process may have hundreds of requests wait, and does as much as a call may.
+// reclass looks at the jobs of which something has changed, as many as a call may: whether they have come to hold
+// something, or hold nothing any more. It goes by jobs: one process may have hundreds of
+// requests wait.
 func (a *Arbiter) reclass() {
-	for len(a.stirred) > 0 && a.reclassJob(a.stirred[0]) {
+	for len(a.stirred) > 0 && a.mayLook() {
 		j := a.stirred[0]
 		a.stirred = a.stirred[1:]
-		j.stirred, j.anew = false, false
+		a.spend(1 + len(j.tickets)/movedPerLook) // most of them are undisturbed
+		anew := j.anew
+		if j.stirred, j.anew = false, false; len(j.tickets) == 0 {
+			continue
+		}
+		fresh := a.holdsNothing(j)
+		for _, t := range j.tickets {
+			became := t.fresh != fresh && t.kind != wantsJob // a job that has not begun holds nothing
+			if anew || became || !a.undisturbed(t) {
+				a.wake(t)
+			}
+			if became {
+				a.setFresh(t, fresh)
+			}
+		}
 		for _, t := range j.tickets {
 			if t.lease != nil {
 				t.lease.stirred = false
 			}
 		}
-	}
-}
-
-// wokenPerLook is how many requests a call wakes, or lets rest on, in the time of one look.
-const wokenPerLook = 32
-
-// reclassJob does so for one job, from the request on that it came to last before something more changed. False: there are more.
-func (a *Arbiter) reclassJob(j *job) bool {
-	fresh := a.holdsNothing(j)
-	for ; j.classed < len(j.tickets); j.classed++ {
-		if j.classed%a.wokenPerLook == 0 {
-			if !a.mayLook() {
-				return false
-			}
-			a.spend(1)
-		}
-		t := j.tickets[j.classed]
-		became := t.fresh != fresh && t.kind != wantsJob // a job that has not begun holds nothing
-		if j.anew || became || !a.undisturbed(t) {
-			a.wake(t)
-		}
-		if became {
-			a.setFresh(t, fresh)
-		}
-	}
-	return true
-}
-
-// removeTicket takes one of a job's tickets out, which may be one that reclassJob has come past.
-func (j *job) removeTicket(t *ticket) {
-	at := slices.Index(j.tickets, t)
-	j.tickets = slices.Delete(j.tickets, at, at+1)
-	if at < j.classed {
-		j.classed--
 	}
 }
 
@@ -420,7 +401,6 @@ func (a *Arbiter) shake(j *job) {
 		j.stirred, a.tangled = true, true
 		a.stirred = append(a.stirred, j)
 	}
-	j.classed = 0
 }
 
 // stirOwner does so for whose a budget is.

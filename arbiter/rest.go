@@ -136,20 +136,24 @@ func (d *device) open() bool {
 	return d.slotsMax() == 0 && len(d.permits[permit.Sole]) == 0 && d.soles == 0
 }
 
-// settleDown puts those into their nests that the last round found to rest, as many as a call may. False: there are more, and no
-// round is to begin before.
+// movedPerLook is how many requests are moved, into their nests or out of them, in the time of one look.
+const movedPerLook = 32
+
+// settleDown puts those into their nests that the last round found to rest, as many as a call may, and a quarter of that whatever
+// else it has done. False: there are more, and no round is to begin before.
 func (a *Arbiter) settleDown() bool {
-	if len(a.resting) > 0 && a.mayLook() {
-		n := min((a.looks-a.looksAtOnce/4)*a.wokenPerLook, len(a.resting))
-		a.spend(n / a.wokenPerLook)
-		a.rest(a.resting[:n])
+	if len(a.resting) > 0 {
+		quarter := a.looksAtOnce / 4
+		n := min(max(a.looks-quarter, quarter, 1)*a.movedPerLook, len(a.resting))
+		a.spend(n / a.movedPerLook)
+		a.putInNests(a.resting[:n])
 		a.resting = a.resting[n:]
 	}
 	return len(a.resting) == 0
 }
 
-// rest does so for some, in the order of those who are awake.
-func (a *Arbiter) rest(some []*ticket) {
+// putInNests puts some into their nests, which come in the order of those who are awake.
+func (a *Arbiter) putInNests(some []*ticket) {
 	from, to := 0, len(a.awake)
 	if !a.mixed {
 		from, _ = slices.BinarySearchFunc(a.awake, some[0], byArrival)
@@ -199,7 +203,7 @@ func (a *Arbiter) wakeAll(d *device) {
 		t.nest, t.rests = nil, false
 		awake = append(awake, t)
 	}
-	a.spend(len(d.queue) / a.wokenPerLook)
+	a.spend(len(d.queue) / a.movedPerLook)
 	a.awake, d.nests = append(awake, others...), nil
 }
 
@@ -226,7 +230,7 @@ type walk struct {
 	nests   []*nest // by the first of each
 }
 
-// walk is the rest of a round.
+// walk goes on with a round.
 func (a *Arbiter) walk(now time.Time, r *round) *walk {
 	awake := a.awake
 	if r.last != nil && !a.mixed { // by arrival alone: those that were seen are the first of them

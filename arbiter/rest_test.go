@@ -153,6 +153,22 @@ func TestWhoWaitsBesideOthersOfHisJobIsNotLookedAt(t *testing.T) {
 	}
 }
 
+// Who can be served is served, though before each call something has changed of a job of which hundreds wait.
+func TestServedWhileAJobOfManyChanges(t *testing.T) {
+	const n = 400
+	w, all := manyOfAJob(t, n)
+	w.arb.LookAtOnce(8)
+	served := 0
+	for _, c := range all {
+		c.free(1)
+		w.arb.Tick(w.now)
+		served += len(w.decided())
+	}
+	if served == 0 {
+		t.Errorf("%d bytes are free, and nobody has been served", n)
+	}
+}
+
 // Who waits is looked at when what another process of his job has makes a difference to him: where it gives
 // back what is reserved for them, and where it comes to have what their budget then has no room for.
 func TestWhoWaitsIsLookedAtForOthersOfHisJob(t *testing.T) {

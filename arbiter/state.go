@@ -126,7 +126,6 @@ type job struct {
 	leased   []leased  // where its processes have leases
 	stirred  bool      // something of it has changed since they were looked at
 	anew     bool      // so that each of them is to be judged anew
-	classed  int       // how many were looked at since
 	outdated bool      // its rules and limits may have changed
 	moved    time.Time // when something of it last asked or freed
 	denial   string    // why the last of its requests was refused; "": none was
