@@ -26,29 +26,37 @@ import (
 // hostile process, in turns: each round starts one, and ends it. The hostile one has the lowest
 // priority, so that what is measured is the daemon's work for it and not its own; on a machine
 // that is busy with other things it hardly runs, and the figures say nothing. ratio is the
-// median of the rounds.
+// median of the rounds. own-ratio, where the hostile one uses files, is that of the daemon's own time for a request.
 func BenchmarkBesideHostile(b *testing.B) {
 	for _, name := range slices.Sorted(maps.Keys(hostiles)) {
 		b.Run("by="+name, func(b *testing.B) {
-			m := rig.New(b, rig.Options{Devices: "64T,64T", NoMount: name != "cat" && name != "echo", Binary: *daemonPath,
+			files := name == "cat" || name == "echo" // so that all requests for memory are the honest one's
+			m := rig.New(b, rig.Options{Devices: "64T,64T", NoMount: !files, Binary: *daemonPath,
 				Daemon: []string{"--debug=false"}}) // whose lines this process would have to read
 			if err := os.Chmod(m.Dir, 0o755); err != nil { // the hostile one is somebody else
 				b.Fatal(err)
 			}
-			var alone, beside, ratios []float64
+			var alone, beside, ratios, own []float64
 			s, slot := session(b, m) // who waits for the device finds it there
-			honest := func() float64 { return honestMedian(b, s, slot) }
+			honest := func() (roundTrip, inDaemon float64) {
+				if !files {
+					return honestMedian(b, s, slot), 0
+				}
+				before := took(b, m)
+				roundTrip = honestMedian(b, s, slot)
+				return roundTrip, took(b, m).since(before).percentile(50)
+			}
 			for range b.N {
-				x := honest()
+				x, ownX := honest()
 				h := start(b, m.Command(append(m.Env(), hostileVariable+"="+name, "GPUARB_SOCKET="+m.Socket, "HOSTILE_MOUNT="+m.Mount,
 					"HOSTILE_DEVICES="+uuids(m)), "nice", "-n", fmt.Sprint(*niceness), os.Args[0]))
-				y := honest()
+				y, ownY := honest()
 				_ = h.cmd.Process.Kill()
 				h.end()
 				rig.Eventually(b, "the hostile process is gone", func() bool {
 					return len(m.Snapshot().Processes) == 1 && len(m.Snapshot().Queue) == 0
 				})
-				alone, beside, ratios = append(alone, x), append(beside, y), append(ratios, y/x)
+				alone, beside, ratios, own = append(alone, x), append(beside, y), append(ratios, y/x), append(own, ownY/ownX)
 			}
 			slices.Sort(ratios)
 			b.ReportMetric(middle(alone), "alone-p50-ns")
@@ -56,6 +64,9 @@ func BenchmarkBesideHostile(b *testing.B) {
 			b.ReportMetric(middle(ratios), "ratio")
 			b.ReportMetric(ratios[0], "ratio-min")
 			b.ReportMetric(ratios[len(ratios)-1], "ratio-max")
+			if files {
+				b.ReportMetric(middle(own), "own-ratio")
+			}
 		})
 	}
 }
