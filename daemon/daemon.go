@@ -35,7 +35,7 @@ type Daemon struct {
 	uuids     map[ipc.UUID]inventory.Device
 	listener  *ipc.Listener
 	fs        *gpufs.Server
-	reaper    *inventory.Reaper
+	reaper    *inventory.Reaper[*mortal]
 	page      *worker.Keeper
 	ctx       context.Context // ends with Stop
 	cancel    context.CancelFunc
@@ -62,24 +62,22 @@ type Daemon struct {
 
 	// mutex owns the arbiter and all that follows; it is taken and given back by lock and unlock
 	// alone. Nothing that can block is done under it.
-	mutex        sync.Mutex
-	arb          *arbiter.Arbiter
-	readers      map[int]*reader // by device
-	words        *shim.Words
-	file         *statefile.File
-	onLoss       uint32
-	configured   string // the configuration in force, as a file
-	sessions     map[ipc.Token]*session
-	byKey        map[uint64]*session // the reaper's key: the session's number
-	jobs         map[ipc.Token]*job
-	jobByKey     map[uint64]*job
-	conns        map[*ipc.Conn]*client
-	ofProcess    map[int][]*session
-	turns        fair.Turns // has a lock of its own
-	jobsOfRunner map[int][]*job
-	threadRows   map[int]map[uint32]int // rows of the state file, by lease record and thread
-	kept         keptLimits
-	pressures    pressures
+	mutex      sync.Mutex
+	arb        *arbiter.Arbiter
+	readers    map[int]*reader // by device
+	words      *shim.Words
+	file       *statefile.File
+	onLoss     uint32
+	configured string // the configuration in force, as a file
+	sessions   map[ipc.Token]*session
+	jobs       map[ipc.Token]*job
+	jobByID    map[arbiter.JobID]*job
+	conns      map[*ipc.Conn]*client
+	ofProcess  map[int][]*session
+	turns      fair.Turns             // has a lock of its own
+	threadRows map[int]map[uint32]int // rows of the state file, by lease record and thread
+	kept       keptLimits
+	pressures  pressures
 
 	sessionsOf, jobsOf, leasesOf *counts
 	keepers                      map[int]named // who keeps a dead client's memory, by its pid
@@ -117,10 +115,9 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	logs := newLogQueue(o.Log.Handler())
 	d := &Daemon{log: slog.New(logs), logs: logs, paths: p, ctx: own, cancel: cancel, failed: make(chan error, 4), started: make(chan struct{}), overrun: make(chan struct{}, 1),
 		words: shim.NewWords(), uuids: map[ipc.UUID]inventory.Device{}, readers: map[int]*reader{},
-		sessions: map[ipc.Token]*session{}, byKey: map[uint64]*session{},
-		ofProcess: map[int][]*session{}, jobsOfRunner: map[int][]*job{}, threadRows: map[int]map[uint32]int{}, kept: keptLimits{of: map[limitOwner][]int{}, cgroups: map[uint64]int{}, count: newCounts(limitBounds)},
+		sessions: map[ipc.Token]*session{}, ofProcess: map[int][]*session{}, threadRows: map[int]map[uint32]int{}, kept: keptLimits{of: map[limitOwner][]int{}, cgroups: map[uint64]int{}, count: newCounts(limitBounds)},
 		sessionsOf: newCounts(sessionBounds), jobsOf: newCounts(jobBounds), leasesOf: newCounts(leaseBounds),
-		jobs: map[ipc.Token]*job{}, jobByKey: map[uint64]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[*shim.Lease]showing{}, pressures: newPressures(), lines: fair.Logged()}
+		jobs: map[ipc.Token]*job{}, jobByID: map[arbiter.JobID]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[*shim.Lease]showing{}, pressures: newPressures(), lines: fair.Logged()}
 	d.parts, d.export = d.realParts(), newExport(cfg)
 	if change != nil {
 		change(&d.parts)

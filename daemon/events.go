@@ -60,7 +60,7 @@ func (cl *client) events(m ipc.Message) error {
 	if err := ipc.Unmarshal(m.Body, &r); err != nil {
 		return err
 	}
-	d, uid := cl.d, uint32(cl.conn.Peer().UID)
+	d, uid := cl.d, cl.conn.Peer().UID
 	if !d.followers.enter(uid) {
 		return refused(ipc.StatusTooMany, "%d clients of user %d are reading the event history already: end one of them", followersPerUser, uid)
 	}

@@ -94,7 +94,7 @@ func (d *Daemon) joinSessionLocked(token ipc.Token, c *ipc.Conn) (*session, erro
 	if s == nil || s.dead {
 		return nil, refused(ipc.StatusNoSession, "no session has this token")
 	}
-	if p := c.Peer(); p.PID != s.peer.PID || p.StartTicks != s.peer.StartTicks {
+	if p := c.Peer(); startedOf(p) != startedOf(s.peer) {
 		return nil, refused(ipc.StatusPermission, "the session belongs to process %d, this is process %d", s.peer.PID, p.PID)
 	}
 	if len(s.conns) >= connsPerSession {

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -16,8 +15,8 @@ import (
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
-// jobKey marks a reaper's key as a job's: session numbers never get this high.
-const jobKey = 1 << 63
+// mostJobs is above the number of any job that there was: a record with a higher one is damaged.
+const mostJobs = 1 << 62
 
 // job is what one `gpuarb run` opened. It lasts as long as the runner or any of
 // its processes lives, whether that has connected or not: see remain.go. The runner is
@@ -25,14 +24,12 @@ const jobKey = 1 << 63
 type job struct {
 	id      arbiter.JobID
 	token   ipc.Token
-	pid     int    // of the runner
-	start   uint64 // ticks
+	runner  procfacts.Started
 	uid     uint32
-	request uint64            // the runner's number for it
-	told    *client           // whom the last reply with it went to
-	index   int               // of its record
-	by      procfacts.Started // whose end it waits for: the runner's, then that of another process of it
-	pidfd   int               // of that one
+	request uint64  // the runner's number for it
+	told    *client // whom the last reply with it went to
+	index   int     // of its record
+	by      mortal  // what it lives by: the runner, then another process of it
 	members map[*session]struct{}
 	live    int  // members that have not ended
 	open    bool // it holds what it was to hold, and its runner was told, or will be
@@ -101,7 +98,7 @@ func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc r
 
 // mayOpenLocked checks what a request for a job may not ask for.
 func (d *Daemon) mayOpenLocked(peer ipc.Peer, r *ipc.JobOpenRequest) error {
-	if r.Priority > 0 && !privileged(uint32(peer.UID)) {
+	if r.Priority > 0 && !privileged(peer.UID) {
 		return refused(ipc.StatusPermission, "a priority of %d: only root may go above 0", r.Priority)
 	}
 	if err := d.mayHaveDevicesLocked(r); err != nil {
@@ -115,7 +112,7 @@ func (d *Daemon) mayOpenLocked(peer ipc.Peer, r *ipc.JobOpenRequest) error {
 			return err
 		}
 	}
-	return d.jobsOf.full(peer.PID, uint32(peer.UID))
+	return d.jobsOf.full(peer.PID, peer.UID)
 }
 
 // mayHaveDevicesLocked checks the devices that a request names, or that it needs there to be. The processor is no GPU: whoever
@@ -158,7 +155,7 @@ func (d *Daemon) addJobLocked(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, 
 		closeFD(pidfd)
 		return nil, none, refused(ipc.StatusTooMany, "%d jobs are open: no room for another", statefile.MaxJobs)
 	}
-	*record = statefile.Job{Run: 1, Token: ipc.NewToken(), UID: uint32(peer.UID), GID: uint32(peer.GID),
+	*record = statefile.Job{Run: 1, Token: ipc.NewToken(), UID: peer.UID, GID: peer.GID,
 		Flags: r.Flags &^ ipc.JobProcessor, Streams: r.Streams, Max: r.Memory, MaxPerMille: r.MemoryShare, Min: r.Min, MinPerMille: r.MinShare,
 		WaitMillis: r.WaitMillis, Priority: r.Priority, RunnerPID: uint32(peer.PID), RunnerStart: proc.StartTicks,
 		Request: h.Request, Asked: r.Devices, AskedFor: r.Device}
@@ -174,8 +171,7 @@ func (d *Daemon) addJobLocked(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, 
 	record.ID = uint64(info.ID)
 	faults.At("job.opened")
 	j := newJob(index, record)
-	j.by = procfacts.Started{PID: j.pid, StartTicks: j.start}
-	if err := d.watchJob(j, pidfd); err != nil {
+	if err := d.watchJob(j, j.runner, pidfd); err != nil {
 		d.arb.CloseJob(d.now(), j.id)
 		d.file.Jobs.Free(index)
 		return nil, none, err
@@ -186,8 +182,8 @@ func (d *Daemon) addJobLocked(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, 
 
 // newJob is the job of a record. Nobody knows it yet.
 func newJob(index int, r *statefile.Job) *job {
-	return &job{members: map[*session]struct{}{}, id: arbiter.JobID(r.ID), token: r.Token, pid: int(r.RunnerPID), start: r.RunnerStart,
-		uid: r.UID, request: r.Request, index: index, pidfd: -1}
+	return &job{members: map[*session]struct{}{}, id: arbiter.JobID(r.ID), token: r.Token,
+		runner: procfacts.Started{PID: int(r.RunnerPID), StartTicks: r.RunnerStart}, uid: r.UID, request: r.Request, index: index, by: mortal{pidfd: -1}}
 }
 
 // jobRequest is a record's request, as the arbiter takes it.
@@ -264,8 +260,8 @@ func (d *Daemon) openedBefore(peer ipc.Peer, h ipc.Header, r *ipc.JobOpenRequest
 	if r.Flags&ipc.JobRetry == 0 {
 		return nil
 	}
-	for _, j := range d.jobsOfRunner[peer.PID] {
-		if j.open && !j.closed && j.pid == peer.PID && j.start == peer.StartTicks && j.request == h.Request {
+	for _, j := range d.jobs {
+		if j.open && !j.closed && j.runner == startedOf(peer) && j.request == h.Request {
 			return j
 		}
 	}
@@ -319,19 +315,10 @@ func (cl *client) jobClose(r *ipc.JobCloseRequest) (ipc.Empty, error) {
 	}
 	d.arb.ReleaseJob(d.now(), j.id)
 	d.file.Jobs.At(j.index).Released = 1
-	if j.by.PID == peer.PID && j.by.StartTicks == peer.StartTicks {
+	if j.by.Started == startedOf(peer) {
 		d.runnerEndedLocked(j)
 	}
 	return ipc.Empty{}, nil
-}
-
-// watchJob has the reaper wait for the death of the process that the job lives by. The job
-// owns the pidfd from here on.
-func (d *Daemon) watchJob(j *job, pidfd int) (err error) {
-	if j.pidfd, err = d.watched(pidfd, uint64(j.id)|jobKey); err != nil {
-		return fmt.Errorf("pidfd of process %d: %w", j.by.PID, err)
-	}
-	return nil
 }
 
 // fitsSomeDeviceLocked refuses a budget that is larger than every device: a budget
@@ -355,18 +342,17 @@ func (d *Daemon) fitsSomeDeviceLocked(budget accounting.Size, r *ipc.JobOpenRequ
 		"`gpuarb devices` lists them", budget.Of(largest), largest)
 }
 
-// closeJobLocked is for a job whose runner is dead, or the process that it lived by after that.
-// It ends with its last process.
-func (d *Daemon) closeJobLocked(key uint64) {
-	j := d.jobByKey[key]
-	if j == nil || d.stopping {
-		return
-	}
-	if !j.open {
-		d.endRunnerLocked(j) // no program was told of it
-		return
-	}
-	d.runnerEndedLocked(j)
+// watchJob has a job live by a process, until the last of the job's has ended.
+func (d *Daemon) watchJob(j *job, by procfacts.Started, pidfd int) error {
+	return d.watch(&j.by, by, pidfd, func() {
+		switch {
+		case d.jobs[j.token] != j || d.stopping:
+		case j.open:
+			d.runnerEndedLocked(j)
+		default:
+			d.endRunnerLocked(j) // no program was told of it
+		}
+	})
 }
 
 // endRunnerLocked is for a job that nobody can start programs in any more.
@@ -383,9 +369,8 @@ func (d *Daemon) endRunnerLocked(j *job) {
 
 // knownJobLocked enters a job wherever it is looked for.
 func (d *Daemon) knownJobLocked(j *job) {
-	d.jobs[j.token], d.jobByKey[uint64(j.id)|jobKey] = j, j
-	d.jobsOf.add(j.pid, j.uid)
-	d.jobsOfRunner[j.pid] = append(d.jobsOfRunner[j.pid], j)
+	d.jobs[j.token], d.jobByID[j.id] = j, j
+	d.jobsOf.add(j.runner.PID, j.uid)
 }
 
 // dropJobLocked forgets a job if it is closed and without processes.
@@ -394,16 +379,12 @@ func (d *Daemon) dropJobLocked(j *job) {
 		return
 	}
 	d.arb.CloseJob(d.now(), j.id)
-	closeFD(j.pidfd)
+	closeFD(j.by.pidfd)
 	d.file.Jobs.Free(j.index)
 	faults.At("job.freed")
 	delete(d.jobs, j.token)
-	delete(d.jobByKey, uint64(j.id)|jobKey)
-	d.jobsOf.drop(j.pid, j.uid)
-	d.jobsOfRunner[j.pid] = slices.DeleteFunc(d.jobsOfRunner[j.pid], func(x *job) bool { return x == j })
-	if len(d.jobsOfRunner[j.pid]) == 0 {
-		delete(d.jobsOfRunner, j.pid)
-	}
+	delete(d.jobByID, j.id)
+	d.jobsOf.drop(j.runner.PID, j.uid)
 	d.forgetLimitsLocked(limitOwner{ipc.LimitJob, uint64(j.id), 0})
 }
 
@@ -413,8 +394,8 @@ func (d *Daemon) ownJobLocked(token ipc.Token, peer ipc.Peer) (*job, error) {
 	if j == nil {
 		return nil, refused(ipc.StatusNoSession, "no job has this token")
 	}
-	if uid := uint32(peer.UID); uid != j.uid && !privileged(uid) {
-		return nil, refused(ipc.StatusPermission, "the job is user %d's, this is user %d", j.uid, uid)
+	if peer.UID != j.uid && !privileged(peer.UID) {
+		return nil, refused(ipc.StatusPermission, "the job is user %d's, this is user %d", j.uid, peer.UID)
 	}
 	return j, nil
 }
@@ -429,7 +410,7 @@ func (d *Daemon) jobOfLocked(token ipc.Token, peer ipc.Peer) (arbiter.JobID, err
 	if j == nil || j.closed && j.live == 0 {
 		return 0, d.noJobLocked(token)
 	}
-	if uint32(peer.UID) != j.uid && peer.UID != 0 && j.uid != 0 {
+	if peer.UID != j.uid && peer.UID != 0 && j.uid != 0 {
 		return 0, refused(ipc.StatusPermission, "GPUARB_JOB names a job of user %d, this is user %d", j.uid, peer.UID)
 	}
 	return j.id, nil

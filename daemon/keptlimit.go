@@ -190,7 +190,7 @@ func (d *Daemon) forgetRuleLimitsLocked() {
 func (d *Daemon) limitGoneLocked(r *statefile.Limit) bool {
 	switch r.Target {
 	case ipc.LimitJob:
-		return d.jobByKey[r.ID|jobKey] == nil
+		return d.jobByID[arbiter.JobID(r.ID)] == nil
 	case ipc.LimitProcess:
 		return len(d.sessionsOfProcessLocked(int(r.ID), r.Start)) == 0
 	case ipc.LimitRule:

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -13,24 +12,9 @@ import (
 	"github.com/gpuarb/gpuarb/procfacts"
 )
 
-// watch has the reaper wait for the death of a session's process. The session
-// owns the pidfd from here on.
-func (d *Daemon) watch(s *session, pidfd int) (err error) {
-	if s.peer.pidfd, err = d.watched(pidfd, uint64(s.id)); err != nil {
-		return fmt.Errorf("pidfd of process %d: %w", s.peer.PID, err)
-	}
-	return nil
-}
-
-// onExit is the reaper's word that a process is dead: a client or a job's runner.
-func (d *Daemon) onExit(key uint64) {
-	d.lock()
-	defer d.unlock()
-	if key&jobKey != 0 {
-		d.closeJobLocked(key)
-	} else if s := d.byKey[key]; s != nil {
-		d.endSessionLocked(s)
-	}
+// watchSession has a session end with its process.
+func (d *Daemon) watchSession(s *session, pidfd int) error {
+	return d.watch(&s.life, startedOf(s.peer), pidfd, func() { d.endSessionLocked(s) })
 }
 
 // endSessionLocked is for a session whose process is dead, did exec, or said goodbye.
@@ -39,16 +23,19 @@ func (d *Daemon) endSessionLocked(s *session) {
 	if s.dead || d.stopping {
 		return
 	}
+	d.forgetPlacesLocked(func(k placeKey) bool { return k.Started == startedOf(s.peer) })
+	d.buryLocked(s)
+}
+
+// buryLocked is the end of a session of whose process more may come.
+func (d *Daemon) buryLocked(s *session) {
 	s.dead = true
 	close(s.over)
 	d.memberEndedLocked(s)
-	d.forgetPlacesLocked(func(k placeKey) bool { return k.pid == s.peer.PID && k.start == s.peer.StartTicks })
 	faults.At("session.ending")
 	d.arb.EndSession(d.now(), s.id)
 	faults.At("session.ended")
-	d.reaper.Remove(uint64(s.id)) // nothing more is learnt from it, and others may lack the descriptor
-	closeFD(s.peer.pidfd)
-	s.peer.pidfd = -1
+	d.letGo(&s.life) // nothing more is learnt from it, and others may lack the descriptor
 	for l := range s.open() {
 		l.SetPage(nil)
 		d.readers[l.Device].drainLocked(s)
@@ -61,11 +48,9 @@ func (d *Daemon) dropSessionLocked(s *session) {
 	for range s.open() {
 		return
 	}
-	d.reaper.Remove(uint64(s.id))
 	d.file.Sessions.Free(s.index)
 	faults.At("session.freed")
 	delete(d.sessions, s.token)
-	delete(d.byKey, uint64(s.id))
 	d.sessionsOf.drop(s.peer.PID, s.peer.UID)
 	if of := slices.DeleteFunc(d.ofProcess[s.peer.PID], func(x *session) bool { return x == s }); len(of) > 0 {
 		d.ofProcess[s.peer.PID] = of
@@ -82,7 +67,7 @@ func (d *Daemon) dropSessionLocked(s *session) {
 		_ = s.page.Guard(func() { s.page.Ended().Store(1) })
 	}
 	d.release(s)
-	if j := d.jobByKey[uint64(s.job)|jobKey]; j != nil {
+	if j := d.jobByID[s.job]; j != nil {
 		delete(j.members, s)
 		d.dropJobLocked(j)
 	}
@@ -91,8 +76,8 @@ func (d *Daemon) dropSessionLocked(s *session) {
 // release gives back the descriptors and the mapping of a session. The session
 // itself may go on, with the next daemon.
 func (d *Daemon) release(s *session) {
-	closeFD(s.peer.pidfd)
-	s.peer.pidfd = -1
+	closeFD(s.life.pidfd)
+	s.life.pidfd = -1
 	if s.page != nil {
 		_ = s.page.Close()
 		s.page = nil

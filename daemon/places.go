@@ -6,6 +6,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/procfacts"
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
@@ -22,8 +23,7 @@ const (
 
 // placeKey knows a request that comes again.
 type placeKey struct {
-	pid     int
-	start   uint64
+	procfacts.Started
 	typ     ipc.Type
 	request uint64
 }
@@ -52,7 +52,7 @@ func requestOf(h ipc.Header) uint64 {
 }
 
 func keyOf(peer ipc.Peer, h ipc.Header) placeKey {
-	return placeKey{peer.PID, peer.StartTicks, h.Type, requestOf(h)}
+	return placeKey{startedOf(peer), h.Type, requestOf(h)}
 }
 
 // bootTime is t on the clock of this boot, which nobody can set.
@@ -66,8 +66,8 @@ func (c clock) fromBootTime(at int64) time.Time {
 // recoverPlacesLocked takes up the places of processes that live.
 func (d *Daemon) recoverPlacesLocked() {
 	d.file.Tickets.Each(func(i int, r *statefile.Ticket) {
-		key := placeKey{int(r.PID), r.StartTicks, ipc.Type(r.Type), r.Request}
-		pidfd, gone := d.stillThere(key.pid, key.start)
+		key := placeKey{procfacts.Started{PID: int(r.PID), StartTicks: r.StartTicks}, ipc.Type(r.Type), r.Request}
+		pidfd, gone := d.stillThere(key.Started)
 		closeFD(pidfd)
 		if _, twice := d.places.of[key]; gone || twice {
 			d.file.Tickets.Free(i)
@@ -83,7 +83,7 @@ func (d *Daemon) recoverPlacesLocked() {
 func (d *Daemon) keepForLocked(key placeKey, place arbiter.Place, index int) {
 	of := 0
 	for other := range d.places.of {
-		if other.pid == key.pid && other.start == key.start {
+		if other.Started == key.Started {
 			of++
 		}
 	}
@@ -149,7 +149,7 @@ func (d *Daemon) cameBackLocked(peer ipc.Peer, h ipc.Header) {
 	key := keyOf(peer, h)
 	if k, ok := d.places.of[key]; ok {
 		d.forgetPlacesLocked(func(other placeKey) bool { return other == key })
-		d.log.Debug("a request is back in its place", "client_pid", key.pid, "arrival", k.Arrival)
+		d.log.Debug("a request is back in its place", "client_pid", key.PID, "arrival", k.Arrival)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/procfacts"
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
@@ -24,7 +25,7 @@ func TestWhatIsSentBackHoldsNobody(t *testing.T) {
 		}
 		b.file.Tickets.Commit(index)
 		b.file.Kept(0)
-		b.keepForLocked(placeKey{pid: process, typ: ipc.TypeAlloc, request: request}, arbiter.Place{Arrival: 1 + request}, index)
+		b.keepForLocked(placeKey{Started: procfacts.Started{PID: process}, typ: ipc.TypeAlloc, request: request}, arbiter.Place{Arrival: 1 + request}, index)
 	}
 	if ahead, _ := b.aheadLocked(math.MaxUint64); ahead {
 		t.Error("a newcomer is held back")

@@ -92,7 +92,7 @@ func (d *Daemon) pressureKeyLocked(of arbiter.PressureOf) (k pressureKey, ok boo
 		dev, ok := d.deviceByIndex(of.Device)
 		return pressureKey{statefile.PressureOfDevice, dev.UUIDBytes}, ok
 	default:
-		if j := d.jobByKey[uint64(of.Job)|jobKey]; j != nil {
+		if j := d.jobByID[of.Job]; j != nil {
 			return pressureKey{statefile.PressureOfJob, j.token}, true
 		}
 		p, ok := d.arb.SoleProcess(of.Job)

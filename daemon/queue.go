@@ -324,7 +324,7 @@ func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 		switch {
 		case !waits:
 			return ipc.CancelReply{}, refused(ipc.StatusRange, "no request waits with ticket %d", r.Ticket)
-		case uid != uint32(peer.UID) && !privileged(uint32(peer.UID)):
+		case uid != peer.UID && !privileged(peer.UID):
 			return ipc.CancelReply{}, refused(ipc.StatusPermission, "ticket %d is user %d's: only that user or root may cancel it", r.Ticket, uid)
 		}
 		d.arb.Cancel(now, ticket, arbiter.ReasonCancelled)
@@ -351,7 +351,7 @@ func (d *Daemon) cancelBelow(peer ipc.Peer) (cancelled uint64) {
 	defer d.unlock()
 	for _, id := range below {
 		uid, _, waits := d.arb.Owner(id)
-		if waits && (uid == uint32(peer.UID) || privileged(uint32(peer.UID))) {
+		if waits && (uid == peer.UID || privileged(peer.UID)) {
 			d.arb.Cancel(d.now(), id, arbiter.ReasonCancelled)
 			cancelled++
 		}

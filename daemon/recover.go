@@ -79,7 +79,7 @@ func (d *Daemon) findSessions() (all []*recovered) {
 			d.file.Sessions.Free(i)
 		default:
 			x := &recovered{session: sessionOf(i, r)}
-			if x.proc, x.peer.pidfd, x.ended = d.alive(x.peer.PID, x.peer.StartTicks); x.ended {
+			if x.proc, x.life.pidfd, x.ended = d.alive(startedOf(x.peer)); x.ended {
 				x.proc = rules.Process{PID: x.peer.PID, StartTicks: x.peer.StartTicks}
 			} else {
 				x.page = findPage(x.peer.PID, ipc.PageID{Dev: r.PageDev, Ino: r.PageInode})
@@ -109,7 +109,7 @@ func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, members []*recovered)
 	if d.ctx.Err() != nil {
 		return
 	}
-	if d.jobs[r.Token] != nil || r.ID == 0 || r.ID >= jobKey/2 {
+	if d.jobs[r.Token] != nil || r.ID == 0 || r.ID >= mostJobs {
 		d.log.Warn("a job's record makes no sense", "job", r.ID)
 		d.file.Jobs.Free(i)
 		return
@@ -117,14 +117,11 @@ func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, members []*recovered)
 	d.boundMinLocked(r)
 	j := newJob(i, r)
 	j.open = true
-	proc, pidfd, gone := d.alive(j.pid, j.start)
+	proc, pidfd, gone := d.alive(j.runner)
 	if gone {
 		proc = asMember(r, members)
-	} else {
-		j.by = procfacts.Started{PID: j.pid, StartTicks: j.start}
-		if d.watchJob(j, pidfd) != nil {
-			j.by = procfacts.Started{}
-		}
+	} else if d.watchJob(j, j.runner, pidfd) != nil {
+		j.by.Started = procfacts.Started{}
 	}
 	asUser(&proc, r.UID, r.GID)
 	var since time.Time
@@ -175,7 +172,7 @@ func asMember(r *statefile.Job, members []*recovered) rules.Process {
 // recoverJobOfLocked makes a session's job again where its own record made no sense, with the
 // limits that the session's page shows. No other job may get its number before.
 func (d *Daemon) recoverJobOfLocked(x *recovered) {
-	if x.job == 0 || uint64(x.job) >= jobKey/2 || d.jobByKey[uint64(x.job)|jobKey] != nil || x.page == nil || d.ctx.Err() != nil {
+	if x.job == 0 || x.job >= mostJobs || d.jobByID[x.job] != nil || x.page == nil || d.ctx.Err() != nil {
 		return
 	}
 	if shown, err := ipc.ReadPage(x.page.FD()); err == nil {
@@ -188,27 +185,27 @@ func (d *Daemon) recoverJobOfLocked(x *recovered) {
 // alive returns the facts and a pidfd of a process that still is the one with this start
 // time. Where that cannot be asked it is: its facts are then what the record says, and the
 // pidfd is −1.
-func (d *Daemon) alive(pid int, start uint64) (proc rules.Process, pidfd int, gone bool) {
-	if pidfd, gone = d.stillThere(pid, start); gone {
+func (d *Daemon) alive(p procfacts.Started) (proc rules.Process, pidfd int, gone bool) {
+	if pidfd, gone = d.stillThere(p); gone {
 		return proc, -1, true
 	}
 	var f procfacts.Facts
-	err := d.spare.lend(func() (err error) { f, err = d.inv.Facts(pid); return err })
+	err := d.spare.lend(func() (err error) { f, err = d.inv.Facts(p.PID); return err })
 	switch {
-	case errors.Is(err, procfacts.ErrGone), err == nil && f.StartTicks != start:
+	case errors.Is(err, procfacts.ErrGone), err == nil && f.StartTicks != p.StartTicks:
 		closeFD(pidfd)
 		return proc, -1, true
 	case err != nil:
-		d.log.Warn("little is known of a program that runs: rules for its name, unit or group do not meet it", "client_pid", pid, "err", err)
-		return rules.Process{PID: pid, StartTicks: start}, pidfd, false
+		d.log.Warn("little is known of a program that runs: rules for its name, unit or group do not meet it", "client_pid", p.PID, "err", err)
+		return rules.Process{PID: p.PID, StartTicks: p.StartTicks}, pidfd, false
 	}
-	return process(f, pid), pidfd, false
+	return process(f, p.PID), pidfd, false
 }
 
 // recoverSessionLocked makes a session known everywhere again, with its leases.
 func (d *Daemon) recoverSessionLocked(x *recovered) {
 	s := x.session
-	if d.jobByKey[uint64(s.job)|jobKey] == nil { // its number may be another's by now
+	if d.jobByID[s.job] == nil { // its number may be another's by now
 		s.job = 0
 	}
 	id, err := d.arb.RestoreSession(d.now(), s.request(x.proc))
@@ -228,7 +225,7 @@ func (d *Daemon) recoverSessionLocked(x *recovered) {
 		d.recoverLeaseLocked(x, i)
 	}
 	if !x.ended {
-		s.peer.pidfd, err = d.watched(s.peer.pidfd, uint64(id))
+		err = d.watchSession(s, s.life.pidfd)
 	}
 	if x.ended || err != nil {
 		d.endSessionLocked(s)

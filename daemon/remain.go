@@ -40,15 +40,13 @@ func (d *Daemon) runnerEndedLocked(j *job) {
 
 // letRunnerGoLocked has the job live by nobody.
 func (d *Daemon) letRunnerGoLocked(j *job) {
-	d.reaper.Remove(uint64(j.id) | jobKey)
-	closeFD(j.pidfd)
-	j.pidfd, j.by = -1, procfacts.Started{}
+	d.letGo(&j.by)
 	d.file.Jobs.At(j.index).RunnerPID = 0
 }
 
 // memberEndedLocked counts a session that has ended out of its job.
 func (d *Daemon) memberEndedLocked(s *session) {
-	if j := d.jobByKey[uint64(s.job)|jobKey]; j != nil {
+	if j := d.jobByID[s.job]; j != nil {
 		j.live--
 		d.lookForLocked(j)
 	}
@@ -110,7 +108,7 @@ func (d *Daemon) lookForLeft() {
 		p, ok := found[tokenVariable(j)]
 		pidfd, gone := -1, false
 		if ok {
-			pidfd, gone = d.stillThere(p.PID, p.StartTicks)
+			pidfd, gone = d.stillThere(p)
 		}
 		d.settleLeft(j, p, pidfd, ok, gone)
 	}
@@ -130,10 +128,9 @@ func (d *Daemon) settleLeft(j *job, p procfacts.Started, pidfd int, found, gone 
 	case found && gone: // it may have left something behind in turn
 		d.lookForLocked(j)
 	case found:
-		j.by = p
 		record := d.file.Jobs.At(j.index)
 		record.RunnerStart, record.RunnerPID = p.StartTicks, uint32(p.PID)
-		if err := d.watchJob(j, pidfd); err != nil {
+		if err := d.watchJob(j, p, pidfd); err != nil {
 			d.log.Warn("a process that a job lives by cannot be watched", "job", j.id, "client_pid", p.PID, "err", err)
 			d.endRunnerLocked(j)
 			return

@@ -330,15 +330,9 @@ func pageIDOf(fd int) ipc.PageID {
 // forgetLocked drops a session at once, whose memory its process counts in another one from
 // here on.
 func (d *Daemon) forgetLocked(s *session) {
-	s.dead = true
-	close(s.over)
-	d.memberEndedLocked(s)
-	d.arb.EndSession(d.now(), s.id)
 	leases := slices.Collect(s.open())
+	d.buryLocked(s)
 	for _, l := range leases {
 		d.readers[l.Device].goneLocked(s)
-	}
-	if len(leases) == 0 {
-		d.dropSessionLocked(s)
 	}
 }

@@ -30,7 +30,7 @@ func (d *Daemon) showLocked(s *session) {
 	most, streams := d.arb.Given(s.id)
 	given := ipc.Given{Streams: uint32(streams)}
 	given.Memory, given.Share = shim.WireSize(most)
-	if j := d.jobByKey[uint64(s.job)|jobKey]; j != nil {
+	if j := d.jobByID[s.job]; j != nil {
 		given.Job = d.file.Jobs.At(j.index).Flags & jobFlags
 	}
 	_ = s.page.Guard(func() { s.page.SetGiven(given) })
@@ -57,7 +57,7 @@ func (d *Daemon) showTargetLocked(to target) {
 			d.showLocked(s)
 		}
 	case ipc.LimitJob:
-		for s := range d.jobByKey[to.id|jobKey].members {
+		for s := range d.jobByID[arbiter.JobID(to.id)].members {
 			if !s.dead {
 				d.showLocked(s)
 			}
@@ -110,7 +110,7 @@ func (d *Daemon) remakeJobLocked(id arbiter.JobID, token ipc.Token, proc rules.P
 	}
 	d.file.Jobs.Commit(index)
 	j := newJob(index, record)
-	j.pid, j.open = proc.PID, true
+	j.runner.PID, j.open = proc.PID, true
 	d.knownJobLocked(j)
 	d.log.Warn("a program's job is not known any more: it is made again with the limits that the program saw, "+
 		"without what was reserved for it", "client_pid", proc.PID, "job", id)
@@ -120,7 +120,7 @@ func (d *Daemon) remakeJobLocked(id arbiter.JobID, token ipc.Token, proc rules.P
 // lowerToLocked lowers a process's limits to those that its page shows: what was given to a job
 // that is not known, and memory.max on the devices that it uses.
 func (d *Daemon) lowerToLocked(s *session, page *ipc.Page) {
-	if given, ok := page.Given(); ok && d.jobByKey[uint64(s.job)|jobKey] == nil {
+	if given, ok := page.Given(); ok && d.jobByID[s.job] == nil {
 		streams := int(max(1, min(given.Streams, maxClaimed)))
 		d.lowerLocked(s, rules.Change{Device: rules.AllDevices, Max: new(shim.SizeOf(given.Memory, given.Share)), Streams: &streams})
 	}

@@ -23,7 +23,8 @@ import (
 type session struct {
 	id       arbiter.SessionID
 	token    ipc.Token
-	peer     identity
+	peer     ipc.Peer // as it was when it came; it has no PIDFD
+	life     mortal   // its process
 	job      arbiter.JobID
 	run      bool   // below `gpuarb run`
 	caller   string // how what its program prints names it
@@ -39,14 +40,6 @@ type session struct {
 	over     chan struct{} // closed when it has ended
 	// mapped: the client was heard of since it was sent its page, so that it has it.
 	mapped atomic.Bool
-}
-
-// identity is who a client is: the kernel's word, never the client's.
-type identity struct {
-	PID        int
-	StartTicks uint64
-	UID, GID   uint32
-	pidfd      int // ours, until the session is over
 }
 
 // sizeWish is an amount that a job or client asks for; nil: none.
@@ -82,12 +75,12 @@ func (d *Daemon) facts(c *ipc.Conn) (rules.Process, error) {
 	if peer.PIDFD < 0 {
 		return rules.Process{}, refused(ipc.StatusOrder, "this connection opened a job or a session: another needs one of its own")
 	}
-	f, err := d.inv.FactsOf(procfacts.Started{PID: peer.PID, StartTicks: peer.StartTicks}, c.Lives)
+	f, err := d.inv.FactsOf(startedOf(peer), c.Lives)
 	if err != nil {
 		return rules.Process{}, fmt.Errorf("process %d: %w", peer.PID, err)
 	}
 	p := process(f, peer.PID)
-	asUser(&p, uint32(peer.UID), uint32(peer.GID))
+	asUser(&p, peer.UID, peer.GID)
 	return p, nil
 }
 
@@ -164,7 +157,7 @@ func about(caller string, err error) error {
 func (d *Daemon) addSessionLocked(c *ipc.Conn, proc rules.Process, h ipc.HelloRequest,
 	page *ipc.LeasePage, place arbiter.Place) (*session, arbiter.TicketID, error) {
 	peer := c.Peer()
-	if err := d.sessionsOf.full(peer.PID, uint32(peer.UID)); err != nil {
+	if err := d.sessionsOf.full(peer.PID, peer.UID); err != nil {
 		return nil, 0, err
 	}
 	job, err := d.jobOfLocked(h.Job, peer)
@@ -176,7 +169,7 @@ func (d *Daemon) addSessionLocked(c *ipc.Conn, proc rules.Process, h ipc.HelloRe
 		return nil, 0, refused(ipc.StatusTooMany, "%d sessions are open: no room for another", statefile.MaxSessions)
 	}
 	*record = statefile.Session{PID: uint32(peer.PID), StartTicks: proc.StartTicks, Token: ipc.NewToken(),
-		UID: uint32(peer.UID), GID: uint32(peer.GID), Job: uint64(job), PageDev: page.ID().Dev, PageInode: page.ID().Ino, Max: h.Memory,
+		UID: peer.UID, GID: peer.GID, Job: uint64(job), PageDev: page.ID().Dev, PageInode: page.ID().Ino, Max: h.Memory,
 		MaxPerMille: h.Share, Streams: h.Streams, OnFull: h.OnFull, Slots: h.Slots, SlotScope: h.SlotScope,
 		StreamReserve: h.StreamReserve}
 	s := sessionOf(index, record)
@@ -194,7 +187,7 @@ func (d *Daemon) addSessionLocked(c *ipc.Conn, proc rules.Process, h ipc.HelloRe
 	if pidfd < 0 {
 		err = refused(ipc.StatusOrder, "this connection opened a job: a session needs one of its own")
 	} else {
-		err = d.watch(s, pidfd)
+		err = d.watchSession(s, pidfd)
 	}
 	if err != nil {
 		d.arb.EndSession(d.now(), s.id)
@@ -208,7 +201,7 @@ func (d *Daemon) addSessionLocked(c *ipc.Conn, proc rules.Process, h ipc.HelloRe
 // sessionOf is the session of a record. Nobody knows it yet.
 func sessionOf(index int, r *statefile.Session) *session {
 	return &session{token: r.Token, job: arbiter.JobID(r.Job), run: r.Job != 0, record: r, index: index,
-		peer:  identity{PID: int(r.PID), StartTicks: r.StartTicks, UID: r.UID, GID: r.GID, pidfd: -1},
+		peer: ipc.Peer{PID: int(r.PID), StartTicks: r.StartTicks, UID: r.UID, GID: r.GID, PIDFD: -1}, life: mortal{pidfd: -1},
 		conns: map[*ipc.Conn]struct{}{}, over: make(chan struct{})}
 }
 
@@ -230,10 +223,9 @@ func (d *Daemon) knownLocked(s *session) {
 	if len(d.sessions) >= crowdedAt {
 		d.unused = nil
 	}
-	d.byKey[uint64(s.id)] = s
 	d.sessionsOf.add(s.peer.PID, s.peer.UID)
 	d.ofProcess[s.peer.PID] = append(d.ofProcess[s.peer.PID], s)
-	if j := d.jobByKey[uint64(s.job)|jobKey]; j != nil {
+	if j := d.jobByID[s.job]; j != nil {
 		j.members[s] = struct{}{}
 		j.live++
 	}

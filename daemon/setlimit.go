@@ -98,7 +98,7 @@ func (cl *client) limitCgroup(r *ipc.CgroupRequest) (ipc.Empty, error) {
 
 // changeLimit changes a limit: of a cgroup, where there is a path.
 func (cl *client) changeLimit(r *ipc.LimitRequest, cgroup string) (ipc.Empty, error) {
-	uid := uint32(cl.conn.Peer().UID)
+	uid := cl.conn.Peer().UID
 	if cl.d.mayChange(cl.d.ctx, uid) != nil {
 		return ipc.Empty{}, refused(ipc.StatusShuttingDown, "the daemon is being stopped")
 	}
@@ -268,7 +268,7 @@ func (d *Daemon) setRuleLimitsLocked(id uint64, change rules.Change) error {
 // setJobLimitsLocked changes the limits of a job.
 func (d *Daemon) setJobLimitsLocked(id uint64, change rules.Change) error {
 	to := target{ipc.LimitJob, id, 0, int32(change.Device), !change.Privileged}
-	if d.jobByKey[id|jobKey] == nil { // a bare process's job is known by the process
+	if d.jobByID[arbiter.JobID(id)] == nil { // a bare process's job is known by the process
 		p, ok := d.arb.SoleProcess(arbiter.JobID(id))
 		if !ok {
 			return fmt.Errorf("job %d: %w", id, arbiter.ErrNoJob)

@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/procfacts"
 )
 
 // The daemon can be short of descriptors, or of the kernel's memory: somebody has lowered
@@ -143,96 +142,4 @@ func (s *spare) lend(f func() error) error {
 		s.openAll()
 	}
 	return err
-}
-
-// unwatched is a process that lives as far as is known, and that no pidfd tells the
-// death of.
-type unwatched struct {
-	pid   int
-	start uint64
-	key   uint64 // the reaper's
-}
-
-// watchUnwatched looks at the processes that could not be watched: whether they live, and
-// whether they can be now.
-func (d *Daemon) watchUnwatched() {
-	var all []unwatched
-	d.lock()
-	for key, s := range d.byKey {
-		if s.peer.pidfd < 0 && !s.dead {
-			all = append(all, unwatched{s.peer.PID, s.peer.StartTicks, key})
-		}
-	}
-	for key, j := range d.jobByKey {
-		if j.pidfd < 0 && j.by.PID != 0 {
-			all = append(all, unwatched{j.by.PID, j.by.StartTicks, key})
-		}
-	}
-	d.unlock()
-	for _, u := range all {
-		pidfd, gone := d.stillThere(u.pid, u.start)
-		if gone {
-			d.onExit(u.key)
-		} else {
-			d.watchLate(u.key, pidfd)
-		}
-	}
-}
-
-// watchLate gives a session or a job the pidfd that it could not have before.
-func (d *Daemon) watchLate(key uint64, pidfd int) {
-	d.lock()
-	defer d.unlock()
-	var owner *int
-	if s := d.byKey[key]; s != nil && !s.dead {
-		owner = &s.peer.pidfd
-	} else if j := d.jobByKey[key]; j != nil && j.by.PID != 0 {
-		owner = &j.pidfd
-	}
-	if owner == nil || *owner >= 0 || d.stopping {
-		closeFD(pidfd)
-		return
-	}
-	*owner, _ = d.watched(pidfd, key)
-}
-
-// watched has the reaper wait for the death that a pidfd tells of, and returns the pidfd,
-// which is its owner's from here on. Where there is no room for that the process is one
-// that is not watched, and the pidfd −1; with any other error too.
-func (d *Daemon) watched(pidfd int, key uint64) (int, error) {
-	if pidfd < 0 {
-		return -1, nil
-	}
-	err := d.spare.lend(func() error { return d.reaper.Add(pidfd, key) })
-	if err == nil {
-		return pidfd, nil
-	}
-	closeFD(pidfd)
-	if isShort(err) {
-		d.short(err)
-		err = nil
-	}
-	return -1, err
-}
-
-// stillThere says whether a process is the one with this start time, and returns a pidfd
-// of it where one is to be had. Only the kernel's word that it has gone makes it gone.
-func (d *Daemon) stillThere(pid int, start uint64) (pidfd int, gone bool) {
-	pidfd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		pidfd = -1
-		if errors.Is(err, unix.ESRCH) {
-			return -1, true
-		}
-		if isShort(err) {
-			d.short(err)
-		}
-	}
-	var now uint64
-	err = d.spare.lend(func() (err error) { now, err = d.inv.StartTicks(pid); return err })
-	if errors.Is(err, procfacts.ErrGone) || err == nil && now != start {
-		closeFD(pidfd)
-		return -1, true
-	}
-	return pidfd, false
 }

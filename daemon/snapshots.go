@@ -67,7 +67,7 @@ func (r *audience) leave() { <-r.places }
 
 // hidesCommands says whether a user may see no command lines but those of his own programs.
 func (d *Daemon) hidesCommands(uid uint32) bool {
-	return d.ownCommands.Load() && uid != 0 && uid != uint32(os.Geteuid())
+	return d.ownCommands.Load() && !privileged(uid)
 }
 
 // reader is the user whose command lines a client is shown: its own, but a stranger for the process that serves the page, because
@@ -77,7 +77,7 @@ func (cl *client) reader() uint32 {
 	if os.Geteuid() == 0 && cl.d.page.Is(peer.PID) {
 		return accounting.Stranger
 	}
-	return uint32(peer.UID)
+	return peer.UID
 }
 
 // snapshot answers with the whole state as JSON.

@@ -144,7 +144,7 @@ func (d *Daemon) closeState() error {
 		d.release(s)
 	}
 	for _, j := range d.jobs {
-		closeFD(j.pidfd)
+		closeFD(j.by.pidfd)
 	}
 	d.spare.give()
 	if d.file == nil {

@@ -44,7 +44,7 @@ func (e *exits) wait(t testing.TB, n int) {
 	}
 }
 
-func newReaper(t testing.TB) (*Reaper, *exits) {
+func newReaper(t testing.TB) (*Reaper[uint64], *exits) {
 	t.Helper()
 	e := &exits{}
 	r, err := NewReaper(e.onExit)

@@ -26,7 +26,7 @@ type connLimits struct {
 	mu    sync.Mutex
 	total int
 	byPID map[int]int
-	byUID map[int]int
+	byUID map[uint32]int
 }
 
 func newConnLimits(l Limits) *connLimits {
@@ -39,14 +39,14 @@ func newConnLimits(l Limits) *connLimits {
 	put(&l.Total, 65536)
 	put(&l.PerUID, max(l.Total/4*3, 1))
 	put(&l.Reserved, l.Total/8)
-	return &connLimits{Limits: l, byPID: make(map[int]int), byUID: make(map[int]int)}
+	return &connLimits{Limits: l, byPID: make(map[int]int), byUID: make(map[uint32]int)}
 }
 
 // enter counts one more connection of peer, or says which limit forbids it.
 func (l *connLimits) enter(peer Peer) *ProtocolError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	other := peer.UID != 0 && peer.UID != os.Geteuid()
+	other := peer.UID != 0 && int(peer.UID) != os.Geteuid()
 	switch {
 	case l.byPID[peer.PID] >= l.PerPID:
 		return refuse(StatusTooMany, "process %d has %d connections, the most that one may have: close some", peer.PID, l.PerPID)
@@ -68,13 +68,11 @@ func (l *connLimits) leave(peer Peer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.total--
-	for _, e := range []struct {
-		counts map[int]int
-		key    int
-	}{{l.byPID, peer.PID}, {l.byUID, peer.UID}} {
-		if e.counts[e.key]--; e.counts[e.key] == 0 {
-			delete(e.counts, e.key)
-		}
+	if l.byPID[peer.PID]--; l.byPID[peer.PID] == 0 {
+		delete(l.byPID, peer.PID)
+	}
+	if l.byUID[peer.UID]--; l.byUID[peer.UID] == 0 {
+		delete(l.byUID, peer.UID)
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 // as it was then. A child that inherited the connection is not told apart.
 type Peer struct {
 	PID        int    // in the daemon's pid namespace; never 0
-	UID        int    // effective, in the daemon's user namespace
-	GID        int    // effective
+	UID        uint32 // effective, in the daemon's user namespace
+	GID        uint32 // effective
 	StartTicks uint64 // clock ticks since the machine booted; 0: the listener was not told how to ask
 	PIDFD      int    // becomes readable when the process ends; −1 after Conn.TakePIDFD
 }
@@ -34,7 +34,7 @@ func (s *socket) credentials() (Peer, error) {
 	if err != nil {
 		return peer, os.NewSyscallError("SO_PEERCRED", err)
 	}
-	peer.PID, peer.UID, peer.GID = int(cred.Pid), int(cred.Uid), int(cred.Gid)
+	peer.PID, peer.UID, peer.GID = int(cred.Pid), cred.Uid, cred.Gid
 	if peer.PID == 0 {
 		return peer, errors.New("the peer has no pid in this pid namespace")
 	}

@@ -23,7 +23,7 @@ func TestPeer(t *testing.T) {
 	c := accept(t, l)
 	client.line(t)
 	p := c.Peer()
-	if p.PID != client.Process.Pid || p.UID != os.Getuid() || p.GID != os.Getgid() {
+	if p.PID != client.Process.Pid || int(p.UID) != os.Getuid() || int(p.GID) != os.Getgid() {
 		t.Errorf("peer %+v, the client is %d %d:%d", p, client.Process.Pid, os.Getuid(), os.Getgid())
 	}
 	if want := startTime(t, p.PID); p.StartTicks != want || want == 0 {

@@ -11,7 +11,7 @@ import "sync"
 // Nothing that may wait for something else is done in a turn: no device, and no other request.
 type Turns struct {
 	mu    sync.Mutex
-	users map[int]*user
+	users map[uint32]*user
 }
 
 type user struct {
@@ -42,11 +42,11 @@ type Turn struct {
 }
 
 // Enter is for a new connection of a process of a user.
-func (ts *Turns) Enter(uid, pid int) Turn {
+func (ts *Turns) Enter(uid uint32, pid int) Turn {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	if ts.users == nil {
-		ts.users = map[int]*user{}
+		ts.users = map[uint32]*user{}
 	}
 	u := ts.users[uid]
 	if u == nil {
@@ -63,7 +63,7 @@ func (ts *Turns) Enter(uid, pid int) Turn {
 }
 
 // Leave is for a connection that has ended.
-func (ts *Turns) Leave(uid, pid int) {
+func (ts *Turns) Leave(uid uint32, pid int) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	u := ts.users[uid]
