@@ -19,30 +19,6 @@ func cgroupID(path string) uint64 {
 	return h.Sum64()
 }
 
-// ofCgroup is whose limits the records of a cgroup's are.
-func ofCgroup(id uint64) limitOwner { return limitOwner{ipc.LimitCgroup, id, ofNobody} }
-
-// setCgroupLimitsLocked changes what all programs in a cgroup may hold.
-func (d *Daemon) setCgroupLimitsLocked(path string, change rules.Change) error {
-	id := cgroupID(path)
-	if err := d.roomForCgroupLocked(id, path); err != nil {
-		return err
-	}
-	to := target{ipc.LimitCgroup, id, ofNobody, int32(change.Device), !change.Privileged}
-	err := d.setKeptLocked(to, change, func() error {
-		if err := d.arb.SetCgroupLimits(d.now(), path, change); err != nil {
-			return err
-		}
-		d.keepCgroupLocked(id, path)
-		return nil
-	})
-	if err == nil && !d.arb.CgroupLimited(path) {
-		d.forgetLimitsLocked(to.owner())
-	}
-	d.dropCgroupLocked(id)
-	return err
-}
-
 // roomForCgroupLocked says why the path of one more cgroup could not be kept, or nil.
 func (d *Daemon) roomForCgroupLocked(id uint64, path string) error {
 	switch at, known := d.kept.cgroups[id]; {
@@ -71,7 +47,7 @@ func (d *Daemon) keepCgroupLocked(id uint64, path string) {
 
 // dropCgroupLocked frees the record of a path whose last limit is gone.
 func (d *Daemon) dropCgroupLocked(id uint64) {
-	if at, known := d.kept.cgroups[id]; known && len(d.kept.of[ofCgroup(id)]) == 0 {
+	if at, known := d.kept.cgroups[id]; known && len(d.kept.of[limitOwner{ipc.LimitCgroup, id, ofNobody}]) == 0 {
 		d.file.Cgroups.Free(at)
 		delete(d.kept.cgroups, id)
 	}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"fmt"
 	"maps"
 	"math/bits"
 	"slices"
@@ -17,11 +18,20 @@ import (
 // each change is kept in the state file, one record for whose limits it is and the
 // device, and made again when its job or process has been taken up.
 
+// limitOwner is whose limits are kept.
+type limitOwner struct {
+	kind  uint32
+	id    uint64
+	start uint64
+}
+
+// ofNobody is what the record of a user's or a cgroup's limits has as the start of a process: so a daemon that
+// knows no such records, after a return to an older gpuarb, finds no process for it.
+const ofNobody = ^uint64(0)
+
 // target is whose limits a record holds, and on which device.
 type target struct {
-	kind   uint32
-	id     uint64
-	start  uint64
+	limitOwner
 	device int32
 	own    bool // by the owner, within what somebody privileged may have set beside it
 }
@@ -30,14 +40,20 @@ type target struct {
 const limitLowers = 2
 
 func targetOf(r *statefile.Limit) target {
-	return target{r.Target, r.ID, r.Start, r.Device, r.Target != ipc.LimitDevice && r.Privileged != 1}
+	return target{limitOwner{r.Target, r.ID, r.Start}, r.Device, r.Target != ipc.LimitDevice && r.Privileged != 1}
 }
 
-// limitOwner is whose limits are kept: target without the device.
-type limitOwner struct {
-	kind  uint32
-	id    uint64
-	start uint64
+// limitChange is a change of any limit; a device has slots, and nothing else.
+type limitChange struct {
+	rules.Change
+	slots *int
+}
+
+func (c limitChange) String() string {
+	if c.slots != nil {
+		return fmt.Sprintf("slots.max=%d", *c.slots)
+	}
+	return c.Change.String()
 }
 
 // keptLimits knows where the records are, so that no change goes through all of them.
@@ -48,11 +64,9 @@ type keptLimits struct {
 	cgroups map[uint64]int // records of paths, by their numbers
 }
 
-func (t target) owner() limitOwner { return limitOwner{t.kind, t.id, t.start} }
-
 // limitAtLocked is the record of a target, or -1.
 func (d *Daemon) limitAtLocked(to target) int {
-	for _, i := range d.kept.of[to.owner()] {
+	for _, i := range d.kept.of[to.limitOwner] {
 		if targetOf(d.file.Limits.At(i)) == to {
 			return i
 		}
@@ -61,9 +75,9 @@ func (d *Daemon) limitAtLocked(to target) int {
 }
 
 // roomForLimitLocked says why one more change could not be kept, or nil. It is asked before the
-// change is made.
+// change is made, but for a device's: root is told in the log.
 func (d *Daemon) roomForLimitLocked(to target, uid uint32) error {
-	if d.limitAtLocked(to) >= 0 {
+	if to.kind == ipc.LimitDevice || d.limitAtLocked(to) >= 0 {
 		return nil
 	}
 	return d.kept.count.full(0, uid)
@@ -75,14 +89,14 @@ func (d *Daemon) roomForLimitLocked(to target, uid uint32) error {
 // A record that is in force is not written to: it would be half the one and half the other limit
 // where the daemon dies meanwhile. So a new one takes its place, and where both are left
 // recoverLimits picks one.
-func (d *Daemon) keepLimitLocked(to target, change rules.Change, slots *int) {
+func (d *Daemon) keepLimitLocked(to target, change limitChange) {
 	next := statefile.Limit{Target: to.kind, ID: to.id, Start: to.start, Device: to.device}
 	old := d.limitAtLocked(to)
 	if old >= 0 {
 		next = *d.file.Limits.At(old)
 		next.Live = 0
 	}
-	setLimit(&next, change, slots)
+	setLimit(&next, change)
 	var err error
 	if old < 0 {
 		err = d.kept.count.full(0, change.UID)
@@ -101,11 +115,11 @@ func (d *Daemon) keepLimitLocked(to target, change rules.Change, slots *int) {
 	if old >= 0 {
 		d.freeLimitLocked(old)
 	}
-	for _, i := range slices.Clone(d.kept.of[to.owner()]) {
+	for _, i := range slices.Clone(d.kept.of[to.limitOwner]) {
 		r := d.file.Limits.At(i)
 		of := targetOf(r)
 		if i != at && (to.device < 0 || of.device == to.device) && (of.own == to.own || !to.own) {
-			if r.Set &^= setOf(change, slots); r.Set == 0 {
+			if r.Set &^= setOf(change); r.Set == 0 {
 				d.freeLimitLocked(i)
 			}
 		}
@@ -113,7 +127,7 @@ func (d *Daemon) keepLimitLocked(to target, change rules.Change, slots *int) {
 }
 
 // setLimit writes a change into a record.
-func setLimit(r *statefile.Limit, change rules.Change, slots *int) {
+func setLimit(r *statefile.Limit, change limitChange) {
 	if change.Max != nil {
 		r.Max, r.MaxPerMille = shim.WireSize(*change.Max)
 	}
@@ -123,8 +137,8 @@ func setLimit(r *statefile.Limit, change rules.Change, slots *int) {
 	if change.Streams != nil {
 		r.Streams = uint32(*change.Streams)
 	}
-	if slots != nil {
-		r.Slots = uint32(*slots)
+	if change.slots != nil {
+		r.Slots = uint32(*change.slots)
 	}
 	faults.At("limit.changed")
 	r.UID, r.Privileged = change.UID, 0
@@ -134,14 +148,14 @@ func setLimit(r *statefile.Limit, change rules.Change, slots *int) {
 	case change.Privileged:
 		r.Privileged = 1
 	}
-	r.Set |= setOf(change, slots)
+	r.Set |= setOf(change)
 	faults.At("limit.kept")
 }
 
 // knownLimitLocked enters a record where it is looked for.
 func (d *Daemon) knownLimitLocked(i int) {
 	r := d.file.Limits.At(i)
-	owner := targetOf(r).owner()
+	owner := targetOf(r).limitOwner
 	d.kept.of[owner] = append(d.kept.of[owner], i)
 	d.kept.count.add(0, r.UID)
 }
@@ -149,7 +163,7 @@ func (d *Daemon) knownLimitLocked(i int) {
 // freeLimitLocked drops a record.
 func (d *Daemon) freeLimitLocked(i int) {
 	r := d.file.Limits.At(i)
-	owner := targetOf(r).owner()
+	owner := targetOf(r).limitOwner
 	d.kept.count.drop(0, r.UID)
 	if left := slices.DeleteFunc(d.kept.of[owner], func(x int) bool { return x == i }); len(left) > 0 {
 		d.kept.of[owner] = left
@@ -166,9 +180,9 @@ func (d *Daemon) forgetLimitsLocked(owner limitOwner) {
 	}
 }
 
-func setOf(change rules.Change, slots *int) (set uint32) {
+func setOf(change limitChange) (set uint32) {
 	for bit, given := range map[uint32]bool{ipc.SetMax: change.Max != nil, ipc.SetMin: change.Min != nil,
-		ipc.SetStreams: change.Streams != nil, ipc.SetSlots: slots != nil} {
+		ipc.SetStreams: change.Streams != nil, ipc.SetSlots: change.slots != nil} {
 		if given {
 			set |= bit
 		}
@@ -246,20 +260,19 @@ func rankOf(r *statefile.Limit) (rank int) {
 }
 
 func (d *Daemon) recoverLimitLocked(r *statefile.Limit) error {
-	change := changeOf(r.Set, shim.SizeOf(r.Max, r.MaxPerMille), shim.SizeOf(r.Min, r.MinPerMille), int(r.Streams))
+	set := r.Set
+	if r.Target == ipc.LimitDevice {
+		set = ipc.SetSlots // whatever a file says that is damaged
+	}
+	change := changeOf(set, shim.SizeOf(r.Max, r.MaxPerMille), shim.SizeOf(r.Min, r.MinPerMille), int(r.Streams), int(r.Slots))
 	change.Device, change.UID, change.Again = int(r.Device), r.UID, true
 	change.Privileged, change.Lowers = r.Privileged == 1, r.Privileged == limitLowers
+	name := ""
 	switch r.Target {
-	case ipc.LimitDevice:
-		return d.arb.SetSlots(d.now(), int(r.Device), int(r.Slots), arbiter.Changer{UID: r.UID})
-	case ipc.LimitJob:
-		return d.arb.SetJobLimits(d.now(), arbiter.JobID(r.ID), change)
 	case ipc.LimitUser:
-		return d.arb.SetUserLimits(d.now(), uint32(r.ID), d.inv.UserName(uint32(r.ID)), change)
+		name = d.inv.UserName(uint32(r.ID))
 	case ipc.LimitCgroup:
-		return d.arb.SetCgroupLimits(d.now(), d.cgroupLocked(r.ID), change)
-	case ipc.LimitRule:
-		return d.arb.SetRuleLimits(d.now(), r.ID, change)
+		name = d.cgroupLocked(r.ID)
 	}
-	return d.arb.SetProcessLimits(d.now(), change, idsOf(d.sessionsOfProcessLocked(int(r.ID), r.Start))...)
+	return d.setLimitsLocked(limitOwner{r.Target, r.ID, r.Start}, name, change)
 }

@@ -138,6 +138,7 @@ func (d *Daemon) lowerLocked(s *session, change rules.Change) {
 		d.log.Warn("a limit that a program saw cannot be set again", "client_pid", s.peer.PID, "limit", change, "err", err)
 		return
 	}
-	d.keepLimitLocked(target{ipc.LimitProcess, uint64(s.peer.PID), s.peer.StartTicks, int32(change.Device), true}, change, nil)
+	to := target{limitOwner{ipc.LimitProcess, uint64(s.peer.PID), s.peer.StartTicks}, int32(change.Device), true}
+	d.keepLimitLocked(to, limitChange{Change: change})
 	d.log.Info("a program goes on with the limits that it saw", "client_pid", s.peer.PID, "limit", change)
 }

@@ -66,7 +66,7 @@ func (d *Daemon) set(s gpufs.Setting) error {
 	d.lock()
 	defer d.unlock()
 	defer d.tookChangeLocked(s.UID, d.now())
-	if err := d.changeLocked(s.UID, cmp.Or(s.Cgroup, s.UserName), &r, s.StartTicks, requested(arbiter.Changer{UID: s.UID, PID: s.By}, &r)); err != nil {
+	if err := d.changeLocked(limitOwner{target, r.ID, s.StartTicks}, cmp.Or(s.Cgroup, s.UserName), requested(arbiter.Changer{UID: s.UID, PID: s.By}, &r)); err != nil {
 		return errors.Join(errnoOf(err), err)
 	}
 	return nil
@@ -104,18 +104,12 @@ func (cl *client) changeLimit(r *ipc.LimitRequest, cgroup string) (ipc.Empty, er
 	}
 	err := cl.d.limit(arbiter.Changer{UID: uid, PID: cl.conn.Peer().PID}, r, cgroup)
 	switch {
-	case errors.Is(err, rules.ErrPermission):
-		err = refused(ipc.StatusPermission, "%v", err)
 	case errors.Is(err, arbiter.ErrNoJob):
 		err = refused(ipc.StatusRange, "there is no job %d (any more); /gpu/jobs lists them", r.ID)
 	case errors.Is(err, arbiter.ErrNoSession):
 		err = refused(ipc.StatusRange, "process %d is no client of this daemon (any more); `gpuarb ps` lists those that hold something", r.ID)
 	case errors.Is(err, arbiter.ErrNoRule):
 		err = refused(ipc.StatusRange, "the configuration has no such rule (any more)")
-	case errors.Is(err, rules.ErrRange):
-		err = refused(ipc.StatusRange, "%v", err)
-	case errors.Is(err, arbiter.ErrNoDevice):
-		err = refused(ipc.StatusNoDevice, "%v", err)
 	}
 	return ipc.Empty{}, err
 }
@@ -129,9 +123,9 @@ func (d *Daemon) limit(by arbiter.Changer, r *ipc.LimitRequest, cgroup string) e
 	d.lock()
 	defer d.unlock()
 	defer d.tookChangeLocked(uid, d.now())
-	err := d.changeLocked(uid, name, r, 0, change)
+	err := d.changeLocked(limitOwner{kind: r.Target, id: r.ID}, name, change)
 	if err != nil {
-		d.refusedChangeLocked(uid, d.whoseLimitLocked(r, name), changeText(r, change), err)
+		d.refusedChangeLocked(uid, d.whoseLimitLocked(r, name), change.String(), err)
 	}
 	d.finishLocked() // so that it is in force when this returns, and counts as his change
 	return err
@@ -162,17 +156,9 @@ func (d *Daemon) whoseLimitLocked(r *ipc.LimitRequest, name string) string {
 	return fmt.Sprintf("process %d", r.ID)
 }
 
-// changeText says what a request wants to set.
-func changeText(r *ipc.LimitRequest, change rules.Change) string {
-	if r.Target == ipc.LimitDevice {
-		return fmt.Sprintf("slots.max=%d", r.Slots)
-	}
-	return change.String()
-}
-
 // requested is what a user asks to be changed.
-func requested(by arbiter.Changer, r *ipc.LimitRequest) rules.Change {
-	change := changeOf(r.Set, shim.SizeOf(r.Max, r.MaxShare), shim.SizeOf(r.Min, r.MinShare), int(r.Streams))
+func requested(by arbiter.Changer, r *ipc.LimitRequest) limitChange {
+	change := changeOf(r.Set, shim.SizeOf(r.Max, r.MaxShare), shim.SizeOf(r.Min, r.MinShare), int(r.Streams), int(r.Slots))
 	change.Device, change.UID, change.PID, change.Privileged = rules.AllDevices, by.UID, by.PID, privileged(by.UID)
 	if r.Device != ipc.AllDevices {
 		change.Device = int(r.Device)
@@ -181,7 +167,7 @@ func requested(by arbiter.Changer, r *ipc.LimitRequest) rules.Change {
 }
 
 // changeOf is what a request, or a record of one, changes.
-func changeOf(set uint32, most, least accounting.Size, streams int) (change rules.Change) {
+func changeOf(set uint32, most, least accounting.Size, streams, slots int) (change limitChange) {
 	if set&ipc.SetMax != 0 {
 		change.Max = &most
 	}
@@ -191,102 +177,96 @@ func changeOf(set uint32, most, least accounting.Size, streams int) (change rule
 	if set&ipc.SetStreams != 0 {
 		change.Streams = &streams
 	}
+	if set&ipc.SetSlots != 0 {
+		change.slots = &slots
+	}
 	return change
 }
 
-// changeLocked changes limits as a request says. A user has a name, and a cgroup has its path there. Of a process, start tells it from others of its PID, as in
-// setProcessLimitsLocked.
-func (d *Daemon) changeLocked(uid uint32, name string, r *ipc.LimitRequest, start uint64, change rules.Change) error {
-	switch r.Target {
-	case ipc.LimitUser:
-		return d.setUserLimitsLocked(uint32(r.ID), name, change)
-	case ipc.LimitCgroup:
-		return d.setCgroupLimitsLocked(name, change)
-	case ipc.LimitRule:
-		return d.setRuleLimitsLocked(r.ID, change)
-	case ipc.LimitDevice:
-		if r.Set&ipc.SetSlots == 0 {
-			return nil
-		}
-		return d.setSlotsLocked(arbiter.Changer{UID: uid, PID: change.PID}, change.Device, int(r.Slots))
-	case ipc.LimitJob:
-		return d.setJobLimitsLocked(r.ID, change)
+// changeLocked changes somebody's limits, shows that in the pages of whose they are, and writes it down. A user has a name, and a
+// cgroup its path there. A process without a start is the one that has the PID now.
+func (d *Daemon) changeLocked(of limitOwner, name string, change limitChange) error {
+	if of.kind == ipc.LimitDevice && change.slots == nil {
+		return nil
 	}
-	return d.setProcessLimitsLocked(int(r.ID), start, change)
-}
-
-// setSlotsLocked changes slots.max of a device.
-func (d *Daemon) setSlotsLocked(by arbiter.Changer, device, most int) error {
-	if !privileged(by.UID) {
-		return fmt.Errorf("slots.max of %s: only root may change it: %w", d.nameOfDevice(device), rules.ErrPermission)
-	}
-	if err := d.arb.SetSlots(d.now(), device, most, by); err != nil {
+	to, err := d.targetLocked(of, name, change)
+	if err != nil {
 		return err
 	}
-	d.keepLimitLocked(target{kind: ipc.LimitDevice, device: int32(device)}, rules.Change{UID: by.UID, Privileged: true}, &most)
-	return nil
-}
-
-// setKeptLocked makes a change for which there is a record, shows it in the pages of whose it is, and
-// writes it down.
-func (d *Daemon) setKeptLocked(to target, change rules.Change, set func() error) error {
 	if err := d.roomForLimitLocked(to, change.UID); err != nil {
 		return err
 	}
-	if err := set(); err != nil {
+	if err := d.setLimitsLocked(of, name, change); err != nil {
 		return err
 	}
+	if to.kind == ipc.LimitCgroup {
+		d.keepCgroupLocked(to.id, name)
+	}
 	d.showTargetLocked(to)
-	d.keepLimitLocked(to, change, nil)
+	d.keepLimitLocked(to, change)
+	if to.kind == ipc.LimitUser && !d.arb.UserLimited(uint32(to.id)) || to.kind == ipc.LimitCgroup && !d.arb.CgroupLimited(name) {
+		d.forgetLimitsLocked(to.limitOwner)
+	}
+	if to.kind == ipc.LimitCgroup {
+		d.dropCgroupLocked(to.id)
+	}
 	return nil
 }
 
-// ofNobody is what the record of a user's limits has as the start of a process: so a daemon that
-// knows no such records, after a return to an older gpuarb, finds no process for it.
-const ofNobody = ^uint64(0)
-
-// setUserLimitsLocked changes what all programs of a user may hold.
-func (d *Daemon) setUserLimitsLocked(uid uint32, name string, change rules.Change) error {
-	to := target{ipc.LimitUser, uint64(uid), ofNobody, int32(change.Device), !change.Privileged}
-	err := d.setKeptLocked(to, change, func() error { return d.arb.SetUserLimits(d.now(), uid, name, change) })
-	if err == nil && !d.arb.UserLimited(uid) {
-		d.forgetLimitsLocked(to.owner())
-	}
-	return err
-}
-
-// setRuleLimitsLocked changes what a rule gives, until the configuration is read again.
-func (d *Daemon) setRuleLimitsLocked(id uint64, change rules.Change) error {
-	rule, ok := d.arb.Rule(id)
-	if !ok {
-		return arbiter.ErrNoRule
-	}
-	to := target{ipc.LimitRule, id, rule.Says(), int32(change.Device), !change.Privileged}
-	return d.setKeptLocked(to, change, func() error { return d.arb.SetRuleLimits(d.now(), id, change) })
-}
-
-// setJobLimitsLocked changes the limits of a job.
-func (d *Daemon) setJobLimitsLocked(id uint64, change rules.Change) error {
-	to := target{ipc.LimitJob, id, 0, int32(change.Device), !change.Privileged}
-	if d.jobByID[arbiter.JobID(id)] == nil { // a bare process's job is known by the process
-		p, ok := d.arb.SoleProcess(arbiter.JobID(id))
+// targetLocked is where a change is kept, and an error where there is nobody whose limits could be changed, or may be by who asks.
+func (d *Daemon) targetLocked(of limitOwner, name string, change limitChange) (target, error) {
+	var err error
+	switch of.kind {
+	case ipc.LimitUser:
+		of.start = ofNobody
+	case ipc.LimitCgroup:
+		of = limitOwner{of.kind, cgroupID(name), ofNobody}
+		err = d.roomForCgroupLocked(of.id, name)
+	case ipc.LimitRule:
+		rule, ok := d.arb.Rule(of.id)
 		if !ok {
-			return fmt.Errorf("job %d: %w", id, arbiter.ErrNoJob)
+			return target{}, arbiter.ErrNoRule
 		}
-		to = target{ipc.LimitProcess, uint64(p.PID), p.StartTicks, int32(change.Device), !change.Privileged}
+		of.start = rule.Says()
+	case ipc.LimitDevice:
+		of = limitOwner{kind: of.kind}
+		if !change.Privileged {
+			err = fmt.Errorf("slots.max of %s: only root may change it: %w", d.nameOfDevice(change.Device), rules.ErrPermission)
+		}
+	case ipc.LimitJob:
+		if of.start = 0; d.jobByID[arbiter.JobID(of.id)] == nil { // a bare process's job is known by the process
+			p, ok := d.arb.SoleProcess(arbiter.JobID(of.id))
+			if !ok {
+				return target{}, fmt.Errorf("job %d: %w", of.id, arbiter.ErrNoJob)
+			}
+			of = limitOwner{ipc.LimitProcess, uint64(p.PID), p.StartTicks}
+		}
+	case ipc.LimitProcess:
+		sessions := d.sessionsOfProcessLocked(int(of.id), of.start)
+		if len(sessions) == 0 {
+			return target{}, fmt.Errorf("process %d: %w", of.id, arbiter.ErrNoSession)
+		}
+		of.start = sessions[0].peer.StartTicks
 	}
-	return d.setKeptLocked(to, change, func() error { return d.arb.SetJobLimits(d.now(), arbiter.JobID(id), change) })
+	return target{of, int32(change.Device), !change.Privileged}, err
 }
 
-// setProcessLimitsLocked changes the limits of a process in all its sessions. Start tells two
-// processes of one PID apart; 0: the one that has it now.
-func (d *Daemon) setProcessLimitsLocked(pid int, start uint64, change rules.Change) error {
-	of := d.sessionsOfProcessLocked(pid, start)
-	if len(of) == 0 {
-		return fmt.Errorf("process %d: %w", pid, arbiter.ErrNoSession)
+// setLimitsLocked has the arbiter change somebody's limits.
+func (d *Daemon) setLimitsLocked(of limitOwner, name string, change limitChange) error {
+	now := d.now()
+	switch of.kind {
+	case ipc.LimitDevice:
+		return d.arb.SetSlots(now, change.Device, *change.slots, arbiter.Changer{UID: change.UID, PID: change.PID})
+	case ipc.LimitJob:
+		return d.arb.SetJobLimits(now, arbiter.JobID(of.id), change.Change)
+	case ipc.LimitUser:
+		return d.arb.SetUserLimits(now, uint32(of.id), name, change.Change)
+	case ipc.LimitCgroup:
+		return d.arb.SetCgroupLimits(now, name, change.Change)
+	case ipc.LimitRule:
+		return d.arb.SetRuleLimits(now, of.id, change.Change)
 	}
-	to := target{ipc.LimitProcess, uint64(pid), of[0].peer.StartTicks, int32(change.Device), !change.Privileged}
-	return d.setKeptLocked(to, change, func() error { return d.arb.SetProcessLimits(d.now(), change, idsOf(of)...) })
+	return d.arb.SetProcessLimits(now, change.Change, idsOf(d.sessionsOfProcessLocked(int(of.id), of.start))...)
 }
 
 func idsOf(sessions []*session) []arbiter.SessionID {
