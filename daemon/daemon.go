@@ -17,9 +17,11 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/daemon/fair"
+	"github.com/gpuarb/gpuarb/daemon/history"
 	"github.com/gpuarb/gpuarb/gpufs"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/metrics"
 	"github.com/gpuarb/gpuarb/shim"
 	"github.com/gpuarb/gpuarb/statefile"
 	"github.com/gpuarb/gpuarb/version"
@@ -29,34 +31,32 @@ import (
 // Daemon is one running daemon. Start makes it, Stop ends it.
 type Daemon struct {
 	parts
-	log       *slog.Logger
-	paths     paths
-	inv       machine
-	uuids     map[ipc.UUID]inventory.Device
-	listener  *ipc.Listener
-	fs        *gpufs.Server
-	reaper    *inventory.Reaper[*mortal]
-	page      *worker.Keeper
-	ctx       context.Context // ends with Stop
-	cancel    context.CancelFunc
-	wg        sync.WaitGroup // every goroutine of ours that Stop waits for
-	started   chan struct{}  // closed when the start is over
-	overrun   chan struct{}  // events of exec were lost
-	failed    chan error
-	over      sync.Once // Stop
-	ended     error     // what it returned
-	logs      *logQueue
-	history   *history // has locks of its own
-	followers followers
-	journaled bool // events go to the journal with their fields, and not to the log
-	texts     snapshots
-	export    *export
-	spare     spare
-	ready     atomic.Bool // it was up
-	// ownCommands: users other than root are shown the command lines of their own programs alone.
-	ownCommands atomic.Bool
-	changes     fair.Changes
-	shortAt     atomic.Int64 // when it was said last that descriptors are short
+	log      *slog.Logger
+	paths    paths
+	inv      machine
+	uuids    map[ipc.UUID]inventory.Device
+	listener *ipc.Listener
+	fs       *gpufs.Server
+	reaper   *inventory.Reaper[*mortal]
+	page     *worker.Keeper
+	ctx      context.Context // ends with Stop
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup // every goroutine of ours that Stop waits for
+	started  chan struct{}  // closed when the start is over
+	overrun  chan struct{}  // events of exec were lost
+	failed   chan error
+	over     sync.Once // Stop
+	ended    error     // what it returned
+	logs     *history.Queue
+	history  *history.History // has locks of its own
+	texts    snapshots
+	exporter *metrics.Exporter
+	config   atomic.Pointer[config.Config] // the one in force
+	turned   chan struct{}                 // to another one
+	spare    spare
+	ready    atomic.Bool // it was up
+	changes  fair.Changes
+	shortAt  atomic.Int64 // when it was said last that descriptors are short
 	// awaited: requests that waited for the last daemon are to come again.
 	awaited atomic.Bool
 
@@ -67,7 +67,6 @@ type Daemon struct {
 	readers    map[int]*reader // by device
 	words      *shim.Words
 	file       *statefile.File
-	onLoss     uint32
 	configured string // the configuration in force, as a file
 	sessions   map[ipc.Token]*session
 	jobs       map[ipc.Token]*job
@@ -86,9 +85,8 @@ type Daemon struct {
 	left                         left
 	shown                        map[*shim.Lease]showing // whose pages show what is free
 	endedJobs                    endedJobs
-	lines                        fair.Lines // on decisions, in the log
-	bad                          uint64     // messages that were none
-	unused                       []byte     // see unusedHeap; nil: there were crowdedAt sessions
+	bad                          uint64 // messages that were none
+	unused                       []byte // see unusedHeap; nil: there were crowdedAt sessions
 	stopping                     bool
 	volatile                     bool // it was said that the state file is not whole
 }
@@ -112,24 +110,22 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 		return nil, err
 	}
 	own, cancel := context.WithCancel(context.Background())
-	logs := newLogQueue(o.Log.Handler())
-	d := &Daemon{log: slog.New(logs), logs: logs, paths: p, ctx: own, cancel: cancel, failed: make(chan error, 4), started: make(chan struct{}), overrun: make(chan struct{}, 1),
+	logs := history.NewQueue(o.Log.Handler())
+	d := &Daemon{log: slog.New(logs), logs: logs, paths: p, ctx: own, cancel: cancel, failed: make(chan error, 4), started: make(chan struct{}), overrun: make(chan struct{}, 1), turned: make(chan struct{}, 1), exporter: metrics.New(),
 		words: shim.NewWords(), uuids: map[ipc.UUID]inventory.Device{}, readers: map[int]*reader{},
 		sessions: map[ipc.Token]*session{}, ofProcess: map[int][]*session{}, threadRows: map[int]map[uint32]int{}, kept: keptLimits{of: map[limitOwner][]int{}, cgroups: map[uint64]int{}, count: newCounts(limitBounds)},
 		sessionsOf: newCounts(sessionBounds), jobsOf: newCounts(jobBounds), leasesOf: newCounts(leaseBounds),
-		jobs: map[ipc.Token]*job{}, jobByID: map[arbiter.JobID]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[*shim.Lease]showing{}, pressures: newPressures(), lines: fair.Logged()}
-	d.parts, d.export = d.realParts(), newExport(cfg)
+		jobs: map[ipc.Token]*job{}, jobByID: map[arbiter.JobID]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[*shim.Lease]showing{}, pressures: newPressures()}
+	d.parts = d.realParts()
 	if change != nil {
 		change(&d.parts)
 	}
-	d.history = newHistory(d.now)
-	d.history.show(cfg)
-	d.journaled = journals()
+	d.history = history.New(d.now, d.log)
 	d.changes.Now, d.changes.After = d.now, d.after
 	d.arb = arbiter.New(cfg.Policy)
 	d.words.OnClamp = func(id arbiter.LeaseID) { d.arb.Clamped(d.now(), id) }
-	d.onLoss, d.configured = lossOf(cfg), cfg.String()
-	d.ownCommands.Store(cfg.Commands == config.CommandsOwn)
+	d.turnTo(cfg)
+	d.history.Show(cfg.Commands == config.CommandsOwn && os.Geteuid() == 0)
 	result := make(chan error, 1)
 	go func() {
 		defer close(d.started)
@@ -192,7 +188,7 @@ func (d *Daemon) start(page worker.Wanted) error {
 	if err := d.spare.lend(d.mount); err != nil && !d.goesWithout(err) {
 		return err
 	}
-	for _, f := range []func(context.Context){d.poll, d.deliver, d.tickWhenDue, d.findLeft, d.keepShown, d.showLife, d.history.run, d.sendJournal, d.watchEvents, d.lookAgain, d.watchdog, d.mapJobs, d.page.Run} {
+	for _, f := range []func(context.Context){d.poll, d.deliver, d.tickWhenDue, d.findLeft, d.keepShown, d.showLife, d.history.Run, d.history.Journal, d.watchEvents, d.lookAgain, d.watchdog, d.mapJobs, d.page.Run} {
 		if err := d.spawn(f); err != nil {
 			return err
 		}
@@ -276,7 +272,7 @@ func (d *Daemon) mount() error {
 		return nil
 	}
 	fs, err := gpufs.Mount(d.paths.mount, d, gpufs.Options{
-		System: d.paths.system, SelfOf: d.inv.TaskOwner, Control: d, Hides: d.hidesCommands, Metrics: d.export.write, History: d.history, Logger: d.log})
+		System: d.paths.system, SelfOf: d.inv.TaskOwner, Control: d, Hides: d.hidesCommands, Metrics: d.writeMetrics, History: d.history, Logger: d.log})
 	if err != nil {
 		return err
 	}
@@ -378,56 +374,20 @@ func (d *Daemon) Reload() {
 	d.lock()
 	d.arb.SetPolicy(d.now(), cfg.Policy)
 	d.forgetRuleLimitsLocked()
-	d.onLoss, d.configured = lossOf(cfg), cfg.String()
+	d.turnTo(cfg)
 	d.finishLocked()
 	d.showAllLocked()
 	d.unlock()
-	d.history.show(cfg)
-	d.ownCommands.Store(cfg.Commands == config.CommandsOwn)
+	d.history.Show(cfg.Commands == config.CommandsOwn && os.Geteuid() == 0)
 	d.page.Set(wantedPage(cfg))
-	d.export.set(cfg)
 	d.log.Info("configuration read again", "files", cfg.Files)
 }
 
-// logsDecisionLocked tells whether one more decision on a user's requests is logged, and says how many were
-// not.
-func (d *Daemon) logsDecisionLocked(uid uint32) bool {
-	ok, dropped := d.lines.Admit(d.now(), uid)
-	if dropped > 0 {
-		d.log.Info("decisions on this user's requests were not logged in the last minute, they were too many", "uid", uid, "lines", dropped)
-	}
-	return ok
-}
-
-// logEventsLocked writes the arbiter's events to the log.
-func (d *Daemon) logEventsLocked(events []arbiter.Event) {
-	for _, e := range events {
-		level := slog.LevelDebug
-		switch e.Kind {
-		case arbiter.EventClamped, arbiter.EventKept, arbiter.EventDeviceLost, arbiter.EventHung,
-			arbiter.EventDeadlock:
-			level = slog.LevelWarn
-		case arbiter.EventReclaimed, arbiter.EventVerified, arbiter.EventUnmanaged, arbiter.EventWithin,
-			arbiter.EventGranted, arbiter.EventRecalled, arbiter.EventDied:
-		case arbiter.EventDenied, arbiter.EventQueued, arbiter.EventServed, arbiter.EventCancelled, arbiter.EventTimeout:
-			if d.logsDecisionLocked(e.UID) {
-				level = slog.LevelInfo
-			}
-		default:
-			level = slog.LevelInfo
-		}
-		if d.journaled && level != slog.LevelDebug || !d.log.Enabled(d.ctx, level) {
-			continue
-		}
-		attributes := []any{"event", e.Kind, "client_pid", e.PID, "device", e.Device, "uid", e.UID}
-		if e.Ticket != 0 {
-			attributes = append(attributes, "ticket", e.Ticket, "waited_ms", e.WaitedMs)
-		}
-		if e.Setting != "" {
-			attributes = append(attributes, "limit", e.Setting, "of", e.Whose, "from", e.From, "to", e.To)
-		}
-		d.log.Log(d.ctx, level, e.Sentence(), attributes...)
-	}
+// turnTo puts a configuration in force, but for what the arbiter makes of it.
+func (d *Daemon) turnTo(cfg *config.Config) {
+	d.config.Store(cfg)
+	d.configured = cfg.String()
+	signal(d.turned)
 }
 
 // wantedPage is where a configuration has the page be served.

@@ -66,7 +66,7 @@ func (cl *client) replyHello(h ipc.Header, s *session, withPage bool) error {
 func (d *Daemon) greeting(s *session, withPage bool) (rep ipc.HelloReply, fd int, err error) {
 	d.lock()
 	defer d.unlock()
-	rep = ipc.HelloReply{Session: s.token, Devices: uint32(len(d.inv.Devices())), OnLoss: d.onLoss,
+	rep = ipc.HelloReply{Session: s.token, Devices: uint32(len(d.inv.Devices())), OnLoss: lossOf(d.config.Load()),
 		Flags: ipc.AbleRoom | ipc.AbleMeasure | ipc.AbleObjects | ipc.AbleDriver, HostMax: uint64(d.arb.HostMax(s.id))}
 	if s.run {
 		rep.InJob, rep.OnLoss = 1, ipc.LossClosed

@@ -34,8 +34,7 @@ func (d *Daemon) unlock() {
 		}
 	}
 	if decided := d.arb.Events(); len(decided) > 0 {
-		d.history.note(decided)
-		d.logEventsLocked(decided)
+		d.history.Note(decided)
 	}
 	if d.file != nil && !d.stopping { // else there is no file any more, and who waits does so for the next daemon
 		d.keepPressuresLocked()

@@ -4,42 +4,17 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"sync/atomic"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/metrics"
 	"github.com/gpuarb/gpuarb/metrics/jobfiles"
 )
 
-// export writes the metrics for Prometheus and holds the configuration of both exports, this one and dcgm-exporter's files. It takes no lock
-// of the daemon's.
-type export struct {
-	exporter *metrics.Exporter
-	wanted   atomic.Pointer[config.Config]
-	changed  chan struct{} // another configuration is in force
-}
-
-func newExport(c *config.Config) *export {
-	e := &export{exporter: metrics.New(), changed: make(chan struct{}, 1)}
-	e.set(c)
-	return e
-}
-
-// set puts a configuration in force.
-func (e *export) set(c *config.Config) {
-	e.wanted.Store(c)
-	select {
-	case e.changed <- struct{}{}:
-	default:
-	}
-}
-
-// write writes the metrics of a snapshot.
-func (e *export) write(w io.Writer, s accounting.Snapshot) error {
-	return e.exporter.Write(w, s, metrics.Options{Jobs: e.wanted.Load().Metrics.Jobs})
+// writeMetrics writes the metrics of a snapshot. It takes no lock of the daemon's.
+func (d *Daemon) writeMetrics(w io.Writer, s accounting.Snapshot) error {
+	return d.exporter.Write(w, s, metrics.Options{Jobs: d.config.Load().Metrics.Jobs})
 }
 
 // metrics answers with the metrics of this moment.
@@ -47,7 +22,7 @@ func (cl *client) metrics(m ipc.Message) error {
 	return cl.sendText(m, func(*audience) text {
 		return cl.d.texts.metrics.Get(func() text {
 			var b bytes.Buffer
-			err := cl.d.export.write(&b, cl.d.snapshot())
+			err := cl.d.writeMetrics(&b, cl.d.snapshot())
 			return text{b.Bytes(), err}
 		})
 	})
@@ -60,7 +35,7 @@ const mapEvery = time.Second
 func (d *Daemon) mapJobs(ctx context.Context) {
 	m := mapper{d: d}
 	for ctx.Err() == nil {
-		m.turnTo(d.export.wanted.Load().DCGM.JobMappingDir)
+		m.turnTo(d.config.Load().DCGM.JobMappingDir)
 		var next <-chan time.Time
 		if m.folder != nil {
 			m.tell(m.folder.Write(d.Snapshot()))
@@ -68,7 +43,7 @@ func (d *Daemon) mapJobs(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-d.export.changed:
+		case <-d.turned:
 		case <-next:
 		}
 	}

@@ -146,7 +146,7 @@ func (cl *client) serve() {
 			if done < began { // it waits, or has no reply
 				done = ipc.Clock()
 			}
-			d.export.exporter.Requests.Took(handlers[m.Header.Type].kind, done-began)
+			d.exporter.Requests.Took(handlers[m.Header.Type].kind, done-began)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"time"
 
@@ -48,11 +47,7 @@ func (d *Daemon) Set(ctx context.Context, s gpufs.Setting) error {
 
 // refusedChangeLocked logs who wanted to change what of whose, and why that was refused.
 func (d *Daemon) refusedChangeLocked(uid uint32, whose, change string, err error) {
-	level := slog.LevelDebug
-	if d.logsDecisionLocked(uid) {
-		level = slog.LevelInfo
-	}
-	d.log.Log(d.ctx, level, "a change of a limit was refused", "event", "limits_refused", "uid", uid, "of", whose, "change", change, "err", err)
+	d.log.Log(d.ctx, d.history.Level(uid), "a change of a limit was refused", "event", "limits_refused", "uid", uid, "of", whose, "change", change, "err", err)
 }
 
 func (d *Daemon) set(s gpufs.Setting) error {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/daemon/fair"
 	"github.com/gpuarb/gpuarb/ipc"
 )
@@ -29,10 +30,11 @@ type snapshots struct {
 	readers map[uint32]*audience // by user
 }
 
-// audience is what a user's clients share that are sent a snapshot.
+// audience is what a user's clients share that are sent a snapshot, or events.
 type audience struct {
-	places chan struct{}    // a token for each
-	texts  fair.Paced[text] // where he may not see all
+	places  chan struct{}    // a token for each that is sent a snapshot
+	follows chan struct{}    // and for each that is sent events
+	texts   fair.Paced[text] // where he may not see all
 }
 
 // text is what was made for a client to read.
@@ -41,33 +43,24 @@ type text struct {
 	err   error
 }
 
-// enter waits for a place among a user's readers; nil: none came free in time.
-func (s *snapshots) enter(uid uint32) *audience {
+// audienceOf is what a user's clients share.
+func (s *snapshots) audienceOf(uid uint32) *audience {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.readers == nil {
 		s.readers = map[uint32]*audience{}
 	}
 	r := s.readers[uid]
 	if r == nil {
-		r = &audience{places: make(chan struct{}, readersPerUser)}
+		r = &audience{places: make(chan struct{}, readersPerUser), follows: make(chan struct{}, followersPerUser)}
 		s.readers[uid] = r
 	}
-	s.mu.Unlock()
-	late := time.NewTimer(snapshotTimeout)
-	defer late.Stop()
-	select {
-	case r.places <- struct{}{}:
-		return r
-	case <-late.C:
-		return nil
-	}
+	return r
 }
-
-func (r *audience) leave() { <-r.places }
 
 // hidesCommands says whether a user may see no command lines but those of his own programs.
 func (d *Daemon) hidesCommands(uid uint32) bool {
-	return d.ownCommands.Load() && !privileged(uid)
+	return d.config.Load().Commands == config.CommandsOwn && !privileged(uid)
 }
 
 // reader is the user whose command lines a client is shown: its own, but a stranger for the process that serves the page, because
@@ -98,11 +91,15 @@ func textOf(s accounting.Snapshot) (t text) {
 // sendText answers with a text that is made for all who wait for it, and sent in parts.
 func (cl *client) sendText(m ipc.Message, get func(*audience) text) error {
 	uid := cl.reader() // and the page waits for no other process of its user
-	readers := cl.d.texts.enter(uid)
-	if readers == nil {
+	readers := cl.d.texts.audienceOf(uid)
+	late := time.NewTimer(snapshotTimeout)
+	defer late.Stop()
+	select {
+	case readers.places <- struct{}{}:
+	case <-late.C:
 		return refused(ipc.StatusTooMany, "%d clients of user %d are reading snapshots, and do not come to an end", readersPerUser, uid)
 	}
-	defer readers.leave()
+	defer func() { <-readers.places }()
 	made := get(readers)
 	if made.err != nil {
 		return made.err

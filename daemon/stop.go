@@ -89,7 +89,7 @@ func (d *Daemon) stop() error {
 	if d.ready.Load() { // else what it failed for is all that there is to say
 		d.log.Info("stopped")
 	}
-	d.logs.stop()
+	d.logs.Stop()
 	return errs.all()
 }
 

@@ -42,6 +42,10 @@ var bans = []ban{
 			module + "/arbiter/rules", module + "/arbiter/wording"},
 		reason: "the policy knows the ledger and nothing else, so that a table can test it",
 	},
+	{
+		from: "daemon/history", what: []string{module}, allow: []string{module + "/accounting", module + "/arbiter", module + "/daemon/fair", module + "/events"},
+		reason: "what was decided is told whoever asked for it, and by whatever way",
+	},
 	{from: "daemon/fair", what: []string{module}, reason: "whose turn it is depends on nothing that is asked for"},
 	{
 		from: "arbiter/reading", what: []string{module}, allow: []string{module + "/accounting"},

@@ -1,4 +1,4 @@
-package daemon
+package history
 
 import (
 	"context"
@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// logQueue is a slog.Handler that never waits: what is logged under the daemon's lock
+// Queue is a slog.Handler that never waits: what is logged under the daemon's lock
 // must not hang on whoever reads the log. A message that finds the queue full is lost,
 // and the next one that does not says how many were.
-type logQueue struct {
+type Queue struct {
 	to slog.Handler
 	*queue
 }
@@ -18,7 +18,7 @@ type logQueue struct {
 type queue struct {
 	records chan logged
 	lost    atomic.Int64
-	end     chan struct{} // closed by stop
+	end     chan struct{} // closed by Stop
 	ended   chan struct{} // closed when all is written
 }
 
@@ -34,31 +34,31 @@ const (
 	logPatience = 300 * time.Millisecond
 )
 
-// newLogQueue starts a queue before a handler.
-func newLogQueue(to slog.Handler) *logQueue {
-	q := &logQueue{to: to, queue: &queue{records: make(chan logged, queueSize),
+// NewQueue starts a queue before a handler.
+func NewQueue(to slog.Handler) *Queue {
+	q := &Queue{to: to, queue: &queue{records: make(chan logged, queueSize),
 		end: make(chan struct{}), ended: make(chan struct{})}}
 	go q.run()
 	return q
 }
 
 // Enabled asks the handler behind the queue.
-func (q *logQueue) Enabled(ctx context.Context, level slog.Level) bool {
+func (q *Queue) Enabled(ctx context.Context, level slog.Level) bool {
 	return q.to.Enabled(ctx, level)
 }
 
 // WithAttrs returns a handler that shares the queue.
-func (q *logQueue) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &logQueue{q.to.WithAttrs(attrs), q.queue}
+func (q *Queue) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &Queue{q.to.WithAttrs(attrs), q.queue}
 }
 
 // WithGroup returns a handler that shares the queue.
-func (q *logQueue) WithGroup(name string) slog.Handler {
-	return &logQueue{q.to.WithGroup(name), q.queue}
+func (q *Queue) WithGroup(name string) slog.Handler {
+	return &Queue{q.to.WithGroup(name), q.queue}
 }
 
 // Handle puts a record into the queue.
-func (q *logQueue) Handle(_ context.Context, r slog.Record) error {
+func (q *Queue) Handle(_ context.Context, r slog.Record) error {
 	select {
 	case q.records <- logged{q.to, r.Clone()}:
 	default:
@@ -95,9 +95,9 @@ func (q *queue) write(l logged) {
 	_ = l.to.Handle(context.Background(), l.record)
 }
 
-// stop writes what is in the queue, for as long as that may take. What is logged
+// Stop writes what is in the queue, for as long as that may take. What is logged
 // afterwards is lost.
-func (q *queue) stop() {
+func (q *queue) Stop() {
 	close(q.end)
 	select {
 	case <-q.ended:

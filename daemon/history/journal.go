@@ -1,8 +1,9 @@
-package daemon
+package history
 
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/journal"
@@ -17,36 +18,26 @@ func journals() bool {
 	return err == nil && direct && journal.Enabled()
 }
 
-// priorities are those of the kinds in the journal; others have info.
-var priorities = map[events.Kind]journal.Priority{
-	events.Clamped: journal.PriWarning, events.Kept: journal.PriWarning, events.DeviceLost: journal.PriWarning, events.DeviceHung: journal.PriWarning,
-	events.Deadlock: journal.PriWarning, events.Lost: journal.PriWarning,
-	events.Granted: journal.PriDebug, events.Recalled: journal.PriDebug, events.Died: journal.PriDebug,
-	events.Reclaimed: journal.PriDebug, events.Verified: journal.PriDebug, events.Unmanaged: journal.PriDebug, events.Within: journal.PriDebug,
-}
+// priorities are the levels as the journal has them.
+var priorities = map[slog.Level]journal.Priority{slog.LevelWarn: journal.PriWarning, slog.LevelInfo: journal.PriInfo, slog.LevelDebug: journal.PriDebug}
 
-// sendJournal sends events to the journal until ctx ends. It is one more reader of the history, so a slow journal delays
-// nobody else.
-func (d *Daemon) sendJournal(ctx context.Context) {
-	if !d.journaled {
+// Journal sends events to the journal until ctx ends, if that is where they go. It is one more reader of the history, so a slow journal
+// delays nobody else.
+func (h *History) Journal(ctx context.Context) {
+	if !h.journaled {
 		return
 	}
-	defer d.history.follow()()
-	pace, at, lines := fair.Logged(), int64(0), make([]byte, 0, events.MaxLine)
-	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-d.history.log.Grown(at):
-			lines, at = d.history.log.Lines(lines[:0], d.now(), at)
-			for line := range strings.Lines(string(lines)) {
-				d.sendLine(line, &pace)
-			}
+	logged := fair.Logged()
+	_, _ = h.Read(ctx, 0, true, events.MaxLine, func(lines []byte, _ int64) error {
+		for line := range strings.Lines(string(lines)) {
+			h.sendLine(line, &logged)
 		}
-	}
+		return nil
+	})
 }
 
 // sendLine sends one event, unless its user has had too many.
-func (d *Daemon) sendLine(line string, pace *fair.Lines) {
+func (h *History) sendLine(line string, logged *fair.Lines) {
 	e, err := events.Parse([]byte(line))
 	if err != nil {
 		return
@@ -56,7 +47,7 @@ func (d *Daemon) sendLine(line string, pace *fair.Lines) {
 		uid = e.UID
 	}
 	if uid != nil {
-		ok, dropped := pace.Admit(d.now(), *uid)
+		ok, dropped := logged.Admit(h.now(), *uid)
 		if dropped > 0 {
 			_ = journal.Print(journal.PriInfo, "%d events about requests of user %d were not sent to the journal in the last minute: they were too many", dropped, *uid)
 		}
@@ -64,11 +55,7 @@ func (d *Daemon) sendLine(line string, pace *fair.Lines) {
 			return
 		}
 	}
-	priority, known := priorities[e.Kind]
-	if !known {
-		priority = journal.PriInfo
-	}
-	_ = journal.Send(e.Text, priority, journalFields(line))
+	_ = journal.Send(e.Text, priorities[levels[e.Kind]], journalFields(line))
 }
 
 // journalFields are the fields of a line as the journal has them: GPUARB_JOB for job. Values that are not strings are spelled as in JSON.

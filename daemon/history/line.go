@@ -1,0 +1,100 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/events"
+)
+
+// kinds are what the arbiter's events are called in the history.
+var kinds = map[arbiter.Kind]events.Kind{
+	arbiter.EventGranted: events.Granted, arbiter.EventRecalled: events.Recalled, arbiter.EventDied: events.Died,
+	arbiter.EventDenied: events.Refused, arbiter.EventTimeout: events.Refused, arbiter.EventCancelled: events.Refused,
+	arbiter.EventQueued: events.Waited, arbiter.EventServed: events.Served, arbiter.EventDeadlock: events.Deadlock,
+	arbiter.EventLimits: events.LimitChanged, arbiter.EventPolicy: events.Configured,
+	arbiter.EventReclaimed: events.Reclaimed, arbiter.EventKept: events.Kept,
+	arbiter.EventOver: events.Over, arbiter.EventWithin: events.Within,
+	arbiter.EventClamped: events.Clamped, arbiter.EventExcess: events.Excess, arbiter.EventUnmanaged: events.Unmanaged, arbiter.EventVerified: events.Verified,
+	arbiter.EventDeviceLost: events.DeviceLost, arbiter.EventDevice: events.DeviceFound, arbiter.EventHung: events.DeviceHung,
+	eventsDropped: events.Lost,
+}
+
+// lineOf is an event as the history has it.
+func (h *History) lineOf(e *arbiter.Event) events.Event {
+	line := events.Event{Time: e.Time, Kind: kinds[e.Kind], UUID: e.UUID, Job: uint64(e.Job), JobName: e.Name, PID: e.PID, User: e.User, Command: e.Command,
+		Ticket: uint64(e.Ticket), Bytes: uint64(e.Bytes), Requested: uint64(e.Requested), Text: e.Sentence(),
+		What: e.What, Streams: e.Streams, Contexts: e.Contexts, Leases: e.Leases}
+	if e.Device >= 0 {
+		line.Device = &e.Device
+	}
+	if e.Reason != 0 {
+		line.Reason = e.Reason.String()
+	}
+	if e.Limit != accounting.Max {
+		line.Limit = uint64(e.Limit)
+	}
+	if e.PID != 0 && line.User != "" {
+		line.UID = &e.UID
+	}
+	if e.Ticket != 0 || e.WaitedMs != 0 {
+		line.WaitedMs = &e.WaitedMs
+	}
+	line.Command = h.command(line.Command)
+	switch e.Kind {
+	case arbiter.EventTimeout, arbiter.EventCancelled:
+		line.WaitedFor, line.Reason = line.Reason, string(e.Kind)
+	case arbiter.EventDenied:
+		line.Remaining = (*uint64)(&e.Remaining)
+	case arbiter.EventDeadlock:
+		line.Parties = h.partiesOf(e)
+	case arbiter.EventLimits:
+		line.ByPID = e.ByPID
+		line.Setting, line.Whose, line.From, line.To, line.ByUID = e.Setting, e.Whose, e.From, e.To, &e.UID
+	case arbiter.EventHung:
+		if e.WaitedMs == 0 {
+			line.Kind = events.DeviceWoke
+		}
+	case eventsDropped:
+		line = lostLines(e.Time, int(e.WaitedMs))
+		if line.Text = "events were not recorded: too many came in a second"; e.UID == noUser {
+			return line
+		}
+		line.UID, line.User = &e.UID, e.User
+		line.Text = fmt.Sprintf("%d events about requests of user %s were not recorded: more than %d came in a second",
+			e.WaitedMs, cmp.Or(e.User, fmt.Sprint(e.UID)), pace)
+	}
+	return line
+}
+
+// command is a command line as everybody may see it. A line is the same for all readers: where users are shown only their
+// own arguments, it has the program's name alone.
+func (h *History) command(line string) string {
+	if line == "" || !h.names.Load() {
+		return line
+	}
+	first, _, _ := strings.Cut(line, " ")
+	return path.Base(first)
+}
+
+// partiesOf are the requests of a deadlock.
+func (h *History) partiesOf(e *arbiter.Event) []events.Party {
+	var all []events.Party
+	for i := range e.Parties {
+		p := &e.Parties[i]
+		party := events.Party{Job: uint64(p.Job), PID: p.PID, User: p.User, Command: h.command(p.Command), Holds: []events.Hold{},
+			What: p.What, Wants: p.Wants, Bytes: uint64(p.Bytes), Ticket: uint64(p.Ticket)}
+		if p.Device >= 0 {
+			party.Device = &p.Device
+		}
+		for _, held := range p.Holds {
+			party.Holds = append(party.Holds, events.Hold{Device: held.Device, Bytes: uint64(held.Bytes), Slot: held.Slot})
+		}
+		all = append(all, party)
+	}
+	return all
+}

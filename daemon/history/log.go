@@ -1,0 +1,54 @@
+package history
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/events"
+)
+
+// levels are those of the kinds in the log and in the journal; others have info.
+var levels = map[events.Kind]slog.Level{
+	events.Clamped: slog.LevelWarn, events.Kept: slog.LevelWarn, events.DeviceLost: slog.LevelWarn, events.DeviceHung: slog.LevelWarn,
+	events.Deadlock: slog.LevelWarn, events.Lost: slog.LevelWarn,
+	events.Granted: slog.LevelDebug, events.Recalled: slog.LevelDebug, events.Died: slog.LevelDebug,
+	events.Reclaimed: slog.LevelDebug, events.Verified: slog.LevelDebug, events.Unmanaged: slog.LevelDebug, events.Within: slog.LevelDebug,
+}
+
+// Level is that of one more decision on a user's requests in the log: info, or debug where there are too many of them. It says how many
+// were not logged.
+func (h *History) Level(uid uint32) slog.Level {
+	h.mu.Lock()
+	ok, dropped := h.logged.Admit(h.now(), uid)
+	h.mu.Unlock()
+	if dropped > 0 {
+		h.log.Info("decisions on this user's requests were not logged in the last minute, they were too many", "uid", uid, "lines", dropped)
+	}
+	if ok {
+		return slog.LevelInfo
+	}
+	return slog.LevelDebug
+}
+
+// logAll writes events to the log.
+func (h *History) logAll(decided []arbiter.Event) {
+	for _, e := range decided {
+		kind := kinds[e.Kind]
+		level := levels[kind]
+		if kind == events.Refused || kind == events.Waited || kind == events.Served {
+			level = h.Level(e.UID)
+		}
+		if h.journaled && level != slog.LevelDebug || !h.log.Enabled(context.Background(), level) {
+			continue
+		}
+		attributes := []any{"event", e.Kind, "client_pid", e.PID, "device", e.Device, "uid", e.UID}
+		if e.Ticket != 0 {
+			attributes = append(attributes, "ticket", e.Ticket, "waited_ms", e.WaitedMs)
+		}
+		if e.Setting != "" {
+			attributes = append(attributes, "limit", e.Setting, "of", e.Whose, "from", e.From, "to", e.To)
+		}
+		h.log.Log(context.Background(), level, e.Sentence(), attributes...)
+	}
+}
