@@ -188,7 +188,7 @@ func (d *Daemon) start(page worker.Wanted) error {
 	if err := d.spare.lend(d.mount); err != nil && !d.goesWithout(err) {
 		return err
 	}
-	for _, f := range []func(context.Context){d.poll, d.deliver, d.tickWhenDue, d.findLeft, d.keepShown, d.showLife, d.history.Run, d.history.Journal, d.watchEvents, d.lookAgain, d.watchdog, d.mapJobs, d.page.Run} {
+	for _, f := range d.duties() {
 		if err := d.spawn(f); err != nil {
 			return err
 		}

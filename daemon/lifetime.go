@@ -150,31 +150,22 @@ func (d *Daemon) checkMapped(s *session) {
 
 // lookAgain looks at every session when exec events were lost: which, nobody knows. It is
 // apart from what is due with time, because a process can make it wait.
-func (d *Daemon) lookAgain(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-d.overrun:
-		}
-		var all []*session
-		d.lock()
-		for _, s := range d.sessions {
-			if !s.dead && s.mapped.Load() {
-				all = append(all, s)
-			}
-		}
-		d.unlock()
-		for _, s := range all {
-			if ctx.Err() == nil {
-				d.checkMapped(s)
-			}
-		}
-		select {
-		case <-ctx.Done():
-		case <-d.after(readEvery): // more may be lost meanwhile; one look serves for that
+func (d *Daemon) lookAgain() <-chan time.Time {
+	var all []*session
+	d.lock()
+	for _, s := range d.sessions {
+		if !s.dead && s.mapped.Load() {
+			all = append(all, s)
 		}
 	}
+	d.unlock()
+	for _, s := range all {
+		if d.ctx.Err() == nil {
+			d.checkMapped(s)
+		}
+	}
+	d.rest(d.after(readEvery)) // more may be lost meanwhile; one look serves for that
+	return nil
 }
 
 // watchEvents listens for exec: a program can exec with its connection still
@@ -183,7 +174,7 @@ func (d *Daemon) lookAgain(ctx context.Context) {
 // be late: that of a program's own start can come when it has said Hello and not
 // mapped its page yet, and tells nothing then.
 func (d *Daemon) watchEvents(ctx context.Context) {
-	for {
+	for ctx.Err() == nil {
 		err := inventory.Watch(ctx, d.didExec, func() { signal(d.overrun) })
 		if !isShort(err) {
 			if err != nil && ctx.Err() == nil {
@@ -192,12 +183,8 @@ func (d *Daemon) watchEvents(ctx context.Context) {
 			return
 		}
 		d.short(err)
-		select {
-		case <-ctx.Done():
-			return
-		case <-d.after(readEvery):
-			signal(d.overrun) // what was missed meanwhile
-		}
+		d.rest(d.after(readEvery))
+		signal(d.overrun) // what was missed meanwhile
 	}
 }
 

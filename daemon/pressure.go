@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"encoding/binary"
 	"time"
 
@@ -152,20 +151,12 @@ func (d *Daemon) pressureOwnersLocked() map[pressureKey][]arbiter.PressureOf {
 }
 
 // showLife says that the daemon lives, as long as somebody waits for bytes.
-func (d *Daemon) showLife(ctx context.Context) {
-	var next <-chan time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-next:
-		case <-d.pressures.began:
-		}
-		d.lock()
-		if next = nil; d.pressures.strained {
-			d.file.SetAlive(int64(d.uptime()))
-			next = d.after(signEvery)
-		}
-		d.unlock()
+func (d *Daemon) showLife() <-chan time.Time {
+	d.lock()
+	defer d.unlock()
+	if !d.pressures.strained {
+		return nil
 	}
+	d.file.SetAlive(int64(d.uptime()))
+	return d.after(signEvery)
 }

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"time"
@@ -136,23 +135,17 @@ func (d *Daemon) decidedLocked(decision arbiter.Decision) {
 	d.queue.outbox = append(d.queue.outbox, delivery{to: p, send: send})
 }
 
-// deliver sends what is in the outbox until ctx ends. Nothing that it sends can make it
+// deliver sends what is in the outbox. Nothing that it sends can make it
 // wait: a client that does not read loses notices, and at last its connection.
-func (d *Daemon) deliver(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-d.queue.wake:
-		}
-		d.lock()
-		box := d.queue.outbox
-		d.queue.outbox = nil
-		d.unlock()
-		for _, out := range box {
-			d.send(out)
-		}
+func (d *Daemon) deliver() <-chan time.Time {
+	d.lock()
+	box := d.queue.outbox
+	d.queue.outbox = nil
+	d.unlock()
+	for _, out := range box {
+		d.send(out)
 	}
+	return nil
 }
 
 // send delivers one message. What was granted to somebody who cannot be told goes back.
@@ -213,31 +206,23 @@ func (d *Daemon) dismissLocked() {
 }
 
 // tickWhenDue calls the arbiter whenever something is due with time.
-func (d *Daemon) tickWhenDue(ctx context.Context) {
-	var due <-chan time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-due:
-		case <-d.queue.sooner:
-		}
-		d.lock()
-		now := d.now()
-		if due := d.queue.due; !due.IsZero() && !now.Before(due) {
-			d.queue.due = time.Time{}
-			d.countThreadsLocked()
-			d.searchCirclesLocked()
-			now = d.now()
-			d.arb.Tick(now)
-			d.finishLocked()
-			d.queue.due = time.Time{} // unlock finds it anew
-		}
-		if due = nil; !d.queue.due.IsZero() {
-			due = d.after(max(d.queue.due.Sub(now), time.Millisecond))
-		}
-		d.unlock()
+func (d *Daemon) tickWhenDue() <-chan time.Time {
+	d.lock()
+	defer d.unlock()
+	now := d.now()
+	if due := d.queue.due; !due.IsZero() && !now.Before(due) {
+		d.queue.due = time.Time{}
+		d.countThreadsLocked()
+		d.searchCirclesLocked()
+		now = d.now()
+		d.arb.Tick(now)
+		d.finishLocked()
+		d.queue.due = time.Time{} // unlock finds it anew
 	}
+	if d.queue.due.IsZero() {
+		return nil
+	}
+	return d.after(max(d.queue.due.Sub(now), time.Millisecond))
 }
 
 // finishedAtOnce is how many parts of what calls have left are done without looking at anything else.

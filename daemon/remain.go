@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"time"
 
 	"github.com/gpuarb/gpuarb/procfacts"
@@ -72,22 +71,11 @@ const (
 
 // findLeft finds out what became of jobs whose runner has ended. It takes a quarter of the
 // time at the most, however many there are, unless that takes very long.
-func (d *Daemon) findLeft(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-d.left.wake:
-		}
-		began := time.Now()
-		d.lookForLeft()
-		rest := time.NewTimer(min(lookRest*time.Since(began), mostRest)) // of the processor's time, not of the daemon's clock
-		select {
-		case <-ctx.Done():
-		case <-rest.C:
-		}
-		rest.Stop()
-	}
+func (d *Daemon) findLeft() <-chan time.Time {
+	began := time.Now()
+	d.lookForLeft()
+	d.rest(time.After(min(lookRest*time.Since(began), mostRest))) // of the processor's time, not of the daemon's clock
+	return nil
 }
 
 // lookForLeft goes through the processes once for all the jobs in question.

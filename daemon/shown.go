@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"time"
@@ -31,24 +30,17 @@ type showing struct {
 }
 
 // keepShown shows those who asked how their memory is now.
-func (d *Daemon) keepShown(ctx context.Context) {
-	ticker := time.NewTicker(showEvery) // of the time that pages show, not of the daemon's clock
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		d.lock()
-		due := slices.Collect(maps.Keys(d.shown))
-		d.unlock()
-		for began := time.Now(); len(due) > 0 && time.Since(began) < showMost; {
-			slice := due[:min(len(due), showSlice)]
-			due = due[len(slice):]
-			d.showAgain(slice)
-		}
+func (d *Daemon) keepShown() <-chan time.Time {
+	next := time.After(showEvery) // of the time that pages show, not of the daemon's clock
+	d.lock()
+	due := slices.Collect(maps.Keys(d.shown))
+	d.unlock()
+	for began := time.Now(); len(due) > 0 && time.Since(began) < showMost; {
+		slice := due[:min(len(due), showSlice)]
+		due = due[len(slice):]
+		d.showAgain(slice)
 	}
+	return next
 }
 
 // showAgain works some of what is shown out anew.

@@ -21,21 +21,16 @@ func (d *Daemon) watchdog(ctx context.Context) {
 	if err != nil || every == 0 {
 		return
 	}
-	t := time.NewTicker(every / 3)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-			d.lock()
-			alive := !d.stopping
-			d.unlock()
-			if alive {
-				d.notify(sd.SdNotifyWatchdog)
-			}
+	duty{next: time.After(every / 3), do: func() <-chan time.Time {
+		next := time.After(every / 3)
+		d.lock()
+		alive := !d.stopping
+		d.unlock()
+		if alive {
+			d.notify(sd.SdNotifyWatchdog)
 		}
-	}
+		return next
+	}}.run(ctx)
 }
 
 // raiseFileLimit lifts the soft limit of open files to the hard one: each session
