@@ -9,12 +9,8 @@ import (
 )
 
 // alloc decides on bytes: the slow path of an allocation.
-func (cl *client) alloc(m ipc.Message) error {
-	var req ipc.AllocRequest
-	if err := ipc.Unmarshal(m.Body, &req); err != nil {
-		return err
-	}
-	return cl.ask(m.Header, req.Slot, req.Flags, arbiter.Request{What: arbiter.WantsBytes, Bytes: accounting.Bytes(req.Bytes), Thread: req.Thread})
+func (cl *client) alloc(h ipc.Header, req ipc.AllocRequest) error {
+	return cl.ask(h, req.Slot, req.Flags, arbiter.Request{What: arbiter.WantsBytes, Bytes: accounting.Bytes(req.Bytes), Thread: req.Thread})
 }
 
 // ask has a request of a lease decided, whatever it asks for, and answers it or tells that it waits.
@@ -125,11 +121,7 @@ func (d *Daemon) carryOutLocked(s *session, l *shim.Lease, retry bool, r arbiter
 }
 
 // freed is a free that saw NOTIFY.
-func (cl *client) freed(m ipc.Message) error {
-	var req ipc.FreedNotice
-	if err := ipc.Unmarshal(m.Body, &req); err != nil {
-		return err
-	}
+func (cl *client) freed(_ ipc.Header, req ipc.FreedNotice) error {
 	d := cl.d
 	d.lock()
 	defer d.unlock()
@@ -145,19 +137,16 @@ func (cl *client) freed(m ipc.Message) error {
 
 // query answers what a program's own memory query should say.
 func (cl *client) query(r *ipc.QueryRequest) (ipc.QueryReply, error) {
-	room, err := cl.d.room(cl.s, r.Device)
+	room, err := cl.room(&ipc.RoomRequest{Device: r.Device})
 	return ipc.QueryReply{Total: room.Total, Used: room.Used, Room: room.Room}, err
 }
 
 // room is the same with the word that it was summed by.
 func (cl *client) room(r *ipc.RoomRequest) (ipc.RoomReply, error) {
-	return cl.d.room(cl.s, r.Device)
-}
-
-func (d *Daemon) room(s *session, device ipc.UUID) (ipc.RoomReply, error) {
-	dev, ok := d.deviceByUUID(device)
+	d, s := cl.d, cl.s
+	dev, ok := d.deviceByUUID(r.Device)
 	if !ok {
-		return ipc.RoomReply{}, refused(ipc.StatusNoDevice, "no device has the UUID %x", device)
+		return ipc.RoomReply{}, refused(ipc.StatusNoDevice, "no device has the UUID %x", r.Device)
 	}
 	d.lock()
 	defer d.unlock()

@@ -21,11 +21,7 @@ type eventStream struct {
 
 // events answers with the event history: the lines that are kept and, if the client follows, new ones until the stream is ended. If
 // the connection fails, it is closed.
-func (cl *client) events(m ipc.Message) error {
-	var r ipc.EventsRequest
-	if err := ipc.Unmarshal(m.Body, &r); err != nil {
-		return err
-	}
+func (cl *client) events(h ipc.Header, r ipc.EventsRequest) error {
 	d, uid := cl.d, cl.conn.Peer().UID
 	followers := d.texts.audienceOf(uid).follows
 	select {
@@ -41,7 +37,7 @@ func (cl *client) events(m ipc.Message) error {
 		defer close(s.ended)
 		defer func() { <-followers }()
 		part := func(lines []byte, next int64, last uint32) error {
-			return cl.conn.ReplyEvents(m.Header, ipc.EventsPart{Daemon: d.history.ID, Next: uint64(next), Last: last}, lines)
+			return cl.conn.ReplyEvents(h, ipc.EventsPart{Daemon: d.history.ID, Next: uint64(next), Last: last}, lines)
 		}
 		at, err := d.history.Read(ctx, from, follow, ipc.EventsRoom,
 			func(lines []byte, next int64) error { return part(lines, next, 0) })

@@ -8,18 +8,14 @@ import (
 
 // hello opens a session. A shim gets its lease page; a tool gets nothing but an
 // answer.
-func (cl *client) hello(m ipc.Message) error {
-	var req ipc.HelloRequest
-	if err := ipc.Unmarshal(m.Body, &req); err != nil {
-		return err
-	}
+func (cl *client) hello(h ipc.Header, req ipc.HelloRequest) error {
 	if cl.s != nil || cl.tool {
 		return refused(ipc.StatusOrder, "Hello was said before on this connection")
 	}
 	if req.Kind != ipc.KindShim {
-		return cl.helloTool(m.Header, &req)
+		return cl.helloTool(h, &req)
 	}
-	s, waits, err := cl.d.openSession(cl, m.Header, req)
+	s, waits, err := cl.d.openSession(cl, h, req)
 	if err != nil {
 		return err
 	}
@@ -27,7 +23,7 @@ func (cl *client) hello(m ipc.Message) error {
 	if waits {
 		return cl.tellFirst()
 	}
-	return cl.replyHello(m.Header, s, true)
+	return cl.replyHello(h, s, true)
 }
 
 // helloTool tells a tool that it is heard, and whether the job that it names is one that
@@ -105,29 +101,25 @@ func (d *Daemon) joinSessionLocked(token ipc.Token, c *ipc.Conn) (*session, erro
 }
 
 // join makes this connection one of a session's.
-func (cl *client) join(m ipc.Message) error {
-	return answer(cl, m, func(r *ipc.JoinRequest) (ipc.JoinReply, error) {
-		if cl.s != nil {
-			return ipc.JoinReply{}, refused(ipc.StatusOrder, "this connection belongs to a session already")
-		}
-		cl.d.lock()
-		defer cl.d.unlock()
-		s, err := cl.d.joinSessionLocked(r.Session, cl.conn)
-		if err != nil {
-			return ipc.JoinReply{}, err
-		}
-		cl.s, cl.taken = s, s.taken
-		return ipc.JoinReply{}, nil
-	})
+func (cl *client) join(r *ipc.JoinRequest) (rep ipc.JoinReply, err error) {
+	if cl.s != nil {
+		return rep, refused(ipc.StatusOrder, "this connection belongs to a session already")
+	}
+	cl.d.lock()
+	defer cl.d.unlock()
+	s, err := cl.d.joinSessionLocked(r.Session, cl.conn)
+	if err != nil {
+		return rep, err
+	}
+	cl.s, cl.taken = s, s.taken
+	return rep, nil
 }
 
 // bye ends the session in good order.
-func (cl *client) bye(m ipc.Message) error {
-	return answer(cl, m, func(*ipc.Empty) (ipc.Empty, error) {
-		cl.d.lock()
-		defer cl.d.unlock()
-		delete(cl.s.conns, cl.conn) // which the answer has yet to go out on
-		cl.d.endSessionLocked(cl.s)
-		return ipc.Empty{}, nil
-	})
+func (cl *client) bye(*ipc.Empty) (rep ipc.Empty, err error) {
+	cl.d.lock()
+	defer cl.d.unlock()
+	delete(cl.s.conns, cl.conn) // which the answer has yet to go out on
+	cl.d.endSessionLocked(cl.s)
+	return rep, nil
 }

@@ -39,12 +39,8 @@ type job struct {
 
 // jobOpen opens a job for the process at the other end. One that has to wait for its
 // device, slot or reservation is answered when it has them.
-func (cl *client) jobOpen(m ipc.Message) error {
-	var req ipc.JobOpenRequest
-	if err := ipc.Unmarshal(m.Body, &req); err != nil {
-		return err
-	}
-	d, h, c := cl.d, m.Header, cl.conn
+func (cl *client) jobOpen(h ipc.Header, req ipc.JobOpenRequest) error {
+	d, c := cl.d, cl.conn
 	if req.Flags&ipc.JobNoWait != 0 {
 		cl.othersEnded()
 	}

@@ -11,46 +11,34 @@ import (
 )
 
 // stream takes streams or gives them back.
-func (cl *client) stream(m ipc.Message) error {
-	var req ipc.StreamRequest
-	if err := ipc.Unmarshal(m.Body, &req); err != nil {
-		return err
-	}
+func (cl *client) stream(h ipc.Header, req ipc.StreamRequest) error {
 	r := arbiter.Request{What: arbiter.WantsStreams, Count: int(req.Count), Thread: req.Thread}
-	return cl.ask(m.Header, req.Slot, req.Flags, r)
+	return cl.ask(h, req.Slot, req.Flags, r)
 }
 
 // context asks for contexts before they are made, or tells that they are gone.
-func (cl *client) context(m ipc.Message) error {
-	var req ipc.ContextRequest
-	if err := ipc.Unmarshal(m.Body, &req); err != nil {
-		return err
-	}
+func (cl *client) context(h ipc.Header, req ipc.ContextRequest) error {
 	r := arbiter.Request{What: arbiter.WantsContexts, Count: int(req.Count), Thread: req.Thread, Noticed: req.Flags&ipc.FlagNoticed != 0}
 	if req.Flags&ipc.FlagHold != 0 {
 		r.What = arbiter.WantsHolds
 	}
-	return cl.ask(m.Header, req.Slot, req.Flags, r)
+	return cl.ask(h, req.Slot, req.Flags, r)
 }
 
 // objects counts what a client that was taken up says its threads have made and hold.
-func (cl *client) objects(m ipc.Message) error {
-	var req ipc.ObjectsRequest
-	if err := ipc.Unmarshal(m.Body, &req); err != nil {
-		return err
-	}
+func (cl *client) objects(req *ipc.ObjectsRequest) (rep ipc.Empty, err error) {
 	d := cl.d
 	d.lock()
 	defer d.unlock()
 	l, err := cl.leaseLocked(req.Slot)
 	if err != nil {
-		return err
+		return rep, err
 	}
 	if cl.makersOf != l {
 		cl.makersOf, cl.makers = l, nil
 	}
 	if n := len(cl.makers) + int(req.Count); n > arbiter.MaxThreads+ipc.ObjectsMakers { // before they take memory here
-		return refused(ipc.StatusTooMany, "the objects of %d threads: of a lease so many are remembered", n)
+		return rep, refused(ipc.StatusTooMany, "the objects of %d threads: of a lease so many are remembered", n)
 	}
 	for _, said := range req.Makers[:req.Count] {
 		cl.makers = append(cl.makers, arbiter.Maker{Thread: said.Thread, Contexts: int(min(said.Contexts, maxClaimed)),
@@ -65,7 +53,7 @@ func (cl *client) objects(m ipc.Message) error {
 		d.arb.LendStreams(l.ID)
 		l.Hide()
 	}
-	return ipc.Reply(cl.conn, m.Header, ipc.StatusOK, &ipc.Empty{}, -1)
+	return rep, nil
 }
 
 // keepObjectsLocked writes down how many there are after a request; bytes were written down as they were granted.

@@ -237,51 +237,49 @@ type handler struct {
 
 var handlers = [...]handler{
 	ipc.TypeGiveUp:   {(*client).giveUp, fair.Nothing, false, metrics.Memory},
-	ipc.TypeHello:    {(*client).hello, fair.OfProcess, false, metrics.Session},
-	ipc.TypeJoin:     {(*client).join, fair.OfUser, false, metrics.Session},
+	ipc.TypeHello:    {decoded((*client).hello), fair.OfProcess, false, metrics.Session},
+	ipc.TypeJoin:     {answered((*client).join), fair.OfUser, false, metrics.Session},
 	ipc.TypeResume:   {(*client).resume, fair.Nothing, false, metrics.Session},
-	ipc.TypeJobOpen:  {(*client).jobOpen, fair.OfProcess, false, metrics.Session},
+	ipc.TypeJobOpen:  {decoded((*client).jobOpen), fair.OfProcess, false, metrics.Session},
 	ipc.TypeJobClose: {answered((*client).jobClose), fair.OfUser, false, metrics.Session},
 	ipc.TypeJobTally: {answered((*client).jobTally), fair.OfUser, false, metrics.Session},
 	ipc.TypeCancel:   {answered((*client).cancelRequest), fair.Nothing, false, metrics.Limits},
 	ipc.TypeSnapshot: {(*client).snapshot, fair.Nothing, false, metrics.State},
-	ipc.TypeEvents:   {(*client).events, fair.Nothing, false, metrics.State},
+	ipc.TypeEvents:   {decoded((*client).events), fair.Nothing, false, metrics.State},
 	ipc.TypeMetrics:  {(*client).metrics, fair.Nothing, false, metrics.State},
 	ipc.TypeLimit:    {answered((*client).limit), fair.OfUser, false, metrics.Limits},
 	ipc.TypeCgroup:   {answered((*client).limitCgroup), fair.OfUser, false, metrics.Limits},
 	ipc.TypeAttach:   {answered((*client).attach), fair.OfUser, true, metrics.Session},
-	ipc.TypeAlloc:    {(*client).alloc, fair.OfUser, true, metrics.Memory},
-	ipc.TypeFreed:    {(*client).freed, fair.OfUser, true, metrics.Memory},
-	ipc.TypeStream:   {(*client).stream, fair.OfUser, true, metrics.Objects},
-	ipc.TypeContext:  {(*client).context, fair.OfUser, true, metrics.Objects},
-	ipc.TypeObjects:  {(*client).objects, fair.OfUser, true, metrics.Objects},
+	ipc.TypeAlloc:    {decoded((*client).alloc), fair.OfUser, true, metrics.Memory},
+	ipc.TypeFreed:    {decoded((*client).freed), fair.OfUser, true, metrics.Memory},
+	ipc.TypeStream:   {decoded((*client).stream), fair.OfUser, true, metrics.Objects},
+	ipc.TypeContext:  {decoded((*client).context), fair.OfUser, true, metrics.Objects},
+	ipc.TypeObjects:  {answered((*client).objects), fair.OfUser, true, metrics.Objects},
 	ipc.TypeQuery:    {answered((*client).query), fair.OfUser, true, metrics.Memory},
 	ipc.TypeRoom:     {answered((*client).room), fair.OfUser, true, metrics.Memory},
 	ipc.TypeMeasure:  {answered((*client).measure), fair.Nothing, true, metrics.Memory},
 	ipc.TypeDriver:   {answered((*client).driver), fair.OfUser, true, metrics.Session},
-	ipc.TypeBye:      {(*client).bye, fair.OfUser, true, metrics.Session},
+	ipc.TypeBye:      {answered((*client).bye), fair.OfUser, true, metrics.Session},
 }
 
-func (cl *client) attach(r *ipc.AttachRequest) (ipc.AttachReply, error) {
-	return cl.d.attach(cl.s, r.Device)
-}
-
-// answered makes a handler of what decides on a request.
-func answered[Req, Rep ipc.Body](f func(*client, *Req) (Rep, error)) func(*client, ipc.Message) error {
+// decoded makes a handler of what answers a request itself.
+func decoded[Req ipc.Body](f func(*client, ipc.Header, Req) error) func(*client, ipc.Message) error {
 	return func(cl *client, m ipc.Message) error {
-		return answer(cl, m, func(r *Req) (Rep, error) { return f(cl, r) })
+		var req Req
+		if err := ipc.Unmarshal(m.Body, &req); err != nil {
+			return err
+		}
+		return f(cl, m.Header, req)
 	}
 }
 
-// answer decodes a request, has f decide, and sends what it returns.
-func answer[Req, Rep ipc.Body](cl *client, m ipc.Message, f func(*Req) (Rep, error)) error {
-	var req Req
-	if err := ipc.Unmarshal(m.Body, &req); err != nil {
-		return err
-	}
-	rep, err := f(&req)
-	if err != nil {
-		return err
-	}
-	return ipc.Reply(cl.conn, m.Header, ipc.StatusOK, &rep, -1)
+// answered makes a handler of what decides on a request, and sends what that returns.
+func answered[Req, Rep ipc.Body](f func(*client, *Req) (Rep, error)) func(*client, ipc.Message) error {
+	return decoded(func(cl *client, h ipc.Header, req Req) error {
+		rep, err := f(cl, &req)
+		if err != nil {
+			return err
+		}
+		return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1)
+	})
 }

@@ -232,11 +232,12 @@ func (d *Daemon) knownLocked(s *session) {
 }
 
 // attach opens the session's lease on a device, or returns the one it has.
-func (d *Daemon) attach(s *session, uuid ipc.UUID) (ipc.AttachReply, error) {
-	dev, ok := d.deviceByUUID(uuid)
+func (cl *client) attach(r *ipc.AttachRequest) (ipc.AttachReply, error) {
+	d, s := cl.d, cl.s
+	dev, ok := d.deviceByUUID(r.Device)
 	if !ok {
 		return ipc.AttachReply{}, refused(ipc.StatusNoDevice,
-			"no device has the UUID %x: `gpuarb devices` lists those the daemon knows", uuid)
+			"no device has the UUID %x: `gpuarb devices` lists those the daemon knows", r.Device)
 	}
 	d.lock()
 	defer d.unlock()

@@ -93,11 +93,11 @@ func (cl *client) limitCgroup(r *ipc.CgroupRequest) (ipc.Empty, error) {
 
 // changeLimit changes a limit: of a cgroup, where there is a path.
 func (cl *client) changeLimit(r *ipc.LimitRequest, cgroup string) (ipc.Empty, error) {
-	uid := cl.conn.Peer().UID
-	if cl.d.mayChange(cl.d.ctx, uid) != nil {
+	peer := cl.conn.Peer()
+	if cl.d.mayChange(cl.d.ctx, peer.UID) != nil {
 		return ipc.Empty{}, refused(ipc.StatusShuttingDown, "the daemon is being stopped")
 	}
-	err := cl.d.limit(arbiter.Changer{UID: uid, PID: cl.conn.Peer().PID}, r, cgroup)
+	err := cl.d.limit(arbiter.Changer{UID: peer.UID, PID: peer.PID}, r, cgroup)
 	switch {
 	case errors.Is(err, arbiter.ErrNoJob):
 		err = refused(ipc.StatusRange, "there is no job %d (any more); /gpu/jobs lists them", r.ID)
