@@ -126,11 +126,10 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	d.words.OnClamp = func(id arbiter.LeaseID) { d.arb.Clamped(d.now(), id) }
 	d.turnTo(cfg)
 	d.history.Show(cfg.Commands == config.CommandsOwn && os.Geteuid() == 0)
-	result := make(chan error, 1)
-	go func() {
+	result := background(func() error {
 		defer close(d.started)
-		result <- d.start(wantedPage(cfg))
-	}()
+		return d.start(wantedPage(cfg))
+	})
 	select {
 	case err = <-result:
 	case <-ctx.Done():
@@ -215,14 +214,17 @@ func (d *Daemon) openListener() error {
 // openInventory finds the devices. NVML may hang at its first call; the end of the daemon
 // does not wait for it.
 func (d *Daemon) openInventory() error {
-	found := background(func() {
-		if inv := d.inventory(); d.up(func() { d.inv = inv }) != nil {
+	found := background(func() error {
+		inv := d.inventory()
+		err := d.up(func() { d.inv = inv })
+		if err != nil {
 			inv.Close()
 		}
+		return err
 	})
 	select {
-	case <-found:
-		return nil
+	case err := <-found:
+		return err
 	case <-d.ctx.Done():
 		return errStopped
 	}

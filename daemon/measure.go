@@ -15,21 +15,6 @@ const (
 	measurePatience = time.Second
 )
 
-// measures counts a session's readings, second by second. The lock guards it.
-type measures struct {
-	since time.Time
-	count int
-}
-
-// may tells whether another reading may be asked for, and counts it.
-func (m *measures) may(now time.Time) bool {
-	if now.Sub(m.since) >= time.Second {
-		m.since, m.count = now, 0
-	}
-	m.count++
-	return m.count <= measuresMost
-}
-
 // measure tells a client what the device says of its process, and what its lease used
 // around the reading. Nothing follows from it here: a client that is told nothing goes on,
 // and what it takes is found by the readings for the books.
@@ -37,13 +22,14 @@ func (cl *client) measure(r *ipc.MeasureRequest) (ipc.MeasureReply, error) {
 	d, s := cl.d, cl.s
 	d.lock()
 	ref, err := s.lease(r.Slot)
-	may := err == nil && s.measured.may(d.now())
 	var before uint64
-	if may {
+	may := false
+	if err == nil {
 		before = uint64(d.arb.UsedBy(ref.ID))
+		may, _ = s.measured.Admit(d.now(), s.peer.UID)
 	}
 	d.unlock()
-	if err != nil || !may {
+	if !may {
 		return ipc.MeasureReply{}, err
 	}
 	usage, ok := d.fresh(ref.Device, measurePatience)

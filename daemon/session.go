@@ -6,10 +6,12 @@ import (
 	"iter"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/daemon/fair"
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
@@ -34,9 +36,9 @@ type session struct {
 	leases   []*shim.Lease // by slot of the page, as far as any was used; nil: none
 	conns    map[*ipc.Conn]struct{}
 	dead     bool
-	doubts   []doubt // of a Resume that is being answered
-	taken    int     // how often it was taken up again: connections of before are not listened to
-	measured measures
+	doubts   []doubt       // of a Resume that is being answered
+	taken    int           // how often it was taken up again: connections of before are not listened to
+	measured fair.Quota    // its readings
 	over     chan struct{} // closed when it has ended
 	// mapped: the client was heard of since it was sent its page, so that it has it.
 	mapped atomic.Bool
@@ -202,7 +204,7 @@ func (d *Daemon) addSessionLocked(c *ipc.Conn, proc rules.Process, h ipc.HelloRe
 func sessionOf(index int, r *statefile.Session) *session {
 	return &session{token: r.Token, job: arbiter.JobID(r.Job), run: r.Job != 0, record: r, index: index,
 		peer: ipc.Peer{PID: int(r.PID), StartTicks: r.StartTicks, UID: r.UID, GID: r.GID, PIDFD: -1}, life: mortal{pidfd: -1},
-		conns: map[*ipc.Conn]struct{}{}, over: make(chan struct{})}
+		conns: map[*ipc.Conn]struct{}{}, over: make(chan struct{}), measured: fair.Quota{Most: measuresMost, Per: time.Second}}
 }
 
 // request is what a session asks for by its record, as the arbiter takes it.

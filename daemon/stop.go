@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -60,28 +59,30 @@ func (d *Daemon) stop() error {
 	d.unlock()
 	d.notify("STOPPING=1")
 
-	errs := &troubles{}
-	unmounted := background(func() {
+	unmounted := background(func() (err error) {
 		if d.fs != nil {
-			errs.add(d.fs.Unmount())
+			err = d.fs.Unmount()
 		}
+		return err
 	})
-	quiet := background(func() {
+	quiet := background(func() (err error) {
 		<-d.started
 		if d.reaper != nil {
-			errs.add(d.reaper.Close())
+			err = d.reaper.Close()
 		}
 		d.wg.Wait()
+		return err
 	})
 	// Whoever still reads the filesystem reads the pages.
-	if !inTime(late, unmounted) {
-		errs.add(errors.New("the filesystem does not let go: it ends with the daemon"))
+	err := inTime(late, unmounted)
+	if errors.Is(err, errLate) {
+		err = errors.New("the filesystem does not let go: it ends with the daemon")
 	}
-	if inTime(late, quiet) {
-		errs.add(d.closeState())
+	if ended := inTime(late, quiet); !errors.Is(ended, errLate) {
+		err = errors.Join(err, ended, d.closeState())
 	}
 	if d.listener != nil {
-		errs.add(d.listener.Close())
+		err = errors.Join(err, d.listener.Close())
 	}
 	if d.inv != nil {
 		d.inv.Close()
@@ -90,49 +91,32 @@ func (d *Daemon) stop() error {
 		d.log.Info("stopped")
 	}
 	d.logs.Stop()
-	return errs.all()
+	return err
 }
 
-// troubles are what went wrong, in goroutines that may still be at it.
-type troubles struct {
-	mu   sync.Mutex
-	list []error
-}
-
-func (f *troubles) add(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.list = append(f.list, err)
-}
-
-func (f *troubles) all() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return errors.Join(f.list...)
-}
-
-// background runs f; the channel is closed when it has returned.
-func background(f func()) <-chan struct{} {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
+// background runs f, and hands on what it returned.
+func background(f func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
 	return done
 }
 
-// inTime waits for done, until late is over.
-func inTime(late context.Context, done <-chan struct{}) bool {
+// errLate says that something has not ended in time.
+var errLate = errors.New("too late")
+
+// inTime waits for what is done in the background, until late is over.
+func inTime(late context.Context, done <-chan error) error {
 	select {
-	case <-done:
+	case err := <-done:
+		return err
 	case <-late.Done():
-		select {
-		case <-done:
-		default:
-			return false
-		}
 	}
-	return true
+	select {
+	case err := <-done:
+		return err
+	default:
+		return errLate
+	}
 }
 
 // closeState gives back the descriptors and mappings of all sessions, and the state file.

@@ -37,8 +37,8 @@ type History struct {
 
 	mu      sync.Mutex // may be taken with the daemon's lock held; nothing is called under it
 	pending []arbiter.Event
-	paced   fair.Lines
-	logged  fair.Lines
+	paced   fair.Quota
+	logged  fair.Quota
 	missed  int // events that found no room in pending
 	eager   int // readers that want each line at once
 
@@ -50,7 +50,7 @@ type History struct {
 // New is a history that is empty.
 func New(now func() time.Time, log *slog.Logger) *History {
 	return &History{ID: max(1, uint64(now().UnixNano())), lines: events.NewLog(room), now: now, log: log, journaled: journals(),
-		wake: make(chan struct{}, 1), paced: fair.Lines{Most: pace, Per: time.Second}, logged: fair.Logged()}
+		wake: make(chan struct{}, 1), paced: fair.Quota{Most: pace, Per: time.Second}, logged: fair.Logged()}
 }
 
 // Note takes events. The daemon's lock may be held.

@@ -37,7 +37,7 @@ func (h *History) Journal(ctx context.Context) {
 }
 
 // sendLine sends one event, unless its user has had too many.
-func (h *History) sendLine(line string, logged *fair.Lines) {
+func (h *History) sendLine(line string, logged *fair.Quota) {
 	e, err := events.Parse([]byte(line))
 	if err != nil {
 		return

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestLines: of one user so many lines are logged in a minute, the others' are not
+// TestQuota: of one user so many lines are logged in a minute, the others' are not
 // concerned, and what was left out is counted.
-func TestLines(t *testing.T) {
+func TestQuota(t *testing.T) {
 	t.Parallel()
 	c, now := Logged(), time.Unix(1000, 0)
 	logged := 0
