@@ -342,38 +342,56 @@ func (c *Client) Snapshot(ctx context.Context) ([]byte, error) { return c.inPart
 // none answers with StatusUnknownType.
 func (c *Client) Metrics(ctx context.Context) ([]byte, error) { return c.inParts(ctx, TypeMetrics) }
 
-// inParts asks for what comes in parts, and returns it whole.
-func (c *Client) inParts(ctx context.Context, typ Type) ([]byte, error) {
-	if err := c.take(ctx); err != nil {
+// inParts asks for a text that comes in parts, and returns it whole.
+func (c *Client) inParts(ctx context.Context, typ Type) (whole []byte, err error) {
+	err = parts(ctx, c, typ, &Empty{}, func(part *SnapshotPart, text []byte) (last bool, err error) {
+		if whole == nil {
+			whole = make([]byte, 0, max(len(text), c.last+c.last/8))
+		}
+		if whole = append(whole, text...); part.Last == 1 {
+			c.last = len(whole)
+		} else if len(whole) > maxSnapshot {
+			err = fmt.Errorf("%v: more than %d bytes: %w", typ, maxSnapshot, io.ErrShortBuffer)
+		}
+		return part.Last == 1, err
+	})
+	if err != nil {
 		return nil, err
+	}
+	return whole, nil
+}
+
+// parts asks for what comes in parts, and hands on each, with the bytes behind it, until each says that it was the last one.
+func parts[Req, Part Body](ctx context.Context, c *Client, typ Type, req *Req, each func(part *Part, rest []byte) (last bool, err error)) error {
+	if err := c.take(ctx); err != nil {
+		return err
 	}
 	defer func() { c.turn <- struct{}{} }()
 	stop := c.closeWhenDone(ctx)
-	whole, err := c.parts(typ)
-	return whole, c.settle(ctx, stop(), err)
-}
-
-func (c *Client) parts(typ Type) ([]byte, error) {
 	small := c.sock.in
 	c.sock.in = make([]byte, MaxReply)
 	defer func() { c.sock.in = small }()
 	h := Header{Type: typ, Request: NewRequest()}
-	if err := send(c, h, &Empty{}, -1, nil); err != nil {
+	err := send(c, h, req, -1, nil)
+	for last := false; err == nil && !last; {
+		var part Part
+		var rest []byte
+		if rest, err = receivePart(c, h, &part); err == nil {
+			last, err = each(&part, rest)
+		}
+	}
+	return c.settle(ctx, stop(), err)
+}
+
+// receivePart waits for the next part of an answer that comes in parts.
+func receivePart[Part Body](c *Client, asked Header, part *Part) (rest []byte, err error) {
+	got, body, _, err := c.reply(asked)
+	if err != nil {
 		return nil, err
 	}
-	whole := make([]byte, 0, c.last+c.last/8)
-	for {
-		part, body, err := receivePart[SnapshotPart](c, h)
-		if err != nil {
-			return nil, err
-		}
-		whole = append(whole, body...)
-		if part.Last == 1 {
-			c.last = len(whole)
-			return whole, nil
-		}
-		if len(whole) > maxSnapshot {
-			return nil, fmt.Errorf("%v: more than %d bytes: %w", typ, maxSnapshot, io.ErrShortBuffer)
-		}
+	if got.Status != StatusOK {
+		return nil, &ReplyError{Type: asked.Type, Status: got.Status}
 	}
+	n := size[Part]()
+	return body[n:], Unmarshal(body[:n], part)
 }

@@ -25,43 +25,8 @@ func (c *Conn) ReplyEvents(req Header, part EventsPart, lines []byte) error {
 // returns. It returns after the last part; with EventsFollow only with an error: ctx's, that of each, or that the daemon has
 // gone. To go on afterwards, with this daemon or the next, ask again with Daemon and Offset as the last part's Daemon and Next.
 func (c *Client) Events(ctx context.Context, req EventsRequest, each func(part EventsPart, lines []byte) error) error {
-	if err := c.take(ctx); err != nil {
-		return err
-	}
-	defer func() { c.turn <- struct{}{} }()
-	stop := c.closeWhenDone(ctx)
-	err := c.events(req, each)
-	return c.settle(ctx, stop(), err)
-}
-
-func (c *Client) events(req EventsRequest, each func(EventsPart, []byte) error) error {
-	small := c.sock.in
-	c.sock.in = make([]byte, MaxReply)
-	defer func() { c.sock.in = small }()
-	h := Header{Type: TypeEvents, Request: NewRequest()}
-	if err := send(c, h, &req, -1, nil); err != nil {
-		return err
-	}
-	for {
-		part, lines, err := receivePart[EventsPart](c, h)
-		if err != nil {
-			return err
-		}
-		if err := each(part, lines); err != nil || part.Last == 1 {
-			return err
-		}
-	}
-}
-
-// receivePart waits for the next part of an answer that comes in parts.
-func receivePart[T Body](c *Client, asked Header) (part T, rest []byte, err error) {
-	got, body, _, err := c.reply(asked)
-	if err != nil {
-		return part, nil, err
-	}
-	if got.Status != StatusOK {
-		return part, nil, &ReplyError{Type: asked.Type, Status: got.Status}
-	}
-	n := size[T]()
-	return part, body[n:], Unmarshal(body[:n], &part)
+	return parts(ctx, c, TypeEvents, &req, func(part *EventsPart, lines []byte) (last bool, err error) {
+		err = each(*part, lines)
+		return part.Last == 1, err
+	})
 }
