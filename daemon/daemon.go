@@ -295,7 +295,7 @@ func (d *Daemon) mount() error {
 // has gone from a machine whose programs are to be taken up, or there are too few descriptors for
 // both, they are worth more than the view of them; a first start says instead what is missing.
 func (d *Daemon) goesWithout(err error) bool {
-	if !errors.Is(err, gpufs.ErrNoFuse) && !isShort(err) {
+	if !errors.Is(err, gpufs.ErrNoFuse) && !ipc.IsShort(err) {
 		return false
 	}
 	if d.paths.optional {

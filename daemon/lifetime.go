@@ -176,7 +176,7 @@ func (d *Daemon) lookAgain() <-chan time.Time {
 func (d *Daemon) watchEvents(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := inventory.Watch(ctx, d.didExec, func() { signal(d.overrun) })
-		if !isShort(err) {
+		if !ipc.IsShort(err) {
 			if err != nil && ctx.Err() == nil {
 				d.log.Debug("no process events: exec is noticed by closed connections alone", "err", err)
 			}

@@ -35,7 +35,7 @@ func (d *Daemon) watch(m *mortal, p procfacts.Started, pidfd int, ended func()) 
 		return nil
 	}
 	closeFD(pidfd)
-	if isShort(err) {
+	if ipc.IsShort(err) {
 		d.short(err)
 		return nil
 	}
@@ -96,7 +96,7 @@ func (d *Daemon) stillThere(p procfacts.Started) (pidfd int, gone bool) {
 		if errors.Is(err, unix.ESRCH) {
 			return -1, true
 		}
-		if isShort(err) {
+		if ipc.IsShort(err) {
 			d.short(err)
 		}
 	}

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"errors"
 	"sync"
 	"time"
 
@@ -28,16 +27,6 @@ const (
 	spareFiles = 8
 )
 
-// isShort tells that a call failed for want of descriptors or memory alone.
-func isShort(err error) bool {
-	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
-}
-
 // short tells of a shortage, once and not for each that it hits.
 func (d *Daemon) short(err error) {
 	now := d.now().UnixNano()
@@ -54,7 +43,7 @@ func (d *Daemon) short(err error) {
 // whenRoom does for a client what takes descriptors, and waits for them where there are
 // none. Others of its process and user are not held up. The caller has no lock.
 func whenRoom[T any](cl *client, h ipc.Header, f func() (T, error)) (v T, err error) {
-	if v, err = f(); isShort(err) {
+	if v, err = f(); ipc.IsShort(err) {
 		err = cl.awaitRoom(h, err, func() (err error) { v, err = f(); return err })
 	}
 	return v, err
@@ -71,7 +60,7 @@ func (cl *client) awaitRoom(h ipc.Header, err error, f func() error) error {
 		_ = cl.conn.Notice(h, &ipc.WaitingReply{Text: ipc.MakeText("waits for the daemon to have descriptors left")})
 	}
 	cl.turn.Out(func() {
-		for isShort(err) {
+		for ipc.IsShort(err) {
 			d.short(err)
 			select {
 			case <-d.after(roomEvery):
@@ -134,7 +123,7 @@ func (s *spare) newPage() (*ipc.LeasePage, error) {
 // lend does f, and where that needs a descriptor, with those that are kept.
 func (s *spare) lend(f func() error) error {
 	err := f()
-	if isShort(err) {
+	if ipc.IsShort(err) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.closeAll()

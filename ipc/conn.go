@@ -85,7 +85,6 @@ func (c *Conn) ReadMessage() (Message, error) {
 		m.FD = r.fd
 		return m, nil
 	}
-	c.listener.malformed.Add(1)
 	m.Body = nil
 	return m, closeFD(r.fd, err)
 }
@@ -233,9 +232,6 @@ func marshalPart[T Body](dst []byte, h Header, part *T, n int) []byte {
 func (c *Conn) sent(err error) error {
 	if err == nil || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
 		return err
-	}
-	if errors.Is(err, ErrSlowReader) {
-		c.listener.slow.Add(1)
 	}
 	_ = c.Close()
 	return err

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -46,25 +45,7 @@ type Listener struct {
 	closed chan struct{}
 	kernel identifier
 	rooms  rooms // of the connections' readers
-
-	once      sync.Once
-	accepted  atomic.Uint64
-	refused   atomic.Uint64
-	gone      atomic.Uint64
-	malformed atomic.Uint64
-	slow      atomic.Uint64
-	transient atomic.Uint64
-}
-
-// ListenerStats counts since the start, but for Open.
-type ListenerStats struct {
-	Open      int    // connections at this moment
-	Accepted  uint64 // connections handed out by Accept
-	Refused   uint64 // connections beyond a limit, or whose peer could not be told
-	Gone      uint64 // connections whose peer had ended before it was accepted
-	Malformed uint64 // messages that were no proper requests
-	Slow      uint64 // connections dropped because the client did not read
-	Transient uint64 // times that the machine had no descriptor or memory for a connection
+	once   sync.Once
 }
 
 const (
@@ -188,13 +169,6 @@ func openUp(fd int, f *os.File, path string, opts ListenOptions) (*net.UnixListe
 // Path is the socket's path.
 func (l *Listener) Path() string { return l.path }
 
-// Stats counts what came.
-func (l *Listener) Stats() ListenerStats {
-	return ListenerStats{Open: l.limits.open(), Accepted: l.accepted.Load(), Refused: l.refused.Load(),
-		Gone: l.gone.Load(), Malformed: l.malformed.Load(), Slow: l.slow.Load(),
-		Transient: l.transient.Load()}
-}
-
 // Accept waits for the next client whose identity is known and that is within
 // the limits; others are dealt with here. When the machine is out of descriptors
 // or memory it tries again for as long as it takes. The only error is
@@ -206,7 +180,6 @@ func (l *Listener) Accept() (*Conn, error) {
 		case err == nil:
 			wait = 0
 			if c := l.admit(conn); c != nil {
-				l.accepted.Add(1)
 				l.since = time.Time{}
 				return c, nil
 			}
@@ -222,7 +195,6 @@ func (l *Listener) Accept() (*Conn, error) {
 // rest waits for the machine to have again what err says that it lacks, a while longer
 // than the last time, or until Close.
 func (l *Listener) rest(last time.Duration, err error) time.Duration {
-	l.transient.Add(1)
 	if l.since.IsZero() {
 		l.since = time.Now()
 	}
@@ -265,7 +237,6 @@ func (l *Listener) dismiss() {
 			if l.lend(func() error { return answerNext(int(fd), msg) }) != nil {
 				return
 			}
-			l.refused.Add(1)
 		}
 	})
 }
@@ -280,8 +251,11 @@ func answerNext(listening int, msg []byte) error {
 	return unix.Close(fd)
 }
 
-func isTransient(err error) bool {
-	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.ECONNABORTED} {
+func isTransient(err error) bool { return IsShort(err) || errors.Is(err, unix.ECONNABORTED) }
+
+// IsShort tells that a call failed for want of descriptors or memory alone.
+func IsShort(err error) bool {
+	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -299,11 +273,11 @@ func (l *Listener) admit(conn *net.UnixConn) *Conn {
 	}
 	peer, err := sock.credentials()
 	if err != nil {
-		l.turnAway(sock, refuse(StatusPermission, "%v", err))
+		turnAway(sock, refuse(StatusPermission, "%v", err))
 		return nil
 	}
 	if err := l.limits.enter(peer); err != nil {
-		l.turnAway(sock, err)
+		turnAway(sock, err)
 		return nil
 	}
 	err = l.kernel.identify(sock, &peer)
@@ -314,12 +288,11 @@ func (l *Listener) admit(conn *net.UnixConn) *Conn {
 	if err != nil {
 		l.limits.leave(peer)
 		if errors.Is(err, errPeerGone) {
-			l.gone.Add(1)
 			_ = sock.close()
 		} else if isTransient(err) {
-			l.turnAway(sock, refuse(StatusTooMany, NoRoom))
+			turnAway(sock, refuse(StatusTooMany, NoRoom))
 		} else {
-			l.turnAway(sock, refuse(StatusInternal, "%v", err))
+			turnAway(sock, refuse(StatusInternal, "%v", err))
 		}
 		return nil
 	}
@@ -342,8 +315,7 @@ func (l *Listener) isClosed() bool {
 
 // turnAway tells a client why it is not let in, as a reply to no request in
 // particular, and closes the connection.
-func (l *Listener) turnAway(sock *socket, why *ProtocolError) {
-	l.refused.Add(1)
+func turnAway(sock *socket, why *ProtocolError) {
 	msg := turnedAway(why)
 	sock.wMu.Lock()
 	_ = sock.trySend(msg, nil, -1)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -235,7 +236,8 @@ func TestAcceptAfterClose(t *testing.T) {
 // TestAcceptWithoutDescriptors: the daemon is out of descriptors for a while.
 // Nobody is lost, and Accept neither fails nor spins.
 func TestAcceptWithoutDescriptors(t *testing.T) {
-	l := listen(t, ListenOptions{})
+	var short atomic.Int64
+	l := listen(t, ListenOptions{Short: func(error) { short.Add(1) }})
 	fd, err := rawConnect(l.Path())
 	if err != nil {
 		t.Fatal(err)
@@ -256,7 +258,7 @@ func TestAcceptWithoutDescriptors(t *testing.T) {
 		}
 		got <- err
 	}()
-	eventually(t, "the accept loop ran into the limit", func() bool { return l.transient.Load() > 0 })
+	eventually(t, "the accept loop ran into the limit", func() bool { return short.Load() > 0 })
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
 		t.Fatal(err)
 	}
