@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -18,8 +19,9 @@ const (
 	openPatience = 5 * time.Second
 	// renewEvery is how often a library is initialised again that does not see a device.
 	renewEvery = 3 * time.Second
-	// renewPatience is how long that waits for calls that are under way.
+	// renewPatience is how long that waits for calls that are under way, with pauses in which others may call.
 	renewPatience = 200 * time.Millisecond
+	renewPause    = time.Millisecond
 )
 
 // nvmlMu orders loads and unloads: the binding keeps the versions of the functions
@@ -32,13 +34,12 @@ var nvmlMu sync.Mutex
 type nvmlHost struct {
 	lib      nvmlLibrary
 	optional nvmlOptional // set when the library is first up
+	over     atomic.Bool  // released: nobody calls it any more
 
-	mu      sync.Mutex
-	changed sync.Cond // of mu: busy, calls
-	up      bool      // initialised
-	over    bool      // released: nobody calls it any more
-	busy    bool      // being initialised: whoever calls waits
-	calls   int       // under way
+	calls sync.RWMutex // shared by those that are under way; alone has it who initialises the library, from the beginning start
+	up    bool         // initialised; calls guards it
+
+	mu      sync.Mutex // taken with calls held
 	handles map[string]nvmlDevice
 	renewed time.Time
 }
@@ -57,8 +58,8 @@ type nvmlLibrary interface {
 var errDown = errors.New("NVML is not initialised")
 
 func newNVMLHost(lib nvmlLibrary) *nvmlHost {
-	h := &nvmlHost{lib: lib, busy: true, handles: map[string]nvmlDevice{}}
-	h.changed.L = &h.mu
+	h := &nvmlHost{lib: lib, handles: map[string]nvmlDevice{}}
+	h.calls.Lock()
 	return h
 }
 
@@ -89,6 +90,7 @@ func (h *nvmlHost) open(last []Device) (list []found, release func(), reason str
 
 // start initialises the library for the first time, and says why that is of no use.
 func (h *nvmlHost) start() (reason string) {
+	defer h.calls.Unlock()
 	ret := h.init()
 	if ret == nvml.SUCCESS {
 		if h.optional, reason = h.abilities(); reason != "" {
@@ -99,9 +101,7 @@ func (h *nvmlHost) start() (reason string) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.up, h.busy, h.renewed = reason == "", false, time.Now()
-	h.changed.Broadcast()
-	h.shutLocked()
+	h.up, h.renewed = reason == "", time.Now()
 	return reason
 }
 
@@ -132,19 +132,24 @@ func (h *nvmlHost) abilities() (o nvmlOptional, reason string) {
 
 // release gives the library back, as soon as no call is under way; it does not wait for one.
 func (h *nvmlHost) release() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.over = true
-	h.shutLocked()
-}
-
-func (h *nvmlHost) shutLocked() {
-	if h.over && h.up && !h.busy && h.calls == 0 {
-		h.up = false
-		nvmlMu.Lock()
-		defer nvmlMu.Unlock()
-		h.lib.Shutdown()
+	h.over.Store(true)
+	shut := func() {
+		defer h.calls.Unlock()
+		if h.up {
+			h.up = false
+			nvmlMu.Lock()
+			defer nvmlMu.Unlock()
+			h.lib.Shutdown()
+		}
 	}
+	if h.calls.TryLock() {
+		shut()
+		return
+	}
+	go func() {
+		h.calls.Lock()
+		shut()
+	}()
 }
 
 // devices finds the devices, all at the same time. One that hangs or is lost is as it was last.
@@ -207,25 +212,18 @@ func (h *nvmlHost) lookAt(index int) sight {
 
 // begin waits until the library is initialised, and keeps it so until leave.
 func (h *nvmlHost) begin() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for h.busy {
-		h.changed.Wait()
-	}
-	if !h.up || h.over {
+	if h.over.Load() {
 		return errDown
 	}
-	h.calls++
+	h.calls.RLock()
+	if !h.up || h.over.Load() {
+		h.calls.RUnlock()
+		return errDown
+	}
 	return nil
 }
 
-func (h *nvmlHost) leave() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.calls--
-	h.changed.Broadcast()
-	h.shutLocked()
-}
+func (h *nvmlHost) leave() { h.calls.RUnlock() }
 
 func (h *nvmlHost) keep(uuid string, handle nvmlDevice) {
 	h.mu.Lock()
@@ -265,32 +263,22 @@ func (h *nvmlHost) mustRenew(err error) bool {
 // is left for another time.
 func (h *nvmlHost) renew() {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.busy || h.over || time.Since(h.renewed) < renewEvery {
+	due := time.Since(h.renewed) >= renewEvery
+	if due {
+		h.renewed = time.Now()
+	}
+	h.mu.Unlock()
+	if !due || h.over.Load() {
 		return
 	}
-	h.busy, h.renewed = true, time.Now()
-	late := false
-	defer time.AfterFunc(renewPatience, func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		late = true
-		h.changed.Broadcast()
-	}).Stop()
-	for h.calls > 0 && !late {
-		h.changed.Wait()
-	}
-	if h.calls == 0 {
-		up := h.up
-		h.mu.Unlock()
-		if up {
-			h.lib.Shutdown()
+	for late := time.Now().Add(renewPatience); !h.calls.TryLock(); time.Sleep(renewPause) {
+		if time.Now().After(late) {
+			return
 		}
-		ret := h.init()
-		h.mu.Lock()
-		h.up, h.handles = ret == nvml.SUCCESS, map[string]nvmlDevice{}
 	}
-	h.busy = false
-	h.changed.Broadcast()
-	h.shutLocked()
+	defer h.calls.Unlock()
+	if h.up {
+		h.lib.Shutdown()
+	}
+	h.up, h.handles = h.init() == nvml.SUCCESS, map[string]nvmlDevice{}
 }

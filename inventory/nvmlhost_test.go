@@ -14,7 +14,8 @@ import (
 // fakeSource is a device of a library that is up.
 func fakeSource(device nvmlDevice, o nvmlOptional) *nvmlSource {
 	h := newNVMLHost(&fakeLibrary{})
-	h.optional, h.up, h.busy, h.renewed = o, true, false, time.Now()
+	h.optional, h.up, h.renewed = o, true, time.Now()
+	h.calls.Unlock()
 	h.keep("x", device)
 	return &nvmlSource{h, "x"}
 }
