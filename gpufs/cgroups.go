@@ -51,7 +51,7 @@ func (b *builder) cgroupFiles(of string, s *snapshot) ([]entry, bool) {
 		fields = slices.DeleteFunc(slices.Clone(fields), func(f fieldOfCgroup) bool { return f.Name == "memory.max" })
 	}
 	entries := b.knobs(values(fields, find), cgroupKnobs, Setting{Of: OfCgroup, Device: AllDevices, Cgroup: of})
-	return numbered(entries, identity{kind: kindCgroup, id: hashOf(of)}, b.uid), true
+	return within(entry{id: identity{kind: kindCgroup, id: hashOf(of)}, uid: b.uid}, entries), true
 }
 
 // cgroupEntry is a cgroup in the folder of another.

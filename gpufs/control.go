@@ -66,7 +66,7 @@ var (
 
 // knobs makes those of the entries writable that names names.
 func (b *builder) knobs(entries []entry, names map[string]bool, s Setting) []entry {
-	if b.control == nil {
+	if b.Control == nil {
 		return entries
 	}
 	for i := range entries {
@@ -75,7 +75,7 @@ func (b *builder) knobs(entries []entry, names map[string]bool, s Setting) []ent
 			s.Name = entries[i].name
 			entries[i].set = func(ctx context.Context, value string, by opener) error {
 				s.Value, s.UID, s.By = value, by.uid, by.pid
-				return b.control.Set(ctx, s)
+				return b.Control.Set(ctx, s)
 			}
 		}
 	}

@@ -57,11 +57,6 @@ func (n *logNode) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut)
 	return 0
 }
 
-// Setattr refuses every change.
-func (n *logNode) Setattr(context.Context, fs.FileHandle, *fuse.SetAttrIn, *fuse.AttrOut) syscall.Errno {
-	return syscall.EPERM
-}
-
 // Fsync has nothing to do.
 func (n *logNode) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno { return 0 }
 

@@ -40,22 +40,14 @@ func (b *builder) devices() *directory {
 }
 
 func (b *builder) deviceEntry(index int) entry {
-	id := identity{kind: kindDevice, device: index + 1}
-	find := func(s *snapshot) (accounting.DeviceState, bool) { return s.device(index) }
-	dir := alive(find, func(accounting.DeviceState) []entry {
-		entries := append(values(b.device, find),
-			entry{name: "leases", text: rendered(func(w io.Writer, s accounting.Snapshot) error {
-				return files.Leases(w, onDevice(s, index))
-			})},
-			entry{name: "queue", text: rendered(func(w io.Writer, s accounting.Snapshot) error {
-				return files.Queue(w, onDevice(s, index))
-			})},
-			entry{name: "unmanaged", text: rendered(func(w io.Writer, s accounting.Snapshot) error {
-				return files.Unmanaged(w, onDevice(s, index))
-			})})
-		return numbered(b.knobs(entries, deviceKnobs, Setting{Of: OfDevice, Device: index}), id, b.uid)
-	})
-	return entry{name: strconv.Itoa(index), id: id, uid: b.uid, dir: dir}
+	table := func(name string, print func(io.Writer, accounting.Snapshot) error) entry {
+		return entry{name: name, text: rendered(func(w io.Writer, s accounting.Snapshot) error { return print(w, onDevice(s, index)) })}
+	}
+	return folder(b, entry{name: strconv.Itoa(index), id: identity{kind: kindDevice, device: index + 1}, uid: b.uid},
+		func(s *snapshot) (accounting.DeviceState, bool) { return s.device(index) },
+		b.device, deviceKnobs, Setting{Of: OfDevice, Device: index}, func() []entry {
+			return []entry{table("leases", files.Leases), table("queue", files.Queue), table("unmanaged", files.Unmanaged)}
+		})
 }
 
 // onDevice leaves one device, the leases of it, and the tickets that wait for it, those
@@ -102,36 +94,19 @@ func holding(s *snapshot, id processID) (report.Process, bool) {
 
 func (b *builder) processEntry(p accounting.ProcessState) entry {
 	pid := processID{p.PID, p.StartTicks}
-	id := identity{kind: kindProcess, id: uint64(p.PID), generation: p.StartTicks}
 	find := func(s *snapshot) (report.Process, bool) { return holding(s, pid) }
-	stillThere := func(s *snapshot) (accounting.ProcessState, bool) { return s.process(pid) }
-	dir := alive(stillThere, func(p accounting.ProcessState) []entry {
-		devices := entry{name: "devices", dir: belowProcess(p.PID, things(
-			func(s *snapshot) ([]int, bool) { p, ok := holding(s, pid); return p.Devices(), ok },
-			func(s *snapshot, n uint64) (int, bool) {
-				p, _ := holding(s, pid)
-				return int(n), slices.Contains(p.Devices(), int(n))
-			},
-			func(index int) entry { return b.processDeviceEntry(p, index) }))}
-		entries := append(values(b.process, find), devices)
-		return numbered(ofProcess(p.PID, b.knobs(entries, accountKnobs, Setting{Of: OfProcess, Device: AllDevices,
-			PID: p.PID, StartTicks: p.StartTicks})), id, p.UID)
-	})
-	return entry{name: strconv.Itoa(p.PID), id: id, uid: p.UID, dir: belowProcess(p.PID, dir)}
-}
-
-// ofProcess says that files are of the processes with a PID alone.
-func ofProcess(pid int, entries []entry) []entry {
-	for i := range entries {
-		entries[i].pid = pid
-	}
-	return entries
-}
-
-// belowProcess says that what is in a folder is.
-func belowProcess(pid int, d *directory) *directory {
-	d.pid = func(string) int { return pid }
-	return d
+	return folder(b, entry{name: strconv.Itoa(p.PID), id: identity{kind: kindProcess, id: uint64(p.PID), generation: p.StartTicks}, uid: p.UID, pid: p.PID},
+		find, b.process, accountKnobs, Setting{Of: OfProcess, Device: AllDevices, PID: p.PID, StartTicks: p.StartTicks}, func() []entry {
+			devices := things(
+				func(s *snapshot) ([]int, bool) { p, ok := find(s); return p.Devices(), ok },
+				func(s *snapshot, n uint64) (int, bool) {
+					p, _ := find(s)
+					return int(n), slices.Contains(p.Devices(), int(n))
+				},
+				func(index int) entry { return b.processDeviceEntry(p, index) })
+			devices.pid = func(string) int { return p.PID }
+			return []entry{{name: "devices", dir: devices}}
+		})
 }
 
 // processes/PID/devices/N
@@ -139,16 +114,11 @@ func belowProcess(pid int, d *directory) *directory {
 func (b *builder) processDeviceEntry(p accounting.ProcessState, index int) entry {
 	pid := processID{p.PID, p.StartTicks}
 	id := identity{kind: kindProcessDevice, id: uint64(p.PID), generation: p.StartTicks, device: index + 1}
-	find := func(s *snapshot) (report.Process, bool) {
+	return folder(b, entry{name: strconv.Itoa(index), id: id, uid: p.UID, pid: p.PID}, func(s *snapshot) (report.Process, bool) {
 		p, ok := holding(s, pid)
 		q := p.On(index)
 		return q, ok && len(q.Leases) > 0
-	}
-	dir := alive(find, func(q report.Process) []entry {
-		return numbered(ofProcess(p.PID, b.knobs(values(b.lease, find), leaseKnobs, Setting{Of: OfProcess, Device: index,
-			PID: p.PID, StartTicks: p.StartTicks})), id, q.State.UID)
-	})
-	return entry{name: strconv.Itoa(index), id: id, uid: p.UID, dir: belowProcess(p.PID, dir)}
+	}, b.lease, leaseKnobs, Setting{Of: OfProcess, Device: index, PID: p.PID, StartTicks: p.StartTicks}, nil)
 }
 
 // jobs/ID
@@ -158,10 +128,7 @@ func (b *builder) jobs() *directory {
 }
 
 func (b *builder) jobEntry(j accounting.JobState) entry {
-	id := identity{kind: kindJob, id: j.ID}
-	find := func(s *snapshot) (accounting.JobState, bool) { return s.job(j.ID) }
-	dir := alive(find, func(j accounting.JobState) []entry {
-		return numbered(b.knobs(values(b.job, find), accountKnobs, Setting{Of: OfJob, Device: AllDevices, Job: j.ID}), id, j.UID)
-	})
-	return entry{name: strconv.FormatUint(j.ID, 10), id: id, uid: j.UID, dir: dir}
+	return folder(b, entry{name: strconv.FormatUint(j.ID, 10), id: identity{kind: kindJob, id: j.ID}, uid: j.UID},
+		func(s *snapshot) (accounting.JobState, bool) { return s.job(j.ID) },
+		b.job, accountKnobs, Setting{Of: OfJob, Device: AllDevices, Job: j.ID}, nil)
 }

@@ -21,7 +21,7 @@ type entry struct {
 	uid  uint32
 	dir  *directory                                               // one of these
 	text func(*snapshot) ([]byte, bool)                           // false: what it tells of is gone
-	pid  int                                                      // with text: of which processes alone it needs a snapshot; 0: of all
+	pid  int                                                      // of which processes alone a snapshot has it, and what is in it; 0: of all
 	set  func(ctx context.Context, value string, by opener) error // of a file that can be written
 	link func(tid uint32) (string, bool)
 	log  History // or this: a file that only grows
@@ -100,11 +100,8 @@ func rendered(print func(io.Writer, accounting.Snapshot) error) func(*snapshot) 
 
 // builder makes the entries; it holds what does not change.
 type builder struct {
+	Options
 	uid     uint32 // of what belongs to the daemon
-	selfOf  func(tid uint32) (int, bool)
-	metrics func(io.Writer, accounting.Snapshot) error
-	control Control // nil: nothing can be written
-	history History // nil: there is none
 	device  []report.Field[accounting.DeviceState]
 	process []report.Field[report.Process]
 	lease   []report.Field[report.Process]
@@ -117,7 +114,7 @@ type fieldOfCgroup = report.Field[accounting.CgroupState]
 
 func newBuilder(uid uint32, o Options) *builder {
 	return &builder{
-		uid: uid, selfOf: o.SelfOf, metrics: o.Metrics, control: o.Control, history: o.History,
+		Options: o, uid: uid,
 		device:  report.DeviceFields(),
 		process: report.ProcessFields(),
 		lease:   report.LeaseFields(),
@@ -152,14 +149,14 @@ func (b *builder) root() *directory {
 		{name: "users", dir: b.users()},
 		{name: "version", text: rendered(version)},
 	}
-	if b.selfOf != nil {
+	if b.SelfOf != nil {
 		entries = append(entries, entry{name: "self", link: b.self})
 	}
-	if b.metrics != nil {
-		entries = append(entries, entry{name: "metrics", text: rendered(b.metrics)})
+	if b.Metrics != nil {
+		entries = append(entries, entry{name: "metrics", text: rendered(b.Metrics)})
 	}
-	if b.history != nil {
-		entries = append(entries, entry{name: "events", log: b.history})
+	if b.History != nil {
+		entries = append(entries, entry{name: "events", log: b.History})
 	}
 	slices.SortFunc(entries, byName)
 	for i := range entries {
@@ -171,7 +168,7 @@ func (b *builder) root() *directory {
 
 // self points at the process of the thread that asks, whether it is a client or not.
 func (b *builder) self(tid uint32) (string, bool) {
-	pid, ok := b.selfOf(tid)
+	pid, ok := b.SelfOf(tid)
 	return "processes/" + strconv.Itoa(pid), ok
 }
 
@@ -188,15 +185,16 @@ func byName(a, b entry) int {
 	return 1
 }
 
-// numbered adds the same identity, but for the file, to every entry, and sorts them.
-func numbered(entries []entry, id identity, uid uint32) []entry {
+// within makes entries those of a folder: with its identity, but for the file, its owner and its processes. It sorts them.
+func within(of entry, entries []entry) []entry {
 	slices.SortFunc(entries, byName)
 	for i := range entries {
-		if entries[i].id.kind == 0 {
-			id.file = i + 1
-			entries[i].id = id
+		e := &entries[i]
+		if e.id.kind == 0 {
+			e.id = of.id
+			e.id.file = i + 1
 		}
-		entries[i].uid = uid
+		e.uid, e.pid = of.uid, of.pid
 	}
 	return entries
 }
@@ -216,13 +214,21 @@ func values[T any](fields []report.Field[T], find func(*snapshot) (T, bool)) []e
 	return entries
 }
 
-// alive is a directory that is there as long as find finds its thing.
-func alive[T any](find func(*snapshot) (T, bool), entries func(T) []entry) *directory {
-	return &directory{list: func(s *snapshot) ([]entry, bool) {
-		t, ok := find(s)
-		if !ok {
+// folder makes an entry a directory that is there as long as find finds its thing: with a file for each field, of which some can be
+// written, and what more there is.
+func folder[T any](b *builder, of entry, find func(*snapshot) (T, bool), fields []report.Field[T], knobs map[string]bool, setting Setting, more func() []entry) entry {
+	of.dir = &directory{list: func(s *snapshot) ([]entry, bool) {
+		if _, ok := find(s); !ok {
 			return nil, false
 		}
-		return entries(t), true
+		entries := values(fields, find)
+		if more != nil {
+			entries = append(entries, more()...)
+		}
+		return within(of, b.knobs(entries, knobs, setting)), true
 	}}
+	if of.pid != 0 {
+		of.dir.pid = func(string) int { return of.pid }
+	}
+	return of
 }

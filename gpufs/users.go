@@ -42,13 +42,10 @@ func (b *builder) users() *directory {
 }
 
 // userEntry is a user's folder. It belongs to the daemon's user: what limits all programs of a user is not his to raise.
-func (b *builder) userEntry(folder string, u accounting.UserState) entry {
-	id := identity{kind: kindUser, id: uint64(u.UID)}
-	find := func(s *snapshot) (accounting.UserState, bool) { return s.user(u.UID) }
-	dir := alive(find, func(u accounting.UserState) []entry {
-		return numbered(b.knobs(values(b.user, find), userKnobs, Setting{Of: OfUser, Device: AllDevices, User: u.UID, UserName: u.Name}), id, b.uid)
-	})
-	return entry{name: folder, id: id, uid: b.uid, dir: dir}
+func (b *builder) userEntry(name string, u accounting.UserState) entry {
+	return folder(b, entry{name: name, id: identity{kind: kindUser, id: uint64(u.UID)}, uid: b.uid},
+		func(s *snapshot) (accounting.UserState, bool) { return s.user(u.UID) },
+		b.user, userKnobs, Setting{Of: OfUser, Device: AllDevices, User: u.UID, UserName: u.Name}, nil)
 }
 
 func (s *snapshot) user(uid uint32) (accounting.UserState, bool) {
