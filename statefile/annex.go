@@ -78,7 +78,13 @@ type annex struct {
 // openAnnexes maps the annexes of the state file at path, each begun anew where it is none of ours or the state file
 // is fresh. Where there can be none it does not outlive the daemon, as Volatile says.
 func (f *File) openAnnexes(path string, fresh bool) error {
-	if err := f.eachAnnex(func(k *annexKind, suffix string) (*annex, error) { return k.open(path+suffix, fresh) }); err != nil {
+	if err := f.eachAnnex(func(k *annexKind, suffix string) (*backing, error) {
+		back, err := k.open(path+suffix, fresh)
+		if err != nil {
+			back, err = anonymous(k.size(), err)
+		}
+		return back, err
+	}); err != nil {
 		return err
 	}
 	f.Pressures.collect()
@@ -92,53 +98,17 @@ func (f *File) openAnnexes(path string, fresh bool) error {
 	return nil
 }
 
-func (k *annexKind) open(path string, fresh bool) (*annex, error) {
-	a, err := k.mapPath(path, fresh)
-	if err != nil {
-		a, err = k.anonymous(err)
-	}
-	return a, err
-}
-
-func (k *annexKind) mapPath(path string, fresh bool) (*annex, error) {
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
-	}
-	a, err := k.mapFD(fd, path, fresh)
-	if err != nil {
-		unix.Close(fd)
-	}
-	return a, err
-}
-
-func (k *annexKind) mapFD(fd int, path string, fresh bool) (*annex, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, fmt.Errorf("stat %s: %w", path, err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || uint32(os.Geteuid()) != st.Uid || st.Mode&0o077 != 0 {
-		return nil, fmt.Errorf("%s: must be a file of ours alone (owner %d, mode 600); remove it", path, os.Geteuid())
-	}
-	var h annexHeader
-	if _, err := unix.Pread(fd, unsafe.Slice((*byte)(unsafe.Pointer(&h)), unsafe.Sizeof(h)), 0); err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	high, alive := h.High, h.Alive
-	h.High, h.Alive = 0, 0
-	if fresh = fresh || h != k.ours() || st.Size != int64(k.size()); fresh {
-		high, alive = 0, 0
-		if err := empty(fd, int64(k.size())); err != nil {
-			return nil, fmt.Errorf("truncate %s: %w", path, err)
+func (k *annexKind) open(path string, fresh bool) (*backing, error) {
+	back, _, err := openFile(path, k.size(), func(fd int, st *unix.Stat_t) (bool, error) {
+		if !oursAlone(st) {
+			return false, fmt.Errorf("%s: must be a file of ours alone (owner %d, mode 600); remove it", path, os.Geteuid())
 		}
-	}
-	back, err := mapped(fd, int(k.size()), unix.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("map %s: %w", path, err)
-	}
-	a := k.new(back)
-	a.head.High, a.head.Alive = min(high, uint32(k.rows)), alive
-	return a, nil
+		h, _, err := readHeader[annexHeader](fd, path)
+		want := k.ours()
+		want.High, want.Alive = h.High, h.Alive
+		return fresh || h != want || st.Size != int64(k.size()), err
+	})
+	return back, err
 }
 
 // new makes the header of a mapping ours.
@@ -151,31 +121,20 @@ func (k *annexKind) new(back *backing) *annex {
 	return a
 }
 
-// anonymous is an annex without a file; why is what Volatile says.
-func (k *annexKind) anonymous(why error) (*annex, error) {
-	back, err := mapped(-1, int(k.size()), unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
-		return nil, errors.Join(why, fmt.Errorf("map %d bytes: %w", k.size(), err))
-	}
-	a := k.new(back)
-	a.back.volatile.Store(&why)
-	return a, nil
-}
-
 // eachAnnex opens the annexes, and lays their tables over them.
-func (f *File) eachAnnex(open func(k *annexKind, suffix string) (*annex, error)) error {
+func (f *File) eachAnnex(open func(k *annexKind, suffix string) (*backing, error)) error {
 	for i, k := range [...]struct {
 		kind   *annexKind
 		suffix string
 	}{{&threadAnnex, annexSuffix}, {&pressureAnnex, pressureSuffix}, {&cgroupAnnex, cgroupSuffix}} {
-		a, err := open(k.kind, k.suffix)
+		back, err := open(k.kind, k.suffix)
 		if err != nil {
 			for _, a := range f.annexes[:i] {
 				err = errors.Join(err, a.back.close())
 			}
 			return err
 		}
-		f.annexes[i] = a
+		f.annexes[i] = k.kind.new(back)
 	}
 	threads, pressures, cgroups := f.annexes[0], f.annexes[1], f.annexes[2]
 	f.Threads.lay(threads.back, headerSize, MaxThreads, &threads.head.High)

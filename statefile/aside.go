@@ -34,14 +34,13 @@ const mostAside = 4
 // examine tells what a file holds that was opened. fresh: nothing that is true any more,
 // since it is empty or of another boot.
 func examine(fd int, path string, st *unix.Stat_t) (fresh bool, err error) {
-	if uint32(os.Geteuid()) != st.Uid || st.Mode&0o077 != 0 {
+	if !oursAlone(st) {
 		return false, &strange{kindForeign, fmt.Sprintf("%s: owner %d mode %o: must be ours alone (owner %d, mode 600); remove it",
 			path, st.Uid, st.Mode&0o777, os.Geteuid())}
 	}
-	var h header
-	n, err := unix.Pread(fd, unsafe.Slice((*byte)(unsafe.Pointer(&h)), unsafe.Sizeof(h)), 0)
+	h, n, err := readHeader[header](fd, path)
 	if err != nil {
-		return false, fmt.Errorf("read %s: %w", path, err)
+		return false, err
 	}
 	if h == (header{}) { // a daemon that was killed before it wrote a word leaves that, too
 		return true, nil

@@ -2,6 +2,7 @@ package statefile
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -38,9 +39,64 @@ func (b *backing) lasting() error {
 // chunk is how many pages are allocated at a time.
 const chunk = 16
 
+// openFile maps the file at path, which is made where it is absent. look tells what it holds; fresh: nothing that is true, and so it
+// is emptied.
+func openFile(path string, size uintptr, look func(fd int, st *unix.Stat_t) (fresh bool, err error)) (b *backing, fresh bool, err error) {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, false, fmt.Errorf("open %s: %w", path, err)
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err != nil {
+		err = fmt.Errorf("stat %s: %w", path, err)
+	} else if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = fmt.Errorf("%s is no file: remove it", path)
+	} else {
+		fresh, err = look(fd, &st)
+	}
+	if err == nil && fresh { // all content goes at once, without a touch of each record
+		if err = errors.Join(unix.Ftruncate(fd, 0), unix.Ftruncate(fd, int64(size))); err != nil {
+			err = fmt.Errorf("truncate %s: %w", path, err)
+		}
+	}
+	if err == nil {
+		if b, err = mapped(fd, size, unix.MAP_SHARED); err != nil {
+			err = fmt.Errorf("map %s: %w", path, err)
+		}
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, false, err
+	}
+	return b, fresh, nil
+}
+
+// oursAlone says whether nobody else may read or write a file.
+func oursAlone(st *unix.Stat_t) bool {
+	return uint32(os.Geteuid()) == st.Uid && st.Mode&0o077 == 0
+}
+
+// readHeader reads what a file begins with, and how many bytes of that there are.
+func readHeader[T header | annexHeader](fd int, path string) (h T, n int, err error) {
+	if n, err = unix.Pread(fd, unsafe.Slice((*byte)(unsafe.Pointer(&h)), unsafe.Sizeof(h)), 0); err != nil {
+		err = fmt.Errorf("read %s: %w", path, err)
+	}
+	return h, n, err
+}
+
+// anonymous is memory without a file; why is what lasting says.
+func anonymous(size uintptr, why error) (*backing, error) {
+	b, err := mapped(-1, size, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, errors.Join(why, fmt.Errorf("map %d bytes: %w", size, err))
+	}
+	b.volatile.Store(&why)
+	return b, nil
+}
+
 // mapped maps a file, or memory alone where fd is below 0, with a header that can be touched.
-func mapped(fd, size, flags int) (*backing, error) {
-	mem, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, flags)
+func mapped(fd int, size uintptr, flags int) (*backing, error) {
+	mem, err := unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, flags)
 	if err != nil {
 		return nil, err
 	}

@@ -51,19 +51,23 @@ type File struct {
 // is set aside before, and Aside says where it is. The caller holds the lock that
 // keeps a second daemon away.
 func Open(path string) (f *File, fresh bool, err error) {
-	f, fresh, err = openPath(path)
+	back, fresh, err := openState(path)
 	var strange *strange
 	aside := ""
 	if errors.As(err, &strange) {
 		if aside, err = setAside(path, strange.kind); err != nil {
 			return nil, false, errors.Join(strange, err)
 		}
-		f, fresh, err = openPath(path)
+		back, fresh, err = openState(path)
 	}
 	if err != nil {
 		return nil, false, err
 	}
+	f = newFile(back)
 	f.aside = aside
+	if fresh {
+		f.begin()
+	}
 	f.collect()
 	if err := f.openAnnexes(path, fresh); err != nil {
 		return nil, false, errors.Join(err, f.back.close())
@@ -71,18 +75,14 @@ func Open(path string) (f *File, fresh bool, err error) {
 	return f, fresh, nil
 }
 
-func openPath(path string) (f *File, fresh bool, err error) {
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
-	switch {
-	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.EACCES) && isFile(path):
-		return nil, false, &strange{kindForeign, fmt.Sprintf("%s is not ours: %v", path, err)}
-	case err != nil:
-		return nil, false, fmt.Errorf("open %s: %w", path, err)
+func openState(path string) (back *backing, fresh bool, err error) {
+	back, fresh, err = openFile(path, fileSize, func(fd int, st *unix.Stat_t) (bool, error) { return examine(fd, path, st) })
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EACCES) && isFile(path) {
+		var why unix.Errno
+		errors.As(err, &why)
+		err = &strange{kindForeign, fmt.Sprintf("%s is not ours: %v", path, why)}
 	}
-	if f, fresh, err = openFD(fd, path); err != nil {
-		unix.Close(fd)
-	}
-	return f, fresh, err
+	return back, fresh, err
 }
 
 func isFile(path string) bool {
@@ -93,41 +93,16 @@ func isFile(path string) bool {
 // Anonymous is a state file without a file: nothing in it survives the daemon. It is
 // for a machine whose runtime directory cannot be written; why is what Volatile says.
 func Anonymous(why error) (*File, error) {
-	f, err := mapFile(-1, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	back, err := anonymous(fileSize, why)
 	if err != nil {
 		return nil, err
 	}
-	f.back.volatile.Store(&why)
+	f := newFile(back)
 	f.begin()
-	if err := f.eachAnnex(func(k *annexKind, _ string) (*annex, error) { return k.anonymous(why) }); err != nil {
+	if err := f.eachAnnex(func(k *annexKind, _ string) (*backing, error) { return anonymous(k.size(), why) }); err != nil {
 		return nil, errors.Join(err, f.back.close())
 	}
 	return f, nil
-}
-
-func openFD(fd int, path string) (f *File, fresh bool, err error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, false, fmt.Errorf("stat %s: %w", path, err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, false, fmt.Errorf("%s is no file: remove it", path)
-	}
-	if fresh, err = examine(fd, path, &st); err != nil {
-		return nil, false, err
-	}
-	if fresh {
-		if err := empty(fd, int64(fileSize)); err != nil {
-			return nil, false, fmt.Errorf("truncate %s: %w", path, err)
-		}
-	}
-	if f, err = mapFile(fd, unix.MAP_SHARED); err != nil {
-		return nil, false, fmt.Errorf("map %s: %w", path, err)
-	}
-	if fresh {
-		f.begin()
-	}
-	return f, fresh, nil
 }
 
 func (f *File) collect() {
@@ -141,19 +116,15 @@ func (f *File) collect() {
 // Aside says where Open put a file that it could not read; empty: there was none.
 func (f *File) Aside() string { return f.aside }
 
-// mapFile maps all of it.
-func mapFile(fd, flags int) (*File, error) {
-	back, err := mapped(fd, int(fileSize), flags)
-	if err != nil {
-		return nil, err
-	}
+// newFile lays the tables over a mapping.
+func newFile(back *backing) *File {
 	f := &File{back: back, head: (*header)(unsafe.Pointer(&back.mem[0]))}
 	at := f.Jobs.lay(back, headerSize, MaxJobs, &f.head.HighJob)
 	at = f.Sessions.lay(back, at, MaxSessions, &f.head.HighSession)
 	at = f.Leases.lay(back, at, MaxLeases, &f.head.HighLease)
 	at = f.Tickets.lay(back, at, MaxTickets, &f.head.HighTicket)
 	f.Limits.lay(back, at, MaxLimits, &f.head.HighLimit)
-	return f, nil
+	return f
 }
 
 // begin writes the header of a file that holds nothing.
@@ -168,14 +139,6 @@ func ours() header {
 	return header{Version: fileVersion, HeaderSize: headerSize, JobSize: uint32(jobSize),
 		SessSize: uint32(sessSize), LeaseSize: uint32(leaseSize), TicketSize: uint32(tickSize),
 		LimitSize: uint32(limitSize), BootID: bootID()}
-}
-
-// empty forgets all content at once, without touching each record.
-func empty(fd int, size int64) error {
-	if err := unix.Ftruncate(fd, 0); err != nil {
-		return err
-	}
-	return unix.Ftruncate(fd, size)
 }
 
 // Volatile says why some of the records would not survive the daemon: the filesystem
