@@ -101,7 +101,7 @@ func (c *Conn) Accepted() {
 // Silence tells a client that its connection is closed because of it.
 func (c *Conn) Silence() {
 	_ = Reply(c, Header{}, StatusOrder, &ErrorReply{Text: MakeText(fmt.Sprintf(
-		"nothing that is a message came for %v: connect again when there is something to ask", c.listener.silent))}, -1)
+		"nothing that is a message came for %v: connect again when there is something to ask", c.listener.opts.Patience))}, -1)
 }
 
 // checkDescriptor holds what came along against what the message says.

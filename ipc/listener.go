@@ -38,9 +38,7 @@ type Listener struct {
 	lock   *os.File // nil when the socket was inherited
 	inode  uint64   // of the socket file that we made
 	limits *connLimits
-	silent time.Duration // Patience of the options
-	short  func(error)   // Short of the options, or nil
-	lend   func(func() error) error
+	opts   ListenOptions
 	since  time.Time // when the machine began to lack what a connection needs; zero: it does not. Accept's
 	closed chan struct{}
 	kernel identifier
@@ -117,8 +115,7 @@ func ListenFile(f *os.File, opts ListenOptions) (*Listener, error) {
 
 func newListener(ln *net.UnixListener, path string, opts ListenOptions) *Listener {
 	ln.SetUnlinkOnClose(false)
-	return &Listener{ln: ln, path: path, limits: newConnLimits(opts.Limits), silent: opts.Patience,
-		short: opts.Short, lend: opts.Lend, closed: make(chan struct{}),
+	return &Listener{ln: ln, path: path, limits: newConnLimits(opts.Limits), opts: opts, closed: make(chan struct{}),
 		kernel: identifier{startTicks: opts.StartTicks, option: unix.SO_PEERPIDFD}}
 }
 
@@ -198,8 +195,8 @@ func (l *Listener) rest(last time.Duration, err error) time.Duration {
 	if l.since.IsZero() {
 		l.since = time.Now()
 	}
-	if l.short != nil && !errors.Is(err, unix.ECONNABORTED) {
-		l.short(err)
+	if l.opts.Short != nil && !errors.Is(err, unix.ECONNABORTED) {
+		l.opts.Short(err)
 	}
 	wait := min(max(2*last, 5*time.Millisecond), 100*time.Millisecond)
 	select {
@@ -224,7 +221,7 @@ const dismissed = 256
 // dismiss turns away those that have waited in the socket's queue for too long, by a descriptor
 // that is lent for that.
 func (l *Listener) dismiss() {
-	if l.lend == nil || !l.isLate() {
+	if l.opts.Lend == nil || !l.isLate() {
 		return
 	}
 	raw, err := l.ln.SyscallConn()
@@ -234,7 +231,7 @@ func (l *Listener) dismiss() {
 	msg := turnedAway(refuse(StatusTooMany, NoRoom))
 	_ = raw.Control(func(fd uintptr) {
 		for range dismissed {
-			if l.lend(func() error { return answerNext(int(fd), msg) }) != nil {
+			if l.opts.Lend(func() error { return answerNext(int(fd), msg) }) != nil {
 				return
 			}
 		}
@@ -298,8 +295,8 @@ func (l *Listener) admit(conn *net.UnixConn) *Conn {
 	}
 	c := &Conn{sock: sock, listener: l, peer: peer}
 	c.pidfd.Store(int64(peer.PIDFD))
-	if l.silent > 0 {
-		_ = conn.SetReadDeadline(time.Now().Add(l.silent))
+	if l.opts.Patience > 0 {
+		_ = conn.SetReadDeadline(time.Now().Add(l.opts.Patience))
 	}
 	return c
 }

@@ -29,12 +29,12 @@ func validate[T Body](body *T) *ProtocolError {
 		return m.validate()
 	case *JobOpenRequest:
 		return m.validate()
-	case *CancelReply, *JobCloseRequest, *JobTallyRequest:
-		return nil
 	case *JobTallyReply:
 		return first(upTo("JobTallyReply.Devices", m.Devices, PageSlots), zero("JobTallyReply.Reserved", uint64(m.Reserved)))
 	case *CancelRequest:
-		return m.validate()
+		if m.Ticket != 0 && !m.Job.IsZero() {
+			return refuse(StatusRange, "CancelRequest names a ticket or a job, not both")
+		}
 	case *LimitRequest:
 		return m.validate(LimitProcess, LimitRule)
 	case *CgroupRequest:
@@ -68,13 +68,6 @@ func validate[T Body](body *T) *ProtocolError {
 		return first(flag("EventsPart.Last", m.Last), zero("EventsPart.Reserved", uint64(m.Reserved)))
 	case *SnapshotPart:
 		return first(flag("SnapshotPart.Last", m.Last), zero("SnapshotPart.Reserved", uint64(m.Reserved)))
-	}
-	return nil
-}
-
-func (m *CancelRequest) validate() *ProtocolError {
-	if m.Ticket != 0 && !m.Job.IsZero() {
-		return refuse(StatusRange, "CancelRequest names a ticket or a job, not both")
 	}
 	return nil
 }
