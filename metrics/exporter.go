@@ -11,9 +11,6 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// ContentType is the media type of what an Exporter writes.
-const ContentType = "text/plain; version=0.0.4; charset=utf-8"
-
 // Options says what is exported beyond the usual.
 type Options struct {
 	Jobs bool // the series of each job: as many as there are jobs

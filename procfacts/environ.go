@@ -132,15 +132,11 @@ func (r *Reader) keepOldest(oldest map[string]Started, variable string, pid int)
 // kernel's own, a dead one, or was started with none. Else it is about to become another program, or holds its own
 // address space, which is waited for no longer than anywhere else; an error: it has just gone.
 func (r *Reader) hasNoEnviron(pid int) (bool, error) {
-	type answer struct {
-		none bool
-		err  error
+	none, err := within(r, func() (bool, error) { return r.readsNoEnviron(pid) })
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = nil
 	}
-	is, _ := within(r, func() (is answer) {
-		is.none, is.err = r.readsNoEnviron(pid)
-		return is
-	})
-	return is.none, is.err
+	return none, err
 }
 
 func (r *Reader) readsNoEnviron(pid int) (none bool, err error) {

@@ -118,19 +118,24 @@ func (r *Reader) facts(dir, pid int, f *Facts) (err error) {
 }
 
 // within does what a process can hold up (its own memory is behind it), and gives up where that
-// takes too long. Who is stuck is left behind, up to a number, and ends with the process.
-func within[T any](r *Reader, read func() T) (result T, ok bool) {
+// takes too long, with os.ErrDeadlineExceeded. Who is stuck is left behind, up to a number, and ends with the process.
+func within[T any](r *Reader, read func() (T, error)) (result T, err error) {
 	select {
 	case r.slow <- struct{}{}:
 	default:
-		return result, false
+		return result, os.ErrDeadlineExceeded
 	}
-	done := make(chan T, 1)
+	done := make(chan func() (T, error), 1)
 	go func() {
 		defer func() { <-r.slow }()
-		done <- read()
+		result, err := read()
+		done <- func() (T, error) { return result, err }
 	}()
-	return receive(done, slowTimeout)
+	answer, ok := receive(done, slowTimeout)
+	if !ok {
+		return result, os.ErrDeadlineExceeded
+	}
+	return answer()
 }
 
 // receive takes what comes within a time, which it waits in ten pauses: where this process itself gets
@@ -151,9 +156,9 @@ func receive[T any](from <-chan T, timeout time.Duration) (v T, ok bool) {
 
 // readSlowly reads the beginning of a file; nil: it cannot be read, or takes too long.
 func (r *Reader) readSlowly(path string, limit int) []byte {
-	data, _ := within(r, func() []byte {
+	data, _ := within(r, func() ([]byte, error) {
 		data, _ := readAt(unix.AT_FDCWD, path, make([]byte, 0, min(limit, 512)), limit)
-		return data
+		return data, nil
 	})
 	return data
 }
@@ -163,21 +168,11 @@ func (r *Reader) readSlowly(path string, limit int) []byte {
 // It may take as long as the process holds its own address space, and 100 ms at
 // most: it then returns an error that is os.ErrDeadlineExceeded.
 func (r *Reader) IsMapped(pid int, inode uint64, name string) (bool, error) {
-	type answer struct {
-		found bool
-		err   error
+	found, err := within(r, func() (bool, error) { return r.readMapping(pid, inode, name) })
+	if err != nil {
+		return false, fmt.Errorf("mappings: %w", ofProcess(pid, err))
 	}
-	a, ok := within(r, func() answer {
-		found, err := r.readMapping(pid, inode, name)
-		return answer{found, err}
-	})
-	if !ok {
-		a.err = os.ErrDeadlineExceeded
-	}
-	if a.err != nil {
-		return false, fmt.Errorf("mappings: %w", ofProcess(pid, a.err))
-	}
-	return a.found, nil
+	return found, nil
 }
 
 func (r *Reader) readMapping(pid int, inode uint64, name string) (bool, error) {

@@ -255,12 +255,12 @@ func TestHeldUp(t *testing.T) {
 	}
 	r := NewReader()
 	for range 10 {
-		if _, ok := within(r, func() error {
+		if _, err := within(r, func() (bool, error) {
 			runtime.LockOSThread() // the thread stops before the call returns
 			defer runtime.UnlockOSThread()
-			return unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP)
-		}); !ok {
-			t.Error("it took too long")
+			return true, unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP)
+		}); err != nil {
+			t.Error(err)
 		}
 	}
 }
