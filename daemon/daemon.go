@@ -34,7 +34,7 @@ type Daemon struct {
 	log      *slog.Logger
 	paths    paths
 	inv      machine
-	uuids    map[ipc.UUID]inventory.Device
+	devices  []inventory.Device // do not change after the start
 	listener *ipc.Listener
 	fs       *gpufs.Server
 	reaper   *inventory.Reaper[*mortal]
@@ -112,7 +112,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	own, cancel := context.WithCancel(context.Background())
 	logs := history.NewQueue(o.Log.Handler())
 	d := &Daemon{log: slog.New(logs), logs: logs, paths: p, ctx: own, cancel: cancel, failed: make(chan error, 4), started: make(chan struct{}), overrun: make(chan struct{}, 1), turned: make(chan struct{}, 1), exporter: metrics.New(),
-		words: shim.NewWords(), uuids: map[ipc.UUID]inventory.Device{}, readers: map[int]*reader{},
+		words: shim.NewWords(), readers: map[int]*reader{},
 		sessions: map[ipc.Token]*session{}, ofProcess: map[int][]*session{}, threadRows: map[int]map[uint32]int{}, kept: keptLimits{of: map[limitOwner][]int{}, cgroups: map[uint64]int{}, count: newCounts(limitBounds)},
 		sessionsOf: newCounts(sessionBounds), jobsOf: newCounts(jobBounds), leasesOf: newCounts(leaseBounds),
 		jobs: map[ipc.Token]*job{}, jobByID: map[arbiter.JobID]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[*shim.Lease]showing{}, pressures: newPressures()}
@@ -196,7 +196,7 @@ func (d *Daemon) start(page worker.Wanted) error {
 	d.notify("READY=1")
 	go d.accept(d.ctx) // which ends when the listener closes
 	d.log.Info("ready", "version", version.Version, "socket", d.paths.socket, "mount", d.paths.mount,
-		"devices", len(d.inv.Devices()))
+		"devices", len(d.devices))
 	return nil
 }
 

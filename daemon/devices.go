@@ -14,22 +14,19 @@ import (
 )
 
 func (d *Daemon) addDevices() {
-	devices := d.inv.Devices()
+	d.devices = d.inv.Devices()
 	if why := d.inv.Why(); why != "" {
 		level := slog.LevelInfo
-		if !slices.ContainsFunc(devices, isGPU) {
+		if !slices.ContainsFunc(d.devices, isGPU) {
 			level = slog.LevelWarn
 		}
-		d.log.Log(d.ctx, level, "devices", "found", len(devices), "note", why)
+		d.log.Log(d.ctx, level, "devices", "found", len(d.devices), "note", why)
 	}
 	now := d.now()
 	d.lock()
 	defer d.unlock()
-	for _, dev := range devices {
+	for _, dev := range d.devices {
 		d.readers[dev.Index] = newReader(d, dev.Index)
-		if dev.UUIDBytes != (ipc.UUID{}) { // without one it cannot be asked for, only shown
-			d.uuids[dev.UUIDBytes] = dev
-		}
 		d.arb.AddDevice(now, deviceOf(dev))
 	}
 }
@@ -48,10 +45,23 @@ func usable(dev inventory.Device) accounting.Bytes {
 	return accounting.Bytes(dev.Total - min(dev.Reserved, dev.Total))
 }
 
-// deviceByUUID finds a device; the map does not change after the start.
+// deviceByUUID finds a device. One without a UUID cannot be asked for, only shown.
 func (d *Daemon) deviceByUUID(uuid ipc.UUID) (inventory.Device, bool) {
-	dev, ok := d.uuids[uuid]
-	return dev, ok
+	return d.device(func(dev *inventory.Device) bool { return uuid != (ipc.UUID{}) && dev.UUIDBytes == uuid })
+}
+
+func (d *Daemon) deviceByIndex(index int) (inventory.Device, bool) {
+	return d.device(func(dev *inventory.Device) bool { return dev.Index == index })
+}
+
+// device is the first one that is.
+func (d *Daemon) device(is func(*inventory.Device) bool) (inventory.Device, bool) {
+	for i := range d.devices {
+		if is(&d.devices[i]) {
+			return d.devices[i], true
+		}
+	}
+	return inventory.Device{}, false
 }
 
 // driver answers on which device a driver is counted that computes on the processor.
@@ -101,11 +111,10 @@ func (d *Daemon) lastDevices() (last []inventory.Device) {
 
 // keepDevices writes down what was found.
 func (d *Daemon) keepDevices() {
-	found := d.inv.Devices()
-	if slices.Equal(found, d.lastDevices()) {
+	if slices.Equal(d.devices, d.lastDevices()) {
 		return
 	}
-	text, err := json.Marshal(found)
+	text, err := json.Marshal(d.devices)
 	if err == nil {
 		err = os.WriteFile(d.paths.devices+".new", text, 0o600)
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/faults"
-	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/procfacts"
 	"github.com/gpuarb/gpuarb/statefile"
@@ -118,7 +117,7 @@ func (d *Daemon) mayHaveDevicesLocked(r *ipc.JobOpenRequest) error {
 	if len(named) == 0 {
 		needsGPU |= ipc.JobExclusive
 	}
-	if r.Flags&needsGPU != 0 && !slices.ContainsFunc(d.inv.Devices(), isGPU) {
+	if r.Flags&needsGPU != 0 && !slices.ContainsFunc(d.devices, isGPU) {
 		return refused(ipc.StatusNoDevice, "this machine has no GPU")
 	}
 	for _, index := range named {
@@ -242,15 +241,6 @@ func (d *Daemon) devicesOf(r *statefile.Job) (indices []int) {
 	return indices
 }
 
-func (d *Daemon) deviceByIndex(index int) (inventory.Device, bool) {
-	for _, dev := range d.inv.Devices() {
-		if dev.Index == index {
-			return dev, true
-		}
-	}
-	return inventory.Device{}, false
-}
-
 // openedBefore is the job of a request that comes again because its answer was lost.
 func (d *Daemon) openedBefore(peer ipc.Peer, h ipc.Header, r *ipc.JobOpenRequest) *job {
 	if r.Flags&ipc.JobRetry == 0 {
@@ -321,7 +311,7 @@ func (cl *client) jobClose(r *ipc.JobCloseRequest) (ipc.Empty, error) {
 // that limits nothing is a mistake. The processor counts for those who name it.
 func (d *Daemon) fitsSomeDeviceLocked(budget accounting.Size, r *ipc.JobOpenRequest) error {
 	var largest accounting.Bytes
-	for _, dev := range d.inv.Devices() {
+	for _, dev := range d.devices {
 		if !isGPU(dev) && !slices.Contains(r.Device[:r.Devices], uint32(dev.Index)) {
 			continue
 		}

@@ -28,12 +28,14 @@ func (cl *client) resume(m ipc.Message) error {
 	if cl.s != nil || cl.tool {
 		return refused(ipc.StatusOrder, "this connection belongs to a session already")
 	}
-	page, err := whenRoom(cl, m.Header, func() (*pageOffer, error) { return cl.d.pageFor(&req, m.FD) })
+	offer, err := whenRoom(cl, m.Header, func() (pageOffer, error) { return cl.d.pageFor(&req, m.FD) })
 	if err != nil {
 		return err
 	}
-	defer page.close()
-	s, fresh, err := cl.takeUp(&req, page)
+	s, fresh, err := cl.takeUp(&req, &offer)
+	if offer.page != nil {
+		_ = offer.page.Close()
+	}
 	if statusOf(err) == ipc.StatusNoSession {
 		s, err = cl.adopt(m.Header, &req, m.FD)
 		fresh = true
@@ -48,19 +50,13 @@ func (cl *client) resume(m ipc.Message) error {
 // pageOffer is a page for a session that has none: opened before the lock is taken, and
 // closed where it was not wanted after all.
 type pageOffer struct {
-	page  *ipc.LeasePage // nil: none
+	page  *ipc.LeasePage // nil: none, or taken
 	fresh bool           // not the one that the client has
-}
-
-func (o *pageOffer) close() {
-	if o.page != nil {
-		_ = o.page.Close()
-	}
 }
 
 // pageFor opens the page that a client sends, if its session has none and it is the one that was
 // made for it; else a new one.
-func (d *Daemon) pageFor(req *ipc.ResumeRequest, fd int) (*pageOffer, error) {
+func (d *Daemon) pageFor(req *ipc.ResumeRequest, fd int) (offer pageOffer, err error) {
 	var id ipc.PageID
 	d.lock()
 	s := d.sessions[req.Session]
@@ -70,15 +66,16 @@ func (d *Daemon) pageFor(req *ipc.ResumeRequest, fd int) (*pageOffer, error) {
 	}
 	d.unlock()
 	if !needed {
-		return &pageOffer{}, nil
+		return offer, nil
 	}
 	if own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3); err == nil {
 		if page := openPage(own, id); page != nil {
-			return &pageOffer{page: page}, nil
+			return pageOffer{page: page}, nil
 		}
 	}
-	page, err := d.spare.newPage()
-	return &pageOffer{page: page, fresh: true}, err
+	offer.page, err = d.spare.newPage()
+	offer.fresh = true
+	return offer, err
 }
 
 // doubt is a client's sum that was not believed on its word alone.
@@ -118,7 +115,7 @@ func (d *Daemon) figure(index, pid int) accounting.Bytes {
 
 // takeUp takes up a session that is known, with the page that it had or a new one,
 // which fresh tells. What the client counts settles what was lost with the connection.
-func (cl *client) takeUp(req *ipc.ResumeRequest, page *pageOffer) (s *session, fresh bool, err error) {
+func (cl *client) takeUp(req *ipc.ResumeRequest, offer *pageOffer) (s *session, fresh bool, err error) {
 	d, c := cl.d, cl.conn
 	d.lock()
 	defer d.unlock()
@@ -126,12 +123,12 @@ func (cl *client) takeUp(req *ipc.ResumeRequest, page *pageOffer) (s *session, f
 		return nil, false, err
 	}
 	if s.page == nil {
-		if page.page == nil { // it became known just now
+		if offer.page == nil { // it became known just now
 			delete(s.conns, c)
 			return nil, false, refused(ipc.StatusShuttingDown, "the session is just being taken up: resume again")
 		}
-		fresh = page.fresh
-		d.takePageLocked(s, req, page)
+		fresh = offer.fresh
+		d.takePageLocked(s, req, offer)
 	}
 	// What was granted and is not in the client's sums never reached it: it goes back, and what is asked again is new.
 	faults.At("resume.found")
@@ -263,7 +260,8 @@ func (cl *client) adopt(head ipc.Header, req *ipc.ResumeRequest, fd int) (*sessi
 	if err != nil {
 		return nil, err
 	}
-	seen, sent := pageOf(proc.PID, fd), pageIDOf(fd)
+	seen := pageOf(proc.PID, fd)
+	sent, _ := ipc.PageIDOf(fd)
 	d.lock()
 	defer d.unlock()
 	d.endDamagedLocked(proc, sent)
@@ -316,15 +314,6 @@ func (d *Daemon) endDamagedLocked(proc rules.Process, sent ipc.PageID) {
 			d.forgetLocked(s)
 		}
 	}
-}
-
-// pageIDOf is the identity of a descriptor that a client sent; zero where it sent none.
-func pageIDOf(fd int) ipc.PageID {
-	var st unix.Stat_t
-	if unix.Fstat(fd, &st) != nil {
-		return ipc.PageID{}
-	}
-	return ipc.PageID{Dev: st.Dev, Ino: st.Ino}
 }
 
 // forgetLocked drops a session at once, whose memory its process counts in another one from

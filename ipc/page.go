@@ -138,6 +138,12 @@ func ReadPage(fd int) (*Page, error) {
 	return &p, nil
 }
 
+// PageIDOf is the kernel's name for a file, which may be a page's.
+func PageIDOf(fd int) (PageID, error) {
+	id, _, err := identify(fd)
+	return id, err
+}
+
 func identify(fd int) (PageID, int64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
