@@ -14,29 +14,16 @@ import (
 
 // cgroup is the folder of a cgroup.
 func (b *builder) cgroup(of string) *directory {
-	list := func(s *snapshot) ([]entry, bool) {
+	return &directory{changing: true, list: func(s *snapshot) ([]entry, bool) {
 		entries, ok := b.cgroupFiles(of, s)
 		for _, name := range s.cgroupsIn(of) {
-			if !named(entries, name) {
+			if _, taken := named(entries, name); !taken {
 				entries = append(entries, b.cgroupEntry(of, name))
 			}
 		}
 		slices.SortFunc(entries, byName)
 		return entries, ok
-	}
-	return &directory{changing: true, list: list, find: func(s *snapshot, name string) (entry, bool) {
-		entries, ok := b.cgroupFiles(of, s)
-		if i := slices.IndexFunc(entries, func(e entry) bool { return e.name == name }); ok && i >= 0 {
-			return entries[i], true
-		}
-		e := b.cgroupEntry(of, name)
-		_, ok = s.Cgroup(below(of, name))
-		return e, ok
 	}}
-}
-
-func named(entries []entry, name string) bool {
-	return slices.ContainsFunc(entries, func(e entry) bool { return e.name == name })
 }
 
 // cgroupFiles are the files of a cgroup. Its limit is root's to write, so they belong to the daemon's user; the root has none,

@@ -43,12 +43,15 @@ func (s *Server) sweepDir(dir *fs.Inode) int {
 	if len(children) == 0 {
 		return 0
 	}
-	snapshot := s.state.snapshots.recent()
+	there := map[string]identity{}
+	entries, _ := node.dir.list(s.state.snapshots.recent())
+	for _, e := range entries {
+		there[e.name] = e.id
+	}
 	gone := 0
 	for name, child := range children {
-		e, there := node.dir.entry(snapshot, name)
 		id := child.StableAttr()
-		if there && e.id.ino() == id.Ino && e.id.gen() == id.Gen {
+		if is, ok := there[name]; ok && is.ino() == id.Ino && is.gen() == id.Gen {
 			continue
 		}
 		// The kernel drops the name and all below it, and says so by FORGET. An

@@ -77,6 +77,11 @@ func (d *directory) entry(s *snapshot, name string) (entry, bool) {
 		return d.find(s, name)
 	}
 	entries, _ := d.list(s)
+	return named(entries, name)
+}
+
+// named is the entry with a name.
+func named(entries []entry, name string) (entry, bool) {
 	i := slices.IndexFunc(entries, func(e entry) bool { return e.name == name })
 	if i < 0 {
 		return entry{}, false

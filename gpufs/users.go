@@ -11,34 +11,16 @@ import (
 // users/NAME
 
 func (b *builder) users() *directory {
-	return &directory{changing: true,
-		list: func(s *snapshot) ([]entry, bool) {
-			list, named := make([]entry, 0, len(s.Users)), make(map[string]int, len(s.Users))
-			for _, u := range s.Users {
-				named[u.Name]++
-			}
-			for _, u := range s.Users {
-				list = append(list, b.userEntry(folderOf(u, named[u.Name]), u))
-			}
-			return list, true
-		},
-		find: func(s *snapshot, name string) (entry, bool) {
-			n, isNumber := number(name)
-			i := slices.IndexFunc(s.Users, func(u accounting.UserState) bool {
-				return isNumber && uint64(u.UID) == n || !isNumber && u.Name == name
-			})
-			if i < 0 {
-				return entry{}, false
-			}
-			named := 0
-			for _, u := range s.Users {
-				if u.Name == s.Users[i].Name {
-					named++
-				}
-			}
-			return b.userEntry(name, s.Users[i]), folderOf(s.Users[i], named) == name
-		},
-	}
+	return &directory{changing: true, list: func(s *snapshot) ([]entry, bool) {
+		list, named := make([]entry, 0, len(s.Users)), make(map[string]int, len(s.Users))
+		for _, u := range s.Users {
+			named[u.Name]++
+		}
+		for _, u := range s.Users {
+			list = append(list, b.userEntry(folderOf(u, named[u.Name]), u))
+		}
+		return list, true
+	}}
 }
 
 // userEntry is a user's folder. It belongs to the daemon's user: what limits all programs of a user is not his to raise.
