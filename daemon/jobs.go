@@ -374,13 +374,16 @@ func (d *Daemon) dropJobLocked(j *job) {
 	d.forgetLimitsLocked(limitOwner{ipc.LimitJob, uint64(j.id), 0})
 }
 
-// ownJobLocked finds a job that is the peer's to end: his own user's, or anybody's for root.
+// mayEnd says whether what is a user's is the peer's to end: his own, or anybody's for root.
+func mayEnd(peer ipc.Peer, uid uint32) bool { return peer.UID == uid || privileged(peer.UID) }
+
+// ownJobLocked finds a job that is the peer's to end.
 func (d *Daemon) ownJobLocked(token ipc.Token, peer ipc.Peer) (*job, error) {
 	j := d.jobs[token]
 	if j == nil {
 		return nil, refused(ipc.StatusNoSession, "no job has this token")
 	}
-	if peer.UID != j.uid && !privileged(peer.UID) {
+	if !mayEnd(peer, j.uid) {
 		return nil, refused(ipc.StatusPermission, "the job is user %d's, this is user %d", j.uid, peer.UID)
 	}
 	return j, nil

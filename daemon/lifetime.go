@@ -131,7 +131,7 @@ func (d *Daemon) checkMapped(s *session) {
 	d.lock()
 	var id ipc.PageID
 	if !s.dead {
-		id = ipc.PageID{Dev: s.record.PageDev, Ino: s.record.PageInode}
+		id = s.pageID()
 	}
 	d.unlock()
 	if id == (ipc.PageID{}) {
@@ -143,7 +143,7 @@ func (d *Daemon) checkMapped(s *session) {
 	}
 	d.lock()
 	defer d.unlock()
-	if !s.dead && id == (ipc.PageID{Dev: s.record.PageDev, Ino: s.record.PageInode}) { // no new one meanwhile
+	if !s.dead && id == s.pageID() { // no new one meanwhile
 		d.endSessionLocked(s)
 	}
 }

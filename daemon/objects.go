@@ -41,8 +41,7 @@ func (cl *client) objects(req *ipc.ObjectsRequest) (rep ipc.Empty, err error) {
 		return rep, refused(ipc.StatusTooMany, "the objects of %d threads: of a lease so many are remembered", n)
 	}
 	for _, said := range req.Makers[:req.Count] {
-		cl.makers = append(cl.makers, arbiter.Maker{Thread: said.Thread, Contexts: int(min(said.Contexts, maxClaimed)),
-			Streams: int(min(said.Streams, maxClaimed)), Holds: int(min(said.Holds, maxClaimed))})
+		cl.makers = append(cl.makers, makerOf(statefile.Maker(said)))
 	}
 	if req.Flags&ipc.ObjectsMore == 0 {
 		streams, contexts := d.arb.Objects(d.now(), l.ID, cl.makers)
@@ -131,13 +130,18 @@ func (d *Daemon) forgetThreadsLocked(index int) {
 	delete(d.threadRows, index)
 }
 
+// makerOf is a thread that a client, or a record, tells of.
+func makerOf(m statefile.Maker) arbiter.Maker {
+	return arbiter.Maker{Thread: m.Thread, Contexts: int(min(m.Contexts, maxClaimed)),
+		Streams: int(min(m.Streams, maxClaimed)), Holds: int(min(m.Holds, maxClaimed))}
+}
+
 // makersOfLocked reads what keepMakersLocked wrote; nil: nothing. Rows that do not add up to what the
 // lease has are not believed: a daemon that does not know of them ran in between.
 func (d *Daemon) makersOfLocked(index int, record *statefile.Lease) (makers []arbiter.Maker) {
 	var contexts, streams int
 	add := func(m statefile.Maker) {
-		to := arbiter.Maker{Thread: m.Thread, Contexts: int(min(m.Contexts, maxClaimed)),
-			Streams: int(min(m.Streams, maxClaimed)), Holds: int(min(m.Holds, maxClaimed))}
+		to := makerOf(m)
 		contexts, streams = contexts+to.Contexts, streams+to.Streams
 		makers = append(makers, to)
 	}

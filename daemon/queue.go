@@ -309,7 +309,7 @@ func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 		switch {
 		case !waits:
 			return ipc.CancelReply{}, refused(ipc.StatusRange, "no request waits with ticket %d", r.Ticket)
-		case uid != peer.UID && !privileged(peer.UID):
+		case !mayEnd(peer, uid):
 			return ipc.CancelReply{}, refused(ipc.StatusPermission, "ticket %d is user %d's: only that user or root may cancel it", r.Ticket, uid)
 		}
 		d.arb.Cancel(now, ticket, arbiter.ReasonCancelled)
@@ -336,7 +336,7 @@ func (d *Daemon) cancelBelow(peer ipc.Peer) (cancelled uint64) {
 	defer d.unlock()
 	for _, id := range below {
 		uid, _, waits := d.arb.Owner(id)
-		if waits && (uid == peer.UID || privileged(peer.UID)) {
+		if waits && mayEnd(peer, uid) {
 			d.arb.Cancel(d.now(), id, arbiter.ReasonCancelled)
 			cancelled++
 		}

@@ -82,7 +82,7 @@ func (r *reader) nameKeepers() {
 	for s, dr := range r.draining {
 		if !dr.named && now.Sub(dr.dead) > keeperAfter {
 			dr.named = true
-			dead[ipc.PageID{Dev: s.record.PageDev, Ino: s.record.PageInode}] = s.peer.PID
+			dead[s.pageID()] = s.peer.PID
 		}
 	}
 	d.unlock()

@@ -62,7 +62,7 @@ func (d *Daemon) pageFor(req *ipc.ResumeRequest, fd int) (offer pageOffer, err e
 	s := d.sessions[req.Session]
 	needed := s != nil && !s.dead && s.page == nil
 	if needed {
-		id = ipc.PageID{Dev: s.record.PageDev, Ino: s.record.PageInode}
+		id = s.pageID()
 	}
 	d.unlock()
 	if !needed {

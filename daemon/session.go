@@ -261,6 +261,11 @@ func (cl *client) attach(r *ipc.AttachRequest) (ipc.AttachReply, error) {
 		Budget: uint64(info.Budget), StreamsMax: uint32(info.StreamsMax), SlotScope: wireScope(info.SlotScope)}, nil
 }
 
+// pageID is the page that was made for the session.
+func (s *session) pageID() ipc.PageID {
+	return ipc.PageID{Dev: s.record.PageDev, Ino: s.record.PageInode}
+}
+
 // open yields the session's leases.
 func (s *session) open() iter.Seq[*shim.Lease] {
 	return func(yield func(*shim.Lease) bool) {

@@ -37,7 +37,7 @@ func (st *state) shownTo(uid uint32, pid int) *snapshot {
 	if st.hides == nil || !st.hides(uid) {
 		return s
 	}
-	return &snapshot{s.WithOwnCommands(uid), s.asked, s.given}
+	return &snapshot{s.WithOwnCommands(uid)}
 }
 
 // attributes are what stat shows of a node.

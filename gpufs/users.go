@@ -1,7 +1,6 @@
 package gpufs
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
@@ -31,11 +30,7 @@ func (b *builder) userEntry(name string, u accounting.UserState) entry {
 }
 
 func (s *snapshot) user(uid uint32) (accounting.UserState, bool) {
-	i := slices.IndexFunc(s.Users, func(u accounting.UserState) bool { return u.UID == uid })
-	if i < 0 {
-		return accounting.UserState{}, false
-	}
-	return s.Users[i], true
+	return numbered(s.Users, uid, func(u *accounting.UserState) uint32 { return u.UID })
 }
 
 // folderOf is what the folder of a user is called whose name so many have: as he is, where that is a name for a file, no number

@@ -3,6 +3,7 @@ package gpufs
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -29,54 +30,52 @@ const recentEnough = 10 * time.Millisecond
 type snapshots struct {
 	view View
 
-	mu   sync.Mutex
-	last *snapshot // the newest
-}
-
-// snapshot is what a view gave.
-type snapshot struct {
-	accounting.Snapshot
-	asked time.Time // tells which of two is newer
+	mu    sync.Mutex
+	last  *snapshot // the newest
+	asked time.Time // when it was asked for: tells which of two is newer
 	given time.Time // a view that paces itself gives it long after it was asked
 }
 
+// snapshot is what a view gave.
+type snapshot struct{ accounting.Snapshot }
+
 // fresh returns a snapshot that was taken after fresh was called.
 func (s *snapshots) fresh() *snapshot {
-	now := &snapshot{asked: time.Now()}
-	now.Snapshot, now.given = s.view.Snapshot(), time.Now()
+	asked := time.Now()
+	now, given := &snapshot{s.view.Snapshot()}, time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last == nil || s.last.asked.Before(now.asked) {
-		s.last = now
+	if s.asked.Before(asked) {
+		s.last, s.asked, s.given = now, asked, given
 	}
 	return now
 }
 
 // freshOf returns one of the processes with a PID alone.
-func (s *snapshots) freshOf(pid int) *snapshot {
-	now := time.Now()
-	return &snapshot{s.view.SnapshotOf(pid), now, now}
-}
+func (s *snapshots) freshOf(pid int) *snapshot { return &snapshot{s.view.SnapshotOf(pid)} }
 
 // recent returns the newest snapshot if it is recent enough, else a fresh one.
 func (s *snapshots) recent() *snapshot {
 	s.mu.Lock()
-	last := s.last
+	last, given := s.last, s.given
 	s.mu.Unlock()
-	if last != nil && time.Since(last.given) < recentEnough {
+	if time.Since(given) < recentEnough {
 		return last
 	}
 	return s.fresh()
 }
 
 func (s *snapshot) device(index int) (accounting.DeviceState, bool) {
-	i, ok := slices.BinarySearchFunc(s.Devices, index, func(d accounting.DeviceState, index int) int {
-		return cmp.Compare(d.Index, index)
-	})
-	if !ok {
-		return accounting.DeviceState{}, false
+	return numbered(s.Devices, index, func(d *accounting.DeviceState) int { return d.Index })
+}
+
+// numbered finds the first of a list with a number, by which it is ordered.
+func numbered[T any, N cmp.Ordered](list []T, n N, of func(*T) N) (found T, ok bool) {
+	i := sort.Search(len(list), func(i int) bool { return of(&list[i]) >= n })
+	if i == len(list) || of(&list[i]) != n {
+		return found, false
 	}
-	return s.Devices[i], true
+	return list[i], true
 }
 
 // process finds a process by PID and start time: the PID alone may be another's by now.
@@ -118,13 +117,7 @@ func (s *snapshot) latest() (list []accounting.ProcessState, ok bool) {
 }
 
 func (s *snapshot) job(id uint64) (accounting.JobState, bool) {
-	i, ok := slices.BinarySearchFunc(s.Jobs, id, func(j accounting.JobState, id uint64) int {
-		return cmp.Compare(j.ID, id)
-	})
-	if !ok {
-		return accounting.JobState{}, false
-	}
-	return s.Jobs[i], true
+	return numbered(s.Jobs, id, func(j *accounting.JobState) uint64 { return j.ID })
 }
 
 // processID is the identity of a process.
