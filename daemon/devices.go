@@ -82,23 +82,6 @@ func (d *Daemon) nameOfDevice(index int) string {
 	return accounting.DeviceName(index, ok && !isGPU(dev))
 }
 
-// loseDeviceLocked is for a device that has fallen off the bus.
-func (d *Daemon) loseDeviceLocked(r *reader) {
-	if r.lost {
-		return
-	}
-	r.lost = true
-	d.arb.LoseDevice(d.now(), r.index)
-}
-
-// findDeviceLocked is for a device that was lost and answers again.
-func (d *Daemon) findDeviceLocked(r *reader) {
-	r.lost = false
-	if dev, ok := d.deviceByIndex(r.index); ok {
-		d.arb.AddDevice(d.now(), deviceOf(dev))
-	}
-}
-
 // lastDevices is what the daemon before this one found: a device that hangs at the start is
 // known from there, and with it what was granted on it.
 func (d *Daemon) lastDevices() (last []inventory.Device) {

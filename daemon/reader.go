@@ -43,6 +43,7 @@ type reader struct {
 	names map[int]named // of processes that are no clients; run's own, as what follows
 	gap   time.Duration // the pause before the next look at what drains
 	paid  time.Time     // when all readings so far would have been due, one each readOften
+	lost  bool          // as the last reading said
 
 	mu     sync.Mutex
 	since  time.Time // when it last answered, or was first asked
@@ -51,8 +52,6 @@ type reader struct {
 	next   *reading  // the one that begins next, for those who wait for it; nil: nobody does
 
 	draining map[*session]*drain // dead sessions with a lease there; the daemon's lock guards it
-	hung     bool                // as the arbiter was told; the daemon's lock guards both
-	lost     bool
 }
 
 // named is what a process was called, and when that was looked up.
@@ -169,12 +168,16 @@ func (r *reader) read(began time.Time, books bool) {
 	if d.stopping {
 		return
 	}
-	r.answeredLocked()
+	now, wasLost := d.now(), r.lost
+	r.lost = usage.Lost
+	d.arb.Responsive(now, r.index)
 	switch {
 	case usage.Lost:
-		d.loseDeviceLocked(r)
-	case r.lost:
-		d.findDeviceLocked(r)
+		d.arb.LoseDevice(now, r.index)
+	case wasLost:
+		if dev, ok := d.deviceByIndex(r.index); ok {
+			d.arb.AddDevice(now, deviceOf(dev))
+		}
 	case books:
 		for reading.Book(d.now(), rowsAtOnce) {
 			if d.yield(); d.stopping {
@@ -273,18 +276,9 @@ func (r *reader) silent(now time.Time) time.Duration {
 func (d *Daemon) checkDevicesLocked() {
 	now := d.now()
 	for _, r := range d.readers {
-		if silent := r.silent(now); silent > hungAfter && !r.hung {
-			r.hung = true
+		if silent := r.silent(now); silent > hungAfter {
 			d.arb.Unresponsive(now, r.index, silent)
 		}
-	}
-}
-
-// answeredLocked is for a device that has answered.
-func (r *reader) answeredLocked() {
-	if r.hung {
-		r.hung = false
-		r.d.arb.Responsive(r.d.now(), r.index)
 	}
 }
 

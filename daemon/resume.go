@@ -176,7 +176,7 @@ func (d *Daemon) settleLocked(s *session, rl ipc.ResumeLease) error {
 	if !ok {
 		return nil // nothing is arbitrated there
 	}
-	switch l := s.leaseAt(rl.Slot); {
+	switch l := s.leases[rl.Slot]; {
 	case l != nil && l.Device == dev.Index:
 		l.Unheard = shim.Unheard{Streams: max(0, int(l.Record.Streams)-int(rl.Streams)), Contexts: max(0, int(l.Record.Contexts)-int(rl.Contexts))}
 	case l != nil, s.leaseOn(dev.Index) != nil:
@@ -192,7 +192,7 @@ func (d *Daemon) settleLocked(s *session, rl ipc.ResumeLease) error {
 			return err
 		}
 	}
-	l := s.leaseAt(rl.Slot)
+	l := s.leases[rl.Slot]
 	granted, doubted := d.arb.Recount(d.now(), l.ID, accounting.Bytes(rl.Used), 0)
 	faults.At("resume.counted")
 	l.Resize(granted)

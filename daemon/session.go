@@ -32,8 +32,8 @@ type session struct {
 	caller   string // how what its program prints names it
 	page     *ipc.LeasePage
 	record   *statefile.Session
-	index    int           // of record
-	leases   []*shim.Lease // by slot of the page, as far as any was used; nil: none
+	index    int                        // of record
+	leases   [ipc.PageSlots]*shim.Lease // by slot of the page; nil: none
 	conns    map[*ipc.Conn]struct{}
 	dead     bool
 	doubts   []doubt       // of a Resume that is being answered
@@ -252,7 +252,7 @@ func (cl *client) attach(r *ipc.AttachRequest) (ipc.AttachReply, error) {
 	if l := s.leaseOn(dev.Index); l != nil {
 		info, err = attach(l)
 	} else {
-		info, err = d.openLeaseLocked(s, dev, s.freeSlot(), attach)
+		info, err = d.openLeaseLocked(s, dev, uint32(slices.Index(s.leases[:], nil)), attach)
 	}
 	if err != nil {
 		return ipc.AttachReply{}, err
@@ -269,7 +269,7 @@ func (s *session) pageID() ipc.PageID {
 // open yields the session's leases.
 func (s *session) open() iter.Seq[*shim.Lease] {
 	return func(yield func(*shim.Lease) bool) {
-		for _, l := range s.leases {
+		for _, l := range s.leases[:] {
 			if l != nil && !yield(l) {
 				return
 			}
@@ -287,14 +287,6 @@ func (s *session) leaseOn(device int) *shim.Lease {
 	return nil
 }
 
-// freeSlot is the first slot of the page without a lease; ipc.PageSlots where all have one.
-func (s *session) freeSlot() uint32 {
-	if slot := slices.Index(s.leases, nil); slot >= 0 {
-		return uint32(slot)
-	}
-	return uint32(len(s.leases))
-}
-
 // openLeaseLocked opens a lease everywhere or nowhere: with the arbiter, by open, which writes down what it
 // finds in it, in the state file, and in the client's page.
 func (d *Daemon) openLeaseLocked(s *session, dev inventory.Device, slot uint32,
@@ -302,7 +294,7 @@ func (d *Daemon) openLeaseLocked(s *session, dev inventory.Device, slot uint32,
 	if err := d.leasesOf.full(s.peer.PID, s.peer.UID); err != nil {
 		return info, err
 	}
-	if slot >= ipc.PageSlots {
+	if slot >= ipc.PageSlots { // there is no free one
 		return info, refused(ipc.StatusTooMany, "a session can use %d devices", ipc.PageSlots)
 	}
 	index, record, err := d.file.Leases.New()
@@ -324,9 +316,6 @@ func (d *Daemon) openLeaseLocked(s *session, dev inventory.Device, slot uint32,
 
 // knownLeaseLocked enters a lease that the arbiter has opened in its session.
 func (d *Daemon) knownLeaseLocked(s *session, l *shim.Lease) {
-	for int(l.Record.Slot) >= len(s.leases) {
-		s.leases = append(s.leases, nil)
-	}
 	s.leases[l.Record.Slot] = l
 	d.leasesOf.add(s.peer.PID, s.peer.UID)
 }
@@ -351,19 +340,11 @@ func (s *session) lease(slot uint32) (*shim.Lease, error) {
 	if s.dead {
 		return nil, refused(ipc.StatusNoSession, "the session has ended")
 	}
-	l := s.leaseAt(slot)
+	l := s.leases[slot]
 	if l == nil {
 		return nil, refused(ipc.StatusNoLease, "slot %d has no lease: Attach comes first", slot)
 	}
 	return l, nil
-}
-
-// leaseAt is the lease in a slot of the page; nil: there is none.
-func (s *session) leaseAt(slot uint32) *shim.Lease {
-	if int64(slot) >= int64(len(s.leases)) {
-		return nil
-	}
-	return s.leases[slot]
 }
 
 // wireError is an error with the status that the client shall see.
