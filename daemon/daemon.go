@@ -112,7 +112,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	own, cancel := context.WithCancel(context.Background())
 	logs := history.NewQueue(o.Log.Handler())
 	d := &Daemon{log: slog.New(logs), logs: logs, paths: p, ctx: own, cancel: cancel, failed: make(chan error, 4), started: make(chan struct{}), overrun: make(chan struct{}, 1), turned: make(chan struct{}, 1), exporter: metrics.New(),
-		words: shim.NewWords(), readers: map[int]*reader{},
+		readers:  map[int]*reader{},
 		sessions: map[ipc.Token]*session{}, ofProcess: map[int][]*session{}, threadRows: map[int]map[uint32]int{}, kept: keptLimits{of: map[limitOwner][]int{}, cgroups: map[uint64]int{}, count: newCounts(limitBounds)},
 		sessionsOf: newCounts(sessionBounds), jobsOf: newCounts(jobBounds), leasesOf: newCounts(leaseBounds),
 		jobs: map[ipc.Token]*job{}, jobByID: map[arbiter.JobID]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[*shim.Lease]showing{}, pressures: newPressures()}
@@ -123,7 +123,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	d.history = history.New(d.now, d.log)
 	d.changes.Now, d.changes.After = d.now, d.after
 	d.arb = arbiter.New(cfg.Policy)
-	d.words.OnClamp = func(id arbiter.LeaseID) { d.arb.Clamped(d.now(), id) }
+	d.words = shim.NewWords(func(id arbiter.LeaseID) { d.arb.Clamped(d.now(), id) })
 	d.turnTo(cfg)
 	d.history.Show(cfg.Commands == config.CommandsOwn && os.Geteuid() == 0)
 	result := background(func() error {
@@ -350,10 +350,9 @@ func (d *Daemon) snapshot() accounting.Snapshot {
 	for picture.Add(rows) {
 		d.yield()
 	}
-	clamped, bad, configured := d.words.Clamped(), d.bad, d.configured
+	bad, configured := d.bad, d.configured
 	d.unlock()
 	s := picture.Done()
-	s.Stats.ClampedWords = max(s.Stats.ClampedWords, clamped)
 	s.Stats.Malformed = bad
 	s.Config = accounting.ConfigState{Path: d.paths.config, Text: configured}
 	s.Version = version.Version

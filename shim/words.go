@@ -14,11 +14,7 @@ import (
 // Words is what the words of all leases have in common. It is not safe for concurrent use among daemons'
 // goroutines (the daemon's lock owns it); against the clients each change of a word is a compare-and-swap.
 type Words struct {
-	// OnClamp is told of each lease whose word claimed more credit than was
-	// granted. It may be called within any method. nil: nobody is told.
-	OnClamp func(arbiter.LeaseID)
-
-	clamped  uint64
+	onClamp  func(arbiter.LeaseID)
 	patience int // how often a swap may fail before the change is made in another way
 }
 
@@ -64,8 +60,9 @@ type Shown struct {
 	Limited bool             // it is below what the device can grant
 }
 
-// NewWords is for a daemon that begins.
-func NewWords() *Words { return &Words{patience: 256} }
+// NewWords is for a daemon that begins. onClamp is told of each lease whose word claimed more credit than was
+// granted; it may be called within any method.
+func NewWords(onClamp func(arbiter.LeaseID)) *Words { return &Words{onClamp: onClamp, patience: 256} }
 
 // Lease is the lease of a record, on the device with this index, in its client's page; see SetPage.
 func (w *Words) Lease(record *statefile.Lease, index, device int, page *ipc.LeasePage) *Lease {
@@ -87,9 +84,6 @@ func (l *Lease) Epoch() (epoch uint16) {
 	l.guarded(func() { epoch = ipc.Word(l.word().Load()).Epoch() })
 	return epoch
 }
-
-// Clamped counts words that were found with more credit than was granted.
-func (w *Words) Clamped() uint64 { return w.clamped }
 
 // guarded runs f on a lease's slot. A fault in the page (its owner can punch
 // holes into it, and memory to fill them may lack) takes the page from the lease
@@ -114,13 +108,8 @@ func (l *Lease) Credit(granted accounting.Bytes) (credit accounting.Bytes) {
 	return credit
 }
 
-// clamp counts and reports a word that held rubbish.
-func (l *Lease) clamp() {
-	l.words.clamped++
-	if l.words.OnClamp != nil {
-		l.words.OnClamp(l.ID)
-	}
-}
+// clamp reports a word that held rubbish.
+func (l *Lease) clamp() { l.words.onClamp(l.ID) }
 
 // Take takes up to most idle bytes out of the word and returns what it got.
 func (l *Lease) Take(granted, most accounting.Bytes) (taken accounting.Bytes) {
