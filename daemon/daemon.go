@@ -87,8 +87,7 @@ type Daemon struct {
 	endedJobs                    endedJobs
 	bad                          uint64 // messages that were none
 	unused                       []byte // see unusedHeap; nil: there were crowdedAt sessions
-	stopping                     bool
-	volatile                     bool // it was said that the state file is not whole
+	volatile                     bool   // it was said that the state file is not whole
 }
 
 // Start starts a daemon and returns when it is ready for clients. Every error

@@ -332,7 +332,7 @@ func (d *Daemon) fitsSomeDeviceLocked(budget accounting.Size, r *ipc.JobOpenRequ
 func (d *Daemon) watchJob(j *job, by procfacts.Started, pidfd int) error {
 	return d.watch(&j.by, by, pidfd, func() {
 		switch {
-		case d.jobs[j.token] != j || d.stopping:
+		case d.jobs[j.token] != j || d.stopping():
 		case j.open:
 			d.runnerEndedLocked(j)
 		default:

@@ -20,7 +20,7 @@ func (d *Daemon) watchSession(s *session, pidfd int) error {
 // endSessionLocked is for a session whose process is dead, did exec, or said goodbye.
 // Its leases drain until the memory is really back.
 func (d *Daemon) endSessionLocked(s *session) {
-	if s.dead || d.stopping {
+	if s.dead || d.stopping() {
 		return
 	}
 	d.forgetPlacesLocked(func(k placeKey) bool { return k.Started == startedOf(s.peer) })
@@ -94,7 +94,7 @@ const partingTime = 10 * time.Millisecond
 func (d *Daemon) connClosed(s *session, c *ipc.Conn) {
 	d.lock()
 	delete(s.conns, c)
-	look := len(s.conns) == 0 && !s.dead && !d.stopping
+	look := len(s.conns) == 0 && !s.dead && !d.stopping()
 	d.unlock()
 	if !look {
 		return
@@ -160,7 +160,7 @@ func (d *Daemon) lookAgain() <-chan time.Time {
 	}
 	d.unlock()
 	for _, s := range all {
-		if d.ctx.Err() == nil {
+		if !d.stopping() {
 			d.checkMapped(s)
 		}
 	}

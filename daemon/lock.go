@@ -36,7 +36,7 @@ func (d *Daemon) unlock() {
 	if decided := d.arb.Events(); len(decided) > 0 {
 		d.history.Note(decided)
 	}
-	if d.file != nil && !d.stopping { // else there is no file any more, and who waits does so for the next daemon
+	if d.file != nil && !d.stopping() { // else there is no file any more, and who waits does so for the next daemon
 		d.keepPressuresLocked()
 	}
 	if len(d.queue.outbox) > 0 {

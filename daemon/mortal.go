@@ -76,7 +76,7 @@ func (d *Daemon) watchUnwatched() {
 		pidfd, gone := d.stillThere(p)
 		d.lock()
 		switch {
-		case m.Started != p || m.pidfd >= 0 || d.stopping:
+		case m.Started != p || m.pidfd >= 0 || d.stopping():
 			closeFD(pidfd)
 		case gone:
 			m.ended()

@@ -122,7 +122,7 @@ func signal(c chan struct{}) {
 // news to anybody.
 func (d *Daemon) decidedLocked(decision arbiter.Decision) {
 	p := d.queue.parked[decision.Ticket]
-	if p == nil || d.stopping {
+	if p == nil || d.stopping() {
 		return
 	}
 	if decision.Kind == arbiter.DecisionNotice {
@@ -158,7 +158,7 @@ func (d *Daemon) send(out delivery) {
 	err := p.end(out.send)
 	d.lock()
 	defer d.unlock()
-	if d.stopping {
+	if d.stopping() {
 		return // what the client holds is settled when it resumes
 	}
 	d.dropPlaceLocked(p)
@@ -175,7 +175,7 @@ func (cl *client) abandon(unread bool) {
 	d.lock()
 	defer d.unlock()
 	switch {
-	case d.stopping: // what the client holds is settled when it resumes
+	case d.stopping(): // what the client holds is settled when it resumes
 	case waiting:
 		d.arb.Cancel(d.now(), cl.waits.ticket, arbiter.ReasonCancelled)
 	case unread:
@@ -197,7 +197,7 @@ func (cl *client) giveUp(ipc.Message) error {
 }
 
 // dismissLocked tells all that wait that the daemon goes: they come again to the next one, and
-// have their places. stopping is set.
+// have their places. stopping is true.
 func (d *Daemon) dismissLocked() {
 	gone := &ipc.ProtocolError{Status: ipc.StatusShuttingDown, Text: "the daemon is being stopped"}
 	for _, p := range d.queue.parked {

@@ -165,7 +165,7 @@ func (r *reader) read(began time.Time, books bool) {
 	r.nameKeepers()
 	d.lock()
 	defer d.unlock()
-	if d.stopping {
+	if d.stopping() {
 		return
 	}
 	now, wasLost := d.now(), r.lost
@@ -180,7 +180,7 @@ func (r *reader) read(began time.Time, books bool) {
 		}
 	case books:
 		for reading.Book(d.now(), rowsAtOnce) {
-			if d.yield(); d.stopping {
+			if d.yield(); d.stopping() {
 				return
 			}
 		}

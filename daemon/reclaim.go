@@ -47,7 +47,7 @@ func (r *reader) drainedLocked(began time.Time, usage inventory.Usage) {
 		if !began.Before(dr.dead) && (usage.Lost || !usage.ProcessesKnown || !held[s.peer.PID]) {
 			r.goneLocked(s)
 			if done++; done%closedAtOnce == 0 {
-				if r.d.yield(); r.d.stopping {
+				if r.d.yield(); r.d.stopping() {
 					return
 				}
 			}

@@ -27,7 +27,7 @@ import (
 func (d *Daemon) recover() {
 	d.lock()
 	defer d.unlock()
-	if d.stopping {
+	if d.stopping() {
 		return
 	}
 	d.recoverPlacesLocked()
@@ -40,11 +40,11 @@ func (d *Daemon) recover() {
 		d.recoverJobOfLocked(x)
 	}
 	for _, x := range sessions {
-		if d.ctx.Err() == nil {
+		if !d.stopping() {
 			d.recoverSessionLocked(x)
 		}
 	}
-	if d.ctx.Err() != nil {
+	if d.stopping() {
 		return
 	}
 	for _, j := range d.jobs {
@@ -73,7 +73,7 @@ func (d *Daemon) findSessions() (all []*recovered) {
 	byIndex := map[uint32]*recovered{}
 	d.file.Sessions.Each(func(i int, r *statefile.Session) {
 		switch {
-		case d.ctx.Err() != nil:
+		case d.stopping():
 		case d.sessions[r.Token] != nil:
 			d.log.Warn("a session could not be taken up again: its token is another's", "client_pid", r.PID)
 			d.file.Sessions.Free(i)
@@ -90,7 +90,7 @@ func (d *Daemon) findSessions() (all []*recovered) {
 			d.sessions[r.Token] = x.session // a daemon that is stopped closes what is open of these
 		}
 	})
-	if d.ctx.Err() != nil {
+	if d.stopping() {
 		return all
 	}
 	d.file.Threads.Each(func(i int, t *statefile.Thread) { d.knownThreadLocked(int(t.Lease), t.Maker.Thread, i) })
@@ -106,7 +106,7 @@ func (d *Daemon) findSessions() (all []*recovered) {
 
 // recoverJobLocked makes a job of a record. members are the sessions that were in it.
 func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, members []*recovered) {
-	if d.ctx.Err() != nil {
+	if d.stopping() {
 		return
 	}
 	if d.jobs[r.Token] != nil || r.ID == 0 || r.ID >= mostJobs {
@@ -171,7 +171,7 @@ func asMember(r *statefile.Job, members []*recovered) rules.Process {
 // recoverJobOfLocked makes a session's job again where its own record made no sense, with the
 // limits that the session's page shows. No other job may get its number before.
 func (d *Daemon) recoverJobOfLocked(x *recovered) {
-	if x.job == 0 || x.job >= mostJobs || d.jobByID[x.job] != nil || x.page == nil || d.ctx.Err() != nil {
+	if x.job == 0 || x.job >= mostJobs || d.jobByID[x.job] != nil || x.page == nil || d.stopping() {
 		return
 	}
 	if shown, err := ipc.ReadPage(x.page.FD()); err == nil {

@@ -53,7 +53,7 @@ func (d *Daemon) memberEndedLocked(s *session) {
 
 // lookForLocked has it found out whether anything of a job lives, where that is in question.
 func (d *Daemon) lookForLocked(j *job) {
-	if j.closed || j.by.PID != 0 || j.live > 0 || d.stopping {
+	if j.closed || j.by.PID != 0 || j.live > 0 || d.stopping() {
 		return
 	}
 	if len(d.left.jobs) == 0 {
@@ -111,7 +111,7 @@ func (d *Daemon) settleLeft(j *job, p procfacts.Started, pidfd int, found, gone 
 	d.lock()
 	defer d.unlock()
 	switch {
-	case d.stopping, j.closed, j.by.PID != 0, d.jobs[j.token] != j:
+	case d.stopping(), j.closed, j.by.PID != 0, d.jobs[j.token] != j:
 		closeFD(pidfd)
 	case found && gone: // it may have left something behind in turn
 		d.lookForLocked(j)

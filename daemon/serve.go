@@ -51,7 +51,7 @@ func (d *Daemon) accept(ctx context.Context) {
 			return
 		}
 		d.lock()
-		if d.stopping {
+		if d.stopping() {
 			d.unlock()
 			_ = c.Close()
 			return

@@ -20,11 +20,14 @@ const stopPatience = 1200 * time.Millisecond
 // errStopped ends a start while which Stop was called.
 var errStopped = errors.New("the daemon is being stopped")
 
+// stopping says that Stop was called: what a client holds, waits for or leaves is the next daemon's business.
+func (d *Daemon) stopping() bool { return d.ctx.Err() != nil }
+
 // up notes a part that is up; errStopped: Stop has not seen it, and who made it ends it.
 func (d *Daemon) up(note func()) error {
 	d.lock()
 	defer d.unlock()
-	if d.stopping {
+	if d.stopping() {
 		return errStopped
 	}
 	note()
@@ -43,9 +46,8 @@ func (d *Daemon) Stop() error {
 func (d *Daemon) stop() error {
 	late, cancel := context.WithTimeout(context.Background(), stopPatience)
 	defer cancel()
-	d.cancel() // a start that takes up what is left gives the lock back soon
+	d.cancel() // from here on stopping says so, and a start that takes up what is left gives the lock back soon
 	d.lock()
-	d.stopping = true
 	if d.pressures.strained {
 		d.file.SetAlive(int64(d.uptime())) // what is waited for until now counts
 	}

@@ -24,7 +24,7 @@ func (d *Daemon) watchdog(ctx context.Context) {
 	duty{next: time.After(every / 3), do: func() <-chan time.Time {
 		next := time.After(every / 3)
 		d.lock()
-		alive := !d.stopping
+		alive := !d.stopping()
 		d.unlock()
 		if alive {
 			d.notify(sd.SdNotifyWatchdog)

@@ -43,7 +43,7 @@ func (cl *client) takeBackLocked() {
 func (cl *client) unsent() {
 	cl.d.lock()
 	defer cl.d.unlock()
-	if !cl.d.stopping {
+	if !cl.d.stopping() {
 		cl.takeBackLocked()
 	}
 }
