@@ -57,8 +57,8 @@ func (cl *client) replyHello(h ipc.Header, s *session, withPage bool) error {
 	return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, fd)
 }
 
-// greeting is the reply to Hello or Resume. The descriptor is the caller's to close; −1
-// where none is wanted.
+// greeting is the reply to Hello or Resume. The descriptor is the caller's to close, since the session can end at any moment, and its own
+// with it; −1 where none is wanted.
 func (d *Daemon) greeting(s *session, withPage bool) (rep ipc.HelloReply, fd int, err error) {
 	d.lock()
 	defer d.unlock()
@@ -67,20 +67,14 @@ func (d *Daemon) greeting(s *session, withPage bool) (rep ipc.HelloReply, fd int
 	if s.run {
 		rep.InJob, rep.OnLoss = 1, ipc.LossClosed
 	}
-	fd = -1
-	if withPage {
-		fd, err = d.pageFDLocked(s)
+	switch {
+	case !withPage:
+		return rep, -1, nil
+	case s.page == nil:
+		return rep, -1, refused(ipc.StatusNoSession, "the session has ended")
 	}
+	fd, err = unix.FcntlInt(uintptr(s.page.FD()), unix.F_DUPFD_CLOEXEC, 3)
 	return rep, fd, err
-}
-
-// pageFDLocked returns a descriptor of a session's page, the caller's to close. The
-// session can end at any moment, and its own descriptor with it.
-func (d *Daemon) pageFDLocked(s *session) (int, error) {
-	if s.page == nil {
-		return -1, refused(ipc.StatusNoSession, "the session has ended")
-	}
-	return unix.FcntlInt(uintptr(s.page.FD()), unix.F_DUPFD_CLOEXEC, 3)
 }
 
 // joinSessionLocked returns the live session of a token that belongs to the peer's process, and

@@ -40,7 +40,7 @@ type paths struct {
 
 // resolve turns options into paths.
 func (o Options) resolve() (paths, error) {
-	p := paths{socket: o.Socket, mount: o.Mount, sysfs: o.Sysfs, system: !o.User && os.Geteuid() == 0}
+	p := paths{socket: o.Socket, mount: o.Mount, sysfs: o.Sysfs, config: o.ConfigPath(), system: !o.User && os.Geteuid() == 0}
 	runtime := systemRuntime
 	if o.User {
 		dir := os.Getenv("XDG_RUNTIME_DIR")
@@ -61,7 +61,7 @@ func (o Options) resolve() (paths, error) {
 	if p.mount == NoMount {
 		p.mount = ""
 	}
-	for _, path := range []*string{&p.socket, &p.mount} {
+	for _, path := range []*string{&p.socket, &p.mount, &p.config} { // commands are told them, wherever they run
 		if *path == "" {
 			continue
 		}
@@ -72,13 +72,6 @@ func (o Options) resolve() (paths, error) {
 		*path = abs
 	}
 	p.state, p.devices = p.socket+".state", p.socket+".devices"
-	if p.config = o.ConfigPath(); p.config != "" { // commands are told it, wherever they run
-		abs, err := filepath.Abs(p.config)
-		if err != nil {
-			return p, fmt.Errorf("%s: %w", p.config, err)
-		}
-		p.config = abs
-	}
 	if !o.User && os.Geteuid() != 0 && o.Socket == "" {
 		return p, fmt.Errorf("the system's daemon needs root: run `gpuarbd --user` for a daemon of your own")
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -110,12 +111,7 @@ func (inv *Inventory) add(list []found) {
 }
 
 func (inv *Inventory) hasPCI(address string) bool {
-	for _, d := range inv.devices {
-		if d.PCI == address {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(inv.devices, func(d Device) bool { return d.PCI == address })
 }
 
 func (inv *Inventory) nextIndex() int {
@@ -135,7 +131,7 @@ func appendReason(reasons []string, reason string) []string {
 
 // Devices returns the devices by index. The slice is the caller's.
 func (inv *Inventory) Devices() []Device {
-	return append([]Device(nil), inv.devices...)
+	return slices.Clone(inv.devices)
 }
 
 // Why says, for people, why devices that one might expect are absent; it is empty

@@ -156,30 +156,33 @@ func multiarch() string {
 // than a warning (of another machine, say) counts as not there: the program would run
 // without any limit.
 func FindLibrary(executable string, env func(string) string) (string, error) {
-	var tried []string
-	for _, path := range LibraryPaths(executable, env) {
-		err := CheckLibrary(path)
-		if err == nil {
-			return path, nil
-		}
-		tried = append(tried, fmt.Sprintf("%s: %v", path, err))
-	}
-	return "", fmt.Errorf("no %s that can be preloaded (tried %s)", LibraryName, strings.Join(tried, "; "))
+	return first(LibraryPaths(executable, env), LibraryName+" that can be preloaded", CheckLibrary)
 }
 
 // FindProbe returns the program that shows what the library catches, from the first of the folders of LibraryPaths
 // that has it. The error lists the paths with the reason for each.
 func FindProbe(executable string, env func(string) string) (string, error) {
-	var tried []string
-	for _, path := range LibraryPaths(executable, env) {
-		path = filepath.Join(filepath.Dir(path), probeName)
+	paths := LibraryPaths(executable, env)
+	for i := range paths {
+		paths[i] = filepath.Join(filepath.Dir(paths[i]), probeName)
+	}
+	return first(paths, probeName, func(path string) error {
 		_, err := exec.LookPath(path)
+		return err
+	})
+}
+
+// first is the first of the paths with which nothing is wrong.
+func first(paths []string, what string, wrong func(path string) error) (string, error) {
+	var tried []string
+	for _, path := range paths {
+		err := wrong(path)
 		if err == nil {
 			return path, nil
 		}
 		tried = append(tried, fmt.Sprintf("%s: %v", path, reason(err)))
 	}
-	return "", fmt.Errorf("no %s (tried %s)", probeName, strings.Join(tried, "; "))
+	return "", fmt.Errorf("no %s (tried %s)", what, strings.Join(tried, "; "))
 }
 
 // reason is what the system said of a file, without the file's name.
