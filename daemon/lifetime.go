@@ -29,7 +29,7 @@ func (d *Daemon) endSessionLocked(s *session) {
 
 // buryLocked is the end of a session of whose process more may come.
 func (d *Daemon) buryLocked(s *session) {
-	s.dead = true
+	s.dead, s.died = true, d.now()
 	close(s.over)
 	d.memberEndedLocked(s)
 	faults.At("session.ending")

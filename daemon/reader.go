@@ -51,7 +51,7 @@ type reader struct {
 	failed bool      // the last one got no answer
 	next   *reading  // the one that begins next, for those who wait for it; nil: nobody does
 
-	draining map[*session]*drain // dead sessions with a lease there; the daemon's lock guards it
+	draining map[*session]struct{} // dead sessions with a lease there; the daemon's lock guards it
 }
 
 // named is what a process was called, and when that was looked up.
@@ -70,15 +70,9 @@ type reading struct {
 	err   error
 }
 
-// drain is a dead session whose memory a device has not given back yet.
-type drain struct {
-	dead  time.Time
-	named bool // somebody was looked for who keeps the memory
-}
-
 func newReader(d *Daemon, index int) *reader {
 	return &reader{d: d, index: index, wake: make(chan struct{}, 1), first: make(chan struct{}), names: map[int]named{}, gap: readFirst,
-		since: d.now(), draining: map[*session]*drain{}}
+		since: d.now(), draining: map[*session]struct{}{}}
 }
 
 // run reads until ctx ends. Stop does not wait for it: it may hang in the driver.
@@ -135,8 +129,8 @@ func (r *reader) hurried() bool {
 	now := r.d.now()
 	r.d.lock()
 	defer r.d.unlock()
-	for _, dr := range r.draining {
-		if now.Sub(dr.dead) <= reclaimPatience {
+	for s := range r.draining {
+		if now.Sub(s.died) <= reclaimPatience {
 			return true
 		}
 	}

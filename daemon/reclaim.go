@@ -24,7 +24,7 @@ const (
 // there, which makes its bytes grantable. A driver frees a process's memory when its last
 // descriptor of the device closes, which may be later than its death.
 func (r *reader) drainLocked(s *session) {
-	r.draining[s] = &drain{dead: r.d.now()}
+	r.draining[s] = struct{}{}
 	signal(r.wake)
 }
 
@@ -43,8 +43,8 @@ func (r *reader) drainedLocked(began time.Time, usage inventory.Usage) {
 		held[p.PID] = p.Bytes > 0
 	}
 	done := 0
-	for s, dr := range r.draining { // which the others that have the lock in between may add to
-		if !began.Before(dr.dead) && (usage.Lost || !usage.ProcessesKnown || !held[s.peer.PID]) {
+	for s := range r.draining { // which the others that have the lock in between may add to
+		if !began.Before(s.died) && (usage.Lost || !usage.ProcessesKnown || !held[s.peer.PID]) {
 			r.goneLocked(s)
 			if done++; done%closedAtOnce == 0 {
 				if r.d.yield(); r.d.stopping() {
@@ -79,9 +79,9 @@ func (r *reader) nameKeepers() {
 	d, now := r.d, r.d.now()
 	dead := map[ipc.PageID]int{} // whose page it is
 	d.lock()
-	for s, dr := range r.draining {
-		if !dr.named && now.Sub(dr.dead) > keeperAfter {
-			dr.named = true
+	for s := range r.draining {
+		if !s.sought && now.Sub(s.died) > keeperAfter {
+			s.sought = true
 			dead[s.pageID()] = s.peer.PID
 		}
 	}

@@ -36,6 +36,8 @@ type session struct {
 	leases   [ipc.PageSlots]*shim.Lease // by slot of the page; nil: none
 	conns    map[*ipc.Conn]struct{}
 	dead     bool
+	died     time.Time     // when it was known to be dead
+	sought   bool          // somebody was looked for who keeps its memory
 	doubts   []doubt       // of a Resume that is being answered
 	taken    int           // how often it was taken up again: connections of before are not listened to
 	measured fair.Quota    // its readings
