@@ -77,7 +77,7 @@ func Mount(path string, view View, o Options) (*Server, error) {
 func serve(point mountPoint, view View, o Options) (*Server, error) {
 	messages := &messages{to: o.Logger}
 	logger := log.New(messages, "", 0)
-	st := &state{snapshots: &snapshots{view: view}, gid: uint32(os.Getegid()), mounted: time.Now(), hides: o.Hides, selfOf: o.SelfOf}
+	st := &state{Options: o, snapshots: &snapshots{view: view}, gid: uint32(os.Getegid()), mounted: time.Now()}
 	uid := uint32(os.Geteuid())
 	root := &dirNode{attributes: attributes{st, uid, dirMode}, dir: newBuilder(uid, o).root()}
 	none := time.Duration(0)

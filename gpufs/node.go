@@ -19,11 +19,10 @@ const (
 
 // state is shared by all nodes of a mount, and does not change.
 type state struct {
+	Options
 	snapshots *snapshots
 	gid       uint32
-	selfOf    func(tid uint32) (int, bool) // nil: not known
-	mounted   time.Time                    // what every file's times say
-	hides     func(uid uint32) bool
+	mounted   time.Time // what every file's times say
 }
 
 // shownTo is a fresh snapshot as a user may see it: of the processes with a PID, where it is not 0.
@@ -34,7 +33,7 @@ func (st *state) shownTo(uid uint32, pid int) *snapshot {
 	} else {
 		s = st.snapshots.fresh()
 	}
-	if st.hides == nil || !st.hides(uid) {
+	if st.Hides == nil || !st.Hides(uid) {
 		return s
 	}
 	return &snapshot{s.WithOwnCommands(uid)}
@@ -221,8 +220,8 @@ func (n *fileNode) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint3
 		return nil, 0, syscall.EACCES
 	}
 	h := &handle{file: n, by: opener{uid: caller.Uid}}
-	if writes && n.state.selfOf != nil {
-		h.by.pid, _ = n.state.selfOf(caller.Pid)
+	if writes && n.state.SelfOf != nil {
+		h.by.pid, _ = n.state.SelfOf(caller.Pid)
 	}
 	return h, fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH, 0
 }
