@@ -102,7 +102,7 @@ func (r *reader) nameKeepers() {
 
 // nameKeeper notes a process that has pages of dead clients as who keeps their memory.
 func (d *Daemon) nameKeeper(pid int, dead map[ipc.PageID]int) {
-	for _, path := range linksTo(fmt.Sprintf("/proc/%d/fd", pid), nil) {
+	for _, path := range pageLinks(pid, nil, "fd") {
 		var st unix.Stat_t
 		if unix.Stat(path, &st) != nil {
 			continue

@@ -2,13 +2,7 @@ package daemon
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
@@ -291,43 +285,4 @@ func (d *Daemon) refreshLocked(s *session) {
 		d.arb.Refresh(l.ID)
 	}
 	d.showLocked(s)
-}
-
-// findPage opens a live process's page again: through a descriptor that it still
-// has, else through its mapping, which only root may follow. nil: neither.
-func findPage(pid int, id ipc.PageID) *ipc.LeasePage {
-	proc := filepath.Join("/proc", strconv.Itoa(pid))
-	paths := linksTo(filepath.Join(proc, "fd"), &id)
-	paths = append(paths, linksTo(filepath.Join(proc, "map_files"), &id)...)
-	for _, path := range paths {
-		fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
-		if err != nil {
-			continue
-		}
-		if page := openPage(fd, id); page != nil {
-			return page
-		}
-	}
-	return nil
-}
-
-// linksTo lists the links in a folder of /proc that lead to the page with this identity,
-// or to any page.
-func linksTo(dir string, id *ipc.PageID) (paths []string) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil
-	}
-	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
-		target, err := os.Readlink(path)
-		if err != nil || !strings.Contains(target, "memfd:"+ipc.PageName) {
-			continue
-		}
-		var st unix.Stat_t
-		if id == nil || unix.Stat(path, &st) == nil && st.Ino == id.Ino {
-			paths = append(paths, path)
-		}
-	}
-	return paths
 }

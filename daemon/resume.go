@@ -233,21 +233,6 @@ func (s *session) begin(l *shim.Lease, req *ipc.ResumeRequest) {
 	}
 }
 
-// openPage maps a page that was made here, and says in it that its session is not
-// over. nil, and fd closed: it is none.
-func openPage(fd int, id ipc.PageID) *ipc.LeasePage {
-	page, err := ipc.OpenPage(fd, id)
-	if err != nil {
-		closeFD(fd)
-		return nil
-	}
-	if err := page.Guard(func() { page.Ended().Store(0) }); err != nil {
-		_ = page.Close()
-		return nil
-	}
-	return page
-}
-
 // adopt makes a session of what a client says that nothing of ours confirms: its
 // own sums, unverified until the devices agree.
 func (cl *client) adopt(head ipc.Header, req *ipc.ResumeRequest, fd int) (*session, error) {

@@ -1,11 +1,6 @@
 package daemon
 
 import (
-	"path/filepath"
-	"strconv"
-
-	"golang.org/x/sys/unix"
-
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
@@ -63,28 +58,6 @@ func (d *Daemon) showTargetLocked(to target) {
 			}
 		}
 	}
-}
-
-// pageOf reads the page that a client sends, or still has. nil: it has none.
-func pageOf(pid, fd int) *ipc.Page {
-	if fd >= 0 {
-		if page, err := ipc.ReadPage(fd); err == nil {
-			return page
-		}
-	}
-	proc := filepath.Join("/proc", strconv.Itoa(pid))
-	for _, path := range append(linksTo(filepath.Join(proc, "fd"), nil), linksTo(filepath.Join(proc, "map_files"), nil)...) {
-		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-		if err != nil {
-			continue
-		}
-		page, err := ipc.ReadPage(fd)
-		closeFD(fd)
-		if err == nil && page.Ended == 0 {
-			return page
-		}
-	}
-	return nil
 }
 
 // remakeJobLocked makes a job again of which nobody knows but its processes: with the limits that the first of them saw. What it holds beyond its

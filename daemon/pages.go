@@ -1,0 +1,83 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/ipc"
+)
+
+// findPage opens a live process's page again: through a descriptor that it still
+// has, else through its mapping, which only root may follow. nil: neither.
+func findPage(pid int, id ipc.PageID) *ipc.LeasePage {
+	return ofPages(pid, &id, unix.O_RDWR, func(fd int) *ipc.LeasePage { return openPage(fd, id) })
+}
+
+// pageOf reads the page that a client sends, or still has. nil: it has none.
+func pageOf(pid, fd int) *ipc.Page {
+	if page, err := ipc.ReadPage(fd); err == nil {
+		return page
+	}
+	return ofPages(pid, nil, unix.O_RDONLY|unix.O_NONBLOCK, func(fd int) *ipc.Page {
+		defer closeFD(fd)
+		page, err := ipc.ReadPage(fd)
+		if err != nil || page.Ended != 0 {
+			return nil
+		}
+		return page
+	})
+}
+
+// ofPages is what take makes of the first of a process's pages that it makes something of; the descriptor is take's.
+func ofPages[T any](pid int, id *ipc.PageID, flags int, take func(fd int) *T) *T {
+	for _, path := range pageLinks(pid, id, "fd", "map_files") {
+		fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)
+		if err != nil {
+			continue
+		}
+		if taken := take(fd); taken != nil {
+			return taken
+		}
+	}
+	return nil
+}
+
+// pageLinks lists the links in folders of a process that lead to the page with this identity,
+// or to any page.
+func pageLinks(pid int, id *ipc.PageID, folders ...string) (paths []string) {
+	for _, folder := range folders {
+		dir := filepath.Join("/proc", strconv.Itoa(pid), folder)
+		entries, _ := os.ReadDir(dir) // what can be read
+		for _, e := range entries {
+			path := filepath.Join(dir, e.Name())
+			target, err := os.Readlink(path)
+			if err != nil || !strings.Contains(target, "memfd:"+ipc.PageName) {
+				continue
+			}
+			var st unix.Stat_t
+			if id == nil || unix.Stat(path, &st) == nil && st.Ino == id.Ino {
+				paths = append(paths, path)
+			}
+		}
+	}
+	return paths
+}
+
+// openPage maps a page that was made here, and says in it that its session is not
+// over. nil, and fd closed: it is none.
+func openPage(fd int, id ipc.PageID) *ipc.LeasePage {
+	page, err := ipc.OpenPage(fd, id)
+	if err != nil {
+		closeFD(fd)
+		return nil
+	}
+	if err := page.Guard(func() { page.Ended().Store(0) }); err != nil {
+		_ = page.Close()
+		return nil
+	}
+	return page
+}
