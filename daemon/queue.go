@@ -27,17 +27,10 @@ type parked struct {
 	over bool       // the reply is sent, or could not be
 }
 
-// delivery is what is to be sent to a client that waits: a notice, or the reply.
-type delivery struct {
-	to     *parked
-	notice *ipc.WaitingReply
-	send   func() error
-}
-
 // waiters are the requests that wait, and what is to be sent to them.
 type waiters struct {
 	parked  map[arbiter.TicketID]*parked
-	outbox  []delivery
+	outbox  []func()      // send a notice, or the reply
 	wake    chan struct{} // the outbox has something
 	due     time.Time     // when the clock wakes the arbiter; zero: not at all
 	sooner  chan struct{} // due was moved forward
@@ -126,13 +119,14 @@ func (d *Daemon) decidedLocked(decision arbiter.Decision) {
 		return
 	}
 	if decision.Kind == arbiter.DecisionNotice {
-		d.queue.outbox = append(d.queue.outbox, delivery{to: p, notice: p.waitingReply(decision.Notice)})
+		notice := p.waitingReply(decision.Notice)
+		d.queue.outbox = append(d.queue.outbox, func() { _ = p.tell(notice) }) // a connection that is broken ends in its own goroutine
 		return
 	}
 	delete(d.queue.parked, decision.Ticket)
 	got, send := p.decide(decision)
 	p.cl.gaveLocked(got)
-	d.queue.outbox = append(d.queue.outbox, delivery{to: p, send: send})
+	d.queue.outbox = append(d.queue.outbox, func() { d.sendReply(p, send) })
 }
 
 // deliver sends what is in the outbox. Nothing that it sends can make it
@@ -142,20 +136,15 @@ func (d *Daemon) deliver() <-chan time.Time {
 	box := d.queue.outbox
 	d.queue.outbox = nil
 	d.unlock()
-	for _, out := range box {
-		d.send(out)
+	for _, send := range box {
+		send()
 	}
 	return nil
 }
 
-// send delivers one message. What was granted to somebody who cannot be told goes back.
-func (d *Daemon) send(out delivery) {
-	p := out.to
-	if out.notice != nil {
-		_ = p.tell(out.notice) // a connection that is broken ends in its own goroutine
-		return
-	}
-	err := p.end(out.send)
+// sendReply ends a request that waited. What was granted to somebody who cannot be told goes back.
+func (d *Daemon) sendReply(p *parked, send func() error) {
+	err := p.end(send)
 	d.lock()
 	defer d.unlock()
 	if d.stopping() {
