@@ -45,8 +45,7 @@ type Daemon struct {
 	started  chan struct{}  // closed when the start is over
 	overrun  chan struct{}  // events of exec were lost
 	failed   chan error
-	over     sync.Once // Stop
-	ended    error     // what it returned
+	end      func() error // stop, once
 	logs     *history.Queue
 	history  *history.History // has locks of its own
 	texts    snapshots
@@ -115,7 +114,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 		sessions: map[ipc.Token]*session{}, ofProcess: map[int][]*session{}, threadRows: map[int]map[uint32]int{}, kept: keptLimits{of: map[limitOwner][]int{}, cgroups: map[uint64]int{}, count: newCounts(limitBounds)},
 		sessionsOf: newCounts(sessionBounds), jobsOf: newCounts(jobBounds), leasesOf: newCounts(leaseBounds),
 		jobs: map[ipc.Token]*job{}, jobByID: map[arbiter.JobID]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[*shim.Lease]showing{}, pressures: newPressures()}
-	d.parts = d.realParts()
+	d.parts, d.end = d.realParts(), sync.OnceValue(d.stop)
 	if change != nil {
 		change(&d.parts)
 	}

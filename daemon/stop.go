@@ -36,10 +36,7 @@ func (d *Daemon) up(note func()) error {
 
 // Stop ends the daemon in good order, also while it starts. Clients go on with what they
 // hold; the state file stays for the next daemon. A device that hangs, it does not wait for.
-func (d *Daemon) Stop() error {
-	d.over.Do(func() { d.ended = d.stop() })
-	return d.ended
-}
+func (d *Daemon) Stop() error { return d.end() }
 
 // stop takes down what is up: first what uses the state, then what tells the next daemon
 // that it may come.

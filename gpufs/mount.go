@@ -50,9 +50,7 @@ type Server struct {
 	root     *dirNode
 	messages *messages
 	done     chan struct{}
-
-	unmount    sync.Once
-	unmountErr error
+	unmount  func() error // once
 }
 
 // Mount mounts the filesystem at path and serves it until Unmount.
@@ -103,6 +101,7 @@ func serve(point mountPoint, view View, o Options) (*Server, error) {
 	}
 	s := &Server{path: point.path, created: point.created, state: st, root: root,
 		messages: messages, done: make(chan struct{})}
+	s.unmount = sync.OnceValue(s.unmountOnce)
 	go func() {
 		defer close(s.done)
 		server.Serve()
@@ -136,10 +135,7 @@ const unmountPatience = time.Second
 
 // Unmount takes the filesystem away, also while somebody is in it: his next read
 // fails. It removes the directory if Mount made it. To call it again is harmless.
-func (s *Server) Unmount() error {
-	s.unmount.Do(func() { s.unmountErr = s.unmountOnce() })
-	return s.unmountErr
-}
+func (s *Server) Unmount() error { return s.unmount() }
 
 func (s *Server) unmountOnce() error {
 	select {
