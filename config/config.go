@@ -43,6 +43,16 @@ type Config struct {
 	Files    []string // what it was read from, in order; empty for the built-in defaults
 }
 
+// Metrics says what is exported beyond the usual.
+type Metrics struct {
+	Jobs bool // the series of each job
+}
+
+// DCGM is what is done for NVIDIA's exporter.
+type DCGM struct {
+	JobMappingDir string // where the files lie that say which jobs a GPU has; empty: nowhere
+}
+
 // Commands says whose command lines a user is shown.
 type Commands string
 

@@ -12,26 +12,11 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// The sections that a file may have.
-const (
-	sectionRoot     = ""
-	sectionDefaults = "defaults"
-	sectionRule     = "rule"
-	sectionDevice   = "device"
-	sectionHTTP     = "http"
-	sectionPrivacy  = "privacy"
-	sectionMetrics  = "metrics"
-	sectionDCGM     = "dcgm"
-)
-
-// knownSections is for messages.
-const knownSections = "[defaults], [[rule]], [[device]], [http], [privacy], [metrics] and [dcgm]"
-
 // section is the settings of one table: the root, one of those that there are once ([defaults],
 // [http], [privacy], [metrics], [dcgm]), or one of the [[rule]] or [[device]] tables. However they were spelled (dotted keys, sub-tables, inline
 // tables), they arrive flat, in the order of the file.
 type section struct {
-	name     string
+	*table
 	line     int
 	settings []setting
 }
@@ -75,7 +60,7 @@ type scanner struct {
 func scan(file string, data []byte) document {
 	s := scanner{data: data}
 	s.file = file
-	s.current = s.add(sectionRoot, 1)
+	s.current = s.add(&tables[0], 1)
 	var any map[string]any
 	if err := toml.Unmarshal(data, &any); err != nil {
 		s.syntax(err)
@@ -110,15 +95,15 @@ func (d *document) mistake(line int, format string, args ...any) {
 	d.mistakes = append(d.mistakes, Mistake{d.file, line, fmt.Sprintf(format, args...)})
 }
 
-func (d *document) add(name string, line int) *section {
-	d.sections = append(d.sections, &section{name: name, line: line})
+func (d *document) add(t *table, line int) *section {
+	d.sections = append(d.sections, &section{table: t, line: line})
 	return d.sections[len(d.sections)-1]
 }
 
-// last returns the latest section of a name, or nil.
-func (d *document) last(name string) *section {
+// last returns the latest section of a table, or nil.
+func (d *document) last(t *table) *section {
 	for _, sec := range slices.Backward(d.sections) {
-		if sec.name == name {
+		if sec.table == t {
 			return sec
 		}
 	}
@@ -128,21 +113,20 @@ func (d *document) last(name string) *section {
 // enter handles a table header.
 func (s *scanner) enter(node *unstable.Node) {
 	path, line := s.path(node)
-	name := path[0]
+	t := tableOf(path[0])
 	s.current, s.prefix = nil, nil
-	shown := joinKey(path)
 	switch {
-	case node.Kind == unstable.ArrayTable && len(path) == 1 && isList(name):
-		s.current = s.add(name, line)
+	case node.Kind == unstable.ArrayTable && (len(path) > 1 || t == nil):
+		s.mistake(line, "unknown section [[%s]]; known are %s", joinKey(path), knownTables())
 		return
-	case node.Kind == unstable.ArrayTable && isSingle(shown):
-		s.mistake(line, "[[%s]]: there is only one; write [%s]", shown, shown)
+	case node.Kind == unstable.ArrayTable && t.many:
+		s.current = s.add(t, line)
 		return
 	case node.Kind == unstable.ArrayTable:
-		s.mistake(line, "unknown section [[%s]]; known are %s", shown, knownSections)
+		s.mistake(line, "[[%s]]: there is only one; write [%s]", t.name, t.name)
 		return
 	}
-	s.current = s.table(name, line)
+	s.current = s.section(path[0], line)
 	if s.current == nil {
 		return
 	}
@@ -152,18 +136,21 @@ func (s *scanner) enter(node *unstable.Node) {
 	}
 }
 
-// table returns the section that a table header or a key of the root leads into, or
+// section returns the section that a table header or a key of the root leads into, or
 // nil with a mistake noted.
-func (s *scanner) table(name string, line int) *section {
-	sec := s.last(name)
-	switch {
-	case isList(name) && sec == nil:
-		s.mistake(line, "[%s]: there may be several; write [[%s]]", name, name)
-	case isSingle(name) && sec == nil:
-		sec = s.add(name, line)
-	case !isList(name) && !isSingle(name):
-		s.mistake(line, "unknown section [%s]; known are %s", joinKey([]string{name}), knownSections)
+func (s *scanner) section(name string, line int) *section {
+	t := tableOf(name)
+	if t == nil {
+		s.mistake(line, "unknown section [%s]; known are %s", joinKey([]string{name}), knownTables())
 		return nil
+	}
+	sec := s.last(t)
+	switch {
+	case sec != nil:
+	case t.many:
+		s.mistake(line, "[%s]: there may be several; write [[%s]]", name, name)
+	default:
+		sec = s.add(t, line)
 	}
 	return sec
 }
@@ -175,7 +162,7 @@ func (s *scanner) keyValue(node *unstable.Node, sec *section, prefix []string) {
 		return
 	}
 	path = append(slices.Clone(prefix), path...)
-	if sec.name == sectionRoot && (isList(path[0]) || isSingle(path[0])) {
+	if sec.name == sectionRoot && tableOf(path[0]) != nil {
 		s.rootSection(node.Value(), path, line)
 		return
 	}
@@ -186,11 +173,11 @@ func (s *scanner) keyValue(node *unstable.Node, sec *section, prefix []string) {
 // defaults = {…}, rule = [{…}, {…}].
 func (s *scanner) rootSection(node *unstable.Node, path []string, line int) {
 	name := path[0]
-	if len(path) == 1 && isList(name) && node.Kind == unstable.Array {
-		s.list(node, name, line)
+	if t := tableOf(name); len(path) == 1 && t.many && node.Kind == unstable.Array {
+		s.list(node, t, line)
 		return
 	}
-	sec := s.table(name, line)
+	sec := s.section(name, line)
 	if sec == nil {
 		return
 	}
@@ -201,17 +188,17 @@ func (s *scanner) rootSection(node *unstable.Node, path []string, line int) {
 	s.value(node, sec, path[1:], line)
 }
 
-func (s *scanner) list(node *unstable.Node, name string, line int) {
+func (s *scanner) list(node *unstable.Node, t *table, line int) {
 	for it := node.Children(); it.Next(); {
 		element := it.Node()
 		if element.Kind == unstable.Comment {
 			continue
 		}
 		if element.Kind != unstable.InlineTable {
-			s.mistake(line, "%s must be a list of tables; write [[%s]]", name, name)
+			s.mistake(line, "%s must be a list of tables; write [[%s]]", t.name, t.name)
 			return
 		}
-		sec := s.add(name, s.lineOf(element.Raw))
+		sec := s.add(t, s.lineOf(element.Raw))
 		s.inline(element, sec, nil)
 	}
 }
@@ -264,14 +251,6 @@ func (s *scanner) path(node *unstable.Node) (path []string, line int) {
 
 func (s *scanner) lineOf(r unstable.Range) int {
 	return 1 + bytes.Count(s.data[:r.Offset], []byte{'\n'})
-}
-
-// isList says whether a section may be there several times.
-func isList(name string) bool { return name == sectionRule || name == sectionDevice }
-
-// isSingle says whether a section is there once in a file.
-func isSingle(name string) bool {
-	return slices.Contains([]string{sectionDefaults, sectionHTTP, sectionPrivacy, sectionMetrics, sectionDCGM}, name)
 }
 
 // joinKey spells a path as a dotted key. A part that is no bare key is quoted, so

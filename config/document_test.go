@@ -1,7 +1,6 @@
 package config
 
 import (
-	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -79,9 +78,9 @@ var texts = map[string]string{
 func TestEveryKeyHasAnEntry(t *testing.T) {
 	all := entries(t)
 	used := map[int]bool{}
-	for _, section := range []string{sectionRoot, sectionDefaults, sectionRule, sectionDevice, sectionHTTP, sectionPrivacy, sectionMetrics, sectionDCGM} {
-		keys, where := keysOf(section)
-		for _, key := range slices.Sorted(maps.Keys(keys)) {
+	for _, table := range tables {
+		section, where := table.name, table.header()
+		for _, key := range table.keyNames() {
 			found := 0
 			for i, e := range all {
 				if e.in(section, key) {

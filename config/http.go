@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -37,19 +38,24 @@ func (l Listen) Network() (network, address string) {
 // maxUnixPath is the longest path that the kernel takes for a socket.
 const maxUnixPath = 107
 
-func readListen(d *draft, v value) error {
+// listens are addresses; `none` takes back that of a file before.
+var listens = kind[Listen]{
+	read: func(v value) (Listen, error) {
+		if v.kind == unstable.String && v.text == listenOff {
+			return "", nil
+		}
+		return Listen(v.text), checkListen(v)
+	},
+	spell: func(l Listen) string { return quote(cmp.Or(string(l), listenOff)) },
+}
+
+func checkListen(v value) error {
 	wrong := v.wrongType(`an address ("127.0.0.1:9432", "[::]:9432"), a socket ("unix:/run/gpuarb/http") or "none"`)
-	if v.kind != unstable.String {
-		return wrong
-	}
-	listen := Listen(v.text)
-	if v.text == listenOff {
-		listen = ""
-	}
-	d.listen = &listen
-	network, address := listen.Network()
+	network, address := Listen(v.text).Network()
 	switch {
-	case listen == "":
+	case v.kind != unstable.String:
+		return wrong
+	case v.text == "":
 		return nil
 	case network == "unix" && (!filepath.IsAbs(address) || strings.ContainsRune(address, 0)):
 		return errors.New("the path of a socket must be absolute")
@@ -77,40 +83,27 @@ const maxHosts = 64
 // hostName is what browsers send as a host: labels of a domain.
 var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$`)
 
-func readHosts(d *draft, v value) error {
-	if v.kind != unstable.Array {
-		return v.wrongType(`a list of names (["gpu.example.org"])`)
-	}
-	d.hosts = []string{}
-	for _, host := range v.list {
-		addr, err := netip.ParseAddr(host.text)
-		isAddress := err == nil && addr.Zone() == ""
-		name := strings.ToLower(host.text)
-		switch {
-		case host.kind != unstable.String || len(name) > 253 || !isAddress && !hostName.MatchString(name):
-			return fmt.Errorf("%s is no name of a host: write it without scheme, port and slash", host.shown())
-		case len(d.hosts) == maxHosts:
-			return fmt.Errorf("are more than %d names", maxHosts)
-		case slices.Contains(d.hosts, name):
-			return fmt.Errorf("%q is there twice", name)
+var hosts = kind[[]string]{
+	read: func(v value) ([]string, error) {
+		if v.kind != unstable.Array {
+			return nil, v.wrongType(`a list of names (["gpu.example.org"])`)
 		}
-		d.hosts = append(d.hosts, name)
-	}
-	return nil
-}
-
-// write spells the section as a file has it; nothing where nothing listens.
-func (h HTTP) write(b *strings.Builder) {
-	if h.Listen == "" && len(h.Hosts) == 0 {
-		return
-	}
-	b.WriteString("\n[http]\n")
-	listen := string(h.Listen)
-	if listen == "" {
-		listen = listenOff
-	}
-	writeKey(b, "listen", listen)
-	if len(h.Hosts) > 0 {
-		fmt.Fprintf(b, "hosts = [%s]\n", strings.Join(quoted(h.Hosts), ", "))
-	}
+		list := []string{}
+		for _, host := range v.list {
+			addr, err := netip.ParseAddr(host.text)
+			isAddress := err == nil && addr.Zone() == ""
+			name := strings.ToLower(host.text)
+			switch {
+			case host.kind != unstable.String || len(name) > 253 || !isAddress && !hostName.MatchString(name):
+				return nil, fmt.Errorf("%s is no name of a host: write it without scheme, port and slash", host.shown())
+			case len(list) == maxHosts:
+				return nil, fmt.Errorf("are more than %d names", maxHosts)
+			case slices.Contains(list, name):
+				return nil, fmt.Errorf("%q is there twice", name)
+			}
+			list = append(list, name)
+		}
+		return list, nil
+	},
+	spell: spellList,
 }

@@ -44,7 +44,7 @@ func (l *loader) file(name string, data []byte, err error, main bool) {
 	doc := scan(name, data)
 	syntax := len(doc.mistakes) > 0 && len(doc.sections) == 1 && len(doc.sections[0].settings) == 0
 	for _, sec := range doc.sections {
-		d := sec.read(&doc)
+		d := sec.read(&doc, l.config)
 		switch sec.name {
 		case sectionRoot:
 			if _, given := d.lines["schema_version"]; !given && main && !syntax {
@@ -56,17 +56,6 @@ func (l *loader) file(name string, data []byte, err error, main bool) {
 			l.takeRule(d)
 		case sectionDevice:
 			l.takeDevice(d)
-		case sectionHTTP:
-			set(&l.config.HTTP.Listen, d.listen)
-			if d.hosts != nil {
-				l.config.HTTP.Hosts = d.hosts
-			}
-		case sectionPrivacy:
-			set(&l.config.Commands, d.commands)
-		case sectionMetrics:
-			set(&l.config.Metrics.Jobs, d.jobs)
-		case sectionDCGM:
-			set(&l.config.DCGM.JobMappingDir, d.jobMappingDir)
 		}
 	}
 	l.mistakes = append(l.mistakes, doc.mistakes...)
@@ -76,13 +65,8 @@ func (l *loader) file(name string, data []byte, err error, main bool) {
 func (l *loader) takeDefaults(d *draft) {
 	policy := &l.config.Policy
 	policy.Defaults = policy.Defaults.With(&d.Rule)
-	set(&l.config.OnLoss, d.onLoss)
-	set(&l.slots, d.slots)
-	set(&policy.AgeAfter, d.ageAfter)
-	set(&policy.DeadlockGrace, d.grace)
-	set(&policy.ChargeOverhead, d.chargeOverhead)
-	if d.contextReserve != nil { // else a reservation goes by the guess
-		policy.ContextReserve, policy.ContextGuess = *d.contextReserve, accounting.Size{}
+	if _, given := d.lines[slotsMax.name]; given {
+		l.slots = d.device.SlotsMax
 	}
 	l.defaults = append(l.defaults, d)
 }
@@ -101,19 +85,15 @@ func (l *loader) takeRule(d *draft) {
 }
 
 func (l *loader) takeDevice(d *draft) {
-	rule := rules.DeviceRule{Match: d.device, ContextReserve: d.contextReserve}
-	set(&rule.Reserve, d.reserve)
-	set(&rule.Memory, d.memory)
-	if d.memory != nil && d.device.Vendor != accounting.VendorCPU {
+	rule := d.device
+	if rule.Memory != 0 && rule.Match.Vendor != accounting.VendorCPU {
 		l.mistakes = append(l.mistakes, Mistake{d.file, d.lines["memory"], fmt.Sprintf(
 			"memory: a GPU has what its driver says; only the processor's can be set: match.vendor = %q in the same [[device]]", accounting.VendorCPU)})
 	}
-	if d.also != nil && d.device.Vendor == accounting.VendorCPU {
+	if rule.Also != nil && rule.Match.Vendor == accounting.VendorCPU {
 		l.mistakes = append(l.mistakes, Mistake{d.file, d.lines["also"],
 			"also: what computes on the processor is counted there unless a GPU's [[device]] says otherwise; leave it out, or write it there"})
 	}
-	rule.Also = d.also
-	set(&rule.SlotScope, d.SlotScope)
 	l.config.Policy.Devices = append(l.config.Policy.Devices, rule)
 	l.devices = append(l.devices, d)
 }
@@ -123,8 +103,9 @@ func (l *loader) takeDevice(d *draft) {
 func (l *loader) spreadSlots() {
 	devices := l.config.Policy.Devices
 	for i, d := range l.devices {
-		devices[i].SlotsMax = l.slots
-		set(&devices[i].SlotsMax, d.slots)
+		if _, given := d.lines[slotsMax.name]; !given {
+			devices[i].SlotsMax = l.slots
+		}
 	}
 	if l.slots != 0 {
 		l.config.Policy.Devices = append(devices, rules.DeviceRule{SlotsMax: l.slots})
@@ -167,7 +148,7 @@ func (l *loader) finish() (*Config, error) {
 func (l *loader) checkAlso() {
 	had := map[string]*draft{}
 	for _, d := range l.devices {
-		for _, driver := range d.also {
+		for _, driver := range d.device.Also {
 			if first := had[driver]; first != nil {
 				l.mistakes = append(l.mistakes, Mistake{d.file, d.lines["also"], fmt.Sprintf(
 					"also: %q is counted by the [[device]] at %s:%d already", driver, first.file, first.line)})

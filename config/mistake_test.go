@@ -143,7 +143,7 @@ func checkMistakes(t *testing.T, text, want string) {
 	if err == nil {
 		t.Fatal("no mistakes")
 	}
-	want = strings.NewReplacer("DEFAULTS", keyNames(defaultsKeys), "DEVICE", keyNames(deviceKeys)).Replace(want)
+	want = strings.NewReplacer("DEFAULTS", strings.Join(tableOf(sectionDefaults).keyNames(), ", ")).Replace(want)
 	if before, ok := strings.CutSuffix(want, "SYNTAX"); ok { // the library's own words
 		if !strings.HasPrefix(err.Error(), before) {
 			t.Errorf("got  %s\nwant %s…", err, before)

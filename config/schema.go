@@ -2,9 +2,7 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -25,143 +23,226 @@ const maxSlots = 1 << 20
 // maxPriority bounds priority, both ways: with age it stays far inside an integer.
 const maxPriority = 1_000_000
 
-// draft collects what one section sets. A nil pointer is a key that is not there.
+// draft is where the keys of one section are read to, and spelled from. What there is once is the configuration's own.
 type draft struct {
 	file  string
 	line  int            // of the section
 	lines map[string]int // of each key
 
-	rules.Rule // what it gives to those that it matches; without a name for messages
-	device     rules.DeviceMatch
-
-	version        *int
-	onLoss         *OnLoss
-	slots          *int // 0: no limit
-	ageAfter       *time.Duration
-	grace          *time.Duration
-	chargeOverhead *bool
-	contextReserve *accounting.Size
-	reserve        *accounting.Size
-	memory         *accounting.Bytes
-	also           []string
-	listen         *Listen
-	hosts          []string
-	commands       *Commands
-	jobs           *bool
-	jobMappingDir  *string
+	config     *Config
+	rules.Rule // of [defaults] and [[rule]]: what it gives to those that it matches; without a name for messages
+	device     rules.DeviceRule
 }
 
-// reader checks one value and stores it in the draft. Its error says what is wrong
-// with the value, and is put after the key's name.
-type reader func(d *draft, v value) error
+// key is one that a section may have.
+type key struct {
+	name  string
+	bytes bool // a value without a unit is bytes
+	// read checks a value and stores it. Its error says what is wrong with the value, and is put after the key's name.
+	read  func(d *draft, v value) error
+	spell func(d *draft) string // as in a file; "": it is not said
+}
 
-// The keys of each kind of section.
+// always makes a key that has a value, said or not.
+func always[T any](name string, k kind[T], of func(*draft) *T) key {
+	read := func(d *draft, v value) (err error) {
+		*of(d), err = k.read(v)
+		return err
+	}
+	return key{name, k.bytes, read, func(d *draft) string { return k.spell(*of(d)) }}
+}
+
+// optional makes a key that need not be said: nil stands for that.
+func optional[T any](name string, k kind[T], of func(*draft) **T) key {
+	read := func(d *draft, v value) error {
+		given, err := k.read(v)
+		if err == nil {
+			*of(d) = &given
+		}
+		return err
+	}
+	spell := func(d *draft) string {
+		if given := *of(d); given != nil {
+			return k.spell(*given)
+		}
+		return ""
+	}
+	return key{name, k.bytes, read, spell}
+}
+
+// unsaid is a key that other keys are spelled in place of.
+func unsaid(k key) key {
+	k.spell = func(*draft) string { return "" }
+	return k
+}
+
 var (
-	rootKeys = map[string]reader{"schema_version": readVersion}
+	slotScope = words(rules.ScopeJob, rules.ScopeProcess, rules.ScopeThread)
+	slotsMax  = always("slots.max", slots, func(d *draft) *int { return &d.device.SlotsMax })
 
-	limitKeys = map[string]reader{
-		"memory.max": func(d *draft, v value) error { return readSize(&d.Max, v) },
-		"memory.min": func(d *draft, v value) error { return readMin(&d.Min, v) },
-		"scope": func(d *draft, v value) error {
-			return readWord(&d.Scope, v, rules.ScopeJob, rules.ScopeProcess, rules.ScopeUser, rules.ScopeCgroup, rules.ScopeRule)
-		},
-		"streams.max":    func(d *draft, v value) error { return readInt(&d.StreamsMax, v, 1, maxStreams) },
-		"on_full":        func(d *draft, v value) error { return readWord(&d.OnFull, v, rules.OnFullDeny, rules.OnFullWait) },
-		"wait_timeout":   func(d *draft, v value) error { return readDuration(&d.WaitTimeout, v, true) },
-		"wait_after":     func(d *draft, v value) error { return readInt(&d.WaitAfter, v, 0, 1) },
-		"priority":       func(d *draft, v value) error { return readInt(&d.Priority, v, -maxPriority, maxPriority) },
-		"slots.scope":    readSlotScope,
-		"stream_reserve": func(d *draft, v value) error { return readBytes(&d.StreamReserve, v, false) },
-		"host.max":       func(d *draft, v value) error { return readBytes(&d.HostMax, v, true) },
+	limitKeys = []key{
+		optional("memory.max", sizes, func(d *draft) **accounting.Size { return &d.Max }),
+		optional("memory.min", ends, func(d *draft) **accounting.Size { return &d.Min }),
+		optional("scope", words(rules.ScopeJob, rules.ScopeProcess, rules.ScopeUser, rules.ScopeCgroup, rules.ScopeRule),
+			func(d *draft) **rules.Scope { return &d.Scope }),
+		optional("streams.max", integers(1, maxStreams), func(d *draft) **int { return &d.StreamsMax }),
+		optional("on_full", words(rules.OnFullDeny, rules.OnFullWait), func(d *draft) **rules.OnFull { return &d.OnFull }),
+		optional("wait_timeout", durations(true), func(d *draft) **time.Duration { return &d.WaitTimeout }),
+		optional("wait_after", integers(0, 1), func(d *draft) **int { return &d.WaitAfter }),
+		optional("priority", integers(-maxPriority, maxPriority), func(d *draft) **int { return &d.Priority }),
+		optional("slots.scope", slotScope, func(d *draft) **rules.Scope { return &d.SlotScope }),
+		optional("stream_reserve", amounts(ends), func(d *draft) **accounting.Bytes { return &d.StreamReserve }),
+		optional("host.max", amounts(sizes), func(d *draft) **accounting.Bytes { return &d.HostMax }),
 	}
 
-	defaultsKeys = with(limitKeys, map[string]reader{
-		"on_loss":         func(d *draft, v value) error { return readWord(&d.onLoss, v, LossOpen, LossClosed) },
-		"slots.max":       readSlots,
-		"age_after":       func(d *draft, v value) error { return readDuration(&d.ageAfter, v, false) },
-		"deadlock_grace":  func(d *draft, v value) error { return readDuration(&d.grace, v, false) },
-		"charge_overhead": readChargeOverhead,
-		"context_reserve": func(d *draft, v value) error { return readMin(&d.contextReserve, v) },
-	})
+	ruleKeys = slices.Concat([]key{
+		always("name", ruleNames, func(d *draft) *string { return &d.Key }),
+		always("match.user", patterns, func(d *draft) *string { return &d.Match.User }),
+		always("match.group", patterns, func(d *draft) *string { return &d.Match.Group }),
+		always("match.exe", patterns, func(d *draft) *string { return &d.Match.Exe }),
+		always("match.command", patterns, func(d *draft) *string { return &d.Match.Command }),
+		always("match.cgroup", patterns, func(d *draft) *string { return &d.Match.Cgroup }),
+		always("match.unit", patterns, func(d *draft) *string { return &d.Match.Unit }),
+		always("match.container", patterns, func(d *draft) *string { return &d.Match.Container }),
+	}, limitKeys)
 
-	ruleKeys = with(limitKeys, map[string]reader{
-		"name":            readName,
-		"match.user":      func(d *draft, v value) error { return readGlob(&d.Match.User, v) },
-		"match.group":     func(d *draft, v value) error { return readGlob(&d.Match.Group, v) },
-		"match.exe":       func(d *draft, v value) error { return readGlob(&d.Match.Exe, v) },
-		"match.command":   func(d *draft, v value) error { return readGlob(&d.Match.Command, v) },
-		"match.cgroup":    func(d *draft, v value) error { return readGlob(&d.Match.Cgroup, v) },
-		"match.unit":      func(d *draft, v value) error { return readGlob(&d.Match.Unit, v) },
-		"match.container": func(d *draft, v value) error { return readGlob(&d.Match.Container, v) },
-	})
+	defaultsKeys = append(slices.Clip(limitKeys),
+		unsaid(slotsMax), // each [[device]] has it
+		always("on_loss", words(LossOpen, LossClosed), func(d *draft) *OnLoss { return &d.config.OnLoss }),
+		always("age_after", durations(false), func(d *draft) *time.Duration { return &d.config.Policy.AgeAfter }),
+		always("deadlock_grace", durations(false), func(d *draft) *time.Duration { return &d.config.Policy.DeadlockGrace }),
+		always("charge_overhead", booleans, func(d *draft) *bool { return &d.config.Policy.ChargeOverhead }),
+		key{"context_reserve", ends.bytes, readContextReserve, spellContextReserve},
+	)
 
-	deviceKeys = map[string]reader{
-		"match.index":     func(d *draft, v value) error { return readInt(&d.device.Index, v, 0, 1<<16) },
-		"match.uuid":      readUUID,
-		"match.pci":       readPCI,
-		"match.vendor":    readVendor,
-		"memory":          readMemory,
-		"also":            readAlso,
-		"reserve":         func(d *draft, v value) error { return readMin(&d.reserve, v) },
-		"slots.max":       readSlots,
-		"slots.scope":     readSlotScope,
-		"context_reserve": func(d *draft, v value) error { return readMin(&d.contextReserve, v) },
+	deviceKeys = []key{
+		optional("match.index", integers(0, 1<<16), func(d *draft) **int { return &d.device.Match.Index }),
+		always("match.uuid", uuids, func(d *draft) *string { return &d.device.Match.UUID }),
+		always("match.pci", addresses, func(d *draft) *string { return &d.device.Match.PCI }),
+		always("match.vendor", words("nvidia", "amd", "intel", accounting.VendorCPU), func(d *draft) *string { return &d.device.Match.Vendor }),
+		always("memory", memory, func(d *draft) *accounting.Bytes { return &d.device.Memory }),
+		always("also", drivers, func(d *draft) *[]string { return &d.device.Also }),
+		always("reserve", ends, func(d *draft) *accounting.Size { return &d.device.Reserve }),
+		slotsMax,
+		always("slots.scope", slotScope, func(d *draft) *rules.Scope { return &d.device.SlotScope }),
+		optional("context_reserve", ends, func(d *draft) **accounting.Size { return &d.device.ContextReserve }),
 	}
-
-	httpKeys = map[string]reader{"listen": readListen, "hosts": readHosts}
-
-	privacyKeys = map[string]reader{
-		"commands": func(d *draft, v value) error { return readWord(&d.commands, v, CommandsAll, CommandsOwn) },
-	}
-
-	metricsKeys = map[string]reader{"jobs": readJobs}
-
-	dcgmKeys = map[string]reader{"job_mapping_dir": readJobMappingDir}
 )
 
-func with(base, more map[string]reader) map[string]reader {
-	all := maps.Clone(base)
-	maps.Copy(all, more)
-	return all
+// readContextReserve reads what a context takes; else a reservation goes by the guess.
+func readContextReserve(d *draft, v value) (err error) {
+	policy := &d.config.Policy
+	policy.ContextReserve, err = ends.read(v)
+	policy.ContextGuess = accounting.Size{}
+	return err
 }
 
-// keysOf returns the keys of a section, and how its header is written.
-func keysOf(section string) (map[string]reader, string) {
-	switch section {
-	case sectionDefaults:
-		return defaultsKeys, "[defaults]"
-	case sectionRule:
-		return ruleKeys, "[[rule]]"
-	case sectionDevice:
-		return deviceKeys, "[[device]]"
-	case sectionHTTP:
-		return httpKeys, "[http]"
-	case sectionPrivacy:
-		return privacyKeys, "[privacy]"
-	case sectionMetrics:
-		return metricsKeys, "[metrics]"
-	case sectionDCGM:
-		return dcgmKeys, "[dcgm]"
+func spellContextReserve(d *draft) string {
+	if d.config.Policy.ContextGuess != (accounting.Size{}) {
+		return ""
 	}
-	return rootKeys, "the top of the file"
+	return ends.spell(d.config.Policy.ContextReserve)
+}
+
+// table is a kind of section that a file may have.
+type table struct {
+	name string // "": the top of the file
+	many bool   // there may be several
+	keys []key
+}
+
+// The sections that are known by their names.
+const (
+	sectionRoot     = ""
+	sectionDefaults = "defaults"
+	sectionRule     = "rule"
+	sectionDevice   = "device"
+	sectionHTTP     = "http"
+)
+
+// tables are all that there are; the top of the file comes first.
+var tables = []table{
+	{sectionRoot, false, []key{always("schema_version", versions, func(*draft) *int { return new(int) })}},
+	{sectionDefaults, false, defaultsKeys},
+	{sectionRule, true, ruleKeys},
+	{sectionDevice, true, deviceKeys},
+	{sectionHTTP, false, []key{
+		always("listen", listens, func(d *draft) *Listen { return &d.config.HTTP.Listen }),
+		always("hosts", hosts, func(d *draft) *[]string { return &d.config.HTTP.Hosts }),
+	}},
+	{"privacy", false, []key{always("commands", words(CommandsAll, CommandsOwn), func(d *draft) *Commands { return &d.config.Commands })}},
+	{"metrics", false, []key{always("jobs", booleans, func(d *draft) *bool { return &d.config.Metrics.Jobs })}},
+	{"dcgm", false, []key{always("job_mapping_dir", folders, func(d *draft) *string { return &d.config.DCGM.JobMappingDir })}},
+}
+
+// tableOf is the table that a header names; nil: there is none.
+func tableOf(name string) *table {
+	i := slices.IndexFunc(tables, func(t table) bool { return t.name == name })
+	if i <= 0 {
+		return nil
+	}
+	return &tables[i]
+}
+
+// header is how the table is written.
+func (t *table) header() string {
+	switch {
+	case t.name == sectionRoot:
+		return "the top of the file"
+	case t.many:
+		return "[[" + t.name + "]]"
+	}
+	return "[" + t.name + "]"
+}
+
+// key returns a key of the table; false: it has none of that name.
+func (t *table) key(name string) (key, bool) {
+	i := slices.IndexFunc(t.keys, func(k key) bool { return k.name == name })
+	if i < 0 {
+		return key{}, false
+	}
+	return t.keys[i], true
+}
+
+func (t *table) keyNames() []string {
+	names := make([]string, len(t.keys))
+	for i, k := range t.keys {
+		names[i] = k.name
+	}
+	slices.Sort(names)
+	return names
+}
+
+// isParent says whether a name is that of a table that holds one of the keys, as memory holds memory.max.
+func (t *table) isParent(name string) bool {
+	return slices.ContainsFunc(t.keys, func(k key) bool { return strings.HasPrefix(k.name, name+".") })
+}
+
+// knownTables is for messages.
+func knownTables() string {
+	var headers []string
+	for _, t := range tables[1:] {
+		headers = append(headers, t.header())
+	}
+	last := len(headers) - 1
+	return strings.Join(headers[:last], ", ") + " and " + headers[last]
 }
 
 // read turns a section into a draft; what is wrong goes to doc's mistakes.
-func (sec *section) read(doc *document) *draft {
-	d := &draft{file: doc.file, line: sec.line, lines: map[string]int{}}
-	keys, where := keysOf(sec.name)
+func (sec *section) read(doc *document, config *Config) *draft {
+	d := &draft{file: doc.file, line: sec.line, lines: map[string]int{}, config: config}
 	for _, set := range sec.settings {
-		read, known := keys[set.key]
+		k, known := sec.key(set.key)
 		if !known {
-			if set.value.kind != unstable.InlineTable || !isParent(keys, set.key) {
-				doc.mistake(set.line, "%s", unknownKey(set.key, where, keys))
+			if set.value.kind != unstable.InlineTable || !sec.isParent(set.key) {
+				doc.mistake(set.line, "%s", sec.unknownKey(set.key))
 			}
 			continue
 		}
 		d.lines[set.key] = set.line
-		if err := read(d, set.value); err != nil {
+		if err := k.read(d, set.value); err != nil {
 			doc.mistake(set.line, "%s: %v", set.key, err)
-		} else if text := forgotUnit(set.key, set.value); text != "" {
+		} else if text := forgotUnit(k, set.value); text != "" {
 			doc.warnings = append(doc.warnings, Mistake{doc.file, set.line, text})
 		}
 	}
@@ -170,49 +251,62 @@ func (sec *section) read(doc *document) *draft {
 
 // unknownKey says what is to be done about a key that means nothing where it stands: it is
 // another section's, or much like one that does mean something there.
-func unknownKey(key, where string, keys map[string]reader) string {
+func (t *table) unknownKey(name string) string {
 	var homes []string
-	for _, section := range []string{sectionRoot, sectionDefaults, sectionRule, sectionDevice, sectionHTTP, sectionPrivacy, sectionMetrics, sectionDCGM} {
-		if theirs, name := keysOf(section); theirs[key] != nil {
-			homes = append(homes, name)
+	for _, other := range tables {
+		if _, theirs := other.key(name); theirs {
+			homes = append(homes, other.header())
 		}
 	}
 	if len(homes) > 0 {
-		return fmt.Sprintf("%s: cannot be set in %s; it belongs in %s", key, where, strings.Join(homes, " or "))
+		return fmt.Sprintf("%s: cannot be set in %s; it belongs in %s", name, t.header(), strings.Join(homes, " or "))
 	}
-	if near := Near(key, slices.Collect(maps.Keys(keys))); len(near) > 0 {
-		return fmt.Sprintf("unknown key %q in %s; did you mean %s?", key, where, strings.Join(near, " or "))
+	if near := Near(name, t.keyNames()); len(near) > 0 {
+		return fmt.Sprintf("unknown key %q in %s; did you mean %s?", name, t.header(), strings.Join(near, " or "))
 	}
-	return fmt.Sprintf("unknown key %q in %s; known are %s", key, where, keyNames(keys))
+	return fmt.Sprintf("unknown key %q in %s; known are %s", name, t.header(), strings.Join(t.keyNames(), ", "))
 }
 
-func keyNames(keys map[string]reader) string {
-	return strings.Join(slices.Sorted(maps.Keys(keys)), ", ")
-}
-
-// isParent says whether key is the table that holds one of keys, as memory holds memory.max.
-func isParent(keys map[string]reader, key string) bool {
-	for known := range keys {
-		if strings.HasPrefix(known, key+".") {
-			return true
+// String spells the configuration in force as a file that Load reads back to the
+// same: every default included, rules and devices in their order.
+func (c *Config) String() string {
+	var b strings.Builder
+	for _, file := range c.Files {
+		fmt.Fprintf(&b, "# from %q\n", file)
+	}
+	if len(c.Files) == 0 {
+		b.WriteString("# built-in defaults; no configuration file was read\n")
+	}
+	defaults := c.Policy.Defaults
+	once := &draft{config: c, Rule: rules.Rule{Min: &defaults.Min, Max: &defaults.Max, Scope: &defaults.Scope,
+		StreamsMax: &defaults.StreamsMax, OnFull: &defaults.OnFull, WaitTimeout: &defaults.WaitTimeout,
+		WaitAfter: &defaults.WaitAfter, Priority: &defaults.Priority, SlotScope: &defaults.SlotScope,
+		StreamReserve: &defaults.StreamReserve, HostMax: defaults.HostMax}}
+	for _, t := range tables {
+		switch {
+		case t.many, t.name == sectionHTTP && c.HTTP.Listen == "" && len(c.HTTP.Hosts) == 0:
+		case t.name == sectionRoot:
+			b.WriteString(t.lines(once))
+		default:
+			b.WriteString("\n" + t.header() + "\n" + t.lines(once))
 		}
 	}
-	return false
-}
-
-// shown spells a value for a message, as it stands in the file or near it.
-func (v value) shown() string {
-	switch v.kind {
-	case unstable.String:
-		return strconv.Quote(v.text)
-	case unstable.InlineTable:
-		return "{…}"
-	case unstable.Array:
-		return "[…]"
+	for _, rule := range c.Policy.Devices {
+		b.WriteString("\n[[device]]\n" + tableOf(sectionDevice).lines(&draft{device: rule}))
 	}
-	return v.text
+	for _, rule := range c.Policy.Rules {
+		b.WriteString("\n[[rule]]\n" + tableOf(sectionRule).lines(&draft{Rule: rule}))
+	}
+	return b.String()
 }
 
-func (v value) wrongType(want string) error {
-	return fmt.Errorf("must be %s, not %s", want, v.shown())
+// lines spells the keys of a table that are said.
+func (t *table) lines(d *draft) string {
+	var b strings.Builder
+	for _, k := range t.keys {
+		if text := k.spell(d); text != "" {
+			fmt.Fprintf(&b, "%s = %s\n", k.name, text)
+		}
+	}
+	return b.String()
 }

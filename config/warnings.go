@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -42,20 +41,17 @@ func (l *loader) warn(d *draft, key, format string, args ...any) {
 // fewBytes is more than anybody counts by single bytes, and less than any budget.
 const fewBytes = 1 << 20
 
-// sizeKeys are those whose value is bytes where it has no unit.
-var sizeKeys = []string{"memory.max", "memory.min", "stream_reserve", "host.max", "reserve", "context_reserve", "memory"}
-
 // forgotUnit tells of a number without a unit that looks as if one was meant; "" where none does.
-func forgotUnit(key string, v value) string {
+func forgotUnit(k key, v value) string {
 	n, err := strconv.ParseUint(v.text, 0, 64)
-	if err != nil || v.kind != unstable.String && v.kind != unstable.Integer || n == 0 || n >= fewBytes || !slices.Contains(sizeKeys, key) {
+	if err != nil || v.kind != unstable.String && v.kind != unstable.Integer || n == 0 || n >= fewBytes || !k.bytes {
 		return ""
 	}
 	unit := "GiB"
 	if n >= 256 {
 		unit = "MiB"
 	}
-	return fmt.Sprintf("%s is %d bytes; did you mean \"%d%s\"?", key, n, n, unit)
+	return fmt.Sprintf("%s is %d bytes; did you mean \"%d%s\"?", k.name, n, n, unit)
 }
 
 // checkRules looks at whom the rules are for.
@@ -127,7 +123,7 @@ func (l *loader) checkDevices(m Machine) {
 	for i, d := range l.devices {
 		var meant []rules.Device
 		for _, dev := range m.Devices {
-			if d.device.Matches(dev) {
+			if d.device.Match.Matches(dev) {
 				meant = append(meant, dev)
 			}
 		}
@@ -144,13 +140,10 @@ func (l *loader) checkDevices(m Machine) {
 		if before > 0 && before == len(meant) {
 			l.warn(d, "", "this block is never used: for each of its devices one that comes first counts")
 		}
-		if d.reserve != nil {
-			for _, dev := range meant {
-				if dev.Total > 0 && d.reserve.Of(dev.Total) >= dev.Total {
-					l.warn(d, "reserve", "reserve of %s is all that %s has (%s): nothing is left for anybody",
-						d.reserve.Of(dev.Total).Human(), dev, dev.Total.Human())
-					break
-				}
+		for _, dev := range meant {
+			if reserve := d.device.Reserve.Of(dev.Total); dev.Total > 0 && reserve >= dev.Total {
+				l.warn(d, "reserve", "reserve of %s is all that %s has (%s): nothing is left for anybody", reserve.Human(), dev, dev.Total.Human())
+				break
 			}
 		}
 	}
