@@ -52,6 +52,14 @@ func Parts(text string) []Part {
 	return all
 }
 
+// Named is the part of a name; an empty one where there is none.
+func Named(parts []Part, name string) Part {
+	if i := slices.IndexFunc(parts, func(p Part) bool { return p.Name == name }); i >= 0 {
+		return parts[i]
+	}
+	return Part{}
+}
+
 // called is the name of a part: by the name that it was given, else by what it matches.
 func (p Part) called() string {
 	if !p.many {
@@ -82,22 +90,16 @@ const orderKey = "order"
 func Differences(old, fresh string) []Difference {
 	var all []Difference
 	a, b := Parts(old), Parts(fresh)
-	named := func(parts []Part, name string) Part {
-		if i := slices.IndexFunc(parts, func(p Part) bool { return p.Name == name }); i >= 0 {
-			return parts[i]
-		}
-		return Part{}
-	}
 	both := func(p, q []Part) (names []string) {
 		for _, part := range p {
-			if named(q, part.Name).Name != "" {
+			if Named(q, part.Name).Name != "" {
 				names = append(names, part.Name)
 			}
 		}
 		return names
 	}
 	for _, p := range a {
-		q := named(b, p.Name)
+		q := Named(b, p.Name)
 		for _, k := range p.Keys {
 			if value := q.Value(k.Name); value != k.Value {
 				all = append(all, Difference{p.Name, k.Name, k.Value, value})
@@ -105,7 +107,7 @@ func Differences(old, fresh string) []Difference {
 		}
 	}
 	for _, q := range b {
-		p := named(a, q.Name)
+		p := Named(a, q.Name)
 		for _, k := range q.Keys {
 			if p.Value(k.Name) == "" {
 				all = append(all, Difference{q.Name, k.Name, "", k.Value})

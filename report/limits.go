@@ -201,12 +201,10 @@ func streamsOf(s accounting.Snapshot, job uint64, device int) (most int) {
 	return most
 }
 
-// DeviceLimits are the limits of a device.
-func DeviceLimits(s accounting.Snapshot, index int) (all []Limit) {
+// DeviceLimits are the limits of the devices.
+func DeviceLimits(s accounting.Snapshot) (all []Limit) {
 	for _, d := range s.Devices {
-		if d.Index == index {
-			all = append(all, countLimit(index, "slots.max", d.SlotsMax, d.SlotsCurrent, d.SlotsBy))
-		}
+		all = append(all, countLimit(d.Index, "slots.max", d.SlotsMax, d.SlotsCurrent, d.SlotsBy))
 	}
 	return all
 }

@@ -144,21 +144,21 @@ func (a *app) completeLimit(command *cobra.Command, args []string, begun string)
 	if strings.Contains(begun, "=") {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	target, flags := ipc.LimitProcess, command.Flags()
-	for name, of := range map[string]uint32{"job": ipc.LimitJob, "user": ipc.LimitUser, "rule": ipc.LimitRule} {
-		if flags.Changed(name) {
-			target = of
+	kind, flags := ipc.LimitProcess, command.Flags()
+	for _, t := range targets {
+		if t.kind != ipc.LimitDevice && flags.Changed(t.flag) {
+			kind = t.kind
 		}
 	}
 	var all []cobra.Completion
-	if target == ipc.LimitProcess && len(args) == 0 {
+	if kind == ipc.LimitProcess && len(args) == 0 {
 		all, _ = a.fromState(offerProcesses)(command, args, begun)
 		if !flags.Changed("device") {
 			return all, cobra.ShellCompDirectiveNoFileComp
 		}
-		target = ipc.LimitDevice // the device's own limits, unless a PID follows
+		kind = ipc.LimitDevice // the device's own limits, unless a PID follows
 	}
-	for _, name := range limitNames(target) {
+	for _, name := range targetOf(kind).limits {
 		if !slices.ContainsFunc(args, func(given string) bool { return strings.HasPrefix(given, name+"=") }) {
 			all = append(all, cobra.CompletionWithDesc(name+"=", limitMeanings[name]))
 		}

@@ -100,7 +100,7 @@ func (a *app) printDifferences(all []difference) error {
 
 // liveDifferences are the limits that somebody changed of what the configuration gives.
 func liveDifferences(s accounting.Snapshot, files []config.Part) (all []difference) {
-	defaults := partOf(files, func(p config.Part) bool { return p.Name == "defaults" })
+	defaults := config.Named(files, "defaults")
 	add := func(part, key string, device *int, inForce, inFiles, by string) {
 		all = append(all, difference{differsLive, part, key, device, orNull(inForce), orNull(inFiles), orNull(by)})
 	}
@@ -111,7 +111,7 @@ func liveDifferences(s accounting.Snapshot, files []config.Part) (all []differen
 			break
 		}
 		name := inForce[i].Name
-		rule := partOf(files, func(p config.Part) bool { return p.Name == name })
+		rule := config.Named(files, name)
 		for _, d := range r.Devices {
 			if d.MaxBy != "" && d.MaxBy != r.Title {
 				add(name, "memory.max", &d.Device, sizeInFile(d.Max), cmp.Or(rule.Value("memory.max"), defaults.Value("memory.max")), d.MaxBy)
@@ -140,13 +140,6 @@ func liveDifferences(s accounting.Snapshot, files []config.Part) (all []differen
 		}
 	}
 	return all
-}
-
-func partOf(parts []config.Part, is func(config.Part) bool) config.Part {
-	if i := slices.IndexFunc(parts, is); i >= 0 {
-		return parts[i]
-	}
-	return config.Part{}
 }
 
 func deviceName(index int) string { return "device " + strconv.Itoa(index) }

@@ -13,10 +13,10 @@ import (
 	"github.com/gpuarb/gpuarb/report"
 	"github.com/gpuarb/gpuarb/shim"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func (a *app) limitCommand() *cobra.Command {
-	var whose limited
 	command := &cobra.Command{
 		Use:   "limit {PID | --job ID | --job NAME | --user NAME | --cgroup PATH | --rule NAME | --device N} [LIMIT=VALUE…]",
 		Short: "show limits and what set them, or change them while programs run",
@@ -39,87 +39,74 @@ Sizes: 4G, 4GiB, 4096M, bytes, 25% (of each device), max. K, M and G are binary.
 
 		ValidArgsFunction: a.completeLimit,
 		RunE: func(command *cobra.Command, args []string) error {
-			whose.ofJob = command.Flags().Changed("job")
-			request, err := limitRequest(args, whose)
+			whose, request, err := limitRequest(command.Flags(), args)
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
 			return a.limit(request, whose)
 		},
 	}
-	command.Flags().StringVar(&whose.device, "device", "", "the device: index, UUID, beginning of a UUID, or PCI address")
-	command.Flags().StringVar(&whose.job, "job", "", "the job, by the number that /gpu/jobs shows, or by its name (gpuarb run --name)")
-	command.Flags().StringVar(&whose.user, "user", "", "all programs of a user together, by name or number")
-	command.Flags().StringVar(&whose.cgroup, "cgroup", "", "all programs in a cgroup, and in those below it, by its path in cgroup v2, as /proc/PID/cgroup has it")
-	command.Flags().StringVar(&whose.rule, "rule", "", "a rule of the configuration, by its name, or its place where it has none")
+	for _, t := range targets {
+		if t.flag != "" {
+			command.Flags().String(t.flag, "", t.usage)
+		}
+		if t.offers != nil {
+			completeFlag(command, t.flag, a.fromState(t.offers))
+		}
+	}
 	a.completeDevices(command)
-	completeFlag(command, "job", a.fromState(offerJobs))
-	completeFlag(command, "user", a.fromState(offerUsers))
-	completeFlag(command, "cgroup", a.fromState(offerCgroups))
-	completeFlag(command, "rule", a.fromState(offerRules))
 	return a.jsonFlag(command)
 }
 
-// limitRequest reads whose limits change, and how. Device, user, rule and a job that is named come later.
-func limitRequest(args []string, whose limited) (ipc.LimitRequest, error) {
-	request := ipc.LimitRequest{Target: ipc.LimitDevice, Device: ipc.AllDevices}
+// limitRequest reads whose limits change, and how. What is looked up by a name comes later.
+func limitRequest(flags *pflag.FlagSet, args []string) (whose limited, request ipc.LimitRequest, err error) {
+	whose.target, request.Device = targetOf(ipc.LimitDevice), ipc.AllDevices
+	whose.device, _ = flags.GetString(whose.flag)
 	named := 0
-	for target, given := range map[uint32]bool{ipc.LimitJob: whose.ofJob, ipc.LimitUser: whose.user != "", ipc.LimitCgroup: whose.cgroup != "", ipc.LimitRule: whose.rule != ""} {
-		if given {
-			request.Target = target
+	for i, t := range targets {
+		// An empty name is as none, but that of a job is said to be wrong.
+		if name, _ := flags.GetString(t.flag); t.kind != ipc.LimitDevice && (name != "" || t.kind == ipc.LimitJob && flags.Changed(t.flag)) {
+			whose.target, whose.name = &targets[i], name
 			named++
 		}
 	}
-	if whose.ofJob {
-		id, err := strconv.ParseUint(whose.job, 10, 63)
-		if err != nil && ipc.CheckName(whose.job) != nil {
-			return request, fmt.Errorf("--job: %q is neither the number nor the name of a job; `gpuarb jobs` shows both", whose.job)
+	if whose.kind == ipc.LimitJob {
+		id, err := strconv.ParseUint(whose.name, 10, 63)
+		if err != nil && ipc.CheckName(whose.name) != nil {
+			return whose, request, fmt.Errorf("--job: %q is neither the number nor the name of a job; `gpuarb jobs` shows both", whose.name)
 		}
 		request.ID = id // 0: by name, which comes later
 	}
 	if len(args) > 0 && !strings.Contains(args[0], "=") {
 		pid, err := strconv.ParseUint(args[0], 10, 31)
 		if err != nil || pid == 0 {
-			return request, fmt.Errorf("%q is no PID and no LIMIT=VALUE", args[0])
+			return whose, request, fmt.Errorf("%q is no PID and no LIMIT=VALUE", args[0])
 		}
-		request.Target, request.ID = ipc.LimitProcess, pid
+		whose.target, request.ID = targetOf(ipc.LimitProcess), pid
 		args = args[1:]
 		named++
 	}
 	if named > 1 || named == 0 && whose.device == "" {
-		return request, errWhose
+		return whose, request, errWhose
 	}
+	request.Target = whose.kind
 	for _, arg := range args {
 		name, value, _ := strings.Cut(arg, "=")
 		if err := setLimit(&request, name, value); err != nil {
-			return request, err
+			return whose, request, err
 		}
 	}
-	return request, nil
-}
-
-// limitNames are the limits that a target has.
-func limitNames(target uint32) []string {
-	switch target {
-	case ipc.LimitDevice:
-		return []string{"slots.max"}
-	case ipc.LimitCgroup:
-		return []string{"memory.max"}
-	case ipc.LimitUser, ipc.LimitRule:
-		return []string{"memory.max", "streams.max"}
-	}
-	return []string{"memory.max", "memory.min", "streams.max"}
+	return whose, request, nil
 }
 
 func setLimit(request *ipc.LimitRequest, name, value string) error {
-	names := limitNames(request.Target)
-	if !slices.Contains(names, name) {
-		what := map[uint32]string{ipc.LimitDevice: "a device", ipc.LimitUser: "a user", ipc.LimitCgroup: "a cgroup", ipc.LimitRule: "a rule"}[request.Target]
+	t := targetOf(request.Target)
+	if !slices.Contains(t.limits, name) {
 		are := "are"
-		if len(names) == 1 {
+		if len(t.limits) == 1 {
 			are = "is"
 		}
-		return fmt.Errorf("%q is no limit of %s; there %s %s", name, cmp.Or(what, "a process or job"), are, andList(names))
+		return fmt.Errorf("%q is no limit of %s; there %s %s", name, t.noun, are, andList(t.limits))
 	}
 	if err := shim.SetLimit(request, name, value); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -144,7 +131,7 @@ func (a *app) limit(request ipc.LimitRequest, whose limited) error {
 		return err
 	}
 	defer client.Close()
-	if whose.device+whose.user+whose.rule != "" || whose.ofJob && request.ID == 0 {
+	if whose.device != "" || whose.find != nil && request.ID == 0 {
 		snapshot, err := snapshotOf(ctx, client)
 		if err != nil {
 			return err
@@ -158,7 +145,7 @@ func (a *app) limit(request ipc.LimitRequest, whose limited) error {
 	}
 	set := func() error { return client.SetLimit(ctx, request) }
 	if request.Target == ipc.LimitCgroup {
-		set = func() error { return client.SetCgroupLimit(ctx, whose.cgroup, request) }
+		set = func() error { return client.SetCgroupLimit(ctx, whose.name, request) }
 	}
 	if err := set(); err != nil {
 		return &exitError{exitFailed, explainCall(client.Path(), err)}
@@ -171,26 +158,9 @@ func (a *app) limit(request ipc.LimitRequest, whose limited) error {
 
 // limitsOf are the limits in force for whom a request names.
 func limitsOf(s accounting.Snapshot, request ipc.LimitRequest, whose limited) ([]report.Limit, error) {
-	limits, ok := []report.Limit(nil), true
-	unknown := fmt.Errorf("process %d is no client of this daemon (any more); `gpuarb ps` lists those that hold something", request.ID)
-	switch request.Target {
-	case ipc.LimitDevice:
-		limits = report.DeviceLimits(s, int(request.Device))
-	case ipc.LimitUser:
-		limits = report.UserLimits(s, uint32(request.ID))
-	case ipc.LimitCgroup:
-		limits = report.CgroupLimits(s, whose.cgroup)
-	case ipc.LimitRule:
-		limits, ok = report.RuleLimits(s, request.ID)
-		unknown = noRule(s, whose.rule)
-	case ipc.LimitJob:
-		limits, ok = report.JobLimits(s, request.ID)
-		unknown = fmt.Errorf("there is no job %d (any more); /gpu/jobs lists them", request.ID)
-	default:
-		limits, ok = report.ProcessLimits(s, int(request.ID))
-	}
+	limits, ok := whose.inForce(s, request.ID, whose.name)
 	if !ok {
-		return nil, &exitError{exitFailed, unknown}
+		return nil, &exitError{exitFailed, whose.unknown(s, request.ID, whose.name)}
 	}
 	return slices.DeleteFunc(limits, func(l report.Limit) bool {
 		return request.Device != ipc.AllDevices && uint32(l.Device) != request.Device
@@ -224,21 +194,14 @@ func (a *app) sayOver(ctx context.Context, client *ipc.Client, request ipc.Limit
 	if err != nil {
 		return
 	}
-	who, frees := fmt.Sprintf("process %d holds", request.ID), "it frees"
-	switch request.Target {
-	case ipc.LimitJob:
-		who = fmt.Sprintf("job %d holds", request.ID)
-	case ipc.LimitUser:
-		who, frees = fmt.Sprintf("the programs of user %s hold", whose.user), "they free"
-	case ipc.LimitCgroup:
-		who, frees = fmt.Sprintf("the programs in cgroup %s hold", whose.cgroup), "they free"
-	case ipc.LimitRule:
-		who, frees = fmt.Sprintf("programs under rule %s hold", whose.rule), "they free"
+	who := cmp.Or(whose.name, strconv.FormatUint(request.ID, 10))
+	if whose.kind == ipc.LimitJob { // a name may be another's by now
+		who = strconv.FormatUint(request.ID, 10)
 	}
 	for _, l := range limits {
 		if l.Name == "memory.max" && l.Value != nil && l.Held > *l.Value {
 			held := accounting.Bytes(l.Held)
-			a.say("%s %s on %s: over until %s %s", who, held.Human(), calledIn(snapshot, l.Device), frees, held.Less(accounting.Bytes(*l.Value)).Human())
+			a.say("%s %s on %s: over until %s %s", fmt.Sprintf(whose.holds, who), held.Human(), calledIn(snapshot, l.Device), whose.frees, held.Less(accounting.Bytes(*l.Value)).Human())
 		}
 	}
 }

@@ -11,44 +11,100 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/report"
+	"github.com/spf13/cobra"
 )
+
+// target is a kind of those whose limits can be shown and changed.
+type target struct {
+	kind        uint32 // on the wire
+	flag, usage string // that names one; "": an argument does
+	noun        string
+	limits      []string // that it has
+	holds       string   // "user %s holds", and how it goes on
+	frees       string
+	offers      func(accounting.Snapshot) []cobra.Completion
+	find        func(s accounting.Snapshot, name string) (id uint64, err error) // looks a name up; nil: it is none
+	inForce     func(s accounting.Snapshot, id uint64, name string) (limits []report.Limit, ok bool)
+	unknown     func(s accounting.Snapshot, id uint64, name string) error // not ok
+}
+
+// The limits of a program, and of several together.
+var (
+	ofOne  = []string{"memory.max", "memory.min", "streams.max"}
+	ofMany = []string{"memory.max", "streams.max"}
+)
+
+var targets = []target{
+	{
+		kind: ipc.LimitProcess, noun: "a process or job", limits: ofOne, holds: "process %s holds", frees: "it frees",
+		inForce: func(s accounting.Snapshot, id uint64, _ string) ([]report.Limit, bool) {
+			return report.ProcessLimits(s, int(id))
+		},
+		unknown: func(_ accounting.Snapshot, id uint64, _ string) error {
+			return fmt.Errorf("process %d is no client of this daemon (any more); `gpuarb ps` lists those that hold something", id)
+		},
+	},
+	{
+		kind: ipc.LimitJob, flag: "job", usage: "the job, by the number that /gpu/jobs shows, or by its name (gpuarb run --name)",
+		noun: "a process or job", limits: ofOne, holds: "job %s holds", frees: "it frees", offers: offerJobs, find: jobCalled,
+		inForce: func(s accounting.Snapshot, id uint64, _ string) ([]report.Limit, bool) {
+			return report.JobLimits(s, id)
+		},
+		unknown: func(_ accounting.Snapshot, id uint64, _ string) error {
+			return fmt.Errorf("there is no job %d (any more); /gpu/jobs lists them", id)
+		},
+	},
+	{
+		kind: ipc.LimitUser, flag: "user", usage: "all programs of a user together, by name or number",
+		noun: "a user", limits: ofMany, holds: "the programs of user %s hold", frees: "they free", offers: offerUsers, find: findUser,
+		inForce: func(s accounting.Snapshot, id uint64, _ string) ([]report.Limit, bool) {
+			return report.UserLimits(s, uint32(id)), true
+		},
+	},
+	{
+		kind: ipc.LimitCgroup, flag: "cgroup", usage: "all programs in a cgroup, and in those below it, by its path in cgroup v2, as /proc/PID/cgroup has it",
+		noun: "a cgroup", limits: []string{"memory.max"}, holds: "the programs in cgroup %s hold", frees: "they free", offers: offerCgroups,
+		inForce: func(s accounting.Snapshot, _ uint64, path string) ([]report.Limit, bool) {
+			return report.CgroupLimits(s, path), true
+		},
+	},
+	{
+		kind: ipc.LimitRule, flag: "rule", usage: "a rule of the configuration, by its name, or its place where it has none",
+		noun: "a rule", limits: ofMany, holds: "programs under rule %s hold", frees: "they free", offers: offerRules, find: ruleCalled,
+		inForce: func(s accounting.Snapshot, id uint64, _ string) ([]report.Limit, bool) {
+			return report.RuleLimits(s, id)
+		},
+		unknown: func(s accounting.Snapshot, _ uint64, name string) error { return noRule(s, name) },
+	},
+	{
+		kind: ipc.LimitDevice, flag: "device", usage: "the device: index, UUID, beginning of a UUID, or PCI address",
+		noun: "a device", limits: []string{"slots.max"},
+		inForce: func(s accounting.Snapshot, _ uint64, _ string) ([]report.Limit, bool) {
+			return report.DeviceLimits(s), true
+		},
+	},
+}
+
+func targetOf(kind uint32) *target {
+	return &targets[slices.IndexFunc(targets, func(t target) bool { return t.kind == kind })]
+}
 
 // limited is whose limits a command names.
 type limited struct {
-	device string
-	job    string
-	ofJob  bool
-	user   string
-	cgroup string
-	rule   string
+	*target
+	name   string // that a flag has
+	device string // --device, which goes with each
 }
 
 // errWhose is for a command that does not say whose limits, or says it twice.
 var errWhose = errors.New("whose? Give a PID, --job, --user, --cgroup, --rule or --device")
 
 // resolve looks up what a command names in words.
-func (w limited) resolve(s accounting.Snapshot, request *ipc.LimitRequest) error {
-	switch request.Target {
-	case ipc.LimitJob:
-		if request.ID == 0 {
-			id, err := jobCalled(s, w.job)
-			if err != nil {
-				return err
-			}
-			request.ID = id
-		}
-	case ipc.LimitUser:
-		uid, err := findUser(s, w.user)
-		if err != nil {
+func (w limited) resolve(s accounting.Snapshot, request *ipc.LimitRequest) (err error) {
+	if w.find != nil && request.ID == 0 {
+		if request.ID, err = w.find(s, w.name); err != nil {
 			return err
 		}
-		request.ID = uint64(uid)
-	case ipc.LimitRule:
-		i := slices.IndexFunc(s.Rules, func(r accounting.RuleState) bool { return r.Name == w.rule })
-		if i < 0 {
-			return &exitError{exitFailed, noRule(s, w.rule)}
-		}
-		request.ID = s.Rules[i].ID
 	}
 	if w.device == "" {
 		return nil
@@ -61,20 +117,29 @@ func (w limited) resolve(s accounting.Snapshot, request *ipc.LimitRequest) error
 	return nil
 }
 
+// ruleCalled finds a rule by its name.
+func ruleCalled(s accounting.Snapshot, name string) (uint64, error) {
+	i := slices.IndexFunc(s.Rules, func(r accounting.RuleState) bool { return r.Name == name })
+	if i < 0 {
+		return 0, &exitError{exitFailed, noRule(s, name)}
+	}
+	return s.Rules[i].ID, nil
+}
+
 // findUser is the number of a user: of this machine, or of one whose programs the daemon knows.
-func findUser(s accounting.Snapshot, name string) (uint32, error) {
+func findUser(s accounting.Snapshot, name string) (uint64, error) {
 	if uid, err := strconv.ParseUint(name, 10, 32); err == nil {
-		return uint32(uid), nil
+		return uid, nil
 	}
 	if known, err := user.Lookup(name); err == nil {
 		if uid, err := strconv.ParseUint(known.Uid, 10, 32); err == nil {
-			return uint32(uid), nil
+			return uid, nil
 		}
 	}
 	var users []string
 	for _, j := range s.Jobs {
 		if j.User == name {
-			return j.UID, nil
+			return uint64(j.UID), nil
 		}
 		if !slices.Contains(users, j.User) {
 			users = append(users, j.User)
