@@ -27,7 +27,7 @@ var deviceColumns = []column[deviceRow]{
 	number("LEASES", func(d deviceRow) int { return d.leases }, 5),
 	number("STREAMS", func(d deviceRow) int { return d.Streams }, 6),
 	plain("SLOTS", right, func(d deviceRow) string { return fmt.Sprintf("%d/%s", d.SlotsCurrent, count(d.SlotsMax)) }, 2),
-	plain("HOLDER", left, func(d deviceRow) string { return owners(d.Holders) }, 0),
+	plain("HOLDER", left, func(d deviceRow) string { return owners(d.Owners()) }, 0),
 	plain("PCI", left, func(d deviceRow) string { return word(d.PCI) }, 7),
 	plain("NAME", last, func(d deviceRow) string { return line(d.Name) }, 0),
 }
@@ -37,9 +37,6 @@ var deviceColumns = []column[deviceRow]{
 func owners(holders []accounting.HolderState) string {
 	first, more := "-", -1
 	for _, h := range holders {
-		if h.Kind == accounting.HoldsSlot {
-			continue
-		}
 		if more++; more == 0 {
 			name := cmp.Or(h.JobName, program(h.Command))
 			if !strings.HasSuffix(name, "]") { // a shell that claimed it has its own PID there

@@ -61,14 +61,11 @@ type Process struct {
 // ProcessOf collects what s has on a process of it. Leases are known by their PID
 // alone: those of a dead process that had it before count as well.
 func ProcessOf(s accounting.Snapshot, state accounting.ProcessState) Process {
-	p := Process{State: state}
+	p := Process{State: state, Job: s.Job(state.Job)}
 	for i := range s.Leases {
 		if s.Leases[i].PID == state.PID {
 			p.Leases = append(p.Leases, s.Leases[i])
 		}
-	}
-	if j := slices.IndexFunc(s.Jobs, func(j accounting.JobState) bool { return j.ID == p.State.Job }); j >= 0 {
-		p.Job = &s.Jobs[j]
 	}
 	return p
 }

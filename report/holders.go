@@ -87,10 +87,8 @@ func Holders(s accounting.Snapshot) []Holder {
 	for i := range s.Jobs {
 		rows = append(rows, f.of(&s.Jobs[i])...)
 	}
-	for _, d := range s.Devices {
-		for _, u := range d.UnmanagedBy {
-			rows = append(rows, unmanagedHolder(d.Index, u))
-		}
+	for d, u := range s.Unmanaged() {
+		rows = append(rows, unmanagedHolder(d.Index, u))
 	}
 	slices.SortStableFunc(rows, func(x, y Holder) int { return cmp.Compare(x.order(), y.order()) })
 	return rows
@@ -170,7 +168,7 @@ func waitOf(t accounting.TicketState) Wait {
 	return w
 }
 
-func unmanagedHolder(device int, u accounting.UnmanagedState) Holder {
+func unmanagedHolder(device int, u *accounting.UnmanagedState) Holder {
 	h := Holder{Device: &device, PID: u.PID, Holds: []string{holdsUnmanaged}, Used: u.Bytes, AgeMs: u.AgeMs,
 		Processes: []int{u.PID}, Waits: []Wait{}, Command: u.Command}
 	if u.User != "" {

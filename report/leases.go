@@ -80,11 +80,8 @@ func (style Style) Programs(w io.Writer, s accounting.Snapshot) error {
 // addOwners marks the leases of those who have a device as a whole, and adds a row for each
 // who has none.
 func addOwners(rows []leaseRow, d *accounting.DeviceState) []leaseRow {
-	for i := range d.Holders {
-		h, leases := &d.Holders[i], 0
-		if h.Kind == accounting.HoldsSlot {
-			continue
-		}
+	for _, h := range d.Owners() {
+		leases := 0
 		for k := range rows {
 			if l := rows[k].LeaseState; l.Device == d.Index && l.Job == h.Job {
 				rows[k].slot = string(h.Kind)

@@ -38,33 +38,34 @@ func ProcessLimits(s accounting.Snapshot, pid int) (all []Limit, ok bool) {
 			all = append(all, sharedLimits(s, l.Job, l.Device, l.Cgroup)...)
 		}
 	}
-	for _, p := range s.Processes {
-		if p.PID == pid && len(all) == 0 {
-			return JobLimits(s, p.Job)
-		}
+	if p := s.Process(pid); p != nil && len(all) == 0 {
+		return JobLimits(s, p.Job)
 	}
 	return all, len(all) > 0
 }
 
 // JobLimits are the limits of a job; false where there is no such job.
 func JobLimits(s accounting.Snapshot, id uint64) (all []Limit, ok bool) {
-	for _, j := range s.Jobs {
-		if j.ID != id {
-			continue
-		}
-		for _, d := range j.Devices {
-			all = append(all, memoryLimit(d.Device, "memory.max", d.Max, d.Used, d.MaxBy),
-				memoryLimit(d.Device, "memory.min", d.Min, d.Used, d.MinBy),
-				countLimit(d.Device, "streams.max", j.StreamsMax, streamsOf(s, id, d.Device), j.StreamsBy))
-			all = append(all, sharedLimits(s, id, d.Device, "")...)
-		}
-		return all, true
+	j := s.Job(id)
+	if j == nil {
+		return nil, false
 	}
-	return nil, false
+	for _, d := range j.Devices {
+		all = append(all, memoryLimit(d.Device, "memory.max", d.Max, d.Used, d.MaxBy),
+			memoryLimit(d.Device, "memory.min", d.Min, d.Used, d.MinBy),
+			countLimit(d.Device, "streams.max", j.StreamsMax, streamsOf(s, id, d.Device), j.StreamsBy))
+		all = append(all, sharedLimits(s, id, d.Device, "")...)
+	}
+	return all, true
 }
 
-// sharedLimits are those of the budgets that a job shares with others on a device: what is held
-// of them is what all hold. Of a process it is known in which cgroup it runs.
+// shared is a limit on memory that programs share: what is held of it is what all hold.
+func shared(b accounting.BudgetState, at accounting.BudgetDeviceState) Limit {
+	return memoryLimit(at.Device, "memory.max", at.Max, at.Used, at.MaxBy+"; shared by "+b.Name)
+}
+
+// sharedLimits are those of the budgets that a job shares with others on a device. Of a process it is known in which
+// cgroup it runs.
 func sharedLimits(s accounting.Snapshot, job uint64, device int, cgroup string) (all []Limit) {
 	for _, b := range s.Budgets {
 		if cgroup != "" && b.IsOfCgroup() && !accounting.InCgroup(cgroup, b.Cgroup) {
@@ -72,7 +73,7 @@ func sharedLimits(s accounting.Snapshot, job uint64, device int, cgroup string) 
 		}
 		for _, at := range b.Devices {
 			if at.Device == device && at.Max != accounting.Max && slices.Contains(b.Jobs, job) {
-				all = append(all, memoryLimit(device, "memory.max", at.Max, at.Used, at.MaxBy+"; shared by "+b.Name))
+				all = append(all, shared(b, at))
 			}
 		}
 	}
@@ -87,7 +88,7 @@ func UserLimits(s accounting.Snapshot, uid uint32) (all []Limit) {
 		streams := countLimit(d.Index, "streams.max", 0, 0, "")
 		var rules []Limit
 		for _, l := range s.Leases {
-			if l.Device == d.Index && userOf(s, l.Job) == uid {
+			if j := s.Job(l.Job); l.Device == d.Index && j != nil && j.UID == uid {
 				own.Held += uint64(l.Used)
 				streams.Held = max(streams.Held, uint64(max(0, l.Streams)))
 			}
@@ -100,7 +101,7 @@ func UserLimits(s accounting.Snapshot, uid uint32) (all []Limit) {
 					own = memoryLimit(d.Index, "memory.max", at.Max, accounting.Bytes(own.Held), at.MaxBy)
 					streams = countLimit(d.Index, "streams.max", b.Streams, int(streams.Held), b.StreamsBy)
 				case at.Max != accounting.Max:
-					rules = append(rules, memoryLimit(d.Index, "memory.max", at.Max, at.Used, at.MaxBy+"; shared by "+b.Name))
+					rules = append(rules, shared(b, at))
 				}
 			}
 		}
@@ -126,23 +127,13 @@ func CgroupLimits(s accounting.Snapshot, of string) (all []Limit) {
 				case b.Cgroup == of:
 					own = memoryLimit(d.Index, "memory.max", at.Max, at.Used, at.MaxBy)
 				default:
-					around = append(around, memoryLimit(d.Index, "memory.max", at.Max, at.Used, at.MaxBy+"; shared by "+b.Name))
+					around = append(around, shared(b, at))
 				}
 			}
 		}
 		all = append(append(all, own), around...)
 	}
 	return all
-}
-
-// userOf is whose a job is.
-func userOf(s accounting.Snapshot, job uint64) uint32 {
-	for _, j := range s.Jobs {
-		if j.ID == job {
-			return j.UID
-		}
-	}
-	return ^uint32(0)
 }
 
 // RuleLimits are what a rule gives: to all together, or to each of those that it is about, of

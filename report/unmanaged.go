@@ -8,7 +8,7 @@ import (
 
 // unmanagedRow is what a process that is no client takes of a device.
 type unmanagedRow struct {
-	accounting.UnmanagedState
+	*accounting.UnmanagedState
 	device int
 }
 
@@ -25,10 +25,8 @@ var unmanagedColumns = []column[unmanagedRow]{
 // device, who takes most first. AGE is since the device was first seen to list it.
 func (style Style) Unmanaged(w io.Writer, s accounting.Snapshot) error {
 	var rows []unmanagedRow
-	for _, d := range s.Devices {
-		for _, u := range d.UnmanagedBy {
-			rows = append(rows, unmanagedRow{u, d.Index})
-		}
+	for d, u := range s.Unmanaged() {
+		rows = append(rows, unmanagedRow{u, d.Index})
 	}
 	return table(w, style, unmanagedColumns, rows)
 }

@@ -91,14 +91,11 @@ func whyDevice(s accounting.Snapshot, job uint64, on accounting.JobDeviceState) 
 	if w.Max == nil {
 		w.MaxBy = nil
 	}
-	for _, d := range s.Devices {
-		if d.Index != on.Device {
-			continue
-		}
-		w.State = DeviceState(d)
+	if d := s.Device(on.Device); d != nil {
+		w.State = DeviceState(*d)
 		w.Vendor, w.Free, w.Capacity, w.SlotsMax, w.Slots = d.Vendor, d.Capacity.Less(d.Committed), d.Capacity, unless(d.SlotsMax, 0), d.SlotsCurrent
-		for _, h := range d.Holders {
-			if h.Kind != accounting.HoldsSlot && h.Job != job {
+		for _, h := range d.Owners() {
+			if h.Job != job {
 				w.Holders = append(w.Holders, deviceHolder(h))
 			}
 		}

@@ -44,26 +44,24 @@ type Action struct {
 }
 
 // what spells an action as a request: "set memory.max=2G of process 4711 on GPU 0".
-func (a Action) what(devices []accounting.DeviceState) string {
+func (a Action) what(s *accounting.Snapshot) string {
 	switch a.Kind {
 	case CancelTicket:
 		return fmt.Sprintf("cancel ticket %d", a.Ticket)
 	case SendSignal:
 		return fmt.Sprintf("send SIG%s to process %d", a.Signal, a.PID)
 	}
-	return fmt.Sprintf("set %s=%s of %s", a.Limit, a.Value, a.subject(devices))
+	return fmt.Sprintf("set %s=%s of %s", a.Limit, a.Value, a.subject(s))
 }
 
 // subject is whose limit is changed, and where.
-func (a Action) subject(devices []accounting.DeviceState) string {
+func (a Action) subject(s *accounting.Snapshot) string {
 	whose := fmt.Sprintf("process %d", a.PID)
 	if a.PID == 0 {
 		whose = fmt.Sprintf("job %d", a.Job)
 	}
-	for i := range devices {
-		if devices[i].Index == a.Device {
-			return whose + " on " + devices[i].Called()
-		}
+	if d := s.Device(a.Device); d != nil {
+		return whose + " on " + d.Called()
 	}
 	return whose + " on every device"
 }

@@ -119,10 +119,8 @@ func (m *Model) whyLines(r *row) []string {
 
 // called is how people know a device by its index: "GPU 0", "the processor"; "the devices" where it is none.
 func (m *Model) called(index int) string {
-	for i := range m.state.Devices {
-		if m.state.Devices[i].Index == index {
-			return m.state.Devices[i].Called()
-		}
+	if d := m.state.Device(index); d != nil {
+		return d.Called()
 	}
 	return "the devices"
 }

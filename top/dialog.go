@@ -123,7 +123,7 @@ func (m *Model) answer(key, text string) tea.Cmd {
 			m.say("nothing was changed")
 			return nil
 		}
-		m.say("requested: " + asked.action.what(m.state.Devices))
+		m.say("requested: " + asked.action.what(&m.state))
 		return m.do(asked.action)
 	default:
 		m.write(key, text)
@@ -171,7 +171,7 @@ func (m *Model) drawDialog() []string {
 	case forFilter:
 		return []string{paint(bold, "filter: ") + report.Escape(d.input) + paint(inverse, " ") + paint(faint, "  enter keeps it, esc clears it")}
 	case forLimit:
-		lines := append(m.question("Which limit of "+d.action.subject(m.state.Devices)+" ("+d.whose+")?"),
+		lines := append(m.question("Which limit of "+d.action.subject(&m.state)+" ("+d.whose+")?"),
 			report.Escape(d.input)+paint(inverse, " ")+paint(faint, "  memory.max, memory.min or streams.max; 2G, 25%, max"))
 		if d.wrong != "" {
 			lines = append(lines, m.message(alarm, d.wrong)...)
@@ -184,7 +184,7 @@ func (m *Model) drawDialog() []string {
 		}
 		return append(m.question(fmt.Sprintf("Send which signal to process %d (%s)?", d.action.PID, d.whose)), strings.Join(offers, "  ")+"  "+paint(bold, "esc")+" none")
 	}
-	text := d.action.what(m.state.Devices)
+	text := d.action.what(&m.state)
 	return append(m.question(strings.ToUpper(text[:1])+text[1:]+" ("+d.whose+")?"), paint(bold, "y")+" yes   "+paint(bold, "any other key")+" no")
 }
 

@@ -158,7 +158,7 @@ func (m *Model) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 	case snapshot:
 		m.take(message)
 	case done:
-		m.say("done: " + message.action.what(m.state.Devices))
+		m.say("done: " + message.action.what(&m.state))
 		if message.err != nil {
 			m.say(oneLine(message.err))
 		}

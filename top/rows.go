@@ -102,9 +102,8 @@ func rowsOf(s *accounting.Snapshot) []row {
 
 // ownersOf are the rows of those who have a device as a whole and no lease there.
 func ownersOf(d *accounting.DeviceState, leased map[spot]bool) (rows []row) {
-	for i := range d.Holders {
-		h := &d.Holders[i]
-		if h.Kind != accounting.HoldsSlot && !leased[spot{h.Job, d.Index}] {
+	for _, h := range d.Owners() {
+		if !leased[spot{h.Job, d.Index}] {
 			rows = append(rows, row{is: anOwner, pid: h.PID, device: d.Index, job: h.Job, uid: h.UID, owned: true, user: h.User, name: h.JobName,
 				command: h.Command, state: string(h.Kind), budget: accounting.Max, ageMs: h.AgeMs})
 		}
@@ -113,12 +112,9 @@ func ownersOf(d *accounting.DeviceState, leased map[spot]bool) (rows []row) {
 }
 
 func unmanagedOf(s *accounting.Snapshot) (rows []row) {
-	for i := range s.Devices {
-		d := &s.Devices[i]
-		for _, u := range d.UnmanagedBy {
-			rows = append(rows, row{is: anUnmanaged, pid: u.PID, device: d.Index, uid: u.UID, owned: u.User != "", user: u.User, command: u.Command,
-				state: "unmanaged", used: u.Bytes, budget: accounting.Max, ageMs: u.AgeMs})
-		}
+	for d, u := range s.Unmanaged() {
+		rows = append(rows, row{is: anUnmanaged, pid: u.PID, device: d.Index, uid: u.UID, owned: u.User != "", user: u.User, command: u.Command,
+			state: "unmanaged", used: u.Bytes, budget: accounting.Max, ageMs: u.AgeMs})
 	}
 	return rows
 }

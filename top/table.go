@@ -189,10 +189,8 @@ func (m *Model) leaseBar(r *row, cells int) string {
 		return strings.Repeat(" ", cells)
 	}
 	capacity := accounting.Max
-	for i := range m.state.Devices {
-		if m.state.Devices[i].Index == r.device {
-			capacity = m.state.Devices[i].Capacity.Plus(m.state.Devices[i].Unmanaged)
-		}
+	if d := m.state.Device(r.device); d != nil {
+		capacity = d.Capacity.Plus(d.Unmanaged)
 	}
 	return leaseBar(m.glyphs, r, capacity, cells)
 }

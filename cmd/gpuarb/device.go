@@ -74,16 +74,6 @@ func normalPCI(address string) string {
 	return strings.TrimLeft(address, "0")
 }
 
-// calledIn is how people know a device of a snapshot.
-func calledIn(s accounting.Snapshot, index int) string {
-	for i := range s.Devices {
-		if s.Devices[i].Index == index {
-			return s.Devices[i].Called()
-		}
-	}
-	return accounting.DeviceName(index, false)
-}
-
 func listDevices(devices []accounting.DeviceState) string {
 	names := make([]string, len(devices))
 	for i, device := range devices {

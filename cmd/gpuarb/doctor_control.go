@@ -35,19 +35,17 @@ func (d *doctor) checkUnmanaged(entries []preload.Entry) {
 	if d.state == nil {
 		return
 	}
-	for _, device := range d.state.Devices {
-		for _, u := range device.UnmanagedBy {
-			who, advice := "", "start it with gpuarb run"
-			if u.User != "" {
-				who, advice = u.User+"'s ", advice+", or put the user's sessions under gpuarb: gpuarb enable --user "+u.User
-			}
-			if unit := d.processes().Unit(u.PID); strings.HasSuffix(unit, ".service") {
-				who, advice = unit+": ", "gpuarb enable --unit "+unit
-				if slices.ContainsFunc(entries, func(e preload.Entry) bool { return e.Kind == preload.Unit && e.Name == unit }) {
-					advice = "it is enabled: systemctl restart " + unit
-				}
-			}
-			d.found("control", note, advice, "%s%s[%d] holds %s of GPU %d and is not under gpuarb", who, u.Command, u.PID, u.Bytes.Human(), device.Index)
+	for device, u := range d.state.Unmanaged() {
+		who, advice := "", "start it with gpuarb run"
+		if u.User != "" {
+			who, advice = u.User+"'s ", advice+", or put the user's sessions under gpuarb: gpuarb enable --user "+u.User
 		}
+		if unit := d.processes().Unit(u.PID); strings.HasSuffix(unit, ".service") {
+			who, advice = unit+": ", "gpuarb enable --unit "+unit
+			if slices.ContainsFunc(entries, func(e preload.Entry) bool { return e.Kind == preload.Unit && e.Name == unit }) {
+				advice = "it is enabled: systemctl restart " + unit
+			}
+		}
+		d.found("control", note, advice, "%s%s[%d] holds %s of GPU %d and is not under gpuarb", who, u.Command, u.PID, u.Bytes.Human(), device.Index)
 	}
 }

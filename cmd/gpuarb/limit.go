@@ -201,7 +201,7 @@ func (a *app) sayOver(ctx context.Context, client *ipc.Client, request ipc.Limit
 	for _, l := range limits {
 		if l.Name == "memory.max" && l.Value != nil && l.Held > *l.Value {
 			held := accounting.Bytes(l.Held)
-			a.say("%s %s on %s: over until %s %s", fmt.Sprintf(whose.holds, who), held.Human(), calledIn(snapshot, l.Device), whose.frees, held.Less(accounting.Bytes(*l.Value)).Human())
+			a.say("%s %s on %s: over until %s %s", fmt.Sprintf(whose.holds, who), held.Human(), snapshot.Called(l.Device), whose.frees, held.Less(accounting.Bytes(*l.Value)).Human())
 		}
 	}
 }

@@ -145,15 +145,9 @@ func isStill(s accounting.Snapshot, action top.Action) bool {
 	if action.Job == 0 {
 		return unmanaged(s, uint64(action.PID)) != nil
 	}
-	for _, p := range s.Processes {
-		if p.PID == action.PID {
-			return p.Job == action.Job
-		}
+	if p := s.Process(action.PID); p != nil {
+		return p.Job == action.Job
 	}
-	for _, j := range s.Jobs {
-		if j.ID == action.Job {
-			return j.PID == action.PID
-		}
-	}
-	return false
+	j := s.Job(action.Job)
+	return j != nil && j.PID == action.PID
 }

@@ -85,11 +85,9 @@ func (a *app) ownJob() uint64 {
 
 // unmanaged finds a process that uses a device without gpuarb; nil: there is none of that PID.
 func unmanaged(s accounting.Snapshot, pid uint64) *accounting.UnmanagedState {
-	for _, d := range s.Devices {
-		for i := range d.UnmanagedBy {
-			if uint64(d.UnmanagedBy[i].PID) == pid {
-				return &d.UnmanagedBy[i]
-			}
+	for _, u := range s.Unmanaged() {
+		if uint64(u.PID) == pid {
+			return u
 		}
 	}
 	return nil
@@ -97,10 +95,8 @@ func unmanaged(s accounting.Snapshot, pid uint64) *accounting.UnmanagedState {
 
 // jobOf is the job of a process, or of gpuarb run itself, or the number as it is.
 func jobOf(s accounting.Snapshot, number uint64) uint64 {
-	for _, p := range s.Processes {
-		if uint64(p.PID) == number {
-			return p.Job
-		}
+	if p := s.Process(int(number)); p != nil {
+		return p.Job
 	}
 	if i := slices.IndexFunc(s.Jobs, func(j accounting.JobState) bool { return uint64(j.PID) == number }); i >= 0 {
 		return s.Jobs[i].ID

@@ -1,0 +1,57 @@
+package accounting
+
+import (
+	"iter"
+	"slices"
+)
+
+// Device is the device of an index; nil: there is none.
+func (s *Snapshot) Device(index int) *DeviceState {
+	return find(s.Devices, func(d *DeviceState) bool { return d.Index == index })
+}
+
+// Job is the job of a number; nil: there is none.
+func (s *Snapshot) Job(id uint64) *JobState {
+	return find(s.Jobs, func(j *JobState) bool { return j.ID == id })
+}
+
+// Process is the client of a PID; nil: there is none.
+func (s *Snapshot) Process(pid int) *ProcessState {
+	return find(s.Processes, func(p *ProcessState) bool { return p.PID == pid })
+}
+
+func find[T any](all []T, is func(*T) bool) *T {
+	for i := range all {
+		if is(&all[i]) {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// Called is how people know the device of an index: "GPU 0", "the processor".
+func (s *Snapshot) Called(index int) string {
+	if d := s.Device(index); d != nil {
+		return d.Called()
+	}
+	return DeviceName(index, false)
+}
+
+// Unmanaged are the processes that are no clients, with the device that each uses.
+func (s *Snapshot) Unmanaged() iter.Seq2[*DeviceState, *UnmanagedState] {
+	return func(yield func(*DeviceState, *UnmanagedState) bool) {
+		for i := range s.Devices {
+			d := &s.Devices[i]
+			for k := range d.UnmanagedBy {
+				if !yield(d, &d.UnmanagedBy[k]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Owners are those who have the device as a whole, by claim or alone.
+func (d *DeviceState) Owners() []HolderState {
+	return slices.DeleteFunc(slices.Clone(d.Holders), func(h HolderState) bool { return h.Kind == HoldsSlot })
+}
