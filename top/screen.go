@@ -187,6 +187,3 @@ func (m *Model) spelled(line string) string {
 	}
 	return b.String()
 }
-
-// stripped is a text without attributes.
-func stripped(text string) string { return ansi.Strip(text) }

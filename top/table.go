@@ -2,9 +2,11 @@ package top
 
 import (
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/report"
 )
@@ -16,23 +18,34 @@ type column struct {
 	cells int
 	from  int  // how wide a screen has it
 	right bool // its texts end at its right end
-	text  func(*Model, *row) string
+	text  func(*row) string
 }
 
 // The last column takes what is left.
 var columns = []column{
-	{"PID", "pid", 7, 0, true, func(_ *Model, r *row) string { return strconv.Itoa(r.pid) }},
-	{"USER", "user", 8, 0, false, func(_ *Model, r *row) string { return orDash(r.user) }},
-	{"GPU", "gpu", 3, 0, true, func(m *Model, r *row) string { return m.deviceCell(r) }},
-	{"STATE", "state", 10, 0, false, func(_ *Model, r *row) string { return r.stateCell() }},
-	{"USED", "used", 8, 0, true, func(_ *Model, r *row) string { return report.Amount(r.used) }},
-	{"BUDGET", "budget", 8, 0, true, func(_ *Model, r *row) string { return r.budgetCell() }},
+	{"PID", "pid", 7, 0, true, func(r *row) string { return strconv.Itoa(r.pid) }},
+	{"USER", "user", 8, 0, false, func(r *row) string { return orDash(r.user) }},
+	{"GPU", "gpu", 3, 0, true, (*row).deviceCell},
+	{"STATE", "state", 10, 0, false, (*row).stateCell},
+	{"USED", "used", 8, 0, true, func(r *row) string { return report.Amount(r.used) }},
+	{"BUDGET", "budget", 8, 0, true, (*row).budgetCell},
 	{"", "used", 10, 100, false, nil}, // the bar
-	{"PEAK", "peak", 8, 110, true, func(_ *Model, r *row) string { return report.Amount(r.peak) }},
-	{"STREAMS", "", 7, 120, true, func(_ *Model, r *row) string { return strconv.Itoa(r.streams) }},
-	{"WAITED", "waited", 6, 100, true, func(_ *Model, r *row) string { return r.waitedCell() }},
-	{"AGE", "age", 6, 0, true, func(_ *Model, r *row) string { return report.Span(r.ageMs) }},
-	{"COMMAND", "command", 0, 0, false, func(_ *Model, r *row) string { return r.commandCell() }},
+	{"PEAK", "peak", 8, 110, true, func(r *row) string { return report.Amount(r.peak) }},
+	{"STREAMS", "", 7, 120, true, func(r *row) string { return strconv.Itoa(r.streams) }},
+	{"WAITED", "waited", 6, 100, true, (*row).waitedCell},
+	{"AGE", "age", 6, 0, true, func(r *row) string { return report.Span(r.ageMs) }},
+	{"COMMAND", "command", 0, 0, false, (*row).commandCell},
+}
+
+// columns are those that the screen is wide enough for.
+func (m *Model) columns() iter.Seq[*column] {
+	return func(yield func(*column) bool) {
+		for i := range columns {
+			if c := &columns[i]; m.width >= c.from && !yield(c) {
+				return
+			}
+		}
+	}
 }
 
 func orDash(text string) string {
@@ -42,7 +55,7 @@ func orDash(text string) string {
 	return report.Escape(text)
 }
 
-func (m *Model) deviceCell(r *row) string {
+func (r *row) deviceCell() string {
 	switch {
 	case r.device >= 0:
 		return strconv.Itoa(r.device)
@@ -108,10 +121,7 @@ func (m *Model) header() string {
 	var b strings.Builder
 	b.WriteByte(' ')
 	left := m.width - 1
-	for _, c := range columns {
-		if m.width < c.from {
-			continue
-		}
+	for c := range m.columns() {
 		title := c.title
 		if title != "" && c.key == m.sortKey().name {
 			mark := m.glyphs.up
@@ -149,27 +159,24 @@ func (m *Model) line(r *row, selected bool) string {
 		mark = ">"
 	}
 	b.WriteString(mark)
-	plain := selected || m.isOthers(r)
 	left := m.width - 1
-	for i := range columns {
-		c := &columns[i]
-		if m.width < c.from {
-			continue
-		}
+	for c := range m.columns() {
 		switch {
-		case c.text == nil && plain:
-			b.WriteString(stripped(m.leaseBar(r, c.cells)))
 		case c.text == nil:
 			b.WriteString(m.leaseBar(r, c.cells))
-		case c.title == "STATE" && !plain:
-			b.WriteString(paint(r.attribute(), c.fit(c.text(m, r), left)))
+		case c.title == "STATE":
+			b.WriteString(paint(r.attribute(), c.fit(c.text(r), left)))
 		default:
-			b.WriteString(c.fit(c.text(m, r), left))
+			b.WriteString(c.fit(c.text(r), left))
 		}
 		b.WriteByte(' ')
 		left -= c.cells + 1
 	}
-	text := fit(strings.TrimSuffix(b.String(), " "), m.width)
+	text := b.String()
+	if selected || m.isOthers(r) {
+		text = ansi.Strip(text) // the line has an attribute of its own
+	}
+	text = fit(strings.TrimSuffix(text, " "), m.width)
 	if m.once {
 		text = strings.TrimRight(text, " ")
 	}
@@ -203,11 +210,7 @@ func (m *Model) isOthers(r *row) bool {
 // columnAt is the column at a place of the header; nil: there is none.
 func (m *Model) columnAt(x int) *column {
 	at := 1
-	for i := range columns {
-		c := &columns[i]
-		if m.width < c.from {
-			continue
-		}
+	for c := range m.columns() {
 		if at += c.cells + 1; x < at || c.cells == 0 {
 			return c
 		}
