@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unique"
 
 	"github.com/gpuarb/gpuarb/accounting"
 )
@@ -21,7 +22,7 @@ const (
 	holdersShown  = 24
 )
 
-// holder is a job as a point remembers it. Two points of one job share it while nothing of it changes.
+// holder is a job as a point remembers it.
 type holder struct {
 	Job  uint64 `json:"job"` // 0: all others
 	PID  int    `json:"pid"` // of its oldest process on the device
@@ -31,7 +32,7 @@ type holder struct {
 
 // share is what a job had of a device.
 type share struct {
-	of   *holder
+	of   unique.Handle[holder] // shared by all points in which it says the same
 	used accounting.Bytes
 }
 
@@ -55,25 +56,22 @@ type history struct {
 	mu    sync.Mutex
 	ring  []point // at most cap
 	first int     // the oldest, once the ring is full
-	known map[uint64]*holder
 }
 
 func newHistory(step time.Duration, points int) *history {
-	return &history{step: step, ring: make([]point, 0, points), known: map[uint64]*holder{}}
+	return &history{step: step, ring: make([]point, 0, points)}
 }
 
 // add puts a point at the end, in place of the oldest where there is no room.
 func (h *history) add(at time.Time, s *accounting.Snapshot) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	p := point{at: at}
 	if s != nil {
-		seen := make(map[uint64]*holder, len(h.known))
 		for _, d := range s.Devices {
-			p.devices = append(p.devices, devicePoint{d.Index, d.Capacity, d.Reserved, d.Total, d.Unmanaged, h.sharesLocked(s, d.Index, seen)})
+			p.devices = append(p.devices, devicePoint{d.Index, d.Capacity, d.Reserved, d.Total, d.Unmanaged, sharesOf(s, d.Index)})
 		}
-		h.known = seen // of jobs that have gone, the points alone know
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if len(h.ring) < cap(h.ring) {
 		h.ring = append(h.ring, p)
 		return
@@ -82,10 +80,14 @@ func (h *history) add(at time.Time, s *accounting.Snapshot) {
 	h.first = (h.first + 1) % len(h.ring)
 }
 
-// sharesLocked are what the jobs have of a device, the most first.
-func (h *history) sharesLocked(s *accounting.Snapshot, device int, seen map[uint64]*holder) []share {
-	at := map[uint64]int{} // in shares, by job
-	var shares []share
+// sharesOf are what the jobs have of a device, the most first.
+func sharesOf(s *accounting.Snapshot, device int) []share {
+	type sum struct {
+		of   holder
+		used accounting.Bytes
+	}
+	at := map[uint64]int{} // in sums, by job
+	var sums []sum
 	for i := range s.Leases {
 		l := &s.Leases[i]
 		if l.Device != device {
@@ -93,33 +95,25 @@ func (h *history) sharesLocked(s *accounting.Snapshot, device int, seen map[uint
 		}
 		k, ok := at[l.Job]
 		if !ok { // leases are by age: this is the oldest
-			k = len(shares)
+			k = len(sums)
 			at[l.Job] = k
-			shares = append(shares, share{of: &holder{l.Job, l.PID, l.User, cmp.Or(l.JobName, l.Command)}})
+			sums = append(sums, sum{of: holder{l.Job, l.PID, l.User, cmp.Or(l.JobName, l.Command)}})
 		}
-		shares[k].used += l.Used
+		sums[k].used += l.Used
 	}
-	slices.SortStableFunc(shares, func(a, b share) int { return cmp.Compare(b.used, a.used) })
-	if len(shares) > holdersAtOnce {
-		rest := share{of: &holder{}}
-		for _, sh := range shares[holdersAtOnce:] {
-			rest.used += sh.used
+	slices.SortStableFunc(sums, func(a, b sum) int { return cmp.Compare(b.used, a.used) })
+	if len(sums) > holdersAtOnce {
+		var rest sum
+		for _, more := range sums[holdersAtOnce:] {
+			rest.used += more.used
 		}
-		shares = append(shares[:holdersAtOnce], rest)
+		sums = append(sums[:holdersAtOnce], rest)
 	}
-	for i := range shares {
-		shares[i].of = h.internLocked(shares[i].of, seen)
+	shares := make([]share, len(sums))
+	for i, sum := range sums {
+		shares[i] = share{unique.Make(sum.of), sum.used}
 	}
-	return slices.Clip(shares)
-}
-
-// internLocked returns the holder that the point before had, where it says the same.
-func (h *history) internLocked(of *holder, seen map[uint64]*holder) *holder {
-	if old := h.known[of.Job]; old != nil && *old == *of {
-		of = old
-	}
-	seen[of.Job] = of
-	return of
+	return shares
 }
 
 // series is what one job had of a device at each time; null where no daemon answered.
@@ -200,14 +194,15 @@ func (c *columns) add(i int, d *devicePoint) {
 	c.Capacity[i], c.Reserved[i], c.Total[i], c.Unmanaged[i] = &d.capacity, &d.reserved, &d.total, &d.unmanaged
 	for k := range d.shares {
 		sh := &d.shares[k]
-		s := c.byJob[sh.of.Job]
+		of := sh.of.Value()
+		s := c.byJob[of.Job]
 		if s == nil {
 			s = &series{Used: make([]*accounting.Bytes, c.n)}
-			c.byJob[sh.of.Job] = s
+			c.byJob[of.Job] = s
 		}
-		s.holder = *sh.of // as it was seen last
+		s.holder = of // as it was seen last
 		s.Used[i] = &sh.used
-		c.area[sh.of.Job] += float64(sh.used)
+		c.area[of.Job] += float64(sh.used)
 	}
 }
 
