@@ -158,14 +158,8 @@ func (h *Holder) hold(f holdings, at spot) {
 }
 
 func waitOf(t accounting.TicketState) Wait {
-	w := Wait{Ticket: t.Ticket, Wants: t.Wants, WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text}
-	if t.Device >= 0 {
-		w.Device = &t.Device
-	}
-	if t.WantsBytes > 0 {
-		w.WantsBytes = &t.WantsBytes
-	}
-	return w
+	return Wait{Ticket: t.Ticket, Device: unless(t.Device, -1), Wants: t.Wants, WantsBytes: unless(t.WantsBytes, 0),
+		WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text}
 }
 
 func unmanagedHolder(device int, u *accounting.UnmanagedState) Holder {

@@ -132,35 +132,30 @@ func deviceHolder(h accounting.HolderState) DeviceHolder {
 	return DeviceHolder{h.Job, unless(h.JobName, ""), h.PID, h.UID, h.User, h.Command, string(h.Kind), h.Slots, h.AgeMs}
 }
 
+// unmanagedBy is a process that uses a device without gpuarb.
+func unmanagedBy(u accounting.UnmanagedState) UnmanagedHolder {
+	holder := UnmanagedHolder{PID: u.PID, Command: u.Command, Used: u.Bytes, AgeMs: u.AgeMs}
+	if u.User != "" {
+		holder.UID, holder.User = &u.UID, &u.User
+	}
+	return holder
+}
+
 // DevicesJSON writes the devices as one JSON array, an object per line.
 func DevicesJSON(w io.Writer, s accounting.Snapshot) error {
-	rows := make([]Device, 0, len(s.Devices))
-	for _, d := range s.Devices {
-		row := Device{Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: unless(d.UUID, ""), PCI: unless(d.PCI, ""), State: DeviceState(d),
+	return jsonLines(w, each(s.Devices, func(d accounting.DeviceState) Device {
+		return Device{Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: unless(d.UUID, ""), PCI: unless(d.PCI, ""), State: DeviceState(d),
 			Total: d.Total, Reserve: d.Reserve, Capacity: d.Capacity, Granted: d.Granted, Committed: d.Committed, Reserved: d.Reserved,
 			Used: d.Used, Peak: d.Peak, Unmanaged: d.Unmanaged, Overhead: d.Overhead, Streams: d.Streams,
 			SlotsMax: unless(d.SlotsMax, 0), SlotsCurrent: d.SlotsCurrent, SlotsScope: d.SlotsScope, Queue: d.Queue,
 			Admitted: d.Admitted, Denied: d.Denied, AtMax: d.AtMax, Pressure: pressureOf(d.Pressure), NamesProcesses: !d.Unnamed,
-			Holders: []DeviceHolder{}, UnmanagedBy: []UnmanagedHolder{}}
-		for _, h := range d.Holders {
-			row.Holders = append(row.Holders, deviceHolder(h))
-		}
-		for _, u := range d.UnmanagedBy {
-			holder := UnmanagedHolder{PID: u.PID, Command: u.Command, Used: u.Bytes, AgeMs: u.AgeMs}
-			if u.User != "" {
-				holder.UID, holder.User = &u.UID, &u.User
-			}
-			row.UnmanagedBy = append(row.UnmanagedBy, holder)
-		}
-		rows = append(rows, row)
-	}
-	return jsonLines(w, rows)
+			Holders: each(d.Holders, deviceHolder), UnmanagedBy: each(d.UnmanagedBy, unmanagedBy)}
+	}))
 }
 
 // LeasesJSON writes the leases as one JSON array, an object per line.
 func LeasesJSON(w io.Writer, s accounting.Snapshot) error {
-	rows := make([]Lease, 0, len(s.Leases))
-	for _, l := range s.Leases {
+	return jsonLines(w, each(s.Leases, func(l accounting.LeaseState) Lease {
 		row := Lease{PID: l.PID, UID: l.UID, User: l.User, Device: l.Device, Job: l.Job, JobName: unless(l.JobName, ""), State: l.State,
 			Used: l.Used, Granted: l.Granted, Credit: l.Credit, Pending: l.Pending, Budget: unless(l.Budget, accounting.Max),
 			Shared: unless(l.Shared, ""), Min: l.Min, Peak: l.Peak, Overhead: l.Overhead, Excess: l.Excess,
@@ -171,24 +166,30 @@ func LeasesJSON(w io.Writer, s accounting.Snapshot) error {
 		} else {
 			row.IdleMs = &l.IdleMs
 		}
-		rows = append(rows, row)
-	}
-	return jsonLines(w, rows)
+		return row
+	}))
 }
 
 // QueueJSON writes the waiting requests as one JSON array, an object per line.
 func QueueJSON(w io.Writer, s accounting.Snapshot) error {
-	rows := make([]Ticket, 0, len(s.Queue))
-	for _, t := range s.Queue {
-		rows = append(rows, Ticket{Pos: t.Pos, Ticket: t.Ticket, PID: t.PID, UID: t.UID, User: t.User, Job: t.Job, JobName: unless(t.JobName, ""), Device: unless(t.Device, -1),
-			Wants: t.Wants, WantsBytes: unless(t.WantsBytes, 0), WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text, Command: t.Command})
-	}
-	return jsonLines(w, rows)
+	return jsonLines(w, each(s.Queue, func(t accounting.TicketState) Ticket {
+		return Ticket{Pos: t.Pos, Ticket: t.Ticket, PID: t.PID, UID: t.UID, User: t.User, Job: t.Job, JobName: unless(t.JobName, ""), Device: unless(t.Device, -1),
+			Wants: t.Wants, WantsBytes: unless(t.WantsBytes, 0), WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text, Command: t.Command}
+	}))
 }
 
 // HoldersJSON writes all that hold something of a device or wait for it as one JSON array, an
 // object per line.
 func HoldersJSON(w io.Writer, s accounting.Snapshot) error { return jsonLines(w, Holders(s)) }
+
+// each makes a row of each of some things; never nil, which JSON would spell null.
+func each[T, Row any](of []T, row func(T) Row) []Row {
+	rows := make([]Row, len(of))
+	for i := range of {
+		rows[i] = row(of[i])
+	}
+	return rows
+}
 
 // jsonLines writes one JSON array with a line for each row.
 func jsonLines[T any](w io.Writer, rows []T) error {
