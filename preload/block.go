@@ -20,6 +20,7 @@ type block struct {
 	path   string // of the file
 	target Target
 	lines  string // each with its newline
+	needs  string // a path without which it is not written; "": it always is
 }
 
 // Words of the first line that say what of the file's surroundings is new as well.
@@ -51,6 +52,11 @@ func (b block) span(text []byte) (from, to int, err error) {
 // insert writes the block, in the place of one that is there already. Whoever reads the file sees
 // the old text or the new one. Nothing is written where it says the same already.
 func (b block) insert() error {
+	if b.needs != "" {
+		if _, err := os.Stat(b.needs); err != nil {
+			return nil
+		}
+	}
 	old, err := os.ReadFile(b.path)
 	made := ""
 	if errors.Is(err, fs.ErrNotExist) {

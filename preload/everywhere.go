@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -30,50 +29,21 @@ const (
 	everywhereServices = "/etc/systemd/system.conf.d/" + dropInName
 )
 
-// environments are the blocks that give all sessions and services the variable.
+// environments are the blocks that give all sessions and services the variable. They are written as far as this system has a way
+// for it: one without systemd, or without Debian's files for PAM, is none the worse for that.
 func (m Machine) environments() []block {
 	all := Target{Kind: All}
-	list := []block{
-		m.block(all, everywhereServices, "[Manager]\nDefaultEnvironment=GPUARB_VULKAN=1\n"),
-		m.block(all, everywhereSessions, "GPUARB_VULKAN DEFAULT=1\n"),
-	}
+	services := m.block(all, everywhereServices, "[Manager]\nDefaultEnvironment=GPUARB_VULKAN=1\n")
+	services.needs = m.path("/etc/systemd")
+	sessions := m.block(all, everywhereSessions, "GPUARB_VULKAN DEFAULT=1\n")
+	sessions.needs = m.path(filepath.Join(pamRoot, sessionServices[0]))
+	list := []block{services, sessions}
 	for _, service := range sessionServices {
-		list = append(list, m.block(all, filepath.Join(pamRoot, service), "session optional pam_env.so readenv=0 conffile="+everywhereSessions+"\n"))
+		b := m.block(all, filepath.Join(pamRoot, service), "session optional pam_env.so readenv=0 conffile="+everywhereSessions+"\n")
+		b.needs = b.path
+		list = append(list, b)
 	}
 	return list
-}
-
-// everywhere puts all programs under the library, and gives the variable to as many as this system has a way for: one without
-// systemd, or without Debian's files for PAM, is none the worse for that. The list is written last and taken back first, as its
-// record can be made anew in a folder that the other files keep.
-func (m Machine) everywhere(library string) error {
-	needs := map[string]string{m.path(everywhereServices): "/etc/systemd", m.path(everywhereSessions): filepath.Join(pamRoot, sessionServices[0])}
-	err := m.write(slices.DeleteFunc(m.environments(), func(b block) bool {
-		needed := b.path
-		if other := needs[b.path]; other != "" {
-			needed = m.path(other)
-		}
-		_, err := os.Stat(needed)
-		return err != nil
-	}))
-	if err == nil {
-		err = m.listEverywhere(library)
-	}
-	if err != nil {
-		_, undone := m.nowhere()
-		err = errors.Join(err, undone)
-	}
-	return err
-}
-
-// nowhere takes out what everywhere wrote; false: there was nothing.
-func (m Machine) nowhere() (bool, error) {
-	found, err := m.unlistEverywhere()
-	for _, b := range slices.Backward(m.environments()) {
-		one, failed := b.remove()
-		found, err = found || one, errors.Join(err, failed)
-	}
-	return found, err
 }
 
 // listEverywhere puts the library before all that is in the list. A line of ours that named another

@@ -45,12 +45,7 @@ func (m Machine) Enable(t Target, library, memory string) error {
 		return err
 	}
 	defer unlock()
-	if t.Kind == All {
-		err = m.everywhere(library)
-	} else {
-		err = m.write(m.blocks(t, library, memory, m.preloaded(t, library)))
-	}
-	if err != nil {
+	if err := m.write(t, library, memory); err != nil {
 		return err
 	}
 	if err := m.try(t, library); err != nil {
@@ -60,8 +55,22 @@ func (m Machine) Enable(t Target, library, memory string) error {
 	return nil
 }
 
-// write inserts all blocks, or none.
-func (m Machine) write(blocks []block) error {
+// write writes all that it takes, or nothing. The loader's list comes last, and is taken back first: its record can be made anew
+// in a folder that the other files keep.
+func (m Machine) write(t Target, library, memory string) error {
+	err := m.insert(m.blocks(t, library, memory, m.preloaded(t, library)))
+	if err == nil && t.Kind == All {
+		err = m.listEverywhere(library)
+	}
+	if err != nil && t.Kind == All {
+		_, undone := m.removeAll(t)
+		err = errors.Join(err, undone)
+	}
+	return err
+}
+
+// insert inserts all blocks, or none.
+func (m Machine) insert(blocks []block) error {
 	for i, b := range blocks {
 		if err := b.insert(); err != nil {
 			for _, written := range slices.Backward(blocks[:i]) {
@@ -92,7 +101,7 @@ func (m Machine) Disable(t Target) (bool, error) {
 // names a file that is gone.
 func (m Machine) removeAll(t Target) (found bool, err error) {
 	if t.Kind == All {
-		return m.nowhere()
+		found, err = m.unlistEverywhere()
 	}
 	for _, b := range slices.Backward(m.blocks(t, "", "", nil)) {
 		one, failed := b.remove()

@@ -72,7 +72,7 @@ func (m Machine) blocks(t Target, library, memory string, others []string) []blo
 	case Unit:
 		return []block{m.block(t, filepath.Join(dropInRoot, t.Name+".d", dropInName), dropIn(libraries, memory))}
 	case All:
-		return nil // everywhere.go
+		return m.environments()
 	}
 	file := filepath.Join(ownRoot, fmt.Sprintf("session-%s-%s.conf", t.Kind, t.Name))
 	text := "LD_PRELOAD DEFAULT=" + libraries + "\nGPUARB_VULKAN DEFAULT=1\n"
@@ -87,7 +87,7 @@ func (m Machine) blocks(t Target, library, memory string, others []string) []blo
 }
 
 func (m Machine) block(t Target, path, lines string) block {
-	return block{m.path(path), t, lines}
+	return block{path: m.path(path), target: t, lines: lines}
 }
 
 // dropIn has a service start after the daemon, with the library.
