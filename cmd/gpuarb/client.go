@@ -46,18 +46,27 @@ func (a *app) connect(ctx context.Context) (*ipc.Client, error) {
 	return client, nil
 }
 
-// snapshot asks the daemon for its whole state.
-func (a *app) snapshot() (accounting.Snapshot, error) {
+// ask does something in a session of a tool, and says what it waits for where that takes long.
+func (a *app) ask(do func(context.Context, *ipc.Client) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	defer a.slow(theDaemon)()
 	client, err := a.connect(ctx)
 	if err != nil {
-		return accounting.Snapshot{}, err
+		return err
 	}
 	defer client.Close()
-	a.sayWhich(client.Path())
-	return snapshotOf(ctx, client)
+	return do(ctx, client)
+}
+
+// snapshot asks the daemon for its whole state.
+func (a *app) snapshot() (snapshot accounting.Snapshot, err error) {
+	err = a.ask(func(ctx context.Context, client *ipc.Client) (err error) {
+		a.sayWhich(client.Path())
+		snapshot, err = snapshotOf(ctx, client)
+		return err
+	})
+	return snapshot, err
 }
 
 // sayInstead says that the user's own daemon has died, where another answers in its place: its

@@ -43,7 +43,7 @@ Sizes: 4G, 4GiB, 4096M, bytes, 25% (of each device), max. K, M and G are binary.
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			return a.limit(request, whose)
+			return a.ask(func(ctx context.Context, client *ipc.Client) error { return a.limit(ctx, client, request, whose) })
 		},
 	}
 	for _, t := range targets {
@@ -122,15 +122,7 @@ func andList(names []string) string {
 	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
 }
 
-func (a *app) limit(request ipc.LimitRequest, whose limited) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	defer a.slow(theDaemon)()
-	client, err := a.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
+func (a *app) limit(ctx context.Context, client *ipc.Client, request ipc.LimitRequest, whose limited) error {
 	if whose.device != "" || whose.find != nil && request.ID == 0 {
 		snapshot, err := snapshotOf(ctx, client)
 		if err != nil {

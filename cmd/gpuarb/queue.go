@@ -37,15 +37,10 @@ func (a *app) queueCancel(args []string) error {
 		}
 		tickets[i] = ticket
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	defer a.slow(theDaemon)()
-	client, err := a.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	var failed error
+	return a.ask(func(ctx context.Context, client *ipc.Client) error { return a.cancelAll(ctx, client, tickets) })
+}
+
+func (a *app) cancelAll(ctx context.Context, client *ipc.Client, tickets []uint64) (failed error) {
 	for _, ticket := range tickets {
 		n, err := client.Cancel(ctx, ipc.CancelRequest{Ticket: ticket})
 		switch {
