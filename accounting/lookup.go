@@ -55,3 +55,8 @@ func (s *Snapshot) Unmanaged() iter.Seq2[*DeviceState, *UnmanagedState] {
 func (d *DeviceState) Owners() []HolderState {
 	return slices.DeleteFunc(slices.Clone(d.Holders), func(h HolderState) bool { return h.Kind == HoldsSlot })
 }
+
+// GPUs are those of some devices that are GPUs.
+func GPUs(devices []DeviceState) []DeviceState {
+	return slices.DeleteFunc(slices.Clone(devices), func(d DeviceState) bool { return !d.IsGPU() })
+}

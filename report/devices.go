@@ -85,3 +85,12 @@ func (style Style) Devices(w io.Writer, s accounting.Snapshot) error {
 	}
 	return table(w, style, deviceColumns, rows)
 }
+
+// ListDevices names devices in a line, for messages.
+func ListDevices(devices []accounting.DeviceState) string {
+	names := make([]string, len(devices))
+	for i, d := range devices {
+		names[i] = fmt.Sprintf("%d (%s, %s, %s)", d.Index, d.Name, d.UUID, d.PCI)
+	}
+	return strings.Join(names, ", ")
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/report"
 )
 
 // anyDevice as --device asks for whichever is free.
@@ -28,7 +29,7 @@ func (o *jobOptions) needsDevices(size accounting.Size) bool {
 // choose writes into the request which devices are meant, and refuses a budget that
 // none of them could give.
 func (a *app) choose(request *ipc.JobOpenRequest, o *jobOptions, size accounting.Size, known []accounting.DeviceState) error {
-	all := gpusOf(known)
+	all := accounting.GPUs(known)
 	name := strings.ToLower(o.device)
 	if name == "" && o.prefer != "" {
 		name = anyDevice
@@ -54,7 +55,7 @@ func (a *app) choose(request *ipc.JobOpenRequest, o *jobOptions, size accounting
 	}
 	for _, device := range chosen {
 		if device.Lost {
-			return fail(exitUnavailable, "--device: %s is lost: it fell off the bus", listDevices([]accounting.DeviceState{device}))
+			return fail(exitUnavailable, "--device: %s is lost: it fell off the bus", report.ListDevices([]accounting.DeviceState{device}))
 		}
 	}
 	if err := o.checkSizes(chosen, size); err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/report"
 )
 
 // uuidPrefix begins every UUID as NVIDIA spells it. It may be left out.
@@ -33,9 +34,9 @@ func findDevice(devices []accounting.DeviceState, name string) (accounting.Devic
 	}
 	switch {
 	case len(found) == 0:
-		return accounting.DeviceState{}, fmt.Errorf("there is no device %q; there are %s", name, listDevices(devices))
+		return accounting.DeviceState{}, fmt.Errorf("there is no device %q; there are %s", name, report.ListDevices(devices))
 	case len(found) > 1:
-		return accounting.DeviceState{}, fmt.Errorf("device %q is not clear; it may be %s", name, listDevices(found))
+		return accounting.DeviceState{}, fmt.Errorf("device %q is not clear; it may be %s", name, report.ListDevices(found))
 	}
 	return found[0], nil
 }
@@ -46,11 +47,6 @@ var errNoProcessor = errors.New("the processor is no device here: the daemon fou
 // noGPU is for a device that is named on a machine that has none.
 func noGPU(name string) error {
 	return fmt.Errorf("device %q: the daemon knows no GPU on this machine; `gpuarb doctor` says why", name)
-}
-
-// gpusOf are those of the devices that are GPUs.
-func gpusOf(devices []accounting.DeviceState) []accounting.DeviceState {
-	return filter(devices, func(d accounting.DeviceState) bool { return d.IsGPU() })
 }
 
 func isNamed(device accounting.DeviceState, name string) bool {
@@ -72,12 +68,4 @@ func normalPCI(address string) string {
 		return ":" + address
 	}
 	return strings.TrimLeft(address, "0")
-}
-
-func listDevices(devices []accounting.DeviceState) string {
-	names := make([]string, len(devices))
-	for i, device := range devices {
-		names[i] = fmt.Sprintf("%d (%s, %s, %s)", device.Index, device.Name, device.UUID, device.PCI)
-	}
-	return strings.Join(names, ", ")
 }

@@ -1,109 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/gpuarb/gpuarb/version"
+	"github.com/gpuarb/gpuarb/doctor"
 )
-
-// machine is a root folder with the files given, by path.
-func machine(t *testing.T, files map[string]string) string {
-	t.Helper()
-	root := t.TempDir()
-	for name, text := range files {
-		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return root
-}
-
-// examine looks at a machine, and returns the findings by their check.
-func examine(t *testing.T, root string, env map[string]string) map[string][]finding {
-	t.Helper()
-	d := &doctor{
-		app: &app{
-			stdout: new(bytes.Buffer), stderr: new(bytes.Buffer), executable: "/nowhere/bin/gpuarb",
-			getenv: func(name string) string { return env[name] },
-		},
-		root:     root,
-		patience: 5 * time.Second,
-	}
-	byCheck := map[string][]finding{}
-	for _, f := range d.examine() {
-		byCheck[f.Check] = append(byCheck[f.Check], f)
-	}
-	return byCheck
-}
-
-const mountTable = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n" +
-	"90 22 0:50 / /gpu rw,nosuid - fuse.gpuarb gpuarb rw\n" +
-	"91 22 0:51 / /home/a\\040b/gpu rw - fuse gpuarb rw\n" +
-	"92 22 0:52 / /mnt rw - fuse.sshfs host: rw\n"
-
-func TestDoctorHealthy(t *testing.T) {
-	daemon := startDaemon(t, func(d *fakeDaemon) { d.state.Version = version.Version })
-	root := machine(t, map[string]string{
-		"proc/self/mountinfo":  mountTable,
-		"gpu/version":          version.Version + "\n",
-		"home/a b/gpu/version": version.Version + "\n",
-	})
-	got := examine(t, root, map[string]string{"GPUARB_SOCKET": daemon.socket})
-	for check, text := range map[string]string{
-		"daemon":  "answers at " + daemon.socket,
-		"version": "gpuarb and the daemon are " + version.Version,
-		"devices": listDevices(twoDevices()),
-		"mount":   "/gpu is alive, version " + version.Version,
-	} {
-		if len(got[check]) == 0 || got[check][0].Verdict != fine || got[check][0].Text != text {
-			t.Errorf("%s: %+v\nwant %s", check, got[check], text)
-		}
-	}
-	if mounts := got["mount"]; len(mounts) != 2 || mounts[1].Verdict != fine || !strings.HasPrefix(mounts[1].Text, "/home/a b/gpu is") {
-		t.Errorf("mounts: %+v", mounts)
-	}
-}
-
-func TestDoctorQueries(t *testing.T) {
-	for value, want := range map[string]verdict{"": fine, "1": fine, "0": note} {
-		f := examine(t, machine(t, nil), map[string]string{"GPUARB_VIRTUALIZE": value})["queries"]
-		if len(f) != 1 || f[0].Verdict != want || !strings.Contains(f[0].Text, "GPUARB_VIRTUALIZE=0") {
-			t.Errorf("GPUARB_VIRTUALIZE=%q: %+v", value, f)
-		}
-	}
-}
-
-func TestDoctorSick(t *testing.T) {
-	daemon := startDaemon(t, func(d *fakeDaemon) { d.state.Devices = nil })
-	root := machine(t, map[string]string{"proc/self/mountinfo": mountTable, "gpu/version": "1.0\n", "dev/fuse": ""})
-	got := examine(t, root, map[string]string{"GPUARB_SOCKET": daemon.socket, "LD_LIBRARY_PATH": "/no:", "GPUARB_LIB": "/nowhere/libgpuarb.so"})
-	for check, want := range map[string]finding{
-		"daemon":  {Verdict: fine, Text: "answers at " + daemon.socket},
-		"version": {Verdict: note, Text: "gpuarb is " + version.Version + ", the daemon is 9.9"},
-		"devices": {Verdict: wrong, Text: "the daemon knows no GPU on this machine"},
-		"shim":    {Verdict: wrong, Text: "no libgpuarb.so that can be preloaded (tried /nowhere/libgpuarb.so: no such file or directory)"},
-		"fuse":    {Verdict: note, Text: "/dev/fuse is no device"},
-		"mount":   {Verdict: wrong, Text: `/gpu is served by version "1.0", the daemon is "9.9"`},
-	} {
-		f := got[check][0]
-		if f.Verdict != want.Verdict || !strings.HasPrefix(f.Text, want.Text) {
-			t.Errorf("%s: %+v\nwant %+v", check, f, want)
-		}
-		if f.Verdict == wrong && f.Advice == "" {
-			t.Errorf("%s: no advice on %s", check, f.Text)
-		}
-	}
-}
 
 func TestDoctorWithoutDaemon(t *testing.T) {
 	got := finish(t, gpuarb(t, []string{"GPUARB_SOCKET=/no/socket"}, "doctor"))
@@ -114,44 +17,8 @@ func TestDoctorWithoutDaemon(t *testing.T) {
 	}
 	got = finish(t, gpuarb(t, []string{"GPUARB_SOCKET=/no/socket"}, "doctor", "--json"))
 	wantCode(t, got, 1)
-	var findings []finding
-	if err := json.Unmarshal([]byte(got.stdout), &findings); err != nil || len(findings) < 9 || findings[0].Verdict != wrong {
+	var findings []doctor.Finding
+	if err := json.Unmarshal([]byte(got.stdout), &findings); err != nil || len(findings) < 9 || findings[0].Verdict != doctor.Wrong {
 		t.Errorf("%v: %+v", err, findings)
-	}
-}
-
-// TestDoctorKernel: the kernel's driver and the library of it belong together.
-func TestDoctorKernel(t *testing.T) {
-	with := machine(t, map[string]string{"proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.1  now\nGCC\n"})
-	for _, c := range []struct {
-		root   string
-		absent bool
-		want   verdict
-		text   string
-	}{
-		{with, false, fine, "kernel: NVIDIA UNIX x86_64 Kernel Module 550.1 now"},
-		{with, true, wrong, "the kernel has NVIDIA UNIX x86_64 Kernel Module 550.1 now, but there is no libcuda.so.1"},
-		{t.TempDir(), false, note, "there is a libcuda.so.1, but the kernel's NVIDIA driver is not loaded"},
-		{t.TempDir(), true, "", ""},
-	} {
-		d := &doctor{root: c.root}
-		d.checkKernel(c.absent)
-		if got := append(d.findings, finding{})[0]; got.Verdict != c.want || got.Text != c.text {
-			t.Errorf("%s, library absent %v: %+v", c.root, c.absent, got)
-		}
-	}
-}
-
-// TestProbesAnswer: what a driver prints is not taken for the answer.
-func TestProbesAnswer(t *testing.T) {
-	want := probed{outcome: "not caught", path: "/a b/c", devices: 2, detail: "x, y"}
-	for text, ok := range map[string]bool{
-		"cuda\tnot caught\t/a b/c\t2\tx, y\n":                                          true,
-		"cuda\tcaught\t/x\t1\t\nhello cuda\n\ncuda\tnot caught\t/a b/c\t2\tx, y\ncuda": true,
-		"": false, "cuda": false, "nvml\tcaught\t/x\t1\t\n": false, "cuda\tcaught\t/x\tmany\t\n": false,
-	} {
-		if got, found := answerOf(text, "cuda"); found != ok || ok && got != want {
-			t.Errorf("%q: %v, %+v", text, found, got)
-		}
 	}
 }

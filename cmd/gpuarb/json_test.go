@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/config"
+	"github.com/gpuarb/gpuarb/doctor"
 	"github.com/gpuarb/gpuarb/report"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
@@ -26,7 +27,7 @@ var update = flag.Bool("update", false, "write docs/json.schema.json anew")
 var printed = map[string]reflect.Type{
 	"ps": reflect.TypeFor[[]report.Lease](), "jobs": reflect.TypeFor[[]report.Holder](), "queue": reflect.TypeFor[[]report.Ticket](),
 	"devices": reflect.TypeFor[[]report.Device](), "claim": reflect.TypeFor[claimed](), "status": reflect.TypeFor[[]statusRow](),
-	"doctor": reflect.TypeFor[[]finding](), "config check": reflect.TypeFor[checkResult](), "config diff": reflect.TypeFor[[]difference](), "plan": reflect.TypeFor[plan](),
+	"doctor": reflect.TypeFor[[]doctor.Finding](), "config check": reflect.TypeFor[checkResult](), "config diff": reflect.TypeFor[[]difference](), "plan": reflect.TypeFor[plan](),
 	"plan --min": reflect.TypeFor[reservationPlan](),
 	"why":        reflect.TypeFor[[]report.Why](), "version": reflect.TypeFor[versions](), "limit": reflect.TypeFor[[]report.Limit](),
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/events"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/report"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
@@ -444,7 +445,7 @@ func TestExitCodes(t *testing.T) {
 		{"claim: cancelled", cancelled, "claim", 75, "its request was cancelled"},
 		{"claim: cancelled, a program", cancelled, "claim --exec true", 75, "its request was cancelled"},
 		{"claim: no device", bare, "claim", 69, "no device: the daemon knows no GPU on this machine; `gpuarb doctor` says why"},
-		{"claim: no such device", daemon, "claim --device 7", 69, "--device: there is no device \"7\"; there are " + listDevices(twoDevices())},
+		{"claim: no such device", daemon, "claim --device 7", 69, "--device: there is no device \"7\"; there are " + report.ListDevices(twoDevices())},
 		{"claim: refused", full, "claim", 1, "the rule gives 1 GiB"},
 		{"claim: no program", daemon, "claim --exec", 2, "no program to run was given: gpuarb claim --exec COMMAND"},
 		{"claim: a program alone", daemon, "claim true", 2, "unexpected argument \"true\"; to run a program, put --exec before it"},

@@ -41,7 +41,7 @@ func (a *app) planReservations(arms uint64, text string) error {
 		return err
 	}
 	plan := reservationPlan{Arms: arms, Devices: []reservationDevice{}}
-	for _, d := range gpusOf(snapshot.Devices) {
+	for _, d := range accounting.GPUs(snapshot.Devices) {
 		if !d.Lost {
 			plan.Devices = append(plan.Devices, planDevice(arms, least, d))
 		}

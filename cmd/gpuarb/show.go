@@ -90,7 +90,7 @@ func (a *app) devices(style report.Style) error {
 	} else if len(snapshot.Devices) > 0 {
 		err = style.Devices(a.stdout, snapshot)
 	}
-	if err == nil && len(gpusOf(snapshot.Devices)) == 0 {
+	if err == nil && len(accounting.GPUs(snapshot.Devices)) == 0 {
 		return errNoDevice
 	}
 	return err

@@ -222,12 +222,12 @@ func TestFindDevice(t *testing.T) {
 			t.Errorf("%q is taken for %d, %v; want %d", name, got.Index, err, want)
 		}
 	}
-	list := listDevices(devices)
+	list := report.ListDevices(devices)
 	for name, want := range map[string]string{
 		"7":            `there is no device "7"; there are ` + list,
 		"gpu-x":        `there is no device "gpu-x"; there are ` + list,
 		"0001:01:00.0": `there is no device "0001:01:00.0"; there are ` + list,
-		"GPU-11":       `device "GPU-11" is not clear; it may be ` + listDevices(devices[:2]),
+		"GPU-11":       `device "GPU-11" is not clear; it may be ` + report.ListDevices(devices[:2]),
 		"-1":           `there is no device "-1"; there are ` + list,
 	} {
 		if got, err := findDevice(devices, name); err == nil || err.Error() != want {

@@ -156,7 +156,7 @@ func TestVariablesAreDocumented(t *testing.T) {
 			}
 		})
 	}
-	for _, folder := range []string{"cshim", "cmd", "shim", "ipc", "daemon", "config"} {
+	for _, folder := range []string{"cshim", "cmd", "doctor", "shim", "ipc", "daemon", "config"} {
 		for _, ext := range []string{".go", ".c", ".h"} {
 			eachFile(t, folder, ext, func(path, text string) {
 				if !strings.HasSuffix(path, "_test.go") && !strings.Contains(path, "test/") {

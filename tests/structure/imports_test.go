@@ -37,6 +37,11 @@ var bans = []ban{
 		reason: "it writes the system's files, with a daemon or without one",
 	},
 	{
+		from: "doctor", what: []string{module},
+		allow:  []string{module + "/accounting", module + "/preload", module + "/procfacts", module + "/report", module + "/shim", module + "/version"},
+		reason: "it is told what the daemon says, and asks nobody",
+	},
+	{
 		from: "arbiter", what: []string{module},
 		allow: []string{module + "/accounting", module + "/arbiter/deadlock", module + "/arbiter/permit", module + "/arbiter/pressure", module + "/arbiter/reading",
 			module + "/arbiter/rules", module + "/arbiter/wording"},

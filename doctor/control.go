@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"slices"
@@ -8,30 +8,30 @@ import (
 )
 
 // checkControl says which programs are put under gpuarb, and who uses a GPU without it.
-func (d *doctor) checkControl() {
-	machine := preload.Machine{Root: d.root, Patience: d.patience}
+func (d *Doctor) checkControl() {
+	machine := preload.Machine{Root: d.Root, Patience: d.Patience}
 	entries, err := machine.Entries()
 	if err != nil {
-		d.found("control", unknown, "", "what is enabled cannot be read: %v", err)
+		d.found("control", Unknown, "", "what is enabled cannot be read: %v", err)
 		return
 	}
 	machine.Count(entries)
 	for _, e := range entries {
-		verdict, advice := fine, ""
+		verdict, advice := Fine, ""
 		if e.Known && e.Kind == preload.Unit && e.Held < e.Running {
-			verdict, advice = note, "systemctl restart "+e.Name
+			verdict, advice = Note, "systemctl restart "+e.Name
 		}
 		d.found("control", verdict, advice, "%v: under gpuarb: %s", e.Target, e.State())
 	}
 	if len(entries) == 0 {
-		d.found("control", note, "to have a service, a user, a group or everybody under gpuarb for good: gpuarb help enable",
+		d.found("control", Note, "to have a service, a user, a group or everybody under gpuarb for good: gpuarb help enable",
 			"only programs under gpuarb run are held to limits: nothing else is enabled")
 	}
 	d.checkUnmanaged(entries)
 }
 
 // checkUnmanaged names who uses a GPU without the library, and what would put it under gpuarb.
-func (d *doctor) checkUnmanaged(entries []preload.Entry) {
+func (d *Doctor) checkUnmanaged(entries []preload.Entry) {
 	if d.state == nil {
 		return
 	}
@@ -46,6 +46,6 @@ func (d *doctor) checkUnmanaged(entries []preload.Entry) {
 				advice = "it is enabled: systemctl restart " + unit
 			}
 		}
-		d.found("control", note, advice, "%s%s[%d] holds %s of GPU %d and is not under gpuarb", who, u.Command, u.PID, u.Bytes.Human(), device.Index)
+		d.found("control", Note, advice, "%s%s[%d] holds %s of GPU %d and is not under gpuarb", who, u.Command, u.PID, u.Bytes.Human(), device.Index)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"errors"
@@ -11,19 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func (d *doctor) checkFuse() {
+func (d *Doctor) checkFuse() {
 	fuse := d.path("/dev/fuse")
 	info, err := os.Stat(fuse)
 	switch {
 	case err != nil:
-		d.found("fuse", note, "modprobe fuse; or run gpuarbd --mount none, and do without /gpu", "no /dev/fuse: %v", reasonOf(err))
+		d.found("fuse", Note, "modprobe fuse; or run gpuarbd --mount none, and do without /gpu", "no /dev/fuse: %v", reasonOf(err))
 	case info.Mode()&os.ModeCharDevice == 0:
-		d.found("fuse", note, "", "/dev/fuse is no device")
+		d.found("fuse", Note, "", "/dev/fuse is no device")
 	case unix.Access(fuse, unix.R_OK|unix.W_OK) != nil:
-		d.found("fuse", note, "the system's daemon does not need it; one of your own does: ask for access, or use --mount none",
+		d.found("fuse", Note, "the system's daemon does not need it; one of your own does: ask for access, or use --mount none",
 			"/dev/fuse is not yours to open")
 	default:
-		d.found("fuse", fine, "", "/dev/fuse can be opened")
+		d.found("fuse", Fine, "", "/dev/fuse can be opened")
 	}
 }
 
@@ -36,10 +36,10 @@ func reasonOf(err error) error {
 	return err
 }
 
-func (d *doctor) checkMounts() {
+func (d *Doctor) checkMounts() {
 	mounts, err := d.processes().Mounts()
 	if err != nil {
-		d.found("mount", unknown, "", "the table of mounts cannot be read: %v", reasonOf(err))
+		d.found("mount", Unknown, "", "the table of mounts cannot be read: %v", reasonOf(err))
 		return
 	}
 	some := false
@@ -50,26 +50,26 @@ func (d *doctor) checkMounts() {
 		}
 	}
 	if !some {
-		d.found("mount", note, "", "nothing of gpuarb is mounted here; the commands work without")
+		d.found("mount", Note, "", "nothing of gpuarb is mounted here; the commands work without")
 	}
 }
 
-func (d *doctor) checkMount(point string) {
-	text, err := readInTime(d.path(filepath.Join(point, "version")), d.patience)
+func (d *Doctor) checkMount(point string) {
+	text, err := readInTime(d.path(filepath.Join(point, "version")), d.Patience)
 	served := strings.TrimSpace(string(text))
 	switch {
 	case errors.Is(err, unix.ENOTCONN):
-		d.found("mount", wrong, "start gpuarbd, which mounts again, or take it away with umount "+point,
+		d.found("mount", Wrong, "start gpuarbd, which mounts again, or take it away with umount "+point,
 			"%s was left behind by a daemon that is gone", point)
 	case errors.Is(err, unix.EACCES):
-		d.found("mount", note, "", "%s belongs to another user's daemon", point)
+		d.found("mount", Note, "", "%s belongs to another user's daemon", point)
 	case err != nil:
-		d.found("mount", wrong, "restart gpuarbd", "%s/version cannot be read: %v", point, reasonOf(err))
+		d.found("mount", Wrong, "restart gpuarbd", "%s/version cannot be read: %v", point, reasonOf(err))
 	case d.state != nil && served != d.state.Version:
-		d.found("mount", wrong, "restart gpuarbd, or take the mount away with umount "+point,
+		d.found("mount", Wrong, "restart gpuarbd, or take the mount away with umount "+point,
 			"%s is served by version %q, the daemon is %q", point, served, d.state.Version)
 	default:
-		d.found("mount", fine, "", "%s is alive, version %s", point, served)
+		d.found("mount", Fine, "", "%s is alive, version %s", point, served)
 	}
 }
 
@@ -97,15 +97,15 @@ func readInTime(path string, patience time.Duration) ([]byte, error) {
 // of the driver's and one or two of the shim's, may run out.
 const fewDescriptors = 256
 
-func (d *doctor) checkLimits() {
+func (d *Doctor) checkLimits() {
 	var descriptors unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &descriptors); err != nil {
-		d.found("limits", unknown, "", "the limit on descriptors cannot be read: %v", err)
+		d.found("limits", Unknown, "", "the limit on descriptors cannot be read: %v", err)
 		return
 	}
 	if descriptors.Cur < fewDescriptors {
-		d.found("limits", note, "ulimit -n 1024", "only %d descriptors for each process of yours", descriptors.Cur)
+		d.found("limits", Note, "ulimit -n 1024", "only %d descriptors for each process of yours", descriptors.Cur)
 		return
 	}
-	d.found("limits", fine, "", "%d descriptors for each process of yours", descriptors.Cur)
+	d.found("limits", Fine, "", "%d descriptors for each process of yours", descriptors.Cur)
 }

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"bytes"
@@ -40,27 +40,27 @@ type probed struct {
 
 // checkShim finds the library, starts the probe under it as gpuarb run starts a program, and reports what that saw
 // of each interface.
-func (d *doctor) checkShim() {
-	library, err := shim.FindLibrary(d.executable, d.getenv)
+func (d *Doctor) checkShim() {
+	library, err := shim.FindLibrary(d.Executable, d.Getenv)
 	if err != nil {
-		d.found("shim", wrong, "install gpuarb, or name the library with GPUARB_LIB", "%v", err)
+		d.found("shim", Wrong, "install gpuarb, or name the library with GPUARB_LIB", "%v", err)
 		return
 	}
-	probe, err := shim.FindProbe(d.executable, d.getenv)
+	probe, err := shim.FindProbe(d.Executable, d.Getenv)
 	if err != nil {
-		d.found("shim", unknown, "install it beside the library: make install", "%s is there; what it catches cannot be tried: %v", library, err)
+		d.found("shim", Unknown, "install it beside the library: make install", "%s is there; what it catches cannot be tried: %v", library, err)
 		return
 	}
-	defer d.slow("programs that use CUDA, NVML, OpenCL and Vulkan, which are tried under the library")()
+	defer d.Slow("programs that use CUDA, NVML, OpenCL and Vulkan, which are tried under the library")()
 	run := func(name string) probed { return d.probe(probe, library, name) }
 	if got := run("shim"); got.outcome != "caught" {
-		d.found("shim", wrong, "build or install the library for this machine's libc", "%s does not load: %s",
+		d.found("shim", Wrong, "build or install the library for this machine's libc", "%s does not load: %s",
 			library, strings.TrimSpace(got.detail+" "+got.stderr))
 		return
 	}
-	d.found("shim", fine, "", "%s loads", library)
-	if value := d.getenv("GPUARB_DISABLE"); value != "" && value != "0" {
-		d.found("shim", wrong, "unset GPUARB_DISABLE", "GPUARB_DISABLE=%s: nothing of the programs that are started from here is caught", value)
+	d.found("shim", Fine, "", "%s loads", library)
+	if value := d.Getenv("GPUARB_DISABLE"); value != "" && value != "0" {
+		d.found("shim", Wrong, "unset GPUARB_DISABLE", "GPUARB_DISABLE=%s: nothing of the programs that are started from here is caught", value)
 	}
 	answers := make([]probed, len(apis))
 	var all sync.WaitGroup
@@ -75,10 +75,10 @@ func (d *doctor) checkShim() {
 }
 
 // judge reports on one interface.
-func (d *doctor) judge(a api, got probed) {
+func (d *Doctor) judge(a api, got probed) {
 	switch got.outcome {
 	case "absent":
-		d.found(a.name, fine, "", "%s is not installed (no %s)", a.title, a.file)
+		d.found(a.name, Fine, "", "%s is not installed (no %s)", a.title, a.file)
 	case "caught":
 		detail := ""
 		if got.detail != "" {
@@ -88,25 +88,25 @@ func (d *doctor) judge(a api, got probed) {
 		if got.devices == 1 {
 			plural = ""
 		}
-		d.found(a.name, fine, "", "%s is caught: %s, %d device%s%s", a.title, got.path, got.devices, plural, detail)
+		d.found(a.name, Fine, "", "%s is caught: %s, %d device%s%s", a.title, got.path, got.devices, plural, detail)
 	case "not caught":
-		d.found(a.name, wrong, d.adviceOn(a, got), "%s is NOT caught (%s): %s", a.title, got.path, got.detail)
+		d.found(a.name, Wrong, d.adviceOn(a, got), "%s is NOT caught (%s): %s", a.title, got.path, got.detail)
 	case "broken":
-		d.found(a.name, note, "reinstall it, if programs are to use "+a.title, "%s cannot be used: %s%s", a.title, prefixed(got.path), got.detail)
+		d.found(a.name, Note, "reinstall it, if programs are to use "+a.title, "%s cannot be used: %s%s", a.title, prefixed(got.path), got.detail)
 	default:
-		d.found(a.name, unknown, "try a program that uses "+a.title+" without gpuarb: its driver is likely to do the same there",
+		d.found(a.name, Unknown, "try a program that uses "+a.title+" without gpuarb: its driver is likely to do the same there",
 			"%s: a program that only looks it up %s", a.title, got.detail)
 	}
 }
 
 // adviceOn is what to do about an interface that is not caught.
-func (d *doctor) adviceOn(a api, got probed) string {
+func (d *Doctor) adviceOn(a api, got probed) string {
 	obstacles := []string{"LD_PRELOAD"}
 	if a.name == "vulkan" {
 		obstacles = []string{"GPUARB_VULKAN_DISABLE", "VK_LOADER_LAYERS_DISABLE"}
 	}
 	for _, name := range obstacles {
-		if value := d.getenv(name); value != "" {
+		if value := d.Getenv(name); value != "" {
 			return "try it without " + name + "=" + value
 		}
 	}
@@ -130,24 +130,24 @@ func prefixed(path string) string {
 }
 
 // checkKernel compares the kernel's driver with the library of it.
-func (d *doctor) checkKernel(absent bool) {
+func (d *Doctor) checkKernel(absent bool) {
 	text, err := os.ReadFile(d.path("/proc/driver/nvidia/version"))
 	line, _, _ := strings.Cut(string(text), "\n")
 	line = strings.Join(strings.Fields(strings.TrimPrefix(line, "NVRM version:")), " ")
 	switch {
 	case err == nil && absent:
-		d.found("driver", wrong, "install the rest of the NVIDIA driver, and run ldconfig", "the kernel has %s, but there is no libcuda.so.1", line)
+		d.found("driver", Wrong, "install the rest of the NVIDIA driver, and run ldconfig", "the kernel has %s, but there is no libcuda.so.1", line)
 	case err == nil:
-		d.found("driver", fine, "", "kernel: %s", line)
+		d.found("driver", Fine, "", "kernel: %s", line)
 	case !absent:
-		d.found("driver", note, "load it with modprobe nvidia, if this machine has an NVIDIA GPU",
+		d.found("driver", Note, "load it with modprobe nvidia, if this machine has an NVIDIA GPU",
 			"there is a libcuda.so.1, but the kernel's NVIDIA driver is not loaded")
 	}
 }
 
 // probe has the probe look at one interface, in a process of its own: its driver may crash or hang.
-func (d *doctor) probe(program, library, name string) probed {
-	ctx, cancel := context.WithTimeout(context.Background(), d.patience)
+func (d *Doctor) probe(program, library, name string) probed {
+	ctx, cancel := context.WithTimeout(context.Background(), d.Patience)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	command := exec.CommandContext(ctx, program, library, name)
@@ -161,7 +161,7 @@ func (d *doctor) probe(program, library, name string) probed {
 		got, ok := answerOf(stdout.String(), name)
 		switch {
 		case ctx.Err() != nil:
-			return probed{detail: fmt.Sprintf("hangs: no answer within %v", d.patience)}
+			return probed{detail: fmt.Sprintf("hangs: no answer within %v", d.Patience)}
 		case !ok && err != nil:
 			return probed{detail: fmt.Sprintf("ends by itself (%v)", err), stderr: strings.TrimSpace(stderr.String())}
 		case !ok:
@@ -169,14 +169,14 @@ func (d *doctor) probe(program, library, name string) probed {
 		}
 		got.stderr = strings.TrimSpace(stderr.String())
 		return got
-	case <-time.After(d.patience + 2*command.WaitDelay): // in the kernel, where no signal ends it
+	case <-time.After(d.Patience + 2*command.WaitDelay): // in the kernel, where no signal ends it
 		return probed{detail: fmt.Sprintf("hangs in the kernel: SIGKILL does not end it within %v", 2*command.WaitDelay)}
 	}
 }
 
 // probeEnviron is what gpuarb run would give a program, switched on.
-func (d *doctor) probeEnviron(library string) []string {
-	base := append(append([]string{}, d.environ...), "GPUARB_DISABLE=0")
+func (d *Doctor) probeEnviron(library string) []string {
+	base := append(append([]string{}, d.Environ...), "GPUARB_DISABLE=0")
 	return shim.Launch{Library: library, Socket: d.socket}.Environ(base)
 }
 
