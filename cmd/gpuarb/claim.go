@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"slices"
@@ -255,16 +256,16 @@ type claimedDevice struct {
 }
 
 func (a *app) printClaim(options *claimOptions, launch shim.Launch, keeper int, job ipc.JobOpenReply) error {
-	switch {
-	case a.json:
-		return a.printJSON(describeClaim(launch.Environ(a.environ), keeper, job))
-	case options.index:
-		_, err := fmt.Fprintln(a.stdout, indices(job))
+	environ := launch.Environ(a.environ)
+	err := a.show(describeClaim(environ, keeper, job), func(w io.Writer) (err error) {
+		if options.index {
+			_, err = fmt.Fprintln(w, indices(job))
+		} else {
+			_, err = fmt.Fprintf(w, "%sexport GPUARB_CLAIM=%d\n", exports(environ), keeper)
+		}
 		return err
-	}
-	text := exports(launch.Environ(a.environ)) + fmt.Sprintf("export GPUARB_CLAIM=%d\n", keeper)
-	_, err := fmt.Fprint(a.stdout, text)
-	if err == nil {
+	})
+	if err == nil && !a.json && !options.index {
 		a.hint("this shell holds GPU %s, and nothing has read its variables; write eval \"$(gpuarb claim)\"; `gpuarb claim --release` gives it back", indices(job))
 	}
 	return err
@@ -344,8 +345,7 @@ func (a *app) releaseClaim(args []string) error {
 		return fail(exitFailed, "claim %d: %w", pid, err)
 	}
 	if own || text == a.getenv(claimName) { // this shell's own: it has the variables
-		_, err = fmt.Fprintf(a.stdout, "%sunset %s\n", exports(before), claimName)
-		if err == nil {
+		if err = a.tell("%sunset %s\n", exports(before), claimName); err == nil {
 			a.hint("the claim is given back; where its variables were set, eval \"$(gpuarb claim --release)\" takes them out of this shell")
 		}
 	}
@@ -356,11 +356,9 @@ func (a *app) releaseClaim(args []string) error {
 // it nobody knows any more.
 func (a *app) unsetClaim(stale bool) error {
 	a.say("this shell has no claim")
-	text := "unset " + claimName + "\n"
+	before := ""
 	if stale {
-		environ := shim.Without(a.environ)
-		text = exports(environ) + text
+		before = exports(shim.Without(a.environ))
 	}
-	_, err := fmt.Fprint(a.stdout, text)
-	return err
+	return a.tell("%sunset %s\n", before, claimName)
 }

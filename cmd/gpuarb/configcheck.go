@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/gpuarb/gpuarb/arbiter/rules"
@@ -52,12 +54,15 @@ type configMistake struct {
 	Reason string `json:"reason"`
 }
 
-func mistakeOf(m config.Mistake) configMistake {
-	c := configMistake{File: m.File, Reason: m.Reason}
-	if m.Line != 0 {
-		c.Line = &m.Line
+// mistakesOf are mistakes as JSON has them.
+func mistakesOf(all config.Mistakes) []configMistake {
+	list := make([]configMistake, len(all))
+	for i, m := range all {
+		if list[i] = (configMistake{File: m.File, Reason: m.Reason}); m.Line != 0 {
+			list[i].Line = &m.Line
+		}
 	}
-	return c
+	return list
 }
 
 func (a *app) configCheck(path string, named bool) error {
@@ -69,49 +74,41 @@ func (a *app) configCheck(path string, named bool) error {
 	if err != nil && !errors.As(err, &mistakes) {
 		return &exitError{exitConfig, err}
 	}
-	result := checkResult{OK: err == nil, Files: []string{}, Mistakes: []configMistake{}, Warnings: []configMistake{}}
+	result := checkResult{OK: err == nil, Files: []string{}, Mistakes: mistakesOf(mistakes), Warnings: mistakesOf(warnings)}
 	if loaded != nil {
 		result.Files = append(result.Files, loaded.Files...)
 	}
-	for _, m := range mistakes {
-		result.Mistakes = append(result.Mistakes, mistakeOf(m))
-	}
-	for _, w := range warnings {
-		result.Warnings = append(result.Warnings, mistakeOf(w))
-	}
-	if a.json {
-		err = a.printJSON(result)
-	} else {
-		err = a.printCheck(result, mistakes, warnings)
-	}
+	err = a.show(result, func(w io.Writer) error {
+		if result.OK {
+			a.sayWarnings(warnings)
+			fmt.Fprintf(w, "%s: no mistakes\n", cmp.Or(strings.Join(result.Files, ", "), "no file (built-in defaults)"))
+		} else {
+			a.sayMistakes(mistakes)
+		}
+		return nil
+	})
 	if err == nil && !result.OK {
 		return &exitError{code: exitConfig}
 	}
 	return err
 }
 
-// printCheck prints the mistakes on stderr, each line beginning with file and line, as
+// sayMistakes prints the mistakes on stderr, each line beginning with file and line, as
 // compilers do and editors expect.
-func (a *app) printCheck(result checkResult, mistakes, warnings config.Mistakes) error {
-	if !result.OK {
-		fmt.Fprintln(a.stderr, mistakes.Error())
-		noun := "mistakes"
-		if len(mistakes) == 1 {
-			noun = "mistake"
-		}
-		a.say("%d %s in the configuration", len(mistakes), noun)
-		return nil
+func (a *app) sayMistakes(mistakes config.Mistakes) {
+	fmt.Fprintln(a.stderr, mistakes.Error())
+	noun := "mistakes"
+	if len(mistakes) == 1 {
+		noun = "mistake"
 	}
+	a.say("%d %s in the configuration", len(mistakes), noun)
+}
+
+func (a *app) sayWarnings(warnings config.Mistakes) {
 	for _, w := range warnings {
 		w.Reason = "warning: " + w.Reason
 		fmt.Fprintln(a.stderr, w.Error())
 	}
-	files := strings.Join(result.Files, ", ")
-	if files == "" {
-		files = "no file (built-in defaults)"
-	}
-	_, err := fmt.Fprintf(a.stdout, "%s: no mistakes\n", files)
-	return err
 }
 
 // knownMachine is what can be found out about this machine without a word to anybody: its users

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 
@@ -69,33 +70,28 @@ func (a *app) configDiff(args []string) error {
 		found = append(found, difference{Kind: differsFile, Part: d.Part, Key: d.Key, InForce: orNull(d.Old), InFiles: orNull(d.Fresh)})
 	}
 	found = append(found, liveDifferences(snapshot, config.Parts(loaded.String()))...)
-	if a.json {
-		err = a.printJSON(found)
-	} else {
-		err = a.printDifferences(found)
-	}
+	err = a.show(found, func(w io.Writer) error {
+		for _, d := range found {
+			fmt.Fprintln(w, d)
+		}
+		return nil
+	})
 	if err == nil && len(found) > 0 {
 		return &exitError{code: exitFailed}
 	}
 	return err
 }
 
-func (a *app) printDifferences(all []difference) error {
-	for _, d := range all {
-		where := d.Part + ": " + d.Key
-		if d.Device != nil && d.Part != deviceName(*d.Device) {
-			where += fmt.Sprintf(" on device %d", *d.Device)
-		}
-		why := "; not read again yet"
-		if d.Kind == differsLive {
-			why = "; set by " + string(d.By)
-		}
-		if _, err := fmt.Fprintf(a.stdout, "%s: in force %s, in the files %s%s\n", where,
-			cmp.Or(d.InForce, "nothing"), cmp.Or(d.InFiles, "nothing"), why); err != nil {
-			return err
-		}
+func (d difference) String() string {
+	where := d.Part + ": " + d.Key
+	if d.Device != nil && d.Part != deviceName(*d.Device) {
+		where += fmt.Sprintf(" on device %d", *d.Device)
 	}
-	return nil
+	why := "; not read again yet"
+	if d.Kind == differsLive {
+		why = "; set by " + string(d.By)
+	}
+	return fmt.Sprintf("%s: in force %s, in the files %s%s", where, cmp.Or(d.InForce, "nothing"), cmp.Or(d.InFiles, "nothing"), why)
 }
 
 // liveDifferences are the limits that somebody changed of what the configuration gives.

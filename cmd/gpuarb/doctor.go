@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"slices"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -38,31 +41,17 @@ func (a *app) stateForDoctor(ctx context.Context) (state accounting.Snapshot, so
 
 // findings prints what was found. The error has the exit code, when something is wrong.
 func (a *app) findings(all []doctor.Finding) error {
-	var err error
-	if a.json {
-		err = a.printJSON(all)
-	} else {
-		err = a.printFindings(all)
-	}
-	for _, f := range all {
-		if err == nil && f.Verdict == doctor.Wrong {
-			err = &exitError{code: exitFailed}
+	err := a.show(all, func(w io.Writer) error {
+		for _, f := range all {
+			fmt.Fprintf(w, "%-8s%-9s%s\n", f.Verdict, f.Check, f.Text)
+			if f.Advice != nil {
+				fmt.Fprintf(w, "%17s→ %s\n", "", *f.Advice)
+			}
 		}
+		return nil
+	})
+	if err == nil && slices.ContainsFunc(all, func(f doctor.Finding) bool { return f.Verdict == doctor.Wrong }) {
+		err = &exitError{code: exitFailed}
 	}
 	return err
-}
-
-func (a *app) printFindings(all []doctor.Finding) error {
-	for _, f := range all {
-		if err := a.tell("%-8s%-9s%s\n", f.Verdict, f.Check, f.Text); err != nil {
-			return err
-		}
-		if f.Advice == nil {
-			continue
-		}
-		if err := a.tell("%17s→ %s\n", "", *f.Advice); err != nil {
-			return err
-		}
-	}
-	return nil
 }

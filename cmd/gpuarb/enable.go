@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -217,29 +219,16 @@ func (a *app) status(root string) error {
 		return &exitError{exitFailed, err}
 	}
 	machine.Count(entries)
-	if a.json {
-		return a.printJSON(statusRows(entries))
-	}
-	if len(entries) == 0 {
-		return a.tell("Nothing is enabled: only programs under `gpuarb run` are held to limits. See gpuarb help enable.\n")
-	}
-	table := tabwriter.NewWriter(a.stdout, 0, 0, 1, ' ', 0)
-	fmt.Fprintln(table, "KIND\tNAME\tMEMORY\tUNDER GPUARB\tFILE")
-	for _, e := range entries {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", e.Kind, dash(e.Name), dash(e.Memory), e.State(), e.File)
-	}
-	return table.Flush()
-}
-
-func dash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
-// tell prints what a command has done.
-func (a *app) tell(format string, args ...any) error {
-	_, err := fmt.Fprintf(a.stdout, format, args...)
-	return err
+	return a.show(statusRows(entries), func(w io.Writer) error {
+		if len(entries) == 0 {
+			_, err := fmt.Fprintln(w, "Nothing is enabled: only programs under `gpuarb run` are held to limits. See gpuarb help enable.")
+			return err
+		}
+		table := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
+		fmt.Fprintln(table, "KIND\tNAME\tMEMORY\tUNDER GPUARB\tFILE")
+		for _, e := range entries {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", e.Kind, cmp.Or(e.Name, "-"), cmp.Or(e.Memory, "-"), e.State(), e.File)
+		}
+		return table.Flush()
+	})
 }

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
+	"io"
 
 	"github.com/gpuarb/gpuarb/preload"
 )
@@ -10,12 +13,26 @@ import (
 // types of package report, and the convention is the same: null for none. docs/json.md has
 // each key.
 
-// printJSON prints a value, indented, with a newline at the end.
-func (a *app) printJSON(v any) error {
-	encoder := json.NewEncoder(a.stdout)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(v)
+// show prints what a command found: as JSON with --json, else as text.
+func (a *app) show(found any, text func(w io.Writer) error) error {
+	var b bytes.Buffer
+	if a.json {
+		encoder := json.NewEncoder(&b)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		text = func(io.Writer) error { return encoder.Encode(found) }
+	}
+	if err := text(&b); err != nil {
+		return err
+	}
+	_, err := b.WriteTo(a.stdout)
+	return err
+}
+
+// tell prints what a command has done, or has found where there is no more to it than a line.
+func (a *app) tell(format string, args ...any) error {
+	_, err := fmt.Fprintf(a.stdout, format, args...)
+	return err
 }
 
 // orNull is null where there is no text.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -166,14 +167,11 @@ func (a *app) showLimits(ctx context.Context, client *ipc.Client, request ipc.Li
 		return err
 	}
 	limits, err := limitsOf(snapshot, request, whose)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case a.json:
-		return a.printJSON(limits)
 	}
 	width := a.width()
-	return report.Style{Width: width, Human: width > 0}.Limits(a.stdout, limits)
+	return a.show(limits, func(w io.Writer) error { return report.Style{Width: width, Human: width > 0}.Limits(w, limits) })
 }
 
 // sayOver says where more is held than a limit allows that was just set.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/bits"
 
@@ -69,16 +70,15 @@ func (a *app) plan(p plan, reserve string, given bool) error {
 	streams, overA := saturatingProduct(p.Arms, p.Streams)
 	total, overB := saturatingProduct(streams, uint64(p.StreamReserve))
 	p.Total, p.Saturated = accounting.Bytes(total), total != 0 && (overA || overB)
-	if a.json {
-		return a.printJSON(p)
-	}
 	atLeast := ""
 	if p.Saturated {
 		atLeast = "at least "
 	}
-	_, err := fmt.Fprintf(a.stdout, "%d arms × %d streams × %s = %s%s (%d bytes)\n", p.Arms, p.Streams,
-		sizeText(p.StreamReserve), atLeast, sizeText(p.Total), p.Total)
-	return err
+	return a.show(p, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "%d arms × %d streams × %s = %s%s (%d bytes)\n", p.Arms, p.Streams,
+			sizeText(p.StreamReserve), atLeast, sizeText(p.Total), p.Total)
+		return err
+	})
 }
 
 // sizeText spells an amount, also the number that stands for no limit elsewhere.

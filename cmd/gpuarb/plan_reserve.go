@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/gpuarb/gpuarb/accounting"
 )
@@ -51,14 +52,11 @@ func (a *app) planReservations(arms uint64, text string) error {
 			plan.AtOnce = d.AtOnce
 		}
 	}
-	if a.json {
-		return a.printJSON(plan)
-	}
-	return a.printReservations(plan)
+	return a.show(plan, plan.write)
 }
 
-// printReservations writes a line for each device.
-func (a *app) printReservations(plan reservationPlan) error {
+// write writes a line for each device.
+func (plan *reservationPlan) write(w io.Writer) error {
 	given := filter(plan.Devices, func(d reservationDevice) bool { return d.Given })
 	for _, d := range plan.Devices {
 		line := d.line(plan.Arms)
@@ -69,16 +67,13 @@ func (a *app) printReservations(plan reservationPlan) error {
 		default:
 			line = d.tooMuch() + ": the programs are not given this device"
 		}
-		if _, err := fmt.Fprintf(a.stdout, "GPU %d: %s\n", d.Device, line); err != nil {
-			return err
-		}
+		fmt.Fprintf(w, "GPU %d: %s\n", d.Device, line)
 	}
-	if len(given) < 2 {
-		return nil
+	if len(given) > 1 {
+		fmt.Fprintf(w, "Each reserves on these %d devices: %d run at once. With --device any each takes one of them: %d run at once\n",
+			len(given), plan.AtOnce, plan.AtOnceAny)
 	}
-	_, err := fmt.Fprintf(a.stdout, "Each reserves on these %d devices: %d run at once. With --device any each takes one of them: %d run at once\n",
-		len(given), plan.AtOnce, plan.AtOnceAny)
-	return err
+	return nil
 }
 
 func planDevice(arms uint64, least accounting.Size, d accounting.DeviceState) reservationDevice {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 
@@ -117,13 +118,8 @@ func (a *app) version() error {
 	if err == nil {
 		found.Daemon = &snapshot.Version
 	}
-	if a.json {
-		return a.printJSON(found)
-	}
-	daemon := "none answers"
-	if err == nil {
-		daemon = snapshot.Version
-	}
-	_, err = fmt.Fprintf(a.stdout, "gpuarb %s\ngpuarbd %s\n", found.Client, daemon)
-	return err
+	return a.show(found, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "gpuarb %s\ngpuarbd %s\n", found.Client, cmp.Or(snapshot.Version, "none answers"))
+		return err
+	})
 }

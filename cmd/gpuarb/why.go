@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"slices"
 	"strconv"
 
@@ -61,12 +63,13 @@ func (a *app) why(args []string) error {
 		return fail(exitFailed, "no job is called %q (any more); `gpuarb jobs` shows those that there are", name)
 	case len(args) > 0 && len(whys) == 0:
 		return fail(exitFailed, "%d is neither a process that uses gpuarb nor a job; `gpuarb jobs` shows both", number)
-	case a.json:
-		return a.printJSON(whys)
-	case len(whys) == 0:
-		return a.tell("Nothing of yours uses a GPU through gpuarb or waits for one. `gpuarb jobs` shows who does.\n")
 	}
-	return report.WriteWhy(a.stdout, whys)
+	return a.show(whys, func(w io.Writer) error {
+		if len(whys) == 0 {
+			fmt.Fprintln(w, "Nothing of yours uses a GPU through gpuarb or waits for one. `gpuarb jobs` shows who does.")
+		}
+		return report.WriteWhy(w, whys)
+	})
 }
 
 // ownJob is the number of the job that this command runs in; 0: in none, or in none that a
