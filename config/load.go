@@ -34,6 +34,11 @@ func (l *loader) unreadable(name string, err error) {
 	l.mistakes = append(l.mistakes, Mistake{File: name, Reason: fmt.Sprintf("cannot be read: %v", err)})
 }
 
+// mistake notes that something in a section is wrong, at the line of a key.
+func (l *loader) mistake(d *draft, key, format string, args ...any) {
+	l.mistakes = append(l.mistakes, Mistake{d.file, d.lines[key], fmt.Sprintf(format, args...)})
+}
+
 // file takes one file in; err is what reading it ended with.
 func (l *loader) file(name string, data []byte, err error, main bool) {
 	l.config.Files = append(l.config.Files, name)
@@ -87,12 +92,11 @@ func (l *loader) takeRule(d *draft) {
 func (l *loader) takeDevice(d *draft) {
 	rule := d.device
 	if rule.Memory != 0 && rule.Match.Vendor != accounting.VendorCPU {
-		l.mistakes = append(l.mistakes, Mistake{d.file, d.lines["memory"], fmt.Sprintf(
-			"memory: a GPU has what its driver says; only the processor's can be set: match.vendor = %q in the same [[device]]", accounting.VendorCPU)})
+		l.mistake(d, "memory", "memory: a GPU has what its driver says; only the processor's can be set: match.vendor = %q in the same [[device]]",
+			accounting.VendorCPU)
 	}
 	if rule.Also != nil && rule.Match.Vendor == accounting.VendorCPU {
-		l.mistakes = append(l.mistakes, Mistake{d.file, d.lines["also"],
-			"also: what computes on the processor is counted there unless a GPU's [[device]] says otherwise; leave it out, or write it there"})
+		l.mistake(d, "also", "also: what computes on the processor is counted there unless a GPU's [[device]] says otherwise; leave it out, or write it there")
 	}
 	l.config.Policy.Devices = append(l.config.Policy.Devices, rule)
 	l.devices = append(l.devices, d)
@@ -123,8 +127,7 @@ func (l *loader) finish() (*Config, error) {
 	named := map[string]*draft{}
 	for _, d := range l.rules {
 		if first := named[d.Key]; d.Key != "" && first != nil {
-			l.mistakes = append(l.mistakes, Mistake{d.file, d.lines["name"], fmt.Sprintf(
-				"name: %q is the name of the rule at %s:%d already", d.Key, first.file, first.line)})
+			l.mistake(d, "name", "name: %q is the name of the rule at %s:%d already", d.Key, first.file, first.line)
 		} else {
 			named[d.Key] = d
 		}
@@ -150,8 +153,7 @@ func (l *loader) checkAlso() {
 	for _, d := range l.devices {
 		for _, driver := range d.device.Also {
 			if first := had[driver]; first != nil {
-				l.mistakes = append(l.mistakes, Mistake{d.file, d.lines["also"], fmt.Sprintf(
-					"also: %q is counted by the [[device]] at %s:%d already", driver, first.file, first.line)})
+				l.mistake(d, "also", "also: %q is counted by the [[device]] at %s:%d already", driver, first.file, first.line)
 			} else {
 				had[driver] = d
 			}
@@ -170,10 +172,11 @@ func (l *loader) sort(mistakes Mistakes) {
 // checkOrder notes a memory.min above the memory.max that goes with it. A share and
 // a number of bytes can be compared only on a device; the arbiter bounds min there.
 func (l *loader) checkOrder(d *draft, min, max accounting.Size) {
-	if !min.MoreThan(max) {
-		return
+	key := "memory.min"
+	if _, given := d.lines[key]; !given {
+		key = "memory.max"
 	}
-	line := cmp.Or(d.lines["memory.min"], d.lines["memory.max"])
-	l.mistakes = append(l.mistakes, Mistake{d.file, line, fmt.Sprintf(
-		"memory.min (%s) is more than memory.max (%s)", min.WithUnit(), max.WithUnit())})
+	if min.MoreThan(max) {
+		l.mistake(d, key, "memory.min (%s) is more than memory.max (%s)", min.WithUnit(), max.WithUnit())
+	}
 }

@@ -66,3 +66,11 @@ func distance(from, to string) int {
 	}
 	return rows[len(a)][len(b)]
 }
+
+// AndList joins words for people: "a, b and c".
+func AndList(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
+}

@@ -224,8 +224,7 @@ func knownTables() string {
 	for _, t := range tables[1:] {
 		headers = append(headers, t.header())
 	}
-	last := len(headers) - 1
-	return strings.Join(headers[:last], ", ") + " and " + headers[last]
+	return AndList(headers)
 }
 
 // read turns a section into a draft; what is wrong goes to doc's mistakes.

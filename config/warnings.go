@@ -96,24 +96,17 @@ func covers(first, second rules.Match) bool {
 
 // checkMin looks whether a reservation is more than any device has.
 func (l *loader) checkMin(d *draft, m Machine) {
-	if d.Min != nil && d.Min.Bytes > 0 && d.Min.PerMille == 0 {
-		l.checkSize(d, "memory.min", *d.Min, m.Devices, "can never be reserved")
+	if d.Min == nil || !d.Min.IsAbsolute() {
+		return
 	}
-}
-
-// checkSize looks whether an amount is more than each of some devices has.
-func (l *loader) checkSize(d *draft, key string, size accounting.Size, devices []rules.Device, then string) {
 	var largest accounting.Bytes
-	for _, dev := range devices {
-		if !dev.IsGPU() { // nothing is reserved there
-			continue
-		}
-		if largest = max(largest, dev.Total); size.Of(dev.Total) <= dev.Total {
-			return
+	for _, dev := range m.Devices {
+		if dev.IsGPU() { // nothing is reserved elsewhere
+			largest = max(largest, dev.Total)
 		}
 	}
-	if largest > 0 {
-		l.warn(d, key, "%s of %s is more than a device has (%s): it %s", key, size.Of(largest).Human(), largest.Human(), then)
+	if largest > 0 && d.Min.Bytes > largest {
+		l.warn(d, "memory.min", "memory.min of %s is more than a device has (%s): it can never be reserved", d.Min.Bytes.Human(), largest.Human())
 	}
 }
 

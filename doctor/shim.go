@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpuarb/gpuarb/report"
 	"github.com/gpuarb/gpuarb/shim"
 )
 
@@ -84,11 +85,7 @@ func (d *Doctor) judge(a api, got probed) {
 		if got.detail != "" {
 			detail = "; " + got.detail
 		}
-		plural := "s"
-		if got.devices == 1 {
-			plural = ""
-		}
-		d.found(a.name, Fine, "", "%s is caught: %s, %d device%s%s", a.title, got.path, got.devices, plural, detail)
+		d.found(a.name, Fine, "", "%s is caught: %s, %s%s", a.title, got.path, report.Count(got.devices, "device"), detail)
 	case "not caught":
 		d.found(a.name, Wrong, d.adviceOn(a, got), "%s is NOT caught (%s): %s", a.title, got.path, got.detail)
 	case "broken":

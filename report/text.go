@@ -59,6 +59,14 @@ func count(n int) string {
 	return strconv.Itoa(n)
 }
 
+// Count spells a number of things for people: "1 device", "2 devices".
+func Count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
 // Escape makes s fit for the rest of a line: whatever is not printed as itself
 // (control characters, line ends, marks that turn the direction of writing, broken
 // UTF-8) is spelled as in Go, \n, \x1b, \u202e, and a backslash is doubled, so that

@@ -67,7 +67,7 @@ func (m *Model) leaseLines(r *row) (lines []string) {
 		}
 		lines = append(lines, fmt.Sprintf("%s: process %d is %s, %s; uses %s, at most %s so far, %s overhead; %d of %d streams, %s; %d admitted, %d denied",
 			m.called(l.Device), l.PID, report.Escape(string(l.State)), activity, report.Amount(l.Used), report.Amount(l.Peak), report.Amount(l.Overhead),
-			l.Streams, l.StreamsMax, count(l.Contexts, "context"), l.Admitted, l.Denied))
+			l.Streams, l.StreamsMax, report.Count(l.Contexts, "context"), l.Admitted, l.Denied))
 	}
 	return lines
 }

@@ -88,7 +88,7 @@ func (m *Model) title() string {
 	left := paint(bold, "gpuarb top")
 	if s := &m.state; s.TimeUnixNano != 0 {
 		at := time.Unix(0, s.TimeUnixNano).In(m.options.Zone).Format(time.TimeOnly)
-		left += fmt.Sprintf("  %s  %s  %s", at, count(len(s.Devices), "device"), count(len(s.Leases), "lease"))
+		left += fmt.Sprintf("  %s  %s  %s", at, report.Count(len(s.Devices), "device"), report.Count(len(s.Leases), "lease"))
 		if n := len(s.Queue); n > 0 {
 			left += "  " + paint(attention, fmt.Sprintf("%d waiting", n))
 		}
@@ -111,14 +111,6 @@ func (m *Model) title() string {
 		left = paint(alarm, text) + "  " + left
 	}
 	return left
-}
-
-// count spells a number of things.
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // foot are the last lines: the dialog, a message, why there is no daemon, or the keys.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/config"
+	"github.com/gpuarb/gpuarb/report"
 	"github.com/spf13/cobra"
 )
 
@@ -97,11 +98,7 @@ func (a *app) configCheck(path string, named bool) error {
 // compilers do and editors expect.
 func (a *app) sayMistakes(mistakes config.Mistakes) {
 	fmt.Fprintln(a.stderr, mistakes.Error())
-	noun := "mistakes"
-	if len(mistakes) == 1 {
-		noun = "mistake"
-	}
-	a.say("%d %s in the configuration", len(mistakes), noun)
+	a.say("%s in the configuration", report.Count(len(mistakes), "mistake"))
 }
 
 func (a *app) sayWarnings(warnings config.Mistakes) {

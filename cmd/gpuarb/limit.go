@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/report"
 	"github.com/gpuarb/gpuarb/shim"
@@ -107,20 +108,12 @@ func setLimit(request *ipc.LimitRequest, name, value string) error {
 		if len(t.limits) == 1 {
 			are = "is"
 		}
-		return fmt.Errorf("%q is no limit of %s; there %s %s", name, t.noun, are, andList(t.limits))
+		return fmt.Errorf("%q is no limit of %s; there %s %s", name, t.noun, are, config.AndList(t.limits))
 	}
 	if err := shim.SetLimit(request, name, value); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
-}
-
-// andList joins names: "a, b and c".
-func andList(names []string) string {
-	if len(names) < 2 {
-		return strings.Join(names, "")
-	}
-	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
 }
 
 func (a *app) limit(ctx context.Context, client *ipc.Client, request ipc.LimitRequest, whose limited) error {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/report"
 	"github.com/spf13/cobra"
@@ -149,7 +150,7 @@ func findUser(s accounting.Snapshot, name string) (uint64, error) {
 		return 0, fail(exitFailed, "this machine has no user %s", name)
 	}
 	slices.Sort(users)
-	return 0, fail(exitFailed, "this machine has no user %s; programs of %s use gpuarb now", name, andList(users))
+	return 0, fail(exitFailed, "this machine has no user %s; programs of %s use gpuarb now", name, config.AndList(users))
 }
 
 // noRule says that there is no rule of a name, and which there are.
@@ -161,7 +162,7 @@ func noRule(s accounting.Snapshot, name string) error {
 	if len(names) == 0 {
 		return fmt.Errorf("the configuration has no rule %s, and no other", name)
 	}
-	return fmt.Errorf("the configuration has no rule %s; it has %s", name, andList(names))
+	return fmt.Errorf("the configuration has no rule %s; it has %s", name, config.AndList(names))
 }
 
 // jobCalled finds the one job that has a name.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/report"
 )
 
 // summaryPatience bounds how long a run that has ended waits for its figures.
@@ -73,13 +74,13 @@ func summary(t ipc.JobTallyReply) string {
 	}
 	if t.Waits > 0 {
 		waited := time.Duration(t.Waited) * time.Millisecond
-		line += fmt.Sprintf("; %s waited %v", requests(t.Waits), waited.Round(precision(waited)))
+		line += fmt.Sprintf("; %s waited %v", report.Count(int(t.Waits), "request"), waited.Round(precision(waited)))
 		if t.Waits > 1 {
 			line += " in all"
 		}
 	}
 	if t.Refused > 0 {
-		line += "; " + requests(t.Refused) + " refused"
+		line += "; " + report.Count(int(t.Refused), "request") + " refused"
 	}
 	if t.Since > 0 {
 		ago := time.Duration(t.Since) * time.Millisecond
@@ -94,11 +95,4 @@ func precision(d time.Duration) time.Duration {
 		return time.Millisecond
 	}
 	return time.Second
-}
-
-func requests(n uint64) string {
-	if n == 1 {
-		return "1 request"
-	}
-	return fmt.Sprintf("%d requests", n)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/charmbracelet/colorprofile"
+	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/top"
 	"github.com/spf13/cobra"
@@ -36,7 +37,7 @@ the output has as many lines as LINES says: watch gpuarb top --once --compact`,
 		Args: takes(0, 0),
 		RunE: func(command *cobra.Command, _ []string) error {
 			if options.Sort != "" && !slices.Contains(top.SortKeys(), options.Sort) {
-				return fail(exitUsage, "--sort: there is no %q; there are %s", options.Sort, andList(top.SortKeys()))
+				return fail(exitUsage, "--sort: there is no %q; there are %s", options.Sort, config.AndList(top.SortKeys()))
 			}
 			if options.Interval < shortInterval {
 				return fail(exitUsage, "--interval: must be %v or longer", shortInterval)
