@@ -1,18 +1,11 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
-	"math"
-	"os"
-	"strconv"
 	"strings"
 
-	"github.com/gpuarb/gpuarb/version"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // The exit codes; doc.go says what they mean. They are never reused for another thing.
@@ -45,23 +38,6 @@ type app struct {
 	json   bool   // --json
 }
 
-func newApp() *app {
-	executable, err := os.Executable()
-	if err != nil {
-		executable = "/usr/bin/gpuarb" // no /proc: look where it is installed
-	}
-	return &app{
-		stdout:     os.Stdout,
-		stderr:     os.Stderr,
-		environ:    os.Environ(),
-		getenv:     os.Getenv,
-		uid:        os.Getuid(),
-		executable: executable,
-		width:      terminalWidth,
-		watched:    isTerminal(os.Stderr),
-	}
-}
-
 // exitError ends the program with a code. With err nil there is nothing to say.
 type exitError struct {
 	code int
@@ -82,128 +58,10 @@ func fail(code int, format string, args ...any) error {
 	return &exitError{code, fmt.Errorf(format, args...)}
 }
 
-// run carries out one command line, and returns the exit code.
-func (a *app) run(args []string) int {
-	root := a.rootCommand()
-	if command, rest, err := root.Find(args); err == nil && command.Flags().Lookup(waitFlag) != nil {
-		args = append([]string{command.Name()}, joinWait(command.Flags(), rest)...)
-	}
-	root.SetArgs(args)
-	var help bytes.Buffer // cobra does not look whether its text could be written
-	root.SetOut(&help)
-	root.SetErr(a.stderr)
-	command, err := root.ExecuteC()
-	if err == nil {
-		_, err = help.WriteTo(a.stdout)
-	}
-	if err == nil {
-		return exitOK
-	}
-	var exit *exitError
-	var output *os.PathError
-	failed, usage := exitFailed, exitUsage
-	if command.Name() == runName { // its other codes are the program's
-		failed, usage = exitRunFailed, exitRunFailed
-	}
-	switch {
-	case errors.As(err, &output) && output.Path == os.Stdout.Name():
-		exit = &exitError{failed, fmt.Errorf("the output cannot be written: %w", output.Err)}
-	case !errors.As(err, &exit): // cobra's own: flags and arguments
-		exit = &exitError{usage, fmt.Errorf("%w%s", explainFlag(err), see(command, err))}
-	}
-	if exit.err != nil {
-		a.say("%v", exit.err)
-	}
-	return exit.code
-}
-
-// see names the help for a command line that is wrong.
-func see(command *cobra.Command, err error) string {
-	link := "; see"
-	if strings.HasSuffix(err.Error(), "?") {
-		link = " See"
-	}
-	if command.Name() == "help" {
-		return link + " `gpuarb help`"
-	}
-	return fmt.Sprintf("%s `%s --help`", link, command.CommandPath())
-}
-
-// explainFlag says what a flag takes, where the parser has only strconv's words for it.
-func explainFlag(err error) error {
-	var flag *pflag.InvalidValueError
-	var read *strconv.NumError
-	if !errors.As(err, &flag) || !errors.As(err, &read) {
-		return err
-	}
-	name, value := flag.GetFlag().Name, flag.GetValue()
-	switch flag.GetFlag().Value.Type() {
-	case "bool":
-		return fmt.Errorf("--%s: %q is neither true nor false", name, value)
-	case "uint64":
-		return fmt.Errorf("--%s: %q is no number from 0 to %d", name, value, uint64(math.MaxUint64))
-	}
-	return fmt.Errorf("--%s: %q is no number from 1 to %d", name, value, math.MaxInt32) // streams, a PID
-}
-
 // say prints a message for people: one line on stderr, with gpuarb's name before it.
 func (a *app) say(format string, args ...any) {
 	text := strings.TrimSpace(fmt.Sprintf(format, args...))
 	fmt.Fprintf(a.stderr, "gpuarb: %s\n", strings.ReplaceAll(text, "\n", "\n  "))
-}
-
-func (a *app) rootCommand() *cobra.Command {
-	root := &cobra.Command{
-		Use:           "gpuarb",
-		Short:         "share the GPUs of one machine between programs",
-		Long:          "gpuarb starts programs under budgets of GPU memory and streams, and shows who holds what.",
-		Version:       version.Version,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          cobra.ArbitraryArgs,
-		RunE: func(command *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return unknownCommand(command, args[0])
-			}
-			return errors.New("no command given")
-		},
-	}
-	root.PersistentFlags().StringVar(&a.socket, "socket", "", "the daemon's socket (otherwise GPUARB_SOCKET, the user's own daemon, the system's)")
-	root.SetVersionTemplate("gpuarb {{.Version}}\n")
-	root.AddCommand(
-		a.runCommand(),
-		a.psCommand(),
-		a.topCommand(),
-		a.jobsCommand(),
-		a.whyCommand(),
-		a.claimCommand(),
-		a.keeperCommand(),
-		a.queueCommand(),
-		a.devicesCommand(),
-		a.eventsCommand(),
-		a.limitCommand(),
-		a.doctorCommand(),
-		a.planCommand(),
-		a.enableCommand(),
-		a.disableCommand(),
-		a.statusCommand(),
-		a.metricsCommand(),
-		a.configCommand(),
-		a.versionCommand(),
-	)
-	root.AddCommand(a.shareCommand())
-	root.SetHelpCommand(a.helpCommand(root))
-	root.InitDefaultCompletionCmd()
-	for _, command := range root.Commands() {
-		if command.Name() == "completion" {
-			command.Short = "print what makes a shell complete gpuarb's commands and flags"
-			command.Args, command.RunE = cobra.ArbitraryArgs, sayWhich
-			for _, shell := range command.Commands() {
-				shell.Args = takes(0, 0)
-			}
-		}
-	}
-	return root
 }
 
 // jsonFlag adds --json to a command.

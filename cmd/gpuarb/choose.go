@@ -11,12 +11,6 @@ import (
 	"github.com/gpuarb/gpuarb/report"
 )
 
-// anyDevice as --device asks for whichever is free.
-const anyDevice = "any"
-
-// processorDevice as --device names the processor.
-const processorDevice = accounting.VendorCPU
-
 // errNoDevice is for a machine without a GPU.
 var errNoDevice = fail(exitUnavailable, "no device: the daemon knows no GPU on this machine; `gpuarb doctor` says why")
 
@@ -107,18 +101,6 @@ func (a *app) chooseAny(request *ipc.JobOpenRequest, o *jobOptions, size account
 	request.Flags |= ipc.JobAny
 	setDevices(request, pool)
 	return nil
-}
-
-func setDevices(request *ipc.JobOpenRequest, devices []accounting.DeviceState) {
-	if len(devices) > len(request.Device) {
-		devices = devices[:len(request.Device)]
-	}
-	for i, device := range devices {
-		if request.Device[i] = uint32(device.Index); !device.IsGPU() {
-			request.Flags |= ipc.JobProcessor
-		}
-	}
-	request.Devices = uint32(len(devices))
 }
 
 // namedDevices are the devices of a list of names, each once.

@@ -139,39 +139,6 @@ func offerRules(s accounting.Snapshot) (all []cobra.Completion) {
 	return all
 }
 
-// completeLimit completes the arguments of limit: a PID, unless a flag says whose limit it is, then the limits not given yet.
-func (a *app) completeLimit(command *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if strings.Contains(begun, "=") {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	kind, flags := ipc.LimitProcess, command.Flags()
-	for _, t := range targets {
-		if t.kind != ipc.LimitDevice && flags.Changed(t.flag) {
-			kind = t.kind
-		}
-	}
-	var all []cobra.Completion
-	if kind == ipc.LimitProcess && len(args) == 0 {
-		all, _ = a.fromState(offerProcesses)(command, args, begun)
-		if !flags.Changed("device") {
-			return all, cobra.ShellCompDirectiveNoFileComp
-		}
-		kind = ipc.LimitDevice // the device's own limits, unless a PID follows
-	}
-	for _, name := range targetOf(kind).limits {
-		if !slices.ContainsFunc(args, func(given string) bool { return strings.HasPrefix(given, name+"=") }) {
-			all = append(all, cobra.CompletionWithDesc(name+"=", limitMeanings[name]))
-		}
-	}
-	return all, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-}
-
-// limitMeanings say what a limit is a limit of.
-var limitMeanings = map[string]string{
-	"memory.max": "the most memory: 4G, 25%, max", "memory.min": "what is reserved of that: 4G, 25%",
-	"streams.max": "the most streams of a process", "slots.max": "how many jobs may have work there at once",
-}
-
 // completeFlag completes the value of a flag of a command.
 func completeFlag(command *cobra.Command, name string, of offers) {
 	if err := command.RegisterFlagCompletionFunc(name, of); err != nil {
@@ -197,4 +164,9 @@ func (a *app) completeDevices(command *cobra.Command) {
 			completeFlag(command, name, a.fromState(offer))
 		}
 	}
+}
+
+// tomlFiles has the shell offer configuration files.
+func tomlFiles(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return []cobra.Completion{"toml"}, cobra.ShellCompDirectiveFilterFileExt
 }

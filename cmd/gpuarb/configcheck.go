@@ -36,11 +36,6 @@ func (a *app) configCommand() *cobra.Command {
 	return command
 }
 
-// tomlFiles has the shell offer configuration files.
-func tomlFiles(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return []cobra.Completion{"toml"}, cobra.ShellCompDirectiveFilterFileExt
-}
-
 // checkResult is what `gpuarb config check --json` prints.
 type checkResult struct {
 	OK       bool            `json:"ok"`

@@ -8,8 +8,15 @@ import (
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/report"
 )
+
+// anyDevice as --device asks for whichever is free.
+const anyDevice = "any"
+
+// processorDevice as --device names the processor.
+const processorDevice = accounting.VendorCPU
 
 // uuidPrefix begins every UUID as NVIDIA spells it. It may be left out.
 const uuidPrefix = "gpu-"
@@ -68,4 +75,16 @@ func normalPCI(address string) string {
 		return ":" + address
 	}
 	return strings.TrimLeft(address, "0")
+}
+
+func setDevices(request *ipc.JobOpenRequest, devices []accounting.DeviceState) {
+	if len(devices) > len(request.Device) {
+		devices = devices[:len(request.Device)]
+	}
+	for i, device := range devices {
+		if request.Device[i] = uint32(device.Index); !device.IsGPU() {
+			request.Flags |= ipc.JobProcessor
+		}
+	}
+	request.Devices = uint32(len(devices))
 }

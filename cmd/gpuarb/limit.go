@@ -60,6 +60,39 @@ Sizes: 4G, 4GiB, 4096M, bytes, 25% (of each device), max. K, M and G are binary.
 	return a.jsonFlag(command)
 }
 
+// completeLimit completes the arguments of limit: a PID, unless a flag says whose limit it is, then the limits not given yet.
+func (a *app) completeLimit(command *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if strings.Contains(begun, "=") {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	kind, flags := ipc.LimitProcess, command.Flags()
+	for _, t := range targets {
+		if t.kind != ipc.LimitDevice && flags.Changed(t.flag) {
+			kind = t.kind
+		}
+	}
+	var all []cobra.Completion
+	if kind == ipc.LimitProcess && len(args) == 0 {
+		all, _ = a.fromState(offerProcesses)(command, args, begun)
+		if !flags.Changed("device") {
+			return all, cobra.ShellCompDirectiveNoFileComp
+		}
+		kind = ipc.LimitDevice // the device's own limits, unless a PID follows
+	}
+	for _, name := range targetOf(kind).limits {
+		if !slices.ContainsFunc(args, func(given string) bool { return strings.HasPrefix(given, name+"=") }) {
+			all = append(all, cobra.CompletionWithDesc(name+"=", limitMeanings[name]))
+		}
+	}
+	return all, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// limitMeanings say what a limit is a limit of.
+var limitMeanings = map[string]string{
+	"memory.max": "the most memory: 4G, 25%, max", "memory.min": "what is reserved of that: 4G, 25%",
+	"streams.max": "the most streams of a process", "slots.max": "how many jobs may have work there at once",
+}
+
 // limitRequest reads whose limits change, and how. What is looked up by a name comes later.
 func limitRequest(flags *pflag.FlagSet, args []string) (whose limited, request ipc.LimitRequest, err error) {
 	whose.target, request.Device = targetOf(ipc.LimitDevice), ipc.AllDevices

@@ -81,11 +81,6 @@ func (a *app) plan(p plan, reserve string, given bool) error {
 	})
 }
 
-// sizeText spells an amount, also the number that stands for no limit elsewhere.
-func sizeText(b accounting.Bytes) string {
-	return min(b, accounting.Max-1).Human()
-}
-
 // saturatingProduct returns a × b, or the largest number and true.
 func saturatingProduct(a, b uint64) (uint64, bool) {
 	high, low := bits.Mul64(a, b)

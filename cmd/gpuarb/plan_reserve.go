@@ -112,3 +112,8 @@ func (d *reservationDevice) line(arms uint64) string {
 	return fmt.Sprintf("%d arms × (%s + %s for a context) = %s, of %s: %s",
 		arms, sizeText(d.Min), sizeText(d.Context), sizeText(d.Total), sizeText(d.Room), all)
 }
+
+// sizeText spells an amount, also the number that stands for no limit elsewhere.
+func sizeText(b accounting.Bytes) string {
+	return min(b, accounting.Max-1).Human()
+}

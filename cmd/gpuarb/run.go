@@ -160,15 +160,6 @@ func about(who string, err error) error {
 	return err
 }
 
-// library finds the shim.
-func (a *app) library() (string, error) {
-	library, err := shim.FindLibrary(a.executable, a.getenv)
-	if err != nil {
-		return "", fmt.Errorf("%w; install gpuarb, or name the library with GPUARB_LIB", err)
-	}
-	return library, nil
-}
-
 // prepare connects to the daemon, and completes the request with the devices that it
 // knows.
 func (a *app) prepare(request *ipc.JobOpenRequest, options *jobOptions, size accounting.Size) (*ipc.Client, error) {

@@ -51,12 +51,6 @@ func tallyOf(paths []string, job ipc.Token, most time.Duration) (tally ipc.JobTa
 	return tally, err
 }
 
-// quiet tells that the library is to print nothing, and so nobody who did not ask for it.
-func (a *app) quiet() bool {
-	value := a.getenv("GPUARB_QUIET")
-	return value != "" && value != "0"
-}
-
 // summary is the line: what was used at most, of how much, how long requests waited, and how
 // many were refused.
 func summary(t ipc.JobTallyReply) string {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/gpuarb/gpuarb/shim"
 	"golang.org/x/sys/unix"
 )
 
@@ -48,6 +49,15 @@ func lookUp(name, path string) (string, error) {
 		return "", fail(exitRunDenied, "%s cannot be executed: permission denied", denied)
 	}
 	return "", fail(exitRunNotFound, "%s: command not found in PATH (%s)", name, path)
+}
+
+// library finds the shim.
+func (a *app) library() (string, error) {
+	library, err := shim.FindLibrary(a.executable, a.getenv)
+	if err != nil {
+		return "", fmt.Errorf("%w; install gpuarb, or name the library with GPUARB_LIB", err)
+	}
+	return library, nil
 }
 
 // supervise starts the program and waits for it, and for nothing that it leaves

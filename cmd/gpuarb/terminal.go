@@ -8,6 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// quiet tells that the library is to print nothing, and so nobody who did not ask for it.
+func (a *app) quiet() bool {
+	value := a.getenv("GPUARB_QUIET")
+	return value != "" && value != "0"
+}
+
 // slowAfter is how long a command may take before it says what it waits for.
 const slowAfter = time.Second
 
