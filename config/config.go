@@ -1,12 +1,6 @@
 package config
 
 import (
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -16,11 +10,8 @@ import (
 // DefaultPath is where the configuration of the machine is.
 const DefaultPath = "/etc/gpuarb/gpuarb.toml"
 
-// dropInFolder holds further files, beside the main one.
-const dropInFolder = "conf.d"
-
-// maxFile bounds a file, so that a wrong path (a log, a device) ends in a message.
-const maxFile = 1 << 20
+// SchemaVersion is the schema_version that this version of gpuarb reads.
+const SchemaVersion = 1
 
 // OnLoss says what a program does when there is no daemon.
 type OnLoss string
@@ -41,6 +32,23 @@ type Config struct {
 	// Commands says who is shown with which arguments a program was started.
 	Commands Commands
 	Files    []string // what it was read from, in order; empty for the built-in defaults
+}
+
+// HTTP is where the page and the metrics are served, and under which names.
+type HTTP struct {
+	Listen Listen
+	Hosts  []string // further names by which browsers may call it, lower case
+}
+
+// Listen is an address that is listened on: IP:PORT, or unix:/PATH. Empty: none.
+type Listen string
+
+// Network splits an address as package net wants it: "tcp" or "unix".
+func (l Listen) Network() (network, address string) {
+	if path, ok := strings.CutPrefix(string(l), "unix:"); ok {
+		return "unix", path
+	}
+	return "tcp", string(l)
 }
 
 // Metrics says what is exported beyond the usual.
@@ -75,56 +83,4 @@ func Defaults() *Config {
 	policy.DeadlockGrace = rules.DefaultDeadlockGrace
 	policy.ContextGuess = accounting.Size{Bytes: contextGuess}
 	return &Config{Policy: policy, OnLoss: LossOpen, Commands: CommandsAll}
-}
-
-// Load reads the file at path and the conf.d/*.toml beside it. With path "" it reads
-// DefaultPath, which need not exist (its conf.d is read all the same); a file that is
-// named must. The error is always Mistakes: all of them, of all files, those that
-// cannot be read included.
-func Load(path string) (*Config, error) { return load(path).finish() }
-
-// load reads the files of Load.
-func load(path string) *loader {
-	named := path != ""
-	if !named {
-		path = DefaultPath
-	}
-	loader := newLoader()
-	for _, file := range loader.paths(path, named) {
-		data, err := readFile(file)
-		loader.file(file, data, err, file == path)
-	}
-	return loader
-}
-
-// paths returns the files to read, the main one first.
-func (l *loader) paths(path string, named bool) []string {
-	var files []string
-	if _, err := os.Stat(path); named || !errors.Is(err, fs.ErrNotExist) {
-		files = append(files, path) // another error comes back when it is read
-	}
-	folder := filepath.Join(filepath.Dir(path), dropInFolder)
-	entries, err := os.ReadDir(folder)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		l.unreadable(folder, err)
-	}
-	for _, entry := range entries { // sorted by name
-		if strings.HasSuffix(entry.Name(), ".toml") && !strings.HasPrefix(entry.Name(), ".") {
-			files = append(files, filepath.Join(folder, entry.Name()))
-		}
-	}
-	return files
-}
-
-func readFile(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("it is longer than %d bytes", maxFile)
-	}
-	return data, err
 }

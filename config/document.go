@@ -28,14 +28,6 @@ type setting struct {
 	value value
 }
 
-// value is a TOML value. A table stands for itself beside the settings inside it, so
-// that an empty or misplaced one is noticed.
-type value struct {
-	kind unstable.Kind
-	text string  // decoded for a string, as written for other scalars
-	list []value // of an array
-}
-
 // document is a file taken apart.
 type document struct {
 	file     string

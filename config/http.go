@@ -15,25 +15,8 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// HTTP is where the page and the metrics are served, and under which names.
-type HTTP struct {
-	Listen Listen
-	Hosts  []string // further names by which browsers may call it, lower case
-}
-
-// Listen is an address that is listened on: IP:PORT, or unix:/PATH. Empty: none.
-type Listen string
-
 // listenOff is how a later file takes the address back.
 const listenOff = "none"
-
-// Network splits an address as package net wants it: "tcp" or "unix".
-func (l Listen) Network() (network, address string) {
-	if path, ok := strings.CutPrefix(string(l), "unix:"); ok {
-		return "unix", path
-	}
-	return "tcp", string(l)
-}
 
 // maxUnixPath is the longest path that the kernel takes for a socket.
 const maxUnixPath = 107

@@ -4,14 +4,24 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/pelletier/go-toml/v2/unstable"
 )
+
+// dropInFolder holds further files, beside the main one.
+const dropInFolder = "conf.d"
+
+// maxFile bounds a file, so that a wrong path (a log, a device) ends in a message.
+const maxFile = 1 << 20
 
 // loader merges files into a Config.
 type loader struct {
@@ -32,6 +42,58 @@ func (l *loader) unreadable(name string, err error) {
 		err = at.Err // the path is in front already
 	}
 	l.mistakes = append(l.mistakes, Mistake{File: name, Reason: fmt.Sprintf("cannot be read: %v", err)})
+}
+
+// Load reads the file at path and the conf.d/*.toml beside it. With path "" it reads
+// DefaultPath, which need not exist (its conf.d is read all the same); a file that is
+// named must. The error is always Mistakes: all of them, of all files, those that
+// cannot be read included.
+func Load(path string) (*Config, error) { return load(path).finish() }
+
+// load reads the files of Load.
+func load(path string) *loader {
+	named := path != ""
+	if !named {
+		path = DefaultPath
+	}
+	loader := newLoader()
+	for _, file := range loader.paths(path, named) {
+		data, err := readFile(file)
+		loader.file(file, data, err, file == path)
+	}
+	return loader
+}
+
+// paths returns the files to read, the main one first.
+func (l *loader) paths(path string, named bool) []string {
+	var files []string
+	if _, err := os.Stat(path); named || !errors.Is(err, fs.ErrNotExist) {
+		files = append(files, path) // another error comes back when it is read
+	}
+	folder := filepath.Join(filepath.Dir(path), dropInFolder)
+	entries, err := os.ReadDir(folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		l.unreadable(folder, err)
+	}
+	for _, entry := range entries { // sorted by name
+		if strings.HasSuffix(entry.Name(), ".toml") && !strings.HasPrefix(entry.Name(), ".") {
+			files = append(files, filepath.Join(folder, entry.Name()))
+		}
+	}
+	return files
+}
+
+func readFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("it is longer than %d bytes", maxFile)
+	}
+	return data, err
 }
 
 // mistake notes that something in a section is wrong, at the line of a key.
@@ -65,6 +127,27 @@ func (l *loader) file(name string, data []byte, err error, main bool) {
 	}
 	l.mistakes = append(l.mistakes, doc.mistakes...)
 	l.warnings = append(l.warnings, doc.warnings...)
+}
+
+// read turns a section into a draft; what is wrong goes to doc's mistakes.
+func (sec *section) read(doc *document, config *Config) *draft {
+	d := &draft{file: doc.file, line: sec.line, lines: map[string]int{}, config: config}
+	for _, set := range sec.settings {
+		k, known := sec.key(set.key)
+		if !known {
+			if set.value.kind != unstable.InlineTable || !sec.isParent(set.key) {
+				doc.mistake(set.line, "%s", sec.unknownKey(set.key))
+			}
+			continue
+		}
+		d.lines[set.key] = set.line
+		if err := k.read(d, set.value); err != nil {
+			doc.mistake(set.line, "%s: %v", set.key, err)
+		} else if text := forgotUnit(k, set.value); text != "" {
+			doc.warnings = append(doc.warnings, Mistake{doc.file, set.line, text})
+		}
+	}
+	return d
 }
 
 func (l *loader) takeDefaults(d *draft) {

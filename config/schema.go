@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,14 +12,8 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// SchemaVersion is the schema_version that this version of gpuarb reads.
-const SchemaVersion = 1
-
 // maxStreams bounds streams.max. It is far above what a driver can create.
 const maxStreams = 1 << 20
-
-// maxSlots bounds slots.max, likewise far above what there can be.
-const maxSlots = 1 << 20
 
 // maxPriority bounds priority, both ways: with age it stays far inside an integer.
 const maxPriority = 1_000_000
@@ -227,25 +222,20 @@ func knownTables() string {
 	return AndList(headers)
 }
 
-// read turns a section into a draft; what is wrong goes to doc's mistakes.
-func (sec *section) read(doc *document, config *Config) *draft {
-	d := &draft{file: doc.file, line: sec.line, lines: map[string]int{}, config: config}
-	for _, set := range sec.settings {
-		k, known := sec.key(set.key)
-		if !known {
-			if set.value.kind != unstable.InlineTable || !sec.isParent(set.key) {
-				doc.mistake(set.line, "%s", sec.unknownKey(set.key))
-			}
-			continue
-		}
-		d.lines[set.key] = set.line
-		if err := k.read(d, set.value); err != nil {
-			doc.mistake(set.line, "%s: %v", set.key, err)
-		} else if text := forgotUnit(k, set.value); text != "" {
-			doc.warnings = append(doc.warnings, Mistake{doc.file, set.line, text})
-		}
+// fewBytes is more than anybody counts by single bytes, and less than any budget.
+const fewBytes = 1 << 20
+
+// forgotUnit tells of a number without a unit that looks as if one was meant; "" where none does.
+func forgotUnit(k key, v value) string {
+	n, err := strconv.ParseUint(v.text, 0, 64)
+	if err != nil || v.kind != unstable.String && v.kind != unstable.Integer || n == 0 || n >= fewBytes || !k.bytes {
+		return ""
 	}
-	return d
+	unit := "GiB"
+	if n >= 256 {
+		unit = "MiB"
+	}
+	return fmt.Sprintf("%s is %d bytes; did you mean \"%d%s\"?", k.name, n, n, unit)
 }
 
 // unknownKey says what is to be done about a key that means nothing where it stands: it is

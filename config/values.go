@@ -15,6 +15,14 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
+// value is a TOML value. A table stands for itself beside the settings inside it, so
+// that an empty or misplaced one is noticed.
+type value struct {
+	kind unstable.Kind
+	text string  // decoded for a string, as written for other scalars
+	list []value // of an array
+}
+
 // kind is a kind of values that keys have: how one is read from a file, and how it is spelled in one.
 type kind[T any] struct {
 	read  func(v value) (T, error)
@@ -132,6 +140,9 @@ var memory = kind[accounting.Bytes]{
 	},
 	bytes: true,
 }
+
+// maxSlots bounds slots.max, likewise far above what there can be.
+const maxSlots = 1 << 20
 
 // slots are numbers of slots, where "max" is 0: no limit.
 var slots = kind[int]{

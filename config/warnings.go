@@ -8,7 +8,6 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/pelletier/go-toml/v2/unstable"
 )
 
 // Machine is what is known of the machine that a configuration is for. What is nil is not
@@ -36,22 +35,6 @@ func Check(path string, m Machine) (config *Config, warnings Mistakes, err error
 // warn notes that something in a section cannot be meant, at the line of a key.
 func (l *loader) warn(d *draft, key, format string, args ...any) {
 	l.warnings = append(l.warnings, Mistake{d.file, cmp.Or(d.lines[key], d.line), fmt.Sprintf(format, args...)})
-}
-
-// fewBytes is more than anybody counts by single bytes, and less than any budget.
-const fewBytes = 1 << 20
-
-// forgotUnit tells of a number without a unit that looks as if one was meant; "" where none does.
-func forgotUnit(k key, v value) string {
-	n, err := strconv.ParseUint(v.text, 0, 64)
-	if err != nil || v.kind != unstable.String && v.kind != unstable.Integer || n == 0 || n >= fewBytes || !k.bytes {
-		return ""
-	}
-	unit := "GiB"
-	if n >= 256 {
-		unit = "MiB"
-	}
-	return fmt.Sprintf("%s is %d bytes; did you mean \"%d%s\"?", k.name, n, n, unit)
 }
 
 // checkRules looks at whom the rules are for.

@@ -6,15 +6,6 @@ import (
 	"strings"
 )
 
-// Document is a page that is made of a document in Markdown, so that what it says is written once.
-type Document struct {
-	Name    string // of the page, as gpuarb.toml
-	Short   string // the line of its section NAME
-	Chapter int    // 5 for files
-	Text    string // in the Markdown that docs/ uses: headings, paragraphs, tables, lists, blocks of code
-	See     []string
-}
-
 // document is the manual page of a document. The first row of a table names its columns; each further row becomes an item: its
 // first cell is the word, the columns in between are named, and the last one is the meaning.
 func (b Book) document(d Document) string {

@@ -23,6 +23,10 @@ type block struct {
 	needs  string // a path without which it is not written; "": it always is
 }
 
+func (m Machine) block(t Target, path, lines string) block {
+	return block{path: m.path(path), target: t, lines: lines}
+}
+
 // Words of the first line that say what of the file's surroundings is new as well.
 const (
 	newFile   = "; file made"

@@ -9,15 +9,6 @@ import (
 	"strings"
 )
 
-const (
-	// preloadList is the loader's list of what it loads into every program. It has the library alone,
-	// in a line of its own: glibc takes what stands behind a second # for names of libraries.
-	preloadList = "/etc/ld.so.preload"
-	// everywhereRecord says which line of the list is ours, and whether the list was made for it.
-	everywhereRecord = "/etc/gpuarb/everywhere.conf"
-	listMade         = "# the list was made for it\n"
-)
-
 func (m Machine) record(lines string) block {
 	return m.block(Target{Kind: All}, everywhereRecord, lines)
 }

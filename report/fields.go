@@ -257,3 +257,36 @@ func JobFields() []Field[accounting.JobState] {
 		one("user", func(j job) string { return line(j.User) }),
 	}
 }
+
+// CgroupFields are the values of a cgroup, by name.
+func CgroupFields() []Field[accounting.CgroupState] {
+	type group = accounting.CgroupState
+	return []Field[group]{
+		{"cgroup.procs", func(g group) string {
+			var b strings.Builder
+			for _, pid := range g.Processes {
+				fmt.Fprintln(&b, pid)
+			}
+			return b.String()
+		}},
+		one("memory.current", func(g group) string { return Value(g.Used) }),
+		one("memory.max", func(g group) string { return Value(g.Max) }),
+		one("streams.current", func(g group) string { return fmt.Sprint(g.Streams) }),
+	}
+}
+
+// UserFields are the values of a user, by name.
+func UserFields() []Field[accounting.UserState] {
+	type user = accounting.UserState
+	return []Field[user]{
+		one("memory.current", func(u user) string { return Value(u.Used) }),
+		one("memory.max", func(u user) string { return Value(u.Max) }),
+		{"memory.pressure", func(u user) string { return pressureText(u.Pressure) }},
+		{"stats", func(u user) string {
+			var b strings.Builder
+			requestCounts(&b, u.Counts)
+			return b.String()
+		}},
+		one("streams.current", func(u user) string { return fmt.Sprint(u.Streams) }),
+	}
+}

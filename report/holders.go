@@ -228,3 +228,7 @@ func orEmpty(s *string) string {
 func (style Style) Holders(w io.Writer, s accounting.Snapshot) error {
 	return table(w, style, holderColumns, Holders(s))
 }
+
+// HoldersJSON writes all that hold something of a device or wait for it as one JSON array, an
+// object per line.
+func HoldersJSON(w io.Writer, s accounting.Snapshot) error { return jsonLines(w, Holders(s)) }

@@ -178,10 +178,6 @@ func QueueJSON(w io.Writer, s accounting.Snapshot) error {
 	}))
 }
 
-// HoldersJSON writes all that hold something of a device or wait for it as one JSON array, an
-// object per line.
-func HoldersJSON(w io.Writer, s accounting.Snapshot) error { return jsonLines(w, Holders(s)) }
-
 // each makes a row of each of some things; never nil, which JSON would spell null.
 func each[T, Row any](of []T, row func(T) Row) []Row {
 	rows := make([]Row, len(of))

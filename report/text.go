@@ -10,6 +10,16 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
+// Style says how a table is printed. The zero Style is that of files and scripts: bytes,
+// seconds, and nothing left out.
+type Style struct {
+	// Human: amounts are rounded ("3.5GiB"), times have their unit ("5min").
+	Human bool
+	// Width is that of the terminal; 0: there is none. Where a table is wider, the columns
+	// that matter least are left out, and what is still too long is cut, with "…" at its end.
+	Width int
+}
+
 // Value spells an amount as a file shows it: bytes in decimal, or "max".
 func Value(b accounting.Bytes) string {
 	if b == accounting.Max {

@@ -11,26 +11,6 @@ import (
 	"github.com/gpuarb/gpuarb/report"
 )
 
-// asks is what a dialog asks for.
-type asks int
-
-const (
-	nothing   asks = iota
-	forFilter      // the text that rows must have
-	forLimit       // LIMIT=VALUE
-	forSignal      // which one
-	forYes         // before anything is changed
-)
-
-// dialog is the question at the foot of the screen.
-type dialog struct {
-	asks   asks
-	whose  string // whom it concerns: "ann's python3 train.py"
-	action Action
-	input  string
-	wrong  string // with what was typed
-}
-
 // signals are those that are offered, by the key that sends them.
 var signals = []struct{ key, name string }{
 	{"t", "TERM"}, {"i", "INT"}, {"k", "KILL"}, {"h", "HUP"}, {"s", "STOP"}, {"c", "CONT"}, {"1", "USR1"}, {"2", "USR2"},
@@ -193,6 +173,16 @@ func (m *Model) question(text string) []string {
 	lines := m.message("", text)
 	for i := range lines {
 		lines[i] = paint(inverse, fit(lines[i], m.width))
+	}
+	return lines
+}
+
+// message is a text at the foot, in three lines at the most.
+func (m *Model) message(attribute, text string) []string {
+	lines := wrap(text, m.width)
+	lines = lines[:min(len(lines), 3)]
+	for i := range lines {
+		lines[i] = paint(attribute, lines[i])
 	}
 	return lines
 }

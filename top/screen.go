@@ -129,16 +129,6 @@ func (m *Model) foot() []string {
 		"l", "limit", "c", "cancel", "k", "signal"}, m.options.ASCII)}
 }
 
-// message is a text at the foot, in three lines at the most.
-func (m *Model) message(attribute, text string) []string {
-	lines := wrap(text, m.width)
-	lines = lines[:min(len(lines), 3)]
-	for i := range lines {
-		lines[i] = paint(attribute, lines[i])
-	}
-	return lines
-}
-
 // keyHints spells keys and what they do, in turn.
 func keyHints(words []string, ascii bool) string {
 	var b strings.Builder

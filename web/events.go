@@ -9,41 +9,36 @@ import (
 // writeWithin is how long a reader may take for one message.
 const writeWithin = 10 * time.Second
 
-// event spells a server-sent event; data is one line.
-func event(name string, data []byte) []byte {
-	return slices.Concat([]byte("event: "+name+"\ndata: "), data, []byte("\n\n"))
-}
-
 // serveEvents sends what the watcher sees until the reader goes, or does not read.
-func (s *server) serveEvents(w http.ResponseWriter, r *http.Request) {
-	control := http.NewResponseController(w)
+func (w *watcher) serveEvents(to http.ResponseWriter, r *http.Request) {
+	control := http.NewResponseController(to)
 	// The server's read deadline would end the stream of a reader that sends nothing more, as is normal here. Readers that do not
 	// read end by the write deadline.
 	if err := control.SetReadDeadline(time.Time{}); err != nil {
-		http.Error(w, "events cannot be sent on this connection", http.StatusInternalServerError)
+		http.Error(to, "events cannot be sent on this connection", http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Type", "text/event-stream")
+	to.Header().Set("Content-Type", "text/event-stream")
 	if r.Method == http.MethodHead {
 		return
 	}
-	f, ok := s.watcher.follow(peerIn(r.Context()))
+	f, ok := w.follow(peerIn(r.Context()))
 	if !ok {
-		w.Header().Set("Retry-After", "30")
-		http.Error(w, "too many pages are open already; try again later", http.StatusServiceUnavailable)
+		to.Header().Set("Retry-After", "30")
+		http.Error(to, "too many pages are open already; try again later", http.StatusServiceUnavailable)
 		return
 	}
-	defer s.watcher.hub.leave(f)
+	defer w.hub.leave(f)
 	write := func(message []byte) error {
 		if err := control.SetWriteDeadline(time.Now().Add(writeWithin)); err != nil {
 			return err
 		}
-		if _, err := w.Write(message); err != nil {
+		if _, err := to.Write(message); err != nil {
 			return err
 		}
 		return control.Flush()
 	}
-	message, ok := slices.Concat([]byte("retry: 2000\n"), s.watcher.latest().message()), true
+	message, ok := slices.Concat([]byte("retry: 2000\n"), w.latest().message()), true
 	for ok && write(message) == nil {
 		select {
 		case message, ok = <-f.messages:

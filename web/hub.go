@@ -1,6 +1,9 @@
 package web
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 const (
 	// maxFollowers is how many readers of /events there may be at a time.
@@ -8,6 +11,11 @@ const (
 	// unreadMost is how many messages a follower may leave unread; one more, and it is dropped.
 	unreadMost = 8
 )
+
+// event spells a server-sent event; data is one line.
+func event(name string, data []byte) []byte {
+	return slices.Concat([]byte("event: "+name+"\ndata: "), data, []byte("\n\n"))
+}
 
 // hub hands messages to all followers, and waits for none of them. The watcher and happened send, serveEvents enters and leaves.
 type hub struct {

@@ -58,7 +58,7 @@ func (s *server) handler(hosts []string) http.Handler {
 	}
 	mux.HandleFunc("/state", s.serveState)
 	mux.HandleFunc("/history", s.serveHistory)
-	mux.HandleFunc("/events", s.serveEvents)
+	mux.HandleFunc("/events", s.watcher.serveEvents)
 	mux.HandleFunc("/metrics", s.serveMetrics)
 	return newGuard(hosts, mux)
 }

@@ -46,14 +46,6 @@ type Settings struct {
 	Hosts  []string `json:"hosts"`  // further names that browsers may call it by
 }
 
-// Wanted is where the page is to be served. The zero value: nowhere.
-type Wanted struct {
-	Network, Address string // "tcp" or "unix"
-	Hosts            []string
-	// Commands is whose command lines are shown. A worker remembers what it was shown, so that another one begins with each change.
-	Commands string
-}
-
 // Keeper keeps a worker serving at the wanted address. The daemon has one, and calls Set after each reading of the configuration.
 type Keeper struct {
 	log     *slog.Logger

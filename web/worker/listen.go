@@ -7,10 +7,17 @@ import (
 	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gpuarb/gpuarb/ipc"
+	"golang.org/x/sys/unix"
 )
+
+// Wanted is where the page is to be served. The zero value: nowhere.
+type Wanted struct {
+	Network, Address string // "tcp" or "unix"
+	Hosts            []string
+	// Commands is whose command lines are shown. A worker remembers what it was shown, so that another one begins with each change.
+	Commands string
+}
 
 // listen opens the wanted address.
 func listen(w Wanted, mode os.FileMode) (*os.File, error) {

@@ -1,0 +1,104 @@
+package doctor
+
+import (
+	"context"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/report"
+	"github.com/gpuarb/gpuarb/version"
+)
+
+// Examine makes every check, those that others need first.
+func (d *Doctor) Examine() []Finding {
+	d.checkDaemon()
+	d.checkVersions()
+	d.checkDevices()
+	d.checkShim()
+	d.checkQueries()
+	d.checkFuse()
+	d.checkMounts()
+	d.checkLimits()
+	d.checkControl()
+	return d.findings
+}
+
+func (d *Doctor) checkDaemon() {
+	ctx, cancel := context.WithTimeout(context.Background(), d.Patience)
+	defer cancel()
+	state, socket, err := d.Ask(ctx)
+	switch {
+	case err != nil && socket == "":
+		d.found("daemon", Wrong, "systemctl status gpuarbd, or start one of your own with gpuarbd --user", "%v", err)
+	case err != nil:
+		d.found("daemon", Wrong, "see its log with journalctl -u gpuarbd", "%v", err)
+	default:
+		d.state, d.socket = &state, socket
+		d.found("daemon", Fine, "", "answers at %s", socket)
+	}
+}
+
+func (d *Doctor) checkVersions() {
+	switch {
+	case d.state == nil:
+		d.found("version", Unknown, "", "gpuarb is %s; no daemon to compare with", version.Version)
+	case d.state.Version != version.Version:
+		d.found("version", Note, "restart the older of the two; a restart of the daemon ends no program",
+			"gpuarb is %s, the daemon is %s", version.Version, d.state.Version)
+	default:
+		d.found("version", Fine, "", "gpuarb and the daemon are %s", version.Version)
+	}
+}
+
+// checkQueries tells what programs that are started from here see of the device.
+func (d *Doctor) checkQueries() {
+	if d.Getenv("GPUARB_VIRTUALIZE") == "0" {
+		d.found("queries", Note, "unset it where programs size themselves by what is free",
+			"GPUARB_VIRTUALIZE=0: programs are told of the whole device and of every process on it; their budgets hold all the same")
+		return
+	}
+	d.found("queries", Fine, "", "a program is told of its budget; under one that is below the device's memory, nvidia-smi and its "+
+		"kin list those who share it, else every process (GPUARB_VIRTUALIZE=0 shows all)")
+}
+
+func (d *Doctor) checkDevices() {
+	if d.state == nil {
+		d.found("devices", Unknown, "", "the daemon would know")
+		return
+	}
+	gpus := accounting.GPUs(d.state.Devices)
+	d.checkProcessor()
+	if len(gpus) == 0 {
+		d.found("devices", Wrong, "see whether nvidia-smi lists one, then restart gpuarbd",
+			"the daemon knows no GPU on this machine")
+		return
+	}
+	for _, device := range d.state.Devices {
+		if device.Lost {
+			d.found("devices", Wrong, "see dmesg for Xid messages; the machine may need a restart",
+				"device %d (%s) fell off the bus", device.Index, device.Name)
+			return
+		}
+		if device.Unresponsive {
+			d.found("devices", Wrong, "see dmesg; nvidia-smi will hang as well. Programs on other devices are not affected",
+				"device %d (%s) does not answer: its figures are old", device.Index, device.Name)
+			return
+		}
+	}
+	for _, device := range gpus {
+		if device.Unnamed {
+			d.found("figures", Note, "leave room for modules and contexts beside the budgets (reserve)",
+				"device %d (%s) does not say what a process uses: memory that no call names is charged to nobody", device.Index, device.Name)
+		}
+	}
+	d.found("devices", Fine, "", "%s", report.ListDevices(gpus))
+}
+
+// checkProcessor tells of the processor, where it is a device.
+func (d *Doctor) checkProcessor() {
+	for _, device := range d.state.Devices {
+		if !device.IsGPU() {
+			d.found("cpu", Fine, "", "device %d (%s): OpenCL (PoCL) or Vulkan (lavapipe) computes on it, with %s of memory",
+				device.Index, device.Name, device.Total.Human())
+		}
+	}
+}
