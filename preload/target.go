@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -36,7 +37,7 @@ var (
 // NewTarget checks a name. That of a service may lack its ".service".
 func NewTarget(kind Kind, name string) (Target, error) {
 	if kind == Unit && !strings.HasSuffix(name, ".service") {
-		if suffix := filepath.Ext(name); suffix == ".socket" || suffix == ".slice" || suffix == ".scope" || suffix == ".timer" || suffix == ".target" {
+		if slices.Contains([]string{".socket", ".slice", ".scope", ".timer", ".target"}, filepath.Ext(name)) {
 			return Target{}, fmt.Errorf("%s is no service: only services are started with an environment", name)
 		}
 		name += ".service"

@@ -1,7 +1,6 @@
 package preload
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
@@ -203,8 +202,8 @@ func (m Machine) member(t Target) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
-		if user := strings.Split(lines.Text(), ":"); len(user) > 3 && user[3] == fields[2] { // it is his first group
+	for line := range strings.Lines(text) {
+		if user := strings.Split(line, ":"); len(user) > 3 && user[3] == fields[2] { // it is his first group
 			return user[0], nil
 		}
 	}

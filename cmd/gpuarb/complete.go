@@ -47,10 +47,13 @@ func (a *app) fromState(find func(accounting.Snapshot) []cobra.Completion) offer
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		found := slices.DeleteFunc(find(snapshot), func(c cobra.Completion) bool {
+		var found []cobra.Completion
+		for _, c := range find(snapshot) {
 			word, _, _ := strings.Cut(c, "\t")
-			return slices.Contains(args, word) || !harmless.MatchString(word)
-		})
+			if !slices.Contains(args, word) && harmless.MatchString(word) && !slices.Contains(found, c) {
+				found = append(found, c)
+			}
+		}
 		return found, cobra.ShellCompDirectiveNoFileComp
 	}
 }
@@ -83,13 +86,10 @@ func shortened(text string) string {
 	return text
 }
 
-// offerProcesses are the PIDs of programs that use gpuarb, each once.
+// offerProcesses are the PIDs of programs that use gpuarb.
 func offerProcesses(s accounting.Snapshot) (all []cobra.Completion) {
 	for _, p := range s.Processes {
-		offer := described(strconv.Itoa(p.PID), p.User, p.JobName, p.Command)
-		if !slices.Contains(all, offer) {
-			all = append(all, offer)
-		}
+		all = append(all, described(strconv.Itoa(p.PID), p.User, p.JobName, p.Command))
 	}
 	return all
 }
@@ -115,9 +115,7 @@ func offerTickets(s accounting.Snapshot) (all []cobra.Completion) {
 // offerUsers are the users whose programs use gpuarb.
 func offerUsers(s accounting.Snapshot) (all []cobra.Completion) {
 	for _, j := range s.Jobs {
-		if !slices.Contains(all, j.User) {
-			all = append(all, j.User)
-		}
+		all = append(all, j.User)
 	}
 	return all
 }

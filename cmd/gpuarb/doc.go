@@ -9,26 +9,9 @@
 // What a command found out goes to stdout, every message to stderr, as one line that
 // begins with "gpuarb: " and says what was wrong, where, and what to do.
 //
-// # Exit codes
-//
-//	 0  done
-//	 1  something is wrong (doctor), or failed that no other code names
-//	 2  usage: an unknown command or flag, or a malformed value
-//	69  no daemon answers, or there is no device
-//	75  busy now, and it was not to wait, or its place in the queue was cancelled
-//	78  mistakes in a configuration file
-//
-// `gpuarb run` exits with the code of the program that it started, or 128 + n when
-// signal n ended the program (or the wait before it), as a shell does. Of its own it has
-// only these, so that they can be told from the program's, as with timeout(1):
-//
-//	 75  it would have had to wait, and was not to, or its place in the queue was cancelled
-//	124  it waited too long
-//	125  gpuarb itself failed: usage, no daemon, no device, no shim, a refused budget
-//	126  the program was found and cannot be executed
-//	127  the program was not found
-//
-// `gpuarb claim` has the codes of both.
+// docs/exit-codes.md has the exit codes. `gpuarb run` exits with the code of the program that it
+// started, or 128 + n when signal n ended the program (or the wait before it), as a shell does; its
+// own codes can be told from the program's, as with timeout(1).
 //
 // # Signals under run
 //

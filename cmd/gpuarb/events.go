@@ -43,11 +43,7 @@ of the daemon too. Where events were lost, a line says so.`,
 	flags.StringSliceVar(&o.kind, "kind", nil, "only events of these kinds, as in refused,waited")
 	completeFlag(command, "user", a.fromState(offerUsers))
 	completeFlag(command, "job", a.fromState(offerJobs))
-	kinds := make([]cobra.Completion, len(events.Kinds))
-	for i, kind := range events.Kinds {
-		kinds[i] = string(kind)
-	}
-	completeFlag(command, "kind", cobra.FixedCompletions(kinds, cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(command, "kind", cobra.FixedCompletions(kindNames(), cobra.ShellCompDirectiveNoFileComp))
 	return a.jsonFlag(command)
 }
 
@@ -58,12 +54,14 @@ type eventPrinter struct {
 	json  bool
 	color bool
 	reach ipc.EventsRequest // where to go on
+
+	failed error // of printing: unlike one of the connection, it ends --follow
 }
 
 func (a *app) events(o eventOptions) error {
 	for _, kind := range o.kind {
-		if !slices.Contains(events.Kinds, events.Kind(kind)) {
-			return fail(exitUsage, "--kind: there is no %q; there are %s", kind, listKinds())
+		if !slices.Contains(kindNames(), kind) {
+			return fail(exitUsage, "--kind: there is no %q; there are %s", kind, strings.Join(kindNames(), ", "))
 		}
 	}
 	p := &eventPrinter{out: a.stdout, o: o, json: a.json, color: a.width() > 0 && a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb"}
@@ -84,8 +82,8 @@ func (a *app) events(o eventOptions) error {
 			return fail(exitFailed, "the daemon at %s keeps no event history: it is older than this gpuarb", client.Path())
 		case errors.As(err, &refused) && refused.Status != ipc.StatusShuttingDown:
 			return &exitError{exitUnavailable, explainCall(client.Path(), err)}
-		case p.failed(err):
-			return err
+		case p.failed != nil:
+			return p.failed
 		case !o.follow:
 			return &exitError{exitUnavailable, explainCall(client.Path(), err)}
 		}
@@ -128,16 +126,6 @@ func (a *app) reconnect(ctx context.Context, path string) (*ipc.Client, error) {
 	}
 }
 
-// outputError is an error of writing to stdout: unlike one of the connection, it ends --follow.
-type outputError struct{ error }
-
-func (e outputError) Unwrap() error { return e.error }
-
-func (p *eventPrinter) failed(err error) bool {
-	var output outputError
-	return errors.As(err, &output)
-}
-
 // request asks for what has not been printed yet.
 func (p *eventPrinter) request() ipc.EventsRequest {
 	if p.reach.Flags = 0; p.o.follow {
@@ -163,11 +151,9 @@ func (p *eventPrinter) part(part ipc.EventsPart, lines []byte) error {
 			text.WriteString(p.sentence(&e))
 		}
 	}
-	if _, err := text.WriteTo(p.out); err != nil {
-		return outputError{err}
-	}
 	p.reach.Daemon, p.reach.Offset = part.Daemon, part.Next
-	return nil
+	_, p.failed = text.WriteTo(p.out)
+	return p.failed
 }
 
 // wants tells whether an event passes the filters. Lost lines of no one user pass too: any of them may have matched.
@@ -210,11 +196,9 @@ func (p *eventPrinter) sentence(e *events.Event) string {
 	return fmt.Sprintf("%s %s %s\n", e.Time.Local().Format(time.DateTime), kind, report.Escape(text))
 }
 
-// listKinds are the kinds as a sentence has them.
-func listKinds() string {
-	var names []string
+func kindNames() (names []string) {
 	for _, kind := range events.Kinds {
 		names = append(names, string(kind))
 	}
-	return strings.Join(names, ", ")
+	return names
 }

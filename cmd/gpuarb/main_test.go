@@ -354,7 +354,7 @@ func wantStderr(t *testing.T, got outcome, text string) {
 	}
 }
 
-// TestExitCodes goes through the table of doc.go.
+// TestExitCodes goes through the table of docs/exit-codes.md.
 func TestExitCodes(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	bare := startDaemon(t, func(d *fakeDaemon) { d.state.Devices = nil })

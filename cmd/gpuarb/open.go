@@ -139,40 +139,29 @@ func untilDone(caught <-chan os.Signal, done <-chan struct{}) os.Signal {
 
 // explainJob says why a job was not opened, and gives it the exit code for that.
 func (a *app) explainJob(path, said string, err error) error {
-	code := exitFailed
+	code, text := exitFailed, ""
 	switch {
 	case errors.Is(err, ipc.StatusTimeout):
-		code = exitTimeout
+		code, text = exitTimeout, "waited too long: "+said
 	case errors.Is(err, ipc.StatusBusy):
-		code = exitBusy
+		code, text = exitBusy, "busy: it would have to wait; `gpuarb queue` and `gpuarb ps` show for what"
 	case errors.Is(err, ipc.StatusNoDevice):
-		code = exitUnavailable
-	case errors.Is(err, context.Canceled):
-		return &exitError{exitUnavailable, explainCall(path, err)}
+		code, text = exitUnavailable, errNoDevice.Error()
 	case errors.Is(err, ipc.StatusCancelled): // as without waiting
-		code = exitBusy
-	}
-	if none := explainNoDaemon(err); errors.Is(err, ipc.ErrNoDaemon) {
-		if code == exitTimeout {
-			return fail(code, "waited too long: %w", none)
-		}
-		return &exitError{exitUnavailable, none}
+		code, text = exitBusy, "somebody cancelled its ticket"
 	}
 	var reply *ipc.ReplyError
-	if !errors.As(err, &reply) {
+	switch gone := errors.Is(err, ipc.ErrNoDaemon) && !errors.Is(err, context.Canceled); {
+	case gone && code == exitTimeout:
+		return fail(code, "waited too long: %w", explainNoDaemon(err))
+	case gone:
+		return &exitError{exitUnavailable, explainNoDaemon(err)}
+	case !errors.As(err, &reply):
 		return &exitError{exitUnavailable, explainCall(path, err)}
-	}
-	switch text := report.Escape(reply.Text); {
+	case reply.Text != "":
+		return fail(code, "%s", report.Escape(reply.Text))
 	case text != "":
 		return fail(code, "%s", text)
-	case reply.Status == ipc.StatusBusy:
-		return fail(code, "busy: it would have to wait; `gpuarb queue` and `gpuarb ps` show for what")
-	case reply.Status == ipc.StatusTimeout:
-		return fail(code, "waited too long: %s", said)
-	case reply.Status == ipc.StatusNoDevice:
-		return errNoDevice
-	case reply.Status == ipc.StatusCancelled:
-		return fail(code, "somebody cancelled its ticket")
 	}
 	return &exitError{code, explainCall(path, err)}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"strconv"
 	"time"
@@ -37,13 +38,16 @@ func terminalWidth() int {
 	if err != nil {
 		return 0
 	}
-	if n, err := strconv.ParseUint(os.Getenv("COLUMNS"), 10, 15); err == nil && n > 0 {
-		return int(n)
+	return cmp.Or(cells(os.Getenv("COLUMNS")), int(size.Col), customaryWidth)
+}
+
+// cells reads a width or height from the environment; 0: it is none.
+func cells(text string) int {
+	n, err := strconv.ParseUint(text, 10, 15)
+	if err != nil {
+		return 0
 	}
-	if size.Col > 0 {
-		return int(size.Col)
-	}
-	return customaryWidth
+	return int(n)
 }
 
 // isTerminal says whether a file is a terminal.

@@ -1,11 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -108,15 +108,10 @@ func (a *app) topOnce(options top.Options) error {
 	if err != nil {
 		return err
 	}
-	width, height := a.width(), 0
-	if n, err := strconv.ParseUint(a.getenv("COLUMNS"), 10, 15); width == 0 && err == nil {
-		width = int(n) // watch(1) sets it
-	}
-	if width == 0 {
-		width = pipeWidth
-	}
-	if n, err := strconv.ParseUint(a.getenv("LINES"), 10, 15); options.Compact && err == nil {
-		height = int(n)
+	width := cmp.Or(a.width(), cells(a.getenv("COLUMNS")), pipeWidth) // watch(1) sets COLUMNS
+	height := 0
+	if options.Compact {
+		height = cells(a.getenv("LINES"))
 	}
 	return top.Once(colorprofile.NewWriter(a.stdout, a.colours()), snapshot, options, width, height)
 }
