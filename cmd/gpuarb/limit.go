@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -41,11 +40,11 @@ Sizes: 4G, 4GiB, 4096M, bytes, 25% (of each device), max. K, M and G are binary.
 
 		ValidArgsFunction: a.completeLimit,
 		RunE: func(command *cobra.Command, args []string) error {
-			whose, request, err := limitRequest(command.Flags(), args)
+			whose, err := readLimited(command.Flags(), args)
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			return a.ask(func(ctx context.Context, client *ipc.Client) error { return a.limit(ctx, client, request, whose) })
+			return a.ask(func(ctx context.Context, client *ipc.Client) error { return a.limit(ctx, client, whose) })
 		},
 	}
 	for _, t := range targets {
@@ -93,45 +92,45 @@ var limitMeanings = map[string]string{
 	"streams.max": "the most streams of a process", "slots.max": "how many jobs may have work there at once",
 }
 
-// limitRequest reads whose limits change, and how. What is looked up by a name comes later.
-func limitRequest(flags *pflag.FlagSet, args []string) (whose limited, request ipc.LimitRequest, err error) {
-	whose.target, request.Device = targetOf(ipc.LimitDevice), ipc.AllDevices
-	whose.device, _ = flags.GetString(whose.flag)
+// readLimited reads whose limits change, and how. What is looked up by a name comes later.
+func readLimited(flags *pflag.FlagSet, args []string) (*limited, error) {
+	w := &limited{target: targetOf(ipc.LimitDevice), request: ipc.LimitRequest{Device: ipc.AllDevices}}
+	w.device, _ = flags.GetString(w.flag)
 	named := 0
 	for i, t := range targets {
 		// An empty name is as none, but that of a job is said to be wrong.
 		if name, _ := flags.GetString(t.flag); t.kind != ipc.LimitDevice && (name != "" || t.kind == ipc.LimitJob && flags.Changed(t.flag)) {
-			whose.target, whose.name = &targets[i], name
+			w.target, w.name = &targets[i], name
 			named++
 		}
 	}
-	if whose.kind == ipc.LimitJob {
-		id, err := strconv.ParseUint(whose.name, 10, 63)
-		if err != nil && ipc.CheckName(whose.name) != nil {
-			return whose, request, fmt.Errorf("--job: %q is neither the number nor the name of a job; `gpuarb jobs` shows both", whose.name)
+	if w.kind == ipc.LimitJob {
+		id, err := strconv.ParseUint(w.name, 10, 63)
+		if err != nil && ipc.CheckName(w.name) != nil {
+			return nil, fmt.Errorf("--job: %q is neither the number nor the name of a job; `gpuarb jobs` shows both", w.name)
 		}
-		request.ID = id // 0: by name, which comes later
+		w.request.ID = id // 0: by name, which comes later
 	}
 	if len(args) > 0 && !strings.Contains(args[0], "=") {
 		pid, err := strconv.ParseUint(args[0], 10, 31)
 		if err != nil || pid == 0 {
-			return whose, request, fmt.Errorf("%q is no PID and no LIMIT=VALUE", args[0])
+			return nil, fmt.Errorf("%q is no PID and no LIMIT=VALUE", args[0])
 		}
-		whose.target, request.ID = targetOf(ipc.LimitProcess), pid
+		w.target, w.request.ID = targetOf(ipc.LimitProcess), pid
 		args = args[1:]
 		named++
 	}
-	if named > 1 || named == 0 && whose.device == "" {
-		return whose, request, errWhose
+	if named > 1 || named == 0 && w.device == "" {
+		return nil, errWhose
 	}
-	request.Target = whose.kind
+	w.request.Target = w.kind
 	for _, arg := range args {
 		name, value, _ := strings.Cut(arg, "=")
-		if err := setLimit(&request, name, value); err != nil {
-			return whose, request, err
+		if err := setLimit(&w.request, name, value); err != nil {
+			return nil, err
 		}
 	}
-	return whose, request, nil
+	return w, nil
 }
 
 func setLimit(request *ipc.LimitRequest, name, value string) error {
@@ -149,75 +148,50 @@ func setLimit(request *ipc.LimitRequest, name, value string) error {
 	return nil
 }
 
-func (a *app) limit(ctx context.Context, client *ipc.Client, request ipc.LimitRequest, whose limited) error {
-	if whose.device != "" || whose.find != nil && request.ID == 0 {
-		snapshot, err := snapshotOf(ctx, client)
-		if err != nil {
-			return err
-		}
-		if err := whose.resolve(snapshot, &request); err != nil {
-			return err
-		}
+func (a *app) limit(ctx context.Context, client *ipc.Client, w *limited) error {
+	if err := w.resolve(ctx, client); err != nil {
+		return err
 	}
-	if request.Set == 0 {
-		return a.showLimits(ctx, client, request, whose)
+	if w.request.Set == 0 {
+		return a.showLimits(ctx, client, w)
 	}
-	set := func() error { return client.SetLimit(ctx, request) }
-	if request.Target == ipc.LimitCgroup {
-		set = func() error { return client.SetCgroupLimit(ctx, whose.name, request) }
+	set := func() error { return client.SetLimit(ctx, w.request) }
+	if w.kind == ipc.LimitCgroup {
+		set = func() error { return client.SetCgroupLimit(ctx, w.name, w.request) }
 	}
 	if err := set(); err != nil {
 		return &exitError{exitFailed, explainCall(client.Path(), err)}
 	}
-	if request.Set&ipc.SetMax != 0 {
-		a.sayOver(ctx, client, request, whose)
+	if w.request.Set&ipc.SetMax != 0 {
+		a.sayOver(ctx, client, w)
 	}
 	return nil
 }
 
-// limitsOf are the limits in force for whom a request names.
-func limitsOf(s accounting.Snapshot, request ipc.LimitRequest, whose limited) ([]report.Limit, error) {
-	limits, ok := whose.inForce(s, request.ID, whose.name)
-	if !ok {
-		return nil, &exitError{exitFailed, whose.unknown(s, request.ID, whose.name)}
-	}
-	return slices.DeleteFunc(limits, func(l report.Limit) bool {
-		return request.Device != ipc.AllDevices && uint32(l.Device) != request.Device
-	}), nil
-}
-
 // showLimits prints the limits in force, and what set them.
-func (a *app) showLimits(ctx context.Context, client *ipc.Client, request ipc.LimitRequest, whose limited) error {
-	snapshot, err := snapshotOf(ctx, client)
-	if err != nil {
-		return err
-	}
-	limits, err := limitsOf(snapshot, request, whose)
+func (a *app) showLimits(ctx context.Context, client *ipc.Client, w *limited) error {
+	_, limits, err := w.now(ctx, client)
 	if err != nil {
 		return err
 	}
 	width := a.width()
-	return a.show(limits, func(w io.Writer) error { return report.Style{Width: width, Human: width > 0}.Limits(w, limits) })
+	return a.show(limits, func(to io.Writer) error { return report.Style{Width: width, Human: width > 0}.Limits(to, limits) })
 }
 
 // sayOver says where more is held than a limit allows that was just set.
-func (a *app) sayOver(ctx context.Context, client *ipc.Client, request ipc.LimitRequest, whose limited) {
-	snapshot, err := snapshotOf(ctx, client)
+func (a *app) sayOver(ctx context.Context, client *ipc.Client, w *limited) {
+	snapshot, limits, err := w.now(ctx, client)
 	if err != nil {
 		return // the change is made all the same
 	}
-	limits, err := limitsOf(snapshot, request, whose)
-	if err != nil {
-		return
-	}
-	who := cmp.Or(whose.name, strconv.FormatUint(request.ID, 10))
-	if whose.kind == ipc.LimitJob { // a name may be another's by now
-		who = strconv.FormatUint(request.ID, 10)
+	who := w.name
+	if w.kind == ipc.LimitProcess || w.kind == ipc.LimitJob {
+		who = strconv.FormatUint(w.request.ID, 10)
 	}
 	for _, l := range limits {
 		if l.Name == "memory.max" && l.Value != nil && l.Held > *l.Value {
 			held := accounting.Bytes(l.Held)
-			a.say("%s %s on %s: over until %s %s", fmt.Sprintf(whose.holds, who), held.Human(), snapshot.Called(l.Device), whose.frees, held.Less(accounting.Bytes(*l.Value)).Human())
+			a.say("%s %s on %s: over until %s %s", fmt.Sprintf(w.holds, who), held.Human(), snapshot.Called(l.Device), w.frees, held.Less(accounting.Bytes(*l.Value)).Human())
 		}
 	}
 }

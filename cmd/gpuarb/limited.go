@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os/user"
@@ -90,32 +91,50 @@ func targetOf(kind uint32) *target {
 	return &targets[slices.IndexFunc(targets, func(t target) bool { return t.kind == kind })]
 }
 
-// limited is whose limits a command names.
+// limited is whose limits a command names, and what it does with them.
 type limited struct {
 	*target
-	name   string // that a flag has
-	device string // --device, which goes with each
+	name    string // that a flag has
+	device  string // --device, which goes with each
+	request ipc.LimitRequest
 }
 
 // errWhose is for a command that does not say whose limits, or says it twice.
 var errWhose = errors.New("whose? Give a PID, --job, --user, --cgroup, --rule or --device")
 
 // resolve looks up what a command names in words.
-func (w limited) resolve(s accounting.Snapshot, request *ipc.LimitRequest) (err error) {
-	if w.find != nil && request.ID == 0 {
-		if request.ID, err = w.find(s, w.name); err != nil {
-			return err
-		}
-	}
-	if w.device == "" {
+func (w *limited) resolve(ctx context.Context, client *ipc.Client) error {
+	find := w.find != nil && w.request.ID == 0
+	if w.device == "" && !find {
 		return nil
+	}
+	s, err := snapshotOf(ctx, client)
+	if err == nil && find {
+		w.request.ID, err = w.find(s, w.name)
+	}
+	if err != nil || w.device == "" {
+		return err
 	}
 	found, err := findDevice(s.Devices, w.device)
 	if err != nil {
 		return fail(exitUnavailable, "--device: %w", err)
 	}
-	request.Device = uint32(found.Index)
+	w.request.Device = uint32(found.Index)
 	return nil
+}
+
+// now are the limits in force.
+func (w *limited) now(ctx context.Context, client *ipc.Client) (s accounting.Snapshot, limits []report.Limit, err error) {
+	if s, err = snapshotOf(ctx, client); err != nil {
+		return s, nil, err
+	}
+	limits, ok := w.inForce(s, w.request.ID, w.name)
+	if !ok {
+		return s, nil, &exitError{exitFailed, w.unknown(s, w.request.ID, w.name)}
+	}
+	return s, slices.DeleteFunc(limits, func(l report.Limit) bool {
+		return w.request.Device != ipc.AllDevices && uint32(l.Device) != w.request.Device
+	}), nil
 }
 
 // ruleCalled finds a rule by its name.
