@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"encoding/json"
-	"sync"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -13,45 +12,23 @@ import (
 // askFor is how long the daemon may take to answer.
 const askFor = 10 * time.Second
 
-// source is the daemon, asked over its socket. It is for several goroutines.
-type source struct {
-	path string
+// source is the daemon, asked over its socket, by a connection each time. It is for several goroutines.
+type source struct{ path string }
 
-	mu     sync.Mutex
-	client *ipc.Client // nil: to be dialled
-}
-
-// dialled returns the connection that is kept, or a new one.
-func (s *source) dialled(ctx context.Context) (*ipc.Client, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.client != nil && !s.client.Closed() {
-		return s.client, nil
-	}
-	c, err := ipc.DialAny(ctx, []string{s.path})
-	if err != nil {
-		return nil, err
-	}
-	s.client = c
-	return c, nil
-}
-
-// ask has f ask the daemon. After an error the connection is not used again.
-func (s *source) ask(ctx context.Context, f func(context.Context, *ipc.Client) error) error {
+// ask has f ask the daemon.
+func (s source) ask(ctx context.Context, f func(context.Context, *ipc.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
-	c, err := s.dialled(ctx)
+	c, err := ipc.DialAny(ctx, []string{s.path})
 	if err != nil {
 		return err
 	}
-	if err = f(ctx, c); err != nil {
-		c.Close()
-	}
-	return err
+	defer c.Close()
+	return f(ctx, c)
 }
 
 // Snapshot is the whole state.
-func (s *source) Snapshot(ctx context.Context) (snapshot accounting.Snapshot, err error) {
+func (s source) Snapshot(ctx context.Context) (snapshot accounting.Snapshot, err error) {
 	err = s.ask(ctx, func(ctx context.Context, c *ipc.Client) error {
 		text, err := c.Snapshot(ctx)
 		if err != nil {
@@ -63,7 +40,7 @@ func (s *source) Snapshot(ctx context.Context) (snapshot accounting.Snapshot, er
 }
 
 // Metrics are the daemon's, in Prometheus' text format.
-func (s *source) Metrics(ctx context.Context) (text []byte, err error) {
+func (s source) Metrics(ctx context.Context) (text []byte, err error) {
 	err = s.ask(ctx, func(ctx context.Context, c *ipc.Client) error {
 		text, err = c.Metrics(ctx)
 		return err
@@ -72,19 +49,11 @@ func (s *source) Metrics(ctx context.Context) (text []byte, err error) {
 }
 
 // events follows the daemon's events, on a connection of its own, as nothing else may be asked there.
-func (s *source) events(ctx context.Context, request ipc.EventsRequest, each func(ipc.EventsPart, []byte) error) error {
+func (s source) events(ctx context.Context, request ipc.EventsRequest, each func(ipc.EventsPart, []byte) error) error {
 	c, err := ipc.DialAny(ctx, []string{s.path})
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	return c.Events(ctx, request, each)
-}
-
-func (s *source) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.client != nil {
-		s.client.Close()
-	}
 }

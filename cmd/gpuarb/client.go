@@ -104,6 +104,28 @@ func snapshotOf(ctx context.Context, client *ipc.Client) (accounting.Snapshot, e
 	return snapshot, nil
 }
 
+// quietly does something in a session of a tool, and prints nothing.
+func (a *app) quietly(ctx context.Context, do func(*ipc.Client) error) error {
+	client, err := ipc.DialAny(ctx, a.socketPaths())
+	if err != nil {
+		return explainNoDaemon(err)
+	}
+	defer client.Close()
+	if _, err := client.Hello(ctx, ipc.HelloRequest{Memory: ipc.NoLimit}); err != nil {
+		return explainCall(client.Path(), err)
+	}
+	return do(client)
+}
+
+// quietSnapshot is the daemon's state; nothing is printed about which daemon answers, or that none does.
+func (a *app) quietSnapshot(ctx context.Context) (s accounting.Snapshot, err error) {
+	err = a.quietly(ctx, func(client *ipc.Client) (err error) {
+		s, err = snapshotOf(ctx, client)
+		return err
+	})
+	return s, err
+}
+
 // withDaemon does something with the daemon at one of some paths, for so long at the most.
 func withDaemon(paths []string, most time.Duration, do func(context.Context, *ipc.Client) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), most)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/report"
 	"github.com/spf13/cobra"
 )
@@ -25,17 +24,6 @@ const completionPatience = time.Second
 // offers is a function that completes a word, with cobra's signature.
 type offers = func(command *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective)
 
-// quietSnapshot is the daemon's state; nothing is printed about which daemon answers, or that none does.
-func (a *app) quietSnapshot(most time.Duration) (snapshot accounting.Snapshot, err error) {
-	err = withDaemon(a.socketPaths(), most, func(ctx context.Context, client *ipc.Client) (err error) {
-		if _, err = client.Hello(ctx, ipc.HelloRequest{Memory: ipc.NoLimit}); err == nil {
-			snapshot, err = snapshotOf(ctx, client)
-		}
-		return err
-	})
-	return snapshot, err
-}
-
 // harmless matches words without characters that mean something to a shell. Users choose the names of their jobs, and a shell
 // evaluates the words before the one that it completes: another user's $(…) must not get there.
 var harmless = regexp.MustCompile(`^[A-Za-z0-9_.@+%,=][A-Za-z0-9_.@+%,=-]*$`)
@@ -43,7 +31,9 @@ var harmless = regexp.MustCompile(`^[A-Za-z0-9_.@+%,=][A-Za-z0-9_.@+%,=-]*$`)
 // fromState completes a word with what find returns of the daemon's state, without the words given already.
 func (a *app) fromState(find func(accounting.Snapshot) []cobra.Completion) offers {
 	return func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		snapshot, err := a.quietSnapshot(completionPatience)
+		ctx, cancel := context.WithTimeout(context.Background(), completionPatience)
+		defer cancel()
+		snapshot, err := a.quietSnapshot(ctx)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

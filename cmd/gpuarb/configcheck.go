@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -107,7 +108,9 @@ func (a *app) sayWarnings(warnings config.Mistakes) {
 // and groups, and its devices where a daemon answers.
 func (a *app) knownMachine() config.Machine {
 	m := config.Machine{User: inDatabase("passwd"), Group: inDatabase("group")}
-	snapshot, err := a.quietSnapshot(patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	snapshot, err := a.quietSnapshot(ctx)
 	if err != nil {
 		return m
 	}

@@ -127,10 +127,8 @@ func (a *app) top(options top.Options) error {
 	if err != nil {
 		return &exitError{exitUnavailable, explainNoDaemon(err)}
 	}
-	watched := &watched{app: a}
-	defer watched.close()
 	_ = client.Close()
-	if err := top.Run(watched, options, a.colours()); err != nil {
+	if err := top.Run(watched{a}, options, a.colours()); err != nil {
 		return fmt.Errorf("the terminal: %w", err)
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/ipc"
@@ -12,56 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watched is the daemon as `gpuarb top` has it: one session for the state, which is opened again
-// when the daemon was started again, and one for each change, so that none waits for a slow state.
-// It prints nothing, which would spoil the screen.
-type watched struct {
-	app *app
+// watched is the daemon as `gpuarb top` has it: a session for each look and each change, so that none waits for another, and a
+// daemon that was started again is found. It prints nothing, which would spoil the screen.
+type watched struct{ *app }
 
-	mu     sync.Mutex
-	client *ipc.Client
-}
-
-// quietly opens a session and prints nothing on stderr.
-func (w *watched) quietly(ctx context.Context) (*ipc.Client, error) {
-	client, err := ipc.DialAny(ctx, w.app.socketPaths())
-	if err != nil {
-		return nil, explainNoDaemon(err)
-	}
-	if _, err := client.Hello(ctx, ipc.HelloRequest{Memory: ipc.NoLimit}); err != nil {
-		_ = client.Close()
-		return nil, explainCall(client.Path(), err)
-	}
-	return client, nil
-}
-
-// Snapshot is the daemon's state. A session that has ended is replaced once.
-func (w *watched) Snapshot(ctx context.Context) (accounting.Snapshot, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.client != nil {
-		if s, err := snapshotOf(ctx, w.client); err == nil {
-			return s, nil
-		}
-		_ = w.client.Close()
-		w.client = nil
-	}
-	client, err := w.quietly(ctx)
-	if err != nil {
-		return accounting.Snapshot{}, err
-	}
-	w.client = client
-	return snapshotOf(ctx, client)
-}
-
-// close ends the session, unless a call is still in it: the process is about to end.
-func (w *watched) close() {
-	if w.mu.TryLock() {
-		defer w.mu.Unlock()
-		if w.client != nil {
-			_ = w.client.Close()
-		}
-	}
+// Snapshot is the daemon's state.
+func (w watched) Snapshot(ctx context.Context) (accounting.Snapshot, error) {
+	return w.quietSnapshot(ctx)
 }
 
 // limitOf is the request for a change of a limit.
@@ -77,7 +33,7 @@ func limitOf(action top.Action) (ipc.LimitRequest, error) {
 }
 
 // Check says what is wrong with an action, without asking anybody.
-func (w *watched) Check(action top.Action) error {
+func (w watched) Check(action top.Action) error {
 	if action.Kind != top.SetLimit {
 		return nil
 	}
@@ -86,27 +42,24 @@ func (w *watched) Check(action top.Action) error {
 }
 
 // Do carries an action out.
-func (w *watched) Do(ctx context.Context, action top.Action) error {
-	client, err := w.quietly(ctx)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	switch action.Kind {
-	case top.SendSignal:
-		return signalTo(ctx, client, action)
-	case top.CancelTicket:
-		n, err := client.Cancel(ctx, ipc.CancelRequest{Ticket: action.Ticket})
-		if err == nil && n == 0 {
-			return fmt.Errorf("ticket %d does not wait (any more)", action.Ticket)
+func (w watched) Do(ctx context.Context, action top.Action) error {
+	return w.quietly(ctx, func(client *ipc.Client) error {
+		switch action.Kind {
+		case top.SendSignal:
+			return signalTo(ctx, client, action)
+		case top.CancelTicket:
+			n, err := client.Cancel(ctx, ipc.CancelRequest{Ticket: action.Ticket})
+			if err == nil && n == 0 {
+				return fmt.Errorf("ticket %d does not wait (any more)", action.Ticket)
+			}
+			return explained(client, err)
 		}
-		return explained(client, err)
-	}
-	request, err := limitOf(action)
-	if err != nil {
-		return err
-	}
-	return explained(client, client.SetLimit(ctx, request))
+		request, err := limitOf(action)
+		if err != nil {
+			return err
+		}
+		return explained(client, client.SetLimit(ctx, request))
+	})
 }
 
 func explained(client *ipc.Client, err error) error {
