@@ -33,12 +33,7 @@ func findDevice(devices []accounting.DeviceState, name string) (accounting.Devic
 		}
 		return accounting.DeviceState{}, errNoProcessor
 	}
-	var found []accounting.DeviceState
-	for _, device := range devices {
-		if isNamed(device, name) {
-			found = append(found, device)
-		}
-	}
+	found := filter(devices, func(d accounting.DeviceState) bool { return isNamed(d, name) })
 	switch {
 	case len(found) == 0:
 		return accounting.DeviceState{}, fmt.Errorf("there is no device %q; there are %s", name, report.ListDevices(devices))
@@ -87,4 +82,17 @@ func setDevices(request *ipc.JobOpenRequest, devices []accounting.DeviceState) {
 		}
 	}
 	request.Devices = uint32(len(devices))
+}
+
+func filter[T any](all []T, keep func(T) bool) (kept []T) {
+	for _, x := range all {
+		if keep(x) {
+			kept = append(kept, x)
+		}
+	}
+	return kept
+}
+
+func contains(devices []accounting.DeviceState, device accounting.DeviceState) bool {
+	return slices.ContainsFunc(devices, func(d accounting.DeviceState) bool { return d.Index == device.Index })
 }

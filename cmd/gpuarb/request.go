@@ -47,30 +47,24 @@ const waitFlag = "wait"
 
 // patienceFlag is how long to wait: --wait, --wait=10m, --wait=max.
 type patienceFlag struct {
-	given   bool
-	text    string
-	limit   time.Duration // 0: as the rules say
-	forever bool
+	text  string        // "": it was not given
+	limit time.Duration // 0: as the rules say
 }
 
-// patienceOfRules stands for --wait without a value.
-const patienceOfRules = "rules"
+const (
+	patienceOfRules = "rules" // stands for --wait without a value
+	patienceMax     = "max"
+)
 
 func (p *patienceFlag) String() string { return p.text }
 func (p *patienceFlag) Type() string   { return "duration" }
 
 // Set reads a duration.
-func (p *patienceFlag) Set(text string) error {
-	*p = patienceFlag{given: true, text: text}
-	switch text {
-	case patienceOfRules:
-		return nil
-	case "max":
-		p.forever = true
-		return nil
+func (p *patienceFlag) Set(text string) (err error) {
+	*p = patienceFlag{text: text}
+	if text != patienceOfRules && text != patienceMax {
+		p.limit, err = parsePatience(text)
 	}
-	limit, err := parsePatience(text)
-	p.limit = limit
 	return err
 }
 
@@ -101,7 +95,7 @@ func joinWait(flags *pflag.FlagSet, args []string) []string {
 			break
 		}
 		if arg == "--"+waitFlag && i+1 < len(args) {
-			if _, err := parsePatience(args[i+1]); err == nil || errors.Is(err, errNoPatience) || args[i+1] == "max" {
+			if _, err := parsePatience(args[i+1]); err == nil || errors.Is(err, errNoPatience) || args[i+1] == patienceMax {
 				joined := append([]string(nil), args[:i]...)
 				joined = append(joined, arg+"="+args[i+1])
 				return append(joined, args[i+2:]...)
@@ -174,18 +168,18 @@ func (a *app) checkEnvironment() error {
 }
 
 func (o *jobOptions) flags(request *ipc.JobOpenRequest) error {
-	if o.wait.given && o.noWait {
+	if o.wait.text != "" && o.noWait {
 		return errors.New("--wait and not to wait exclude each other")
 	}
 	for flag, set := range map[uint32]bool{
-		ipc.JobPerProcess: o.perProcess, ipc.JobExclusive: o.exclusive, ipc.JobWait: o.wait.given, ipc.JobNoWait: o.noWait,
+		ipc.JobPerProcess: o.perProcess, ipc.JobExclusive: o.exclusive, ipc.JobWait: o.wait.text != "", ipc.JobNoWait: o.noWait,
 	} {
 		if set {
 			request.Flags |= flag
 		}
 	}
 	request.WaitMillis = uint64(o.wait.limit.Milliseconds())
-	if o.wait.forever {
+	if o.wait.text == patienceMax {
 		request.WaitMillis = ipc.NoLimit
 	}
 	return nil

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
@@ -17,28 +16,15 @@ import (
 // the ones that can be seen.
 func (a *app) pool(all []accounting.DeviceState, vendor uint32) []accounting.DeviceState {
 	seen := a.seen(all)
-	var pool []accounting.DeviceState
-	for _, device := range all {
-		if !device.Lost && (vendor == 0 || vendor == ipc.Vendors[device.Vendor]) && contains(seen, device) {
-			pool = append(pool, device)
-		}
-	}
-	return pool
-}
-
-func contains(devices []accounting.DeviceState, device accounting.DeviceState) bool {
-	return slices.ContainsFunc(devices, func(d accounting.DeviceState) bool { return d.Index == device.Index })
+	return filter(all, func(d accounting.DeviceState) bool {
+		return !d.Lost && (vendor == 0 || vendor == ipc.Vendors[d.Vendor]) && contains(seen, d)
+	})
 }
 
 // seen are the devices that can be seen, in the order in which they are.
 func (a *app) seen(all []accounting.DeviceState) (seen []accounting.DeviceState) {
 	for _, vendor := range []uint32{ipc.VendorNVIDIA, ipc.VendorAMD, ipc.VendorIntel} {
-		var of []accounting.DeviceState
-		for _, device := range all {
-			if ipc.Vendors[device.Vendor] == vendor {
-				of = append(of, device)
-			}
-		}
+		of := filter(all, func(d accounting.DeviceState) bool { return ipc.Vendors[d.Vendor] == vendor })
 		list, set := shim.LookupEnv(a.environ, shim.VisibilityVariables[vendor])
 		if set {
 			of = listed(of, vendor, list)
@@ -85,15 +71,13 @@ func entry(of []accounting.DeviceState, vendor uint32, name string) (device acco
 		gpu, _, _ = strings.Cut(gpu, "/")
 		name = "GPU-" + gpu
 	}
-	for _, d := range of {
-		if len(name) > len(uuidPrefix) && strings.HasPrefix(strings.ToLower(d.UUID), strings.ToLower(name)) {
-			if ok {
-				return device, false
-			}
-			device, ok = d, true
-		}
+	found := filter(of, func(d accounting.DeviceState) bool {
+		return len(name) > len(uuidPrefix) && strings.HasPrefix(strings.ToLower(d.UUID), strings.ToLower(name))
+	})
+	if len(found) != 1 {
+		return device, false
 	}
-	return device, ok
+	return found[0], true
 }
 
 // takes reports whether something is taken at the start, or looked for there.
@@ -143,15 +127,6 @@ func (a *app) unclear(all []accounting.DeviceState) bool {
 		}
 	}
 	return false
-}
-
-func filter[T any](all []T, keep func(T) bool) (kept []T) {
-	for _, x := range all {
-		if keep(x) {
-			kept = append(kept, x)
-		}
-	}
-	return kept
 }
 
 // mostMin is the most that can be reserved on a device at all, with a context beside it.
