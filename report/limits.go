@@ -51,9 +51,10 @@ func JobLimits(s accounting.Snapshot, id uint64) (all []Limit, ok bool) {
 		return nil, false
 	}
 	for _, d := range j.Devices {
+		has := heldOn(s, d.Device, func(l *accounting.LeaseState) bool { return l.Job == id })
 		all = append(all, memoryLimit(d.Device, "memory.max", d.Max, d.Used, d.MaxBy),
 			memoryLimit(d.Device, "memory.min", d.Min, d.Used, d.MinBy),
-			countLimit(d.Device, "streams.max", j.StreamsMax, streamsOf(s, id, d.Device), j.StreamsBy))
+			countLimit(d.Device, "streams.max", j.StreamsMax, has.streams, j.StreamsBy))
 		all = append(all, sharedLimits(s, id, d.Device, "")...)
 	}
 	return all, true
@@ -80,26 +81,39 @@ func sharedLimits(s accounting.Snapshot, job uint64, device int, cgroup string) 
 	return all
 }
 
+// held is what some leases hold of a device.
+type held struct {
+	all, most accounting.Bytes // of them together, and of one
+	streams   int              // the most of one
+}
+
+func heldOn(s accounting.Snapshot, device int, mine func(*accounting.LeaseState) bool) (h held) {
+	for i := range s.Leases {
+		if l := &s.Leases[i]; l.Device == device && mine(l) {
+			h.all, h.most, h.streams = h.all+l.Used, max(h.most, l.Used), max(h.streams, l.Streams)
+		}
+	}
+	return h
+}
+
 // UserLimits are the limits of all programs of a user: what somebody set for him, and what rules
 // have his programs share.
 func UserLimits(s accounting.Snapshot, uid uint32) (all []Limit) {
 	for _, d := range s.Devices {
-		own := memoryLimit(d.Index, "memory.max", accounting.Max, 0, "")
-		streams := countLimit(d.Index, "streams.max", 0, 0, "")
+		has := heldOn(s, d.Index, func(l *accounting.LeaseState) bool {
+			j := s.Job(l.Job)
+			return j != nil && j.UID == uid
+		})
+		own := memoryLimit(d.Index, "memory.max", accounting.Max, has.all, "")
+		streams := countLimit(d.Index, "streams.max", 0, has.streams, "")
 		var rules []Limit
-		for _, l := range s.Leases {
-			if j := s.Job(l.Job); l.Device == d.Index && j != nil && j.UID == uid {
-				own.Held += uint64(l.Used)
-				streams.Held = max(streams.Held, uint64(max(0, l.Streams)))
-			}
-		}
 		for _, b := range s.Budgets {
 			for _, at := range b.Devices {
 				switch {
 				case at.Device != d.Index || b.Scope != "user" || b.UID != uid:
 				case b.Rule == "":
-					own = memoryLimit(d.Index, "memory.max", at.Max, accounting.Bytes(own.Held), at.MaxBy)
-					streams = countLimit(d.Index, "streams.max", b.Streams, int(streams.Held), b.StreamsBy)
+					own = memoryLimit(d.Index, "memory.max", at.Max, has.all, at.MaxBy)
+					streams = countLimit(d.Index, "streams.max", b.Streams, has.streams, b.StreamsBy)
 				case at.Max != accounting.Max:
 					rules = append(rules, shared(b, at))
 				}
@@ -113,12 +127,8 @@ func UserLimits(s accounting.Snapshot, uid uint32) (all []Limit) {
 // CgroupLimits are the limits of all programs in a cgroup: its own, and those of the cgroups around it.
 func CgroupLimits(s accounting.Snapshot, of string) (all []Limit) {
 	for _, d := range s.Devices {
-		own := memoryLimit(d.Index, "memory.max", accounting.Max, 0, "")
-		for _, l := range s.Leases {
-			if l.Device == d.Index && accounting.InCgroup(accounting.CgroupOf(l.Cgroup), of) {
-				own.Held += uint64(l.Used)
-			}
-		}
+		has := heldOn(s, d.Index, func(l *accounting.LeaseState) bool { return accounting.InCgroup(accounting.CgroupOf(l.Cgroup), of) })
+		own := memoryLimit(d.Index, "memory.max", accounting.Max, has.all, "")
 		var around []Limit
 		for _, b := range s.Budgets {
 			for _, at := range b.Devices {
@@ -154,42 +164,28 @@ func RuleLimits(s accounting.Snapshot, id uint64) (all []Limit, ok bool) {
 }
 
 // underRule is the most that one of a rule's budgets holds on a device, and streams of a lease.
-func underRule(s accounting.Snapshot, r accounting.RuleState, device int) (held accounting.Bytes, streams int) {
+func underRule(s accounting.Snapshot, r accounting.RuleState, device int) (most accounting.Bytes, streams int) {
 	jobs := map[uint64]bool{}
 	for _, j := range s.Jobs {
 		jobs[j.ID] = j.Rule == r.Title
 		for _, on := range j.Devices {
 			if jobs[j.ID] && on.Device == device && r.Scope == "job" {
-				held = max(held, on.Used)
+				most = max(most, on.Used)
 			}
 		}
 	}
 	for _, b := range s.Budgets {
 		for _, on := range b.Devices {
 			if b.Rule != "" && on.Device == device && slices.ContainsFunc(b.Jobs, func(j uint64) bool { return jobs[j] }) {
-				held = max(held, on.Used)
+				most = max(most, on.Used)
 			}
 		}
 	}
-	for _, l := range s.Leases {
-		if jobs[l.Job] && l.Device == device {
-			streams = max(streams, l.Streams)
-			if r.Scope == "process" {
-				held = max(held, l.Used)
-			}
-		}
+	of := heldOn(s, device, func(l *accounting.LeaseState) bool { return jobs[l.Job] })
+	if r.Scope == "process" {
+		most = max(most, of.most)
 	}
-	return held, streams
-}
-
-// streamsOf is the most streams that a process of a job has on a device.
-func streamsOf(s accounting.Snapshot, job uint64, device int) (most int) {
-	for _, l := range s.Leases {
-		if l.Job == job && l.Device == device {
-			most = max(most, l.Streams)
-		}
-	}
-	return most
+	return most, of.streams
 }
 
 // DeviceLimits are the limits of the devices.
