@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -52,6 +53,15 @@ func (e *exitError) Error() string {
 }
 
 func (e *exitError) Unwrap() error { return e.err }
+
+// coded is an error with its exit code, or this one where it has none.
+func coded(err error, code int) *exitError {
+	var exit *exitError
+	if errors.As(err, &exit) {
+		return exit
+	}
+	return &exitError{code, err}
+}
 
 // fail returns an error that ends the program with code.
 func fail(code int, format string, args ...any) error {

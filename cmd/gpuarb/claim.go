@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -48,7 +47,10 @@ The exit code is 0, 1 when it failed, 2 for usage, 69 when there is no device or
 daemon, 75 when none is free and waiting is ruled out, 124 when the wait timed out, 128+n
 when signal n ended the wait; with --exec COMMAND's own, 126 and 127 as with run.`,
 		RunE: func(command *cobra.Command, args []string) error {
-			return claimFailure(a.claim(command.Flags(), &options, args))
+			if err := a.claim(command.Flags(), &options, args); err != nil {
+				return coded(err, exitFailed)
+			}
+			return nil
 		},
 	})
 	flags := command.Flags()
@@ -64,15 +66,6 @@ when signal n ended the wait; with --exec COMMAND's own, 126 and 127 as with run
 	flags.BoolVar(&options.index, "index", false, "print the device's index alone")
 	a.completeDevices(command)
 	return command
-}
-
-// claimFailure gives a failure its code that has none.
-func claimFailure(err error) error {
-	var exit *exitError
-	if err == nil || errors.As(err, &exit) {
-		return err
-	}
-	return &exitError{exitFailed, err}
 }
 
 func (a *app) claim(flags *pflag.FlagSet, options *claimOptions, args []string) error {

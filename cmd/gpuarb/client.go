@@ -157,6 +157,8 @@ func explainNoDaemon(err error) error {
 func explainCall(path string, err error) error {
 	var reply *ipc.ReplyError
 	switch {
+	case err == nil:
+		return nil
 	case errors.As(err, &reply) && reply.Text != "":
 		return errors.New(reply.Text)
 	case errors.As(err, &reply):

@@ -90,13 +90,10 @@ func (a *app) keepClaim(stdin io.Reader) error {
 
 // failureOf is an error as the starter is told of it.
 func failureOf(err error) keepReply {
-	reply := keepReply{Code: exitFailed}
-	var exit *exitError
-	if errors.As(err, &exit) {
-		reply.Code, err = exit.code, exit.err
-	}
-	if err != nil {
-		reply.Text = err.Error()
+	exit := coded(err, exitFailed)
+	reply := keepReply{Code: exit.code}
+	if exit.err != nil {
+		reply.Text = exit.err.Error()
 	}
 	return reply
 }

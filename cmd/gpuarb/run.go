@@ -64,14 +64,14 @@ bytes, 25% (of each device), max. K, M and G are binary.`,
 // runFailure gives every failure of gpuarb itself the code that tells it from the
 // program's own.
 func runFailure(err error) error {
-	var exit *exitError
-	if errors.As(err, &exit) && (exit.code >= exitTimeout || exit.code == exitBusy || exit.err == nil) {
-		return err
+	if err == nil {
+		return nil
 	}
-	if err != nil {
+	exit := coded(err, exitRunFailed)
+	if exit.code < exitTimeout && exit.code != exitBusy && exit.err != nil {
 		return &exitError{exitRunFailed, err}
 	}
-	return nil
+	return exit
 }
 
 // runProgram opens a job, starts the program in it, and waits for it.
@@ -113,7 +113,7 @@ func (a *app) runProgram(flags *pflag.FlagSet, options *jobOptions, args []strin
 	defer client.Close()
 	job, err := a.openJob(client.Path(), who, request, caught)
 	if err != nil {
-		return about(who, jobRefused(err))
+		return jobRefused(who, err)
 	}
 	switch {
 	case options.asSeen && job.Devices == request.Devices:
@@ -142,22 +142,17 @@ func (o *jobOptions) summaryWish(flags *pflag.FlagSet) summaryWish {
 	return summaryIfNeeded
 }
 
-// jobRefused says what was refused, where the daemon's own words do not.
-func jobRefused(err error) error {
-	var exit *exitError
-	if errors.As(err, &exit) && exit.code == exitFailed {
-		return fail(exitFailed, "the job was refused: %w", err)
+// jobRefused says what was refused, where the daemon's own words do not, and whom it is about: several runs may write into one log.
+func jobRefused(who string, err error) error {
+	exit := coded(err, exitFailed)
+	reason := exit.err
+	switch {
+	case reason == nil:
+		return exit
+	case exit.code == exitFailed:
+		reason = fmt.Errorf("the job was refused: %w", reason)
 	}
-	return err
-}
-
-// about is a failure that tells whom it is about: several runs may write into one log.
-func about(who string, err error) error {
-	var exit *exitError
-	if errors.As(err, &exit) && exit.err != nil {
-		return &exitError{exit.code, fmt.Errorf("%s: %w", who, exit.err)}
-	}
-	return err
+	return &exitError{exit.code, fmt.Errorf("%s: %w", who, reason)}
 }
 
 // prepare connects to the daemon, and completes the request with the devices that it

@@ -52,21 +52,14 @@ func (w watched) Do(ctx context.Context, action top.Action) error {
 			if err == nil && n == 0 {
 				return fmt.Errorf("ticket %d does not wait (any more)", action.Ticket)
 			}
-			return explained(client, err)
+			return explainCall(client.Path(), err)
 		}
 		request, err := limitOf(action)
 		if err != nil {
 			return err
 		}
-		return explained(client, client.SetLimit(ctx, request))
+		return explainCall(client.Path(), client.SetLimit(ctx, request))
 	})
-}
-
-func explained(client *ipc.Client, err error) error {
-	if err == nil {
-		return nil
-	}
-	return explainCall(client.Path(), err)
 }
 
 // signalTo sends a signal to the process that the row showed, and never to another one that has its PID by
