@@ -100,60 +100,49 @@ func (p Process) Devices() []int {
 	return slices.Compact(list)
 }
 
-// sum adds up something of all leases, Max if one of them is Max.
-func (p Process) sum(of func(accounting.LeaseState) accounting.Bytes) accounting.Bytes {
-	var sum accounting.Bytes
-	for _, l := range p.Leases {
-		b := of(l)
-		if b > accounting.Max-sum {
-			return accounting.Max
-		}
-		sum += b
+// sum adds up something of all; Max if one is Max.
+func sum[T any](all []T, of func(T) accounting.Bytes) (sum accounting.Bytes) {
+	for _, x := range all {
+		sum = sum.Plus(of(x))
 	}
 	return sum
+}
+
+// lowest is the lowest limit of all; none without any.
+func lowest[T any](all []T, of func(T) accounting.Bytes, none accounting.Bytes) accounting.Bytes {
+	if len(all) == 0 {
+		return none
+	}
+	b := accounting.Max
+	for _, x := range all {
+		b = min(b, of(x))
+	}
+	return b
 }
 
 // lowest is the lowest limit over the leases; without any, over the devices of the job.
 func (p Process) lowest(of func(accounting.LeaseState) accounting.Bytes,
 	ofJob func(accounting.JobDeviceState) accounting.Bytes, none accounting.Bytes) accounting.Bytes {
-	switch {
-	case len(p.Leases) > 0:
-		b := accounting.Max
-		for _, l := range p.Leases {
-			b = min(b, of(l))
-		}
-		return b
-	case p.Job != nil:
-		return lowestOf(*p.Job, ofJob, none)
+	if len(p.Leases) == 0 && p.Job != nil {
+		return lowest(p.Job.Devices, ofJob, none)
 	}
-	return none
-}
-
-func lowestOf(j accounting.JobState, of func(accounting.JobDeviceState) accounting.Bytes, none accounting.Bytes) accounting.Bytes {
-	if len(j.Devices) == 0 {
-		return none
-	}
-	b := accounting.Max
-	for _, d := range j.Devices {
-		b = min(b, of(d))
-	}
-	return b
+	return lowest(p.Leases, of, none)
 }
 
 func jobMin(d accounting.JobDeviceState) accounting.Bytes { return d.Min }
 func jobMax(d accounting.JobDeviceState) accounting.Bytes { return d.Max }
 
 func (p Process) streamsMax() string {
-	lowest := 0
+	least := 0
 	for _, l := range p.Leases {
-		if lowest == 0 || l.StreamsMax < lowest {
-			lowest = l.StreamsMax
+		if least == 0 || l.StreamsMax < least {
+			least = l.StreamsMax
 		}
 	}
 	if len(p.Leases) == 0 && p.Job != nil {
-		lowest = p.Job.StreamsMax
+		least = p.Job.StreamsMax
 	}
-	return count(lowest)
+	return count(least)
 }
 
 // LeaseFields are the values that a process has on each device, and in all: sums
@@ -161,7 +150,7 @@ func (p Process) streamsMax() string {
 func LeaseFields() []Field[Process] {
 	type lease = accounting.LeaseState
 	total := func(name string, of func(lease) accounting.Bytes) Field[Process] {
-		return one(name, func(p Process) string { return Value(p.sum(of)) })
+		return one(name, func(p Process) string { return Value(sum(p.Leases, of)) })
 	}
 	number := func(name string, of func(lease) int) Field[Process] {
 		return one(name, func(p Process) string {
@@ -229,19 +218,13 @@ func nspid(pid int) string {
 func JobFields() []Field[accounting.JobState] {
 	type job = accounting.JobState
 	total := func(name string, of func(accounting.JobDeviceState) accounting.Bytes) Field[job] {
-		return one(name, func(j job) string {
-			var sum accounting.Bytes
-			for _, d := range j.Devices {
-				sum += of(d)
-			}
-			return Value(sum)
-		})
+		return one(name, func(j job) string { return Value(sum(j.Devices, of)) })
 	}
 	return []Field[job]{
 		one("command", func(j job) string { return line(j.Command) }),
 		total("memory.current", func(d accounting.JobDeviceState) accounting.Bytes { return d.Used }),
-		one("memory.max", func(j job) string { return Value(lowestOf(j, jobMax, accounting.Max)) }),
-		one("memory.min", func(j job) string { return Value(lowestOf(j, jobMin, 0)) }),
+		one("memory.max", func(j job) string { return Value(lowest(j.Devices, jobMax, accounting.Max)) }),
+		one("memory.min", func(j job) string { return Value(lowest(j.Devices, jobMin, 0)) }),
 		total("memory.peak", func(d accounting.JobDeviceState) accounting.Bytes { return d.Peak }),
 		{"memory.pressure", func(j job) string { return pressureText(j.Pressure) }},
 		one("name", func(j job) string { return line(j.Name) }),
