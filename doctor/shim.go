@@ -89,7 +89,8 @@ func (d *Doctor) judge(a api, got probed) {
 	case "not caught":
 		d.found(a.name, Wrong, d.adviceOn(a, got), "%s is NOT caught (%s): %s", a.title, got.path, got.detail)
 	case "broken":
-		d.found(a.name, Note, "reinstall it, if programs are to use "+a.title, "%s cannot be used: %s%s", a.title, prefixed(got.path), got.detail)
+		why := strings.TrimPrefix(got.path+": "+got.detail, ": ")
+		d.found(a.name, Note, "reinstall it, if programs are to use "+a.title, "%s cannot be used: %s", a.title, why)
 	default:
 		d.found(a.name, Unknown, "try a program that uses "+a.title+" without gpuarb: its driver is likely to do the same there",
 			"%s: a program that only looks it up %s", a.title, got.detail)
@@ -118,13 +119,6 @@ func (d *Doctor) adviceOn(a api, got probed) string {
 
 // unknownLayer begins what the probe says where Vulkan's loader finds no manifest of the layer.
 const unknownLayer = "the layer is not known"
-
-func prefixed(path string) string {
-	if path == "" {
-		return ""
-	}
-	return path + ": "
-}
 
 // checkKernel compares the kernel's driver with the library of it.
 func (d *Doctor) checkKernel(absent bool) {

@@ -47,10 +47,8 @@ func (a *app) choose(request *ipc.JobOpenRequest, o *jobOptions, size accounting
 	if err != nil {
 		return fail(exitUnavailable, "--device: %w", err)
 	}
-	for _, device := range chosen {
-		if device.Lost {
-			return fail(exitUnavailable, "--device: %s is lost: it fell off the bus", report.ListDevices([]accounting.DeviceState{device}))
-		}
+	if lost := filter(chosen, func(d accounting.DeviceState) bool { return d.Lost }); len(lost) > 0 {
+		return fail(exitUnavailable, "--device: %s is lost: it fell off the bus", report.ListDevices(lost[:1]))
 	}
 	if err := o.checkSizes(chosen, size); err != nil {
 		return err
@@ -91,12 +89,7 @@ func (a *app) chooseAny(request *ipc.JobOpenRequest, o *jobOptions, size account
 		if err != nil {
 			return fail(exitUnavailable, "--prefer: %w", err)
 		}
-		for _, device := range pool {
-			if !contains(first, device) {
-				first = append(first, device)
-			}
-		}
-		pool = first
+		pool = append(first, filter(pool, func(d accounting.DeviceState) bool { return !contains(first, d) })...)
 	}
 	request.Flags |= ipc.JobAny
 	setDevices(request, pool)

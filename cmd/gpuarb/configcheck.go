@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/exec"
 	"strings"
 
 	"github.com/gpuarb/gpuarb/arbiter/rules"
@@ -119,3 +120,20 @@ func (a *app) knownMachine() config.Machine {
 	}
 	return m
 }
+
+// inDatabase tells whether getent, which asks the directory services too, finds a name. nil:
+// there is no getent.
+func inDatabase(database string) func(name string) bool {
+	getent, err := exec.LookPath("getent")
+	if err != nil {
+		return nil
+	}
+	return func(name string) bool {
+		err := exec.Command(getent, "--", database, name).Run()
+		missing, ended := err.(*exec.ExitError)
+		return err == nil || !ended || missing.ExitCode() != notInDatabase
+	}
+}
+
+// notInDatabase is how getent says that it does not find a name.
+const notInDatabase = 2

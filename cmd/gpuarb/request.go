@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -198,12 +200,7 @@ func checkSize(devices []accounting.DeviceState, flag string, size accounting.Si
 	if len(devices) == 0 || !size.IsAbsolute() {
 		return nil
 	}
-	largest := devices[0]
-	for _, device := range devices[1:] {
-		if device.Total > largest.Total {
-			largest = device
-		}
-	}
+	largest := slices.MaxFunc(devices, func(a, b accounting.DeviceState) int { return cmp.Compare(a.Total, b.Total) })
 	if size.Bytes <= largest.Total {
 		return nil
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os/exec"
 	"strings"
 
 	"github.com/gpuarb/gpuarb/config"
@@ -75,20 +74,3 @@ func (a *app) helpCommand(root *cobra.Command) *cobra.Command {
 		},
 	}
 }
-
-// inDatabase tells whether getent, which asks the directory services too, finds a name. nil:
-// there is no getent.
-func inDatabase(database string) func(name string) bool {
-	getent, err := exec.LookPath("getent")
-	if err != nil {
-		return nil
-	}
-	return func(name string) bool {
-		err := exec.Command(getent, "--", database, name).Run()
-		missing, ended := err.(*exec.ExitError)
-		return err == nil || !ended || missing.ExitCode() != notInDatabase
-	}
-}
-
-// notInDatabase is how getent says that it does not find a name.
-const notInDatabase = 2

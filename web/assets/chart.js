@@ -1,11 +1,9 @@
 // One device's chart: the memory that jobs used, stacked, with the capacity and the reservations as lines. It can
 // be read with the mouse, by touch and by the keyboard; page.js learns by onread which point is selected.
 
-import { clock } from './model.js';
+import { HOUR, UNIT, clock } from './model.js';
 
-const UNIT = 2 ** 30;
 const FEWEST_MS = 5 * 60e3; // the shortest time that a chart spans
-const HOUR = 3600e3;
 
 export class Chart {
   /** onread(i) is called with the selected point; null: none is, and the last one counts. */
@@ -35,7 +33,7 @@ export class Chart {
     this.track = track;
     this.total = total;
     const stack = track.stack();
-    const shape = JSON.stringify([stack.map((h) => h.job), colors, total, theme()]);
+    const shape = JSON.stringify([stack.map((h) => h.job), colors, total, style('--ink')]); // which tells dark from light
     const data = this.data(stack);
     if (this.plot && shape === this.shape) {
       this.plot.setData(data, false);
@@ -166,8 +164,4 @@ export class Chart {
 
 function style(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-}
-
-function theme() {
-  return style('--ink');
 }

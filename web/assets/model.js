@@ -1,9 +1,9 @@
 // What the page knows: the last hour of each device in columns, as /history has it, continued by the
 // states that arrive on /events. page.js shows it; nothing here touches the document.
 
-const HOUR = 3600e3;
+export const HOUR = 3600e3;
 export const OTHERS = 0; // the "job" of all that have no column of their own
-const UNIT = 2 ** 30;
+export const UNIT = 2 ** 30;
 
 /** bytes spells an amount: in GiB, or in MiB where that says more. */
 export function bytes(n) {
