@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/procfacts"
+	"github.com/gpuarb/gpuarb/report"
 )
 
 // Verdict is what a check came to.
@@ -48,11 +49,7 @@ type Doctor struct {
 }
 
 func (d *Doctor) found(check string, v Verdict, advice, format string, args ...any) {
-	f := Finding{Check: check, Verdict: v, Text: fmt.Sprintf(format, args...)}
-	if advice != "" {
-		f.Advice = &advice
-	}
-	d.findings = append(d.findings, f)
+	d.findings = append(d.findings, Finding{check, v, fmt.Sprintf(format, args...), report.Unless(advice, "")})
 }
 
 // path is a path of the machine that is looked at.

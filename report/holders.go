@@ -107,7 +107,7 @@ func (h Holder) order() int {
 func (f holdings) of(j *accounting.JobState) []Holder {
 	var rows []Holder
 	row := func() Holder {
-		return Holder{Job: &j.ID, JobName: unless(j.Name, ""), PID: j.PID, UID: &j.UID, User: &j.User, AgeMs: j.AgeMs, Processes: append([]int{}, j.Processes...),
+		return Holder{Job: &j.ID, JobName: Unless(j.Name, ""), PID: j.PID, UID: &j.UID, User: &j.User, AgeMs: j.AgeMs, Processes: append([]int{}, j.Processes...),
 			Holds: []string{}, Waits: []Wait{}, Command: j.Command}
 	}
 	waits := f.waits[j.ID]
@@ -158,7 +158,7 @@ func (h *Holder) hold(f holdings, at spot) {
 }
 
 func waitOf(t accounting.TicketState) Wait {
-	return Wait{Ticket: t.Ticket, Device: unless(t.Device, -1), Wants: t.Wants, WantsBytes: unless(t.WantsBytes, 0),
+	return Wait{Ticket: t.Ticket, Device: Unless(t.Device, -1), Wants: t.Wants, WantsBytes: Unless(t.WantsBytes, 0),
 		WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text}
 }
 

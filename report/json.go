@@ -120,8 +120,8 @@ type Ticket struct {
 	Command    string            `json:"command"`
 }
 
-// unless is null for the value that stands for none.
-func unless[T comparable](value, none T) *T {
+// Unless is null for the value that stands for none.
+func Unless[T comparable](value, none T) *T {
 	if value == none {
 		return nil
 	}
@@ -129,7 +129,7 @@ func unless[T comparable](value, none T) *T {
 }
 
 func deviceHolder(h accounting.HolderState) DeviceHolder {
-	return DeviceHolder{h.Job, unless(h.JobName, ""), h.PID, h.UID, h.User, h.Command, string(h.Kind), h.Slots, h.AgeMs}
+	return DeviceHolder{h.Job, Unless(h.JobName, ""), h.PID, h.UID, h.User, h.Command, string(h.Kind), h.Slots, h.AgeMs}
 }
 
 // unmanagedBy is a process that uses a device without gpuarb.
@@ -144,10 +144,10 @@ func unmanagedBy(u accounting.UnmanagedState) UnmanagedHolder {
 // DevicesJSON writes the devices as one JSON array, an object per line.
 func DevicesJSON(w io.Writer, s accounting.Snapshot) error {
 	return jsonLines(w, each(s.Devices, func(d accounting.DeviceState) Device {
-		return Device{Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: unless(d.UUID, ""), PCI: unless(d.PCI, ""), State: DeviceState(d),
+		return Device{Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: Unless(d.UUID, ""), PCI: Unless(d.PCI, ""), State: DeviceState(d),
 			Total: d.Total, Reserve: d.Reserve, Capacity: d.Capacity, Granted: d.Granted, Committed: d.Committed, Reserved: d.Reserved,
 			Used: d.Used, Peak: d.Peak, Unmanaged: d.Unmanaged, Overhead: d.Overhead, Streams: d.Streams,
-			SlotsMax: unless(d.SlotsMax, 0), SlotsCurrent: d.SlotsCurrent, SlotsScope: d.SlotsScope, Queue: d.Queue,
+			SlotsMax: Unless(d.SlotsMax, 0), SlotsCurrent: d.SlotsCurrent, SlotsScope: d.SlotsScope, Queue: d.Queue,
 			Admitted: d.Admitted, Denied: d.Denied, AtMax: d.AtMax, Pressure: pressureOf(d.Pressure), NamesProcesses: !d.Unnamed,
 			Holders: each(d.Holders, deviceHolder), UnmanagedBy: each(d.UnmanagedBy, unmanagedBy)}
 	}))
@@ -156,11 +156,11 @@ func DevicesJSON(w io.Writer, s accounting.Snapshot) error {
 // LeasesJSON writes the leases as one JSON array, an object per line.
 func LeasesJSON(w io.Writer, s accounting.Snapshot) error {
 	return jsonLines(w, each(s.Leases, func(l accounting.LeaseState) Lease {
-		row := Lease{PID: l.PID, UID: l.UID, User: l.User, Device: l.Device, Job: l.Job, JobName: unless(l.JobName, ""), State: l.State,
-			Used: l.Used, Granted: l.Granted, Credit: l.Credit, Pending: l.Pending, Budget: unless(l.Budget, accounting.Max),
-			Shared: unless(l.Shared, ""), Min: l.Min, Peak: l.Peak, Overhead: l.Overhead, Excess: l.Excess,
+		row := Lease{PID: l.PID, UID: l.UID, User: l.User, Device: l.Device, Job: l.Job, JobName: Unless(l.JobName, ""), State: l.State,
+			Used: l.Used, Granted: l.Granted, Credit: l.Credit, Pending: l.Pending, Budget: Unless(l.Budget, accounting.Max),
+			Shared: Unless(l.Shared, ""), Min: l.Min, Peak: l.Peak, Overhead: l.Overhead, Excess: l.Excess,
 			Streams: l.Streams, StreamsMax: l.StreamsMax, Contexts: l.Contexts, Slot: l.Slot, AgeMs: l.AgeSeconds * 1000,
-			Admitted: l.Admitted, Denied: l.Denied, AtMax: l.AtMax, NSPID: unless(l.NSPID, 0), Container: unless(l.Container, ""), Command: l.Command}
+			Admitted: l.Admitted, Denied: l.Denied, AtMax: l.AtMax, NSPID: Unless(l.NSPID, 0), Container: Unless(l.Container, ""), Command: l.Command}
 		if l.Active {
 			row.ActiveMs = &l.ActiveMs
 		} else {
@@ -173,8 +173,8 @@ func LeasesJSON(w io.Writer, s accounting.Snapshot) error {
 // QueueJSON writes the waiting requests as one JSON array, an object per line.
 func QueueJSON(w io.Writer, s accounting.Snapshot) error {
 	return jsonLines(w, each(s.Queue, func(t accounting.TicketState) Ticket {
-		return Ticket{Pos: t.Pos, Ticket: t.Ticket, PID: t.PID, UID: t.UID, User: t.User, Job: t.Job, JobName: unless(t.JobName, ""), Device: unless(t.Device, -1),
-			Wants: t.Wants, WantsBytes: unless(t.WantsBytes, 0), WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text, Command: t.Command}
+		return Ticket{Pos: t.Pos, Ticket: t.Ticket, PID: t.PID, UID: t.UID, User: t.User, Job: t.Job, JobName: Unless(t.JobName, ""), Device: Unless(t.Device, -1),
+			Wants: t.Wants, WantsBytes: Unless(t.WantsBytes, 0), WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text, Command: t.Command}
 	}))
 }
 

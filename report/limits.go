@@ -19,12 +19,12 @@ type Limit struct {
 
 // memoryLimit is a limit in bytes.
 func memoryLimit(device int, name string, value, held accounting.Bytes, by string) Limit {
-	return Limit{Device: device, Name: name, Value: unless(uint64(value), uint64(accounting.Max)), Held: uint64(held), By: unless(by, "")}
+	return Limit{Device: device, Name: name, Value: Unless(uint64(value), uint64(accounting.Max)), Held: uint64(held), By: Unless(by, "")}
 }
 
 // countLimit is a limit on a number of things, where 0 is none.
 func countLimit(device int, name string, value, held int, by string) Limit {
-	return Limit{Device: device, Name: name, Value: unless(uint64(max(0, value)), 0), Held: uint64(max(0, held)), By: unless(by, "")}
+	return Limit{Device: device, Name: name, Value: Unless(uint64(max(0, value)), 0), Held: uint64(max(0, held)), By: Unless(by, "")}
 }
 
 // ProcessLimits are the limits in force for a process, those of its job where it has taken

@@ -63,7 +63,7 @@ func Whys(s accounting.Snapshot, wanted func(accounting.JobState) bool) []Why {
 		if !wanted(j) {
 			continue
 		}
-		w := Why{Job: j.ID, JobName: unless(j.Name, ""), PID: j.PID, UID: j.UID, User: j.User, Command: j.Command, AgeMs: j.AgeMs, Rule: j.Rule, Pressure: pressureOf(j.Pressure),
+		w := Why{Job: j.ID, JobName: Unless(j.Name, ""), PID: j.PID, UID: j.UID, User: j.User, Command: j.Command, AgeMs: j.AgeMs, Rule: j.Rule, Pressure: pressureOf(j.Pressure),
 			Devices: []WhyDevice{}, Waits: []Wait{}, Advice: []string{}}
 		for _, on := range j.Devices {
 			_, leased := f.leases[spot{j.ID, on.Device}]
@@ -72,7 +72,7 @@ func Whys(s accounting.Snapshot, wanted func(accounting.JobState) bool) []Why {
 				w.Devices = append(w.Devices, whyDevice(s, j.ID, on))
 			}
 		}
-		if w.Denial = unless(j.Denial, ""); w.Denial != nil {
+		if w.Denial = Unless(j.Denial, ""); w.Denial != nil {
 			w.Denied = &j.DenialMs
 		}
 		for _, t := range f.waits[j.ID] {
@@ -86,14 +86,14 @@ func Whys(s accounting.Snapshot, wanted func(accounting.JobState) bool) []Why {
 }
 
 func whyDevice(s accounting.Snapshot, job uint64, on accounting.JobDeviceState) WhyDevice {
-	w := WhyDevice{Device: on.Device, Used: on.Used, Max: unless(on.Max, accounting.Max), MaxBy: unless(on.MaxBy, ""),
+	w := WhyDevice{Device: on.Device, Used: on.Used, Max: Unless(on.Max, accounting.Max), MaxBy: Unless(on.MaxBy, ""),
 		Reserved: on.Reserved, Holders: []DeviceHolder{}}
 	if w.Max == nil {
 		w.MaxBy = nil
 	}
 	if d := s.Device(on.Device); d != nil {
 		w.State = DeviceState(*d)
-		w.Vendor, w.Free, w.Capacity, w.SlotsMax, w.Slots = d.Vendor, d.Capacity.Less(d.Committed), d.Capacity, unless(d.SlotsMax, 0), d.SlotsCurrent
+		w.Vendor, w.Free, w.Capacity, w.SlotsMax, w.Slots = d.Vendor, d.Capacity.Less(d.Committed), d.Capacity, Unless(d.SlotsMax, 0), d.SlotsCurrent
 		for _, h := range d.Owners() {
 			if h.Job != job {
 				w.Holders = append(w.Holders, deviceHolder(h))
@@ -106,7 +106,7 @@ func whyDevice(s accounting.Snapshot, job uint64, on accounting.JobDeviceState) 
 		for _, at := range b.Devices {
 			if at.Device == on.Device && slices.Contains(b.Jobs, job) && (w.Shared == nil || at.Max.Less(at.Used) < left) {
 				left = at.Max.Less(at.Used) // of two, the one with less room
-				w.Shared, w.SharedUsed, w.SharedMax, w.SharedBy = &b.Name, &at.Used, unless(at.Max, accounting.Max), unless(at.MaxBy, "")
+				w.Shared, w.SharedUsed, w.SharedMax, w.SharedBy = &b.Name, &at.Used, Unless(at.Max, accounting.Max), Unless(at.MaxBy, "")
 			}
 		}
 	}
@@ -117,7 +117,7 @@ func whyDevice(s accounting.Snapshot, job uint64, on accounting.JobDeviceState) 
 func leaseState(s accounting.Snapshot, job uint64, device int) (state *string) {
 	for _, l := range s.Leases {
 		if l.Job == job && l.Device == device && (state == nil || l.State == accounting.StateLost) {
-			state = unless(string(l.State), "")
+			state = Unless(string(l.State), "")
 		}
 	}
 	return state

@@ -10,18 +10,19 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/config"
+	"github.com/gpuarb/gpuarb/report"
 	"github.com/spf13/cobra"
 )
 
 // difference is what `gpuarb config diff --json` prints of a key or limit that is not in force as the files have it.
 type difference struct {
-	Kind    string `json:"kind"` // differsLive or differsFile
-	Part    string `json:"part"`
-	Key     string `json:"key"`
-	Device  *int   `json:"device"`
-	InForce orNull `json:"in_force"` // spelled as in a file
-	InFiles orNull `json:"in_files"`
-	By      orNull `json:"set_by"`
+	Kind    string  `json:"kind"` // differsLive or differsFile
+	Part    string  `json:"part"`
+	Key     string  `json:"key"`
+	Device  *int    `json:"device"`
+	InForce *string `json:"in_force"` // spelled as in a file
+	InFiles *string `json:"in_files"`
+	By      *string `json:"set_by"`
 }
 
 // How something differs.
@@ -67,7 +68,7 @@ func (a *app) configDiff(args []string) error {
 	}
 	found := []difference{}
 	for _, d := range config.Differences(snapshot.Config.Text, loaded.String()) {
-		found = append(found, difference{Kind: differsFile, Part: d.Part, Key: d.Key, InForce: orNull(d.Old), InFiles: orNull(d.Fresh)})
+		found = append(found, difference{Kind: differsFile, Part: d.Part, Key: d.Key, InForce: report.Unless(d.Old, ""), InFiles: report.Unless(d.Fresh, "")})
 	}
 	found = append(found, liveDifferences(snapshot, config.Parts(loaded.String()))...)
 	err = a.show(found, func(w io.Writer) error {
@@ -89,16 +90,23 @@ func (d difference) String() string {
 	}
 	why := "; not read again yet"
 	if d.Kind == differsLive {
-		why = "; set by " + string(d.By)
+		why = "; set by " + *d.By
 	}
-	return fmt.Sprintf("%s: in force %s, in the files %s%s", where, cmp.Or(d.InForce, "nothing"), cmp.Or(d.InFiles, "nothing"), why)
+	return fmt.Sprintf("%s: in force %s, in the files %s%s", where, orNothing(d.InForce), orNothing(d.InFiles), why)
+}
+
+func orNothing(value *string) string {
+	if value == nil {
+		return "nothing"
+	}
+	return *value
 }
 
 // liveDifferences are the limits that somebody changed of what the configuration gives.
 func liveDifferences(s accounting.Snapshot, files []config.Part) (all []difference) {
 	defaults := config.Named(files, "defaults")
 	add := func(part, key string, device *int, inForce, inFiles, by string) {
-		all = append(all, difference{differsLive, part, key, device, orNull(inForce), orNull(inFiles), orNull(by)})
+		all = append(all, difference{differsLive, part, key, device, report.Unless(inForce, ""), report.Unless(inFiles, ""), &by})
 	}
 	inForce := config.Parts(s.Config.Text)
 	inForce = slices.DeleteFunc(inForce, func(p config.Part) bool { return !p.Is("rule") })

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/gpuarb/gpuarb/preload"
+	"github.com/gpuarb/gpuarb/report"
 )
 
 // What the commands print with --json that are not about the daemon's state; the others are
@@ -35,32 +36,21 @@ func (a *app) tell(format string, args ...any) error {
 	return err
 }
 
-// orNull is null where there is no text.
-type orNull string
-
-// MarshalJSON writes the text, or null for none.
-func (o orNull) MarshalJSON() ([]byte, error) {
-	if o == "" {
-		return []byte("null"), nil
-	}
-	return json.Marshal(string(o))
-}
-
 // statusRow is what `gpuarb status --json` prints of a target.
 type statusRow struct {
-	Kind    string `json:"kind"`
-	Name    orNull `json:"name"`
-	Library string `json:"library"`
-	Memory  orNull `json:"memory"`
-	File    string `json:"file"`
-	Running *int   `json:"processes"`
-	Held    *int   `json:"processes_held"`
+	Kind    string  `json:"kind"`
+	Name    *string `json:"name"`
+	Library string  `json:"library"`
+	Memory  *string `json:"memory"`
+	File    string  `json:"file"`
+	Running *int    `json:"processes"`
+	Held    *int    `json:"processes_held"`
 }
 
 func statusRows(entries []preload.Entry) []statusRow {
 	rows := make([]statusRow, 0, len(entries))
 	for _, e := range entries {
-		row := statusRow{Kind: string(e.Kind), Name: orNull(e.Name), Library: e.Library, Memory: orNull(e.Memory), File: e.File}
+		row := statusRow{Kind: string(e.Kind), Name: report.Unless(e.Name, ""), Library: e.Library, Memory: report.Unless(e.Memory, ""), File: e.File}
 		if e.Known {
 			row.Running, row.Held = &e.Running, &e.Held
 		}

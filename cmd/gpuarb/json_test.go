@@ -64,9 +64,6 @@ func documented(t *testing.T) map[string][]key {
 
 // kindOf is the type of a value in docs/json.md.
 func kindOf(t reflect.Type) string {
-	if t == reflect.TypeFor[orNull]() {
-		return "string or null"
-	}
 	switch t.Kind() {
 	case reflect.Pointer:
 		return kindOf(t.Elem()) + " or null"
@@ -147,9 +144,6 @@ func TestJSONIsDocumented(t *testing.T) {
 
 // schemaOf is the JSON Schema of a type, with the meanings of its keys.
 func schemaOf(t reflect.Type, path string, meaning map[string]string) map[string]any {
-	if t == reflect.TypeFor[orNull]() {
-		return map[string]any{"type": []string{"string", "null"}}
-	}
 	switch t.Kind() {
 	case reflect.Pointer:
 		s := schemaOf(t.Elem(), path, meaning)
