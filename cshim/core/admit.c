@@ -21,7 +21,7 @@ uint64_t ga_admit_late(struct ga_root *root, uint32_t device) {
 
 void ga_admit_lost(struct ga_root *root, const struct ga_entry *entry) {
     if (!ga_interface_lose(root, entry))
-        ga_release(root, entry->device, entry->bytes, entry->tag);
+        ga_release_entry(root, entry);
 }
 
 // What was seen before the daemon was asked.
@@ -267,6 +267,25 @@ GA_NOINLINE bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t b
         result = admit(root, device, bytes, kind, tag);
     } while (result == ANOTHER_LINK);
     return result == TAKEN;
+}
+
+bool ga_admit_change(struct ga_root *root, struct ga_entry *entry, uint64_t bytes) {
+    if (bytes < entry->bytes)
+        ga_release(root, entry->device, entry->bytes - bytes, entry->tag);
+    while (bytes > entry->bytes) {
+        uint16_t tag;
+        uint64_t rest = bytes - entry->bytes;
+        if (!ga_admit(root, entry->device, rest, entry->kind, &tag))
+            return false;
+        if (tag == entry->tag)
+            break;
+        // The session began anew in between: what was charged before is nobody's.
+        ga_release_entry(root, entry);
+        entry->bytes = rest;
+        entry->tag = tag;
+    }
+    entry->bytes = bytes;
+    return true;
 }
 
 enum ga_at_once ga_admit_at_once(struct ga_root *root, uint32_t device, uint64_t bytes,

@@ -59,6 +59,43 @@ static inline void ga_release(struct ga_root *root, uint32_t device, uint64_t by
         ga_session_freed(root, notify - 1);
 }
 
+// The same of an entry.
+static inline void ga_release_entry(struct ga_root *root, const struct ga_entry *entry) {
+    ga_release(root, entry->device, entry->bytes, entry->tag);
+}
+
+// Makes the bytes of an entry, which are on their way, as many as that. False: what it lacks was
+// refused.
+bool ga_admit_change(struct ga_root *root, struct ga_entry *entry, uint64_t bytes);
+
+// Something that the program takes, on its way: begin and take, then the driver, then its entry is
+// held, or it is dropped.
+struct ga_claim {
+    struct ga_root *root;  // NULL: not arbitrated, the driver alone decides
+    struct ga_entry entry; // its key is known once the driver has answered
+    uint64_t epoch;        // its interface's
+};
+
+// Without a root nothing can be accounted for. False: so it is refused.
+static inline bool ga_claim_begin(struct ga_claim *c) {
+    c->root = ga_root_get();
+    return GA_LIKELY(c->root != NULL) || !ga_root_denies();
+}
+
+// The entry's bytes of a device, by its number or −1. False: refused, and nothing was taken.
+static inline bool ga_claim_take(struct ga_claim *c, int device) {
+    if (GA_UNLIKELY(device < 0)) {
+        c->root = NULL;
+        return true;
+    }
+    c->entry.device = (uint8_t)device;
+    return ga_admit(c->root, (uint32_t)device, c->entry.bytes, c->entry.kind, &c->entry.tag);
+}
+
+static inline void ga_claim_drop(const struct ga_claim *c) {
+    ga_release_entry(c->root, &c->entry);
+}
+
 // A block was freed out of our sight; its bytes are on their way.
 void ga_admit_lost(struct ga_root *root, const struct ga_entry *entry);
 

@@ -2,7 +2,6 @@
 #include "cuda/array.h"
 
 #include "cuda/bound.h"
-#include "cuda/claim.h"
 #include "cuda/state.h"
 
 // Bits of an element, and the formats (CUarray_format) that have so many; 0: no further one.
@@ -98,93 +97,41 @@ bool ga_cuda_array_open(struct ga_cuda_array_claim *c, struct ga_cuda_array_shap
     if (!(shape.flags & (GA_CUDA_ARRAY_SPARSE | GA_CUDA_ARRAY_DEFERRED_MAPPING)))
         return ga_cuda_claim_open(&c->c, bytes_of(&shape, levels), GA_MEMORY_PLAIN);
     // The memory of such an array is mapped later, and charged where it was created.
-    if (!ga_cuda_claim_begin(&c->c))
+    if (!ga_claim_begin(&c->c))
         return false;
-    if (c->c.root && ga_cuda_device_current(c->c.root, &c->c.context) >= 0)
+    if (c->c.root && ga_cuda_device_current(c->c.root, &c->c.entry.context) >= 0)
         c->later = c->c.root;
     c->whole = !(shape.flags & GA_CUDA_ARRAY_SPARSE);
     c->c.root = NULL;
     return true;
 }
 
-static ga_result settle(struct ga_cuda_array_claim *c, ga_result result, uint64_t key,
-                        ga_cuda_undo *undo) {
+// The marks differ in the two bits that no handle has.
+static bool undo(uint64_t key) {
+    bool mipmap = (key ^ GA_CUDA_KEY_MIPMAP) >> 62 == 0;
+    return (mipmap
+                ? GA_REAL(cuMipmappedArrayDestroy)((ga_mipmap)(uintptr_t)(key ^ GA_CUDA_KEY_MIPMAP))
+                : GA_REAL(cuArrayDestroy)((ga_array)(uintptr_t)(key ^ GA_CUDA_KEY_ARRAY))) ==
+           GA_CUDA_SUCCESS;
+}
+
+ga_result ga_cuda_array_created(struct ga_cuda_array_claim *c, ga_result result, uint64_t key) {
     if (c->later && result == GA_CUDA_SUCCESS)
-        ga_cuda_bound_begin(c->later, key, c->c.context, c->whole);
+        ga_cuda_bound_begin(c->later, key, c->c.entry.context, c->whole);
     return ga_cuda_claim_settle(&c->c, result, key, undo);
 }
 
-static uint64_t key_of_array(ga_array array) {
-    return (uint64_t)(uintptr_t)array ^ GA_CUDA_KEY_ARRAY;
+void ga_cuda_array_give(struct ga_cuda_array_ending *e, uint64_t key) {
+    e->ours = ga_cuda_claim_give(&e->c, key);
+    e->bound = e->c.root && !e->ours ? ga_cuda_bound_take(e->c.root, key) : NULL;
 }
 
-static uint64_t key_of_mipmap(ga_mipmap mipmap) {
-    return (uint64_t)(uintptr_t)mipmap ^ GA_CUDA_KEY_MIPMAP;
-}
-
-static bool destroy_array(uint64_t key) {
-    return GA_REAL(cuArrayDestroy)((ga_array)(uintptr_t)(key ^ GA_CUDA_KEY_ARRAY)) ==
-           GA_CUDA_SUCCESS;
-}
-
-static bool destroy_mipmap(uint64_t key) {
-    return GA_REAL(cuMipmappedArrayDestroy)((ga_mipmap)(uintptr_t)(key ^ GA_CUDA_KEY_MIPMAP)) ==
-           GA_CUDA_SUCCESS;
-}
-
-ga_result ga_cuda_array_created(struct ga_cuda_array_claim *c, ga_result result,
-                                const ga_array *array) {
-    return settle(c, result, result == GA_CUDA_SUCCESS ? key_of_array(*array) : 0, destroy_array);
-}
-
-ga_result ga_cuda_mipmap_create(GA_FN_cuMipmappedArrayCreate *real, ga_mipmap *mipmap,
-                                const struct ga_cu_array3d *d, unsigned int levels) {
-    struct ga_cuda_array_claim c;
-    if (!ga_cuda_array_open(&c, GA_CUDA_ARRAY_DEEP(d), levels))
-        return GA_CUDA_OUT_OF_MEMORY;
-    ga_result result = real(mipmap, d, levels);
-    return settle(&c, result, result == GA_CUDA_SUCCESS ? key_of_mipmap(*mipmap) : 0,
-                  destroy_mipmap);
-}
-
-// One that is about to end, or will not after all. As with a free: out of the table before the
-// driver is called, which may give the handle out again.
-struct ending {
-    struct ga_root *root;
-    struct ga_entry entry;
-    uint64_t epoch; // ga_cuda_late_epoch
-    bool ours;
-    struct ga_cuda_bound *bound;
-};
-
-static void begin_ending(struct ending *e, uint64_t key) {
-    e->root = ga_root_get();
-    e->epoch = e->root ? ga_cuda_late_epoch(e->root) : 0;
-    e->ours = e->root && ga_withdraw(e->root, key, &e->entry);
-    e->bound = e->root && !e->ours ? ga_cuda_bound_take(e->root, key) : NULL;
-}
-
-static ga_result settle_ending(struct ending *e, ga_result result) {
-    if (e->ours && result == GA_CUDA_SUCCESS) {
-        ga_release(e->root, e->entry.device, e->entry.bytes, e->entry.tag);
-    } else if (e->ours) {
-        ga_cuda_claim_put_back(e->root, &e->entry, e->epoch);
-    }
+ga_result ga_cuda_array_given(const struct ga_cuda_array_ending *e, ga_result result) {
+    if (e->ours)
+        ga_cuda_claim_given(&e->c, result);
     if (e->bound && result == GA_CUDA_SUCCESS)
-        ga_cuda_bound_end(e->root, e->bound);
+        ga_cuda_bound_end(e->c.root, e->bound);
     else if (e->bound)
-        ga_cuda_bound_put_back(e->root, e->bound);
+        ga_cuda_bound_put_back(e->c.root, e->bound);
     return result;
-}
-
-ga_result ga_cuda_array_destroy(GA_FN_cuArrayDestroy *real, ga_array array) {
-    struct ending e;
-    begin_ending(&e, key_of_array(array));
-    return settle_ending(&e, real(array));
-}
-
-ga_result ga_cuda_mipmap_destroy(GA_FN_cuMipmappedArrayDestroy *real, ga_mipmap mipmap) {
-    struct ending e;
-    begin_ending(&e, key_of_mipmap(mipmap));
-    return settle_ending(&e, real(mipmap));
 }

@@ -27,19 +27,24 @@ struct ga_cuda_array_shape {
 
 // One on its way.
 struct ga_cuda_array_claim {
-    struct ga_cuda_claim c;
+    struct ga_claim c;
     struct ga_root *later; // its memory is mapped later; NULL otherwise
     bool whole;            // and to all of it at once
 };
 
-// Open, then the driver, then the other. False: refused.
+// Open, then the driver, then the other; key: its handle, marked as in cuda/state.h. False:
+// refused.
 bool ga_cuda_array_open(struct ga_cuda_array_claim *c, struct ga_cuda_array_shape shape,
                         unsigned int levels);
-ga_result ga_cuda_array_created(struct ga_cuda_array_claim *c, ga_result result,
-                                const ga_array *array);
-ga_result ga_cuda_array_destroy(GA_FN_cuArrayDestroy *real, ga_array array);
-ga_result ga_cuda_mipmap_create(GA_FN_cuMipmappedArrayCreate *real, ga_mipmap *mipmap,
-                                const struct ga_cu_array3d *descriptor, unsigned int levels);
-ga_result ga_cuda_mipmap_destroy(GA_FN_cuMipmappedArrayDestroy *real, ga_mipmap mipmap);
+ga_result ga_cuda_array_created(struct ga_cuda_array_claim *c, ga_result result, uint64_t key);
+
+// One that is about to end, or will not after all: give, then the driver, then given.
+struct ga_cuda_array_ending {
+    struct ga_claim c;
+    bool ours;
+    struct ga_cuda_bound *bound;
+};
+void ga_cuda_array_give(struct ga_cuda_array_ending *e, uint64_t key);
+ga_result ga_cuda_array_given(const struct ga_cuda_array_ending *e, ga_result result);
 
 #endif

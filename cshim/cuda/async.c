@@ -2,10 +2,9 @@
 #include "cuda/async.h"
 
 #include "cuda/capture.h"
-#include "cuda/claim.h"
 #include "cuda/draw.h"
 #include "cuda/host.h"
-#include "cuda/import.h"
+#include "cuda/memory.h"
 #include "cuda/pending.h"
 #include "cuda/pool.h"
 #include "cuda/state.h"
@@ -14,8 +13,8 @@
 // the same size that was freed on the same stream, which the driver uses again at once; or they
 // are drawn. What the pool then holds says whether that was right.
 struct claim {
-    struct ga_cuda_draw draw;  // of root NULL: none, and then
-    struct ga_cuda_claim host; // one where the pool is in the host, or of root NULL
+    struct ga_cuda_draw draw; // of root NULL: none, and then
+    struct ga_claim host;     // one where the pool is in the host, or of root NULL
     ga_stream stream;
     uint64_t turn; // of ga_cuda_pool_turn, from before the device's pool was looked up
     bool named;    // a pool that the program named
@@ -177,28 +176,15 @@ ga_result ga_cuda_alloc_from_pool(GA_FN_cuMemAllocFromPoolAsync *real, ga_stream
 
 ga_result ga_cuda_free_async(GA_FN_cuMemFreeAsync *real, ga_stream effective, ga_address address,
                              ga_stream stream) {
-    struct ga_entry entry;
-    struct ga_root *root = ga_root_get();
+    struct ga_claim c;
     // Captured, it frees when the graph runs: the block stays, and its charge.
-    if (!root || ga_cuda_capturing(effective))
+    if (!ga_root_get() || ga_cuda_capturing(effective))
         return real(address, stream);
-    uint64_t epoch = ga_cuda_late_epoch(root);
-    if (!ga_withdraw(root, address, &entry)) {
-        bool pooled = ga_cuda_host_begin_free(root, address, &entry);
-        bool imported = !pooled && ga_cuda_import_begin_free(root, address, &entry);
-        ga_result other = real(address, stream);
-        if (pooled)
-            ga_cuda_host_end_free(root, other, &entry, epoch);
-        else if (imported)
-            ga_cuda_import_end_free(root, other, &entry);
-        return other;
-    }
+    enum ga_cuda_freed what = ga_cuda_memory_give(&c, address);
     ga_result result = real(address, stream);
-    if (result != GA_CUDA_SUCCESS) {
-        ga_cuda_claim_put_back(root, &entry, epoch);
-        return result;
-    }
-    ga_cuda_pending_add(root, &entry, effective);
+    if (what != GA_CUDA_FREED_BLOCK || result != GA_CUDA_SUCCESS)
+        return ga_cuda_memory_given(&c, what, result);
+    ga_cuda_pending_add(c.root, &c.entry, effective);
     return result;
 }
 

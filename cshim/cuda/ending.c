@@ -2,13 +2,13 @@
 #include "cuda/ending.h"
 
 #include "core/give.h"
+#include "core/import.h"
 #include "core/session.h"
 #include "cuda/bound.h"
 #include "cuda/context.h"
 #include "cuda/device.h"
 #include "cuda/hold.h"
 #include "cuda/host.h"
-#include "cuda/import.h"
 #include "cuda/late.h"
 #include "cuda/pending.h"
 #include "cuda/state.h"
@@ -97,7 +97,7 @@ void ga_cuda_ending_sweep(struct ga_root *root, uint64_t ticket) {
     ga_cuda_pending_sweep(root, ticket);
     ga_cuda_bound_sweep(root, ticket);
     ga_cuda_host_sweep(root, ticket);
-    ga_cuda_import_sweep(root, ticket);
+    ga_import_sweep(root, ticket);
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         if (notify[d])
             ga_session_freed(root, notify[d] - 1);

@@ -77,39 +77,44 @@ static inline bool passes(int now, const void *caller) {
     return GA_UNLIKELY(now != PLAIN) && lets_through(now, caller);
 }
 
-// Nothing of the arguments is looked at before the driver did: a NULL that it does not accept
-// must fail in it, as without us.
-ga_result ga_cuda_get_proc_address(GA_FN_cuGetProcAddress *real, const char *name, void **pfn,
-                                   int version, uint64_t flags) {
-    ga_result result = real(name, pfn, version, flags);
-    if (result == GA_CUDA_SUCCESS && pfn && *pfn)
-        *pfn = ga_library_translate(&ga_cuda_interface, *pfn, name);
-    return result;
-}
-
-ga_result ga_cuda_get_proc_address_v2(GA_FN_cuGetProcAddress_v2 *real, const char *name, void **pfn,
-                                      int version, uint64_t flags, int *status) {
-    ga_result result = real(name, pfn, version, flags, status);
+// The driver's own resolver has answered, and the pointer is translated. Nothing of the arguments
+// is looked at before: a NULL that the driver does not accept must fail in it, as without us.
+static ga_result resolved(ga_result result, const char *name, void **pfn) {
     if (result == GA_CUDA_SUCCESS && pfn && *pfn)
         *pfn = ga_library_translate(&ga_cuda_interface, *pfn, name);
     return result;
 }
 
 // What a row's function is where the versions of an entry point differ in their parameters alone:
-// all that they take goes the way of cuda/claim.h.
+// all that they take goes the way of cuda/claim.h. c is the row's own.
 #define GA_TAKES(claim, open, settle)                                                              \
     ({                                                                                             \
         struct claim c;                                                                            \
         (open) ? (settle) : GA_CUDA_OUT_OF_MEMORY;                                                 \
     })
+// What the driver has made, as a number.
+#define GA_MADE(result, at) ((result) == GA_CUDA_SUCCESS ? (uint64_t)(uintptr_t) * (at) : 0)
+#define GA_ALLOCATES(real, opened, undo, address, ...)                                             \
+    GA_TAKES(ga_claim, opened, ({                                                                  \
+                 ga_result made = real(address, __VA_ARGS__);                                      \
+                 ga_cuda_claim_settle(&c, made, GA_MADE(made, address), undo);                     \
+             }))
+#define GA_ALLOCATES_PITCHED(real, undo, address, pitch, width, height, element)                   \
+    GA_TAKES(ga_claim, ga_cuda_memory_open_pitched(&c, width, height), ({                          \
+                 ga_result made = real(address, pitch, width, height, element);                    \
+                 ga_cuda_memory_settle_pitched(&c, made, GA_MADE(made, address),                   \
+                                               GA_MADE(made, pitch) * (height), undo);             \
+             }))
+#define GA_CREATES_STREAM(real, opened, stream, ...)                                               \
+    GA_TAKES(ga_claim, opened, ga_cuda_stream_created(&c, real(stream, __VA_ARGS__), stream))
 #define GA_CREATES_CONTEXT(real, device, context, ...)                                             \
     GA_TAKES(ga_cuda_context_ask, ga_cuda_context_ask(&c, device),                                 \
              ga_cuda_context_created(&c, real(context, __VA_ARGS__), context))
 #define GA_ALLOCATES_HOST(real, bytes, at, ...)                                                    \
-    GA_TAKES(ga_cuda_claim, ga_cuda_host_open(&c, bytes),                                          \
+    GA_TAKES(ga_claim, ga_cuda_host_open(&c, bytes),                                               \
              ga_cuda_host_settle(&c, real(at, __VA_ARGS__), at, GA_CUDA_HOST_ALLOCATED))
 #define GA_REGISTERS_HOST(real, at, bytes, flags)                                                  \
-    GA_TAKES(ga_cuda_claim, ga_cuda_host_open(&c, bytes),                                          \
+    GA_TAKES(ga_claim, ga_cuda_host_open(&c, bytes),                                               \
              ga_cuda_host_settle(&c, real(at, bytes, flags), &(at), GA_CUDA_HOST_REGISTERED))
 #define GA_INSTANTIATES(real, graph, exec, ...)                                                    \
     GA_TAKES(ga_cuda_graph_making, ga_cuda_graph_begin(&c, graph),                                 \
@@ -117,9 +122,11 @@ ga_result ga_cuda_get_proc_address_v2(GA_FN_cuGetProcAddress_v2 *real, const cha
 #define GA_UPDATES(real, graph, exec, ...)                                                         \
     GA_TAKES(ga_cuda_graph_making, ga_cuda_graph_begin(&c, graph),                                 \
              ga_cuda_graph_updated(&c, real(exec, __VA_ARGS__), exec))
-#define GA_CREATES_ARRAY(real, shape, array, descriptor)                                           \
-    GA_TAKES(ga_cuda_array_claim, ga_cuda_array_open(&c, shape, 1),                                \
-             ga_cuda_array_created(&c, real(array, descriptor), array))
+#define GA_CREATES_ARRAY(real, shape, levels, mark, array, ...)                                    \
+    GA_TAKES(ga_cuda_array_claim, ga_cuda_array_open(&c, shape, levels), ({                        \
+                 ga_result made = real(array, __VA_ARGS__);                                        \
+                 ga_cuda_array_created(&c, made, GA_MADE(made, array) ^ (mark));                   \
+             }))
 // offset and bytes are the row's own.
 #define GA_BINDS(real, keep, memory, device, object, ...)                                          \
     ({                                                                                             \
@@ -127,8 +134,41 @@ ga_result ga_cuda_get_proc_address_v2(GA_FN_cuGetProcAddress_v2 *real, const cha
         ga_cuda_bound_open(&b, object, keep, memory);                                              \
         ga_cuda_bound_settle(&b, real(object, __VA_ARGS__), device, offset, bytes);                \
     })
+#define GA_LOADS(real, kind, out, ...)                                                             \
+    ({                                                                                             \
+        struct ga_cuda_load l;                                                                     \
+        ga_cuda_load_begin(&l, kind, out);                                                         \
+        ga_result loaded = real(l.at, __VA_ARGS__);                                                \
+        if (ga_cuda_load_settle(&l, &loaded))                                                      \
+            loaded = ga_cuda_load_settle_again(&l, real(l.at, __VA_ARGS__));                       \
+        loaded;                                                                                    \
+    })
+
+// The reverse.
+#define GA_GIVES(real, give, given, handle)                                                        \
+    ({                                                                                             \
+        struct ga_claim c;                                                                         \
+        bool ours = (give);                                                                        \
+        ga_result ended = real(handle);                                                            \
+        if (ours)                                                                                  \
+            given(&c, ended);                                                                      \
+        ended;                                                                                     \
+    })
+#define GA_FREES(real, address)                                                                    \
+    ({                                                                                             \
+        struct ga_claim c;                                                                         \
+        enum ga_cuda_freed what = ga_cuda_memory_give(&c, address);                                \
+        ga_cuda_memory_given(&c, what, real(address));                                             \
+    })
+#define GA_DESTROYS_ARRAY(real, mark, array)                                                       \
+    ({                                                                                             \
+        struct ga_cuda_array_ending e;                                                             \
+        ga_cuda_array_give(&e, (uint64_t)(uintptr_t)(array) ^ (mark));                             \
+        ga_cuda_array_given(&e, real(array));                                                      \
+    })
 
 // The same where all is done around the driver's call.
+#define GA_RESOLVES(real, name, pfn, ...) resolved(real(name, pfn, __VA_ARGS__), name, pfn)
 #define GA_SYNCHRONIZES(real, ...) ga_cuda_synchronized(real(__VA_ARGS__))
 #define GA_BEGINS_CAPTURE(real, ...)                                                               \
     (ga_cuda_stream_capture(), ga_cuda_capture_began(real(__VA_ARGS__)))

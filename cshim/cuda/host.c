@@ -4,9 +4,9 @@
 #include "core/host.h"
 
 // False: refused. What no entry can hold the driver refuses.
-static bool take(struct ga_cuda_claim *c, struct ga_root *root, uint64_t bytes) {
+static bool take(struct ga_claim *c, struct ga_root *root, uint64_t bytes) {
     c->root = NULL;
-    c->bytes = bytes;
+    c->entry.bytes = bytes;
     if (bytes == 0 || bytes > GA_CREDIT_LIMIT)
         return true;
     if (!ga_host_take(root, bytes))
@@ -17,29 +17,17 @@ static bool take(struct ga_cuda_claim *c, struct ga_root *root, uint64_t bytes) 
 }
 
 // Without a context the driver refuses.
-bool ga_cuda_host_open(struct ga_cuda_claim *c, uint64_t bytes) {
-    if (!ga_cuda_claim_begin(c))
+bool ga_cuda_host_open(struct ga_claim *c, uint64_t bytes) {
+    *c = (struct ga_claim){.root = NULL};
+    if (!ga_claim_begin(c))
         return false;
-    bool known = c->root && ga_cuda_device_current(c->root, &c->context) >= 0;
+    bool known = c->root && ga_cuda_device_current(c->root, &c->entry.context) >= 0;
     return take(c, c->root, known ? bytes : 0);
 }
 
-bool ga_cuda_host_open_pooled(struct ga_cuda_claim *c, struct ga_root *root, uint64_t bytes) {
-    *c = (struct ga_cuda_claim){.context = 0};
+bool ga_cuda_host_open_pooled(struct ga_claim *c, struct ga_root *root, uint64_t bytes) {
+    *c = (struct ga_claim){.root = NULL};
     return take(c, root, bytes);
-}
-
-static bool take_out(struct ga_root *root, void *at, enum ga_cuda_host_kind kind,
-                     struct ga_entry *entry) {
-    struct ga_entry old;
-    ga_self_enter();
-    bool found = ga_table_take(&root->hosts, (uint64_t)(uintptr_t)at, entry);
-    if (found && entry->kind != (uint8_t)kind) {
-        ga_table_put(&root->hosts, entry, &old);
-        found = false;
-    }
-    ga_self_leave();
-    return found;
 }
 
 // Without memory to remember it by, it stays counted: that errs on the side of the cap.
@@ -52,48 +40,45 @@ static void put_in(struct ga_root *root, const struct ga_entry *entry) {
         ga_host_give(root, old.bytes);
 }
 
-ga_result ga_cuda_host_settle(const struct ga_cuda_claim *c, ga_result result, void *const *at,
+ga_result ga_cuda_host_settle(struct ga_claim *c, ga_result result, void *const *at,
                               enum ga_cuda_host_kind kind) {
     if (!c->root)
         return result;
     if (result != GA_CUDA_SUCCESS) {
-        ga_host_give(c->root, c->bytes);
+        ga_host_give(c->root, c->entry.bytes);
         return result;
     }
-    struct ga_entry entry = {.key = (uint64_t)(uintptr_t)*at,
-                             .bytes = c->bytes,
-                             .context = c->context,
-                             .tag = 1,
-                             .kind = (uint8_t)kind};
-    put_in(c->root, &entry);
-    ga_cuda_late_look(c->root, &c->root->hosts, &entry, c->epoch);
+    c->entry.key = (uint64_t)(uintptr_t)*at;
+    c->entry.tag = 1;
+    c->entry.kind = (uint8_t)kind;
+    put_in(c->root, &c->entry);
+    ga_cuda_late_look(c->root, &c->root->hosts, &c->entry, c->epoch);
     return result;
 }
 
-bool ga_cuda_host_begin_free(struct ga_root *root, ga_address address, struct ga_entry *entry) {
-    return address && take_out(root, (void *)(uintptr_t)address, GA_CUDA_HOST_POOLED, entry);
+bool ga_cuda_host_give(struct ga_claim *c, void *at, enum ga_cuda_host_kind kind) {
+    struct ga_entry old;
+    c->root = ga_root_get();
+    if (!c->root || !at)
+        return false;
+    c->epoch = ga_cuda_late_epoch(c->root);
+    ga_self_enter();
+    bool found = ga_table_take(&c->root->hosts, (uint64_t)(uintptr_t)at, &c->entry);
+    if (found && c->entry.kind != (uint8_t)kind) {
+        ga_table_put(&c->root->hosts, &c->entry, &old);
+        found = false;
+    }
+    ga_self_leave();
+    return found;
 }
 
-void ga_cuda_host_end_free(struct ga_root *root, ga_result result, const struct ga_entry *entry,
-                           uint64_t epoch) {
+void ga_cuda_host_given(const struct ga_claim *c, ga_result result) {
     if (result == GA_CUDA_SUCCESS) {
-        ga_host_give(root, entry->bytes);
+        ga_host_give(c->root, c->entry.bytes);
         return;
     }
-    put_in(root, entry);
-    ga_cuda_late_join(root, &root->hosts, entry, epoch);
-}
-
-// As with device memory: out of the table before the driver, which may give the address out again.
-ga_result ga_cuda_host_end(ga_result (*real)(void *), enum ga_cuda_host_kind kind, void *at) {
-    struct ga_root *root = ga_root_get();
-    struct ga_entry entry;
-    uint64_t epoch = root ? ga_cuda_late_epoch(root) : 0;
-    bool ours = root && at && take_out(root, at, kind, &entry);
-    ga_result result = real(at);
-    if (ours)
-        ga_cuda_host_end_free(root, result, &entry, epoch);
-    return result;
+    put_in(c->root, &c->entry);
+    ga_cuda_late_join(c->root, &c->root->hosts, &c->entry, c->epoch);
 }
 
 static void add(void *arg, const struct ga_entry *entry) {

@@ -3,18 +3,33 @@
 #ifndef GA_CUDA_MEMORY_H
 #define GA_CUDA_MEMORY_H
 
-#include "cuda/driver.h"
+#include "cuda/claim.h"
 
-ga_result ga_cuda_alloc_v1(GA_FN_cuMemAlloc *real, uint32_t *address, unsigned int bytes);
-ga_result ga_cuda_alloc(GA_FN_cuMemAlloc_v2 *real, ga_address *address, size_t bytes);
-ga_result ga_cuda_alloc_pitch_v1(GA_FN_cuMemAllocPitch *real, uint32_t *address,
-                                 unsigned int *pitch, unsigned int width, unsigned int height,
-                                 unsigned int element);
-ga_result ga_cuda_alloc_pitch(GA_FN_cuMemAllocPitch_v2 *real, ga_address *address, size_t *pitch,
-                              size_t width, size_t height, unsigned int element);
-ga_result ga_cuda_alloc_managed(GA_FN_cuMemAllocManaged *real, ga_address *address, size_t bytes,
-                                unsigned int flags);
-ga_result ga_cuda_free_v1(GA_FN_cuMemFree *real, uint32_t address);
-ga_result ga_cuda_free(GA_FN_cuMemFree_v2 *real, ga_address address);
+// An address of 32 bits, of the first versions, need not mean anything to the other interface.
+bool ga_cuda_memory_undo(uint64_t address);
+bool ga_cuda_memory_undo_v1(uint64_t address);
+
+bool ga_cuda_memory_open_managed(struct ga_claim *c, uint64_t bytes);
+
+// Rows of which the driver chooses the length: what it really took is known only afterwards, so the
+// charge is corrected then.
+bool ga_cuda_memory_open_pitched(struct ga_claim *c, uint64_t width, uint64_t height);
+ga_result ga_cuda_memory_settle_pitched(struct ga_claim *c, ga_result result, ga_address address,
+                                        uint64_t bytes, ga_cuda_undo *undo);
+
+// What an address that is freed is of.
+enum ga_cuda_freed {
+    GA_CUDA_FREED_BLOCK,
+    GA_CUDA_FREED_HOST,   // memory of a pool in the host
+    GA_CUDA_FREED_IMPORT, // another process's
+    GA_CUDA_FREED_UNKNOWN,
+};
+enum ga_cuda_freed ga_cuda_memory_give_other(struct ga_claim *c, ga_address address);
+static inline enum ga_cuda_freed ga_cuda_memory_give(struct ga_claim *c, ga_address address) {
+    return GA_LIKELY(ga_cuda_claim_give(c, address)) ? GA_CUDA_FREED_BLOCK
+                                                     : ga_cuda_memory_give_other(c, address);
+}
+// The driver has freed it at once, or refused.
+ga_result ga_cuda_memory_given(const struct ga_claim *c, enum ga_cuda_freed what, ga_result result);
 
 #endif

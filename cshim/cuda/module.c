@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/module.h"
 
-#include "cuda/claim.h"
-#include "cuda/measure.h"
 #include "cuda/state.h"
 
 // Keys in root.blocks that are no addresses: a handle, and in the uppermost bits what of it.
-enum what { BUFFER = 1, HEAP = 2, MODULE = 3, LIBRARY = 4 };
+#define KIND_SHIFT 60
+enum { BUFFER = 1, HEAP = 2 }; // and GA_CUDA_MODULE, GA_CUDA_LIBRARY
 
-static uint64_t key_of(const void *handle, enum what what) {
-    return (uint64_t)(uintptr_t)handle | (uint64_t)what << 60;
+static uint64_t key_of(const void *handle, unsigned int kind) {
+    return (uint64_t)(uintptr_t)handle | (uint64_t)kind << KIND_SHIFT;
 }
 
 // The thread's device, and the context that is charged there. False: not arbitrated.
@@ -17,10 +16,6 @@ static bool charged_device(struct ga_root **root, int *device, uint64_t *context
     *root = ga_root_get();
     *device = *root ? ga_cuda_device_current(*root, context) : -1;
     return *device >= 0;
-}
-
-static void drop(struct ga_root *root, const struct ga_entry *entry) {
-    ga_release(root, entry->device, entry->bytes, entry->tag);
 }
 
 // Heaps and buffers of a context
@@ -52,34 +47,14 @@ static bool begin_limit(struct ga_root *root, int device, uint64_t context, int 
     return true;
 }
 
-// Makes the charge what a value is worth. False: refused, and it is what it was.
+// Makes the charge what a value is worth. False: refused.
 static bool charge_limit(struct ga_root *root, struct limit *l, uint64_t value) {
-    struct ga_entry *e = &l->entry;
-    uint64_t want = value > l->base ? value - l->base : 0;
-    uint16_t tag;
-    if (want > e->bytes) {
-        if (!ga_admit(root, e->device, want - e->bytes, e->kind, &tag))
-            return false;
-        if (tag != e->tag && e->bytes) { // the session began anew: what was charged is nobody's
-            drop(root, e);
-            uint64_t rest = e->bytes;
-            if (!ga_admit(root, e->device, rest, e->kind, &tag)) {
-                ga_release(root, e->device, want - rest, tag);
-                e->bytes = 0;
-                return false;
-            }
-        }
-        e->tag = tag;
-    } else {
-        ga_release(root, e->device, e->bytes - want, e->tag);
-    }
-    e->bytes = want;
-    return true;
+    return ga_admit_change(root, &l->entry, value > l->base ? value - l->base : 0);
 }
 
 static void end_limit(struct ga_root *root, struct limit *l, uint64_t epoch) {
     if (l->entry.bytes && !ga_cuda_claim_keep(root, &l->entry, epoch))
-        drop(root, &l->entry); // it is held all the same, and found by the readings
+        ga_release_entry(root, &l->entry); // it is held all the same, and found by the readings
 }
 
 ga_result ga_cuda_limit_set(GA_FN_cuCtxSetLimit *real, int limit, size_t value) {
@@ -113,147 +88,81 @@ ga_result ga_cuda_limit_set(GA_FN_cuCtxSetLimit *real, int limit, size_t value) 
 
 // Loads
 
-// One load: how it is done. Its result is the handle.
-struct load {
-    ga_result (*run)(const struct load *load, void **handle);
-    enum what what;
-    void *real;
-    const void *from;
-    int *jit, *options;
-    void **jit_values, **values;
-    unsigned int jits, count;
-};
+typedef ga_result unload(void *handle);
 
-typedef ga_result undo(void *handle);
+// The driver's function that undoes a load.
+static unload *unload_of(enum ga_cuda_module_kind kind) {
+    return kind == GA_CUDA_MODULE ? (unload *)(void *)GA_REAL(cuModuleUnload)
+                                  : (unload *)(void *)GA_REAL(cuLibraryUnload);
+}
 
-// The driver's function that undoes it.
-static undo *undo_of(enum what what) {
-    return what == MODULE ? (undo *)(void *)GA_REAL(cuModuleUnload)
-                          : (undo *)(void *)GA_REAL(cuLibraryUnload);
+static bool undo(uint64_t key) {
+    void *handle = (void *)(uintptr_t)(key & ((1ull << KIND_SHIFT) - 1));
+    return unload_of(key >> KIND_SHIFT)(handle) == GA_CUDA_SUCCESS;
+}
+
+void ga_cuda_load_begin(struct ga_cuda_load *l, enum ga_cuda_module_kind kind, void *out) {
+    int device;
+    *l = (struct ga_cuda_load){.kind = kind, .out = out, .at = out};
+    if (!out || !unload_of(kind) || !charged_device(&l->c.root, &device, &l->c.entry.context)) {
+        l->c.root = NULL;
+        return;
+    }
+    l->at = &l->handle;
+    l->c.entry.device = (uint8_t)device;
+    l->c.entry.kind = GA_MEMORY_PLAIN;
+    l->c.epoch = ga_cuda_late_epoch(l->c.root);
+    ga_cuda_measure_begin(l->c.root, (uint32_t)device, &l->measure);
 }
 
 // What a load took becomes its entry. WAITS: it was not charged.
-static enum ga_at_once settle(struct ga_root *root, const struct load *load, void *handle,
-                              struct ga_entry *entry, uint64_t epoch) {
-    enum ga_at_once at_once = GA_AT_ONCE;
-    if (entry->bytes == 0)
-        return at_once;
-    at_once = ga_admit_at_once(root, entry->device, entry->bytes, entry->kind, &entry->tag);
-    entry->key = key_of(handle, load->what);
-    if (at_once == GA_AT_ONCE && !ga_cuda_claim_keep(root, entry, epoch)) {
-        drop(root, entry);
+static enum ga_at_once charge(struct ga_claim *c) {
+    struct ga_entry *e = &c->entry;
+    if (e->bytes == 0)
+        return GA_AT_ONCE;
+    enum ga_at_once at_once = ga_admit_at_once(c->root, e->device, e->bytes, e->kind, &e->tag);
+    if (at_once == GA_AT_ONCE && !ga_cuda_claim_keep(c->root, e, c->epoch)) {
+        ga_claim_drop(c);
         at_once = GA_AT_ONCE_REFUSED;
     }
     return at_once;
 }
 
-// Waits for the bytes that a load takes, and does it once more.
-static ga_result load_again(struct ga_root *root, const struct load *load, void **handle,
-                            struct ga_entry *entry, uint64_t epoch) {
-    if (!ga_admit(root, entry->device, entry->bytes, entry->kind, &entry->tag))
-        return GA_CUDA_OUT_OF_MEMORY;
-    ga_result result = load->run(load, handle);
-    entry->key = key_of(*handle, load->what);
-    if (result != GA_CUDA_SUCCESS) {
-        drop(root, entry);
-    } else if (!ga_cuda_claim_keep(root, entry, epoch)) {
-        drop(root, entry);
-        undo_of(load->what)(*handle);
-        result = GA_CUDA_OUT_OF_MEMORY;
-    }
-    return result;
-}
-
-static ga_result run(const struct load *load, void **out) {
-    struct ga_root *root;
-    struct ga_cuda_measure m;
-    uint64_t context;
-    int device;
-    void *handle = NULL;
-    if (!out || !undo_of(load->what) || !charged_device(&root, &device, &context))
-        return load->run(load, out);
-    uint64_t epoch = ga_cuda_late_epoch(root);
-    ga_cuda_measure_begin(root, (uint32_t)device, &m);
-    ga_result result = load->run(load, &handle);
-    struct ga_entry entry = {.bytes = ga_cuda_measure_taken(root, &m),
-                             .context = context,
-                             .device = (uint8_t)device,
-                             .kind = GA_MEMORY_PLAIN};
+bool ga_cuda_load_settle(struct ga_cuda_load *l, ga_result *result) {
     enum ga_at_once charged = GA_AT_ONCE;
-    if (result == GA_CUDA_SUCCESS)
-        charged = settle(root, load, handle, &entry, epoch);
-    bool undone = charged != GA_AT_ONCE && undo_of(load->what)(handle) == GA_CUDA_SUCCESS;
-    ga_cuda_measure_done(root, &m);
-    if (undone && charged == GA_AT_ONCE_REFUSED)
-        return GA_CUDA_OUT_OF_MEMORY;
+    struct ga_entry *e = &l->c.entry;
+    if (!l->c.root)
+        return false;
+    e->bytes = ga_cuda_measure_taken(l->c.root, &l->measure);
+    e->key = key_of(l->handle, l->kind);
+    if (*result == GA_CUDA_SUCCESS)
+        charged = charge(&l->c);
+    bool undone = charged != GA_AT_ONCE && undo(e->key);
+    ga_cuda_measure_done(l->c.root, &l->measure);
+    if (undone && charged == GA_AT_ONCE_WAITS &&
+        ga_admit(l->c.root, e->device, e->bytes, e->kind, &e->tag))
+        return true;
     if (undone)
-        result = load_again(root, load, &handle, &entry, epoch);
+        *result = GA_CUDA_OUT_OF_MEMORY;
+    if (*result == GA_CUDA_SUCCESS)
+        *l->out = l->handle;
+    return false;
+}
+
+ga_result ga_cuda_load_settle_again(struct ga_cuda_load *l, ga_result result) {
+    result = ga_cuda_claim_settle(&l->c, result, key_of(l->handle, l->kind), undo);
     if (result == GA_CUDA_SUCCESS)
-        *out = handle;
+        *l->out = l->handle;
     return result;
 }
 
-static ga_result run_data(const struct load *l, void **handle) {
-    return ((GA_FN_cuModuleLoadData *)l->real)((ga_module *)handle, l->from);
+bool ga_cuda_module_give(struct ga_claim *c, void *handle, enum ga_cuda_module_kind kind) {
+    return ga_cuda_claim_give(c, key_of(handle, kind));
 }
 
-static ga_result run_with(const struct load *l, void **handle) {
-    return ((GA_FN_cuModuleLoadDataEx *)l->real)((ga_module *)handle, l->from, l->count, l->options,
-                                                 l->values);
-}
-
-static ga_result run_library(const struct load *l, void **handle) {
-    return ((GA_FN_cuLibraryLoadData *)l->real)((ga_library_handle *)handle, l->from, l->jit,
-                                                l->jit_values, l->jits, l->options, l->values,
-                                                l->count);
-}
-
-static ga_result load_module(ga_result (*way)(const struct load *, void **), void *real,
-                             ga_module *module, const void *from, unsigned int count, int *options,
-                             void **values) {
-    struct load l = {way, MODULE, real, from, NULL, options, NULL, values, 0, count};
-    return run(&l, (void **)module);
-}
-
-ga_result ga_cuda_module_load_data(GA_FN_cuModuleLoadData *real, ga_module *module,
-                                   const void *from) {
-    return load_module(run_data, (void *)real, module, from, 0, NULL, NULL);
-}
-
-ga_result ga_cuda_module_load_with(GA_FN_cuModuleLoadDataEx *real, ga_module *module,
-                                   const void *image, unsigned int count, int *options,
-                                   void **values) {
-    return load_module(run_with, (void *)real, module, image, count, options, values);
-}
-
-ga_result ga_cuda_library_load(GA_FN_cuLibraryLoadData *real, ga_library_handle *library,
-                               const void *from, int *jit, void **jit_values, unsigned int jits,
-                               int *options, void **values, unsigned int count) {
-    struct load l = {run_library, LIBRARY,    (void *)real, from, jit,
-                     options,     jit_values, values,       jits, count};
-    return run(&l, (void **)library);
-}
-
-// As with a free: the entry leaves the table before the driver is called, which may give the handle
-// out again.
-static ga_result unload(void *handle, enum what what, undo *real) {
-    struct ga_entry entry;
-    struct ga_root *root = ga_root_get();
-    uint64_t epoch = root ? ga_cuda_late_epoch(root) : 0;
-    bool ours = root && ga_withdraw(root, key_of(handle, what), &entry);
-    ga_result result = real(handle);
-    if (!ours || (result != GA_CUDA_SUCCESS && ga_cuda_claim_keep(root, &entry, epoch)))
-        return result;
-    drop(root, &entry);
+void ga_cuda_module_given(const struct ga_claim *c, ga_result result) {
+    ga_cuda_claim_given(c, result);
     // What it used beyond its bytes may differ.
-    atomic_store(&ga_cuda(root)->measured[entry.device].at_ms, 0);
-    return result;
-}
-
-ga_result ga_cuda_module_unload(GA_FN_cuModuleUnload *real, ga_module module) {
-    return unload(module, MODULE, (undo *)(void *)real);
-}
-
-ga_result ga_cuda_library_unload(GA_FN_cuLibraryUnload *real, ga_library_handle library) {
-    return unload(library, LIBRARY, (undo *)(void *)real);
+    if (result == GA_CUDA_SUCCESS)
+        atomic_store(&ga_cuda(c->root)->measured[c->entry.device].at_ms, 0);
 }

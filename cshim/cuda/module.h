@@ -9,22 +9,30 @@
 #ifndef GA_CUDA_MODULE_H
 #define GA_CUDA_MODULE_H
 
-#include "core/root.h"
-#include "cuda/driver.h"
+#include "cuda/claim.h"
+#include "cuda/measure.h"
 
 ga_result ga_cuda_limit_set(GA_FN_cuCtxSetLimit *real, int limit, size_t value);
 
-// from: an image, or the path of one.
-ga_result ga_cuda_module_load_data(GA_FN_cuModuleLoadData *real, ga_module *module,
-                                   const void *from);
-ga_result ga_cuda_module_load_with(GA_FN_cuModuleLoadDataEx *real, ga_module *module,
-                                   const void *image, unsigned int count, int *options,
-                                   void **values);
-ga_result ga_cuda_module_unload(GA_FN_cuModuleUnload *real, ga_module module);
+enum ga_cuda_module_kind { GA_CUDA_MODULE = 3, GA_CUDA_LIBRARY = 4 };
 
-ga_result ga_cuda_library_load(GA_FN_cuLibraryLoadData *real, ga_library_handle *library,
-                               const void *from, int *jit, void **jit_values, unsigned int jits,
-                               int *options, void **values, unsigned int count);
-ga_result ga_cuda_library_unload(GA_FN_cuLibraryUnload *real, ga_library_handle library);
+// One load: begin, then the driver, which puts the handle where at says, then settle.
+struct ga_cuda_load {
+    struct ga_claim c;
+    struct ga_cuda_measure measure;
+    enum ga_cuda_module_kind kind;
+    void *handle;
+    void **out; // the program's
+    void *at;   // a pointer to a handle
+};
+void ga_cuda_load_begin(struct ga_cuda_load *l, enum ga_cuda_module_kind kind, void *out);
+// True: the driver is to do it once more, and settle_again follows. It was undone, and its bytes
+// have been waited for.
+bool ga_cuda_load_settle(struct ga_cuda_load *l, ga_result *result);
+ga_result ga_cuda_load_settle_again(struct ga_cuda_load *l, ga_result result);
+
+// The reverse: give, then the driver, then given. False: nothing is charged for it.
+bool ga_cuda_module_give(struct ga_claim *c, void *handle, enum ga_cuda_module_kind kind);
+void ga_cuda_module_given(const struct ga_claim *c, ga_result result);
 
 #endif

@@ -253,7 +253,7 @@ void ga_cuda_pending_add(struct ga_root *root, const struct ga_entry *entry, ga_
         if (pool)
             ga_cuda_pool_freed(root, pool, entry->bytes, entry->tag);
         else
-            ga_release(root, entry->device, entry->bytes, entry->tag);
+            ga_release_entry(root, entry);
         return;
     }
     *item = (struct item){

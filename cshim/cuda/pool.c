@@ -2,9 +2,9 @@
 #include "cuda/pool.h"
 
 #include "core/admit.h"
+#include "core/import.h"
 #include "cuda/capture.h"
 #include "cuda/device.h"
-#include "cuda/import.h"
 #include "cuda/state.h"
 
 enum pool_kind {
@@ -783,7 +783,7 @@ ga_result ga_cuda_pool_destroy(GA_FN_cuMemPoolDestroy *real, ga_pool handle) {
     if (!pool) {
         ga_result result = real(handle);
         if (root && result == GA_CUDA_SUCCESS)
-            ga_cuda_import_sweep(root, (uint64_t)(uintptr_t)handle);
+            ga_import_sweep(root, (uint64_t)(uintptr_t)handle);
         return result;
     }
     bool ours = pool->device >= 0;
@@ -797,7 +797,7 @@ ga_result ga_cuda_pool_destroy(GA_FN_cuMemPoolDestroy *real, ga_pool handle) {
     if (result != GA_CUDA_SUCCESS)
         set_handle(root, pool, handle);
     else
-        ga_cuda_import_sweep(root, (uint64_t)(uintptr_t)handle);
+        ga_import_sweep(root, (uint64_t)(uintptr_t)handle);
     struct ga_cuda_pools *p = begin(root);
     if (ours)
         lose_block_locked(root, pool, &notify);

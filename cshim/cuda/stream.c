@@ -7,23 +7,39 @@
 #include "cuda/pending.h"
 
 // False: refused.
-static bool open_on(struct ga_cuda_claim *c, int device) {
+static bool open_on(struct ga_claim *c, int device) {
     if (device < 0) {
         c->root = NULL;
         return true;
     }
-    c->device = (uint32_t)device;
-    // Current may be a context that stands for the one that is charged.
-    c->kind = ga_self.context == c->context ? GA_CUDA_STREAM_PLAIN : GA_CUDA_STREAM_GREEN;
-    if (!ga_admit_object(c->root, GA_OBJECT_STREAM, c->device, 0, &c->tag))
+    struct ga_entry *e = &c->entry;
+    e->bytes = ga_self.number;
+    e->device = (uint8_t)device;
+    if (!ga_admit_object(c->root, GA_OBJECT_STREAM, e->device, 0, &e->tag))
         return false;
     c->epoch = ga_cuda_late_epoch(c->root);
     return true;
 }
 
-static bool open_claim(struct ga_cuda_claim *c) {
-    return ga_cuda_claim_begin(c) &&
-           (!c->root || open_on(c, ga_cuda_device_current(c->root, &c->context)));
+bool ga_cuda_stream_open(struct ga_claim *c) {
+    c->entry.context = 0;
+    if (!ga_claim_begin(c))
+        return false;
+    int device = c->root ? ga_cuda_device_current(c->root, &c->entry.context) : -1;
+    // Current may be a context that stands for the one that is charged.
+    c->entry.kind =
+        ga_self.context == c->entry.context ? GA_CUDA_STREAM_PLAIN : GA_CUDA_STREAM_GREEN;
+    return open_on(c, device);
+}
+
+bool ga_cuda_stream_open_green(struct ga_claim *c, ga_green green) {
+    struct ga_entry on;
+    if (!ga_claim_begin(c))
+        return false;
+    bool known = c->root && ga_cuda_context_find(c->root, ga_cuda_context_green_key(green), &on);
+    c->entry.context = known ? on.context : 0; // its streams are charged in the primary one
+    c->entry.kind = GA_CUDA_STREAM_GREEN;
+    return open_on(c, known ? on.device : -1);
 }
 
 static void give_back(struct ga_root *root, const struct ga_entry *entry, int32_t count) {
@@ -31,64 +47,28 @@ static void give_back(struct ga_root *root, const struct ga_entry *entry, int32_
                     entry->tag);
 }
 
-static ga_result settle(struct ga_cuda_claim *c, ga_result result, const ga_stream *stream) {
+ga_result ga_cuda_stream_created(struct ga_claim *c, ga_result result, const ga_stream *stream) {
+    struct ga_entry old;
     if (!c->root)
         return result;
-    struct ga_entry entry = {
-        .key = result == GA_CUDA_SUCCESS ? (uint64_t)(uintptr_t)*stream : 0,
-        .bytes = ga_self.number,
-        .context = c->context,
-        .tag = c->tag,
-        .device = (uint8_t)c->device,
-        .kind = c->kind,
-    };
-    struct ga_entry old;
     if (result != GA_CUDA_SUCCESS) {
-        give_back(c->root, &entry, 1);
+        give_back(c->root, &c->entry, 1);
         return result;
     }
+    c->entry.key = (uint64_t)(uintptr_t)*stream;
     ga_self_enter();
-    bool put = ga_table_put(&c->root->streams, &entry, &old);
+    bool put = ga_table_put(&c->root->streams, &c->entry, &old);
     ga_self_leave();
     // Without memory to remember it by it is unmade. One that cannot be stays counted.
     if (!put && GA_REAL(cuStreamDestroy_v2) &&
         GA_REAL(cuStreamDestroy_v2)(*stream) == GA_CUDA_SUCCESS) {
-        give_back(c->root, &entry, 1);
+        give_back(c->root, &c->entry, 1);
         return GA_CUDA_OUT_OF_MEMORY;
     }
     if (old.key) // destroyed out of our sight
         give_back(c->root, &old, 1);
-    ga_cuda_late_look(c->root, &c->root->streams, &entry, c->epoch);
+    ga_cuda_late_look(c->root, &c->root->streams, &c->entry, c->epoch);
     return result;
-}
-
-ga_result ga_cuda_stream_create(GA_FN_cuStreamCreate *real, ga_stream *stream, unsigned int flags) {
-    struct ga_cuda_claim c;
-    if (!open_claim(&c))
-        return GA_CUDA_OUT_OF_MEMORY;
-    return settle(&c, real(stream, flags), stream);
-}
-
-ga_result ga_cuda_stream_create_priority(GA_FN_cuStreamCreateWithPriority *real, ga_stream *stream,
-                                         unsigned int flags, int priority) {
-    struct ga_cuda_claim c;
-    if (!open_claim(&c))
-        return GA_CUDA_OUT_OF_MEMORY;
-    return settle(&c, real(stream, flags, priority), stream);
-}
-
-ga_result ga_cuda_stream_create_green(GA_FN_cuGreenCtxStreamCreate *real, ga_stream *stream,
-                                      ga_green green, unsigned int flags, int priority) {
-    struct ga_cuda_claim c;
-    struct ga_entry on;
-    if (!ga_cuda_claim_begin(&c))
-        return GA_CUDA_OUT_OF_MEMORY;
-    bool known = c.root && ga_cuda_context_find(c.root, ga_cuda_context_green_key(green), &on);
-    c.context = known ? on.context : 0; // its streams are charged in the primary one
-    if (!open_on(&c, known ? on.device : -1))
-        return GA_CUDA_OUT_OF_MEMORY;
-    c.kind = GA_CUDA_STREAM_GREEN;
-    return settle(&c, real(stream, green, flags, priority), stream);
 }
 
 // As with memory: out of the table before the driver, which may give the handle out again.

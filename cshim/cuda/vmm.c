@@ -82,7 +82,7 @@ static void end(struct ga_root *root, struct ga_cuda_vmm *v, struct ga_cuda_vmm_
         if (m->host)
             ga_host_give(root, m->host);
         else if (!m->object && ga_withdraw(root, ga_cuda_vmm_key(m), &entry))
-            ga_release(root, entry.device, entry.bytes, entry.tag);
+            ga_release_entry(root, &entry);
         ga_records_give(&v->unused, m);
     }
 }
@@ -110,29 +110,29 @@ static bool refer_locked(struct ga_cuda_vmm *v, ga_memory handle, struct ga_cuda
 
 // Memory on its way.
 struct claim {
-    struct ga_cuda_claim c; // of a device's; but for root and bytes
+    struct ga_claim c; // of a device's; but for root and bytes
     struct ga_cuda_vmm *vmm;
     struct ga_cuda_vmm_memory *memory;
     bool host;
 };
 
 static bool take(struct claim *c, int device) {
-    return c->host ? ga_host_take(c->c.root, c->c.bytes) : ga_cuda_claim_on(&c->c, device);
+    return c->host ? ga_host_take(c->c.root, c->c.entry.bytes) : ga_cuda_claim_on(&c->c, device);
 }
 
 static void roll_back(struct claim *c) {
     if (c->host)
-        ga_host_give(c->c.root, c->c.bytes);
+        ga_host_give(c->c.root, c->c.entry.bytes);
     else
-        ga_cuda_claim_drop(&c->c);
+        ga_claim_drop(&c->c);
     ga_records_give(&c->vmm->unused, c->memory);
 }
 
 // False: refused.
 static bool open_claim(struct claim *c, uint64_t bytes,
                        const struct ga_cu_memory_properties *properties) {
-    *c = (struct claim){.c = {.bytes = bytes, .kind = GA_MEMORY_PLAIN}};
-    if (bytes == 0 || !ga_cuda_claim_begin(&c->c))
+    *c = (struct claim){.c.entry = {.bytes = bytes, .kind = GA_MEMORY_PLAIN}};
+    if (bytes == 0 || !ga_claim_begin(&c->c))
         return bytes == 0;
     struct ga_root *root = c->c.root;
     c->host = properties && ga_cuda_in_host(properties->location.type);
@@ -155,21 +155,18 @@ static bool open_claim(struct claim *c, uint64_t bytes,
 // Puts what was created into the tables. False: no memory for that.
 static bool record(struct claim *c, ga_memory handle) {
     struct ga_cuda_vmm_memory *gone = NULL;
-    struct ga_entry entry = {.key = ga_cuda_vmm_key(c->memory),
-                             .bytes = c->c.bytes,
-                             .tag = c->c.tag,
-                             .device = (uint8_t)c->c.device,
-                             .kind = GA_MEMORY_PLAIN};
-    c->memory->host = c->host ? c->c.bytes : 0;
-    c->memory->device = c->c.device;
-    if (!c->host && !ga_hold(c->c.root, &entry))
+    struct ga_entry *entry = &c->c.entry;
+    entry->key = ga_cuda_vmm_key(c->memory);
+    c->memory->host = c->host ? entry->bytes : 0;
+    c->memory->device = entry->device;
+    if (!c->host && !ga_hold(c->c.root, entry))
         return false;
     ga_self_lock(&c->vmm->lock);
     bool kept = refer_locked(c->vmm, handle, c->memory, &gone);
     ga_self_unlock(&c->vmm->lock);
     end(c->c.root, c->vmm, gone);
     if (!kept && !c->host)
-        ga_withdraw(c->c.root, entry.key, &entry);
+        ga_withdraw(c->c.root, entry->key, entry);
     return kept;
 }
 

@@ -69,9 +69,8 @@ bool ga_opencl_image_open(struct ga_opencl_claim *c, ga_cl_context context, ga_c
     if (format && image && !image->of && dimensions(image->type) &&
         !bytes_of(format, image, &bytes))
         bytes = 0;
-    bool asked = ga_opencl_memory_ask(c, context, flags, bytes, GA_MEMORY_ARRAY);
     c->of = format && image ? image->of : NULL;
-    return asked;
+    return ga_opencl_memory_ask(&c->c, context, flags, bytes, GA_MEMORY_ARRAY);
 }
 
 bool ga_opencl_image_open_v1(struct ga_opencl_claim *c, ga_cl_context context, ga_cl_bits flags,
@@ -83,5 +82,6 @@ bool ga_opencl_image_open_v1(struct ga_opencl_claim *c, ga_cl_context context, g
 
 bool ga_opencl_image_open_pipe(struct ga_opencl_claim *c, ga_cl_context context, ga_cl_bits flags,
                                ga_cl_uint packet, ga_cl_uint packets) {
-    return ga_opencl_memory_ask(c, context, flags, (uint64_t)packet * packets, GA_MEMORY_PLAIN);
+    c->of = NULL;
+    return ga_opencl_memory_ask(&c->c, context, flags, (uint64_t)packet * packets, GA_MEMORY_PLAIN);
 }

@@ -6,30 +6,29 @@
 #include "opencl/device.h"
 #include "opencl/use.h"
 
-bool ga_opencl_memory_ask(struct ga_opencl_claim *c, ga_cl_context context, ga_cl_bits flags,
+bool ga_opencl_memory_ask(struct ga_claim *c, ga_cl_context context, ga_cl_bits flags,
                           uint64_t bytes, uint32_t kind) {
-    *c = (struct ga_opencl_claim){.bytes = bytes, .kind = kind};
+    *c = (struct ga_claim){.entry = {.bytes = bytes, .kind = (uint8_t)kind}};
     if (bytes == 0)
         return true;
-    struct ga_root *root = ga_root_get();
-    if (!root)
-        return !ga_root_denies();
-    ga_cl_device first = NULL;
-    int device = ga_opencl_device_first(root, context, &first);
-    // The program's own memory is what the processor works in.
-    if (device < 0 || (flags & GA_CL_MEM_USE_HOST_PTR && ga_opencl_device_computes_here(first)))
-        return true;
-    c->device = (uint32_t)device;
-    if (!ga_admit(root, c->device, bytes, kind, &c->tag))
+    if (!ga_claim_begin(c))
         return false;
-    ga_tell_soft(root); // a driver may take it when it is first used, and where
-    c->root = root;
+    ga_cl_device first = NULL;
+    int device = c->root ? ga_opencl_device_first(c->root, context, &first) : -1;
+    // The program's own memory is what the processor works in.
+    if (device >= 0 && flags & GA_CL_MEM_USE_HOST_PTR && ga_opencl_device_computes_here(first))
+        device = -1;
+    if (!ga_claim_take(c, device))
+        return false;
+    if (c->root)
+        ga_tell_soft(c->root); // a driver may take it when it is first used, and where
     return true;
 }
 
 bool ga_opencl_memory_open(struct ga_opencl_claim *c, ga_cl_context context, ga_cl_bits flags,
                            size_t bytes) {
-    return ga_opencl_memory_ask(c, context, flags, bytes, GA_MEMORY_PLAIN);
+    c->of = NULL;
+    return ga_opencl_memory_ask(&c->c, context, flags, bytes, GA_MEMORY_PLAIN);
 }
 
 static void ended(ga_cl_mem memory, void *arg) {
@@ -38,10 +37,8 @@ static void ended(ga_cl_mem memory, void *arg) {
 }
 
 // False: nothing would say when it ends, or there is no memory to remember it by.
-static bool keep(const struct ga_opencl_claim *c, ga_cl_mem memory) {
-    struct ga_entry entry = {
-        .bytes = c->bytes, .tag = c->tag, .device = (uint8_t)c->device, .kind = (uint8_t)c->kind};
-    struct ga_opencl_charge *charge = ga_opencl_charge_hold(c->root, &entry);
+static bool keep(const struct ga_claim *c, ga_cl_mem memory) {
+    struct ga_opencl_charge *charge = ga_opencl_charge_hold(c->root, &c->entry);
     if (!charge)
         return false;
     if (GA_OPENCL_REAL(clSetMemObjectDestructorCallback) &&
@@ -60,13 +57,13 @@ ga_cl_mem ga_opencl_memory_refused(ga_cl_int *status) {
 }
 
 ga_cl_mem ga_opencl_memory_made(struct ga_opencl_claim *c, ga_cl_mem memory, ga_cl_int *status) {
-    if (!c->root)
+    if (!c->c.root)
         return ga_opencl_use_part(c->of, memory);
-    if (memory && keep(c, memory))
+    if (memory && keep(&c->c, memory))
         return memory;
     // Better none than what nobody can account for.
     bool undone = memory && GA_OPENCL_REAL(clReleaseMemObject) &&
                   GA_OPENCL_REAL(clReleaseMemObject)(memory) == GA_CL_SUCCESS;
-    ga_release(c->root, c->device, c->bytes, c->tag);
+    ga_claim_drop(&c->c);
     return undone ? ga_opencl_memory_refused(status) : memory;
 }

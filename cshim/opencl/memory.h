@@ -3,22 +3,18 @@
 #ifndef GA_OPENCL_MEMORY_H
 #define GA_OPENCL_MEMORY_H
 
-#include "core/root.h"
+#include "core/admit.h"
 #include "opencl/opencl.h"
 
 // One that the program asks for, on its way: open, then the driver, then made.
 struct ga_opencl_claim {
-    struct ga_root *root; // NULL: not arbitrated, the driver alone decides
-    uint64_t bytes;
-    uint32_t device;
-    uint32_t kind;
-    uint16_t tag;
+    struct ga_claim c;
     ga_cl_mem of; // the object whose memory it is, or NULL
 };
 
 // Asks for the bytes of an object on the first device of its context. False: refused, and nothing
 // was taken.
-bool ga_opencl_memory_ask(struct ga_opencl_claim *c, ga_cl_context context, ga_cl_bits flags,
+bool ga_opencl_memory_ask(struct ga_claim *c, ga_cl_context context, ga_cl_bits flags,
                           uint64_t bytes, uint32_t kind);
 // The same of a buffer.
 bool ga_opencl_memory_open(struct ga_opencl_claim *c, ga_cl_context context, ga_cl_bits flags,

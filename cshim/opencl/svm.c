@@ -12,35 +12,30 @@ static uint64_t key_of(ga_cl_address address) {
 
 ga_cl_address ga_opencl_svm_alloc(GA_FN_clSVMAlloc *real, ga_cl_context context, ga_cl_bits flags,
                                   size_t size, ga_cl_uint alignment) {
-    struct ga_opencl_claim c;
+    struct ga_claim c;
     if (!ga_opencl_memory_ask(&c, context, 0, size, GA_MEMORY_MANAGED))
         return NULL;
     ga_cl_address address = real(context, flags, size, alignment);
     if (!c.root)
         return address;
-    struct ga_entry entry = {.key = key_of(address),
-                             .bytes = c.bytes,
-                             .tag = c.tag,
-                             .device = (uint8_t)c.device,
-                             .kind = (uint8_t)c.kind};
-    if (address && ga_hold(c.root, &entry))
+    c.entry.key = key_of(address);
+    if (address && ga_hold(c.root, &c.entry))
         return address;
     // Better none than what nobody can account for.
     if (address && GA_OPENCL_REAL(clSVMFree))
         GA_OPENCL_REAL(clSVMFree)(context, address);
-    ga_release(c.root, c.device, c.bytes, c.tag);
+    ga_claim_drop(&c);
     return NULL;
 }
 
 // Out of the table before the driver is called, which may give the address out again. It refuses
 // nothing, or says nothing of it.
 void ga_opencl_svm_free(GA_FN_clSVMFree *real, ga_cl_context context, ga_cl_address address) {
-    struct ga_root *root = ga_root_get();
-    struct ga_entry entry;
-    bool ours = root && context && address && ga_withdraw(root, key_of(address), &entry);
+    struct ga_claim c = {.root = ga_root_get()};
+    bool ours = c.root && context && address && ga_withdraw(c.root, key_of(address), &c.entry);
     real(context, address);
     if (ours)
-        ga_release(root, entry.device, entry.bytes, entry.tag);
+        ga_claim_drop(&c);
 }
 
 // The blocks of one command, each a charge of its own from then on: once the command is done the
@@ -58,7 +53,7 @@ static struct ga_opencl_charge *detach(struct ga_root *root, ga_cl_uint count,
             charge->held.next = (struct ga_charge *)(void *)all;
             all = charge;
         } else { // without memory to remember it by until then
-            ga_release(root, entry.device, entry.bytes, entry.tag);
+            ga_release_entry(root, &entry);
         }
     }
     return all;

@@ -105,7 +105,7 @@ static bool take(struct ga_opencl_use *u, uint64_t key) {
         return false;
     struct ga_opencl_charge *part = ga_opencl_charge_hold(u->root, &bytes);
     if (!part) {
-        ga_release(u->root, u->device, bytes.bytes, bytes.tag);
+        ga_release_entry(u->root, &bytes);
         return false;
     }
     part->parts = whole;

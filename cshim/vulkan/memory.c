@@ -2,8 +2,8 @@
 #include "vulkan/memory.h"
 
 #include "core/admit.h"
+#include "core/import.h"
 #include "vulkan/device.h"
-#include "vulkan/import.h"
 
 // The keys of root.blocks are addresses of CUDA's and OpenCL's, with marks below this one.
 #define KEY (1ull << 63)
@@ -51,8 +51,22 @@ void ga_vulkan_memory_held(struct ga_root *root, uint32_t device, uint64_t held[
     ga_self_leave();
 }
 
-static void put_back(struct ga_root *root, const struct ga_entry *e) {
-    ga_release(root, e->device, e->bytes, e->tag);
+// How what a program asks for is known.
+enum source {
+    OWN,      // it is new
+    IMPORTED, // it is somebody's already, and costs nothing here
+    HOST,     // it is the program's own memory
+};
+
+static bool is_given(const struct ga_vk_memory_info *info, int32_t type) {
+    const struct ga_vk_import *import = ga_vulkan_chain_find(info->next, type);
+    return import && import->handle_type;
+}
+
+static enum source source_of(const struct ga_vk_memory_info *info) {
+    return is_given(info, GA_VK_IMPORT_FD)             ? IMPORTED
+           : is_given(info, GA_VK_IMPORT_HOST_POINTER) ? HOST
+                                                       : OWN;
 }
 
 // What the driver is asked for, or told to free. A thread has the bytes of one device on their way,
@@ -61,7 +75,7 @@ static void put_back(struct ga_root *root, const struct ga_entry *e) {
 // call returns.
 struct claim {
     struct ga_root *root; // NULL: not arbitrated, the driver alone decides
-    enum ga_vulkan_source source;
+    enum source source;
     uint32_t heap;
     uint32_t part;         // whose bytes are on their way
     struct ga_entry moves; // these; no key: none are
@@ -81,7 +95,7 @@ static bool park(struct claim *c, const struct ga_vulkan_device *device) {
     if (parked)
         c->parked |= 1u << c->part;
     else
-        put_back(c->root, &c->moves);
+        ga_release_entry(c->root, &c->moves);
     c->moves.key = 0;
     return parked;
 }
@@ -89,11 +103,11 @@ static bool park(struct claim *c, const struct ga_vulkan_device *device) {
 // Whatever the claim has is given back.
 static void drop(struct claim *c, const struct ga_vulkan_device *device) {
     if (c->moves.key)
-        put_back(c->root, &c->moves);
+        ga_release_entry(c->root, &c->moves);
     for (uint32_t i = 0; c->parked >> i; i++) {
         struct ga_entry e;
         if (c->parked >> i & 1 && ga_withdraw(c->root, key_of_parked(device, i), &e))
-            put_back(c->root, &e);
+            ga_release_entry(c->root, &e);
     }
 }
 
@@ -144,14 +158,14 @@ static bool ask_each(struct claim *c, const struct ga_vulkan_device *device, uin
 // False: refused, and nothing was taken.
 static bool begin(struct claim *c, const struct ga_vulkan_device *device,
                   const struct ga_vk_memory_info *info) {
-    *c = (struct claim){.source = ga_vulkan_import_source(info)};
-    if (!device->parts || info->memory_type >= device->types || c->source == GA_VULKAN_HOST)
+    *c = (struct claim){.source = source_of(info)};
+    if (!device->parts || info->memory_type >= device->types || c->source == HOST)
         return true;
     c->heap = device->heap_of[info->memory_type];
     if (!ga_vulkan_device_has(&device->part[0], device->heap_flags[c->heap]))
         return true;
     c->root = ga_root_get();
-    if (c->source == GA_VULKAN_IMPORTED)
+    if (c->source == IMPORTED)
         return true;
     if (!c->root)
         return !ga_root_denies();
@@ -165,17 +179,18 @@ static bool begin(struct claim *c, const struct ga_vulkan_device *device,
 static void note(const struct claim *c, const struct ga_vulkan_device *device, ga_vk_memory memory,
                  uint64_t bytes) {
     int number = ga_vulkan_device_number(c->root, &device->part[0]);
-    if (number >= 0 && !(bytes >> 48) && !ga_vulkan_device_lacks(c->root, &device->part[0], number))
-        ga_vulkan_import_note(c->root, &(struct ga_entry){.key = key_of(device, 0, memory),
-                                                          .bytes = bytes,
-                                                          .context = context_of(device, 0),
-                                                          .device = (uint8_t)number});
+    if (number >= 0 && bytes && !(bytes >> 48) &&
+        !ga_vulkan_device_lacks(c->root, &device->part[0], number))
+        ga_import_note(c->root, &(struct ga_entry){.key = key_of(device, 0, memory),
+                                                   .bytes = bytes,
+                                                   .context = context_of(device, 0),
+                                                   .device = (uint8_t)number});
 }
 
 // The driver has made it. False: there is no memory to remember it by.
 static bool end(struct claim *c, const struct ga_vulkan_device *device,
                 const struct ga_vk_memory_info *info, ga_vk_memory memory) {
-    if (c->source == GA_VULKAN_IMPORTED)
+    if (c->source == IMPORTED)
         note(c, device, memory, info->size);
     if (!c->moves.key)
         return true;
@@ -189,7 +204,7 @@ static bool end(struct claim *c, const struct ga_vulkan_device *device,
             continue;
         e.key = key_of(device, i, memory);
         if (!ga_hold(c->root, &e))
-            put_back(c->root, &e);
+            ga_release_entry(c->root, &e);
     }
     return true;
 }
@@ -222,7 +237,9 @@ static void leave(struct claim *c, const struct ga_vulkan_device *device, ga_vk_
         else
             c->moves.key = 0;
     }
-    ga_vulkan_import_forget(c->root, key_of(device, 0, memory));
+    struct ga_entry import;
+    if (ga_import_take(c->root, key_of(device, 0, memory), &import))
+        ga_import_ended(c->root, &import, true);
 }
 
 void ga_vulkan_memory_free(ga_vk_device handle, ga_vk_memory memory, const void *allocator) {
@@ -260,7 +277,7 @@ void ga_vulkan_memory_sweep(struct ga_root *root, const struct ga_vulkan_device 
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         notify[d] = ga_give(root, d, l.bytes[d], l.tag);
     ga_move_end();
-    ga_vulkan_import_sweep(root, context_of(device, 0));
+    ga_import_sweep(root, context_of(device, 0));
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         if (notify[d])
             ga_session_freed(root, notify[d] - 1);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda/driver.h"
 #include "cuda/hooks.h"
 #include "hook/library.h"
 #include "hook/resolve.h"
@@ -14,6 +15,10 @@
 #endif
 #define CHECK(condition) ((condition) ? (void)0 : abort())
 enum { HEAD = 8, NAME = 4096 };
+
+// The library's.
+GA_FN_cuGetProcAddress cuGetProcAddress;
+GA_FN_cuGetProcAddress_v2 cuGetProcAddress_v2;
 
 static void *driver;
 static GA_FN_cuGetProcAddress *v1;
@@ -63,7 +68,7 @@ static void make_name(char *name, const uint8_t *head, const uint8_t *data, size
 static void ask_v1(const char *name, int version, uint64_t flags) {
     void *bare = &untouched, *found = &untouched;
     ga_result want = v1(name, &bare, version, flags);
-    CHECK(ga_cuda_get_proc_address(v1, name, &found, version, flags) == want);
+    CHECK(cuGetProcAddress(name, &found, version, flags) == want);
     CHECK(found == expected(bare));
 }
 
@@ -71,8 +76,7 @@ static void ask_v2(const char *name, int version, uint64_t flags, bool quiet) {
     void *bare = &untouched, *found = &untouched;
     int status = 77, seen = 77;
     ga_result want = v2(name, &bare, version, flags, quiet ? NULL : &status);
-    CHECK(want ==
-          ga_cuda_get_proc_address_v2(v2, name, &found, version, flags, quiet ? NULL : &seen));
+    CHECK(cuGetProcAddress_v2(name, &found, version, flags, quiet ? NULL : &seen) == want);
     CHECK(found == expected(bare) && seen == status);
 }
 

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/import.h"
+
+#include "core/tell.h"
+
+static void count(struct ga_root *root, const struct ga_entry *e, bool more) {
+    ga_tell_import(root, e->device, more ? e->bytes : 0 - e->bytes, e->bytes ? 0 : (more ? 1 : -1));
+}
+
+// Memory that is opened twice has the same address twice. With another size it is another block:
+// the one before has ended, and no call that we see said so.
+void ga_import_note(struct ga_root *root, const struct ga_entry *entry) {
+    struct ga_entry e = *entry;
+    struct ga_entry old = {0};
+    e.tag = 1;
+    ga_self_lock(&root->imports_lock);
+    if (ga_table_find(&root->imports, e.key, &old) && old.bytes == e.bytes &&
+        old.context == e.context && old.tag < UINT16_MAX)
+        e.tag = (uint16_t)(old.tag + 1);
+    bool put = ga_table_put(&root->imports, &e, &old);
+    ga_self_unlock(&root->imports_lock);
+    if (!put) // without memory to remember it by, it stays unknown
+        ga_tell_import(root, e.device, 0, 1);
+    if (put && e.tag == 1) {
+        count(root, &e, true);
+        if (old.key)
+            count(root, &old, false);
+    }
+}
+
+bool ga_import_take(struct ga_root *root, uint64_t key, struct ga_entry *entry) {
+    struct ga_entry rest;
+    struct ga_entry old;
+    if (atomic_load(&root->imports.most) == 0)
+        return false;
+    ga_self_lock(&root->imports_lock);
+    bool found = ga_table_take(&root->imports, key, entry);
+    if (found && entry->tag > 1) {
+        rest = *entry;
+        rest.tag--;
+        ga_table_put(&root->imports, &rest, &old);
+    }
+    ga_self_unlock(&root->imports_lock);
+    return found;
+}
+
+void ga_import_ended(struct ga_root *root, const struct ga_entry *entry, bool ended) {
+    struct ga_entry old;
+    if (ended) {
+        if (entry->tag == 1)
+            count(root, entry, false);
+        return;
+    }
+    ga_self_lock(&root->imports_lock);
+    ga_table_put(&root->imports, entry, &old);
+    ga_self_unlock(&root->imports_lock);
+}
+
+struct ended {
+    uint64_t bytes[GA_DEVICES];
+    int unknown[GA_DEVICES];
+};
+
+static void add(void *arg, const struct ga_entry *e) {
+    struct ended *ended = arg;
+    ended->bytes[e->device] += e->bytes;
+    ended->unknown[e->device] += e->bytes == 0;
+}
+
+void ga_import_sweep(struct ga_root *root, uint64_t context) {
+    struct ended all;
+    if (atomic_load(&root->imports.most) == 0)
+        return;
+    ga_os_zero(&all, sizeof all);
+    ga_self_lock(&root->imports_lock);
+    ga_table_drain(&root->imports, context, add, &all);
+    ga_self_unlock(&root->imports_lock);
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
+        if (all.bytes[d] || all.unknown[d])
+            ga_tell_import(root, d, 0 - all.bytes[d], 0 - all.unknown[d]);
+}
