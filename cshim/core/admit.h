@@ -172,6 +172,9 @@ static inline void ga_charge_drop(struct ga_root *root, struct ga_charge *charge
         ga_session_freed(root, notify - 1);
 }
 
+// So many contexts, from this one on, have ended, and with them all blocks that lived there.
+void ga_admit_sweep(struct ga_root *root, uint64_t context, uint32_t contexts);
+
 // Bytes of the device whose free has not been seen to execute.
 uint64_t ga_admit_late(struct ga_root *root, uint32_t device);
 // More than the whole limit: it can never be had.

@@ -17,13 +17,6 @@ static uint64_t key_of(uint32_t thread, uint32_t device) {
     return (uint64_t)thread << 8 | device;
 }
 
-static bool hold_of(struct ga_root *root, uint64_t key, struct ga_entry *entry) {
-    ga_self_enter();
-    bool found = ga_table_find(&root->holds, key, entry);
-    ga_self_leave();
-    return found;
-}
-
 // Of what is used
 
 bool ga_hold_take(struct ga_root *root, uint32_t device) {
@@ -33,14 +26,12 @@ bool ga_hold_take(struct ga_root *root, uint32_t device) {
                              .device = (uint8_t)device,
                              .kind = GA_HOLD_USED};
     struct ga_entry old;
-    if (hold_of(root, entry.key, &old) && old.tag == atomic_load(&root->tag))
+    if (ga_self_find(&root->holds, entry.key, &old) && old.tag == atomic_load(&root->tag))
         return true;
     if (!ga_admit_object(root, GA_OBJECT_HOLD, device, 0, &entry.tag))
         return false;
-    ga_self_enter();
     bool put =
-        ga_table_put(&root->holds, &entry, &old); // what it replaces is of a session that is over
-    ga_self_leave();
+        ga_self_put(&root->holds, &entry, &old); // what it replaces is of a session that is over
     if (put)
         ga_self.holds |= 1u << device;
     else
@@ -60,7 +51,7 @@ void ga_hold_drop(struct ga_root *root) {
 
 bool ga_hold_retains(struct ga_root *root, uint32_t device) {
     struct ga_entry entry;
-    return hold_of(root, key_of(ga_self.number, device) | RETAINED, &entry);
+    return ga_self_find(&root->holds, key_of(ga_self.number, device) | RETAINED, &entry);
 }
 
 bool ga_hold_ask(struct ga_root *root, uint32_t device, struct ga_hold *hold) {

@@ -308,9 +308,7 @@ static void sum_up(struct ga_root *root, struct sums *s) {
         if (device < GA_DEVICES)
             s->used[device] += atomic_load(&t->inflight);
     }
-    ga_self_enter();
-    ga_table_each(&root->blocks, add_block, s);
-    ga_self_leave();
+    ga_self_each(&root->blocks, add_block, s);
     ga_charge_each(root, add_block, s);
     for (uint32_t d = 0; d < GA_DEVICES; d++) {
         s->used[d] += ga_root_pending(root, d) + atomic_load(&root->stranded[d]);

@@ -96,9 +96,7 @@ static void add_up(void *arg, const struct ga_entry *e) {
 struct ga_objects_sum ga_objects_sum(struct ga_root *root, uint32_t device) {
     struct ga_objects_sum sum = {0};
     struct sum s = {device, atomic_load(&root->tag), &sum};
-    ga_self_enter();
-    ga_table_each(&root->objects, add_up, &s);
-    ga_self_leave();
+    ga_self_each(&root->objects, add_up, &s);
     sum.streams += atomic_load(&root->devices[device].streams);
     return sum;
 }
@@ -134,7 +132,5 @@ void ga_objects_list(struct ga_root *root, uint32_t device, uint32_t skip,
     ga_os_zero(list, sizeof *list);
     if (streams && skip == 0)
         list->makers[list->count++] = (struct ga_wire_objects_maker){.streams = streams};
-    ga_self_enter();
-    ga_table_each(&root->objects, add_maker, &l);
-    ga_self_leave();
+    ga_self_each(&root->objects, add_maker, &l);
 }

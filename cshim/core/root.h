@@ -319,6 +319,33 @@ static inline void ga_self_unlock(struct ga_spin *lock) {
     ga_self_leave();
 }
 
+// What is done to a table in such brackets.
+static inline bool ga_self_put(struct ga_table *table, const struct ga_entry *entry,
+                               struct ga_entry *old) {
+    ga_self_enter();
+    bool put = ga_table_put(table, entry, old);
+    ga_self_leave();
+    return put;
+}
+static inline bool ga_self_take(struct ga_table *table, uint64_t key, struct ga_entry *entry) {
+    ga_self_enter();
+    bool found = ga_table_take(table, key, entry);
+    ga_self_leave();
+    return found;
+}
+static inline bool ga_self_find(struct ga_table *table, uint64_t key, struct ga_entry *entry) {
+    ga_self_enter();
+    bool found = ga_table_find(table, key, entry);
+    ga_self_leave();
+    return found;
+}
+static inline void ga_self_each(struct ga_table *table,
+                                void (*show)(void *arg, const struct ga_entry *entry), void *arg) {
+    ga_self_enter();
+    ga_table_each(table, show, arg);
+    ga_self_leave();
+}
+
 // Brackets what takes a mutex that is no more to be had by a signal handler that interrupts its
 // holder: the handler's own calls find no root meanwhile. Nests. May contain the brackets above.
 static inline void ga_self_go_away(void) {

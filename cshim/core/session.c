@@ -570,9 +570,7 @@ static void return_grant(struct ga_root *root, struct ga_lane *lane) {
 
 void ga_session_return_hold(struct ga_root *root, uint64_t key) {
     struct ga_entry entry;
-    ga_self_enter();
-    bool found = ga_table_take(&root->holds, key, &entry);
-    ga_self_leave();
+    bool found = ga_self_take(&root->holds, key, &entry);
     if (found)
         ga_session_give(root, GA_OBJECT_HOLD, entry.device, 1, (uint32_t)entry.bytes, entry.tag);
 }
@@ -608,9 +606,7 @@ static void return_holds(struct ga_root *root) {
     do {
         b.skip = living;
         b.count = 0;
-        ga_self_enter();
-        ga_table_each(&root->holds, collect, &b);
-        ga_self_leave();
+        ga_self_each(&root->holds, collect, &b);
         for (uint32_t i = 0; i < b.count; i++) {
             if (ga_os_thread_lives(pid, b.tid[i]))
                 living++;

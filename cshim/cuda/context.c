@@ -17,10 +17,7 @@ uint64_t ga_cuda_context_green_key(ga_green green) {
 }
 
 bool ga_cuda_context_find(struct ga_root *root, uint64_t key, struct ga_entry *entry) {
-    ga_self_enter();
-    bool found = ga_table_find(&ga_cuda(root)->contexts, key, entry);
-    ga_self_leave();
-    return found;
+    return ga_self_find(&ga_cuda(root)->contexts, key, entry);
 }
 
 static void give_back(struct ga_root *root, const struct ga_entry *entry) {
@@ -72,9 +69,7 @@ void ga_cuda_context_made(const struct ga_cuda_context_ask *ask, const struct ga
     entry.bytes = ga_self.number;
     entry.device = (uint8_t)ask->device;
     entry.tag = ask->tag;
-    ga_self_enter();
-    bool put = ga_table_put(&ga_cuda(ask->root)->contexts, &entry, &old);
-    ga_self_leave();
+    bool put = ga_self_put(&ga_cuda(ask->root)->contexts, &entry, &old);
     ga_cuda_late_made(ask->root, entry.key);
     // Without memory to remember it by it stays counted.
     if (put && old.key)
@@ -119,9 +114,7 @@ ga_result ga_cuda_context_created(const struct ga_cuda_context_ask *ask, ga_resu
 
 void ga_cuda_context_forget(struct ga_root *root, uint64_t key) {
     struct ga_entry entry;
-    ga_self_enter();
-    bool known = ga_table_take(&ga_cuda(root)->contexts, key, &entry);
-    ga_self_leave();
+    bool known = ga_self_take(&ga_cuda(root)->contexts, key, &entry);
     atomic_fetch_add(&ga_cuda(root)->context_epoch, 1);
     if (known)
         give_back(root, &entry);

@@ -104,10 +104,7 @@ GA_NOINLINE int ga_cuda_device_find(struct ga_root *root, ga_context context, ui
 bool ga_cuda_device_find_stream(struct ga_root *root, ga_stream stream, struct ga_entry *entry) {
     if ((uintptr_t)stream <= (uintptr_t)GA_CUDA_STREAM_PER_THREAD)
         return false;
-    ga_self_enter();
-    bool found = ga_table_find(&root->streams, (uint64_t)(uintptr_t)stream, entry);
-    ga_self_leave();
-    return found;
+    return ga_self_find(&root->streams, (uint64_t)(uintptr_t)stream, entry);
 }
 
 int ga_cuda_device_of_stream(struct ga_root *root, ga_stream stream, uint64_t *context) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/ending.h"
 
-#include "core/give.h"
+#include "core/admit.h"
 #include "core/import.h"
-#include "core/session.h"
 #include "cuda/bound.h"
 #include "cuda/context.h"
 #include "cuda/device.h"
@@ -20,18 +19,6 @@
 
 static uint64_t key_of(ga_context context) {
     return (uint64_t)(uintptr_t)context;
-}
-
-// What leaves the tables with a context, by device.
-struct leaving {
-    uint16_t tag;
-    uint64_t bytes[GA_DEVICES];
-};
-
-static void add_block(void *arg, const struct ga_entry *e) {
-    struct leaving *l = arg;
-    if (e->tag == l->tag)
-        l->bytes[e->device] += e->bytes;
 }
 
 // The contexts that stand for another one, as many as anybody has.
@@ -51,9 +38,7 @@ static void match_alias(void *arg, const struct ga_entry *e) {
 // Frees that are pending know the context that their stream named.
 static void mark_pending(struct ga_root *root, uint64_t context, uint64_t becomes) {
     struct aliases a = {.context = context};
-    ga_self_enter();
-    ga_table_each(&ga_cuda(root)->contexts, match_alias, &a);
-    ga_self_leave();
+    ga_self_each(&ga_cuda(root)->contexts, match_alias, &a);
     ga_cuda_pending_mark(root, context, becomes);
     for (uint32_t i = 0; i < a.count; i++)
         ga_cuda_pending_mark(root, a.key[i], becomes);
@@ -85,22 +70,11 @@ void ga_cuda_ending_unmark(struct ga_root *root, uint64_t context, uint64_t tick
 }
 
 void ga_cuda_ending_sweep(struct ga_root *root, uint64_t ticket) {
-    struct leaving l;
-    ga_os_zero(&l, sizeof l);
-    uint32_t notify[GA_DEVICES];
-    ga_move_begin(root);
-    l.tag = atomic_load(&root->tag);
-    ga_table_drain(&root->blocks, ticket, add_block, &l);
-    for (uint32_t d = 0; d < GA_DEVICES; d++)
-        notify[d] = ga_give(root, d, l.bytes[d], l.tag);
-    ga_move_end();
+    ga_admit_sweep(root, ticket, 1);
     ga_cuda_pending_sweep(root, ticket);
     ga_cuda_bound_sweep(root, ticket);
     ga_cuda_host_sweep(root, ticket);
     ga_import_sweep(root, ticket);
-    for (uint32_t d = 0; d < GA_DEVICES; d++)
-        if (notify[d])
-            ga_session_freed(root, notify[d] - 1);
     ga_cuda_stream_sweep(root, ticket);
 }
 

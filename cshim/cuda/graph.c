@@ -132,10 +132,7 @@ static struct ga_entry entry_of(const struct ga_cuda_graph_block *b, struct ga_c
 // Whether the block that the graph left behind is there still.
 static bool is_there(struct start *s, const struct ga_cuda_graph_block *b) {
     struct ga_entry e;
-    ga_self_enter();
-    bool there = ga_table_find(&s->root->blocks, b->address, &e);
-    ga_self_leave();
-    return there;
+    return ga_self_find(&s->root->blocks, b->address, &e);
 }
 
 // Whether it is on its way back in stream order, which makes it the graph's again.

@@ -96,9 +96,7 @@ static void forget_conversions(struct ga_root *root, ga_green green) {
     struct conversions c = {.green = (uint64_t)(uintptr_t)green};
     do {
         c.found = 0;
-        ga_self_enter();
-        ga_table_each(&ga_cuda(root)->contexts, match, &c);
-        ga_self_leave();
+        ga_self_each(&ga_cuda(root)->contexts, match, &c);
         if (c.found)
             ga_cuda_context_forget(root, c.found);
     } while (c.found);
@@ -138,8 +136,6 @@ ga_result ga_cuda_green_convert(GA_FN_cuCtxFromGreenCtx *real, ga_context *conte
     entry.key = (uint64_t)(uintptr_t)*context;
     entry.bytes = (uint64_t)(uintptr_t)green;
     entry.kind = GA_CUDA_CONTEXT_OF_GREEN;
-    ga_self_enter();
-    ga_table_put(&ga_cuda(root)->contexts, &entry, &old);
-    ga_self_leave();
+    ga_self_put(&ga_cuda(root)->contexts, &entry, &old);
     return result;
 }

@@ -33,9 +33,7 @@ bool ga_cuda_host_open_pooled(struct ga_claim *c, struct ga_root *root, uint64_t
 // Without memory to remember it by, it stays counted: that errs on the side of the cap.
 static void put_in(struct ga_root *root, const struct ga_entry *entry) {
     struct ga_entry old = {0};
-    ga_self_enter();
-    ga_table_put(&root->hosts, entry, &old);
-    ga_self_leave();
+    ga_self_put(&root->hosts, entry, &old);
     if (old.key) // ended out of our sight
         ga_host_give(root, old.bytes);
 }

@@ -69,9 +69,7 @@ static void match_primary(void *arg, const struct ga_entry *e) {
 
 static struct ga_entry primary_entry(struct ga_root *root, ga_cu_device device) {
     struct search s = {.device = number_of(root, (uint32_t)device)};
-    ga_self_enter();
-    ga_table_each(&ga_cuda(root)->contexts, match_primary, &s);
-    ga_self_leave();
+    ga_self_each(&ga_cuda(root)->contexts, match_primary, &s);
     return s.found;
 }
 

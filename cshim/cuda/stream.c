@@ -56,9 +56,7 @@ ga_result ga_cuda_stream_created(struct ga_claim *c, ga_result result, const ga_
         return result;
     }
     c->entry.key = (uint64_t)(uintptr_t)*stream;
-    ga_self_enter();
-    bool put = ga_table_put(&c->root->streams, &c->entry, &old);
-    ga_self_leave();
+    bool put = ga_self_put(&c->root->streams, &c->entry, &old);
     // Without memory to remember it by it is unmade. One that cannot be stays counted.
     if (!put && GA_REAL(cuStreamDestroy_v2) &&
         GA_REAL(cuStreamDestroy_v2)(*stream) == GA_CUDA_SUCCESS) {
@@ -79,9 +77,7 @@ ga_result ga_cuda_stream_destroy(GA_FN_cuStreamDestroy_v2 *real, ga_stream strea
     if (!root)
         return real(stream);
     uint64_t epoch = ga_cuda_late_epoch(root);
-    ga_self_enter();
-    bool ours = ga_table_take(&root->streams, (uint64_t)(uintptr_t)stream, &entry);
-    ga_self_leave();
+    bool ours = ga_self_take(&root->streams, (uint64_t)(uintptr_t)stream, &entry);
     ga_cuda_pending_stream_ends(root, stream);
     ga_result result = real(stream);
     if (result == GA_CUDA_SUCCESS)
@@ -92,9 +88,7 @@ ga_result ga_cuda_stream_destroy(GA_FN_cuStreamDestroy_v2 *real, ga_stream strea
         give_back(root, &entry, 1);
         return result;
     }
-    ga_self_enter();
-    ga_table_put(&root->streams, &entry, &old);
-    ga_self_leave();
+    ga_self_put(&root->streams, &entry, &old);
     ga_cuda_late_join(root, &root->streams, &entry, epoch);
     return result;
 }
@@ -115,10 +109,8 @@ static void collect(void *arg, const struct ga_entry *e) {
 // Gives back what is in the table still, in one request for each maker.
 static void give_back_batch(struct ga_root *root, struct batch *b) {
     for (uint32_t i = 0; i < b->count; i++) {
-        ga_self_enter();
-        if (!ga_table_take(&root->streams, b->entry[i].key, &b->entry[i]))
+        if (!ga_self_take(&root->streams, b->entry[i].key, &b->entry[i]))
             b->entry[i].key = 0;
-        ga_self_leave();
     }
     for (uint32_t i = 0; i < b->count; i++) {
         const struct ga_entry *first = &b->entry[i];
@@ -140,9 +132,7 @@ void ga_cuda_stream_sweep(struct ga_root *root, uint64_t ticket) {
     struct batch b = {.ticket = ticket};
     do {
         b.count = 0;
-        ga_self_enter();
-        ga_table_each(&root->streams, collect, &b);
-        ga_self_leave();
+        ga_self_each(&root->streams, collect, &b);
         give_back_batch(root, &b);
     } while (b.count == BATCH);
 }

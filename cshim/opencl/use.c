@@ -28,25 +28,18 @@ static uint64_t key_of_argument(const void *kernel, ga_cl_uint index) {
 }
 
 static bool find(struct ga_root *root, uint64_t key, struct ga_entry *entry) {
-    ga_self_enter();
-    bool found = ga_table_find(&ga_opencl(root)->used, key, entry);
-    ga_self_leave();
-    return found;
+    return ga_self_find(&ga_opencl(root)->used, key, entry);
 }
 
 static void put(struct ga_root *root, uint64_t key, uint64_t charge, uint64_t number) {
     struct ga_entry entry = {.key = key, .bytes = number, .context = charge};
     struct ga_entry old;
-    ga_self_enter();
-    ga_table_put(&ga_opencl(root)->used, &entry, &old);
-    ga_self_leave();
+    ga_self_put(&ga_opencl(root)->used, &entry, &old);
 }
 
 static void forget(struct ga_root *root, uint64_t key) {
     struct ga_entry entry;
-    ga_self_enter();
-    ga_table_take(&ga_opencl(root)->used, key, &entry);
-    ga_self_leave();
+    ga_self_take(&ga_opencl(root)->used, key, &entry);
 }
 
 void ga_opencl_use_object(struct ga_root *root, ga_cl_mem memory, struct ga_opencl_charge *charge) {

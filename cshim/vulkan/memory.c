@@ -46,9 +46,7 @@ static void add_held(void *arg, const struct ga_entry *e) {
 
 void ga_vulkan_memory_held(struct ga_root *root, uint32_t device, uint64_t held[GA_VK_HEAPS]) {
     struct heaps heaps = {.device = device, .held = held};
-    ga_self_enter();
-    ga_table_each(&root->blocks, add_held, &heaps);
-    ga_self_leave();
+    ga_self_each(&root->blocks, add_held, &heaps);
 }
 
 // How what a program asks for is known.
@@ -254,31 +252,7 @@ void ga_vulkan_memory_free(ga_vk_device handle, ga_vk_memory memory, const void 
         drop(&c, device);
 }
 
-// What leaves the table with a logical device, by device.
-struct leaving {
-    struct ga_root *root;
-    uint16_t tag;
-    uint64_t bytes[GA_DEVICES];
-};
-
-static void add(void *arg, const struct ga_entry *e) {
-    struct leaving *l = arg;
-    if (e->tag == l->tag)
-        l->bytes[e->device] += e->bytes;
-}
-
 void ga_vulkan_memory_sweep(struct ga_root *root, const struct ga_vulkan_device *device) {
-    struct leaving l = {.root = root};
-    uint32_t notify[GA_DEVICES];
-    ga_move_begin(root);
-    l.tag = atomic_load(&root->tag);
-    for (uint32_t heap = 0; heap < GA_VK_HEAPS; heap++)
-        ga_table_drain(&root->blocks, context_of(device, heap), add, &l);
-    for (uint32_t d = 0; d < GA_DEVICES; d++)
-        notify[d] = ga_give(root, d, l.bytes[d], l.tag);
-    ga_move_end();
+    ga_admit_sweep(root, context_of(device, 0), GA_VK_HEAPS);
     ga_import_sweep(root, context_of(device, 0));
-    for (uint32_t d = 0; d < GA_DEVICES; d++)
-        if (notify[d])
-            ga_session_freed(root, notify[d] - 1);
 }
