@@ -3,8 +3,6 @@
 // Each is an ordinary function of some length, so that tools that patch a function's beginning can.
 #include "cuda/hooks.h"
 
-#include <errno.h>
-
 #include "cuda/array.h"
 #include "cuda/async.h"
 #include "cuda/bound.h"
@@ -177,7 +175,7 @@ static ga_result resolved(ga_result result, const char *name, void **pfn) {
 #define GA_ENDS_CAPTURE(real, ...) ga_cuda_capture_ended(real(__VA_ARGS__))
 
 // Reached by direct link, a wrapper exists even where the driver lacks the function: then the
-// answer is CUDA_ERROR_NOT_FOUND. The driver's errno is the program's business; ours is not.
+// answer is CUDA_ERROR_NOT_FOUND.
 #define GA_HOOK(symbol, class, bytes, parameters, arguments, ...)                                  \
     __attribute__((visibility("default"))) ga_result symbol parameters;                            \
     ga_result symbol parameters {                                                                  \
@@ -187,11 +185,8 @@ static ga_result resolved(ga_result result, const char *name, void **pfn) {
             return GA_CUDA_NOT_FOUND;                                                              \
         if (passes(now, __builtin_return_address(0)))                                              \
             return real arguments;                                                                 \
-        int *error = &errno;                                                                       \
-        int saved = *error;                                                                        \
-        ga_result result = GA_ROW_CALL(arguments, __VA_ARGS__);                                    \
-        *error = saved;                                                                            \
-        return result;                                                                             \
+        GA_ROW_KEEPS_ERRNO;                                                                        \
+        return GA_ROW_CALL(arguments, __VA_ARGS__);                                                \
     }
 #define GA_NEED(symbol, parameters)
 #include "cuda/hooks.def"

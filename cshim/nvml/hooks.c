@@ -2,8 +2,6 @@
 // NVML as an interface: the wrappers, one function for each GA_HOOK row of hooks.def.
 #include "nvml/hooks.h"
 
-#include <errno.h>
-
 #include "hook/library.h"
 #include "hook/row.h"
 #include "nvml/nvml.h"
@@ -33,12 +31,10 @@ static bool is_nvmls_own(const void *caller) {
             return GA_NVML_FUNCTION_NOT_FOUND;                                                     \
         if (ga_library_disabled() || is_nvmls_own(__builtin_return_address(0)))                    \
             return real arguments;                                                                 \
-        int *error = &errno;                                                                       \
-        int saved = *error;                                                                        \
+        GA_ROW_KEEPS_ERRNO;                                                                        \
         inside = ga_os_stack() | 1;                                                                \
         ga_nvml_result result = GA_ROW_CALL(arguments, __VA_ARGS__);                               \
         inside = 0;                                                                                \
-        *error = saved;                                                                            \
         return result;                                                                             \
     }
 #define GA_NEED(symbol, parameters)

@@ -76,11 +76,11 @@ static inline struct ga_opencl_call ga_opencl_call_begin(const void *caller, boo
     ga_opencl_call.coming = coming;
     return outer;
 }
-static inline void ga_opencl_call_end(struct ga_opencl_call outer) {
-    bool on = outer.stack && !ga_os_left(outer.stack, ga_os_stack());
-    ga_opencl_call.stack = on ? outer.stack : 0;
-    ga_opencl_call.caller = outer.caller;
-    ga_opencl_call.layer = outer.layer;
+static inline void ga_opencl_call_end(const struct ga_opencl_call *outer) {
+    bool on = outer->stack && !ga_os_left(outer->stack, ga_os_stack());
+    ga_opencl_call.stack = on ? outer->stack : 0;
+    ga_opencl_call.caller = outer->caller;
+    ga_opencl_call.layer = outer->layer;
     ga_opencl_call.coming = 0;
     if (GA_UNLIKELY(ga_opencl_call.leaving != NULL) && !on)
         ga_opencl_charge_give_back();

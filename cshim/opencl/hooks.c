@@ -4,8 +4,6 @@
 // The drivers lie behind it, and are called by it through tables.
 #include "opencl/hooks.h"
 
-#include <errno.h>
-
 #include "hook/library.h"
 #include "hook/row.h"
 #include "opencl/charge.h"
@@ -137,25 +135,13 @@ enum {
 #define GA_WRAPS_reference(...) GA_WRAPS(__VA_ARGS__)
 #define GA_WRAPS_use(...) GA_WRAPS_LATER(__VA_ARGS__)
 
-// What a function answers that the loader lacks, and how an answer is kept and given.
+// What a function answers that the loader lacks.
 #define GA_LACKED_ga_cl_int GA_CL_INVALID_OPERATION
 #define GA_LACKED_ga_cl_context NULL
 #define GA_LACKED_ga_cl_mem NULL
 #define GA_LACKED_ga_cl_object NULL
 #define GA_LACKED_ga_cl_address NULL
 #define GA_LACKED_void
-#define GA_KEEPS_ga_cl_int ga_cl_int result =
-#define GA_KEEPS_ga_cl_context ga_cl_context result =
-#define GA_KEEPS_ga_cl_mem ga_cl_mem result =
-#define GA_KEEPS_ga_cl_object ga_cl_object result =
-#define GA_KEEPS_ga_cl_address ga_cl_address result =
-#define GA_KEEPS_void
-#define GA_GIVES_ga_cl_int result
-#define GA_GIVES_ga_cl_context result
-#define GA_GIVES_ga_cl_mem result
-#define GA_GIVES_ga_cl_object result
-#define GA_GIVES_ga_cl_address result
-#define GA_GIVES_void
 
 #define GA_WRAPPER(symbol, function, passes, layer, bytes, arguments, returns, ...)                \
     {                                                                                              \
@@ -166,14 +152,10 @@ enum {
         if (ga_library_disabled() ||                                                               \
             passes(number, GA_TAKES_##bytes, __builtin_return_address(0)))                         \
             return real arguments;                                                                 \
-        int *error = &errno;                                                                       \
-        int saved = *error;                                                                        \
-        struct ga_opencl_call outer =                                                              \
+        GA_ROW_KEEPS_ERRNO;                                                                        \
+        __attribute__((unused, cleanup(ga_opencl_call_end))) struct ga_opencl_call outer =         \
             ga_opencl_call_begin(__builtin_return_address(0), layer, layer ? 0 : number + 1);      \
-        GA_KEEPS_##returns GA_ROW_CALL(arguments, __VA_ARGS__);                                    \
-        ga_opencl_call_end(outer);                                                                 \
-        *error = saved;                                                                            \
-        return GA_GIVES_##returns;                                                                 \
+        return GA_ROW_CALL(arguments, __VA_ARGS__);                                                \
     }
 // The layer's is not called before there is a function below it.
 #define GA_WRAPS(symbol, bytes, returns, parameters, arguments, ...)                               \

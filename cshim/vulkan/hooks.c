@@ -4,10 +4,10 @@
 // functions from which it gets all others. A function that is not wrapped is the next layer's own,
 // so that nothing comes in between.
 #include <dlfcn.h>
-#include <errno.h>
 
 #include "hook/library.h"
 #include "hook/loader.h"
+#include "hook/row.h"
 #include "vulkan/chain.h"
 #include "vulkan/instance.h"
 #include "vulkan/logical.h"
@@ -61,21 +61,10 @@ static ga_vk_result ga_vulkan_device_extensions(ga_vk_physical physical, const c
 static ga_vk_function ga_vulkan_instance_function(ga_vk_instance instance, const char *name);
 static ga_vk_function ga_vulkan_device_function(ga_vk_device device, const char *name);
 
-// How an answer is kept and given.
-#define GA_KEEPS_ga_vk_result ga_vk_result result =
-#define GA_KEEPS_ga_vk_function ga_vk_function result =
-#define GA_KEEPS_void
-#define GA_GIVES_ga_vk_result result
-#define GA_GIVES_ga_vk_function result
-#define GA_GIVES_void
-
 #define GA_LAYER(symbol, scope, returns, parameters, arguments, function)                          \
     static returns wrap_##symbol parameters {                                                      \
-        int *error = &errno;                                                                       \
-        int saved = *error;                                                                        \
-        GA_KEEPS_##returns function arguments;                                                     \
-        *error = saved;                                                                            \
-        return GA_GIVES_##returns;                                                                 \
+        GA_ROW_KEEPS_ERRNO;                                                                        \
+        return function arguments;                                                                 \
     }
 #define GA_ASKS(symbol, ...)
 #include "vulkan/layer.def"
