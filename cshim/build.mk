@@ -13,7 +13,7 @@ SHIM_HOOK := interfaces library loader preload resolve
 SHIM_CUDA := array async bound capture context device draw driver ending graph graph_nodes green hold hooks host idle import late measure memory module pending pool primary query stream vmm
 SHIM_NVML := hooks nvml
 SHIM_OPENCL := charge context device hooks image layer memory opencl query svm use
-SHIM_VULKAN := chain device hooks identity instance logical memory query
+SHIM_VULKAN := chain device hooks instance logical memory query
 SHIM_UNITS := core/copy $(SHIM_CORE:%=core/%) $(SHIM_HOOK:%=hook/%) $(SHIM_CUDA:%=cuda/%) $(SHIM_NVML:%=nvml/%) $(SHIM_OPENCL:%=opencl/%) $(SHIM_VULKAN:%=vulkan/%)
 
 # Headers are named by their room: "core/root.h".

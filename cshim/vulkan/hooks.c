@@ -9,12 +9,8 @@
 #include "hook/loader.h"
 #include "hook/row.h"
 #include "vulkan/chain.h"
-#include "vulkan/instance.h"
-#include "vulkan/logical.h"
-#include "vulkan/memory.h"
-#include "vulkan/query.h"
 
-static ga_vk_result ga_vulkan_layers(uint32_t *count, struct ga_vk_layer *layers) {
+ga_vk_result ga_vulkan_layers(uint32_t *count, struct ga_vk_layer *layers) {
     if (!layers) {
         *count = 1;
         return GA_VK_SUCCESS;
@@ -30,8 +26,8 @@ static ga_vk_result ga_vulkan_layers(uint32_t *count, struct ga_vk_layer *layers
     return GA_VK_SUCCESS;
 }
 
-static ga_vk_result ga_vulkan_instance_extensions(const char *layer, uint32_t *count,
-                                                  struct ga_vk_extension *extensions) {
+ga_vk_result ga_vulkan_instance_extensions(const char *layer, uint32_t *count,
+                                           struct ga_vk_extension *extensions) {
     (void)extensions;
     if (!layer || !ga_os_equal(layer, GA_VK_LAYER_NAME))
         return GA_VK_LAYER_NOT_PRESENT;
@@ -39,15 +35,14 @@ static ga_vk_result ga_vulkan_instance_extensions(const char *layer, uint32_t *c
     return GA_VK_SUCCESS;
 }
 
-static ga_vk_result ga_vulkan_device_layers(ga_vk_physical physical, uint32_t *count,
-                                            struct ga_vk_layer *layers) {
+ga_vk_result ga_vulkan_device_layers(ga_vk_physical physical, uint32_t *count,
+                                     struct ga_vk_layer *layers) {
     (void)physical;
     return ga_vulkan_layers(count, layers);
 }
 
-static ga_vk_result ga_vulkan_device_extensions(ga_vk_physical physical, const char *layer,
-                                                uint32_t *count,
-                                                struct ga_vk_extension *extensions) {
+ga_vk_result ga_vulkan_device_extensions(ga_vk_physical physical, const char *layer,
+                                         uint32_t *count, struct ga_vk_extension *extensions) {
     const struct ga_vulkan_instance *instance = ga_vulkan_chain_instance(physical);
     if (layer && ga_os_equal(layer, GA_VK_LAYER_NAME)) {
         *count = 0;
@@ -57,9 +52,6 @@ static ga_vk_result ga_vulkan_device_extensions(ga_vk_physical physical, const c
         return GA_VK_INITIALIZATION_FAILED;
     return instance->next.vkEnumerateDeviceExtensionProperties(physical, layer, count, extensions);
 }
-
-static ga_vk_function ga_vulkan_instance_function(ga_vk_instance instance, const char *name);
-static ga_vk_function ga_vulkan_device_function(ga_vk_device device, const char *name);
 
 #define GA_LAYER(symbol, scope, returns, parameters, arguments, function)                          \
     static returns wrap_##symbol parameters {                                                      \
@@ -86,7 +78,7 @@ static ga_vk_function wrapper_of(const char *name, enum scope *scope) {
 
 // What the next layer does not have for the program, such as what is of a later version, it does
 // not get.
-static ga_vk_function ga_vulkan_instance_function(ga_vk_instance handle, const char *name) {
+ga_vk_function ga_vulkan_instance_function(ga_vk_instance handle, const char *name) {
     enum scope scope;
     ga_vk_function wrapper = wrapper_of(name, &scope);
     // MangoHud and Mesa's overlay ask for vkCreateDevice without an instance.
@@ -99,7 +91,7 @@ static ga_vk_function ga_vulkan_instance_function(ga_vk_instance handle, const c
     return next && wrapper ? wrapper : next;
 }
 
-static ga_vk_function ga_vulkan_device_function(ga_vk_device handle, const char *name) {
+ga_vk_function ga_vulkan_device_function(ga_vk_device handle, const char *name) {
     enum scope scope;
     ga_vk_function wrapper = wrapper_of(name, &scope);
     const struct ga_vulkan_device *record = ga_vulkan_chain_device(handle);

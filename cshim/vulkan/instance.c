@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vulkan/instance.h"
-
+// Instances: nothing is taken by them; their chains are remembered.
 #include "hook/library.h"
 #include "vulkan/chain.h"
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vulkan/logical.h"
-
+// Logical devices: each takes a slot of every physical device that it is of, or is refused.
 #include "core/device.h"
 #include "core/driver.h"
 #include "core/root.h"

@@ -7,9 +7,6 @@
 
 // Before the first one, of a logical device that is to be made.
 void ga_vulkan_memory_start(struct ga_vulkan_device *device);
-ga_vk_result ga_vulkan_memory_allocate(ga_vk_device device, const struct ga_vk_memory_info *info,
-                                       const void *allocator, ga_vk_memory *memory);
-void ga_vulkan_memory_free(ga_vk_device device, ga_vk_memory memory, const void *allocator);
 // What a logical device has left when it is destroyed.
 void ga_vulkan_memory_sweep(struct ga_root *root, const struct ga_vulkan_device *device);
 

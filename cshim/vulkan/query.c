@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vulkan/query.h"
-
+// What a program is told of the device's memory: its budget.
 #include "core/budget.h"
 #include "core/device.h"
 #include "hook/library.h"

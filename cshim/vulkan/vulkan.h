@@ -208,8 +208,10 @@ struct ga_vk_loader_info {
     } link;
 };
 
-// The functions that are wrapped or asked.
-#define GA_LAYER(symbol, scope, returns, parameters, ...) typedef returns GA_FN_##symbol parameters;
+// The functions that are wrapped or asked, and what each wrapper calls.
+#define GA_LAYER(symbol, scope, returns, parameters, arguments, function)                          \
+    typedef returns GA_FN_##symbol parameters;                                                     \
+    returns function parameters;
 #define GA_ASKS(symbol, returns, parameters) typedef returns GA_FN_##symbol parameters;
 #include "vulkan/layer.def"
 #undef GA_LAYER
