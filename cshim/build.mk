@@ -8,7 +8,7 @@ include tools/lines.mk
 
 # The rooms: core knows no driver and no loader, and is what the unit tests link; hook is how a program
 # comes to the library; cuda, nvml, opencl and vulkan are what is known of each interface.
-SHIM_CORE := admit budget charge codec device driver env environ hold host import inherit interface job lane link lock log message objects os records root session slots table tell wait
+SHIM_CORE := admit budget charge codec device driver env environ hold host import inherit interface lane link lock log message objects os records root session slots table tell wait
 SHIM_HOOK := interfaces library loader preload resolve
 SHIM_CUDA := array async bound capture context device draw driver ending graph graph_nodes green hold hooks host idle import late measure memory module pending pool primary query stream vmm
 SHIM_NVML := hooks nvml

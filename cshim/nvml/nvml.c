@@ -3,8 +3,9 @@
 
 #include "core/budget.h"
 #include "core/device.h"
-#include "core/job.h"
+#include "core/environ.h"
 #include "core/link.h"
+#include "core/log.h"
 
 void *_Atomic ga_nvml_functions[GA_NVML_ROWS];
 
@@ -96,6 +97,59 @@ static uint64_t own_bytes(const struct subject *s) {
     return device < 0 ? 0 : ga_link_used(s->root, (uint32_t)device);
 }
 
+// Which other processes belong to the job of this one
+
+static const char variable[] = "GPUARB_JOB=";
+
+// Follows an environment byte by byte, looking for one whole variable.
+struct search {
+    const char *token;
+    size_t at; // so much of it has matched
+    bool lost; // this variable is another one
+    bool found;
+};
+
+static char expected(const struct search *s) {
+    size_t n = sizeof variable - 1;
+    return s->at < n ? variable[s->at] : s->token[s->at - n]; // NUL at the end
+}
+
+static void follow(struct search *s, char c) {
+    if (!s->lost && c == expected(s)) {
+        s->found |= c == '\0' && s->at >= sizeof variable - 1;
+        s->at++;
+    } else {
+        s->lost = true;
+    }
+    if (c == '\0') {
+        s->at = 0;
+        s->lost = false;
+    }
+}
+
+// Whether a process was started with the same GPUARB_JOB. What may not be looked at is not of the
+// job: its processes are one user's.
+static bool is_of_job(int pid) {
+    char path[64];
+    char text[1024];
+    struct search s = {.token = ga_environ_get("GPUARB_JOB")};
+    if (!s.token || !*s.token)
+        return false;
+    ga_log_format(path, sizeof path, "/proc/%u/environ", (uint64_t)pid);
+    int fd = ga_os_open_read(path);
+    if (fd < 0)
+        return false;
+    for (long n; !s.found && (n = ga_os_read(fd, text, sizeof text)) > 0;)
+        for (long i = 0; i < n && !s.found; i++)
+            follow(&s, text[i]);
+    ga_os_close(fd);
+    return s.found;
+}
+
+static bool is_shown(unsigned int pid) {
+    return pid == (unsigned int)ga_os_pid() || is_of_job((int)pid);
+}
+
 // A list of processes on its way to the program.
 struct list {
     uint8_t *records;
@@ -117,7 +171,7 @@ static void keep_sharers(struct list *l, const struct subject *s) {
     for (unsigned int i = 0; i < l->count; i++) {
         struct ga_nvml_process_v1 *r = record(l, i);
         bool is_own = r->pid == own;
-        if (!is_own && !ga_job_has((int)r->pid))
+        if (!is_shown(r->pid))
             continue;
         if (is_own)
             r->used = mine;
@@ -132,36 +186,18 @@ static void keep_sharers(struct list *l, const struct subject *s) {
 #define RECORDS 1024      // more processes than a device usually has
 #define RECORDS_MAX 65536 // and more than it can have
 
-// Lets ask fill a list with room for everybody. False: the library's own answer stands.
-static bool collect(struct list *l, bool (*ask)(void *arg, struct list *l), void *arg,
-                    size_t *mapped) {
-    for (unsigned int room = RECORDS; room <= RECORDS_MAX; room *= 8) {
-        *mapped = room * l->size;
-        l->count = room;
-        l->records = ga_os_map(*mapped);
-        if (!l->records)
-            return false;
-        if (ask(arg, l))
-            return true;
-        ga_os_unmap(l->records, *mapped);
-    }
-    return false;
-}
-
+// What NVML is asked for a list: one of the two functions.
 struct question {
     GA_FN_nvmlDeviceGetComputeRunningProcesses *processes;
     GA_FN_nvmlDeviceGetRunningProcessDetailList *details;
+    bool detailed;
     ga_nvml_device device;
     struct ga_nvml_details form;
 };
 
-static bool ask_processes(void *arg, struct list *l) {
-    struct question *q = arg;
-    return q->processes(q->device, &l->count, l->records) == GA_NVML_SUCCESS;
-}
-
-static bool ask_details(void *arg, struct list *l) {
-    struct question *q = arg;
+static bool ask(const struct question *q, struct list *l) {
+    if (!q->detailed)
+        return q->processes(q->device, &l->count, l->records) == GA_NVML_SUCCESS;
     struct ga_nvml_details d = q->form;
     d.count = l->count;
     d.list = (struct ga_nvml_detail *)(void *)l->records;
@@ -181,19 +217,35 @@ static ga_nvml_result hand_on(const struct list *l, unsigned int *count, void *t
     return GA_NVML_SUCCESS;
 }
 
+// Tells the program of those that share the budget, out of a list with room for everybody. False:
+// the library's own answer stands.
+static bool tell_sharers(const struct subject *s, const struct question *q, size_t size,
+                         unsigned int *count, void *to, ga_nvml_result *result) {
+    for (unsigned int room = RECORDS; room <= RECORDS_MAX; room *= 8) {
+        struct list l = {.records = ga_os_map(room * size), .size = size, .count = room};
+        if (!l.records)
+            return false;
+        bool asked = ask(q, &l);
+        if (asked) {
+            keep_sharers(&l, s);
+            *result = hand_on(&l, count, to);
+        }
+        ga_os_unmap(l.records, room * size);
+        if (asked)
+            return true;
+    }
+    return false;
+}
+
 ga_nvml_result ga_nvml_processes(GA_FN_nvmlDeviceGetComputeRunningProcesses *real, size_t size,
                                  ga_nvml_device device, unsigned int *count, void *to) {
     struct subject s;
-    struct list l = {.size = size};
     struct question q = {.processes = real, .device = device};
-    size_t mapped;
-    if (!count || (*count && !to) || !limited_subject(&s, device) ||
-        !collect(&l, ask_processes, &q, &mapped))
-        return real(device, count, to);
-    keep_sharers(&l, &s);
-    ga_nvml_result result = hand_on(&l, count, to);
-    ga_os_unmap(l.records, mapped);
-    return result;
+    ga_nvml_result result;
+    return count && (*count == 0 || to) && limited_subject(&s, device) &&
+                   tell_sharers(&s, &q, size, count, to, &result)
+               ? result
+               : real(device, count, to);
 }
 
 #define DETAILS_V1 (sizeof(struct ga_nvml_details) | 1u << 24)
@@ -201,23 +253,15 @@ ga_nvml_result ga_nvml_processes(GA_FN_nvmlDeviceGetComputeRunningProcesses *rea
 ga_nvml_result ga_nvml_process_details(GA_FN_nvmlDeviceGetRunningProcessDetailList *real,
                                        ga_nvml_device device, struct ga_nvml_details *details) {
     struct subject s;
-    struct list l = {.size = sizeof(struct ga_nvml_detail)};
-    struct question q = {.details = real, .device = device};
-    size_t mapped;
+    struct question q = {.details = real, .detailed = true, .device = device};
+    ga_nvml_result result;
     if (!details || details->version != DETAILS_V1 || (details->count && !details->list) ||
         !limited_subject(&s, device))
         return real(device, details);
     q.form = *details;
-    if (!collect(&l, ask_details, &q, &mapped))
-        return real(device, details);
-    keep_sharers(&l, &s);
-    ga_nvml_result result = hand_on(&l, &details->count, details->list);
-    ga_os_unmap(l.records, mapped);
-    return result;
-}
-
-static bool is_shown(unsigned int pid) {
-    return pid == (unsigned int)ga_os_pid() || ga_job_has((int)pid);
+    return tell_sharers(&s, &q, sizeof *details->list, &details->count, details->list, &result)
+               ? result
+               : real(device, details);
 }
 
 // Samples of those alone that the lists of processes show. There is room for everybody's, and where
