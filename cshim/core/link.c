@@ -232,7 +232,6 @@ static void note_refusal(struct ga_root *root, const struct ga_reply *reply) {
     bool closed = refused || atomic_load(&root->on_loss) == GA_LOSS_CLOSED;
     if (refused)
         atomic_store(&root->hello_refused, 1);
-    ga_log_plain(text);
     if (text[0] && atomic_exchange(&root->warned, 1) == 0)
         ga_log_user("%s: %s", text,
                     closed ? "device memory is refused" : "running without any GPU memory limit");

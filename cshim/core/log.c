@@ -15,9 +15,10 @@ struct line {
     size_t size;
 };
 
+// What is no printable character becomes a blank: a line stays one, whoever's words are in it.
 static void put(struct line *l, char c) {
     if (l->used + 1 < l->size)
-        l->text[l->used++] = c;
+        l->text[l->used++] = (uint8_t)c < 0x20 || c == 0x7f ? ' ' : c;
 }
 
 static void put_number(struct line *l, uint64_t value, unsigned base) {
@@ -140,17 +141,11 @@ void ga_log_user(const char *f, ...) {
     end_user_line(&l);
 }
 
-void ga_log_plain(char *text) {
-    for (; *text; text++)
-        if ((uint8_t)*text < 0x20 || *text == 0x7f)
-            *text = ' ';
-}
-
 void ga_log_text(const uint8_t *text, size_t size) {
     char buffer[LINE_SIZE];
     struct line l;
     start_line(&l, buffer, false);
     for (size_t i = 0; i < size && text[i]; i++)
-        put(&l, text[i] < 0x20 || text[i] == 0x7f ? ' ' : (char)text[i]);
+        put(&l, (char)text[i]);
     end_user_line(&l);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages, without stdio and without allocation: a line is formatted in a stack
-// buffer (%s %u %x %d for 64-bit values) and written by one write(2).
+// buffer (%s %u %x %d for 64-bit values) and written by one write(2). What is no
+// printable character becomes a blank.
 #ifndef GA_LOG_H
 #define GA_LOG_H
 
@@ -11,9 +12,8 @@
 void ga_log(const char *format, ...);
 // On stderr whatever GPUARB_LOG says: the few lines that the user must see.
 void ga_log_user(const char *format, ...);
-// A text of the daemon's on stderr as one line; what is no printable character becomes a blank.
+// A text of the daemon's on stderr as one line.
 void ga_log_text(const uint8_t *text, size_t size);
-void ga_log_plain(char *text);
 
 // Formats into line (of size bytes, NUL-terminated) and returns the length.
 size_t ga_log_format(char *line, size_t size, const char *format, ...);

@@ -141,21 +141,16 @@ enum ga_way ga_session_ensure(struct ga_root *root) {
     return ensure_slow(root);
 }
 
-// A connection of this epoch broke: so did the link, unless somebody mended it since.
-static void report_lost(struct ga_root *root, uint32_t epoch) {
-    ga_link_lock(root);
-    if (atomic_load(&root->link) == GA_LINK_LIVE && atomic_load(&root->link_epoch) == epoch)
-        lose(root);
-    ga_link_unlock(root);
-}
-
-// The daemon lives and does not answer: the policy applies at once.
-static void report_hung(struct ga_root *root, uint32_t epoch) {
+// A connection of this epoch broke: so did the link, unless somebody mended it since. hung: the
+// daemon lives and does not answer, so that the policy applies at once.
+static void report_lost(struct ga_root *root, uint32_t epoch, bool hung) {
     ga_link_lock(root);
     if (atomic_load(&root->link) == GA_LINK_LIVE && atomic_load(&root->link_epoch) == epoch) {
         lose(root);
-        root->lost_at_ms = 0;
-        atomic_store(&root->retry_at_ms, ga_os_now_ms() + RETRY_MS);
+        if (hung) {
+            root->lost_at_ms = 0;
+            atomic_store(&root->retry_at_ms, ga_os_now_ms() + RETRY_MS);
+        }
     }
     ga_link_unlock(root);
 }
@@ -268,8 +263,7 @@ static uint32_t *flags_of(uint16_t type, void *body) {
     switch (type) {
     case GA_TYPE_ALLOC:
         return &((struct ga_wire_alloc_request *)body)->flags;
-    case GA_TYPE_STREAM:
-        return &((struct ga_wire_stream_request *)body)->flags;
+    case GA_TYPE_STREAM: // laid out alike: ga_objects_request
     case GA_TYPE_CONTEXT:
         return &((struct ga_wire_context_request *)body)->flags;
     }
@@ -281,7 +275,6 @@ static int32_t count_of(uint16_t type, const void *body) {
     case GA_TYPE_ALLOC:
         return 1;
     case GA_TYPE_STREAM:
-        return ((const struct ga_wire_stream_request *)body)->count;
     case GA_TYPE_CONTEXT:
         return ((const struct ga_wire_context_request *)body)->count;
     }
@@ -391,10 +384,10 @@ static enum outcome attempt_on(struct ga_root *root, struct ga_lane *lane, struc
     ga_lane_give(root, lane);
     if (error == -ETIMEDOUT) {
         ga_log("the daemon does not answer");
-        report_hung(root, a->reply->epoch);
+        report_lost(root, a->reply->epoch, true);
         return HUNG;
     }
-    report_lost(root, a->reply->epoch);
+    report_lost(root, a->reply->epoch, false);
     a->quick_failures = began && ga_os_now_ms() - began > 1000 ? 1 : a->quick_failures + 1;
     return AGAIN;
 }
@@ -541,31 +534,23 @@ static void return_bytes(struct ga_root *root, uint32_t device, uint64_t bytes, 
 // Once: who is interrupted in it for good gives the rest to nobody.
 static void return_grant(struct ga_root *root, struct ga_lane *lane) {
     uint32_t device = (uint32_t)lane->device;
+    uint32_t epoch = atomic_load(&lane->epoch);
     uint16_t type = lane->type;
     struct ga_wire_alloc_request alloc;
-    struct ga_wire_stream_request stream;
-    struct ga_wire_context_request context;
+    struct ga_wire_context_request object;
     lane->type = 0;
     atomic_signal_fence(memory_order_seq_cst);
     if (lane->tag != atomic_load(&root->tag)) // it was counted in a session that is over
         return;
-    switch (type) {
-    case GA_TYPE_ALLOC:
+    if (type == GA_TYPE_ALLOC) {
         ga_os_copy(&alloc, lane->body, sizeof alloc);
-        return_bytes(root, device, alloc.bytes, atomic_load(&lane->epoch), lane->tag);
-        return;
-    case GA_TYPE_STREAM:
-        ga_os_copy(&stream, lane->body, sizeof stream);
-        stream.count = -stream.count;
-        give_in(root, type, device, &stream, sizeof stream, atomic_load(&lane->epoch));
-        return;
-    case GA_TYPE_CONTEXT:
-        ga_os_copy(&context, lane->body, sizeof context);
-        context.count = -context.count;
-        context.flags &= GA_FLAG_HOLD;
-        give_in(root, type, device, &context, sizeof context, atomic_load(&lane->epoch));
+        return_bytes(root, device, alloc.bytes, epoch, lane->tag);
         return;
     }
+    ga_os_copy(&object, lane->body, sizeof object);
+    object.count = -object.count;
+    object.flags &= GA_FLAG_HOLD;
+    give_in(root, type, device, &object, sizeof object, epoch);
 }
 
 void ga_session_return_hold(struct ga_root *root, uint64_t key) {
@@ -673,7 +658,7 @@ static bool tell(struct ga_root *root, uint16_t type, const void *body, size_t s
         ga_lane_set(lane, -1, 0);
     ga_lane_give(root, lane);
     if (broken) {
-        report_lost(root, epoch);
+        report_lost(root, epoch, false);
         mend(root);
     }
     return error == 0;
