@@ -246,14 +246,6 @@ void *ga_root_alloc(struct ga_root *root, size_t size) {
     return at;
 }
 
-void *ga_root_part(struct ga_root *root, void *_Atomic *part, size_t size) {
-    void *there = atomic_load(part);
-    if (there || size == 0)
-        return there;
-    void *made = ga_root_alloc(root, size);
-    return !made || atomic_compare_exchange_strong(part, &there, made) ? made : there;
-}
-
 // Threads that ended are noticed here, when somebody begins to wait: nothing needs the
 // number before, and no destructor has to run in the program's threads for it. A number that
 // another thread has got since counts as alive: that only delays the finding of a deadlock.

@@ -231,7 +231,7 @@ _Static_assert(offsetof(struct ga_root, link) == 64, "the first line is read, no
 
 // With what the interfaces keep. Whole pages of the largest size there is.
 #define GA_ROOT_PAGES ((size_t)0x10000)
-#define GA_ROOT_STATES ((size_t)128 << 10)
+#define GA_ROOT_STATES ((size_t)192 << 10)
 #define GA_ROOT_SIZE                                                                               \
     ((sizeof(struct ga_root) + GA_ROOT_STATES + GA_ROOT_PAGES - 1) & ~(GA_ROOT_PAGES - 1))
 
@@ -294,10 +294,6 @@ static inline uint64_t ga_root_pending(struct ga_root *root, uint32_t device) {
 
 // Memory that lives as long as the process and that a forked child does not share; zeroed.
 void *ga_root_alloc(struct ga_root *root, size_t size);
-
-// The same, of this size, once: *part is where it is. size 0: it is not made, and NULL where it has
-// not been.
-void *ga_root_part(struct ga_root *root, void *_Atomic *part, size_t size);
 
 // Brackets what takes a spin lock, for ga_root_get's sake. Does not nest.
 static inline void ga_self_enter(void) {

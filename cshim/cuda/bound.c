@@ -26,19 +26,6 @@ struct ga_cuda_bound {
     struct ga_cuda_bound *next; // about to end
 };
 
-// In the table an entry's context is where the object lives, its bytes a pointer to it.
-struct ga_cuda_bounds {
-    struct ga_table objects;
-    struct ga_spin lock; // guards what the table points to
-    struct ga_records unused, unused_pieces;
-};
-
-static struct ga_cuda_bounds *get(struct ga_root *root, bool make) {
-    return root ? ga_root_part(root, &ga_cuda(root)->bounds,
-                               make ? sizeof(struct ga_cuda_bounds) : 0)
-                : NULL;
-}
-
 // Lets go of what pieces keep, in one of the two ways.
 static void let_go(struct ga_root *root, struct ga_cuda_bounds *b, struct piece *pieces,
                    void (*drop)(struct ga_root *, struct ga_cuda_vmm_memory *)) {
@@ -55,7 +42,7 @@ static struct ga_cuda_bound *pointer_of(const struct ga_entry *e) {
 }
 
 void ga_cuda_bound_end(struct ga_root *root, struct ga_cuda_bound *bound) {
-    struct ga_cuda_bounds *b = get(root, false);
+    struct ga_cuda_bounds *b = &ga_cuda(root)->bounds;
     if (!bound)
         return;
     ga_self_lock(&b->lock);
@@ -66,7 +53,7 @@ void ga_cuda_bound_end(struct ga_root *root, struct ga_cuda_bound *bound) {
 }
 
 void ga_cuda_bound_put_back(struct ga_root *root, struct ga_cuda_bound *bound) {
-    struct ga_cuda_bounds *b = get(root, false);
+    struct ga_cuda_bounds *b = &ga_cuda(root)->bounds;
     if (!bound)
         return;
     struct ga_entry old = {0};
@@ -80,8 +67,8 @@ void ga_cuda_bound_put_back(struct ga_root *root, struct ga_cuda_bound *bound) {
 }
 
 void ga_cuda_bound_begin(struct ga_root *root, uint64_t key, uint64_t context, bool whole) {
-    struct ga_cuda_bounds *b = get(root, true);
-    struct ga_cuda_bound *bound = b ? ga_records_take(root, &b->unused, sizeof *bound) : NULL;
+    struct ga_cuda_bounds *b = &ga_cuda(root)->bounds;
+    struct ga_cuda_bound *bound = ga_records_take(root, &b->unused, sizeof *bound);
     if (!bound)
         return;
     *bound = (struct ga_cuda_bound){.key = key, .context = context, .whole = whole};
@@ -89,10 +76,8 @@ void ga_cuda_bound_begin(struct ga_root *root, uint64_t key, uint64_t context, b
 }
 
 struct ga_cuda_bound *ga_cuda_bound_take(struct ga_root *root, uint64_t key) {
-    struct ga_cuda_bounds *b = get(root, false);
+    struct ga_cuda_bounds *b = &ga_cuda(root)->bounds;
     struct ga_entry e;
-    if (!b)
-        return NULL;
     ga_self_lock(&b->lock);
     bool found = ga_table_take(&b->objects, key, &e);
     ga_self_unlock(&b->lock);
@@ -100,9 +85,7 @@ struct ga_cuda_bound *ga_cuda_bound_take(struct ga_root *root, uint64_t key) {
 }
 
 void ga_cuda_bound_mark(struct ga_root *root, uint64_t context, uint64_t becomes) {
-    struct ga_cuda_bounds *b = get(root, false);
-    if (!b)
-        return;
+    struct ga_cuda_bounds *b = &ga_cuda(root)->bounds;
     ga_self_lock(&b->lock);
     ga_table_mark(&b->objects, context, becomes);
     ga_self_unlock(&b->lock);
@@ -115,10 +98,8 @@ static void collect(void *arg, const struct ga_entry *e) {
 }
 
 void ga_cuda_bound_sweep(struct ga_root *root, uint64_t ticket) {
-    struct ga_cuda_bounds *b = get(root, false);
+    struct ga_cuda_bounds *b = &ga_cuda(root)->bounds;
     struct ga_cuda_bound *gone = NULL;
-    if (!b)
-        return;
     ga_self_lock(&b->lock);
     ga_table_drain(&b->objects, ticket, collect, &gone);
     ga_self_unlock(&b->lock);
@@ -266,14 +247,14 @@ static void let_go_all(struct ga_root *root, struct kept *k, unsigned int count)
 
 // The stream has passed what unmapped these.
 static void unmapped(struct ga_root *root, void *argument) {
-    let_go(root, get(root, false), argument, ga_cuda_vmm_left);
+    let_go(root, &ga_cuda(root)->bounds, argument, ga_cuda_vmm_left);
 }
 
 static void note_all(struct ga_root *root, struct kept *k, const struct ga_cu_array_map *list,
                      unsigned int count, ga_stream stream) {
-    struct ga_cuda_bounds *b = get(root, false);
+    struct ga_cuda_bounds *b = &ga_cuda(root)->bounds;
     struct piece *gone = NULL;
-    for (unsigned int i = 0; b && i < count; i++) {
+    for (unsigned int i = 0; i < count; i++) {
         struct ga_cuda_bound *bound = bound_of(b, key_of(&list[i]));
         if (!bound)
             continue; // not known to take memory later: what is mapped there stays kept
@@ -327,7 +308,7 @@ static void object_ended(struct ga_root *root, uint64_t key) {
 // As with arrays, memory that is bound to what is not known stays kept.
 ga_result ga_cuda_bound_settle(const struct ga_cuda_binding *b, ga_result result,
                                ga_cu_device device, size_t offset, size_t bytes) {
-    struct ga_cuda_bounds *all = b->object && b->memory ? get(b->root, true) : NULL;
+    struct ga_cuda_bounds *all = b->object && b->memory ? &ga_cuda(b->root)->bounds : NULL;
     uint64_t key = b->object ? ga_cuda_vmm_key(b->object) : 0;
     if (b->memory && result != GA_CUDA_SUCCESS)
         ga_cuda_vmm_let_go(b->root, b->memory);
@@ -352,7 +333,7 @@ ga_result ga_cuda_multicast_unbind(GA_FN_cuMulticastUnbind *real, ga_memory obje
                                    ga_cu_device device, size_t offset, size_t bytes) {
     struct ga_cuda_binding b;
     ga_cuda_bound_open(&b, object, NULL, 0);
-    struct ga_cuda_bounds *all = b.object ? get(b.root, false) : NULL;
+    struct ga_cuda_bounds *all = b.object ? &ga_cuda(b.root)->bounds : NULL;
     ga_result result = real(object, device, offset, bytes);
     struct ga_cuda_bound *bound =
         all && result == GA_CUDA_SUCCESS ? bound_of(all, ga_cuda_vmm_key(b.object)) : NULL;

@@ -23,19 +23,6 @@ struct ga_cuda_graph_exec {
     uint32_t references;      // of the handle, and of each launch
 };
 
-struct ga_cuda_graphs {
-    struct ga_table
-        execs;           // by handle; the context of an entry points to a struct ga_cuda_graph_exec
-    struct ga_spin lock; // guards it, and the counts
-    struct ga_records unused;
-};
-
-static struct ga_cuda_graphs *get(struct ga_root *root, bool make) {
-    return root ? ga_root_part(root, &ga_cuda(root)->graphs,
-                               make ? sizeof(struct ga_cuda_graphs) : 0)
-                : NULL;
-}
-
 // Executable graphs
 
 static bool is_own(const struct ga_cuda_graph_block *b) {
@@ -47,9 +34,9 @@ static struct ga_cuda_pool_user user_of(const struct ga_cuda_graph_exec *x) {
     return (struct ga_cuda_pool_user){(uint64_t)(uintptr_t)x, x->life};
 }
 
-static struct ga_cuda_graph_exec *new_exec(struct ga_root *root, struct ga_cuda_graphs *g,
+static struct ga_cuda_graph_exec *new_exec(struct ga_root *root,
                                            const struct ga_cuda_graph_blocks *blocks) {
-    struct ga_cuda_graph_exec *x = ga_records_take(root, &g->unused, sizeof *x);
+    struct ga_cuda_graph_exec *x = ga_records_take(root, &ga_cuda(root)->graphs.unused, sizeof *x);
     if (!x)
         return NULL;
     *x = (struct ga_cuda_graph_exec){.blocks = *blocks, .life = x->life + 1, .references = 1};
@@ -108,7 +95,6 @@ static struct ga_cuda_graph_exec *put_exec(struct ga_cuda_graphs *g, ga_exec han
 // A launch, or an upload, on its way: what each device's pool of graph memory must have for it.
 struct start {
     struct ga_root *root;
-    struct ga_cuda_graphs *graphs;
     struct ga_cuda_graph_exec *exec;
     struct ga_cuda_draw draw[GA_DEVICES]; // bytes 0: nothing there
     bool first;                           // no other launch on its way has the graph's own memory
@@ -197,7 +183,7 @@ static bool draw_all(struct start *s) {
 // keeps.
 static void done(struct ga_root *root, void *argument) {
     struct ga_cuda_graph_exec *x = argument;
-    struct ga_cuda_graphs *g = atomic_load(&ga_cuda(root)->graphs);
+    struct ga_cuda_graphs *g = &ga_cuda(root)->graphs;
     ga_self_lock(&g->lock);
     bool last = --x->launches == 0 && x->pends;
     uint16_t tag = x->tag;
@@ -214,10 +200,10 @@ static void done(struct ga_root *root, void *argument) {
 // False: refused, and nothing is taken.
 static bool open_start(struct start *s, bool launch, ga_stream stream) {
     struct ga_cuda_graph_exec *x = s->exec;
-    ga_self_lock(&s->graphs->lock);
+    ga_self_lock(&ga_cuda(s->root)->graphs.lock);
     s->first = x->launches == 0;
     x->launches++;
-    ga_self_unlock(&s->graphs->lock);
+    ga_self_unlock(&ga_cuda(s->root)->graphs.lock);
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         s->draw[d] = (struct ga_cuda_draw){.bytes = s->first ? x->own[d] : 0};
     for (uint32_t i = 0; i < x->blocks.count; i++) {
@@ -239,10 +225,10 @@ static void place(struct start *s, uint32_t device) {
     uint64_t grew = d->admitted;
     if (s->first && s->exec->own[device]) {
         ga_cuda_pool_pends(s->root, d->pool, s->exec->own[device], grew, d->tag);
-        ga_self_lock(&s->graphs->lock);
+        ga_self_lock(&ga_cuda(s->root)->graphs.lock);
         s->exec->pends = true;
         s->exec->tag = d->tag;
-        ga_self_unlock(&s->graphs->lock);
+        ga_self_unlock(&ga_cuda(s->root)->graphs.lock);
         grew = 0;
     }
     for (uint32_t i = 0; i < blocks->count; i++) {
@@ -297,17 +283,17 @@ static void settle_upload(struct start *s) {
 // False: not arbitrated, or without memory.
 static bool find_start(struct start *s, ga_exec handle, ga_stream stream) {
     s->root = ga_root_get();
-    s->graphs = get(s->root, false);
-    if (!s->graphs || ga_cuda_capturing(stream))
+    struct ga_cuda_graphs *g = s->root ? &ga_cuda(s->root)->graphs : NULL;
+    if (!g || atomic_load(&g->execs.most) == 0 || ga_cuda_capturing(stream))
         return false;
-    s->exec = find_exec(s->graphs, handle);
+    s->exec = find_exec(g, handle);
     return s->exec != NULL;
 }
 
 // A graph takes no memory where none with memory nodes was ever made.
 static bool is_denied(const struct start *s) {
     struct ga_root *root = atomic_load(&ga_root_pointer);
-    return !s->root && root && atomic_load(&ga_cuda(root)->graphs) && ga_root_denies();
+    return !s->root && root && atomic_load(&ga_cuda(root)->graphs.execs.most) && ga_root_denies();
 }
 
 static ga_result fail(struct start *s, ga_result result, ga_stream stream) {
@@ -347,9 +333,7 @@ bool ga_cuda_graph_begin(struct ga_cuda_graph_making *m, ga_graph graph) {
         return false;
     if (blocks.count == 0)
         return true;
-    struct ga_cuda_graphs *g = get(m->root, true);
-    m->exec = g ? new_exec(m->root, g, &blocks) : NULL;
-    m->graphs = m->exec ? g : NULL;
+    m->exec = new_exec(m->root, &blocks);
     if (!m->exec)
         ga_cuda_graph_blocks_drop(&blocks);
     return m->exec != NULL;
@@ -358,12 +342,12 @@ bool ga_cuda_graph_begin(struct ga_cuda_graph_making *m, ga_graph graph) {
 ga_result ga_cuda_graph_made(struct ga_cuda_graph_making *m, ga_result result,
                              const ga_exec *handle) {
     struct ga_cuda_graph_exec *gone = m->exec;
-    if (!m->graphs)
+    if (!m->exec)
         return result;
     if (result == GA_CUDA_SUCCESS && handle && *handle)
-        gone = put_exec(m->graphs, *handle, m->exec);
+        gone = put_exec(&ga_cuda(m->root)->graphs, *handle, m->exec);
     if (gone)
-        drop_reference(m->graphs, gone);
+        drop_reference(&ga_cuda(m->root)->graphs, gone);
     return result;
 }
 
@@ -373,14 +357,13 @@ ga_result ga_cuda_graph_instantiate_with(GA_FN_cuGraphInstantiateWithParams *rea
     struct start s;
     if (!ga_cuda_graph_begin(&m, graph))
         return GA_CUDA_OUT_OF_MEMORY;
-    bool upload = m.graphs && parameters && (parameters->flags & GA_CUDA_INSTANTIATE_UPLOAD) != 0;
+    bool upload = m.exec && parameters && (parameters->flags & GA_CUDA_INSTANTIATE_UPLOAD) != 0;
     if (upload) {
         s.root = m.root;
-        s.graphs = m.graphs;
         s.exec = m.exec;
-        ga_self_lock(&m.graphs->lock);
+        ga_self_lock(&ga_cuda(m.root)->graphs.lock);
         m.exec->references++;
-        ga_self_unlock(&m.graphs->lock);
+        ga_self_unlock(&ga_cuda(m.root)->graphs.lock);
         if (!open_start(&s, false, NULL))
             return ga_cuda_graph_made(&m, GA_CUDA_OUT_OF_MEMORY, NULL);
     }
@@ -394,9 +377,9 @@ ga_result ga_cuda_graph_instantiate_with(GA_FN_cuGraphInstantiateWithParams *rea
 
 // What is under way goes on as it was; the next launch is of what the other graph says.
 ga_result ga_cuda_graph_updated(struct ga_cuda_graph_making *m, ga_result result, ga_exec handle) {
-    struct ga_cuda_graphs *g = get(m->root, false);
-    if (m->graphs || !g || result != GA_CUDA_SUCCESS)
+    if (m->exec || !m->root || result != GA_CUDA_SUCCESS)
         return ga_cuda_graph_made(m, result, &handle);
+    struct ga_cuda_graphs *g = &ga_cuda(m->root)->graphs;
     struct ga_cuda_graph_exec *had = take_exec(g, handle);
     if (had)
         drop_reference(g, had);
@@ -406,8 +389,11 @@ ga_result ga_cuda_graph_updated(struct ga_cuda_graph_making *m, ga_result result
 // As with memory: out of the table before the driver, which may give the handle out again. What
 // its launches hold they hold on; what the pool keeps it keeps until it is trimmed.
 ga_result ga_cuda_graph_exec_destroy(GA_FN_cuGraphExecDestroy *real, ga_exec exec) {
-    struct ga_cuda_graphs *g = get(ga_root_get(), false);
-    struct ga_cuda_graph_exec *gone = g ? take_exec(g, exec) : NULL;
+    struct ga_root *root = ga_root_get();
+    if (!root)
+        return real(exec);
+    struct ga_cuda_graphs *g = &ga_cuda(root)->graphs;
+    struct ga_cuda_graph_exec *gone = take_exec(g, exec);
     ga_result result = real(exec);
     if (gone && result != GA_CUDA_SUCCESS)
         gone = put_exec(g, exec, gone);

@@ -12,8 +12,7 @@
 // once.
 struct ga_cuda_graph_making {
     struct ga_root *root;
-    struct ga_cuda_graphs *graphs; // NULL: nothing to remember
-    struct ga_cuda_graph_exec *exec;
+    struct ga_cuda_graph_exec *exec; // NULL: nothing to remember
 };
 // False: refused, or no memory. True: one of the other two follows when the driver has answered.
 bool ga_cuda_graph_begin(struct ga_cuda_graph_making *m, ga_graph graph);

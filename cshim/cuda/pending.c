@@ -17,8 +17,8 @@
 // library, or dies, leaves none of them late for ever. Who holds
 // ga_cuda(root)->asking may look at one without the lock, which nobody takes off meanwhile
 // (looked).
-struct item {
-    struct item *next, *previous;
+struct ga_freed {
+    struct ga_freed *next, *previous;
     uint64_t address; // 0: not a block, but run(argument)
     uint64_t bytes;
     struct ga_cuda_pool *pool; // NULL: freed in stream order, but of no pool
@@ -33,38 +33,11 @@ struct item {
     bool looked;
 };
 
-struct cached_event {
-    uint64_t context;
-    ga_event event;
-};
-
-// A stream that had again what it had freed. It is expected to do so with the next block of that
-// size, which gets no event before somebody asks.
-struct habit {
-    ga_stream stream;
-    uint64_t bytes;
-};
-
-#define HABITS 64
-#define CACHED_EVENTS 256
 #define REAP_FROM 64 // so many queued frees are looked at without need
 
-struct ga_cuda_pending {
-    struct ga_spin lock; // guards all of it
-    struct item *first, *last;
-    struct ga_records unused;
-    uint32_t count;
-    uint32_t life; // of the list: begin_anew_locked
-    uint32_t reap_at;
-    uint32_t events;
-    struct cached_event cache[CACHED_EVENTS];
-    struct habit habits[HABITS];
-};
-
-static struct ga_cuda_pending *get(struct ga_root *root, bool make) {
-    return root ? ga_root_part(root, &ga_cuda(root)->pending,
-                               make ? sizeof(struct ga_cuda_pending) : 0)
-                : NULL;
+// Whether there ever was anything to look at.
+static bool is_used(const struct ga_cuda_pending *p) {
+    return atomic_load_explicit(&p->used, memory_order_relaxed);
 }
 
 // Somebody left in the middle of a change: the list may lead nowhere, or in a circle. What was on
@@ -100,25 +73,25 @@ static bool is_handle(ga_stream stream) {
 
 // Events
 
-static struct habit *habit_of(struct ga_cuda_pending *p, ga_stream stream, uint64_t bytes) {
+static struct ga_habit *habit_of(struct ga_cuda_pending *p, ga_stream stream, uint64_t bytes) {
     uint64_t mixed = ((uint64_t)(uintptr_t)stream ^ bytes) * 0x9e3779b97f4a7c15ull;
     return &p->habits[mixed >> 58];
 }
 
 void ga_cuda_pending_expect(struct ga_root *root, ga_stream stream, uint64_t bytes) {
-    struct ga_cuda_pending *p = get(root, false);
-    if (!p || !is_handle(stream))
+    struct ga_cuda_pending *p = &ga_cuda(root)->pending;
+    if (!is_handle(stream))
         return;
     lock(p);
-    *habit_of(p, stream, bytes) = (struct habit){stream, bytes};
+    *habit_of(p, stream, bytes) = (struct ga_habit){stream, bytes};
     unlock(p);
 }
 
-static bool is_expected(struct ga_cuda_pending *p, const struct item *item) {
+static bool is_expected(struct ga_cuda_pending *p, const struct ga_freed *item) {
     if (!is_handle(item->stream) || item->bytes == 0 || atomic_load(&ga_cuda_captures) != 0)
         return false;
     lock(p);
-    const struct habit *habit = habit_of(p, item->stream, item->bytes);
+    const struct ga_habit *habit = habit_of(p, item->stream, item->bytes);
     bool expected = habit->stream == item->stream && habit->bytes == item->bytes;
     unlock(p);
     return expected;
@@ -140,9 +113,9 @@ static ga_event take_event(struct ga_cuda_pending *p, uint64_t context) {
 
 static void give_event(struct ga_cuda_pending *p, uint64_t context, ga_event event) {
     lock(p);
-    bool kept = p->events < CACHED_EVENTS;
+    bool kept = p->events < GA_CACHED_EVENTS;
     if (kept)
-        p->cache[p->events++] = (struct cached_event){context, event};
+        p->cache[p->events++] = (struct ga_cached_event){context, event};
     unlock(p);
     if (!kept && GA_REAL(cuEventDestroy_v2))
         GA_REAL(cuEventDestroy_v2)(event);
@@ -195,7 +168,7 @@ static ga_event record_event(struct ga_cuda_pending *p, uint64_t context, ga_str
 
 // The list
 
-static void append_locked(struct ga_cuda_pending *p, struct item *item) {
+static void append_locked(struct ga_cuda_pending *p, struct ga_freed *item) {
     item->looked = false;
     item->next = NULL;
     item->previous = p->last;
@@ -204,7 +177,7 @@ static void append_locked(struct ga_cuda_pending *p, struct item *item) {
     p->count++;
 }
 
-static void take_locked(struct ga_cuda_pending *p, struct item *item) {
+static void take_locked(struct ga_cuda_pending *p, struct ga_freed *item) {
     *(item->previous ? &item->previous->next : &p->first) = item->next;
     *(item->next ? &item->next->previous : &p->last) = item->previous;
     p->count--;
@@ -223,7 +196,7 @@ static void end_step(struct ga_cuda_pending *p) {
 
 // Puts an item in that is filled but for its event: its bytes, which were on their way, are pending
 // from then on. Returns true when it is time to look.
-static bool enlist(struct ga_root *root, struct ga_cuda_pending *p, struct item *item,
+static bool enlist(struct ga_root *root, struct ga_cuda_pending *p, struct ga_freed *item,
                    ga_stream stream) {
     // A per-thread default stream goes by a name that every thread has one of.
     item->stream = stream;
@@ -233,6 +206,7 @@ static bool enlist(struct ga_root *root, struct ga_cuda_pending *p, struct item 
     if (!late)
         item->event = record_event(p, item->context, stream);
     begin_step(root, p);
+    atomic_store_explicit(&p->used, true, memory_order_relaxed);
     append_locked(p, item);
     if (item->bytes) {
         ga_cuda_pool_late(root, item->device, item->bytes, item->tag);
@@ -246,8 +220,8 @@ static bool enlist(struct ga_root *root, struct ga_cuda_pending *p, struct item 
 }
 
 void ga_cuda_pending_add(struct ga_root *root, const struct ga_entry *entry, ga_stream stream) {
-    struct ga_cuda_pending *p = get(root, true);
-    struct item *item = p ? ga_records_take(root, &p->unused, sizeof *item) : NULL;
+    struct ga_cuda_pending *p = &ga_cuda(root)->pending;
+    struct ga_freed *item = ga_records_take(root, &p->unused, sizeof *item);
     struct ga_cuda_pool *pool = ga_cuda_pool_of(entry);
     if (!item) { // No memory to wait with.
         if (pool)
@@ -256,7 +230,7 @@ void ga_cuda_pending_add(struct ga_root *root, const struct ga_entry *entry, ga_
             ga_release_entry(root, entry);
         return;
     }
-    *item = (struct item){
+    *item = (struct ga_freed){
         .address = entry->key,
         .bytes = entry->bytes,
         .pool = pool,
@@ -271,11 +245,11 @@ void ga_cuda_pending_add(struct ga_root *root, const struct ga_entry *entry, ga_
 
 bool ga_cuda_pending_call(struct ga_root *root, ga_stream stream,
                           void (*run)(struct ga_root *root, void *argument), void *argument) {
-    struct ga_cuda_pending *p = get(root, true);
-    struct item *item = p ? ga_records_take(root, &p->unused, sizeof *item) : NULL;
+    struct ga_cuda_pending *p = &ga_cuda(root)->pending;
+    struct ga_freed *item = ga_records_take(root, &p->unused, sizeof *item);
     if (!item)
         return false;
-    *item = (struct item){.run = run, .argument = argument, .device = GA_DEVICES};
+    *item = (struct ga_freed){.run = run, .argument = argument, .device = GA_DEVICES};
     enlist(root, p, item, stream);
     ga_cuda_idle_wake(root);
     return true;
@@ -296,12 +270,10 @@ bool ga_cuda_pending_user(struct ga_root *root, uint32_t device, ga_stream strea
 // stream NULL, of this very address. It is no longer pending then. *tag: what it was charged in.
 static bool call_back(struct ga_root *root, const struct ga_entry *like, ga_stream stream,
                       uint64_t context, uint16_t *tag) {
-    struct ga_cuda_pending *p = get(root, false);
+    struct ga_cuda_pending *p = &ga_cuda(root)->pending;
     const struct ga_cuda_pool *pool = ga_cuda_pool_of(like);
-    if (!p)
-        return false;
     begin_step(root, p);
-    struct item *item = p->last;
+    struct ga_freed *item = p->last;
     while (item &&
            (item->looked ||
             (stream ? item->stream != stream || item->context != context || item->tag != like->tag
@@ -339,7 +311,7 @@ bool ga_cuda_pending_recall(struct ga_root *root, const struct ga_entry *block, 
 
 enum { EXECUTED, NOT_YET, LEAVE };
 
-static int look(const struct item *item) {
+static int look(const struct ga_freed *item) {
     ga_result result;
     if (item->context & 1)
         return LEAVE; // its context is ending
@@ -362,7 +334,8 @@ static int look(const struct item *item) {
 }
 
 // An item has executed: it leaves the list, and its bytes are its pool's to keep, or credit.
-static void come_back_locked(struct ga_root *root, struct ga_cuda_pending *p, struct item *item) {
+static void come_back_locked(struct ga_root *root, struct ga_cuda_pending *p,
+                             struct ga_freed *item) {
     bool own = item->stream && item->stream != GA_CUDA_STREAM_PER_THREAD && !(item->context & 1);
     struct ga_cuda_pool_user user = {own ? (uint64_t)(uintptr_t)item->stream : 0, item->context};
     take_locked(p, item);
@@ -376,7 +349,7 @@ static void come_back_locked(struct ga_root *root, struct ga_cuda_pending *p, st
 }
 
 // What is left to do for it, without the lock.
-static void finish(struct ga_root *root, struct ga_cuda_pending *p, struct item *item) {
+static void finish(struct ga_root *root, struct ga_cuda_pending *p, struct ga_freed *item) {
     if (item->run)
         item->run(root, item->argument);
     if (item->notify)
@@ -392,14 +365,14 @@ struct blocked {
 };
 
 // Two per-thread default streams share one name, so that name says nothing.
-static bool is_behind(const struct blocked *b, const struct item *item) {
+static bool is_behind(const struct blocked *b, const struct ga_freed *item) {
     for (uint32_t i = 0; i < b->count && item->stream != GA_CUDA_STREAM_PER_THREAD; i++)
         if (b->stream[i] == item->stream)
             return item->stream != NULL;
     return false;
 }
 
-static int judge(struct blocked *b, const struct item *item) {
+static int judge(struct blocked *b, const struct ga_freed *item) {
     if (is_behind(b, item))
         return NOT_YET;
     int seen = look(item);
@@ -410,8 +383,8 @@ static int judge(struct blocked *b, const struct item *item) {
 
 // A walk over the list, while others put items in and take them off.
 struct walk {
-    struct item *item; // the one that is looked at; NULL: the end
-    struct item copy;
+    struct ga_freed *item; // the one that is looked at; NULL: the end
+    struct ga_freed copy;
     uint32_t left; // what comes in meanwhile is for the next walk
     uint32_t life;
 };
@@ -420,7 +393,7 @@ struct walk {
 static bool step_locked(struct ga_root *root, struct ga_cuda_pending *p, struct walk *w,
                         bool executed) {
     bool same = w->life == p->life;
-    struct item *next = !same ? NULL : w->item ? w->item->next : p->first;
+    struct ga_freed *next = !same ? NULL : w->item ? w->item->next : p->first;
     if (same && w->item)
         w->item->looked = false;
     if (same && executed)
@@ -455,7 +428,7 @@ static void watch(struct ga_cuda_pending *p, struct walk *w) {
         return;
     ga_event event = record_event(p, w->copy.context, w->copy.stream);
     lock(p);
-    *habit_of(p, w->copy.stream, w->copy.bytes) = (struct habit){NULL, 0};
+    *habit_of(p, w->copy.stream, w->copy.bytes) = (struct ga_habit){NULL, 0};
     if (w->life == p->life)
         w->item->event = event;
     unlock(p);
@@ -466,7 +439,7 @@ static void look_at_all(struct ga_root *root, struct ga_cuda_pending *p) {
     struct walk w;
     begin_walk(root, p, &w);
     while (w.item) {
-        struct item *item = w.item;
+        struct ga_freed *item = w.item;
         ga_event event = w.copy.event;
         uint64_t context = w.copy.context;
         int seen = judge(&blocked, &w.copy);
@@ -487,7 +460,7 @@ static void look_at_all(struct ga_root *root, struct ga_cuda_pending *p) {
 
 static bool is_unwatched(struct ga_cuda_pending *p, ga_stream stream) {
     lock(p);
-    const struct item *item = p->first;
+    const struct ga_freed *item = p->first;
     while (item && (item->event || !is_handle(item->stream) || (stream && item->stream != stream)))
         item = item->next;
     unlock(p);
@@ -495,8 +468,8 @@ static bool is_unwatched(struct ga_cuda_pending *p, ga_stream stream) {
 }
 
 bool ga_cuda_pending_watch(struct ga_root *root, ga_stream stream) {
-    struct ga_cuda_pending *p = get(root, false);
-    if (!p || !is_unwatched(p, stream))
+    struct ga_cuda_pending *p = &ga_cuda(root)->pending;
+    if (!is_used(p) || !is_unwatched(p, stream))
         return true;
     if (!ga_mutex_lock(&ga_cuda(root)->asking, 5000))
         return false;
@@ -518,7 +491,7 @@ static bool enter_context(struct ga_cuda_pending *p) {
     ga_context current = NULL;
     uint64_t context = 0;
     lock(p);
-    for (struct item *item = p->first; item && context == 0; item = item->next)
+    for (struct ga_freed *item = p->first; item && context == 0; item = item->next)
         context = item->context & 1 ? 0 : item->context;
     unlock(p);
     return context && GA_REAL(cuCtxPopCurrent_v2) && GA_REAL(cuCtxPushCurrent_v2) &&
@@ -540,12 +513,11 @@ static void look_at_pending(struct ga_root *root, struct ga_cuda_pending *p) {
 #define TRIM_MS 10000
 
 uint64_t ga_cuda_pending_reap(struct ga_root *root, uint32_t device, uint64_t wanted) {
-    struct ga_cuda_pending *p = get(root, false);
+    struct ga_cuda_pending *p = &ga_cuda(root)->pending;
     if (!ga_mutex_lock(&ga_cuda(root)->asking, wanted ? TRIM_MS : LOOK_MS))
         return 0;
     int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
-    if (p)
-        look_at_pending(root, p);
+    look_at_pending(root, p);
     uint64_t given = ga_cuda_pool_reap(root, device, wanted);
     ga_cuda_capture_exchange(mode);
     ga_mutex_unlock(&ga_cuda(root)->asking);
@@ -555,13 +527,13 @@ uint64_t ga_cuda_pending_reap(struct ga_root *root, uint32_t device, uint64_t wa
 // What ends
 
 void ga_cuda_pending_mark(struct ga_root *root, uint64_t context, uint64_t becomes) {
-    struct ga_cuda_pending *p = get(root, false);
-    if (!p)
+    struct ga_cuda_pending *p = &ga_cuda(root)->pending;
+    if (!is_used(p))
         return;
     ga_cuda_pool_forget_users(root, 0, context);
     bool held = ga_mutex_lock(&ga_cuda(root)->asking, 5000);
     lock(p);
-    for (struct item *i = p->first; i; i = i->next)
+    for (struct ga_freed *i = p->first; i; i = i->next)
         if (i->context == context)
             i->context = becomes;
     for (uint32_t i = 0; i < p->events; i++)
@@ -575,9 +547,9 @@ void ga_cuda_pending_mark(struct ga_root *root, uint64_t context, uint64_t becom
 // Takes the items that fit off the list: they have executed.
 static void settle(struct ga_root *root, struct ga_cuda_pending *p, uint64_t context,
                    ga_stream stream) {
-    struct item *done = NULL;
+    struct ga_freed *done = NULL;
     begin_step(root, p);
-    for (struct item *item = p->first, *next; item; item = next) {
+    for (struct ga_freed *item = p->first, *next; item; item = next) {
         next = item->next;
         bool fits = stream ? !item->event && item->stream == stream : item->context == context;
         if (!fits || item->looked)
@@ -594,15 +566,15 @@ static void settle(struct ga_root *root, struct ga_cuda_pending *p, uint64_t con
     }
     end_step(p);
     while (done) {
-        struct item *item = done;
+        struct ga_freed *item = done;
         done = item->next;
         finish(root, p, item);
     }
 }
 
 void ga_cuda_pending_sweep(struct ga_root *root, uint64_t ticket) {
-    struct ga_cuda_pending *p = get(root, false);
-    if (!p)
+    struct ga_cuda_pending *p = &ga_cuda(root)->pending;
+    if (!is_used(p))
         return;
     bool held = ga_mutex_lock(&ga_cuda(root)->asking, 5000);
     settle(root, p, ticket, NULL);
@@ -611,21 +583,21 @@ void ga_cuda_pending_sweep(struct ga_root *root, uint64_t ticket) {
 }
 
 void ga_cuda_pending_stream_ends(struct ga_root *root, ga_stream stream) {
-    struct ga_cuda_pending *p = get(root, false);
-    if (!p || !stream)
+    struct ga_cuda_pending *p = &ga_cuda(root)->pending;
+    if (!is_used(p) || !stream)
         return;
     ga_cuda_pool_forget_users(root, (uint64_t)(uintptr_t)stream, 0);
     bool watched = ga_cuda_pending_watch(root, stream); // else its context's end settles it
     lock(p);
-    for (struct item *item = p->first; item; item = item->next)
+    for (struct ga_freed *item = p->first; item; item = item->next)
         if ((item->event || !watched) && item->stream == stream)
             item->stream = NULL;
     unlock(p);
 }
 
 void ga_cuda_pending_stream_gone(struct ga_root *root, ga_stream stream) {
-    struct ga_cuda_pending *p = get(root, false);
-    if (!p || !stream || !ga_mutex_lock(&ga_cuda(root)->asking, 100))
+    struct ga_cuda_pending *p = &ga_cuda(root)->pending;
+    if (!is_used(p) || !stream || !ga_mutex_lock(&ga_cuda(root)->asking, 100))
         return;
     settle(root, p, 0, stream);
     ga_mutex_unlock(&ga_cuda(root)->asking);

@@ -48,29 +48,9 @@ struct ga_cuda_pool {
     struct ready ready[READY];
 };
 
-struct ga_cuda_pools {
-    struct ga_spin lock;
-    struct ga_cuda_pool *first; // nothing leaves this list
-    _Atomic uint64_t changes;   // of which pool a device takes from, begun so far
-    _Atomic uint32_t changing;  // of these, how many are with the driver
-    struct {
-        uint64_t turn; // ga_cuda_pool_turn when the driver was asked
-        struct ga_cuda_pool *pool;
-    } current[GA_DEVICES];
-    // What was seen of how the driver makes pools larger.
-    bool rounds;                         // by more than was asked for
-    bool small;                          // by less than LARGE at a time
-    _Atomic uint32_t strait[GA_DEVICES]; // ga_cuda_pool_is_strait
-};
-
-static struct ga_cuda_pools *get(struct ga_root *root, bool make) {
-    return root ? ga_root_part(root, &ga_cuda(root)->pools, make ? sizeof(struct ga_cuda_pools) : 0)
-                : NULL;
-}
-
 // The same inside a move.
 static struct ga_cuda_pools *begin(struct ga_root *root) {
-    struct ga_cuda_pools *p = get(root, false);
+    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
     ga_move_begin(root);
     ga_spin_lock(&p->lock);
     return p;
@@ -104,8 +84,9 @@ static struct ga_cuda_pool *use_locked(struct ga_cuda_pools *p, struct ga_cuda_p
     return to;
 }
 
-static struct ga_cuda_pool *make_pool(struct ga_root *root, struct ga_cuda_pools *p, ga_pool handle,
-                                      int device, enum pool_kind kind) {
+static struct ga_cuda_pool *make_pool(struct ga_root *root, ga_pool handle, int device,
+                                      enum pool_kind kind) {
+    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
     ga_self_lock(&p->lock);
     struct ga_cuda_pool *unused = p->first;
     while (unused && unused->kind != UNUSED)
@@ -129,9 +110,7 @@ static struct ga_cuda_pool *make_pool(struct ga_root *root, struct ga_cuda_pools
 
 static struct ga_cuda_pool *pool_of(struct ga_root *root, ga_pool handle, int device,
                                     enum pool_kind kind) {
-    struct ga_cuda_pools *p = get(root, false);
-    if (!p)
-        return NULL;
+    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
     ga_self_lock(&p->lock);
     struct ga_cuda_pool *pool = find_locked(p, handle, device, kind);
     ga_self_unlock(&p->lock);
@@ -141,8 +120,7 @@ static struct ga_cuda_pool *pool_of(struct ga_root *root, ga_pool handle, int de
 static struct ga_cuda_pool *find_or_make(struct ga_root *root, ga_pool handle, int device,
                                          enum pool_kind kind) {
     struct ga_cuda_pool *pool = pool_of(root, handle, device, kind);
-    struct ga_cuda_pools *p = pool ? NULL : get(root, true);
-    return p ? make_pool(root, p, handle, device, kind) : pool;
+    return pool ? pool : make_pool(root, handle, device, kind);
 }
 
 // A device's pool, as one of the driver's functions has it; NULL: it has none.
@@ -152,11 +130,9 @@ static ga_pool pool_by(ga_result (*ask)(ga_pool *, ga_cu_device), ga_cu_device o
 }
 
 struct ga_cuda_pool *ga_cuda_pool_current(struct ga_root *root, uint32_t device) {
-    struct ga_cuda_pools *p = get(root, true);
+    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
     uint64_t turn = ga_cuda_pool_turn(root);
     struct ga_cuda_pool *pool = NULL;
-    if (!p)
-        return NULL;
     ga_self_lock(&p->lock);
     if (turn != 0 && p->current[device].turn == turn)
         pool = p->current[device].pool;
@@ -190,7 +166,7 @@ struct ga_cuda_pool *ga_cuda_pool_named(struct ga_root *root, ga_pool handle, in
 }
 
 static struct ga_cuda_pools *change_begin(struct ga_root *root) {
-    struct ga_cuda_pools *p = get(root, true);
+    struct ga_cuda_pools *p = root ? &ga_cuda(root)->pools : NULL;
     if (p) {
         atomic_fetch_add(&p->changing, 1);
         atomic_fetch_add(&p->changes, 1);
@@ -205,9 +181,9 @@ static void change_end(struct ga_cuda_pools *p) {
 
 // In the reverse order: a change that begins between the two is on its way.
 uint64_t ga_cuda_pool_turn(struct ga_root *root) {
-    struct ga_cuda_pools *p = get(root, false);
-    uint64_t changes = p ? atomic_load(&p->changes) : 0;
-    return p && atomic_load(&p->changing) ? 0 : changes + 1;
+    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
+    uint64_t changes = atomic_load(&p->changes);
+    return atomic_load(&p->changing) ? 0 : changes + 1;
 }
 
 struct ga_cuda_pool *ga_cuda_pool_asked(struct ga_root *root, ga_address address, int device) {
@@ -324,7 +300,7 @@ bool ga_cuda_pool_ready(struct ga_root *root, struct ga_cuda_pool *pool,
 }
 
 void ga_cuda_pool_enter(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes) {
-    struct ga_cuda_pools *p = get(root, false);
+    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
     ga_self_lock(&p->lock);
     pool->underway += bytes;
     pool->begun++;
@@ -332,7 +308,7 @@ void ga_cuda_pool_enter(struct ga_root *root, struct ga_cuda_pool *pool, uint64_
 }
 
 void ga_cuda_pool_leave(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes) {
-    struct ga_cuda_pools *p = get(root, false);
+    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
     ga_self_lock(&p->lock);
     pool->underway -= bytes;
     ga_self_unlock(&p->lock);
@@ -419,7 +395,7 @@ void ga_cuda_pool_pends(struct ga_root *root, struct ga_cuda_pool *pool, uint64_
 uint32_t ga_cuda_pool_execute(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
                               uint16_t tag, const struct ga_cuda_pool_user *user) {
     uint32_t notify = 0;
-    struct ga_cuda_pools *p = get(root, false);
+    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
     ga_spin_lock(&p->lock);
     refresh(root, pool);
     if (tag == pool->tag) {
@@ -447,9 +423,7 @@ void ga_cuda_pool_blocks(struct ga_root *root, struct ga_cuda_pool *pool, int bl
 }
 
 void ga_cuda_pool_forget_users(struct ga_root *root, uint64_t id, uint64_t context) {
-    struct ga_cuda_pools *p = get(root, false);
-    if (!p)
-        return;
+    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
     ga_self_lock(&p->lock);
     for (struct ga_cuda_pool *pool = p->first; pool; pool = pool->next)
         for (uint32_t i = pool->readies; i-- > 0;) {
@@ -592,7 +566,7 @@ static bool charge_more(struct ga_root *root, struct ga_cuda_pool *pool, uint64_
 // Whether a block that a user had again may be new memory all the same.
 static bool is_in_doubt(struct ga_root *root, struct ga_cuda_pool *pool,
                         const struct ga_cuda_pool_user *user) {
-    struct ga_cuda_pools *p = get(root, false);
+    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
     ga_self_lock(&p->lock);
     if (pool->sole.id == 0)
         pool->sole = *user;
@@ -675,9 +649,9 @@ static struct ga_cuda_pool *next_on(struct ga_cuda_pools *p, const struct ga_cud
 }
 
 uint64_t ga_cuda_pool_reap(struct ga_root *root, uint32_t device, uint64_t wanted) {
-    struct ga_cuda_pools *p = get(root, false);
+    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
     uint64_t given = 0;
-    struct ga_cuda_pool *pool = p ? next_on(p, NULL, (int)device) : NULL;
+    struct ga_cuda_pool *pool = next_on(p, NULL, (int)device);
     for (; pool; pool = next_on(p, pool, (int)device))
         given += reap_pool(root, pool, wanted > given ? wanted - given : 0);
     return given;
@@ -688,13 +662,13 @@ uint64_t ga_cuda_pool_reap(struct ga_root *root, uint32_t device, uint64_t wante
 #define FOR_A_WHILE 64
 
 bool ga_cuda_pool_is_strait(struct ga_root *root, uint32_t device) {
-    _Atomic uint32_t *strait = &get(root, false)->strait[device];
+    _Atomic uint32_t *strait = &ga_cuda(root)->pools.strait[device];
     uint32_t now = atomic_load(strait);
     return now > IN_A_ROW && atomic_compare_exchange_strong(strait, &now, now - 1);
 }
 
 void ga_cuda_pool_asked_for(struct ga_root *root, uint32_t device, bool of_pools) {
-    _Atomic uint32_t *strait = &get(root, false)->strait[device];
+    _Atomic uint32_t *strait = &ga_cuda(root)->pools.strait[device];
     uint32_t now = atomic_load(strait);
     if (!of_pools)
         atomic_store(strait, 0);
@@ -766,7 +740,7 @@ ga_result ga_cuda_pool_get(GA_FN_cuMemGetMemPool *real, ga_pool *pool,
 
 static void set_handle(struct ga_root *root, struct ga_cuda_pool *pool, ga_pool handle) {
     bool held = ga_mutex_lock(&ga_cuda(root)->asking, 5000);
-    struct ga_cuda_pools *p = get(root, false);
+    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
     ga_self_lock(&p->lock);
     pool->handle = handle;
     ga_self_unlock(&p->lock);

@@ -4,7 +4,9 @@
 #ifndef GA_CUDA_STATE_H
 #define GA_CUDA_STATE_H
 
+#include "core/records.h"
 #include "core/root.h"
+#include "cuda/cuda.h"
 
 // The keys of root.blocks are addresses. What goes by a handle is marked in the highest bits, so
 // that none is taken for another, whatever a driver makes its handles of.
@@ -55,6 +57,72 @@ struct ga_cuda_measured {
     struct ga_mutex turn;     // of a call that is measured
 };
 
+// Pools of stream-ordered memory: pool.c
+struct ga_cuda_pools {
+    struct ga_spin lock;
+    struct ga_cuda_pool *first; // nothing leaves this list
+    _Atomic uint64_t changes;   // of which pool a device takes from, begun so far
+    _Atomic uint32_t changing;  // of these, how many are with the driver
+    struct {
+        uint64_t turn; // ga_cuda_pool_turn when the driver was asked
+        struct ga_cuda_pool *pool;
+    } current[GA_DEVICES];
+    // What was seen of how the driver makes pools larger.
+    bool rounds;                         // by more than was asked for
+    bool small;                          // by less than LARGE at a time
+    _Atomic uint32_t strait[GA_DEVICES]; // ga_cuda_pool_is_strait
+};
+
+// What was freed in stream order: pending.c
+#define GA_HABITS 64
+#define GA_CACHED_EVENTS 256
+struct ga_cached_event {
+    uint64_t context;
+    ga_event event;
+};
+// A stream that had again what it had freed. It is expected to do so with the next block of that
+// size, which gets no event before somebody asks.
+struct ga_habit {
+    ga_stream stream;
+    uint64_t bytes;
+};
+struct ga_cuda_pending {
+    struct ga_spin lock; // guards all of it
+    _Atomic bool used;   // something was ever put in
+    struct ga_freed *first, *last;
+    struct ga_records unused;
+    uint32_t count;
+    uint32_t life; // of the list: begin_anew_locked
+    uint32_t reap_at;
+    uint32_t events;
+    struct ga_cached_event cache[GA_CACHED_EVENTS];
+    struct ga_habit habits[GA_HABITS];
+};
+
+// Executable graphs: graph.c
+struct ga_cuda_graphs {
+    struct ga_table execs; // by handle; an entry's context points to a struct ga_cuda_graph_exec
+    struct ga_spin lock;   // guards it, and the counts
+    struct ga_records unused;
+};
+
+// Memory without an address: vmm.c. In the tables the context of an entry is a pointer: to the
+// memory of a handle, where bytes are the references by that handle; to a mapping, by its address.
+struct ga_cuda_vmm {
+    struct ga_table handles;
+    struct ga_table mapped;
+    struct ga_spin lock; // guards what the tables point to
+    struct ga_records unused, unused_mappings;
+};
+
+// What it is mapped to besides addresses: bound.c. In the table an entry's context is where the
+// object lives, its bytes a pointer to it.
+struct ga_cuda_bounds {
+    struct ga_table objects;
+    struct ga_spin lock; // guards what the table points to
+    struct ga_records unused, unused_pieces;
+};
+
 struct ga_cuda_state {
     // Read by each call, and written seldom.
     _Atomic uint64_t context_epoch;   // counts contexts that ended
@@ -79,12 +147,11 @@ struct ga_cuda_state {
     _Atomic uint32_t readings;
     // Who holds it asks the driver about events and pools, none of which ends meanwhile.
     struct ga_mutex asking;
-    // What is made when it is first needed, each by the file of its name (ga_root_part).
-    void *_Atomic pools;
-    void *_Atomic pending;
-    void *_Atomic graphs;
-    void *_Atomic vmm;
-    void *_Atomic bounds;
+    struct ga_cuda_pools pools;
+    struct ga_cuda_pending pending;
+    struct ga_cuda_graphs graphs;
+    struct ga_cuda_vmm vmm;
+    struct ga_cuda_bounds bounds;
 };
 _Static_assert(sizeof(struct ga_cuda_state) <= GA_ROOT_STATES, "what the root leaves room for");
 

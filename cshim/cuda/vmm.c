@@ -29,20 +29,6 @@ struct mapping {
     struct mapping *next;
 };
 
-// In the tables the context of an entry is a pointer: to the memory of a handle, where bytes are
-// the references by that handle; to a mapping, by its address.
-struct ga_cuda_vmm {
-    struct ga_table handles;
-    struct ga_table mapped;
-    struct ga_spin lock; // guards what the tables point to
-    struct ga_records unused, unused_mappings;
-};
-
-static struct ga_cuda_vmm *get(struct ga_root *root, bool make) {
-    return root ? ga_root_part(root, &ga_cuda(root)->vmm, make ? sizeof(struct ga_cuda_vmm) : 0)
-                : NULL;
-}
-
 static struct ga_cuda_vmm_memory *new_memory(struct ga_root *root, struct ga_cuda_vmm *v) {
     struct ga_cuda_vmm_memory *m = ga_records_take(root, &v->unused, sizeof *m);
     if (m)
@@ -142,8 +128,8 @@ static bool open_claim(struct claim *c, uint64_t bytes,
         c->c.root = NULL;
         return true;
     }
-    c->vmm = get(root, true);
-    c->memory = c->vmm ? new_memory(root, c->vmm) : NULL;
+    c->vmm = &ga_cuda(root)->vmm;
+    c->memory = new_memory(root, c->vmm);
     if (!c->memory)
         return false;
     if (take(c, device))
@@ -193,8 +179,8 @@ ga_result ga_cuda_vmm_create(GA_FN_cuMemCreate *real, ga_memory *handle, size_t 
 // another process's. Its references and mappings are counted all the same. Where the driver has
 // given out one again that is known, it is a further reference. device ≥ 0: it was imported there.
 static void note(struct ga_root *root, ga_memory handle, int device) {
-    struct ga_cuda_vmm *v = get(root, true);
-    struct ga_cuda_vmm_memory *fresh = v ? new_memory(root, v) : NULL;
+    struct ga_cuda_vmm *v = &ga_cuda(root)->vmm;
+    struct ga_cuda_vmm_memory *fresh = new_memory(root, v);
     struct ga_cuda_vmm_memory *gone = NULL;
     if (!fresh)
         return;
@@ -230,7 +216,7 @@ static int device_of(struct ga_root *root, ga_memory handle) {
 
 // What is mapped tells how large an import is, at least.
 static void measure(struct ga_root *root, struct ga_cuda_vmm_memory *m, uint64_t size) {
-    struct ga_cuda_vmm *v = get(root, false);
+    struct ga_cuda_vmm *v = &ga_cuda(root)->vmm;
     ga_self_lock(&v->lock);
     uint64_t was = m->size;
     if (size > was)
@@ -262,12 +248,12 @@ ga_result ga_cuda_vmm_multicast(GA_FN_cuMulticastCreate *real, ga_memory *handle
 // again. The memory keeps the reference meanwhile.
 ga_result ga_cuda_vmm_release(GA_FN_cuMemRelease *real, ga_memory handle) {
     struct ga_root *root = ga_root_get();
-    struct ga_cuda_vmm *v = get(root, false);
     struct ga_entry e;
     struct ga_entry old;
     struct ga_cuda_vmm_memory *gone = NULL;
-    if (!v)
+    if (!root)
         return real(handle);
+    struct ga_cuda_vmm *v = &ga_cuda(root)->vmm;
     ga_self_lock(&v->lock);
     bool ours = ga_table_take(&v->handles, handle, &e);
     if (ours && e.bytes > 1) {
@@ -314,10 +300,10 @@ static struct ga_cuda_vmm_memory *mapped_at_locked(struct ga_cuda_vmm *v, uint64
 ga_result ga_cuda_vmm_retain(GA_FN_cuMemRetainAllocationHandle *real, ga_memory *handle,
                              void *address) {
     struct ga_root *root = ga_root_get();
-    struct ga_cuda_vmm *v = get(root, false);
     struct ga_cuda_vmm_memory *gone = NULL;
-    if (!v)
+    if (!root)
         return real(handle, address);
+    struct ga_cuda_vmm *v = &ga_cuda(root)->vmm;
     ga_self_lock(&v->lock);
     struct ga_cuda_vmm_memory *m = mapped_at_locked(v, (uint64_t)(uintptr_t)address);
     if (m)
@@ -341,12 +327,14 @@ ga_result ga_cuda_vmm_retain(GA_FN_cuMemRetainAllocationHandle *real, ga_memory 
 ga_result ga_cuda_vmm_map(GA_FN_cuMemMap *real, ga_address address, size_t bytes, size_t offset,
                           ga_memory handle, uint64_t flags) {
     struct ga_root *root = ga_root_get();
-    struct ga_cuda_vmm *v = get(root, true);
-    struct mapping *n = v ? ga_records_take(root, &v->unused_mappings, sizeof *n) : NULL;
     struct ga_cuda_vmm_memory *gone = NULL;
     struct ga_entry old = {0};
+    if (!root)
+        return real(address, bytes, offset, handle, flags);
+    struct ga_cuda_vmm *v = &ga_cuda(root)->vmm;
+    struct mapping *n = ga_records_take(root, &v->unused_mappings, sizeof *n);
     if (!n)
-        return root ? GA_CUDA_OUT_OF_MEMORY : real(address, bytes, offset, handle, flags);
+        return GA_CUDA_OUT_OF_MEMORY;
     ga_self_lock(&v->lock);
     *n = (struct mapping){.address = address, .bytes = bytes, .memory = memory_locked(v, handle)};
     if (n->memory)
@@ -391,11 +379,11 @@ static struct mapping *take_range_locked(struct ga_cuda_vmm *v, uint64_t address
 
 ga_result ga_cuda_vmm_unmap(GA_FN_cuMemUnmap *real, ga_address address, size_t bytes) {
     struct ga_root *root = ga_root_get();
-    struct ga_cuda_vmm *v = get(root, false);
     struct ga_cuda_vmm_memory *gone = NULL;
     struct ga_entry old;
-    if (!v)
+    if (!root)
         return real(address, bytes);
+    struct ga_cuda_vmm *v = &ga_cuda(root)->vmm;
     ga_self_lock(&v->lock);
     struct mapping *taken = take_range_locked(v, address, bytes);
     ga_self_unlock(&v->lock);
@@ -423,9 +411,9 @@ ga_result ga_cuda_vmm_unmap(GA_FN_cuMemUnmap *real, ga_address address, size_t b
 static struct ga_cuda_vmm_memory *
 keep(struct ga_root *root,
      struct ga_cuda_vmm_memory *(*find_locked)(struct ga_cuda_vmm *, uint64_t), uint64_t by) {
-    struct ga_cuda_vmm *v = get(root, false);
-    if (!v)
+    if (!root)
         return NULL;
+    struct ga_cuda_vmm *v = &ga_cuda(root)->vmm;
     ga_self_lock(&v->lock);
     struct ga_cuda_vmm_memory *m = find_locked(v, by);
     if (m)
@@ -443,14 +431,14 @@ struct ga_cuda_vmm_memory *ga_cuda_vmm_keep_at(struct ga_root *root, uint64_t ad
 }
 
 void ga_cuda_vmm_keep_more(struct ga_root *root, struct ga_cuda_vmm_memory *memory) {
-    struct ga_cuda_vmm *v = get(root, false);
+    struct ga_cuda_vmm *v = &ga_cuda(root)->vmm;
     ga_self_lock(&v->lock);
     memory->mappings++;
     ga_self_unlock(&v->lock);
 }
 
 void ga_cuda_vmm_let_go(struct ga_root *root, struct ga_cuda_vmm_memory *memory) {
-    struct ga_cuda_vmm *v = get(root, false);
+    struct ga_cuda_vmm *v = &ga_cuda(root)->vmm;
     struct ga_cuda_vmm_memory *gone = NULL;
     ga_self_lock(&v->lock);
     leave_locked(memory, 0, 1, &gone);
@@ -459,7 +447,7 @@ void ga_cuda_vmm_let_go(struct ga_root *root, struct ga_cuda_vmm_memory *memory)
 }
 
 void ga_cuda_vmm_leave(struct ga_root *root, struct ga_cuda_vmm_memory *memory) {
-    struct ga_cuda_vmm *v = get(root, false);
+    struct ga_cuda_vmm *v = &ga_cuda(root)->vmm;
     struct ga_entry e;
     ga_self_lock(&v->lock);
     bool first = memory->leaving++ == 0;
@@ -471,7 +459,7 @@ void ga_cuda_vmm_leave(struct ga_root *root, struct ga_cuda_vmm_memory *memory) 
 }
 
 void ga_cuda_vmm_left(struct ga_root *root, struct ga_cuda_vmm_memory *memory) {
-    struct ga_cuda_vmm *v = get(root, false);
+    struct ga_cuda_vmm *v = &ga_cuda(root)->vmm;
     ga_self_lock(&v->lock);
     bool last = --memory->leaving == 0;
     ga_self_unlock(&v->lock);
@@ -482,7 +470,7 @@ void ga_cuda_vmm_left(struct ga_root *root, struct ga_cuda_vmm_memory *memory) {
 
 void ga_cuda_vmm_at_end(struct ga_root *root, struct ga_cuda_vmm_memory *object,
                         ga_cuda_vmm_ended *ended) {
-    struct ga_cuda_vmm *v = get(root, false);
+    struct ga_cuda_vmm *v = &ga_cuda(root)->vmm;
     ga_self_lock(&v->lock);
     object->ended = ended;
     ga_self_unlock(&v->lock);
