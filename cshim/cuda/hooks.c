@@ -165,8 +165,47 @@ static ga_result resolved(ga_result result, const char *name, void **pfn) {
         ga_cuda_array_given(&e, real(array));                                                      \
     })
 
+// What there is. The driver answers first: its errors are the program's. The first versions have 32
+// bits: what is more than they say is the most that they do, and the driver's answer no capacity.
+#define GA_MOST_OF(at) ((__typeof__(*(at)))-1)
+#define GA_CAPACITY(at) ((at) && GA_MOST_OF(at) == UINT64_MAX ? *(at) : UINT64_MAX)
+#define GA_TELL(at, value)                                                                         \
+    ((at) ? (void)(*(at) = (__typeof__(*(at)))ga_os_least(value, GA_MOST_OF(at))) : (void)0)
+#define GA_TELLS_ROOM(real, room, total)                                                           \
+    ({                                                                                             \
+        struct ga_budget b;                                                                        \
+        ga_result told = real(room, total);                                                        \
+        if (told == GA_CUDA_SUCCESS && ga_cuda_query_current(GA_CAPACITY(total), &b)) {            \
+            GA_TELL(room, b.room);                                                                 \
+            GA_TELL(total, b.total);                                                               \
+        }                                                                                          \
+        told;                                                                                      \
+    })
+#define GA_TELLS_TOTAL(real, bytes, device)                                                        \
+    ({                                                                                             \
+        struct ga_budget b;                                                                        \
+        ga_result told = real(bytes, device);                                                      \
+        if (told == GA_CUDA_SUCCESS && (bytes) && ga_cuda_query(device, GA_CAPACITY(bytes), &b))   \
+            GA_TELL(bytes, b.total);                                                               \
+        told;                                                                                      \
+    })
+
 // The same where all is done around the driver's call.
 #define GA_RESOLVES(real, name, pfn, ...) resolved(real(name, pfn, __VA_ARGS__), name, pfn)
+#define GA_MAKES_HANDLE(real, imported, handle, ...)                                               \
+    ga_cuda_vmm_made(real(handle, __VA_ARGS__), handle, imported)
+#define GA_MEETS_POOL(real, location, type, pool, ...)                                             \
+    ({                                                                                             \
+        ga_result made = real(pool, __VA_ARGS__);                                                  \
+        ga_cuda_pool_met(made, pool, location, type);                                              \
+    })
+#define GA_CHANGES_POOL(real, ...)                                                                 \
+    ({                                                                                             \
+        struct ga_cuda_pools *changing = ga_cuda_pool_change_begin(ga_root_get());                 \
+        ga_result changed = real(__VA_ARGS__);                                                     \
+        ga_cuda_pool_change_end(changing);                                                         \
+        changed;                                                                                   \
+    })
 #define GA_SYNCHRONIZES(real, ...) ga_cuda_synchronized(real(__VA_ARGS__))
 #define GA_BEGINS_CAPTURE(real, ...)                                                               \
     (ga_cuda_stream_capture(), ga_cuda_capture_began(real(__VA_ARGS__)))

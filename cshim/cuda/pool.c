@@ -165,7 +165,7 @@ struct ga_cuda_pool *ga_cuda_pool_named(struct ga_root *root, ga_pool handle, in
     return find_or_make(root, handle, device_of(root, handle, otherwise), ORDINARY);
 }
 
-static struct ga_cuda_pools *change_begin(struct ga_root *root) {
+struct ga_cuda_pools *ga_cuda_pool_change_begin(struct ga_root *root) {
     struct ga_cuda_pools *p = root ? &ga_cuda(root)->pools : NULL;
     if (p) {
         atomic_fetch_add(&p->changing, 1);
@@ -174,7 +174,7 @@ static struct ga_cuda_pools *change_begin(struct ga_root *root) {
     return p;
 }
 
-static void change_end(struct ga_cuda_pools *p) {
+void ga_cuda_pool_change_end(struct ga_cuda_pools *p) {
     if (p)
         atomic_fetch_sub(&p->changing, 1);
 }
@@ -711,30 +711,16 @@ void ga_cuda_pool_freed(struct ga_root *root, struct ga_cuda_pool *pool, uint64_
 
 // The program's own calls
 
-// A pool that was made, or shown. Managed memory without a device of its own goes where it is
-// used: such a pool is its first stream's, which the first allocation tells.
-static void meet(struct ga_root *root, ga_pool pool, const struct ga_cu_location *at, int type) {
+// Managed memory without a device of its own goes where it is used: such a pool is its first
+// stream's, which the first allocation tells.
+ga_result ga_cuda_pool_met(ga_result result, const ga_pool *pool, const struct ga_cu_location *at,
+                           int type) {
+    struct ga_root *root = result == GA_CUDA_SUCCESS && pool && at ? ga_root_get() : NULL;
+    if (!root)
+        return result;
     int device = ga_cuda_in_host(at->type) ? GA_CUDA_POOL_IN_HOST : ga_cuda_device_at(root, at);
     if (device >= 0 || type != GA_CUDA_ALLOCATION_MANAGED)
-        find_or_make(root, pool, device, ORDINARY);
-}
-
-ga_result ga_cuda_pool_create(GA_FN_cuMemPoolCreate *real, ga_pool *pool,
-                              const struct ga_cu_pool_properties *properties) {
-    ga_result result = real(pool, properties);
-    struct ga_root *root = result == GA_CUDA_SUCCESS ? ga_root_get() : NULL;
-    if (root && pool && properties)
-        meet(root, *pool, &properties->location, properties->allocation_type);
-    return result;
-}
-
-// The pool of a place, which may be host memory.
-ga_result ga_cuda_pool_get(GA_FN_cuMemGetMemPool *real, ga_pool *pool,
-                           struct ga_cu_location *location, int type) {
-    ga_result result = real(pool, location, type);
-    struct ga_root *root = result == GA_CUDA_SUCCESS ? ga_root_get() : NULL;
-    if (root && pool && location)
-        meet(root, *pool, location, type);
+        find_or_make(root, *pool, device, ORDINARY);
     return result;
 }
 
@@ -765,9 +751,9 @@ ga_result ga_cuda_pool_destroy(GA_FN_cuMemPoolDestroy *real, ga_pool handle) {
     if (ours)
         ga_cuda_pool_blocks(root, pool, 1); // so that it does not end before the driver has spoken
     set_handle(root, pool, NULL);
-    struct ga_cuda_pools *changing = change_begin(root);
+    struct ga_cuda_pools *changing = ga_cuda_pool_change_begin(root);
     ga_result result = real(handle);
-    change_end(changing);
+    ga_cuda_pool_change_end(changing);
     if (result != GA_CUDA_SUCCESS)
         set_handle(root, pool, handle);
     else
@@ -779,21 +765,6 @@ ga_result ga_cuda_pool_destroy(GA_FN_cuMemPoolDestroy *real, ga_pool handle) {
         pool->kind = UNUSED;
     end(p);
     tell(root, notify);
-    return result;
-}
-
-ga_result ga_cuda_pool_use(GA_FN_cuDeviceSetMemPool *real, ga_cu_device device, ga_pool pool) {
-    struct ga_cuda_pools *changing = change_begin(ga_root_get());
-    ga_result result = real(device, pool);
-    change_end(changing);
-    return result;
-}
-
-ga_result ga_cuda_pool_use_at(GA_FN_cuMemSetMemPool *real, struct ga_cu_location *location,
-                              int type, ga_pool pool) {
-    struct ga_cuda_pools *changing = change_begin(ga_root_get());
-    ga_result result = real(location, type, pool);
-    change_end(changing);
     return result;
 }
 

@@ -103,15 +103,14 @@ uint64_t ga_cuda_pool_reap(struct ga_root *root, uint32_t device, uint64_t wante
 void ga_cuda_pool_late(struct ga_root *root, uint32_t device, uint64_t bytes, uint16_t tag);
 void ga_cuda_pool_not_late(struct ga_root *root, uint32_t device, uint64_t bytes, uint16_t tag);
 
-ga_result ga_cuda_pool_create(GA_FN_cuMemPoolCreate *real, ga_pool *pool,
-                              const struct ga_cu_pool_properties *properties);
+// The driver has made a pool, or shown the one of a place, which may be host memory.
+ga_result ga_cuda_pool_met(ga_result result, const ga_pool *pool, const struct ga_cu_location *at,
+                           int type);
+// Around a call that changes which pool a device takes from.
+struct ga_cuda_pools *ga_cuda_pool_change_begin(struct ga_root *root);
+void ga_cuda_pool_change_end(struct ga_cuda_pools *changing);
 ga_result ga_cuda_pool_destroy(GA_FN_cuMemPoolDestroy *real, ga_pool pool);
 ga_result ga_cuda_pool_trim(GA_FN_cuMemPoolTrimTo *real, ga_pool pool, size_t keep);
-ga_result ga_cuda_pool_get(GA_FN_cuMemGetMemPool *real, ga_pool *pool,
-                           struct ga_cu_location *location, int type);
-ga_result ga_cuda_pool_use(GA_FN_cuDeviceSetMemPool *real, ga_cu_device device, ga_pool pool);
-ga_result ga_cuda_pool_use_at(GA_FN_cuMemSetMemPool *real, struct ga_cu_location *location,
-                              int type, ga_pool pool);
 ga_result ga_cuda_pool_trim_graphs(GA_FN_cuDeviceGraphMemTrim *real, ga_cu_device device);
 
 #endif

@@ -3,11 +3,12 @@
 #ifndef GA_CUDA_QUERY_H
 #define GA_CUDA_QUERY_H
 
+#include "core/budget.h"
 #include "cuda/driver.h"
 
-ga_result ga_cuda_get_info_v1(GA_FN_cuMemGetInfo *real, unsigned int *room, unsigned int *total);
-ga_result ga_cuda_get_info(GA_FN_cuMemGetInfo_v2 *real, size_t *room, size_t *total);
-ga_result ga_cuda_total_v1(GA_FN_cuDeviceTotalMem *real, unsigned int *bytes, ga_cu_device device);
-ga_result ga_cuda_total(GA_FN_cuDeviceTotalMem_v2 *real, size_t *bytes, ga_cu_device device);
+// Of the driver's device, of `capacity` bytes as far as that is known (UINT64_MAX: not); and of the
+// current context's. False: the driver's own answer stands.
+bool ga_cuda_query(ga_cu_device ordinal, uint64_t capacity, struct ga_budget *answer);
+bool ga_cuda_query_current(uint64_t capacity, struct ga_budget *answer);
 
 #endif

@@ -226,21 +226,10 @@ static void measure(struct ga_root *root, struct ga_cuda_vmm_memory *m, uint64_t
         ga_tell_import(root, m->device, size - was, was ? 0 : -1);
 }
 
-ga_result ga_cuda_vmm_import(GA_FN_cuMemImportFromShareableHandle *real, ga_memory *handle,
-                             void *shared, int type) {
-    ga_result result = real(handle, shared, type);
-    struct ga_root *root = result == GA_CUDA_SUCCESS ? ga_root_get() : NULL;
-    if (root && handle)
-        note(root, *handle, device_of(root, *handle));
-    return result;
-}
-
-ga_result ga_cuda_vmm_multicast(GA_FN_cuMulticastCreate *real, ga_memory *handle,
-                                const void *properties) {
-    ga_result result = real(handle, properties);
-    struct ga_root *root = result == GA_CUDA_SUCCESS ? ga_root_get() : NULL;
-    if (root && handle)
-        note(root, *handle, -1);
+ga_result ga_cuda_vmm_made(ga_result result, const ga_memory *handle, bool imported) {
+    struct ga_root *root = result == GA_CUDA_SUCCESS && handle ? ga_root_get() : NULL;
+    if (root)
+        note(root, *handle, imported ? device_of(root, *handle) : -1);
     return result;
 }
 

@@ -19,10 +19,9 @@ ga_result ga_cuda_vmm_retain(GA_FN_cuMemRetainAllocationHandle *real, ga_memory 
 ga_result ga_cuda_vmm_map(GA_FN_cuMemMap *real, ga_address address, size_t bytes, size_t offset,
                           ga_memory handle, uint64_t flags);
 ga_result ga_cuda_vmm_unmap(GA_FN_cuMemUnmap *real, ga_address address, size_t bytes);
-ga_result ga_cuda_vmm_import(GA_FN_cuMemImportFromShareableHandle *real, ga_memory *handle,
-                             void *shared, int type);
-ga_result ga_cuda_vmm_multicast(GA_FN_cuMulticastCreate *real, ga_memory *handle,
-                                const void *properties);
+// The driver has made a handle that stands for no memory of this process: another process's, or a
+// multicast object.
+ga_result ga_cuda_vmm_made(ga_result result, const ga_memory *handle, bool imported);
 
 // What handles and mappings stand for.
 struct ga_cuda_vmm_memory;
