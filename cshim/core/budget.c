@@ -13,10 +13,6 @@
 // How often the page is read again when the daemon changes it meanwhile.
 #define READS 64
 
-static uint64_t least(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
-}
-
 static uint64_t less(uint64_t a, uint64_t b) {
     return a > b ? a - b : 0;
 }
@@ -171,7 +167,7 @@ bool ga_budget_ask(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], uint6
         else
             return false;
     }
-    budget->total = least(budget->total, capacity);
-    budget->room = least(budget->room, less(budget->total, budget->used));
+    budget->total = ga_os_least(budget->total, capacity);
+    budget->room = ga_os_least(budget->room, less(budget->total, budget->used));
     return true;
 }

@@ -381,6 +381,11 @@ bool ga_os_begins(const char *s, const char *with) {
     return *with == '\0';
 }
 
+void ga_os_hex(char *at, uint32_t value, int digits) {
+    while (digits-- > 0)
+        *at++ = "0123456789abcdef"[value >> 4 * digits & 0xf];
+}
+
 void ga_os_copy(void *to, const void *from, size_t size) {
     __builtin_memcpy(to, from, size);
 }

@@ -143,10 +143,16 @@ int ga_os_open_append(const char *path);
 int ga_os_open_read(const char *path);
 long ga_os_read(int fd, void *buffer, size_t size);
 
+static inline uint64_t ga_os_least(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
 // Small string helpers; no locale, no libc.
 size_t ga_os_length(const char *s);
 bool ga_os_equal(const char *a, const char *b);
 bool ga_os_begins(const char *s, const char *with);
+// Writes the last digits of a number, and no end.
+void ga_os_hex(char *at, uint32_t value, int digits);
 void ga_os_copy(void *to, const void *from, size_t size);
 void ga_os_zero(void *at, size_t size);
 

@@ -5,10 +5,6 @@
 
 #define AGAIN_MS 1000
 
-static uint64_t least(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
-}
-
 void ga_tell(struct ga_root *root) {
     struct ga_view *view = atomic_load(&root->view);
     uint64_t blocks, charges;
@@ -20,16 +16,16 @@ void ga_tell(struct ga_root *root) {
         charges = atomic_load(&root->charges.most);
         imports = atomic_load(&root->imports_changed);
         makings = atomic_load(&root->making_changed);
-        uint64_t pools = least(atomic_load(&root->pools_seen), GA_COUNTS_POOLS_MAX);
+        uint64_t pools = ga_os_least(atomic_load(&root->pools_seen), GA_COUNTS_POOLS_MAX);
         uint64_t counts =
             GA_COUNTS_TOLD | (atomic_load(&root->soft) ? GA_COUNTS_SOFT : 0) |
             pools << GA_COUNTS_POOLS_SHIFT |
-            least(blocks + charges + atomic_load(&root->imports.most), GA_COUNTS_BLOCKS_MAX);
+            ga_os_least(blocks + charges + atomic_load(&root->imports.most), GA_COUNTS_BLOCKS_MAX);
         for (uint32_t d = 0; d < GA_DEVICES; d++) {
             uint32_t slot = atomic_load(&view->slot[d]);
             if (!slot)
                 continue;
-            uint64_t making = least(atomic_load(&root->making[d]), GA_COUNTS_MAKING_MAX);
+            uint64_t making = ga_os_least(atomic_load(&root->making[d]), GA_COUNTS_MAKING_MAX);
             uint64_t imported =
                 atomic_load(&root->imports_unknown) ? GA_NO_LIMIT : atomic_load(&root->imported[d]);
             atomic_store((ga_page_word *)&view->page->lease[slot - 1].imported, imported);

@@ -11,10 +11,6 @@ static bool ask(ga_cl_device device, ga_cl_uint what, void *value, size_t size) 
            GA_OPENCL_REAL(clGetDeviceInfo)(device, what, size, value, NULL) == GA_CL_SUCCESS;
 }
 
-static char digit(uint32_t value) {
-    return "0123456789abcdef"[value & 0xf];
-}
-
 // As CUDA has it where a device has no UUID: the PCI address, as text, zero-padded. The slot is the
 // device's number there, and in its last three bits the function's.
 static bool read_address(ga_cl_device device, uint8_t identity[GA_UUID_SIZE]) {
@@ -25,18 +21,11 @@ static bool read_address(ga_cl_device device, uint8_t identity[GA_UUID_SIZE]) {
         !ask(device, GA_CL_DEVICE_PCI_SLOT, &slot, sizeof slot))
         return false;
     ask(device, GA_CL_DEVICE_PCI_DOMAIN, &domain, sizeof domain);
-    char text[GA_UUID_SIZE] = {digit(domain >> 12),
-                               digit(domain >> 8),
-                               digit(domain >> 4),
-                               digit(domain),
-                               ':',
-                               digit(bus >> 4),
-                               digit(bus),
-                               ':',
-                               digit(slot >> 7),
-                               digit(slot >> 3),
-                               '.',
-                               digit(slot & 7)};
+    char text[GA_UUID_SIZE] = "0000:00:00.0";
+    ga_os_hex(text, domain, 4);
+    ga_os_hex(text + 5, bus, 2);
+    ga_os_hex(text + 8, slot >> 3, 2);
+    ga_os_hex(text + 11, slot & 7, 1);
     ga_os_copy(identity, text, GA_UUID_SIZE);
     return true;
 }

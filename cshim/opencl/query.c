@@ -11,17 +11,13 @@ static bool ask(ga_cl_device device, uint64_t capacity, struct ga_budget *budget
     return number >= 0 && ga_budget_ask(root, root->devices[number].uuid, capacity, budget);
 }
 
-static uint64_t least(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
-}
-
 // All that is free, and the largest piece of it, if there is room for both.
 static void tell_free(ga_cl_device device, size_t size, size_t *free_kib) {
     struct ga_budget budget;
     if (!ask(device, UINT64_MAX, &budget))
         return;
     for (size_t i = 0; i < 2 && i < size / sizeof *free_kib; i++)
-        free_kib[i] = least(free_kib[i], budget.room / 1024);
+        free_kib[i] = ga_os_least(free_kib[i], budget.room / 1024);
 }
 
 // The driver answers first: its errors are the program's.
@@ -37,6 +33,6 @@ ga_cl_int ga_opencl_device_info(GA_FN_clGetDeviceInfo *real, ga_cl_device device
     else if (what == GA_CL_DEVICE_GLOBAL_MEM_SIZE && ask(device, *bytes, &budget))
         *bytes = budget.total;
     else if (what == GA_CL_DEVICE_MAX_MEM_ALLOC_SIZE && ask(device, UINT64_MAX, &budget))
-        *bytes = least(*bytes, budget.total);
+        *bytes = ga_os_least(*bytes, budget.total);
     return result;
 }

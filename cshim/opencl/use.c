@@ -133,27 +133,16 @@ void ga_opencl_use_done(struct ga_opencl_use *u, bool taken) {
     }
 }
 
-static bool take_all(struct ga_opencl_use *u, ga_cl_uint count, const ga_cl_mem *list) {
+bool ga_opencl_use_list(struct ga_opencl_use *u, ga_cl_queue queue, ga_cl_uint count,
+                        const ga_cl_mem *list) {
+    if (!begin(u, queue))
+        return true;
     for (ga_cl_uint i = 0; list && i < count; i++)
         if (list[i] && !take(u, key_of(list[i]))) {
             ga_opencl_use_done(u, false);
             return false;
         }
     return true;
-}
-
-bool ga_opencl_use_one(struct ga_opencl_use *u, ga_cl_queue queue, ga_cl_mem memory) {
-    return !begin(u, queue) || take_all(u, 1, &memory);
-}
-
-bool ga_opencl_use_two(struct ga_opencl_use *u, ga_cl_queue queue, ga_cl_mem from, ga_cl_mem to) {
-    ga_cl_mem both[2] = {from, to};
-    return !begin(u, queue) || take_all(u, 2, both);
-}
-
-bool ga_opencl_use_list(struct ga_opencl_use *u, ga_cl_queue queue, ga_cl_uint count,
-                        const ga_cl_mem *list) {
-    return !begin(u, queue) || take_all(u, count, list);
 }
 
 static ga_cl_uint arguments_of(ga_cl_object kernel) {

@@ -21,7 +21,7 @@ void ga_opencl_use_object(struct ga_root *root, ga_cl_mem memory, struct ga_open
 // An object has been made (or not: NULL) of another one's memory (NULL: of none). It is handed on.
 ga_cl_mem ga_opencl_use_part(ga_cl_mem of, ga_cl_mem memory);
 
-// A command that the program enqueues: one of the three, then the driver, then done.
+// A command that the program enqueues: one of the two, then the driver, then done.
 struct ga_opencl_use {
     struct ga_root *root; // NULL: nothing is to be charged
     uint32_t device;
@@ -30,8 +30,6 @@ struct ga_opencl_use {
 
 // Charges the device of a queue with the objects that it uses now for the first time. False:
 // refused, and nothing was taken.
-bool ga_opencl_use_one(struct ga_opencl_use *u, ga_cl_queue queue, ga_cl_mem memory);
-bool ga_opencl_use_two(struct ga_opencl_use *u, ga_cl_queue queue, ga_cl_mem from, ga_cl_mem to);
 bool ga_opencl_use_list(struct ga_opencl_use *u, ga_cl_queue queue, ga_cl_uint count,
                         const ga_cl_mem *list);
 bool ga_opencl_use_kernel(struct ga_opencl_use *u, ga_cl_queue queue, ga_cl_object kernel);

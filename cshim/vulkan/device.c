@@ -63,11 +63,6 @@ static bool read_file(const char *path, uint8_t identity[GA_UUID_SIZE]) {
     return whole;
 }
 
-static void write_hex(char *at, uint32_t value, int digits) {
-    while (digits-- > 0)
-        *at++ = "0123456789abcdef"[value >> 4 * digits & 0xf];
-}
-
 // The daemon knows AMD's devices by the number that the kernel has of them, sixteen digits as text;
 // the UUIDs of Vulkan's drivers are of their own making.
 static bool read_number(const struct ga_vulkan_instance *instance, ga_vk_physical physical,
@@ -77,10 +72,10 @@ static bool read_number(const struct ga_vulkan_instance *instance, ga_vk_physica
     struct ga_vk_pci pci = {.type = GA_VK_PCI_PROPERTIES};
     if (!has(instance, physical, "VK_EXT_pci_bus_info") || !ask(instance, physical, &pci))
         return false;
-    write_hex(address, pci.domain, 4);
-    write_hex(address + 5, pci.bus, 2);
-    write_hex(address + 8, pci.device, 2);
-    write_hex(address + 11, pci.function, 1);
+    ga_os_hex(address, pci.domain, 4);
+    ga_os_hex(address + 5, pci.bus, 2);
+    ga_os_hex(address + 8, pci.device, 2);
+    ga_os_hex(address + 11, pci.function, 1);
     return read_file(path, identity);
 }
 

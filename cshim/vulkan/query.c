@@ -7,10 +7,6 @@
 #include "vulkan/device.h"
 #include "vulkan/memory.h"
 
-static uint64_t least(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
-}
-
 // What is known of a device when a program asks for its memory.
 struct answer {
     struct ga_root *root;
@@ -30,7 +26,7 @@ static bool ask(struct answer *a, struct ga_vulkan_instance *instance, ga_vk_phy
 static void tell_sizes(const struct answer *a, struct ga_vk_memory_properties *properties) {
     for (uint32_t i = 0; i < properties->heaps && i < GA_VK_HEAPS; i++)
         if (ga_vulkan_device_has(&a->part, properties->heap[i].flags))
-            properties->heap[i].size = least(properties->heap[i].size, a->budget.total);
+            properties->heap[i].size = ga_os_least(properties->heap[i].size, a->budget.total);
 }
 
 // VK_EXT_memory_budget: what the process uses of each heap, and could use in all, which is at
@@ -44,9 +40,9 @@ static void tell_budgets(const struct answer *a, const struct ga_vk_memory_prope
     for (uint32_t i = 0; i < properties->heaps && i < GA_VK_HEAPS; i++) {
         if (!ga_vulkan_device_has(&a->part, properties->heap[i].flags))
             continue;
-        uint64_t most = least(held[i] + a->budget.room, properties->heap[i].size);
+        uint64_t most = ga_os_least(held[i] + a->budget.room, properties->heap[i].size);
         budget->usage[i] = held[i];
-        budget->budget[i] = least(budget->budget[i], most ? most : 1);
+        budget->budget[i] = ga_os_least(budget->budget[i], most ? most : 1);
     }
 }
 
