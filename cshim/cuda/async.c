@@ -39,7 +39,7 @@ static bool again(struct claim *c) {
     d->admitted = 0;
     struct ga_entry like = entry_of(d, 0);
     c->again = ga_cuda_pending_user(d->root, d->device, c->stream, &d->user) &&
-               ga_cuda_pending_again(d->root, &like, c->stream, d->user.context);
+               ga_cuda_pending_recall(d->root, &like, c->stream, d->user.context, &d->tag);
     return c->again;
 }
 

@@ -125,7 +125,7 @@ static bool is_there(struct start *s, const struct ga_cuda_graph_block *b) {
 static bool recall(struct start *s, struct ga_cuda_graph_block *b) {
     struct ga_cuda_pool *pool = ga_cuda_pool_of_graphs(s->root, b->device);
     struct ga_entry block = entry_of(b, pool, 0);
-    return pool && ga_cuda_pending_recall(s->root, &block, &b->tag);
+    return pool && ga_cuda_pending_recall(s->root, &block, NULL, 0, &b->tag);
 }
 
 static void look_at(struct start *s, struct ga_cuda_graph_block *b, bool launch) {

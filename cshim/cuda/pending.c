@@ -266,10 +266,8 @@ bool ga_cuda_pending_user(struct ga_root *root, uint32_t device, ga_stream strea
     return ga_root_pending(root, device) != 0;
 }
 
-// Takes back the last free of a block like this one that nobody looks at: by a stream, or, of
-// stream NULL, of this very address. It is no longer pending then. *tag: what it was charged in.
-static bool call_back(struct ga_root *root, const struct ga_entry *like, ga_stream stream,
-                      uint64_t context, uint16_t *tag) {
+bool ga_cuda_pending_recall(struct ga_root *root, const struct ga_entry *like, ga_stream stream,
+                            uint64_t context, uint16_t *tag) {
     struct ga_cuda_pending *p = &ga_cuda(root)->pending;
     const struct ga_cuda_pool *pool = ga_cuda_pool_of(like);
     begin_step(root, p);
@@ -295,16 +293,6 @@ static bool call_back(struct ga_root *root, const struct ga_entry *like, ga_stre
         give_event(p, item->context, item->event);
     ga_records_give(&p->unused, item);
     return true;
-}
-
-bool ga_cuda_pending_again(struct ga_root *root, const struct ga_entry *like, ga_stream stream,
-                           uint64_t context) {
-    uint16_t tag;
-    return call_back(root, like, stream, context, &tag);
-}
-
-bool ga_cuda_pending_recall(struct ga_root *root, const struct ga_entry *block, uint16_t *tag) {
-    return call_back(root, block, NULL, 0, tag);
 }
 
 // Looking

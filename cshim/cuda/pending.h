@@ -15,10 +15,13 @@ uint64_t ga_cuda_pending_reap(struct ga_root *root, uint32_t device, uint64_t wa
 
 // A block was freed on a stream, and the driver has accepted that. Its bytes are on their way.
 void ga_cuda_pending_add(struct ga_root *root, const struct ga_entry *entry, ga_stream stream);
-// What freed a block of these bytes on the same stream is to be forgotten: the driver uses a
-// block again in its own stream at once. The bytes are on their way then. False: there is none.
-bool ga_cuda_pending_again(struct ga_root *root, const struct ga_entry *like, ga_stream stream,
-                           uint64_t context);
+// Takes back the last free of a block like this one that nobody looks at: by a stream in its
+// context, since the driver uses a block again in its own stream at once; or, of stream NULL, of
+// this very address, on whatever stream. (An address alone says little: the driver gives it out
+// again before the free is known to be done.) It is no longer pending then, and its bytes are on
+// their way. *tag: what it was charged in. False: there is none.
+bool ga_cuda_pending_recall(struct ga_root *root, const struct ga_entry *like, ga_stream stream,
+                            uint64_t context, uint16_t *tag);
 // A stream had a block of these bytes again that it had freed.
 void ga_cuda_pending_expect(struct ga_root *root, ga_stream stream, uint64_t bytes);
 // What was freed on a stream, or with NULL on any, gets the events that are missing: the stream is
@@ -28,9 +31,6 @@ bool ga_cuda_pending_watch(struct ga_root *root, ga_stream stream);
 // Who a stream is to what it freed. False: nothing is pending or kept on the device, or nobody.
 bool ga_cuda_pending_user(struct ga_root *root, uint32_t device, ga_stream stream,
                           struct ga_cuda_pool_user *user);
-// The same for the free of this very block, on whatever stream; *tag: what it was charged in. An
-// address alone says little: the driver gives it out again before the free is known to be done.
-bool ga_cuda_pending_recall(struct ga_root *root, const struct ga_entry *block, uint16_t *tag);
 
 // Calls run(argument) when the stream has executed all that is in it now. False: it never will.
 bool ga_cuda_pending_call(struct ga_root *root, ga_stream stream,
