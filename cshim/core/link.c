@@ -237,6 +237,57 @@ static void note_refusal(struct ga_root *root, const struct ga_reply *reply) {
                     closed ? "device memory is refused" : "running without any GPU memory limit");
 }
 
+// What the process itself counts, device by device.
+struct sums {
+    uint16_t tag;
+    uint64_t used[GA_DEVICES];
+    struct ga_objects_sum objects[GA_DEVICES];
+};
+
+static void add_block(void *arg, const struct ga_entry *e) {
+    struct sums *s = arg;
+    if (e->tag == s->tag && e->device < GA_DEVICES)
+        s->used[e->device] += e->bytes;
+}
+
+static void sum_up(struct ga_root *root, struct sums *s) {
+    ga_os_zero(s, sizeof *s);
+    s->tag = atomic_load(&root->tag);
+    for (uint32_t i = 0; i < atomic_load(&root->threads_used); i++) {
+        struct ga_thread *t = ga_threads_at(root, i);
+        uint32_t device = atomic_load(&t->device);
+        if (device < GA_DEVICES)
+            s->used[device] += atomic_load(&t->inflight);
+    }
+    ga_self_each(&root->blocks, add_block, s);
+    ga_charge_each(root, add_block, s);
+    for (uint32_t d = 0; d < GA_DEVICES; d++) {
+        s->used[d] += ga_root_pending(root, d) + atomic_load(&root->stranded[d]);
+        s->objects[d] = ga_objects_sum(root, d);
+    }
+}
+
+// Whether anything of a device is in use; contexts the program may have whatever it does there.
+static bool uses(const struct sums *s, uint32_t device) {
+    return s->used[device] || s->objects[device].streams;
+}
+
+// Whether the process holds something that is charged under the present tag.
+static bool holds(struct ga_root *root) {
+    struct sums s;
+    sum_up(root, &s);
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
+        if (uses(&s, d) || s.objects[d].contexts)
+            return true;
+    return false;
+}
+
+uint64_t ga_link_used(struct ga_root *root, uint32_t device) {
+    struct sums s;
+    sum_up(root, &s);
+    return s.used[device];
+}
+
 // Takes over the session that a Hello opened. What was taken so far was taken from nobody: it
 // gets no place in the new session, and no byte moves meanwhile. Nor where nothing was held when
 // it was asked for: another thread may take the first bytes at this moment, on the word that there
@@ -244,7 +295,7 @@ static void note_refusal(struct ga_root *root, const struct ga_reply *reply) {
 // that the link is another one, and asks again (without_daemon in admit.c).
 static bool begin_session(struct ga_root *root, struct ga_reply *reply) {
     ga_threads_freeze(root);
-    bool anew = root->has_token || ga_link_holds(root);
+    bool anew = root->has_token || holds(root);
     uint16_t tag = atomic_load(&root->tag);
     bool ok = adopt_page(root, reply, (uint16_t)(tag + anew));
     if (ok) {
@@ -283,56 +334,6 @@ static bool say_hello(struct ga_root *root, ga_look *look) {
         ga_os_close(reply.fd);
     ga_lane_set(&root->spare, -1, 0);
     return false;
-}
-
-// What the process itself counts, device by device.
-struct sums {
-    uint16_t tag;
-    uint64_t used[GA_DEVICES];
-    struct ga_objects_sum objects[GA_DEVICES];
-};
-
-static void add_block(void *arg, const struct ga_entry *e) {
-    struct sums *s = arg;
-    if (e->tag == s->tag && e->device < GA_DEVICES)
-        s->used[e->device] += e->bytes;
-}
-
-static void sum_up(struct ga_root *root, struct sums *s) {
-    ga_os_zero(s, sizeof *s);
-    s->tag = atomic_load(&root->tag);
-    for (uint32_t i = 0; i < atomic_load(&root->threads_used); i++) {
-        struct ga_thread *t = ga_threads_at(root, i);
-        uint32_t device = atomic_load(&t->device);
-        if (device < GA_DEVICES)
-            s->used[device] += atomic_load(&t->inflight);
-    }
-    ga_self_each(&root->blocks, add_block, s);
-    ga_charge_each(root, add_block, s);
-    for (uint32_t d = 0; d < GA_DEVICES; d++) {
-        s->used[d] += ga_root_pending(root, d) + atomic_load(&root->stranded[d]);
-        s->objects[d] = ga_objects_sum(root, d);
-    }
-}
-
-// Whether anything of a device is in use; contexts the program may have whatever it does there.
-static bool uses(const struct sums *s, uint32_t device) {
-    return s->used[device] || s->objects[device].streams;
-}
-
-bool ga_link_holds(struct ga_root *root) {
-    struct sums s;
-    sum_up(root, &s);
-    for (uint32_t d = 0; d < GA_DEVICES; d++)
-        if (uses(&s, d) || s.objects[d].contexts)
-            return true;
-    return false;
-}
-
-uint64_t ga_link_used(struct ga_root *root, uint32_t device) {
-    struct sums s;
-    sum_up(root, &s);
-    return s.used[device];
 }
 
 static void fill_leases(struct ga_root *root, struct ga_wire_resume_request *resume) {
@@ -483,7 +484,7 @@ static enum resumed resume(struct ga_root *root) {
 }
 
 static bool open_link(struct ga_root *root, ga_look *look) {
-    if (!root->has_token && !ga_link_holds(root))
+    if (!root->has_token && !holds(root))
         return say_hello(root, look);
     if (!connect_lane(root, &root->spare))
         return false;

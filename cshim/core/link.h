@@ -22,8 +22,6 @@ bool ga_link_is_asked_again(const struct ga_root *root, uint64_t now);
 // one, −1 when the daemon is gone or does not know the session.
 int ga_link_join(struct ga_root *root, struct ga_lane *lane);
 
-// True when the process holds something that is charged under the present tag.
-bool ga_link_holds(struct ga_root *root);
 // The bytes of a device that it is charged with.
 uint64_t ga_link_used(struct ga_root *root, uint32_t device);
 

@@ -6,12 +6,24 @@
 
 #include "cuda/driver.h"
 
-// Captures that the program has begun. One whose end the driver refused may be open still.
-extern _Atomic uint32_t ga_cuda_captures;
+// One whose beginning nobody saw was not counted.
+static inline void ga_cuda_capture_end(void) {
+    uint32_t now = atomic_load(&ga_cuda_captures);
+    while (now != 0 && !atomic_compare_exchange_weak(&ga_cuda_captures, &now, now - 1))
+        ;
+}
 // What the driver answered when it was asked to begin a capture, which was counted before it was
 // asked; and to end one.
-ga_result ga_cuda_capture_began(ga_result result);
-ga_result ga_cuda_capture_ended(ga_result result);
+static inline ga_result ga_cuda_capture_began(ga_result result) {
+    if (result != GA_CUDA_SUCCESS)
+        ga_cuda_capture_end();
+    return result;
+}
+static inline ga_result ga_cuda_capture_ended(ga_result result) {
+    if (result == GA_CUDA_SUCCESS)
+        ga_cuda_capture_end();
+    return result;
+}
 
 // What is put into the stream becomes a node of a graph. In doubt (the legacy stream while
 // another one is captured) yes: it is left to the driver, which refuses it.

@@ -27,6 +27,9 @@ extern void *_Atomic ga_driver_functions[GA_ROWS];
 
 extern void *_Atomic ga_driver_handle; // of the library, for the loader
 
+// Captures that the program has begun (capture.h). One whose end the driver refused may be open.
+extern _Atomic uint32_t ga_cuda_captures;
+
 // The driver's function of a row, or NULL. Only after contact (hooks.h).
 #define GA_REAL(symbol)                                                                            \
     ((GA_FN_##symbol *)atomic_load_explicit(&ga_driver_functions[GA_ROW_##symbol],                 \

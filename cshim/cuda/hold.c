@@ -31,7 +31,8 @@ static void watch_end(void) {
         at_exit(thread_ends, NULL, (void *)(uintptr_t)thread_ends);
 }
 
-bool ga_cuda_hold_context(struct ga_root *root, ga_context context) {
+// The thread is about to use a context. False: it is to have no slot.
+static bool hold_context(struct ga_root *root, ga_context context) {
     struct ga_entry entry;
     bool known = ga_cuda_context_find(root, (uint64_t)(uintptr_t)context, &entry);
     // Who meets it first counts as its maker, and the maker holds it anyway.
@@ -44,7 +45,7 @@ bool ga_cuda_hold_context(struct ga_root *root, ga_context context) {
 
 // Refused to hold it, what the thread asks for next will be, too.
 uint64_t ga_cuda_hold_meet(struct ga_root *root, ga_context context, uint32_t device) {
-    ga_cuda_hold_context(root, context);
+    hold_context(root, context);
     return ga_cuda_context_notice(root, context, device, GA_CUDA_CONTEXT_SEEN);
 }
 
@@ -58,7 +59,7 @@ void ga_cuda_hold_settle(struct ga_root *root) {
 ga_result ga_cuda_hold_set(GA_FN_cuCtxSetCurrent *real, ga_context context) {
     struct ga_root *root = ga_root_get();
     uint64_t home;
-    if (root && context && !ga_cuda_hold_context(root, context))
+    if (root && context && !hold_context(root, context))
         return GA_CUDA_OUT_OF_MEMORY;
     ga_result result = real(context);
     if (root && result == GA_CUDA_SUCCESS && context)

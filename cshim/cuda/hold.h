@@ -7,8 +7,6 @@
 #include "core/root.h"
 #include "cuda/driver.h"
 
-// The thread is about to use a context. False: it is to have no slot.
-bool ga_cuda_hold_context(struct ga_root *root, ga_context context);
 // A thread meets one that is new to it, made current out of our sight; counts it, as
 // ga_cuda_context_notice.
 uint64_t ga_cuda_hold_meet(struct ga_root *root, ga_context context, uint32_t device);

@@ -67,14 +67,11 @@ static void match_primary(void *arg, const struct ga_entry *e) {
         s->found = *e;
 }
 
-static struct ga_entry primary_entry(struct ga_root *root, ga_cu_device device) {
+// The primary context of a device as far as it was noticed; 0 when it was not.
+static uint64_t primary_of(struct ga_root *root, ga_cu_device device) {
     struct search s = {.device = number_of(root, (uint32_t)device)};
     ga_self_each(&ga_cuda(root)->contexts, match_primary, &s);
-    return s.found;
-}
-
-uint64_t ga_cuda_primary_of(struct ga_root *root, ga_cu_device device) {
-    return primary_entry(root, device).key;
+    return s.found.key;
 }
 
 // The driver's call and what is written down about it are one step: else one thread's end of the
@@ -304,7 +301,7 @@ static ga_result release_one(struct ga_root *root, ga_result (*real)(ga_cu_devic
         let_go(root, (uint32_t)device);
         return result;
     }
-    uint64_t context = ga_cuda_primary_of(root, device);
+    uint64_t context = primary_of(root, device);
     if (context)
         ga_cuda_primary_settle(root, device, context, ga_cuda_ending_mark(root, context), true);
     return result;
@@ -315,7 +312,7 @@ static ga_result release_one(struct ga_root *root, ga_result (*real)(ga_cu_devic
 // cannot be.
 static ga_result end_one(struct ga_root *root, ga_result (*real)(ga_cu_device), ga_cu_device device,
                          bool reset) {
-    uint64_t context = ga_cuda_primary_of(root, device);
+    uint64_t context = primary_of(root, device);
     if (!context)
         return real(device);
     uint64_t ticket = ga_cuda_ending_mark(root, context);

@@ -8,8 +8,6 @@
 #include "cuda/driver.h"
 
 bool ga_cuda_primary_active(ga_cu_device device);
-// The primary context of a device as far as it was noticed; 0 when it was not.
-uint64_t ga_cuda_primary_of(struct ga_root *root, ga_cu_device device);
 
 // What a call has to do that needs the primary context.
 enum ga_cuda_primary_way {

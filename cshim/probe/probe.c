@@ -36,7 +36,8 @@ static const char *const opencl_rows[] = {
 #undef GA_HOOK
 #undef GA_NEED
 
-struct link_map *ga_probe_object(const void *address) {
+// The object that an address lies in, or NULL.
+static struct link_map *object_of(const void *address) {
     Dl_info info;
     void *object = NULL;
     return dladdr1(address, &info, &object, RTLD_DL_LINKMAP) ? object : NULL;
@@ -50,7 +51,7 @@ void ga_probe_look(struct ga_probe *p, const char *name, const char *way, const 
     if (!function)
         return;
     p->looked++;
-    struct link_map *object = ga_probe_object(function);
+    struct link_map *object = object_of(function);
     if (object && object == p->library)
         return;
     size_t length = strlen(p->misses);

@@ -18,9 +18,6 @@ struct ga_probe {
     char note[160];           // what else there is to say, or ""
 };
 
-// The object that an address lies in, or NULL.
-struct link_map *ga_probe_object(const void *address);
-
 // Judges a function by where it lies, as a program has come by it; NULL: there is none.
 void ga_probe_look(struct ga_probe *p, const char *name, const char *way, const void *function);
 
