@@ -64,12 +64,6 @@ bool ga_opencl_context_ask_type(struct ga_opencl_slots *s, const intptr_t *prope
     return asked;
 }
 
-ga_cl_context ga_opencl_context_refused(ga_cl_int *status) {
-    if (status)
-        *status = GA_CL_OUT_OF_RESOURCES;
-    return NULL;
-}
-
 static struct ga_opencl_context *of(struct ga_opencl_charge *charge) {
     return (struct ga_opencl_context *)(void *)charge;
 }
@@ -151,7 +145,7 @@ ga_cl_context ga_opencl_context_made(const struct ga_opencl_slots *s, ga_cl_cont
     bool undone = context && GA_OPENCL_REAL(clReleaseContext) &&
                   GA_OPENCL_REAL(clReleaseContext)(context) == GA_CL_SUCCESS;
     ga_slots_give(s->root, &s->slots);
-    return undone ? ga_opencl_context_refused(status) : context;
+    return undone ? ga_opencl_refused(status, GA_CL_OUT_OF_RESOURCES) : context;
 }
 
 ga_cl_int ga_opencl_context_retain(GA_FN_clRetainContext *real, ga_cl_context context) {

@@ -29,7 +29,6 @@ bool ga_opencl_context_ask_type(struct ga_opencl_slots *s, const intptr_t *prope
 // The driver has made it, or not (NULL); what the program gets.
 ga_cl_context ga_opencl_context_made(const struct ga_opencl_slots *s, ga_cl_context context,
                                      ga_cl_int *status);
-ga_cl_context ga_opencl_context_refused(ga_cl_int *status);
 
 ga_cl_int ga_opencl_context_retain(GA_FN_clRetainContext *real, ga_cl_context context);
 ga_cl_int ga_opencl_context_release(GA_FN_clReleaseContext *real, ga_cl_context context);

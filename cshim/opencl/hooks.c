@@ -78,13 +78,14 @@ ga_opencl_function_address_for(GA_FN_clGetExtensionFunctionAddressForPlatform *r
     ({                                                                                             \
         struct ga_opencl_slots c;                                                                  \
         (asked) ? ga_opencl_context_made(&c, real(__VA_ARGS__), status)                            \
-                : ga_opencl_context_refused(status);                                               \
+                : ga_opencl_refused(status, GA_CL_OUT_OF_RESOURCES);                               \
     })
 #define GA_CREATES_MEMORY(real, opened, ...)                                                       \
     ({                                                                                             \
         struct ga_opencl_claim c;                                                                  \
+        c.of = NULL;                                                                               \
         (opened) ? ga_opencl_memory_made(&c, real(__VA_ARGS__), status)                            \
-                 : ga_opencl_memory_refused(status);                                               \
+                 : ga_opencl_refused(status, GA_CL_MEM_OBJECT_ALLOCATION_FAILURE);                 \
     })
 // All is done by the objects that end in it.
 #define GA_RELEASES(real, ...) real(__VA_ARGS__)

@@ -79,9 +79,3 @@ bool ga_opencl_image_open_v1(struct ga_opencl_claim *c, ga_cl_context context, g
     struct ga_cl_image image = {.type = IMAGE_3D, .width = width, .height = height, .depth = depth};
     return ga_opencl_image_open(c, context, flags, format, &image);
 }
-
-bool ga_opencl_image_open_pipe(struct ga_opencl_claim *c, ga_cl_context context, ga_cl_bits flags,
-                               ga_cl_uint packet, ga_cl_uint packets) {
-    c->of = NULL;
-    return ga_opencl_memory_ask(&c->c, context, flags, (uint64_t)packet * packets, GA_MEMORY_PLAIN);
-}

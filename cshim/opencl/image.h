@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images, and pipes: memory objects whose size is computed.
+// Images: memory objects whose size is computed.
 #ifndef GA_OPENCL_IMAGE_H
 #define GA_OPENCL_IMAGE_H
 
@@ -12,7 +12,5 @@ bool ga_opencl_image_open(struct ga_opencl_claim *c, ga_cl_context context, ga_c
 bool ga_opencl_image_open_v1(struct ga_opencl_claim *c, ga_cl_context context, ga_cl_bits flags,
                              const struct ga_cl_format *format, size_t width, size_t height,
                              size_t depth);
-bool ga_opencl_image_open_pipe(struct ga_opencl_claim *c, ga_cl_context context, ga_cl_bits flags,
-                               ga_cl_uint packet, ga_cl_uint packets);
 
 #endif

@@ -25,12 +25,6 @@ bool ga_opencl_memory_ask(struct ga_claim *c, ga_cl_context context, ga_cl_bits 
     return true;
 }
 
-bool ga_opencl_memory_open(struct ga_opencl_claim *c, ga_cl_context context, ga_cl_bits flags,
-                           size_t bytes) {
-    c->of = NULL;
-    return ga_opencl_memory_ask(&c->c, context, flags, bytes, GA_MEMORY_PLAIN);
-}
-
 static void ended(ga_cl_mem memory, void *arg) {
     (void)memory;
     ga_opencl_charge_ends(arg);
@@ -50,12 +44,6 @@ static bool keep(const struct ga_claim *c, ga_cl_mem memory) {
     return false;
 }
 
-ga_cl_mem ga_opencl_memory_refused(ga_cl_int *status) {
-    if (status)
-        *status = GA_CL_MEM_OBJECT_ALLOCATION_FAILURE;
-    return NULL;
-}
-
 ga_cl_mem ga_opencl_memory_made(struct ga_opencl_claim *c, ga_cl_mem memory, ga_cl_int *status) {
     if (!c->c.root)
         return ga_opencl_use_part(c->of, memory);
@@ -65,5 +53,5 @@ ga_cl_mem ga_opencl_memory_made(struct ga_opencl_claim *c, ga_cl_mem memory, ga_
     bool undone = memory && GA_OPENCL_REAL(clReleaseMemObject) &&
                   GA_OPENCL_REAL(clReleaseMemObject)(memory) == GA_CL_SUCCESS;
     ga_claim_drop(&c->c);
-    return undone ? ga_opencl_memory_refused(status) : memory;
+    return undone ? ga_opencl_refused(status, GA_CL_MEM_OBJECT_ALLOCATION_FAILURE) : memory;
 }

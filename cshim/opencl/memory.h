@@ -16,12 +16,7 @@ struct ga_opencl_claim {
 // was taken.
 bool ga_opencl_memory_ask(struct ga_claim *c, ga_cl_context context, ga_cl_bits flags,
                           uint64_t bytes, uint32_t kind);
-// The same of a buffer.
-bool ga_opencl_memory_open(struct ga_opencl_claim *c, ga_cl_context context, ga_cl_bits flags,
-                           size_t bytes);
 // The driver has made it, or not (NULL); what the program gets.
 ga_cl_mem ga_opencl_memory_made(struct ga_opencl_claim *c, ga_cl_mem memory, ga_cl_int *status);
-// What the program gets where it was refused.
-ga_cl_mem ga_opencl_memory_refused(ga_cl_int *status);
 
 #endif

@@ -61,6 +61,13 @@ struct ga_cl_image {
     ga_cl_mem of; // the object whose memory it is, or NULL
 };
 
+// What a program gets that is refused an object.
+static inline void *ga_opencl_refused(ga_cl_int *status, ga_cl_int why) {
+    if (status)
+        *status = why;
+    return NULL;
+}
+
 typedef void ga_cl_mem_ended(ga_cl_mem memory, void *arg);
 typedef void ga_cl_context_ended(ga_cl_context context, void *arg);
 typedef void ga_cl_event_changed(ga_cl_event event, ga_cl_int status, void *arg);
