@@ -50,7 +50,6 @@ static void undo(struct claim *c) {
         ga_cuda_draw_undo(d);
         return;
     }
-    ga_cuda_pool_blocks(d->root, d->pool, 1);
     ga_cuda_pending_add(d->root, &entry, c->stream);
 }
 
@@ -113,7 +112,8 @@ static ga_result settle_drawn(struct claim *c, ga_result result, ga_address addr
         undo(c);
         return GA_CUDA_OUT_OF_MEMORY;
     }
-    ga_cuda_pool_grew(d->root, d->pool, d->admitted, d->tag);
+    if (!c->again)
+        ga_cuda_pool_grew(d->root, d->pool, d->admitted, d->tag);
     if (d->admitted == 0)
         ga_cuda_pending_expect(d->root, c->stream, d->bytes);
     if (GA_LIKELY(ga_cuda_pool_balance(d->root, d->pool, d->admitted, &d->user)))

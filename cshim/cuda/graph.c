@@ -150,7 +150,6 @@ static void settle_recalled(struct start *s, bool launched, ga_stream stream) {
             continue;
         struct ga_cuda_pool *pool = ga_cuda_pool_of_graphs(s->root, b->device);
         struct ga_entry e = entry_of(b, pool, b->tag);
-        ga_cuda_pool_blocks(s->root, pool, 1);
         if (launched)
             ga_hold(s->root, &e);
         else

@@ -287,8 +287,6 @@ bool ga_cuda_pending_recall(struct ga_root *root, const struct ga_entry *like, g
     if (!item)
         return false;
     *tag = item->tag;
-    if (item->pool)
-        ga_cuda_pool_blocks(root, item->pool, -1);
     if (item->event)
         give_event(p, item->context, item->event);
     ga_records_give(&p->unused, item);

@@ -416,12 +416,6 @@ void ga_cuda_pool_executed(struct ga_root *root, struct ga_cuda_pool *pool, uint
     tell(root, notify);
 }
 
-void ga_cuda_pool_blocks(struct ga_root *root, struct ga_cuda_pool *pool, int blocks) {
-    struct ga_cuda_pools *p = begin(root);
-    pool->blocks += (uint64_t)(int64_t)blocks;
-    end(p);
-}
-
 void ga_cuda_pool_forget_users(struct ga_root *root, uint64_t id, uint64_t context) {
     struct ga_cuda_pools *p = &ga_cuda(root)->pools;
     ga_self_lock(&p->lock);
@@ -748,8 +742,9 @@ ga_result ga_cuda_pool_destroy(GA_FN_cuMemPoolDestroy *real, ga_pool handle) {
     }
     bool ours = pool->device >= 0;
     uint32_t notify = 0;
-    if (ours)
-        ga_cuda_pool_blocks(root, pool, 1); // so that it does not end before the driver has spoken
+    struct ga_cuda_pools *p = begin(root);
+    pool->blocks += ours; // so that it does not end before the driver has spoken
+    end(p);
     set_handle(root, pool, NULL);
     struct ga_cuda_pools *changing = ga_cuda_pool_change_begin(root);
     ga_result result = real(handle);
@@ -758,7 +753,7 @@ ga_result ga_cuda_pool_destroy(GA_FN_cuMemPoolDestroy *real, ga_pool handle) {
         set_handle(root, pool, handle);
     else
         ga_import_sweep(root, (uint64_t)(uintptr_t)handle);
-    struct ga_cuda_pools *p = begin(root);
+    begin(root);
     if (ours)
         lose_block_locked(root, pool, &notify);
     else if (result == GA_CUDA_SUCCESS)

@@ -91,8 +91,6 @@ void ga_cuda_pool_lost(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t
                        uint16_t tag);
 // ga_interface.lose.
 bool ga_cuda_pool_lose(struct ga_root *root, const struct ga_entry *entry);
-// A pending block became another one, or the reverse (+1, −1 blocks).
-void ga_cuda_pool_blocks(struct ga_root *root, struct ga_cuda_pool *pool, int blocks);
 
 // Gives back what the pools of a device have given up, and makes them give up more until wanted
 // bytes came back. The caller holds ga_cuda(root)->asking. Returns how many bytes that was.
