@@ -94,7 +94,7 @@ func (l *lease) counted(what What, o Outcome) Outcome {
 
 // calm reports that nobody waits who could mind what a lease gets, and that it has a slot.
 func (a *Arbiter) calm(l *lease) bool {
-	return l.settled() && (len(a.tickets) == 0 || len(l.device.queue) == 0 && len(l.session.job.tickets) == 0) &&
+	return l.settled() && (len(a.tickets) == 0 || l.device.queue.Len() == 0 && len(l.session.job.tickets) == 0) &&
 		!l.device.overfull() && l.session.slots == 0
 }
 
@@ -125,7 +125,7 @@ func (a *Arbiter) grant(l *lease, n, own accounting.Bytes) bool {
 		a.surplus(l)
 	}
 	if j := l.session.job; len(j.tickets) > 0 || j.shared != nil || j.cap != nil || l.session.cgroup != nil { // a narrower budget may have no room for who waits now
-		l.device.dirty = true
+		l.device.changes++
 	}
 	l.admitted++
 	l.device.admitted++

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
+	"github.com/gpuarb/gpuarb/arbiter/queue"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
@@ -31,33 +32,31 @@ type Arbiter struct {
 	tickets       map[TicketID]*ticket // those that wait
 	stirred       []*job               // of those that wait: something of them has changed, and they are to be looked at
 	waiting       map[*job]bool        // whose they are
-	awake         []*ticket            // of these, those that do not rest, in the order that they are served in
-	pumped        []*ticket            // those, while they are looked at
+	awake         queue.Queue[*ticket] // of these, those that do not rest
+	walked        []*ticket            // those, while they are looked at
 	priority      int                  // of each that waits, where they are not mixed
 	mixed         bool                 // they are of different priorities: time changes their order
 	aged          bool                 // time may have changed it since they were sorted
-	sorted        time.Time            // when the queues were in order
+	sorted        time.Time            // as of when the queues are in order
 	looked        uint64               // how often a ticket was looked at, for tests
 	decisions     []Decision
-	asking        *ticket    // the one that is being decided by the call that made it
-	servingQueues bool       // serveQueues runs
-	outdated      []*job     // whose rules and limits are to be put in force anew
-	lagging       []*session // whose limits are
-	losing        []*device  // that are lost and hold something still
-	looks         int        // how often it may look at a ticket still
-	looksAtOnce   int        // looksAtOnce, or fewer in a test
-	movedPerLook  int        // likewise
-	round         *round     // that was cut short; nil: none
-	unfinished    time.Time  // when a call had to stop before it was through; zero: it was
-	ticked        time.Time  // when Tick did all that is due with time
-	resting       []*ticket  // found to rest, and not in their nests yet
-	tangled       bool       // there may be a new circle of waiters
-	searched      time.Time  // when a search without the lock was last begun
-	searching     *Search    // that one; nil: it has ended
-	atOnce        int        // searchedAtOnce, or fewer in a test
-	dues          ticketHeap // those for whom something comes about with time alone
-	looseAt       time.Time  // when to look for a circle in which something might have moved; zero: never
-	noticesDue    bool       // something has changed for those who wait
+	asking        *ticket             // the one that is being decided by the call that made it
+	servingQueues bool                // serveQueues runs
+	outdated      []*job              // whose rules and limits are to be put in force anew
+	lagging       []*session          // whose limits are
+	losing        []*device           // that are lost and hold something still
+	looks         int                 // how often it may look at a ticket still
+	looksAtOnce   int                 // looksAtOnce, or fewer in a test
+	round         *round              // that was cut short; nil: none
+	unfinished    time.Time           // when a call had to stop before it was through; zero: it was
+	ticked        time.Time           // when Tick did all that is due with time
+	tangled       bool                // there may be a new circle of waiters
+	searched      time.Time           // when a search without the lock was last begun
+	searching     *Search             // that one; nil: it has ended
+	atOnce        int                 // searchedAtOnce, or fewer in a test
+	dues          queue.Heap[*ticket] // those for whom something comes about with time alone
+	looseAt       time.Time           // when to look for a circle in which something might have moved; zero: never
+	noticesDue    bool                // something has changed for those who wait
 	noticedAt     time.Time
 	telling       *moment // notices are being sent; nil: none are
 	arrival       uint64  // of the last request
@@ -99,7 +98,7 @@ const maxEvents = 8192
 // New returns an arbiter without devices.
 func New(policy rules.Policy) *Arbiter {
 	a := &Arbiter{
-		policy: policy.InForce(), ledger: accounting.NewLedger(), atOnce: searchedAtOnce, looksAtOnce: looksAtOnce, movedPerLook: movedPerLook,
+		policy: policy.InForce(), ledger: accounting.NewLedger(), atOnce: searchedAtOnce, looksAtOnce: looksAtOnce,
 		shareds:  make(map[sharedKey]*shared),
 		users:    make(map[uint32]*rules.User),
 		cgroups:  make(map[string]*rules.Cgroup),
@@ -112,7 +111,8 @@ func New(policy rules.Policy) *Arbiter {
 		overs:    make(map[account]bool), threadsOf: make(map[uint32]int),
 		ticketsOf: make(map[uint32]int), ticketsOfPID: make(map[int]int),
 	}
-	a.dues = ticketHeap{before: func(x, y *ticket) bool { return x.due.Before(y.due) }, at: func(t *ticket) *int { return &t.dueAt }}
+	a.awake = queue.New(a.compare)
+	a.dues = queue.NewHeap(func(x, y *ticket) bool { return x.due.Before(y.due) }, func(t *ticket) *int { return &t.dueAt })
 	a.ledger.Changed = func(h accounting.Holder) { a.stirLease(h.(*lease)) }
 	return a
 }
@@ -125,7 +125,7 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 	known := a.device(d.Index)
 	if known == nil {
 		known = &device{Device: d, figures: make(map[int]ProcessUsage), byPID: make(map[int][]*lease),
-			headrooms: make(map[*accounting.Budget]*headroom), policy: &a.policy}
+			headrooms: make(map[*accounting.Budget]*headroom), policy: &a.policy, queue: queue.New(a.compare)}
 		known.gauge.of = PressureOf{Device: d.Index}
 		a.devices = append(a.devices, known)
 		slices.SortFunc(a.devices, func(x, y *device) int { return cmp.Compare(x.Index, y.Index) })
@@ -133,7 +133,7 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 		_ = a.ledger.Probe(&known.direct, nil, d.Index)
 	}
 	known.Device, known.found = d, d.Total
-	known.configure()
+	a.configure(known)
 	if known.lost {
 		for slices.Contains(a.losing, known) { // not long done, as it was lost a moment ago
 			a.looks = math.MaxInt
@@ -151,8 +151,9 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 }
 
 // configure has a device be as its rule says.
-func (d *device) configure() {
-	d.rule, d.dirty, d.anew = d.policy.ForDevice(d.Device), true, true
+func (a *Arbiter) configure(d *device) {
+	a.renew(d)
+	d.rule = a.policy.ForDevice(d.Device)
 	if d.Total = d.found; !d.IsGPU() && d.rule.Memory > 0 {
 		d.Total = d.rule.Memory
 	}
@@ -187,7 +188,8 @@ func (a *Arbiter) LoseDevice(now time.Time, index int) {
 		return
 	}
 	defer a.serveQueues(now)
-	d.lost, d.dirty, d.anew = true, true, true
+	d.lost = true
+	a.renew(d)
 	d.losing = slices.AppendSeq(d.losing, a.leasesOn(d))
 	a.losing = append(a.losing, d)
 	a.event(Event{Time: now, Kind: EventDeviceLost, Device: index, Text: fmt.Sprintf(wording.DeviceLost, d, len(d.losing))})

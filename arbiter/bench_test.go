@@ -82,6 +82,9 @@ func BenchmarkHandOver(b *testing.B) {
 			}
 			for b.Loop() {
 				w.arb.CloseJob(w.now, holders[0])
+				for w.arb.Unfinished() {
+					w.arb.Tick(w.now)
+				}
 				if d := w.arb.Decisions(); len(d) != 1 || d[0].Job == nil || d[0].Job.ID != waiting[0] {
 					b.Fatalf("%+v", d)
 				}

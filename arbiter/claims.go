@@ -116,7 +116,7 @@ func (a *Arbiter) letGo(now time.Time, j *job) {
 			continue
 		}
 		h.kept = false
-		d.eased++
+		d.changes++
 		delete(d.permits[permit.Claim], h.owner)
 		delete(d.permits[permit.Sole], h.owner)
 		if !a.busy(h) {

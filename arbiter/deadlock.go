@@ -62,7 +62,7 @@ func (a *Arbiter) lookLater(now time.Time, holding bool) {
 // way. True: it did, and the queues are to be gone through again.
 func (a *Arbiter) refresh(now time.Time, t *ticket) (changed bool) {
 	at, turn := t.at(), t.onlyBehind()
-	a.judge(now, t)
+	a.judge(t)
 	if a.press(now, t); t.at() != at || t.onlyBehind() != turn {
 		a.wake(t)
 		t.setDirty()

@@ -21,8 +21,8 @@ func (a *Arbiter) pass(now time.Time) {
 	a.age(now)
 	for _, d := range a.devices {
 		a.rouse(d)
-		d.dirty = true // they have aged
-		if len(d.queue) > 0 {
+		d.changes++ // they have aged
+		if d.queue.Len() > 0 {
 			a.gather(now, d)
 		}
 	}
@@ -59,8 +59,8 @@ func (a *Arbiter) Due() (due time.Time) {
 // those that they were behind.
 func (a *Arbiter) age(now time.Time) {
 	var due []*ticket
-	for t := a.dues.first(); t != nil && !now.Before(t.due); t = a.dues.first() {
-		a.dues.remove(t)
+	for t, some := a.dues.First(); some && !now.Before(t.due); t, some = a.dues.First() {
+		a.dues.Remove(t)
 		due = append(due, t)
 	}
 	slices.SortFunc(due, byArrival)
@@ -84,7 +84,7 @@ func byArrival(x, y *ticket) int {
 
 // nextDue is when something becomes due for a ticket with time alone; zero: nothing does.
 func (a *Arbiter) nextDue() time.Time {
-	if t := a.dues.first(); t != nil {
+	if t, some := a.dues.First(); some {
 		return t.due
 	}
 	return time.Time{}
@@ -113,10 +113,10 @@ func earlier(x, y time.Time) time.Time {
 // noteDue notes when something is due for a ticket that has begun to wait, or has changed.
 func (a *Arbiter) noteDue(t *ticket) {
 	if t.due = a.ticketDue(t); t.due.IsZero() {
-		a.dues.remove(t)
+		a.dues.Remove(t)
 		return
 	}
-	a.dues.put(t)
+	a.dues.Put(t)
 }
 
 // mix is for when those who wait are no longer of one priority: from then on all age.

@@ -109,16 +109,16 @@ func (a *Arbiter) setAside(now time.Time, t *ticket, why Reason, r *accounting.R
 	switch {
 	case sh != nil:
 		first, free = sh.line(d).first, a.ledger.Left(sh.budget, d.Index)
-	case t.fresh && !a.behind(now, &d.bytes, t):
+	case t.fresh && !a.behind(&d.bytes, t):
 		first = d.fresh.first
 	}
-	if t.at()&(atBytes|atBudgets) == 0 || free == 0 || first == nil || !a.behind(now, &line{first: first}, t) {
+	if t.at()&(atBytes|atBudgets) == 0 || free == 0 || first == nil || !a.behind(&line{first: first}, t) {
 		return ""
 	}
 	r.Remaining = min(r.Remaining, a.beyond(now, t.lease, t.bytes))
 	ahead := 0
-	for _, other := range d.queue {
-		if other != first && other != t && a.compare(now, other, t) < 0 {
+	for _, other := range d.queue.All() {
+		if other != first && other != t && a.compare(other, t) < 0 {
 			ahead++
 		}
 	}

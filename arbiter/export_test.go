@@ -20,8 +20,8 @@ func (a *Arbiter) Looked() uint64 { return a.looked }
 // SearchInParts has every search for circles made beside the lock, on a copy of one ticket at a time.
 func (a *Arbiter) SearchInParts() { a.atOnce = 0 }
 
-// LookAtOnce has each call look at so many tickets at most, or put as many into their nests.
-func (a *Arbiter) LookAtOnce(n int) { a.looksAtOnce, a.movedPerLook = n, 1 }
+// LookAtOnce has each call look at so many tickets at most.
+func (a *Arbiter) LookAtOnce(n int) { a.looksAtOnce = n }
 
 // Finish does what calls have left, and what is due by now.
 func (a *Arbiter) Finish(now time.Time) {
@@ -46,7 +46,7 @@ func (a *Arbiter) WaitsForBytes(id TicketID, device int) bool {
 // JudgeAll has all who wait judged anew.
 func (a *Arbiter) JudgeAll(now time.Time) {
 	for _, d := range a.devices {
-		d.dirty, d.anew = true, true
+		a.renew(d)
 	}
 	a.serveQueues(now)
 	a.Finish(now)

@@ -55,7 +55,7 @@ func (a *Arbiter) graph() graph {
 	g.Parties = make([]deadlock.Party, 0, len(a.waiting))
 	g.Limits = make([]deadlock.Limit, limitsOfDevice*len(a.devices))
 	for _, d := range a.devices {
-		g.rest = append(g.rest, queueOf{d, slices.Clone(d.queue)})
+		g.rest = append(g.rest, queueOf{d, slices.Clone(d.queue.All())})
 	}
 	return g
 }

@@ -226,7 +226,7 @@ func (a *Arbiter) isFurther(t *ticket) bool {
 // a context is looked at again. No sum changes with that, so that nothing else would cause it.
 func (l *lease) offerHeadroom() {
 	if l.headroomOf() != nil {
-		l.device.dirty = true
+		l.device.changes++
 	}
 }
 

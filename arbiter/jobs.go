@@ -286,9 +286,17 @@ func (a *Arbiter) dropJob(j *job) {
 	}
 }
 
-// dropShared takes a shared budget out when nothing is below it.
+// dropShared takes a shared budget out when nothing is below it. It is for who shares it no longer.
 func (a *Arbiter) dropShared(s *shared) {
-	if s != nil && s.budget.Empty() {
+	if s == nil {
+		return
+	}
+	for _, l := range s.lines {
+		if l.first != nil && !among(l.first.shares, s) {
+			l.first = nil
+		}
+	}
+	if s.budget.Empty() {
 		delete(a.shareds, s.key)
 		a.dropBudget(s.budget)
 		a.dropShared(s.up)

@@ -1,8 +1,6 @@
 package arbiter
 
 import (
-	"time"
-
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 )
@@ -20,14 +18,14 @@ type verdict struct {
 func (v verdict) waits() bool { return !v.final && v.spot == nil && v.reason != ReasonNone }
 
 // judge tells whether a ticket can be served now. Nothing moves.
-func (a *Arbiter) judge(now time.Time, t *ticket) verdict {
+func (a *Arbiter) judge(t *ticket) verdict {
 	for i := range t.spots {
 		t.spots[i].at, t.spots[i].hard = 0, 0
 	}
 	if t.lease != nil {
-		t.why = a.judgeLease(now, t)
+		t.why = a.judgeLease(t)
 	} else {
-		t.why = a.judgeStart(now, t)
+		t.why = a.judgeStart(t)
 	}
 	return t.why
 }
@@ -90,7 +88,7 @@ func (a *Arbiter) payer(t *ticket) *accounting.Lease {
 }
 
 // judgeLease judges a request of a lease.
-func (a *Arbiter) judgeLease(now time.Time, t *ticket) verdict {
+func (a *Arbiter) judgeLease(t *ticket) verdict {
 	l, s := t.lease, t.alone()
 	switch t.kind {
 	case WantsContexts:
@@ -106,14 +104,14 @@ func (a *Arbiter) judgeLease(now time.Time, t *ticket) verdict {
 	if final.final {
 		return final
 	}
-	a.judgePermits(now, t, s, permit.Kinds{permit.Slot: !a.inside(l, t.thread)}, l.session.slots)
+	a.judgePermits(t, s, permit.Kinds{permit.Slot: !a.inside(l, t.thread)}, l.session.slots)
 	payer := a.payer(t)
 	if payer.Growth(need, nil) > 0 {
-		s.judge(atBytes, hard&atBytes != 0, a.behindBytes(now, d, t))
+		s.judge(atBytes, hard&atBytes != 0, a.behindBytes(d, t))
 	}
 	for sh := range t.shares {
 		if payer.Growth(need, sh.budget) > 0 {
-			s.judge(sh.at, hard&sh.at != 0, a.behind(now, sh.line(d), t))
+			s.judge(sh.at, hard&sh.at != 0, a.behind(sh.line(d), t))
 		}
 	}
 	if s.at == 0 {
@@ -149,12 +147,12 @@ func (t *ticket) figures(left, limit accounting.Bytes) *accounting.Refusal {
 }
 
 // behindBytes tells whether bytes of a device are set aside for somebody who comes first.
-func (a *Arbiter) behindBytes(now time.Time, d *device, t *ticket) bool {
-	return a.behind(now, &d.bytes, t) || t.fresh && a.behind(now, &d.fresh, t)
+func (a *Arbiter) behindBytes(d *device, t *ticket) bool {
+	return a.behind(&d.bytes, t) || t.fresh && a.behind(&d.fresh, t)
 }
 
 // judgePermits judges whether there are the permits of a device that a ticket asks for.
-func (a *Arbiter) judgePermits(now time.Time, t *ticket, s *spot, asks permit.Kinds, wish int) {
+func (a *Arbiter) judgePermits(t *ticket, s *spot, asks permit.Kinds, wish int) {
 	if s.asks = asks; !asks[permit.Slot] {
 		return
 	}
@@ -166,7 +164,7 @@ func (a *Arbiter) judgePermits(now time.Time, t *ticket, s *spot, asks permit.Ki
 	}
 	behind := false
 	for k, asked := range asks {
-		behind = behind || asked && a.behind(now, &d.entry[k], t)
+		behind = behind || asked && a.behind(&d.entry[k], t)
 	}
 	s.judge(atSlots, full, behind)
 }
@@ -264,7 +262,7 @@ func (a *Arbiter) ownPart(t *ticket, of *shared) accounting.Bytes {
 	var all accounting.Bytes
 	for _, s := range t.job.sessions {
 		for _, l := range s.leases {
-			if l.device == t.lease.device && s.alive() && s.in(of) {
+			if l.device == t.lease.device && s.alive() && among(s.shares, of) {
 				all = all.Plus(l.Granted().Less(a.idle(l)).Plus(l.Charged()))
 			}
 		}
@@ -275,14 +273,14 @@ func (a *Arbiter) ownPart(t *ticket, of *shared) accounting.Bytes {
 // judgeStart judges what a job, or a process, takes before it begins: what it reserves,
 // and for a job its slots, claim and the sole use of its devices. Of devices to choose
 // from, one that nobody is on comes before one that merely has room.
-func (a *Arbiter) judgeStart(now time.Time, t *ticket) verdict {
+func (a *Arbiter) judgeStart(t *ticket) verdict {
 	var worst, shared verdict // shared: among devices to choose from, the first that has room beside others
 	waits := false            // there is a device that may come to do
 	for i := range t.spots {
 		s := &t.spots[i]
 		v := verdict{final: true, reason: ReasonDeviceLost}
 		if !s.device.lost {
-			v = a.judgeSpot(now, t, s)
+			v = a.judgeSpot(t, s)
 		}
 		switch {
 		case v.final && !t.any, v.spot != nil && t.any && len(s.device.permits[permit.Slot]) == 0:
@@ -308,7 +306,7 @@ func (a *Arbiter) judgeStart(now time.Time, t *ticket) verdict {
 }
 
 // judgeSpot judges what a job or a process takes on one device before it begins.
-func (a *Arbiter) judgeSpot(now time.Time, t *ticket, s *spot) verdict {
+func (a *Arbiter) judgeSpot(t *ticket, s *spot) verdict {
 	j, d := t.job, s.device
 	least, budget := t.reserves(d)
 	if v := a.neverStarts(t, d, least, budget); v.final {
@@ -318,13 +316,13 @@ func (a *Arbiter) judgeSpot(now time.Time, t *ticket, s *spot) verdict {
 	if t.kind == wantsJob && j.keeps(d) {
 		asks = j.asks()
 	}
-	a.judgePermits(now, t, s, asks, 0)
+	a.judgePermits(t, s, asks, 0)
 	if onDevice := a.growth(j, budget, d, least).Plus(a.headroomFor(budget, d, least)); onDevice > 0 {
-		s.judge(atBytes, onDevice > a.ledger.Left(nil, d.Index), a.behindBytes(now, d, t))
+		s.judge(atBytes, onDevice > a.ledger.Left(nil, d.Index), a.behindBytes(d, t))
 	}
 	for sh := range t.shares {
 		if grows := a.ledger.MinGrowth(budget, d.Index, least, sh.budget); grows > 0 {
-			s.judge(sh.at, grows > a.ledger.Left(sh.budget, d.Index), a.behind(now, sh.line(d), t))
+			s.judge(sh.at, grows > a.ledger.Left(sh.budget, d.Index), a.behind(sh.line(d), t))
 		}
 	}
 	if s.at == 0 {

@@ -49,7 +49,7 @@ func (t *ticket) refusedOn(d *device) (at limitSet) {
 func (a *Arbiter) position(t *ticket) int {
 	d, at := t.where()
 	n := 1
-	for _, u := range d.queue {
+	for _, u := range d.queue.All() {
 		if u == t {
 			break
 		}
@@ -97,7 +97,7 @@ func (a *Arbiter) moment(now time.Time) *moment {
 	m := &moment{a: a, now: now, positions: make(map[*ticket]int, len(a.tickets)),
 		held: make(map[obstacle]string), states: make(map[obstacle]string), before: make(map[obstacle]int)}
 	for _, d := range a.devices {
-		m.queues = append(m.queues, queueOf{d, slices.Clone(d.queue)})
+		m.queues = append(m.queues, queueOf{d, slices.Clone(d.queue.All())})
 	}
 	return m
 }

@@ -17,7 +17,7 @@ func (a *Arbiter) SetPolicy(now time.Time, p rules.Policy) {
 	defer a.serveQueues(now)
 	a.policy = p.InForce()
 	for _, d := range a.devices {
-		d.configure()
+		a.configure(d)
 		if a.policy.ChargeOverhead {
 			clear(d.headrooms)
 			d.headroom = 0

@@ -86,11 +86,11 @@ func (a *Arbiter) beyond(now time.Time, l *lease, n accounting.Bytes) accounting
 	t := &ticket{job: l.session.job, session: l.session, lease: l, spots: []spot{{device: l.device}},
 		priority: l.session.job.Rule.Priority + l.session.job.request.Priority,
 		place:    Place{Arrival: ^uint64(0), Since: now}, fresh: a.holdsNothing(l.session.job)}
-	if a.behindBytes(now, l.device, t) {
+	if a.behindBytes(l.device, t) {
 		most = min(most, n-l.Growth(n, nil))
 	}
 	for sh := range t.shares {
-		if a.behind(now, sh.line(l.device), t) {
+		if a.behind(sh.line(l.device), t) {
 			most = min(most, n-l.Growth(n, sh.budget))
 		}
 	}

@@ -30,10 +30,10 @@ func (a *Arbiter) rank(now time.Time, t *ticket) int {
 	return t.priority + int(max(0, now.Sub(t.place.Since))/a.policy.AgeAfter)
 }
 
-// compare orders tickets by who is served first where both can be.
-func (a *Arbiter) compare(now time.Time, x, y *ticket) int {
+// compare orders tickets by who is served first where both can be, as of when the queues were sorted last.
+func (a *Arbiter) compare(x, y *ticket) int {
 	if x.priority != y.priority {
-		if c := cmp.Compare(a.rank(now, y), a.rank(now, x)); c != 0 {
+		if c := cmp.Compare(a.rank(a.sorted, y), a.rank(a.sorted, x)); c != 0 {
 			return c
 		}
 	}
@@ -41,19 +41,20 @@ func (a *Arbiter) compare(now time.Time, x, y *ticket) int {
 }
 
 // behind tells whether somebody comes before t in a line.
-func (a *Arbiter) behind(now time.Time, l *line, t *ticket) bool {
-	return l.first != nil && l.first != t && a.compare(now, l.first, t) < 0
+func (a *Arbiter) behind(l *line, t *ticket) bool {
+	return l.first != nil && l.first != t && a.compare(l.first, t) < 0
 }
 
 // ask decides a request, or has it wait.
 func (a *Arbiter) ask(now time.Time, t *ticket) {
 	a.asking = t
 	defer func() { a.asking = nil }()
+	a.sort(now)
 	a.arrive(now, t)
 	if l := t.lease; l != nil && l.device.overfull() {
 		a.sweep(now, l.device)
 	}
-	if l := t.lease; l != nil && (width(l.scope) > 0 || l.session.slots > 0 || len(l.device.queue) > 0) {
+	if l := t.lease; l != nil && (width(l.scope) > 0 || l.session.slots > 0 || l.device.queue.Len() > 0) {
 		a.left(now, l)
 	}
 	if t.lease != nil {
@@ -62,7 +63,7 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 			return
 		}
 	}
-	v := a.judge(now, t)
+	v := a.judge(t)
 	if t.lease != nil && t.at()&(atBytes|atBudgets) != 0 || v.final {
 		a.countLimit(t)
 	}
@@ -72,10 +73,10 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 	}
 	if v.spot == nil || t.any && (v.spot != &t.spots[0] || len(v.spot.device.permits[permit.Slot]) > 0) {
 		a.tidy(now, t)
-		v = a.judge(now, t)
+		v = a.judge(t)
 	}
 	if !v.final && a.helps(t) {
-		v = a.judge(now, t)
+		v = a.judge(t)
 	}
 	if v.final {
 		a.refuseNow(now, t, v.reason)
@@ -86,7 +87,7 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 			return
 		}
 		// Its own threads took from its word meanwhile what it was to be served from.
-		if r := t.short; r != nil && (reasonOf(r) == ReasonOverBudget || !a.judge(now, t).waits()) {
+		if r := t.short; r != nil && (reasonOf(r) == ReasonOverBudget || !a.judge(t).waits()) {
 			a.refuseNow(now, t, reasonOf(r))
 			return
 		}
@@ -102,7 +103,7 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 	}
 	if t.lease != nil { // who waits keeps no slot that nothing of its is in
 		a.left(now, t.lease)
-		a.judge(now, t)
+		a.judge(t)
 	}
 	a.park(now, t)
 }
@@ -277,12 +278,11 @@ func (a *Arbiter) park(now time.Time, t *ticket) {
 		a.priority, a.mixed = t.priority, false
 	}
 	a.mixed = a.mixed || t.priority != a.priority
-	a.awake = a.insert(a.awake, t)
+	a.awake.Insert(t)
 	for i := range t.spots {
-		d := t.spots[i].device
-		d.queue = a.insert(d.queue, t)
-		d.dirty = true
+		t.spots[i].device.queue.Insert(t)
 	}
+	t.setDirty()
 	if l := t.lease; l != nil {
 		l.waits++
 	}
@@ -327,28 +327,27 @@ func (a *Arbiter) unpark(now time.Time, t *ticket) {
 		delete(a.waiting, t.job)
 	}
 	a.wake(t)
-	a.awake = a.remove(a.awake, t)
-	a.dues.remove(t)
+	a.awake.Remove(t)
+	a.dues.Remove(t)
 	for i := range t.spots {
 		d := t.spots[i].device
-		d.queue = a.remove(d.queue, t)
-		d.dirty = true
-		for _, l := range d.lines(t.shares) {
-			if l.first == t {
-				l.first = nil
-			}
-			if l.known == t {
-				l.known = nil
-			}
-			l.watched = l.watched && len(d.queue) > 0
+		d.queue.Remove(t)
+		for l := range d.lines(t.shares) {
+			l.leave(t)
+			l.watched = l.watched && d.queue.Len() > 0
 		}
 	}
+	t.setDirty()
 	if l := t.lease; l != nil {
 		l.waits--
 	}
 	t.sole(-1)
 	a.tangled = true
 }
+
+// undisturbedPerLook is how many requests of a job of which something has changed are in the time of one look
+// found to rest still, as most do.
+const undisturbedPerLook = 32
 
 // reclass looks at the jobs of which something has changed, as many as a call may: whether they have come to hold
 // something, or hold nothing any more. It goes by jobs: one process may have hundreds of
@@ -357,7 +356,7 @@ func (a *Arbiter) reclass() {
 	for len(a.stirred) > 0 && a.mayLook() {
 		j := a.stirred[0]
 		a.stirred = a.stirred[1:]
-		a.spend(1 + len(j.tickets)/movedPerLook) // most of them are undisturbed
+		a.spend(1 + len(j.tickets)/undisturbedPerLook)
 		anew := j.anew
 		if j.stirred, j.anew = false, false; len(j.tickets) == 0 {
 			continue
@@ -370,6 +369,7 @@ func (a *Arbiter) reclass() {
 			}
 			if became {
 				a.setFresh(t, fresh)
+				t.setDirty()
 			}
 		}
 		for _, t := range j.tickets {
@@ -412,7 +412,7 @@ func (a *Arbiter) stirOwner(b *accounting.Budget) {
 		a.stir(owner.job)
 	case *shared: // whoever it is that shares it
 		for _, d := range a.devices {
-			d.dirty, d.anew = true, true
+			a.renew(d)
 		}
 	}
 }
@@ -420,50 +420,29 @@ func (a *Arbiter) stirOwner(b *accounting.Budget) {
 // setFresh notes whether a ticket's job holds nothing yet.
 func (a *Arbiter) setFresh(t *ticket, fresh bool) {
 	t.fresh = fresh
-	t.setDirty()
 	a.noteDue(t)
 }
 
-// sort brings the queues into the order that they are served in, where time has changed it.
+// sort brings the queues into the order that they are served in now, where time has changed it.
 func (a *Arbiter) sort(now time.Time) {
-	if !a.mixed || !now.After(a.sorted) || !a.aged && a.nextDue().After(now) {
+	if !now.After(a.sorted) {
 		return
 	}
-	a.sorted, a.aged = now, false
-	by := func(x, y *ticket) int { return a.compare(now, x, y) }
-	slices.SortFunc(a.awake, by)
+	changed := a.mixed && (a.aged || !a.nextDue().After(now))
+	if a.sorted = now; !changed {
+		return
+	}
+	a.aged = false
+	a.awake.Sort()
 	for _, d := range a.devices {
-		slices.SortFunc(d.queue, by)
+		d.queue.Sort()
 	}
-}
-
-// insert puts a ticket into a queue behind those that come first.
-func (a *Arbiter) insert(queue []*ticket, t *ticket) []*ticket {
-	return slices.Insert(queue, a.search(queue, t), t)
-}
-
-// remove takes a ticket out of a queue.
-func (a *Arbiter) remove(queue []*ticket, t *ticket) []*ticket {
-	i := a.search(queue, t)
-	if i == len(queue) || queue[i] != t { // a place that its client brought along may be out of order
-		i = slices.Index(queue, t)
-	}
-	return slices.Delete(queue, i, i+1)
-}
-
-// search is where a ticket belongs in a queue: mostly at its end.
-func (a *Arbiter) search(queue []*ticket, t *ticket) int {
-	if last := len(queue) - 1; last < 0 || a.compare(a.sorted, queue[last], t) < 0 {
-		return last + 1
-	}
-	i, _ := slices.BinarySearchFunc(queue, t, func(x, y *ticket) int { return a.compare(a.sorted, x, y) })
-	return i
 }
 
 // setDirty has the queues looked at in which a ticket stands.
 func (t *ticket) setDirty() {
 	for i := range t.spots {
-		t.spots[i].device.dirty = true
+		t.spots[i].device.changes++
 	}
 }
 

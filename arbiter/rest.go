@@ -2,10 +2,10 @@ package arbiter
 
 import (
 	"slices"
-	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
+	"github.com/gpuarb/gpuarb/arbiter/queue"
 )
 
 // Of thousands that wait nearly all wait behind others at the limit that stops them: whether that has
@@ -15,8 +15,9 @@ import (
 // nest is those that rest at a device and are alike: who comes first stands for all.
 type nest struct {
 	kind    nestKind
-	tickets []*ticket        // by their arrival
+	tickets queue.Queue[*ticket]
 	most    accounting.Bytes // that one of them takes of the budgets that its job shares
+	next    *ticket          // of them in a walk
 }
 
 // nestKind is what those in a nest have in common: they set the same aside, and of two of them the
@@ -27,63 +28,62 @@ type nestKind struct {
 	asks     permit.Kinds
 	priority int
 	shares   [3]*shared // with others: of the cgroups the innermost, from which those around it follow
+	era      int        // of the device, when they came to rest
 }
 
-// nestOf returns the nest in which a ticket rests.
-func (d *device) nestOf(t *ticket) *nest {
+// renew has all who wait at a device judged anew, also those that rest: its limits may have changed.
+func (a *Arbiter) renew(d *device) {
+	d.changes++
+	d.era++
+	a.searchAgain()
+}
+
+// rest puts a ticket into the nest in which it rests.
+func (a *Arbiter) rest(t *ticket) {
 	s := t.alone()
-	kind := nestKind{s.at, t.fresh, s.asks, t.priority, [...]*shared{t.session.cgroup, t.job.cap, t.job.shared}}
+	d := s.device
+	kind := nestKind{s.at, t.fresh, s.asks, t.priority, [...]*shared{t.session.cgroup, t.job.cap, t.job.shared}, d.era}
 	i := slices.IndexFunc(d.nests, func(n *nest) bool { return n.kind == kind })
 	if i < 0 {
 		i = len(d.nests)
-		d.nests = append(d.nests, &nest{kind: kind})
+		d.nests = append(d.nests, &nest{kind: kind, tickets: queue.New(a.compare)})
 	}
-	return d.nests[i]
+	t.nest = d.nests[i]
+	t.nest.tickets.Insert(t)
+	t.nest.most = max(t.nest.most, a.ofShares(t))
+	a.awake.Remove(t)
 }
 
-// first is who comes first; nil: there is nobody.
-func (n *nest) first() *ticket {
-	if len(n.tickets) == 0 {
-		return nil
-	}
-	return n.tickets[0]
-}
-
-// put puts a ticket in its place: mostly the last.
-func (n *nest) put(t *ticket) {
-	at := len(n.tickets)
-	if at > 0 && byArrival(n.tickets[at-1], t) > 0 {
-		at, _ = slices.BinarySearchFunc(n.tickets, t, byArrival)
-	}
-	n.tickets = slices.Insert(n.tickets, at, t)
-}
-
-// remove takes a ticket out: mostly the first.
-func (n *nest) remove(t *ticket) {
-	if n.tickets[0] == t {
-		n.tickets[0], n.tickets = nil, n.tickets[1:]
+// wake has a ticket judged the next time that its device is looked at.
+func (a *Arbiter) wake(t *ticket) {
+	n := t.nest
+	if n == nil {
 		return
 	}
-	at, _ := slices.BinarySearchFunc(n.tickets, t, byArrival)
-	n.tickets = slices.Delete(n.tickets, at, at+1)
+	n.tickets.Remove(t)
+	t.nest = nil
+	if d := t.alone().device; n.tickets.Len() == 0 {
+		d.nests = slices.DeleteFunc(d.nests, func(x *nest) bool { return x == n })
+	}
+	a.awake.Insert(t)
 }
 
 // mayRest reports whether a ticket that was judged waits behind others at the narrowest limit that
 // refuses it, where no narrower one can come to refuse it without a word.
-func (a *Arbiter) mayRest(now time.Time, t *ticket) bool {
-	return t.lease != nil && !t.job.stirred && a.stuck(now, t, a.ofShares(t))
+func (a *Arbiter) mayRest(t *ticket) bool {
+	return t.lease != nil && !t.job.stirred && a.stuck(t, a.ofShares(t))
 }
 
 // stays reports whether the first of a nest need not be judged: of its own job, and of what
 // concerns all at the device, nothing has changed, and others still come first.
-func (a *Arbiter) stays(now time.Time, t *ticket) bool {
+func (a *Arbiter) stays(t *ticket) bool {
 	d := t.alone().device
-	return !t.job.stirred && !d.lost && t.heeded() && a.stuck(now, t, t.nest.most)
+	return !t.job.stirred && !d.lost && t.nest.kind.era == d.era && t.heeded() && a.stuck(t, t.nest.most)
 }
 
 // stuck reports whether a ticket cannot be served before others that wait in front of it. most is what
 // it takes at most of the budgets that its job shares.
-func (a *Arbiter) stuck(now time.Time, t *ticket, most accounting.Bytes) bool {
+func (a *Arbiter) stuck(t *ticket, most accounting.Bytes) bool {
 	s := t.alone()
 	d := s.device
 	if s.asks[permit.Slot] && t.session.slots > 0 || t.kind == WantsContexts && a.chained(t) { // its own wish, and what it takes, change with what others do
@@ -92,15 +92,15 @@ func (a *Arbiter) stuck(now time.Time, t *ticket, most accounting.Bytes) bool {
 	for sh := range t.shares {
 		switch {
 		case s.at&sh.at != 0:
-			return t.waitsForBytes() && a.behind(now, sh.line(d), t) // else it is refused as soon as there is a slot
-		case sh.line(d).first != nil || most > a.ledger.Left(sh.budget, d.Index):
+			return t.waitsForBytes() && a.behind(sh.line(d), t) // else it is refused as soon as there is a slot
+		case a.behind(sh.line(d), t) || most > a.ledger.Left(sh.budget, d.Index):
 			return false
 		}
 	}
 	if s.at&atSlots != 0 {
-		return d.slotsMax() > 0 && a.behind(now, &d.entry[permit.Slot], t)
+		return d.slotsMax() > 0 && a.behind(&d.entry[permit.Slot], t)
 	}
-	return s.at == atBytes && t.kind == WantsBytes && (!s.asks[permit.Slot] || d.open()) && a.behindBytes(now, d, t)
+	return s.at == atBytes && t.kind == WantsBytes && (!s.asks[permit.Slot] || d.open()) && a.behindBytes(d, t)
 }
 
 // undisturbed reports whether a ticket that rests does so whatever else of its job has changed than its own
@@ -136,77 +136,6 @@ func (d *device) open() bool {
 	return d.slotsMax() == 0 && len(d.permits[permit.Sole]) == 0 && d.soles == 0
 }
 
-// movedPerLook is how many requests are moved, into their nests or out of them, in the time of one look.
-const movedPerLook = 32
-
-// settleDown puts those into their nests that the last round found to rest, as many as a call may, and a quarter of that whatever
-// else it has done. False: there are more, and no round is to begin before.
-func (a *Arbiter) settleDown() bool {
-	if len(a.resting) > 0 {
-		quarter := a.looksAtOnce / 4
-		n := min(max(a.looks-quarter, quarter, 1)*a.movedPerLook, len(a.resting))
-		a.spend(n / a.movedPerLook)
-		a.putInNests(a.resting[:n])
-		a.resting = a.resting[n:]
-	}
-	return len(a.resting) == 0
-}
-
-// putInNests puts some into their nests, which come in the order of those who are awake.
-func (a *Arbiter) putInNests(some []*ticket) {
-	from, to := 0, len(a.awake)
-	if !a.mixed {
-		from, _ = slices.BinarySearchFunc(a.awake, some[0], byArrival)
-		to, _ = slices.BinarySearchFunc(a.awake, some[len(some)-1], byArrival)
-		to = min(to+1, len(a.awake))
-	}
-	stay := slices.DeleteFunc(a.awake[from:to], func(t *ticket) bool {
-		if t.rests {
-			t.nest = t.alone().device.nestOf(t)
-			t.nest.put(t)
-			t.nest.most = max(t.nest.most, a.ofShares(t))
-		}
-		return t.rests
-	})
-	a.awake = slices.Delete(a.awake, from+len(stay), to)
-}
-
-// wake has a ticket judged the next time that its device is looked at.
-func (a *Arbiter) wake(t *ticket) {
-	t.rests = false
-	n := t.nest
-	if n == nil {
-		return
-	}
-	n.remove(t)
-	t.nest = nil
-	if d := t.alone().device; len(n.tickets) == 0 {
-		d.nests = slices.DeleteFunc(d.nests, func(x *nest) bool { return x == n })
-	}
-	a.awake = a.insert(a.awake, t)
-}
-
-// wakeAll does so for all that rest at a device.
-func (a *Arbiter) wakeAll(d *device) {
-	if len(d.nests) == 0 {
-		return
-	}
-	awake := make([]*ticket, 0, len(a.tickets))
-	others := a.awake
-	for _, t := range d.queue {
-		if t.nest == nil {
-			continue
-		}
-		for len(others) > 0 && a.compare(a.sorted, others[0], t) < 0 {
-			awake, others = append(awake, others[0]), others[1:]
-		}
-		t.nest, t.rests = nil, false
-		awake = append(awake, t)
-	}
-	a.spend(len(d.queue) / a.movedPerLook)
-	a.awake, d.nests = append(awake, others...), nil
-}
-
 // rousedAtOnce is how many tickets that rest at a device are judged anew each time that the
 // arbiter ticks.
 const rousedAtOnce = 64
@@ -214,72 +143,80 @@ const rousedAtOnce = 64
 // rouse has a few tickets that rest judged anew, each in its turn: a client may write into its
 // words what the arbiter does not hear of.
 func (a *Arbiter) rouse(d *device) {
-	for range min(rousedAtOnce, len(d.queue)) {
-		d.looked++
-		a.wake(d.queue[d.looked%len(d.queue)])
+	for range min(rousedAtOnce, d.queue.Len()) {
+		d.roused++
+		a.wake(d.queue.All()[d.roused%d.queue.Len()])
 	}
 }
 
 // walk goes through those who wait in order: all who are awake, and of each nest those who might
-// be served, up to the first who still rests. The others of that nest do so as well.
+// be served, up to where its first still rests. The others of that nest do so as well.
 type walk struct {
 	a       *Arbiter
-	now     time.Time
 	devices []*device
 	awake   []*ticket
-	nests   []*nest // by the first of each
+	nests   []*nest // by who comes next of each
 }
 
 // walk goes on with a round.
-func (a *Arbiter) walk(now time.Time, r *round) *walk {
-	awake := a.awake
-	if r.last != nil && !a.mixed { // by arrival alone: those that were seen are the first of them
-		at, found := slices.BinarySearchFunc(awake, r.last, byArrival)
-		if found {
-			at++
-		}
-		awake = awake[at:]
-	}
-	a.pumped = append(a.pumped[:0], awake...)
-	w := &walk{a: a, now: now, devices: r.devices, awake: a.pumped}
-	for _, d := range r.devices {
-		w.nests = append(w.nests, d.nests...)
-	}
+func (a *Arbiter) walk(r *round) *walk {
+	awake := a.awake.All()
 	if r.last != nil {
-		seen := func(t *ticket) bool { return a.compare(now, t, r.last) <= 0 }
-		if a.mixed {
-			w.awake = slices.DeleteFunc(w.awake, seen)
+		awake = a.awake.After(r.last)
+	}
+	a.walked = append(a.walked[:0], awake...)
+	w := &walk{a: a, devices: r.devices, awake: a.walked}
+	for _, d := range r.devices {
+		for _, n := range d.nests {
+			if n.next = n.after(r.last); n.next != nil {
+				w.nests = append(w.nests, n)
+			}
 		}
-		w.nests = slices.DeleteFunc(w.nests, func(n *nest) bool { return seen(n.first()) })
 	}
 	slices.SortFunc(w.nests, w.compare)
 	return w
 }
 
-func (w *walk) compare(x, y *nest) int { return w.a.compare(w.now, x.first(), y.first()) }
+// after is who comes after a ticket (nil: first) in a nest; nil: nobody does.
+func (n *nest) after(t *ticket) *ticket {
+	if t == nil {
+		return n.tickets.First()
+	}
+	if rest := n.tickets.After(t); len(rest) > 0 {
+		return rest[0]
+	}
+	return nil
+}
+
+func (w *walk) compare(x, y *nest) int { return w.a.compare(x.next, y.next) }
 
 // next returns who comes next; nil: that was all.
-func (w *walk) next() (t *ticket) {
+func (w *walk) next() *ticket {
 	for len(w.awake) > 0 && !w.awake[0].on(w.devices) {
 		w.awake = w.awake[1:]
 	}
-	if len(w.awake) > 0 {
-		t = w.awake[0]
-	}
-	if len(w.nests) == 0 || t != nil && w.a.compare(w.now, t, w.nests[0].first()) < 0 {
-		w.awake = w.awake[min(1, len(w.awake)):]
+	for len(w.nests) > 0 && (len(w.awake) == 0 || w.a.compare(w.nests[0].next, w.awake[0]) < 0) {
+		n := w.nests[0]
+		w.nests = w.nests[1:]
+		t, first := n.next, n.tickets.First()
+		if w.a.stays(first) {
+			if t == first {
+				return t
+			}
+			continue // it was looked at before these
+		}
+		w.a.wake(t)
+		if n.next = n.after(t); n.next != nil {
+			at, _ := slices.BinarySearchFunc(w.nests, n, w.compare)
+			w.nests = slices.Insert(w.nests, at, n)
+		}
 		return t
 	}
-	n := w.nests[0]
-	w.nests = w.nests[1:]
-	t = n.first()
-	if w.a.stays(w.now, t) {
-		return t
+	if len(w.awake) == 0 {
+		return nil
 	}
-	if w.a.wake(t); n.first() != nil {
-		at, _ := slices.BinarySearchFunc(w.nests, n, w.compare)
-		w.nests = slices.Insert(w.nests, at, n)
-	}
+	t := w.awake[0]
+	w.awake = w.awake[1:]
 	return t
 }
 

@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -22,11 +23,16 @@ const (
 
 // line is those that wait at a limit: who comes later than the first waits too.
 type line struct {
-	first   *ticket
-	known   *ticket // the first, as the last round found that came to its end
-	lent    bool    // first is that one, as long as a round is cut short that has not found another
-	waits   bool    // somebody does, as last looked at
+	first   *ticket // as last looked at
+	waits   bool    // somebody does, likewise
 	watched bool    // the leases below report what they free
+}
+
+// leave has a ticket be the first no longer.
+func (l *line) leave(t *ticket) {
+	if l.first == t {
+		l.first = nil
+	}
 }
 
 // round is one time through those who wait at some devices.
@@ -35,33 +41,23 @@ type round struct {
 	last    *ticket // that was looked at; nil: none was
 }
 
-// lines are a device's, and those there of budgets that somebody shares with others.
-func (d *device) lines(shares iter.Seq[*shared]) []*line {
-	lines := d.ownLines()
-	for sh := range shares {
-		lines = append(lines, sh.line(d))
-	}
-	return lines
-}
-
-// linesAt are all lines of a device.
-func (a *Arbiter) linesAt(d *device) []*line {
-	lines := d.ownLines()
-	for _, s := range a.shareds {
-		if l := s.lines[d]; l != nil {
-			lines = append(lines, l)
+// lines yields a device's, and those there of budgets that somebody shares with others, where there are some.
+func (d *device) lines(shares iter.Seq[*shared]) iter.Seq[*line] {
+	return func(yield func(*line) bool) {
+		for k := range d.entry {
+			if !yield(&d.entry[k]) {
+				return
+			}
+		}
+		if !yield(&d.bytes) || !yield(&d.fresh) {
+			return
+		}
+		for sh := range shares {
+			if l := sh.lines[d]; l != nil && !yield(l) {
+				return
+			}
 		}
 	}
-	return lines
-}
-
-// ownLines are those that no shared budget has.
-func (d *device) ownLines() []*line {
-	lines := []*line{&d.bytes, &d.fresh}
-	for k := range d.entry {
-		lines = append(lines, &d.entry[k])
-	}
-	return lines
 }
 
 // serveQueues puts changed rules in force and serves whoever can be served, until nobody can, or for as long as a call
@@ -75,7 +71,7 @@ func (a *Arbiter) serveQueues(now time.Time) {
 	a.updateJobs(now)
 	a.emptyLost(now)
 	if len(a.tickets) == 0 {
-		if a.round, a.resting = nil, nil; len(a.outdated)+len(a.lagging)+len(a.losing) > 0 {
+		if a.round = nil; len(a.outdated)+len(a.lagging)+len(a.losing) > 0 {
 			a.unfinished = now
 		}
 		return
@@ -85,19 +81,17 @@ func (a *Arbiter) serveQueues(now time.Time) {
 	again := true
 	for bound := 64 + 16*len(a.tickets); again && bound > 0; bound-- {
 		a.reclass()
-		settled := a.round != nil || a.settleDown()
-		if settled && a.round == nil {
-			a.round = a.newRound()
+		if a.round == nil {
+			a.round = a.newRound(now)
 		}
 		switch again = true; {
-		case a.looks <= 0, !settled, a.round == nil && len(a.stirred)+len(a.outdated)+len(a.lagging)+len(a.losing) > 0:
-			a.breakOff(now)
-			again = false
+		case a.looks <= 0, a.round == nil && len(a.stirred)+len(a.outdated)+len(a.lagging)+len(a.losing) > 0:
+			a.unfinished, again = now, false
+			a.searchAgain() // what somebody waits for may be there already
 		case a.round == nil:
 			again = a.untangle(now)
 		case a.pump(now, a.round):
-			a.round.close()
-			a.round, a.tangled = nil, true
+			a.close(a.round)
 		}
 	}
 	a.checkAll(now)
@@ -111,89 +105,49 @@ func (a *Arbiter) mayLook() bool { return a.looks > a.looksAtOnce/4 }
 // spend counts that it did as much as so many looks.
 func (a *Arbiter) spend(looks int) { a.looks = max(a.looks-looks, a.looksAtOnce/4) }
 
-// version counts what may have let somebody in at a device.
-func (a *Arbiter) version(d *device) uint64 { return a.ledger.Eased(d.Index) + d.eased }
+// changes counts what may have let somebody in at a device.
+func (a *Arbiter) changes(d *device) uint64 { return a.ledger.Eased(d.Index) + d.changes }
 
 // Unfinished tells that a call has left something to be done: Tick is to be called at once.
 func (a *Arbiter) Unfinished() bool { return !a.unfinished.IsZero() }
 
 // newRound begins a round through the queues at which somebody may have been let in; nil: there is none.
-func (a *Arbiter) newRound() *round {
+func (a *Arbiter) newRound(now time.Time) *round {
 	r := &round{}
 	for _, d := range a.devices {
-		v := a.version(d)
-		if len(d.queue) == 0 || !d.dirty && v == d.pumped {
-			continue
+		if n := a.changes(d); d.queue.Len() > 0 && n != d.looked {
+			d.looked = n
+			r.devices = append(r.devices, d)
 		}
-		d.dirty, d.late, d.pumped = true, false, v
-		if d.anew { // its limits may have changed
-			d.anew = false
-			a.wakeAll(d)
-			a.searchAgain()
-		}
-		r.devices = append(r.devices, d)
 	}
 	if r.devices == nil {
 		return nil
 	}
+	for _, d := range r.devices {
+		for l := range d.lines(maps.Values(a.shareds)) {
+			l.waits = false
+		}
+	}
+	a.sort(now)
 	return r
 }
 
-// close ends a round that came through: what changed while it was cut short is for the next one.
-func (r *round) close() {
+// close ends a round that came through: nobody reports any more what nobody waits for.
+func (a *Arbiter) close(r *round) {
 	for _, d := range r.devices {
-		d.dirty, d.late = d.late, false
+		for l := range d.lines(maps.Values(a.shareds)) {
+			l.watched = l.watched && l.waits
+		}
 	}
+	a.round, a.tangled = nil, true
 }
 
 // startOver ends a round that did not, since somebody was decided.
 func (a *Arbiter) startOver(r *round) {
 	for _, d := range r.devices {
-		d.dirty = true
+		d.changes++
 	}
 	a.round, a.looks = nil, a.looks-decisionLooks
-}
-
-// breakOff leaves the rest to the next Tick. What those set aside who were not looked at stays so; and no circle is
-// looked for, since what they wait for may be there already.
-func (a *Arbiter) breakOff(now time.Time) {
-	a.unfinished = now
-	a.searchAgain()
-	var last *ticket
-	if a.round != nil {
-		last = a.round.last
-		for _, d := range a.round.devices {
-			d.dirty = false
-		}
-	}
-	for _, d := range a.devices {
-		for _, l := range a.linesAt(d) {
-			if l.first == nil && l.known != nil && (last == nil || a.compare(now, l.known, last) > 0) {
-				l.first, l.lent = l.known, true
-			}
-		}
-	}
-}
-
-// resume has a round go on, or begin.
-func (a *Arbiter) resume(now time.Time, r *round) (lines []*line) {
-	for _, d := range r.devices {
-		d.late = d.late || r.last != nil && d.dirty
-		lines = append(lines, a.linesAt(d)...)
-	}
-	for _, l := range lines {
-		switch {
-		case r.last == nil:
-			l.first, l.waits = nil, false
-		case l.lent:
-			l.first = nil
-		}
-		l.lent = false
-	}
-	if r.last == nil {
-		a.sort(now)
-	}
-	return lines
 }
 
 // pump goes through the queues of a round's devices in order, as far as the first ticket that
@@ -201,15 +155,11 @@ func (a *Arbiter) resume(now time.Time, r *round) (lines []*line) {
 // the first that concerns another device too. True: it came to the end, and what is set
 // aside on those devices is known.
 func (a *Arbiter) pump(now time.Time, r *round) bool {
-	lines := a.resume(now, r)
-	walk := a.walk(now, r)
-	defer clear(a.pumped)
+	walk := a.walk(r)
+	defer clear(a.walked)
 	for a.looks > 0 {
 		t := walk.next()
 		if t == nil {
-			for _, l := range lines {
-				l.known, l.watched = l.first, l.watched && l.waits
-			}
 			return true
 		}
 		a.looked++
@@ -237,9 +187,9 @@ func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
 	for i := range t.spots {
 		t.spots[i].was = t.spots[i].at
 	}
-	v := a.judge(now, t)
+	v := a.judge(t)
 	for a.watch(now, t) {
-		v = a.judge(now, t)
+		v = a.judge(t)
 	}
 	switch {
 	case v.final:
@@ -256,8 +206,8 @@ func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
 		return false
 	}
 	a.press(now, t)
-	if t.rests = a.mayRest(now, t); t.rests {
-		a.resting = append(a.resting, t)
+	if a.mayRest(t) {
+		a.rest(t)
 	}
 	inside := true
 	for i := range t.spots { // what it sets aside elsewhere has changed
@@ -266,7 +216,8 @@ func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
 			continue
 		}
 		if a.moves(t.job); !slices.Contains(devices, s.device) {
-			s.device.dirty, inside = true, false
+			s.device.changes++
+			inside = false
 		}
 	}
 	return inside
@@ -275,13 +226,16 @@ func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
 // bar has a waiting ticket set aside what it is due on a device.
 func (a *Arbiter) bar(now time.Time, d *device, t *ticket) {
 	put := func(l *line) {
-		if l.first == nil {
+		if l.first == nil || a.compare(t, l.first) < 0 {
 			l.first = t
 		}
 	}
 	for i := range t.spots {
 		if t.spots[i].device != d {
 			continue
+		}
+		for l := range d.lines(t.shares) {
+			l.leave(t)
 		}
 		at := t.waitsOn(&t.spots[i])
 		d.bytes.waits = d.bytes.waits || at&atBytes != 0

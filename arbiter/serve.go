@@ -70,7 +70,7 @@ func (a *Arbiter) apply(now time.Time, t *ticket) Receipt {
 		a.makeContexts(l, t.thread, t.count, t.kind)
 		a.promise(now, l, cost)
 		if len(l.session.job.tickets) > 0 { // what its own context takes, another of its threads may now want in vain
-			l.device.dirty = true
+			l.device.changes++
 		}
 	}
 	return got
@@ -167,7 +167,7 @@ func (a *Arbiter) begin(now time.Time, j *job, keeps []*device) {
 	_, _ = a.setLimits(a.jobChanges(j), false) // it was judged to fit
 	j.opened = now
 	for _, d := range a.devices {
-		d.dirty = true // what is reserved is not for those any more who wait
+		d.changes++ // what is reserved is not for those any more who wait
 	}
 	a.stats.TotalJobs++
 	for _, d := range keeps {

@@ -133,7 +133,7 @@ func (a *Arbiter) grantPermits(now time.Time, d *device, o owner, kinds permit.K
 	h := d.holder(o)
 	if h == nil {
 		h = &holder{owner: o, device: d, since: now}
-		d.dirty = true // there may be more now than somebody wishes who waits
+		d.changes++ // there may be more now than somebody wishes who waits
 		o.Job.slots++
 		a.stir(o.Job)
 	}
@@ -153,7 +153,7 @@ func (a *Arbiter) drop(now time.Time, h *holder) {
 	d := h.device
 	a.forget(h)
 	defer a.keepSpare(now, d, h.Job)
-	d.eased++
+	d.changes++
 	a.stats.LastRunMs = uint64(max(0, now.Sub(h.since)/time.Millisecond))
 	if h.lease != nil {
 		return
@@ -253,7 +253,7 @@ func (a *Arbiter) sweep(now time.Time, d *device) {
 
 // slotsChanged looks who still has a slot of a device after slots.max has changed.
 func (a *Arbiter) slotsChanged(now time.Time, d *device) {
-	d.dirty, d.anew = true, true
+	a.renew(d)
 	if d.overfull() {
 		a.sweep(now, d)
 		for l := range a.leasesOn(d) {

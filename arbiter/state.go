@@ -3,10 +3,12 @@ package arbiter
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
+	"github.com/gpuarb/gpuarb/arbiter/queue"
 	"github.com/gpuarb/gpuarb/arbiter/reading"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
@@ -38,18 +40,16 @@ type device struct {
 	headrooms    map[*accounting.Budget]*headroom
 	unnamed      bool // its readings name no process
 
-	queue  []*ticket          // those that may be served there, in order
-	entry  [permit.Count]line // for permits of each kind: nobody who comes later and asks for one is let in
-	bytes  line               // for bytes; nobody who comes later gets any
-	fresh  line               // for bytes, before they hold any: nobody who holds none and comes later gets any
-	nests  []*nest            // of queue, those that rest
-	looked int                // how many of queue were looked at anew with time alone
-	soles  int                // of queue, those that want the device alone
-	eased  uint64             // changes of slots after which somebody may be served
-	pumped uint64             // the count of changes when its queue was last looked at
-	dirty  bool               // its queue is to be looked at whatever the count
-	anew   bool               // and each in it judged anew, also those that rest
-	late   bool               // it became dirty while a round was cut short
+	queue   queue.Queue[*ticket] // those that may be served there
+	entry   [permit.Count]line   // for permits of each kind: nobody who comes later and asks for one is let in
+	bytes   line                 // for bytes; nobody who comes later gets any
+	fresh   line                 // for bytes, before they hold any: nobody who holds none and comes later gets any
+	nests   []*nest              // of queue, those that rest
+	roused  int                  // how many of queue were looked at anew with time alone
+	soles   int                  // of queue, those that want the device alone
+	changes uint64               // after which somebody may be served or refused, besides those that the ledger counts
+	looked  uint64               // at its queue when there were so many of both
+	era     int                  // who came to rest in one before this is judged anew
 
 	gauge    gauge            // of its pressure
 	byPID    map[int][]*lease // leases by their process, draining ones too
@@ -184,9 +184,9 @@ func (s *session) shares(yield func(*shared) bool) {
 	s.job.shares(yield)
 }
 
-// in reports whether a budget is one of those.
-func (s *session) in(of *shared) bool {
-	for sh := range s.shares {
+// among reports whether a budget is one of those that somebody shares.
+func among(shares iter.Seq[*shared], of *shared) bool {
+	for sh := range shares {
 		if sh == of {
 			return true
 		}

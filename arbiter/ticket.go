@@ -106,8 +106,7 @@ type ticket struct {
 	fresh  bool                // its job holds nothing yet
 	age    int                 // what waiting had added to its priority when last judged
 	why    verdict             // as last judged
-	rests  bool                // it waits behind others at the limit that stops it: it is not looked at before these, or something of its own job changes
-	nest   *nest               // where it does so; nil: it is looked at with the others
+	nest   *nest               // where it rests; nil: it is looked at with the others
 	short  *accounting.Refusal // with all idle credit counted in, where that was found not to suffice
 	parked time.Time           // zero: it does not wait
 

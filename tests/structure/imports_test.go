@@ -43,8 +43,8 @@ var bans = []ban{
 	},
 	{
 		from: "arbiter", what: []string{module},
-		allow: []string{module + "/accounting", module + "/arbiter/deadlock", module + "/arbiter/permit", module + "/arbiter/pressure", module + "/arbiter/reading",
-			module + "/arbiter/rules", module + "/arbiter/wording"},
+		allow: []string{module + "/accounting", module + "/arbiter/deadlock", module + "/arbiter/permit", module + "/arbiter/pressure", module + "/arbiter/queue",
+			module + "/arbiter/reading", module + "/arbiter/rules", module + "/arbiter/wording"},
 		reason: "the policy knows the ledger and nothing else, so that a table can test it",
 	},
 	{
@@ -57,6 +57,7 @@ var bans = []ban{
 		reason: "what figures tell depends on nobody's limits",
 	},
 	{from: "arbiter/pressure", what: []string{module}, reason: "for how long states held depends on nobody's reasons"},
+	{from: "arbiter/queue", what: []string{module}, reason: "an order depends on nothing that is waited for"},
 	{from: "arbiter/permit", what: []string{module}, reason: "who may have a permit follows from who has one, by whatever names"},
 	{
 		from: "arbiter/rules", what: []string{module}, allow: []string{module + "/accounting", module + "/arbiter/wording"},
@@ -202,6 +203,8 @@ func TestBans(t *testing.T) {
 		{"arbiter/wording", module + "/arbiter/rules", true},
 		{"config", module + "/arbiter", true},
 		{"config", module + "/arbiter/rules", false},
+		{"arbiter/queue", "slices", false},
+		{"arbiter/queue", module + "/arbiter", true},
 		{"arbiter/permit", "iter", false},
 		{"arbiter/permit", module + "/accounting", true},
 		{"gpufs", "github.com/hanwen/go-fuse/v2/fs", false},
