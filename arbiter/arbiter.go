@@ -30,7 +30,6 @@ type Arbiter struct {
 	leases   map[LeaseID]*lease
 
 	tickets       map[TicketID]*ticket // those that wait
-	stirred       []*job               // of those that wait: something of them has changed, and they are to be looked at
 	waiting       map[*job]bool        // whose they are
 	awake         queue.Queue[*ticket] // of these, those that do not rest
 	walked        []*ticket            // those, while they are looked at
@@ -42,9 +41,7 @@ type Arbiter struct {
 	decisions     []Decision
 	asking        *ticket             // the one that is being decided by the call that made it
 	servingQueues bool                // serveQueues runs
-	outdated      []*job              // whose rules and limits are to be put in force anew
-	lagging       []*session          // whose limits are
-	losing        []*device           // that are lost and hold something still
+	works         []work              // that are to be gone on with, the last one first
 	looks         int                 // how often it may look at a ticket still
 	looksAtOnce   int                 // looksAtOnce, or fewer in a test
 	round         *round              // that was cut short; nil: none
@@ -135,10 +132,8 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 	known.Device, known.found = d, d.Total
 	a.configure(known)
 	if known.lost {
-		for slices.Contains(a.losing, known) { // not long done, as it was lost a moment ago
-			a.looks = math.MaxInt
-			a.emptyLost(now)
-		}
+		a.looks = math.MaxInt
+		a.goOn(now) // it may have been lost a moment ago
 		known.lost = false
 		known.unmanaged, known.unmanagedBy, known.began = 0, nil, time.Time{}
 		clear(known.figures)
@@ -190,46 +185,21 @@ func (a *Arbiter) LoseDevice(now time.Time, index int) {
 	defer a.serveQueues(now)
 	d.lost = true
 	a.renew(d)
-	d.losing = slices.AppendSeq(d.losing, a.leasesOn(d))
-	a.losing = append(a.losing, d)
-	a.event(Event{Time: now, Kind: EventDeviceLost, Device: index, Text: fmt.Sprintf(wording.DeviceLost, d, len(d.losing))})
+	leases := slices.Collect(a.leasesOn(d))
+	a.later(func(time.Time) { inSteps(a, slices.Collect(maps.Values(d.permits[permit.Slot])), a.dropIdle) })
+	inSteps(a, leases, a.empty)
+	a.event(Event{Time: now, Kind: EventDeviceLost, Device: index, Text: fmt.Sprintf(wording.DeviceLost, d, len(leases))})
 }
 
-// emptyLost has devices that are lost hold nothing, as far as a call may.
-func (a *Arbiter) emptyLost(now time.Time) {
-	for len(a.losing) > 0 && a.empty(now, a.losing[0]) {
-		a.losing = a.losing[1:]
+// empty has a lease hold nothing whose device was lost.
+func (a *Arbiter) empty(now time.Time, l *lease) {
+	if a.leases[l.id] != l {
+		return
 	}
-}
-
-// empty does so for one: its leases first, then the slots that these kept. False: there are more.
-func (a *Arbiter) empty(now time.Time, d *device) bool {
-	for ; len(d.losing) > 0; d.losing = d.losing[1:] {
-		if !a.mayLook() {
-			return false
-		}
-		l := d.losing[0]
-		if a.spend(1); a.leases[l.id] != l {
-			continue
-		}
-		a.uncountLease(now, l)
-		if a.lose(l); !l.session.alive() { // nothing to wait for
-			a.closeLease(now, l)
-		}
+	a.uncountLease(now, l)
+	if a.lose(l); !l.session.alive() { // nothing to wait for
+		a.closeLease(now, l)
 	}
-	d.losing = nil
-	for _, h := range d.permits[permit.Slot] {
-		if h.kept {
-			continue
-		}
-		if !a.mayLook() {
-			return false
-		}
-		if a.spend(1 + len(h.Job.sessions)/4); !a.busy(h) {
-			a.drop(now, h)
-		}
-	}
-	return true
 }
 
 // gone tells that the device of a lease is lost, and with it what it held, now or a moment ago.

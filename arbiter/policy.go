@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -59,43 +60,22 @@ func (a *Arbiter) SetRuleLimits(now time.Time, id uint64, c rules.Change) error 
 	return nil
 }
 
-// outdate has the rules and limits of some jobs, and of their processes, put in force anew. There may be thousands: the
-// calls that look at those who wait do some hundred each, and whoever asks is done first.
+// outdate has the rules and limits of some jobs, and of their processes, put in force anew, in steps. Whoever asks is
+// done first.
 func (a *Arbiter) outdate(jobs iter.Seq[*job]) {
+	var all []*job
 	for j := range jobs {
 		if !j.outdated {
 			j.outdated = true
-			a.outdated = append(a.outdated, j)
+			all = append(all, j)
 		}
 	}
-}
-
-// updateJobs does so for as many as a call may.
-func (a *Arbiter) updateJobs(now time.Time) {
-	if len(a.outdated)+len(a.lagging) == 0 {
-		return
-	}
-	for len(a.outdated)+len(a.lagging) > 0 && a.mayLook() {
-		a.spend(1)
-		if len(a.lagging) == 0 { // else a job's processes come before the next job
-			j := a.outdated[0]
-			if a.outdated = a.outdated[1:]; a.jobs[j.id] == j {
-				a.updateJob(now, j)
-			}
-			continue
+	a.later(func(now time.Time) {
+		for p := range a.overs {
+			a.squeeze(now, p)
 		}
-		s := a.lagging[0]
-		if a.lagging = a.lagging[1:]; a.sessions[s.id] == s {
-			a.updateSession(now, s)
-		}
-	}
-	if len(a.outdated)+len(a.lagging) > 0 {
-		return
-	}
-	a.outdated, a.lagging = nil, nil
-	for p := range a.overs {
-		a.squeeze(now, p)
-	}
+	})
+	inSteps(a, all, a.updateJob)
 }
 
 // update puts the rules and limits of a process and its job in force, where they may have changed.
@@ -106,7 +86,7 @@ func (a *Arbiter) update(now time.Time, s *session) {
 
 // updateJob does so for a job; its processes follow.
 func (a *Arbiter) updateJob(now time.Time, j *job) {
-	if !j.outdated {
+	if !j.outdated || a.jobs[j.id] != j {
 		return
 	}
 	j.outdated = false
@@ -117,16 +97,14 @@ func (a *Arbiter) updateJob(now time.Time, j *job) {
 	done, _ := a.setLimits(a.jobChanges(j), false)
 	a.enforceAll(now, done)
 	for _, s := range j.sessions {
-		if !s.outdated {
-			s.outdated = true
-			a.lagging = append(a.lagging, s)
-		}
+		s.outdated = true
 	}
+	inSteps(a, slices.Clone(j.sessions), a.updateSession)
 }
 
 // updateSession does so for a process.
 func (a *Arbiter) updateSession(now time.Time, s *session) {
-	if !s.outdated {
+	if !s.outdated || a.sessions[s.id] != s {
 		return
 	}
 	s.outdated = false

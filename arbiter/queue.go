@@ -349,33 +349,28 @@ func (a *Arbiter) unpark(now time.Time, t *ticket) {
 // found to rest still, as most do.
 const undisturbedPerLook = 32
 
-// reclass looks at the jobs of which something has changed, as many as a call may: whether they have come to hold
-// something, or hold nothing any more. It goes by jobs: one process may have hundreds of
-// requests wait.
-func (a *Arbiter) reclass() {
-	for len(a.stirred) > 0 && a.mayLook() {
-		j := a.stirred[0]
-		a.stirred = a.stirred[1:]
-		a.spend(1 + len(j.tickets)/undisturbedPerLook)
-		anew := j.anew
-		if j.stirred, j.anew = false, false; len(j.tickets) == 0 {
-			continue
+// reclass looks at a job of which something has changed: whether it has come to hold something, or holds nothing any
+// more. It goes by jobs: one process may have hundreds of requests wait.
+func (a *Arbiter) reclass(j *job) {
+	a.spend(len(j.tickets) / undisturbedPerLook)
+	anew := j.anew
+	if j.stirred, j.anew = false, false; len(j.tickets) == 0 {
+		return
+	}
+	fresh := a.holdsNothing(j)
+	for _, t := range j.tickets {
+		became := t.fresh != fresh && t.kind != wantsJob // a job that has not begun holds nothing
+		if anew || became || !a.undisturbed(t) {
+			a.wake(t)
 		}
-		fresh := a.holdsNothing(j)
-		for _, t := range j.tickets {
-			became := t.fresh != fresh && t.kind != wantsJob // a job that has not begun holds nothing
-			if anew || became || !a.undisturbed(t) {
-				a.wake(t)
-			}
-			if became {
-				a.setFresh(t, fresh)
-				t.setDirty()
-			}
+		if became {
+			a.setFresh(t, fresh)
+			t.setDirty()
 		}
-		for _, t := range j.tickets {
-			if t.lease != nil {
-				t.lease.stirred = false
-			}
+	}
+	for _, t := range j.tickets {
+		if t.lease != nil {
+			t.lease.stirred = false
 		}
 	}
 }
@@ -399,7 +394,7 @@ func (a *Arbiter) shake(j *job) {
 	}
 	if a.moves(j); !j.stirred {
 		j.stirred, a.tangled = true, true
-		a.stirred = append(a.stirred, j)
+		a.later(func(time.Time) { a.reclass(j) })
 	}
 }
 

@@ -60,7 +60,7 @@ func (d *device) lines(shares iter.Seq[*shared]) iter.Seq[*line] {
 	}
 }
 
-// serveQueues puts changed rules in force and serves whoever can be served, until nobody can, or for as long as a call
+// serveQueues goes on with what is done in steps and serves whoever can be served, until nobody can, or for as long as a call
 // may take. It costs nothing when nobody waits.
 func (a *Arbiter) serveQueues(now time.Time) {
 	if a.servingQueues {
@@ -68,10 +68,9 @@ func (a *Arbiter) serveQueues(now time.Time) {
 	}
 	a.servingQueues, a.unfinished, a.looks = true, time.Time{}, a.looksAtOnce
 	defer func() { a.servingQueues = false }()
-	a.updateJobs(now)
-	a.emptyLost(now)
+	a.goOn(now)
 	if len(a.tickets) == 0 {
-		if a.round = nil; len(a.outdated)+len(a.lagging)+len(a.losing) > 0 {
+		if a.round = nil; len(a.works) > 0 {
 			a.unfinished = now
 		}
 		return
@@ -80,12 +79,12 @@ func (a *Arbiter) serveQueues(now time.Time) {
 	// the bound is never reached, but a daemon that hangs would be worse than a late turn.
 	again := true
 	for bound := 64 + 16*len(a.tickets); again && bound > 0; bound-- {
-		a.reclass()
+		a.goOn(now)
 		if a.round == nil {
 			a.round = a.newRound(now)
 		}
 		switch again = true; {
-		case a.looks <= 0, a.round == nil && len(a.stirred)+len(a.outdated)+len(a.lagging)+len(a.losing) > 0:
+		case a.looks <= 0, a.round == nil && len(a.works) > 0:
 			a.unfinished, again = now, false
 			a.searchAgain() // what somebody waits for may be there already
 		case a.round == nil:
@@ -97,13 +96,6 @@ func (a *Arbiter) serveQueues(now time.Time) {
 	a.checkAll(now)
 	a.noticesDue = true
 }
-
-// mayLook tells whether a call may do more before it looks at those who wait, for which it keeps a quarter: they come to
-// their turn however much changes all the time.
-func (a *Arbiter) mayLook() bool { return a.looks > a.looksAtOnce/4 }
-
-// spend counts that it did as much as so many looks.
-func (a *Arbiter) spend(looks int) { a.looks = max(a.looks-looks, a.looksAtOnce/4) }
 
 // changes counts what may have let somebody in at a device.
 func (a *Arbiter) changes(d *device) uint64 { return a.ledger.Eased(d.Index) + d.changes }

@@ -245,9 +245,14 @@ func (a *Arbiter) left(now time.Time, l *lease) {
 // sweep gives back the slots of those who freed their last object without a word.
 func (a *Arbiter) sweep(now time.Time, d *device) {
 	for _, h := range d.permits[permit.Slot] {
-		if !h.kept && !a.busy(h) {
-			a.drop(now, h)
-		}
+		a.dropIdle(now, h)
+	}
+}
+
+// dropIdle takes a slot back with which nothing is done.
+func (a *Arbiter) dropIdle(now time.Time, h *holder) {
+	if h.device.holder(h.owner) == h && !h.kept && !a.busy(h) {
+		a.drop(now, h)
 	}
 }
 

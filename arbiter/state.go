@@ -21,7 +21,6 @@ type device struct {
 	found    accounting.Bytes // Total as it was found; the configuration may say otherwise of the processor
 	direct   accounting.Lease // stands for what is charged to the device alone
 	lost     bool
-	losing   []*lease         // of it, once it is lost: those that hold something still
 	hung     bool             // it does not answer
 	overhead accounting.Bytes // Σ over its leases, where not charged to them
 	headroom accounting.Bytes // Σ of what headrooms lack beyond that

@@ -1,0 +1,48 @@
+package arbiter
+
+import (
+	"slices"
+	"time"
+)
+
+// What concerns thousands would have the daemon's lock for long: limits of all jobs that are changed, a device that is
+// lost. So it is done in steps, some hundred by each call that looks at those who wait, as these are. What was begun last
+// is done first.
+
+// work is something that is done in steps: each call does the next. False: that was the last.
+type work func(now time.Time) (more bool)
+
+// later has something done, as soon as a call may.
+func (a *Arbiter) later(do func(now time.Time)) {
+	a.works = append(a.works, func(now time.Time) bool { do(now); return false })
+}
+
+// inSteps has something done with each of all, in their order.
+func inSteps[T any](a *Arbiter, all []T, do func(now time.Time, x T)) {
+	if len(all) == 0 {
+		return
+	}
+	a.works = append(a.works, func(now time.Time) bool {
+		x := all[0]
+		all = all[1:]
+		do(now, x)
+		return len(all) > 0
+	})
+}
+
+// goOn does as many steps as a call may.
+func (a *Arbiter) goOn(now time.Time) {
+	for len(a.works) > 0 && a.mayLook() {
+		last := len(a.works) - 1
+		if a.spend(1); !a.works[last](now) {
+			a.works = slices.Delete(a.works, last, last+1) // it may have begun others
+		}
+	}
+}
+
+// mayLook tells whether a call may do more before it looks at those who wait, for which it keeps a quarter: they come to
+// their turn however much changes all the time.
+func (a *Arbiter) mayLook() bool { return a.looks > a.looksAtOnce/4 }
+
+// spend counts that it did as much as so many looks.
+func (a *Arbiter) spend(looks int) { a.looks = max(a.looks-looks, a.looksAtOnce/4) }
