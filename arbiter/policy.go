@@ -24,7 +24,7 @@ func (a *Arbiter) SetPolicy(now time.Time, p rules.Policy) {
 			d.headroom = 0
 		}
 		a.recap(now, d)
-		a.slotsChanged(now, d)
+		a.slotsChanged(d)
 	}
 	a.outdate(maps.Values(a.jobs))
 	a.event(Event{Time: now, Kind: EventPolicy, Device: -1, Text: fmt.Sprintf(wording.Configured, len(p.Rules))})

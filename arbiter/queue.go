@@ -51,10 +51,7 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 	defer func() { a.asking = nil }()
 	a.sort(now)
 	a.arrive(now, t)
-	if l := t.lease; l != nil && l.device.overfull() {
-		a.sweep(now, l.device)
-	}
-	if l := t.lease; l != nil && (width(l.scope) > 0 || l.session.slots > 0 || l.device.queue.Len() > 0) {
+	if l := t.lease; l != nil && (width(l.scope) > 0 || l.session.slots > 0 || l.device.queue.Len() > 0 || l.device.overfull()) {
 		a.left(now, l)
 	}
 	if t.lease != nil {

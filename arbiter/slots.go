@@ -2,6 +2,8 @@ package arbiter
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -257,13 +259,11 @@ func (a *Arbiter) dropIdle(now time.Time, h *holder) {
 }
 
 // slotsChanged looks who still has a slot of a device after slots.max has changed.
-func (a *Arbiter) slotsChanged(now time.Time, d *device) {
+func (a *Arbiter) slotsChanged(d *device) {
 	a.renew(d)
 	if d.overfull() {
-		a.sweep(now, d)
-		for l := range a.leasesOn(d) {
-			a.unlend(l)
-		}
+		inSteps(a, slices.Collect(a.leasesOn(d)), func(_ time.Time, l *lease) { a.unlend(l) })
+		inSteps(a, slices.Collect(maps.Values(d.permits[permit.Slot])), a.dropIdle)
 	}
 }
 
@@ -324,7 +324,7 @@ func (a *Arbiter) SetSlots(now time.Time, device, most int, by Changer) error {
 		From: name(d.slotsMax()), To: name(most)}
 	d.slotsLive, d.slotsChanger = &most, wording.Setter(by.UID, 0, "")
 	e.Text = fmt.Sprintf(wording.Changed, d.slotsChanger, e.Setting, e.Whose, e.From, e.To)
-	a.slotsChanged(now, d)
+	a.slotsChanged(d)
 	a.event(e)
 	a.serveQueues(now)
 	return nil
