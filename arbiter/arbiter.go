@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/queue"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
@@ -186,8 +185,8 @@ func (a *Arbiter) LoseDevice(now time.Time, index int) {
 	d.lost = true
 	a.renew(d)
 	leases := slices.Collect(a.leasesOn(d))
-	a.later(func(time.Time) { inSteps(a, slices.Collect(maps.Values(d.permits[permit.Slot])), a.dropIdle) })
-	inSteps(a, leases, a.empty)
+	a.later(func(time.Time) { a.sweepInSteps(d) })
+	inSteps(a, 1, leases, a.empty)
 	a.event(Event{Time: now, Kind: EventDeviceLost, Device: index, Text: fmt.Sprintf(wording.DeviceLost, d, len(leases))})
 }
 

@@ -49,12 +49,15 @@ func (t *ticket) refusedOn(d *device) (at limitSet) {
 func (a *Arbiter) position(t *ticket) int {
 	d, at := t.where()
 	n := 1
-	for _, u := range d.queue.All() {
-		if u == t {
-			break
-		}
-		if u.refusedOn(d)&at != 0 && u.shareAt(at) == t.shareAt(at) {
+	counts := func(u *ticket) bool { return u.refusedOn(d)&at != 0 && u.shareAt(at) == t.shareAt(at) }
+	for _, u := range a.awake.Before(t) {
+		if counts(u) {
 			n++
+		}
+	}
+	for _, nest := range d.nests {
+		if counts(nest.tickets.First()) { // as all in it do
+			n += len(nest.tickets.Before(t))
 		}
 	}
 	return n

@@ -75,7 +75,7 @@ func (a *Arbiter) outdate(jobs iter.Seq[*job]) {
 			a.squeeze(now, p)
 		}
 	})
-	inSteps(a, all, a.updateJob)
+	inSteps(a, 1, all, a.updateJob)
 }
 
 // update puts the rules and limits of a process and its job in force, where they may have changed.
@@ -99,7 +99,7 @@ func (a *Arbiter) updateJob(now time.Time, j *job) {
 	for _, s := range j.sessions {
 		s.outdated = true
 	}
-	inSteps(a, slices.Clone(j.sessions), a.updateSession)
+	inSteps(a, 1, slices.Clone(j.sessions), a.updateSession)
 }
 
 // updateSession does so for a process.

@@ -288,9 +288,11 @@ func (a *Arbiter) park(now time.Time, t *ticket) {
 		a.mix()
 	}
 	if len(t.job.tickets) == 1 { // from then on what its processes free is told
+		var all []*lease
 		for _, s := range t.job.sessions {
-			a.collect(now, s.leases)
+			all = append(all, s.leases...)
 		}
+		inSteps(a, leasesPerLook, all, func(_ time.Time, l *lease) { a.collect(l) })
 	}
 	a.tangled = true
 	a.stats.Waited++
@@ -342,23 +344,20 @@ func (a *Arbiter) unpark(now time.Time, t *ticket) {
 	a.tangled = true
 }
 
-// undisturbedPerLook is how many requests of a job of which something has changed are in the time of one look
-// found to rest still, as most do.
-const undisturbedPerLook = 32
-
 // reclass looks at a job of which something has changed: whether it has come to hold something, or holds nothing any
 // more. It goes by jobs: one process may have hundreds of requests wait.
 func (a *Arbiter) reclass(j *job) {
-	a.spend(len(j.tickets) / undisturbedPerLook)
+	a.spend(len(j.tickets) / ticketsPerLook)
 	anew := j.anew
 	if j.stirred, j.anew = false, false; len(j.tickets) == 0 {
 		return
 	}
 	fresh := a.holdsNothing(j)
+	var disturbed []*ticket
 	for _, t := range j.tickets {
 		became := t.fresh != fresh && t.kind != wantsJob // a job that has not begun holds nothing
 		if anew || became || !a.undisturbed(t) {
-			a.wake(t)
+			disturbed = append(disturbed, t)
 		}
 		if became {
 			a.setFresh(t, fresh)
@@ -370,6 +369,12 @@ func (a *Arbiter) reclass(j *job) {
 			t.lease.stirred = false
 		}
 	}
+	inSteps(a, ticketsPerLook, disturbed, func(_ time.Time, t *ticket) {
+		if t.nest != nil {
+			a.wake(t)
+			t.setDirty()
+		}
+	})
 }
 
 // stir notes that something of a job has changed by which its requests were judged, and by
@@ -446,12 +451,16 @@ func (a *Arbiter) watch(now time.Time, t *ticket) (again bool) {
 		d, at := t.spots[i].device, t.waitsOn(&t.spots[i])
 		if at&atBytes != 0 && !d.bytes.watched {
 			d.bytes.watched, again = true, true
-			a.collect(now, slices.Collect(a.leasesOn(d)))
+			for l := range a.leasesOn(d) {
+				a.collect(l)
+			}
 		}
 		for sh := range t.shares {
 			if at&sh.at != 0 && !sh.line(d).watched {
 				sh.line(d).watched, again = true, true
-				a.collect(now, slices.Collect(owners(sh.budget.Leases(d.Index))))
+				for l := range owners(sh.budget.Leases(d.Index)) {
+					a.collect(l)
+				}
 			}
 		}
 		if slots := &d.entry[permit.Slot]; at&(atSlots|atWish) != 0 && !slots.watched {
@@ -477,14 +486,10 @@ func (t *ticket) heeded() bool {
 	return (s.at&atBytes == 0 || s.device.bytes.watched) && (s.at&(atSlots|atWish) == 0 || s.device.entry[permit.Slot].watched)
 }
 
-// collect flags leases and takes back what they have idle.
-func (a *Arbiter) collect(_ time.Time, leases []*lease) {
-	for _, l := range leases {
-		a.reflag(l)
-	}
-	for _, l := range leases {
-		a.recallAll(l)
-	}
+// collect flags a lease and takes back what it has idle.
+func (a *Arbiter) collect(l *lease) {
+	a.reflag(l)
+	a.recallAll(l)
 }
 
 // recallAll takes back all that a lease has idle.

@@ -251,6 +251,11 @@ func (a *Arbiter) sweep(now time.Time, d *device) {
 	}
 }
 
+// sweepInSteps is sweep, where nobody needs one at once.
+func (a *Arbiter) sweepInSteps(d *device) {
+	inSteps(a, leasesPerLook, slices.Collect(maps.Values(d.permits[permit.Slot])), a.dropIdle)
+}
+
 // dropIdle takes a slot back with which nothing is done.
 func (a *Arbiter) dropIdle(now time.Time, h *holder) {
 	if h.device.holder(h.owner) == h && !h.kept && !a.busy(h) {
@@ -262,8 +267,8 @@ func (a *Arbiter) dropIdle(now time.Time, h *holder) {
 func (a *Arbiter) slotsChanged(d *device) {
 	a.renew(d)
 	if d.overfull() {
-		inSteps(a, slices.Collect(a.leasesOn(d)), func(_ time.Time, l *lease) { a.unlend(l) })
-		inSteps(a, slices.Collect(maps.Values(d.permits[permit.Slot])), a.dropIdle)
+		inSteps(a, leasesPerLook, slices.Collect(a.leasesOn(d)), func(_ time.Time, l *lease) { a.unlend(l) })
+		a.sweepInSteps(d)
 	}
 }
 

@@ -17,15 +17,23 @@ func (a *Arbiter) later(do func(now time.Time)) {
 	a.works = append(a.works, func(now time.Time) bool { do(now); return false })
 }
 
-// inSteps has something done with each of all, in their order.
-func inSteps[T any](a *Arbiter, all []T, do func(now time.Time, x T)) {
+// leasesPerLook is how many leases are looked through in the time of one look, and ticketsPerLook how many requests.
+const (
+	leasesPerLook  = 8
+	ticketsPerLook = 32
+)
+
+// inSteps has something done with each of all, in their order: with so many in the time of one look.
+func inSteps[T any](a *Arbiter, perLook int, all []T, do func(now time.Time, x T)) {
 	if len(all) == 0 {
 		return
 	}
 	a.works = append(a.works, func(now time.Time) bool {
-		x := all[0]
-		all = all[1:]
-		do(now, x)
+		some := all[:min(perLook, len(all))]
+		all = all[len(some):]
+		for _, x := range some {
+			do(now, x)
+		}
 		return len(all) > 0
 	})
 }

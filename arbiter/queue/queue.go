@@ -26,7 +26,13 @@ func (q *Queue[T]) First() (first T) {
 	return first
 }
 
-// After are those who come after somebody, whether that one is in the queue or not. They are good until it changes.
+// Before are those who come before somebody, whether that one is in the queue or not. They are good until it changes.
+func (q *Queue[T]) Before(x T) []T {
+	at, _ := slices.BinarySearchFunc(q.all, x, q.order)
+	return q.all[:at]
+}
+
+// After are those who come after somebody, likewise.
 func (q *Queue[T]) After(x T) []T {
 	at, found := slices.BinarySearchFunc(q.all, x, q.order)
 	if found {

@@ -45,7 +45,7 @@ func TestAQueueIsInOrderWhoeverComesAndGoes(t *testing.T) {
 			continue
 		}
 		at := random.IntN(len(want))
-		if q.First() != want[0] || !slices.Equal(q.After(want[at]), want[at+1:]) {
+		if q.First() != want[0] || !slices.Equal(q.Before(want[at]), want[:at]) || !slices.Equal(q.After(want[at]), want[at+1:]) {
 			t.Fatalf("step %d: first %v, after %v: %v, want %v", i, q.First(), want[at], q.After(want[at]), want)
 		}
 	}
