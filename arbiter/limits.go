@@ -3,6 +3,7 @@ package arbiter
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -163,10 +164,12 @@ func (a *Arbiter) change(now time.Time, c rules.Change, edits []limitEdit) error
 		undo(edits)
 		return a.minRefused(refused, reasonOf(refused))
 	}
+	a.enforceAll(now, done)
 	for _, e := range edits {
-		a.afterLimits(now, e.job, done)
+		if c.Streams != nil {
+			a.setStreamsMax(e.job)
+		}
 		a.audit(now, c, e)
-		done = nil
 	}
 	return nil
 }
@@ -319,17 +322,16 @@ func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChan
 func (a *Arbiter) enforceAll(now time.Time, done []limitChange) {
 	for _, c := range done {
 		a.enforce(now, c.budget, c.device.Index)
-		for l := range owners(c.budget.Leases(c.device.Index)) {
+		inSteps(a, leasesPerLook, slices.Collect(owners(c.budget.Leases(c.device.Index))), func(_ time.Time, l *lease) {
 			if !l.lost && l.session.alive() {
 				l.word.Limit(l.maxInForce())
 			}
-		}
+		})
 	}
 }
 
-// afterLimits does so for what was changed of a job's, and of its streams.
-func (a *Arbiter) afterLimits(now time.Time, j *job, done []limitChange) {
-	a.enforceAll(now, done)
+// setStreamsMax puts a job's streams.max in force.
+func (a *Arbiter) setStreamsMax(j *job) {
 	for _, s := range j.sessions {
 		for _, l := range s.leases {
 			l.SetStreamsMax(s.Streams().Max)
@@ -341,5 +343,5 @@ func (a *Arbiter) afterLimits(now time.Time, j *job, done []limitChange) {
 // relimit computes a job's limits anew and puts them in force.
 func (a *Arbiter) relimit(now time.Time, j *job) {
 	done, _ := a.setLimits(a.allChanges(j), false)
-	a.afterLimits(now, j, done)
+	a.enforceAll(now, done)
 }
