@@ -64,7 +64,6 @@ type Arbiter struct {
 	threads   int            // of leases whose slots are threads', all together
 	threadsOf map[uint32]int // and by user
 
-	pressing     int              // of those that wait: who waits for bytes
 	gauges       []*gauge         // that have changed
 	pressureGone []PressureChange // of those that are not there any more
 

@@ -154,19 +154,7 @@ func (a *Arbiter) nest(g *rules.Cgroup) {
 
 // capSession puts a process under the cgroups around it that have a limit.
 func (a *Arbiter) capSession(s *session) {
-	old := s.cgroup
-	if s.cgroup = a.cgroupFor(s.process.Cgroup); s.cgroup == old {
-		return
-	}
-	a.stir(s.job)
-	var cap *accounting.Budget
-	if s.cgroup != nil {
-		cap = s.cgroup.budget
-	}
-	if err := a.ledger.SetCap(s.budget, cap); err != nil {
-		panic("arbiter: " + err.Error()) // a process is no cap
-	}
-	a.dropShared(old)
+	a.moveTo(s.job, s.budget, &s.cgroup, a.cgroupFor(s.process.Cgroup), a.ledger.SetCap)
 }
 
 // cgroupChanges appends those limits of a cgroup, and of those around it, that are not what they were.

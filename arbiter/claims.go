@@ -96,11 +96,8 @@ func (a *Arbiter) ReleaseJob(now time.Time, id JobID) {
 		return
 	}
 	defer a.serveQueues(now)
-	for _, t := range slices.Clone(j.tickets) {
-		if t.kind == wantsJob {
-			a.cancel(now, t, ReasonCancelled)
-			return
-		}
+	if a.cancelStart(now, j) {
+		return
 	}
 	j.released = true
 	a.letGo(now, j)

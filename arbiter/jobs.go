@@ -121,13 +121,20 @@ func (a *Arbiter) CloseJob(now time.Time, id JobID) {
 	}
 	defer a.serveQueues(now)
 	j.closed = true
-	for _, t := range slices.Clone(j.tickets) {
+	if !a.cancelStart(now, j) {
+		a.endJob(now, j)
+	}
+}
+
+// cancelStart cancels the start that a job waits for. False: it does not.
+func (a *Arbiter) cancelStart(now time.Time, j *job) bool {
+	for _, t := range j.tickets {
 		if t.kind == wantsJob {
 			a.cancel(now, t, ReasonCancelled)
-			return
+			return true
 		}
 	}
-	a.endJob(now, j)
+	return false
 }
 
 // checkJob tells whether the rule allows what a job asks.

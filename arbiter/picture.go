@@ -123,37 +123,24 @@ func (p *Picture) Rows() int { return len(p.leases) + len(p.sessions) + len(p.jo
 // Add adds up to so many rows: leases, users, then at once devices and budgets, holders, the queue, processes
 // and jobs, whose budgets add up with them. False: all are there.
 func (p *Picture) Add(rows int) (more bool) {
-	for _, part := range [...]func(*Picture, int) int{
-		(*Picture).addLeases, (*Picture).addPeople, (*Picture).addMachine, (*Picture).addHolders, (*Picture).addQueue, (*Picture).addProcesses, (*Picture).addJobs,
-	} {
-		if rows = part(p, rows); rows <= 0 {
-			return true
-		}
+	rows = some(rows, &p.leases, p.addLease)
+	if rows = some(rows, &p.people, p.addPerson); rows > 0 && p.queue == nil {
+		p.addMachine()
 	}
-	return false
-}
-
-// addLeases, like all that add rows, returns how many may be added yet.
-func (p *Picture) addLeases(rows int) int {
-	for ; rows > 0 && len(p.leases) > 0; rows-- {
-		p.addLease(p.leases[0])
-		p.leases = p.leases[1:]
+	rows = some(rows, &p.holders, p.addHolder)
+	if rows > 0 {
+		rows = p.addQueue(rows)
 	}
-	return rows
-}
-
-func (p *Picture) addHolders(rows int) int {
-	for ; rows > 0 && len(p.holders) > 0; rows-- {
-		h := p.holders[0]
-		if p.holders = p.holders[1:]; h.device.holder(h.owner) == h {
-			p.addHolder(&p.state.Devices[slices.Index(p.devices, h.device)], h)
-		}
-	}
-	return rows
+	rows = some(rows, &p.sessions, p.addProcess)
+	return some(rows, &p.jobs, p.addJob) <= 0
 }
 
 // addHolder adds a holder to its job's row at the device.
-func (p *Picture) addHolder(to *accounting.DeviceState, h *holder) {
+func (p *Picture) addHolder(h *holder) {
+	if h.device.holder(h.owner) != h {
+		return
+	}
+	to := &p.state.Devices[slices.Index(p.devices, h.device)]
 	j, at, permits := h.Job, jobOn{h.Job, h.device}, &h.device.permits
 	i, known := p.held[at]
 	if !known {
@@ -170,6 +157,7 @@ func (p *Picture) addHolder(to *accounting.DeviceState, h *holder) {
 	}
 }
 
+// addQueue returns how many rows may be added yet.
 func (p *Picture) addQueue(rows int) int {
 	if len(p.queue.queues) > 0 {
 		if p.queue.count(countedAtOnce * rows) {
@@ -188,37 +176,22 @@ func (p *Picture) addQueue(rows int) int {
 	return rows
 }
 
-func (p *Picture) addProcesses(rows int) int {
-	for ; rows > 0 && len(p.sessions) > 0; rows-- {
-		if s := p.sessions[0]; p.a.sessions[s.id] == s {
-			p.state.Processes = append(p.state.Processes, s.processState())
-		}
-		p.sessions = p.sessions[1:]
+func (p *Picture) addProcess(s *session) {
+	if p.a.sessions[s.id] == s {
+		p.state.Processes = append(p.state.Processes, s.processState())
 	}
-	return rows
 }
 
-func (p *Picture) addPeople(rows int) int {
-	for ; rows > 0 && len(p.people) > 0; rows-- {
-		who, row := p.people[0], len(p.state.Users)
-		p.people = p.people[1:]
-		p.state.Users = append(p.state.Users, p.a.userState(who))
-		p.addPressure(&who.gauge, func(s *accounting.Snapshot, is accounting.PressureState) { s.Users[row].Pressure = is })
-	}
-	return rows
-}
-
-func (p *Picture) addJobs(rows int) int {
-	for ; rows > 0 && len(p.jobs) > 0; rows-- {
-		if j := p.jobs[0]; p.a.jobs[j.id] == j {
-			p.addJob(j)
-		}
-		p.jobs = p.jobs[1:]
-	}
-	return rows
+func (p *Picture) addPerson(who *person) {
+	row := len(p.state.Users)
+	p.state.Users = append(p.state.Users, p.a.userState(who))
+	p.addPressure(&who.gauge, func(s *accounting.Snapshot, is accounting.PressureState) { s.Users[row].Pressure = is })
 }
 
 func (p *Picture) addJob(j *job) {
+	if p.a.jobs[j.id] != j {
+		return
+	}
 	row := len(p.state.Jobs)
 	p.state.Jobs = append(p.state.Jobs, p.a.jobState(j, p.now))
 	p.addPressure(&j.gauge, func(s *accounting.Snapshot, is accounting.PressureState) { s.Jobs[row].Pressure = is })
@@ -253,10 +226,7 @@ func (p *Picture) addLease(l *lease) {
 }
 
 // addMachine adds what is not of one lease, ticket, process or job.
-func (p *Picture) addMachine(rows int) int {
-	if p.queue != nil {
-		return rows
-	}
+func (p *Picture) addMachine() {
 	a, s := p.a, &p.state
 	s.Stats = a.stats
 	s.Counts = accounting.RequestCounts{Waits: a.waits.state(), Refused: a.refusals.state()}
@@ -271,7 +241,6 @@ func (p *Picture) addMachine(rows int) int {
 	s.Budgets, p.budgets = a.budgetStates()
 	p.queue = a.moment(p.now)
 	s.Queue = make([]accounting.TicketState, 0, len(a.tickets))
-	return rows
 }
 
 // Done returns the snapshot.

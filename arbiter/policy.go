@@ -128,17 +128,23 @@ func (a *Arbiter) updateSession(now time.Time, s *session) {
 
 // moveJob puts a job under the shared budget that its rule says, or under none.
 func (a *Arbiter) moveJob(j *job) {
-	old := j.shared
-	if j.shared = a.shareFor(j); j.shared == old {
+	a.moveTo(j, j.budget, &j.shared, a.shareFor(j), a.ledger.MoveBudget)
+}
+
+// moveTo has a budget of a job's, or of a process of it, count at another shared budget than it did; nil: at none.
+func (a *Arbiter) moveTo(j *job, b *accounting.Budget, at **shared, to *shared, put func(b, up *accounting.Budget) error) {
+	old := *at
+	if to == old {
 		return
 	}
+	*at = to
 	a.stir(j)
-	var parent *accounting.Budget
-	if j.shared != nil {
-		parent = j.shared.budget
+	var up *accounting.Budget
+	if to != nil {
+		up = to.budget
 	}
-	if err := a.ledger.MoveBudget(j.budget, parent); err != nil {
-		panic("arbiter: " + err.Error()) // a root is never below a job
+	if err := put(b, up); err != nil {
+		panic("arbiter: " + err.Error()) // a job's is above no other one, and no cap
 	}
 	a.dropShared(old)
 }

@@ -64,7 +64,9 @@ func (g *gauge) change() PressureChange {
 }
 
 // Strained reports whether anybody waits for bytes: time counts for some pressure.
-func (a *Arbiter) Strained() bool { return a.pressing > 0 }
+func (a *Arbiter) Strained() bool {
+	return slices.ContainsFunc(a.devices, func(d *device) bool { return d.gauge.waiting > 0 })
+}
 
 // ResumePressure has totals go on from what they were under the daemon before this one, which must be told before anybody
 // waits. For a device or a job that is not there it does nothing.
@@ -126,7 +128,7 @@ func (s *spot) waitsForBytes() bool { return s.at != 0 && s.reason() != ReasonSl
 
 // press brings the gauges up to date with what a ticket that was judged, or that waits no longer, waits for.
 func (a *Arbiter) press(now time.Time, t *ticket) {
-	before := t.pressing
+	before := t.presses()
 	for i := range t.spots {
 		s := &t.spots[i]
 		waits := !t.done && s.waitsForBytes()
@@ -138,17 +140,23 @@ func (a *Arbiter) press(now time.Time, t *ticket) {
 			by = -1
 		}
 		s.pressing = waits
-		t.pressing += by
 		s.device.gauge.waiting += by
 		a.measure(now, &s.device.gauge)
 	}
-	if by := sign(t.pressing) - sign(before); by != 0 {
-		a.pressing += by
+	if by := t.presses() - before; by != 0 {
 		for _, g := range [...]*gauge{&t.job.gauge, &t.job.person.gauge} {
 			g.waiting += by
 			a.measure(now, g)
 		}
 	}
+}
+
+// presses is 1 for a ticket that waits for bytes at one of its spots, else 0.
+func (t *ticket) presses() int {
+	if slices.ContainsFunc(t.spots, func(s spot) bool { return s.pressing }) {
+		return 1
+	}
+	return 0
 }
 
 // countWaiting counts a ticket that begins to wait (by 1), or does no longer (by -1).
@@ -161,25 +169,21 @@ func (a *Arbiter) countWaiting(now time.Time, t *ticket, by int) {
 
 func sign(n int) int { return min(n, 1) }
 
-// countThread notes that a ticket of a process waits (by 1), or does no longer (by -1). Of tickets of one thread the process
-// has one thread that waits; those whose thread is not known are of one each.
+// countThread notes that a ticket of a process waits (by 1), or does no longer (by -1).
 func (s *session) countThread(thread uint32, by int) {
-	if thread == 0 {
-		s.waiting += by
-		return
-	}
 	if s.waits == nil {
 		s.waits = make(map[uint32]int)
 	}
-	before := s.waits[thread]
-	s.waits[thread] += by
-	if s.waiting += sign(before+by) - sign(before); before+by == 0 {
+	if s.waits[thread] += by; s.waits[thread] == 0 {
 		delete(s.waits, thread)
 	}
 }
 
+// waiting is how many threads of a process wait: those whose thread is not known are of one each.
+func (s *session) waiting() int { return len(s.waits) + max(0, s.waits[0]-1) }
+
 // blocked reports whether every thread of a process waits that ever made an intercepted call, as far as is known.
-func (s *session) blocked() bool { return s.threads > 0 && s.waiting >= s.threads }
+func (s *session) blocked() bool { return s.threads > 0 && s.waiting() >= s.threads }
 
 // blocked reports whether every such thread of a job waits.
 func (j *job) blocked() bool { return len(j.sessions) > 0 && j.going == 0 }

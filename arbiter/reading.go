@@ -37,12 +37,10 @@ func (a *Arbiter) Reading(device int) *Reading {
 
 // Note notes what up to so many leases use, before the device is read. False: that was all.
 func (r *Reading) Note(most int) (more bool) {
-	for ; most > 0 && len(r.leases) > 0; most-- {
-		l := r.leases[0]
+	some(most, &r.leases, func(l *lease) {
 		r.used[l.id] = l.Granted() - r.a.idle(l)
 		l.beyond.Begin(r.used[l.id], r.a.makesContexts(l))
-		r.leases = r.leases[1:]
-	}
+	})
 	return len(r.leases) > 0
 }
 
@@ -72,28 +70,23 @@ func (r *Reading) Book(now time.Time, most int) (more bool) {
 		r.begin(now)
 	}
 	cost := d.contextCost(&a.policy)
-	for ; most > 0 && len(r.clients) > 0; most-- {
-		r.client(now, r.clients[0])
-		r.clients = r.clients[1:]
-	}
+	most = some(most, &r.clients, func(pid int) { r.client(now, pid) })
 	if d.contextCost(&a.policy) != cost { // those who wait need more, or less
 		a.searchAgain()
 	}
-	for ; most > 0 && len(r.listed) > 0; most-- {
-		if p := r.figures[r.listed[0]]; p.Bytes > 0 && !d.isClient(p) {
+	most = some(most, &r.listed, func(pid int) {
+		if p := r.figures[pid]; p.Bytes > 0 && !d.isClient(p) {
 			r.strangers = append(r.strangers, p)
 		}
-		r.listed = r.listed[1:]
-	}
+	})
 	if most > 0 && !r.summed {
 		r.sum(now)
 	}
-	for ; most > 0 && len(r.gone) > 0; most-- {
-		if l := r.gone[0]; a.leases[l.id] == l {
+	some(most, &r.gone, func(l *lease) {
+		if a.leases[l.id] == l {
 			a.reclaim(now, l)
 		}
-		r.gone = r.gone[1:]
-	}
+	})
 	return !r.summed || len(r.gone) > 0
 }
 

@@ -167,7 +167,6 @@ type session struct {
 	reserve   *accounting.Bytes // for each stream
 	threads   int               // that ever made an intercepted call; 0: not known
 	waits     map[uint32]int    // requests that wait, by the thread whose they are
-	waiting   int               // threads that wait
 	goes      bool              // it lives, and a thread of it may go on
 	pending   bool              // what it reserves waits for room
 	outdated  bool              // its limits may have changed

@@ -110,8 +110,6 @@ type ticket struct {
 	short  *accounting.Refusal // with all idle credit counted in, where that was found not to suffice
 	parked time.Time           // zero: it does not wait
 
-	pressing int // at how many spots it waits for bytes
-
 	done   bool
 	answer Decision
 	told   told

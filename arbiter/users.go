@@ -5,7 +5,6 @@ import (
 	"iter"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
@@ -55,21 +54,10 @@ func (a *Arbiter) jobsOf(uid uint32) iter.Seq[*job] {
 // capJob puts a job under what its user may hold in all, or under nothing where there is no
 // such limit. The budget is made with its first job.
 func (a *Arbiter) capJob(j *job) {
-	old := j.cap
-	j.cap = a.capFor(&j.request.Process)
-	if j.cap == old {
-		return
+	a.moveTo(j, j.budget, &j.cap, a.capFor(&j.request.Process), a.ledger.SetCap)
+	if j.User = nil; j.cap != nil {
+		j.User = j.cap.user
 	}
-	a.stir(j)
-	var cap *accounting.Budget
-	j.User = nil
-	if j.cap != nil {
-		cap, j.User = j.cap.budget, j.cap.user
-	}
-	if err := a.ledger.SetCap(j.budget, cap); err != nil {
-		panic("arbiter: " + err.Error()) // a job is no cap
-	}
-	a.dropShared(old)
 }
 
 // capKey is that of the budget of all of a user's programs.

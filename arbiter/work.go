@@ -29,13 +29,19 @@ func inSteps[T any](a *Arbiter, perLook int, all []T, do func(now time.Time, x T
 		return
 	}
 	a.works = append(a.works, func(now time.Time) bool {
-		some := all[:min(perLook, len(all))]
-		all = all[len(some):]
-		for _, x := range some {
-			do(now, x)
-		}
+		some(perLook, &all, func(x T) { do(now, x) })
 		return len(all) > 0
 	})
+}
+
+// some has something done with up to so many of those that are left, and returns how many more there may be.
+func some[T any](most int, left *[]T, do func(x T)) int {
+	for ; most > 0 && len(*left) > 0; most-- {
+		x := (*left)[0]
+		*left = (*left)[1:]
+		do(x)
+	}
+	return most
 }
 
 // goOn does as many steps as a call may.
