@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/arbiter/permit"
+	"github.com/gpuarb/gpuarb/arbiter/threads"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
@@ -132,8 +133,8 @@ func (a *Arbiter) letGo(now time.Time, j *job) {
 // leave takes back the slots of a session that has ended.
 func (a *Arbiter) leave(now time.Time, s *session) {
 	for _, l := range s.leases {
-		for _, m := range l.makers.all {
-			if h := l.device.holder(l.owner(m.thread)); h != nil {
+		for thread := range l.makers.All() {
+			if h := l.device.holder(l.owner(thread)); h != nil {
 				a.drop(now, h)
 			}
 		}
@@ -146,8 +147,8 @@ func (a *Arbiter) leave(now time.Time, s *session) {
 				a.drop(now, h)
 			}
 		}
-		a.forgotten(l, len(l.makers.all))
-		l.makers = threads{}
+		a.forgotten(l, l.makers.Len())
+		l.makers = threads.Set{}
 	}
 }
 

@@ -207,9 +207,9 @@ func (j *job) holders(d *device) (all []*holder) {
 	for _, s := range j.sessions {
 		add(owner{Job: j, Process: s})
 		for _, l := range s.leases {
-			for _, m := range l.makers.all {
-				if l.device == d && m.thread != 0 {
-					add(owner{Job: j, Process: s, Thread: m.thread})
+			for thread := range l.makers.All() {
+				if l.device == d && thread != 0 {
+					add(owner{Job: j, Process: s, Thread: thread})
 				}
 			}
 		}

@@ -511,7 +511,7 @@ func (l *lease) slotByBytes() bool {
 	if l.scope != rules.ScopeThread || l.slot != nil {
 		return l.contexts == 0 && l.Streams() == 0
 	}
-	return l.makers.byBytes > 0
+	return l.makers.ByBytes()
 }
 
 // contended tells whether somebody waits for bytes at a limit above a lease, or its own

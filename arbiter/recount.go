@@ -91,17 +91,13 @@ func (a *Arbiter) recountStreams(now time.Time, l *lease, n int) {
 
 // remake has the threads of a lease hold what is said of them, and nothing else.
 func (a *Arbiter) remake(now time.Time, l *lease, makers []Maker) {
-	ts, had := &l.makers, len(l.slots())
-	for _, m := range ts.all {
-		m.contexts, m.streams, m.holds, ts.emptied = 0, 0, 0, true
-		ts.note(m)
-	}
+	had := len(l.slots())
+	l.makers.UnmakeAll()
 	l.holds = 0
 	for _, said := range makers {
-		m := a.makes(l, said.Thread)
-		m.contexts, m.streams, m.holds = m.contexts+said.Contexts, m.streams+said.Streams, m.holds+said.Holds
 		l.holds = min(l.holds+said.Holds, maxObjects)
-		ts.note(m)
+		said.Thread = a.makes(l, said.Thread)
+		l.makers.Make(said)
 	}
 	a.forgetThreads(now, l)
 	given := had - len(l.slots()) // back, just now

@@ -133,15 +133,13 @@ func (a *Arbiter) restoreObjects(now time.Time, l *lease, makers []Maker) {
 		makers = []Maker{{Contexts: l.contexts, Streams: l.Streams()}}
 	}
 	for _, m := range makers {
-		to := a.makes(l, m.Thread)
-		to.contexts, to.streams, to.holds = max(0, m.Contexts), max(0, m.Streams), max(0, m.Holds)
-		l.makers.emptied = l.makers.emptied || to.count() == 0
+		m.Thread = a.makes(l, m.Thread)
+		l.makers.Restore(m)
 		l.holds += max(0, m.Holds)
 		a.enter(now, l, m.Thread)
 	}
 	if l.contexts+l.Streams()+l.holds == 0 {
-		a.makes(l, 0).bytes = true
-		l.makers.byBytes++
+		l.makers.MakeBytes(a.makes(l, 0))
 		a.enter(now, l, 0)
 	}
 }

@@ -41,14 +41,11 @@ func (a *Arbiter) serveLease(now time.Time, t *ticket) bool {
 
 // apply gives a lease what it asked for, and returns the receipt.
 func (a *Arbiter) apply(now time.Time, t *ticket) Receipt {
-	l, m := t.lease, a.makes(t.lease, t.thread)
+	l, thread := t.lease, a.makes(t.lease, t.thread)
 	got := Receipt{Lease: l.id, What: t.kind, Count: t.count, Thread: t.thread}
 	switch t.kind {
 	case WantsBytes:
-		if !m.bytes && m.count() == 0 {
-			m.bytes = true
-			l.makers.byBytes++
-		}
+		l.makers.MakeBytes(thread)
 		if !a.grant(l, t.bytes, t.own) {
 			panic("arbiter: what fits was refused") // it was checked, under one lock
 		}
@@ -58,8 +55,7 @@ func (a *Arbiter) apply(now time.Time, t *ticket) Receipt {
 	case WantsStreams:
 		a.disown(t)
 		l.Reserve(accounting.Amounts{accounting.Streams: accounting.Bytes(t.count)})
-		m.streams += t.count
-		l.makers.note(m)
+		l.makers.Make(Maker{Thread: thread, Streams: t.count})
 		a.recost(now, l, func() {})
 	default:
 		cost := t.bytes

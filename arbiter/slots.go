@@ -72,8 +72,8 @@ func (l *lease) slots() (all []*holder) {
 	if l.slot != nil {
 		all = append(all, l.slot)
 	}
-	for _, m := range l.makers.all {
-		if h := l.device.holder(l.owner(m.thread)); h != nil {
+	for thread := range l.makers.All() {
+		if h := l.device.holder(l.owner(thread)); h != nil {
 			all = append(all, h)
 		}
 	}
@@ -124,7 +124,7 @@ func (a *Arbiter) enter(now time.Time, l *lease, thread uint32) {
 		l.slot = a.grantPermits(now, l.device, l.owner(thread), justSlot)
 		return
 	}
-	a.grantPermits(now, l.device, l.owner(a.makes(l, thread).thread), justSlot).lease = l
+	a.grantPermits(now, l.device, l.owner(a.makes(l, thread)), justSlot).lease = l
 }
 
 // justSlot is what a process needs to make something.

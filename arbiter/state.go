@@ -11,6 +11,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/queue"
 	"github.com/gpuarb/gpuarb/arbiter/reading"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/threads"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
@@ -210,7 +211,7 @@ type lease struct {
 	notify     bool             // a free reports itself, too
 	scope      rules.Scope      // of its slots
 	slot       *holder          // nil: none, or its threads'
-	makers     threads          // where slots are threads'
+	makers     threads.Set      // where slots are threads'
 	bursts     map[uint32]burst // of refusals, by thread
 	contexts   int
 	holds      int              // on shared contexts

@@ -6,6 +6,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/reading"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/threads"
 )
 
 // SessionID names one client process's session. 0 is none. Never reused.
@@ -212,12 +213,7 @@ type RestoredLease struct {
 }
 
 // Maker is a thread of a client and what it has made on a device and not given back.
-type Maker struct {
-	Thread   uint32
-	Contexts int
-	Streams  int
-	Holds    int // on shared contexts
-}
+type Maker = threads.Made
 
 // RestoredJob is a job to take up again after a restart, under the ID that it had.
 type RestoredJob struct {
