@@ -206,11 +206,13 @@ func (a *Arbiter) setGoing(now time.Time, s *session, goes bool) {
 	if j.going += by; sign(j.going) == before {
 		return
 	}
-	for _, on := range j.leased {
-		on.device.gauge.going += by
-		a.measure(now, &on.device.gauge)
+	for _, u := range j.used {
+		if u.leases > 0 {
+			u.device.gauge.going += by
+			a.measure(now, &u.device.gauge)
+		}
 	}
-	if len(j.leased) > 0 {
+	if j.leasedOn() > 0 {
 		a.goesOn(now, j, by)
 	}
 }
@@ -223,52 +225,38 @@ func (a *Arbiter) goesOn(now time.Time, j *job, by int) {
 	}
 }
 
-// leased is a device on which a job has leases of living processes that are not lost.
-type leased struct {
-	device *device
-	leases int
-}
-
 // countLease counts a lease that is open, until its process has ended or it is lost.
 func (a *Arbiter) countLease(now time.Time, l *lease) {
-	j, d := l.session.job, l.device
 	l.isCounted = true
-	if i := j.leasedOn(d); i >= 0 {
-		j.leased[i].leases++
-		return
-	}
-	if j.leased = append(j.leased, leased{d, 1}); j.going == 0 {
-		return
-	}
-	d.gauge.going++
-	a.measure(now, &d.gauge)
-	if len(j.leased) == 1 {
-		a.goesOn(now, j, 1)
-	}
+	a.countLeaseOf(now, l.session.job.useOf(l.device), l.session.job, 1)
 }
 
 func (a *Arbiter) uncountLease(now time.Time, l *lease) {
-	if !l.isCounted {
-		return
-	}
-	l.isCounted = false
-	j, d := l.session.job, l.device
-	i := j.leasedOn(d)
-	if j.leased[i].leases--; j.leased[i].leases > 0 {
-		return
-	}
-	if j.leased = slices.Delete(j.leased, i, i+1); j.going == 0 {
-		return
-	}
-	d.gauge.going--
-	a.measure(now, &d.gauge)
-	if len(j.leased) == 0 {
-		a.goesOn(now, j, -1)
+	if l.isCounted {
+		l.isCounted = false
+		a.countLeaseOf(now, l.session.job.useOf(l.device), l.session.job, -1)
 	}
 }
 
-func (j *job) leasedOn(d *device) int {
-	return slices.IndexFunc(j.leased, func(on leased) bool { return on.device == d })
+// countLeaseOf counts it with others that its job has there.
+func (a *Arbiter) countLeaseOf(now time.Time, u *jobUse, j *job, by int) {
+	before := sign(u.leases)
+	if u.leases += by; sign(u.leases) == before || j.going == 0 {
+		return
+	}
+	u.device.gauge.going += by
+	a.measure(now, &u.device.gauge)
+	if j.leasedOn() == max(0, by) { // its first, or its last device
+		a.goesOn(now, j, by)
+	}
+}
+
+// leasedOn is on how many devices a job has leases.
+func (j *job) leasedOn() (n int) {
+	for _, u := range j.used {
+		n += sign(u.leases)
+	}
+	return n
 }
 
 // pressureState is what a snapshot has of a pressure.

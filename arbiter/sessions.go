@@ -249,7 +249,7 @@ func (a *Arbiter) closeLease(now time.Time, l *lease) {
 	s, d := l.session, l.device
 	a.uncountLease(now, l)
 	l.device.peak.update(l.seen, 0, 0)
-	s.job.peakOn(d).update(l.seen, 0, 0)
+	s.job.useOf(d).update(l.seen, 0, 0)
 	l.seen = 0
 	l.recharge(l.free(), 0)
 	l.Close()

@@ -361,7 +361,7 @@ func (j *job) deviceState(d *device) accounting.JobDeviceState {
 		limits, by = s.limits(d), s.Memory(d.bounds())
 	}
 	state := accounting.JobDeviceState{Device: d.Index, Min: limits.Min, Max: limits.Max, MinBy: by.MinBy, MaxBy: by.MaxBy, Reserved: j.budget.Reserved(d.Index)}
-	for _, p := range j.peaks {
+	for _, p := range j.used {
 		if p.device == d {
 			state.Used, state.Peak = p.seen, p.most
 		}

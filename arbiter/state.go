@@ -112,7 +112,7 @@ type job struct {
 	cap      *shared // what its user may hold in all; nil: no limit
 	budget   *accounting.Budget
 	sessions []*session // ended ones too, while they drain
-	peaks    []*jobPeak // one for each device used
+	used     []*jobUse  // one for each device used
 	opened   time.Time
 	on       []*device // those that it may use; nil: all
 	pending  bool      // what it reserves waits for room
@@ -123,7 +123,6 @@ type job struct {
 	person   *person   // whose it is
 	gauge    gauge     // of its pressure
 	going    int       // processes of which a thread may go on
-	leased   []leased  // where its processes have leases
 	stirred  bool      // something of it has changed since they were looked at
 	anew     bool      // so that each of them is to be judged anew
 	outdated bool      // its rules and limits may have changed
@@ -246,22 +245,23 @@ func (p *peak) update(was, now, high accounting.Bytes) {
 	p.seen += now - was
 }
 
-// jobPeak is a job's peak on one device.
-type jobPeak struct {
+// jobUse is what a job has had of one device.
+type jobUse struct {
 	peak
 	device *device
+	leases int // there are, of living processes, and not lost
 }
 
-// peakOn returns the job's peak on a device.
-func (j *job) peakOn(d *device) *peak {
-	for _, p := range j.peaks {
-		if p.device == d {
-			return &p.peak
+// useOf returns the job's use of a device.
+func (j *job) useOf(d *device) *jobUse {
+	for _, u := range j.used {
+		if u.device == d {
+			return u
 		}
 	}
-	p := &jobPeak{device: d}
-	j.peaks = append(j.peaks, p)
-	return &p.peak
+	u := &jobUse{device: d}
+	j.used = append(j.used, u)
+	return u
 }
 
 // maxInForce is memory.max as its client is told it: never more than the
@@ -308,7 +308,7 @@ func (a *Arbiter) look(l *lease) accounting.Bytes {
 	}
 	l.peak = max(l.peak, high)
 	l.device.peak.update(l.seen, used, high)
-	l.session.job.peakOn(l.device).update(l.seen, used, high)
+	l.session.job.useOf(l.device).update(l.seen, used, high)
 	l.seen = used
 	l.beyond.Used(used)
 	return used

@@ -44,7 +44,7 @@ func (a *Arbiter) Tally(now time.Time, id JobID) (Tally, bool) {
 			a.look(l)
 		}
 	}
-	for _, p := range j.peaks {
+	for _, p := range j.used {
 		if p.most > 0 {
 			sum.Devices = append(sum.Devices, TallyDevice{p.device.Index, p.most, j.limits(p.device).Max})
 		}
