@@ -26,6 +26,10 @@ type flight[T any] struct {
 // to do takes a fifth longer at the most, whoever looks.
 const paceRest = 5
 
+// paceLeast is how long it has to wait at least, since bringing it takes time as well: of a file that is opened, read and
+// closed more than making what is in it.
+const paceLeast = time.Millisecond
+
 // Get returns one that is made after it was asked for.
 func (p *Paced[T]) Get(produce func() T) T {
 	p.mu.Lock()
@@ -47,6 +51,6 @@ func (p *Paced[T]) Get(produce func() T) T {
 	defer close(f.done)
 	began := time.Now()
 	f.made = produce()
-	p.free = time.Now().Add(paceRest * time.Since(began))
+	p.free = time.Now().Add(max(paceLeast, paceRest*time.Since(began)))
 	return f.made
 }

@@ -26,11 +26,11 @@ import (
 // hostile process, in turns: each round starts one, and ends it. The hostile one has the lowest
 // priority, so that what is measured is the daemon's work for it and not its own; on a machine
 // that is busy with other things it hardly runs, and the figures say nothing. ratio is the
-// median of the rounds. own-ratio, where the hostile one uses files, is that of the daemon's own time for a request.
+// median of the rounds. own-ratio, where the hostile one asks for no memory, is that of the daemon's own time for a request.
 func BenchmarkBesideHostile(b *testing.B) {
 	for _, name := range slices.Sorted(maps.Keys(hostiles)) {
 		b.Run("by="+name, func(b *testing.B) {
-			files := name == "cat" || name == "echo" // so that all requests for memory are the honest one's
+			files := slices.Contains([]string{"idle", "cat", "echo"}, name) // so that all requests for memory are the honest one's
 			m := rig.New(b, rig.Options{Devices: "64T,64T", NoMount: !files, Binary: *daemonPath,
 				Daemon: []string{"--debug=false"}}) // whose lines this process would have to read
 			if err := os.Chmod(m.Dir, 0o755); err != nil { // the hostile one is somebody else
@@ -223,6 +223,11 @@ var hostiles = map[string]func(h *hostile){
 				panic(err)
 			}
 		}
+	},
+	"idle": func(h *hostile) { // a session, and nothing else: what the figures of the others are worth
+		h.session(0)
+		h.ready()
+		time.Sleep(time.Hour)
 	},
 	"echo": func(h *hostile) { // a limit of its own, in a loop
 		h.session(0)
