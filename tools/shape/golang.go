@@ -2,36 +2,16 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"go/ast"
-	"go/importer"
 	"go/parser"
 	"go/token"
-	"go/types"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
-)
 
-// exportData says where the compiler keeps what each package shows to others.
-func exportData(root string) (map[string]string, error) {
-	command := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", "./cmd/...")
-	command.Dir, command.Stderr = root, os.Stderr
-	out, err := command.Output()
-	if err != nil {
-		return nil, err
-	}
-	exports := map[string]string{}
-	for line := range strings.Lines(string(out)) {
-		if path, file, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
-			exports[path] = file
-		}
-	}
-	return exports, nil
-}
+	"github.com/gpuarb/gpuarb/tools/filegraph"
+)
 
 // readGo measures a package: which of its files use what another of them defines is the
 // compiler's word.
@@ -56,20 +36,10 @@ func (r *room) readGo(root string, exports map[string]string) error {
 			r.longest.atLeast(f.function)
 		}
 	}
-	lookup := func(path string) (io.ReadCloser, error) {
-		if file := exports[path]; file != "" {
-			return os.Open(file)
-		}
-		return nil, fmt.Errorf("no export data of %s", path)
-	}
-	info := &types.Info{Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{}}
-	config := types.Config{Importer: importer.ForCompiler(fset, "gc", lookup), FakeImportC: true, Error: func(error) {}}
-	pkg, _ := config.Check(r.name, fset, files, info) // what it cannot resolve is not counted
 	uses := graph{}
-	for ident, object := range info.Uses {
-		if object.Pkg() == pkg {
-			uses.add(fset.Position(ident.Pos()).Filename, fset.Position(object.Pos()).Filename)
-		}
+	resolved, _ := filegraph.Uses(r.name, fset, files, exports) // what cannot be resolved is not counted
+	for use := range resolved {
+		uses.add(use[0], use[1])
 	}
 	r.circle = uses.largestCircle()
 	return nil

@@ -16,6 +16,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/gpuarb/gpuarb/tools/filegraph"
 )
 
 func main() {
@@ -92,7 +94,7 @@ func measure(root, list string) error {
 		}
 		r.files = append(r.files, file)
 	}
-	exports, err := exportData(root)
+	exports, err := filegraph.Exports(root)
 	if err != nil {
 		return err
 	}

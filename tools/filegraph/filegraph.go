@@ -1,0 +1,53 @@
+package filegraph
+
+import (
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// Exports says of each package that the commands need in which file the compiler keeps what it exports. root is the
+// folder of go.mod.
+func Exports(root string) (map[string]string, error) {
+	command := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", "./cmd/...")
+	command.Dir, command.Stderr = root, os.Stderr
+	out, err := command.Output()
+	if err != nil {
+		return nil, err
+	}
+	exports := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		if path, file, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			exports[path] = file
+		}
+	}
+	return exports, nil
+}
+
+// Uses returns the paths of a package's files in pairs: the first uses what the second defines. Where the compiler
+// cannot resolve everything it returns its first error, and the uses that were resolved.
+func Uses(name string, fset *token.FileSet, files []*ast.File, exports map[string]string) (map[[2]string]bool, error) {
+	lookup := func(path string) (io.ReadCloser, error) {
+		if file := exports[path]; file != "" {
+			return os.Open(file)
+		}
+		return nil, fmt.Errorf("no export data of %s", path)
+	}
+	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
+	config := types.Config{Importer: importer.ForCompiler(fset, "gc", lookup), FakeImportC: true, Error: func(error) {}}
+	pkg, err := config.Check(name, fset, files, info)
+	uses := map[[2]string]bool{}
+	for ident, object := range info.Uses {
+		from, to := fset.Position(ident.Pos()).Filename, fset.Position(object.Pos()).Filename
+		if object.Pkg() == pkg && from != to {
+			uses[[2]string{from, to}] = true
+		}
+	}
+	return uses, err
+}
