@@ -28,7 +28,7 @@ type line struct {
 	watched bool    // the leases below report what they free
 }
 
-// leave has a ticket be the first no longer.
+// leave forgets a ticket that was the first.
 func (l *line) leave(t *ticket) {
 	if l.first == t {
 		l.first = nil

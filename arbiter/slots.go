@@ -251,7 +251,7 @@ func (a *Arbiter) sweep(now time.Time, d *device) {
 	}
 }
 
-// sweepInSteps is sweep, where nobody needs one at once.
+// sweepInSteps does what sweep does, in steps: for whoever can wait for it.
 func (a *Arbiter) sweepInSteps(d *device) {
 	inSteps(a, leasesPerLook, slices.Collect(maps.Values(d.permits[permit.Slot])), a.dropIdle)
 }

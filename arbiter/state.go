@@ -49,7 +49,7 @@ type device struct {
 	soles   int                  // of queue, those that want the device alone
 	changes uint64               // after which somebody may be served or refused, besides those that the ledger counts
 	looked  uint64               // at its queue when there were so many of both
-	era     int                  // who came to rest in one before this is judged anew
+	era     int                  // a ticket that came to rest in an earlier one is judged anew
 
 	gauge    gauge            // of its pressure
 	byPID    map[int][]*lease // leases by their process, draining ones too

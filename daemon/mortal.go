@@ -42,7 +42,7 @@ func (d *Daemon) watch(m *mortal, p procfacts.Started, pidfd int, ended func()) 
 	return fmt.Errorf("pidfd of process %d: %w", p.PID, err)
 }
 
-// letGo is the reverse.
+// letGo ends the watch.
 func (d *Daemon) letGo(m *mortal) {
 	d.reaper.Remove(m)
 	closeFD(m.pidfd)

@@ -58,7 +58,7 @@ func (m *Model) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 		if message.err != nil {
 			m.say(oneLine(message.err))
 		}
-		return m, m.ask() // what it led to shows at once
+		return m, m.ask() // the screen shows its effect at once
 	case tea.PasteMsg:
 		m.dialog.insert(message.Content)
 		m.typed()

@@ -88,7 +88,7 @@ func (s *Set) Count(number uint32) (objects int, bytes bool) {
 	return 0, false
 }
 
-// Add remembers a thread that is not yet.
+// Add remembers a thread that is not remembered yet.
 func (s *Set) Add(number uint32) {
 	at, _ := s.search(number)
 	s.all = slices.Insert(s.all, at, &thread{Made: Made{Thread: number}})
