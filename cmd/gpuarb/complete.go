@@ -26,7 +26,7 @@ type offers = func(command *cobra.Command, args []string, begun string) ([]cobra
 
 // harmless matches words without characters that mean something to a shell. Users choose the names of their jobs, and a shell
 // evaluates the words before the one that it completes: another user's $(…) must not get there.
-var harmless = regexp.MustCompile(`^[A-Za-z0-9_.@+%,=][A-Za-z0-9_.@+%,=-]*$`)
+var harmless = regexp.MustCompile(`^[A-Za-z0-9_.@+%,=/][A-Za-z0-9_.@+%,=/-]*$`)
 
 // fromState completes a word with what find returns of the daemon's state, without the words given already.
 func (a *app) fromState(find func(accounting.Snapshot) []cobra.Completion) offers {

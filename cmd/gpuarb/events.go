@@ -55,7 +55,7 @@ type eventPrinter struct {
 	color bool
 	reach ipc.EventsRequest // where to go on
 
-	failed error // of printing: unlike one of the connection, it ends --follow
+	failed error // of reading or printing a line: unlike one of the connection, it ends --follow
 }
 
 func (a *app) events(o eventOptions) error {
@@ -143,7 +143,8 @@ func (p *eventPrinter) part(part ipc.EventsPart, lines []byte) error {
 		case err != nil && p.json: // of another version: whoever asked for JSON may know it
 			text.Write(line)
 		case err != nil:
-			return fail(exitFailed, "the daemon sent an event that cannot be read: %w; are daemon and gpuarb of one version?", err)
+			p.failed = fail(exitFailed, "the daemon sent an event that cannot be read: %w; are daemon and gpuarb of one version?", err)
+			return p.failed
 		case !p.o.wants(&e):
 		case p.json:
 			text.Write(line)

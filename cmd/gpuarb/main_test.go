@@ -66,6 +66,7 @@ type fakeDaemon struct {
 	socket string
 	ear    *ipc.Listener
 	state  accounting.Snapshot
+	events []byte // nil: one
 	refuse map[ipc.Type]*ipc.ProtocolError
 
 	// How a job's request ends: by status, with the devices; after the notices, and
@@ -187,8 +188,12 @@ func (d *fakeDaemon) answer(conn *ipc.Conn, message ipc.Message, parked *parkedJ
 		}
 		return conn.ReplySnapshot(message.Header, text, time.Second)
 	case ipc.TypeEvents:
-		e := events.Event{Kind: events.Configured, Text: "a configuration is in force"}
-		return conn.ReplyEvents(message.Header, ipc.EventsPart{Daemon: 1, Next: 1, Last: 1}, e.Line())
+		lines := d.events
+		if lines == nil {
+			e := events.Event{Kind: events.Configured, Text: "a configuration is in force"}
+			lines = e.Line()
+		}
+		return conn.ReplyEvents(message.Header, ipc.EventsPart{Daemon: 1, Next: 1, Last: 1}, lines)
 	case ipc.TypeMetrics:
 		return conn.ReplySnapshot(message.Header, []byte("gpuarb_clients 3\n"), time.Second)
 	case ipc.TypeJobOpen:

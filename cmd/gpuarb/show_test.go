@@ -58,6 +58,29 @@ func TestQueue(t *testing.T) {
 	}
 }
 
+// TestUnreadableEvent: an event that cannot be read ends --follow too, since it will not read better the next time.
+func TestUnreadableEvent(t *testing.T) {
+	daemon := startDaemon(t, func(d *fakeDaemon) { d.events = []byte("no event\n") })
+	got := finish(t, gpuarb(t, daemon.environment(t), "events", "--follow"))
+	wantCode(t, got, 1)
+	wantStderr(t, got, "the daemon sent an event that cannot be read: invalid character 'o' in literal null (expecting 'u'); are daemon and gpuarb of one version?")
+	got = finish(t, gpuarb(t, daemon.environment(t), "events", "--json"))
+	if got.code != 0 || got.stdout != "no event\n" { // whoever asked for JSON may know it
+		t.Errorf("code %d\n%v", got.code, got)
+	}
+}
+
+// TestCompleteCgroup: a path is a word that can be offered.
+func TestCompleteCgroup(t *testing.T) {
+	daemon := startDaemon(t, func(d *fakeDaemon) {
+		d.state.Processes = []accounting.ProcessState{{PID: 42, Cgroup: "/lab/ada"}, {PID: 43, Cgroup: "/lab/$(x)"}}
+	})
+	got := finish(t, gpuarb(t, daemon.environment(t), "__complete", "limit", "--cgroup", ""))
+	if !strings.HasPrefix(got.stdout, "/lab/ada\n") || strings.Contains(got.stdout, "$") {
+		t.Errorf("completion offers\n%v", got)
+	}
+}
+
 func TestQueueCancel(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	got := finish(t, gpuarb(t, daemon.environment(t), "queue", "cancel", "404", "13"))
