@@ -18,7 +18,7 @@ import (
 // counts that one is decided: he is told why, and those who hold what he wants are named.
 const (
 	looksAtOnce   = 128
-	decisionLooks = 8
+	decisionLooks = 16
 )
 
 // line is those that wait at a limit: who comes later than the first waits too.
