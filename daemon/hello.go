@@ -47,7 +47,9 @@ func (cl *client) helloTool(h ipc.Header, req *ipc.HelloRequest) error {
 func (cl *client) replyHello(h ipc.Header, s *session, withPage bool) error {
 	var fd int
 	rep, err := whenRoom(cl, h, func() (rep ipc.HelloReply, err error) {
-		rep, fd, err = cl.d.greeting(s, withPage)
+		cl.d.lock()
+		defer cl.d.unlock()
+		rep, fd, err = cl.d.greetingLocked(s, withPage)
 		return rep, err
 	})
 	if err != nil {
@@ -57,11 +59,9 @@ func (cl *client) replyHello(h ipc.Header, s *session, withPage bool) error {
 	return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, fd)
 }
 
-// greeting is the reply to Hello or Resume. The descriptor is the caller's to close, since the session can end at any moment, and its own
+// greetingLocked is the reply to Hello or Resume. The descriptor is the caller's to close, since the session can end at any moment, and its own
 // with it; −1 where none is wanted.
-func (d *Daemon) greeting(s *session, withPage bool) (rep ipc.HelloReply, fd int, err error) {
-	d.lock()
-	defer d.unlock()
+func (d *Daemon) greetingLocked(s *session, withPage bool) (rep ipc.HelloReply, fd int, err error) {
 	rep = ipc.HelloReply{Session: s.token, Devices: uint32(len(d.devices)), OnLoss: lossOf(d.config.Load()),
 		Flags: ipc.AbleRoom | ipc.AbleMeasure | ipc.AbleObjects | ipc.AbleDriver, HostMax: uint64(d.arb.HostMax(s.id))}
 	if s.run {

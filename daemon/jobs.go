@@ -17,15 +17,20 @@ import (
 // mostJobs is above the number of any job that there was: a record with a higher one is damaged.
 const mostJobs = 1 << 62
 
+// jobOrigin is a runner's request for a job, by the number that it gave it.
+type jobOrigin struct {
+	runner  procfacts.Started
+	request uint64
+}
+
 // job is what one `gpuarb run` opened. It lasts as long as the runner or any of
 // its processes lives, whether that has connected or not: see remain.go. The runner is
 // watched by its pidfd, so that the job outlives a restart of the daemon without a word.
 type job struct {
-	id      arbiter.JobID
-	token   ipc.Token
-	runner  procfacts.Started
+	id    arbiter.JobID
+	token ipc.Token
+	jobOrigin
 	uid     uint32
-	request uint64  // the runner's number for it
 	told    *client // whom the last reply with it went to
 	index   int     // of its record
 	by      mortal  // what it lives by: the runner, then another process of it
@@ -178,7 +183,7 @@ func (d *Daemon) addJobLocked(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, 
 // newJob is the job of a record. Nobody knows it yet.
 func newJob(index int, r *statefile.Job) *job {
 	return &job{members: map[*session]struct{}{}, id: arbiter.JobID(r.ID), token: r.Token,
-		runner: procfacts.Started{PID: int(r.RunnerPID), StartTicks: r.RunnerStart}, uid: r.UID, request: r.Request, index: index, by: mortal{pidfd: -1}}
+		jobOrigin: jobOrigin{procfacts.Started{PID: int(r.RunnerPID), StartTicks: r.RunnerStart}, r.Request}, uid: r.UID, index: index, by: mortal{pidfd: -1}}
 }
 
 // jobRequest is a record's request, as the arbiter takes it.
@@ -246,10 +251,8 @@ func (d *Daemon) openedBefore(peer ipc.Peer, h ipc.Header, r *ipc.JobOpenRequest
 	if r.Flags&ipc.JobRetry == 0 {
 		return nil
 	}
-	for _, j := range d.jobs {
-		if j.open && !j.closed && j.runner == startedOf(peer) && j.request == h.Request {
-			return j
-		}
+	if j := d.jobBy[jobOrigin{startedOf(peer), h.Request}]; j != nil && j.open && !j.closed {
+		return j
 	}
 	return nil
 }
@@ -355,7 +358,7 @@ func (d *Daemon) endRunnerLocked(j *job) {
 
 // knownJobLocked enters a job wherever it is looked for.
 func (d *Daemon) knownJobLocked(j *job) {
-	d.jobs[j.token], d.jobByID[j.id] = j, j
+	d.jobs[j.token], d.jobByID[j.id], d.jobBy[j.jobOrigin] = j, j, j
 	d.jobsOf.add(j.runner.PID, j.uid)
 }
 
@@ -370,6 +373,9 @@ func (d *Daemon) dropJobLocked(j *job) {
 	faults.At("job.freed")
 	delete(d.jobs, j.token)
 	delete(d.jobByID, j.id)
+	if d.jobBy[j.jobOrigin] == j { // else that of another of the runner's connections
+		delete(d.jobBy, j.jobOrigin)
+	}
 	d.jobsOf.drop(j.runner.PID, j.uid)
 	d.forgetLimitsLocked(limitOwner{ipc.LimitJob, uint64(j.id), 0})
 }

@@ -56,6 +56,7 @@ func (d *Daemon) dropSessionLocked(s *session) {
 		d.ofProcess[s.peer.PID] = of
 	} else {
 		delete(d.ofProcess, s.peer.PID)
+		delete(d.keepers, s.peer.PID)
 	}
 	if len(d.sessionsOfProcessLocked(s.peer.PID, s.peer.StartTicks)) == 0 {
 		d.forgetLimitsLocked(limitOwner{ipc.LimitProcess, uint64(s.peer.PID), s.peer.StartTicks})

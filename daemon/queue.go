@@ -317,7 +317,7 @@ func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 func (d *Daemon) cancelBelow(peer ipc.Peer) (cancelled uint64) {
 	var below []arbiter.TicketID
 	for _, t := range d.Snapshot().Queue {
-		if d.inv.Descends(t.PID, peer.PID) {
+		if mayEnd(peer, t.UID) && d.inv.Descends(t.PID, peer.PID) {
 			below = append(below, arbiter.TicketID(t.Ticket))
 		}
 	}

@@ -59,7 +59,6 @@ func (r *reader) drainedLocked(began time.Time, usage inventory.Usage) {
 func (r *reader) goneLocked(s *session) {
 	d := r.d
 	delete(r.draining, s)
-	delete(d.keepers, s.peer.PID)
 	d.arb.Gone(d.now(), s.id, r.index)
 	l := s.leaseOn(r.index)
 	d.forgetThreadsLocked(l.Index)

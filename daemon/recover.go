@@ -126,6 +126,7 @@ func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, members []*recovered)
 		Request: jobRequest(proc, r), Devices: d.devicesOf(r), Released: r.Released == 1})
 	if err != nil {
 		d.log.Warn("a job could not be taken up again", "job", r.ID, "err", err)
+		d.letGo(&j.by)
 		d.file.Jobs.Free(i)
 		return
 	}

@@ -141,8 +141,21 @@ func (cl *client) sessionDecidedLocked(h ipc.Header, s *session, dec arbiter.Dec
 		}
 		return receipt{}, func() error { return cl.refuse(h, err) }
 	}
+	var rep ipc.HelloReply
+	var fd int
+	// With a descriptor that is kept: whoever sends the answer waits for nothing.
+	err := d.spare.lend(func() (err error) { rep, fd, err = d.greetingLocked(s, true); return err })
+	if err != nil {
+		d.short(err)
+		delete(s.conns, cl.conn)
+		d.endSessionLocked(s)
+		return receipt{}, func() error { return cl.refuse(h, refused(ipc.StatusTooMany, ipc.NoRoom)) }
+	}
 	d.file.Sessions.Commit(s.index)
-	return receipt{request: h.Request, s: s}, func() error { return cl.replyHello(h, s, true) }
+	return receipt{request: h.Request, s: s}, func() error {
+		defer closeFD(fd)
+		return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, fd)
+	}
 }
 
 // about is an error that tells whom a refusal in it is about.

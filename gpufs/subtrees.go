@@ -43,7 +43,7 @@ func (b *builder) deviceEntry(index int) entry {
 	table := func(name string, print func(io.Writer, accounting.Snapshot) error) entry {
 		return entry{name: name, text: rendered(func(w io.Writer, s accounting.Snapshot) error { return print(w, onDevice(s, index)) })}
 	}
-	return folder(b, entry{name: strconv.Itoa(index), id: identity{kind: kindDevice, device: index + 1}, uid: b.uid},
+	return folder(b, entry{name: strconv.Itoa(index), id: identity{kind: kindDevice, device: index + 1}, uid: b.uid}, nil,
 		func(s *snapshot) (accounting.DeviceState, bool) { return s.device(index) },
 		b.device, deviceKnobs, Setting{Of: OfDevice, Device: index}, func() []entry {
 			return []entry{table("leases", files.Leases), table("queue", files.Queue), table("unmanaged", files.Unmanaged)}
@@ -96,7 +96,7 @@ func (b *builder) processEntry(p accounting.ProcessState) entry {
 	pid := processID{p.PID, p.StartTicks}
 	find := func(s *snapshot) (report.Process, bool) { return holding(s, pid) }
 	return folder(b, entry{name: strconv.Itoa(p.PID), id: identity{kind: kindProcess, id: uint64(p.PID), generation: p.StartTicks}, uid: p.UID, pid: p.PID},
-		find, b.process, accountKnobs, Setting{Of: OfProcess, Device: AllDevices, PID: p.PID, StartTicks: p.StartTicks}, func() []entry {
+		func(s *snapshot) bool { _, ok := s.process(pid); return ok }, find, b.process, accountKnobs, Setting{Of: OfProcess, Device: AllDevices, PID: p.PID, StartTicks: p.StartTicks}, func() []entry {
 			devices := things(
 				func(s *snapshot) ([]int, bool) { p, ok := find(s); return p.Devices(), ok },
 				func(s *snapshot, n uint64) (int, bool) {
@@ -114,7 +114,7 @@ func (b *builder) processEntry(p accounting.ProcessState) entry {
 func (b *builder) processDeviceEntry(p accounting.ProcessState, index int) entry {
 	pid := processID{p.PID, p.StartTicks}
 	id := identity{kind: kindProcessDevice, id: uint64(p.PID), generation: p.StartTicks, device: index + 1}
-	return folder(b, entry{name: strconv.Itoa(index), id: id, uid: p.UID, pid: p.PID}, func(s *snapshot) (report.Process, bool) {
+	return folder(b, entry{name: strconv.Itoa(index), id: id, uid: p.UID, pid: p.PID}, nil, func(s *snapshot) (report.Process, bool) {
 		p, ok := holding(s, pid)
 		q := p.On(index)
 		return q, ok && len(q.Leases) > 0
@@ -128,7 +128,7 @@ func (b *builder) jobs() *directory {
 }
 
 func (b *builder) jobEntry(j accounting.JobState) entry {
-	return folder(b, entry{name: strconv.FormatUint(j.ID, 10), id: identity{kind: kindJob, id: j.ID}, uid: j.UID},
+	return folder(b, entry{name: strconv.FormatUint(j.ID, 10), id: identity{kind: kindJob, id: j.ID}, uid: j.UID}, nil,
 		func(s *snapshot) (accounting.JobState, bool) { return s.job(j.ID) },
 		b.job, accountKnobs, Setting{Of: OfJob, Device: AllDevices, Job: j.ID}, nil)
 }

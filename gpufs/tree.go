@@ -219,11 +219,14 @@ func values[T any](fields []report.Field[T], find func(*snapshot) (T, bool)) []e
 	return entries
 }
 
-// folder makes an entry a directory that is there as long as find finds its thing: with a file for each field, of which some can be
-// written, and what more there is.
-func folder[T any](b *builder, of entry, find func(*snapshot) (T, bool), fields []report.Field[T], knobs map[string]bool, setting Setting, more func() []entry) entry {
+// folder makes an entry a directory that is there as long as find finds its thing, or, where that costs less to say, as there says (else
+// nil): with a file for each field, of which some can be written, and what more there is.
+func folder[T any](b *builder, of entry, there func(*snapshot) bool, find func(*snapshot) (T, bool), fields []report.Field[T], knobs map[string]bool, setting Setting, more func() []entry) entry {
+	if there == nil {
+		there = func(s *snapshot) bool { _, ok := find(s); return ok }
+	}
 	of.dir = &directory{list: func(s *snapshot) ([]entry, bool) {
-		if _, ok := find(s); !ok {
+		if !there(s) {
 			return nil, false
 		}
 		entries := values(fields, find)

@@ -24,7 +24,7 @@ func (b *builder) users() *directory {
 
 // userEntry is a user's folder. It belongs to the daemon's user: what limits all programs of a user is not his to raise.
 func (b *builder) userEntry(name string, u accounting.UserState) entry {
-	return folder(b, entry{name: name, id: identity{kind: kindUser, id: uint64(u.UID)}, uid: b.uid},
+	return folder(b, entry{name: name, id: identity{kind: kindUser, id: uint64(u.UID)}, uid: b.uid}, nil,
 		func(s *snapshot) (accounting.UserState, bool) { return s.user(u.UID) },
 		b.user, userKnobs, Setting{Of: OfUser, Device: AllDevices, User: u.UID, UserName: u.Name}, nil)
 }

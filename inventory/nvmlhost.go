@@ -277,6 +277,9 @@ func (h *nvmlHost) renew() {
 		}
 	}
 	defer h.calls.Unlock()
+	if h.over.Load() {
+		return
+	}
 	if h.up {
 		h.lib.Shutdown()
 	}

@@ -166,16 +166,18 @@ func (m *LimitRequest) validate(from, to uint32) *ProtocolError {
 	if m.Target < from || m.Target > to {
 		return refuse(StatusRange, "LimitRequest.Target is %d, not %d to %d", m.Target, from, to)
 	}
-	settable := SetMax | SetMin | SetStreams
+	settable, most := SetMax|SetMin|SetStreams, uint64(math.MaxUint64)
 	switch m.Target {
 	case LimitDevice:
 		settable = SetSlots
-	case LimitUser, LimitRule:
+	case LimitUser:
+		settable, most = SetMax|SetStreams, math.MaxUint32
+	case LimitRule:
 		settable = SetMax | SetStreams
 	case LimitCgroup:
 		settable = SetMax
 	}
-	return first(bits("LimitRequest.Set", m.Set, settable), share(m.MaxShare), share(m.MinShare),
+	return first(upTo("LimitRequest.ID", m.ID, most), bits("LimitRequest.Set", m.Set, settable), share(m.MaxShare), share(m.MinShare),
 		upTo("LimitRequest.Slots", m.Slots, math.MaxInt32), upTo("LimitRequest.Streams", m.Streams, math.MaxInt32),
 		zero("LimitRequest.Reserved", uint64(m.Reserved)))
 }
@@ -237,7 +239,7 @@ func bits(name string, v, defined uint32) *ProtocolError {
 	return nil
 }
 
-func upTo(name string, v, most uint32) *ProtocolError {
+func upTo[N uint32 | uint64](name string, v, most N) *ProtocolError {
 	if v > most {
 		return refuse(StatusRange, "%s is %d, the most is %d", name, v, most)
 	}

@@ -70,6 +70,7 @@ func TestValuesRefused(t *testing.T) {
 		broken("limit of nothing", goodLimit, StatusRange, "Target is 0", func(m *LimitRequest) { m.Target = 0 }),
 		broken("limit of a job's slots", goodLimit, StatusRange, "Set is 0x8", func(m *LimitRequest) { m.Set = SetSlots }),
 		broken("limit of a device's streams", goodLimit, StatusRange, "Set is 0x4", func(m *LimitRequest) { m.Target, m.Set = LimitDevice, SetStreams }),
+		broken("limit of no user", goodLimit, StatusRange, "LimitRequest.ID is 4294967296", func(m *LimitRequest) { m.Target, m.Set, m.ID = LimitUser, SetMax, 1<<32 }),
 		broken("limit share", goodLimit, StatusRange, "1001", func(m *LimitRequest) { m.MaxShare = 1001 }),
 		broken("limit slots", goodLimit, StatusRange, "Slots is 4294967295", func(m *LimitRequest) { m.Slots = math.MaxUint32 }),
 		broken("limit reserved", goodLimit, StatusMalformed, "Reserved", func(m *LimitRequest) { m.Reserved = 1 }),

@@ -31,7 +31,6 @@ type changer struct {
 	recent []time.Time   // when the last ones were let through, the oldest first; turn guards it
 	owed   atomic.Int64  // as how many more those since then count
 	asking int           // how many wait or are being let through; Changes.mu guards it
-	last   time.Time     // when one came
 }
 
 // Wait returns when a user may change a limit, and the context's error where that ended before.
@@ -78,17 +77,16 @@ func (t *Changes) Took(uid uint32, held time.Duration) {
 func (t *Changes) enter(uid uint32) *changer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := t.Now()
 	c := t.users[uid]
 	if c == nil {
-		t.forget(now)
+		t.forget(t.Now())
 		c = &changer{turn: make(chan struct{}, 1)}
 		if t.users == nil {
 			t.users = map[uint32]*changer{}
 		}
 		t.users[uid] = c
 	}
-	c.asking, c.last = c.asking+1, now
+	c.asking++
 	return c
 }
 
@@ -96,13 +94,13 @@ func (t *Changes) leave(c *changer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c.asking--
-	c.last = t.Now()
 }
 
-// forget drops those who have changed nothing for a second: they begin anew. t.mu is held.
+// forget drops those of whose changes none counts any more: they begin anew. t.mu is held.
 func (t *Changes) forget(now time.Time) {
 	for uid, c := range t.users {
-		if c.asking == 0 && now.Sub(c.last) >= time.Second {
+		n := len(c.recent)
+		if c.asking == 0 && c.owed.Load() == 0 && (n == 0 || now.Sub(c.recent[n-1]) >= time.Second) {
 			delete(t.users, uid)
 		}
 	}

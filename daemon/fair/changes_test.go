@@ -76,3 +76,29 @@ func TestChangesThatTakeLongAreFewer(t *testing.T) {
 		}
 	})
 }
+
+// TestChangesAreOwed: whoever else comes, a user waits for what his changes took.
+func TestChangesAreOwed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := Changes{Now: time.Now, After: time.After}
+		change := func(uid uint32) {
+			if err := c.Wait(t.Context(), uid); err != nil {
+				t.Fatal(err)
+			}
+		}
+		change(1)
+		c.Took(1, 5*time.Second)
+		time.Sleep(time.Second)
+		change(2)
+		began := time.Now()
+		change(1)
+		if waited := time.Since(began); waited < 20*time.Second {
+			t.Errorf("after a change of 5 s the next waited %v", waited)
+		}
+		time.Sleep(time.Minute)
+		change(3)
+		if n := len(c.users); n != 1 {
+			t.Errorf("%d users are remembered, of whom one has changed something lately", n)
+		}
+	})
+}
