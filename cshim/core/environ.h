@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-// The value of a variable, or NULL.
+// The value of a variable, or NULL; in a setuid program always NULL.
 const char *ga_environ_get(const char *name);
 // Whether a value switches something on: anything but "", "0".
 bool ga_environ_set(const char *value);

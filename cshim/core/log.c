@@ -101,9 +101,13 @@ static void start_line(struct line *l, char *buffer, bool with_pid) {
         va_end(args);                                                                              \
     } while (0)
 
+// How long a program is held up by whoever does not read what it says; then the line is lost. A
+// pipe that is ready for more takes it whole.
+#define PATIENCE_MS 100
+
 static void end_line(struct line *l, int fd) {
     l->text[l->used++] = '\n';
-    ga_os_write(fd, l->text, l->used);
+    ga_os_write(fd, l->text, l->used, PATIENCE_MS);
 }
 
 // What is for the user goes to standard error, unless he wants nothing there.

@@ -338,16 +338,30 @@ uint64_t ga_os_file_size(int fd) {
     return stat_fd(fd, &st) && st.st_size > 0 ? (uint64_t)st.st_size : 0;
 }
 
-void ga_os_write(int fd, const char *text, size_t size) {
+// A pipe whose reader has gone, or a file that may grow no further, would end a program by a
+// signal. Only these two are kept away: somebody may want to end the program meanwhile.
+void ga_os_write(int fd, const char *text, size_t size, int timeout_ms) {
+    const uint64_t ours = 1ull << (SIGPIPE - 1) | 1ull << (SIGXFSZ - 1);
+    const struct timespec now = {0, 0};
+    uint64_t blocked = 0;
+    uint64_t pending = 0;
+    if (wait_for(fd, POLLOUT, timeout_ms) <= 0)
+        return;
+    CALL4(SYS_rt_sigprocmask, SIG_BLOCK, &ours, &blocked, sizeof blocked);
+    CALL2(SYS_rt_sigpending, &pending, sizeof pending);
     long n;
     do {
         n = CALL3(SYS_write, fd, text, size);
     } while (n == -EINTR);
+    uint64_t new = ours & ~pending; // what was pending before is the program's
+    if (is_error(n) && new)
+        CALL4(SYS_rt_sigtimedwait, &new, NULL, &now, sizeof new);
+    ga_os_restore_signals(blocked);
 }
 
 int ga_os_open_append(const char *path) {
     return (int)CALL4(SYS_openat, AT_FDCWD, path,
-                      O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
+                      O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
 }
 
 int ga_os_open_read(const char *path) {

@@ -138,7 +138,9 @@ bool ga_os_identify(int fd, struct ga_os_identity *id);
 bool ga_os_is(int fd, const struct ga_os_identity *id);
 uint64_t ga_os_file_size(int fd);
 
-void ga_os_write(int fd, const char *text, size_t size);
+// Writes a text if the file is ready for it within timeout_ms. No signal comes of it, whoever has
+// closed the other end.
+void ga_os_write(int fd, const char *text, size_t size, int timeout_ms);
 int ga_os_open_append(const char *path);
 int ga_os_open_read(const char *path);
 long ga_os_read(int fd, void *buffer, size_t size);

@@ -201,12 +201,12 @@ static bool enlist(struct ga_root *root, struct ga_cuda_pending *p, struct ga_fr
     // A per-thread default stream goes by a name that every thread has one of.
     item->stream = stream;
     bool ours;
+    atomic_store_explicit(&p->used, true, memory_order_relaxed); // before there is an event to drop
     item->context = context_of(root, stream, &ours);
     bool late = ours && is_expected(p, item);
     if (!late)
         item->event = record_event(p, item->context, stream);
     begin_step(root, p);
-    atomic_store_explicit(&p->used, true, memory_order_relaxed);
     append_locked(p, item);
     if (item->bytes) {
         ga_cuda_pool_late(root, item->device, item->bytes, item->tag);

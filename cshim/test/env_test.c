@@ -2,10 +2,17 @@
 // How the variables are read.
 #include "core/env.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "check.h"
+#include "core/environ.h"
 #include "core/log.h"
+#include "core/os.h"
 #include "core/wire.h"
 
 // What is made of a text: "no" for no size, "max", thousandths of a device, or bytes.
@@ -95,9 +102,79 @@ static void arbitration(void) {
     CHECK(env.on_full == 0 && env.slot_scope == 0);
 }
 
+static bool is_pending(int sig) {
+    sigset_t pending;
+    CHECK(sigpending(&pending) == 0);
+    return sigismember(&pending, sig);
+}
+
+// Nobody reads, there is no room, or there may be none: the program is neither ended nor stopped.
+static void writes(void) {
+    int ends[2];
+    char text[4096] = "";
+    CHECK(pipe2(ends, O_NONBLOCK) == 0);
+    while (write(ends[1], text, sizeof text) > 0)
+        continue;
+    CHECK(fcntl(ends[1], F_SETFL, 0) == 0);
+    ga_os_write(ends[1], "full", 4, 1);
+    while (read(ends[0], text, sizeof text) > 0)
+        continue;
+    ga_os_write(ends[1], "room", 4, 1);
+    CHECK(read(ends[0], text, sizeof text) == 4 && memcmp(text, "room", 4) == 0);
+    close(ends[0]);
+    ga_os_write(ends[1], "gone", 4, 1);
+
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPIPE);
+    CHECK(sigprocmask(SIG_BLOCK, &set, NULL) == 0);
+    ga_os_write(ends[1], "gone", 4, 1);
+    CHECK(!is_pending(SIGPIPE));
+    raise(SIGPIPE); // the program's own
+    ga_os_write(ends[1], "gone", 4, 1);
+    CHECK(is_pending(SIGPIPE));
+    signal(SIGPIPE, SIG_IGN);
+    CHECK(sigprocmask(SIG_UNBLOCK, &set, NULL) == 0);
+    signal(SIGPIPE, SIG_DFL);
+    close(ends[1]);
+
+    struct rlimit was;
+    FILE *file = tmpfile();
+    CHECK(file && getrlimit(RLIMIT_FSIZE, &was) == 0);
+    struct rlimit none = {0, was.rlim_max};
+    CHECK(setrlimit(RLIMIT_FSIZE, &none) == 0);
+    ga_os_write(fileno(file), "long", 4, 1);
+    CHECK(setrlimit(RLIMIT_FSIZE, &was) == 0);
+    fclose(file);
+}
+
+#define ENTRUSTED "entrusted"
+
+// Run as a setgid program would be: its group is not that of whoever started it.
+static void entrusted(char *self) {
+    if (geteuid() != 0)
+        return; // others cannot change theirs
+    pid_t child = fork();
+    if (child == 0) {
+        char *args[] = {self, ENTRUSTED, NULL};
+        char *env[] = {"GPUARB_SOCKET=/a/spy", NULL};
+        CHECK(setegid(getegid() + 1) == 0);
+        execve("/proc/self/exe", args, env);
+        _exit(2);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2);
+    if (strcmp(argv[1], ENTRUSTED) == 0) {
+        CHECK(getenv("GPUARB_SOCKET") && !ga_environ_get("GPUARB_SOCKET"));
+        return 0;
+    }
     sizes(argv[1]);
+    writes();
+    entrusted(argv[0]);
 
     reserve("256", true, 256);
     reserve("256M", true, 256ull << 20);

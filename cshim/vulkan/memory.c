@@ -190,12 +190,12 @@ static bool end(struct claim *c, const struct ga_vulkan_device *device,
                 const struct ga_vk_memory_info *info, ga_vk_memory memory) {
     if (c->source == IMPORTED)
         note(c, device, memory, info->size);
-    if (!c->moves.key)
-        return true;
-    c->moves.key = key_of(device, c->part, memory);
-    if (!ga_hold(c->root, &c->moves))
-        return false;
-    c->moves.key = 0;
+    if (GA_LIKELY(c->moves.key)) { // else there is none of the last part
+        c->moves.key = key_of(device, c->part, memory);
+        if (!ga_hold(c->root, &c->moves))
+            return false;
+        c->moves.key = 0;
+    }
     for (uint32_t i = 0; GA_UNLIKELY(c->parked >> i); i++) {
         struct ga_entry e;
         if (!(c->parked >> i & 1) || !ga_withdraw(c->root, key_of_parked(device, i), &e))
