@@ -184,8 +184,8 @@ func (a *Arbiter) LoseDevice(now time.Time, index int) {
 	d.lost = true
 	a.renew(d)
 	leases := slices.Collect(a.leasesOn(d))
-	a.later(func(time.Time) { a.sweepInSteps(d) })
 	inSteps(a, 1, leases, a.empty)
+	a.later(func(time.Time) { a.sweepInSteps(d) })
 	a.event(Event{Time: now, Kind: EventDeviceLost, Device: index, Text: fmt.Sprintf(wording.DeviceLost, d, len(leases))})
 }
 
@@ -317,7 +317,10 @@ func (a *Arbiter) setCapacity(d *device) {
 // Tick does what is due with time: once a second, and at [Arbiter.Due], is right.
 func (a *Arbiter) Tick(now time.Time) {
 	if a.Unfinished() && now.Sub(a.ticked) < time.Second {
-		a.serveQueues(now)
+		if a.serveQueues(now); !a.Unfinished() && len(a.tickets) > 0 { // what pass left to do
+			a.loosen(now)
+			a.tell(now)
+		}
 		return
 	}
 	a.ticked = now

@@ -70,12 +70,12 @@ func (a *Arbiter) outdate(jobs iter.Seq[*job]) {
 			all = append(all, j)
 		}
 	}
+	inSteps(a, 1, all, a.updateJob)
 	a.later(func(now time.Time) {
 		for p := range a.overs {
 			a.squeeze(now, p)
 		}
 	})
-	inSteps(a, 1, all, a.updateJob)
 }
 
 // update puts the rules and limits of a process and its job in force, where they may have changed.
@@ -100,6 +100,7 @@ func (a *Arbiter) updateJob(now time.Time, j *job) {
 		s.outdated = true
 	}
 	inSteps(a, 1, slices.Clone(j.sessions), a.updateSession)
+	a.later(func(time.Time) { a.stir(j) }) // what it asks for may be another thing by now, though no sum has changed
 }
 
 // updateSession does so for a process.

@@ -329,11 +329,15 @@ func (a *Arbiter) unpark(now time.Time, t *ticket) {
 	a.awake.Remove(t)
 	a.dues.Remove(t)
 	for i := range t.spots {
-		d := t.spots[i].device
+		d, first := t.spots[i].device, false
 		d.queue.Remove(t)
 		for l := range d.lines(t.shares) {
+			first = first || l.first == t
 			l.leave(t)
 			l.watched = l.watched && d.queue.Len() > 0
+		}
+		if first && a.round != nil && !a.servingQueues { // the round may have been at whoever is next
+			a.keepPlaces(now, d)
 		}
 	}
 	t.setDirty()
@@ -370,7 +374,7 @@ func (a *Arbiter) reclass(j *job) {
 		}
 	}
 	inSteps(a, ticketsPerLook, disturbed, func(_ time.Time, t *ticket) {
-		if t.nest != nil {
+		if anew && !t.done || t.nest != nil {
 			a.wake(t)
 			t.setDirty()
 		}

@@ -936,6 +936,10 @@ func TestQueueFoundBefore(t *testing.T) {
 		newDrive(t, seed, 0).run(3000)
 	}
 	newDrive(t, 2017471, 5).run(2000)
+	d := newDrive(t, 7000110, 0)
+	d.capped = true
+	d.lookAtOnce(4)
+	d.run(2000)
 }
 
 // TestQueueAgainstReference takes a million random steps, half of them where contexts cost something.

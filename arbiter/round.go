@@ -86,6 +86,9 @@ func (a *Arbiter) serveQueues(now time.Time) {
 		switch again = true; {
 		case a.looks <= 0, a.round == nil && len(a.works) > 0:
 			a.unfinished, again = now, false
+			for _, d := range a.devices {
+				a.keepPlaces(now, d)
+			}
 			a.searchAgain() // what somebody waits for may be there already
 		case a.round == nil:
 			again = a.untangle(now)
@@ -95,6 +98,20 @@ func (a *Arbiter) serveQueues(now time.Time) {
 	}
 	a.checkAll(now)
 	a.noticesDue = true
+}
+
+// placesKept is how many of those who wait at a device stand at its lines when a call leaves off.
+const placesKept = 16
+
+// keepPlaces has those stand at a device's lines, as they were last judged, who come next: whoever was first may have been
+// served, or given up, and who comes before all were looked at stands behind these.
+func (a *Arbiter) keepPlaces(now time.Time, d *device) {
+	for _, t := range d.queue.All()[:min(d.queue.Len(), placesKept)] {
+		a.bar(now, d, t)
+	}
+	for _, n := range d.nests {
+		a.bar(now, d, n.tickets.First())
+	}
 }
 
 // changes counts what may have let somebody in at a device.
@@ -171,7 +188,9 @@ func (a *Arbiter) pump(now time.Time, r *round) bool {
 // step judges a waiting ticket, and serves or refuses it. True: it waits on, and what it
 // sets aside has changed on these devices alone.
 func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
-	t.age = a.rank(now, t) - t.priority
+	if age := a.rank(now, t) - t.priority; age != t.age {
+		t.age, a.aged = age, true
+	}
 	if fresh := t.kind == wantsJob || a.holdsNothing(t.job); fresh != t.fresh { // by what was served a moment ago
 		a.setFresh(t, fresh)
 	}
@@ -226,8 +245,15 @@ func (a *Arbiter) bar(now time.Time, d *device, t *ticket) {
 		if t.spots[i].device != d {
 			continue
 		}
-		for l := range d.lines(t.shares) {
-			l.leave(t)
+		for k := range d.entry { // as lines yields them, without a function for each that waits
+			d.entry[k].leave(t)
+		}
+		d.bytes.leave(t)
+		d.fresh.leave(t)
+		for sh := range t.shares {
+			if l := sh.lines[d]; l != nil {
+				l.leave(t)
+			}
 		}
 		at := t.waitsOn(&t.spots[i])
 		d.bytes.waits = d.bytes.waits || at&atBytes != 0

@@ -2,6 +2,7 @@ package arbiter_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -211,5 +212,150 @@ func TestALostDeviceIsEmptiedInParts(t *testing.T) {
 		if d := s.Devices[0]; d.Committed != 0 || d.SlotsCurrent != 0 || len(s.Leases) != 19 {
 			t.Errorf("left: %+v, %d leases", d, len(s.Leases))
 		}
+	}
+}
+
+// Whoever was first in line is served by the call that leaves off: those who come before the next one goes on stand behind the
+// others all the same.
+func TestNobodyOvertakesThoseWhoAreNext(t *testing.T) {
+	w := newWorld(t, waiting(), 100)
+	holder, late := w.client(0, 0), w.client(0, 0)
+	holder.must(100)
+	for range 40 {
+		w.client(0, 0).wait(1)
+	}
+	w.pass(time.Second)
+	holder.free(30)
+	if !w.arb.Unfinished() {
+		t.Fatal("one call served all")
+	}
+	if late.alloc(5).Granted {
+		t.Error("who came last was served before those who wait")
+	}
+}
+
+// So do those who waited in the first place, when the first in line gives up after a round was at the next ones.
+func TestNobodyOvertakesWhenTheFirstGivesUp(t *testing.T) {
+	for ticks := range 16 {
+		w := newWorld(t, waiting(), 100)
+		w.client(0, 0).must(90)
+		first := w.client(0, 0).wait(40)
+		for range 10 {
+			w.client(0, 0).wait(30)
+		}
+		last := w.client(0, 0).wait(5)
+		w.pass(0)
+		w.arb.Decisions()
+		w.arb.LookAtOnce(1)
+		_ = w.arb.SetSlots(w.now, 0, 0, arbiter.Changer{}) // all are looked at anew
+		for range ticks {
+			w.arb.Tick(w.now)
+		}
+		w.arb.Cancel(w.now, first, arbiter.ReasonCancelled)
+		w.arb.Finish(w.now)
+		for _, d := range w.arb.Decisions() {
+			if d.Kind == arbiter.DecisionDone && d.Ticket == last {
+				t.Errorf("after %d ticks the last is served before ten others", ticks)
+			}
+		}
+	}
+}
+
+// However many wait, on however many devices, each hears once how he stands, and the arbiter does not go round for ever.
+func TestNoticesOfManyOnSeveralDevices(t *testing.T) {
+	for _, x := range []struct{ devices, each int }{{1, 200}, {2, 100}, {8, 20}} {
+		p := waiting()
+		p.Defaults.WaitTimeout = 1 << 62
+		w := newWorld(t, p, slices.Repeat([]accounting.Bytes{gib}, x.devices)...)
+		for d := range x.devices {
+			w.client(0, d).must(gib)
+			for range x.each {
+				w.client(0, d).wait(500 * mib)
+			}
+		}
+		ticks, notices := 0, 0
+		for end := w.now.Add(5 * time.Second); w.now.Before(end) && ticks < 1000; ticks++ {
+			if s := w.arb.Search(w.now); s != nil {
+				for s.Copy(w.now) {
+				}
+				s.Run()
+				w.arb.Settle(w.now, s)
+			}
+			w.arb.Tick(w.now)
+			for _, d := range w.arb.Decisions() {
+				if d.Kind == arbiter.DecisionNotice {
+					notices++
+				}
+			}
+			if due := w.arb.Due(); due.After(w.now) { // as the daemon's clock
+				w.now = due
+			} else {
+				w.now = w.now.Add(time.Millisecond)
+			}
+		}
+		if notices != x.devices*x.each || ticks == 1000 {
+			t.Errorf("%d devices, %d wait at each: %d notices, %d ticks in 5 s", x.devices, x.each, notices, ticks)
+		}
+	}
+}
+
+// Who changes his limits all the time does not keep what was changed before from being put in force.
+func TestChangesAreCarriedOutInTheirOrder(t *testing.T) {
+	p := exact(unlimited())
+	rule := func(n accounting.Bytes) []rules.Rule {
+		return []rules.Rule{{Match: rules.Match{User: "bob"}, Max: ptr(size(n))}}
+	}
+	p.Rules = rule(500 * mib)
+	w := newWorld(t, p, gib)
+	for range 300 {
+		w.clientOf(w.process(bob, "x"), 0, 0)
+		w.clientOf(w.process(eve, "x"), 0, 0)
+	}
+	w.pass(time.Second)
+	p.Rules = rule(100 * mib)
+	w.arb.SetPolicy(w.now, p)
+	for i := range 100 {
+		change := rules.Change{Device: rules.AllDevices, UID: eve, Max: ptr(size(accounting.Bytes(900-i) * mib))}
+		if err := w.arb.SetUserLimits(w.now, eve, "eve", change); err != nil {
+			t.Fatal(err)
+		}
+		w.now = w.now.Add(100 * time.Microsecond)
+		w.arb.Tick(w.now)
+	}
+	for _, l := range w.arb.Snapshot(w.now).Leases {
+		if l.UID == bob && l.Budget > 100*mib {
+			t.Fatalf("process %d may still hold %v", l.PID, l.Budget.Human())
+		}
+	}
+}
+
+// A user's limit that is taken off and set again while the first is being put in force is in force.
+func TestAUsersLimitIsSetAgain(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), gib)
+	limit := func(s accounting.Size) {
+		if err := w.arb.SetUserLimits(w.now, 1000, "u", rules.Change{Device: rules.AllDevices, Max: &s}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var all []*client
+	for range 300 {
+		all = append(all, w.client(0, 0))
+	}
+	limit(size(10 * mib))
+	w.pass(time.Second)
+	limit(unlimited())
+	if !w.arb.Unfinished() {
+		t.Fatal("all was done at once")
+	}
+	limit(size(10 * mib))
+	w.pass(time.Second)
+	granted := 0
+	for _, c := range all {
+		if c.alloc(mib).Granted {
+			granted++
+		}
+	}
+	if granted != 10 {
+		t.Errorf("of a limit of 10 MiB %d were granted", granted)
 	}
 }

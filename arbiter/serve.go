@@ -149,6 +149,7 @@ func (a *Arbiter) serveJob(now time.Time, t *ticket, at *spot) {
 // serveSession opens a session that has waited for what it reserves.
 func (a *Arbiter) serveSession(now time.Time, t *ticket) {
 	s, j := t.session, t.job
+	t.bytes = a.wantsBytes(t) // which its job, or it, has from here on
 	s.pending = false
 	if j.pending {
 		j.pending = false

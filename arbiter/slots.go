@@ -253,7 +253,10 @@ func (a *Arbiter) sweep(now time.Time, d *device) {
 
 // sweepInSteps does what sweep does, in steps: for whoever can wait for it.
 func (a *Arbiter) sweepInSteps(d *device) {
-	inSteps(a, leasesPerLook, slices.Collect(maps.Values(d.permits[permit.Slot])), a.dropIdle)
+	inSteps(a, 1, slices.Collect(maps.Values(d.permits[permit.Slot])), func(now time.Time, h *holder) {
+		a.spend(len(h.Job.sessions) / (8 * leasesPerLook)) // each of which is looked at
+		a.dropIdle(now, h)
+	})
 }
 
 // dropIdle takes a slot back with which nothing is done.

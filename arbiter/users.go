@@ -74,5 +74,6 @@ func (a *Arbiter) capFor(p *rules.Process) *shared {
 		s.budget.Owner = s
 		a.shareds[s.key] = s
 	}
+	s.user = u // his limit may have been taken off and set again
 	return s
 }

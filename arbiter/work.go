@@ -1,13 +1,11 @@
 package arbiter
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // What concerns thousands would have the daemon's lock for long: limits of all jobs that are changed, a device that is
-// lost. So it is done in steps, some hundred by each call that looks at those who wait, as these are. What was begun last
-// is done first.
+// lost. So it is done in steps, some hundred by each call that looks at those who wait, as these are. It is done in the
+// order in which it was begun: who changes his limits all the time keeps nobody else's from being put in force. What a
+// step begins comes before all that waits, and so before its next.
 
 // work is something that is done in steps: each call does the next. False: that was the last.
 type work func(now time.Time) (more bool)
@@ -47,9 +45,15 @@ func some[T any](most int, left *[]T, do func(x T)) int {
 // goOn does as many steps as a call may.
 func (a *Arbiter) goOn(now time.Time) {
 	for len(a.works) > 0 && a.mayLook() {
-		last := len(a.works) - 1
-		if a.spend(1); !a.works[last](now) {
-			a.works = slices.Delete(a.works, last, last+1) // it may have begun others
+		waiting := a.works
+		a.works = nil // for what the step begins
+		if a.spend(1); !waiting[0](now) {
+			waiting = waiting[1:]
+		}
+		if a.works == nil {
+			a.works = waiting
+		} else {
+			a.works = append(a.works, waiting...)
 		}
 	}
 }

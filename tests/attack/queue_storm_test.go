@@ -214,6 +214,7 @@ func TestReservationsNeedNoDescriptors(t *testing.T) {
 	leaveRoom(t, m, -10)
 	check(t, a.s.Main.Bye(t.Context()))
 	check(t, within(t, "it has its session", got))
+	m.AwaitLog("has its memory.min of 600 MiB after")
 }
 
 // TestReservationsWait: a session whose memory.min finds no room waits for it before it
