@@ -351,30 +351,29 @@ func (a *Arbiter) unpark(now time.Time, t *ticket) {
 // reclass looks at a job of which something has changed: whether it has come to hold something, or holds nothing any
 // more. It goes by jobs: one process may have hundreds of requests wait.
 func (a *Arbiter) reclass(j *job) {
-	a.spend(len(j.tickets) / ticketsPerLook)
-	anew := j.anew
-	if j.stirred, j.anew = false, false; len(j.tickets) == 0 {
-		return
-	}
-	fresh := a.holdsNothing(j)
-	var disturbed []*ticket
-	for _, t := range j.tickets {
-		became := t.fresh != fresh && t.kind != wantsJob // a job that has not begun holds nothing
-		if anew || became || !a.undisturbed(t) {
-			disturbed = append(disturbed, t)
-		}
-		if became {
-			a.setFresh(t, fresh)
-			t.setDirty()
-		}
-	}
-	for _, t := range j.tickets {
-		if t.lease != nil {
-			t.lease.stirred = false
+	anew, fresh := j.anew, a.holdsNothing(j)
+	j.stirred, j.anew = false, false
+	became := func(t *ticket) bool { return t.fresh != fresh && t.kind != wantsJob } // a job that has not begun holds nothing
+	disturbed := slices.Clone(j.tickets)
+	if !anew {
+		a.spend(len(j.tickets) / ticketsPerLook)
+		disturbed = slices.DeleteFunc(disturbed, func(t *ticket) bool { return !became(t) && a.undisturbed(t) })
+		for _, t := range j.tickets {
+			if t.lease != nil {
+				t.lease.stirred = false
+			}
 		}
 	}
 	inSteps(a, ticketsPerLook, disturbed, func(_ time.Time, t *ticket) {
-		if anew && !t.done || t.nest != nil {
+		if t.done {
+			return
+		}
+		changed := anew || t.nest != nil
+		if became(t) {
+			a.setFresh(t, fresh)
+			changed = true
+		}
+		if changed {
 			a.wake(t)
 			t.setDirty()
 		}
