@@ -90,7 +90,7 @@ func (h *happened) since(t time.Time) []*mark {
 }
 
 // follow reads the daemon's events until ctx ends, and goes on where it was after a break.
-func (h *happened) follow(ctx context.Context, from source) {
+func (h *happened) follow(ctx context.Context, from *source) {
 	request := ipc.EventsRequest{Flags: ipc.EventsFollow}
 	for ctx.Err() == nil {
 		err := from.events(ctx, request, func(part ipc.EventsPart, lines []byte) error {

@@ -56,7 +56,7 @@ func Run(leash io.Reader, log *slog.Logger) error {
 		_, _ = io.Copy(io.Discard, in)
 		cancel()
 	}()
-	from := source{settings.Socket}
+	from := &source{path: settings.Socket}
 	s := newServer(from.Snapshot, from.Metrics)
 	s.watcher.alive = func() { _, _ = os.Stdout.WriteString(".") } // the daemon ends a process that stopped to do so
 	go s.watcher.run(ctx)

@@ -2,11 +2,15 @@ package attack
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -227,16 +231,67 @@ func TestStartedAmongTooManyConnections(t *testing.T) {
 		Config: "schema_version = 1\n[defaults]\nmemory.max = \"100M\"\n"})
 	m.Use(frugal(t, m, 256)) // that is 64 connections, of which 56 are users'
 	m.Start()
-	for i := range 4 { // a process may have a quarter
-		crowd := start(m, "crowd", "setpriv", fmt.Sprintf("--reuid=%d", 61001+i%2), "--regid=65534", "--clear-groups")
-		crowd.Tell("64")
-		crowd.Line()
-	}
+	crowded(t, m)
 	third := m.Person(61003)
 	env := append(m.Env(), "LD_PRELOAD="+third.Program("libgpuarb.so"), "GPUARB_SOCKET="+m.Socket)
 	got := rig.Run(t, third.Command(env, third.Program("cudaprog-dlsym"), "alloc a 101M"))
 	if !strings.Contains(got.Stdout, "init err 2") || !strings.Contains(got.Stderr, "device memory is refused") {
 		t.Errorf("beside them: %s%s", got.Stdout, got.Stderr)
+	}
+}
+
+// crowded are programs of two users who have taken all the connections that users may have.
+func crowded(t *testing.T, m *rig.Machine) {
+	t.Helper()
+	for i := range 4 { // a process may have a quarter
+		crowd := start(m, "crowd", "setpriv", fmt.Sprintf("--reuid=%d", 61001+i%2), "--regid=65534", "--clear-groups")
+		crowd.Tell("64")
+		crowd.Line()
+	}
+}
+
+// TestPageAmongTooManyConnections: the page and the metrics, whose process is one more user's, go on when others have taken all
+// the connections, which is when somebody looks at them.
+func TestPageAmongTooManyConnections(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Stopped: true, Config: "schema_version = 1\n[http]\nlisten = \"127.0.0.1:0\"\n"})
+	check(t, os.Chmod(m.Dir, 0o755))
+	m.Use(frugal(t, m, 256))
+	m.Start()
+	m.AwaitLog("the page is served")
+	url := "http://" + regexp.MustCompile(`the page is served" listen=(\S+)`).FindStringSubmatch(m.Log())[1]
+	client := http.Client{Timeout: bounded.Patience}
+	get := func(path string) (int, string) {
+		answer, err := client.Get(url + path)
+		check(t, err)
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		check(t, err)
+		return answer.StatusCode, string(text)
+	}
+	rig.Eventually(t, "the page has a state", func() bool { code, _ := get("/state"); return code == http.StatusOK })
+	follower, err := http.Get(url + "/events") // has it look each second
+	check(t, err)
+	defer follower.Body.Close()
+	crowded(t, m)
+	rig.Eventually(t, "others are turned away", func() bool {
+		c, err := m.Person(61003).Gpuarb("ps").CombinedOutput()
+		return err != nil && strings.Contains(string(c), "connections")
+	})
+	for since := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		var state struct {
+			Time int64 `json:"time_ms"`
+		}
+		code, text := get("/state")
+		if code != http.StatusOK {
+			t.Fatalf("the state: %d, %s", code, text)
+		}
+		if check(t, json.Unmarshal([]byte(text), &state)); state.Time > since.UnixMilli() {
+			break
+		}
+	}
+	if code, text := get("/metrics"); code != http.StatusOK {
+		t.Errorf("the metrics: %d, %s", code, text)
 	}
 }
 
