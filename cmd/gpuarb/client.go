@@ -104,26 +104,27 @@ func snapshotOf(ctx context.Context, client *ipc.Client) (accounting.Snapshot, e
 	return snapshot, nil
 }
 
-// quietly does something in a session of a tool, and prints nothing.
-func (a *app) quietly(ctx context.Context, do func(*ipc.Client) error) error {
-	client, err := ipc.DialAny(ctx, a.socketPaths())
+// quietly opens a session of a tool at the first of some paths where a daemon answers, and prints nothing.
+func quietly(ctx context.Context, paths []string) (*ipc.Client, error) {
+	client, err := ipc.DialAny(ctx, paths)
 	if err != nil {
-		return explainNoDaemon(err)
+		return nil, explainNoDaemon(err)
 	}
-	defer client.Close()
 	if _, err := client.Hello(ctx, ipc.HelloRequest{Memory: ipc.NoLimit}); err != nil {
-		return explainCall(client.Path(), err)
+		_ = client.Close()
+		return nil, explainCall(client.Path(), err)
 	}
-	return do(client)
+	return client, nil
 }
 
 // quietSnapshot is the daemon's state; nothing is printed about which daemon answers, or that none does.
 func (a *app) quietSnapshot(ctx context.Context) (s accounting.Snapshot, err error) {
-	err = a.quietly(ctx, func(client *ipc.Client) (err error) {
-		s, err = snapshotOf(ctx, client)
-		return err
-	})
-	return s, err
+	client, err := quietly(ctx, a.socketPaths())
+	if err != nil {
+		return s, err
+	}
+	defer client.Close()
+	return snapshotOf(ctx, client)
 }
 
 // withDaemon does something with the daemon at one of some paths, for so long at the most.

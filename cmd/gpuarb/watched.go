@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/ipc"
@@ -11,13 +12,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watched is the daemon as `gpuarb top` has it: a session for each look and each change, so that none waits for another, and a
-// daemon that was started again is found. It prints nothing, which would spoil the screen.
-type watched struct{ *app }
+// watched is the daemon as `gpuarb top` has it: the one that answered first, and no other once it has gone, which may be the
+// system's in place of the user's own. Looks keep their session, as a new one is turned away when others have taken all
+// connections; each change has one of its own, so that it does not wait for a look. It prints nothing, which would spoil the screen.
+type watched struct {
+	path string // of the daemon
 
-// Snapshot is the daemon's state.
-func (w watched) Snapshot(ctx context.Context) (accounting.Snapshot, error) {
-	return w.quietSnapshot(ctx)
+	mu   sync.Mutex  // held while it is looked
+	kept *ipc.Client // nil or closed: to be opened
+}
+
+// Snapshot is the daemon's state. A session that has ended, as when the daemon was started again, is replaced at once.
+func (w *watched) Snapshot(ctx context.Context) (accounting.Snapshot, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.kept != nil {
+		if s, err := snapshotOf(ctx, w.kept); !w.kept.Closed() || ctx.Err() != nil {
+			return s, err
+		}
+	}
+	client, err := quietly(ctx, []string{w.path})
+	if err != nil {
+		return accounting.Snapshot{}, err
+	}
+	w.kept = client
+	return snapshotOf(ctx, client)
 }
 
 // limitOf is the request for a change of a limit.
@@ -33,7 +52,7 @@ func limitOf(action top.Action) (ipc.LimitRequest, error) {
 }
 
 // Check says what is wrong with an action, without asking anybody.
-func (w watched) Check(action top.Action) error {
+func (w *watched) Check(action top.Action) error {
 	if action.Kind != top.SetLimit {
 		return nil
 	}
@@ -42,24 +61,27 @@ func (w watched) Check(action top.Action) error {
 }
 
 // Do carries an action out.
-func (w watched) Do(ctx context.Context, action top.Action) error {
-	return w.quietly(ctx, func(client *ipc.Client) error {
-		switch action.Kind {
-		case top.SendSignal:
-			return signalTo(ctx, client, action)
-		case top.CancelTicket:
-			n, err := client.Cancel(ctx, ipc.CancelRequest{Ticket: action.Ticket})
-			if err == nil && n == 0 {
-				return fmt.Errorf("ticket %d does not wait (any more)", action.Ticket)
-			}
-			return explainCall(client.Path(), err)
+func (w *watched) Do(ctx context.Context, action top.Action) error {
+	client, err := quietly(ctx, []string{w.path})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	switch action.Kind {
+	case top.SendSignal:
+		return signalTo(ctx, client, action)
+	case top.CancelTicket:
+		n, err := client.Cancel(ctx, ipc.CancelRequest{Ticket: action.Ticket})
+		if err == nil && n == 0 {
+			return fmt.Errorf("ticket %d does not wait (any more)", action.Ticket)
 		}
-		request, err := limitOf(action)
-		if err != nil {
-			return err
-		}
-		return explainCall(client.Path(), client.SetLimit(ctx, request))
-	})
+		return explainCall(client.Path(), err)
+	}
+	request, err := limitOf(action)
+	if err != nil {
+		return err
+	}
+	return explainCall(client.Path(), client.SetLimit(ctx, request))
 }
 
 // signalTo sends a signal to the process that the row showed, and never to another one that has its PID by
