@@ -9,7 +9,7 @@ import (
 	"os/exec"
 	"strings"
 
-	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/report"
 	"github.com/spf13/cobra"
@@ -25,10 +25,10 @@ func (a *app) configCommand() *cobra.Command {
 	command.AddCommand(a.jsonFlag(&cobra.Command{
 		Use:   "check [FILE]",
 		Short: "print every mistake in the configuration, with its file and line",
-		Long: "Checks FILE (" + config.DefaultPath + " if none is given) and the conf.d/*.toml beside it, and warns\n" +
-			"of what is allowed and cannot be meant: a rule that is never used, a user or group that\n" +
-			"does not exist, a size that looks as if its unit was forgotten. Nothing is changed. Where a\n" +
-			"daemon answers, the devices of the machine are known too.",
+		Long: "Checks FILE and the conf.d/*.toml beside it (without FILE those of the daemon that answers, and where\n" +
+			"none does " + config.DefaultPath + "), and warns of what is allowed and cannot be meant:\n" +
+			"a rule that is never used, a user or group that does not exist, a size that looks as if its unit was\n" +
+			"forgotten. Nothing is changed. Where a daemon answers, the devices of the machine are known too.",
 		Args:              takes(0, 1),
 		ValidArgsFunction: once(tomlFiles),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -67,7 +67,15 @@ func (a *app) configCheck(path string, named bool) error {
 	if named && path == "" {
 		return errors.New("config check: the file's name is empty")
 	}
-	loaded, warnings, err := config.Check(path, a.knownMachine())
+	machine, state := a.knownMachine()
+	switch {
+	case named:
+	case state != nil:
+		path = state.Config.Path
+	default:
+		a.say("no daemon answers that could say which file it reads: %s is looked at", config.DefaultPath)
+	}
+	loaded, warnings, err := config.Check(path, machine)
 	var mistakes config.Mistakes
 	if err != nil && !errors.As(err, &mistakes) {
 		return &exitError{exitConfig, err}
@@ -79,7 +87,7 @@ func (a *app) configCheck(path string, named bool) error {
 	err = a.show(result, func(w io.Writer) error {
 		if result.OK {
 			a.sayWarnings(warnings)
-			fmt.Fprintf(w, "%s: no mistakes\n", cmp.Or(strings.Join(result.Files, ", "), "no file (built-in defaults)"))
+			fmt.Fprintf(w, "%s: no mistakes\n", cmp.Or(strings.Join(result.Files, ", "), "no file at "+config.DefaultPath+" (built-in defaults)"))
 		} else {
 			a.sayMistakes(mistakes)
 		}
@@ -106,19 +114,19 @@ func (a *app) sayWarnings(warnings config.Mistakes) {
 }
 
 // knownMachine is what can be found out about this machine without a word to anybody: its users
-// and groups, and its devices where a daemon answers.
-func (a *app) knownMachine() config.Machine {
+// and groups, and its devices where a daemon answers, with that one's state.
+func (a *app) knownMachine() (config.Machine, *accounting.Snapshot) {
 	m := config.Machine{User: inDatabase("passwd"), Group: inDatabase("group")}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	snapshot, err := a.quietSnapshot(ctx)
 	if err != nil {
-		return m
+		return m, nil
 	}
 	for _, d := range snapshot.Devices {
-		m.Devices = append(m.Devices, rules.Device{Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: d.UUID, PCI: d.PCI, Total: d.Total})
+		m.Devices = append(m.Devices, matched(d))
 	}
-	return m
+	return m, &snapshot
 }
 
 // inDatabase tells whether getent, which asks the directory services too, finds a name. nil:

@@ -7,8 +7,10 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/report"
 	"github.com/spf13/cobra"
@@ -70,7 +72,7 @@ func (a *app) configDiff(args []string) error {
 	for _, d := range config.Differences(snapshot.Config.Text, loaded.String()) {
 		found = append(found, difference{Kind: differsFile, Part: d.Part, Key: d.Key, InForce: report.Unless(d.Old, ""), InFiles: report.Unless(d.Fresh, "")})
 	}
-	found = append(found, liveDifferences(snapshot, config.Parts(loaded.String()))...)
+	found = append(found, liveDifferences(snapshot, loaded)...)
 	err = a.show(found, func(w io.Writer) error {
 		for _, d := range found {
 			fmt.Fprintln(w, d)
@@ -102,57 +104,104 @@ func orNothing(value *string) string {
 	return *value
 }
 
-// liveDifferences are the limits that somebody changed of what the configuration gives.
-func liveDifferences(s accounting.Snapshot, files []config.Part) (all []difference) {
-	defaults := config.Named(files, "defaults")
-	add := func(part, key string, device *int, inForce, inFiles, by string) {
-		all = append(all, difference{differsLive, part, key, device, report.Unless(inForce, ""), report.Unless(inFiles, ""), &by})
+// liveDifferences are the limits that somebody changed of what the configuration gives, but those that are back where they were.
+func liveDifferences(s accounting.Snapshot, loaded *config.Config) []difference {
+	l := &live{state: s, files: config.Parts(loaded.String())}
+	l.ofRules()
+	l.ofUsers()
+	l.ofDevices(loaded)
+	return l.all
+}
+
+// live are the differences of a state to what files give.
+type live struct {
+	state accounting.Snapshot
+	files []config.Part
+	all   []difference
+}
+
+func (l *live) add(part, key string, device *int, inForce, inFiles, by string) {
+	if inForce != cmp.Or(inFiles, noLimit) {
+		l.all = append(l.all, difference{differsLive, part, key, device, report.Unless(inForce, ""), report.Unless(inFiles, ""), &by})
 	}
-	inForce := config.Parts(s.Config.Text)
-	inForce = slices.DeleteFunc(inForce, func(p config.Part) bool { return !p.Is("rule") })
-	for i, r := range s.Rules {
+}
+
+// addMemory is add for a memory.max, which is the same however it is spelled.
+func (l *live) addMemory(part string, device int, inForce accounting.Bytes, inFiles, by string) {
+	if inForce != amountOf(inFiles, l.state.Devices, device) {
+		l.add(part, "memory.max", &device, sizeInFile(inForce), inFiles, by)
+	}
+}
+
+func (l *live) ofRules() {
+	defaults := config.Named(l.files, "defaults")
+	inForce := slices.DeleteFunc(config.Parts(l.state.Config.Text), func(p config.Part) bool { return !p.Is("rule") })
+	for i, r := range l.state.Rules {
 		if i >= len(inForce) {
 			break
 		}
 		name := inForce[i].Name
-		rule := config.Named(files, name)
+		rule := config.Named(l.files, name)
 		for _, d := range r.Devices {
 			if d.MaxBy != "" && d.MaxBy != r.Title {
-				add(name, "memory.max", &d.Device, sizeInFile(d.Max), cmp.Or(rule.Value("memory.max"), defaults.Value("memory.max")), d.MaxBy)
+				l.addMemory(name, d.Device, d.Max, cmp.Or(rule.Value("memory.max"), defaults.Value("memory.max")), d.MaxBy)
 			}
 		}
 		if r.StreamsBy != "" && r.StreamsBy != r.Title {
-			add(name, "streams.max", nil, strconv.Itoa(r.Streams), cmp.Or(rule.Value("streams.max"), defaults.Value("streams.max")), r.StreamsBy)
+			l.add(name, "streams.max", nil, strconv.Itoa(r.Streams), cmp.Or(rule.Value("streams.max"), defaults.Value("streams.max")), r.StreamsBy)
 		}
 	}
-	for _, b := range s.Budgets {
+}
+
+func (l *live) ofUsers() {
+	for _, b := range l.state.Budgets {
 		if b.Rule != "" || b.Scope != "user" {
 			continue
 		}
 		for _, d := range b.Devices {
 			if d.MaxBy != "" {
-				add(b.Name, "memory.max", &d.Device, sizeInFile(d.Max), "", d.MaxBy)
+				l.addMemory(b.Name, d.Device, d.Max, "", d.MaxBy)
 			}
 		}
 		if b.StreamsBy != "" {
-			add(b.Name, "streams.max", nil, strconv.Itoa(b.Streams), "", b.StreamsBy)
+			l.add(b.Name, "streams.max", nil, countInFile(b.Streams), "", b.StreamsBy)
 		}
 	}
-	for _, d := range s.Devices {
-		if d.SlotsBy != "" && d.SlotsBy != "the configuration" {
-			add(deviceName(d.Index), "slots.max", &d.Index, cmp.Or(nonzero(d.SlotsMax), `"max"`), "", d.SlotsBy)
+}
+
+func (l *live) ofDevices(loaded *config.Config) {
+	for _, d := range l.state.Devices {
+		if d.SlotsBy == "" || d.SlotsBy == "the configuration" {
+			continue
 		}
+		inFiles := ""
+		if n := loaded.Policy.ForDevice(matched(d)).SlotsMax; n > 0 {
+			inFiles = countInFile(n)
+		}
+		l.add(deviceName(d.Index), "slots.max", &d.Index, countInFile(d.SlotsMax), inFiles, d.SlotsBy)
 	}
-	return all
 }
 
 func deviceName(index int) string { return "device " + strconv.Itoa(index) }
 
 func sizeInFile(n accounting.Bytes) string { return `"` + accounting.Absolute(n).WithUnit() + `"` }
 
-func nonzero(n int) string {
+// noLimit is how a file says that there is none.
+const noLimit = `"max"`
+
+func countInFile(n int) string {
 	if n == 0 {
-		return ""
+		return noLimit
 	}
 	return strconv.Itoa(n)
+}
+
+// amountOf is what a size in a file, or none there, comes to on a device.
+func amountOf(inFile string, devices []accounting.DeviceState, index int) accounting.Bytes {
+	size, err := accounting.ParseSize(strings.Trim(cmp.Or(inFile, noLimit), `"`))
+	i := slices.IndexFunc(devices, func(d accounting.DeviceState) bool { return d.Index == index })
+	if err != nil || i < 0 {
+		return accounting.Max
+	}
+	return rules.Bounds{Total: devices[i].Total}.Amount(size)
 }

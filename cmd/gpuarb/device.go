@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/report"
 )
@@ -60,6 +61,11 @@ func isNamed(device accounting.DeviceState, name string) bool {
 	}
 	uuid, wanted := strings.ToLower(device.UUID), strings.ToLower(name)
 	return strings.HasPrefix(uuid, wanted) || device.IsGPU() && strings.HasPrefix(strings.TrimPrefix(uuid, uuidPrefix), wanted)
+}
+
+// matched is a device as the configuration's match.* see it.
+func matched(d accounting.DeviceState) rules.Device {
+	return rules.Device{Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: d.UUID, PCI: d.PCI, Total: d.Total}
 }
 
 // normalPCI spells a PCI address without the leading zeros of its domain, which some

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/report"
 	"github.com/gpuarb/gpuarb/version"
@@ -220,7 +221,17 @@ func TestConfigCheck(t *testing.T) {
 			t.Errorf("%q: code %d\n%v", c.text, got.code, got)
 		}
 	}
-	got := finish(t, gpuarb(t, nil, "config", "check", "--json", file))
+	// Without a file: that of the daemon that answers, and without one, it is said which is looked at.
+	d := startDaemon(t, func(d *fakeDaemon) { d.state.Config.Path = file })
+	if got := finish(t, gpuarb(t, d.environment(t), "config", "check")); got.code != 78 || !strings.HasPrefix(got.stderr, file+":3: ") {
+		t.Errorf("of the daemon: code %d\n%v", got.code, got)
+	}
+	none := "gpuarb: no daemon answers that could say which file it reads: " + config.DefaultPath + " is looked at\n"
+	got := finish(t, gpuarb(t, []string{"GPUARB_SOCKET=" + filepath.Join(folder, "none")}, "config", "check"))
+	if !strings.HasPrefix(got.stderr, none) || !strings.Contains(got.String(), config.DefaultPath) {
+		t.Errorf("without a daemon: code %d\n%v", got.code, got)
+	}
+	got = finish(t, gpuarb(t, nil, "config", "check", "--json", file))
 	var result checkResult
 	err := json.Unmarshal([]byte(got.stdout), &result)
 	if err != nil || got.code != 78 || result.OK || len(result.Mistakes) != 2 ||

@@ -55,6 +55,17 @@ func TestConfigDiff(t *testing.T) {
 		fmt.Sprintf(`device 0: slots.max: in force 1, in the files nothing; set by %s`, by),
 	}
 	diff(live...)
+	for _, back := range []string{"memory.max=4G", "memory.max=50%"} { // as it was is no difference, however it is spelled
+		change("--rule", "lab", back)
+		diff(live[1:]...)
+	}
+	change("--user", "daemon", "memory.max=max", "streams.max=3")
+	change("--device", "0", "slots.max=max")
+	diff(fmt.Sprintf(`all programs of user daemon: streams.max: in force 3, in the files nothing; set by %s`, by))
+	change("--user", "daemon", "memory.max=2G", "streams.max=max")
+	change("--rule", "lab", "memory.max=1G")
+	change("--device", "0", "slots.max=1")
+	diff(live...)
 	edit(file, func(text string) string { return strings.Replace(text, `on_full = "deny"`, `on_full = "wait"`, 1) })
 	diff(append([]string{`defaults: on_full: in force "deny", in the files "wait"; not read again yet`}, live...)...)
 	if err := unix.Kill(m.DaemonPID(), unix.SIGHUP); err != nil {
