@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/report"
@@ -110,6 +111,11 @@ func readLimited(flags *pflag.FlagSet, args []string) (*limited, error) {
 			return nil, fmt.Errorf("--job: %q is neither the number nor the name of a job; `gpuarb jobs` shows both", w.name)
 		}
 		w.request.ID = id // 0: by name, which comes later
+	}
+	if w.kind == ipc.LimitCgroup && w.name != "/" { // in which all programs are: it has no limit, and shows what they hold
+		if err := rules.CheckCgroup(w.name); err != nil {
+			return nil, fmt.Errorf("--cgroup: %w", err)
+		}
 	}
 	if len(args) > 0 && !strings.Contains(args[0], "=") {
 		pid, err := strconv.ParseUint(args[0], 10, 31)

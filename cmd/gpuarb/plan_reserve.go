@@ -52,7 +52,11 @@ func (a *app) planReservations(arms uint64, text string) error {
 			plan.AtOnce = d.AtOnce
 		}
 	}
-	return a.show(plan, plan.write)
+	err = a.show(plan, plan.write)
+	if err == nil && len(accounting.GPUs(snapshot.Devices)) == 0 {
+		return errNoDevice
+	}
+	return err
 }
 
 // write writes a line for each device.

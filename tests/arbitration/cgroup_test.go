@@ -68,7 +68,7 @@ func TestCgroupFolder(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	limitTable(t, 1, "cgroup "+inner.Path+": only root may change what its programs may hold", rig.Run(t, v.Gpuarb("limit", "--cgroup", inner.Path, "memory.max=1M")))
-	limitTable(t, 1, `"there" is no path of a cgroup`, rig.Run(t, m.Gpuarb("limit", "--cgroup", "there", "memory.max=1M")))
+	limitTable(t, 2, `"there" is no path of a cgroup`, rig.Run(t, m.Gpuarb("limit", "--cgroup", "there", "memory.max=1M")))
 	limitTable(t, 2, `"streams.max" is no limit of a cgroup; there is memory.max`, rig.Run(t, m.Gpuarb("limit", "--cgroup", inner.Path, "streams.max=1")))
 	if err := os.WriteFile(folder(m, inner, "memory.max"), []byte("nonsense"), 0); !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("nonsense is answered with %v", err)
