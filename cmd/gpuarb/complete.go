@@ -134,24 +134,29 @@ func completeFlag(command *cobra.Command, name string, of offers) {
 	}
 }
 
-// completeDevices offers the devices for --device and --prefer; claim takes no processor.
+// completeDevices offers the devices for --device and --prefer: nobody claims the processor, and what is preferred is a GPU.
 func (a *app) completeDevices(command *cobra.Command) {
-	offer := func(s accounting.Snapshot) (all []cobra.Completion) {
-		if command.Name() != "limit" {
-			all = append(all, cobra.CompletionWithDesc(anyDevice, "whichever is free"))
-		}
-		for _, d := range s.Devices {
-			if d.IsGPU() || command.Name() != "claim" {
-				all = append(all, cobra.CompletionWithDesc(strconv.Itoa(d.Index), fmt.Sprintf("%s, %s", report.Escape(d.Name), d.Total.Human())))
-			}
-		}
-		return all
-	}
 	for _, name := range []string{"device", "prefer"} {
-		if command.Flags().Lookup(name) != nil {
-			completeFlag(command, name, a.fromState(offer))
+		if command.Flags().Lookup(name) == nil {
+			continue
+		}
+		free := name == "device" && command.Name() != "limit"
+		processor := name == "device" && command.Name() != "claim"
+		completeFlag(command, name, a.fromState(func(s accounting.Snapshot) []cobra.Completion { return offerDevices(s, free, processor) }))
+	}
+}
+
+// offerDevices are the devices, with whichever is free and the processor, or without.
+func offerDevices(s accounting.Snapshot, free, processor bool) (all []cobra.Completion) {
+	if free {
+		all = append(all, cobra.CompletionWithDesc(anyDevice, "whichever is free"))
+	}
+	for _, d := range s.Devices {
+		if d.IsGPU() || processor {
+			all = append(all, cobra.CompletionWithDesc(strconv.Itoa(d.Index), fmt.Sprintf("%s, %s", report.Escape(d.Name), d.Total.Human())))
 		}
 	}
+	return all
 }
 
 // tomlFiles has the shell offer configuration files.
