@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -90,7 +91,8 @@ func (style Style) Devices(w io.Writer, s accounting.Snapshot) error {
 func ListDevices(devices []accounting.DeviceState) string {
 	names := make([]string, len(devices))
 	for i, d := range devices {
-		names[i] = fmt.Sprintf("%d (%s, %s, %s)", d.Index, d.Name, d.UUID, d.PCI)
+		known := slices.DeleteFunc([]string{d.Name, d.UUID, d.PCI}, func(s string) bool { return s == "" }) // the processor has no PCI address
+		names[i] = fmt.Sprintf("%d (%s)", d.Index, strings.Join(known, ", "))
 	}
 	return strings.Join(names, ", ")
 }

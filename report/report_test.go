@@ -337,3 +337,11 @@ func TestProgramsInContainers(t *testing.T) {
 		t.Errorf("the file has\n%s", file.String())
 	}
 }
+
+// TestListDevices: what is not known of a device leaves no gap.
+func TestListDevices(t *testing.T) {
+	got := ListDevices([]accounting.DeviceState{{Name: "Card", UUID: "GPU-1", PCI: "0000:01:00.0"}, {Index: 2, Name: "EPYC", UUID: "CPU-2"}})
+	if want := "0 (Card, GPU-1, 0000:01:00.0), 2 (EPYC, CPU-2)"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
