@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/daemon"
@@ -71,6 +72,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 				return usageError{fmt.Errorf("unexpected argument %q: gpuarbd takes flags only", args[0])}
 			}
 			return nil
+		},
+		PreRunE: func(cmd *cobra.Command, _ []string) (err error) {
+			cmd.Flags().Visit(func(f *pflag.Flag) {
+				if f.Value.Type() == "string" && f.Value.String() == "" { // as of a variable that is not set: not what stands without the flag
+					err = usageError{fmt.Errorf("--%s: the path is empty", f.Name)}
+				}
+			})
+			return err
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if check {
