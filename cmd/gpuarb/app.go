@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 )
@@ -71,7 +73,21 @@ func fail(code int, format string, args ...any) error {
 // say prints a message for people: one line on stderr, with gpuarb's name before it.
 func (a *app) say(format string, args ...any) {
 	text := strings.TrimSpace(fmt.Sprintf(format, args...))
-	fmt.Fprintf(a.stderr, "gpuarb: %s\n", strings.ReplaceAll(text, "\n", "\n  "))
+	fmt.Fprintf(a.stderr, "gpuarb: %s\n", strings.ReplaceAll(printable(text), "\n", "\n  "))
+}
+
+// printable spells as Go does what a terminal would obey, as in an argument that a message repeats. What is escaped already stays.
+func printable(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if r == '\n' || unicode.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRuneToASCII(r)
+		b.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return b.String()
 }
 
 // jsonFlag adds --json to a command.

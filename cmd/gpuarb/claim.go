@@ -58,7 +58,7 @@ when signal n ended the wait; with --exec COMMAND's own, 126 and 127 as with run
 	options.addTo(flags)
 	flags.StringVar(&options.device, "device", anyDevice, "which: any, nvidia, amd, intel, or a device; with a list, as 0,1, all of them")
 	flags.BoolVar(&options.try, "try", false, "fail with 75 rather than wait")
-	flags.BoolVar(&options.noWait, "no-wait", false, "the same")
+	flags.BoolVar(&options.noWait, "no-wait", false, "the same as --try")
 	flags.BoolVar(&options.onlyIfNone, "only-if-none", false, "fail with 75 when you have a claim already")
 	flags.BoolVar(&options.exec, "exec", false, "run the command that follows, and end the claim when it ends")
 	flags.IntVar(&options.holder, "for", 0, "the claim lasts as long as the process with this PID")

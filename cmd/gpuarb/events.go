@@ -54,6 +54,7 @@ type eventPrinter struct {
 	json  bool
 	color bool
 	reach ipc.EventsRequest // where to go on
+	some  bool              // something was printed
 
 	failed error // of reading or printing a line: unlike one of the connection, it ends --follow
 }
@@ -76,6 +77,8 @@ func (a *app) events(o eventOptions) error {
 		_ = client.Close()
 		var refused *ipc.ReplyError
 		switch {
+		case err == nil && !p.some && isNobody(o.user):
+			return fail(exitFailed, "this machine has no user %s, and no event is about one", o.user)
 		case err == nil:
 			return nil
 		case errors.As(err, &refused) && refused.Status == ipc.StatusUnknownType:
@@ -91,6 +94,13 @@ func (a *app) events(o eventOptions) error {
 			return err
 		}
 	}
+}
+
+// isNobody tells that a name is surely no user's of this machine; a number may be one's in a container.
+func isNobody(name string) bool {
+	known := inDatabase("passwd")
+	_, err := strconv.ParseUint(name, 10, 32)
+	return name != "" && err != nil && known != nil && !known(name)
 }
 
 // connectForEvents is connect without a deadline and without a session: an events request needs none.
@@ -137,14 +147,16 @@ func (p *eventPrinter) request() ipc.EventsRequest {
 // part prints the lines of one message.
 func (p *eventPrinter) part(part ipc.EventsPart, lines []byte) error {
 	var text bytes.Buffer
+	var unreadable error
 	for line := range bytes.Lines(lines) {
 		e, err := events.Parse(line)
+		if err != nil && !p.json {
+			unreadable = fail(exitFailed, "the daemon sent an event that cannot be read: %w; are daemon and gpuarb of one version?", err)
+			break // after those before it
+		}
 		switch {
-		case err != nil && p.json: // of another version: whoever asked for JSON may know it
+		case err != nil: // of another version: whoever asked for JSON may know it
 			text.Write(line)
-		case err != nil:
-			p.failed = fail(exitFailed, "the daemon sent an event that cannot be read: %w; are daemon and gpuarb of one version?", err)
-			return p.failed
 		case !p.o.wants(&e):
 		case p.json:
 			text.Write(line)
@@ -153,7 +165,10 @@ func (p *eventPrinter) part(part ipc.EventsPart, lines []byte) error {
 		}
 	}
 	p.reach.Daemon, p.reach.Offset = part.Daemon, part.Next
-	_, p.failed = text.WriteTo(p.out)
+	p.some = p.some || text.Len() > 0
+	if _, p.failed = text.WriteTo(p.out); p.failed == nil {
+		p.failed = unreadable
+	}
 	return p.failed
 }
 

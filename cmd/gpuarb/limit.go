@@ -149,7 +149,11 @@ func setLimit(request *ipc.LimitRequest, name, value string) error {
 		return fmt.Errorf("%q is no limit of %s; there %s %s", name, t.noun, are, config.AndList(t.limits))
 	}
 	if err := shim.SetLimit(request, name, value); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		orMax := ""
+		if name == "slots.max" || name == "streams.max" && request.Target == ipc.LimitUser {
+			orMax = ", and not max"
+		}
+		return fmt.Errorf("%s: %w%s", name, err, orMax)
 	}
 	return nil
 }

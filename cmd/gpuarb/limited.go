@@ -47,13 +47,13 @@ var targets = []target{
 		},
 	},
 	{
-		kind: ipc.LimitJob, flag: "job", usage: "the job, by the number that /gpu/jobs shows, or by its name (gpuarb run --name)",
+		kind: ipc.LimitJob, flag: "job", usage: "the job, by the number that gpuarb jobs shows, or by its name (gpuarb run --name)",
 		noun: "a process or job", limits: ofOne, holds: "job %s holds", frees: "it frees", offers: offerJobs, find: jobCalled,
 		inForce: func(s accounting.Snapshot, id uint64, _ string) ([]report.Limit, bool) {
 			return report.JobLimits(s, id)
 		},
 		unknown: func(_ accounting.Snapshot, id uint64, _ string) error {
-			return fmt.Errorf("there is no job %d (any more); /gpu/jobs lists them", id)
+			return fmt.Errorf("there is no job %d (any more); `gpuarb jobs` lists them", id)
 		},
 	},
 	{

@@ -74,7 +74,9 @@ var errNoPatience = errors.New("must be above 0; --no-wait does not wait")
 
 // parsePatience reads 10m, 1.5h, or a bare number of seconds, as flock(1) takes it.
 func parsePatience(text string) (time.Duration, error) {
-	if seconds, err := strconv.ParseFloat(text, 64); err == nil && seconds < math.MaxInt32 {
+	if seconds, err := strconv.ParseFloat(text, 64); err == nil && seconds >= math.MaxInt32 {
+		return 0, fmt.Errorf("%q is too long: write less than %d seconds, or max", text, math.MaxInt32)
+	} else if err == nil {
 		text = strconv.FormatFloat(seconds, 'f', -1, 64) + "s"
 	}
 	limit, err := time.ParseDuration(text)
@@ -146,7 +148,7 @@ func (o *jobOptions) request(flags *pflag.FlagSet) (ipc.JobOpenRequest, accounti
 		o.least = least
 	}
 	if flags.Changed("streams") && (o.streams < 1 || o.streams > math.MaxInt32) {
-		return request, size, fmt.Errorf("--streams: %d is no limit; write a number from 1", o.streams)
+		return request, size, fmt.Errorf("--streams: %d is no limit; write a number from 1 to %d", o.streams, math.MaxInt32)
 	}
 	request.Streams = uint32(o.streams)
 	return request, size, o.flags(&request)

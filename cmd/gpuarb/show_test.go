@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/config"
+	"github.com/gpuarb/gpuarb/events"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/report"
 	"github.com/gpuarb/gpuarb/version"
@@ -65,6 +66,14 @@ func TestUnreadableEvent(t *testing.T) {
 	got := finish(t, gpuarb(t, daemon.environment(t), "events", "--follow"))
 	wantCode(t, got, 1)
 	wantStderr(t, got, "the daemon sent an event that cannot be read: invalid character 'o' in literal null (expecting 'u'); are daemon and gpuarb of one version?")
+	daemon = startDaemon(t, func(d *fakeDaemon) {
+		e := events.Event{Kind: events.Configured, Text: "the one before it"}
+		d.events = append(e.Line(), "no event\n"...)
+	})
+	if got := finish(t, gpuarb(t, daemon.environment(t), "events")); got.code != 1 || !strings.Contains(got.stdout, "the one before it") {
+		t.Errorf("what can be read before it is printed: code %d\n%v", got.code, got)
+	}
+	daemon = startDaemon(t, func(d *fakeDaemon) { d.events = []byte("no event\n") })
 	got = finish(t, gpuarb(t, daemon.environment(t), "events", "--json"))
 	if got.code != 0 || got.stdout != "no event\n" { // whoever asked for JSON may know it
 		t.Errorf("code %d\n%v", got.code, got)
@@ -79,6 +88,25 @@ func TestCompleteCgroup(t *testing.T) {
 	got := finish(t, gpuarb(t, daemon.environment(t), "__complete", "limit", "--cgroup", ""))
 	if !strings.HasPrefix(got.stdout, "/lab/ada\n") || strings.Contains(got.stdout, "$") {
 		t.Errorf("completion offers\n%v", got)
+	}
+}
+
+// TestCompleteDevices: what is offered is not refused.
+func TestCompleteDevices(t *testing.T) {
+	daemon := startDaemon(t, func(d *fakeDaemon) {
+		d.state.Devices = append(d.state.Devices[:1], accounting.DeviceState{Index: 1, Vendor: accounting.VendorCPU, Name: "CPU"})
+	})
+	for line, want := range map[string]string{"run --device": "any 0 1", "run --prefer": "0", "claim --device": "any 0", "claim --prefer": "0", "limit --device": "0 1"} {
+		got := finish(t, gpuarb(t, daemon.environment(t), append([]string{"__complete"}, append(strings.Fields(line), "")...)...))
+		var words []string
+		for line := range strings.Lines(got.stdout) {
+			if word, _, ok := strings.Cut(line, "\t"); ok {
+				words = append(words, word)
+			}
+		}
+		if text := strings.Join(words, " "); text != want {
+			t.Errorf("%s offers %q, want %q\n%v", line, text, want, got)
+		}
 	}
 }
 

@@ -73,6 +73,7 @@ var mistakes = []struct {
 
 	// Limits.
 	{`gpuarb limit --user no-such-user memory.max=2G`, `this machine has no user no-such-user`, 1},
+	{`gpuarb limit --rule $(printf 'a\033b')`, `the configuration has no rule a\x1bb`, 1},
 	{`gpuarb limit --rule students memory.max=2G`, `the configuration has no rule students, and no other`, 1},
 	{`gpuarb limit --user 1000 memory.min=2G`, `"memory.min" is no limit of a user; there are memory.max and streams.max`, 2},
 	{`gpuarb limit --user 1000 --rule students memory.max=2G`, `whose? Give a PID, --job, --user, --cgroup, --rule or --device`, 2},
@@ -81,6 +82,7 @@ var mistakes = []struct {
 	{`gpuarbd --sokcet x`, `gpuarbd: unknown flag: --sokcet`, 2},
 	{`gpuarbd --socket /etc/passwd/x/y --mount none`, `^gpuarbd: cannot make the runtime directory /etc/passwd/x`, 1},
 	{`gpuarbd --socket /tmp/$(printf 'a%.0s' $(seq 200)) --mount none`, `^gpuarbd: |a socket's path has at most 107 bytes`, 1},
+	{`gpuarbd --socket "$NOT_SET" --mount none`, `gpuarbd: --socket: the path is empty`, 2},
 	{`gpuarbd --config /nowhere.toml`, `/nowhere.toml`, 78},
 }
 
