@@ -40,6 +40,10 @@ func Run(leash io.Reader, log *slog.Logger) error {
 	if os.Geteuid() == 0 {
 		return errRoot
 	}
+	// As of root's `gpuarbd --user`, whose folder is root's alone. Any other reason passes, and the page says it.
+	if err := unix.Access(settings.Socket, unix.W_OK); errors.Is(err, unix.EACCES) {
+		return fmt.Errorf("it would be served as user %d, who may not come to the daemon's socket %s: %w", os.Geteuid(), settings.Socket, err)
+	}
 	confine()
 	file := os.NewFile(worker.ListenerFD, "listener")
 	l, err := net.FileListener(file)

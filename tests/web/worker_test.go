@@ -75,6 +75,29 @@ func lives(pid string) bool {
 	return !strings.HasPrefix(rest, "Z")
 }
 
+// TestNoWayToTheSocket: where the daemon's folder is closed to the user of the page's process, the log says that nothing is
+// served, and why, until there is a way.
+func TestNoWayToTheSocket(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root's daemon starts the process as another user")
+	}
+	m := machine{rig.New(t, rig.Options{Config: config("127.0.0.1:0"), NoMount: true, Stopped: true})}
+	if err := os.Chmod(m.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	m.Start()
+	m.AwaitLog("who may not come to the daemon's socket " + m.Socket + ": permission denied")
+	m.AwaitLog("the page is not served; it is tried again")
+	if served.MatchString(m.Log()) {
+		t.Errorf("it is said to be served:\n%s", m.Log())
+	}
+	if err := os.Chmod(m.Dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m.url()
+}
+
 // TestEndsWithTheDaemon: whatever the end of the daemon is.
 func TestEndsWithTheDaemon(t *testing.T) {
 	t.Parallel()

@@ -152,21 +152,23 @@ func (k *Keeper) runOne(ctx context.Context, now Wanted, listener *os.File) (Wan
 	beat := beatsOf(pipes.beats)
 	look := time.NewTicker(k.beats)
 	defer look.Stop()
-	missed := 0
+	missed, served := 0, false
 	ended := make(chan error, 1)
 	go func() {
 		err := cmd.Wait()
 		k.pid.Store(0) // the number may be another process's from now on
 		ended <- err
 	}()
-	k.log.Info("the page is served", "listen", addressOf(listener), "pid", cmd.Process.Pid)
 	for {
 		select {
 		case err := <-ended:
 			pipes.leash.Close()
 			return now, fmt.Errorf("its process ended: %w", cmp.Or(err, errUntold))
 		case <-beat:
-			missed = 0
+			if missed = 0; !served { // it could have found a reason not to
+				served = true
+				k.log.Info("the page is served", "listen", addressOf(listener), "pid", cmd.Process.Pid)
+			}
 			continue
 		case <-look.C:
 			if missed++; missed < beatsMissed {
