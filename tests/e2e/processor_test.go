@@ -61,7 +61,7 @@ func TestProcessorIsNoGPU(t *testing.T) {
 	with, without := withProcessor(t, rig.Options{Devices: "none"})
 	processor(t, with, 1)
 	for _, args := range [][]string{{"devices"}, {"claim"}, {"claim", "--try"}, {"claim", "--device", "0"}, {"claim", "--device", "nvidia"},
-		{"claim", "--only-if-none"}, {"claim", "--exclusive"}, {"claim", "--prefer", "0"}} {
+		{"claim", "--only-if-none"}, {"claim", "--exclusive"}, {"claim", "--prefer", "0"}, {"plan", "--arms", "2", "--min", "1G"}} {
 		same(t, with, without, 69, args...)
 	}
 	for _, args := range [][]string{{"run", "--device", "any", "--", "true"}, {"run", "--device", "nvidia", "--", "true"},
@@ -69,7 +69,7 @@ func TestProcessorIsNoGPU(t *testing.T) {
 		same(t, with, without, 125, args...)
 	}
 	for _, args := range [][]string{{"run", "--", "true"}, {"run", "--memory", "900G", "--", "true"}, {"run", "--min", "1G", "--", "true"},
-		{"run", "--no-wait", "--", "true"}, {"ps"}, {"queue"}, {"plan", "--arms", "2", "--min", "1G"}} {
+		{"run", "--no-wait", "--", "true"}, {"ps"}, {"queue"}} {
 		same(t, with, without, 0, args...)
 	}
 	if r := rig.Run(t, with.Gpuarb("doctor")); !strings.Contains(r.Stdout, "the daemon knows no GPU on this machine") ||
