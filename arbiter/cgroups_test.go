@@ -128,7 +128,7 @@ func TestCgroupWait(t *testing.T) {
 	if o.Waiting == 0 {
 		t.Fatalf("%+v", o)
 	}
-	if n := w.arb.Notice(w.now, o.Waiting); n.Position != 1 || !strings.Contains(n.Text, "of the 50 bytes that root set for cgroup /a, bob's train[") {
+	if n := w.arb.Notice(w.now, o.Waiting); n.Position != 1 || !strings.Contains(n.Text, "of the 50 bytes that root set for cgroup /a, 10 bytes free; holds: bob's train[") {
 		t.Errorf("%+v", n)
 	}
 	later := w.runsIn("/a/box", ann)

@@ -81,7 +81,7 @@ func (a *Arbiter) explain(l *lease, o *Outcome, r *accounting.Refusal, aside str
 	if aside != "" {
 		o.Explain += ": " + aside
 	}
-	if o.Holders = a.holders(time.Time{}, d, a.below(r), r.Budget == nil); o.Holders != "" {
+	if o.Holders = a.holders(time.Time{}, d, r.Budget); o.Holders != "" {
 		o.Explain += fmt.Sprintf(wording.Holds, o.Holders)
 	}
 	if r.Budget == l.session.job.budget && l.crowdedOut(o) {
@@ -176,7 +176,7 @@ func (a *Arbiter) minRefused(r *accounting.Refusal, why Reason) *Refusal {
 			context = fmt.Sprintf(wording.BesideContext, cost.Human())
 		}
 	}
-	if held := a.holders(time.Time{}, d, a.below(r), r.Budget == nil); held != "" {
+	if held := a.holders(time.Time{}, d, r.Budget); held != "" {
 		where += fmt.Sprintf(wording.Holds, held)
 	}
 	return refusal(why, r, fmt.Sprintf(wording.MinRefused, r.Requested.Human(), d, r.Remaining.Human(), context, where))

@@ -24,22 +24,38 @@ func (a *Arbiter) heldAt(now time.Time, o obstacle) string {
 	if o.at&(atSlots|atWish) != 0 {
 		return slotsHeld(now, d)
 	}
-	holders := a.holders(now, d, a.leasesAt(o), sh == nil)
+	b := o.budget()
+	holders, free := a.holders(now, d, b), a.ledger.Left(b, d.Index)
+	held := fmt.Sprintf(wording.MemoryHeld, free.Human(), holders)
 	switch {
-	case sh != nil:
-		return fmt.Sprintf(wording.BudgetHeld, sh.named(d, sh.limits(d).Max), cmp.Or(holders, wording.NothingFree))
-	case holders == "":
+	case holders != "":
+	case sh == nil:
 		return ""
+	case free > 0:
+		held = fmt.Sprintf(wording.Free, free.Human())
+	default:
+		held = wording.NothingFree
 	}
-	return fmt.Sprintf(wording.MemoryHeld, a.ledger.Left(nil, d.Index).Human(), holders)
+	if sh != nil {
+		return fmt.Sprintf(wording.BudgetHeld, sh.named(d, sh.limits(d).Max), held)
+	}
+	return held
 }
 
-// leasesAt are the leases below a limit of bytes.
-func (a *Arbiter) leasesAt(o obstacle) iter.Seq[*lease] {
+// budget is the limit in the ledger; nil: the device.
+func (o obstacle) budget() *accounting.Budget {
 	if o.shared != nil {
-		return owners(o.shared.budget.Leases(o.device.Index))
+		return o.shared.budget
 	}
-	return a.leasesOn(o.device)
+	return nil
+}
+
+// leasesBelow yields the leases on a device below a budget (nil: all of them).
+func (a *Arbiter) leasesBelow(b *accounting.Budget, d *device) iter.Seq[*lease] {
+	if b != nil {
+		return owners(b.Leases(d.Index))
+	}
+	return a.leasesOn(d)
 }
 
 // slotsHeld says who has the slots of a device, and since when.
@@ -99,10 +115,10 @@ func (h *memoryHolder) named(now time.Time) string {
 	return wording.Holder(wording.Owned(u.User, wording.Stranger(u.Command, u.PID)), h.bytes, "unmanaged", now, u.Since)
 }
 
-// holders names the processes that use most there, and where it is the device the jobs
-// for which more is reserved than they use, and programs that are no clients. With a time
-// it tells since when.
-func (a *Arbiter) holders(now time.Time, d *device, leases iter.Seq[*lease], all bool) string {
+// holders names the processes that use most of a budget on a device (nil: of the device), the jobs
+// for which more of it is reserved than they use, and of a device the programs that are no clients.
+// With a time it tells since when.
+func (a *Arbiter) holders(now time.Time, d *device, of *accounting.Budget) string {
 	var top [namedHolders]memoryHolder
 	count := 0
 	insert := func(h memoryHolder) {
@@ -115,13 +131,13 @@ func (a *Arbiter) holders(now time.Time, d *device, leases iter.Seq[*lease], all
 			}
 		}
 	}
-	for l := range leases {
+	for l := range a.leasesBelow(of, d) {
 		insert(memoryHolder{l.Granted() - a.idle(l), l})
 	}
-	if all {
-		for _, j := range a.reserved(d) {
-			insert(memoryHolder{j.unused(d), j})
-		}
+	for _, j := range a.reserved(d, of) {
+		insert(memoryHolder{j.unused(d, of), j})
+	}
+	if of == nil {
 		for i := range d.unmanagedBy {
 			insert(memoryHolder{d.unmanagedBy[i].Bytes, &d.unmanagedBy[i]})
 		}
@@ -133,11 +149,17 @@ func (a *Arbiter) holders(now time.Time, d *device, leases iter.Seq[*lease], all
 	return wording.List(names, count)
 }
 
-// reserved are the jobs for which more of a device is reserved than they hold, the oldest first.
-func (a *Arbiter) reserved(d *device) (jobs []*job) {
-	if sums := a.ledger.Device(d.Index); sums.Committed > sums.Held { // else nobody has anything reserved
+// reserved are the jobs for which more of a budget on a device (nil: of the device) is reserved than
+// they hold, the oldest first.
+func (a *Arbiter) reserved(d *device, of *accounting.Budget) (jobs []*job) {
+	sums := a.ledger.Device(d.Index)
+	held, promised := sums.Held, sums.Committed
+	if of != nil {
+		held, promised = of.Account(d.Index).Held, of.Load(d.Index)
+	}
+	if promised > held { // else nobody has anything reserved
 		for _, j := range a.jobs {
-			if j.unused(d) > 0 {
+			if j.unused(d, of) > 0 {
 				jobs = append(jobs, j)
 			}
 		}
@@ -146,10 +168,37 @@ func (a *Arbiter) reserved(d *device) (jobs []*job) {
 	return jobs
 }
 
-// unused is how much more of a device is reserved for a job than it holds.
-func (j *job) unused(d *device) accounting.Bytes {
-	sums := j.budget.Account(d.Index)
+// unused is how much more of a budget on a device (nil: of the device) is reserved for a job than it
+// holds: for its processes alone, where these count there and the job as a whole does not.
+func (j *job) unused(d *device, of *accounting.Budget) (sum accounting.Bytes) {
+	if of == nil || of != j.budget && countsAt(j.budget, of) {
+		return unusedOf(j.budget, d)
+	}
+	if sh := sharedOf(of); of != j.budget && (sh == nil || sh.group == nil) {
+		return 0
+	}
+	for _, s := range j.sessions {
+		if of != s.budget && countsAt(s.budget, of) {
+			sum = sum.Plus(unusedOf(s.budget, d))
+		}
+	}
+	return sum
+}
+
+// unusedOf is how much more is reserved on a device for a budget and those below it than they hold.
+func unusedOf(b *accounting.Budget, d *device) accounting.Bytes {
+	sums := b.Account(d.Index)
 	return sums.Committed.Less(sums.Held)
+}
+
+// countsAt reports whether what a budget holds is charged to another one too.
+func countsAt(b, of *accounting.Budget) bool {
+	for above := range b.Chain() {
+		if above == of {
+			return true
+		}
+	}
+	return false
 }
 
 // holdings says what a job holds.

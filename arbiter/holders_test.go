@@ -1,6 +1,7 @@
 package arbiter_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -61,5 +62,58 @@ func TestWhoHasADevice(t *testing.T) {
 		if got[i] != want[i] {
 			t.Errorf("got  %+v\nwant %+v", got[i], want[i])
 		}
+	}
+}
+
+// TestReservedOfABudget: what is kept of a shared budget for one job is named to the others who wait for it,
+// or are refused, with what is free there.
+func TestReservedOfABudget(t *testing.T) {
+	p := exact(unlimited())
+	p.Rules = []rules.Rule{{Match: rules.Match{User: "bob"}, Scope: ptr(rules.ScopeUser), Max: ptr(size(6 * gib)), OnFull: ptr(rules.OnFullWait)}}
+	w := newWorld(t, p, 16*gib)
+	bob := func(exe string) rules.Process { return w.process(bob, exe) }
+	w.clientOf(w.process(eve, "other"), w.job(t, arbiter.JobRequest{Process: w.process(eve, "gpuarb"), Command: "other", Min: ptr(size(gib))}), 0).must(mib)
+	keeps := w.job(t, arbiter.JobRequest{Process: bob("gpuarb"), Command: "sleep", Min: ptr(size(5 * gib))})
+	if _, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: bob("gpuarb"), Command: "train", Min: ptr(size(2 * gib))}); err != nil {
+		t.Fatal(err)
+	}
+	told := func(want string) {
+		t.Helper()
+		q := w.arb.Snapshot(w.now).Queue
+		if len(q) != 1 || !strings.HasSuffix(q[0].Text, want) {
+			t.Errorf("%+v, want %s", q, want)
+		}
+	}
+	told(": of user bob's 6 GiB budget, 1 GiB free; holds: bob's job 2 (sleep) 5 GiB (reserved) for 0 ms")
+	w.client(keeps, 0).must(500 * mib)
+	told(": of user bob's 6 GiB budget, 1 GiB free; holds: bob's job 2 (sleep) 4.5 GiB (reserved) for 0 ms, bob's ffmpeg[105] 500 MiB for 0 ms")
+	w.arb.CancelJob(w.now, 3)
+
+	_, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: bob("gpuarb"), NoWait: true, Min: ptr(size(2 * gib))})
+	if err == nil || !strings.Contains(err.Error(), "; holds: bob's job 2 (sleep) 4.5 GiB (reserved), bob's ffmpeg[105] 500 MiB") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestReservedForProcesses: in a cgroup, and in a job with a budget, counts what is reserved for the processes there.
+func TestReservedForProcesses(t *testing.T) {
+	p := exact(size(6 * gib))
+	w := newWorld(t, p, 16*gib)
+	w.limitCgroup("/a", size(4*gib))
+	per := w.job(t, arbiter.JobRequest{Process: w.process(bob, "gpuarb"), Command: "train", PerProcess: true, Min: ptr(size(3 * gib))})
+	in := w.process(bob, "a")
+	in.Cgroup = "/a/b"
+	w.clientOf(in, per, 0).must(gib)
+	if o := w.runsIn("/a", eve).alloc(2 * gib); o.Reason != arbiter.ReasonSharedFull || o.Remaining != gib || o.Holders != "bob's job 1 (train) 2 GiB (reserved), bob's a[102] 1 GiB" {
+		t.Errorf("%+v", o)
+	}
+	outside := w.process(bob, "b")
+	s, err := w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: outside, Job: per})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := (&client{w: w, process: outside, session: s.ID}).on(0)
+	if o := other.alloc(4 * gib); o.Reason != arbiter.ReasonOverBudget || o.Holders != "bob's job 1 (train) 5 GiB (reserved), bob's a[102] 1 GiB" {
+		t.Errorf("%+v", o)
 	}
 }

@@ -194,16 +194,14 @@ func (a *Arbiter) stateOf(o obstacle) string {
 		return b.String()
 	}
 	n := 0
-	for l := range a.leasesAt(o) {
+	for l := range a.leasesBelow(o.budget(), o.device) {
 		if l.Granted() > 0 && n < namedHolders {
 			fmt.Fprintf(&b, " %d", l.session.id)
 			n++
 		}
 	}
-	if o.shared == nil {
-		for _, j := range a.reserved(o.device) {
-			fmt.Fprintf(&b, " job %d", j.id)
-		}
+	for _, j := range a.reserved(o.device, o.budget()) {
+		fmt.Fprintf(&b, " job %d", j.id)
 	}
 	return b.String()
 }

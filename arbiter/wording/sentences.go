@@ -26,7 +26,8 @@ const (
 
 	// Who holds it.
 	Holds       = "; holds: %s"
-	MemoryHeld  = "%s free" + Holds
+	Free        = "%s free"
+	MemoryHeld  = Free + Holds
 	BudgetHeld  = "of %s, %s"
 	NothingFree = "nothing is free"
 	SlotsHeld   = "%d of %d (slots.max) taken: %s"

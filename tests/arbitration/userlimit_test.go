@@ -157,7 +157,7 @@ on_full = "wait"
 	a.Want("alloc a 80M", "ok")
 	b.Tell("alloc b 40M")
 	rig.Eventually(t, "it waits", func() bool { return len(m.Snapshot().Queue) == 1 })
-	if q := m.Snapshot().Queue[0]; q.Reason != "shared_full" || !strings.Contains(q.Text, "of the 100 MiB that root set for user 61001, user 61001's") {
+	if q := m.Snapshot().Queue[0]; q.Reason != "shared_full" || !strings.Contains(q.Text, "of the 100 MiB that root set for user 61001, ") || !strings.Contains(q.Text, " free; holds: user 61001's") {
 		t.Errorf("%+v", q)
 	}
 	a.Want("free a", "ok")
