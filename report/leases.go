@@ -67,7 +67,7 @@ func (style Style) Leases(w io.Writer, s accounting.Snapshot) error {
 func (style Style) Programs(w io.Writer, s accounting.Snapshot) error {
 	rows := leaseRows(s)
 	for i := range s.Devices {
-		rows = addOwners(rows, &s.Devices[i])
+		rows = addOwners(rows, &s, &s.Devices[i])
 	}
 	slices.SortStableFunc(rows, func(x, y leaseRow) int { return cmp.Compare(x.Device, y.Device) })
 	columns := leaseColumns
@@ -79,7 +79,7 @@ func (style Style) Programs(w io.Writer, s accounting.Snapshot) error {
 
 // addOwners marks the leases of those who have a device as a whole, and adds a row for each
 // who has none.
-func addOwners(rows []leaseRow, d *accounting.DeviceState) []leaseRow {
+func addOwners(rows []leaseRow, s *accounting.Snapshot, d *accounting.DeviceState) []leaseRow {
 	for _, h := range d.Owners() {
 		leases := 0
 		for k := range rows {
@@ -89,8 +89,16 @@ func addOwners(rows []leaseRow, d *accounting.DeviceState) []leaseRow {
 			}
 		}
 		if leases == 0 {
-			rows = append(rows, leaseRow{&accounting.LeaseState{PID: h.PID, User: h.User, Device: d.Index, State: "-",
-				Budget: accounting.Max, AgeSeconds: h.AgeMs / 1000, JobName: h.JobName, Command: h.Command}, string(h.Kind)})
+			l := &accounting.LeaseState{PID: h.PID, User: h.User, Device: d.Index, State: "-",
+				Budget: accounting.Max, AgeSeconds: h.AgeMs / 1000, JobName: h.JobName, Command: h.Command}
+			if j := s.Job(h.Job); j != nil {
+				for _, on := range j.Devices {
+					if on.Device == d.Index {
+						l.Budget, l.Min = on.Max, on.Min
+					}
+				}
+			}
+			rows = append(rows, leaseRow{l, string(h.Kind)})
 		}
 	}
 	return rows

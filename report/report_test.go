@@ -83,7 +83,7 @@ func crowd() accounting.Snapshot {
 		{PID: 78, Command: "?", Bytes: 100 << 20, AgeMs: 61_000},
 	}
 	s.Leases = nil
-	job := accounting.JobState{ID: 1000, PID: 900, UID: 1000, User: "ann", Command: "/bin/bash -i", Devices: []accounting.JobDeviceState{{}, {Device: 11}}}
+	job := accounting.JobState{ID: 1000, PID: 900, UID: 1000, User: "ann", Command: "/bin/bash -i", Devices: []accounting.JobDeviceState{{Max: 2 * gib}, {Device: 11}}}
 	s.Jobs = []accounting.JobState{job}
 	for i := range 200 {
 		j := accounting.JobState{ID: uint64(i + 1), PID: 4000 + i, UID: 1001, User: "somebody-with-a-long-name", AgeMs: int64(i) * 90_000,
