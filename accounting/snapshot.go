@@ -275,7 +275,8 @@ type BudgetDeviceState struct {
 	Max    Bytes  `json:"max_bytes"`
 	MaxBy  string `json:"max_by"` // a rule, or who set it; "": there is none
 	Used   Bytes  `json:"used_bytes"`
-	Over   bool   `json:"over"` // more is held than may be
+	Free   Bytes  `json:"free_bytes"` // neither held nor reserved; Max: no limit
+	Over   bool   `json:"over"`       // more is held than may be
 }
 
 // RuleState is a rule of the configuration, and what it gives now.

@@ -85,6 +85,9 @@ func TestReservedOfABudget(t *testing.T) {
 		}
 	}
 	told(": of user bob's 6 GiB budget, 1 GiB free; holds: bob's job 2 (sleep) 5 GiB (reserved) for 0 ms")
+	if b := w.arb.Snapshot(w.now).Budgets[0].Devices[0]; b.Free != gib || b.Used != 0 {
+		t.Errorf("%+v", b)
+	}
 	w.client(keeps, 0).must(500 * mib)
 	told(": of user bob's 6 GiB budget, 1 GiB free; holds: bob's job 2 (sleep) 4.5 GiB (reserved) for 0 ms, bob's ffmpeg[105] 500 MiB for 0 ms")
 	w.arb.CancelJob(w.now, 3)

@@ -300,8 +300,14 @@ func (a *Arbiter) budgetStates() ([]accounting.BudgetState, map[*shared]*account
 		state.Devices = make([]accounting.BudgetDeviceState, len(a.devices))
 		for i, d := range a.devices {
 			m := s.memory(d)
-			state.Devices[i] = accounting.BudgetDeviceState{Device: d.Index, Min: m.Min, Max: m.Max, MaxBy: m.MaxBy,
-				Over: s.budget != nil && s.budget.Over(d.Index)}
+			on := accounting.BudgetDeviceState{Device: d.Index, Min: m.Min, Max: m.Max, MaxBy: m.MaxBy, Free: m.Max}
+			if s.budget != nil {
+				on.Over = s.budget.Over(d.Index)
+				if m.Max != accounting.Max {
+					on.Free = a.ledger.Left(s.budget, d.Index)
+				}
+			}
+			state.Devices[i] = on
 		}
 		states = append(states, state)
 		at[s] = &states[len(states)-1]

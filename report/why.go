@@ -42,6 +42,7 @@ type WhyDevice struct {
 	Shared     *string           `json:"shared_budget"`
 	SharedUsed *accounting.Bytes `json:"shared_used_bytes"`
 	SharedMax  *accounting.Bytes `json:"shared_max_bytes"`
+	SharedFree *accounting.Bytes `json:"shared_free_bytes"`
 	SharedBy   *string           `json:"shared_max_by"`
 	Free       accounting.Bytes  `json:"free_bytes"`
 	Capacity   accounting.Bytes  `json:"capacity_bytes"`
@@ -104,9 +105,10 @@ func whyDevice(s accounting.Snapshot, job uint64, on accounting.JobDeviceState) 
 	left := accounting.Max
 	for _, b := range s.Budgets {
 		for _, at := range b.Devices {
-			if at.Device == on.Device && slices.Contains(b.Jobs, job) && (w.Shared == nil || at.Max.Less(at.Used) < left) {
-				left = at.Max.Less(at.Used) // of two, the one with less room
-				w.Shared, w.SharedUsed, w.SharedMax, w.SharedBy = &b.Name, &at.Used, Unless(at.Max, accounting.Max), Unless(at.MaxBy, "")
+			if at.Device == on.Device && slices.Contains(b.Jobs, job) && (w.Shared == nil || at.Free < left) {
+				left = at.Free // of two, the one with less room
+				w.Shared, w.SharedUsed, w.SharedBy = &b.Name, &at.Used, Unless(at.MaxBy, "")
+				w.SharedMax, w.SharedFree = Unless(at.Max, accounting.Max), Unless(at.Free, accounting.Max)
 			}
 		}
 	}
@@ -161,11 +163,19 @@ func (w Why) overBudget() (advice []string) {
 		if d.isLost() || d.Max == nil || *d.Max > d.Used.Plus(*d.Max/8) || len(w.Waits) > 0 {
 			continue // an eighth is left
 		}
-		how := fmt.Sprintf("`sudo gpuarb limit --job %d memory.max=SIZE` raises it", w.Job)
+		// With sudo it asks the system's daemon, which knows nothing of the jobs of a user's own.
+		how := fmt.Sprintf("`gpuarb limit --job %d memory.max=SIZE` raises it (with sudo, where the daemon is the system's)", w.Job)
 		if d.MaxBy != nil && strings.Contains(*d.MaxBy, "--memory") {
 			how = "start it with more --memory, or " + how
 		}
-		advice = append(advice, fmt.Sprintf("its own budget on %s is nearly used up, and what it asks for beyond that is refused: %s", d.called(), how))
+		is := "is nearly used up, and what it asks for beyond that is refused"
+		switch {
+		case d.Used > *d.Max:
+			is = fmt.Sprintf("is exceeded (%s of %s), and it gets nothing new until it is under", d.Used.Human(), d.Max.Human())
+		case d.Used == *d.Max:
+			is = "is used up, and what it asks for beyond that is refused"
+		}
+		advice = append(advice, fmt.Sprintf("its own budget on %s %s: %s", d.called(), is, how))
 	}
 	return advice
 }
@@ -226,6 +236,9 @@ func writeWhyDevice(out io.Writer, d WhyDevice) {
 		fmt.Fprint(out, " are used")
 		if d.SharedBy != nil {
 			fmt.Fprintf(out, " (by %s)", Escape(*d.SharedBy))
+		}
+		if d.SharedFree != nil {
+			fmt.Fprintf(out, ", %s are free", d.SharedFree.Human())
 		}
 	}
 	what := "GPU"

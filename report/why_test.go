@@ -1,0 +1,42 @@
+package report
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// limited is a job that uses so much of a budget of 2 MiB of its own, and shares one of a user in which more is reserved.
+func limited(used accounting.Bytes) accounting.Snapshot {
+	const mib = accounting.Bytes(1 << 20)
+	return accounting.Snapshot{
+		Devices: []accounting.DeviceState{{Vendor: "nvidia", Capacity: 8 * gib}},
+		Jobs: []accounting.JobState{{ID: 32, User: "bob", Command: "train", Rule: "the defaults",
+			Devices: []accounting.JobDeviceState{{Max: 2 * mib, MaxBy: "gpuarb run --memory", Used: used}}}},
+		Budgets: []accounting.BudgetState{{Name: "user bob", Jobs: []uint64{32},
+			Devices: []accounting.BudgetDeviceState{{Max: 6 * gib, MaxBy: "the defaults", Used: used, Free: gib}}}},
+	}
+}
+
+// TestWhyOfABudget: a budget that is exceeded is not nearly used up, and what is free of one that is shared is told: others may
+// have the rest reserved.
+func TestWhyOfABudget(t *testing.T) {
+	for used, want := range map[accounting.Bytes]string{
+		3<<20 + 200<<10: "its own budget on GPU 0 is exceeded (3.1 MiB of 2 MiB), and it gets nothing new until it is under: ",
+		2 << 20:         "its own budget on GPU 0 is used up, and what it asks for beyond that is refused: ",
+		2<<20 - 1:       "its own budget on GPU 0 is nearly used up, and what it asks for beyond that is refused: ",
+	} {
+		var out bytes.Buffer
+		if err := WriteWhy(&out, Whys(limited(used), func(accounting.JobState) bool { return true })); err != nil {
+			t.Fatal(err)
+		}
+		for _, said := range []string{want + "start it with more --memory, or `gpuarb limit --job 32 memory.max=SIZE` raises it (with sudo, where the daemon is the system's)\n",
+			" of 6 GiB are used (by the defaults), 1 GiB are free; "} {
+			if !strings.Contains(out.String(), said) {
+				t.Errorf("%q is not in\n%s", said, out.String())
+			}
+		}
+	}
+}
