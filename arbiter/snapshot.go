@@ -222,7 +222,7 @@ func (l *lease) setBy(to *accounting.LeaseState) {
 		if to.BudgetBy == "" && m.Max == to.Budget {
 			to.BudgetBy = m.MaxBy
 		}
-		if to.MinBy == "" && m.Min == to.Min && m.Min > 0 {
+		if to.MinBy == "" && min(m.Min, m.Max) == to.Min && m.Min > 0 {
 			to.MinBy = m.MinBy
 		}
 	}

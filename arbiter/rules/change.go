@@ -101,11 +101,11 @@ func (c Change) CheckMemory(is Memory, b Bounds, force bool) error {
 	if c.Min == nil {
 		return nil
 	}
-	least := min(b.Amount(*c.Min), b.Total)
+	least := b.least(*c.Min, most)
 	if least > is.most.Min && !force {
 		return fmt.Errorf(wording.MemoryAbove, "memory.min", least.Human(), is.most.Min.Human(), b.name(), ErrPermission)
 	}
-	if least > most && !c.Min.Max {
+	if least > most {
 		return fmt.Errorf(wording.MinAboveMax, least.Human(), most.Human(), b.name(), ErrRange)
 	}
 	return nil

@@ -86,7 +86,10 @@ func (c *Client) Memory(b Bounds) Memory {
 			m.Max, m.MaxBy = most, "GPUARB_MEMORY"+wording.InEnvironment
 		}
 	}
-	m.change(c.Live.of(b.Device), b)
+	live := c.Live.of(b.Device)
+	if m.change(live, b); live.keepsAll() {
+		m.Min = min(m.Min, j.Memory(b).Max) // of what its job has in all
+	}
 	return m
 }
 

@@ -80,6 +80,36 @@ func TestWhichLimitCounts(t *testing.T) {
 	}
 }
 
+// TestAllThatMayBeHeldIsKept: memory.min=max keeps what memory.max allows, of the process or of its job, whatever that is later.
+func TestAllThatMayBeHeldIsKept(t *testing.T) {
+	all := Change{Min: &accounting.Size{Max: true}}
+	for name, c := range map[string]struct {
+		live, own    []Change
+		job, process accounting.Bytes
+	}{
+		"the job's":                {[]Change{all}, nil, 500, 0},
+		"the job's, lowered since": {[]Change{all, {Max: size(300)}}, nil, 300, 0},
+		"a process's, of its own":  {nil, []Change{{Max: size(200)}, all}, 0, 200},
+		"a process's, of its job":  {nil, []Change{all}, 0, 500},
+		"and no longer":            {nil, []Change{all, {Min: size(600)}}, 0, 600},
+	} {
+		j := &Job{Rule: Terms{Settings: Settings{Scope: ScopeJob, Max: *size(500), StreamsMax: 1}}}
+		p := &Client{In: j}
+		for _, x := range c.live {
+			if err := x.CheckMemory(j.Memory(card), card, x.UID == 0); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			j.Live = lay(t, j.Live, x)
+		}
+		for _, x := range c.own {
+			p.Live = lay(t, p.Live, x)
+		}
+		if kept, of := j.Memory(card).Min, p.Memory(card).Min; kept != c.job || of != c.process {
+			t.Errorf("%s: %d and %d are kept, want %d and %d", name, kept, of, c.job, c.process)
+		}
+	}
+}
+
 // lay lays a change over others, as its owner's or root's.
 func lay(t *testing.T, over Live, c Change) Live {
 	t.Helper()

@@ -83,6 +83,12 @@ func (v Live) With(c Change, force bool, by string) Live {
 	return v
 }
 
+// keepsAll reports whether memory.min was set to all that there is.
+func (v changedMemory) keepsAll() bool {
+	set := cmp.Or(v.min.own.value, v.min.forced.value)
+	return set != nil && set.Max
+}
+
 // change puts what was set live in force.
 func (m *Memory) change(v changedMemory, b Bounds) {
 	if f := v.max.forced; f.value != nil {
@@ -95,11 +101,11 @@ func (m *Memory) change(v changedMemory, b Bounds) {
 		}
 	}
 	if f := v.min.forced; f.value != nil {
-		m.Min, m.MinBy = min(b.Amount(*f.value), b.Total), f.by
+		m.Min, m.MinBy = b.least(*f.value, m.Max), f.by
 		m.most.Min = m.Min
 	}
 	if own := v.min.own; own.value != nil {
-		if least := min(b.Amount(*own.value), m.most.Min); least < m.Min {
+		if least := min(b.least(*own.value, m.Max), m.most.Min); least < m.Min {
 			m.Min, m.MinBy = least, own.by
 		}
 	}

@@ -30,6 +30,16 @@ func (b Bounds) Reserves(s accounting.Size) accounting.Bytes {
 	return s.Of(b.Total)
 }
 
+// least is a memory.min that was set live, beside a memory.max: what is reserved is on the device, and all that
+// there is stands for all that may be held.
+func (b Bounds) least(s accounting.Size, most accounting.Bytes) accounting.Bytes {
+	n := min(b.Amount(s), b.Total)
+	if s.Max {
+		return min(n, most)
+	}
+	return n
+}
+
 // Memory is a budget's limits on a device with what they come from.
 type Memory struct {
 	accounting.Limits
