@@ -175,7 +175,7 @@ func (a *Arbiter) change(now time.Time, c rules.Change, edits []limitEdit) error
 }
 
 // audit says who changed which limit of whose from what to what, device by device where they
-// differ. What was only set again after a restart is no change.
+// differ. What is in force as it was is no change, nor is what was only set again after a restart.
 func (a *Arbiter) audit(now time.Time, c rules.Change, e limitEdit) {
 	if c.Again {
 		return
@@ -192,8 +192,17 @@ func (a *Arbiter) audit(now time.Time, c rules.Change, e limitEdit) {
 		event.Text = fmt.Sprintf(wording.Changed, wording.Setter(c.UID, e.owner.UID, e.owner.User), limit, whose, from, to)
 		a.event(event)
 	}
-	if c.Streams != nil {
-		say(nil, "streams.max", streamsText(e.had), streamsText(e.streams().Max))
+	memory := func(d *device, limit string, from, to accounting.Bytes) {
+		switch {
+		case from == to:
+		case from.Human() == to.Human():
+			say(d, limit, from.Exact(), to.Exact())
+		default:
+			say(d, limit, from.Human(), to.Human())
+		}
+	}
+	if is := e.streams().Max; c.Streams != nil && is != e.had {
+		say(nil, "streams.max", streamsText(e.had), streamsText(is))
 	}
 	for i, d := range a.devices {
 		if !c.On(d.Index) {
@@ -201,12 +210,25 @@ func (a *Arbiter) audit(now time.Time, c rules.Change, e limitEdit) {
 		}
 		is := e.now(d.bounds())
 		if c.Max != nil {
-			say(d, "memory.max", e.was[i].Max.Human(), is.Max.Human())
+			memory(d, "memory.max", e.was[i].Max, is.Max)
 		}
 		if c.Min != nil {
-			say(d, "memory.min", e.was[i].Min.Human(), is.Min.Human())
+			memory(d, "memory.min", e.was[i].Min, is.Min)
 		}
 	}
+}
+
+// KeepSlots is SetSlots of what was in force before a restart: that is no change.
+func (a *Arbiter) KeepSlots(now time.Time, device, most int, by Changer) error {
+	d := a.device(device)
+	if d == nil {
+		return noDevice(device)
+	}
+	most = max(0, most)
+	d.slotsLive, d.slotsChanger = &most, wording.Setter(by.UID, 0, "")
+	a.slotsChanged(d)
+	a.serveQueues(now)
+	return nil
 }
 
 // streamsText writes a streams.max.

@@ -2,6 +2,7 @@ package arbiter_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -324,5 +325,52 @@ func TestWhoMayPassTheRules(t *testing.T) {
 				t.Errorf("%s gets %s", name, info.Budget.Human())
 			}
 		}
+	}
+}
+
+// TestMinIsMax: all that there is stands for all that may be held, in what is in force, in what is told of it, and in
+// whose it is; and what was in force already is no change.
+func TestMinIsMax(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 8*gib)
+	job := w.job(t, arbiter.JobRequest{Command: "train", Max: ptr(size(64 * mib))})
+	x := w.client(job, 0)
+	all := rules.Change{Min: &accounting.Size{Max: true}}
+	for range 2 {
+		if err := w.arb.SetJobLimits(w.now, job, all); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := w.arb.Snapshot(w.now)
+	if on, row := s.Jobs[0].Devices[0], x.row(); on.Min != 64*mib || on.Reserved != 64*mib || row.Min != 64*mib || row.MinBy != "root" {
+		t.Errorf("%+v, and the process %+v", on, row)
+	}
+	if err := w.arb.SetJobLimits(w.now, job, rules.Change{Max: ptr(size(32 * mib)), Streams: ptr(256)}); err != nil {
+		t.Fatal(err)
+	}
+	if row := x.row(); row.Min != 32*mib || row.MinBy != "root" {
+		t.Errorf("%+v", row)
+	}
+	var got []string
+	for _, e := range w.arb.Events() {
+		if e.Kind == arbiter.EventLimits {
+			got = append(got, e.Text)
+		}
+	}
+	want := []string{"root changed memory.min of bob's job 1 (train) on GPU 0 from 0 bytes to 64 MiB",
+		"root changed memory.max of bob's job 1 (train) on GPU 0 from 64 MiB to 32 MiB"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestAChangeThatLooksLikeNone: figures that are written alike are told to the byte.
+func TestAChangeThatLooksLikeNone(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 8*gib)
+	job := w.job(t, arbiter.JobRequest{Command: "train", Max: ptr(size(gib + 1))})
+	if err := w.arb.SetJobLimits(w.now, job, rules.Change{Max: ptr(size(gib))}); err != nil {
+		t.Fatal(err)
+	}
+	if e := w.arb.Events(); e[len(e)-1].From != "1073741825 bytes (1 GiB)" || e[len(e)-1].To != "1 GiB" {
+		t.Errorf("%+v", e)
 	}
 }
