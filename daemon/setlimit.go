@@ -100,7 +100,7 @@ func (cl *client) changeLimit(r *ipc.LimitRequest, cgroup string) (ipc.Empty, er
 	err := cl.d.limit(arbiter.Changer{UID: peer.UID, PID: peer.PID}, r, cgroup)
 	switch {
 	case errors.Is(err, arbiter.ErrNoJob):
-		err = refused(ipc.StatusRange, "there is no job %d (any more); /gpu/jobs lists them", r.ID)
+		err = refused(ipc.StatusRange, "there is no job %d (any more); `gpuarb jobs` lists them", r.ID)
 	case errors.Is(err, arbiter.ErrNoSession):
 		err = refused(ipc.StatusRange, "process %d is no client of this daemon (any more); `gpuarb ps` lists those that hold something", r.ID)
 	case errors.Is(err, arbiter.ErrNoRule):
@@ -251,7 +251,11 @@ func (d *Daemon) setLimitsLocked(of limitOwner, name string, change limitChange)
 	now := d.now()
 	switch of.kind {
 	case ipc.LimitDevice:
-		return d.arb.SetSlots(now, change.Device, *change.slots, arbiter.Changer{UID: change.UID, PID: change.PID})
+		set := d.arb.SetSlots
+		if change.Again {
+			set = d.arb.KeepSlots
+		}
+		return set(now, change.Device, *change.slots, arbiter.Changer{UID: change.UID, PID: change.PID})
 	case ipc.LimitJob:
 		return d.arb.SetJobLimits(now, arbiter.JobID(of.id), change.Change)
 	case ipc.LimitUser:

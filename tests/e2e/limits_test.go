@@ -67,6 +67,9 @@ func TestLimitsChangedLive(t *testing.T) {
 			m.Start()
 		}
 	}
+	if n := strings.Count(m.Log(), "root changed slots.max of GPU 0"); n != 1 {
+		t.Errorf("one change of slots.max was told %d times", n)
+	}
 	run.End()
 	bare.End()
 }
@@ -91,7 +94,7 @@ func TestLimitsRefused(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"--job 99 memory.max=1G":              "there is no job 99 (any more); /gpu/jobs lists them",
+		"--job 99 memory.max=1G":              "there is no job 99 (any more); `gpuarb jobs` lists them",
 		"1 memory.max=1G":                     "process 1 is no client of this daemon (any more); `gpuarb ps` lists those that hold something",
 		"--job 1 memory.min=65M":              "memory.min",
 		"--device 7 slots.max=1":              "no device",
