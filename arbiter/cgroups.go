@@ -1,7 +1,6 @@
 package arbiter
 
 import (
-	"fmt"
 	"iter"
 	"path"
 	"slices"
@@ -26,11 +25,11 @@ func (a *Arbiter) SetCgroupLimits(now time.Time, of string, c rules.Change) erro
 	case err != nil:
 		return err
 	case c.Min != nil || c.Streams != nil:
-		return fmt.Errorf(wording.CgroupHasMax, who, rules.ErrRange)
+		return rules.Wrong(rules.ErrRange, wording.CgroupHasMax, who)
 	case !c.MayPass():
-		return fmt.Errorf(wording.CgroupIsRoots, who, rules.ErrPermission)
+		return rules.Wrong(rules.ErrPermission, wording.CgroupIsRoots, who)
 	case a.nestedWith(of) > maxNested:
-		return fmt.Errorf(wording.CgroupTooDeep, who, maxNested, rules.ErrRange)
+		return rules.Wrong(rules.ErrRange, wording.CgroupTooDeep, who, maxNested)
 	}
 	c.Lowers = false
 	edit, err := a.edit(c, who, limitEdit{owner: &rules.Process{}, live: &g.Live, whose: who, now: g.Memory, streams: noStreams})

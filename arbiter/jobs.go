@@ -140,7 +140,7 @@ func (a *Arbiter) cancelStart(now time.Time, j *job) bool {
 // checkJob tells whether the rule allows what a job asks.
 func (a *Arbiter) checkJob(r JobRequest, rule rules.Terms) error {
 	if r.Streams < 0 {
-		return fmt.Errorf(wording.StreamsTooFew, r.Streams, rules.ErrRange)
+		return rules.Wrong(rules.ErrRange, wording.StreamsTooFew, r.Streams)
 	}
 	if r.Process.MayPass() {
 		return nil
@@ -201,7 +201,7 @@ func (a *Arbiter) neverReserves(r JobRequest, rule rules.Terms, d *device) (room
 	}
 	switch most := b.Reservable; {
 	case least > ask && !r.Min.Max:
-		return ask, fmt.Errorf(wording.MinAboveMax, least.Human(), ask.Human(), d, rules.ErrRange)
+		return ask, rules.Wrong(rules.ErrRange, wording.MinAboveMax, least.Human(), ask.Human(), d)
 	case least > most:
 		return most, &Refusal{Reason: ReasonTooLarge, Requested: least, Remaining: most, Limit: d.grantable(), Explain: d.tooMuch(least)}
 	}

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"fmt"
 	"hash/fnv"
 
 	"github.com/gpuarb/gpuarb/arbiter/rules"
@@ -23,7 +22,7 @@ func cgroupID(path string) uint64 {
 func (d *Daemon) roomForCgroupLocked(id uint64, path string) error {
 	switch at, known := d.kept.cgroups[id]; {
 	case known && d.file.Cgroups.At(at).PathOf() != path:
-		return fmt.Errorf("cgroup %s cannot be told from another with a limit in the state file: %w", path, rules.ErrRange)
+		return rules.Wrong(rules.ErrRange, "cgroup %s cannot be told from another with a limit in the state file", path)
 	case !known && len(d.kept.cgroups) >= statefile.MaxCgroups:
 		return refused(ipc.StatusTooMany, "%d cgroups have limits, the most that there can be: take off those that are needed no longer (memory.max=max)", statefile.MaxCgroups)
 	}

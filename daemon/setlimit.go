@@ -56,12 +56,13 @@ func (d *Daemon) set(s gpufs.Setting) error {
 	if err := shim.SetLimit(&r, s.Name, s.Value); err != nil {
 		return errors.Join(unix.EINVAL, err)
 	}
+	change := d.requested(arbiter.Changer{UID: s.UID, PID: s.By}, &r)
 	d.file.Promise(0)
 	defer d.file.Kept(0)
 	d.lock()
 	defer d.unlock()
 	defer d.tookChangeLocked(s.UID, d.now())
-	if err := d.changeLocked(limitOwner{target, r.ID, s.StartTicks}, cmp.Or(s.Cgroup, s.UserName), requested(arbiter.Changer{UID: s.UID, PID: s.By}, &r)); err != nil {
+	if err := d.changeLocked(limitOwner{target, r.ID, s.StartTicks}, cmp.Or(s.Cgroup, s.UserName), change); err != nil {
 		return errors.Join(errnoOf(err), err)
 	}
 	return nil
@@ -110,7 +111,7 @@ func (cl *client) changeLimit(r *ipc.LimitRequest, cgroup string) (ipc.Empty, er
 }
 
 func (d *Daemon) limit(by arbiter.Changer, r *ipc.LimitRequest, cgroup string) error {
-	uid, change := by.UID, requested(by, r)
+	uid, change := by.UID, d.requested(by, r)
 	name := cgroup
 	if r.Target == ipc.LimitUser {
 		name = d.inv.UserName(uint32(r.ID)) // the user database may be slow
@@ -151,12 +152,15 @@ func (d *Daemon) whoseLimitLocked(r *ipc.LimitRequest, name string) string {
 	return fmt.Sprintf("process %d", r.ID)
 }
 
-// requested is what a user asks to be changed.
-func requested(by arbiter.Changer, r *ipc.LimitRequest) limitChange {
+// requested is what a user asks to be changed. It asks the user database for who may be refused, so it is not for under the lock.
+func (d *Daemon) requested(by arbiter.Changer, r *ipc.LimitRequest) limitChange {
 	change := changeOf(r.Set, shim.SizeOf(r.Max, r.MaxShare), shim.SizeOf(r.Min, r.MinShare), int(r.Streams), int(r.Slots))
 	change.Device, change.UID, change.PID, change.Privileged = rules.AllDevices, by.UID, by.PID, privileged(by.UID)
 	if r.Device != ipc.AllDevices {
 		change.Device = int(r.Device)
+	}
+	if !change.Privileged {
+		change.User = d.inv.UserName(by.UID)
 	}
 	return change
 }
@@ -226,7 +230,7 @@ func (d *Daemon) targetLocked(of limitOwner, name string, change limitChange) (t
 	case ipc.LimitDevice:
 		of = limitOwner{kind: of.kind}
 		if !change.Privileged {
-			err = fmt.Errorf("slots.max of %s: only root may change it: %w", d.nameOfDevice(change.Device), rules.ErrPermission)
+			err = rules.Wrong(rules.ErrPermission, "slots.max of %s: only root may change it", d.nameOfDevice(change.Device))
 		}
 	case ipc.LimitJob:
 		if of.start = 0; d.jobByID[arbiter.JobID(of.id)] == nil { // a bare process's job is known by the process

@@ -24,11 +24,13 @@ const maxCgroup = 511
 func CheckCgroup(of string) error {
 	switch {
 	case of == "/":
-		return fmt.Errorf(wording.CgroupIsRoot, ErrRange)
+		return Wrong(ErrRange, wording.CgroupIsRoot)
 	case len(of) > maxCgroup:
-		return fmt.Errorf(wording.CgroupTooLong, maxCgroup, ErrRange)
-	case !strings.HasPrefix(of, "/"), path.Clean(of) != of, strings.HasPrefix(of, "/../"), strings.ContainsAny(of, "\n\x00"):
-		return fmt.Errorf(wording.CgroupIsNone, of, ErrRange)
+		return Wrong(ErrRange, wording.CgroupTooLong, maxCgroup)
+	case strings.Contains(of+"/", "/./"), strings.Contains(of+"/", "/../"):
+		return Wrong(ErrRange, wording.CgroupHasDots, of)
+	case !strings.HasPrefix(of, "/"), path.Clean(of) != of, strings.ContainsAny(of, "\n\x00"):
+		return Wrong(ErrRange, wording.CgroupIsNone, of)
 	}
 	return nil
 }

@@ -16,7 +16,8 @@ type Change struct {
 	Min, Max *accounting.Size // Max with Size.Max set: no limit of its own
 	Streams  *int             // of each lease; on all devices, whatever Device says
 	UID      uint32
-	PID      int // the process that asks; 0: not known
+	User     string // his name; "": not known
+	PID      int    // the process that asks; 0: not known
 	// Privileged: the asker may do anything. (uid 0 always is.) Others may only
 	// lower, and only what is theirs.
 	Privileged bool
@@ -32,12 +33,27 @@ const AllDevices = -1
 // NoStreams as a Change's Streams of a user takes that limit off.
 const NoStreams = math.MaxInt32
 
-// Errors of requests that are wrong rather than refused. They come wrapped in
-// the number or name in question.
+// Errors of requests that are wrong rather than refused. They come as what is told by
+// a sentence; see [Wrong].
 var (
 	ErrRange      = errors.New("out of range")
 	ErrPermission = errors.New("not permitted")
 )
+
+// wrong is a sentence for people about a request of which an error above says in what way it is wrong.
+type wrong struct {
+	sentence string
+	way      error
+}
+
+// Error returns the sentence alone, which says all.
+func (w *wrong) Error() string { return w.sentence }
+func (w *wrong) Unwrap() error { return w.way }
+
+// Wrong makes the error of a request that is wrong in one of the ways above: its text is the sentence, and nothing else.
+func Wrong(way error, format string, args ...any) error {
+	return &wrong{fmt.Sprintf(format, args...), way}
+}
 
 // String says what a change sets.
 func (c Change) String() string {
@@ -66,7 +82,7 @@ func (c Change) MayPass() bool { return c.Privileged || root(c.UID) }
 func (c Change) Forces(owner uint32) (bool, error) {
 	force := c.MayPass() && !c.Lowers
 	if !force && c.UID != owner {
-		return false, fmt.Errorf(wording.NotOwner, c.UID, ErrPermission)
+		return false, Wrong(ErrPermission, wording.NotOwner, wording.User(c.UID, c.User))
 	}
 	return force, nil
 }
@@ -80,9 +96,9 @@ func (c Change) CheckStreams(is Streams, force bool) error {
 	switch {
 	case c.Streams == nil:
 	case *c.Streams < 1:
-		return fmt.Errorf(wording.StreamsMaxTooFew, *c.Streams, ErrRange)
+		return Wrong(ErrRange, wording.StreamsMaxTooFew, *c.Streams)
 	case !c.Lowers && !force && *c.Streams > is.most:
-		return fmt.Errorf(wording.StreamsMaxAbove, *c.Streams, is.most, ErrPermission)
+		return Wrong(ErrPermission, wording.StreamsMaxAbove, *c.Streams, is.most)
 	}
 	return nil
 }
@@ -95,7 +111,7 @@ func (c Change) CheckMemory(is Memory, b Bounds, force bool) error {
 	most := is.Max
 	if c.Max != nil {
 		if most = b.Amount(*c.Max); most > is.most.Max && !force {
-			return fmt.Errorf(wording.MemoryAbove, "memory.max", most.Human(), is.most.Max.Human(), b.name(), ErrPermission)
+			return Wrong(ErrPermission, wording.MemoryAbove, "memory.max", most.Human(), is.most.Max.Human(), b.name())
 		}
 	}
 	if c.Min == nil {
@@ -103,10 +119,10 @@ func (c Change) CheckMemory(is Memory, b Bounds, force bool) error {
 	}
 	least := b.least(*c.Min, most)
 	if least > is.most.Min && !force {
-		return fmt.Errorf(wording.MemoryAbove, "memory.min", least.Human(), is.most.Min.Human(), b.name(), ErrPermission)
+		return Wrong(ErrPermission, wording.MemoryAbove, "memory.min", least.Human(), is.most.Min.Human(), b.name())
 	}
 	if least > most {
-		return fmt.Errorf(wording.MinAboveMax, least.Human(), most.Human(), b.name(), ErrRange)
+		return Wrong(ErrRange, wording.MinAboveMax, least.Human(), most.Human(), b.name())
 	}
 	return nil
 }

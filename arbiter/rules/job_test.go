@@ -151,3 +151,31 @@ func TestWhoMayChange(t *testing.T) {
 		}
 	}
 }
+
+// TestWrongIsOneSentence: what a user is told ends where it is said; that a figure is out of range, or something not
+// permitted, is for programs.
+func TestWrongIsOneSentence(t *testing.T) {
+	is := Memory{Limits: accounting.Limits{Max: 500}, most: accounting.Limits{Max: 500}}
+	_, stranger := Change{UID: 65534, User: "nobody"}.Forces(owner)
+	_, nameless := Change{UID: 4711}.Forces(owner)
+	for _, c := range []struct {
+		got  error
+		is   error
+		want string
+	}{
+		{stranger, ErrPermission, "user nobody is not its owner"},
+		{nameless, ErrPermission, "user 4711 is not its owner"},
+		{Change{Streams: new(0)}.CheckStreams(Streams{}, true), ErrRange, "streams.max of 0 is too low: 1 is the least"},
+		{Change{Min: size(600)}.CheckMemory(is, card, true), ErrRange, "memory.min of 600 bytes is more than the memory.max of 500 bytes on GPU 0"},
+		{Change{Max: size(501)}.CheckMemory(is, card, false), ErrPermission,
+			"memory.max of 501 bytes is above the 500 bytes that is allowed on GPU 0, and only root may raise it beyond that"},
+		{CheckCgroup("/a/../b"), ErrRange, `"/a/../b" is no path of a cgroup, which has neither . nor .. in it`},
+		{CheckCgroup("/."), ErrRange, `"/." is no path of a cgroup, which has neither . nor .. in it`},
+		{CheckCgroup("/a/"), ErrRange, `"/a/" is no path of a cgroup, which begins with a slash and has none at its end, nor two in a row`},
+		{CheckCgroup("/a/...b"), nil, ""},
+	} {
+		if !errors.Is(c.got, c.is) || c.is != nil && c.got.Error() != c.want {
+			t.Errorf("%v, want %s", c.got, c.want)
+		}
+	}
+}

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"fmt"
 	"path"
 	"slices"
 	"strconv"
@@ -68,9 +67,9 @@ func CheckGlob(pattern string) error {
 			continue
 		}
 		if rest[0] == '\\' {
-			return fmt.Errorf(wording.PatternEnds, pattern, ErrRange)
+			return Wrong(ErrRange, wording.PatternEnds, pattern)
 		}
-		return fmt.Errorf(wording.PatternOpen, pattern, rest, ErrRange)
+		return Wrong(ErrRange, wording.PatternOpen, pattern, rest)
 	}
 	return nil
 }

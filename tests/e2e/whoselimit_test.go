@@ -47,7 +47,7 @@ streams.max = 9
 	limit(0, "gpuarb: process "+pid+" holds 150 MiB on GPU 0: over until it frees 50 MiB", "memory.max=100M")
 	shows("104857600", "user 61001")
 	p.Want("alloc b 1", "err 2")
-	limit(1, "gpuarb: process "+pid+": memory.max of 201 MiB is above the 200 MiB that is allowed on GPU 0, and only root may raise it beyond that: not permitted", "memory.max=201M")
+	limit(1, "gpuarb: process "+pid+": memory.max of 201 MiB is above the 200 MiB that is allowed on GPU 0, and only root may raise it beyond that", "memory.max=201M")
 	limit(0, "", "memory.max=180M")
 	p.Want("alloc b 30M", "ok")
 	p.Want("free b", "ok")
