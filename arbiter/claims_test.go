@@ -3,6 +3,7 @@ package arbiter_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gpuarb/gpuarb/arbiter"
@@ -78,12 +79,18 @@ func TestE3TwoDevices(t *testing.T) {
 		t.Fatalf("%+v, %+v", a, b)
 	}
 	third, fourth := w.mustClaim(arbiter.JobRequest{}), w.mustClaim(arbiter.JobRequest{})
+	if n := w.arb.Notice(w.now, third.Waiting); !strings.HasPrefix(n.Text, "waits for a GPU, position 1: ") {
+		t.Errorf("%+v", n)
+	}
 	w.arb.CloseJob(w.now, b.ID)
 	if got := w.given(); len(got) != 1 || !slices.Equal(got[third.Waiting], []int{1}) {
 		t.Errorf("%v", got)
 	}
 	w.arb.CloseJob(w.now, fourth.ID) // the runner is gone: it waits no longer
 	w.refused(fourth.Waiting, arbiter.ReasonCancelled)
+	if e := w.arb.Events(); !slices.ContainsFunc(e, func(e arbiter.Event) bool { return strings.Contains(e.Text, " did not get a GPU within 0 ms: ") }) {
+		t.Errorf("%+v", e)
+	}
 	if s := w.arb.Snapshot(w.now).Stats; s.PendingClaimers != 0 || s.InFlight != 2 {
 		t.Errorf("%+v", s)
 	}

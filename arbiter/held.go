@@ -226,13 +226,14 @@ func (j *job) occupies(d *device) bool {
 	return len(j.holders(d)) > 0 && (d.slotsMax() > 0 || d.permits[permit.Sole][owner{Job: j}] != nil || len(d.permits[permit.Claim]) > 0)
 }
 
-// gpu names the device at which a ticket waits.
+// gpu says at which device a ticket waits: " on GPU 0", behind what it wants there. Who waits for any GPU wants that, and
+// is told no place.
 func (t *ticket) gpu() string {
 	if t.any {
-		return wording.AnyGPU
+		return ""
 	}
 	d, _ := t.where()
-	return d.String()
+	return fmt.Sprintf(wording.OnDevice, "", d)
 }
 
 // requestText says what a ticket wants.

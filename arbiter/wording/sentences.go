@@ -2,12 +2,12 @@ package wording
 
 // Each is a format for package fmt; a device is filled in by its name ("GPU 0", "the processor").
 const (
-	// A request that waits: who, what for, and where.
-	Waits          = "waits for %s on %s, position %d"
+	// A request that waits: who, what for, and where (OnDevice, or nothing).
+	Waits          = "waits for %s%s, position %d"
 	Queued         = "%s " + Waits + ": %s"
 	Served         = "%s has %s after %s"
-	Has            = "has %s on %s after %s" // told to who waited
-	NotServed      = "%s did not get %s on %s within %s: %s"
+	Has            = "has %s%s after %s" // told to who waited
+	NotServed      = "%s did not get %s%s within %s: %s"
 	Cancelled      = "its request was cancelled"
 	TimedOut       = "it waited as long as it may"
 	OthersFirst    = "others come first"
@@ -22,7 +22,6 @@ const (
 	WholeDevice      = "a GPU of its own"
 	Reservation      = "its memory.min of %s"
 	WithAReservation = "%s with a memory.min of %s"
-	AnyGPU           = "any GPU"
 
 	// Who holds it.
 	Holds       = "; holds: %s"
@@ -91,8 +90,8 @@ const (
 		"thread %d of %s is refused until some have freed what they hold"
 
 	Deadlock       = "deadlock: %s; the request of %s came last and is refused"
-	DeadlockParty  = "%s holds %s and wants %s on %s"
-	DeadlockWithin = "deadlock: %s holds %s, and all of its processes that hold memory wait for each other; the request of %s for %s on %s " +
+	DeadlockParty  = "%s holds %s and wants %s%s"
+	DeadlockWithin = "deadlock: %s holds %s, and all of its processes that hold memory wait for each other; the request of %s for %s%s " +
 		"came last and is refused; `gpuarb run --per-process --min SIZE` reserves what a process needs before it takes anything"
 
 	// Limits that somebody asks for, or changes.
