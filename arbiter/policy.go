@@ -43,10 +43,10 @@ func (a *Arbiter) SetRuleLimits(now time.Time, id uint64, c rules.Change) error 
 	}
 	who := rule.Key.String()
 	if c.Min != nil {
-		return fmt.Errorf(wording.RuleMinIsFixed, who, rules.ErrRange)
+		return rules.Wrong(rules.ErrRange, wording.RuleMinIsFixed, who)
 	}
 	if !c.MayPass() {
-		return fmt.Errorf(wording.RuleIsRoots, who, rules.ErrPermission)
+		return rules.Wrong(rules.ErrPermission, wording.RuleIsRoots, who)
 	}
 	c.Lowers = false
 	edit, err := a.edit(c, who, limitEdit{owner: &rules.Process{}, live: &rule.Live, whose: who, now: rule.Memory, streams: rule.Streams})

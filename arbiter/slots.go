@@ -320,7 +320,7 @@ func (a *Arbiter) SetSlots(now time.Time, device, most int, by Changer) error {
 		return noDevice(device)
 	}
 	if most < 0 {
-		return fmt.Errorf("slots.max of %d: %w", most, rules.ErrRange)
+		return rules.Wrong(rules.ErrRange, wording.NoSlots, most)
 	}
 	name := func(n int) string {
 		if n == 0 {
@@ -333,7 +333,9 @@ func (a *Arbiter) SetSlots(now time.Time, device, most int, by Changer) error {
 	d.slotsLive, d.slotsChanger = &most, wording.Setter(by.UID, 0, "")
 	e.Text = fmt.Sprintf(wording.Changed, d.slotsChanger, e.Setting, e.Whose, e.From, e.To)
 	a.slotsChanged(d)
-	a.event(e)
+	if e.From != e.To {
+		a.event(e)
+	}
 	a.serveQueues(now)
 	return nil
 }

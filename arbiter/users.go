@@ -1,7 +1,6 @@
 package arbiter
 
 import (
-	"fmt"
 	"iter"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 func (a *Arbiter) SetUserLimits(now time.Time, uid uint32, name string, c rules.Change) error {
 	who := (&rules.User{UID: uid, Name: name}).String()
 	if c.Min != nil {
-		return fmt.Errorf(wording.UserHasNoMin, who, rules.ErrRange)
+		return rules.Wrong(rules.ErrRange, wording.UserHasNoMin, who)
 	}
 	u := a.users[uid]
 	if u == nil {
