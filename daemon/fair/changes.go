@@ -99,9 +99,14 @@ func (t *Changes) leave(c *changer) {
 // forget drops those of whose changes none counts any more: they begin anew. t.mu is held.
 func (t *Changes) forget(now time.Time) {
 	for uid, c := range t.users {
-		n := len(c.recent)
-		if c.asking == 0 && c.owed.Load() == 0 && (n == 0 || now.Sub(c.recent[n-1]) >= time.Second) {
+		if c.asking == 0 && c.owed.Load() == 0 && !c.counts(now) {
 			delete(t.users, uid)
 		}
 	}
+}
+
+// counts tells whether a change of a user counts still. Nobody of his is asking.
+func (c *changer) counts(now time.Time) bool {
+	n := len(c.recent)
+	return n > 0 && now.Sub(c.recent[n-1]) < time.Second
 }
