@@ -364,7 +364,7 @@ func (a *Arbiter) reclass(j *job) {
 			}
 		}
 	}
-	inSteps(a, ticketsPerLook, disturbed, func(_ time.Time, t *ticket) {
+	inSteps(a, wakesPerLook, disturbed, func(_ time.Time, t *ticket) {
 		if t.done {
 			return
 		}

@@ -15,10 +15,12 @@ func (a *Arbiter) later(do func(now time.Time)) {
 	a.works = append(a.works, func(now time.Time) bool { do(now); return false })
 }
 
-// leasesPerLook is how many leases are looked through in the time of one look, and ticketsPerLook how many requests.
+// leasesPerLook is how many leases are looked through in the time of one look, ticketsPerLook how many requests, and wakesPerLook
+// how many that rest are woken.
 const (
 	leasesPerLook  = 8
 	ticketsPerLook = 32
+	wakesPerLook   = 8
 )
 
 // inSteps has something done with each of all, in their order: with so many in the time of one look.
