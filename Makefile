@@ -54,8 +54,9 @@ build: $(BUILD)/gpuarbd $(BUILD)/gpuarb share shim sim
 FORCE:
 	@GO='$(GO)' tools/setup.sh go
 
+# Whatever the umask: the process that serves the page is the same program, as another user.
 $(BUILD)/gpuarbd: FORCE
-	$(call line,GO,$@)$(GOBUILD) -o $@ ./cmd/gpuarbd
+	$(call line,GO,$@)$(GOBUILD) -o $@ ./cmd/gpuarbd && chmod a+rx $@
 
 # Without cgo: the command has to run in any container and on any libc.
 $(BUILD)/gpuarb: FORCE
