@@ -263,7 +263,7 @@ func (a *Arbiter) requestText(t *ticket) string {
 
 // wantsBytes is how many bytes a ticket wants on a device.
 func (a *Arbiter) wantsBytes(t *ticket) (most accounting.Bytes) {
-	if t.lease != nil || t.bytes > 0 {
+	if t.lease != nil || t.bytes > 0 { // or the session that waited has it by now
 		return t.bytes
 	}
 	for i := range t.spots {

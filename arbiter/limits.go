@@ -218,19 +218,6 @@ func (a *Arbiter) audit(now time.Time, c rules.Change, e limitEdit) {
 	}
 }
 
-// KeepSlots is SetSlots of what was in force before a restart: that is no change.
-func (a *Arbiter) KeepSlots(now time.Time, device, most int, by Changer) error {
-	d := a.device(device)
-	if d == nil {
-		return noDevice(device)
-	}
-	most = max(0, most)
-	d.slotsLive, d.slotsChanger = &most, wording.Setter(by.UID, 0, "")
-	a.slotsChanged(d)
-	a.serveQueues(now)
-	return nil
-}
-
 // streamsText writes a streams.max.
 func streamsText(n int) string {
 	if n == rules.NoStreams {

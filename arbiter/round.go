@@ -103,8 +103,8 @@ func (a *Arbiter) serveQueues(now time.Time) {
 // placesKept is how many of those who wait at a device stand at its lines when a call leaves off.
 const placesKept = 16
 
-// keepPlaces has those stand at a device's lines, as they were last judged, who come next: whoever was first may have been
-// served, or given up, and who comes before all were looked at stands behind these.
+// keepPlaces puts those at a device's lines who come next there, as they were last judged. Whoever was first may have been
+// served, or have given up; who comes before the round goes on stands behind these.
 func (a *Arbiter) keepPlaces(now time.Time, d *device) {
 	for _, t := range d.queue.All()[:min(d.queue.Len(), placesKept)] {
 		a.bar(now, d, t)

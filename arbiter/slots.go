@@ -254,7 +254,7 @@ func (a *Arbiter) sweep(now time.Time, d *device) {
 // sweepInSteps does what sweep does, in steps: for whoever can wait for it.
 func (a *Arbiter) sweepInSteps(d *device) {
 	inSteps(a, 1, slices.Collect(maps.Values(d.permits[permit.Slot])), func(now time.Time, h *holder) {
-		a.spend(len(h.Job.sessions) / (8 * leasesPerLook)) // each of which is looked at
+		a.spend(len(h.Job.sessions) / sessionsPerLook) // it looks at each of them
 		a.dropIdle(now, h)
 	})
 }
@@ -308,8 +308,9 @@ func (d *device) slotsMax() int {
 
 // Changer is who changes a limit: a user, by a process of his; 0: not known.
 type Changer struct {
-	UID uint32
-	PID int
+	UID   uint32
+	PID   int
+	Again bool // it was in force before a restart: nothing changes
 }
 
 // SetSlots sets slots.max of a device while it runs: 0 for no limit. Who has a slot
@@ -333,7 +334,7 @@ func (a *Arbiter) SetSlots(now time.Time, device, most int, by Changer) error {
 	d.slotsLive, d.slotsChanger = &most, wording.Setter(by.UID, 0, "")
 	e.Text = fmt.Sprintf(wording.Changed, d.slotsChanger, e.Setting, e.Whose, e.From, e.To)
 	a.slotsChanged(d)
-	if e.From != e.To {
+	if e.From != e.To && !by.Again {
 		a.event(e)
 	}
 	a.serveQueues(now)

@@ -15,12 +15,13 @@ func (a *Arbiter) later(do func(now time.Time)) {
 	a.works = append(a.works, func(now time.Time) bool { do(now); return false })
 }
 
-// leasesPerLook is how many leases are looked through in the time of one look, ticketsPerLook how many requests, and wakesPerLook
-// how many that rest are woken.
+// In the time of one look so many leases are looked through, or requests, or processes of a job, and so many requests that rest
+// are woken.
 const (
-	leasesPerLook  = 8
-	ticketsPerLook = 32
-	wakesPerLook   = 8
+	leasesPerLook   = 8
+	ticketsPerLook  = 32
+	sessionsPerLook = 64
+	wakesPerLook    = 8
 )
 
 // inSteps has something done with each of all, in their order: with so many in the time of one look.

@@ -61,22 +61,22 @@ type Daemon struct {
 
 	// mutex owns the arbiter and all that follows; it is taken and given back by lock and unlock
 	// alone. Nothing that can block is done under it.
-	mutex      sync.Mutex
-	arb        *arbiter.Arbiter
-	readers    map[int]*reader // by device
-	words      *shim.Words
-	file       *statefile.File
-	configured string // the configuration in force, as a file
-	sessions   map[ipc.Token]*session
-	jobs       map[ipc.Token]*job
-	jobByID    map[arbiter.JobID]*job
-	jobBy      map[jobOrigin]*job // the last of each
-	conns      map[*ipc.Conn]*client
-	ofProcess  map[int][]*session
-	turns      fair.Turns             // has a lock of its own
-	threadRows map[int]map[uint32]int // rows of the state file, by lease record and thread
-	kept       keptLimits
-	pressures  pressures
+	mutex       sync.Mutex
+	arb         *arbiter.Arbiter
+	readers     map[int]*reader // by device
+	words       *shim.Words
+	file        *statefile.File
+	configured  string // the configuration in force, as a file
+	sessions    map[ipc.Token]*session
+	jobs        map[ipc.Token]*job
+	jobByID     map[arbiter.JobID]*job
+	jobByOrigin map[jobOrigin]*job // the last of each
+	conns       map[*ipc.Conn]*client
+	ofProcess   map[int][]*session
+	turns       fair.Turns             // has a lock of its own
+	threadRows  map[int]map[uint32]int // rows of the state file, by lease record and thread
+	kept        keptLimits
+	pressures   pressures
 
 	sessionsOf, jobsOf, leasesOf *counts
 	keepers                      map[int]named // who keeps a dead client's memory, by its pid
@@ -114,7 +114,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 		readers:  map[int]*reader{},
 		sessions: map[ipc.Token]*session{}, ofProcess: map[int][]*session{}, threadRows: map[int]map[uint32]int{}, kept: keptLimits{of: map[limitOwner][]int{}, cgroups: map[uint64]int{}, count: newCounts(limitBounds)},
 		sessionsOf: newCounts(sessionBounds), jobsOf: newCounts(jobBounds), leasesOf: newCounts(leaseBounds),
-		jobs: map[ipc.Token]*job{}, jobByID: map[arbiter.JobID]*job{}, jobBy: map[jobOrigin]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[*shim.Lease]showing{}, pressures: newPressures()}
+		jobs: map[ipc.Token]*job{}, jobByID: map[arbiter.JobID]*job{}, jobByOrigin: map[jobOrigin]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[*shim.Lease]showing{}, pressures: newPressures()}
 	d.parts, d.end = d.realParts(), sync.OnceValue(d.stop)
 	if change != nil {
 		change(&d.parts)

@@ -251,7 +251,7 @@ func (d *Daemon) openedBefore(peer ipc.Peer, h ipc.Header, r *ipc.JobOpenRequest
 	if r.Flags&ipc.JobRetry == 0 {
 		return nil
 	}
-	if j := d.jobBy[jobOrigin{startedOf(peer), h.Request}]; j != nil && j.open && !j.closed {
+	if j := d.jobByOrigin[jobOrigin{startedOf(peer), h.Request}]; j != nil && j.open && !j.closed {
 		return j
 	}
 	return nil
@@ -358,7 +358,7 @@ func (d *Daemon) endRunnerLocked(j *job) {
 
 // knownJobLocked enters a job wherever it is looked for.
 func (d *Daemon) knownJobLocked(j *job) {
-	d.jobs[j.token], d.jobByID[j.id], d.jobBy[j.jobOrigin] = j, j, j
+	d.jobs[j.token], d.jobByID[j.id], d.jobByOrigin[j.jobOrigin] = j, j, j
 	d.jobsOf.add(j.runner.PID, j.uid)
 }
 
@@ -373,8 +373,8 @@ func (d *Daemon) dropJobLocked(j *job) {
 	faults.At("job.freed")
 	delete(d.jobs, j.token)
 	delete(d.jobByID, j.id)
-	if d.jobBy[j.jobOrigin] == j { // else that of another of the runner's connections
-		delete(d.jobBy, j.jobOrigin)
+	if d.jobByOrigin[j.jobOrigin] == j { // else that of another of the runner's connections
+		delete(d.jobByOrigin, j.jobOrigin)
 	}
 	d.jobsOf.drop(j.runner.PID, j.uid)
 	d.forgetLimitsLocked(limitOwner{ipc.LimitJob, uint64(j.id), 0})

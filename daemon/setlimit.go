@@ -255,11 +255,7 @@ func (d *Daemon) setLimitsLocked(of limitOwner, name string, change limitChange)
 	now := d.now()
 	switch of.kind {
 	case ipc.LimitDevice:
-		set := d.arb.SetSlots
-		if change.Again {
-			set = d.arb.KeepSlots
-		}
-		return set(now, change.Device, *change.slots, arbiter.Changer{UID: change.UID, PID: change.PID})
+		return d.arb.SetSlots(now, change.Device, *change.slots, arbiter.Changer{UID: change.UID, PID: change.PID, Again: change.Again})
 	case ipc.LimitJob:
 		return d.arb.SetJobLimits(now, arbiter.JobID(of.id), change.Change)
 	case ipc.LimitUser:

@@ -60,7 +60,7 @@ func Run(leash io.Reader, log *slog.Logger) error {
 		_, _ = io.Copy(io.Discard, in)
 		cancel()
 	}()
-	from := &source{path: settings.Socket}
+	from := newSource(settings.Socket)
 	s := newServer(from.Snapshot, from.Metrics)
 	s.watcher.alive = func() { _, _ = os.Stdout.WriteString(".") } // the daemon ends a process that stopped to do so
 	go s.watcher.run(ctx)

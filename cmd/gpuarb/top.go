@@ -128,7 +128,7 @@ func (a *app) top(options top.Options) error {
 		return &exitError{exitUnavailable, explainNoDaemon(err)}
 	}
 	_ = client.Close()
-	if err := top.Run(&watched{path: client.Path()}, options, a.colours()); err != nil {
+	if err := top.Run(newWatched(client.Path()), options, a.colours()); err != nil {
 		return fmt.Errorf("the terminal: %w", err)
 	}
 	return nil

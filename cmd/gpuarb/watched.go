@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/ipc"
@@ -17,26 +16,27 @@ import (
 // connections; each change has one of its own, so that it does not wait for a look. It prints nothing, which would spoil the screen.
 type watched struct {
 	path string // of the daemon
-
-	mu   sync.Mutex  // held while it is looked
-	kept *ipc.Client // nil or closed: to be opened
+	kept ipc.Kept
 }
 
-// Snapshot is the daemon's state. A session that has ended, as when the daemon was started again, is replaced at once.
-func (w *watched) Snapshot(ctx context.Context) (accounting.Snapshot, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.kept != nil {
-		if s, err := snapshotOf(ctx, w.kept); !w.kept.Closed() || ctx.Err() != nil {
-			return s, err
-		}
-	}
-	client, err := quietly(ctx, []string{w.path})
-	if err != nil {
-		return accounting.Snapshot{}, err
-	}
-	w.kept = client
-	return snapshotOf(ctx, client)
+func newWatched(path string) *watched {
+	w := &watched{path: path}
+	w.kept.Open = w.session
+	return w
+}
+
+// session opens a session of its own.
+func (w *watched) session(ctx context.Context) (*ipc.Client, error) {
+	return quietly(ctx, []string{w.path})
+}
+
+// Snapshot is the daemon's state.
+func (w *watched) Snapshot(ctx context.Context) (s accounting.Snapshot, err error) {
+	err = w.kept.Ask(ctx, func(client *ipc.Client) (err error) {
+		s, err = snapshotOf(ctx, client)
+		return err
+	})
+	return s, err
 }
 
 // limitOf is the request for a change of a limit.
@@ -62,7 +62,7 @@ func (w *watched) Check(action top.Action) error {
 
 // Do carries an action out.
 func (w *watched) Do(ctx context.Context, action top.Action) error {
-	client, err := quietly(ctx, []string{w.path})
+	client, err := w.session(ctx)
 	if err != nil {
 		return err
 	}

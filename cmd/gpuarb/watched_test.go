@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 	"github.com/gpuarb/gpuarb/top"
 )
@@ -12,7 +13,7 @@ import (
 // one daemon, or nowhere.
 func TestWatched(t *testing.T) {
 	d := startDaemon(t, nil)
-	w := &watched{path: d.socket}
+	w := newWatched(d.socket)
 	look := func() {
 		t.Helper()
 		if s, err := w.Snapshot(t.Context()); err != nil || s.Version != "9.9" {
@@ -30,11 +31,15 @@ func TestWatched(t *testing.T) {
 		t.Errorf("a change: %v", err)
 	}
 	bounded.Receive(t, "its session ends", d.ends)
-	_ = w.kept.Close()
+	end := func() {
+		_ = w.kept.Ask(t.Context(), func(c *ipc.Client) error { return c.Close() }) // and the one that replaces it
+	}
+	end()
 	bounded.Receive(t, "the session ends", d.ends)
+	bounded.Receive(t, "its successor ends", d.ends)
 	look()
 	_ = d.ear.Close()
-	_ = w.kept.Close()
+	end()
 	_, err := w.Snapshot(t.Context())
 	for what, err := range map[string]error{"a look": err, "a change": w.Do(t.Context(), action)} {
 		if err == nil || !strings.Contains(err.Error(), d.socket) {

@@ -105,7 +105,7 @@ func (t *Changes) forget(now time.Time) {
 	}
 }
 
-// counts tells whether a change of a user counts still. Nobody of his is asking.
+// counts tells whether one of the changes let through counts still. The caller knows that none is being let through.
 func (c *changer) counts(now time.Time) bool {
 	n := len(c.recent)
 	return n > 0 && now.Sub(c.recent[n-1]) < time.Second
