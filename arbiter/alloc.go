@@ -1,7 +1,6 @@
 package arbiter
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -156,7 +155,7 @@ func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.R
 		a.explain(l, &o, r, aside)
 	}
 	j := l.session.job
-	j.denial, j.denied = l.session.name()+": "+o.Explain, now
+	j.denial, j.denied = denial{l.session.named(), o.Explain}, now
 	switch reason {
 	case ReasonTimeout, ReasonCancelled, ReasonDeadlock: // there is an event that says more
 	default:
@@ -170,7 +169,7 @@ func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.R
 func (a *Arbiter) deniedEvent(now time.Time, s *session, e Event, why string) {
 	e.about(&s.process)
 	e.in(s.job)
-	e.Time, e.Kind, e.Text = now, EventDenied, fmt.Sprintf(wording.Refused, wording.Owned(e.User, s.name()), why)
+	e.Time, e.Kind, e.program, e.why = now, EventDenied, s.named(), why
 	a.event(e)
 }
 

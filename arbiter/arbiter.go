@@ -37,7 +37,7 @@ type Arbiter struct {
 	aged          bool                 // time may have changed it since they were sorted
 	sorted        time.Time            // as of when the queues are in order
 	looked        uint64               // how often a ticket was looked at, for tests
-	decisions     []Decision
+	decisions     outbox[Decision]
 	asking        *ticket             // the one that is being decided by the call that made it
 	servingQueues bool                // serveQueues runs
 	works         []work              // that are to be gone on with, the last one first
@@ -72,7 +72,7 @@ type Arbiter struct {
 	waits    waitCounts
 	refusals reasonCounts
 	scratch  []candidate // kept between recalls
-	events   []Event
+	events   outbox[Event]
 	stats    accounting.Stats
 
 	lastJob     JobID
@@ -240,23 +240,19 @@ func (a *Arbiter) Responsive(now time.Time, index int) {
 	a.event(Event{Time: now, Kind: EventHung, Device: index, Text: fmt.Sprintf(wording.DeviceAnswers, d)})
 }
 
-// Events returns the events since the last call, oldest first. Where nobody
+// Events returns the events since the last call, oldest first; they are there until the next. Where nobody
 // calls for long, the oldest are dropped.
-func (a *Arbiter) Events() []Event {
-	events := a.events
-	a.events = nil
-	return events
-}
+func (a *Arbiter) Events() []Event { return a.events.take() }
 
 // event notes an event.
 func (a *Arbiter) event(e Event) {
-	if len(a.events) >= maxEvents {
-		a.events = append(a.events[:0], a.events[maxEvents/2:]...)
+	if all := &a.events.all; len(*all) >= maxEvents {
+		*all = append((*all)[:0], (*all)[maxEvents/2:]...)
 	}
 	if d := a.device(e.Device); d != nil {
 		e.UUID, e.processor = d.UUID, !d.IsGPU()
 	}
-	a.events = append(a.events, e)
+	a.events.put(e)
 }
 
 // leaseEvent notes an event about a lease.

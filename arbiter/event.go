@@ -72,6 +72,7 @@ type Event struct {
 	Text      string           `json:"text"`              // "": Sentence makes it
 	processor bool             // the device is it
 	program   func() string    // for Sentence: how the process is called; nil: there is none
+	why       string           // for Sentence: it was refused
 }
 
 // Party is one of those who wait for each other: what its job holds, and what it wants.
@@ -133,6 +134,8 @@ func (e *Event) Sentence() string {
 		return fmt.Sprintf(wording.RecalledFor, e.Bytes.Human(), device, e.Leases, who)
 	case e.Kind == EventRecalled:
 		return fmt.Sprintf(wording.Recalled, e.Bytes.Human(), device, e.Leases)
+	case e.Kind == EventDenied:
+		return fmt.Sprintf(wording.Refused, who, e.why)
 	case e.Kind == EventDied:
 		return fmt.Sprintf(wording.Died, who, e.Bytes.Human(), e.Streams, e.Contexts, device)
 	}

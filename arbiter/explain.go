@@ -47,6 +47,19 @@ func (h *holder) name() string {
 	}
 }
 
+// denial is who was refused something, and why.
+type denial struct {
+	whom func() string // nil: nobody was
+	why  string
+}
+
+func (d denial) text() string {
+	if d.whom == nil {
+		return ""
+	}
+	return d.whom() + ": " + d.why
+}
+
 // CallerIn is how a message that a process of a job prints begins; 0: in none of `gpuarb run`.
 func (a *Arbiter) CallerIn(id JobID, p rules.Process) string {
 	name := ""

@@ -230,7 +230,7 @@ func (a *Arbiter) tell(now time.Time) {
 		is := told{m.positions[t], once(m.states, t.obstacle(), a.stateOf)}
 		if is != t.told {
 			t.told = is
-			a.decisions = append(a.decisions, Decision{Ticket: t.id, Kind: DecisionNotice, Notice: m.standing(t)})
+			a.decisions.put(Decision{Ticket: t.id, Kind: DecisionNotice, Notice: m.standing(t)})
 		}
 	}
 }

@@ -202,10 +202,10 @@ func (a *Arbiter) finish(now time.Time, t *ticket, answer Decision) {
 	}
 	if a.asking != t {
 		if answer.granted() && t.lease != nil && waited >= toldWait {
-			a.decisions = append(a.decisions, Decision{Ticket: t.id, Kind: DecisionNotice, Notice: Notice{Waited: waited,
+			a.decisions.put(Decision{Ticket: t.id, Kind: DecisionNotice, Notice: Notice{Waited: waited,
 				Text: fmt.Sprintf(wording.Has, a.requestText(t), t.gpu(), wording.Span(waited))}})
 		}
-		a.decisions = append(a.decisions, answer)
+		a.decisions.put(answer)
 	}
 }
 

@@ -127,7 +127,7 @@ type job struct {
 	anew     bool      // so that each of them is to be judged anew
 	outdated bool      // its rules and limits may have changed
 	moved    time.Time // when something of it last asked or freed
-	denial   string    // why the last of its requests was refused; "": none was
+	denial   denial    // the last of its requests that was refused
 	denied   time.Time // when
 }
 

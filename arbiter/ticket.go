@@ -181,13 +181,9 @@ func (t *ticket) result() Decision {
 	return Decision{Outcome: t.lease.counted(t.kind, Outcome{Waiting: t.id})}
 }
 
-// Decisions returns what became of tickets since the last call, oldest first. Every
+// Decisions returns what became of tickets since the last call, oldest first; they are there until the next. Every
 // ticket that a request was told of has exactly one DecisionDone, however it ends.
-func (a *Arbiter) Decisions() []Decision {
-	d := a.decisions
-	a.decisions = nil
-	return d
-}
+func (a *Arbiter) Decisions() []Decision { return a.decisions.take() }
 
 // Place tells the place of a waiting request, to be kept for when it comes again; the
 // zero Place for one that does not wait.
