@@ -77,7 +77,11 @@ func (d *Daemon) stop() error {
 	if errors.Is(err, errLate) {
 		err = errors.New("the filesystem does not let go: it ends with the daemon")
 	}
-	if ended := inTime(late, quiet); !errors.Is(ended, errLate) {
+	switch ended := inTime(late, quiet); {
+	case errors.Is(ended, errLate):
+	case d.isEntered():
+		err = errors.Join(err, ended)
+	default:
 		err = errors.Join(err, ended, d.closeState())
 	}
 	if d.listener != nil {
@@ -115,6 +119,20 @@ func inTime(late context.Context, done <-chan error) error {
 		return err
 	default:
 		return errLate
+	}
+}
+
+// isEntered says that somebody is in the filesystem, whom no user's daemon can throw out: what he reads and changes has to be
+// there as long as this process is.
+func (d *Daemon) isEntered() bool {
+	if d.fs == nil {
+		return false
+	}
+	select {
+	case <-d.fs.Done():
+		return false
+	default:
+		return true
 	}
 }
 
