@@ -15,7 +15,7 @@ type sortOf int
 const (
 	aLease      sortOf = iota
 	aJob               // heads the others in the tree
-	anOwner            // has a device as a whole, and uses nothing of it
+	anOwner            // has a device as a whole, or memory of it reserved, and uses nothing of it
 	aTicket            // waits, and has no lease there
 	anUnmanaged        // a process that is no client
 )
@@ -97,6 +97,7 @@ func rowsOf(s *accounting.Snapshot) []row {
 				command: t.Command, state: string(accounting.StateWaiting), budget: accounting.Max, ageMs: t.WaitedMs, ticket: t})
 		}
 	}
+	rows = append(rows, reservedOf(s, rows)...)
 	return append(rows, unmanagedOf(s)...)
 }
 
@@ -106,6 +107,24 @@ func ownersOf(d *accounting.DeviceState, leased map[spot]bool) (rows []row) {
 		if !leased[spot{h.Job, d.Index}] {
 			rows = append(rows, row{is: anOwner, pid: h.PID, device: d.Index, job: h.Job, uid: h.UID, owned: true, user: h.User, name: h.JobName,
 				command: h.Command, state: string(h.Kind), budget: accounting.Max, ageMs: h.AgeMs})
+		}
+	}
+	return rows
+}
+
+// reservedOf are the rows of jobs of which there is no other: something is reserved for them, and that is all.
+func reservedOf(s *accounting.Snapshot, others []row) (rows []row) {
+	shown := make(map[uint64]bool, len(s.Jobs))
+	for i := range others {
+		shown[others[i].job] = true
+	}
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		for _, on := range j.Devices {
+			if on.Reserved > 0 && !shown[j.ID] {
+				rows = append(rows, row{is: anOwner, pid: j.PID, device: on.Device, job: j.ID, uid: j.UID, owned: true, user: j.User, name: j.Name,
+					command: j.Command, state: "reserved", budget: on.Max, min: on.Reserved, ageMs: j.AgeMs})
+			}
 		}
 	}
 	return rows

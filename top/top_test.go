@@ -391,6 +391,30 @@ func TestUnusual(t *testing.T) {
 	golden(t, "no-device.txt", shown(m.draw()))
 }
 
+// A job that has nothing but memory reserved is seen where it has; one that is seen by what it uses has no row beside that.
+func TestReserved(t *testing.T) {
+	s := lab()
+	s.Jobs = append(s.Jobs, accounting.JobState{ID: 99, PID: 4999, User: "eve", Command: "nightly", State: accounting.StateRunning,
+		Devices: []accounting.JobDeviceState{{Device: 0, Max: accounting.Max}, {Device: 1, Reserved: 3 << 30, Min: 3 << 30, Max: 4 << 30}}})
+	for i := range s.Jobs[:len(s.Jobs)-1] {
+		s.Jobs[i].Devices = append(s.Jobs[i].Devices, accounting.JobDeviceState{Device: 1, Reserved: 1, Max: accounting.Max})
+	}
+	var found []row
+	for _, r := range rowsOf(&s) {
+		if r.state == "reserved" {
+			found = append(found, r)
+		}
+	}
+	if len(found) != 1 || found[0].pid != 4999 || found[0].device != 1 || found[0].min != 3<<30 || found[0].budget != 4<<30 {
+		t.Errorf("rows of reservations: %+v", found)
+	}
+	m := screen(&answers{}, 120, 40, Options{})
+	m.Update(snapshot{state: s, at: begin})
+	if drawn := m.draw(); !strings.Contains(drawn, "nightly") || !strings.Contains(drawn, "reserved") {
+		t.Errorf("it is not shown:\n%s", drawn)
+	}
+}
+
 func TestOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		options       Options
