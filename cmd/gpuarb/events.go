@@ -53,7 +53,7 @@ type eventPrinter struct {
 	o     eventOptions
 	json  bool
 	color bool
-	reach ipc.EventsRequest // where to go on
+	reach ipc.EventsRequest // what has not been printed yet
 	some  bool              // something was printed
 
 	failed error // of reading or printing a line: unlike one of the connection, it ends --follow
@@ -66,14 +66,16 @@ func (a *app) events(o eventOptions) error {
 		}
 	}
 	p := &eventPrinter{out: a.stdout, o: o, json: a.json, color: a.width() > 0 && a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb"}
-	ctx := context.Background()
-	client, err := a.connectForEvents(ctx)
+	if o.follow {
+		p.reach.Flags = ipc.EventsFollow
+	}
+	client, err := a.connectForEvents()
 	if err != nil {
 		return err
 	}
 	a.sayWhich(client.Path())
 	for {
-		err = client.Events(ctx, p.request(), p.part)
+		err = client.Events(context.Background(), p.reach, p.part)
 		_ = client.Close()
 		var refused *ipc.ReplyError
 		switch {
@@ -90,9 +92,7 @@ func (a *app) events(o eventOptions) error {
 		case !o.follow:
 			return &exitError{exitUnavailable, explainCall(client.Path(), err)}
 		}
-		if client, err = a.reconnect(ctx, client.Path()); err != nil {
-			return err
-		}
+		client = a.reconnect(client.Path())
 	}
 }
 
@@ -104,8 +104,8 @@ func isNobody(name string) bool {
 }
 
 // connectForEvents is connect without a deadline and without a session: an events request needs none.
-func (a *app) connectForEvents(ctx context.Context) (*ipc.Client, error) {
-	client, err := ipc.DialAny(ctx, a.socketPaths())
+func (a *app) connectForEvents() (*ipc.Client, error) {
+	client, err := ipc.DialAny(context.Background(), a.socketPaths())
 	if err != nil {
 		return nil, &exitError{exitUnavailable, explainNoDaemon(err)}
 	}
@@ -120,28 +120,16 @@ const (
 )
 
 // reconnect waits for the next daemon at the same socket, for as long as it takes.
-func (a *app) reconnect(ctx context.Context, path string) (*ipc.Client, error) {
+func (a *app) reconnect(path string) *ipc.Client {
 	a.say("the daemon at %s has gone; waiting for the next one", path)
 	for pause := leastPause; ; pause = min(2*pause, mostPause) {
-		client, err := ipc.Dial(ctx, path)
+		client, err := ipc.Dial(context.Background(), path)
 		if err == nil {
 			a.say("connected to %s again; a new daemon's history begins with its start", path)
-			return client, nil
+			return client
 		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(pause):
-		}
+		time.Sleep(pause)
 	}
-}
-
-// request asks for what has not been printed yet.
-func (p *eventPrinter) request() ipc.EventsRequest {
-	if p.reach.Flags = 0; p.o.follow {
-		p.reach.Flags = ipc.EventsFollow
-	}
-	return p.reach
 }
 
 // part prints the lines of one message.
