@@ -21,15 +21,12 @@ import (
 // completionPatience is how long completion waits for the daemon.
 const completionPatience = time.Second
 
-// offers is a function that completes a word, with cobra's signature.
-type offers = func(command *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective)
-
 // harmless matches words without characters that mean something to a shell. Users choose the names of their jobs, and a shell
 // evaluates the words before the one that it completes: another user's $(…) must not get there.
 var harmless = regexp.MustCompile(`^[A-Za-z0-9_.@+%,=/][A-Za-z0-9_.@+%,=/-]*$`)
 
 // fromState completes a word with what find returns of the daemon's state, without the words given already.
-func (a *app) fromState(find func(accounting.Snapshot) []cobra.Completion) offers {
+func (a *app) fromState(find func(accounting.Snapshot) []cobra.Completion) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(context.Background(), completionPatience)
 		defer cancel()
@@ -49,7 +46,7 @@ func (a *app) fromState(find func(accounting.Snapshot) []cobra.Completion) offer
 }
 
 // once completes the first argument alone.
-func once(of offers) offers {
+func once(of cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(command *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -113,7 +110,7 @@ func offerUsers(s accounting.Snapshot) (all []cobra.Completion) {
 // offerCgroups are those in which programs run that use gpuarb, or which have a limit.
 func offerCgroups(s accounting.Snapshot) (all []cobra.Completion) {
 	for at := range s.Cgroups() {
-		if at != "/" && !slices.Contains(all, at) {
+		if at != "/" {
 			all = append(all, at)
 		}
 	}
@@ -128,7 +125,7 @@ func offerRules(s accounting.Snapshot) (all []cobra.Completion) {
 }
 
 // completeFlag completes the value of a flag of a command.
-func completeFlag(command *cobra.Command, name string, of offers) {
+func completeFlag(command *cobra.Command, name string, of cobra.CompletionFunc) {
 	if err := command.RegisterFlagCompletionFunc(name, of); err != nil {
 		panic(err) // the flag is there
 	}
