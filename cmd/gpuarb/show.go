@@ -11,22 +11,19 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// units are the flags of a table: in what its amounts and times are printed.
-type units struct{ human, bytes bool }
-
 // tableCommand makes a command that prints a table, in the units that its flags say.
 // Without one: rounded for people where rounded is true or stdout is a terminal, else as the files
 // under /gpu.
 func (a *app) tableCommand(command *cobra.Command, rounded bool, show func(report.Style) error) *cobra.Command {
-	var u units
+	var human, bytes bool
 	command.Args = takes(0, 0)
-	command.Flags().BoolVarP(&u.human, "human", "h", false, "round amounts and times: 3.5GiB, 5min (as on a terminal)")
-	command.Flags().BoolVar(&u.bytes, "bytes", false, "print amounts in bytes, and times in seconds")
+	command.Flags().BoolVarP(&human, "human", "h", false, "round amounts and times: 3.5GiB, 5min (as on a terminal)")
+	command.Flags().BoolVar(&bytes, "bytes", false, "print amounts in bytes, and times in seconds")
 	command.Flags().Bool("help", false, "help for "+command.Name()) // -h is taken
 	command.MarkFlagsMutuallyExclusive("human", "bytes")
 	command.RunE = func(*cobra.Command, []string) error {
 		style := report.Style{Width: a.width()}
-		style.Human = u.human || !u.bytes && (rounded || style.Width > 0)
+		style.Human = human || !bytes && (rounded || style.Width > 0)
 		return show(style)
 	}
 	return a.jsonFlag(command)
