@@ -17,7 +17,7 @@ var errNoDevice = fail(exitUnavailable, "no device: the daemon knows no GPU on t
 // needsDevices tells whether the options cannot be turned into a request without
 // knowing the devices.
 func (o *jobOptions) needsDevices(size accounting.Size) bool {
-	return o.device != "" || o.prefer != "" || o.takes() || size.IsAbsolute() || o.least.IsAbsolute() && o.least.Bytes > 0
+	return o.device != "" || o.prefer != "" || o.takes() || size.IsAbsolute()
 }
 
 // choose writes into the request which devices are meant, and refuses a budget that

@@ -59,8 +59,8 @@ func (o *targetOptions) target(flags *pflag.FlagSet) (preload.Target, error) {
 	return found, nil
 }
 
-// systemAt is the system that is meant. To change it takes root.
-func (a *app) systemAt(root string, changes bool, doing string) (preload.Machine, error) {
+// systemAt is the system that is meant. To change it takes root; doing is the command that does.
+func (a *app) systemAt(root, doing string) (preload.Machine, error) {
 	path, err := filepath.Abs(root)
 	if err == nil {
 		_, err = os.Stat(filepath.Join(path, "etc"))
@@ -68,7 +68,7 @@ func (a *app) systemAt(root string, changes bool, doing string) (preload.Machine
 	if err != nil {
 		return preload.Machine{}, fmt.Errorf("--root: %w", err)
 	}
-	if changes && a.uid != 0 {
+	if doing != "" && a.uid != 0 {
 		return preload.Machine{}, fail(exitFailed, "only root may do this, because it changes how other people's programs start: sudo gpuarb %s", doing)
 	}
 	return preload.Machine{Root: path, Patience: 30 * time.Second}, nil
@@ -109,7 +109,7 @@ func (a *app) enable(flags *pflag.FlagSet, options *targetOptions, memory string
 			return errors.New("--memory does not go with --all, which gives programs no environment: write a rule (memory.max) in the configuration")
 		}
 	}
-	machine, err := a.systemAt(options.root, true, "enable …")
+	machine, err := a.systemAt(options.root, "enable …")
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (a *app) disable(flags *pflag.FlagSet, options *targetOptions) error {
 	if err != nil {
 		return err
 	}
-	machine, err := a.systemAt(options.root, true, "disable …")
+	machine, err := a.systemAt(options.root, "disable …")
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (a *app) statusCommand() *cobra.Command {
 }
 
 func (a *app) status(root string) error {
-	machine, err := a.systemAt(root, false, "")
+	machine, err := a.systemAt(root, "")
 	if err != nil {
 		return err
 	}
