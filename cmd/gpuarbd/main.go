@@ -93,7 +93,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 				level = slog.LevelDebug
 			}
 			o.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
-			return serve(cmd.Context(), o)
+			return serve(o)
 		},
 	}
 	cmd.SetArgs(args)
@@ -111,7 +111,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.StringVar(&share, shareFlag, "", "write the manual page and completions below this folder")
 	_ = f.MarkHidden(shareFlag) // of the build; it is there
 
-	err := cmd.ExecuteContext(context.Background())
+	err := cmd.Execute()
 	if err == nil {
 		err = output(stdout, &out)
 	}
@@ -154,14 +154,14 @@ func checkConfig(o daemon.Options, out io.Writer) error {
 }
 
 // serve runs the daemon until INT or TERM; HUP reads the configuration again.
-func serve(ctx context.Context, o daemon.Options) error {
+func serve(o daemon.Options) error {
 	// Deciding on a request makes no garbage, and so a collection costs less than the
 	// memory that would wait for it.
 	debug.SetGCPercent(50)
 	// Each file is made with the mode that it is to have, whoever starts the daemon: in a
 	// folder that is his alone, others could not ask, and would run without a limit.
 	syscall.Umask(0o022)
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
