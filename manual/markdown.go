@@ -6,15 +6,18 @@ import (
 	"strings"
 )
 
-// document is the manual page of a document. The first row of a table names its columns; each further row becomes an item: its
+// onFiles is the chapter of pages on files.
+const onFiles = 5
+
+// document is the manual page of a document with this text. The first row of a table names its columns; each further row becomes an item: its
 // first cell is the word, the columns in between are named, and the last one is the meaning.
-func (b Book) document(d Document) string {
+func (b Book) document(d Document, text string) string {
 	var p page
-	p.title(d.Name, d.Chapter, b)
+	p.title(d.Name, onFiles, b)
 	p.macro("SH", "NAME")
 	p.words(plain(d.Name) + ` \- ` + plain(d.Short))
 	m := markdown{page: &p}
-	for line := range strings.SplitSeq(strings.TrimRight(d.Text, "\n"), "\n") {
+	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
 		m.line(line)
 	}
 	m.end()

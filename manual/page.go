@@ -18,13 +18,12 @@ type Section struct {
 // Item is a word and what it means.
 type Item struct{ Word, Meaning string }
 
-// Document is a page that is made of a document in Markdown, so that what it says is written once.
+// Document is a page on a file that is made of a document, so that what it says is written once.
 type Document struct {
-	Name    string // of the page, as gpuarb.toml
-	Short   string // the line of its section NAME
-	Chapter int    // 5 for files
-	Text    string // in the Markdown that docs/ uses: headings, paragraphs, tables, lists, blocks of code
-	See     []string
+	Name  string // of the page, as gpuarb.toml
+	Short string // the line of its section NAME
+	Path  string // of the document, in the Markdown that docs/ uses: headings, paragraphs, tables, lists, blocks of code
+	See   []string
 }
 
 // Book is the manual of one binary.

@@ -19,7 +19,11 @@ func (b Book) Write(folder string) error {
 		files[fmt.Sprintf("man/man%d/%s.%d", b.Chapter, name(c), b.Chapter)] = []byte(b.Page(c))
 	}
 	for _, d := range b.Documents {
-		files[fmt.Sprintf("man/man%d/%s.%d", d.Chapter, d.Name, d.Chapter)] = []byte(b.document(d))
+		text, err := os.ReadFile(d.Path)
+		if err != nil {
+			return err
+		}
+		files[fmt.Sprintf("man/man%d/%s.%d", onFiles, d.Name, onFiles)] = []byte(b.document(d, string(text)))
 	}
 	program := b.Root.Name()
 	for path, generate := range map[string]func(io.Writer) error{

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 
 	"github.com/gpuarb/gpuarb/config"
@@ -17,11 +16,7 @@ func (a *app) shareCommand() *cobra.Command {
 		Hidden: true,
 		Args:   takes(2, 2),
 		RunE: func(command *cobra.Command, args []string) error {
-			documents, err := documents(args[1])
-			if err != nil {
-				return err
-			}
-			book := manual.Book{Root: command.Root(), Chapter: 1, Date: manual.Date(a.getenv), Sections: ownSections(), Documents: documents,
+			book := manual.Book{Root: command.Root(), Chapter: 1, Date: manual.Date(a.getenv), Sections: ownSections(), Documents: documents(args[1]),
 				See: []string{"gpuarb.toml(5)", "gpuarb-files(5)", "gpuarbd(8)", "nvidia-smi(1)"}}
 			return book.Write(args[0])
 		},
@@ -29,19 +24,11 @@ func (a *app) shareCommand() *cobra.Command {
 }
 
 // documents are the pages on files.
-func documents(folder string) ([]manual.Document, error) {
-	all := []manual.Document{
-		{Name: "gpuarb.toml", Short: "configuration of gpuarbd", Text: "configuration.md", See: []string{"gpuarb-config(1)", "gpuarb-files(5)", "gpuarbd(8)"}},
-		{Name: "gpuarb-files", Short: "the files that gpuarbd shows its state in", Text: "gpufs.md", See: []string{"gpuarb(1)", "gpuarb.toml(5)", "gpuarbd(8)"}},
+func documents(folder string) []manual.Document {
+	return []manual.Document{
+		{Name: "gpuarb.toml", Short: "configuration of gpuarbd", Path: filepath.Join(folder, "configuration.md"), See: []string{"gpuarb-config(1)", "gpuarb-files(5)", "gpuarbd(8)"}},
+		{Name: "gpuarb-files", Short: "the files that gpuarbd shows its state in", Path: filepath.Join(folder, "gpufs.md"), See: []string{"gpuarb(1)", "gpuarb.toml(5)", "gpuarbd(8)"}},
 	}
-	for i := range all {
-		text, err := os.ReadFile(filepath.Join(folder, all[i].Text))
-		if err != nil {
-			return nil, err
-		}
-		all[i].Chapter, all[i].Text = 5, string(text)
-	}
-	return all, nil
 }
 
 // ownSections are what gpuarb's own page has besides what the commands say of themselves.
