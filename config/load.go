@@ -203,9 +203,7 @@ func (l *loader) spreadSlots() {
 func (l *loader) finish() (*Config, error) {
 	limits := l.config.Policy.Defaults
 	for _, d := range l.defaults {
-		if d.Min != nil || d.Max != nil {
-			l.checkOrder(d, limits.Min, limits.Max)
-		}
+		l.checkOrder(d, limits.Min, limits.Max)
 	}
 	named := map[string]*draft{}
 	for _, d := range l.rules {
@@ -217,9 +215,7 @@ func (l *loader) finish() (*Config, error) {
 		min, max := limits.Min, limits.Max
 		set(&min, d.Min)
 		set(&max, d.Max)
-		if d.Min != nil || d.Max != nil {
-			l.checkOrder(d, min, max)
-		}
+		l.checkOrder(d, min, max)
 	}
 	l.checkAlso()
 	l.spreadSlots()
@@ -252,14 +248,14 @@ func (l *loader) sort(mistakes Mistakes) {
 	})
 }
 
-// checkOrder notes a memory.min above the memory.max that goes with it. A share and
+// checkOrder notes a memory.min above the memory.max that goes with it, where a section sets one of them. A share and
 // a number of bytes can be compared only on a device; the arbiter bounds min there.
 func (l *loader) checkOrder(d *draft, min, max accounting.Size) {
 	key := "memory.min"
 	if _, given := d.lines[key]; !given {
 		key = "memory.max"
 	}
-	if min.MoreThan(max) {
+	if (d.Min != nil || d.Max != nil) && min.MoreThan(max) {
 		l.mistake(d, key, "memory.min (%s) is more than memory.max (%s)", min.WithUnit(), max.WithUnit())
 	}
 }

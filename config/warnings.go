@@ -95,8 +95,8 @@ func (l *loader) checkMin(d *draft, m Machine) {
 
 // checkDevices looks at which devices are meant, and what is left of them.
 func (l *loader) checkDevices(m Machine) {
-	taken := map[string]int{} // devices that a block before counts for, by the place in l.devices
-	for i, d := range l.devices {
+	taken := map[rules.Device]bool{} // that a block before counts for
+	for _, d := range l.devices {
 		var meant []rules.Device
 		for _, dev := range m.Devices {
 			if d.device.Match.Matches(dev) {
@@ -108,10 +108,10 @@ func (l *loader) checkDevices(m Machine) {
 		}
 		before := 0
 		for _, dev := range meant {
-			if _, given := taken[dev.UUID+dev.PCI+strconv.Itoa(dev.Index)]; given {
+			if taken[dev] {
 				before++
 			}
-			taken[dev.UUID+dev.PCI+strconv.Itoa(dev.Index)] = i
+			taken[dev] = true
 		}
 		if before > 0 && before == len(meant) {
 			l.warn(d, "", "this block is never used: for each of its devices one that comes first counts")
