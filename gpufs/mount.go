@@ -44,8 +44,7 @@ type Options struct {
 
 // Server is a mounted filesystem. Its methods are safe for concurrent use.
 type Server struct {
-	path     string // absolute, without symbolic links
-	created  bool   // the mount point is ours to remove
+	point    mountPoint
 	state    *state
 	root     *dirNode
 	messages *messages
@@ -99,8 +98,7 @@ func serve(point mountPoint, view View, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{path: point.path, created: point.created, state: st, root: root,
-		messages: messages, done: make(chan struct{})}
+	s := &Server{point: point, state: st, root: root, messages: messages, done: make(chan struct{})}
 	s.unmount = sync.OnceValue(s.unmountOnce)
 	go func() {
 		defer close(s.done)
@@ -125,7 +123,7 @@ func (m *messages) Write(p []byte) (int, error) {
 }
 
 // Path is where the filesystem is mounted, without symbolic links.
-func (s *Server) Path() string { return s.path }
+func (s *Server) Path() string { return s.point.path }
 
 // Done is closed when the filesystem has gone: by Unmount, or by somebody's umount.
 func (s *Server) Done() <-chan struct{} { return s.done }
@@ -142,17 +140,17 @@ func (s *Server) unmountOnce() error {
 	case <-s.done: // somebody else did
 	default:
 		s.messages.ending.Store(true)
-		if err := detach(s.path); err != nil {
-			return fmt.Errorf("unmount %s: %w", s.path, err)
+		if err := detach(s.point.path); err != nil {
+			return fmt.Errorf("unmount %s: %w", s.point.path, err)
 		}
 		select {
 		case <-s.done:
 		case <-time.After(unmountPatience): // detached, but held open; it ends with the daemon
 		}
 	}
-	if s.created {
-		if err := os.Remove(s.path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("unmount %s: %w", s.path, err)
+	if s.point.created {
+		if err := os.Remove(s.point.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("unmount %s: %w", s.point.path, err)
 		}
 	}
 	return nil

@@ -19,7 +19,7 @@ import (
 // mountPoint is a directory that is ready to be mounted on.
 type mountPoint struct {
 	path    string // absolute, without symbolic links
-	created bool
+	created bool   // it is ours to remove
 }
 
 // discard undoes prepare.
