@@ -152,6 +152,7 @@ func (n *dirNode) Readdir(context.Context) (fs.DirStream, syscall.Errno) {
 // linkNode is a symbolic link.
 type linkNode struct {
 	fs.Inode
+	readOnly
 	attributes
 	target func(tid uint32) (string, bool)
 }
@@ -173,10 +174,6 @@ func (n *linkNode) Readlink(ctx context.Context) ([]byte, syscall.Errno) {
 		return nil, syscall.ENOENT
 	}
 	return []byte(target), 0
-}
-
-func (n *linkNode) Setattr(context.Context, fs.FileHandle, *fuse.SetAttrIn, *fuse.AttrOut) syscall.Errno {
-	return syscall.EPERM
 }
 
 // fileNode is a file.

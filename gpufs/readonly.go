@@ -8,8 +8,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// readOnly refuses every change of a directory. The kernel refuses most callers by
-// the directory's mode; these answers are for root. The library would else take
+// readOnly refuses every change of what nobody changes. The kernel refuses most callers by
+// a directory's mode; these answers are for root. The library would else take
 // some of them for done.
 type readOnly struct{}
 
