@@ -1,7 +1,6 @@
 package gpufs
 
 import (
-	"cmp"
 	"hash/fnv"
 	"slices"
 	"strings"
@@ -65,6 +64,6 @@ func (s *snapshot) cgroupsIn(of string) (names []string) {
 			names = append(names, name)
 		}
 	}
-	slices.SortFunc(names, cmp.Compare[string])
+	slices.Sort(names)
 	return slices.Compact(names)
 }

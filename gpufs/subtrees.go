@@ -54,20 +54,8 @@ func (b *builder) deviceEntry(index int) entry {
 // that would take any device among them.
 func onDevice(s accounting.Snapshot, index int) accounting.Snapshot {
 	s.Devices = slices.DeleteFunc(slices.Clone(s.Devices), func(d accounting.DeviceState) bool { return d.Index != index })
-	var leases []accounting.LeaseState
-	for _, l := range s.Leases {
-		if l.Device == index {
-			leases = append(leases, l)
-		}
-	}
-	s.Leases = leases
-	var queue []accounting.TicketState
-	for _, t := range s.Queue {
-		if t.Device == index || t.Device < 0 {
-			queue = append(queue, t)
-		}
-	}
-	s.Queue = queue
+	s.Leases = slices.DeleteFunc(slices.Clone(s.Leases), func(l accounting.LeaseState) bool { return l.Device != index })
+	s.Queue = slices.DeleteFunc(slices.Clone(s.Queue), func(t accounting.TicketState) bool { return t.Device != index && t.Device >= 0 })
 	return s
 }
 

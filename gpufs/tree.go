@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/report"
@@ -183,12 +184,7 @@ func number(name string) (uint64, bool) {
 	return n, err == nil && strconv.FormatUint(n, 10) == name
 }
 
-func byName(a, b entry) int {
-	if a.name < b.name {
-		return -1
-	}
-	return 1
-}
+func byName(a, b entry) int { return strings.Compare(a.name, b.name) }
 
 // within makes entries those of a folder: with its identity, but for the file, its owner and its processes. It sorts them.
 func within(of entry, entries []entry) []entry {
