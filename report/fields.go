@@ -228,30 +228,27 @@ func JobFields() []Field[accounting.JobState] {
 		total("memory.peak", func(d accounting.JobDeviceState) accounting.Bytes { return d.Peak }),
 		{"memory.pressure", func(j job) string { return pressureText(j.Pressure) }},
 		one("name", func(j job) string { return line(j.Name) }),
-		{"processes", func(j job) string {
-			var b strings.Builder
-			for _, pid := range j.Processes {
-				fmt.Fprintln(&b, pid)
-			}
-			return b.String()
-		}},
+		{"processes", func(j job) string { return pidLines(j.Processes) }},
 		one("state", func(j job) string { return line(string(j.State)) }),
 		one("streams.max", func(j job) string { return count(j.StreamsMax) }),
 		one("user", func(j job) string { return line(j.User) }),
 	}
 }
 
+// pidLines are PIDs, each in a line.
+func pidLines(pids []int) string {
+	var b strings.Builder
+	for _, pid := range pids {
+		fmt.Fprintln(&b, pid)
+	}
+	return b.String()
+}
+
 // CgroupFields are the values of a cgroup, by name.
 func CgroupFields() []Field[accounting.CgroupState] {
 	type group = accounting.CgroupState
 	return []Field[group]{
-		{"cgroup.procs", func(g group) string {
-			var b strings.Builder
-			for _, pid := range g.Processes {
-				fmt.Fprintln(&b, pid)
-			}
-			return b.String()
-		}},
+		{"cgroup.procs", func(g group) string { return pidLines(g.Processes) }},
 		one("memory.current", func(g group) string { return Value(g.Used) }),
 		one("memory.max", func(g group) string { return Value(g.Max) }),
 		one("streams.current", func(g group) string { return fmt.Sprint(g.Streams) }),
