@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -97,7 +98,7 @@ func Holders(s accounting.Snapshot) []Holder {
 // order orders holders by device, and those without one behind them.
 func (h Holder) order() int {
 	if h.Device == nil {
-		return int(^uint(0) >> 1)
+		return math.MaxInt
 	}
 	return *h.Device
 }
@@ -175,14 +176,14 @@ var holderColumns = []column[Holder]{
 	plain("JOB", right, func(h Holder) string { return orNone(h.Job) }, 0),
 	plain("GPU", right, func(h Holder) string { return orNone(h.Device) }, 0),
 	number("PID", func(h Holder) int { return h.PID }, 0),
-	plain("USER", left, func(h Holder) string { return word(orEmpty(h.User)) }, 0),
+	plain("USER", left, func(h Holder) string { return word(orZero(h.User)) }, 0),
 	plain("HOLDS", left, func(h Holder) string { return word(strings.Join(h.Holds, ",")) }, 0),
 	amount("USED", func(h Holder) accounting.Bytes { return h.Used }, 0),
 	amount("RESERVED", func(h Holder) accounting.Bytes { return h.Reserved }, 1),
 	span("AGE", func(h Holder) int64 { return h.AgeMs }, 0),
 	{"WAITS", right, Style.waits, 0},
 	{"WAITED", right, Style.waited, 2},
-	plain("COMMAND", last, func(h Holder) string { return Named(orEmpty(h.JobName), h.Command) }, 0),
+	plain("COMMAND", last, func(h Holder) string { return Named(orZero(h.JobName), h.Command) }, 0),
 }
 
 // waits is what a holder waits for first, and how many requests more of it wait.
@@ -190,12 +191,7 @@ func (s Style) waits(h Holder) string {
 	if len(h.Waits) == 0 {
 		return "-"
 	}
-	w := h.Waits[0]
-	t := accounting.TicketState{Wants: w.Wants}
-	if w.WantsBytes != nil {
-		t.WantsBytes = *w.WantsBytes
-	}
-	text := s.wantCell(t)
+	text := s.wants(h.Waits[0].Wants, orZero(h.Waits[0].WantsBytes))
 	if more := len(h.Waits) - 1; more > 0 {
 		text += fmt.Sprintf("+%d", more)
 	}
@@ -217,11 +213,12 @@ func orNone[T int | uint64](n *T) string {
 	return strconv.FormatUint(uint64(*n), 10)
 }
 
-func orEmpty(s *string) string {
-	if s == nil {
-		return ""
+// orZero is a value, or the zero one for null.
+func orZero[T any](of *T) (value T) {
+	if of != nil {
+		value = *of
 	}
-	return *s
+	return value
 }
 
 // Holders writes the table of all that hold something of a device or wait for it.

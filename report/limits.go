@@ -201,7 +201,7 @@ var limitColumns = []column[Limit]{
 	plain("LIMIT", left, func(l Limit) string { return l.Name }, 0),
 	{"VALUE", right, func(s Style, l Limit) string { return l.spell(s, l.Value) }, 0},
 	{"HELD", right, func(s Style, l Limit) string { return l.spell(s, &l.Held) }, 0},
-	plain("SET-BY", last, func(l Limit) string { return line(orEmpty(l.By)) }, 0),
+	plain("SET-BY", last, func(l Limit) string { return line(orZero(l.By)) }, 0),
 }
 
 // spell writes an amount of what is limited.

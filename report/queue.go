@@ -15,7 +15,7 @@ var queueColumns = []column[accounting.TicketState]{
 	number("PID", func(t accounting.TicketState) int { return t.PID }, 0),
 	plain("USER", left, func(t accounting.TicketState) string { return word(t.User) }, 0),
 	plain("GPU", right, func(t accounting.TicketState) string { return orAny(t.Device) }, 0),
-	{"WANTS", right, Style.wantCell, 0},
+	{"WANTS", right, func(s Style, t accounting.TicketState) string { return s.wants(t.Wants, t.WantsBytes) }, 0},
 	span("WAITED", func(t accounting.TicketState) int64 { return t.WaitedMs }, 0),
 	plain("REASON", left, func(t accounting.TicketState) string { return word(t.Reason) }, 1),
 	plain("TICKET", right, func(t accounting.TicketState) string { return strconv.FormatUint(t.Ticket, 10) }, 0),
@@ -30,12 +30,12 @@ func orAny(device int) string {
 	return strconv.Itoa(device)
 }
 
-// wantCell is an amount in bytes, or the words for something else without their article.
-func (s Style) wantCell(t accounting.TicketState) string {
-	if t.WantsBytes > 0 {
-		return s.amount(t.WantsBytes)
+// wants is an amount in bytes, or the words for something else without their article.
+func (s Style) wants(words string, bytes accounting.Bytes) string {
+	if bytes > 0 {
+		return s.amount(bytes)
 	}
-	return strings.ReplaceAll(word(strings.TrimPrefix(t.Wants, "a ")), `\x20`, "-")
+	return strings.ReplaceAll(word(strings.TrimPrefix(words, "a ")), `\x20`, "-")
 }
 
 // Queue writes the table of waiting requests: a header, and a line per ticket in the

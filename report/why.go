@@ -251,6 +251,6 @@ func writeWhyDevice(out io.Writer, d WhyDevice) {
 	}
 	fmt.Fprintln(out)
 	for _, h := range d.Holders {
-		fmt.Fprintf(out, "         %s's %s[%d] has it (%s) for %s\n", Escape(h.User), Escape(cmp.Or(orEmpty(h.JobName), program(h.Command))), h.PID, h.Kind, Style{Human: true}.span(h.AgeMs))
+		fmt.Fprintf(out, "         %s's %s[%d] has it (%s) for %s\n", Escape(h.User), Escape(cmp.Or(orZero(h.JobName), program(h.Command))), h.PID, h.Kind, Style{Human: true}.span(h.AgeMs))
 	}
 }
