@@ -45,9 +45,3 @@ func bar(all []part, total accounting.Bytes, cells int) string {
 	}
 	return b.String()
 }
-
-// leaseBar draws what is used of a budget.
-func leaseBar(g glyphs, r *row, capacity accounting.Bytes, cells int) string {
-	total := min(r.budget, capacity)
-	return bar([]part{{"used", g.used, used, r.used}, {"kept", g.kept, kept, r.min.Less(r.used)}, {"free", g.free, faint, 0}}, total, cells)
-}

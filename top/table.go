@@ -191,15 +191,16 @@ func (m *Model) line(r *row, selected bool) string {
 	return text
 }
 
+// leaseBar draws what is used of a budget.
 func (m *Model) leaseBar(r *row, cells int) string {
 	if r.is == aTicket || r.is == anOwner {
 		return strings.Repeat(" ", cells)
 	}
-	capacity := accounting.Max
+	g, total := &m.glyphs, r.budget
 	if d := m.state.Device(r.device); d != nil {
-		capacity = d.Capacity.Plus(d.Unmanaged)
+		total = min(total, d.Capacity.Plus(d.Unmanaged))
 	}
-	return leaseBar(m.glyphs, r, capacity, cells)
+	return bar([]part{{"used", g.used, used, r.used}, {"kept", g.kept, kept, r.min.Less(r.used)}, {"free", g.free, faint, 0}}, total, cells)
 }
 
 // isOthers reports whether a row is of somebody else than who looks; to root nobody's is.
