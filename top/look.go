@@ -37,11 +37,12 @@ type glyphs struct {
 	branch, corner                        string   // of the tree
 	up, down                              string   // the direction of the sort
 	enter                                 string   // the key of the details
+	scroll                                string   // the keys that scroll a page
 }
 
 var (
-	unicodeGlyphs = glyphs{"█", "▒", "▓", "╱", "·", []string{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}, "├─ ", "└─ ", "▴", "▾", "⏎"}
-	asciiGlyphs   = glyphs{"#", "=", "+", "/", ".", []string{" ", ".", ":", "|"}, "|- ", "`- ", "^", "v", "d"}
+	unicodeGlyphs = glyphs{"█", "▒", "▓", "╱", "·", []string{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}, "├─ ", "└─ ", "▴", "▾", "⏎", "↑↓"}
+	asciiGlyphs   = glyphs{"#", "=", "+", "/", ".", []string{" ", ".", ":", "|"}, "|- ", "`- ", "^", "v", "d", "arrows"}
 )
 
 // fit cuts or fills a text to as many cells as there are.

@@ -123,21 +123,17 @@ func (m *Model) foot() []string {
 	case m.away != "":
 		return m.message(alarm, m.away)
 	case m.page != table:
-		return []string{keyHints([]string{"esc", "back", "↑↓", "scroll", "l", "limit", "c", "cancel", "k", "signal", "q", "back"}, m.options.ASCII)}
+		return []string{keyHints([]string{"esc", "back", m.glyphs.scroll, "scroll", "l", "limit", "c", "cancel", "k", "signal", "q", "back"})}
 	}
 	return []string{keyHints([]string{"q", "quit", "?", "help", "/", "filter", "t", "tree", "s", "sort", m.glyphs.enter, "details",
-		"l", "limit", "c", "cancel", "k", "signal"}, m.options.ASCII)}
+		"l", "limit", "c", "cancel", "k", "signal"})}
 }
 
 // keyHints spells keys and what they do, in turn.
-func keyHints(words []string, ascii bool) string {
+func keyHints(words []string) string {
 	var b strings.Builder
 	for i := 0; i+1 < len(words); i += 2 {
-		key := words[i]
-		if ascii && key == "↑↓" {
-			key = "arrows"
-		}
-		b.WriteString(paint(bold, key) + " " + words[i+1] + "  ")
+		b.WriteString(paint(bold, words[i]) + " " + words[i+1] + "  ")
 	}
 	return strings.TrimRight(b.String(), " ")
 }
