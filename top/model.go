@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -26,9 +27,8 @@ type Options struct {
 	Tree     bool
 	Sort     string // one of SortKeys; "": by use
 	Filter   string
-	Interval time.Duration  // between two snapshots
-	Zone     *time.Location // of the clock
-	Suspend  bool           // a shell is there that would resume it
+	Interval time.Duration // between two snapshots
+	Suspend  bool          // a shell is there that would resume it
 	// Spent is the processor time of this process so far: the more a look costs, the longer the next
 	// one is put off. nil: Interval holds, whatever it costs.
 	Spent func() time.Duration
@@ -114,18 +114,9 @@ type Model struct {
 // New makes a screen that has heard nothing yet.
 func New(daemon Daemon, options Options) *Model {
 	m := &Model{daemon: daemon, options: options, glyphs: unicodeGlyphs, histories: map[string]*history{}, filter: options.Filter,
-		sort: max(0, keyNamed("used")), mouse: true, width: 80, height: 24}
+		sort: keyNamed(cmp.Or(options.Sort, "used")), mouse: true, width: 80, height: 24}
 	if options.ASCII {
 		m.glyphs = asciiGlyphs
-	}
-	if k := keyNamed(options.Sort); k >= 0 {
-		m.sort = k
-	}
-	if m.options.Interval <= 0 {
-		m.options.Interval = time.Second
-	}
-	if m.options.Zone == nil {
-		m.options.Zone = time.Local
 	}
 	return m
 }

@@ -87,7 +87,7 @@ func (m *Model) nobody() string {
 func (m *Model) title() string {
 	left := paint(bold, "gpuarb top")
 	if s := &m.state; s.TimeUnixNano != 0 {
-		at := time.Unix(0, s.TimeUnixNano).In(m.options.Zone).Format(time.TimeOnly)
+		at := time.Unix(0, s.TimeUnixNano).Format(time.TimeOnly)
 		left += fmt.Sprintf("  %s  %s  %s", at, report.Count(len(s.Devices), "device"), report.Count(len(s.Leases), "lease"))
 		if n := len(s.Queue); n > 0 {
 			left += "  " + paint(attention, fmt.Sprintf("%d waiting", n))

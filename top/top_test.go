@@ -26,8 +26,10 @@ const (
 	mib = accounting.Bytes(1) << 20
 )
 
-// begin is when the tests take place.
+// begin is when the tests take place; the screen shows it as the clock of a machine in UTC does.
 var begin = time.Date(2026, 11, 25, 14, 3, 22, 0, time.UTC)
+
+func init() { time.Local = time.UTC }
 
 // lab is a machine with two devices: ann trains on the first and waits for more there, bob has his
 // job on both, and a program whose command is made to spoil terminals runs without gpuarb.
@@ -83,7 +85,7 @@ func (a *answers) Do(_ context.Context, action Action) error {
 
 // screen is a model with ann at the terminal, which has seen some minutes.
 func screen(d Daemon, width, height int, options Options) *Model {
-	options.UID, options.Zone = 1000, time.UTC
+	options.UID = 1000
 	m := New(d, options)
 	m.Update(tea.WindowSizeMsg{Width: width, Height: height})
 	for i := range 200 {
@@ -423,7 +425,6 @@ func TestOnce(t *testing.T) {
 		"once.txt":         {Options{}, 120, 0},
 		"once-compact.txt": {Options{Compact: true, Tree: true}, 80, 8},
 	} {
-		c.options.Zone = time.UTC
 		var b bytes.Buffer
 		if err := Once(&colorprofile.Writer{Forward: &b, Profile: colorprofile.NoTTY}, lab(), c.options, c.width, c.height); err != nil {
 			t.Fatal(err)
