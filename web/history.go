@@ -179,7 +179,6 @@ func (h *history) points() []point {
 // columns collects one device's history.
 type columns struct {
 	*deviceHistory
-	n     int
 	byJob map[uint64]*series
 	area  map[uint64]float64 // by which the jobs are ordered
 }
@@ -187,7 +186,7 @@ type columns struct {
 func newColumns(index, n int) *columns {
 	column := func() []*accounting.Bytes { return make([]*accounting.Bytes, n) }
 	return &columns{&deviceHistory{Index: index, Capacity: column(), Reserved: column(), Total: column(), Unmanaged: column()},
-		n, map[uint64]*series{}, map[uint64]float64{}}
+		map[uint64]*series{}, map[uint64]float64{}}
 }
 
 func (c *columns) add(i int, d *devicePoint) {
@@ -197,7 +196,7 @@ func (c *columns) add(i int, d *devicePoint) {
 		of := sh.of.Value()
 		s := c.byJob[of.Job]
 		if s == nil {
-			s = &series{Used: make([]*accounting.Bytes, c.n)}
+			s = &series{Used: make([]*accounting.Bytes, len(c.Capacity))}
 			c.byJob[of.Job] = s
 		}
 		s.holder = of // as it was seen last
@@ -219,7 +218,7 @@ func (c *columns) finish() {
 		return cmp.Or(cmp.Compare(c.area[b.Job], c.area[a.Job]), cmp.Compare(a.Job, b.Job))
 	})
 	if len(c.Holders) > holdersShown {
-		rest := &series{Used: make([]*accounting.Bytes, c.n)}
+		rest := &series{Used: make([]*accounting.Bytes, len(c.Capacity))}
 		for _, s := range c.Holders[holdersShown:] {
 			rest.addUp(s)
 		}

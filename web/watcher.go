@@ -11,7 +11,6 @@ import (
 
 // view is the daemon as it was when it was asked last.
 type view struct {
-	at    time.Time
 	state []byte // as JSON; nil: it did not answer
 	err   error  // why it did not
 }
@@ -71,22 +70,22 @@ func (w *watcher) look(ctx context.Context, next *time.Time) time.Duration {
 	if ctx.Err() != nil {
 		return 0
 	}
-	now := view{at: time.Now(), err: err}
+	at, now := time.Now(), view{err: err}
 	if err == nil {
 		now.state, now.err = stateJSON(snapshot)
 	}
 	w.mu.Lock()
 	w.last = now
 	w.mu.Unlock()
-	if !now.at.Before(*next) {
+	if !at.Before(*next) {
 		point := &snapshot
 		if now.err != nil {
 			point = nil
 		}
-		w.history.add(now.at, point)
+		w.history.add(at, point)
 		// A machine that slept goes on from where it is.
-		if *next = next.Add(w.history.step); next.Before(now.at) {
-			*next = now.at.Add(w.history.step)
+		if *next = next.Add(w.history.step); next.Before(at) {
+			*next = at.Add(w.history.step)
 		}
 	}
 	w.hub.send(now.message())
