@@ -1,16 +1,16 @@
 // One device's chart: the memory that jobs used, stacked, with the capacity and the reservations as lines. It can
-// be read with the mouse, by touch and by the keyboard; page.js learns by onread which point is selected.
+// be read with the mouse, by touch and by the keyboard; page.js learns by onread that another point (at) is selected.
 
 import { HOUR, UNIT, clock } from './model.js';
 
 const FEWEST_MS = 5 * 60e3; // the shortest time that a chart spans
 
 export class Chart {
-  /** onread(i) is called with the selected point; null: none is, and the last one counts. */
+  /** onread is called when another point is selected. */
   constructor(root, onread) {
     this.root = root;
     this.onread = onread;
-    this.at = null; // the selected point
+    this.at = null; // the selected point; null: none is, and the last one counts
     this.plot = null;
     this.shape = '';
     root.addEventListener('keydown', (e) => this.key(e));
@@ -132,7 +132,7 @@ export class Chart {
   moved(i) {
     if (i === this.at) return;
     this.at = i;
-    this.onread(i);
+    this.onread();
   }
 
   /** place puts the cursor at a point. */

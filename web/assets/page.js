@@ -65,7 +65,6 @@ const colors = new Colors();
 class View {
   constructor(index) {
     this.index = index;
-    this.at = null;
     this.title = h('h2', { id: `device-${index}` });
     this.facts = h('dl', { class: 'facts' });
     this.plot = h('div', { class: 'chart', tabindex: 0, role: 'slider', 'aria-label': 'Use of the device in the last hour', 'aria-valuemin': 0 });
@@ -77,7 +76,7 @@ class View {
     this.details.addEventListener('toggle', () => this.fillRows());
     this.root = h('article', { class: 'card', 'aria-labelledby': `device-${index}` },
       this.title, this.facts, this.plot, this.when, this.legend, this.happened, this.details);
-    this.chart = new Chart(this.plot, (i) => { this.at = i; this.read(); });
+    this.chart = new Chart(this.plot, () => this.read());
   }
 
   show(device) {
@@ -110,12 +109,12 @@ class View {
   /** read shows the figures of the selected point, else of the last. */
   read() {
     const last = model.times.length - 1;
-    const at = this.at ?? last;
+    const at = this.chart.at ?? last;
     const track = model.tracks.get(this.index);
     const { capacity, reserved } = track.columns;
     const shown = this.stack.map((s) => [s, s.used[at]]);
     const sum = shown.reduce((n, [, used]) => n + (used ?? 0), 0);
-    fill(this.when, h('strong', {}, this.at === null ? 'now' : clock(model.times[at])), ` ${bytes(sum)} used`);
+    fill(this.when, h('strong', {}, this.chart.at === null ? 'now' : clock(model.times[at])), ` ${bytes(sum)} used`);
     const line = (cls, name, value) => h('li', {}, h('span', { class: `swatch ${cls}` }), h('span', { class: 'who' }, name), h('span', { class: 'much' }, bytes(value)));
     const rows = shown.filter(([s, used]) => used > 0 || this.leases.has(s.job)).reverse().map(([s, used]) => this.row(s, used));
     if (rows.length === 0) rows.push(h('li', { class: 'empty' }, this.stack.length === 0 ? 'No lease yet.' : 'Not used at that time.'));
