@@ -8,6 +8,14 @@ PROGRAMS_OUT := $(BUILD)/programs
 PROGRAMS_CFLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wshadow \
                    -Wstrict-prototypes -Werror -pthread
 
+# How a program comes to an interface is in its name.
+$(PROGRAMS_OUT)/%-link: HOW := LINK
+$(PROGRAMS_OUT)/%-dlsym: HOW := DLSYM
+$(PROGRAMS_OUT)/%-gpa: HOW := GPA
+$(PROGRAMS_OUT)/%-extension: HOW := EXTENSION
+$(PROGRAMS_OUT)/%-instance: HOW := INSTANCE
+$(PROGRAMS_OUT)/%-device: HOW := DEVICE
+
 # What runs on a real driver as well, and needs nothing but a compiler.
 PROGRAMS_OF_THE_DRIVER := $(PROGRAMS_OUT)/cudaprog-dlsym $(PROGRAMS_OUT)/cudaprog-link $(PROGRAMS_OUT)/cudaprog-gpa
 
@@ -25,13 +33,9 @@ programs: $(PROGRAMS_OF_THE_DRIVER) $(PROGRAMS_OUT)/team $(PROGRAMS_OUT)/permits
 PROGRAMS_DEPS := $(wildcard $(PROGRAMS_SRC)/cudaprog*.[ch]) $(PROGRAMS_SRC)/cudriver.c $(PROGRAMS_SRC)/cudriver.h \
                  $(PROGRAMS_SRC)/cunvml.c $(PROGRAMS_SRC)/cunvml.h $(PROGRAMS_SRC)/build.mk
 
-$(PROGRAMS_OUT)/cudaprog-dlsym: $(PROGRAMS_DEPS)
+$(PROGRAMS_OUT)/cudaprog-dlsym $(PROGRAMS_OUT)/cudaprog-gpa: $(PROGRAMS_DEPS)
 	@mkdir -p $(@D)
-	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_DLSYM -o $@ $(filter %.c,$^) -ldl
-
-$(PROGRAMS_OUT)/cudaprog-gpa: $(PROGRAMS_DEPS)
-	@mkdir -p $(@D)
-	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_GPA -o $@ $(filter %.c,$^) -ldl
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_$(HOW) -o $@ $(filter %.c,$^) -ldl
 
 $(PROGRAMS_OUT)/team: $(PROGRAMS_SRC)/team.c $(PROGRAMS_DEPS)
 	@mkdir -p $(@D)
@@ -46,7 +50,7 @@ $(PROGRAMS_OUT)/permits: $(PROGRAMS_SRC)/permits.c $(INSIDE) $(PROGRAMS_DEPS)
 # driver lacks some of what it may call.
 $(PROGRAMS_OUT)/cudaprog-link: $(PROGRAMS_DEPS) $(BUILD)/sim/libcuda.so $(BUILD)/sim/libnvidia-ml.so
 	@mkdir -p $(@D)
-	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_LINK -o $@ $(filter %.c,$^) \
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_$(HOW) -o $@ $(filter %.c,$^) \
 	  -Wl,-z,lazy -L$(BUILD)/sim -lcuda -lnvidia-ml
 
 # For the system's Python, whatever comes first in PATH.
@@ -87,53 +91,34 @@ $(PROGRAMS_OUT)/openacc: $(PROGRAMS_SRC)/openacc.c $(PROGRAMS_SRC)/build.mk
 	@mkdir -p $(@D)
 	$(call line,LD,$@)gcc $(PROGRAMS_CFLAGS) -fopenmp -fopenacc -o $@ $<
 
-$(PROGRAMS_OUT)/nvcuvid/libnvcuvid.so.1: $(PROGRAMS_SRC)/nvcuvid.c $(PROGRAMS_SRC)/build.mk
+# In the place of a vendor's library or a loader.
+$(PROGRAMS_OUT)/nvcuvid/libnvcuvid.so.1: $(PROGRAMS_SRC)/nvcuvid.c
+$(PROGRAMS_OUT)/oldopencl/libOpenCL.so.1: $(PROGRAMS_SRC)/oldopencl.c
+$(PROGRAMS_OUT)/nvopencl/libnvidia-opencl.so.1: $(PROGRAMS_SRC)/nvopencl.c
+$(PROGRAMS_OUT)/oddcuda/libcuda.so.1: $(PROGRAMS_SRC)/oddcuda.c
+$(PROGRAMS_OUT)/%.so.1: $(PROGRAMS_SRC)/build.mk
 	@mkdir -p $(@D)
-	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -Wl,-soname,libnvcuvid.so.1 -o $@ $<
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -Wl,-soname,$(@F) -o $@ $(filter %.c,$^)
 
 # On the system's loader of OpenCL drivers, and with its headers.
 CLPROG := $(PROGRAMS_SRC)/clprog.c $(PROGRAMS_SRC)/clprog.h $(PROGRAMS_SRC)/told.c $(PROGRAMS_SRC)/told.h $(PROGRAMS_SRC)/build.mk
 $(PROGRAMS_OUT)/clprog-link: $(CLPROG)
 	@mkdir -p $(@D)
-	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_LINK -o $@ $(filter %.c,$^) -lOpenCL
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_$(HOW) -o $@ $(filter %.c,$^) -lOpenCL
 
-$(PROGRAMS_OUT)/clprog-dlsym: $(CLPROG)
+$(PROGRAMS_OUT)/clprog-dlsym $(PROGRAMS_OUT)/clprog-extension: $(CLPROG)
 	@mkdir -p $(@D)
-	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_DLSYM -o $@ $(filter %.c,$^) -ldl
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_$(HOW) -o $@ $(filter %.c,$^) -ldl
 
-$(PROGRAMS_OUT)/clprog-extension: $(CLPROG)
-	@mkdir -p $(@D)
-	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_EXTENSION -o $@ $(filter %.c,$^) -ldl
-
-$(PROGRAMS_OUT)/oldopencl/libOpenCL.so.1: $(PROGRAMS_SRC)/oldopencl.c $(PROGRAMS_SRC)/build.mk
-	@mkdir -p $(@D)
-	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -Wl,-soname,libOpenCL.so.1 -o $@ $<
-
-$(PROGRAMS_OUT)/nvopencl/libnvidia-opencl.so.1: $(PROGRAMS_SRC)/nvopencl.c $(PROGRAMS_SRC)/build.mk
-	@mkdir -p $(@D)
-	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -Wl,-soname,libnvidia-opencl.so.1 -o $@ $<
-
-$(PROGRAMS_OUT)/oddcuda/libcuda.so.1: $(PROGRAMS_SRC)/oddcuda.c $(PROGRAMS_SRC)/build.mk
-	@mkdir -p $(@D)
-	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $<
-
-# On the system's loader of Vulkan's drivers. What vkprog.h calls the way is in the name.
+# On the system's loader of Vulkan's drivers.
 VKPROG := $(wildcard $(PROGRAMS_SRC)/vkprog*.[ch]) $(PROGRAMS_SRC)/told.c $(PROGRAMS_SRC)/told.h $(PROGRAMS_SRC)/build.mk
 $(PROGRAMS_OUT)/vkprog-link: $(VKPROG)
 	@mkdir -p $(@D)
-	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_LINK -o $@ $(filter %.c,$^) -lvulkan -ldl
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_$(HOW) -o $@ $(filter %.c,$^) -lvulkan -ldl
 
-$(PROGRAMS_OUT)/vkprog-dlsym: $(VKPROG)
+$(PROGRAMS_OUT)/vkprog-dlsym $(PROGRAMS_OUT)/vkprog-instance $(PROGRAMS_OUT)/vkprog-device: $(VKPROG)
 	@mkdir -p $(@D)
-	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_DLSYM -o $@ $(filter %.c,$^) -ldl
-
-$(PROGRAMS_OUT)/vkprog-instance: $(VKPROG)
-	@mkdir -p $(@D)
-	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_INSTANCE -o $@ $(filter %.c,$^) -ldl
-
-$(PROGRAMS_OUT)/vkprog-device: $(VKPROG)
-	@mkdir -p $(@D)
-	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_DEVICE -o $@ $(filter %.c,$^) -ldl
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_$(HOW) -o $@ $(filter %.c,$^) -ldl
 
 # All three interfaces in one program: CUDA is looked up, the others' loaders are linked.
 MIXED := $(wildcard $(PROGRAMS_SRC)/mixed*.[ch]) $(INSIDE) $(PROGRAMS_SRC)/told.c $(PROGRAMS_SRC)/told.h \
