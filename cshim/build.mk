@@ -68,9 +68,13 @@ $(BUILD)/gpuarb-probe: $(wildcard cshim/probe/*.[ch]) cshim/vulkan/vulkan.h cshi
 SHIM_TEST := $(BUILD)/cshim-test
 SHIM_TEST_FLAGS := $(SHIM_INCLUDE) -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Wconversion -Wshadow \
                    -Wstrict-prototypes -Werror -pthread
+SHIM_ASAN := -fsanitize=address,undefined -fno-sanitize-recover=all
 SHIM_CORE_SOURCES := $(SHIM_CORE:%=cshim/core/%.c)
 SHIM_TESTS := table_test charge_test credit_test env_test stress session_stress wait_test threads_test
 SHIM_TEST_PROGRAMS := $(foreach kind,asan tsan,$(patsubst %,$(SHIM_TEST)/$(kind)/%,$(SHIM_TESTS)))
+
+SHIM_DRIVER_TESTS := $(SHIM_TEST)/asan/async_stress $(SHIM_TEST)/tsan/async_stress $(SHIM_TEST)/asan/primary_test \
+                     $(SHIM_TEST)/asan/pools_test $(SHIM_TEST)/jumps_test
 
 # Fuzz targets, with clang's own driver for them; `make fuzz` runs them, cshim-test what they know.
 SHIM_FUZZ := table resolve
@@ -79,8 +83,7 @@ SHIM_FUZZ_FLAGS := $(filter-out -Wconversion,$(SHIM_TEST_FLAGS)) -fsanitize=fuzz
                    -fno-sanitize-recover=all
 
 .PHONY: cshim-test-programs cshim-fuzz-programs cshim-test cshim-bench
-cshim-test-programs: $(SHIM_TEST)/peer $(SHIM_TEST)/codec $(SHIM_TEST_PROGRAMS) $(SHIM_TEST)/asan/async_stress \
-                     $(SHIM_TEST)/tsan/async_stress $(SHIM_TEST)/asan/primary_test $(SHIM_TEST)/asan/pools_test $(SHIM_TEST)/jumps_test cshim-fuzz-programs
+cshim-test-programs: $(SHIM_TEST)/peer $(SHIM_TEST)/codec $(SHIM_TEST_PROGRAMS) $(SHIM_DRIVER_TESTS) cshim-fuzz-programs
 cshim-fuzz-programs: $(SHIM_FUZZ_PROGRAMS)
 
 cshim-test: cshim-test-programs shim
@@ -92,11 +95,11 @@ $(SHIM_TEST)/peer: cshim/test/peer.c cshim/core/wire.h cshim/build.mk
 
 $(SHIM_TEST)/codec: cshim/test/codec.c cshim/core/codec.c cshim/core/codec.h cshim/core/wire.h cshim/build.mk
 	@mkdir -p $(@D)
-	$(call line,CC,$<)$(CC) $(SHIM_TEST_FLAGS) -fsanitize=address,undefined -fno-sanitize-recover=all -o $@ $(filter %.c,$^)
+	$(call line,CC,$<)$(CC) $(SHIM_TEST_FLAGS) $(SHIM_ASAN) -o $@ $(filter %.c,$^)
 
 $(SHIM_TEST)/asan/%: cshim/test/%.c $(wildcard cshim/test/*.h) $(SHIM_CORE_SOURCES) $(SHIM_HEADERS) cshim/build.mk
 	@mkdir -p $(@D)
-	$(call line,LD,$@)$(CC) $(SHIM_TEST_FLAGS) -fsanitize=address,undefined -fno-sanitize-recover=all -o $@ $< $(SHIM_CORE_SOURCES)
+	$(call line,LD,$@)$(CC) $(SHIM_TEST_FLAGS) $(SHIM_ASAN) -o $@ $< $(SHIM_CORE_SOURCES)
 
 $(SHIM_TEST)/tsan/%: cshim/test/%.c $(wildcard cshim/test/*.h) $(SHIM_CORE_SOURCES) $(SHIM_HEADERS) cshim/build.mk
 	@mkdir -p $(@D)
@@ -104,32 +107,18 @@ $(SHIM_TEST)/tsan/%: cshim/test/%.c $(wildcard cshim/test/*.h) $(SHIM_CORE_SOURC
 
 # All but the interposition, on the simulated driver.
 SHIM_ALL_SOURCES := $(patsubst %,cshim/%.c,$(filter-out hook/preload core/copy,$(SHIM_UNITS)))
-SHIM_ON_DRIVER = $(CC) $(SHIM_TEST_FLAGS) -DDRIVER='"$(abspath $(BUILD)/sim/libcuda.so.1)"'
-$(SHIM_TEST)/asan/async_stress: cshim/test/async_stress.c $(wildcard cshim/test/*.h) $(SHIM_ALL_SOURCES) $(SHIM_HEADERS) \
-  cshim/build.mk $(BUILD)/sim/libcuda.so
+$(SHIM_TEST)/asan/async_stress: SHIM_AS := $(SHIM_ASAN)
+$(SHIM_TEST)/tsan/async_stress: SHIM_AS := -fsanitize=thread
+$(SHIM_TEST)/asan/primary_test: SHIM_AS := $(SHIM_ASAN) -Wl,--wrap=ga_table_mark,--wrap=ga_table_each,--wrap=ga_table_drain
+$(SHIM_TEST)/asan/pools_test: SHIM_AS := $(SHIM_ASAN) -Wl,--wrap=ga_root_alloc
+$(SHIM_TEST)/jumps_test: SHIM_AS := -fsanitize-coverage=trace-pc -Wl,--wrap=ga_os_block_signals,--wrap=ga_os_restore_signals
+$(SHIM_TEST)/asan/async_stress $(SHIM_TEST)/tsan/async_stress: cshim/test/async_stress.c
+$(SHIM_TEST)/asan/primary_test: cshim/test/primary_test.c
+$(SHIM_TEST)/asan/pools_test: cshim/test/pools_test.c
+$(SHIM_TEST)/jumps_test: cshim/test/jumps_test.c
+$(SHIM_DRIVER_TESTS): $(wildcard cshim/test/*.h) $(SHIM_ALL_SOURCES) $(SHIM_HEADERS) cshim/build.mk $(BUILD)/sim/libcuda.so
 	@mkdir -p $(@D)
-	$(call line,LD,$@)$(SHIM_ON_DRIVER) -fsanitize=address,undefined -fno-sanitize-recover=all -o $@ $< $(SHIM_ALL_SOURCES) -ldl
-
-$(SHIM_TEST)/tsan/async_stress: cshim/test/async_stress.c $(wildcard cshim/test/*.h) $(SHIM_ALL_SOURCES) $(SHIM_HEADERS) \
-  cshim/build.mk $(BUILD)/sim/libcuda.so
-	@mkdir -p $(@D)
-	$(call line,LD,$@)$(SHIM_ON_DRIVER) -fsanitize=thread -o $@ $< $(SHIM_ALL_SOURCES) -ldl
-
-SHIM_WRAP_WALKS := -Wl,--wrap=ga_table_mark,--wrap=ga_table_each,--wrap=ga_table_drain
-$(SHIM_TEST)/asan/primary_test: cshim/test/primary_test.c $(wildcard cshim/test/*.h) $(SHIM_ALL_SOURCES) $(SHIM_HEADERS) \
-  cshim/build.mk $(BUILD)/sim/libcuda.so
-	@mkdir -p $(@D)
-	$(call line,LD,$@)$(SHIM_ON_DRIVER) -fsanitize=address,undefined -fno-sanitize-recover=all $(SHIM_WRAP_WALKS) -o $@ $< $(SHIM_ALL_SOURCES) -ldl
-
-$(SHIM_TEST)/asan/pools_test: cshim/test/pools_test.c $(wildcard cshim/test/*.h) $(SHIM_ALL_SOURCES) $(SHIM_HEADERS) \
-  cshim/build.mk $(BUILD)/sim/libcuda.so
-	@mkdir -p $(@D)
-	$(call line,LD,$@)$(SHIM_ON_DRIVER) -fsanitize=address,undefined -fno-sanitize-recover=all -Wl,--wrap=ga_root_alloc -o $@ $< $(SHIM_ALL_SOURCES) -ldl
-
-$(SHIM_TEST)/jumps_test: cshim/test/jumps_test.c $(wildcard cshim/test/*.h) $(SHIM_ALL_SOURCES) $(SHIM_HEADERS) \
-  cshim/build.mk $(BUILD)/sim/libcuda.so
-	@mkdir -p $(@D)
-	$(call line,LD,$@)$(SHIM_ON_DRIVER) -fsanitize-coverage=trace-pc -Wl,--wrap=ga_os_block_signals,--wrap=ga_os_restore_signals -o $@ $< $(SHIM_ALL_SOURCES) -ldl
+	$(call line,LD,$@)$(CC) $(SHIM_TEST_FLAGS) -DDRIVER='"$(abspath $(BUILD)/sim/libcuda.so.1)"' $(SHIM_AS) -o $@ cshim/test/$(@F).c $(SHIM_ALL_SOURCES) -ldl
 
 $(SHIM_TEST)/fuzz/table_fuzz: cshim/test/fuzz/table_fuzz.c cshim/core/table.c cshim/core/lock.c cshim/core/os.c $(SHIM_HEADERS) cshim/build.mk
 	@mkdir -p $(@D)
