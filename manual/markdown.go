@@ -37,7 +37,6 @@ type markdown struct {
 }
 
 var (
-	fence = regexp.MustCompile("^```")
 	rule  = regexp.MustCompile(`^\|( *-+ *\|)+$`)
 	link  = regexp.MustCompile(`\[((?:[^\[\]]|\[[^\]]*\])+)\]\([^)]*\)`)
 	stars = regexp.MustCompile(`\*\*?([^*\s][^*]*)\*\*?`)
@@ -45,7 +44,7 @@ var (
 
 func (m *markdown) line(line string) {
 	switch {
-	case fence.MatchString(line):
+	case strings.HasPrefix(line, "```"):
 		m.end()
 		if m.fenced = !m.fenced; m.fenced {
 			m.block()

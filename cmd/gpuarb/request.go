@@ -100,9 +100,7 @@ func joinWait(flags *pflag.FlagSet, args []string) []string {
 		}
 		if arg == "--"+waitFlag && i+1 < len(args) {
 			if _, err := parsePatience(args[i+1]); err == nil || errors.Is(err, errNoPatience) || args[i+1] == patienceMax {
-				joined := append([]string(nil), args[:i]...)
-				joined = append(joined, arg+"="+args[i+1])
-				return append(joined, args[i+2:]...)
+				return slices.Concat(args[:i], []string{arg + "=" + args[i+1]}, args[i+2:])
 			}
 		}
 		if flag := flags.Lookup(arg[min(2, len(arg)):]); flag != nil && flag.NoOptDefVal == "" {

@@ -32,7 +32,7 @@ func (r *room) readGo(root string, exports map[string]string) error {
 			continue
 		}
 		files = append(files, file)
-		for f := range functionsOf(fset, file) {
+		for _, f := range functionsOf(fset, file) {
 			r.longest.atLeast(f.function)
 		}
 	}
@@ -65,15 +65,12 @@ type body struct {
 	from, to int
 }
 
-func functionsOf(fset *token.FileSet, file *ast.File) func(yield func(body) bool) {
-	return func(yield func(body) bool) {
-		for _, d := range file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil {
-				from, to := fset.Position(f.Pos()), fset.Position(f.End())
-				if !yield(body{function{f.Name.Name, from.Filename, to.Line - from.Line + 1}, from.Line, to.Line}) {
-					return
-				}
-			}
+func functionsOf(fset *token.FileSet, file *ast.File) (all []body) {
+	for _, d := range file.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil {
+			from, to := fset.Position(f.Pos()), fset.Position(f.End())
+			all = append(all, body{function{f.Name.Name, from.Filename, to.Line - from.Line + 1}, from.Line, to.Line})
 		}
 	}
+	return all
 }

@@ -113,7 +113,7 @@ func crossed(root string, none, many map[string]int) (functions []function, err 
 		if err != nil {
 			return nil, err
 		}
-		for f := range functionsOf(fset, file) {
+		for _, f := range functionsOf(fset, file) {
 			if slices.ContainsFunc(lines[path], func(n int) bool { return f.from <= n && n <= f.to }) {
 				f.file = path
 				functions = append(functions, f.function)
