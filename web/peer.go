@@ -78,8 +78,6 @@ const (
 	sockDiag    = 20                       // SOCK_DIAG_BY_FAMILY
 )
 
-var errNoSocket = errors.New("the kernel knows no such socket")
-
 // tcpUser is the user of the TCP socket of this machine that is bound to the address at and connected to the address to.
 // The kernel is asked for this one socket (sock_diag(7)); /proc/net/tcp would list those of all programs.
 func tcpUser(at, to netip.AddrPort) (uint32, error) {
@@ -97,7 +95,7 @@ func tcpUser(at, to netip.AddrPort) (uint32, error) {
 		return 0, err
 	}
 	if n < diagReply || binary.NativeEndian.Uint16(answer[4:]) != sockDiag {
-		return 0, errNoSocket
+		return 0, errors.New("the kernel knows no such socket")
 	}
 	return binary.NativeEndian.Uint32(answer[diagUser:]), nil
 }

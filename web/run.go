@@ -26,9 +26,6 @@ const (
 	workerMemory = 256 << 20
 )
 
-// errRoot refuses to serve the page with rights that it does not need.
-var errRoot = errors.New("this process runs as root: the page is served without privileges, or not at all")
-
 // Run is the whole life of the worker; cmd/gpuarbd calls it. leash is the process's standard input, a pipe from the daemon: its
 // first line has the settings, and when it is closed, as when the daemon dies, Run ends.
 func Run(leash io.Reader, log *slog.Logger) error {
@@ -38,7 +35,7 @@ func Run(leash io.Reader, log *slog.Logger) error {
 		return err
 	}
 	if os.Geteuid() == 0 {
-		return errRoot
+		return errors.New("this process runs as root: the page is served without privileges, or not at all")
 	}
 	// As of root's `gpuarbd --user`, whose folder is root's alone. Any other reason passes, and the page says it.
 	if err := unix.Access(settings.Socket, unix.W_OK); errors.Is(err, unix.EACCES) {

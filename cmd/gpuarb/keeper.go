@@ -251,14 +251,12 @@ func (k *keeper) abandon() {
 	_ = k.command.Wait()
 }
 
-var errNoClaim = errors.New("there is no such claim (any more)")
-
 // endKeeper ends a keeper and waits for its end. It returns the environment that the
 // keeper was started in.
 func endKeeper(pid int) (environ []string, err error) {
 	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil || !isKeeper(pid) {
-		return nil, errNoClaim
+		return nil, errors.New("there is no such claim (any more)")
 	}
 	defer unix.Close(pidfd)
 	environ, err = procfacts.Here.Environ(pid)

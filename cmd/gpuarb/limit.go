@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -127,7 +128,7 @@ func readLimited(flags *pflag.FlagSet, args []string) (*limited, error) {
 		named++
 	}
 	if named > 1 || named == 0 && w.device == "" {
-		return nil, errWhose
+		return nil, errors.New("whose? Give a PID, --job, --user, --cgroup, --rule or --device")
 	}
 	w.request.Target = w.kind
 	for _, arg := range args {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/user"
 	"slices"
@@ -98,9 +97,6 @@ type limited struct {
 	device  string // --device, which goes with each
 	request ipc.LimitRequest
 }
-
-// errWhose is for a command that does not say whose limits, or says it twice.
-var errWhose = errors.New("whose? Give a PID, --job, --user, --cgroup, --rule or --device")
 
 // resolve looks up what a command names in words.
 func (w *limited) resolve(ctx context.Context, client *ipc.Client) error {

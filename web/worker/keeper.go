@@ -163,7 +163,7 @@ func (k *Keeper) runOne(ctx context.Context, now Wanted, listener *os.File) (Wan
 		select {
 		case err := <-ended:
 			pipes.leash.Close()
-			return now, fmt.Errorf("its process ended: %w", cmp.Or(err, errUntold))
+			return now, fmt.Errorf("its process ended: %w", cmp.Or(err, errors.New("exit status 0, without being told to")))
 		case <-beat:
 			if missed = 0; !served { // it could have found a reason not to
 				served = true
@@ -195,9 +195,6 @@ func (k *Keeper) runOne(ctx context.Context, now Wanted, listener *os.File) (Wan
 		return now, nil
 	}
 }
-
-// errUntold is the error of a worker that ended by itself with exit status 0.
-var errUntold = errors.New("exit status 0, without being told to")
 
 // errSilent is the error of a worker that is stopped or hangs.
 var errSilent = errors.New("its process does nothing any more, and was ended")
