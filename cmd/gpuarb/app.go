@@ -3,7 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
+	"os"
 	"strconv"
 	"strings"
 	"unicode"
@@ -26,17 +26,8 @@ const (
 	exitRunSignal   = 128 // + the signal's number
 )
 
-// app is the command line with all that it takes from its surroundings, so that a
-// test can give it others.
+// app is the command line: the flags that several commands have.
 type app struct {
-	stdout, stderr io.Writer
-	environ        []string
-	getenv         func(string) string
-	uid            int
-	executable     string     // absolute path of this program
-	width          func() int // of the terminal that stdout is; 0: it is none
-	watched        bool       // stderr is a terminal
-
 	socket string // --socket
 	json   bool   // --json
 }
@@ -73,7 +64,7 @@ func fail(code int, format string, args ...any) error {
 // say prints a message for people: one line on stderr, with gpuarb's name before it.
 func (a *app) say(format string, args ...any) {
 	text := strings.TrimSpace(fmt.Sprintf(format, args...))
-	fmt.Fprintf(a.stderr, "gpuarb: %s\n", strings.ReplaceAll(printable(text), "\n", "\n  "))
+	fmt.Fprintf(os.Stderr, "gpuarb: %s\n", strings.ReplaceAll(printable(text), "\n", "\n  "))
 }
 
 // printable spells as Go does what a terminal would obey, as in an argument that a message repeats. What is escaped already stays.

@@ -178,14 +178,14 @@ func waitsForOwn(devices []accounting.DeviceState, claims []int, request *ipc.Jo
 
 // hint tells on a terminal, which no shell reads, how the output is meant to be used.
 func (a *app) hint(format string, args ...any) {
-	if a.width() > 0 {
+	if terminalWidth() > 0 {
 		a.say(format, args...)
 	}
 }
 
 // claimFor claims for a program, as run does for its job.
 func (a *app) claimFor(library, path string, request ipc.JobOpenRequest, args []string) error {
-	program, err := lookUp(args[0], a.getenv("PATH"))
+	program, err := lookUp(args[0], os.Getenv("PATH"))
 	if err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (a *app) claimFor(library, path string, request ipc.JobOpenRequest, args []
 	if err != nil {
 		return err
 	}
-	return a.supervise(program, args, launch.Environ(a.environ), caught, func() { a.cancelTickets(path, job.Job) })
+	return a.supervise(program, args, launch.Environ(os.Environ()), caught, func() { a.cancelTickets(path, job.Job) })
 }
 
 // claimForShell leaves the claim with a keeper, and prints what its programs need.
@@ -249,7 +249,7 @@ type claimedDevice struct {
 }
 
 func (a *app) printClaim(options *claimOptions, launch shim.Launch, keeper int, job ipc.JobOpenReply) error {
-	environ := launch.Environ(a.environ)
+	environ := launch.Environ(os.Environ())
 	err := a.show(describeClaim(environ, keeper, job), func(w io.Writer) (err error) {
 		if options.index {
 			_, err = fmt.Fprintln(w, indices(job))
@@ -316,7 +316,7 @@ func (a *app) releaseClaim(args []string) error {
 	if len(args) > 1 {
 		return fail(exitUsage, "one claim at a time: gpuarb claim --release [NUMBER]")
 	}
-	text, own := a.getenv(claimName), len(args) == 0
+	text, own := os.Getenv(claimName), len(args) == 0
 	if !own {
 		text = args[0]
 	} else if a.ownClaim() == 0 {
@@ -337,7 +337,7 @@ func (a *app) releaseClaim(args []string) error {
 	if err != nil {
 		return fail(exitFailed, "claim %d: %w", pid, err)
 	}
-	if own || text == a.getenv(claimName) { // this shell's own: it has the variables
+	if own || text == os.Getenv(claimName) { // this shell's own: it has the variables
 		if err = a.tell("%sunset %s\n", exports(before), claimName); err == nil {
 			a.hint("the claim is given back; where its variables were set, eval \"$(gpuarb claim --release)\" takes them out of this shell")
 		}
@@ -351,7 +351,7 @@ func (a *app) unsetClaim(stale bool) error {
 	a.say("this shell has no claim")
 	before := ""
 	if stale {
-		before = exports(shim.Without(a.environ))
+		before = exports(shim.Without(os.Environ()))
 	}
 	return a.tell("%sunset %s\n", before, claimName)
 }

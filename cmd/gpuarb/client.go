@@ -25,7 +25,7 @@ func (a *app) socketPaths() []string {
 	if a.socket != "" {
 		return []string{a.socket}
 	}
-	return ipc.FindSocket(a.getenv, a.uid)
+	return ipc.FindSocket(os.Getenv, os.Getuid())
 }
 
 // connect opens a session of a tool with the daemon. The error ends the program with

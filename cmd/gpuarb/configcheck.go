@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 
@@ -102,14 +103,14 @@ func (a *app) configCheck(path string, named bool) error {
 // sayMistakes prints the mistakes on stderr, each line beginning with file and line, as
 // compilers do and editors expect.
 func (a *app) sayMistakes(mistakes config.Mistakes) {
-	fmt.Fprintln(a.stderr, printable(mistakes.Error()))
+	fmt.Fprintln(os.Stderr, printable(mistakes.Error()))
 	a.say("%s in the configuration", report.Count(len(mistakes), "mistake"))
 }
 
 func (a *app) sayWarnings(warnings config.Mistakes) {
 	for _, w := range warnings {
 		w.Reason = "warning: " + w.Reason
-		fmt.Fprintln(a.stderr, printable(w.Error()))
+		fmt.Fprintln(os.Stderr, printable(w.Error()))
 	}
 }
 

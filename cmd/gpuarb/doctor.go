@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"time"
 
@@ -20,7 +21,7 @@ func (a *app) doctorCommand() *cobra.Command {
 			"Exits with 0 when nothing is wrong, else with 1.",
 		Args: takes(0, 0),
 		RunE: func(*cobra.Command, []string) error {
-			d := &doctor.Doctor{Root: "/", Patience: 5 * time.Second, Executable: a.executable, Environ: a.environ, Getenv: a.getenv,
+			d := &doctor.Doctor{Root: "/", Patience: 5 * time.Second, Executable: executable(), Environ: os.Environ(), Getenv: os.Getenv,
 				Ask: a.stateForDoctor, Slow: a.slow}
 			return a.findings(d.Examine())
 		},

@@ -68,7 +68,7 @@ func (a *app) systemAt(root, doing string) (preload.Machine, error) {
 	if err != nil {
 		return preload.Machine{}, fmt.Errorf("--root: %w", err)
 	}
-	if doing != "" && a.uid != 0 {
+	if doing != "" && os.Getuid() != 0 {
 		return preload.Machine{}, fail(exitFailed, "only root may do this, because it changes how other people's programs start: sudo gpuarb %s", doing)
 	}
 	return preload.Machine{Root: path, Patience: 30 * time.Second}, nil

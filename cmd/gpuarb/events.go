@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,7 +66,7 @@ func (a *app) events(o eventOptions) error {
 			return fail(exitUsage, "--kind: there is no %q; there are %s", kind, strings.Join(kindNames(), ", "))
 		}
 	}
-	p := &eventPrinter{out: a.stdout, o: o, json: a.json, color: a.width() > 0 && a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb"}
+	p := &eventPrinter{out: os.Stdout, o: o, json: a.json, color: terminalWidth() > 0 && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 	if o.follow {
 		p.reach.Flags = ipc.EventsFollow
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -20,11 +21,11 @@ const askAgain = 20 * time.Millisecond
 // jobAround is the job that this process is in, of another `gpuarb run` or of its shell's
 // claim, and its daemon's socket; false where there is none, or none any more.
 func (a *app) jobAround() (around shim.Launch, inside bool) {
-	job, err := ipc.ParseToken(a.getenv("GPUARB_JOB"))
+	job, err := ipc.ParseToken(os.Getenv("GPUARB_JOB"))
 	if err != nil || job.IsZero() {
 		return around, false
 	}
-	around = shim.Launch{Job: job, Socket: a.getenv("GPUARB_SOCKET")}
+	around = shim.Launch{Job: job, Socket: os.Getenv("GPUARB_SOCKET")}
 	if a.ownClaim() != 0 {
 		return around, true
 	}
@@ -77,7 +78,7 @@ func (a *app) runInside(launch shim.Launch, flags *pflag.FlagSet, options *jobOp
 	}
 	caught, stop := catchSignals()
 	defer stop()
-	return a.supervise(program, args, launch.Environ(a.environ), caught, a.cancelBelow)
+	return a.supervise(program, args, launch.Environ(os.Environ()), caught, a.cancelBelow)
 }
 
 // wishesInside are the flags that a program can be given inside a job, as its environment
@@ -91,11 +92,11 @@ func (a *app) wishesInside(flags *pflag.FlagSet, options *jobOptions) (wishes []
 	flags.Visit(func(f *pflag.Flag) {
 		switch {
 		case f.Name == "memory":
-			if around, err := accounting.ParseSize(a.getenv("GPUARB_MEMORY")); !size.Max && (err != nil || !size.MoreThan(around)) {
+			if around, err := accounting.ParseSize(os.Getenv("GPUARB_MEMORY")); !size.Max && (err != nil || !size.MoreThan(around)) {
 				wishes = append(wishes, "GPUARB_MEMORY="+size.WithUnit())
 			}
 		case f.Name == "streams":
-			if around, err := strconv.Atoi(a.getenv("GPUARB_STREAMS")); err != nil || options.streams < around {
+			if around, err := strconv.Atoi(os.Getenv("GPUARB_STREAMS")); err != nil || options.streams < around {
 				wishes = append(wishes, "GPUARB_STREAMS="+strconv.Itoa(options.streams))
 			}
 		case f.Name == waitFlag && options.wait.text == patienceOfRules:

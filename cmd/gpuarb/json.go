@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/gpuarb/gpuarb/preload"
 	"github.com/gpuarb/gpuarb/report"
@@ -26,13 +27,13 @@ func (a *app) show(found any, text func(w io.Writer) error) error {
 	if err := text(&b); err != nil {
 		return err
 	}
-	_, err := b.WriteTo(a.stdout)
+	_, err := b.WriteTo(os.Stdout)
 	return err
 }
 
 // tell prints what a command has done, or has found where there is no more to it than a line.
 func (a *app) tell(format string, args ...any) error {
-	_, err := fmt.Fprintf(a.stdout, format, args...)
+	_, err := fmt.Fprintf(os.Stdout, format, args...)
 	return err
 }
 

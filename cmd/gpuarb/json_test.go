@@ -139,7 +139,7 @@ func TestJSONIsDocumented(t *testing.T) {
 			walk(sub)
 		}
 	}
-	walk(newApp().rootCommand())
+	walk(new(app).rootCommand())
 }
 
 // schemaOf is the JSON Schema of a type, with the meanings of its keys.

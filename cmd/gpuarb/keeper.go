@@ -99,7 +99,7 @@ func failureOf(err error) keepReply {
 }
 
 func (a *app) answerStarter(reply keepReply) error {
-	return gob.NewEncoder(a.stdout).Encode(reply)
+	return gob.NewEncoder(os.Stdout).Encode(reply)
 }
 
 // keepUntilEnd waits until the holder ends or the claim is released. Processes that the
@@ -182,8 +182,7 @@ type keeper struct {
 // startKeeper has a keeper open a job. Signals end the wait, and the keeper with it.
 func (a *app) startKeeper(request keepRequest) (*keeper, ipc.JobOpenReply, error) {
 	none := ipc.JobOpenReply{}
-	command := exec.Command(a.executable, keeperName, strconv.Itoa(request.Holder), request.Path)
-	command.Env = a.environ
+	command := exec.Command(executable(), keeperName, strconv.Itoa(request.Holder), request.Path)
 	command.Stderr = os.Stderr
 	command.SysProcAttr = &unix.SysProcAttr{Setsid: true} // Ctrl-C at the terminal is the starter's
 	stdin, err := command.StdinPipe()
@@ -197,7 +196,7 @@ func (a *app) startKeeper(request keepRequest) (*keeper, ipc.JobOpenReply, error
 	caught, stop := catchSignals()
 	defer stop()
 	if err := command.Start(); err != nil {
-		return nil, none, fmt.Errorf("%s: %w", a.executable, err)
+		return nil, none, fmt.Errorf("%s: %w", command.Path, err)
 	}
 	k := &keeper{pid: command.Process.Pid, command: command, stdin: stdin, stdout: stdout, to: gob.NewEncoder(stdin)}
 	over := make(chan struct{})
@@ -274,7 +273,7 @@ func endKeeper(pid int) (environ []string, err error) {
 
 // ownClaim is the claim of the shell that this runs in; 0: it has none that still holds.
 func (a *app) ownClaim() int {
-	pid, err := strconv.Atoi(a.getenv(claimName))
+	pid, err := strconv.Atoi(os.Getenv(claimName))
 	if err != nil || pid <= 0 || !isKeeper(pid) {
 		return 0
 	}

@@ -185,7 +185,7 @@ func (a *app) showLimits(ctx context.Context, client *ipc.Client, w *limited) er
 	if err != nil {
 		return err
 	}
-	width := a.width()
+	width := terminalWidth()
 	return a.show(limits, func(to io.Writer) error { return report.Style{Width: width, Human: width > 0}.Limits(to, limits) })
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 
 	"github.com/gpuarb/gpuarb/config"
@@ -16,7 +17,7 @@ func (a *app) shareCommand() *cobra.Command {
 		Hidden: true,
 		Args:   takes(2, 2),
 		RunE: func(command *cobra.Command, args []string) error {
-			book := manual.Book{Root: command.Root(), Chapter: 1, Date: manual.Date(a.getenv), Sections: ownSections(), Documents: documents(args[1]),
+			book := manual.Book{Root: command.Root(), Chapter: 1, Date: manual.Date(os.Getenv), Sections: ownSections(), Documents: documents(args[1]),
 				See: []string{"gpuarb.toml(5)", "gpuarb-files(5)", "gpuarbd(8)", "nvidia-smi(1)"}}
 			return book.Write(args[0])
 		},

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -36,6 +37,6 @@ func (a *app) metrics() error {
 	case err != nil:
 		return &exitError{exitUnavailable, explainCall(client.Path(), err)}
 	}
-	_, err = a.stdout.Write(text)
+	_, err = os.Stdout.Write(text)
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"math/bits"
+	"os"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/spf13/cobra"
@@ -93,7 +94,7 @@ func saturatingProduct(a, b uint64) (uint64, bool) {
 // environmentReserve reads GPUARB_STREAM_RESERVE. A value that cannot be read is reported and
 // ignored: nothing runs here.
 func (a *app) environmentReserve() accounting.Bytes {
-	text := a.getenv("GPUARB_STREAM_RESERVE")
+	text := os.Getenv("GPUARB_STREAM_RESERVE")
 	if text == "" {
 		return customaryReserve
 	}

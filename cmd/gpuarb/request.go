@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -156,7 +157,7 @@ func (o *jobOptions) request(flags *pflag.FlagSet) (ipc.JobOpenRequest, accounti
 // refuse the program all device memory for them.
 func (a *app) checkEnvironment() error {
 	for _, name := range []string{"GPUARB_MEMORY", "GPUARB_HOST", "GPUARB_STREAM_RESERVE"} {
-		if text := a.getenv(name); text != "" {
+		if text := os.Getenv(name); text != "" {
 			size, err := accounting.ParseSize(text)
 			if err == nil && size.PerMille != 0 && name != "GPUARB_MEMORY" {
 				err = fmt.Errorf("%q is a share; write an amount, as 256M", text)

@@ -23,10 +23,10 @@ func (a *app) run(args []string) int {
 	root.SetArgs(args)
 	var help bytes.Buffer // cobra does not look whether its text could be written
 	root.SetOut(&help)
-	root.SetErr(a.stderr)
+	root.SetErr(os.Stderr)
 	command, err := root.ExecuteC()
 	if err == nil {
-		_, err = help.WriteTo(a.stdout)
+		_, err = help.WriteTo(os.Stdout)
 	}
 	if err == nil {
 		return exitOK

@@ -76,7 +76,7 @@ func runFailure(err error) error {
 
 // runProgram opens a job, starts the program in it, and waits for it.
 func (a *app) runProgram(flags *pflag.FlagSet, options *jobOptions, args []string) error {
-	program, err := lookUp(args[0], a.getenv("PATH"))
+	program, err := lookUp(args[0], os.Getenv("PATH"))
 	if err != nil {
 		program = args[0] // after what is wrong with the flags
 	}
@@ -126,7 +126,7 @@ func (a *app) runProgram(flags *pflag.FlagSet, options *jobOptions, args []strin
 		return err
 	}
 	cancel := func() { a.cancelTickets(client.Path(), job.Job) }
-	err = a.supervise(program, args, launch.Environ(a.environ), caught, cancel)
+	err = a.supervise(program, args, launch.Environ(os.Environ()), caught, cancel)
 	a.summarize(client.Path(), who, job.Job, options.summaryWish(flags))
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/report"
@@ -22,7 +23,7 @@ func (a *app) tableCommand(command *cobra.Command, rounded bool, show func(repor
 	command.Flags().Bool("help", false, "help for "+command.Name()) // -h is taken
 	command.MarkFlagsMutuallyExclusive("human", "bytes")
 	command.RunE = func(*cobra.Command, []string) error {
-		style := report.Style{Width: a.width()}
+		style := report.Style{Width: terminalWidth()}
 		style.Human = human || !bytes && (rounded || style.Width > 0)
 		return show(style)
 	}
@@ -36,9 +37,9 @@ func (a *app) showTable(table, json func(io.Writer, accounting.Snapshot) error) 
 	case err != nil:
 		return err
 	case a.json:
-		return json(a.stdout, snapshot)
+		return json(os.Stdout, snapshot)
 	}
-	return table(a.stdout, snapshot)
+	return table(os.Stdout, snapshot)
 }
 
 func (a *app) psCommand() *cobra.Command {
@@ -84,9 +85,9 @@ func (a *app) devices(style report.Style) error {
 		return err
 	}
 	if a.json {
-		err = report.DevicesJSON(a.stdout, snapshot)
+		err = report.DevicesJSON(os.Stdout, snapshot)
 	} else if len(snapshot.Devices) > 0 {
-		err = style.Devices(a.stdout, snapshot)
+		err = style.Devices(os.Stdout, snapshot)
 	}
 	if err == nil && len(accounting.GPUs(snapshot.Devices)) == 0 {
 		return errNoDevice

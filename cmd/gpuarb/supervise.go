@@ -51,9 +51,18 @@ func lookUp(name, path string) (string, error) {
 	return "", fail(exitRunNotFound, "%s: command not found in PATH (%s)", name, path)
 }
 
+// executable is the absolute path of this program.
+func executable() string {
+	path, err := os.Executable()
+	if err != nil {
+		return "/usr/bin/gpuarb" // no /proc: look where it is installed
+	}
+	return path
+}
+
 // library finds the shim.
 func (a *app) library() (string, error) {
-	library, err := shim.FindLibrary(a.executable, a.getenv)
+	library, err := shim.FindLibrary(executable(), os.Getenv)
 	if err != nil {
 		return "", fmt.Errorf("%w; install gpuarb, or name the library with GPUARB_LIB", err)
 	}

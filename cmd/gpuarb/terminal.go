@@ -11,7 +11,7 @@ import (
 
 // quiet tells that the library is to print nothing, and so nobody who did not ask for it.
 func (a *app) quiet() bool {
-	value := a.getenv("GPUARB_QUIET")
+	value := os.Getenv("GPUARB_QUIET")
 	return value != "" && value != "0"
 }
 
@@ -21,7 +21,7 @@ const slowAfter = time.Second
 // slow says on stderr what is being waited for, if that takes longer than slowAfter and stderr is a terminal. The
 // caller calls done when the wait is over.
 func (a *app) slow(what string) (done func()) {
-	if !a.watched || a.quiet() {
+	if !isTerminal(os.Stderr) || a.quiet() {
 		return func() {}
 	}
 	timer := time.AfterFunc(slowAfter, func() { a.say("waiting for %s", what) })

@@ -42,7 +42,7 @@ the output has as many lines as LINES says: watch gpuarb top --once --compact`,
 			if options.Interval < shortInterval {
 				return fail(exitUsage, "--interval: must be %v or longer", shortInterval)
 			}
-			options.UID, options.ASCII, options.Suspend = uint32(a.uid), !isUTF8(a.getenv), underShell()
+			options.UID, options.ASCII, options.Suspend = uint32(os.Getuid()), !isUTF8(), underShell()
 			if once {
 				return a.topOnce(options)
 			}
@@ -64,9 +64,9 @@ the output has as many lines as LINES says: watch gpuarb top --once --compact`,
 }
 
 // isUTF8 says whether the locale's character encoding is UTF-8.
-func isUTF8(getenv func(string) string) bool {
+func isUTF8() bool {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
-		if value := strings.ToLower(getenv(name)); value != "" {
+		if value := strings.ToLower(os.Getenv(name)); value != "" {
 			return strings.Contains(value, "utf-8") || strings.Contains(value, "utf8")
 		}
 	}
@@ -76,10 +76,10 @@ func isUTF8(getenv func(string) string) bool {
 // colours is the environment as the terminal library reads it: to it NO_COLOR has to be a boolean,
 // while by no-color.org any text counts.
 func (a *app) colours() []string {
-	if a.getenv("NO_COLOR") == "" {
-		return a.environ
+	if os.Getenv("NO_COLOR") == "" {
+		return os.Environ()
 	}
-	return append(slices.Clone(a.environ), "NO_COLOR=1")
+	return append(os.Environ(), "NO_COLOR=1")
 }
 
 // underShell says whether a shell with job control has started this process: of its session, and not of
@@ -108,17 +108,17 @@ func (a *app) topOnce(options top.Options) error {
 	if err != nil {
 		return err
 	}
-	width := cmp.Or(a.width(), cells(a.getenv("COLUMNS")), pipeWidth) // watch(1) sets COLUMNS
+	width := cmp.Or(terminalWidth(), cells(os.Getenv("COLUMNS")), pipeWidth) // watch(1) sets COLUMNS
 	height := 0
 	if options.Compact {
-		height = cells(a.getenv("LINES"))
+		height = cells(os.Getenv("LINES"))
 	}
-	return top.Once(colorprofile.NewWriter(a.stdout, a.colours()), snapshot, options, width, height)
+	return top.Once(colorprofile.NewWriter(os.Stdout, a.colours()), snapshot, options, width, height)
 }
 
 // top shows the screen until it is left.
 func (a *app) top(options top.Options) error {
-	if a.width() == 0 || !isTerminal(os.Stdin) || slices.Contains([]string{"", "dumb"}, a.getenv("TERM")) {
+	if terminalWidth() == 0 || !isTerminal(os.Stdin) || slices.Contains([]string{"", "dumb"}, os.Getenv("TERM")) {
 		return fail(exitUsage, "top needs a terminal that it can draw on; `gpuarb top --once` prints the same once, `watch gpuarb top --once --compact` again and again")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strconv"
 	"strings"
 
@@ -25,7 +26,7 @@ func (a *app) pool(all []accounting.DeviceState, vendor uint32) []accounting.Dev
 func (a *app) seen(all []accounting.DeviceState) (seen []accounting.DeviceState) {
 	for _, vendor := range []uint32{ipc.VendorNVIDIA, ipc.VendorAMD, ipc.VendorIntel} {
 		of := filter(all, func(d accounting.DeviceState) bool { return ipc.Vendors[d.Vendor] == vendor })
-		list, set := shim.LookupEnv(a.environ, shim.VisibilityVariables[vendor])
+		list, set := shim.LookupEnv(os.Environ(), shim.VisibilityVariables[vendor])
 		if set {
 			of = listed(of, vendor, list)
 		}
@@ -113,11 +114,11 @@ func (a *app) chooseSeen(request *ipc.JobOpenRequest, o *jobOptions, all []accou
 // unclear reports whether the environment names devices in a way that only the driver can tell: by their
 // number where the fastest is the first, or instances of MIG by UUIDs of their own.
 func (a *app) unclear(all []accounting.DeviceState) bool {
-	list, set := shim.LookupEnv(a.environ, shim.VisibilityVariables[ipc.VendorNVIDIA])
+	list, set := shim.LookupEnv(os.Environ(), shim.VisibilityVariables[ipc.VendorNVIDIA])
 	if !set || len(all) < 2 {
 		return false
 	}
-	order := a.getenv("CUDA_DEVICE_ORDER")
+	order := os.Getenv("CUDA_DEVICE_ORDER")
 	for _, name := range strings.Split(list, ",") {
 		name = strings.TrimSpace(name)
 		_, err := strconv.ParseUint(name, 10, 31)

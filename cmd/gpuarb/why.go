@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 
@@ -44,7 +45,7 @@ func (a *app) why(args []string) error {
 	if err != nil {
 		return err
 	}
-	wanted := func(j accounting.JobState) bool { return j.UID == uint32(a.uid) }
+	wanted := func(j accounting.JobState) bool { return j.UID == uint32(os.Getuid()) }
 	if own := a.ownJob(); len(args) == 0 && own != 0 {
 		wanted = func(j accounting.JobState) bool { return j.ID == own }
 	} else if name != "" {
@@ -75,7 +76,7 @@ func (a *app) why(args []string) error {
 // ownJob is the number of the job that this command runs in; 0: in none, or in none that a
 // daemon knows any more.
 func (a *app) ownJob() uint64 {
-	job, err := ipc.ParseToken(a.getenv("GPUARB_JOB"))
+	job, err := ipc.ParseToken(os.Getenv("GPUARB_JOB"))
 	if err != nil || job.IsZero() {
 		return 0
 	}
