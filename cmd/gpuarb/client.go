@@ -28,9 +28,8 @@ func (a *app) socketPaths() []string {
 	return ipc.FindSocket(os.Getenv, os.Getuid())
 }
 
-// connect opens a session of a tool with the daemon. The error ends the program with
-// exitUnavailable.
-func (a *app) connect(ctx context.Context) (*ipc.Client, error) {
+// dial connects to the daemon. The error ends the program with exitUnavailable.
+func (a *app) dial(ctx context.Context) (*ipc.Client, error) {
 	client, err := ipc.DialAny(ctx, a.socketPaths())
 	if a.socket != "" && errors.Is(err, ipc.ErrLongPath) {
 		return nil, fail(exitUsage, "--socket: %w, not %d", ipc.ErrLongPath, len(a.socket))
@@ -39,6 +38,15 @@ func (a *app) connect(ctx context.Context) (*ipc.Client, error) {
 		return nil, &exitError{exitUnavailable, explainNoDaemon(err)}
 	}
 	a.sayInstead(client.Path())
+	return client, nil
+}
+
+// connect opens a session of a tool with the daemon, as dial.
+func (a *app) connect(ctx context.Context) (*ipc.Client, error) {
+	client, err := a.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if _, err := client.Hello(ctx, ipc.HelloRequest{Memory: ipc.NoLimit}); err != nil {
 		_ = client.Close()
 		return nil, &exitError{exitUnavailable, explainCall(client.Path(), err)}

@@ -21,7 +21,7 @@ func (a *app) configCommand() *cobra.Command {
 		Use:   "config",
 		Short: "check the configuration, or compare it with what is in force",
 		Args:  cobra.ArbitraryArgs,
-		RunE:  sayWhich,
+		RunE:  wantsSubcommand,
 	}
 	command.AddCommand(a.jsonFlag(&cobra.Command{
 		Use:   "check [FILE]",

@@ -70,7 +70,7 @@ func (a *app) events(o eventOptions) error {
 	if o.follow {
 		p.reach.Flags = ipc.EventsFollow
 	}
-	client, err := a.connectForEvents()
+	client, err := a.dial(context.Background()) // it may take as long as it likes, and needs no session
 	if err != nil {
 		return err
 	}
@@ -102,16 +102,6 @@ func isNobody(name string) bool {
 	known := inDatabase("passwd")
 	_, err := strconv.ParseUint(name, 10, 32)
 	return name != "" && err != nil && known != nil && !known(name)
-}
-
-// connectForEvents is connect without a deadline and without a session: an events request needs none.
-func (a *app) connectForEvents() (*ipc.Client, error) {
-	client, err := ipc.DialAny(context.Background(), a.socketPaths())
-	if err != nil {
-		return nil, &exitError{exitUnavailable, explainNoDaemon(err)}
-	}
-	a.sayInstead(client.Path())
-	return client, nil
 }
 
 // The pauses between two attempts to reach the next daemon.

@@ -22,21 +22,16 @@ collector of node_exporter can take them: gpuarb metrics > gpuarb.prom`,
 }
 
 func (a *app) metrics() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	client, err := a.connect(ctx)
-	if err != nil {
+	return a.ask(func(ctx context.Context, client *ipc.Client) error {
+		a.sayWhich(client.Path())
+		text, err := client.Metrics(ctx)
+		switch {
+		case errors.Is(err, ipc.StatusUnknownType):
+			return fail(exitUnavailable, "the daemon at %s is older than this gpuarb, and has no metrics", client.Path())
+		case err != nil:
+			return &exitError{exitUnavailable, explainCall(client.Path(), err)}
+		}
+		_, err = os.Stdout.Write(text)
 		return err
-	}
-	defer client.Close()
-	a.sayWhich(client.Path())
-	text, err := client.Metrics(ctx)
-	switch {
-	case errors.Is(err, ipc.StatusUnknownType):
-		return fail(exitUnavailable, "the daemon at %s is older than this gpuarb, and has no metrics", client.Path())
-	case err != nil:
-		return &exitError{exitUnavailable, explainCall(client.Path(), err)}
-	}
-	_, err = os.Stdout.Write(text)
-	return err
+	})
 }

@@ -123,7 +123,7 @@ func (a *app) rootCommand() *cobra.Command {
 	for _, command := range root.Commands() {
 		if command.Name() == "completion" {
 			command.Short = "print what makes a shell complete gpuarb's commands and flags"
-			command.Args, command.RunE = cobra.ArbitraryArgs, sayWhich
+			command.Args, command.RunE = cobra.ArbitraryArgs, wantsSubcommand
 			for _, shell := range command.Commands() {
 				shell.Args = takes(0, 0)
 			}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/charmbracelet/colorprofile"
 	"github.com/gpuarb/gpuarb/config"
-	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/top"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -123,9 +122,9 @@ func (a *app) top(options top.Options) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	client, err := ipc.DialAny(ctx, a.socketPaths()) // where there is none, the screen would be of no use
+	client, err := a.dial(ctx) // where there is none, the screen would be of no use
 	if err != nil {
-		return &exitError{exitUnavailable, explainNoDaemon(err)}
+		return err
 	}
 	_ = client.Close()
 	if err := top.Run(newWatched(client.Path()), options, a.colours()); err != nil {

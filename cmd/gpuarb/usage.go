@@ -24,8 +24,8 @@ func unknownCommand(parent *cobra.Command, name string) error {
 	return fmt.Errorf("%s", text)
 }
 
-// sayWhich fails for a command that is nothing without one of those below it.
-func sayWhich(command *cobra.Command, args []string) error {
+// wantsSubcommand fails for a command that is nothing without one of those below it.
+func wantsSubcommand(command *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return unknownCommand(command, args[0])
 	}

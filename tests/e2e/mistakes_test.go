@@ -18,6 +18,7 @@ var mistakes = []struct {
 }{
 	// Which daemon, and where the output goes.
 	{`gpuarb --socket /tmp/$(printf 'a%.0s' $(seq 200)) ps`, `gpuarb: --socket: a socket's path has at most 107 bytes, not 205`, 2},
+	{`gpuarb --socket /tmp/$(printf 'a%.0s' $(seq 200)) events`, `gpuarb: --socket: a socket's path has at most 107 bytes, not 205`, 2},
 	{`gpuarb --socket /tmp/$(printf 'a%.0s' $(seq 200)) run true`, `a socket's path has at most 107 bytes`, 125},
 	{`gpuarb --socket /nowhere/gpuarb.sock ps`, `no gpuarb daemon answers|/nowhere/gpuarb.sock: no such file or directory|start gpuarbd`, 69},
 	{`gpuarb ps >/dev/full`, `gpuarb: the output cannot be written: no space left on device`, 1},
