@@ -55,7 +55,8 @@ type Daemon struct {
 	spare    spare
 	ready    atomic.Bool // it was up
 	changes  fair.Changes
-	shortAt  atomic.Int64 // when it was said last that descriptors are short
+	shortAt  atomic.Int64                                      // when it was said last that descriptors are short
+	load     func() (c *config.Config, path string, err error) // reads the configuration
 	// awaited: requests that waited for the last daemon are to come again.
 	awaited atomic.Bool
 
@@ -66,7 +67,7 @@ type Daemon struct {
 	readers     map[int]*reader // by device
 	words       *shim.Words
 	file        *statefile.File
-	configured  string // the configuration in force, as a file
+	configured  accounting.ConfigState // the configuration in force
 	sessions    map[ipc.Token]*session
 	jobs        map[ipc.Token]*job
 	jobByID     map[arbiter.JobID]*job
@@ -104,7 +105,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := config.Load(p.config)
+	cfg, path, err := o.load()
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +116,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 		sessions: map[ipc.Token]*session{}, ofProcess: map[int][]*session{}, threadRows: map[int]map[uint32]int{}, kept: keptLimits{of: map[limitOwner][]int{}, cgroups: map[uint64]int{}, count: newCounts(limitBounds)},
 		sessionsOf: newCounts(sessionBounds), jobsOf: newCounts(jobBounds), leasesOf: newCounts(leaseBounds),
 		jobs: map[ipc.Token]*job{}, jobByID: map[arbiter.JobID]*job{}, jobByOrigin: map[jobOrigin]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[*shim.Lease]showing{}, pressures: newPressures()}
-	d.parts, d.end = d.realParts(), sync.OnceValue(d.stop)
+	d.load, d.parts, d.end = o.load, d.realParts(), sync.OnceValue(d.stop)
 	if change != nil {
 		change(&d.parts)
 	}
@@ -123,7 +124,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	d.changes.Now, d.changes.After = d.now, d.after
 	d.arb = arbiter.New(cfg.Policy)
 	d.words = shim.NewWords(func(id arbiter.LeaseID) { d.arb.Clamped(d.now(), id) })
-	d.turnTo(cfg)
+	d.turnTo(cfg, path)
 	d.history.Show(cfg.Commands == config.CommandsOwn && os.Geteuid() == 0)
 	result := background(func() error {
 		defer close(d.started)
@@ -353,7 +354,7 @@ func (d *Daemon) snapshot() accounting.Snapshot {
 	d.unlock()
 	s := picture.Done()
 	s.Stats.Malformed = bad
-	s.Config = accounting.ConfigState{Path: d.paths.config, Text: configured}
+	s.Config = configured
 	s.Version = version.Version
 	s.Stats.Goroutines = uint64(runtime.NumGoroutine())
 	return s
@@ -366,7 +367,7 @@ func (d *Daemon) Failed() <-chan error { return d.failed }
 func (d *Daemon) Reload() {
 	d.notify("RELOADING=1")
 	defer d.notify("READY=1")
-	cfg, err := config.Load(d.paths.config)
+	cfg, path, err := d.load()
 	if err != nil {
 		d.log.Error("the configuration has mistakes: the old one stays in force", "err", err)
 		return
@@ -374,7 +375,7 @@ func (d *Daemon) Reload() {
 	d.lock()
 	d.arb.SetPolicy(d.now(), cfg.Policy)
 	d.forgetRuleLimitsLocked()
-	d.turnTo(cfg)
+	d.turnTo(cfg, path)
 	d.finishLocked()
 	d.showAllLocked()
 	d.unlock()
@@ -384,9 +385,9 @@ func (d *Daemon) Reload() {
 }
 
 // turnTo puts a configuration in force, but for what the arbiter makes of it.
-func (d *Daemon) turnTo(cfg *config.Config) {
+func (d *Daemon) turnTo(cfg *config.Config, path string) {
 	d.config.Store(cfg)
-	d.configured = cfg.String()
+	d.configured = accounting.ConfigState{Path: path, Text: cfg.String()}
 	signal(d.turned)
 }
 

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -237,4 +238,39 @@ func TestStopAndStart(t *testing.T) {
 	if _, err := ipc.Dial(context.Background(), b.socket()); err == nil {
 		t.Error("a daemon that was stopped answers")
 	}
+}
+
+// A user's own configuration that he makes while his daemon runs is read with the next reload, and is gone with one after it was removed.
+func TestUsersConfigurationComesAndGoes(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", home)
+	b := newBench(t, 1<<30)
+	if err := b.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	o := b.options()
+	o.Config, o.User = "", true
+	d, err := startWith(t.Context(), o, b.parts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Stop() }()
+	path := filepath.Join(home, "gpuarb", "gpuarb.toml")
+	reads := func(want string) {
+		t.Helper()
+		d.Reload()
+		if c := d.Snapshot().Config; c.Path != want || strings.Contains(c.Text, "7%") != (want != "") {
+			t.Errorf("the configuration is that of %q, want %q:\n%s", c.Path, want, c.Text)
+		}
+	}
+	reads("")
+	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b.write(path, "schema_version = 1\n[defaults]\nmemory.max = \"7%\"\n")
+	reads(path)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	reads("")
 }

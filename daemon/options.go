@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+
+	"github.com/gpuarb/gpuarb/config"
 )
 
 // The places of a system daemon.
@@ -33,14 +35,14 @@ var ErrNoRuntimeDir = errors.New("XDG_RUNTIME_DIR is not set: a daemon of a user
 
 // paths is where one daemon lives, every path absolute.
 type paths struct {
-	socket, state, devices, mount, config, sysfs string
-	system                                       bool // root's, for every user of the machine
-	optional                                     bool // the mount: nobody asked for it by name
+	socket, state, devices, mount, sysfs string
+	system                               bool // root's, for every user of the machine
+	optional                             bool // the mount: nobody asked for it by name
 }
 
 // resolve turns options into paths.
 func (o Options) resolve() (paths, error) {
-	p := paths{socket: o.Socket, mount: o.Mount, sysfs: o.Sysfs, config: o.ConfigPath(), system: !o.User && os.Geteuid() == 0}
+	p := paths{socket: o.Socket, mount: o.Mount, sysfs: o.Sysfs, system: !o.User && os.Geteuid() == 0}
 	runtime := systemRuntime
 	if o.User {
 		dir := os.Getenv("XDG_RUNTIME_DIR")
@@ -61,7 +63,7 @@ func (o Options) resolve() (paths, error) {
 	if p.mount == NoMount {
 		p.mount = ""
 	}
-	for _, path := range []*string{&p.socket, &p.mount, &p.config} { // commands are told them, wherever they run
+	for _, path := range []*string{&p.socket, &p.mount} { // commands are told them, wherever they run
 		if *path == "" {
 			continue
 		}
@@ -103,4 +105,15 @@ func (o Options) ConfigPath() string {
 		return ""
 	}
 	return path
+}
+
+// load reads the configuration, and tells from which file, as an absolute path (commands are told it): a user's own may have come or gone.
+func (o Options) load() (c *config.Config, path string, err error) {
+	if path = o.ConfigPath(); path != "" {
+		if path, err = filepath.Abs(path); err != nil {
+			return nil, "", fmt.Errorf("%s: %w", o.ConfigPath(), err)
+		}
+	}
+	c, err = config.Load(path)
+	return c, path, err
 }
