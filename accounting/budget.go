@@ -109,9 +109,6 @@ func (b *Budget) link(a *node, which int) {
 	}
 }
 
-// Parent returns the budget above b, or nil.
-func (b *Budget) Parent() *Budget { return b.up[inTree] }
-
 // Chain yields b and every budget that it is charged to, the narrower ones first.
 func (b *Budget) Chain() iter.Seq[*Budget] {
 	return func(yield func(*Budget) bool) {

@@ -102,7 +102,6 @@ var (
 	ErrNoSession = errors.New("no such session")
 	ErrNoJob     = errors.New("no such job")
 	ErrNoRule    = errors.New("no such rule")
-	ErrNoLease   = errors.New("no such lease")
 	ErrNoDevice  = errors.New("no such device")
 	ErrExists    = errors.New("exists already")
 )

@@ -21,8 +21,8 @@ func (a *Arbiter) NextJob() JobID { return a.lastJob + 1 }
 // RestoreJob takes a job up again after a restart of the daemon, under the ID
 // that it had; before any session of it, and before new jobs are opened. Its
 // reservations hold whether there is room or not. ErrRange for ID 0, ErrExists for
-// one that is there. A closed job ends with the last of its sessions: when all are
-// restored, CloseJob ends one that has none.
+// one that is there. When all sessions are restored, CloseJob is for those whose
+// runner is gone.
 func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 	if r.ID == 0 {
 		return fmt.Errorf("job 0: %w", rules.ErrRange)
@@ -31,8 +31,7 @@ func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 		return fmt.Errorf("job %d: %w", r.ID, ErrExists)
 	}
 	defer a.serveQueues(now)
-	j := &job{id: r.ID, request: r.Request, Job: rules.Job{Rule: a.policy.For(r.Request.Process)}, run: true, closed: r.Closed,
-		released: r.Released}
+	j := &job{id: r.ID, request: r.Request, Job: rules.Job{Rule: a.policy.For(r.Request.Process)}, run: true, released: r.Released}
 	for _, index := range r.Devices {
 		if d := a.device(index); d != nil {
 			j.on = append(j.on, d)

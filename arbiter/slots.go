@@ -164,7 +164,7 @@ func (a *Arbiter) drop(now time.Time, h *holder) {
 		for _, l := range s.leases {
 			if l.slot == h {
 				l.slot = nil
-				l.touched, l.since = now, time.Time{}
+				l.touched = now
 			}
 		}
 	}

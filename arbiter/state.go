@@ -225,7 +225,6 @@ type lease struct {
 	announced  bool             // the event about its excess was sent
 	told       accounting.Bytes // what it had when that was last told
 	touched    time.Time        // when it last asked for something, or ceased to be active
-	since      time.Time        // when it became active; zero: it is not
 	admitted   uint64
 	denied     uint64
 	atMax      uint64

@@ -219,7 +219,6 @@ type Maker = threads.Made
 type RestoredJob struct {
 	ID      JobID
 	Request JobRequest // as it was opened; Wait and Place play no part
-	Closed  bool       // its runner is gone
 	Since   time.Time  // when it got what it holds beyond its processes; zero: now
 
 	Devices  []int // as JobInfo said
