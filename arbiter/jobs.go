@@ -215,7 +215,6 @@ func (a *Arbiter) newJob(now time.Time, j *job) {
 	r := &j.request
 	j.Asked = rules.Request{Max: r.Max, Min: r.Min, Streams: r.Streams, PerProcess: r.PerProcess, MayPass: r.Process.MayPass(),
 		Processor: slices.ContainsFunc(j.on, func(d *device) bool { return !d.IsGPU() })}
-	j.detached = a.exceeds(j.request, j.Rule)
 	j.shared = a.shareFor(j)
 	var parent *accounting.Budget
 	if j.shared != nil {
@@ -233,18 +232,19 @@ func (a *Arbiter) newJob(now time.Time, j *job) {
 // nobody means that who did not name the processor.
 func (r *JobRequest) names(d *device) bool { return d.IsGPU() || slices.Contains(r.Devices, d.Index) }
 
-// exceeds reports whether a request of root's passes the rule on any device.
-func (a *Arbiter) exceeds(r JobRequest, rule rules.Terms) bool {
+// exceeds reports whether a job's request, of root's, passes its rule on any device.
+func (a *Arbiter) exceeds(j *job) bool {
+	r := &j.request
 	return r.Max != nil && r.Process.MayPass() && slices.ContainsFunc(a.devices, func(d *device) bool {
-		return r.names(d) && d.bounds().Amount(*r.Max) > rule.Memory(d.bounds()).Max
+		return r.names(d) && d.bounds().Amount(*r.Max) > j.Rule.Memory(d.bounds()).Max
 	})
 }
 
 // shareFor returns the budget that the job shares with others by its rule; nil
-// for none. It is made when its first job comes.
+// for none, as where root asked for more than the rule. It is made when its first job comes.
 func (a *Arbiter) shareFor(j *job) *shared {
 	p := &j.request.Process
-	if j.detached {
+	if a.exceeds(j) {
 		return nil
 	}
 	key := sharedKey{scope: j.Rule.Scope, rule: j.Rule.Key}

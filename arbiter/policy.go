@@ -91,7 +91,6 @@ func (a *Arbiter) updateJob(now time.Time, j *job) {
 	}
 	j.outdated = false
 	j.Rule = a.policy.For(j.request.Process)
-	j.detached = a.exceeds(j.request, j.Rule)
 	a.moveJob(j)
 	a.capJob(j)
 	done, _ := a.setLimits(a.jobChanges(j), false)

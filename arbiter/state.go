@@ -107,7 +107,6 @@ type job struct {
 	run      bool
 	closed   bool    // its runner is gone (always so for a bare process)
 	ended    bool    // and so are all its processes: nothing is reserved for it any more
-	detached bool    // root asked for more than the rule: no shared budget
 	shared   *shared // by its rule; nil: none
 	cap      *shared // what its user may hold in all; nil: no limit
 	budget   *accounting.Budget
