@@ -102,7 +102,7 @@ func (a *Arbiter) ReleaseJob(now time.Time, id JobID) {
 	}
 	j.released = true
 	a.letGo(now, j)
-	a.relimit(now, j)
+	a.relimit(now, a.allChanges(j))
 }
 
 // letGo takes back the slots, claims and devices that a job keeps. Where its processes

@@ -349,8 +349,8 @@ func (a *Arbiter) setStreamsMax(j *job) {
 	}
 }
 
-// relimit computes a job's limits anew and puts them in force.
-func (a *Arbiter) relimit(now time.Time, j *job) {
-	done, _ := a.setLimits(a.allChanges(j), false)
+// relimit puts limits in force, whether there is room for what they reserve or not.
+func (a *Arbiter) relimit(now time.Time, changes []limitChange) {
+	done, _ := a.setLimits(changes, false)
 	a.enforceAll(now, done)
 }

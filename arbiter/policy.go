@@ -91,10 +91,9 @@ func (a *Arbiter) updateJob(now time.Time, j *job) {
 	}
 	j.outdated = false
 	j.Rule = a.policy.For(j.request.Process)
-	a.moveJob(j)
+	a.moveTo(j, j.budget, &j.shared, a.shareFor(j), a.ledger.MoveBudget)
 	a.capJob(j)
-	done, _ := a.setLimits(a.jobChanges(j), false)
-	a.enforceAll(now, done)
+	a.relimit(now, a.jobChanges(j))
 	for _, s := range j.sessions {
 		s.outdated = true
 	}
@@ -109,8 +108,7 @@ func (a *Arbiter) updateSession(now time.Time, s *session) {
 	}
 	s.outdated = false
 	a.capSession(s)
-	done, _ := a.setLimits(a.sessionChanges(nil, s), false)
-	a.enforceAll(now, done)
+	a.relimit(now, a.sessionChanges(nil, s))
 	for _, l := range s.leases {
 		a.noteChain(l) // a job that moved may have brought more than there is room for
 		l.SetStreamsMax(s.Streams().Max)
@@ -124,11 +122,6 @@ func (a *Arbiter) updateSession(now time.Time, s *session) {
 		}
 		l.word.Limit(l.maxInForce())
 	}
-}
-
-// moveJob puts a job under the shared budget that its rule says, or under none.
-func (a *Arbiter) moveJob(j *job) {
-	a.moveTo(j, j.budget, &j.shared, a.shareFor(j), a.ledger.MoveBudget)
 }
 
 // moveTo has a budget of a job's, or of a process of it, count at another shared budget than it did; nil: at none.
