@@ -117,13 +117,12 @@ func (a *Arbiter) cgroupOf(g *rules.Cgroup) *shared {
 // putInto has the budget of a cgroup count at that of one around it.
 func (a *Arbiter) putInto(s, up *shared) {
 	s.at = atUser >> 1
-	var above *accounting.Budget
 	if up != nil {
-		s.at, above = up.at>>1, up.budget
+		s.at = up.at >> 1
 	}
 	if old := s.up; old != up {
 		s.up = up
-		if err := a.ledger.SetCap(s.budget, above); err != nil {
+		if err := a.ledger.SetCap(s.budget, budgetOf(up)); err != nil {
 			panic("arbiter: " + err.Error()) // paths know no circles
 		}
 		a.dropShared(old)

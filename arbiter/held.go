@@ -24,7 +24,7 @@ func (a *Arbiter) heldAt(now time.Time, o obstacle) string {
 	if o.at&(atSlots|atWish) != 0 {
 		return slotsHeld(now, d)
 	}
-	b := o.budget()
+	b := budgetOf(sh)
 	holders, free := a.holders(now, d, b), a.ledger.Left(b, d.Index)
 	held := fmt.Sprintf(wording.MemoryHeld, free.Human(), holders)
 	switch {
@@ -40,14 +40,6 @@ func (a *Arbiter) heldAt(now time.Time, o obstacle) string {
 		return fmt.Sprintf(wording.BudgetHeld, sh.named(d, sh.limits(d).Max), held)
 	}
 	return held
-}
-
-// budget is the limit in the ledger; nil: the device.
-func (o obstacle) budget() *accounting.Budget {
-	if o.shared != nil {
-		return o.shared.budget
-	}
-	return nil
 }
 
 // leasesBelow yields the leases on a device below a budget (nil: all of them).

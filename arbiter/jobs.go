@@ -216,11 +216,7 @@ func (a *Arbiter) newJob(now time.Time, j *job) {
 	j.Asked = rules.Request{Max: r.Max, Min: r.Min, Streams: r.Streams, PerProcess: r.PerProcess, MayPass: r.Process.MayPass(),
 		Processor: slices.ContainsFunc(j.on, func(d *device) bool { return !d.IsGPU() })}
 	j.shared = a.shareFor(j)
-	var parent *accounting.Budget
-	if j.shared != nil {
-		parent = j.shared.budget
-	}
-	j.budget = a.ledger.OpenBudget(parent)
+	j.budget = a.ledger.OpenBudget(budgetOf(j.shared))
 	j.budget.Owner = j
 	a.capJob(j)
 	_, _ = a.setLimits(a.jobChanges(j), false)

@@ -194,13 +194,13 @@ func (a *Arbiter) stateOf(o obstacle) string {
 		return b.String()
 	}
 	n := 0
-	for l := range a.leasesBelow(o.budget(), o.device) {
+	for l := range a.leasesBelow(budgetOf(o.shared), o.device) {
 		if l.Granted() > 0 && n < namedHolders {
 			fmt.Fprintf(&b, " %d", l.session.id)
 			n++
 		}
 	}
-	for _, j := range a.reserved(o.device, o.budget()) {
+	for _, j := range a.reserved(o.device, budgetOf(o.shared)) {
 		fmt.Fprintf(&b, " job %d", j.id)
 	}
 	return b.String()

@@ -132,11 +132,7 @@ func (a *Arbiter) moveTo(j *job, b *accounting.Budget, at **shared, to *shared, 
 	}
 	*at = to
 	a.stir(j)
-	var up *accounting.Budget
-	if to != nil {
-		up = to.budget
-	}
-	if err := put(b, up); err != nil {
+	if err := put(b, budgetOf(to)); err != nil {
 		panic("arbiter: " + err.Error()) // a job's is above no other one, and no cap
 	}
 	a.dropShared(old)

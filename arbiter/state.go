@@ -147,6 +147,14 @@ func sharedOf(b *accounting.Budget) *shared {
 	return s
 }
 
+// budgetOf is the part in the ledger of a budget that jobs share; nil: of none.
+func budgetOf(s *shared) *accounting.Budget {
+	if s == nil {
+		return nil
+	}
+	return s.budget
+}
+
 // session is one client process.
 type session struct {
 	rules.Client
