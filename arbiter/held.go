@@ -3,7 +3,6 @@ package arbiter
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -40,14 +39,6 @@ func (a *Arbiter) heldAt(now time.Time, o obstacle) string {
 		return fmt.Sprintf(wording.BudgetHeld, sh.named(d, sh.limits(d).Max), held)
 	}
 	return held
-}
-
-// leasesBelow yields the leases on a device below a budget (nil: all of them).
-func (a *Arbiter) leasesBelow(b *accounting.Budget, d *device) iter.Seq[*lease] {
-	if b != nil {
-		return owners(b.Leases(d.Index))
-	}
-	return a.leasesOn(d)
 }
 
 // slotsHeld says who has the slots of a device, and since when.
@@ -123,7 +114,7 @@ func (a *Arbiter) holders(now time.Time, d *device, of *accounting.Budget) strin
 			}
 		}
 	}
-	for l := range a.leasesBelow(of, d) {
+	for l := range a.leasesBelow(of, d.Index) {
 		insert(memoryHolder{l.Granted() - a.idle(l), l})
 	}
 	for _, j := range a.reserved(d, of) {

@@ -194,7 +194,7 @@ func (a *Arbiter) stateOf(o obstacle) string {
 		return b.String()
 	}
 	n := 0
-	for l := range a.leasesBelow(budgetOf(o.shared), o.device) {
+	for l := range a.leasesBelow(budgetOf(o.shared), o.device.Index) {
 		if l.Granted() > 0 && n < namedHolders {
 			fmt.Fprintf(&b, " %d", l.session.id)
 			n++

@@ -31,12 +31,12 @@ func owners(seq iter.Seq[accounting.Holder]) iter.Seq[*lease] {
 	}
 }
 
-// below yields the leases at the limit that refused.
-func (a *Arbiter) below(r *accounting.Refusal) iter.Seq[*lease] {
-	if r.Budget == nil {
-		return owners(a.ledger.Leases(r.Device))
+// leasesBelow yields the leases on a device below a budget (nil: all of them).
+func (a *Arbiter) leasesBelow(b *accounting.Budget, device int) iter.Seq[*lease] {
+	if b == nil {
+		return owners(a.ledger.Leases(device))
 	}
-	return owners(r.Budget.Leases(r.Device))
+	return owners(b.Leases(device))
 }
 
 // candidates returns the leases (but asker) whose idle credit would help at
@@ -44,7 +44,7 @@ func (a *Arbiter) below(r *accounting.Refusal) iter.Seq[*lease] {
 // looks at every lease there: for requests that are about to be refused.
 func (a *Arbiter) candidates(asker *lease, r *accounting.Refusal) ([]candidate, accounting.Bytes) {
 	found, total := a.scratch[:0], accounting.Bytes(0)
-	for l := range a.below(r) {
+	for l := range a.leasesBelow(r.Budget, r.Device) {
 		if l == asker {
 			continue
 		}
