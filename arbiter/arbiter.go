@@ -194,7 +194,7 @@ func (a *Arbiter) empty(now time.Time, l *lease) {
 	if a.leases[l.id] != l {
 		return
 	}
-	a.uncountLease(now, l)
+	a.setCounted(now, l, false)
 	if a.lose(l); !l.session.alive() { // nothing to wait for
 		a.closeLease(now, l)
 	}

@@ -225,21 +225,18 @@ func (a *Arbiter) goesOn(now time.Time, j *job, by int) {
 	}
 }
 
-// countLease counts a lease that is open, until its process has ended or it is lost.
-func (a *Arbiter) countLease(now time.Time, l *lease) {
-	l.isCounted = true
-	a.countLeaseOf(now, l.session.job.useOf(l.device), l.session.job, 1)
-}
-
-func (a *Arbiter) uncountLease(now time.Time, l *lease) {
-	if l.isCounted {
-		l.isCounted = false
-		a.countLeaseOf(now, l.session.job.useOf(l.device), l.session.job, -1)
+// setCounted has a lease count among those that its job has on the device: while it is open, until its process has ended
+// or it is lost.
+func (a *Arbiter) setCounted(now time.Time, l *lease, counted bool) {
+	if counted == l.isCounted {
+		return
 	}
-}
-
-// countLeaseOf counts it with others that its job has there.
-func (a *Arbiter) countLeaseOf(now time.Time, u *jobUse, j *job, by int) {
+	j, by := l.session.job, 1
+	if !counted {
+		by = -1
+	}
+	l.isCounted = counted
+	u := j.useOf(l.device)
 	before := sign(u.leases)
 	if u.leases += by; sign(u.leases) == before || j.going == 0 {
 		return

@@ -102,7 +102,7 @@ func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease, 
 	l.contexts = min(max(held.Contexts, 0), maxObjects)
 	l.peak, l.unverified, l.lost = held.Peak, held.Unverified, d.lost || held.Lost
 	if l.lost {
-		a.uncountLease(now, l)
+		a.setCounted(now, l, false)
 	}
 	if !held.Opened.IsZero() {
 		l.opened = held.Opened

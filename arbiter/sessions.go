@@ -114,7 +114,7 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 		s.ended = time.Unix(0, 0)
 	}
 	for _, l := range s.leases {
-		a.uncountLease(now, l)
+		a.setCounted(now, l, false)
 	}
 	a.recountGoing(now, s)
 	a.leave(now, s)
@@ -232,7 +232,7 @@ func (a *Arbiter) newLease(now time.Time, s *session, d *device, w Word) *lease 
 	s.leases = append(s.leases, l)
 	d.byPID[s.process.PID] = append(d.byPID[s.process.PID], l)
 	a.leases[l.id] = l
-	a.countLease(now, l)
+	a.setCounted(now, l, true)
 	return l
 }
 
@@ -247,7 +247,7 @@ func (a *Arbiter) reclaim(now time.Time, l *lease) {
 // closeLease takes a lease of an ended session out, with all that it holds, and the session with its last one.
 func (a *Arbiter) closeLease(now time.Time, l *lease) {
 	s, d := l.session, l.device
-	a.uncountLease(now, l)
+	a.setCounted(now, l, false)
 	l.device.peak.update(l.seen, 0, 0)
 	s.job.useOf(d).update(l.seen, 0, 0)
 	l.seen = 0
