@@ -6,7 +6,6 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/reading"
-	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
@@ -14,11 +13,11 @@ import (
 func (d *device) mostContext() accounting.Bytes { return d.Total / 16 }
 
 // contextCost is what the next context is expected to cost: what others cost, else the configured guess.
-func (d *device) contextCost(p *rules.Policy) accounting.Bytes {
+func (d *device) contextCost() accounting.Bytes {
 	if seen := d.contexts.Expected(); seen > 0 {
 		return min(seen, d.mostContext())
 	}
-	guess := p.ContextReserve
+	guess := d.policy.ContextReserve
 	switch {
 	case d.rule.ContextReserve != nil:
 		guess = *d.rule.ContextReserve

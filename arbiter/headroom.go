@@ -26,17 +26,16 @@ func (h *headroom) left() accounting.Bytes { return h.bytes.Less(h.taken) }
 // of what one costs, something is assumed: two jobs that begin at the same time must not both
 // be promised the memory that their contexts will take.
 func (d *device) headroomCost() accounting.Bytes {
-	p := d.policy
-	if p.ChargeOverhead {
+	if d.policy.ChargeOverhead {
 		return 0
 	}
-	if cost := d.contextCost(p); cost > 0 || d.rule.ContextReserve != nil {
+	if cost := d.contextCost(); cost > 0 || d.rule.ContextReserve != nil {
 		return cost
 	}
 	if !d.IsGPU() {
 		return 0
 	}
-	return min(p.ContextGuess.Of(d.Total), d.mostContext())
+	return min(d.policy.ContextGuess.Of(d.Total), d.mostContext())
 }
 
 // mostMin is the most that can be reserved there at all, with a context beside it.
@@ -188,18 +187,18 @@ func (l *lease) trimHeadroom() {
 	h, d := l.headroomOf(), l.device
 	if h != nil && l.beyond.Proven() && l.contexts > 0 && l.beyond.Overhead > 0 {
 		d.headroom = d.headroom.Less(h.left())
-		h.bytes = min(h.bytes, d.contextCost(d.policy))
+		h.bytes = min(h.bytes, d.contextCost())
 		d.headroom = d.headroom.Plus(h.left())
 	}
 }
 
 // contextsNeed is what n new contexts of a lease have to be granted. A context that headroom is
 // kept for needs nothing, and contexts that are gone have left their place.
-func (a *Arbiter) contextsNeed(l *lease, n int) accounting.Bytes {
+func (l *lease) contextsNeed(n int) accounting.Bytes {
 	if l.isOffered() {
 		n--
 	}
-	return l.device.contextCost(&a.policy).Times(uint64(n)).Less(l.beyond.Vacated())
+	return l.device.contextCost().Times(uint64(n)).Less(l.beyond.Vacated())
 }
 
 // offered is what of its headroom the next context of a lease comes to have.

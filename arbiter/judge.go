@@ -92,7 +92,7 @@ func (a *Arbiter) judgeLease(t *ticket) verdict {
 	l, s := t.lease, t.alone()
 	switch t.kind {
 	case WantsContexts:
-		t.bytes = a.contextsNeed(l, t.count)
+		t.bytes = l.contextsNeed(t.count)
 	case WantsStreams: // one that waited, while others of its process were served
 		a.takeStreams(l)
 	}

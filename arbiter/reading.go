@@ -69,9 +69,9 @@ func (r *Reading) Book(now time.Time, most int) (more bool) {
 	if !r.begun {
 		r.begin(now)
 	}
-	cost := d.contextCost(&a.policy)
+	cost := d.contextCost()
 	most = some(most, &r.clients, func(pid int) { r.client(now, pid) })
-	if d.contextCost(&a.policy) != cost { // those who wait need more, or less
+	if d.contextCost() != cost { // those who wait need more, or less
 		a.searchAgain()
 	}
 	most = some(most, &r.listed, func(pid int) {

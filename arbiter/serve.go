@@ -61,7 +61,7 @@ func (a *Arbiter) apply(now time.Time, t *ticket) Receipt {
 		cost := t.bytes
 		if t.kind == WantsContexts {
 			cost = cost.Plus(l.offered())
-			l.beyond.Refill(l.device.contextCost(&a.policy).Times(uint64(t.count)))
+			l.beyond.Refill(l.device.contextCost().Times(uint64(t.count)))
 		}
 		a.makeContexts(l, t.thread, t.count, t.kind)
 		a.promise(now, l, cost)
