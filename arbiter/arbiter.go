@@ -206,7 +206,6 @@ func (l *lease) gone() bool { return l.lost || l.device.lost }
 // lose takes from a lease all that it held on a device that is gone. Its word is closed and
 // empty: whoever allocates asks, and is told.
 func (a *Arbiter) lose(l *lease) {
-	a.look(l)
 	a.take(l, a.idle(l))
 	l.closed, l.notify = true, false
 	a.flag(l)

@@ -101,13 +101,9 @@ func (a *Arbiter) shut(l *lease) {
 // drainWord takes back what a lease has idle, up to what the budget holds too much.
 func (a *Arbiter) drainWord(l *lease, p account) {
 	sums := p.budget.Account(p.device)
-	most := min(a.idle(l), sums.Held.Less(sums.Limit))
-	if most == 0 {
-		return
+	if most := min(a.idle(l), sums.Held.Less(sums.Limit)); most > 0 {
+		a.stats.RecalledBytes += uint64(a.take(l, most))
 	}
-	a.look(l)
-	a.stats.RecalledBytes += uint64(a.take(l, most))
-	a.look(l)
 }
 
 // reopen opens the words below a budget again if it is over no longer, and

@@ -498,9 +498,7 @@ func (a *Arbiter) collect(l *lease) {
 // recallAll takes back all that a lease has idle.
 func (a *Arbiter) recallAll(l *lease) {
 	if idle := a.idle(l); idle > 0 {
-		a.look(l)
 		a.stats.RecalledBytes += uint64(a.take(l, idle))
-		a.look(l)
 	}
 }
 

@@ -68,11 +68,9 @@ func (a *Arbiter) recall(asker *lease, from []candidate, r *accounting.Refusal) 
 		if short == 0 {
 			break
 		}
-		a.look(c.lease)
 		// What others of the same budget gave back before may have brought it
 		// down to its reservation: ask again what this one would gain.
 		got := a.take(c.lease, r.Yield(&c.lease.Lease, min(c.gain, short)))
-		a.look(c.lease)
 		a.stats.RecalledBytes += uint64(got)
 		if short = short.Less(got); got > 0 {
 			told.Bytes = told.Bytes.Plus(got)

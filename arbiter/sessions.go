@@ -101,9 +101,7 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 	}
 	for _, l := range s.leases {
 		a.takeStreams(l)
-		a.look(l)
 		a.take(l, a.idle(l)) // no memory is behind it
-		a.look(l)
 		l.offerHeadroom()
 		if held := l.Granted(); held > 0 || l.Streams() > 0 || l.contexts > 0 {
 			a.noteLease(now, l, Event{Kind: EventDied, Bytes: held, Streams: l.Streams(), Contexts: l.contexts})

@@ -217,9 +217,7 @@ func (a *Arbiter) uses(l *lease) bool {
 	if a.idle(l) < granted {
 		return true
 	}
-	a.look(l)
 	a.take(l, granted)
-	a.look(l)
 	return l.Granted() > 0
 }
 

@@ -292,14 +292,17 @@ func (a *Arbiter) idle(l *lease) accounting.Bytes {
 	return credit
 }
 
-// take calls back up to most idle bytes of a lease into the ledger, and returns how many.
+// take calls back up to most idle bytes of a lease into the ledger, with the peaks up to date before and after, and
+// returns how many.
 func (a *Arbiter) take(l *lease, most accounting.Bytes) accounting.Bytes {
+	a.look(l)
 	granted := l.Granted()
 	if most == 0 || l.spoiled || l.lost || granted == 0 {
 		return 0
 	}
-	got := min(l.word.Take(granted, most), most, granted)
-	return l.Release(accounting.Memory, got)
+	got := l.Release(accounting.Memory, min(l.word.Take(granted, most), most, granted))
+	a.look(l)
+	return got
 }
 
 // look brings the peaks up to date with what a lease uses, and returns that.
