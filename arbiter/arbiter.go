@@ -254,13 +254,8 @@ func (a *Arbiter) event(e Event) {
 	a.events.put(e)
 }
 
-// leaseEvent notes an event about a lease.
-func (a *Arbiter) leaseEvent(now time.Time, l *lease, kind Kind, bytes accounting.Bytes, text string) {
-	a.noteLease(now, l, Event{Kind: kind, Bytes: bytes, Text: text})
-}
-
-// noteLease notes an event with what it says of a lease. Without a text that is made when somebody wants it.
-func (a *Arbiter) noteLease(now time.Time, l *lease, e Event) {
+// leaseEvent notes an event with what it says of a lease. Without a text that is made when somebody wants it.
+func (a *Arbiter) leaseEvent(now time.Time, l *lease, e Event) {
 	e.Time, e.Device, e.Lease = now, l.device.Index, l.id
 	e.about(&l.session.process)
 	e.in(l.session.job)
@@ -281,7 +276,7 @@ func (a *Arbiter) grew(now time.Time, l *lease, asked accounting.Bytes) {
 		return
 	}
 	l.told = has
-	a.noteLease(now, l, Event{Kind: EventGranted, What: AsksMemory, Requested: asked, Bytes: has, Limit: a.info(l).Budget})
+	a.leaseEvent(now, l, Event{Kind: EventGranted, What: AsksMemory, Requested: asked, Bytes: has, Limit: a.info(l).Budget})
 }
 
 // device returns the device with that index, or nil.

@@ -124,7 +124,7 @@ func (a *Arbiter) charged(l *lease) accounting.Bytes {
 func (a *Arbiter) charge(now time.Time, l *lease) {
 	if excess := l.beyond.Excess; excess > 0 && !l.announced {
 		l.announced = true
-		a.leaseEvent(now, l, EventExcess, excess, fmt.Sprintf(wording.Excess, l.session.name(), excess.Human(), l.device))
+		a.leaseEvent(now, l, Event{Kind: EventExcess, Bytes: excess, Text: fmt.Sprintf(wording.Excess, l.session.name(), excess.Human(), l.device)})
 	}
 	n := a.charged(l)
 	if n == l.Charged() {

@@ -98,7 +98,7 @@ func (a *Arbiter) verified(now time.Time, leases []*lease) {
 	for _, l := range leases {
 		if l.unverified {
 			l.unverified = false
-			a.leaseEvent(now, l, EventVerified, l.Granted(), fmt.Sprintf(wording.Confirmed, l.device, l.session.name()))
+			a.leaseEvent(now, l, Event{Kind: EventVerified, Bytes: l.Granted(), Text: fmt.Sprintf(wording.Confirmed, l.device, l.session.name())})
 		}
 	}
 }
@@ -182,7 +182,7 @@ func (a *Arbiter) expire(now time.Time) {
 			continue
 		}
 		who := cmp.Or(wording.Plain(figure.Keeper), wording.SomebodyKeeps)
-		a.leaseEvent(now, l, EventKept, figure.Bytes, fmt.Sprintf(wording.Kept, l.session.name(), who, figure.Bytes.Human(), d))
+		a.leaseEvent(now, l, Event{Kind: EventKept, Bytes: figure.Bytes, Text: fmt.Sprintf(wording.Kept, l.session.name(), who, figure.Bytes.Human(), d)})
 		d.addUnmanaged(now, figure)
 		a.closeLease(now, l)
 	}
@@ -201,5 +201,5 @@ func (a *Arbiter) Clamped(now time.Time, id LeaseID) {
 	a.stir(l.session.job)
 	l.spoiled = true
 	l.beyond.Distrust()
-	a.leaseEvent(now, l, EventClamped, 0, fmt.Sprintf(wording.Clamped, l.session.name(), l.device))
+	a.leaseEvent(now, l, Event{Kind: EventClamped, Text: fmt.Sprintf(wording.Clamped, l.session.name(), l.device)})
 }

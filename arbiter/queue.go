@@ -296,7 +296,7 @@ func (a *Arbiter) park(now time.Time, t *ticket) {
 	}
 	a.tangled = true
 	a.stats.Waited++
-	a.ticketEvent(now, t, EventQueued, fmt.Sprintf(wording.Queued, t.name(), a.requestText(t), t.gpu(), a.position(t), t.why.reason))
+	a.event(a.eventOf(now, t, EventQueued, fmt.Sprintf(wording.Queued, t.name(), a.requestText(t), t.gpu(), a.position(t), t.why.reason)))
 	if !t.deadline.IsZero() && !t.deadline.After(now) { // it waited long enough before it came again
 		a.cancel(now, t, ReasonTimeout)
 		return

@@ -198,7 +198,7 @@ func (a *Arbiter) finish(now time.Time, t *ticket, answer Decision) {
 	a.countWait(t.job.person, &answer, waited)
 	a.stats.LastWaitMs = uint64(max(0, waited/time.Millisecond))
 	if answer.granted() {
-		a.ticketEvent(now, t, EventServed, fmt.Sprintf(wording.Served, t.name(), a.requestText(t), wording.Span(waited)))
+		a.event(a.eventOf(now, t, EventServed, fmt.Sprintf(wording.Served, t.name(), a.requestText(t), wording.Span(waited))))
 	}
 	if a.asking != t {
 		if answer.granted() && t.lease != nil && waited >= toldWait {

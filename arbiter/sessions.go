@@ -104,7 +104,7 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 		a.take(l, a.idle(l)) // no memory is behind it
 		l.offerHeadroom()
 		if held := l.Granted(); held > 0 || l.Streams() > 0 || l.contexts > 0 {
-			a.noteLease(now, l, Event{Kind: EventDied, Bytes: held, Streams: l.Streams(), Contexts: l.contexts})
+			a.leaseEvent(now, l, Event{Kind: EventDied, Bytes: held, Streams: l.Streams(), Contexts: l.contexts})
 		}
 	}
 	s.ended = now
@@ -174,7 +174,7 @@ func (a *Arbiter) Attach(now time.Time, id SessionID, device int, w Word) (Lease
 	case l == nil:
 		l = a.newLease(now, s, d, w)
 		a.Refresh(l.id)
-		a.noteLease(now, l, Event{Kind: EventGranted, What: AsksLease, Limit: a.info(l).Budget})
+		a.leaseEvent(now, l, Event{Kind: EventGranted, What: AsksLease, Limit: a.info(l).Budget})
 	case l.lost:
 		return LeaseInfo{}, lostRefusal(d)
 	}
@@ -238,7 +238,7 @@ func (a *Arbiter) newLease(now time.Time, s *session, d *device, w Word) *lease 
 func (a *Arbiter) reclaim(now time.Time, l *lease) {
 	a.stats.ReclaimedLeases++
 	bytes := l.Granted()
-	a.leaseEvent(now, l, EventReclaimed, bytes, fmt.Sprintf(wording.Reclaimed, l.session.name(), bytes.Human(), l.device))
+	a.leaseEvent(now, l, Event{Kind: EventReclaimed, Bytes: bytes, Text: fmt.Sprintf(wording.Reclaimed, l.session.name(), bytes.Human(), l.device)})
 	a.closeLease(now, l)
 }
 

@@ -258,13 +258,8 @@ func (a *Arbiter) cancel(now time.Time, t *ticket, why Reason) {
 		a.stats.Cancelled++
 	}
 	text = fmt.Sprintf(wording.NotServed, t.name(), a.requestText(t), t.gpu(), wording.Span(now.Sub(t.place.Since)), text)
-	a.ticketEvent(now, t, kind, text)
-	a.refuseTicket(now, t, why, t.why.refusal, text)
-}
-
-// ticketEvent notes an event about a ticket.
-func (a *Arbiter) ticketEvent(now time.Time, t *ticket, kind Kind, text string) {
 	a.event(a.eventOf(now, t, kind, text))
+	a.refuseTicket(now, t, why, t.why.refusal, text)
 }
 
 // eventOf is an event about a ticket.
