@@ -1,6 +1,9 @@
 package accounting
 
-import "math/bits"
+import (
+	"cmp"
+	"math/bits"
+)
 
 // Sum is a 128-bit total of amounts. Totals of many amounts near 2^64 (a memory.min
 // of almost everything, a client's claim at a restart) must neither wrap nor, as a
@@ -27,13 +30,7 @@ func (s Sum) Sub(t Sum) Sum {
 
 // Compare returns a number below 0 where s is less than t, 0 where it is the same, and one above 0.
 func (s Sum) Compare(t Sum) int {
-	switch {
-	case s == t:
-		return 0
-	case s.less(t):
-		return -1
-	}
-	return 1
+	return cmp.Or(cmp.Compare(s.hi, t.hi), cmp.Compare(s.lo, t.lo))
 }
 
 func (s Sum) less(t Sum) bool {

@@ -143,7 +143,7 @@ func (a *Arbiter) serveJob(now time.Time, t *ticket, at *spot) {
 	}
 	j.pending = false
 	a.begin(now, j, keeps)
-	a.finish(now, t, Decision{Job: ptrTo(a.jobInfo(j))})
+	a.finish(now, t, Decision{Job: new(a.jobInfo(j))})
 }
 
 // serveSession opens a session that has waited for what it reserves.
@@ -282,5 +282,3 @@ func (a *Arbiter) abandon(now time.Time, t *ticket) {
 		a.dropJob(j)
 	}
 }
-
-func ptrTo[T any](v T) *T { return &v }

@@ -144,11 +144,8 @@ func (a *Arbiter) Gone(now time.Time, id SessionID, device int) {
 		return
 	}
 	defer a.serveQueues(now)
-	for _, l := range s.leases {
-		if l.device.Index == device {
-			a.reclaim(now, l)
-			return
-		}
+	if l := s.leaseOn(a.device(device)); l != nil {
+		a.reclaim(now, l)
 	}
 }
 
