@@ -249,7 +249,7 @@ func (g *graph) addRoom(r *deadlock.Request, t *ticket, spot int) {
 	d := s.device
 	within := func(limit int, most, n accounting.Bytes) {
 		if n > 0 {
-			r.Needs = append(r.Needs, deadlock.Need{Limit: limit, Spot: spot, Level: accounting.SumOf(most.Less(n)), Never: n > most, Behind: limit})
+			r.Needs = append(r.Needs, deadlock.Need{Limit: limit, Spot: spot, Level: accounting.SumOf(most.Less(n)), Never: n > most})
 		}
 	}
 	within(g.of(d, limitBytes), d.grantable(), g.takes(t, d))
@@ -258,7 +258,7 @@ func (g *graph) addRoom(r *deadlock.Request, t *ticket, spot int) {
 	}
 	fewerThan := func(k permit.Kind, n int) {
 		limit := g.of(d, limitPermits+int(k))
-		r.Needs = append(r.Needs, deadlock.Need{Limit: limit, Spot: spot, Level: accounting.SumOf(accounting.Bytes(n - 1)), Behind: limit})
+		r.Needs = append(r.Needs, deadlock.Need{Limit: limit, Spot: spot, Level: accounting.SumOf(accounting.Bytes(n - 1))})
 	}
 	for k, most := range s.asks.Limits(d.caps()) {
 		if most != permit.None || d.permits.Others(k, t.job) {
@@ -276,7 +276,7 @@ func (g *graph) addOrder(r *deadlock.Request, t *ticket, spot int) {
 	d := s.device
 	behind := func(stands bool, limit int) {
 		if stands {
-			r.Needs = append(r.Needs, deadlock.Need{Limit: limit, Spot: spot, Order: true, Behind: limit})
+			r.Needs = append(r.Needs, deadlock.Need{Limit: limit, Spot: spot, Order: true})
 		}
 	}
 	for k, asked := range s.asks {

@@ -42,7 +42,6 @@ type Need struct {
 	Level       accounting.Sum // there is room while the limit's level is at most this
 	Never       bool           // there is none at any level
 	Order       bool
-	Behind      int // the limit whose holders the request waits for: mostly the same
 }
 
 // Party is a job that waits, and what it holds.
@@ -311,12 +310,12 @@ func (s *settling) rests() []bool {
 // stuck reports whether a party is left.
 func (s *settling) stuck(party int) bool { return party >= 0 && !s.gone[party] }
 
-// short calls do with each limit for whose holders a request waits, and which is full for it.
+// short calls do with each limit that is full for a request: it waits for those who hold something of it.
 func (s *settling) short(request int, do func(limit int)) {
 	r := &s.Requests[request]
 	for k := range r.Needs {
 		if n := &r.Needs[k]; !n.Order && (n.Never || s.levels[n.Limit].Compare(n.Level) > 0) {
-			do(n.Behind)
+			do(n.Limit)
 		}
 	}
 }

@@ -76,11 +76,11 @@ func randomGraph(t *rapid.T) *Graph {
 		for spot := range r.Spots {
 			for range 1 + below(2) {
 				limit := below(resources)
-				r.Needs = append(r.Needs, Need{Limit: limit, Spot: spot, Level: accounting.SumOf(accounting.Bytes(below(8))), Never: below(8) == 0, Behind: limit})
+				r.Needs = append(r.Needs, Need{Limit: limit, Spot: spot, Level: accounting.SumOf(accounting.Bytes(below(8))), Never: below(8) == 0})
 			}
 			for line := lines; line < len(g.Limits); line++ {
 				if below(2) == 0 {
-					r.Needs = append(r.Needs, Need{Limit: line, Spot: spot, Order: true, Level: accounting.SumOf(accounting.Bytes(n - i)), Behind: line})
+					r.Needs = append(r.Needs, Need{Limit: line, Spot: spot, Order: true, Level: accounting.SumOf(accounting.Bytes(n - i))})
 				}
 				if below(2) == 0 {
 					r.KeepsOut = append(r.KeepsOut, line)
@@ -216,7 +216,7 @@ func (o oracle) held(party, limit int) (sum accounting.Sum) {
 // waits reports whether a request lacks what a party holds.
 func (o oracle) waits(s *oracleState, i, party int) bool {
 	return !s.gone[party] && slices.ContainsFunc(o.Requests[i].Needs, func(n Need) bool {
-		return !n.Order && o.unmet(s, i, n) && o.held(party, n.Behind) != accounting.Sum{}
+		return !n.Order && o.unmet(s, i, n) && o.held(party, n.Limit) != accounting.Sum{}
 	})
 }
 
