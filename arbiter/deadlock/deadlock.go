@@ -26,7 +26,7 @@ type Graph struct {
 
 // Request is a request that waits.
 type Request struct {
-	Party     int // index; −1: its job goes on, whatever becomes of the request
+	Party     int // index
 	Arrival   int // its rank by arrival
 	Holding   bool
 	OrderOnly bool // as last judged, nothing refuses it but that others come first
@@ -98,7 +98,7 @@ func (g *Graph) Search(strict bool) *Finding {
 		out := -1
 		for i := range g.Requests {
 			r := &g.Requests[i]
-			if s.left[i] && r.OrderOnly && s.stuck(r.Party) && (out < 0 || r.Arrival < g.Requests[out].Arrival) {
+			if s.left[i] && r.OrderOnly && !s.gone[r.Party] && (out < 0 || r.Arrival < g.Requests[out].Arrival) {
 				out = i
 			}
 		}
@@ -165,7 +165,7 @@ func (g *Graph) settle(strict, inTurn bool) *settling {
 	spots := 0
 	for i := range g.Requests {
 		r := &g.Requests[i]
-		s.left[i] = (inTurn || r.Holding) && !(r.Party >= 0 && g.Parties[r.Party].Moved)
+		s.left[i] = (inTurn || r.Holding) && !g.Parties[r.Party].Moved
 		s.first[i], spots = spots, spots+2*r.Spots
 	}
 	s.unmet = make([]int, spots)
@@ -256,7 +256,7 @@ func (s *settling) met(w waitingNeed) {
 func (s *settling) serve(i int) {
 	s.left[i] = false
 	r := &s.Requests[i]
-	if s.stuck(r.Party) {
+	if !s.gone[r.Party] {
 		s.gone[r.Party] = true
 		for _, h := range s.Parties[r.Party].Holds {
 			s.fall(h.Limit, s.levels[h.Limit].Sub(h.Amount))
@@ -300,15 +300,12 @@ func (s *settling) fall(limit int, to accounting.Sum) {
 func (s *settling) rests() []bool {
 	rests := make([]bool, len(s.Parties))
 	for i := range s.Requests {
-		if party := s.Requests[i].Party; party >= 0 && s.left[i] && (s.inTurn || !s.gone[party]) {
+		if party := s.Requests[i].Party; s.left[i] && (s.inTurn || !s.gone[party]) {
 			rests[party] = true
 		}
 	}
 	return rests
 }
-
-// stuck reports whether a party is left.
-func (s *settling) stuck(party int) bool { return party >= 0 && !s.gone[party] }
 
 // short calls do with each limit that is full for a request: it waits for those who hold something of it.
 func (s *settling) short(request int, do func(limit int)) {
@@ -338,7 +335,7 @@ func (s *settling) circle() []int {
 	younger := func(i, than int) bool { return than < 0 || s.Requests[i].Arrival > s.Requests[than].Arrival }
 	for i := range s.Requests {
 		party := s.Requests[i].Party
-		if !s.left[i] || !s.stuck(party) {
+		if !s.left[i] || s.gone[party] {
 			continue
 		}
 		if younger(i, youngest) {
@@ -387,7 +384,7 @@ func (s *settling) components() []int {
 	n := len(s.Parties) + len(s.Limits)
 	edges := make([][]int, n)
 	for i := range s.Requests {
-		if party := s.Requests[i].Party; s.left[i] && s.stuck(party) {
+		if party := s.Requests[i].Party; s.left[i] && !s.gone[party] {
 			s.short(i, func(limit int) { edges[party] = append(edges[party], len(s.Parties)+limit) })
 		}
 	}

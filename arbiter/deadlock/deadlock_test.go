@@ -62,16 +62,20 @@ func randomGraph(t *rapid.T) *Graph {
 			}
 		}
 	}
-	n := len(g.Parties) + below(4)
+	parties := len(g.Parties)
+	n := parties + below(4)
 	arrivals := rapid.Permutation(numbers(n)).Draw(t, "arrivals")
 	at := make([]int, n)
 	for i := range n {
-		r := Request{Arrival: arrivals[i], Party: -1, Any: below(4) == 0, Spots: 1 + below(2), OrderOnly: below(4) == 0}
+		r := Request{Arrival: arrivals[i], Any: below(4) == 0, Spots: 1 + below(2), OrderOnly: below(4) == 0}
 		at[arrivals[i]] = i
-		if i < len(g.Parties) { // each party waits
+		if i < parties { // each party waits
 			r.Party, r.Holding = i, true
-		} else if r.Party = below(len(g.Parties)+1) - 1; r.Party >= 0 {
+		} else if r.Party = below(parties+1) - 1; r.Party >= 0 {
 			r.Holding = true
+		} else { // its job holds nothing, and goes on
+			r.Party = len(g.Parties)
+			g.Parties = append(g.Parties, Party{})
 		}
 		for spot := range r.Spots {
 			for range 1 + below(2) {
@@ -90,9 +94,8 @@ func randomGraph(t *rapid.T) *Graph {
 		g.Requests = append(g.Requests, r)
 	}
 	for _, i := range at {
-		if p := g.Requests[i].Party; p >= 0 {
-			g.Parties[p].Requests = append(g.Parties[p].Requests, i)
-		}
+		p := g.Requests[i].Party
+		g.Parties[p].Requests = append(g.Parties[p].Requests, i)
 	}
 	return g
 }
@@ -120,7 +123,7 @@ func (o oracle) search() (out, youngest int) {
 	out, youngest = -1, -1
 	s := o.settle(true)
 	for i, r := range o.Requests {
-		if s.left[i] && r.OrderOnly && r.Party >= 0 && !s.gone[r.Party] && (out < 0 || r.Arrival < o.Requests[out].Arrival) {
+		if s.left[i] && r.OrderOnly && !s.gone[r.Party] && (out < 0 || r.Arrival < o.Requests[out].Arrival) {
 			out = i
 		}
 	}
@@ -131,7 +134,7 @@ func (o oracle) search() (out, youngest int) {
 	own := -1
 	younger := func(i, than int) bool { return than < 0 || o.Requests[i].Arrival > o.Requests[than].Arrival }
 	for i, r := range o.Requests {
-		if !s.left[i] || r.Party < 0 || s.gone[r.Party] {
+		if !s.left[i] || s.gone[r.Party] {
 			continue
 		}
 		if younger(i, youngest) && o.reaches(s, i, r.Party, make([]bool, len(o.Parties))) {
@@ -153,7 +156,7 @@ func (o oracle) settle(inTurn bool) *oracleState {
 		s.gone[p] = !party.Holding || party.Moved || o.strict && !party.Blocked
 	}
 	for i, r := range o.Requests {
-		s.left[i] = (inTurn || r.Holding) && (r.Party < 0 || !o.Parties[r.Party].Moved)
+		s.left[i] = (inTurn || r.Holding) && !o.Parties[r.Party].Moved
 	}
 	for again := true; again; {
 		again = false
@@ -161,10 +164,7 @@ func (o oracle) settle(inTurn bool) *oracleState {
 			if !s.left[i] || !o.all(s, i, false) || inTurn && !o.all(s, i, true) {
 				continue
 			}
-			s.left[i], again = false, true
-			if r.Party >= 0 {
-				s.gone[r.Party] = true
-			}
+			s.left[i], s.gone[r.Party], again = false, true, true
 		}
 	}
 	return s
