@@ -140,11 +140,10 @@ func (g *graph) circle(f *deadlock.Finding) *circle {
 	return c
 }
 
-// index is the place of a device in the arbiter's list.
-func (g *graph) index(d *device) int { return slices.Index(g.a.devices, d) }
-
 // of is a limit of a device.
-func (g *graph) of(d *device, limit int) int { return limitsOfDevice*g.index(d) + limit }
+func (g *graph) of(d *device, limit int) int {
+	return limitsOfDevice*slices.Index(g.a.devices, d) + limit
+}
 
 // ofShare is a limit of a shared budget on a device.
 func (g *graph) ofShare(s *shared, d *device, limit int) int {
@@ -154,7 +153,7 @@ func (g *graph) ofShare(s *shared, d *device, limit int) int {
 		g.share[s.budget] = first
 		g.Limits = append(g.Limits, make([]deadlock.Limit, limitsOfShare*len(g.a.devices))...)
 	}
-	return first + limitsOfShare*g.index(d) + limit
+	return first + limitsOfShare*slices.Index(g.a.devices, d) + limit
 }
 
 // addHoldings notes what a party has of the bytes of each device.
@@ -175,7 +174,7 @@ func (g *graph) addHoldings(j *job, party int) {
 
 // addPermits notes which permits a party has that it will not give back. True: it gave some back.
 func (g *graph) addPermits(now time.Time, j *job, party int, waits map[*session][]*ticket) (swept bool) {
-	for i, d := range g.a.devices {
+	for _, d := range g.a.devices {
 		for _, h := range j.holders(d) {
 			switch {
 			case !h.kept && !g.a.busy(h):
@@ -184,7 +183,7 @@ func (g *graph) addPermits(now time.Time, j *job, party int, waits map[*session]
 			case h.waits(waits[h.Process]):
 				for k, set := range d.permits {
 					if set[h.owner] != nil {
-						g.Hold(party, limitsOfDevice*i+limitPermits+k, accounting.SumOf(1))
+						g.Hold(party, g.of(d, limitPermits+k), accounting.SumOf(1))
 					}
 				}
 			}
@@ -314,7 +313,7 @@ func (g *graph) addLines(now time.Time, r *deadlock.Request, t *ticket, spot int
 
 // shares are the budgets shared with other jobs that a ticket takes of.
 func (g *graph) shares(t *ticket) []*shared {
-	if t.lease != nil && !g.a.chained(t) {
+	if !g.a.chained(t) {
 		return nil
 	}
 	return slices.Collect(t.shares)

@@ -141,11 +141,6 @@ func (s *spot) judge(at limitSet, hard, behind bool) {
 	}
 }
 
-// figures are those of a refusal that no sum explains.
-func (t *ticket) figures(left, limit accounting.Bytes) *accounting.Refusal {
-	return &accounting.Refusal{Amount: accounting.Memory, Device: t.spots[0].device.Index, Requested: t.bytes, Remaining: left, Limit: limit}
-}
-
 // behindBytes tells whether bytes of a device are set aside for somebody who comes first.
 func (a *Arbiter) behindBytes(d *device, t *ticket) bool {
 	return a.behind(&d.bytes, t) || t.fresh && a.behind(&d.fresh, t)
@@ -220,7 +215,7 @@ func (a *Arbiter) refusal(t *ticket, why Reason) *accounting.Refusal {
 	if !a.chained(t) {
 		left = min(a.ledger.Left(nil, d.Index), t.bytes.Less(1))
 	}
-	return t.figures(left, a.ledger.Device(d.Index).Limit)
+	return &accounting.Refusal{Amount: accounting.Memory, Device: d.Index, Requested: t.bytes, Remaining: left, Limit: a.ledger.Device(d.Index).Limit}
 }
 
 // refusalOfStart is the same for what a job or a process takes before it begins.

@@ -211,8 +211,7 @@ func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
 	case v.spot != nil && t.short != nil: // its own threads were faster
 		v.reason = reasonOf(t.short)
 	}
-	switch {
-	case t.lease != nil && t.at()&(atSlots|atWish) == 0 && t.at() != 0 && !t.waitsForBytes():
+	if t.lease != nil && t.at()&(atSlots|atWish) == 0 && t.at() != 0 && !t.waitsForBytes() {
 		a.refuseTicket(now, t, v.reason, a.refusal(t, v.reason), "")
 		return false
 	}
