@@ -156,7 +156,7 @@ func TestAllocatingIsNoExcess(t *testing.T) {
 		}
 		x.word.free(900)
 		w.now = w.now.Add(time.Second)
-		w.arb.Observe(w.now, arbiter.Usage{Device: 0, UsedBefore: before, Processes: []arbiter.ProcessUsage{x.figure(910)}})
+		w.arb.ObserveAfter(w.now, before, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{x.figure(910)}})
 		if row := x.row(); row.Excess != 0 || row.State == accounting.StateOver {
 			t.Errorf("reading %d: %+v", i, row)
 		}
@@ -272,7 +272,7 @@ func TestAPromiseLastsAsLongAsTheCall(t *testing.T) {
 	w.now = w.now.Add(time.Second)
 	before := w.arb.Used(0)
 	x.word.told.Making = 0 // while a reading is under way: that one may have seen half of it
-	w.arb.Observe(w.now, arbiter.Usage{Device: 0, UsedBefore: before, Processes: []arbiter.ProcessUsage{x.figure(200)}})
+	w.arb.ObserveAfter(w.now, before, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{x.figure(200)}})
 	if d := w.read(1, x.figure(250)); d.Capacity != 5700 {
 		t.Errorf("one reading since: capacity %d", d.Capacity)
 	}

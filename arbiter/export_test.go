@@ -7,7 +7,30 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// Used is what each lease on a device uses, for Usage.UsedBefore.
+// Snapshot is a Picture of the whole state that is made at once.
+func (a *Arbiter) Snapshot(now time.Time) accounting.Snapshot {
+	p := a.Picture(now)
+	p.Sort()
+	for p.Add(math.MaxInt32) {
+	}
+	return p.Done()
+}
+
+// Observe takes a reading of a device into the books at once.
+func (a *Arbiter) Observe(now time.Time, u Usage) { a.ObserveAfter(now, nil, u) }
+
+// ObserveAfter does so, and knows what each lease used just before the reading began: with that a free that finishes
+// during the reading does not look like overhead.
+func (a *Arbiter) ObserveAfter(now time.Time, before map[LeaseID]accounting.Bytes, u Usage) {
+	if d := a.device(u.Device); d != nil {
+		r := &Reading{a: a, device: d, used: before}
+		r.Figures(u)
+		for r.Book(now, math.MaxInt) {
+		}
+	}
+}
+
+// Used is what each lease on a device uses, for ObserveAfter.
 func (a *Arbiter) Used(device int) map[LeaseID]accounting.Bytes {
 	r := a.Reading(device)
 	r.Note(math.MaxInt)

@@ -261,7 +261,7 @@ func (u *universe) gone(l *modelLease) {
 
 // observe reads a device: what its clients truly use, a context for each, and others.
 func (u *universe) observe(t *rapid.T, device int) {
-	usage := arbiter.Usage{Device: device, UsedBefore: u.arb.Used(device)}
+	usage, before := arbiter.Usage{Device: device}, u.arb.Used(device)
 	for _, l := range u.leases {
 		if l.device != device {
 			continue
@@ -282,7 +282,7 @@ func (u *universe) observe(t *rapid.T, device int) {
 		u.unmanaged[device] = n - 200
 		usage.Processes = append(usage.Processes, arbiter.ProcessUsage{PID: 1, Bytes: n - 200})
 	}
-	u.arb.Observe(u.now, usage)
+	u.arb.ObserveAfter(u.now, before, usage)
 	u.observed = true
 }
 

@@ -3,7 +3,6 @@ package arbiter
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -23,26 +22,6 @@ func (a *Arbiter) UsedBy(id LeaseID) accounting.Bytes {
 		return 0
 	}
 	return l.Granted() - a.idle(l)
-}
-
-// Observe takes a reading of a device into the books at once. What a client's process uses beyond its
-// bytes is its lease's overhead; what processes use that have no lease there is
-// unmanaged; both lower the capacity, but for the part of the overhead that is charged
-// to the lease's own budget (cost.go). A dead process that the reading does not list
-// any more is reclaimed. Readings of a lost or unknown device are ignored.
-//
-// An allocation or a free that is under way during the reading is in one of the two
-// figures and not in the other. So the larger of the used bytes before and after
-// the reading is subtracted, and of the last two readings' overheads the smaller
-// one counts: a transient has to last from one reading to the next to be believed.
-// The price is that real overhead counts from the second reading on.
-func (a *Arbiter) Observe(now time.Time, u Usage) {
-	if d := a.device(u.Device); d != nil {
-		r := &Reading{a: a, device: d, used: u.UsedBefore}
-		r.Figures(u)
-		for r.Book(now, math.MaxInt) {
-		}
-	}
 }
 
 // reads reports whether a figure is about the lease's process, not one that has

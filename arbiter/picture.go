@@ -243,7 +243,7 @@ func (p *Picture) addMachine() {
 	s.Queue = make([]accounting.TicketState, 0, len(a.tickets))
 }
 
-// Done returns the snapshot.
+// Done returns the snapshot. Version and the counters of messages are the caller's to fill in.
 func (p *Picture) Done() accounting.Snapshot {
 	p.state.Stats.Clients = uint64(len(p.state.Processes))
 	p.state.Stats.Leases = uint64(len(p.state.Leases))

@@ -10,6 +10,16 @@ import (
 
 // Reading is a reading of a device that is taken into the books in parts: of thousands of processes that
 // takes longer than anybody should hold the daemon's lock. All but Figures wants the lock.
+//
+// What a client's process uses beyond its bytes is its lease's overhead; what processes use that have no lease
+// there is unmanaged; both lower the capacity, but for the part of the overhead that is charged to the lease's own
+// budget (cost.go). A dead process that the reading does not list any more is reclaimed. Readings of a lost device
+// are ignored.
+//
+// An allocation or a free that is under way during the reading is in one of the two figures and not in the other.
+// So the larger of the used bytes before and after the reading is subtracted, and of the last two readings'
+// overheads the smaller one counts: a transient has to last from one reading to the next to be believed. The price
+// is that real overhead counts from the second reading on.
 type Reading struct {
 	a      *Arbiter
 	device *device

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -14,17 +13,6 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
-
-// Snapshot returns the whole state, exact at this moment: every word is read once,
-// and the sums of devices and jobs are of those readings. Version and the counters
-// of messages are the caller's to fill in.
-func (a *Arbiter) Snapshot(now time.Time) accounting.Snapshot {
-	p := a.Picture(now)
-	p.Sort()
-	for p.Add(math.MaxInt32) {
-	}
-	return p.Done()
-}
 
 // leaseState describes a lease that was just looked at.
 func (a *Arbiter) leaseState(to *accounting.LeaseState, l *lease, now time.Time) {

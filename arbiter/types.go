@@ -194,9 +194,6 @@ type Usage struct {
 	// Began is when the reading began. A draining lease is gone when a reading
 	// that began after its process's death does not list it. Zero: now.
 	Began time.Time
-	// UsedBefore is what each lease used just before the reading began: with
-	// it a free that finishes during the reading does not look like overhead. May be nil.
-	UsedBefore map[LeaseID]accounting.Bytes
 }
 
 // RestoredLease is what a lease holds that the daemon before this one opened.
