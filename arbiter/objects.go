@@ -68,11 +68,8 @@ func (a *Arbiter) forgetThreads(now time.Time, l *lease) {
 
 // forgotten counts threads that are remembered no longer.
 func (a *Arbiter) forgotten(l *lease, n int) {
-	uid := l.session.process.UID
 	a.threads -= n
-	if a.threadsOf[uid] -= n; a.threadsOf[uid] <= 0 {
-		delete(a.threadsOf, uid)
-	}
+	count(a.threadsOf, l.session.process.UID, -n)
 }
 
 // made reports whether a thread has an object on the lease's device.

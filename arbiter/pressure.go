@@ -162,22 +162,12 @@ func (t *ticket) presses() int {
 // countWaiting counts a ticket that begins to wait (by 1), or does no longer (by -1).
 func (a *Arbiter) countWaiting(now time.Time, t *ticket, by int) {
 	if a.press(now, t); t.session != nil {
-		t.session.countThread(t.thread, by)
+		count(t.session.waits, t.thread, by)
 		a.recountGoing(now, t.session)
 	}
 }
 
 func sign(n int) int { return min(n, 1) }
-
-// countThread notes that a ticket of a process waits (by 1), or does no longer (by -1).
-func (s *session) countThread(thread uint32, by int) {
-	if s.waits == nil {
-		s.waits = make(map[uint32]int)
-	}
-	if s.waits[thread] += by; s.waits[thread] == 0 {
-		delete(s.waits, thread)
-	}
-}
 
 // waiting is how many threads of a process wait: those whose thread is not known are of one each.
 func (s *session) waiting() int { return len(s.waits) + max(0, s.waits[0]-1) }

@@ -209,11 +209,14 @@ func (a *Arbiter) crowded(t *ticket) string {
 // countTicket counts a ticket that begins to wait (by 1), or does no longer (by -1).
 func (a *Arbiter) countTicket(t *ticket, by int) {
 	p := t.process()
-	if a.ticketsOfPID[p.PID] += by; a.ticketsOfPID[p.PID] <= 0 {
-		delete(a.ticketsOfPID, p.PID)
-	}
-	if a.ticketsOf[p.UID] += by; a.ticketsOf[p.UID] <= 0 {
-		delete(a.ticketsOf, p.UID)
+	count(a.ticketsOfPID, p.PID, by)
+	count(a.ticketsOf, p.UID, by)
+}
+
+// count adds to one of some counts, and forgets it when it comes to nothing.
+func count[K comparable](counts map[K]int, of K, by int) {
+	if counts[of] += by; counts[of] <= 0 {
+		delete(counts, of)
 	}
 }
 
