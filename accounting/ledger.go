@@ -42,7 +42,6 @@ type Account struct {
 	Held      Bytes // handed out and charged
 	Committed Bytes // what is held or promised: never less than Held
 	Streams   int   // devices only
-	Leases    int   // devices only
 }
 
 // NewLedger returns a ledger without devices.
@@ -83,7 +82,7 @@ func (l *Ledger) Device(index int) Account {
 	}
 	return Account{
 		Limit: d.max[Memory], Granted: d.held[Memory].Sub(d.charged).bytes(), Held: d.held[Memory].bytes(),
-		Committed: d.load[Memory].bytes(), Streams: int(d.held[Streams].bytes()), Leases: len(d.leases),
+		Committed: d.load[Memory].bytes(), Streams: int(d.held[Streams].bytes()),
 	}
 }
 

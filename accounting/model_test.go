@@ -410,10 +410,16 @@ func (m *model) check(t *rapid.T) {
 		}
 		want := accounting.Account{
 			Limit: capacity, Granted: saturated(granted), Held: saturated(held),
-			Committed: saturated(m.committed(d)), Streams: streams, Leases: count,
+			Committed: saturated(m.committed(d)), Streams: streams,
 		}
 		if got := m.ledger.Device(d); got != want {
 			t.Fatalf("device %d: %+v, want %+v", d, got, want)
+		}
+		for range m.ledger.Leases(d) {
+			count--
+		}
+		if count != 0 {
+			t.Fatalf("%d leases too few on device %d", count, d)
 		}
 		m.left(t, nil, d, capacity, m.committed(d))
 		for _, b := range slices.Concat(m.budgets, m.caps) {
