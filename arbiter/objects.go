@@ -18,20 +18,20 @@ const (
 	MaxThreadsInAll = 1 << 18
 )
 
-// remembers tells whether a thread's objects can be counted: of a lease there is room for
-// MaxThreads, and of a user's for its share of all.
-func (a *Arbiter) remembers(l *lease, thread uint32) (yes bool, why string) {
+// threadCrowded says why a thread's objects cannot be counted: of a lease there is room for
+// MaxThreads, and of a user's for its share of all; "": they can.
+func (a *Arbiter) threadCrowded(l *lease, thread uint32) string {
 	if l.scope != rules.ScopeThread || l.makers.Has(thread) {
-		return true, ""
+		return ""
 	}
 	uid, name := l.session.process.UID, l.session.name()
 	switch {
 	case l.makers.Len() >= MaxThreads:
-		return false, fmt.Sprintf(wording.ThreadsOfProcess, MaxThreads, name, l.device, thread)
+		return fmt.Sprintf(wording.ThreadsOfProcess, MaxThreads, name, l.device, thread)
 	case uid != 0 && (a.threadsOf[uid] >= MaxThreadsInAll/2 || a.threads >= MaxThreadsInAll/8*7), a.threads >= MaxThreadsInAll:
-		return false, fmt.Sprintf(wording.ThreadsInAll, a.threads, a.threadsOf[uid], uid, MaxThreadsInAll, thread, name)
+		return fmt.Sprintf(wording.ThreadsInAll, a.threads, a.threadsOf[uid], uid, MaxThreadsInAll, thread, name)
 	}
-	return true, ""
+	return ""
 }
 
 // makes remembers a thread that makes something, in leases whose slots are threads', and returns under which it counts:
@@ -40,7 +40,7 @@ func (a *Arbiter) makes(l *lease, thread uint32) uint32 {
 	if l.scope != rules.ScopeThread {
 		return thread
 	}
-	if yes, _ := a.remembers(l, thread); !yes {
+	if a.threadCrowded(l, thread) != "" {
 		thread = 0
 	}
 	if !l.makers.Has(thread) {

@@ -55,7 +55,7 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 		a.left(now, l)
 	}
 	if t.lease != nil {
-		if yes, why := a.remembers(t.lease, t.thread); !yes {
+		if why := a.threadCrowded(t.lease, t.thread); why != "" {
 			a.refuseTicket(now, t, ReasonThreads, &accounting.Refusal{Device: t.lease.device.Index, Requested: t.bytes}, why)
 			return
 		}

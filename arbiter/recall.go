@@ -183,16 +183,14 @@ func (a *Arbiter) takeOwn(l *lease, own accounting.Bytes) accounting.Bytes {
 
 // countLimit counts that a request met a limit, whether recalls made room or not.
 func (a *Arbiter) countLimit(t *ticket) {
-	if t.lease == nil || t.bytes == 0 {
+	if t.lease == nil || t.bytes == 0 || !a.chained(t) {
 		return
 	}
-	if a.chained(t) {
-		for _, b := range t.lease.Tight(memory(t.need())) {
-			if b != nil {
-				t.lease.atMax++
-			} else {
-				t.lease.device.atMax++
-			}
+	for _, b := range t.lease.Tight(memory(t.need())) {
+		if b != nil {
+			t.lease.atMax++
+		} else {
+			t.lease.device.atMax++
 		}
 	}
 }

@@ -25,7 +25,7 @@ func (a *Arbiter) serve(now time.Time, t *ticket, at *spot) bool {
 // serveLease hands a lease what it asked for, with a slot where it has none.
 func (a *Arbiter) serveLease(now time.Time, t *ticket) bool {
 	l := t.lease
-	if yes, why := a.remembers(l, t.thread); !yes { // others were remembered while it waited
+	if why := a.threadCrowded(l, t.thread); why != "" { // others were remembered while it waited
 		a.refuseTicket(now, t, ReasonThreads, &accounting.Refusal{Device: l.device.Index, Requested: t.bytes}, why)
 		return true
 	}
