@@ -3,7 +3,6 @@ package arbiter
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -138,7 +137,7 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 		a.checkAll(now)
 	}
 	a.recap(now, known)
-	a.outdate(maps.Values(a.jobs))
+	a.outdate(nil)
 	a.event(Event{Time: now, Kind: EventDevice, Device: d.Index, Bytes: known.Total,
 		Text: fmt.Sprintf(wording.DeviceCame, d, wording.Plain(d.Name), known.Total.Human())})
 }

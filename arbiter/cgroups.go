@@ -1,7 +1,6 @@
 package arbiter
 
 import (
-	"iter"
 	"path"
 	"slices"
 	"time"
@@ -41,7 +40,9 @@ func (a *Arbiter) SetCgroupLimits(now time.Time, of string, c rules.Change) erro
 		delete(a.cgroups, of)
 	}
 	a.nest(g)
-	a.outdate(a.jobsIn(of))
+	a.outdate(func(j *job) bool {
+		return slices.ContainsFunc(j.sessions, func(s *session) bool { return accounting.InCgroup(s.process.Cgroup, of) })
+	})
 	a.audit(now, c, edit)
 	return nil
 }
@@ -69,18 +70,6 @@ func (a *Arbiter) nestedWith(of string) (most int) {
 		most = max(most, depth(at))
 	}
 	return most
-}
-
-// jobsIn are the jobs that have a process in a cgroup or below it.
-func (a *Arbiter) jobsIn(of string) iter.Seq[*job] {
-	return func(yield func(*job) bool) {
-		for _, j := range a.jobs {
-			in := slices.ContainsFunc(j.sessions, func(s *session) bool { return accounting.InCgroup(s.process.Cgroup, of) })
-			if in && !yield(j) {
-				return
-			}
-		}
-	}
 }
 
 // cgroupKey is that of the budget of all programs in a cgroup.

@@ -2,8 +2,6 @@ package arbiter
 
 import (
 	"fmt"
-	"iter"
-	"maps"
 	"slices"
 	"time"
 
@@ -26,7 +24,7 @@ func (a *Arbiter) SetPolicy(now time.Time, p rules.Policy) {
 		a.recap(now, d)
 		a.slotsChanged(d)
 	}
-	a.outdate(maps.Values(a.jobs))
+	a.outdate(nil)
 	a.event(Event{Time: now, Kind: EventPolicy, Device: -1, Text: fmt.Sprintf(wording.Configured, len(p.Rules))})
 }
 
@@ -55,17 +53,17 @@ func (a *Arbiter) SetRuleLimits(now time.Time, id uint64, c rules.Change) error 
 	}
 	defer a.serveQueues(now)
 	a.policy.Lay(rule.Key, rule.Live)
-	a.outdate(maps.Values(a.jobs))
+	a.outdate(nil)
 	a.audit(now, c, edit)
 	return nil
 }
 
-// outdate has the rules and limits of some jobs, and of their processes, put in force anew, in steps. Whoever asks is
-// done first.
-func (a *Arbiter) outdate(jobs iter.Seq[*job]) {
+// outdate has the rules and limits of some jobs (nil: of all), and of their processes, put in force anew, in steps. Whoever
+// asks is done first.
+func (a *Arbiter) outdate(which func(*job) bool) {
 	var all []*job
-	for j := range jobs {
-		if !j.outdated {
+	for _, j := range a.jobs {
+		if !j.outdated && (which == nil || which(j)) {
 			j.outdated = true
 			all = append(all, j)
 		}

@@ -1,7 +1,6 @@
 package arbiter
 
 import (
-	"iter"
 	"time"
 
 	"github.com/gpuarb/gpuarb/arbiter/rules"
@@ -31,24 +30,13 @@ func (a *Arbiter) SetUserLimits(now time.Time, uid uint32, name string, c rules.
 	if a.users[uid] = u; u.Unlimited() {
 		delete(a.users, uid)
 	}
-	a.outdate(a.jobsOf(uid))
+	a.outdate(func(j *job) bool { return j.request.Process.UID == uid })
 	a.audit(now, c, edit)
 	return nil
 }
 
 // UserLimited reports whether anything limits all programs of a user.
 func (a *Arbiter) UserLimited(uid uint32) bool { return a.users[uid] != nil }
-
-// jobsOf are the jobs of a user.
-func (a *Arbiter) jobsOf(uid uint32) iter.Seq[*job] {
-	return func(yield func(*job) bool) {
-		for _, j := range a.jobs {
-			if j.request.Process.UID == uid && !yield(j) {
-				return
-			}
-		}
-	}
-}
 
 // capJob puts a job under what its user may hold in all, or under nothing where there is no
 // such limit. The budget is made with its first job.
