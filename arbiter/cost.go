@@ -27,13 +27,6 @@ func (d *device) contextCost() accounting.Bytes {
 	return min(guess.Of(d.Total), d.mostContext())
 }
 
-// promise reserves the cost of contexts that are about to be made, beyond the overhead
-// that the device shows already.
-func (a *Arbiter) promise(now time.Time, l *lease, cost accounting.Bytes) {
-	l.beyond.Made(now)
-	a.recost(now, l, func() { l.beyond.Promise(cost) })
-}
-
 // makesContexts reports whether the driver of a lease's process may be making contexts that were
 // granted: of those that it asks for or makes, some do not wait. Making one takes a driver as long as
 // it likes, and readings go on meanwhile, which cannot show it yet.

@@ -114,9 +114,6 @@ func (a *Arbiter) keepPlaces(now time.Time, d *device) {
 	}
 }
 
-// changes counts what may have let somebody in at a device.
-func (a *Arbiter) changes(d *device) uint64 { return a.ledger.Eased(d.Index) + d.changes }
-
 // Unfinished tells that a call has left something to be done: Tick is to be called at once.
 func (a *Arbiter) Unfinished() bool { return !a.unfinished.IsZero() }
 
@@ -124,7 +121,7 @@ func (a *Arbiter) Unfinished() bool { return !a.unfinished.IsZero() }
 func (a *Arbiter) newRound(now time.Time) *round {
 	r := &round{}
 	for _, d := range a.devices {
-		if n := a.changes(d); d.queue.Len() > 0 && n != d.looked {
+		if n := a.ledger.Eased(d.Index) + d.changes; d.queue.Len() > 0 && n != d.looked {
 			d.looked = n
 			r.devices = append(r.devices, d)
 		}

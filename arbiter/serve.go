@@ -64,7 +64,8 @@ func (a *Arbiter) apply(now time.Time, t *ticket) Receipt {
 			l.beyond.Refill(l.device.contextCost().Times(uint64(t.count)))
 		}
 		a.makeContexts(l, t.thread, t.count, t.kind)
-		a.promise(now, l, cost)
+		l.beyond.Made(now)
+		a.recost(now, l, func() { l.beyond.Promise(cost) })
 		if len(l.session.job.tickets) > 0 { // what its own context takes, another of its threads may now want in vain
 			l.device.changes++
 		}
