@@ -108,9 +108,6 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 		}
 	}
 	s.ended = now
-	if now.IsZero() {
-		s.ended = time.Unix(0, 0)
-	}
 	for _, l := range s.leases {
 		a.setCounted(now, l, false)
 	}
@@ -242,8 +239,7 @@ func (a *Arbiter) reclaim(now time.Time, l *lease) {
 // closeLease takes a lease of an ended session out, with all that it holds, and the session with its last one.
 func (a *Arbiter) closeLease(now time.Time, l *lease) {
 	s, d := l.session, l.device
-	a.setCounted(now, l, false)
-	l.device.peak.update(l.seen, 0, 0)
+	d.peak.update(l.seen, 0, 0)
 	s.job.useOf(d).update(l.seen, 0, 0)
 	l.seen = 0
 	l.recharge(l.free(), 0)
@@ -258,7 +254,7 @@ func (a *Arbiter) closeLease(now time.Time, l *lease) {
 	a.recap(now, d)
 	a.checkAll(now)
 	a.tangled = true // who waited for these bytes may wait for nothing that comes now
-	if len(s.leases) == 0 && !s.alive() {
+	if len(s.leases) == 0 {
 		a.dropSession(now, s)
 	}
 }
