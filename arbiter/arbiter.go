@@ -244,8 +244,8 @@ func (a *Arbiter) Events() []Event { return a.events.take() }
 
 // event notes an event.
 func (a *Arbiter) event(e Event) {
-	if all := &a.events.all; len(*all) >= maxEvents {
-		*all = append((*all)[:0], (*all)[maxEvents/2:]...)
+	if len(a.events.all) >= maxEvents {
+		a.events.all = slices.Delete(a.events.all, 0, maxEvents/2)
 	}
 	if d := a.device(e.Device); d != nil {
 		e.UUID, e.processor = d.UUID, !d.IsGPU()

@@ -100,8 +100,8 @@ func (a *Arbiter) edit(c rules.Change, who string, e limitEdit) (limitEdit, erro
 
 // undo puts back what edits have written, the last first.
 func undo(edits []limitEdit) {
-	for i := len(edits) - 1; i >= 0; i-- {
-		*edits[i].live = edits[i].old
+	for _, e := range slices.Backward(edits) {
+		*e.live = e.old
 	}
 }
 
@@ -140,16 +140,15 @@ func (a *Arbiter) editProcess(id SessionID, c rules.Change) (limitEdit, error) {
 // Given is what a session's job was given, or had changed on every device, beyond what the
 // rules say; a Size with Max set stands for nothing. streams are those in force.
 func (a *Arbiter) Given(id SessionID) (most accounting.Size, streams int) {
+	most = accounting.Size{Max: true}
 	s := a.sessions[id]
 	if s == nil {
-		return accounting.Size{Max: true}, 0
+		return most, 0
 	}
-	j := s.job
-	most = accounting.Size{Max: true}
-	if set := cmp.Or(j.Live.Max(), j.Asked.Max); set != nil {
+	if set := cmp.Or(s.job.Live.Max(), s.job.Asked.Max); set != nil {
 		most = *set
 	}
-	return most, j.Streams().Max
+	return most, s.job.Streams().Max
 }
 
 // change puts edits in force, or undoes them all and moves nothing.
@@ -318,8 +317,7 @@ func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChan
 	if refused == nil {
 		return done, nil
 	}
-	for i := len(done) - 1; i >= 0; i-- {
-		c := done[i]
+	for _, c := range slices.Backward(done) {
 		_ = a.ledger.SetLimits(c.budget, c.device.Index, c.limits) // it is there
 		a.stirOwner(c.budget)
 		a.restoreHeadroom(c.budget, c.device, c.headroom)

@@ -13,7 +13,7 @@ import (
 // user may limit himself, within what root set). What is lowered below what is held closes
 // the words and takes idle credit back before this returns.
 func (a *Arbiter) SetUserLimits(now time.Time, uid uint32, name string, c rules.Change) error {
-	who := (&rules.User{UID: uid, Name: name}).String()
+	who := wording.User(uid, name)
 	if c.Min != nil {
 		return rules.Wrong(rules.ErrRange, wording.UserHasNoMin, who)
 	}
