@@ -7,7 +7,6 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/arbiter/threads"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
@@ -98,11 +97,11 @@ func (a *Arbiter) countObjects(now time.Time, l *lease, r Request) {
 		return
 	case r.What == WantsStreams:
 		n := int(l.Release(accounting.Streams, accounting.Bytes(-r.Count)))
-		l.makers.Unmake(r.Thread, n, threads.Streams)
+		l.makers.Unmake(Maker{Thread: r.Thread, Streams: n})
 		a.recost(now, l, func() {})
 	case r.What == WantsHolds:
 		l.holds -= min(-r.Count, l.holds)
-		l.makers.Unmake(r.Thread, -r.Count, threads.Holds)
+		l.makers.Unmake(Maker{Thread: r.Thread, Holds: -r.Count})
 	default:
 		a.unmakeContexts(now, l, r.Thread, -r.Count)
 	}
@@ -117,7 +116,7 @@ func (a *Arbiter) unmakeContexts(now time.Time, l *lease, thread uint32, n int) 
 		l.contexts -= n
 	})
 	l.offerHeadroom()
-	l.makers.Unmake(thread, n, threads.Contexts)
+	l.makers.Unmake(Maker{Thread: thread, Contexts: n})
 }
 
 // noticed counts contexts that exist already. They take a slot where one is free; where

@@ -20,14 +20,10 @@ const most = 1 << 30
 // Count is how many objects they are.
 func (m *Made) Count() int { return m.Contexts + m.Streams + m.Holds }
 
-// Contexts, Streams and Holds say which of them Unmake takes away.
-func Contexts(m *Made) *int { return &m.Contexts }
-
-// Streams is as Contexts.
-func Streams(m *Made) *int { return &m.Streams }
-
-// Holds is as Contexts.
-func Holds(m *Made) *int { return &m.Holds }
+// take takes so many of them away.
+func (m *Made) take(n Made) {
+	m.Contexts, m.Streams, m.Holds = m.Contexts-n.Contexts, m.Streams-n.Streams, m.Holds-n.Holds
+}
 
 // Set is the threads of a program that hold something there. Memory is not counted by thread, as nobody knows who frees
 // what: it keeps a thread that has nothing else until the program uses none. The zero Set is empty.
@@ -120,22 +116,22 @@ func (s *Set) MakeBytes(number uint32) {
 	}
 }
 
-// Unmake takes n objects of a kind off what a thread made; what it has too few of is taken off others.
-func (s *Set) Unmake(number uint32, n int, kind func(*Made) *int) {
+// Unmake takes objects off what a thread made; what it has too few of is taken off others.
+func (s *Set) Unmake(m Made) {
 	take := func(t *thread) {
-		c := min(n, *kind(&t.Made))
-		if c == 0 {
+		c := Made{Contexts: min(m.Contexts, t.Contexts), Streams: min(m.Streams, t.Streams), Holds: min(m.Holds, t.Holds)}
+		if c.Count() == 0 {
 			return
 		}
-		*kind(&t.Made) -= c
-		n -= c
+		t.take(c)
+		m.take(c)
 		s.note(t)
 		s.emptied = s.emptied || t.Count() == 0
 	}
-	if t := s.of(number); t != nil {
+	if t := s.of(m.Thread); t != nil {
 		take(t)
 	}
-	for i := 0; i < len(s.all) && n > 0; i++ {
+	for i := 0; i < len(s.all) && m.Count() > 0; i++ {
 		take(s.all[i])
 	}
 }

@@ -22,11 +22,11 @@ func numbers(s *threads.Set) []uint32 { return slices.Collect(s.All()) }
 
 func TestAThreadIsForgottenWithItsLastObject(t *testing.T) {
 	s := with(2, 1)
-	s.Unmake(1, 1, threads.Streams)
+	s.Unmake(threads.Made{Thread: 1, Streams: 1})
 	if gone := s.Forget(); gone != nil {
 		t.Errorf("%v are gone", gone)
 	}
-	s.Unmake(1, 1, threads.Streams)
+	s.Unmake(threads.Made{Thread: 1, Streams: 1})
 	if gone := s.Forget(); !slices.Equal(gone, []uint32{1}) || s.Has(1) || !slices.Equal(numbers(s), []uint32{2}) || s.Len() != 1 {
 		t.Errorf("%v are gone, %v are there", gone, numbers(s))
 	}
@@ -35,14 +35,14 @@ func TestAThreadIsForgottenWithItsLastObject(t *testing.T) {
 func TestWhatAThreadHasTooFewOfIsTakenOffOthers(t *testing.T) {
 	s := with(1, 5, 5)
 	s.Make(threads.Made{Thread: 2, Contexts: 3, Holds: 2})
-	s.Unmake(1, 4, threads.Streams)
+	s.Unmake(threads.Made{Thread: 1, Streams: 4})
 	for number, want := range map[uint32]int{1: 0, 2: 2 + 3 + 2, 3: 5} {
 		if n, _ := s.Count(number); n != want {
 			t.Errorf("thread %d has %d, want %d", number, n, want)
 		}
 	}
-	s.Unmake(9, 2, threads.Contexts) // one that is not known
-	s.Unmake(9, 5, threads.Holds)
+	s.Unmake(threads.Made{Thread: 9, Contexts: 2}) // one that is not known
+	s.Unmake(threads.Made{Thread: 9, Holds: 5})
 	if n, _ := s.Count(2); n != 2+1 {
 		t.Errorf("thread 2 has %d", n)
 	}
