@@ -8,7 +8,6 @@ import (
 
 // CgroupState is what runs in a cgroup and in those below it.
 type CgroupState struct {
-	Path      string
 	Max       Bytes // what all programs there may hold on each device; where they differ, the lowest; Max: no limit
 	Used      Bytes
 	Streams   int
@@ -54,7 +53,7 @@ func (b *BudgetState) IsOfCgroup() bool { return b.Cgroup != "" && b.Rule == "" 
 
 // Cgroup adds up what runs in a cgroup; false where nothing does, and it has no limit.
 func (s *Snapshot) Cgroup(of string) (CgroupState, bool) {
-	state, known := CgroupState{Path: of, Max: Max}, of == "/"
+	state, known := CgroupState{Max: Max}, of == "/"
 	for at := range s.Cgroups() {
 		if known = known || InCgroup(at, of); known {
 			break
