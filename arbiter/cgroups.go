@@ -141,7 +141,7 @@ func (a *Arbiter) nest(g *rules.Cgroup) {
 
 // capSession puts a process under the cgroups around it that have a limit.
 func (a *Arbiter) capSession(s *session) {
-	a.moveTo(s.job, s.budget, &s.cgroup, a.cgroupFor(s.process.Cgroup), a.ledger.SetCap)
+	a.moveTo(s.budget, &s.cgroup, a.cgroupFor(s.process.Cgroup), a.ledger.SetCap)
 }
 
 // cgroupChanges appends those limits of a cgroup, and of those around it, that are not what they were.

@@ -89,7 +89,7 @@ func (a *Arbiter) updateJob(now time.Time, j *job) {
 	}
 	j.outdated = false
 	j.Rule = a.policy.For(j.request.Process)
-	a.moveTo(j, j.budget, &j.shared, a.shareFor(j), a.ledger.MoveBudget)
+	a.moveTo(j.budget, &j.shared, a.shareFor(j), a.ledger.MoveBudget)
 	a.capJob(j)
 	a.relimit(now, a.jobChanges(j))
 	for _, s := range j.sessions {
@@ -123,13 +123,13 @@ func (a *Arbiter) updateSession(now time.Time, s *session) {
 }
 
 // moveTo has a budget of a job's, or of a process of it, count at another shared budget than it did; nil: at none.
-func (a *Arbiter) moveTo(j *job, b *accounting.Budget, at **shared, to *shared, put func(b, up *accounting.Budget) error) {
+func (a *Arbiter) moveTo(b *accounting.Budget, at **shared, to *shared, put func(b, up *accounting.Budget) error) {
 	old := *at
 	if to == old {
 		return
 	}
 	*at = to
-	a.stir(j)
+	a.stirOwner(b)
 	if err := put(b, budgetOf(to)); err != nil {
 		panic("arbiter: " + err.Error()) // a job's is above no other one, and no cap
 	}

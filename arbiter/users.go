@@ -41,7 +41,7 @@ func (a *Arbiter) UserLimited(uid uint32) bool { return a.users[uid] != nil }
 // capJob puts a job under what its user may hold in all, or under nothing where there is no
 // such limit. The budget is made with its first job.
 func (a *Arbiter) capJob(j *job) {
-	a.moveTo(j, j.budget, &j.cap, a.capFor(&j.request.Process), a.ledger.SetCap)
+	a.moveTo(j.budget, &j.cap, a.capFor(&j.request.Process), a.ledger.SetCap)
 	if j.User = nil; j.cap != nil {
 		j.User = j.cap.user
 	}
