@@ -203,7 +203,7 @@ func (s *session) leaseOn(d *device) *lease {
 // info describes a lease to its client.
 func (a *Arbiter) info(l *lease) LeaseInfo {
 	return LeaseInfo{
-		ID: l.id, Device: l.device.Index, Budget: l.maxInForce(), Streams: l.Streams(),
+		ID: l.id, Budget: l.maxInForce(), Streams: l.Streams(),
 		StreamsMax: l.StreamsMax(), Total: l.device.Total, SlotScope: l.scope,
 	}
 }

@@ -128,7 +128,6 @@ type SessionInfo struct {
 // LeaseInfo is an open lease.
 type LeaseInfo struct {
 	ID         LeaseID
-	Device     int
 	Budget     accounting.Bytes // memory.max in force; never more than the device can grant
 	Streams    int              // that it has
 	StreamsMax int
