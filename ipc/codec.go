@@ -91,9 +91,7 @@ func bytesOf[T Body | Header | Page](layout *T) []byte {
 // checks nothing: what the other side will refuse, it encodes all the same.
 // It allocates only when dst lacks room.
 func Marshal[T Body](dst []byte, h Header, body *T) []byte {
-	h.Length = uint32(HeaderSize + size[T]())
-	dst = appendHeader(slices.Grow(dst, int(h.Length)), h)
-	return append(dst, bytesOf(body)...)
+	return marshalPart(slices.Grow(dst, HeaderSize+size[T]()), h, body, 0)
 }
 
 // Unmarshal decodes a message's body, the bytes after its header, into *body,
