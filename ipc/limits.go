@@ -75,9 +75,3 @@ func (l *connLimits) leave(peer Peer) {
 		delete(l.byUID, peer.UID)
 	}
 }
-
-func (l *connLimits) open() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.total
-}

@@ -213,3 +213,10 @@ func helperFlood(path string) error {
 	}
 	return nil
 }
+
+// open is how many connections are open.
+func (l *connLimits) open() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.total
+}
