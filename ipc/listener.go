@@ -42,7 +42,7 @@ type Listener struct {
 	since  time.Time // when the machine began to lack what a connection needs; zero: it does not. Accept's
 	closed chan struct{}
 	kernel identifier
-	rooms  rooms // of the connections' readers
+	rooms  sync.Pool // what the connections read into
 	once   sync.Once
 }
 

@@ -42,8 +42,8 @@ type socket struct {
 	raw  syscall.RawConn
 
 	// The reader's side. One goroutine reads at a time.
-	rooms *rooms
-	in    []byte // nil while there is nothing to read, where rooms are shared
+	rooms *sync.Pool // of *[readSize]byte
+	in    []byte     // nil while there is nothing to read, where rooms are shared
 	rIov  unix.Iovec
 	rMsg  unix.Msghdr
 	rCtl  rights
@@ -65,12 +65,9 @@ type socket struct {
 	reset atomic.Bool // the kernel has said ECONNRESET
 }
 
-// rooms are buffers for one request each, shared by the many sockets of a
-// listener, of which most have nothing to read at any moment.
-type rooms struct{ pool sync.Pool }
-
-// newSocket takes over a connection. With rooms nil it has a buffer of its own.
-func newSocket(conn *net.UnixConn, shared *rooms) (*socket, error) {
+// newSocket takes over a connection. The many sockets of a listener share their buffers, as most have nothing to
+// read at any moment; with shared nil it has a buffer of its own.
+func newSocket(conn *net.UnixConn, shared *sync.Pool) (*socket, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return nil, err
@@ -175,7 +172,7 @@ func (s *socket) takeRoom() {
 	if s.in != nil {
 		return
 	}
-	if room, ok := s.rooms.pool.Get().(*[readSize]byte); ok {
+	if room, ok := s.rooms.Get().(*[readSize]byte); ok {
 		s.in = room[:]
 	} else {
 		s.in = make([]byte, readSize)
@@ -185,7 +182,7 @@ func (s *socket) takeRoom() {
 // leaveRoom is for a reader that is about to wait: others may need the buffer.
 func (s *socket) leaveRoom() {
 	if s.rooms != nil {
-		s.rooms.pool.Put((*[readSize]byte)(s.in))
+		s.rooms.Put((*[readSize]byte)(s.in))
 		s.in, s.rIov.Base = nil, nil
 	}
 }
