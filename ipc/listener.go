@@ -252,12 +252,7 @@ func isTransient(err error) bool { return IsShort(err) || errors.Is(err, unix.EC
 
 // IsShort tells that a call failed for want of descriptors or memory alone.
 func IsShort(err error) bool {
-	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.ENOMEM)
 }
 
 // admit makes a Conn of an accepted connection, or closes it and returns nil.
