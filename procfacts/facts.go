@@ -43,7 +43,7 @@ type Reader struct {
 
 // NewReader makes a reader of the running machine.
 func NewReader() *Reader {
-	return &Reader{Root: Here, names: newNames(systemNames{}, time.Now), slow: make(chan struct{}, maxSlowReaders)}
+	return &Reader{Root: Here, names: newNames(systemNames, time.Now), slow: make(chan struct{}, maxSlowReaders)}
 }
 
 // Facts reads what there is to know about a process: one process from beginning

@@ -14,16 +14,13 @@ const (
 	maxLookups   = 16   // under way at once; the user database may not answer
 )
 
-// nameSource is the user database.
-type nameSource interface {
-	userName(uid string) (string, error)
-	groupName(gid string) (string, error)
-}
+// nameSources tell the name of a number, by database.
+type nameSources [2]func(id string) (string, error)
 
-// systemNames asks the machine's, which may be on the network.
-type systemNames struct{}
+// systemNames ask the machine's user database, which may be on the network.
+var systemNames = nameSources{usersDB: userName, groupsDB: groupName}
 
-func (systemNames) userName(uid string) (string, error) {
+func userName(uid string) (string, error) {
 	u, err := user.LookupId(uid)
 	if err != nil {
 		return "", err
@@ -31,7 +28,7 @@ func (systemNames) userName(uid string) (string, error) {
 	return u.Username, nil
 }
 
-func (systemNames) groupName(gid string) (string, error) {
+func groupName(gid string) (string, error) {
 	g, err := user.LookupGroupId(gid)
 	if err != nil {
 		return "", err
@@ -46,9 +43,9 @@ func (r *Reader) UserName(uid uint32) string { return r.names.user(uid) }
 // names remembers what the user database says, and does not wait long for it.
 // Its methods are safe for concurrent use.
 type names struct {
-	source nameSource
-	now    func() time.Time
-	slots  chan struct{} // one token per lookup under way
+	sources nameSources
+	now     func() time.Time
+	slots   chan struct{} // one token per lookup under way
 
 	mu    sync.Mutex
 	known [2]map[uint32]*name
@@ -67,9 +64,9 @@ type name struct {
 	asked chan struct{} // closed when the answer is there; nil if nobody asks
 }
 
-func newNames(source nameSource, now func() time.Time) *names {
+func newNames(sources nameSources, now func() time.Time) *names {
 	return &names{
-		source: source, now: now,
+		sources: sources, now: now,
 		slots: make(chan struct{}, maxLookups),
 		known: [2]map[uint32]*name{{}, {}},
 	}
@@ -131,12 +128,8 @@ func (n *names) askLocked(db int, number string, e *name) {
 	}
 	asked := make(chan struct{})
 	e.asked = asked
-	look := n.source.userName
-	if db == groupsDB {
-		look = n.source.groupName
-	}
 	go func() {
-		text, err := look(number)
+		text, err := n.sources[db](number)
 		if err != nil || text == "" {
 			text = number
 		}

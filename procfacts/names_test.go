@@ -31,13 +31,15 @@ func (f *fakeNames) userName(string) (string, error) {
 	return name, nil
 }
 
-func (f *fakeNames) groupName(gid string) (string, error) { return "g" + gid, nil }
+func (f *fakeNames) sources() nameSources {
+	return nameSources{usersDB: f.userName, groupsDB: func(gid string) (string, error) { return "g" + gid, nil }}
+}
 
 func TestNames(t *testing.T) {
 	f := &fakeNames{name: "ann"}
 	now := time.Unix(1000, 0)
 	var mu sync.Mutex
-	n := newNames(f, func() time.Time { mu.Lock(); defer mu.Unlock(); return now })
+	n := newNames(f.sources(), func() time.Time { mu.Lock(); defer mu.Unlock(); return now })
 	for range 3 {
 		if got := n.user(5); got != "ann" {
 			t.Errorf("got %q", got)
@@ -65,7 +67,7 @@ func TestNames(t *testing.T) {
 
 func TestNamesUnknownAndStuck(t *testing.T) {
 	f := &fakeNames{gate: make(chan struct{})}
-	n := newNames(f, time.Now)
+	n := newNames(f.sources(), time.Now)
 	var wg sync.WaitGroup
 	for id := range uint32(3 * maxLookups) {
 		wg.Go(func() {
@@ -84,7 +86,7 @@ func TestNamesUnknownAndStuck(t *testing.T) {
 }
 
 func TestNamesBounded(t *testing.T) {
-	n := newNames(&fakeNames{name: "x"}, time.Now)
+	n := newNames((&fakeNames{name: "x"}).sources(), time.Now)
 	for id := range uint32(2*maxNames + 10) {
 		n.user(id)
 	}
