@@ -83,10 +83,10 @@ func Open(o Options) *Inventory {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
 	}
-	inv := &Inventory{sources: make(map[int]source)}
+	host := newNVMLHost(nvml.New())
+	inv := &Inventory{sources: make(map[int]source), release: host.release}
 	var reasons []string
-	found, release, reason := newNVMLHost(nvml.New()).open(o.Last)
-	inv.release = release
+	found, reason := host.open(o.Last)
 	inv.add(found)
 	reasons = appendReason(reasons, reason)
 	found, reason = openDRM(o.SysfsRoot, inv.hasPCI, inv.nextIndex())

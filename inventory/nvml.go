@@ -134,7 +134,7 @@ func nvmlError(what string, ret nvml.Return) error {
 // usage tells of a lost device that it is, and has the library look for it again.
 func (s *nvmlSource) usage() (Usage, error) {
 	u, err := s.read()
-	if err != nil && s.host.mustRenew(err) {
+	if errors.Is(err, errLost) || errors.Is(err, errDown) {
 		s.host.renew()
 	}
 	if errors.Is(err, errLost) {

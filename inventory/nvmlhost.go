@@ -65,7 +65,7 @@ func newNVMLHost(lib nvmlLibrary) *nvmlHost {
 
 // open loads the library and finds its devices. reason says why some or all are absent.
 // Where it hangs, the devices are those that it had last time, and answer when it does.
-func (h *nvmlHost) open(last []Device) (list []found, release func(), reason string) {
+func (h *nvmlHost) open(last []Device) (list []found, reason string) {
 	last = slices.DeleteFunc(slices.Clone(last), func(d Device) bool { return d.Vendor != "nvidia" })
 	first := make(chan string, 1)
 	go func() { first <- h.start() }()
@@ -79,13 +79,12 @@ func (h *nvmlHost) open(last []Device) (list []found, release func(), reason str
 		for _, d := range last {
 			list = append(list, found{d, &nvmlSource{h, d.UUID}})
 		}
-		return list, h.release, "NVIDIA: NVML does not answer: its devices are those that it had last"
+		return list, "NVIDIA: NVML does not answer: its devices are those that it had last"
 	}
 	if reason != "" {
-		return nil, h.release, reason
+		return nil, reason
 	}
-	list, reason = h.devices(last)
-	return list, h.release, reason
+	return h.devices(last)
 }
 
 // start initialises the library for the first time, and says why that is of no use.
@@ -252,11 +251,6 @@ func (h *nvmlHost) enter(uuid string) (nvmlDevice, error) {
 	}
 	h.keep(uuid, handle)
 	return handle, nil
-}
-
-// mustRenew says whether an error may go away when the library is initialised again.
-func (h *nvmlHost) mustRenew(err error) bool {
-	return errors.Is(err, errLost) || errors.Is(err, errDown)
 }
 
 // renew initialises the library again, now and then. Where a call into it does not end, that

@@ -96,7 +96,8 @@ func TestHungAtOpen(t *testing.T) {
 	lib := &hangingLibrary{fakeLibrary: fakeLibrary{there: map[string]nvml.Device{"GPU-1": fakeDevice(nil, nil, nvml.SUCCESS)}},
 		answer: make(chan struct{})}
 	last := []Device{{Index: 0, Vendor: "nvidia", UUID: "GPU-1", Total: 5}, {Index: 1, Vendor: "amd"}}
-	list, release, reason := newNVMLHost(lib).open(last)
+	host := newNVMLHost(lib)
+	list, reason := host.open(last)
 	if len(list) != 1 || list[0].device.UUID != "GPU-1" || reason == "" {
 		t.Fatalf("%+v, %q", list, reason)
 	}
@@ -109,7 +110,7 @@ func TestHungAtOpen(t *testing.T) {
 	if err := bounded.Receive(t, "it is read", read); err != nil && !errors.Is(err, errDown) {
 		t.Error(err)
 	}
-	release()
+	host.release()
 }
 
 // hangingLibrary is one that hangs at first.
