@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -55,9 +54,6 @@ type Options struct {
 	// there, and read when it does.
 	Last []Device
 }
-
-// ErrNoDevice is returned for an index that Devices does not have.
-var ErrNoDevice = errors.New("no such device")
 
 // source reads one device. Its methods are safe for concurrent use.
 type source interface {
@@ -154,7 +150,7 @@ func (inv *Inventory) Read(index int) (Usage, error) {
 	src, ok := inv.sources[index]
 	switch {
 	case !ok:
-		return Usage{}, fmt.Errorf("device %d: %w", index, ErrNoDevice)
+		return Usage{}, fmt.Errorf("device %d: no such device", index)
 	case inv.closed.Load():
 		return Usage{}, fmt.Errorf("device %d: the inventory is closed", index)
 	}

@@ -32,9 +32,6 @@ type reaped[K comparable] struct {
 	key   K
 }
 
-// ErrReaperClosed is returned by Add after Close.
-var ErrReaperClosed = errors.New("the reaper is closed")
-
 // NewReaper starts a reaper. It calls onExit from one goroutine, once for each key
 // whose process has ended; onExit should be quick, and may call Add and Remove but
 // not Close.
@@ -70,7 +67,7 @@ func (r *Reaper[K]) Add(pidfd int, key K) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.alive == nil {
-		return ErrReaperClosed
+		return errors.New("the reaper is closed")
 	}
 	if _, ok := r.byKey[key]; ok {
 		return fmt.Errorf("reaper: key %v is already watched", key)
