@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,15 +54,11 @@ func withoutLayer(env []string) []string {
 // layerFolder is where the manifest of a library lies, if Vulkan's loader does not look there by itself; empty:
 // it does, or there is none.
 func layerFolder(library, dataDirs string) string {
-	if dataDirs == "" {
-		dataDirs = "/usr/local/share:/usr/share"
-	}
+	dirs := strings.Split(cmp.Or(dataDirs, "/usr/local/share:/usr/share"), ":")
 	share := filepath.Join(filepath.Dir(library), "../../share") // of PREFIX/lib/gpuarb
 	if installed := filepath.Join(share, "vulkan/implicit_layer.d"); hasManifest(installed) {
-		for _, dir := range strings.Split(dataDirs, ":") {
-			if filepath.Clean(dir) == share {
-				return ""
-			}
+		if slices.ContainsFunc(dirs, func(dir string) bool { return filepath.Clean(dir) == share }) {
+			return ""
 		}
 		return installed
 	}
