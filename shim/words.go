@@ -102,14 +102,11 @@ func (l *Lease) Credit(granted accounting.Bytes) (credit accounting.Bytes) {
 	l.guarded(func() {
 		if credit = accounting.Bytes(ipc.Word(l.word().Load()).Credit()); credit > granted {
 			credit = granted
-			l.clamp()
+			l.words.onClamp(l.ID)
 		}
 	})
 	return credit
 }
-
-// clamp reports a word that held rubbish.
-func (l *Lease) clamp() { l.words.onClamp(l.ID) }
 
 // Take takes up to most idle bytes out of the word and returns what it got.
 func (l *Lease) Take(granted, most accounting.Bytes) (taken accounting.Bytes) {
@@ -365,7 +362,7 @@ func (l *Lease) announce(kind uint32, granted accounting.Bytes, old ipc.Word,
 	next func(credit, flags uint64) (uint64, uint64, accounting.Bytes)) (ipc.Word, Shown) {
 	credit := min(old.Credit(), uint64(granted))
 	if credit != old.Credit() {
-		l.clamp()
+		l.words.onClamp(l.ID)
 	}
 	l.fold(granted, old)
 	newCredit, flags, after := next(credit, old.Flags())
