@@ -70,7 +70,6 @@ func (k *annexKind) ours() annexHeader {
 
 // annex is the mapping of an annex.
 type annex struct {
-	kind *annexKind
 	back *backing
 	head *annexHeader
 }
@@ -113,7 +112,7 @@ func (k *annexKind) open(path string, fresh bool) (*backing, error) {
 
 // new makes the header of a mapping ours.
 func (k *annexKind) new(back *backing) *annex {
-	a := &annex{kind: k, back: back, head: (*annexHeader)(unsafe.Pointer(&back.mem[0]))}
+	a := &annex{back: back, head: (*annexHeader)(unsafe.Pointer(&back.mem[0]))}
 	h := k.ours()
 	h.Magic, h.High, h.Alive = 0, a.head.High, a.head.Alive
 	*a.head = h
