@@ -76,7 +76,7 @@ func (d *Daemon) remakeJobLocked(id arbiter.JobID, token ipc.Token, proc rules.P
 		record.Max, record.MaxPerMille, record.Streams = given.Memory, given.Share, given.Streams
 		record.Flags = given.Job & jobFlags
 	}
-	statefile.SetText(&record.Command, proc.Command)
+	statefile.SetTexts(&record.Command, proc.Command, "")
 	if err := d.arb.RestoreJob(d.now(), arbiter.RestoredJob{ID: id, Request: jobRequest(proc, record), Released: true}); err != nil {
 		d.file.Jobs.Free(index)
 		return err

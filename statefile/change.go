@@ -70,16 +70,11 @@ func (l *Lease) Recover(epoch uint16, pageKnown bool) {
 	atomic.StoreUint32(&l.Open, ChangeNone)
 }
 
-// SetText stores s in a record's text field, cut to fit.
-func SetText(field *[textSize]byte, s string) {
-	*field = [textSize]byte{}
-	copy(field[:textSize-1], s)
-}
-
 // SetTexts stores two texts in one field: the second behind the NUL of the first, where a daemon
 // that knows of one alone does not look. It is the first that is cut to fit.
 func SetTexts(field *[textSize]byte, s, second string) {
-	SetText(field, s)
+	*field = [textSize]byte{}
+	copy(field[:textSize-1], s)
 	if second == "" || len(second) > textSize-2 {
 		return
 	}
