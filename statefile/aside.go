@@ -1,6 +1,7 @@
 package statefile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -98,20 +100,16 @@ func forgetAside(path, latest string) {
 		when int64 // its last rename
 	}
 	var all []file
-	base := filepath.Base(path)
 	for _, e := range entries {
 		name := filepath.Join(filepath.Dir(path), e.Name())
+		kind, ours := strings.CutPrefix(e.Name(), filepath.Base(path))
 		var st unix.Stat_t
-		if len(e.Name()) <= len(base) || e.Name()[:len(base)] != base || !asideName.MatchString(e.Name()[len(base):]) ||
-			name == latest || unix.Lstat(name, &st) != nil {
-			continue
+		if ours && asideName.MatchString(kind) && name != latest && unix.Lstat(name, &st) == nil {
+			all = append(all, file{name, st.Ctim.Nano()})
 		}
-		all = append(all, file{name, st.Ctim.Nano()})
 	}
-	slices.SortFunc(all, func(a, b file) int { return int(max(-1, min(1, b.when-a.when))) })
-	for i, f := range all {
-		if i >= mostAside-1 {
-			_ = os.Remove(f.name)
-		}
+	slices.SortFunc(all, func(a, b file) int { return cmp.Compare(b.when, a.when) })
+	for _, f := range all[min(len(all), mostAside-1):] {
+		_ = os.Remove(f.name)
 	}
 }
