@@ -1,7 +1,6 @@
 package statefile
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -12,14 +11,11 @@ import (
 
 // An annex is a further file, for what version 3 of the state file has no room for. It is a file of its own so that the
 // layout of the first one stays what the daemons before this one read: they begin every other anew, and a return to one of
-// them would lift the budgets of what runs. There are two: one with the threads of leases, and one with pressures.
+// them would lift the budgets of what runs. One has the threads of leases, one pressures, and one the paths of cgroups.
 //
 // A daemon that does not know of an annex leaves it as it is. So no row of it is believed without what it belongs to, and
 // what it says in sum has to agree with that.
 const (
-	annexSuffix    = ".annex"
-	pressureSuffix = ".pressure"
-	cgroupSuffix   = ".cgroups"
 	// MaxThreads bounds the threads of all leases together, beyond those in the leases' records.
 	MaxThreads = 1 << 18
 	// MaxPressures bounds the devices, jobs and users at which somebody ever waited for bytes.
@@ -28,6 +24,7 @@ const (
 
 // annexKind is what an annex holds. Its magic is as it lies in memory.
 type annexKind struct {
+	suffix  string // of its name, behind the state file's
 	magic   uint64
 	version uint32
 	rows    int
@@ -35,9 +32,9 @@ type annexKind struct {
 }
 
 var (
-	threadAnnex   = annexKind{0x58454e4e41424741, 2, MaxThreads, unsafe.Sizeof(Thread{})}   // AGBANNEX
-	pressureAnnex = annexKind{0x53534552504247, 1, MaxPressures, unsafe.Sizeof(Pressure{})} // GBPRESS
-	cgroupAnnex   = annexKind{0x53505247434247, 1, MaxCgroups, unsafe.Sizeof(Cgroup{})}     // GBCGRPS
+	threadAnnex   = annexKind{".annex", 0x58454e4e41424741, 2, MaxThreads, unsafe.Sizeof(Thread{})}      // AGBANNEX
+	pressureAnnex = annexKind{".pressure", 0x53534552504247, 1, MaxPressures, unsafe.Sizeof(Pressure{})} // GBPRESS
+	cgroupAnnex   = annexKind{".cgroups", 0x53505247434247, 1, MaxCgroups, unsafe.Sizeof(Cgroup{})}      // GBCGRPS
 )
 
 // annexHeader is the first page of an annex.
@@ -68,17 +65,11 @@ func (k *annexKind) ours() annexHeader {
 	return annexHeader{Magic: k.magic, Version: k.version, RowSize: uint32(k.rowSize), BootID: bootID()}
 }
 
-// annex is the mapping of an annex.
-type annex struct {
-	back *backing
-	head *annexHeader
-}
-
 // openAnnexes maps the annexes of the state file at path, each begun anew where it is none of ours or the state file
 // is fresh. Where there can be none it does not outlive the daemon, as Volatile says.
 func (f *File) openAnnexes(path string, fresh bool) error {
-	if err := f.eachAnnex(func(k *annexKind, suffix string) (*backing, error) {
-		back, err := k.open(path+suffix, fresh)
+	if err := f.eachAnnex(func(k *annexKind) (*backing, error) {
+		back, err := k.open(path+k.suffix, fresh)
 		if err != nil {
 			back, err = anonymous(k.size(), err)
 		}
@@ -110,35 +101,29 @@ func (k *annexKind) open(path string, fresh bool) (*backing, error) {
 	return back, err
 }
 
-// new makes the header of a mapping ours.
-func (k *annexKind) new(back *backing) *annex {
-	a := &annex{back: back, head: (*annexHeader)(unsafe.Pointer(&back.mem[0]))}
+// begin makes the header of a mapping ours.
+func (k *annexKind) begin(back *backing) *annexHeader {
+	head := (*annexHeader)(unsafe.Pointer(&back.mem[0]))
 	h := k.ours()
-	h.Magic, h.High, h.Alive = 0, a.head.High, a.head.Alive
-	*a.head = h
-	atomic.StoreUint64(&a.head.Magic, k.magic)
-	return a
+	h.Magic, h.High, h.Alive = 0, head.High, head.Alive
+	*head = h
+	atomic.StoreUint64(&head.Magic, k.magic)
+	return head
 }
 
-// eachAnnex opens the annexes, and lays their tables over them.
-func (f *File) eachAnnex(open func(k *annexKind, suffix string) (*backing, error)) error {
-	for i, k := range [...]struct {
-		kind   *annexKind
-		suffix string
-	}{{&threadAnnex, annexSuffix}, {&pressureAnnex, pressureSuffix}, {&cgroupAnnex, cgroupSuffix}} {
-		back, err := open(k.kind, k.suffix)
+// eachAnnex opens the annexes, and lays their tables over them. Where one cannot be opened, those before it are open.
+func (f *File) eachAnnex(open func(*annexKind) (*backing, error)) error {
+	var heads [3]*annexHeader
+	for i, k := range []*annexKind{&threadAnnex, &pressureAnnex, &cgroupAnnex} {
+		back, err := open(k)
 		if err != nil {
-			for _, a := range f.annexes[:i] {
-				err = errors.Join(err, a.back.close())
-			}
 			return err
 		}
-		f.annexes[i] = k.kind.new(back)
+		f.backs, heads[i] = append(f.backs, back), k.begin(back)
 	}
-	threads, pressures, cgroups := f.annexes[0], f.annexes[1], f.annexes[2]
-	f.Threads.lay(threads.back, headerSize, MaxThreads, &threads.head.High)
-	f.Pressures.lay(pressures.back, headerSize, MaxPressures, &pressures.head.High)
-	f.Cgroups.lay(cgroups.back, headerSize, MaxCgroups, &cgroups.head.High)
-	f.alive = &pressures.head.Alive
+	f.Threads.lay(f.backs[1], headerSize, MaxThreads, &heads[0].High)
+	f.Pressures.lay(f.backs[2], headerSize, MaxPressures, &heads[1].High)
+	f.Cgroups.lay(f.backs[3], headerSize, MaxCgroups, &heads[2].High)
+	f.alive = &heads[1].Alive
 	return nil
 }

@@ -61,8 +61,8 @@ func TestAnnexOutlivesTheMapping(t *testing.T) {
 func TestAnnexIsBegunAnew(t *testing.T) {
 	for name, harm := range map[string]func(path string) error{
 		"the state file is gone": os.Remove,
-		"cut":                    func(path string) error { return os.Truncate(path+annexSuffix, 5000) },
-		"a letter":               func(path string) error { return os.WriteFile(path+annexSuffix, []byte("Dear daemon,"), 0o600) },
+		"cut":                    func(path string) error { return os.Truncate(path+threadAnnex.suffix, 5000) },
+		"a letter":               func(path string) error { return os.WriteFile(path+threadAnnex.suffix, []byte("Dear daemon,"), 0o600) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "state")
@@ -84,7 +84,7 @@ func TestAnnexIsBegunAnew(t *testing.T) {
 // TestNoAnnex: where there can be none, the daemon works, and says that not all is kept.
 func TestNoAnnex(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
-	if err := os.Mkdir(path+annexSuffix, 0o700); err != nil {
+	if err := os.Mkdir(path+threadAnnex.suffix, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	f, _ := open(t, path)

@@ -27,10 +27,9 @@ const (
 // File is the mapping. It is not safe for concurrent use: the daemon's lock owns it (but for
 // Promise and Kept).
 type File struct {
-	back     *backing
+	backs    []*backing // its own, and those of its annexes
 	head     *header
 	aside    string
-	annexes  [3]*annex
 	alive    *int64 // in the pressures' annex
 	Jobs     table[Job]
 	Sessions table[Session]
@@ -70,7 +69,7 @@ func Open(path string) (f *File, fresh bool, err error) {
 	}
 	f.collect()
 	if err := f.openAnnexes(path, fresh); err != nil {
-		return nil, false, errors.Join(err, f.back.close())
+		return nil, false, errors.Join(err, f.Close())
 	}
 	return f, fresh, nil
 }
@@ -99,8 +98,8 @@ func Anonymous(why error) (*File, error) {
 	}
 	f := newFile(back)
 	f.begin()
-	if err := f.eachAnnex(func(k *annexKind, _ string) (*backing, error) { return anonymous(k.size(), why) }); err != nil {
-		return nil, errors.Join(err, f.back.close())
+	if err := f.eachAnnex(func(k *annexKind) (*backing, error) { return anonymous(k.size(), why) }); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
@@ -118,7 +117,7 @@ func (f *File) Aside() string { return f.aside }
 
 // newFile lays the tables over a mapping.
 func newFile(back *backing) *File {
-	f := &File{back: back, head: (*header)(unsafe.Pointer(&back.mem[0]))}
+	f := &File{backs: []*backing{back}, head: (*header)(unsafe.Pointer(&back.mem[0]))}
 	at := f.Jobs.lay(back, headerSize, MaxJobs, &f.head.HighJob)
 	at = f.Sessions.lay(back, at, MaxSessions, &f.head.HighSession)
 	at = f.Leases.lay(back, at, MaxLeases, &f.head.HighLease)
@@ -144,11 +143,8 @@ func ours() header {
 // Volatile says why some of the records would not survive the daemon: the filesystem
 // is full, say. nil: all would.
 func (f *File) Volatile() error {
-	if err := f.back.lasting(); err != nil {
-		return err
-	}
-	for _, a := range f.annexes {
-		if err := a.back.lasting(); err != nil {
+	for _, b := range f.backs {
+		if err := b.lasting(); err != nil {
 			return err
 		}
 	}
@@ -166,10 +162,9 @@ func bootID() (id [16]byte) {
 }
 
 // Close unmaps the file; the content stays.
-func (f *File) Close() error {
-	err := f.back.close()
-	for _, a := range f.annexes {
-		err = errors.Join(err, a.back.close())
+func (f *File) Close() (err error) {
+	for _, b := range f.backs {
+		err = errors.Join(err, b.close())
 	}
 	return err
 }

@@ -26,7 +26,7 @@ func FuzzOpen(f *testing.F) {
 		begin(t, path)
 		target, size := path, int64(fileSize)
 		if annex {
-			target, size = path+annexSuffix, int64(threadAnnex.size())
+			target, size = path+threadAnnex.suffix, int64(threadAnnex.size())
 		}
 		at = ((at % size) + size) % size
 		file, err := os.OpenFile(target, os.O_WRONLY, 0)

@@ -76,9 +76,9 @@ func TestDamagedPressures(t *testing.T) {
 func TestPressuresAreBegunAnew(t *testing.T) {
 	for name, harm := range map[string]func(path string) error{
 		"the state file is gone": os.Remove,
-		"cut":                    func(path string) error { return os.Truncate(path+pressureSuffix, 5000) },
-		"gone":                   func(path string) error { return os.Remove(path + pressureSuffix) },
-		"a letter":               func(path string) error { return os.WriteFile(path+pressureSuffix, []byte("Dear daemon,"), 0o600) },
+		"cut":                    func(path string) error { return os.Truncate(path+pressureAnnex.suffix, 5000) },
+		"gone":                   func(path string) error { return os.Remove(path + pressureAnnex.suffix) },
+		"a letter":               func(path string) error { return os.WriteFile(path+pressureAnnex.suffix, []byte("Dear daemon,"), 0o600) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "state")

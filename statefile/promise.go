@@ -39,10 +39,10 @@ func (f *File) Kept(leases int) {
 
 // Late is how many times memory had to be allocated for a record that nobody had promised.
 func (f *File) Late() (n int64) {
-	for _, a := range f.annexes {
-		n += a.back.late.Load()
+	for _, b := range f.backs {
+		n += b.late.Load()
 	}
-	return n + f.back.late.Load()
+	return n
 }
 
 // promise has n records beyond those ever used, and a few more, fit to be touched.
