@@ -3,8 +3,6 @@ package metrics
 import (
 	"strconv"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
@@ -96,8 +94,8 @@ func jobFamilies() []family {
 		gauge("job_info", "User and name of a job; always 1.", with(labels, "user", "job_name"), jobInfo),
 		gauge("job_memory_bytes", "Memory of a job on a device, by kind.", with(labels, with(deviceLabels, "kind")...), jobMemory),
 		gauge("job_memory_limit_bytes", "Memory that a job may hold on a device; absent without a limit.", with(labels, deviceLabels...), jobLimit),
-		{prometheus.NewDesc("gpuarb_job_pressure_seconds_total", "How long a job waited for memory (some), and how long no thread of it could continue meanwhile (full).",
-			with(labels, "kind"), nil), prometheus.CounterValue, jobPressure},
+		counter("job_pressure_seconds_total", "How long a job waited for memory (some), and how long no thread of it could continue meanwhile (full).",
+			with(labels, "kind"), jobPressure),
 	}
 }
 
