@@ -55,8 +55,9 @@ type Daemon struct {
 	spare    spare
 	ready    atomic.Bool // it was up
 	changes  fair.Changes
-	shortAt  atomic.Int64                                      // when it was said last that descriptors are short
 	load     func() (c *config.Config, path string, err error) // reads the configuration
+	bad      atomic.Uint64                                     // messages that were none
+	shortAt  atomic.Int64                                      // when it was said last that descriptors are short
 	// awaited: requests that waited for the last daemon are to come again.
 	awaited atomic.Bool
 
@@ -86,7 +87,6 @@ type Daemon struct {
 	left                         left
 	shown                        map[*shim.Lease]showing // whose pages show what is free
 	endedJobs                    endedJobs
-	bad                          uint64 // messages that were none
 	unused                       []byte // see unusedHeap; nil: there were crowdedAt sessions
 	volatile                     bool   // it was said that the state file is not whole
 }
@@ -350,10 +350,10 @@ func (d *Daemon) snapshot() accounting.Snapshot {
 	for picture.Add(rows) {
 		d.yield()
 	}
-	bad, configured := d.bad, d.configured
+	configured := d.configured
 	d.unlock()
 	s := picture.Done()
-	s.Stats.Malformed = bad
+	s.Stats.Malformed = d.bad.Load()
 	s.Config = configured
 	s.Version = version.Version
 	s.Stats.Goroutines = uint64(runtime.NumGoroutine())

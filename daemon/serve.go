@@ -174,9 +174,7 @@ func (cl *client) answerError(h ipc.Header, err error) bool {
 	d := cl.d
 	var p *ipc.ProtocolError
 	if errors.As(err, &p) {
-		d.lock()
-		d.bad++
-		d.unlock()
+		d.bad.Add(1)
 		d.log.Debug("not a proper request", "client_pid", cl.conn.Peer().PID, "err", err)
 		return cl.conn.ReplyError(h, err) == nil && !p.Fatal()
 	}
