@@ -38,15 +38,13 @@ func (d *Daemon) Set(ctx context.Context, s gpufs.Setting) error {
 	err := d.set(s)
 	if err != nil {
 		whose := map[gpufs.Owner]string{gpufs.OfDevice: d.nameOfDevice(s.Device), gpufs.OfJob: fmt.Sprintf("job %d", s.Job), gpufs.OfUser: "user " + s.UserName, gpufs.OfCgroup: "cgroup " + s.Cgroup}[s.Of]
-		d.lock()
-		defer d.unlock()
-		d.refusedChangeLocked(s.UID, cmp.Or(whose, fmt.Sprintf("process %d", s.PID)), s.Name+"="+s.Value, err)
+		d.refusedChange(s.UID, cmp.Or(whose, fmt.Sprintf("process %d", s.PID)), s.Name+"="+s.Value, err)
 	}
 	return err
 }
 
-// refusedChangeLocked logs who wanted to change what of whose, and why that was refused.
-func (d *Daemon) refusedChangeLocked(uid uint32, whose, change string, err error) {
+// refusedChange logs who wanted to change what of whose, and why that was refused.
+func (d *Daemon) refusedChange(uid uint32, whose, change string, err error) {
 	d.log.Log(d.ctx, d.history.Level(uid), "a change of a limit was refused", "event", "limits_refused", "uid", uid, "of", whose, "change", change, "err", err)
 }
 
@@ -121,7 +119,7 @@ func (d *Daemon) limit(by arbiter.Changer, r *ipc.LimitRequest, cgroup string) e
 	defer d.tookChangeLocked(uid, d.now())
 	err := d.changeLocked(limitOwner{kind: r.Target, id: r.ID}, name, change)
 	if err != nil {
-		d.refusedChangeLocked(uid, d.whoseLimitLocked(r, name), change.String(), err)
+		d.refusedChange(uid, d.whoseLimitLocked(r, name), change.String(), err)
 	}
 	d.finishLocked() // so that it is in force when this returns, and counts as his change
 	return err
