@@ -368,7 +368,6 @@ func (d *Daemon) dropJobLocked(j *job) {
 		return
 	}
 	d.arb.CloseJob(d.now(), j.id)
-	closeFD(j.by.pidfd)
 	d.file.Jobs.Free(j.index)
 	faults.At("job.freed")
 	delete(d.jobs, j.token)
