@@ -42,7 +42,6 @@ func (d *Daemon) recover() {
 		return
 	}
 	for _, j := range d.jobs {
-		d.dropJobLocked(j)
 		d.lookForLocked(j)
 	}
 	faults.At("recover.sessions")
