@@ -172,9 +172,6 @@ func (d *Daemon) forgetPlacesLocked(gone func(placeKey) bool) {
 
 // agePlacesLocked drops places that nobody came for.
 func (d *Daemon) agePlacesLocked() {
-	if !d.awaited.Load() {
-		return
-	}
 	now := d.now()
 	d.forgetPlacesLocked(func(key placeKey) bool {
 		since := d.places.of[key].parted
