@@ -34,7 +34,8 @@ type Daemon struct {
 	log      *slog.Logger
 	paths    paths
 	inv      machine
-	devices  []inventory.Device // do not change after the start
+	devices  []inventory.Device // this and readers do not change after the start
+	readers  map[int]*reader    // by device
 	listener *ipc.Listener
 	fs       *gpufs.Server
 	reaper   *inventory.Reaper[*mortal]
@@ -65,7 +66,6 @@ type Daemon struct {
 	// alone. Nothing that can block is done under it.
 	mutex       sync.Mutex
 	arb         *arbiter.Arbiter
-	readers     map[int]*reader // by device
 	words       *shim.Words
 	file        *statefile.File
 	configured  accounting.ConfigState // the configuration in force

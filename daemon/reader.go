@@ -233,9 +233,7 @@ func (r *reader) end(result *reading, usage inventory.Usage, err error) {
 // fresh is what a device says in a reading that begins after the call; false: it does not
 // answer in time. It is for goroutines that may wait; no lock is held.
 func (d *Daemon) fresh(index int, patience time.Duration) (inventory.Usage, bool) {
-	d.lock()
 	r := d.readers[index]
-	d.unlock()
 	if r == nil {
 		return inventory.Usage{}, false
 	}
