@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"fmt"
-	"maps"
 	"math/bits"
 	"slices"
 
@@ -192,7 +191,7 @@ func setOf(change limitChange) (set uint32) {
 
 // forgetRuleLimitsLocked drops the records of what rules give, as they say it themselves again.
 func (d *Daemon) forgetRuleLimitsLocked() {
-	for owner := range maps.Clone(d.kept.of) {
+	for owner := range d.kept.of {
 		if owner.kind == ipc.LimitRule {
 			d.forgetLimitsLocked(owner)
 		}
@@ -235,7 +234,7 @@ func (d *Daemon) recoverLimitsLocked() {
 		}
 		d.knownLimitLocked(i)
 	})
-	for id := range maps.Clone(d.kept.cgroups) {
+	for id := range d.kept.cgroups {
 		d.dropCgroupLocked(id)
 	}
 	var rows []*statefile.Limit
