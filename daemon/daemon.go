@@ -233,12 +233,9 @@ func (d *Daemon) openInventory() error {
 // openState opens the state file. Where there can be none the daemon goes on without.
 func (d *Daemon) openState() (fresh bool, err error) {
 	file, fresh, err := statefile.Open(d.paths.state)
-	for _, cannot := range []error{unix.EROFS, unix.ENOSPC, unix.EDQUOT} {
-		if errors.Is(err, cannot) {
-			file, err = statefile.Anonymous(err)
-			fresh = true
-			break
-		}
+	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		file, err = statefile.Anonymous(err)
+		fresh = true
 	}
 	if err != nil {
 		return false, fmt.Errorf("state file: %w", err)
