@@ -88,10 +88,7 @@ func (r *reader) nameKeepers() {
 	if len(dead) == 0 {
 		return
 	}
-	pids, err := d.inv.PIDs()
-	if err != nil {
-		return
-	}
+	pids, _ := d.inv.PIDs()
 	for _, pid := range pids {
 		if pid != os.Getpid() {
 			d.nameKeeper(pid, dead)
