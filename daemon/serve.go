@@ -74,11 +74,11 @@ type client struct {
 	// makers are what messages about makersOf have told that are followed by others.
 	makers   []arbiter.Maker
 	makersOf *shim.Lease
-	// waits is the last request of this connection that was parked, unread what the last
-	// reply gave; both are dropped by the connection's own goroutine.
+	// waits is the last request of this connection that was parked, unread says that its client may not have read what
+	// the last reply gave; both are dropped by the connection's own goroutine.
 	waits  *parked
-	unread atomic.Pointer[receipt] // last, or nil
-	last   receipt                 // the daemon's lock guards it
+	unread atomic.Bool
+	last   receipt // what that gave; the daemon's lock guards it
 	turn   fair.Turn
 	feed   *eventStream // of the last request for events, or nil
 }
@@ -202,7 +202,7 @@ func (cl *client) handle(m ipc.Message) error {
 		}
 		cl.endStream()
 		cl.waits = nil // whoever asks the next thing has read the reply to the last
-		cl.unread.Store(nil)
+		cl.unread.Store(false)
 	}
 	h := handlers[m.Header.Type] // of a type that there is: others are refused as they are read
 	cl.turn.Take(h.need)

@@ -22,14 +22,14 @@ func (cl *client) gaveLocked(r receipt) {
 		return
 	}
 	cl.last = r
-	cl.unread.Store(&cl.last)
+	cl.unread.Store(true)
 }
 
 // takeBackLocked undoes, once, what a reply gave that was not read.
 func (cl *client) takeBackLocked() {
-	d, r := cl.d, cl.unread.Swap(nil)
+	d, r := cl.d, cl.last
 	switch {
-	case r == nil:
+	case !cl.unread.Swap(false):
 	case r.job != nil:
 		d.endRunnerLocked(r.job)
 	case r.lease == nil:
@@ -50,10 +50,7 @@ func (cl *client) unsent() {
 
 // hasRead is for a client that has what a reply to this request gave.
 func (cl *client) hasRead(request uint64) {
-	if cl == nil {
-		return
-	}
-	if g := cl.unread.Load(); g != nil && g.request == request {
-		cl.unread.CompareAndSwap(g, nil)
+	if cl != nil && cl.last.request == request {
+		cl.unread.Store(false)
 	}
 }
