@@ -101,7 +101,7 @@ func (r *Reader) facts(dir, pid int, f *Facts) (err error) {
 	}
 	// What was found by the number is of the process whose directory was opened before: it has its
 	// number still, since it has a status.
-	st, err := statusAt(dir)
+	st, err := statusIn(dir, "status")
 	if err != nil {
 		return err
 	}

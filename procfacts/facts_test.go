@@ -97,12 +97,12 @@ func TestDirectoryOfOneProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(dir)
-	if st, err := statusAt(dir); err != nil || st.tgid != cmd.Process.Pid {
+	if st, err := statusIn(dir, "status"); err != nil || st.tgid != cmd.Process.Pid {
 		t.Errorf("of one that lives: %+v, %v", st, err)
 	}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	if st, err := statusAt(dir); err == nil || !errors.Is(ofProcess(cmd.Process.Pid, err), ErrGone) {
+	if st, err := statusIn(dir, "status"); err == nil || !errors.Is(ofProcess(cmd.Process.Pid, err), ErrGone) {
 		t.Errorf("of one that has ended: %+v, %v", st, err)
 	}
 }

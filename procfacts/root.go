@@ -75,12 +75,7 @@ func (r Root) open(pid int) (dir int, err error) {
 }
 
 func (r Root) status(pid int) (status, error) {
-	dir, err := r.open(pid)
-	if err != nil {
-		return status{}, err
-	}
-	defer unix.Close(dir)
-	return statusAt(dir)
+	return statusIn(unix.AT_FDCWD, r.path(pid, "status"))
 }
 
 const (
@@ -92,9 +87,9 @@ const (
 	maxCgroup = 1 << 17
 )
 
-func statusAt(dir int) (status, error) {
+func statusIn(dir int, name string) (status, error) {
 	var room [fileRoom]byte
-	data, err := readAt(dir, "status", room[:0], maxStatus)
+	data, err := readAt(dir, name, room[:0], maxStatus)
 	if err != nil {
 		return status{}, err
 	}
