@@ -141,16 +141,11 @@ func (h *History) Run(ctx context.Context) {
 	}
 }
 
-// follow has each event formatted as it comes, for a reader that waits for it, until done is called.
-func (h *History) follow() (done func()) {
-	add := func(n int) {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.eager += n
-	}
-	add(1)
-	h.write()
-	return func() { add(-1) }
+// hurry counts readers that wait for each event to be formatted as it comes.
+func (h *History) hurry(readers int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.eager += readers
 }
 
 // Size implements gpufs.History.
@@ -169,7 +164,8 @@ func (h *History) ReadAt(dst []byte, offset int64) (n int, next int64) {
 // the offset behind them. It returns that after the last one; if it follows, when ctx ends. An error is that of each.
 func (h *History) Read(ctx context.Context, from int64, follow bool, most int, each func(lines []byte, next int64) error) (at int64, err error) {
 	if follow {
-		defer h.follow()()
+		h.hurry(1)
+		defer h.hurry(-1)
 	}
 	h.write()
 	lines := make([]byte, 0, most)
