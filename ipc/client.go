@@ -144,7 +144,10 @@ func callFD[Req, Rep Body](ctx context.Context, c *Client, typ Type, req *Req, f
 		return -1, err
 	}
 	defer func() { c.turn <- struct{}{} }()
-	h := Header{Type: typ, Request: w.request()}
+	h := Header{Type: typ}
+	if w != nil {
+		h.Request = w.Request
+	}
 	if h.Request == 0 {
 		h.Request = NewRequest()
 	}

@@ -49,14 +49,6 @@ type waiting struct {
 	sent bool // it has gone out; the socket's wMu guards it
 }
 
-// request is the number that the request is to have, or 0.
-func (w *waiting) request() uint64 {
-	if w == nil {
-		return 0
-	}
-	return w.Request
-}
-
 // callWaiting is callFD for a request that may wait. Its reply decides, and nothing else:
 // once it has gone out, the end of ctx only asks for that reply.
 func callWaiting[Req, Rep Body](ctx context.Context, c *Client, h Header, req *Req, fd int, reply *Rep, w *waiting) (int, error) {
