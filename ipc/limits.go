@@ -1,6 +1,7 @@
 package ipc
 
 import (
+	"cmp"
 	"os"
 	"sync"
 )
@@ -30,15 +31,10 @@ type connLimits struct {
 }
 
 func newConnLimits(l Limits) *connLimits {
-	put := func(v *int, def int) {
-		if *v == 0 {
-			*v = def
-		}
-	}
-	put(&l.PerPID, 1024)
-	put(&l.Total, 65536)
-	put(&l.PerUID, max(l.Total/4*3, 1))
-	put(&l.Reserved, l.Total/8)
+	l.PerPID = cmp.Or(l.PerPID, 1024)
+	l.Total = cmp.Or(l.Total, 65536)
+	l.PerUID = cmp.Or(l.PerUID, max(l.Total/4*3, 1))
+	l.Reserved = cmp.Or(l.Reserved, l.Total/8)
 	return &connLimits{Limits: l, byPID: make(map[int]int), byUID: make(map[uint32]int)}
 }
 

@@ -1,6 +1,7 @@
 package ipc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -146,11 +147,7 @@ func listenLocked(path string, opts ListenOptions) (*Listener, error) {
 }
 
 func openUp(fd int, f *os.File, path string, opts ListenOptions) (*net.UnixListener, error) {
-	mode := opts.Mode.Perm()
-	if mode == 0 {
-		mode = 0o600
-	}
-	if err := ChmodSocket(path, mode); err != nil {
+	if err := ChmodSocket(path, cmp.Or(opts.Mode.Perm(), 0o600)); err != nil {
 		return nil, err
 	}
 	if err := unix.Listen(fd, unix.SOMAXCONN); err != nil {
