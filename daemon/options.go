@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -42,7 +43,7 @@ type paths struct {
 
 // resolve turns options into paths.
 func (o Options) resolve() (paths, error) {
-	p := paths{socket: o.Socket, mount: o.Mount, sysfs: o.Sysfs, system: !o.User && os.Geteuid() == 0}
+	p := paths{mount: o.Mount, sysfs: o.Sysfs, system: !o.User && os.Geteuid() == 0}
 	runtime := systemRuntime
 	if o.User {
 		dir := os.Getenv("XDG_RUNTIME_DIR")
@@ -51,9 +52,7 @@ func (o Options) resolve() (paths, error) {
 		}
 		runtime = filepath.Join(dir, "gpuarb")
 	}
-	if p.socket == "" {
-		p.socket = filepath.Join(runtime, socketName)
-	}
+	p.socket = cmp.Or(o.Socket, filepath.Join(runtime, socketName))
 	if p.mount == "" {
 		p.mount = systemMount
 		if o.User {

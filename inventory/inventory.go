@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -73,9 +74,6 @@ type Inventory struct {
 // Open finds the devices. It does not fail where there is none: Devices is then
 // empty and Why says why.
 func Open(o Options) *Inventory {
-	if o.SysfsRoot == "" {
-		o.SysfsRoot = "/sys"
-	}
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
 	}
@@ -85,7 +83,7 @@ func Open(o Options) *Inventory {
 	found, reason := host.open(o.Last)
 	inv.add(found)
 	reasons = appendReason(reasons, reason)
-	found, reason = openDRM(o.SysfsRoot, inv.hasPCI, inv.nextIndex())
+	found, reason = openDRM(cmp.Or(o.SysfsRoot, "/sys"), inv.hasPCI, inv.nextIndex())
 	inv.add(found)
 	reasons = appendReason(reasons, reason)
 	inv.add(drivers{o.Getenv, openCLFolder, vulkanFolders}.processor(procfacts.Here, inv.nextIndex()))

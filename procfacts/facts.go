@@ -1,6 +1,7 @@
 package procfacts
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -109,9 +110,7 @@ func (r *Reader) facts(dir, pid int, f *Facts) (err error) {
 		return fmt.Errorf("it is a thread of process %d: %w", st.tgid, ErrGone)
 	}
 	f.UID, f.GID, f.Groups, f.Comm, f.NSPID = st.uid, st.gid, st.groups, st.name, st.nspid
-	if f.Command == "" {
-		f.Command = f.Comm
-	}
+	f.Command = cmp.Or(f.Command, f.Comm)
 	f.User = r.names.user(f.UID)
 	f.GroupNames = r.names.groups(f.GID, f.Groups)
 	return nil

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -42,11 +43,7 @@ func (h *History) sendLine(line string, logged *fair.Quota) {
 	if err != nil {
 		return
 	}
-	uid := e.ByUID
-	if uid == nil {
-		uid = e.UID
-	}
-	if uid != nil {
+	if uid := cmp.Or(e.ByUID, e.UID); uid != nil {
 		ok, dropped := logged.Admit(h.now(), *uid)
 		if dropped > 0 {
 			_ = journal.Print(journal.PriInfo, "%d events about requests of user %d were not sent to the journal in the last minute: they were too many", dropped, *uid)
