@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -335,9 +336,7 @@ func (r *reader) nameOf(pid int, start uint64) named {
 
 // forgetNames drops the names of processes that the device does not list any more.
 func (r *reader) forgetNames(listed []inventory.ProcessUsage) {
-	for pid := range r.names {
-		if !slices.ContainsFunc(listed, func(p inventory.ProcessUsage) bool { return p.PID == pid }) {
-			delete(r.names, pid)
-		}
-	}
+	maps.DeleteFunc(r.names, func(pid int, _ named) bool {
+		return !slices.ContainsFunc(listed, func(p inventory.ProcessUsage) bool { return p.PID == pid })
+	})
 }

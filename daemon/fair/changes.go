@@ -2,6 +2,7 @@ package fair
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -98,11 +99,7 @@ func (t *Changes) leave(c *changer) {
 
 // forget drops those of whose changes none counts any more: they begin anew. t.mu is held.
 func (t *Changes) forget(now time.Time) {
-	for uid, c := range t.users {
-		if c.asking == 0 && c.owed.Load() == 0 && !c.counts(now) {
-			delete(t.users, uid)
-		}
-	}
+	maps.DeleteFunc(t.users, func(_ uint32, c *changer) bool { return c.asking == 0 && c.owed.Load() == 0 && !c.counts(now) })
 }
 
 // counts tells whether one of the changes let through counts still. The caller knows that none is being let through.
