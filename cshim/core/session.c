@@ -638,12 +638,14 @@ static void mend(struct ga_root *root) {
     ga_link_unlock(root);
 }
 
-// Sends without waiting for anything but a connection. False: there is no daemon to tell.
-static bool tell(struct ga_root *root, uint16_t type, const void *body, size_t size) {
+// When no connection takes it their buffers are full of what the daemon has yet to read, and it
+// will look at the word then; the next free sees NOTIFY again, too.
+GA_NOINLINE void ga_session_freed(struct ga_root *root, uint32_t slot) {
+    struct ga_wire_freed_notice notice = {.slot = slot};
     uint32_t epoch = atomic_load(&root->link_epoch);
     if (atomic_load(&root->link) != GA_LINK_LIVE) {
         mend(root);
-        return false;
+        return;
     }
     uint64_t request = atomic_fetch_add(&root->next_request, 1) + 1;
     struct ga_lane *lane = ga_lane_take(root);
@@ -652,7 +654,8 @@ static bool tell(struct ga_root *root, uint16_t type, const void *body, size_t s
         fd = connect_lane(root, lane);
     // A buffer that is full is full of notices that are yet to be read: nothing else is sent
     // without waiting for its reply.
-    int error = fd < 0 ? fd : ga_message_send(fd, type, request, body, size, -1, 0);
+    int error =
+        fd < 0 ? fd : ga_message_send(fd, GA_TYPE_FREED, request, &notice, sizeof notice, -1, 0);
     bool broken = error != 0 && error != -EAGAIN && error != -EBUSY;
     if (broken)
         ga_lane_set(lane, -1, 0);
@@ -661,12 +664,4 @@ static bool tell(struct ga_root *root, uint16_t type, const void *body, size_t s
         report_lost(root, epoch, false);
         mend(root);
     }
-    return error == 0;
-}
-
-// When no connection takes it their buffers are full of what the daemon has yet to read, and it
-// will look at the word then; the next free sees NOTIFY again, too.
-GA_NOINLINE void ga_session_freed(struct ga_root *root, uint32_t slot) {
-    struct ga_wire_freed_notice notice = {.slot = slot};
-    tell(root, GA_TYPE_FREED, &notice, sizeof notice);
 }
