@@ -11,7 +11,7 @@
 #include "core/os.h"
 #include "core/wire.h"
 
-typedef _Atomic uint64_t ga_word;
+typedef _Atomic uint64_t ga_word; // one that both sides of the page use
 
 static inline ga_word *ga_credit_word(struct ga_wire_lease_slot *slot) {
     return (ga_word *)&slot->credit;

@@ -20,8 +20,6 @@
 #define GA_THREAD_BLOCK 1024
 #define GA_THREAD_BLOCKS 256
 
-typedef _Atomic uint64_t ga_page_word; // one that both sides of the page use
-
 // One page with the session that it belongs to. Published as a whole, so that a thread
 // never pairs the page of one session with the tag of another. Never freed.
 struct ga_view {

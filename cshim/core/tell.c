@@ -2,6 +2,7 @@
 #include "core/tell.h"
 
 #include "core/charge.h"
+#include "core/credit.h"
 
 #define AGAIN_MS 1000
 
@@ -28,8 +29,8 @@ void ga_tell(struct ga_root *root) {
             uint64_t making = ga_os_least(atomic_load(&root->making[d]), GA_COUNTS_MAKING_MAX);
             uint64_t imported =
                 atomic_load(&root->imports_unknown) ? GA_NO_LIMIT : atomic_load(&root->imported[d]);
-            atomic_store((ga_page_word *)&view->page->lease[slot - 1].imported, imported);
-            atomic_store((ga_page_word *)&view->page->lease[slot - 1].counts,
+            atomic_store((ga_word *)&view->page->lease[slot - 1].imported, imported);
+            atomic_store((ga_word *)&view->page->lease[slot - 1].counts,
                          counts | making << GA_COUNTS_MAKING_SHIFT);
         }
         atomic_store(&root->blocks.told, blocks);
@@ -111,6 +112,6 @@ void ga_tell_host(struct ga_root *root) {
     do {
         held = atomic_load(&root->host_held);
         if (view)
-            atomic_store((ga_page_word *)&view->page->host, held);
+            atomic_store((ga_word *)&view->page->host, held);
     } while (held != atomic_load(&root->host_held));
 }
