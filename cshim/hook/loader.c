@@ -97,12 +97,8 @@ static const char *file_name(const char *path) {
 // glibc's, or that of a program built for musl: no driver comes to such a one, but this library
 // does, and its look-ups are to be answered.
 static bool has_loader(const char *name) {
-    static const char musl[] = "ld-musl-";
-    size_t i = 0;
-    while (musl[i] && name[i] == musl[i])
-        i++;
-    return !musl[i] || ga_os_equal(name, "libc.so.6") || ga_os_equal(name, "libdl.so.2") ||
-           ga_os_equal(name, "libc.so");
+    return ga_os_begins(name, "ld-musl-") || ga_os_equal(name, "libc.so.6") ||
+           ga_os_equal(name, "libdl.so.2") || ga_os_equal(name, "libc.so");
 }
 
 // A convention of all dynamic loaders: where a debugger finds what is loaded. glibc's loader has

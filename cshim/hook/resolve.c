@@ -16,10 +16,7 @@ static bool is_upper(char c) {
 static struct ga_interface *library_of(const char *name) {
     for (size_t i = 0; i < GA_INTERFACES && ga_interfaces[i]; i++) {
         const char *prefix = ga_interfaces[i]->prefix;
-        size_t n = 0;
-        while (prefix[n] && name[n] == prefix[n])
-            n++;
-        if (!prefix[n] && is_upper(name[n]))
+        if (ga_os_begins(name, prefix) && is_upper(name[ga_os_length(prefix)]))
             return ga_interfaces[i];
     }
     return NULL;
