@@ -124,19 +124,12 @@ bool ga_env_share(const char *text, uint32_t *per_mille) {
     return true;
 }
 
-static int hex(char c) {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c = upper(c);
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 static bool read_token(const char *text, uint8_t token[16]) {
     if (ga_os_length(text) != 32)
         return false;
     for (size_t i = 0; i < 16; i++) {
-        int high = hex(text[2 * i]);
-        int low = hex(text[2 * i + 1]);
+        int high = ga_os_unhex(text[2 * i]);
+        int low = ga_os_unhex(text[2 * i + 1]);
         if (high < 0 || low < 0)
             return false;
         token[i] = (uint8_t)(high << 4 | low);

@@ -400,6 +400,13 @@ void ga_os_hex(char *at, uint32_t value, int digits) {
         *at++ = "0123456789abcdef"[value >> 4 * digits & 0xf];
 }
 
+int ga_os_unhex(char digit) {
+    if (digit >= '0' && digit <= '9')
+        return digit - '0';
+    digit |= 0x20;
+    return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
+}
+
 void ga_os_copy(void *to, const void *from, size_t size) {
     __builtin_memcpy(to, from, size);
 }

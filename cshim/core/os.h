@@ -155,6 +155,8 @@ bool ga_os_equal(const char *a, const char *b);
 bool ga_os_begins(const char *s, const char *with);
 // Writes the last digits of a number, and no end.
 void ga_os_hex(char *at, uint32_t value, int digits);
+// What a digit is worth; −1: it is none.
+int ga_os_unhex(char digit);
 void ga_os_copy(void *to, const void *from, size_t size);
 void ga_os_zero(void *at, size_t size);
 

@@ -9,20 +9,13 @@
 
 void *_Atomic ga_nvml_functions[GA_NVML_ROWS];
 
-static int hex(char c) {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 // "GPU-" or "MIG-" and 32 digits with hyphens between.
 static bool parse_uuid(const char *text, uint8_t uuid[GA_UUID_SIZE]) {
     size_t digits = 0;
     while (*text && *text != '-')
         text++;
     for (; *text; text++) {
-        int value = hex(*text);
+        int value = ga_os_unhex(*text);
         if (*text == '-')
             continue;
         if (value < 0 || digits == 2 * (size_t)GA_UUID_SIZE)
