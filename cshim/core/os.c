@@ -214,10 +214,7 @@ static long wait_for(int fd, short events, int timeout_ms) {
 }
 
 bool ga_os_hung_up(int fd) {
-    struct pollfd p = {.fd = fd};
-    struct timespec now = {0, 0};
-    long n = ga_os_call(SYS_ppoll, (long)&p, 1, (long)&now, 0, 0, 0);
-    return n != 0; // its end, or no descriptor at all: nothing else was asked for
+    return wait_for(fd, 0, 0) != 0; // its end, or no descriptor at all: nothing else was asked for
 }
 
 union control {
