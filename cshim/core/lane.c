@@ -98,7 +98,7 @@ struct ga_lane *ga_lane_orphan(struct ga_root *root) {
     return NULL;
 }
 
-void ga_lane_set(struct ga_lane *lane, int fd, uint32_t epoch) {
+void ga_lane_set(struct ga_lane *lane, int fd) {
     int had = atomic_load(&lane->fd_plus_1) - 1;
     if (had >= 0) {
         if (ga_os_is(had, &lane->id)) {
@@ -112,7 +112,7 @@ void ga_lane_set(struct ga_lane *lane, int fd, uint32_t epoch) {
     if (fd < 0 || !ga_os_identify(fd, &lane->id))
         return;
     ga_inherit_note(fd, &lane->id);
-    atomic_store(&lane->epoch, epoch);
+    atomic_store(&lane->epoch, 0);
     atomic_store(&lane->fd_plus_1, fd + 1);
 }
 
@@ -122,7 +122,7 @@ int ga_lane_fd(struct ga_root *root, struct ga_lane *lane) {
         return -1;
     if (atomic_load(&lane->epoch) == atomic_load(&root->link_epoch) && ga_os_is(fd, &lane->id))
         return fd;
-    ga_lane_set(lane, -1, 0);
+    ga_lane_set(lane, -1);
     return -1;
 }
 

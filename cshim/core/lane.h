@@ -24,7 +24,7 @@ bool ga_lane_abandon(struct ga_root *root);
 // (a number that is somebody else's now is never written to). Owner only.
 int ga_lane_fd(struct ga_root *root, struct ga_lane *lane);
 // Gives it a descriptor, or takes it away (−1). What it had is closed if it still is ours.
-void ga_lane_set(struct ga_lane *lane, int fd, uint32_t epoch);
+void ga_lane_set(struct ga_lane *lane, int fd);
 
 // Hands the connection of one lane to another that has none. The caller owns both.
 void ga_lane_move(struct ga_lane *to, struct ga_lane *from);

@@ -17,7 +17,7 @@ static void begin_linking(struct ga_root *root) {
         return;
     ga_threads_thaw(root);
     if (atomic_load(&root->spare.epoch) == 0)
-        ga_lane_set(&root->spare, -1, 0);
+        ga_lane_set(&root->spare, -1);
 }
 
 // It is not had already: a handler that interrupts who has it finds no root.
@@ -80,22 +80,18 @@ static int connect_any(struct ga_root *root) {
 }
 
 // Connects a lane, which has the connection before a handler can jump away from it. It is of no
-// link yet (epoch 0), so that nobody uses it but who opens it.
+// link yet, so that nobody uses it but who opens it.
 static bool connect_lane(struct ga_root *root, struct ga_lane *lane) {
     uint64_t blocked = ga_os_block_signals();
     int fd = connect_any(root);
     if (fd >= 0)
-        ga_lane_set(lane, fd, 0);
+        ga_lane_set(lane, fd);
     ga_os_restore_signals(blocked);
     return fd >= 0;
 }
 
 static uint64_t next_request(struct ga_root *root) {
     return atomic_fetch_add(&root->next_request, 1) + 1;
-}
-
-static int fd_of(const struct ga_lane *lane) {
-    return atomic_load(&lane->fd_plus_1) - 1;
 }
 
 // One request and its reply on a connection that is being opened; true when it was answered.
@@ -332,7 +328,7 @@ static bool say_hello(struct ga_root *root, ga_look *look) {
         return true;
     if (reply.fd >= 0)
         ga_os_close(reply.fd);
-    ga_lane_set(&root->spare, -1, 0);
+    ga_lane_set(&root->spare, -1);
     return false;
 }
 
@@ -497,7 +493,7 @@ static bool open_link(struct ga_root *root, ga_look *look) {
     ga_threads_thaw(root);
     if (resumed == RESUMED)
         return true;
-    ga_lane_set(&root->spare, -1, 0);
+    ga_lane_set(&root->spare, -1);
     // A daemon that does not take us up: a session from scratch, on a connection from scratch.
     return resumed == REFUSED && say_hello(root, look);
 }
@@ -521,11 +517,11 @@ int ga_link_join(struct ga_root *root, struct ga_lane *lane) {
         ga_os_close(reply.fd);
     if (ok && reply.header.status == GA_STATUS_OK) {
         atomic_store(&lane->epoch, atomic_load(&root->link_epoch));
-        return fd_of(lane);
+        return atomic_load(&lane->fd_plus_1) - 1;
     }
     if (ok)
         log_status("Join", &reply);
-    ga_lane_set(lane, -1, 0);
+    ga_lane_set(lane, -1);
     if (ok && ga_message_is_turned_away(&reply.header))
         return -EBUSY;
     return ok && reply.header.status == GA_STATUS_TOO_MANY ? -EAGAIN : -1;

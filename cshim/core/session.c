@@ -380,7 +380,7 @@ static enum outcome attempt_on(struct ga_root *root, struct ga_lane *lane, struc
             ga_os_close(a->reply->fd);
         return ANSWERED;
     }
-    ga_lane_set(lane, -1, 0);
+    ga_lane_set(lane, -1);
     ga_lane_give(root, lane);
     if (error == -ETIMEDOUT) {
         ga_log("the daemon does not answer");
@@ -623,7 +623,7 @@ static void bury(struct ga_root *root) {
     for (struct ga_lane *lane; (lane = ga_lane_orphan(root)) != NULL;) {
         if (lane->type)
             settle_orphan(root, lane);
-        ga_lane_set(lane, -1, 0);
+        ga_lane_set(lane, -1);
         ga_lane_give(root, lane);
     }
 }
@@ -658,7 +658,7 @@ GA_NOINLINE void ga_session_freed(struct ga_root *root, uint32_t slot) {
         fd < 0 ? fd : ga_message_send(fd, GA_TYPE_FREED, request, &notice, sizeof notice, -1, 0);
     bool broken = error != 0 && error != -EAGAIN && error != -EBUSY;
     if (broken)
-        ga_lane_set(lane, -1, 0);
+        ga_lane_set(lane, -1);
     ga_lane_give(root, lane);
     if (broken) {
         report_lost(root, epoch, false);

@@ -384,17 +384,17 @@ static void renumbered(void) {
     int first = connection();
     int number = connection();
     int status;
-    ga_lane_set(&lane[0], first, 1);
-    ga_lane_set(&lane[1], number, 1);
-    ga_lane_set(&lane[0], -1, 0);
+    ga_lane_set(&lane[0], first);
+    ga_lane_set(&lane[1], number);
+    ga_lane_set(&lane[0], -1);
     CHECK(dup2(connection(), number) == number); // closed, and the next one gets its number
-    ga_lane_set(&lane[2], number, 1);
-    ga_lane_set(&lane[1], -1, 0);
+    ga_lane_set(&lane[2], number);
+    ga_lane_set(&lane[1], -1);
     pid_t child = fork();
     if (child == 0)
         _exit(ga_root_get() && fcntl(number, F_GETFD) < 0 && errno == EBADF ? 0 : 1);
     CHECK(waitpid(child, &status, 0) == child && status == 0);
-    ga_lane_set(&lane[2], -1, 0);
+    ga_lane_set(&lane[2], -1);
 }
 
 // The daemon dies and comes back, with another thread's free in between.
