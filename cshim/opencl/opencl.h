@@ -41,7 +41,6 @@ typedef void *ga_cl_address;               // of what is no object: a function, 
 #define GA_CL_CONTEXT_DEVICES 0x1081u
 #define GA_CL_CONTEXT_PLATFORM 0x1084u
 #define GA_CL_QUEUE_DEVICE 0x1091u
-#define GA_CL_MEM_SIZE 0x1102u
 #define GA_CL_KERNEL_NUM_ARGS 0x1191u
 
 #define GA_CL_DEVICE_TYPE_CPU (1ull << 1)
