@@ -72,26 +72,29 @@ static struct ga_cuda_pool *find_locked(struct ga_cuda_pools *p, ga_pool handle,
     return NULL;
 }
 
-// Makes *to what stands for a pool, unless something does already, which is returned then.
-static struct ga_cuda_pool *use_locked(struct ga_cuda_pools *p, struct ga_cuda_pool *to,
-                                       ga_pool handle, int device, enum pool_kind kind) {
-    struct ga_cuda_pool *other = find_locked(p, handle, device, kind);
-    if (other || !to)
-        return other;
-    struct ga_cuda_pool fresh = {
-        .next = to->next, .handle = handle, .device = device, .kind = kind, .life = to->life + 1};
-    *to = fresh;
-    return to;
+// What stands for a pool: what does already, or else the first that stands for none. NULL: all do.
+static struct ga_cuda_pool *use_locked(struct ga_cuda_pools *p, ga_pool handle, int device,
+                                       enum pool_kind kind) {
+    struct ga_cuda_pool *pool = find_locked(p, handle, device, kind);
+    if (pool)
+        return pool;
+    pool = p->first;
+    while (pool && pool->kind != UNUSED)
+        pool = pool->next;
+    if (pool)
+        *pool = (struct ga_cuda_pool){.next = pool->next,
+                                      .handle = handle,
+                                      .device = device,
+                                      .kind = kind,
+                                      .life = pool->life + 1};
+    return pool;
 }
 
-static struct ga_cuda_pool *make_pool(struct ga_root *root, ga_pool handle, int device,
-                                      enum pool_kind kind) {
+static struct ga_cuda_pool *find_or_make(struct ga_root *root, ga_pool handle, int device,
+                                         enum pool_kind kind) {
     struct ga_cuda_pools *p = &ga_cuda(root)->pools;
     ga_self_lock(&p->lock);
-    struct ga_cuda_pool *unused = p->first;
-    while (unused && unused->kind != UNUSED)
-        unused = unused->next;
-    struct ga_cuda_pool *pool = use_locked(p, unused, handle, device, kind);
+    struct ga_cuda_pool *pool = use_locked(p, handle, device, kind);
     ga_self_unlock(&p->lock);
     if (pool)
         return pool;
@@ -102,7 +105,7 @@ static struct ga_cuda_pool *make_pool(struct ga_root *root, ga_pool handle, int 
     ga_self_lock(&p->lock);
     fresh->next = p->first;
     p->first = fresh;
-    pool = use_locked(p, fresh, handle, device, kind);
+    pool = use_locked(p, handle, device, kind);
     ga_self_unlock(&p->lock);
     ga_tell_pool(root);
     return pool;
@@ -115,12 +118,6 @@ static struct ga_cuda_pool *pool_of(struct ga_root *root, ga_pool handle, int de
     struct ga_cuda_pool *pool = find_locked(p, handle, device, kind);
     ga_self_unlock(&p->lock);
     return pool;
-}
-
-static struct ga_cuda_pool *find_or_make(struct ga_root *root, ga_pool handle, int device,
-                                         enum pool_kind kind) {
-    struct ga_cuda_pool *pool = pool_of(root, handle, device, kind);
-    return pool ? pool : make_pool(root, handle, device, kind);
 }
 
 // A device's pool, as one of the driver's functions has it; NULL: it has none.
