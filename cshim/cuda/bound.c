@@ -223,26 +223,21 @@ static struct part part_of(const struct ga_cu_array_map *m, bool whole) {
     return p;
 }
 
-// What a call maps, kept before the driver is asked.
-struct kept {
-    struct ga_cuda_vmm_memory **memory; // for each of the list, or NULL
-    size_t size;
-};
-
-static bool keep_all(struct ga_root *root, struct kept *k, const struct ga_cu_array_map *list,
-                     unsigned int count) {
-    k->size = (size_t)count * sizeof *k->memory;
-    k->memory = ga_os_map(k->size);
-    for (unsigned int i = 0; k->memory && i < count; i++)
+// What a call maps, kept before the driver is asked: for each of the list, or NULL. NULL: there is
+// no memory to remember it by.
+static struct ga_cuda_vmm_memory **
+keep_all(struct ga_root *root, const struct ga_cu_array_map *list, unsigned int count) {
+    struct ga_cuda_vmm_memory **kept = ga_os_map(count * sizeof *kept);
+    for (unsigned int i = 0; kept && i < count; i++)
         if (list[i].operation == GA_CUDA_MAP_MAP)
-            k->memory[i] = ga_cuda_vmm_keep(root, list[i].memory);
-    return k->memory != NULL;
+            kept[i] = ga_cuda_vmm_keep(root, list[i].memory);
+    return kept;
 }
 
-static void let_go_all(struct ga_root *root, struct kept *k, unsigned int count) {
+static void let_go_all(struct ga_root *root, struct ga_cuda_vmm_memory **kept, unsigned int count) {
     for (unsigned int i = 0; i < count; i++)
-        if (k->memory[i])
-            ga_cuda_vmm_let_go(root, k->memory[i]);
+        if (kept[i])
+            ga_cuda_vmm_let_go(root, kept[i]);
 }
 
 // The stream has passed what unmapped these.
@@ -250,8 +245,8 @@ static void unmapped(struct ga_root *root, void *argument) {
     let_go(root, &ga_cuda(root)->bounds, argument, ga_cuda_vmm_left);
 }
 
-static void note_all(struct ga_root *root, struct kept *k, const struct ga_cu_array_map *list,
-                     unsigned int count, ga_stream stream) {
+static void note_all(struct ga_root *root, struct ga_cuda_vmm_memory **kept,
+                     const struct ga_cu_array_map *list, unsigned int count, ga_stream stream) {
     struct ga_cuda_bounds *b = &ga_cuda(root)->bounds;
     struct piece *gone = NULL;
     for (unsigned int i = 0; i < count; i++) {
@@ -260,8 +255,8 @@ static void note_all(struct ga_root *root, struct kept *k, const struct ga_cu_ar
             continue; // not known to take memory later: what is mapped there stays kept
         struct part part = part_of(&list[i], bound->whole);
         gone = unmap(root, b, bound, &part, gone);
-        if (k->memory[i])
-            map(root, b, bound, &part, k->memory[i]);
+        if (kept[i])
+            map(root, b, bound, &part, kept[i]);
     }
     for (struct piece *p = gone; p; p = p->next)
         ga_cuda_vmm_leave(root, p->memory);
@@ -272,17 +267,17 @@ static void note_all(struct ga_root *root, struct kept *k, const struct ga_cu_ar
 ga_result ga_cuda_bound_map(GA_FN_cuMemMapArrayAsync *real, ga_stream effective,
                             struct ga_cu_array_map *list, unsigned int count, ga_stream stream) {
     struct ga_root *root = ga_root_get();
-    struct kept k;
     if (!root || !list || count == 0)
         return real(list, count, stream);
-    if (!keep_all(root, &k, list, count))
+    struct ga_cuda_vmm_memory **kept = keep_all(root, list, count);
+    if (!kept)
         return GA_CUDA_OUT_OF_MEMORY;
     ga_result result = real(list, count, stream);
     if (result == GA_CUDA_SUCCESS)
-        note_all(root, &k, list, count, effective);
+        note_all(root, kept, list, count, effective);
     else
-        let_go_all(root, &k, count);
-    ga_os_unmap(k.memory, k.size);
+        let_go_all(root, kept, count);
+    ga_os_unmap(kept, count * sizeof *kept);
     return result;
 }
 
