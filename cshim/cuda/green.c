@@ -113,7 +113,7 @@ ga_result ga_cuda_green_destroy(GA_FN_cuGreenCtxDestroy *real, ga_green green) {
     ga_result result = real(green);
     bool gone = result == GA_CUDA_SUCCESS;
     if (gone) {
-        ga_cuda_primary_others_left(root, (uint32_t)device);
+        ga_cuda_primary_others_left(root, device);
         forget_conversions(root, green);
         ga_cuda_context_forget(root, entry.key);
     }

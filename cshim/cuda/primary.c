@@ -13,25 +13,25 @@
 // until it lets go.
 
 // Of one that is known: what is retained was asked for.
-static uint32_t number_of(struct ga_root *root, uint32_t ordinal) {
-    return (uint32_t)ga_cuda_device_number(root, (ga_cu_device)ordinal);
+static uint32_t number_of(struct ga_root *root, ga_cu_device device) {
+    return (uint32_t)ga_cuda_device_number(root, device);
 }
 
-static struct ga_primary *lock(struct ga_root *root, uint32_t device) {
+static struct ga_primary *lock(struct ga_root *root, ga_cu_device device) {
     struct ga_primary *p = &ga_cuda(root)->primaries[device];
     ga_self_lock(&p->lock);
     return p;
 }
 
 // others: somebody else had it already.
-static void count_use(struct ga_root *root, uint32_t device, bool others) {
+static void count_use(struct ga_root *root, ga_cu_device device, bool others) {
     struct ga_primary *p = lock(root, device);
     if (p->uses++ == 0)
         p->others = others;
     ga_self_unlock(&p->lock);
 }
 
-static void let_go(struct ga_root *root, uint32_t device) {
+static void let_go(struct ga_root *root, ga_cu_device device) {
     struct ga_primary *p = lock(root, device);
     if (p->uses)
         p->uses--;
@@ -39,7 +39,7 @@ static void let_go(struct ga_root *root, uint32_t device) {
     ga_hold_release(root, number_of(root, device));
 }
 
-static void all_let_go(struct ga_root *root, uint32_t device) {
+static void all_let_go(struct ga_root *root, ga_cu_device device) {
     struct ga_primary *p = lock(root, device);
     p->uses = 0;
     p->others = false;
@@ -69,7 +69,7 @@ static void match_primary(void *arg, const struct ga_entry *e) {
 
 // The primary context of a device as far as it was noticed; 0 when it was not.
 static uint64_t primary_of(struct ga_root *root, ga_cu_device device) {
-    struct search s = {.device = number_of(root, (uint32_t)device)};
+    struct search s = {.device = number_of(root, device)};
     ga_self_each(&ga_cuda(root)->contexts, match_primary, &s);
     return s.found.key;
 }
@@ -81,7 +81,7 @@ static uint64_t primary_of(struct ga_root *root, ga_cu_device device) {
 
 // False: it goes on without. The driver calls destructors of the CUDA runtime, and of whoever asked
 // it to, when a context ends; what they call of ours is inside their thread's own turn.
-static bool begin_turn(struct ga_root *root, uint32_t device) {
+static bool begin_turn(struct ga_root *root, ga_cu_device device) {
     struct ga_primary *p = &ga_cuda(root)->primaries[device];
     if (ga_mutex_lock(&p->turn, TURN_MS))
         return true;
@@ -91,7 +91,7 @@ static bool begin_turn(struct ga_root *root, uint32_t device) {
     return false;
 }
 
-static void end_turn(struct ga_root *root, uint32_t device, bool mine) {
+static void end_turn(struct ga_root *root, ga_cu_device device, bool mine) {
     struct ga_primary *p = &ga_cuda(root)->primaries[device];
     if (mine)
         ga_mutex_unlock(&p->turn);
@@ -154,9 +154,7 @@ enum ga_cuda_primary_way ga_cuda_primary_begin(struct ga_root *root, ga_cu_devic
     uint32_t refusals = atomic_load(&p->refusals);
     enum ga_cuda_primary_way way = begin_asking(root, p) ? GA_PRIMARY_ASK : GA_PRIMARY_ASK_BESIDE;
     bool refused = atomic_load(&p->refusals) != refusals;
-    if (way == GA_PRIMARY_ASK && !refused && !ga_cuda_primary_active(device))
-        return way;
-    if (way == GA_PRIMARY_ASK_BESIDE && !ga_cuda_primary_active(device))
+    if ((way == GA_PRIMARY_ASK_BESIDE || !refused) && !ga_cuda_primary_active(device))
         return way;
     ga_cuda_primary_answered(root, device, way, false);
     return refused && !ga_cuda_primary_active(device) ? GA_PRIMARY_REFUSED : GA_PRIMARY_LIVES;
@@ -197,9 +195,9 @@ static ga_result retain(struct retaining *r, const struct ga_cuda_context_ask *a
     if (ask->root)
         ga_cuda_context_made(ask, &made);
     else
-        ga_cuda_context_notice(r->root, *r->context, number_of(r->root, (uint32_t)r->device),
+        ga_cuda_context_notice(r->root, *r->context, number_of(r->root, r->device),
                                GA_CUDA_CONTEXT_PRIMARY);
-    count_use(r->root, (uint32_t)r->device, others);
+    count_use(r->root, r->device, others);
     ga_hold_retain(r->root, &r->hold);
     return result;
 }
@@ -207,11 +205,11 @@ static ga_result retain(struct retaining *r, const struct ga_cuda_context_ask *a
 // False: it is not there.
 static bool retain_living(struct retaining *r, ga_result *result) {
     static const struct ga_cuda_context_ask none;
-    bool turn = begin_turn(r->root, (uint32_t)r->device);
+    bool turn = begin_turn(r->root, r->device);
     bool lives = ga_cuda_primary_active(r->device);
     if (lives)
         *result = retain(r, &none, true);
-    end_turn(r->root, (uint32_t)r->device, turn);
+    end_turn(r->root, r->device, turn);
     return lives;
 }
 
@@ -221,11 +219,11 @@ static ga_result retain_new(struct retaining *r, bool *refused) {
     *refused = !ga_cuda_context_ask(&ask, r->device);
     if (*refused)
         return GA_CUDA_OUT_OF_MEMORY;
-    bool turn = begin_turn(r->root, (uint32_t)r->device);
+    bool turn = begin_turn(r->root, r->device);
     bool lives = ga_cuda_primary_active(r->device); // made by a way that nobody sees
     ga_cuda_primary_enters(r->root, r->device);
     ga_result result = retain(r, &ask, lives);
-    end_turn(r->root, (uint32_t)r->device, turn);
+    end_turn(r->root, r->device, turn);
     return result;
 }
 
@@ -272,19 +270,19 @@ void ga_cuda_primary_settle(struct ga_root *root, ga_cu_device device, uint64_t 
         return;
     }
     ga_cuda_ending_gone(root, context, ticket);
-    all_let_go(root, (uint32_t)device);
+    all_let_go(root, device);
 }
 
 // Whether it lives on without one of the retains that were seen, as far as that was seen. A
 // driver's own count nobody can read.
-static bool lives_on(struct ga_root *root, uint32_t device) {
+static bool lives_on(struct ga_root *root, ga_cu_device device) {
     struct ga_primary *p = lock(root, device);
     bool lives = p->uses > 1 || (p->uses == 1 && p->others);
     ga_self_unlock(&p->lock);
     return lives;
 }
 
-void ga_cuda_primary_others_left(struct ga_root *root, uint32_t device) {
+void ga_cuda_primary_others_left(struct ga_root *root, ga_cu_device device) {
     struct ga_primary *p = lock(root, device);
     p->others = false;
     ga_self_unlock(&p->lock);
@@ -298,7 +296,7 @@ static ga_result release_one(struct ga_root *root, ga_result (*real)(ga_cu_devic
     if (result != GA_CUDA_SUCCESS)
         return result;
     if (ga_cuda_primary_active(device)) {
-        let_go(root, (uint32_t)device);
+        let_go(root, device);
         return result;
     }
     uint64_t context = primary_of(root, device);
@@ -320,7 +318,7 @@ static ga_result end_one(struct ga_root *root, ga_result (*real)(ga_cu_device), 
     bool ended = result == GA_CUDA_SUCCESS && (reset || !ga_cuda_primary_active(device));
     ga_cuda_primary_settle(root, device, context, ticket, ended);
     if (result == GA_CUDA_SUCCESS && !ended)
-        let_go(root, (uint32_t)device);
+        let_go(root, device);
     return result;
 }
 
@@ -328,10 +326,10 @@ ga_result ga_cuda_primary_end(ga_result (*real)(ga_cu_device), bool reset, ga_cu
     struct ga_root *root = ga_root_get();
     if (!root || ga_cuda_device_number(root, device) < 0)
         return real(device);
-    bool turn = begin_turn(root, (uint32_t)device);
-    ga_result result = turn && !reset && lives_on(root, (uint32_t)device)
+    bool turn = begin_turn(root, device);
+    ga_result result = turn && !reset && lives_on(root, device)
                            ? release_one(root, real, device)
                            : end_one(root, real, device, reset);
-    end_turn(root, (uint32_t)device, turn);
+    end_turn(root, device, turn);
     return result;
 }

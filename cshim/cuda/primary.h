@@ -23,7 +23,7 @@ void ga_cuda_primary_enters(struct ga_root *root, ga_cu_device device);
 void ga_cuda_primary_answered(struct ga_root *root, ga_cu_device device,
                               enum ga_cuda_primary_way way, bool refused);
 // What else kept it may be gone.
-void ga_cuda_primary_others_left(struct ga_root *root, uint32_t device);
+void ga_cuda_primary_others_left(struct ga_root *root, ga_cu_device device);
 
 // The call is over that may have ended it; ticket is ga_cuda_ending_mark's.
 void ga_cuda_primary_settle(struct ga_root *root, ga_cu_device device, uint64_t context,
