@@ -136,12 +136,6 @@ static void look_at(struct start *s, struct ga_cuda_graph_block *b, bool launch)
         b->state = launch && recall(s, b) ? RECALLED : MEMORY;
 }
 
-static void undo_draws(struct start *s) {
-    for (uint32_t d = 0; d < GA_DEVICES; d++)
-        if (s->draw[d].bytes)
-            ga_cuda_draw_undo(&s->draw[d]);
-}
-
 // What was called back from the pending ones is there again, or goes back.
 static void settle_recalled(struct start *s, bool launched, ga_stream stream) {
     for (uint32_t i = 0; i < s->exec->blocks.count; i++) {
@@ -157,6 +151,7 @@ static void settle_recalled(struct start *s, bool launched, ga_stream stream) {
     }
 }
 
+// False: refused. What was drawn so far is to be undone.
 static bool draw_all(struct start *s) {
     for (uint32_t d = 0; d < GA_DEVICES; d++) {
         struct ga_cuda_draw *draw = &s->draw[d];
@@ -169,10 +164,8 @@ static bool draw_all(struct start *s) {
             draw->user = user_of(s->exec);
         if (draw->pool && ga_cuda_draw(draw))
             continue;
-        draw->bytes = 0;
-        for (uint32_t later = d + 1; later < GA_DEVICES; later++)
-            s->draw[later].bytes = 0;
-        undo_draws(s);
+        for (uint32_t undrawn = d; undrawn < GA_DEVICES; undrawn++)
+            s->draw[undrawn].bytes = 0;
         return false;
     }
     return true;
@@ -196,6 +189,15 @@ static void done(struct ga_root *root, void *argument) {
     drop_reference(g, x);
 }
 
+// It does not come to be: nothing is taken any more.
+static void undo_start(struct start *s, ga_stream stream) {
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
+        if (s->draw[d].bytes)
+            ga_cuda_draw_undo(&s->draw[d]);
+    settle_recalled(s, false, stream);
+    done(s->root, s->exec);
+}
+
 // False: refused, and nothing is taken.
 static bool open_start(struct start *s, bool launch, ga_stream stream) {
     struct ga_cuda_graph_exec *x = s->exec;
@@ -212,8 +214,7 @@ static bool open_start(struct start *s, bool launch, ga_stream stream) {
     }
     if (draw_all(s))
         return true;
-    settle_recalled(s, false, stream);
-    done(s->root, s->exec);
+    undo_start(s, stream);
     return false;
 }
 
@@ -295,13 +296,6 @@ static bool is_denied(const struct start *s) {
     return !s->root && root && atomic_load(&ga_cuda(root)->graphs.execs.most) && ga_root_denies();
 }
 
-static ga_result fail(struct start *s, ga_result result, ga_stream stream) {
-    undo_draws(s);
-    settle_recalled(s, false, stream);
-    done(s->root, s->exec);
-    return result;
-}
-
 ga_result ga_cuda_graph_start(ga_result (*real)(ga_exec, ga_stream), bool launch,
                               ga_stream effective, ga_exec exec, ga_stream stream) {
     struct start s;
@@ -311,8 +305,8 @@ ga_result ga_cuda_graph_start(ga_result (*real)(ga_exec, ga_stream), bool launch
         return GA_CUDA_OUT_OF_MEMORY;
     ga_result result = real(exec, stream);
     if (result != GA_CUDA_SUCCESS)
-        return fail(&s, result, effective);
-    if (launch)
+        undo_start(&s, effective);
+    else if (launch)
         settle_launch(&s, effective);
     else
         settle_upload(&s);
@@ -370,7 +364,7 @@ ga_result ga_cuda_graph_instantiate_with(GA_FN_cuGraphInstantiateWithParams *rea
     if (upload && result == GA_CUDA_SUCCESS)
         settle_upload(&s);
     else if (upload)
-        fail(&s, result, NULL);
+        undo_start(&s, NULL);
     return ga_cuda_graph_made(&m, result, exec);
 }
 
