@@ -147,7 +147,6 @@ static void resolve(struct ga_probe *p, const char *name, int version) {
 }
 
 static void probe_cuda(struct ga_probe *p) {
-    open_driver(p);
     look_up(p, cuda_rows);
     unsigned int version = 0;
     if (call(p, "cuDriverGetVersion", &version) == 0)
@@ -162,7 +161,6 @@ static void probe_cuda(struct ga_probe *p) {
 }
 
 static void probe_nvml(struct ga_probe *p) {
-    open_driver(p);
     look_up(p, nvml_rows);
     int (*init)(void) = (int (*)(void))dlsym(p->driver, "nvmlInit_v2");
     int result = init ? init() : -1;
@@ -192,7 +190,6 @@ static void probe_platform(struct ga_probe *p, void *platform) {
 }
 
 static void probe_opencl(struct ga_probe *p) {
-    open_driver(p);
     look_up(p, opencl_rows);
     cl_platforms *get = (cl_platforms *)dlsym(p->driver, "clGetPlatformIDs");
     cl_address *address = (cl_address *)dlsym(p->driver, "clGetExtensionFunctionAddress");
@@ -207,11 +204,6 @@ static void probe_opencl(struct ga_probe *p) {
         ga_probe_look(p, opencl_rows[i], "clGetExtensionFunctionAddress", address(opencl_rows[i]));
 }
 
-static void probe_vulkan(struct ga_probe *p) {
-    open_driver(p);
-    ga_probe_vulkan(p);
-}
-
 static void probe_shim(struct ga_probe *p) {
     if (!p->library)
         ga_probe_answer(p, "not caught", "");
@@ -221,11 +213,11 @@ static const struct {
     const char *interface, *file;
     void (*run)(struct ga_probe *);
 } probes[] = {
-    {"shim", "", probe_shim},
+    {"shim", NULL, probe_shim},
     {"cuda", "libcuda.so.1", probe_cuda},
     {"nvml", "libnvidia-ml.so.1", probe_nvml},
     {"opencl", "libOpenCL.so.1", probe_opencl},
-    {"vulkan", "libvulkan.so.1", probe_vulkan},
+    {"vulkan", "libvulkan.so.1", ga_probe_vulkan},
 };
 
 int main(int argc, char **argv) {
@@ -239,6 +231,8 @@ int main(int argc, char **argv) {
             continue;
         p.interface = probes[i].interface;
         p.file = probes[i].file;
+        if (p.file)
+            open_driver(&p);
         probes[i].run(&p);
         answer(&p);
     }

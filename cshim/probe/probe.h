@@ -8,7 +8,7 @@
 
 struct ga_probe {
     const char *interface;    // as the command line names it
-    const char *file;         // the library that programs open
+    const char *file;         // the library that programs open, or NULL
     void *driver;             // that library's handle
     void *handle;             // of libgpuarb.so in this process, and
     struct link_map *library; // its object
