@@ -13,12 +13,11 @@ static _Atomic uint64_t last_generation;
 
 // It lies in the library itself, so that a process without address space to spare has one all the
 // same. Its pages are wiped in a forked child; as long as nobody writes to them they cost nothing.
-#define PAGES GA_ROOT_PAGES
-static uint8_t room[GA_ROOT_SIZE + PAGES];
+static uint8_t room[GA_ROOT_SIZE + GA_ROOT_PAGES];
 
 // Several threads may do this at once: all do the same.
 static struct ga_root *make(void) {
-    uintptr_t at = ((uintptr_t)room + PAGES - 1) & ~(uintptr_t)(PAGES - 1);
+    uintptr_t at = ((uintptr_t)room + GA_ROOT_PAGES - 1) & ~(uintptr_t)(GA_ROOT_PAGES - 1);
     struct ga_root *root = (struct ga_root *)at;
     if (!ga_os_wipe_on_fork(root, GA_ROOT_SIZE))
         atomic_store(&root->check_pid, (uint32_t)ga_os_pid());
@@ -61,7 +60,7 @@ static void start(struct ga_root *root) {
 
 // Memory in pages of its own.
 static void *alloc_pages(size_t size) {
-    size = (size + PAGES - 1) & ~(PAGES - 1);
+    size = (size + GA_ROOT_PAGES - 1) & ~(GA_ROOT_PAGES - 1);
     void *own = ga_os_map(size);
     if (own)
         ga_os_wipe_on_fork(own, size);
@@ -154,7 +153,6 @@ static struct ga_thread *register_thread(struct ga_root *root) {
         if (!found)
             found = reuse_record(root, !more);
         if (found) {
-            found->number = ga_self.number;
             found->unseen = ga_self.unseen;
             found->aside = 0;
             root->threads_fresh++;

@@ -65,16 +65,14 @@ struct ga_thread {
     _Atomic uint32_t device;           // of inflight
     _Atomic uint32_t tid;              // 0: free
     _Atomic uint32_t moving;           // between ga_move_begin and ga_move_end
-    uint32_t number;                   // ga_self.number
     uint32_t unseen;                   // ga_self.unseen
     _Atomic uint32_t looks;            // while it waits for the daemon: it is there still
     uint32_t aside;                    // ga_threads_aside
     uint32_t free;                     // where tid is 0: the next free record + 1
     // Contexts that it asks for, or that the driver makes in a call of it: ga_tell_making.
     _Atomic uint32_t making;
-    uint32_t making_on;    // the device
-    uint32_t making_stack; // where it was when it began: ga_os_stack
-    uint32_t pad;
+    uint32_t making_on;      // the device
+    uint32_t making_stack;   // where it was when it began: ga_os_stack
     struct ga_charge *spare; // the record that it gave back last, or NULL: charge.h
 };
 
