@@ -27,11 +27,6 @@ static void *settled(void *found) {
     return found ? found : GA_RESOLVE_NOTHING;
 }
 
-static void *ask_loader(void *handle, const char *name, const char *version) {
-    const struct ga_loader *loader = ga_loader_get();
-    return version ? loader->dlvsym(handle, name, version) : loader->dlsym(handle, name);
-}
-
 // What somebody looks up, and where.
 struct lookup {
     struct ga_interface *library;
@@ -43,7 +38,9 @@ struct lookup {
 };
 
 static void *found_in(const struct lookup *l, void *handle) {
-    return ask_loader(handle, l->name, l->version);
+    const struct ga_loader *loader = ga_loader_get();
+    return l->version ? loader->dlvsym(handle, l->name, l->version)
+                      : loader->dlsym(handle, l->name);
 }
 
 // What the library itself says of a function that it may lack.
