@@ -12,7 +12,6 @@
 struct ga_opencl_context {
     struct ga_opencl_charge charge;
     struct ga_slots slots;
-    ga_cl_device any; // one of its devices
     // Of one whose end the driver does not tell.
     ga_cl_context handle;
     uint32_t references; // of the program's
@@ -110,8 +109,8 @@ static struct ga_opencl_context *change(struct ga_root *root, ga_cl_context cont
     return last;
 }
 
-static bool tells_end(const struct ga_opencl_context *record) {
-    return ga_opencl_device_is_3(record->any) && GA_OPENCL_REAL(clSetContextDestructorCallback) &&
+static bool tells_end(const struct ga_opencl_context *record, ga_cl_device any) {
+    return ga_opencl_device_is_3(any) && GA_OPENCL_REAL(clSetContextDestructorCallback) &&
            GA_OPENCL_REAL(clSetContextDestructorCallback)(record->handle, ended,
                                                           (void *)&record->charge) == GA_CL_SUCCESS;
 }
@@ -125,9 +124,8 @@ static bool keep(const struct ga_opencl_slots *s, ga_cl_context context) {
     *record = (struct ga_opencl_context){
         .charge = {.generation = atomic_load(&s->root->generation), .give_back = give_back},
         .slots = s->slots,
-        .any = s->any,
         .handle = context};
-    if (!tells_end(record))
+    if (!tells_end(record, s->any))
         count(s->root, record);
     else if (s->single)
         ga_opencl_device_single(s->root, context, s->any);
