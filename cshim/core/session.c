@@ -202,17 +202,12 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
         bool turn = ga_mutex_lock(&d->attaching, GA_REPLY_MS);
         view = atomic_load(&root->view);
         uint32_t epoch = atomic_load(&root->link_epoch);
-        if (atomic_load(&view->slot[device]) != 0 || atomic_load(&d->refused) == epoch + 1) {
-            if (turn)
-                ga_mutex_unlock(&d->attaching);
-            ga_self_come_back();
-        } else {
+        if (atomic_load(&view->slot[device]) == 0 && atomic_load(&d->refused) != epoch + 1) {
             struct ga_wire_attach_request attach;
             struct ga_reply reply = {.request = 0};
             ga_os_copy(attach.device, d->uuid, sizeof attach.device);
             way = ga_session_ask(root, GA_TYPE_ATTACH, -1, &attach, sizeof attach, &reply,
                                  GA_REPLY_MS);
-            bool full = way == GA_WAY_ASK && reply.header.status == GA_STATUS_TOO_MANY;
             bool ok = way == GA_WAY_ASK && reply.header.status == GA_STATUS_OK &&
                       ga_message_fits(&reply, sizeof reply.body.attach) &&
                       reply.body.attach.slot < GA_PAGE_SLOTS;
@@ -226,17 +221,18 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
             } else if (way == GA_WAY_ASK && !ok) {
                 ga_log("device %u: the daemon opens no lease (status %u)", (uint64_t)device,
                        (uint64_t)reply.header.status);
-                if (full) // it may have room the next time, and nothing is to be had till then
+                // It may have room the next time, and nothing is to be had till then.
+                if (reply.header.status == GA_STATUS_TOO_MANY)
                     way = GA_WAY_REFUSED;
                 else
                     atomic_store(&d->refused, atomic_load(&root->link_epoch) + 1);
             }
-            if (turn)
-                ga_mutex_unlock(&d->attaching);
-            ga_self_come_back();
-            if (way != GA_WAY_ASK)
-                return way;
         }
+        if (turn)
+            ga_mutex_unlock(&d->attaching);
+        ga_self_come_back();
+        if (way != GA_WAY_ASK)
+            return way;
         // A device that the daemon does not arbitrate is as good as no daemon.
         if (atomic_load(&d->refused) == atomic_load(&root->link_epoch) + 1)
             return atomic_load(&root->on_loss) == GA_LOSS_CLOSED ? GA_WAY_CLOSED : GA_WAY_OPEN;
