@@ -151,8 +151,8 @@ EXPORT CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev) 
         return CUDA_ERROR_INVALID_VALUE;
     if (!dev_valid(dev))
         return CUDA_ERROR_INVALID_DEVICE;
-    *major = drv.sim->config.compute_capability / 10;
-    *minor = drv.sim->config.compute_capability % 10;
+    *major = SIM_COMPUTE_MAJOR;
+    *minor = SIM_COMPUTE_MINOR;
     return CUDA_SUCCESS;
 }
 
@@ -249,9 +249,9 @@ static int attribute_of(int attribute, CUdevice dev) {
     case 50:
         return (int)device(dev)->pci_domain;
     case 75:
-        return drv.sim->config.compute_capability / 10;
+        return SIM_COMPUTE_MAJOR;
     case 76:
-        return drv.sim->config.compute_capability % 10;
+        return SIM_COMPUTE_MINOR;
     default:
         break;
     }

@@ -70,6 +70,6 @@ EXPORT CUresult cuDriverGetVersion(int *version) {
     if (!version)
         return CUDA_ERROR_INVALID_VALUE;
     // Callable before cuInit, which is when programs decide whether to go on.
-    *version = drv.sim ? drv.sim->config.driver_version : 12050;
+    *version = SIM_DRIVER_VERSION;
     return CUDA_SUCCESS;
 }

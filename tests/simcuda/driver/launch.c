@@ -5,10 +5,12 @@
 
 #include "module.h"
 
+enum { RESIDENT_THREADS = 65536 }; // of a context, that have local memory at once
+
 // What the current size costs: for each thread what a kernel or the stack's limit asked for.
 static CUresult grow_locked(struct context *ctx, uint64_t local) {
     uint64_t bytes;
-    if (__builtin_mul_overflow(local, drv.sim->config.resident_threads, &bytes) ||
+    if (__builtin_mul_overflow(local, (uint64_t)RESIDENT_THREADS, &bytes) ||
         bytes > (uint64_t)INT64_MAX)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (bytes <= ctx->local)

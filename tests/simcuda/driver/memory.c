@@ -7,9 +7,7 @@
 #include <time.h>
 
 struct sim_delta mem_cost(uint64_t size) {
-    uint64_t g = drv.sim->config.granularity;
-    uint64_t rounding = g ? (g - size % g) % g : 0;
-    return (struct sim_delta){.user = (int64_t)size, .extra = (int64_t)rounding, .allocs = 1};
+    return (struct sim_delta){.user = (int64_t)size, .allocs = 1};
 }
 
 void mem_delay(void) {

@@ -82,11 +82,6 @@ static bool is_chunked(const struct pool *p) {
     return drv.sim->config.pool_granule != 0 && p->phys >= 0;
 }
 
-// What a block takes of its pool.
-static struct sim_delta cost_in(const struct pool *p, uint64_t size) {
-    return is_chunked(p) ? (struct sim_delta){.user = (int64_t)size, .allocs = 1} : mem_cost(size);
-}
-
 static void trim_locked(struct pool *p, uint64_t keep) {
     uint64_t reserved = p->used + p->idle;
     if (reserved <= keep || !p->idle || (p->exportable && !p->dying))
@@ -166,15 +161,13 @@ void pool_take_back_locked(struct block *b) {
     }
     if (p->exportable)
         sim_take_home(drv.sim, drv.me, b->id);
-    struct sim_delta whole = cost_in(p, b->size);
-    uint64_t bytes = (uint64_t)(whole.user + whole.extra);
     if (is_chunked(p))
         chunk_give(b->place, b->size);
     // The program's bytes become the pool's, in one step: the device never sees them free.
     sim_give(drv.sim, drv.me, b->phys,
-             (struct sim_delta){whole.user, whole.extra - (int64_t)bytes, 1, 0, 0});
-    p->used -= bytes;
-    p->idle += bytes;
+             (struct sim_delta){(int64_t)b->size, -(int64_t)b->size, 1, 0, 0});
+    p->used -= b->size;
+    p->idle += b->size;
     p->blocks--;
     drop_if_over(p);
 }
@@ -218,8 +211,9 @@ static bool charge_chunk(struct pool *p, struct sim_delta d, struct spot *out) {
 }
 
 // From what the pool keeps, and then from the device.
-static bool charge_bytes(struct pool *p, struct sim_delta d, uint64_t bytes) {
-    uint64_t kept = p->idle < bytes ? p->idle : bytes;
+static bool charge_bytes(struct pool *p, struct sim_delta d) {
+    uint64_t size = (uint64_t)d.user;
+    uint64_t kept = p->idle < size ? p->idle : size;
     d.extra -= (int64_t)kept;
     if (!take_of_device(p, d))
         return false;
@@ -235,13 +229,12 @@ static bool charge_locked(struct pool *p, uint64_t size, struct spot *out) {
         p->blocks++;
         return true;
     }
-    struct sim_delta d = cost_in(p, size);
-    uint64_t bytes = (uint64_t)(d.user + d.extra);
-    if (p->most && (p->used > p->most || bytes > p->most - p->used))
+    struct sim_delta d = mem_cost(size);
+    if (p->most && (p->used > p->most || size > p->most - p->used))
         return false;
-    if (!(is_chunked(p) ? charge_chunk(p, d, out) : charge_bytes(p, d, bytes)))
+    if (!(is_chunked(p) ? charge_chunk(p, d, out) : charge_bytes(p, d)))
         return false;
-    p->used += bytes;
+    p->used += size;
     p->blocks++;
     pool_note_high(p);
     return true;

@@ -139,9 +139,7 @@ void queue_detach_context(struct context *ctx) {
     }
     end_locked(ctx->legacy);
     pthread_mutex_unlock(&strm.lock);
-    int64_t bytes = (int64_t)(counted * drv.sim->config.stream_bytes);
-    sim_give(drv.sim, drv.me, ctx->phys,
-             (struct sim_delta){.extra = bytes, .streams = (int32_t)counted});
+    sim_give(drv.sim, drv.me, ctx->phys, (struct sim_delta){.streams = (int32_t)counted});
 }
 
 static void complete_locked(struct stream *s, struct op *op) {

@@ -8,20 +8,18 @@
 
 enum { PRIORITY_GREATEST = -5 };
 
-static struct sim_delta cost(void) {
-    return (struct sim_delta){.extra = (int64_t)drv.sim->config.stream_bytes, .streams = 1};
-}
+static const struct sim_delta one = {.streams = 1};
 
 CUresult stream_create(struct context *ctx, CUstream *out, unsigned flags, int priority,
                        CUgreenCtx green) {
     if (!out || (flags & ~1u))
         return CUDA_ERROR_INVALID_VALUE;
     priority = priority > 0 ? 0 : priority < PRIORITY_GREATEST ? PRIORITY_GREATEST : priority;
-    if (!sim_take(drv.sim, drv.me, ctx->phys, cost()))
+    if (!sim_take(drv.sim, drv.me, ctx->phys, one))
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct stream *s = queue_new(ctx, flags, priority, true);
     if (!s) {
-        sim_give(drv.sim, drv.me, ctx->phys, cost());
+        sim_give(drv.sim, drv.me, ctx->phys, one);
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     }
     s->green = green;
@@ -54,7 +52,7 @@ static CUresult destroy(CUstream handle) {
     pthread_mutex_unlock(&drv.lock);
     if (!known)
         return CUDA_ERROR_INVALID_HANDLE;
-    sim_give(drv.sim, drv.me, phys, cost());
+    sim_give(drv.sim, drv.me, phys, one);
     return CUDA_SUCCESS;
 }
 

@@ -275,11 +275,11 @@ CONSTANT(nvmlDeviceGetMultiGpuBoard, 0)
 
 EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t d, int *major, int *minor) {
     DEVICE(d, s, phys);
-    (void)phys;
+    (void)s, (void)phys;
     if (!major || !minor)
         return NVML_ERROR_INVALID_ARGUMENT;
-    *major = s->config.compute_capability / 10;
-    *minor = s->config.compute_capability % 10;
+    *major = SIM_COMPUTE_MAJOR;
+    *minor = SIM_COMPUTE_MINOR;
     return NVML_SUCCESS;
 }
 

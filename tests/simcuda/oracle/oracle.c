@@ -29,8 +29,7 @@ static const char usage[] =
     "  fail RULE             add a fault: FUNCTION:WHEN:WHAT[:process][:pid=N]\n"
     "  faults                the rules, how many calls each saw and how many it hit\n"
     "  clear                 remove all rules\n"
-    "  set KEY VALUE         stream-delay, alloc-delay, context-bytes, nvml-list,\n"
-    "                        release-delay-ms\n";
+    "  set KEY VALUE         alloc-delay, nvml-list, release-delay-ms\n";
 
 static int fail(const char *what) {
     fprintf(stderr, "simcuda: %s\n", what);
@@ -230,12 +229,8 @@ static int cmd_set(struct sim_state *s, const char *key, const char *value) {
     }
     if (!sim_parse_size(value, &n))
         return fail("cannot read the value");
-    if (!strcmp(key, "stream-delay"))
-        c->stream_delay_ns = n * 1000;
-    else if (!strcmp(key, "alloc-delay"))
+    if (!strcmp(key, "alloc-delay"))
         c->alloc_delay_ns = n * 1000;
-    else if (!strcmp(key, "context-bytes"))
-        c->context_bytes = n;
     else if (!strcmp(key, "nvml-list") && n <= SIM_NVML_NO_FIGURES)
         c->nvml_list = (int32_t)n;
     else

@@ -228,30 +228,23 @@ static bool duration_var(const char *name, uint64_t *out) {
 
 int sim_config_load(struct sim_state *s) {
     struct sim_config *c = &s->config;
-    int64_t version, lost, reverse, reuse, capability, remap;
+    int64_t lost, reverse, reuse, remap;
     if (!size_var("SIMCUDA_CONTEXT_BYTES", &c->context_bytes, 64u << 20) ||
-        !size_var("SIMCUDA_STREAM_BYTES", &c->stream_bytes, 0) ||
-        !size_var("SIMCUDA_GRANULARITY", &c->granularity, 0) ||
         !size_var("SIMCUDA_POOL_GRANULE", &c->pool_granule, 0) ||
         !number_var("SIMCUDA_POOL_REMAP", &remap, 0) ||
         !size_var("SIMCUDA_PITCH", &c->pitch, 512) || (!c->pitch && !wrong("SIMCUDA_PITCH")) ||
-        !size_var("SIMCUDA_RESIDENT_THREADS", &c->resident_threads, 65536) ||
         !size_var("SIMCUDA_RESERVED", &c->reserved_bytes, 0) ||
         !duration_var("SIMCUDA_STREAM_DELAY_US", &c->stream_delay_ns) ||
         !duration_var("SIMCUDA_ALLOC_DELAY_US", &c->alloc_delay_ns) ||
         !number_var("SIMCUDA_RELEASE_DELAY_MS", &c->release_delay_ms, 0) ||
-        !number_var("SIMCUDA_DRIVER_VERSION", &version, 12050) ||
         !number_var("SIMCUDA_LOST_CODE", &lost, 999) ||
         !number_var("SIMCUDA_NVML_REVERSE", &reverse, 0) ||
-        !number_var("SIMCUDA_REUSE_HANDLES", &reuse, 0) ||
-        !number_var("SIMCUDA_COMPUTE_CAPABILITY", &capability, 86))
+        !number_var("SIMCUDA_REUSE_HANDLES", &reuse, 0))
         return -1;
-    c->driver_version = (int32_t)version;
     c->lost_code = (int32_t)lost;
     c->nvml_order_reverse = reverse != 0;
     c->reuse_handles = reuse != 0;
     c->pool_remap = remap != 0;
-    c->compute_capability = (int32_t)capability;
     const char *devices = getenv("SIMCUDA_DEVICES"), *fail = getenv("SIMCUDA_FAIL");
     if (!parse_devices(s, devices && *devices ? devices : "8G,8G")) {
         if (devices)

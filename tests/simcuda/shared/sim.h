@@ -43,24 +43,20 @@ struct sim_rule {
     _Atomic uint64_t hits;
 };
 
+enum { SIM_DRIVER_VERSION = 12050, SIM_COMPUTE_MAJOR = 8, SIM_COMPUTE_MINOR = 6 };
 enum { SIM_NVML_COMPUTE, SIM_NVML_GRAPHICS, SIM_NVML_MPS, SIM_NVML_NO_FIGURES };
 
 // Set once, by the process that creates the folder, from its environment.
 struct sim_config {
     uint64_t context_bytes;
-    uint64_t stream_bytes;
-    uint64_t granularity;       // 0: bytes are taken exactly as asked for
     uint64_t pool_granule;      // pools are made of chunks of it; 0: they count bytes
     uint64_t pitch;             // rows of pitched memory are rounded up to it
-    uint64_t resident_threads;  // that have local memory at once
     uint64_t reserved_bytes;    // of each device, kept by the driver
     uint64_t stream_delay_ns;   // per operation on a stream
     uint64_t alloc_delay_ns;    // per allocation
     int64_t release_delay_ms;   // a dead process's memory comes back late; -1: on `simcuda release`
-    int32_t driver_version;     // as cuDriverGetVersion returns it
     int32_t lost_code;          // what calls on a lost device return
     int32_t nvml_order_reverse; // NVML counts the devices from the other end
-    int32_t compute_capability; // 86 is 8.6
     int32_t reuse_handles;      // a handle is used again as soon as may be
     int32_t pool_remap;         // whole free granules of a pool become part of another chunk
     int32_t nvml_list;          // which list of NVML's has the processes: SIM_NVML_…
