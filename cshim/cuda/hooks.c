@@ -33,8 +33,7 @@
 enum {
     NEW = 0,      // not met yet: its functions are not all known
     PLAIN = 1,    // what comes to a wrapper is the program's
-    DISABLED = 2, // GPUARB_DISABLE
-    REENTERS = 3, // it may be the driver's own
+    REENTERS = 2, // it may be the driver's own; or GPUARB_DISABLE is set, and nothing is looked at
 };
 static _Atomic int mode;
 
@@ -42,18 +41,16 @@ static _Atomic int mode;
 // its own through the global scope, where it finds ours.
 static void met(const struct ga_interface *driver, void *handle) {
     int new = NEW;
-    int now = ga_library_disabled()                                     ? DISABLED
-              : ga_loader_symbolic((void *)atomic_load(&driver->first)) ? PLAIN
-                                                                        : REENTERS;
+    bool plain = !ga_library_disabled() && ga_loader_symbolic((void *)atomic_load(&driver->first));
     atomic_store(&ga_driver_handle, handle);
     atomic_store(&ga_cuda_device_meets, ga_cuda_hold_meet);
     atomic_store(&ga_cuda_late_sweeps, ga_cuda_ending_sweep);
-    atomic_compare_exchange_strong(&mode, &new, now);
+    atomic_compare_exchange_strong(&mode, &new, plain ? PLAIN : REENTERS);
 }
 
 // By a jump it leaves no address of its own: then a wrapper of ours is the caller.
 static GA_NOINLINE bool lets_through(int now, const void *caller) {
-    return now == DISABLED || ga_library_disabled() ||
+    return ga_library_disabled() ||
            (now == REENTERS &&
             (ga_library_contains(&ga_cuda_interface, caller) || ga_loader_ours(caller)));
 }
