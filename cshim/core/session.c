@@ -244,16 +244,6 @@ bool ga_session_lacks(struct ga_root *root, uint32_t device) {
     return atomic_load(&root->devices[device].refused) == atomic_load(&root->link_epoch) + 1;
 }
 
-// Writes the slot of a device into a body, and which session that is.
-static void address(struct ga_root *root, int device, void *body, struct ga_reply *reply) {
-    struct ga_view *view = atomic_load(&root->view);
-    reply->tag = view->tag;
-    if (device < 0)
-        return;
-    uint32_t slot = (uint32_t)atomic_load(&view->slot[device]) - 1;
-    ga_os_copy(body, &slot, sizeof slot);
-}
-
 // The flags of a request that may wait; NULL: it has none.
 static uint32_t *flags_of(uint16_t type, void *body) {
     switch (type) {
@@ -280,20 +270,6 @@ static int32_t count_of(uint16_t type, const void *body) {
 static bool may_wait(uint16_t type, void *body) {
     const uint32_t *flags = flags_of(type, body);
     return count_of(type, body) > 0 && !(*flags & (GA_FLAG_NO_WAIT | GA_FLAG_NOTICED));
-}
-
-// Writes down what is asked, for the case that the thread does not live to hear the answer.
-static void note(struct ga_lane *lane, uint16_t type, int device, uint64_t request, uint16_t tag,
-                 const void *body, size_t size) {
-    if (count_of(type, body) <= 0)
-        return;
-    lane->device = device;
-    lane->heard = 0;
-    lane->request = request;
-    lane->tag = tag;
-    ga_os_copy(lane->body, body, size < sizeof lane->body ? size : sizeof lane->body);
-    atomic_signal_fence(memory_order_seq_cst);
-    lane->type = type;
 }
 
 static bool is_final(const struct ga_reply *reply) {
@@ -332,16 +308,39 @@ static void count_failure(struct asking *a, int error) {
         ga_os_sleep_us(20000);
 }
 
+// Writes the slot of the device into the body, and which session that is.
+static void address(struct ga_root *root, struct asking *a) {
+    struct ga_view *view = atomic_load(&root->view);
+    a->reply->tag = view->tag;
+    if (a->device < 0)
+        return;
+    uint32_t slot = (uint32_t)atomic_load(&view->slot[a->device]) - 1;
+    ga_os_copy(a->body, &slot, sizeof slot);
+}
+
+// Writes down what is asked, for the case that the thread does not live to hear the answer.
+static void note(struct ga_lane *lane, const struct asking *a) {
+    if (count_of(a->type, a->body) <= 0)
+        return;
+    lane->device = a->device;
+    lane->heard = 0;
+    lane->request = a->reply->request;
+    lane->tag = a->reply->tag;
+    ga_os_copy(lane->body, a->body, ga_os_least(a->size, sizeof lane->body));
+    atomic_signal_fence(memory_order_seq_cst);
+    lane->type = a->type;
+}
+
 // One attempt on a lane that is the caller's.
 static int exchange(struct ga_root *root, struct ga_lane *lane, struct asking *a) {
     bool waited;
     struct ga_reply *reply = a->reply;
     reply->epoch = atomic_load(&lane->epoch);
-    address(root, a->device, a->body, reply);
+    address(root, a);
     if (a->flags)
         *a->flags = (*a->flags & ~GA_FLAG_RETRY) | (a->asked_in == reply->tag ? GA_FLAG_RETRY : 0);
     a->asked_in = reply->tag;
-    note(lane, a->type, a->device, reply->request, reply->tag, a->body, a->size);
+    note(lane, a);
     struct ga_request request = {a->type, reply->request, a->body, a->size, -1};
     int error = ga_wait_exchange(root, lane, &request, reply, a->timeout_ms, look, &waited);
     if (GA_LIKELY(error == 0))
