@@ -8,6 +8,7 @@
 #include "core/log.h"
 
 void *_Atomic ga_nvml_functions[GA_NVML_ROWS];
+size_t ga_nvml_place;
 
 // "GPU-" or "MIG-" and 32 digits with hyphens between.
 static bool parse_uuid(const char *text, uint8_t uuid[GA_UUID_SIZE]) {
@@ -29,16 +30,65 @@ static bool parse_uuid(const char *text, uint8_t uuid[GA_UUID_SIZE]) {
 // What is asked about. False: the library's own answer stands.
 struct subject {
     struct ga_root *root;
-    uint8_t uuid[GA_UUID_SIZE];
+    struct ga_nvml_known of;
     struct ga_budget budget;
 };
 
-static bool subject_of(struct subject *s, ga_nvml_device device, uint64_t capacity) {
+#define MEMORY_V2 (sizeof(struct ga_nvml_memory_v2) | 2u << 24)
+
+// Asks the library which device a handle is, and how much of its memory the driver keeps.
+static bool ask_of(ga_nvml_device device, struct ga_nvml_known *known) {
     char text[96] = "";
-    s->root = ga_root_get();
-    return s->root && s->root->env.virtualize && GA_NVML_REAL(nvmlDeviceGetUUID) &&
+    struct ga_nvml_memory_v2 m = {.version = MEMORY_V2};
+    *known = (struct ga_nvml_known){.device = device, .at_ms = ga_os_coarse_ms()};
+    if (GA_NVML_REAL(nvmlDeviceGetMemoryInfo_v2) &&
+        GA_NVML_REAL(nvmlDeviceGetMemoryInfo_v2)(device, &m) == GA_NVML_SUCCESS)
+        known->reserved = m.reserved;
+    return GA_NVML_REAL(nvmlDeviceGetUUID) &&
            GA_NVML_REAL(nvmlDeviceGetUUID)(device, text, sizeof text) == GA_NVML_SUCCESS &&
-           parse_uuid(text, s->uuid) && ga_budget_ask(s->root, s->uuid, capacity, &s->budget);
+           parse_uuid(text, known->uuid);
+}
+
+// Where it is kept what a handle is: there already, or in place of what was kept for longest. The
+// caller holds the lock.
+static struct ga_nvml_known *place_of(struct ga_nvml_state *state, ga_nvml_device device) {
+    struct ga_nvml_known *place = &state->known[0];
+    for (size_t i = 0; i < GA_DEVICES; i++) {
+        struct ga_nvml_known *k = &state->known[i];
+        if (k->device == device)
+            return k;
+        if (k->at_ms < place->at_ms)
+            place = k;
+    }
+    return place;
+}
+
+// For how long it is used again. A library that was ended and begun again may have given the handle
+// to another device.
+#define KNOWN_MS 1000
+
+static bool known_of(struct ga_root *root, ga_nvml_device device, struct ga_nvml_known *known) {
+    struct ga_nvml_state *state = ga_nvml(root);
+    ga_self_lock(&state->lock);
+    *known = *place_of(state, device);
+    ga_self_unlock(&state->lock);
+    if (device && known->device == device && ga_os_coarse_ms() - known->at_ms < KNOWN_MS)
+        return true;
+    if (!ask_of(device, known))
+        return false;
+    ga_self_lock(&state->lock);
+    *place_of(state, device) = *known;
+    ga_self_unlock(&state->lock);
+    return true;
+}
+
+// total: of the memory, as NVML has it; UINT64_MAX: it does not matter. What CUDA calls the
+// device's memory is that, less what the driver keeps.
+static bool subject_of(struct subject *s, ga_nvml_device device, uint64_t total) {
+    s->root = ga_root_get();
+    return s->root && s->root->env.virtualize && known_of(s->root, device, &s->of) &&
+           ga_budget_ask(s->root, s->of.uuid,
+                         total > s->of.reserved ? total - s->of.reserved : total, &s->budget);
 }
 
 // Where it has no budget there is nothing to fit the others into: it sees everybody.
@@ -46,23 +96,11 @@ static bool limited_subject(struct subject *s, ga_nvml_device device) {
     return subject_of(s, device, UINT64_MAX) && s->budget.limited;
 }
 
-#define MEMORY_V2 (sizeof(struct ga_nvml_memory_v2) | 2u << 24)
-
-// What CUDA calls the device's memory is the card's, less what the driver keeps for itself.
-static uint64_t capacity_of(ga_nvml_device device, uint64_t total) {
-    struct ga_nvml_memory_v2 m = {.version = MEMORY_V2};
-    if (GA_NVML_REAL(nvmlDeviceGetMemoryInfo_v2) &&
-        GA_NVML_REAL(nvmlDeviceGetMemoryInfo_v2)(device, &m) == GA_NVML_SUCCESS &&
-        m.reserved <= total)
-        return total - m.reserved;
-    return total;
-}
-
 ga_nvml_result ga_nvml_memory(GA_FN_nvmlDeviceGetMemoryInfo *real, ga_nvml_device device,
                               struct ga_nvml_memory *memory) {
     struct subject s;
     ga_nvml_result result = real(device, memory);
-    if (result != GA_NVML_SUCCESS || !subject_of(&s, device, capacity_of(device, memory->total)))
+    if (result != GA_NVML_SUCCESS || !subject_of(&s, device, memory->total))
         return result;
     memory->total = s.budget.total;
     memory->free = s.budget.room;
@@ -76,7 +114,7 @@ ga_nvml_result ga_nvml_memory_v2(GA_FN_nvmlDeviceGetMemoryInfo_v2 *real, ga_nvml
     struct subject s;
     ga_nvml_result result = real(device, memory);
     if (result != GA_NVML_SUCCESS || memory->version != MEMORY_V2 ||
-        !subject_of(&s, device, memory->total - memory->reserved))
+        !subject_of(&s, device, memory->total))
         return result;
     memory->total = s.budget.total;
     memory->reserved = 0;
@@ -86,7 +124,7 @@ ga_nvml_result ga_nvml_memory_v2(GA_FN_nvmlDeviceGetMemoryInfo_v2 *real, ga_nvml
 }
 
 static uint64_t own_bytes(const struct subject *s) {
-    int device = ga_device_find(s->root, s->uuid);
+    int device = ga_device_find(s->root, s->of.uuid);
     return device < 0 ? 0 : ga_link_used(s->root, (uint32_t)device);
 }
 

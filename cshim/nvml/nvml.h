@@ -4,7 +4,7 @@
 #ifndef GA_NVML_H
 #define GA_NVML_H
 
-#include "core/os.h"
+#include "core/root.h"
 
 typedef int ga_nvml_result; // nvmlReturn_t
 typedef struct ga_nvml_device_object *ga_nvml_device;
@@ -83,6 +83,25 @@ extern void *_Atomic ga_nvml_functions[GA_NVML_ROWS];
 #define GA_NVML_REAL(symbol)                                                                       \
     ((GA_FN_##symbol *)atomic_load_explicit(&ga_nvml_functions[GA_NVML_ROW_##symbol],              \
                                             memory_order_relaxed))
+
+// What the library said of a handle, which takes it system calls, and when that was.
+struct ga_nvml_known {
+    ga_nvml_device device; // NULL: nothing was asked
+    uint64_t at_ms;
+    uint64_t reserved; // bytes of the device's memory that the driver keeps for itself
+    uint8_t uuid[GA_UUID_SIZE];
+};
+
+struct ga_nvml_state {
+    struct ga_spin lock;
+    struct ga_nvml_known known[GA_DEVICES];
+};
+
+extern size_t ga_nvml_place; // how far behind the root it lies
+
+static inline struct ga_nvml_state *ga_nvml(struct ga_root *root) {
+    return (struct ga_nvml_state *)(void *)((uint8_t *)root + ga_nvml_place);
+}
 
 ga_nvml_result ga_nvml_memory(GA_FN_nvmlDeviceGetMemoryInfo *real, ga_nvml_device device,
                               struct ga_nvml_memory *memory);

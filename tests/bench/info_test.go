@@ -8,7 +8,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// BenchmarkMemGetInfo is a program's question what is free, under the library and without it, on
+// BenchmarkMemGetInfo is a program's question what is free, CUDA's and NVML's, under the library and without it, on
 // the simulated driver. In a row, and each a while after the last, where an answer that was kept
 // has become too old and the page has to have it.
 func BenchmarkMemGetInfo(b *testing.B) {
@@ -18,11 +18,17 @@ func BenchmarkMemGetInfo(b *testing.B) {
 	bare := start(b, m.Command(m.Env(), program))
 	shim.ask(b, "alloc a 1M")
 	bare.ask(b, "alloc a 1M")
+	for by, question := range map[string]string{"cuda": "infos", "nvml": "nvmlinfos"} {
+		b.Run("by="+by, func(b *testing.B) { memGetInfo(b, question, shim, bare) })
+	}
+}
+
+func memGetInfo(b *testing.B, question string, shim, bare *process) {
 	infos := func(b *testing.B, p *process, n int) (ns float64) {
 		b.Helper()
 		var count int
-		answer := p.ask(b, fmt.Sprint("infos ", n))
-		if _, err := fmt.Sscanf(answer, "infos ok %d %f", &count, &ns); err != nil || count != n {
+		answer := p.ask(b, fmt.Sprint(question, " ", n))
+		if _, err := fmt.Sscanf(answer, question+" ok %d %f", &count, &ns); err != nil || count != n {
 			b.Fatalf("%q: %v", answer, err)
 		}
 		return ns

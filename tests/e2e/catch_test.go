@@ -94,3 +94,30 @@ func TestSteadyProgramMakesNoSystemCalls(t *testing.T) {
 		t.Errorf("%d system calls with a million pairs more, %d without", many, few)
 	}
 }
+
+// TestQuestionsOfNVML counts the system calls of a program that asks NVML a thousand times more than another how much memory is
+// free. NVML makes some for each question; the library adds none, but for those by which it asks once a second which device that is.
+func TestQuestionsOfNVML(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G"})
+	more := func(words ...string) int {
+		count := func(questions int) int {
+			trace := fmt.Sprintf("%s/strace-%d-%d", m.Dir, len(words), questions)
+			r := rig.Run(t, m.Command(append(m.Env(), "GPUARB_SOCKET="+m.Socket), "strace", append(words, "-f", "-o", trace,
+				cudaprog(t, "dlsym"), fmt.Sprintf("alloc a 1M; nvmlinfos %d", questions))...))
+			if r.Code != 0 || !strings.Contains(r.Stdout, fmt.Sprintf("nvmlinfos ok %d", questions)) {
+				t.Fatalf("exit status %d, %s\n%s", r.Code, r.Stdout, r.Stderr)
+			}
+			text, err := os.ReadFile(trace)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return strings.Count(string(text), "\n")
+		}
+		return count(1100) - count(100)
+	}
+	bare, under := more(), more("-E", "LD_PRELOAD="+rig.Build(t, "libgpuarb.so"))
+	if bare < 1000 || under > bare+500 {
+		t.Errorf("for a thousand questions %d system calls under the library, %d without", under, bare)
+	}
+}

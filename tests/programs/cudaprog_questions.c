@@ -3,10 +3,10 @@
 //
 //   info                         cuMemGetInfo_v2: "info ok FREE TOTAL"; infov1: …Info
 //   infos COUNT                  so many cuMemGetInfo_v2 in turn: "infos ok 1000000 31.5", the
-//   nanoseconds each infothreads T COUNT SIZE     COUNT rounds in which T threads alloc and free,
-//   while one asks, and
-//                                in the end hold SIZE bytes each, and none; what is free must be
-//                                right to the byte then: "infothreads ok COUNT", else the first
+//                                nanoseconds each; nvmlinfos: nvmlDeviceGetMemoryInfo
+//   infothreads T COUNT SIZE     COUNT rounds in which T threads alloc and free, while one asks,
+//                                and in the end hold SIZE bytes each, and none; what is free must
+//                                be right to the byte then: "infothreads ok COUNT", else the first
 //                                round in which it is not
 //   total [DEVICE]               cuDeviceTotalMem_v2: "total ok BYTES"; totalv1: …Mem
 //   nvmlmemory [INDEX]           nvmlDeviceGetMemoryInfo: "nvmlmemory ok FREE USED TOTAL";
@@ -47,14 +47,15 @@ static void do_info(const struct command *c) {
 }
 
 static void do_infos(const struct command *c) {
-    uint64_t count = number(c, 1);
+    bool nvml = strcmp(c->word[0], "nvmlinfos") == 0;
+    uint64_t count = number(c, 1), memory[4];
     size_t room, total;
-    CUresult r = 0;
+    int r = 0;
     char more[64];
     struct timespec from, to;
     clock_gettime(CLOCK_MONOTONIC, &from);
     for (uint64_t i = 0; i < count && r == 0; i++)
-        r = CU(cuMemGetInfo_v2)(&room, &total);
+        r = nvml ? nvml_memory(0, 0, memory) : CU(cuMemGetInfo_v2)(&room, &total);
     clock_gettime(CLOCK_MONOTONIC, &to);
     double ns = (double)(to.tv_sec - from.tv_sec) * 1e9 + (double)(to.tv_nsec - from.tv_nsec);
     snprintf(more, sizeof more, "%" PRIu64 " %.1f", count, ns / (double)(count ? count : 1));
@@ -189,6 +190,7 @@ const struct verb questions_verbs[] = {
     {"info", do_info},
     {"infov1", do_info},
     {"infos", do_infos},
+    {"nvmlinfos", do_infos},
     {"infothreads", do_infothreads},
     {"total", do_total},
     {"totalv1", do_total},
