@@ -15,8 +15,6 @@ import (
 type headroom struct {
 	bytes accounting.Bytes
 	taken accounting.Bytes // what the leases below cost, this context or more
-
-	counted bool // in the device's sum
 }
 
 // left is the part of it that the capacity still lacks for it alone.
@@ -98,12 +96,23 @@ func (a *Arbiter) keepHeadroom(b *accounting.Budget, d *device, least accounting
 		d.headroom = d.headroom.Less(h.left())
 		delete(d.headrooms, b)
 	case least > 0 && h == nil && d.headroomCost() > 0:
-		d.headrooms[b] = &headroom{bytes: d.headroomCost()}
+		h = &headroom{bytes: d.headroomCost()}
+		d.headrooms[b], d.headroom = h, d.headroom.Plus(h.bytes)
 	default:
 		return
 	}
 	j.countHeadrooms(d)
 	a.setCapacity(d)
+}
+
+// keepHeadrooms makes those that a budget's reservations lack: contexts were charged to it until now, or cost nothing.
+func (a *Arbiter) keepHeadrooms(b *accounting.Budget) {
+	for _, d := range a.devices {
+		l := b.Limits(d.Index)
+		if least := min(l.Min, l.Max); least > 0 {
+			a.keepHeadroom(b, d, least)
+		}
+	}
 }
 
 // restoreHeadroom has a budget keep what it kept before (nil: nothing).
@@ -138,10 +147,8 @@ func (j *job) countHeadrooms(d *device) {
 		}
 	}
 	each(func(h *headroom) {
-		if h.counted {
-			d.headroom = d.headroom.Less(h.left())
-		}
-		h.taken, h.counted = 0, true
+		d.headroom = d.headroom.Less(h.left())
+		h.taken = 0
 	})
 	for _, s := range j.sessions {
 		for _, l := range s.leases {

@@ -309,3 +309,50 @@ func TestWhoNeverWaitsIsNotStartedInVain(t *testing.T) {
 	}
 	w.client(never.ID, 1).context()
 }
+
+// Each process that reserves something by itself has headroom from its beginning to its end, also one that is taken up again.
+func TestHeadroomOfEachProcess(t *testing.T) {
+	p := costly(50)
+	p.Defaults.Scope, p.Defaults.Min = rules.ScopeProcess, size(100)
+	w := newWorld(t, p, 10_000)
+	capacity := func(want accounting.Bytes) {
+		t.Helper()
+		if got := w.arb.Snapshot(w.now).Devices[0].Capacity; got != want {
+			t.Errorf("capacity %d, want %d", got, want)
+		}
+	}
+	restored, err := w.arb.RestoreSession(w.now, arbiter.SessionRequest{Process: w.process(1000, "restored")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	capacity(9950)
+	other, err := w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: w.process(1000, "other")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	capacity(9900)
+	w.arb.EndSession(w.now, restored)
+	capacity(9950)
+	w.arb.EndSession(w.now, other.ID)
+	capacity(10_000)
+}
+
+// With charge_overhead switched on there is no headroom, and with that switched off again there is what there was.
+func TestHeadroomFollowsThePolicy(t *testing.T) {
+	p := costly(50)
+	w := newWorld(t, p, 10_000)
+	w.reserve(100)
+	for _, step := range []struct {
+		charged  bool
+		capacity accounting.Bytes
+	}{{false, 9950}, {true, 10_000}, {false, 9950}, {false, 9950}} {
+		p.ChargeOverhead = step.charged
+		w.arb.SetPolicy(w.now, p)
+		for w.arb.Unfinished() {
+			w.arb.Tick(w.now)
+		}
+		if got := w.arb.Snapshot(w.now).Devices[0].Capacity; got != step.capacity {
+			t.Errorf("charge_overhead=%v: capacity %d, want %d", step.charged, got, step.capacity)
+		}
+	}
+}

@@ -92,6 +92,7 @@ func (a *Arbiter) updateJob(now time.Time, j *job) {
 	a.moveTo(j.budget, &j.shared, a.shareFor(j), a.ledger.MoveBudget)
 	a.capJob(j)
 	a.relimit(now, a.jobChanges(j))
+	a.keepHeadrooms(j.budget)
 	for _, s := range j.sessions {
 		s.outdated = true
 	}
@@ -107,6 +108,7 @@ func (a *Arbiter) updateSession(now time.Time, s *session) {
 	s.outdated = false
 	a.capSession(s)
 	a.relimit(now, a.sessionChanges(nil, s))
+	a.keepHeadrooms(s.budget)
 	for _, l := range s.leases {
 		a.noteChain(l) // a job that moved may have brought more than there is room for
 		l.SetStreamsMax(s.Streams().Max)
