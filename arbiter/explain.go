@@ -168,6 +168,19 @@ func (l *lease) limitAt(b *accounting.Budget, most accounting.Bytes) string {
 	return fmt.Sprintf(wording.JobLimit, most.Human())
 }
 
+// plain says for people why a request waits.
+func (r Reason) plain() string {
+	switch r {
+	case ReasonDeviceFull:
+		return wording.DeviceFull
+	case ReasonSharedFull:
+		return wording.SharedFull
+	case ReasonSlots:
+		return wording.NoSlotFree
+	}
+	return r.String()
+}
+
 // refusal makes the error of what does not begin, or is not changed.
 func refusal(why Reason, r *accounting.Refusal, text string) *Refusal {
 	return &Refusal{Reason: why, Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit, Explain: text}

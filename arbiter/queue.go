@@ -299,7 +299,7 @@ func (a *Arbiter) park(now time.Time, t *ticket) {
 	}
 	a.tangled = true
 	a.stats.Waited++
-	a.event(a.eventOf(now, t, EventQueued, fmt.Sprintf(wording.Queued, t.name(), a.requestText(t), t.gpu(), a.position(t), t.why.reason)))
+	a.event(a.eventOf(now, t, EventQueued, fmt.Sprintf(wording.Queued, t.name(), a.requestText(t), t.gpu(), a.position(t), t.why.reason.plain())))
 	if !t.deadline.IsZero() && !t.deadline.After(now) { // it waited long enough before it came again
 		a.cancel(now, t, ReasonTimeout)
 		return

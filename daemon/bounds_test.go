@@ -79,3 +79,15 @@ func TestChangedLimitsGoWithTheirProcess(t *testing.T) {
 	c.freed()
 	b.until("its record is free", func() bool { return records() == 0 })
 }
+
+// Descriptors that the daemon keeps for itself, and that others had while one was lent, are there again a second later.
+func TestSpareDescriptorsComeBack(t *testing.T) {
+	b := newBench(t, 1<<30)
+	b.spare.give()
+	b.poll()
+	b.spare.mu.Lock()
+	defer b.spare.mu.Unlock()
+	if n := len(b.spare.fds); n != spareFiles {
+		t.Errorf("%d are kept, want %d", n, spareFiles)
+	}
+}

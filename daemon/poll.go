@@ -52,6 +52,7 @@ func (d *Daemon) rest(over <-chan time.Time) {
 func (d *Daemon) poll() <-chan time.Time {
 	d.checkSilent()
 	d.watchUnwatched()
+	d.spare.take()
 	d.lock()
 	defer d.unlock()
 	d.checkDevicesLocked()

@@ -82,6 +82,7 @@ type spare struct {
 	fds []int
 }
 
+// take opens those that are not there. While one was lent, others may have had the rest.
 func (s *spare) take() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

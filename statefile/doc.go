@@ -5,7 +5,7 @@
 //
 // The file is a header and five tables of fixed-size records: jobs, sessions,
 // leases, the places of requests that wait, and limits that were changed live. It is sparse; an unused record costs
-// nothing. What its layout has no room for lies in a second file, the annex. Each lease record has room for one announced change. A change of a credit word is announced with the
+// nothing. What its layout has no room for lies in further files, its annexes. Each lease record has room for one announced change. A change of a credit word is announced with the
 // epoch that the word will have before the word is swapped; the next daemon sees
 // from the word's epoch whether it was done, and finishes or undoes it:
 //

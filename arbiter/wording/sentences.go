@@ -5,6 +5,9 @@ const (
 	// A request that waits: who, what for, and where (OnDevice, or nothing).
 	Waits          = "waits for %s%s, position %d"
 	Queued         = "%s " + Waits + ": %s"
+	DeviceFull     = "the device has no room"
+	SharedFull     = "a budget shared with others has no room"
+	NoSlotFree     = "there is no slot"
 	Served         = "%s has %s after %s"
 	Has            = "has %s%s after %s" // told to who waited
 	NotServed      = "%s did not get %s%s within %s: %s"

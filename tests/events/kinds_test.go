@@ -102,7 +102,8 @@ func TestWaits(t *testing.T) {
 	pid := waiter.PID()
 	waiter.Tell("alloc b 50M")
 	begun := await(m, "it waits", func(e *events.Event) bool {
-		return e.Kind == events.Waited && of(e, pid) && on(m, e) && e.Reason == "device_full" && e.What == "memory" && e.Requested == 50<<20 && e.Ticket != 0
+		return e.Kind == events.Waited && of(e, pid) && on(m, e) && e.Reason == "device_full" && e.What == "memory" && e.Requested == 50<<20 && e.Ticket != 0 &&
+			strings.HasSuffix(e.Text, ": the device has no room")
 	})
 	holder.Want("free a", "ok")
 	waiter.Expect("alloc b ok")
