@@ -1,6 +1,10 @@
 package arbiter
 
 import (
+	"maps"
+	"slices"
+	"time"
+
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
@@ -105,8 +109,26 @@ func (a *Arbiter) keepHeadroom(b *accounting.Budget, d *device, least accounting
 	a.setCapacity(d)
 }
 
-// keepHeadrooms makes those that a budget's reservations lack: contexts were charged to it until now, or cost nothing.
-func (a *Arbiter) keepHeadrooms(b *accounting.Budget) {
+// keepHeadrooms makes those of all reservations that there are, in steps: contexts are charged to them no longer.
+func (a *Arbiter) keepHeadrooms() {
+	inSteps(a, sessionsPerLook, slices.Collect(maps.Values(a.sessions)), func(_ time.Time, s *session) {
+		if a.sessions[s.id] == s {
+			a.keepHeadroomsOf(s.budget)
+		}
+	})
+	inSteps(a, sessionsPerLook, slices.Collect(maps.Values(a.jobs)), func(_ time.Time, j *job) {
+		if a.jobs[j.id] == j {
+			a.keepHeadroomsOf(j.budget)
+		}
+	})
+	a.later(func(now time.Time) {
+		for _, d := range a.devices {
+			a.recap(now, d)
+		}
+	})
+}
+
+func (a *Arbiter) keepHeadroomsOf(b *accounting.Budget) {
 	for _, d := range a.devices {
 		l := b.Limits(d.Index)
 		if least := min(l.Min, l.Max); least > 0 {

@@ -14,6 +14,7 @@ import (
 // were changed live stay; what is lowered below what is held is over, as by SetJobLimits.
 func (a *Arbiter) SetPolicy(now time.Time, p rules.Policy) {
 	defer a.serveQueues(now)
+	charged := a.policy.ChargeOverhead
 	a.policy = p.InForce()
 	for _, d := range a.devices {
 		a.configure(d)
@@ -25,6 +26,9 @@ func (a *Arbiter) SetPolicy(now time.Time, p rules.Policy) {
 		a.slotsChanged(d)
 	}
 	a.outdate(nil)
+	if charged && !a.policy.ChargeOverhead {
+		a.keepHeadrooms()
+	}
 	a.event(Event{Time: now, Kind: EventPolicy, Device: -1, Text: fmt.Sprintf(wording.Configured, len(p.Rules))})
 }
 
@@ -92,7 +96,6 @@ func (a *Arbiter) updateJob(now time.Time, j *job) {
 	a.moveTo(j.budget, &j.shared, a.shareFor(j), a.ledger.MoveBudget)
 	a.capJob(j)
 	a.relimit(now, a.jobChanges(j))
-	a.keepHeadrooms(j.budget)
 	for _, s := range j.sessions {
 		s.outdated = true
 	}
@@ -108,7 +111,6 @@ func (a *Arbiter) updateSession(now time.Time, s *session) {
 	s.outdated = false
 	a.capSession(s)
 	a.relimit(now, a.sessionChanges(nil, s))
-	a.keepHeadrooms(s.budget)
 	for _, l := range s.leases {
 		a.noteChain(l) // a job that moved may have brought more than there is room for
 		l.SetStreamsMax(s.Streams().Max)

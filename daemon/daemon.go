@@ -370,6 +370,10 @@ func (d *Daemon) Reload() {
 		return
 	}
 	d.lock()
+	if d.stopping() {
+		d.unlock()
+		return
+	}
 	d.arb.SetPolicy(d.now(), cfg.Policy)
 	d.forgetRuleLimitsLocked()
 	d.turnTo(cfg, path)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -100,7 +101,7 @@ func (o Options) ConfigPath() string {
 		return ""
 	}
 	path := filepath.Join(dir, "gpuarb", "gpuarb.toml")
-	if _, err := os.Stat(path); err != nil {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return ""
 	}
 	return path

@@ -59,6 +59,9 @@ func (d *Daemon) set(s gpufs.Setting) error {
 	defer d.file.Kept(0)
 	d.lock()
 	defer d.unlock()
+	if d.stopping() { // what there is is the next daemon's
+		return unix.ENODEV
+	}
 	defer d.tookChangeLocked(s.UID, d.now())
 	if err := d.changeLocked(limitOwner{target, r.ID, s.StartTicks}, cmp.Or(s.Cgroup, s.UserName), change); err != nil {
 		return errors.Join(errnoOf(err), err)

@@ -13,14 +13,22 @@ bool ga_interface_join(struct ga_interface *interface) {
         struct ga_interface *there = NULL;
         if (place + interface->state > GA_ROOT_SIZE)
             return false;
-        // Before it is there for others. Two threads that come here write the same.
-        if (interface->place)
-            *interface->place = place;
-        if (atomic_compare_exchange_strong(&joined[i], &there, interface) || there == interface)
+        if (atomic_compare_exchange_strong(&joined[i], &there, interface) || there == interface) {
+            // Not before it is known: other threads that met it too may use its state by now. They
+            // wrote the same.
+            if (interface->place)
+                atomic_store(interface->place, place);
             return true;
+        }
         place += (there->state + LINE - 1) & ~(LINE - 1);
     }
     return false;
+}
+
+// One that is there, with a place for what it keeps; or NULL.
+static const struct ga_interface *placed(size_t i) {
+    const struct ga_interface *interface = atomic_load(&joined[i]);
+    return interface && interface->place && atomic_load(interface->place) == 0 ? NULL : interface;
 }
 
 uint64_t ga_interface_reap(struct ga_root *root, uint32_t device, uint64_t wanted) {
@@ -28,7 +36,7 @@ uint64_t ga_interface_reap(struct ga_root *root, uint32_t device, uint64_t wante
     if (ga_root_pending(root, device) == 0 && atomic_load(&root->leaving[device]) == 0)
         return 0;
     for (size_t i = 0; i < GA_INTERFACES; i++) {
-        const struct ga_interface *interface = atomic_load(&joined[i]);
+        const struct ga_interface *interface = placed(i);
         if (interface && interface->reap)
             got += interface->reap(root, device, wanted > got ? wanted - got : 0);
     }
@@ -37,7 +45,7 @@ uint64_t ga_interface_reap(struct ga_root *root, uint32_t device, uint64_t wante
 
 bool ga_interface_lose(struct ga_root *root, const struct ga_entry *entry) {
     for (size_t i = 0; i < GA_INTERFACES; i++) {
-        const struct ga_interface *interface = atomic_load(&joined[i]);
+        const struct ga_interface *interface = placed(i);
         if (interface && interface->lose && interface->lose(root, entry))
             return true;
     }

@@ -25,9 +25,9 @@ struct ga_interface {
     uintptr_t _Atomic end;   // to before there
 
     // What it keeps in every process, zeroed when that begins, also in a forked child. *place:
-    // how far behind the root that lies, from contact on.
+    // how far behind the root that lies, from contact on; 0 before.
     size_t state;
-    size_t *place;
+    _Atomic size_t *place;
     // Turns pending bytes of a device that have come back into credit: how many that was. Pools are
     // made to give up what they keep until wanted bytes came back (0: they are not). Or NULL.
     uint64_t (*reap)(struct ga_root *root, uint32_t device, uint64_t wanted);

@@ -5,5 +5,5 @@
 
 void *_Atomic ga_driver_functions[GA_ROWS];
 void *_Atomic ga_driver_handle;
-size_t ga_cuda_place;
+_Atomic size_t ga_cuda_place;
 _Atomic uint32_t ga_cuda_captures;

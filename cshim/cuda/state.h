@@ -155,10 +155,11 @@ struct ga_cuda_state {
 };
 _Static_assert(sizeof(struct ga_cuda_state) <= GA_ROOT_STATES, "what the root leaves room for");
 
-extern size_t ga_cuda_place; // how far behind the root it lies
+extern _Atomic size_t ga_cuda_place; // how far behind the root it lies
 
 static inline struct ga_cuda_state *ga_cuda(struct ga_root *root) {
-    return (struct ga_cuda_state *)(void *)((uint8_t *)root + ga_cuda_place);
+    size_t place = atomic_load_explicit(&ga_cuda_place, memory_order_relaxed);
+    return (struct ga_cuda_state *)(void *)((uint8_t *)root + place);
 }
 
 #endif

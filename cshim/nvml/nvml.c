@@ -8,7 +8,7 @@
 #include "core/log.h"
 
 void *_Atomic ga_nvml_functions[GA_NVML_ROWS];
-size_t ga_nvml_place;
+_Atomic size_t ga_nvml_place;
 
 // "GPU-" or "MIG-" and 32 digits with hyphens between.
 static bool parse_uuid(const char *text, uint8_t uuid[GA_UUID_SIZE]) {
@@ -41,9 +41,12 @@ static bool ask_of(ga_nvml_device device, struct ga_nvml_known *known) {
     char text[96] = "";
     struct ga_nvml_memory_v2 m = {.version = MEMORY_V2};
     *known = (struct ga_nvml_known){.device = device, .at_ms = ga_os_coarse_ms()};
-    if (GA_NVML_REAL(nvmlDeviceGetMemoryInfo_v2) &&
-        GA_NVML_REAL(nvmlDeviceGetMemoryInfo_v2)(device, &m) == GA_NVML_SUCCESS)
-        known->reserved = m.reserved;
+    if (GA_NVML_REAL(nvmlDeviceGetMemoryInfo_v2)) {
+        if (GA_NVML_REAL(nvmlDeviceGetMemoryInfo_v2)(device, &m) == GA_NVML_SUCCESS)
+            known->reserved = m.reserved;
+        else
+            known->at_ms = 0; // the next answer asks again
+    }
     return GA_NVML_REAL(nvmlDeviceGetUUID) &&
            GA_NVML_REAL(nvmlDeviceGetUUID)(device, text, sizeof text) == GA_NVML_SUCCESS &&
            parse_uuid(text, known->uuid);
@@ -85,10 +88,11 @@ static bool known_of(struct ga_root *root, ga_nvml_device device, struct ga_nvml
 // total: of the memory, as NVML has it; UINT64_MAX: it does not matter. What CUDA calls the
 // device's memory is that, less what the driver keeps.
 static bool subject_of(struct subject *s, ga_nvml_device device, uint64_t total) {
-    s->root = ga_root_get();
-    return s->root && s->root->env.virtualize && known_of(s->root, device, &s->of) &&
-           ga_budget_ask(s->root, s->of.uuid,
-                         total > s->of.reserved ? total - s->of.reserved : total, &s->budget);
+    *s = (struct subject){.root = ga_root_get()};
+    if (!s->root || !s->root->env.virtualize || !known_of(s->root, device, &s->of))
+        return false;
+    uint64_t capacity = total > s->of.reserved ? total - s->of.reserved : total;
+    return ga_budget_ask(s->root, s->of.uuid, capacity, &s->budget);
 }
 
 // Where it has no budget there is nothing to fit the others into: it sees everybody.

@@ -97,10 +97,11 @@ struct ga_nvml_state {
     struct ga_nvml_known known[GA_DEVICES];
 };
 
-extern size_t ga_nvml_place; // how far behind the root it lies
+extern _Atomic size_t ga_nvml_place; // how far behind the root it lies
 
 static inline struct ga_nvml_state *ga_nvml(struct ga_root *root) {
-    return (struct ga_nvml_state *)(void *)((uint8_t *)root + ga_nvml_place);
+    size_t place = atomic_load_explicit(&ga_nvml_place, memory_order_relaxed);
+    return (struct ga_nvml_state *)(void *)((uint8_t *)root + place);
 }
 
 ga_nvml_result ga_nvml_memory(GA_FN_nvmlDeviceGetMemoryInfo *real, ga_nvml_device device,

@@ -5,4 +5,4 @@
 
 void *_Atomic ga_opencl_functions[GA_OPENCL_ROWS];
 void *_Atomic ga_opencl_below[GA_OPENCL_ROWS];
-size_t ga_opencl_place;
+_Atomic size_t ga_opencl_place;

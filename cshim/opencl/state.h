@@ -36,10 +36,11 @@ struct ga_opencl_state {
     struct ga_table used;                               // use.c
 };
 
-extern size_t ga_opencl_place; // how far behind the root it lies
+extern _Atomic size_t ga_opencl_place; // how far behind the root it lies
 
 static inline struct ga_opencl_state *ga_opencl(struct ga_root *root) {
-    return (struct ga_opencl_state *)(void *)((uint8_t *)root + ga_opencl_place);
+    size_t place = atomic_load_explicit(&ga_opencl_place, memory_order_relaxed);
+    return (struct ga_opencl_state *)(void *)((uint8_t *)root + place);
 }
 
 #endif
