@@ -1,13 +1,13 @@
 package arbiter
 
-// outboxKept is how much room a buffer has at most that is used again: seldom is more needed.
+// outboxKept is the largest capacity of a buffer that is used again. A call seldom needs more.
 const outboxKept = 256
 
 // outbox is what the daemon takes out of the arbiter after each call. Two buffers take turns: whoever makes garbage under
 // the daemon's lock may have to help the collector there.
 type outbox[T any] struct {
-	all   []T
-	taken []T // before: nobody looks at it any more
+	all   []T // put since take was called last
+	taken []T // what take returned last, to be used again
 }
 
 func (o *outbox[T]) put(x T) { o.all = append(o.all, x) }

@@ -79,7 +79,7 @@ func (d *Daemon) stop() error {
 	}
 	switch ended := inTime(late, quiet); {
 	case errors.Is(ended, errLate):
-	case d.isEntered():
+	case d.filesystemBusy():
 		err = errors.Join(err, ended)
 	default:
 		err = errors.Join(err, ended, d.closeState())
@@ -122,9 +122,9 @@ func inTime(late context.Context, done <-chan error) error {
 	}
 }
 
-// isEntered says that somebody is in the filesystem, whom no user's daemon can throw out: what he reads and changes has to be
-// there as long as this process is.
-func (d *Daemon) isEntered() bool {
+// filesystemBusy reports whether somebody still uses the filesystem. A daemon without root cannot throw him out, so what he
+// reads stays mapped until this process ends.
+func (d *Daemon) filesystemBusy() bool {
 	if d.fs == nil {
 		return false
 	}

@@ -112,8 +112,8 @@ func stopWhileInside(home string) (string, error) {
 	return "ok", nil
 }
 
-// TestInsideAtTheEnd: whoever is in a daemon's filesystem when it ends takes nothing of it down, however long he stays. Who is
-// inside is only let be where the daemon is a user's own, since it takes root to throw him out.
+// TestInsideAtTheEnd: whoever is in a daemon's filesystem when it ends takes nothing of it down, however long he stays. It takes root
+// to throw him out, so the daemon is a user's own here.
 func TestInsideAtTheEnd(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", Stopped: true})
